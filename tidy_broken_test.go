@@ -105,6 +105,8 @@ func broken() []breach {
 		{"a global", "inbox/a.go", "package inbox\nvar cache = map[string]int{}\n", "variables", "the package variable cache"},
 		{"a global without a value", "inbox/a.go", "package inbox\nimport \"sync\"\nvar mu sync.Mutex\n", "variables", "the package variable mu"},
 		{"a global in a group", "inbox/a.go", "package inbox\nimport \"errors\"\nvar (\n\tErrA = errors.New(\"a\")\n\tn = 1\n)\n", "variables", "the package variable n"},
+		{"an error of another name", "inbox/a.go", "package inbox\nvar ErrA = exec.ErrB\n", "variables", "the package variable ErrA"},
+		{"an error that is passed on", "inbox/a.go", "package inbox\nvar ErrA = exec.ErrA\n", "variables", ""},
 		{"an error that is none", "inbox/a.go", "package inbox\nvar ErrN = f()\nfunc f() int { return 0 }\n", "variables", "the package variable ErrN"},
 		{"allowed variables", "inbox/a.go", "package inbox\nimport (\n\t\"embed\"\n\t\"errors\"\n\t\"io\"\n\t\"" + module + "\"\n)\nvar (\n\tErrA = errors.New(\"a\")\n\terrB = errors.New(\"b\")\n)\nvar _ io.Reader = (*T)(nil)\ntype T struct{ io.Reader }\n//go:embed sql\nvar files embed.FS\nvar Placed = skald.Event[T]{Topic: \"t\"}\n", "variables", ""},
 		{"a saga", "examples/a.go", "package examples\nimport \"" + module + "/saga\"\nvar Approved = saga.Signal[T]{Name: \"a\"}\nvar hold = saga.Wait[T](\"b\", Approved)\nvar Orders = saga.New(\"c\", &saga.Options[T]{}, hold)\n", "variables", ""},

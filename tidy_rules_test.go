@@ -402,7 +402,11 @@ func embeds(doc *ast.CommentGroup) bool {
 	return doc != nil && slices.ContainsFunc(doc.List, func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") })
 }
 
+// isError tells of an error that is made here, or that another package has under the same name.
 func isError(name string, v ast.Expr) bool {
+	if passed, ok := v.(*ast.SelectorExpr); ok {
+		return strings.HasPrefix(name, "Err") && passed.Sel.Name == name
+	}
 	call, ok := v.(*ast.CallExpr)
 	if !ok || !strings.HasPrefix(strings.ToLower(name), "err") {
 		return false

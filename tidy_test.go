@@ -53,7 +53,22 @@ func house() map[string]rule {
 		"relay":  station,
 		"inbox":  station,
 
-		"inbox/internal/decide": {ours: []string{"store"}}, // pure: no seam is called, no clock
+		"inbox/internal/decide":     {ours: []string{"store"}}, // pure: no seam is called, no clock
+		"inbox/internal/partition":  {ours: []string{"store", "broker", "internal"}},
+		"inbox/internal/checkpoint": {ours: []string{"store", "broker", "internal", "failure", "inbox/internal/partition"}},
+		"inbox/internal/parked":     {ours: []string{"store", "broker", "internal", "inbox/internal/decide", "inbox/internal/exec", "inbox/internal/partition"}},
+		"inbox/internal/breaker":    {ours: []string{"internal", "failure", "inbox/internal/decide", "inbox/internal/exec", "inbox/internal/partition"}},
+		"inbox/internal/trouble":    {ours: []string{"store", "internal", "inbox/internal/decide", "inbox/internal/exec", "inbox/internal/partition"}},
+		"inbox/internal/logonce":    {ours: []string{"store", "broker", "failure", "internal"}},
+		"inbox/internal/lifetime":   {ours: []string{"store", "broker", "internal"}},
+		"inbox/internal/oversize":   {ours: []string{"broker", "internal"}},
+		"inbox/internal/identity":   {ours: []string{"store", "broker", "failure"}},
+		"inbox/internal/seen":       {ours: []string{".", "store", "once", "inbox/internal/partition"}},
+		"inbox/internal/imported":   {ours: []string{"store", "once"}},
+		"inbox/internal/pick":       {ours: []string{"inbox/internal"}},
+		"inbox/internal/orders":     {ours: []string{"store", "internal"}},
+		"inbox/internal/unread":     {ours: []string{"store", "broker"}},
+		"inbox/internal/exec":       {ours: append([]string{"broker", "inbox/internal/decide", "inbox/internal/identity", "inbox/internal/partition"}, below.ours...), vendors: []string{otel}},
 
 		"foreign": station, // tables of other teams, by database/sql
 
@@ -122,6 +137,10 @@ func ranks() [][]string {
 		{"internal/saga/engine"},
 		{"store/memstore", "store/sqlitestore", "store/pgstore", "broker/membroker", "broker/kafkabroker", "broker/natsbroker", "broker/rabbitbroker"},
 		{"store/storetest", "broker/brokertest"},
+		{"inbox/internal/decide", "inbox/internal/identity", "inbox/internal/imported", "inbox/internal/lifetime", "inbox/internal/orders", "inbox/internal/oversize", "inbox/internal/partition", "inbox/internal/unread"},
+		{"inbox/internal/checkpoint", "inbox/internal/exec", "inbox/internal/logonce"},
+		{"inbox/internal/breaker", "inbox/internal/parked", "inbox/internal/seen", "inbox/internal/trouble"},
+		{"inbox/internal/pick"},
 		{"outbox", "relay", "inbox", "lock", "rediscache", "foreign"},
 		{"redislock", "httpidem", "saga", "health", "flow"},
 		{"operate"},

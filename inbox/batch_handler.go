@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/store"
 )
 
@@ -35,6 +34,13 @@ func OnBatch[TTx, T any](in *Inbox[TTx], e skald.Event[T], h func(ctx context.Co
 // HandleBatch is OnBatch for whole messages, of one type or several: those of all types of one call share a
 // batch.
 func (in *Inbox[TTx]) HandleBatch(topic string, h BatchHandler[TTx], types ...string) {
+	many := exec.BatchHandler[TTx](func(ctx context.Context, tx TTx, ms []skald.Message) (int, error) {
+		err := h(ctx, tx, ms)
+		if g := (*GuiltyError)(nil); errors.As(err, &g) {
+			return g.Index, err
+		}
+		return -1, err
+	})
 	for _, typ := range types {
 		in.Handle(topic, typ, func(ctx context.Context, tx TTx, m skald.Message) error {
 			err := h(ctx, tx, []skald.Message{m})
@@ -43,7 +49,7 @@ func (in *Inbox[TTx]) HandleBatch(topic string, h BatchHandler[TTx], types ...st
 			}
 			return err
 		})
-		in.many[kind{topic, typ}] = &h
+		in.exec.HandleBatch(store.Kind{Topic: topic, Type: typ}, &many)
 	}
 }
 
@@ -59,44 +65,3 @@ func (e *GuiltyError) Unwrap() error { return e.Err }
 // Guilty is a BatchHandler's error of the message with that index; err as of a Handler, skald.Reject for
 // example.
 func Guilty(index int, err error) error { return &GuiltyError{Index: index, Err: err} }
-
-// atOnce gives the fresh messages to their batch handler.
-func (s *sharing[TTx]) atOnce(ctx context.Context, tx TTx, ms []member, fresh []int) (effects []store.Effect, guilty int, err error) {
-	begun := time.Now()
-	all := make([]skald.Message, len(fresh))
-	for n, i := range fresh {
-		all[n] = ms[i].e.Message
-		_, ms[i].span = s.in.tel.Process(ctx, &ms[i].e.Message, ms[i].e.again+1)
-	}
-	hctx, cancel := context.WithTimeout(lends(ctx, s.in.group, tx, all[0]), s.in.o.Timeouts.Handle)
-	defer cancel()
-	over := s.in.acts.begin(ms[fresh[0]].e, s.in.o.Timeouts.Handle)
-	err = safelyMany(*s.in.many[kind{all[0].Topic, all[0].Type}], hctx, tx, all)
-	over()
-	for _, i := range fresh {
-		ms[i].took = time.Since(begun) / time.Duration(len(fresh))
-	}
-	var g *GuiltyError
-	switch {
-	case err == nil:
-		return s.freed(ms, fresh), nobody, nil
-	case errors.As(err, &g) && g.Index >= 0 && g.Index < len(fresh):
-		return nil, fresh[g.Index], err
-	}
-	return nil, unnamed, err
-}
-
-// freed ends the keeping of those that were claimed.
-func (s *sharing[TTx]) freed(ms []member, fresh []int) (effects []store.Effect) {
-	for _, i := range fresh {
-		if free := s.in.freed(ms[i].e); free != nil {
-			effects = append(effects, store.Effect{Finish: free})
-		}
-	}
-	return effects
-}
-
-func safelyMany[TTx any](h BatchHandler[TTx], ctx context.Context, tx TTx, ms []skald.Message) (err error) {
-	defer failure.Recover(&err)
-	return h(ctx, tx, ms)
-}

@@ -5,25 +5,47 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/call"
+	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/store"
 )
 
 // OnCall handles the event e by an outside call.
 func OnCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], c call.Call[TTx, T, TReq, TOut]) {
+	in.handleCall(store.Kind{Topic: e.Topic, Type: e.Type}, bind(in, e, c))
+}
+
+// A phases is an outside call, by what is run before it and after it.
+type phases[TTx any] struct {
+	call.Bound[TTx]
+	intend ResultHandler[TTx]
+	settle func(ctx context.Context, tx TTx, m skald.Message, outcome string) (Result, error)
+}
+
+func bind[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], c call.Call[TTx, T, TReq, TOut]) phases[TTx] {
 	by := call.By{Name: in.group, Retry: in.o.Retry.First, Now: in.o.Now, Logger: in.o.Logger}
 	bound := call.Bind(c, by, func(ctx context.Context, m skald.Message) (skald.Received[T], error) { return decode(ctx, e, m) })
-	in.HandleResult(e.Topic, e.Type, func(ctx context.Context, tx TTx, m skald.Message) (Result, error) {
-		next, err := bound.Intend(ctx, tx, m)
-		if err == nil && next != nil {
-			err = &intent{*next}
-		}
-		return Result{}, err
-	})
-	in.calls[kind{e.Topic, e.Type}] = outside[TTx]{Bound: bound,
+	return phases[TTx]{
+		Bound: bound,
+		intend: func(ctx context.Context, tx TTx, m skald.Message) (Result, error) {
+			next, err := bound.Intend(ctx, tx, m)
+			if err == nil && next != nil {
+				err = &exec.Intent{Call: *next}
+			}
+			return Result{}, err
+		},
 		settle: func(ctx context.Context, tx TTx, m skald.Message, outcome string) (Result, error) {
 			return Result{}, bound.Settle(ctx, tx, m, outcome)
 		},
 	}
+}
+
+func (in *Inbox[TTx]) handleCall(k store.Kind, p phases[TTx]) {
+	in.HandleResult(k.Topic, k.Type, p.intend)
+	in.exec.Call(k, exec.Outside[TTx]{Bound: p.Bound,
+		Settle: func(ctx context.Context, tx TTx, m skald.Message, outcome string) (exec.Reply, error) {
+			r, err := p.settle(ctx, tx, m, outcome)
+			return exec.Reply(r), err
+		}})
 }
 
 // ForwardCall is Forward for a step that is taken by a call: from its intent on the step is calling. A
@@ -32,11 +54,11 @@ func OnCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], c call.Cal
 func ForwardCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step, c call.Call[TTx, T, TReq, TOut],
 	barred func(m skald.Received[T]) []skald.Draft) {
 	OnCall(in, e, c)
-	in.steps[kind{e.Topic, e.Type}] = course{
-		state: store.StepDone,
-		of:    stepOf(e, of),
-		say:   sayOf(e, anyhow(barred)),
-	}
+	in.exec.Course(store.Kind{Topic: e.Topic, Type: e.Type}, exec.Course{
+		State: store.StepDone,
+		Of:    stepOf(e, of),
+		Say:   sayOf(e, anyhow(barred)),
+	})
 }
 
 // CompensateCall is Compensate for a step that is undone by a call: a refund. From its intent on the step is
@@ -45,24 +67,22 @@ func ForwardCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], of fu
 // A Settle that rejects leaves the step done.
 func CompensateCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step, c call.Call[TTx, T, TReq, TOut],
 	say func(m skald.Received[T], was store.StepState) []skald.Draft) {
-	OnCall(in, e, c)
-	k, saying := kind{e.Topic, e.Type}, sayOf(e, say)
+	k, saying, p := store.Kind{Topic: e.Topic, Type: e.Type}, sayOf(e, say), bind(in, e, c)
 	said := func(ctx context.Context, m skald.Message, r Result, err error) (Result, error) {
 		if err == nil {
 			r.Say, err = saying(ctx, m, store.StepDone)
 		}
 		return r, err
 	}
-	intend, made := in.handlers[k], in.calls[k]
-	settle := made.settle
-	in.handlers[k] = func(ctx context.Context, tx TTx, m skald.Message) (Result, error) {
-		r, err := intend(ctx, tx, m)
+	with := p
+	with.intend = func(ctx context.Context, tx TTx, m skald.Message) (Result, error) {
+		r, err := p.intend(ctx, tx, m)
 		return said(ctx, m, r, err)
 	}
-	made.settle = func(ctx context.Context, tx TTx, m skald.Message, outcome string) (Result, error) {
-		r, err := settle(ctx, tx, m, outcome)
+	with.settle = func(ctx context.Context, tx TTx, m skald.Message, outcome string) (Result, error) {
+		r, err := p.settle(ctx, tx, m, outcome)
 		return said(ctx, m, r, err)
 	}
-	in.calls[k] = made
-	in.steps[k] = course{state: store.StepUndone, of: stepOf(e, of), say: saying}
+	in.handleCall(k, with)
+	in.exec.Course(k, exec.Course{State: store.StepUndone, Of: stepOf(e, of), Say: saying})
 }

@@ -1,12 +1,11 @@
 package inbox
 
 import (
-	"bytes"
-	"encoding/json"
 	"slices"
 	"strconv"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/inbox/internal/identity"
 )
 
 // An AttemptSource reads how often a message failed before it came here. The zero value: never.
@@ -35,7 +34,7 @@ func AttemptByHeader(name string) AttemptSource {
 // Anything else counts as 0. The default fingerprint compares such payloads as JSON, without this field.
 func AttemptByField(path ...string) AttemptSource {
 	return AttemptSource{Field: path, Count: func(d broker.Delivery) int {
-		text, err := field(d.Data, path)
+		text, err := identity.Field(d.Data, path)
 		if err != nil {
 			return 0
 		}
@@ -44,50 +43,5 @@ func AttemptByField(path ...string) AttemptSource {
 	}}
 }
 
-// without returns data for the default fingerprint: without Field, in a canonical form, so that a copy that
-// was decoded and encoded again compares equal. Data that is no JSON object is returned as it is.
-func (a AttemptSource) without(data []byte) []byte {
-	if len(a.Field) == 0 {
-		return data
-	}
-	var object map[string]any
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	if err := d.Decode(&object); err != nil || d.More() {
-		return data
-	}
-	prune(object, a.Field)
-	canonical, err := json.Marshal(object)
-	if err != nil {
-		return data
-	}
-	return canonical
-}
-
-// prune deletes the field at path, and the objects on the way that have no other field: the original may lack
-// them.
-func prune(object map[string]any, path []string) {
-	if len(path) > 1 {
-		inner, ok := object[path[0]].(map[string]any)
-		if !ok {
-			return
-		}
-		if prune(inner, path[1:]); len(inner) > 0 {
-			return
-		}
-	}
-	delete(object, path[0])
-}
-
-// earlier returns how often e failed elsewhere.
-func (in *Inbox[TTx]) earlier(e *entry) (n int) {
-	if in.o.Identity.Attempt.Count == nil {
-		return 0
-	}
-	defer func() {
-		if recover() != nil {
-			n = 0 // the count starts here
-		}
-	}()
-	return max(0, in.o.Identity.Attempt.Count(e.Delivery))
-}
+// without returns data for the default fingerprint, without Field.
+func (a AttemptSource) without(data []byte) []byte { return identity.Without(data, a.Field) }

@@ -2,12 +2,17 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/exec"
+	"github.com/skald-go/skald/inbox/internal/parked"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
 )
@@ -18,14 +23,18 @@ func TestClaimedAreSharedOutAmongAllWorkers(t *testing.T) {
 	const workers, each = 4, 100
 	in := New[*memstore.Tx](memstore.New(nil), membroker.New(nil), "stock", &Options{Workers: workers, Batch: each})
 	in.Handle("orders", "order.placed", func(context.Context, *memstore.Tx, skald.Message) error { return nil })
-	in.parkedQueue.size = each
+	for range 8 {
+		in.parked.Adapt([]exec.Result{{Entry: &partition.Entry{Since: time.Now()}, What: decide.Handled}}, each)
+	}
+	var all []store.Parked
 	for n := range workers * each {
 		id := fmt.Sprint(n)
-		in.claim(&store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/shop", ID: id}, Claims: 1,
-			Message: skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: "order.placed", Key: []byte(id)}}, time.Now())
+		all = append(all, store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/shop", ID: id}, Claims: 1,
+			Message: skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: "order.placed", Key: []byte(id)}})
 	}
+	in.parked.Take(parked.Looked{Claimed: store.Claimed{Parked: all}})
 	for n := range workers {
-		if got := len(in.gather(n)); got != each {
+		if got := len(in.pick.Next(n)); got != each {
 			t.Errorf("worker %d of %d gets %d of %d claimed messages", n+1, workers, got, workers*each)
 		}
 	}
@@ -36,14 +45,21 @@ func TestClaimedAreSharedOutAmongAllWorkers(t *testing.T) {
 func TestSuspectClosesTheBreaker(t *testing.T) {
 	in := New[*memstore.Tx](memstore.New(nil), membroker.New(nil), "stock", nil)
 	in.Handle("orders", "order.placed", func(context.Context, *memstore.Tx, skald.Message) error { return nil })
-	in.breaker.why = "40 of 50 messages failed in one way"
-	in.claim(&store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/shop", ID: "1"}, CrashCount: 1,
-		Message: skald.Message{ID: "1", Source: "/shop", Topic: "orders", Type: "order.placed"}}, time.Now())
-	job := in.gather(0)
+	failed := exec.Result{Entry: &partition.Entry{}, What: decide.Failed, Print: "one", Err: errors.New("no column")}
+	for range 50 {
+		in.breaker.Note(failed, time.Now().Add(-time.Hour))
+	}
+	if _, alone := in.breaker.Closed(time.Now()); !alone {
+		t.Fatal("the breaker is closed")
+	}
+	in.parked.Take(parked.Looked{Claimed: store.Claimed{Parked: []store.Parked{{Consumer: "stock", CrashCount: 1,
+		Identity: store.Identity{Source: "/shop", ID: "1"},
+		Message:  skald.Message{ID: "1", Source: "/shop", Topic: "orders", Type: "order.placed"}}}}})
+	job := in.pick.Next(0)
 	if len(job) != 1 {
 		t.Fatalf("given %d messages", len(job))
 	}
-	if _, closed := in.breaker.note(result{entry: job[0], what: handled}, time.Now()); !closed {
+	if _, closed := in.breaker.Note(exec.Result{Entry: job[0], What: decide.Handled}, time.Now()); !closed {
 		t.Error("it stays open")
 	}
 }

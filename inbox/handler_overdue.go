@@ -2,60 +2,19 @@ package inbox
 
 import (
 	"fmt"
-	"sync"
 	"time"
 )
 
 // overdueEvery is how often Run looks for handlers that ignore that their time is over.
 const overdueEvery = time.Second
 
-// An act is a handler, or a call to the outside, that is running.
-type act struct {
-	e     *entry
-	begun time.Time
-	most  time.Duration
-	told  bool
-}
-
-// acts are those that run now. They are for any goroutine.
-type acts struct {
-	mu  sync.Mutex
-	now map[*act]bool
-}
-
-// begin notes that something of e begins that may take most; over says that it is done.
-func (a *acts) begin(e *entry, most time.Duration) (over func()) {
-	one := &act{e: e, begun: time.Now(), most: most}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.now == nil {
-		a.now = map[*act]bool{}
-	}
-	a.now[one] = true
-	return func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		delete(a.now, one)
-	}
-}
-
-// overdue lists what goes on although its time is over and its context has ended, and logs each once.
-func (in *Inbox[TTx]) overdue() (out []Stuck) {
-	in.acts.mu.Lock()
-	defer in.acts.mu.Unlock()
-	for a := range in.acts.now {
-		took := time.Since(a.begun)
-		if took < a.most+mercy {
-			continue
-		}
-		e := a.e
-		out = append(out, Stuck{Topic: e.Topic, Partition: e.Partition, Position: e.Position, ID: e.ID, Type: e.Type, Attempts: e.again + 1, Since: a.begun, Uncharged: true,
-			Error: fmt.Sprintf("its handler goes on although its context ended after %v", a.most)})
-		if !a.told {
-			a.told = true
-			in.o.Logger.Warn("inbox: a handler ignores that its context ended; its key waits until it returns", "consumer", in.group, "topic", e.Topic,
-				"partition", e.Partition, "position", e.Position, "id", e.ID, "type", e.Type, "after", took.Round(time.Second))
-		}
+// stuckInHandlers are the messages whose handlers go on although their time is over.
+func (in *Inbox[TTx]) stuckInHandlers() (out []Stuck) {
+	for _, o := range in.exec.Overdue() {
+		e := o.Entry
+		out = append(out, Stuck{Topic: e.Topic, Partition: e.Partition, Position: e.Position, ID: e.ID, Type: e.Type,
+			Attempts: e.Again + 1, Since: o.Begun, Uncharged: true,
+			Error: fmt.Sprintf("its handler goes on although its context ended after %v", o.Most)})
 	}
 	return bySince(out)
 }

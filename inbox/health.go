@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
@@ -102,21 +103,21 @@ func (in *Inbox[TTx]) count(f func(*Health)) {
 	in.mu.Unlock()
 }
 
-func (h *Health) add(what ending) {
+func (h *Health) add(what decide.Ending) {
 	switch what {
-	case handled:
+	case decide.Handled:
 		h.Handled++
-	case duplicate:
+	case decide.Duplicate:
 		h.Duplicates++
-	case rejected:
+	case decide.Rejected:
 		h.Rejected++
-	case barred:
+	case decide.Barred:
 		h.Barred++
-	case conflict:
+	case decide.Conflict:
 		h.Conflicts++
-	case tooOld:
+	case decide.TooOld:
 		h.TooOld++
-	case failed, dead:
+	case decide.Failed, decide.Dead:
 		h.Failures++
 	}
 }
@@ -124,9 +125,9 @@ func (h *Health) add(what ending) {
 // report publishes what the goroutine of Run or Step knows.
 func (in *Inbox[TTx]) report(outage error) {
 	held, paused := 0, []string(nil)
-	for name, l := range in.partitions {
-		held += len(l.entries)
-		if l.paused {
+	for name, l := range in.checkpoints.Partitions {
+		held += len(l.Entries)
+		if l.Paused {
 			paused = append(paused, name)
 		}
 	}
@@ -134,17 +135,17 @@ func (in *Inbox[TTx]) report(outage error) {
 	alarm := in.alarmed()
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	waits, failing := append(in.overdue(), in.delays.lasting(in.o.Now())...), in.failures()
+	waits, failing := append(in.stuckInHandlers(), in.uncharged()...), in.failures()
 	in.health.Stuck = slices.Concat(waits, bySince(slices.Clone(in.stuck)))
 	in.health.Stuck = in.health.Stuck[:min(len(in.health.Stuck), maxStuck)]
-	in.health.Failing, in.health.StoppedSources = failing, in.stopped()
+	in.health.Failing, in.health.StoppedSources = failing, in.sources.Stopped()
 	in.health.Unacknowledged, in.health.Paused, in.health.Alarm = held, paused, alarm
 	in.health.Parked, in.health.Dead = in.kept.Parked, in.kept.Dead
 	in.health.Live, in.health.Ready, in.health.Why = true, outage == nil, ""
-	if in.health.Stopped = in.breaker.why; in.breaker.why != "" {
-		in.health.Ready, in.health.Why = false, "stopped by the breaker: "+in.breaker.why
+	if in.health.Stopped = in.breaker.Why(); in.health.Stopped != "" {
+		in.health.Ready, in.health.Why = false, "stopped by the breaker: "+in.health.Stopped
 	}
-	if why := in.steering.paused(); why != "" {
+	if why := in.orders.Why(); why != "" {
 		in.health.Stopped, in.health.Ready, in.health.Why = why, false, why
 	}
 	if len(failing) > 0 {

@@ -2,11 +2,10 @@ package inbox
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"iter"
 	"time"
 
+	"github.com/skald-go/skald/inbox/internal/imported"
 	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/store"
 )
@@ -29,105 +28,18 @@ type Imported struct {
 	TooOld int // whose marks would be forgotten already: a repeat of one goes into quarantine
 }
 
-const importMost = 500 // in a transaction
-
 // Import marks messages as finished by consumer, without handling them: what a table of your own knows,
 // before the first inbox reads its topic. Marks are kept from now on for as long as marks are, or for
 // Finished.Keep. Each transaction of some hundred marks has its own entry in skald_audit, which says who and
 // why and names the first of them; whoever is interrupted starts again from the beginning: what is there
 // already is left alone.
-func Import[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, why string, from iter.Seq2[Finished, error]) (done Imported, err error) {
-	if consumer == "" {
-		return done, errors.New("import marks: whose? A mark needs a consumer")
-	}
-	batch, has := make([]Finished, 0, importMost), map[store.Identity]bool{}
-	send := func() error {
-		if err := importBatch(ctx, db, batch, store.Audit{Author: who, Reason: why, Action: "import marks", Consumer: consumer}, &done); err != nil {
-			return fmt.Errorf("import marks, behind %d: %w", done.New+done.Known+done.TooOld, err)
-		}
-		batch = batch[:0]
-		clear(has)
-		return nil
-	}
-	for f, err := range from {
-		switch {
-		case err != nil:
-			return done, err
-		case f.ID == "":
-			return done, fmt.Errorf("import marks: one of %q has no id", f.Source)
-		case f.Keep < 0:
-			return done, fmt.Errorf("import marks: %.200q is to be kept for %v: say how long, or 0 for as long as marks are", f.ID, f.Keep)
-		case has[f.Identity]:
-			done.Known++
-			continue
-		}
-		if f.Answer != nil {
-			if err := f.Answer.Fits(once.Request{Scope: consumer, Key: f.ID}); err != nil {
-				return done, fmt.Errorf("import marks: %w", err)
+func Import[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, why string, from iter.Seq2[Finished, error]) (Imported, error) {
+	did, err := imported.Marks(ctx, db, consumer, who, why, func(yield func(imported.Finished, error) bool) {
+		for f, err := range from {
+			if !yield(imported.Finished(f), err) {
+				return
 			}
 		}
-		has[f.Identity] = true
-		batch = append(batch, f)
-		if len(batch) == importMost {
-			if err := send(); err != nil {
-				return done, err
-			}
-		}
-	}
-	return done, send()
-}
-
-// importBatch is one transaction.
-func importBatch[TTx any](ctx context.Context, db store.Driver[TTx], batch []Finished, audit store.Audit, done *Imported) error {
-	ids := make([]store.Identity, len(batch))
-	for i := range batch {
-		ids[i] = batch[i].Identity
-	}
-	seen, err := db.Seen(ctx, audit.Consumer, ids) // one read for those of a run before
-	if err != nil {
-		return err
-	}
-	fresh := batch[:0]
-	for i, v := range seen {
-		if v.Outcome == store.Fresh {
-			fresh = append(fresh, batch[i])
-		}
-	}
-	did := Imported{Known: len(seen) - len(fresh)}
-	if batch = fresh; len(batch) == 0 {
-		done.Known += did.Known
-		return nil
-	}
-	marks := make([]store.Mark, len(batch))
-	for i := range batch {
-		marks[i] = store.Mark{Consumer: audit.Consumer, Identity: batch[i].Identity, As: store.Done, Fingerprint: batch[i].Fingerprint, Keep: batch[i].Keep}
-	}
-	unit, err := db.Begin(ctx, store.Intake{Marks: marks})
-	if err != nil {
-		return err
-	}
-	writes := []store.Effect{{Audit: &audit}}
-	for i, v := range unit.Found().Marks {
-		switch v.Outcome {
-		case store.Fresh:
-			if a := batch[i].Answer; a != nil {
-				m := a.On(marks[i])
-				writes = append(writes, store.Effect{Answer: &m})
-			}
-			if did.New++; did.New == 1 {
-				audit.Identity = batch[i].Identity
-			}
-		case store.TooOld:
-			did.TooOld++
-		default:
-			did.Known++
-		}
-	}
-	if did.New == 0 {
-		_, _ = unit.Rollback(ctx) // nothing was written
-	} else if err := unit.Commit(ctx, writes...); err != nil {
-		return err
-	}
-	done.New, done.Known, done.TooOld = done.New+did.New, done.Known+did.Known, done.TooOld+did.TooOld
-	return nil
+	})
+	return Imported(did), err
 }

@@ -3,28 +3,33 @@
 //
 //	your tx ─► outbox ─► relay ─► broker ─► [inbox] ─► handler's tx ─► outbox ─► …
 //
-// The way of a delivery through the files: receive.go (from the broker into its partition and chain), take.go
-// (intake) or batch.go (the same for several), decision.go (what was found decides: the table of
-// internal/decide), settle.go (what became of it, the acknowledged prefix), run.go (the loop around these).
-// One that fails goes through classify.go (whose fault it is), park.go (into the store), parked_queue.go (and
-// out again) or dead.go. docs/architecture.md has a line for each file.
+// The way of a delivery: receive.go (from the broker into its partition and chain: internal/partition),
+// internal/pick (what a worker gets next), internal/exec (the attempt: intake, handler, commit, or parking;
+// what was found decides: internal/decide), settle.go (what became of it, the acknowledged prefix), loop.go
+// (the loop around these). What was parked comes out of the store by internal/parked.
+// docs/architecture.md has a line for each file and each room.
 package inbox
 
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
-	"github.com/skald-go/skald/inbox/internal/decide"
-	"github.com/skald-go/skald/internal/backoff"
-	"github.com/skald-go/skald/internal/complete"
-	"github.com/skald-go/skald/internal/control"
-	"github.com/skald-go/skald/internal/fingerprint"
+	"github.com/skald-go/skald/inbox/internal/breaker"
+	"github.com/skald-go/skald/inbox/internal/checkpoint"
+	"github.com/skald-go/skald/inbox/internal/exec"
+	"github.com/skald-go/skald/inbox/internal/logonce"
+	"github.com/skald-go/skald/inbox/internal/orders"
+	"github.com/skald-go/skald/inbox/internal/parked"
+	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/inbox/internal/pick"
+	"github.com/skald-go/skald/inbox/internal/seen"
+	"github.com/skald-go/skald/inbox/internal/trouble"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
@@ -47,71 +52,42 @@ type Result struct {
 
 // An Inbox consumes for one group: the consumer of the marks.
 type Inbox[TTx any] struct {
-	db       store.Driver[TTx]
-	bus      broker.Subscriber
-	group    string
-	o        Options
-	with     complete.Completer
-	tel      *telemetry.Inbox
-	handlers map[kind]ResultHandler[TTx]
-	beside   Known[TTx]                  // nil: nothing
-	many     map[kind]*BatchHandler[TTx] // for several messages at once; in handlers, for one
-	steps    map[kind]course
-	took     LegacyLookup[TTx] // nil: nothing
-	table    *decide.Table
-	calls    map[kind]outside[TTx]
-	topics   []string
-	retry    failure.Retry
-	prints   *failure.Fingerprints
-	announce failure.Announcer
+	db     store.Driver[TTx]
+	bus    broker.Subscriber
+	group  string
+	o      Options
+	tel    *telemetry.Inbox
+	topics []string
+	retry  failure.Retry
+	exec   *exec.Executor[TTx]
 
 	// The rest belongs to the goroutine of Run or Step.
-	checked    bool
-	session    string // of this inbox, random: who has a lease
-	sub        broker.Subscription
-	partitions map[string]*partition
-	ready      readiness
-	arrived    int64     // deliveries and claims there were
-	size       int       // of a batch, at most
-	seenOn     string    // the run of the database's server that was seen last; "": none yet, or it has none
-	strange    int       // messages in a row that were looked up, and not finished before
-	waiting    []*chain  // whose head may not start before its due time
-	alarm      time.Time // the earliest of these
-	gate       gate
-	breaker    breaker
-	apart      map[source]*breaker // of malformed messages
+	checked  bool
+	session  string // of this inbox, random: who has a lease
+	sub      broker.Subscription
+	schedule partition.Schedule
+	pick     *pick.Picker
+	seen     *seen.Filter
+	gate     breaker.Gate
+	breaker  *breaker.Breaker
+	sources  *breaker.Sources // of malformed messages
 
-	steering steering
-	skips    atomic.Pointer[map[string]control.Order]
+	orders *orders.Orders
 
 	askAt time.Time // when it is looked again for what was admitted
 
-	key          atomic.Pointer[fingerprint.Printer]
-	keyAt        time.Time // when it is read again: the database may be another one by then
-	parkedQueue  parkedQueue
-	checkpointer checkpointer
-	knownTypes   knownTypes
-	said         announcer
+	parked      *parked.Queue
+	checkpoints *checkpoint.Checkpointer
+	said        *logonce.Announcer
 
-	begins beginnings
-
-	delays  delays
-	failing map[string]*failing // by what is done
-
-	follows atomic.Bool // the store can begin a message with the commit of another
-
-	acts acts
+	delays *trouble.Messages
+	work   *trouble.Work
 
 	mu     sync.Mutex
 	health Health
 	kept   store.Keeping // as last counted, and what was parked since
 	stuck  []Stuck
-
-	sayApart backoff.Rarely // of messages put into quarantine
-	untold   int            // of these, since it was said last
 }
-
-type kind struct{ topic, name string }
 
 var (
 	_ skald.Runner  = (*Inbox[int])(nil)
@@ -122,33 +98,31 @@ var (
 // Run.
 func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *Options) *Inbox[TTx] {
 	d := o.orDefaults()
+	log := d.Logger.With("consumer", group)
 	in := &Inbox[TTx]{
 		db: db, bus: bus, group: group, o: d, session: rand.Text(),
-		with:        complete.Completer{Now: d.Now, NewID: d.NewID, Codec: d.Codec},
-		tel:         telemetry.NewInbox(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}, group),
-		handlers:    map[kind]ResultHandler[TTx]{},
-		many:        map[kind]*BatchHandler[TTx]{},
-		size:        d.Batch,
-		table:       decide.New(),
-		steps:       map[kind]course{},
-		calls:       map[kind]outside[TTx]{},
-		parkedQueue: newParkedQueue(),
+		tel: telemetry.NewInbox(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}, group),
 		retry: failure.Retry{First: d.Retry.First, Most: d.Retry.Most, Attempts: d.Retry.Attempts,
 			Age: d.Retry.Age},
-		prints:     failure.NewFingerprints(),
-		breaker:    breaker{o: d.Breaker},
-		partitions: map[string]*partition{},
-		apart:      map[source]*breaker{},
-		delays:     delays{of: map[store.Identity]*delay{}, say: seldom()},
-		failing:    map[string]*failing{},
-		knownTypes: knownTypes{named: map[kind]bool{}},
-		health:     Health{Live: true, Why: "not subscribed yet"},
-		sayApart:   backoff.Rarely{First: time.Second, Most: time.Minute},
+		breaker: breaker.New(breaker.Limits(d.Breaker)),
+		delays:  trouble.NewMessages(log),
+		work:    trouble.NewWork(log),
+		health:  Health{Live: true, Why: "not subscribed yet"},
 	}
-	in.announce = failure.Announcer{Topic: d.Dead.Topic, Copy: d.Dead.Copy, Headers: d.Dead.Headers,
-		Complete: in.with.Messages, Logger: d.Logger}
-	in.checkpointer.member = d.Instance.Member
-	in.checkpointer.reset(true)
+	in.exec = exec.New(db, in.execConfig())
+	in.sources = breaker.NewSources(breaker.Limits(d.Breaker), log, &in.schedule)
+	in.said = logonce.New(logonce.Config{Group: group, DB: db, Bus: bus, Handled: in.handled,
+		Topics: func() []string { return in.topics }, Log: log})
+	in.orders = orders.New(log)
+	in.seen = seen.New(in.seenConfig())
+	in.parked = parked.New(in.parkedConfig(), &in.schedule)
+	in.checkpoints = checkpoint.New(checkpoint.Config{Group: group, Member: d.Instance.Member, DB: db,
+		Kinds: in.handled, Handles: in.exec.Handles, Batch: d.Batch, RetryFirst: d.Retry.First,
+		Now: d.Now, Logger: d.Logger}, &in.schedule)
+	in.pick = pick.New(pick.Config{Workers: d.Workers, Batch: d.Batch, Now: d.Now, Schedule: &in.schedule,
+		Parked: in.parked, Breaker: in.breaker, Sources: in.sources, Checkpoints: in.checkpoints,
+		Paused:     in.orders.Pause,
+		AsksBeside: in.exec.AsksBeside, Follows: in.exec.Follows})
 	return in
 }
 
@@ -190,15 +164,12 @@ func OnResult[TTx, T any](in *Inbox[TTx], e skald.Event[T], h func(ctx context.C
 
 // HandleResult is Handle for handlers that answer something.
 func (in *Inbox[TTx]) HandleResult(topic, typ string, h ResultHandler[TTx]) {
-	known := false
-	for k := range in.handlers {
-		known = known || k.topic == topic
-	}
-	if !known {
+	if !slices.Contains(in.topics, topic) {
 		in.topics = append(in.topics, topic)
 	}
-	in.handlers[kind{topic, typ}] = h
-	delete(in.many, kind{topic, typ})
-	delete(in.steps, kind{topic, typ})
-	delete(in.calls, kind{topic, typ})
+	in.exec.Handle(store.Kind{Topic: topic, Type: typ},
+		func(ctx context.Context, tx TTx, m skald.Message) (exec.Reply, error) {
+			r, err := h(ctx, tx, m)
+			return exec.Reply(r), err
+		})
 }

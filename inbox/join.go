@@ -3,7 +3,8 @@ package inbox
 import (
 	"context"
 	"errors"
-	"strconv"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/skald-go/skald/broker"
@@ -42,32 +43,15 @@ func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
 
 // send has positions stored, if it is time to, beside what else goes on. It says when it is.
 func (l *loop[TTx]) send() (wait time.Duration) {
-	if l.away || l.in.checkpointer.moved || l.in.sub == nil {
+	if l.away || l.in.checkpoints.Moved() || l.in.sub == nil {
 		return time.Hour
 	}
-	e, wait, some := l.in.storeCall(l.in.o.Now())
+	e, wait, some := l.in.checkpoints.Next(l.in.o.Now())
 	if l.away = some; some {
-		go func() { l.storeCalls <- l.in.goFor(l.hard, e) }()
+		go func() { l.storeCalls <- l.in.checkpoints.Do(l.hard, e) }()
 		return time.Hour
 	}
 	return wait
-}
-
-// goodbye says of all partitions that they were left in peace. Where the database does not hear it, their
-// next owner is careful.
-func (in *Inbox[TTx]) goodbye(ctx context.Context) {
-	for _, l := range in.byName() {
-		in.parts(l)
-	}
-	if len(in.checkpointer.left) == 0 || in.checkpointer.moved {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	in.checkpointer.notes++
-	if _, err := in.db.Attend(ctx, store.Attend{Consumer: in.group, Server: in.checkpointer.server, Stamp: in.checkpointer.session + "-" + strconv.Itoa(in.checkpointer.notes), Checkpoints: in.checkpointer.left}); err != nil {
-		in.o.Logger.DebugContext(ctx, "inbox: say that partitions were left", "consumer", in.group, "error", err)
-	}
 }
 
 // joinAgain leaves the group and joins it anew: the database is not where it was, so what is known of
@@ -80,11 +64,30 @@ func (in *Inbox[TTx]) joinAgain(ctx context.Context) error {
 			in.o.Logger.WarnContext(ctx, "inbox: leave the group", "consumer", in.group, "error", err)
 		}
 	}
-	for _, l := range in.partitions {
-		l.lost = true
-	}
-	in.sub, in.partitions, in.askAt, in.apart = nil, map[string]*partition{}, time.Time{}, map[source]*breaker{}
-	in.knownTypes.since = time.Time{} // what others noted may be lost, too
-	in.checkpointer.reset(false)
+	in.sub, in.askAt = nil, time.Time{}
+	in.sources.Clear()
+	in.checkpoints.Rejoin()
 	return in.open(ctx)
+}
+
+// withRemedy says how a topic is made that is not there.
+func (in *Inbox[TTx]) withRemedy(err error) error {
+	if !errors.Is(err, broker.ErrNoTopic) {
+		return err
+	}
+	return fmt.Errorf("%w; to make what is missing: skald migrate --broker URL --group %s --topic %s", err, in.group, strings.Join(in.topics, " --topic "))
+}
+
+// seldom is how often an outage is told while it lasts.
+func seldom() backoff.Rarely { return backoff.Rarely{First: 20 * time.Second, Most: 10 * time.Minute} }
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
 }

@@ -2,11 +2,9 @@ package inbox
 
 import (
 	"context"
-	"fmt"
-	"slices"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/store"
 )
 
@@ -22,65 +20,4 @@ type Known[TTx any] func(ctx context.Context, tx TTx, id store.Identity, m skald
 // noted in neither. An error of known is one of the handler. Messages are taken one by one meanwhile,
 // whatever Options.Batch. Tell it before Run.  A message that was admitted out of quarantine although
 // another has its identity is handled without asking.
-func (in *Inbox[TTx]) LegacyDedup(known Known[TTx]) { in.beside = known }
-
-// askedBeside tells whether the table beside knows e, and has it noted there.
-func (in *Inbox[TTx]) askedBeside(ctx context.Context, e *entry, tx TTx) (known bool, err error) {
-	if in.beside == nil || e.another() {
-		return false, nil
-	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("ask what is beside about %s: %w", e.ID, err)
-		}
-	}()
-	defer failure.Recover(&err)
-	return in.beside(skald.WithCause(ctx, e.Message), tx, e.id, e.Message)
-}
-
-// knownBeside commits that a message was finished by somebody else: the mark of the intake, and what the
-// table has noted.
-func (in *Inbox[TTx]) knownBeside(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake) result {
-	r := in.finish(ctx, e, unit, intake, Result{})
-	if r.what == handled {
-		r.what = duplicate
-	}
-	return r
-}
-
-// rejectBeside is reject with a table beside. The handler's rows are undone; the second transaction takes in
-// again, so that the table can be asked in it, and stands under the same condition: nothing that the intake
-// locked has moved.
-func (in *Inbox[TTx]) rejectBeside(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake, verdict store.Effect) result {
-	was := unit.Found()
-	_, _ = unit.Rollback(ctx) // its rows are undone in any case
-	unit, err := in.db.Begin(ctx, intake)
-	if err != nil {
-		return in.storeFailed(ctx, e, fmt.Errorf("take in %s to reject it: %w", e.ID, err))
-	}
-	if now := unit.Found(); !slices.Equal(now.Locks, was.Locks) || now.Marks[0].Outcome != store.Fresh || stepElse(was, now) {
-		in.giveBack(ctx, e, unit.Rollback)
-		return result{entry: e, what: again, err: fmt.Errorf("reject %s: %w", e.ID, store.ErrLost)}
-	}
-	known, err := in.askedBeside(ctx, e, unit.Tx())
-	switch {
-	case err != nil:
-		return in.lentFailed(ctx, e, unit, err)
-	case known:
-		return in.knownBeside(ctx, e, unit, intake)
-	}
-	// the intake has the mark and the locks
-	verdict.Mark, verdict.Answer, verdict.Locks = nil, verdict.Mark, nil
-	if verdict.Step != nil {
-		verdict.Step.From = []store.StepState{e.step.State} // as the intake has made it
-	}
-	if err = unit.Commit(ctx, verdict); err == nil {
-		return result{entry: e, what: rejected}
-	}
-	return in.storeFailed(ctx, e, fmt.Errorf("reject %s: %w", e.ID, err))
-}
-
-// stoodElse tells whether a step moved between two intakes.
-func stepElse(was, now store.Found) bool {
-	return len(was.Steps) > 0 && was.Steps[0].State != now.Steps[0].State
-}
+func (in *Inbox[TTx]) LegacyDedup(known Known[TTx]) { in.exec.Beside(exec.Known[TTx](known)) }

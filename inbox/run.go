@@ -2,13 +2,16 @@ package inbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/inbox/internal/checkpoint"
+	"github.com/skald-go/skald/inbox/internal/exec"
+	"github.com/skald-go/skald/inbox/internal/lifetime"
+	"github.com/skald-go/skald/inbox/internal/parked"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
@@ -26,23 +29,23 @@ func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 	if err != nil {
 		return busy, err
 	}
-	in.wake()
+	in.schedule.Wake(in.o.Now())
 	found, err := in.lookNow(ctx)
 	if err != nil {
 		in.report(nil)
 		return busy, err
 	}
 	busy = busy || found
-	job := in.gather(0)
-	if job == nil && in.urgent() {
+	job := in.pick.Next(0)
+	if job == nil && in.checkpoints.Urgent() {
 		if err := in.storeCalls(ctx); err != nil {
 			return busy, err
 		}
-		job = in.gather(0)
+		job = in.pick.Next(0)
 	}
 	if job != nil {
 		busy = true
-		if err := in.settle(ctx, in.work(ctx, job)); err != nil {
+		if err := in.settle(ctx, in.exec.Work(ctx, job)); err != nil {
 			return busy, err
 		}
 	}
@@ -60,20 +63,23 @@ func (in *Inbox[TTx]) Close(ctx context.Context) error {
 	if in.sub != nil {
 		err = in.sub.Close(ctx)
 	}
-	in.checkpointer.reset(true)
-	in.sub, in.partitions, in.ready, in.waiting, in.parkedQueue = nil, map[string]*partition{}, nil, nil, newParkedQueue()
-	in.askAt, in.apart = time.Time{}, map[source]*breaker{}
+	in.checkpoints.Close()
+	in.schedule.Clear()
+	in.parked.Clear()
+	in.sub = nil
+	in.askAt = time.Time{}
+	in.sources.Clear()
 	return err
 }
 
 // open checks the tables, once, and subscribes.
 func (in *Inbox[TTx]) open(ctx context.Context) error {
-	in.begin(ctx)
+	in.said.Begin(ctx)
 	if !in.checked {
 		if err := in.db.Check(ctx, store.App); err != nil {
 			return fmt.Errorf("consumer %s: %w", in.group, err)
 		}
-		if err := in.rekey(ctx); err != nil {
+		if err := in.exec.Rekey(ctx); err != nil {
 			return fmt.Errorf("consumer %s: %w", in.group, err)
 		}
 		if err := in.checkWindow(ctx); err != nil {
@@ -88,7 +94,7 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 		return fmt.Errorf("consumer %s: %w", in.group, err)
 	}
 	sub, err := in.bus.Subscribe(ctx, broker.Group{Name: in.group, Topics: in.topics,
-		Member: in.o.Instance.Member, Owner: in.owner(), Resume: in.resume})
+		Member: in.o.Instance.Member, Owner: in.exec.Owner(), Resume: in.checkpoints.Resume})
 	if err != nil {
 		return fmt.Errorf("subscribe %s: %w", in.group, in.withRemedy(err))
 	}
@@ -106,8 +112,8 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	if err := in.o.fault(); err != nil {
 		return err
 	}
-	in.checkpointer.patient = true
-	defer func() { in.checkpointer.patient = false }()
+	in.checkpoints.SetPatient(true)
+	defer in.checkpoints.SetPatient(false)
 	defer in.tel.Watch(in.standing)()
 	in.tel.Begin(in.topics)
 	defer telemetry.WatchBacklog(telemetry.Providers{Meter: in.o.MeterProvider}, in.o.Now, in.backlog, telemetry.Always, in.lag, in.group)()
@@ -118,12 +124,16 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	// Handlers live on when ctx ends; hard ends them when the drain is over.
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	l := &loop[TTx]{in: in, jobs: make(chan []*entry, 2*in.o.Workers), results: make(chan []result, 2*in.o.Workers), looks: make(chan looked, 2), storeCalls: make(chan storeCall, 1), say: seldom(),
-		hands: map[*entry]bool{}, hard: hard, timer: time.NewTimer(time.Hour)}
+	l := &loop[TTx]{in: in, jobs: make(chan []*partition.Entry, 2*in.o.Workers), results: make(chan []exec.Result, 2*in.o.Workers), looks: make(chan parked.Looked, 2), storeCalls: make(chan checkpoint.Call, 1), say: seldom(),
+		hands: map[*partition.Entry]bool{}, hard: hard, timer: time.NewTimer(time.Hour)}
 	defer close(l.jobs)
 	var keeper sync.WaitGroup
 	defer keeper.Wait()
-	keeper.Go(func() { in.keep(hard) })
+	keeper.Go(func() {
+		k := lifetime.Keeper{DB: in.db, Keep: in.o.Retention.Keep, Owner: in.session,
+			Log: in.o.Logger.With("consumer", in.group)}
+		k.Run(hard)
+	})
 	err := l.run(ctx)
 	if err == nil {
 		stop := time.AfterFunc(in.o.Timeouts.Drain, kill)
@@ -135,258 +145,3 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	in.leave()
 	return err
 }
-
-// A loop is one session of Run. Only its goroutine touches the inbox; workers get entries and answer a result
-// for each.
-type loop[TTx any] struct {
-	in *Inbox[TTx]
-	// for the workers, of whom there are never fewer than are running; a batch, or one
-	jobs       chan []*entry
-	hired      int            // workers there are
-	results    chan []result  // has room for all: who answers when nobody listens any more is not held
-	looks      chan looked    // the answers of the looks that are under way
-	looking    bool           // for what may be claimed
-	counting   bool           // what is kept
-	storeCalls chan storeCall // the answer of the one that is under way
-	away       bool           // one is
-	running    int
-	hands      map[*entry]bool // what is in hand
-	hard       context.Context // what the handlers work under
-	timer      *time.Timer     // of await
-	outages    int             // of the broker, in a row
-	say        backoff.Rarely  // of these
-	told       time.Time       // when Health was last brought up to date
-	stale      bool            // Health is not up to date
-}
-
-func (l *loop[TTx]) run(ctx context.Context) error {
-	var pause time.Duration
-	for ctx.Err() == nil {
-		busy, err := l.turn(ctx)
-		if err != nil {
-			return err
-		}
-		if pause = 0; l.outages > 0 {
-			pause = backoff.After(l.outages, 50*time.Millisecond, 2*time.Second)
-			busy = false
-		}
-		if busy && l.running < l.in.most() {
-			continue // there may be more at the broker
-		}
-		if err := l.await(ctx, pause); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// turn takes everything on as far as it goes without waiting.
-func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
-	in := l.in
-	busy, err = in.receive(ctx)
-	in.tel.Counted()
-	if err == nil {
-		in.wake()
-		l.look()
-		l.start()
-		_, err = in.ack(ctx)
-		l.send()
-	}
-	in.regulate()
-	l.tell(err)
-	switch {
-	case err == nil, ctx.Err() != nil:
-		if l.outages = 0; err == nil && l.say.Over() {
-			in.o.Logger.InfoContext(ctx, "inbox: the broker is back", "consumer", in.group)
-		}
-		return busy, nil
-	case errors.Is(err, ErrPositions):
-		return busy, fmt.Errorf("consumer %s: %w", in.group, err)
-	case errors.Is(err, broker.ErrClosed): // the broker was closed, or a new session of this member took over
-		return busy, fmt.Errorf("consumer %s: %w", in.group, err)
-	}
-	l.outages++
-	if l.say.Due(time.Now()) {
-		in.o.Logger.WarnContext(ctx, "inbox: the broker is away", "consumer", in.group, "error", err)
-	}
-	return busy, nil
-}
-
-// tellEvery is how old Health may be: bringing it up to date looks at every chain that waits.
-const tellEvery = 100 * time.Millisecond
-
-func (l *loop[TTx]) tell(outage error) {
-	now := time.Now()
-	if l.stale = outage == nil && l.outages == 0 && now.Sub(l.told) < tellEvery; !l.stale {
-		l.told = now
-		l.in.report(outage)
-	}
-}
-
-// free is how many more workers may start now, and for how long none may.
-func (l *loop[TTx]) free() (n int, shut time.Duration) {
-	now := l.in.o.Now()
-	wait, alone := l.in.gate.closed(now)
-	rest, one := l.in.breaker.closed(now)
-	wait, alone = max(wait, rest), alone || one
-	switch {
-	case wait > 0:
-		return 0, wait
-	case alone:
-		return 1 - l.running, 0
-	}
-	return l.in.most() - l.running, 0
-}
-
-// look has the store looked into, if it is time to, beside what else goes on.
-func (l *loop[TTx]) look() {
-	most, count, _ := l.in.wants(l.in.o.Now(), max(tellKept, l.in.parkedQueue.share(tellShare)))
-	session, not := l.in.checkpointer.session, l.in.others()
-	if most.Keys > 0 && !l.looking {
-		l.looking = true
-		go func() { l.looks <- l.in.look(l.hard, session, most, false, not) }()
-	}
-	if count && !l.counting {
-		l.counting, l.in.parkedQueue.changed = true, false // what changes from now on it may not see
-		go func() { l.looks <- l.in.look(l.hard, session, store.ClaimSize{}, true, nil) }()
-	}
-}
-
-// start gives ready heads to free workers.
-func (l *loop[TTx]) start() {
-	for n, _ := l.free(); n > 0; n-- {
-		job := l.in.gather(l.running)
-		if job == nil {
-			return
-		}
-		l.running++
-		for _, e := range job {
-			l.hands[e], e.server = true, e.chain.partition.server // which may be opened anew meanwhile
-		}
-		if l.running > l.hired && l.hired < l.in.o.Workers {
-			l.hired++
-			go l.work()
-		}
-		l.jobs <- job
-	}
-}
-
-// await sleeps until something may have changed, or for pause if that is not 0, and settles what was
-// answered.
-func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
-	in := l.in
-	wait, timed := in.wake()
-	n, shut := l.free()
-	if !l.looking && l.in.appetite() > 0 {
-		if d := l.in.parkedQueue.due(l.in.o.Now()); !timed || d < wait {
-			wait, timed = d, true
-		}
-	}
-	if l.running > 0 && (!timed || overdueEvery < wait) {
-		wait, timed = overdueEvery, true
-	}
-	if shut > 0 && (!timed || shut < wait) {
-		wait, timed = shut, true
-	}
-	if (l.stale || l.in.parkedQueue.changed) && (!timed || tellEvery < wait) {
-		wait, timed = tellEvery, true
-	}
-	if d := l.send(); !timed || d < wait {
-		wait, timed = d, true
-	}
-	var ready <-chan struct{}
-	if in.sub != nil && len(in.checkpointer.waiting) == 0 {
-		ready = in.sub.Ready()
-	}
-	if pause > 0 {
-		wait, timed, ready = pause, true, nil
-	}
-	if pause == 0 && n > 0 && in.startable(l.running) {
-		return nil
-	}
-	if !timed {
-		wait = time.Hour
-	}
-	l.timer.Reset(wait)
-	defer l.timer.Stop()
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-ready:
-		return nil
-	case <-l.timer.C:
-		return nil
-	case rs := <-l.results:
-		return l.collect(ctx, rs)
-	case found := <-l.looks:
-		return l.shelve(ctx, found)
-	case e := <-l.storeCalls:
-		l.away = false
-		return in.done(ctx, e)
-	}
-}
-
-func (l *loop[TTx]) shelve(ctx context.Context, found looked) error {
-	if l.stale = true; found.counted {
-		l.counting = false
-	} else {
-		l.looking = false
-	}
-	return l.in.shelve(ctx, found)
-}
-
-// collect settles rs and whatever else has been answered meanwhile.
-func (l *loop[TTx]) collect(ctx context.Context, rs []result) error {
-	for {
-		l.put(rs)
-		if err := l.in.settle(ctx, rs); err != nil {
-			return err
-		}
-		select {
-		case rs = <-l.results:
-		default:
-			return nil
-		}
-	}
-}
-
-// put takes what was answered out of the hands.
-func (l *loop[TTx]) put(rs []result) {
-	l.running--
-	for _, r := range rs {
-		delete(l.hands, r.entry)
-	}
-}
-
-// drain waits for what is in hand, until hard is done, and acknowledges what is finished.
-func (l *loop[TTx]) drain(hard context.Context) error {
-	l.unhand()
-	for late := false; (l.running > 0 || l.looking || l.counting || l.away) && !late; {
-		select {
-		case e := <-l.storeCalls:
-			l.away = false
-			if err := l.in.done(hard, e); err != nil {
-				return err
-			}
-		case found := <-l.looks:
-			if err := l.shelve(hard, found); err != nil {
-				return err
-			}
-		case rs := <-l.results:
-			if err := l.collect(hard, rs); err != nil {
-				return err
-			}
-		case <-hard.Done():
-			late = true
-		}
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(hard), 5*time.Second)
-	defer cancel()
-	if _, err := l.in.ack(ctx); err != nil {
-		l.in.o.Logger.Warn("inbox: acknowledge at the end", "consumer", l.in.group, "error", err)
-	}
-	return nil
-}
-
-// patience is how long a handler may take to notice that its context has ended.
-const patience = time.Second

@@ -5,24 +5,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
 	"slices"
 	"time"
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
-	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/exec"
+	"github.com/skald-go/skald/inbox/internal/partition"
 )
 
 // settle writes what became of a job into partitions and chains, and lets the chains go on. An error stops
 // the consumer.
-func (in *Inbox[TTx]) settle(ctx context.Context, rs []result) error {
-	in.adapt(rs)
+func (in *Inbox[TTx]) settle(ctx context.Context, rs []exec.Result) error {
+	in.pick.Adapt(rs)
 	for _, r := range rs {
-		r.entry.chain.busy = false
+		r.Entry.Chain.Busy = false
 	}
 	for _, r := range rs {
-		if r.what == left {
+		if r.What == decide.Left {
 			continue
 		}
 		if err := in.settleOne(ctx, r); err != nil {
@@ -30,33 +31,33 @@ func (in *Inbox[TTx]) settle(ctx context.Context, rs []result) error {
 		}
 	}
 	for _, r := range rs {
-		if c := r.entry.chain; !c.busy && c.pass() && !in.leaveRiders(c) {
-			c.busy = true
-			in.ready.add(c)
+		if c := r.Entry.Chain; !c.Busy && c.Pass() && !in.parked.LeaveRiders(c) {
+			c.Busy = true
+			in.schedule.Add(c)
 		}
 	}
 	return nil
 }
 
-func (in *Inbox[TTx]) settleOne(ctx context.Context, r result) error {
-	e, now := r.entry, in.o.Now()
-	in.gate.note(r.what == outage, now)
-	in.delay(ctx, r, now)
+func (in *Inbox[TTx]) settleOne(ctx context.Context, r exec.Result) error {
+	e, now := r.Entry, in.o.Now()
+	in.gate.Note(r.What == decide.Outage, now)
+	in.delays.Note(ctx, r, now)
 	in.trip(ctx, r, now)
-	in.tel.Ended(&e.Message, r.what.String(), r.took, r.what == handled || r.what == rejected, now)
-	if r.what == duplicate {
-		in.strange = 0
+	in.tel.Ended(&e.Message, r.What.String(), r.Took, r.What == decide.Handled || r.What == decide.Rejected, now)
+	if r.What == decide.Duplicate {
+		in.seen.Distrust()
 	}
-	if r.what == broken {
-		return fmt.Errorf("consumer %s: %w", in.group, r.err)
+	if r.What == decide.Broken {
+		return fmt.Errorf("consumer %s: %w", in.group, r.Err)
 	}
-	if in.note(ctx, r, now); r.what.Finished() {
-		in.remember(e)
+	if in.note(ctx, r, now); r.What.Finished() {
+		in.seen.Remember(e)
 	}
 	switch {
-	case e.parked != nil:
-		in.settleClaimed(r, now)
-	case r.what == again, r.what == outage, r.what == unkept, r.what == full:
+	case e.Parked != nil:
+		in.settleClaimed(r)
+	case r.What == decide.Again, r.What == decide.Outage, r.What == decide.Unkept, r.What == decide.Full:
 		in.postpone(ctx, r)
 	default:
 		in.pass(e)
@@ -65,169 +66,86 @@ func (in *Inbox[TTx]) settleOne(ctx context.Context, r result) error {
 }
 
 // trip has the breaker count a result, and says aloud what comes of it.
-func (in *Inbox[TTx]) trip(ctx context.Context, r result, now time.Time) {
-	in.tripSource(ctx, r, now)
-	if r.class == failure.Malformed && in.breaker.why == "" {
+func (in *Inbox[TTx]) trip(ctx context.Context, r exec.Result, now time.Time) {
+	in.sources.Note(ctx, r, now)
+	if r.Class == failure.Malformed && in.breaker.Why() == "" {
 		return // it stops its source, not the consumer
 	}
-	opened, closed := in.breaker.note(r, now)
+	opened, closed := in.breaker.Note(r, now)
 	switch {
 	case opened:
-		in.o.Logger.ErrorContext(ctx, "inbox: the consumer is stopped", "consumer", in.group, "why", in.breaker.why, "until", in.breaker.until)
+		in.o.Logger.ErrorContext(ctx, "inbox: the consumer is stopped", "consumer", in.group, "why", in.breaker.Why(), "until", in.breaker.Until())
 	case closed:
 		in.o.Logger.InfoContext(ctx, "inbox: the consumer goes on: a message succeeded", "consumer", in.group)
 	}
 }
 
 // pass is done with e.
-func (in *Inbox[TTx]) pass(e *entry) {
-	e.done = true
-	e.crowd(false)
-}
-
-// crowd counts the entries of a partition that should be parked and cannot.
-func (e *entry) crowd(full bool) {
-	switch l := e.chain.partition; {
-	case full && !e.full:
-		l.full++
-	case !full && e.full:
-		l.full--
-	}
-	e.full = full
+func (in *Inbox[TTx]) pass(e *partition.Entry) {
+	e.Done = true
+	e.Crowd(false)
 }
 
 // postpone keeps a message at the head of its chain until it is due again.
-func (in *Inbox[TTx]) postpone(ctx context.Context, r result) {
-	e := r.entry
-	e.again++
-	if first := !e.full && r.what == full; first {
+func (in *Inbox[TTx]) postpone(ctx context.Context, r exec.Result) {
+	e := r.Entry
+	e.Again++
+	if first := !e.Full && r.What == decide.Full; first {
 		in.o.Logger.WarnContext(ctx, "inbox: a message cannot be parked; its partition waits", "consumer", in.group,
-			"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.ID, "type", e.Type, "error", r.err)
+			"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.ID, "type", e.Type, "error", r.Err)
 	}
-	e.crowd(r.what == full)
-	wait := r.after
-	if r.what != again {
-		wait = in.retry.WaitOutage(e.again)
+	e.Crowd(r.What == decide.Full)
+	wait := r.After
+	if r.What != decide.Again {
+		wait = in.retry.WaitOutage(e.Again)
 	}
-	in.holdBack(e.chain, in.o.Now().Add(wait))
+	in.schedule.Hold(e.Chain, in.o.Now().Add(wait))
 }
 
 // note counts a result, tells of failures, and has what was parked looked for when it is due.
-func (in *Inbox[TTx]) note(ctx context.Context, r result, now time.Time) {
+func (in *Inbox[TTx]) note(ctx context.Context, r exec.Result, now time.Time) {
 	in.count(func(h *Health) {
-		h.add(r.what)
-		if r.entry.foreign && r.entry.parked == nil && r.what == queued {
+		h.add(r.What)
+		if r.Entry.Foreign && r.Entry.Parked == nil && r.What == decide.Queued {
 			h.Left++
 		}
-		if r.entry.settled && (r.what == handled || r.what == rejected) {
+		if r.Entry.Settled && (r.What == decide.Handled || r.What == decide.Rejected) {
 			h.UnknownSettled++
 		}
 	})
-	switch r.what {
-	case rejected:
-		in.parkedQueue.changed = in.parkedQueue.changed || in.o.Dead.Rejections
-	case queued, later, failed, dead:
-		in.parkedQueue.changed = true
-		if r.entry.parked == nil && r.what != dead {
+	switch r.What {
+	case decide.Rejected:
+		if in.o.Dead.Rejections {
+			in.parked.Change()
+		}
+	case decide.Queued, decide.Later, decide.Failed, decide.Dead:
+		in.parked.Change()
+		if r.Entry.Parked == nil && r.What != decide.Dead {
 			in.mu.Lock()
-			in.kept.Parked, in.kept.Bytes = in.kept.Parked+1, in.kept.Bytes+int64(r.entry.size())
+			in.kept.Parked, in.kept.Bytes = in.kept.Parked+1, in.kept.Bytes+int64(r.Entry.Size())
 			in.health.Parkings++
 			in.mu.Unlock()
-			in.parkedQueue.soon(now.Add(r.after))
+			in.parked.Soon(now.Add(r.After))
 		}
 	}
-	if r.kept && r.what != handled && r.what != rejected {
-		in.parkedQueue.changed = in.parkedQueue.changed || r.what != duplicate
-		in.parkedQueue.soon(now.Add(max(r.after, in.o.Retry.First)))
-	}
-	if r.what == failed || r.what == dead {
-		in.complain(ctx, r)
-	}
-}
-
-// complain logs the attempts 1, 2, 4, 8 …, and each dead letter: an endless failure is not to fill the log.
-func (in *Inbox[TTx]) complain(ctx context.Context, r result) {
-	e := r.entry
-	in.trace(ctx, r)
-	with := []any{"consumer", in.group, "topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.identity().ID, "type", e.Type,
-		"attempt", r.attempts, "error", r.err}
-	switch {
-	case r.what == dead:
-		in.o.Logger.ErrorContext(ctx, "inbox: message is a dead letter: skald dead show",
-			append(with, "key_waits", !in.o.Dead.FreeKey && e.Key != nil && !errors.Is(r.err,
-				ErrUnhandled))...)
-	case bits.OnesCount(uint(r.attempts)) == 1:
-		in.o.Logger.WarnContext(ctx, "inbox: message failed; it is parked, and its key waits", append(with, "next", r.after)...)
-	}
-}
-
-// wake moves the chains that are due to the ready ones and says when the next one will be.
-func (in *Inbox[TTx]) wake() (wait time.Duration, some bool) {
-	now := in.o.Now()
-	if len(in.waiting) == 0 || now.Before(in.alarm) {
-		return in.alarm.Sub(now), len(in.waiting) > 0
-	}
-	kept := in.waiting[:0]
-	for _, c := range in.waiting {
-		switch {
-		case c.partition.lost:
-		case !now.Before(c.due):
-			in.ready.add(c)
-		default:
-			if len(kept) == 0 || c.due.Before(in.alarm) {
-				in.alarm = c.due
-			}
-			kept = append(kept, c)
+	if r.Kept && r.What != decide.Handled && r.What != decide.Rejected {
+		if r.What != decide.Duplicate {
+			in.parked.Change()
 		}
+		in.parked.Soon(now.Add(max(r.After, in.o.Retry.First)))
 	}
-	clear(in.waiting[len(kept):])
-	in.waiting = kept
-	return in.alarm.Sub(now), len(kept) > 0
-}
-
-// first is the head of the chain that may be taken next, and stays where it is.
-func (in *Inbox[TTx]) first() *entry {
-	for len(in.ready) > 0 {
-		c := in.ready[0]
-		stands := !c.partition.lost && c.pass()
-		if stands {
-			now := in.o.Now()
-			if wait := in.held(c, now); wait > 0 {
-				in.ready.drop()
-				in.holdBack(c, now.Add(wait))
-				continue
-			}
-		}
-		if stands && c.partition.covers(c.queue[0].Position) {
-			return c.queue[0]
-		}
-		in.ready.drop()
-		if c.busy = stands; stands {
-			in.waits(c)
-		}
+	if r.What == decide.Failed || r.What == decide.Dead {
+		e := r.Entry
+		in.said.Panic(ctx, e.Identity().ID, r.Print, r.Err)
+		in.delays.Complain(ctx, r, !in.o.Dead.FreeKey && e.Key != nil && !errors.Is(r.Err, ErrUnhandled))
 	}
-	return nil
-}
-
-// startable tells whether anything may be begun: a suspect alone, and nothing beside it.
-func (in *Inbox[TTx]) startable(running int) bool {
-	s := &in.parkedQueue
-	switch {
-	case in.steering.now.Paused != nil:
-		return false
-	case s.alone != nil:
-		return false
-	case len(s.suspects) > 0:
-		return running == 0
-	}
-	return len(in.ready) > 0
 }
 
 // ack acknowledges the finished prefix of every partition.
 func (in *Inbox[TTx]) ack(ctx context.Context) (busy bool, err error) {
 	var done []broker.Delivery
-	for _, l := range in.partitions {
-		if last, ok := l.prefix(); ok {
+	for _, l := range in.checkpoints.Partitions {
+		if last, ok := l.Prefix(); ok {
 			done = append(done, last)
 		}
 	}
@@ -239,30 +157,6 @@ func (in *Inbox[TTx]) ack(ctx context.Context) (busy bool, err error) {
 	if err := in.sub.Ack(ctx, done); err != nil {
 		return true, fmt.Errorf("acknowledge for %s: %w", in.group, err)
 	}
-	in.knownTypes.acked = true
+	in.checkpoints.Acked()
 	return true, nil
-}
-
-// A gate lets one message at a time through while everything that is tried ends in an outage, so that a
-// database that is away is not asked by every key that waits.
-type gate struct {
-	outages int
-	until   time.Time
-}
-
-const gateOpen = 8 // outages in a row that are still taken for chance: deadlocks, rivals
-
-func (g *gate) note(outage bool, now time.Time) {
-	if !outage {
-		*g = gate{}
-		return
-	}
-	if g.outages++; g.outages > gateOpen {
-		g.until = now.Add(backoff.After(g.outages-gateOpen, 100*time.Millisecond, 5*time.Second))
-	}
-}
-
-// closed says for how long nothing should be tried, and whether what is tried then should be tried alone.
-func (g *gate) closed(now time.Time) (wait time.Duration, alone bool) {
-	return max(0, g.until.Sub(now)), g.outages > gateOpen
 }

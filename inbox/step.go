@@ -3,12 +3,10 @@ package inbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/failure"
-	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 )
@@ -46,11 +44,11 @@ var ErrNoStep = errors.New("inbox: the message names no step of a saga: give Sag
 func Forward[TTx, T any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step,
 	h func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error), barred func(m skald.Received[T]) []skald.Draft) {
 	OnResult(in, e, h)
-	in.steps[kind{e.Topic, e.Type}] = course{
-		state: store.StepDone,
-		of:    stepOf(e, of),
-		say:   sayOf(e, anyhow(barred)),
-	}
+	in.exec.Course(store.Kind{Topic: e.Topic, Type: e.Type}, exec.Course{
+		State: store.StepDone,
+		Of:    stepOf(e, of),
+		Say:   sayOf(e, anyhow(barred)),
+	})
 }
 
 // sayOf is what is said where no handler is run, by how the step stood; say may be nil.
@@ -80,27 +78,28 @@ func Compensate[TTx, T any](in *Inbox[TTx], e skald.Event[T], of func(skald.Rece
 	undo func(ctx context.Context, tx TTx, m skald.Received[T], took Took) (Result, error),
 	say func(m skald.Received[T], was store.StepState) []skald.Draft) {
 	OnResult(in, e, func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error) {
-		took, _ := ctx.Value(tookKey{}).(Took) // it is called for no message without
+		took, _ := TookOf(ctx) // it is called for no message without
 		r, err := undo(ctx, tx, m, took)
 		if err == nil && say != nil {
 			r.Say = append(r.Say, say(m, store.StepDone)...)
 		}
 		return r, err
 	})
-	in.steps[kind{e.Topic, e.Type}] = course{
-		state: store.StepUndone,
-		of:    stepOf(e, of),
-		say:   sayOf(e, say),
-	}
+	in.exec.Course(store.Kind{Topic: e.Topic, Type: e.Type}, exec.Course{
+		State: store.StepUndone,
+		Of:    stepOf(e, of),
+		Say:   sayOf(e, say),
+	})
 }
-
-type tookKey struct{}
 
 // TookOf is what the message in hand undoes: for the Intent and the Settle of CompensateCall. False: it
 // undoes nothing.
 func TookOf(ctx context.Context) (Took, bool) {
-	took, ok := ctx.Value(tookKey{}).(Took)
-	return took, ok
+	step, stood, some := exec.Undone(ctx)
+	if !some {
+		return Took{}, false
+	}
+	return Took{Step: stepOfRow(&step), ID: stood.Identity, Code: stood.Code, Result: []byte(stood.Result)}, true
 }
 
 // A LegacyLookup function asks a table of your own whether a step took effect before it had a row of Skald's,
@@ -111,67 +110,31 @@ type LegacyLookup[TTx any] func(ctx context.Context, tx TTx, s Step, undo bool) 
 // LegacySteps is for a consumer whose steps were taken by hand before they were taken by Forward, or still
 // are by others of its group: of a step that nobody here has taken took is asked, in the message's
 // transaction. What it knows of is not taken again, and is undone. Tell it before Run.
-func (in *Inbox[TTx]) LegacySteps(took LegacyLookup[TTx]) { in.took = took }
-
-// askedLegacy is what LegacySteps knows of the step of e.
-func (in *Inbox[TTx]) askedLegacy(ctx context.Context, e *entry, tx TTx) (knows decide.Facts, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("ask what is beside about step %s of %s: %w", e.step.Name, e.step.Saga, err)
-		}
-	}()
-	defer failure.Recover(&err)
-	s := Step{Saga: e.step.Saga, Name: e.step.Name, Occurrence: e.step.Occurrence, Begun: e.step.Begun}
-	took, err := in.took(skald.WithCause(ctx, e.Message), tx, s, e.takes() == nil)
-	if took {
-		return decide.LegacyTook, err
-	}
-	return decide.LegacyNot, err
+func (in *Inbox[TTx]) LegacySteps(took LegacyLookup[TTx]) {
+	in.exec.LegacySteps(func(ctx context.Context, tx TTx, s *store.Step, undo bool) (bool, error) {
+		return took(ctx, tx, stepOfRow(s), undo)
+	})
 }
 
-// A course is what a message of one kind is to a saga.
-type course struct {
-	state store.StepState // StepDone: it takes the step; StepUndone: it undoes it
-	of    func(ctx context.Context, m skald.Message) (Step, error)
-	say   func(ctx context.Context, m skald.Message, was store.StepState) ([]skald.Draft, error)
+// stepOfRow is a step of the store as it is named here.
+func stepOfRow(s *store.Step) Step {
+	return Step{Saga: s.Saga, Name: s.Name, Occurrence: s.Occurrence, Begun: s.Begun}
 }
 
-func stepOf[T any](e skald.Event[T], of func(skald.Received[T]) Step) func(context.Context, skald.Message) (Step, error) {
-	return func(ctx context.Context, m skald.Message) (Step, error) {
+// stepOf names the step of a message.
+func stepOf[T any](e skald.Event[T], of func(skald.Received[T]) Step) func(context.Context, skald.Message) (store.Step, error) {
+	return func(ctx context.Context, m skald.Message) (store.Step, error) {
 		r, err := decode(ctx, e, m)
 		if err != nil {
-			return Step{}, err
+			return store.Step{}, err
 		}
 		step := of(r)
 		if step.Saga == "" || step.Name == "" {
-			return step, skald.Permanent(ErrNoStep)
+			return store.Step{}, skald.Permanent(ErrNoStep)
 		}
 		if step.Begun.IsZero() {
 			step.Begun, _ = uuid7.Time(step.Saga)
 		}
-		return step, nil
+		return store.Step{Saga: step.Saga, Name: step.Name, Occurrence: step.Occurrence, Begun: step.Begun}, nil
 	}
-}
-
-// step is the step that e takes or undoes; nil: none.
-func (in *Inbox[TTx]) step(ctx context.Context, e *entry) (s *store.Step, err error) {
-	c, some := in.steps[kind{e.Topic, e.Type}]
-	if !some {
-		return nil, nil
-	}
-	defer failure.Recover(&err)
-	own, err := c.of(ctx, e.Message)
-	if err != nil {
-		return nil, err
-	}
-	return &store.Step{Consumer: in.group, Saga: own.Saga, Name: own.Name, Occurrence: own.Occurrence, Begun: own.Begun,
-		State: c.state, Identity: e.identity()}, nil
-}
-
-// takes is the step that e takes, for what becomes of it; nil: it takes none.
-func (e *entry) takes() *store.Step {
-	if e.step == nil || e.step.State == store.StepUndone {
-		return nil
-	}
-	return e.step
 }

@@ -3,16 +3,17 @@ package inbox
 import (
 	"testing"
 
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store/memstore"
 )
 
 // What no worker has begun when the inbox is told to stop is left, as what is at the broker is.
 func TestStopLeavesWhatWaitsForAWorker(t *testing.T) {
-	begun, waits := &entry{}, &entry{}
-	l := &loop[*memstore.Tx]{jobs: make(chan []*entry, 2), running: 3, hands: map[*entry]bool{begun: true}}
-	for _, e := range []*entry{waits, {}} {
+	begun, waits := &partition.Entry{}, &partition.Entry{}
+	l := &loop[*memstore.Tx]{jobs: make(chan []*partition.Entry, 2), running: 3, hands: map[*partition.Entry]bool{begun: true}}
+	for _, e := range []*partition.Entry{waits, {}} {
 		l.hands[e] = true
-		l.jobs <- []*entry{e}
+		l.jobs <- []*partition.Entry{e}
 	}
 	l.unhand()
 	if l.running != 1 || len(l.hands) != 1 || !l.hands[begun] || len(l.jobs) != 0 {

@@ -1,0 +1,23 @@
+package inbox
+
+import (
+	"github.com/skald-go/skald/inbox/internal/exec"
+	"github.com/skald-go/skald/inbox/internal/identity"
+)
+
+// What a dead letter, a parked message or a log says failed.
+var (
+	// ErrNoID is the failure of a message without an id: Skald cannot know it again.
+	ErrNoID = identity.ErrNoID
+	// ErrNoEnvelope is the failure of a message whose envelope cannot be read.
+	ErrNoEnvelope = exec.ErrNoEnvelope
+	// ErrTooLarge is the failure of a dead letter of the kind too_large that is redriven.
+	ErrTooLarge = exec.ErrTooLarge
+	// ErrCrashes is the failure of a message that ended its process again and again.
+	ErrCrashes = exec.ErrCrashes
+	// ErrFull is why a partition pauses: no more may be parked of a key or for the consumer.
+	ErrFull = exec.ErrFull
+	// ErrUnhandled is why a parked message is a dead letter whose type no build handles any more. Messages of
+	// its key go on after it.
+	ErrUnhandled = exec.ErrUnhandled
+)

@@ -1,0 +1,144 @@
+// Package breaker stops an inbox where going on does harm: a Breaker where many messages fail in one way, a
+// Breaker for each of the Sources where those of one producer are malformed, and a Gate where all that is
+// tried ends in an outage.
+package breaker
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/exec"
+	"github.com/skald-go/skald/inbox/internal/partition"
+)
+
+const (
+	breakerParts = 6 // of a window
+	mostRests    = 4 // doublings
+)
+
+// A tally counts the messages of a part of the window.
+type tally struct {
+	all   int
+	kinds map[string]int // those that failed, by fingerprint
+}
+
+// Limits say when a Breaker opens and for how long, as inbox.Breaker does.
+type Limits struct {
+	Off    bool
+	Share  float64
+	Least  int
+	Window time.Duration
+	Rest   time.Duration
+}
+
+// A Breaker stops a consumer, or what is of one source. It belongs to one goroutine.
+type Breaker struct {
+	o     Limits
+	parts []tally   // the last one is being counted
+	began time.Time // the last one
+
+	why   string    // it is open; "": it is not
+	until time.Time // nothing is taken
+	rests int
+	probe *partition.Entry // the one that is tried
+}
+
+// New is a Breaker that is closed.
+func New(o Limits) *Breaker { return &Breaker{o: o} }
+
+// Reset closes it, and forgets what was counted.
+func (b *Breaker) Reset() { *b = Breaker{o: b.o} }
+
+// Why it is open; "": it is not.
+func (b *Breaker) Why() string { return b.why }
+
+// Until is the time before which nothing is taken.
+func (b *Breaker) Until() time.Time { return b.until }
+
+// Closed says for how long nothing should be taken, and whether what is taken then should be taken alone.
+func (b *Breaker) Closed(now time.Time) (wait time.Duration, alone bool) {
+	if b.why == "" {
+		return 0, false
+	}
+	return max(0, b.until.Sub(now)), true
+}
+
+// Try is told of what is taken.
+func (b *Breaker) Try(e *partition.Entry) {
+	if b.why != "" {
+		b.probe = e
+	}
+}
+
+// Note counts a result, and tells whether that opens, opens again, or closes the breaker.
+func (b *Breaker) Note(r exec.Result, now time.Time) (opened, closed bool) {
+	good := r.What == decide.Handled || r.What == decide.Rejected
+	bad := r.What == decide.Failed || r.What == decide.Dead
+	switch {
+	case b.o.Off:
+		return false, false
+	case b.why != "":
+		return b.tried(r.Entry, good, bad, now)
+	case good:
+		b.part(now).all++
+	case bad && r.Print != "":
+		t := b.part(now)
+		t.all++
+		t.kinds[r.Print]++
+		return b.full(r, now), false
+	}
+	return false, false
+}
+
+// tried is what became of the one that was taken alone. What was in hand before says nothing.
+func (b *Breaker) tried(e *partition.Entry, good, bad bool, now time.Time) (opened, closed bool) {
+	if e != b.probe {
+		return false, false
+	}
+	b.probe = nil
+	switch {
+	case good:
+		*b = Breaker{o: b.o}
+		return false, true
+	case bad:
+		b.rests = min(b.rests+1, mostRests)
+		b.until = now.Add(b.o.Rest << b.rests)
+		return true, false
+	}
+	return false, false
+}
+
+// full opens the breaker where too many failed as r did.
+func (b *Breaker) full(r exec.Result, now time.Time) bool {
+	all, same := 0, 0
+	for _, t := range b.parts {
+		all, same = all+t.all, same+t.kinds[r.Print]
+	}
+	if same < b.o.Least || float64(same) <= b.o.Share*float64(all) {
+		return false
+	}
+	reason, _, _ := strings.Cut(r.Err.Error(), "\n")
+	b.why = fmt.Sprintf("%d of %d messages failed in one way within %v (fingerprint %s): %s", same, all, b.o.Window, r.Print, reason)
+	b.until, b.parts = now.Add(b.o.Rest), nil
+	return true
+}
+
+// part is what is being counted now; what is older than the window is forgotten.
+func (b *Breaker) part(now time.Time) *tally {
+	if long := max(b.o.Window/breakerParts, 1); len(b.parts) == 0 || now.Sub(b.began) >= long {
+		if now.Sub(b.began) >= b.o.Window {
+			b.parts = nil
+		}
+		for range min(int(now.Sub(b.began)/long), breakerParts) - 1 { // nothing came
+			b.parts = append(b.parts, tally{})
+		}
+		b.parts = append(b.parts, tally{kinds: map[string]int{}})
+		if n := len(b.parts); n > breakerParts {
+			b.parts = b.parts[n-breakerParts:]
+		}
+		b.began = now
+	}
+	return &b.parts[len(b.parts)-1]
+}

@@ -1,0 +1,138 @@
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/store"
+)
+
+// Found is what a Call found, for others.
+type Found struct {
+	Read        bool // the rest is known
+	Server      string
+	Checkpoints []store.Checkpoint
+	// Unclean: a partition was left uncleanly; what was in hand in the store is due.
+	Unclean bool
+}
+
+// Done takes up what e found. An error stops the consumer.
+func (c *Checkpointer) Done(ctx context.Context, e Call) (found Found, err error) {
+	now := c.o.Now()
+	if e.Err != nil {
+		for _, l := range e.advance {
+			l.Trying = append(l.Trying, e.note)
+		}
+		if store.Incurable(e.Err) {
+			return found, fmt.Errorf("consumer %s: %w", c.o.Group, e.Err)
+		}
+		if e.beat != nil {
+			c.types.since, c.types.again = time.Time{}, true
+			c.types.acked = c.types.acked || e.beat.progress
+		}
+		c.fails++
+		c.shut = now.Add(backoff.After(c.fails, c.o.RetryFirst, failure.MostOutage))
+		return found, nil
+	}
+	if c.fails = 0; e.beat != nil {
+		c.enrolled(*e.beat)
+		return found, nil
+	}
+	c.looked = now
+	found = Found{Read: true, Server: e.was.Server, Checkpoints: e.was.Checkpoints}
+	defer c.noted()
+	switch {
+	case c.server != "" && c.server != e.was.Server:
+		c.moved = true
+	case len(e.occupy) > 0:
+		found.Unclean = c.occupied(ctx, e, now)
+	default:
+		c.compare(e, now)
+		c.keepLeft(e)
+		if !e.look {
+			c.at = now.Add(noteEvery)
+		}
+	}
+	return found, nil
+}
+
+// keepLeft forgets what was stored of partitions that were lost, and gives those that were lost meanwhile the
+// names under which they stand.
+func (c *Checkpointer) keepLeft(e Call) {
+	c.left = c.left[e.left:]
+	for i := range c.left {
+		at := slices.IndexFunc(e.checkpoints, func(s store.Checkpoint) bool {
+			return s.Partition == c.left[i].Partition && s.Stamp == c.left[i].Stamp
+		})
+		if at >= 0 {
+			c.left[i].Stamp = e.note
+		}
+	}
+}
+
+// occupied opens partitions, and tells whether one of them was left uncleanly.
+func (c *Checkpointer) occupied(ctx context.Context, e Call, now time.Time) (unclean bool) {
+	if !c.begins.stand(e) {
+		c.moved = true
+		return false
+	}
+	c.server = e.was.Server
+	for _, l := range e.occupy {
+		s, there := checkpointOf(e.was, l.Name)
+		if !there || s.Origin != l.Origin {
+			s = store.Checkpoint{Partition: l.Name, Origin: l.Origin, Position: -1}
+		}
+		s.Session, s.Stamp = c.session, e.note
+		l.Checkpoint, l.Trying, l.Open, l.Server, l.Session = &s, nil, true, c.server, c.session
+		l.At = max(l.At, s.Position)
+		if l.Foreign {
+			unclean = true
+			l.Suspects, l.Redelivered, l.Tried = s.CrashSuspect, l.Origin == "", map[string]bool{}
+			c.o.Logger.WarnContext(ctx, "inbox: a partition was left uncleanly", "consumer", c.o.Group, "partition", l.Name, "by", l.Was.Session,
+				"from", s.Position, "to", s.InFlightEnd, "suspected_to", s.CrashSuspect)
+		}
+	}
+	c.at = now.Add(noteEvery)
+	return unclean
+}
+
+// compare looks how partitions stand: as they were stored, or not.
+func (c *Checkpointer) compare(e Call, now time.Time) {
+	sent := map[*partition.Partition]store.Checkpoint{}
+	for i, l := range e.advance {
+		sent[l] = e.checkpoints[i]
+	}
+	for _, l := range c.byName() {
+		s, there := checkpointOf(e.was, l.Name)
+		if l.Shared {
+			continue // an older build may have left a row of it
+		}
+		if !l.Open {
+			l.Was, l.Looked = &s, now
+			l.Foreign = s.Session != "" && s.Session != c.session
+			continue
+		}
+		next, stored := sent[l]
+		switch {
+		case there && stored && s.Stamp == e.note:
+			next.Stamp, next.At = e.note, s.At
+			l.Checkpoint, l.Trying, l.Begun = &next, nil, 0
+		case there && (s.Stamp == l.Checkpoint.Stamp || slices.Contains(l.Trying, s.Stamp)):
+			// as before, or the answer was lost
+			l.Checkpoint.Stamp, l.Checkpoint.Position, l.Checkpoint.InFlightEnd = s.Stamp, s.Position, s.InFlightEnd
+			if stored {
+				l.Trying = nil
+			}
+		case there && (s.Session != "" && s.Session != c.session || l.Visited(s, c.session)):
+			// a rival has it, or had; the broker knows better
+			l.Open, l.Was, l.Foreign, l.Since, l.Looked = false, &s, s.Session != "", now, now
+		case there || l.Origin != "":
+			c.moved = true
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package exec
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/once"
+	"github.com/skald-go/skald/store"
+)
+
+// again tells whether a repeat is to send again what was said.
+func (x *Executor[TTx]) again(e *partition.Entry, v store.Verdict) bool {
+	return v.Emitted != "" && x.o.Again != nil && x.o.Again(e.Message)
+}
+
+// Harmless tells of a message that was finished before whether nothing more is to be done about it.
+func (x *Executor[TTx]) Harmless(e *partition.Entry, v store.Verdict) (yes bool) {
+	defer func() {
+		if recover() != nil {
+			yes = false // the attempt at it will say so
+		}
+	}()
+	return once.Judge(v, x.print(e)) != store.Conflict && !x.again(e, v)
+}
+
+// repeat is done with that it was done before; what was said then is sent again where that is asked for.
+func (x *Executor[TTx]) repeat(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], v store.Verdict) Result {
+	if !x.again(e, v) {
+		_, _ = unit.Rollback(ctx) // nothing was written: a lost connection changes nothing
+		return Result{Entry: e, What: decide.Duplicate}
+	}
+	rows, err := once.DecodeEmitted(v.Emitted)
+	if err == nil {
+		_, err = unit.Rollback(ctx, store.Effect{Rows: rows})
+	}
+	if err != nil {
+		return x.storeFailed(ctx, e, fmt.Errorf("say again what %s said: %w", e.Given.ID, err))
+	}
+	return Result{Entry: e, What: decide.Duplicate}
+}
+
+// finish commits what the handler did and answered.
+func (x *Executor[TTx]) finish(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake, r Reply) Result {
+	leaves, err := x.leaves(ctx, e, r, intake, decide.SaysDone)
+	if err != nil {
+		return x.lentFailed(ctx, e, unit, fmt.Errorf("answer of %s: %w", e.Given.ID, err))
+	}
+	return x.commit(ctx, e, unit, leaves, decide.Handled)
+}
+
+func (x *Executor[TTx]) commit(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], leaves store.Effect, what decide.Ending) Result {
+	var err error
+	if leaves.Answer == nil && leaves.Step == nil && leaves.Finish == nil && leaves.Requeue == nil && len(leaves.Rows) == 0 {
+		err = x.end(ctx, e, unit)
+	} else {
+		err = x.end(ctx, e, unit, leaves)
+	}
+	if err == nil {
+		return Result{Entry: e, What: what}
+	}
+	return x.storeFailed(ctx, e, fmt.Errorf("commit %s: %w", e.Given.ID, err))
+}
+
+// leaves is what a result leaves behind besides the handler's rows, where the handler says done or no.
+func (x *Executor[TTx]) leaves(ctx context.Context, e *partition.Entry, r Reply, intake store.Intake, says decide.Facts) (out store.Effect, err error) {
+	if len(r.Say) > 0 {
+		if out.Rows, err = x.with.Messages(skald.WithCause(ctx, e.Message), r.Say); err != nil {
+			return out, err
+		}
+	}
+	result, err := once.Encode(ctx, x.o.Codec, r.Value)
+	if err != nil {
+		return out, err
+	}
+	out.Step = becomes(e, x.table.Answered(says|x.stepFacts(e)).Step, r.Code, result)
+	out.Finish = x.freed(e)
+	mark := intake.Marks[0]
+	mark.Code, mark.Result = r.Code, result
+	if len(out.Rows) > 0 && x.o.Again != nil && x.o.Again(e.Message) {
+		if mark.Emitted, err = once.EncodeEmitted(out.Rows); err != nil {
+			return out, err
+		}
+	}
+	if mark.Code != 0 || mark.Result != "" || mark.Emitted != "" {
+		out.Answer = &mark
+	}
+	return out, nil
+}

@@ -1,0 +1,51 @@
+package exec
+
+import (
+	"context"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/store"
+)
+
+// atOnce gives the fresh messages to their batch handler.
+func (s *sharing[TTx]) atOnce(ctx context.Context, tx TTx, ms []member, fresh []int) (effects []store.Effect, guilty int, err error) {
+	begun := time.Now()
+	all := make([]skald.Message, len(fresh))
+	for n, i := range fresh {
+		all[n] = ms[i].e.Message
+		_, ms[i].span = s.x.tel.Process(ctx, &ms[i].e.Message, ms[i].e.Again+1)
+	}
+	hctx, cancel := context.WithTimeout(lends(ctx, s.x.group, tx, all[0]), s.x.o.Handle)
+	defer cancel()
+	over := s.x.acts.begin(ms[fresh[0]].e, s.x.o.Handle)
+	at, err := safelyMany(*s.x.many[store.Kind{Topic: all[0].Topic, Type: all[0].Type}], hctx, tx, all)
+	over()
+	for _, i := range fresh {
+		ms[i].took = time.Since(begun) / time.Duration(len(fresh))
+	}
+	switch {
+	case err == nil:
+		return s.freed(ms, fresh), nobody, nil
+	case at >= 0 && at < len(fresh):
+		return nil, fresh[at], err
+	}
+	return nil, unnamed, err
+}
+
+// freed ends the keeping of those that were claimed.
+func (s *sharing[TTx]) freed(ms []member, fresh []int) (effects []store.Effect) {
+	for _, i := range fresh {
+		if free := s.x.freed(ms[i].e); free != nil {
+			effects = append(effects, store.Effect{Finish: free})
+		}
+	}
+	return effects
+}
+
+func safelyMany[TTx any](h BatchHandler[TTx], ctx context.Context, tx TTx, ms []skald.Message) (guilty int, err error) {
+	guilty = unnamed // where it panics
+	defer failure.Recover(&err)
+	return h(ctx, tx, ms)
+}

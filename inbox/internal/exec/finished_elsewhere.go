@@ -1,0 +1,57 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/store"
+)
+
+// finishedElsewhere lets a claimed message go that has a mark, and its step with it. Who marked it may know
+// no steps (a build from before, an import of marks), and then the step still waits for this message, as does
+// whoever is to undo it. So the step becomes what the mark says, as it would have here: in the effect that
+// lets the message go, so that if that fails both are tried again.
+func (x *Executor[TTx]) finishedElsewhere(ctx context.Context, e *partition.Entry, v store.Verdict, print int64) Result {
+	unit, err := x.db.Begin(ctx, store.Intake{Steps: []store.Step{*e.Step}, Server: e.Server,
+		Wait: x.o.Wait, Handle: x.o.Handle})
+	if err != nil {
+		return x.letGo(ctx, e, decide.Duplicate, err)
+	}
+	e.Stood = unit.Found().Steps[0]
+	d := x.table.Elsewhere(decide.Mark(judged(v, print)) | x.stepFacts(e))
+	goes := store.Effect{Finish: x.freed(e)}
+	switch {
+	case d.Do == decide.Wait:
+		return x.waitForCall(ctx, e, unit.Rollback, d)
+	case d.Step.ByMark:
+		goes.Step = becomes(e, d.Step, v.Code, v.Result)
+	default:
+		goes.Step = becomes(e, d.Step, 0, "")
+	}
+	if d.Ending == decide.Conflict {
+		goes.Quarantine = apartOf(x.group, e, d.Mark, print)
+	}
+	if d.Requeue {
+		goes.Requeue = x.requeued(e)
+	}
+	if d.Commits {
+		err = unit.Commit(ctx, goes)
+	} else {
+		_, err = unit.Rollback(ctx, goes)
+	}
+	return x.letGo(ctx, e, d.Ending, err)
+}
+
+// letGo is how a message ends that somebody finished.
+func (x *Executor[TTx]) letGo(ctx context.Context, e *partition.Entry, what decide.Ending, err error) Result {
+	if err != nil && !errors.Is(err, store.ErrLost) { // who lost it is not the one to let go of it
+		return x.storeFailed(ctx, e, fmt.Errorf("let go of %s, which somebody finished: %w", e.ID, err))
+	}
+	if what == decide.Conflict {
+		x.tellApart(ctx, e, store.Conflict)
+	}
+	return Result{Entry: e, What: what}
+}

@@ -1,0 +1,190 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/store"
+)
+
+// An undo is what ends a message's transaction, if there is one, and does something instead: Unit.Rollback or
+// Store.Apply.
+type undo func(ctx context.Context, instead ...store.Effect) ([]bool, error)
+
+// Parcel is e as it is to be kept, with what is known of it so far.
+func (x *Executor[TTx]) Parcel(e *partition.Entry) *store.Park {
+	k := &store.Park{MostRows: x.o.KeyRows, MostBytes: x.o.KeyBytes, Step: e.Takes()}
+	if e.Parked != nil {
+		k.Parked = *e.Parked
+		k.Claims, k.Session = 0, "" // this is the answer
+		was := e.Parked.Attempts
+		k.Was, k.WasCall = &was, e.CallKey()
+		return k
+	}
+	k.Parked = store.Parked{Consumer: x.group, Identity: e.Identity(), Message: e.Message, Partition: e.Partition, Position: e.Position}
+	if !e.Readable() {
+		k.Fault = unreadable(e).Error()
+		if e.TooLarge() {
+			k.Fault = faultTooLarge + k.Fault
+		}
+	}
+	return k
+}
+
+// queue parks e behind those of its key.
+func (x *Executor[TTx]) queue(ctx context.Context, e *partition.Entry, end undo) Result {
+	return x.store(ctx, e, end, store.Effect{Park: x.Parcel(e)}, Result{Entry: e, What: decide.Queued})
+}
+
+// later parks e until the handler wants it again; that is no failure.
+func (x *Executor[TTx]) later(ctx context.Context, e *partition.Entry, end undo, after time.Duration, err error) Result {
+	k := x.Parcel(e)
+	k.Due = after
+	return x.store(ctx, e, end, store.Effect{Park: k}, Result{Entry: e, What: decide.Later, After: after, Err: err})
+}
+
+// failure sorts an error: whose fault it is decides what becomes of the message.
+func (x *Executor[TTx]) failure(ctx context.Context, e *partition.Entry, end undo, err error) Result {
+	drop := func(what decide.Ending) Result {
+		r := Result{Entry: e, What: what, Err: err}
+		if what == decide.Outage {
+			r.After = x.giveBack(ctx, e, end)
+		} else {
+			_, _ = end(ctx)
+		}
+		return r
+	}
+	if store.Incurable(err) || errors.Is(err, store.ErrLent) {
+		return drop(decide.Broken)
+	}
+	class := x.classify(e.Message, err)
+	if class == failure.Outage || ctx.Err() != nil && !errors.Is(err, failure.ErrTimeout) {
+		// a handler that is told to stop has not failed
+		return drop(decide.Outage)
+	}
+	k, now := x.Parcel(e), x.o.Now()
+	first := k.Attempts == 0
+	if first {
+		k.Attempts = x.earlier(e)
+	}
+	record := x.failed(k, err.Error(), now, class.Charged())
+	k.Due = x.retry.Wait(class, record)
+	r := Result{Entry: e, What: decide.Failed, After: k.Due, Err: err, Attempts: k.Attempts}
+	if first && class.Charged() {
+		r.Print, r.Class = x.prints.Of(class, e.Type, err.Error()), class
+	}
+	effect := store.Effect{Park: k}
+	kind := x.retry.Dead(class, record)
+	order, skip := x.skipped(class, e, err)
+	if skip {
+		kind, r.Print, k.Last.Why = failure.KindSkipped, "", errSkipped(order, err).Error()
+	}
+	if kind != "" {
+		k.Dead = x.death(kind, class, e, err, now)
+		k.Dead.BlocksKey = k.Dead.BlocksKey && !skip
+		r.What = decide.Dead
+		effect.Rows = x.announce.Rows(ctx, &k.Parked)
+	}
+	return x.store(ctx, e, end, effect, r)
+}
+
+// store ends the transaction of e and keeps it instead. If that is refused, it is not for us to know why yet:
+// the next take finds out.
+func (x *Executor[TTx]) store(ctx context.Context, e *partition.Entry, end undo, effect store.Effect, r Result) Result {
+	if e.Parked == nil && effect.Park.Dead == nil && !x.o.Room() {
+		_, _ = end(ctx)
+		return Result{Entry: e, What: decide.Full, Err: fmt.Errorf("%w: %w", ErrFull, Cause(r.Err))}
+	}
+	// What the handler was given of time may be over.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), x.o.Wait+5*time.Second)
+	defer cancel()
+	stands, err := end(ctx, effect)
+	switch {
+	case err != nil && (store.Incurable(err) || errors.Is(err, store.ErrLent)):
+		return Result{Entry: e, What: decide.Broken, Err: fmt.Errorf("park %s: %w", e.ID, err)}
+	case err != nil && !x.Away(err) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled):
+		return Result{Entry: e, What: decide.Unkept, Err: fmt.Errorf("park %s: %w; %w", e.ID, err, Cause(r.Err))}
+	case err != nil:
+		return Result{Entry: e, What: decide.Outage, Err: fmt.Errorf("park %s: %w", e.ID, err)}
+	case !stands[0] && e.Parked != nil:
+		return Result{Entry: e, What: decide.Stale}
+	case !stands[0]: // finished or kept by a rival, or its key is full
+		if kept, is := x.keptAs(ctx, e, x.printed(e)); is {
+			return kept // its take may fail each time, and not find that out
+		}
+		return Result{Entry: e, What: decide.Full, Err: fmt.Errorf("%w: %w", ErrFull, Cause(r.Err))}
+	}
+	return r
+}
+
+// ErrFull is why a partition pauses: no more may be parked of a key or for the consumer.
+var ErrFull = errors.New("inbox: no more may be parked")
+
+// Cause is why a message is kept: err, or else that others of its key are.
+func Cause(err error) error {
+	if err == nil {
+		return errors.New("others of its key are parked")
+	}
+	return err
+}
+
+// giveBack lets a claimed message be claimed again soon, instead of when its lease is over: the later, the
+// more often it was given back. Nothing rests on it.
+func (x *Executor[TTx]) giveBack(ctx context.Context, e *partition.Entry, end undo) (due time.Duration) {
+	if e.Parked == nil {
+		_, _ = end(ctx)
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	k := x.Parcel(e)
+	k.Due = x.retry.WaitOutage(e.Again + 1)
+	_, _ = end(ctx, store.Effect{Park: k})
+	return k.Due
+}
+
+// freed ends the keeping of a message that was claimed.
+func (x *Executor[TTx]) freed(e *partition.Entry) *store.Finish {
+	if e.Parked == nil {
+		return nil
+	}
+	attempts := e.Parked.Attempts
+	return &store.Finish{Consumer: x.group, Identity: e.Identity(), Attempts: &attempts, WasCall: e.CallKey(), Place: e.Parked.Place}
+}
+
+// keptAlready is for a message that came again while it is parked or a dead letter. Another one under its
+// identity is a conflict, as it would be behind its mark.
+func (x *Executor[TTx]) keptAlready(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], print int64) Result {
+	_, _ = unit.Rollback(ctx)
+	if r, is := x.keptAs(ctx, e, print); is {
+		return r
+	}
+	return Result{Entry: e, What: decide.Again} // it was finished in between
+}
+
+// keptAs is what becomes of a message whose identity is parked or a dead letter; false: none is.
+func (x *Executor[TTx]) keptAs(ctx context.Context, e *partition.Entry, print int64) (r Result, is bool) {
+	id := e.Identity()
+	kept, err := store.ListKept(ctx, x.db, store.Sought{Consumer: x.group, Identity: &id, Limit: 1})
+	if err != nil {
+		return x.storeFailed(ctx, e, fmt.Errorf("look up kept message %s: %w", id.ID, err)), true
+	}
+	if len(kept) == 0 {
+		return r, false
+	}
+	was := &partition.Entry{Given: id}
+	was.Message = kept[0].Message
+	if p := x.printed(was); p == 0 || print == 0 || p == print {
+		// perhaps by us, whose parking took effect and was not answered
+		return Result{Entry: e, What: decide.Duplicate, Kept: true}, true
+	}
+	if _, err := x.db.Apply(ctx, store.Effect{Quarantine: apartOf(x.group, e, store.Conflict, print)}); err != nil {
+		return x.storeFailed(ctx, e, fmt.Errorf("put %s into quarantine: %w", id.ID, err)), true
+	}
+	return Result{Entry: e, What: decide.Conflict}, true
+}

@@ -1,0 +1,205 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/telemetry"
+	"github.com/skald-go/skald/store"
+)
+
+var (
+	// ErrNoEnvelope is the failure of a message whose envelope cannot be read.
+	ErrNoEnvelope = errors.New("inbox: the envelope cannot be read")
+	// ErrTooLarge is the failure of a dead letter of the kind too_large that is redriven.
+	ErrTooLarge = errors.New("inbox: it was too large, and not all of it is kept: have it sent again in parts, or after Options.Limits.Record was raised, and drop this letter")
+)
+
+// faultTooLarge begins the Fault of what is kept of a record that is too large: redriven, it is of that kind
+// again.
+const faultTooLarge = string(failure.TooLarge) + ": "
+
+// unreadable is why e cannot be taken.
+func unreadable(e *partition.Entry) error {
+	switch {
+	case e.Parked != nil && strings.HasPrefix(e.Parked.Fault, faultTooLarge):
+		return fmt.Errorf("%w: %s", ErrTooLarge, strings.TrimPrefix(e.Parked.Fault, faultTooLarge))
+	case e.Parked != nil && e.Parked.Fault != "":
+		return fmt.Errorf("%w: %s", ErrNoEnvelope, e.Parked.Fault)
+	case e.TooLarge():
+		return e.Fault
+	case e.Fault != nil:
+		return fmt.Errorf("%w: %w", ErrNoEnvelope, e.Fault)
+	case e.Unknown != nil && e.Parked == nil:
+		return fmt.Errorf("what is it: %w", e.Unknown)
+	}
+	return nil
+}
+
+// collisions are how many a message may have with rivals' transactions and be taken again at its place; then
+// it is an outage.
+const collisions = 8
+
+// attempt is all phases under a span.
+func (x *Executor[TTx]) attempt(ctx context.Context, e *partition.Entry) Result {
+	ctx, span := x.tel.Process(ctx, &e.Message, e.Again+1)
+	begun := time.Now()
+	e.Overtaken = 0
+	r := x.ahead(ctx, e)
+	for n := 1; n <= collisions && r.What == decide.Outage && store.Collided(r.Err) && pause(ctx, backoff.After(n, time.Millisecond, 50*time.Millisecond)); n++ {
+		r = x.ahead(ctx, e)
+	}
+	r.Took = time.Since(begun)
+	telemetry.End(span, r.What.String(), r.Err)
+	return r
+}
+
+// take does everything for one message, once: after any answer that is handled, duplicate or rejected the
+// database holds its mark; after queued, later, failed or dead it holds the message; and whatever else
+// happens it may be taken again.
+func (x *Executor[TTx]) take(ctx context.Context, e *partition.Entry) Result {
+	if err := unreadable(e); err != nil {
+		return x.untaken(ctx, e, err)
+	}
+	if e.Suspect || e.Alone {
+		if r, over := x.careful(ctx, e); over {
+			return r
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, x.o.Handle+x.o.Wait, failure.ErrTimeout)
+	defer cancel()
+	intake, unit := x.begun(ctx, e)
+	var err error
+	if unit == nil {
+		if intake, err = x.intake(ctx, e); err != nil {
+			return x.untaken(ctx, e, fmt.Errorf("step, entities and settings of %s: %w", e.ID, err))
+		}
+		begun := time.Now()
+		unit, err = x.db.Begin(ctx, intake)
+		x.tel.TookIn(e.Topic, time.Since(begun))
+	}
+	if err != nil {
+		return x.storeFailed(ctx, e, fmt.Errorf("take in %s: %w", e.ID, err))
+	}
+	return x.carryOut(ctx, e, unit, intake)
+}
+
+// untaken is for a message of which it cannot be told what to take in. Where it cannot be kept either, it may
+// have come before: then it ends as any repeat does, or as a conflict.
+func (x *Executor[TTx]) untaken(ctx context.Context, e *partition.Entry, why error) Result {
+	r := x.failure(ctx, e, x.db.Apply, why)
+	if r.What != decide.Full || e.Parked != nil {
+		return r
+	}
+	m := store.Mark{Consumer: x.group, Identity: e.Identity(), As: store.Done, Fingerprint: x.printed(e), KeyOrder: store.Arriving, Key: e.Key}
+	intake := store.Intake{Marks: []store.Mark{m}, Server: e.Server, Wait: x.o.Wait,
+		Handle: x.o.Handle}
+	unit, err := x.db.Begin(ctx, intake)
+	if err != nil {
+		return r
+	}
+	switch unit.Found().Marks[0].Outcome {
+	case store.Fresh, store.Behind:
+		_, _ = unit.Rollback(ctx)
+		return r
+	}
+	return x.carryOut(ctx, e, unit, intake)
+}
+
+func (x *Executor[TTx]) intake(ctx context.Context, e *partition.Entry) (intake store.Intake, err error) {
+	defer failure.Recover(&err)
+	intake = store.Intake{
+		Marks:     []store.Mark{x.mark(e)},
+		Server:    e.Server,
+		Wait:      x.o.Wait,
+		Handle:    x.o.Handle + mercy,
+		Isolation: x.o.Isolation,
+	}
+	if x.handlers[e.Kind()] == nil {
+		return intake, nil // what this build could say of it is about other messages
+	}
+	if e.Step, err = x.step(ctx, e); err != nil {
+		return intake, err
+	}
+	if e.Step != nil {
+		intake.Steps = []store.Step{*e.Step}
+	}
+	if x.o.Entities != nil {
+		intake.Locks = x.o.Entities(e.Message)
+		if slices.ContainsFunc(intake.Locks, func(l store.Lock) bool { return l.Space == "" || l.Key == "" }) {
+			return intake, errNoEntity
+		}
+	}
+	if x.o.Settings != nil {
+		intake.Settings = x.o.Settings(e.Message)
+	}
+	return intake, nil
+}
+
+var errNoEntity = errors.New("inbox.Options.Transaction.Entities returned an entity without Space or Key: all such messages would wait for each other; give both, or leave it out")
+
+func (x *Executor[TTx]) mark(e *partition.Entry) store.Mark {
+	m := store.Mark{Consumer: x.group, Identity: e.Identity(), As: store.Done, Fingerprint: x.print(e), KeyOrder: store.Arriving, Key: e.Key}
+	if e.Parked != nil {
+		m.KeyOrder, m.Attempts, m.Held = store.Retrying, e.Parked.Attempts, true
+	}
+	return m
+}
+
+// reject undoes the handler's rows and stores the verdict and what is to be said in a second transaction,
+// which repeats the intake: it stands only if no entity moved between the two, so that a "no" is never stored
+// that is no longer true. If one did, the message is simply taken again.
+func (x *Executor[TTx]) reject(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake, no *skald.RejectedError, r Reply) Result {
+	r.Say = slices.Concat(no.Say, r.Say)
+	verdict, err := x.leaves(ctx, e, r, intake, decide.SaysNo)
+	if err != nil {
+		return x.lentFailed(ctx, e, unit, fmt.Errorf("reject %s: %w", e.ID, err))
+	}
+	mark := intake.Marks[0]
+	if verdict.Answer != nil {
+		mark = *verdict.Answer
+	}
+	mark.As, mark.Reason = store.Rejected, no.Err.Error()
+	verdict.Mark, verdict.Answer = &mark, nil
+	if x.o.Rejections {
+		verdict.Park, verdict.Finish = x.rejection(e, no, r.Code), nil
+		verdict.Rows = append(verdict.Rows, x.announce.Rows(ctx, &verdict.Park.Parked)...)
+	}
+	verdict.Locks = slices.Clone(intake.Locks)
+	for i, version := range unit.Found().Locks {
+		verdict.Locks[i].Version = version
+	}
+	if x.beside != nil {
+		return x.rejectBeside(ctx, e, unit, intake, verdict)
+	}
+	stands, err := unit.Rollback(ctx, verdict)
+	switch {
+	case err != nil:
+		return x.storeFailed(ctx, e, fmt.Errorf("reject %s: %w", e.ID, err))
+	case !stands[0]:
+		x.giveBack(ctx, e, x.db.Apply)
+		return Result{Entry: e, What: decide.Again, Err: fmt.Errorf("reject %s: %w", e.ID, store.ErrLost)}
+	}
+	return Result{Entry: e, What: decide.Rejected}
+}
+
+// pause waits for d; false: ctx is done first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,76 @@
+// Package identity says what a message is known by, and reads what it says of itself: fields of a JSON
+// payload and how often it failed before.
+package identity
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/store"
+)
+
+// ErrNoID is the failure of a message without an id.
+var ErrNoID = errors.New("inbox: the message has no id")
+
+// A Func says what a delivery is.
+type Func = func(broker.Delivery) (store.Identity, error)
+
+// Of is what by says of d; a panic is its error.
+func Of(by Func, d broker.Delivery) (id store.Identity, err error) {
+	defer failure.Recover(&err)
+	if id, err = by(d); err == nil && id.ID == "" {
+		err = ErrNoID
+	}
+	return id, err
+}
+
+// ByID is the identity by the message's own id.
+func ByID(d broker.Delivery) (store.Identity, error) {
+	if d.ID == "" {
+		return store.Identity{}, ErrNoID
+	}
+	return store.Identity{Source: d.Source, ID: d.ID}, nil
+}
+
+// ByHeader takes the id from a header, the first of that name.
+func ByHeader(name string, d broker.Delivery) (store.Identity, error) {
+	for _, h := range d.Headers {
+		if h.Name == name && len(h.Value) > 0 {
+			return store.Identity{Source: d.Source, ID: string(h.Value)}, nil
+		}
+	}
+	return store.Identity{}, fmt.Errorf("%w: no header %s", ErrNoID, name)
+}
+
+// ByField takes the id from a field of a JSON payload.
+func ByField(scope string, path []string, d broker.Delivery) (store.Identity, error) {
+	text, err := Field(d.Data, path)
+	if err != nil {
+		return store.Identity{}, fmt.Errorf("%w: %w", ErrNoID, err)
+	}
+	return store.Identity{Source: scope, ID: text}, nil
+}
+
+// ByHash is a hash of topic, type, key and payload.
+func ByHash(d broker.Delivery) (store.Identity, error) {
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(d.Topic), []byte(d.Type), d.Key, d.Data} {
+		fmt.Fprintf(h, "%d %t ", len(part), part == nil)
+		h.Write(part)
+	}
+	return store.Identity{Source: "hash", ID: hex.EncodeToString(h.Sum(nil))}, nil
+}
+
+// Position is the source of identities by position.
+const Position = "position"
+
+// ByPosition is topic, partition and position at the broker.
+func ByPosition(d broker.Delivery) (store.Identity, error) {
+	id := d.Topic + "/" + d.Partition + "/" + strconv.FormatInt(d.Position, 10)
+	return store.Identity{Source: Position, ID: id}, nil
+}

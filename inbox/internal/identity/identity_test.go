@@ -1,0 +1,80 @@
+package identity
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/store"
+)
+
+func delivery(data string) broker.Delivery {
+	return broker.Delivery{Partition: "orders/0", Position: 7, Message: skald.Message{ID: "m-1", Source: "/shop", Topic: "orders",
+		Type: "placed", Data: []byte(data), Headers: []skald.Header{{Name: "id", Value: []byte("h-1")}, {Name: "id", Value: []byte("h-2")}}}}
+}
+
+// A message is known by what the user chose; where that is not there, it has no id.
+func TestIdentities(t *testing.T) {
+	d := delivery(`{"order":{"id":"o-1","number":12}}`)
+	by := func(name string) Func {
+		return func(d broker.Delivery) (store.Identity, error) { return ByHeader(name, d) }
+	}
+	field := func(path ...string) Func {
+		return func(d broker.Delivery) (store.Identity, error) { return ByField("orders", path, d) }
+	}
+	for name, c := range map[string]struct {
+		by   Func
+		want store.Identity // none: no id
+	}{
+		"its own":        {ByID, store.Identity{Source: "/shop", ID: "m-1"}},
+		"a header":       {by("id"), store.Identity{Source: "/shop", ID: "h-1"}},
+		"no header":      {by("other"), store.Identity{}},
+		"a text":         {field("order", "id"), store.Identity{Source: "orders", ID: "o-1"}},
+		"a number":       {field("order", "number"), store.Identity{Source: "orders", ID: "12"}},
+		"an object":      {field("order"), store.Identity{}},
+		"no field":       {field("order", "other"), store.Identity{}},
+		"its position":   {ByPosition, store.Identity{Source: Position, ID: "orders/orders/0/7"}},
+		"nothing at all": {func(broker.Delivery) (store.Identity, error) { return store.Identity{}, nil }, store.Identity{}},
+	} {
+		id, err := Of(c.by, d)
+		if none := c.want == (store.Identity{}); none != errors.Is(err, ErrNoID) || id.ID != c.want.ID || !none && id != c.want {
+			t.Errorf("%s: %+v, %v", name, id, err)
+		}
+	}
+	if _, err := Of(func(broker.Delivery) (store.Identity, error) { panic("no map") }, d); err == nil {
+		t.Error("a panic is no error")
+	}
+}
+
+// Two messages are one by their hash where topic, type, key and payload are the same, and not where they only
+// look so when written one behind the other.
+func TestHashTellsPartsApart(t *testing.T) {
+	a, b := delivery("bc"), delivery("c")
+	a.Key, b.Key = []byte("a"), []byte("ab")
+	one, _ := ByHash(a)
+	two, _ := ByHash(b)
+	same, _ := ByHash(a)
+	if one == two || one != same {
+		t.Errorf("%v and %v, %v", one, two, same)
+	}
+}
+
+// A copy that counts its attempts in a field is the same payload, written anew or not, with the objects on
+// the way that have nothing else.
+func TestWithoutAField(t *testing.T) {
+	plain := string(Without([]byte(`{"n": 1}`), []string{"meta", "attempt"}))
+	for _, copied := range []string{`{"n":1,"meta":{"attempt":3}}`, `{"meta":{"attempt":4},"n":1}`} {
+		if got := string(Without([]byte(copied), []string{"meta", "attempt"})); got != plain {
+			t.Errorf("%s becomes %s, want %s", copied, got, plain)
+		}
+	}
+	if got := string(Without([]byte(`{"meta":{"attempt":3,"by":"x"}}`), []string{"meta", "attempt"})); got != `{"meta":{"by":"x"}}` {
+		t.Errorf("it becomes %s", got)
+	}
+	for _, other := range []string{"[1]", "no JSON", `{"a":1} {"b":2}`} {
+		if got := string(Without([]byte(other), []string{"a"})); got != other {
+			t.Errorf("%s becomes %s", other, got)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package identity
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// Field is a text that is not empty, or a number as it is written, in a JSON payload.
+func Field(data []byte, path []string) (string, error) {
+	at := json.RawMessage(data)
+	for _, name := range path {
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(at, &fields); err != nil {
+			return "", fmt.Errorf("look for the field %s: %w", name, err)
+		}
+		at = fields[name]
+	}
+	var text string
+	if err := json.Unmarshal(at, &text); err == nil && text != "" {
+		return text, nil
+	}
+	var number json.Number
+	if err := json.Unmarshal(at, &number); err == nil && number != "" {
+		return number.String(), nil
+	}
+	return "", fmt.Errorf("the field %v is neither a text nor a number", path)
+}
+
+// Without returns data for a fingerprint: without the field at path, in a canonical form, so that a copy that
+// was decoded and encoded again compares equal. Data that is no JSON object is returned as it is.
+func Without(data []byte, path []string) []byte {
+	if len(path) == 0 {
+		return data
+	}
+	var object map[string]any
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(&object); err != nil || d.More() {
+		return data
+	}
+	prune(object, path)
+	canonical, err := json.Marshal(object)
+	if err != nil {
+		return data
+	}
+	return canonical
+}
+
+// prune deletes the field at path, and the objects on the way that have no other field: the original may lack
+// them.
+func prune(object map[string]any, path []string) {
+	if len(path) > 1 {
+		inner, ok := object[path[0]].(map[string]any)
+		if !ok {
+			return
+		}
+		if prune(inner, path[1:]); len(inner) > 0 {
+			return
+		}
+	}
+	delete(object, path[0])
+}

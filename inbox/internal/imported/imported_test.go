@@ -1,0 +1,59 @@
+package imported
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"testing"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// some are n messages, with an error behind them or none.
+func some(n int, err error) iter.Seq2[Finished, error] {
+	return func(yield func(Finished, error) bool) {
+		for i := range n {
+			if !yield(Finished{Identity: store.Identity{Source: "/old", ID: fmt.Sprint(i)}}, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(Finished{}, err)
+		}
+	}
+}
+
+// Whoever imports again marks what is new and counts the others, across transactions; an error ends it, and
+// what was sent before stays.
+func TestImportAgain(t *testing.T) {
+	db := memstore.New(nil)
+	for _, c := range []struct {
+		n    int
+		err  error
+		want Counts
+	}{
+		{most + 1, errors.New("no more"), Counts{New: most}},
+		{most + 1, nil, Counts{New: 1, Known: most}},
+		{most + 3, nil, Counts{New: 2, Known: most + 1}},
+	} {
+		got, err := Marks(t.Context(), db, "stock", "ann", "moves here", some(c.n, c.err))
+		if got != c.want || (err != nil) != (c.err != nil) {
+			t.Errorf("%d messages: %+v, %v; want %+v", c.n, got, err, c.want)
+		}
+	}
+	if marks := db.Marks(); len(marks) != most+3 {
+		t.Errorf("%d marks", len(marks))
+	}
+}
+
+// A message that names nobody, or no id, is no mark.
+func TestImportOfNobody(t *testing.T) {
+	if _, err := Marks(t.Context(), memstore.New(nil), "", "ann", "why", some(1, nil)); err == nil {
+		t.Error("a mark of no consumer")
+	}
+	none := func(yield func(Finished, error) bool) { yield(Finished{}, nil) }
+	if _, err := Marks(t.Context(), memstore.New(nil), "stock", "ann", "why", none); err == nil {
+		t.Error("a mark of no message")
+	}
+}

@@ -1,0 +1,71 @@
+package lifetime
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+const (
+	// keepEvery is how often the instance that has the lease looks, and how often the others ask for it.
+	keepEvery = 10 * time.Minute
+	// keepLease is how long it is that instance's: one that died is followed by another within 25 minutes.
+	keepLease = 15 * time.Minute
+)
+
+// A Keeper sees to the retention of a database.
+type Keeper struct {
+	DB    store.Store
+	Keep  *store.Retention // nil: it does nothing
+	Owner string           // who it is, among all that have a lease
+	Log   *slog.Logger     // that names the consumer
+}
+
+// Run sees to the retention until ctx is done, where no relay does: one of all instances by a lease,
+// whatever consumers of this database they are of. Two that both believe to have it do no harm: each slot
+// goes under its own lock.
+func (k *Keeper) Run(ctx context.Context) {
+	if k.Keep == nil {
+		return
+	}
+	defer k.disown(ctx)
+	tick := time.NewTicker(keepEvery)
+	defer tick.Stop()
+	for {
+		more, err := k.maintain(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			k.Log.WarnContext(ctx, "inbox: retention", "error", err)
+		}
+		if more {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (k *Keeper) maintain(ctx context.Context) (more bool, err error) {
+	did, err := k.DB.Maintain(ctx, store.Maintain{Keep: *k.Keep, Owner: k.Owner,
+		Lease: keepLease})
+	if err == nil && (did.Rows != 0 || did.Marks != 0 || did.Steps != 0 || len(did.Left) > 0) {
+		k.Log.InfoContext(ctx, "inbox: retention", "rows", did.Rows, "marks", did.Marks, "steps", did.Steps, "left", did.Left)
+	}
+	return err == nil && did.More, err
+}
+
+// disown gives the lease back, so that the next instance need not wait for its end.
+func (k *Keeper) disown(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if _, err := k.DB.Maintain(ctx, store.Maintain{Owner: k.Owner, Leave: true}); err != nil {
+		k.Log.WarnContext(ctx, "inbox: give the lease on the retention back", "error", err)
+	}
+}

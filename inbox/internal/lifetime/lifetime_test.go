@@ -1,0 +1,51 @@
+package lifetime
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A broker that keeps what it has for a week.
+type weekly struct{}
+
+func (weekly) Keeps(context.Context, ...string) (map[string]time.Duration, error) {
+	return map[string]time.Duration{"orders": 7 * 24 * time.Hour}, nil
+}
+
+// Marks that are kept for less than the broker keeps its messages are too brief: that is an error, or a line
+// in the log where it is allowed. What the user says of the broker counts, not what that says itself.
+func TestMarksHaveToOutliveTheBroker(t *testing.T) {
+	for _, c := range []struct {
+		marks, broker time.Duration
+		short         bool
+		broken, told  bool
+	}{
+		{marks: 30 * 24 * time.Hour},
+		{marks: 3 * 24 * time.Hour, broken: true},
+		{marks: 3 * 24 * time.Hour, short: true, told: true},
+		{marks: 8 * 24 * time.Hour, broker: 20 * 24 * time.Hour, broken: true},
+	} {
+		var log strings.Builder
+		n := Needs{Topics: []string{"orders"}, DB: memstore.New(nil), Bus: weekly{}, Keep: &store.Retention{Outbox: time.Hour, Marks: c.marks},
+			Age: time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil)), Outbox: time.Minute, Broker: c.broker, Short: c.short}
+		w, err := n.Window(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Compare(t.Context(), w); (err != nil) != c.broken || strings.Contains(log.String(), "too briefly") != c.told {
+			t.Errorf("marks for %v: %v; the log has %s", c.marks, err, &log)
+		}
+	}
+}
+
+// Who has no retention to see to does nothing.
+func TestKeeperWithoutARetentionEndsAtOnce(t *testing.T) {
+	k := Keeper{Log: slog.New(slog.DiscardHandler)}
+	k.Run(t.Context())
+}

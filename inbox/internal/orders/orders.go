@@ -1,0 +1,47 @@
+// Package orders takes up what operators told a consumer: to pause, to go on, to skip what fails in one way.
+package orders
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/skald-go/skald/internal/control"
+	"github.com/skald-go/skald/store"
+)
+
+// Orders are what holds now. They belong to one goroutine.
+type Orders struct {
+	log  *slog.Logger
+	read bool // once, at least
+	now  control.Orders
+}
+
+// New are none yet. Log names the consumer.
+func New(log *slog.Logger) *Orders { return &Orders{log: log} }
+
+// Take takes up what stands among the positions, which are read anyway: what is to be skipped, and whether an
+// operator has the consumer go on since the last time.
+func (o *Orders) Take(ctx context.Context, checkpoints []store.Checkpoint) (skipped map[string]control.Order, resumed bool) {
+	next := control.Read(checkpoints)
+	if resumed = o.read && next.Resumed != o.now.Resumed; resumed {
+		o.log.WarnContext(ctx, "inbox: an operator has the consumer go on")
+	}
+	if was := o.now.Paused; next.Paused != nil && (was == nil || *was != *next.Paused) {
+		o.log.WarnContext(ctx, "inbox: an operator has the consumer pause: skald inbox resume",
+			"who", next.Paused.Who, "why", next.Paused.Why)
+	}
+	o.read, o.now = true, next
+	return next.Skipped, resumed
+}
+
+// Pause tells whether the consumer is to pause.
+func (o *Orders) Pause() bool { return o.now.Paused != nil }
+
+// Why says who paused the consumer and why; "": nobody did.
+func (o *Orders) Why() string {
+	if o.now.Paused == nil {
+		return ""
+	}
+	return fmt.Sprintf("paused by %s: %s: skald inbox resume ends that", o.now.Paused.Who, o.now.Paused.Why)
+}

@@ -1,0 +1,123 @@
+package partition
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/weight"
+	"github.com/skald-go/skald/store"
+)
+
+// Quarantine is the partition that messages come from which were admitted out of quarantine.
+const Quarantine = "skald:quarantine"
+
+// An Entry is one delivery on its way through the inbox.
+type Entry struct {
+	broker.Delivery
+	Chain *Chain
+	Nth   int64 // in which order it came
+
+	Given   store.Identity // what Options.Identity.Of says of it
+	Unknown error          // why it has no id
+
+	// It was claimed, if not nil: it comes from the store, not from the broker.
+	Parked     *store.Parked
+	Since      time.Time     // the claim was asked for then, and has lasted no longer
+	Lease      time.Duration // for which it is ours, from then
+	Prefetches bool          // it was not claimed, but read along with the first of its key
+
+	Done    bool
+	Again   int  // attempts in a row after which it is still here: outages, and no room to park it
+	Full    bool // of those, the latter
+	Suspect bool // it may have been in hand when a process died
+	Alone   bool // so it is run with nothing beside it
+	Foreign bool // this build has no handler for its type
+	Lonely  bool // its handler makes a call
+
+	// What its attempts know. They have it to themselves while it is in hand.
+	Step      *store.Step // that it takes or undoes; nil: none, or not known yet
+	Stood     store.Step  // how that stood, in this attempt
+	Call      *store.Call // to the outside that it is at; nil: none yet, or never
+	Outcome   string      // of it, which is to be settled now; "": not yet
+	Settled   bool        // that was not known for a while
+	Hints     int         // how often another process seemed to have it in hand
+	Overtaken int         // how often in this attempt
+
+	Server  string // on which its partition was taken, as it was when the entry was handed out; "": any
+	session string // ours, when it came
+}
+
+// Kind is the type of e within its topic.
+func (e *Entry) Kind() store.Kind { return store.Kind{Topic: e.Topic, Type: e.Type} }
+
+// Identity is what a message is known by: where it has no id, by where it lies at the broker and what it is.
+func (e *Entry) Identity() store.Identity {
+	switch {
+	case e.Parked != nil:
+		return e.Parked.Identity
+	case e.Readable():
+		return e.Given
+	}
+	sum := sha256.Sum256(append(append([]byte(nil), e.Key...), e.Data...))
+	return store.Identity{Source: "skald:" + e.Partition, ID: strconv.FormatInt(e.Position, 10) + "-" + hex.EncodeToString(sum[:8])}
+}
+
+// Readable tells whether it is known what e is.
+func (e *Entry) Readable() bool { return e.Fault == nil && e.Unknown == nil }
+
+// TooLarge tells whether e is what is kept of a record, or stands for records, that nobody reads.
+func (e *Entry) TooLarge() bool {
+	var large *broker.TooLargeError
+	return errors.As(e.Fault, &large)
+}
+
+// Size is what e takes of what may be parked.
+func (e *Entry) Size() int { return len(e.Key) + len(e.Data) }
+
+// Weight is what e takes of memory.
+func (e *Entry) Weight() int { return weight.Of(&e.Message) }
+
+// InHandOf is the session of ours in which it is in hand; "": nobody knows of it.
+func (e *Entry) InHandOf() string {
+	if e.Parked != nil {
+		return e.Parked.Session
+	}
+	return e.session
+}
+
+// CallKey is the key of the call that e was read at; "": of none.
+func (e *Entry) CallKey() string {
+	if e.Parked == nil || e.Parked.Call == nil {
+		return ""
+	}
+	return e.Parked.Call.Key
+}
+
+// Takes is the step that e takes, for what becomes of it; nil: it takes none.
+func (e *Entry) Takes() *store.Step {
+	if e.Step == nil || e.Step.State == store.StepUndone {
+		return nil
+	}
+	return e.Step
+}
+
+// Crowd counts the entries of a partition that should be parked and cannot.
+func (e *Entry) Crowd(full bool) {
+	switch l := e.Chain.Partition; {
+	case full && !e.Full:
+		l.Full++
+	case !full && e.Full:
+		l.Full--
+	}
+	e.Full = full
+}
+
+// Admitted tells whether e comes from the quarantine.
+func (e *Entry) Admitted() bool { return e.Parked != nil && e.Parked.Partition == Quarantine }
+
+// Another tells whether it does although another message has its identity.
+func (e *Entry) Another() bool { return e.Admitted() && e.Given.Source == Quarantine }

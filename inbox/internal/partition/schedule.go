@@ -1,0 +1,102 @@
+package partition
+
+import (
+	"slices"
+	"time"
+)
+
+// A Schedule is the chains that somebody looks after: those whose heads may start, and those whose heads wait
+// for a time. Its zero value has none.
+type Schedule struct {
+	ready   readiness
+	waiting []*Chain  // whose head may not start before its due time
+	alarm   time.Time // the earliest of these
+	came    int64     // messages there were
+}
+
+// Number notes in which order e came.
+func (s *Schedule) Number(e *Entry) {
+	s.came++
+	e.Nth = s.came
+}
+
+// Start makes the chains of es ready that nobody looks after yet.
+func (s *Schedule) Start(es []*Entry) {
+	for _, e := range es {
+		if c := e.Chain; !c.Busy && c.Pass() {
+			c.Busy = true
+			s.Add(c)
+		}
+	}
+}
+
+// Add puts c, which has a head, among those that may start.
+func (s *Schedule) Add(c *Chain) { s.ready.add(c) }
+
+// Len is how many may start.
+func (s *Schedule) Len() int { return len(s.ready) }
+
+// First is the chain whose head came first of those that may start, and stays where it is; nil: none may.
+func (s *Schedule) First() *Chain {
+	if len(s.ready) == 0 {
+		return nil
+	}
+	return s.ready[0]
+}
+
+// Drop takes the first one out.
+func (s *Schedule) Drop() { s.ready.drop() }
+
+// Heads are the chains that may start, in no order.
+func (s *Schedule) Heads() []*Chain { return s.ready }
+
+// All are the chains that may start or wait for a time.
+func (s *Schedule) All() []*Chain { return slices.Concat(s.ready, s.waiting) }
+
+// Hold has c wait until it is due.
+func (s *Schedule) Hold(c *Chain, due time.Time) {
+	c.due, c.Busy = due, true
+	if len(s.waiting) == 0 || due.Before(s.alarm) {
+		s.alarm = due
+	}
+	s.waiting = append(s.waiting, c)
+}
+
+// Hasten makes c due now, where it waits.
+func (s *Schedule) Hasten(c *Chain, now time.Time) { c.due, s.alarm = now, now }
+
+// Wake has those start that are due, and says when the next one will be; false: none waits.
+func (s *Schedule) Wake(now time.Time) (wait time.Duration, some bool) {
+	if len(s.waiting) == 0 || now.Before(s.alarm) {
+		return s.alarm.Sub(now), len(s.waiting) > 0
+	}
+	kept := s.waiting[:0]
+	for _, c := range s.waiting {
+		switch {
+		case c.Partition.Lost:
+		case !now.Before(c.due):
+			s.Add(c)
+		default:
+			if len(kept) == 0 || c.due.Before(s.alarm) {
+				s.alarm = c.due
+			}
+			kept = append(kept, c)
+		}
+	}
+	clear(s.waiting[len(kept):])
+	s.waiting = kept
+	return s.alarm.Sub(now), len(kept) > 0
+}
+
+// Clear forgets all of them.
+func (s *Schedule) Clear() { *s = Schedule{came: s.came} }
+
+// Begin notes that a job is given to a worker.
+func Begin(job []*Entry) []*Entry {
+	for _, e := range job {
+		l := e.Chain.Partition
+		l.Front = max(l.Front, e.Position+1)
+		l.Begun++
+	}
+	return job
+}

@@ -1,0 +1,70 @@
+package trouble
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/internal/backoff"
+)
+
+// A Failing is work on the store, beside the messages themselves, that fails again and again.
+type Failing struct {
+	Doing string
+	Since time.Time
+	Times int // in a row
+	Error string
+}
+
+// Work is what fails so. It belongs to one goroutine.
+type Work struct {
+	log *slog.Logger
+	of  map[string]*failing // by what is done
+}
+
+// A failing is a Failing with what is logged of it.
+type failing struct {
+	Failing
+	say backoff.Rarely
+}
+
+// NewWork is work of which nothing fails. Log names the consumer.
+func NewWork(log *slog.Logger) *Work { return &Work{log: log, of: map[string]*failing{}} }
+
+// Did notes how work on the store ended; outage: a failure was nobody's fault. What fails twice in a row is
+// logged, seldom while it lasts.
+func (w *Work) Did(ctx context.Context, doing string, err error, outage bool, now time.Time) {
+	f := w.of[doing]
+	if err == nil {
+		if f != nil {
+			delete(w.of, doing)
+			if f.say.Over() {
+				w.log.InfoContext(ctx, "inbox: what failed goes well again", "doing", doing, "since", f.Since)
+			}
+		}
+		return
+	}
+	if f == nil {
+		f = &failing{Failing: Failing{Doing: doing, Since: now}, say: seldom()}
+		w.of[doing] = f
+	}
+	f.Times++
+	f.Error, _, _ = strings.Cut(err.Error(), "\n")
+	if f.Times > 1 && f.say.Due(now) {
+		w.log.WarnContext(ctx, "inbox: the store fails again and again", "doing", doing, "times", f.Times,
+			"since", f.Since, "outage", outage, "error", err)
+	}
+}
+
+// Lasting is what failed more than once in a row, by name.
+func (w *Work) Lasting() (out []Failing) {
+	for _, f := range w.of {
+		if f.Times > 1 {
+			out = append(out, f.Failing)
+		}
+	}
+	slices.SortFunc(out, func(a, b Failing) int { return strings.Compare(a.Doing, b.Doing) })
+	return out
+}

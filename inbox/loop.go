@@ -1,0 +1,272 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/inbox/internal/checkpoint"
+	"github.com/skald-go/skald/inbox/internal/exec"
+	"github.com/skald-go/skald/inbox/internal/parked"
+	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/store"
+)
+
+// A loop is one session of Run. Only its goroutine touches the inbox; workers get entries and answer a result
+// for each.
+type loop[TTx any] struct {
+	in *Inbox[TTx]
+	// for the workers, of whom there are never fewer than are running; a batch, or one
+	jobs       chan []*partition.Entry
+	hired      int                  // workers there are
+	results    chan []exec.Result   // has room for all: who answers when nobody listens any more is not held
+	looks      chan parked.Looked   // the answers of the looks that are under way
+	looking    bool                 // for what may be claimed
+	counting   bool                 // what is kept
+	storeCalls chan checkpoint.Call // the answer of the one that is under way
+	away       bool                 // one is
+	running    int
+	hands      map[*partition.Entry]bool // what is in hand
+	hard       context.Context           // what the handlers work under
+	timer      *time.Timer               // of await
+	outages    int                       // of the broker, in a row
+	say        backoff.Rarely            // of these
+	told       time.Time                 // when Health was last brought up to date
+	stale      bool                      // Health is not up to date
+}
+
+func (l *loop[TTx]) run(ctx context.Context) error {
+	var pause time.Duration
+	for ctx.Err() == nil {
+		busy, err := l.turn(ctx)
+		if err != nil {
+			return err
+		}
+		if pause = 0; l.outages > 0 {
+			pause = backoff.After(l.outages, 50*time.Millisecond, 2*time.Second)
+			busy = false
+		}
+		if busy && l.running < l.in.pick.Most() {
+			continue // there may be more at the broker
+		}
+		if err := l.await(ctx, pause); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turn takes everything on as far as it goes without waiting.
+func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
+	in := l.in
+	busy, err = in.receive(ctx)
+	in.tel.Counted()
+	if err == nil {
+		in.schedule.Wake(in.o.Now())
+		l.look()
+		l.start()
+		_, err = in.ack(ctx)
+		l.send()
+	}
+	in.regulate()
+	l.tell(err)
+	switch {
+	case err == nil, ctx.Err() != nil:
+		if l.outages = 0; err == nil && l.say.Over() {
+			in.o.Logger.InfoContext(ctx, "inbox: the broker is back", "consumer", in.group)
+		}
+		return busy, nil
+	case errors.Is(err, ErrPositions):
+		return busy, fmt.Errorf("consumer %s: %w", in.group, err)
+	case errors.Is(err, broker.ErrClosed): // the broker was closed, or a new session of this member took over
+		return busy, fmt.Errorf("consumer %s: %w", in.group, err)
+	}
+	l.outages++
+	if l.say.Due(time.Now()) {
+		in.o.Logger.WarnContext(ctx, "inbox: the broker is away", "consumer", in.group, "error", err)
+	}
+	return busy, nil
+}
+
+// tellEvery is how old Health may be: bringing it up to date looks at every chain that waits.
+const tellEvery = 100 * time.Millisecond
+
+func (l *loop[TTx]) tell(outage error) {
+	now := time.Now()
+	if l.stale = outage == nil && l.outages == 0 && now.Sub(l.told) < tellEvery; !l.stale {
+		l.told = now
+		l.in.report(outage)
+	}
+}
+
+// free is how many more workers may start now, and for how long none may.
+func (l *loop[TTx]) free() (n int, shut time.Duration) {
+	now := l.in.o.Now()
+	wait, alone := l.in.gate.Closed(now)
+	rest, one := l.in.breaker.Closed(now)
+	wait, alone = max(wait, rest), alone || one
+	switch {
+	case wait > 0:
+		return 0, wait
+	case alone:
+		return 1 - l.running, 0
+	}
+	return l.in.pick.Most() - l.running, 0
+}
+
+// look has the store looked into, if it is time to, beside what else goes on.
+func (l *loop[TTx]) look() {
+	most, count, _ := l.in.parked.Wants(l.in.parked.Rest(), l.in.appetite, l.in.checkpoints.Partitions)
+	session, not := l.in.checkpoints.Session(), l.in.checkpoints.Others()
+	if most.Keys > 0 && !l.looking {
+		l.looking = true
+		go func() { l.looks <- l.in.parked.Look(l.hard, session, most, false, not) }()
+	}
+	if count && !l.counting {
+		l.counting = true
+		l.in.parked.Counting()
+		go func() { l.looks <- l.in.parked.Look(l.hard, session, store.ClaimSize{}, true, nil) }()
+	}
+}
+
+// start gives ready heads to free workers.
+func (l *loop[TTx]) start() {
+	for n, _ := l.free(); n > 0; n-- {
+		job := l.in.pick.Next(l.running)
+		if job == nil {
+			return
+		}
+		l.running++
+		for _, e := range job {
+			l.hands[e], e.Server = true, e.Chain.Partition.Server // which may be opened anew meanwhile
+		}
+		if l.running > l.hired && l.hired < l.in.o.Workers {
+			l.hired++
+			go l.work()
+		}
+		l.jobs <- job
+	}
+}
+
+// await sleeps until something may have changed, or for pause if that is not 0, and settles what was
+// answered.
+func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
+	in := l.in
+	wait, timed := in.schedule.Wake(in.o.Now())
+	n, shut := l.free()
+	if !l.looking && l.in.appetite() > 0 {
+		if d := l.in.parked.Due(l.in.o.Now()); !timed || d < wait {
+			wait, timed = d, true
+		}
+	}
+	if l.running > 0 && (!timed || overdueEvery < wait) {
+		wait, timed = overdueEvery, true
+	}
+	if shut > 0 && (!timed || shut < wait) {
+		wait, timed = shut, true
+	}
+	if (l.stale || l.in.parked.Changed()) && (!timed || tellEvery < wait) {
+		wait, timed = tellEvery, true
+	}
+	if d := l.send(); !timed || d < wait {
+		wait, timed = d, true
+	}
+	var ready <-chan struct{}
+	if in.sub != nil && !in.checkpoints.Waits() {
+		ready = in.sub.Ready()
+	}
+	if pause > 0 {
+		wait, timed, ready = pause, true, nil
+	}
+	if pause == 0 && n > 0 && in.pick.Startable(l.running) {
+		return nil
+	}
+	if !timed {
+		wait = time.Hour
+	}
+	l.timer.Reset(wait)
+	defer l.timer.Stop()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-ready:
+		return nil
+	case <-l.timer.C:
+		return nil
+	case rs := <-l.results:
+		return l.collect(ctx, rs)
+	case found := <-l.looks:
+		return l.shelve(ctx, found)
+	case e := <-l.storeCalls:
+		l.away = false
+		return in.done(ctx, e)
+	}
+}
+
+func (l *loop[TTx]) shelve(ctx context.Context, found parked.Looked) error {
+	if l.stale = true; found.Counted {
+		l.counting = false
+	} else {
+		l.looking = false
+	}
+	return l.in.shelve(ctx, found)
+}
+
+// collect settles rs and whatever else has been answered meanwhile.
+func (l *loop[TTx]) collect(ctx context.Context, rs []exec.Result) error {
+	for {
+		l.put(rs)
+		if err := l.in.settle(ctx, rs); err != nil {
+			return err
+		}
+		select {
+		case rs = <-l.results:
+		default:
+			return nil
+		}
+	}
+}
+
+// put takes what was answered out of the hands.
+func (l *loop[TTx]) put(rs []exec.Result) {
+	l.running--
+	for _, r := range rs {
+		delete(l.hands, r.Entry)
+	}
+}
+
+// drain waits for what is in hand, until hard is done, and acknowledges what is finished.
+func (l *loop[TTx]) drain(hard context.Context) error {
+	l.unhand()
+	for late := false; (l.running > 0 || l.looking || l.counting || l.away) && !late; {
+		select {
+		case e := <-l.storeCalls:
+			l.away = false
+			if err := l.in.done(hard, e); err != nil {
+				return err
+			}
+		case found := <-l.looks:
+			if err := l.shelve(hard, found); err != nil {
+				return err
+			}
+		case rs := <-l.results:
+			if err := l.collect(hard, rs); err != nil {
+				return err
+			}
+		case <-hard.Done():
+			late = true
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(hard), 5*time.Second)
+	defer cancel()
+	if _, err := l.in.ack(ctx); err != nil {
+		l.in.o.Logger.Warn("inbox: acknowledge at the end", "consumer", l.in.group, "error", err)
+	}
+	return nil
+}
+
+// patience is how long a handler may take to notice that its context has ended.
+const patience = time.Second
