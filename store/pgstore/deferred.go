@@ -6,17 +6,19 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // setAside are the calls that keep a full copy of a row: its outbox row may go. One that could not be read is
 // copied as it lies in the outbox; of one that is deferred already only the attempt is new.
-func (c *core) setAside(a *store.DeferredRow) []call {
-	state := []any{a.Seq, int32(a.Attempts), clip(legible(a.Why)), a.Due.Microseconds()}
+func (c *core) setAside(a *store.DeferredRow) []pgrun.Call {
+	state := []any{a.Seq, int32(a.Attempts), column.Clip(column.Legible(a.Why)), a.Due.Microseconds()}
 	switch {
 	case a.Attempts > 1: // it is there, or was dropped meanwhile
-		return []call{c.call("PutOffDeferred", state...)}
+		return []pgrun.Call{c.pg.Call("PutOffDeferred", state...)}
 	case a.Fault != "":
-		return []call{c.call("DeferUnread", state...), c.call("PutOffDeferred", state...)}
+		return []pgrun.Call{c.pg.Call("DeferUnread", state...), c.pg.Call("PutOffDeferred", state...)}
 	}
 	var headers []byte
 	if len(a.Headers) > 0 {
@@ -26,9 +28,9 @@ func (c *core) setAside(a *store.DeferredRow) []call {
 	if a.Large != nil {
 		size, hash = a.Large.Bytes, a.Large.SHA256
 	}
-	return []call{c.call("Defer", a.Seq, int16(a.Bucket), a.ID, a.Source, a.Topic, a.Key, a.Type, a.Data, a.ContentType,
-		some(a.Schema), some(a.Subject), some(a.CorrelationID), some(a.CausationID), some(a.TraceParent), headers, a.Time,
-		int32(a.Attempts), clip(legible(a.Why)), a.Due.Microseconds(), size, hash)}
+	return []pgrun.Call{c.pg.Call("Defer", a.Seq, int16(a.Bucket), a.ID, a.Source, a.Topic, a.Key, a.Type, a.Data, a.ContentType,
+		column.Some(a.Schema), column.Some(a.Subject), column.Some(a.CorrelationID), column.Some(a.CausationID), column.Some(a.TraceParent), headers, a.Time,
+		int32(a.Attempts), column.Clip(column.Legible(a.Why)), a.Due.Microseconds(), size, hash)}
 }
 
 func shardIDs(shards []int) []int32 {
@@ -53,29 +55,29 @@ func (c *core) Deferred(ctx context.Context, q store.DeferredQuery) (out store.D
 // deferredKeys lists the keys that have rows deferred.
 func (c *core) deferredKeys(ctx context.Context, shards []int) ([]store.Held, error) {
 	var out []store.Held
-	held := c.call("Held", shardIDs(shards))
-	held.scan = func(row scanner) error {
+	held := c.pg.Call("Held", shardIDs(shards))
+	held.Scan = func(row pgrun.Scanner) error {
 		var h store.Held
 		err := row.Scan(&h.Topic, &h.Key, &h.Shard)
 		out = append(out, h)
 		return err
 	}
-	return out, c.short(ctx, "held keys", held)
+	return out, c.pg.Short(ctx, "held keys", held)
 }
 
 // dueRows reads rows that were deferred and are due.
 func (c *core) dueRows(ctx context.Context, shards []int, limit int) ([]store.DeferredRow, error) {
 	var out []store.DeferredRow
-	retry := c.call("Retry", shardIDs(shards), int32(limit))
-	retry.scan = func(row scanner) error {
+	retry := c.pg.Call("Retry", shardIDs(shards), int32(limit))
+	retry.Scan = func(row pgrun.Scanner) error {
 		a, err := scanAside(row)
 		out = append(out, a)
 		return err
 	}
-	return out, c.short(ctx, "rows set aside", retry)
+	return out, c.pg.Short(ctx, "rows set aside", retry)
 }
 
-func scanAside(row scanner) (a store.DeferredRow, err error) {
+func scanAside(row pgrun.Scanner) (a store.DeferredRow, err error) {
 	var schema, subject, correlation, cause, trace *string
 	var headers []byte
 	var at *int64
@@ -87,23 +89,16 @@ func scanAside(row scanner) (a store.DeferredRow, err error) {
 		return a, err
 	}
 	if large != nil {
-		a.Large = &store.Large{Bytes: *large, SHA256: or(hash)}
+		a.Large = &store.Large{Bytes: *large, SHA256: column.OrEmpty(hash)}
 	}
-	a.Schema, a.Subject, a.CorrelationID, a.CausationID, a.TraceParent = or(schema), or(subject), or(correlation), or(cause), or(trace)
+	a.Schema, a.Subject, a.CorrelationID, a.CausationID, a.TraceParent = column.OrEmpty(schema), column.OrEmpty(subject), column.OrEmpty(correlation), column.OrEmpty(cause), column.OrEmpty(trace)
 	if a.Headers, err = parseHeaders(headers); at == nil {
 		err = errors.New("its time lies outside of the years 1 to 9999")
 	} else {
 		a.Time = time.UnixMicro(*at).UTC()
 	}
 	if a.Large == nil { // of a large row nothing more is needed
-		a.Fault = fault(err)
+		a.Fault = column.Fault(err)
 	}
 	return a, nil
-}
-
-func or(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // A patient is what was seen of a database.
@@ -47,7 +48,7 @@ func (c *core) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, erro
 	if e.Server {
 		return c.examineServer(ctx)
 	}
-	e.Handle = cmp.Or(e.Handle, defaultHandle)
+	e.Handle = cmp.Or(e.Handle, pgrun.DefaultHandle)
 	p := &patient{Exam: e, settings: map[string]string{}}
 	if err := c.admit(ctx, p); err != nil {
 		return nil, err
@@ -64,10 +65,10 @@ func (c *core) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, erro
 
 // admit asks for everything, and changes nothing.
 func (c *core) admit(ctx context.Context, p *patient) error {
-	set := c.call("ExamineSettings", []string{"fsync", "full_page_writes", "synchronous_commit", "autovacuum", "statement_timeout",
+	set := c.pg.Call("ExamineSettings", []string{"fsync", "full_page_writes", "synchronous_commit", "autovacuum", "statement_timeout",
 		"transaction_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout", "max_connections",
 		"superuser_reserved_connections", "reserved_connections"})
-	set.scan = func(row scanner) error {
+	set.Scan = func(row pgrun.Scanner) error {
 		var name, value string
 		err := row.Scan(&name, &value)
 		p.settings[name] = value
@@ -75,9 +76,9 @@ func (c *core) admit(ctx context.Context, p *patient) error {
 	}
 	var now, open, looked int64
 	var ring string
-	server := c.call("ExamineServer").into(&p.version, &p.standby, &now, &p.busy, &p.mine, &p.roleLimit, &p.baseLimit, &open)
+	server := c.pg.Call("ExamineServer").Into(&p.version, &p.standby, &now, &p.busy, &p.mine, &p.roleLimit, &p.baseLimit, &open)
 	sent := time.Now()
-	if err := c.short(ctx, "examine", server); err != nil {
+	if err := c.pg.Short(ctx, "examine", server); err != nil {
 		return err
 	}
 	took := time.Since(sent)
@@ -86,14 +87,14 @@ func (c *core) admit(ctx context.Context, p *patient) error {
 	var trips []time.Duration
 	for range 5 {
 		sent := time.Now()
-		if err := c.short(ctx, "examine", c.call("Now")); err != nil {
+		if err := c.pg.Short(ctx, "examine", c.pg.Call("Now")); err != nil {
 			return err
 		}
 		trips = append(trips, time.Since(sent))
 	}
 	p.trip = slices.Min(trips)
-	err := c.short(ctx, "examine", set, c.call("ExamineRetention").into(&looked), c.call("Ring").into(&ring), c.call("ExamineSize", c.schema).into(&p.size),
-		c.call("ExamineOwner").into(&p.owner, &p.ownerMayAll))
+	err := c.pg.Short(ctx, "examine", set, c.pg.Call("ExamineRetention").Into(&looked), c.pg.Call("Ring").Into(&ring), c.pg.Call("ExamineSize", c.pg.Schema).Into(&p.size),
+		c.pg.Call("ExamineOwner").Into(&p.owner, &p.ownerMayAll))
 	if err != nil {
 		return err
 	}
@@ -159,8 +160,8 @@ func (p *patient) timeouts() {
 		p.say("transaction_timeout", skald.Fine, told(d), "")
 	}
 	d := p.duration("statement_timeout")
-	p.say("statement_timeout", doubt(d == 0 || d >= defaultWait), told(d),
-		fmt.Sprintf("ALTER ROLE … SET statement_timeout = 0, or %v and more: an intake waits for a rival as long, and is tried again if it is cut off", defaultWait))
+	p.say("statement_timeout", doubt(d == 0 || d >= pgrun.DefaultWait), told(d),
+		fmt.Sprintf("ALTER ROLE … SET statement_timeout = 0, or %v and more: an intake waits for a rival as long, and is tried again if it is cut off", pgrun.DefaultWait))
 	d = p.duration("idle_in_transaction_session_timeout")
 	p.say("idle_in_transaction_session_timeout", skald.Fine, told(d)+fmt.Sprintf("; a handler's transaction sets it to what the handler may take, %v", p.Handle), "")
 	d = p.duration("idle_session_timeout")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // A repeat is a message of long ago, which was taken then, and the compensation of a step that was.
@@ -58,11 +59,11 @@ func (r *repeat) again(ctx context.Context, s *Store, a *actor, level store.Isol
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
 	for _, c := range s.bind(in, calls) {
-		if c.need != nil && !c.need() {
+		if c.Need != nil && !c.Need() {
 			continue
 		}
 		a.gate()
-		if err := single(ctx, conn.Conn(), c); err != nil {
+		if err := pgrun.Send(ctx, conn.Conn(), []pgrun.Call{c}); err != nil {
 			return err
 		}
 	}
@@ -129,10 +130,10 @@ func TestEveryMergeOfRetentionAndRepeat(t *testing.T) {
 	}
 	change := func(name, old, new string) func(*Store) {
 		return func(s *Store) {
-			if !strings.Contains(s.sql[name], old) {
+			if !strings.Contains(s.pg.SQL[name], old) {
 				t.Errorf("%s has no %q", name, old)
 			}
-			s.sql[name] = strings.ReplaceAll(s.sql[name], old, new)
+			s.pg.SQL[name] = strings.ReplaceAll(s.pg.SQL[name], old, new)
 		}
 	}
 	for bug, wrong := range map[string]func(*Store){

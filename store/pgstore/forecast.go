@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // forecast goes the way of Maintain, slot by slot, and counts where that empties.
@@ -20,22 +21,22 @@ func (c *core) forecast(ctx context.Context, keep store.Retention) (store.Mainta
 		return store.Maintained{}, err
 	}
 	for _, n := range k.oldRows() {
-		text := c.rowTexts(n)
-		if err := c.leave(c.count(ctx, text["CountRows"], &k.done.Rows, c.covered(text)), rowLeaf(n), &k.done); err != nil {
+		text := c.pg.RowTexts(n)
+		if err := c.leave(c.count(ctx, text["CountRows"], &k.done.Rows, c.covered(text)), pgrun.RowLeaf(n), &k.done); err != nil {
 			return store.Maintained{}, err
 		}
 	}
-	rest := c.call("CountRest", k.Marks.Microseconds(), k.now.Add(-max(k.Steps, leastSteps)).Truncate(time.Millisecond), k.Sagas.Microseconds(), leastMarks.Microseconds())
-	if err := c.short(ctx, "count what is old", rest.into(&k.done.Marks, &k.done.Steps, &k.done.Sagas)); err != nil {
+	rest := c.pg.Call("CountRest", k.Marks.Microseconds(), k.now.Add(-max(k.Steps, leastSteps)).Truncate(time.Millisecond), k.Sagas.Microseconds(), leastMarks.Microseconds())
+	if err := c.pg.Short(ctx, "count what is old", rest.Into(&k.done.Marks, &k.done.Steps, &k.done.Sagas)); err != nil {
 		return store.Maintained{}, err
 	}
 	return k.done, nil
 }
 
 // count adds what is in a leaf to sum, if the guard holds.
-func (c *core) count(ctx context.Context, what string, sum *int64, guard call) error {
+func (c *core) count(ctx context.Context, what string, sum *int64, guard pgrun.Call) error {
 	var n int64
-	if err := c.short(ctx, "count slot", guard, call{sql: what}.into(&n)); err != nil {
+	if err := c.pg.Short(ctx, "count slot", guard, pgrun.Call{SQL: what}.Into(&n)); err != nil {
 		return err
 	}
 	*sum += n

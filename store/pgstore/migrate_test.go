@@ -211,13 +211,13 @@ func TestStatements(t *testing.T) {
 	}
 	defer conn.Release()
 	c := newCore(nil, &Options{Schema: b.schema})
-	if c.err != nil {
-		t.Fatal(c.err)
+	if c.pg.Err != nil {
+		t.Fatal(c.pg.Err)
 	}
 	prepared := 0
 	wal := &WAL{core: c}
 	wal.name("a slot")
-	texts := maps.Clone(c.sql)
+	texts := maps.Clone(c.pg.SQL)
 	maps.DeleteFunc(texts, func(name, _ string) bool { return strings.HasPrefix(name, "WAL") })
 	maps.Copy(texts, wal.text)
 	maps.Copy(texts, c.readBy(ReadByOptions{Slot: "a slot", Publication: "a publication"}).text)
@@ -228,7 +228,7 @@ func TestStatements(t *testing.T) {
 	}
 	all := []map[string]string{texts}
 	for n := range defaultRows().slots() {
-		all = append(all, c.rowTexts(n))
+		all = append(all, c.pg.RowTexts(n))
 	}
 	for _, texts := range all {
 		for _, name := range slices.Sorted(maps.Keys(texts)) {

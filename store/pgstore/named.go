@@ -13,12 +13,12 @@ var _ startup.Wire = (*Store)(nil)
 // String names the server, the database and the schema, and nothing that is secret.
 func (s *Store) String() string {
 	at := s.pool.Config().ConnConfig
-	return fmt.Sprintf("PostgreSQL at %s:%d, database %s, schema %s", at.Host, at.Port, at.Database, s.schema)
+	return fmt.Sprintf("PostgreSQL at %s:%d, database %s, schema %s", at.Host, at.Port, at.Database, s.pg.Schema)
 }
 
 // String names the schema.
 func (s *SQLStore) String() string {
-	return fmt.Sprintf("PostgreSQL through database/sql, schema %s", s.schema)
+	return fmt.Sprintf("PostgreSQL through database/sql, schema %s", s.pg.Schema)
 }
 
 // Unencrypted names the hosts that the pool may speak to without TLS: sslmode is disable, allow or prefer.

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
 )
 
 // defaultLimit is how many a list has at most if it is not said.
@@ -47,9 +48,9 @@ func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err er
 func (c *core) Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error) {
 	limit := int32(cmp.Or(q.Limit, defaultLimit))
 	if q.Run != "" {
-		return c.audited(ctx, c.call("Audited", legible(q.Run), q.After, limit))
+		return c.audited(ctx, c.pg.Call("Audited", column.Legible(q.Run), q.After, limit))
 	}
-	return c.audited(ctx, c.call("AuditedLast", cmp.Or(q.Before, math.MaxInt64), limit))
+	return c.audited(ctx, c.pg.Call("AuditedLast", cmp.Or(q.Before, math.MaxInt64), limit))
 }
 
 // Status tells how the database stands.

@@ -4,13 +4,15 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // outboxStatus reads how each shard stands: one statement.
 func (c *core) outboxStatus(ctx context.Context) (out store.OutboxStatus, err error) {
 	out.Exact = true
-	shards := c.call("OutboxShards")
-	shards.scan = func(row scanner) error {
+	shards := c.pg.Call("OutboxShards")
+	shards.Scan = func(row pgrun.Scanner) error {
 		var l store.OutboxShard
 		var exact bool
 		var oldest, deferred int64 // the first in milliseconds
@@ -18,10 +20,10 @@ func (c *core) outboxStatus(ctx context.Context) (out store.OutboxStatus, err er
 		out.Shards = append(out.Shards, l)
 		out.Pending, out.Deferred = out.Pending+l.Pending, out.Deferred+deferred
 		out.Exact = out.Exact && exact
-		out.Oldest = max(out.Oldest, past(oldest))
+		out.Oldest = max(out.Oldest, column.Past(oldest))
 		return err
 	}
-	if err = c.short(ctx, "read outbox status", shards); err != nil {
+	if err = c.pg.Short(ctx, "read outbox status", shards); err != nil {
 		return store.OutboxStatus{}, err
 	}
 	return out, nil

@@ -7,12 +7,13 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // payloads reads what rows of the outbox carry.
 func (c *core) payloads(ctx context.Context) (out []store.Payload, err error) {
-	list := c.call("ListPayloads", int32(store.PayloadRows), int64(store.PayloadBytes), int64(store.PayloadsAll))
-	list.scan = func(row scanner) error {
+	list := c.pg.Call("ListPayloads", int32(store.PayloadRows), int64(store.PayloadBytes), int64(store.PayloadsAll))
+	list.Scan = func(row pgrun.Scanner) error {
 		var p store.Payload
 		var headers []byte
 		m := &p.Message
@@ -26,7 +27,7 @@ func (c *core) payloads(ctx context.Context) (out []store.Payload, err error) {
 		out = append(out, p)
 		return nil
 	}
-	return out, c.short(ctx, "list payloads", list)
+	return out, c.pg.Short(ctx, "list payloads", list)
 }
 
 // A leftOut is what a publication has not got of the outbox: a connector would read it as NULL.
@@ -36,9 +37,9 @@ type leftOut struct {
 }
 
 // listLeftOut is the call that fills out.
-func (c *core) listLeftOut(out *[]leftOut) call {
-	list := c.call("ListLeftOut")
-	list.scan = func(row scanner) error {
+func (c *core) listLeftOut(out *[]leftOut) pgrun.Call {
+	list := c.pg.Call("ListLeftOut")
+	list.Scan = func(row pgrun.Scanner) error {
 		var one leftOut
 		err := row.Scan(&one.publication, &one.columns, &one.payloads)
 		*out = append(*out, one)
@@ -51,7 +52,7 @@ func (c *core) listLeftOut(out *[]leftOut) call {
 func (c *core) debezium(ctx context.Context, p *patient) error {
 	var names string
 	var out []leftOut
-	if err := c.short(ctx, "examine", c.call("ExaminePublications").into(&names), c.listLeftOut(&out)); err != nil {
+	if err := c.pg.Short(ctx, "examine", c.pg.Call("ExaminePublications").Into(&names), c.listLeftOut(&out)); err != nil {
 		return err
 	}
 	for _, one := range out {
@@ -65,7 +66,7 @@ func (c *core) debezium(ctx context.Context, p *patient) error {
 		return nil
 	}
 	var texts, bytes, keys int64
-	err := c.short(ctx, "examine", c.call("ExamineColumns", int32(store.PayloadRows)).into(&texts, &bytes, &keys))
+	err := c.pg.Short(ctx, "examine", c.pg.Call("ExamineColumns", int32(store.PayloadRows)).Into(&texts, &bytes, &keys))
 	if right := new(store.RightError); errors.As(err, &right) {
 		p.say("debezium", skald.Fine, "this user may not read the outbox", "")
 		return nil

@@ -23,7 +23,7 @@ func (b *bed) explain(t *testing.T, conn *pgx.Conn, args string) string {
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
 	c := newCore(nil, &Options{Schema: b.schema})
-	if _, err := tx.Exec(ctx, c.sql["Walk"]); err != nil {
+	if _, err := tx.Exec(ctx, c.pg.SQL["Walk"]); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := tx.Query(ctx, "EXPLAIN (ANALYZE, BUFFERS) EXECUTE "+args, pgx.QueryExecModeSimpleProtocol)
@@ -52,8 +52,8 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	for _, sql := range []string{`SET plan_cache_mode = force_generic_plan`, s.sql["Walk"],
-		"PREPARE pull AS " + s.sql["Pull"], "PREPARE pullsome AS " + s.sql["PullSome"], "PREPARE pullon AS " + s.sql["PullOn"], "PREPARE tick AS " + s.sql["Snapshot"]} {
+	for _, sql := range []string{`SET plan_cache_mode = force_generic_plan`, s.pg.SQL["Walk"],
+		"PREPARE pull AS " + s.pg.SQL["Pull"], "PREPARE pullsome AS " + s.pg.SQL["PullSome"], "PREPARE pullon AS " + s.pg.SQL["PullOn"], "PREPARE tick AS " + s.pg.SQL["Snapshot"]} {
 		if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}

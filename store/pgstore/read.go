@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -16,6 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 const (
@@ -72,7 +73,7 @@ type reader struct {
 	slab []byte // what keys and payloads are copied into: one piece of memory for many
 }
 
-func (r *reader) read(row scanner, out *store.Row) error {
+func (r *reader) read(row pgrun.Scanner, out *store.Row) error {
 	rows, ok := row.(pgx.Rows)
 	if !ok {
 		return scanRow(row, out, &r.last)
@@ -118,7 +119,7 @@ func (r *reader) raw(v [][]byte, out *store.Row) (err error) {
 		return fmt.Errorf("read row %d: %w", out.Seq, err)
 	}
 	if err = r.content(v, out); out.Large == nil { // of a large row nothing more is needed
-		out.Fault = fault(err)
+		out.Fault = column.Fault(err)
 	}
 	return nil
 }
@@ -133,22 +134,6 @@ func (r *reader) content(v [][]byte, out *store.Row) (err error) {
 	}
 	out.Data, err = r.either(16, v)
 	return err
-}
-
-// fault says of a row or message, which is deferred for it, why it cannot be read.
-func fault(err error) string {
-	if err == nil {
-		return ""
-	}
-	return clip(legible("it cannot be read: " + err.Error()))
-}
-
-// sayable tells whether RFC 3339, and so every broker, has a form for at.
-func sayable(at time.Time) error {
-	if year := at.Year(); year < 1 || year > 9999 {
-		return errors.New("its time lies outside of the years 1 to 9999")
-	}
-	return nil
 }
 
 // same is b as a string, the one before if it is equal.
@@ -182,7 +167,7 @@ func (r *reader) time(b []byte) (time.Time, error) {
 			return time.Time{}, errors.New("its time is infinite")
 		}
 		at := time.UnixMicro(n + epoch).UTC()
-		return at, sayable(at)
+		return at, column.Sayable(at)
 	}
 	var at pgtype.Timestamptz
 	if err := r.kinds.Scan(pgtype.TimestamptzOID, pgx.TextFormatCode, b, &at); err != nil {
@@ -191,7 +176,7 @@ func (r *reader) time(b []byte) (time.Time, error) {
 	if at.InfinityModifier != pgtype.Finite {
 		return time.Time{}, errors.New("its time is infinite")
 	}
-	return at.Time.UTC(), sayable(at.Time.UTC())
+	return at.Time.UTC(), column.Sayable(at.Time.UTC())
 }
 
 // either is the text column i, or the bytea column behind it: a copy.
@@ -247,26 +232,26 @@ func uuidText(b []byte) string {
 }
 
 // scanRow reads a row through Scan, as database/sql has it.
-func scanRow(row scanner, out *store.Row, last *bool) error {
+func scanRow(row pgrun.Scanner, out *store.Row, last *bool) error {
 	var large *int64
 	var hash *string
 	var schema, subject, correlation, cause, trace, headers, key, data *string
 	var keyBytes, dataBytes []byte
-	var at instant
+	var at column.Instant
 	err := row.Scan(&out.Seq, &out.Bucket, &out.ID, &at, &out.Source, &out.Topic, &out.Type, &out.ContentType, &schema, &subject,
 		&correlation, &cause, &trace, &headers, &key, &keyBytes, &data, &dataBytes, &large, &hash, last)
 	if err != nil {
 		return fmt.Errorf("read row: %w", err)
 	}
-	out.Schema, out.Subject, out.CorrelationID, out.CausationID, out.TraceParent = or(schema), or(subject), or(correlation), or(cause), or(trace)
-	out.Time, err = at.read()
+	out.Schema, out.Subject, out.CorrelationID, out.CausationID, out.TraceParent = column.OrEmpty(schema), column.OrEmpty(subject), column.OrEmpty(correlation), column.OrEmpty(cause), column.OrEmpty(trace)
+	out.Time, err = at.Read()
 	if err == nil {
-		out.Headers, err = parseHeaders([]byte(or(headers)))
+		out.Headers, err = parseHeaders([]byte(column.OrEmpty(headers)))
 	}
 	if large != nil {
-		out.Large = &store.Large{Bytes: *large, SHA256: or(hash)}
+		out.Large = &store.Large{Bytes: *large, SHA256: column.OrEmpty(hash)}
 	} else {
-		out.Fault = fault(err)
+		out.Fault = column.Fault(err)
 	}
 	out.Key, out.Data = keyBytes, dataBytes
 	if key != nil {
@@ -275,81 +260,5 @@ func scanRow(row scanner, out *store.Row, last *bool) error {
 	if data != nil {
 		out.Data = []byte(*data)
 	}
-	return nil
-}
-
-// A instant takes whatever a driver makes of a timestamptz, infinity too, which time.Time does not.
-type instant struct{ is any }
-
-func (m *instant) Scan(src any) error {
-	if b, ok := src.([]byte); ok {
-		src = string(b) // which is the driver's
-	}
-	m.is = src
-	return nil
-}
-
-func (m *instant) read() (time.Time, error) {
-	at, ok := m.is.(time.Time)
-	if !ok {
-		return time.Time{}, fmt.Errorf("its time is %v", m.is)
-	}
-	return at.UTC(), sayable(at.UTC())
-}
-
-// A blob is a bytea in whatever form the server sends it: bytea_output of a transaction that is the handler's
-// is not ours to set.
-type blob []byte
-
-// ScanBytes takes the binary form.
-func (b *blob) ScanBytes(v []byte) error {
-	*b = bytes.Clone(v)
-	return nil
-}
-
-// Scan takes what a driver of database/sql has read.
-func (b *blob) Scan(src any) error {
-	switch v := src.(type) {
-	case nil:
-		*b = nil
-	case []byte:
-		*b = bytes.Clone(v)
-	default:
-		return fmt.Errorf("a bytea came as %T", src)
-	}
-	return nil
-}
-
-// ScanText takes the text form: hex, or escape, which has three octal digits for a byte, and two backslashes
-// for one.
-func (b *blob) ScanText(v pgtype.Text) error {
-	s := v.String
-	if !v.Valid {
-		*b = nil
-		return nil
-	}
-	if digits, ok := strings.CutPrefix(s, `\x`); ok {
-		out, err := hex.DecodeString(digits)
-		*b = out
-		return err
-	}
-	out := make([]byte, 0, len(s))
-	for i := 0; i < len(s); i++ {
-		switch {
-		case s[i] != '\\':
-			out = append(out, s[i])
-		case strings.HasPrefix(s[i+1:], `\`):
-			out = append(out, '\\')
-			i++
-		default:
-			n, err := strconv.ParseUint(s[i+1:min(i+4, len(s))], 8, 8)
-			if err != nil {
-				return fmt.Errorf("a bytea in a form of its own: %w", err)
-			}
-			out = append(out, byte(n))
-			i += 3
-		}
-	}
-	*b = out
 	return nil
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/skald-go/skald/internal/startup"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 const (
@@ -91,10 +93,10 @@ func (s *Store) ReadBy(o *ReadByOptions) (*ReadBy, error) {
 func (c *core) readBy(o ReadByOptions) *ReadBy {
 	r := &ReadBy{core: c, o: o, trust: o.Trust, each: readByEach, cutEach: markEach, text: map[string]string{},
 		log: slog.New(slog.DiscardHandler), why: "slot " + o.Slot + " was not seen yet"}
-	published := strings.ReplaceAll(c.sql["WALPublished"], "$slot", quote(o.Publication))
-	parts := strings.NewReplacer("/*server*/", c.sql["WALServer"], "/*published*/", published)
-	names := strings.NewReplacer("$slot", quote(o.Slot), "$publication", quote(o.Publication))
-	for name, text := range c.sql {
+	published := strings.ReplaceAll(c.pg.SQL["WALPublished"], "$slot", column.Quote(o.Publication))
+	parts := strings.NewReplacer("/*server*/", c.pg.SQL["WALServer"], "/*published*/", published)
+	names := strings.NewReplacer("$slot", column.Quote(o.Slot), "$publication", column.Quote(o.Publication))
+	for name, text := range c.pg.SQL {
 		if strings.HasPrefix(name, "ReadBy") {
 			r.text[name] = names.Replace(parts.Replace(text))
 		}
@@ -250,8 +252,8 @@ func (r *ReadBy) bound(ctx context.Context, base string, s *sighting) (why, err 
 
 // left tells whether rows of transactions before number next are there that t does not show.
 func (c *core) left(ctx context.Context, t tick, next uint64) (left bool, err error) {
-	ask := c.call("ReadByLeft", t.id, t.token, strconv.FormatUint(next, 10))
-	err = c.short(ctx, "read by", ask.into(&left))
+	ask := c.pg.Call("ReadByLeft", t.id, t.token, strconv.FormatUint(next, 10))
+	err = c.pg.Short(ctx, "read by", ask.Into(&left))
 	return left, err
 }
 
@@ -286,9 +288,9 @@ func (r *ReadBy) mark(ctx context.Context, base string, s *sighting) error {
 		return fmt.Errorf("read by: %w", err)
 	}
 	l.next.token += "." + s.String()
-	l.calls[1].args[2] = l.next.token
+	l.calls[1].Args[2] = l.next.token
 	m := marked{at: time.Now()}
-	err = r.short(ctx, "read by", append(l.calls, call{sql: r.text["ReadByMarked"]}.into(&m.place))...)
+	err = r.pg.Short(ctx, "read by", append(l.calls, pgrun.Call{SQL: r.text["ReadByMarked"]}.Into(&m.place))...)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // LeastSlots and MostSlots bound a ring.
@@ -72,11 +74,11 @@ func Resize(ctx context.Context, db Database, o *ResizeOptions) ([]string, error
 // step is one transaction under the lock of migrations, with the ring that is stored now.
 func (m *migrator) step(ctx context.Context, do func(tx pgx.Tx, have rings) error) error {
 	return pgx.BeginFunc(ctx, m.db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, m.sql["LockMigrations"], m.schema); err != nil {
+		if _, err := tx.Exec(ctx, m.pg.SQL["LockMigrations"], m.pg.Schema); err != nil {
 			return fmt.Errorf("lock: %w", err)
 		}
 		var text string
-		if err := tx.QueryRow(ctx, m.sql["Ring"]).Scan(&text); err != nil {
+		if err := tx.QueryRow(ctx, m.pg.SQL["Ring"]).Scan(&text); err != nil {
 			return fmt.Errorf("read ring: %w", err)
 		}
 		have, err := parseRings(text, defaultRows())
@@ -91,7 +93,7 @@ func (m *migrator) step(ctx context.Context, do func(tx pgx.Tx, have rings) erro
 func (m *migrator) patiently(ctx context.Context, table string, do func(tx pgx.Tx, have rings) error) error {
 	return again(ctx, table, m.pause, func(wait time.Duration) error {
 		return m.step(ctx, func(tx pgx.Tx, have rings) error {
-			if _, err := tx.Exec(ctx, m.sql["LockShort"], millis(wait)); err != nil {
+			if _, err := tx.Exec(ctx, m.pg.SQL["LockShort"], pgrun.Millis(wait)); err != nil {
 				return err
 			}
 			return do(tx, have)
@@ -108,7 +110,7 @@ func lockWait(try int) time.Duration { return firstWait << (try / patientTries) 
 func again(ctx context.Context, table string, pause time.Duration, try func(wait time.Duration) error) error {
 	for n := range lockTries {
 		err := try(lockWait(n))
-		code := state(err)
+		code := pgrun.SQLState(err)
 		ended := ctx.Err() != nil && (code == "57014" || errors.Is(err, ctx.Err()))
 		switch {
 		case ended && n > 0: // and the try before was in vain: a table is held
@@ -126,7 +128,7 @@ func again(ctx context.Context, table string, pause time.Duration, try func(wait
 }
 
 func (m *migrator) clock(ctx context.Context, tx pgx.Tx) (ms int64, err error) {
-	if err = tx.QueryRow(ctx, m.sql["Clock"]).Scan(&ms); err != nil {
+	if err = tx.QueryRow(ctx, m.pg.SQL["Clock"]).Scan(&ms); err != nil {
 		return 0, fmt.Errorf("read clock: %w", err)
 	}
 	return ms, nil
@@ -135,7 +137,7 @@ func (m *migrator) clock(ctx context.Context, tx pgx.Tx) (ms int64, err error) {
 func (m *migrator) set(ctx context.Context, tx pgx.Tx, to rings) error {
 	text, err := json.Marshal(to)
 	if err == nil {
-		_, err = tx.Exec(ctx, m.sql["StoreRing"], "outbox ring", string(text))
+		_, err = tx.Exec(ctx, m.pg.SQL["StoreRing"], "outbox ring", string(text))
 	}
 	if err != nil {
 		return fmt.Errorf("store ring: %w", err)
@@ -146,19 +148,19 @@ func (m *migrator) set(ctx context.Context, tx pgx.Tx, to rings) error {
 // makeLeaf makes a table like that of leaf 0, with its rights, and attaches it, unless it is there.
 func (m *migrator) makeLeaf(ctx context.Context, tx pgx.Tx, n int) error {
 	var there bool
-	leaf := rowLeaf(n)
-	if err := tx.QueryRow(ctx, m.sql["HasLeaf"], m.prefix+leaf).Scan(&there); err != nil || there {
+	leaf := pgrun.RowLeaf(n)
+	if err := tx.QueryRow(ctx, m.pg.SQL["HasLeaf"], m.pg.Prefix+leaf).Scan(&there); err != nil || there {
 		return err
 	}
 	run := func(sql string) error {
 		_, err := tx.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
 		return err
 	}
-	text := m.rowTexts(n)
+	text := m.pg.RowTexts(n)
 	if err := run(text["NewRowLeaf"]); err != nil {
 		return fmt.Errorf("make %s: %w", leaf, err)
 	}
-	rows, err := tx.Query(ctx, m.sql["Like"], m.prefix+firstRows, m.prefix+leaf)
+	rows, err := tx.Query(ctx, m.pg.SQL["Like"], m.pg.Prefix+pgrun.FirstRows, m.pg.Prefix+leaf)
 	if err != nil {
 		return fmt.Errorf("make %s: %w", leaf, err)
 	}
@@ -190,7 +192,7 @@ func (m *migrator) resizeRows(ctx context.Context, slots int) error {
 		if was == slots {
 			return nil
 		}
-		sql := strings.ReplaceAll(m.sql["RowSlots"], "/*slots*/10", fmt.Sprint(slots))
+		sql := strings.ReplaceAll(m.pg.SQL["RowSlots"], "/*slots*/10", fmt.Sprint(slots))
 		if _, err := tx.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return fmt.Errorf("set default of slot: %w", err)
 		}

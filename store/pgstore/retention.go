@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 const (
@@ -46,7 +47,7 @@ func (c *core) maintain(ctx context.Context, keep store.Retention) (store.Mainta
 	if err != nil {
 		return store.Maintained{}, fmt.Errorf("maintain: %w", err)
 	}
-	k, err := c.keeping(ctx, keep, c.call("Here"), c.call("Looked", keep.Outbox.Microseconds(), keep.Marks.Microseconds(), keep.Steps.Microseconds(), keep.Sagas.Microseconds()))
+	k, err := c.keeping(ctx, keep, c.pg.Call("Here"), c.pg.Call("Looked", keep.Outbox.Microseconds(), keep.Marks.Microseconds(), keep.Steps.Microseconds(), keep.Sagas.Microseconds()))
 	if err == nil {
 		err = c.emptyRows(ctx, &k)
 	}
@@ -66,10 +67,10 @@ func (c *core) maintain(ctx context.Context, keep store.Retention) (store.Mainta
 }
 
 // keeping is a run that begins with first.
-func (c *core) keeping(ctx context.Context, keep store.Retention, first ...call) (k keeping, err error) {
+func (c *core) keeping(ctx context.Context, keep store.Retention, first ...pgrun.Call) (k keeping, err error) {
 	k.Retention = keep
 	var now int64
-	err = c.short(ctx, "maintain", append(first, c.call("Now").into(&now), c.call("Ring").into(&k.ring))...)
+	err = c.pg.Short(ctx, "maintain", append(first, c.pg.Call("Now").Into(&now), c.pg.Call("Ring").Into(&k.ring))...)
 	if err == nil {
 		k.now = time.Unix(now, 0)
 		k.rows, err = parseRings(k.ring, defaultRows())
@@ -98,7 +99,7 @@ func (k *keeping) check() error {
 
 func (c *core) emptyRows(ctx context.Context, k *keeping) error {
 	for _, n := range k.oldRows() {
-		if err := c.leave(c.emptyRowLeaf(ctx, n, k), rowLeaf(n), &k.done); err != nil {
+		if err := c.leave(c.emptyRowLeaf(ctx, n, k), pgrun.RowLeaf(n), &k.done); err != nil {
 			return err
 		}
 	}
@@ -106,26 +107,26 @@ func (c *core) emptyRows(ctx context.Context, k *keeping) error {
 }
 
 func (c *core) emptyRowLeaf(ctx context.Context, n int, k *keeping) error {
-	text := c.rowTexts(n)
-	return c.empty(ctx, "skald_outbox", text["RowsIn"], text["EmptyRows"], &k.done.Rows, call{sql: text["LockRows"]}, c.call("GuardRing", k.ring), c.covered(text))
+	text := c.pg.RowTexts(n)
+	return c.empty(ctx, "skald_outbox", text["RowsIn"], text["EmptyRows"], &k.done.Rows, pgrun.Call{SQL: text["LockRows"]}, c.pg.Call("GuardRing", k.ring), c.covered(text))
 }
 
 // covered fails unless every shard has passed all of a leaf's rows.
-func (c *core) covered(text map[string]string) call {
-	return call{sql: "SELECT " + c.prefix + "skald_require((" + text["Covered"] + "), 'retention')"}
+func (c *core) covered(text map[string]string) pgrun.Call {
+	return pgrun.Call{SQL: "SELECT " + c.pg.Prefix + "skald_require((" + text["Covered"] + "), 'retention')"}
 }
 
 // empty empties a leaf, unless nothing is in it: first the lock, then the guards.
-func (c *core) empty(ctx context.Context, table, filled, truncate string, count *int64, guards ...call) error {
+func (c *core) empty(ctx context.Context, table, filled, truncate string, count *int64, guards ...pgrun.Call) error {
 	var full bool
-	if err := c.short(ctx, "look into slot", call{sql: filled}.into(&full)); err != nil || !full {
+	if err := c.pg.Short(ctx, "look into slot", pgrun.Call{SQL: filled}.Into(&full)); err != nil || !full {
 		return err
 	}
 	// The guards look for rows that are not covered by an index: a scan of the leaf would hold its lock, for
 	// which relays wait, for a minute with 10⁷ rows.
-	calls := append([]call{c.session(leafWait, defaultHandle), c.call("Walk")}, guards...)
-	if err := c.runner.run(ctx, append(calls, call{sql: truncate}, c.call("Emptied", table))...); err != nil {
-		return fmt.Errorf("empty slot: %w", c.explain(err))
+	calls := append([]pgrun.Call{c.pg.Session(leafWait, pgrun.DefaultHandle), c.pg.Call("Walk")}, guards...)
+	if err := c.pg.Runner.Run(ctx, append(calls, pgrun.Call{SQL: truncate}, c.pg.Call("Emptied", table))...); err != nil {
+		return fmt.Errorf("empty slot: %w", c.pg.Explain(err))
 	}
 	*count = -1
 	return nil
@@ -136,16 +137,16 @@ func (c *core) leave(err error, table string, done *store.Maintained) error {
 	switch {
 	case err == nil:
 		return nil
-	case lost(err):
+	case pgrun.Lost(err):
 		done.Left = append(done.Left, table+": a shard has not passed all of its rows yet")
 		return nil
-	case state(err) == "55P03", state(err) == "40P01":
+	case pgrun.SQLState(err) == "55P03", pgrun.SQLState(err) == "40P01":
 		done.Left = append(done.Left, table+": someone has it in hand")
 		return nil
 	}
 	var right *store.RightError
 	if errors.As(err, &right) {
-		right.What, right.Remedy = "TRUNCATE on "+table, "GRANT TRUNCATE ON "+c.prefix+table+" TO the role that does the retention"
+		right.What, right.Remedy = "TRUNCATE on "+table, "GRANT TRUNCATE ON "+c.pg.Prefix+table+" TO the role that does the retention"
 	}
 	return err
 }
@@ -158,9 +159,9 @@ func (c *core) deletes(ctx context.Context, k *keeping) error {
 		table string
 	}{{"DeleteSnapshots", nil, ""}, {"DeleteQuarantine", []any{k.Marks.Microseconds()}, "skald_quarantine"}, {"DeleteReservations", nil, ""}} {
 		err := c.batches(ctx, k, d.table, func() (n int64, err error) {
-			del := c.call(d.name, d.args...)
-			del.done = func(rows int64) { n = rows }
-			err = c.short(ctx, "prune", del)
+			del := c.pg.Call(d.name, d.args...)
+			del.Done = func(rows int64) { n = rows }
+			err = c.pg.Short(ctx, "prune", del)
 			return n, err
 		})
 		if err != nil {
@@ -173,7 +174,7 @@ func (c *core) deletes(ctx context.Context, k *keeping) error {
 // forgetMarks deletes marks and their answers, and raises the floors.
 func (c *core) forgetMarks(ctx context.Context, k *keeping) error {
 	return c.batches(ctx, k, "skald_mark", func() (n int64, err error) {
-		err = c.short(ctx, "forget marks", c.call("Walk"), c.call("DeleteMarks", k.Marks.Microseconds(), leastMarks.Microseconds()).into(&n))
+		err = c.pg.Short(ctx, "forget marks", c.pg.Call("Walk"), c.pg.Call("DeleteMarks", k.Marks.Microseconds(), leastMarks.Microseconds()).Into(&n))
 		k.done.Marks += n
 		return n, err
 	})
@@ -182,9 +183,9 @@ func (c *core) forgetMarks(ctx context.Context, k *keeping) error {
 // forgetSagas deletes sagas that ended.
 func (c *core) forgetSagas(ctx context.Context, k *keeping) error {
 	return c.batches(ctx, k, "skald_saga", func() (n int64, err error) {
-		del := c.call("DeleteSagas", k.Sagas.Microseconds())
-		del.done = func(rows int64) { n = rows }
-		err = c.short(ctx, "forget sagas", c.call("Walk"), del)
+		del := c.pg.Call("DeleteSagas", k.Sagas.Microseconds())
+		del.Done = func(rows int64) { n = rows }
+		err = c.pg.Short(ctx, "forget sagas", c.pg.Call("Walk"), del)
 		k.done.Sagas += n
 		return n, err
 	})
@@ -196,7 +197,7 @@ func (c *core) batches(ctx context.Context, k *keeping, table string, one func()
 	for until := time.Now().Add(pruneFor); ; {
 		n, err := one()
 		if err == nil && n > 0 && table != "" {
-			err = c.short(ctx, "prune", c.call("Emptied", table))
+			err = c.pg.Short(ctx, "prune", c.pg.Call("Emptied", table))
 		}
 		if err != nil || n < prunePage {
 			return err

@@ -87,5 +87,3 @@ func parseRings(text string, otherwise rings) (rings, error) {
 	}
 	return rs, nil
 }
-
-func rowLeaf(n int) string { return fmt.Sprintf("skald_outbox_%d", n) }

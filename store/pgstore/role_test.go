@@ -15,6 +15,7 @@ import (
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/storetest"
 )
 
@@ -239,7 +240,7 @@ func appDay(ctx context.Context, s *Store, _ string) error {
 		if err := s.Write(ctx, tx, store.Effect{Rows: rowsOf(aMessage("a"), skald.Message{Topic: "orders", Type: "x", ContentType: "application/json"})}); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, "INSERT INTO "+s.prefix+"skald_outbox (topic, type) VALUES ('orders', 'x')")
+		_, err := tx.Exec(ctx, "INSERT INTO "+s.pg.Prefix+"skald_outbox (topic, type) VALUES ('orders', 'x')")
 		return err
 	})
 }
@@ -389,7 +390,7 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 	if _, err := store.DueRows(ctx, s, []int{0}, 1); err != nil {
 		return err
 	}
-	if err := s.short(ctx, "note", s.call("Looked", int64(1), int64(1), int64(1), int64(1)), s.call("Emptied", "skald_outbox")); err != nil {
+	if err := s.pg.Short(ctx, "note", s.pg.Call("Looked", int64(1), int64(1), int64(1), int64(1)), s.pg.Call("Emptied", "skald_outbox")); err != nil {
 		return err
 	}
 	for _, ttl := range []time.Duration{time.Minute, time.Hour, 0} {
@@ -410,7 +411,7 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 func emptyLeaves(ctx context.Context, s *Store, name string) error {
 	var k keeping
 	for i := range defaultRows().slots() {
-		if name == "" || name == rowLeaf(i) {
+		if name == "" || name == pgrun.RowLeaf(i) {
 			if err := s.emptyRowLeaf(ctx, i, &k); err != nil {
 				return err
 			}
@@ -504,7 +505,7 @@ func TestEachRightIsNeeded(t *testing.T) {
 			works := func(right grant) error {
 				var versions string
 				var builds int
-				if err := s.short(ctx, "check", s.call("Version").into(&versions, &builds)); err != nil {
+				if err := s.pg.Short(ctx, "check", s.pg.Call("Version").Into(&versions, &builds)); err != nil {
 					return err
 				}
 				return day(ctx, s, right.leaf)
@@ -520,7 +521,7 @@ func TestEachRightIsNeeded(t *testing.T) {
 					t.Errorf("without %s check says %v", right.text, err)
 					continue
 				}
-				if err := works(right); state(err) != "42501" {
+				if err := works(right); pgrun.SQLState(err) != "42501" {
 					t.Errorf("without %s the work ends with %v: it is not needed", right.text, err)
 				} else if !errors.As(err, &missing) || !strings.Contains(err.Error(), "skald roles") && !strings.Contains(err.Error(), "GRANT ") {
 					t.Errorf("without %s the work ends with %v, which names no remedy", right.text, err)
@@ -605,7 +606,7 @@ func TestRolesEndWhereTheyShould(t *testing.T) {
 	} {
 		pool := b.as(t, b.role(t, role), "ends")
 		for _, sql := range refused {
-			if _, err := pool.Exec(ctx, b.q(sql)); state(err) != "42501" {
+			if _, err := pool.Exec(ctx, b.q(sql)); pgrun.SQLState(err) != "42501" {
 				t.Errorf("%s: %s: %v", role, sql, err)
 			}
 		}
@@ -644,7 +645,7 @@ func TestMigratorRole(t *testing.T) {
 	if err := errors.Join(s.Check(ctx, store.App), appDay(ctx, s, "")); err != nil {
 		t.Error(err)
 	}
-	if _, err := Migrate(ctx, pool, &MigrateOptions{Schema: b.schema + " 2"}); state(err) != "42501" {
+	if _, err := Migrate(ctx, pool, &MigrateOptions{Schema: b.schema + " 2"}); pgrun.SQLState(err) != "42501" {
 		t.Errorf("it makes schemas: %v", err)
 	}
 }

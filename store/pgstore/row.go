@@ -8,13 +8,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/bucket"
 	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // A row is what one message is in the columns of InsertRow, in their order. It shares nothing with the
@@ -45,8 +46,8 @@ func columns(ms []skald.Message) ([]row, error) {
 
 func (r *row) set(m *skald.Message) error {
 	*r = row{
-		topic: &m.Topic, kind: &m.Type, contentType: &m.ContentType, schema: some(m.Schema), subject: some(m.Subject),
-		correlation: some(legible(m.CorrelationID)), cause: some(legible(m.CausationID)), trace: some(legible(m.TraceParent)),
+		topic: &m.Topic, kind: &m.Type, contentType: &m.ContentType, schema: column.Some(m.Schema), subject: column.Some(m.Subject),
+		correlation: column.Some(column.Legible(m.CorrelationID)), cause: column.Some(column.Legible(m.CausationID)), trace: column.Some(column.Legible(m.TraceParent)),
 	}
 	r.detach()
 	if m.ID != "" {
@@ -83,27 +84,9 @@ func (r *row) detach() {
 	r.topic, r.kind, r.contentType = &topic, &kind, &ct
 }
 
-// some is nil for "", which is not there.
-func some(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
-// legible is what text can hold of an attribute that a foreign message brought along.
-func legible(s string) string {
-	if storable(s) {
-		return s
-	}
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
-}
-
-func storable(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
-
 // textOrBytes chooses the column: text where b should and can be text.
 func textOrBytes(b []byte, text bool) (*string, []byte) {
-	if s := string(b); text && storable(s) {
+	if s := string(b); text && column.Storable(s) {
 		return &s, nil
 	}
 	return nil, append([]byte{}, b...)
@@ -152,7 +135,7 @@ func parseHeaders(text []byte) ([]skald.Header, error) {
 
 // insert is the call that writes rows; there is at least one. Most rows leave most columns empty: each
 // parameter costs.
-func (c *core) insert(rows []row) call {
+func (c *core) insert(rows []row) pgrun.Call {
 	usual := true
 	for i := range rows {
 		usual = usual && rows[i].usual()
@@ -160,11 +143,11 @@ func (c *core) insert(rows []row) call {
 	r := &rows[0]
 	switch {
 	case usual && len(rows) <= listed:
-		return c.call(insertUsual(len(rows)), usualArgs(rows)...)
+		return c.pg.Call(insertUsual(len(rows)), usualArgs(rows)...)
 	case len(rows) == 1:
-		return c.call("InsertRow", given(r.topic), given(r.key), given(r.kind), given(r.data), r.dataBytes, r.keyByte, given(r.contentType),
-			given(r.schema), given(r.subject), given(r.correlation), given(r.cause), given(r.trace), given(r.headers), given(r.time),
-			given(r.id), given(r.bucket))
+		return c.pg.Call("InsertRow", column.Given(r.topic), column.Given(r.key), column.Given(r.kind), column.Given(r.data), r.dataBytes, r.keyByte, column.Given(r.contentType),
+			column.Given(r.schema), column.Given(r.subject), column.Given(r.correlation), column.Given(r.cause), column.Given(r.trace), column.Given(r.headers), column.Given(r.time),
+			column.Given(r.id), column.Given(r.bucket))
 	}
 	text := func(of func(*row) *string) []string {
 		return each(rows, func(r *row) string { return orNone(of(r), c.none) })
@@ -181,7 +164,7 @@ func (c *core) insert(rows []row) call {
 	})
 	if usual {
 		times := each(rows, func(r *row) time.Time { return *r.time })
-		return c.call("InsertManyUsual", topics, keys, kinds, data, correlations, causes, traces, times, ids, buckets, c.none)
+		return c.pg.Call("InsertManyUsual", topics, keys, kinds, data, correlations, causes, traces, times, ids, buckets, c.none)
 	}
 	blob := func(of func(*row) []byte) [][]byte {
 		return each(rows, func(r *row) []byte {
@@ -198,7 +181,7 @@ func (c *core) insert(rows []row) call {
 		at := r.time.UTC().Format("2006-01-02 15:04:05.999999Z07:00")
 		return &at
 	})
-	return c.call("InsertRows", topics, keys, kinds, data,
+	return c.pg.Call("InsertRows", topics, keys, kinds, data,
 		blob(func(r *row) []byte { return r.dataBytes }), blob(func(r *row) []byte { return r.keyByte }),
 		text(func(r *row) *string { return r.contentType }), text(func(r *row) *string { return r.schema }),
 		text(func(r *row) *string { return r.subject }), correlations, causes, traces,
@@ -238,12 +221,12 @@ func insertUsual(n int) string {
 }
 
 // lists makes the forms of InsertUsual for more than one row.
-func (c *core) lists() {
-	head, one, _ := strings.Cut(c.raw["InsertUsual"], "VALUES ")
+func lists(raw map[string]string) {
+	head, one, _ := strings.Cut(raw["InsertUsual"], "VALUES ")
 	text := head + "VALUES " + one
 	for n := 2; n <= listed; n++ {
 		text += ",\n" + shifted(one, (n-1)*usualColumns)
-		c.raw[insertUsual(n)] = text
+		raw[insertUsual(n)] = text
 	}
 }
 
@@ -267,18 +250,10 @@ func usualArgs(rows []row) []any {
 	out := make([]any, 0, usualColumns*len(rows))
 	for i := range rows {
 		r := &rows[i]
-		out = append(out, given(r.topic), given(r.key), given(r.kind), given(r.data), given(r.correlation), given(r.cause),
-			given(r.trace), given(r.time), given(r.id), given(r.bucket))
+		out = append(out, column.Given(r.topic), column.Given(r.key), column.Given(r.kind), column.Given(r.data), column.Given(r.correlation), column.Given(r.cause),
+			column.Given(r.trace), column.Given(r.time), column.Given(r.id), column.Given(r.bucket))
 	}
 	return out
-}
-
-// given is what p points to: pgx takes longer over a pointer.
-func given[T any](p *T) any {
-	if p == nil {
-		return nil
-	}
-	return *p
 }
 
 func each[T any](rows []row, of func(*row) T) []T {

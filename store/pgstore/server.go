@@ -8,6 +8,8 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/diskfree"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 const (
@@ -21,8 +23,8 @@ func (c *core) examineServer(ctx context.Context) ([]skald.Finding, error) {
 	p := &patient{}
 	var waits, forgotten, slots []string
 	ended := ""
-	blocked := c.call("Blocked")
-	blocked.scan = func(row scanner) error {
+	blocked := c.pg.Call("Blocked")
+	blocked.Scan = func(row pgrun.Scanner) error {
 		var pid, n int
 		var user, program, state, query, waiter string
 		var open, longest int64
@@ -34,15 +36,15 @@ func (c *core) examineServer(ctx context.Context) ([]skald.Finding, error) {
 		waits = append(waits, fmt.Sprintf("%s blocks %d, the longest for %v: %s", who, n, time.Duration(longest)*time.Second, waiter))
 		return err
 	}
-	prepared := c.call("Prepared")
+	prepared := c.pg.Call("Prepared")
 	remedy, worst := "", skald.Doubtful
-	prepared.scan = func(row scanner) error {
+	prepared.Scan = func(row pgrun.Scanner) error {
 		var gid, owner string
 		var seconds int64
 		err := row.Scan(&gid, &owner, &seconds)
 		age := time.Duration(seconds) * time.Second
 		if remedy == "" { // the oldest
-			remedy = "ROLLBACK PREPARED " + quote(gid)
+			remedy = "ROLLBACK PREPARED " + column.Quote(gid)
 			if age > preparedMost {
 				worst = skald.Failed
 			}
@@ -51,8 +53,8 @@ func (c *core) examineServer(ctx context.Context) ([]skald.Finding, error) {
 		return err
 	}
 	unbounded := false // of what slots may keep
-	held := c.call("Slots")
-	held.scan = func(row scanner) error {
+	held := c.pg.Call("Slots")
+	held.Scan = func(row pgrun.Scanner) error {
 		var name, status string
 		var active bool
 		var age, wal int64
@@ -66,7 +68,7 @@ func (c *core) examineServer(ctx context.Context) ([]skald.Finding, error) {
 		return err
 	}
 	var folder, size string
-	if err := c.short(ctx, "examine the server", blocked, prepared, held, c.call("DataFolder").into(&folder, &size)); err != nil {
+	if err := c.pg.Short(ctx, "examine the server", blocked, prepared, held, c.pg.Call("DataFolder").Into(&folder, &size)); err != nil {
 		return nil, err
 	}
 	listed := func(name, none string, worst skald.Grade, found []string, remedy string) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-go/skald/internal/effects"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 const defaultTTL = 3 * time.Second
@@ -21,8 +22,8 @@ func (c *core) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 
 // besides is what a lease or a look does for a source that hears of commits.
 type besides struct {
-	first   []call // in the transaction of the look, before it
-	standby bool   // it takes no shard and gives back what it has, where another relay works
+	first   []pgrun.Call // in the transaction of the look, before it
+	standby bool         // it takes no shard and gives back what it has, where another relay works
 }
 
 func (c *core) lease(ctx context.Context, ask store.Ask, too besides) (store.Leased, error) {
@@ -39,20 +40,20 @@ func (c *core) lease(ctx context.Context, ask store.Ask, too besides) (store.Lea
 		}
 	}
 	var got store.Leased
-	calls := []call{c.call("LockLease"), c.call("KeepPlace").into(&got.Timeline), c.call("ForgetRelays", ask.Owner)}
+	calls := []pgrun.Call{c.pg.Call("LockLease"), c.pg.Call("KeepPlace").Into(&got.Timeline), c.pg.Call("ForgetRelays", ask.Owner)}
 	if ask.Leave {
-		calls = append(calls, c.call("LeaveRelay", ask.Owner, ask.Session), c.call("LeaveShards", ask.Owner, ask.Session))
+		calls = append(calls, c.pg.Call("LeaveRelay", ask.Owner, ask.Session), c.pg.Call("LeaveShards", ask.Owner, ask.Session))
 	} else {
 		ttl := cmp.Or(ask.TTL, defaultTTL)
-		calls = append(calls, c.call("KeepRelay", ask.Owner, ask.Session, ttl.Microseconds(), cmp.Or(ask.Wait, ttl).Microseconds(), too.standby))
+		calls = append(calls, c.pg.Call("KeepRelay", ask.Owner, ask.Session, ttl.Microseconds(), cmp.Or(ask.Wait, ttl).Microseconds(), too.standby))
 		if len(free) > 0 {
-			calls = append(calls, c.call("FreeShards", ask.Owner, free))
+			calls = append(calls, c.pg.Call("FreeShards", ask.Owner, free))
 		}
-		calls = append(calls, c.call("TakeShards", ask.Owner, ask.Session, free, too.standby))
+		calls = append(calls, c.pg.Call("TakeShards", ask.Owner, ask.Session, free, too.standby))
 	}
-	last := c.call("Shards", ask.Owner, ask.Session)
+	last := c.pg.Call("Shards", ask.Owner, ask.Session)
 	alone := false
-	last.scan = func(row scanner) error { return leased(row, &got, &alone) }
+	last.Scan = func(row pgrun.Scanner) error { return leased(row, &got, &alone) }
 	if err := c.leaseAndLook(ctx, append(calls, last), ask.Look, too, &got); err != nil {
 		return store.Leased{}, err
 	}
@@ -71,7 +72,7 @@ func (c *core) onlyLook(ctx context.Context, from *string, too besides) (got sto
 	if err != nil {
 		return got, fmt.Errorf("tick: %w", err)
 	}
-	if err := c.short(ctx, "tick", append(too.first, l.calls...)...); err != nil {
+	if err := c.pg.Short(ctx, "tick", append(too.first, l.calls...)...); err != nil {
 		return got, err
 	}
 	got.Tip, err = l.tip()
@@ -80,15 +81,15 @@ func (c *core) onlyLook(ctx context.Context, from *string, too besides) (got sto
 
 // leaseAndLook does both in one transaction, so that an idle database has one for each look. It looks first:
 // a tick's number must be drawn after its snapshot, and a lease draws one.
-func (c *core) leaseAndLook(ctx context.Context, lease []call, from *string, too besides, got *store.Leased) error {
+func (c *core) leaseAndLook(ctx context.Context, lease []pgrun.Call, from *string, too besides, got *store.Leased) error {
 	if from == nil {
-		return c.short(ctx, "lease", append(too.first, lease...)...)
+		return c.pg.Short(ctx, "lease", append(too.first, lease...)...)
 	}
 	l, err := c.look(*from)
 	if err != nil {
 		return fmt.Errorf("lease and tick: %w", err)
 	}
-	if err := c.short(ctx, "lease and tick", slices.Concat(too.first, l.calls, lease)...); err != nil {
+	if err := c.pg.Short(ctx, "lease and tick", slices.Concat(too.first, l.calls, lease)...); err != nil {
 		return err
 	}
 	got.Tip, err = l.tip()
@@ -96,7 +97,7 @@ func (c *core) leaseAndLook(ctx context.Context, lease []call, from *string, too
 }
 
 // leased reads a row of Shards, and whether no other relay works.
-func leased(row scanner, got *store.Leased, alone *bool) error {
+func leased(row pgrun.Scanner, got *store.Leased, alone *bool) error {
 	var l store.Shard
 	err := row.Scan(&l.ID, &l.First, &l.Last, &l.Epoch, &l.Token, &l.Cursor.Base, &l.Cursor.Tip, &l.Cursor.Seq, &l.Incarnation)
 	if err != nil {
@@ -128,14 +129,14 @@ func cursorArgs(p *store.Progress) (base, tip *string, seq *int64, incarnation *
 }
 
 // progress are the calls that store what a shard's owner reports, or raise.
-func (c *core) progress(p *store.Progress) []call {
+func (c *core) progress(p *store.Progress) []pgrun.Call {
 	base, tip, seq, incarnation := cursorArgs(p)
-	calls := []call{c.call("KeepProgress", int32(p.Shard), p.Epoch, p.Token, base, tip, seq, incarnation)}
+	calls := []pgrun.Call{c.pg.Call("KeepProgress", int32(p.Shard), p.Epoch, p.Token, base, tip, seq, incarnation)}
 	for i := range p.Deferred {
 		calls = append(calls, c.setAside(&p.Deferred[i])...)
 	}
 	if len(p.Freed) > 0 {
-		calls = append(calls, c.call("FinishDeferred", p.Freed))
+		calls = append(calls, c.pg.Call("FinishDeferred", p.Freed))
 	}
 	return calls
 }
@@ -163,8 +164,8 @@ func (c *core) keepAll(ctx context.Context, es []store.Effect, stood []bool) err
 		ids[i], epochs[i], tokens[i] = int32(p.Shard), p.Epoch, p.Token
 		bases[i], tips[i], seqs[i], incarnations[i] = cursorArgs(p)
 	}
-	keep := c.call("KeepAllProgress", ids, epochs, tokens, bases, tips, seqs, incarnations)
-	keep.scan = func(row scanner) error {
+	keep := c.pg.Call("KeepAllProgress", ids, epochs, tokens, bases, tips, seqs, incarnations)
+	keep.Scan = func(row pgrun.Scanner) error {
 		var id int32
 		if err := row.Scan(&id); err != nil {
 			return err
@@ -174,7 +175,7 @@ func (c *core) keepAll(ctx context.Context, es []store.Effect, stood []bool) err
 		}
 		return nil
 	}
-	err := c.short(ctx, "keep progress", keep)
+	err := c.pg.Short(ctx, "keep progress", keep)
 	if err != nil {
 		clear(stood)
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // A sighting is what was seen of a slot that somebody else reads.
@@ -74,15 +76,15 @@ func (r *ReadBy) see(ctx context.Context) (*sighting, error) {
 	var here bool
 	var pid int32
 	var out []leftOut
-	bases := r.call("ReadByBases")
-	bases.scan = func(row scanner) error {
+	bases := r.pg.Call("ReadByBases")
+	bases.Scan = func(row pgrun.Scanner) error {
 		s.bases = append(s.bases, "")
 		return row.Scan(&s.bases[len(s.bases)-1])
 	}
-	err := r.short(ctx, "look at slot "+r.o.Slot, call{sql: r.text["ReadByPlace"]}.into(&s.place, &server),
-		call{sql: r.text["ReadBySlot"]}.into(&s.there, &plugin, &here, &status, &s.restart, &s.confirmed, &pid, &session,
+	err := r.pg.Short(ctx, "look at slot "+r.o.Slot, pgrun.Call{SQL: r.text["ReadByPlace"]}.Into(&s.place, &server),
+		pgrun.Call{SQL: r.text["ReadBySlot"]}.Into(&s.there, &plugin, &here, &status, &s.restart, &s.confirmed, &pid, &session,
 			&publications),
-		call{sql: r.text["ReadBySnapshot"]}.into(&oldest, &next, &published, &s.end), bases, r.listLeftOut(&out))
+		pgrun.Call{SQL: r.text["ReadBySnapshot"]}.Into(&oldest, &next, &published, &s.end), bases, r.listLeftOut(&out))
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +120,7 @@ func (r *ReadBy) see(ctx context.Context) (*sighting, error) {
 // names tells whether a list of identifiers, as PostgreSQL reads it, has name.
 func names(list, name string) bool {
 	for one := range strings.SplitSeq(list, ",") {
-		if one = strings.TrimSpace(one); one == name || one == quoted(name) {
+		if one = strings.TrimSpace(one); one == name || one == column.Quoted(name) {
 			return true
 		}
 	}
@@ -127,9 +129,9 @@ func names(list, name string) bool {
 
 // slot looks whether the slot is there to which positions were moved.
 func (c *core) slot(ctx context.Context, p *patient) error {
-	bases := c.call("ReadByBases")
+	bases := c.pg.Call("ReadByBases")
 	var ticks []tick
-	bases.scan = func(row scanner) error {
+	bases.Scan = func(row pgrun.Scanner) error {
 		var base string
 		if err := row.Scan(&base); err != nil {
 			return err
@@ -140,7 +142,7 @@ func (c *core) slot(ctx context.Context, p *patient) error {
 		}
 		return nil // of a tick that is none others tell
 	}
-	err := c.short(ctx, "examine", bases)
+	err := c.pg.Short(ctx, "examine", bases)
 	if right := new(store.RightError); errors.As(err, &right) {
 		return nil // this user may not read it
 	}

@@ -30,7 +30,7 @@ func TestStepThatIsForgottenUnderACompensation(t *testing.T) {
 	var found store.Step
 	err = pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
 		var n, pid int64
-		if err := tx.QueryRow(ctx, s.sql["ForgetSteps"], time.Now().Add(-90*day)).Scan(&n); err != nil || n != 1 {
+		if err := tx.QueryRow(ctx, s.pg.SQL["ForgetSteps"], time.Now().Add(-90*day)).Scan(&n); err != nil || n != 1 {
 			t.Fatalf("%d steps are forgotten: %v", n, err)
 		}
 		if err := tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {

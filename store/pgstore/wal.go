@@ -12,6 +12,8 @@ import (
 
 	"github.com/skald-go/skald/internal/startup"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 const (
@@ -122,10 +124,10 @@ func (w *WAL) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 	var reached int64
 	var is origin
 	if hears && ask.Look != nil {
-		besides.first = append(besides.first, call{sql: settle}.into(&seen))
+		besides.first = append(besides.first, pgrun.Call{SQL: settle}.Into(&seen))
 	}
 	if hears && ask.Owner != "" && !ask.Leave {
-		besides.first = append(besides.first, call{sql: watch}.into(&reached, &is.server, &is.published))
+		besides.first = append(besides.first, pgrun.Call{SQL: watch}.Into(&reached, &is.server, &is.published))
 	}
 	got, err := w.core.lease(ctx, ask, besides)
 	if err != nil {
@@ -222,7 +224,7 @@ func (w *WAL) name(slot string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.o.Slot, w.text = slot, map[string]string{}
-	for name, text := range w.core.sql {
+	for name, text := range w.core.pg.SQL {
 		if strings.HasPrefix(name, "WAL") {
 			w.text[name] = w.fill(text)
 		}
@@ -230,8 +232,6 @@ func (w *WAL) name(slot string) {
 }
 
 func (w *WAL) fill(text string) string {
-	text = strings.NewReplacer("/*server*/", w.core.sql["WALServer"], "/*published*/", w.core.sql["WALPublished"]).Replace(text)
-	return strings.NewReplacer("$slot", quote(w.o.Slot), "$schema", quote(w.core.schema), "$publication", quoted(w.o.Slot)).Replace(text)
+	text = strings.NewReplacer("/*server*/", w.core.pg.SQL["WALServer"], "/*published*/", w.core.pg.SQL["WALPublished"]).Replace(text)
+	return strings.NewReplacer("$slot", column.Quote(w.o.Slot), "$schema", column.Quote(w.core.pg.Schema), "$publication", column.Quoted(w.o.Slot)).Replace(text)
 }
-
-func quoted(name string) string { return pgx.Identifier{name}.Sanitize() }

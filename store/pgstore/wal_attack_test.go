@@ -17,6 +17,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
 )
 
 const walsender = `SELECT count(*) FROM (SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1 AND active) AS t`
@@ -206,7 +207,7 @@ func walTableChanges(t *testing.T, b *bed) {
 	eventually(t, "it rests", r.hears)
 	for i, change := range []string{`ALTER TABLE {skald_outbox} ADD COLUMN region text DEFAULT 'eu'`, `CREATE INDEX ON {skald_outbox} (region)`,
 		`ALTER TABLE {skald_outbox} RENAME COLUMN region TO place`, `ALTER TABLE {skald_outbox} DROP COLUMN place`,
-		`ALTER PUBLICATION ` + quoted(b.slot()) + ` SET TABLE {skald_outbox} (seq, id)`} {
+		`ALTER PUBLICATION ` + column.Quoted(b.slot()) + ` SET TABLE {skald_outbox} (seq, id)`} {
 		name := fmt.Sprint("change ", i)
 		if err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
 			b.say(t, name+" before")

@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // Hear reads the slot until ctx is done; a relay's Run calls it. While that cannot be, it says so once and
@@ -108,7 +110,7 @@ func (w *WAL) stream(ctx context.Context, conn *pgconn.PgConn) (*pgconn.Hijacked
 	ctx, cancel := context.WithTimeout(ctx, deadAfter)
 	defer cancel()
 	conn.Frontend().Send(&pgproto3.Query{String: fmt.Sprintf(`START_REPLICATION SLOT %s LOGICAL 0/0 (proto_version '1', publication_names %s, binary 'true')`,
-		quoted(w.o.Slot), quote(quoted(w.o.Slot)))})
+		column.Quoted(w.o.Slot), column.Quote(column.Quoted(w.o.Slot)))})
 	if err := conn.Frontend().Flush(); err != nil {
 		return nil, err
 	}
@@ -157,7 +159,7 @@ func (w *WAL) ready(ctx context.Context, s *walSlot, say *walVoice) (is origin, 
 			pause(ctx, standbyEach)
 		case st.published == "":
 			why := fmt.Errorf("publication %s does not have all rows of the outbox: ALTER PUBLICATION %s ADD TABLE %sskald_outbox, with publish = 'insert' and without WHERE",
-				w.o.Slot, quoted(w.o.Slot), w.prefix)
+				w.o.Slot, column.Quoted(w.o.Slot), w.pg.Prefix)
 			w.ends(why, false)
 			say.deaf(ctx, why)
 			if st.there {
@@ -204,7 +206,7 @@ func (s *walSlot) name(ctx context.Context) error {
 	}
 	slot := s.o.Slot
 	if slot == "" {
-		row, err := s.ask(ctx, s.fill(s.core.sql["WALName"]))
+		row, err := s.ask(ctx, s.fill(s.core.pg.SQL["WALName"]))
 		if err != nil || len(row) == 0 {
 			return fmt.Errorf("name the slot: %w", err)
 		}
@@ -250,7 +252,7 @@ func (s *walSlot) state(ctx context.Context) (st slotState, err error) {
 
 func (s *walSlot) publish(ctx context.Context) error {
 	_, err := s.ask(ctx, s.text["WALPublish"])
-	if state(err) == "42710" { // another relay made it
+	if pgrun.SQLState(err) == "42710" { // another relay made it
 		return nil
 	}
 	return advised(err, "let the tables' owner run: "+s.text["WALPublish"])
@@ -262,7 +264,7 @@ func (s *walSlot) make(ctx context.Context, failover bool) error {
 		text = s.text["WALMakeFailoverSlot"]
 	}
 	_, err := s.ask(ctx, text)
-	if state(err) == "42710" {
+	if pgrun.SQLState(err) == "42710" {
 		return nil
 	}
 	return advised(err, "let a superuser or a role with REPLICATION run: "+text)
@@ -270,7 +272,7 @@ func (s *walSlot) make(ctx context.Context, failover bool) error {
 
 func (s *walSlot) drop(ctx context.Context) error {
 	_, err := s.ask(ctx, s.text["WALDropSlot"])
-	if code := state(err); code == "42704" || code == "55006" { // another relay did, or has made it anew
+	if code := pgrun.SQLState(err); code == "42704" || code == "55006" { // another relay did, or has made it anew
 		return nil
 	}
 	return err
@@ -285,9 +287,9 @@ func (s *walSlot) advance(ctx context.Context) error {
 // has a smaller number.
 func (s *walSlot) take(ctx context.Context) (number uint32, busy bool, err error) {
 	switch err := s.advance(ctx); {
-	case state(err) == "55006", state(err) == "42704":
+	case pgrun.SQLState(err) == "55006", pgrun.SQLState(err) == "42704":
 		return 0, true, nil
-	case state(err) == "55000": // it cannot be read from any more
+	case pgrun.SQLState(err) == "55000": // it cannot be read from any more
 		return 0, true, s.drop(ctx)
 	case err != nil:
 		return 0, false, fmt.Errorf("take slot %s on: %w", s.o.Slot, err)
@@ -302,7 +304,7 @@ func (s *walSlot) take(ctx context.Context) (number uint32, busy bool, err error
 
 // advised adds a remedy to an error that it may cure.
 func advised(err error, remedy string) error {
-	switch state(err) {
+	switch pgrun.SQLState(err) {
 	case "53400":
 		remedy = "raise max_replication_slots"
 	case "53300":

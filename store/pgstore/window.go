@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // A tick in the text that the seam carries: id, a dash, a random token. A database that went back in time may
@@ -37,7 +38,7 @@ type look struct {
 	base       string
 	from, next tick
 	there      int
-	calls      []call
+	calls      []pgrun.Call
 }
 
 func (c *core) look(base string) (*look, error) {
@@ -46,7 +47,7 @@ func (c *core) look(base string) (*look, error) {
 		return nil, err
 	}
 	l := &look{base: base, from: from, next: tick{token: rand.Text()}}
-	l.calls = []call{c.walk(), c.call("Snapshot", from.id, from.token, l.next.token).into(&l.there, &l.next.id)}
+	l.calls = []pgrun.Call{c.walk(), c.pg.Call("Snapshot", from.id, from.token, l.next.token).Into(&l.there, &l.next.id)}
 	return l, nil
 }
 
@@ -71,7 +72,7 @@ func (c *core) Pull(ctx context.Context, w store.Window, limit int) (store.Page,
 		return store.Page{}, fmt.Errorf("pull: %w", err)
 	}
 	if limit < 1 || w.Tip == w.Base || w.Tip == "" {
-		return store.Page{Done: true}, c.err
+		return store.Page{Done: true}, c.pg.Err
 	}
 	var there, want int
 	for _, t := range []tick{base, tip} {
@@ -83,11 +84,11 @@ func (c *core) Pull(ctx context.Context, w store.Window, limit int) (store.Page,
 	var seq int64
 	page := store.Page{Rows: make([]store.Row, 0, limit+1)}
 	pull := c.pull(base, tip, w, limit+1)
-	pull.scan = func(row scanner) error {
+	pull.Scan = func(row pgrun.Scanner) error {
 		page.Rows = append(page.Rows, store.Row{})
 		return r.read(row, &page.Rows[len(page.Rows)-1])
 	}
-	err = c.short(ctx, "pull", c.walk(), c.call("Snapshots", base.id, base.token, tip.id, tip.token).into(&there, &seq), pull)
+	err = c.pg.Short(ctx, "pull", c.walk(), c.pg.Call("Snapshots", base.id, base.token, tip.id, tip.token).Into(&there, &seq), pull)
 	switch {
 	case err != nil:
 		return store.Page{}, err
@@ -101,7 +102,7 @@ func (c *core) Pull(ctx context.Context, w store.Window, limit int) (store.Page,
 }
 
 // pull chooses the statement.
-func (c *core) pull(base, tip tick, w store.Window, limit int) call {
+func (c *core) pull(base, tip tick, w store.Window, limit int) pgrun.Call {
 	name, args := "Pull", []any{base.id, base.token, tip.id, tip.token, w.After, int32(limit)}
 	if seq, ok := c.bases.get(base); ok && w.After >= seq {
 		name, args = "PullOn", args[2:]
@@ -109,7 +110,7 @@ func (c *core) pull(base, tip tick, w store.Window, limit int) call {
 	if w.Buckets != nil {
 		name, args = name+"Some", append(args, bitmap(w.Buckets))
 	}
-	return c.call(name, args...)
+	return c.pg.Call(name, args...)
 }
 
 // bases remembers the seqs of ticks. A tick never changes; that it is still there is asked each time.

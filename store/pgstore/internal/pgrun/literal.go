@@ -1,4 +1,4 @@
-package pgstore
+package pgrun
 
 import (
 	"encoding/hex"
@@ -8,12 +8,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/skald-go/skald/store/pgstore/internal/column"
 )
 
-// inlined is sql with its arguments in place of $1, $2, …, as quoted literals: for drivers of database/sql
+// Inlined is sql with its arguments in place of $1, $2, …, as quoted literals: for drivers of database/sql
 // that send several statements at once only where they have no arguments. Every literal stands for the
 // parameter that it was: of no type yet, and read as UTF-8.
-func inlined(sql string, args []any) (string, error) {
+func Inlined(sql string, args []any) (string, error) {
 	literals := make([]string, len(args))
 	for i, a := range args {
 		text, null, err := asText(reflect.ValueOf(a))
@@ -71,7 +73,7 @@ func asText(v reflect.Value) (text string, null bool, err error) {
 	case reflect.Invalid, reflect.Pointer:
 		return "", true, nil
 	case reflect.String:
-		if !storable(v.String()) { // a NUL would end the statement
+		if !column.Storable(v.String()) { // a NUL would end the statement
 			return "", false, errors.New("a text is not UTF-8, or has a NUL in it")
 		}
 		return v.String(), false, nil

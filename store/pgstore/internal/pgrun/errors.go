@@ -1,13 +1,16 @@
-package pgstore
+package pgrun
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/skald-go/skald"
@@ -15,29 +18,19 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A SourceError says that the database has another name than the one that was asked for. The name is part of
-// the identity of every message: changing it would make repeats look new.
-type SourceError struct{ Have, Want string }
-
-func (e *SourceError) Error() string {
-	return fmt.Sprintf("store: the source of this database is %q, not %q: leave --source out, or migrate another schema", e.Have, e.Want)
-}
-
 // lostGuard is what skald_require raises.
 const lostGuard = "SK001"
 
 // What a session answers that has been given to somebody else in between: a statement that was prepared is
 // not there, one that was not is.
 const (
-	unknownStatement = "26000"
-	doubledStatement = "42P05"
+	UnknownStatement = "26000"
+	DoubledStatement = "42P05"
 )
 
-// Code is the SQLSTATE of err, "" if it has none. PgBouncer has one for all that it refuses: of that it is
-// the one that PostgreSQL would have.
-func Code(err error) string { return state(err) }
-
-func state(err error) string {
+// SQLState is that of err; "": it has none. PgBouncer has one for all that it refuses: of that it is the one
+// that PostgreSQL would have.
+func SQLState(err error) string {
 	var s interface {
 		error
 		SQLState() string
@@ -62,7 +55,7 @@ func state(err error) string {
 // movedAway is what skald_check_identity raises.
 const movedAway = "SK002"
 
-func lost(err error) bool { return state(err) == lostGuard }
+func Lost(err error) bool { return SQLState(err) == lostGuard }
 
 // standby tells of a transaction that would write and was begun on a standby. The routine's name is in no
 // language.
@@ -71,9 +64,7 @@ func standby(err error) bool {
 	return errors.As(err, &pe) && pe.Code == "0A000" && pe.Routine == "call_bool_check_hook"
 }
 
-func (c *core) Outage(err error) bool { return Outage(err) }
-
-// Outage tells whether err, of this package or of pgx, is nobody's fault and worth the same try again: a
+// Outage tells whether err, of a store or of pgx, is nobody's fault and worth the same try again: a
 // server that is away, starts or stops, a lost connection, a deadlock, a serialisation failure, a timeout, a
 // full disk.
 func Outage(err error) bool {
@@ -83,14 +74,14 @@ func Outage(err error) bool {
 	if errors.Is(err, store.ErrBusy) || standby(err) {
 		return true
 	}
-	switch code := state(err); {
+	switch code := SQLState(err); {
 	case code == "":
 		return brokenLine(err)
 	case code == "40001", code == "40P01", code == "55P03", code == "57014", code == "25P03", code == "25P04":
 		return true // serialisation, deadlock, lock, cancelled, idle or long transaction ended
 	case code == "25006", code == "58030":
 		return true // a standby, or read-only for now; an I/O error
-	case code == unknownStatement, code == doubledStatement:
+	case code == UnknownStatement, code == DoubledStatement:
 		return true // no message's fault, and another session may do
 	case code == "28000", code == "28P01", code == "3D000":
 		return false
@@ -99,7 +90,7 @@ func Outage(err error) bool {
 }
 
 func classOf(err error, classes ...string) bool {
-	code := state(err)
+	code := SQLState(err)
 	for _, c := range classes {
 		if strings.HasPrefix(code, c) {
 			return true
@@ -128,8 +119,8 @@ func closedLine(err error) bool {
 	return strings.Contains(text, "conn closed") || strings.Contains(text, "bad connection") || strings.Contains(text, "closed pool")
 }
 
-// explain gives errors that waiting cannot cure their remedy.
-func (c *core) explain(err error) error {
+// Explain gives errors that waiting cannot cure their remedy.
+func (d *DB) Explain(err error) error {
 	if standby(err) {
 		return fmt.Errorf("%w: %w", store.ErrStandby, err)
 	}
@@ -137,7 +128,7 @@ func (c *core) explain(err error) error {
 		return fmt.Errorf("%w: rows of a query in this transaction are open, or another goroutine uses it: "+
 			"close them (rows.Close), and wait for it, before you return", err)
 	}
-	switch state(err) {
+	switch SQLState(err) {
 	case "25006":
 		return fmt.Errorf("%w: transactions of this role or database only read unless told otherwise: begin yours with READ WRITE, "+
 			"or ALTER ROLE … SET default_transaction_read_only = off", err)
@@ -146,22 +137,22 @@ func (c *core) explain(err error) error {
 	case movedAway:
 		return &store.MovedError{Saw: message(err)}
 	case "42P01", "3F000", "42883", "42703": // table, schema, function, column
-		if strings.Contains(err.Error(), "skald_") || state(err) == "3F000" {
-			return c.schemaError(0)
+		if strings.Contains(err.Error(), "skald_") || SQLState(err) == "3F000" {
+			return d.SchemaError(0)
 		}
-	case unknownStatement, doubledStatement:
+	case UnknownStatement, DoubledStatement:
 		return fmt.Errorf("%w: a pooler in transaction mode lost a named statement: add default_query_exec_mode=cache_describe to the URL, "+
 			"or use PgBouncer 1.21 or later with max_prepared_statements above 0", err)
 	case "42501":
 		// What a trigger or a policy of the user's own refuses is the fault of one message.
-		if bad := (*settingError)(nil); !errors.As(err, &bad) && (strings.Contains(err.Error(), "skald_") || strings.Contains(err.Error(), c.schema)) {
-			return &store.RightError{What: refused(err), Remedy: "run what `skald roles --schema " + shellWord(c.schema) + "` prints", Err: err}
+		if bad := (*SettingError)(nil); !errors.As(err, &bad) && (strings.Contains(err.Error(), "skald_") || strings.Contains(err.Error(), d.Schema)) {
+			return &store.RightError{What: Refused(err), Remedy: "run what `skald roles --schema " + ShellWord(d.Schema) + "` prints", Err: err}
 		}
 	}
 	return err
 }
 
-func refused(err error) string {
+func Refused(err error) string {
 	if text := message(err); text != "" {
 		return strings.TrimPrefix(text, "permission denied for ")
 	}
@@ -184,18 +175,18 @@ func message(err error) string {
 	return ""
 }
 
-func (c *core) schemaError(have int) error {
-	e := &store.SchemaError{Where: "schema " + c.schema, Have: have, Need: oldest, Last: newest(),
-		Remedy: "run: skald migrate --store URL --schema " + shellWord(c.schema)}
+func (d *DB) SchemaError(have int) error {
+	e := &store.SchemaError{Where: "schema " + d.Schema, Have: have, Need: d.Oldest, Last: d.Newest,
+		Remedy: "run: skald migrate --store URL --schema " + ShellWord(d.Schema)}
 	if have > e.Last {
 		e.Remedy = "run a newer build"
 	}
 	return e
 }
 
-// limit names the message of rows that broke a limit of the outbox.
-func limit(err error, rows []skald.Message) error {
-	if state(err) != "23514" || !strings.Contains(err.Error(), "skald_outbox_") {
+// Limit names the message of rows that broke a limit of the outbox.
+func Limit(err error, rows []skald.Message) error {
+	if SQLState(err) != "23514" || !strings.Contains(err.Error(), "skald_outbox_") {
 		return err
 	}
 	for i := range rows {
@@ -213,3 +204,44 @@ func limit(err error, rows []skald.Message) error {
 	}
 	return e
 }
+
+// Beginning tells a rival from what else may hinder a begin.
+func (d *DB) Beginning(err error) error {
+	if SQLState(err) == "55P03" {
+		return fmt.Errorf("%w: %w", store.ErrBusy, err)
+	}
+	if Lost(err) {
+		return fmt.Errorf("%w: %w", store.ErrLost, err)
+	}
+	return d.Explain(err)
+}
+
+// Losing names a guard that was lost in a transaction of the caller's.
+func (d *DB) Losing(err error) error {
+	if Lost(err) {
+		return fmt.Errorf("%w: %w", store.ErrLost, err)
+	}
+	return d.Explain(err)
+}
+
+// ConnectionLost tells of a connection that was lost.
+func ConnectionLost(err error) bool {
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || classOf(err, "08", "57")
+}
+
+// A SettingError is the fault of whoever chose the settings of one message: never a missing right of the
+// process, which would stop it for all.
+type SettingError struct {
+	Names string
+	Err   error
+}
+
+func (e *SettingError) Error() string {
+	return fmt.Sprintf("set %s for the handler: %v: see inbox.Options.Transaction.Settings, and pg_settings for what there is", e.Names, e.Err)
+}
+
+func (e *SettingError) Unwrap() error { return e.Err }
+
+// NoRow tells of a query that found nothing.
+func NoRow(err error) bool { return errors.Is(err, pgx.ErrNoRows) || errors.Is(err, sql.ErrNoRows) }
