@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
@@ -27,8 +28,8 @@ func (c *core) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 		var err error
 		stood[0], err = c.applyOne(ctx, es[0])
 		return stood, err
-	case len(es) > 0 && cursorsOnly(es) == len(es):
-		return stood, c.keepAll(ctx, es, stood)
+	case len(es) > 0 && outbox.CursorsOnly(es) == len(es):
+		return stood, c.outbox.KeepAll(ctx, es, stood)
 	case len(es) > 1 && movesOnly(es):
 		return c.moveMany(ctx, es)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
@@ -143,7 +144,7 @@ func locked(in store.Intake, found store.Found) entities {
 
 // outflow are the calls that carry out es in one transaction, which has taken in those marks: guards first,
 // then all rows behind kept, in order.
-func (c *core) outflow(es []store.Effect, kept []row, have entities, marks ...store.Mark) ([]pgrun.Call, error) {
+func (c *core) outflow(es []store.Effect, kept []outbox.Row, have entities, marks ...store.Mark) ([]pgrun.Call, error) {
 	ours := takenOf(marks, es)
 	calls := c.freeMany(es, ours)
 	together := len(calls) > 0
@@ -168,13 +169,13 @@ func (c *core) outflow(es []store.Effect, kept []row, have entities, marks ...st
 			return nil, err
 		}
 		calls = append(calls, moves...)
-		rows, err := columns(e.Rows)
+		rows, err := outbox.Rows(e.Rows)
 		if err != nil {
 			return nil, err
 		}
 		kept = append(kept, rows...)
 		if e.Shard != nil {
-			calls = append(calls, c.progress(e.Shard)...)
+			calls = append(calls, c.outbox.Progress(e.Shard)...)
 		}
 		apart, err := c.keepApart(e)
 		if err != nil {
@@ -187,7 +188,7 @@ func (c *core) outflow(es []store.Effect, kept []row, have entities, marks ...st
 		calls = append(append(append(calls, apart...), keep...), c.noteStep(e.Park)...)
 	}
 	if len(kept) > 0 {
-		calls = append(calls, c.insert(kept))
+		calls = append(calls, c.outbox.Insert(kept))
 	}
 	return calls, nil
 }
@@ -234,14 +235,14 @@ func speaks(es []store.Effect) bool {
 }
 
 // said are the rows of effects that may hold nothing else.
-func said(es []store.Effect) ([]row, error) {
-	var out []row
+func said(es []store.Effect) ([]outbox.Row, error) {
+	var out []outbox.Row
 	for i := range es {
 		e := &es[i]
 		if !effects.RowsOnly(*e) {
 			return nil, effects.ErrRowsOnly
 		}
-		rows, err := columns(e.Rows)
+		rows, err := outbox.Rows(e.Rows)
 		if err != nil {
 			return nil, err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/ring"
 )
 
 // A patient is what was seen of a database.
@@ -106,13 +107,13 @@ func (c *core) admit(ctx context.Context, p *patient) error {
 }
 
 // measure compares the retention with the ring.
-func (p *patient) measure(ring string) (err error) {
+func (p *patient) measure(rings string) (err error) {
 	k := keeping{}
 	if k.Retention, p.ringRefused = retention.OrDefaults(p.keep); p.ringRefused != nil {
 		return nil
 	}
 	p.keep = k.Retention
-	if k.rows, err = parseRings(ring, defaultRows()); err != nil {
+	if k.rows, err = ring.Parse(rings, ring.Default()); err != nil {
 		return err
 	}
 	p.ringRefused = k.check()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
@@ -16,8 +17,8 @@ import (
 type lent struct {
 	pgx.Tx
 	s     *Store
-	kept  []row       // for the commit
-	says  [][2]string // topic and type of those, to name one that breaks a limit
+	kept  []outbox.Row // for the commit
+	says  [][2]string  // topic and type of those, to name one that breaks a limit
 	inner []*savepoint
 }
 
@@ -44,7 +45,7 @@ func (*lent) NameOf(other any) string {
 // Begin makes a savepoint. What was kept is written before it, so that rows keep the order of the calls.
 func (l *lent) Begin(ctx context.Context) (pgx.Tx, error) {
 	if len(l.kept) > 0 {
-		if err := pgrun.Exec(ctx, l.Tx, l.s.insert(l.kept)); err != nil {
+		if err := pgrun.Exec(ctx, l.Tx, l.s.outbox.Insert(l.kept)); err != nil {
 			return nil, fmt.Errorf("write rows before a savepoint: %w", pgrun.Limit(l.s.pg.Explain(err), l.said(nil)))
 		}
 		l.kept, l.says = nil, nil
@@ -145,14 +146,14 @@ func (s *Store) Write(ctx context.Context, tx pgx.Tx, es ...store.Effect) error 
 			return fmt.Errorf("write: %w", badClient(encoding))
 		}
 	}
-	if err := pgrun.Exec(ctx, tx, s.insert(rows)); err != nil {
+	if err := pgrun.Exec(ctx, tx, s.outbox.Insert(rows)); err != nil {
 		return fmt.Errorf("write: %w", pgrun.Limit(s.pg.Explain(err), messages(es)))
 	}
 	s.wake()
 	return nil
 }
 
-func (l *lent) keep(ctx context.Context, rows []row, es []store.Effect) error {
+func (l *lent) keep(ctx context.Context, rows []outbox.Row, es []store.Effect) error {
 	if l.Tx.Conn() == nil {
 		return fmt.Errorf("write: %w", errors.Join(errEnded, pgx.ErrTxClosed))
 	}

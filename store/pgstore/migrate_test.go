@@ -17,6 +17,7 @@ import (
 
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/ring"
 )
 
 // Interleaving 5.
@@ -227,7 +228,7 @@ func TestStatements(t *testing.T) {
 		delete(texts, "WALMakeFailoverSlot")
 	}
 	all := []map[string]string{texts}
-	for n := range defaultRows().slots() {
+	for n := range ring.Default().Slots() {
 		all = append(all, c.pg.RowTexts(n))
 	}
 	for _, texts := range all {

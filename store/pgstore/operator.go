@@ -39,7 +39,7 @@ func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err er
 		out.Locks, err = c.locks(ctx, *l.Locks)
 	}
 	if err == nil && l.Waiting > 0 {
-		out.Waiting, err = c.waiting(ctx, l.Waiting)
+		out.Waiting, err = c.outbox.Waiting(ctx, l.Waiting)
 	}
 	return out, err
 }
@@ -56,7 +56,7 @@ func (c *core) Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, e
 // Status tells how the database stands.
 func (c *core) Status(ctx context.Context, q store.StatusQuery) (out store.Status, err error) {
 	if q.Outbox {
-		out.Outbox, err = c.outboxStatus(ctx)
+		out.Outbox, err = c.outbox.Status(ctx)
 	}
 	if err == nil && q.Backlog {
 		var read *store.OutboxStatus

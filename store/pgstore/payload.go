@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
@@ -21,7 +22,7 @@ func (c *core) payloads(ctx context.Context) (out []store.Payload, err error) {
 			return err
 		}
 		var err error
-		if m.Headers, err = parseHeaders(headers); err != nil { // it is the row's own fault
+		if m.Headers, err = outbox.ParseHeaders(headers); err != nil { // it is the row's own fault
 			p.Read = false
 		}
 		out = append(out, p)

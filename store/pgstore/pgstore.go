@@ -8,9 +8,9 @@
 package pgstore
 
 import (
-	"crypto/rand"
+	"cmp"
 	"embed"
-	"strings"
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -19,6 +19,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
@@ -60,10 +61,8 @@ func New(pool *pgxpool.Pool, o *Options) *Store {
 // core is what both stores share: everything but the user's transaction.
 type core struct {
 	pg     *pgrun.DB
-	none   string // stands for NULL in an array
 	secret atomic.Pointer[secret]
-	bases  bases
-	place  place
+	outbox *outbox.Outbox
 	notifier
 	waker
 }
@@ -72,40 +71,24 @@ func newCore(r pgrun.Runner, o *Options) *core {
 	if o == nil {
 		o = &Options{}
 	}
-	c := &core{none: rand.Text()}
+	c := &core{}
 	raw, err := sqlfile.Load(statements, "sql", pgrun.Placeholder)
 	if err == nil {
-		pulls(raw)
 		choices(raw)
 		inserts(raw)
-		lists(raw)
 		sagas(raw)
+		recoveries(raw)
+		raw["Claim"] = outbox.Bounded(raw["Claim"])
 	}
-	c.pg = pgrun.New(r, o.Schema, raw, err)
+	rows, bad := outbox.Statements()
+	maps.Copy(rows, raw)
+	c.pg = pgrun.New(r, o.Schema, rows, cmp.Or(err, bad))
 	c.pg.Oldest, c.pg.Newest = oldest, newest()
+	c.outbox = outbox.New(c.pg)
 	if o.Notify {
 		c.notifier.send = c.notify
 	}
 	return c
-}
-
-// pulls makes the forms of the statements that read a page.
-func pulls(raw map[string]string) {
-	for name, bits := range map[string]string{"Pull": "$7", "PullOn": "$5"} {
-		text := strings.NewReplacer("/*columns*/", rowColumns, "/*raw*/", rawColumns, "/*plain*/",
-			plainColumns, "/*size*/", rawSize, "/*upto*/", upto).Replace(raw[name])
-		text = bounded(text)
-		raw[name] = strings.ReplaceAll(text, "/*filter*/", "")
-		raw[name+"Some"] = strings.ReplaceAll(text, "/*filter*/", strings.ReplaceAll(bucketFilter, "$bits", bits))
-	}
-	raw["Retry"], raw["Claim"] = bounded(raw["Retry"]), bounded(raw["Claim"])
-	raw["WalkHere"] = strings.ReplaceAll(raw["Walk"], "/*here*/", pgrun.Placeholder+"skald_check_identity($1::text), ")
-	behind, arrivals := strings.TrimSuffix(raw["After"], ";"), strings.TrimSuffix(raw["ArrivalAfter"], ";")
-	raw["GuardNumbers"] = "SELECT " + pgrun.Placeholder + "skald_require((" + behind + ") = '', 'the numbers')"
-	raw["GuardBehind"] = "SELECT " + pgrun.Placeholder + "skald_require((" + behind + ") <> '' OR (" + arrivals + ") <> '', 'the recovery')"
-	for _, name := range []string{"SettlePage", "DeferUnread"} {
-		raw[name] = strings.ReplaceAll(raw[name], "/*bucket*/", bucketOf)
-	}
 }
 
 // CheckSchema tells by a *NameError whether a schema cannot have that name.

@@ -16,6 +16,7 @@ import (
 	"github.com/skald-go/skald/internal/startup"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
@@ -68,7 +69,7 @@ type ReadBy struct {
 
 // marked is the end of a window that waits for the slot.
 type marked struct {
-	tick  tick
+	tick  outbox.Tick
 	place int64 // that the slot has to pass
 	at    time.Time
 }
@@ -140,7 +141,7 @@ func (r *ReadBy) Lease(ctx context.Context, ask store.Ask) (got store.Leased, er
 	look := ask.Look
 	ask.Look = nil
 	if ask.Owner != "" {
-		if got, err = r.core.lease(ctx, ask, besides{standby: true}); err != nil {
+		if got, err = r.core.outbox.Lease(ctx, ask, outbox.Besides{Standby: true}); err != nil {
 			return got, err
 		}
 		for i := range got.Shards {
@@ -229,11 +230,11 @@ func (r *ReadBy) bounds(ctx context.Context, s *sighting) (why, err error) {
 // bound is bounds for one: the rows are in the stream if base was cut beside this slot, or if they are of
 // transactions that drew their numbers after it was made.
 func (r *ReadBy) bound(ctx context.Context, base string, s *sighting) (why, err error) {
-	t, err := parseTick(base)
+	t, err := outbox.ParseTick(base)
 	if err != nil {
 		return nil, err
 	}
-	was := sightingOf(t.token)
+	was := sightingOf(t.Token)
 	if was != nil && was.slot == s.slot && was.where == s.where && was.place < s.place {
 		if was.place >= r.first.place || !r.apart && r.first.sameAs(was) {
 			return nil, nil
@@ -251,8 +252,8 @@ func (r *ReadBy) bound(ctx context.Context, base string, s *sighting) (why, err 
 }
 
 // left tells whether rows of transactions before number next are there that t does not show.
-func (c *core) left(ctx context.Context, t tick, next uint64) (left bool, err error) {
-	ask := c.pg.Call("ReadByLeft", t.id, t.token, strconv.FormatUint(next, 10))
+func (c *core) left(ctx context.Context, t outbox.Tick, next uint64) (left bool, err error) {
+	ask := c.pg.Call("ReadByLeft", t.ID, t.Token, strconv.FormatUint(next, 10))
 	err = c.pg.Short(ctx, "read by", ask.Into(&left))
 	return left, err
 }
@@ -260,11 +261,11 @@ func (c *core) left(ctx context.Context, t tick, next uint64) (left bool, err er
 // move goes to the newest snapshot that the slot's position has passed. It takes further ones meanwhile, so
 // that a reader that confirms once a minute leaves no row waiting for two.
 func (r *ReadBy) move(ctx context.Context, base string, s *sighting) (string, error) {
-	from, err := parseTick(base)
+	from, err := outbox.ParseTick(base)
 	if err != nil {
 		return base, err
 	}
-	r.waits = slices.DeleteFunc(r.waits, func(m marked) bool { return m.tick.id <= from.id })
+	r.waits = slices.DeleteFunc(r.waits, func(m marked) bool { return m.tick.ID <= from.ID })
 	if n := len(r.waits); n == 0 || time.Since(r.waits[n-1].at) >= r.cutEach {
 		newest := base
 		if n > 0 {
@@ -283,21 +284,21 @@ func (r *ReadBy) move(ctx context.Context, base string, s *sighting) (string, er
 
 // mark takes a snapshot, if there is something new, and after it the place that the slot has to pass.
 func (r *ReadBy) mark(ctx context.Context, base string, s *sighting) error {
-	l, err := r.look(base)
+	l, err := r.outbox.Look(base)
 	if err != nil {
 		return fmt.Errorf("read by: %w", err)
 	}
-	l.next.token += "." + s.String()
-	l.calls[1].Args[2] = l.next.token
+	l.Next.Token += "." + s.String()
+	l.Calls[1].Args[2] = l.Next.Token
 	m := marked{at: time.Now()}
-	err = r.pg.Short(ctx, "read by", append(l.calls, pgrun.Call{SQL: r.text["ReadByMarked"]}.Into(&m.place))...)
+	err = r.pg.Short(ctx, "read by", append(l.Calls, pgrun.Call{SQL: r.text["ReadByMarked"]}.Into(&m.place))...)
 	if err != nil {
 		return err
 	}
-	if tip, err := l.tip(); err != nil || tip == base {
+	if tip, err := l.Tip(); err != nil || tip == base {
 		return err
 	}
-	m.tick = l.next
+	m.tick = l.Next
 	if len(r.waits) == marksMost { // nobody has confirmed for long
 		kept := r.waits[:0]
 		for i := 1; i < marksMost; i += 2 {

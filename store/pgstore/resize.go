@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/ring"
 )
 
 // LeastSlots and MostSlots bound a ring.
@@ -72,7 +73,7 @@ func Resize(ctx context.Context, db Database, o *ResizeOptions) ([]string, error
 }
 
 // step is one transaction under the lock of migrations, with the ring that is stored now.
-func (m *migrator) step(ctx context.Context, do func(tx pgx.Tx, have rings) error) error {
+func (m *migrator) step(ctx context.Context, do func(tx pgx.Tx, have ring.Rings) error) error {
 	return pgx.BeginFunc(ctx, m.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, m.pg.SQL["LockMigrations"], m.pg.Schema); err != nil {
 			return fmt.Errorf("lock: %w", err)
@@ -81,7 +82,7 @@ func (m *migrator) step(ctx context.Context, do func(tx pgx.Tx, have rings) erro
 		if err := tx.QueryRow(ctx, m.pg.SQL["Ring"]).Scan(&text); err != nil {
 			return fmt.Errorf("read ring: %w", err)
 		}
-		have, err := parseRings(text, defaultRows())
+		have, err := ring.Parse(text, ring.Default())
 		if err != nil {
 			return err
 		}
@@ -90,9 +91,9 @@ func (m *migrator) step(ctx context.Context, do func(tx pgx.Tx, have rings) erro
 }
 
 // patiently does a step that needs a lock on a table.
-func (m *migrator) patiently(ctx context.Context, table string, do func(tx pgx.Tx, have rings) error) error {
+func (m *migrator) patiently(ctx context.Context, table string, do func(tx pgx.Tx, have ring.Rings) error) error {
 	return again(ctx, table, m.pause, func(wait time.Duration) error {
-		return m.step(ctx, func(tx pgx.Tx, have rings) error {
+		return m.step(ctx, func(tx pgx.Tx, have ring.Rings) error {
 			if _, err := tx.Exec(ctx, m.pg.SQL["LockShort"], pgrun.Millis(wait)); err != nil {
 				return err
 			}
@@ -134,7 +135,7 @@ func (m *migrator) clock(ctx context.Context, tx pgx.Tx) (ms int64, err error) {
 	return ms, nil
 }
 
-func (m *migrator) set(ctx context.Context, tx pgx.Tx, to rings) error {
+func (m *migrator) set(ctx context.Context, tx pgx.Tx, to ring.Rings) error {
 	text, err := json.Marshal(to)
 	if err == nil {
 		_, err = tx.Exec(ctx, m.pg.SQL["StoreRing"], "outbox ring", string(text))
@@ -180,15 +181,15 @@ func (m *migrator) makeLeaf(ctx context.Context, tx pgx.Tx, n int) error {
 // emptied.
 func (m *migrator) resizeRows(ctx context.Context, slots int) error {
 	for n := range slots {
-		err := m.patiently(ctx, "skald_outbox", func(tx pgx.Tx, _ rings) error {
+		err := m.patiently(ctx, "skald_outbox", func(tx pgx.Tx, _ ring.Rings) error {
 			return m.makeLeaf(ctx, tx, n)
 		})
 		if err != nil {
 			return err
 		}
 	}
-	return m.patiently(ctx, "skald_outbox", func(tx pgx.Tx, have rings) error {
-		was := have.slots()
+	return m.patiently(ctx, "skald_outbox", func(tx pgx.Tx, have ring.Rings) error {
+		was := have.Slots()
 		if was == slots {
 			return nil
 		}
@@ -200,7 +201,7 @@ func (m *migrator) resizeRows(ctx context.Context, slots int) error {
 		if err != nil {
 			return err
 		}
-		if err := m.set(ctx, tx, append(have, ring{From: now, Slots: slots})); err != nil {
+		if err := m.set(ctx, tx, append(have, ring.Ring{From: now, Slots: slots})); err != nil {
 			return err
 		}
 		m.did = append(m.did, fmt.Sprintf("outbox ring: %d slots, was %d", slots, was))

@@ -10,6 +10,7 @@ import (
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/ring"
 )
 
 const (
@@ -35,7 +36,7 @@ const (
 type keeping struct {
 	store.Retention
 	now  time.Time // of the database
-	rows rings
+	rows ring.Rings
 	ring string // rows as it is stored
 	done store.Maintained
 }
@@ -73,7 +74,7 @@ func (c *core) keeping(ctx context.Context, keep store.Retention, first ...pgrun
 	err = c.pg.Short(ctx, "maintain", append(first, c.pg.Call("Now").Into(&now), c.pg.Call("Ring").Into(&k.ring))...)
 	if err == nil {
 		k.now = time.Unix(now, 0)
-		k.rows, err = parseRings(k.ring, defaultRows())
+		k.rows, err = ring.Parse(k.ring, ring.Default())
 	}
 	if err == nil {
 		err = k.check()
@@ -84,13 +85,13 @@ func (c *core) keeping(ctx context.Context, keep store.Retention, first ...pgrun
 
 // oldRows are the leaves on which no row falls that is to be kept.
 func (k *keeping) oldRows() []int {
-	live := k.rows.live(k.now.Add(-k.Outbox), k.now.Add(ahead), day, early)
-	return slices.DeleteFunc(k.rows.leaves(), func(n int) bool { return live[n] })
+	live := k.rows.Live(k.now.Add(-k.Outbox), k.now.Add(ahead), day, early)
+	return slices.DeleteFunc(k.rows.Leaves(), func(n int) bool { return live[n] })
 }
 
 // check bounds the retention by the ring: of the slots one is being filled, and one is left to be emptied.
 func (k *keeping) check() error {
-	if most := time.Duration(k.rows.slots()-2) * day; k.Outbox > most {
+	if most := time.Duration(k.rows.Slots()-2) * day; k.Outbox > most {
 		return &store.RetentionError{What: fmt.Sprintf("rows are to be kept %v, the ring has room for %v", k.Outbox, most),
 			Remedy: fmt.Sprintf("run: skald migrate --outbox-slots %d", (k.Outbox+day-1)/day+2)}
 	}

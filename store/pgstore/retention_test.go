@@ -12,13 +12,14 @@ import (
 
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/ring"
 )
 
 // oldSlot is one that Maintain may empty now, as the database's clock has it.
 func (b *bed) oldSlot(t *testing.T) int {
 	t.Helper()
 	today := one[int](t, b, `SELECT floor(extract(epoch FROM now()) / 86400)::integer`)
-	return (today - 8) % defaultRows().slots()
+	return (today - 8) % ring.Default().Slots()
 }
 
 // cover moves all shards to tip.

@@ -16,6 +16,7 @@ import (
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/ring"
 	"github.com/skald-go/skald/store/storetest"
 )
 
@@ -410,7 +411,7 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 // emptyLeaves empties each leaf of that name, or with "" all, as Maintain does in the course of a month.
 func emptyLeaves(ctx context.Context, s *Store, name string) error {
 	var k keeping
-	for i := range defaultRows().slots() {
+	for i := range ring.Default().Slots() {
 		if name == "" || name == pgrun.RowLeaf(i) {
 			if err := s.emptyRowLeaf(ctx, i, &k); err != nil {
 				return err
@@ -486,7 +487,7 @@ func keptDay(ctx context.Context, s *Store) error {
 func (b *bed) fill(t testing.TB) {
 	t.Helper()
 	b.clear(t)
-	b.exec(t, `INSERT INTO {skald_outbox} (topic, type, slot) SELECT 'orders', 'x', n FROM generate_series(0, $1) AS n`, defaultRows().slots()-1)
+	b.exec(t, `INSERT INTO {skald_outbox} (topic, type, slot) SELECT 'orders', 'x', n FROM generate_series(0, $1) AS n`, ring.Default().Slots()-1)
 	b.exec(t, `INSERT INTO {skald_mark} (consumer, source, id, outcome, at) VALUES ('c', 's', 'i', 1, now() - interval '40 days')`)
 	b.exec(t, `INSERT INTO {skald_snapshot} (token, snapshot, seq, own_txid, at) SELECT 'x', pg_current_snapshot(), 0, pg_current_xact_id(), now() - interval '2 hours'`)
 	b.exec(t, `INSERT INTO {skald_relay} (owner, session, until) VALUES ('gone', '1', now() - interval '1 hour')`)

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
@@ -130,14 +131,14 @@ func names(list, name string) bool {
 // slot looks whether the slot is there to which positions were moved.
 func (c *core) slot(ctx context.Context, p *patient) error {
 	bases := c.pg.Call("ReadByBases")
-	var ticks []tick
+	var ticks []outbox.Tick
 	bases.Scan = func(row pgrun.Scanner) error {
 		var base string
 		if err := row.Scan(&base); err != nil {
 			return err
 		}
-		t, err := parseTick(base)
-		if err == nil && sightingOf(t.token) != nil {
+		t, err := outbox.ParseTick(base)
+		if err == nil && sightingOf(t.Token) != nil {
 			ticks = append(ticks, t)
 		}
 		return nil // of a tick that is none others tell
@@ -150,7 +151,7 @@ func (c *core) slot(ctx context.Context, p *patient) error {
 		return err
 	}
 	for _, t := range ticks {
-		was := sightingOf(t.token)
+		was := sightingOf(t.Token)
 		is, err := c.readBy(ReadByOptions{Slot: was.slot}).see(ctx)
 		if err != nil {
 			return err

@@ -269,7 +269,7 @@ func (s *SQLStore) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) er
 	if len(rows) == 0 {
 		return ctx.Err()
 	}
-	c := s.insert(rows)
+	c := s.outbox.Insert(rows)
 	if !s.pgx { // others take no arrays
 		if c.SQL, err = pgrun.Inlined(c.SQL, c.Args); err != nil {
 			return fmt.Errorf("write: %w", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-go/skald/internal/startup"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
@@ -117,19 +118,19 @@ func (w *WAL) Hearing() store.Hearing {
 // everything.
 func (w *WAL) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 	w.mu.Lock()
-	hears, besides := w.hears, besides{standby: w.elsewhere}
+	hears, besides := w.hears, outbox.Besides{Standby: w.elsewhere}
 	settle, watch := w.text["WALSettle"], w.text["WALWatch"]
 	w.mu.Unlock()
 	var seen string
 	var reached int64
 	var is origin
 	if hears && ask.Look != nil {
-		besides.first = append(besides.first, pgrun.Call{SQL: settle}.Into(&seen))
+		besides.First = append(besides.First, pgrun.Call{SQL: settle}.Into(&seen))
 	}
 	if hears && ask.Owner != "" && !ask.Leave {
-		besides.first = append(besides.first, pgrun.Call{SQL: watch}.Into(&reached, &is.server, &is.published))
+		besides.First = append(besides.First, pgrun.Call{SQL: watch}.Into(&reached, &is.server, &is.published))
 	}
-	got, err := w.core.lease(ctx, ask, besides)
+	got, err := w.core.outbox.Lease(ctx, ask, besides)
 	if err != nil {
 		return got, err
 	}

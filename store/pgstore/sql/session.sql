@@ -2,14 +2,6 @@
 -- The caller's own, for what follows in the transaction.
 SELECT set_config(s.name, s.value, true) FROM unnest($1::text[], $2::text[]) AS s(name, value);
 
--- name: Walk
--- Statistics that say "empty" make the planner scan and sort what should be walked by its key; a plan that was
--- made so is kept. A relay bounds its calls itself.
-SELECT /*here*/concat(
-	set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
-	set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('statement_timeout', '0', true),
-	set_config('plan_cache_mode', 'force_generic_plan', true), set_config('max_parallel_workers_per_gather', '0', true), set_config('jit', 'off', true));
-
 -- name: Narrow
 -- Walk in a transaction that is a handler's later: what the planner was told before is kept for Widen. So far no message is kept.
 SELECT set_config('skald.seqscan', current_setting('enable_seqscan'), true), set_config('skald.bitmapscan', current_setting('enable_bitmapscan'), true),

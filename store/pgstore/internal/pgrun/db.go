@@ -40,6 +40,8 @@ func New(r Runner, schema string, raw map[string]string, err error) *DB {
 		return d
 	}
 	d.Prefix = prefix
+	// Walk that raises where the database is not the one that its shards speak of
+	d.Raw["WalkHere"] = strings.ReplaceAll(d.Raw["Walk"], "/*here*/", Placeholder+"skald_check_identity($1::text), ")
 	maps.Copy(d.Raw, raw)
 	for name, text := range d.Raw {
 		d.SQL[name] = Qualified(text, prefix)

@@ -18,3 +18,11 @@ SELECT set_config('lock_timeout', $1::text, true),
 	set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true),
 	set_config('DateStyle', 'ISO', true), set_config('bytea_output', 'hex', true), set_config('extra_float_digits', '1', true),
 	set_config('array_nulls', 'on', true), set_config('TimeZone', 'UTC', true);
+
+-- name: Walk
+-- Statistics that say "empty" make the planner scan and sort what should be walked by its key; a plan that was
+-- made so is kept. A relay bounds its calls itself.
+SELECT /*here*/concat(
+	set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
+	set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('statement_timeout', '0', true),
+	set_config('plan_cache_mode', 'force_generic_plan', true), set_config('max_parallel_workers_per_gather', '0', true), set_config('jit', 'off', true));

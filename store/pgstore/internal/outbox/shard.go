@@ -1,4 +1,4 @@
-package pgstore
+package outbox
 
 import (
 	"cmp"
@@ -14,19 +14,15 @@ import (
 
 const defaultTTL = 3 * time.Second
 
+// Besides is what a lease or a look does for a source that hears of commits.
+type Besides struct {
+	First   []pgrun.Call // in the transaction of the look, before it
+	Standby bool         // it takes no shard and gives back what it has, where another relay works
+}
+
 // Lease takes, renews and gives back shards: one round trip. A shard belongs to a live relay, so a renewal
 // writes one row.
-func (c *core) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
-	return c.lease(ctx, ask, besides{})
-}
-
-// besides is what a lease or a look does for a source that hears of commits.
-type besides struct {
-	first   []pgrun.Call // in the transaction of the look, before it
-	standby bool         // it takes no shard and gives back what it has, where another relay works
-}
-
-func (c *core) lease(ctx context.Context, ask store.Ask, too besides) (store.Leased, error) {
+func (c *Outbox) Lease(ctx context.Context, ask store.Ask, too Besides) (store.Leased, error) {
 	if ask.Owner == "" {
 		return c.onlyLook(ctx, ask.Look, too)
 	}
@@ -45,11 +41,11 @@ func (c *core) lease(ctx context.Context, ask store.Ask, too besides) (store.Lea
 		calls = append(calls, c.pg.Call("LeaveRelay", ask.Owner, ask.Session), c.pg.Call("LeaveShards", ask.Owner, ask.Session))
 	} else {
 		ttl := cmp.Or(ask.TTL, defaultTTL)
-		calls = append(calls, c.pg.Call("KeepRelay", ask.Owner, ask.Session, ttl.Microseconds(), cmp.Or(ask.Wait, ttl).Microseconds(), too.standby))
+		calls = append(calls, c.pg.Call("KeepRelay", ask.Owner, ask.Session, ttl.Microseconds(), cmp.Or(ask.Wait, ttl).Microseconds(), too.Standby))
 		if len(free) > 0 {
 			calls = append(calls, c.pg.Call("FreeShards", ask.Owner, free))
 		}
-		calls = append(calls, c.pg.Call("TakeShards", ask.Owner, ask.Session, free, too.standby))
+		calls = append(calls, c.pg.Call("TakeShards", ask.Owner, ask.Session, free, too.Standby))
 	}
 	last := c.pg.Call("Shards", ask.Owner, ask.Session)
 	alone := false
@@ -57,42 +53,42 @@ func (c *core) lease(ctx context.Context, ask store.Ask, too besides) (store.Lea
 	if err := c.leaseAndLook(ctx, append(calls, last), ask.Look, too, &got); err != nil {
 		return store.Leased{}, err
 	}
-	if ask.Leave || too.standby && !alone {
+	if ask.Leave || too.Standby && !alone {
 		got.Share = 0
 	}
 	return got, nil
 }
 
 // onlyLook looks for new rows: one round trip. While there are none it writes nothing and draws no number.
-func (c *core) onlyLook(ctx context.Context, from *string, too besides) (got store.Leased, err error) {
+func (c *Outbox) onlyLook(ctx context.Context, from *string, too Besides) (got store.Leased, err error) {
 	if from == nil {
 		return got, nil
 	}
-	l, err := c.look(*from)
+	l, err := c.Look(*from)
 	if err != nil {
 		return got, fmt.Errorf("tick: %w", err)
 	}
-	if err := c.pg.Short(ctx, "tick", append(too.first, l.calls...)...); err != nil {
+	if err := c.pg.Short(ctx, "tick", append(too.First, l.Calls...)...); err != nil {
 		return got, err
 	}
-	got.Tip, err = l.tip()
+	got.Tip, err = l.Tip()
 	return got, err
 }
 
 // leaseAndLook does both in one transaction, so that an idle database has one for each look. It looks first:
 // a tick's number must be drawn after its snapshot, and a lease draws one.
-func (c *core) leaseAndLook(ctx context.Context, lease []pgrun.Call, from *string, too besides, got *store.Leased) error {
+func (c *Outbox) leaseAndLook(ctx context.Context, lease []pgrun.Call, from *string, too Besides, got *store.Leased) error {
 	if from == nil {
-		return c.pg.Short(ctx, "lease", append(too.first, lease...)...)
+		return c.pg.Short(ctx, "lease", append(too.First, lease...)...)
 	}
-	l, err := c.look(*from)
+	l, err := c.Look(*from)
 	if err != nil {
 		return fmt.Errorf("lease and tick: %w", err)
 	}
-	if err := c.pg.Short(ctx, "lease and tick", slices.Concat(too.first, l.calls, lease)...); err != nil {
+	if err := c.pg.Short(ctx, "lease and tick", slices.Concat(too.First, l.Calls, lease)...); err != nil {
 		return err
 	}
-	got.Tip, err = l.tip()
+	got.Tip, err = l.Tip()
 	return err
 }
 
@@ -128,8 +124,8 @@ func cursorArgs(p *store.Progress) (base, tip *string, seq *int64, incarnation *
 	return base, tip, seq, p.Incarnation
 }
 
-// progress are the calls that store what a shard's owner reports, or raise.
-func (c *core) progress(p *store.Progress) []pgrun.Call {
+// Progress are the calls that store what a shard's owner reports, or raise.
+func (c *Outbox) Progress(p *store.Progress) []pgrun.Call {
 	base, tip, seq, incarnation := cursorArgs(p)
 	calls := []pgrun.Call{c.pg.Call("KeepProgress", int32(p.Shard), p.Epoch, p.Token, base, tip, seq, incarnation)}
 	for i := range p.Deferred {
@@ -141,8 +137,8 @@ func (c *core) progress(p *store.Progress) []pgrun.Call {
 	return calls
 }
 
-// cursorsOnly is how many effects at the head of es do no more than move the cursors of different shards.
-func cursorsOnly(es []store.Effect) int {
+// CursorsOnly is how many effects at the head of es do no more than move the cursors of different shards.
+func CursorsOnly(es []store.Effect) int {
 	var shards []int
 	for i := range es {
 		p := es[i].Shard
@@ -154,8 +150,8 @@ func cursorsOnly(es []store.Effect) int {
 	return len(es)
 }
 
-// keepAll stores the progress of many shards in one statement.
-func (c *core) keepAll(ctx context.Context, es []store.Effect, stood []bool) error {
+// KeepAll stores the progress of many shards in one statement.
+func (c *Outbox) KeepAll(ctx context.Context, es []store.Effect, stood []bool) error {
 	n := len(es)
 	ids, epochs, tokens := make([]int32, n), make([]int64, n), make([]string, n)
 	bases, tips, incarnations, seqs := make([]*string, n), make([]*string, n), make([]*string, n), make([]*int64, n)

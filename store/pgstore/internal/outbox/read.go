@@ -1,4 +1,4 @@
-package pgstore
+package outbox
 
 import (
 	"encoding/binary"
@@ -51,9 +51,9 @@ const (
 	columnCount = 21
 )
 
-// bounded fills what rowColumns and their like leave open: the bounds of what is read, and what a column is
+// Bounded fills what rowColumns and their like leave open: the bounds of what is read, and what a column is
 // of a row above them.
-func bounded(sql string) string {
+func Bounded(sql string) string {
 	sql = regexp.MustCompile(`/\*left\*/o\.(\w+)`).ReplaceAllString(sql, `CASE WHEN o.size <= /*rowbytes*/ THEN o.$1 ELSE left(o.$1, 256) END AS $1`)
 	sql = regexp.MustCompile(`/\*none\*/o\.(\w+)`).ReplaceAllString(sql, `CASE WHEN o.size <= /*rowbytes*/ THEN o.$1 ELSE '' END AS $1`)
 	sql = regexp.MustCompile(`/\*whole\*/o\.(\w+)`).ReplaceAllString(sql, `CASE WHEN o.size <= /*rowbytes*/ THEN o.$1 END AS $1`)
@@ -129,7 +129,7 @@ func (r *reader) content(v [][]byte, out *store.Row) (err error) {
 	if out.Time, err = r.time(v[3]); err != nil {
 		return err
 	}
-	if out.Headers, err = parseHeaders(v[13]); err != nil {
+	if out.Headers, err = ParseHeaders(v[13]); err != nil {
 		return err
 	}
 	out.Data, err = r.either(16, v)
@@ -246,7 +246,7 @@ func scanRow(row pgrun.Scanner, out *store.Row, last *bool) error {
 	out.Schema, out.Subject, out.CorrelationID, out.CausationID, out.TraceParent = column.OrEmpty(schema), column.OrEmpty(subject), column.OrEmpty(correlation), column.OrEmpty(cause), column.OrEmpty(trace)
 	out.Time, err = at.Read()
 	if err == nil {
-		out.Headers, err = parseHeaders([]byte(column.OrEmpty(headers)))
+		out.Headers, err = ParseHeaders([]byte(column.OrEmpty(headers)))
 	}
 	if large != nil {
 		out.Large = &store.Large{Bytes: *large, SHA256: column.OrEmpty(hash)}

@@ -1,4 +1,4 @@
-package pgstore
+package outbox
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
-// outboxStatus reads how each shard stands: one statement.
-func (c *core) outboxStatus(ctx context.Context) (out store.OutboxStatus, err error) {
+// Status reads how each shard stands: one statement.
+func (c *Outbox) Status(ctx context.Context) (out store.OutboxStatus, err error) {
 	out.Exact = true
 	shards := c.pg.Call("OutboxShards")
 	shards.Scan = func(row pgrun.Scanner) error {

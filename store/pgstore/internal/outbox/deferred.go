@@ -1,4 +1,4 @@
-package pgstore
+package outbox
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 // setAside are the calls that keep a full copy of a row: its outbox row may go. One that could not be read is
 // copied as it lies in the outbox; of one that is deferred already only the attempt is new.
-func (c *core) setAside(a *store.DeferredRow) []pgrun.Call {
+func (c *Outbox) setAside(a *store.DeferredRow) []pgrun.Call {
 	state := []any{a.Seq, int32(a.Attempts), column.Clip(column.Legible(a.Why)), a.Due.Microseconds()}
 	switch {
 	case a.Attempts > 1: // it is there, or was dropped meanwhile
@@ -42,7 +42,7 @@ func shardIDs(shards []int) []int32 {
 }
 
 // Deferred reads rows that the broker refused, and those that wait after them.
-func (c *core) Deferred(ctx context.Context, q store.DeferredQuery) (out store.Deferred, err error) {
+func (c *Outbox) Deferred(ctx context.Context, q store.DeferredQuery) (out store.Deferred, err error) {
 	if q.Keys {
 		out.Keys, err = c.deferredKeys(ctx, q.Shards)
 	}
@@ -53,7 +53,7 @@ func (c *core) Deferred(ctx context.Context, q store.DeferredQuery) (out store.D
 }
 
 // deferredKeys lists the keys that have rows deferred.
-func (c *core) deferredKeys(ctx context.Context, shards []int) ([]store.Held, error) {
+func (c *Outbox) deferredKeys(ctx context.Context, shards []int) ([]store.Held, error) {
 	var out []store.Held
 	held := c.pg.Call("Held", shardIDs(shards))
 	held.Scan = func(row pgrun.Scanner) error {
@@ -66,7 +66,7 @@ func (c *core) deferredKeys(ctx context.Context, shards []int) ([]store.Held, er
 }
 
 // dueRows reads rows that were deferred and are due.
-func (c *core) dueRows(ctx context.Context, shards []int, limit int) ([]store.DeferredRow, error) {
+func (c *Outbox) dueRows(ctx context.Context, shards []int, limit int) ([]store.DeferredRow, error) {
 	var out []store.DeferredRow
 	retry := c.pg.Call("Retry", shardIDs(shards), int32(limit))
 	retry.Scan = func(row pgrun.Scanner) error {
@@ -92,7 +92,7 @@ func scanAside(row pgrun.Scanner) (a store.DeferredRow, err error) {
 		a.Large = &store.Large{Bytes: *large, SHA256: column.OrEmpty(hash)}
 	}
 	a.Schema, a.Subject, a.CorrelationID, a.CausationID, a.TraceParent = column.OrEmpty(schema), column.OrEmpty(subject), column.OrEmpty(correlation), column.OrEmpty(cause), column.OrEmpty(trace)
-	if a.Headers, err = parseHeaders(headers); at == nil {
+	if a.Headers, err = ParseHeaders(headers); at == nil {
 		err = errors.New("its time lies outside of the years 1 to 9999")
 	} else {
 		a.Time = time.UnixMicro(*at).UTC()

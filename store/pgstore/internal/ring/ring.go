@@ -1,4 +1,5 @@
-package pgstore
+// Package ring is how time falls on the leaves of the outbox.
+package ring
 
 import (
 	"cmp"
@@ -9,22 +10,22 @@ import (
 	"time"
 )
 
-// A ring is how time falls on leaves, from some time on. A later one takes over from it; what lies in its
+// A Ring is how time falls on leaves, from some time on. A later one takes over from it; what lies in its
 // leaves stays there.
-type ring struct {
+type Ring struct {
 	From  int64 `json:"from"`  // milliseconds since 1970, of transactions. 0: always
 	First int   `json:"first"` // its first leaf
 	Slots int   `json:"slots"`
 }
 
-// rings are in order; the last one goes on.
-type rings []ring
+// Rings are in order; the last one goes on.
+type Rings []Ring
 
 // Before a ring was ever changed the database has no setting of it.
-func defaultRows() rings { return rings{{Slots: 10}} } // of one day
+func Default() Rings { return Rings{{Slots: 10}} } // of one day
 
-// leaf is where time at falls.
-func (rs rings) leaf(at time.Time, width time.Duration) int {
+// Leaf is where time at falls.
+func (rs Rings) Leaf(at time.Time, width time.Duration) int {
 	r := rs[0]
 	for _, later := range rs[1:] {
 		if at.UnixMilli() >= later.From {
@@ -34,10 +35,10 @@ func (rs rings) leaf(at time.Time, width time.Duration) int {
 	return r.leaf(at.Unix() / int64(width/time.Second))
 }
 
-func (r ring) leaf(window int64) int { return r.First + int(window%int64(r.Slots)) }
+func (r Ring) leaf(window int64) int { return r.First + int(window%int64(r.Slots)) }
 
-// leaves are all that the rings have, in order.
-func (rs rings) leaves() []int {
+// Leaves are all that the rings have, in order.
+func (rs Rings) Leaves() []int {
 	set := map[int]bool{}
 	for _, r := range rs {
 		for i := range r.Slots {
@@ -47,9 +48,9 @@ func (rs rings) leaves() []int {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// live are the leaves on which some time between first and last falls. early is by how much an entry may be
+// Live are the leaves on which some time between first and last falls. early is by how much an entry may be
 // older than the ring that it fell into.
-func (rs rings) live(first, last time.Time, width, early time.Duration) map[int]bool {
+func (rs Rings) Live(first, last time.Time, width, early time.Duration) map[int]bool {
 	w, out := int64(width/time.Second), map[int]bool{}
 	for i, r := range rs {
 		from, to := first, last
@@ -66,14 +67,15 @@ func (rs rings) live(first, last time.Time, width, early time.Duration) map[int]
 	return out
 }
 
-// slots is how many the ring has that is filled last.
-func (rs rings) slots() int { return rs[len(rs)-1].Slots }
+// Slots is how many the ring has that is filled last.
+func (rs Rings) Slots() int { return rs[len(rs)-1].Slots }
 
-func parseRings(text string, otherwise rings) (rings, error) {
+// Parse reads rings as skald_setting has them; otherwise are those where it has none.
+func Parse(text string, otherwise Rings) (Rings, error) {
 	if text == "" {
 		return otherwise, nil
 	}
-	var rs rings
+	var rs Rings
 	if err := json.Unmarshal([]byte(text), &rs); err != nil {
 		return nil, fmt.Errorf("a ring in skald_setting: %w", err)
 	}
@@ -82,7 +84,7 @@ func parseRings(text string, otherwise rings) (rings, error) {
 			return nil, fmt.Errorf("a ring in skald_setting has %d slots from leaf %d on", r.Slots, r.First)
 		}
 	}
-	if len(rs) == 0 || !slices.IsSortedFunc(rs, func(a, b ring) int { return cmp.Compare(a.From, b.From) }) {
+	if len(rs) == 0 || !slices.IsSortedFunc(rs, func(a, b Ring) int { return cmp.Compare(a.From, b.From) }) {
 		return nil, fmt.Errorf("rings in skald_setting are not in order: %.100q", text)
 	}
 	return rs, nil

@@ -1,4 +1,4 @@
-package pgstore
+package outbox
 
 import (
 	"context"
@@ -12,62 +12,62 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
-// A tick in the text that the seam carries: id, a dash, a random token. A database that went back in time may
+// A Tick in the text that the seam carries: id, a dash, a random token. A database that went back in time may
 // give out an id again, but not its token.
-type tick struct {
-	id    int64 // 0: the beginning
-	token string
+type Tick struct {
+	ID    int64 // 0: the beginning
+	Token string
 }
 
-func parseTick(s string) (tick, error) {
+func ParseTick(s string) (Tick, error) {
 	if s == "" {
-		return tick{}, nil
+		return Tick{}, nil
 	}
 	id, token, ok := strings.Cut(s, "-")
 	n, err := strconv.ParseInt(id, 10, 64)
 	if !ok || err != nil || n <= 0 {
-		return tick{}, fmt.Errorf("%w: %.40q is no tick", store.ErrMoved, s)
+		return Tick{}, fmt.Errorf("%w: %.40q is no tick", store.ErrMoved, s)
 	}
-	return tick{n, token}, nil
+	return Tick{n, token}, nil
 }
 
-func (t tick) String() string { return strconv.FormatInt(t.id, 10) + "-" + t.token }
+func (t Tick) String() string { return strconv.FormatInt(t.ID, 10) + "-" + t.Token }
 
 // A look is the calls that look for new rows, and what they answered.
 type look struct {
 	base       string
-	from, next tick
+	from, Next Tick
 	there      int
-	calls      []pgrun.Call
+	Calls      []pgrun.Call
 }
 
-func (c *core) look(base string) (*look, error) {
-	from, err := parseTick(base)
+func (c *Outbox) Look(base string) (*look, error) {
+	from, err := ParseTick(base)
 	if err != nil {
 		return nil, err
 	}
-	l := &look{base: base, from: from, next: tick{token: rand.Text()}}
-	l.calls = []pgrun.Call{c.walk(), c.pg.Call("Snapshot", from.id, from.token, l.next.token).Into(&l.there, &l.next.id)}
+	l := &look{base: base, from: from, Next: Tick{Token: rand.Text()}}
+	l.Calls = []pgrun.Call{c.walk(), c.pg.Call("Snapshot", from.ID, from.Token, l.Next.Token).Into(&l.there, &l.Next.ID)}
 	return l, nil
 }
 
-func (l *look) tip() (string, error) {
+func (l *look) Tip() (string, error) {
 	switch {
 	case l.base != "" && l.there == 0:
-		return "", fmt.Errorf("tick: %w: tick %d is not there", store.ErrMoved, l.from.id)
-	case l.next.id == 0:
+		return "", fmt.Errorf("tick: %w: tick %d is not there", store.ErrMoved, l.from.ID)
+	case l.Next.ID == 0:
 		return l.base, nil
 	}
-	return l.next.String(), nil
+	return l.Next.String(), nil
 }
 
 // Pull reads a page of a window: one round trip.
-func (c *core) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
-	base, err := parseTick(w.Base)
+func (c *Outbox) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
+	base, err := ParseTick(w.Base)
 	if err != nil {
 		return store.Page{}, fmt.Errorf("pull: %w", err)
 	}
-	tip, err := parseTick(w.Tip)
+	tip, err := ParseTick(w.Tip)
 	if err != nil {
 		return store.Page{}, fmt.Errorf("pull: %w", err)
 	}
@@ -75,8 +75,8 @@ func (c *core) Pull(ctx context.Context, w store.Window, limit int) (store.Page,
 		return store.Page{Done: true}, c.pg.Err
 	}
 	var there, want int
-	for _, t := range []tick{base, tip} {
-		if t.id != 0 {
+	for _, t := range []Tick{base, tip} {
+		if t.ID != 0 {
 			want++
 		}
 	}
@@ -88,7 +88,7 @@ func (c *core) Pull(ctx context.Context, w store.Window, limit int) (store.Page,
 		page.Rows = append(page.Rows, store.Row{})
 		return r.read(row, &page.Rows[len(page.Rows)-1])
 	}
-	err = c.pg.Short(ctx, "pull", c.walk(), c.pg.Call("Snapshots", base.id, base.token, tip.id, tip.token).Into(&there, &seq), pull)
+	err = c.pg.Short(ctx, "pull", c.walk(), c.pg.Call("Snapshots", base.ID, base.Token, tip.ID, tip.Token).Into(&there, &seq), pull)
 	switch {
 	case err != nil:
 		return store.Page{}, err
@@ -102,13 +102,13 @@ func (c *core) Pull(ctx context.Context, w store.Window, limit int) (store.Page,
 }
 
 // pull chooses the statement.
-func (c *core) pull(base, tip tick, w store.Window, limit int) pgrun.Call {
-	name, args := "Pull", []any{base.id, base.token, tip.id, tip.token, w.After, int32(limit)}
+func (c *Outbox) pull(base, tip Tick, w store.Window, limit int) pgrun.Call {
+	name, args := "Pull", []any{base.ID, base.Token, tip.ID, tip.Token, w.After, int32(limit)}
 	if seq, ok := c.bases.get(base); ok && w.After >= seq {
 		name, args = "PullOn", args[2:]
 	}
 	if w.Buckets != nil {
-		name, args = name+"Some", append(args, bitmap(w.Buckets))
+		name, args = name+"Some", append(args, Bitmap(w.Buckets))
 	}
 	return c.pg.Call(name, args...)
 }
@@ -116,27 +116,27 @@ func (c *core) pull(base, tip tick, w store.Window, limit int) pgrun.Call {
 // bases remembers the seqs of ticks. A tick never changes; that it is still there is asked each time.
 type bases struct {
 	mu  sync.Mutex
-	seq map[tick]int64
+	seq map[Tick]int64
 }
 
-func (b *bases) get(t tick) (int64, bool) {
+func (b *bases) get(t Tick) (int64, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	seq, ok := b.seq[t]
-	return seq, ok || t.id == 0
+	return seq, ok || t.ID == 0
 }
 
-func (b *bases) put(t tick, seq int64) {
+func (b *bases) put(t Tick, seq int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.seq) >= 64 || b.seq == nil {
-		b.seq = map[tick]int64{}
+		b.seq = map[Tick]int64{}
 	}
 	b.seq[t] = seq
 }
 
-// bitmap has a 1 for each bucket that is asked for.
-func bitmap(ranges [][2]int) string {
+// Bitmap has a 1 for each bucket that is asked for.
+func Bitmap(ranges [][2]int) string {
 	bits := []byte(strings.Repeat("0", store.Buckets))
 	for _, r := range ranges {
 		for b := max(r[0], 0); b <= min(r[1], store.Buckets-1); b++ {

@@ -1,4 +1,4 @@
-package pgstore
+package outbox
 
 import (
 	"bytes"
@@ -18,9 +18,9 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
-// A row is what one message is in the columns of InsertRow, in their order. It shares nothing with the
+// A Row is what one message is in the columns of InsertRow, in their order. It shares nothing with the
 // message.
-type row struct {
+type Row struct {
 	topic, key, kind   *string
 	data               *string
 	dataBytes, keyByte []byte
@@ -33,9 +33,9 @@ type row struct {
 	bucket             *int16
 }
 
-// columns turns messages into rows.
-func columns(ms []skald.Message) ([]row, error) {
-	out := make([]row, len(ms))
+// Rows turns messages into rows.
+func Rows(ms []skald.Message) ([]Row, error) {
+	out := make([]Row, len(ms))
 	for i := range ms {
 		if err := out[i].set(&ms[i]); err != nil {
 			return nil, err
@@ -44,8 +44,8 @@ func columns(ms []skald.Message) ([]row, error) {
 	return out, nil
 }
 
-func (r *row) set(m *skald.Message) error {
-	*r = row{
+func (r *Row) set(m *skald.Message) error {
+	*r = Row{
 		topic: &m.Topic, kind: &m.Type, contentType: &m.ContentType, schema: column.Some(m.Schema), subject: column.Some(m.Subject),
 		correlation: column.Some(column.Legible(m.CorrelationID)), cause: column.Some(column.Legible(m.CausationID)), trace: column.Some(column.Legible(m.TraceParent)),
 	}
@@ -79,7 +79,7 @@ func (r *row) set(m *skald.Message) error {
 }
 
 // detach copies what points into the message itself.
-func (r *row) detach() {
+func (r *Row) detach() {
 	topic, kind, ct := *r.topic, *r.kind, *r.contentType
 	r.topic, r.kind, r.contentType = &topic, &kind, &ct
 }
@@ -114,7 +114,7 @@ func headersJSON(hs []skald.Header) []byte {
 	return b.Bytes()
 }
 
-func parseHeaders(text []byte) ([]skald.Header, error) {
+func ParseHeaders(text []byte) ([]skald.Header, error) {
 	if len(text) == 0 {
 		return nil, nil
 	}
@@ -133,48 +133,48 @@ func parseHeaders(text []byte) ([]skald.Header, error) {
 	return out, nil
 }
 
-// insert is the call that writes rows; there is at least one. Most rows leave most columns empty: each
+// Insert is the call that writes rows; there is at least one. Most rows leave most columns empty: each
 // parameter costs.
-func (c *core) insert(rows []row) pgrun.Call {
+func (c *Outbox) Insert(rows []Row) pgrun.Call {
 	usual := true
 	for i := range rows {
 		usual = usual && rows[i].usual()
 	}
 	r := &rows[0]
 	switch {
-	case usual && len(rows) <= listed:
+	case usual && len(rows) <= UsualMost:
 		return c.pg.Call(insertUsual(len(rows)), usualArgs(rows)...)
 	case len(rows) == 1:
 		return c.pg.Call("InsertRow", column.Given(r.topic), column.Given(r.key), column.Given(r.kind), column.Given(r.data), r.dataBytes, r.keyByte, column.Given(r.contentType),
 			column.Given(r.schema), column.Given(r.subject), column.Given(r.correlation), column.Given(r.cause), column.Given(r.trace), column.Given(r.headers), column.Given(r.time),
 			column.Given(r.id), column.Given(r.bucket))
 	}
-	text := func(of func(*row) *string) []string {
-		return each(rows, func(r *row) string { return orNone(of(r), c.none) })
+	text := func(of func(*Row) *string) []string {
+		return each(rows, func(r *Row) string { return orNone(of(r), c.none) })
 	}
-	topics, keys := text(func(r *row) *string { return r.topic }), text(func(r *row) *string { return r.key })
-	kinds, data := text(func(r *row) *string { return r.kind }), text(func(r *row) *string { return r.data })
-	correlations, causes := text(func(r *row) *string { return r.correlation }), text(func(r *row) *string { return r.cause })
-	traces, ids := text(func(r *row) *string { return r.trace }), text(func(r *row) *string { return r.id })
-	buckets := each(rows, func(r *row) int16 {
+	topics, keys := text(func(r *Row) *string { return r.topic }), text(func(r *Row) *string { return r.key })
+	kinds, data := text(func(r *Row) *string { return r.kind }), text(func(r *Row) *string { return r.data })
+	correlations, causes := text(func(r *Row) *string { return r.correlation }), text(func(r *Row) *string { return r.cause })
+	traces, ids := text(func(r *Row) *string { return r.trace }), text(func(r *Row) *string { return r.id })
+	buckets := each(rows, func(r *Row) int16 {
 		if r.bucket == nil {
 			return -1
 		}
 		return *r.bucket
 	})
 	if usual {
-		times := each(rows, func(r *row) time.Time { return *r.time })
+		times := each(rows, func(r *Row) time.Time { return *r.time })
 		return c.pg.Call("InsertManyUsual", topics, keys, kinds, data, correlations, causes, traces, times, ids, buckets, c.none)
 	}
-	blob := func(of func(*row) []byte) [][]byte {
-		return each(rows, func(r *row) []byte {
+	blob := func(of func(*Row) []byte) [][]byte {
+		return each(rows, func(r *Row) []byte {
 			if b := of(r); b != nil {
 				return b
 			}
 			return []byte(c.none)
 		})
 	}
-	times := text(func(r *row) *string {
+	times := text(func(r *Row) *string {
 		if r.time == nil {
 			return nil
 		}
@@ -182,10 +182,10 @@ func (c *core) insert(rows []row) pgrun.Call {
 		return &at
 	})
 	return c.pg.Call("InsertRows", topics, keys, kinds, data,
-		blob(func(r *row) []byte { return r.dataBytes }), blob(func(r *row) []byte { return r.keyByte }),
-		text(func(r *row) *string { return r.contentType }), text(func(r *row) *string { return r.schema }),
-		text(func(r *row) *string { return r.subject }), correlations, causes, traces,
-		text(func(r *row) *string { return r.headers }), times, ids, buckets, c.none)
+		blob(func(r *Row) []byte { return r.dataBytes }), blob(func(r *Row) []byte { return r.keyByte }),
+		text(func(r *Row) *string { return r.contentType }), text(func(r *Row) *string { return r.schema }),
+		text(func(r *Row) *string { return r.subject }), correlations, causes, traces,
+		text(func(r *Row) *string { return r.headers }), times, ids, buckets, c.none)
 }
 
 // orNone is what p points to, else none: a random word that no row has, for NULL. Where array_nulls is off an
@@ -198,18 +198,18 @@ func orNone(p *string, none string) string {
 }
 
 // usual tells rows that InsertUsual can write.
-func (r *row) usual() bool {
-	return r.id != nil && r.time != nil && *r.contentType == usualType && r.dataBytes == nil && r.keyByte == nil &&
+func (r *Row) usual() bool {
+	return r.id != nil && r.time != nil && *r.contentType == UsualType && r.dataBytes == nil && r.keyByte == nil &&
 		r.schema == nil && r.subject == nil && r.headers == nil
 }
 
-const usualType = "application/json" // the default of the column
+const UsualType = "application/json" // the default of the column
 
 const (
 	usualColumns = 10
 	// as many rows go as a list of VALUES, each number of them a statement of its own; with 16 arrays cost
 	// the same
-	listed = 10
+	UsualMost = 10
 )
 
 // insertUsual is the name of the statement for n usual rows.
@@ -224,7 +224,7 @@ func insertUsual(n int) string {
 func lists(raw map[string]string) {
 	head, one, _ := strings.Cut(raw["InsertUsual"], "VALUES ")
 	text := head + "VALUES " + one
-	for n := 2; n <= listed; n++ {
+	for n := 2; n <= UsualMost; n++ {
 		text += ",\n" + shifted(one, (n-1)*usualColumns)
 		raw[insertUsual(n)] = text
 	}
@@ -246,7 +246,7 @@ func shifted(text string, n int) string {
 }
 
 // usualArgs are the arguments of insertUsual.
-func usualArgs(rows []row) []any {
+func usualArgs(rows []Row) []any {
 	out := make([]any, 0, usualColumns*len(rows))
 	for i := range rows {
 		r := &rows[i]
@@ -256,7 +256,7 @@ func usualArgs(rows []row) []any {
 	return out
 }
 
-func each[T any](rows []row, of func(*row) T) []T {
+func each[T any](rows []Row, of func(*Row) T) []T {
 	out := make([]T, len(rows))
 	for i := range rows {
 		out[i] = of(&rows[i])
