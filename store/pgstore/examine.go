@@ -15,6 +15,8 @@ import (
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/ring"
+	"github.com/skald-go/skald/store/pgstore/internal/slot"
+	"github.com/skald-go/skald/store/pgstore/internal/steward"
 )
 
 // A patient is what was seen of a database.
@@ -61,7 +63,9 @@ func (c *core) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, erro
 	p.time()
 	p.retention()
 	p.load()
-	return p.found, errors.Join(c.debezium(ctx, p), c.slot(ctx, p))
+	return p.found, errors.Join(c.debezium(ctx, p), slot.Examine(ctx, c.pg, func(g skald.Grade, saw, remedy string) {
+		p.say("read by", g, saw, remedy)
+	}))
 }
 
 // admit asks for everything, and changes nothing.
@@ -100,7 +104,7 @@ func (c *core) admit(ctx context.Context, p *patient) error {
 		return err
 	}
 	p.looked = time.Duration(looked) * time.Second
-	if p.keep, err = c.keeps(ctx); err != nil {
+	if p.keep, err = c.steward.Keeps(ctx); err != nil {
 		return err
 	}
 	return p.measure(ring)
@@ -108,15 +112,15 @@ func (c *core) admit(ctx context.Context, p *patient) error {
 
 // measure compares the retention with the ring.
 func (p *patient) measure(rings string) (err error) {
-	k := keeping{}
+	k := steward.Keeping{}
 	if k.Retention, p.ringRefused = retention.OrDefaults(p.keep); p.ringRefused != nil {
 		return nil
 	}
 	p.keep = k.Retention
-	if k.rows, err = ring.Parse(rings, ring.Default()); err != nil {
+	if k.Rows, err = ring.Parse(rings, ring.Default()); err != nil {
 		return err
 	}
-	p.ringRefused = k.check()
+	p.ringRefused = k.Check()
 	return nil
 }
 
@@ -250,7 +254,7 @@ func (p *patient) load() {
 		return bytes * p.Rate * (keep + turn).Seconds() / (1 << 30)
 	}
 	p.say("disk", skald.Fine, fmt.Sprintf("at %.0f messages/s of 256 bytes the outbox takes %.1f GiB and the marks of each consumer %.1f GiB; all of Skald's tables take %.1f GiB now",
-		p.Rate, gib(rowBytes, p.keep.Outbox, day), gib(markBytes, p.keep.Marks, day), float64(p.size)/(1<<30)), "")
+		p.Rate, gib(rowBytes, p.keep.Outbox, steward.Day), gib(markBytes, p.keep.Marks, steward.Day), float64(p.size)/(1<<30)), "")
 }
 
 // duration is a setting of PostgreSQL's in milliseconds.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/steward"
 )
 
 // What no server of the tests has: each thing that is wrong is found under its name, with its remedy, and
@@ -14,7 +15,7 @@ import (
 func TestFindings(t *testing.T) {
 	healthy := func() *patient {
 		return &patient{version: 180001, Exam: store.Exam{Handle: time.Minute}, roleLimit: -1, baseLimit: -1, lead: time.Millisecond,
-			looked: time.Minute, keep: store.Retention{Outbox: 7 * day, Marks: 30 * day}, trip: time.Millisecond, busy: 5, mine: 5,
+			looked: time.Minute, keep: store.Retention{Outbox: 7 * steward.Day, Marks: 30 * steward.Day}, trip: time.Millisecond, busy: 5, mine: 5,
 			settings: map[string]string{"fsync": "on", "full_page_writes": "on", "autovacuum": "on", "synchronous_commit": "on", "transaction_timeout": "0",
 				"max_connections": "100", "superuser_reserved_connections": "3"}}
 	}

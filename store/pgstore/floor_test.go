@@ -13,6 +13,7 @@ import (
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/steward"
 )
 
 // A repeat is a message of long ago, which was taken then, and the compensation of a step that was.
@@ -25,8 +26,8 @@ type repeat struct {
 func repeated(ctx context.Context, t *testing.T, b *bed, s *Store) (*repeat, error) {
 	m := aMark()
 	m.Consumer = m.ID // which has no floor yet
-	m.ID, m.KeyOrder, m.Key = uuid7.New(time.Now().Add(-100*day)), store.Arriving, []byte("k")
-	begun := time.Now().Add(-100 * day)
+	m.ID, m.KeyOrder, m.Key = uuid7.New(time.Now().Add(-100*steward.Day)), store.Arriving, []byte("k")
+	begun := time.Now().Add(-100 * steward.Day)
 	step := store.Step{Consumer: m.Consumer, Saga: m.ID, Name: "charge", State: store.StepDone, Identity: m.Identity, Begun: begun}
 	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Steps: []store.Step{step}})
 	if err != nil {
@@ -35,7 +36,7 @@ func repeated(ctx context.Context, t *testing.T, b *bed, s *Store) (*repeat, err
 	if err := u.Commit(ctx); err != nil {
 		return nil, err
 	}
-	b.Age(t, 95*day)
+	b.Age(t, 95*steward.Day)
 	step.State = store.StepUndone
 	return &repeat{m, step}, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/ring"
+	"github.com/skald-go/skald/store/pgstore/internal/slot"
 )
 
 // Interleaving 5.
@@ -216,12 +217,12 @@ func TestStatements(t *testing.T) {
 		t.Fatal(c.pg.Err)
 	}
 	prepared := 0
-	wal := &WAL{core: c}
-	wal.name("a slot")
+	wal := slot.NewReader(c.pg, c.outbox, nil, conn.Conn().Config(), slot.ReaderOptions{})
+	wal.Name("a slot")
 	texts := maps.Clone(c.pg.SQL)
 	maps.DeleteFunc(texts, func(name, _ string) bool { return strings.HasPrefix(name, "WAL") })
-	maps.Copy(texts, wal.text)
-	maps.Copy(texts, c.readBy(ReadByOptions{Slot: "a slot", Publication: "a publication"}).text)
+	maps.Copy(texts, wal.Text)
+	maps.Copy(texts, slot.NewFollower(c.pg, c.outbox, slot.FollowerOptions{Slot: "a slot", Publication: "a publication"}).Text)
 	delete(texts, "WALServer") // a part of others, as the next is
 	delete(texts, "WALPublished")
 	if conn.Conn().PgConn().ParameterStatus("server_version") < "17" {

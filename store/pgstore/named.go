@@ -3,9 +3,8 @@ package pgstore
 import (
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/skald-go/skald/internal/startup"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 var _ startup.Wire = (*Store)(nil)
@@ -22,19 +21,4 @@ func (s *SQLStore) String() string {
 }
 
 // Unencrypted names the hosts that the pool may speak to without TLS: sslmode is disable, allow or prefer.
-func (s *Store) Unencrypted() []string { return unencrypted(s.pool.Config().ConnConfig) }
-
-func unencrypted(c *pgx.ConnConfig) (hosts []string) {
-	seen := map[string]bool{}
-	add := func(host string, plain bool) {
-		if plain && !seen[host] && !startup.Loopback(host) {
-			seen[host] = true
-			hosts = append(hosts, host)
-		}
-	}
-	add(c.Host, c.TLSConfig == nil)
-	for _, f := range c.Fallbacks {
-		add(f.Host, f.TLSConfig == nil)
-	}
-	return hosts
-}
+func (s *Store) Unencrypted() []string { return pgrun.Unencrypted(s.pool.Config().ConnConfig) }

@@ -72,7 +72,7 @@ func (c *core) Status(ctx context.Context, q store.StatusQuery) (out store.Statu
 		out.Left, err = c.leftKinds(ctx)
 	}
 	if err == nil && q.Retention {
-		out.Retention, err = c.keeps(ctx)
+		out.Retention, err = c.steward.Keeps(ctx)
 	}
 	if err == nil && q.Sagas {
 		err = c.countSagas(ctx, &out.Backlog)

@@ -9,6 +9,7 @@ import (
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/slot"
 )
 
 // payloads reads what rows of the outbox carry.
@@ -31,34 +32,16 @@ func (c *core) payloads(ctx context.Context) (out []store.Payload, err error) {
 	return out, c.pg.Short(ctx, "list payloads", list)
 }
 
-// A leftOut is what a publication has not got of the outbox: a connector would read it as NULL.
-type leftOut struct {
-	publication, columns string
-	payloads             bool // it has these
-}
-
-// listLeftOut is the call that fills out.
-func (c *core) listLeftOut(out *[]leftOut) pgrun.Call {
-	list := c.pg.Call("ListLeftOut")
-	list.Scan = func(row pgrun.Scanner) error {
-		var one leftOut
-		err := row.Scan(&one.publication, &one.columns, &one.payloads)
-		*out = append(*out, one)
-		return err
-	}
-	return list
-}
-
 // debezium looks for what its EventRouter would not carry: it reads payloads from one column.
 func (c *core) debezium(ctx context.Context, p *patient) error {
 	var names string
-	var out []leftOut
-	if err := c.pg.Short(ctx, "examine", c.pg.Call("ExaminePublications").Into(&names), c.listLeftOut(&out)); err != nil {
+	var out []slot.LeftOut
+	if err := c.pg.Short(ctx, "examine", c.pg.Call("ExaminePublications").Into(&names), slot.ListLeftOut(c.pg, &out)); err != nil {
 		return err
 	}
 	for _, one := range out {
-		if one.payloads || one.publication == defaultPublication {
-			p.say("debezium", skald.Failed, fmt.Sprintf("publication %s leaves out the columns %s, which a connector reads as NULL", one.publication, one.columns),
+		if one.Payloads || one.Publication == slot.DefaultPublication {
+			p.say("debezium", skald.Failed, fmt.Sprintf("publication %s leaves out the columns %s, which a connector reads as NULL", one.Publication, one.Columns),
 				"make it as skald debezium config prints, without a list of columns. DROP PUBLICATION if no connector reads it")
 			return nil
 		}

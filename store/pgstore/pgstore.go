@@ -8,7 +8,6 @@
 package pgstore
 
 import (
-	"cmp"
 	"embed"
 	"maps"
 	"sync"
@@ -21,6 +20,8 @@ import (
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/slot"
+	"github.com/skald-go/skald/store/pgstore/internal/steward"
 )
 
 //go:embed sql/*.sql
@@ -60,9 +61,10 @@ func New(pool *pgxpool.Pool, o *Options) *Store {
 
 // core is what both stores share: everything but the user's transaction.
 type core struct {
-	pg     *pgrun.DB
-	secret atomic.Pointer[secret]
-	outbox *outbox.Outbox
+	pg      *pgrun.DB
+	secret  atomic.Pointer[secret]
+	outbox  *outbox.Outbox
+	steward *steward.Steward
 	notifier
 	waker
 }
@@ -72,23 +74,38 @@ func newCore(r pgrun.Runner, o *Options) *core {
 		o = &Options{}
 	}
 	c := &core{}
-	raw, err := sqlfile.Load(statements, "sql", pgrun.Placeholder)
-	if err == nil {
-		choices(raw)
-		inserts(raw)
-		sagas(raw)
-		recoveries(raw)
-		raw["Claim"] = outbox.Bounded(raw["Claim"])
-	}
-	rows, bad := outbox.Statements()
-	maps.Copy(rows, raw)
-	c.pg = pgrun.New(r, o.Schema, rows, cmp.Or(err, bad))
+	raw, err := texts()
+	c.pg = pgrun.New(r, o.Schema, raw, err)
 	c.pg.Oldest, c.pg.Newest = oldest, newest()
 	c.outbox = outbox.New(c.pg)
+	c.steward = steward.New(c.pg)
 	if o.Notify {
 		c.notifier.send = c.notify
 	}
 	return c
+}
+
+// texts are the statements of all rooms, with a placeholder for the schema.
+func texts() (map[string]string, error) {
+	raw, err := sqlfile.Load(statements, "sql", pgrun.Placeholder)
+	if err != nil {
+		return nil, err
+	}
+	choices(raw)
+	inserts(raw)
+	sagas(raw)
+	recoveries(raw)
+	raw["Claim"] = outbox.Bounded(raw["Claim"])
+	for _, room := range []func() (map[string]string, error){
+		outbox.Statements, slot.Statements, steward.Statements,
+	} {
+		more, err := room()
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(raw, more)
+	}
+	return raw, nil
 }
 
 // CheckSchema tells by a *NameError whether a schema cannot have that name.

@@ -17,6 +17,7 @@ import (
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/ring"
+	"github.com/skald-go/skald/store/pgstore/internal/steward"
 	"github.com/skald-go/skald/store/storetest"
 )
 
@@ -194,7 +195,7 @@ func TestConformanceUnderRoles(t *testing.T) {
 
 // appDay is all that an app ever asks of the store.
 func appDay(ctx context.Context, s *Store, _ string) error {
-	ids := []string{"no uuid", uuid7.New(time.Now().Add(time.Hour)), uuid7.New(time.Now().Add(-40 * day))}
+	ids := []string{"no uuid", uuid7.New(time.Now().Add(time.Hour)), uuid7.New(time.Now().Add(-40 * steward.Day))}
 	for _, id := range ids {
 		m := aMark()
 		m.ID = id
@@ -249,7 +250,7 @@ func appDay(ctx context.Context, s *Store, _ string) error {
 // quarantineDay is what an app asks of answers, floors and the quarantine.
 func quarantineDay(ctx context.Context, s *Store) error {
 	old := aMark()
-	old.ID = uuid7.New(time.Now().Add(-5 * day))
+	old.ID = uuid7.New(time.Now().Add(-5 * steward.Day))
 	old.Result = "1"
 	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{old}})
 	if err != nil {
@@ -400,8 +401,8 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 			return err
 		}
 	}
-	k := &keeping{now: time.Now(), Retention: store.Retention{Marks: 30 * day, Steps: 90 * day, Sagas: 30 * day}}
-	if err := errors.Join(s.forgetMarks(ctx, k), s.deletes(ctx, k), s.forgetSteps(ctx, k), s.forgetSagas(ctx, k)); err != nil {
+	k := &steward.Keeping{Now: time.Now(), Retention: store.Retention{Marks: 30 * steward.Day, Steps: 90 * steward.Day, Sagas: 30 * steward.Day}}
+	if err := errors.Join(s.steward.ForgetMarks(ctx, k), s.steward.Deletes(ctx, k), s.steward.ForgetSteps(ctx, k), s.steward.ForgetSagas(ctx, k)); err != nil {
 		return err
 	}
 	_, err = s.Lease(ctx, store.Ask{Owner: "relay", Session: sessionID, Leave: true})
@@ -410,10 +411,10 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 
 // emptyLeaves empties each leaf of that name, or with "" all, as Maintain does in the course of a month.
 func emptyLeaves(ctx context.Context, s *Store, name string) error {
-	var k keeping
+	var k steward.Keeping
 	for i := range ring.Default().Slots() {
 		if name == "" || name == pgrun.RowLeaf(i) {
-			if err := s.emptyRowLeaf(ctx, i, &k); err != nil {
+			if err := s.steward.EmptyRowLeaf(ctx, i, &k); err != nil {
 				return err
 			}
 		}

@@ -2,10 +2,8 @@ package pgstore
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/column"
@@ -103,14 +101,4 @@ func (c *core) noteStep(k *store.Park) []pgrun.Call {
 	}
 	id := identity(k.Consumer, k.Identity)
 	return []pgrun.Call{note, c.pg.Call("LetGo", append(slices.Clone(id), column.Name(s.Saga), column.Name(s.Name), column.Name(s.Occurrence))...), c.pg.Call("SettleParked", id...)}
-}
-
-// forgetSteps deletes steps and raises the floors.
-func (c *core) forgetSteps(ctx context.Context, k *keeping) error {
-	before := k.now.Add(-max(k.Steps, leastSteps)).Truncate(time.Millisecond)
-	return c.batches(ctx, k, "skald_step", func() (n int64, err error) {
-		err = c.pg.Short(ctx, "forget steps", c.pg.Call("ForgetSteps", before).Into(&n))
-		k.done.Steps += n
-		return n, err
-	})
 }

@@ -1,4 +1,4 @@
-package pgstore
+package steward
 
 import (
 	"context"
@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	day = 24 * time.Hour
+	Day = 24 * time.Hour
 
 	// A transaction may have begun, and with it the time of its rows, so long before a ring that they fell
 	// into.
-	early = day
+	early = Day
 
 	// Marks of ids of the last hour, and steps of sagas of the last hour, are taken without a look at the
 	// floor.
@@ -32,93 +32,93 @@ const (
 	prunePage = 5000                   // rows of one delete
 )
 
-// A keeping is one run of Maintain.
-type keeping struct {
+// A Keeping is one run of Maintain.
+type Keeping struct {
 	store.Retention
-	now  time.Time // of the database
-	rows ring.Rings
+	Now  time.Time // of the database
+	Rows ring.Rings
 	ring string // rows as it is stored
 	done store.Maintained
 }
 
 // maintain empties the slots that are outside of keep. It takes one at a time, in a short transaction: the
 // lock first, if it is to be had at once, then the look at what the shards cover, then TRUNCATE.
-func (c *core) maintain(ctx context.Context, keep store.Retention) (store.Maintained, error) {
+func (c *Steward) maintain(ctx context.Context, keep store.Retention) (store.Maintained, error) {
 	keep, err := retention.OrDefaults(keep)
 	if err != nil {
 		return store.Maintained{}, fmt.Errorf("maintain: %w", err)
 	}
 	k, err := c.keeping(ctx, keep, c.pg.Call("Here"), c.pg.Call("Looked", keep.Outbox.Microseconds(), keep.Marks.Microseconds(), keep.Steps.Microseconds(), keep.Sagas.Microseconds()))
 	if err == nil {
-		err = c.emptyRows(ctx, &k)
+		err = c.EmptyRows(ctx, &k)
 	}
 	if err == nil {
-		err = c.forgetMarks(ctx, &k)
+		err = c.ForgetMarks(ctx, &k)
 	}
 	if err == nil {
-		err = c.forgetSteps(ctx, &k)
+		err = c.ForgetSteps(ctx, &k)
 	}
 	if err == nil {
-		err = c.forgetSagas(ctx, &k)
+		err = c.ForgetSagas(ctx, &k)
 	}
 	if err == nil {
-		err = c.deletes(ctx, &k)
+		err = c.Deletes(ctx, &k)
 	}
 	return k.done, err
 }
 
 // keeping is a run that begins with first.
-func (c *core) keeping(ctx context.Context, keep store.Retention, first ...pgrun.Call) (k keeping, err error) {
+func (c *Steward) keeping(ctx context.Context, keep store.Retention, first ...pgrun.Call) (k Keeping, err error) {
 	k.Retention = keep
 	var now int64
 	err = c.pg.Short(ctx, "maintain", append(first, c.pg.Call("Now").Into(&now), c.pg.Call("Ring").Into(&k.ring))...)
 	if err == nil {
-		k.now = time.Unix(now, 0)
-		k.rows, err = ring.Parse(k.ring, ring.Default())
+		k.Now = time.Unix(now, 0)
+		k.Rows, err = ring.Parse(k.ring, ring.Default())
 	}
 	if err == nil {
-		err = k.check()
+		err = k.Check()
 	}
 	k.Marks = max(k.Marks, leastMarks)
 	return k, err
 }
 
 // oldRows are the leaves on which no row falls that is to be kept.
-func (k *keeping) oldRows() []int {
-	live := k.rows.Live(k.now.Add(-k.Outbox), k.now.Add(ahead), day, early)
-	return slices.DeleteFunc(k.rows.Leaves(), func(n int) bool { return live[n] })
+func (k *Keeping) oldRows() []int {
+	live := k.Rows.Live(k.Now.Add(-k.Outbox), k.Now.Add(ahead), Day, early)
+	return slices.DeleteFunc(k.Rows.Leaves(), func(n int) bool { return live[n] })
 }
 
-// check bounds the retention by the ring: of the slots one is being filled, and one is left to be emptied.
-func (k *keeping) check() error {
-	if most := time.Duration(k.rows.Slots()-2) * day; k.Outbox > most {
+// Check bounds the retention by the ring: of the slots one is being filled, and one is left to be emptied.
+func (k *Keeping) Check() error {
+	if most := time.Duration(k.Rows.Slots()-2) * Day; k.Outbox > most {
 		return &store.RetentionError{What: fmt.Sprintf("rows are to be kept %v, the ring has room for %v", k.Outbox, most),
-			Remedy: fmt.Sprintf("run: skald migrate --outbox-slots %d", (k.Outbox+day-1)/day+2)}
+			Remedy: fmt.Sprintf("run: skald migrate --outbox-slots %d", (k.Outbox+Day-1)/Day+2)}
 	}
 	return nil
 }
 
-func (c *core) emptyRows(ctx context.Context, k *keeping) error {
+func (c *Steward) EmptyRows(ctx context.Context, k *Keeping) error {
 	for _, n := range k.oldRows() {
-		if err := c.leave(c.emptyRowLeaf(ctx, n, k), pgrun.RowLeaf(n), &k.done); err != nil {
+		if err := c.leave(c.EmptyRowLeaf(ctx, n, k), pgrun.RowLeaf(n), &k.done); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *core) emptyRowLeaf(ctx context.Context, n int, k *keeping) error {
+func (c *Steward) EmptyRowLeaf(ctx context.Context, n int, k *Keeping) error {
 	text := c.pg.RowTexts(n)
 	return c.empty(ctx, "skald_outbox", text["RowsIn"], text["EmptyRows"], &k.done.Rows, pgrun.Call{SQL: text["LockRows"]}, c.pg.Call("GuardRing", k.ring), c.covered(text))
 }
 
 // covered fails unless every shard has passed all of a leaf's rows.
-func (c *core) covered(text map[string]string) pgrun.Call {
+func (c *Steward) covered(text map[string]string) pgrun.Call {
 	return pgrun.Call{SQL: "SELECT " + c.pg.Prefix + "skald_require((" + text["Covered"] + "), 'retention')"}
 }
 
 // empty empties a leaf, unless nothing is in it: first the lock, then the guards.
-func (c *core) empty(ctx context.Context, table, filled, truncate string, count *int64, guards ...pgrun.Call) error {
+func (c *Steward) empty(ctx context.Context, table, filled, truncate string, count *int64, guards ...pgrun.Call) error {
 	var full bool
 	if err := c.pg.Short(ctx, "look into slot", pgrun.Call{SQL: filled}.Into(&full)); err != nil || !full {
 		return err
@@ -134,7 +134,7 @@ func (c *core) empty(ctx context.Context, table, filled, truncate string, count 
 }
 
 // leave notes what was not to be had, and passes on what is an error.
-func (c *core) leave(err error, table string, done *store.Maintained) error {
+func (c *Steward) leave(err error, table string, done *store.Maintained) error {
 	switch {
 	case err == nil:
 		return nil
@@ -152,8 +152,8 @@ func (c *core) leave(err error, table string, done *store.Maintained) error {
 	return err
 }
 
-// deletes prunes the tables that have no ring.
-func (c *core) deletes(ctx context.Context, k *keeping) error {
+// Deletes prunes the tables that have no ring.
+func (c *Steward) Deletes(ctx context.Context, k *Keeping) error {
 	for _, d := range []struct {
 		name  string
 		args  []any
@@ -172,8 +172,8 @@ func (c *core) deletes(ctx context.Context, k *keeping) error {
 	return nil
 }
 
-// forgetMarks deletes marks and their answers, and raises the floors.
-func (c *core) forgetMarks(ctx context.Context, k *keeping) error {
+// ForgetMarks deletes marks and their answers, and raises the floors.
+func (c *Steward) ForgetMarks(ctx context.Context, k *Keeping) error {
 	return c.batches(ctx, k, "skald_mark", func() (n int64, err error) {
 		err = c.pg.Short(ctx, "forget marks", c.pg.Call("Walk"), c.pg.Call("DeleteMarks", k.Marks.Microseconds(), leastMarks.Microseconds()).Into(&n))
 		k.done.Marks += n
@@ -181,8 +181,8 @@ func (c *core) forgetMarks(ctx context.Context, k *keeping) error {
 	})
 }
 
-// forgetSagas deletes sagas that ended.
-func (c *core) forgetSagas(ctx context.Context, k *keeping) error {
+// ForgetSagas deletes sagas that ended.
+func (c *Steward) ForgetSagas(ctx context.Context, k *Keeping) error {
 	return c.batches(ctx, k, "skald_saga", func() (n int64, err error) {
 		del := c.pg.Call("DeleteSagas", k.Sagas.Microseconds())
 		del.Done = func(rows int64) { n = rows }
@@ -194,7 +194,7 @@ func (c *core) forgetSagas(ctx context.Context, k *keeping) error {
 
 // batches deletes batch after batch, each in a short transaction of its own: a rival never waits for longer
 // than one of them.
-func (c *core) batches(ctx context.Context, k *keeping, table string, one func() (int64, error)) error {
+func (c *Steward) batches(ctx context.Context, k *Keeping, table string, one func() (int64, error)) error {
 	for until := time.Now().Add(pruneFor); ; {
 		n, err := one()
 		if err == nil && n > 0 && table != "" {
@@ -208,4 +208,14 @@ func (c *core) batches(ctx context.Context, k *keeping, table string, one func()
 			return nil
 		}
 	}
+}
+
+// ForgetSteps deletes steps and raises the floors.
+func (c *Steward) ForgetSteps(ctx context.Context, k *Keeping) error {
+	before := k.Now.Add(-max(k.Steps, leastSteps)).Truncate(time.Millisecond)
+	return c.batches(ctx, k, "skald_step", func() (n int64, err error) {
+		err = c.pg.Short(ctx, "forget steps", c.pg.Call("ForgetSteps", before).Into(&n))
+		k.done.Steps += n
+		return n, err
+	})
 }

@@ -1,4 +1,4 @@
-package pgstore
+package slot
 
 import (
 	"math"
@@ -117,7 +117,7 @@ func TestReadWALRefuses(t *testing.T) {
 			t.Errorf("%q is taken: %+v", b, m)
 		}
 	}
-	if m, err := readWAL(head('I', 0, 0)); err != nil || m.kind != walOther {
+	if m, err := readWAL(head('I', 0, 0)); err != nil || m.Kind != walOther {
 		t.Errorf("a row: %+v, %v", m, err)
 	}
 }

@@ -1,4 +1,4 @@
-package pgstore
+package steward
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 )
 
 // holdLease takes, renews or gives back the lease on what.
-func (c *core) holdLease(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
+func (c *Steward) holdLease(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
 	if ttl <= 0 {
 		return false, c.pg.Short(ctx, "give back "+what, c.pg.Call("Disown", what, owner))
 	}
@@ -17,8 +17,8 @@ func (c *core) holdLease(ctx context.Context, what, owner string, ttl time.Durat
 	return mine && err == nil, err
 }
 
-// keeps tells what retention Maintain last went by.
-func (c *core) keeps(ctx context.Context) (store.Retention, error) {
+// Keeps tells what retention Maintain last went by.
+func (c *Steward) Keeps(ctx context.Context) (store.Retention, error) {
 	var rows, marks, steps, sagas float64
 	err := c.pg.Short(ctx, "look at retention", c.pg.Call("Keeps").Into(&rows, &marks, &steps, &sagas))
 	return store.Retention{Outbox: column.Seconds(rows), Marks: column.Seconds(marks), Steps: column.Seconds(steps), Sagas: column.Seconds(sagas)}, err

@@ -30,3 +30,16 @@ SELECT EXISTS (SELECT FROM /*schema*/skald_outbox AS o WHERE o.txid < $3::text::
 -- name: ReadByBases
 -- The snapshots that the shards have come to.
 SELECT DISTINCT base FROM /*schema*/skald_shard;
+
+-- name: ListLeftOut
+-- Columns that the connector of skald debezium config reads, and that a publication leaves out by a list of its own; and whether that
+-- publication has payloads, as one for a connector does.
+SELECT p.pubname::text, string_agg(a.attname::text, ', ' ORDER BY a.attnum),
+	EXISTS (SELECT FROM pg_catalog.pg_attribute AS d WHERE d.attrelid = r.prrelid AND d.attnum = ANY (r.prattrs) AND d.attname IN ('data', 'data_bytes'))
+FROM pg_catalog.pg_publication_rel AS r JOIN pg_catalog.pg_publication AS p ON p.oid = r.prpubid
+	JOIN pg_catalog.pg_attribute AS a ON a.attrelid = r.prrelid AND a.attnum > 0 AND NOT a.attnum = ANY (r.prattrs)
+WHERE r.prrelid = '/*schema*/skald_outbox'::regclass AND (a.attname IN ('id', 'source', 'type', 'time', 'key', 'seq', 'content_type', 'subject', 'schema',
+		'correlation_id', 'causation_id', 'traceparent', 'headers')
+	OR a.attname = 'data' AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute AS d
+		WHERE d.attrelid = r.prrelid AND d.attnum = ANY (r.prattrs) AND d.attname = 'data_bytes'))
+GROUP BY p.pubname, r.prrelid, r.prattrs ORDER BY p.pubname;

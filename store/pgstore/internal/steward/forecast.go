@@ -1,4 +1,4 @@
-package pgstore
+package steward
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // forecast goes the way of Maintain, slot by slot, and counts where that empties.
-func (c *core) forecast(ctx context.Context, keep store.Retention) (store.Maintained, error) {
+func (c *Steward) forecast(ctx context.Context, keep store.Retention) (store.Maintained, error) {
 	keep, err := retention.OrDefaults(keep)
 	if err != nil {
 		return store.Maintained{}, fmt.Errorf("forecast: %w", err)
@@ -26,7 +26,7 @@ func (c *core) forecast(ctx context.Context, keep store.Retention) (store.Mainta
 			return store.Maintained{}, err
 		}
 	}
-	rest := c.pg.Call("CountRest", k.Marks.Microseconds(), k.now.Add(-max(k.Steps, leastSteps)).Truncate(time.Millisecond), k.Sagas.Microseconds(), leastMarks.Microseconds())
+	rest := c.pg.Call("CountRest", k.Marks.Microseconds(), k.Now.Add(-max(k.Steps, leastSteps)).Truncate(time.Millisecond), k.Sagas.Microseconds(), leastMarks.Microseconds())
 	if err := c.pg.Short(ctx, "count what is old", rest.Into(&k.done.Marks, &k.done.Steps, &k.done.Sagas)); err != nil {
 		return store.Maintained{}, err
 	}
@@ -34,7 +34,7 @@ func (c *core) forecast(ctx context.Context, keep store.Retention) (store.Mainta
 }
 
 // count adds what is in a leaf to sum, if the guard holds.
-func (c *core) count(ctx context.Context, what string, sum *int64, guard pgrun.Call) error {
+func (c *Steward) count(ctx context.Context, what string, sum *int64, guard pgrun.Call) error {
 	var n int64
 	if err := c.pg.Short(ctx, "count slot", guard, pgrun.Call{SQL: what}.Into(&n)); err != nil {
 		return err

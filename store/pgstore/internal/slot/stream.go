@@ -1,4 +1,4 @@
-package pgstore
+package slot
 
 import (
 	"context"
@@ -14,16 +14,16 @@ import (
 
 // What of the protocol of pgoutput matters here: which transactions are told of, and how far the server is.
 const (
-	walOther  = iota
-	walBegin  // of a transaction that is committed and has rows of the outbox
-	walCommit // its end
-	walAlive  // nothing was committed up to end that was not told of
+	walOther = iota
+	Begin    // of a transaction that is committed and has rows of the outbox
+	Commit   // its end
+	walAlive // nothing was committed up to end that was not told of
 )
 
-// A walMessage is one message of the stream.
-type walMessage struct {
-	kind  int
-	xid   uint32
+// A Message is one message of the stream.
+type Message struct {
+	Kind  int
+	XID   uint32
 	end   int64 // a place in the WAL
 	reply bool  // the server waits to hear from us
 }
@@ -31,10 +31,10 @@ type walMessage struct {
 var errWAL = errors.New("the stream is not as PostgreSQL documents it")
 
 // readWAL reads what is in a CopyData.
-func readWAL(b []byte) (m walMessage, err error) {
+func readWAL(b []byte) (m Message, err error) {
 	switch {
 	case len(b) >= 18 && b[0] == 'k':
-		return walMessage{kind: walAlive, end: int64(binary.BigEndian.Uint64(b[1:])), reply: b[17] != 0}, nil
+		return Message{Kind: walAlive, end: int64(binary.BigEndian.Uint64(b[1:])), reply: b[17] != 0}, nil
 	case len(b) < 26 || b[0] != 'w':
 		return m, fmt.Errorf("%w: %d bytes of type %q", errWAL, len(b), b[:min(len(b), 1)])
 	}
@@ -43,35 +43,35 @@ func readWAL(b []byte) (m walMessage, err error) {
 		if len(in) < 21 {
 			return m, fmt.Errorf("%w: a Begin of %d bytes", errWAL, len(in))
 		}
-		return walMessage{kind: walBegin, xid: binary.BigEndian.Uint32(in[17:])}, nil
+		return Message{Kind: Begin, XID: binary.BigEndian.Uint32(in[17:])}, nil
 	case 'C':
 		if len(in) < 26 {
 			return m, fmt.Errorf("%w: a Commit of %d bytes", errWAL, len(in))
 		}
-		return walMessage{kind: walCommit, end: int64(binary.BigEndian.Uint64(in[10:]))}, nil
+		return Message{Kind: Commit, end: int64(binary.BigEndian.Uint64(in[10:]))}, nil
 	}
 	return m, nil
 }
 
-// A walStream is a connection in which the server streams.
-type walStream struct {
-	conn *pgconn.HijackedConn
-	told func(walMessage)
-	at   func() int64
+// A Stream is a connection in which the server streams.
+type Stream struct {
+	Conn *pgconn.HijackedConn
+	Told func(Message)
+	At   func() int64
 }
 
 // follow reads until ctx is done; then it tells the server how far it came, and leaves.
-func (s *walStream) follow(ctx context.Context) error {
-	defer s.conn.Conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = s.conn.Conn.SetReadDeadline(time.Unix(1, 0)) })()
+func (s *Stream) follow(ctx context.Context) error {
+	defer s.Conn.Conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = s.Conn.Conn.SetReadDeadline(time.Unix(1, 0)) })()
 	heard, ping := time.Now(), time.Time{}
 	for {
 		if now := time.Now(); !now.Before(ping) {
 			ping = now.Add(pingEvery)
-			if err := s.status(true); err != nil {
+			if err := s.Status(true); err != nil {
 				return err
 			}
-			if err := s.conn.Conn.SetReadDeadline(ping); err != nil {
+			if err := s.Conn.Conn.SetReadDeadline(ping); err != nil {
 				return err
 			}
 		}
@@ -79,7 +79,7 @@ func (s *walStream) follow(ctx context.Context) error {
 			s.leave()
 			return context.Cause(ctx)
 		}
-		msg, err := s.conn.Frontend.Receive()
+		msg, err := s.Conn.Frontend.Receive()
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded) && time.Since(heard) > deadAfter:
 			return fmt.Errorf("the server has been silent for %v", deadAfter)
@@ -95,16 +95,16 @@ func (s *walStream) follow(ctx context.Context) error {
 	}
 }
 
-func (s *walStream) take(msg pgproto3.BackendMessage) error {
+func (s *Stream) take(msg pgproto3.BackendMessage) error {
 	switch msg := msg.(type) {
 	case *pgproto3.CopyData:
 		m, err := readWAL(msg.Data)
 		if err != nil {
 			return err
 		}
-		s.told(m)
+		s.Told(m)
 		if m.reply {
-			return s.status(false)
+			return s.Status(false)
 		}
 	case *pgproto3.ErrorResponse:
 		return pgconn.ErrorResponseToPgError(msg)
@@ -114,9 +114,9 @@ func (s *walStream) take(msg pgproto3.BackendMessage) error {
 	return nil
 }
 
-// status tells the server how far we are: it keeps no WAL for us from before.
-func (s *walStream) status(reply bool) error {
-	at := uint64(s.at())
+// Status tells the server how far we are: it keeps no WAL for us from before.
+func (s *Stream) Status(reply bool) error {
+	at := uint64(s.At())
 	b := make([]byte, 0, 34)
 	b = append(b, 'r')
 	for range 3 { // written, flushed, applied
@@ -129,24 +129,24 @@ func (s *walStream) status(reply bool) error {
 	return s.send(&pgproto3.CopyData{Data: b})
 }
 
-func (s *walStream) send(msgs ...pgproto3.FrontendMessage) error {
-	if err := s.conn.Conn.SetWriteDeadline(time.Now().Add(deadAfter)); err != nil {
+func (s *Stream) send(msgs ...pgproto3.FrontendMessage) error {
+	if err := s.Conn.Conn.SetWriteDeadline(time.Now().Add(deadAfter)); err != nil {
 		return err
 	}
 	for _, m := range msgs {
-		s.conn.Frontend.Send(m)
+		s.Conn.Frontend.Send(m)
 	}
-	return s.conn.Frontend.Flush()
+	return s.Conn.Frontend.Flush()
 }
 
 // leave tells the server how far we came, and waits for a moment until it heard that.
-func (s *walStream) leave() {
-	if s.status(false) != nil || s.send(&pgproto3.CopyDone{}) != nil {
+func (s *Stream) leave() {
+	if s.Status(false) != nil || s.send(&pgproto3.CopyDone{}) != nil {
 		return
 	}
-	_ = s.conn.Conn.SetReadDeadline(time.Now().Add(2 * time.Second))
+	_ = s.Conn.Conn.SetReadDeadline(time.Now().Add(2 * time.Second))
 	for {
-		msg, err := s.conn.Frontend.Receive()
+		msg, err := s.Conn.Frontend.Receive()
 		if err != nil {
 			return
 		}

@@ -1,4 +1,4 @@
-package pgstore
+package slot
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 
 // Hear reads the slot until ctx is done; a relay's Run calls it. While that cannot be, it says so once and
 // tries again every few seconds, and commits are found by looking.
-func (w *WAL) Hear(ctx context.Context, log *slog.Logger) {
-	say := &walVoice{WAL: w, log: log}
+func (w *Reader) Hear(ctx context.Context, log *slog.Logger) {
+	say := &walVoice{Reader: w, log: log}
 	for fails := 1; ctx.Err() == nil; fails++ {
 		began := time.Now()
 		err := w.session(ctx, say)
@@ -30,7 +30,7 @@ func (w *WAL) Hear(ctx context.Context, log *slog.Logger) {
 		if time.Since(began) > 10*time.Second {
 			fails = 1
 		}
-		if w.ends(err, false); fails > 1 || !Outage(err) && !errors.Is(err, errChanged) {
+		if w.ends(err, false); fails > 1 || !pgrun.Outage(err) && !errors.Is(err, errChanged) {
 			// a connection may be lost
 			say.deaf(ctx, err)
 		}
@@ -44,7 +44,7 @@ var errChanged = errors.New("commits may have been missed")
 
 // A walVoice says once that commits cannot be heard of, and that they can again.
 type walVoice struct {
-	*WAL
+	*Reader
 	log  *slog.Logger
 	said bool
 }
@@ -71,8 +71,8 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // session is one connection's life.
-func (w *WAL) session(ctx context.Context, say *walVoice) error {
-	config := w.config.Copy()
+func (w *Reader) session(ctx context.Context, say *walVoice) error {
+	config := w.Config.Copy()
 	if w.o.BeforeConnect != nil {
 		if err := w.o.BeforeConnect(ctx, config); err != nil {
 			return fmt.Errorf("before connecting: %w", err)
@@ -91,7 +91,7 @@ func (w *WAL) session(ctx context.Context, say *walVoice) error {
 	if err != nil {
 		return err
 	}
-	hijacked, err := w.stream(ctx, conn)
+	hijacked, err := w.StartStream(ctx, conn)
 	if err != nil {
 		return fmt.Errorf("read slot %s: %w", w.o.Slot, err)
 	}
@@ -99,14 +99,14 @@ func (w *WAL) session(ctx context.Context, say *walVoice) error {
 	defer stop(nil)
 	w.begins(is, number, stop)
 	say.hears(ctx)
-	if err := (&walStream{hijacked, w.told, w.place}).follow(ctx); err != nil {
+	if err := (&Stream{Conn: hijacked, Told: w.Told, At: w.Place}).follow(ctx); err != nil {
 		return fmt.Errorf("read slot %s: %w", w.o.Slot, err)
 	}
 	return nil
 }
 
-// stream makes the server stream.
-func (w *WAL) stream(ctx context.Context, conn *pgconn.PgConn) (*pgconn.HijackedConn, error) {
+// StartStream makes the server stream.
+func (w *Reader) StartStream(ctx context.Context, conn *pgconn.PgConn) (*pgconn.HijackedConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, deadAfter)
 	defer cancel()
 	conn.Frontend().Send(&pgproto3.Query{String: fmt.Sprintf(`START_REPLICATION SLOT %s LOGICAL 0/0 (proto_version '1', publication_names %s, binary 'true')`,
@@ -130,7 +130,7 @@ func (w *WAL) stream(ctx context.Context, conn *pgconn.PgConn) (*pgconn.Hijacked
 
 // ready makes what is missing, waits until no other session reads the slot, and takes the slot to where the
 // server is now.
-func (w *WAL) ready(ctx context.Context, s *walSlot, say *walVoice) (is origin, number uint32, err error) {
+func (w *Reader) ready(ctx context.Context, s *walSlot, say *walVoice) (is origin, number uint32, err error) {
 	if err := s.name(ctx); err != nil {
 		return is, 0, err
 	}
@@ -178,7 +178,7 @@ func (w *WAL) ready(ctx context.Context, s *walSlot, say *walVoice) (is origin, 
 
 // A walSlot asks about the slot, through a connection for replication.
 type walSlot struct {
-	*WAL
+	*Reader
 	conn *pgconn.PgConn
 }
 
@@ -201,18 +201,18 @@ func (s *walSlot) ask(ctx context.Context, sql string) ([]string, error) {
 }
 
 func (s *walSlot) name(ctx context.Context) error {
-	if s.text != nil {
+	if s.Text != nil {
 		return nil
 	}
 	slot := s.o.Slot
 	if slot == "" {
-		row, err := s.ask(ctx, s.fill(s.core.pg.SQL["WALName"]))
+		row, err := s.ask(ctx, s.fill(s.pg.SQL["WALName"]))
 		if err != nil || len(row) == 0 {
 			return fmt.Errorf("name the slot: %w", err)
 		}
 		slot = row[0]
 	}
-	s.WAL.name(slot)
+	s.Reader.Name(slot)
 	return nil
 }
 
@@ -224,7 +224,7 @@ type slotState struct {
 
 // state looks, makes a publication that is missing, and refuses what cannot be.
 func (s *walSlot) state(ctx context.Context) (st slotState, err error) {
-	row, err := s.ask(ctx, s.text["WALState"])
+	row, err := s.ask(ctx, s.Text["WALState"])
 	if err != nil || len(row) != 11 {
 		return st, fmt.Errorf("look at slot %s: %w", s.o.Slot, err)
 	}
@@ -251,17 +251,17 @@ func (s *walSlot) state(ctx context.Context) (st slotState, err error) {
 }
 
 func (s *walSlot) publish(ctx context.Context) error {
-	_, err := s.ask(ctx, s.text["WALPublish"])
+	_, err := s.ask(ctx, s.Text["WALPublish"])
 	if pgrun.SQLState(err) == "42710" { // another relay made it
 		return nil
 	}
-	return advised(err, "let the tables' owner run: "+s.text["WALPublish"])
+	return advised(err, "let the tables' owner run: "+s.Text["WALPublish"])
 }
 
 func (s *walSlot) make(ctx context.Context, failover bool) error {
-	text := s.text["WALMakeSlot"]
+	text := s.Text["WALMakeSlot"]
 	if failover {
-		text = s.text["WALMakeFailoverSlot"]
+		text = s.Text["WALMakeFailoverSlot"]
 	}
 	_, err := s.ask(ctx, text)
 	if pgrun.SQLState(err) == "42710" {
@@ -271,7 +271,7 @@ func (s *walSlot) make(ctx context.Context, failover bool) error {
 }
 
 func (s *walSlot) drop(ctx context.Context) error {
-	_, err := s.ask(ctx, s.text["WALDropSlot"])
+	_, err := s.ask(ctx, s.Text["WALDropSlot"])
 	if code := pgrun.SQLState(err); code == "42704" || code == "55006" { // another relay did, or has made it anew
 		return nil
 	}
@@ -279,7 +279,7 @@ func (s *walSlot) drop(ctx context.Context) error {
 }
 
 func (s *walSlot) advance(ctx context.Context) error {
-	_, err := s.ask(ctx, s.text["WALAdvance"])
+	_, err := s.ask(ctx, s.Text["WALAdvance"])
 	return err
 }
 
@@ -294,7 +294,7 @@ func (s *walSlot) take(ctx context.Context) (number uint32, busy bool, err error
 	case err != nil:
 		return 0, false, fmt.Errorf("take slot %s on: %w", s.o.Slot, err)
 	}
-	row, err := s.ask(ctx, s.text["WALNumber"])
+	row, err := s.ask(ctx, s.Text["WALNumber"])
 	if err != nil || len(row) == 0 {
 		return 0, false, fmt.Errorf("draw a transaction's number: %w", err)
 	}
