@@ -18,6 +18,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/doctor"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/slot"
@@ -97,7 +98,7 @@ func texts() (map[string]string, error) {
 	recoveries(raw)
 	raw["Claim"] = outbox.Bounded(raw["Claim"])
 	for _, room := range []func() (map[string]string, error){
-		outbox.Statements, slot.Statements, steward.Statements,
+		outbox.Statements, slot.Statements, steward.Statements, doctor.Statements,
 	} {
 		more, err := room()
 		if err != nil {

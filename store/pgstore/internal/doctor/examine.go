@@ -1,4 +1,4 @@
-package pgstore
+package doctor
 
 import (
 	"cmp"
@@ -47,7 +47,7 @@ func (p *patient) say(name string, grade skald.Grade, saw, remedy string) {
 }
 
 // Examine looks at the server's settings, its clock and connections, the rings and the load.
-func (c *core) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
+func (c *Doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
 	if e.Server {
 		return c.examineServer(ctx)
 	}
@@ -69,7 +69,7 @@ func (c *core) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, erro
 }
 
 // admit asks for everything, and changes nothing.
-func (c *core) admit(ctx context.Context, p *patient) error {
+func (c *Doctor) admit(ctx context.Context, p *patient) error {
 	set := c.pg.Call("ExamineSettings", []string{"fsync", "full_page_writes", "synchronous_commit", "autovacuum", "statement_timeout",
 		"transaction_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout", "max_connections",
 		"superuser_reserved_connections", "reserved_connections"})

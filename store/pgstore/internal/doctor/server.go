@@ -1,4 +1,4 @@
-package pgstore
+package doctor
 
 import (
 	"context"
@@ -19,7 +19,7 @@ const (
 )
 
 // examineServer asks PostgreSQL's own views alone.
-func (c *core) examineServer(ctx context.Context) ([]skald.Finding, error) {
+func (c *Doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
 	p := &patient{}
 	var waits, forgotten, slots []string
 	ended := ""
