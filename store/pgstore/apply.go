@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/outbox"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 const (
@@ -20,25 +22,25 @@ const (
 func (c *core) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	stood := make([]bool, len(es))
 	switch {
-	case c.err != nil:
-		return stood, c.err
+	case c.pg.Err != nil:
+		return stood, c.pg.Err
 	case len(es) == 1:
 		var err error
 		stood[0], err = c.applyOne(ctx, es[0])
 		return stood, err
-	case len(es) > 0 && cursorsOnly(es) == len(es):
-		return stood, c.keepAll(ctx, es, stood)
+	case len(es) > 0 && outbox.CursorsOnly(es) == len(es):
+		return stood, c.outbox.KeepAll(ctx, es, stood)
 	case len(es) > 1 && movesOnly(es):
 		return c.moveMany(ctx, es)
 	}
 	groups, err := c.groups(es, stood)
 	if err == nil {
-		if err = c.together(ctx, groups); lost(err) {
+		if err = c.together(ctx, groups); pgrun.Lost(err) {
 			err = c.oneByOne(ctx, groups, stood)
 		}
 	}
 	if err != nil {
-		return make([]bool, len(es)), limit(err, messages(es))
+		return make([]bool, len(es)), pgrun.Limit(err, messages(es))
 	}
 	for i := range es {
 		if stood[i] {
@@ -49,8 +51,8 @@ func (c *core) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 }
 
 // groups are the calls of each effect. One that is lost before anything is sent has none, and did not stand.
-func (c *core) groups(es []store.Effect, stood []bool) ([][]call, error) {
-	groups := make([][]call, len(es))
+func (c *core) groups(es []store.Effect, stood []bool) ([][]pgrun.Call, error) {
+	groups := make([][]pgrun.Call, len(es))
 	for i := range es {
 		calls, err := c.outflow(es[i:i+1], nil, nil)
 		if err != nil && !errors.Is(err, store.ErrLost) {
@@ -64,33 +66,33 @@ func (c *core) groups(es []store.Effect, stood []bool) ([][]call, error) {
 }
 
 // together sends all of them as one transaction.
-func (c *core) together(ctx context.Context, groups [][]call) error {
-	var all []call
+func (c *core) together(ctx context.Context, groups [][]pgrun.Call) error {
+	var all []pgrun.Call
 	for _, calls := range groups {
 		all = append(all, calls...)
 	}
 	if len(all) == 0 {
 		return ctx.Err()
 	}
-	return c.short(ctx, "apply", all...)
+	return c.pg.Short(ctx, "apply", all...)
 }
 
 // oneByOne sends them as one transaction with a savepoint for each: a round trip for each, and one more for
 // each that is lost.
-func (c *core) oneByOne(ctx context.Context, groups [][]call, stood []bool) error {
-	err := c.runner.within(ctx, func(send sender) error {
-		if err := send(ctx, c.own()); err != nil {
+func (c *core) oneByOne(ctx context.Context, groups [][]pgrun.Call, stood []bool) error {
+	err := c.pg.Runner.Within(ctx, func(send pgrun.Sender) error {
+		if err := send(ctx, c.pg.OwnSession()); err != nil {
 			return err
 		}
 		for i, calls := range groups {
 			if len(calls) == 0 {
 				continue
 			}
-			all := append(append([]call{{sql: markEffect}}, calls...), call{sql: keepEffect})
+			all := append(append([]pgrun.Call{{SQL: markEffect}}, calls...), pgrun.Call{SQL: keepEffect})
 			err := send(ctx, all...)
-			if lost(err) {
+			if pgrun.Lost(err) {
 				stood[i] = false
-				err = send(ctx, call{sql: undoEffect})
+				err = send(ctx, pgrun.Call{SQL: undoEffect})
 			}
 			if err != nil {
 				return err
@@ -99,7 +101,7 @@ func (c *core) oneByOne(ctx context.Context, groups [][]call, stood []bool) erro
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("apply: %w", c.explain(err))
+		return fmt.Errorf("apply: %w", c.pg.Explain(err))
 	}
 	return nil
 }
@@ -110,7 +112,7 @@ func (c *core) applyOne(ctx context.Context, e store.Effect) (bool, error) {
 		return true, ctx.Err()
 	}
 	if err == nil {
-		err = c.short(ctx, "apply", calls...)
+		err = c.pg.Short(ctx, "apply", calls...)
 	}
 	return c.verdict(err, e)
 }
@@ -121,8 +123,8 @@ func (c *core) verdict(err error, e store.Effect) (bool, error) {
 	case err == nil:
 		c.stood(e)
 		return true, nil
-	case lost(err) || errors.Is(err, store.ErrLost):
+	case pgrun.Lost(err) || errors.Is(err, store.ErrLost):
 		return false, nil
 	}
-	return false, limit(err, e.Rows)
+	return false, pgrun.Limit(err, e.Rows)
 }

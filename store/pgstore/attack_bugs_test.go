@@ -130,7 +130,7 @@ func inOrder(rows []store.Row, want map[string]int) error {
 
 // replaced puts other SQL in the place of a statement of Skald's.
 func replaced(s *Store, name, sql string) {
-	s.sql[name] = strings.ReplaceAll(sql, "/*schema*/", s.prefix)
+	s.pg.SQL[name] = strings.ReplaceAll(sql, "/*schema*/", s.pg.Prefix)
 }
 
 const bareProgress = `UPDATE /*schema*/skald_shard SET base = coalesce($4::text, base), tip = coalesce($5::text, tip), seq = coalesce($6::bigint, seq),
@@ -175,9 +175,9 @@ func flushed(t *testing.T, b *bed, tick func(ctx context.Context, base string) (
 
 // unflushed is Tick whose transaction is not flushed when it answers.
 func unflushed(s *Store) func(ctx context.Context, base string) (string, error) {
-	for name, sql := range s.sql {
+	for name, sql := range s.pg.SQL {
 		if name == "Session" || name == "OwnSession" {
-			s.sql[name] = sql[:strings.LastIndex(sql, "set_config('synchronous_commit'")] + "set_config('synchronous_commit', 'off', true)"
+			s.pg.SQL[name] = sql[:strings.LastIndex(sql, "set_config('synchronous_commit'")] + "set_config('synchronous_commit', 'off', true)"
 		}
 	}
 	return looking(s)
@@ -241,7 +241,7 @@ func TestSeededBugs(t *testing.T) {
 		}, nil},
 		{"retention looks before it locks", "is lost", func() error {
 			return retentions(t, b, func(s *Store) {
-				s.raw["LockRows"] = "SELECT 'instead of LOCK TABLE skald_outbox_0'"
+				s.pg.Raw["LockRows"] = "SELECT 'instead of LOCK TABLE skald_outbox_0'"
 			})
 		}, nil},
 		{"window used before it is on disk", "a crash would undo", func() error { return flushed(t, b, unflushed(b.store(t))) },

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // A gated is a store of which each call, and the end of each unit, is a step of an actor.
@@ -175,17 +176,17 @@ func (s *Store) takeByStatement(ctx context.Context, b *bed, a *actor, mark stor
 		return err
 	}
 	defer conn.Release()
-	if err := single(ctx, conn.Conn(), call{sql: begin}); err != nil {
+	if err := pgrun.Send(ctx, conn.Conn(), []pgrun.Call{pgrun.Call{SQL: pgrun.Begin}}); err != nil {
 		return err
 	}
 	for _, c := range calls {
 		a.gate()
-		if err := single(ctx, conn.Conn(), c); err != nil {
-			return errors.Join(err, undo(ctx, conn.Conn()))
+		if err := pgrun.Send(ctx, conn.Conn(), []pgrun.Call{c}); err != nil {
+			return errors.Join(err, pgrun.Undo(ctx, conn.Conn()))
 		}
 	}
 	if found.Marks[0].Outcome != store.Fresh {
-		err := undo(ctx, conn.Conn())
+		err := pgrun.Undo(ctx, conn.Conn())
 		if got := found.Marks[0].Outcome; got != mark.As {
 			err = errors.Join(err, fmt.Errorf("a rival's mark is not found: %v", got))
 		}
@@ -196,12 +197,12 @@ func (s *Store) takeByStatement(ctx context.Context, b *bed, a *actor, mark stor
 		return err
 	}
 	a.gate()
-	if late := s.sql["late mark"]; late != "" { // of a seeded bug
+	if late := s.pg.SQL["late mark"]; late != "" { // of a seeded bug
 		if _, err := conn.Exec(ctx, late, "c", mark.Source, mark.ID); err != nil {
 			return err
 		}
 	}
-	return sendCommit(ctx, conn.Conn(), nil)
+	return pgrun.SendCommit(ctx, conn.Conn(), nil)
 }
 
 // Interleaving 13.

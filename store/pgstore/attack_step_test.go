@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // An actor works by steps, each when it is its turn. A step that waits for a lock is left waiting: the others
@@ -124,29 +125,29 @@ type stepper struct {
 	texts []string
 }
 
-func (r *stepper) run(ctx context.Context, calls ...call) error {
+func (r *stepper) Run(ctx context.Context, calls ...pgrun.Call) error {
 	conn, err := r.pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
 	steps := 0
-	all := append([]call{{sql: begin}}, calls...)
+	all := append([]pgrun.Call{{SQL: pgrun.Begin}}, calls...)
 	for _, c := range all {
-		if r.is(c.sql) {
+		if r.is(c.SQL) {
 			steps++
 			r.actor.gate()
 		}
-		if err := single(ctx, conn.Conn(), c); err != nil {
-			_ = undo(ctx, conn.Conn())
+		if err := pgrun.Send(ctx, conn.Conn(), []pgrun.Call{c}); err != nil {
+			_ = pgrun.Undo(ctx, conn.Conn())
 			return err
 		}
 	}
 	if steps > 0 {
 		r.actor.gate()
 	}
-	if err := sendCommit(ctx, conn.Conn(), nil); err != nil {
-		_ = undo(ctx, conn.Conn())
+	if err := pgrun.SendCommit(ctx, conn.Conn(), nil); err != nil {
+		_ = pgrun.Undo(ctx, conn.Conn())
 		return err
 	}
 	return nil
@@ -159,17 +160,6 @@ func (r *stepper) is(sql string) bool {
 		}
 	}
 	return false
-}
-
-func single(ctx context.Context, conn *pgx.Conn, c call) error {
-	b := &pgx.Batch{}
-	queue(b, []call{c})
-	br := conn.SendBatch(ctx, b)
-	if err := answer(br, c); err != nil {
-		_ = br.Close()
-		return err
-	}
-	return br.Close()
 }
 
 // pool is connections of an actor's own.
@@ -198,10 +188,10 @@ func (b *bed) stepStore(t testing.TB, name string, texts ...string) (*Store, *st
 	t.Helper()
 	pool := b.actorPool(t, name)
 	s, r := New(pool, &Options{Schema: b.schema}), &stepper{pool: pool, texts: texts}
-	s.runner = r
+	s.pg.Runner = r
 	return s, r
 }
 
-func (r *stepper) within(ctx context.Context, f func(send sender) error) error {
-	return poolRunner{r.pool}.within(ctx, f)
+func (r *stepper) Within(ctx context.Context, f func(send pgrun.Sender) error) error {
+	return pgrun.OverPool(r.pool).Within(ctx, f)
 }

@@ -34,8 +34,8 @@ func starved(t *testing.T, b *bed, spoil func(*Store), wait time.Duration) error
 // forEver takes away the bound on how long a transaction may be idle.
 func forEver(s *Store) {
 	bound := regexp.MustCompile(`set_config\('idle_in_transaction_session_timeout', (\$\d+)::text, true\)`)
-	for name, sql := range s.sql {
-		s.sql[name] = bound.ReplaceAllString(sql, `set_config('idle_in_transaction_session_timeout', '0' || left($1::text, 0), true)`)
+	for name, sql := range s.pg.SQL {
+		s.pg.SQL[name] = bound.ReplaceAllString(sql, `set_config('idle_in_transaction_session_timeout', '0' || left($1::text, 0), true)`)
 	}
 }
 
@@ -80,7 +80,7 @@ func circle(t *testing.T, b *bed, spoil func(*Store)) error {
 
 // backwards inserts marks in another order than all others do.
 func backwards(s *Store) {
-	replaced(s, "InsertMarks", strings.Replace(s.sql["InsertMarks"], "ON CONFLICT", "ORDER BY i.id DESC ON CONFLICT", 1))
+	replaced(s, "InsertMarks", strings.Replace(s.pg.SQL["InsertMarks"], "ON CONFLICT", "ORDER BY i.id DESC ON CONFLICT", 1))
 }
 
 // sameEntity takes two messages of one entity in one transaction.
@@ -99,13 +99,13 @@ func sameEntity(t *testing.T, b *bed, spoil func(*Store)) error {
 
 // eachLock locks what it is asked to, however often.
 func eachLock(s *Store) {
-	replaced(s, "LockEntities", strings.Replace(s.sql["LockEntities"], "unnest($1::text[], $2::bytea[])", "unnest($1::text[] || $1::text[], $2::bytea[] || $2::bytea[])", 1))
+	replaced(s, "LockEntities", strings.Replace(s.pg.SQL["LockEntities"], "unnest($1::text[], $2::bytea[])", "unnest($1::text[] || $1::text[], $2::bytea[] || $2::bytea[])", 1))
 }
 
 // sameSnapshot has the mark that was there looked for as by the statement that would insert it, in its
 // snapshot.
 func sameSnapshot(s *Store) {
-	replaced(s, "InsertMark", strings.Replace(s.sql["InsertMark"], "ON CONFLICT", "AND set_config('skald.seen', pg_current_snapshot()::text, true) <> '' ON CONFLICT", 1))
-	replaced(s, "FindMark", strings.Replace(s.sql["FindMark"], "m.id = $3::text",
+	replaced(s, "InsertMark", strings.Replace(s.pg.SQL["InsertMark"], "ON CONFLICT", "AND set_config('skald.seen', pg_current_snapshot()::text, true) <> '' ON CONFLICT", 1))
+	replaced(s, "FindMark", strings.Replace(s.pg.SQL["FindMark"], "m.id = $3::text",
 		"m.id = $3::text AND pg_visible_in_snapshot(m.xmin::text::xid8, current_setting('skald.seen')::pg_snapshot)", 1))
 }

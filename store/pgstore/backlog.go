@@ -4,10 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // backlog reads the views of the contract. How the outbox stands is taken from its status, where that was
@@ -15,36 +16,36 @@ import (
 func (c *core) backlog(ctx context.Context, outbox *store.OutboxStatus) (store.Backlog, error) {
 	var b store.Backlog
 	var oldest, retained int64 // milliseconds
-	kept := c.call("KeptFor")
-	kept.scan = func(row scanner) error {
+	kept := c.pg.Call("KeptFor")
+	kept.Scan = func(row pgrun.Scanner) error {
 		var k store.Kept
 		var parked, apart, called int64 // milliseconds
 		err := row.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &parked, &k.Conflicts, &k.TooOld, &apart, &k.Calls, &called)
-		handles(&k.Consumer)
-		k.Oldest, k.Apart = past(parked), past(apart)
-		k.Called = past(called)
+		column.Handles(&k.Consumer)
+		k.Oldest, k.Apart = column.Past(parked), column.Past(apart)
+		k.Called = column.Past(called)
 		b.Kept = append(b.Kept, k)
 		return err
 	}
-	going := c.call("Progress")
-	going.scan = func(row scanner) error { return scanProgress(row, &b) }
-	reserved := c.call("CountReservations")
-	reserved.scan = func(row scanner) error {
+	going := c.pg.Call("Progress")
+	going.Scan = func(row pgrun.Scanner) error { return scanProgress(row, &b) }
+	reserved := c.pg.Call("CountReservations")
+	reserved.Scan = func(row pgrun.Scanner) error {
 		var r store.ReservedCounts
 		err := row.Scan(&r.Consumer, &r.Held, &r.Expired)
-		handles(&r.Consumer)
+		column.Handles(&r.Consumer)
 		b.Reserved = append(b.Reserved, r)
 		return err
 	}
-	first := c.call("Backlog").into(&b.Source, &b.Pending, &oldest, &b.Deferred, &retained, &b.Free)
+	first := c.pg.Call("Backlog").Into(&b.Source, &b.Pending, &oldest, &b.Deferred, &retained, &b.Free)
 	if outbox != nil {
-		first = c.call("BacklogRest").into(&b.Source, &retained)
+		first = c.pg.Call("BacklogRest").Into(&b.Source, &retained)
 	}
-	err := c.short(ctx, "read backlog", first, kept, going, reserved)
+	err := c.pg.Short(ctx, "read backlog", first, kept, going, reserved)
 	if err != nil {
 		return store.Backlog{}, err
 	}
-	b.Oldest, b.Retained = past(oldest), past(retained)
+	b.Oldest, b.Retained = column.Past(oldest), column.Past(retained)
 	if outbox != nil {
 		b.Pending, b.Oldest, b.Deferred = outbox.Pending, outbox.Oldest, outbox.Deferred
 		for _, l := range outbox.Shards {
@@ -57,7 +58,7 @@ func (c *core) backlog(ctx context.Context, outbox *store.OutboxStatus) (store.B
 }
 
 // scanProgress adds how one consumer or relay gets on.
-func scanProgress(row scanner, b *store.Backlog) error {
+func scanProgress(row pgrun.Scanner, b *store.Backlog) error {
 	var kind, name, topics string
 	var heard, progress int64 // milliseconds
 	if err := row.Scan(&kind, &name, &heard, &progress, &topics); err != nil {
@@ -68,16 +69,11 @@ func scanProgress(row scanner, b *store.Backlog) error {
 		b.Relays = append(b.Relays, store.RelayProgress{Owner: name, Progress: moved})
 		return nil
 	}
-	handles(&name)
+	column.Handles(&name)
 	c := store.Consumer{Name: name, Heard: time.Duration(heard) * time.Millisecond, Progress: moved}
 	if err := json.Unmarshal([]byte(topics), &c.Topics); err != nil {
 		return fmt.Errorf("topics of consumer %s: %w", name, err)
 	}
 	b.Consumers = append(b.Consumers, c)
 	return nil
-}
-
-// past is so many milliseconds, or as many of them as a Duration has room for.
-func past(n int64) time.Duration {
-	return time.Duration(min(n, int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // Check tells, before first use, whether the tables are there, with the rights that as needs. The rights come
@@ -16,9 +17,9 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 	}
 	var what, remedy, server, client, database string
 	var there bool
-	look := c.call("Encoding", c.schema).into(&server, &client, &database, &there)
-	missing := c.call("MissingRight", c.schema, need.rights, need.columns, need.kinds, need.names)
-	if err := c.short(ctx, "check", look, missing.into(&what, &remedy)); err != nil {
+	look := c.pg.Call("Encoding", c.pg.Schema).Into(&server, &client, &database, &there)
+	missing := c.pg.Call("MissingRight", c.pg.Schema, need.rights, need.columns, need.kinds, need.names)
+	if err := c.pg.Short(ctx, "check", look, missing.Into(&what, &remedy)); err != nil {
 		return err
 	}
 	if err := encodings(server, client, database); err != nil {
@@ -29,7 +30,7 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 	}
 	var applied string
 	var builds int
-	if err := c.short(ctx, "check", c.call("Version").into(&applied, &builds)); err != nil {
+	if err := c.pg.Short(ctx, "check", c.pg.Call("Version").Into(&applied, &builds)); err != nil {
 		return err
 	}
 	version, err := reached(applied)
@@ -37,12 +38,12 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 		return fmt.Errorf("check: %w", err)
 	}
 	if version < oldest || builds > newest() {
-		return c.schemaError(version)
+		return c.pg.SchemaError(version)
 	}
 	if as != store.App {
 		return nil
 	}
-	return c.short(ctx, "check", c.behind()...)
+	return c.pg.Short(ctx, "check", c.behind()...)
 }
 
 // encodings: what a client of another encoding sends is stored as other letters than it meant, and nothing
@@ -65,5 +66,5 @@ func badClient(encoding string) error {
 
 // rolesCommand prints the rights of a role.
 func (c *core) rolesCommand(as store.Role) string {
-	return "skald roles " + string(as) + " --schema " + shellWord(c.schema)
+	return "skald roles " + string(as) + " --schema " + pgrun.ShellWord(c.pg.Schema)
 }

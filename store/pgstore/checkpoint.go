@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // spotting are the calls that read a consumer's checkpoints by the statement of that name, and say which
 // server it is.
-func (c *core) spotting(statement, consumer string, out *store.Attended) []call {
-	server := c.call("Server")
-	server.scan = func(row scanner) error {
+func (c *core) spotting(statement, consumer string, out *store.Attended) []pgrun.Call {
+	server := c.pg.Call("Server")
+	server.Scan = func(row pgrun.Scanner) error {
 		var start time.Time
 		var database int64
 		var tables string
@@ -22,15 +24,15 @@ func (c *core) spotting(statement, consumer string, out *store.Attended) []call 
 		out.Server = start.UTC().Format(time.RFC3339Nano) + "/" + strconv.FormatInt(database, 10) + "/" + tables
 		return err
 	}
-	read := c.call(statement, name(consumer))
-	read.scan = func(row scanner) error {
+	read := c.pg.Call(statement, column.Name(consumer))
+	read.Scan = func(row pgrun.Scanner) error {
 		var s store.Checkpoint
 		err := row.Scan(&s.Partition, &s.Origin, &s.Position, &s.InFlightEnd, &s.CrashSuspect, &s.Session, &s.Stamp, &s.At)
 		s.At = s.At.UTC()
 		out.Checkpoints = append(out.Checkpoints, s)
 		return err
 	}
-	return []call{read, server}
+	return []pgrun.Call{read, server}
 }
 
 // begun is when the server of that name began; nil: it is none.
@@ -59,26 +61,26 @@ func (c *core) Attend(ctx context.Context, a store.Attend) (out store.Attended, 
 	for i := range a.Checkpoints {
 		l.add(&a.Checkpoints[i])
 	}
-	var calls []call
+	var calls []pgrun.Call
 	switch {
 	case a.Take:
 		// after a change of the server nothing is taken before it, so GuardNumbers looks at the new one's
 		// numbers
-		calls = append(append([]call{c.call("Walk"), c.call("GuardNumbers")}, c.spotting("CheckpointsLocked", a.Consumer, &out)...),
-			c.call("Unclaim", name(a.Consumer), legible(a.Session), l.partitions),
-			c.call("OccupyCheckpoints", name(a.Consumer), legible(a.Session), legible(a.Stamp), l.partitions, l.origins, l.positions, l.reaches))
+		calls = append(append([]pgrun.Call{c.pg.Call("Walk"), c.pg.Call("GuardNumbers")}, c.spotting("CheckpointsLocked", a.Consumer, &out)...),
+			c.pg.Call("Unclaim", column.Name(a.Consumer), column.Legible(a.Session), l.partitions),
+			c.pg.Call("OccupyCheckpoints", column.Name(a.Consumer), column.Legible(a.Session), column.Legible(a.Stamp), l.partitions, l.origins, l.positions, l.reaches))
 	case len(a.Checkpoints) > 0:
 		database, tables := tablesOf(a.Server)
-		calls = append([]call{c.call("AdvanceCheckpoints", name(a.Consumer), begun(a.Server), legible(a.Stamp), l.partitions, l.notes, l.positions, l.reaches,
-			l.sessions, database, legible(tables))}, c.spotting("Checkpoints", a.Consumer, &out)...)
+		calls = append([]pgrun.Call{c.pg.Call("AdvanceCheckpoints", column.Name(a.Consumer), begun(a.Server), column.Legible(a.Stamp), l.partitions, l.notes, l.positions, l.reaches,
+			l.sessions, database, column.Legible(tables))}, c.spotting("Checkpoints", a.Consumer, &out)...)
 	default:
 		calls = c.spotting("Checkpoints", a.Consumer, &out)
 	}
 	if a.Beat != nil {
 		calls = append(calls, c.beat(a.Consumer, *a.Beat, &out)...)
 	}
-	if err = c.short(ctx, "attend", calls...); a.Take && lost(err) {
-		err = cmp.Or(c.short(ctx, "attend", c.behind()...), err) // why
+	if err = c.pg.Short(ctx, "attend", calls...); a.Take && pgrun.Lost(err) {
+		err = cmp.Or(c.pg.Short(ctx, "attend", c.behind()...), err) // why
 	}
 	if err != nil {
 		return store.Attended{}, err
@@ -92,11 +94,11 @@ type checkpointLists struct {
 }
 
 func (l *checkpointLists) add(s *store.Checkpoint) {
-	l.partitions, l.origins = append(l.partitions, legible(s.Partition)), append(l.origins, legible(s.Origin))
-	l.sessions, l.notes = append(l.sessions, legible(s.Session)), append(l.notes, legible(s.Stamp))
+	l.partitions, l.origins = append(l.partitions, column.Legible(s.Partition)), append(l.origins, column.Legible(s.Origin))
+	l.sessions, l.notes = append(l.sessions, column.Legible(s.Session)), append(l.notes, column.Legible(s.Stamp))
 	l.positions, l.reaches = append(l.positions, s.Position), append(l.reaches, s.InFlightEnd)
 }
 
-func (c *core) rewind(r *store.Rewind) call {
-	return c.call("RewindCheckpoint", name(r.Consumer), legible(r.Partition), legible(r.Origin), r.Position, legible(r.Stamp))
+func (c *core) rewind(r *store.Rewind) pgrun.Call {
+	return c.pg.Call("RewindCheckpoint", column.Name(r.Consumer), column.Legible(r.Partition), column.Legible(r.Origin), r.Position, column.Legible(r.Stamp))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // TestFullDisk: a full disk is an outage that says so; what was committed stays, and with room again it goes
@@ -50,7 +51,7 @@ func TestFullDisk(t *testing.T) {
 			break
 		}
 	}
-	if err == nil || !s.Outage(err) || state(err) != "53100" || !strings.Contains(err.Error(), "No space left") {
+	if err == nil || !s.Outage(err) || pgrun.SQLState(err) != "53100" || !strings.Contains(err.Error(), "No space left") {
 		t.Fatalf("%d rows fit beside the filler, then: %v", said, err)
 	}
 	if err := os.Remove(filler); err != nil {

@@ -12,6 +12,9 @@ import (
 	"github.com/skald-go/skald/internal/effects"
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/outbox"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 var (
@@ -30,10 +33,10 @@ func byEntity(a, b store.Lock) int {
 // keyBytes is a key as an index can hold it, a long one as its hash: an entry is limited. What looks like a
 // hash is hashed too.
 func keyBytes(key string) []byte {
-	if len(key) <= maxName && !held.Hashed(key) {
+	if len(key) <= column.MaxName && !held.Hashed(key) {
 		return []byte(key)
 	}
-	return []byte(name(key))
+	return []byte(column.Name(key))
 }
 
 // keyOf is keyBytes of a message's key; nil: it has none.
@@ -44,12 +47,12 @@ func keyOf(key []byte) []byte {
 	return keyBytes(string(key))
 }
 
-func lockArgs(l store.Lock) []any { return []any{name(l.Space), keyBytes(l.Key)} }
+func lockArgs(l store.Lock) []any { return []any{column.Name(l.Space), keyBytes(l.Key)} }
 
 // intake are the calls that take in, their answers going to found.
-func (c *core) intake(in store.Intake, found *store.Found) ([]call, error) {
-	if c.err != nil {
-		return nil, c.err
+func (c *core) intake(in store.Intake, found *store.Found) ([]pgrun.Call, error) {
+	if c.pg.Err != nil {
+		return nil, c.pg.Err
 	}
 	found.Marks, found.Steps, found.Locks = make([]store.Verdict, len(in.Marks)), make([]store.Step, len(in.Steps)), make([]int64, len(in.Locks))
 	found.Sagas = make([]bool, len(in.Sagas))
@@ -73,7 +76,7 @@ func (c *core) intake(in store.Intake, found *store.Found) ([]call, error) {
 }
 
 // takeEach takes mark by mark and lock by lock.
-func (c *core) takeEach(in store.Intake, found *store.Found) ([]call, error) {
+func (c *core) takeEach(in store.Intake, found *store.Found) ([]pgrun.Call, error) {
 	calls, err := c.takeMarks(in, found.Marks)
 	if err != nil {
 		return nil, err
@@ -89,17 +92,17 @@ func (c *core) takeEach(in store.Intake, found *store.Found) ([]call, error) {
 	for _, i := range order(in.Locks, byEntity) {
 		if last >= 0 && byEntity(in.Locks[last], in.Locks[i]) == 0 {
 			first, again := &found.Locks[last], &found.Locks[i]
-			calls[len(calls)-1].scan = chain(calls[len(calls)-1].scan, func() { *again = *first })
+			calls[len(calls)-1].Scan = chain(calls[len(calls)-1].Scan, func() { *again = *first })
 			continue
 		}
 		last = i
-		calls = append(calls, c.call("LockEntity", lockArgs(in.Locks[i])...).into(&found.Locks[i]))
+		calls = append(calls, c.pg.Call("LockEntity", lockArgs(in.Locks[i])...).Into(&found.Locks[i]))
 	}
 	return calls, nil
 }
 
 // takeMarks are the calls for the marks of an intake, and their turns.
-func (c *core) takeMarks(in store.Intake, found []store.Verdict) ([]call, error) {
+func (c *core) takeMarks(in store.Intake, found []store.Verdict) ([]pgrun.Call, error) {
 	marks := in.Marks
 	if len(marks) == 1 && isoLevel(in.Isolation) == pgx.ReadCommitted {
 		if calls, err := c.alone(&marks[0], &found[0]); len(calls) > 0 || err != nil {
@@ -117,8 +120,8 @@ func (c *core) takeMarks(in store.Intake, found []store.Verdict) ([]call, error)
 	return calls, nil
 }
 
-func chain(scan func(scanner) error, then func()) func(scanner) error {
-	return func(row scanner) error {
+func chain(scan func(pgrun.Scanner) error, then func()) func(pgrun.Scanner) error {
+	return func(row pgrun.Scanner) error {
 		if err := scan(row); err != nil {
 			return err
 		}
@@ -141,7 +144,7 @@ func locked(in store.Intake, found store.Found) entities {
 
 // outflow are the calls that carry out es in one transaction, which has taken in those marks: guards first,
 // then all rows behind kept, in order.
-func (c *core) outflow(es []store.Effect, kept []row, have entities, marks ...store.Mark) ([]call, error) {
+func (c *core) outflow(es []store.Effect, kept []outbox.Row, have entities, marks ...store.Mark) ([]pgrun.Call, error) {
 	ours := takenOf(marks, es)
 	calls := c.freeMany(es, ours)
 	together := len(calls) > 0
@@ -166,13 +169,13 @@ func (c *core) outflow(es []store.Effect, kept []row, have entities, marks ...st
 			return nil, err
 		}
 		calls = append(calls, moves...)
-		rows, err := columns(e.Rows)
+		rows, err := outbox.Rows(e.Rows)
 		if err != nil {
 			return nil, err
 		}
 		kept = append(kept, rows...)
 		if e.Shard != nil {
-			calls = append(calls, c.progress(e.Shard)...)
+			calls = append(calls, c.outbox.Progress(e.Shard)...)
 		}
 		apart, err := c.keepApart(e)
 		if err != nil {
@@ -185,14 +188,14 @@ func (c *core) outflow(es []store.Effect, kept []row, have entities, marks ...st
 		calls = append(append(append(calls, apart...), keep...), c.noteStep(e.Park)...)
 	}
 	if len(kept) > 0 {
-		calls = append(calls, c.insert(kept))
+		calls = append(calls, c.outbox.Insert(kept))
 	}
 	return calls, nil
 }
 
 // guardLocks locks what is not locked yet, and compares versions.
-func (c *core) guardLocks(locks []store.Lock, have *entities) ([]call, error) {
-	var calls []call
+func (c *core) guardLocks(locks []store.Lock, have *entities) ([]pgrun.Call, error) {
+	var calls []pgrun.Call
 	for _, i := range order(locks, byEntity) {
 		l := locks[i]
 		key := [2]string{l.Space, l.Key}
@@ -203,11 +206,11 @@ func (c *core) guardLocks(locks []store.Lock, have *entities) ([]call, error) {
 		case again && version != 0:
 			return nil, fmt.Errorf("lock %s %s is at %d, not %d: %w", l.Space, l.Key, version, l.Version, store.ErrLost)
 		case again:
-			calls = append(calls, c.call("CheckEntity", append(lockArgs(l), l.Version)...))
+			calls = append(calls, c.pg.Call("CheckEntity", append(lockArgs(l), l.Version)...))
 		case l.Version == 0:
-			calls = append(calls, c.call("LockEntity", lockArgs(l)...))
+			calls = append(calls, c.pg.Call("LockEntity", lockArgs(l)...))
 		default:
-			calls = append(calls, c.call("GuardEntity", append(lockArgs(l), l.Version)...))
+			calls = append(calls, c.pg.Call("GuardEntity", append(lockArgs(l), l.Version)...))
 		}
 		if *have == nil {
 			*have = entities{}
@@ -232,14 +235,14 @@ func speaks(es []store.Effect) bool {
 }
 
 // said are the rows of effects that may hold nothing else.
-func said(es []store.Effect) ([]row, error) {
-	var out []row
+func said(es []store.Effect) ([]outbox.Row, error) {
+	var out []outbox.Row
 	for i := range es {
 		e := &es[i]
 		if !effects.RowsOnly(*e) {
 			return nil, effects.ErrRowsOnly
 		}
-		rows, err := columns(e.Rows)
+		rows, err := outbox.Rows(e.Rows)
 		if err != nil {
 			return nil, err
 		}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/steward"
 )
 
 // A repeat is a message of long ago, which was taken then, and the compensation of a step that was.
@@ -24,8 +26,8 @@ type repeat struct {
 func repeated(ctx context.Context, t *testing.T, b *bed, s *Store) (*repeat, error) {
 	m := aMark()
 	m.Consumer = m.ID // which has no floor yet
-	m.ID, m.KeyOrder, m.Key = uuid7.New(time.Now().Add(-100*day)), store.Arriving, []byte("k")
-	begun := time.Now().Add(-100 * day)
+	m.ID, m.KeyOrder, m.Key = uuid7.New(time.Now().Add(-100*steward.Day)), store.Arriving, []byte("k")
+	begun := time.Now().Add(-100 * steward.Day)
 	step := store.Step{Consumer: m.Consumer, Saga: m.ID, Name: "charge", State: store.StepDone, Identity: m.Identity, Begun: begun}
 	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Steps: []store.Step{step}})
 	if err != nil {
@@ -34,7 +36,7 @@ func repeated(ctx context.Context, t *testing.T, b *bed, s *Store) (*repeat, err
 	if err := u.Commit(ctx); err != nil {
 		return nil, err
 	}
-	b.Age(t, 95*day)
+	b.Age(t, 95*steward.Day)
 	step.State = store.StepUndone
 	return &repeat{m, step}, nil
 }
@@ -58,11 +60,11 @@ func (r *repeat) again(ctx context.Context, s *Store, a *actor, level store.Isol
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
 	for _, c := range s.bind(in, calls) {
-		if c.need != nil && !c.need() {
+		if c.Need != nil && !c.Need() {
 			continue
 		}
 		a.gate()
-		if err := single(ctx, conn.Conn(), c); err != nil {
+		if err := pgrun.Send(ctx, conn.Conn(), []pgrun.Call{c}); err != nil {
 			return err
 		}
 	}
@@ -129,10 +131,10 @@ func TestEveryMergeOfRetentionAndRepeat(t *testing.T) {
 	}
 	change := func(name, old, new string) func(*Store) {
 		return func(s *Store) {
-			if !strings.Contains(s.sql[name], old) {
+			if !strings.Contains(s.pg.SQL[name], old) {
 				t.Errorf("%s has no %q", name, old)
 			}
-			s.sql[name] = strings.ReplaceAll(s.sql[name], old, new)
+			s.pg.SQL[name] = strings.ReplaceAll(s.pg.SQL[name], old, new)
 		}
 	}
 	for bug, wrong := range map[string]func(*Store){

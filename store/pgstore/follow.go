@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // How many units in a row may have one connection: others wait for it, too, of whom we know nothing; and
@@ -38,7 +39,7 @@ func (u *unit) CommitThen(ctx context.Context, next store.Intake, es ...store.Ef
 	calls, err := u.last(ctx, conn, es)
 	begun := false
 	if err == nil {
-		begun, err = sendFollowing(ctx, conn, calls, now)
+		begun, err = pgrun.SendFollowing(ctx, conn, calls, now)
 	}
 	tx := u.tx.Tx // pgx's own, which knows of nothing but the connection
 	if err = u.committed(ctx, err, es); err == nil && begun {
@@ -47,7 +48,7 @@ func (u *unit) CommitThen(ctx context.Context, next store.Intake, es ...store.Ef
 		}
 	}
 	if err != nil || !begun {
-		_ = undo(ctx, conn)
+		_ = pgrun.Undo(ctx, conn)
 		u.end()
 		return nil, err
 	}
@@ -70,46 +71,24 @@ func (u *unit) yields(next store.Intake) bool {
 
 // tried are the calls of an intake that tries the lock of its key instead of waiting for it; nil: it locks
 // otherwise.
-func (c *core) tried(calls []call) []call {
-	switch calls[0].sql {
-	case c.sql["TakeArrive"]:
-		calls[0].sql = c.sql["FollowArrive"]
+func (c *core) tried(calls []pgrun.Call) []pgrun.Call {
+	switch calls[0].SQL {
+	case c.pg.SQL["TakeArrive"]:
+		calls[0].SQL = c.pg.SQL["FollowArrive"]
 		return calls
-	case c.sql["TakeSaga"]:
-		calls[0].sql = c.sql["FollowSaga"]
+	case c.pg.SQL["TakeSaga"]:
+		calls[0].SQL = c.pg.SQL["FollowSaga"]
 		return calls
-	case c.sql["TakeKeyOrder"]:
-		return slices.Insert(calls, 0, c.call("FollowKeyOrder", calls[0].args[0]))
+	case c.pg.SQL["TakeKeyOrder"]:
+		return slices.Insert(calls, 0, c.pg.Call("FollowKeyOrder", calls[0].Args[0]))
 	}
 	return nil
-}
-
-// sendFollowing sends calls and a COMMIT, and behind it BEGIN and then. PostgreSQL skips what follows an
-// error, so what is begun follows a commit that succeeded; err is the commit's.
-func sendFollowing(ctx context.Context, conn *pgx.Conn, calls, then []call) (begun bool, err error) {
-	b := &pgx.Batch{}
-	queue(b, calls)
-	b.Queue(commit)
-	b.Queue(begin)
-	queue(b, then)
-	br := conn.SendBatch(ctx, b)
-	defer br.Close()
-	if err := answers(br, calls); err != nil {
-		return false, err
-	}
-	if err := committed(br.Exec()); err != nil {
-		return false, err
-	}
-	if _, err := br.Exec(); err != nil {
-		return false, nil
-	}
-	return answers(br, then) == nil && br.Close() == nil, nil
 }
 
 const preparedKey = "skald: statements of intakes"
 
 // prepares notes that conn has carried out calls, so that they are prepared there, or can be.
-func prepares(conn *pgx.Conn, calls []call) {
+func prepares(conn *pgx.Conn, calls []pgrun.Call) {
 	data := conn.PgConn().CustomData()
 	texts, _ := data[preparedKey].(map[string]bool)
 	if texts == nil {
@@ -117,17 +96,17 @@ func prepares(conn *pgx.Conn, calls []call) {
 		data[preparedKey] = texts
 	}
 	for _, c := range calls {
-		texts[c.sql] = true
+		texts[c.SQL] = true
 	}
 }
 
 // prepared tells whether conn has carried out such calls before. Statements that are new to it are prepared
 // before all others of a pipeline: one for which a right is missing would fail the transaction that is to be
 // committed.
-func prepared(conn *pgx.Conn, calls []call) bool {
+func prepared(conn *pgx.Conn, calls []pgrun.Call) bool {
 	texts, _ := conn.PgConn().CustomData()[preparedKey].(map[string]bool)
 	for _, c := range calls {
-		if !texts[c.sql] {
+		if !texts[c.SQL] {
 			return false
 		}
 	}

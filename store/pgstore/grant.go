@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 //go:embed role/*.sql
@@ -31,8 +33,8 @@ func Grants(role string, o *GrantOptions) (string, error) {
 		o = &GrantOptions{}
 	}
 	c := newCore(nil, &Options{Schema: o.Schema})
-	if c.err != nil {
-		return "", fmt.Errorf("grants: %w", c.err)
+	if c.pg.Err != nil {
+		return "", fmt.Errorf("grants: %w", c.pg.Err)
 	}
 	text, err := grantFile(role)
 	if err != nil {
@@ -42,14 +44,14 @@ func Grants(role string, o *GrantOptions) (string, error) {
 	if name == "" {
 		name = "skald_" + role
 	}
-	if err := nameable("role", name); err != nil {
+	if err := pgrun.Nameable("role", name); err != nil {
 		return "", fmt.Errorf("grants: %w", err)
 	}
 	quoted := pgx.Identifier{name}.Sanitize()
 	text = leafGrant().ReplaceAllStringFunc(text, eachLeaf)
 	text = makeRole + text
-	return strings.NewReplacer("'/*role*/'", quote(quoted), "/*role*/", quoted, "'/*name*/'", quote(name),
-		"/*itself*/", strings.TrimSuffix(c.prefix, "."), "'"+placeholder, "'"+strings.ReplaceAll(c.prefix, "'", "''"), placeholder, c.prefix).Replace(text), nil
+	return strings.NewReplacer("'/*role*/'", column.Quote(quoted), "/*role*/", quoted, "'/*name*/'", column.Quote(name),
+		"/*itself*/", strings.TrimSuffix(c.pg.Prefix, "."), "'"+pgrun.Placeholder, "'"+strings.ReplaceAll(c.pg.Prefix, "'", "''"), pgrun.Placeholder, c.pg.Prefix).Replace(text), nil
 }
 
 func grantFile(role string) (string, error) {

@@ -8,6 +8,8 @@ import (
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/internal/keptrow"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // ofKey is what is kept, for who looks for a key: of two indexes, which have a part of it each.
@@ -15,10 +17,10 @@ const ofKey = `(SELECT * FROM /*schema*/skald_parked WHERE blocks_key
 	UNION ALL SELECT * FROM /*schema*/skald_parked WHERE NOT blocks_key AND bytes >= 0) AS k`
 
 // choices makes the forms of the statements that list what is kept.
-func (c *core) choices() {
+func choices(raw map[string]string) {
 	for _, name := range []string{"Parked", "ParkedEnd"} {
-		c.raw[name+"OfKey"] = strings.ReplaceAll(c.raw[name], "/*from*/", ofKey)
-		c.raw[name] = strings.ReplaceAll(c.raw[name], "/*from*/", placeholder+"skald_parked")
+		raw[name+"OfKey"] = strings.ReplaceAll(raw[name], "/*from*/", ofKey)
+		raw[name] = strings.ReplaceAll(raw[name], "/*from*/", pgrun.Placeholder+"skald_parked")
 	}
 }
 
@@ -36,17 +38,17 @@ func (w *choice) is(condition, as string, arg any) {
 // byIndex adds what leads to few rows.
 func (w *choice) byIndex(what *store.Sought) {
 	if what.Consumer != "" {
-		w.is("consumer = ?", "text", name(what.Consumer))
+		w.is("consumer = ?", "text", column.Name(what.Consumer))
 	}
 	if what.Identity != nil {
-		w.is("source = ?", "text", name(what.Identity.Source))
-		w.is("id = ?", "text", name(what.Identity.ID))
+		w.is("source = ?", "text", column.Name(what.Identity.Source))
+		w.is("id = ?", "text", column.Name(what.Identity.ID))
 	}
 	if what.Key != nil {
 		w.is("key = ?", "bytea", keyOf(what.Key))
 	}
 	if what.Fingerprint != "" {
-		w.is("fingerprint = ?", "text", legible(what.Fingerprint))
+		w.is("fingerprint = ?", "text", column.Legible(what.Fingerprint))
 	}
 	if what.Dead != nil && *what.Dead {
 		w.where.WriteString(" AND dead_at IS NOT NULL")
@@ -65,37 +67,37 @@ func (w *choice) byIndex(what *store.Sought) {
 func (w *choice) byRow(what *store.Sought) {
 	for _, c := range [][2]string{{"topic = ?", what.Topic}, {"type = ?", what.Type}, {"kind = ?", what.Kind}} {
 		if c[1] != "" {
-			w.is(c[0], "text", legible(c[1]))
+			w.is(c[0], "text", column.Legible(c[1]))
 		}
 	}
 	if !what.DeadFrom.IsZero() {
-		w.is("dead_at >= ?", "timestamptz", moment(what.DeadFrom))
+		w.is("dead_at >= ?", "timestamptz", column.Moment(what.DeadFrom))
 	}
 	if !what.DeadTo.IsZero() {
-		w.is("dead_at < ?", "timestamptz", moment(what.DeadTo))
+		w.is("dead_at < ?", "timestamptz", column.Moment(what.DeadTo))
 	}
 	if held.IsHandle(what.About) { // which is in no envelope
-		w.is("id = ?", "text", name(what.About))
+		w.is("id = ?", "text", column.Name(what.About))
 	} else if what.About != "" { // other parts of an envelope may have that text, too: see kept
-		w.is("position(convert_to(?, 'UTF8') IN envelope) > 0", "text", legible(held.Within(what.About)))
+		w.is("position(convert_to(?, 'UTF8') IN envelope) > 0", "text", column.Legible(held.Within(what.About)))
 	}
 }
 
 // kept lists kept messages, and says how far it looked where Scan ended the list.
 func (c *core) kept(ctx context.Context, what store.Sought, most int) (out []store.Parked, to int64, err error) {
-	if c.err != nil {
-		return nil, 0, c.err
+	if c.pg.Err != nil {
+		return nil, 0, c.pg.Err
 	}
-	chosen := func(name string, w *choice) call {
+	chosen := func(name string, w *choice) pgrun.Call {
 		if what.Key != nil {
 			name += "OfKey"
 		}
-		return call{sql: strings.Replace(c.sql[name], "/*where*/", w.where.String(), 1), args: w.args}
+		return pgrun.Call{SQL: strings.Replace(c.pg.SQL[name], "/*where*/", w.where.String(), 1), Args: w.args}
 	}
 	if what.Scan > 0 && (keptrow.ByRow(&what) || what.Scan < most) {
 		w := choice{args: []any{what.After, int64(what.Scan) - 1}}
 		w.byIndex(&what)
-		if err := c.short(ctx, "look how far to read", chosen("ParkedEnd", &w).into(&to)); err != nil {
+		if err := c.pg.Short(ctx, "look how far to read", chosen("ParkedEnd", &w).Into(&to)); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -106,7 +108,7 @@ func (c *core) kept(ctx context.Context, what store.Sought, most int) (out []sto
 	w.byRow(&what)
 	read, last := 0, int64(0)
 	kept := chosen("Parked", &w)
-	kept.scan = func(row scanner) error {
+	kept.Scan = func(row pgrun.Scanner) error {
 		p, err := scanKept(row)
 		if what.Bare {
 			p.Message.Headers = nil
@@ -117,7 +119,7 @@ func (c *core) kept(ctx context.Context, what store.Sought, most int) (out []sto
 		}
 		return err
 	}
-	err = c.short(ctx, "list kept messages", kept)
+	err = c.pg.Short(ctx, "list kept messages", kept)
 	switch {
 	case len(out) == most: // the next list begins after the last one
 		to = 0

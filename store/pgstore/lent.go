@@ -9,14 +9,16 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/outbox"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // lent is the transaction as the handler has it: it does all but end.
 type lent struct {
 	pgx.Tx
 	s     *Store
-	kept  []row       // for the commit
-	says  [][2]string // topic and type of those, to name one that breaks a limit
+	kept  []outbox.Row // for the commit
+	says  [][2]string  // topic and type of those, to name one that breaks a limit
 	inner []*savepoint
 }
 
@@ -43,8 +45,8 @@ func (*lent) NameOf(other any) string {
 // Begin makes a savepoint. What was kept is written before it, so that rows keep the order of the calls.
 func (l *lent) Begin(ctx context.Context) (pgx.Tx, error) {
 	if len(l.kept) > 0 {
-		if err := exec(ctx, l.Tx, l.s.insert(l.kept)); err != nil {
-			return nil, fmt.Errorf("write rows before a savepoint: %w", limit(l.s.explain(err), l.said(nil)))
+		if err := pgrun.Exec(ctx, l.Tx, l.s.outbox.Insert(l.kept)); err != nil {
+			return nil, fmt.Errorf("write rows before a savepoint: %w", pgrun.Limit(l.s.pg.Explain(err), l.said(nil)))
 		}
 		l.kept, l.says = nil, nil
 		l.s.wake()
@@ -114,8 +116,8 @@ func (sp *savepoint) Rollback(ctx context.Context) error {
 
 // Write adds es to tx, which it never commits.
 func (s *Store) Write(ctx context.Context, tx pgx.Tx, es ...store.Effect) error {
-	if s.err != nil {
-		return s.err
+	if s.pg.Err != nil {
+		return s.pg.Err
 	}
 	rows, err := said(es)
 	if err != nil {
@@ -124,10 +126,10 @@ func (s *Store) Write(ctx context.Context, tx pgx.Tx, es ...store.Effect) error 
 	for i := range es {
 		calls, err := s.writing(&es[i])
 		if err == nil {
-			err = sendIn(ctx, tx, calls)
+			err = pgrun.SendIn(ctx, tx, calls)
 		}
 		if err != nil {
-			return fmt.Errorf("write: %w", s.losing(err))
+			return fmt.Errorf("write: %w", s.pg.Losing(err))
 		}
 	}
 	if stirs(es) {
@@ -144,14 +146,14 @@ func (s *Store) Write(ctx context.Context, tx pgx.Tx, es ...store.Effect) error 
 			return fmt.Errorf("write: %w", badClient(encoding))
 		}
 	}
-	if err := exec(ctx, tx, s.insert(rows)); err != nil {
-		return fmt.Errorf("write: %w", limit(s.explain(err), messages(es)))
+	if err := pgrun.Exec(ctx, tx, s.outbox.Insert(rows)); err != nil {
+		return fmt.Errorf("write: %w", pgrun.Limit(s.pg.Explain(err), messages(es)))
 	}
 	s.wake()
 	return nil
 }
 
-func (l *lent) keep(ctx context.Context, rows []row, es []store.Effect) error {
+func (l *lent) keep(ctx context.Context, rows []outbox.Row, es []store.Effect) error {
 	if l.Tx.Conn() == nil {
 		return fmt.Errorf("write: %w", errors.Join(errEnded, pgx.ErrTxClosed))
 	}
@@ -171,9 +173,4 @@ func (l *lent) said(es []store.Effect) []skald.Message {
 		out = append(out, skald.Message{Topic: s[0], Type: s[1]})
 	}
 	return append(out, messages(es)...)
-}
-
-func exec(ctx context.Context, tx pgx.Tx, c call) error {
-	_, err := tx.Exec(ctx, c.sql, c.args...)
-	return err
 }

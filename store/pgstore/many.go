@@ -6,6 +6,8 @@ import (
 
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // An intake of many messages takes a handful of statements, whatever their number: their keys are locked,
@@ -31,7 +33,7 @@ func many(in store.Intake) bool {
 }
 
 // called is the identity of m as the columns have it.
-func called(m *store.Mark) [2]string { return [2]string{name(m.Source), name(m.ID)} }
+func called(m *store.Mark) [2]string { return [2]string{column.Name(m.Source), column.Name(m.ID)} }
 
 // holding tells of verdicts by which a message must get no mark.
 func holding(found store.Found) bool {
@@ -49,25 +51,25 @@ type crowd struct {
 }
 
 // takeMany is intake for many messages.
-func (c *core) takeMany(in store.Intake, found *store.Found) ([]call, error) {
+func (c *core) takeMany(in store.Intake, found *store.Found) ([]pgrun.Call, error) {
 	w := &crowd{c: c, marks: in.Marks, found: found.Marks, fresh: make([]bool, len(in.Marks))}
 	list := order(in.Marks, byIdentity)
 	for _, i := range list {
 		w.fresh[i] = true
 	}
-	narrow := c.call("Narrow")
-	narrow.with = c.sql["TakeNarrow"]
+	narrow := c.pg.Call("Narrow")
+	narrow.With = c.pg.SQL["TakeNarrow"]
 	insert, err := w.insert(list)
 	if err != nil {
 		return nil, err
 	}
-	calls := append(append([]call{narrow}, w.turns()...), insert, w.find(list))
+	calls := append(append([]pgrun.Call{narrow}, w.turns()...), insert, w.find(list))
 	calls = append(calls, c.lockMany(in.Locks, found.Locks)...)
-	return append(calls, c.call("Widen")), nil
+	return append(calls, c.pg.Call("Widen")), nil
 }
 
 // turns are the calls that lock the keys, and say which messages are kept, or behind one that is.
-func (w *crowd) turns() []call {
+func (w *crowd) turns() []pgrun.Call {
 	var locks []int64
 	var arrive, claimed []int
 	for i := range w.marks {
@@ -86,7 +88,7 @@ func (w *crowd) turns() []call {
 		return nil
 	}
 	slices.Sort(locks)
-	calls := []call{w.c.call("LockKeyOrders", slices.Compact(locks))}
+	calls := []pgrun.Call{w.c.pg.Call("LockKeyOrders", slices.Compact(locks))}
 	if len(arrive) > 0 {
 		calls = append(calls, w.arriving(arrive))
 	}
@@ -97,9 +99,9 @@ func (w *crowd) turns() []call {
 }
 
 // stand is the call of that name, which tells of messages that may not be taken.
-func (w *crowd) stand(name string, args ...any) call {
-	find := w.c.call(name, args...)
-	find.scan = func(row scanner) error {
+func (w *crowd) stand(name string, args ...any) pgrun.Call {
+	find := w.c.pg.Call(name, args...)
+	find.Scan = func(row pgrun.Scanner) error {
 		var n int32
 		var stands store.Outcome
 		var noted string
@@ -113,7 +115,7 @@ func (w *crowd) stand(name string, args ...any) call {
 }
 
 // arriving is the call that asks for those that came from the broker.
-func (w *crowd) arriving(list []int) call {
+func (w *crowd) arriving(list []int) pgrun.Call {
 	var asked wanted
 	var keys [][]byte
 	var old []int64
@@ -124,14 +126,14 @@ func (w *crowd) arriving(list []int) call {
 		m := &w.marks[i]
 		asked.add(m.Identity, i)
 		keys, old = append(keys, keyOf(m.Key)), append(old, floored(m))
-		source := name(m.Source)
+		source := column.Name(m.Source)
 		if numbers[source] == 0 {
 			sources = append(sources, source)
 			numbers[source] = int32(len(sources))
 		}
 		of = append(of, numbers[source])
 	}
-	return w.stand("FindKeyOrders", name(w.marks[0].Consumer), asked.sources, asked.ids, keys, old, asked.places, sources, of)
+	return w.stand("FindKeyOrders", column.Name(w.marks[0].Consumer), asked.sources, asked.ids, keys, old, asked.places, sources, of)
 }
 
 // floored is the time that a floor is compared with; 0: no floor counts.
@@ -143,7 +145,7 @@ func floored(m *store.Mark) int64 {
 }
 
 // claimed is the call that asks for those that were claimed.
-func (w *crowd) claimed(list []int) call {
+func (w *crowd) claimed(list []int) pgrun.Call {
 	var keyed, loose wanted
 	var keys [][]byte
 	var many, before, tries, looseTries []int32
@@ -169,12 +171,12 @@ func (w *crowd) claimed(list []int) call {
 			tries = append(tries, int32(w.marks[i].Attempts))
 		}
 	}
-	return w.stand("FindClaimed", name(w.marks[0].Consumer), keys, many, before, keyed.sources, keyed.ids, tries, keyed.places,
+	return w.stand("FindClaimed", column.Name(w.marks[0].Consumer), keys, many, before, keyed.sources, keyed.ids, tries, keyed.places,
 		loose.sources, loose.ids, looseTries, loose.places)
 }
 
 // insert is the call that inserts the marks, in the order of list.
-func (w *crowd) insert(list []int) (call, error) {
+func (w *crowd) insert(list []int) (pgrun.Call, error) {
 	var (
 		id        wanted
 		outcomes  []int16
@@ -183,7 +185,7 @@ func (w *crowd) insert(list []int) (call, error) {
 		times     []int64
 		kept      []bool
 		ours      = make(map[[2]string]bool, len(list))
-		consumer  = name(w.marks[0].Consumer)
+		consumer  = column.Name(w.marks[0].Consumer)
 		afterward = func(int64) {
 			for _, i := range list {
 				if ours[called(&w.marks[i])] {
@@ -200,36 +202,36 @@ func (w *crowd) insert(list []int) (call, error) {
 		m := &w.marks[i]
 		args, err := markArgs(m)
 		if err != nil {
-			return call{}, err
+			return pgrun.Call{}, err
 		}
 		id.add(m.Identity, i)
 		outcomes, reasons, prints = append(outcomes, args[3].(int16)), append(reasons, args[4].(*string)), append(prints, args[5].(*int64))
 		times, kept = append(times, writtenAt(m.ID)), append(kept, m.Held)
 	}
-	return call{
-		sql:  w.c.sql["InsertMarks"],
-		args: []any{consumer, id.sources, id.ids, outcomes, reasons, prints, id.places, times, kept},
-		scan: func(row scanner) error {
+	return pgrun.Call{
+		SQL:  w.c.pg.SQL["InsertMarks"],
+		Args: []any{consumer, id.sources, id.ids, outcomes, reasons, prints, id.places, times, kept},
+		Scan: func(row pgrun.Scanner) error {
 			var id [2]string
 			err := row.Scan(&id[0], &id[1])
 			ours[id] = true
 			return err
 		},
-		done: afterward,
+		Done: afterward,
 	}, nil
 }
 
 // find is the call that reads the marks that were there.
-func (w *crowd) find(list []int) call {
+func (w *crowd) find(list []int) pgrun.Call {
 	var id wanted
 	for _, i := range list {
 		id.add(w.marks[i].Identity, i)
 	}
-	return call{
-		sql:  w.c.sql["SeenMarks"],
-		args: []any{name(w.marks[0].Consumer), id.sources, id.ids, id.places},
-		need: func() bool { return slices.ContainsFunc(list, func(i int) bool { return !w.fresh[i] }) },
-		scan: func(row scanner) error {
+	return pgrun.Call{
+		SQL:  w.c.pg.SQL["SeenMarks"],
+		Args: []any{column.Name(w.marks[0].Consumer), id.sources, id.ids, id.places},
+		Need: func() bool { return slices.ContainsFunc(list, func(i int) bool { return !w.fresh[i] }) },
+		Scan: func(row pgrun.Scanner) error {
 			var n int32
 			var over bool // none of them goes by its scope
 			var v store.Verdict
@@ -243,7 +245,7 @@ func (w *crowd) find(list []int) call {
 }
 
 // lockMany is the call that locks entities, each once.
-func (c *core) lockMany(locks []store.Lock, found []int64) []call {
+func (c *core) lockMany(locks []store.Lock, found []int64) []pgrun.Call {
 	if len(locks) == 0 {
 		return nil
 	}
@@ -251,17 +253,17 @@ func (c *core) lockMany(locks []store.Lock, found []int64) []call {
 	var keys [][]byte
 	places := map[[2]string][]int{}
 	for _, i := range order(locks, byEntity) {
-		space, key := name(locks[i].Space), keyBytes(locks[i].Key)
+		space, key := column.Name(locks[i].Space), keyBytes(locks[i].Key)
 		e := [2]string{space, string(key)}
 		if places[e] == nil {
 			spaces, keys = append(spaces, space), append(keys, key)
 		}
 		places[e] = append(places[e], i)
 	}
-	lock := c.call("LockEntities", spaces, keys)
-	lock.scan = func(row scanner) error {
+	lock := c.pg.Call("LockEntities", spaces, keys)
+	lock.Scan = func(row pgrun.Scanner) error {
 		var space string
-		var key blob
+		var key column.Blob
 		var version int64
 		if err := row.Scan(&space, &key, &version); err != nil {
 			return err
@@ -271,7 +273,7 @@ func (c *core) lockMany(locks []store.Lock, found []int64) []call {
 		}
 		return nil
 	}
-	return []call{lock}
+	return []pgrun.Call{lock}
 }
 
 // A taken message is one whose key an intake has locked.
@@ -296,7 +298,7 @@ func takenOf(marks []store.Mark, es []store.Effect) map[taken]bool {
 
 // freeMany is the calls that end the keeping of messages of one consumer that were claimed; nil: es are not
 // of that kind.
-func (c *core) freeMany(es []store.Effect, ours map[taken]bool) []call {
+func (c *core) freeMany(es []store.Effect, ours map[taken]bool) []pgrun.Call {
 	var all []*store.Finish
 	for i := range es {
 		f := es[i].Finish
@@ -322,9 +324,9 @@ func (c *core) freeMany(es []store.Effect, ours map[taken]bool) []call {
 		}
 		places, tries, calls = append(places, f.Place), append(tries, int32(*f.Attempts)), append(calls, held.CallKey(f.WasCall))
 	}
-	consumer, out := name(all[0].Consumer), []call{c.call("Walk")}
+	consumer, out := column.Name(all[0].Consumer), []pgrun.Call{c.pg.Call("Walk")}
 	if len(locked.ids) > 0 {
-		out = append(out, c.call("LockManyParked", consumer, locked.sources, locked.ids))
+		out = append(out, c.pg.Call("LockManyParked", consumer, locked.sources, locked.ids))
 	}
-	return append(out, c.call("FinishMany", consumer, places, asked.sources, asked.ids, tries, calls))
+	return append(out, c.pg.Call("FinishMany", consumer, places, asked.sources, asked.ids, tries, calls))
 }

@@ -134,10 +134,10 @@ func TestPlansOfManyMessages(t *testing.T) {
 	}
 	run("VACUUM ANALYZE " + b.q("{skald_parked}")) // what is known is that it is empty
 	run("SET enable_sort = off; BEGIN")
-	run(s.sql["Narrow"])
-	run("PREPARE turns AS " + s.sql["FindKeyOrders"])
-	run("PREPARE claimed AS " + s.sql["FindClaimed"])
-	run("PREPARE marks AS " + s.sql["InsertMarks"])
+	run(s.pg.SQL["Narrow"])
+	run("PREPARE turns AS " + s.pg.SQL["FindKeyOrders"])
+	run("PREPARE claimed AS " + s.pg.SQL["FindClaimed"])
+	run("PREPARE marks AS " + s.pg.SQL["InsertMarks"])
 	explain := func() string {
 		rows, err := conn.Query(ctx, `EXPLAIN (ANALYZE) EXECUTE turns('stock', '{a,b}', '{12,b}', '{c,d}', '{0,0}', '{0,1}', '{a,b}', '{1,2}')`, pgx.QueryExecModeSimpleProtocol)
 		if err != nil {
@@ -171,7 +171,7 @@ func TestPlansOfManyMessages(t *testing.T) {
 		return strings.Join(append(turns, marks...), "\n")
 	}
 	explain()
-	run(s.sql["Widen"])
+	run(s.pg.SQL["Widen"])
 	for name, want := range map[string]string{"enable_seqscan": "on", "enable_sort": "off", "plan_cache_mode": "auto"} {
 		var got string
 		if err := conn.QueryRow(ctx, "SELECT current_setting($1)", pgx.QueryExecModeSimpleProtocol, name).Scan(&got); err != nil || got != want {
@@ -188,7 +188,7 @@ func TestPlansOfManyMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	run("BEGIN")
-	run(s.sql["Narrow"])
+	run(s.pg.SQL["Narrow"])
 	if plan := explain(); strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "Sort") {
 		t.Error(plan)
 	}

@@ -8,18 +8,12 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/skald-go/skald/internal/effects"
-	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
-)
-
-const (
-	maxReason = 1 << 10
-	// of a consumer, source or id as it is; a longer one is kept as its hash: an index entry is limited
-	maxName = 1 << 10
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // Fragments of the statements that insert marks: see InsertMark. Where they insert many, $n stands for a
@@ -36,14 +30,14 @@ const (
 )
 
 // inserts completes the statements that insert marks and steps.
-func (c *core) inserts() {
-	for name, text := range c.raw {
+func inserts(raw map[string]string) {
+	for name, text := range raw {
 		columns := []string{"$written", "$7::bigint", "$source", "$2::text", "$id", "$3::text", "$held", "$8::boolean"}
 		if name == "InsertMarks" {
 			columns = []string{"$written", "i.written", "$source", "i.source", "$id", "i.id", "$held", "i.held"}
 		}
 		fill := strings.NewReplacer(columns...)
-		c.raw[name] = strings.NewReplacer("/*arrived*/", fill.Replace(arrived), "/*known*/", fill.Replace(known), "/*forgotten*/", forgottenStep).Replace(text)
+		raw[name] = strings.NewReplacer("/*arrived*/", fill.Replace(arrived), "/*known*/", fill.Replace(known), "/*forgotten*/", forgottenStep).Replace(text)
 	}
 }
 
@@ -64,22 +58,14 @@ func markArgs(m *store.Mark) ([]any, error) {
 	}
 	var reason *string
 	if m.As == store.Rejected {
-		reason = some(clip(legible(m.Reason)))
+		reason = column.Some(column.Clip(column.Legible(m.Reason)))
 	}
-	return []any{name(m.Consumer), name(m.Source), name(m.ID), int16(m.As), reason, number(m.Fingerprint), writtenAt(m.ID), m.Held}, nil
-}
-
-// number is nil for 0, which is not known.
-func number(n int64) *int64 {
-	if n == 0 {
-		return nil
-	}
-	return &n
+	return []any{column.Name(m.Consumer), column.Name(m.Source), column.Name(m.ID), int16(m.As), reason, column.Number(m.Fingerprint), writtenAt(m.ID), m.Held}, nil
 }
 
 // verdict reads what FindMark and its like answer.
-func verdict(row scanner, v *store.Verdict, before ...any) error {
-	var result blob
+func verdict(row pgrun.Scanner, v *store.Verdict, before ...any) error {
+	var result column.Blob
 	var left *int64 // microseconds
 	if err := row.Scan(append(before, &v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result, &v.Emitted, &v.Headers, &left)...); err != nil {
 		return err
@@ -89,36 +75,6 @@ func verdict(row scanner, v *store.Verdict, before ...any) error {
 		v.Left = cmp.Or(time.Duration(*left)*time.Microsecond, -1)
 	}
 	return nil
-}
-
-// name is s as a key column can hold it. What looks like a hash is hashed too: else an id could be that of
-// another's long one.
-func name(s string) string {
-	if len(s) <= maxName && storable(s) && !held.Hashed(s) {
-		return s
-	}
-	return held.Hash(s)
-}
-
-// handles makes of names that were read what name knows again: a hash would be hashed once more.
-func handles(names ...*string) {
-	for _, s := range names {
-		*s = held.Handle(*s)
-	}
-}
-
-// clip cuts a reason at the limit, between letters.
-func clip(s string) string { return clipTo(s, maxReason) }
-
-func clipTo(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	n := most
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }
 
 func byIdentity(a, b store.Mark) int {
@@ -149,26 +105,26 @@ func keepArg(m *store.Mark) *int64 {
 }
 
 // takeMark are the calls that insert m, or find what is there, into v.
-func (c *core) takeMark(m *store.Mark, v *store.Verdict) ([]call, error) {
+func (c *core) takeMark(m *store.Mark, v *store.Verdict) ([]pgrun.Call, error) {
 	args, err := markArgs(m)
 	if err != nil {
 		return nil, err
 	}
 	fresh := true
 	all := append(slices.Clip(args), keepArg(m))
-	insert := c.call("InsertMark", all...)
-	insert.with = c.sql["TakeMark"]
-	insert.done = func(n int64) {
+	insert := c.pg.Call("InsertMark", all...)
+	insert.With = c.pg.SQL["TakeMark"]
+	insert.Done = func(n int64) {
 		if fresh = n > 0; !fresh && v.Outcome != store.Waiting && v.Outcome != store.Dead {
 			v.Outcome = store.TooOld // unless a mark is found
 		}
 	}
-	calls := []call{insert}
+	calls := []pgrun.Call{insert}
 	if expires(m) {
 		not := func() bool { return !fresh }
-		expire, again := c.call("ExpireMark", args[:3]...), c.call("InsertMark", all...)
-		expire.need, again.need = not, not
-		again.done = func(n int64) {
+		expire, again := c.pg.Call("ExpireMark", args[:3]...), c.pg.Call("InsertMark", all...)
+		expire.Need, again.Need = not, not
+		again.Done = func(n int64) {
 			if n > 0 {
 				fresh, v.Outcome = true, store.Fresh
 			}
@@ -179,10 +135,10 @@ func (c *core) takeMark(m *store.Mark, v *store.Verdict) ([]call, error) {
 }
 
 // findMark is the call that reads into v the mark that was there, if it was not fresh.
-func (c *core) findMark(args []any, fresh *bool, v *store.Verdict) call {
-	find := c.call("FindMark", args[:3]...)
-	find.need = func() bool { return !*fresh }
-	find.scan = func(row scanner) error {
+func (c *core) findMark(args []any, fresh *bool, v *store.Verdict) pgrun.Call {
+	find := c.pg.Call("FindMark", args[:3]...)
+	find.Need = func() bool { return !*fresh }
+	find.Scan = func(row pgrun.Scanner) error {
 		if *fresh {
 			return nil // it is ours
 		}
@@ -195,7 +151,7 @@ func (c *core) findMark(args []any, fresh *bool, v *store.Verdict) call {
 // and most likely is as it was then: two statements, and what tells it of all others only where it is not.
 // None: m has to be taken otherwise. A transaction that sees all as of its first statement would not see what
 // a rival did before it gave the key back.
-func (c *core) alone(m *store.Mark, v *store.Verdict) ([]call, error) {
+func (c *core) alone(m *store.Mark, v *store.Verdict) ([]pgrun.Call, error) {
 	tries := triesOf(m)
 	if m.KeyOrder == store.Anytime || m.Keep > 0 || tries != nil && !m.Held {
 		return nil, nil
@@ -204,18 +160,18 @@ func (c *core) alone(m *store.Mark, v *store.Verdict) ([]call, error) {
 	if err != nil {
 		return nil, err
 	}
-	insert := c.call("InsertArriving", append(slices.Clip(args), keyOf(m.Key))...)
+	insert := c.pg.Call("InsertArriving", append(slices.Clip(args), keyOf(m.Key))...)
 	if tries != nil {
-		insert = c.call("InsertClaimed", append(slices.Clip(args), keyOf(m.Key), *tries)...)
+		insert = c.pg.Call("InsertClaimed", append(slices.Clip(args), keyOf(m.Key), *tries)...)
 	}
 	fresh := true
-	insert.done = func(n int64) {
+	insert.Done = func(n int64) {
 		if fresh = n > 0; !fresh {
 			v.Outcome = store.TooOld // unless it is kept, or a mark is found
 		}
 	}
 	not := func() bool { return !fresh }
-	turned := func(row scanner) error {
+	turned := func(row pgrun.Scanner) error {
 		var as store.Outcome
 		if err := row.Scan(&as); err != nil || fresh || as == store.Fresh {
 			return err
@@ -224,35 +180,35 @@ func (c *core) alone(m *store.Mark, v *store.Verdict) ([]call, error) {
 		return nil
 	}
 	lock := []any{c.turn(m.Consumer, m.Identity, m.Key)}
-	calls := []call{
-		{args: lock, with: c.sql["TakeArrive"], server: true},
+	calls := []pgrun.Call{
+		{Args: lock, With: c.pg.SQL["TakeArrive"], Server: true},
 		insert,
-		{sql: c.sql["KeyOrder"], args: []any{lock[0], args[0], args[1], args[2], keyOf(m.Key), tries}, scan: turned, need: not, also: true},
+		{SQL: c.pg.SQL["KeyOrder"], Args: []any{lock[0], args[0], args[1], args[2], keyOf(m.Key), tries}, Scan: turned, Need: not, Also: true},
 		c.findMark(args, &fresh, v),
 	}
 	if at := floored(m); at > 0 { // that it is too old goes before that it waits
-		below := func(scanner) error {
+		below := func(pgrun.Scanner) error {
 			if !fresh && v.Outcome == store.Behind {
 				v.Outcome = store.TooOld
 			}
 			return nil
 		}
-		calls = slices.Insert(calls, 3, call{sql: c.sql["BelowFloor"], args: []any{args[0], at}, scan: below, need: not, also: true})
+		calls = slices.Insert(calls, 3, pgrun.Call{SQL: c.pg.SQL["BelowFloor"], Args: []any{args[0], at}, Scan: below, Need: not, Also: true})
 	}
 	return calls, nil
 }
 
 // guardMark are the calls that insert m or raise.
-func (c *core) guardMark(m *store.Mark) ([]call, error) {
+func (c *core) guardMark(m *store.Mark) ([]pgrun.Call, error) {
 	args, err := markArgs(m)
 	if err != nil {
 		return nil, err
 	}
-	var calls []call
+	var calls []pgrun.Call
 	if expires(m) {
-		calls = append(calls, c.call("ExpireMark", args[:3]...))
+		calls = append(calls, c.pg.Call("ExpireMark", args[:3]...))
 	}
-	calls = append(calls, c.call("GuardMark", append(slices.Clip(args), keepArg(m))...))
+	calls = append(calls, c.pg.Call("GuardMark", append(slices.Clip(args), keepArg(m))...))
 	if effects.Answered(m) {
 		answer, err := c.answerMark(m)
 		return append(calls, answer...), err
@@ -261,7 +217,7 @@ func (c *core) guardMark(m *store.Mark) ([]call, error) {
 }
 
 // answerMark are the calls that store an answer with the mark, or raise.
-func (c *core) answerMark(m *store.Mark) ([]call, error) {
+func (c *core) answerMark(m *store.Mark) ([]pgrun.Call, error) {
 	args, err := markArgs(m)
 	if err != nil {
 		return nil, err
@@ -270,7 +226,7 @@ func (c *core) answerMark(m *store.Mark) ([]call, error) {
 	if m.Result != "" {
 		result = []byte(m.Result)
 	}
-	return []call{c.call("AnswerMark", append(args[:5], m.Code, result, some(m.Emitted), some(m.Headers))...)}, nil
+	return []pgrun.Call{c.pg.Call("AnswerMark", append(args[:5], m.Code, result, column.Some(m.Emitted), column.Some(m.Headers))...)}, nil
 }
 
 // wanted are the ids of one table and their places in the answer.
@@ -280,21 +236,21 @@ type wanted struct {
 }
 
 func (w *wanted) add(id store.Identity, place int) {
-	w.sources, w.ids, w.places = append(w.sources, name(id.Source)), append(w.ids, name(id.ID)), append(w.places, int32(place))
+	w.sources, w.ids, w.places = append(w.sources, column.Name(id.Source)), append(w.ids, column.Name(id.ID)), append(w.places, int32(place))
 }
 
 // Seen looks marks up, all in one statement.
 func (c *core) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
 	out := make([]store.Verdict, len(ids))
 	if len(ids) == 0 {
-		return out, c.err
+		return out, c.pg.Err
 	}
 	var asked wanted
 	for i, id := range ids {
 		asked.add(id, i)
 	}
-	look := c.call("SeenMarks", name(consumer), asked.sources, asked.ids, asked.places)
-	look.scan = func(row scanner) error {
+	look := c.pg.Call("SeenMarks", column.Name(consumer), asked.sources, asked.ids, asked.places)
+	look.Scan = func(row pgrun.Scanner) error {
 		var n int32
 		var over bool
 		var v store.Verdict
@@ -309,5 +265,23 @@ func (c *core) Seen(ctx context.Context, consumer string, ids []store.Identity) 
 		}
 		return nil
 	}
-	return out, c.short(ctx, "look up marks", c.call("Walk"), look)
+	return out, c.pg.Short(ctx, "look up marks", c.pg.Call("Walk"), look)
+}
+
+// bind puts the session's bounds before the calls of an intake: into the first of them where it can take them
+// along.
+func (c *core) bind(in store.Intake, calls []pgrun.Call) []pgrun.Call {
+	wait, idle := cmp.Or(in.Wait, pgrun.DefaultWait), cmp.Or(in.Handle, pgrun.DefaultHandle)
+	if len(calls) > 0 && calls[0].With != "" {
+		calls[0].SQL, calls[0].Args = calls[0].With, append(calls[0].Args, pgrun.Millis(wait), pgrun.Millis(idle))
+	} else {
+		calls = slices.Insert(calls, 0, c.pg.Session(wait, idle))
+	}
+	switch {
+	case calls[0].Server:
+		calls[0].Args = append(calls[0].Args, begun(in.Server))
+	case in.Server != "":
+		calls = slices.Insert(calls, 1, c.pg.Call("GuardServer", begun(in.Server)))
+	}
+	return calls
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 //go:embed migration/*.sql
@@ -117,15 +118,15 @@ func newMigrator(o *MigrateOptions) (*migrator, error) {
 		o = &MigrateOptions{}
 	}
 	m := &migrator{core: newCore(nil, &Options{Schema: o.Schema}), source: o.Source, pause: lockPause}
-	if m.err != nil {
-		return nil, m.err
+	if m.pg.Err != nil {
+		return nil, m.pg.Err
 	}
 	var err error
 	from := o.files
 	if from == nil {
 		from = Migrations()
 	}
-	m.files, err = files(from, m.prefix)
+	m.files, err = files(from, m.pg.Prefix)
 	return m, err
 }
 
@@ -135,7 +136,7 @@ func files(from fs.FS, prefix string) ([]Migration, error) {
 	var out []Migration
 	for _, f := range list {
 		out = append(out, Migration{Version: f.Version, Name: f.Name, Checksum: f.Checksum,
-			text: qualified(f.Text, prefix), builds: f.Builds})
+			text: pgrun.Qualified(f.Text, prefix), builds: f.Builds})
 	}
 	return out, err
 }
@@ -180,32 +181,32 @@ func (m *migrator) migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) (
 	if err := m.look(ctx, tx); err != nil {
 		return nil, err
 	}
-	if _, err := tx.Exec(ctx, m.sql["LockMigrations"], m.schema); err != nil {
+	if _, err := tx.Exec(ctx, m.pg.SQL["LockMigrations"], m.pg.Schema); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
 	if err := m.look(ctx, tx); err != nil { // again, behind the lock
 		return nil, err
 	}
 	if !m.exists {
-		if _, err := tx.Exec(ctx, "CREATE SCHEMA "+strings.TrimSuffix(m.prefix, ".")); err != nil {
+		if _, err := tx.Exec(ctx, "CREATE SCHEMA "+strings.TrimSuffix(m.pg.Prefix, ".")); err != nil {
 			return nil, fmt.Errorf("make schema: %w", err)
 		}
 	}
-	if _, err := tx.Exec(ctx, m.sql["CreateMigrations"]); err != nil {
+	if _, err := tx.Exec(ctx, m.pg.SQL["CreateMigrations"]); err != nil {
 		return nil, fmt.Errorf("make skald_migration: %w", err)
 	}
 	todo, err := m.pending(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := tx.Exec(ctx, m.sql["LockShort"], millis(wait)); err != nil {
+	if _, err := tx.Exec(ctx, m.pg.SQL["LockShort"], pgrun.Millis(wait)); err != nil {
 		return nil, err
 	}
 	for _, one := range todo {
 		if _, err := tx.Exec(ctx, one.text, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return nil, fmt.Errorf("%s: %w", one.Name, err)
 		}
-		if _, err := tx.Exec(ctx, m.sql["InsertMigration"], one.Version, one.Name, one.Checksum, one.builds); err != nil {
+		if _, err := tx.Exec(ctx, m.pg.SQL["InsertMigration"], one.Version, one.Name, one.Checksum, one.builds); err != nil {
 			return nil, fmt.Errorf("%s: note it: %w", one.Name, err)
 		}
 	}
@@ -214,17 +215,17 @@ func (m *migrator) migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) (
 
 // explain says more of a missing right: whatever was refused, it is the migrator's.
 func (m *migrator) explain(err error) error {
-	if state(err) == "42501" {
-		return &store.RightError{What: refused(err), Err: err,
-			Remedy: "run what `skald roles migrator --schema " + shellWord(m.schema) + "` prints, and migrate as a member of that role"}
+	if pgrun.SQLState(err) == "42501" {
+		return &store.RightError{What: pgrun.Refused(err), Err: err,
+			Remedy: "run what `skald roles migrator --schema " + pgrun.ShellWord(m.pg.Schema) + "` prints, and migrate as a member of that role"}
 	}
-	return m.core.explain(err)
+	return m.core.pg.Explain(err)
 }
 
 // look checks the encoding, fills in the default of the source and finds out whether the schema is there.
 func (m *migrator) look(ctx context.Context, tx pgx.Tx) error {
 	var server, client, database string
-	if err := tx.QueryRow(ctx, m.sql["Encoding"], m.schema).Scan(&server, &client, &database, &m.exists); err != nil {
+	if err := tx.QueryRow(ctx, m.pg.SQL["Encoding"], m.pg.Schema).Scan(&server, &client, &database, &m.exists); err != nil {
 		return fmt.Errorf("look at database: %w", err)
 	}
 	return encodings(server, client, database)
@@ -243,13 +244,13 @@ func (m *migrator) pending(ctx context.Context, tx pgx.Tx) ([]Migration, error) 
 		case !ok:
 			todo = append(todo, one)
 		case was.Checksum != one.Checksum:
-			return nil, &ChangedError{Schema: m.schema, Name: one.Name}
+			return nil, &ChangedError{Schema: m.pg.Schema, Name: one.Name}
 		}
 		delete(have, one.Version)
 	}
 	for version, later := range have {
 		if later.builds > m.files[len(m.files)-1].Version {
-			return nil, m.schemaError(version)
+			return nil, m.pg.SchemaError(version)
 		}
 	}
 	return todo, nil
@@ -257,10 +258,10 @@ func (m *migrator) pending(ctx context.Context, tx pgx.Tx) ([]Migration, error) 
 
 func (m *migrator) applied(ctx context.Context, tx pgx.Tx) (map[int]Migration, error) {
 	var there bool
-	if err := tx.QueryRow(ctx, m.sql["HasMigrations"]).Scan(&there); err != nil || !there {
+	if err := tx.QueryRow(ctx, m.pg.SQL["HasMigrations"]).Scan(&there); err != nil || !there {
 		return nil, err
 	}
-	rows, err := tx.Query(ctx, m.sql["Applied"])
+	rows, err := tx.Query(ctx, m.pg.SQL["Applied"])
 	if err != nil {
 		return nil, fmt.Errorf("applied migrations: %w", err)
 	}

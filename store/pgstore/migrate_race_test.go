@@ -20,7 +20,7 @@ func TestMigrateBehindAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := first.Exec(ctx, m.sql["LockMigrations"], b.schema); err != nil {
+	if _, err := first.Exec(ctx, m.pg.SQL["LockMigrations"], b.schema); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
@@ -35,7 +35,7 @@ func TestMigrateBehindAnother(t *testing.T) {
 			t.Fatal("it does not wait")
 		}
 	}
-	if _, err := first.Exec(ctx, "CREATE SCHEMA "+strings.TrimSuffix(m.prefix, ".")); err != nil {
+	if _, err := first.Exec(ctx, "CREATE SCHEMA "+strings.TrimSuffix(m.pg.Prefix, ".")); err != nil {
 		t.Fatal(err)
 	}
 	if err := first.Commit(ctx); err != nil {

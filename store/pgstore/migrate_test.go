@@ -17,6 +17,8 @@ import (
 
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/ring"
+	"github.com/skald-go/skald/store/pgstore/internal/slot"
 )
 
 // Interleaving 5.
@@ -211,24 +213,24 @@ func TestStatements(t *testing.T) {
 	}
 	defer conn.Release()
 	c := newCore(nil, &Options{Schema: b.schema})
-	if c.err != nil {
-		t.Fatal(c.err)
+	if c.pg.Err != nil {
+		t.Fatal(c.pg.Err)
 	}
 	prepared := 0
-	wal := &WAL{core: c}
-	wal.name("a slot")
-	texts := maps.Clone(c.sql)
+	wal := slot.NewReader(c.pg, c.outbox, nil, conn.Conn().Config(), slot.ReaderOptions{})
+	wal.Name("a slot")
+	texts := maps.Clone(c.pg.SQL)
 	maps.DeleteFunc(texts, func(name, _ string) bool { return strings.HasPrefix(name, "WAL") })
-	maps.Copy(texts, wal.text)
-	maps.Copy(texts, c.readBy(ReadByOptions{Slot: "a slot", Publication: "a publication"}).text)
+	maps.Copy(texts, wal.Text)
+	maps.Copy(texts, slot.NewFollower(c.pg, c.outbox, slot.FollowerOptions{Slot: "a slot", Publication: "a publication"}).Text)
 	delete(texts, "WALServer") // a part of others, as the next is
 	delete(texts, "WALPublished")
 	if conn.Conn().PgConn().ParameterStatus("server_version") < "17" {
 		delete(texts, "WALMakeFailoverSlot")
 	}
 	all := []map[string]string{texts}
-	for n := range defaultRows().slots() {
-		all = append(all, c.rowTexts(n))
+	for n := range ring.Default().Slots() {
+		all = append(all, c.pg.RowTexts(n))
 	}
 	for _, texts := range all {
 		for _, name := range slices.Sorted(maps.Keys(texts)) {

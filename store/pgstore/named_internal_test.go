@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // A host of this machine may be spoken to in plain; another one only where sslmode leaves no way but TLS.
@@ -26,7 +28,7 @@ func TestUnencryptedHosts(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 			continue
 		}
-		if got := unencrypted(c); !slices.Equal(got, want) {
+		if got := pgrun.Unencrypted(c); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", url, got, want)
 		}
 	}

@@ -58,7 +58,7 @@ func (n *notifier) fire() {
 
 // notify sends one; who misses it polls.
 func (c *core) notify(ctx context.Context) {
-	_ = c.short(ctx, "notify", c.call("Notify", channel, c.schema))
+	_ = c.pg.Short(ctx, "notify", c.pg.Call("Notify", channel, c.pg.Schema))
 }
 
 func (c *core) wake() {
@@ -122,7 +122,7 @@ func (l *Listener) Run(ctx context.Context) error {
 		switch {
 		case err == nil || ctx.Err() != nil:
 		case !Outage(err) && !errors.As(err, &before):
-			return fmt.Errorf("listen: %w", l.all[0].explain(err))
+			return fmt.Errorf("listen: %w", l.all[0].pg.Explain(err))
 		case fails == 2: // not the first time: a connection may be lost
 			l.Logger.Warn("listen: no connection; relays find what is written by looking", "error", err)
 		}
@@ -156,7 +156,7 @@ func (l *Listener) hear(ctx context.Context) (heard bool, err error) {
 		defer cancel()
 		_ = conn.Close(end)
 	}()
-	if _, err := conn.Exec(ctx, l.all[0].sql["Listen"]); err != nil {
+	if _, err := conn.Exec(ctx, l.all[0].pg.SQL["Listen"]); err != nil {
 		return false, err
 	}
 	for _, c := range l.all {
@@ -168,7 +168,7 @@ func (l *Listener) hear(ctx context.Context) (heard bool, err error) {
 			return true, err
 		}
 		for _, c := range l.all {
-			if n.Payload == c.schema {
+			if n.Payload == c.pg.Schema {
 				c.waker.wake()
 			}
 		}

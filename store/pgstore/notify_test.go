@@ -13,6 +13,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // TestNotify: a write in one process wakes a listener in another, and nothing else does.
@@ -128,7 +129,7 @@ func TestListenSaysWhatIsWrong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Run(t.Context()); err == nil || state(err) != "3D000" {
+	if err := l.Run(t.Context()); err == nil || pgrun.SQLState(err) != "3D000" {
 		t.Errorf("no such database: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
 )
 
 // defaultLimit is how many a list has at most if it is not said.
@@ -38,7 +39,7 @@ func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err er
 		out.Locks, err = c.locks(ctx, *l.Locks)
 	}
 	if err == nil && l.Waiting > 0 {
-		out.Waiting, err = c.waiting(ctx, l.Waiting)
+		out.Waiting, err = c.outbox.Waiting(ctx, l.Waiting)
 	}
 	return out, err
 }
@@ -47,15 +48,15 @@ func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err er
 func (c *core) Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error) {
 	limit := int32(cmp.Or(q.Limit, defaultLimit))
 	if q.Run != "" {
-		return c.audited(ctx, c.call("Audited", legible(q.Run), q.After, limit))
+		return c.audited(ctx, c.pg.Call("Audited", column.Legible(q.Run), q.After, limit))
 	}
-	return c.audited(ctx, c.call("AuditedLast", cmp.Or(q.Before, math.MaxInt64), limit))
+	return c.audited(ctx, c.pg.Call("AuditedLast", cmp.Or(q.Before, math.MaxInt64), limit))
 }
 
 // Status tells how the database stands.
 func (c *core) Status(ctx context.Context, q store.StatusQuery) (out store.Status, err error) {
 	if q.Outbox {
-		out.Outbox, err = c.outboxStatus(ctx)
+		out.Outbox, err = c.outbox.Status(ctx)
 	}
 	if err == nil && q.Backlog {
 		var read *store.OutboxStatus
@@ -71,7 +72,7 @@ func (c *core) Status(ctx context.Context, q store.StatusQuery) (out store.Statu
 		out.Left, err = c.leftKinds(ctx)
 	}
 	if err == nil && q.Retention {
-		out.Retention, err = c.keeps(ctx)
+		out.Retention, err = c.steward.Keeps(ctx)
 	}
 	if err == nil && q.Sagas {
 		err = c.countSagas(ctx, &out.Backlog)

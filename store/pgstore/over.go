@@ -9,23 +9,24 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // apart takes out of the calls of an intake those that are seldom needed. Behind settings none may wait: they
 // are for the handler, whose role need not see marks.
-func apart(in store.Intake, calls []call) (now, later []call) {
+func apart(in store.Intake, calls []pgrun.Call) (now, later []pgrun.Call) {
 	if len(in.Settings) > 0 {
 		return calls, nil
 	}
-	now = make([]call, 0, len(calls))
+	now = make([]pgrun.Call, 0, len(calls))
 	for _, c := range calls {
-		if c.need == nil {
+		if c.Need == nil {
 			now = append(now, c)
 		}
 	}
-	later = make([]call, 0, len(calls)-len(now))
+	later = make([]pgrun.Call, 0, len(calls)-len(now))
 	for _, c := range calls {
-		if c.need != nil {
+		if c.Need != nil {
 			later = append(later, c)
 		}
 	}
@@ -34,28 +35,24 @@ func apart(in store.Intake, calls []call) (now, later []call) {
 
 // look finds the verdicts of the marks that were there. If all were, the unit will most likely be rolled
 // back: that goes along, so that a duplicate costs two round trips.
-func (u *unit) look(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, in store.Intake, later []call) (pgx.Tx, error) {
-	calls := slices.DeleteFunc(later, func(c call) bool { return !c.need() })
+func (u *unit) look(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, in store.Intake, later []pgrun.Call) (pgx.Tx, error) {
+	calls := slices.DeleteFunc(later, func(c pgrun.Call) bool { return !c.Need() })
 	if len(calls) == 0 {
 		return tx, nil
 	}
 	marks := 0
 	for _, c := range calls {
-		if !c.also {
+		if !c.Also {
 			marks++
 		}
 	}
 	if marks == len(in.Marks) {
-		calls, tx = append(calls, call{sql: rollback}), &over{Tx: ended(), u: u, in: in}
+		calls, tx = append(calls, pgrun.Call{SQL: pgrun.Rollback}), &over{Tx: ended(), u: u, in: in}
 	}
-	b := &pgx.Batch{}
-	queue(b, calls)
-	br := conn.SendBatch(ctx, b)
-	defer br.Close()
-	if err := answers(br, calls); err != nil {
+	if err := pgrun.Send(ctx, conn, calls); err != nil {
 		return nil, err
 	}
-	return tx, br.Close()
+	return tx, nil
 }
 
 // over is the transaction of a unit that found nothing to be done and was rolled back with that. Whoever uses
@@ -77,13 +74,13 @@ func (o *over) again(ctx context.Context) (pgx.Tx, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin again: %w", err)
 	}
-	tx, err := open(ctx, u.conn.Conn(), o.in.Isolation, u.s.bind(o.in, calls))
+	tx, err := pgrun.Open(ctx, u.conn.Conn(), isoLevel(o.in.Isolation), u.s.bind(o.in, calls))
 	if err == nil && (!slices.Equal(found.Locks, u.found.Locks) || !slices.Equal(found.Sagas, u.found.Sagas)) {
 		err = fmt.Errorf("an entity or a saga moved meanwhile: %w", store.ErrBusy)
 	}
 	if err != nil {
-		_ = undo(ctx, u.conn.Conn())
-		return nil, fmt.Errorf("begin again: %w", u.s.beginning(err))
+		_ = pgrun.Undo(ctx, u.conn.Conn())
+		return nil, fmt.Errorf("begin again: %w", u.s.pg.Beginning(err))
 	}
 	u.tx.Tx = tx
 	return tx, nil

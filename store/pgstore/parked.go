@@ -11,6 +11,8 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 const (
@@ -24,20 +26,20 @@ func (c *core) turn(consumer string, id store.Identity, key []byte) int64 {
 	var room [256]byte // enough for most, so that nothing is allocated
 	b := room[:0]
 	part := func(s string) { b = append(binary.BigEndian.AppendUint64(b, uint64(len(s))), s...) }
-	part(c.prefix)
-	part(name(consumer))
+	part(c.pg.Prefix)
+	part(column.Name(consumer))
 	if key != nil {
 		b = append(binary.BigEndian.AppendUint64(b, uint64(len(key))), key...)
 	} else {
-		part(name(id.Source))
-		part(name(id.ID))
+		part(column.Name(id.Source))
+		part(column.Name(id.ID))
 	}
 	sum := sha256.Sum256(b)
 	return int64(binary.BigEndian.Uint64(sum[:]))
 }
 
 func (c *core) turnArgs(m *store.Mark) []any {
-	return []any{c.turn(m.Consumer, m.Identity, m.Key), name(m.Consumer), name(m.Source), name(m.ID), keyOf(m.Key), triesOf(m)}
+	return []any{c.turn(m.Consumer, m.Identity, m.Key), column.Name(m.Consumer), column.Name(m.Source), column.Name(m.ID), keyOf(m.Key), triesOf(m)}
 }
 
 // triesOf is the attempts that m was claimed with; nil: it arrives.
@@ -50,19 +52,19 @@ func triesOf(m *store.Mark) *int32 {
 }
 
 // takeTurns are the calls that lock the keys of marks, in one order for all, and say how the messages stand.
-func (c *core) takeTurns(marks []store.Mark, found []store.Verdict) []call {
-	var calls []call
+func (c *core) takeTurns(marks []store.Mark, found []store.Verdict) []pgrun.Call {
+	var calls []pgrun.Call
 	for i := range marks {
 		if marks[i].KeyOrder != store.Anytime {
-			take := c.call("KeyOrder", c.turnArgs(&marks[i])...).into(&found[i].Outcome)
-			take.with, take.server = c.sql["TakeKeyOrder"], true
+			take := c.pg.Call("KeyOrder", c.turnArgs(&marks[i])...).Into(&found[i].Outcome)
+			take.With, take.Server = c.pg.SQL["TakeKeyOrder"], true
 			calls = append(calls, take)
 		}
 	}
 	if len(calls) > 1 {
-		slices.SortStableFunc(calls, func(a, b call) int { return compare(a.args[0], b.args[0]) })
+		slices.SortStableFunc(calls, func(a, b pgrun.Call) int { return compare(a.Args[0], b.Args[0]) })
 		for i := range calls[1:] {
-			calls[i+1].with = "" // the session is bound by the first
+			calls[i+1].With = "" // the session is bound by the first
 		}
 	}
 	return calls
@@ -79,27 +81,27 @@ func compare(a, b any) int {
 	return 0
 }
 
-func (c *core) guardTurn(m *store.Mark) []call {
+func (c *core) guardTurn(m *store.Mark) []pgrun.Call {
 	if m.KeyOrder == store.Anytime {
 		return nil
 	}
-	return []call{c.call("GuardKeyOrder", c.turnArgs(m)...)}
+	return []pgrun.Call{c.pg.Call("GuardKeyOrder", c.turnArgs(m)...)}
 }
 
 // keep are the calls that carry out what e says of kept messages; of freeing it nothing, if that is done for
 // many together. What is ours has its key locked.
-func (c *core) keep(e *store.Effect, together bool, ours map[taken]bool) (calls []call, err error) {
+func (c *core) keep(e *store.Effect, together bool, ours map[taken]bool) (calls []pgrun.Call, err error) {
 	change := func(name string, id []any, more ...any) {
-		calls = append(calls, c.call("Walk"), c.call("LockParked", id...), c.call(name, append(slices.Clone(id), more...)...))
+		calls = append(calls, c.pg.Call("Walk"), c.pg.Call("LockParked", id...), c.pg.Call(name, append(slices.Clone(id), more...)...))
 	}
 	if k := e.Park; k != nil && k.Was != nil {
 		at, err := held.EncodeCall(k.Call)
 		if err != nil {
 			return nil, err
 		}
-		change("UpdateParked", identity(k.Consumer, k.Identity), append(append(stateArgs(&k.Parked), int32(*k.Was), at, int32(k.Claims), int32(k.CrashCount), legible(k.Session), held.CallKey(k.WasCall)),
+		change("UpdateParked", identity(k.Consumer, k.Identity), append(append(stateArgs(&k.Parked), int32(*k.Was), at, int32(k.Claims), int32(k.CrashCount), column.Legible(k.Session), held.CallKey(k.WasCall)),
 			claimArgs(k.WasClaim)...)...)
-		calls = append(calls, c.call("SettleParked", identity(k.Consumer, k.Identity)...))
+		calls = append(calls, c.pg.Call("SettleParked", identity(k.Consumer, k.Identity)...))
 	} else if k != nil {
 		if calls, err = c.insertKept(k); err != nil {
 			return nil, err
@@ -108,14 +110,14 @@ func (c *core) keep(e *store.Effect, together bool, ours map[taken]bool) (calls 
 	if r := e.Requeue; r != nil {
 		id := identity(r.Consumer, r.Identity)
 		change("StepBack", id)
-		calls = append(calls, c.requeue(r, id), c.call("SettleParked", id...))
+		calls = append(calls, c.requeue(r, id), c.pg.Call("SettleParked", id...))
 	}
 	if f := e.Finish; f != nil && !together {
 		id := identity(f.Consumer, f.Identity)
-		if calls = append(calls, c.call("Walk")); !ours[taken{f.Consumer, f.Identity}] {
-			calls = append(calls, c.call("LockParked", id...))
+		if calls = append(calls, c.pg.Call("Walk")); !ours[taken{f.Consumer, f.Identity}] {
+			calls = append(calls, c.pg.Call("LockParked", id...))
 		}
-		calls = append(calls, c.call("FinishParked", append(id, narrow(f.Attempts), held.CallKey(f.WasCall), orNull(f.DeadAt), f.Place)...))
+		calls = append(calls, c.pg.Call("FinishParked", append(id, narrow(f.Attempts), held.CallKey(f.WasCall), orNull(f.DeadAt), f.Place)...))
 	}
 	if r := e.Rewind; r != nil {
 		calls = append(calls, c.rewind(r))
@@ -128,20 +130,20 @@ func (c *core) keep(e *store.Effect, together bool, ours map[taken]bool) (calls 
 }
 
 // noting writes down what an operator does.
-func (c *core) noting(a *store.Audit) call {
+func (c *core) noting(a *store.Audit) pgrun.Call {
 	id := identity(a.Consumer, a.Identity)
-	return c.call("InsertAudit", append(append([]any{legible(a.Author), legible(a.Reason), legible(a.Action)}, id...), legible(a.Run))...)
+	return c.pg.Call("InsertAudit", append(append([]any{column.Legible(a.Author), column.Legible(a.Reason), column.Legible(a.Action)}, id...), column.Legible(a.Run))...)
 }
 
 func identity(consumer string, id store.Identity) []any {
-	return []any{name(consumer), name(id.Source), name(id.ID)}
+	return []any{column.Name(consumer), column.Name(id.Source), column.Name(id.ID)}
 }
 
-func (c *core) requeue(r *store.Requeue, id []any) call {
+func (c *core) requeue(r *store.Requeue, id []any) pgrun.Call {
 	if r.Dead {
-		return c.call("RequeueDead", id...)
+		return c.pg.Call("RequeueDead", id...)
 	}
-	return c.call("RequeueParked", append(slices.Clone(id), orNull(r.DeadAt), narrow(r.Attempts))...)
+	return c.pg.Call("RequeueParked", append(slices.Clone(id), orNull(r.DeadAt), narrow(r.Attempts))...)
 }
 
 func orNull(t time.Time) *time.Time {
@@ -159,7 +161,7 @@ func narrow(n *int) *int32 {
 	return &out
 }
 
-func (c *core) insertKept(k *store.Park) ([]call, error) {
+func (c *core) insertKept(k *store.Park) ([]pgrun.Call, error) {
 	m, id := &k.Message, identity(k.Consumer, k.Identity)
 	env, err := held.Envelope(m, keyOf(m.Key))
 	if err != nil {
@@ -170,18 +172,18 @@ func (c *core) insertKept(k *store.Park) ([]call, error) {
 		return nil, err
 	}
 	turn := c.turn(k.Consumer, k.Identity, m.Key)
-	calls := []call{c.call("Walk"), c.call("LockKeyOrder", turn)}
+	calls := []pgrun.Call{c.pg.Call("Walk"), c.pg.Call("LockKeyOrder", turn)}
 	if !k.Marked {
-		calls = append(calls, c.call("NoMark", id...))
+		calls = append(calls, c.pg.Call("NoMark", id...))
 	}
 	args := append(slices.Clone(id), stateArgs(&k.Parked)...)
-	args = append(args, keyOf(m.Key), legible(m.Topic), legible(m.Type), m.Data, env, int64(len(m.Key)+len(m.Data)), legible(k.Partition), k.Position, legible(k.Fault), turn)
+	args = append(args, keyOf(m.Key), column.Legible(m.Topic), column.Legible(m.Type), m.Data, env, int64(len(m.Key)+len(m.Data)), column.Legible(k.Partition), k.Position, column.Legible(k.Fault), turn)
 	if old := k.Instead; old != nil {
 		was := identity(k.Consumer, *old)
-		return append(calls, c.call("LockParked", was...), c.call("StepBack", was...), c.call("ReplaceParked", append(args, name(old.Source), name(old.ID), outside)...),
-			c.call("SettleParked", id...)), nil
+		return append(calls, c.pg.Call("LockParked", was...), c.pg.Call("StepBack", was...), c.pg.Call("ReplaceParked", append(args, column.Name(old.Source), column.Name(old.ID), outside)...),
+			c.pg.Call("SettleParked", id...)), nil
 	}
-	return append(calls, c.call("InsertParked", append(args, k.MostRows, k.MostBytes, outside, int32(k.Claims), int32(k.CrashCount), legible(k.Session))...)), nil
+	return append(calls, c.pg.Call("InsertParked", append(args, k.MostRows, k.MostBytes, outside, int32(k.Claims), int32(k.CrashCount), column.Legible(k.Session))...)), nil
 }
 
 // claimArgs are the guard of a claim; nil: none.
@@ -190,7 +192,7 @@ func claimArgs(c *store.Claim) []any {
 		return []any{(*int32)(nil), ""}
 	}
 	n := int32(c.Claims)
-	return []any{&n, legible(c.Session)}
+	return []any{&n, column.Legible(c.Session)}
 }
 
 // stateArgs are the columns that an attempt changes, from attempts on.
@@ -199,20 +201,13 @@ func stateArgs(p *store.Parked) []any {
 	if p.Dead != nil {
 		d, dead = *p.Dead, &p.Dead.At
 	}
-	why := func(s string) string { return clipTo(legible(s), maxWhy) }
-	return []any{int32(p.Attempts), p.Due.Microseconds(), d.BlocksKey, moment(p.First.At), why(p.First.Why), legible(p.First.Host),
-		moment(p.Last.At), why(p.Last.Why), legible(p.Last.Host), dead, legible(d.Kind), legible(d.Fingerprint), clipTo(legible(d.Stack), maxStack), legible(d.Version)}
-}
-
-func moment(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
+	why := func(s string) string { return column.ClipTo(column.Legible(s), maxWhy) }
+	return []any{int32(p.Attempts), p.Due.Microseconds(), d.BlocksKey, column.Moment(p.First.At), why(p.First.Why), column.Legible(p.First.Host),
+		column.Moment(p.Last.At), why(p.Last.Why), column.Legible(p.Last.Host), dead, column.Legible(d.Kind), column.Legible(d.Fingerprint), column.ClipTo(column.Legible(d.Stack), maxStack), column.Legible(d.Version)}
 }
 
 // scanKept reads what Claim and Kept return.
-func scanKept(row scanner) (p store.Parked, err error) {
+func scanKept(row pgrun.Scanner) (p store.Parked, err error) {
 	var (
 		env, key, data        []byte
 		firstAt, lastAt, died *time.Time
@@ -226,16 +221,16 @@ func scanKept(row scanner) (p store.Parked, err error) {
 		&p.Waiting, &p.Place, &p.Since, &at, &p.Claims, &p.CrashCount, &p.Session, &now); err != nil {
 		return p, err
 	}
-	handles(&p.Consumer, &p.Source, &p.ID)
+	column.Handles(&p.Consumer, &p.Source, &p.ID)
 	if p.Message, err = held.Open(env, key, data); err != nil { // it is its own fault: others are read
-		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: key, Data: data}, fault(err)
+		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: key, Data: data}, column.Fault(err)
 	}
 	if p.Call, err = held.DecodeCall(at); err != nil {
-		p.Fault = fault(err)
+		p.Fault = column.Fault(err)
 	} else if p.Call != nil {
 		p.Call.Age = now.Sub(p.Call.Since)
 	}
-	p.Since, p.First.At, p.Last.At = p.Since.UTC(), orZero(firstAt), orZero(lastAt)
+	p.Since, p.First.At, p.Last.At = p.Since.UTC(), column.OrZero(firstAt), column.OrZero(lastAt)
 	if died != nil {
 		d.At = died.UTC()
 		p.Dead = &d
@@ -244,13 +239,6 @@ func scanKept(row scanner) (p store.Parked, err error) {
 		p.Due = time.Duration(due) * time.Microsecond
 	}
 	return p, nil
-}
-
-func orZero(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.UTC()
 }
 
 // few is how many claimed messages make room for all that were asked for.
@@ -269,8 +257,8 @@ func (c *core) claim(ctx context.Context, consumer, sessionID string, most store
 	var out store.Claimed
 	var next int64
 	others, keys := joined(not), 0
-	claim := c.call("Claim", name(consumer), int32(most.Keys), lease.Microseconds(), legible(sessionID), others, int32(most.Prefetch), int32(most.PrefetchAll))
-	claim.scan = func(row scanner) error {
+	claim := c.pg.Call("Claim", column.Name(consumer), int32(most.Keys), lease.Microseconds(), column.Legible(sessionID), others, int32(most.Prefetch), int32(most.PrefetchAll))
+	claim.Scan = func(row pgrun.Scanner) error {
 		p, err := scanKept(row)
 		if n := len(out.Parked); n >= few && n == cap(out.Parked) {
 			// where there are more than a few there are mostly all
@@ -282,7 +270,7 @@ func (c *core) claim(ctx context.Context, consumer, sessionID string, most store
 		}
 		return err
 	}
-	if err := c.short(ctx, "claim parked messages", c.call("Walk"), claim, c.call("NextDue", name(consumer), others).into(&next)); err != nil {
+	if err := c.pg.Short(ctx, "claim parked messages", c.pg.Call("Walk"), claim, c.pg.Call("NextDue", column.Name(consumer), others).Into(&next)); err != nil {
 		return store.Claimed{}, err
 	}
 	slices.SortFunc(out.Parked, func(a, b store.Parked) int { return compare(a.Place, b.Place) })
@@ -292,22 +280,22 @@ func (c *core) claim(ctx context.Context, consumer, sessionID string, most store
 	return out, nil
 }
 
-func (c *core) audited(ctx context.Context, read call) (out []store.Audit, err error) {
-	read.scan = func(row scanner) error {
+func (c *core) audited(ctx context.Context, read pgrun.Call) (out []store.Audit, err error) {
+	read.Scan = func(row pgrun.Scanner) error {
 		var a store.Audit
 		err := row.Scan(&a.Number, &a.At, &a.Author, &a.Reason, &a.Action, &a.Consumer, &a.Source, &a.ID, &a.Run, &a.Login)
-		handles(&a.Consumer, &a.Source, &a.ID)
+		column.Handles(&a.Consumer, &a.Source, &a.ID)
 		a.At = a.At.UTC()
 		out = append(out, a)
 		return err
 	}
-	return out, c.short(ctx, "read the audit", read)
+	return out, c.pg.Short(ctx, "read the audit", read)
 }
 
 // keptCount counts what is kept for a consumer.
 func (c *core) keptCount(ctx context.Context, consumer string) (n store.Keeping, err error) {
 	var oldest int64
-	err = c.short(ctx, "count kept messages", c.call("Keeping", name(consumer)).into(&n.Parked, &n.Dead, &n.Bytes, &oldest))
+	err = c.pg.Short(ctx, "count kept messages", c.pg.Call("Keeping", column.Name(consumer)).Into(&n.Parked, &n.Dead, &n.Bytes, &oldest))
 	n.Oldest = time.Duration(oldest) * time.Microsecond
 	return n, err
 }

@@ -71,7 +71,7 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 		case strings.HasPrefix(sql, "InsertArriving"), strings.HasPrefix(sql, "InsertClaimed"):
 			run("EXECUTE takearrive(1, '5000', '5000', NULL)")
 		case sql != "KeyOrder": // which has its own
-			run(s.sql["Walk"])
+			run(s.pg.SQL["Walk"])
 			run("SET LOCAL skald.kept = ''")
 		}
 		rows, err := conn.Query(ctx, "EXPLAIN (ANALYZE, BUFFERS) EXECUTE "+strings.ToLower(sql)+args, pgx.QueryExecModeSimpleProtocol)
@@ -99,11 +99,11 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 		}
 	}
 	for _, c := range calls {
-		if _, err := conn.Exec(ctx, "PREPARE "+strings.ToLower(c.sql)+" AS "+s.sql[c.sql], pgx.QueryExecModeSimpleProtocol); err != nil && !strings.Contains(err.Error(), "already exists") {
+		if _, err := conn.Exec(ctx, "PREPARE "+strings.ToLower(c.sql)+" AS "+s.pg.SQL[c.sql], pgx.QueryExecModeSimpleProtocol); err != nil && !strings.Contains(err.Error(), "already exists") {
 			t.Fatal(err)
 		}
 	}
-	run("PREPARE takearrive AS " + s.sql["TakeArrive"])
+	run("PREPARE takearrive AS " + s.pg.SQL["TakeArrive"])
 	for _, rows := range []string{"1, 1", "2, 20000", "20001, 30000"} {
 		run("INSERT" + b.parkedRows(rows))
 		if rows == "2, 20000" { // all of one key

@@ -2,17 +2,16 @@ package pgstore
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
-	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/outbox"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // payloads reads what rows of the outbox carry.
 func (c *core) payloads(ctx context.Context) (out []store.Payload, err error) {
-	list := c.call("ListPayloads", int32(store.PayloadRows), int64(store.PayloadBytes), int64(store.PayloadsAll))
-	list.scan = func(row scanner) error {
+	list := c.pg.Call("ListPayloads", int32(store.PayloadRows), int64(store.PayloadBytes), int64(store.PayloadsAll))
+	list.Scan = func(row pgrun.Scanner) error {
 		var p store.Payload
 		var headers []byte
 		m := &p.Message
@@ -20,59 +19,11 @@ func (c *core) payloads(ctx context.Context) (out []store.Payload, err error) {
 			return err
 		}
 		var err error
-		if m.Headers, err = parseHeaders(headers); err != nil { // it is the row's own fault
+		if m.Headers, err = outbox.ParseHeaders(headers); err != nil { // it is the row's own fault
 			p.Read = false
 		}
 		out = append(out, p)
 		return nil
 	}
-	return out, c.short(ctx, "list payloads", list)
-}
-
-// A leftOut is what a publication has not got of the outbox: a connector would read it as NULL.
-type leftOut struct {
-	publication, columns string
-	payloads             bool // it has these
-}
-
-// listLeftOut is the call that fills out.
-func (c *core) listLeftOut(out *[]leftOut) call {
-	list := c.call("ListLeftOut")
-	list.scan = func(row scanner) error {
-		var one leftOut
-		err := row.Scan(&one.publication, &one.columns, &one.payloads)
-		*out = append(*out, one)
-		return err
-	}
-	return list
-}
-
-// debezium looks for what its EventRouter would not carry: it reads payloads from one column.
-func (c *core) debezium(ctx context.Context, p *patient) error {
-	var names string
-	var out []leftOut
-	if err := c.short(ctx, "examine", c.call("ExaminePublications").into(&names), c.listLeftOut(&out)); err != nil {
-		return err
-	}
-	for _, one := range out {
-		if one.payloads || one.publication == defaultPublication {
-			p.say("debezium", skald.Failed, fmt.Sprintf("publication %s leaves out the columns %s, which a connector reads as NULL", one.publication, one.columns),
-				"make it as skald debezium config prints, without a list of columns. DROP PUBLICATION if no connector reads it")
-			return nil
-		}
-	}
-	if names == "" {
-		return nil
-	}
-	var texts, bytes, keys int64
-	err := c.short(ctx, "examine", c.call("ExamineColumns", int32(store.PayloadRows)).into(&texts, &bytes, &keys))
-	if right := new(store.RightError); errors.As(err, &right) {
-		p.say("debezium", skald.Fine, "this user may not read the outbox", "")
-		return nil
-	}
-	p.say("debezium", grade((texts == 0 || bytes == 0) && keys == 0),
-		fmt.Sprintf("publication %s; of the newest rows %d have data, %d data_bytes, %d key_bytes", names, texts, bytes, keys),
-		"its EventRouter reads one of data and data_bytes, and not key_bytes: give all events one kind of payload and keys of text, or publish by skald relay; "+
-			"docs/debezium.md. DROP PUBLICATION if no connector reads it")
-	return err
+	return out, c.pg.Short(ctx, "list payloads", list)
 }

@@ -4,15 +4,16 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 var _ store.PayloadSchemas = (*core)(nil)
 
 // PayloadSchema reads a schema that was kept.
 func (c *core) PayloadSchema(ctx context.Context, registry, id string) (definition string, err error) {
-	read := c.call("PayloadSchema", registry, id)
-	read.scan = func(row scanner) error { return row.Scan(&definition) }
-	if err := c.short(ctx, "read the schema of a payload", read); err != nil {
+	read := c.pg.Call("PayloadSchema", registry, id)
+	read.Scan = func(row pgrun.Scanner) error { return row.Scan(&definition) }
+	if err := c.pg.Short(ctx, "read the schema of a payload", read); err != nil {
 		return "", err
 	}
 	return definition, nil
@@ -20,5 +21,5 @@ func (c *core) PayloadSchema(ctx context.Context, registry, id string) (definiti
 
 // KeepPayloadSchema keeps a schema, unless one is kept under this id.
 func (c *core) KeepPayloadSchema(ctx context.Context, registry, id, definition string) error {
-	return c.short(ctx, "keep the schema of a payload", c.call("KeepPayloadSchema", registry, id, definition))
+	return c.pg.Short(ctx, "keep the schema of a payload", c.pg.Call("KeepPayloadSchema", registry, id, definition))
 }

@@ -8,29 +8,25 @@
 package pgstore
 
 import (
-	"crypto/rand"
 	"embed"
-	"fmt"
-	"strconv"
-	"strings"
+	"maps"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/doctor"
+	"github.com/skald-go/skald/store/pgstore/internal/outbox"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/slot"
+	"github.com/skald-go/skald/store/pgstore/internal/steward"
 )
 
 //go:embed sql/*.sql
 var statements embed.FS
-
-const (
-	defaultWait   = 5 * time.Second
-	defaultHandle = 60 * time.Second
-)
 
 // Options of a store. The zero value works.
 type Options struct {
@@ -55,7 +51,7 @@ var (
 
 // New is a store in the database of pool. It asks nothing of the database yet: Check does.
 func New(pool *pgxpool.Pool, o *Options) *Store {
-	s := &Store{core: newCore(poolRunner{pool}, o), pool: pool}
+	s := &Store{core: newCore(pgrun.OverPool(pool), o), pool: pool}
 	if pool != nil {
 		c := pool.Config()
 		//lint:ignore SA1019 a pool of the user's may still have it
@@ -66,126 +62,69 @@ func New(pool *pgxpool.Pool, o *Options) *Store {
 
 // core is what both stores share: everything but the user's transaction.
 type core struct {
-	runner runner
-	schema string
-	prefix string            // of each table: the quoted schema and a dot
-	none   string            // stands for NULL in an array
-	raw    map[string]string // the statements, with a placeholder for the schema
-	sql    map[string]string // and with the schema
-	secret atomic.Pointer[secret]
-	err    error // of New, answered by every call
-	bases  bases
-	place  place
+	pg      *pgrun.DB
+	secret  atomic.Pointer[secret]
+	outbox  *outbox.Outbox
+	steward *steward.Steward
 	notifier
 	waker
 }
 
-func newCore(r runner, o *Options) *core {
+func newCore(r pgrun.Runner, o *Options) *core {
 	if o == nil {
 		o = &Options{}
 	}
-	c := &core{runner: r, schema: o.Schema, none: rand.Text()}
-	if c.schema == "" {
-		c.schema = "public"
-	}
-	prefix, err := schemaPrefix(c.schema)
-	if err == nil {
-		c.prefix = prefix
-		c.raw, err = sqlfile.Load(statements, "sql", placeholder)
-	}
-	if err != nil {
-		c.err = fmt.Errorf("open store: %w", err)
-		return c
-	}
-	c.pulls()
-	c.choices()
-	c.inserts()
-	c.lists()
-	c.sagas()
-	c.sql = map[string]string{}
-	for name, text := range c.raw {
-		c.sql[name] = qualified(text, prefix)
-	}
+	c := &core{}
+	raw, err := texts()
+	c.pg = pgrun.New(r, o.Schema, raw, err)
+	c.pg.Oldest, c.pg.Newest = oldest, newest()
+	c.outbox = outbox.New(c.pg)
+	c.steward = steward.New(c.pg)
 	if o.Notify {
 		c.notifier.send = c.notify
 	}
 	return c
 }
 
-const placeholder = "/*schema*/" // before each table in a .sql file
-
-// qualified puts prefix before each table: last of all, since the schema may be named like anything in the
-// text.
-func qualified(text, prefix string) string {
-	return strings.NewReplacer("'"+placeholder, "'"+strings.ReplaceAll(prefix, "'", "''"), placeholder, prefix).Replace(text)
-}
-
-// pulls makes the forms of the statements that read a page.
-func (c *core) pulls() {
-	for name, bits := range map[string]string{"Pull": "$7", "PullOn": "$5"} {
-		text := strings.NewReplacer("/*columns*/", rowColumns, "/*raw*/", rawColumns, "/*plain*/",
-			plainColumns, "/*size*/", rawSize, "/*upto*/", upto).Replace(c.raw[name])
-		text = bounded(text)
-		c.raw[name] = strings.ReplaceAll(text, "/*filter*/", "")
-		c.raw[name+"Some"] = strings.ReplaceAll(text, "/*filter*/", strings.ReplaceAll(bucketFilter, "$bits", bits))
+// texts are the statements of all rooms, with a placeholder for the schema.
+func texts() (map[string]string, error) {
+	raw, err := sqlfile.Load(statements, "sql", pgrun.Placeholder)
+	if err != nil {
+		return nil, err
 	}
-	c.raw["Retry"], c.raw["Claim"] = bounded(c.raw["Retry"]), bounded(c.raw["Claim"])
-	c.raw["WalkHere"] = strings.ReplaceAll(c.raw["Walk"], "/*here*/", placeholder+"skald_check_identity($1::text), ")
-	behind, arrivals := strings.TrimSuffix(c.raw["After"], ";"), strings.TrimSuffix(c.raw["ArrivalAfter"], ";")
-	c.raw["GuardNumbers"] = "SELECT " + placeholder + "skald_require((" + behind + ") = '', 'the numbers')"
-	c.raw["GuardBehind"] = "SELECT " + placeholder + "skald_require((" + behind + ") <> '' OR (" + arrivals + ") <> '', 'the recovery')"
-	for _, name := range []string{"SettlePage", "DeferUnread"} {
-		c.raw[name] = strings.ReplaceAll(c.raw[name], "/*bucket*/", bucketOf)
-	}
-}
-
-// firstRows is the first leaf of the outbox. Statements name a leaf: one through the parent would lock all
-// leaves until COMMIT.
-const firstRows = "skald_outbox_0"
-
-// rowTexts are the statements that name a leaf of the outbox, for the leaf n.
-func (c *core) rowTexts(n int) map[string]string {
-	out := map[string]string{}
-	for name, text := range c.raw {
-		if strings.Contains(text, firstRows) {
-			text = strings.ReplaceAll(strings.ReplaceAll(text, firstRows, rowLeaf(n)), "/*slot*/0", strconv.Itoa(n))
-			out[name] = qualified(text, c.prefix)
+	choices(raw)
+	inserts(raw)
+	sagas(raw)
+	recoveries(raw)
+	raw["Claim"] = outbox.Bounded(raw["Claim"])
+	for _, room := range []func() (map[string]string, error){
+		outbox.Statements, slot.Statements, steward.Statements, doctor.Statements,
+	} {
+		more, err := room()
+		if err != nil {
+			return nil, err
 		}
+		maps.Copy(raw, more)
 	}
-	return out
-}
-
-// schemaPrefix is what stands before each table: the quoted schema and a dot.
-func schemaPrefix(schema string) (string, error) {
-	return pgx.Identifier{schema}.Sanitize() + ".", nameable("schema", schema)
+	return raw, nil
 }
 
 // CheckSchema tells by a *NameError whether a schema cannot have that name.
-func CheckSchema(name string) error { return nameable("schema", name) }
-
-// nameable tells whether a schema or role can have that name. A longer one PostgreSQL cuts without a word;
-// with two $ in it it could end the body of a function or of a DO.
-func nameable(what, name string) error {
-	if name == "" || len(name) > 63 || !storable(name) || strings.Count(name, "$") > 1 {
-		return &NameError{What: what, Name: name}
-	}
-	return nil
-}
+func CheckSchema(name string) error { return pgrun.Nameable("schema", name) }
 
 // A NameError says that a schema or role cannot have that name.
-type NameError struct{ What, Name string }
+type NameError = pgrun.NameError
 
-func (e *NameError) Error() string {
-	return fmt.Sprintf("store: the %s %q cannot be: its name is 1 to 63 bytes of text with one $ at most", e.What, e.Name)
-}
+// Code is the SQLSTATE of err, "" if it has none. PgBouncer has one for all that it refuses: of that it is
+// the one that PostgreSQL would have.
+func Code(err error) string { return pgrun.SQLState(err) }
 
-// shellWord is s as a word of a command line.
-func shellWord(s string) string {
-	if strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
+// Outage tells whether err, of this package or of pgx, is nobody's fault and worth the same try again: a
+// server that is away, starts or stops, a lost connection, a deadlock, a serialisation failure, a timeout, a
+// full disk.
+func Outage(err error) bool { return pgrun.Outage(err) }
+
+func (c *core) Outage(err error) bool { return pgrun.Outage(err) }
 
 // waker knows of writes in this process.
 type waker struct {

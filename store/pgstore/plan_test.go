@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/outbox"
+	"github.com/skald-go/skald/store/pgstore/internal/ring"
 )
 
 // explain is how a statement is carried out by a plan that was made on empty tables, in a session that keeps
@@ -23,7 +25,7 @@ func (b *bed) explain(t *testing.T, conn *pgx.Conn, args string) string {
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
 	c := newCore(nil, &Options{Schema: b.schema})
-	if _, err := tx.Exec(ctx, c.sql["Walk"]); err != nil {
+	if _, err := tx.Exec(ctx, c.pg.SQL["Walk"]); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := tx.Query(ctx, "EXPLAIN (ANALYZE, BUFFERS) EXECUTE "+args, pgx.QueryExecModeSimpleProtocol)
@@ -44,7 +46,7 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 	s := b.store(t)
 	ctx := context.Background()
 	b.exec(t, `ALTER TABLE {skald_shard} SET (autovacuum_enabled = off)`)
-	for slot := range defaultRows().slots() {
+	for slot := range ring.Default().Slots() {
 		b.exec(t, fmt.Sprintf(`ALTER TABLE {skald_outbox_%d} SET (autovacuum_enabled = off)`, slot))
 	}
 	conn, err := b.pool.Acquire(ctx)
@@ -52,8 +54,8 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	for _, sql := range []string{`SET plan_cache_mode = force_generic_plan`, s.sql["Walk"],
-		"PREPARE pull AS " + s.sql["Pull"], "PREPARE pullsome AS " + s.sql["PullSome"], "PREPARE pullon AS " + s.sql["PullOn"], "PREPARE tick AS " + s.sql["Snapshot"]} {
+	for _, sql := range []string{`SET plan_cache_mode = force_generic_plan`, s.pg.SQL["Walk"],
+		"PREPARE pull AS " + s.pg.SQL["Pull"], "PREPARE pullsome AS " + s.pg.SQL["PullSome"], "PREPARE pullon AS " + s.pg.SQL["PullOn"], "PREPARE tick AS " + s.pg.SQL["Snapshot"]} {
 		if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}
@@ -75,17 +77,17 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 	// ended since is looked up in each slot.
 	var late int
 	if err := conn.QueryRow(ctx, b.q(`SELECT (SELECT count(*) FROM pg_snapshot_xip(snapshot)) + least(own_txid::text::bigint - pg_snapshot_xmax(snapshot)::text::bigint, 1000)
-		FROM {skald_snapshot} WHERE id = $1`), top.id).Scan(&late); err != nil {
+		FROM {skald_snapshot} WHERE id = $1`), top.ID).Scan(&late); err != nil {
 		t.Fatal(err)
 	}
-	most := 200 + 3*defaultRows().slots()*late // 30,000 rows are about 1,500 pages
+	most := 200 + 3*ring.Default().Slots()*late // 30,000 rows are about 1,500 pages
 	pages := regexp.MustCompile(`Buffers: shared hit=(\d+)`)
 	for name, plan := range map[string]string{
-		"pull from the beginning": b.explain(t, conn.Conn(), fmt.Sprintf(`pull(0, '', %d, '%s', 25000, 1001)`, top.id, top.token)),
-		"pull":                    b.explain(t, conn.Conn(), fmt.Sprintf(`pull(%d, '%s', %d, '%s', 25000, 1001)`, base.id, base.token, top.id, top.token)),
-		"pull some":               b.explain(t, conn.Conn(), fmt.Sprintf(`pullsome(%d, '%s', %d, '%s', 25000, 101, '%s')`, base.id, base.token, top.id, top.token, bitmap([][2]int{{0, 511}}))),
-		"pull on":                 b.explain(t, conn.Conn(), fmt.Sprintf(`pullon(%d, '%s', 25000, 1001)`, top.id, top.token)),
-		"tick":                    b.explain(t, conn.Conn(), fmt.Sprintf(`tick(%d, '%s', 'x')`, top.id, top.token)),
+		"pull from the beginning": b.explain(t, conn.Conn(), fmt.Sprintf(`pull(0, '', %d, '%s', 25000, 1001)`, top.ID, top.Token)),
+		"pull":                    b.explain(t, conn.Conn(), fmt.Sprintf(`pull(%d, '%s', %d, '%s', 25000, 1001)`, base.ID, base.Token, top.ID, top.Token)),
+		"pull some":               b.explain(t, conn.Conn(), fmt.Sprintf(`pullsome(%d, '%s', %d, '%s', 25000, 101, '%s')`, base.ID, base.Token, top.ID, top.Token, outbox.Bitmap([][2]int{{0, 511}}))),
+		"pull on":                 b.explain(t, conn.Conn(), fmt.Sprintf(`pullon(%d, '%s', 25000, 1001)`, top.ID, top.Token)),
+		"tick":                    b.explain(t, conn.Conn(), fmt.Sprintf(`tick(%d, '%s', 'x')`, top.ID, top.Token)),
 	} {
 		var n int
 		if m := pages.FindStringSubmatch(plan); m != nil {
@@ -97,9 +99,9 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 	}
 }
 
-func asTick(t *testing.T, s string) tick {
+func asTick(t *testing.T, s string) outbox.Tick {
 	t.Helper()
-	got, err := parseTick(s)
+	got, err := outbox.ParseTick(s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // A login plants types, functions and operators in front of those that Skald's functions name. None of them
@@ -133,12 +134,12 @@ func TestRightsEndAtRows(t *testing.T) {
 		`UPDATE {skald_setting} SET value = 'x' WHERE name = 'fingerprint key'`:         true,
 		`UPDATE {skald_setting} SET value = '/other' WHERE name = 'source'`:             true,
 	} {
-		if _, err := relay.pool.Exec(ctx, b.q(sql)); (state(err) == "42501") != refused {
+		if _, err := relay.pool.Exec(ctx, b.q(sql)); (pgrun.SQLState(err) == "42501") != refused {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
 	for _, column := range []string{"login, author, reason, action, consumer, source, id", "at, author, reason, action, consumer, source, id"} {
-		if _, err := app.pool.Exec(ctx, b.q(`INSERT INTO {skald_audit} (`+column+`) VALUES (now()::text, 'a', 'b', 'c', 'd', 'e', 'f')`)); state(err) != "42501" && state(err) != "42804" {
+		if _, err := app.pool.Exec(ctx, b.q(`INSERT INTO {skald_audit} (`+column+`) VALUES (now()::text, 'a', 'b', 'c', 'd', 'e', 'f')`)); pgrun.SQLState(err) != "42501" && pgrun.SQLState(err) != "42804" {
 			t.Errorf("%s: %v", column, err)
 		}
 	}

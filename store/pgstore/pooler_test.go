@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/storetest"
 )
 
@@ -97,7 +98,7 @@ func TestLostNamedStatementNamesTheRemedy(t *testing.T) {
 				continue
 			}
 			lost++
-			if code := state(err); code != unknownStatement && code != doubledStatement {
+			if code := pgrun.SQLState(err); code != pgrun.UnknownStatement && code != pgrun.DoubledStatement {
 				t.Fatalf("another error: %v", err)
 			}
 			if !strings.Contains(err.Error(), "default_query_exec_mode=cache_describe") || !s.Outage(err) {

@@ -13,10 +13,12 @@ import (
 
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // keepApart are the calls for what e does with answers, reservations and the quarantine.
-func (c *core) keepApart(e *store.Effect) ([]call, error) {
+func (c *core) keepApart(e *store.Effect) ([]pgrun.Call, error) {
 	calls := c.guardReservation(e.Reservation)
 	if e.Answer != nil {
 		answer, err := c.answerMark(e.Answer)
@@ -30,19 +32,19 @@ func (c *core) keepApart(e *store.Effect) ([]call, error) {
 		if err != nil {
 			return nil, err
 		}
-		calls = append(calls, c.call("Quarantine", append(apartArgs(q), int16(q.Why), clip(legible(q.Message.Topic)), clip(legible(q.Message.Type)), text, q.Message.Data)...))
+		calls = append(calls, c.pg.Call("Quarantine", append(apartArgs(q), int16(q.Why), column.Clip(column.Legible(q.Message.Topic)), column.Clip(column.Legible(q.Message.Type)), text, q.Message.Data)...))
 	}
 	if q := e.Admitted; q != nil {
-		calls = append(calls, c.call("TakeAdmitted", apartArgs(q)...))
+		calls = append(calls, c.pg.Call("TakeAdmitted", apartArgs(q)...))
 	}
 	if a := e.Admit; a != nil {
-		calls = append(calls, c.call("Admit", a.Number, legible(a.By), legible(a.Reason)))
+		calls = append(calls, c.pg.Call("Admit", a.Number, column.Legible(a.By), column.Legible(a.Reason)))
 	}
 	return calls, nil
 }
 
 // writing are the calls of what an effect in a transaction of the caller's holds beside rows.
-func (c *core) writing(e *store.Effect) ([]call, error) {
+func (c *core) writing(e *store.Effect) ([]pgrun.Call, error) {
 	calls, err := c.keepApart(e)
 	if err != nil {
 		return nil, err
@@ -52,19 +54,19 @@ func (c *core) writing(e *store.Effect) ([]call, error) {
 }
 
 func apartArgs(q *store.Quarantined) []any {
-	return []any{name(q.Consumer), name(q.Source), name(q.ID), q.Fingerprint}
+	return []any{column.Name(q.Consumer), column.Name(q.Source), column.Name(q.ID), q.Fingerprint}
 }
 
 // Secret is the key of this database's fingerprints.
 func (c *core) Secret(ctx context.Context) ([]byte, error) {
-	if c.err != nil {
-		return nil, c.err
+	if c.pg.Err != nil {
+		return nil, c.pg.Err
 	}
 	if s := c.secret.Load(); s != nil && time.Since(s.read) < secretFor {
 		return s.key, nil
 	}
 	var text string
-	if err := c.short(ctx, "read key", c.call("Secret").into(&text)); err != nil {
+	if err := c.pg.Short(ctx, "read key", c.pg.Call("Secret").Into(&text)); err != nil {
 		return nil, err
 	}
 	key, err := hex.DecodeString(text)
@@ -87,22 +89,22 @@ const secretFor = 30 * time.Second
 func (c *core) quarantined(ctx context.Context, q store.Query) ([]store.Quarantined, error) {
 	var out []store.Quarantined
 	limit := int32(min(cmp.Or(q.Limit, 1000), 1000))
-	list := c.call("Quarantined", q.After, name(q.Consumer), name(q.ID), clip(legible(q.Topic)), clip(legible(q.Type)), int16(q.Why), q.Taken, q.Admitted, limit, q.Bare)
+	list := c.pg.Call("Quarantined", q.After, column.Name(q.Consumer), column.Name(q.ID), column.Clip(column.Legible(q.Topic)), column.Clip(column.Legible(q.Type)), int16(q.Why), q.Taken, q.Admitted, limit, q.Bare)
 	if waiting := (store.Query{Consumer: q.Consumer, Admitted: true, After: q.After, Limit: q.Limit}); q == waiting && q.Consumer != "" {
 		// by an index of its own: consumers ask for it all the time
-		list = c.call("Admitted", q.After, name(q.Consumer), limit)
+		list = c.pg.Call("Admitted", q.After, column.Name(q.Consumer), limit)
 	}
-	list.scan = func(row scanner) error {
+	list.Scan = func(row pgrun.Scanner) error {
 		one, err := quarantined(row)
 		if err == nil {
 			out = append(out, one)
 		}
 		return err
 	}
-	return out, c.short(ctx, "list quarantine", list)
+	return out, c.pg.Short(ctx, "list quarantine", list)
 }
 
-func quarantined(row scanner) (one store.Quarantined, err error) {
+func quarantined(row pgrun.Scanner) (one store.Quarantined, err error) {
 	var text string
 	var data []byte
 	var admitted, taken *time.Time
@@ -111,7 +113,7 @@ func quarantined(row scanner) (one store.Quarantined, err error) {
 	if err != nil {
 		return one, err
 	}
-	handles(&one.Consumer, &one.Source, &one.ID)
+	column.Handles(&one.Consumer, &one.Source, &one.ID)
 	one.At = one.At.UTC()
 	if admitted != nil {
 		one.Admitted = admitted.UTC()
@@ -124,20 +126,12 @@ func quarantined(row scanner) (one store.Quarantined, err error) {
 	return one, err
 }
 
-// losing names a guard that was lost in a transaction of the caller's.
-func (c *core) losing(err error) error {
-	if lost(err) {
-		return fmt.Errorf("%w: %w", store.ErrLost, err)
-	}
-	return c.explain(err)
-}
-
 // entering are the calls of an intake in a transaction of the caller's own.
-func (c *core) entering(in store.Intake, found *store.Found) ([]call, error) {
+func (c *core) entering(in store.Intake, found *store.Found) ([]pgrun.Call, error) {
 	in.Isolation = store.Serializable // of the caller's transaction nothing is known
 	calls, err := c.intake(in, found)
 	for i := range calls {
-		calls[i].with = ""
+		calls[i].With = ""
 	}
 	return calls, err
 }
@@ -149,36 +143,22 @@ func (s *Store) Enter(ctx context.Context, tx pgx.Tx, in store.Intake) (found st
 		return found, fmt.Errorf("enter: %w", err)
 	}
 	now, later := apart(in, calls)
-	if err := sendIn(ctx, tx, now); err != nil {
-		return found, fmt.Errorf("enter: %w", s.beginning(err))
+	if err := pgrun.SendIn(ctx, tx, now); err != nil {
+		return found, fmt.Errorf("enter: %w", s.pg.Beginning(err))
 	}
-	if err := sendIn(ctx, tx, wantedOf(later)); err != nil {
-		return found, fmt.Errorf("enter: %w", s.beginning(err))
+	if err := pgrun.SendIn(ctx, tx, wantedOf(later)); err != nil {
+		return found, fmt.Errorf("enter: %w", s.pg.Beginning(err))
 	}
 	return found, nil
 }
 
-func wantedOf(calls []call) (out []call) {
+func wantedOf(calls []pgrun.Call) (out []pgrun.Call) {
 	for _, c := range calls {
-		if c.need() {
+		if c.Need() {
 			out = append(out, c)
 		}
 	}
 	return out
-}
-
-func sendIn(ctx context.Context, tx pgx.Tx, calls []call) error {
-	if len(calls) == 0 {
-		return nil
-	}
-	b := &pgx.Batch{}
-	queue(b, calls)
-	br := tx.SendBatch(ctx, b)
-	defer br.Close()
-	if err := answers(br, calls); err != nil {
-		return err
-	}
-	return br.Close()
 }
 
 // Enter takes in within a transaction of the caller's own, statement by statement.
@@ -188,36 +168,36 @@ func (s *SQLStore) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (foun
 		return found, fmt.Errorf("enter: %w", err)
 	}
 	for _, c := range calls {
-		if c.need != nil && !c.need() {
+		if c.Need != nil && !c.Need() {
 			continue
 		}
 		if err := s.one(ctx, tx, c); err != nil {
-			return found, fmt.Errorf("enter: %w", s.beginning(err))
+			return found, fmt.Errorf("enter: %w", s.pg.Beginning(err))
 		}
 	}
 	return found, nil
 }
 
 // one carries out a call by itself.
-func (s *SQLStore) one(ctx context.Context, tx *sql.Tx, c call) (err error) {
+func (s *SQLStore) one(ctx context.Context, tx *sql.Tx, c pgrun.Call) (err error) {
 	if !s.pgx {
-		return sendText(ctx, tx, "", []call{c})
+		return pgrun.SendText(ctx, tx, "", []pgrun.Call{c})
 	}
-	if c.scan == nil {
-		did, err := tx.ExecContext(ctx, c.sql, c.args...)
-		if err == nil && c.done != nil {
+	if c.Scan == nil {
+		did, err := tx.ExecContext(ctx, c.SQL, c.Args...)
+		if err == nil && c.Done != nil {
 			n, _ := did.RowsAffected() // pgx always knows
-			c.done(n)
+			c.Done(n)
 		}
 		return err
 	}
-	rows, err := tx.QueryContext(ctx, c.sql, c.args...)
+	rows, err := tx.QueryContext(ctx, c.SQL, c.Args...)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
-		if err := c.scan(rows); err != nil {
+		if err := c.Scan(rows); err != nil {
 			return err
 		}
 	}

@@ -11,13 +11,15 @@ import (
 
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/slot"
 )
 
 // A slotReader reads a slot, as Debezium does, and confirms what it is told to.
 type slotReader struct {
 	b    *bed
 	conn *pgconn.PgConn
-	s    *walStream
+	s    *slot.Stream
 	at   int64
 }
 
@@ -41,25 +43,25 @@ func (b *bed) readsSlot(t testing.TB) *slotReader {
 		t.Fatal(err)
 	}
 	r := &slotReader{b: b}
-	if r.conn, err = pgconn.ConnectConfig(t.Context(), &w.config.Config); err != nil {
+	if r.conn, err = pgconn.ConnectConfig(t.Context(), &w.reader.Config.Config); err != nil {
 		t.Fatal(err)
 	}
-	hijacked, err := w.stream(t.Context(), r.conn)
+	hijacked, err := w.reader.StartStream(t.Context(), r.conn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.s = &walStream{hijacked, nil, func() int64 { return r.at }}
+	r.s = &slot.Stream{Conn: hijacked, At: func() int64 { return r.at }}
 	t.Cleanup(r.leave)
 	return r
 }
 
-func (r *slotReader) leave() { _ = r.s.conn.Conn.Close() }
+func (r *slotReader) leave() { _ = r.s.Conn.Conn.Close() }
 
 // confirm moves the slot to a place.
 func (r *slotReader) confirm(t testing.TB, at int64) {
 	t.Helper()
 	r.at = at
-	if err := r.s.status(false); err != nil {
+	if err := r.s.Status(false); err != nil {
 		t.Fatal(err)
 	}
 	r.b.until(t, "it is confirmed", `SELECT confirmed_flush_lsn >= '0/0'::pg_lsn + $2::bigint FROM pg_replication_slots WHERE slot_name = $1`, r.b.slot(), at)
@@ -82,11 +84,11 @@ type readByBed struct {
 
 func newReadByBed(t *testing.T, b *bed) *readByBed {
 	t.Helper()
-	b.exec(t, `CREATE PUBLICATION `+quoted(b.slot())+` FOR TABLE {skald_outbox} WITH (publish = 'insert', publish_via_partition_root = true)`)
+	b.exec(t, `CREATE PUBLICATION `+column.Quoted(b.slot())+` FOR TABLE {skald_outbox} WITH (publish = 'insert', publish_via_partition_root = true)`)
 	b.makeSlot(t)
 	t.Cleanup(func() {
 		b.dropSlot(t)
-		b.exec(t, `DROP PUBLICATION `+quoted(b.slot()))
+		b.exec(t, `DROP PUBLICATION `+column.Quoted(b.slot()))
 	})
 	d := &readByBed{bed: b, s: b.store(t), old: b.oldSlot(t)}
 	d.again(t)
@@ -100,7 +102,7 @@ func (d *readByBed) again(t *testing.T) {
 	if d.r, err = d.s.ReadBy(&ReadByOptions{Slot: d.slot(), Publication: d.slot()}); err != nil {
 		t.Fatal(err)
 	}
-	d.r.each, d.r.cutEach = 0, 0
+	d.r.follower.Each, d.r.follower.CutEach = 0, 0
 }
 
 // look looks once, and stores what the relay would; it tells whether the position moved.
@@ -127,7 +129,7 @@ func (d *readByBed) moves(t *testing.T) {
 // cuts looks until a snapshot waits for the slot.
 func (d *readByBed) cuts(t *testing.T) {
 	t.Helper()
-	eventually(t, "a snapshot is taken", func() bool { d.stays(t, ""); return len(d.r.waits) > 0 })
+	eventually(t, "a snapshot is taken", func() bool { d.stays(t, ""); return len(d.r.follower.Waits) > 0 })
 }
 
 // passes writes a row, and has the slot's reader confirm it once a snapshot waits for that.
@@ -337,10 +339,10 @@ func readByProcess(t *testing.T, d *readByBed) {
 func readByPublication(t *testing.T, d *readByBed) {
 	c := d.readsSlot(t)
 	d.stays(t, "")
-	d.exec(t, `ALTER PUBLICATION `+quoted(d.slot())+` DROP TABLE {skald_outbox}`)
+	d.exec(t, `ALTER PUBLICATION `+column.Quoted(d.slot())+` DROP TABLE {skald_outbox}`)
 	d.write(t)
 	d.stays(t, "does not have all rows")
-	d.exec(t, `ALTER PUBLICATION `+quoted(d.slot())+` ADD TABLE {skald_outbox}`)
+	d.exec(t, `ALTER PUBLICATION `+column.Quoted(d.slot())+` ADD TABLE {skald_outbox}`)
 	c.confirm(t, d.place(t))
 	d.stays(t, "rows from before slot")
 	d.kept(t, 1)
@@ -352,7 +354,7 @@ func readByColumns(t *testing.T, d *readByBed) {
 	const read = "id, source, type, time, key, seq, content_type, subject, schema, correlation_id, causation_id, traceparent, headers"
 	set := func(columns string) {
 		t.Helper()
-		d.exec(t, `ALTER PUBLICATION `+quoted(d.slot())+` SET TABLE {skald_outbox} (`+columns+`)`)
+		d.exec(t, `ALTER PUBLICATION `+column.Quoted(d.slot())+` SET TABLE {skald_outbox} (`+columns+`)`)
 	}
 	set("topic, data_bytes, " + read)
 	c := d.readsSlot(t)
@@ -372,13 +374,13 @@ func readByColumns(t *testing.T, d *readByBed) {
 
 // A publication of the schema that was without it for a while is another one, too.
 func readBySchema(t *testing.T, d *readByBed) {
-	name := quoted(d.slot())
-	d.exec(t, `ALTER PUBLICATION `+name+` SET TABLES IN SCHEMA `+quoted(d.schema))
+	name := column.Quoted(d.slot())
+	d.exec(t, `ALTER PUBLICATION `+name+` SET TABLES IN SCHEMA `+column.Quoted(d.schema))
 	c := d.readsSlot(t)
 	d.stays(t, "")
-	d.exec(t, `ALTER PUBLICATION `+name+` DROP TABLES IN SCHEMA `+quoted(d.schema))
+	d.exec(t, `ALTER PUBLICATION `+name+` DROP TABLES IN SCHEMA `+column.Quoted(d.schema))
 	d.write(t)
-	d.exec(t, `ALTER PUBLICATION `+name+` ADD TABLES IN SCHEMA `+quoted(d.schema))
+	d.exec(t, `ALTER PUBLICATION `+name+` ADD TABLES IN SCHEMA `+column.Quoted(d.schema))
 	c.confirm(t, d.place(t))
 	d.stays(t, "rows from before slot")
 	d.kept(t, 1)
@@ -387,16 +389,16 @@ func readBySchema(t *testing.T, d *readByBed) {
 // The connector may read by another publication than is looked at; and one that sends rows of the ring's
 // slots is not read by a connector of the outbox.
 func readByAnother(t *testing.T, d *readByBed) {
-	d.exec(t, `CREATE PUBLICATION `+quoted(d.slot()+"_2")+` FOR TABLE {skald_outbox} WITH (publish_via_partition_root = true)`)
-	t.Cleanup(func() { d.exec(t, `DROP PUBLICATION `+quoted(d.slot()+"_2")) })
+	d.exec(t, `CREATE PUBLICATION `+column.Quoted(d.slot()+"_2")+` FOR TABLE {skald_outbox} WITH (publish_via_partition_root = true)`)
+	t.Cleanup(func() { d.exec(t, `DROP PUBLICATION `+column.Quoted(d.slot()+"_2")) })
 	r, err := d.s.ReadBy(&ReadByOptions{Slot: d.slot(), Publication: d.slot() + "_2"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.each, d.r = 0, r
+	r.follower.Each, d.r = 0, r
 	d.readsSlot(t)
 	d.stays(t, "is read by publication")
-	d.exec(t, `ALTER PUBLICATION `+quoted(d.slot()+"_2")+` SET (publish_via_partition_root = false)`)
+	d.exec(t, `ALTER PUBLICATION `+column.Quoted(d.slot()+"_2")+` SET (publish_via_partition_root = false)`)
 	d.stays(t, "as rows of skald_outbox")
 }
 
@@ -424,7 +426,7 @@ func readByRights(t *testing.T, d *readByBed) {
 	d.s = d.storeAs(t, name)
 	d.again(t)
 	d.stays(t, "GRANT pg_read_all_stats")
-	d.exec(t, `GRANT pg_read_all_stats TO `+quoted(name))
+	d.exec(t, `GRANT pg_read_all_stats TO `+column.Quoted(name))
 	eventually(t, "it follows", func() bool { d.stays(t, ""); return d.r.Hearing().Why == "" })
 	d.s = own
 }
@@ -435,7 +437,7 @@ func readByTrusted(t *testing.T, d *readByBed) {
 	d.write(t)
 	d.stays(t, "begin once with --trust-slot")
 	d.again(t)
-	d.r.trust = true
+	d.r.follower.Trust = true
 	d.cuts(t)
 	d.kept(t, 1)
 	c.confirm(t, d.place(t))
@@ -481,7 +483,7 @@ func readByStandsBy(t *testing.T, d *readByBed) {
 func readByLate(t *testing.T, d *readByBed) {
 	c := d.readsSlot(t)
 	d.stays(t, "")
-	for range 3 * marksMost {
+	for range 3 * slot.MarksMost {
 		d.write(t)
 		n := one[int](t, d.bed, `SELECT coalesce(max(id), 0) FROM {skald_snapshot}`)
 		eventually(t, "a snapshot is taken", func() bool {
@@ -489,7 +491,7 @@ func readByLate(t *testing.T, d *readByBed) {
 			return one[int](t, d.bed, `SELECT coalesce(max(id), 0) FROM {skald_snapshot}`) > n
 		})
 	}
-	if n := len(d.r.waits); n < marksMost/2 || n > marksMost {
+	if n := len(d.r.follower.Waits); n < slot.MarksMost/2 || n > slot.MarksMost {
 		t.Errorf("%d snapshots wait", n)
 	}
 	c.confirm(t, d.place(t))
@@ -555,26 +557,26 @@ func readByBesideRelay(t *testing.T, d *readByBed) {
 // What the proof that a slot is the same one rests on.
 func TestSighting(t *testing.T) {
 	t.Parallel()
-	was := &sighting{slot: "a", place: 100, where: "w", session: "s"}
-	for want, s := range map[*sighting]bool{
-		{slot: "a", where: "w", session: "s", restart: 200}: true,
-		{slot: "a", where: "w", session: "z", restart: 99}:  true,
-		{slot: "a", where: "w", session: "z", restart: 100}: false,
-		{slot: "a", where: "x", session: "s", restart: 99}:  false,
-		{slot: "b", where: "w", session: "s", restart: 99}:  false,
+	was := &slot.Sighting{Slot: "a", Place: 100, Where: "w", Session: "s"}
+	for want, s := range map[*slot.Sighting]bool{
+		{Slot: "a", Where: "w", Session: "s", Restart: 200}: true,
+		{Slot: "a", Where: "w", Session: "z", Restart: 99}:  true,
+		{Slot: "a", Where: "w", Session: "z", Restart: 100}: false,
+		{Slot: "a", Where: "x", Session: "s", Restart: 99}:  false,
+		{Slot: "b", Where: "w", Session: "s", Restart: 99}:  false,
 	} {
-		if want.sameAs(was) != s {
+		if want.SameAs(was) != s {
 			t.Errorf("%+v: %t, want %t", want, !s, s)
 		}
 	}
-	nobody := &sighting{slot: "a", place: 100, where: "w"}
-	if (&sighting{slot: "a", where: "w", restart: 200}).sameAs(nobody) || nobody.sameAs(nil) {
+	nobody := &slot.Sighting{Slot: "a", Place: 100, Where: "w"}
+	if (&slot.Sighting{Slot: "a", Where: "w", Restart: 200}).SameAs(nobody) || nobody.SameAs(nil) {
 		t.Error("nobody reads the slot, and it is taken for the same one")
 	}
-	if got := sightingOf("RANDOM." + was.String()); got == nil || got.String() != was.String() {
+	if got := slot.SightingOf("RANDOM." + was.String()); got == nil || got.String() != was.String() {
 		t.Errorf("%+v is read as %+v", was, got)
 	}
-	if sightingOf("RANDOM") != nil {
+	if slot.SightingOf("RANDOM") != nil {
 		t.Error("a snapshot of a relay has a sighting")
 	}
 }

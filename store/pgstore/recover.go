@@ -7,46 +7,19 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/outbox"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
-// A place is the name of the database that was last looked at and found to be the one that its shards speak
-// of. Who hands the name in is spared the look if the database is that one; it costs no more than reading the
-// name.
-type place struct{ name atomic.Pointer[string] }
-
-func (p *place) known() string {
-	if name := p.name.Load(); name != nil {
-		return *name
-	}
-	return ""
-}
-
-// walk is the call that begins what a relay reads: it raises where the database is not the one that the
-// shards speak of.
-func (c *core) walk() call {
-	walk := c.call("WalkHere", c.place.known())
-	walk.scan = func(row scanner) error {
-		var name, settings string
-		err := row.Scan(&name, &settings)
-		c.place.name.Store(&name)
-		return err
-	}
-	return walk
-}
-
-// noteMoved compares what a relay knew with what is here. What it finds stays until the recover.
-func (c *core) noteMoved(ctx context.Context, knew []store.Shard) error {
-	n := len(knew)
-	ids, epochs := make([]int32, n), make([]int64, n)
-	tokens, bases, tips := make([]string, n), make([]string, n), make([]string, n)
-	for i, l := range knew {
-		ids[i], epochs[i], tokens[i], bases[i], tips[i] = int32(l.ID), l.Epoch, l.Token, l.Cursor.Base, l.Cursor.Tip
-	}
-	return c.short(ctx, "compare shards", c.call("NoteMoved", ids, epochs, tokens, bases, tips))
+// recoveries completes the statements of a recovery.
+func recoveries(raw map[string]string) {
+	behind, arrivals := strings.TrimSuffix(raw["After"], ";"), strings.TrimSuffix(raw["ArrivalAfter"], ";")
+	raw["GuardNumbers"] = "SELECT " + pgrun.Placeholder + "skald_require((" + behind + ") = '', 'the numbers')"
+	raw["GuardBehind"] = "SELECT " + pgrun.Placeholder + "skald_require((" + behind + ") <> '' OR (" + arrivals + ") <> '', 'the recovery')"
+	raw["SettlePage"] = outbox.Bucketed(raw["SettlePage"])
 }
 
 const (
@@ -62,12 +35,12 @@ const (
 func (c *core) Recover(ctx context.Context, note *store.Audit) (done store.Recovered, err error) {
 	var recovers, horizon, moved, behind, arrivals string
 	var last int64
-	err = c.short(ctx, "look for a move", c.call("Recoveries").into(&recovers), c.call("Moved").into(&moved), c.call("Horizon").into(&horizon), c.call("Walk"), c.call("After").into(&behind))
+	err = c.pg.Short(ctx, "look for a move", c.pg.Call("Recoveries").Into(&recovers), c.pg.Call("Moved").Into(&moved), c.pg.Call("Horizon").Into(&horizon), c.pg.Call("Walk"), c.pg.Call("After").Into(&behind))
 	if err == nil {
-		err = c.short(ctx, "read all marks", c.call("Patient"), c.call("LastArrival").into(&last))
+		err = c.pg.Short(ctx, "read all marks", c.pg.Call("Patient"), c.pg.Call("LastArrival").Into(&last))
 	}
 	if err == nil {
-		err = c.short(ctx, "look for a move", c.call("ArrivalAfter", last).into(&arrivals))
+		err = c.pg.Short(ctx, "look for a move", c.pg.Call("ArrivalAfter", last).Into(&arrivals))
 	}
 	saw := slices.DeleteFunc([]string{moved, cmp.Or(behind, arrivals)}, func(s string) bool { return s == "" })
 	done.Moved = strings.Join(saw, "; ")
@@ -77,17 +50,17 @@ func (c *core) Recover(ctx context.Context, note *store.Audit) (done store.Recov
 	if behind+arrivals != "" {
 		err := c.insist(ctx, func() error { return c.raise(ctx, last, &done, note) })
 		switch {
-		case lost(err) && moved == "":
+		case pgrun.Lost(err) && moved == "":
 			return store.Recovered{}, nil // somebody else did it meanwhile
-		case lost(err):
+		case pgrun.Lost(err):
 		case err != nil || moved == "":
 			return done, err
 		}
 	}
 	switch err := c.settle(ctx, recovers, horizon, &done, note); {
-	case lost(err) && done.Raised == 0:
+	case pgrun.Lost(err) && done.Raised == 0:
 		return store.Recovered{}, nil // the same
-	case err != nil && !lost(err):
+	case err != nil && !pgrun.Lost(err):
 		return done, err
 	}
 	c.wake()
@@ -99,10 +72,10 @@ func (c *core) insist(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
 		switch {
-		case err == nil || lost(err):
+		case err == nil || pgrun.Lost(err):
 			return err
-		case state(err) != "55P03" && state(err) != "40P01" || try == recoverTries:
-			return fmt.Errorf("recover: lock writers out: %w", c.explain(err))
+		case pgrun.SQLState(err) != "55P03" && pgrun.SQLState(err) != "40P01" || try == recoverTries:
+			return fmt.Errorf("recover: lock writers out: %w", c.pg.Explain(err))
 		}
 		select {
 		case <-ctx.Done():
@@ -115,31 +88,31 @@ func (c *core) insist(ctx context.Context, do func() error) error {
 // behind tells, before what consumers keep is numbered, that sequences are where other rows were: logical
 // replication leaves them so. A number that is given out twice would be another message's place, or its
 // answer.
-func (c *core) behind() []call {
-	look := c.call("After")
-	look.scan = func(row scanner) error {
+func (c *core) behind() []pgrun.Call {
+	look := c.pg.Call("After")
+	look.Scan = func(row pgrun.Scanner) error {
 		var saw string
 		if err := row.Scan(&saw); err != nil || saw == "" {
 			return err
 		}
 		return &store.MovedError{Saw: saw}
 	}
-	return []call{c.call("Walk"), look}
+	return []pgrun.Call{c.pg.Call("Walk"), look}
 }
 
 // raise has the sequences go on behind what is there, and notes it.
 func (c *core) raise(ctx context.Context, arrival int64, done *store.Recovered, note *store.Audit) error {
 	raised := 0
-	calls := []call{c.session(recoverWait, defaultHandle), c.call("Walk"), c.call("LockNumbered"), c.call("GuardBehind", arrival)}
-	for _, up := range []call{c.call("RaiseAudits"), c.call("RaisePlaces"), c.call("RaiseArrivals", arrival), c.call("RaiseQuarantined")} {
-		up.scan = func(row scanner) error {
+	calls := []pgrun.Call{c.pg.Session(recoverWait, pgrun.DefaultHandle), c.pg.Call("Walk"), c.pg.Call("LockNumbered"), c.pg.Call("GuardBehind", arrival)}
+	for _, up := range []pgrun.Call{c.pg.Call("RaiseAudits"), c.pg.Call("RaisePlaces"), c.pg.Call("RaiseArrivals", arrival), c.pg.Call("RaiseQuarantined")} {
+		up.Scan = func(row pgrun.Scanner) error {
 			raised++
 			var to int64
 			return row.Scan(&to)
 		}
 		calls = append(calls, up)
 	}
-	err := c.runner.run(ctx, append(calls, c.noting(note))...)
+	err := c.pg.Runner.Run(ctx, append(calls, c.noting(note))...)
 	if err == nil {
 		done.Raised = raised
 	}
@@ -149,13 +122,13 @@ func (c *core) raise(ctx context.Context, arrival int64, done *store.Recovered, 
 // settle judges all rows that are there, page by page, and then has the relays begin with what is left of
 // them. An error for which lost is true tells that another recover has done it.
 func (c *core) settle(ctx context.Context, recovers, horizon string, done *store.Recovered, note *store.Audit) error {
-	guarded := func(act string, calls ...call) error {
-		all := append([]call{c.call("Walk"), c.call("LockPage"), c.call("GuardRecoveries", recovers)}, calls...)
-		return c.insist(ctx, func() error { return c.short(ctx, act, all...) })
+	guarded := func(act string, calls ...pgrun.Call) error {
+		all := append([]pgrun.Call{c.pg.Call("Walk"), c.pg.Call("LockPage"), c.pg.Call("GuardRecoveries", recovers)}, calls...)
+		return c.insist(ctx, func() error { return c.pg.Short(ctx, act, all...) })
 	}
 	for after := int64(0); ; {
 		var rows, last, covered, again int64
-		err := guarded("settle rows", c.call("SettlePage", after, int32(recoverPage), horizon, recovers).into(&rows, &last, &covered, &again))
+		err := guarded("settle rows", c.pg.Call("SettlePage", after, int32(recoverPage), horizon, recovers).Into(&rows, &last, &covered, &again))
 		if err != nil {
 			return err
 		}
@@ -164,7 +137,7 @@ func (c *core) settle(ctx context.Context, recovers, horizon string, done *store
 		}
 		after, done.Covered, done.Again = last, done.Covered+covered, done.Again+again
 	}
-	if err := guarded("raise the sequence of ticks", c.call("RaiseSnapshots")); err != nil {
+	if err := guarded("raise the sequence of ticks", c.pg.Call("RaiseSnapshots")); err != nil {
 		return err
 	}
 	return c.insist(ctx, func() error { return c.seat(ctx, recovers, horizon, done, note) })
@@ -174,12 +147,12 @@ func (c *core) settle(ctx context.Context, recovers, horizon string, done *store
 func (c *core) seat(ctx context.Context, recovers, horizon string, done *store.Recovered, note *store.Audit) error {
 	token := rand.Text()
 	var late, renumbered, shards int64
-	settle, renumber, seat := c.call("SettleNew", horizon), c.call("Renumber", token), c.call("SeatShards", token)
-	settle.done = func(n int64) { late = n }
-	renumber.done = func(n int64) { renumbered = n }
-	seat.done = func(n int64) { shards = n }
-	err := c.runner.run(ctx, c.session(recoverWait, defaultHandle), c.call("Walk"), c.call("LockOutbox"), c.call("RecoverSnapshot", token),
-		c.call("RecoverOnce"), c.call("GuardRecoveries", recovers), settle, renumber, seat, c.call("ForgetAllRelays"), c.call("EndRecover"), c.noting(note))
+	settle, renumber, seat := c.pg.Call("SettleNew", horizon), c.pg.Call("Renumber", token), c.pg.Call("SeatShards", token)
+	settle.Done = func(n int64) { late = n }
+	renumber.Done = func(n int64) { renumbered = n }
+	seat.Done = func(n int64) { shards = n }
+	err := c.pg.Runner.Run(ctx, c.pg.Session(recoverWait, pgrun.DefaultHandle), c.pg.Call("Walk"), c.pg.Call("LockOutbox"), c.pg.Call("RecoverSnapshot", token),
+		c.pg.Call("RecoverOnce"), c.pg.Call("GuardRecoveries", recovers), settle, renumber, seat, c.pg.Call("ForgetAllRelays"), c.pg.Call("EndRecover"), c.noting(note))
 	if err != nil {
 		return err
 	}

@@ -8,20 +8,21 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // A pausing runner does something before one of its transactions.
 type pausing struct {
-	runner
+	pgrun.Runner
 	n, at int
 	do    func()
 }
 
-func (s *pausing) run(ctx context.Context, calls ...call) error {
+func (s *pausing) Run(ctx context.Context, calls ...pgrun.Call) error {
 	if s.n++; s.n == s.at {
 		s.do()
 	}
-	return s.runner.run(ctx, calls...)
+	return s.Runner.Run(ctx, calls...)
 }
 
 // moved is a store of an outbox with n rows, of which a relay knew more than there is.
@@ -71,12 +72,12 @@ func TestReseatsOverlap(t *testing.T) {
 	for at := 1; ; at++ {
 		b.clear(t)
 		first, second := moved(t, b, 12), b.store(t)
-		steps := &pausing{runner: second.runner, at: at, do: func() {
+		steps := &pausing{Runner: second.pg.Runner, at: at, do: func() {
 			if done, err := first.Recover(ctx, note); err != nil || done.Again != 12 {
 				t.Errorf("the first recover says %+v, %v", done, err)
 			}
 		}}
-		second.runner = steps
+		second.pg.Runner = steps
 		done, err := second.Recover(ctx, note)
 		if err != nil {
 			t.Fatalf("the second recover, from its transaction %d on: %v", at, err)
@@ -116,7 +117,7 @@ func TestRecoverOutlivesItsClient(t *testing.T) {
 			t.Fatal("it never waits for the writer")
 		}
 	}
-	second.runner = &pausing{runner: second.runner, at: 2, do: func() {
+	second.pg.Runner = &pausing{Runner: second.pg.Runner, at: 2, do: func() {
 		if err := writer.Commit(ctx); err != nil {
 			t.Fatal(err)
 		}

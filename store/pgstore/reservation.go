@@ -5,35 +5,37 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // Reserve takes a key by lease: one round trip.
 func (c *core) Reserve(ctx context.Context, r store.Reservation) (out store.Reserved, err error) {
-	key := []any{name(r.Consumer), name(r.Source), name(r.ID)}
+	key := []any{column.Name(r.Consumer), column.Name(r.Source), column.Name(r.ID)}
 	written := writtenAt(r.ID)
 	mine, rival, done, old := false, false, false, false
 
-	find := c.call("FindMark", key...)
-	find.scan = func(row scanner) error {
+	find := c.pg.Call("FindMark", key...)
+	find.Scan = func(row pgrun.Scanner) error {
 		done = true
 		return verdict(row, &out.Verdict)
 	}
 	var fingerprint, left int64
-	look := c.call("FindReservation", append(key[:3:3], r.Token)...)
-	look.scan = func(row scanner) error {
+	look := c.pg.Call("FindReservation", append(key[:3:3], r.Token)...)
+	look.Scan = func(row pgrun.Scanner) error {
 		err := row.Scan(&mine, &fingerprint, &left)
 		rival = !mine
 		return err
 	}
-	below := c.call("BelowFloor", key[0], written)
-	below.scan = func(row scanner) error { return row.Scan(&old) }
-	var calls []call
+	below := c.pg.Call("BelowFloor", key[0], written)
+	below.Scan = func(row pgrun.Scanner) error { return row.Scan(&old) }
+	var calls []pgrun.Call
 	if r.Keep > 0 && written == 0 {
-		calls = append(calls, c.call("ExpireMark", key...))
+		calls = append(calls, c.pg.Call("ExpireMark", key...))
 	}
-	err = c.short(ctx, "reserve", append(calls,
-		c.call("Reserve", append(key[:3:3], number(r.Fingerprint), r.Token, r.Lease.Microseconds(), written)...),
-		find, c.call("UnreserveDone", append(key[:3:3], r.Token)...), look, below)...)
+	err = c.pg.Short(ctx, "reserve", append(calls,
+		c.pg.Call("Reserve", append(key[:3:3], column.Number(r.Fingerprint), r.Token, r.Lease.Microseconds(), written)...),
+		find, c.pg.Call("UnreserveDone", append(key[:3:3], r.Token)...), look, below)...)
 	switch {
 	case err != nil:
 		return store.Reserved{}, err
@@ -50,9 +52,9 @@ func (c *core) Reserve(ctx context.Context, r store.Reservation) (out store.Rese
 }
 
 // guardReservation are the calls that give a key back, or raise.
-func (c *core) guardReservation(r *store.Reservation) []call {
+func (c *core) guardReservation(r *store.Reservation) []pgrun.Call {
 	if r == nil {
 		return nil
 	}
-	return []call{c.call("GuardReservation", name(r.Consumer), name(r.Source), name(r.ID), r.Token)}
+	return []pgrun.Call{c.pg.Call("GuardReservation", column.Name(r.Consumer), column.Name(r.Source), column.Name(r.ID), r.Token)}
 }

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/ring"
 )
 
 // LeastSlots and MostSlots bound a ring.
@@ -70,16 +73,16 @@ func Resize(ctx context.Context, db Database, o *ResizeOptions) ([]string, error
 }
 
 // step is one transaction under the lock of migrations, with the ring that is stored now.
-func (m *migrator) step(ctx context.Context, do func(tx pgx.Tx, have rings) error) error {
+func (m *migrator) step(ctx context.Context, do func(tx pgx.Tx, have ring.Rings) error) error {
 	return pgx.BeginFunc(ctx, m.db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, m.sql["LockMigrations"], m.schema); err != nil {
+		if _, err := tx.Exec(ctx, m.pg.SQL["LockMigrations"], m.pg.Schema); err != nil {
 			return fmt.Errorf("lock: %w", err)
 		}
 		var text string
-		if err := tx.QueryRow(ctx, m.sql["Ring"]).Scan(&text); err != nil {
+		if err := tx.QueryRow(ctx, m.pg.SQL["Ring"]).Scan(&text); err != nil {
 			return fmt.Errorf("read ring: %w", err)
 		}
-		have, err := parseRings(text, defaultRows())
+		have, err := ring.Parse(text, ring.Default())
 		if err != nil {
 			return err
 		}
@@ -88,10 +91,10 @@ func (m *migrator) step(ctx context.Context, do func(tx pgx.Tx, have rings) erro
 }
 
 // patiently does a step that needs a lock on a table.
-func (m *migrator) patiently(ctx context.Context, table string, do func(tx pgx.Tx, have rings) error) error {
+func (m *migrator) patiently(ctx context.Context, table string, do func(tx pgx.Tx, have ring.Rings) error) error {
 	return again(ctx, table, m.pause, func(wait time.Duration) error {
-		return m.step(ctx, func(tx pgx.Tx, have rings) error {
-			if _, err := tx.Exec(ctx, m.sql["LockShort"], millis(wait)); err != nil {
+		return m.step(ctx, func(tx pgx.Tx, have ring.Rings) error {
+			if _, err := tx.Exec(ctx, m.pg.SQL["LockShort"], pgrun.Millis(wait)); err != nil {
 				return err
 			}
 			return do(tx, have)
@@ -108,7 +111,7 @@ func lockWait(try int) time.Duration { return firstWait << (try / patientTries) 
 func again(ctx context.Context, table string, pause time.Duration, try func(wait time.Duration) error) error {
 	for n := range lockTries {
 		err := try(lockWait(n))
-		code := state(err)
+		code := pgrun.SQLState(err)
 		ended := ctx.Err() != nil && (code == "57014" || errors.Is(err, ctx.Err()))
 		switch {
 		case ended && n > 0: // and the try before was in vain: a table is held
@@ -126,16 +129,16 @@ func again(ctx context.Context, table string, pause time.Duration, try func(wait
 }
 
 func (m *migrator) clock(ctx context.Context, tx pgx.Tx) (ms int64, err error) {
-	if err = tx.QueryRow(ctx, m.sql["Clock"]).Scan(&ms); err != nil {
+	if err = tx.QueryRow(ctx, m.pg.SQL["Clock"]).Scan(&ms); err != nil {
 		return 0, fmt.Errorf("read clock: %w", err)
 	}
 	return ms, nil
 }
 
-func (m *migrator) set(ctx context.Context, tx pgx.Tx, to rings) error {
+func (m *migrator) set(ctx context.Context, tx pgx.Tx, to ring.Rings) error {
 	text, err := json.Marshal(to)
 	if err == nil {
-		_, err = tx.Exec(ctx, m.sql["StoreRing"], "outbox ring", string(text))
+		_, err = tx.Exec(ctx, m.pg.SQL["StoreRing"], "outbox ring", string(text))
 	}
 	if err != nil {
 		return fmt.Errorf("store ring: %w", err)
@@ -146,19 +149,19 @@ func (m *migrator) set(ctx context.Context, tx pgx.Tx, to rings) error {
 // makeLeaf makes a table like that of leaf 0, with its rights, and attaches it, unless it is there.
 func (m *migrator) makeLeaf(ctx context.Context, tx pgx.Tx, n int) error {
 	var there bool
-	leaf := rowLeaf(n)
-	if err := tx.QueryRow(ctx, m.sql["HasLeaf"], m.prefix+leaf).Scan(&there); err != nil || there {
+	leaf := pgrun.RowLeaf(n)
+	if err := tx.QueryRow(ctx, m.pg.SQL["HasLeaf"], m.pg.Prefix+leaf).Scan(&there); err != nil || there {
 		return err
 	}
 	run := func(sql string) error {
 		_, err := tx.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
 		return err
 	}
-	text := m.rowTexts(n)
+	text := m.pg.RowTexts(n)
 	if err := run(text["NewRowLeaf"]); err != nil {
 		return fmt.Errorf("make %s: %w", leaf, err)
 	}
-	rows, err := tx.Query(ctx, m.sql["Like"], m.prefix+firstRows, m.prefix+leaf)
+	rows, err := tx.Query(ctx, m.pg.SQL["Like"], m.pg.Prefix+pgrun.FirstRows, m.pg.Prefix+leaf)
 	if err != nil {
 		return fmt.Errorf("make %s: %w", leaf, err)
 	}
@@ -178,19 +181,19 @@ func (m *migrator) makeLeaf(ctx context.Context, tx pgx.Tx, n int) error {
 // emptied.
 func (m *migrator) resizeRows(ctx context.Context, slots int) error {
 	for n := range slots {
-		err := m.patiently(ctx, "skald_outbox", func(tx pgx.Tx, _ rings) error {
+		err := m.patiently(ctx, "skald_outbox", func(tx pgx.Tx, _ ring.Rings) error {
 			return m.makeLeaf(ctx, tx, n)
 		})
 		if err != nil {
 			return err
 		}
 	}
-	return m.patiently(ctx, "skald_outbox", func(tx pgx.Tx, have rings) error {
-		was := have.slots()
+	return m.patiently(ctx, "skald_outbox", func(tx pgx.Tx, have ring.Rings) error {
+		was := have.Slots()
 		if was == slots {
 			return nil
 		}
-		sql := strings.ReplaceAll(m.sql["RowSlots"], "/*slots*/10", fmt.Sprint(slots))
+		sql := strings.ReplaceAll(m.pg.SQL["RowSlots"], "/*slots*/10", fmt.Sprint(slots))
 		if _, err := tx.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return fmt.Errorf("set default of slot: %w", err)
 		}
@@ -198,7 +201,7 @@ func (m *migrator) resizeRows(ctx context.Context, slots int) error {
 		if err != nil {
 			return err
 		}
-		if err := m.set(ctx, tx, append(have, ring{From: now, Slots: slots})); err != nil {
+		if err := m.set(ctx, tx, append(have, ring.Ring{From: now, Slots: slots})); err != nil {
 			return err
 		}
 		m.did = append(m.did, fmt.Sprintf("outbox ring: %d slots, was %d", slots, was))

@@ -12,13 +12,15 @@ import (
 
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/ring"
+	"github.com/skald-go/skald/store/pgstore/internal/steward"
 )
 
 // oldSlot is one that Maintain may empty now, as the database's clock has it.
 func (b *bed) oldSlot(t *testing.T) int {
 	t.Helper()
 	today := one[int](t, b, `SELECT floor(extract(epoch FROM now()) / 86400)::integer`)
-	return (today - 8) % defaultRows().slots()
+	return (today - 8) % ring.Default().Slots()
 }
 
 // cover moves all shards to tip.
@@ -123,11 +125,11 @@ func TestRetentionAgainstOpenHandler(t *testing.T) {
 	ctx := context.Background()
 	s := b.store(t)
 	m, other := aMark(), aMark()
-	m.ID, other.ID = uuid7.New(time.Now().Add(-32*day)), uuid7.New(time.Now().Add(-32*day))
+	m.ID, other.ID = uuid7.New(time.Now().Add(-32*steward.Day)), uuid7.New(time.Now().Add(-32*steward.Day))
 	if _, err := s.Apply(ctx, store.Effect{Mark: &other}); err != nil {
 		t.Fatal(err)
 	}
-	b.Age(t, 31*day)
+	b.Age(t, 31*steward.Day)
 	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +148,7 @@ func TestRetentionAgainstOpenHandler(t *testing.T) {
 func TestRetentionBounds(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)
-	for _, keep := range []store.Retention{{Outbox: 9 * day}, {Outbox: 7 * day, Marks: 6 * day}, {Outbox: -1}} {
+	for _, keep := range []store.Retention{{Outbox: 9 * steward.Day}, {Outbox: 7 * steward.Day, Marks: 6 * steward.Day}, {Outbox: -1}} {
 		if _, err := s.Maintain(context.Background(), store.Maintain{Keep: keep}); err == nil {
 			t.Errorf("maintain takes %+v", keep)
 		}

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/ring"
+	"github.com/skald-go/skald/store/pgstore/internal/steward"
 )
 
 var errKilled = errors.New("killed")
@@ -28,10 +30,10 @@ func (m *mortal) Begin(ctx context.Context) (pgx.Tx, error) {
 }
 
 func TestRings(t *testing.T) {
-	at := func(d int) time.Time { return time.UnixMilli(0).Add(time.Duration(d) * day) }
-	rs := rings{{Slots: 10}, {From: at(100).UnixMilli(), First: 10, Slots: 4}}
+	at := func(d int) time.Time { return time.UnixMilli(0).Add(time.Duration(d) * steward.Day) }
+	rs := ring.Rings{{Slots: 10}, {From: at(100).UnixMilli(), First: 10, Slots: 4}}
 	for d, want := range map[int]int{0: 0, 99: 9, 100: 10, 101: 11, 107: 13, 108: 10} {
-		if got := rs.leaf(at(d), day); got != want {
+		if got := rs.Leaf(at(d), steward.Day); got != want {
 			t.Errorf("day %d falls on %d, want %d", d, got, want)
 		}
 	}
@@ -43,9 +45,9 @@ func TestRings(t *testing.T) {
 		{90, 93, 0, []int{0, 1, 2, 3}},
 		{98, 101, 0, []int{8, 9, 10, 11}}, // and the day that begins with the new ring, for the old one: 0
 		{101, 102, 0, []int{11, 12}},
-		{99, 101, day, []int{9, 10, 11, 13}},
+		{99, 101, steward.Day, []int{9, 10, 11, 13}},
 	} {
-		live := rs.live(at(c.first), at(c.last), day, c.early)
+		live := rs.Live(at(c.first), at(c.last), steward.Day, c.early)
 		for _, n := range c.want {
 			if !live[n] {
 				t.Errorf("of days %d to %d leaf %d is not live: %v", c.first, c.last, n, live)
@@ -55,11 +57,11 @@ func TestRings(t *testing.T) {
 			t.Errorf("of days %d to %d %v are live", c.first, c.last, live)
 		}
 	}
-	if got := rs.leaves(); len(got) != 14 || got[13] != 13 {
+	if got := rs.Leaves(); len(got) != 14 || got[13] != 13 {
 		t.Errorf("the leaves are %v", got)
 	}
 	for _, text := range []string{`{`, `[]`, `[{"slots":0}]`, `[{"slots":4,"from":2},{"slots":4,"from":1}]`, `[{"slots":4,"first":-1}]`} {
-		if _, err := parseRings(text, nil); err == nil {
+		if _, err := ring.Parse(text, nil); err == nil {
 			t.Errorf("%s is read", text)
 		}
 	}
@@ -75,7 +77,7 @@ func TestOutboxRingChanges(t *testing.T) {
 		b.exec(t, insertOld, (today-d)%10)
 	}
 	b.exec(t, `GRANT TRUNCATE ON {skald_outbox_0} TO PUBLIC`)
-	stale := keeping{Retention: store.Retention{Outbox: 7 * day, Marks: 30 * day}, now: time.Now(), rows: defaultRows()}
+	stale := steward.Keeping{Retention: store.Retention{Outbox: 7 * steward.Day, Marks: 30 * steward.Day}, Now: time.Now(), Rows: ring.Default()}
 	for budget := 1; ; budget++ {
 		if _, err := Resize(ctx, &mortal{b.pool, budget}, &ResizeOptions{Schema: b.schema, Outbox: 13}); err == nil {
 			break
@@ -104,8 +106,8 @@ func TestOutboxRingChanges(t *testing.T) {
 	}
 	// A relay that read the ring before the change must not empty by it.
 	for n := range 12 {
-		stale.rows = rings{{Slots: 1, First: n}, {From: 1, Slots: 1, First: 12}} // whatever it took for over
-		if err := s.emptyRows(ctx, &stale); err != nil {
+		stale.Rows = ring.Rings{{Slots: 1, First: n}, {From: 1, Slots: 1, First: 12}} // whatever it took for over
+		if err := s.steward.EmptyRows(ctx, &stale); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -15,6 +15,9 @@ import (
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/ring"
+	"github.com/skald-go/skald/store/pgstore/internal/steward"
 	"github.com/skald-go/skald/store/storetest"
 )
 
@@ -192,7 +195,7 @@ func TestConformanceUnderRoles(t *testing.T) {
 
 // appDay is all that an app ever asks of the store.
 func appDay(ctx context.Context, s *Store, _ string) error {
-	ids := []string{"no uuid", uuid7.New(time.Now().Add(time.Hour)), uuid7.New(time.Now().Add(-40 * day))}
+	ids := []string{"no uuid", uuid7.New(time.Now().Add(time.Hour)), uuid7.New(time.Now().Add(-40 * steward.Day))}
 	for _, id := range ids {
 		m := aMark()
 		m.ID = id
@@ -239,7 +242,7 @@ func appDay(ctx context.Context, s *Store, _ string) error {
 		if err := s.Write(ctx, tx, store.Effect{Rows: rowsOf(aMessage("a"), skald.Message{Topic: "orders", Type: "x", ContentType: "application/json"})}); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, "INSERT INTO "+s.prefix+"skald_outbox (topic, type) VALUES ('orders', 'x')")
+		_, err := tx.Exec(ctx, "INSERT INTO "+s.pg.Prefix+"skald_outbox (topic, type) VALUES ('orders', 'x')")
 		return err
 	})
 }
@@ -247,7 +250,7 @@ func appDay(ctx context.Context, s *Store, _ string) error {
 // quarantineDay is what an app asks of answers, floors and the quarantine.
 func quarantineDay(ctx context.Context, s *Store) error {
 	old := aMark()
-	old.ID = uuid7.New(time.Now().Add(-5 * day))
+	old.ID = uuid7.New(time.Now().Add(-5 * steward.Day))
 	old.Result = "1"
 	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{old}})
 	if err != nil {
@@ -389,7 +392,7 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 	if _, err := store.DueRows(ctx, s, []int{0}, 1); err != nil {
 		return err
 	}
-	if err := s.short(ctx, "note", s.call("Looked", int64(1), int64(1), int64(1), int64(1)), s.call("Emptied", "skald_outbox")); err != nil {
+	if err := s.pg.Short(ctx, "note", s.pg.Call("Looked", int64(1), int64(1), int64(1), int64(1)), s.pg.Call("Emptied", "skald_outbox")); err != nil {
 		return err
 	}
 	for _, ttl := range []time.Duration{time.Minute, time.Hour, 0} {
@@ -398,8 +401,8 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 			return err
 		}
 	}
-	k := &keeping{now: time.Now(), Retention: store.Retention{Marks: 30 * day, Steps: 90 * day, Sagas: 30 * day}}
-	if err := errors.Join(s.forgetMarks(ctx, k), s.deletes(ctx, k), s.forgetSteps(ctx, k), s.forgetSagas(ctx, k)); err != nil {
+	k := &steward.Keeping{Now: time.Now(), Retention: store.Retention{Marks: 30 * steward.Day, Steps: 90 * steward.Day, Sagas: 30 * steward.Day}}
+	if err := errors.Join(s.steward.ForgetMarks(ctx, k), s.steward.Deletes(ctx, k), s.steward.ForgetSteps(ctx, k), s.steward.ForgetSagas(ctx, k)); err != nil {
 		return err
 	}
 	_, err = s.Lease(ctx, store.Ask{Owner: "relay", Session: sessionID, Leave: true})
@@ -408,10 +411,10 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 
 // emptyLeaves empties each leaf of that name, or with "" all, as Maintain does in the course of a month.
 func emptyLeaves(ctx context.Context, s *Store, name string) error {
-	var k keeping
-	for i := range defaultRows().slots() {
-		if name == "" || name == rowLeaf(i) {
-			if err := s.emptyRowLeaf(ctx, i, &k); err != nil {
+	var k steward.Keeping
+	for i := range ring.Default().Slots() {
+		if name == "" || name == pgrun.RowLeaf(i) {
+			if err := s.steward.EmptyRowLeaf(ctx, i, &k); err != nil {
 				return err
 			}
 		}
@@ -485,7 +488,7 @@ func keptDay(ctx context.Context, s *Store) error {
 func (b *bed) fill(t testing.TB) {
 	t.Helper()
 	b.clear(t)
-	b.exec(t, `INSERT INTO {skald_outbox} (topic, type, slot) SELECT 'orders', 'x', n FROM generate_series(0, $1) AS n`, defaultRows().slots()-1)
+	b.exec(t, `INSERT INTO {skald_outbox} (topic, type, slot) SELECT 'orders', 'x', n FROM generate_series(0, $1) AS n`, ring.Default().Slots()-1)
 	b.exec(t, `INSERT INTO {skald_mark} (consumer, source, id, outcome, at) VALUES ('c', 's', 'i', 1, now() - interval '40 days')`)
 	b.exec(t, `INSERT INTO {skald_snapshot} (token, snapshot, seq, own_txid, at) SELECT 'x', pg_current_snapshot(), 0, pg_current_xact_id(), now() - interval '2 hours'`)
 	b.exec(t, `INSERT INTO {skald_relay} (owner, session, until) VALUES ('gone', '1', now() - interval '1 hour')`)
@@ -504,7 +507,7 @@ func TestEachRightIsNeeded(t *testing.T) {
 			works := func(right grant) error {
 				var versions string
 				var builds int
-				if err := s.short(ctx, "check", s.call("Version").into(&versions, &builds)); err != nil {
+				if err := s.pg.Short(ctx, "check", s.pg.Call("Version").Into(&versions, &builds)); err != nil {
 					return err
 				}
 				return day(ctx, s, right.leaf)
@@ -520,7 +523,7 @@ func TestEachRightIsNeeded(t *testing.T) {
 					t.Errorf("without %s check says %v", right.text, err)
 					continue
 				}
-				if err := works(right); state(err) != "42501" {
+				if err := works(right); pgrun.SQLState(err) != "42501" {
 					t.Errorf("without %s the work ends with %v: it is not needed", right.text, err)
 				} else if !errors.As(err, &missing) || !strings.Contains(err.Error(), "skald roles") && !strings.Contains(err.Error(), "GRANT ") {
 					t.Errorf("without %s the work ends with %v, which names no remedy", right.text, err)
@@ -605,7 +608,7 @@ func TestRolesEndWhereTheyShould(t *testing.T) {
 	} {
 		pool := b.as(t, b.role(t, role), "ends")
 		for _, sql := range refused {
-			if _, err := pool.Exec(ctx, b.q(sql)); state(err) != "42501" {
+			if _, err := pool.Exec(ctx, b.q(sql)); pgrun.SQLState(err) != "42501" {
 				t.Errorf("%s: %s: %v", role, sql, err)
 			}
 		}
@@ -644,7 +647,7 @@ func TestMigratorRole(t *testing.T) {
 	if err := errors.Join(s.Check(ctx, store.App), appDay(ctx, s, "")); err != nil {
 		t.Error(err)
 	}
-	if _, err := Migrate(ctx, pool, &MigrateOptions{Schema: b.schema + " 2"}); state(err) != "42501" {
+	if _, err := Migrate(ctx, pool, &MigrateOptions{Schema: b.schema + " 2"}); pgrun.SQLState(err) != "42501" {
 		t.Errorf("it makes schemas: %v", err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +13,8 @@ import (
 
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // sagaColumns are those that scanSaga reads. A time is a number of microseconds: its text is for the caller's
@@ -43,7 +44,7 @@ const moveColumns = `name text, key text, version bigint, hash text, state text,
 	lease bigint`
 
 // sagas completes the statements about sagas.
-func (c *core) sagas() {
+func sagas(raw map[string]string) {
 	var one, arrays, names []string
 	for i, column := range strings.Split(moveColumns, ",") {
 		name, typ, _ := strings.Cut(strings.TrimSpace(column), " ")
@@ -55,7 +56,7 @@ func (c *core) sagas() {
 	fill := strings.NewReplacer("/*saga*/", sagaColumns, "/*session*/", sagaSession, "/*move*/", strings.NewReplacer(one...).Replace(sagaMove),
 		"/*moves*/", sagaMove, "/*moved*/", moved)
 	for _, name := range []string{"FindSaga", "LockSaga", "TakeSaga", "FollowSaga", "MoveSaga", "MoveHeld", "MoveSagas", "MoveAllSagas", "ClaimSagas", "ListSagas", "ListSagasOfKey"} {
-		c.raw[name] = fill.Replace(c.raw[name])
+		raw[name] = fill.Replace(raw[name])
 	}
 }
 
@@ -64,55 +65,45 @@ func bySaga(a, b store.SagaRef) int {
 }
 
 // scanSaga reads sagaColumns, and more after them.
-func scanSaga(row scanner, more ...any) (s store.Saga, err error) {
+func scanSaga(row pgrun.Scanner, more ...any) (s store.Saga, err error) {
 	var since, retry, due, started, changed, ended, read *int64
 	err = row.Scan(append([]any{&s.Name, &s.Key, &s.ID, &s.Hash, &s.Input, &s.Fingerprint, &s.Origin, &s.State, &s.Version, &s.Status, &s.Stuck, &s.Paused,
 		&s.Step, &s.Error, &s.Failed, &since, &retry, &s.Session, &due, &started, &changed, &ended, &read}, more...)...)
-	s.Since, s.Retry, s.Due, s.Started, s.Changed, s.Ended = atMicros(since), atMicros(retry), atMicros(due), atMicros(started), atMicros(changed), atMicros(ended)
-	s.Read = atMicros(read)
+	s.Since, s.Retry, s.Due, s.Started, s.Changed, s.Ended = column.AtMicros(since), column.AtMicros(retry), column.AtMicros(due), column.AtMicros(started), column.AtMicros(changed), column.AtMicros(ended)
+	s.Read = column.AtMicros(read)
 	return s, err
 }
 
-// atMicros is a time in microseconds, which may be NULL.
-func atMicros(micros *int64) time.Time {
-	if micros == nil {
-		return time.Time{}
-	}
-	return time.UnixMicro(*micros).UTC()
-}
-
 // asking has one statement answered in a transaction of the caller's.
-type asking func(call) scanner
+type asking func(pgrun.Call) pgrun.Scanner
 
 // StartSaga writes a new saga, or reads the one that is there: a round trip, two for the latter.
 func (s *Store) StartSaga(ctx context.Context, tx pgx.Tx, start store.Saga) (store.Saga, bool, error) {
-	return s.startSaga(&start, func(c call) scanner { return tx.QueryRow(ctx, c.sql, c.args...) })
+	return s.startSaga(&start, func(c pgrun.Call) pgrun.Scanner { return tx.QueryRow(ctx, c.SQL, c.Args...) })
 }
 
 // LockSaga reads a saga and locks it: a round trip.
 func (s *Store) LockSaga(ctx context.Context, tx pgx.Tx, name, key string) (store.Saga, bool, error) {
-	return s.lockSaga(name, key, func(c call) scanner { return tx.QueryRow(ctx, c.sql, c.args...) })
+	return s.lockSaga(name, key, func(c pgrun.Call) pgrun.Scanner { return tx.QueryRow(ctx, c.SQL, c.Args...) })
 }
 
 // StartSaga writes a new saga, or reads the one that is there: a round trip, two for the latter.
 func (s *SQLStore) StartSaga(ctx context.Context, tx *sql.Tx, start store.Saga) (store.Saga, bool, error) {
-	return s.startSaga(&start, func(c call) scanner { return tx.QueryRowContext(ctx, c.sql, c.args...) })
+	return s.startSaga(&start, func(c pgrun.Call) pgrun.Scanner { return tx.QueryRowContext(ctx, c.SQL, c.Args...) })
 }
 
 // LockSaga reads a saga and locks it: a round trip.
 func (s *SQLStore) LockSaga(ctx context.Context, tx *sql.Tx, name, key string) (store.Saga, bool, error) {
-	return s.lockSaga(name, key, func(c call) scanner { return tx.QueryRowContext(ctx, c.sql, c.args...) })
+	return s.lockSaga(name, key, func(c pgrun.Call) pgrun.Scanner { return tx.QueryRowContext(ctx, c.SQL, c.Args...) })
 }
-
-func noRow(err error) bool { return errors.Is(err, pgx.ErrNoRows) || errors.Is(err, sql.ErrNoRows) }
 
 // turns is how often a start looks again for a saga that another transaction wrote, and that the retention
 // has deleted meanwhile.
 const turns = 3
 
 func (c *core) startSaga(s *store.Saga, ask asking) (stored store.Saga, fresh bool, err error) {
-	if c.err != nil {
-		return stored, false, c.err
+	if c.pg.Err != nil {
+		return stored, false, c.pg.Err
 	}
 	if err := sagarow.Check(s); err != nil {
 		return stored, false, err
@@ -122,50 +113,50 @@ func (c *core) startSaga(s *store.Saga, ask asking) (stored store.Saga, fresh bo
 		stored.Standing, stored.Version, stored.Lease, stored.Ended = sagarow.Standing(s.Standing), 1, 0, time.Time{}
 		at := &stored.Standing
 		var started, due *int64
-		err = ask(c.call("StartSaga", s.Name, s.Key, s.ID, s.Hash, s.Input, s.Fingerprint, s.Origin, s.State, at.Status, at.Stuck, at.Paused, at.Step,
-			at.Error, int32(at.Failed), moment(at.Since), moment(at.Retry), s.Session, s.Lease.Microseconds())).Scan(&started, &due)
+		err = ask(c.pg.Call("StartSaga", s.Name, s.Key, s.ID, s.Hash, s.Input, s.Fingerprint, s.Origin, s.State, at.Status, at.Stuck, at.Paused, at.Step,
+			at.Error, int32(at.Failed), column.Moment(at.Since), column.Moment(at.Retry), s.Session, s.Lease.Microseconds())).Scan(&started, &due)
 		if err == nil {
-			stored.Started, stored.Changed, stored.Due = atMicros(started), atMicros(started), atMicros(due)
+			stored.Started, stored.Changed, stored.Due = column.AtMicros(started), column.AtMicros(started), column.AtMicros(due)
 			if s.Session == "" {
 				c.wake()
 			}
 			return stored, true, nil
 		}
-		if noRow(err) {
-			stored, err = scanSaga(ask(c.call("FindSaga", s.Name, s.Key)))
+		if pgrun.NoRow(err) {
+			stored, err = scanSaga(ask(c.pg.Call("FindSaga", s.Name, s.Key)))
 			stored.Read = time.Time{}
 		}
-		if !noRow(err) {
+		if !pgrun.NoRow(err) {
 			break
 		}
 	}
 	if err != nil {
-		return store.Saga{}, false, fmt.Errorf("start a saga: %w", c.explain(err))
+		return store.Saga{}, false, fmt.Errorf("start a saga: %w", c.pg.Explain(err))
 	}
 	return stored, false, nil
 }
 
 func (c *core) lockSaga(name, key string, ask asking) (store.Saga, bool, error) {
-	if c.err != nil || !sagarow.Named(name, key) {
-		return store.Saga{}, false, c.err
+	if c.pg.Err != nil || !sagarow.Named(name, key) {
+		return store.Saga{}, false, c.pg.Err
 	}
-	s, err := scanSaga(ask(c.call("LockSaga", name, key)))
+	s, err := scanSaga(ask(c.pg.Call("LockSaga", name, key)))
 	switch {
-	case noRow(err):
+	case pgrun.NoRow(err):
 		return store.Saga{}, false, nil
 	case err != nil:
-		return store.Saga{}, false, fmt.Errorf("lock a saga: %w", c.explain(err))
+		return store.Saga{}, false, fmt.Errorf("lock a saga: %w", c.pg.Explain(err))
 	}
 	return s, true, nil
 }
 
 // holdSagas are the calls that lock sagas which stand as they are named.
-func (c *core) holdSagas(refs []store.SagaRef, found []bool) []call {
-	var calls []call
+func (c *core) holdSagas(refs []store.SagaRef, found []bool) []pgrun.Call {
+	var calls []pgrun.Call
 	for _, i := range order(refs, bySaga) {
 		if r := refs[i]; sagarow.Named(r.Name, r.Key) {
-			hold := c.call("HoldSaga", r.Name, r.Key, r.Version).into(&found[i])
-			hold.with = c.sql["TakeSaga"]
+			hold := c.pg.Call("HoldSaga", r.Name, r.Key, r.Version).Into(&found[i])
+			hold.With = c.pg.SQL["TakeSaga"]
 			calls = append(calls, hold)
 		}
 	}
@@ -175,7 +166,7 @@ func (c *core) holdSagas(refs []store.SagaRef, found []bool) []call {
 func moveArgs(m *store.SagaMove) []any {
 	at := sagarow.Standing(m.Standing)
 	return []any{m.Name, m.Key, m.Version, m.Hash, m.State, at.Status, at.Stuck, at.Paused, at.Step, at.Error, int32(at.Failed),
-		moment(at.Since), moment(at.Retry), m.Release, wakeIn(m), m.Final, m.Lease.Microseconds()}
+		column.Moment(at.Since), column.Moment(at.Retry), m.Release, wakeIn(m), m.Final, m.Lease.Microseconds()}
 }
 
 // wakeIn is when a saga is due again, in microseconds; below 0: never.
@@ -187,32 +178,32 @@ func wakeIn(m *store.SagaMove) int64 {
 }
 
 // moveSaga is the guard of an effect, and what becomes of its saga.
-func (c *core) moveSaga(m *store.SagaMove) ([]call, error) {
+func (c *core) moveSaga(m *store.SagaMove) ([]pgrun.Call, error) {
 	if m == nil {
 		return nil, nil
 	}
 	if err := sagarow.CheckMove(m); err != nil {
 		return nil, err
 	}
-	return []call{c.call("MoveSaga", moveArgs(m)...)}, nil
+	return []pgrun.Call{c.pg.Call("MoveSaga", moveArgs(m)...)}, nil
 }
 
 // moveHeld turns the move of a saga that the unit has locked into one that needs no guard before it; false:
 // the calls are others.
-func (u *unit) moveHeld(calls []call) bool {
-	if len(calls) == 0 || calls[0].sql != u.s.sql["MoveSaga"] {
+func (u *unit) moveHeld(calls []pgrun.Call) bool {
+	if len(calls) == 0 || calls[0].SQL != u.s.pg.SQL["MoveSaga"] {
 		return false
 	}
 	move := &calls[0]
 	held := slices.IndexFunc(u.sagas, func(r store.SagaRef) bool {
-		return move.args[0] == r.Name && move.args[1] == r.Key && move.args[2] == r.Version
+		return move.Args[0] == r.Name && move.Args[1] == r.Key && move.Args[2] == r.Version
 	})
 	if held < 0 {
 		return false
 	}
-	move.sql = u.s.sql["MoveHeld"]
-	move.fail = func(err error) error {
-		switch state(err) {
+	move.SQL = u.s.pg.SQL["MoveHeld"]
+	move.Fail = func(err error) error {
+		switch pgrun.SQLState(err) {
 		case "22012":
 			return store.ErrLent
 		case "22P02":

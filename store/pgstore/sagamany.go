@@ -9,6 +9,8 @@ import (
 
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // movesOnly tells of effects that each move another saga, and say and note something at most.
@@ -72,7 +74,7 @@ func (b *sagaBatch) args() []any {
 		at := sagarow.Standing(m.Standing)
 		names[i], keys[i], versions[i], hashes[i], states[i] = m.Name, m.Key, m.Version, m.Hash, m.State
 		statuses[i], stuck[i], paused[i], steps[i], errs[i], failed[i] = at.Status, at.Stuck, at.Paused, at.Step, at.Error, int32(at.Failed)
-		since[i], retry[i], releases[i], wakes[i], finals[i] = moment(at.Since), moment(at.Retry), m.Release, wakeIn(m), m.Final
+		since[i], retry[i], releases[i], wakes[i], finals[i] = column.Moment(at.Since), column.Moment(at.Retry), m.Release, wakeIn(m), m.Final
 		leases[i] = m.Lease.Microseconds()
 	}
 	return []any{names, keys, versions, hashes, states, statuses, stuck, paused, steps, errs, failed, since, retry, releases, wakes, finals, leases}
@@ -87,8 +89,8 @@ func (c *core) moveMany(ctx context.Context, es []store.Effect) ([]bool, error) 
 	if err != nil {
 		return stood, err
 	}
-	moves := c.call("MoveSagas", b.args()...)
-	moves.scan = func(row scanner) error {
+	moves := c.pg.Call("MoveSagas", b.args()...)
+	moves.Scan = func(row pgrun.Scanner) error {
 		var n int64
 		err := row.Scan(&n)
 		if err == nil {
@@ -98,14 +100,14 @@ func (c *core) moveMany(ctx context.Context, es []store.Effect) ([]bool, error) 
 	}
 	said := rest(es)
 	if len(said) == 0 {
-		err = c.short(ctx, "apply", c.call("Walk"), moves)
+		err = c.pg.Short(ctx, "apply", c.pg.Call("Walk"), moves)
 	} else if err = c.moveAll(ctx, b.args(), said); err == nil {
 		stood = slices.Repeat([]bool{true}, len(es))
-	} else if lost(err) {
+	} else if pgrun.Lost(err) {
 		err = c.moveSome(ctx, moves, es, stood)
 	}
 	if err != nil {
-		return make([]bool, len(es)), limit(err, messages(es))
+		return make([]bool, len(es)), pgrun.Limit(err, messages(es))
 	}
 	var stand []store.Effect
 	for i := range es {
@@ -122,12 +124,12 @@ func (c *core) moveAll(ctx context.Context, args []any, said []store.Effect) err
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
-	return c.short(ctx, "apply", append([]call{c.call("Walk"), c.call("MoveAllSagas", args...)}, calls...)...)
+	return c.pg.Short(ctx, "apply", append([]pgrun.Call{c.pg.Call("Walk"), c.pg.Call("MoveAllSagas", args...)}, calls...)...)
 }
 
-func (c *core) moveSome(ctx context.Context, moves call, es []store.Effect, stood []bool) error {
-	err := c.runner.within(ctx, func(send sender) error {
-		if err := send(ctx, c.own(), c.call("Walk"), moves); err != nil {
+func (c *core) moveSome(ctx context.Context, moves pgrun.Call, es []store.Effect, stood []bool) error {
+	err := c.pg.Runner.Within(ctx, func(send pgrun.Sender) error {
+		if err := send(ctx, c.pg.OwnSession(), c.pg.Call("Walk"), moves); err != nil {
 			return err
 		}
 		var stand []store.Effect
@@ -143,7 +145,7 @@ func (c *core) moveSome(ctx context.Context, moves call, es []store.Effect, stoo
 		return send(ctx, calls...)
 	})
 	if err != nil {
-		return fmt.Errorf("apply: %w", c.explain(err))
+		return fmt.Errorf("apply: %w", c.pg.Explain(err))
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // ClaimSagas leases sagas that are due: one round trip, which writes nothing where none is.
@@ -16,8 +18,8 @@ func (c *core) ClaimSagas(ctx context.Context, ask store.ClaimSagas) (out store.
 	hashes := slices.Compact(slices.Sorted(slices.Values(ask.Hashes)))
 	var due, next *int64
 	was := map[store.SagaRef]int64{}
-	claim := c.call("ClaimSagas", hashes, int64(ask.Limit), ask.Session, ask.Lease.Microseconds(), int64(sagarow.MaxClaim))
-	claim.scan = func(row scanner) error {
+	claim := c.pg.Call("ClaimSagas", hashes, int64(ask.Limit), ask.Session, ask.Lease.Microseconds(), int64(sagarow.MaxClaim))
+	claim.Scan = func(row pgrun.Scanner) error {
 		var at int64
 		var found, in *int64
 		var lapsed string
@@ -31,7 +33,7 @@ func (c *core) ClaimSagas(ctx context.Context, ask store.ClaimSagas) (out store.
 		}
 		return err
 	}
-	if err := c.short(ctx, "claim sagas", c.call("Walk"), claim); err != nil {
+	if err := c.pg.Short(ctx, "claim sagas", c.pg.Call("Walk"), claim); err != nil {
 		return store.ClaimedSagas{}, err
 	}
 	slices.SortFunc(out.Sagas, func(a, b store.Saga) int {
@@ -79,7 +81,7 @@ func (c *core) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefinitio
 		known[[2]string{ds[i].Name, ds[i].Hash}] = ds[i].Written
 	}
 	if len(known) == 0 {
-		return c.err
+		return c.pg.Err
 	}
 	var keys [][2]string
 	for k := range known {
@@ -90,35 +92,35 @@ func (c *core) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefinitio
 	for _, k := range keys {
 		names, hashes, written = append(names, k[0]), append(hashes, k[1]), append(written, known[k])
 	}
-	return c.short(ctx, "note definitions of sagas", c.call("NoteSagaDefinitions", names, hashes, written))
+	return c.pg.Short(ctx, "note definitions of sagas", c.pg.Call("NoteSagaDefinitions", names, hashes, written))
 }
 
 // listSagas lists sagas, and where it ended.
 func (c *core) listSagas(ctx context.Context, q store.SagaQuery, limit int) ([]store.Saga, *store.SagaRef, error) {
 	var name, key *string
 	if q.After != nil {
-		name, key = new(legible(q.After.Name)), new(legible(q.After.Key))
+		name, key = new(column.Legible(q.After.Name)), new(column.Legible(q.After.Key))
 	}
 	var statuses []string
 	for _, s := range q.Status {
-		statuses = append(statuses, legible(s))
+		statuses = append(statuses, column.Legible(s))
 	}
 	var scan *int64
 	if n := sagarow.Within(&q, limit); n > 0 {
 		scan = new(int64(n))
 	}
-	list := c.call("ListSagas", q.Light, legible(q.Name), legible(q.Key), legible(q.ID), statuses, sagarow.Live(&q), q.Stuck, q.Paused,
-		q.Failing, legible(q.Step), legible(q.Error), moment(q.StartedBefore), moment(q.StartedAfter), name, key, int32(limit), scan)
-	calls := []call{c.call("PlanOnce"), list}
+	list := c.pg.Call("ListSagas", q.Light, column.Legible(q.Name), column.Legible(q.Key), column.Legible(q.ID), statuses, sagarow.Live(&q), q.Stuck, q.Paused,
+		q.Failing, column.Legible(q.Step), column.Legible(q.Error), column.Moment(q.StartedBefore), column.Moment(q.StartedAfter), name, key, int32(limit), scan)
+	calls := []pgrun.Call{c.pg.Call("PlanOnce"), list}
 	switch {
 	case !sagarow.OnlyKey(&q): // which is asked often: no plan is made for it
 	case q.Name != "":
-		calls = []call{c.call("FindSaga", legible(q.Name), legible(q.Key))}
+		calls = []pgrun.Call{c.pg.Call("FindSaga", column.Legible(q.Name), column.Legible(q.Key))}
 	default:
-		calls = []call{c.call("ListSagasOfKey", legible(q.Key), int32(limit))}
+		calls = []pgrun.Call{c.pg.Call("ListSagasOfKey", column.Legible(q.Key), int32(limit))}
 	}
 	out := sagarow.Listing{Scan: q.Scan, Limit: limit}
-	calls[len(calls)-1].scan = func(row scanner) error {
+	calls[len(calls)-1].Scan = func(row pgrun.Scanner) error {
 		n, meant := 0, true
 		more := []any{&n, &meant}
 		if len(calls) == 1 {
@@ -128,7 +130,7 @@ func (c *core) listSagas(ctx context.Context, q store.SagaQuery, limit int) ([]s
 		out.Add(&s, n, meant)
 		return err
 	}
-	if err := c.short(ctx, "list sagas", calls...); err != nil {
+	if err := c.pg.Short(ctx, "list sagas", calls...); err != nil {
 		return nil, nil, err
 	}
 	return out.List, out.To, nil
@@ -136,15 +138,15 @@ func (c *core) listSagas(ctx context.Context, q store.SagaQuery, limit int) ([]s
 
 // listDefinitions lists definitions of sagas.
 func (c *core) listDefinitions(ctx context.Context) (out []store.SagaDefinition, err error) {
-	list := c.call("ListSagaDefinitions")
-	list.scan = func(row scanner) error {
+	list := c.pg.Call("ListSagaDefinitions")
+	list.Scan = func(row pgrun.Scanner) error {
 		var d store.SagaDefinition
 		err := row.Scan(&d.Name, &d.Hash, &d.Written, &d.Noted)
 		d.Noted = d.Noted.UTC()
 		out = append(out, d)
 		return err
 	}
-	if err := c.short(ctx, "list definitions of sagas", list); err != nil {
+	if err := c.pg.Short(ctx, "list definitions of sagas", list); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -153,8 +155,8 @@ func (c *core) listDefinitions(ctx context.Context) (out []store.SagaDefinition,
 // countSagas counts sagas that have not ended.
 func (c *core) countSagas(ctx context.Context, b *store.Backlog) error {
 	b.Sagas, b.Tracked = nil, nil
-	count := c.call("CountSagas", sagarow.Overdue.Microseconds())
-	count.scan = func(row scanner) error {
+	count := c.pg.Call("CountSagas", sagarow.Overdue.Microseconds())
+	count.Scan = func(row pgrun.Scanner) error {
 		var n store.SagaCounts
 		var oldest int64
 		err := row.Scan(&n.Name, &n.Running, &n.Compensating, &n.Stuck, &n.Paused, &n.Failing, &n.Overdue, &oldest)
@@ -162,5 +164,5 @@ func (c *core) countSagas(ctx context.Context, b *store.Backlog) error {
 		b.Sagas = append(b.Sagas, n)
 		return err
 	}
-	return c.short(ctx, "count sagas", c.call("Walk"), count, c.trackedCounts(&b.Tracked))
+	return c.pg.Short(ctx, "count sagas", c.pg.Call("Walk"), count, c.trackedCounts(&b.Tracked))
 }

@@ -3,6 +3,8 @@ package pgstore
 import (
 	"fmt"
 	"strings"
+
+	"github.com/skald-go/skald/store/pgstore/internal/column"
 )
 
 // A Step is one migration as SQL for a tool of your own, with the note that it was applied. Run it as one
@@ -20,7 +22,7 @@ func Steps(o *MigrateOptions) ([]Step, error) {
 	if err != nil {
 		return nil, fmt.Errorf("migration script: %w", err)
 	}
-	if strings.Contains(m.source, `\`) || !storable(m.source) {
+	if strings.Contains(m.source, `\`) || !column.Storable(m.source) {
 		return nil, fmt.Errorf("migration script: the source %q has a backslash or is no text", m.source)
 	}
 	var out []Step
@@ -32,7 +34,7 @@ func Steps(o *MigrateOptions) ([]Step, error) {
 			text = "SET LOCAL lock_timeout = '200ms'; -- nobody is to wait behind it for longer: run it again\n\n" + text
 		}
 		text += fmt.Sprintf("\nINSERT INTO %sskald_migration (version, name, checksum, builds) VALUES (%d, '%s', '%s', %d);\n",
-			m.prefix, one.Version, one.Name, one.Checksum, one.builds)
+			m.pg.Prefix, one.Version, one.Name, one.Checksum, one.builds)
 		out = append(out, Step{Version: one.Version, Name: strings.TrimSuffix(one.Name, ".sql"), SQL: text})
 	}
 	return out, nil
@@ -49,18 +51,16 @@ func Script(o *MigrateOptions) (string, error) {
 }
 
 func (m *migrator) opening() string {
-	return fmt.Sprintf("CREATE SCHEMA IF NOT EXISTS %s;\n%s;\n", strings.TrimSuffix(m.prefix, "."), m.sql["CreateMigrations"])
+	return fmt.Sprintf("CREATE SCHEMA IF NOT EXISTS %s;\n%s;\n", strings.TrimSuffix(m.pg.Prefix, "."), m.pg.SQL["CreateMigrations"])
 }
 
 // naming gives the database its source.
 func (m *migrator) naming() string {
-	source := quote(m.source)
+	source := column.Quote(m.source)
 	if m.source == "" {
-		source = "'/' || current_database() || " + quote("/"+m.schema)
+		source = "'/' || current_database() || " + column.Quote("/"+m.pg.Schema)
 	}
-	return fmt.Sprintf("INSERT INTO %sskald_setting (name, value) VALUES ('source', %s);\n", m.prefix, source) +
+	return fmt.Sprintf("INSERT INTO %sskald_setting (name, value) VALUES ('source', %s);\n", m.pg.Prefix, source) +
 		fmt.Sprintf("DO $source$ BEGIN EXECUTE format('ALTER TABLE %%s ALTER COLUMN source SET DEFAULT %%L', %s, (SELECT value FROM %sskald_setting WHERE name = 'source')); END $source$;\n",
-			quote(m.prefix+"skald_outbox"), m.prefix)
+			column.Quote(m.pg.Prefix+"skald_outbox"), m.pg.Prefix)
 }
-
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

@@ -92,9 +92,9 @@ func (d mutated) Driver(t testing.TB) store.Driver[pgx.Tx] {
 	s := d.storeIn(t, d.mode)
 	if d.m.from != "" {
 		pattern, hit := regexp.MustCompile(d.m.from), false
-		for name, sql := range s.sql {
-			s.sql[name] = pattern.ReplaceAllString(sql, d.m.into)
-			hit = hit || s.sql[name] != sql
+		for name, sql := range s.pg.SQL {
+			s.pg.SQL[name] = pattern.ReplaceAllString(sql, d.m.into)
+			hit = hit || s.pg.SQL[name] != sql
 		}
 		if !hit {
 			t.Fatalf("no statement has %q", d.m.from)

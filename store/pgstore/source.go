@@ -7,7 +7,17 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/store/pgstore/internal/column"
 )
+
+// A SourceError says that the database has another name than the one that was asked for. The name is part of
+// the identity of every message: changing it would make repeats look new.
+type SourceError struct{ Have, Want string }
+
+func (e *SourceError) Error() string {
+	return fmt.Sprintf("store: the source of this database is %q, not %q: leave --source out, or migrate another schema", e.Have, e.Want)
+}
 
 // setSource makes the source the default of its column, once.
 func (m *migrator) setSource(ctx context.Context, tx pgx.Tx) error {
@@ -20,14 +30,14 @@ func (m *migrator) setSource(ctx context.Context, tx pgx.Tx) error {
 	}
 	source := m.source
 	if source == "" {
-		if err := tx.QueryRow(ctx, "SELECT '/' || current_database() || '/' || $1::text", m.schema).Scan(&source); err != nil {
+		if err := tx.QueryRow(ctx, "SELECT '/' || current_database() || '/' || $1::text", m.pg.Schema).Scan(&source); err != nil {
 			return fmt.Errorf("default source: %w", err)
 		}
 	}
-	if len(source) > maxName || !storable(source) || strings.ContainsAny(source, "\r\n") {
-		return fmt.Errorf("a source is 1 to %d bytes of text", maxName)
+	if len(source) > column.MaxName || !column.Storable(source) || strings.ContainsAny(source, "\r\n") {
+		return fmt.Errorf("a source is 1 to %d bytes of text", column.MaxName)
 	}
-	if _, err := tx.Exec(ctx, m.sql["InsertSource"], source); err != nil {
+	if _, err := tx.Exec(ctx, m.pg.SQL["InsertSource"], source); err != nil {
 		return fmt.Errorf("note source: %w", err)
 	}
 	if _, err := tx.Exec(ctx, m.sourceDefault(source)); err != nil {
@@ -41,12 +51,12 @@ func (m *migrator) sourceDefault(source string) string {
 	if strings.Contains(source, `\`) {
 		literal = " E'" + strings.ReplaceAll(strings.ReplaceAll(source, `\`, `\\`), "'", "''") + "'"
 	}
-	return "ALTER TABLE " + m.prefix + "skald_outbox ALTER COLUMN source SET DEFAULT " + literal
+	return "ALTER TABLE " + m.pg.Prefix + "skald_outbox ALTER COLUMN source SET DEFAULT " + literal
 }
 
 func (m *migrator) haveSource(ctx context.Context, tx pgx.Tx) (string, error) {
 	var have string
-	err := tx.QueryRow(ctx, m.sql["Source"]).Scan(&have)
+	err := tx.QueryRow(ctx, m.pg.SQL["Source"]).Scan(&have)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return "", fmt.Errorf("read source: %w", err)
 	}

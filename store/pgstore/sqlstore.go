@@ -4,17 +4,15 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // A SQLStore is PostgreSQL through database/sql. It is safe for concurrent use. Close the DB yourself.
@@ -38,68 +36,7 @@ var (
 // store's own transactions take three round trips instead of one.
 func NewSQL(db *sql.DB, o *Options) *SQLStore {
 	_, ok := db.Driver().(*stdlib.Driver)
-	return &SQLStore{core: newCore(dbRunner{db}, o), db: db, pgx: ok}
-}
-
-// dbRunner borrows the pgx connection below one of database/sql, and so sends a whole transaction as one
-// pipeline.
-type dbRunner struct{ db *sql.DB }
-
-func (r dbRunner) run(ctx context.Context, calls ...call) error {
-	conn, err := r.db.Conn(ctx)
-	if err != nil {
-		return fmt.Errorf("acquire connection: %w", err)
-	}
-	defer func() { _ = conn.Close() }()
-	err = below(conn, func(c *pgx.Conn) error {
-		all := make([]call, 0, len(calls)+1)
-		err := sendCommit(ctx, c, append(append(all, call{sql: begin}), calls...))
-		if err != nil {
-			_ = undo(ctx, c)
-		}
-		return err
-	})
-	if errors.Is(err, errForeign) {
-		return runText(ctx, conn, calls)
-	}
-	return err
-}
-
-func (r dbRunner) within(ctx context.Context, f func(send sender) error) error {
-	conn, err := r.db.Conn(ctx)
-	if err != nil {
-		return fmt.Errorf("acquire connection: %w", err)
-	}
-	defer func() { _ = conn.Close() }()
-	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		return err
-	}
-	in := func(ctx context.Context, calls ...call) error { return sendOn(ctx, conn, tx, "", calls) }
-	if err = in(ctx, call{sql: writes}); err == nil {
-		err = f(in)
-	}
-	if err != nil {
-		_ = tx.Rollback()
-		return err
-	}
-	return tx.Commit()
-}
-
-// below gives f the pgx connection below conn, also below a driver that only traces, or answers errForeign.
-func below(conn *sql.Conn, f func(*pgx.Conn) error) error {
-	return conn.Raw(func(c any) error {
-		for {
-			if c, ok := c.(*stdlib.Conn); ok {
-				return f(c.Conn())
-			}
-			wrapper, ok := c.(interface{ Raw() driver.Conn })
-			if !ok {
-				return errForeign
-			}
-			c = wrapper.Raw()
-		}
-	})
+	return &SQLStore{core: newCore(pgrun.OverSQL(db), o), db: db, pgx: ok}
 }
 
 type sqlUnit struct {
@@ -121,13 +58,13 @@ func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.
 	}
 	if err := u.open(ctx, in.Isolation, s.bind(in, calls)); err != nil {
 		u.end()
-		return nil, fmt.Errorf("begin: %w", s.beginning(err))
+		return nil, fmt.Errorf("begin: %w", s.pg.Beginning(err))
 	}
 	u.have, u.kept = locked(in, u.found), holding(u.found) && !many(in)
 	return u, nil
 }
 
-func (u *sqlUnit) open(ctx context.Context, level store.Isolation, calls []call) (err error) {
+func (u *sqlUnit) open(ctx context.Context, level store.Isolation, calls []pgrun.Call) (err error) {
 	if u.conn, err = u.s.db.Conn(ctx); err != nil {
 		return fmt.Errorf("acquire connection: %w", err)
 	}
@@ -159,14 +96,14 @@ func sqlLevel(level store.Isolation) sql.IsolationLevel {
 // It comes before all else, also before pgx asks for the types of what follows. The driver of lib/pq says so
 // by itself.
 func (u *sqlUnit) write(ctx context.Context) error {
-	err := below(u.conn, func(c *pgx.Conn) error {
+	err := pgrun.Below(u.conn, func(c *pgx.Conn) error {
 		if c.PgConn().ParameterStatus("default_transaction_read_only") != "on" {
 			return nil
 		}
-		_, err := c.PgConn().Exec(ctx, writes).ReadAll()
+		_, err := c.PgConn().Exec(ctx, pgrun.Writes).ReadAll()
 		return err
 	})
-	if errors.Is(err, errForeign) {
+	if errors.Is(err, pgrun.ErrForeign) {
 		return nil
 	}
 	return err
@@ -177,16 +114,8 @@ const inTransaction = "SAVEPOINT skald_unit;\n"
 
 // send carries out calls in the transaction: one round trip. What goes before them is for drivers that do not
 // know whether they are in one.
-func (u *sqlUnit) send(ctx context.Context, before string, calls []call) error {
-	return sendOn(ctx, u.conn, u.tx, before, calls)
-}
-
-func sendOn(ctx context.Context, conn *sql.Conn, tx *sql.Tx, before string, calls []call) error {
-	err := below(conn, func(c *pgx.Conn) error { return send(ctx, c, calls) })
-	if errors.Is(err, errForeign) {
-		return sendText(ctx, tx, before, calls)
-	}
-	return err
+func (u *sqlUnit) send(ctx context.Context, before string, calls []pgrun.Call) error {
+	return pgrun.SendOn(ctx, u.conn, u.tx, before, calls)
 }
 
 func (u *sqlUnit) Tx() *sql.Tx        { return u.tx }
@@ -199,23 +128,17 @@ func (u *sqlUnit) Outage(ctx context.Context, err error) bool {
 		return false
 	}
 	var closed, aborted bool
-	seen := below(u.conn, func(c *pgx.Conn) error {
+	seen := pgrun.Below(u.conn, func(c *pgx.Conn) error {
 		closed, aborted = c.IsClosed(), c.PgConn().TxStatus() == 'E'
 		return nil
 	})
-	if errors.Is(seen, errForeign) {
+	if errors.Is(seen, pgrun.ErrForeign) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_, seen = u.tx.ExecContext(ctx, "SELECT 1")
-		aborted = state(seen) == "25P02"
+		aborted = pgrun.SQLState(seen) == "25P02"
 	}
-	return failedItself(closed || gone(seen), aborted, err)
-}
-
-// gone tells of a connection that was lost.
-func gone(err error) bool {
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || classOf(err, "08", "57")
+	return failedItself(closed || pgrun.ConnectionLost(seen), aborted, err)
 }
 
 // end undoes what is not committed and hands the connection back.
@@ -240,14 +163,14 @@ func (u *sqlUnit) Commit(ctx context.Context, es ...store.Effect) error {
 	}
 	defer u.end()
 	err := u.commit(ctx, es)
-	if ctx.Err() == nil && (errors.Is(err, sql.ErrTxDone) || state(err) == "25P01") {
+	if ctx.Err() == nil && (errors.Is(err, sql.ErrTxDone) || pgrun.SQLState(err) == "25P01") {
 		err = store.ErrLent
 	}
-	if lost(err) {
+	if pgrun.Lost(err) {
 		err = fmt.Errorf("%w: %w", store.ErrLost, err)
 	}
 	if err != nil {
-		return fmt.Errorf("commit: %w", limit(u.s.explain(err), messages(es)))
+		return fmt.Errorf("commit: %w", pgrun.Limit(u.s.pg.Explain(err), messages(es)))
 	}
 	u.s.stood(es...)
 	return nil
@@ -269,7 +192,7 @@ func (u *sqlUnit) commit(ctx context.Context, es []store.Effect) error {
 	if err != nil {
 		return err
 	}
-	if err := u.send(ctx, inTransaction, append([]call{u.s.guardLent()}, calls...)); err != nil {
+	if err := u.send(ctx, inTransaction, append([]pgrun.Call{u.s.pg.GuardLent()}, calls...)); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -281,7 +204,7 @@ func (u *sqlUnit) commit(ctx context.Context, es []store.Effect) error {
 
 // ready tells whether the transaction is still there, and not aborted. Drivers other than pgx find out later.
 func (u *sqlUnit) ready() error {
-	err := below(u.conn, func(c *pgx.Conn) error {
+	err := pgrun.Below(u.conn, func(c *pgx.Conn) error {
 		if c.IsClosed() {
 			return errors.New("the connection was lost: nothing was committed")
 		}
@@ -293,7 +216,7 @@ func (u *sqlUnit) ready() error {
 		}
 		return nil
 	})
-	if errors.Is(err, errForeign) {
+	if errors.Is(err, pgrun.ErrForeign) {
 		return nil
 	}
 	return err
@@ -324,8 +247,8 @@ func (u *sqlUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool
 
 // Write adds es to tx at once, which it never commits.
 func (s *SQLStore) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error {
-	if s.err != nil {
-		return s.err
+	if s.pg.Err != nil {
+		return s.pg.Err
 	}
 	rows, err := said(es)
 	if err != nil {
@@ -337,7 +260,7 @@ func (s *SQLStore) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) er
 			err = cmp.Or(err, s.one(ctx, tx, c))
 		}
 		if err != nil {
-			return fmt.Errorf("write: %w", s.losing(err))
+			return fmt.Errorf("write: %w", s.pg.Losing(err))
 		}
 	}
 	if stirs(es) {
@@ -346,15 +269,15 @@ func (s *SQLStore) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) er
 	if len(rows) == 0 {
 		return ctx.Err()
 	}
-	c := s.insert(rows)
+	c := s.outbox.Insert(rows)
 	if !s.pgx { // others take no arrays
-		if c.sql, err = inlined(c.sql, c.args); err != nil {
+		if c.SQL, err = pgrun.Inlined(c.SQL, c.Args); err != nil {
 			return fmt.Errorf("write: %w", err)
 		}
-		c.args = nil
+		c.Args = nil
 	}
-	if _, err := tx.ExecContext(ctx, c.sql, c.args...); err != nil {
-		return fmt.Errorf("write: %w", limit(s.explain(err), messages(es)))
+	if _, err := tx.ExecContext(ctx, c.SQL, c.Args...); err != nil {
+		return fmt.Errorf("write: %w", pgrun.Limit(s.pg.Explain(err), messages(es)))
 	}
 	s.wake()
 	return nil

@@ -2,12 +2,12 @@ package pgstore
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 func byStep(a, b store.Step) int {
@@ -15,7 +15,7 @@ func byStep(a, b store.Step) int {
 }
 
 func stepArgs(s *store.Step, more ...any) []any {
-	return append([]any{name(s.Consumer), name(s.Saga), name(s.Name), name(s.Occurrence)}, more...)
+	return append([]any{column.Name(s.Consumer), column.Name(s.Saga), column.Name(s.Name), column.Name(s.Occurrence)}, more...)
 }
 
 // forgottenStep is a fragment of the statements that take a step: see TakeStep. No floor is above a saga of
@@ -32,27 +32,27 @@ func free(s store.StepState) bool {
 }
 
 // takeStep is the call that takes or undoes s, and says into found how it stood before.
-func (c *core) takeStep(s, found *store.Step) (take call, err error) {
+func (c *core) takeStep(s, found *store.Step) (take pgrun.Call, err error) {
 	switch s.State {
 	case store.StepDone, store.StepCalling:
-		take = c.call("TakeStep", stepArgs(s, int16(s.State), name(s.Source), name(s.ID), moment(s.Begun), some(legible(s.OutsideKey)))...)
+		take = c.pg.Call("TakeStep", stepArgs(s, int16(s.State), column.Name(s.Source), column.Name(s.ID), column.Moment(s.Begun), column.Some(column.Legible(s.OutsideKey)))...)
 	case store.StepUndone:
-		take = c.call("UndoStep", stepArgs(s, name(s.Source), name(s.ID), moment(s.Begun))...)
+		take = c.pg.Call("UndoStep", stepArgs(s, column.Name(s.Source), column.Name(s.ID), column.Moment(s.Begun))...)
 	default:
 		return take, fmt.Errorf("step %.40q: an intake cannot make it %v", s.Name, s.State)
 	}
-	take.scan = func(row scanner) error {
+	take.Scan = func(row pgrun.Scanner) error {
 		var was store.Step
-		var result, outcome blob
+		var result, outcome column.Blob
 		var tooOld bool
 		if err := row.Scan(&was.State, &was.Source, &was.ID, &was.Code, &result, &was.OutsideKey, &outcome, &tooOld); err != nil {
 			return err
 		}
 		was.Result, was.Outcome = string(result), string(outcome)
-		if was.Source == name(s.Source) && was.ID == name(s.ID) { // a long id is stored as its hash
+		if was.Source == column.Name(s.Source) && was.ID == column.Name(s.ID) { // a long id is stored as its hash
 			was.Identity = s.Identity
 		} else {
-			handles(&was.Source, &was.ID)
+			column.Handles(&was.Source, &was.ID)
 		}
 		if s.State != store.StepUndone && free(was.State) || was.State == store.StepAbsent {
 			was = store.Step{State: was.State}
@@ -67,7 +67,7 @@ func (c *core) takeStep(s, found *store.Step) (take call, err error) {
 }
 
 // setStep is the guard of an effect, and what it makes of the step.
-func (c *core) setStep(s *store.Step) []call {
+func (c *core) setStep(s *store.Step) []pgrun.Call {
 	if s == nil {
 		return nil
 	}
@@ -75,8 +75,8 @@ func (c *core) setStep(s *store.Step) []call {
 	for _, state := range s.From {
 		from |= 1 << state
 	}
-	return []call{c.call("SetStep", stepArgs(s, int16(s.State), name(s.Source), name(s.ID), moment(s.Begun), s.Code, blobOrNull(s.Result),
-		some(legible(s.OutsideKey)), blobOrNull(s.Outcome), from)...)}
+	return []pgrun.Call{c.pg.Call("SetStep", stepArgs(s, int16(s.State), column.Name(s.Source), column.Name(s.ID), column.Moment(s.Begun), s.Code, blobOrNull(s.Result),
+		column.Some(column.Legible(s.OutsideKey)), blobOrNull(s.Outcome), from)...)}
 }
 
 func blobOrNull(s string) []byte {
@@ -87,7 +87,7 @@ func blobOrNull(s string) []byte {
 }
 
 // noteStep notes whose message waits to take a step.
-func (c *core) noteStep(k *store.Park) []call {
+func (c *core) noteStep(k *store.Park) []pgrun.Call {
 	if k == nil || k.Step == nil {
 		return nil
 	}
@@ -95,20 +95,10 @@ func (c *core) noteStep(k *store.Park) []call {
 	if k.Dead != nil {
 		state = store.StepDead
 	}
-	note := c.call("NoteStep", stepArgs(s, int16(state), name(s.Source), name(s.ID), moment(s.Begun))...)
+	note := c.pg.Call("NoteStep", stepArgs(s, int16(state), column.Name(s.Source), column.Name(s.ID), column.Moment(s.Begun))...)
 	if k.Dead == nil || !k.Dead.BlocksKey {
-		return []call{note}
+		return []pgrun.Call{note}
 	}
 	id := identity(k.Consumer, k.Identity)
-	return []call{note, c.call("LetGo", append(slices.Clone(id), name(s.Saga), name(s.Name), name(s.Occurrence))...), c.call("SettleParked", id...)}
-}
-
-// forgetSteps deletes steps and raises the floors.
-func (c *core) forgetSteps(ctx context.Context, k *keeping) error {
-	before := k.now.Add(-max(k.Steps, leastSteps)).Truncate(time.Millisecond)
-	return c.batches(ctx, k, "skald_step", func() (n int64, err error) {
-		err = c.short(ctx, "forget steps", c.call("ForgetSteps", before).into(&n))
-		k.done.Steps += n
-		return n, err
-	})
+	return []pgrun.Call{note, c.pg.Call("LetGo", append(slices.Clone(id), column.Name(s.Saga), column.Name(s.Name), column.Name(s.Occurrence))...), c.pg.Call("SettleParked", id...)}
 }

@@ -6,26 +6,28 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // steps lists steps.
 func (c *core) steps(ctx context.Context, q store.StepQuery) (out []store.StepRecord, err error) {
 	limit := int32(cmp.Or(q.Limit, 1000))
-	list := c.call("ListSteps", name(q.Consumer), name(q.Saga), legible(q.OutsideKey), int16(q.State), q.Dropped, limit)
-	list.scan = func(row scanner) error {
+	list := c.pg.Call("ListSteps", column.Name(q.Consumer), column.Name(q.Saga), column.Legible(q.OutsideKey), int16(q.State), q.Dropped, limit)
+	list.Scan = func(row pgrun.Scanner) error {
 		var s store.StepRecord
-		var result, outcome blob
+		var result, outcome column.Blob
 		var begun *time.Time
 		err := row.Scan(&s.Consumer, &s.Saga, &s.Name, &s.Occurrence, &s.State, &s.Dropped, &s.Source, &s.ID, &s.By.Source, &s.By.ID,
 			&s.Code, &result, &s.OutsideKey, &outcome, &begun, &s.At, &s.Changed)
-		handles(&s.Consumer, &s.Saga, &s.Name, &s.Occurrence, &s.Source, &s.ID, &s.By.Source, &s.By.ID)
+		column.Handles(&s.Consumer, &s.Saga, &s.Name, &s.Occurrence, &s.Source, &s.ID, &s.By.Source, &s.By.ID)
 		if s.Result, s.Outcome, s.At, s.Changed = string(result), string(outcome), s.At.UTC(), s.Changed.UTC(); begun != nil {
 			s.Begun = begun.UTC()
 		}
 		out = append(out, s)
 		return err
 	}
-	if err := c.short(ctx, "list steps", list); err != nil {
+	if err := c.pg.Short(ctx, "list steps", list); err != nil {
 		return nil, err
 	}
 	return out, nil

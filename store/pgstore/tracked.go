@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 var (
@@ -23,11 +25,11 @@ var (
 func (s *Store) LockTracked(ctx context.Context, tx pgx.Tx, flow string, keys ...string) ([]store.Tracked, error) {
 	list, out, err := s.lockTracked(flow, keys)
 	if err == nil {
-		rows, _ := tx.Query(ctx, list.sql, list.args...) // CollectRows and its like answer its error
-		_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, list.scan(row) })
+		rows, _ := tx.Query(ctx, list.SQL, list.Args...) // CollectRows and its like answer its error
+		_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, list.Scan(row) })
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lock tracked sagas: %w", s.explain(err))
+		return nil, fmt.Errorf("lock tracked sagas: %w", s.pg.Explain(err))
 	}
 	return *out, nil
 }
@@ -36,10 +38,10 @@ func (s *Store) LockTracked(ctx context.Context, tx pgx.Tx, flow string, keys ..
 func (s *Store) SaveTracked(ctx context.Context, tx pgx.Tx, rows ...store.Tracked) error {
 	save, err := s.saveTracked(rows)
 	if err == nil {
-		err = exec(ctx, tx, save)
+		err = pgrun.Exec(ctx, tx, save)
 	}
 	if err != nil {
-		return fmt.Errorf("save tracked sagas: %w", s.explain(err))
+		return fmt.Errorf("save tracked sagas: %w", s.pg.Explain(err))
 	}
 	return nil
 }
@@ -51,7 +53,7 @@ func (s *SQLStore) LockTracked(ctx context.Context, tx *sql.Tx, flow string, key
 		err = scanAll(ctx, tx, list)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lock tracked sagas: %w", s.explain(err))
+		return nil, fmt.Errorf("lock tracked sagas: %w", s.pg.Explain(err))
 	}
 	return *out, nil
 }
@@ -60,23 +62,23 @@ func (s *SQLStore) LockTracked(ctx context.Context, tx *sql.Tx, flow string, key
 func (s *SQLStore) SaveTracked(ctx context.Context, tx *sql.Tx, rows ...store.Tracked) error {
 	save, err := s.saveTracked(rows)
 	if err == nil {
-		_, err = tx.ExecContext(ctx, save.sql, save.args...)
+		_, err = tx.ExecContext(ctx, save.SQL, save.Args...)
 	}
 	if err != nil {
-		return fmt.Errorf("save tracked sagas: %w", s.explain(err))
+		return fmt.Errorf("save tracked sagas: %w", s.pg.Explain(err))
 	}
 	return nil
 }
 
 // scanAll scans each row that a call answers.
-func scanAll(ctx context.Context, tx *sql.Tx, c call) error {
-	rows, err := tx.QueryContext(ctx, c.sql, c.args...)
+func scanAll(ctx context.Context, tx *sql.Tx, c pgrun.Call) error {
+	rows, err := tx.QueryContext(ctx, c.SQL, c.Args...)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		if err := c.scan(rows); err != nil {
+		if err := c.Scan(rows); err != nil {
 			return err
 		}
 	}
@@ -85,14 +87,14 @@ func scanAll(ctx context.Context, tx *sql.Tx, c call) error {
 
 // lockTracked is the call that reads into rows. Lists go as JSON: not every driver of database/sql takes
 // arrays.
-func (c *core) lockTracked(flow string, keys []string) (list call, rows *[]store.Tracked, err error) {
+func (c *core) lockTracked(flow string, keys []string) (list pgrun.Call, rows *[]store.Tracked, err error) {
 	text, err := json.Marshal(keys)
-	if err = cmp.Or(c.err, err); err != nil {
+	if err = cmp.Or(c.pg.Err, err); err != nil {
 		return list, nil, err
 	}
 	rows = new([]store.Tracked)
-	list = c.call("LockTracked", flow, string(text))
-	list.scan = func(row scanner) error {
+	list = c.pg.Call("LockTracked", flow, string(text))
+	list.Scan = func(row pgrun.Scanner) error {
 		t := store.Tracked{Flow: flow}
 		var due, drifted *time.Time
 		err := row.Scan(&t.Key, &t.State, &due, &t.Drift, &t.Body, &t.At, &t.Changed, &drifted)
@@ -102,7 +104,7 @@ func (c *core) lockTracked(flow string, keys []string) (list call, rows *[]store
 	return list, rows, nil
 }
 
-func (c *core) saveTracked(rows []store.Tracked) (call, error) {
+func (c *core) saveTracked(rows []store.Tracked) (pgrun.Call, error) {
 	type saved struct {
 		Key   string     `json:"key"`
 		Flow  string     `json:"flow"`
@@ -120,20 +122,20 @@ func (c *core) saveTracked(rows []store.Tracked) (call, error) {
 		}
 	}
 	text, err := json.Marshal(all)
-	return c.call("SaveTracked", string(text)), cmp.Or(c.err, err)
+	return c.pg.Call("SaveTracked", string(text)), cmp.Or(c.pg.Err, err)
 }
 
 // tracked lists tracked sagas.
 func (c *core) tracked(ctx context.Context, q store.TrackedQuery) (out []store.Tracked, err error) {
-	list := c.call("ListTracked", legible(q.Flow), legible(q.Key), legible(q.State), q.Overdue, int32(cmp.Or(q.Limit, defaultLimit)))
-	list.scan = func(row scanner) error {
+	list := c.pg.Call("ListTracked", column.Legible(q.Flow), column.Legible(q.Key), column.Legible(q.State), q.Overdue, int32(cmp.Or(q.Limit, defaultLimit)))
+	list.Scan = func(row pgrun.Scanner) error {
 		var t store.Tracked
 		var due, drifted *time.Time
 		err := row.Scan(&t.Flow, &t.Key, &t.State, &due, &t.Drift, &t.Body, &t.At, &t.Changed, &drifted)
 		out = append(out, dated(t, due, drifted))
 		return err
 	}
-	if err := c.short(ctx, "list tracked sagas", list); err != nil {
+	if err := c.pg.Short(ctx, "list tracked sagas", list); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -151,9 +153,9 @@ func dated(t store.Tracked, due, drifted *time.Time) store.Tracked {
 }
 
 // trackedCounts counts tracked sagas into out.
-func (c *core) trackedCounts(out *[]store.TrackedCounts) call {
-	count := c.call("CountTracked")
-	count.scan = func(row scanner) error {
+func (c *core) trackedCounts(out *[]store.TrackedCounts) pgrun.Call {
+	count := c.pg.Call("CountTracked")
+	count.Scan = func(row pgrun.Scanner) error {
 		var n store.TrackedCounts
 		err := row.Scan(&n.Flow, &n.Running, &n.Compensating, &n.Overdue, &n.OverdueKey, &n.Drifted, &n.DriftedKey)
 		*out = append(*out, n)

@@ -23,7 +23,7 @@ func TestTrackedRowsAreFoundByTheIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	for _, sql := range []string{`SET plan_cache_mode = force_generic_plan`, "PREPARE lock AS " + s.sql["LockTracked"], "PREPARE save AS " + s.sql["SaveTracked"]} {
+	for _, sql := range []string{`SET plan_cache_mode = force_generic_plan`, "PREPARE lock AS " + s.pg.SQL["LockTracked"], "PREPARE save AS " + s.pg.SQL["SaveTracked"]} {
 		if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestCountingTrackedSagasStaysCheap(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	for _, sql := range []string{`SET plan_cache_mode = force_generic_plan`, "PREPARE counted AS " + s.sql["CountTracked"]} {
+	for _, sql := range []string{`SET plan_cache_mode = force_generic_plan`, "PREPARE counted AS " + s.pg.SQL["CountTracked"]} {
 		if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // A unit is a transaction of ours, lent to a handler.
@@ -38,14 +39,14 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 		return nil, fmt.Errorf("begin: acquire connection: %w", err)
 	}
 	now, later := apart(in, s.bind(in, calls))
-	tx, err := open(ctx, conn.Conn(), in.Isolation, now)
+	tx, err := pgrun.Open(ctx, conn.Conn(), isoLevel(in.Isolation), now)
 	if err == nil {
 		tx, err = u.look(ctx, conn.Conn(), tx, in, later)
 	}
 	if err != nil {
-		_ = undo(ctx, conn.Conn())
+		_ = pgrun.Undo(ctx, conn.Conn())
 		conn.Release()
-		return nil, fmt.Errorf("begin: %w", s.beginning(err))
+		return nil, fmt.Errorf("begin: %w", s.pg.Beginning(err))
 	}
 	prepares(conn.Conn(), now)
 	u.lend(conn, tx, in)
@@ -55,33 +56,6 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 func (u *unit) lend(conn *pgxpool.Conn, tx pgx.Tx, in store.Intake) {
 	u.conn, u.tx, u.marks, u.have = conn, &lent{Tx: tx, s: u.s}, in.Marks, locked(in, u.found)
 	u.sagas, u.kept = heldSagas(in, u.found), holding(u.found) && !many(in)
-}
-
-// beginning tells a rival from what else may hinder a begin.
-func (c *core) beginning(err error) error {
-	if state(err) == "55P03" {
-		return fmt.Errorf("%w: %w", store.ErrBusy, err)
-	}
-	if lost(err) {
-		return fmt.Errorf("%w: %w", store.ErrLost, err)
-	}
-	return c.explain(err)
-}
-
-// open begins a transaction and carries out calls in it.
-func open(ctx context.Context, conn *pgx.Conn, level store.Isolation, calls []call) (pgx.Tx, error) {
-	b := &pgx.Batch{}
-	b.BeginTx(pgx.TxOptions{IsoLevel: isoLevel(level), AccessMode: pgx.ReadWrite})
-	queue(b, calls)
-	br := conn.SendBatch(ctx, b)
-	defer br.Close()
-	if _, err := br.Exec(); err != nil {
-		return nil, err
-	}
-	if err := answers(br, calls); err != nil {
-		return nil, err
-	}
-	return br.Tx(), br.Close()
 }
 
 func isoLevel(level store.Isolation) pgx.TxIsoLevel {
@@ -119,7 +93,7 @@ func failedItself(closed, aborted bool, err error) bool {
 	case closed:
 		return !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 	}
-	return aborted && state(err) != "" && Outage(err)
+	return aborted && pgrun.SQLState(err) != "" && Outage(err)
 }
 
 // end takes the transaction away from the handler and hands the connection back, once.
@@ -141,7 +115,7 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	conn := u.conn.Conn()
 	calls, err := u.last(ctx, conn, es)
 	if err == nil {
-		err = sendCommit(ctx, conn, calls)
+		err = pgrun.SendCommit(ctx, conn, calls)
 	}
 	return u.committed(ctx, err, es)
 }
@@ -155,15 +129,15 @@ func (u *unit) committed(ctx context.Context, err error, es []store.Effect) erro
 		u.s.stood(es...)
 		return nil
 	}
-	_ = undo(ctx, u.conn.Conn())
-	if lost(err) {
+	_ = pgrun.Undo(ctx, u.conn.Conn())
+	if pgrun.Lost(err) {
 		err = fmt.Errorf("%w: %w", store.ErrLost, err)
 	}
-	return fmt.Errorf("commit: %w", limit(u.s.explain(err), u.tx.said(es)))
+	return fmt.Errorf("commit: %w", pgrun.Limit(u.s.pg.Explain(err), u.tx.said(es)))
 }
 
 // last are the calls before COMMIT.
-func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]call, error) {
+func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]pgrun.Call, error) {
 	switch {
 	case conn.IsClosed():
 		return nil, errors.New("the connection was lost: nothing was committed")
@@ -185,19 +159,7 @@ func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]c
 	if u.moveHeld(calls) {
 		return calls, err
 	}
-	return append([]call{u.s.guardLent()}, calls...), err
-}
-
-// guardLent fails with store.ErrLent in a transaction that a handler began itself.
-func (c *core) guardLent() call {
-	guard := c.call("GuardLent")
-	guard.fail = func(err error) error {
-		if state(err) == "22012" {
-			return store.ErrLent
-		}
-		return err
-	}
-	return guard
+	return append([]pgrun.Call{u.s.pg.GuardLent()}, calls...), err
 }
 
 // Rollback undoes everything and then does Apply(instead...): one round trip for the first of them.
@@ -211,7 +173,7 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 		if _, ok := u.tx.Tx.(*over); !ok && !conn.IsClosed() && conn.PgConn().TxStatus() == 'I' {
 			return nil, fmt.Errorf("roll back: %w", store.ErrLent)
 		}
-		if err := undo(ctx, conn); err != nil {
+		if err := pgrun.Undo(ctx, conn); err != nil {
 			return nil, fmt.Errorf("roll back: %w", err)
 		}
 		return nil, nil
@@ -237,28 +199,28 @@ func (u *unit) instead(ctx context.Context, e store.Effect) (stood, again bool, 
 	conn := u.conn.Conn()
 	calls, err := u.s.outflow([]store.Effect{e}, nil, nil)
 	if err != nil {
-		_ = undo(ctx, conn)
+		_ = pgrun.Undo(ctx, conn)
 		stood, err = u.s.verdict(err, e)
 		return stood, false, err
 	}
 	if conn.IsClosed() {
 		return false, true, nil
 	}
-	var before []call
+	var before []pgrun.Call
 	switch conn.PgConn().TxStatus() {
 	case 'I':
 		return false, false, store.ErrLent
 	case 'T':
-		before = []call{u.s.guardLent()}
+		before = []pgrun.Call{u.s.pg.GuardLent()}
 	}
-	before = append(before, call{sql: rollback}, call{sql: begin}, u.s.session(defaultWait, defaultHandle))
-	if err = sendCommit(ctx, conn, append(before, calls...)); err != nil {
-		_ = undo(ctx, conn)
-		if state(err) == "25P02" {
+	before = append(before, pgrun.Call{SQL: pgrun.Rollback}, pgrun.Call{SQL: pgrun.Begin}, u.s.pg.Session(pgrun.DefaultWait, pgrun.DefaultHandle))
+	if err = pgrun.SendCommit(ctx, conn, append(before, calls...)); err != nil {
+		_ = pgrun.Undo(ctx, conn)
+		if pgrun.SQLState(err) == "25P02" {
 			// statements that are new to the connection cannot be prepared in an aborted transaction
 			return false, true, nil
 		}
-		err = u.s.explain(err)
+		err = u.s.pg.Explain(err)
 	}
 	stood, err = u.s.verdict(err, e)
 	return stood, false, err

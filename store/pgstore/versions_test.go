@@ -142,7 +142,7 @@ func TestMigrationsDoNotStopAnybody(t *testing.T) {
 	b.exec(t, `INSERT INTO {skald_mark} (consumer, source, id, outcome) SELECT 'c', 's', gen_random_uuid(), 1 FROM generate_series(1, 50000) AS n`)
 	b.exec(t, `INSERT INTO {skald_snapshot} (token, snapshot, seq, own_txid, at) SELECT 'x', pg_current_snapshot(), n, pg_current_xact_id(), now() FROM generate_series(1, 50000) AS n`)
 	b.exec(t, `INSERT INTO {skald_entity} (space, key, version) SELECT 'a', n::text::bytea, 1 FROM generate_series(1, 50000) AS n`)
-	all, err := files(withNext(t), full.prefix)
+	all, err := files(withNext(t), full.pg.Prefix)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,24 +3,14 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"regexp"
-	"strings"
-	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/internal/startup"
 	"github.com/skald-go/skald/store"
-)
-
-const (
-	pingEvery   = time.Second      // the server is asked how far it is, and told how far we are
-	silentMost  = 3 * time.Second  // without an answer it is not believed that nothing was committed
-	deadAfter   = 30 * time.Second // and then the connection is given up
-	behindMost  = 2 * time.Second  // for which the stream may lag behind the server's WAL
-	standbyEach = 2 * time.Second  // between two looks whether the slot became free
-	repairEach  = 5 * time.Second  // between two looks whether a publication has the outbox again
+	"github.com/skald-go/skald/store/pgstore/internal/slot"
 )
 
 // WALOptions of a WAL. The zero value works.
@@ -39,52 +29,34 @@ type WALOptions struct {
 // loses nothing. Of several relays with one slot one reads it and holds all shards; the others stand by.
 type WAL struct {
 	*core
+	reader *slot.Reader
 	named  startup.Wire
-	config *pgx.ConnConfig
-	o      WALOptions
-
-	mu        sync.Mutex
-	text      map[string]string // the statements, once the slot has its name
-	hears     bool
-	elsewhere bool
-	why       string
-	stop      context.CancelCauseFunc // ends the stream
-	noted     noted
-	inside    bool      // a transaction is being told of: what was committed after it is told of later
-	at        int64     // how far the stream is
-	heardAt   time.Time // the server
-	is        origin    // when the stream began
-	mark      int64     // that the stream has to come to
-	markAt    time.Time
-	behind    bool // it has not for long
 }
-
-// origin is what a stream depends on.
-type origin struct{ server, published string }
 
 // WAL is s as the source of one relay that hears of commits, over a connection of its own to url: to the
 // server itself, no pooler's, as a role with REPLICATION. An empty url is as the pool connects.
 func (s *Store) WAL(url string, o *WALOptions) (*WAL, error) {
-	w := &WAL{core: s.core, named: s}
+	var at WALOptions
 	if o != nil {
-		w.o = *o
+		at = *o
 	}
-	if w.o.Slot != "" && !regexp.MustCompile(`^[a-z0-9_]{1,63}$`).MatchString(w.o.Slot) {
-		return nil, fmt.Errorf("wal: %q cannot be a slot's name: 1 to 63 lower-case letters, digits and underscores", w.o.Slot)
+	if at.Slot != "" && !regexp.MustCompile(`^[a-z0-9_]{1,63}$`).MatchString(at.Slot) {
+		return nil, fmt.Errorf("wal: %q cannot be a slot's name: 1 to 63 lower-case letters, digits and underscores", at.Slot)
 	}
+	var config *pgx.ConnConfig
 	if url == "" {
 		is := s.pool.Config()
-		if w.config = is.ConnConfig; w.o.BeforeConnect == nil {
-			w.o.BeforeConnect = is.BeforeConnect
+		if config = is.ConnConfig; at.BeforeConnect == nil {
+			at.BeforeConnect = is.BeforeConnect
 		}
 	} else {
 		var err error
-		if w.config, err = pgx.ParseConfig(url); err != nil {
+		if config, err = pgx.ParseConfig(url); err != nil {
 			return nil, fmt.Errorf("wal: %w", err)
 		}
 	}
-	w.config.RuntimeParams["replication"] = "database"
-	return w, nil
+	reader := slot.NewReader(s.core.pg, s.core.outbox, s.waker.wake, config, slot.ReaderOptions(at))
+	return &WAL{core: s.core, reader: reader, named: s}, nil
 }
 
 var _ startup.Wire = (*WAL)(nil)
@@ -93,145 +65,17 @@ var _ startup.Wire = (*WAL)(nil)
 func (w *WAL) String() string { return startup.Name(w.named) }
 
 // Unencrypted names the hosts that may be spoken to without TLS.
-func (w *WAL) Unencrypted() []string { return append(w.named.Unencrypted(), unencrypted(w.config)...) }
+func (w *WAL) Unencrypted() []string { return append(w.named.Unencrypted(), w.reader.Unencrypted()...) }
+
+// Hear reads the slot until ctx is done; a relay's Run calls it. While that cannot be, it says so once and
+// tries again every few seconds, and commits are found by looking.
+func (w *WAL) Hear(ctx context.Context, log *slog.Logger) { w.reader.Hear(ctx, log) }
 
 // Hearing may be called at any time from any goroutine.
-func (w *WAL) Hearing() store.Hearing {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	quiet := w.hears && !w.inside && !w.behind && w.noted.none() && time.Since(w.heardAt) < silentMost
-	h := store.Hearing{Quiet: quiet, Elsewhere: w.elsewhere, Why: w.why}
-	switch {
-	case !w.hears || h.Why != "":
-	case w.behind:
-		h.Why = fmt.Sprintf("slot %s lags behind the WAL for more than %v", w.o.Slot, behindMost)
-	case time.Since(w.heardAt) >= silentMost:
-		h.Why = fmt.Sprintf("the server has not answered the reader of slot %s for more than %v", w.o.Slot, silentMost)
-	}
-	return h
-}
+func (w *WAL) Hearing() store.Hearing { return w.reader.Hearing() }
 
 // Lease is the store's. By the way it learns what its looks have seen, and whether the stream still tells of
 // everything.
 func (w *WAL) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
-	w.mu.Lock()
-	hears, besides := w.hears, besides{standby: w.elsewhere}
-	settle, watch := w.text["WALSettle"], w.text["WALWatch"]
-	w.mu.Unlock()
-	var seen string
-	var reached int64
-	var is origin
-	if hears && ask.Look != nil {
-		besides.first = append(besides.first, call{sql: settle}.into(&seen))
-	}
-	if hears && ask.Owner != "" && !ask.Leave {
-		besides.first = append(besides.first, call{sql: watch}.into(&reached, &is.server, &is.published))
-	}
-	got, err := w.core.lease(ctx, ask, besides)
-	if err != nil {
-		return got, err
-	}
-	if seen != "" {
-		s, err := parseSnapshot(seen)
-		if err != nil {
-			return got, fmt.Errorf("wal: %w", err)
-		}
-		w.mu.Lock()
-		w.noted.settle(s, time.Now())
-		w.mu.Unlock()
-	}
-	if is != (origin{}) {
-		w.watch(reached, is)
-	}
-	return got, nil
+	return w.reader.Lease(ctx, ask)
 }
-
-// watch compares what the stream depends on with what it was, and its place with an earlier one of the
-// server's.
-func (w *WAL) watch(reached int64, is origin) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now := time.Now()
-	switch {
-	case !w.hears:
-	case is.server != w.is.server:
-		w.stop(fmt.Errorf("%w: the slot is read from another server than the table", errChanged))
-	case is.published != w.is.published:
-		w.stop(fmt.Errorf("%w: publication %s was changed", errChanged, w.o.Slot))
-	case w.at >= w.mark:
-		w.behind, w.mark, w.markAt = false, reached, now
-	case now.Sub(w.markAt) > behindMost:
-		w.behind = true
-	}
-}
-
-// begins says that the stream tells of whatever is committed from here on, but for transactions up to that
-// number.
-func (w *WAL) begins(is origin, number uint32, stop context.CancelCauseFunc) {
-	w.mu.Lock()
-	w.hears, w.elsewhere, w.why, w.stop, w.is = true, false, "", stop, is
-	w.inside, w.at, w.mark, w.behind = false, 0, 0, false
-	w.heardAt, w.markAt = time.Now(), time.Now()
-	w.noted.begin(number)
-	w.mu.Unlock()
-	w.waker.wake()
-}
-
-// ends says that from here on commits are not heard of.
-func (w *WAL) ends(why error, elsewhere bool) {
-	w.mu.Lock()
-	w.hears, w.elsewhere, w.why = false, elsewhere, ""
-	if why != nil {
-		w.why = why.Error()
-	}
-	w.mu.Unlock()
-	w.waker.wake()
-}
-
-// told takes up what the stream told.
-func (w *WAL) told(m walMessage) {
-	w.mu.Lock()
-	w.heardAt = time.Now()
-	look := false
-	switch m.kind {
-	case walBegin:
-		w.inside = true
-		look = w.noted.add(m.xid, w.heardAt)
-	case walCommit:
-		w.inside, w.at = false, max(w.at, m.end)
-	case walAlive:
-		if !w.inside {
-			w.at = max(w.at, m.end)
-		}
-	}
-	w.mu.Unlock()
-	if look {
-		w.waker.wake()
-	}
-}
-
-// place is how far the stream is.
-func (w *WAL) place() int64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.at
-}
-
-// name gives the slot its name, and the statements that name.
-func (w *WAL) name(slot string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.o.Slot, w.text = slot, map[string]string{}
-	for name, text := range w.core.sql {
-		if strings.HasPrefix(name, "WAL") {
-			w.text[name] = w.fill(text)
-		}
-	}
-}
-
-func (w *WAL) fill(text string) string {
-	text = strings.NewReplacer("/*server*/", w.core.sql["WALServer"], "/*published*/", w.core.sql["WALPublished"]).Replace(text)
-	return strings.NewReplacer("$slot", quote(w.o.Slot), "$schema", quote(w.core.schema), "$publication", quoted(w.o.Slot)).Replace(text)
-}
-
-func quoted(name string) string { return pgx.Identifier{name}.Sanitize() }

@@ -17,6 +17,8 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/slot"
 )
 
 const walsender = `SELECT count(*) FROM (SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1 AND active) AS t`
@@ -100,7 +102,7 @@ func walQuietPublication(t *testing.T, b *bed) {
 	b.exec(t, `INSERT INTO {skald_outbox} (topic, type, data) VALUES ('orders', 'said', '1')`)
 	eventually(t, "it rests", r.hears)
 	r.stop()
-	if place := r.place(); one[int64](t, b, `SELECT pg_wal_lsn_diff(confirmed_flush_lsn, '0/0')::bigint FROM pg_replication_slots WHERE slot_name = $1`, b.slot()) < place {
+	if place := r.reader.Place(); one[int64](t, b, `SELECT pg_wal_lsn_diff(confirmed_flush_lsn, '0/0')::bigint FROM pg_replication_slots WHERE slot_name = $1`, b.slot()) < place {
 		t.Errorf("the server was not told of %d", place)
 	}
 }
@@ -163,8 +165,8 @@ func walCommitThatIsNotVisible(t *testing.T, b *bed) {
 	if err := tx.QueryRow(t.Context(), `SELECT pg_current_xact_id()::text::bigint % 4294967296`).Scan(&xid); err != nil {
 		t.Fatal(err)
 	}
-	r.told(walMessage{kind: walBegin, xid: xid})
-	r.told(walMessage{kind: walCommit})
+	r.reader.Told(slot.Message{Kind: slot.Begin, XID: xid})
+	r.reader.Told(slot.Message{Kind: slot.Commit})
 	looks := r.looks.Load()
 	eventually(t, "it goes on looking", func() bool { return r.looks.Load() > looks+5 })
 	if r.hears() {
@@ -206,7 +208,7 @@ func walTableChanges(t *testing.T, b *bed) {
 	eventually(t, "it rests", r.hears)
 	for i, change := range []string{`ALTER TABLE {skald_outbox} ADD COLUMN region text DEFAULT 'eu'`, `CREATE INDEX ON {skald_outbox} (region)`,
 		`ALTER TABLE {skald_outbox} RENAME COLUMN region TO place`, `ALTER TABLE {skald_outbox} DROP COLUMN place`,
-		`ALTER PUBLICATION ` + quoted(b.slot()) + ` SET TABLE {skald_outbox} (seq, id)`} {
+		`ALTER PUBLICATION ` + column.Quoted(b.slot()) + ` SET TABLE {skald_outbox} (seq, id)`} {
 		name := fmt.Sprint("change ", i)
 		if err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
 			b.say(t, name+" before")

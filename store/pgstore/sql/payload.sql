@@ -21,27 +21,3 @@ FROM (
 	) AS w
 ) AS s
 ORDER BY deferred, place;
-
--- name: ExaminePublications
--- Those that skald debezium config prints: whole rows of the root, and nothing but INSERTs.
-SELECT coalesce(string_agg(quote_ident(p.pubname), ', ' ORDER BY p.pubname), '')
-FROM pg_catalog.pg_publication_rel AS r JOIN pg_catalog.pg_publication AS p ON p.oid = r.prpubid
-WHERE r.prrelid = '/*schema*/skald_outbox'::regclass AND r.prattrs IS NULL AND p.pubviaroot AND p.pubinsert AND NOT p.pubupdate;
-
--- name: ExamineColumns
--- No value is read to count it.
-SELECT count(data), count(data_bytes), count(key_bytes) FROM (
-	SELECT data, data_bytes, key_bytes FROM /*schema*/skald_outbox ORDER BY seq DESC LIMIT $1::integer) AS o;
-
--- name: ListLeftOut
--- Columns that the connector of skald debezium config reads, and that a publication leaves out by a list of its own; and whether that
--- publication has payloads, as one for a connector does.
-SELECT p.pubname::text, string_agg(a.attname::text, ', ' ORDER BY a.attnum),
-	EXISTS (SELECT FROM pg_catalog.pg_attribute AS d WHERE d.attrelid = r.prrelid AND d.attnum = ANY (r.prattrs) AND d.attname IN ('data', 'data_bytes'))
-FROM pg_catalog.pg_publication_rel AS r JOIN pg_catalog.pg_publication AS p ON p.oid = r.prpubid
-	JOIN pg_catalog.pg_attribute AS a ON a.attrelid = r.prrelid AND a.attnum > 0 AND NOT a.attnum = ANY (r.prattrs)
-WHERE r.prrelid = '/*schema*/skald_outbox'::regclass AND (a.attname IN ('id', 'source', 'type', 'time', 'key', 'seq', 'content_type', 'subject', 'schema',
-		'correlation_id', 'causation_id', 'traceparent', 'headers')
-	OR a.attname = 'data' AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute AS d
-		WHERE d.attrelid = r.prrelid AND d.attnum = ANY (r.prattrs) AND d.attname = 'data_bytes'))
-GROUP BY p.pubname, r.prrelid, r.prattrs ORDER BY p.pubname;

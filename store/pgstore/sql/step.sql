@@ -50,21 +50,3 @@ ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET
 	id = CASE WHEN s.state IN (3, 4) OR s.id IS NULL THEN EXCLUDED.id ELSE s.id END,
 	begun = greatest(s.begun, EXCLUDED.begun),
 	changed_at = CASE WHEN s.state IN (3, 4) THEN EXCLUDED.changed_at ELSE s.changed_at END;
-
--- name: ForgetSteps
--- What is in hand is left for the next time. One that is under way stays, and so does one whose message is kept, or of which
--- nobody said when its saga began.
-WITH d AS (
-	DELETE FROM /*schema*/skald_step WHERE ctid = ANY (ARRAY(
-		SELECT s.ctid FROM /*schema*/skald_step AS s
-		WHERE s.at < $1::timestamptz AND s.begun < $1::timestamptz
-			AND s.state <> 2 AND NOT EXISTS (
-				SELECT FROM /*schema*/skald_parked AS p WHERE p.consumer = s.consumer AND p.source = s.source AND p.id = s.id)
-		ORDER BY s.at LIMIT 5000 FOR UPDATE OF s SKIP LOCKED))
-	RETURNING consumer, step
-), f AS (
-	INSERT INTO /*schema*/skald_step_floor AS f (consumer, step, at)
-	SELECT DISTINCT d.consumer, d.step, $1::timestamptz FROM d ORDER BY 1, 2
-	ON CONFLICT (consumer, step) DO UPDATE SET at = greatest(f.at, EXCLUDED.at)
-)
-SELECT count(*) FROM d;

@@ -1,0 +1,70 @@
+// Package column is what columns of PostgreSQL can hold, and what comes back from them: text that may be
+// none, names that are too long for an index, times and bytes in whatever form a driver has them.
+package column
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/internal/held"
+)
+
+const (
+	maxReason = 1 << 10
+	// of a consumer, source or id as it is; a longer one is kept as its hash: an index entry is limited
+	MaxName = 1 << 10
+)
+
+func Storable(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
+
+// Legible is what text can hold of an attribute that a foreign message brought along.
+func Legible(s string) string {
+	if Storable(s) {
+		return s
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
+}
+
+// Name is s as a key column can hold it. What looks like a hash is hashed too: else an id could be that of
+// another's long one.
+func Name(s string) string {
+	if len(s) <= MaxName && Storable(s) && !held.Hashed(s) {
+		return s
+	}
+	return held.Hash(s)
+}
+
+// Handles makes of names that were read what name knows again: a hash would be hashed once more.
+func Handles(names ...*string) {
+	for _, s := range names {
+		*s = held.Handle(*s)
+	}
+}
+
+// Clip cuts a reason at the limit, between letters.
+func Clip(s string) string { return ClipTo(s, maxReason) }
+
+func ClipTo(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	n := most
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// Fault says of a row or message, which is deferred for it, why it cannot be read.
+func Fault(err error) string {
+	if err == nil {
+		return ""
+	}
+	return Clip(Legible("it cannot be read: " + err.Error()))
+}
+
+func Quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+
+func Quoted(name string) string { return pgx.Identifier{name}.Sanitize() }

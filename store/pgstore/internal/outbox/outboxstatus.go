@@ -1,0 +1,30 @@
+package outbox
+
+import (
+	"context"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+)
+
+// Status reads how each shard stands: one statement.
+func (c *Outbox) Status(ctx context.Context) (out store.OutboxStatus, err error) {
+	out.Exact = true
+	shards := c.pg.Call("OutboxShards")
+	shards.Scan = func(row pgrun.Scanner) error {
+		var l store.OutboxShard
+		var exact bool
+		var oldest, deferred int64 // the first in milliseconds
+		err := row.Scan(&l.Shard, &l.Owner, &l.Epoch, &l.Pending, &exact, &oldest, &deferred)
+		out.Shards = append(out.Shards, l)
+		out.Pending, out.Deferred = out.Pending+l.Pending, out.Deferred+deferred
+		out.Exact = out.Exact && exact
+		out.Oldest = max(out.Oldest, column.Past(oldest))
+		return err
+	}
+	if err = c.pg.Short(ctx, "read outbox status", shards); err != nil {
+		return store.OutboxStatus{}, err
+	}
+	return out, nil
+}

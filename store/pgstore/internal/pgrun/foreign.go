@@ -1,0 +1,108 @@
+package pgrun
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A driver of database/sql that is not pgx has no pipeline. Where a statement has no arguments, that of
+// lib/pq sends several at once and answers them one by one: so a whole intake or outflow is one round trip
+// there, too.
+
+// ErrForeign: the connection is not one of pgx.
+var ErrForeign = errors.New("the driver is not that of github.com/jackc/pgx/v5/stdlib")
+
+// answerOf stands before the answer of a call that wants it, in a column of this name.
+const answerOf = "skald_call"
+
+// script is calls as one text.
+func script(calls []Call) (string, error) {
+	var b strings.Builder
+	for i, c := range calls {
+		text, err := Inlined(c.SQL, c.Args)
+		if err != nil {
+			return "", err
+		}
+		if c.Done != nil && c.Scan == nil { // how many rows a statement touched is told for the last one only
+			text += " RETURNING 1"
+		}
+		if c.answers() || i > 0 && calls[i-1].Fail != nil {
+			// so that an error is not taken for that of the call before
+			b.WriteString("SELECT " + strconv.Itoa(i) + " AS " + answerOf + ";\n")
+		}
+		b.WriteString(text + ";\n")
+	}
+	return b.String(), nil
+}
+
+// SendText carries out calls in tx.
+func SendText(ctx context.Context, tx *sql.Tx, before string, calls []Call) error {
+	text, err := script(calls)
+	if err != nil {
+		return err
+	}
+	rows, err := tx.QueryContext(ctx, before+text)
+	if err == nil {
+		err = errors.Join(hear(rows, calls), rows.Close())
+	}
+	if SQLState(err) == "42601" && strings.Contains(err.Error(), "multiple commands") {
+		return fmt.Errorf("%w, and it does not send several statements at once: open the database with sql.Open(\"pgx\", …), or that of lib/pq: %w", ErrForeign, err)
+	}
+	return err
+}
+
+// hear reads the answers.
+func hear(rows *sql.Rows, calls []Call) error {
+	for at := -1; ; {
+		columns, err := rows.Columns()
+		if err != nil {
+			return err
+		}
+		told := len(columns) == 1 && columns[0] == answerOf
+		touched := int64(0)
+		for rows.Next() {
+			switch {
+			case told:
+				err = rows.Scan(&at)
+			case at >= 0 && calls[at].Scan != nil:
+				err = calls[at].Scan(rows)
+			}
+			if err != nil {
+				return err
+			}
+			touched++
+		}
+		if !told && at >= 0 && calls[at].Done != nil {
+			calls[at].Done(touched)
+		}
+		if !told && at >= 0 && calls[at].Fail == nil {
+			at = -1
+		}
+		if !rows.NextResultSet() {
+			if err := rows.Err(); err != nil && at >= 0 && calls[at].Fail != nil {
+				return calls[at].Fail(err)
+			}
+			return rows.Err()
+		}
+	}
+}
+
+// answers tells whether anybody wants to know what became of c.
+func (c Call) answers() bool { return c.Scan != nil || c.Done != nil || c.Fail != nil }
+
+// runText is a transaction of our own in three round trips.
+func runText(ctx context.Context, conn *sql.Conn, calls []Call) error {
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	if err := SendText(ctx, tx, "", calls); err != nil {
+		_ = tx.Rollback()
+		return err
+	}
+	return tx.Commit()
+}

@@ -1,0 +1,23 @@
+package pgrun
+
+import (
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/internal/startup"
+)
+
+// Unencrypted names the hosts that may be spoken to without TLS.
+func Unencrypted(c *pgx.ConnConfig) (hosts []string) {
+	seen := map[string]bool{}
+	add := func(host string, plain bool) {
+		if plain && !seen[host] && !startup.Loopback(host) {
+			seen[host] = true
+			hosts = append(hosts, host)
+		}
+	}
+	add(c.Host, c.TLSConfig == nil)
+	for _, f := range c.Fallbacks {
+		add(f.Host, f.TLSConfig == nil)
+	}
+	return hosts
+}

@@ -1,0 +1,213 @@
+package pgrun
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	Begin    = "begin isolation level read committed read write"
+	commit   = "commit"
+	Rollback = "rollback"
+	// Writes is for transactions that pgx began for database/sql, which knows "read only" and not its
+	// contrary.
+	Writes = "set transaction read write"
+)
+
+// OverPool is a runner over a pool.
+func OverPool(pool *pgxpool.Pool) Runner { return poolRunner{pool} }
+
+// poolRunner sends a whole transaction as one pipeline.
+type poolRunner struct{ pool *pgxpool.Pool }
+
+func (r poolRunner) Run(ctx context.Context, calls ...Call) error {
+	conn, err := r.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("acquire connection: %w", err)
+	}
+	defer conn.Release()
+	all := make([]Call, 0, len(calls)+1)
+	all = append(append(all, Call{SQL: Begin}), calls...)
+	if err := SendCommit(ctx, conn.Conn(), all); err != nil {
+		_ = Undo(ctx, conn.Conn())
+		return err
+	}
+	return nil
+}
+
+func (r poolRunner) Within(ctx context.Context, f func(send Sender) error) error {
+	conn, err := r.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("acquire connection: %w", err)
+	}
+	defer conn.Release()
+	_, err = conn.Exec(ctx, Begin)
+	if err == nil {
+		err = f(func(ctx context.Context, calls ...Call) error { return Send(ctx, conn.Conn(), calls) })
+	}
+	if err == nil {
+		err = committed(conn.Exec(ctx, commit))
+	}
+	if err != nil {
+		_ = Undo(ctx, conn.Conn())
+	}
+	return err
+}
+
+// Send carries out calls in the transaction that conn is in.
+func Send(ctx context.Context, conn *pgx.Conn, calls []Call) error {
+	b := &pgx.Batch{}
+	queue(b, calls)
+	br := conn.SendBatch(ctx, b)
+	defer br.Close()
+	if err := answers(br, calls); err != nil {
+		return err
+	}
+	return br.Close()
+}
+
+// SendCommit sends calls and a COMMIT. Success is the tag COMMIT and nothing else.
+func SendCommit(ctx context.Context, conn *pgx.Conn, calls []Call) error {
+	b := &pgx.Batch{}
+	queue(b, calls)
+	b.Queue(commit)
+	br := conn.SendBatch(ctx, b)
+	defer br.Close()
+	if err := answers(br, calls); err != nil {
+		return err
+	}
+	if err := committed(br.Exec()); err != nil {
+		return err
+	}
+	return br.Close()
+}
+
+// committed is for the answer of a COMMIT.
+func committed(tag pgconn.CommandTag, err error) error {
+	if err == nil && tag.String() != "COMMIT" {
+		return pgx.ErrTxCommitRollback
+	}
+	return err
+}
+
+func queue(b *pgx.Batch, calls []Call) {
+	for _, c := range calls {
+		b.Queue(c.SQL, c.Args...)
+	}
+}
+
+func answers(br pgx.BatchResults, calls []Call) error {
+	for _, c := range calls {
+		if err := answer(br, c); err != nil {
+			if c.Fail != nil {
+				err = c.Fail(err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+func answer(br pgx.BatchResults, c Call) error {
+	if c.Scan == nil {
+		tag, err := br.Exec()
+		if err == nil && c.Done != nil {
+			c.Done(tag.RowsAffected())
+		}
+		return err
+	}
+	rows, err := br.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	n := int64(0)
+	for ; rows.Next(); n++ {
+		if err := c.Scan(rows); err != nil {
+			return err
+		}
+	}
+	rows.Close()
+	if c.Done != nil && rows.Err() == nil {
+		c.Done(n)
+	}
+	return rows.Err()
+}
+
+// Undo leaves conn outside of a transaction, or closed.
+func Undo(ctx context.Context, conn *pgx.Conn) error {
+	if conn.IsClosed() || conn.PgConn().TxStatus() == 'I' {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), DefaultWait)
+	defer stop()
+	_, err := conn.Exec(ctx, Rollback)
+	if err != nil {
+		shut, end := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer end()
+		_ = conn.Close(shut) // its state is unknown
+	}
+	return err
+}
+
+// Open begins a transaction and carries out calls in it.
+func Open(ctx context.Context, conn *pgx.Conn, level pgx.TxIsoLevel, calls []Call) (pgx.Tx, error) {
+	b := &pgx.Batch{}
+	b.BeginTx(pgx.TxOptions{IsoLevel: level, AccessMode: pgx.ReadWrite})
+	queue(b, calls)
+	br := conn.SendBatch(ctx, b)
+	defer br.Close()
+	if _, err := br.Exec(); err != nil {
+		return nil, err
+	}
+	if err := answers(br, calls); err != nil {
+		return nil, err
+	}
+	return br.Tx(), br.Close()
+}
+
+// SendFollowing sends calls and a COMMIT, and behind it BEGIN and then. PostgreSQL skips what follows an
+// error, so what is begun follows a commit that succeeded; err is the commit's.
+func SendFollowing(ctx context.Context, conn *pgx.Conn, calls, then []Call) (begun bool, err error) {
+	b := &pgx.Batch{}
+	queue(b, calls)
+	b.Queue(commit)
+	b.Queue(Begin)
+	queue(b, then)
+	br := conn.SendBatch(ctx, b)
+	defer br.Close()
+	if err := answers(br, calls); err != nil {
+		return false, err
+	}
+	if err := committed(br.Exec()); err != nil {
+		return false, err
+	}
+	if _, err := br.Exec(); err != nil {
+		return false, nil
+	}
+	return answers(br, then) == nil && br.Close() == nil, nil
+}
+
+func SendIn(ctx context.Context, tx pgx.Tx, calls []Call) error {
+	if len(calls) == 0 {
+		return nil
+	}
+	b := &pgx.Batch{}
+	queue(b, calls)
+	br := tx.SendBatch(ctx, b)
+	defer br.Close()
+	if err := answers(br, calls); err != nil {
+		return err
+	}
+	return br.Close()
+}
+
+func Exec(ctx context.Context, tx pgx.Tx, c Call) error {
+	_, err := tx.Exec(ctx, c.SQL, c.Args...)
+	return err
+}

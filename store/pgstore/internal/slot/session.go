@@ -1,0 +1,317 @@
+package slot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+)
+
+// Hear reads the slot until ctx is done; a relay's Run calls it. While that cannot be, it says so once and
+// tries again every few seconds, and commits are found by looking.
+func (w *Reader) Hear(ctx context.Context, log *slog.Logger) {
+	say := &walVoice{Reader: w, log: log}
+	for fails := 1; ctx.Err() == nil; fails++ {
+		began := time.Now()
+		err := w.session(ctx, say)
+		if ctx.Err() != nil {
+			break
+		}
+		if time.Since(began) > 10*time.Second {
+			fails = 1
+		}
+		if w.ends(err, false); fails > 1 || !pgrun.Outage(err) && !errors.Is(err, errChanged) {
+			// a connection may be lost
+			say.deaf(ctx, err)
+		}
+		pause(ctx, backoff.After(fails, 50*time.Millisecond, 4*time.Second))
+	}
+	w.ends(nil, false)
+}
+
+// errChanged ends a stream that may have missed something: the next one begins with a look.
+var errChanged = errors.New("commits may have been missed")
+
+// A walVoice says once that commits cannot be heard of, and that they can again.
+type walVoice struct {
+	*Reader
+	log  *slog.Logger
+	said bool
+}
+
+func (v *walVoice) deaf(ctx context.Context, why error) {
+	if !v.said {
+		v.said = true
+		v.log.WarnContext(ctx, "relay: cannot hear of commits; it looks at the table meanwhile", "slot", v.o.Slot, "error", why)
+	}
+}
+
+func (v *walVoice) hears(ctx context.Context) {
+	if v.said {
+		v.said = false
+		v.log.InfoContext(ctx, "relay: hears of commits again", "slot", v.o.Slot)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// session is one connection's life.
+func (w *Reader) session(ctx context.Context, say *walVoice) error {
+	config := w.Config.Copy()
+	if w.o.BeforeConnect != nil {
+		if err := w.o.BeforeConnect(ctx, config); err != nil {
+			return fmt.Errorf("before connecting: %w", err)
+		}
+	}
+	conn, err := pgconn.ConnectConfig(ctx, &config.Config)
+	if err != nil {
+		return advised(err, "the role needs REPLICATION: ALTER ROLE … REPLICATION")
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(end)
+	}()
+	is, number, err := w.ready(ctx, &walSlot{w, conn}, say)
+	if err != nil {
+		return err
+	}
+	hijacked, err := w.StartStream(ctx, conn)
+	if err != nil {
+		return fmt.Errorf("read slot %s: %w", w.o.Slot, err)
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	w.begins(is, number, stop)
+	say.hears(ctx)
+	if err := (&Stream{Conn: hijacked, Told: w.Told, At: w.Place}).follow(ctx); err != nil {
+		return fmt.Errorf("read slot %s: %w", w.o.Slot, err)
+	}
+	return nil
+}
+
+// StartStream makes the server stream.
+func (w *Reader) StartStream(ctx context.Context, conn *pgconn.PgConn) (*pgconn.HijackedConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, deadAfter)
+	defer cancel()
+	conn.Frontend().Send(&pgproto3.Query{String: fmt.Sprintf(`START_REPLICATION SLOT %s LOGICAL 0/0 (proto_version '1', publication_names %s, binary 'true')`,
+		column.Quoted(w.o.Slot), column.Quote(column.Quoted(w.o.Slot)))})
+	if err := conn.Frontend().Flush(); err != nil {
+		return nil, err
+	}
+	for {
+		msg, err := conn.ReceiveMessage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		switch msg := msg.(type) {
+		case *pgproto3.CopyBothResponse:
+			return conn.Hijack()
+		case *pgproto3.ErrorResponse:
+			return nil, pgconn.ErrorResponseToPgError(msg)
+		}
+	}
+}
+
+// ready makes what is missing, waits until no other session reads the slot, and takes the slot to where the
+// server is now.
+func (w *Reader) ready(ctx context.Context, s *walSlot, say *walVoice) (is origin, number uint32, err error) {
+	if err := s.name(ctx); err != nil {
+		return is, 0, err
+	}
+	log, waits := say.log, false
+	for ctx.Err() == nil {
+		st, err := s.state(ctx)
+		switch {
+		case err != nil:
+			return is, 0, err
+		case !st.there && st.published != "":
+			w.ends(fmt.Errorf("slot %s is being made, which waits for transactions that are open", w.o.Slot), false)
+			if err := s.make(ctx, st.failover); err != nil {
+				return is, 0, err
+			}
+			log.InfoContext(ctx, "relay: made a replication slot", "slot", w.o.Slot, "failover", st.failover)
+		case st.there && st.lost:
+			if err := s.drop(ctx); err != nil {
+				return is, 0, err
+			}
+			log.WarnContext(ctx, "relay: the server had invalidated the replication slot: it is made anew", "slot", w.o.Slot)
+		case st.active:
+			if w.ends(nil, true); !waits {
+				waits = true
+				log.InfoContext(ctx, "relay: another session reads the replication slot: standing by", "slot", w.o.Slot)
+			}
+			pause(ctx, standbyEach)
+		case st.published == "":
+			why := fmt.Errorf("publication %s does not have all rows of the outbox: ALTER PUBLICATION %s ADD TABLE %sskald_outbox, with publish = 'insert' and without WHERE",
+				w.o.Slot, column.Quoted(w.o.Slot), w.pg.Prefix)
+			w.ends(why, false)
+			say.deaf(ctx, why)
+			if st.there {
+				_ = s.advance(ctx) // it holds WAL back for nothing
+			}
+			pause(ctx, repairEach)
+		default:
+			number, busy, err := s.take(ctx)
+			if err != nil || !busy {
+				return origin{st.server, st.published}, number, err
+			}
+		}
+	}
+	return is, 0, context.Cause(ctx)
+}
+
+// A walSlot asks about the slot, through a connection for replication.
+type walSlot struct {
+	*Reader
+	conn *pgconn.PgConn
+}
+
+// ask sends one statement and returns the first row.
+func (s *walSlot) ask(ctx context.Context, sql string) ([]string, error) {
+	results, err := s.conn.Exec(ctx, sql).ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(results, func(r *pgconn.Result) bool { return len(r.Rows) > 0 })
+	if i < 0 {
+		return nil, nil
+	}
+	row := results[i].Rows[0]
+	out := make([]string, len(row))
+	for i := range row {
+		out[i] = string(row[i])
+	}
+	return out, nil
+}
+
+func (s *walSlot) name(ctx context.Context) error {
+	if s.Text != nil {
+		return nil
+	}
+	slot := s.o.Slot
+	if slot == "" {
+		row, err := s.ask(ctx, s.fill(s.pg.SQL["WALName"]))
+		if err != nil || len(row) == 0 {
+			return fmt.Errorf("name the slot: %w", err)
+		}
+		slot = row[0]
+	}
+	s.Reader.Name(slot)
+	return nil
+}
+
+// A slotState is how the slot and its publication are.
+type slotState struct {
+	server, published             string
+	there, active, lost, failover bool
+}
+
+// state looks, makes a publication that is missing, and refuses what cannot be.
+func (s *walSlot) state(ctx context.Context) (st slotState, err error) {
+	row, err := s.ask(ctx, s.Text["WALState"])
+	if err != nil || len(row) != 11 {
+		return st, fmt.Errorf("look at slot %s: %w", s.o.Slot, err)
+	}
+	version, err := strconv.Atoi(row[2])
+	if err != nil {
+		return st, fmt.Errorf("look at slot %s: %w", s.o.Slot, err)
+	}
+	yes := func(i int) bool { return row[i] == "t" }
+	st = slotState{server: row[1], published: row[4], there: yes(5), active: row[9] != "0", lost: row[10] == "lost", failover: version >= 170000}
+	switch {
+	case row[0] != "logical":
+		return st, fmt.Errorf("wal_level is %s: ALTER SYSTEM SET wal_level = logical, and restart the server", row[0])
+	case row[1] == "":
+		return st, errors.New("the server is a standby: let the URL lead to the primary, as by target_session_attrs=read-write")
+	case st.there && (row[6] != "pgoutput" || !yes(8)):
+		return st, fmt.Errorf("slot %s is there, of plugin %q and database %q: give another --slot", s.o.Slot, row[6], row[7])
+	case !yes(3):
+		if err := s.publish(ctx); err != nil {
+			return st, err
+		}
+		return s.state(ctx)
+	}
+	return st, nil
+}
+
+func (s *walSlot) publish(ctx context.Context) error {
+	_, err := s.ask(ctx, s.Text["WALPublish"])
+	if pgrun.SQLState(err) == "42710" { // another relay made it
+		return nil
+	}
+	return advised(err, "let the tables' owner run: "+s.Text["WALPublish"])
+}
+
+func (s *walSlot) make(ctx context.Context, failover bool) error {
+	text := s.Text["WALMakeSlot"]
+	if failover {
+		text = s.Text["WALMakeFailoverSlot"]
+	}
+	_, err := s.ask(ctx, text)
+	if pgrun.SQLState(err) == "42710" {
+		return nil
+	}
+	return advised(err, "let a superuser or a role with REPLICATION run: "+text)
+}
+
+func (s *walSlot) drop(ctx context.Context) error {
+	_, err := s.ask(ctx, s.Text["WALDropSlot"])
+	if code := pgrun.SQLState(err); code == "42704" || code == "55006" { // another relay did, or has made it anew
+		return nil
+	}
+	return err
+}
+
+func (s *walSlot) advance(ctx context.Context) error {
+	_, err := s.ask(ctx, s.Text["WALAdvance"])
+	return err
+}
+
+// take moves the slot, and draws a number: what is committed from here on will be told of, what was before
+// has a smaller number.
+func (s *walSlot) take(ctx context.Context) (number uint32, busy bool, err error) {
+	switch err := s.advance(ctx); {
+	case pgrun.SQLState(err) == "55006", pgrun.SQLState(err) == "42704":
+		return 0, true, nil
+	case pgrun.SQLState(err) == "55000": // it cannot be read from any more
+		return 0, true, s.drop(ctx)
+	case err != nil:
+		return 0, false, fmt.Errorf("take slot %s on: %w", s.o.Slot, err)
+	}
+	row, err := s.ask(ctx, s.Text["WALNumber"])
+	if err != nil || len(row) == 0 {
+		return 0, false, fmt.Errorf("draw a transaction's number: %w", err)
+	}
+	n, err := strconv.ParseUint(row[0], 10, 64)
+	return uint32(n), false, err
+}
+
+// advised adds a remedy to an error that it may cure.
+func advised(err error, remedy string) error {
+	switch pgrun.SQLState(err) {
+	case "53400":
+		remedy = "raise max_replication_slots"
+	case "53300":
+		remedy = "raise max_wal_senders or max_connections"
+	case "42501", "28000":
+	default:
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, remedy)
+}

@@ -1,0 +1,122 @@
+-- name: Now
+SELECT floor(extract(epoch FROM clock_timestamp()))::bigint;
+
+-- name: RowsIn
+SELECT EXISTS (SELECT FROM /*schema*/skald_outbox_0);
+
+-- name: LockRows
+-- First the lock, then the look: a row that commits while we wait for the lock is seen.
+LOCK TABLE /*schema*/skald_outbox_0 IN ACCESS EXCLUSIVE MODE;
+
+-- name: Covered
+-- A shard covers what its base saw. One that has no base, or one that is not there, covers nothing.
+SELECT NOT EXISTS (SELECT FROM /*schema*/skald_outbox_0) OR NOT EXISTS (
+	SELECT FROM /*schema*/skald_shard AS l LEFT JOIN /*schema*/skald_snapshot AS t
+		ON l.base <> '' AND t.id = nullif(split_part(l.base, '-', 1), '')::bigint AND t.token = split_part(l.base, '-', 2)
+	WHERE t.id IS NULL OR EXISTS (
+		SELECT FROM /*schema*/skald_outbox_0 AS o
+		WHERE o.txid >= pg_snapshot_xmin(t.snapshot) AND NOT pg_visible_in_snapshot(o.txid, t.snapshot)));
+
+-- name: CountRows
+SELECT count(*) FROM /*schema*/skald_outbox_0;
+
+-- name: EmptyRows
+TRUNCATE /*schema*/skald_outbox_0;
+
+-- name: DeleteQuarantine
+-- What was taken; what waits, waits for somebody.
+DELETE FROM /*schema*/skald_quarantine WHERE ctid = ANY (ARRAY(
+	SELECT ctid FROM /*schema*/skald_quarantine WHERE taken_at < clock_timestamp() - $1::bigint * interval '1 microsecond'
+	LIMIT 5000 FOR UPDATE SKIP LOCKED));
+
+-- name: DeleteMarks
+-- With their answers. What is forgotten raises the floor of its consumer in the same transaction: a snapshot shows the mark or the floor.
+-- Of a scope with a retention of its own those go whose time is over, but none of the last $2: no floor is there.
+-- The clock is asked once: asked for each row it ends no walk of the index, and all that is kept would be looked at each time.
+WITH d AS (
+	DELETE FROM /*schema*/skald_mark WHERE ctid = ANY (ARRAY(
+		SELECT ctid FROM /*schema*/skald_mark WHERE at < (SELECT clock_timestamp()) - $1::bigint * interval '1 microsecond'
+			AND (until IS NULL OR until <= (SELECT clock_timestamp()))
+		ORDER BY at LIMIT 5000 FOR UPDATE SKIP LOCKED)
+	|| ARRAY(
+		SELECT ctid FROM /*schema*/skald_mark WHERE until <= (SELECT clock_timestamp())
+			AND at < (SELECT clock_timestamp()) - $2::bigint * interval '1 microsecond'
+		ORDER BY until LIMIT 5000 FOR UPDATE SKIP LOCKED))
+	RETURNING consumer, at, arrival
+), a AS (
+	DELETE FROM /*schema*/skald_answer WHERE arrival = ANY (ARRAY(SELECT arrival FROM d))
+), f AS (
+	INSERT INTO /*schema*/skald_floor AS f (consumer, at) SELECT consumer, max(at) FROM d GROUP BY consumer ORDER BY consumer
+	ON CONFLICT (consumer) DO UPDATE SET at = greatest(f.at, EXCLUDED.at)
+)
+SELECT count(*) FROM d;
+
+-- name: DeleteSagas
+-- Those that ended: their keys are free again. A child stays as long as its parent, which may undo it yet, has not ended.
+DELETE FROM /*schema*/skald_saga WHERE ctid = ANY (ARRAY(
+	SELECT s.ctid FROM /*schema*/skald_saga AS s WHERE s.ended_at < (SELECT clock_timestamp()) - $1::bigint * interval '1 microsecond' AND NOT EXISTS (
+		SELECT FROM (SELECT CASE WHEN strpos(s.origin, '"parent"') > 0 THEN s.origin::jsonb -> 'parent' END AS up) AS o
+		JOIN /*schema*/skald_saga AS p ON p.name = (o.up ->> 'name') COLLATE "C" AND p.key = (o.up ->> 'key') COLLATE "C"
+		WHERE p.id = (o.up ->> 'id') COLLATE "C" AND p.ended_at IS NULL)
+	ORDER BY s.ended_at LIMIT 5000 FOR UPDATE OF s SKIP LOCKED));
+
+-- name: CountRest
+-- What DeleteMarks, ForgetSteps and DeleteSagas would delete.
+SELECT (SELECT count(*) FROM /*schema*/skald_mark WHERE at < clock_timestamp() - $1::bigint * interval '1 microsecond'
+		AND (until IS NULL OR until <= clock_timestamp()))
+	+ (SELECT count(*) FROM /*schema*/skald_mark WHERE until <= clock_timestamp() AND at < clock_timestamp() - $4::bigint * interval '1 microsecond'
+		AND at >= clock_timestamp() - $1::bigint * interval '1 microsecond'),
+	(SELECT count(*) FROM /*schema*/skald_step AS s WHERE s.at < $2::timestamptz AND s.begun < $2::timestamptz AND s.state <> 2 AND NOT EXISTS (
+		SELECT FROM /*schema*/skald_parked AS p WHERE p.consumer = s.consumer AND p.source = s.source AND p.id = s.id)),
+	(SELECT count(*) FROM /*schema*/skald_saga AS s WHERE s.ended_at < clock_timestamp() - $3::bigint * interval '1 microsecond' AND NOT EXISTS (
+		SELECT FROM (SELECT CASE WHEN strpos(s.origin, '"parent"') > 0 THEN s.origin::jsonb -> 'parent' END AS up) AS o
+		JOIN /*schema*/skald_saga AS p ON p.name = (o.up ->> 'name') COLLATE "C" AND p.key = (o.up ->> 'key') COLLATE "C"
+		WHERE p.id = (o.up ->> 'id') COLLATE "C" AND p.ended_at IS NULL));
+
+-- name: DeleteSnapshots
+-- Those before the oldest that a shard needs: a shard at the beginning needs the end of its window, which it may not have stored
+-- yet. And none of the last hour, which a relay may have in hand.
+DELETE FROM /*schema*/skald_snapshot WHERE id = ANY (ARRAY(
+	SELECT id FROM /*schema*/skald_snapshot
+	WHERE at < clock_timestamp() - interval '1 hour' AND id < (
+		SELECT min(CASE base WHEN '' THEN 0 ELSE split_part(base, '-', 1)::bigint END) FROM /*schema*/skald_shard)
+	ORDER BY id LIMIT 5000));
+
+-- name: Looked
+UPDATE /*schema*/skald_retention_run SET ran_at = clock_timestamp(),
+	keep = CASE name WHEN 'skald_outbox' THEN $1::bigint WHEN 'skald_step' THEN $3::bigint WHEN 'skald_saga' THEN $4::bigint ELSE $2::bigint END * interval '1 microsecond';
+
+-- name: Own
+INSERT INTO /*schema*/skald_lease AS l (name, owner, until) VALUES ($1::text, $2::text, clock_timestamp() + $3::bigint * interval '1 microsecond')
+ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until WHERE l.owner = excluded.owner OR l.until <= clock_timestamp()
+RETURNING true;
+
+-- name: Disown
+DELETE FROM /*schema*/skald_lease WHERE name = $1::text AND owner = $2::text;
+
+-- name: Keeps
+-- A view of the contract: an app may read no more.
+SELECT coalesce(max(keep_seconds) FILTER (WHERE name = 'skald_outbox'), 0), coalesce(max(keep_seconds) FILTER (WHERE name = 'skald_mark'), 0),
+	coalesce(max(keep_seconds) FILTER (WHERE name = 'skald_step'), 0), coalesce(max(keep_seconds) FILTER (WHERE name = 'skald_saga'), 0)
+FROM /*schema*/skald_retention;
+
+-- name: Emptied
+UPDATE /*schema*/skald_retention_run SET removed_at = clock_timestamp() WHERE name = $1::text;
+
+-- name: ForgetSteps
+-- What is in hand is left for the next time. One that is under way stays, and so does one whose message is kept, or of which
+-- nobody said when its saga began.
+WITH d AS (
+	DELETE FROM /*schema*/skald_step WHERE ctid = ANY (ARRAY(
+		SELECT s.ctid FROM /*schema*/skald_step AS s
+		WHERE s.at < $1::timestamptz AND s.begun < $1::timestamptz
+			AND s.state <> 2 AND NOT EXISTS (
+				SELECT FROM /*schema*/skald_parked AS p WHERE p.consumer = s.consumer AND p.source = s.source AND p.id = s.id)
+		ORDER BY s.at LIMIT 5000 FOR UPDATE OF s SKIP LOCKED))
+	RETURNING consumer, step
+), f AS (
+	INSERT INTO /*schema*/skald_step_floor AS f (consumer, step, at)
+	SELECT DISTINCT d.consumer, d.step, $1::timestamptz FROM d ORDER BY 1, 2
+	ON CONFLICT (consumer, step) DO UPDATE SET at = greatest(f.at, EXCLUDED.at)
+)
+SELECT count(*) FROM d;

@@ -1,0 +1,47 @@
+// Package steward empties what is older than it is to be kept: leaves of the outbox, marks, steps, sagas. It
+// also counts what it would empty.
+package steward
+
+import (
+	"context"
+	"embed"
+
+	"github.com/skald-go/skald/internal/sqlfile"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+)
+
+// A Steward empties what is older than it is to be kept, in one database.
+type Steward struct{ pg *pgrun.DB }
+
+// New is the steward of pg.
+func New(pg *pgrun.DB) *Steward { return &Steward{pg} }
+
+// Maintain empties what is older than it is to be kept, under the lease on the retention if there is an
+// owner.
+func (c *Steward) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
+	switch {
+	case m.Leave:
+		_, err := c.holdLease(ctx, retentionLease, m.Owner, 0)
+		return store.Maintained{}, err
+	case m.Owner != "":
+		mine, err := c.holdLease(ctx, retentionLease, m.Owner, m.Lease)
+		if err != nil || !mine {
+			return store.Maintained{Other: err == nil}, err
+		}
+	}
+	if m.DryRun {
+		return c.forecast(ctx, m.Keep)
+	}
+	return c.maintain(ctx, m.Keep)
+}
+
+const retentionLease = "retention"
+
+//go:embed sql/*.sql
+var statements embed.FS
+
+// Statements are the statements of a Steward, with a placeholder for the schema.
+func Statements() (map[string]string, error) {
+	return sqlfile.Load(statements, "sql", pgrun.Placeholder)
+}
