@@ -15,6 +15,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/flow"
 	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
 )
 
 const compensateAbout = `Has a choreographed saga undone, for a reason. For each step that took effect it publishes the event by which the flow asks
@@ -26,7 +27,7 @@ Without KEY all that the filter chooses are undone, in a run that the console sh
 interrupted.`
 
 func compensateCommand(out, errs io.Writer) *cobra.Command {
-	w, wish, all := &wanted{}, operate.Wish{}, operate.FlowSelection{}
+	w, wish, all := &changing{}, operate.Wish{}, operate.FlowSelection{}
 	c := &cobra.Command{Use: "compensate [KEY]", Short: "Have a saga undone, or many, for a reason", Long: compensateAbout, Args: cobra.MaximumNArgs(1)}
 	storeFlags(c, &w.schema, &w.asJSON)
 	f := c.Flags()
@@ -44,13 +45,13 @@ func compensateCommand(out, errs io.Writer) *cobra.Command {
 		}
 		if len(args) == 0 {
 			all.Flow = wish.Flow
-			return w.with(c, func(ctx context.Context, k keeper) error { return compensateMany(ctx, k, w, all, out, errs) })
+			return withStore(c, w.schema, store.App, func(ctx context.Context, k sagaKeeper) error { return compensateMany(ctx, k, w, all, out, errs) })
 		}
 		if all != (operate.FlowSelection{}) {
 			return &exit.UsageError{What: "--state and --overdue choose many: give them, or a KEY"}
 		}
 		wish.Key = args[0]
-		return w.with(c, func(ctx context.Context, k keeper) error {
+		return withStore(c, w.schema, store.App, func(ctx context.Context, k sagaKeeper) error {
 			o := operate.Order{Author: w.by, Reason: w.reason, DryRun: w.dry}
 			if !w.yes {
 				o.Confirm = func(ctx context.Context, _ int) error {
@@ -69,7 +70,7 @@ func compensateCommand(out, errs io.Writer) *cobra.Command {
 
 // compensateMany has all that are chosen undone, in a run: the same command again goes on with one that was
 // interrupted.
-func compensateMany(ctx context.Context, k keeper, w *wanted, all operate.FlowSelection, out, errs io.Writer) error {
+func compensateMany(ctx context.Context, k sagaKeeper, w *changing, all operate.FlowSelection, out, errs io.Writer) error {
 	o := operate.Order{Author: w.by, Reason: w.reason, DryRun: w.dry}
 	if !w.yes {
 		o.Confirm = func(ctx context.Context, n int) error {
@@ -95,7 +96,7 @@ func compensateMany(ctx context.Context, k keeper, w *wanted, all operate.FlowSe
 	return errors.Join(tellChanged(out, w.asJSON, w.dry, "compensate", &r), err)
 }
 
-func compensateIn(ctx context.Context, k keeper, wish operate.Wish, o operate.Order) (operate.CompensateReport, error) {
+func compensateIn(ctx context.Context, k sagaKeeper, wish operate.Wish, o operate.Order) (operate.CompensateReport, error) {
 	switch db := k.(type) {
 	case operate.Compensator[pgx.Tx]:
 		return operate.Compensate(ctx, db, wish, o)
@@ -105,7 +106,7 @@ func compensateIn(ctx context.Context, k keeper, wish operate.Wish, o operate.Or
 	return operate.CompensateReport{}, fmt.Errorf("%T keeps no sagas", k)
 }
 
-func tellCompensated(out io.Writer, w *wanted, r *operate.CompensateReport) error {
+func tellCompensated(out io.Writer, w *changing, r *operate.CompensateReport) error {
 	if w.asJSON {
 		events := make([]map[string]any, len(r.Events))
 		for i := range r.Events {
@@ -132,4 +133,12 @@ func tellCompensated(out io.Writer, w *wanted, r *operate.CompensateReport) erro
 		}
 	}
 	return nil
+}
+
+func listed(names []flow.Name, between string) string {
+	all := make([]string, len(names))
+	for i, n := range names {
+		all[i] = n.Type
+	}
+	return strings.Join(all, between)
 }

@@ -102,9 +102,9 @@ func consoleSources(ctx context.Context, stores, schemas []string) (sources map[
 }
 
 // consoleSource opens a database. One whose server is away is opened, too: the pages say so.
-func consoleSource(ctx context.Context, given, schema string) (s console.Source, end func(), err error) {
-	at := given
-	if file, ok := strings.CutPrefix(given, "@"); ok {
+func consoleSource(ctx context.Context, typed, schema string) (s console.Source, end func(), err error) {
+	at := typed
+	if file, ok := strings.CutPrefix(typed, "@"); ok {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return s, nil, &exit.NoneError{What: fmt.Sprintf("read the URL: %v", err)}
@@ -117,7 +117,7 @@ func consoleSource(ctx context.Context, given, schema string) (s console.Source,
 		return s, nil, err
 	}
 	if on, ok := db.(server); ok {
-		return on.console(ctx, given)
+		return on.console(ctx, typed)
 	}
 	all, end, err := db.stores(ctx, rooms{})
 	if err != nil {

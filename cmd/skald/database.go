@@ -188,7 +188,7 @@ func (s server) resize(ctx context.Context, rows int) ([]string, error) {
 }
 
 // console is for pages: they say what a server that is away cannot tell.
-func (s server) console(ctx context.Context, given string) (out console.Source, end func(), err error) {
+func (s server) console(ctx context.Context, typed string) (out console.Source, end func(), err error) {
 	cfg := s.cfg.Copy()
 	if !s.bounded {
 		cfg.MaxConns = defaultConnections
@@ -197,7 +197,7 @@ func (s server) console(ctx context.Context, given string) (out console.Source, 
 	if err != nil {
 		return out, nil, err
 	}
-	how := "--store " + typedStore(given, given)
+	how := "--store " + typedStore(typed, typed)
 	if s.schema != "public" {
 		how += " --schema " + quoted(s.schema)
 	}

@@ -20,7 +20,7 @@ import (
 func parkedCommand(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "parked", Short: "Messages that failed and are tried again, and those behind them", RunE: func(c *cobra.Command, _ []string) error {
 		c.SetOut(c.ErrOrStderr())
-		return errors.Join(&exit.UsageError{What: "which command of parked?"}, errTold, c.Usage())
+		return errors.Join(&exit.UsageError{What: "which command of parked?"}, exit.ErrTold, c.Usage())
 	}}
 	w := &wanted{}
 	free := &cobra.Command{Use: "release", Short: "Have parked messages tried now, with all their attempts before them", Args: cobra.NoArgs,
@@ -28,7 +28,7 @@ func parkedCommand(out, errs io.Writer) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			return w.bulk(c, errs, "release", func(ctx context.Context, k keeper, o operate.Order) error {
 				r, err := operate.Release(ctx, k, w.selection(), o)
-				if reported(err) {
+				if exit.Reported(err) {
 					err = errors.Join(tellBulk(out, w, "release", r), err)
 				}
 				return err
@@ -42,7 +42,7 @@ func parkedCommand(out, errs io.Writer) *cobra.Command {
 func deadCommand(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "dead", Short: "Dead letters: look, redrive, drop", RunE: func(c *cobra.Command, _ []string) error {
 		c.SetOut(c.ErrOrStderr())
-		return errors.Join(&exit.UsageError{What: "which command of dead?"}, errTold, c.Usage())
+		return errors.Join(&exit.UsageError{What: "which command of dead?"}, exit.ErrTold, c.Usage())
 	}}
 	c.AddCommand(groupsCommand(out), listCommand(out, true, "Dead letters, in the order of arrival"), showDeadCommand(out), redriveCommand(out, errs), redrivesCommand(out), dropCommand(out, errs),
 		editCommand(out), exportCommand(out), importCommand(out, errs))

@@ -41,7 +41,7 @@ type doctor struct {
 
 func doctorCommand(out io.Writer) *cobra.Command {
 	d := &doctor{}
-	d.Remedy = func(err error) string { return strings.TrimPrefix(remedy(err), ": ") }
+	d.Remedy = func(err error) string { return strings.TrimPrefix(exit.Remedy(err), ": ") }
 	c := &cobra.Command{Use: "doctor", Short: "What stands against the promises, or the load", Long: doctorAbout, Args: cobra.NoArgs}
 	storeFlags(c, &d.schema, &d.asJSON)
 	f := c.Flags()

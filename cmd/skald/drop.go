@@ -28,7 +28,7 @@ func dropCommand(out, errs io.Writer) *cobra.Command {
 		}
 		return w.bulk(c, errs, "drop", func(ctx context.Context, k keeper, o operate.Order) error {
 			r, err := operate.Drop(ctx, k, w.selection(), found, o)
-			if reported(err) {
+			if exit.Reported(err) {
 				return errors.Join(tellBulk(out, w, "drop", r.Report, callWanted(r.Unsettled)...), err)
 			}
 			if wants := new(operate.UnsettledError); errors.As(err, &wants) {

@@ -3,11 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -50,31 +47,6 @@ func editCommand(out io.Writer) *cobra.Command {
 		})
 	}
 	return c
-}
-
-// dataFlag is the flag of a payload, the same in each command.
-func dataFlag(c *cobra.Command, data *string, what string) {
-	c.Flags().StringVar(data, "data", "", what+"; @FILE: what is in that file, @-: standard input")
-}
-
-// payloadOf is the payload that such a flag gives.
-func payloadOf(data string, in io.Reader) ([]byte, error) {
-	if name, file := strings.CutPrefix(data, "@"); file {
-		return contents(name, in)
-	}
-	return []byte(data), nil
-}
-
-// contents is what is in a file; - is standard input.
-func contents(name string, in io.Reader) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(in)
-	}
-	b, err := os.ReadFile(name)
-	if errors.Is(err, os.ErrNotExist) {
-		err = &exit.NoneError{What: "there is no file " + name}
-	}
-	return b, err
 }
 
 func tellEdit(out io.Writer, w *wanted, r operate.EditReport) error {

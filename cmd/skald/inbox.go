@@ -21,7 +21,7 @@ func inboxCommand(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "inbox", Short: "What consumers know of messages, and what they can neither drop nor take",
 		RunE: func(c *cobra.Command, _ []string) error {
 			c.SetOut(c.ErrOrStderr())
-			return errors.Join(&exit.UsageError{What: "which command of inbox?"}, errTold, c.Usage())
+			return errors.Join(&exit.UsageError{What: "which command of inbox?"}, exit.ErrTold, c.Usage())
 		}}
 	c.AddCommand(inboxStatusCommand(out), inboxShowCommand(out), inboxAdmitCommand(out, errs), inboxImportCommand(out, errs), inboxRewindCommand(out, errs),
 		inboxRenameCommand(out, errs),
@@ -44,35 +44,6 @@ type knower interface {
 // withKnower opens the store that the flags name for as long as f takes.
 func withKnower(c *cobra.Command, schema string, as store.Role, f func(context.Context, knower) error) error {
 	return withStore(c, schema, as, f)
-}
-
-// withStore opens the store that the flags name, as one that can do what K says, for as long as f takes.
-func withStore[K interface {
-	Check(ctx context.Context, as store.Role) error
-}](c *cobra.Command, schema string, as store.Role, f func(context.Context, K) error) error {
-	db, err := openDatabase(from(c, "store", "SKALD_STORE"), schema, "")
-	if err != nil {
-		return err
-	}
-	all, end, err := db.stores(c.Context(), rooms{})
-	if err != nil {
-		return err
-	}
-	defer end()
-	k, ok := all[0].(K)
-	if !ok {
-		return fmt.Errorf("%T cannot do what %q needs", all[0], c.CommandPath())
-	}
-	if err := k.Check(c.Context(), as); err != nil {
-		return err
-	}
-	return f(c.Context(), k)
-}
-
-func storeFlags(c *cobra.Command, schema *string, asJSON *bool) {
-	c.Flags().String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
-	c.Flags().StringVar(schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
-	c.Flags().BoolVar(asJSON, "json", false, "print one object and nothing else")
 }
 
 const inboxStatusAbout = `Says how many messages are in quarantine, of which consumer and why, and since when: those of which another payload was
@@ -146,7 +117,7 @@ func inboxAdmitCommand(out, errs io.Writer) *cobra.Command {
 		}
 		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) error {
 			r, err := operate.Admit(ctx, k, a, o)
-			if !reported(err) {
+			if !exit.Reported(err) {
 				return fmt.Errorf("inbox admit: %w", err)
 			}
 			return errors.Join(tellAdmitted(out, &r, o.DryRun, asJSON), err)

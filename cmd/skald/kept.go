@@ -69,13 +69,6 @@ func (w *wanted) eachIn(c *cobra.Command, bare bool, f func(ctx context.Context,
 	})
 }
 
-// reported tells whether a verb that returned err has a report to print.
-func reported(err error) bool {
-	var partly *operate.PartlyError
-	var stopped *operate.StoppedError
-	return err == nil || errors.As(err, &partly) || errors.As(err, &stopped)
-}
-
 // tellBulk prints the report of a verb on many messages, and what else will be wanted.
 func tellBulk(out io.Writer, w *wanted, verb string, r operate.Report, wanted ...string) error {
 	if w.asJSON {

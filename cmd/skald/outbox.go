@@ -19,7 +19,7 @@ func outboxCommand(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "outbox", Short: "What the outbox holds, a message by hand, and what to do when it moved",
 		RunE: func(c *cobra.Command, _ []string) error {
 			c.SetOut(c.ErrOrStderr())
-			return errors.Join(&exit.UsageError{What: "which command of outbox?"}, errTold, c.Usage())
+			return errors.Join(&exit.UsageError{What: "which command of outbox?"}, exit.ErrTold, c.Usage())
 		}}
 	c.AddCommand(statusCommand(out), recoverCommand(out, errs), outboxWriteCommand(out), outboxDropCommand(out))
 	return c

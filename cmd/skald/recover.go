@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -112,28 +111,4 @@ func recover(ctx context.Context, db database, errs io.Writer, sure bool, o oper
 func confirm(ctx context.Context, errs io.Writer, saw string) error {
 	return askFirst(ctx, errs, saw+".\nHas no other copy of this database relays, and shall its rows be settled?",
 		"outbox recover: "+saw+": if that is meant, and no other copy of it has relays, add --yes")
-}
-
-// askFirst wants a yes from whoever sits at the terminal. Where nobody does, or it is another word, the error
-// says what to do.
-func askFirst(ctx context.Context, errs io.Writer, question, otherwise string) error {
-	unsure := &exit.UsageError{What: otherwise}
-	if !terminal(os.Stdin) {
-		return unsure
-	}
-	fmt.Fprintf(errs, "%s Type yes: ", question)
-	answer := make(chan string, 1)
-	go func() {
-		line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // at its end there is no answer
-		answer <- strings.TrimSpace(line)
-	}()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case said := <-answer:
-		if said == "yes" {
-			return nil
-		}
-		return unsure
-	}
 }

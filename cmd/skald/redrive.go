@@ -45,7 +45,7 @@ func redriveCommand(out, errs io.Writer) *cobra.Command {
 		}
 		return w.bulk(c, errs, "redrive", func(ctx context.Context, k keeper, o operate.Order) error {
 			r, err := operate.Redrive(ctx, k, w.selection(), pace, o)
-			if reported(err) {
+			if exit.Reported(err) {
 				err = errors.Join(tellRedrive(out, w, &r, pace.Canary), err)
 			}
 			return err

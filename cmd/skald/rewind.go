@@ -78,7 +78,7 @@ func (r *rewinding) run(c *cobra.Command, out, errs io.Writer) error {
 			}
 		}
 		partitions, err := operate.Rewind(ctx, k, r.consumer, places, r.Order)
-		if !reported(err) {
+		if !exit.Reported(err) {
 			return fmt.Errorf("inbox rewind: %w", err)
 		}
 		return errors.Join(r.tell(out, partitions), err)

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
-	"github.com/skald-go/skald/flow"
 	"github.com/skald-go/skald/operate"
 	where "github.com/skald-go/skald/status"
 	"github.com/skald-go/skald/store"
@@ -98,25 +97,6 @@ func unpublishedOf(ctx context.Context, db store.Lister, a *where.Answer) (out [
 	return out
 }
 
-// same is how another command, typed in the same shell, finds the same database.
-func same(c *cobra.Command, schema string) string {
-	at := ""
-	if store := from(c, "store", "SKALD_STORE"); strings.HasPrefix(store, "sqlite:") {
-		at = sqliteStore(store)
-	} else if c.Flags().Changed("store") {
-		at = "--store " + typedStore(givenStore(c), store)
-	}
-	if schema != "" {
-		at += " --schema '" + strings.ReplaceAll(schema, "'", `'\''`) + "'"
-	}
-	return strings.TrimSpace(at)
-}
-
-// sqliteStore is the flag for a file.
-func sqliteStore(at string) string {
-	return "--store '" + strings.ReplaceAll(at, "'", `'\''`) + "'"
-}
-
 func tellSaga(out io.Writer, a *where.Answer, now time.Time) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(what, is string) { fmt.Fprintf(t, "  %s\t%s\n", what, is) }
@@ -195,12 +175,4 @@ func toldWait(w *operate.Wait) string {
 		text += ", due " + w.Due.Format(time.RFC3339)
 	}
 	return text
-}
-
-func listed(names []flow.Name, between string) string {
-	all := make([]string, len(names))
-	for i, n := range names {
-		all[i] = n.Type
-	}
-	return strings.Join(all, between)
 }

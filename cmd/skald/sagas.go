@@ -31,7 +31,7 @@ func sagasCommand(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "saga", Short: "Orchestrated sagas: look, explain, draw, check, retry, complete, skip, cancel, pause, resume, signal", Long: sagasAbout,
 		RunE: func(c *cobra.Command, _ []string) error {
 			c.SetOut(c.ErrOrStderr())
-			return errors.Join(&exit.UsageError{What: "which command of saga?"}, errTold, c.Usage())
+			return errors.Join(&exit.UsageError{What: "which command of saga?"}, exit.ErrTold, c.Usage())
 		}}
 	c.AddCommand(sagaListCommand(out), sagaShowCommand(out), sagaExplainCommand(out), sagaGraphCommand(out), sagaCheckCommand(out))
 	for _, verb := range operate.SagaVerbs() {
@@ -42,7 +42,7 @@ func sagasCommand(out, errs io.Writer) *cobra.Command {
 
 // sagaWanted are the flags that say which sagas are meant.
 type sagaWanted struct {
-	wanted
+	changing
 	which           operate.SagaSelection
 	before, started string
 }
@@ -138,9 +138,6 @@ func listSagas(out io.Writer, list []operate.Saga, asJSON bool) error {
 	}
 	return t.Flush()
 }
-
-// shortKey keeps a key in its column.
-func shortKey(key string) string { return strings.Trim(fmt.Sprintf("%.60q", key), `"`) }
 
 func sagaStatus(s *operate.Saga) string {
 	text := s.Status

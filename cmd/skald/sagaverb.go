@@ -58,7 +58,7 @@ func sagaShort(verb operate.SagaVerb) string {
 func sagaVerbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command {
 	w, change, data := &sagaWanted{}, operate.SagaChange{Verb: verb}, ""
 	c := &cobra.Command{Use: string(verb) + " [[NAME] KEY]", Short: sagaShort(verb), Args: cobra.MaximumNArgs(2)}
-	w.wanted.changeFlags(c)
+	w.changeFlags(c)
 	w.flags(c)
 	w.filters(c)
 	f := c.Flags()

@@ -20,7 +20,7 @@ import (
 func stepsCommand(out io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "steps", Short: "Steps of sagas: what took effect, what is barred, and by what", RunE: func(c *cobra.Command, _ []string) error {
 		c.SetOut(c.ErrOrStderr())
-		return errors.Join(&exit.UsageError{What: "which command of steps?"}, errTold, c.Usage())
+		return errors.Join(&exit.UsageError{What: "which command of steps?"}, exit.ErrTold, c.Usage())
 	}}
 	c.AddCommand(stepsListCommand(out), stepsShowCommand(out))
 	return c

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 )
 
 // terminal tells whether somebody looks.
@@ -22,12 +21,4 @@ func sayNone(errs io.Writer, n int, asJSON bool) {
 	if n == 0 && !asJSON && terminal(errs) {
 		fmt.Fprintln(errs, "(none)")
 	}
-}
-
-// quoted is word as a shell takes it.
-func quoted(word string) string {
-	if strings.ContainsAny(word, "?&;*$ '\"()<>|\\`#") {
-		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-	}
-	return word
 }

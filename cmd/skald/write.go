@@ -10,14 +10,21 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
 )
 
 const writeAbout = `Writes one message into the outbox, from where every subscriber of its topic gets it: a compensation by hand. It is noted who wrote it,
 and why. With --caused-by it belongs to the process of that message, which is looked for among what is kept; of one that is not kept any more only
 the id is known, and that is said. Where the answer is lost, type it again with the --id that it had: consumers take it once.`
 
+// A writer is what the command asks of a store.
+type writer interface {
+	operate.Keeper
+	Check(ctx context.Context, as store.Role) error
+}
+
 func outboxWriteCommand(out io.Writer) *cobra.Command {
-	w, d, key, data := &wanted{}, operate.Draft{}, typedKey(nil), ""
+	w, d, key, data := &changing{}, operate.Draft{}, typedKey(nil), ""
 	c := &cobra.Command{Use: "write", Short: "Write one message by hand, for a reason", Long: writeAbout, Args: cobra.NoArgs}
 	f := c.Flags()
 	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
@@ -53,7 +60,7 @@ func outboxWriteCommand(out io.Writer) *cobra.Command {
 		if d.ContentType == "application/json" && !json.Valid(d.Data) {
 			return &exit.UsageError{What: "the payload is no JSON: mend it, or give its --content-type"}
 		}
-		return w.with(c, func(ctx context.Context, k keeper) error {
+		return withStore(c, w.schema, store.App, func(ctx context.Context, k writer) error {
 			r, err := operate.Write(ctx, k, d, w.order(nil, "write"))
 			if err != nil {
 				return err
@@ -64,7 +71,7 @@ func outboxWriteCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-func tellWritten(out io.Writer, w *wanted, d *operate.Draft, r *operate.WriteReport) error {
+func tellWritten(out io.Writer, w *changing, d *operate.Draft, r *operate.WriteReport) error {
 	m := &r.Message
 	if w.asJSON {
 		return json.NewEncoder(out).Encode(map[string]any{"what": "write", "id": m.ID, "topic": m.Topic, "type": m.Type, "key": m.Key,

@@ -1,4 +1,4 @@
-package main
+package exit_test
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ func TestExitCodeOfVerbs(t *testing.T) {
 		&operate.NoneError{}: exit.None, &operate.UnknownConsumerError{}: exit.None,
 		&operate.PartlyError{}: exit.Partly, &operate.StoppedError{}: exit.Failed, operate.ErrUnmoved: exit.State,
 	} {
-		if code := exitCode(fmt.Errorf("verb: %w", err)); code != want {
+		if code := exit.Code(fmt.Errorf("verb: %w", err)); code != want {
 			t.Errorf("%T is %d, want %d", err, code, want)
 		}
 	}

@@ -1,9 +1,8 @@
-package main
+package exit
 
 import (
 	"errors"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -18,15 +17,22 @@ func verbCode(err error) int {
 	var stopped *operate.StoppedError
 	switch {
 	case errors.As(err, &usage), errors.As(err, &refused), errors.As(err, &unsettled):
-		return exit.Usage
+		return Usage
 	case errors.As(err, &none), errors.As(err, &unknown):
-		return exit.None
+		return None
 	case errors.As(err, &partly):
-		return exit.Partly
+		return Partly
 	case errors.As(err, &stopped):
-		return exit.Failed
+		return Failed
 	case errors.Is(err, operate.ErrUnmoved):
-		return exit.State
+		return State
 	}
 	return 0
+}
+
+// Reported tells whether a verb that returned err has a report to print.
+func Reported(err error) bool {
+	var partly *operate.PartlyError
+	var stopped *operate.StoppedError
+	return err == nil || errors.As(err, &partly) || errors.As(err, &stopped)
 }
