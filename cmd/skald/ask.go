@@ -9,13 +9,14 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 )
 
 // askFirst wants a yes from whoever sits at the terminal. Where nobody does, or it is another word, the error
 // says what to do.
 func askFirst(ctx context.Context, errs io.Writer, question, otherwise string) error {
 	unsure := &exit.UsageError{What: otherwise}
-	if !terminal(os.Stdin) {
+	if !say.Terminal(os.Stdin) {
 		return unsure
 	}
 	fmt.Fprintf(errs, "%s Type yes: ", question)

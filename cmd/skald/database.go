@@ -13,6 +13,7 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/console"
 	"github.com/skald-go/skald/relay"
 	"github.com/skald-go/skald/store"
@@ -199,7 +200,7 @@ func (s server) console(ctx context.Context, typed string) (out console.Source, 
 	}
 	how := "--store " + typedStore(typed, typed)
 	if s.schema != "public" {
-		how += " --schema " + quoted(s.schema)
+		how += " --schema " + say.Quoted(s.schema)
 	}
 	return console.Of(pgstore.New(pool, &pgstore.Options{Schema: s.schema})).At(how), pool.Close, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/schema"
 	"github.com/skald-go/skald/store"
@@ -78,7 +79,7 @@ func tellGroups(out io.Writer, all []operate.Group, asJSON bool) (err error) {
 			continue
 		}
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Count, g.Consumer, g.Fingerprint, g.Kind, g.Type,
-			g.First.Format(time.RFC3339), g.Last.Format(time.RFC3339), firstLine(g.Error))
+			g.First.Format(time.RFC3339), g.Last.Format(time.RFC3339), say.FirstLine(g.Error))
 	}
 	return errors.Join(err, table.Flush())
 }

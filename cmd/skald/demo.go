@@ -18,6 +18,7 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/demo"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 )
 
 // smallHeap is how much garbage a demo may have, in percent of what it needs: it stays below 60 MB resident,
@@ -85,7 +86,7 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 func showCommand(out io.Writer) *cobra.Command {
 	var o demo.Options
 	var dir string
-	t := &tidings{out: out}
+	t := &say.Tidings{Out: out}
 	c := &cobra.Command{
 		Use: "show ORDER", Short: "The story of one order of a demo, from its databases", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -94,12 +95,12 @@ func showCommand(out io.Writer) *cobra.Command {
 			}
 			lines, err := demo.Show(c.Context(), o, args[0])
 			if err == nil {
-				err = t.say("story", lines, strings.Join(lines, "\n"))
+				err = t.Say("story", lines, strings.Join(lines, "\n"))
 			}
-			return t.end(err)
+			return t.End(err)
 		},
 	}
-	t.flag(c)
+	t.Flag(c)
 	f := c.Flags()
 	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER, postgres://… or @FILE")
 	f.StringVar(&dir, "dir", "", "stands for --store sqlite:DIR")
@@ -154,7 +155,7 @@ func chooseStore(c *cobra.Command, o *demo.Options, dir string) error {
 
 func runDemo(ctx context.Context, o demo.Options, asJSON bool, out, errs io.Writer) error {
 	began := time.Now()
-	t := &ticker{out: errs, terminal: terminal(errs), quiet: asJSON}
+	t := &ticker{out: errs, terminal: say.Terminal(errs), quiet: asJSON}
 	t.begin(o)
 	o.Progress = t.progress
 	o.First = func() { t.note("first order placed %d ms after start", time.Since(began).Milliseconds()) }
@@ -195,12 +196,12 @@ func self() string {
 func command(call string, o demo.Options, store string) string {
 	words := []string{call}
 	if folder, ok := strings.CutPrefix(store, "sqlite:"); ok {
-		words = append(words, "--dir", quoted(folder))
+		words = append(words, "--dir", say.Quoted(folder))
 	} else {
-		words = append(words, "--store", quoted(store))
+		words = append(words, "--store", say.Quoted(store))
 	}
 	if o.Broker != "mem:" {
-		words = append(words, "--broker", quoted(o.Broker))
+		words = append(words, "--broker", say.Quoted(o.Broker))
 	}
 	if o.Given["prefix"] {
 		words = append(words, "--prefix", o.Prefix)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/store/pgstore"
 )
 
@@ -43,7 +44,7 @@ type stepper interface {
 // writeFiles writes a numbered file into dir for each migration that has none there. What is there stays as
 // it is, so that it can be run again with a later build; new files get numbers behind all others, which these
 // tools go by.
-func writeFiles(t *tidings, db database, tool, dir string) error {
+func writeFiles(t *say.Tidings, db database, tool, dir string) error {
 	f, err := formOf(tool)
 	if err != nil {
 		return err
@@ -69,10 +70,10 @@ func writeFiles(t *tidings, db database, tool, dir string) error {
 	}
 	wrote, err := writeMissing(steps, f, dir, names)
 	if err == nil || len(wrote) > 0 {
-		err = errors.Join(t.list("wrote", "wrote", wrote), err)
+		err = errors.Join(t.List("wrote", "wrote", wrote), err)
 	}
 	if err == nil && len(wrote) > 0 && f.then != "" {
-		err = t.say("then", f.then, f.then)
+		err = t.Say("then", f.then, f.then)
 	}
 	return err
 }
@@ -126,13 +127,13 @@ func (p printing) check() error {
 	return nil
 }
 
-func (p printing) print(t *tidings, db database) error {
+func (p printing) print(t *say.Tidings, db database) error {
 	if p.tool != "" {
 		return writeFiles(t, db, p.tool, p.dir)
 	}
 	text, err := db.script()
 	if err == nil {
-		err = t.say("sql", text, strings.TrimSuffix(text, "\n"))
+		err = t.Say("sql", text, strings.TrimSuffix(text, "\n"))
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -36,11 +37,11 @@ func listCommand(out io.Writer, dead bool, short string) *cobra.Command {
 			if n == 1 {
 				fmt.Fprintln(table, "consumer\tid\ttype\tkey\tattempts\tstate\terror")
 			}
-			_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", p.Consumer, p.ID, p.Message.Type, keyText(p.Message.Key), p.Attempts, operate.State(p), firstLine(p.Last.Why))
+			_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", p.Consumer, p.ID, p.Message.Type, keyText(p.Message.Key), p.Attempts, operate.State(p), say.FirstLine(p.Last.Why))
 			return err
 		})
 		if err == nil {
-			sayNone(c.ErrOrStderr(), n, w.asJSON)
+			say.None(c.ErrOrStderr(), n, w.asJSON)
 		}
 		return errors.Join(err, table.Flush())
 	}}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/store/pgstore"
 )
 
@@ -35,11 +36,11 @@ func migrateCommand(out io.Writer) *cobra.Command {
 	var p printing
 	var rows int
 	var topics topology
-	t := &tidings{out: out}
+	t := &say.Tidings{Out: out}
 	c := &cobra.Command{
 		Use: "migrate", Short: "Make the tables, or bring them up to date", Long: migrateAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
-			defer func() { err = t.end(err) }()
+			defer func() { err = t.End(err) }()
 			atBroker, err := topics.asked(c)
 			if err == nil && atBroker && p.script {
 				err = &exit.UsageError{What: "--print is for databases: not with --broker"}
@@ -78,7 +79,7 @@ func migrateCommand(out io.Writer) *cobra.Command {
 			return cmp.Or(topics.migrate(c.Context(), t, check), err)
 		},
 	}
-	t.flag(c)
+	t.Flag(c)
 	f := c.Flags()
 	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
 	f.StringVar(&schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
@@ -96,17 +97,17 @@ func migrateCommand(out io.Writer) *cobra.Command {
 }
 
 // migrate applies what is pending, then changes the ring.
-func migrate(ctx context.Context, t *tidings, db database, rows int) error {
+func migrate(ctx context.Context, t *say.Tidings, db database, rows int) error {
 	did, err := db.migrate(ctx)
 	if err == nil || len(did) > 0 {
-		err = errors.Join(t.list("applied", "applied", did), err)
+		err = errors.Join(t.List("applied", "applied", did), err)
 	}
 	if err != nil || rows == 0 {
 		return err
 	}
 	did, err = db.(resizer).resize(ctx, rows)
 	if len(did) > 0 {
-		err = errors.Join(t.list("rings", "", did), err)
+		err = errors.Join(t.List("rings", "", did), err)
 	}
 	return err
 }
@@ -123,10 +124,10 @@ func resizes(db database) bool {
 	return ok
 }
 
-func checkPending(c *cobra.Command, t *tidings, db database) error {
+func checkPending(c *cobra.Command, t *say.Tidings, db database) error {
 	todo, err := db.pending(c.Context())
 	if err == nil {
-		err = t.list("pending", "pending", todo)
+		err = t.List("pending", "pending", todo)
 	}
 	if err == nil && len(todo) > 0 {
 		err = &exit.FailedError{Err: errPending}

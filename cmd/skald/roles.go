@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/store/pgstore"
 )
 
@@ -27,7 +28,7 @@ const rolesAbout = `Prints the SQL that makes roles in PostgreSQL and gives each
 func rolesCommand(out io.Writer) *cobra.Command {
 	var schema string
 	var names []string
-	t := &tidings{out: out}
+	t := &say.Tidings{Out: out}
 	c := &cobra.Command{
 		Use: "roles [migrator|app|relay|reader]…", Short: "Print the SQL that gives each role its rights", Long: rolesAbout,
 		RunE: func(_ *cobra.Command, roles []string) error {
@@ -38,10 +39,10 @@ func rolesCommand(out io.Writer) *cobra.Command {
 			if len(roles) == 0 {
 				roles = pgstore.Roles()
 			}
-			return t.end(printRoles(t, roles, schema, called))
+			return t.End(printRoles(t, roles, schema, called))
 		},
 	}
-	t.flag(c)
+	t.Flag(c)
 	f := c.Flags()
 	f.StringVar(&schema, "schema", "", "where the tables are (default: public)")
 	f.StringArrayVar(&names, "name", nil, "ROLE=NAME: what a role is called in the database (default: skald_ROLE)")
@@ -62,14 +63,14 @@ func roleNames(given []string) (map[string]string, error) {
 }
 
 // printRoles prints the SQL of each; with --json it is under the role.
-func printRoles(t *tidings, roles []string, schema string, called map[string]string) error {
+func printRoles(t *say.Tidings, roles []string, schema string, called map[string]string) error {
 	for _, role := range roles {
 		text, err := pgstore.Grants(role, &pgstore.GrantOptions{Schema: schema, Name: called[role]})
 		if err != nil {
 			return &exit.UsageError{What: err.Error()}
 		}
 		text = fmt.Sprintf("-- %s\nBEGIN;\n%sCOMMIT;\n", role, text)
-		if err := t.say(role, text, text); err != nil {
+		if err := t.Say(role, text, text); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	where "github.com/skald-go/skald/status"
 	"github.com/skald-go/skald/store"
@@ -90,7 +91,7 @@ func unpublishedOf(ctx context.Context, db store.Lister, a *where.Answer) (out [
 			text += " (deferred; skald outbox status)"
 		}
 		if r.Attempts > 0 {
-			text += ", the broker refuses it: " + firstLine(r.LastError)
+			text += ", the broker refuses it: " + say.FirstLine(r.LastError)
 		}
 		out = append(out, text)
 	}
@@ -103,7 +104,7 @@ func tellSaga(out io.Writer, a *where.Answer, now time.Time) error {
 	at := func(at time.Time) string { return at.Format(time.RFC3339) }
 	for i := range a.Sagas {
 		s := &a.Sagas[i]
-		fmt.Fprintf(t, "%s %s: %s\n", s.Name, shortKey(s.Key), s.Word())
+		fmt.Fprintf(t, "%s %s: %s\n", s.Name, say.ShortKey(s.Key), s.Word())
 		if s.Why != "" {
 			line("it turned back", s.Why)
 		}
@@ -114,7 +115,7 @@ func tellSaga(out io.Writer, a *where.Answer, now time.Time) error {
 			line("waits for", toldWait(&s.Waiting[j]))
 		}
 		if r := s.Retrying; r != nil {
-			line(r.Step, s.Again(now)+": "+firstLine(r.Error))
+			line(r.Step, s.Again(now)+": "+say.FirstLine(r.Error))
 		}
 		for _, c := range s.Commands {
 			line("free it", c)
@@ -160,7 +161,7 @@ func toldStep(s *operate.StandingStep) (when, what string) {
 		what += ", stuck"
 	}
 	if s.Error != "" {
-		what += ": " + firstLine(s.Error)
+		what += ": " + say.FirstLine(s.Error)
 	}
 	return when, what
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -114,7 +115,7 @@ func sagaListCommand(out io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			sayNone(c.ErrOrStderr(), len(list), w.asJSON)
+			say.None(c.ErrOrStderr(), len(list), w.asJSON)
 			return listSagas(out, list, w.asJSON)
 		})
 	}
@@ -134,7 +135,7 @@ func listSagas(out io.Writer, list []operate.Saga, asJSON bool) error {
 		if i == 0 {
 			fmt.Fprintln(t, "saga\tkey\tstatus\tat\tstarted\tfailed\terror")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", s.Name, shortKey(s.Key), sagaStatus(s), s.Step, s.Started.Format(time.RFC3339), s.Failed, firstLine(s.Error))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", s.Name, say.ShortKey(s.Key), sagaStatus(s), s.Step, s.Started.Format(time.RFC3339), s.Failed, say.FirstLine(s.Error))
 	}
 	return t.Flush()
 }
@@ -188,7 +189,7 @@ func tellOrchestrated(out io.Writer, d *operate.SagaDetail) error {
 		}
 		return at.Format(time.RFC3339)
 	}
-	fmt.Fprintf(t, "%s %s: %s\n", d.Name, shortKey(d.Key), sagaStatus(&d.Saga))
+	fmt.Fprintf(t, "%s %s: %s\n", d.Name, say.ShortKey(d.Key), sagaStatus(&d.Saga))
 	line("id", d.ID)
 	line("definition", d.Hash)
 	line("started", at(&d.Started))
@@ -216,7 +217,7 @@ func tellOrchestrated(out io.Writer, d *operate.SagaDetail) error {
 			text += ", due " + at(r.Due)
 		}
 		if r.Error != "" {
-			text += ": " + firstLine(r.Error)
+			text += ": " + say.FirstLine(r.Error)
 		}
 		line("step "+name, text)
 		line("", string(r.Output))

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -33,7 +34,7 @@ func tellSagaCheck(out io.Writer, list []operate.SagaCheck, asJSON bool) error {
 			fmt.Fprintf(out, "  %s\n", change)
 		}
 		for _, r := range c.Refused {
-			fmt.Fprintf(out, "  %s stays with the older build: %s\n", shortKey(r.Key), r.Why)
+			fmt.Fprintf(out, "  %s stays with the older build: %s\n", say.ShortKey(r.Key), r.Why)
 		}
 	}
 	if left > 0 {
@@ -158,7 +159,7 @@ func tellChanged(out io.Writer, asJSON, dry bool, verb string, r *operate.SagaRe
 	}
 	_, err := fmt.Fprintf(out, "%s: %d of %d sagas %s\n", verb, r.Done, r.Selected, word)
 	for _, l := range r.Left {
-		_, wrote := fmt.Fprintf(out, "  %s %s is left: %s\n", l.Name, shortKey(l.Key), l.Why)
+		_, wrote := fmt.Fprintf(out, "  %s %s is left: %s\n", l.Name, say.ShortKey(l.Key), l.Why)
 		err = errors.Join(err, wrote)
 	}
 	return err

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/schema"
 	"github.com/skald-go/skald/schema/avro"
 	"github.com/skald-go/skald/schema/jsonschema"
@@ -36,7 +37,7 @@ The registry's URL may hold a user and a password: SKALD_REGISTRY, or --registry
 
 // schemaFlags are what each of its commands is given.
 type schemaFlags struct {
-	t           *tidings
+	t           *say.Tidings
 	lock, level string
 	registry    string
 }
@@ -53,7 +54,7 @@ func schemaCommand(out io.Writer) *cobra.Command {
 }
 
 func schemaVerb(out io.Writer, name, short string, level bool, do func(ctx context.Context, f schemaFlags) error) *cobra.Command {
-	s := schemaFlags{t: &tidings{out: out}}
+	s := schemaFlags{t: &say.Tidings{Out: out}}
 	c := &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs, Long: schemaAbout}
 	f := c.Flags()
 	f.StringVar(&s.lock, "lock", "", "the file that schema.WriteLock wrote")
@@ -61,7 +62,7 @@ func schemaVerb(out io.Writer, name, short string, level bool, do func(ctx conte
 	if level {
 		f.StringVar(&s.level, "level", "", "backward, forward, full or none, instead of what the registry says")
 	}
-	s.t.flag(c)
+	s.t.Flag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		s.registry, s.level = from(c, "registry", "SKALD_REGISTRY"), strings.ToUpper(s.level)
 		switch {
@@ -70,7 +71,7 @@ func schemaVerb(out io.Writer, name, short string, level bool, do func(ctx conte
 		case s.level != "" && !slices.Contains([]string{schema.Backward, schema.Forward, schema.Full, schema.None}, s.level):
 			return &exit.UsageError{What: "--level is backward, forward, full or none"}
 		}
-		return s.t.end(do(c.Context(), s))
+		return s.t.End(do(c.Context(), s))
 	}
 	return c
 }
@@ -164,7 +165,7 @@ func (s schemaFlags) check(ctx context.Context, lock schema.Lock) error {
 			bad++
 		}
 	}
-	if err := s.t.say("subjects", verdicts, strings.Join(lines, "\n")); err != nil {
+	if err := s.t.Say("subjects", verdicts, strings.Join(lines, "\n")); err != nil {
 		return err
 	}
 	if bad > 0 {
@@ -208,7 +209,7 @@ func pushSchemas(ctx context.Context, s schemaFlags) error {
 	var told error
 	err = schema.Push(ctx, client, lock, func(subject string, id schema.ID) {
 		ids[subject] = id.String()
-		told = errors.Join(told, s.t.say("pushed", ids, fmt.Sprintf("%s: pushed, id %v", subject, id)))
+		told = errors.Join(told, s.t.Say("pushed", ids, fmt.Sprintf("%s: pushed, id %v", subject, id)))
 	})
 	var refused *schema.RefusedError
 	if errors.As(err, &refused) {
@@ -236,5 +237,5 @@ func pullSchemas(ctx context.Context, s schemaFlags) error {
 	if err := os.WriteFile(s.pulled(), []byte(text.String()), 0o644); err != nil {
 		return err
 	}
-	return s.t.say("file", s.pulled(), fmt.Sprintf("wrote %s: %d subjects", s.pulled(), len(versions.Subjects)))
+	return s.t.Say("file", s.pulled(), fmt.Sprintf("wrote %s: %d subjects", s.pulled(), len(versions.Subjects)))
 }

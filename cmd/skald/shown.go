@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -75,7 +76,7 @@ func tellShown(out io.Writer, s *operate.Knowledge) error {
 		fmt.Fprintf(w, "answer\t%d\t%s\n", s.Code, s.Result)
 	}
 	if k := s.Kept; k != nil {
-		fmt.Fprintf(w, "kept\t%s since %s\t%s %s, %d attempts: %s\n", s.Status, k.Since.Format(time.RFC3339), k.Topic, k.Type, k.Attempts, firstLine(k.LastError))
+		fmt.Fprintf(w, "kept\t%s since %s\t%s %s, %d attempts: %s\n", s.Status, k.Since.Format(time.RFC3339), k.Topic, k.Type, k.Attempts, say.FirstLine(k.LastError))
 	}
 	if s.Status == "unknown" && s.Source == "" {
 		fmt.Fprintln(w, "without a source nothing is known of a message: give --source")

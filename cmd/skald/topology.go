@@ -12,6 +12,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -52,7 +53,7 @@ func (w *topology) asked(c *cobra.Command) (bool, error) {
 const brokerPatience = 10 * time.Second
 
 // migrate makes those topics that are missing; with check it only says which.
-func (w *topology) migrate(ctx context.Context, t *tidings, check bool) (err error) {
+func (w *topology) migrate(ctx context.Context, t *say.Tidings, check bool) (err error) {
 	connect, err := connect.Dial(w.url)
 	if err != nil {
 		return err
@@ -69,11 +70,11 @@ func (w *topology) migrate(ctx context.Context, t *tidings, check bool) (err err
 	case err != nil:
 		return err
 	case len(missing) == 0 && !check:
-		return t.list("made", "", nil)
+		return t.List("made", "", nil)
 	case len(missing) == 0:
-		return t.list("missing", "", nil)
+		return t.List("missing", "", nil)
 	case check:
-		return errors.Join(t.list("missing", "pending", missing), &exit.FailedError{Err: errPending})
+		return errors.Join(t.List("missing", "pending", missing), &exit.FailedError{Err: errPending})
 	}
 	if err := w.make(ctx, b); err != nil {
 		return err
@@ -85,7 +86,7 @@ func (w *topology) migrate(ctx context.Context, t *tidings, check bool) (err err
 	if len(still) > 0 {
 		return &exit.ForeignError{What: still[0], Remedy: "change it, or remove it; it was not made here"}
 	}
-	return t.list("made", "made", made(missing))
+	return t.List("made", "made", made(missing))
 }
 
 // made names what was missing, without the words that it was.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
@@ -58,11 +59,11 @@ const fromFile = "skald/from-file"
 func typedStore(given, at string) string {
 	switch {
 	case strings.HasPrefix(given, "@"):
-		return quoted(given)
+		return say.Quoted(given)
 	case brokerurl.HasPassword(at), strings.Contains(at, "password"):
 		return `"$SKALD_STORE"`
 	}
-	return quoted(at)
+	return say.Quoted(at)
 }
 
 // givenStore is the --store of a command as it was typed.
