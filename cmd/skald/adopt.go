@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/foreign"
 )
 
@@ -38,7 +39,7 @@ func adoptOutboxCommand(out, errs io.Writer) *cobra.Command {
 		if !show {
 			return &exit.UsageError{What: "give --print: the map is printed, and nothing is changed"}
 		}
-		db, err := openDatabase(from(c, "store", "SKALD_STORE"), "", "")
+		db, err := openDatabase(given.From(c, "store", "SKALD_STORE"), "", "")
 		if err != nil {
 			return err
 		}

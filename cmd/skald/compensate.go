@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/flow"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -27,35 +28,35 @@ Without KEY all that the filter chooses are undone, in a run that the console sh
 interrupted.`
 
 func compensateCommand(out, errs io.Writer) *cobra.Command {
-	w, wish, all := &changing{}, operate.Wish{}, operate.FlowSelection{}
+	w, wish, all := &given.Change{}, operate.Wish{}, operate.FlowSelection{}
 	c := &cobra.Command{Use: "compensate [KEY]", Short: "Have a saga undone, or many, for a reason", Long: compensateAbout, Args: cobra.MaximumNArgs(1)}
-	storeFlags(c, &w.schema, &w.asJSON)
+	given.StoreFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
 	f.StringVar(&wish.Flow, "flow", "", "of this flow, where sagas of several flows have the key")
 	f.StringVar(&all.State, "state", "", "without KEY: all that are so, one of "+strings.Join(operate.SagaStatuses(), ", ")+"; with --flow, of this one")
 	f.BoolVar(&all.Overdue, "overdue", false, "without KEY: all that wait for something that is due")
 	f.BoolVar(&wish.Again, "again", false, "ask once more for what was asked for before, and is not reported yet")
-	f.BoolVar(&w.yes, "yes", false, "do not ask")
-	f.BoolVar(&w.dry, "dry-run", false, "say what would be asked for, and change nothing")
-	f.StringVar(&w.reason, "reason", "", "why; it is kept in skald_audit")
-	f.StringVar(&w.by, "by", whoami(), "who; the same")
+	f.BoolVar(&w.Yes, "yes", false, "do not ask")
+	f.BoolVar(&w.Dry, "dry-run", false, "say what would be asked for, and change nothing")
+	f.StringVar(&w.Reason, "reason", "", "why; it is kept in skald_audit")
+	f.StringVar(&w.By, "by", given.Whoami(), "who; the same")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := w.reasoned("compensate"); err != nil {
+		if err := w.Reasoned("compensate"); err != nil {
 			return err
 		}
 		if len(args) == 0 {
 			all.Flow = wish.Flow
-			return withStore(c, w.schema, store.App, func(ctx context.Context, k sagaKeeper) error { return compensateMany(ctx, k, w, all, out, errs) })
+			return withStore(c, w.Schema, store.App, func(ctx context.Context, k sagaKeeper) error { return compensateMany(ctx, k, w, all, out, errs) })
 		}
 		if all != (operate.FlowSelection{}) {
 			return &exit.UsageError{What: "--state and --overdue choose many: give them, or a KEY"}
 		}
 		wish.Key = args[0]
-		return withStore(c, w.schema, store.App, func(ctx context.Context, k sagaKeeper) error {
-			o := operate.Order{Author: w.by, Reason: w.reason, DryRun: w.dry}
-			if !w.yes {
+		return withStore(c, w.Schema, store.App, func(ctx context.Context, k sagaKeeper) error {
+			o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}
+			if !w.Yes {
 				o.Confirm = func(ctx context.Context, _ int) error {
-					return askFirst(ctx, errs, fmt.Sprintf("Shall saga %.100s be undone?", wish.Key), "compensate: look with --dry-run; if it is meant, add --yes")
+					return given.Yes(ctx, errs, fmt.Sprintf("Shall saga %.100s be undone?", wish.Key), "compensate: look with --dry-run; if it is meant, add --yes")
 				}
 			}
 			r, err := compensateIn(ctx, k, wish, o)
@@ -70,14 +71,14 @@ func compensateCommand(out, errs io.Writer) *cobra.Command {
 
 // compensateMany has all that are chosen undone, in a run: the same command again goes on with one that was
 // interrupted.
-func compensateMany(ctx context.Context, k sagaKeeper, w *changing, all operate.FlowSelection, out, errs io.Writer) error {
-	o := operate.Order{Author: w.by, Reason: w.reason, DryRun: w.dry}
-	if !w.yes {
+func compensateMany(ctx context.Context, k sagaKeeper, w *given.Change, all operate.FlowSelection, out, errs io.Writer) error {
+	o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}
+	if !w.Yes {
 		o.Confirm = func(ctx context.Context, n int) error {
-			return askFirst(ctx, errs, fmt.Sprintf("Shall %d sagas be undone?", n), "compensate: look with --dry-run; if it is meant, add --yes")
+			return given.Yes(ctx, errs, fmt.Sprintf("Shall %d sagas be undone?", n), "compensate: look with --dry-run; if it is meant, add --yes")
 		}
 	}
-	name, err := runName("compensate", all, w.reason)
+	name, err := runName("compensate", all, w.Reason)
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func compensateMany(ctx context.Context, k sagaKeeper, w *changing, all operate.
 	if err != nil && !errors.As(err, new(*operate.PartlyError)) {
 		return err
 	}
-	return errors.Join(tellChanged(out, w.asJSON, w.dry, "compensate", &r), err)
+	return errors.Join(tellChanged(out, w.JSON, w.Dry, "compensate", &r), err)
 }
 
 func compensateIn(ctx context.Context, k sagaKeeper, wish operate.Wish, o operate.Order) (operate.CompensateReport, error) {
@@ -106,18 +107,18 @@ func compensateIn(ctx context.Context, k sagaKeeper, wish operate.Wish, o operat
 	return operate.CompensateReport{}, fmt.Errorf("%T keeps no sagas", k)
 }
 
-func tellCompensated(out io.Writer, w *changing, r *operate.CompensateReport) error {
-	if w.asJSON {
+func tellCompensated(out io.Writer, w *given.Change, r *operate.CompensateReport) error {
+	if w.JSON {
 		events := make([]map[string]any, len(r.Events))
 		for i := range r.Events {
 			m := &r.Events[i]
 			events[i] = map[string]any{"id": m.ID, "topic": m.Topic, "type": m.Type, "key": m.Key}
 		}
 		return json.NewEncoder(out).Encode(map[string]any{"what": "compensate", "flow": r.Flow, "key": r.Key, "events": events,
-			"before": append([]flow.Asked{}, r.Before...), "dry_run": w.dry})
+			"before": append([]flow.Asked{}, r.Before...), "dry_run": w.Dry})
 	}
 	word := "is written"
-	if w.dry {
+	if w.Dry {
 		word = "would be written"
 	}
 	for i := range r.Events {

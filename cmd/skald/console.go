@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/console"
 	"github.com/skald-go/skald/store"
 )
@@ -128,7 +129,7 @@ func consoleSource(ctx context.Context, typed, schema string) (s console.Source,
 		end()
 		return s, nil, fmt.Errorf("%T has no pages", all[0])
 	}
-	return console.Of(is).At(sqliteStore(at)), end, nil
+	return console.Of(is).At(given.SQLite(at)), end, nil
 }
 
 func serveConsole(ctx context.Context, listen string, sources map[string]console.Source, errs io.Writer) error {
@@ -140,7 +141,7 @@ func serveConsole(ctx context.Context, listen string, sources map[string]console
 		_ = at.Close()
 		return &exit.UsageError{What: fmt.Sprintf("--listen %s: only addresses of this machine, such as 127.0.0.1:7780. For others, mount package console in a service with a login", listen)}
 	}
-	h := console.New("", sources, &console.Options{Local: whoami(), Actions: ctx, Logger: slog.New(slog.NewTextHandler(errs, nil))})
+	h := console.New("", sources, &console.Options{Local: given.Whoami(), Actions: ctx, Logger: slog.New(slog.NewTextHandler(errs, nil))})
 	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second}
 	over := make(chan error, 1)
 	go func() { over <- s.Serve(at) }()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/console"
 	"github.com/skald-go/skald/relay"
@@ -198,7 +199,7 @@ func (s server) console(ctx context.Context, typed string) (out console.Source, 
 	if err != nil {
 		return out, nil, err
 	}
-	how := "--store " + typedStore(typed, typed)
+	how := "--store " + given.Typed(typed, typed)
 	if s.schema != "public" {
 		how += " --schema " + say.Quoted(s.schema)
 	}

@@ -61,7 +61,7 @@ func groupsCommand(out io.Writer) *cobra.Command {
 			if w.limit > 0 {
 				all = all[:min(w.limit, len(all))]
 			}
-			return tellGroups(out, all, w.asJSON)
+			return tellGroups(out, all, w.JSON)
 		})
 	}}
 	w.flags(c, false)
@@ -91,7 +91,7 @@ func showDeadCommand(out io.Writer) *cobra.Command {
 		err := w.eachIn(c, false, func(ctx context.Context, k keeper, p *store.Parked) error {
 			n++
 			enc := json.NewEncoder(out)
-			if !w.asJSON {
+			if !w.JSON {
 				enc.SetIndent("", "  ")
 			}
 			enc.SetEscapeHTML(false)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 )
 
 const debeziumAbout = `Prints the JSON of a Debezium connector that reads Skald's outbox, for Kafka Connect's API, with the stock EventRouter:
@@ -51,7 +52,7 @@ func debeziumConfigCommand(out, errs io.Writer) *cobra.Command {
 	f.StringVar(&d.routeBy, "route-by", "topic", "the column that names the topic: topic, type, subject or key")
 	f.StringVar(&d.routeTo, "route-to", "${routedByValue}", "the topic's name made of that column's value, \"${routedByValue}.events.created\"")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		store := from(c, "store", "SKALD_STORE")
+		store := given.From(c, "store", "SKALD_STORE")
 		db, err := openDatabase(store, d.schema, "")
 		if err != nil {
 			return err

@@ -18,6 +18,7 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/demo"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 )
 
@@ -53,13 +54,13 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 			if err := chooseStore(c, &o, dir); err != nil {
 				return err
 			}
-			o.Typed = typedStore(givenStore(c), o.Store)
+			o.Typed = given.Typed(given.Store(c), o.Store)
 			if os.Getenv("GOGC") == "" {
 				debug.SetGCPercent(smallHeap)
 			}
 			o.Logger = logger(errs, verbose)
 			if keep {
-				o.Operator = whoami()
+				o.Operator = given.Whoami()
 				o.Keep = func(orders, console string) { fmt.Fprintf(errs, kept, orders, console) }
 			}
 			return runDemo(c.Context(), o, asJSON, out, errs)
@@ -112,7 +113,7 @@ func showCommand(out io.Writer) *cobra.Command {
 func leftAlone(c *cobra.Command, errs io.Writer) {
 	var names, flags []string
 	for _, flag := range []string{"store", "broker"} {
-		name := urlFlags()[flag]
+		name := given.URLFlags()[flag]
 		if given := c.Flags().Changed(flag) || flag == "store" && c.Flags().Changed("dir"); os.Getenv(name) != "" && !given {
 			names, flags = append(names, name), append(flags, "--"+flag)
 		}

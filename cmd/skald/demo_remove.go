@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/demo"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 )
 
@@ -29,7 +30,7 @@ func removeCommand(out, errs io.Writer) *cobra.Command {
 			}
 			leftAlone(c, errs)
 			ask := func(what string) error {
-				return askFirst(c.Context(), errs, what+".\nShall all of this be removed?", "demo remove: "+what+": if all of this shall go, add --yes")
+				return given.Yes(c.Context(), errs, what+".\nShall all of this be removed?", "demo remove: "+what+": if all of this shall go, add --yes")
 			}
 			if sure {
 				ask = func(string) error { return nil }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/schema"
 )
@@ -43,7 +44,7 @@ func doctorCommand(out io.Writer) *cobra.Command {
 	d := &doctor{}
 	d.Remedy = func(err error) string { return strings.TrimPrefix(exit.Remedy(err), ": ") }
 	c := &cobra.Command{Use: "doctor", Short: "What stands against the promises, or the load", Long: doctorAbout, Args: cobra.NoArgs}
-	storeFlags(c, &d.schema, &d.asJSON)
+	given.StoreFlags(c, &d.schema, &d.asJSON)
 	f := c.Flags()
 	f.String("broker", "", "kafka://…, nats://… or amqp://…; SKALD_BROKER stands for it")
 	f.StringArrayVar(&d.Topics, "topic", nil, "to be looked at, at the broker; again for each further one")
@@ -67,8 +68,8 @@ func doctorCommand(out io.Writer) *cobra.Command {
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), answerWithin)
 		defer cancel()
-		at := from(c, "store", "SKALD_STORE")
-		d.bus = from(c, "broker", "SKALD_BROKER")
+		at := given.From(c, "store", "SKALD_STORE")
+		d.bus = given.From(c, "broker", "SKALD_BROKER")
 		if at == "" && d.bus == "" {
 			return &exit.UsageError{What: "whom? Give --store, --broker or both"}
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -23,7 +24,7 @@ func editCommand(out io.Writer) *cobra.Command {
 	var data string
 	c := &cobra.Command{Use: "edit", Short: "Put a message with another payload in the place of a dead letter", Long: editAbout, Args: cobra.NoArgs}
 	w.flags(c, true)
-	dataFlag(c, &data, "the new payload")
+	given.DataFlag(c, &data, "the new payload")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		switch {
 		case w.id == "":
@@ -31,15 +32,15 @@ func editCommand(out io.Writer) *cobra.Command {
 		case !c.Flags().Changed("data"):
 			return &exit.UsageError{What: "edit wants --data, the new payload; @FILE is what is in that file"}
 		}
-		if err := w.reasoned("edit"); err != nil {
+		if err := w.Reasoned("edit"); err != nil {
 			return err
 		}
-		payload, err := payloadOf(data, c.InOrStdin())
+		payload, err := given.Payload(data, c.InOrStdin())
 		if err != nil {
 			return err
 		}
 		return w.with(c, func(ctx context.Context, k keeper) error {
-			r, err := operate.Edit(ctx, k, w.selection(), payload, w.order(nil, "edit"))
+			r, err := operate.Edit(ctx, k, w.selection(), payload, w.Order(nil, "edit"))
 			if err != nil {
 				return err
 			}
@@ -50,12 +51,12 @@ func editCommand(out io.Writer) *cobra.Command {
 }
 
 func tellEdit(out io.Writer, w *wanted, r operate.EditReport) error {
-	if w.asJSON {
+	if w.JSON {
 		return json.NewEncoder(out).Encode(map[string]any{"what": "edit", "id": r.ID, "instead_of": r.InsteadOf, "consumer": r.Consumer,
-			"bytes": r.Bytes, "dry_run": w.dry})
+			"bytes": r.Bytes, "dry_run": w.Dry})
 	}
 	word := "is parked"
-	if w.dry {
+	if w.Dry {
 		word = "would be parked"
 	}
 	_, err := fmt.Fprintf(out, "%s %s in the place of %s, with %d bytes instead of %d\n", r.ID, word, r.InsteadOf, r.Bytes, r.Before)

@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
 )
@@ -41,14 +42,14 @@ func inboxImportCommand(out, errs io.Writer) *cobra.Command {
 	var asJSON, dry, sure bool
 	var keep time.Duration
 	c := &cobra.Command{Use: "import", Short: "Mark messages as finished that a table of your own knows", Long: inboxImportAbout, Args: cobra.NoArgs}
-	storeFlags(c, &schema, &asJSON)
+	given.StoreFlags(c, &schema, &asJSON)
 	f := c.Flags()
 	f.StringVar(&consumer, "consumer", "", "whose messages: the group that will read the topic")
 	f.StringVar(&path, "from", "", "the file; - is standard input, JSON objects")
 	f.StringVar(&source, "source", "", "the source of messages for which the file has none; of an endpoint the tenant, none under httpidem.OneTenant")
 	f.DurationVar(&keep, "keep", 0, "how long from now, as Options.Keep of the endpoint says; 0: as long as marks are kept")
 	f.StringVar(&reason, "reason", "", "why; it is noted")
-	f.StringVar(&by, "by", whoami(), "who; it is noted")
+	f.StringVar(&by, "by", given.Whoami(), "who; it is noted")
 	f.BoolVar(&dry, "dry-run", false, "say what would be marked, and change nothing")
 	f.BoolVar(&sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -67,7 +68,7 @@ func inboxImportCommand(out, errs io.Writer) *cobra.Command {
 		defer end()
 		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) error {
 			if !dry && !sure {
-				if err := askFirst(ctx, errs, fmt.Sprintf("What %s names is never handled by %s.\nShall it be marked?", path, consumer),
+				if err := given.Yes(ctx, errs, fmt.Sprintf("What %s names is never handled by %s.\nShall it be marked?", path, consumer),
 					"inbox import: look with --dry-run; if it is meant, add --yes"); err != nil {
 					return err
 				}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -54,7 +55,7 @@ func inboxStatusCommand(out io.Writer) *cobra.Command {
 	var schema string
 	var asJSON bool
 	c := &cobra.Command{Use: "status", Short: "What is in quarantine", Long: inboxStatusAbout, Args: cobra.NoArgs}
-	storeFlags(c, &schema, &asJSON)
+	given.StoreFlags(c, &schema, &asJSON)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) error {
 			groups, err := operate.QuarantineGroups(ctx, k)
@@ -85,17 +86,17 @@ func inboxAdmitCommand(out, errs io.Writer) *cobra.Command {
 	var o operate.Order
 	var asJSON, sure bool
 	c := &cobra.Command{Use: "admit", Short: "Have messages in quarantine taken", Long: inboxAdmitAbout, Args: cobra.NoArgs}
-	storeFlags(c, &schema, &asJSON)
+	given.StoreFlags(c, &schema, &asJSON)
 	f := c.Flags()
 	f.Int64Var(&a.Number, "number", 0, "this one, as skald inbox show numbers it")
-	byID(c, &a.ID)
+	given.ByID(c, &a.ID)
 	f.StringVar(&a.Consumer, "consumer", "", "those of this consumer")
 	f.StringVar(&a.Topic, "topic", "", "those of this topic")
 	f.StringVar(&a.Type, "type", "", "those of this type")
 	f.StringVar(&why, "why", "", "conflict or too-old: those that are there for that")
 	f.BoolVar(&a.All, "all", false, "all that there are")
 	f.StringVar(&o.Reason, "reason", "", "why; it is noted")
-	f.StringVar(&o.Author, "by", whoami(), "who; it is noted")
+	f.StringVar(&o.Author, "by", given.Whoami(), "who; it is noted")
 	f.BoolVar(&o.DryRun, "dry-run", false, "say what would be admitted, and change nothing")
 	f.BoolVar(&sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -111,7 +112,7 @@ func inboxAdmitCommand(out, errs io.Writer) *cobra.Command {
 		}
 		if !sure {
 			o.Confirm = func(ctx context.Context, n int) error {
-				return askFirst(ctx, errs, fmt.Sprintf("%d messages.\nShall their consumers take them?", n),
+				return given.Yes(ctx, errs, fmt.Sprintf("%d messages.\nShall their consumers take them?", n),
 					fmt.Sprintf("inbox admit: %d messages: look at them with --dry-run; if that is meant, add --yes", n))
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -31,17 +32,17 @@ func listCommand(out io.Writer, dead bool, short string) *cobra.Command {
 		n := 0
 		err := w.each(c, true, func(p *store.Parked) error {
 			n++
-			if w.asJSON {
+			if w.JSON {
 				return json.NewEncoder(out).Encode(operate.MessageOf(p))
 			}
 			if n == 1 {
 				fmt.Fprintln(table, "consumer\tid\ttype\tkey\tattempts\tstate\terror")
 			}
-			_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", p.Consumer, p.ID, p.Message.Type, keyText(p.Message.Key), p.Attempts, operate.State(p), say.FirstLine(p.Last.Why))
+			_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", p.Consumer, p.ID, p.Message.Type, given.KeyText(p.Message.Key), p.Attempts, operate.State(p), say.FirstLine(p.Last.Why))
 			return err
 		})
 		if err == nil {
-			say.None(c.ErrOrStderr(), n, w.asJSON)
+			say.None(c.ErrOrStderr(), n, w.JSON)
 		}
 		return errors.Join(err, table.Flush())
 	}}
@@ -72,15 +73,15 @@ func (w *wanted) eachIn(c *cobra.Command, bare bool, f func(ctx context.Context,
 
 // tellBulk prints the report of a verb on many messages, and what else will be wanted.
 func tellBulk(out io.Writer, w *wanted, verb string, r operate.Report, wanted ...string) error {
-	if w.asJSON {
-		said := map[string]any{"what": verb, "meant": r.Selected, "done": r.Done, "dry_run": w.dry}
+	if w.JSON {
+		said := map[string]any{"what": verb, "meant": r.Selected, "done": r.Done, "dry_run": w.Dry}
 		if len(wanted) > 0 {
 			said["wanted"] = wanted
 		}
 		return json.NewEncoder(out).Encode(said)
 	}
 	word := "done"
-	if w.dry {
+	if w.Dry {
 		word = "would be done"
 	}
 	_, err := fmt.Fprintf(out, "%s: %d of %d messages %s\n", verb, r.Done, r.Selected, word)

@@ -46,12 +46,12 @@ func importCommand(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "import FILE", Short: "Keep what skald dead export printed as dead letters, here or elsewhere", Long: importAbout, Args: cobra.ExactArgs(1)}
 	f := c.Flags()
 	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
-	f.StringVar(&w.schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
-	f.BoolVar(&w.asJSON, "json", false, "print one object on each line and nothing else")
+	f.StringVar(&w.Schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
+	f.BoolVar(&w.JSON, "json", false, "print one object on each line and nothing else")
 	f.BoolVar(&tooOld, "too-old", false, "what is older than marks are kept, too")
-	w.changeFlags(c)
+	w.ChangeFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := w.reasoned("import"); err != nil {
+		if err := w.Reasoned("import"); err != nil {
 			return err
 		}
 		file, err := spooled(args[0], c.InOrStdin())
@@ -66,7 +66,7 @@ func importCommand(out, errs io.Writer) *cobra.Command {
 			}
 		}
 		return w.with(c, func(ctx context.Context, k keeper) error {
-			r, err := importLetters(ctx, k, lettersOf(file), tooOld, left, w.order(errs, "import"))
+			r, err := importLetters(ctx, k, lettersOf(file), tooOld, left, w.Order(errs, "import"))
 			if err != nil {
 				return err
 			}
@@ -122,7 +122,7 @@ func spooled(name string, in io.Reader) (*os.File, error) {
 
 // tellLeft names a letter that is not imported.
 func tellLeft(out io.Writer, w *wanted, l operate.Left) error {
-	if w.asJSON {
+	if w.JSON {
 		return json.NewEncoder(out).Encode(l)
 	}
 	_, err := fmt.Fprintf(out, "left\t%s\t%s\t%s\n", l.Why, l.Consumer, l.ID)

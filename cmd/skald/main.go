@@ -37,6 +37,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 )
 
 const about = `Skald: sagas that happen once. It needs nothing but its tables and your broker.
@@ -70,7 +71,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		},
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			ran = true
-			return resolve(c)
+			return given.Resolve(c)
 		},
 	}
 	root.AddCommand(demoCommand(out, errs), migrateCommand(out), rolesCommand(out), relayCommand(errs), adoptCommand(out, errs), outboxCommand(out, errs),

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -60,14 +61,14 @@ func keptOf(r store.Retention) keptFor {
 func maintainCommand(out, errs io.Writer) *cobra.Command {
 	var m maintenance
 	c := &cobra.Command{Use: "maintain", Short: "Empty what is older than it is kept", Long: maintainAbout, Args: cobra.NoArgs}
-	storeFlags(c, &m.schema, &m.asJSON)
+	given.StoreFlags(c, &m.schema, &m.asJSON)
 	f := c.Flags()
 	f.DurationVar(&m.keep.Outbox, "keep-outbox", 7*24*time.Hour, "how long rows are kept once they are published")
 	f.DurationVar(&m.keep.Marks, "keep-marks", 30*24*time.Hour, "how long marks are kept; at least as long as rows")
 	f.DurationVar(&m.keep.Steps, "keep-steps", 90*24*time.Hour, "how long steps are kept after their saga began: no saga may take longer")
 	f.DurationVar(&m.keep.Sagas, "keep-sagas", 30*24*time.Hour, "how long orchestrated sagas are kept after they ended, and their keys with them")
 	f.StringVar(&m.Reason, "reason", "", "why; it is noted")
-	f.StringVar(&m.Author, "by", whoami(), "who; it is noted")
+	f.StringVar(&m.Author, "by", given.Whoami(), "who; it is noted")
 	f.BoolVar(&m.DryRun, "dry-run", false, "say how many would go, and do nothing")
 	f.BoolVar(&m.sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -94,7 +95,7 @@ func maintainCommand(out, errs io.Writer) *cobra.Command {
 func (m *maintenance) run(ctx context.Context, out, errs io.Writer, db operate.Maintainer) error {
 	did, err := operate.Maintain(ctx, db, m.keep, m.sure, m.Order)
 	if less := new(operate.ShorterError); errors.As(err, &less) {
-		if err := askFirst(ctx, errs, less.Error()+".\nShall less be kept?", less.Error()+": if that is meant, add --yes"); err != nil {
+		if err := given.Yes(ctx, errs, less.Error()+".\nShall less be kept?", less.Error()+": if that is meant, add --yes"); err != nil {
 			return err
 		}
 		did, err = operate.Maintain(ctx, db, m.keep, true, m.Order)

@@ -11,16 +11,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
 
 // wanted are the flags that say which messages are meant, and what is to be done.
 type wanted struct {
-	changing
+	given.Change
 	consumer, source, id, fingerprint string
 	topic, typ, kind, since, until    string
-	key                               typedKey // nil: any
+	key                               given.Key // nil: any
 	dead, all                         bool
 	limit                             int
 
@@ -30,14 +31,14 @@ type wanted struct {
 func (w *wanted) flags(c *cobra.Command, changes bool) {
 	f := c.Flags()
 	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
-	f.StringVar(&w.schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
+	f.StringVar(&w.Schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
 	f.StringVar(&w.consumer, "consumer", "", "only of this consumer group")
 	f.StringVar(&w.source, "source", "", "with ID: only this message")
-	byID(c, &w.id)
+	given.ByID(c, &w.id)
 	f.Var(&w.key, "key", "only messages of this key; base64:… is one that is no text, as the lists print it")
 	f.StringVar(&w.topic, "topic", "", "only messages of this topic")
 	f.StringVar(&w.typ, "type", "", "only messages of this type")
-	f.BoolVar(&w.asJSON, "json", false, "print one object on each line and nothing else")
+	f.BoolVar(&w.JSON, "json", false, "print one object on each line and nothing else")
 	if w.dead {
 		f.StringVar(&w.fingerprint, "fingerprint", "", "only those that failed in this way")
 		f.StringVar(&w.kind, "kind", "", "only those that ended so: "+strings.Join(operate.DeadKinds(), ", "))
@@ -48,7 +49,7 @@ func (w *wanted) flags(c *cobra.Command, changes bool) {
 		f.IntVar(&w.limit, "limit", 100, "at most so many; 0: all")
 		return
 	}
-	w.changeFlags(c)
+	w.ChangeFlags(c)
 }
 
 // bulkFlags are those of what changes all that is meant.
@@ -80,10 +81,10 @@ func (w *wanted) valid() (err error) {
 	case w.limit < 0:
 		return &exit.UsageError{What: "--limit is how many at most; 0: all"}
 	}
-	if w.from, err = moment("since", w.since); err != nil {
+	if w.from, err = given.Moment("since", w.since); err != nil {
 		return err
 	}
-	w.to, err = moment("until", w.until)
+	w.to, err = given.Moment("until", w.until)
 	return err
 }
 
@@ -95,13 +96,13 @@ func (w *wanted) selection() operate.Selection {
 
 // bulk has f change all that is meant. Nothing is done to all of them because a flag was forgotten.
 func (w *wanted) bulk(c *cobra.Command, errs io.Writer, verb string, f func(context.Context, keeper, operate.Order) error) error {
-	if err := w.reasoned(verb); err != nil {
+	if err := w.Reasoned(verb); err != nil {
 		return err
 	}
-	if !w.dry && !w.all && !w.filtered() {
+	if !w.Dry && !w.all && !w.filtered() {
 		return &exit.UsageError{What: fmt.Sprintf("%s which messages? Give %s; or --all, if all of them are meant", verb, w.filters())}
 	}
-	return w.with(c, func(ctx context.Context, k keeper) error { return f(ctx, k, w.order(errs, verb)) })
+	return w.with(c, func(ctx context.Context, k keeper) error { return f(ctx, k, w.Order(errs, verb)) })
 }
 
 // with opens the store, checked, for as long as f takes.
@@ -109,5 +110,5 @@ func (w *wanted) with(c *cobra.Command, f func(context.Context, keeper) error) e
 	if err := w.valid(); err != nil {
 		return err
 	}
-	return withStore(c, w.schema, store.App, f)
+	return withStore(c, w.Schema, store.App, f)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/store/pgstore"
 )
@@ -45,7 +46,7 @@ func migrateCommand(out io.Writer) *cobra.Command {
 			if err == nil && atBroker && p.script {
 				err = &exit.UsageError{What: "--print is for databases: not with --broker"}
 			}
-			store := from(c, "store", "SKALD_STORE")
+			store := given.From(c, "store", "SKALD_STORE")
 			switch {
 			case err != nil:
 				return err

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -28,11 +29,11 @@ type acknowledging struct {
 func inboxMissedCommand(out, errs io.Writer) *cobra.Command {
 	var a acknowledging
 	c := &cobra.Command{Use: "acknowledge-missed", Short: "Note that messages which the broker removed unread are seen to", Long: inboxMissedAbout, Args: cobra.NoArgs}
-	storeFlags(c, &a.schema, &a.asJSON)
+	given.StoreFlags(c, &a.schema, &a.asJSON)
 	f := c.Flags()
 	f.StringVar(&a.consumer, "consumer", "", "the consumer group (default: the one that missed something)")
 	f.StringVar(&a.reason, "reason", "", "why; it is noted")
-	f.StringVar(&a.by, "by", whoami(), "who; it is noted")
+	f.StringVar(&a.by, "by", given.Whoami(), "who; it is noted")
 	f.BoolVar(&a.dry, "dry-run", false, "list them, and note nothing")
 	f.BoolVar(&a.sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -63,7 +64,7 @@ func (a *acknowledging) run(ctx context.Context, out, errs io.Writer, db operate
 		}
 	}
 	if !a.dry && !a.sure {
-		err = askFirst(ctx, errs, fmt.Sprintf("%d notes of what %s missed.\nAre they all seen to?", len(notes), a.consumer),
+		err = given.Yes(ctx, errs, fmt.Sprintf("%d notes of what %s missed.\nAre they all seen to?", len(notes), a.consumer),
 			fmt.Sprintf("%d notes of what %s missed: look at them with --dry-run; if all are seen to, add --yes", len(notes), a.consumer))
 	}
 	if err == nil && !a.dry {

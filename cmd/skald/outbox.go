@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -35,7 +36,7 @@ func statusCommand(out io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use: "status", Short: "What waits to be published, and who owns the shards", Long: statusAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			db, err := openDatabase(from(c, "store", "SKALD_STORE"), schema, "")
+			db, err := openDatabase(given.From(c, "store", "SKALD_STORE"), schema, "")
 			if err != nil {
 				return err
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -23,10 +24,10 @@ func outboxDropCommand(out io.Writer) *cobra.Command {
 	var o operate.Order
 	var asJSON, sure bool
 	c := &cobra.Command{Use: "drop ID", Short: "Give up a message that the broker refused, for a reason", Long: outboxDropAbout, Args: cobra.ExactArgs(1)}
-	storeFlags(c, &schema, &asJSON)
+	given.StoreFlags(c, &schema, &asJSON)
 	f := c.Flags()
 	f.StringVar(&o.Reason, "reason", "", "why; it is kept in skald_audit")
-	f.StringVar(&o.Author, "by", whoami(), "who; the same")
+	f.StringVar(&o.Author, "by", given.Whoami(), "who; the same")
 	f.BoolVar(&sure, "yes", false, "do not ask; nothing is asked of one message")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if strings.TrimSpace(o.Reason) == "" {

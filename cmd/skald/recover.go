@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -34,7 +35,7 @@ func recoverCommand(out, errs io.Writer) *cobra.Command {
 			if !o.DryRun && strings.TrimSpace(o.Reason) == "" {
 				return &exit.UsageError{What: "why? Give --reason"}
 			}
-			db, err := openDatabase(from(c, "store", "SKALD_STORE"), schema, "")
+			db, err := openDatabase(given.From(c, "store", "SKALD_STORE"), schema, "")
 			if err != nil {
 				return err
 			}
@@ -55,7 +56,7 @@ func recoverCommand(out, errs io.Writer) *cobra.Command {
 	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
 	f.StringVar(&schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
 	f.StringVar(&o.Reason, "reason", "", "why; it is kept in skald_audit")
-	f.StringVar(&o.Author, "by", whoami(), "who; the same")
+	f.StringVar(&o.Author, "by", given.Whoami(), "who; the same")
 	f.BoolVar(&o.DryRun, "dry-run", false, "say what moved, and do nothing")
 	f.BoolVar(&sure, "yes", false, "do not ask")
 	f.BoolVar(&asJSON, "json", false, "print one object and nothing else")
@@ -109,6 +110,6 @@ func recover(ctx context.Context, db database, errs io.Writer, sure bool, o oper
 
 // confirm asks whoever sits at the terminal.
 func confirm(ctx context.Context, errs io.Writer, saw string) error {
-	return askFirst(ctx, errs, saw+".\nHas no other copy of this database relays, and shall its rows be settled?",
+	return given.Yes(ctx, errs, saw+".\nHas no other copy of this database relays, and shall its rows be settled?",
 		"outbox recover: "+saw+": if that is meant, and no other copy of it has relays, add --yes")
 }

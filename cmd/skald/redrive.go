@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -61,7 +62,7 @@ func (w *wanted) run() string {
 	if w.key != nil {
 		key = hex.EncodeToString(w.key)
 	}
-	b, err := json.Marshal([]string{w.consumer, w.source, w.id, key, w.fingerprint, w.topic, w.typ, w.kind, w.since, w.until, w.reason})
+	b, err := json.Marshal([]string{w.consumer, w.source, w.id, key, w.fingerprint, w.topic, w.typ, w.kind, w.since, w.until, w.Reason})
 	if err != nil { // texts can be written
 		return "redrive"
 	}
@@ -71,15 +72,15 @@ func (w *wanted) run() string {
 
 func tellRedrive(out io.Writer, w *wanted, r *operate.RedriveReport, canary bool) error {
 	switch {
-	case w.dry:
+	case w.Dry:
 		return tellPlan(out, w, r, canary)
 	case r.Run == "":
-		if err := tellBulk(out, w, "redrive", r.Report); err != nil || w.asJSON {
+		if err := tellBulk(out, w, "redrive", r.Report); err != nil || w.JSON {
 			return err
 		}
 		_, err := fmt.Fprintln(out, "what becomes of them: skald dead redrives")
 		return err
-	case w.asJSON:
+	case w.JSON:
 		return json.NewEncoder(out).Encode(map[string]any{"what": "redrive", "meant": r.Selected, "done": r.Done, "dry_run": false, "run": r.Run,
 			"succeeded": r.Succeeded, "rejected": r.Rejected, "failed": r.Failed, "open": r.Open, "rejections": r.Rejections, "stopped": r.Stopped})
 	}
@@ -106,7 +107,7 @@ func tellPlan(out io.Writer, w *wanted, r *operate.RedriveReport, canary bool) e
 		firsts[key] = true
 		groups[p.Consumer+" "+p.Dead.Fingerprint] = true
 	}
-	if w.asJSON {
+	if w.JSON {
 		return json.NewEncoder(out).Encode(map[string]any{"what": "redrive", "meant": r.Selected, "done": r.Done, "dry_run": true,
 			"keys": len(firsts), "groups": len(groups), "behind": behind, "rejections": r.Rejections})
 	}
@@ -119,7 +120,7 @@ func tellPlan(out io.Writer, w *wanted, r *operate.RedriveReport, canary bool) e
 		case p.Waiting:
 			how = "behind others of its key"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Consumer, p.ID, p.Message.Type, keyText(p.Message.Key), operate.State(&p), how)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Consumer, p.ID, p.Message.Type, given.KeyText(p.Message.Key), operate.State(&p), how)
 	}
 	if err := table.Flush(); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/relay"
 )
@@ -42,7 +43,7 @@ func relayCommand(errs io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use: "relay", Short: "Carry committed messages to the broker", Long: relayAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			db, err := openDatabase(from(c, "store", "SKALD_STORE"), "", "")
+			db, err := openDatabase(given.From(c, "store", "SKALD_STORE"), "", "")
 			if err != nil {
 				return err
 			}
@@ -58,10 +59,10 @@ func relayCommand(errs io.Writer) *cobra.Command {
 						return &exit.UsageError{What: "--" + name + " is for Skald's own outbox, not for --table"}
 					}
 				}
-				return runTables(c.Context(), db, tables, r.connections, from(c, "broker", "SKALD_BROKER"), metrics, slog.New(slog.NewTextHandler(errs, nil)))
+				return runTables(c.Context(), db, tables, r.connections, given.From(c, "broker", "SKALD_BROKER"), metrics, slog.New(slog.NewTextHandler(errs, nil)))
 			}
-			r.listen = from(c, "listen", "SKALD_LISTEN")
-			return runRelay(c.Context(), db, r, from(c, "broker", "SKALD_BROKER"), metrics, slog.New(slog.NewTextHandler(errs, nil)))
+			r.listen = given.From(c, "listen", "SKALD_LISTEN")
+			return runRelay(c.Context(), db, r, given.From(c, "broker", "SKALD_BROKER"), metrics, slog.New(slog.NewTextHandler(errs, nil)))
 		},
 	}
 	f := c.Flags()

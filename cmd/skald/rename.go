@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -28,11 +29,11 @@ type renaming struct {
 func inboxRenameCommand(out, errs io.Writer) *cobra.Command {
 	var r renaming
 	c := &cobra.Command{Use: "rename OLD NEW", Short: "Give what is kept of a consumer to a new name", Long: inboxRenameAbout, Args: cobra.ExactArgs(2)}
-	storeFlags(c, &r.schema, &r.asJSON)
+	given.StoreFlags(c, &r.schema, &r.asJSON)
 	f := c.Flags()
 	f.String("broker", "", "kafka://, amqp:// or nats://…, where the consumer reads; SKALD_BROKER stands for it")
 	f.StringVar(&r.reason, "reason", "", "why; it is noted")
-	f.StringVar(&r.by, "by", whoami(), "who; it is noted")
+	f.StringVar(&r.by, "by", given.Whoami(), "who; it is noted")
 	f.BoolVar(&r.dry, "dry-run", false, "count what would be moved, and change nothing")
 	f.BoolVar(&r.sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, args []string) error { return r.run(c, out, errs, args[0], args[1]) }
@@ -40,7 +41,7 @@ func inboxRenameCommand(out, errs io.Writer) *cobra.Command {
 }
 
 func (r *renaming) run(c *cobra.Command, out, errs io.Writer, was, is string) error {
-	url := from(c, "broker", "SKALD_BROKER")
+	url := given.From(c, "broker", "SKALD_BROKER")
 	switch {
 	case url == "":
 		return &exit.UsageError{What: "at which broker? Give --broker, or SKALD_BROKER"}
@@ -67,7 +68,7 @@ func (r *renaming) run(c *cobra.Command, out, errs io.Writer, was, is string) er
 		}
 		found, err := operate.RenameInbox(ctx, db, at, was, is, operate.Order{DryRun: true})
 		if err == nil && !r.dry && !r.sure {
-			err = askFirst(ctx, errs, fmt.Sprintf("%s\nShall it be %s's?", counted(was, &found.Old), is),
+			err = given.Yes(ctx, errs, fmt.Sprintf("%s\nShall it be %s's?", counted(was, &found.Old), is),
 				fmt.Sprintf("%s: look with --dry-run; if that is meant, add --yes", counted(was, &found.Old)))
 		}
 		if err == nil && !r.dry {

@@ -15,6 +15,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -33,14 +34,14 @@ type rewinding struct {
 func inboxRewindCommand(out, errs io.Writer) *cobra.Command {
 	var r rewinding
 	c := &cobra.Command{Use: "rewind", Short: "Have a consumer read a topic again from a time on", Long: inboxRewindAbout, Args: cobra.NoArgs}
-	storeFlags(c, &r.schema, &r.asJSON)
+	given.StoreFlags(c, &r.schema, &r.asJSON)
 	f := c.Flags()
 	f.String("broker", "", "kafka:// or nats://host:port[,host:port][?option=value&…]; SKALD_BROKER stands for it")
 	f.StringVar(&r.consumer, "consumer", "", "the consumer group (default: that of the database, where it knows one)")
 	f.StringVar(&r.topic, "topic", "", "the topic")
 	f.StringVar(&r.to, "to-time", "", "a time as in RFC 3339, or how long ago: 90m")
 	f.StringVar(&r.Reason, "reason", "", "why; it is noted")
-	f.StringVar(&r.Author, "by", whoami(), "who; it is noted")
+	f.StringVar(&r.Author, "by", given.Whoami(), "who; it is noted")
 	f.BoolVar(&r.DryRun, "dry-run", false, "say what would be done, and do nothing")
 	f.BoolVar(&r.sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error { return r.run(c, out, errs) }
@@ -52,7 +53,7 @@ func (r *rewinding) run(c *cobra.Command, out, errs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	url := from(c, "broker", "SKALD_BROKER")
+	url := given.From(c, "broker", "SKALD_BROKER")
 	switch {
 	case r.topic == "":
 		return &exit.UsageError{What: "what? Give --topic"}
@@ -73,7 +74,7 @@ func (r *rewinding) run(c *cobra.Command, out, errs io.Writer) error {
 		}
 		if !r.sure {
 			r.Confirm = func(ctx context.Context, n int) error {
-				return askFirst(ctx, errs, fmt.Sprintf("%d partitions of %s.\nShall %s read them again?", n, r.topic, r.consumer),
+				return given.Yes(ctx, errs, fmt.Sprintf("%d partitions of %s.\nShall %s read them again?", n, r.topic, r.consumer),
 					fmt.Sprintf("%d partitions: look at them with --dry-run; if that is meant, add --yes", n))
 			}
 		}

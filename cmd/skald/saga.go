@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	where "github.com/skald-go/skald/status"
@@ -28,14 +29,14 @@ func sagaCommand(out io.Writer) *cobra.Command {
 	var schema, traces string
 	var asJSON, explain bool
 	c := &cobra.Command{Use: "status KEY", Short: "Where a saga stands, and what holds it up", Long: sagaAbout, Args: cobra.ExactArgs(1)}
-	storeFlags(c, &schema, &asJSON)
+	given.StoreFlags(c, &schema, &asJSON)
 	c.Flags().BoolVar(&explain, "explain", false, "in plain words")
 	c.Flags().StringVar(&traces, "trace-url", "", "where traces are seen: https://…/{trace}")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := where.CheckTraceURL(traces); err != nil {
 			return &exit.UsageError{What: err.Error()}
 		}
-		db, err := openDatabase(from(c, "store", "SKALD_STORE"), schema, "")
+		db, err := openDatabase(given.From(c, "store", "SKALD_STORE"), schema, "")
 		if err != nil {
 			return err
 		}
@@ -48,7 +49,7 @@ func sagaCommand(out io.Writer) *cobra.Command {
 		if !ok {
 			return fmt.Errorf("%T keeps no sagas", all[0])
 		}
-		a, err := where.Ask(c.Context(), lister, args[0], same(c, schema))
+		a, err := where.Ask(c.Context(), lister, args[0], given.Same(c, schema))
 		if err != nil {
 			return fmt.Errorf("status of %s: %w", args[0], err)
 		}

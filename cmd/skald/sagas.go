@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -43,7 +44,7 @@ func sagasCommand(out, errs io.Writer) *cobra.Command {
 
 // sagaWanted are the flags that say which sagas are meant.
 type sagaWanted struct {
-	changing
+	given.Change
 	which           operate.SagaSelection
 	before, started string
 }
@@ -51,8 +52,8 @@ type sagaWanted struct {
 func (w *sagaWanted) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
-	f.StringVar(&w.schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
-	f.BoolVar(&w.asJSON, "json", false, "print one object on each line and nothing else")
+	f.StringVar(&w.Schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
+	f.BoolVar(&w.JSON, "json", false, "print one object on each line and nothing else")
 }
 
 func (w *sagaWanted) filters(c *cobra.Command) {
@@ -77,8 +78,8 @@ func (w *sagaWanted) named(args []string) (err error) {
 	case 2:
 		w.which.Name, w.which.Key = args[0], args[1]
 	}
-	if w.which.StartedAfter, err = moment("since", w.started); err == nil {
-		w.which.StartedBefore, err = moment("until", w.before)
+	if w.which.StartedAfter, err = given.Moment("since", w.started); err == nil {
+		w.which.StartedBefore, err = given.Moment("until", w.before)
 	}
 	return err
 }
@@ -97,7 +98,7 @@ type sagaKeeper interface {
 
 // open has f ask the store.
 func (w *sagaWanted) open(c *cobra.Command, as store.Role, f func(ctx context.Context, k sagaKeeper) error) error {
-	return withStore(c, w.schema, as, f)
+	return withStore(c, w.Schema, as, f)
 }
 
 func sagaListCommand(out io.Writer) *cobra.Command {
@@ -115,8 +116,8 @@ func sagaListCommand(out io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			say.None(c.ErrOrStderr(), len(list), w.asJSON)
-			return listSagas(out, list, w.asJSON)
+			say.None(c.ErrOrStderr(), len(list), w.JSON)
+			return listSagas(out, list, w.JSON)
 		})
 	}
 	return c
@@ -167,7 +168,7 @@ func sagaShowCommand(out io.Writer) *cobra.Command {
 				return err
 			}
 			d := r.Detail(data)
-			if w.asJSON {
+			if w.JSON {
 				return json.NewEncoder(out).Encode(&d)
 			}
 			return tellOrchestrated(out, &d)
@@ -242,8 +243,8 @@ func sagaExplainCommand(out io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			lines := r.Explain(same(c, w.schema))
-			if w.asJSON {
+			lines := r.Explain(given.Same(c, w.Schema))
+			if w.JSON {
 				return json.NewEncoder(out).Encode(map[string]any{"key": w.which.Key, "lines": lines})
 			}
 			_, err = fmt.Fprintln(out, strings.Join(lines, "\n"))
@@ -269,7 +270,7 @@ func sagaGraphCommand(out io.Writer) *cobra.Command {
 				return err
 			}
 			text, err := r.Draw(form)
-			if err == nil && w.asJSON {
+			if err == nil && w.JSON {
 				return json.NewEncoder(out).Encode(map[string]string{"form": form, "drawing": text})
 			}
 			if err == nil {
@@ -303,7 +304,7 @@ func sagaCheckCommand(out io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return tellSagaCheck(out, list, w.asJSON)
+			return tellSagaCheck(out, list, w.JSON)
 		})
 	}
 	return c

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -59,7 +60,7 @@ func sagaShort(verb operate.SagaVerb) string {
 func sagaVerbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command {
 	w, change, data := &sagaWanted{}, operate.SagaChange{Verb: verb}, ""
 	c := &cobra.Command{Use: string(verb) + " [[NAME] KEY]", Short: sagaShort(verb), Args: cobra.MaximumNArgs(2)}
-	w.changeFlags(c)
+	w.ChangeFlags(c)
 	w.flags(c)
 	w.filters(c)
 	f := c.Flags()
@@ -75,17 +76,17 @@ func sagaVerbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command 
 		f.StringVar(&change.Occurrence, "occurrence", "", "which occurrence of it")
 	}
 	if verb == operate.CompleteSaga || verb == operate.SignalSaga {
-		dataFlag(c, &data, "JSON")
+		given.DataFlag(c, &data, "JSON")
 	}
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		if err := w.named(args); err != nil {
 			return err
 		}
-		if err := w.reasoned(string(verb)); err != nil {
+		if err := w.Reasoned(string(verb)); err != nil {
 			return err
 		}
 		if c.Flags().Changed("data") {
-			if change.Data, err = payloadOf(data, c.InOrStdin()); err != nil {
+			if change.Data, err = given.Payload(data, c.InOrStdin()); err != nil {
 				return err
 			}
 		}
@@ -94,7 +95,7 @@ func sagaVerbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command 
 			if err != nil && !errors.As(err, new(*operate.PartlyError)) {
 				return err
 			}
-			return errors.Join(tellChanged(out, w.asJSON, w.dry, string(verb), &r), err)
+			return errors.Join(tellChanged(out, w.JSON, w.Dry, string(verb), &r), err)
 		})
 	}
 	return c
@@ -116,7 +117,7 @@ func (w *sagaWanted) change(ctx context.Context, k sagaKeeper, c operate.SagaCha
 func (w *sagaWanted) run(c operate.SagaChange) (string, error) {
 	which := w.which
 	which.StartedAfter, which.StartedBefore = time.Time{}, time.Time{} // "2h ago" is another time each time
-	return runName("saga-"+string(c.Verb), which, w.started, w.before, c, w.reason)
+	return runName("saga-"+string(c.Verb), which, w.started, w.before, c, w.Reason)
 }
 
 // runName is the same each time that the same is wanted, so that the same command goes on with a run.
@@ -131,13 +132,13 @@ func runName(verb string, wanted ...any) (string, error) {
 
 // sagaOrder asks before more than one saga is changed.
 func (w *sagaWanted) sagaOrder(errs io.Writer, verb operate.SagaVerb) operate.Order {
-	o := operate.Order{Author: w.by, Reason: w.reason, DryRun: w.dry}
-	if !w.yes {
+	o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}
+	if !w.Yes {
 		o.Confirm = func(ctx context.Context, n int) error {
 			if n == 1 && w.which.Key != "" {
 				return nil
 			}
-			return askFirst(ctx, errs, fmt.Sprintf("%s %d sagas?", verb, n), fmt.Sprintf("%s would change %d sagas: if that is meant, add --yes", verb, n))
+			return given.Yes(ctx, errs, fmt.Sprintf("%s %d sagas?", verb, n), fmt.Sprintf("%s would change %d sagas: if that is meant, add --yes", verb, n))
 		}
 	}
 	return o

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/schema"
 	"github.com/skald-go/skald/schema/avro"
@@ -64,7 +65,7 @@ func schemaVerb(out io.Writer, name, short string, level bool, do func(ctx conte
 	}
 	s.t.Flag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		s.registry, s.level = from(c, "registry", "SKALD_REGISTRY"), strings.ToUpper(s.level)
+		s.registry, s.level = given.From(c, "registry", "SKALD_REGISTRY"), strings.ToUpper(s.level)
 		switch {
 		case s.lock == "":
 			return &exit.UsageError{What: "which schemas? Give --lock FILE, which schema.WriteLock wrote"}

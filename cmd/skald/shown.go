@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -26,7 +27,7 @@ func inboxShowCommand(out io.Writer) *cobra.Command {
 	var schema, consumer, source string
 	var asJSON bool
 	c := &cobra.Command{Use: "show ID", Short: "What a consumer knows of a message", Long: inboxShowAbout, Args: cobra.ExactArgs(1)}
-	storeFlags(c, &schema, &asJSON)
+	given.StoreFlags(c, &schema, &asJSON)
 	c.Flags().StringVar(&consumer, "consumer", "", "the consumer group, or the scope of a key (default: the consumer of the database, where it knows one)")
 	c.Flags().StringVar(&source, "source", "", "the message's source (default: that of the one that is kept; a key has none)")
 	c.RunE = func(c *cobra.Command, args []string) error {

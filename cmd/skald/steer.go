@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -33,14 +34,14 @@ type steering struct {
 func inboxSteerCommand(out io.Writer, verb, short, about string) *cobra.Command {
 	var s steering
 	c := &cobra.Command{Use: verb, Short: short, Long: about, Args: cobra.NoArgs}
-	storeFlags(c, &s.schema, &s.asJSON)
+	given.StoreFlags(c, &s.schema, &s.asJSON)
 	f := c.Flags()
 	f.StringVar(&s.consumer, "consumer", "", "the consumer group")
 	if verb != "pause" {
 		f.StringVar(&s.fingerprint, "fingerprint", "", "of the failures that are meant")
 	}
 	f.StringVar(&s.reason, "reason", "", "why; it is noted")
-	f.StringVar(&s.by, "by", whoami(), "who; it is noted")
+	f.StringVar(&s.by, "by", given.Whoami(), "who; it is noted")
 	c.RunE = func(c *cobra.Command, _ []string) error { return s.run(c, out, verb) }
 	return c
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -131,7 +132,7 @@ func messageName(source, id string) string {
 
 // each reads the steps that are meant.
 func (w *stepsWanted) each(c *cobra.Command, f func(*operate.SagaStep) error) error {
-	db, err := openDatabase(from(c, "store", "SKALD_STORE"), w.schema, "")
+	db, err := openDatabase(given.From(c, "store", "SKALD_STORE"), w.schema, "")
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 )
@@ -32,7 +33,7 @@ type groupMaker interface {
 // asked tells whether migrate is to look at the broker. SKALD_BROKER alone does not ask: a service has it for
 // itself.
 func (w *topology) asked(c *cobra.Command) (bool, error) {
-	w.url = from(c, "broker", "SKALD_BROKER")
+	w.url = given.From(c, "broker", "SKALD_BROKER")
 	given := c.Flags().Changed("broker")
 	switch {
 	case len(w.topics) == 0 && len(w.groups) == 0 && !given && w.partitions == 0:

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/store"
 )
 
@@ -13,7 +14,7 @@ import (
 func withStore[K interface {
 	Check(ctx context.Context, as store.Role) error
 }](c *cobra.Command, schema string, as store.Role, f func(context.Context, K) error) error {
-	db, err := openDatabase(from(c, "store", "SKALD_STORE"), schema, "")
+	db, err := openDatabase(given.From(c, "store", "SKALD_STORE"), schema, "")
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package main
+package given
 
 import (
 	"encoding/base64"
@@ -10,11 +10,11 @@ import (
 // binary64 is what a key begins with that is given in base64.
 const binary64 = "base64:"
 
-// A typedKey is a key that a flag gives; nil: none was given. One that is empty is a key, too.
-type typedKey []byte
+// A Key is a key that a flag gives; nil: none was given. One that is empty is a key, too.
+type Key []byte
 
 // Set reads what was typed.
-func (k *typedKey) Set(text string) (err error) {
+func (k *Key) Set(text string) (err error) {
 	code, is := strings.CutPrefix(text, binary64)
 	if !is {
 		*k = []byte(text)
@@ -26,13 +26,13 @@ func (k *typedKey) Set(text string) (err error) {
 	return nil
 }
 
-func (k *typedKey) String() string { return string(*k) }
+func (k *Key) String() string { return string(*k) }
 
 // Type is what the help calls it.
-func (k *typedKey) Type() string { return "string" }
+func (k *Key) Type() string { return "string" }
 
-// keyText is a key as a shell and --key take it; - is none.
-func keyText(key []byte) string {
+// KeyText is a key as a shell and --key take it; - is none.
+func KeyText(key []byte) string {
 	text := string(key)
 	quoted := strconv.Quote(text)
 	switch {

@@ -1,4 +1,4 @@
-package main
+package given
 
 import (
 	"bufio"
@@ -12,9 +12,9 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 )
 
-// askFirst wants a yes from whoever sits at the terminal. Where nobody does, or it is another word, the error
+// Yes wants a yes from whoever sits at the terminal. Where nobody does, or it is another word, the error
 // says what to do.
-func askFirst(ctx context.Context, errs io.Writer, question, otherwise string) error {
+func Yes(ctx context.Context, errs io.Writer, question, otherwise string) error {
 	unsure := &exit.UsageError{What: otherwise}
 	if !say.Terminal(os.Stdin) {
 		return unsure

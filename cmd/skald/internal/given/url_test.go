@@ -1,6 +1,10 @@
-package main
+package given_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/skald-go/skald/cmd/skald/internal/given"
+)
 
 // A command that is shown names the same database, and shows no password.
 func TestTypedStore(t *testing.T) {
@@ -11,7 +15,7 @@ func TestTypedStore(t *testing.T) {
 		{"", "postgres://u:hush@h/d", `"$SKALD_STORE"`},
 		{"", "postgres://u@h/d?password=hush", `"$SKALD_STORE"`},
 	} {
-		if got := typedStore(c[0], c[1]); got != c[2] {
+		if got := given.Typed(c[0], c[1]); got != c[2] {
 			t.Errorf("%q, %q: %s, want %s", c[0], c[1], got, c[2])
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package given
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// whoami is the user and the machine: who does what is noted, unless --by says it.
-func whoami() string {
+// Whoami is the user and the machine: who does what is noted, unless --by says it.
+func Whoami() string {
 	host, _ := os.Hostname() // or none
 	if u, err := user.Current(); err == nil {
 		return u.Username + "@" + host
@@ -17,8 +17,8 @@ func whoami() string {
 	return "@" + host
 }
 
-// byID lets a command take the id of a message behind its name.
-func byID(c *cobra.Command, id *string) {
+// ByID lets a command take the id of a message behind its name.
+func ByID(c *cobra.Command, id *string) {
 	c.Use += " [ID]"
 	c.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 1 {

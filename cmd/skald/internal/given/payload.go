@@ -1,4 +1,4 @@
-package main
+package given
 
 import (
 	"errors"
@@ -11,13 +11,13 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 )
 
-// dataFlag is the flag of a payload, the same in each command.
-func dataFlag(c *cobra.Command, data *string, what string) {
+// DataFlag is the flag of a payload, the same in each command.
+func DataFlag(c *cobra.Command, data *string, what string) {
 	c.Flags().StringVar(data, "data", "", what+"; @FILE: what is in that file, @-: standard input")
 }
 
-// payloadOf is the payload that such a flag gives.
-func payloadOf(data string, in io.Reader) ([]byte, error) {
+// Payload is the payload that such a flag gives.
+func Payload(data string, in io.Reader) ([]byte, error) {
 	if name, file := strings.CutPrefix(data, "@"); file {
 		return contents(name, in)
 	}

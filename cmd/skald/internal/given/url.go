@@ -1,4 +1,4 @@
-package main
+package given
 
 import (
 	"fmt"
@@ -13,15 +13,15 @@ import (
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
-// urlFlags are those whose value may hold a password.
-func urlFlags() map[string]string {
+// URLFlags are those whose value may hold a password.
+func URLFlags() map[string]string {
 	return map[string]string{"store": "SKALD_STORE", "broker": "SKALD_BROKER", "listen": "SKALD_LISTEN", "registry": "SKALD_REGISTRY"}
 }
 
-// resolve reads the URLs that are given as @FILE, and warns of a password that is an argument.
-func resolve(c *cobra.Command) (err error) {
+// Resolve reads the URLs that are given as @FILE, and warns of a password that is an argument.
+func Resolve(c *cobra.Command) (err error) {
 	c.Flags().Visit(func(f *pflag.Flag) {
-		env, is := urlFlags()[f.Name]
+		env, is := URLFlags()[f.Name]
 		given := f.Value.String()
 		if f.Value.Type() == "stringArray" {
 			given = strings.Trim(given, "[]") // each has a name in front: never @FILE
@@ -54,9 +54,9 @@ func resolve(c *cobra.Command) (err error) {
 // fromFile notes at a flag which @FILE was given.
 const fromFile = "skald/from-file"
 
-// typedStore is how a command that is shown names the same database, as a word of a shell: by its file, or by
+// Typed is how a command that is shown names the same database, as a word of a shell: by its file, or by
 // its URL unless that has a password.
-func typedStore(given, at string) string {
+func Typed(given, at string) string {
 	switch {
 	case strings.HasPrefix(given, "@"):
 		return say.Quoted(given)
@@ -66,8 +66,8 @@ func typedStore(given, at string) string {
 	return say.Quoted(at)
 }
 
-// givenStore is the --store of a command as it was typed.
-func givenStore(c *cobra.Command) string {
+// Store is the --store of a command as it was typed.
+func Store(c *cobra.Command) string {
 	f := c.Flags().Lookup("store")
 	if file := f.Annotations[fromFile]; len(file) > 0 {
 		return file[0]

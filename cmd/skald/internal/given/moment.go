@@ -1,4 +1,4 @@
-package main
+package given
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 )
 
-// moment reads a point in time, or a time ago.
-func moment(flag, text string) (time.Time, error) {
+// Moment reads a point in time, or a time ago.
+func Moment(flag, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
