@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/foreign"
@@ -39,7 +40,7 @@ func adoptOutboxCommand(out, errs io.Writer) *cobra.Command {
 		if !show {
 			return &exit.UsageError{What: "give --print: the map is printed, and nothing is changed"}
 		}
-		db, err := openDatabase(given.From(c, "store", "SKALD_STORE"), "", "")
+		db, err := database.Open(given.From(c, "store", "SKALD_STORE"), "", "")
 		if err != nil {
 			return err
 		}
@@ -48,8 +49,8 @@ func adoptOutboxCommand(out, errs io.Writer) *cobra.Command {
 	return c
 }
 
-func printTable(ctx context.Context, db database, name string, out, errs io.Writer) error {
-	plain, done, err := plainly(ctx, db, 1)
+func printTable(ctx context.Context, db database.Database, name string, out, errs io.Writer) error {
+	plain, done, err := database.Plain(ctx, db, 1)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/flow"
@@ -46,13 +47,13 @@ func compensateCommand(out, errs io.Writer) *cobra.Command {
 		}
 		if len(args) == 0 {
 			all.Flow = wish.Flow
-			return withStore(c, w.Schema, store.App, func(ctx context.Context, k sagaKeeper) error { return compensateMany(ctx, k, w, all, out, errs) })
+			return database.With(c, w.Schema, store.App, func(ctx context.Context, k sagaKeeper) error { return compensateMany(ctx, k, w, all, out, errs) })
 		}
 		if all != (operate.FlowSelection{}) {
 			return &exit.UsageError{What: "--state and --overdue choose many: give them, or a KEY"}
 		}
 		wish.Key = args[0]
-		return withStore(c, w.Schema, store.App, func(ctx context.Context, k sagaKeeper) error {
+		return database.With(c, w.Schema, store.App, func(ctx context.Context, k sagaKeeper) error {
 			o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}
 			if !w.Yes {
 				o.Confirm = func(ctx context.Context, _ int) error {

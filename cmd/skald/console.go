@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/console"
@@ -113,14 +114,14 @@ func consoleSource(ctx context.Context, typed, schema string) (s console.Source,
 		line, _, _ := strings.Cut(string(text), "\n")
 		at = strings.TrimSpace(line)
 	}
-	db, err := openDatabase(at, schema, "")
+	db, err := database.Open(at, schema, "")
 	if err != nil {
 		return s, nil, err
 	}
-	if on, ok := db.(server); ok {
-		return on.console(ctx, typed)
+	if on, ok := db.(database.Server); ok {
+		return on.Console(ctx, typed)
 	}
-	all, end, err := db.stores(ctx, rooms{})
+	all, end, err := db.Stores(ctx, database.Rooms{})
 	if err != nil {
 		return s, nil, err
 	}

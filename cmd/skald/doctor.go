@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
@@ -80,7 +81,7 @@ func doctorCommand(out io.Writer) *cobra.Command {
 			if err := d.readLock(); err != nil {
 				return err
 			}
-			db, err := openDatabase(at, d.schema, "")
+			db, err := database.Open(at, d.schema, "")
 			if err != nil {
 				return err
 			}
@@ -105,10 +106,10 @@ const (
 	storeWithin  = 7 * time.Second
 )
 
-func (d *doctor) store(ctx context.Context, db database) {
+func (d *doctor) store(ctx context.Context, db database.Database) {
 	ctx, cancel := context.WithTimeout(ctx, storeWithin)
 	defer cancel()
-	all, done, err := db.stores(ctx, rooms{})
+	all, done, err := db.Stores(ctx, database.Rooms{})
 	if err != nil {
 		d.Failed("store", "connection", err)
 		return

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/store/pgstore"
@@ -38,13 +39,13 @@ func formOf(tool string) (form, error) {
 
 // A stepper is a database whose migrations can be had one by one.
 type stepper interface {
-	steps() ([]pgstore.Step, error)
+	Steps() ([]pgstore.Step, error)
 }
 
 // writeFiles writes a numbered file into dir for each migration that has none there. What is there stays as
 // it is, so that it can be run again with a later build; new files get numbers behind all others, which these
 // tools go by.
-func writeFiles(t *say.Tidings, db database, tool, dir string) error {
+func writeFiles(t *say.Tidings, db database.Database, tool, dir string) error {
 	f, err := formOf(tool)
 	if err != nil {
 		return err
@@ -53,7 +54,7 @@ func writeFiles(t *say.Tidings, db database, tool, dir string) error {
 	if !ok {
 		return &exit.UsageError{What: "--format is for PostgreSQL"}
 	}
-	steps, err := from.steps()
+	steps, err := from.Steps()
 	if err != nil {
 		return err
 	}
@@ -127,11 +128,11 @@ func (p printing) check() error {
 	return nil
 }
 
-func (p printing) print(t *say.Tidings, db database) error {
+func (p printing) print(t *say.Tidings, db database.Database) error {
 	if p.tool != "" {
 		return writeFiles(t, db, p.tool, p.dir)
 	}
-	text, err := db.script()
+	text, err := db.Script()
 	if err == nil {
 		err = t.Say("sql", text, strings.TrimSuffix(text, "\n"))
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
@@ -44,7 +45,7 @@ type knower interface {
 
 // withKnower opens the store that the flags name for as long as f takes.
 func withKnower(c *cobra.Command, schema string, as store.Role, f func(context.Context, knower) error) error {
-	return withStore(c, schema, as, f)
+	return database.With(c, schema, as, f)
 }
 
 const inboxStatusAbout = `Says how many messages are in quarantine, of which consumer and why, and since when: those of which another payload was

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
@@ -110,5 +111,5 @@ func (w *wanted) with(c *cobra.Command, f func(context.Context, keeper) error) e
 	if err := w.valid(); err != nil {
 		return err
 	}
-	return withStore(c, w.Schema, store.App, f)
+	return database.With(c, w.Schema, store.App, f)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
@@ -53,7 +54,7 @@ func migrateCommand(out io.Writer) *cobra.Command {
 			case atBroker && store == "":
 				return topics.migrate(c.Context(), t, check)
 			}
-			db, err := openDatabase(store, schema, source)
+			db, err := database.Open(store, schema, source)
 			switch {
 			case err != nil:
 				return err
@@ -98,15 +99,15 @@ func migrateCommand(out io.Writer) *cobra.Command {
 }
 
 // migrate applies what is pending, then changes the ring.
-func migrate(ctx context.Context, t *say.Tidings, db database, rows int) error {
-	did, err := db.migrate(ctx)
+func migrate(ctx context.Context, t *say.Tidings, db database.Database, rows int) error {
+	did, err := db.Migrate(ctx)
 	if err == nil || len(did) > 0 {
 		err = errors.Join(t.List("applied", "applied", did), err)
 	}
 	if err != nil || rows == 0 {
 		return err
 	}
-	did, err = db.(resizer).resize(ctx, rows)
+	did, err = db.(resizer).Resize(ctx, rows)
 	if len(did) > 0 {
 		err = errors.Join(t.List("rings", "", did), err)
 	}
@@ -117,16 +118,16 @@ func wrongRing(n int) bool { return n != 0 && (n < pgstore.LeastSlots || n > pgs
 
 // A resizer is a database with a ring.
 type resizer interface {
-	resize(ctx context.Context, rows int) ([]string, error)
+	Resize(ctx context.Context, rows int) ([]string, error)
 }
 
-func resizes(db database) bool {
+func resizes(db database.Database) bool {
 	_, ok := db.(resizer)
 	return ok
 }
 
-func checkPending(c *cobra.Command, t *say.Tidings, db database) error {
-	todo, err := db.pending(c.Context())
+func checkPending(c *cobra.Command, t *say.Tidings, db database.Database) error {
+	todo, err := db.Pending(c.Context())
 	if err == nil {
 		err = t.List("pending", "pending", todo)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
@@ -36,11 +37,11 @@ func statusCommand(out io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use: "status", Short: "What waits to be published, and who owns the shards", Long: statusAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			db, err := openDatabase(given.From(c, "store", "SKALD_STORE"), schema, "")
+			db, err := database.Open(given.From(c, "store", "SKALD_STORE"), schema, "")
 			if err != nil {
 				return err
 			}
-			all, end, err := db.stores(c.Context(), rooms{})
+			all, end, err := db.Stores(c.Context(), database.Rooms{})
 			if err != nil {
 				return fmt.Errorf("outbox status: %w", err)
 			}

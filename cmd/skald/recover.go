@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
@@ -35,7 +36,7 @@ func recoverCommand(out, errs io.Writer) *cobra.Command {
 			if !o.DryRun && strings.TrimSpace(o.Reason) == "" {
 				return &exit.UsageError{What: "why? Give --reason"}
 			}
-			db, err := openDatabase(given.From(c, "store", "SKALD_STORE"), schema, "")
+			db, err := database.Open(given.From(c, "store", "SKALD_STORE"), schema, "")
 			if err != nil {
 				return err
 			}
@@ -88,8 +89,8 @@ func tellRecover(out io.Writer, done store.Recovered) error {
 }
 
 // recover looks, asks and does it.
-func recover(ctx context.Context, db database, errs io.Writer, sure bool, o operate.Order) (done store.Recovered, err error) {
-	all, end, err := db.stores(ctx, rooms{})
+func recover(ctx context.Context, db database.Database, errs io.Writer, sure bool, o operate.Order) (done store.Recovered, err error) {
+	all, end, err := db.Stores(ctx, database.Rooms{})
 	if err != nil {
 		return done, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/internal/backoff"
@@ -37,18 +38,18 @@ amqp:// and nats:// URLs may be as their own clients take them: user:password@ i
 a password is read from its file, or from SKALD_KAFKA_PASSWORD, SKALD_NATS_PASSWORD or SKALD_RABBITMQ_PASSWORD.`
 
 func relayCommand(errs io.Writer) *cobra.Command {
-	var r rooms
+	var r database.Rooms
 	var metrics string
 	var tables []string
 	c := &cobra.Command{
 		Use: "relay", Short: "Carry committed messages to the broker", Long: relayAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			db, err := openDatabase(given.From(c, "store", "SKALD_STORE"), "", "")
+			db, err := database.Open(given.From(c, "store", "SKALD_STORE"), "", "")
 			if err != nil {
 				return err
 			}
-			for i, schema := range r.schemas {
-				if slices.Contains(r.schemas[:i], schema) {
+			for i, schema := range r.Schemas {
+				if slices.Contains(r.Schemas[:i], schema) {
 					return &exit.UsageError{What: fmt.Sprintf("--schema %s is given twice", schema)}
 				}
 			}
@@ -59,55 +60,55 @@ func relayCommand(errs io.Writer) *cobra.Command {
 						return &exit.UsageError{What: "--" + name + " is for Skald's own outbox, not for --table"}
 					}
 				}
-				return runTables(c.Context(), db, tables, r.connections, given.From(c, "broker", "SKALD_BROKER"), metrics, slog.New(slog.NewTextHandler(errs, nil)))
+				return runTables(c.Context(), db, tables, r.Connections, given.From(c, "broker", "SKALD_BROKER"), metrics, slog.New(slog.NewTextHandler(errs, nil)))
 			}
-			r.listen = given.From(c, "listen", "SKALD_LISTEN")
+			r.Listen = given.From(c, "listen", "SKALD_LISTEN")
 			return runRelay(c.Context(), db, r, given.From(c, "broker", "SKALD_BROKER"), metrics, slog.New(slog.NewTextHandler(errs, nil)))
 		},
 	}
 	f := c.Flags()
 	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
 	f.String("broker", "", "kafka://host:port[,host:port][?option=value&…], nats://… or amqp://…; SKALD_BROKER stands for it")
-	f.StringArrayVar(&r.schemas, "schema", nil, "where the tables are; again for each further schema of the database; PostgreSQL only (default: public)")
-	f.IntVar(&r.connections, "connections", 0, "to the database, at most, for all schemas together, 2 or more; PostgreSQL only (default: 4, or the URL's pool_max_conns)")
+	f.StringArrayVar(&r.Schemas, "schema", nil, "where the tables are; again for each further schema of the database; PostgreSQL only (default: public)")
+	f.IntVar(&r.Connections, "connections", 0, "to the database, at most, for all schemas together, 2 or more; PostgreSQL only (default: 4, or the URL's pool_max_conns)")
 	f.StringArrayVar(&tables, "table", nil, "FILE that says, as JSON, which columns of another outbox table make a message: carry that table instead of Skald's; again for each further one; PostgreSQL only (skald adopt outbox --print writes one)")
 	f.String("listen", "", "postgres://… of the server itself, no pooler's: be told of what services with Options.Notify write, over one more connection; with --wal, read the slot there; SKALD_LISTEN stands for it")
-	f.BoolVar(&r.wal, "wal", false, "hear of commits from a logical replication slot, which is made where it is missing, instead of looking; PostgreSQL with wal_level=logical, a role with REPLICATION")
-	f.StringVar(&r.slot, "slot", "", "the slot, and the publication of that name; with --wal and one schema (default: skald_<database>_<schema>)")
-	f.StringVar(&r.readBy, "read-by", "", "the replication slot from which Debezium reads the outbox: publish nothing but "+
+	f.BoolVar(&r.WAL, "wal", false, "hear of commits from a logical replication slot, which is made where it is missing, instead of looking; PostgreSQL with wal_level=logical, a role with REPLICATION")
+	f.StringVar(&r.Slot, "slot", "", "the slot, and the publication of that name; with --wal and one schema (default: skald_<database>_<schema>)")
+	f.StringVar(&r.ReadBy, "read-by", "", "the replication slot from which Debezium reads the outbox: publish nothing but "+
 		"what was deferred, move the positions to where that slot is confirmed, and empty what is older than the "+
 		"retention; PostgreSQL only (docs/debezium.md)")
-	f.StringVar(&r.publication, "publication", "", "that the slot is read by; with --read-by (default: skald_debezium)")
-	f.BoolVar(&r.trustSlot, "trust-slot", false, "take it, for this start, that the slot has had or will have every row of "+
+	f.StringVar(&r.Publication, "publication", "", "that the slot is read by; with --read-by (default: skald_debezium)")
+	f.BoolVar(&r.TrustSlot, "trust-slot", false, "take it, for this start, that the slot has had or will have every row of "+
 		"the outbox, where that cannot be proved: Debezium has read it all along; with --read-by")
-	f.DurationVar(&r.keep.Outbox, "keep-outbox", 7*24*time.Hour, "how long rows are kept once they are published")
-	f.DurationVar(&r.keep.Marks, "keep-marks", 30*24*time.Hour, "how long marks are kept; at least as long as rows")
-	f.DurationVar(&r.keep.Steps, "keep-steps", 90*24*time.Hour, "how long steps of sagas are kept after their saga began: no saga may take longer")
-	f.DurationVar(&r.keep.Sagas, "keep-sagas", 30*24*time.Hour, "how long orchestrated sagas are kept after they ended, and their keys with them")
+	f.DurationVar(&r.Keep.Outbox, "keep-outbox", 7*24*time.Hour, "how long rows are kept once they are published")
+	f.DurationVar(&r.Keep.Marks, "keep-marks", 30*24*time.Hour, "how long marks are kept; at least as long as rows")
+	f.DurationVar(&r.Keep.Steps, "keep-steps", 90*24*time.Hour, "how long steps of sagas are kept after their saga began: no saga may take longer")
+	f.DurationVar(&r.Keep.Sagas, "keep-sagas", 30*24*time.Hour, "how long orchestrated sagas are kept after they ended, and their keys with them")
 	f.StringVar(&metrics, "metrics", "", "serve /metrics for Prometheus, /livez and /readyz at this address, \":9090\" (default: do not)")
 	return c
 }
 
 // slots checks --wal, --slot and --read-by.
-func (r rooms) slots() error {
+func slots(r database.Rooms) error {
 	switch {
-	case r.slot != "" && !r.wal:
+	case r.Slot != "" && !r.WAL:
 		return &exit.UsageError{What: "--slot is for --wal"}
-	case (r.publication != "" || r.trustSlot) && r.readBy == "":
+	case (r.Publication != "" || r.TrustSlot) && r.ReadBy == "":
 		return &exit.UsageError{What: "--publication and --trust-slot are for --read-by"}
-	case r.readBy != "" && (r.wal || len(r.schemas) > 1):
+	case r.ReadBy != "" && (r.WAL || len(r.Schemas) > 1):
 		return &exit.UsageError{What: "--read-by is for one schema, and not for --wal: who reads by the slot publishes"}
-	case r.slot != "" && len(r.schemas) > 1:
+	case r.Slot != "" && len(r.Schemas) > 1:
 		return &exit.UsageError{What: "--slot is for one schema: each needs its own; leave it out, and each has skald_<database>_<schema>"}
 	}
 	return nil
 }
 
-func runRelay(ctx context.Context, db database, r rooms, bus, metrics string, log *slog.Logger) (err error) {
-	if err := r.slots(); err != nil {
+func runRelay(ctx context.Context, db database.Database, r database.Rooms, bus, metrics string, log *slog.Logger) (err error) {
+	if err := slots(r); err != nil {
 		return err
 	}
-	if r.keep.Outbox <= 0 || r.keep.Marks < r.keep.Outbox {
+	if r.Keep.Outbox <= 0 || r.Keep.Marks < r.Keep.Outbox {
 		return &exit.UsageError{What: "--keep-outbox is more than 0, and --keep-marks is at least as much: a row that is kept can be published again, and then its mark must still be there"}
 	}
 	connect, err := dial(bus)
@@ -129,7 +130,7 @@ func runRelay(ctx context.Context, db database, r rooms, bus, metrics string, lo
 		return fmt.Errorf("connect to broker: %w", err)
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	all, err := r.runners(from, to, seen, log)
+	all, err := runners(r, from, to, seen, log)
 	if err != nil {
 		return err
 	}
@@ -148,21 +149,21 @@ func dial(bus string) (func() (broker.Broker, error), error) {
 }
 
 // runners are a schemaRelay for each schema, and with --listen one listener for all of them.
-func (r rooms) runners(from []relay.Source, to broker.Broker, seen *sight, log *slog.Logger) (all []skald.Runner, err error) {
+func runners(r database.Rooms, from []relay.Source, to broker.Broker, seen *sight, log *slog.Logger) (all []skald.Runner, err error) {
 	open := &supervisor{open: len(from)}
 	for i, source := range from {
 		one := &schemaRelay{source: source, log: log, all: open}
-		if len(r.schemas) > 1 {
-			one.name, one.log = r.schemas[i], log.With("schema", r.schemas[i])
+		if len(r.Schemas) > 1 {
+			one.name, one.log = r.Schemas[i], log.With("schema", r.Schemas[i])
 		}
 		one.make = func() *relay.Relay {
-			return relay.New(source, to, &relay.Options{Keep: r.keep, Outboxes: len(from), Logger: one.log, MeterProvider: seen.meters})
+			return relay.New(source, to, &relay.Options{Keep: r.Keep, Outboxes: len(from), Logger: one.log, MeterProvider: seen.meters})
 		}
 		seen.health.AddRelay("", one)
 		all = append(all, one)
 	}
-	if r.listen != "" && !r.wal && r.readBy == "" { // who reads by a slot is told of nothing
-		heard, err := listener(r.listen, from, log)
+	if r.Listen != "" && !r.WAL && r.ReadBy == "" { // who reads by a slot is told of nothing
+		heard, err := database.Listen(r.Listen, from, log)
 		if err != nil {
 			return nil, err
 		}
@@ -173,10 +174,10 @@ func (r rooms) runners(from []relay.Source, to broker.Broker, seen *sight, log *
 
 // openPatiently opens the database and looks whether there is something to relay; it waits for a server that
 // is away, until ctx is done: then it returns nothing.
-func openPatiently(ctx context.Context, db database, r rooms, log *slog.Logger) (from []relay.Source, done func(), err error) {
+func openPatiently(ctx context.Context, db database.Database, r database.Rooms, log *slog.Logger) (from []relay.Source, done func(), err error) {
 	err = patiently(ctx, log, func() error {
 		var err error
-		if from, done, err = db.stores(ctx, r); err != nil {
+		if from, done, err = db.Stores(ctx, r); err != nil {
 			return err
 		}
 		if err = checkAny(ctx, from); err != nil {

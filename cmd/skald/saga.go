@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
@@ -36,11 +37,11 @@ func sagaCommand(out io.Writer) *cobra.Command {
 		if err := where.CheckTraceURL(traces); err != nil {
 			return &exit.UsageError{What: err.Error()}
 		}
-		db, err := openDatabase(given.From(c, "store", "SKALD_STORE"), schema, "")
+		db, err := database.Open(given.From(c, "store", "SKALD_STORE"), schema, "")
 		if err != nil {
 			return err
 		}
-		all, end, err := db.stores(c.Context(), rooms{})
+		all, end, err := db.Stores(c.Context(), database.Rooms{})
 		if err != nil {
 			return err
 		}

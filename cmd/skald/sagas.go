@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
@@ -98,7 +99,7 @@ type sagaKeeper interface {
 
 // open has f ask the store.
 func (w *sagaWanted) open(c *cobra.Command, as store.Role, f func(ctx context.Context, k sagaKeeper) error) error {
-	return withStore(c, w.Schema, as, f)
+	return database.With(c, w.Schema, as, f)
 }
 
 func sagaListCommand(out io.Writer) *cobra.Command {

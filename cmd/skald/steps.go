@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
@@ -132,11 +133,11 @@ func messageName(source, id string) string {
 
 // each reads the steps that are meant.
 func (w *stepsWanted) each(c *cobra.Command, f func(*operate.SagaStep) error) error {
-	db, err := openDatabase(given.From(c, "store", "SKALD_STORE"), w.schema, "")
+	db, err := database.Open(given.From(c, "store", "SKALD_STORE"), w.schema, "")
 	if err != nil {
 		return err
 	}
-	all, end, err := db.stores(c.Context(), rooms{})
+	all, end, err := db.Stores(c.Context(), database.Rooms{})
 	if err != nil {
 		return err
 	}

@@ -8,17 +8,15 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
-
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/foreign"
 	"github.com/skald-go/skald/health"
 )
 
 // runTables carries outbox tables that are not Skald's.
-func runTables(ctx context.Context, db database, paths []string, connections int, bus, metrics string, log *slog.Logger) (err error) {
+func runTables(ctx context.Context, db database.Database, paths []string, connections int, bus, metrics string, log *slog.Logger) (err error) {
 	var tables []foreign.Table
 	for _, path := range paths {
 		t, err := readTable(path)
@@ -44,7 +42,7 @@ func runTables(ctx context.Context, db database, paths []string, connections int
 	var from *sql.DB
 	var done func()
 	err = patiently(ctx, log, func() error {
-		from, done, err = plainly(ctx, db, max(connections, len(tables)+1))
+		from, done, err = database.Plain(ctx, db, max(connections, len(tables)+1))
 		return err
 	})
 	if err != nil || from == nil {
@@ -78,32 +76,6 @@ func readTable(path string) (t foreign.Table, err error) {
 		return t, &exit.UsageError{What: fmt.Sprintf("--table %s: %v", path, err)}
 	}
 	return t, nil
-}
-
-// plainly opens a PostgreSQL database that need not have Skald's tables.
-func plainly(ctx context.Context, db database, connections int) (*sql.DB, func(), error) {
-	s, ok := db.(server)
-	if !ok {
-		return nil, nil, &exit.UsageError{What: "tables of other teams are read in PostgreSQL alone: give --store postgres://…; " +
-			"a SQLite file has one writer at a time, so no order of commits to miss: let what inserts there insert into skald_outbox (docs/adopt.md)"}
-	}
-	cfg := s.cfg.Copy()
-	if !s.bounded {
-		cfg.MaxConns = int32(connections)
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := pool.Ping(ctx); err != nil {
-		pool.Close()
-		return nil, nil, err
-	}
-	plain := stdlib.OpenDBFromPool(pool)
-	return plain, func() {
-		_ = plain.Close()
-		pool.Close()
-	}, nil
 }
 
 // tableState gives a map that does not go with its table the exit code of a wrong state.

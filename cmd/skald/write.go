@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
@@ -61,7 +62,7 @@ func outboxWriteCommand(out io.Writer) *cobra.Command {
 		if d.ContentType == "application/json" && !json.Valid(d.Data) {
 			return &exit.UsageError{What: "the payload is no JSON: mend it, or give its --content-type"}
 		}
-		return withStore(c, w.Schema, store.App, func(ctx context.Context, k writer) error {
+		return database.With(c, w.Schema, store.App, func(ctx context.Context, k writer) error {
 			r, err := operate.Write(ctx, k, d, w.Order(nil, "write"))
 			if err != nil {
 				return err

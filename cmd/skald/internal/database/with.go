@@ -1,4 +1,4 @@
-package main
+package database
 
 import (
 	"context"
@@ -10,15 +10,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// withStore opens the store that the flags name, as one that can do what K says, for as long as f takes.
-func withStore[K interface {
+// With opens the store that the flags name, as one that can do what K says, for as long as f takes.
+func With[K interface {
 	Check(ctx context.Context, as store.Role) error
 }](c *cobra.Command, schema string, as store.Role, f func(context.Context, K) error) error {
-	db, err := openDatabase(given.From(c, "store", "SKALD_STORE"), schema, "")
+	db, err := Open(given.From(c, "store", "SKALD_STORE"), schema, "")
 	if err != nil {
 		return err
 	}
-	all, end, err := db.stores(c.Context(), rooms{})
+	all, end, err := db.Stores(c.Context(), Rooms{})
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,11 @@
-package main
+package database_test
 
 import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 )
 
 // Unless the URL says otherwise no command names a statement, which a pooler in transaction mode may lose.
@@ -17,12 +19,12 @@ func TestExecModeOfTheCommands(t *testing.T) {
 		"postgres://h/d?sslmode=disable&default_query_exec_mode=cache_statement": pgx.QueryExecModeCacheStatement,
 		"postgres://a:1,b:2/d?default_query_exec_mode=exec":                      pgx.QueryExecModeExec,
 	} {
-		db, err := openDatabase(at, "", "")
+		db, err := database.Open(at, "", "")
 		if err != nil {
 			t.Errorf("%s: %v", at, err)
 			continue
 		}
-		if got := db.(server).cfg.ConnConfig.DefaultQueryExecMode; got != want {
+		if got := db.(database.Server).Config.ConnConfig.DefaultQueryExecMode; got != want {
 			t.Errorf("%s is %v, want %v", at, got, want)
 		}
 	}
