@@ -13,6 +13,7 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
+	"github.com/skald-go/skald/cmd/skald/internal/schemas"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/schema"
 	"github.com/skald-go/skald/store"
@@ -97,7 +98,7 @@ func showDeadCommand(out io.Writer) *cobra.Command {
 			enc.SetEscapeHTML(false)
 			m := operate.MessageOf(p)
 			if m.Payload == nil { // what cannot be read by a schema is shown as bytes alone
-				m.Payload, _ = schema.Readable(ctx, k, "", p.Message, schemaFormats()...)
+				m.Payload, _ = schema.Readable(ctx, k, "", p.Message, schemas.Formats()...)
 			}
 			return enc.Encode(m)
 		})

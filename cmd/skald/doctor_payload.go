@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/cmd/skald/internal/schemas"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/schema"
 	"github.com/skald-go/skald/store"
@@ -13,14 +14,14 @@ import (
 // readLock reads what a program declares, if it is given.
 func (d *doctor) readLock() (err error) {
 	if d.lock != "" {
-		d.declared, err = schemaFlags{lock: d.lock}.read()
+		d.declared, err = schemas.ReadLock(d.lock)
 	}
 	return err
 }
 
 // inspectBy has payloads read by the schemas that a database keeps, and by those that are declared.
 func (d *doctor) inspectBy(db any) {
-	by := &schema.Inspector{Lock: d.declared, Formats: schemaFormats()}
+	by := &schema.Inspector{Lock: d.declared, Formats: schemas.Formats()}
 	if kept, ok := db.(store.PayloadSchemas); ok {
 		by.Kept = allowedSchemas{kept}
 	}

@@ -1,4 +1,5 @@
-package main
+// Package schemas compares the schemas of a program with those of a registry: skald schema.
+package schemas
 
 import (
 	"context"
@@ -20,12 +21,9 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/schema"
-	"github.com/skald-go/skald/schema/avro"
-	"github.com/skald-go/skald/schema/jsonschema"
-	"github.com/skald-go/skald/schema/protobuf"
 )
 
-const schemaAbout = `Compares the schemas of a program with those of a schema registry (Confluent's API), and brings them there.
+const about = `Compares the schemas of a program with those of a schema registry (Confluent's API), and brings them there.
 
 A program of yours prints its schemas: schema.WriteLock(os.Stdout, OrderPlaced, Paid) > schemas.json
 
@@ -36,27 +34,28 @@ A program of yours prints its schemas: schema.WriteLock(os.Stdout, OrderPlaced, 
 All versions of a subject are compared, not the last one alone. --level overrules the registry's level of compatibility.
 The registry's URL may hold a user and a password: SKALD_REGISTRY, or --registry @FILE.`
 
-// schemaFlags are what each of its commands is given.
-type schemaFlags struct {
+// flags are what each of its commands is given.
+type flags struct {
 	t           *say.Tidings
 	lock, level string
 	registry    string
 }
 
-func schemaCommand(out io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "schema", Short: "Compare schemas with a registry, and register them", Long: schemaAbout,
+// Command is skald schema.
+func Command(out io.Writer) *cobra.Command {
+	c := &cobra.Command{Use: "schema", Short: "Compare schemas with a registry, and register them", Long: about,
 		RunE: func(*cobra.Command, []string) error {
 			return &exit.UsageError{What: "which? skald schema check, push or pull"}
 		}}
-	c.AddCommand(schemaVerb(out, "check", "Say which schemas old and new programs cannot read", true, checkSchemas),
-		schemaVerb(out, "push", "Check schemas, then register them", true, pushSchemas),
-		schemaVerb(out, "pull", "Write what the registry has beside the lock", false, pullSchemas))
+	c.AddCommand(verb(out, "check", "Say which schemas old and new programs cannot read", true, check),
+		verb(out, "push", "Check schemas, then register them", true, push),
+		verb(out, "pull", "Write what the registry has beside the lock", false, pull))
 	return c
 }
 
-func schemaVerb(out io.Writer, name, short string, level bool, do func(ctx context.Context, f schemaFlags) error) *cobra.Command {
-	s := schemaFlags{t: &say.Tidings{Out: out}}
-	c := &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs, Long: schemaAbout}
+func verb(out io.Writer, name, short string, level bool, do func(ctx context.Context, f flags) error) *cobra.Command {
+	s := flags{t: &say.Tidings{Out: out}}
+	c := &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs, Long: about}
 	f := c.Flags()
 	f.StringVar(&s.lock, "lock", "", "the file that schema.WriteLock wrote")
 	f.String("registry", "", "URL of the schema registry; SKALD_REGISTRY stands for it")
@@ -77,12 +76,8 @@ func schemaVerb(out io.Writer, name, short string, level bool, do func(ctx conte
 	return c
 }
 
-func schemaFormats() []schema.Format {
-	return []schema.Format{avro.Format{}, protobuf.Format{}, jsonschema.Format{}}
-}
-
 // client is that of --registry.
-func (s schemaFlags) client() (*sr.Client, error) {
+func (s flags) client() (*sr.Client, error) {
 	at, err := url.Parse(s.registry)
 	if err != nil || at.Host == "" {
 		return nil, &exit.UsageError{What: "which registry? Give --registry http://HOST:PORT, or SKALD_REGISTRY"}
@@ -101,26 +96,13 @@ func asking(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, 2*time.Minute)
 }
 
-func (s schemaFlags) read() (schema.Lock, error) {
-	file, err := os.Open(s.lock)
-	if err != nil {
-		return schema.Lock{}, &exit.NoneError{What: fmt.Sprintf("--lock: %v", err)}
-	}
-	defer file.Close()
-	lock, err := schema.ReadLock(file)
-	if err != nil {
-		return lock, &exit.UsageError{What: fmt.Sprintf("--lock %s: %v", s.lock, err)}
-	}
-	return lock, nil
-}
-
 // pulled is where pull leaves what the registry has.
-func (s schemaFlags) pulled() string {
+func (s flags) pulled() string {
 	return strings.TrimSuffix(s.lock, filepath.Ext(s.lock)) + ".registry.json"
 }
 
 // versions are those of the registry, or those that were pulled.
-func (s schemaFlags) versions(ctx context.Context, lock schema.Lock) (schema.Versions, error) {
+func (s flags) versions(ctx context.Context, lock schema.Lock) (schema.Versions, error) {
 	if s.registry != "" {
 		client, err := s.client()
 		if err != nil {
@@ -141,20 +123,20 @@ func (s schemaFlags) versions(ctx context.Context, lock schema.Lock) (schema.Ver
 	return schema.ReadVersions(file)
 }
 
-func checkSchemas(ctx context.Context, s schemaFlags) error {
-	lock, err := s.read()
+func check(ctx context.Context, s flags) error {
+	lock, err := ReadLock(s.lock)
 	if err != nil {
 		return err
 	}
 	return s.check(ctx, lock)
 }
 
-func (s schemaFlags) check(ctx context.Context, lock schema.Lock) error {
+func (s flags) check(ctx context.Context, lock schema.Lock) error {
 	versions, err := s.versions(ctx, lock)
 	if err != nil {
 		return err
 	}
-	verdicts, err := schema.Check(lock, versions, s.level, schemaFormats()...)
+	verdicts, err := schema.Check(lock, versions, s.level, Formats()...)
 	if err != nil {
 		return &exit.FailedError{Err: err}
 	}
@@ -192,8 +174,8 @@ func verdictLines(v schema.Verdict) []string {
 	return lines
 }
 
-func pushSchemas(ctx context.Context, s schemaFlags) error {
-	lock, err := s.read()
+func push(ctx context.Context, s flags) error {
+	lock, err := ReadLock(s.lock)
 	if err != nil {
 		return err
 	}
@@ -219,8 +201,8 @@ func pushSchemas(ctx context.Context, s schemaFlags) error {
 	return errors.Join(err, told)
 }
 
-func pullSchemas(ctx context.Context, s schemaFlags) error {
-	lock, err := s.read()
+func pull(ctx context.Context, s flags) error {
+	lock, err := ReadLock(s.lock)
 	if err != nil {
 		return err
 	}
