@@ -61,7 +61,7 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 			o.Logger = logger(errs, verbose)
 			if keep {
 				o.Operator = given.Whoami()
-				o.Keep = func(orders, console string) { fmt.Fprintf(errs, kept, orders, console) }
+				o.Keep = func(orders, console string) { fmt.Fprintf(errs, staying, orders, console) }
 			}
 			return runDemo(c.Context(), o, asJSON, out, errs)
 		},
@@ -177,8 +177,8 @@ func runDemo(ctx context.Context, o demo.Options, asJSON bool, out, errs io.Writ
 	return err
 }
 
-// kept says, behind the verdict, how to place an order, and where to look at all of them.
-const kept = `orders: %[1]s until a signal; place one, and ask for it by GET /orders/ID/status:
+// staying says, behind the verdict, how to place an order, and where to look at all of them.
+const staying = `orders: %[1]s until a signal; place one, and ask for it by GET /orders/ID/status:
   curl -H 'Idempotency-Key: mine-1' -d '{"customer":"ada","items":[{"sku":"tea","quantity":2}]}' %[1]s
 console: %[2]s shows the six databases, and acts on them
 `

@@ -1,4 +1,4 @@
-package main
+package kept
 
 import (
 	"context"
@@ -19,7 +19,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-func parkedCommand(out, errs io.Writer) *cobra.Command {
+// Parked is skald parked.
+func Parked(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "parked", Short: "Messages that failed and are tried again, and those behind them", RunE: func(c *cobra.Command, _ []string) error {
 		c.SetOut(c.ErrOrStderr())
 		return errors.Join(&exit.UsageError{What: "which command of parked?"}, exit.ErrTold, c.Usage())
@@ -41,7 +42,8 @@ func parkedCommand(out, errs io.Writer) *cobra.Command {
 	return c
 }
 
-func deadCommand(out, errs io.Writer) *cobra.Command {
+// Dead is skald dead.
+func Dead(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "dead", Short: "Dead letters: look, redrive, drop", RunE: func(c *cobra.Command, _ []string) error {
 		c.SetOut(c.ErrOrStderr())
 		return errors.Join(&exit.UsageError{What: "which command of dead?"}, exit.ErrTold, c.Usage())

@@ -1,4 +1,6 @@
-package main
+// Package kept is what is done about the messages that a consumer keeps, parked ones and dead letters: skald
+// parked and skald dead.
+package kept
 
 import (
 	"context"
