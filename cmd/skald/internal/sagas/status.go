@@ -1,4 +1,4 @@
-package main
+package sagas
 
 import (
 	"cmp"
@@ -22,14 +22,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const sagaAbout = `Says where the sagas of a key stand, choreographed ones as a tracker keeps them, orchestrated ones as their engine does: what
+const statusAbout = `Says where the sagas of a key stand, choreographed ones as a tracker keeps them, orchestrated ones as their engine does: what
 happened, what they wait for and since when, what fails again and again, what remains. It names the messages of this database that hold them
 up, and the command that frees each. --explain says it in plain words.`
 
-func sagaCommand(out io.Writer) *cobra.Command {
+// Status is skald status.
+func Status(out io.Writer) *cobra.Command {
 	var schema, traces string
 	var asJSON, explain bool
-	c := &cobra.Command{Use: "status KEY", Short: "Where a saga stands, and what holds it up", Long: sagaAbout, Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: "status KEY", Short: "Where a saga stands, and what holds it up", Long: statusAbout, Args: cobra.ExactArgs(1)}
 	given.StoreFlags(c, &schema, &asJSON)
 	c.Flags().BoolVar(&explain, "explain", false, "in plain words")
 	c.Flags().StringVar(&traces, "trace-url", "", "where traces are seen: https://…/{trace}")
@@ -70,7 +71,7 @@ func sagaCommand(out io.Writer) *cobra.Command {
 			_, err = fmt.Fprintln(out, strings.Join(where.Explain(&a, time.Now()), "\n"))
 			return err
 		}
-		return tellSaga(out, &a, time.Now())
+		return tellStatus(out, &a, time.Now())
 	}
 	return c
 }
@@ -100,7 +101,7 @@ func unpublishedOf(ctx context.Context, db store.Lister, a *where.Answer) (out [
 	return out
 }
 
-func tellSaga(out io.Writer, a *where.Answer, now time.Time) error {
+func tellStatus(out io.Writer, a *where.Answer, now time.Time) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(what, is string) { fmt.Fprintf(t, "  %s\t%s\n", what, is) }
 	at := func(at time.Time) string { return at.Format(time.RFC3339) }

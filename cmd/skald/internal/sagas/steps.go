@@ -1,4 +1,4 @@
-package main
+package sagas
 
 import (
 	"encoding/json"
@@ -19,7 +19,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-func stepsCommand(out io.Writer) *cobra.Command {
+// Steps is skald steps.
+func Steps(out io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "steps", Short: "Steps of sagas: what took effect, what is barred, and by what", RunE: func(c *cobra.Command, _ []string) error {
 		c.SetOut(c.ErrOrStderr())
 		return errors.Join(&exit.UsageError{What: "which command of steps?"}, exit.ErrTold, c.Usage())

@@ -1,4 +1,5 @@
-package main
+// Package sagas is what is asked about sagas and done to them: skald saga, status, steps and compensate.
+package sagas
 
 import (
 	"context"
@@ -21,7 +22,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const sagasAbout = `Orchestrated sagas: which there are, how they stand and why, and what to do about one that is stuck.
+const about = `Orchestrated sagas: which there are, how they stand and why, and what to do about one that is stuck.
 
 A saga is named by its key, or by its definition and its key: skald saga show order o-1. Verbs that change sagas want a --reason, which is
 kept in skald_audit, and take flags that select many; --dry-run says which. Many are a run, which the console shows: if it is interrupted, the
@@ -30,34 +31,35 @@ same command, or the console, goes on with it and changes no saga twice. Engines
 There is no rewind: to go back to a step would mean to undo what came after it and do that again, and an undo that was called counts as
 final at participants and providers. Cancel the saga, and start another one under a new key.`
 
-func sagasCommand(out, errs io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "saga", Short: "Orchestrated sagas: look, explain, draw, check, retry, complete, skip, cancel, pause, resume, signal", Long: sagasAbout,
+// Command is skald saga.
+func Command(out, errs io.Writer) *cobra.Command {
+	c := &cobra.Command{Use: "saga", Short: "Orchestrated sagas: look, explain, draw, check, retry, complete, skip, cancel, pause, resume, signal", Long: about,
 		RunE: func(c *cobra.Command, _ []string) error {
 			c.SetOut(c.ErrOrStderr())
 			return errors.Join(&exit.UsageError{What: "which command of saga?"}, exit.ErrTold, c.Usage())
 		}}
-	c.AddCommand(sagaListCommand(out), sagaShowCommand(out), sagaExplainCommand(out), sagaGraphCommand(out), sagaCheckCommand(out))
+	c.AddCommand(listCommand(out), showCommand(out), explainCommand(out), graphCommand(out), checkCommand(out))
 	for _, verb := range operate.SagaVerbs() {
-		c.AddCommand(sagaVerbCommand(out, errs, verb))
+		c.AddCommand(verbCommand(out, errs, verb))
 	}
 	return c
 }
 
-// sagaWanted are the flags that say which sagas are meant.
-type sagaWanted struct {
+// wanted are the flags that say which sagas are meant.
+type wanted struct {
 	given.Change
 	which           operate.SagaSelection
 	before, started string
 }
 
-func (w *sagaWanted) flags(c *cobra.Command) {
+func (w *wanted) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
 	f.StringVar(&w.Schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
 	f.BoolVar(&w.JSON, "json", false, "print one object on each line and nothing else")
 }
 
-func (w *sagaWanted) filters(c *cobra.Command) {
+func (w *wanted) filters(c *cobra.Command) {
 	f, s := c.Flags(), &w.which
 	f.StringVar(&s.Name, "name", "", "only sagas of this definition")
 	f.StringVar(&s.ID, "id", "", "only the saga of this id")
@@ -72,7 +74,7 @@ func (w *sagaWanted) filters(c *cobra.Command) {
 }
 
 // named reads [NAME] KEY.
-func (w *sagaWanted) named(args []string) (err error) {
+func (w *wanted) named(args []string) (err error) {
 	switch len(args) {
 	case 1:
 		w.which.Key = args[0]
@@ -91,19 +93,19 @@ func keyArgs(c *cobra.Command) {
 	c.Args = cobra.RangeArgs(1, 2)
 }
 
-// A sagaKeeper is a store as these commands need it.
-type sagaKeeper interface {
+// A keeper is a store as these commands need it.
+type keeper interface {
 	operate.SagaKeeper
 	Check(ctx context.Context, as store.Role) error
 }
 
 // open has f ask the store.
-func (w *sagaWanted) open(c *cobra.Command, as store.Role, f func(ctx context.Context, k sagaKeeper) error) error {
+func (w *wanted) open(c *cobra.Command, as store.Role, f func(ctx context.Context, k keeper) error) error {
 	return database.With(c, w.Schema, as, f)
 }
 
-func sagaListCommand(out io.Writer) *cobra.Command {
-	w := &sagaWanted{}
+func listCommand(out io.Writer) *cobra.Command {
+	w := &wanted{}
 	c := &cobra.Command{Use: "list", Short: "How sagas stand", Args: cobra.NoArgs}
 	w.flags(c)
 	w.filters(c)
@@ -112,7 +114,7 @@ func sagaListCommand(out io.Writer) *cobra.Command {
 		if err := w.named(nil); err != nil {
 			return err
 		}
-		return w.open(c, store.App, func(ctx context.Context, k sagaKeeper) error {
+		return w.open(c, store.App, func(ctx context.Context, k keeper) error {
 			list, err := operate.Sagas(ctx, k, w.which)
 			if err != nil {
 				return err
@@ -137,12 +139,12 @@ func listSagas(out io.Writer, list []operate.Saga, asJSON bool) error {
 		if i == 0 {
 			fmt.Fprintln(t, "saga\tkey\tstatus\tat\tstarted\tfailed\terror")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", s.Name, say.ShortKey(s.Key), sagaStatus(s), s.Step, s.Started.Format(time.RFC3339), s.Failed, say.FirstLine(s.Error))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", s.Name, say.ShortKey(s.Key), statusOf(s), s.Step, s.Started.Format(time.RFC3339), s.Failed, say.FirstLine(s.Error))
 	}
 	return t.Flush()
 }
 
-func sagaStatus(s *operate.Saga) string {
+func statusOf(s *operate.Saga) string {
 	text := s.Status
 	if s.Stuck {
 		text += ", stuck"
@@ -153,8 +155,8 @@ func sagaStatus(s *operate.Saga) string {
 	return text
 }
 
-func sagaShowCommand(out io.Writer) *cobra.Command {
-	w, data := &sagaWanted{}, false
+func showCommand(out io.Writer) *cobra.Command {
+	w, data := &wanted{}, false
 	c := &cobra.Command{Use: "show", Short: "All that is known of a saga"}
 	keyArgs(c)
 	w.flags(c)
@@ -163,7 +165,7 @@ func sagaShowCommand(out io.Writer) *cobra.Command {
 		if err := w.named(args); err != nil {
 			return err
 		}
-		return w.open(c, store.App, func(ctx context.Context, k sagaKeeper) error {
+		return w.open(c, store.App, func(ctx context.Context, k keeper) error {
 			r, err := operate.ReadSaga(ctx, k, w.which.Name, w.which.Key)
 			if err != nil {
 				return err
@@ -191,7 +193,7 @@ func tellOrchestrated(out io.Writer, d *operate.SagaDetail) error {
 		}
 		return at.Format(time.RFC3339)
 	}
-	fmt.Fprintf(t, "%s %s: %s\n", d.Name, say.ShortKey(d.Key), sagaStatus(&d.Saga))
+	fmt.Fprintf(t, "%s %s: %s\n", d.Name, say.ShortKey(d.Key), statusOf(&d.Saga))
 	line("id", d.ID)
 	line("definition", d.Hash)
 	line("started", at(&d.Started))
@@ -230,8 +232,8 @@ func tellOrchestrated(out io.Writer, d *operate.SagaDetail) error {
 	return t.Flush()
 }
 
-func sagaExplainCommand(out io.Writer) *cobra.Command {
-	w := &sagaWanted{}
+func explainCommand(out io.Writer) *cobra.Command {
+	w := &wanted{}
 	c := &cobra.Command{Use: "explain", Short: "How a saga stands, why, and what can be done, in plain words"}
 	keyArgs(c)
 	w.flags(c)
@@ -239,7 +241,7 @@ func sagaExplainCommand(out io.Writer) *cobra.Command {
 		if err := w.named(args); err != nil {
 			return err
 		}
-		return w.open(c, store.App, func(ctx context.Context, k sagaKeeper) error {
+		return w.open(c, store.App, func(ctx context.Context, k keeper) error {
 			r, err := operate.ReadSaga(ctx, k, w.which.Name, w.which.Key)
 			if err != nil {
 				return err
@@ -255,8 +257,8 @@ func sagaExplainCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-func sagaGraphCommand(out io.Writer) *cobra.Command {
-	w, form := &sagaWanted{}, ""
+func graphCommand(out io.Writer) *cobra.Command {
+	w, form := &wanted{}, ""
 	c := &cobra.Command{Use: "graph", Short: "Draw a saga with how far it has come"}
 	keyArgs(c)
 	w.flags(c)
@@ -265,7 +267,7 @@ func sagaGraphCommand(out io.Writer) *cobra.Command {
 		if err := w.named(args); err != nil {
 			return err
 		}
-		return w.open(c, store.App, func(ctx context.Context, k sagaKeeper) error {
+		return w.open(c, store.App, func(ctx context.Context, k keeper) error {
 			r, err := operate.ReadSaga(ctx, k, w.which.Name, w.which.Key)
 			if err != nil {
 				return err
@@ -283,12 +285,12 @@ func sagaGraphCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-const sagaCheckAbout = `Compares the sagas that run with the definitions of the next build, as saga.Write has written them: which go on, and which would be
+const checkAbout = `Compares the sagas that run with the definitions of the next build, as saga.Write has written them: which go on, and which would be
 left to the older build. The exit code is 8 if some would.`
 
-func sagaCheckCommand(out io.Writer) *cobra.Command {
-	w, file := &sagaWanted{}, ""
-	c := &cobra.Command{Use: "check", Short: "Whether the next build can take on the sagas that run", Long: sagaCheckAbout, Args: cobra.NoArgs}
+func checkCommand(out io.Writer) *cobra.Command {
+	w, file := &wanted{}, ""
+	c := &cobra.Command{Use: "check", Short: "Whether the next build can take on the sagas that run", Long: checkAbout, Args: cobra.NoArgs}
 	w.flags(c)
 	c.Flags().StringVar(&file, "definitions", "", "the file that saga.Write has written of the next build")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -300,12 +302,12 @@ func sagaCheckCommand(out io.Writer) *cobra.Command {
 			return &exit.UsageError{What: err.Error()}
 		}
 		defer func() { _ = f.Close() }()
-		return w.open(c, store.App, func(ctx context.Context, k sagaKeeper) error {
+		return w.open(c, store.App, func(ctx context.Context, k keeper) error {
 			list, err := operate.CheckSagas(ctx, k, f)
 			if err != nil {
 				return err
 			}
-			return tellSagaCheck(out, list, w.JSON)
+			return tellCheck(out, list, w.JSON)
 		})
 	}
 	return c

@@ -1,4 +1,4 @@
-package main
+package sagas
 
 import (
 	"context"
@@ -28,7 +28,8 @@ declares no undo is named, and then nothing is published. A step that takes effe
 Without KEY all that the filter chooses are undone, in a run that the console shows; the same command again goes on with one that was
 interrupted.`
 
-func compensateCommand(out, errs io.Writer) *cobra.Command {
+// Compensate is skald compensate.
+func Compensate(out, errs io.Writer) *cobra.Command {
 	w, wish, all := &given.Change{}, operate.Wish{}, operate.FlowSelection{}
 	c := &cobra.Command{Use: "compensate [KEY]", Short: "Have a saga undone, or many, for a reason", Long: compensateAbout, Args: cobra.MaximumNArgs(1)}
 	given.StoreFlags(c, &w.Schema, &w.JSON)
@@ -47,13 +48,13 @@ func compensateCommand(out, errs io.Writer) *cobra.Command {
 		}
 		if len(args) == 0 {
 			all.Flow = wish.Flow
-			return database.With(c, w.Schema, store.App, func(ctx context.Context, k sagaKeeper) error { return compensateMany(ctx, k, w, all, out, errs) })
+			return database.With(c, w.Schema, store.App, func(ctx context.Context, k keeper) error { return compensateMany(ctx, k, w, all, out, errs) })
 		}
 		if all != (operate.FlowSelection{}) {
 			return &exit.UsageError{What: "--state and --overdue choose many: give them, or a KEY"}
 		}
 		wish.Key = args[0]
-		return database.With(c, w.Schema, store.App, func(ctx context.Context, k sagaKeeper) error {
+		return database.With(c, w.Schema, store.App, func(ctx context.Context, k keeper) error {
 			o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}
 			if !w.Yes {
 				o.Confirm = func(ctx context.Context, _ int) error {
@@ -72,7 +73,7 @@ func compensateCommand(out, errs io.Writer) *cobra.Command {
 
 // compensateMany has all that are chosen undone, in a run: the same command again goes on with one that was
 // interrupted.
-func compensateMany(ctx context.Context, k sagaKeeper, w *given.Change, all operate.FlowSelection, out, errs io.Writer) error {
+func compensateMany(ctx context.Context, k keeper, w *given.Change, all operate.FlowSelection, out, errs io.Writer) error {
 	o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}
 	if !w.Yes {
 		o.Confirm = func(ctx context.Context, n int) error {
@@ -98,7 +99,7 @@ func compensateMany(ctx context.Context, k sagaKeeper, w *given.Change, all oper
 	return errors.Join(tellChanged(out, w.JSON, w.Dry, "compensate", &r), err)
 }
 
-func compensateIn(ctx context.Context, k sagaKeeper, wish operate.Wish, o operate.Order) (operate.CompensateReport, error) {
+func compensateIn(ctx context.Context, k keeper, wish operate.Wish, o operate.Order) (operate.CompensateReport, error) {
 	switch db := k.(type) {
 	case operate.Compensator[pgx.Tx]:
 		return operate.Compensate(ctx, db, wish, o)

@@ -1,4 +1,4 @@
-package main
+package sagas
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-func tellSagaCheck(out io.Writer, list []operate.SagaCheck, asJSON bool) error {
+func tellCheck(out io.Writer, list []operate.SagaCheck, asJSON bool) error {
 	left := 0
 	for i := range list {
 		c := &list[i]
@@ -44,8 +44,8 @@ func tellSagaCheck(out io.Writer, list []operate.SagaCheck, asJSON bool) error {
 	return nil
 }
 
-// sagaShort says what each verb does.
-func sagaShort(verb operate.SagaVerb) string {
+// short says what each verb does.
+func short(verb operate.SagaVerb) string {
 	return map[operate.SagaVerb]string{
 		operate.RetrySaga:    "Try a step now that waits or is stuck; without --step all that are stuck",
 		operate.CompleteSaga: "Count a step as done, with --data as its output",
@@ -57,9 +57,9 @@ func sagaShort(verb operate.SagaVerb) string {
 	}[verb]
 }
 
-func sagaVerbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command {
-	w, change, data := &sagaWanted{}, operate.SagaChange{Verb: verb}, ""
-	c := &cobra.Command{Use: string(verb) + " [[NAME] KEY]", Short: sagaShort(verb), Args: cobra.MaximumNArgs(2)}
+func verbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command {
+	w, change, data := &wanted{}, operate.SagaChange{Verb: verb}, ""
+	c := &cobra.Command{Use: string(verb) + " [[NAME] KEY]", Short: short(verb), Args: cobra.MaximumNArgs(2)}
 	w.ChangeFlags(c)
 	w.flags(c)
 	w.filters(c)
@@ -90,8 +90,8 @@ func sagaVerbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command 
 				return err
 			}
 		}
-		return w.open(c, store.App, func(ctx context.Context, k sagaKeeper) error {
-			r, err := w.change(ctx, k, change, w.sagaOrder(errs, verb))
+		return w.open(c, store.App, func(ctx context.Context, k keeper) error {
+			r, err := w.change(ctx, k, change, w.order(errs, verb))
 			if err != nil && !errors.As(err, new(*operate.PartlyError)) {
 				return err
 			}
@@ -102,7 +102,7 @@ func sagaVerbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command 
 }
 
 // change is of one saga, or of many in a run: the same command again goes on with one that was interrupted.
-func (w *sagaWanted) change(ctx context.Context, k sagaKeeper, c operate.SagaChange, o operate.Order) (operate.SagaReport, error) {
+func (w *wanted) change(ctx context.Context, k keeper, c operate.SagaChange, o operate.Order) (operate.SagaReport, error) {
 	if w.which.Key != "" {
 		return operate.ChangeSagas(ctx, k, w.which, c, o)
 	}
@@ -114,7 +114,7 @@ func (w *sagaWanted) change(ctx context.Context, k sagaKeeper, c operate.SagaCha
 }
 
 // run names the change of these sagas for this reason.
-func (w *sagaWanted) run(c operate.SagaChange) (string, error) {
+func (w *wanted) run(c operate.SagaChange) (string, error) {
 	which := w.which
 	which.StartedAfter, which.StartedBefore = time.Time{}, time.Time{} // "2h ago" is another time each time
 	return runName("saga-"+string(c.Verb), which, w.started, w.before, c, w.Reason)
@@ -130,8 +130,8 @@ func runName(verb string, wanted ...any) (string, error) {
 	return verb + "-" + hex.EncodeToString(sum[:6]), nil
 }
 
-// sagaOrder asks before more than one saga is changed.
-func (w *sagaWanted) sagaOrder(errs io.Writer, verb operate.SagaVerb) operate.Order {
+// order asks before more than one saga is changed.
+func (w *wanted) order(errs io.Writer, verb operate.SagaVerb) operate.Order {
 	o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}
 	if !w.Yes {
 		o.Confirm = func(ctx context.Context, n int) error {
