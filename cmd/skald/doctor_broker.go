@@ -24,11 +24,11 @@ import (
 func (d *doctor) broker(ctx context.Context) error {
 	keeps := map[string]time.Duration{}
 	if d.bus != "" {
-		connect, err := connect.Dial(d.bus)
+		dial, err := connect.Dial(d.bus)
 		if err != nil {
 			return err
 		}
-		keeps = d.atBroker(ctx, connect)
+		keeps = d.atBroker(ctx, dial)
 	}
 	if d.brokerKeeps > 0 {
 		for _, topic := range d.Topics {
@@ -59,14 +59,14 @@ func (d *doctor) sensible(c *cobra.Command) error {
 	return nil
 }
 
-func (d *doctor) atBroker(ctx context.Context, connect func() (broker.Broker, error)) map[string]time.Duration {
-	b, err := connect()
+func (d *doctor) atBroker(ctx context.Context, dial func() (broker.Broker, error)) map[string]time.Duration {
+	b, err := dial()
 	if err != nil {
 		d.Failed("broker", "connection", err)
 		return map[string]time.Duration{}
 	}
 	defer func() { _ = b.Close() }()
-	ctx, cancel := context.WithTimeout(ctx, brokerPatience)
+	ctx, cancel := context.WithTimeout(ctx, connect.BrokerPatience)
 	defer cancel()
 	return d.Broker(ctx, b)
 }
@@ -112,7 +112,7 @@ func seconds(s float64) string {
 }
 
 func scrape(ctx context.Context, url, name string) (*dto.MetricFamily, error) {
-	ctx, cancel := context.WithTimeout(ctx, brokerPatience)
+	ctx, cancel := context.WithTimeout(ctx, connect.BrokerPatience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

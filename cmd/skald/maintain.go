@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/internal/retention"
@@ -26,6 +27,12 @@ a look. What somebody has in hand it leaves for the next time, and says so.
 It is noted who did it and why, so it needs what a relay needs and INSERT on skald_audit. Where less is to be kept than was gone by before, it asks: what
 is forgotten so is no repeat any more when it comes again. With --dry-run it says how many would go, what was kept before, and how old the oldest row is. It counts
 them one by one: of 10⁷ rows that takes seconds, which nobody waits for.`
+
+// A maintainer is what the command asks of a store.
+type maintainer interface {
+	operate.Maintainer
+	Check(ctx context.Context, as store.Role) error
+}
 
 type maintenance struct {
 	operate.Order
@@ -78,11 +85,7 @@ func maintainCommand(out, errs io.Writer) *cobra.Command {
 		if _, err := retention.OrDefaults(m.keep); err != nil { // before a database is asked for
 			return fmt.Errorf("maintain: %w", err)
 		}
-		return withKnower(c, m.schema, store.Relay, func(ctx context.Context, k knower) error {
-			db, ok := k.(operate.Maintainer)
-			if !ok {
-				return fmt.Errorf("maintain: %T cannot be asked what it keeps", k)
-			}
+		return database.With(c, m.schema, store.Relay, func(ctx context.Context, db maintainer) error {
 			if err := m.run(ctx, out, errs, db); err != nil {
 				return fmt.Errorf("maintain: %w", err)
 			}
@@ -120,12 +123,12 @@ func (m *maintenance) tell(out io.Writer, t maintained) error {
 			now, before float64
 		}{{"rows", t.Rows, t.Keep.Rows, t.Before.Rows}, {"marks", t.Marks, t.Keep.Marks, t.Before.Marks}, {"steps", t.Steps, t.Keep.Steps, t.Before.Steps},
 			{"sagas", t.Sagas, t.Keep.Sagas, t.Before.Sagas}} {
-			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t\n", l.what, l.would, seconds(l.now), seconds(l.before))
+			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t\n", l.what, l.would, span(l.now), span(l.before))
 		}
 		for _, what := range t.Left {
 			fmt.Fprintln(w, "would be left: "+what)
 		}
-		fmt.Fprintf(w, "the oldest row was written %s ago\n", seconds(t.Oldest))
+		fmt.Fprintf(w, "the oldest row was written %s ago\n", span(t.Oldest))
 		return w.Flush()
 	}
 	fmt.Fprintf(out, "rows   %s\nmarks  %s\nsteps  %d\nsagas  %d\n", gone(t.Rows), gone(t.Marks), t.Steps, t.Sagas)
@@ -134,6 +137,8 @@ func (m *maintenance) tell(out io.Writer, t maintained) error {
 	}
 	return nil
 }
+
+func span(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
 func gone(n int64) string {
 	if n < 0 {

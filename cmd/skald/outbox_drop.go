@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
@@ -18,6 +19,12 @@ import (
 const outboxDropAbout = `Gives up a message of the outbox that the broker refused and that is deferred (docs/operations.md: SkaldDeferred): no subscriber gets
 it. Messages of its key that wait for it go on. If a relay is trying it at this moment it may be published all the same.
 The view skald_outbox_state has the ids, with the broker's reason. It needs what a relay needs, and INSERT on skald_audit.`
+
+// An applier is what the command asks of a store.
+type applier interface {
+	operate.Applier
+	Check(ctx context.Context, as store.Role) error
+}
 
 func outboxDropCommand(out io.Writer) *cobra.Command {
 	var schema string
@@ -33,7 +40,7 @@ func outboxDropCommand(out io.Writer) *cobra.Command {
 		if strings.TrimSpace(o.Reason) == "" {
 			return &exit.UsageError{What: "why? Give --reason"}
 		}
-		return withKnower(c, schema, store.Relay, func(ctx context.Context, k knower) error {
+		return database.With(c, schema, store.Relay, func(ctx context.Context, k applier) error {
 			if err := operate.DropDeferred(ctx, k, args[0], o); err != nil {
 				return err
 			}

@@ -98,16 +98,16 @@ func (r *rewinding) time(now time.Time) (time.Time, error) {
 }
 
 func (r *rewinding) find(ctx context.Context, url string, at time.Time) ([]broker.Place, error) {
-	connect, err := connect.Dial(url)
+	dial, err := connect.Dial(url)
 	if err != nil {
 		return nil, err
 	}
-	b, err := connect()
+	b, err := dial()
 	if err != nil {
 		return nil, err
 	}
 	defer b.Close()
-	ctx, cancel := context.WithTimeout(ctx, brokerPatience)
+	ctx, cancel := context.WithTimeout(ctx, connect.BrokerPatience)
 	defer cancel()
 	places, err := b.Find(ctx, r.topic, at)
 	if errors.Is(err, broker.ErrUnsupported) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -50,21 +49,18 @@ func (w *topology) asked(c *cobra.Command) (bool, error) {
 	return true, nil
 }
 
-// brokerPatience is how long a broker may take to answer.
-const brokerPatience = 10 * time.Second
-
 // migrate makes those topics that are missing; with check it only says which.
 func (w *topology) migrate(ctx context.Context, t *say.Tidings, check bool) (err error) {
-	connect, err := connect.Dial(w.url)
+	dial, err := connect.Dial(w.url)
 	if err != nil {
 		return err
 	}
-	b, err := connect()
+	b, err := dial()
 	if err != nil {
 		return fmt.Errorf("connect to broker: %w", err)
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	ctx, cancel := context.WithTimeout(ctx, brokerPatience)
+	ctx, cancel := context.WithTimeout(ctx, connect.BrokerPatience)
 	defer cancel()
 	missing, err := operate.MissingTopics(ctx, b, w.topics, w.groups)
 	switch {
