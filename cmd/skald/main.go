@@ -36,6 +36,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/consumers"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/kept"
@@ -78,7 +79,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		},
 	}
 	root.AddCommand(demoCommand(out, errs), migrateCommand(out), rolesCommand(out), relayCommand(errs), adoptCommand(out, errs), outboxCommand(out, errs),
-		doctorCommand(out), inboxCommand(out, errs), kept.Parked(out, errs), kept.Dead(out, errs), sagas.Steps(out), sagas.Command(out, errs), sagas.Status(out), sagas.Compensate(out, errs), maintainCommand(out, errs), backupCommand(out), schemas.Command(out), initCommand(out), versionCommand(out))
+		doctorCommand(out), consumers.Command(out, errs), kept.Parked(out, errs), kept.Dead(out, errs), sagas.Steps(out), sagas.Command(out, errs), sagas.Status(out), sagas.Compensate(out, errs), maintainCommand(out, errs), backupCommand(out), schemas.Command(out), initCommand(out), versionCommand(out))
 	root.AddCommand(consoleCommand(errs), debeziumCommand(out, errs))
 	root.SetArgs(args)
 	root.SetOut(out)

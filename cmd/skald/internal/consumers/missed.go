@@ -1,4 +1,4 @@
-package main
+package consumers
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const inboxMissedAbout = `Notes that somebody has seen to the messages that the broker removed before a consumer had read them, by retention or a
+const missedAbout = `Notes that somebody has seen to the messages that the broker removed before a consumer had read them, by retention or a
 purge: that they were sent again, or are not needed. It lists them first, and skald doctor lists them no more. What is
 removed afterwards is listed again. It is noted who acknowledged it and why.`
 
@@ -26,9 +26,9 @@ type acknowledging struct {
 	asJSON, dry, sure            bool
 }
 
-func inboxMissedCommand(out, errs io.Writer) *cobra.Command {
+func missedCommand(out, errs io.Writer) *cobra.Command {
 	var a acknowledging
-	c := &cobra.Command{Use: "acknowledge-missed", Short: "Note that messages which the broker removed unread are seen to", Long: inboxMissedAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "acknowledge-missed", Short: "Note that messages which the broker removed unread are seen to", Long: missedAbout, Args: cobra.NoArgs}
 	given.StoreFlags(c, &a.schema, &a.asJSON)
 	f := c.Flags()
 	f.StringVar(&a.consumer, "consumer", "", "the consumer group (default: the one that missed something)")

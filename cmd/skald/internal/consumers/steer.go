@@ -1,4 +1,4 @@
-package main
+package consumers
 
 import (
 	"context"
@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	inboxPauseAbout = `Has all processes of a consumer begin no more messages, within about 5 seconds, until skald inbox resume. What is in
+	pauseAbout = `Has all processes of a consumer begin no more messages, within about 5 seconds, until skald inbox resume. What is in
 hand is finished, what was received waits unacknowledged, and a process that starts is paused, too.`
-	inboxResumeAbout = `Ends a pause, and closes the breakers that are open in the consumer's processes, within about 5 seconds. With --fingerprint
+	resumeAbout = `Ends a pause, and closes the breakers that are open in the consumer's processes, within about 5 seconds. With --fingerprint
 it ends a skip of that instead.`
-	inboxSkipAbout = `Has each message that fails with this fingerprint become a dead letter of the kind skipped, at its next failure, until
+	skipAbout = `Has each message that fails with this fingerprint become a dead letter of the kind skipped, at its next failure, until
 skald inbox resume --fingerprint. It holds no key, and counts for no breaker. An open breaker and skald dead list say
 fingerprints; skald inbox resume closes the breaker.`
 )
@@ -30,8 +30,8 @@ type steering struct {
 	asJSON                                    bool
 }
 
-// inboxSteerCommand is pause, resume or skip.
-func inboxSteerCommand(out io.Writer, verb, short, about string) *cobra.Command {
+// steerCommand is pause, resume or skip.
+func steerCommand(out io.Writer, verb, short, about string) *cobra.Command {
 	var s steering
 	c := &cobra.Command{Use: verb, Short: short, Long: about, Args: cobra.NoArgs}
 	given.StoreFlags(c, &s.schema, &s.asJSON)

@@ -1,4 +1,4 @@
-package main
+package consumers
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const inboxRenameAbout = `Gives all that the database keeps of a consumer to a new name, in one transaction: marks with their answers, positions,
+const renameAbout = `Gives all that the database keeps of a consumer to a new name, in one transaction: marks with their answers, positions,
 controls, parked messages and dead letters, quarantine, steps, floors, types. Stop all processes of the consumer first: it refuses
 while one of either name was heard of within 3 minutes, where the new name has done anything, and on RabbitMQ and NATS while the
 broker holds messages for the old one. It needs the role that migrates. What the broker keeps of the old group stays there.`
@@ -26,9 +26,9 @@ type renaming struct {
 	asJSON, dry, sure  bool
 }
 
-func inboxRenameCommand(out, errs io.Writer) *cobra.Command {
+func renameCommand(out, errs io.Writer) *cobra.Command {
 	var r renaming
-	c := &cobra.Command{Use: "rename OLD NEW", Short: "Give what is kept of a consumer to a new name", Long: inboxRenameAbout, Args: cobra.ExactArgs(2)}
+	c := &cobra.Command{Use: "rename OLD NEW", Short: "Give what is kept of a consumer to a new name", Long: renameAbout, Args: cobra.ExactArgs(2)}
 	given.StoreFlags(c, &r.schema, &r.asJSON)
 	f := c.Flags()
 	f.String("broker", "", "kafka://, amqp:// or nats://…, where the consumer reads; SKALD_BROKER stands for it")

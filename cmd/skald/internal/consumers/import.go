@@ -1,4 +1,4 @@
-package main
+package consumers
 
 import (
 	"cmp"
@@ -27,7 +27,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const inboxImportAbout = `Marks messages as finished by a consumer without handling them: what a dedup table of your own knows. The file has a line
+const importAbout = `Marks messages as finished by a consumer without handling them: what a dedup table of your own knows. The file has a line
 for each message, JSON objects or, where its name ends in .csv, values under a line of names: id; source, unless --source says it
 for all; fingerprint, where it is known, as skald_keys has it. Other names are passed over. Marks are kept from now on.
 
@@ -37,11 +37,11 @@ code, body, and headers as a JSON object. Of once.Do: body, a JSON value. Leave 
 What is there already is left alone, so whoever was interrupted runs it again. Import before the first inbox reads the topic,
 and once more what came until the last old consumer stopped. It is noted who imported and why.`
 
-func inboxImportCommand(out, errs io.Writer) *cobra.Command {
+func importCommand(out, errs io.Writer) *cobra.Command {
 	var schema, consumer, path, source, reason, by string
 	var asJSON, dry, sure bool
 	var keep time.Duration
-	c := &cobra.Command{Use: "import", Short: "Mark messages as finished that a table of your own knows", Long: inboxImportAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "import", Short: "Mark messages as finished that a table of your own knows", Long: importAbout, Args: cobra.NoArgs}
 	given.StoreFlags(c, &schema, &asJSON)
 	f := c.Flags()
 	f.StringVar(&consumer, "consumer", "", "whose messages: the group that will read the topic")

@@ -1,4 +1,4 @@
-package main
+package consumers
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package main
+package consumers
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const inboxRewindAbout = `Has a consumer read a topic again from a time on: the position of each partition is set back in the consumer's database, and a
+const rewindAbout = `Has a consumer read a topic again from a time on: the position of each partition is set back in the consumer's database, and a
 consumer that runs finds out within some seconds, joins its group anew, and starts there. Messages whose marks are kept are
 dropped as repeats; those without one are taken, or, if they are older than marks are kept, go into quarantine. The broker must
 be one that can be rewound: Kafka or NATS (see docs/brokers.md). It is noted who did it and why.`
@@ -31,9 +31,9 @@ type rewinding struct {
 	asJSON, sure                bool
 }
 
-func inboxRewindCommand(out, errs io.Writer) *cobra.Command {
+func rewindCommand(out, errs io.Writer) *cobra.Command {
 	var r rewinding
-	c := &cobra.Command{Use: "rewind", Short: "Have a consumer read a topic again from a time on", Long: inboxRewindAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "rewind", Short: "Have a consumer read a topic again from a time on", Long: rewindAbout, Args: cobra.NoArgs}
 	given.StoreFlags(c, &r.schema, &r.asJSON)
 	f := c.Flags()
 	f.String("broker", "", "kafka:// or nats://host:port[,host:port][?option=value&…]; SKALD_BROKER stands for it")

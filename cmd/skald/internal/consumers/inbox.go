@@ -1,4 +1,6 @@
-package main
+// Package consumers is what consumers know of messages, where they stand, and what they are told: skald
+// inbox.
+package consumers
 
 import (
 	"context"
@@ -19,17 +21,18 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-func inboxCommand(out, errs io.Writer) *cobra.Command {
+// Command is skald inbox.
+func Command(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "inbox", Short: "What consumers know of messages, and what they can neither drop nor take",
 		RunE: func(c *cobra.Command, _ []string) error {
 			c.SetOut(c.ErrOrStderr())
 			return errors.Join(&exit.UsageError{What: "which command of inbox?"}, exit.ErrTold, c.Usage())
 		}}
-	c.AddCommand(inboxStatusCommand(out), inboxShowCommand(out), inboxAdmitCommand(out, errs), inboxImportCommand(out, errs), inboxRewindCommand(out, errs),
-		inboxRenameCommand(out, errs),
-		inboxSteerCommand(out, "pause", "Have a consumer begin no more messages", inboxPauseAbout),
-		inboxSteerCommand(out, "resume", "Have a consumer go on", inboxResumeAbout),
-		inboxSteerCommand(out, "skip", "Have messages that fail in one way put away as dead letters", inboxSkipAbout), inboxMissedCommand(out, errs))
+	c.AddCommand(statusCommand(out), showCommand(out), admitCommand(out, errs), importCommand(out, errs), rewindCommand(out, errs),
+		renameCommand(out, errs),
+		steerCommand(out, "pause", "Have a consumer begin no more messages", pauseAbout),
+		steerCommand(out, "resume", "Have a consumer go on", resumeAbout),
+		steerCommand(out, "skip", "Have messages that fail in one way put away as dead letters", skipAbout), missedCommand(out, errs))
 	return c
 }
 
@@ -48,14 +51,14 @@ func withKnower(c *cobra.Command, schema string, as store.Role, f func(context.C
 	return database.With(c, schema, as, f)
 }
 
-const inboxStatusAbout = `Says how many messages are in quarantine, of which consumer and why, and since when: those of which another payload was
+const statusAbout = `Says how many messages are in quarantine, of which consumer and why, and since when: those of which another payload was
 taken under the same identity (conflict), and those that are older than marks are kept, so that nobody knows whether they
 were taken (too old). They hold nobody up, and wait for skald inbox admit.`
 
-func inboxStatusCommand(out io.Writer) *cobra.Command {
+func statusCommand(out io.Writer) *cobra.Command {
 	var schema string
 	var asJSON bool
-	c := &cobra.Command{Use: "status", Short: "What is in quarantine", Long: inboxStatusAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "status", Short: "What is in quarantine", Long: statusAbout, Args: cobra.NoArgs}
 	given.StoreFlags(c, &schema, &asJSON)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) error {
@@ -77,16 +80,16 @@ func inboxStatusCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-const inboxAdmitAbout = `Has messages in quarantine taken by their consumers, each once, within some seconds. One that is too old may have been
+const admitAbout = `Has messages in quarantine taken by their consumers, each once, within some seconds. One that is too old may have been
 taken before it was forgotten; one in conflict is taken beside the one that had its identity: look first, with skald
 inbox show. It is noted who admitted a message and why.`
 
-func inboxAdmitCommand(out, errs io.Writer) *cobra.Command {
+func admitCommand(out, errs io.Writer) *cobra.Command {
 	var schema, why string
 	var a operate.Admission
 	var o operate.Order
 	var asJSON, sure bool
-	c := &cobra.Command{Use: "admit", Short: "Have messages in quarantine taken", Long: inboxAdmitAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "admit", Short: "Have messages in quarantine taken", Long: admitAbout, Args: cobra.NoArgs}
 	given.StoreFlags(c, &schema, &asJSON)
 	f := c.Flags()
 	f.Int64Var(&a.Number, "number", 0, "this one, as skald inbox show numbers it")

@@ -1,4 +1,4 @@
-package main
+package consumers
 
 import (
 	"context"
@@ -18,15 +18,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const inboxShowAbout = `Says what a consumer knows of a message: whether it was taken and what was answered; whether it is parked, at a call to the outside,
+const showAbout = `Says what a consumer knows of a message: whether it was taken and what was answered; whether it is parked, at a call to the outside,
 or a dead letter, and why; and whether a message of that id is in quarantine, with its payload.
 
 A message is known by its source and its id. Without --source it is looked for among what is kept, and else taken for a key, which has none.`
 
-func inboxShowCommand(out io.Writer) *cobra.Command {
+func showCommand(out io.Writer) *cobra.Command {
 	var schema, consumer, source string
 	var asJSON bool
-	c := &cobra.Command{Use: "show ID", Short: "What a consumer knows of a message", Long: inboxShowAbout, Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: "show ID", Short: "What a consumer knows of a message", Long: showAbout, Args: cobra.ExactArgs(1)}
 	given.StoreFlags(c, &schema, &asJSON)
 	c.Flags().StringVar(&consumer, "consumer", "", "the consumer group, or the scope of a key (default: the consumer of the database, where it knows one)")
 	c.Flags().StringVar(&source, "source", "", "the message's source (default: that of the one that is kept; a key has none)")
