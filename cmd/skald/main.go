@@ -37,6 +37,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/consumers"
+	"github.com/skald-go/skald/cmd/skald/internal/doctor"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/kept"
@@ -79,7 +80,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		},
 	}
 	root.AddCommand(demoCommand(out, errs), migrateCommand(out), rolesCommand(out), relayCommand(errs), adoptCommand(out, errs), outboxCommand(out, errs),
-		doctorCommand(out), consumers.Command(out, errs), kept.Parked(out, errs), kept.Dead(out, errs), sagas.Steps(out), sagas.Command(out, errs), sagas.Status(out), sagas.Compensate(out, errs), maintainCommand(out, errs), backupCommand(out), schemas.Command(out), initCommand(out), versionCommand(out))
+		doctor.Command(out), consumers.Command(out, errs), kept.Parked(out, errs), kept.Dead(out, errs), sagas.Steps(out), sagas.Command(out, errs), sagas.Status(out), sagas.Compensate(out, errs), maintainCommand(out, errs), backupCommand(out), schemas.Command(out), initCommand(out), versionCommand(out))
 	root.AddCommand(consoleCommand(errs), debeziumCommand(out, errs))
 	root.SetArgs(args)
 	root.SetOut(out)

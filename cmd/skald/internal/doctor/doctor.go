@@ -1,4 +1,5 @@
-package main
+// Package doctor looks for what stands against the promises, or the load: skald doctor.
+package doctor
 
 import (
 	"cmp"
@@ -21,7 +22,7 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-const doctorAbout = `Looks at a database and a broker for what stands against Skald's promises or against the load, and says what to do about it.
+const about = `Looks at a database and a broker for what stands against Skald's promises or against the load, and says what to do about it.
 It changes nothing; with --rate it times a small file of its own beside one of SQLite. Exit code 8 if something failed; a warning is no failure. What failed and is meant so, --accept NAME makes a warning.
 
   skald doctor --store postgres://… --broker kafka://… --topic orders --topic payments --consumer billing --rate 500
@@ -41,10 +42,11 @@ type doctor struct {
 	asJSON               bool
 }
 
-func doctorCommand(out io.Writer) *cobra.Command {
+// Command is skald doctor.
+func Command(out io.Writer) *cobra.Command {
 	d := &doctor{}
 	d.Remedy = func(err error) string { return strings.TrimPrefix(exit.Remedy(err), ": ") }
-	c := &cobra.Command{Use: "doctor", Short: "What stands against the promises, or the load", Long: doctorAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "doctor", Short: "What stands against the promises, or the load", Long: about, Args: cobra.NoArgs}
 	given.StoreFlags(c, &d.schema, &d.asJSON)
 	f := c.Flags()
 	f.String("broker", "", "kafka://…, nats://… or amqp://…; SKALD_BROKER stands for it")
