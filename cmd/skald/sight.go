@@ -15,6 +15,7 @@ import (
 	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
 
+	"github.com/skald-go/skald/cmd/skald/internal/build"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/health"
 )
@@ -63,7 +64,7 @@ func newSight(addr string, log *slog.Logger) (*sight, error) {
 
 // buildInfo is a series that is always 1: its labels name this build.
 func buildInfo() prometheus.Collector {
-	b := thisBuild()
+	b := build.This()
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "skald_build_info", Help: "Always 1; the labels name the build of this process",
 		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "goversion": b.Go}}, func() float64 { return 1 })
 }
