@@ -1,4 +1,4 @@
-package main
+package relays
 
 import (
 	"context"
@@ -19,7 +19,8 @@ skald relay --table FILE, which carries the table as it stands. Notes about what
 
   skald adopt outbox --print --store URL > outbox.json`
 
-func adoptCommand(out, errs io.Writer) *cobra.Command {
+// Adopt is skald adopt.
+func Adopt(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "adopt", Short: "Write down how an outbox table that is there makes messages", Long: adoptAbout,
 		RunE: func(*cobra.Command, []string) error {
 			return &exit.UsageError{What: "which? skald adopt outbox --print"}

@@ -1,4 +1,6 @@
-package main
+// Package relays runs the relays of a process, of Skald's outbox and of tables of other teams: skald
+// relay and skald adopt.
+package relays
 
 import (
 	"context"
@@ -21,7 +23,7 @@ import (
 	"github.com/skald-go/skald/relay"
 )
 
-const relayAbout = `Carries committed messages from the outbox to the broker until SIGTERM or SIGINT, and empties what is older than
+const about = `Carries committed messages from the outbox to the broker until SIGTERM or SIGINT, and empties what is older than
 the retention. Several may run on one outbox: they share its shards, and take over from one another. One can serve
 several schemas of a database, over one pool of connections: one that lacks a table or a right is tried again while the
 others are served, and /readyz names it.
@@ -37,12 +39,13 @@ Options of a broker's URL, which docs/brokers.md explains:
 amqp:// and nats:// URLs may be as their own clients take them: user:password@ in front of the host, without a port. Else
 a password is read from its file, or from SKALD_KAFKA_PASSWORD, SKALD_NATS_PASSWORD or SKALD_RABBITMQ_PASSWORD.`
 
-func relayCommand(errs io.Writer) *cobra.Command {
+// Command is skald relay.
+func Command(errs io.Writer) *cobra.Command {
 	var r database.Rooms
 	var metrics string
 	var tables []string
 	c := &cobra.Command{
-		Use: "relay", Short: "Carry committed messages to the broker", Long: relayAbout, Args: cobra.NoArgs,
+		Use: "relay", Short: "Carry committed messages to the broker", Long: about, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			db, err := database.Open(given.From(c, "store", "SKALD_STORE"), "", "")
 			if err != nil {
