@@ -41,6 +41,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/kept"
+	"github.com/skald-go/skald/cmd/skald/internal/outboxes"
 	"github.com/skald-go/skald/cmd/skald/internal/relays"
 	"github.com/skald-go/skald/cmd/skald/internal/sagas"
 	"github.com/skald-go/skald/cmd/skald/internal/schemas"
@@ -80,7 +81,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 			return given.Resolve(c)
 		},
 	}
-	root.AddCommand(demoCommand(out, errs), migrateCommand(out), rolesCommand(out), relays.Command(errs), relays.Adopt(out, errs), outboxCommand(out, errs),
+	root.AddCommand(demoCommand(out, errs), migrateCommand(out), rolesCommand(out), relays.Command(errs), relays.Adopt(out, errs), outboxes.Command(out, errs),
 		doctor.Command(out), consumers.Command(out, errs), kept.Parked(out, errs), kept.Dead(out, errs), sagas.Steps(out), sagas.Command(out, errs), sagas.Status(out), sagas.Compensate(out, errs), maintainCommand(out, errs), backupCommand(out), schemas.Command(out), initCommand(out), versionCommand(out))
 	root.AddCommand(consoleCommand(errs), debeziumCommand(out, errs))
 	root.SetArgs(args)

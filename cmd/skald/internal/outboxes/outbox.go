@@ -1,4 +1,5 @@
-package main
+// Package outboxes says what waits to be published, and writes, gives up and settles: skald outbox.
+package outboxes
 
 import (
 	"cmp"
@@ -17,13 +18,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-func outboxCommand(out, errs io.Writer) *cobra.Command {
+// Command is skald outbox.
+func Command(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "outbox", Short: "What the outbox holds, a message by hand, and what to do when it moved",
 		RunE: func(c *cobra.Command, _ []string) error {
 			c.SetOut(c.ErrOrStderr())
 			return errors.Join(&exit.UsageError{What: "which command of outbox?"}, exit.ErrTold, c.Usage())
 		}}
-	c.AddCommand(statusCommand(out), recoverCommand(out, errs), outboxWriteCommand(out), outboxDropCommand(out))
+	c.AddCommand(statusCommand(out), recoverCommand(out, errs), writeCommand(out), dropCommand(out))
 	return c
 }
 

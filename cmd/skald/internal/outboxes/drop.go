@@ -1,4 +1,4 @@
-package main
+package outboxes
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const outboxDropAbout = `Gives up a message of the outbox that the broker refused and that is deferred (docs/operations.md: SkaldDeferred): no subscriber gets
+const dropAbout = `Gives up a message of the outbox that the broker refused and that is deferred (docs/operations.md: SkaldDeferred): no subscriber gets
 it. Messages of its key that wait for it go on. If a relay is trying it at this moment it may be published all the same.
 The view skald_outbox_state has the ids, with the broker's reason. It needs what a relay needs, and INSERT on skald_audit.`
 
@@ -26,11 +26,11 @@ type applier interface {
 	Check(ctx context.Context, as store.Role) error
 }
 
-func outboxDropCommand(out io.Writer) *cobra.Command {
+func dropCommand(out io.Writer) *cobra.Command {
 	var schema string
 	var o operate.Order
 	var asJSON, sure bool
-	c := &cobra.Command{Use: "drop ID", Short: "Give up a message that the broker refused, for a reason", Long: outboxDropAbout, Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: "drop ID", Short: "Give up a message that the broker refused, for a reason", Long: dropAbout, Args: cobra.ExactArgs(1)}
 	given.StoreFlags(c, &schema, &asJSON)
 	f := c.Flags()
 	f.StringVar(&o.Reason, "reason", "", "why; it is kept in skald_audit")

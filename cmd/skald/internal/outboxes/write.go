@@ -1,4 +1,4 @@
-package main
+package outboxes
 
 import (
 	"context"
@@ -25,7 +25,7 @@ type writer interface {
 	Check(ctx context.Context, as store.Role) error
 }
 
-func outboxWriteCommand(out io.Writer) *cobra.Command {
+func writeCommand(out io.Writer) *cobra.Command {
 	w, d, key, data := &given.Change{}, operate.Draft{}, given.Key(nil), ""
 	c := &cobra.Command{Use: "write", Short: "Write one message by hand, for a reason", Long: writeAbout, Args: cobra.NoArgs}
 	f := c.Flags()
