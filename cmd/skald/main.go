@@ -45,6 +45,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/relays"
 	"github.com/skald-go/skald/cmd/skald/internal/sagas"
 	"github.com/skald-go/skald/cmd/skald/internal/schemas"
+	"github.com/skald-go/skald/cmd/skald/internal/setup"
 )
 
 const about = `Skald: sagas that happen once. It needs nothing but its tables and your broker.
@@ -81,7 +82,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 			return given.Resolve(c)
 		},
 	}
-	root.AddCommand(demoCommand(out, errs), migrateCommand(out), rolesCommand(out), relays.Command(errs), relays.Adopt(out, errs), outboxes.Command(out, errs),
+	root.AddCommand(demoCommand(out, errs), setup.Migrate(out), setup.Roles(out), relays.Command(errs), relays.Adopt(out, errs), outboxes.Command(out, errs),
 		doctor.Command(out), consumers.Command(out, errs), kept.Parked(out, errs), kept.Dead(out, errs), sagas.Steps(out), sagas.Command(out, errs), sagas.Status(out), sagas.Compensate(out, errs), maintainCommand(out, errs), backupCommand(out), schemas.Command(out), initCommand(out), versionCommand(out))
 	root.AddCommand(consoleCommand(errs), debeziumCommand(out, errs))
 	root.SetArgs(args)

@@ -1,4 +1,6 @@
-package main
+// Package setup makes what services need before they start, tables, rights and topics: skald migrate and
+// skald roles.
+package setup
 
 import (
 	"cmp"
@@ -32,7 +34,8 @@ hears what is published once its queues are there: --group NAME, once for each, 
 
 Stores: sqlite:FILE, postgres://…    Brokers: kafka://host:port[,host:port][?option=value&…], nats://…, amqp://…`
 
-func migrateCommand(out io.Writer) *cobra.Command {
+// Migrate is skald migrate.
+func Migrate(out io.Writer) *cobra.Command {
 	var schema, source string
 	var check bool
 	var p printing

@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"fmt"
@@ -25,7 +25,8 @@ const rolesAbout = `Prints the SQL that makes roles in PostgreSQL and gives each
   skald roles app relay reader --schema orders | psql URL      # after each migration
   psql URL -c 'GRANT skald_app TO orders_service'`
 
-func rolesCommand(out io.Writer) *cobra.Command {
+// Roles is skald roles.
+func Roles(out io.Writer) *cobra.Command {
 	var schema string
 	var names []string
 	t := &say.Tidings{Out: out}
