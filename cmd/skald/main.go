@@ -21,7 +21,8 @@
 //	skald init       writes a service to begin with
 //	skald version
 //
-// One file for each subcommand. Data goes to standard output, everything else to standard error.
+// Each group of them is a package below internal, or a file here. Data goes to standard output, everything
+// else to standard error.
 package main
 
 import (
@@ -82,9 +83,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 			return given.Resolve(c)
 		},
 	}
-	root.AddCommand(demoCommand(out, errs), setup.Migrate(out), setup.Roles(out), relays.Command(errs), relays.Adopt(out, errs), outboxes.Command(out, errs),
-		doctor.Command(out), consumers.Command(out, errs), kept.Parked(out, errs), kept.Dead(out, errs), sagas.Steps(out), sagas.Command(out, errs), sagas.Status(out), sagas.Compensate(out, errs), maintainCommand(out, errs), backupCommand(out), schemas.Command(out), initCommand(out), versionCommand(out))
-	root.AddCommand(consoleCommand(errs), debeziumCommand(out, errs))
+	root.AddCommand(verbs(out, errs)...)
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)
@@ -96,6 +95,20 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		fmt.Fprintln(errs, "skald: "+strings.ReplaceAll(err.Error(), "\n\t", " ")+exit.Remedy(err))
 	}
 	return exit.Code(err)
+}
+
+// verbs are the subcommands, in their groups.
+func verbs(out, errs io.Writer) []*cobra.Command {
+	return []*cobra.Command{
+		demoCommand(out, errs), initCommand(out), versionCommand(out),
+		setup.Migrate(out), setup.Roles(out), maintainCommand(out, errs), backupCommand(out),
+		relays.Command(errs), relays.Adopt(out, errs), debeziumCommand(out, errs),
+		outboxes.Command(out, errs),
+		consumers.Command(out, errs),
+		kept.Parked(out, errs), kept.Dead(out, errs),
+		sagas.Command(out, errs), sagas.Status(out), sagas.Steps(out), sagas.Compensate(out, errs),
+		doctor.Command(out), schemas.Command(out), consoleCommand(errs),
+	}
 }
 
 // misused says what is wrong with a command line, and for arguments what they are.

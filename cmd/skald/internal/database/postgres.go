@@ -51,6 +51,7 @@ func (s Server) Script() (string, error) {
 	return "BEGIN;\n" + text + "COMMIT;\n", err
 }
 
+// Steps are the migrations, one by one.
 func (s Server) Steps() ([]pgstore.Step, error) { return pgstore.Steps(s.options()) }
 
 func (s Server) Pending(ctx context.Context) ([]string, error) { return s.with(ctx, pgstore.Pending) }
