@@ -3,14 +3,10 @@ package database
 import (
 	"context"
 	"fmt"
-	"log/slog"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
-	"github.com/skald-go/skald/relay"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore"
 )
@@ -55,22 +51,4 @@ func (h schemaStore) there(ctx context.Context) error {
 		err = fmt.Errorf("%w: there is no schema %s: run: skald migrate --store … --schema %s", exit.ErrNone, h.schema, h.schema)
 	}
 	return err
-}
-
-// Listen hears, over one connection, what is written to any of the schemas.
-func Listen(url string, all []relay.Source, log *slog.Logger) (skald.Runner, error) {
-	stores := make([]*pgstore.Store, len(all))
-	for i, one := range all {
-		h, ok := one.(schemaStore)
-		if !ok {
-			return nil, &exit.UsageError{What: "--listen: only PostgreSQL tells of what others write"}
-		}
-		stores[i] = h.Store
-	}
-	heard, err := pgstore.Listen(url, stores...)
-	if err != nil {
-		return nil, &exit.UsageError{What: err.Error()}
-	}
-	heard.BeforeConnect, heard.Logger = connect.AskPassword, log
-	return heard, nil
 }
