@@ -65,6 +65,8 @@ func broken() []breach {
 		{"the root imports", "a.go", importing("skald", ours+"store"), "imports", "a.go imports"},
 		{"what is below imports upward", "call/a.go", importing("call", ours+"once"), "ranks", "which is of rank"},
 		{"what is below imports downward", "once/a.go", importing("once", ours+"call", ours+"internal/held", ours+"internal/complete"), "ranks", ""},
+		{"verbs import other verbs", "cmd/skald/internal/kept/a.go", importing("kept", ours+"cmd/skald/internal/sagas"), "ranks", "which is of rank"},
+		{"verbs import what all print by", "cmd/skald/internal/kept/a.go", importing("kept", ours+"cmd/skald/internal/say", ours+"operate"), "ranks", ""},
 		{"a seam imports the other", "store/a.go", importing("store", ours+"broker"), "imports", "which store may not"},
 		{"a seam imports a leaf", "broker/a.go", importing("broker", ours+"internal/bucket"), "imports", "which broker may not"},
 		{"a seam imports its driver", "store/a.go", importing("store", ours+"store/memstore"), "imports", "which store may not"},

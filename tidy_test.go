@@ -147,8 +147,20 @@ func ranks() [][]string {
 		{"status", "console"},
 		{"internal/pgbed", "sagatest"},
 		{"examples"},
+		rooms("exit", "say", "build", "starter"),
+		rooms("connect", "given"),
+		rooms("database", "schemas"),
+		rooms("setup", "relays", "outboxes", "consumers", "kept", "sagas", "doctor", "demo"), // groups of verbs
 		{"cmd"},
 	}
+}
+
+// rooms are packages of the command.
+func rooms(names ...string) []string {
+	for i, name := range names {
+		names[i] = "cmd/skald/internal/" + name
+	}
+	return names
 }
 
 func driver(seam string, vendors ...string) rule {

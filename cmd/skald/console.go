@@ -15,7 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/console"
 	"github.com/skald-go/skald/store"
 )
@@ -102,9 +104,9 @@ func consoleSources(ctx context.Context, stores, schemas []string) (sources map[
 }
 
 // consoleSource opens a database. One whose server is away is opened, too: the pages say so.
-func consoleSource(ctx context.Context, given, schema string) (s console.Source, end func(), err error) {
-	at := given
-	if file, ok := strings.CutPrefix(given, "@"); ok {
+func consoleSource(ctx context.Context, typed, schema string) (s console.Source, end func(), err error) {
+	at := typed
+	if file, ok := strings.CutPrefix(typed, "@"); ok {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return s, nil, &exit.NoneError{What: fmt.Sprintf("read the URL: %v", err)}
@@ -112,14 +114,14 @@ func consoleSource(ctx context.Context, given, schema string) (s console.Source,
 		line, _, _ := strings.Cut(string(text), "\n")
 		at = strings.TrimSpace(line)
 	}
-	db, err := openDatabase(at, schema, "")
+	db, err := database.Open(at, schema, "")
 	if err != nil {
 		return s, nil, err
 	}
-	if on, ok := db.(server); ok {
-		return on.console(ctx, given)
+	if on, ok := db.(database.Server); ok {
+		return on.Console(ctx, typed)
 	}
-	all, end, err := db.stores(ctx, rooms{})
+	all, end, err := db.Stores(ctx, database.Rooms{})
 	if err != nil {
 		return s, nil, err
 	}
@@ -128,7 +130,7 @@ func consoleSource(ctx context.Context, given, schema string) (s console.Source,
 		end()
 		return s, nil, fmt.Errorf("%T has no pages", all[0])
 	}
-	return console.Of(is).At(sqliteStore(at)), end, nil
+	return console.Of(is).At(given.SQLite(at)), end, nil
 }
 
 func serveConsole(ctx context.Context, listen string, sources map[string]console.Source, errs io.Writer) error {
@@ -140,7 +142,7 @@ func serveConsole(ctx context.Context, listen string, sources map[string]console
 		_ = at.Close()
 		return &exit.UsageError{What: fmt.Sprintf("--listen %s: only addresses of this machine, such as 127.0.0.1:7780. For others, mount package console in a service with a login", listen)}
 	}
-	h := console.New("", sources, &console.Options{Local: whoami(), Actions: ctx, Logger: slog.New(slog.NewTextHandler(errs, nil))})
+	h := console.New("", sources, &console.Options{Local: given.Whoami(), Actions: ctx, Logger: slog.New(slog.NewTextHandler(errs, nil))})
 	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second}
 	over := make(chan error, 1)
 	go func() { over <- s.Serve(at) }()

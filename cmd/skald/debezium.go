@@ -13,7 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 )
 
 const debeziumAbout = `Prints the JSON of a Debezium connector that reads Skald's outbox, for Kafka Connect's API, with the stock EventRouter:
@@ -51,12 +53,12 @@ func debeziumConfigCommand(out, errs io.Writer) *cobra.Command {
 	f.StringVar(&d.routeBy, "route-by", "topic", "the column that names the topic: topic, type, subject or key")
 	f.StringVar(&d.routeTo, "route-to", "${routedByValue}", "the topic's name made of that column's value, \"${routedByValue}.events.created\"")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		store := from(c, "store", "SKALD_STORE")
-		db, err := openDatabase(store, d.schema, "")
+		store := given.From(c, "store", "SKALD_STORE")
+		db, err := database.Open(store, d.schema, "")
 		if err != nil {
 			return err
 		}
-		s, ok := db.(server)
+		s, ok := db.(database.Server)
 		if !ok {
 			return &exit.UsageError{What: "Debezium reads the outbox in PostgreSQL: give --store postgres://…"}
 		}
@@ -70,7 +72,7 @@ func debeziumConfigCommand(out, errs io.Writer) *cobra.Command {
 			return &exit.UsageError{What: "--slot is 1 to 63 of a-z 0-9 _: PostgreSQL takes no other name of a slot"}
 		}
 		d.tls = sslMode(store)
-		at := s.cfg.ConnConfig
+		at := s.Config.ConnConfig
 		d.host, d.port, d.user, d.database = at.Host, at.Port, at.User, at.Database
 		return d.print(out, errs)
 	}

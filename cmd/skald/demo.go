@@ -18,6 +18,8 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/demo"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 )
 
 // smallHeap is how much garbage a demo may have, in percent of what it needs: it stays below 60 MB resident,
@@ -52,14 +54,14 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 			if err := chooseStore(c, &o, dir); err != nil {
 				return err
 			}
-			o.Typed = typedStore(givenStore(c), o.Store)
+			o.Typed = given.Typed(given.Store(c), o.Store)
 			if os.Getenv("GOGC") == "" {
 				debug.SetGCPercent(smallHeap)
 			}
 			o.Logger = logger(errs, verbose)
 			if keep {
-				o.Operator = whoami()
-				o.Keep = func(orders, console string) { fmt.Fprintf(errs, kept, orders, console) }
+				o.Operator = given.Whoami()
+				o.Keep = func(orders, console string) { fmt.Fprintf(errs, staying, orders, console) }
 			}
 			return runDemo(c.Context(), o, asJSON, out, errs)
 		},
@@ -85,7 +87,7 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 func showCommand(out io.Writer) *cobra.Command {
 	var o demo.Options
 	var dir string
-	t := &tidings{out: out}
+	t := &say.Tidings{Out: out}
 	c := &cobra.Command{
 		Use: "show ORDER", Short: "The story of one order of a demo, from its databases", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -94,12 +96,12 @@ func showCommand(out io.Writer) *cobra.Command {
 			}
 			lines, err := demo.Show(c.Context(), o, args[0])
 			if err == nil {
-				err = t.say("story", lines, strings.Join(lines, "\n"))
+				err = t.Say("story", lines, strings.Join(lines, "\n"))
 			}
-			return t.end(err)
+			return t.End(err)
 		},
 	}
-	t.flag(c)
+	t.Flag(c)
 	f := c.Flags()
 	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER, postgres://… or @FILE")
 	f.StringVar(&dir, "dir", "", "stands for --store sqlite:DIR")
@@ -111,7 +113,7 @@ func showCommand(out io.Writer) *cobra.Command {
 func leftAlone(c *cobra.Command, errs io.Writer) {
 	var names, flags []string
 	for _, flag := range []string{"store", "broker"} {
-		name := urlFlags()[flag]
+		name := given.URLFlags()[flag]
 		if given := c.Flags().Changed(flag) || flag == "store" && c.Flags().Changed("dir"); os.Getenv(name) != "" && !given {
 			names, flags = append(names, name), append(flags, "--"+flag)
 		}
@@ -154,7 +156,7 @@ func chooseStore(c *cobra.Command, o *demo.Options, dir string) error {
 
 func runDemo(ctx context.Context, o demo.Options, asJSON bool, out, errs io.Writer) error {
 	began := time.Now()
-	t := &ticker{out: errs, terminal: terminal(errs), quiet: asJSON}
+	t := &ticker{out: errs, terminal: say.Terminal(errs), quiet: asJSON}
 	t.begin(o)
 	o.Progress = t.progress
 	o.First = func() { t.note("first order placed %d ms after start", time.Since(began).Milliseconds()) }
@@ -175,8 +177,8 @@ func runDemo(ctx context.Context, o demo.Options, asJSON bool, out, errs io.Writ
 	return err
 }
 
-// kept says, behind the verdict, how to place an order, and where to look at all of them.
-const kept = `orders: %[1]s until a signal; place one, and ask for it by GET /orders/ID/status:
+// staying says, behind the verdict, how to place an order, and where to look at all of them.
+const staying = `orders: %[1]s until a signal; place one, and ask for it by GET /orders/ID/status:
   curl -H 'Idempotency-Key: mine-1' -d '{"customer":"ada","items":[{"sku":"tea","quantity":2}]}' %[1]s
 console: %[2]s shows the six databases, and acts on them
 `
@@ -195,12 +197,12 @@ func self() string {
 func command(call string, o demo.Options, store string) string {
 	words := []string{call}
 	if folder, ok := strings.CutPrefix(store, "sqlite:"); ok {
-		words = append(words, "--dir", quoted(folder))
+		words = append(words, "--dir", say.Quoted(folder))
 	} else {
-		words = append(words, "--store", quoted(store))
+		words = append(words, "--store", say.Quoted(store))
 	}
 	if o.Broker != "mem:" {
-		words = append(words, "--broker", quoted(o.Broker))
+		words = append(words, "--broker", say.Quoted(o.Broker))
 	}
 	if o.Given["prefix"] {
 		words = append(words, "--prefix", o.Prefix)

@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/demo"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 )
 
 const removeAbout = `Takes away what a demo made: the folder of its databases, or their schemas, and its topics and groups.
@@ -19,7 +21,7 @@ func removeCommand(out, errs io.Writer) *cobra.Command {
 	var o demo.Options
 	var dir string
 	var sure bool
-	t := &tidings{out: out}
+	t := &say.Tidings{Out: out}
 	c := &cobra.Command{
 		Use: "remove", Short: "Take away what a demo made", Long: removeAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -28,19 +30,19 @@ func removeCommand(out, errs io.Writer) *cobra.Command {
 			}
 			leftAlone(c, errs)
 			ask := func(what string) error {
-				return askFirst(c.Context(), errs, what+".\nShall all of this be removed?", "demo remove: "+what+": if all of this shall go, add --yes")
+				return given.Yes(c.Context(), errs, what+".\nShall all of this be removed?", "demo remove: "+what+": if all of this shall go, add --yes")
 			}
 			if sure {
 				ask = func(string) error { return nil }
 			}
 			said, err := demo.Remove(c.Context(), o, ask)
 			if err == nil {
-				err = t.say("said", said, said)
+				err = t.Say("said", said, said)
 			}
-			return t.end(err)
+			return t.End(err)
 		},
 	}
-	t.flag(c)
+	t.Flag(c)
 	f := c.Flags()
 	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER, postgres://… or @FILE")
 	f.StringVar(&o.Broker, "broker", "mem:", "as the demo had it: mem:, kafka://…, nats://…, amqp://… or @FILE")

@@ -52,7 +52,7 @@ func (t *ticker) note(format string, args ...any) {
 func (t *ticker) progress(p demo.Progress) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	every := sayEvery
+	every := 5 * time.Second
 	if t.terminal {
 		every = repaint
 	}

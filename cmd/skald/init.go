@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/cmd/skald/internal/starter"
 )
 
@@ -22,11 +23,11 @@ test that runs the saga with every fault at every point. It compiles as it is; i
 func initCommand(out io.Writer) *cobra.Command {
 	var module string
 	var withSaga bool
-	t := &tidings{out: out}
+	t := &say.Tidings{Out: out}
 	c := &cobra.Command{Use: "init DIR", Short: "Write a service to begin with", Long: initAbout, Args: cobra.ExactArgs(1)}
 	c.Flags().StringVar(&module, "module", "", "the path of its module (default: the folder's name)")
 	c.Flags().BoolVar(&withSaga, "saga", false, "one that runs an orchestrated saga")
-	t.flag(c)
+	t.Flag(c)
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		dir := args[0]
 		if module == "" {
@@ -49,24 +50,24 @@ func initCommand(out io.Writer) *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("init: %w", err)
 		}
-		return t.end(tellInit(t, s, dir, names))
+		return t.End(tellInit(t, s, dir, names))
 	}
 	return c
 }
 
-func tellInit(t *tidings, s starter.Service, dir string, names []string) error {
+func tellInit(t *say.Tidings, s starter.Service, dir string, names []string) error {
 	slices.Sort(names)
 	for i, name := range names {
 		names[i] = filepath.Join(dir, name)
 	}
-	next := []string{"cd " + quoted(dir)}
+	next := []string{"cd " + say.Quoted(dir)}
 	if s.Skald == starter.Unreleased {
 		next = append(next, "go mod edit -replace github.com/skald-go/skald=FOLDER   # of Skald's source: this build has no version")
 	}
 	next = append(next, "go mod tidy", "go test ./...        # with DATABASE_URL, on PostgreSQL", "cat README.md")
-	err := t.list("wrote", "wrote", names)
+	err := t.List("wrote", "wrote", names)
 	if err == nil {
-		err = t.say("next", next, "\nnow:  "+strings.Join(next, "\n      "))
+		err = t.Say("next", next, "\nnow:  "+strings.Join(next, "\n      "))
 	}
 	return err
 }

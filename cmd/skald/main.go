@@ -21,7 +21,8 @@
 //	skald init       writes a service to begin with
 //	skald version
 //
-// One file for each subcommand. Data goes to standard output, everything else to standard error.
+// Each group of them is a package below internal, or a file here. Data goes to standard output, everything
+// else to standard error.
 package main
 
 import (
@@ -34,11 +35,18 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/consumers"
+	"github.com/skald-go/skald/cmd/skald/internal/doctor"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
-	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/kept"
+	"github.com/skald-go/skald/cmd/skald/internal/outboxes"
+	"github.com/skald-go/skald/cmd/skald/internal/relays"
+	"github.com/skald-go/skald/cmd/skald/internal/sagas"
+	"github.com/skald-go/skald/cmd/skald/internal/schemas"
+	"github.com/skald-go/skald/cmd/skald/internal/setup"
 )
 
 const about = `Skald: sagas that happen once. It needs nothing but its tables and your broker.
@@ -68,16 +76,14 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		RunE: func(c *cobra.Command, _ []string) error {
 			c.SetOut(errs)
-			return errors.Join(&exit.UsageError{What: "which command?"}, errTold, c.Usage())
+			return errors.Join(&exit.UsageError{What: "which command?"}, exit.ErrTold, c.Usage())
 		},
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			ran = true
-			return resolve(c)
+			return given.Resolve(c)
 		},
 	}
-	root.AddCommand(demoCommand(out, errs), migrateCommand(out), rolesCommand(out), relayCommand(errs), adoptCommand(out, errs), outboxCommand(out, errs),
-		doctorCommand(out), inboxCommand(out, errs), parkedCommand(out, errs), deadCommand(out, errs), stepsCommand(out), sagasCommand(out, errs), sagaCommand(out), compensateCommand(out, errs), maintainCommand(out, errs), backupCommand(out), schemaCommand(out), initCommand(out), versionCommand(out))
-	root.AddCommand(consoleCommand(errs), debeziumCommand(out, errs))
+	root.AddCommand(verbs(out, errs)...)
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)
@@ -85,10 +91,24 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	if err != nil && !ran {
 		err = &exit.UsageError{What: misused(c, err)}
 	}
-	if err != nil && !errors.Is(err, errTold) {
-		fmt.Fprintln(errs, "skald: "+strings.ReplaceAll(err.Error(), "\n\t", " ")+remedy(err))
+	if err != nil && !errors.Is(err, exit.ErrTold) {
+		fmt.Fprintln(errs, "skald: "+strings.ReplaceAll(err.Error(), "\n\t", " ")+exit.Remedy(err))
 	}
-	return exitCode(err)
+	return exit.Code(err)
+}
+
+// verbs are the subcommands, in their groups.
+func verbs(out, errs io.Writer) []*cobra.Command {
+	return []*cobra.Command{
+		demoCommand(out, errs), initCommand(out), versionCommand(out),
+		setup.Migrate(out), setup.Roles(out), maintainCommand(out, errs), backupCommand(out),
+		relays.Command(errs), relays.Adopt(out, errs), debeziumCommand(out, errs),
+		outboxes.Command(out, errs),
+		consumers.Command(out, errs),
+		kept.Parked(out, errs), kept.Dead(out, errs),
+		sagas.Command(out, errs), sagas.Status(out), sagas.Steps(out), sagas.Compensate(out, errs),
+		doctor.Command(out), schemas.Command(out), consoleCommand(errs),
+	}
 }
 
 // misused says what is wrong with a command line, and for arguments what they are.
@@ -97,44 +117,4 @@ func misused(c *cobra.Command, err error) string {
 		return fmt.Sprintf("%v: %s", err, c.UseLine())
 	}
 	return err.Error()
-}
-
-// errTold is wrapped by errors that need no further word.
-var errTold = errors.New("told")
-
-func exitCode(err error) int {
-	if code := verbCode(err); code != 0 {
-		return code
-	}
-	return exit.Code(err)
-}
-
-// remedy is what to do about what a server said, or did not say. Our own errors tell it themselves.
-func remedy(err error) string {
-	var own *store.RightError
-	var said *pgconn.PgError
-	switch code := exitCode(err); {
-	case code == exit.Unreachable:
-		return ": is the server running, and is this its address?"
-	case errors.As(err, &own) || !errors.As(err, &said):
-		return ""
-	case strings.Contains(said.Message, "unsupported startup parameter"):
-		return ": leave it out of the URL, or name it in ignore_startup_parameters of the pooler"
-	case said.Code == "42501":
-		return ": give the user this right, or use another user"
-	case code == exit.Right:
-		return ": check the user's name, its password (PGPASSWORD, PGPASSFILE, ~/.pgpass) and its rights"
-	case code == exit.None:
-		return ": make it with createdb, or give another --store"
-	}
-	return ""
-}
-
-// from is the flag, if it was given, else the environment's word for it.
-func from(c *cobra.Command, flag, env string) string {
-	f := c.Flags().Lookup(flag)
-	if v := os.Getenv(env); !f.Changed && v != "" {
-		return v
-	}
-	return f.Value.String()
 }

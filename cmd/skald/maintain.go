@@ -12,7 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -25,6 +27,12 @@ a look. What somebody has in hand it leaves for the next time, and says so.
 It is noted who did it and why, so it needs what a relay needs and INSERT on skald_audit. Where less is to be kept than was gone by before, it asks: what
 is forgotten so is no repeat any more when it comes again. With --dry-run it says how many would go, what was kept before, and how old the oldest row is. It counts
 them one by one: of 10⁷ rows that takes seconds, which nobody waits for.`
+
+// A maintainer is what the command asks of a store.
+type maintainer interface {
+	operate.Maintainer
+	Check(ctx context.Context, as store.Role) error
+}
 
 type maintenance struct {
 	operate.Order
@@ -60,14 +68,14 @@ func keptOf(r store.Retention) keptFor {
 func maintainCommand(out, errs io.Writer) *cobra.Command {
 	var m maintenance
 	c := &cobra.Command{Use: "maintain", Short: "Empty what is older than it is kept", Long: maintainAbout, Args: cobra.NoArgs}
-	storeFlags(c, &m.schema, &m.asJSON)
+	given.StoreFlags(c, &m.schema, &m.asJSON)
 	f := c.Flags()
 	f.DurationVar(&m.keep.Outbox, "keep-outbox", 7*24*time.Hour, "how long rows are kept once they are published")
 	f.DurationVar(&m.keep.Marks, "keep-marks", 30*24*time.Hour, "how long marks are kept; at least as long as rows")
 	f.DurationVar(&m.keep.Steps, "keep-steps", 90*24*time.Hour, "how long steps are kept after their saga began: no saga may take longer")
 	f.DurationVar(&m.keep.Sagas, "keep-sagas", 30*24*time.Hour, "how long orchestrated sagas are kept after they ended, and their keys with them")
 	f.StringVar(&m.Reason, "reason", "", "why; it is noted")
-	f.StringVar(&m.Author, "by", whoami(), "who; it is noted")
+	f.StringVar(&m.Author, "by", given.Whoami(), "who; it is noted")
 	f.BoolVar(&m.DryRun, "dry-run", false, "say how many would go, and do nothing")
 	f.BoolVar(&m.sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -77,11 +85,7 @@ func maintainCommand(out, errs io.Writer) *cobra.Command {
 		if _, err := retention.OrDefaults(m.keep); err != nil { // before a database is asked for
 			return fmt.Errorf("maintain: %w", err)
 		}
-		return withKnower(c, m.schema, store.Relay, func(ctx context.Context, k knower) error {
-			db, ok := k.(operate.Maintainer)
-			if !ok {
-				return fmt.Errorf("maintain: %T cannot be asked what it keeps", k)
-			}
+		return database.With(c, m.schema, store.Relay, func(ctx context.Context, db maintainer) error {
 			if err := m.run(ctx, out, errs, db); err != nil {
 				return fmt.Errorf("maintain: %w", err)
 			}
@@ -94,7 +98,7 @@ func maintainCommand(out, errs io.Writer) *cobra.Command {
 func (m *maintenance) run(ctx context.Context, out, errs io.Writer, db operate.Maintainer) error {
 	did, err := operate.Maintain(ctx, db, m.keep, m.sure, m.Order)
 	if less := new(operate.ShorterError); errors.As(err, &less) {
-		if err := askFirst(ctx, errs, less.Error()+".\nShall less be kept?", less.Error()+": if that is meant, add --yes"); err != nil {
+		if err := given.Yes(ctx, errs, less.Error()+".\nShall less be kept?", less.Error()+": if that is meant, add --yes"); err != nil {
 			return err
 		}
 		did, err = operate.Maintain(ctx, db, m.keep, true, m.Order)
@@ -119,12 +123,12 @@ func (m *maintenance) tell(out io.Writer, t maintained) error {
 			now, before float64
 		}{{"rows", t.Rows, t.Keep.Rows, t.Before.Rows}, {"marks", t.Marks, t.Keep.Marks, t.Before.Marks}, {"steps", t.Steps, t.Keep.Steps, t.Before.Steps},
 			{"sagas", t.Sagas, t.Keep.Sagas, t.Before.Sagas}} {
-			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t\n", l.what, l.would, seconds(l.now), seconds(l.before))
+			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t\n", l.what, l.would, span(l.now), span(l.before))
 		}
 		for _, what := range t.Left {
 			fmt.Fprintln(w, "would be left: "+what)
 		}
-		fmt.Fprintf(w, "the oldest row was written %s ago\n", seconds(t.Oldest))
+		fmt.Fprintf(w, "the oldest row was written %s ago\n", span(t.Oldest))
 		return w.Flush()
 	}
 	fmt.Fprintf(out, "rows   %s\nmarks  %s\nsteps  %d\nsagas  %d\n", gone(t.Rows), gone(t.Marks), t.Steps, t.Sagas)
@@ -133,6 +137,8 @@ func (m *maintenance) tell(out io.Writer, t maintained) error {
 	}
 	return nil
 }
+
+func span(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
 func gone(n int64) string {
 	if n < 0 {

@@ -5,6 +5,7 @@ package connect
 import (
 	"os"
 	"strings"
+	"time"
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/kafkabroker"
@@ -12,6 +13,9 @@ import (
 	"github.com/skald-go/skald/broker/rabbitbroker"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 )
+
+// BrokerPatience is how long a broker may take to answer.
+const BrokerPatience = 10 * time.Second
 
 // Dial returns a function that makes clients of the server at url: kafka://host:port[,host:port], nats://… or
 // amqp://…. It connects to nothing yet. A wrong URL is an *exit.UsageError.

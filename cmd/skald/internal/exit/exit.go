@@ -43,6 +43,9 @@ var ErrNone = errors.New("no such database")
 // ErrInterrupted: a demo was stopped before its end.
 var ErrInterrupted = errors.New("interrupted")
 
+// ErrTold is wrapped by errors that need no further word.
+var ErrTold = errors.New("told")
+
 // A NoneError says that what a command names does not exist. It is ErrNone.
 type NoneError struct{ What string }
 
@@ -85,6 +88,14 @@ func (e *PasswordError) Unwrap() error { return e.Why }
 
 // Code is the exit code for err; 0 for nil.
 func Code(err error) int {
+	if code := verbCode(err); code != 0 {
+		return code
+	}
+	return ownCode(err)
+}
+
+// ownCode is the exit code for an error of this command, or of what it stands on.
+func ownCode(err error) int {
 	var usage *UsageError
 	var failed *FailedError
 	var name *pgstore.NameError

@@ -1,0 +1,159 @@
+// Package consumers is what consumers know of messages, where they stand, and what they are told: skald
+// inbox.
+package consumers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skald-go/skald/cmd/skald/internal/database"
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// Command is skald inbox.
+func Command(out, errs io.Writer) *cobra.Command {
+	c := &cobra.Command{Use: "inbox", Short: "What consumers know of messages, and what they can neither drop nor take",
+		RunE: func(c *cobra.Command, _ []string) error {
+			c.SetOut(c.ErrOrStderr())
+			return errors.Join(&exit.UsageError{What: "which command of inbox?"}, exit.ErrTold, c.Usage())
+		}}
+	c.AddCommand(statusCommand(out), showCommand(out), admitCommand(out, errs), importCommand(out, errs), rewindCommand(out, errs),
+		renameCommand(out, errs),
+		steerCommand(out, "pause", "Have a consumer begin no more messages", pauseAbout),
+		steerCommand(out, "resume", "Have a consumer go on", resumeAbout),
+		steerCommand(out, "skip", "Have messages that fail in one way put away as dead letters", skipAbout), missedCommand(out, errs))
+	return c
+}
+
+// knower is what these commands ask of a store.
+type knower interface {
+	operate.Shower
+	operate.Quarantine
+	operate.Historian
+	operate.Positions
+	store.Operator
+	Check(ctx context.Context, as store.Role) error
+}
+
+// withKnower opens the store that the flags name for as long as f takes.
+func withKnower(c *cobra.Command, schema string, as store.Role, f func(context.Context, knower) error) error {
+	return database.With(c, schema, as, f)
+}
+
+const statusAbout = `Says how many messages are in quarantine, of which consumer and why, and since when: those of which another payload was
+taken under the same identity (conflict), and those that are older than marks are kept, so that nobody knows whether they
+were taken (too old). They hold nobody up, and wait for skald inbox admit.`
+
+func statusCommand(out io.Writer) *cobra.Command {
+	var schema string
+	var asJSON bool
+	c := &cobra.Command{Use: "status", Short: "What is in quarantine", Long: statusAbout, Args: cobra.NoArgs}
+	given.StoreFlags(c, &schema, &asJSON)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) error {
+			groups, err := operate.QuarantineGroups(ctx, k)
+			if err != nil {
+				return fmt.Errorf("inbox status: %w", err)
+			}
+			if asJSON {
+				return json.NewEncoder(out).Encode(map[string]any{"quarantine": groups})
+			}
+			w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "consumer\twhy\twaiting\tadmitted\toldest\tfirst")
+			for _, g := range groups {
+				fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\n", g.Consumer, g.Why, g.Waiting, g.Admitted, g.Oldest.Format(time.RFC3339), g.First)
+			}
+			return w.Flush()
+		})
+	}
+	return c
+}
+
+const admitAbout = `Has messages in quarantine taken by their consumers, each once, within some seconds. One that is too old may have been
+taken before it was forgotten; one in conflict is taken beside the one that had its identity: look first, with skald
+inbox show. It is noted who admitted a message and why.`
+
+func admitCommand(out, errs io.Writer) *cobra.Command {
+	var schema, why string
+	var a operate.Admission
+	var o operate.Order
+	var asJSON, sure bool
+	c := &cobra.Command{Use: "admit", Short: "Have messages in quarantine taken", Long: admitAbout, Args: cobra.NoArgs}
+	given.StoreFlags(c, &schema, &asJSON)
+	f := c.Flags()
+	f.Int64Var(&a.Number, "number", 0, "this one, as skald inbox show numbers it")
+	given.ByID(c, &a.ID)
+	f.StringVar(&a.Consumer, "consumer", "", "those of this consumer")
+	f.StringVar(&a.Topic, "topic", "", "those of this topic")
+	f.StringVar(&a.Type, "type", "", "those of this type")
+	f.StringVar(&why, "why", "", "conflict or too-old: those that are there for that")
+	f.BoolVar(&a.All, "all", false, "all that there are")
+	f.StringVar(&o.Reason, "reason", "", "why; it is noted")
+	f.StringVar(&o.Author, "by", given.Whoami(), "who; it is noted")
+	f.BoolVar(&o.DryRun, "dry-run", false, "say what would be admitted, and change nothing")
+	f.BoolVar(&sure, "yes", false, "do not ask")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		var err error
+		if a.Why, err = reasonOf(why); err != nil {
+			return err
+		}
+		switch {
+		case a == (operate.Admission{}):
+			return &exit.UsageError{What: "which messages? Give an ID, --number, --consumer, --topic, --type, --why or --all"}
+		case !o.DryRun && strings.TrimSpace(o.Reason) == "":
+			return &exit.UsageError{What: "why? Give --reason"}
+		}
+		if !sure {
+			o.Confirm = func(ctx context.Context, n int) error {
+				return given.Yes(ctx, errs, fmt.Sprintf("%d messages.\nShall their consumers take them?", n),
+					fmt.Sprintf("inbox admit: %d messages: look at them with --dry-run; if that is meant, add --yes", n))
+			}
+		}
+		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) error {
+			r, err := operate.Admit(ctx, k, a, o)
+			if !exit.Reported(err) {
+				return fmt.Errorf("inbox admit: %w", err)
+			}
+			return errors.Join(tellAdmitted(out, &r, o.DryRun, asJSON), err)
+		})
+	}
+	return c
+}
+
+func reasonOf(why string) (store.Outcome, error) {
+	switch why {
+	case "":
+		return store.Fresh, nil
+	case "conflict":
+		return store.Conflict, nil
+	case "too-old", "too old":
+		return store.TooOld, nil
+	}
+	return 0, &exit.UsageError{What: "--why is conflict or too-old"}
+}
+
+func tellAdmitted(out io.Writer, r *operate.AdmitReport, dry, asJSON bool) error {
+	switch {
+	case asJSON:
+		return json.NewEncoder(out).Encode(map[string]any{"chosen": r.Selected, "admitted": r.Done, "dry_run": dry})
+	case dry:
+		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		for _, q := range r.Chosen {
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", q.Number, q.Consumer, q.Why, q.Message.Topic, q.Message.Type, q.ID)
+		}
+		return w.Flush()
+	}
+	_, err := fmt.Fprintf(out, "%d messages are admitted; their consumers take them within some seconds.\n", r.Done)
+	return err
+}

@@ -1,0 +1,38 @@
+package exit
+
+import (
+	"errors"
+
+	"github.com/skald-go/skald/operate"
+)
+
+// verbCode is the exit code for an error of operate; 0: it is none.
+func verbCode(err error) int {
+	var usage *operate.UsageError
+	var refused *operate.RenameError
+	var unsettled *operate.UnsettledError
+	var none *operate.NoneError
+	var unknown *operate.UnknownConsumerError
+	var partly *operate.PartlyError
+	var stopped *operate.StoppedError
+	switch {
+	case errors.As(err, &usage), errors.As(err, &refused), errors.As(err, &unsettled):
+		return Usage
+	case errors.As(err, &none), errors.As(err, &unknown):
+		return None
+	case errors.As(err, &partly):
+		return Partly
+	case errors.As(err, &stopped):
+		return Failed
+	case errors.Is(err, operate.ErrUnmoved):
+		return State
+	}
+	return 0
+}
+
+// Reported tells whether a verb that returned err has a report to print.
+func Reported(err error) bool {
+	var partly *operate.PartlyError
+	var stopped *operate.StoppedError
+	return err == nil || errors.As(err, &partly) || errors.As(err, &stopped)
+}

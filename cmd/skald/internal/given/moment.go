@@ -1,0 +1,23 @@
+package given
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
+)
+
+// Moment reads a point in time, or a time ago.
+func Moment(flag, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+		return time.Now().Add(-ago), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		err = &exit.UsageError{What: fmt.Sprintf("--%s %q: give a time as 2026-01-31T08:00:00Z, or how long ago as 2h", flag, text)}
+	}
+	return at, err
+}

@@ -1,0 +1,76 @@
+package given
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
+	"github.com/skald-go/skald/internal/brokerurl"
+)
+
+// URLFlags are those whose value may hold a password.
+func URLFlags() map[string]string {
+	return map[string]string{"store": "SKALD_STORE", "broker": "SKALD_BROKER", "listen": "SKALD_LISTEN", "registry": "SKALD_REGISTRY"}
+}
+
+// Resolve reads the URLs that are given as @FILE, and warns of a password that is an argument.
+func Resolve(c *cobra.Command) (err error) {
+	c.Flags().Visit(func(f *pflag.Flag) {
+		env, is := URLFlags()[f.Name]
+		given := f.Value.String()
+		if f.Value.Type() == "stringArray" {
+			given = strings.Trim(given, "[]") // each has a name in front: never @FILE
+		}
+		file, inFile := strings.CutPrefix(given, "@")
+		switch {
+		case !is || err != nil:
+		case inFile:
+			var text []byte
+			if text, err = os.ReadFile(file); err != nil {
+				err = &exit.NoneError{What: fmt.Sprintf("--%s: read the URL: %v", f.Name, err)}
+				return
+			}
+			line, _, _ := strings.Cut(string(text), "\n")
+			if err = f.Value.Set(strings.TrimSpace(line)); err == nil {
+				err = c.Flags().SetAnnotation(f.Name, fromFile, []string{given})
+			}
+		case brokerurl.HasPassword(given):
+			set := "set " + env + ", or "
+			if strings.HasPrefix(c.CommandPath(), "skald demo") { // it takes none from the environment
+				set = ""
+			}
+			fmt.Fprintf(c.ErrOrStderr(), "skald: warning: --%s has a password: lists of processes show it to all users of this machine; %sgive --%s @FILE\n",
+				f.Name, set, f.Name)
+		}
+	})
+	return err
+}
+
+// fromFile notes at a flag which @FILE was given.
+const fromFile = "skald/from-file"
+
+// Typed is how a command that is shown names the same database, as a word of a shell: by its file, or by
+// its URL unless that has a password.
+func Typed(given, at string) string {
+	switch {
+	case strings.HasPrefix(given, "@"):
+		return say.Quoted(given)
+	case brokerurl.HasPassword(at), strings.Contains(at, "password"):
+		return `"$SKALD_STORE"`
+	}
+	return say.Quoted(at)
+}
+
+// Store is the --store of a command as it was typed.
+func Store(c *cobra.Command) string {
+	f := c.Flags().Lookup("store")
+	if file := f.Annotations[fromFile]; len(file) > 0 {
+		return file[0]
+	}
+	return f.Value.String()
+}

@@ -1,0 +1,110 @@
+// Package outboxes says what waits to be published, and writes, gives up and settles: skald outbox.
+package outboxes
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skald-go/skald/cmd/skald/internal/database"
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// Command is skald outbox.
+func Command(out, errs io.Writer) *cobra.Command {
+	c := &cobra.Command{Use: "outbox", Short: "What the outbox holds, a message by hand, and what to do when it moved",
+		RunE: func(c *cobra.Command, _ []string) error {
+			c.SetOut(c.ErrOrStderr())
+			return errors.Join(&exit.UsageError{What: "which command of outbox?"}, exit.ErrTold, c.Usage())
+		}}
+	c.AddCommand(statusCommand(out), recoverCommand(out, errs), writeCommand(out), dropCommand(out))
+	return c
+}
+
+const statusAbout = `Says how many messages wait to be published, for how long the oldest has, how many the broker refused, and who owns
+each shard. It reads the views skald_backlog and skald_shards (docs/sql.md), which are cheap however long the outbox is:
+beyond 10,000 messages a number is an estimate.`
+
+func statusCommand(out io.Writer) *cobra.Command {
+	var schema string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "status", Short: "What waits to be published, and who owns the shards", Long: statusAbout, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			db, err := database.Open(given.From(c, "store", "SKALD_STORE"), schema, "")
+			if err != nil {
+				return err
+			}
+			all, end, err := db.Stores(c.Context(), database.Rooms{})
+			if err != nil {
+				return fmt.Errorf("outbox status: %w", err)
+			}
+			defer end()
+			watcher, ok := all[0].(operate.Watcher)
+			if !ok {
+				return fmt.Errorf("outbox status: %T does not tell", all[0])
+			}
+			s, err := operate.Status(c.Context(), watcher)
+			if err != nil {
+				return fmt.Errorf("outbox status: %w", err)
+			}
+			return tellStatus(out, &s, asJSON)
+		},
+	}
+	f := c.Flags()
+	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
+	f.StringVar(&schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
+	f.BoolVar(&asJSON, "json", false, "print one object and nothing else")
+	return c
+}
+
+// A status is what --json prints: its names are stable.
+type status struct {
+	Pending       int64         `json:"pending"`
+	Exact         bool          `json:"exact"` // false: pending is an estimate
+	OldestSeconds float64       `json:"oldest_seconds"`
+	Deferred      int64         `json:"deferred"`
+	Shards        []shardStatus `json:"shards"`
+}
+
+type shardStatus struct {
+	Shard   int     `json:"shard"`
+	Owner   *string `json:"owner"` // null: nobody
+	Epoch   int64   `json:"epoch"`
+	Pending int64   `json:"pending"`
+}
+
+func tellStatus(out io.Writer, s *store.OutboxStatus, asJSON bool) error {
+	if asJSON {
+		told := status{s.Pending, s.Exact, s.Oldest.Seconds(), s.Deferred, []shardStatus{}}
+		for _, l := range s.Shards {
+			one := shardStatus{l.Shard, nil, l.Epoch, l.Pending}
+			if l.Owner != "" {
+				one.Owner = &l.Owner
+			}
+			told.Shards = append(told.Shards, one)
+		}
+		return json.NewEncoder(out).Encode(told)
+	}
+	about := ""
+	if !s.Exact {
+		about = "about "
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "pending\t%s%d\n", about, s.Pending)
+	fmt.Fprintf(w, "oldest\t%v\n", s.Oldest)
+	fmt.Fprintf(w, "deferred\t%d\n\n", s.Deferred)
+	fmt.Fprintf(w, "shard\towner\tepoch\tpending\n")
+	for _, l := range s.Shards {
+		fmt.Fprintf(w, "%d\t%s\t%d\t%d\n", l.Shard, cmp.Or(l.Owner, "–"), l.Epoch, l.Pending)
+	}
+	return w.Flush()
+}

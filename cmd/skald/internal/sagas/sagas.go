@@ -1,0 +1,314 @@
+// Package sagas is what is asked about sagas and done to them: skald saga, status, steps and compensate.
+package sagas
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skald-go/skald/cmd/skald/internal/database"
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+const about = `Orchestrated sagas: which there are, how they stand and why, and what to do about one that is stuck.
+
+A saga is named by its key, or by its definition and its key: skald saga show order o-1. Verbs that change sagas want a --reason, which is
+kept in skald_audit, and take flags that select many; --dry-run says which. Many are a run, which the console shows: if it is interrupted, the
+same command, or the console, goes on with it and changes no saga twice. Engines see a change at once, or within half a second.
+
+There is no rewind: to go back to a step would mean to undo what came after it and do that again, and an undo that was called counts as
+final at participants and providers. Cancel the saga, and start another one under a new key.`
+
+// Command is skald saga.
+func Command(out, errs io.Writer) *cobra.Command {
+	c := &cobra.Command{Use: "saga", Short: "Orchestrated sagas: look, explain, draw, check, retry, complete, skip, cancel, pause, resume, signal", Long: about,
+		RunE: func(c *cobra.Command, _ []string) error {
+			c.SetOut(c.ErrOrStderr())
+			return errors.Join(&exit.UsageError{What: "which command of saga?"}, exit.ErrTold, c.Usage())
+		}}
+	c.AddCommand(listCommand(out), showCommand(out), explainCommand(out), graphCommand(out), checkCommand(out))
+	for _, verb := range operate.SagaVerbs() {
+		c.AddCommand(verbCommand(out, errs, verb))
+	}
+	return c
+}
+
+// wanted are the flags that say which sagas are meant.
+type wanted struct {
+	given.Change
+	which           operate.SagaSelection
+	before, started string
+}
+
+func (w *wanted) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
+	f.StringVar(&w.Schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
+	f.BoolVar(&w.JSON, "json", false, "print one object on each line and nothing else")
+}
+
+func (w *wanted) filters(c *cobra.Command) {
+	f, s := c.Flags(), &w.which
+	f.StringVar(&s.Name, "name", "", "only sagas of this definition")
+	f.StringVar(&s.ID, "id", "", "only the saga of this id")
+	f.StringVar(&s.Status, "status", "", "only those that are "+strings.Join(operate.SagaStatuses(), ", "))
+	f.BoolVar(&s.Stuck, "stuck", false, "only those that wait for an operator")
+	f.BoolVar(&s.Paused, "paused", false, "only those that are paused")
+	f.BoolVar(&s.Failing, "failing", false, "only those that wait for another attempt")
+	f.StringVar(&s.Step, "at", "", "only those that are at this step; with its occurrence: pack/line-1")
+	f.StringVar(&s.Error, "error", "", "only those whose last error contains this")
+	f.StringVar(&w.started, "since", "", "only those that were started since then: 2026-01-31T08:00:00Z, or 2h ago")
+	f.StringVar(&w.before, "until", "", "only those that were started before; the same")
+}
+
+// named reads [NAME] KEY.
+func (w *wanted) named(args []string) (err error) {
+	switch len(args) {
+	case 1:
+		w.which.Key = args[0]
+	case 2:
+		w.which.Name, w.which.Key = args[0], args[1]
+	}
+	if w.which.StartedAfter, err = given.Moment("since", w.started); err == nil {
+		w.which.StartedBefore, err = given.Moment("until", w.before)
+	}
+	return err
+}
+
+// keyArgs are those of a command about one saga.
+func keyArgs(c *cobra.Command) {
+	c.Use += " [NAME] KEY"
+	c.Args = cobra.RangeArgs(1, 2)
+}
+
+// A keeper is a store as these commands need it.
+type keeper interface {
+	operate.SagaKeeper
+	Check(ctx context.Context, as store.Role) error
+}
+
+// open has f ask the store.
+func (w *wanted) open(c *cobra.Command, as store.Role, f func(ctx context.Context, k keeper) error) error {
+	return database.With(c, w.Schema, as, f)
+}
+
+func listCommand(out io.Writer) *cobra.Command {
+	w := &wanted{}
+	c := &cobra.Command{Use: "list", Short: "How sagas stand", Args: cobra.NoArgs}
+	w.flags(c)
+	w.filters(c)
+	c.Flags().IntVar(&w.which.Limit, "limit", 100, "at most so many; 0: all")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := w.named(nil); err != nil {
+			return err
+		}
+		return w.open(c, store.App, func(ctx context.Context, k keeper) error {
+			list, err := operate.Sagas(ctx, k, w.which)
+			if err != nil {
+				return err
+			}
+			say.None(c.ErrOrStderr(), len(list), w.JSON)
+			return listSagas(out, list, w.JSON)
+		})
+	}
+	return c
+}
+
+func listSagas(out io.Writer, list []operate.Saga, asJSON bool) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for i := range list {
+		s := &list[i]
+		if asJSON {
+			if err := json.NewEncoder(out).Encode(s); err != nil {
+				return err
+			}
+			continue
+		}
+		if i == 0 {
+			fmt.Fprintln(t, "saga\tkey\tstatus\tat\tstarted\tfailed\terror")
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", s.Name, say.ShortKey(s.Key), statusOf(s), s.Step, s.Started.Format(time.RFC3339), s.Failed, say.FirstLine(s.Error))
+	}
+	return t.Flush()
+}
+
+func statusOf(s *operate.Saga) string {
+	text := s.Status
+	if s.Stuck {
+		text += ", stuck"
+	}
+	if s.Paused {
+		text += ", paused"
+	}
+	return text
+}
+
+func showCommand(out io.Writer) *cobra.Command {
+	w, data := &wanted{}, false
+	c := &cobra.Command{Use: "show", Short: "All that is known of a saga"}
+	keyArgs(c)
+	w.flags(c)
+	c.Flags().BoolVar(&data, "data", false, "with its input and the outputs of its steps")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := w.named(args); err != nil {
+			return err
+		}
+		return w.open(c, store.App, func(ctx context.Context, k keeper) error {
+			r, err := operate.ReadSaga(ctx, k, w.which.Name, w.which.Key)
+			if err != nil {
+				return err
+			}
+			d := r.Detail(data)
+			if w.JSON {
+				return json.NewEncoder(out).Encode(&d)
+			}
+			return tellOrchestrated(out, &d)
+		})
+	}
+	return c
+}
+
+func tellOrchestrated(out io.Writer, d *operate.SagaDetail) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	line := func(what, is string) {
+		if is != "" {
+			fmt.Fprintf(t, "  %s\t%s\n", what, is)
+		}
+	}
+	at := func(at *time.Time) string {
+		if at == nil {
+			return ""
+		}
+		return at.Format(time.RFC3339)
+	}
+	fmt.Fprintf(t, "%s %s: %s\n", d.Name, say.ShortKey(d.Key), statusOf(&d.Saga))
+	line("id", d.ID)
+	line("definition", d.Hash)
+	line("started", at(&d.Started))
+	line("changed", at(&d.Changed))
+	line("ended", at(d.Ended))
+	line("deadline", at(d.Deadline))
+	line("it turned back", d.Why)
+	line("step of", d.Parent)
+	line("correlation", d.Correlation)
+	line("in hand of", d.Session)
+	line("looked at", at(d.Due))
+	line("input", string(d.Input))
+	for _, r := range d.Runs {
+		name, text := r.Step, r.Phase
+		if r.Occurrence != "" {
+			name += "/" + r.Occurrence
+		}
+		if r.Stuck {
+			text += ", stuck"
+		}
+		if r.Attempts > 0 {
+			text += fmt.Sprintf(", failed %d times", r.Attempts)
+		}
+		if r.Due != nil {
+			text += ", due " + at(r.Due)
+		}
+		if r.Error != "" {
+			text += ": " + say.FirstLine(r.Error)
+		}
+		line("step "+name, text)
+		line("", string(r.Output))
+	}
+	for _, e := range d.Early {
+		line("signal kept", e)
+	}
+	return t.Flush()
+}
+
+func explainCommand(out io.Writer) *cobra.Command {
+	w := &wanted{}
+	c := &cobra.Command{Use: "explain", Short: "How a saga stands, why, and what can be done, in plain words"}
+	keyArgs(c)
+	w.flags(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := w.named(args); err != nil {
+			return err
+		}
+		return w.open(c, store.App, func(ctx context.Context, k keeper) error {
+			r, err := operate.ReadSaga(ctx, k, w.which.Name, w.which.Key)
+			if err != nil {
+				return err
+			}
+			lines := r.Explain(given.Same(c, w.Schema))
+			if w.JSON {
+				return json.NewEncoder(out).Encode(map[string]any{"key": w.which.Key, "lines": lines})
+			}
+			_, err = fmt.Fprintln(out, strings.Join(lines, "\n"))
+			return err
+		})
+	}
+	return c
+}
+
+func graphCommand(out io.Writer) *cobra.Command {
+	w, form := &wanted{}, ""
+	c := &cobra.Command{Use: "graph", Short: "Draw a saga with how far it has come"}
+	keyArgs(c)
+	w.flags(c)
+	c.Flags().StringVar(&form, "form", "text", strings.Join(operate.Forms(), ", "))
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := w.named(args); err != nil {
+			return err
+		}
+		return w.open(c, store.App, func(ctx context.Context, k keeper) error {
+			r, err := operate.ReadSaga(ctx, k, w.which.Name, w.which.Key)
+			if err != nil {
+				return err
+			}
+			text, err := r.Draw(form)
+			if err == nil && w.JSON {
+				return json.NewEncoder(out).Encode(map[string]string{"form": form, "drawing": text})
+			}
+			if err == nil {
+				_, err = io.WriteString(out, text)
+			}
+			return err
+		})
+	}
+	return c
+}
+
+const checkAbout = `Compares the sagas that run with the definitions of the next build, as saga.Write has written them: which go on, and which would be
+left to the older build. The exit code is 8 if some would.`
+
+func checkCommand(out io.Writer) *cobra.Command {
+	w, file := &wanted{}, ""
+	c := &cobra.Command{Use: "check", Short: "Whether the next build can take on the sagas that run", Long: checkAbout, Args: cobra.NoArgs}
+	w.flags(c)
+	c.Flags().StringVar(&file, "definitions", "", "the file that saga.Write has written of the next build")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if file == "" {
+			return &exit.UsageError{What: "which definitions? Give --definitions FILE"}
+		}
+		f, err := os.Open(file)
+		if err != nil {
+			return &exit.UsageError{What: err.Error()}
+		}
+		defer func() { _ = f.Close() }()
+		return w.open(c, store.App, func(ctx context.Context, k keeper) error {
+			list, err := operate.CheckSagas(ctx, k, f)
+			if err != nil {
+				return err
+			}
+			return tellCheck(out, list, w.JSON)
+		})
+	}
+	return c
+}

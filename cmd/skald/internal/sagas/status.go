@@ -1,0 +1,182 @@
+package sagas
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skald-go/skald/cmd/skald/internal/database"
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
+	"github.com/skald-go/skald/operate"
+	where "github.com/skald-go/skald/status"
+	"github.com/skald-go/skald/store"
+)
+
+const statusAbout = `Says where the sagas of a key stand, choreographed ones as a tracker keeps them, orchestrated ones as their engine does: what
+happened, what they wait for and since when, what fails again and again, what remains. It names the messages of this database that hold them
+up, and the command that frees each. --explain says it in plain words.`
+
+// Status is skald status.
+func Status(out io.Writer) *cobra.Command {
+	var schema, traces string
+	var asJSON, explain bool
+	c := &cobra.Command{Use: "status KEY", Short: "Where a saga stands, and what holds it up", Long: statusAbout, Args: cobra.ExactArgs(1)}
+	given.StoreFlags(c, &schema, &asJSON)
+	c.Flags().BoolVar(&explain, "explain", false, "in plain words")
+	c.Flags().StringVar(&traces, "trace-url", "", "where traces are seen: https://…/{trace}")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := where.CheckTraceURL(traces); err != nil {
+			return &exit.UsageError{What: err.Error()}
+		}
+		db, err := database.Open(given.From(c, "store", "SKALD_STORE"), schema, "")
+		if err != nil {
+			return err
+		}
+		all, end, err := db.Stores(c.Context(), database.Rooms{})
+		if err != nil {
+			return err
+		}
+		defer end()
+		lister, ok := all[0].(store.Lister)
+		if !ok {
+			return fmt.Errorf("%T keeps no sagas", all[0])
+		}
+		a, err := where.Ask(c.Context(), lister, args[0], given.Same(c, schema))
+		if err != nil {
+			return fmt.Errorf("status of %s: %w", args[0], err)
+		}
+		rows := unpublishedOf(c.Context(), lister, &a)
+		if !a.Known() {
+			none := fmt.Sprintf("nothing is known of %.100q in this database: is it the key of a saga, and does a tracker or an engine write here?", args[0])
+			return &exit.NoneError{What: strings.Join(append(rows, none), "; ")}
+		}
+		for _, row := range rows {
+			fmt.Fprintln(c.ErrOrStderr(), row)
+		}
+		a.Link(traces)
+		switch {
+		case asJSON:
+			return json.NewEncoder(out).Encode(&a)
+		case explain:
+			_, err = fmt.Fprintln(out, strings.Join(where.Explain(&a, time.Now()), "\n"))
+			return err
+		}
+		return tellStatus(out, &a, time.Now())
+	}
+	return c
+}
+
+// unpublishedOf tells of the messages of a saga that are still in the outbox, by id and key, among the oldest
+// that wait there. Nothing is said of it where the user may not read the outbox: the rest does not need it.
+func unpublishedOf(ctx context.Context, db store.Lister, a *where.Answer) (out []string) {
+	keys := [][]byte{[]byte(a.Key)}
+	for i := range a.Sagas {
+		keys = append(keys, a.Sagas[i].Keys...)
+	}
+	rows, err := operate.Unpublished(ctx, db, a.Key, keys, 1000)
+	if err != nil && !errors.As(err, new(*store.RightError)) {
+		out = append(out, "whether messages of it wait in the outbox could not be read: "+err.Error())
+	}
+	for i := range rows {
+		r := &rows[i]
+		text := fmt.Sprintf("%s %s to %s is not published: it waits in the outbox since %s", r.Type, r.ID, r.Topic, r.Written.Format(time.RFC3339))
+		if r.Deferred {
+			text += " (deferred; skald outbox status)"
+		}
+		if r.Attempts > 0 {
+			text += ", the broker refuses it: " + say.FirstLine(r.LastError)
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+func tellStatus(out io.Writer, a *where.Answer, now time.Time) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	line := func(what, is string) { fmt.Fprintf(t, "  %s\t%s\n", what, is) }
+	at := func(at time.Time) string { return at.Format(time.RFC3339) }
+	for i := range a.Sagas {
+		s := &a.Sagas[i]
+		fmt.Fprintf(t, "%s %s: %s\n", s.Name, say.ShortKey(s.Key), s.Word())
+		if s.Why != "" {
+			line("it turned back", s.Why)
+		}
+		for j := range s.Steps {
+			line(toldStep(&s.Steps[j]))
+		}
+		for j := range s.Waiting {
+			line("waits for", toldWait(&s.Waiting[j]))
+		}
+		if r := s.Retrying; r != nil {
+			line(r.Step, s.Again(now)+": "+say.FirstLine(r.Error))
+		}
+		for _, c := range s.Commands {
+			line("free it", c)
+		}
+		for _, a := range s.Asked {
+			line("undo asked for", fmt.Sprintf("%s, at %s", a.Step, at(a.At)))
+		}
+		for _, more := range []struct {
+			what string
+			is   []string
+		}{{"not heard of yet", s.Missing}, {"remains", s.Remaining}, {"a failure undoes", s.Undo}, {"nothing undoes", s.Stays}, {"drift", s.Drift}} {
+			if len(more.is) > 0 {
+				line(more.what, strings.Join(more.is, ", "))
+			}
+		}
+		if s.Trace != "" {
+			line("trace", cmp.Or(s.TraceURL, s.Trace))
+		}
+	}
+	for i := range a.Held {
+		h := &a.Held[i]
+		fmt.Fprintf(t, "%s %s holds it up: %s at %s since %s\n", h.Type, h.ID, h.State, h.Consumer, at(h.Since))
+		if h.LastError != "" {
+			line("last error", h.LastError)
+		}
+		if h.Attempts > 0 {
+			line("attempts", fmt.Sprint(h.Attempts))
+		}
+		line("free it", h.Command)
+	}
+	return t.Flush()
+}
+
+func toldStep(s *operate.StandingStep) (when, what string) {
+	if s.At != nil {
+		when = s.At.Format(time.RFC3339)
+	}
+	what = s.Name
+	if s.Outcome != operate.StepDone {
+		what += " is " + s.Outcome
+	}
+	if s.Stuck {
+		what += ", stuck"
+	}
+	if s.Error != "" {
+		what += ": " + say.FirstLine(s.Error)
+	}
+	return when, what
+}
+
+func toldWait(w *operate.Wait) string {
+	text := map[string]string{operate.WaitReply: "a reply, by " + w.After, operate.WaitTime: "its time, by " + w.After, operate.WaitChild: "the saga that " + w.After + " started",
+		operate.WaitSignal: "the signal "}[w.What] + strings.Join(w.For, " or ")
+	if w.Since != nil {
+		text += ", since " + w.Since.Format(time.RFC3339)
+	}
+	if w.Due != nil {
+		text += ", due " + w.Due.Format(time.RFC3339)
+	}
+	return text
+}

@@ -1,0 +1,157 @@
+package sagas
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skald-go/skald/cmd/skald/internal/database"
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// Steps is skald steps.
+func Steps(out io.Writer) *cobra.Command {
+	c := &cobra.Command{Use: "steps", Short: "Steps of sagas: what took effect, what is barred, and by what", RunE: func(c *cobra.Command, _ []string) error {
+		c.SetOut(c.ErrOrStderr())
+		return errors.Join(&exit.UsageError{What: "which command of steps?"}, exit.ErrTold, c.Usage())
+	}}
+	c.AddCommand(stepsListCommand(out), stepsShowCommand(out))
+	return c
+}
+
+// stepsWanted say which steps are meant; empty ones do not matter.
+type stepsWanted struct {
+	schema, consumer, saga, state string
+	limit                         int
+	asJSON                        bool
+}
+
+func (w *stepsWanted) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
+	f.StringVar(&w.schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
+	f.StringVar(&w.consumer, "consumer", "", "only of this consumer group")
+	f.StringVar(&w.saga, "saga", "", "only of this saga")
+	f.BoolVar(&w.asJSON, "json", false, "print one object on each line and nothing else")
+}
+
+func stepsListCommand(out io.Writer) *cobra.Command {
+	w := &stepsWanted{}
+	c := &cobra.Command{Use: "list", Short: "How steps stand", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+		if w.state != "" && !slices.Contains(operate.StepStates(), w.state) {
+			return &exit.UsageError{What: fmt.Sprintf("--state is one of %s, not %q", strings.Join(operate.StepStates(), ", "), w.state)}
+		}
+		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		n := 0
+		err := w.each(c, func(s *operate.SagaStep) error {
+			if w.asJSON {
+				return json.NewEncoder(out).Encode(s)
+			}
+			if n++; n == 1 {
+				fmt.Fprintln(t, "consumer\tsaga\tstep\tstate\tsince\ttaken by\tundone or barred by")
+			}
+			_, err := fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Consumer, s.Saga, stepName(s), s.State, s.ChangedAt.Format(time.RFC3339), s.ID, s.ByID)
+			return err
+		})
+		return errors.Join(err, t.Flush())
+	}}
+	w.flags(c)
+	c.Flags().StringVar(&w.state, "state", "", "only those that stand so: "+strings.Join(operate.StepStates(), ", "))
+	c.Flags().IntVar(&w.limit, "limit", 100, "at most so many")
+	return c
+}
+
+func stepsShowCommand(out io.Writer) *cobra.Command {
+	w := &stepsWanted{limit: 1000}
+	c := &cobra.Command{Use: "show", Short: "All that is known of the steps of a saga", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+		if w.saga == "" {
+			return &exit.UsageError{What: "which saga? Give --saga"}
+		}
+		n := 0
+		err := w.each(c, func(s *operate.SagaStep) error {
+			n++
+			if w.asJSON {
+				return json.NewEncoder(out).Encode(s)
+			}
+			return tellStep(out, s)
+		})
+		if err == nil && n == 0 {
+			err = &exit.NoneError{What: "nothing is known of any step of saga " + w.saga}
+		}
+		return err
+	}}
+	w.flags(c)
+	return c
+}
+
+// stepName is of the step, with its occurrence.
+func stepName(s *operate.SagaStep) string {
+	if s.Occurrence == "" {
+		return s.Step
+	}
+	return s.Step + "/" + s.Occurrence
+}
+
+func tellStep(out io.Writer, s *operate.SagaStep) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	line := func(what, is string) {
+		if is != "" {
+			fmt.Fprintf(t, "  %s\t%s\n", what, is)
+		}
+	}
+	fmt.Fprintf(t, "%s of %s at %s: %s\n", stepName(s), s.Saga, s.Consumer, s.State)
+	line("taken by", messageName(s.Source, s.ID))
+	line("undone or barred by", messageName(s.BySource, s.ByID))
+	if s.Code != 0 || len(s.Result) > 0 {
+		line("answered", fmt.Sprintf("%d %s", s.Code, s.Result))
+	}
+	line("called outside as", s.OutsideKey)
+	line("outcome", string(s.Outcome))
+	if s.Begun != nil {
+		line("saga begun", s.Begun.Format(time.RFC3339Nano))
+	}
+	line("first heard of", s.At.Format(time.RFC3339Nano))
+	line("so since", s.ChangedAt.Format(time.RFC3339Nano))
+	return t.Flush()
+}
+
+func messageName(source, id string) string {
+	if id == "" {
+		return ""
+	}
+	return id + " of " + source
+}
+
+// each reads the steps that are meant.
+func (w *stepsWanted) each(c *cobra.Command, f func(*operate.SagaStep) error) error {
+	db, err := database.Open(given.From(c, "store", "SKALD_STORE"), w.schema, "")
+	if err != nil {
+		return err
+	}
+	all, end, err := db.Stores(c.Context(), database.Rooms{})
+	if err != nil {
+		return err
+	}
+	defer end()
+	lister, ok := all[0].(store.Lister)
+	if !ok {
+		return fmt.Errorf("%T keeps no steps", all[0])
+	}
+	list, err := operate.Steps(c.Context(), lister, operate.StepSelection{Consumer: w.consumer, Saga: w.saga, State: w.state, Limit: w.limit})
+	for i := range list {
+		if err := f(&list[i]); err != nil {
+			return err
+		}
+	}
+	return err
+}

@@ -1,0 +1,23 @@
+package say
+
+import (
+	"fmt"
+	"strings"
+)
+
+// FirstLine is that of a text of several.
+func FirstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+// ShortKey keeps a key in its column.
+func ShortKey(key string) string { return strings.Trim(fmt.Sprintf("%.60q", key), `"`) }
+
+// Quoted is word as a shell takes it.
+func Quoted(word string) string {
+	if strings.ContainsAny(word, "?&;*$ '\"()<>|\\`#") {
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return word
+}

@@ -1,0 +1,31 @@
+package schemas
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/schema"
+	"github.com/skald-go/skald/schema/avro"
+	"github.com/skald-go/skald/schema/jsonschema"
+	"github.com/skald-go/skald/schema/protobuf"
+)
+
+// Formats are the languages of schemas that this command knows.
+func Formats() []schema.Format {
+	return []schema.Format{avro.Format{}, protobuf.Format{}, jsonschema.Format{}}
+}
+
+// ReadLock reads what a program declares.
+func ReadLock(path string) (schema.Lock, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return schema.Lock{}, &exit.NoneError{What: fmt.Sprintf("--lock: %v", err)}
+	}
+	defer file.Close()
+	lock, err := schema.ReadLock(file)
+	if err != nil {
+		return lock, &exit.UsageError{What: fmt.Sprintf("--lock %s: %v", path, err)}
+	}
+	return lock, nil
+}
