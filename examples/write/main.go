@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"log"
 	"os"
 
@@ -28,7 +27,7 @@ func main() {
 	check(err)
 	out := outbox.New(pgstore.New(pool, nil), nil)
 
-	o := Order{ID: rand.Text(), SKU: "tea", Quantity: 2}
+	o := Order{ID: "o-1", SKU: "tea", Quantity: 2}
 	check(pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { // your transaction, your driver
 		_, err := tx.Exec(ctx, `INSERT INTO orders (id, sku, quantity) VALUES ($1, $2, $3)`, o.ID, o.SKU, o.Quantity)
 		if err != nil {
