@@ -2,13 +2,10 @@ package operate
 
 import (
 	"context"
-	"encoding/base64"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/skald-go/skald/store"
 )
@@ -98,23 +95,4 @@ func holderOf(p *store.Parked, at string) Holder {
 		h.Command = "skald dead drop" + who + " --reason 'the answer stands'" + id
 	}
 	return h
-}
-
-// keyWord is a key as a shell and --key take it: one that is no text in base64.
-func keyWord(key []byte) string {
-	const code = "base64:"
-	text := string(key)
-	if strings.HasPrefix(text, code) || strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
-		return code + base64.StdEncoding.EncodeToString(key)
-	}
-	return shellWord(text)
-}
-
-// shellWord is a word as a shell reads it.
-func shellWord(word string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,"
-	if word != "" && strings.Trim(word, plain) == "" {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

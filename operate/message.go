@@ -2,10 +2,8 @@ package operate
 
 import (
 	"encoding/json"
-	"strings"
 	"time"
 
-	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 )
 
@@ -93,18 +91,4 @@ func State(p *store.Parked) string {
 		return "due"
 	}
 	return "due in " + p.Due.Round(time.Millisecond).String()
-}
-
-// some is t, or nil where there is none, or JSON has no form for it.
-func some(t time.Time) *time.Time {
-	if _, ok := held.Time(t); !ok || t.IsZero() {
-		return nil
-	}
-	return &t
-}
-
-// firstLine is the first line of an error's text.
-func firstLine(why string) string {
-	line, _, _ := strings.Cut(why, "\n")
-	return line
 }

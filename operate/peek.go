@@ -6,12 +6,6 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Peek bounds a look at kept messages.
-type Peek struct {
-	Limit int // of messages that are returned
-	Scan  int // of messages that are read for that: some fields of a Selection no index knows
-}
-
 // A Page is some kept messages, in the order of arrival.
 type Page struct {
 	List []store.Parked

@@ -126,11 +126,6 @@ type redrive struct {
 	looked time.Time // when it was last looked what became of them
 }
 
-type whose struct {
-	consumer string
-	store.Identity
-}
-
 // A redriven is a message of the run and what has become of it.
 type redriven struct {
 	whose

@@ -8,10 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const (
-	auditPage = 1000
-	lookAlone = 50 // so many messages are looked up one by one; more in one walk over what is kept
-)
+// lookAlone messages are looked up one by one; more in one walk over what is kept.
+const lookAlone = 50
 
 // resume reads what earlier calls have redriven under the run's name, and what became of it. Each redriven
 // message was audited in the transaction that redrove it: nothing is missing, and nothing is there that did

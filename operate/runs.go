@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/skald-go/skald/store"
@@ -75,31 +73,6 @@ func ActionWithoutData(a *store.Audit) string {
 	return verb + runBegun + string(public)
 }
 
-// What is noted of a run beside its changes, after the verb.
-const (
-	runBegun   = " begun: "
-	runStopped = " stopped: "
-	runEnded   = " ended: "
-)
-
-// noteOf is what an audit notes of its run: one of the words above, and the text after it; "": it changed
-// something, which it names, and whose name may hold any word.
-func noteOf(a *store.Audit) (verb, what, text string) {
-	if a.Run == "" || a.Identity != (store.Identity{}) {
-		return "", "", ""
-	}
-	at := len(a.Action)
-	for _, word := range []string{runBegun, runStopped, runEnded} { // what comes first: a text may hold the others
-		if i := strings.Index(a.Action, word); i >= 0 && i < at {
-			at, what = i, word
-		}
-	}
-	if what == "" {
-		return "", "", ""
-	}
-	return a.Action[:at], what, a.Action[at+len(what):]
-}
-
 // BeginRun notes that a run begins. What it changes afterwards is noted under its ID: see Order.Run and
 // Pace.Run.
 func BeginRun(ctx context.Context, db Applier, r Run) error {
@@ -129,11 +102,6 @@ func (r *Run) note(ctx context.Context, db Applier, author, reason, what string)
 	return nil
 }
 
-// A RunReader is what ReadRun asks of a store.
-type RunReader interface {
-	Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error)
-}
-
 // ReadRun tells how a run stands, by what it noted. A *NoneError: BeginRun noted none of this ID.
 func ReadRun(ctx context.Context, db RunReader, id string) (r Run, err error) {
 	for a, err := range actsOf(ctx, db, id, 0) {
@@ -146,27 +114,6 @@ func ReadRun(ctx context.Context, db RunReader, id string) (r Run, err error) {
 		return r, &NoneError{"no run has the name " + id}
 	}
 	return r, nil
-}
-
-// actsOf goes through what a run noted after a number, page by page.
-func actsOf(ctx context.Context, db RunReader, run string, after int64) iter.Seq2[store.Audit, error] {
-	return func(yield func(store.Audit, error) bool) {
-		for {
-			list, err := db.Audits(ctx, store.AuditQuery{Run: run, After: after, Limit: auditPage})
-			if err != nil {
-				yield(store.Audit{}, err)
-				return
-			}
-			for _, a := range list {
-				if after = a.Number; !yield(a, nil) {
-					return
-				}
-			}
-			if len(list) < auditPage {
-				return
-			}
-		}
-	}
 }
 
 func beginsRun(a *store.Audit) bool {

@@ -79,8 +79,6 @@ type Keeper interface {
 	store.Lister
 }
 
-const pageSize = 100
-
 // List reads the selected messages in the order of arrival, page by page; bare: without payloads and headers.
 // It ends after an error.
 func List(ctx context.Context, db Keeper, s Selection, bare bool) iter.Seq2[store.Parked, error] {

@@ -64,11 +64,11 @@ func Write(ctx context.Context, db Keeper, d Draft, o Order) (r WriteReport, err
 	if d.ContentType == "application/json" && !json.Valid(d.Data) {
 		return r, &UsageError{"the payload is no JSON: mend it, or give its content type"}
 	}
-	cause, consumer, id, kept, err := because(ctx, db, &d)
+	cause, consumer, id, found, err := because(ctx, db, &d)
 	if err != nil {
 		return r, err
 	}
-	r.CauseKept = kept
+	r.CauseKept = found
 	caused, by := ctx, complete.Completer{}
 	if d.CausedBy != "" {
 		caused = skald.WithCause(ctx, cause)
@@ -99,7 +99,7 @@ func Write(ctx context.Context, db Keeper, d Draft, o Order) (r WriteReport, err
 }
 
 // because is the message that is written because of, and for which consumer and as what it is kept.
-func because(ctx context.Context, db Keeper, d *Draft) (cause skald.Message, consumer string, id store.Identity, kept bool, err error) {
+func because(ctx context.Context, db Keeper, d *Draft) (cause skald.Message, consumer string, id store.Identity, found bool, err error) {
 	if d.CausedBy == "" {
 		return cause, d.Consumer, id, false, nil
 	}
@@ -107,11 +107,11 @@ func because(ctx context.Context, db Keeper, d *Draft) (cause skald.Message, con
 	for p, err := range listAny(ctx, db, Selection{Consumer: d.Consumer, Source: d.Source, ID: d.CausedBy}) {
 		switch {
 		case err != nil:
-			return cause, consumer, id, kept, err
-		case kept && p.Message.Source != cause.Source: // else it is the same one, kept for another consumer
-			return cause, consumer, id, kept, &UsageError{fmt.Sprintf("several kept messages have the id %s: name one by its consumer and its source", d.CausedBy)}
+			return cause, consumer, id, found, err
+		case found && p.Message.Source != cause.Source: // else it is the same one, kept for another consumer
+			return cause, consumer, id, found, &UsageError{fmt.Sprintf("several kept messages have the id %s: name one by its consumer and its source", d.CausedBy)}
 		}
-		cause, id, consumer, kept = p.Message, p.Identity, p.Consumer, true
+		cause, id, consumer, found = p.Message, p.Identity, p.Consumer, true
 	}
-	return cause, consumer, id, kept, nil
+	return cause, consumer, id, found, nil
 }
