@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/operate/internal/order"
+	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
 )
 
@@ -36,7 +38,7 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 		at = " " + at
 	}
 	for _, key := range keys {
-		what := store.Sought{Key: key, Bare: true, Limit: pageSize}
+		what := store.Sought{Key: key, Bare: true, Limit: order.PageSize}
 		for {
 			page, err := store.ListKept(ctx, db, what)
 			if err != nil {
@@ -50,7 +52,7 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 					out = append(out, holderOf(p, at))
 				}
 			}
-			if len(page) < pageSize {
+			if len(page) < order.PageSize {
 				break
 			}
 		}
@@ -80,16 +82,16 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 func holderOf(p *store.Parked, at string) Holder {
 	why, _, _ := strings.Cut(p.Last.Why, "\n")
 	h := Holder{Consumer: p.Consumer, State: "parked", Source: p.Source, ID: p.ID, Type: p.Message.Type, Attempts: p.Attempts, LastError: why, Since: p.Since}
-	who := at + " --consumer " + shellWord(p.Consumer)
+	who := at + " --consumer " + words.Shell(p.Consumer)
 	const reason = " --reason 'the cause is gone'"
 	if p.Dead == nil {
 		h.DueSeconds = p.Due.Seconds()
-		h.Command = "skald parked release" + who + " --key " + keyWord(p.Message.Key) + reason
+		h.Command = "skald parked release" + who + " --key " + words.Key(p.Message.Key) + reason
 		return h
 	}
 	h.State, h.Kind, h.Fingerprint = "dead", p.Dead.Kind, p.Dead.Fingerprint
-	who += " --source " + shellWord(p.Source)
-	id := " -- " + shellWord(p.ID) // which may begin with a dash
+	who += " --source " + words.Shell(p.Source)
+	id := " -- " + words.Shell(p.ID) // which may begin with a dash
 	h.Command = "skald dead redrive" + who + reason + id
 	if p.Dead.Kind == "rejected" { // it was answered; to take it again changes nothing
 		h.Command = "skald dead drop" + who + " --reason 'the answer stands'" + id
