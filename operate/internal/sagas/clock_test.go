@@ -1,4 +1,4 @@
-package operate_test
+package sagas_test
 
 import (
 	"encoding/json"
@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/operate/internal/order"
+	"github.com/skald-go/skald/operate/internal/sagas"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
 )
@@ -43,8 +44,8 @@ func retriesByClock(t *testing.T, db *memstore.Store) {
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := operate.ChangeSagas(t.Context(), db, operate.SagaSelection{Key: "o"}, operate.SagaChange{Verb: operate.RetrySaga},
-		operate.Order{Author: "ann", Reason: "it has to be"})
+	r, err := sagas.ChangeSagas(t.Context(), db, sagas.SagaSelection{Key: "o"}, sagas.SagaChange{Verb: sagas.RetrySaga},
+		order.Order{Author: "ann", Reason: "it has to be"})
 	if err != nil || r.Done != 1 {
 		t.Fatalf("%+v, %v", r, err)
 	}

@@ -1,4 +1,4 @@
-package operate_test
+package checkup_test
 
 import (
 	"errors"
@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/operate/internal/checkup"
+	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
 )
@@ -23,12 +24,12 @@ func TestMissed(t *testing.T) {
 	}
 	findings := func() string {
 		t.Helper()
-		notes, err := operate.Missed(t.Context(), db)
+		notes, err := checkup.Missed(t.Context(), db)
 		if err != nil {
 			t.Fatal(err)
 		}
 		said := ""
-		for _, f := range operate.MissedFindings(notes) {
+		for _, f := range checkup.MissedFindings(notes) {
 			said += f.Name + ": " + f.Saw + "\n"
 		}
 		return said
@@ -39,16 +40,16 @@ func TestMissed(t *testing.T) {
 	if said := findings(); said != "missed by stock: 1 messages; 2 messages\nmissed by billing: 3 messages\n" {
 		t.Errorf("it finds %s", said)
 	}
-	var usage *operate.UsageError
-	if err := operate.AcknowledgeMissed(t.Context(), db, "stock", 3, operate.Order{Author: "ann"}); !errors.As(err, &usage) || !strings.Contains(err.Error(), "reason") {
+	var usage *order.UsageError
+	if err := checkup.AcknowledgeMissed(t.Context(), db, "stock", 3, order.Order{Author: "ann"}); !errors.As(err, &usage) || !strings.Contains(err.Error(), "reason") {
 		t.Errorf("without a reason: %v", err)
 	}
-	seen, err := operate.Missed(t.Context(), db)
+	seen, err := checkup.Missed(t.Context(), db)
 	if err != nil {
 		t.Fatal(err)
 	}
 	note("stock", 4) // while somebody looks
-	if err := operate.AcknowledgeMissed(t.Context(), db, "stock", seen[len(seen)-1].Number, operate.Order{Author: "ann", Reason: "sent again"}); err != nil {
+	if err := checkup.AcknowledgeMissed(t.Context(), db, "stock", seen[len(seen)-1].Number, order.Order{Author: "ann", Reason: "sent again"}); err != nil {
 		t.Fatal(err)
 	}
 	if said := findings(); said != "missed by billing: 3 messages\nmissed by stock: 4 messages\n" {
