@@ -8,6 +8,8 @@ import (
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/operate/internal/sagas"
+	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
 )
 
@@ -50,7 +52,7 @@ func UnknownCalls(ctx context.Context, db store.Lister, at string, most int) ([]
 			out = append(out, callOf(p, at))
 		}
 	}
-	plans, err := readPlans(ctx, db)
+	plans, err := sagas.ReadPlans(ctx, db)
 	if err != nil || len(plans) == 0 {
 		return out, err
 	}
@@ -71,18 +73,18 @@ func UnknownCalls(ctx context.Context, db store.Lister, at string, most int) ([]
 }
 
 func callOf(p *store.Parked, at string) UnknownCall {
-	c := UnknownCall{Consumer: p.Consumer, Source: p.Source, ID: p.ID, Type: p.Message.Type, Outside: p.Call.Key, Since: some(p.Call.Since),
-		Dead: p.Dead != nil, Attempts: p.Attempts, Error: firstLine(p.Last.Why)}
-	who := at + " --consumer " + shellWord(p.Consumer)
+	c := UnknownCall{Consumer: p.Consumer, Source: p.Source, ID: p.ID, Type: p.Message.Type, Outside: p.Call.Key, Since: words.Some(p.Call.Since),
+		Dead: p.Dead != nil, Attempts: p.Attempts, Error: words.FirstLine(p.Last.Why)}
+	who := at + " --consumer " + words.Shell(p.Consumer)
 	if p.Dead == nil {
 		if p.Message.Key != nil {
-			who += " --key " + keyWord(p.Message.Key)
+			who += " --key " + words.Key(p.Message.Key)
 		}
 		c.Commands = []string{"skald parked release" + who + " --reason 'ask again now'"}
 		return c
 	}
-	who += " --source " + shellWord(p.Source)
-	id := " -- " + shellWord(p.ID) // which may begin with a dash
+	who += " --source " + words.Shell(p.Source)
+	id := " -- " + words.Shell(p.ID) // which may begin with a dash
 	c.Commands = []string{"skald dead redrive" + who + " --reason 'ask again'" + id}
 	for _, found := range []Settlement{CallDone, CallRefused} {
 		c.Commands = append(c.Commands, "skald dead drop"+who+" --call "+string(found)+" --reason 'the provider says so'"+id)
@@ -106,18 +108,18 @@ func callsOf(s *store.Saga, p *plan.Plan, at string) (out []UnknownCall) {
 			continue
 		}
 		c := UnknownCall{Saga: s.Name, Key: s.Key, Step: stored.Name(r.Step, r.Occurrence), Undo: r.Phase == plan.Undo, Stuck: r.Stuck,
-			Since: some(r.At), Attempts: r.Attempts, Error: firstLine(r.Error)}
+			Since: words.Some(r.At), Attempts: r.Attempts, Error: words.FirstLine(r.Error)}
 		c.Outside = (&body.Facts{State: &st, Step: r.Step, Occurrence: r.Occurrence, Undo: c.Undo}).CallKey()
-		of := at + " --step " + shellWord(r.Step)
+		of := at + " --step " + words.Shell(r.Step)
 		if r.Occurrence != "" {
-			of += " --occurrence " + shellWord(r.Occurrence)
+			of += " --occurrence " + words.Shell(r.Occurrence)
 		}
-		which := " -- " + shellWord(s.Name) + " " + shellWord(s.Key)
+		which := " -- " + words.Shell(s.Name) + " " + words.Shell(s.Key)
 		c.Commands = []string{"skald saga retry" + of + " --reason 'ask again'" + which}
 		if c.Undo {
 			c.Commands = append(c.Commands, "skald saga skip"+of+" --reason 'it is undone at the provider'"+which)
 		} else {
-			c.Commands = append(c.Commands, "skald saga complete"+of+sample(step.Shape)+" --reason 'it was done'"+which)
+			c.Commands = append(c.Commands, "skald saga complete"+of+sagas.Sample(step.Shape)+" --reason 'it was done'"+which)
 		}
 		out = append(out, c)
 	}

@@ -2,14 +2,13 @@ package operate
 
 import (
 	"context"
-	"encoding/base64"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/skald-go/skald/operate/internal/order"
+	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
 )
 
@@ -39,7 +38,7 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 		at = " " + at
 	}
 	for _, key := range keys {
-		what := store.Sought{Key: key, Bare: true, Limit: pageSize}
+		what := store.Sought{Key: key, Bare: true, Limit: order.PageSize}
 		for {
 			page, err := store.ListKept(ctx, db, what)
 			if err != nil {
@@ -53,7 +52,7 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 					out = append(out, holderOf(p, at))
 				}
 			}
-			if len(page) < pageSize {
+			if len(page) < order.PageSize {
 				break
 			}
 		}
@@ -83,38 +82,19 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 func holderOf(p *store.Parked, at string) Holder {
 	why, _, _ := strings.Cut(p.Last.Why, "\n")
 	h := Holder{Consumer: p.Consumer, State: "parked", Source: p.Source, ID: p.ID, Type: p.Message.Type, Attempts: p.Attempts, LastError: why, Since: p.Since}
-	who := at + " --consumer " + shellWord(p.Consumer)
+	who := at + " --consumer " + words.Shell(p.Consumer)
 	const reason = " --reason 'the cause is gone'"
 	if p.Dead == nil {
 		h.DueSeconds = p.Due.Seconds()
-		h.Command = "skald parked release" + who + " --key " + keyWord(p.Message.Key) + reason
+		h.Command = "skald parked release" + who + " --key " + words.Key(p.Message.Key) + reason
 		return h
 	}
 	h.State, h.Kind, h.Fingerprint = "dead", p.Dead.Kind, p.Dead.Fingerprint
-	who += " --source " + shellWord(p.Source)
-	id := " -- " + shellWord(p.ID) // which may begin with a dash
+	who += " --source " + words.Shell(p.Source)
+	id := " -- " + words.Shell(p.ID) // which may begin with a dash
 	h.Command = "skald dead redrive" + who + reason + id
 	if p.Dead.Kind == "rejected" { // it was answered; to take it again changes nothing
 		h.Command = "skald dead drop" + who + " --reason 'the answer stands'" + id
 	}
 	return h
-}
-
-// keyWord is a key as a shell and --key take it: one that is no text in base64.
-func keyWord(key []byte) string {
-	const code = "base64:"
-	text := string(key)
-	if strings.HasPrefix(text, code) || strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
-		return code + base64.StdEncoding.EncodeToString(key)
-	}
-	return shellWord(text)
-}
-
-// shellWord is a word as a shell reads it.
-func shellWord(word string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,"
-	if word != "" && strings.Trim(word, plain) == "" {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/control"
+	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
 
@@ -43,7 +44,7 @@ func UnskipInbox(ctx context.Context, db Positions, consumer, fingerprint string
 
 func printOK(fingerprint string) error {
 	if !regexp.MustCompile(`^[0-9a-f]{12}$`).MatchString(fingerprint) {
-		return &UsageError{fmt.Sprintf("%q is no fingerprint: it has 12 hexadecimal digits, as skald dead list prints it", fingerprint)}
+		return &UsageError{What: fmt.Sprintf("%q is no fingerprint: it has 12 hexadecimal digits, as skald dead list prints it", fingerprint)}
 	}
 	return nil
 }
@@ -51,9 +52,9 @@ func printOK(fingerprint string) error {
 // tell records the order and carries it out, in one transaction. It may be asked for again.
 func tell(ctx context.Context, db Positions, consumer string, o Order, what string, checkpoints ...store.Checkpoint) error {
 	if consumer == "" {
-		return &UsageError{"which consumer?"}
+		return &UsageError{What: "which consumer?"}
 	}
-	if err := o.check(); err != nil {
+	if err := order.Check(&o); err != nil {
 		return err
 	}
 	for i := range checkpoints {
@@ -64,12 +65,12 @@ func tell(ctx context.Context, db Positions, consumer string, o Order, what stri
 		return fmt.Errorf("%s %s: %w", what, consumer, err)
 	}
 	if len(known.Checkpoints) == 0 {
-		return &UnknownConsumerError{consumer}
+		return &UnknownConsumerError{Consumer: consumer}
 	}
 	if o.DryRun {
 		return nil
 	}
-	stood, err := apply(ctx, db, store.Effect{Control: &store.Control{Consumer: consumer, Checkpoints: checkpoints}, Audit: o.audit(what, consumer, store.Identity{})})
+	stood, err := order.Apply(ctx, db, store.Effect{Control: &store.Control{Consumer: consumer, Checkpoints: checkpoints}, Audit: order.Audit(&o, what, consumer, store.Identity{})})
 	if err == nil && !stood {
 		err = errors.New("it was not carried out")
 	}

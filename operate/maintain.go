@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/retention"
+	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
 
@@ -37,7 +38,7 @@ func (e *ShorterError) Error() string {
 // had. Keeping something for a shorter time than before is a *ShorterError, unless shorter is set. A dry run
 // counts what would go, one by one. It needs the rights of a relay, and INSERT on skald_audit.
 func Maintain(ctx context.Context, db Maintainer, keep store.Retention, shorter bool, o Order) (r MaintainReport, err error) {
-	if err := o.check(); err != nil {
+	if err := order.Check(&o); err != nil {
 		return r, err
 	}
 	if r.Keep, err = retention.OrDefaults(keep); err != nil {
@@ -56,7 +57,7 @@ func Maintain(ctx context.Context, db Maintainer, keep store.Retention, shorter 
 		return r, &ShorterError{k, was}
 	}
 	what := fmt.Sprintf("rows %v, marks %v, steps %v, sagas %v", r.Keep.Outbox, r.Keep.Marks, r.Keep.Steps, r.Keep.Sagas)
-	if _, err := apply(ctx, db, store.Effect{Audit: o.audit("maintain", "", store.Identity{ID: what})}); err != nil {
+	if _, err := order.Apply(ctx, db, store.Effect{Audit: order.Audit(&o, "maintain", "", store.Identity{ID: what})}); err != nil {
 		return r, fmt.Errorf("note who does it: %w", err)
 	}
 	for more := true; more; {

@@ -6,105 +6,33 @@
 // store is any driver of Skald; each verb names the few methods that it calls.
 package operate
 
-import (
-	"context"
-	"fmt"
-	"strings"
+import "github.com/skald-go/skald/operate/internal/order"
 
-	"github.com/skald-go/skald/store"
-)
+// A Peek bounds a look at kept messages.
+type Peek = order.Peek
 
 // An Order says who wants a change, why, and how it is carried out.
-type Order struct {
-	// Author and Reason are required, unless DryRun is set. They are recorded in skald_audit in the
-	// transaction of the change.
-	Author, Reason string
-	// DryRun changes nothing: the report tells what would be changed.
-	DryRun bool
-	// Run, if it is not empty, is noted with each change of Release, Drop, ChangeSagas and Compensate:
-	// ReadRun counts them. ChangeSagas leaves out what the run has changed before. Redrive has Pace.Run.
-	Run string
-	// Confirm is asked once, before the first of n changes. Its error ends the verb, and nothing has changed.
-	// Nil: nobody is asked.
-	Confirm func(ctx context.Context, n int) error
-	// Progress is called after each change, with how many are done, of how many. Nil: nobody wants to know.
-	Progress func(done, of int)
-}
-
-// check holds that an order says what is kept of it.
-func (o *Order) check() error {
-	if !o.DryRun && (strings.TrimSpace(o.Author) == "" || strings.TrimSpace(o.Reason) == "") {
-		return &UsageError{"an author and a reason are required: they are recorded in skald_audit"}
-	}
-	return nil
-}
-
-func (o *Order) confirm(ctx context.Context, n int) error {
-	if o.DryRun || o.Confirm == nil {
-		return nil
-	}
-	return o.Confirm(ctx, n)
-}
-
-func (o *Order) progress(done, of int) {
-	if o.Progress != nil {
-		o.Progress(done, of)
-	}
-}
-
-// audit is what is recorded of a change to a message.
-func (o *Order) audit(what, consumer string, id store.Identity) *store.Audit {
-	return &store.Audit{Author: o.Author, Reason: o.Reason, Action: what, Consumer: consumer, Identity: id}
-}
+type Order = order.Order
 
 // A Report tells how many messages were selected, and how many of them were changed; in a dry run, would be.
-type Report struct{ Selected, Done int }
-
-// partly is the error of a verb that was overtaken with some of its messages.
-func (r *Report) partly(verb string) error {
-	if r.Done == r.Selected {
-		return nil
-	}
-	return &PartlyError{fmt.Sprintf("%s: %d of %d messages were finished, or somebody else was first: look what there is, and try again",
-		verb, r.Selected-r.Done, r.Selected)}
-}
+type Report = order.Report
 
 // A UsageError says what is missing or wrong in what was asked for. Nothing has changed.
-type UsageError struct{ What string }
-
-func (e *UsageError) Error() string { return e.What }
+type UsageError = order.UsageError
 
 // A NoneError says that there is nothing which the verb could be about. Nothing has changed.
-type NoneError struct{ What string }
-
-func (e *NoneError) Error() string { return e.What }
+type NoneError = order.NoneError
 
 // A PartlyError says that only a part was done although nothing failed: somebody else was first with the
 // rest. The report tells how much.
-type PartlyError struct{ What string }
-
-func (e *PartlyError) Error() string { return e.What }
+type PartlyError = order.PartlyError
 
 // An UnknownConsumerError says that a database knows nothing of a consumer: its name is misspelt, or it is
 // another database's.
-type UnknownConsumerError struct{ Consumer string }
-
-func (e *UnknownConsumerError) Error() string {
-	return fmt.Sprintf("no consumer %s has read anything with these tables: is that its name, and is this its database?", e.Consumer)
-}
+type UnknownConsumerError = order.UnknownConsumerError
 
 // An Applier carries out effects: see store.Store.
-type Applier interface {
-	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
-}
+type Applier = order.Applier
 
 // A Seer looks up what consumers have finished: see store.Store.
-type Seer interface {
-	Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error)
-}
-
-// apply carries out one effect. False: a guard was lost, and nothing of it stands.
-func apply(ctx context.Context, db Applier, e store.Effect) (bool, error) {
-	stood, err := db.Apply(ctx, e)
-	return err == nil && stood[0], err
-}
+type Seer = order.Seer

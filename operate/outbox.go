@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
 
@@ -15,17 +16,17 @@ import (
 // the rights of a relay, and INSERT on skald_audit.
 func DropDeferred(ctx context.Context, db Applier, id string, o Order) error {
 	if id == "" {
-		return &UsageError{"which message? Give its id"}
+		return &UsageError{What: "which message? Give its id"}
 	}
-	if err := o.check(); err != nil {
+	if err := order.Check(&o); err != nil {
 		return err
 	}
-	if err := o.confirm(ctx, 1); err != nil || o.DryRun {
+	if err := order.Confirm(ctx, &o, 1); err != nil || o.DryRun {
 		return err
 	}
-	stood, err := apply(ctx, db, store.Effect{DropDeferred: &store.DropDeferred{ID: id}, Audit: o.audit("outbox drop", "", store.Identity{ID: id})})
+	stood, err := order.Apply(ctx, db, store.Effect{DropDeferred: &store.DropDeferred{ID: id}, Audit: order.Audit(&o, "outbox drop", "", store.Identity{ID: id})})
 	if err == nil && !stood {
-		err = &NoneError{"no row of the outbox that the broker refused has the id " + id}
+		err = &NoneError{What: "no row of the outbox that the broker refused has the id " + id}
 	}
 	if err != nil {
 		return fmt.Errorf("outbox drop: %w", err)

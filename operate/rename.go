@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/belonging"
+	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
 
@@ -39,11 +40,11 @@ func RenameInbox(ctx context.Context, db RenameStore, at Waiting, was, is string
 	r := store.Rename{Old: was, New: is, Quiet: Gone}
 	switch {
 	case was == "" || is == "":
-		return store.Renamed{}, &UsageError{"from which name to which?"}
+		return store.Renamed{}, &UsageError{What: "from which name to which?"}
 	case was == is:
-		return store.Renamed{}, &UsageError{fmt.Sprintf("%s has that name already", was)}
+		return store.Renamed{}, &UsageError{What: fmt.Sprintf("%s has that name already", was)}
 	}
-	if err := o.check(); err != nil {
+	if err := order.Check(&o); err != nil {
 		return store.Renamed{}, err
 	}
 	found, err := db.Rename(ctx, r)
@@ -56,7 +57,7 @@ func RenameInbox(ctx context.Context, db RenameStore, at Waiting, was, is string
 	if err != nil || o.DryRun {
 		return found, err
 	}
-	r.Audit = o.audit("rename "+was+" to "+is, is, store.Identity{})
+	r.Audit = order.Audit(&o, "rename "+was+" to "+is, is, store.Identity{})
 	did, err := db.Rename(ctx, r)
 	if err == nil && !did.Done {
 		err = obstacle(r, &did)
@@ -78,7 +79,7 @@ func obstacle(r store.Rename, found *store.Renamed) error {
 		}
 	}
 	if belonging.Any(&found.Old) == 0 {
-		return &UnknownConsumerError{r.Old}
+		return &UnknownConsumerError{Consumer: r.Old}
 	}
 	if n := &found.New; belonging.Done(n) > 0 {
 		return &RenameError{fmt.Sprintf("%s has %d marks, %d controls, %d parked messages, %d dead letters, %d messages in quarantine, %d steps and %d floors of its own: choose a name that is new",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
 
@@ -35,9 +36,9 @@ const changedMeanwhile = "it changed meanwhile"
 // With a *PartlyError the report is valid, too.
 func Rewind(ctx context.Context, db Positions, consumer string, places []broker.Place, o Order) ([]Rewound, error) {
 	if consumer == "" {
-		return nil, &UsageError{"which consumer?"}
+		return nil, &UsageError{What: "which consumer?"}
 	}
-	if err := o.check(); err != nil {
+	if err := order.Check(&o); err != nil {
 		return nil, err
 	}
 	all, err := db.Attend(ctx, store.Attend{Consumer: consumer})
@@ -45,7 +46,7 @@ func Rewind(ctx context.Context, db Positions, consumer string, places []broker.
 		return nil, err
 	}
 	if len(all.Checkpoints) == 0 && !o.DryRun {
-		return nil, &UnknownConsumerError{consumer}
+		return nil, &UnknownConsumerError{Consumer: consumer}
 	}
 	partitions := compared(all, places)
 	if o.DryRun {
@@ -87,7 +88,7 @@ func rewind(ctx context.Context, db Positions, consumer string, partitions []Rew
 	if n == 0 {
 		return nil
 	}
-	if err := o.confirm(ctx, n); err != nil {
+	if err := order.Confirm(ctx, o, n); err != nil {
 		return err
 	}
 	done, missed := 0, 0
@@ -96,9 +97,9 @@ func rewind(ctx context.Context, db Positions, consumer string, partitions []Rew
 		if l.Why != "" {
 			continue
 		}
-		stood, err := apply(ctx, db, store.Effect{
+		stood, err := order.Apply(ctx, db, store.Effect{
 			Rewind: &store.Rewind{Consumer: consumer, Partition: l.Partition, Origin: l.origin, Position: l.To, Stamp: "rewind-" + rand.Text()},
-			Audit:  o.audit("rewind", consumer, store.Identity{Source: l.Partition, ID: fmt.Sprint(l.To)})})
+			Audit:  order.Audit(o, "rewind", consumer, store.Identity{Source: l.Partition, ID: fmt.Sprint(l.To)})})
 		if err != nil {
 			return fmt.Errorf("partition %s: %w", l.Partition, err)
 		}
@@ -107,10 +108,10 @@ func rewind(ctx context.Context, db Positions, consumer string, partitions []Rew
 			missed++
 		}
 		done++
-		o.progress(done, n)
+		order.Progress(o, done, n)
 	}
 	if missed > 0 {
-		return &PartlyError{fmt.Sprintf("inbox rewind: %d of %d partitions changed meanwhile: look with --dry-run, and type it again", missed, len(partitions))}
+		return &PartlyError{What: fmt.Sprintf("inbox rewind: %d of %d partitions changed meanwhile: look with --dry-run, and type it again", missed, len(partitions))}
 	}
 	return nil
 }

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/skald-go/skald/operate/internal/acts"
+	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
 
@@ -28,7 +28,7 @@ type Run struct {
 	Stopped string     `json:"stopped,omitempty"` // why it was interrupted; it can go on
 	Ended   string     `json:"ended,omitempty"`   // what came of it
 
-	changed map[whose]bool // by now
+	changed map[acts.Target]bool // by now
 }
 
 // A RunRequest is what a run was asked to do.
@@ -57,47 +57,22 @@ func (q RunRequest) WithoutData() RunRequest {
 // ActionWithoutData is the action of an audit without what RunRequest.WithoutData leaves out.
 func ActionWithoutData(a *store.Audit) string {
 	action := a.Action
-	verb, what, text := noteOf(a)
-	if what != runBegun {
+	verb, what, text := acts.Note(a)
+	if what != acts.Begun {
 		return action
 	}
 	var asked RunRequest
 	if err := json.Unmarshal([]byte(text), &asked); err != nil {
-		return verb + runBegun + "what cannot be read"
+		return verb + acts.Begun + "what cannot be read"
 	}
 	if asked.Change == nil || asked.Change.Data == nil {
 		return action
 	}
 	public, err := json.Marshal(asked.WithoutData())
 	if err != nil {
-		return verb + runBegun + "what cannot be written"
+		return verb + acts.Begun + "what cannot be written"
 	}
-	return verb + runBegun + string(public)
-}
-
-// What is noted of a run beside its changes, after the verb.
-const (
-	runBegun   = " begun: "
-	runStopped = " stopped: "
-	runEnded   = " ended: "
-)
-
-// noteOf is what an audit notes of its run: one of the words above, and the text after it; "": it changed
-// something, which it names, and whose name may hold any word.
-func noteOf(a *store.Audit) (verb, what, text string) {
-	if a.Run == "" || a.Identity != (store.Identity{}) {
-		return "", "", ""
-	}
-	at := len(a.Action)
-	for _, word := range []string{runBegun, runStopped, runEnded} { // what comes first: a text may hold the others
-		if i := strings.Index(a.Action, word); i >= 0 && i < at {
-			at, what = i, word
-		}
-	}
-	if what == "" {
-		return "", "", ""
-	}
-	return a.Action[:at], what, a.Action[at+len(what):]
+	return verb + acts.Begun + string(public)
 }
 
 // BeginRun notes that a run begins. What it changes afterwards is noted under its ID: see Order.Run and
@@ -107,21 +82,21 @@ func BeginRun(ctx context.Context, db Applier, r Run) error {
 	if err != nil {
 		return fmt.Errorf("begin the run %s: %w", r.ID, err)
 	}
-	return r.note(ctx, db, r.Author, r.Reason, runBegun+string(text))
+	return r.note(ctx, db, r.Author, r.Reason, acts.Begun+string(text))
 }
 
 // StopRun notes that a run was interrupted, and why.
 func StopRun(ctx context.Context, db Applier, r Run, author, why string) error {
-	return r.note(ctx, db, author, r.Reason, runStopped+why)
+	return r.note(ctx, db, author, r.Reason, acts.Stopped+why)
 }
 
 // EndRun notes what came of a run. Redrive does so by itself.
 func EndRun(ctx context.Context, db Applier, r Run, outcome string) error {
-	return r.note(ctx, db, r.Author, r.Reason, runEnded+outcome)
+	return r.note(ctx, db, r.Author, r.Reason, acts.Ended+outcome)
 }
 
 func (r *Run) note(ctx context.Context, db Applier, author, reason, what string) error {
-	_, err := apply(ctx, db, store.Effect{Audit: &store.Audit{Author: author, Reason: reason, Action: r.Verb + what,
+	_, err := order.Apply(ctx, db, store.Effect{Audit: &store.Audit{Author: author, Reason: reason, Action: r.Verb + what,
 		Consumer: r.Request.Selection.Consumer, Run: r.ID}})
 	if err != nil {
 		return fmt.Errorf("note the run %s: %w", r.ID, err)
@@ -130,67 +105,44 @@ func (r *Run) note(ctx context.Context, db Applier, author, reason, what string)
 }
 
 // A RunReader is what ReadRun asks of a store.
-type RunReader interface {
-	Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error)
-}
+type RunReader = acts.Reader
 
 // ReadRun tells how a run stands, by what it noted. A *NoneError: BeginRun noted none of this ID.
 func ReadRun(ctx context.Context, db RunReader, id string) (r Run, err error) {
-	for a, err := range actsOf(ctx, db, id, 0) {
+	for a, err := range acts.Of(ctx, db, id, 0) {
 		if err != nil {
 			return r, err
 		}
 		r.take(&a)
 	}
 	if r.Begun.IsZero() {
-		return r, &NoneError{"no run has the name " + id}
+		return r, &NoneError{What: "no run has the name " + id}
 	}
 	return r, nil
 }
 
-// actsOf goes through what a run noted after a number, page by page.
-func actsOf(ctx context.Context, db RunReader, run string, after int64) iter.Seq2[store.Audit, error] {
-	return func(yield func(store.Audit, error) bool) {
-		for {
-			list, err := db.Audits(ctx, store.AuditQuery{Run: run, After: after, Limit: auditPage})
-			if err != nil {
-				yield(store.Audit{}, err)
-				return
-			}
-			for _, a := range list {
-				if after = a.Number; !yield(a, nil) {
-					return
-				}
-			}
-			if len(list) < auditPage {
-				return
-			}
-		}
-	}
-}
-
 func beginsRun(a *store.Audit) bool {
-	_, what, _ := noteOf(a)
-	return what == runBegun
+	_, what, _ := acts.Note(a)
+	return what == acts.Begun
 }
 
 // take adds what an audit says of the run.
 func (r *Run) take(a *store.Audit) {
-	switch verb, what, text := noteOf(a); what {
-	case runBegun:
+	switch verb, what, text := acts.Note(a); what {
+	case acts.Begun:
 		if begun, ok := begunRun(a, verb, text); ok && r.Begun.IsZero() {
 			*r = begun
 		}
-	case runStopped:
+	case acts.Stopped:
 		r.Stopped = text
-	case runEnded:
+	case acts.Ended:
 		r.Ended = text
 	default:
 		if r.changed == nil {
-			r.changed = map[whose]bool{}
+			r.changed = map[acts.Target]bool{}
 		}
 		at := a.At
-		r.changed[whose{a.Consumer, a.Identity}] = true
+		r.changed[acts.Target{Consumer: a.Consumer, Identity: a.Identity}] = true
 		r.Done, r.Last, r.Stopped = len(r.changed), &at, "" // it went on
 	}
 }

@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/skald-go/skald/operate/internal/order"
+	"github.com/skald-go/skald/operate/internal/sagas"
+	"github.com/skald-go/skald/operate/internal/words"
 )
 
 // sagaRun begins the verb of a run of a SagaVerb.
@@ -32,14 +36,14 @@ func SagaRunOf(id string, s SagaSelection, c SagaChange, of int, o Order) Run {
 // is noted under it, and so is how it ended. Called again after its process was ended, or ctx was, it goes on
 // with the run, and changes no saga twice. Once that has ended, the same name begins another run: name-2.
 func RunSagas(ctx context.Context, db SagaKeeper, name string, s SagaSelection, c SagaChange, o Order) (r SagaReport, err error) {
-	if err := errors.Join(c.check(), o.check()); err != nil {
+	if err := errors.Join(sagas.CheckChange(&c), order.Check(&o)); err != nil {
 		return r, err
 	}
 	switch {
 	case o.DryRun:
 		return ChangeSagas(ctx, db, s, c, o)
 	case !s.All && !s.Filtered(): // before the run's own bound counts as a filter
-		return r, errNoSagas()
+		return r, sagas.WhichSagas()
 	}
 	return carry(ctx, db, name, SagaRunOf("", s, c, 0, o), o, func(ctx context.Context, run *Run, o Order) (SagaReport, error) {
 		return ChangeSagas(ctx, db, *run.Request.Sagas, *run.Request.Change, o)
@@ -54,7 +58,7 @@ type FlowKeeper[TTx any] interface {
 
 // RunFlows is CompensateAll as a run, as RunSagas is ChangeSagas.
 func RunFlows[TTx any](ctx context.Context, db FlowKeeper[TTx], name string, s FlowSelection, o Order) (r SagaReport, err error) {
-	if err := o.check(); err != nil {
+	if err := order.Check(&o); err != nil {
 		return r, err
 	}
 	if o.DryRun {
@@ -78,7 +82,7 @@ func carry(ctx context.Context, db runKeeper, name string, fresh Run, o Order, d
 	case err != nil:
 		return r, err
 	case begun && run.Verb != fresh.Verb:
-		return r, &UsageError{fmt.Sprintf("the run %s is of another verb: %s", run.ID, run.Verb)}
+		return r, &UsageError{What: fmt.Sprintf("the run %s is of another verb: %s", run.ID, run.Verb)}
 	case !begun:
 		fresh.ID = run.ID
 		run = fresh
@@ -123,7 +127,7 @@ func openRun(ctx context.Context, db RunReader, name string) (r Run, begun bool,
 			return r, true, err
 		}
 	}
-	return r, false, &UsageError{fmt.Sprintf("%d runs have the name %s: give another reason", most, name)}
+	return r, false, &UsageError{What: fmt.Sprintf("%d runs have the name %s: give another reason", most, name)}
 }
 
 // noteWithin is how long the last note of a run may take, also after ctx has ended.
@@ -144,33 +148,5 @@ func endSagas(ctx context.Context, db Applier, run *Run, r *SagaReport, err erro
 	case ctx.Err() != nil:
 		return StopRun(last, db, *run, run.Author, "it was stopped by a signal, or its time was up")
 	}
-	return StopRun(last, db, *run, run.Author, firstLine(err.Error()))
-}
-
-// changed are the sagas that a run has changed by now.
-type changed struct {
-	db   RunReader
-	run  string // "": there is none
-	ids  map[string]bool
-	last int64 // number that was read
-}
-
-// unordered is how many numbers of acts may stand after one that stands already: transactions at the same
-// time.
-const unordered = 100
-
-// read adds those that it did not know of.
-func (c *changed) read(ctx context.Context) error {
-	if c.run == "" {
-		return nil
-	}
-	for a, err := range actsOf(ctx, c.db, c.run, max(c.last-unordered, 0)) {
-		if err != nil {
-			return err
-		}
-		if c.last = max(c.last, a.Number); a.Source != "" { // else it is about the run
-			c.ids[a.Source] = true
-		}
-	}
-	return nil
+	return StopRun(last, db, *run, run.Author, words.FirstLine(err.Error()))
 }

@@ -2,224 +2,45 @@ package operate
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"slices"
-	"strings"
 
-	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
-	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/operate/internal/sagas"
 )
 
 // A SagaVerb is what an operator can do with orchestrated sagas.
-type SagaVerb string
+type SagaVerb = sagas.SagaVerb
 
 // Verbs.
 const (
 	// a step that waits or is stuck is tried now, with all its attempts; without Step, all that are stuck
-	RetrySaga    SagaVerb = "retry"
-	CompleteSaga SagaVerb = "complete" // a step counts as done, with Data as its output
-	SkipSaga     SagaVerb = "skip"     // a step counts as passed, or its undo as done
-	CancelSaga   SagaVerb = "cancel"   // it turns back
-	PauseSaga    SagaVerb = "pause"    // nothing is begun any more
-	ResumeSaga   SagaVerb = "resume"
-	SignalSaga   SagaVerb = "signal" // Signal comes, with Data
+	RetrySaga    = sagas.RetrySaga
+	CompleteSaga = sagas.CompleteSaga // a step counts as done, with Data as its output
+	SkipSaga     = sagas.SkipSaga     // a step counts as passed, or its undo as done
+	CancelSaga   = sagas.CancelSaga   // it turns back
+	PauseSaga    = sagas.PauseSaga    // nothing is begun any more
+	ResumeSaga   = sagas.ResumeSaga
+	SignalSaga   = sagas.SignalSaga // Signal comes, with Data
 )
 
 // SagaVerbs are all of them.
 func SagaVerbs() []SagaVerb {
-	return []SagaVerb{RetrySaga, CompleteSaga, SkipSaga, CancelSaga, PauseSaga, ResumeSaga, SignalSaga}
+	return sagas.SagaVerbs()
 }
 
 // A SagaChange is a verb with what belongs to it.
-type SagaChange struct {
-	Verb       SagaVerb `json:"verb"`
-	Step       string   `json:"step,omitempty"`       // of retry, complete and skip
-	Occurrence string   `json:"occurrence,omitempty"` // of those, and of signal
-	Signal     string   `json:"signal,omitempty"`     // of signal
-	// Data, of complete and signal, is JSON of the type of the step's output, or of the signal: else the saga
-	// is left. Without a value it is null; only for a type without fields it may be left out.
-	Data json.RawMessage `json:"data,omitempty"`
-}
-
-func (c *SagaChange) check() error {
-	switch {
-	case !slices.Contains(SagaVerbs(), c.Verb):
-		return &UsageError{fmt.Sprintf("%q is no verb of sagas", c.Verb)}
-	case c.Step == "" && (c.Verb == CompleteSaga || c.Verb == SkipSaga):
-		return &UsageError{fmt.Sprintf("%s which step?", c.Verb)}
-	case c.Signal == "" && c.Verb == SignalSaga:
-		return &UsageError{"which signal?"}
-	case c.Data != nil && !json.Valid(c.Data):
-		return &UsageError{"the data is no JSON"}
-	}
-	return nil
-}
-
-func (c *SagaChange) event(o *Order) plan.Event {
-	what := map[SagaVerb]plan.What{RetrySaga: plan.Retry, CompleteSaga: plan.Complete, SkipSaga: plan.Skip, CancelSaga: plan.Cancel,
-		PauseSaga: plan.Pause, ResumeSaga: plan.Resume, SignalSaga: plan.Signal}[c.Verb]
-	e := plan.Event{What: what, Step: c.Step, Occurrence: c.Occurrence, Output: c.Data}
-	if c.Verb != SignalSaga {
-		e.Reason = strings.TrimSpace(o.Author + ": " + o.Reason)
-	}
-	e.Name = c.Signal
-	return e
-}
-
-func (c *SagaChange) String() string {
-	text := "saga " + string(c.Verb)
-	if c.Signal != "" {
-		text += " " + c.Signal
-	}
-	if c.Step != "" {
-		text += " " + stored.Name(c.Step, c.Occurrence)
-	}
-	return text
-}
+type SagaChange = sagas.SagaChange
 
 // A SagaKeeper is what ChangeSagas asks of a store.
-type SagaKeeper interface {
-	store.Lister
-	Applier
-	RunReader
-}
+type SagaKeeper = sagas.SagaKeeper
 
 // A SagaReport tells also why sagas were left as they are.
-type SagaReport struct {
-	Report
-	Left   []LeftSaga
-	Run    string // of RunSagas
-	Before int    // changed before, by the same run
-}
+type SagaReport = sagas.SagaReport
 
 // A LeftSaga was selected, and not changed.
-type LeftSaga struct {
-	Name string `json:"name"`
-	Key  string `json:"key"`
-	Why  string `json:"why"`
-}
+type LeftSaga = sagas.LeftSaga
 
 // ChangeSagas does c to each selected saga, each in a transaction with its audit, under the guard of its
 // version: what the engine writes at the same time comes before it or after it. With a *PartlyError the
 // report is valid, too.
 func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChange, o Order) (r SagaReport, err error) {
-	if err := c.check(); err != nil {
-		return r, err
-	}
-	if err := o.check(); err != nil {
-		return r, err
-	}
-	if !o.DryRun && !s.All && !s.Filtered() {
-		return r, errNoSagas()
-	}
-	if o.DryRun {
-		return trySagas(ctx, db, &s, &c, &o)
-	}
-	done := &changed{db: db, run: o.Run, ids: map[string]bool{}}
-	if err := done.read(ctx); err != nil {
-		return r, err
-	}
-	r.Before = len(done.ids)
-	var all []store.Saga
-	if err := eachSaga(ctx, db, &s, true, func(one store.Saga) error {
-		if !done.ids[one.ID] {
-			all = append(all, one)
-		}
-		return nil
-	}); err != nil {
-		return r, err
-	}
-	if len(all) == 0 {
-		return r, &NoneError{"no saga is selected"}
-	}
-	if err := o.confirm(ctx, len(all)); err != nil {
-		return r, err
-	}
-	r.Selected = len(all)
-	for i := range all {
-		why, err := changeSaga(ctx, db, &all[i], &c, &o, done)
-		if err != nil {
-			return r, fmt.Errorf("%s: %s %q, after %d others: %w", &c, all[i].Name, all[i].Key, r.Done, err)
-		}
-		if why == "" {
-			r.Done++
-		} else {
-			r.Left = append(r.Left, LeftSaga{all[i].Name, all[i].Key, why})
-		}
-		o.progress(i+1, len(all))
-	}
-	return r, c.partly(&r)
-}
-
-// partly says that some were left.
-func (c *SagaChange) partly(r *SagaReport) error {
-	if r.Done == r.Selected {
-		return nil
-	}
-	return &PartlyError{fmt.Sprintf("%s: %d of %d sagas were left as they are", c, r.Selected-r.Done, r.Selected)}
-}
-
-func errNoSagas() error {
-	return &UsageError{"which sagas? Select some of them; or All, if all of them are meant"}
-}
-
-const sagaTries = 10 // against an engine that writes at the same time
-
-// changeSaga returns why a saga was left as it is.
-func changeSaga(ctx context.Context, db SagaKeeper, was *store.Saga, c *SagaChange, o *Order, done *changed) (why string, err error) {
-	for range sagaTries {
-		s, st, p, err := readSaga(ctx, db, was.Name, was.Key)
-		switch {
-		case err != nil:
-			return "", err
-		case s.ID != was.ID:
-			return "it ended, and another one was started under its key", nil
-		}
-		// After the saga was read: what another one that goes on with the run changes from now on loses its
-		// guard.
-		if err := done.read(ctx); err != nil {
-			return "", err
-		}
-		if done.ids[s.ID] {
-			return "another one that went on with the run has changed it", nil
-		}
-		next, now, why := c.try(&s, st, p, o)
-		if why != "" {
-			return why, nil
-		}
-		m, err := stored.Move(s, next, now)
-		if err != nil {
-			return "", err
-		}
-		m = stored.Released(m, next, now, len(p.Pending(next)) > 0)
-		if m.Final { // an engine ends it: it tells the parent, and whoever waits
-			m.Final, m.Wake = false, 0
-		}
-		audit := o.audit(c.String(), s.Name, store.Identity{Source: s.ID, ID: s.Key})
-		audit.Run = o.Run
-		if stands, err := apply(ctx, db, store.Effect{Saga: &m, Audit: audit}); err != nil || stands {
-			return "", err
-		}
-	}
-	return "an engine writes it again and again: try it once more", nil
-}
-
-func outcomeText(out plan.Outcome) string {
-	switch out {
-	case plan.Repeat:
-		return "it is so already"
-	case plan.Late:
-		return "it went another way"
-	case plan.TooLate:
-		return "it is too late to turn back: its pivot is passed, or it has ended"
-	case plan.Runs:
-		return "its child runs: cancel that one, or count the step as done with complete"
-	case plan.Full:
-		return fmt.Sprintf("it keeps %d signals already whose steps have not begun", plan.MaxEarly)
-	case plan.Unknown:
-		return "it has no such step, occurrence or signal, or that has not begun"
-	}
-	return string(out)
+	return sagas.ChangeSagas(ctx, db, s, c, o)
 }

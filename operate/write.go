@@ -9,6 +9,8 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/operate/internal/kept"
+	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
 
@@ -58,17 +60,17 @@ func (a asIs) Encode(_ context.Context, m *skald.Message, v any) error {
 
 // Write writes one message into the outbox, with its audit in the same transaction: a compensation by hand.
 func Write(ctx context.Context, db Keeper, d Draft, o Order) (r WriteReport, err error) {
-	if err := o.check(); err != nil {
+	if err := order.Check(&o); err != nil {
 		return r, err
 	}
 	if d.ContentType == "application/json" && !json.Valid(d.Data) {
-		return r, &UsageError{"the payload is no JSON: mend it, or give its content type"}
+		return r, &UsageError{What: "the payload is no JSON: mend it, or give its content type"}
 	}
-	cause, consumer, id, kept, err := because(ctx, db, &d)
+	cause, consumer, id, found, err := because(ctx, db, &d)
 	if err != nil {
 		return r, err
 	}
-	r.CauseKept = kept
+	r.CauseKept = found
 	caused, by := ctx, complete.Completer{}
 	if d.CausedBy != "" {
 		caused = skald.WithCause(ctx, cause)
@@ -78,7 +80,7 @@ func Write(ctx context.Context, db Keeper, d Draft, o Order) (r WriteReport, err
 	}
 	ms, err := by.Messages(caused, []skald.Draft{{Topic: d.Topic, Type: d.Type, Value: d.Data, Key: d.Key, Codec: asIs{contentType: d.ContentType}}})
 	if err != nil {
-		return r, &UsageError{err.Error()}
+		return r, &UsageError{What: err.Error()}
 	}
 	r.Message = ms[0]
 	if o.DryRun {
@@ -88,9 +90,9 @@ func Write(ctx context.Context, db Keeper, d Draft, o Order) (r WriteReport, err
 	if id.ID == "" {
 		id.ID = m.ID
 	}
-	_, err = db.Apply(ctx, store.Effect{Rows: ms, Audit: o.audit(fmt.Sprintf("write %s %s to %s", m.Type, m.ID, m.Topic), consumer, id)})
+	_, err = db.Apply(ctx, store.Effect{Rows: ms, Audit: order.Audit(&o, fmt.Sprintf("write %s %s to %s", m.Type, m.ID, m.Topic), consumer, id)})
 	if limit := new(store.LimitError); errors.As(err, &limit) {
-		return r, &UsageError{err.Error()}
+		return r, &UsageError{What: err.Error()}
 	}
 	if err != nil {
 		return r, &WriteError{m.ID, err}
@@ -99,19 +101,19 @@ func Write(ctx context.Context, db Keeper, d Draft, o Order) (r WriteReport, err
 }
 
 // because is the message that is written because of, and for which consumer and as what it is kept.
-func because(ctx context.Context, db Keeper, d *Draft) (cause skald.Message, consumer string, id store.Identity, kept bool, err error) {
+func because(ctx context.Context, db Keeper, d *Draft) (cause skald.Message, consumer string, id store.Identity, found bool, err error) {
 	if d.CausedBy == "" {
 		return cause, d.Consumer, id, false, nil
 	}
 	cause.ID, consumer = d.CausedBy, d.Consumer
-	for p, err := range listAny(ctx, db, Selection{Consumer: d.Consumer, Source: d.Source, ID: d.CausedBy}) {
+	for p, err := range kept.ListAny(ctx, db, Selection{Consumer: d.Consumer, Source: d.Source, ID: d.CausedBy}) {
 		switch {
 		case err != nil:
-			return cause, consumer, id, kept, err
-		case kept && p.Message.Source != cause.Source: // else it is the same one, kept for another consumer
-			return cause, consumer, id, kept, &UsageError{fmt.Sprintf("several kept messages have the id %s: name one by its consumer and its source", d.CausedBy)}
+			return cause, consumer, id, found, err
+		case found && p.Message.Source != cause.Source: // else it is the same one, kept for another consumer
+			return cause, consumer, id, found, &UsageError{What: fmt.Sprintf("several kept messages have the id %s: name one by its consumer and its source", d.CausedBy)}
 		}
-		cause, id, consumer, kept = p.Message, p.Identity, p.Consumer, true
+		cause, id, consumer, found = p.Message, p.Identity, p.Consumer, true
 	}
-	return cause, consumer, id, kept, nil
+	return cause, consumer, id, found, nil
 }

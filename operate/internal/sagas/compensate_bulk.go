@@ -1,0 +1,69 @@
+package sagas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/skald-go/skald/operate/internal/order"
+	"github.com/skald-go/skald/store"
+)
+
+// A FlowSelection chooses among choreographed sagas. Zero fields choose all.
+type FlowSelection struct {
+	Flow    string `json:"flow,omitempty"`
+	State   string `json:"state,omitempty"`   // running, compensating, done, compensated
+	Overdue bool   `json:"overdue,omitempty"` // what they wait for is due
+}
+
+// mostFlows bounds how many sagas are compensated at once.
+const mostFlows = 10_000
+
+// CompensateAll has each selected choreographed saga undone, as Compensate does it, each in a transaction of
+// its own. A repeat asks for nothing twice. Left are those of which nothing is left to undo, and those whose
+// flow says that they cannot be undone. With a *PartlyError the report is valid, too.
+func CompensateAll[TTx any](ctx context.Context, db Compensator[TTx], s FlowSelection, o order.Order) (r SagaReport, err error) {
+	if err := order.Check(&o); err != nil {
+		return r, err
+	}
+	if s == (FlowSelection{}) && !o.DryRun {
+		return r, &order.UsageError{What: "which sagas? Name a flow or a state, or say overdue"}
+	}
+	if s.State != "" && !slices.Contains(SagaStatuses(), s.State) { // trackers have the same words
+		return r, &order.UsageError{What: fmt.Sprintf("a saga's state is one of %s, not %q", strings.Join(SagaStatuses(), ", "), s.State)}
+	}
+	rows, err := store.ListTracked(ctx, db, store.TrackedQuery{Flow: s.Flow, State: s.State, Overdue: s.Overdue, Limit: mostFlows + 1})
+	switch {
+	case err != nil:
+		return r, err
+	case len(rows) == 0:
+		return r, &order.NoneError{What: "no saga is selected"}
+	case len(rows) > mostFlows:
+		return r, &order.UsageError{What: fmt.Sprintf("more than %d sagas are selected: narrow the filter", mostFlows)}
+	}
+	if err := order.Confirm(ctx, &o, len(rows)); err != nil {
+		return r, err
+	}
+	one := o
+	one.Confirm, one.Progress = nil, nil
+	r.Selected = len(rows)
+	for i := range rows {
+		_, err := Compensate(ctx, db, Wish{Key: rows[i].Key, Flow: rows[i].Flow}, one)
+		usage, none := new(order.UsageError), new(order.NoneError)
+		switch {
+		case errors.As(err, &usage), errors.As(err, &none):
+			r.Left = append(r.Left, LeftSaga{rows[i].Flow, rows[i].Key, err.Error()})
+		case err != nil:
+			return r, fmt.Errorf("after %d others: %w", r.Done, err)
+		default:
+			r.Done++
+		}
+		order.Progress(&o, i+1, len(rows))
+	}
+	if r.Done < r.Selected {
+		return r, &order.PartlyError{What: fmt.Sprintf("compensate: %d of %d sagas were left as they are", r.Selected-r.Done, r.Selected)}
+	}
+	return r, nil
+}

@@ -1,0 +1,245 @@
+package sagas
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/operate/internal/order"
+	"github.com/skald-go/skald/operate/internal/words"
+	"github.com/skald-go/skald/store"
+)
+
+// Explain says in plain words how the saga stands, why, and what can be done. At is as for Holders.
+func (r *SagaRead) Explain(at string) (lines []string) {
+	s, st, p := r.row, r.state, r.plan
+	which := verbOn{&s, at}
+	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	switch st.Status {
+	case plan.Done:
+		say("It is done: each step is done or skipped.")
+	case plan.Compensated:
+		say("It turned back, and what was done is undone.")
+	case plan.Compensating:
+		say("It turns back: what took effect is being undone, in the reverse of the order in which it began.")
+	default:
+		say("It goes forward since %s.", timeWord(s.Started))
+	}
+	if st.Cause != nil {
+		say("It turned back because %s.", causeText(st.Cause))
+	}
+	if st.Paused {
+		say("It is paused: nothing is begun. To go on: %s", which.typed("resume", ""))
+	}
+	switch past := r.TurnsBack(); {
+	case st.Overdue:
+		say("Its deadline, or a cancellation, came after its pivot: it goes on.")
+	case st.Status == plan.Running && past == "" && !st.Deadline.IsZero():
+		say("At %s it turns back by its deadline, unless its pivot is done.", timeWord(st.Deadline))
+	case st.Status == plan.Running && past != "":
+		say("It cannot turn back any more: %s.", past)
+	}
+	for i := range st.Runs {
+		if text := explainRun(p, &st, &st.Runs[i], which); text != "" {
+			say("%s", text)
+		}
+	}
+	if p == nil && !st.Status.Final() {
+		say("No engine has noted its definition (%s), so no engine runs it: does a build run that knows it?", s.Hash)
+	}
+	return lines
+}
+
+// TurnsBack says why a cancellation would change nothing; "": it would have the saga turn back.
+func (r *SagaRead) TurnsBack() string {
+	switch st := &r.state; {
+	case st.Status.Final():
+		return "it has ended"
+	case st.Status == plan.Compensating:
+		return "it turns back already"
+	case r.plan != nil && r.plan.Final(*st):
+		return "its pivot is passed"
+	}
+	return ""
+}
+
+func explainRun(p *plan.Plan, st *plan.State, r *plan.Run, which verbOn) string {
+	name, node := stored.Name(r.Step, r.Occurrence), plan.Step{}
+	if p != nil {
+		node, _ = p.Step(r.Step)
+	}
+	failed := ""
+	if r.Error != "" {
+		failed = fmt.Sprintf(" It failed %s, last with: %s.", times(r.Attempts), r.Error)
+	}
+	verbs := "retry, complete or skip it: " + which.typed("retry", " --step "+words.Shell(r.Step)+occurrenceWord(r))
+	switch {
+	case r.Stuck:
+		what := map[plan.Phase]string{plan.Deciding: "the condition of ", plan.Undo: "the undo of ", plan.Undoing: "the undo of "}[r.Phase]
+		return fmt.Sprintf("%s%s is stuck, and waits for an operator.%s To go on, %s", what, name, failed, verbs)
+	case r.Phase == plan.Deciding:
+		return fmt.Sprintf("%s is next: its condition is asked.%s", name, failed)
+	case r.Phase == plan.Ready && st.Status == plan.Compensating:
+		return fmt.Sprintf("%s may have taken effect: that is found out before anything is undone.%s%s", name, failed, again(r))
+	case r.Phase == plan.Ready:
+		return fmt.Sprintf("%s is to be run.%s%s", name, failed, again(r))
+	case r.Phase == plan.Undo:
+		return fmt.Sprintf("%s is to be undone.%s%s", name, failed, again(r))
+	case r.Phase == plan.Undoing:
+		return fmt.Sprintf("%s: the reply to its undo is waited for.%s", name, until(r))
+	case r.Phase == plan.Waiting:
+		for_ := map[plan.Kind]string{plan.Command: "a reply", plan.Child: "its child"}[node.Kind]
+		if node.Kind == plan.Wait {
+			if for_ = "the signal " + node.Signal; node.Signal == "" {
+				for_ = "its time"
+			}
+		}
+		text := fmt.Sprintf("%s waits for %s.%s", name, for_, until(r))
+		if node.Signal != "" {
+			text += " To send it: " + which.typed("signal", " --signal "+words.Shell(node.Signal)+occurrenceWord(r)+Sample(node.Shape))
+		}
+		return text
+	}
+	return ""
+}
+
+// A verbOn is how the verbs on a saga are typed.
+type verbOn struct {
+	saga *store.Saga
+	at   string // where its database is
+}
+
+func (v verbOn) typed(verb, flags string) string {
+	if v.at != "" {
+		flags = " " + v.at + flags
+	}
+	return "skald saga " + verb + flags + " --reason '…' -- " + words.Shell(v.saga.Name) + " " + words.Shell(v.saga.Key)
+}
+
+// times says how often.
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprint(n, " times")
+}
+
+func timeWord(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+func occurrenceWord(r *plan.Run) string {
+	if r.Occurrence == "" {
+		return ""
+	}
+	return " --occurrence " + words.Shell(r.Occurrence)
+}
+
+func again(r *plan.Run) string {
+	if r.Due.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf(" It is tried again at %s.", timeWord(r.Due))
+}
+
+func until(r *plan.Run) string {
+	if r.Due.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf(" Its time is up at %s.", timeWord(r.Due))
+}
+
+// A SagaCheck tells what becomes of the sagas that run when a build with other definitions takes over.
+type SagaCheck struct {
+	Name    string     `json:"name"`
+	Hash    string     `json:"hash"` // of the sagas
+	Sagas   int        `json:"sagas"`
+	Moves   int        `json:"moves"` // go on
+	Changes []string   `json:"changes,omitempty"`
+	Refused []LeftSaga `json:"refused,omitempty"` // at most 100
+}
+
+const mostRefused = 100
+
+// CheckSagas compares the sagas that run with the definitions that saga.Write has written of the next build.
+func CheckSagas(ctx context.Context, db store.Lister, definitions io.Reader) (out []SagaCheck, err error) {
+	f, err := plan.Read(definitions)
+	if err != nil {
+		return nil, &order.UsageError{What: err.Error()}
+	}
+	next := map[string]plan.Written{}
+	for _, w := range f.Definitions {
+		next[w.Graph.Name] = w
+	}
+	plans, err := ReadPlans(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	at := map[string]int{}
+	for _, status := range []plan.Status{plan.Running, plan.Compensating} {
+		s := SagaSelection{Status: string(status)}
+		if err := eachSaga(ctx, db, &s, false, func(one store.Saga) error {
+			i, ok := at[one.Name+"\x00"+one.Hash]
+			if !ok {
+				i = len(out)
+				at[one.Name+"\x00"+one.Hash] = i
+				out = append(out, checkOf(&one, plans[one.Hash], next))
+			}
+			out[i].add(&one, plans[one.Hash], next)
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// checkOf is the check of sagas like one, without any yet.
+func checkOf(one *store.Saga, p *plan.Plan, next map[string]plan.Written) SagaCheck {
+	c := SagaCheck{Name: one.Name, Hash: one.Hash}
+	w, ok := next[one.Name]
+	switch {
+	case !ok:
+		c.Changes = []string{"the next build has no definition of this name: let the older one finish them"}
+	case p == nil:
+		c.Changes = []string{"no engine has noted their definition: they cannot be compared"}
+	case w.Hash != one.Hash:
+		for _, change := range plan.Compare(p.Graph, w.Graph, mappingFrom(w, one.Hash)) {
+			c.Changes = append(c.Changes, change.String())
+		}
+	}
+	return c
+}
+
+func mappingFrom(w plan.Written, hash string) plan.Mapping {
+	for _, m := range w.Mappings {
+		if m.From == hash {
+			return m
+		}
+	}
+	return plan.Mapping{}
+}
+
+func (c *SagaCheck) add(one *store.Saga, p *plan.Plan, next map[string]plan.Written) {
+	c.Sagas++
+	w, ok := next[one.Name]
+	why := ""
+	switch {
+	case !ok || p == nil:
+		why = c.Changes[0]
+	case w.Hash != one.Hash:
+		st, err := stored.StateOf(*one, 0)
+		if err == nil {
+			_, err = plan.Move(p.Graph, w.Graph, mappingFrom(w, one.Hash), st)
+		}
+		if err != nil {
+			why = err.Error()
+		}
+	}
+	if why == "" {
+		c.Moves++
+	} else if len(c.Refused) < mostRefused {
+		c.Refused = append(c.Refused, LeftSaga{one.Name, one.Key, why})
+	}
+}

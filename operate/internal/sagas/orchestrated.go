@@ -1,0 +1,159 @@
+package sagas
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/flow"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/operate/internal/words"
+	"github.com/skald-go/skald/store"
+)
+
+// orchestrated are the sagas of engines that have a key, by name.
+func orchestrated(ctx context.Context, db store.Lister, key, at string) ([]SagaStanding, error) {
+	list, err := store.ListSagas(ctx, db, store.SagaQuery{Key: key})
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	plans, err := ReadPlans(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]SagaStanding, 0, len(list))
+	for i := range list {
+		one, err := orchestratedOf(&list[i], plans[list[i].Hash], at)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// orchestratedOf is how s stands. P is nil where no engine has noted its definition.
+func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaStanding, err error) {
+	deadline := time.Duration(0)
+	if p != nil {
+		deadline = p.Graph.Deadline
+	}
+	st, err := stored.StateOf(*s, deadline)
+	if err != nil {
+		return out, err
+	}
+	out = SagaStanding{Style: Orchestrated, Name: s.Name, Key: s.Key, State: s.Status, Stuck: s.Stuck, Paused: s.Paused, Overdue: st.Overdue,
+		Steps: []StandingStep{}, Due: words.Some(st.Deadline), Started: s.Started, Changed: s.Changed, Ended: words.Some(s.Ended)}
+	if st.Cause != nil {
+		out.Why = causeText(st.Cause)
+	}
+	if origin, err := stored.OriginOf(*s); err == nil {
+		out.Trace = flow.TraceOf(origin.Trace)
+	}
+	for i := range st.Runs {
+		r := &st.Runs[i]
+		out.Steps = append(out.Steps, standingStep(r))
+		if w, waits := waitOf(p, r); waits && !st.Status.Final() {
+			out.Waiting = append(out.Waiting, w)
+		}
+	}
+	if s.Failed > 0 || s.Stuck {
+		out.Retrying = &Retrying{Step: s.Step, Attempt: s.Failed + 1, Error: s.Error, Since: words.Some(s.Since), Next: words.Some(s.Retry)}
+	}
+	if p != nil && !st.Status.Final() {
+		out.Undo, out.Stays = undos(p, &st)
+		out.Remaining = remains(p, &st, out.Undo)
+	}
+	if p == nil && !st.Status.Final() {
+		out.Drift = []string{fmt.Sprintf("no engine has noted its definition (%s), so none runs it: does a build run that knows it?", s.Hash)}
+	}
+	out.Commands = frees(s, at)
+	return out, nil
+}
+
+func standingStep(r *plan.Run) StandingStep {
+	out := StandingStep{Name: stored.Name(r.Step, r.Occurrence), At: words.Some(r.At), Stuck: r.Stuck, Attempts: r.Attempts, Error: r.Error}
+	out.Outcome = cmp.Or(map[plan.Phase]string{plan.IsDone: StepDone, plan.Skipped: StepSkipped, plan.Refused: StepFailed, plan.Dropped: StepDropped,
+		plan.Undo: StepUndoing, plan.Undoing: StepUndoing, plan.Undone: StepIsUndone}[r.Phase], StepRunning)
+	if r.Phase != plan.Waiting && r.Phase != plan.Undoing {
+		out.Next = words.Some(r.Due)
+	}
+	return out
+}
+
+// waitOf is what a run waits for, if it does.
+func waitOf(p *plan.Plan, r *plan.Run) (w Wait, waits bool) {
+	if r.Phase != plan.Waiting && r.Phase != plan.Undoing {
+		return w, false
+	}
+	w = Wait{What: WaitReply, After: stored.Name(r.Step, r.Occurrence), Since: words.Some(r.At), Due: words.Some(r.Due)}
+	if p == nil || r.Phase == plan.Undoing {
+		return w, true
+	}
+	switch step, _ := p.Step(r.Step); {
+	case step.Kind == plan.Child:
+		w.What = WaitChild
+	case step.Kind == plan.Wait && step.Signal == "":
+		w.What = WaitTime
+	case step.Kind == plan.Wait:
+		w.What, w.For = WaitSignal, []string{step.Signal}
+	}
+	return w, true
+}
+
+// undos are the steps that took effect: those that are undone if the saga turns back, the last first, and
+// those that are not. Past the pivot nothing is.
+func undos(p *plan.Plan, st *plan.State) (undo, stays []string) {
+	final := st.Status == plan.Running && p.Final(*st)
+	for _, r := range slices.Backward(st.Runs) {
+		step, known := p.Step(r.Step)
+		took := r.Phase == plan.IsDone || r.Phase == plan.Undo || r.Phase == plan.Undoing
+		switch name := stored.Name(r.Step, r.Occurrence); {
+		case !known || !took || step.NoEffect || step.Kind == plan.Wait:
+		case step.Undo && !final:
+			undo = append(undo, name)
+		default:
+			stays = append(stays, name)
+		}
+	}
+	return undo, stays
+}
+
+// remains are the steps until the end; of a saga that turns back, those that are to be undone, and before
+// them those of which it is not known whether they took effect.
+func remains(p *plan.Plan, st *plan.State, undo []string) (out []string) {
+	begun := map[string]bool{}
+	for _, r := range st.Runs {
+		begun[r.Step] = true
+		if r.Phase == plan.Deciding || r.Phase == plan.Ready || r.Phase == plan.Waiting {
+			out = append(out, stored.Name(r.Step, r.Occurrence))
+		}
+	}
+	if st.Status == plan.Compensating {
+		return append(out, undo...)
+	}
+	for _, step := range p.Graph.Steps {
+		if !begun[step.Name] {
+			out = append(out, step.Name)
+		}
+	}
+	return out
+}
+
+// frees are the commands after which an engine goes on with s.
+func frees(s *store.Saga, at string) (out []string) {
+	if at != "" {
+		at = " " + at
+	}
+	which := " -- " + words.Shell(s.Name) + " " + words.Shell(s.Key)
+	if s.Stuck {
+		out = append(out, "skald saga retry"+at+" --reason 'the cause is gone'"+which)
+	}
+	if s.Paused {
+		out = append(out, "skald saga resume"+at+" --reason 'it may go on'"+which)
+	}
+	return out
+}

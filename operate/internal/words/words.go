@@ -1,0 +1,46 @@
+// Package words has the forms in which an operator reads what was found: the words of a command as a shell
+// takes them, the first line of an error, a time that may be missing.
+package words
+
+import (
+	"encoding/base64"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/skald-go/skald/internal/held"
+)
+
+// Key is a key as a shell and --key take it: one that is no text in base64.
+func Key(key []byte) string {
+	const code = "base64:"
+	text := string(key)
+	if strings.HasPrefix(text, code) || strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
+		return code + base64.StdEncoding.EncodeToString(key)
+	}
+	return Shell(text)
+}
+
+// Shell is a word as a shell reads it.
+func Shell(word string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,"
+	if word != "" && strings.Trim(word, plain) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// FirstLine is the first line of an error's text.
+func FirstLine(why string) string {
+	line, _, _ := strings.Cut(why, "\n")
+	return line
+}
+
+// Some is t, or nil where there is none, or JSON has no form for it.
+func Some(t time.Time) *time.Time {
+	if _, ok := held.Time(t); !ok || t.IsZero() {
+		return nil
+	}
+	return &t
+}
