@@ -43,7 +43,7 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 	if as != store.App {
 		return nil
 	}
-	return c.pg.Short(ctx, "check", c.behind()...)
+	return c.pg.Short(ctx, "check", c.recovery.Behind()...)
 }
 
 // encodings: what a client of another encoding sends is stored as other letters than it meant, and nothing
