@@ -6,19 +6,20 @@ import (
 
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/rights"
 )
 
 // Check tells, before first use, whether the tables are there, with the rights that as needs. The rights come
 // first: without them the version cannot be read.
 func (c *core) Check(ctx context.Context, as store.Role) error {
-	need, err := needsOf(as)
+	need, err := rights.Of(as)
 	if err != nil {
 		return fmt.Errorf("check: %w", err)
 	}
 	var what, remedy, server, client, database string
 	var there bool
 	look := c.pg.Call("Encoding", c.pg.Schema).Into(&server, &client, &database, &there)
-	missing := c.pg.Call("MissingRight", c.pg.Schema, need.rights, need.columns, need.kinds, need.names)
+	missing := c.pg.Call("MissingRight", c.pg.Schema, need.Rights, need.Columns, need.Kinds, need.Names)
 	if err := c.pg.Short(ctx, "check", look, missing.Into(&what, &remedy)); err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 	if as != store.App {
 		return nil
 	}
-	return c.pg.Short(ctx, "check", c.behind()...)
+	return c.pg.Short(ctx, "check", c.recovery.Behind()...)
 }
 
 // encodings: what a client of another encoding sends is stored as other letters than it meant, and nothing

@@ -80,7 +80,7 @@ func (c *core) Attend(ctx context.Context, a store.Attend) (out store.Attended, 
 		calls = append(calls, c.beat(a.Consumer, *a.Beat, &out)...)
 	}
 	if err = c.pg.Short(ctx, "attend", calls...); a.Take && pgrun.Lost(err) {
-		err = cmp.Or(c.pg.Short(ctx, "attend", c.behind()...), err) // why
+		err = cmp.Or(c.pg.Short(ctx, "attend", c.recovery.Behind()...), err) // why
 	}
 	if err != nil {
 		return store.Attended{}, err

@@ -18,3 +18,13 @@ func (c *core) Maintain(ctx context.Context, m store.Maintain) (store.Maintained
 func (c *core) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
 	return doctor.New(c.pg, c.steward).Examine(ctx, e)
 }
+
+// Recover settles the outbox of a database that moved, and brings the numbers of what consumers keep up to
+// what is there. Without a note it only tells what it saw.
+func (c *core) Recover(ctx context.Context, note *store.Audit) (store.Recovered, error) {
+	if note == nil {
+		return c.recovery.Recover(ctx, nil)
+	}
+	noted := c.noting(note)
+	return c.recovery.Recover(ctx, &noted)
+}

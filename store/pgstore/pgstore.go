@@ -21,6 +21,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/doctor"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/recovery"
 	"github.com/skald-go/skald/store/pgstore/internal/slot"
 	"github.com/skald-go/skald/store/pgstore/internal/steward"
 )
@@ -62,10 +63,11 @@ func New(pool *pgxpool.Pool, o *Options) *Store {
 
 // core is what both stores share: everything but the user's transaction.
 type core struct {
-	pg      *pgrun.DB
-	secret  atomic.Pointer[secret]
-	outbox  *outbox.Outbox
-	steward *steward.Steward
+	pg       *pgrun.DB
+	secret   atomic.Pointer[secret]
+	outbox   *outbox.Outbox
+	steward  *steward.Steward
+	recovery *recovery.Recovery
 	notifier
 	waker
 }
@@ -80,6 +82,7 @@ func newCore(r pgrun.Runner, o *Options) *core {
 	c.pg.Oldest, c.pg.Newest = oldest, newest()
 	c.outbox = outbox.New(c.pg)
 	c.steward = steward.New(c.pg)
+	c.recovery = recovery.New(c.pg, c.wake)
 	if o.Notify {
 		c.notifier.send = c.notify
 	}
@@ -95,10 +98,10 @@ func texts() (map[string]string, error) {
 	choices(raw)
 	inserts(raw)
 	sagas(raw)
-	recoveries(raw)
 	raw["Claim"] = outbox.Bounded(raw["Claim"])
 	for _, room := range []func() (map[string]string, error){
 		outbox.Statements, slot.Statements, steward.Statements, doctor.Statements,
+		recovery.Statements,
 	} {
 		more, err := room()
 		if err != nil {

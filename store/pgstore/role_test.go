@@ -16,6 +16,7 @@ import (
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/rights"
 	"github.com/skald-go/skald/store/pgstore/internal/ring"
 	"github.com/skald-go/skald/store/pgstore/internal/steward"
 	"github.com/skald-go/skald/store/storetest"
@@ -550,26 +551,26 @@ type grant struct{ text, leaf string }
 // rights are those of a role, one by one.
 func (b *bed) rights(t testing.TB, role store.Role) (out []grant) {
 	t.Helper()
-	need, err := needsOf(role)
+	need, err := rights.Of(role)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, right := range need.rights {
-		on := map[string]string{"TABLE": b.prefix() + need.names[i], "SCHEMA": "SCHEMA " + strings.TrimSuffix(b.prefix(), ".")}
-		switch kind := need.kinds[i]; {
+	for i, right := range need.Rights {
+		on := map[string]string{"TABLE": b.prefix() + need.Names[i], "SCHEMA": "SCHEMA " + strings.TrimSuffix(b.prefix(), ".")}
+		switch kind := need.Kinds[i]; {
 		case kind == "LEAF":
-			leaves := one[[]string](t, b, `SELECT array_agg(relname::text ORDER BY relname) FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid WHERE inhparent = $1::regclass`, b.prefix()+need.names[i])
+			leaves := one[[]string](t, b, `SELECT array_agg(relname::text ORDER BY relname) FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid WHERE inhparent = $1::regclass`, b.prefix()+need.Names[i])
 			for _, leaf := range leaves {
 				out = append(out, grant{right + " ON " + b.prefix() + leaf, leaf})
 			}
-		case need.columns[i] != "":
-			for column := range strings.SplitSeq(need.columns[i], ", ") {
+		case need.Columns[i] != "":
+			for column := range strings.SplitSeq(need.Columns[i], ", ") {
 				out = append(out, grant{text: right + " (" + column + ") ON " + on["TABLE"]})
 			}
 		case on[kind] != "":
 			out = append(out, grant{text: right + " ON " + on[kind]})
 		default:
-			out = append(out, grant{text: right + " ON " + kind + " " + b.prefix() + need.names[i]})
+			out = append(out, grant{text: right + " ON " + kind + " " + b.prefix() + need.Names[i]})
 		}
 	}
 	if len(out) < 50 {

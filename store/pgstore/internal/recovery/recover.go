@@ -1,4 +1,4 @@
-package pgstore
+package recovery
 
 import (
 	"cmp"
@@ -10,29 +10,20 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
-// recoveries completes the statements of a recovery.
-func recoveries(raw map[string]string) {
-	behind, arrivals := strings.TrimSuffix(raw["After"], ";"), strings.TrimSuffix(raw["ArrivalAfter"], ";")
-	raw["GuardNumbers"] = "SELECT " + pgrun.Placeholder + "skald_require((" + behind + ") = '', 'the numbers')"
-	raw["GuardBehind"] = "SELECT " + pgrun.Placeholder + "skald_require((" + behind + ") <> '' OR (" + arrivals + ") <> '', 'the recovery')"
-	raw["SettlePage"] = outbox.Bucketed(raw["SettlePage"])
-}
-
 const (
-	recoverPage  = 5000            // rows settled in one transaction, beside writers
-	recoverWait  = 2 * time.Second // for writers to end, while others wait behind us
-	recoverTries = 20
-	recoverPause = 500 * time.Millisecond // in which they go on
+	pageRows  = 5000            // settled in one transaction, beside writers
+	lockWait  = 2 * time.Second // for writers to end, while others wait behind us
+	lockTries = 20
+	lockPause = 500 * time.Millisecond // in which they go on
 )
 
 // Recover settles the outbox of a database that moved, and brings the numbers of what consumers keep up to
 // what is there. Most of it goes page by page beside writers, and may be repeated; what remains are two
-// transactions that lock them out.
-func (c *core) Recover(ctx context.Context, note *store.Audit) (done store.Recovered, err error) {
+// transactions that lock them out. Each carries note; without one it only tells what it saw.
+func (c *Recovery) Recover(ctx context.Context, note *pgrun.Call) (done store.Recovered, err error) {
 	var recovers, horizon, moved, behind, arrivals string
 	var last int64
 	err = c.pg.Short(ctx, "look for a move", c.pg.Call("Recoveries").Into(&recovers), c.pg.Call("Moved").Into(&moved), c.pg.Call("Horizon").Into(&horizon), c.pg.Call("Walk"), c.pg.Call("After").Into(&behind))
@@ -68,27 +59,27 @@ func (c *core) Recover(ctx context.Context, note *store.Audit) (done store.Recov
 }
 
 // insist does what locks writers out, and comes again where it does not get the lock.
-func (c *core) insist(ctx context.Context, do func() error) error {
+func (c *Recovery) insist(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
 		switch {
 		case err == nil || pgrun.Lost(err):
 			return err
-		case pgrun.SQLState(err) != "55P03" && pgrun.SQLState(err) != "40P01" || try == recoverTries:
+		case pgrun.SQLState(err) != "55P03" && pgrun.SQLState(err) != "40P01" || try == lockTries:
 			return fmt.Errorf("recover: lock writers out: %w", c.pg.Explain(err))
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(recoverPause):
+		case <-time.After(lockPause):
 		}
 	}
 }
 
-// behind tells, before what consumers keep is numbered, that sequences are where other rows were: logical
+// Behind tells, before what consumers keep is numbered, that sequences are where other rows were: logical
 // replication leaves them so. A number that is given out twice would be another message's place, or its
 // answer.
-func (c *core) behind() []pgrun.Call {
+func (c *Recovery) Behind() []pgrun.Call {
 	look := c.pg.Call("After")
 	look.Scan = func(row pgrun.Scanner) error {
 		var saw string
@@ -101,9 +92,9 @@ func (c *core) behind() []pgrun.Call {
 }
 
 // raise has the sequences go on behind what is there, and notes it.
-func (c *core) raise(ctx context.Context, arrival int64, done *store.Recovered, note *store.Audit) error {
+func (c *Recovery) raise(ctx context.Context, arrival int64, done *store.Recovered, note *pgrun.Call) error {
 	raised := 0
-	calls := []pgrun.Call{c.pg.Session(recoverWait, pgrun.DefaultHandle), c.pg.Call("Walk"), c.pg.Call("LockNumbered"), c.pg.Call("GuardBehind", arrival)}
+	calls := []pgrun.Call{c.pg.Session(lockWait, pgrun.DefaultHandle), c.pg.Call("Walk"), c.pg.Call("LockNumbered"), c.pg.Call("GuardBehind", arrival)}
 	for _, up := range []pgrun.Call{c.pg.Call("RaiseAudits"), c.pg.Call("RaisePlaces"), c.pg.Call("RaiseArrivals", arrival), c.pg.Call("RaiseQuarantined")} {
 		up.Scan = func(row pgrun.Scanner) error {
 			raised++
@@ -112,7 +103,7 @@ func (c *core) raise(ctx context.Context, arrival int64, done *store.Recovered, 
 		}
 		calls = append(calls, up)
 	}
-	err := c.pg.Runner.Run(ctx, append(calls, c.noting(note))...)
+	err := c.pg.Runner.Run(ctx, append(calls, *note)...)
 	if err == nil {
 		done.Raised = raised
 	}
@@ -121,14 +112,14 @@ func (c *core) raise(ctx context.Context, arrival int64, done *store.Recovered, 
 
 // settle judges all rows that are there, page by page, and then has the relays begin with what is left of
 // them. An error for which lost is true tells that another recover has done it.
-func (c *core) settle(ctx context.Context, recovers, horizon string, done *store.Recovered, note *store.Audit) error {
+func (c *Recovery) settle(ctx context.Context, recovers, horizon string, done *store.Recovered, note *pgrun.Call) error {
 	guarded := func(act string, calls ...pgrun.Call) error {
 		all := append([]pgrun.Call{c.pg.Call("Walk"), c.pg.Call("LockPage"), c.pg.Call("GuardRecoveries", recovers)}, calls...)
 		return c.insist(ctx, func() error { return c.pg.Short(ctx, act, all...) })
 	}
 	for after := int64(0); ; {
 		var rows, last, covered, again int64
-		err := guarded("settle rows", c.pg.Call("SettlePage", after, int32(recoverPage), horizon, recovers).Into(&rows, &last, &covered, &again))
+		err := guarded("settle rows", c.pg.Call("SettlePage", after, int32(pageRows), horizon, recovers).Into(&rows, &last, &covered, &again))
 		if err != nil {
 			return err
 		}
@@ -144,15 +135,15 @@ func (c *core) settle(ctx context.Context, recovers, horizon string, done *store
 }
 
 // seat does the rest: rows that came meanwhile, numbers, shards.
-func (c *core) seat(ctx context.Context, recovers, horizon string, done *store.Recovered, note *store.Audit) error {
+func (c *Recovery) seat(ctx context.Context, recovers, horizon string, done *store.Recovered, note *pgrun.Call) error {
 	token := rand.Text()
 	var late, renumbered, shards int64
 	settle, renumber, seat := c.pg.Call("SettleNew", horizon), c.pg.Call("Renumber", token), c.pg.Call("SeatShards", token)
 	settle.Done = func(n int64) { late = n }
 	renumber.Done = func(n int64) { renumbered = n }
 	seat.Done = func(n int64) { shards = n }
-	err := c.pg.Runner.Run(ctx, c.pg.Session(recoverWait, pgrun.DefaultHandle), c.pg.Call("Walk"), c.pg.Call("LockOutbox"), c.pg.Call("RecoverSnapshot", token),
-		c.pg.Call("RecoverOnce"), c.pg.Call("GuardRecoveries", recovers), settle, renumber, seat, c.pg.Call("ForgetAllRelays"), c.pg.Call("EndRecover"), c.noting(note))
+	err := c.pg.Runner.Run(ctx, c.pg.Session(lockWait, pgrun.DefaultHandle), c.pg.Call("Walk"), c.pg.Call("LockOutbox"), c.pg.Call("RecoverSnapshot", token),
+		c.pg.Call("RecoverOnce"), c.pg.Call("GuardRecoveries", recovers), settle, renumber, seat, c.pg.Call("ForgetAllRelays"), c.pg.Call("EndRecover"), *note)
 	if err != nil {
 		return err
 	}
