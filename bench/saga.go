@@ -151,10 +151,13 @@ func orchestrated() comparison {
 			if err != nil {
 				return nil, err
 			}
-			return []contender{s.byHand(), s.through(sagaEngine, payingTrips(), clients)}, nil
+			peers, err := b.dbosSagas(ctx)
+			return append([]contender{s.byHand(), s.through(sagaEngine, payingTrips(), clients)}, peers...), err
 		},
 		bars: []bar{
 			{what: "engine ÷ by hand", of: sagaEngine, to: []string{"by hand"}, value: perSecond, least: 0.85},
+			{what: "engine ÷ DBOS, fused", of: sagaEngine, to: []string{dbosFused}, value: perSecond, least: 2.6},
+			{what: "engine ÷ DBOS, a row of its own", of: sagaEngine, to: []string{dbosSteps}, value: perSecond, least: 2.9},
 			{what: "processor time of a saga, engine ÷ by hand", of: sagaEngine, to: []string{"by hand"}, value: cpu, most: 1.2},
 			{what: "commits of a saga", of: sagaEngine, value: func(r Result) float64 { return r.TxPerOp }, most: 4},
 			{what: "bytes of WAL of a saga", of: sagaEngine, value: func(r Result) float64 { return r.WALPerOp }, most: 3500},

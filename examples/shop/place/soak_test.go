@@ -83,7 +83,8 @@ func TestSoak(t *testing.T) {
 	go func() { ended <- skald.Run(ctx, s.runners...) }()
 	seed := uint64(0)
 	load := func(d time.Duration) level {
-		for end := time.Now().Add(d); time.Now().Before(end); {
+		// Workers and connections begin with the load: a few batches at least, on a slow machine, too.
+		for end, n := time.Now().Add(d), 0; n < 8 || time.Now().Before(end); n++ {
 			seed++
 			s.order(seed, *soakBatch)
 		}
