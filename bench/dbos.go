@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	dbosFused = "DBOS, a row in the step's transaction" // the row and its checkpoint are one commit
-	dbosSteps = "DBOS, a row of its own"                // idempotent: the step runs at least once
+	dbosFused = "DBOS, the row in the step's transaction" // the row and its checkpoint are one commit
+	dbosSteps = "DBOS, RunAsStep"                         // idempotent: the step runs at least once
 	dbosTable = `create table once_payment (msg_id text primary key, amount bigint not null, at timestamptz not null default now())`
 )
 

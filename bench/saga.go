@@ -156,8 +156,8 @@ func orchestrated() comparison {
 		},
 		bars: []bar{
 			{what: "engine ÷ by hand", of: sagaEngine, to: []string{"by hand"}, value: perSecond, least: 0.85},
-			{what: "engine ÷ DBOS, fused", of: sagaEngine, to: []string{dbosFused}, value: perSecond, least: 2.6},
-			{what: "engine ÷ DBOS, a row of its own", of: sagaEngine, to: []string{dbosSteps}, value: perSecond, least: 2.9},
+			{what: "engine ÷ DBOS, the row in the step's transaction", of: sagaEngine, to: []string{dbosFused}, value: perSecond, least: 2.6},
+			{what: "engine ÷ DBOS, RunAsStep", of: sagaEngine, to: []string{dbosSteps}, value: perSecond, least: 2.9},
 			{what: "processor time of a saga, engine ÷ by hand", of: sagaEngine, to: []string{"by hand"}, value: cpu, most: 1.2},
 			{what: "commits of a saga", of: sagaEngine, value: func(r Result) float64 { return r.TxPerOp }, most: 4},
 			{what: "bytes of WAL of a saga", of: sagaEngine, value: func(r Result) float64 { return r.WALPerOp }, most: 3500},
