@@ -67,8 +67,8 @@ func TestOneLookForEachCommit(t *testing.T) {
 			if time.Now().After(end) {
 				t.Fatalf("message %d was not published", n)
 			}
-			// The source does not tell of a commit in the moment in which the relay goes to rest, as a real one
-			// does: the next commit wakes it.
+			// Unlike a real one, the source does not tell of a commit in the moment in which the relay goes
+			// to rest: the next commit wakes it.
 			if time.Now().After(again) {
 				write(n)
 				again = time.Now().Add(time.Second)
