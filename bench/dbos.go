@@ -12,7 +12,9 @@ import (
 const (
 	dbosFused = "DBOS, the row in the step's transaction" // the row and its checkpoint are one commit
 	dbosSteps = "DBOS, RunAsStep"                         // idempotent: the step runs at least once
-	dbosTable = `create table once_payment (msg_id text primary key, amount bigint not null, at timestamptz not null default now())`
+	dbosTable = `create table once_payment (msg_id text primary key, amount bigint not null,
+		at timestamptz not null default now())`
+	dbosInsert = `insert into once_payment (msg_id, amount) values ($1, 100) on conflict do nothing`
 )
 
 // A dbosBench is DBOS on a database of its own, with a pool as large as ours.
@@ -50,6 +52,7 @@ func (b *bench) dbosSagas(ctx context.Context) ([]contender, error) {
 	return []contender{d.through(dbosFused, true), d.through(dbosSteps, false)}, nil
 }
 
+// through empties the rows before a turn. DBOS keeps its finished workflows, some thousand of them.
 func (d *dbosBench) through(name string, fused bool) contender {
 	return contender{name, func(ctx context.Context) error {
 		return execAll(ctx, d.pool, "truncate payment, once_payment")
@@ -79,7 +82,7 @@ func (d *dbosBench) workflow(ctx dbos.Context, fused bool) (string, error) {
 			}, name)
 		} else {
 			_, err = dbos.RunAsStep(ctx, func(ctx context.Context) (string, error) {
-				_, err := d.pool.Exec(ctx, `insert into once_payment (msg_id, amount) values ($1, 100) on conflict do nothing`, fmt.Sprint(id, i))
+				_, err := d.pool.Exec(ctx, dbosInsert, fmt.Sprint(id, i))
 				return "ok", err
 			}, name)
 		}

@@ -54,10 +54,8 @@ func chapter(ch audit.Chapter, repeats []Repeat, faults []Fault, orchestrated bo
 			behind = append(behind, line(f.At, "%s  %s   # injected: %s; %s", indent, f.words(ch.Type), f.Kind, f.file()))
 		}
 	}
-	for _, r := range repeats {
-		if r.Message == ch.ID {
-			behind = append(behind, line(r.At, "%s  %s gets it again", indent, r.Service))
-		}
+	if at, who := again(repeats, ch.ID); who != "" {
+		behind = append(behind, line(at, "%s  again: %s", indent, who))
 	}
 	slices.SortStableFunc(behind, func(a, b string) int { return strings.Compare(a[:len(clock)], b[:len(clock)]) })
 	lines = append(lines, behind...)
@@ -67,6 +65,29 @@ func chapter(ch audit.Chapter, repeats []Repeat, faults []Fault, orchestrated bo
 		}
 	}
 	return lines
+}
+
+// again is which services received a message once more, "order, payment ×2", and when the first of them did.
+func again(repeats []Repeat, message string) (first time.Time, who string) {
+	var names []string
+	times := map[string]int{}
+	for _, r := range repeats {
+		if r.Message != message {
+			continue
+		}
+		if first.IsZero() || r.At.Before(first) {
+			first = r.At
+		}
+		if times[r.Service]++; times[r.Service] == 1 {
+			names = append(names, r.Service)
+		}
+	}
+	for i, name := range names {
+		if n := times[name]; n > 1 {
+			names[i] = fmt.Sprintf("%s ×%d", name, n)
+		}
+	}
+	return first, strings.Join(names, ", ")
 }
 
 // handler is where a service has its handlers.
