@@ -34,7 +34,9 @@ func (e End) Output(step, occurrence string, out any) (bool, error) {
 	return true, json.Unmarshal(r.Output, out)
 }
 
-// Await waits until a saga has ended. *NoSagaError: there is none of this key.
+// Await waits until a saga has ended. It returns at once where this engine ends the saga, and up to a second
+// later where another one does. Errors: *NoSagaError where there is no saga of this key; the database's, where
+// it does not answer within 15 s; ctx's.
 func (e *Engine[TTx]) Await(ctx context.Context, d Defined, key string) (End, error) {
 	s, st, err := e.core.Await(ctx, d.Name(), key)
 	if err != nil {

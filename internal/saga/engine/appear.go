@@ -38,8 +38,9 @@ func (l *live[TTx]) appear(ctx context.Context) bool {
 		return true
 	}
 	l.e.commits.missed()
-	moved := false                          // by a cancel, or a signal: it was released, and is claimed anew
-	there := l.untilSeen(ctx, func() bool { // by looks, which take no place of those that work
+	moved := false // by a cancel, or a signal: the saga was released, and is claimed anew
+	// Looks take no slot of the sagas that are worked on.
+	there := l.untilSeen(ctx, func() bool {
 		s, is, err := l.e.find(ctx, l.saga.Name, l.saga.Key)
 		l.unsure(ctx, err)
 		if err != nil || !is || s.ID != l.saga.ID {
@@ -75,13 +76,14 @@ func (l *live[TTx]) look(ctx context.Context) (same, there bool) {
 
 // untilSeen asks again and again, less and less often. False: the lease is over, or the engine stops.
 func (l *live[TTx]) untilSeen(ctx context.Context, visible func() bool) (seen bool) {
-	for wait := soonest; l.left() > 0 && !l.e.stopping() && ctx.Err() == nil; wait = min(2*wait,
-		time.Second) {
+	wait := soonest
+	for l.left() > 0 && !l.e.stopping() && ctx.Err() == nil {
 		if visible() {
 			l.unseen = false
 			return true
 		}
 		l.linger(ctx, wait)
+		wait = min(2*wait, time.Second)
 	}
 	if l.e.stopping() {
 		l.drop(ctx)

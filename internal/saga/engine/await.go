@@ -76,8 +76,8 @@ func (e *Engine[TTx]) waiter(at store.SagaRef) (c chan outcome, here bool, leave
 	}
 }
 
-// Await waits until a saga has ended, and returns how it stands then. It learns at once of the end of a saga
-// that this process works on. The database is asked for the others: after 20 ms, then less and less often, at
+// Await waits until a saga has ended, and returns how it stands then. The end of a saga that this process
+// works on is known at once. For the others Await asks the database: at first, then less and less often, at
 // least each second.
 func (e *Engine[TTx]) Await(ctx context.Context, name, key string) (store.Saga, plan.State, error) {
 	fail := func(err error) (store.Saga, plan.State, error) {
@@ -116,8 +116,8 @@ func (e *Engine[TTx]) Await(ctx context.Context, name, key string) (store.Saga, 
 	}
 }
 
-// lookMany is how many Awaits may ask the database at once. More would wait for its connections, and count
-// that wait as an outage.
+// lookMany is how many Awaits may ask the database at once. Thousands would wait for its connections until
+// storeTimeout, and fail.
 const lookMany = 4
 
 // lookUp is find, once fewer than lookMany others look.

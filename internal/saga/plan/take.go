@@ -236,9 +236,10 @@ func (w *work) failed(r *Run, e Event) Outcome {
 	return Taken
 }
 
-// again charges a failed attempt and tells whether there is another one.
+// again charges a failed attempt and tells whether there is another one. An attempt that failed has returned:
+// what ended the process before was not this step alone, and is not held against it any more.
 func (w *work) again(r *Run, e Event, by Policy) bool {
-	r.Crashes = 0 // it came back
+	r.Crashes = 0
 	if r.Error, r.Alone = e.Reason, false; e.Memo != nil {
 		r.Memo = e.Memo
 	}
