@@ -35,8 +35,8 @@ func (e End) Output(step, occurrence string, out any) (bool, error) {
 }
 
 // Await waits until a saga has ended. It returns at once where this engine ends the saga, and up to a second
-// later where another one does. Errors: *NoSagaError where there is no saga of this key; the database's, where
-// it does not answer within 15 s; ctx's.
+// later where another one does. Errors: *NoSagaError where there is no saga of this key; that of ctx; that of
+// the database, also where it does not answer within 15 s.
 func (e *Engine[TTx]) Await(ctx context.Context, d Defined, key string) (End, error) {
 	s, st, err := e.core.Await(ctx, d.Name(), key)
 	if err != nil {
