@@ -59,18 +59,20 @@ func (a *Announcer) Panic(ctx context.Context, id, print string, err error) {
 	}
 }
 
-// framesOf are the places of a stack, "function file:line", from where it panicked on.
+// framesOf lists the frames of a stack of package debug, "function file:line", from the function on that
+// panicked. Each frame has two lines: the function, and its place.
 func framesOf(stack []byte) (out []string) {
-	lines := strings.Split(strings.TrimSpace(string(stack)), "\n")
-	for i := 1; i+1 < len(lines) && len(out) < mostFrames; i += 2 {
-		// behind "goroutine 7 [running]:", each frame has two
-		function, at := lines[i], strings.TrimSpace(lines[i+1])
-		if strings.HasPrefix(function, "panic(") {
-			out = nil // what is above it only caught it
-			continue
+	text := strings.TrimSpace(string(stack))
+	if at := strings.LastIndex(text, "\npanic("); at >= 0 { // the frames above recovered from it
+		_, text, _ = strings.Cut(text[at+1:], "\n")
+	}
+	_, text, _ = strings.Cut(text, "\n") // the place of panic; of a stack without one: "goroutine 7 [running]:"
+	for frame := range slices.Chunk(strings.Split(text, "\n"), 2) {
+		if len(frame) < 2 || len(out) == mostFrames {
+			break
 		}
-		at, _, _ = strings.Cut(at, " +0x")
-		out = append(out, function+" "+at)
+		at, _, _ := strings.Cut(strings.TrimSpace(frame[1]), " +0x")
+		out = append(out, frame[0]+" "+at)
 	}
 	return out
 }
