@@ -67,7 +67,7 @@ func (x *Executor[TTx]) commit(ctx context.Context, e *partition.Entry, unit sto
 // leaves is what a result leaves behind besides the handler's rows, where the handler says done or no.
 func (x *Executor[TTx]) leaves(ctx context.Context, e *partition.Entry, r Reply, intake store.Intake, says decide.Facts) (out store.Effect, err error) {
 	if len(r.Say) > 0 {
-		if out.Rows, err = x.with.Messages(skald.WithCause(ctx, e.Message), r.Say); err != nil {
+		if out.Rows, err = x.o.Complete.Messages(skald.WithCause(ctx, e.Message), r.Say); err != nil {
 			return out, err
 		}
 	}

@@ -202,7 +202,7 @@ func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, e
 	all := joined(ms)
 	begun := time.Now()
 	unit, err := s.x.db.Begin(bound, all)
-	s.x.tel.TookIn(ms[0].e.Topic, time.Since(begun))
+	s.x.o.Telemetry.TookIn(ms[0].e.Topic, time.Since(begun))
 	if err != nil {
 		return nobody, fmt.Errorf("take in %d messages: %w", len(ms), err)
 	}
@@ -286,7 +286,7 @@ func (s *sharing[TTx]) each(ctx context.Context, tx TTx, ms []member, fresh []in
 // says.
 func (s *sharing[TTx]) one(ctx context.Context, tx TTx, m *member) (leaves store.Effect, err error) {
 	begun := time.Now()
-	ctx, m.span = s.x.tel.Process(ctx, &m.e.Message, m.e.Again+1)
+	ctx, m.span = s.x.o.Telemetry.Process(ctx, &m.e.Message, m.e.Again+1)
 	r, err := s.x.run(ctx, m.e, tx)
 	if err == nil {
 		leaves, err = s.x.leaves(ctx, m.e, r, m.intake, decide.SaysDone)

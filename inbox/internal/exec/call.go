@@ -124,7 +124,7 @@ func (x *Executor[TTx]) retell(ctx context.Context, effect store.Effect) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	id := effect.Park.Identity
-	kept, err := store.ListKept(ctx, x.db, store.Sought{Consumer: x.group, Identity: &id, Limit: 1})
+	kept, err := store.ListKept(ctx, x.db, store.Sought{Consumer: x.o.Group, Identity: &id, Limit: 1})
 	if err != nil {
 		return // it is claimed again when its lease is over
 	}
@@ -204,13 +204,13 @@ func (x *Executor[TTx]) handler(e *partition.Entry) Handler[TTx] {
 // a dead letter too. It is asked for again as long as somebody waits: what fails here, or is lost, does no
 // harm. A call that undoes the step is let go on.
 func (x *Executor[TTx]) settleToUndo(ctx context.Context, id store.Identity) {
-	kept, err := store.ListKept(ctx, x.db, store.Sought{Consumer: x.group, Identity: &id, Limit: 1})
+	kept, err := store.ListKept(ctx, x.db, store.Sought{Consumer: x.o.Group, Identity: &id, Limit: 1})
 	if err == nil && len(kept) == 1 && kept[0].Call != nil && x.steps[store.Kind{Topic: kept[0].Message.Topic, Type: kept[0].Message.Type}].State != store.StepUndone {
 		p := kept[0]
 		if p.Dead != nil {
 			p.Dead, p.Attempts, p.Claims, p.CrashCount, p.Due = nil, 0, 0, 0, 0
-			_, err = x.db.Apply(ctx, store.Effect{Requeue: &store.Requeue{Consumer: x.group, Identity: id, Dead: true},
-				Audit: &store.Audit{Author: "skald", Action: "redrive", Reason: "its step is to be undone, and it is not known what became of its call", Consumer: x.group, Identity: id}})
+			_, err = x.db.Apply(ctx, store.Effect{Requeue: &store.Requeue{Consumer: x.o.Group, Identity: id, Dead: true},
+				Audit: &store.Audit{Author: "skald", Action: "redrive", Reason: "its step is to be undone, and it is not known what became of its call", Consumer: x.o.Group, Identity: id}})
 		}
 		if err == nil && !p.Call.Undo {
 			// due as it is: who has it in hand keeps it; who took it in hand meanwhile, or has its answer,
@@ -221,6 +221,6 @@ func (x *Executor[TTx]) settleToUndo(ctx context.Context, id store.Identity) {
 		}
 	}
 	if err != nil {
-		x.o.Logger.WarnContext(ctx, "inbox: have a call settled that is to be undone", "consumer", x.group, "source", id.Source, "id", id.ID, "error", err)
+		x.o.Logger.WarnContext(ctx, "inbox: have a call settled that is to be undone", "consumer", x.o.Group, "source", id.Source, "id", id.ID, "error", err)
 	}
 }

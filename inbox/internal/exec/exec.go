@@ -66,9 +66,6 @@ type Config struct {
 type Executor[TTx any] struct {
 	o     Config
 	db    store.Driver[TTx]
-	group string
-	tel   *telemetry.Inbox
-	with  complete.Completer
 	table *decide.Table
 
 	handlers map[store.Kind]Handler[TTx]
@@ -78,10 +75,7 @@ type Executor[TTx any] struct {
 	beside   Known[TTx]  // nil: nothing
 	took     Lookup[TTx] // nil: nothing
 
-	retry    failure.Retry
-	prints   *failure.Fingerprints
-	announce failure.Announcer
-
+	prints  *failure.Fingerprints
 	key     atomic.Pointer[fingerprint.Printer]
 	keyAt   time.Time // when it is read again
 	skips   atomic.Pointer[map[string]control.Order]
@@ -93,7 +87,8 @@ type Executor[TTx any] struct {
 // New is an Executor over db.
 func New[TTx any](db store.Driver[TTx], o Config) *Executor[TTx] {
 	return &Executor[TTx]{
-		o: o, db: db, group: o.Group, tel: o.Telemetry, with: o.Complete, retry: o.Retry, announce: o.Announce,
+		o:        o,
+		db:       db,
 		table:    decide.New(),
 		handlers: map[store.Kind]Handler[TTx]{},
 		many:     map[store.Kind]*BatchHandler[TTx]{},

@@ -32,7 +32,7 @@ func (x *Executor[TTx]) finishedElsewhere(ctx context.Context, e *partition.Entr
 		goes.Step = becomes(e, d.Step, 0, "")
 	}
 	if d.Ending == decide.Conflict {
-		goes.Quarantine = apartOf(x.group, e, d.Mark, print)
+		goes.Quarantine = apartOf(x.o.Group, e, d.Mark, print)
 	}
 	if d.Requeue {
 		goes.Requeue = x.requeued(e)

@@ -97,6 +97,6 @@ func (x *Executor[TTx]) killer(ctx context.Context, e *partition.Entry, k *store
 	}
 	x.failed(k, err.Error(), now, false)
 	k.Dead = x.death(string(failure.Crash), failure.Crash, e, err, now)
-	effect := store.Effect{Park: k, Rows: x.announce.Rows(ctx, &k.Parked)}
+	effect := store.Effect{Park: k, Rows: x.o.Announce.Rows(ctx, &k.Parked)}
 	return x.store(ctx, e, x.db.Apply, effect, Result{Entry: e, What: decide.Dead, Err: err, Attempts: k.Attempts})
 }

@@ -16,7 +16,7 @@ import (
 // quarantine puts a message where somebody decides. It is written there before the message is acknowledged,
 // and a repeat changes nothing in it.
 func (x *Executor[TTx]) quarantine(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], d decide.Decision, print int64) Result {
-	stands, err := unit.Rollback(ctx, store.Effect{Quarantine: apartOf(x.group, e, d.Mark, print), Finish: x.freed(e)})
+	stands, err := unit.Rollback(ctx, store.Effect{Quarantine: apartOf(x.o.Group, e, d.Mark, print), Finish: x.freed(e)})
 	switch {
 	case err != nil:
 		return x.storeFailed(ctx, e, fmt.Errorf("put %s into quarantine: %w", e.Given.ID, err))
@@ -34,7 +34,7 @@ func (x *Executor[TTx]) tellApart(ctx context.Context, e *partition.Entry, why s
 	if !due {
 		return
 	}
-	x.o.Logger.WarnContext(ctx, "inbox: message put into quarantine; see: skald inbox status", "consumer", x.group, "why", why.String(),
+	x.o.Logger.WarnContext(ctx, "inbox: message put into quarantine; see: skald inbox status", "consumer", x.o.Group, "why", why.String(),
 		"topic", e.Topic, "partition", e.Partition, "position", e.Position, "source", e.Given.Source, "id", e.Given.ID, "type", e.Type, "since_last_told", n)
 }
 

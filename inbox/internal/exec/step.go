@@ -49,6 +49,6 @@ func (x *Executor[TTx]) step(ctx context.Context, e *partition.Entry) (s *store.
 	if err != nil {
 		return nil, err
 	}
-	own.Consumer, own.State, own.Identity = x.group, c.State, e.Identity()
+	own.Consumer, own.State, own.Identity = x.o.Group, c.State, e.Identity()
 	return &own, nil
 }

@@ -71,7 +71,7 @@ func (x *Executor[TTx]) finishBare(ctx context.Context, e *partition.Entry, unit
 
 // requeued has the dead letter go on that would take the step of e.
 func (x *Executor[TTx]) requeued(e *partition.Entry) *store.Requeue {
-	return &store.Requeue{Consumer: x.group, Identity: e.Stood.Identity, Dead: true}
+	return &store.Requeue{Consumer: x.o.Group, Identity: e.Stood.Identity, Dead: true}
 }
 
 // saying is what is to be said where a message has nothing to do.

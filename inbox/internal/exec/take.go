@@ -51,7 +51,7 @@ const collisions = 8
 
 // attempt is all phases under a span.
 func (x *Executor[TTx]) attempt(ctx context.Context, e *partition.Entry) Result {
-	ctx, span := x.tel.Process(ctx, &e.Message, e.Again+1)
+	ctx, span := x.o.Telemetry.Process(ctx, &e.Message, e.Again+1)
 	begun := time.Now()
 	e.Overtaken = 0
 	r := x.ahead(ctx, e)
@@ -85,7 +85,7 @@ func (x *Executor[TTx]) take(ctx context.Context, e *partition.Entry) Result {
 		}
 		begun := time.Now()
 		unit, err = x.db.Begin(ctx, intake)
-		x.tel.TookIn(e.Topic, time.Since(begun))
+		x.o.Telemetry.TookIn(e.Topic, time.Since(begun))
 	}
 	if err != nil {
 		return x.storeFailed(ctx, e, fmt.Errorf("take in %s: %w", e.ID, err))
@@ -100,7 +100,7 @@ func (x *Executor[TTx]) untaken(ctx context.Context, e *partition.Entry, why err
 	if r.What != decide.Full || e.Parked != nil {
 		return r
 	}
-	m := store.Mark{Consumer: x.group, Identity: e.Identity(), As: store.Done, Fingerprint: x.printed(e), KeyOrder: store.Arriving, Key: e.Key}
+	m := store.Mark{Consumer: x.o.Group, Identity: e.Identity(), As: store.Done, Fingerprint: x.printed(e), KeyOrder: store.Arriving, Key: e.Key}
 	intake := store.Intake{Marks: []store.Mark{m}, Server: e.Server, Wait: x.o.Wait,
 		Handle: x.o.Handle}
 	unit, err := x.db.Begin(ctx, intake)
@@ -148,7 +148,7 @@ func (x *Executor[TTx]) intake(ctx context.Context, e *partition.Entry) (intake 
 var errNoEntity = errors.New("inbox.Options.Transaction.Entities returned an entity without Space or Key: all such messages would wait for each other; give both, or leave it out")
 
 func (x *Executor[TTx]) mark(e *partition.Entry) store.Mark {
-	m := store.Mark{Consumer: x.group, Identity: e.Identity(), As: store.Done, Fingerprint: x.print(e), KeyOrder: store.Arriving, Key: e.Key}
+	m := store.Mark{Consumer: x.o.Group, Identity: e.Identity(), As: store.Done, Fingerprint: x.print(e), KeyOrder: store.Arriving, Key: e.Key}
 	if e.Parked != nil {
 		m.KeyOrder, m.Attempts, m.Held = store.Retrying, e.Parked.Attempts, true
 	}
@@ -172,7 +172,7 @@ func (x *Executor[TTx]) reject(ctx context.Context, e *partition.Entry, unit sto
 	verdict.Mark, verdict.Answer = &mark, nil
 	if x.o.Rejections {
 		verdict.Park, verdict.Finish = x.rejection(e, no, r.Code), nil
-		verdict.Rows = append(verdict.Rows, x.announce.Rows(ctx, &verdict.Park.Parked)...)
+		verdict.Rows = append(verdict.Rows, x.o.Announce.Rows(ctx, &verdict.Park.Parked)...)
 	}
 	verdict.Locks = slices.Clone(intake.Locks)
 	for i, version := range unit.Found().Locks {
