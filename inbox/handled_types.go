@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/store"
 )
 
@@ -22,7 +23,7 @@ func (in *Inbox[TTx]) enroll(ctx context.Context) error {
 	if first {
 		in.said.Renamed(ctx)
 	}
-	if wait > 0 && !sleep(ctx, wait) {
+	if wait > 0 && !backoff.Sleep(ctx, wait) {
 		in.checkpoints.Unsure()
 		return ctx.Err()
 	}

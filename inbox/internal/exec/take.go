@@ -55,7 +55,7 @@ func (x *Executor[TTx]) attempt(ctx context.Context, e *partition.Entry) Result 
 	begun := time.Now()
 	e.Overtaken = 0
 	r := x.ahead(ctx, e)
-	for n := 1; n <= collisions && r.What == decide.Outage && store.Collided(r.Err) && pause(ctx, backoff.After(n, time.Millisecond, 50*time.Millisecond)); n++ {
+	for n := 1; n <= collisions && r.What == decide.Outage && store.Collided(r.Err) && backoff.Sleep(ctx, backoff.After(n, time.Millisecond, 50*time.Millisecond)); n++ {
 		r = x.ahead(ctx, e)
 	}
 	r.Took = time.Since(begun)
@@ -190,16 +190,4 @@ func (x *Executor[TTx]) reject(ctx context.Context, e *partition.Entry, unit sto
 		return Result{Entry: e, What: decide.Again, Err: fmt.Errorf("reject %s: %w", e.ID, store.ErrLost)}
 	}
 	return Result{Entry: e, What: decide.Rejected}
-}
-
-// pause waits for d; false: ctx is done first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

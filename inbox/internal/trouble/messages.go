@@ -47,7 +47,7 @@ type Messages struct {
 
 // NewMessages are none yet. Log names the consumer.
 func NewMessages(log *slog.Logger) *Messages {
-	return &Messages{log: log, of: map[store.Identity]*Message{}, say: seldom()}
+	return &Messages{log: log, of: map[store.Identity]*Message{}, say: backoff.Seldom()}
 }
 
 // Note notes how an attempt ended.
@@ -119,6 +119,3 @@ func (m *Messages) Lasting(now time.Time) (out []Message) {
 	}
 	return out
 }
-
-// seldom is how often an outage is told while it lasts.
-func seldom() backoff.Rarely { return backoff.Rarely{First: 20 * time.Second, Most: 10 * time.Minute} }
