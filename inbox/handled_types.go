@@ -1,17 +1,11 @@
 package inbox
 
 import (
-	"cmp"
 	"context"
-	"slices"
 
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
-	"github.com/skald-go/skald/store"
 )
-
-// handled are the types that this build handles.
-func (in *Inbox[TTx]) handled() []store.Kind { return sorted(in.exec.Kinds()) }
 
 // enroll notes which types this build handles, before it joins the group. Where others do not know yet that
 // they are handled, Run waits until they must: from then on, nobody skips them.
@@ -28,13 +22,6 @@ func (in *Inbox[TTx]) enroll(ctx context.Context) error {
 		return ctx.Err()
 	}
 	return nil
-}
-
-func sorted(kinds []store.Kind) []store.Kind {
-	slices.SortFunc(kinds, func(a, b store.Kind) int {
-		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Type, b.Type))
-	})
-	return kinds
 }
 
 // skip is done with a message that no build handles; one that another build handles is taken, so as to be

@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
 
@@ -130,12 +130,5 @@ func (c *Checkpointer) undecided(d broker.Delivery) bool {
 
 // Others are the types that are left to others.
 func (c *Checkpointer) Others() []store.Kind {
-	return sorted(slices.Collect(maps.Keys(c.types.others)))
-}
-
-func sorted(kinds []store.Kind) []store.Kind {
-	slices.SortFunc(kinds, func(a, b store.Kind) int {
-		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Type, b.Type))
-	})
-	return kinds
+	return slices.SortedFunc(maps.Keys(c.types.others), partition.CompareKinds)
 }

@@ -10,6 +10,8 @@ package exec
 
 import (
 	"log/slog"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/control"
@@ -132,13 +135,9 @@ func (x *Executor[TTx]) Calls(k store.Kind) bool {
 	return some
 }
 
-// Kinds are those that there are handlers for, in no order.
+// Kinds are those that there are handlers for, in their order.
 func (x *Executor[TTx]) Kinds() []store.Kind {
-	out := make([]store.Kind, 0, len(x.handlers))
-	for k := range x.handlers {
-		out = append(out, k)
-	}
-	return out
+	return slices.SortedFunc(maps.Keys(x.handlers), partition.CompareKinds)
 }
 
 // AsksBeside tells whether a table of the user's is asked of each message.

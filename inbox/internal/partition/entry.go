@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -53,6 +54,11 @@ type Entry struct {
 
 // Kind is the type of e within its topic.
 func (e *Entry) Kind() store.Kind { return store.Kind{Topic: e.Topic, Type: e.Type} }
+
+// CompareKinds orders kinds by their topics, and by their types within a topic.
+func CompareKinds(a, b store.Kind) int {
+	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Type, b.Type))
+}
 
 // Identity is what a message is known by: where it has no id, by where it lies at the broker and what it is.
 func (e *Entry) Identity() store.Identity {
