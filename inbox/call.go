@@ -21,7 +21,8 @@ type phases[TTx any] struct {
 	settle func(ctx context.Context, tx TTx, m skald.Message, outcome string) (Result, error)
 }
 
-func bind[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], c call.Call[TTx, T, TReq, TOut]) phases[TTx] {
+func bind[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T],
+	c call.Call[TTx, T, TReq, TOut]) phases[TTx] {
 	by := call.By{Name: in.group, Retry: in.o.Retry.First, Now: in.o.Now, Logger: in.o.Logger}
 	bound := call.Bind(c, by, func(ctx context.Context, m skald.Message) (skald.Received[T], error) { return decode(ctx, e, m) })
 	return phases[TTx]{

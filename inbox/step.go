@@ -126,7 +126,8 @@ func stepOfRow(s *store.Step) Step {
 }
 
 // stepOf names the step of a message.
-func stepOf[T any](e skald.Event[T], of func(skald.Received[T]) Step) func(context.Context, skald.Message) (store.Step, error) {
+func stepOf[T any](e skald.Event[T],
+	of func(skald.Received[T]) Step) func(context.Context, skald.Message) (store.Step, error) {
 	return func(ctx context.Context, m skald.Message) (store.Step, error) {
 		r, err := decode(ctx, e, m)
 		if err != nil {

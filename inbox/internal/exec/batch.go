@@ -62,7 +62,8 @@ func (x *Executor[TTx]) Work(ctx context.Context, job []*partition.Entry) []Resu
 
 // alike takes the first of es, and those that can share its transaction: they ask for the same settings, go
 // to the same batch handler if it goes to one, are other messages, and leave none of their key behind.
-func (x *Executor[TTx]) alike(ctx context.Context, es []*partition.Entry) (ms []member, rest []*partition.Entry) {
+func (x *Executor[TTx]) alike(ctx context.Context,
+	es []*partition.Entry) (ms []member, rest []*partition.Entry) {
 	ms = make([]member, 0, len(es))
 	behind, known := map[*partition.Chain]bool{}, make(map[store.Identity]bool, len(es))
 	for i, e := range es {
@@ -244,7 +245,8 @@ func joined(ms []member) store.Intake {
 }
 
 // carryOut runs the handlers and commits.
-func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []member, fresh []int) (guilty int, err error) {
+func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []member,
+	fresh []int) (guilty int, err error) {
 	what := decide.Left
 	defer func() {
 		for _, i := range fresh {
@@ -269,7 +271,8 @@ func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []
 }
 
 // each runs the handler of each fresh message, in their order.
-func (s *sharing[TTx]) each(ctx context.Context, tx TTx, ms []member, fresh []int) (effects []store.Effect, guilty int, err error) {
+func (s *sharing[TTx]) each(ctx context.Context, tx TTx, ms []member,
+	fresh []int) (effects []store.Effect, guilty int, err error) {
 	for _, i := range fresh {
 		leaves, err := s.one(ctx, tx, &ms[i])
 		if err != nil {

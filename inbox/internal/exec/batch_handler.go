@@ -10,7 +10,8 @@ import (
 )
 
 // atOnce gives the fresh messages to their batch handler.
-func (s *sharing[TTx]) atOnce(ctx context.Context, tx TTx, ms []member, fresh []int) (effects []store.Effect, guilty int, err error) {
+func (s *sharing[TTx]) atOnce(ctx context.Context, tx TTx, ms []member,
+	fresh []int) (effects []store.Effect, guilty int, err error) {
 	begun := time.Now()
 	all := make([]skald.Message, len(fresh))
 	for n, i := range fresh {
@@ -44,7 +45,8 @@ func (s *sharing[TTx]) freed(ms []member, fresh []int) (effects []store.Effect) 
 	return effects
 }
 
-func safelyMany[TTx any](h BatchHandler[TTx], ctx context.Context, tx TTx, ms []skald.Message) (guilty int, err error) {
+func safelyMany[TTx any](h BatchHandler[TTx], ctx context.Context, tx TTx,
+	ms []skald.Message) (guilty int, err error) {
 	guilty = unnamed // where it panics
 	defer failure.Recover(&err)
 	return h(ctx, tx, ms)

@@ -59,7 +59,8 @@ func (x *Executor[TTx]) Lease(turn time.Duration) time.Duration {
 
 // intend stores what is to be asked for, instead of all else that the handler did: only if no entity moved in
 // between. The message is then parked, and in our hands for as long as a claim lasts, or we live.
-func (x *Executor[TTx]) intend(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake, c store.Call, d decide.Decision) Result {
+func (x *Executor[TTx]) intend(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	intake store.Intake, c store.Call, d decide.Decision) Result {
 	begun := x.o.Now()
 	own := &partition.Entry{Delivery: e.Delivery, Given: e.Given, Step: e.Step, Since: begun, Lease: x.Lease(turnOfIntended), Call: &c}
 	k := x.Parcel(e)
@@ -101,7 +102,8 @@ func (x *Executor[TTx]) intend(ctx context.Context, e *partition.Entry, unit sto
 
 // intendAgain stores once more what e is to ask for, under the key that its step knows. The call may have
 // been made, as long ago as e is kept: so it is left to who claims e next, who looks it up first.
-func (x *Executor[TTx]) intendAgain(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake) Result {
+func (x *Executor[TTx]) intendAgain(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	intake store.Intake) Result {
 	key := e.Stood.OutsideKey
 	_, err := x.run(fenced(ctx, intake.Locks, unit.Found().Locks), e, unit.Tx())
 	var outside *Intent

@@ -43,7 +43,8 @@ func (x *Executor[TTx]) classify(m skald.Message, err error) failure.Class {
 // lentFailed is failure for what a handler, or another function of the user's, answered in unit. Where the
 // transaction itself failed, it is an outage. Of a handler that took too long it does not count what became
 // of its transaction.
-func (x *Executor[TTx]) lentFailed(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], err error) Result {
+func (x *Executor[TTx]) lentFailed(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	err error) Result {
 	if errors.Is(err, failure.ErrTimeout) {
 		_, _ = unit.Rollback(ctx) // whose session the database may have ended
 		return x.failure(ctx, e, x.db.Apply, err)

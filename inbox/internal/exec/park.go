@@ -42,7 +42,8 @@ func (x *Executor[TTx]) queue(ctx context.Context, e *partition.Entry, end undo)
 }
 
 // later parks e until the handler wants it again; that is no failure.
-func (x *Executor[TTx]) later(ctx context.Context, e *partition.Entry, end undo, after time.Duration, err error) Result {
+func (x *Executor[TTx]) later(ctx context.Context, e *partition.Entry, end undo,
+	after time.Duration, err error) Result {
 	k := x.Parcel(e)
 	k.Due = after
 	return x.store(ctx, e, end, store.Effect{Park: k}, Result{Entry: e, What: decide.Later, After: after, Err: err})
@@ -95,7 +96,8 @@ func (x *Executor[TTx]) failure(ctx context.Context, e *partition.Entry, end und
 
 // store ends the transaction of e and keeps it instead. If that is refused, it is not for us to know why yet:
 // the next take finds out.
-func (x *Executor[TTx]) store(ctx context.Context, e *partition.Entry, end undo, effect store.Effect, r Result) Result {
+func (x *Executor[TTx]) store(ctx context.Context, e *partition.Entry, end undo,
+	effect store.Effect, r Result) Result {
 	if e.Parked == nil && effect.Park.Dead == nil && !x.o.Room() {
 		_, _ = end(ctx)
 		return Result{Entry: e, What: decide.Full, Err: fmt.Errorf("%w: %w", ErrFull, Cause(r.Err))}
@@ -159,7 +161,8 @@ func (x *Executor[TTx]) freed(e *partition.Entry) *store.Finish {
 
 // keptAlready is for a message that came again while it is parked or a dead letter. Another one under its
 // identity is a conflict, as it would be behind its mark.
-func (x *Executor[TTx]) keptAlready(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], print int64) Result {
+func (x *Executor[TTx]) keptAlready(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	print int64) Result {
 	_, _ = unit.Rollback(ctx)
 	if r, is := x.keptAs(ctx, e, print); is {
 		return r

@@ -54,7 +54,8 @@ func (x *Executor[TTx]) ahead(ctx context.Context, e *partition.Entry) Result {
 // putAside parks a suspect, if it is one that may be taken at all; else it goes the way of others. What it
 // takes in beside its mark is not asked of it: to read that may be what a process died of. Nor is it where
 // the suspect is kept already, and was not acknowledged.
-func (x *Executor[TTx]) putAside(ctx context.Context, e *partition.Entry, k *store.Park) (r Result, over bool) {
+func (x *Executor[TTx]) putAside(ctx context.Context, e *partition.Entry,
+	k *store.Park) (r Result, over bool) {
 	m := x.mark(e)
 	unit, err := x.db.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Server: e.Server,
 		Wait: x.o.Wait, Handle: x.o.Handle})

@@ -15,7 +15,8 @@ import (
 
 // quarantine puts a message where somebody decides. It is written there before the message is acknowledged,
 // and a repeat changes nothing in it.
-func (x *Executor[TTx]) quarantine(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], d decide.Decision, print int64) Result {
+func (x *Executor[TTx]) quarantine(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	d decide.Decision, print int64) Result {
 	stands, err := unit.Rollback(ctx, store.Effect{Quarantine: apartOf(x.o.Group, e, d.Mark, print), Finish: x.freed(e)})
 	switch {
 	case err != nil:

@@ -12,7 +12,8 @@ import (
 )
 
 // askedLegacy is what LegacySteps knows of the step of e.
-func (x *Executor[TTx]) askedLegacy(ctx context.Context, e *partition.Entry, tx TTx) (knows decide.Facts, err error) {
+func (x *Executor[TTx]) askedLegacy(ctx context.Context, e *partition.Entry,
+	tx TTx) (knows decide.Facts, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("ask what is beside about step %s of %s: %w", e.Step.Name, e.Step.Saga, err)

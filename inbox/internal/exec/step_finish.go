@@ -34,7 +34,8 @@ func Undone(ctx context.Context) (step, stood store.Step, some bool) {
 // finishBare finishes a message without its handler: only its mark stands, and what is to be said. A repeat
 // of a step has the answer of the first, and says nothing. A dead letter whose step is barred by it is let
 // go: it is taken once more, is finished as barred, and the messages of its key go on.
-func (x *Executor[TTx]) finishBare(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake, d decide.Decision) Result {
+func (x *Executor[TTx]) finishBare(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	intake store.Intake, d decide.Decision) Result {
 	r, was := Reply{}, e.Stood
 	if _, err := x.askedBeside(ctx, e, unit.Tx()); err != nil {
 		// what it knows changes nothing here: it is to note it
@@ -75,7 +76,8 @@ func (x *Executor[TTx]) requeued(e *partition.Entry) *store.Requeue {
 }
 
 // saying is what is to be said where a message has nothing to do.
-func (x *Executor[TTx]) saying(ctx context.Context, e *partition.Entry, was store.StepState) (say []skald.Draft, err error) {
+func (x *Executor[TTx]) saying(ctx context.Context, e *partition.Entry,
+	was store.StepState) (say []skald.Draft, err error) {
 	defer failure.Recover(&err)
 	return x.steps[e.Kind()].Say(ctx, e.Message, was)
 }

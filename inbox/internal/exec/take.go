@@ -158,7 +158,8 @@ func (x *Executor[TTx]) mark(e *partition.Entry) store.Mark {
 // reject undoes the handler's rows and stores the verdict and what is to be said in a second transaction,
 // which repeats the intake: it stands only if no entity moved between the two, so that a "no" is never stored
 // that is no longer true. If one did, the message is simply taken again.
-func (x *Executor[TTx]) reject(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake, no *skald.RejectedError, r Reply) Result {
+func (x *Executor[TTx]) reject(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	intake store.Intake, no *skald.RejectedError, r Reply) Result {
 	r.Say = slices.Concat(no.Say, r.Say)
 	verdict, err := x.leaves(ctx, e, r, intake, decide.SaysNo)
 	if err != nil {

@@ -31,7 +31,8 @@ type Counts struct {
 const most = 500 // in a transaction
 
 // Marks marks messages as finished by consumer, as inbox.Import says.
-func Marks[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, why string, from iter.Seq2[Finished, error]) (done Counts, err error) {
+func Marks[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, why string,
+	from iter.Seq2[Finished, error]) (done Counts, err error) {
 	if consumer == "" {
 		return done, errors.New("import marks: whose? A mark needs a consumer")
 	}
@@ -73,7 +74,8 @@ func Marks[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, wh
 }
 
 // batchOf is one transaction.
-func batchOf[TTx any](ctx context.Context, db store.Driver[TTx], batch []Finished, audit store.Audit, done *Counts) error {
+func batchOf[TTx any](ctx context.Context, db store.Driver[TTx], batch []Finished,
+	audit store.Audit, done *Counts) error {
 	ids := make([]store.Identity, len(batch))
 	for i := range batch {
 		ids[i] = batch[i].Identity
