@@ -14,7 +14,7 @@ func OnCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], c call.Cal
 	in.handleCall(store.Kind{Topic: e.Topic, Type: e.Type}, bind(in, e, c))
 }
 
-// A phases is an outside call, by what is run before it and after it.
+// phases are the functions of an outside call: what is run before the call, and what after it.
 type phases[TTx any] struct {
 	call.Bound[TTx]
 	intend ResultHandler[TTx]

@@ -47,7 +47,7 @@ type ResultHandler[TTx any] func(ctx context.Context, tx TTx, m skald.Message) (
 type Result struct {
 	Code  int32         // of your choice
 	Value any           // encoded once, by Options.Codec; at most 64 KiB then. Nil: none
-	Say   []skald.Draft // written into the outbox, behind what the handler wrote itself
+	Say   []skald.Draft // written into the outbox, after what the handler wrote itself
 }
 
 // An Inbox consumes for one group: the consumer of the marks.

@@ -16,7 +16,7 @@ const (
 	tellKinds = time.Minute // how often it is noted which types are handled
 	// how old what is known of others' types may be where a message is skipped for it
 	kindsFresh = 250 * time.Millisecond
-	// that somebody handles a type is believed for so long behind who noted it last
+	// for how long a type counts as handled after a process noted last that it handles the type
 	kindsLast = 15 * time.Minute
 )
 

@@ -56,7 +56,8 @@ func (x *Executor[TTx]) finish(ctx context.Context, e *partition.Entry, unit sto
 func (x *Executor[TTx]) commit(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	leaves store.Effect, what decide.Ending) Result {
 	var err error
-	if leaves.Answer == nil && leaves.Step == nil && leaves.Finish == nil && leaves.Requeue == nil && len(leaves.Rows) == 0 {
+	if leaves.Answer == nil && leaves.Step == nil && leaves.Finish == nil && leaves.Requeue == nil &&
+		len(leaves.Rows) == 0 {
 		err = x.end(ctx, e, unit)
 	} else {
 		err = x.end(ctx, e, unit, leaves)

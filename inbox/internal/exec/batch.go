@@ -25,7 +25,8 @@ import (
 // Sociable tells of a message that came from the broker just now, or was claimed and has killed nobody, and
 // makes no call to the outside. Others are taken alone.
 func Sociable(e *partition.Entry) bool {
-	return e.Again == 0 && !e.Lonely && !e.Foreign && e.Call == nil && !e.Suspect && !e.Alone && unreadable(e) == nil
+	return e.Again == 0 && !e.Lonely && !e.Foreign && e.Call == nil && !e.Suspect && !e.Alone &&
+		unreadable(e) == nil
 }
 
 // A member is a message of a batch.
@@ -89,7 +90,8 @@ func (x *Executor[TTx]) alike(ctx context.Context,
 
 func (x *Executor[TTx]) shares(first member, e *partition.Entry, intake store.Intake) bool {
 	a, b := first.e.Kind(), e.Kind()
-	return x.many[a] == x.many[b] && slices.Equal(first.intake.Settings, intake.Settings) && first.intake.Server == intake.Server
+	return x.many[a] == x.many[b] && slices.Equal(first.intake.Settings, intake.Settings) &&
+		first.intake.Server == intake.Server
 }
 
 // Who is guilty where it is no message that can be named.
@@ -105,7 +107,8 @@ func (s *sharing[TTx]) take(ctx context.Context, ms []member) {
 		return
 	}
 	guilty, err := s.together(ctx, ms)
-	s.fell = s.fell || err != nil && (failure.IsOutage(err) || guilty == nobody && s.x.db.Outage(err) || ms[0].e.Parked != nil)
+	s.fell = s.fell || err != nil &&
+		(failure.IsOutage(err) || guilty == nobody && s.x.db.Outage(err) || ms[0].e.Parked != nil)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -196,7 +199,7 @@ func (s *sharing[TTx]) alone(ctx context.Context, ms []member) {
 }
 
 // together takes ms in one transaction, or says who is guilty that nothing of it stands. What is not fresh is
-// answered behind it.
+// answered after it.
 func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, err error) {
 	bound, cancel := context.WithTimeout(ctx, s.x.o.Handle+s.x.o.Wait)
 	defer cancel()

@@ -24,7 +24,8 @@ func (x *Executor[TTx]) found(e *partition.Entry, found store.Found, print int64
 	if e.Step != nil && len(found.Steps) > 0 {
 		e.Stood = found.Steps[0]
 	}
-	f := decide.Mark(judged(found.Marks[0], print)) | decide.Came | decide.Unsuspected | decide.Handler | decide.LegacyNot
+	f := decide.Mark(judged(found.Marks[0], print)) |
+		decide.Came | decide.Unsuspected | decide.Handler | decide.LegacyNot
 	if e.Parked != nil {
 		f ^= decide.Came ^ decide.Claimed
 	}
@@ -176,7 +177,8 @@ func (x *Executor[TTx]) carryOut(ctx context.Context, e *partition.Entry, unit s
 // waitForCall parks a message whose step has a call outside under way.
 func (x *Executor[TTx]) waitForCall(ctx context.Context, e *partition.Entry, end undo,
 	d decide.Decision) Result {
-	r := x.later(ctx, e, end, settleFirst, fmt.Errorf("step %s of %s: a call outside is under way", e.Step.Name, e.Step.Saga))
+	why := fmt.Errorf("step %s of %s: a call outside is under way", e.Step.Name, e.Step.Saga)
+	r := x.later(ctx, e, end, settleFirst, why)
 	if d.Settle {
 		x.settleToUndo(ctx, e.Stood.Identity)
 	}

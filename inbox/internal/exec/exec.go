@@ -30,7 +30,7 @@ import (
 )
 
 // A Config is what an Executor goes by: what inbox.Options say, with their defaults. Functions that may be
-// nil are of the user's.
+// nil are the user's.
 type Config struct {
 	Group     string
 	Telemetry *telemetry.Inbox

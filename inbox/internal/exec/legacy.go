@@ -48,7 +48,8 @@ func (x *Executor[TTx]) rejectBeside(ctx context.Context, e *partition.Entry, un
 	if err != nil {
 		return x.storeFailed(ctx, e, fmt.Errorf("take in %s to reject it: %w", e.ID, err))
 	}
-	if now := unit.Found(); !slices.Equal(now.Locks, was.Locks) || now.Marks[0].Outcome != store.Fresh || stepElse(was, now) {
+	if now := unit.Found(); !slices.Equal(now.Locks, was.Locks) || now.Marks[0].Outcome != store.Fresh ||
+		stepElse(was, now) {
 		x.giveBack(ctx, e, unit.Rollback)
 		return Result{Entry: e, What: decide.Again, Err: fmt.Errorf("reject %s: %w", e.ID, store.ErrLost)}
 	}
@@ -70,7 +71,7 @@ func (x *Executor[TTx]) rejectBeside(ctx context.Context, e *partition.Entry, un
 	return x.storeFailed(ctx, e, fmt.Errorf("reject %s: %w", e.ID, err))
 }
 
-// stoodElse tells whether a step moved between two intakes.
+// stepElse tells whether a step moved between two intakes.
 func stepElse(was, now store.Found) bool {
 	return len(was.Steps) > 0 && was.Steps[0].State != now.Steps[0].State
 }

@@ -26,7 +26,8 @@ func (x *Executor[TTx]) Parcel(e *partition.Entry) *store.Park {
 		k.Was, k.WasCall = &was, e.CallKey()
 		return k
 	}
-	k.Parked = store.Parked{Consumer: x.o.Group, Identity: e.Identity(), Message: e.Message, Partition: e.Partition, Position: e.Position}
+	k.Parked = store.Parked{Consumer: x.o.Group, Identity: e.Identity(), Message: e.Message,
+		Partition: e.Partition, Position: e.Position}
 	if !e.Readable() {
 		k.Fault = unreadable(e).Error()
 		if e.TooLarge() {
@@ -46,7 +47,8 @@ func (x *Executor[TTx]) later(ctx context.Context, e *partition.Entry, end undo,
 	after time.Duration, err error) Result {
 	k := x.Parcel(e)
 	k.Due = after
-	return x.store(ctx, e, end, store.Effect{Park: k}, Result{Entry: e, What: decide.Later, After: after, Err: err})
+	return x.store(ctx, e, end, store.Effect{Park: k},
+		Result{Entry: e, What: decide.Later, After: after, Err: err})
 }
 
 // failure sorts an error: whose fault it is decides what becomes of the message.
@@ -109,7 +111,8 @@ func (x *Executor[TTx]) store(ctx context.Context, e *partition.Entry, end undo,
 	switch {
 	case err != nil && (store.Incurable(err) || errors.Is(err, store.ErrLent)):
 		return Result{Entry: e, What: decide.Broken, Err: fmt.Errorf("park %s: %w", e.ID, err)}
-	case err != nil && !x.Away(err) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled):
+	case err != nil && !x.Away(err) && !errors.Is(err, context.DeadlineExceeded) &&
+		!errors.Is(err, context.Canceled):
 		return Result{Entry: e, What: decide.Unkept, Err: fmt.Errorf("park %s: %w; %w", e.ID, err, Cause(r.Err))}
 	case err != nil:
 		return Result{Entry: e, What: decide.Outage, Err: fmt.Errorf("park %s: %w", e.ID, err)}
@@ -156,11 +159,12 @@ func (x *Executor[TTx]) freed(e *partition.Entry) *store.Finish {
 		return nil
 	}
 	attempts := e.Parked.Attempts
-	return &store.Finish{Consumer: x.o.Group, Identity: e.Identity(), Attempts: &attempts, WasCall: e.CallKey(), Place: e.Parked.Place}
+	return &store.Finish{Consumer: x.o.Group, Identity: e.Identity(), Attempts: &attempts,
+		WasCall: e.CallKey(), Place: e.Parked.Place}
 }
 
 // keptAlready is for a message that came again while it is parked or a dead letter. Another one under its
-// identity is a conflict, as it would be behind its mark.
+// identity is a conflict, as it would be after its mark.
 func (x *Executor[TTx]) keptAlready(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	print int64) Result {
 	_, _ = unit.Rollback(ctx)
@@ -186,7 +190,8 @@ func (x *Executor[TTx]) keptAs(ctx context.Context, e *partition.Entry, print in
 		// perhaps by us, whose parking took effect and was not answered
 		return Result{Entry: e, What: decide.Duplicate, Kept: true}, true
 	}
-	if _, err := x.db.Apply(ctx, store.Effect{Quarantine: apartOf(x.o.Group, e, store.Conflict, print)}); err != nil {
+	_, err = x.db.Apply(ctx, store.Effect{Quarantine: apartOf(x.o.Group, e, store.Conflict, print)})
+	if err != nil {
 		return x.storeFailed(ctx, e, fmt.Errorf("put %s into quarantine: %w", id.ID, err)), true
 	}
 	return Result{Entry: e, What: decide.Conflict}, true

@@ -88,7 +88,8 @@ func (x *Executor[TTx]) killer(ctx context.Context, e *partition.Entry, k *store
 		defer cancel()
 		var err error
 		if e.Step, err = x.step(reading, e); err != nil {
-			return x.failure(ctx, e, x.db.Apply, fmt.Errorf("step of %s, which ended its process %d times: %w", e.ID, e.Parked.CrashCount, err))
+			return x.failure(ctx, e, x.db.Apply,
+				fmt.Errorf("step of %s, which ended its process %d times: %w", e.ID, e.Parked.CrashCount, err))
 		}
 		k.Step = e.Takes()
 	}
@@ -99,5 +100,6 @@ func (x *Executor[TTx]) killer(ctx context.Context, e *partition.Entry, k *store
 	x.failed(k, err.Error(), now, false)
 	k.Dead = x.death(string(failure.Crash), failure.Crash, e, err, now)
 	effect := store.Effect{Park: k, Rows: x.o.Announce.Rows(ctx, &k.Parked)}
-	return x.store(ctx, e, x.db.Apply, effect, Result{Entry: e, What: decide.Dead, Err: err, Attempts: k.Attempts})
+	return x.store(ctx, e, x.db.Apply, effect,
+		Result{Entry: e, What: decide.Dead, Err: err, Attempts: k.Attempts})
 }

@@ -15,7 +15,7 @@ import (
 // settleFirst is how long a message waits whose step has a call outside under way.
 const settleFirst = time.Second
 
-// An undone is a step that a message undoes, and how that stands.
+// An undone is a step that a message undoes: what it is of, and how the store has it.
 type undone struct{ step, stood store.Step }
 
 type undoneKey struct{}
@@ -25,7 +25,7 @@ func undoing(ctx context.Context, e *partition.Entry) context.Context {
 	return context.WithValue(ctx, undoneKey{}, undone{step: *e.Step, stood: e.Stood})
 }
 
-// undoneBy is the step that the message in hand undoes, and how it stands; false: it undoes none.
+// Undone is the step that the message in hand undoes, and how the step stands; false: the message undoes none.
 func Undone(ctx context.Context) (step, stood store.Step, some bool) {
 	u, some := ctx.Value(undoneKey{}).(undone)
 	return u.step, u.stood, some

@@ -55,7 +55,10 @@ func (x *Executor[TTx]) attempt(ctx context.Context, e *partition.Entry) Result 
 	begun := time.Now()
 	e.Overtaken = 0
 	r := x.ahead(ctx, e)
-	for n := 1; n <= collisions && r.What == decide.Outage && store.Collided(r.Err) && backoff.Sleep(ctx, backoff.After(n, time.Millisecond, 50*time.Millisecond)); n++ {
+	for n := 1; n <= collisions && r.What == decide.Outage && store.Collided(r.Err); n++ {
+		if !backoff.Sleep(ctx, backoff.After(n, time.Millisecond, 50*time.Millisecond)) {
+			break
+		}
 		r = x.ahead(ctx, e)
 	}
 	r.Took = time.Since(begun)
@@ -100,9 +103,9 @@ func (x *Executor[TTx]) untaken(ctx context.Context, e *partition.Entry, why err
 	if r.What != decide.Full || e.Parked != nil {
 		return r
 	}
-	m := store.Mark{Consumer: x.o.Group, Identity: e.Identity(), As: store.Done, Fingerprint: x.printed(e), KeyOrder: store.Arriving, Key: e.Key}
-	intake := store.Intake{Marks: []store.Mark{m}, Server: e.Server, Wait: x.o.Wait,
-		Handle: x.o.Handle}
+	m := store.Mark{Consumer: x.o.Group, Identity: e.Identity(), As: store.Done, Fingerprint: x.printed(e),
+		KeyOrder: store.Arriving, Key: e.Key}
+	intake := store.Intake{Marks: []store.Mark{m}, Server: e.Server, Wait: x.o.Wait, Handle: x.o.Handle}
 	unit, err := x.db.Begin(ctx, intake)
 	if err != nil {
 		return r
@@ -148,7 +151,8 @@ func (x *Executor[TTx]) intake(ctx context.Context, e *partition.Entry) (intake 
 var errNoEntity = errors.New("inbox.Options.Transaction.Entities returned an entity without Space or Key: all such messages would wait for each other; give both, or leave it out")
 
 func (x *Executor[TTx]) mark(e *partition.Entry) store.Mark {
-	m := store.Mark{Consumer: x.o.Group, Identity: e.Identity(), As: store.Done, Fingerprint: x.print(e), KeyOrder: store.Arriving, Key: e.Key}
+	m := store.Mark{Consumer: x.o.Group, Identity: e.Identity(), As: store.Done, Fingerprint: x.print(e),
+		KeyOrder: store.Arriving, Key: e.Key}
 	if e.Parked != nil {
 		m.KeyOrder, m.Attempts, m.Held = store.Retrying, e.Parked.Attempts, true
 	}

@@ -45,5 +45,6 @@ func (x *Executor[TTx]) unhandled(ctx context.Context, e *partition.Entry, end u
 	k.Last.Why, k.First = err.Error(), k.Last
 	k.Dead = x.death(string(failure.Unhandled), failure.Unhandled, e, err, k.Last.At)
 	k.Dead.BlocksKey = false
-	return x.store(ctx, e, x.db.Apply, store.Effect{Park: k, Rows: x.o.Announce.Rows(ctx, &k.Parked)}, Result{Entry: e, What: decide.Dead, Err: err})
+	return x.store(ctx, e, x.db.Apply, store.Effect{Park: k, Rows: x.o.Announce.Rows(ctx, &k.Parked)},
+		Result{Entry: e, What: decide.Dead, Err: err})
 }

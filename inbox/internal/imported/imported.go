@@ -38,8 +38,9 @@ func Marks[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, wh
 	}
 	batch, has := make([]Finished, 0, most), map[store.Identity]bool{}
 	send := func() error {
-		if err := batchOf(ctx, db, batch, store.Audit{Author: who, Reason: why, Action: "import marks", Consumer: consumer}, &done); err != nil {
-			return fmt.Errorf("import marks, behind %d: %w", done.New+done.Known+done.TooOld, err)
+		audit := store.Audit{Author: who, Reason: why, Action: "import marks", Consumer: consumer}
+		if err := batchOf(ctx, db, batch, audit, &done); err != nil {
+			return fmt.Errorf("import marks, after %d: %w", done.New+done.Known+done.TooOld, err)
 		}
 		batch = batch[:0]
 		clear(has)

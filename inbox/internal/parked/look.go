@@ -69,7 +69,7 @@ func (q *Queue) Wants(rest time.Duration, appetite func() int,
 // Rest is how long not to count again, while there is much to do.
 func (q *Queue) Rest() time.Duration { return max(tellKept, q.share(tellShare)) }
 
-// Counting says that what is kept is counted from now on: what changes behind that it may not see.
+// Counting says that what is kept is counted from now on: the count may not see what changes after that.
 func (q *Queue) Counting() { q.changed = false }
 
 // Change says that something was parked or freed.

@@ -69,7 +69,8 @@ func (e *Entry) Identity() store.Identity {
 		return e.Given
 	}
 	sum := sha256.Sum256(append(append([]byte(nil), e.Key...), e.Data...))
-	return store.Identity{Source: "skald:" + e.Partition, ID: strconv.FormatInt(e.Position, 10) + "-" + hex.EncodeToString(sum[:8])}
+	id := strconv.FormatInt(e.Position, 10) + "-" + hex.EncodeToString(sum[:8])
+	return store.Identity{Source: "skald:" + e.Partition, ID: id}
 }
 
 // Readable tells whether it is known what e is.
@@ -125,5 +126,5 @@ func (e *Entry) Crowd(full bool) {
 // Admitted tells whether e comes from the quarantine.
 func (e *Entry) Admitted() bool { return e.Parked != nil && e.Parked.Partition == Quarantine }
 
-// Another tells whether it does although another message has its identity.
+// Another tells whether e comes from the quarantine although another message has its identity.
 func (e *Entry) Another() bool { return e.Admitted() && e.Given.Source == Quarantine }

@@ -94,9 +94,11 @@ func (m *Messages) Complain(ctx context.Context, r exec.Result, keyWaits bool) {
 		"type", e.Type, "attempt", r.Attempts, "error", r.Err}
 	switch {
 	case r.What == decide.Dead:
-		m.log.ErrorContext(ctx, "inbox: message is a dead letter: skald dead show", append(with, "key_waits", keyWaits)...)
+		m.log.ErrorContext(ctx, "inbox: message is a dead letter: skald dead show",
+			append(with, "key_waits", keyWaits)...)
 	case bits.OnesCount(uint(r.Attempts)) == 1:
-		m.log.WarnContext(ctx, "inbox: message failed; it is parked, and its key waits", append(with, "next", r.After)...)
+		m.log.WarnContext(ctx, "inbox: message failed; it is parked, and its key waits",
+			append(with, "next", r.After)...)
 	}
 }
 
