@@ -76,14 +76,14 @@ func TestBreakerStaysClosed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1)
 			in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 100},
-				Breaker: inbox.Breaker{Least: 10}}, func(_ context.Context, _ tx,
-				m skald.Received[string]) error {
-				var n int
-				if _, err := fmt.Sscan(m.Value, &n); err != nil {
-					return err
-				}
-				return c.fails(n)
-			})
+				Breaker: inbox.Breaker{Least: 10}},
+				func(_ context.Context, _ tx, m skald.Received[string]) error {
+					var n int
+					if _, err := fmt.Sscan(m.Value, &n); err != nil {
+						return err
+					}
+					return c.fails(n)
+				})
 			for n := range 60 {
 				w.publish(w.message(fmt.Sprint("k", n), fmt.Sprint(n)))
 				w.pass(c.every)

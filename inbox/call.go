@@ -14,14 +14,15 @@ func OnCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], c call.Cal
 	in.handleCall(store.Kind{Topic: e.Topic, Type: e.Type}, bind(in, e, c))
 }
 
-// A phases is an outside call, by what is run before it and after it.
+// phases are the functions of an outside call: what is run before the call, and what after it.
 type phases[TTx any] struct {
 	call.Bound[TTx]
 	intend ResultHandler[TTx]
 	settle func(ctx context.Context, tx TTx, m skald.Message, outcome string) (Result, error)
 }
 
-func bind[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], c call.Call[TTx, T, TReq, TOut]) phases[TTx] {
+func bind[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T],
+	c call.Call[TTx, T, TReq, TOut]) phases[TTx] {
 	by := call.By{Name: in.group, Retry: in.o.Retry.First, Now: in.o.Now, Logger: in.o.Logger}
 	bound := call.Bind(c, by, func(ctx context.Context, m skald.Message) (skald.Received[T], error) { return decode(ctx, e, m) })
 	return phases[TTx]{

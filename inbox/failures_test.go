@@ -22,8 +22,8 @@ import (
 func TestHandlerThatTakesTooLong(t *testing.T) {
 	w := newWorld(t, 1)
 	slow := true
-	in := w.inbox(&inbox.Options{Now: w.clock, Timeouts: inbox.Timeouts{Handle: time.Second,
-		Wait: time.Minute}}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+	o := &inbox.Options{Now: w.clock, Timeouts: inbox.Timeouts{Handle: time.Second, Wait: time.Minute}}
+	in := w.inbox(o, func(ctx context.Context, tx tx, m skald.Received[string]) error {
 		if err := keep(ctx, tx, m); err != nil || !slow || m.Value != "1" {
 			return err
 		}
@@ -60,16 +60,16 @@ func TestWhatIsKeptIsNeverTooOld(t *testing.T) {
 	w := newWorld(t, 1)
 	bad := true
 	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Age: 1000 * time.Hour},
-		Retention: inbox.Retention{Window: inbox.Window{Short: true}}}, func(ctx context.Context, tx tx,
-		m skald.Received[string]) error {
-		switch {
-		case bad && m.Value == "dead":
-			return skald.Permanent(errors.New("never"))
-		case bad && m.Value == "parked":
-			return errors.New("not now")
-		}
-		return keep(ctx, tx, m)
-	})
+		Retention: inbox.Retention{Window: inbox.Window{Short: true}}},
+		func(ctx context.Context, tx tx, m skald.Received[string]) error {
+			switch {
+			case bad && m.Value == "dead":
+				return skald.Permanent(errors.New("never"))
+			case bad && m.Value == "parked":
+				return errors.New("not now")
+			}
+			return keep(ctx, tx, m)
+		})
 	dead, parked, done := w.dated("d", "dead", w.now), w.dated("p", "parked", w.now), w.dated("k", "done", w.now)
 	w.publish(dead, parked, done)
 	w.quiet(in)
@@ -120,23 +120,23 @@ func TestBatchThatTakesTooLongTogether(t *testing.T) {
 	var runs atomic.Int32
 	in := w.inbox(&inbox.Options{Workers: 1, Batch: 4,
 		Timeouts: inbox.Timeouts{Handle: 2 * time.Second, Wait: 50 * time.Millisecond},
-		Retry:    inbox.Retry{First: time.Millisecond}}, func(ctx context.Context, tx tx,
-		m skald.Received[string]) error {
-		if runs.Add(1) <= 2 {
-			// of the first batch: the one takes most of the time, and the other what is left of it
-			ends, _ := ctx.Deadline()
-			if m.Value == "1" {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithDeadline(context.WithoutCancel(ctx), ends.Add(-500*time.Millisecond))
-				defer cancel()
-				<-ctx.Done()
-			} else {
-				<-ctx.Done()
-				return ctx.Err()
+		Retry:    inbox.Retry{First: time.Millisecond}},
+		func(ctx context.Context, tx tx, m skald.Received[string]) error {
+			if runs.Add(1) <= 2 {
+				// of the first batch: the one takes most of the time, and the other what is left of it
+				ends, _ := ctx.Deadline()
+				if m.Value == "1" {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithDeadline(context.WithoutCancel(ctx), ends.Add(-500*time.Millisecond))
+					defer cancel()
+					<-ctx.Done()
+				} else {
+					<-ctx.Done()
+					return ctx.Err()
+				}
 			}
-		}
-		return keep(ctx, tx, m)
-	})
+			return keep(ctx, tx, m)
+		})
 	for n := range 4 {
 		w.publish(w.message("k", fmt.Sprint(n+1)))
 	}

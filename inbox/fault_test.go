@@ -334,11 +334,11 @@ func TestHandlerThatIgnoresItsContextIsListed(t *testing.T) {
 		var log syncedLog
 		free := make(chan struct{})
 		in := w.inbox(&inbox.Options{Timeouts: inbox.Timeouts{Handle: time.Second},
-			Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(ctx context.Context, tx tx,
-			m skald.Received[string]) error {
-			<-free
-			return nil
-		})
+			Logger: slog.New(slog.NewTextHandler(&log, nil))},
+			func(ctx context.Context, tx tx, m skald.Received[string]) error {
+				<-free
+				return nil
+			})
 		w.publish(w.message("k", "1"))
 		stop := run(t, in)
 		untilFor(t, time.Minute, "it is listed", func() bool { return len(in.Health().Stuck) == 1 })

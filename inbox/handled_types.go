@@ -1,16 +1,11 @@
 package inbox
 
 import (
-	"cmp"
 	"context"
-	"slices"
 
 	"github.com/skald-go/skald/inbox/internal/partition"
-	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/internal/backoff"
 )
-
-// handled are the types that this build handles.
-func (in *Inbox[TTx]) handled() []store.Kind { return sorted(in.exec.Kinds()) }
 
 // enroll notes which types this build handles, before it joins the group. Where others do not know yet that
 // they are handled, Run waits until they must: from then on, nobody skips them.
@@ -22,18 +17,11 @@ func (in *Inbox[TTx]) enroll(ctx context.Context) error {
 	if first {
 		in.said.Renamed(ctx)
 	}
-	if wait > 0 && !sleep(ctx, wait) {
+	if wait > 0 && !backoff.Sleep(ctx, wait) {
 		in.checkpoints.Unsure()
 		return ctx.Err()
 	}
 	return nil
-}
-
-func sorted(kinds []store.Kind) []store.Kind {
-	slices.SortFunc(kinds, func(a, b store.Kind) int {
-		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Type, b.Type))
-	})
-	return kinds
 }
 
 // skip is done with a message that no build handles; one that another build handles is taken, so as to be

@@ -12,8 +12,8 @@ const overdueEvery = time.Second
 func (in *Inbox[TTx]) stuckInHandlers() (out []Stuck) {
 	for _, o := range in.exec.Overdue() {
 		e := o.Entry
-		out = append(out, Stuck{Topic: e.Topic, Partition: e.Partition, Position: e.Position, ID: e.ID, Type: e.Type,
-			Attempts: e.Again + 1, Since: o.Begun, Uncharged: true,
+		out = append(out, Stuck{Topic: e.Topic, Partition: e.Partition, Position: e.Position, ID: e.ID,
+			Type: e.Type, Attempts: e.Again + 1, Since: o.Begun, Uncharged: true,
 			Error: fmt.Sprintf("its handler goes on although its context ended after %v", o.Most)})
 	}
 	return bySince(out)

@@ -33,7 +33,8 @@ type Imported struct {
 // Finished.Keep. Each transaction of some hundred marks has its own entry in skald_audit, which says who and
 // why and names the first of them; whoever is interrupted starts again from the beginning: what is there
 // already is left alone.
-func Import[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, why string, from iter.Seq2[Finished, error]) (Imported, error) {
+func Import[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, why string,
+	from iter.Seq2[Finished, error]) (Imported, error) {
 	did, err := imported.Marks(ctx, db, consumer, who, why, func(yield func(imported.Finished, error) bool) {
 		for f, err := range from {
 			if !yield(imported.Finished(f), err) {

@@ -47,7 +47,7 @@ type ResultHandler[TTx any] func(ctx context.Context, tx TTx, m skald.Message) (
 type Result struct {
 	Code  int32         // of your choice
 	Value any           // encoded once, by Options.Codec; at most 64 KiB then. Nil: none
-	Say   []skald.Draft // written into the outbox, behind what the handler wrote itself
+	Say   []skald.Draft // written into the outbox, after what the handler wrote itself
 }
 
 // An Inbox consumes for one group: the consumer of the marks.
@@ -111,13 +111,13 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 	}
 	in.exec = exec.New(db, in.execConfig())
 	in.sources = breaker.NewSources(breaker.Limits(d.Breaker), log, &in.schedule)
-	in.said = logonce.New(logonce.Config{Group: group, DB: db, Bus: bus, Handled: in.handled,
+	in.said = logonce.New(logonce.Config{Group: group, DB: db, Bus: bus, Handled: in.exec.Kinds,
 		Topics: func() []string { return in.topics }, Log: log})
 	in.orders = orders.New(log)
 	in.seen = seen.New(in.seenConfig())
 	in.parked = parked.New(in.parkedConfig(), &in.schedule)
 	in.checkpoints = checkpoint.New(checkpoint.Config{Group: group, Member: d.Instance.Member, DB: db,
-		Kinds: in.handled, Handles: in.exec.Handles, Batch: d.Batch, RetryFirst: d.Retry.First,
+		Kinds: in.exec.Kinds, Handles: in.exec.Handles, Batch: d.Batch, RetryFirst: d.Retry.First,
 		Now: d.Now, Logger: d.Logger}, &in.schedule)
 	in.pick = pick.New(pick.Config{Workers: d.Workers, Batch: d.Batch, Now: d.Now, Schedule: &in.schedule,
 		Parked: in.parked, Breaker: in.breaker, Sources: in.sources, Checkpoints: in.checkpoints,

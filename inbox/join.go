@@ -22,7 +22,7 @@ func (in *Inbox[TTx]) leave() {
 }
 
 func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
-	say := seldom()
+	say := backoff.Seldom()
 	for attempt := 1; ; attempt++ {
 		err := in.open(ctx)
 		if err == nil || store.Incurable(err) {
@@ -35,7 +35,7 @@ func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
 		if say.Due(time.Now()) {
 			in.o.Logger.WarnContext(ctx, "inbox: waiting", "consumer", in.group, "error", err)
 		}
-		if !sleep(ctx, backoff.After(attempt, 100*time.Millisecond, time.Second)) {
+		if !backoff.Sleep(ctx, backoff.After(attempt, 100*time.Millisecond, time.Second)) {
 			return nil
 		}
 	}
@@ -75,19 +75,6 @@ func (in *Inbox[TTx]) withRemedy(err error) error {
 	if !errors.Is(err, broker.ErrNoTopic) {
 		return err
 	}
-	return fmt.Errorf("%w; to make what is missing: skald migrate --broker URL --group %s --topic %s", err, in.group, strings.Join(in.topics, " --topic "))
-}
-
-// seldom is how often an outage is told while it lasts.
-func seldom() backoff.Rarely { return backoff.Rarely{First: 20 * time.Second, Most: 10 * time.Minute} }
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
+	return fmt.Errorf("%w; to make what is missing: skald migrate --broker URL --group %s --topic %s",
+		err, in.group, strings.Join(in.topics, " --topic "))
 }

@@ -18,6 +18,6 @@ type Known[TTx any] func(ctx context.Context, tx TTx, id store.Identity, m skald
 // its handler. What your table knows counts as a duplicate: it is marked, and not handled. What it does not
 // know is noted there and marked, in one commit with its effect or its rejection; a message that fails is
 // noted in neither. An error of known is one of the handler. Messages are taken one by one meanwhile,
-// whatever Options.Batch. Tell it before Run.  A message that was admitted out of quarantine although
+// whatever Options.Batch. Tell it before Run. A message that was admitted out of quarantine although
 // another has its identity is handled without asking.
 func (in *Inbox[TTx]) LegacyDedup(known Known[TTx]) { in.exec.Beside(exec.Known[TTx](known)) }

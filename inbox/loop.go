@@ -120,10 +120,11 @@ func (l *loop[TTx]) free() (n int, shut time.Duration) {
 // look has the store looked into, if it is time to, beside what else goes on.
 func (l *loop[TTx]) look() {
 	most, count, _ := l.in.parked.Wants(l.in.parked.Rest(), l.in.appetite, l.in.checkpoints.Partitions)
-	session, not := l.in.checkpoints.Session(), l.in.checkpoints.Others()
+	session := l.in.checkpoints.Session()
 	if most.Keys > 0 && !l.looking {
 		l.looking = true
-		go func() { l.looks <- l.in.parked.Look(l.hard, session, most, false, not) }()
+		others := l.in.checkpoints.Others()
+		go func() { l.looks <- l.in.parked.Look(l.hard, session, most, false, others) }()
 	}
 	if count && !l.counting {
 		l.counting = true

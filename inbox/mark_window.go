@@ -30,8 +30,8 @@ type Window struct {
 // checkWindow compares how long marks are kept with how long they are needed.
 func (in *Inbox[TTx]) checkWindow(ctx context.Context) error {
 	o := in.o.Retention.Window
-	needs := lifetime.Needs{Topics: in.topics, DB: in.db, Bus: in.bus, Keep: in.o.Retention.Keep, Age: in.o.Retry.Age,
-		Log:    in.o.Logger.With("consumer", in.group),
+	needs := lifetime.Needs{Topics: in.topics, DB: in.db, Bus: in.bus, Keep: in.o.Retention.Keep,
+		Age: in.o.Retry.Age, Log: in.o.Logger.With("consumer", in.group),
 		Outbox: o.Outbox, Broker: o.Broker, Saga: o.Saga, Dead: o.Dead, Short: o.Short}
 	w, err := needs.Window(ctx)
 	if err != nil {

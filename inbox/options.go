@@ -211,26 +211,28 @@ func (o *Options) fault() error {
 		name  string
 		value int64
 	}{
-		{"Timeouts.Handle", int64(o.Timeouts.Handle)}, {"Timeouts.Wait",
-			int64(o.Timeouts.Wait)}, {"Timeouts.Drain", int64(o.Timeouts.Drain)},
-		{"Limits.Held", int64(o.Limits.Held)}, {"Limits.Record",
-			int64(o.Limits.Record)}, {"Limits.ParkedRows", o.Limits.ParkedRows},
-		{"Limits.ParkedBytes", o.Limits.ParkedBytes}, {"Limits.KeyRows",
-			o.Limits.KeyRows}, {"Limits.KeyBytes", o.Limits.KeyBytes},
-		{"Retry.First", int64(o.Retry.First)}, {"Retry.Most", int64(o.Retry.Most)}, {"Retry.Age",
-			int64(o.Retry.Age)},
+		{"Timeouts.Handle", int64(o.Timeouts.Handle)},
+		{"Timeouts.Wait", int64(o.Timeouts.Wait)},
+		{"Timeouts.Drain", int64(o.Timeouts.Drain)},
+		{"Limits.Held", int64(o.Limits.Held)},
+		{"Limits.Record", int64(o.Limits.Record)},
+		{"Limits.ParkedRows", o.Limits.ParkedRows},
+		{"Limits.ParkedBytes", o.Limits.ParkedBytes},
+		{"Limits.KeyRows", o.Limits.KeyRows},
+		{"Limits.KeyBytes", o.Limits.KeyBytes},
+		{"Retry.First", int64(o.Retry.First)},
+		{"Retry.Most", int64(o.Retry.Most)},
+		{"Retry.Age", int64(o.Retry.Age)},
 	} {
 		if n.value < 0 {
-			return fmt.Errorf("inbox.Options.%s is below zero: give more, or leave it out for the default",
-				n.name)
+			return fmt.Errorf("inbox.Options.%s is below zero: give more, or leave it out for the default", n.name)
 		}
 	}
 	switch {
 	case o.Dead.RejectionsHold && !o.Dead.Rejections:
 		return errors.New("inbox.Options.Dead.RejectionsHold is for rejections that are kept: set Dead.Rejections, too")
 	case o.Dead.Topic != "" && !complete.Topic(o.Dead.Topic):
-		return fmt.Errorf("inbox.Options.Dead.Topic is %.100q: a topic is 1 to 249 of A-Z a-z 0-9 . _ -",
-			o.Dead.Topic)
+		return fmt.Errorf("inbox.Options.Dead.Topic is %.100q: a topic is 1 to 249 of A-Z a-z 0-9 . _ -", o.Dead.Topic)
 	}
 	return nil
 }

@@ -41,8 +41,8 @@ func TestEntityWithoutName(t *testing.T) {
 	}}}, never)
 	w.publish(w.message("", "1"), w.message("k", "2"))
 	w.quiet(in)
-	if h := in.Health(); h.Handled != 1 || len(h.Stuck) != 1 || !strings.Contains(h.Stuck[0].Error,
-		"without Space or Key") {
+	h := in.Health()
+	if h.Handled != 1 || len(h.Stuck) != 1 || !strings.Contains(h.Stuck[0].Error, "without Space or Key") {
 		t.Errorf("%+v", h)
 	}
 }

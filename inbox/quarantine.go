@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-const (
-	admitEvery = 5 * time.Second // how often each instance asks for messages that were admitted
-)
+// admitEvery is how often each instance asks for messages that were admitted.
+const admitEvery = 5 * time.Second
 
 // admitted parks messages in quarantine that somebody admitted, where there is room.
 func (in *Inbox[TTx]) admitted(ctx context.Context) {

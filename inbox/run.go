@@ -12,6 +12,7 @@ import (
 	"github.com/skald-go/skald/inbox/internal/lifetime"
 	"github.com/skald-go/skald/inbox/internal/parked"
 	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
@@ -124,8 +125,17 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	// Handlers live on when ctx ends; hard ends them when the drain is over.
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	l := &loop[TTx]{in: in, jobs: make(chan []*partition.Entry, 2*in.o.Workers), results: make(chan []exec.Result, 2*in.o.Workers), looks: make(chan parked.Looked, 2), storeCalls: make(chan checkpoint.Call, 1), say: seldom(),
-		hands: map[*partition.Entry]bool{}, hard: hard, timer: time.NewTimer(time.Hour)}
+	l := &loop[TTx]{
+		in:         in,
+		jobs:       make(chan []*partition.Entry, 2*in.o.Workers),
+		results:    make(chan []exec.Result, 2*in.o.Workers),
+		looks:      make(chan parked.Looked, 2),
+		storeCalls: make(chan checkpoint.Call, 1),
+		hands:      map[*partition.Entry]bool{},
+		hard:       hard,
+		timer:      time.NewTimer(time.Hour),
+		say:        backoff.Seldom(),
+	}
 	defer close(l.jobs)
 	var keeper sync.WaitGroup
 	defer keeper.Wait()

@@ -74,7 +74,8 @@ func (in *Inbox[TTx]) trip(ctx context.Context, r exec.Result, now time.Time) {
 	opened, closed := in.breaker.Note(r, now)
 	switch {
 	case opened:
-		in.o.Logger.ErrorContext(ctx, "inbox: the consumer is stopped", "consumer", in.group, "why", in.breaker.Why(), "until", in.breaker.Until())
+		in.o.Logger.ErrorContext(ctx, "inbox: the consumer is stopped", "consumer", in.group,
+			"why", in.breaker.Why(), "until", in.breaker.Until())
 	case closed:
 		in.o.Logger.InfoContext(ctx, "inbox: the consumer goes on: a message succeeded", "consumer", in.group)
 	}

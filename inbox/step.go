@@ -109,8 +109,12 @@ type LegacyLookup[TTx any] func(ctx context.Context, tx TTx, s Step, undo bool) 
 
 // LegacySteps is for a consumer whose steps were taken by hand before they were taken by Forward, or still
 // are by others of its group: of a step that nobody here has taken took is asked, in the message's
-// transaction. What it knows of is not taken again, and is undone. Tell it before Run.
+// transaction. What it knows of is not taken again, and is undone. Nil: nothing is asked. Tell it before Run.
 func (in *Inbox[TTx]) LegacySteps(took LegacyLookup[TTx]) {
+	if took == nil {
+		in.exec.LegacySteps(nil)
+		return
+	}
 	in.exec.LegacySteps(func(ctx context.Context, tx TTx, s *store.Step, undo bool) (bool, error) {
 		return took(ctx, tx, stepOfRow(s), undo)
 	})
@@ -122,7 +126,8 @@ func stepOfRow(s *store.Step) Step {
 }
 
 // stepOf names the step of a message.
-func stepOf[T any](e skald.Event[T], of func(skald.Received[T]) Step) func(context.Context, skald.Message) (store.Step, error) {
+func stepOf[T any](e skald.Event[T],
+	of func(skald.Received[T]) Step) func(context.Context, skald.Message) (store.Step, error) {
 	return func(ctx context.Context, m skald.Message) (store.Step, error) {
 		r, err := decode(ctx, e, m)
 		if err != nil {

@@ -257,6 +257,14 @@ func TestStepsBeside(t *testing.T) {
 	}
 }
 
+// No lookup is none: a step that nobody has taken is taken.
+func TestNoLegacyLookup(t *testing.T) {
+	l := newTill(t, nil)
+	l.in.LegacySteps(nil)
+	l.come(placed, purchase{Order: "a"})
+	l.expect("a", "charged")
+}
+
 func (d *worker) refundOfAnything() call.Call[tx, purchase, string, string] {
 	return call.Call[tx, purchase, string, string]{
 		At: call.NewProvider("bank", nil), Do: d.bank.do,

@@ -2,6 +2,7 @@
 package backoff
 
 import (
+	"context"
 	"math/rand/v2"
 	"time"
 )
@@ -15,4 +16,16 @@ func After(attempt int, first, most time.Duration) time.Duration {
 	}
 	d = min(d, most)
 	return d + time.Duration(rand.Int64N(int64(d)/2+1))
+}
+
+// Sleep waits for d; false: ctx was done first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
 }

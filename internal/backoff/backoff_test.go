@@ -1,6 +1,7 @@
 package backoff
 
 import (
+	"context"
 	"testing"
 	"time"
 )
@@ -36,5 +37,16 @@ func TestAfterAtTheEdges(t *testing.T) {
 	}
 	if d := After(200, time.Nanosecond, 100*365*24*time.Hour); d < 100*365*24*time.Hour {
 		t.Errorf("a wait of a century = %v", d)
+	}
+}
+
+func TestSleep(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	if !Sleep(ctx, time.Nanosecond) {
+		t.Error("it did not wait to the end")
+	}
+	cancel()
+	if Sleep(ctx, time.Hour) {
+		t.Error("it waited on though its context was done")
 	}
 }

@@ -11,6 +11,9 @@ type Rarely struct {
 	pause time.Duration
 }
 
+// Seldom is how often to speak of an outage while it lasts.
+func Seldom() Rarely { return Rarely{First: 20 * time.Second, Most: 10 * time.Minute} }
+
 // Due tells whether to speak now.
 func (r *Rarely) Due(now time.Time) bool {
 	if r.pause > 0 && now.Sub(r.said) < r.pause {

@@ -120,7 +120,8 @@ func (b *Breaker) full(r exec.Result, now time.Time) bool {
 		return false
 	}
 	reason, _, _ := strings.Cut(r.Err.Error(), "\n")
-	b.why = fmt.Sprintf("%d of %d messages failed in one way within %v (fingerprint %s): %s", same, all, b.o.Window, r.Print, reason)
+	b.why = fmt.Sprintf("%d of %d messages failed in one way within %v (fingerprint %s): %s",
+		same, all, b.o.Window, r.Print, reason)
 	b.until, b.parts = now.Add(b.o.Rest), nil
 	return true
 }

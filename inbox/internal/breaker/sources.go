@@ -62,12 +62,13 @@ func (s *Sources) Note(ctx context.Context, r exec.Result, now time.Time) {
 			"source", from.name, "partition", from.partition, "why", b.why, "until", b.until)
 	case closed:
 		delete(s.of, from)
-		s.log.InfoContext(ctx, "inbox: a source is taken again: a message of it succeeded", "source", from.name, "partition", from.partition)
+		s.log.InfoContext(ctx, "inbox: a source is taken again: a message of it succeeded",
+			"source", from.name, "partition", from.partition)
 	}
 }
 
 // Held says for how long the head of c must wait because its source sends malformed messages. Once that has
-// rested, the message that came last is tried: a producer that was repaired sends good ones behind the bad.
+// rested, the message that came last is tried: a producer that was repaired sends good ones after the bad.
 func (s *Sources) Held(c *partition.Chain, now time.Time) time.Duration {
 	e := c.Queue[0]
 	if len(s.of) == 0 || e.Parked != nil {
@@ -94,7 +95,11 @@ func (s *Sources) Held(c *partition.Chain, now time.Time) time.Duration {
 // lastOf is the chain of a source whose head came last, c or one that waits or is ready.
 func (s *Sources) lastOf(from source, c *partition.Chain) *partition.Chain {
 	for _, o := range s.schedule.All() {
-		if !o.Partition.Lost && len(o.Queue) > 0 && !o.Queue[0].Done && o.Queue[0].Parked == nil && sourceOf(o.Queue[0]) == from && o.Queue[0].Nth > c.Queue[0].Nth {
+		if o.Partition.Lost || len(o.Queue) == 0 {
+			continue
+		}
+		e := o.Queue[0]
+		if !e.Done && e.Parked == nil && e.Nth > c.Queue[0].Nth && sourceOf(e) == from {
 			c = o
 		}
 	}

@@ -25,7 +25,8 @@ func (c *Checkpointer) Resume(ctx context.Context, partitions []broker.Partition
 	}
 	out := map[string]int64{}
 	for _, l := range partitions {
-		if s, there := checkpointOf(all, l.Name); there && s.Origin == l.Origin && l.Origin != "" && s.Position >= 0 {
+		s, there := checkpointOf(all, l.Name)
+		if there && s.Origin == l.Origin && l.Origin != "" && s.Position >= 0 {
 			out[l.Name] = s.Position
 		}
 	}

@@ -163,7 +163,8 @@ func (c *Checkpointer) byName() []*partition.Partition {
 
 // patience is how long whoever had the partition before may still take to say that it left in peace.
 func (c *Checkpointer) patience(l *partition.Partition, now time.Time) time.Duration {
-	if !c.patient || l.Was == nil || !l.Foreign || c.o.Member != "" && strings.HasPrefix(l.Was.Session, c.ours()) {
+	if !c.patient || l.Was == nil || !l.Foreign ||
+		c.o.Member != "" && strings.HasPrefix(l.Was.Session, c.ours()) {
 		return 0 // under our name there is nobody any more who could say so
 	}
 	return max(0, l.Since.Add(grace).Sub(now))

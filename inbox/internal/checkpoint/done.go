@@ -93,7 +93,8 @@ func (c *Checkpointer) occupied(ctx context.Context, e Call, now time.Time) (unc
 		if l.Foreign {
 			unclean = true
 			l.Suspects, l.Redelivered, l.Tried = s.CrashSuspect, l.Origin == "", map[string]bool{}
-			c.o.Logger.WarnContext(ctx, "inbox: a partition was left uncleanly", "consumer", c.o.Group, "partition", l.Name, "by", l.Was.Session,
+			c.o.Logger.WarnContext(ctx, "inbox: a partition was left uncleanly",
+				"consumer", c.o.Group, "partition", l.Name, "by", l.Was.Session,
 				"from", s.Position, "to", s.InFlightEnd, "suspected_to", s.CrashSuspect)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 // Admissible takes out of what waits what may be put into its partition.
 func (c *Checkpointer) Admissible() []broker.Delivery {
-	held := map[string]bool{} // partitions of which something must wait: what is behind it waits, too
+	held := map[string]bool{} // partitions of which something must wait: what comes after it waits, too
 	var now, kept []broker.Delivery
 	for i := range c.waiting {
 		d := &c.waiting[i]
@@ -56,7 +56,7 @@ func (c *Checkpointer) ours() string {
 	return ""
 }
 
-// forget forgets all that is known until the group is left. A session that has ended is not taken up agac.
+// forget forgets all that is known until the group is left. A session that has ended is not taken up again.
 func (c *Checkpointer) forget(ended bool) {
 	next := book{session: c.session, notes: c.notes, patient: c.patient, fetches: c.fetches + 1}
 	if ended {
@@ -92,7 +92,8 @@ func (c *Checkpointer) Leave(ctx context.Context) error {
 		return nil
 	}
 	c.notes++
-	_, err := c.o.DB.Attend(ctx, store.Attend{Consumer: c.o.Group, Server: c.server, Stamp: c.stamp(), Checkpoints: c.left})
+	_, err := c.o.DB.Attend(ctx, store.Attend{Consumer: c.o.Group, Server: c.server, Stamp: c.stamp(),
+		Checkpoints: c.left})
 	return err
 }
 

@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
 
@@ -16,7 +16,7 @@ const (
 	tellKinds = time.Minute // how often it is noted which types are handled
 	// how old what is known of others' types may be where a message is skipped for it
 	kindsFresh = 250 * time.Millisecond
-	// that somebody handles a type is believed for so long behind who noted it last
+	// for how long a type counts as handled after a process noted last that it handles the type
 	kindsLast = 15 * time.Minute
 )
 
@@ -130,12 +130,5 @@ func (c *Checkpointer) undecided(d broker.Delivery) bool {
 
 // Others are the types that are left to others.
 func (c *Checkpointer) Others() []store.Kind {
-	return sorted(slices.Collect(maps.Keys(c.types.others)))
-}
-
-func sorted(kinds []store.Kind) []store.Kind {
-	slices.SortFunc(kinds, func(a, b store.Kind) int {
-		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Type, b.Type))
-	})
-	return kinds
+	return slices.SortedFunc(maps.Keys(c.types.others), partition.CompareKinds)
 }

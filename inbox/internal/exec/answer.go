@@ -27,7 +27,8 @@ func (x *Executor[TTx]) Harmless(e *partition.Entry, v store.Verdict) (yes bool)
 }
 
 // repeat is done with that it was done before; what was said then is sent again where that is asked for.
-func (x *Executor[TTx]) repeat(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], v store.Verdict) Result {
+func (x *Executor[TTx]) repeat(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	v store.Verdict) Result {
 	if !x.again(e, v) {
 		_, _ = unit.Rollback(ctx) // nothing was written: a lost connection changes nothing
 		return Result{Entry: e, What: decide.Duplicate}
@@ -43,7 +44,8 @@ func (x *Executor[TTx]) repeat(ctx context.Context, e *partition.Entry, unit sto
 }
 
 // finish commits what the handler did and answered.
-func (x *Executor[TTx]) finish(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake, r Reply) Result {
+func (x *Executor[TTx]) finish(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	intake store.Intake, r Reply) Result {
 	leaves, err := x.leaves(ctx, e, r, intake, decide.SaysDone)
 	if err != nil {
 		return x.lentFailed(ctx, e, unit, fmt.Errorf("answer of %s: %w", e.Given.ID, err))
@@ -51,9 +53,11 @@ func (x *Executor[TTx]) finish(ctx context.Context, e *partition.Entry, unit sto
 	return x.commit(ctx, e, unit, leaves, decide.Handled)
 }
 
-func (x *Executor[TTx]) commit(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], leaves store.Effect, what decide.Ending) Result {
+func (x *Executor[TTx]) commit(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	leaves store.Effect, what decide.Ending) Result {
 	var err error
-	if leaves.Answer == nil && leaves.Step == nil && leaves.Finish == nil && leaves.Requeue == nil && len(leaves.Rows) == 0 {
+	if leaves.Answer == nil && leaves.Step == nil && leaves.Finish == nil && leaves.Requeue == nil &&
+		len(leaves.Rows) == 0 {
 		err = x.end(ctx, e, unit)
 	} else {
 		err = x.end(ctx, e, unit, leaves)
@@ -65,9 +69,10 @@ func (x *Executor[TTx]) commit(ctx context.Context, e *partition.Entry, unit sto
 }
 
 // leaves is what a result leaves behind besides the handler's rows, where the handler says done or no.
-func (x *Executor[TTx]) leaves(ctx context.Context, e *partition.Entry, r Reply, intake store.Intake, says decide.Facts) (out store.Effect, err error) {
+func (x *Executor[TTx]) leaves(ctx context.Context, e *partition.Entry, r Reply,
+	intake store.Intake, says decide.Facts) (out store.Effect, err error) {
 	if len(r.Say) > 0 {
-		if out.Rows, err = x.with.Messages(skald.WithCause(ctx, e.Message), r.Say); err != nil {
+		if out.Rows, err = x.o.Complete.Messages(skald.WithCause(ctx, e.Message), r.Say); err != nil {
 			return out, err
 		}
 	}

@@ -25,7 +25,8 @@ import (
 // Sociable tells of a message that came from the broker just now, or was claimed and has killed nobody, and
 // makes no call to the outside. Others are taken alone.
 func Sociable(e *partition.Entry) bool {
-	return e.Again == 0 && !e.Lonely && !e.Foreign && e.Call == nil && !e.Suspect && !e.Alone && unreadable(e) == nil
+	return e.Again == 0 && !e.Lonely && !e.Foreign && e.Call == nil && !e.Suspect && !e.Alone &&
+		unreadable(e) == nil
 }
 
 // A member is a message of a batch.
@@ -62,7 +63,8 @@ func (x *Executor[TTx]) Work(ctx context.Context, job []*partition.Entry) []Resu
 
 // alike takes the first of es, and those that can share its transaction: they ask for the same settings, go
 // to the same batch handler if it goes to one, are other messages, and leave none of their key behind.
-func (x *Executor[TTx]) alike(ctx context.Context, es []*partition.Entry) (ms []member, rest []*partition.Entry) {
+func (x *Executor[TTx]) alike(ctx context.Context,
+	es []*partition.Entry) (ms []member, rest []*partition.Entry) {
 	ms = make([]member, 0, len(es))
 	behind, known := map[*partition.Chain]bool{}, make(map[store.Identity]bool, len(es))
 	for i, e := range es {
@@ -88,7 +90,8 @@ func (x *Executor[TTx]) alike(ctx context.Context, es []*partition.Entry) (ms []
 
 func (x *Executor[TTx]) shares(first member, e *partition.Entry, intake store.Intake) bool {
 	a, b := first.e.Kind(), e.Kind()
-	return x.many[a] == x.many[b] && slices.Equal(first.intake.Settings, intake.Settings) && first.intake.Server == intake.Server
+	return x.many[a] == x.many[b] && slices.Equal(first.intake.Settings, intake.Settings) &&
+		first.intake.Server == intake.Server
 }
 
 // Who is guilty where it is no message that can be named.
@@ -104,7 +107,8 @@ func (s *sharing[TTx]) take(ctx context.Context, ms []member) {
 		return
 	}
 	guilty, err := s.together(ctx, ms)
-	s.fell = s.fell || err != nil && (failure.IsOutage(err) || guilty == nobody && s.x.db.Outage(err) || ms[0].e.Parked != nil)
+	s.fell = s.fell || err != nil &&
+		(failure.IsOutage(err) || guilty == nobody && s.x.db.Outage(err) || ms[0].e.Parked != nil)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -195,14 +199,14 @@ func (s *sharing[TTx]) alone(ctx context.Context, ms []member) {
 }
 
 // together takes ms in one transaction, or says who is guilty that nothing of it stands. What is not fresh is
-// answered behind it.
+// answered after it.
 func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, err error) {
 	bound, cancel := context.WithTimeout(ctx, s.x.o.Handle+s.x.o.Wait)
 	defer cancel()
 	all := joined(ms)
 	begun := time.Now()
 	unit, err := s.x.db.Begin(bound, all)
-	s.x.tel.TookIn(ms[0].e.Topic, time.Since(begun))
+	s.x.o.Telemetry.TookIn(ms[0].e.Topic, time.Since(begun))
 	if err != nil {
 		return nobody, fmt.Errorf("take in %d messages: %w", len(ms), err)
 	}
@@ -244,7 +248,8 @@ func joined(ms []member) store.Intake {
 }
 
 // carryOut runs the handlers and commits.
-func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []member, fresh []int) (guilty int, err error) {
+func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []member,
+	fresh []int) (guilty int, err error) {
 	what := decide.Left
 	defer func() {
 		for _, i := range fresh {
@@ -269,7 +274,8 @@ func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []
 }
 
 // each runs the handler of each fresh message, in their order.
-func (s *sharing[TTx]) each(ctx context.Context, tx TTx, ms []member, fresh []int) (effects []store.Effect, guilty int, err error) {
+func (s *sharing[TTx]) each(ctx context.Context, tx TTx, ms []member,
+	fresh []int) (effects []store.Effect, guilty int, err error) {
 	for _, i := range fresh {
 		leaves, err := s.one(ctx, tx, &ms[i])
 		if err != nil {
@@ -286,7 +292,7 @@ func (s *sharing[TTx]) each(ctx context.Context, tx TTx, ms []member, fresh []in
 // says.
 func (s *sharing[TTx]) one(ctx context.Context, tx TTx, m *member) (leaves store.Effect, err error) {
 	begun := time.Now()
-	ctx, m.span = s.x.tel.Process(ctx, &m.e.Message, m.e.Again+1)
+	ctx, m.span = s.x.o.Telemetry.Process(ctx, &m.e.Message, m.e.Again+1)
 	r, err := s.x.run(ctx, m.e, tx)
 	if err == nil {
 		leaves, err = s.x.leaves(ctx, m.e, r, m.intake, decide.SaysDone)

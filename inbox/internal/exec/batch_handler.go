@@ -10,14 +10,15 @@ import (
 )
 
 // atOnce gives the fresh messages to their batch handler.
-func (s *sharing[TTx]) atOnce(ctx context.Context, tx TTx, ms []member, fresh []int) (effects []store.Effect, guilty int, err error) {
+func (s *sharing[TTx]) atOnce(ctx context.Context, tx TTx, ms []member,
+	fresh []int) (effects []store.Effect, guilty int, err error) {
 	begun := time.Now()
 	all := make([]skald.Message, len(fresh))
 	for n, i := range fresh {
 		all[n] = ms[i].e.Message
-		_, ms[i].span = s.x.tel.Process(ctx, &ms[i].e.Message, ms[i].e.Again+1)
+		_, ms[i].span = s.x.o.Telemetry.Process(ctx, &ms[i].e.Message, ms[i].e.Again+1)
 	}
-	hctx, cancel := context.WithTimeout(lends(ctx, s.x.group, tx, all[0]), s.x.o.Handle)
+	hctx, cancel := context.WithTimeout(lends(ctx, s.x.o.Group, tx, all[0]), s.x.o.Handle)
 	defer cancel()
 	over := s.x.acts.begin(ms[fresh[0]].e, s.x.o.Handle)
 	at, err := safelyMany(*s.x.many[store.Kind{Topic: all[0].Topic, Type: all[0].Type}], hctx, tx, all)
@@ -44,7 +45,8 @@ func (s *sharing[TTx]) freed(ms []member, fresh []int) (effects []store.Effect) 
 	return effects
 }
 
-func safelyMany[TTx any](h BatchHandler[TTx], ctx context.Context, tx TTx, ms []skald.Message) (guilty int, err error) {
+func safelyMany[TTx any](h BatchHandler[TTx], ctx context.Context, tx TTx,
+	ms []skald.Message) (guilty int, err error) {
 	guilty = unnamed // where it panics
 	defer failure.Recover(&err)
 	return h(ctx, tx, ms)

@@ -26,7 +26,7 @@ type Intent struct{ Call store.Call }
 
 func (i *Intent) Error() string { return "a call under key " + i.Call.Key + " is to be made" }
 
-// aheadOf does what is next about a message: all of it, or, where that is a call, one phase behind the other
+// aheadOf does what is next about a message: all of it, or, where that is a call, one phase after the other
 // as far as it goes.
 func (x *Executor[TTx]) aheadOf(ctx context.Context, e *partition.Entry) Result {
 	if e.Call != nil {
@@ -59,9 +59,11 @@ func (x *Executor[TTx]) Lease(turn time.Duration) time.Duration {
 
 // intend stores what is to be asked for, instead of all else that the handler did: only if no entity moved in
 // between. The message is then parked, and in our hands for as long as a claim lasts, or we live.
-func (x *Executor[TTx]) intend(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake, c store.Call, d decide.Decision) Result {
+func (x *Executor[TTx]) intend(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	intake store.Intake, c store.Call, d decide.Decision) Result {
 	begun := x.o.Now()
-	own := &partition.Entry{Delivery: e.Delivery, Given: e.Given, Step: e.Step, Since: begun, Lease: x.Lease(turnOfIntended), Call: &c}
+	own := &partition.Entry{Delivery: e.Delivery, Given: e.Given, Step: e.Step, Call: &c,
+		Since: begun, Lease: x.Lease(turnOfIntended)}
 	k := x.Parcel(e)
 	k.Call, k.Due, k.Session = &c, own.Lease, e.InHandOf()
 	own.Parked = &k.Parked
@@ -90,7 +92,8 @@ func (x *Executor[TTx]) intend(ctx context.Context, e *partition.Entry, unit sto
 		return x.storeFailed(ctx, e, err)
 	case !stands[0]:
 		x.giveBack(ctx, e, x.db.Apply)
-		r := Result{Entry: e, What: decide.Again, Err: fmt.Errorf("intend the call of %s: %w", e.Given.ID, store.ErrLost)}
+		r := Result{Entry: e, What: decide.Again,
+			Err: fmt.Errorf("intend the call of %s: %w", e.Given.ID, store.ErrLost)}
 		if e.Again > 0 { // what was in the way once is found by the next intake
 			r.After = backoff.After(e.Again, x.o.Retry.First, x.o.Retry.Most)
 		}
@@ -101,7 +104,8 @@ func (x *Executor[TTx]) intend(ctx context.Context, e *partition.Entry, unit sto
 
 // intendAgain stores once more what e is to ask for, under the key that its step knows. The call may have
 // been made, as long ago as e is kept: so it is left to who claims e next, who looks it up first.
-func (x *Executor[TTx]) intendAgain(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake) Result {
+func (x *Executor[TTx]) intendAgain(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	intake store.Intake) Result {
 	key := e.Stood.OutsideKey
 	_, err := x.run(fenced(ctx, intake.Locks, unit.Found().Locks), e, unit.Tx())
 	var outside *Intent
@@ -109,13 +113,15 @@ func (x *Executor[TTx]) intendAgain(ctx context.Context, e *partition.Entry, uni
 		if err == nil {
 			err = errors.New("nothing is to be asked for")
 		}
-		return x.lentFailed(ctx, e, unit, fmt.Errorf("intend the call of %s again, which its step is at under key %s: %w", e.Given.ID, key, err))
+		err = fmt.Errorf("intend the call of %s again, which its step is at under key %s: %w", e.Given.ID, key, err)
+		return x.lentFailed(ctx, e, unit, err)
 	}
 	c := outside.Call
 	c.Key, c.Since = key, e.Parked.Since
 	k := x.Parcel(e)
 	k.Call, k.Due = &c, x.o.Retry.First
-	return x.store(ctx, e, unit.Rollback, store.Effect{Park: k}, Result{Entry: e, What: decide.Later, After: k.Due})
+	return x.store(ctx, e, unit.Rollback, store.Effect{Park: k},
+		Result{Entry: e, What: decide.Later, After: k.Due})
 }
 
 // retell lets a claimed message be claimed again soon whose intent was not answered. It stands, or it does
@@ -124,7 +130,7 @@ func (x *Executor[TTx]) retell(ctx context.Context, effect store.Effect) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	id := effect.Park.Identity
-	kept, err := store.ListKept(ctx, x.db, store.Sought{Consumer: x.group, Identity: &id, Limit: 1})
+	kept, err := store.ListKept(ctx, x.db, store.Sought{Consumer: x.o.Group, Identity: &id, Limit: 1})
 	if err != nil {
 		return // it is claimed again when its lease is over
 	}
@@ -133,10 +139,16 @@ func (x *Executor[TTx]) retell(ctx context.Context, effect store.Effect) {
 		if p.Session != effect.Park.Session {
 			return // somebody else has it in hand by now
 		}
-		effect = store.Effect{Park: &store.Park{Parked: p, Was: &p.Attempts, WasCall: p.Call.Key, WasClaim: &store.Claim{Claims: p.Claims, Session: p.Session}}}
+		effect = store.Effect{Park: asRead(&p)}
 	}
 	effect.Park.Due, effect.Park.Claims, effect.Park.Session = x.o.Retry.First, 0, ""
 	_, _ = x.db.Apply(ctx, effect)
+}
+
+// asRead keeps p, which is at a call, only while it stands as it was read.
+func asRead(p *store.Parked) *store.Park {
+	return &store.Park{Parked: *p, Was: &p.Attempts, WasCall: p.Call.Key,
+		WasClaim: &store.Claim{Claims: p.Claims, Session: p.Session}}
 }
 
 // call makes the call that e is at, unless its answer is known, and has it settled. Begun: somebody may have
@@ -147,7 +159,8 @@ func (x *Executor[TTx]) call(ctx context.Context, e *partition.Entry, begun bool
 		return x.unhandled(ctx, e, x.db.Apply)
 	}
 	if !there {
-		return x.failure(ctx, e, x.db.Apply, skald.UnknownVersion(fmt.Errorf("this build makes no call for %s", e.Type)))
+		err := fmt.Errorf("this build makes no call for %s", e.Type)
+		return x.failure(ctx, e, x.db.Apply, skald.UnknownVersion(err))
 	}
 	return call.Make(ctx, c.Bound, owner[TTx]{x, e, begun}, *e.Call, begun)
 }
@@ -204,23 +217,23 @@ func (x *Executor[TTx]) handler(e *partition.Entry) Handler[TTx] {
 // a dead letter too. It is asked for again as long as somebody waits: what fails here, or is lost, does no
 // harm. A call that undoes the step is let go on.
 func (x *Executor[TTx]) settleToUndo(ctx context.Context, id store.Identity) {
-	kept, err := store.ListKept(ctx, x.db, store.Sought{Consumer: x.group, Identity: &id, Limit: 1})
+	kept, err := store.ListKept(ctx, x.db, store.Sought{Consumer: x.o.Group, Identity: &id, Limit: 1})
 	if err == nil && len(kept) == 1 && kept[0].Call != nil && x.steps[store.Kind{Topic: kept[0].Message.Topic, Type: kept[0].Message.Type}].State != store.StepUndone {
 		p := kept[0]
 		if p.Dead != nil {
 			p.Dead, p.Attempts, p.Claims, p.CrashCount, p.Due = nil, 0, 0, 0, 0
-			_, err = x.db.Apply(ctx, store.Effect{Requeue: &store.Requeue{Consumer: x.group, Identity: id, Dead: true},
-				Audit: &store.Audit{Author: "skald", Action: "redrive", Reason: "its step is to be undone, and it is not known what became of its call", Consumer: x.group, Identity: id}})
+			_, err = x.db.Apply(ctx, store.Effect{Requeue: &store.Requeue{Consumer: x.o.Group, Identity: id, Dead: true},
+				Audit: &store.Audit{Author: "skald", Action: "redrive", Reason: "its step is to be undone, and it is not known what became of its call", Consumer: x.o.Group, Identity: id}})
 		}
 		if err == nil && !p.Call.Undo {
 			// due as it is: who has it in hand keeps it; who took it in hand meanwhile, or has its answer,
 			// loses nothing
 			p.Call.Undo = true
-			_, err = x.db.Apply(ctx, store.Effect{Park: &store.Park{Parked: p, Was: &p.Attempts, WasCall: p.Call.Key,
-				WasClaim: &store.Claim{Claims: p.Claims, Session: p.Session}}})
+			_, err = x.db.Apply(ctx, store.Effect{Park: asRead(&p)})
 		}
 	}
 	if err != nil {
-		x.o.Logger.WarnContext(ctx, "inbox: have a call settled that is to be undone", "consumer", x.group, "source", id.Source, "id", id.ID, "error", err)
+		x.o.Logger.WarnContext(ctx, "inbox: have a call settled that is to be undone", "consumer", x.o.Group,
+			"source", id.Source, "id", id.ID, "error", err)
 	}
 }

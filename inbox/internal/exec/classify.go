@@ -43,7 +43,8 @@ func (x *Executor[TTx]) classify(m skald.Message, err error) failure.Class {
 // lentFailed is failure for what a handler, or another function of the user's, answered in unit. Where the
 // transaction itself failed, it is an outage. Of a handler that took too long it does not count what became
 // of its transaction.
-func (x *Executor[TTx]) lentFailed(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], err error) Result {
+func (x *Executor[TTx]) lentFailed(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	err error) Result {
 	if errors.Is(err, failure.ErrTimeout) {
 		_, _ = unit.Rollback(ctx) // whose session the database may have ended
 		return x.failure(ctx, e, x.db.Apply, err)
@@ -78,14 +79,14 @@ const mercy = 5 * time.Second
 // consumer was told to end; and where its transaction may be gone meanwhile, what it says does not count.
 func (x *Executor[TTx]) run(ctx context.Context, e *partition.Entry, tx TTx) (r Reply, err error) {
 	begun := time.Now()
-	hctx, cancel := context.WithTimeout(lends(skald.WithCause(ctx, e.Message), x.group, tx, e.Message),
+	hctx, cancel := context.WithTimeout(lends(skald.WithCause(ctx, e.Message), x.o.Group, tx, e.Message),
 		x.o.Handle)
 	defer cancel()
 	over := x.acts.begin(e, x.o.Handle)
 	r, err = safely(x.handler(e), hctx, tx, e.Message)
 	over()
 	took := time.Since(begun)
-	x.tel.Ran(e.Topic, took)
+	x.o.Telemetry.Ran(e.Topic, took)
 	stopped := ctx.Err() != nil && !errors.Is(context.Cause(ctx), failure.ErrTimeout)
 	switch {
 	case took < x.o.Handle || stopped:

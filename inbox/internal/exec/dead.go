@@ -12,7 +12,8 @@ import (
 )
 
 // death is what a dead letter of e says of itself.
-func (x *Executor[TTx]) death(kind string, class failure.Class, e *partition.Entry, err error, now time.Time) *store.Death {
+func (x *Executor[TTx]) death(kind string, class failure.Class, e *partition.Entry, err error,
+	now time.Time) *store.Death {
 	d := failure.NewDeath(kind, x.prints.Of(class, e.Type, err.Error()), err, now)
 	d.Version, d.BlocksKey = x.o.Version, !x.o.FreeKey
 	return d

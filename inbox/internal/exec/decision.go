@@ -24,7 +24,8 @@ func (x *Executor[TTx]) found(e *partition.Entry, found store.Found, print int64
 	if e.Step != nil && len(found.Steps) > 0 {
 		e.Stood = found.Steps[0]
 	}
-	f := decide.Mark(judged(found.Marks[0], print)) | decide.Came | decide.Unsuspected | decide.Handler | decide.LegacyNot
+	f := decide.Mark(judged(found.Marks[0], print)) |
+		decide.Came | decide.Unsuspected | decide.Handler | decide.LegacyNot
 	if e.Parked != nil {
 		f ^= decide.Came ^ decide.Claimed
 	}
@@ -122,7 +123,8 @@ func becomes(e *partition.Entry, c decide.Change, code int32, result string) *st
 }
 
 // carryOut does what is decided about a message whose intake has answered.
-func (x *Executor[TTx]) carryOut(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake) Result {
+func (x *Executor[TTx]) carryOut(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	intake store.Intake) Result {
 	print := intake.Marks[0].Fingerprint
 	facts := x.found(e, unit.Found(), print)
 	d := x.table.TakenIn(facts)
@@ -173,8 +175,10 @@ func (x *Executor[TTx]) carryOut(ctx context.Context, e *partition.Entry, unit s
 }
 
 // waitForCall parks a message whose step has a call outside under way.
-func (x *Executor[TTx]) waitForCall(ctx context.Context, e *partition.Entry, end undo, d decide.Decision) Result {
-	r := x.later(ctx, e, end, settleFirst, fmt.Errorf("step %s of %s: a call outside is under way", e.Step.Name, e.Step.Saga))
+func (x *Executor[TTx]) waitForCall(ctx context.Context, e *partition.Entry, end undo,
+	d decide.Decision) Result {
+	why := fmt.Errorf("step %s of %s: a call outside is under way", e.Step.Name, e.Step.Saga)
+	r := x.later(ctx, e, end, settleFirst, why)
 	if d.Settle {
 		x.settleToUndo(ctx, e.Stood.Identity)
 	}
@@ -215,7 +219,8 @@ const mostOvertaken = 16
 
 // handle runs the handler of e, unless a table of the user's knows the message, and does what is decided
 // about its answer.
-func (x *Executor[TTx]) handle(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake) Result {
+func (x *Executor[TTx]) handle(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	intake store.Intake) Result {
 	known, err := x.askedBeside(ctx, e, unit.Tx())
 	switch {
 	case err != nil:

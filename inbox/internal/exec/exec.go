@@ -10,6 +10,8 @@ package exec
 
 import (
 	"log/slog"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/control"
@@ -27,7 +30,7 @@ import (
 )
 
 // A Config is what an Executor goes by: what inbox.Options say, with their defaults. Functions that may be
-// nil are of the user's.
+// nil are the user's.
 type Config struct {
 	Group     string
 	Telemetry *telemetry.Inbox
@@ -66,9 +69,6 @@ type Config struct {
 type Executor[TTx any] struct {
 	o     Config
 	db    store.Driver[TTx]
-	group string
-	tel   *telemetry.Inbox
-	with  complete.Completer
 	table *decide.Table
 
 	handlers map[store.Kind]Handler[TTx]
@@ -78,10 +78,7 @@ type Executor[TTx any] struct {
 	beside   Known[TTx]  // nil: nothing
 	took     Lookup[TTx] // nil: nothing
 
-	retry    failure.Retry
-	prints   *failure.Fingerprints
-	announce failure.Announcer
-
+	prints  *failure.Fingerprints
 	key     atomic.Pointer[fingerprint.Printer]
 	keyAt   time.Time // when it is read again
 	skips   atomic.Pointer[map[string]control.Order]
@@ -93,7 +90,8 @@ type Executor[TTx any] struct {
 // New is an Executor over db.
 func New[TTx any](db store.Driver[TTx], o Config) *Executor[TTx] {
 	return &Executor[TTx]{
-		o: o, db: db, group: o.Group, tel: o.Telemetry, with: o.Complete, retry: o.Retry, announce: o.Announce,
+		o:        o,
+		db:       db,
 		table:    decide.New(),
 		handlers: map[store.Kind]Handler[TTx]{},
 		many:     map[store.Kind]*BatchHandler[TTx]{},
@@ -137,13 +135,9 @@ func (x *Executor[TTx]) Calls(k store.Kind) bool {
 	return some
 }
 
-// Kinds are those that there are handlers for, in no order.
+// Kinds are those that there are handlers for, in their order.
 func (x *Executor[TTx]) Kinds() []store.Kind {
-	out := make([]store.Kind, 0, len(x.handlers))
-	for k := range x.handlers {
-		out = append(out, k)
-	}
-	return out
+	return slices.SortedFunc(maps.Keys(x.handlers), partition.CompareKinds)
 }
 
 // AsksBeside tells whether a table of the user's is asked of each message.

@@ -20,7 +20,7 @@ func fenced(ctx context.Context, locks []store.Lock, versions []int64) context.C
 	return context.WithValue(ctx, fenceKey{}, held)
 }
 
-// fenceOf is the version that the transaction of ctx gives an entity; 0: it is not locked.
+// Fence is the version that the transaction of ctx gives an entity; 0: the entity is not locked.
 func Fence(ctx context.Context, space, key string) int64 {
 	held, _ := ctx.Value(fenceKey{}).(map[store.Lock]int64)
 	return held[store.Lock{Space: space, Key: key}]

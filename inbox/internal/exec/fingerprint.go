@@ -33,7 +33,7 @@ func (x *Executor[TTx]) printed(e *partition.Entry) (print int64) {
 
 // Seal is what a cache keeps of e where it is finished, for a run of the database's server.
 func (x *Executor[TTx]) Seal(e *partition.Entry, server string) once.Entry {
-	return once.Seal(x.key.Load(), server, x.group, e.Identity(), x.printed(e))
+	return once.Seal(x.key.Load(), server, x.o.Group, e.Identity(), x.printed(e))
 }
 
 // earlier returns how often e failed elsewhere.

@@ -14,7 +14,8 @@ import (
 // no steps (a build from before, an import of marks), and then the step still waits for this message, as does
 // whoever is to undo it. So the step becomes what the mark says, as it would have here: in the effect that
 // lets the message go, so that if that fails both are tried again.
-func (x *Executor[TTx]) finishedElsewhere(ctx context.Context, e *partition.Entry, v store.Verdict, print int64) Result {
+func (x *Executor[TTx]) finishedElsewhere(ctx context.Context, e *partition.Entry, v store.Verdict,
+	print int64) Result {
 	unit, err := x.db.Begin(ctx, store.Intake{Steps: []store.Step{*e.Step}, Server: e.Server,
 		Wait: x.o.Wait, Handle: x.o.Handle})
 	if err != nil {
@@ -32,7 +33,7 @@ func (x *Executor[TTx]) finishedElsewhere(ctx context.Context, e *partition.Entr
 		goes.Step = becomes(e, d.Step, 0, "")
 	}
 	if d.Ending == decide.Conflict {
-		goes.Quarantine = apartOf(x.group, e, d.Mark, print)
+		goes.Quarantine = apartOf(x.o.Group, e, d.Mark, print)
 	}
 	if d.Requeue {
 		goes.Requeue = x.requeued(e)

@@ -11,7 +11,7 @@ import (
 type Reply struct {
 	Code  int32
 	Value any           // encoded once, by Config.Codec. Nil: none
-	Say   []skald.Draft // written into the outbox, behind what the handler wrote itself
+	Say   []skald.Draft // written into the outbox, after what the handler wrote itself
 }
 
 // A Handler is what is run for a message in its transaction.

@@ -16,7 +16,8 @@ const hintEvery = 50 * time.Millisecond
 // hinted takes e as attempt does, unless a hint says that another process has it in hand: then it waits at
 // its place, for no longer than it would wait for a rival at the database, which decides.
 func (x *Executor[TTx]) hinted(ctx context.Context, e *partition.Entry) Result {
-	if x.o.Ahead == nil || e.Parked != nil || e.Suspect || e.Alone || !e.Readable() || x.key.Load() == nil || x.isBegun(ctx, e) {
+	if x.o.Ahead == nil || e.Parked != nil || e.Suspect || e.Alone || !e.Readable() || !x.HasKey() ||
+		x.isBegun(ctx, e) {
 		return x.attempt(ctx, e)
 	}
 	key := x.Seal(e, "").Key

@@ -28,7 +28,8 @@ func (x *Executor[TTx]) askedBeside(ctx context.Context, e *partition.Entry, tx 
 
 // knownBeside commits that a message was finished by somebody else: the mark of the intake, and what the
 // table has noted.
-func (x *Executor[TTx]) knownBeside(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake) Result {
+func (x *Executor[TTx]) knownBeside(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	intake store.Intake) Result {
 	r := x.finish(ctx, e, unit, intake, Reply{})
 	if r.What == decide.Handled {
 		r.What = decide.Duplicate
@@ -39,14 +40,16 @@ func (x *Executor[TTx]) knownBeside(ctx context.Context, e *partition.Entry, uni
 // rejectBeside is reject with a table beside. The handler's rows are undone; the second transaction takes in
 // again, so that the table can be asked in it, and stands under the same condition: nothing that the intake
 // locked has moved.
-func (x *Executor[TTx]) rejectBeside(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake, verdict store.Effect) Result {
+func (x *Executor[TTx]) rejectBeside(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	intake store.Intake, verdict store.Effect) Result {
 	was := unit.Found()
 	_, _ = unit.Rollback(ctx) // its rows are undone in any case
 	unit, err := x.db.Begin(ctx, intake)
 	if err != nil {
 		return x.storeFailed(ctx, e, fmt.Errorf("take in %s to reject it: %w", e.ID, err))
 	}
-	if now := unit.Found(); !slices.Equal(now.Locks, was.Locks) || now.Marks[0].Outcome != store.Fresh || stepElse(was, now) {
+	if now := unit.Found(); !slices.Equal(now.Locks, was.Locks) || now.Marks[0].Outcome != store.Fresh ||
+		stepElse(was, now) {
 		x.giveBack(ctx, e, unit.Rollback)
 		return Result{Entry: e, What: decide.Again, Err: fmt.Errorf("reject %s: %w", e.ID, store.ErrLost)}
 	}
@@ -68,7 +71,7 @@ func (x *Executor[TTx]) rejectBeside(ctx context.Context, e *partition.Entry, un
 	return x.storeFailed(ctx, e, fmt.Errorf("reject %s: %w", e.ID, err))
 }
 
-// stoodElse tells whether a step moved between two intakes.
+// stepElse tells whether a step moved between two intakes.
 func stepElse(was, now store.Found) bool {
 	return len(was.Steps) > 0 && was.Steps[0].State != now.Steps[0].State
 }

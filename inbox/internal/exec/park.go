@@ -26,7 +26,8 @@ func (x *Executor[TTx]) Parcel(e *partition.Entry) *store.Park {
 		k.Was, k.WasCall = &was, e.CallKey()
 		return k
 	}
-	k.Parked = store.Parked{Consumer: x.group, Identity: e.Identity(), Message: e.Message, Partition: e.Partition, Position: e.Position}
+	k.Parked = store.Parked{Consumer: x.o.Group, Identity: e.Identity(), Message: e.Message,
+		Partition: e.Partition, Position: e.Position}
 	if !e.Readable() {
 		k.Fault = unreadable(e).Error()
 		if e.TooLarge() {
@@ -42,10 +43,12 @@ func (x *Executor[TTx]) queue(ctx context.Context, e *partition.Entry, end undo)
 }
 
 // later parks e until the handler wants it again; that is no failure.
-func (x *Executor[TTx]) later(ctx context.Context, e *partition.Entry, end undo, after time.Duration, err error) Result {
+func (x *Executor[TTx]) later(ctx context.Context, e *partition.Entry, end undo,
+	after time.Duration, err error) Result {
 	k := x.Parcel(e)
 	k.Due = after
-	return x.store(ctx, e, end, store.Effect{Park: k}, Result{Entry: e, What: decide.Later, After: after, Err: err})
+	return x.store(ctx, e, end, store.Effect{Park: k},
+		Result{Entry: e, What: decide.Later, After: after, Err: err})
 }
 
 // failure sorts an error: whose fault it is decides what becomes of the message.
@@ -73,13 +76,13 @@ func (x *Executor[TTx]) failure(ctx context.Context, e *partition.Entry, end und
 		k.Attempts = x.earlier(e)
 	}
 	record := x.failed(k, err.Error(), now, class.Charged())
-	k.Due = x.retry.Wait(class, record)
+	k.Due = x.o.Retry.Wait(class, record)
 	r := Result{Entry: e, What: decide.Failed, After: k.Due, Err: err, Attempts: k.Attempts}
 	if first && class.Charged() {
 		r.Print, r.Class = x.prints.Of(class, e.Type, err.Error()), class
 	}
 	effect := store.Effect{Park: k}
-	kind := x.retry.Dead(class, record)
+	kind := x.o.Retry.Dead(class, record)
 	order, skip := x.skipped(class, e, err)
 	if skip {
 		kind, r.Print, k.Last.Why = failure.KindSkipped, "", errSkipped(order, err).Error()
@@ -88,14 +91,15 @@ func (x *Executor[TTx]) failure(ctx context.Context, e *partition.Entry, end und
 		k.Dead = x.death(kind, class, e, err, now)
 		k.Dead.BlocksKey = k.Dead.BlocksKey && !skip
 		r.What = decide.Dead
-		effect.Rows = x.announce.Rows(ctx, &k.Parked)
+		effect.Rows = x.o.Announce.Rows(ctx, &k.Parked)
 	}
 	return x.store(ctx, e, end, effect, r)
 }
 
 // store ends the transaction of e and keeps it instead. If that is refused, it is not for us to know why yet:
 // the next take finds out.
-func (x *Executor[TTx]) store(ctx context.Context, e *partition.Entry, end undo, effect store.Effect, r Result) Result {
+func (x *Executor[TTx]) store(ctx context.Context, e *partition.Entry, end undo,
+	effect store.Effect, r Result) Result {
 	if e.Parked == nil && effect.Park.Dead == nil && !x.o.Room() {
 		_, _ = end(ctx)
 		return Result{Entry: e, What: decide.Full, Err: fmt.Errorf("%w: %w", ErrFull, Cause(r.Err))}
@@ -107,7 +111,8 @@ func (x *Executor[TTx]) store(ctx context.Context, e *partition.Entry, end undo,
 	switch {
 	case err != nil && (store.Incurable(err) || errors.Is(err, store.ErrLent)):
 		return Result{Entry: e, What: decide.Broken, Err: fmt.Errorf("park %s: %w", e.ID, err)}
-	case err != nil && !x.Away(err) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled):
+	case err != nil && !x.Away(err) && !errors.Is(err, context.DeadlineExceeded) &&
+		!errors.Is(err, context.Canceled):
 		return Result{Entry: e, What: decide.Unkept, Err: fmt.Errorf("park %s: %w; %w", e.ID, err, Cause(r.Err))}
 	case err != nil:
 		return Result{Entry: e, What: decide.Outage, Err: fmt.Errorf("park %s: %w", e.ID, err)}
@@ -143,7 +148,7 @@ func (x *Executor[TTx]) giveBack(ctx context.Context, e *partition.Entry, end un
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	k := x.Parcel(e)
-	k.Due = x.retry.WaitOutage(e.Again + 1)
+	k.Due = x.o.Retry.WaitOutage(e.Again + 1)
 	_, _ = end(ctx, store.Effect{Park: k})
 	return k.Due
 }
@@ -154,12 +159,14 @@ func (x *Executor[TTx]) freed(e *partition.Entry) *store.Finish {
 		return nil
 	}
 	attempts := e.Parked.Attempts
-	return &store.Finish{Consumer: x.group, Identity: e.Identity(), Attempts: &attempts, WasCall: e.CallKey(), Place: e.Parked.Place}
+	return &store.Finish{Consumer: x.o.Group, Identity: e.Identity(), Attempts: &attempts,
+		WasCall: e.CallKey(), Place: e.Parked.Place}
 }
 
 // keptAlready is for a message that came again while it is parked or a dead letter. Another one under its
-// identity is a conflict, as it would be behind its mark.
-func (x *Executor[TTx]) keptAlready(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], print int64) Result {
+// identity is a conflict, as it would be after its mark.
+func (x *Executor[TTx]) keptAlready(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	print int64) Result {
 	_, _ = unit.Rollback(ctx)
 	if r, is := x.keptAs(ctx, e, print); is {
 		return r
@@ -170,7 +177,7 @@ func (x *Executor[TTx]) keptAlready(ctx context.Context, e *partition.Entry, uni
 // keptAs is what becomes of a message whose identity is parked or a dead letter; false: none is.
 func (x *Executor[TTx]) keptAs(ctx context.Context, e *partition.Entry, print int64) (r Result, is bool) {
 	id := e.Identity()
-	kept, err := store.ListKept(ctx, x.db, store.Sought{Consumer: x.group, Identity: &id, Limit: 1})
+	kept, err := store.ListKept(ctx, x.db, store.Sought{Consumer: x.o.Group, Identity: &id, Limit: 1})
 	if err != nil {
 		return x.storeFailed(ctx, e, fmt.Errorf("look up kept message %s: %w", id.ID, err)), true
 	}
@@ -183,7 +190,8 @@ func (x *Executor[TTx]) keptAs(ctx context.Context, e *partition.Entry, print in
 		// perhaps by us, whose parking took effect and was not answered
 		return Result{Entry: e, What: decide.Duplicate, Kept: true}, true
 	}
-	if _, err := x.db.Apply(ctx, store.Effect{Quarantine: apartOf(x.group, e, store.Conflict, print)}); err != nil {
+	_, err = x.db.Apply(ctx, store.Effect{Quarantine: apartOf(x.o.Group, e, store.Conflict, print)})
+	if err != nil {
 		return x.storeFailed(ctx, e, fmt.Errorf("put %s into quarantine: %w", id.ID, err)), true
 	}
 	return Result{Entry: e, What: decide.Conflict}, true

@@ -54,7 +54,8 @@ func (x *Executor[TTx]) ahead(ctx context.Context, e *partition.Entry) Result {
 // putAside parks a suspect, if it is one that may be taken at all; else it goes the way of others. What it
 // takes in beside its mark is not asked of it: to read that may be what a process died of. Nor is it where
 // the suspect is kept already, and was not acknowledged.
-func (x *Executor[TTx]) putAside(ctx context.Context, e *partition.Entry, k *store.Park) (r Result, over bool) {
+func (x *Executor[TTx]) putAside(ctx context.Context, e *partition.Entry,
+	k *store.Park) (r Result, over bool) {
 	m := x.mark(e)
 	unit, err := x.db.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Server: e.Server,
 		Wait: x.o.Wait, Handle: x.o.Handle})
@@ -87,7 +88,8 @@ func (x *Executor[TTx]) killer(ctx context.Context, e *partition.Entry, k *store
 		defer cancel()
 		var err error
 		if e.Step, err = x.step(reading, e); err != nil {
-			return x.failure(ctx, e, x.db.Apply, fmt.Errorf("step of %s, which ended its process %d times: %w", e.ID, e.Parked.CrashCount, err))
+			return x.failure(ctx, e, x.db.Apply,
+				fmt.Errorf("step of %s, which ended its process %d times: %w", e.ID, e.Parked.CrashCount, err))
 		}
 		k.Step = e.Takes()
 	}
@@ -97,6 +99,7 @@ func (x *Executor[TTx]) killer(ctx context.Context, e *partition.Entry, k *store
 	}
 	x.failed(k, err.Error(), now, false)
 	k.Dead = x.death(string(failure.Crash), failure.Crash, e, err, now)
-	effect := store.Effect{Park: k, Rows: x.announce.Rows(ctx, &k.Parked)}
-	return x.store(ctx, e, x.db.Apply, effect, Result{Entry: e, What: decide.Dead, Err: err, Attempts: k.Attempts})
+	effect := store.Effect{Park: k, Rows: x.o.Announce.Rows(ctx, &k.Parked)}
+	return x.store(ctx, e, x.db.Apply, effect,
+		Result{Entry: e, What: decide.Dead, Err: err, Attempts: k.Attempts})
 }

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
@@ -15,8 +14,10 @@ import (
 
 // quarantine puts a message where somebody decides. It is written there before the message is acknowledged,
 // and a repeat changes nothing in it.
-func (x *Executor[TTx]) quarantine(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], d decide.Decision, print int64) Result {
-	stands, err := unit.Rollback(ctx, store.Effect{Quarantine: apartOf(x.group, e, d.Mark, print), Finish: x.freed(e)})
+func (x *Executor[TTx]) quarantine(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	d decide.Decision, print int64) Result {
+	stands, err := unit.Rollback(ctx,
+		store.Effect{Quarantine: apartOf(x.o.Group, e, d.Mark, print), Finish: x.freed(e)})
 	switch {
 	case err != nil:
 		return x.storeFailed(ctx, e, fmt.Errorf("put %s into quarantine: %w", e.Given.ID, err))
@@ -34,12 +35,14 @@ func (x *Executor[TTx]) tellApart(ctx context.Context, e *partition.Entry, why s
 	if !due {
 		return
 	}
-	x.o.Logger.WarnContext(ctx, "inbox: message put into quarantine; see: skald inbox status", "consumer", x.group, "why", why.String(),
-		"topic", e.Topic, "partition", e.Partition, "position", e.Position, "source", e.Given.Source, "id", e.Given.ID, "type", e.Type, "since_last_told", n)
+	x.o.Logger.WarnContext(ctx, "inbox: message put into quarantine; see: skald inbox status",
+		"consumer", x.o.Group, "why", why.String(), "topic", e.Topic, "partition", e.Partition,
+		"position", e.Position, "source", e.Given.Source, "id", e.Given.ID, "type", e.Type, "since_last_told", n)
 }
 
 func apartOf(consumer string, e *partition.Entry, why store.Outcome, print int64) *store.Quarantined {
-	return &store.Quarantined{Consumer: consumer, Identity: e.Given, Fingerprint: print, Why: why, Message: skald.Message(e.Message)}
+	return &store.Quarantined{Consumer: consumer, Identity: e.Given, Fingerprint: print, Why: why,
+		Message: e.Message}
 }
 
 // An apart is what was said of messages that were put into quarantine. It is for any goroutine.

@@ -10,7 +10,8 @@ import (
 )
 
 // skipped tells whether an operator has what fails so skipped.
-func (x *Executor[TTx]) skipped(class failure.Class, e *partition.Entry, err error) (o control.Order, yes bool) {
+func (x *Executor[TTx]) skipped(class failure.Class, e *partition.Entry,
+	err error) (o control.Order, yes bool) {
 	skips := x.skips.Load()
 	if skips == nil || len(*skips) == 0 {
 		return o, false

@@ -12,7 +12,8 @@ import (
 )
 
 // askedLegacy is what LegacySteps knows of the step of e.
-func (x *Executor[TTx]) askedLegacy(ctx context.Context, e *partition.Entry, tx TTx) (knows decide.Facts, err error) {
+func (x *Executor[TTx]) askedLegacy(ctx context.Context, e *partition.Entry,
+	tx TTx) (knows decide.Facts, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("ask what is beside about step %s of %s: %w", e.Step.Name, e.Step.Saga, err)
@@ -49,6 +50,6 @@ func (x *Executor[TTx]) step(ctx context.Context, e *partition.Entry) (s *store.
 	if err != nil {
 		return nil, err
 	}
-	own.Consumer, own.State, own.Identity = x.group, c.State, e.Identity()
+	own.Consumer, own.State, own.Identity = x.o.Group, c.State, e.Identity()
 	return &own, nil
 }

@@ -15,7 +15,7 @@ import (
 // settleFirst is how long a message waits whose step has a call outside under way.
 const settleFirst = time.Second
 
-// An undone is a step that a message undoes, and how that stands.
+// An undone is a step that a message undoes: what it is of, and how the store has it.
 type undone struct{ step, stood store.Step }
 
 type undoneKey struct{}
@@ -25,7 +25,7 @@ func undoing(ctx context.Context, e *partition.Entry) context.Context {
 	return context.WithValue(ctx, undoneKey{}, undone{step: *e.Step, stood: e.Stood})
 }
 
-// undoneBy is the step that the message in hand undoes, and how it stands; false: it undoes none.
+// Undone is the step that the message in hand undoes, and how the step stands; false: the message undoes none.
 func Undone(ctx context.Context) (step, stood store.Step, some bool) {
 	u, some := ctx.Value(undoneKey{}).(undone)
 	return u.step, u.stood, some
@@ -34,7 +34,8 @@ func Undone(ctx context.Context) (step, stood store.Step, some bool) {
 // finishBare finishes a message without its handler: only its mark stands, and what is to be said. A repeat
 // of a step has the answer of the first, and says nothing. A dead letter whose step is barred by it is let
 // go: it is taken once more, is finished as barred, and the messages of its key go on.
-func (x *Executor[TTx]) finishBare(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake, d decide.Decision) Result {
+func (x *Executor[TTx]) finishBare(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	intake store.Intake, d decide.Decision) Result {
 	r, was := Reply{}, e.Stood
 	if _, err := x.askedBeside(ctx, e, unit.Tx()); err != nil {
 		// what it knows changes nothing here: it is to note it
@@ -71,11 +72,12 @@ func (x *Executor[TTx]) finishBare(ctx context.Context, e *partition.Entry, unit
 
 // requeued has the dead letter go on that would take the step of e.
 func (x *Executor[TTx]) requeued(e *partition.Entry) *store.Requeue {
-	return &store.Requeue{Consumer: x.group, Identity: e.Stood.Identity, Dead: true}
+	return &store.Requeue{Consumer: x.o.Group, Identity: e.Stood.Identity, Dead: true}
 }
 
 // saying is what is to be said where a message has nothing to do.
-func (x *Executor[TTx]) saying(ctx context.Context, e *partition.Entry, was store.StepState) (say []skald.Draft, err error) {
+func (x *Executor[TTx]) saying(ctx context.Context, e *partition.Entry,
+	was store.StepState) (say []skald.Draft, err error) {
 	defer failure.Recover(&err)
 	return x.steps[e.Kind()].Say(ctx, e.Message, was)
 }

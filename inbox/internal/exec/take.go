@@ -51,11 +51,14 @@ const collisions = 8
 
 // attempt is all phases under a span.
 func (x *Executor[TTx]) attempt(ctx context.Context, e *partition.Entry) Result {
-	ctx, span := x.tel.Process(ctx, &e.Message, e.Again+1)
+	ctx, span := x.o.Telemetry.Process(ctx, &e.Message, e.Again+1)
 	begun := time.Now()
 	e.Overtaken = 0
 	r := x.ahead(ctx, e)
-	for n := 1; n <= collisions && r.What == decide.Outage && store.Collided(r.Err) && pause(ctx, backoff.After(n, time.Millisecond, 50*time.Millisecond)); n++ {
+	for n := 1; n <= collisions && r.What == decide.Outage && store.Collided(r.Err); n++ {
+		if !backoff.Sleep(ctx, backoff.After(n, time.Millisecond, 50*time.Millisecond)) {
+			break
+		}
 		r = x.ahead(ctx, e)
 	}
 	r.Took = time.Since(begun)
@@ -85,7 +88,7 @@ func (x *Executor[TTx]) take(ctx context.Context, e *partition.Entry) Result {
 		}
 		begun := time.Now()
 		unit, err = x.db.Begin(ctx, intake)
-		x.tel.TookIn(e.Topic, time.Since(begun))
+		x.o.Telemetry.TookIn(e.Topic, time.Since(begun))
 	}
 	if err != nil {
 		return x.storeFailed(ctx, e, fmt.Errorf("take in %s: %w", e.ID, err))
@@ -100,9 +103,9 @@ func (x *Executor[TTx]) untaken(ctx context.Context, e *partition.Entry, why err
 	if r.What != decide.Full || e.Parked != nil {
 		return r
 	}
-	m := store.Mark{Consumer: x.group, Identity: e.Identity(), As: store.Done, Fingerprint: x.printed(e), KeyOrder: store.Arriving, Key: e.Key}
-	intake := store.Intake{Marks: []store.Mark{m}, Server: e.Server, Wait: x.o.Wait,
-		Handle: x.o.Handle}
+	m := store.Mark{Consumer: x.o.Group, Identity: e.Identity(), As: store.Done, Fingerprint: x.printed(e),
+		KeyOrder: store.Arriving, Key: e.Key}
+	intake := store.Intake{Marks: []store.Mark{m}, Server: e.Server, Wait: x.o.Wait, Handle: x.o.Handle}
 	unit, err := x.db.Begin(ctx, intake)
 	if err != nil {
 		return r
@@ -148,7 +151,8 @@ func (x *Executor[TTx]) intake(ctx context.Context, e *partition.Entry) (intake 
 var errNoEntity = errors.New("inbox.Options.Transaction.Entities returned an entity without Space or Key: all such messages would wait for each other; give both, or leave it out")
 
 func (x *Executor[TTx]) mark(e *partition.Entry) store.Mark {
-	m := store.Mark{Consumer: x.group, Identity: e.Identity(), As: store.Done, Fingerprint: x.print(e), KeyOrder: store.Arriving, Key: e.Key}
+	m := store.Mark{Consumer: x.o.Group, Identity: e.Identity(), As: store.Done, Fingerprint: x.print(e),
+		KeyOrder: store.Arriving, Key: e.Key}
 	if e.Parked != nil {
 		m.KeyOrder, m.Attempts, m.Held = store.Retrying, e.Parked.Attempts, true
 	}
@@ -158,7 +162,8 @@ func (x *Executor[TTx]) mark(e *partition.Entry) store.Mark {
 // reject undoes the handler's rows and stores the verdict and what is to be said in a second transaction,
 // which repeats the intake: it stands only if no entity moved between the two, so that a "no" is never stored
 // that is no longer true. If one did, the message is simply taken again.
-func (x *Executor[TTx]) reject(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake, no *skald.RejectedError, r Reply) Result {
+func (x *Executor[TTx]) reject(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	intake store.Intake, no *skald.RejectedError, r Reply) Result {
 	r.Say = slices.Concat(no.Say, r.Say)
 	verdict, err := x.leaves(ctx, e, r, intake, decide.SaysNo)
 	if err != nil {
@@ -172,7 +177,7 @@ func (x *Executor[TTx]) reject(ctx context.Context, e *partition.Entry, unit sto
 	verdict.Mark, verdict.Answer = &mark, nil
 	if x.o.Rejections {
 		verdict.Park, verdict.Finish = x.rejection(e, no, r.Code), nil
-		verdict.Rows = append(verdict.Rows, x.announce.Rows(ctx, &verdict.Park.Parked)...)
+		verdict.Rows = append(verdict.Rows, x.o.Announce.Rows(ctx, &verdict.Park.Parked)...)
 	}
 	verdict.Locks = slices.Clone(intake.Locks)
 	for i, version := range unit.Found().Locks {
@@ -190,16 +195,4 @@ func (x *Executor[TTx]) reject(ctx context.Context, e *partition.Entry, unit sto
 		return Result{Entry: e, What: decide.Again, Err: fmt.Errorf("reject %s: %w", e.ID, store.ErrLost)}
 	}
 	return Result{Entry: e, What: decide.Rejected}
-}
-
-// pause waits for d; false: ctx is done first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

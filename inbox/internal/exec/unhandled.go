@@ -32,7 +32,7 @@ func (x *Executor[TTx]) unhandled(ctx context.Context, e *partition.Entry, end u
 		return x.store(ctx, e, end, store.Effect{Park: k}, Result{Entry: e, What: decide.Queued})
 	}
 	_, _ = end(ctx) // nothing was written
-	all, failed := x.db.Attend(ctx, store.Attend{Consumer: x.group, Beat: &store.Beat{}})
+	all, failed := x.db.Attend(ctx, store.Attend{Consumer: x.o.Group, Beat: &store.Beat{}})
 	switch {
 	case failed != nil:
 		return x.storeFailed(ctx, e, fmt.Errorf("who handles %s of %s: %w", e.Type, e.Topic, failed))
@@ -45,5 +45,6 @@ func (x *Executor[TTx]) unhandled(ctx context.Context, e *partition.Entry, end u
 	k.Last.Why, k.First = err.Error(), k.Last
 	k.Dead = x.death(string(failure.Unhandled), failure.Unhandled, e, err, k.Last.At)
 	k.Dead.BlocksKey = false
-	return x.store(ctx, e, x.db.Apply, store.Effect{Park: k, Rows: x.announce.Rows(ctx, &k.Parked)}, Result{Entry: e, What: decide.Dead, Err: err})
+	return x.store(ctx, e, x.db.Apply, store.Effect{Park: k, Rows: x.o.Announce.Rows(ctx, &k.Parked)},
+		Result{Entry: e, What: decide.Dead, Err: err})
 }

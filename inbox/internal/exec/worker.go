@@ -42,7 +42,8 @@ func (x *Executor[TTx]) begun(ctx context.Context, e *partition.Entry) (store.In
 }
 
 // end commits a unit, and begins the next with it where the worker finds one and the store can.
-func (x *Executor[TTx]) end(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], es ...store.Effect) error {
+func (x *Executor[TTx]) end(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	es ...store.Effect) error {
 	if !unit.Found().Follows {
 		return unit.Commit(ctx, es...)
 	}
@@ -91,7 +92,8 @@ func (d *Worker[TTx]) Under(ctx context.Context) context.Context {
 
 // Work does a job and answers a result for each message of it, and the job that is to be done next: it has
 // been begun.
-func (d *Worker[TTx]) Work(ctx context.Context, job []*partition.Entry) (rs []Result, next []*partition.Entry) {
+func (d *Worker[TTx]) Work(ctx context.Context,
+	job []*partition.Entry) (rs []Result, next []*partition.Entry) {
 	d.at, d.next = nil, nil
 	if len(job) == 1 { // behind each of several there are others
 		d.at = job[0]

@@ -31,14 +31,16 @@ type Counts struct {
 const most = 500 // in a transaction
 
 // Marks marks messages as finished by consumer, as inbox.Import says.
-func Marks[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, why string, from iter.Seq2[Finished, error]) (done Counts, err error) {
+func Marks[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, why string,
+	from iter.Seq2[Finished, error]) (done Counts, err error) {
 	if consumer == "" {
 		return done, errors.New("import marks: whose? A mark needs a consumer")
 	}
 	batch, has := make([]Finished, 0, most), map[store.Identity]bool{}
 	send := func() error {
-		if err := batchOf(ctx, db, batch, store.Audit{Author: who, Reason: why, Action: "import marks", Consumer: consumer}, &done); err != nil {
-			return fmt.Errorf("import marks, behind %d: %w", done.New+done.Known+done.TooOld, err)
+		audit := store.Audit{Author: who, Reason: why, Action: "import marks", Consumer: consumer}
+		if err := batchOf(ctx, db, batch, audit, &done); err != nil {
+			return fmt.Errorf("import marks, after %d: %w", done.New+done.Known+done.TooOld, err)
 		}
 		batch = batch[:0]
 		clear(has)
@@ -73,7 +75,8 @@ func Marks[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, wh
 }
 
 // batchOf is one transaction.
-func batchOf[TTx any](ctx context.Context, db store.Driver[TTx], batch []Finished, audit store.Audit, done *Counts) error {
+func batchOf[TTx any](ctx context.Context, db store.Driver[TTx], batch []Finished,
+	audit store.Audit, done *Counts) error {
 	ids := make([]store.Identity, len(batch))
 	for i := range batch {
 		ids[i] = batch[i].Identity

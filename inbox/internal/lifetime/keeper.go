@@ -53,10 +53,10 @@ func (k *Keeper) Run(ctx context.Context) {
 }
 
 func (k *Keeper) maintain(ctx context.Context) (more bool, err error) {
-	did, err := k.DB.Maintain(ctx, store.Maintain{Keep: *k.Keep, Owner: k.Owner,
-		Lease: keepLease})
+	did, err := k.DB.Maintain(ctx, store.Maintain{Keep: *k.Keep, Owner: k.Owner, Lease: keepLease})
 	if err == nil && (did.Rows != 0 || did.Marks != 0 || did.Steps != 0 || len(did.Left) > 0) {
-		k.Log.InfoContext(ctx, "inbox: retention", "rows", did.Rows, "marks", did.Marks, "steps", did.Steps, "left", did.Left)
+		k.Log.InfoContext(ctx, "inbox: retention",
+			"rows", did.Rows, "marks", did.Marks, "steps", did.Steps, "left", did.Left)
 	}
 	return err == nil && did.More, err
 }

@@ -59,18 +59,20 @@ func (a *Announcer) Panic(ctx context.Context, id, print string, err error) {
 	}
 }
 
-// framesOf are the places of a stack, "function file:line", from where it panicked on.
+// framesOf lists the frames of a stack of package debug, "function file:line", from the function on that
+// panicked. Each frame has two lines: the function, and its place.
 func framesOf(stack []byte) (out []string) {
-	lines := strings.Split(strings.TrimSpace(string(stack)), "\n")
-	for i := 1; i+1 < len(lines) && len(out) < mostFrames; i += 2 {
-		// behind "goroutine 7 [running]:", each frame has two
-		function, at := lines[i], strings.TrimSpace(lines[i+1])
-		if strings.HasPrefix(function, "panic(") {
-			out = nil // what is above it only caught it
-			continue
+	text := strings.TrimSpace(string(stack))
+	if at := strings.LastIndex(text, "\npanic("); at >= 0 { // the frames above recovered from it
+		_, text, _ = strings.Cut(text[at+1:], "\n")
+	}
+	_, text, _ = strings.Cut(text, "\n") // the place of panic; of a stack without one: "goroutine 7 [running]:"
+	for frame := range slices.Chunk(strings.Split(text, "\n"), 2) {
+		if len(frame) < 2 || len(out) == mostFrames {
+			break
 		}
-		at, _, _ = strings.Cut(at, " +0x")
-		out = append(out, function+" "+at)
+		at, _, _ := strings.Cut(strings.TrimSpace(frame[1]), " +0x")
+		out = append(out, frame[0]+" "+at)
 	}
 	return out
 }
@@ -159,7 +161,8 @@ func edits(a, b string) int {
 	return row[len(y)]
 }
 
-// heardWithin is how long a process that lives may be silent: it gives a sign of session each minute.
+// heardWithin is how long nothing may be heard of a consumer at work: its processes note each minute which
+// types they handle.
 const heardWithin = 3 * time.Minute
 
 // Renamed says so where the consumer is new to a database that knows others of the same topics: one of them
@@ -174,9 +177,10 @@ func (a *Announcer) Renamed(ctx context.Context) {
 		a.o.Log.DebugContext(ctx, "inbox: look for other consumers of the topics", "error", err)
 		return
 	}
+	ours := func(topic string) bool { return slices.Contains(a.o.Topics(), topic) }
 	var others, gone []string
 	for _, c := range b.Consumers {
-		if c.Name != a.o.Group && slices.ContainsFunc(c.Topics, func(t string) bool { return slices.Contains(a.o.Topics(), t) }) {
+		if c.Name != a.o.Group && slices.ContainsFunc(c.Topics, ours) {
 			others = append(others, c.Name)
 			if c.Heard > heardWithin {
 				gone = append(gone, c.Name)
@@ -186,11 +190,13 @@ func (a *Announcer) Renamed(ctx context.Context) {
 	if len(others) == 0 {
 		return
 	}
-	if checkpoints, err := a.o.DB.Attend(ctx, store.Attend{Consumer: a.o.Group}); err != nil || len(checkpoints.Checkpoints) > 0 {
+	own, err := a.o.DB.Attend(ctx, store.Attend{Consumer: a.o.Group})
+	if err != nil || len(own.Checkpoints) > 0 {
 		return
 	}
 	if len(gone) == 0 { // they are at work under their own names
-		a.o.Log.InfoContext(ctx, "inbox: this consumer is new to the database, and handles what it has for itself", "others", others, "topics", a.o.Topics())
+		a.o.Log.InfoContext(ctx, "inbox: this consumer is new to the database, and handles what it has for itself",
+			"others", others, "topics", a.o.Topics())
 		return
 	}
 	a.o.Log.WarnContext(ctx, "inbox: this consumer is new to the database, which knows others of the same topics: what they handled is new to it",

@@ -2,6 +2,7 @@ package logonce
 
 import (
 	"log/slog"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -33,16 +34,48 @@ func TestTypesAreToldOnce(t *testing.T) {
 	}
 }
 
-// The stack of a panic is told once for all with its fingerprint, from where it panicked on.
-func TestPanicIsToldOnce(t *testing.T) {
-	var log strings.Builder
-	a := newAnnouncer(&log)
-	err := &failure.PanicError{Value: "no map", Stack: debug.Stack()}
-	for range 2 {
-		a.Panic(t.Context(), "m-1", "print", err)
+// What panics and is recovered, deep below the frames that recover.
+func panicking(depth int) (err error) {
+	defer failure.Recover(&err)
+	indexing(depth, nil)
+	return nil
+}
+
+func indexing(depth int, none []int) {
+	defer func() {
+		if p := recover(); p != nil {
+			panic(p) // the frames of the first panic stand below this one
+		}
+	}()
+	if depth > 0 {
+		indexing(depth-1, none)
 	}
-	if n := strings.Count(log.String(), "frame=0 "); n != 1 || !strings.Contains(log.String(), "logonce_test.go") {
-		t.Errorf("told %d times: %s", n, &log)
+	none[depth]++
+}
+
+// The stack of a panic is told once for all with its fingerprint, from the function on that panicked.
+func TestPanicIsToldOnce(t *testing.T) {
+	for _, depth := range []int{0, 20} {
+		var log strings.Builder
+		a := newAnnouncer(&log)
+		err := panicking(depth)
+		for range 2 {
+			a.Panic(t.Context(), "m-1", "print", err)
+		}
+		first := regexp.MustCompile(`frame=0 at=".*logonce\.indexing\(.*logonce_test\.go:\d+"`).FindAllString(log.String(), -1)
+		if len(first) != 1 || strings.Count(log.String(), "\n") > mostFrames {
+			t.Errorf("depth %d: told %d times: %s", depth, len(first), &log)
+		}
+	}
+}
+
+// A stack without a panic is told from its first frame on.
+func TestStackWithoutAPanic(t *testing.T) {
+	if frames := framesOf(debug.Stack()); !strings.HasPrefix(frames[0], "runtime/debug.Stack(") {
+		t.Errorf("%q", frames)
+	}
+	if frames := framesOf(nil); len(frames) != 0 {
+		t.Errorf("%q", frames)
 	}
 }
 

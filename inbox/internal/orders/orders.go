@@ -22,7 +22,8 @@ func New(log *slog.Logger) *Orders { return &Orders{log: log} }
 
 // Take takes up what stands among the positions, which are read anyway: what is to be skipped, and whether an
 // operator has the consumer go on since the last time.
-func (o *Orders) Take(ctx context.Context, checkpoints []store.Checkpoint) (skipped map[string]control.Order, resumed bool) {
+func (o *Orders) Take(ctx context.Context,
+	checkpoints []store.Checkpoint) (skipped map[string]control.Order, resumed bool) {
 	next := control.Read(checkpoints)
 	if resumed = o.read && next.Resumed != o.now.Resumed; resumed {
 		o.log.WarnContext(ctx, "inbox: an operator has the consumer go on")

@@ -18,7 +18,8 @@ var errNoHandler = errors.New("no handler is for its type")
 // and end as others of their key do. Which of them another instance was first with, or whose key is full, the
 // next look finds out. More: there may be more of them.
 func (q *Queue) Admit(ctx context.Context) (more bool, err error) {
-	list, err := store.ListQuarantined(ctx, q.o.DB, store.Query{Consumer: q.o.Group, Admitted: true, Limit: admitMost})
+	list, err := store.ListQuarantined(ctx, q.o.DB,
+		store.Query{Consumer: q.o.Group, Admitted: true, Limit: admitMost})
 	if err != nil {
 		return false, err
 	}
@@ -29,9 +30,10 @@ func (q *Queue) Admit(ctx context.Context) (more bool, err error) {
 				"number", one.Number, "topic", one.Message.Topic, "type", one.Message.Type, "error", errNoHandler)
 			continue
 		}
-		es = append(es, store.Effect{Admitted: &one, Park: &store.Park{MostRows: q.o.KeyRows, MostBytes: q.o.KeyBytes,
-			Parked: store.Parked{Consumer: q.o.Group, Identity: admittedAs(&one), Message: one.Message,
-				Partition: partition.Quarantine, Position: one.Number}}})
+		p := store.Parked{Consumer: q.o.Group, Identity: admittedAs(&one), Message: one.Message,
+			Partition: partition.Quarantine, Position: one.Number}
+		es = append(es, store.Effect{Admitted: &one,
+			Park: &store.Park{MostRows: q.o.KeyRows, MostBytes: q.o.KeyBytes, Parked: p}})
 	}
 	if len(es) == 0 {
 		return false, nil

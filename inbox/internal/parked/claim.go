@@ -52,8 +52,8 @@ func (q *Queue) claimAll(l *Looked) {
 
 // entry is p, not in a chain yet.
 func (q *Queue) entry(p *store.Parked) *partition.Entry {
-	e := &partition.Entry{Delivery: broker.Delivery{Message: p.Message, Partition: p.Partition, Position: p.Position},
-		Parked: p, Given: p.Identity}
+	d := broker.Delivery{Message: p.Message, Partition: p.Partition, Position: p.Position}
+	e := &partition.Entry{Delivery: d, Parked: p, Given: p.Identity}
 	e.Lonely, e.Foreign = q.o.Calls(e.Kind()), !q.o.Handles(e.Kind())
 	q.claimed[e] = true
 	q.schedule.Number(e)

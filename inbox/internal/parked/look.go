@@ -56,7 +56,8 @@ func (q *Queue) Due(now time.Time) time.Duration { return max(0, q.at.Sub(now)) 
 
 // Wants says what the next look is to do, where so many may be claimed; false: there is no need for one yet.
 // Rest is how long not to count again what we have changed.
-func (q *Queue) Wants(rest time.Duration, appetite func() int, all map[string]*partition.Partition) (most store.ClaimSize, count, some bool) {
+func (q *Queue) Wants(rest time.Duration, appetite func() int,
+	all map[string]*partition.Partition) (most store.ClaimSize, count, some bool) {
 	now := q.o.Now()
 	if q.Due(now) == 0 {
 		most = q.portion(max(0, appetite()))
@@ -68,7 +69,7 @@ func (q *Queue) Wants(rest time.Duration, appetite func() int, all map[string]*p
 // Rest is how long not to count again, while there is much to do.
 func (q *Queue) Rest() time.Duration { return max(tellKept, q.share(tellShare)) }
 
-// Counting says that what is kept is counted from now on: what changes behind that it may not see.
+// Counting says that what is kept is counted from now on: the count may not see what changes after that.
 func (q *Queue) Counting() { q.changed = false }
 
 // Change says that something was parked or freed.
@@ -103,7 +104,8 @@ func crowded(all map[string]*partition.Partition) bool {
 
 // Look claims what is due, but for the kinds that others handle, and counts what is kept. It may be called
 // beside all else.
-func (q *Queue) Look(ctx context.Context, session string, most store.ClaimSize, count bool, others []store.Kind) Looked {
+func (q *Queue) Look(ctx context.Context, session string, most store.ClaimSize, count bool,
+	others []store.Kind) Looked {
 	l, start := Looked{Asked: most, Counted: count, began: q.o.Now()}, time.Now()
 	if most.Keys > 0 {
 		l.Claimed, l.Err = q.o.DB.Claim(ctx, store.Want{Consumer: q.o.Group, Session: session, ClaimSize: most,

@@ -111,7 +111,8 @@ func (q *Queue) bytes() (n int) {
 // once mostly fails again. Nor is so much to be claimed that it waits here for half the time that its lease
 // has for that.
 func (q *Queue) Adapt(rs []exec.Result, most int) {
-	well := []decide.Ending{decide.Handled, decide.Duplicate, decide.Rejected, decide.Barred, decide.Stale, decide.Left}
+	well := []decide.Ending{decide.Handled, decide.Duplicate, decide.Rejected, decide.Barred, decide.Stale,
+		decide.Left}
 	ill := func(r exec.Result) bool { return r.Fell || !slices.Contains(well, r.What) }
 	switch {
 	case slices.ContainsFunc(rs, ill):

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -54,6 +55,11 @@ type Entry struct {
 // Kind is the type of e within its topic.
 func (e *Entry) Kind() store.Kind { return store.Kind{Topic: e.Topic, Type: e.Type} }
 
+// CompareKinds orders kinds by their topics, and by their types within a topic.
+func CompareKinds(a, b store.Kind) int {
+	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Type, b.Type))
+}
+
 // Identity is what a message is known by: where it has no id, by where it lies at the broker and what it is.
 func (e *Entry) Identity() store.Identity {
 	switch {
@@ -63,7 +69,8 @@ func (e *Entry) Identity() store.Identity {
 		return e.Given
 	}
 	sum := sha256.Sum256(append(append([]byte(nil), e.Key...), e.Data...))
-	return store.Identity{Source: "skald:" + e.Partition, ID: strconv.FormatInt(e.Position, 10) + "-" + hex.EncodeToString(sum[:8])}
+	id := strconv.FormatInt(e.Position, 10) + "-" + hex.EncodeToString(sum[:8])
+	return store.Identity{Source: "skald:" + e.Partition, ID: id}
 }
 
 // Readable tells whether it is known what e is.
@@ -119,5 +126,5 @@ func (e *Entry) Crowd(full bool) {
 // Admitted tells whether e comes from the quarantine.
 func (e *Entry) Admitted() bool { return e.Parked != nil && e.Parked.Partition == Quarantine }
 
-// Another tells whether it does although another message has its identity.
+// Another tells whether e comes from the quarantine although another message has its identity.
 func (e *Entry) Another() bool { return e.Admitted() && e.Given.Source == Quarantine }

@@ -30,9 +30,9 @@ type Partition struct {
 	// How far it is, and what the database knows of that.
 	Origin     string // of its positions; "": they mean nothing
 	At         int64  // the first position that is not finished; -1: not known yet
-	Front      int64  // behind the last that was begun
+	Front      int64  // the position after the last that was begun
 	Begun      int    // since it was stored how far the partition is
-	Wanted     int64  // behind the first that is to be begun and waits for that to be noted; 0: none waits
+	Wanted     int64  // the one after the first that waits until more is noted; 0: none waits
 	Open       bool   // the database knows that we have it
 	Server     string // on which that was
 	Session    string // ours, then

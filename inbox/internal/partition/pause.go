@@ -6,7 +6,7 @@ const maxHeldBytes = 16 << 20
 // A Bound is how much may be unacknowledged before partitions pause.
 type Bound struct {
 	Held  int // deliveries of a partition
-	Bytes int // of all partitions together; where they have it, one that has more than its share waits
+	Bytes int // of all partitions together; once they hold as many, one with more than its share pauses
 }
 
 // Apply are the partitions that are to pause now, as they have too much unacknowledged, and those that are to

@@ -67,8 +67,10 @@ func (p *Picker) Next(running int) []*partition.Entry {
 	}
 	job := collect(e.Chain, nil, most)
 	for n := 1; n < share && len(job) < most && (!claimed || len(job) < share); n++ {
-		if e = p.first(); e == nil || !exec.Sociable(e) || claimed != (e.Parked != nil) || claimed && len(job)+len(e.Chain.Queue) > most {
-			break // of those that ride none is left behind
+		e = p.first()
+		if e == nil || !exec.Sociable(e) || claimed != (e.Parked != nil) ||
+			claimed && len(job)+len(e.Chain.Queue) > most { // no prefetched one is left behind
+			break
 		}
 		p.o.Schedule.Drop()
 		job = collect(e.Chain, job, most)
@@ -89,7 +91,7 @@ func collect(c *partition.Chain, job []*partition.Entry, most int) []*partition.
 	return job
 }
 
-// Adapt makes batches smaller that came to grief by rivals, and larger again behind one that went well.
+// Adapt makes batches smaller that came to grief by rivals, and larger again after one that went well.
 func (p *Picker) Adapt(rs []exec.Result) {
 	switch {
 	case rs[0].Entry.Parked != nil:

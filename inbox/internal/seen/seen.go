@@ -13,9 +13,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// trusting is behind how many messages, none of which was finished before, it is no longer asked whether they
-// were: of a hundred that share a transaction that is a sixth of what they cost the database. It is again
-// behind a repeat, and with each partition that is gained.
+// trusting is after how many messages in a row, of which none was finished before, the marks are read no more:
+// the read is a sixth of what a hundred messages cost the database that share a transaction. After a repeat,
+// and with each partition that is gained, the marks are read again.
 const trusting = 5000
 
 // A Config is what a Filter goes by.
@@ -67,7 +67,8 @@ func (f *Filter) Cached(ctx context.Context, es []*partition.Entry) {
 	if f.o.Cache == nil {
 		return
 	}
-	keys, of, sealed := make([]string, 0, len(es)), make([]*partition.Entry, 0, len(es)), make([]string, 0, len(es))
+	keys, sealed := make([]string, 0, len(es)), make([]string, 0, len(es))
+	of := make([]*partition.Entry, 0, len(es))
 	for _, e := range es {
 		if e.Done || !f.cacheable(e) {
 			continue
@@ -133,7 +134,7 @@ func (f *Filter) Remember(e *partition.Entry) {
 }
 
 // on is the run of the server that a message was taken on. Where the database cannot tell, it is the session
-// of this process: behind it another database may be there.
+// of this process: another process may find another database.
 func (f *Filter) on(server string) string { return cmp.Or(server, f.server, f.o.Session) }
 
 // cacheable tells of a message whether a repeat of it is dropped and no more: what is said again for a repeat

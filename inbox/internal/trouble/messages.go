@@ -47,7 +47,7 @@ type Messages struct {
 
 // NewMessages are none yet. Log names the consumer.
 func NewMessages(log *slog.Logger) *Messages {
-	return &Messages{log: log, of: map[store.Identity]*Message{}, say: seldom()}
+	return &Messages{log: log, of: map[store.Identity]*Message{}, say: backoff.Seldom()}
 }
 
 // Note notes how an attempt ended.
@@ -94,9 +94,11 @@ func (m *Messages) Complain(ctx context.Context, r exec.Result, keyWaits bool) {
 		"type", e.Type, "attempt", r.Attempts, "error", r.Err}
 	switch {
 	case r.What == decide.Dead:
-		m.log.ErrorContext(ctx, "inbox: message is a dead letter: skald dead show", append(with, "key_waits", keyWaits)...)
+		m.log.ErrorContext(ctx, "inbox: message is a dead letter: skald dead show",
+			append(with, "key_waits", keyWaits)...)
 	case bits.OnesCount(uint(r.Attempts)) == 1:
-		m.log.WarnContext(ctx, "inbox: message failed; it is parked, and its key waits", append(with, "next", r.After)...)
+		m.log.WarnContext(ctx, "inbox: message failed; it is parked, and its key waits",
+			append(with, "next", r.After)...)
 	}
 }
 
@@ -119,6 +121,3 @@ func (m *Messages) Lasting(now time.Time) (out []Message) {
 	}
 	return out
 }
-
-// seldom is how often an outage is told while it lasts.
-func seldom() backoff.Rarely { return backoff.Rarely{First: 20 * time.Second, Most: 10 * time.Minute} }

@@ -47,7 +47,7 @@ func (w *Work) Did(ctx context.Context, doing string, err error, outage bool, no
 		return
 	}
 	if f == nil {
-		f = &failing{Failing: Failing{Doing: doing, Since: now}, say: seldom()}
+		f = &failing{Failing: Failing{Doing: doing, Since: now}, say: backoff.Seldom()}
 		w.of[doing] = f
 	}
 	f.Times++
