@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"embed"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 
@@ -41,12 +40,27 @@ func New(r Runner, schema string, raw map[string]string, err error) *DB {
 	}
 	d.Prefix = prefix
 	// Walk that raises where the database is not the one that its shards speak of
-	d.Raw["WalkHere"] = strings.ReplaceAll(d.Raw["Walk"], "/*here*/", Placeholder+"skald_check_identity($1::text), ")
-	maps.Copy(d.Raw, raw)
+	check := Placeholder + "skald_check_identity($1::text), "
+	d.Raw["WalkHere"] = strings.ReplaceAll(d.Raw["Walk"], "/*here*/", check)
+	if err := Merge(d.Raw, raw); err != nil {
+		d.Err = fmt.Errorf("open store: %w", err)
+		return d
+	}
 	for name, text := range d.Raw {
 		d.SQL[name] = Qualified(text, prefix)
 	}
 	return d
+}
+
+// Merge adds the statements more to raw. Each name is there once, whichever package has it.
+func Merge(raw, more map[string]string) error {
+	for name, text := range more {
+		if raw[name] != "" {
+			return fmt.Errorf("statement %s is there twice", name)
+		}
+		raw[name] = text
+	}
+	return nil
 }
 
 // Placeholder stands before each table in a .sql file.
