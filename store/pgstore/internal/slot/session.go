@@ -19,24 +19,24 @@ import (
 
 // Hear reads the slot until ctx is done; a relay's Run calls it. While that cannot be, it says so once and
 // tries again every few seconds, and commits are found by looking.
-func (w *Reader) Hear(ctx context.Context, log *slog.Logger) {
-	say := &walVoice{Reader: w, log: log}
+func (r *Reader) Hear(ctx context.Context, log *slog.Logger) {
+	say := &walVoice{Reader: r, log: log}
 	for fails := 1; ctx.Err() == nil; fails++ {
 		began := time.Now()
-		err := w.session(ctx, say)
+		err := r.session(ctx, say)
 		if ctx.Err() != nil {
 			break
 		}
 		if time.Since(began) > 10*time.Second {
 			fails = 1
 		}
-		if w.ends(err, false); fails > 1 || !pgrun.Outage(err) && !errors.Is(err, errChanged) {
+		if r.ends(err, false); fails > 1 || !pgrun.Outage(err) && !errors.Is(err, errChanged) {
 			// a connection may be lost
 			say.deaf(ctx, err)
 		}
 		pause(ctx, backoff.After(fails, 50*time.Millisecond, 4*time.Second))
 	}
-	w.ends(nil, false)
+	r.ends(nil, false)
 }
 
 // errChanged ends a stream that may have missed something: the next one begins with a look.
@@ -71,10 +71,10 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // session is one connection's life.
-func (w *Reader) session(ctx context.Context, say *walVoice) error {
-	config := w.Config.Copy()
-	if w.o.BeforeConnect != nil {
-		if err := w.o.BeforeConnect(ctx, config); err != nil {
+func (r *Reader) session(ctx context.Context, say *walVoice) error {
+	config := r.Config.Copy()
+	if r.o.BeforeConnect != nil {
+		if err := r.o.BeforeConnect(ctx, config); err != nil {
 			return fmt.Errorf("before connecting: %w", err)
 		}
 	}
@@ -87,30 +87,30 @@ func (w *Reader) session(ctx context.Context, say *walVoice) error {
 		defer cancel()
 		_ = conn.Close(end)
 	}()
-	is, number, err := w.ready(ctx, &walSlot{w, conn}, say)
+	is, number, err := r.ready(ctx, &walSlot{r, conn}, say)
 	if err != nil {
 		return err
 	}
-	hijacked, err := w.StartStream(ctx, conn)
+	hijacked, err := r.StartStream(ctx, conn)
 	if err != nil {
-		return fmt.Errorf("read slot %s: %w", w.o.Slot, err)
+		return fmt.Errorf("read slot %s: %w", r.o.Slot, err)
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	w.begins(is, number, stop)
+	r.begins(is, number, stop)
 	say.hears(ctx)
-	if err := (&Stream{Conn: hijacked, Told: w.Told, At: w.Place}).follow(ctx); err != nil {
-		return fmt.Errorf("read slot %s: %w", w.o.Slot, err)
+	if err := (&Stream{Conn: hijacked, Told: r.Told, At: r.Place}).follow(ctx); err != nil {
+		return fmt.Errorf("read slot %s: %w", r.o.Slot, err)
 	}
 	return nil
 }
 
 // StartStream makes the server stream.
-func (w *Reader) StartStream(ctx context.Context, conn *pgconn.PgConn) (*pgconn.HijackedConn, error) {
+func (r *Reader) StartStream(ctx context.Context, conn *pgconn.PgConn) (*pgconn.HijackedConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, deadAfter)
 	defer cancel()
 	conn.Frontend().Send(&pgproto3.Query{String: fmt.Sprintf(`START_REPLICATION SLOT %s LOGICAL 0/0 (proto_version '1', publication_names %s, binary 'true')`,
-		column.Quoted(w.o.Slot), column.Quote(column.Quoted(w.o.Slot)))})
+		column.Quoted(r.o.Slot), column.Quote(column.Quoted(r.o.Slot)))})
 	if err := conn.Frontend().Flush(); err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (w *Reader) StartStream(ctx context.Context, conn *pgconn.PgConn) (*pgconn.
 
 // ready makes what is missing, waits until no other session reads the slot, and takes the slot to where the
 // server is now.
-func (w *Reader) ready(ctx context.Context, s *walSlot, say *walVoice) (is origin, number uint32, err error) {
+func (r *Reader) ready(ctx context.Context, s *walSlot, say *walVoice) (is origin, number uint32, err error) {
 	if err := s.name(ctx); err != nil {
 		return is, 0, err
 	}
@@ -141,26 +141,26 @@ func (w *Reader) ready(ctx context.Context, s *walSlot, say *walVoice) (is origi
 		case err != nil:
 			return is, 0, err
 		case !st.there && st.published != "":
-			w.ends(fmt.Errorf("slot %s is being made, which waits for transactions that are open", w.o.Slot), false)
+			r.ends(fmt.Errorf("slot %s is being made, which waits for transactions that are open", r.o.Slot), false)
 			if err := s.make(ctx, st.failover); err != nil {
 				return is, 0, err
 			}
-			log.InfoContext(ctx, "relay: made a replication slot", "slot", w.o.Slot, "failover", st.failover)
+			log.InfoContext(ctx, "relay: made a replication slot", "slot", r.o.Slot, "failover", st.failover)
 		case st.there && st.lost:
 			if err := s.drop(ctx); err != nil {
 				return is, 0, err
 			}
-			log.WarnContext(ctx, "relay: the server had invalidated the replication slot: it is made anew", "slot", w.o.Slot)
+			log.WarnContext(ctx, "relay: the server had invalidated the replication slot: it is made anew", "slot", r.o.Slot)
 		case st.active:
-			if w.ends(nil, true); !waits {
+			if r.ends(nil, true); !waits {
 				waits = true
-				log.InfoContext(ctx, "relay: another session reads the replication slot: standing by", "slot", w.o.Slot)
+				log.InfoContext(ctx, "relay: another session reads the replication slot: standing by", "slot", r.o.Slot)
 			}
 			pause(ctx, standbyEach)
 		case st.published == "":
 			why := fmt.Errorf("publication %s does not have all rows of the outbox: ALTER PUBLICATION %s ADD TABLE %sskald_outbox, with publish = 'insert' and without WHERE",
-				w.o.Slot, column.Quoted(w.o.Slot), w.pg.Prefix)
-			w.ends(why, false)
+				r.o.Slot, column.Quoted(r.o.Slot), r.pg.Prefix)
+			r.ends(why, false)
 			say.deaf(ctx, why)
 			if st.there {
 				_ = s.advance(ctx) // it holds WAL back for nothing

@@ -71,21 +71,21 @@ func digest(text string) string {
 }
 
 // see looks at the slot, in this order: a place, the slot, the transactions.
-func (r *Follower) see(ctx context.Context) (*Sighting, error) {
-	s := &Sighting{Slot: r.o.Slot}
+func (f *Follower) see(ctx context.Context) (*Sighting, error) {
+	s := &Sighting{Slot: f.o.Slot}
 	var server, published, plugin, status, session, publications, oldest, next string
 	var here bool
 	var pid int32
 	var out []LeftOut
-	bases := r.pg.Call("ReadByBases")
+	bases := f.pg.Call("ReadByBases")
 	bases.Scan = func(row pgrun.Scanner) error {
 		s.bases = append(s.bases, "")
 		return row.Scan(&s.bases[len(s.bases)-1])
 	}
-	err := r.pg.Short(ctx, "look at slot "+r.o.Slot, pgrun.Call{SQL: r.Text["ReadByPlace"]}.Into(&s.Place, &server),
-		pgrun.Call{SQL: r.Text["ReadBySlot"]}.Into(&s.there, &plugin, &here, &status, &s.Restart, &s.confirmed, &pid, &session,
+	err := f.pg.Short(ctx, "look at slot "+f.o.Slot, pgrun.Call{SQL: f.Text["ReadByPlace"]}.Into(&s.Place, &server),
+		pgrun.Call{SQL: f.Text["ReadBySlot"]}.Into(&s.there, &plugin, &here, &status, &s.Restart, &s.confirmed, &pid, &session,
 			&publications),
-		pgrun.Call{SQL: r.Text["ReadBySnapshot"]}.Into(&oldest, &next, &published, &s.end), bases, ListLeftOut(r.pg, &out))
+		pgrun.Call{SQL: f.Text["ReadBySnapshot"]}.Into(&oldest, &next, &published, &s.end), bases, ListLeftOut(f.pg, &out))
 	if err != nil {
 		return nil, err
 	}
@@ -93,26 +93,26 @@ func (r *Follower) see(ctx context.Context) (*Sighting, error) {
 	if s.oldest, err = strconv.ParseUint(oldest, 10, 64); err == nil {
 		s.next, err = strconv.ParseUint(next, 10, 64)
 	}
-	i := slices.IndexFunc(out, func(one LeftOut) bool { return one.Publication == r.o.Publication })
+	i := slices.IndexFunc(out, func(one LeftOut) bool { return one.Publication == f.o.Publication })
 	lost := status == "lost" || s.Restart == 0 || s.confirmed == 0
 	switch {
 	case !s.there:
-		s.unfit = fmt.Sprintf("there is no slot %s", r.o.Slot)
+		s.unfit = fmt.Sprintf("there is no slot %s", f.o.Slot)
 	case plugin != "pgoutput" || !here:
-		s.unfit = fmt.Sprintf("slot %s is not one of pgoutput and of this database", r.o.Slot)
+		s.unfit = fmt.Sprintf("slot %s is not one of pgoutput and of this database", f.o.Slot)
 	case lost:
-		s.unfit = fmt.Sprintf("slot %s was invalidated by the server, or was never ready", r.o.Slot)
+		s.unfit = fmt.Sprintf("slot %s was invalidated by the server, or was never ready", f.o.Slot)
 	case published == "":
 		s.unfit = fmt.Sprintf("publication %s does not have all rows of the outbox, as rows of skald_outbox: "+
-			"skald debezium config prints how it is made", r.o.Publication)
+			"skald debezium config prints how it is made", f.o.Publication)
 	case i >= 0:
 		s.unfit = fmt.Sprintf("publication %s leaves out the columns %s, which Debezium reads as NULL: make it without a list of columns, "+
-			"as skald debezium config prints", r.o.Publication, out[i].Columns)
+			"as skald debezium config prints", f.o.Publication, out[i].Columns)
 	case s.hidden:
 		s.unfit = "this role may not see who reads the slot: GRANT pg_read_all_stats TO it"
-	case publications != "" && !names(publications, r.o.Publication):
-		s.unfit = fmt.Sprintf("slot %s is read by publication %s, not %s: give that as --publication", r.o.Slot,
-			publications, r.o.Publication)
+	case publications != "" && !names(publications, f.o.Publication):
+		s.unfit = fmt.Sprintf("slot %s is read by publication %s, not %s: give that as --publication", f.o.Slot,
+			publications, f.o.Publication)
 	}
 	s.there = s.there && here && !lost
 	return s, err
