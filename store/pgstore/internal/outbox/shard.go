@@ -26,10 +26,7 @@ func (o *Outbox) Lease(ctx context.Context, ask store.Ask, too Besides) (store.L
 	if ask.Owner == "" {
 		return o.onlyLook(ctx, ask.Look, too)
 	}
-	free := make([]int32, len(ask.Free))
-	for i, id := range ask.Free {
-		free[i] = int32(id)
-	}
+	free := shardIDs(ask.Free)
 	if len(ask.Knew) > 0 {
 		if err := o.noteMoved(ctx, ask.Knew); err != nil {
 			return store.Leased{}, err
@@ -64,7 +61,7 @@ func (o *Outbox) onlyLook(ctx context.Context, from *string, too Besides) (got s
 	if from == nil {
 		return got, nil
 	}
-	l, err := o.Look(*from)
+	l, err := o.Look(*from, "")
 	if err != nil {
 		return got, fmt.Errorf("tick: %w", err)
 	}
@@ -81,7 +78,7 @@ func (o *Outbox) leaseAndLook(ctx context.Context, lease []pgrun.Call, from *str
 	if from == nil {
 		return o.pg.Short(ctx, "lease", append(too.First, lease...)...)
 	}
-	l, err := o.Look(*from)
+	l, err := o.Look(*from, "")
 	if err != nil {
 		return fmt.Errorf("lease and tick: %w", err)
 	}

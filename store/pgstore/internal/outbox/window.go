@@ -33,25 +33,34 @@ func ParseTick(s string) (Tick, error) {
 
 func (t Tick) String() string { return strconv.FormatInt(t.ID, 10) + "-" + t.Token }
 
-// A look is the calls that look for new rows, and what they answered.
-type look struct {
-	base       string
-	from, Next Tick
-	there      int
-	Calls      []pgrun.Call
+// A Look is the calls that look for new rows, and what they answered.
+type Look struct {
+	Calls []pgrun.Call
+	Next  Tick // the new one; without an ID where there are no new rows
+
+	base  string
+	from  Tick
+	there int
 }
 
-func (o *Outbox) Look(base string) (*look, error) {
+// Look looks for rows that base does not show. about, if any, goes into the token of the new tick, after a
+// dot.
+func (o *Outbox) Look(base, about string) (*Look, error) {
 	from, err := ParseTick(base)
 	if err != nil {
 		return nil, err
 	}
-	l := &look{base: base, from: from, Next: Tick{Token: rand.Text()}}
-	l.Calls = []pgrun.Call{o.walk(), o.pg.Call("Snapshot", from.ID, from.Token, l.Next.Token).Into(&l.there, &l.Next.ID)}
+	l := &Look{base: base, from: from, Next: Tick{Token: rand.Text()}}
+	if about != "" {
+		l.Next.Token += "." + about
+	}
+	snapshot := o.pg.Call("Snapshot", from.ID, from.Token, l.Next.Token).Into(&l.there, &l.Next.ID)
+	l.Calls = []pgrun.Call{o.walk(), snapshot}
 	return l, nil
 }
 
-func (l *look) Tip() (string, error) {
+// Tip is the end of the window that the look opens: base, where there are no new rows.
+func (l *Look) Tip() (string, error) {
 	switch {
 	case l.base != "" && l.there == 0:
 		return "", fmt.Errorf("tick: %w: tick %d is not there", store.ErrMoved, l.from.ID)

@@ -35,11 +35,11 @@ type Reader struct {
 	pg     *pgrun.DB
 	outbox *outbox.Outbox
 	woken  func() // has the relays of this process look
-	Config *pgx.ConnConfig
+	config *pgx.ConnConfig
 	o      ReaderOptions
 
 	mu        sync.Mutex
-	Text      map[string]string // the statements, once the slot has its name
+	text      map[string]string // the statements, once the slot has its name
 	hears     bool
 	elsewhere bool
 	why       string
@@ -60,11 +60,11 @@ type origin struct{ server, published string }
 // NewReader is a reader that connects with config.
 func NewReader(pg *pgrun.DB, out *outbox.Outbox, woken func(), config *pgx.ConnConfig, o ReaderOptions) *Reader {
 	config.RuntimeParams["replication"] = "database"
-	return &Reader{pg: pg, outbox: out, woken: woken, Config: config, o: o}
+	return &Reader{pg: pg, outbox: out, woken: woken, config: config, o: o}
 }
 
 // Unencrypted names the hosts that may be spoken to without TLS.
-func (r *Reader) Unencrypted() []string { return pgrun.Unencrypted(r.Config) }
+func (r *Reader) Unencrypted() []string { return pgrun.Unencrypted(r.config) }
 
 // Hearing may be called at any time from any goroutine.
 func (r *Reader) Hearing() store.Hearing {
@@ -87,7 +87,7 @@ func (r *Reader) Hearing() store.Hearing {
 func (r *Reader) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 	r.mu.Lock()
 	hears, besides := r.hears, outbox.Besides{Standby: r.elsewhere}
-	settle, watch := r.Text["WALSettle"], r.Text["WALWatch"]
+	settle, watch := r.text["WALSettle"], r.text["WALWatch"]
 	r.mu.Unlock()
 	var seen string
 	var reached int64
@@ -181,26 +181,30 @@ func (r *Reader) Told(m Message) {
 	}
 }
 
-// Place is how far the stream is.
-func (r *Reader) Place() int64 {
+// place is how far the stream is.
+func (r *Reader) place() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.at
 }
 
-// Name gives the slot its name, and the statements that name.
-func (r *Reader) Name(slot string) {
+// name gives the slot its name, and the statements that name.
+func (r *Reader) name(slot string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.o.Slot, r.Text = slot, map[string]string{}
-	for name, text := range r.pg.SQL {
-		if strings.HasPrefix(name, "WAL") {
-			r.Text[name] = r.fill(text)
-		}
-	}
+	r.o.Slot, r.text = slot, ReaderStatements(r.pg, slot)
 }
 
-func (r *Reader) fill(text string) string {
-	text = strings.NewReplacer("/*server*/", r.pg.SQL["WALServer"], "/*published*/", r.pg.SQL["WALPublished"]).Replace(text)
-	return strings.NewReplacer("$slot", column.Quote(r.o.Slot), "$schema", column.Quote(r.pg.Schema), "$publication", column.Quoted(r.o.Slot)).Replace(text)
+// ReaderStatements are the statements of a Reader of that slot.
+func ReaderStatements(pg *pgrun.DB, slot string) map[string]string {
+	out := map[string]string{}
+	parts := strings.NewReplacer("/*server*/", pg.SQL["WALServer"], "/*published*/", pg.SQL["WALPublished"])
+	names := strings.NewReplacer("$slot", column.Quote(slot), "$schema", column.Quote(pg.Schema),
+		"$publication", column.Quoted(slot))
+	for name, text := range pg.SQL {
+		if strings.HasPrefix(name, "WAL") {
+			out[name] = names.Replace(parts.Replace(text))
+		}
+	}
+	return out
 }

@@ -72,7 +72,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 // session is one connection's life.
 func (r *Reader) session(ctx context.Context, say *walVoice) error {
-	config := r.Config.Copy()
+	config := r.config.Copy()
 	if r.o.BeforeConnect != nil {
 		if err := r.o.BeforeConnect(ctx, config); err != nil {
 			return fmt.Errorf("before connecting: %w", err)
@@ -91,7 +91,7 @@ func (r *Reader) session(ctx context.Context, say *walVoice) error {
 	if err != nil {
 		return err
 	}
-	hijacked, err := r.StartStream(ctx, conn)
+	hijacked, err := StartStream(ctx, conn, r.o.Slot)
 	if err != nil {
 		return fmt.Errorf("read slot %s: %w", r.o.Slot, err)
 	}
@@ -99,18 +99,19 @@ func (r *Reader) session(ctx context.Context, say *walVoice) error {
 	defer stop(nil)
 	r.begins(is, number, stop)
 	say.hears(ctx)
-	if err := (&Stream{Conn: hijacked, Told: r.Told, At: r.Place}).follow(ctx); err != nil {
+	if err := (&Stream{Conn: hijacked, Told: r.Told, At: r.place}).follow(ctx); err != nil {
 		return fmt.Errorf("read slot %s: %w", r.o.Slot, err)
 	}
 	return nil
 }
 
-// StartStream makes the server stream.
-func (r *Reader) StartStream(ctx context.Context, conn *pgconn.PgConn) (*pgconn.HijackedConn, error) {
+// StartStream makes the server stream what the publication of the slot's name has.
+func StartStream(ctx context.Context, conn *pgconn.PgConn, slot string) (*pgconn.HijackedConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, deadAfter)
 	defer cancel()
-	conn.Frontend().Send(&pgproto3.Query{String: fmt.Sprintf(`START_REPLICATION SLOT %s LOGICAL 0/0 (proto_version '1', publication_names %s, binary 'true')`,
-		column.Quoted(r.o.Slot), column.Quote(column.Quoted(r.o.Slot)))})
+	const start = `START_REPLICATION SLOT %s LOGICAL 0/0 (proto_version '1', publication_names %s, binary 'true')`
+	name := column.Quoted(slot)
+	conn.Frontend().Send(&pgproto3.Query{String: fmt.Sprintf(start, name, column.Quote(name))})
 	if err := conn.Frontend().Flush(); err != nil {
 		return nil, err
 	}
@@ -201,18 +202,18 @@ func (s *walSlot) ask(ctx context.Context, sql string) ([]string, error) {
 }
 
 func (s *walSlot) name(ctx context.Context) error {
-	if s.Text != nil {
+	if s.text != nil {
 		return nil
 	}
 	slot := s.o.Slot
 	if slot == "" {
-		row, err := s.ask(ctx, s.fill(s.pg.SQL["WALName"]))
+		row, err := s.ask(ctx, ReaderStatements(s.pg, "")["WALName"])
 		if err != nil || len(row) == 0 {
 			return fmt.Errorf("name the slot: %w", err)
 		}
 		slot = row[0]
 	}
-	s.Reader.Name(slot)
+	s.Reader.name(slot)
 	return nil
 }
 
@@ -224,7 +225,7 @@ type slotState struct {
 
 // state looks, makes a publication that is missing, and refuses what cannot be.
 func (s *walSlot) state(ctx context.Context) (st slotState, err error) {
-	row, err := s.ask(ctx, s.Text["WALState"])
+	row, err := s.ask(ctx, s.text["WALState"])
 	if err != nil || len(row) != 11 {
 		return st, fmt.Errorf("look at slot %s: %w", s.o.Slot, err)
 	}
@@ -251,17 +252,17 @@ func (s *walSlot) state(ctx context.Context) (st slotState, err error) {
 }
 
 func (s *walSlot) publish(ctx context.Context) error {
-	_, err := s.ask(ctx, s.Text["WALPublish"])
+	_, err := s.ask(ctx, s.text["WALPublish"])
 	if pgrun.SQLState(err) == "42710" { // another relay made it
 		return nil
 	}
-	return advised(err, "let the tables' owner run: "+s.Text["WALPublish"])
+	return advised(err, "let the tables' owner run: "+s.text["WALPublish"])
 }
 
 func (s *walSlot) make(ctx context.Context, failover bool) error {
-	text := s.Text["WALMakeSlot"]
+	text := s.text["WALMakeSlot"]
 	if failover {
-		text = s.Text["WALMakeFailoverSlot"]
+		text = s.text["WALMakeFailoverSlot"]
 	}
 	_, err := s.ask(ctx, text)
 	if pgrun.SQLState(err) == "42710" {
@@ -271,7 +272,7 @@ func (s *walSlot) make(ctx context.Context, failover bool) error {
 }
 
 func (s *walSlot) drop(ctx context.Context) error {
-	_, err := s.ask(ctx, s.Text["WALDropSlot"])
+	_, err := s.ask(ctx, s.text["WALDropSlot"])
 	if code := pgrun.SQLState(err); code == "42704" || code == "55006" { // another relay did, or has made it anew
 		return nil
 	}
@@ -279,7 +280,7 @@ func (s *walSlot) drop(ctx context.Context) error {
 }
 
 func (s *walSlot) advance(ctx context.Context) error {
-	_, err := s.ask(ctx, s.Text["WALAdvance"])
+	_, err := s.ask(ctx, s.text["WALAdvance"])
 	return err
 }
 
@@ -294,7 +295,7 @@ func (s *walSlot) take(ctx context.Context) (number uint32, busy bool, err error
 	case err != nil:
 		return 0, false, fmt.Errorf("take slot %s on: %w", s.o.Slot, err)
 	}
-	row, err := s.ask(ctx, s.Text["WALNumber"])
+	row, err := s.ask(ctx, s.text["WALNumber"])
 	if err != nil || len(row) == 0 {
 		return 0, false, fmt.Errorf("draw a transaction's number: %w", err)
 	}
