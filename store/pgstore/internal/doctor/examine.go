@@ -80,7 +80,7 @@ func (d *Doctor) admit(ctx context.Context, p *patient) error {
 		return err
 	}
 	var now, open, looked int64
-	var ring string
+	var rings string
 	server := d.pg.Call("ExamineServer").Into(&p.version, &p.standby, &now, &p.busy, &p.mine, &p.roleLimit, &p.baseLimit, &open)
 	sent := time.Now()
 	if err := d.pg.Short(ctx, "examine", server); err != nil {
@@ -98,7 +98,7 @@ func (d *Doctor) admit(ctx context.Context, p *patient) error {
 		trips = append(trips, time.Since(sent))
 	}
 	p.trip = slices.Min(trips)
-	err := d.pg.Short(ctx, "examine", set, d.pg.Call("ExamineRetention").Into(&looked), d.pg.Call("Ring").Into(&ring), d.pg.Call("ExamineSize", d.pg.Schema).Into(&p.size),
+	err := d.pg.Short(ctx, "examine", set, d.pg.Call("ExamineRetention").Into(&looked), d.pg.Call("Ring").Into(&rings), d.pg.Call("ExamineSize", d.pg.Schema).Into(&p.size),
 		d.pg.Call("ExamineOwner").Into(&p.owner, &p.ownerMayAll))
 	if err != nil {
 		return err
@@ -107,21 +107,22 @@ func (d *Doctor) admit(ctx context.Context, p *patient) error {
 	if p.keep, err = d.steward.Keeps(ctx); err != nil {
 		return err
 	}
-	return p.measure(ring)
+	return p.measure(rings)
 }
 
 // measure compares the retention with the ring.
-func (p *patient) measure(rings string) (err error) {
-	k := steward.Keeping{}
-	if k.Retention, p.ringRefused = retention.OrDefaults(p.keep); p.ringRefused != nil {
+func (p *patient) measure(stored string) error {
+	keep, err := retention.OrDefaults(p.keep)
+	if err != nil {
+		p.ringRefused = err
 		return nil
 	}
-	p.keep = k.Retention
-	if k.Rows, err = ring.Parse(rings, ring.Default()); err != nil {
-		return err
+	p.keep = keep
+	rows, err := ring.Parse(stored, ring.Default())
+	if err == nil {
+		p.ringRefused = steward.Fits(keep, rows)
 	}
-	p.ringRefused = k.Check()
-	return nil
+	return err
 }
 
 func (p *patient) server() {

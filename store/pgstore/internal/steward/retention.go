@@ -53,16 +53,7 @@ func (s *Steward) maintain(ctx context.Context, keep store.Retention) (store.Mai
 		err = s.EmptyRows(ctx, &k)
 	}
 	if err == nil {
-		err = s.ForgetMarks(ctx, &k)
-	}
-	if err == nil {
-		err = s.ForgetSteps(ctx, &k)
-	}
-	if err == nil {
-		err = s.ForgetSagas(ctx, &k)
-	}
-	if err == nil {
-		err = s.Deletes(ctx, &k)
+		err = s.Forget(ctx, &k)
 	}
 	return k.done, err
 }
@@ -77,7 +68,7 @@ func (s *Steward) keeping(ctx context.Context, keep store.Retention, first ...pg
 		k.Rows, err = ring.Parse(k.ring, ring.Default())
 	}
 	if err == nil {
-		err = k.Check()
+		err = Fits(k.Retention, k.Rows)
 	}
 	k.Marks = max(k.Marks, leastMarks)
 	return k, err
@@ -89,15 +80,19 @@ func (k *Keeping) oldRows() []int {
 	return slices.DeleteFunc(k.Rows.Leaves(), func(n int) bool { return live[n] })
 }
 
-// Check bounds the retention by the ring: of the slots one is being filled, and one is left to be emptied.
-func (k *Keeping) Check() error {
-	if most := time.Duration(k.Rows.Slots()-2) * Day; k.Outbox > most {
-		return &store.RetentionError{What: fmt.Sprintf("rows are to be kept %v, the ring has room for %v", k.Outbox, most),
-			Remedy: fmt.Sprintf("run: skald migrate --outbox-slots %d", (k.Outbox+Day-1)/Day+2)}
+// Fits tells whether rows has room for what keep says: one slot is being filled, and one is left to be
+// emptied.
+func Fits(keep store.Retention, rows ring.Rings) error {
+	if most := time.Duration(rows.Slots()-2) * Day; keep.Outbox > most {
+		return &store.RetentionError{
+			What:   fmt.Sprintf("rows are to be kept %v, the ring has room for %v", keep.Outbox, most),
+			Remedy: fmt.Sprintf("run: skald migrate --outbox-slots %d", (keep.Outbox+Day-1)/Day+2),
+		}
 	}
 	return nil
 }
 
+// EmptyRows empties the leaves that are old and passed by all shards.
 func (s *Steward) EmptyRows(ctx context.Context, k *Keeping) error {
 	for _, n := range k.oldRows() {
 		if err := s.leave(s.EmptyRowLeaf(ctx, n, k), pgrun.RowLeaf(n), &k.done); err != nil {
@@ -107,6 +102,7 @@ func (s *Steward) EmptyRows(ctx context.Context, k *Keeping) error {
 	return nil
 }
 
+// EmptyRowLeaf empties leaf n, if all shards have passed its rows.
 func (s *Steward) EmptyRowLeaf(ctx context.Context, n int, k *Keeping) error {
 	text := s.pg.RowTexts(n)
 	return s.empty(ctx, "skald_outbox", text["RowsIn"], text["EmptyRows"], &k.done.Rows, pgrun.Call{SQL: text["LockRows"]}, s.pg.Call("GuardRing", k.ring), s.covered(text))
@@ -152,8 +148,20 @@ func (s *Steward) leave(err error, table string, done *store.Maintained) error {
 	return err
 }
 
-// Deletes prunes the tables that have no ring.
-func (s *Steward) Deletes(ctx context.Context, k *Keeping) error {
+// Forget deletes what is old in the tables that have no ring.
+func (s *Steward) Forget(ctx context.Context, k *Keeping) error {
+	for _, forget := range []func(context.Context, *Keeping) error{
+		s.forgetMarks, s.forgetSteps, s.forgetSagas, s.forgetRest,
+	} {
+		if err := forget(ctx, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetRest deletes old snapshots, messages in quarantine and reservations.
+func (s *Steward) forgetRest(ctx context.Context, k *Keeping) error {
 	for _, d := range []struct {
 		name  string
 		args  []any
@@ -172,8 +180,8 @@ func (s *Steward) Deletes(ctx context.Context, k *Keeping) error {
 	return nil
 }
 
-// ForgetMarks deletes marks and their answers, and raises the floors.
-func (s *Steward) ForgetMarks(ctx context.Context, k *Keeping) error {
+// forgetMarks deletes marks and their answers, and raises the floors.
+func (s *Steward) forgetMarks(ctx context.Context, k *Keeping) error {
 	return s.batches(ctx, k, "skald_mark", func() (n int64, err error) {
 		err = s.pg.Short(ctx, "forget marks", s.pg.Call("Walk"), s.pg.Call("DeleteMarks", k.Marks.Microseconds(), leastMarks.Microseconds()).Into(&n))
 		k.done.Marks += n
@@ -181,8 +189,8 @@ func (s *Steward) ForgetMarks(ctx context.Context, k *Keeping) error {
 	})
 }
 
-// ForgetSagas deletes sagas that ended.
-func (s *Steward) ForgetSagas(ctx context.Context, k *Keeping) error {
+// forgetSagas deletes sagas that ended.
+func (s *Steward) forgetSagas(ctx context.Context, k *Keeping) error {
 	return s.batches(ctx, k, "skald_saga", func() (n int64, err error) {
 		del := s.pg.Call("DeleteSagas", k.Sagas.Microseconds())
 		del.Done = func(rows int64) { n = rows }
@@ -210,8 +218,8 @@ func (s *Steward) batches(ctx context.Context, k *Keeping, table string, one fun
 	}
 }
 
-// ForgetSteps deletes steps and raises the floors.
-func (s *Steward) ForgetSteps(ctx context.Context, k *Keeping) error {
+// forgetSteps deletes steps and raises the floors.
+func (s *Steward) forgetSteps(ctx context.Context, k *Keeping) error {
 	before := k.Now.Add(-max(k.Steps, leastSteps)).Truncate(time.Millisecond)
 	return s.batches(ctx, k, "skald_step", func() (n int64, err error) {
 		err = s.pg.Short(ctx, "forget steps", s.pg.Call("ForgetSteps", before).Into(&n))
