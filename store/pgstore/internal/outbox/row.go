@@ -114,6 +114,7 @@ func headersJSON(hs []skald.Header) []byte {
 	return b.Bytes()
 }
 
+// ParseHeaders reads what headersJSON wrote.
 func ParseHeaders(text []byte) ([]skald.Header, error) {
 	if len(text) == 0 {
 		return nil, nil
@@ -203,13 +204,13 @@ func (r *Row) usual() bool {
 		r.schema == nil && r.subject == nil && r.headers == nil
 }
 
-const UsualType = "application/json" // the default of the column
-
 const (
+	UsualType = "application/json" // the default of the column
+
+	// UsualMost rows go as a list of VALUES, by a statement for each number of them. From 16 rows on arrays
+	// cost the same.
+	UsualMost    = 10
 	usualColumns = 10
-	// as many rows go as a list of VALUES, each number of them a statement of its own; with 16 arrays cost
-	// the same
-	UsualMost = 10
 )
 
 // insertUsual is the name of the statement for n usual rows.

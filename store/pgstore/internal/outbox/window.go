@@ -19,6 +19,7 @@ type Tick struct {
 	Token string
 }
 
+// ParseTick reads what Tick.String wrote; "" is the beginning.
 func ParseTick(s string) (Tick, error) {
 	if s == "" {
 		return Tick{}, nil

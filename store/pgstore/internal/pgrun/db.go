@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store/pgstore/internal/column"
 )
@@ -26,10 +24,11 @@ type DB struct {
 	Raw            map[string]string // the statements, with a placeholder for the schema
 	SQL            map[string]string // and with the schema
 	Err            error             // of New, answered by every call
-	Oldest, Newest int               // version of the tables that this build works with
+	Oldest, Newest int               // versions of the tables that this build works with
 }
 
-// New runs the statements raw by r; err is what there was against them. The schema is "public" by default.
+// New runs the statements raw by r. err is the error of reading them, if there was one: then each call
+// answers it. The schema is "public" by default.
 func New(r Runner, schema string, raw map[string]string, err error) *DB {
 	own, bad := sqlfile.Load(statements, "sql", Placeholder)
 	d := &DB{Runner: r, Schema: cmp.Or(schema, "public"), Raw: own, SQL: map[string]string{}}
@@ -90,7 +89,7 @@ func (d *DB) RowTexts(n int) map[string]string {
 
 // schemaPrefix is what stands before each table: the quoted schema and a dot.
 func schemaPrefix(schema string) (string, error) {
-	return pgx.Identifier{schema}.Sanitize() + ".", Nameable("schema", schema)
+	return column.Quoted(schema) + ".", Nameable("schema", schema)
 }
 
 // Nameable tells whether a schema or role can have that name. A longer one PostgreSQL cuts without a word;

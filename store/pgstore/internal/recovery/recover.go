@@ -15,7 +15,7 @@ import (
 
 const (
 	pageRows  = 5000            // settled in one transaction, beside writers
-	lockWait  = 2 * time.Second // for writers to end, while others wait behind us
+	lockWait  = 2 * time.Second // for writers to end, while others wait for the same lock after us
 	lockTries = 20
 	lockPause = 500 * time.Millisecond // in which they go on
 )
@@ -91,7 +91,7 @@ func (r *Recovery) Behind() []pgrun.Call {
 	return []pgrun.Call{r.pg.Call("Walk"), look}
 }
 
-// raise has the sequences go on behind what is there, and notes it.
+// raise has the sequences go on after the numbers that are there, and notes it.
 func (r *Recovery) raise(ctx context.Context, arrival int64, done *store.Recovered, note *pgrun.Call) error {
 	raised := 0
 	calls := []pgrun.Call{r.pg.Session(lockWait, pgrun.DefaultHandle), r.pg.Call("Walk"), r.pg.Call("LockNumbered"), r.pg.Call("GuardBehind", arrival)}

@@ -27,7 +27,7 @@ const (
 	// by which the time of a row may be ahead of ours, with a slot to spare
 	ahead = time.Hour + 20*time.Minute
 
-	leafWait  = 100 * time.Millisecond // for the lock on a leaf; whoever comes behind waits as long
+	leafWait  = 100 * time.Millisecond // for the lock on a leaf; who comes after us waits as long
 	pruneFor  = 10 * time.Second       // of deletes from one table in one Maintain
 	prunePage = 5000                   // rows of one delete
 )
