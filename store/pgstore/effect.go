@@ -143,7 +143,7 @@ func locked(in store.Intake, found store.Found) entities {
 }
 
 // outflow are the calls that carry out es in one transaction, which has taken in those marks: guards first,
-// then all rows behind kept, in order.
+// then all rows after kept, in order.
 func (c *core) outflow(es []store.Effect, kept []outbox.Row, have entities, marks ...store.Mark) ([]pgrun.Call, error) {
 	ours := takenOf(marks, es)
 	calls := c.freeMany(es, ours)

@@ -40,7 +40,7 @@ type Migration struct {
 	Checksum string // SHA-256 of the file, in hexadecimal
 
 	text   string
-	builds int // the oldest version that a build must know behind it
+	builds int // the oldest version that a build must know after it
 }
 
 // MigrateOptions say how to migrate. The zero value works.
@@ -66,10 +66,10 @@ type Database interface {
 }
 
 // Migrate makes the tables, or brings them up to date, in one transaction, and says what it did. Two at once
-// go one behind the other. It waits for a lock on a table for 200 ms and gives way, so that nobody waits
+// go one after the other. It waits for a lock on a table for 200 ms and gives way, so that nobody waits
 // behind it for longer; a second later it tries again. Transactions that always overlap, each longer than
 // that, would keep it out for ever: so of its 60 tries the second quarter waits for 400 ms, the third for 800
-// and the last for 1.6 s. After these 105 s it is a *BusyError; it is one too if ctx ends behind a try that
+// and the last for 1.6 s. After these 105 s it is a *BusyError; it is one too if ctx ends after a try that
 // was in vain.
 func Migrate(ctx context.Context, db Database, o *MigrateOptions) ([]Migration, error) {
 	m, err := newMigrator(o)
@@ -184,7 +184,7 @@ func (m *migrator) migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) (
 	if _, err := tx.Exec(ctx, m.pg.SQL["LockMigrations"], m.pg.Schema); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	if err := m.look(ctx, tx); err != nil { // again, behind the lock
+	if err := m.look(ctx, tx); err != nil { // again, under the lock
 		return nil, err
 	}
 	if !m.exists {

@@ -217,12 +217,9 @@ func TestStatements(t *testing.T) {
 		t.Fatal(c.pg.Err)
 	}
 	prepared := 0
-	wal := slot.NewReader(c.pg, c.outbox, nil, conn.Conn().Config(), slot.ReaderOptions{})
-	wal.Name("a slot")
 	texts := maps.Clone(c.pg.SQL)
-	maps.DeleteFunc(texts, func(name, _ string) bool { return strings.HasPrefix(name, "WAL") })
-	maps.Copy(texts, wal.Text)
-	maps.Copy(texts, slot.NewFollower(c.pg, c.outbox, slot.FollowerOptions{Slot: "a slot", Publication: "a publication"}).Text)
+	maps.Copy(texts, slot.ReaderStatements(c.pg, "a slot"))
+	maps.Copy(texts, slot.FollowerStatements(c.pg, "a slot", "a publication"))
 	delete(texts, "WALServer") // a part of others, as the next is
 	delete(texts, "WALPublished")
 	if conn.Conn().PgConn().ParameterStatus("server_version") < "17" {

@@ -69,7 +69,7 @@ func (c *core) wake() {
 // A Listener wakes the relays of this process when another one has written, or is about to commit what it
 // wrote. It has one connection of its own, which must go to the server itself: a pooler in transaction mode
 // has no LISTEN. Writers in Go need Options.Notify; others say SELECT pg_notify('skald_outbox', '<schema>')
-// behind their COMMIT. What is missed while the connection is lost is found by the relays' own looks.
+// after their COMMIT. What is missed while the connection is lost is found by the relays' own looks.
 type Listener struct {
 	// BeforeConnect may change what is connected with, such as a password that lasts for minutes only. Its
 	// error is waited for. Default nil.

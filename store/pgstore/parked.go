@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -62,23 +63,14 @@ func (c *core) takeTurns(marks []store.Mark, found []store.Verdict) []pgrun.Call
 		}
 	}
 	if len(calls) > 1 {
-		slices.SortStableFunc(calls, func(a, b pgrun.Call) int { return compare(a.Args[0], b.Args[0]) })
+		slices.SortStableFunc(calls, func(a, b pgrun.Call) int {
+			return cmp.Compare(a.Args[0].(int64), b.Args[0].(int64)) // the numbers of their locks
+		})
 		for i := range calls[1:] {
 			calls[i+1].With = "" // the session is bound by the first
 		}
 	}
 	return calls
-}
-
-func compare(a, b any) int {
-	x, y := a.(int64), b.(int64)
-	switch {
-	case x < y:
-		return -1
-	case x > y:
-		return 1
-	}
-	return 0
 }
 
 func (c *core) guardTurn(m *store.Mark) []pgrun.Call {
@@ -117,7 +109,7 @@ func (c *core) keep(e *store.Effect, together bool, ours map[taken]bool) (calls 
 		if calls = append(calls, c.pg.Call("Walk")); !ours[taken{f.Consumer, f.Identity}] {
 			calls = append(calls, c.pg.Call("LockParked", id...))
 		}
-		calls = append(calls, c.pg.Call("FinishParked", append(id, narrow(f.Attempts), held.CallKey(f.WasCall), orNull(f.DeadAt), f.Place)...))
+		calls = append(calls, c.pg.Call("FinishParked", append(id, narrow(f.Attempts), held.CallKey(f.WasCall), column.Moment(f.DeadAt), f.Place)...))
 	}
 	if r := e.Rewind; r != nil {
 		calls = append(calls, c.rewind(r))
@@ -143,14 +135,7 @@ func (c *core) requeue(r *store.Requeue, id []any) pgrun.Call {
 	if r.Dead {
 		return c.pg.Call("RequeueDead", id...)
 	}
-	return c.pg.Call("RequeueParked", append(slices.Clone(id), orNull(r.DeadAt), narrow(r.Attempts))...)
-}
-
-func orNull(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
+	return c.pg.Call("RequeueParked", append(slices.Clone(id), column.Moment(r.DeadAt), narrow(r.Attempts))...)
 }
 
 func narrow(n *int) *int32 {
@@ -273,7 +258,7 @@ func (c *core) claim(ctx context.Context, consumer, sessionID string, most store
 	if err := c.pg.Short(ctx, "claim parked messages", c.pg.Call("Walk"), claim, c.pg.Call("NextDue", column.Name(consumer), others).Into(&next)); err != nil {
 		return store.Claimed{}, err
 	}
-	slices.SortFunc(out.Parked, func(a, b store.Parked) int { return compare(a.Place, b.Place) })
+	slices.SortFunc(out.Parked, func(a, b store.Parked) int { return cmp.Compare(a.Place, b.Place) })
 	if keys < most.Keys {
 		out.Next = time.Duration(next) * time.Microsecond
 	}

@@ -9,7 +9,6 @@ package pgstore
 
 import (
 	"embed"
-	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -100,14 +99,15 @@ func texts() (map[string]string, error) {
 	sagas(raw)
 	raw["Claim"] = outbox.Bounded(raw["Claim"])
 	for _, room := range []func() (map[string]string, error){
-		outbox.Statements, slot.Statements, steward.Statements, doctor.Statements,
-		recovery.Statements,
+		outbox.Statements, slot.Statements, steward.Statements, doctor.Statements, recovery.Statements,
 	} {
 		more, err := room()
+		if err == nil {
+			err = pgrun.Merge(raw, more)
+		}
 		if err != nil {
 			return nil, err
 		}
-		maps.Copy(raw, more)
 	}
 	return raw, nil
 }

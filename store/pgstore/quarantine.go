@@ -88,7 +88,7 @@ const secretFor = 30 * time.Second
 // quarantined lists messages in quarantine.
 func (c *core) quarantined(ctx context.Context, q store.Query) ([]store.Quarantined, error) {
 	var out []store.Quarantined
-	limit := int32(min(cmp.Or(q.Limit, 1000), 1000))
+	limit := int32(min(cmp.Or(q.Limit, defaultLimit), defaultLimit))
 	list := c.pg.Call("Quarantined", q.After, column.Name(q.Consumer), column.Name(q.ID), column.Clip(column.Legible(q.Topic)), column.Clip(column.Legible(q.Type)), int16(q.Why), q.Taken, q.Admitted, limit, q.Bare)
 	if waiting := (store.Query{Consumer: q.Consumer, Admitted: true, After: q.After, Limit: q.Limit}); q == waiting && q.Consumer != "" {
 		// by an index of its own: consumers ask for it all the time
@@ -114,13 +114,7 @@ func quarantined(row pgrun.Scanner) (one store.Quarantined, err error) {
 		return one, err
 	}
 	column.Handles(&one.Consumer, &one.Source, &one.ID)
-	one.At = one.At.UTC()
-	if admitted != nil {
-		one.Admitted = admitted.UTC()
-	}
-	if taken != nil {
-		one.Taken = taken.UTC()
-	}
+	one.At, one.Admitted, one.Taken = one.At.UTC(), column.OrZero(admitted), column.OrZero(taken)
 	one.Message, err = held.Decode(text)
 	one.Message.Data = data
 	return one, err

@@ -47,7 +47,11 @@ func (s *Store) ReadBy(o *ReadByOptions) (*ReadBy, error) {
 		return nil, fmt.Errorf("read by: %q cannot be a slot's name: 1 to 63 lower-case letters, digits and underscores",
 			at.Slot)
 	}
-	return &ReadBy{core: s.core, follower: slot.NewFollower(s.core.pg, s.core.outbox, slot.FollowerOptions(at)), named: s}, nil
+	return s.readBy(slot.FollowerOptions{Slot: at.Slot, Publication: at.Publication, Trust: at.Trust}), nil
+}
+
+func (s *Store) readBy(o slot.FollowerOptions) *ReadBy {
+	return &ReadBy{core: s.core, follower: slot.NewFollower(s.pg, s.outbox, o), named: s}
 }
 
 var _ startup.Wire = (*ReadBy)(nil)

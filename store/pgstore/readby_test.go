@@ -38,15 +38,16 @@ func (b *bed) dropSlot(t testing.TB) {
 
 func (b *bed) readsSlot(t testing.TB) *slotReader {
 	t.Helper()
-	w, err := b.store(t).WAL(b.url, &WALOptions{Slot: b.slot()})
+	config, err := pgconn.ParseConfig(b.url)
 	if err != nil {
 		t.Fatal(err)
 	}
+	config.RuntimeParams["replication"] = "database"
 	r := &slotReader{b: b}
-	if r.conn, err = pgconn.ConnectConfig(t.Context(), &w.reader.Config.Config); err != nil {
+	if r.conn, err = pgconn.ConnectConfig(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	hijacked, err := w.reader.StartStream(t.Context(), r.conn)
+	hijacked, err := slot.StartStream(t.Context(), r.conn, b.slot())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,11 +99,7 @@ func newReadByBed(t *testing.T, b *bed) *readByBed {
 // again begins anew, as another process does.
 func (d *readByBed) again(t *testing.T) {
 	t.Helper()
-	var err error
-	if d.r, err = d.s.ReadBy(&ReadByOptions{Slot: d.slot(), Publication: d.slot()}); err != nil {
-		t.Fatal(err)
-	}
-	d.r.follower.Each, d.r.follower.CutEach = 0, 0
+	d.r = d.s.readBy(slot.FollowerOptions{Slot: d.slot(), Publication: d.slot(), Each: 1, CutEach: 1})
 }
 
 // look looks once, and stores what the relay would; it tells whether the position moved.
@@ -129,7 +126,13 @@ func (d *readByBed) moves(t *testing.T) {
 // cuts looks until a snapshot waits for the slot.
 func (d *readByBed) cuts(t *testing.T) {
 	t.Helper()
-	eventually(t, "a snapshot is taken", func() bool { d.stays(t, ""); return len(d.r.follower.Waits) > 0 })
+	eventually(t, "a snapshot is taken", func() bool { d.stays(t, ""); return d.newest(t) > asTick(t, d.base).ID })
+}
+
+// newest is the number of the newest snapshot.
+func (d *readByBed) newest(t *testing.T) int64 {
+	t.Helper()
+	return one[int64](t, d.bed, `SELECT coalesce(max(id), 0) FROM {skald_snapshot}`)
 }
 
 // passes writes a row, and has the slot's reader confirm it once a snapshot waits for that.
@@ -391,11 +394,10 @@ func readBySchema(t *testing.T, d *readByBed) {
 func readByAnother(t *testing.T, d *readByBed) {
 	d.exec(t, `CREATE PUBLICATION `+column.Quoted(d.slot()+"_2")+` FOR TABLE {skald_outbox} WITH (publish_via_partition_root = true)`)
 	t.Cleanup(func() { d.exec(t, `DROP PUBLICATION `+column.Quoted(d.slot()+"_2")) })
-	r, err := d.s.ReadBy(&ReadByOptions{Slot: d.slot(), Publication: d.slot() + "_2"})
-	if err != nil {
+	var err error
+	if d.r, err = d.s.ReadBy(&ReadByOptions{Slot: d.slot(), Publication: d.slot() + "_2"}); err != nil {
 		t.Fatal(err)
 	}
-	r.follower.Each, d.r = 0, r
 	d.readsSlot(t)
 	d.stays(t, "is read by publication")
 	d.exec(t, `ALTER PUBLICATION `+column.Quoted(d.slot()+"_2")+` SET (publish_via_partition_root = false)`)
@@ -436,8 +438,10 @@ func readByTrusted(t *testing.T, d *readByBed) {
 	c := d.readsSlot(t)
 	d.write(t)
 	d.stays(t, "begin once with --trust-slot")
-	d.again(t)
-	d.r.follower.Trust = true
+	var err error
+	if d.r, err = d.s.ReadBy(&ReadByOptions{Slot: d.slot(), Publication: d.slot(), Trust: true}); err != nil {
+		t.Fatal(err)
+	}
 	d.cuts(t)
 	d.kept(t, 1)
 	c.confirm(t, d.place(t))
@@ -479,20 +483,14 @@ func readByStandsBy(t *testing.T, d *readByBed) {
 	d.kept(t, 0)
 }
 
-// A reader that confirms late: it goes to the newest snapshot that is confirmed, and of many keeps few.
+// A reader that confirms late: the position moves to the newest snapshot that is confirmed.
 func readByLate(t *testing.T, d *readByBed) {
 	c := d.readsSlot(t)
 	d.stays(t, "")
-	for range 3 * slot.MarksMost {
+	for range 48 { // more than it keeps
 		d.write(t)
-		n := one[int](t, d.bed, `SELECT coalesce(max(id), 0) FROM {skald_snapshot}`)
-		eventually(t, "a snapshot is taken", func() bool {
-			d.stays(t, "")
-			return one[int](t, d.bed, `SELECT coalesce(max(id), 0) FROM {skald_snapshot}`) > n
-		})
-	}
-	if n := len(d.r.follower.Waits); n < slot.MarksMost/2 || n > slot.MarksMost {
-		t.Errorf("%d snapshots wait", n)
+		n := d.newest(t)
+		eventually(t, "a snapshot is taken", func() bool { d.stays(t, ""); return d.newest(t) > n })
 	}
 	c.confirm(t, d.place(t))
 	d.moves(t)
@@ -551,32 +549,5 @@ func readByBesideRelay(t *testing.T, d *readByBed) {
 	ask(d.s, "relay")
 	if n := ask(d.r, "reads"); n != 0 {
 		t.Errorf("beside a relay it holds %d shards", n)
-	}
-}
-
-// What the proof that a slot is the same one rests on.
-func TestSighting(t *testing.T) {
-	t.Parallel()
-	was := &slot.Sighting{Slot: "a", Place: 100, Where: "w", Session: "s"}
-	for want, s := range map[*slot.Sighting]bool{
-		{Slot: "a", Where: "w", Session: "s", Restart: 200}: true,
-		{Slot: "a", Where: "w", Session: "z", Restart: 99}:  true,
-		{Slot: "a", Where: "w", Session: "z", Restart: 100}: false,
-		{Slot: "a", Where: "x", Session: "s", Restart: 99}:  false,
-		{Slot: "b", Where: "w", Session: "s", Restart: 99}:  false,
-	} {
-		if want.SameAs(was) != s {
-			t.Errorf("%+v: %t, want %t", want, !s, s)
-		}
-	}
-	nobody := &slot.Sighting{Slot: "a", Place: 100, Where: "w"}
-	if (&slot.Sighting{Slot: "a", Where: "w", Restart: 200}).SameAs(nobody) || nobody.SameAs(nil) {
-		t.Error("nobody reads the slot, and it is taken for the same one")
-	}
-	if got := slot.SightingOf("RANDOM." + was.String()); got == nil || got.String() != was.String() {
-		t.Errorf("%+v is read as %+v", was, got)
-	}
-	if slot.SightingOf("RANDOM") != nil {
-		t.Error("a snapshot of a relay has a sighting")
 	}
 }

@@ -403,7 +403,7 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 		}
 	}
 	k := &steward.Keeping{Now: time.Now(), Retention: store.Retention{Marks: 30 * steward.Day, Steps: 90 * steward.Day, Sagas: 30 * steward.Day}}
-	if err := errors.Join(s.steward.ForgetMarks(ctx, k), s.steward.Deletes(ctx, k), s.steward.ForgetSteps(ctx, k), s.steward.ForgetSagas(ctx, k)); err != nil {
+	if err := s.steward.Forget(ctx, k); err != nil {
 		return err
 	}
 	_, err = s.Lease(ctx, store.Ask{Owner: "relay", Session: sessionID, Leave: true})

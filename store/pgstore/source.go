@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 // A SourceError says that the database has another name than the one that was asked for. The name is part of
@@ -47,11 +48,7 @@ func (m *migrator) setSource(ctx context.Context, tx pgx.Tx) error {
 }
 
 func (m *migrator) sourceDefault(source string) string {
-	literal := "'" + strings.ReplaceAll(source, "'", "''") + "'"
-	if strings.Contains(source, `\`) {
-		literal = " E'" + strings.ReplaceAll(strings.ReplaceAll(source, `\`, `\\`), "'", "''") + "'"
-	}
-	return "ALTER TABLE " + m.pg.Prefix + "skald_outbox ALTER COLUMN source SET DEFAULT " + literal
+	return "ALTER TABLE " + m.pg.Prefix + "skald_outbox ALTER COLUMN source SET DEFAULT" + pgrun.Literal(source)
 }
 
 func (m *migrator) haveSource(ctx context.Context, tx pgx.Tx) (string, error) {

@@ -12,7 +12,7 @@ import (
 
 // steps lists steps.
 func (c *core) steps(ctx context.Context, q store.StepQuery) (out []store.StepRecord, err error) {
-	limit := int32(cmp.Or(q.Limit, 1000))
+	limit := int32(cmp.Or(q.Limit, defaultLimit))
 	list := c.pg.Call("ListSteps", column.Name(q.Consumer), column.Name(q.Saga), column.Legible(q.OutsideKey), int16(q.State), q.Dropped, limit)
 	list.Scan = func(row pgrun.Scanner) error {
 		var s store.StepRecord
@@ -21,9 +21,8 @@ func (c *core) steps(ctx context.Context, q store.StepQuery) (out []store.StepRe
 		err := row.Scan(&s.Consumer, &s.Saga, &s.Name, &s.Occurrence, &s.State, &s.Dropped, &s.Source, &s.ID, &s.By.Source, &s.By.ID,
 			&s.Code, &result, &s.OutsideKey, &outcome, &begun, &s.At, &s.Changed)
 		column.Handles(&s.Consumer, &s.Saga, &s.Name, &s.Occurrence, &s.Source, &s.ID, &s.By.Source, &s.By.ID)
-		if s.Result, s.Outcome, s.At, s.Changed = string(result), string(outcome), s.At.UTC(), s.Changed.UTC(); begun != nil {
-			s.Begun = begun.UTC()
-		}
+		s.Result, s.Outcome = string(result), string(outcome)
+		s.At, s.Changed, s.Begun = s.At.UTC(), s.Changed.UTC(), column.OrZero(begun)
 		out = append(out, s)
 		return err
 	}

@@ -143,12 +143,7 @@ func (c *core) tracked(ctx context.Context, q store.TrackedQuery) (out []store.T
 
 // dated is t with its times in UTC.
 func dated(t store.Tracked, due, drifted *time.Time) store.Tracked {
-	if t.At, t.Changed = t.At.UTC(), t.Changed.UTC(); due != nil {
-		t.Due = due.UTC()
-	}
-	if drifted != nil {
-		t.Drifted = drifted.UTC()
-	}
+	t.At, t.Changed, t.Due, t.Drifted = t.At.UTC(), t.Changed.UTC(), column.OrZero(due), column.OrZero(drifted)
 	return t
 }
 

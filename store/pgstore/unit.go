@@ -22,7 +22,7 @@ type unit struct {
 	have  entities
 	sagas []store.SagaRef // that it has locked
 	kept  bool            // a message of it is, and has a mark all the same: it is for rolling back
-	nth   int             // of those in a row that were begun behind each other's commit
+	nth   int             // of those in a row that were begun after each other's commit
 }
 
 // Begin opens a transaction and takes in: one round trip, two where a mark is there.

@@ -7,6 +7,7 @@ import (
 	"time"
 )
 
+// Moment is nil for the zero time, which is none.
 func Moment(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -14,6 +15,7 @@ func Moment(t time.Time) *time.Time {
 	return &t
 }
 
+// OrZero is t in UTC, the zero time for NULL.
 func OrZero(t *time.Time) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -34,6 +36,7 @@ func Past(n int64) time.Duration {
 	return time.Duration(min(n, int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }
 
+// Seconds is n seconds.
 func Seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
 // Sayable tells whether RFC 3339, and so every broker, has a form for at.
@@ -47,6 +50,7 @@ func Sayable(at time.Time) error {
 // An Instant takes whatever a driver makes of a timestamptz, infinity too, which time.Time does not.
 type Instant struct{ is any }
 
+// Scan takes what a driver of database/sql has read.
 func (m *Instant) Scan(src any) error {
 	if b, ok := src.([]byte); ok {
 		src = string(b) // which is the driver's
@@ -55,6 +59,7 @@ func (m *Instant) Scan(src any) error {
 	return nil
 }
 
+// Read is the time, or why it cannot be said.
 func (m *Instant) Read() (time.Time, error) {
 	at, ok := m.is.(time.Time)
 	if !ok {

@@ -24,6 +24,7 @@ func Number(n int64) *int64 {
 	return &n
 }
 
+// OrEmpty is what s points to, "" for NULL.
 func OrEmpty(s *string) string {
 	if s == nil {
 		return ""

@@ -13,10 +13,12 @@ import (
 
 const (
 	maxReason = 1 << 10
-	// of a consumer, source or id as it is; a longer one is kept as its hash: an index entry is limited
+	// MaxName bounds a consumer, source or id that is kept as it is. A longer one is kept as its hash: an
+	// index entry is limited.
 	MaxName = 1 << 10
 )
 
+// Storable tells whether a text column can hold s.
 func Storable(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
 // Legible is what text can hold of an attribute that a foreign message brought along.
@@ -36,7 +38,7 @@ func Name(s string) string {
 	return held.Hash(s)
 }
 
-// Handles makes of names that were read what name knows again: a hash would be hashed once more.
+// Handles makes of names that were read what Name knows again: a hash would be hashed once more.
 func Handles(names ...*string) {
 	for _, s := range names {
 		*s = held.Handle(*s)
@@ -46,6 +48,7 @@ func Handles(names ...*string) {
 // Clip cuts a reason at the limit, between letters.
 func Clip(s string) string { return ClipTo(s, maxReason) }
 
+// ClipTo cuts s at most bytes, between letters.
 func ClipTo(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -65,6 +68,8 @@ func Fault(err error) string {
 	return Clip(Legible("it cannot be read: " + err.Error()))
 }
 
+// Quote is s as a literal of SQL; it has no backslash.
 func Quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
+// Quoted is name as an identifier of SQL.
 func Quoted(name string) string { return pgx.Identifier{name}.Sanitize() }

@@ -11,10 +11,10 @@ import (
 )
 
 // debezium looks for what its EventRouter would not carry: it reads payloads from one column.
-func (c *Doctor) debezium(ctx context.Context, p *patient) error {
+func (d *Doctor) debezium(ctx context.Context, p *patient) error {
 	var names string
 	var out []slot.LeftOut
-	if err := c.pg.Short(ctx, "examine", c.pg.Call("ExaminePublications").Into(&names), slot.ListLeftOut(c.pg, &out)); err != nil {
+	if err := d.pg.Short(ctx, "examine", d.pg.Call("ExaminePublications").Into(&names), slot.ListLeftOut(d.pg, &out)); err != nil {
 		return err
 	}
 	for _, one := range out {
@@ -28,7 +28,7 @@ func (c *Doctor) debezium(ctx context.Context, p *patient) error {
 		return nil
 	}
 	var texts, bytes, keys int64
-	err := c.pg.Short(ctx, "examine", c.pg.Call("ExamineColumns", int32(store.PayloadRows)).Into(&texts, &bytes, &keys))
+	err := d.pg.Short(ctx, "examine", d.pg.Call("ExamineColumns", int32(store.PayloadRows)).Into(&texts, &bytes, &keys))
 	if right := new(store.RightError); errors.As(err, &right) {
 		p.say("debezium", skald.Fine, "this user may not read the outbox", "")
 		return nil

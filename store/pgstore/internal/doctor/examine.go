@@ -47,13 +47,13 @@ func (p *patient) say(name string, grade skald.Grade, saw, remedy string) {
 }
 
 // Examine looks at the server's settings, its clock and connections, the rings and the load.
-func (c *Doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
+func (d *Doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
 	if e.Server {
-		return c.examineServer(ctx)
+		return d.examineServer(ctx)
 	}
 	e.Handle = cmp.Or(e.Handle, pgrun.DefaultHandle)
 	p := &patient{Exam: e, settings: map[string]string{}}
-	if err := c.admit(ctx, p); err != nil {
+	if err := d.admit(ctx, p); err != nil {
 		return nil, err
 	}
 	p.server()
@@ -63,14 +63,14 @@ func (c *Doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, er
 	p.time()
 	p.retention()
 	p.load()
-	return p.found, errors.Join(c.debezium(ctx, p), slot.Examine(ctx, c.pg, func(g skald.Grade, saw, remedy string) {
+	return p.found, errors.Join(d.debezium(ctx, p), slot.Examine(ctx, d.pg, func(g skald.Grade, saw, remedy string) {
 		p.say("read by", g, saw, remedy)
 	}))
 }
 
 // admit asks for everything, and changes nothing.
-func (c *Doctor) admit(ctx context.Context, p *patient) error {
-	set := c.pg.Call("ExamineSettings", []string{"fsync", "full_page_writes", "synchronous_commit", "autovacuum", "statement_timeout",
+func (d *Doctor) admit(ctx context.Context, p *patient) error {
+	set := d.pg.Call("ExamineSettings", []string{"fsync", "full_page_writes", "synchronous_commit", "autovacuum", "statement_timeout",
 		"transaction_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout", "max_connections",
 		"superuser_reserved_connections", "reserved_connections"})
 	set.Scan = func(row pgrun.Scanner) error {
@@ -80,10 +80,10 @@ func (c *Doctor) admit(ctx context.Context, p *patient) error {
 		return err
 	}
 	var now, open, looked int64
-	var ring string
-	server := c.pg.Call("ExamineServer").Into(&p.version, &p.standby, &now, &p.busy, &p.mine, &p.roleLimit, &p.baseLimit, &open)
+	var rings string
+	server := d.pg.Call("ExamineServer").Into(&p.version, &p.standby, &now, &p.busy, &p.mine, &p.roleLimit, &p.baseLimit, &open)
 	sent := time.Now()
-	if err := c.pg.Short(ctx, "examine", server); err != nil {
+	if err := d.pg.Short(ctx, "examine", server); err != nil {
 		return err
 	}
 	took := time.Since(sent)
@@ -92,36 +92,37 @@ func (c *Doctor) admit(ctx context.Context, p *patient) error {
 	var trips []time.Duration
 	for range 5 {
 		sent := time.Now()
-		if err := c.pg.Short(ctx, "examine", c.pg.Call("Now")); err != nil {
+		if err := d.pg.Short(ctx, "examine", d.pg.Call("Now")); err != nil {
 			return err
 		}
 		trips = append(trips, time.Since(sent))
 	}
 	p.trip = slices.Min(trips)
-	err := c.pg.Short(ctx, "examine", set, c.pg.Call("ExamineRetention").Into(&looked), c.pg.Call("Ring").Into(&ring), c.pg.Call("ExamineSize", c.pg.Schema).Into(&p.size),
-		c.pg.Call("ExamineOwner").Into(&p.owner, &p.ownerMayAll))
+	err := d.pg.Short(ctx, "examine", set, d.pg.Call("ExamineRetention").Into(&looked), d.pg.Call("Ring").Into(&rings), d.pg.Call("ExamineSize", d.pg.Schema).Into(&p.size),
+		d.pg.Call("ExamineOwner").Into(&p.owner, &p.ownerMayAll))
 	if err != nil {
 		return err
 	}
 	p.looked = time.Duration(looked) * time.Second
-	if p.keep, err = c.steward.Keeps(ctx); err != nil {
+	if p.keep, err = d.steward.Keeps(ctx); err != nil {
 		return err
 	}
-	return p.measure(ring)
+	return p.measure(rings)
 }
 
 // measure compares the retention with the ring.
-func (p *patient) measure(rings string) (err error) {
-	k := steward.Keeping{}
-	if k.Retention, p.ringRefused = retention.OrDefaults(p.keep); p.ringRefused != nil {
+func (p *patient) measure(stored string) error {
+	keep, err := retention.OrDefaults(p.keep)
+	if err != nil {
+		p.ringRefused = err
 		return nil
 	}
-	p.keep = k.Retention
-	if k.Rows, err = ring.Parse(rings, ring.Default()); err != nil {
-		return err
+	p.keep = keep
+	rows, err := ring.Parse(stored, ring.Default())
+	if err == nil {
+		p.ringRefused = steward.Fits(keep, rows)
 	}
-	p.ringRefused = k.Check()
-	return nil
+	return err
 }
 
 func (p *patient) server() {

@@ -19,11 +19,11 @@ const (
 )
 
 // examineServer asks PostgreSQL's own views alone.
-func (c *Doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
+func (d *Doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
 	p := &patient{}
 	var waits, forgotten, slots []string
 	ended := ""
-	blocked := c.pg.Call("Blocked")
+	blocked := d.pg.Call("Blocked")
 	blocked.Scan = func(row pgrun.Scanner) error {
 		var pid, n int
 		var user, program, state, query, waiter string
@@ -36,7 +36,7 @@ func (c *Doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
 		waits = append(waits, fmt.Sprintf("%s blocks %d, the longest for %v: %s", who, n, time.Duration(longest)*time.Second, waiter))
 		return err
 	}
-	prepared := c.pg.Call("Prepared")
+	prepared := d.pg.Call("Prepared")
 	remedy, worst := "", skald.Doubtful
 	prepared.Scan = func(row pgrun.Scanner) error {
 		var gid, owner string
@@ -53,7 +53,7 @@ func (c *Doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
 		return err
 	}
 	unbounded := false // of what slots may keep
-	held := c.pg.Call("Slots")
+	held := d.pg.Call("Slots")
 	held.Scan = func(row pgrun.Scanner) error {
 		var name, status string
 		var active bool
@@ -68,7 +68,7 @@ func (c *Doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
 		return err
 	}
 	var folder, size string
-	if err := c.pg.Short(ctx, "examine the server", blocked, prepared, held, c.pg.Call("DataFolder").Into(&folder, &size)); err != nil {
+	if err := d.pg.Short(ctx, "examine the server", blocked, prepared, held, d.pg.Call("DataFolder").Into(&folder, &size)); err != nil {
 		return nil, err
 	}
 	listed := func(name, none string, worst skald.Grade, found []string, remedy string) {

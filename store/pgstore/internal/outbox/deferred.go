@@ -12,13 +12,13 @@ import (
 
 // setAside are the calls that keep a full copy of a row: its outbox row may go. One that could not be read is
 // copied as it lies in the outbox; of one that is deferred already only the attempt is new.
-func (c *Outbox) setAside(a *store.DeferredRow) []pgrun.Call {
+func (o *Outbox) setAside(a *store.DeferredRow) []pgrun.Call {
 	state := []any{a.Seq, int32(a.Attempts), column.Clip(column.Legible(a.Why)), a.Due.Microseconds()}
 	switch {
 	case a.Attempts > 1: // it is there, or was dropped meanwhile
-		return []pgrun.Call{c.pg.Call("PutOffDeferred", state...)}
+		return []pgrun.Call{o.pg.Call("PutOffDeferred", state...)}
 	case a.Fault != "":
-		return []pgrun.Call{c.pg.Call("DeferUnread", state...), c.pg.Call("PutOffDeferred", state...)}
+		return []pgrun.Call{o.pg.Call("DeferUnread", state...), o.pg.Call("PutOffDeferred", state...)}
 	}
 	var headers []byte
 	if len(a.Headers) > 0 {
@@ -28,7 +28,7 @@ func (c *Outbox) setAside(a *store.DeferredRow) []pgrun.Call {
 	if a.Large != nil {
 		size, hash = a.Large.Bytes, a.Large.SHA256
 	}
-	return []pgrun.Call{c.pg.Call("Defer", a.Seq, int16(a.Bucket), a.ID, a.Source, a.Topic, a.Key, a.Type, a.Data, a.ContentType,
+	return []pgrun.Call{o.pg.Call("Defer", a.Seq, int16(a.Bucket), a.ID, a.Source, a.Topic, a.Key, a.Type, a.Data, a.ContentType,
 		column.Some(a.Schema), column.Some(a.Subject), column.Some(a.CorrelationID), column.Some(a.CausationID), column.Some(a.TraceParent), headers, a.Time,
 		int32(a.Attempts), column.Clip(column.Legible(a.Why)), a.Due.Microseconds(), size, hash)}
 }
@@ -42,39 +42,39 @@ func shardIDs(shards []int) []int32 {
 }
 
 // Deferred reads rows that the broker refused, and those that wait after them.
-func (c *Outbox) Deferred(ctx context.Context, q store.DeferredQuery) (out store.Deferred, err error) {
+func (o *Outbox) Deferred(ctx context.Context, q store.DeferredQuery) (out store.Deferred, err error) {
 	if q.Keys {
-		out.Keys, err = c.deferredKeys(ctx, q.Shards)
+		out.Keys, err = o.deferredKeys(ctx, q.Shards)
 	}
 	if err == nil && q.Due > 0 {
-		out.Due, err = c.dueRows(ctx, q.Shards, q.Due)
+		out.Due, err = o.dueRows(ctx, q.Shards, q.Due)
 	}
 	return out, err
 }
 
 // deferredKeys lists the keys that have rows deferred.
-func (c *Outbox) deferredKeys(ctx context.Context, shards []int) ([]store.Held, error) {
+func (o *Outbox) deferredKeys(ctx context.Context, shards []int) ([]store.Held, error) {
 	var out []store.Held
-	held := c.pg.Call("Held", shardIDs(shards))
+	held := o.pg.Call("Held", shardIDs(shards))
 	held.Scan = func(row pgrun.Scanner) error {
 		var h store.Held
 		err := row.Scan(&h.Topic, &h.Key, &h.Shard)
 		out = append(out, h)
 		return err
 	}
-	return out, c.pg.Short(ctx, "held keys", held)
+	return out, o.pg.Short(ctx, "held keys", held)
 }
 
 // dueRows reads rows that were deferred and are due.
-func (c *Outbox) dueRows(ctx context.Context, shards []int, limit int) ([]store.DeferredRow, error) {
+func (o *Outbox) dueRows(ctx context.Context, shards []int, limit int) ([]store.DeferredRow, error) {
 	var out []store.DeferredRow
-	retry := c.pg.Call("Retry", shardIDs(shards), int32(limit))
+	retry := o.pg.Call("Retry", shardIDs(shards), int32(limit))
 	retry.Scan = func(row pgrun.Scanner) error {
 		a, err := scanAside(row)
 		out = append(out, a)
 		return err
 	}
-	return out, c.pg.Short(ctx, "rows set aside", retry)
+	return out, o.pg.Short(ctx, "rows set aside", retry)
 }
 
 func scanAside(row pgrun.Scanner) (a store.DeferredRow, err error) {

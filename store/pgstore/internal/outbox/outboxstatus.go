@@ -9,9 +9,9 @@ import (
 )
 
 // Status reads how each shard stands: one statement.
-func (c *Outbox) Status(ctx context.Context) (out store.OutboxStatus, err error) {
+func (o *Outbox) Status(ctx context.Context) (out store.OutboxStatus, err error) {
 	out.Exact = true
-	shards := c.pg.Call("OutboxShards")
+	shards := o.pg.Call("OutboxShards")
 	shards.Scan = func(row pgrun.Scanner) error {
 		var l store.OutboxShard
 		var exact bool
@@ -23,7 +23,7 @@ func (c *Outbox) Status(ctx context.Context) (out store.OutboxStatus, err error)
 		out.Oldest = max(out.Oldest, column.Past(oldest))
 		return err
 	}
-	if err = c.pg.Short(ctx, "read outbox status", shards); err != nil {
+	if err = o.pg.Short(ctx, "read outbox status", shards); err != nil {
 		return store.OutboxStatus{}, err
 	}
 	return out, nil

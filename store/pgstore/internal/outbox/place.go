@@ -22,24 +22,24 @@ func (p *place) known() string {
 
 // walk is the call that begins what a relay reads: it raises where the database is not the one that the
 // shards speak of.
-func (c *Outbox) walk() pgrun.Call {
-	walk := c.pg.Call("WalkHere", c.place.known())
+func (o *Outbox) walk() pgrun.Call {
+	walk := o.pg.Call("WalkHere", o.place.known())
 	walk.Scan = func(row pgrun.Scanner) error {
 		var name, settings string
 		err := row.Scan(&name, &settings)
-		c.place.name.Store(&name)
+		o.place.name.Store(&name)
 		return err
 	}
 	return walk
 }
 
 // noteMoved compares what a relay knew with what is here. What it finds stays until the recover.
-func (c *Outbox) noteMoved(ctx context.Context, knew []store.Shard) error {
+func (o *Outbox) noteMoved(ctx context.Context, knew []store.Shard) error {
 	n := len(knew)
 	ids, epochs := make([]int32, n), make([]int64, n)
 	tokens, bases, tips := make([]string, n), make([]string, n), make([]string, n)
 	for i, l := range knew {
 		ids[i], epochs[i], tokens[i], bases[i], tips[i] = int32(l.ID), l.Epoch, l.Token, l.Cursor.Base, l.Cursor.Tip
 	}
-	return c.pg.Short(ctx, "compare shards", c.pg.Call("NoteMoved", ids, epochs, tokens, bases, tips))
+	return o.pg.Short(ctx, "compare shards", o.pg.Call("NoteMoved", ids, epochs, tokens, bases, tips))
 }

@@ -179,7 +179,7 @@ func (r *reader) time(b []byte) (time.Time, error) {
 	return at.Time.UTC(), column.Sayable(at.Time.UTC())
 }
 
-// either is the text column i, or the bytea column behind it: a copy.
+// either is the text column i, or the bytea column after it: a copy.
 func (r *reader) either(i int, v [][]byte) ([]byte, error) {
 	switch text, b := v[i], v[i+1]; {
 	case text != nil:

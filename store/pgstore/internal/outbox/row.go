@@ -114,6 +114,7 @@ func headersJSON(hs []skald.Header) []byte {
 	return b.Bytes()
 }
 
+// ParseHeaders reads what headersJSON wrote.
 func ParseHeaders(text []byte) ([]skald.Header, error) {
 	if len(text) == 0 {
 		return nil, nil
@@ -135,7 +136,7 @@ func ParseHeaders(text []byte) ([]skald.Header, error) {
 
 // Insert is the call that writes rows; there is at least one. Most rows leave most columns empty: each
 // parameter costs.
-func (c *Outbox) Insert(rows []Row) pgrun.Call {
+func (o *Outbox) Insert(rows []Row) pgrun.Call {
 	usual := true
 	for i := range rows {
 		usual = usual && rows[i].usual()
@@ -143,14 +144,14 @@ func (c *Outbox) Insert(rows []Row) pgrun.Call {
 	r := &rows[0]
 	switch {
 	case usual && len(rows) <= UsualMost:
-		return c.pg.Call(insertUsual(len(rows)), usualArgs(rows)...)
+		return o.pg.Call(insertUsual(len(rows)), usualArgs(rows)...)
 	case len(rows) == 1:
-		return c.pg.Call("InsertRow", column.Given(r.topic), column.Given(r.key), column.Given(r.kind), column.Given(r.data), r.dataBytes, r.keyByte, column.Given(r.contentType),
+		return o.pg.Call("InsertRow", column.Given(r.topic), column.Given(r.key), column.Given(r.kind), column.Given(r.data), r.dataBytes, r.keyByte, column.Given(r.contentType),
 			column.Given(r.schema), column.Given(r.subject), column.Given(r.correlation), column.Given(r.cause), column.Given(r.trace), column.Given(r.headers), column.Given(r.time),
 			column.Given(r.id), column.Given(r.bucket))
 	}
 	text := func(of func(*Row) *string) []string {
-		return each(rows, func(r *Row) string { return orNone(of(r), c.none) })
+		return each(rows, func(r *Row) string { return orNone(of(r), o.none) })
 	}
 	topics, keys := text(func(r *Row) *string { return r.topic }), text(func(r *Row) *string { return r.key })
 	kinds, data := text(func(r *Row) *string { return r.kind }), text(func(r *Row) *string { return r.data })
@@ -164,14 +165,14 @@ func (c *Outbox) Insert(rows []Row) pgrun.Call {
 	})
 	if usual {
 		times := each(rows, func(r *Row) time.Time { return *r.time })
-		return c.pg.Call("InsertManyUsual", topics, keys, kinds, data, correlations, causes, traces, times, ids, buckets, c.none)
+		return o.pg.Call("InsertManyUsual", topics, keys, kinds, data, correlations, causes, traces, times, ids, buckets, o.none)
 	}
 	blob := func(of func(*Row) []byte) [][]byte {
 		return each(rows, func(r *Row) []byte {
 			if b := of(r); b != nil {
 				return b
 			}
-			return []byte(c.none)
+			return []byte(o.none)
 		})
 	}
 	times := text(func(r *Row) *string {
@@ -181,11 +182,11 @@ func (c *Outbox) Insert(rows []Row) pgrun.Call {
 		at := r.time.UTC().Format("2006-01-02 15:04:05.999999Z07:00")
 		return &at
 	})
-	return c.pg.Call("InsertRows", topics, keys, kinds, data,
+	return o.pg.Call("InsertRows", topics, keys, kinds, data,
 		blob(func(r *Row) []byte { return r.dataBytes }), blob(func(r *Row) []byte { return r.keyByte }),
 		text(func(r *Row) *string { return r.contentType }), text(func(r *Row) *string { return r.schema }),
 		text(func(r *Row) *string { return r.subject }), correlations, causes, traces,
-		text(func(r *Row) *string { return r.headers }), times, ids, buckets, c.none)
+		text(func(r *Row) *string { return r.headers }), times, ids, buckets, o.none)
 }
 
 // orNone is what p points to, else none: a random word that no row has, for NULL. Where array_nulls is off an
@@ -203,13 +204,13 @@ func (r *Row) usual() bool {
 		r.schema == nil && r.subject == nil && r.headers == nil
 }
 
-const UsualType = "application/json" // the default of the column
-
 const (
+	UsualType = "application/json" // the default of the column
+
+	// UsualMost rows go as a list of VALUES, by a statement for each number of them. From 16 rows on arrays
+	// cost the same.
+	UsualMost    = 10
 	usualColumns = 10
-	// as many rows go as a list of VALUES, each number of them a statement of its own; with 16 arrays cost
-	// the same
-	UsualMost = 10
 )
 
 // insertUsual is the name of the statement for n usual rows.

@@ -22,35 +22,32 @@ type Besides struct {
 
 // Lease takes, renews and gives back shards: one round trip. A shard belongs to a live relay, so a renewal
 // writes one row.
-func (c *Outbox) Lease(ctx context.Context, ask store.Ask, too Besides) (store.Leased, error) {
+func (o *Outbox) Lease(ctx context.Context, ask store.Ask, too Besides) (store.Leased, error) {
 	if ask.Owner == "" {
-		return c.onlyLook(ctx, ask.Look, too)
+		return o.onlyLook(ctx, ask.Look, too)
 	}
-	free := make([]int32, len(ask.Free))
-	for i, id := range ask.Free {
-		free[i] = int32(id)
-	}
+	free := shardIDs(ask.Free)
 	if len(ask.Knew) > 0 {
-		if err := c.noteMoved(ctx, ask.Knew); err != nil {
+		if err := o.noteMoved(ctx, ask.Knew); err != nil {
 			return store.Leased{}, err
 		}
 	}
 	var got store.Leased
-	calls := []pgrun.Call{c.pg.Call("LockLease"), c.pg.Call("KeepPlace").Into(&got.Timeline), c.pg.Call("ForgetRelays", ask.Owner)}
+	calls := []pgrun.Call{o.pg.Call("LockLease"), o.pg.Call("KeepPlace").Into(&got.Timeline), o.pg.Call("ForgetRelays", ask.Owner)}
 	if ask.Leave {
-		calls = append(calls, c.pg.Call("LeaveRelay", ask.Owner, ask.Session), c.pg.Call("LeaveShards", ask.Owner, ask.Session))
+		calls = append(calls, o.pg.Call("LeaveRelay", ask.Owner, ask.Session), o.pg.Call("LeaveShards", ask.Owner, ask.Session))
 	} else {
 		ttl := cmp.Or(ask.TTL, defaultTTL)
-		calls = append(calls, c.pg.Call("KeepRelay", ask.Owner, ask.Session, ttl.Microseconds(), cmp.Or(ask.Wait, ttl).Microseconds(), too.Standby))
+		calls = append(calls, o.pg.Call("KeepRelay", ask.Owner, ask.Session, ttl.Microseconds(), cmp.Or(ask.Wait, ttl).Microseconds(), too.Standby))
 		if len(free) > 0 {
-			calls = append(calls, c.pg.Call("FreeShards", ask.Owner, free))
+			calls = append(calls, o.pg.Call("FreeShards", ask.Owner, free))
 		}
-		calls = append(calls, c.pg.Call("TakeShards", ask.Owner, ask.Session, free, too.Standby))
+		calls = append(calls, o.pg.Call("TakeShards", ask.Owner, ask.Session, free, too.Standby))
 	}
-	last := c.pg.Call("Shards", ask.Owner, ask.Session)
+	last := o.pg.Call("Shards", ask.Owner, ask.Session)
 	alone := false
 	last.Scan = func(row pgrun.Scanner) error { return leased(row, &got, &alone) }
-	if err := c.leaseAndLook(ctx, append(calls, last), ask.Look, too, &got); err != nil {
+	if err := o.leaseAndLook(ctx, append(calls, last), ask.Look, too, &got); err != nil {
 		return store.Leased{}, err
 	}
 	if ask.Leave || too.Standby && !alone {
@@ -60,15 +57,15 @@ func (c *Outbox) Lease(ctx context.Context, ask store.Ask, too Besides) (store.L
 }
 
 // onlyLook looks for new rows: one round trip. While there are none it writes nothing and draws no number.
-func (c *Outbox) onlyLook(ctx context.Context, from *string, too Besides) (got store.Leased, err error) {
+func (o *Outbox) onlyLook(ctx context.Context, from *string, too Besides) (got store.Leased, err error) {
 	if from == nil {
 		return got, nil
 	}
-	l, err := c.Look(*from)
+	l, err := o.Look(*from, "")
 	if err != nil {
 		return got, fmt.Errorf("tick: %w", err)
 	}
-	if err := c.pg.Short(ctx, "tick", append(too.First, l.Calls...)...); err != nil {
+	if err := o.pg.Short(ctx, "tick", append(too.First, l.Calls...)...); err != nil {
 		return got, err
 	}
 	got.Tip, err = l.Tip()
@@ -77,15 +74,15 @@ func (c *Outbox) onlyLook(ctx context.Context, from *string, too Besides) (got s
 
 // leaseAndLook does both in one transaction, so that an idle database has one for each look. It looks first:
 // a tick's number must be drawn after its snapshot, and a lease draws one.
-func (c *Outbox) leaseAndLook(ctx context.Context, lease []pgrun.Call, from *string, too Besides, got *store.Leased) error {
+func (o *Outbox) leaseAndLook(ctx context.Context, lease []pgrun.Call, from *string, too Besides, got *store.Leased) error {
 	if from == nil {
-		return c.pg.Short(ctx, "lease", append(too.First, lease...)...)
+		return o.pg.Short(ctx, "lease", append(too.First, lease...)...)
 	}
-	l, err := c.Look(*from)
+	l, err := o.Look(*from, "")
 	if err != nil {
 		return fmt.Errorf("lease and tick: %w", err)
 	}
-	if err := c.pg.Short(ctx, "lease and tick", slices.Concat(too.First, l.Calls, lease)...); err != nil {
+	if err := o.pg.Short(ctx, "lease and tick", slices.Concat(too.First, l.Calls, lease)...); err != nil {
 		return err
 	}
 	got.Tip, err = l.Tip()
@@ -125,14 +122,14 @@ func cursorArgs(p *store.Progress) (base, tip *string, seq *int64, incarnation *
 }
 
 // Progress are the calls that store what a shard's owner reports, or raise.
-func (c *Outbox) Progress(p *store.Progress) []pgrun.Call {
+func (o *Outbox) Progress(p *store.Progress) []pgrun.Call {
 	base, tip, seq, incarnation := cursorArgs(p)
-	calls := []pgrun.Call{c.pg.Call("KeepProgress", int32(p.Shard), p.Epoch, p.Token, base, tip, seq, incarnation)}
+	calls := []pgrun.Call{o.pg.Call("KeepProgress", int32(p.Shard), p.Epoch, p.Token, base, tip, seq, incarnation)}
 	for i := range p.Deferred {
-		calls = append(calls, c.setAside(&p.Deferred[i])...)
+		calls = append(calls, o.setAside(&p.Deferred[i])...)
 	}
 	if len(p.Freed) > 0 {
-		calls = append(calls, c.pg.Call("FinishDeferred", p.Freed))
+		calls = append(calls, o.pg.Call("FinishDeferred", p.Freed))
 	}
 	return calls
 }
@@ -151,7 +148,7 @@ func CursorsOnly(es []store.Effect) int {
 }
 
 // KeepAll stores the progress of many shards in one statement.
-func (c *Outbox) KeepAll(ctx context.Context, es []store.Effect, stood []bool) error {
+func (o *Outbox) KeepAll(ctx context.Context, es []store.Effect, stood []bool) error {
 	n := len(es)
 	ids, epochs, tokens := make([]int32, n), make([]int64, n), make([]string, n)
 	bases, tips, incarnations, seqs := make([]*string, n), make([]*string, n), make([]*string, n), make([]*int64, n)
@@ -160,7 +157,7 @@ func (c *Outbox) KeepAll(ctx context.Context, es []store.Effect, stood []bool) e
 		ids[i], epochs[i], tokens[i] = int32(p.Shard), p.Epoch, p.Token
 		bases[i], tips[i], seqs[i], incarnations[i] = cursorArgs(p)
 	}
-	keep := c.pg.Call("KeepAllProgress", ids, epochs, tokens, bases, tips, seqs, incarnations)
+	keep := o.pg.Call("KeepAllProgress", ids, epochs, tokens, bases, tips, seqs, incarnations)
 	keep.Scan = func(row pgrun.Scanner) error {
 		var id int32
 		if err := row.Scan(&id); err != nil {
@@ -171,7 +168,7 @@ func (c *Outbox) KeepAll(ctx context.Context, es []store.Effect, stood []bool) e
 		}
 		return nil
 	}
-	err := c.pg.Short(ctx, "keep progress", keep)
+	err := o.pg.Short(ctx, "keep progress", keep)
 	if err != nil {
 		clear(stood)
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // Waiting lists rows of the outbox that are not published: one statement.
-func (c *Outbox) Waiting(ctx context.Context, most int) (out []store.WaitingRow, err error) {
-	list := c.pg.Call("ListWaiting", int32(most), int32(store.WaitingScan))
+func (o *Outbox) Waiting(ctx context.Context, most int) (out []store.WaitingRow, err error) {
+	list := o.pg.Call("ListWaiting", int32(most), int32(store.WaitingScan))
 	list.Scan = func(row pgrun.Scanner) error {
 		var w store.WaitingRow
 		var key column.Blob
@@ -21,7 +21,7 @@ func (c *Outbox) Waiting(ctx context.Context, most int) (out []store.WaitingRow,
 		out = append(out, w)
 		return err
 	}
-	if err := c.pg.Short(ctx, "list rows that wait", c.pg.Call("PlanOnce"), list); err != nil {
+	if err := o.pg.Short(ctx, "list rows that wait", o.pg.Call("PlanOnce"), list); err != nil {
 		return nil, err
 	}
 	return out, nil

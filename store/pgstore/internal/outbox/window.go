@@ -19,6 +19,7 @@ type Tick struct {
 	Token string
 }
 
+// ParseTick reads what Tick.String wrote; "" is the beginning.
 func ParseTick(s string) (Tick, error) {
 	if s == "" {
 		return Tick{}, nil
@@ -33,25 +34,34 @@ func ParseTick(s string) (Tick, error) {
 
 func (t Tick) String() string { return strconv.FormatInt(t.ID, 10) + "-" + t.Token }
 
-// A look is the calls that look for new rows, and what they answered.
-type look struct {
-	base       string
-	from, Next Tick
-	there      int
-	Calls      []pgrun.Call
+// A Look is the calls that look for new rows, and what they answered.
+type Look struct {
+	Calls []pgrun.Call
+	Next  Tick // the new one; without an ID where there are no new rows
+
+	base  string
+	from  Tick
+	there int
 }
 
-func (c *Outbox) Look(base string) (*look, error) {
+// Look looks for rows that base does not show. about, if any, goes into the token of the new tick, after a
+// dot.
+func (o *Outbox) Look(base, about string) (*Look, error) {
 	from, err := ParseTick(base)
 	if err != nil {
 		return nil, err
 	}
-	l := &look{base: base, from: from, Next: Tick{Token: rand.Text()}}
-	l.Calls = []pgrun.Call{c.walk(), c.pg.Call("Snapshot", from.ID, from.Token, l.Next.Token).Into(&l.there, &l.Next.ID)}
+	l := &Look{base: base, from: from, Next: Tick{Token: rand.Text()}}
+	if about != "" {
+		l.Next.Token += "." + about
+	}
+	snapshot := o.pg.Call("Snapshot", from.ID, from.Token, l.Next.Token).Into(&l.there, &l.Next.ID)
+	l.Calls = []pgrun.Call{o.walk(), snapshot}
 	return l, nil
 }
 
-func (l *look) Tip() (string, error) {
+// Tip is the end of the window that the look opens: base, where there are no new rows.
+func (l *Look) Tip() (string, error) {
 	switch {
 	case l.base != "" && l.there == 0:
 		return "", fmt.Errorf("tick: %w: tick %d is not there", store.ErrMoved, l.from.ID)
@@ -62,7 +72,7 @@ func (l *look) Tip() (string, error) {
 }
 
 // Pull reads a page of a window: one round trip.
-func (c *Outbox) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
+func (o *Outbox) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
 	base, err := ParseTick(w.Base)
 	if err != nil {
 		return store.Page{}, fmt.Errorf("pull: %w", err)
@@ -72,7 +82,7 @@ func (c *Outbox) Pull(ctx context.Context, w store.Window, limit int) (store.Pag
 		return store.Page{}, fmt.Errorf("pull: %w", err)
 	}
 	if limit < 1 || w.Tip == w.Base || w.Tip == "" {
-		return store.Page{Done: true}, c.pg.Err
+		return store.Page{Done: true}, o.pg.Err
 	}
 	var there, want int
 	for _, t := range []Tick{base, tip} {
@@ -83,34 +93,34 @@ func (c *Outbox) Pull(ctx context.Context, w store.Window, limit int) (store.Pag
 	var r reader
 	var seq int64
 	page := store.Page{Rows: make([]store.Row, 0, limit+1)}
-	pull := c.pull(base, tip, w, limit+1)
+	pull := o.pull(base, tip, w, limit+1)
 	pull.Scan = func(row pgrun.Scanner) error {
 		page.Rows = append(page.Rows, store.Row{})
 		return r.read(row, &page.Rows[len(page.Rows)-1])
 	}
-	err = c.pg.Short(ctx, "pull", c.walk(), c.pg.Call("Snapshots", base.ID, base.Token, tip.ID, tip.Token).Into(&there, &seq), pull)
+	err = o.pg.Short(ctx, "pull", o.walk(), o.pg.Call("Snapshots", base.ID, base.Token, tip.ID, tip.Token).Into(&there, &seq), pull)
 	switch {
 	case err != nil:
 		return store.Page{}, err
 	case there != want:
 		return store.Page{}, fmt.Errorf("pull: %w: a tick of the window is not there", store.ErrMoved)
 	}
-	c.bases.put(base, seq)
+	o.bases.put(base, seq)
 	page.Done = len(page.Rows) == 0 || r.last && len(page.Rows) <= limit
 	page.Rows = page.Rows[:min(limit, len(page.Rows))]
 	return page, nil
 }
 
 // pull chooses the statement.
-func (c *Outbox) pull(base, tip Tick, w store.Window, limit int) pgrun.Call {
+func (o *Outbox) pull(base, tip Tick, w store.Window, limit int) pgrun.Call {
 	name, args := "Pull", []any{base.ID, base.Token, tip.ID, tip.Token, w.After, int32(limit)}
-	if seq, ok := c.bases.get(base); ok && w.After >= seq {
+	if seq, ok := o.bases.get(base); ok && w.After >= seq {
 		name, args = "PullOn", args[2:]
 	}
 	if w.Buckets != nil {
 		name, args = name+"Some", append(args, Bitmap(w.Buckets))
 	}
-	return c.pg.Call(name, args...)
+	return o.pg.Call(name, args...)
 }
 
 // bases remembers the seqs of ticks. A tick never changes; that it is still there is asked each time.

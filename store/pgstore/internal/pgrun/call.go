@@ -22,12 +22,12 @@ type Call struct {
 	Scan func(Scanner) error // for each row; nil: rows are not looked at
 	Done func(n int64)       // the rows that it touched, or answered
 	Fail func(error) error   // says more about its error; nil: it says enough
-	// whether it is needed, once the calls before it are answered; nil: always. Not every runner asks
-	Need func() bool
-	Also bool   // of a mark that has another call that is needed when this one is
-	With string // the statement that does the work of Session too; "": none does
-	// server: that statement is given the server that is meant, too.
-	Server bool
+	// Need tells, once the calls before it are answered, whether it is needed; nil: always. Not every runner
+	// asks.
+	Need   func() bool
+	Also   bool   // of a mark that has another call that is needed when this one is
+	With   string // the statement that does the work of Session too; "": none does
+	Server bool   // With is given the server that is meant, too
 }
 
 // A Scanner is a row.
@@ -72,11 +72,7 @@ func (d *DB) Short(ctx context.Context, act string, calls ...Call) error {
 	if d.Err != nil {
 		return d.Err
 	}
-	return d.runShort(ctx, act, append([]Call{d.OwnSession()}, calls...))
-}
-
-func (d *DB) runShort(ctx context.Context, act string, all []Call) error {
-	if err := d.Runner.Run(ctx, all...); err != nil {
+	if err := d.Runner.Run(ctx, append([]Call{d.OwnSession()}, calls...)...); err != nil {
 		return fmt.Errorf("%s: %w", act, d.Explain(err))
 	}
 	return nil

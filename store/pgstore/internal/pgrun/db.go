@@ -6,11 +6,8 @@ import (
 	"cmp"
 	"embed"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store/pgstore/internal/column"
@@ -27,10 +24,11 @@ type DB struct {
 	Raw            map[string]string // the statements, with a placeholder for the schema
 	SQL            map[string]string // and with the schema
 	Err            error             // of New, answered by every call
-	Oldest, Newest int               // version of the tables that this build works with
+	Oldest, Newest int               // versions of the tables that this build works with
 }
 
-// New runs the statements raw by r; err is what there was against them. The schema is "public" by default.
+// New runs the statements raw by r. err is the error of reading them, if there was one: then each call
+// answers it. The schema is "public" by default.
 func New(r Runner, schema string, raw map[string]string, err error) *DB {
 	own, bad := sqlfile.Load(statements, "sql", Placeholder)
 	d := &DB{Runner: r, Schema: cmp.Or(schema, "public"), Raw: own, SQL: map[string]string{}}
@@ -41,12 +39,27 @@ func New(r Runner, schema string, raw map[string]string, err error) *DB {
 	}
 	d.Prefix = prefix
 	// Walk that raises where the database is not the one that its shards speak of
-	d.Raw["WalkHere"] = strings.ReplaceAll(d.Raw["Walk"], "/*here*/", Placeholder+"skald_check_identity($1::text), ")
-	maps.Copy(d.Raw, raw)
+	check := Placeholder + "skald_check_identity($1::text), "
+	d.Raw["WalkHere"] = strings.ReplaceAll(d.Raw["Walk"], "/*here*/", check)
+	if err := Merge(d.Raw, raw); err != nil {
+		d.Err = fmt.Errorf("open store: %w", err)
+		return d
+	}
 	for name, text := range d.Raw {
 		d.SQL[name] = Qualified(text, prefix)
 	}
 	return d
+}
+
+// Merge adds the statements more to raw. Each name is there once, whichever package has it.
+func Merge(raw, more map[string]string) error {
+	for name, text := range more {
+		if raw[name] != "" {
+			return fmt.Errorf("statement %s is there twice", name)
+		}
+		raw[name] = text
+	}
+	return nil
 }
 
 // Placeholder stands before each table in a .sql file.
@@ -76,7 +89,7 @@ func (d *DB) RowTexts(n int) map[string]string {
 
 // schemaPrefix is what stands before each table: the quoted schema and a dot.
 func schemaPrefix(schema string) (string, error) {
-	return pgx.Identifier{schema}.Sanitize() + ".", Nameable("schema", schema)
+	return column.Quoted(schema) + ".", Nameable("schema", schema)
 }
 
 // Nameable tells whether a schema or role can have that name. A longer one PostgreSQL cuts without a word;

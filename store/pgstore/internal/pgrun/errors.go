@@ -55,6 +55,7 @@ func SQLState(err error) string {
 // movedAway is what skald_check_identity raises.
 const movedAway = "SK002"
 
+// Lost tells whether err is of a guard that was lost.
 func Lost(err error) bool { return SQLState(err) == lostGuard }
 
 // standby tells of a transaction that would write and was begun on a standby. The routine's name is in no
@@ -152,6 +153,7 @@ func (d *DB) Explain(err error) error {
 	return err
 }
 
+// Refused is what the server says a right is missing for.
 func Refused(err error) string {
 	if text := message(err); text != "" {
 		return strings.TrimPrefix(text, "permission denied for ")
@@ -175,6 +177,7 @@ func message(err error) string {
 	return ""
 }
 
+// SchemaError says that the tables have version have, with which this build does not work; 0: none is known.
 func (d *DB) SchemaError(have int) error {
 	e := &store.SchemaError{Where: "schema " + d.Schema, Have: have, Need: d.Oldest, Last: d.Newest,
 		Remedy: "run: skald migrate --store URL --schema " + ShellWord(d.Schema)}

@@ -23,7 +23,7 @@ func Inlined(sql string, args []any) (string, error) {
 			return "", fmt.Errorf("argument %d: %w", i+1, err)
 		}
 		if literals[i] = "NULL"; !null {
-			literals[i] = literal(text)
+			literals[i] = Literal(text)
 		}
 	}
 	var b strings.Builder
@@ -55,8 +55,8 @@ func Inlined(sql string, args []any) (string, error) {
 	return b.String(), nil
 }
 
-// literal is right whatever standard_conforming_strings is.
-func literal(s string) string {
+// Literal is s as a literal of SQL, after a blank. It is right whatever standard_conforming_strings is.
+func Literal(s string) string {
 	quoted := strings.ReplaceAll(s, "'", "''")
 	if strings.Contains(s, `\`) {
 		return " E'" + strings.ReplaceAll(quoted, `\`, `\\`) + "'"

@@ -171,8 +171,8 @@ func Open(ctx context.Context, conn *pgx.Conn, level pgx.TxIsoLevel, calls []Cal
 	return br.Tx(), br.Close()
 }
 
-// SendFollowing sends calls and a COMMIT, and behind it BEGIN and then. PostgreSQL skips what follows an
-// error, so what is begun follows a commit that succeeded; err is the commit's.
+// SendFollowing sends calls and a COMMIT, and after it BEGIN and then. PostgreSQL skips what follows an
+// error: a transaction is begun only after a commit that succeeded. err is the commit's.
 func SendFollowing(ctx context.Context, conn *pgx.Conn, calls, then []Call) (begun bool, err error) {
 	b := &pgx.Batch{}
 	queue(b, calls)
@@ -193,6 +193,7 @@ func SendFollowing(ctx context.Context, conn *pgx.Conn, calls, then []Call) (beg
 	return answers(br, then) == nil && br.Close() == nil, nil
 }
 
+// SendIn carries out calls in tx.
 func SendIn(ctx context.Context, tx pgx.Tx, calls []Call) error {
 	if len(calls) == 0 {
 		return nil
@@ -207,6 +208,7 @@ func SendIn(ctx context.Context, tx pgx.Tx, calls []Call) error {
 	return br.Close()
 }
 
+// Exec carries out c in tx, and looks at no row.
 func Exec(ctx context.Context, tx pgx.Tx, c Call) error {
 	_, err := tx.Exec(ctx, c.SQL, c.Args...)
 	return err

@@ -59,7 +59,7 @@ func (r dbRunner) Within(ctx context.Context, f func(send Sender) error) error {
 	return tx.Commit()
 }
 
-// Below gives f the pgx connection below conn, also below a driver that only traces, or answers errForeign.
+// Below gives f the pgx connection below conn, also below a driver that only traces, or answers ErrForeign.
 func Below(conn *sql.Conn, f func(*pgx.Conn) error) error {
 	return conn.Raw(func(c any) error {
 		for {
@@ -75,6 +75,8 @@ func Below(conn *sql.Conn, f func(*pgx.Conn) error) error {
 	})
 }
 
+// SendOn carries out calls in tx, which conn is in. A driver that is not pgx is sent before, then the calls
+// as one text.
 func SendOn(ctx context.Context, conn *sql.Conn, tx *sql.Tx, before string, calls []Call) error {
 	err := Below(conn, func(c *pgx.Conn) error { return Send(ctx, c, calls) })
 	if errors.Is(err, ErrForeign) {

@@ -15,7 +15,7 @@ import (
 
 const (
 	pageRows  = 5000            // settled in one transaction, beside writers
-	lockWait  = 2 * time.Second // for writers to end, while others wait behind us
+	lockWait  = 2 * time.Second // for writers to end, while others wait for the same lock after us
 	lockTries = 20
 	lockPause = 500 * time.Millisecond // in which they go on
 )
@@ -23,15 +23,15 @@ const (
 // Recover settles the outbox of a database that moved, and brings the numbers of what consumers keep up to
 // what is there. Most of it goes page by page beside writers, and may be repeated; what remains are two
 // transactions that lock them out. Each carries note; without one it only tells what it saw.
-func (c *Recovery) Recover(ctx context.Context, note *pgrun.Call) (done store.Recovered, err error) {
+func (r *Recovery) Recover(ctx context.Context, note *pgrun.Call) (done store.Recovered, err error) {
 	var recovers, horizon, moved, behind, arrivals string
 	var last int64
-	err = c.pg.Short(ctx, "look for a move", c.pg.Call("Recoveries").Into(&recovers), c.pg.Call("Moved").Into(&moved), c.pg.Call("Horizon").Into(&horizon), c.pg.Call("Walk"), c.pg.Call("After").Into(&behind))
+	err = r.pg.Short(ctx, "look for a move", r.pg.Call("Recoveries").Into(&recovers), r.pg.Call("Moved").Into(&moved), r.pg.Call("Horizon").Into(&horizon), r.pg.Call("Walk"), r.pg.Call("After").Into(&behind))
 	if err == nil {
-		err = c.pg.Short(ctx, "read all marks", c.pg.Call("Patient"), c.pg.Call("LastArrival").Into(&last))
+		err = r.pg.Short(ctx, "read all marks", r.pg.Call("Patient"), r.pg.Call("LastArrival").Into(&last))
 	}
 	if err == nil {
-		err = c.pg.Short(ctx, "look for a move", c.pg.Call("ArrivalAfter", last).Into(&arrivals))
+		err = r.pg.Short(ctx, "look for a move", r.pg.Call("ArrivalAfter", last).Into(&arrivals))
 	}
 	saw := slices.DeleteFunc([]string{moved, cmp.Or(behind, arrivals)}, func(s string) bool { return s == "" })
 	done.Moved = strings.Join(saw, "; ")
@@ -39,7 +39,7 @@ func (c *Recovery) Recover(ctx context.Context, note *pgrun.Call) (done store.Re
 		return done, err
 	}
 	if behind+arrivals != "" {
-		err := c.insist(ctx, func() error { return c.raise(ctx, last, &done, note) })
+		err := r.insist(ctx, func() error { return r.raise(ctx, last, &done, note) })
 		switch {
 		case pgrun.Lost(err) && moved == "":
 			return store.Recovered{}, nil // somebody else did it meanwhile
@@ -48,25 +48,25 @@ func (c *Recovery) Recover(ctx context.Context, note *pgrun.Call) (done store.Re
 			return done, err
 		}
 	}
-	switch err := c.settle(ctx, recovers, horizon, &done, note); {
+	switch err := r.settle(ctx, recovers, horizon, &done, note); {
 	case pgrun.Lost(err) && done.Raised == 0:
 		return store.Recovered{}, nil // the same
 	case err != nil && !pgrun.Lost(err):
 		return done, err
 	}
-	c.wake()
+	r.wake()
 	return done, nil
 }
 
 // insist does what locks writers out, and comes again where it does not get the lock.
-func (c *Recovery) insist(ctx context.Context, do func() error) error {
+func (r *Recovery) insist(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
 		switch {
 		case err == nil || pgrun.Lost(err):
 			return err
 		case pgrun.SQLState(err) != "55P03" && pgrun.SQLState(err) != "40P01" || try == lockTries:
-			return fmt.Errorf("recover: lock writers out: %w", c.pg.Explain(err))
+			return fmt.Errorf("recover: lock writers out: %w", r.pg.Explain(err))
 		}
 		select {
 		case <-ctx.Done():
@@ -79,8 +79,8 @@ func (c *Recovery) insist(ctx context.Context, do func() error) error {
 // Behind tells, before what consumers keep is numbered, that sequences are where other rows were: logical
 // replication leaves them so. A number that is given out twice would be another message's place, or its
 // answer.
-func (c *Recovery) Behind() []pgrun.Call {
-	look := c.pg.Call("After")
+func (r *Recovery) Behind() []pgrun.Call {
+	look := r.pg.Call("After")
 	look.Scan = func(row pgrun.Scanner) error {
 		var saw string
 		if err := row.Scan(&saw); err != nil || saw == "" {
@@ -88,14 +88,14 @@ func (c *Recovery) Behind() []pgrun.Call {
 		}
 		return &store.MovedError{Saw: saw}
 	}
-	return []pgrun.Call{c.pg.Call("Walk"), look}
+	return []pgrun.Call{r.pg.Call("Walk"), look}
 }
 
-// raise has the sequences go on behind what is there, and notes it.
-func (c *Recovery) raise(ctx context.Context, arrival int64, done *store.Recovered, note *pgrun.Call) error {
+// raise has the sequences go on after the numbers that are there, and notes it.
+func (r *Recovery) raise(ctx context.Context, arrival int64, done *store.Recovered, note *pgrun.Call) error {
 	raised := 0
-	calls := []pgrun.Call{c.pg.Session(lockWait, pgrun.DefaultHandle), c.pg.Call("Walk"), c.pg.Call("LockNumbered"), c.pg.Call("GuardBehind", arrival)}
-	for _, up := range []pgrun.Call{c.pg.Call("RaiseAudits"), c.pg.Call("RaisePlaces"), c.pg.Call("RaiseArrivals", arrival), c.pg.Call("RaiseQuarantined")} {
+	calls := []pgrun.Call{r.pg.Session(lockWait, pgrun.DefaultHandle), r.pg.Call("Walk"), r.pg.Call("LockNumbered"), r.pg.Call("GuardBehind", arrival)}
+	for _, up := range []pgrun.Call{r.pg.Call("RaiseAudits"), r.pg.Call("RaisePlaces"), r.pg.Call("RaiseArrivals", arrival), r.pg.Call("RaiseQuarantined")} {
 		up.Scan = func(row pgrun.Scanner) error {
 			raised++
 			var to int64
@@ -103,7 +103,7 @@ func (c *Recovery) raise(ctx context.Context, arrival int64, done *store.Recover
 		}
 		calls = append(calls, up)
 	}
-	err := c.pg.Runner.Run(ctx, append(calls, *note)...)
+	err := r.pg.Runner.Run(ctx, append(calls, *note)...)
 	if err == nil {
 		done.Raised = raised
 	}
@@ -112,14 +112,14 @@ func (c *Recovery) raise(ctx context.Context, arrival int64, done *store.Recover
 
 // settle judges all rows that are there, page by page, and then has the relays begin with what is left of
 // them. An error for which lost is true tells that another recover has done it.
-func (c *Recovery) settle(ctx context.Context, recovers, horizon string, done *store.Recovered, note *pgrun.Call) error {
+func (r *Recovery) settle(ctx context.Context, recovers, horizon string, done *store.Recovered, note *pgrun.Call) error {
 	guarded := func(act string, calls ...pgrun.Call) error {
-		all := append([]pgrun.Call{c.pg.Call("Walk"), c.pg.Call("LockPage"), c.pg.Call("GuardRecoveries", recovers)}, calls...)
-		return c.insist(ctx, func() error { return c.pg.Short(ctx, act, all...) })
+		all := append([]pgrun.Call{r.pg.Call("Walk"), r.pg.Call("LockPage"), r.pg.Call("GuardRecoveries", recovers)}, calls...)
+		return r.insist(ctx, func() error { return r.pg.Short(ctx, act, all...) })
 	}
 	for after := int64(0); ; {
 		var rows, last, covered, again int64
-		err := guarded("settle rows", c.pg.Call("SettlePage", after, int32(pageRows), horizon, recovers).Into(&rows, &last, &covered, &again))
+		err := guarded("settle rows", r.pg.Call("SettlePage", after, int32(pageRows), horizon, recovers).Into(&rows, &last, &covered, &again))
 		if err != nil {
 			return err
 		}
@@ -128,22 +128,22 @@ func (c *Recovery) settle(ctx context.Context, recovers, horizon string, done *s
 		}
 		after, done.Covered, done.Again = last, done.Covered+covered, done.Again+again
 	}
-	if err := guarded("raise the sequence of ticks", c.pg.Call("RaiseSnapshots")); err != nil {
+	if err := guarded("raise the sequence of ticks", r.pg.Call("RaiseSnapshots")); err != nil {
 		return err
 	}
-	return c.insist(ctx, func() error { return c.seat(ctx, recovers, horizon, done, note) })
+	return r.insist(ctx, func() error { return r.seat(ctx, recovers, horizon, done, note) })
 }
 
 // seat does the rest: rows that came meanwhile, numbers, shards.
-func (c *Recovery) seat(ctx context.Context, recovers, horizon string, done *store.Recovered, note *pgrun.Call) error {
+func (r *Recovery) seat(ctx context.Context, recovers, horizon string, done *store.Recovered, note *pgrun.Call) error {
 	token := rand.Text()
 	var late, renumbered, shards int64
-	settle, renumber, seat := c.pg.Call("SettleNew", horizon), c.pg.Call("Renumber", token), c.pg.Call("SeatShards", token)
+	settle, renumber, seat := r.pg.Call("SettleNew", horizon), r.pg.Call("Renumber", token), r.pg.Call("SeatShards", token)
 	settle.Done = func(n int64) { late = n }
 	renumber.Done = func(n int64) { renumbered = n }
 	seat.Done = func(n int64) { shards = n }
-	err := c.pg.Runner.Run(ctx, c.pg.Session(lockWait, pgrun.DefaultHandle), c.pg.Call("Walk"), c.pg.Call("LockOutbox"), c.pg.Call("RecoverSnapshot", token),
-		c.pg.Call("RecoverOnce"), c.pg.Call("GuardRecoveries", recovers), settle, renumber, seat, c.pg.Call("ForgetAllRelays"), c.pg.Call("EndRecover"), *note)
+	err := r.pg.Runner.Run(ctx, r.pg.Session(lockWait, pgrun.DefaultHandle), r.pg.Call("Walk"), r.pg.Call("LockOutbox"), r.pg.Call("RecoverSnapshot", token),
+		r.pg.Call("RecoverOnce"), r.pg.Call("GuardRecoveries", recovers), settle, renumber, seat, r.pg.Call("ForgetAllRelays"), r.pg.Call("EndRecover"), *note)
 	if err != nil {
 		return err
 	}

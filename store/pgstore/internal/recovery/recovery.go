@@ -1,5 +1,5 @@
 // Package recovery settles an outbox after a restore, a copy or a switch-over, and has the sequences go on
-// behind what is there.
+// after the numbers that are there.
 package recovery
 
 import (

@@ -7,8 +7,6 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/column"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
@@ -33,7 +31,7 @@ func Grants(pg *pgrun.DB, role, name string) (string, error) {
 	if err := pgrun.Nameable("role", name); err != nil {
 		return "", fmt.Errorf("grants: %w", err)
 	}
-	quoted := pgx.Identifier{name}.Sanitize()
+	quoted := column.Quoted(name)
 	text = makeRole + leafGrant().ReplaceAllStringFunc(text, eachLeaf)
 	return strings.NewReplacer("'/*role*/'", column.Quote(quoted), "/*role*/", quoted, "'/*name*/'", column.Quote(name),
 		"/*itself*/", strings.TrimSuffix(pg.Prefix, "."),

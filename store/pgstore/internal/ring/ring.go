@@ -21,8 +21,8 @@ type Ring struct {
 // Rings are in order; the last one goes on.
 type Rings []Ring
 
-// Before a ring was ever changed the database has no setting of it.
-func Default() Rings { return Rings{{Slots: 10}} } // of one day
+// Default are the rings of a database in which none was ever changed: it has no setting of them.
+func Default() Rings { return Rings{{Slots: 10}} } // of one day each
 
 // Leaf is where time at falls.
 func (rs Rings) Leaf(at time.Time, width time.Duration) int {

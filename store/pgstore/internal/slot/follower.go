@@ -1,6 +1,7 @@
 package slot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,19 +18,19 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
-const (
-	readByEach = 300 * time.Millisecond // between two looks at the slot: its reader may change
-	markEach   = 5 * time.Second        // between two snapshots that wait for it
-	MarksMost  = 16                     // of them
+// DefaultPublication is the name of the publication, and of the slot, that skald debezium config prints.
+const DefaultPublication = "skald_debezium"
 
-	DefaultPublication = "skald_debezium" // and slot
-)
+const marksMost = 16 // snapshots that wait for the slot
 
 // FollowerOptions say which slot is followed.
 type FollowerOptions struct {
 	Slot        string // the replication slot that is read
 	Publication string // of the outbox, from which it is read
 	Trust       bool   // it is taken, once, that the slot has had every row that the positions do not show
+
+	Each    time.Duration // between two looks at the slot: its reader may change. Default 300 ms
+	CutEach time.Duration // between two snapshots that wait for the slot. Default 5 s
 }
 
 // A Follower moves the positions of the shards to where somebody else, who reads the outbox from a
@@ -38,18 +39,16 @@ type Follower struct {
 	pg     *pgrun.DB
 	outbox *outbox.Outbox
 	o      FollowerOptions
-	Text   map[string]string
-
-	Each, CutEach time.Duration
+	text   map[string]string // the statements with the names in o
 
 	asks  sync.Mutex // one look at a time
 	asked time.Time
-	first *Sighting       // the slot has been the same one from here
-	last  *Sighting       // to here
+	first *sighting       // the slot has been the same one from here
+	last  *sighting       // to here
 	apart bool            // what was seen before first was of another WAL
-	Trust bool            // it is taken that the slot has every row
+	trust bool            // it is taken that the slot has every row
 	known map[string]bool // positions from which nothing was left out
-	Waits []marked        // in their order
+	waits []marked        // in their order
 
 	mu  sync.Mutex
 	why string
@@ -65,48 +64,56 @@ type marked struct {
 
 // NewFollower is a follower of that slot.
 func NewFollower(pg *pgrun.DB, out *outbox.Outbox, o FollowerOptions) *Follower {
-	r := &Follower{pg: pg, outbox: out, o: o, Trust: o.Trust, Each: readByEach, CutEach: markEach, Text: map[string]string{},
-		log: slog.New(slog.DiscardHandler), why: "slot " + o.Slot + " was not seen yet"}
-	published := strings.ReplaceAll(pg.SQL["WALPublished"], "$slot", column.Quote(o.Publication))
+	o.Each, o.CutEach = cmp.Or(o.Each, 300*time.Millisecond), cmp.Or(o.CutEach, 5*time.Second)
+	return &Follower{
+		pg: pg, outbox: out, o: o, text: FollowerStatements(pg, o.Slot, o.Publication), trust: o.Trust,
+		log: slog.New(slog.DiscardHandler), why: "slot " + o.Slot + " was not seen yet",
+	}
+}
+
+// FollowerStatements are the statements of a Follower of that slot.
+func FollowerStatements(pg *pgrun.DB, slot, publication string) map[string]string {
+	out := map[string]string{}
+	published := strings.ReplaceAll(pg.SQL["WALPublished"], "$slot", column.Quote(publication))
 	parts := strings.NewReplacer("/*server*/", pg.SQL["WALServer"], "/*published*/", published)
-	names := strings.NewReplacer("$slot", column.Quote(o.Slot), "$publication", column.Quote(o.Publication))
+	names := strings.NewReplacer("$slot", column.Quote(slot), "$publication", column.Quote(publication))
 	for name, text := range pg.SQL {
 		if strings.HasPrefix(name, "ReadBy") {
-			r.Text[name] = names.Replace(parts.Replace(text))
+			out[name] = names.Replace(parts.Replace(text))
 		}
 	}
-	return r
+	return out
 }
 
 // Hear has the log told why positions stay, until ctx is done.
-func (r *Follower) Hear(ctx context.Context, log *slog.Logger) {
-	r.mu.Lock()
-	r.log = log
-	r.mu.Unlock()
+func (f *Follower) Hear(ctx context.Context, log *slog.Logger) {
+	f.mu.Lock()
+	f.log = log
+	f.mu.Unlock()
 	<-ctx.Done()
 }
 
 // Hearing says why positions stay.
-func (r *Follower) Hearing() store.Hearing {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return store.Hearing{Why: r.why}
+func (f *Follower) Hearing() store.Hearing {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return store.Hearing{Why: f.why}
 }
 
 // Pull finds nothing: what is in a window was read by the slot's reader. It looks whether the window is
 // there.
-func (r *Follower) Pull(ctx context.Context, w store.Window, _ int) (store.Page, error) {
-	_, err := r.outbox.Pull(ctx, w, 1)
+func (f *Follower) Pull(ctx context.Context, w store.Window, _ int) (store.Page, error) {
+	_, err := f.outbox.Pull(ctx, w, 1)
 	return store.Page{Done: true}, err
 }
 
 // Lease is the store's; what it answers to a look is the end of a window of which all was read. A window that
 // a relay has left half published is not open here: the slot may not have its rows.
-func (r *Follower) Lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
+func (f *Follower) Lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
 	look := ask.Look
 	ask.Look = nil
 	if ask.Owner != "" {
-		if got, err = r.outbox.Lease(ctx, ask, outbox.Besides{Standby: true}); err != nil {
+		if got, err = f.outbox.Lease(ctx, ask, outbox.Besides{Standby: true}); err != nil {
 			return got, err
 		}
 		for i := range got.Shards {
@@ -115,103 +122,103 @@ func (r *Follower) Lease(ctx context.Context, ask store.Ask) (got store.Leased, 
 		}
 	}
 	if look != nil || len(got.Shards) == 0 && !ask.Leave {
-		got.Tip, err = r.passed(ctx, look)
+		got.Tip, err = f.passed(ctx, look)
 	}
 	return got, err
 }
 
 // passed is where to move to from base; base itself, while that is nowhere. Without a base, of one that
 // stands by, it only sees whether positions could be moved.
-func (r *Follower) passed(ctx context.Context, from *string) (base string, err error) {
+func (f *Follower) passed(ctx context.Context, from *string) (base string, err error) {
 	if from != nil {
 		base = *from
 	}
-	r.asks.Lock()
-	defer r.asks.Unlock()
-	if time.Since(r.asked) < r.Each {
+	f.asks.Lock()
+	defer f.asks.Unlock()
+	if time.Since(f.asked) < f.o.Each {
 		return base, nil
 	}
-	r.asked = time.Now()
-	s, err := r.see(ctx)
+	f.asked = time.Now()
+	s, err := f.see(ctx)
 	if err != nil {
 		return base, err
 	}
 	if from != nil {
 		s.bases = append(s.bases, base)
 	}
-	why := r.follow(s)
+	why := f.follow(s)
 	if why == nil {
-		why, err = r.bounds(ctx, s)
+		why, err = f.bounds(ctx, s)
 	}
 	if err == nil && why == nil && from != nil {
-		base, err = r.move(ctx, base, s)
+		base, err = f.move(ctx, base, s)
 	}
 	if err == nil {
-		r.say(ctx, why)
+		f.say(ctx, why)
 	}
 	return base, err
 }
 
 // follow takes up what was seen of the slot.
-func (r *Follower) follow(s *Sighting) error {
-	back := s.confirmed > s.end || r.last != nil && s.Place < r.last.Place // the database was restored
+func (f *Follower) follow(s *sighting) error {
+	back := s.confirmed > s.end || f.last != nil && s.place < f.last.place // the database was restored
 	if s.unfit != "" || back {
-		r.first, r.known, r.Waits, r.apart = nil, nil, nil, r.apart || back
+		f.first, f.known, f.waits, f.apart = nil, nil, nil, f.apart || back
 	}
 	switch {
 	case s.unfit != "":
 		return errors.New(s.unfit)
 	case back:
-		r.last = nil
+		f.last = nil
 		return fmt.Errorf("slot %s is confirmed past the end of the WAL, or the WAL went back: if the database was restored, "+
-			"run skald relay until it has passed all rows", r.o.Slot)
-	case r.first == nil || !s.SameAs(r.last):
-		r.first, r.known, r.Waits = s, nil, nil
-		if !s.SameAs(s) { // the next look could not tell it from another one
-			r.first = nil
-			return fmt.Errorf("slot %s was only just made: the next look tells", r.o.Slot)
+			"run skald relay until it has passed all rows", f.o.Slot)
+	case f.first == nil || !s.sameAs(f.last):
+		f.first, f.known, f.waits = s, nil, nil
+		if !s.sameAs(s) { // the next look could not tell it from another one
+			f.first = nil
+			return fmt.Errorf("slot %s was only just made: the next look tells", f.o.Slot)
 		}
 	}
-	r.last = s
+	f.last = s
 	return nil
 }
 
 // bounds tells why positions cannot be moved: rows that one of them does not show may not be in the slot's
 // stream. All of them count, as all are moved at once.
-func (r *Follower) bounds(ctx context.Context, s *Sighting) (why, err error) {
+func (f *Follower) bounds(ctx context.Context, s *sighting) (why, err error) {
 	known := map[string]bool{}
 	for _, base := range s.bases {
-		if !known[base] && !r.known[base] && !r.Trust {
-			if why, err = r.bound(ctx, base, s); err != nil || why != nil {
+		if !known[base] && !f.known[base] && !f.trust {
+			if why, err = f.bound(ctx, base, s); err != nil || why != nil {
 				return why, err
 			}
 		}
 		known[base] = true
 	}
-	r.known, r.Trust = known, false
+	f.known, f.trust = known, false
 	return nil, nil
 }
 
 // bound is bounds for one: the rows are in the stream if base was cut beside this slot, or if they are of
 // transactions that drew their numbers after it was made.
-func (r *Follower) bound(ctx context.Context, base string, s *Sighting) (why, err error) {
+func (f *Follower) bound(ctx context.Context, base string, s *sighting) (why, err error) {
 	t, err := outbox.ParseTick(base)
 	if err != nil {
 		return nil, err
 	}
-	was := SightingOf(t.Token)
-	if was != nil && was.Slot == s.Slot && was.Where == s.Where && was.Place < s.Place {
-		if was.Place >= r.first.Place || !r.apart && r.first.SameAs(was) {
+	was := sightingOf(t.Token)
+	if was != nil && was.slot == s.slot && was.where == s.where && was.place < s.place {
+		if was.place >= f.first.place || !f.apart && f.first.sameAs(was) {
 			return nil, nil
 		}
 	}
-	if s.oldest < r.first.next {
-		return fmt.Errorf("transactions are open since before slot %s was seen", r.o.Slot), nil
+	if s.oldest < f.first.next {
+		return fmt.Errorf("transactions are open since before slot %s was seen", f.o.Slot), nil
 	}
-	left, err := left(ctx, r.pg, t, r.first.next)
+	left, err := left(ctx, f.pg, t, f.first.next)
 	if err == nil && left {
 		why = fmt.Errorf("rows from before slot %s was seen are not known to be published: "+
-			"run skald relay until it has passed them, or, if the slot has had them, begin once with --trust-slot", r.o.Slot)
+			"run skald relay until it has passed them, or, if the slot has had them, begin once with --trust-slot", f.o.Slot)
 	}
 	return why, err
 }
@@ -225,38 +232,36 @@ func left(ctx context.Context, pg *pgrun.DB, t outbox.Tick, next uint64) (left b
 
 // move goes to the newest snapshot that the slot's position has passed. It takes further ones meanwhile, so
 // that a reader that confirms once a minute leaves no row waiting for two.
-func (r *Follower) move(ctx context.Context, base string, s *Sighting) (string, error) {
+func (f *Follower) move(ctx context.Context, base string, s *sighting) (string, error) {
 	from, err := outbox.ParseTick(base)
 	if err != nil {
 		return base, err
 	}
-	r.Waits = slices.DeleteFunc(r.Waits, func(m marked) bool { return m.tick.ID <= from.ID })
-	if n := len(r.Waits); n == 0 || time.Since(r.Waits[n-1].at) >= r.CutEach {
+	f.waits = slices.DeleteFunc(f.waits, func(m marked) bool { return m.tick.ID <= from.ID })
+	if n := len(f.waits); n == 0 || time.Since(f.waits[n-1].at) >= f.o.CutEach {
 		newest := base
 		if n > 0 {
-			newest = r.Waits[n-1].tick.String()
+			newest = f.waits[n-1].tick.String()
 		}
-		if err := r.mark(ctx, newest, s); err != nil {
+		if err := f.mark(ctx, newest, s); err != nil {
 			return base, err
 		}
 	}
-	for len(r.Waits) > 0 && s.confirmed >= r.Waits[0].place {
-		base = r.Waits[0].tick.String()
-		r.Waits = r.Waits[1:]
+	for len(f.waits) > 0 && s.confirmed >= f.waits[0].place {
+		base = f.waits[0].tick.String()
+		f.waits = f.waits[1:]
 	}
 	return base, nil
 }
 
 // mark takes a snapshot, if there is something new, and after it the place that the slot has to pass.
-func (r *Follower) mark(ctx context.Context, base string, s *Sighting) error {
-	l, err := r.outbox.Look(base)
+func (f *Follower) mark(ctx context.Context, base string, s *sighting) error {
+	l, err := f.outbox.Look(base, s.String())
 	if err != nil {
 		return fmt.Errorf("read by: %w", err)
 	}
-	l.Next.Token += "." + s.String()
-	l.Calls[1].Args[2] = l.Next.Token
 	m := marked{at: time.Now()}
-	err = r.pg.Short(ctx, "read by", append(l.Calls, pgrun.Call{SQL: r.Text["ReadByMarked"]}.Into(&m.place))...)
+	err = f.pg.Short(ctx, "read by", append(l.Calls, pgrun.Call{SQL: f.text["ReadByMarked"]}.Into(&m.place))...)
 	if err != nil {
 		return err
 	}
@@ -264,32 +269,38 @@ func (r *Follower) mark(ctx context.Context, base string, s *Sighting) error {
 		return err
 	}
 	m.tick = l.Next
-	if len(r.Waits) == MarksMost { // nobody has confirmed for long
-		kept := r.Waits[:0]
-		for i := 1; i < MarksMost; i += 2 {
-			kept = append(kept, r.Waits[i])
-		}
-		r.Waits = kept
-	}
-	r.Waits = append(r.Waits, m)
+	f.waits = append(thinned(f.waits), m)
 	return nil
 }
 
-// say tells the log once why positions stay, and that they move again.
-func (r *Follower) say(ctx context.Context, why error) {
-	r.mu.Lock()
-	was, log := r.why, r.log
-	r.why = ""
-	if why != nil {
-		r.why = why.Error()
+// thinned drops every other one of waits once they are many: the slot's reader has confirmed none for long.
+// The newest stays.
+func thinned(waits []marked) []marked {
+	if len(waits) < marksMost {
+		return waits
 	}
-	is := r.why
-	r.mu.Unlock()
+	kept := waits[:0]
+	for i := 1; i < len(waits); i += 2 {
+		kept = append(kept, waits[i])
+	}
+	return kept
+}
+
+// say tells the log once why positions stay, and that they move again.
+func (f *Follower) say(ctx context.Context, why error) {
+	f.mu.Lock()
+	was, log := f.why, f.log
+	f.why = ""
+	if why != nil {
+		f.why = why.Error()
+	}
+	is := f.why
+	f.mu.Unlock()
 	switch {
 	case is == was:
 	case is != "":
-		log.WarnContext(ctx, "relay: positions stay where they are", "slot", r.o.Slot, "why", is)
+		log.WarnContext(ctx, "relay: positions stay where they are", "slot", f.o.Slot, "why", is)
 	default:
-		log.InfoContext(ctx, "relay: positions follow the slot", "slot", r.o.Slot)
+		log.InfoContext(ctx, "relay: positions follow the slot", "slot", f.o.Slot)
 	}
 }

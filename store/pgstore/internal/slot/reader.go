@@ -35,11 +35,11 @@ type Reader struct {
 	pg     *pgrun.DB
 	outbox *outbox.Outbox
 	woken  func() // has the relays of this process look
-	Config *pgx.ConnConfig
+	config *pgx.ConnConfig
 	o      ReaderOptions
 
 	mu        sync.Mutex
-	Text      map[string]string // the statements, once the slot has its name
+	text      map[string]string // the statements, once the slot has its name
 	hears     bool
 	elsewhere bool
 	why       string
@@ -60,35 +60,35 @@ type origin struct{ server, published string }
 // NewReader is a reader that connects with config.
 func NewReader(pg *pgrun.DB, out *outbox.Outbox, woken func(), config *pgx.ConnConfig, o ReaderOptions) *Reader {
 	config.RuntimeParams["replication"] = "database"
-	return &Reader{pg: pg, outbox: out, woken: woken, Config: config, o: o}
+	return &Reader{pg: pg, outbox: out, woken: woken, config: config, o: o}
 }
 
 // Unencrypted names the hosts that may be spoken to without TLS.
-func (w *Reader) Unencrypted() []string { return pgrun.Unencrypted(w.Config) }
+func (r *Reader) Unencrypted() []string { return pgrun.Unencrypted(r.config) }
 
 // Hearing may be called at any time from any goroutine.
-func (w *Reader) Hearing() store.Hearing {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	quiet := w.hears && !w.inside && !w.behind && w.noted.none() && time.Since(w.heardAt) < silentMost
-	h := store.Hearing{Quiet: quiet, Elsewhere: w.elsewhere, Why: w.why}
+func (r *Reader) Hearing() store.Hearing {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	quiet := r.hears && !r.inside && !r.behind && r.noted.none() && time.Since(r.heardAt) < silentMost
+	h := store.Hearing{Quiet: quiet, Elsewhere: r.elsewhere, Why: r.why}
 	switch {
-	case !w.hears || h.Why != "":
-	case w.behind:
-		h.Why = fmt.Sprintf("slot %s lags behind the WAL for more than %v", w.o.Slot, behindMost)
-	case time.Since(w.heardAt) >= silentMost:
-		h.Why = fmt.Sprintf("the server has not answered the reader of slot %s for more than %v", w.o.Slot, silentMost)
+	case !r.hears || h.Why != "":
+	case r.behind:
+		h.Why = fmt.Sprintf("slot %s lags behind the WAL for more than %v", r.o.Slot, behindMost)
+	case time.Since(r.heardAt) >= silentMost:
+		h.Why = fmt.Sprintf("the server has not answered the reader of slot %s for more than %v", r.o.Slot, silentMost)
 	}
 	return h
 }
 
 // Lease is the store's. By the way it learns what its looks have seen, and whether the stream still tells of
 // everything.
-func (w *Reader) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
-	w.mu.Lock()
-	hears, besides := w.hears, outbox.Besides{Standby: w.elsewhere}
-	settle, watch := w.Text["WALSettle"], w.Text["WALWatch"]
-	w.mu.Unlock()
+func (r *Reader) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+	r.mu.Lock()
+	hears, besides := r.hears, outbox.Besides{Standby: r.elsewhere}
+	settle, watch := r.text["WALSettle"], r.text["WALWatch"]
+	r.mu.Unlock()
 	var seen string
 	var reached int64
 	var is origin
@@ -98,7 +98,7 @@ func (w *Reader) Lease(ctx context.Context, ask store.Ask) (store.Leased, error)
 	if hears && ask.Owner != "" && !ask.Leave {
 		besides.First = append(besides.First, pgrun.Call{SQL: watch}.Into(&reached, &is.server, &is.published))
 	}
-	got, err := w.outbox.Lease(ctx, ask, besides)
+	got, err := r.outbox.Lease(ctx, ask, besides)
 	if err != nil {
 		return got, err
 	}
@@ -107,100 +107,104 @@ func (w *Reader) Lease(ctx context.Context, ask store.Ask) (store.Leased, error)
 		if err != nil {
 			return got, fmt.Errorf("wal: %w", err)
 		}
-		w.mu.Lock()
-		w.noted.settle(s, time.Now())
-		w.mu.Unlock()
+		r.mu.Lock()
+		r.noted.settle(s, time.Now())
+		r.mu.Unlock()
 	}
 	if is != (origin{}) {
-		w.watch(reached, is)
+		r.watch(reached, is)
 	}
 	return got, nil
 }
 
 // watch compares what the stream depends on with what it was, and its place with an earlier one of the
 // server's.
-func (w *Reader) watch(reached int64, is origin) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (r *Reader) watch(reached int64, is origin) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	now := time.Now()
 	switch {
-	case !w.hears:
-	case is.server != w.is.server:
-		w.stop(fmt.Errorf("%w: the slot is read from another server than the table", errChanged))
-	case is.published != w.is.published:
-		w.stop(fmt.Errorf("%w: publication %s was changed", errChanged, w.o.Slot))
-	case w.at >= w.mark:
-		w.behind, w.mark, w.markAt = false, reached, now
-	case now.Sub(w.markAt) > behindMost:
-		w.behind = true
+	case !r.hears:
+	case is.server != r.is.server:
+		r.stop(fmt.Errorf("%w: the slot is read from another server than the table", errChanged))
+	case is.published != r.is.published:
+		r.stop(fmt.Errorf("%w: publication %s was changed", errChanged, r.o.Slot))
+	case r.at >= r.mark:
+		r.behind, r.mark, r.markAt = false, reached, now
+	case now.Sub(r.markAt) > behindMost:
+		r.behind = true
 	}
 }
 
 // begins says that the stream tells of whatever is committed from here on, but for transactions up to that
 // number.
-func (w *Reader) begins(is origin, number uint32, stop context.CancelCauseFunc) {
-	w.mu.Lock()
-	w.hears, w.elsewhere, w.why, w.stop, w.is = true, false, "", stop, is
-	w.inside, w.at, w.mark, w.behind = false, 0, 0, false
-	w.heardAt, w.markAt = time.Now(), time.Now()
-	w.noted.begin(number)
-	w.mu.Unlock()
-	w.woken()
+func (r *Reader) begins(is origin, number uint32, stop context.CancelCauseFunc) {
+	r.mu.Lock()
+	r.hears, r.elsewhere, r.why, r.stop, r.is = true, false, "", stop, is
+	r.inside, r.at, r.mark, r.behind = false, 0, 0, false
+	r.heardAt, r.markAt = time.Now(), time.Now()
+	r.noted.begin(number)
+	r.mu.Unlock()
+	r.woken()
 }
 
 // ends says that from here on commits are not heard of.
-func (w *Reader) ends(why error, elsewhere bool) {
-	w.mu.Lock()
-	w.hears, w.elsewhere, w.why = false, elsewhere, ""
+func (r *Reader) ends(why error, elsewhere bool) {
+	r.mu.Lock()
+	r.hears, r.elsewhere, r.why = false, elsewhere, ""
 	if why != nil {
-		w.why = why.Error()
+		r.why = why.Error()
 	}
-	w.mu.Unlock()
-	w.woken()
+	r.mu.Unlock()
+	r.woken()
 }
 
 // Told takes up what the stream told.
-func (w *Reader) Told(m Message) {
-	w.mu.Lock()
-	w.heardAt = time.Now()
+func (r *Reader) Told(m Message) {
+	r.mu.Lock()
+	r.heardAt = time.Now()
 	look := false
 	switch m.Kind {
 	case Begin:
-		w.inside = true
-		look = w.noted.add(m.XID, w.heardAt)
+		r.inside = true
+		look = r.noted.add(m.XID, r.heardAt)
 	case Commit:
-		w.inside, w.at = false, max(w.at, m.end)
+		r.inside, r.at = false, max(r.at, m.end)
 	case walAlive:
-		if !w.inside {
-			w.at = max(w.at, m.end)
+		if !r.inside {
+			r.at = max(r.at, m.end)
 		}
 	}
-	w.mu.Unlock()
+	r.mu.Unlock()
 	if look {
-		w.woken()
+		r.woken()
 	}
 }
 
-// Place is how far the stream is.
-func (w *Reader) Place() int64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.at
+// place is how far the stream is.
+func (r *Reader) place() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.at
 }
 
-// Name gives the slot its name, and the statements that name.
-func (w *Reader) Name(slot string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.o.Slot, w.Text = slot, map[string]string{}
-	for name, text := range w.pg.SQL {
+// name gives the slot its name, and the statements that name.
+func (r *Reader) name(slot string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.o.Slot, r.text = slot, ReaderStatements(r.pg, slot)
+}
+
+// ReaderStatements are the statements of a Reader of that slot.
+func ReaderStatements(pg *pgrun.DB, slot string) map[string]string {
+	out := map[string]string{}
+	parts := strings.NewReplacer("/*server*/", pg.SQL["WALServer"], "/*published*/", pg.SQL["WALPublished"])
+	names := strings.NewReplacer("$slot", column.Quote(slot), "$schema", column.Quote(pg.Schema),
+		"$publication", column.Quoted(slot))
+	for name, text := range pg.SQL {
 		if strings.HasPrefix(name, "WAL") {
-			w.Text[name] = w.fill(text)
+			out[name] = names.Replace(parts.Replace(text))
 		}
 	}
-}
-
-func (w *Reader) fill(text string) string {
-	text = strings.NewReplacer("/*server*/", w.pg.SQL["WALServer"], "/*published*/", w.pg.SQL["WALPublished"]).Replace(text)
-	return strings.NewReplacer("$slot", column.Quote(w.o.Slot), "$schema", column.Quote(w.pg.Schema), "$publication", column.Quoted(w.o.Slot)).Replace(text)
+	return out
 }

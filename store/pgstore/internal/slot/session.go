@@ -19,24 +19,24 @@ import (
 
 // Hear reads the slot until ctx is done; a relay's Run calls it. While that cannot be, it says so once and
 // tries again every few seconds, and commits are found by looking.
-func (w *Reader) Hear(ctx context.Context, log *slog.Logger) {
-	say := &walVoice{Reader: w, log: log}
+func (r *Reader) Hear(ctx context.Context, log *slog.Logger) {
+	say := &walVoice{Reader: r, log: log}
 	for fails := 1; ctx.Err() == nil; fails++ {
 		began := time.Now()
-		err := w.session(ctx, say)
+		err := r.session(ctx, say)
 		if ctx.Err() != nil {
 			break
 		}
 		if time.Since(began) > 10*time.Second {
 			fails = 1
 		}
-		if w.ends(err, false); fails > 1 || !pgrun.Outage(err) && !errors.Is(err, errChanged) {
+		if r.ends(err, false); fails > 1 || !pgrun.Outage(err) && !errors.Is(err, errChanged) {
 			// a connection may be lost
 			say.deaf(ctx, err)
 		}
 		pause(ctx, backoff.After(fails, 50*time.Millisecond, 4*time.Second))
 	}
-	w.ends(nil, false)
+	r.ends(nil, false)
 }
 
 // errChanged ends a stream that may have missed something: the next one begins with a look.
@@ -71,10 +71,10 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // session is one connection's life.
-func (w *Reader) session(ctx context.Context, say *walVoice) error {
-	config := w.Config.Copy()
-	if w.o.BeforeConnect != nil {
-		if err := w.o.BeforeConnect(ctx, config); err != nil {
+func (r *Reader) session(ctx context.Context, say *walVoice) error {
+	config := r.config.Copy()
+	if r.o.BeforeConnect != nil {
+		if err := r.o.BeforeConnect(ctx, config); err != nil {
 			return fmt.Errorf("before connecting: %w", err)
 		}
 	}
@@ -87,30 +87,31 @@ func (w *Reader) session(ctx context.Context, say *walVoice) error {
 		defer cancel()
 		_ = conn.Close(end)
 	}()
-	is, number, err := w.ready(ctx, &walSlot{w, conn}, say)
+	is, number, err := r.ready(ctx, &walSlot{r, conn}, say)
 	if err != nil {
 		return err
 	}
-	hijacked, err := w.StartStream(ctx, conn)
+	hijacked, err := StartStream(ctx, conn, r.o.Slot)
 	if err != nil {
-		return fmt.Errorf("read slot %s: %w", w.o.Slot, err)
+		return fmt.Errorf("read slot %s: %w", r.o.Slot, err)
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	w.begins(is, number, stop)
+	r.begins(is, number, stop)
 	say.hears(ctx)
-	if err := (&Stream{Conn: hijacked, Told: w.Told, At: w.Place}).follow(ctx); err != nil {
-		return fmt.Errorf("read slot %s: %w", w.o.Slot, err)
+	if err := (&Stream{Conn: hijacked, Told: r.Told, At: r.place}).follow(ctx); err != nil {
+		return fmt.Errorf("read slot %s: %w", r.o.Slot, err)
 	}
 	return nil
 }
 
-// StartStream makes the server stream.
-func (w *Reader) StartStream(ctx context.Context, conn *pgconn.PgConn) (*pgconn.HijackedConn, error) {
+// StartStream makes the server stream what the publication of the slot's name has.
+func StartStream(ctx context.Context, conn *pgconn.PgConn, slot string) (*pgconn.HijackedConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, deadAfter)
 	defer cancel()
-	conn.Frontend().Send(&pgproto3.Query{String: fmt.Sprintf(`START_REPLICATION SLOT %s LOGICAL 0/0 (proto_version '1', publication_names %s, binary 'true')`,
-		column.Quoted(w.o.Slot), column.Quote(column.Quoted(w.o.Slot)))})
+	const start = `START_REPLICATION SLOT %s LOGICAL 0/0 (proto_version '1', publication_names %s, binary 'true')`
+	name := column.Quoted(slot)
+	conn.Frontend().Send(&pgproto3.Query{String: fmt.Sprintf(start, name, column.Quote(name))})
 	if err := conn.Frontend().Flush(); err != nil {
 		return nil, err
 	}
@@ -130,7 +131,7 @@ func (w *Reader) StartStream(ctx context.Context, conn *pgconn.PgConn) (*pgconn.
 
 // ready makes what is missing, waits until no other session reads the slot, and takes the slot to where the
 // server is now.
-func (w *Reader) ready(ctx context.Context, s *walSlot, say *walVoice) (is origin, number uint32, err error) {
+func (r *Reader) ready(ctx context.Context, s *walSlot, say *walVoice) (is origin, number uint32, err error) {
 	if err := s.name(ctx); err != nil {
 		return is, 0, err
 	}
@@ -141,26 +142,26 @@ func (w *Reader) ready(ctx context.Context, s *walSlot, say *walVoice) (is origi
 		case err != nil:
 			return is, 0, err
 		case !st.there && st.published != "":
-			w.ends(fmt.Errorf("slot %s is being made, which waits for transactions that are open", w.o.Slot), false)
+			r.ends(fmt.Errorf("slot %s is being made, which waits for transactions that are open", r.o.Slot), false)
 			if err := s.make(ctx, st.failover); err != nil {
 				return is, 0, err
 			}
-			log.InfoContext(ctx, "relay: made a replication slot", "slot", w.o.Slot, "failover", st.failover)
+			log.InfoContext(ctx, "relay: made a replication slot", "slot", r.o.Slot, "failover", st.failover)
 		case st.there && st.lost:
 			if err := s.drop(ctx); err != nil {
 				return is, 0, err
 			}
-			log.WarnContext(ctx, "relay: the server had invalidated the replication slot: it is made anew", "slot", w.o.Slot)
+			log.WarnContext(ctx, "relay: the server had invalidated the replication slot: it is made anew", "slot", r.o.Slot)
 		case st.active:
-			if w.ends(nil, true); !waits {
+			if r.ends(nil, true); !waits {
 				waits = true
-				log.InfoContext(ctx, "relay: another session reads the replication slot: standing by", "slot", w.o.Slot)
+				log.InfoContext(ctx, "relay: another session reads the replication slot: standing by", "slot", r.o.Slot)
 			}
 			pause(ctx, standbyEach)
 		case st.published == "":
 			why := fmt.Errorf("publication %s does not have all rows of the outbox: ALTER PUBLICATION %s ADD TABLE %sskald_outbox, with publish = 'insert' and without WHERE",
-				w.o.Slot, column.Quoted(w.o.Slot), w.pg.Prefix)
-			w.ends(why, false)
+				r.o.Slot, column.Quoted(r.o.Slot), r.pg.Prefix)
+			r.ends(why, false)
 			say.deaf(ctx, why)
 			if st.there {
 				_ = s.advance(ctx) // it holds WAL back for nothing
@@ -201,18 +202,18 @@ func (s *walSlot) ask(ctx context.Context, sql string) ([]string, error) {
 }
 
 func (s *walSlot) name(ctx context.Context) error {
-	if s.Text != nil {
+	if s.text != nil {
 		return nil
 	}
 	slot := s.o.Slot
 	if slot == "" {
-		row, err := s.ask(ctx, s.fill(s.pg.SQL["WALName"]))
+		row, err := s.ask(ctx, ReaderStatements(s.pg, "")["WALName"])
 		if err != nil || len(row) == 0 {
 			return fmt.Errorf("name the slot: %w", err)
 		}
 		slot = row[0]
 	}
-	s.Reader.Name(slot)
+	s.Reader.name(slot)
 	return nil
 }
 
@@ -224,7 +225,7 @@ type slotState struct {
 
 // state looks, makes a publication that is missing, and refuses what cannot be.
 func (s *walSlot) state(ctx context.Context) (st slotState, err error) {
-	row, err := s.ask(ctx, s.Text["WALState"])
+	row, err := s.ask(ctx, s.text["WALState"])
 	if err != nil || len(row) != 11 {
 		return st, fmt.Errorf("look at slot %s: %w", s.o.Slot, err)
 	}
@@ -251,17 +252,17 @@ func (s *walSlot) state(ctx context.Context) (st slotState, err error) {
 }
 
 func (s *walSlot) publish(ctx context.Context) error {
-	_, err := s.ask(ctx, s.Text["WALPublish"])
+	_, err := s.ask(ctx, s.text["WALPublish"])
 	if pgrun.SQLState(err) == "42710" { // another relay made it
 		return nil
 	}
-	return advised(err, "let the tables' owner run: "+s.Text["WALPublish"])
+	return advised(err, "let the tables' owner run: "+s.text["WALPublish"])
 }
 
 func (s *walSlot) make(ctx context.Context, failover bool) error {
-	text := s.Text["WALMakeSlot"]
+	text := s.text["WALMakeSlot"]
 	if failover {
-		text = s.Text["WALMakeFailoverSlot"]
+		text = s.text["WALMakeFailoverSlot"]
 	}
 	_, err := s.ask(ctx, text)
 	if pgrun.SQLState(err) == "42710" {
@@ -271,7 +272,7 @@ func (s *walSlot) make(ctx context.Context, failover bool) error {
 }
 
 func (s *walSlot) drop(ctx context.Context) error {
-	_, err := s.ask(ctx, s.Text["WALDropSlot"])
+	_, err := s.ask(ctx, s.text["WALDropSlot"])
 	if code := pgrun.SQLState(err); code == "42704" || code == "55006" { // another relay did, or has made it anew
 		return nil
 	}
@@ -279,7 +280,7 @@ func (s *walSlot) drop(ctx context.Context) error {
 }
 
 func (s *walSlot) advance(ctx context.Context) error {
-	_, err := s.ask(ctx, s.Text["WALAdvance"])
+	_, err := s.ask(ctx, s.text["WALAdvance"])
 	return err
 }
 
@@ -294,7 +295,7 @@ func (s *walSlot) take(ctx context.Context) (number uint32, busy bool, err error
 	case err != nil:
 		return 0, false, fmt.Errorf("take slot %s on: %w", s.o.Slot, err)
 	}
-	row, err := s.ask(ctx, s.Text["WALNumber"])
+	row, err := s.ask(ctx, s.text["WALNumber"])
 	if err != nil || len(row) == 0 {
 		return 0, false, fmt.Errorf("draw a transaction's number: %w", err)
 	}

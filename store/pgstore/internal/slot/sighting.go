@@ -17,13 +17,13 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
-// A Sighting is what was seen of a slot that somebody else reads.
-type Sighting struct {
-	Slot      string
-	Place     int64  // of the WAL, just before
-	Where     string // a hash of the server, its timeline, the database and the publication
-	Session   string // a hash of the one that reads the slot; "": none does
-	Restart   int64  // of the slot: never less than the place at which it was made
+// A sighting is what was seen of a slot that somebody else reads.
+type sighting struct {
+	slot      string
+	place     int64  // of the WAL, just before
+	where     string // a hash of the server, its timeline, the database and the publication
+	session   string // a hash of the one that reads the slot; "": none does
+	restart   int64  // of the slot: never less than the place at which it was made
 	confirmed int64
 	end       int64 // of the WAL, just after
 	// of transactions: those before oldest had ended, and none had drawn next or a later number
@@ -34,23 +34,23 @@ type Sighting struct {
 	unfit        string // why it cannot be followed
 }
 
-// SameAs tells whether the slot is known to be the one of was, an earlier sighting. It is, if it was made
+// sameAs tells whether the slot is known to be the one of was, an earlier sighting. It is, if it was made
 // before the place at which that was seen; and if the session that read it then reads it still: a slot in use
 // cannot be dropped.
-func (s *Sighting) SameAs(was *Sighting) bool {
-	if was == nil || s.Slot != was.Slot || s.Where != was.Where {
+func (s *sighting) sameAs(was *sighting) bool {
+	if was == nil || s.slot != was.slot || s.where != was.where {
 		return false
 	}
-	return s.Restart < was.Place || s.Session != "" && s.Session == was.Session
+	return s.restart < was.place || s.session != "" && s.session == was.session
 }
 
 // String is what sightingOf reads, in the token of a tick: what to know the slot again by.
-func (s *Sighting) String() string {
-	return fmt.Sprintf("%s.%d.%s.%s", s.Slot, s.Place, s.Where, s.Session)
+func (s *sighting) String() string {
+	return fmt.Sprintf("%s.%d.%s.%s", s.slot, s.place, s.where, s.session)
 }
 
-// SightingOf is nil for the token of a tick that was cut by a relay that publishes.
-func SightingOf(token string) *Sighting {
+// sightingOf is nil for the token of a tick that was cut by a relay that publishes.
+func sightingOf(token string) *sighting {
 	f := strings.Split(token, ".")
 	if len(f) != 5 {
 		return nil
@@ -59,7 +59,7 @@ func SightingOf(token string) *Sighting {
 	if err != nil {
 		return nil
 	}
-	return &Sighting{Slot: f[1], Place: place, Where: f[3], Session: f[4]}
+	return &sighting{slot: f[1], place: place, where: f[3], session: f[4]}
 }
 
 func digest(text string) string {
@@ -71,48 +71,48 @@ func digest(text string) string {
 }
 
 // see looks at the slot, in this order: a place, the slot, the transactions.
-func (r *Follower) see(ctx context.Context) (*Sighting, error) {
-	s := &Sighting{Slot: r.o.Slot}
+func (f *Follower) see(ctx context.Context) (*sighting, error) {
+	s := &sighting{slot: f.o.Slot}
 	var server, published, plugin, status, session, publications, oldest, next string
 	var here bool
 	var pid int32
 	var out []LeftOut
-	bases := r.pg.Call("ReadByBases")
+	bases := f.pg.Call("ReadByBases")
 	bases.Scan = func(row pgrun.Scanner) error {
 		s.bases = append(s.bases, "")
 		return row.Scan(&s.bases[len(s.bases)-1])
 	}
-	err := r.pg.Short(ctx, "look at slot "+r.o.Slot, pgrun.Call{SQL: r.Text["ReadByPlace"]}.Into(&s.Place, &server),
-		pgrun.Call{SQL: r.Text["ReadBySlot"]}.Into(&s.there, &plugin, &here, &status, &s.Restart, &s.confirmed, &pid, &session,
+	err := f.pg.Short(ctx, "look at slot "+f.o.Slot, pgrun.Call{SQL: f.text["ReadByPlace"]}.Into(&s.place, &server),
+		pgrun.Call{SQL: f.text["ReadBySlot"]}.Into(&s.there, &plugin, &here, &status, &s.restart, &s.confirmed, &pid, &session,
 			&publications),
-		pgrun.Call{SQL: r.Text["ReadBySnapshot"]}.Into(&oldest, &next, &published, &s.end), bases, ListLeftOut(r.pg, &out))
+		pgrun.Call{SQL: f.text["ReadBySnapshot"]}.Into(&oldest, &next, &published, &s.end), bases, ListLeftOut(f.pg, &out))
 	if err != nil {
 		return nil, err
 	}
-	s.Where, s.Session, s.hidden = digest(server+" "+published), digest(session), pid != 0 && session == ""
+	s.where, s.session, s.hidden = digest(server+" "+published), digest(session), pid != 0 && session == ""
 	if s.oldest, err = strconv.ParseUint(oldest, 10, 64); err == nil {
 		s.next, err = strconv.ParseUint(next, 10, 64)
 	}
-	i := slices.IndexFunc(out, func(one LeftOut) bool { return one.Publication == r.o.Publication })
-	lost := status == "lost" || s.Restart == 0 || s.confirmed == 0
+	i := slices.IndexFunc(out, func(one LeftOut) bool { return one.Publication == f.o.Publication })
+	lost := status == "lost" || s.restart == 0 || s.confirmed == 0
 	switch {
 	case !s.there:
-		s.unfit = fmt.Sprintf("there is no slot %s", r.o.Slot)
+		s.unfit = fmt.Sprintf("there is no slot %s", f.o.Slot)
 	case plugin != "pgoutput" || !here:
-		s.unfit = fmt.Sprintf("slot %s is not one of pgoutput and of this database", r.o.Slot)
+		s.unfit = fmt.Sprintf("slot %s is not one of pgoutput and of this database", f.o.Slot)
 	case lost:
-		s.unfit = fmt.Sprintf("slot %s was invalidated by the server, or was never ready", r.o.Slot)
+		s.unfit = fmt.Sprintf("slot %s was invalidated by the server, or was never ready", f.o.Slot)
 	case published == "":
 		s.unfit = fmt.Sprintf("publication %s does not have all rows of the outbox, as rows of skald_outbox: "+
-			"skald debezium config prints how it is made", r.o.Publication)
+			"skald debezium config prints how it is made", f.o.Publication)
 	case i >= 0:
 		s.unfit = fmt.Sprintf("publication %s leaves out the columns %s, which Debezium reads as NULL: make it without a list of columns, "+
-			"as skald debezium config prints", r.o.Publication, out[i].Columns)
+			"as skald debezium config prints", f.o.Publication, out[i].Columns)
 	case s.hidden:
 		s.unfit = "this role may not see who reads the slot: GRANT pg_read_all_stats TO it"
-	case publications != "" && !names(publications, r.o.Publication):
-		s.unfit = fmt.Sprintf("slot %s is read by publication %s, not %s: give that as --publication", r.o.Slot,
-			publications, r.o.Publication)
+	case publications != "" && !names(publications, f.o.Publication):
+		s.unfit = fmt.Sprintf("slot %s is read by publication %s, not %s: give that as --publication", f.o.Slot,
+			publications, f.o.Publication)
 	}
 	s.there = s.there && here && !lost
 	return s, err
@@ -140,7 +140,7 @@ func Examine(ctx context.Context, pg *pgrun.DB, say func(grade skald.Grade, saw,
 			return err
 		}
 		t, err := outbox.ParseTick(base)
-		if err == nil && SightingOf(t.Token) != nil {
+		if err == nil && sightingOf(t.Token) != nil {
 			ticks = append(ticks, t)
 		}
 		return nil // of a tick that is none others tell
@@ -153,12 +153,12 @@ func Examine(ctx context.Context, pg *pgrun.DB, say func(grade skald.Grade, saw,
 		return err
 	}
 	for _, t := range ticks {
-		was := SightingOf(t.Token)
-		is, err := NewFollower(pg, nil, FollowerOptions{Slot: was.Slot}).see(ctx)
+		was := sightingOf(t.Token)
+		is, err := NewFollower(pg, nil, FollowerOptions{Slot: was.slot}).see(ctx)
 		if err != nil {
 			return err
 		}
-		is.Where = was.Where // of which publication it was is not known here
+		is.where = was.where // of which publication it was is not known here
 		left, err := left(ctx, pg, t, is.next)
 		if err != nil {
 			return err
@@ -167,12 +167,12 @@ func Examine(ctx context.Context, pg *pgrun.DB, say func(grade skald.Grade, saw,
 			"published. Or begin once with skald relay --read-by --trust-slot, if the slot has had all; docs/debezium.md"
 		switch {
 		case is.there && is.hidden:
-			say(skald.Fine, "this user may not see who reads slot "+was.Slot, "")
-		case is.there && (is.SameAs(was) || !left):
-			say(skald.Fine, "positions follow slot "+was.Slot, "")
+			say(skald.Fine, "this user may not see who reads slot "+was.slot, "")
+		case is.there && (is.sameAs(was) || !left):
+			say(skald.Fine, "positions follow slot "+was.slot, "")
 		case is.there:
 			say(skald.Doubtful, fmt.Sprintf("rows are there after the position, and slot %s may be another than the one "+
-				"that was followed: if no skald relay --read-by is at work, nothing is emptied", was.Slot), remedy)
+				"that was followed: if no skald relay --read-by is at work, nothing is emptied", was.slot), remedy)
 		default:
 			say(skald.Failed, is.unfit+": positions followed it, and nothing is emptied any more", remedy)
 		}

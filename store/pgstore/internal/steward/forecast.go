@@ -11,32 +11,32 @@ import (
 )
 
 // forecast goes the way of Maintain, slot by slot, and counts where that empties.
-func (c *Steward) forecast(ctx context.Context, keep store.Retention) (store.Maintained, error) {
+func (s *Steward) forecast(ctx context.Context, keep store.Retention) (store.Maintained, error) {
 	keep, err := retention.OrDefaults(keep)
 	if err != nil {
 		return store.Maintained{}, fmt.Errorf("forecast: %w", err)
 	}
-	k, err := c.keeping(ctx, keep)
+	k, err := s.keeping(ctx, keep)
 	if err != nil {
 		return store.Maintained{}, err
 	}
 	for _, n := range k.oldRows() {
-		text := c.pg.RowTexts(n)
-		if err := c.leave(c.count(ctx, text["CountRows"], &k.done.Rows, c.covered(text)), pgrun.RowLeaf(n), &k.done); err != nil {
+		text := s.pg.RowTexts(n)
+		if err := s.leave(s.count(ctx, text["CountRows"], &k.done.Rows, s.covered(text)), pgrun.RowLeaf(n), &k.done); err != nil {
 			return store.Maintained{}, err
 		}
 	}
-	rest := c.pg.Call("CountRest", k.Marks.Microseconds(), k.Now.Add(-max(k.Steps, leastSteps)).Truncate(time.Millisecond), k.Sagas.Microseconds(), leastMarks.Microseconds())
-	if err := c.pg.Short(ctx, "count what is old", rest.Into(&k.done.Marks, &k.done.Steps, &k.done.Sagas)); err != nil {
+	rest := s.pg.Call("CountRest", k.Marks.Microseconds(), k.Now.Add(-max(k.Steps, leastSteps)).Truncate(time.Millisecond), k.Sagas.Microseconds(), leastMarks.Microseconds())
+	if err := s.pg.Short(ctx, "count what is old", rest.Into(&k.done.Marks, &k.done.Steps, &k.done.Sagas)); err != nil {
 		return store.Maintained{}, err
 	}
 	return k.done, nil
 }
 
 // count adds what is in a leaf to sum, if the guard holds.
-func (c *Steward) count(ctx context.Context, what string, sum *int64, guard pgrun.Call) error {
+func (s *Steward) count(ctx context.Context, what string, sum *int64, guard pgrun.Call) error {
 	var n int64
-	if err := c.pg.Short(ctx, "count slot", guard, pgrun.Call{SQL: what}.Into(&n)); err != nil {
+	if err := s.pg.Short(ctx, "count slot", guard, pgrun.Call{SQL: what}.Into(&n)); err != nil {
 		return err
 	}
 	*sum += n

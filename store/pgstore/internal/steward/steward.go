@@ -19,21 +19,21 @@ func New(pg *pgrun.DB) *Steward { return &Steward{pg} }
 
 // Maintain empties what is older than it is to be kept, under the lease on the retention if there is an
 // owner.
-func (c *Steward) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
+func (s *Steward) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
 	switch {
 	case m.Leave:
-		_, err := c.holdLease(ctx, retentionLease, m.Owner, 0)
+		_, err := s.holdLease(ctx, retentionLease, m.Owner, 0)
 		return store.Maintained{}, err
 	case m.Owner != "":
-		mine, err := c.holdLease(ctx, retentionLease, m.Owner, m.Lease)
+		mine, err := s.holdLease(ctx, retentionLease, m.Owner, m.Lease)
 		if err != nil || !mine {
 			return store.Maintained{Other: err == nil}, err
 		}
 	}
 	if m.DryRun {
-		return c.forecast(ctx, m.Keep)
+		return s.forecast(ctx, m.Keep)
 	}
-	return c.maintain(ctx, m.Keep)
+	return s.maintain(ctx, m.Keep)
 }
 
 const retentionLease = "retention"
