@@ -131,9 +131,9 @@ func Admit(ctx context.Context, db Quarantine, a Admission, o order.Order) (r Ad
 	return r, order.Partly(&r.Report, "inbox admit")
 }
 
-// choose looks for what is meant and not admitted yet. One that is named must be there.
+// choose looks for what is meant and not admitted yet. It is a NoneError if nothing is meant at all.
 func (a *Admission) choose(ctx context.Context, db Quarantine) (chosen []store.Quarantined, err error) {
-	there := a.Number == 0 && a.ID == ""
+	there := false
 	what := store.Query{Consumer: a.Consumer, ID: a.ID, Topic: a.Topic, Type: a.Type, Why: a.Why, After: max(a.Number-1, 0), Bare: true}
 	for q, err := range quarantined(ctx, db, what) {
 		if err != nil {
@@ -147,7 +147,7 @@ func (a *Admission) choose(ctx context.Context, db Quarantine) (chosen []store.Q
 		}
 	}
 	if !there {
-		return nil, &order.NoneError{What: "no message in quarantine is meant by these flags: see skald inbox status"}
+		return nil, &order.NoneError{What: "no message in quarantine is selected: see skald inbox status"}
 	}
 	return chosen, nil
 }

@@ -153,6 +153,9 @@ func tellAdmitted(out io.Writer, r *operate.AdmitReport, dry, asJSON bool) error
 			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", q.Number, q.Consumer, q.Why, q.Message.Topic, q.Message.Type, q.ID)
 		}
 		return w.Flush()
+	case r.Selected == 0:
+		_, err := fmt.Fprintln(out, "What is selected is admitted already; its consumers take it within some seconds.")
+		return err
 	}
 	_, err := fmt.Fprintf(out, "%d messages are admitted; their consumers take them within some seconds.\n", r.Done)
 	return err
