@@ -17,6 +17,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -69,9 +70,12 @@ func statusCommand(out io.Writer) *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(out).Encode(map[string]any{"quarantine": groups})
 			}
+			say.None(c.ErrOrStderr(), len(groups), asJSON)
 			w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "consumer\twhy\twaiting\tadmitted\toldest\tfirst")
-			for _, g := range groups {
+			for i, g := range groups {
+				if i == 0 {
+					fmt.Fprintln(w, "consumer\twhy\twaiting\tadmitted\toldest\tfirst")
+				}
 				fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\n", g.Consumer, g.Why, g.Waiting, g.Admitted, g.Oldest.Format(time.RFC3339), g.First)
 			}
 			return w.Flush()

@@ -64,6 +64,7 @@ func groupsCommand(out io.Writer) *cobra.Command {
 			if w.limit > 0 {
 				all = all[:min(w.limit, len(all))]
 			}
+			say.None(c.ErrOrStderr(), len(all), w.JSON)
 			return tellGroups(out, all, w.JSON)
 		})
 	}}

@@ -82,10 +82,13 @@ func tellRedrives(out io.Writer, all []operate.Redriven, more, asJSON bool) erro
 			words = append(words, fmt.Sprintf("%d %s", n, outcome))
 		}
 	}
-	before := ""
-	if more {
-		before = "; what was before is not shown: --limit 0"
+	total := fmt.Sprintf("%d redriven", len(all))
+	if len(words) > 0 {
+		total += ": " + strings.Join(words, ", ")
 	}
-	_, wrote := fmt.Fprintf(out, "%d redriven: %s%s\n", len(all), strings.Join(words, ", "), before)
+	if more {
+		total += "; what was before is not shown: --limit 0"
+	}
+	_, wrote := fmt.Fprintln(out, total)
 	return errors.Join(err, wrote)
 }

@@ -307,6 +307,7 @@ func checkCommand(out io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			say.None(c.ErrOrStderr(), len(list), w.JSON)
 			return tellCheck(out, list, w.JSON)
 		})
 	}

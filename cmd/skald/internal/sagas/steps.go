@@ -15,6 +15,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -54,15 +55,19 @@ func stepsListCommand(out io.Writer) *cobra.Command {
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		n := 0
 		err := w.each(c, func(s *operate.SagaStep) error {
+			n++
 			if w.asJSON {
 				return json.NewEncoder(out).Encode(s)
 			}
-			if n++; n == 1 {
+			if n == 1 {
 				fmt.Fprintln(t, "consumer\tsaga\tstep\tstate\tsince\ttaken by\tundone or barred by")
 			}
 			_, err := fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Consumer, s.Saga, stepName(s), s.State, s.ChangedAt.Format(time.RFC3339), s.ID, s.ByID)
 			return err
 		})
+		if err == nil {
+			say.None(c.ErrOrStderr(), n, w.asJSON)
+		}
 		return errors.Join(err, t.Flush())
 	}}
 	w.flags(c)
