@@ -25,10 +25,7 @@ import (
 // Command is skald inbox.
 func Command(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "inbox", Short: "What consumers know of messages, and what they can neither drop nor take",
-		RunE: func(c *cobra.Command, _ []string) error {
-			c.SetOut(c.ErrOrStderr())
-			return errors.Join(&exit.UsageError{What: "which command of inbox?"}, exit.ErrTold, c.Usage())
-		}}
+		RunE: given.NoVerb}
 	c.AddCommand(statusCommand(out), showCommand(out), admitCommand(out, errs), importCommand(out, errs), rewindCommand(out, errs),
 		renameCommand(out, errs),
 		steerCommand(out, "pause", "Have a consumer begin no more messages", pauseAbout),
