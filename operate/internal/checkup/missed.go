@@ -28,8 +28,7 @@ type Auditor interface {
 	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 }
 
-// Missed lists what consumers noted of messages that the broker removed before they were read, and nobody has
-// acknowledged since, in order: of the last 10,000 lines of the audit.
+// Missed lists what nobody has acknowledged yet, in order: see operate.Missed.
 func Missed(ctx context.Context, a Auditor) (out []store.Audit, err error) {
 	known := map[string]int64{} // up to which number a consumer's notes are acknowledged
 	for before, read := int64(0), 0; read < missedMost; read += missedPage {
@@ -62,8 +61,7 @@ func upTo(ack store.Audit) int64 {
 	return ack.Number
 }
 
-// AcknowledgeMissed notes that somebody has seen to what a consumer missed, up to the note of that number:
-// Missed lists those no more. What was noted after it stays.
+// AcknowledgeMissed notes that somebody has seen to what a consumer missed: see operate.AcknowledgeMissed.
 func AcknowledgeMissed(ctx context.Context, a Auditor, consumer string, number int64, o order.Order) error {
 	switch {
 	case consumer == "":

@@ -89,9 +89,7 @@ type AdmitReport struct {
 	Chosen []store.Quarantined // without payloads
 }
 
-// Admit has messages in quarantine taken by their consumers, each once, within some seconds. One that is too
-// old may have been taken before it was forgotten; one in conflict is taken beside the one that had its
-// identity. With a *PartlyError the report is valid, too.
+// Admit has messages in quarantine taken by their consumers: see operate.Admit.
 func Admit(ctx context.Context, db Quarantine, a Admission, o order.Order) (r AdmitReport, err error) {
 	if err := order.Check(&o); err != nil {
 		return r, err

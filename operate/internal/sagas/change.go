@@ -104,9 +104,7 @@ type LeftSaga struct {
 	Why  string `json:"why"`
 }
 
-// ChangeSagas does c to each selected saga, each in a transaction with its audit, under the guard of its
-// version: what the engine writes at the same time comes before it or after it. With a *PartlyError the
-// report is valid, too.
+// ChangeSagas does c to each selected saga: see operate.ChangeSagas.
 func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChange, o order.Order) (r SagaReport, err error) {
 	if err := CheckChange(&c); err != nil {
 		return r, err
