@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/operate/internal/acts"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
@@ -24,8 +25,8 @@ const (
 
 // An Auditor is the part of a store that is about the audit.
 type Auditor interface {
-	Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error)
-	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
+	acts.Reader
+	order.Applier
 }
 
 // Missed lists what nobody has acknowledged yet, in order: see operate.Missed.

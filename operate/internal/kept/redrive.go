@@ -88,7 +88,7 @@ func (e *StoppedError) Error() string { return "redrive: stopped: " + e.Why }
 // A Redriver is what Redrive asks of a store.
 type Redriver interface {
 	Keeper
-	Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error)
+	acts.Reader
 }
 
 // Redrive has dead letters taken again by the consumer that failed: see operate.Redrive.

@@ -49,7 +49,7 @@ func (q *RedriveQuery) means(a *store.Audit) bool {
 // A Historian is what Redrives asks of a store.
 type Historian interface {
 	Keeper
-	Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error)
+	acts.Reader
 }
 
 // Redrives tells of each redrive what has become of its message: see operate.Redrives.

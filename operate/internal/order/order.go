@@ -27,7 +27,7 @@ type Order struct {
 	Progress func(done, of int)
 }
 
-// Check holds that an order says what is kept of it.
+// Check is a UsageError where an order has no author or no reason.
 func Check(o *Order) error {
 	if !o.DryRun && (strings.TrimSpace(o.Author) == "" || strings.TrimSpace(o.Reason) == "") {
 		return &UsageError{"an author and a reason are required: they are recorded in skald_audit"}

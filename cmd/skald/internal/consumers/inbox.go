@@ -1,5 +1,5 @@
-// Package consumers is what consumers know of messages, where they stand, and what they are told: skald
-// inbox.
+// Package consumers has the commands of skald inbox: what a consumer knows of messages, where it stands, and
+// what an operator has it do.
 package consumers
 
 import (

@@ -1,4 +1,5 @@
-// Package outboxes says what waits to be published, and writes, gives up and settles: skald outbox.
+// Package outboxes has the commands of skald outbox: what waits to be published, a message by hand, a message
+// that is given up, and a database that moved.
 package outboxes
 
 import (

@@ -1,4 +1,4 @@
-// Package sagas is what is asked about sagas and done to them: skald saga, status, steps and compensate.
+// Package sagas has the commands on sagas: skald saga, status, steps and compensate.
 package sagas
 
 import (
