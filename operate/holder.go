@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/skald-go/skald/operate/internal/order"
@@ -80,8 +79,7 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 }
 
 func holderOf(p *store.Parked, at string) Holder {
-	why, _, _ := strings.Cut(p.Last.Why, "\n")
-	h := Holder{Consumer: p.Consumer, State: "parked", Source: p.Source, ID: p.ID, Type: p.Message.Type, Attempts: p.Attempts, LastError: why, Since: p.Since}
+	h := Holder{Consumer: p.Consumer, State: "parked", Source: p.Source, ID: p.ID, Type: p.Message.Type, Attempts: p.Attempts, LastError: words.FirstLine(p.Last.Why), Since: p.Since}
 	who := at + " --consumer " + words.Shell(p.Consumer)
 	const reason = " --reason 'the cause is gone'"
 	if p.Dead == nil {

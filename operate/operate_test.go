@@ -232,6 +232,22 @@ func (r rivalled) Attend(context.Context, store.Attend) (store.Attended, error) 
 	return store.Attended{Checkpoints: []store.Checkpoint{{Partition: "t/0", Origin: "here", Position: 9}}}, nil
 }
 
+// A verb that many messages could be selected for says so where there are none, also in a dry run.
+func TestNoneOfMany(t *testing.T) {
+	onEach(t, func(t *testing.T, db base) {
+		for _, o := range []operate.Order{byAnn(), {DryRun: true}} {
+			_, released := operate.Release(t.Context(), db, operate.Selection{All: true}, o)
+			_, admitted := operate.Admit(t.Context(), db, operate.Admission{All: true}, o)
+			_, filtered := operate.Admit(t.Context(), db, operate.Admission{Consumer: "stock"}, o)
+			for verb, err := range map[string]error{"release": released, "admit all": admitted, "admit": filtered} {
+				if none := new(operate.NoneError); !errors.As(err, &none) {
+					t.Errorf("%s, dry run %t: %v", verb, o.DryRun, err)
+				}
+			}
+		}
+	})
+}
+
 // Where somebody else is first with one of many, the others are done, and the error tells.
 func TestPartOfMany(t *testing.T) {
 	onEach(t, func(t *testing.T, db base) {

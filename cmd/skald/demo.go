@@ -78,7 +78,7 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 	f.StringVar(&o.Sabotage, "sabotage", "", "leave a safeguard out: "+strings.Join(demo.Sabotages(), ", "))
 	f.StringVar(&o.Style, "style", demo.Styles()[0], "choreographed: each service knows what comes next; or orchestrated: a saga of Order's does")
 	f.BoolVar(&asJSON, "json", false, "print one object and nothing else")
-	f.BoolVar(&keep, "keep", false, "stay up behind the verdict, without faults, take orders over HTTP and show the console, until a signal")
+	f.BoolVar(&keep, "keep", false, "stay up after the verdict, without faults, take orders over HTTP and show the console, until a signal")
 	f.BoolVar(&verbose, "verbose", false, "let the services log to standard error")
 	c.AddCommand(showCommand(out), removeCommand(out, errs))
 	return c
@@ -177,7 +177,7 @@ func runDemo(ctx context.Context, o demo.Options, asJSON bool, out, errs io.Writ
 	return err
 }
 
-// staying says, behind the verdict, how to place an order, and where to look at all of them.
+// staying says, after the verdict, how to place an order, and where to look at all of them.
 const staying = `orders: %[1]s until a signal; place one, and ask for it by GET /orders/ID/status:
   curl -H 'Idempotency-Key: mine-1' -d '{"customer":"ada","items":[{"sku":"tea","quantity":2}]}' %[1]s
 console: %[2]s shows the six databases, and acts on them

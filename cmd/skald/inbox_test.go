@@ -65,6 +65,7 @@ func testInbox(t *testing.T, fresh func(*testing.T) *bed) {
 	}
 	says([]string{"2 messages"}, "admit", "--why", "conflict", "--reason", "both are meant", "--by", "ann", "--yes")
 	says([]string{`"chosen":0`}, "admit", "--why", "conflict", "--reason", "again", "--yes", "--json")
+	says([]string{"admitted already"}, "admit", "--why", "conflict", "--reason", "again", "--yes")
 	says([]string{`"admitted":1`}, "admit", "--number", "3", "--reason", "replayed", "--by", "ann", "--json")
 	if look(); status.Quarantine[0].Admitted != 2 || status.Quarantine[1].Admitted != 1 {
 		t.Errorf("admitted: %+v", status)
@@ -83,6 +84,7 @@ func testInbox(t *testing.T, fresh func(*testing.T) *bed) {
 	if look(); len(status.Quarantine) != 0 {
 		t.Errorf("behind it: %+v", status)
 	}
+	start(t, nil, "inbox", "admit", at, "--all", "--reason", "x").expect(4, "no message in quarantine is selected")
 }
 
 // quarantined are two in conflict and one that is too old; what the first of them is in conflict with was

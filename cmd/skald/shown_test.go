@@ -100,6 +100,9 @@ func TestWordsThatAreNone(t *testing.T) {
 		{2, "--state is one of done", []string{"steps", "list", "--state", "bogus"}},
 		{4, "skald inbox status", []string{"inbox", "admit", "--number", "9", "--reason", "x"}},
 		{4, "skald inbox status", []string{"inbox", "admit", "m-01", "--reason", "x"}},
+		{4, "skald inbox status", []string{"inbox", "admit", "--why", "conflict", "--reason", "x"}},
+		{4, "skald inbox status", []string{"inbox", "admit", "--all", "--dry-run"}},
+		{4, "no kept message is selected", []string{"parked", "release", "--all", "--reason", "x"}},
 	} {
 		start(t, m.env, c.args...).expect(c.code, c.says)
 	}

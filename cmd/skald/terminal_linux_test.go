@@ -3,6 +3,7 @@ package main_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +42,10 @@ func TestAskedAtTheTerminal(t *testing.T) {
 // Who looks at an empty list is told that it is empty; a program that reads it sees nothing.
 func TestAnEmptyListSaysSoAtTheTerminal(t *testing.T) {
 	b := onSQLite(t).migrate()
-	for _, args := range [][]string{{"dead", "list"}, {"saga", "list", "--stuck"}} {
+	none := filepath.Join(t.TempDir(), "none.json")
+	must(t, os.WriteFile(none, []byte(`{"format":1}`), 0o600))
+	for _, args := range [][]string{{"dead", "list"}, {"dead", "groups"}, {"parked", "list"}, {"inbox", "status"},
+		{"saga", "list", "--stuck"}, {"saga", "check", "--definitions", none}, {"steps", "list"}} {
 		keyboard, terminal := b.terminal()
 		p := prepare(t, binary(), b.env, args...)
 		p.cmd.Stderr = terminal

@@ -35,7 +35,7 @@ func Note(a *store.Audit) (verb, what, text string) {
 	return a.Action[:at], what, a.Action[at+len(what):]
 }
 
-// A Reader is the part of a store that is read here.
+// A Reader reads what operators did: see store.Store.
 type Reader interface {
 	Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error)
 }

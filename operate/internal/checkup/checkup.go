@@ -17,8 +17,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Doctor looks at a database and a broker for what stands against Skald's promises or against the load. It
-// changes nothing. Call what applies of Store, Broker, Windows and Standing, in this order, and read Found.
+// A Doctor looks for what stands against the promises or the load, and changes nothing: see operate.Doctor.
 type Doctor struct {
 	Consumer string   // a consumer group: what is kept for it, and on RabbitMQ its queues. "": all
 	Topics   []string // to be looked at, at the broker

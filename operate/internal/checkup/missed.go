@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/operate/internal/acts"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
@@ -24,12 +25,11 @@ const (
 
 // An Auditor is the part of a store that is about the audit.
 type Auditor interface {
-	Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error)
-	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
+	acts.Reader
+	order.Applier
 }
 
-// Missed lists what consumers noted of messages that the broker removed before they were read, and nobody has
-// acknowledged since, in order: of the last 10,000 lines of the audit.
+// Missed lists what nobody has acknowledged yet, in order: see operate.Missed.
 func Missed(ctx context.Context, a Auditor) (out []store.Audit, err error) {
 	known := map[string]int64{} // up to which number a consumer's notes are acknowledged
 	for before, read := int64(0), 0; read < missedMost; read += missedPage {
@@ -62,8 +62,7 @@ func upTo(ack store.Audit) int64 {
 	return ack.Number
 }
 
-// AcknowledgeMissed notes that somebody has seen to what a consumer missed, up to the note of that number:
-// Missed lists those no more. What was noted after it stays.
+// AcknowledgeMissed notes that somebody has seen to what a consumer missed: see operate.AcknowledgeMissed.
 func AcknowledgeMissed(ctx context.Context, a Auditor, consumer string, number int64, o order.Order) error {
 	switch {
 	case consumer == "":

@@ -21,8 +21,7 @@ const (
 	Stuck = 5 * time.Minute
 )
 
-// Standing judges how consumers get on. Lag is what waits for a consumer at the broker, by topic; nil, or a
-// consumer that it lacks: not known. A consumer whose name is not in only is left out; nil: none is.
+// Standing judges how consumers get on: see operate.Standing.
 func Standing(consumers []store.Consumer, lag map[string]map[string]int64, only func(consumer string) bool) []skald.Finding {
 	var out []skald.Finding
 	for _, c := range consumers {

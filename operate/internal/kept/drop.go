@@ -26,8 +26,7 @@ type DropReport struct {
 	Unsettled []UnsettledError
 }
 
-// An UnsettledError says that a dead letter is at an outside call without an answer, and that a Settlement
-// must tell what became of it.
+// An UnsettledError names a dead letter whose call needs a Settlement: see operate.UnsettledError.
 type UnsettledError struct {
 	ID         string // of the message
 	Step, Saga string // "": it belongs to no saga
@@ -50,10 +49,7 @@ func (e *UnsettledError) Error() string {
 // A Dropper is what Drop asks of a store.
 type Dropper interface{ Keeper }
 
-// Drop marks the selected dead letters as finished and forgets them: what they had left to do never happens,
-// and repeats of them are dropped. Messages of their keys go on. call says what became of the outside calls
-// that they are at; it is required, with an *UnsettledError, of each that has no stored answer, since nobody
-// asks the provider again, and is noted with the reason. With a *PartlyError the report is valid, too.
+// Drop marks dead letters as finished and forgets them: see operate.Drop.
 func Drop(ctx context.Context, db Dropper, s Selection, call Settlement, o order.Order) (r DropReport, err error) {
 	switch call {
 	case "", CallDone, CallRefused:

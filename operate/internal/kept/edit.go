@@ -20,10 +20,7 @@ type EditReport struct {
 	Bytes, Before int // of the payloads
 }
 
-// Edit puts a new message with the payload data in the place of the one selected dead letter, for its
-// consumer alone: with an id of its own, caused by the dead letter, with its key, type and headers. The dead
-// letter is dropped in the same transaction. One that is at an outside call, or whose envelope cannot be
-// read, is refused with a *UsageError.
+// Edit puts a new message in the place of one dead letter: see operate.Edit.
 func Edit(ctx context.Context, db Keeper, s Selection, data []byte, o order.Order) (r EditReport, err error) {
 	s.Dead = true
 	if err := order.Check(&o); err != nil {

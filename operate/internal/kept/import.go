@@ -17,10 +17,7 @@ type Left struct {
 	ID       string `json:"id"`
 }
 
-// Import keeps letters as dead letters of their consumers, in order. It reads them twice: one that cannot be
-// read is found before anything is changed. A letter is left as it is, and named, whose consumer has finished
-// or keeps the message, which is at an outside call, or is older than the consumer's marks are kept; the last
-// are imported with tooOld. left is called with each of these; a repeat of an import changes nothing.
+// Import keeps letters as dead letters of their consumers: see operate.Import.
 func Import[TTx any](ctx context.Context, db store.Driver[TTx], letters iter.Seq2[*store.Parked, error], tooOld bool, left func(Left) error, o order.Order) (r order.Report, err error) {
 	if err := order.Check(&o); err != nil {
 		return r, err

@@ -61,8 +61,7 @@ func failureOf(f store.Failure) *failure {
 	return &failure{f.At, held.Text(f.Why), held.Text(f.Host)}
 }
 
-// WriteLetter writes the dead letter p, read with its payload, as one line of JSON, byte for byte.
-// ReadLetters reads it again.
+// WriteLetter writes a dead letter as one line of JSON: see operate.WriteLetter.
 func WriteLetter(out io.Writer, p *store.Parked) error {
 	message, err := held.Encode(&p.Message)
 	if err != nil {
@@ -86,8 +85,7 @@ func WriteLetter(out io.Writer, p *store.Parked) error {
 	return json.NewEncoder(out).Encode(&l)
 }
 
-// ReadLetters reads dead letters line by line. A line that is none is a *UsageError with its number, and ends
-// it.
+// ReadLetters reads dead letters line by line: see operate.ReadLetters.
 func ReadLetters(in io.Reader) iter.Seq2[*store.Parked, error] {
 	return func(yield func(*store.Parked, error) bool) {
 		lines := bufio.NewReader(in)

@@ -8,8 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Message is a parked message or a dead letter as people and tools see it: its names in JSON are stable.
-// Key and Data are base64 there.
+// A Message is a kept message as people and tools see it: see operate.Message.
 type Message struct {
 	Place       int64      `json:"place"`
 	Consumer    string     `json:"consumer"`

@@ -16,8 +16,7 @@ type Page struct {
 	Scanned int
 }
 
-// Kept reads a page of the selected messages; bare: without payloads and headers. One read of the store does
-// for most selections.
+// Kept reads a page of kept messages: see operate.Kept.
 func Kept(ctx context.Context, db store.Lister, s Selection, bare bool, most order.Peek) (page Page, err error) {
 	what := s.sought(bare)
 	what.Limit = most.Limit + 1

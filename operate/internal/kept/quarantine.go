@@ -89,9 +89,7 @@ type AdmitReport struct {
 	Chosen []store.Quarantined // without payloads
 }
 
-// Admit has messages in quarantine taken by their consumers, each once, within some seconds. One that is too
-// old may have been taken before it was forgotten; one in conflict is taken beside the one that had its
-// identity. With a *PartlyError the report is valid, too.
+// Admit has messages in quarantine taken by their consumers: see operate.Admit.
 func Admit(ctx context.Context, db Quarantine, a Admission, o order.Order) (r AdmitReport, err error) {
 	if err := order.Check(&o); err != nil {
 		return r, err
@@ -131,9 +129,9 @@ func Admit(ctx context.Context, db Quarantine, a Admission, o order.Order) (r Ad
 	return r, order.Partly(&r.Report, "inbox admit")
 }
 
-// choose looks for what is meant and not admitted yet. One that is named must be there.
+// choose looks for what is meant and not admitted yet. It is a NoneError if nothing is meant at all.
 func (a *Admission) choose(ctx context.Context, db Quarantine) (chosen []store.Quarantined, err error) {
-	there := a.Number == 0 && a.ID == ""
+	there := false
 	what := store.Query{Consumer: a.Consumer, ID: a.ID, Topic: a.Topic, Type: a.Type, Why: a.Why, After: max(a.Number-1, 0), Bare: true}
 	for q, err := range quarantined(ctx, db, what) {
 		if err != nil {
@@ -147,7 +145,7 @@ func (a *Admission) choose(ctx context.Context, db Quarantine) (chosen []store.Q
 		}
 	}
 	if !there {
-		return nil, &order.NoneError{What: "no message in quarantine is meant by these flags: see skald inbox status"}
+		return nil, &order.NoneError{What: "no message in quarantine is selected: see skald inbox status"}
 	}
 	return chosen, nil
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Pace says how carefully dead letters are redriven. The zero Pace redrives all at once and watches
-// nothing.
+// A Pace says how carefully dead letters are redriven: see operate.Pace.
 type Pace struct {
 	// Run names a run that is watched: what becomes of its messages is looked at, and a call under the name
 	// of a run that was interrupted goes on where that was, redriving none twice. Empty: nothing is watched,
@@ -81,8 +80,7 @@ func (r *RedriveReport) Outcome() string {
 	return line
 }
 
-// A StoppedError says that a watched redrive was ended early, since too many failed again. The report is
-// valid.
+// A StoppedError says that a watched redrive was ended early: see operate.StoppedError.
 type StoppedError struct{ Why string }
 
 func (e *StoppedError) Error() string { return "redrive: stopped: " + e.Why }
@@ -90,12 +88,10 @@ func (e *StoppedError) Error() string { return "redrive: stopped: " + e.Why }
 // A Redriver is what Redrive asks of a store.
 type Redriver interface {
 	Keeper
-	Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error)
+	acts.Reader
 }
 
-// Redrive has the selected dead letters taken again by the consumer that failed: each is parked again at its
-// place, under the same id, with a new count of attempts. Rejections are left. With a *PartlyError or a
-// *StoppedError the report is valid, too.
+// Redrive has dead letters taken again by the consumer that failed: see operate.Redrive.
 func Redrive(ctx context.Context, db Redriver, s Selection, pace Pace, o order.Order) (RedriveReport, error) {
 	s.Dead = true
 	r := &redrive{db: db, s: &s, pace: pace, o: &o, known: map[acts.Target]*redriven{}}

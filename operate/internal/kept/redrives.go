@@ -49,12 +49,10 @@ func (q *RedriveQuery) means(a *store.Audit) bool {
 // A Historian is what Redrives asks of a store.
 type Historian interface {
 	Keeper
-	Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error)
+	acts.Reader
 }
 
-// Redrives tells of each redrive when, by whom and why it was, and what has become of the message by now. It
-// reads what operators did (skald_audit) from the last on. more: there may be earlier ones that the limit
-// left out.
+// Redrives tells of each redrive what has become of its message: see operate.Redrives.
 func Redrives(ctx context.Context, db Historian, q RedriveQuery) (all []Redriven, more bool, err error) {
 	h := &history{q: &q, next: map[acts.Target]*store.Audit{}}
 	if err := h.read(ctx, db); err != nil {

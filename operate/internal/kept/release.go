@@ -8,9 +8,7 @@ import (
 	"github.com/skald-go/skald/operate/internal/order"
 )
 
-// Release has the selected parked messages tried now, with a new count of attempts. The running consumer
-// takes them within seconds, of one key in their order. Those that Order.Run has released before are left.
-// With a *PartlyError the report is valid, too.
+// Release has parked messages tried now: see operate.Release.
 func Release(ctx context.Context, db Redriver, s Selection, o order.Order) (order.Report, error) {
 	s.Dead = false
 	if o.Run != "" && !o.DryRun {

@@ -84,8 +84,7 @@ type Keeper interface {
 	store.Lister
 }
 
-// List reads the selected messages in the order of arrival, page by page; bare: without payloads and headers.
-// It ends after an error.
+// List reads kept messages in the order of arrival: see operate.List.
 func List(ctx context.Context, db Keeper, s Selection, bare bool) iter.Seq2[store.Parked, error] {
 	return walk(ctx, db, &s, s.sought(bare))
 }

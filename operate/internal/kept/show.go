@@ -41,8 +41,7 @@ type Shower interface {
 	Keeper
 }
 
-// Show tells what a consumer knows of a message. If its source is not known, it is looked for among what is
-// kept by its id alone, and else taken for a key, which has no source.
+// Show tells what a consumer knows of a message: see operate.Show.
 func Show(ctx context.Context, db Shower, consumer string, id store.Identity, sourced bool) (k Knowledge, err error) {
 	var kept *store.Parked
 	if sourced {

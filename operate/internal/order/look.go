@@ -6,5 +6,5 @@ type Peek struct {
 	Scan  int // of messages that are read for that: some fields of a Selection no index knows
 }
 
-// PageSize is how much is read at once, where it comes with all that belongs to it.
+// PageSize is how many kept messages, or sagas with their states, are read at once.
 const PageSize = 100

@@ -27,7 +27,7 @@ type Order struct {
 	Progress func(done, of int)
 }
 
-// Check holds that an order says what is kept of it.
+// Check is a UsageError where an order has no author or no reason.
 func Check(o *Order) error {
 	if !o.DryRun && (strings.TrimSpace(o.Author) == "" || strings.TrimSpace(o.Reason) == "") {
 		return &UsageError{"an author and a reason are required: they are recorded in skald_audit"}
@@ -77,14 +77,12 @@ type NoneError struct{ What string }
 
 func (e *NoneError) Error() string { return e.What }
 
-// A PartlyError says that only a part was done although nothing failed: somebody else was first with the
-// rest. The report tells how much.
+// A PartlyError says that somebody else was first with a part: see operate.PartlyError.
 type PartlyError struct{ What string }
 
 func (e *PartlyError) Error() string { return e.What }
 
-// An UnknownConsumerError says that a database knows nothing of a consumer: its name is misspelt, or it is
-// another database's.
+// An UnknownConsumerError says that a database knows nothing of a consumer.
 type UnknownConsumerError struct{ Consumer string }
 
 func (e *UnknownConsumerError) Error() string {

@@ -45,7 +45,7 @@ type SagaChange struct {
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
-// CheckChange holds that a verb has what belongs to it.
+// CheckChange is a UsageError where a part that the verb needs is missing.
 func CheckChange(c *SagaChange) error {
 	switch {
 	case !slices.Contains(SagaVerbs(), c.Verb):
@@ -104,9 +104,7 @@ type LeftSaga struct {
 	Why  string `json:"why"`
 }
 
-// ChangeSagas does c to each selected saga, each in a transaction with its audit, under the guard of its
-// version: what the engine writes at the same time comes before it or after it. With a *PartlyError the
-// report is valid, too.
+// ChangeSagas does c to each selected saga: see operate.ChangeSagas.
 func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChange, o order.Order) (r SagaReport, err error) {
 	if err := CheckChange(&c); err != nil {
 		return r, err
@@ -164,7 +162,7 @@ func (c *SagaChange) partly(r *SagaReport) error {
 	return &order.PartlyError{What: fmt.Sprintf("%s: %d of %d sagas were left as they are", c, r.Selected-r.Done, r.Selected)}
 }
 
-// WhichSagas is the error of a change that says of no saga that it is meant.
+// WhichSagas is the error of a change that selects no sagas.
 func WhichSagas() error {
 	return &order.UsageError{What: "which sagas? Select some of them; or All, if all of them are meant"}
 }

@@ -29,11 +29,7 @@ type Wish struct {
 // CompensateReport tells what was asked for; in a dry run, would be.
 type CompensateReport struct{ flow.Compensation }
 
-// Compensate has a choreographed saga undone. It publishes, through the outbox of the tracker's database, the
-// events by which the flow asks for the undo of each step that took effect. The row of the saga notes that in
-// the same commit, so a repeat asks for nothing twice. Who takes a step undoes it by inbox.Compensate: what
-// the saga itself has undone meanwhile is not undone again. If the flow declares no undo of a step that took
-// effect, that step is named, and nothing is published.
+// Compensate has a choreographed saga undone: see operate.Compensate.
 func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish, o order.Order) (r CompensateReport, err error) {
 	if err := order.Check(&o); err != nil {
 		return r, err

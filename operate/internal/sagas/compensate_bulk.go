@@ -21,9 +21,7 @@ type FlowSelection struct {
 // mostFlows bounds how many sagas are compensated at once.
 const mostFlows = 10_000
 
-// CompensateAll has each selected choreographed saga undone, as Compensate does it, each in a transaction of
-// its own. A repeat asks for nothing twice. Left are those of which nothing is left to undo, and those whose
-// flow says that they cannot be undone. With a *PartlyError the report is valid, too.
+// CompensateAll has each selected choreographed saga undone: see operate.CompensateAll.
 func CompensateAll[TTx any](ctx context.Context, db Compensator[TTx], s FlowSelection, o order.Order) (r SagaReport, err error) {
 	if err := order.Check(&o); err != nil {
 		return r, err

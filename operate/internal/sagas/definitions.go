@@ -39,8 +39,7 @@ type DefinitionChange struct {
 	Begun string `json:"begun,omitempty"` // only sagas that have begun this step
 }
 
-// Definitions lists the definitions that engines have noted, by name, the last noted first: one statement.
-// Each is compared with the last of its name. Name "": of all.
+// Definitions lists the definitions that engines have noted: see operate.Definitions.
 func Definitions(ctx context.Context, db store.Lister, name string) ([]Definition, error) {
 	l, err := db.List(ctx, store.List{Definitions: true})
 	if err != nil {

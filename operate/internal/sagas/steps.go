@@ -12,8 +12,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A SagaStep is how a step of a saga stands: its names in JSON are stable. Result and Outcome are base64
-// there.
+// A SagaStep is how a step of a saga stands: see operate.SagaStep.
 type SagaStep struct {
 	Consumer   string     `json:"consumer"`
 	Saga       string     `json:"saga"`

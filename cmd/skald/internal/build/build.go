@@ -1,4 +1,4 @@
-// Package build is what the Go tool noted in this binary.
+// Package build tells which version this binary is, as the Go tool noted it there.
 package build
 
 import (

@@ -167,7 +167,7 @@ func finishedIn(path string, in io.Reader, consumer, source string) (list iter.S
 	return objects(file, consumer, source), end, nil
 }
 
-// objects are JSON, one behind the other.
+// objects are JSON, one after the other.
 func objects(from io.Reader, consumer, source string) iter.Seq2[inbox.Finished, error] {
 	return func(yield func(inbox.Finished, error) bool) {
 		dec := json.NewDecoder(from)

@@ -1,5 +1,5 @@
-// Package consumers is what consumers know of messages, where they stand, and what they are told: skald
-// inbox.
+// Package consumers has the commands of skald inbox: what a consumer knows of messages, where it stands, and
+// what an operator has it do.
 package consumers
 
 import (
@@ -17,6 +17,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -24,10 +25,7 @@ import (
 // Command is skald inbox.
 func Command(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "inbox", Short: "What consumers know of messages, and what they can neither drop nor take",
-		RunE: func(c *cobra.Command, _ []string) error {
-			c.SetOut(c.ErrOrStderr())
-			return errors.Join(&exit.UsageError{What: "which command of inbox?"}, exit.ErrTold, c.Usage())
-		}}
+		RunE: given.NoVerb}
 	c.AddCommand(statusCommand(out), showCommand(out), admitCommand(out, errs), importCommand(out, errs), rewindCommand(out, errs),
 		renameCommand(out, errs),
 		steerCommand(out, "pause", "Have a consumer begin no more messages", pauseAbout),
@@ -69,9 +67,12 @@ func statusCommand(out io.Writer) *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(out).Encode(map[string]any{"quarantine": groups})
 			}
+			say.None(c.ErrOrStderr(), len(groups), asJSON)
 			w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "consumer\twhy\twaiting\tadmitted\toldest\tfirst")
-			for _, g := range groups {
+			for i, g := range groups {
+				if i == 0 {
+					fmt.Fprintln(w, "consumer\twhy\twaiting\tadmitted\toldest\tfirst")
+				}
 				fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\n", g.Consumer, g.Why, g.Waiting, g.Admitted, g.Oldest.Format(time.RFC3339), g.First)
 			}
 			return w.Flush()
@@ -153,6 +154,9 @@ func tellAdmitted(out io.Writer, r *operate.AdmitReport, dry, asJSON bool) error
 			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", q.Number, q.Consumer, q.Why, q.Message.Topic, q.Message.Type, q.ID)
 		}
 		return w.Flush()
+	case r.Selected == 0:
+		_, err := fmt.Fprintln(out, "What is selected is admitted already; its consumers take it within some seconds.")
+		return err
 	}
 	_, err := fmt.Fprintf(out, "%d messages are admitted; their consumers take them within some seconds.\n", r.Done)
 	return err

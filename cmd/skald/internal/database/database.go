@@ -1,4 +1,4 @@
-// Package database opens the databases that a URL names, as stores with Skald's tables, or without them yet.
+// Package database opens the database that a URL names: as stores, or to make Skald's tables there.
 package database
 
 import (

@@ -10,10 +10,21 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// With opens the store that the flags name, as one that can do what K says, for as long as f takes.
+// With opens the store that the flags name, as one that can do what K says, for as long as f takes. It checks
+// that the tables are there, and that the user has the rights of the role.
 func With[K interface {
 	Check(ctx context.Context, as store.Role) error
 }](c *cobra.Command, schema string, as store.Role, f func(context.Context, K) error) error {
+	return Unchecked(c, schema, func(ctx context.Context, k K) error {
+		if err := k.Check(ctx, as); err != nil {
+			return err
+		}
+		return f(ctx, k)
+	})
+}
+
+// Unchecked is With for commands that want no role: a right that the user lacks is told by what they ask.
+func Unchecked[K any](c *cobra.Command, schema string, f func(context.Context, K) error) error {
 	db, err := Open(given.From(c, "store", "SKALD_STORE"), schema, "")
 	if err != nil {
 		return err
@@ -26,9 +37,6 @@ func With[K interface {
 	k, ok := all[0].(K)
 	if !ok {
 		return fmt.Errorf("%T cannot do what %q needs", all[0], c.CommandPath())
-	}
-	if err := k.Check(c.Context(), as); err != nil {
-		return err
 	}
 	return f(c.Context(), k)
 }

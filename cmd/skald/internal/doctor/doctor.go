@@ -1,4 +1,4 @@
-// Package doctor looks for what stands against the promises, or the load: skald doctor.
+// Package doctor has the command skald doctor: what stands against the promises, or the load.
 package doctor
 
 import (

@@ -1,4 +1,5 @@
-// Package exit holds the errors that have an exit code of their own, and the exit codes of the command.
+// Package exit has the exit codes of the command, the errors that have one of their own, and what to do about
+// an error.
 package exit
 
 import (

@@ -1,3 +1,3 @@
-// Package given is what the line of a command, the environment and who sits at the terminal give: URLs, keys,
-// payloads, moments, a reason and a yes.
+// Package given reads what commands are given, on their line, by the environment or at the terminal: URLs,
+// keys, payloads, times, a reason and a yes.
 package given

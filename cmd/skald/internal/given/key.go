@@ -21,7 +21,8 @@ func (k *Key) Set(text string) (err error) {
 		return nil
 	}
 	if *k, err = base64.StdEncoding.DecodeString(code); err != nil {
-		return errors.New("behind base64: comes the key as --json prints it; one that begins so itself is given like that, too")
+		return errors.New("after base64: comes the key as --json prints it; " +
+			"a key that begins with base64: itself is given in base64, too")
 	}
 	return nil
 }

@@ -8,9 +8,19 @@ import (
 
 // StoreFlags are those of a command that asks one store.
 func StoreFlags(c *cobra.Command, schema *string, asJSON *bool) {
+	storeFlags(c, schema)
+	c.Flags().BoolVar(asJSON, "json", false, "print one object and nothing else")
+}
+
+// ListFlags are those of a command that prints what one store has, line by line.
+func ListFlags(c *cobra.Command, schema *string, asJSON *bool) {
+	storeFlags(c, schema)
+	c.Flags().BoolVar(asJSON, "json", false, "print one object on each line and nothing else")
+}
+
+func storeFlags(c *cobra.Command, schema *string) {
 	c.Flags().String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
 	c.Flags().StringVar(schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
-	c.Flags().BoolVar(asJSON, "json", false, "print one object and nothing else")
 }
 
 // Same is how another command, typed in the same shell, finds the same database.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/cmd/skald/internal/schemas"
 	"github.com/skald-go/skald/operate"
@@ -21,10 +22,7 @@ import (
 
 // Parked is skald parked.
 func Parked(out, errs io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "parked", Short: "Messages that failed and are tried again, and those behind them", RunE: func(c *cobra.Command, _ []string) error {
-		c.SetOut(c.ErrOrStderr())
-		return errors.Join(&exit.UsageError{What: "which command of parked?"}, exit.ErrTold, c.Usage())
-	}}
+	c := &cobra.Command{Use: "parked", Short: "Messages that failed and are tried again, and those behind them", RunE: given.NoVerb}
 	w := &wanted{}
 	free := &cobra.Command{Use: "release", Short: "Have parked messages tried now, with all their attempts before them", Args: cobra.NoArgs,
 		Long: `The running consumer takes them within seconds, under their own ids; of one key in their order, one at a time.`,
@@ -44,10 +42,7 @@ func Parked(out, errs io.Writer) *cobra.Command {
 
 // Dead is skald dead.
 func Dead(out, errs io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "dead", Short: "Dead letters: look, redrive, drop", RunE: func(c *cobra.Command, _ []string) error {
-		c.SetOut(c.ErrOrStderr())
-		return errors.Join(&exit.UsageError{What: "which command of dead?"}, exit.ErrTold, c.Usage())
-	}}
+	c := &cobra.Command{Use: "dead", Short: "Dead letters: look, redrive, drop", RunE: given.NoVerb}
 	c.AddCommand(groupsCommand(out), listCommand(out, true, "Dead letters, in the order of arrival"), showDeadCommand(out), redriveCommand(out, errs), redrivesCommand(out), dropCommand(out, errs),
 		editCommand(out), exportCommand(out), importCommand(out, errs))
 	return c
@@ -64,6 +59,7 @@ func groupsCommand(out io.Writer) *cobra.Command {
 			if w.limit > 0 {
 				all = all[:min(w.limit, len(all))]
 			}
+			say.None(c.ErrOrStderr(), len(all), w.JSON)
 			return tellGroups(out, all, w.JSON)
 		})
 	}}

@@ -17,7 +17,7 @@ its key that wait for it go on. To do instead what it should have done, write an
 
 Of one at a call outside, --call says what you found at the provider, since nobody asks there again: done or refused. It is kept in
 skald_audit. A step of a saga that the call takes then counts as taken (or undone, where the call was to undo it), or as never called.
-Where the provider has answered already, that counts. What its handler would have written behind the call is yours to write.`
+Where the provider has answered already, that counts. What its handler would have written after the call is yours to write.`
 
 func dropCommand(out, errs io.Writer) *cobra.Command {
 	w, call := &wanted{dead: true}, ""

@@ -1,5 +1,5 @@
-// Package kept is what is done about the messages that a consumer keeps, parked ones and dead letters: skald
-// parked and skald dead.
+// Package kept has the commands on messages that a consumer keeps: skald parked, and skald dead for dead
+// letters.
 package kept
 
 import (

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -44,10 +45,8 @@ which nobody would know here: redrive it where it came from. FILE may be - for s
 func importCommand(out, errs io.Writer) *cobra.Command {
 	w, tooOld := &wanted{dead: true}, false
 	c := &cobra.Command{Use: "import FILE", Short: "Keep what skald dead export printed as dead letters, here or elsewhere", Long: importAbout, Args: cobra.ExactArgs(1)}
+	given.ListFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
-	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
-	f.StringVar(&w.Schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
-	f.BoolVar(&w.JSON, "json", false, "print one object on each line and nothing else")
 	f.BoolVar(&tooOld, "too-old", false, "what is older than marks are kept, too")
 	w.ChangeFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {

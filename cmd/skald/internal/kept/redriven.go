@@ -35,16 +35,14 @@ now: so it can be asked at any time, and in any way of redriving.`
 func redrivesCommand(out io.Writer) *cobra.Command {
 	w := &wanted{}
 	c := &cobra.Command{Use: "redrives", Short: "What became of dead letters that were redriven", Long: redrivesAbout, Args: cobra.NoArgs}
+	given.ListFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
-	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
-	f.StringVar(&w.Schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
 	f.StringVar(&w.consumer, "consumer", "", "only of this consumer group")
 	f.StringVar(&w.source, "source", "", "with ID: only this message")
 	given.ByID(c, &w.id)
 	f.StringVar(&w.since, "since", "", "only those redriven since then: 2026-01-31T08:00:00Z, or 2h ago")
 	f.StringVar(&w.until, "until", "", "only those redriven before; the same")
 	f.IntVar(&w.limit, "limit", 100, "at most so many, the last ones; 0: all")
-	f.BoolVar(&w.JSON, "json", false, "print one object on each line and nothing else")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return w.with(c, func(ctx context.Context, k keeper) error {
 			all, more, err := operate.Redrives(ctx, k, operate.RedriveQuery{Consumer: w.consumer, Source: w.source, ID: w.id, From: w.from, To: w.to, Limit: w.limit})
@@ -82,10 +80,13 @@ func tellRedrives(out io.Writer, all []operate.Redriven, more, asJSON bool) erro
 			words = append(words, fmt.Sprintf("%d %s", n, outcome))
 		}
 	}
-	before := ""
-	if more {
-		before = "; what was before is not shown: --limit 0"
+	total := fmt.Sprintf("%d redriven", len(all))
+	if len(words) > 0 {
+		total += ": " + strings.Join(words, ", ")
 	}
-	_, wrote := fmt.Fprintf(out, "%d redriven: %s%s\n", len(all), strings.Join(words, ", "), before)
+	if more {
+		total += "; what was before is not shown: --limit 0"
+	}
+	_, wrote := fmt.Fprintln(out, total)
 	return errors.Join(err, wrote)
 }

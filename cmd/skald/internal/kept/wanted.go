@@ -30,16 +30,14 @@ type wanted struct {
 }
 
 func (w *wanted) flags(c *cobra.Command, changes bool) {
+	given.ListFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
-	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
-	f.StringVar(&w.Schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
 	f.StringVar(&w.consumer, "consumer", "", "only of this consumer group")
 	f.StringVar(&w.source, "source", "", "with ID: only this message")
 	given.ByID(c, &w.id)
 	f.Var(&w.key, "key", "only messages of this key; base64:… is one that is no text, as the lists print it")
 	f.StringVar(&w.topic, "topic", "", "only messages of this topic")
 	f.StringVar(&w.typ, "type", "", "only messages of this type")
-	f.BoolVar(&w.JSON, "json", false, "print one object on each line and nothing else")
 	if w.dead {
 		f.StringVar(&w.fingerprint, "fingerprint", "", "only those that failed in this way")
 		f.StringVar(&w.kind, "kind", "", "only those that ended so: "+strings.Join(operate.DeadKinds(), ", "))

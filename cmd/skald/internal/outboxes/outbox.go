@@ -1,10 +1,11 @@
-// Package outboxes says what waits to be published, and writes, gives up and settles: skald outbox.
+// Package outboxes has the commands of skald outbox: what waits to be published, a message by hand, a message
+// that is given up, and a database that moved.
 package outboxes
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -12,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -21,10 +21,7 @@ import (
 // Command is skald outbox.
 func Command(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "outbox", Short: "What the outbox holds, a message by hand, and what to do when it moved",
-		RunE: func(c *cobra.Command, _ []string) error {
-			c.SetOut(c.ErrOrStderr())
-			return errors.Join(&exit.UsageError{What: "which command of outbox?"}, exit.ErrTold, c.Usage())
-		}}
+		RunE: given.NoVerb}
 	c.AddCommand(statusCommand(out), recoverCommand(out, errs), writeCommand(out), dropCommand(out))
 	return c
 }
@@ -39,30 +36,20 @@ func statusCommand(out io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use: "status", Short: "What waits to be published, and who owns the shards", Long: statusAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			db, err := database.Open(given.From(c, "store", "SKALD_STORE"), schema, "")
-			if err != nil {
-				return err
-			}
-			all, end, err := db.Stores(c.Context(), database.Rooms{})
-			if err != nil {
-				return fmt.Errorf("outbox status: %w", err)
-			}
-			defer end()
-			watcher, ok := all[0].(operate.Watcher)
-			if !ok {
-				return fmt.Errorf("outbox status: %T does not tell", all[0])
-			}
-			s, err := operate.Status(c.Context(), watcher)
+			err := database.Unchecked(c, schema, func(ctx context.Context, db operate.Watcher) error {
+				s, err := operate.Status(ctx, db)
+				if err != nil {
+					return err
+				}
+				return tellStatus(out, &s, asJSON)
+			})
 			if err != nil {
 				return fmt.Errorf("outbox status: %w", err)
 			}
-			return tellStatus(out, &s, asJSON)
+			return nil
 		},
 	}
-	f := c.Flags()
-	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
-	f.StringVar(&schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
-	f.BoolVar(&asJSON, "json", false, "print one object and nothing else")
+	given.StoreFlags(c, &schema, &asJSON)
 	return c
 }
 

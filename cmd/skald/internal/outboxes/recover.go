@@ -19,8 +19,8 @@ import (
 
 const recoverAbout = `Settles the outbox of a database that moved: one that was restored elsewhere, went back in time, or was switched over
 by logical replication. Its relays have stopped and said what they saw. Afterwards each retained row that is not known as
-published is published once more, in order; inboxes drop repeats. Sequences that have not come to what consumers keep, as behind a
-logical switch-over, which copies none, go on behind it: consumers have stopped, too, and said so.
+published is published once more, in order; inboxes drop repeats. Sequences that have not come to what consumers keep, as after a
+logical switch-over, which copies none, go on after it: consumers have stopped, too, and said so.
 
 Make sure first that no other copy of the database has relays: both would publish. Writers may go on; they are locked out
 for a moment at the end. It may be run as often as you like, also after it was ended half way; where nothing moved it
@@ -36,31 +36,30 @@ func recoverCommand(out, errs io.Writer) *cobra.Command {
 			if !o.DryRun && strings.TrimSpace(o.Reason) == "" {
 				return &exit.UsageError{What: "why? Give --reason"}
 			}
-			db, err := database.Open(given.From(c, "store", "SKALD_STORE"), schema, "")
-			if err != nil {
-				return err
-			}
-			done, err := recover(c.Context(), db, errs, sure, o)
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return json.NewEncoder(out).Encode(recovered{o.DryRun, done.Moved, done.Covered, done.Again, done.Renumbered, done.Shards, done.Raised})
-			case o.DryRun:
-				_, err = fmt.Fprintf(out, "moved       %s\n\nWith a --reason instead of --dry-run it is settled: rows that are not known as published are published once more, sequences go on behind what is there.\n", done.Moved)
-				return err
-			}
-			return tellRecover(out, done)
+			return database.Unchecked(c, schema, func(ctx context.Context, db operate.Recoverer) error {
+				done, err := recover(ctx, db, errs, sure, o)
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					return json.NewEncoder(out).Encode(recovered{o.DryRun, done.Moved, done.Covered, done.Again,
+						done.Renumbered, done.Shards, done.Raised})
+				case o.DryRun:
+					_, err = fmt.Fprintf(out, "moved       %s\n\nWith a --reason instead of --dry-run it is settled: "+
+						"rows that are not known as published are published once more, "+
+						"sequences go on after what is there.\n", done.Moved)
+					return err
+				}
+				return tellRecover(out, done)
+			})
 		},
 	}
+	given.StoreFlags(c, &schema, &asJSON)
 	f := c.Flags()
-	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
-	f.StringVar(&schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
 	f.StringVar(&o.Reason, "reason", "", "why; it is kept in skald_audit")
 	f.StringVar(&o.Author, "by", given.Whoami(), "who; the same")
 	f.BoolVar(&o.DryRun, "dry-run", false, "say what moved, and do nothing")
 	f.BoolVar(&sure, "yes", false, "do not ask")
-	f.BoolVar(&asJSON, "json", false, "print one object and nothing else")
 	return c
 }
 
@@ -79,34 +78,26 @@ func tellRecover(out io.Writer, done store.Recovered) error {
 	w := bufio.NewWriter(out)
 	fmt.Fprintf(w, "moved       %s\n", done.Moved)
 	if done.Shards > 0 {
-		fmt.Fprintf(w, "published   %d rows, which stay as they are\nagain       %d rows, of which %d got new numbers\nlanes       %d, free\n", done.Covered, done.Again, done.Renumbered, done.Shards)
+		fmt.Fprintf(w, "published   %d rows, which stay as they are\nagain       %d rows, of which %d got new numbers\n"+
+			"shards      %d, free\n", done.Covered, done.Again, done.Renumbered, done.Shards)
 	}
 	if done.Raised > 0 {
-		fmt.Fprintf(w, "sequences   %d, which go on behind what consumers keep\n", done.Raised)
+		fmt.Fprintf(w, "sequences   %d, which go on after what consumers keep\n", done.Raised)
 	}
 	fmt.Fprintln(w, "\nStart relays and consumers again.")
 	return w.Flush()
 }
 
 // recover looks, asks and does it.
-func recover(ctx context.Context, db database.Database, errs io.Writer, sure bool, o operate.Order) (done store.Recovered, err error) {
-	all, end, err := db.Stores(ctx, database.Rooms{})
-	if err != nil {
-		return done, err
-	}
-	defer end()
-	s, ok := all[0].(operate.Recoverer)
-	if !ok {
-		return done, fmt.Errorf("outbox recover: %T cannot", all[0])
-	}
-	look, err := operate.Recover(ctx, s, operate.Order{DryRun: true})
+func recover(ctx context.Context, db operate.Recoverer, errs io.Writer, sure bool, o operate.Order) (store.Recovered, error) {
+	look, err := operate.Recover(ctx, db, operate.Order{DryRun: true})
 	if err == nil && !o.DryRun && !sure {
 		err = confirm(ctx, errs, look.Moved)
 	}
 	if err != nil || o.DryRun {
 		return look, err
 	}
-	return operate.Recover(ctx, s, o)
+	return operate.Recover(ctx, db, o)
 }
 
 // confirm asks whoever sits at the terminal.

@@ -28,9 +28,8 @@ type writer interface {
 func writeCommand(out io.Writer) *cobra.Command {
 	w, d, key, data := &given.Change{}, operate.Draft{}, given.Key(nil), ""
 	c := &cobra.Command{Use: "write", Short: "Write one message by hand, for a reason", Long: writeAbout, Args: cobra.NoArgs}
+	given.StoreFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
-	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
-	f.StringVar(&w.Schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
 	f.StringVar(&d.Topic, "topic", "", "where it goes")
 	f.Var(&key, "key", "whose order it keeps, base64:… where that is no text; none is given: it keeps none")
 	f.StringVar(&d.Type, "type", "", "what kind of event it is")
@@ -40,7 +39,6 @@ func writeCommand(out io.Writer) *cobra.Command {
 	f.StringVar(&d.CausedBy, "caused-by", "", "the id of the message that it is written because of")
 	f.StringVar(&d.Consumer, "consumer", "", "with --caused-by: the consumer that keeps that")
 	f.StringVar(&d.Source, "source", "", "with --caused-by: its source")
-	f.BoolVar(&w.JSON, "json", false, "print one object and nothing else")
 	f.BoolVar(&w.Yes, "yes", false, "do not ask; nothing is asked of one message")
 	f.BoolVar(&w.Dry, "dry-run", false, "say what would be written, and write nothing")
 	f.StringVar(&w.Reason, "reason", "", "why; it is kept in skald_audit")

@@ -1,5 +1,5 @@
-// Package relays runs the relays of a process, of Skald's outbox and of tables of other teams: skald
-// relay and skald adopt.
+// Package relays has the commands skald relay and skald adopt: it runs the relays of a process, of Skald's
+// outbox or of tables of other teams.
 package relays
 
 import (

@@ -1,10 +1,9 @@
-// Package sagas is what is asked about sagas and done to them: skald saga, status, steps and compensate.
+// Package sagas has the commands on sagas: skald saga, status, steps and compensate.
 package sagas
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -34,10 +33,7 @@ final at participants and providers. Cancel the saga, and start another one unde
 // Command is skald saga.
 func Command(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "saga", Short: "Orchestrated sagas: look, explain, draw, check, retry, complete, skip, cancel, pause, resume, signal", Long: about,
-		RunE: func(c *cobra.Command, _ []string) error {
-			c.SetOut(c.ErrOrStderr())
-			return errors.Join(&exit.UsageError{What: "which command of saga?"}, exit.ErrTold, c.Usage())
-		}}
+		RunE: given.NoVerb}
 	c.AddCommand(listCommand(out), showCommand(out), explainCommand(out), graphCommand(out), checkCommand(out))
 	for _, verb := range operate.SagaVerbs() {
 		c.AddCommand(verbCommand(out, errs, verb))
@@ -53,10 +49,7 @@ type wanted struct {
 }
 
 func (w *wanted) flags(c *cobra.Command) {
-	f := c.Flags()
-	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
-	f.StringVar(&w.Schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
-	f.BoolVar(&w.JSON, "json", false, "print one object on each line and nothing else")
+	given.ListFlags(c, &w.Schema, &w.JSON)
 }
 
 func (w *wanted) filters(c *cobra.Command) {
@@ -155,6 +148,20 @@ func statusOf(s *operate.Saga) string {
 	return text
 }
 
+// read hands f the saga that the arguments name.
+func (w *wanted) read(c *cobra.Command, args []string, f func(r *operate.SagaRead) error) error {
+	if err := w.named(args); err != nil {
+		return err
+	}
+	return w.open(c, store.App, func(ctx context.Context, k keeper) error {
+		r, err := operate.ReadSaga(ctx, k, w.which.Name, w.which.Key)
+		if err != nil {
+			return err
+		}
+		return f(&r)
+	})
+}
+
 func showCommand(out io.Writer) *cobra.Command {
 	w, data := &wanted{}, false
 	c := &cobra.Command{Use: "show", Short: "All that is known of a saga"}
@@ -162,14 +169,7 @@ func showCommand(out io.Writer) *cobra.Command {
 	w.flags(c)
 	c.Flags().BoolVar(&data, "data", false, "with its input and the outputs of its steps")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := w.named(args); err != nil {
-			return err
-		}
-		return w.open(c, store.App, func(ctx context.Context, k keeper) error {
-			r, err := operate.ReadSaga(ctx, k, w.which.Name, w.which.Key)
-			if err != nil {
-				return err
-			}
+		return w.read(c, args, func(r *operate.SagaRead) error {
 			d := r.Detail(data)
 			if w.JSON {
 				return json.NewEncoder(out).Encode(&d)
@@ -238,19 +238,12 @@ func explainCommand(out io.Writer) *cobra.Command {
 	keyArgs(c)
 	w.flags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := w.named(args); err != nil {
-			return err
-		}
-		return w.open(c, store.App, func(ctx context.Context, k keeper) error {
-			r, err := operate.ReadSaga(ctx, k, w.which.Name, w.which.Key)
-			if err != nil {
-				return err
-			}
+		return w.read(c, args, func(r *operate.SagaRead) error {
 			lines := r.Explain(given.Same(c, w.Schema))
 			if w.JSON {
 				return json.NewEncoder(out).Encode(map[string]any{"key": w.which.Key, "lines": lines})
 			}
-			_, err = fmt.Fprintln(out, strings.Join(lines, "\n"))
+			_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
 			return err
 		})
 	}
@@ -264,14 +257,7 @@ func graphCommand(out io.Writer) *cobra.Command {
 	w.flags(c)
 	c.Flags().StringVar(&form, "form", "text", strings.Join(operate.Forms(), ", "))
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := w.named(args); err != nil {
-			return err
-		}
-		return w.open(c, store.App, func(ctx context.Context, k keeper) error {
-			r, err := operate.ReadSaga(ctx, k, w.which.Name, w.which.Key)
-			if err != nil {
-				return err
-			}
+		return w.read(c, args, func(r *operate.SagaRead) error {
 			text, err := r.Draw(form)
 			if err == nil && w.JSON {
 				return json.NewEncoder(out).Encode(map[string]string{"form": form, "drawing": text})
@@ -307,6 +293,7 @@ func checkCommand(out io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			say.None(c.ErrOrStderr(), len(list), w.JSON)
 			return tellCheck(out, list, w.JSON)
 		})
 	}

@@ -38,40 +38,30 @@ func Status(out io.Writer) *cobra.Command {
 		if err := where.CheckTraceURL(traces); err != nil {
 			return &exit.UsageError{What: err.Error()}
 		}
-		db, err := database.Open(given.From(c, "store", "SKALD_STORE"), schema, "")
-		if err != nil {
-			return err
-		}
-		all, end, err := db.Stores(c.Context(), database.Rooms{})
-		if err != nil {
-			return err
-		}
-		defer end()
-		lister, ok := all[0].(store.Lister)
-		if !ok {
-			return fmt.Errorf("%T keeps no sagas", all[0])
-		}
-		a, err := where.Ask(c.Context(), lister, args[0], given.Same(c, schema))
-		if err != nil {
-			return fmt.Errorf("status of %s: %w", args[0], err)
-		}
-		rows := unpublishedOf(c.Context(), lister, &a)
-		if !a.Known() {
-			none := fmt.Sprintf("nothing is known of %.100q in this database: is it the key of a saga, and does a tracker or an engine write here?", args[0])
-			return &exit.NoneError{What: strings.Join(append(rows, none), "; ")}
-		}
-		for _, row := range rows {
-			fmt.Fprintln(c.ErrOrStderr(), row)
-		}
-		a.Link(traces)
-		switch {
-		case asJSON:
-			return json.NewEncoder(out).Encode(&a)
-		case explain:
-			_, err = fmt.Fprintln(out, strings.Join(where.Explain(&a, time.Now()), "\n"))
-			return err
-		}
-		return tellStatus(out, &a, time.Now())
+		return database.Unchecked(c, schema, func(ctx context.Context, db store.Lister) error {
+			a, err := where.Ask(ctx, db, args[0], given.Same(c, schema))
+			if err != nil {
+				return fmt.Errorf("status of %s: %w", args[0], err)
+			}
+			rows := unpublishedOf(ctx, db, &a)
+			if !a.Known() {
+				none := fmt.Sprintf("nothing is known of %.100q in this database: "+
+					"is it the key of a saga, and does a tracker or an engine write here?", args[0])
+				return &exit.NoneError{What: strings.Join(append(rows, none), "; ")}
+			}
+			for _, row := range rows {
+				fmt.Fprintln(c.ErrOrStderr(), row)
+			}
+			a.Link(traces)
+			switch {
+			case asJSON:
+				return json.NewEncoder(out).Encode(&a)
+			case explain:
+				_, err = fmt.Fprintln(out, strings.Join(where.Explain(&a, time.Now()), "\n"))
+				return err
+			}
+			return tellStatus(out, &a, time.Now())
+		})
 	}
 	return c
 }

@@ -1,6 +1,7 @@
 package sagas
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,16 +16,14 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
 
 // Steps is skald steps.
 func Steps(out io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "steps", Short: "Steps of sagas: what took effect, what is barred, and by what", RunE: func(c *cobra.Command, _ []string) error {
-		c.SetOut(c.ErrOrStderr())
-		return errors.Join(&exit.UsageError{What: "which command of steps?"}, exit.ErrTold, c.Usage())
-	}}
+	c := &cobra.Command{Use: "steps", Short: "Steps of sagas: what took effect, what is barred, and by what", RunE: given.NoVerb}
 	c.AddCommand(stepsListCommand(out), stepsShowCommand(out))
 	return c
 }
@@ -37,12 +36,10 @@ type stepsWanted struct {
 }
 
 func (w *stepsWanted) flags(c *cobra.Command) {
+	given.ListFlags(c, &w.schema, &w.asJSON)
 	f := c.Flags()
-	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
-	f.StringVar(&w.schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
 	f.StringVar(&w.consumer, "consumer", "", "only of this consumer group")
 	f.StringVar(&w.saga, "saga", "", "only of this saga")
-	f.BoolVar(&w.asJSON, "json", false, "print one object on each line and nothing else")
 }
 
 func stepsListCommand(out io.Writer) *cobra.Command {
@@ -54,15 +51,19 @@ func stepsListCommand(out io.Writer) *cobra.Command {
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		n := 0
 		err := w.each(c, func(s *operate.SagaStep) error {
+			n++
 			if w.asJSON {
 				return json.NewEncoder(out).Encode(s)
 			}
-			if n++; n == 1 {
+			if n == 1 {
 				fmt.Fprintln(t, "consumer\tsaga\tstep\tstate\tsince\ttaken by\tundone or barred by")
 			}
 			_, err := fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Consumer, s.Saga, stepName(s), s.State, s.ChangedAt.Format(time.RFC3339), s.ID, s.ByID)
 			return err
 		})
+		if err == nil {
+			say.None(c.ErrOrStderr(), n, w.asJSON)
+		}
 		return errors.Join(err, t.Flush())
 	}}
 	w.flags(c)
@@ -134,24 +135,13 @@ func messageName(source, id string) string {
 
 // each reads the steps that are meant.
 func (w *stepsWanted) each(c *cobra.Command, f func(*operate.SagaStep) error) error {
-	db, err := database.Open(given.From(c, "store", "SKALD_STORE"), w.schema, "")
-	if err != nil {
-		return err
-	}
-	all, end, err := db.Stores(c.Context(), database.Rooms{})
-	if err != nil {
-		return err
-	}
-	defer end()
-	lister, ok := all[0].(store.Lister)
-	if !ok {
-		return fmt.Errorf("%T keeps no steps", all[0])
-	}
-	list, err := operate.Steps(c.Context(), lister, operate.StepSelection{Consumer: w.consumer, Saga: w.saga, State: w.state, Limit: w.limit})
-	for i := range list {
-		if err := f(&list[i]); err != nil {
-			return err
+	return database.Unchecked(c, w.schema, func(ctx context.Context, db store.Lister) error {
+		list, err := operate.Steps(ctx, db, operate.StepSelection{Consumer: w.consumer, Saga: w.saga, State: w.state, Limit: w.limit})
+		for i := range list {
+			if err := f(&list[i]); err != nil {
+				return err
+			}
 		}
-	}
-	return err
+		return err
+	})
 }

@@ -36,7 +36,7 @@ func (t *Tidings) Say(name string, value any, words string) error {
 	return nil
 }
 
-// List tells names under a name, or each in a line behind what, or that there are none.
+// List tells names under a name, or each in a line after what, or that there are none.
 func (t *Tidings) List(name, what string, names []string) error {
 	if t.asJSON {
 		return t.Say(name, append([]string{}, names...), "")

@@ -1,4 +1,4 @@
-// Package schemas compares the schemas of a program with those of a registry: skald schema.
+// Package schemas has the commands of skald schema, which compare the schemas of a program with a registry's.
 package schemas
 
 import (

@@ -43,7 +43,7 @@ type stepper interface {
 }
 
 // writeFiles writes a numbered file into dir for each migration that has none there. What is there stays as
-// it is, so that it can be run again with a later build; new files get numbers behind all others, which these
+// it is, so that it can be run again with a later build; new files get numbers after all others, which these
 // tools go by.
 func writeFiles(t *say.Tidings, db database.Database, tool, dir string) error {
 	f, err := formOf(tool)

@@ -1,5 +1,5 @@
-// Package setup makes what services need before they start, tables, rights and topics: skald migrate and
-// skald roles.
+// Package setup has the commands that make what services need before they start: skald migrate for tables and
+// topics, skald roles for rights.
 package setup
 
 import (

@@ -1,0 +1,21 @@
+package given
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// ByID lets a command take the id of a message after its name.
+func ByID(c *cobra.Command, id *string) {
+	c.Use += " [ID]"
+	c.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return fmt.Errorf("one ID, not %d", len(args))
+		}
+		if len(args) == 1 {
+			*id = args[0]
+		}
+		return nil
+	}
+}
