@@ -87,11 +87,6 @@ func Parts[T any](q *Request, ask func(ctx context.Context, s *source.Source) (T
 	return parts, away, nil
 }
 
-// After is where a page of a list begins.
-func After(q *Request) (int64, error) {
-	return Place(q, "after")
-}
-
 // Place is the place in a list that an argument names; 0: none.
 func Place(q *Request, name string) (n int64, err error) {
 	if text := q.Arg(name); text != "" {

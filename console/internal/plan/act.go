@@ -163,7 +163,7 @@ func (v *plan) HTML(p *page.Page) {
 func (v *plan) form(p *page.Page) {
 	sel := &v.Request.Selection
 	p.Put("<form class=\"act\" method=\"post\" action=\"%s\">\n", p.At("/act"))
-	p.Hidden("token", p.Request.Token, "verb", v.Verb, "in", v.Source, "seen", v.Seen)
+	p.Hidden("token", p.Token, "verb", v.Verb, "in", v.Source, "seen", v.Seen)
 	for _, name := range append(message.Filters(), "number", "why", "flow", "state", "overdue", "name", "step", "occurrence", "status", "stuck", "failing", "paused", "error", "older", "many") {
 		value := p.Arg(name)
 		if name == "to" {
@@ -185,7 +185,7 @@ func (v *plan) form(p *page.Page) {
 		p.Put("<label>output, as JSON <input name=\"data\" value=\"%s\"></label>\n", p.Arg("data"))
 	}
 	p.Put("<label>why <input name=\"reason\" required maxlength=\"1000\" value=\"%s\" autocomplete=\"off\"></label>\n", p.Arg("reason"))
-	p.Put("<p><button class=\"go\">%s</button> <span class=\"dim\">as %s; it is noted</span></p>\n</form>\n", v.verb.Title+countText(v), p.Request.Who.Name)
+	p.Put("<p><button class=\"go\">%s</button> <span class=\"dim\">as %s; it is noted</span></p>\n</form>\n", v.verb.Title+countText(v), p.Who.Name)
 }
 
 func countText(v *plan) string {

@@ -155,6 +155,6 @@ func (v *runPage) button(p *page.Page, path, text string) {
 		return
 	}
 	p.Put("<form method=\"post\" action=\"%s\">", p.At(path))
-	p.Hidden("token", p.Request.Token, "in", v.Source, "run", v.ID)
+	p.Hidden("token", p.Token, "in", v.Source, "run", v.ID)
 	p.Put("<button>%s</button></form>\n", text)
 }

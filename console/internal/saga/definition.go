@@ -52,7 +52,7 @@ func (v *definitionsPage) HTML(p *page.Page) {
 		p.Put("</table></div>\n</section>\n")
 	}
 	if n == 0 {
-		p.Put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+		p.None()
 	}
 }
 
