@@ -21,8 +21,8 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
-	"github.com/skald-go/skald/broker/internal/reconnect"
 	"github.com/skald-go/skald/broker/natsbroker/internal/record"
+	"github.com/skald-go/skald/internal/backoff"
 )
 
 // Options of a Broker. The zero value is fine.
@@ -139,7 +139,7 @@ func (b *Broker) client() []nats.Option {
 		nats.MaxReconnects(-1),
 		nats.IgnoreAuthErrorAbort(), // a secret that is renewed is taken up
 		nats.ReconnectBufSize(-1),
-		nats.CustomReconnectDelay(reconnect.After),
+		nats.CustomReconnectDelay(backoff.Soon),
 		nats.PingInterval(5*time.Second),
 		nats.ConnectHandler(func(*nats.Conn) { b.hear(nil); b.publisher.connected() }),
 		nats.ReconnectHandler(func(*nats.Conn) { b.hear(nil); b.publisher.connected(); b.reconnected() }),
