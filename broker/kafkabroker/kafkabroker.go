@@ -89,7 +89,7 @@ func (o *Options) compile() (c compiled, err error) {
 	if c.start, err = parseStart(o.Start); err != nil {
 		return c, err
 	}
-	c.codec, err = cloudevents.New(record.Style()).For(o.Envelope)
+	c.codec, err = record.Codec(o.Envelope)
 	return c, err
 }
 
