@@ -77,7 +77,7 @@ func (is Mask) Saga(what string, data []byte) string {
 
 // Note stores who looked at what only some may see. Without it nothing is to be shown.
 func Note(q *page.Request, s *source.Source, reason, action, consumer string, id store.Identity) error {
-	_, err := source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) (struct{}, error) {
+	_, err := page.One(q, s, func(ctx context.Context, s *source.Source) (struct{}, error) {
 		stood, err := s.DB.Apply(ctx, store.Effect{Audit: &store.Audit{
 			Author: q.Who.Name, Reason: reason, Action: action, Consumer: consumer, Identity: id,
 		}})

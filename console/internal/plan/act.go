@@ -52,7 +52,7 @@ func (a Actor) Act(q *page.Request) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
+	_, err = page.One(q, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
 		return struct{}{}, operate.BeginRun(ctx, s.DB, run)
 	})
 	if err != nil {
@@ -87,12 +87,12 @@ func (v *plan) changed(seen string) bool {
 func (v *plan) tellNow(q *page.Request, reason string) (page.View, error) {
 	o := operate.Order{Author: q.Who.Name, Reason: reason}
 	if v.verb.About == act.Consumers {
-		_, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) { return struct{}{}, v.tell(ctx, s, o) })
+		_, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) { return struct{}{}, v.tell(ctx, s, o) })
 		return q.See("/consumer", "in", v.Source, "consumer", v.Request.Selection.Consumer), err
 	}
 	if v.verb.About == act.Sagas {
 		c, sel := sagaChange(q, v.Verb)
-		_, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
+		_, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
 			r, err := operate.ChangeSagas(ctx, s.DB, sel, c, o)
 			if len(r.Left) > 0 {
 				err = refusal.New(http.StatusConflict, "nothing was done: %s", r.Left[0].Why)
@@ -102,7 +102,7 @@ func (v *plan) tellNow(q *page.Request, reason string) (page.View, error) {
 		return q.See("/saga", "in", v.Source, "name", sel.Name, "key", sel.Key), err
 	}
 	if v.verb.About == act.Flows {
-		_, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (operate.CompensateReport, error) {
+		_, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) (operate.CompensateReport, error) {
 			return s.Compensate(ctx, wishOf(q), o)
 		})
 		return q.See("/story", "q", q.Arg("key")), err
@@ -111,7 +111,7 @@ func (v *plan) tellNow(q *page.Request, reason string) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
+	_, err = page.One(q, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
 		_, err := operate.Admit(ctx, s.DB, a, o)
 		if partly := new(operate.PartlyError); errors.As(err, &partly) {
 			err = refusal.New(http.StatusConflict, "%s", partly.What)

@@ -27,7 +27,7 @@ func Doctor(q *page.Request) (page.View, error) {
 		return nil, err
 	}
 	v := &doctorPage{Source: s.Name, Command: act.DoctorCommand(s.At)}
-	v.Findings, err = source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) ([]operate.Finding, error) {
+	v.Findings, err = page.One(q, s, func(ctx context.Context, s *source.Source) ([]operate.Finding, error) {
 		subject, ok := s.DB.(operate.Subject)
 		if !ok {
 			return nil, &operate.UsageError{What: "its driver cannot be examined"}
