@@ -28,7 +28,6 @@ import (
 	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/payload"
-	"github.com/skald-go/skald/console/internal/plan"
 	"github.com/skald-go/skald/console/internal/run"
 	"github.com/skald-go/skald/console/internal/saga"
 	"github.com/skald-go/skald/console/internal/source"
@@ -76,7 +75,6 @@ type handler struct {
 	guard    *guard.Guard
 	mux      http.ServeMux
 	jobs     *run.Jobs
-	actor    plan.Actor
 	messages message.Pages
 	sagas    saga.Pages
 }
@@ -115,15 +113,13 @@ func newHandler(base string, sources map[string]Source, given *Options) *handler
 		databases[name] = s.is
 	}
 	shows := payload.Mask{Body: o.Mask, Header: o.MaskHeader}
-	h := &handler{
+	return &handler{
 		site:     page.NewSite(base, source.New(databases, o.Deadline, o.Logger), o.Logger),
 		guard:    guard.New(o.who(), o.Local, o.Logger),
 		jobs:     run.New(o.Actions, o.Logger),
 		messages: message.Pages{Mask: shows, Links: o.Links},
 		sagas:    saga.Pages{Mask: shows},
 	}
-	h.actor = plan.Actor{Jobs: h.jobs}
-	return h
 }
 
 func check(base string, sources map[string]Source) error {

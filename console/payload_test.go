@@ -76,14 +76,41 @@ func (locked) Apply(ctx context.Context, _ ...store.Effect) ([]bool, error) {
 	return nil, ctx.Err()
 }
 
-// A look at a saga's data that cannot be noted shows nothing, and ends with the deadline.
-func TestLookThatCannotBeNoted(t *testing.T) {
-	e := newEngine(t, 1)
-	b := open(t, of(locked{e.db}), &console.Options{Deadline: time.Second})
-	var who struct{ Token string }
-	b.get("/session", &who)
-	w := b.do(http.MethodPost, "/saga/data", url.Values{"in": {"orders"}, "name": {"order"}, "key": {"o-0"}, "token": {who.Token}})
-	if w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "reserved") {
-		t.Errorf("%d: %s", w.Code, w.Body)
+// A forgetful store takes a write, and nothing of it stands.
+type forgetful struct{ store.Driver[*memstore.Tx] }
+
+func (forgetful) Apply(_ context.Context, effects ...store.Effect) ([]bool, error) {
+	return make([]bool, len(effects)), nil
+}
+
+// A look that is not noted shows nothing, and says so; one that cannot be noted ends with the deadline.
+func TestLookThatIsNotNoted(t *testing.T) {
+	message := url.Values{"in": {"orders"}, "consumer": {"payment"}, "source": {"/shop"}, "id": {"d-0"}}
+	saga := url.Values{"in": {"orders"}, "name": {"order"}, "key": {"o-0"}}
+	for _, look := range []struct {
+		path   string
+		of     url.Values
+		db     store.Driver[*memstore.Tx]
+		secret string
+	}{{"/message/payload", message, kept(t, 1), "4711"}, {"/saga/data", saga, newEngine(t, 1).db, "reserved"}} {
+		for _, c := range []struct {
+			db   store.Driver[*memstore.Tx]
+			code int
+			says string
+		}{
+			{look.db, http.StatusOK, look.secret},
+			{locked{look.db}, http.StatusServiceUnavailable, "no answer within 1s"},
+			{forgetful{look.db}, http.StatusServiceUnavailable, "the look was not noted, so nothing is shown: try again"},
+		} {
+			b := open(t, of(c.db), &console.Options{Deadline: time.Second})
+			var who struct{ Token string }
+			b.get("/session", &who)
+			look.of.Set("token", who.Token)
+			w := b.do(http.MethodPost, look.path, look.of)
+			if body := w.Body.String(); w.Code != c.code || !strings.Contains(body, c.says) ||
+				c.code != http.StatusOK && strings.Contains(body, look.secret) {
+				t.Errorf("%s of %T: %d: %s", look.path, c.db, w.Code, body)
+			}
+		}
 	}
 }

@@ -30,7 +30,7 @@ func (h *handler) routes() []route {
 		{"GET", "/message", 0, h.messages.Message},
 		{"POST", "/message/payload", guard.Payloads, h.messages.Payload},
 		{"GET", "/act", guard.Act, plan.Show},
-		{"POST", "/act", guard.Act, h.actor.Act},
+		{"POST", "/act", guard.Act, plan.Actor{Jobs: h.jobs}.Act},
 		{"GET", "/runs", 0, h.jobs.Runs},
 		{"GET", "/run", 0, h.jobs.Run},
 		{"POST", "/run/stop", guard.Act, h.jobs.Stop},

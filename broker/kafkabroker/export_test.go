@@ -8,7 +8,6 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/record"
 )
 
@@ -41,7 +40,8 @@ func (s *Subscription) Regained(name string) bool {
 // Encode is how m travels.
 func Encode(m skald.Message) *kgo.Record {
 	r := &kgo.Record{}
-	_, _ = record.New([]skald.Message{m}, cloudevents.New(record.Style())).Encode(&m, r)
+	codec, _ := record.Codec(nil) // nil has no fault
+	_, _ = record.NewEncoder([]skald.Message{m}, codec).Encode(&m, r)
 	return r
 }
 
@@ -56,12 +56,12 @@ func Place(partitioner string, key []byte, n int) (int, error) {
 
 // Map writes m with an envelope, and reads what was written.
 func Map(e broker.Envelope, m skald.Message) (*kgo.Record, skald.Message, error) {
-	codec, err := cloudevents.New(record.Style()).For(&e)
+	codec, err := record.Codec(&e)
 	if err != nil {
 		return nil, skald.Message{}, err
 	}
 	r := &kgo.Record{}
-	if _, err := record.New([]skald.Message{m}, codec).Encode(&m, r); err != nil {
+	if _, err := record.NewEncoder([]skald.Message{m}, codec).Encode(&m, r); err != nil {
 		return nil, skald.Message{}, err
 	}
 	back, err := Read(&e, r)
@@ -70,7 +70,7 @@ func Map(e broker.Envelope, m skald.Message) (*kgo.Record, skald.Message, error)
 
 // Read is r as it is received.
 func Read(e *broker.Envelope, r *kgo.Record) (skald.Message, error) {
-	codec, err := cloudevents.New(record.Style()).For(e)
+	codec, err := record.Codec(e)
 	if err != nil {
 		return skald.Message{}, err
 	}

@@ -23,10 +23,10 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/names"
-	"github.com/skald-go/skald/broker/internal/reconnect"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/place"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/record"
+	"github.com/skald-go/skald/internal/backoff"
 )
 
 // Options of a Broker. The zero value is fine.
@@ -89,7 +89,7 @@ func (o *Options) compile() (c compiled, err error) {
 	if c.start, err = parseStart(o.Start); err != nil {
 		return c, err
 	}
-	c.codec, err = cloudevents.New(record.Style()).For(o.Envelope)
+	c.codec, err = record.Codec(o.Envelope)
 	return c, err
 }
 
@@ -163,7 +163,7 @@ func New(seeds string, opts *Options) (*Broker, error) {
 
 // client are the options of every client of this broker.
 func (b *Broker) client(more ...kgo.Opt) []kgo.Opt {
-	out := append([]kgo.Opt{kgo.ClientID("skald"), kgo.RetryBackoffFn(reconnect.After), kgo.MetadataMaxAge(metadataAge), kgo.RequestTimeoutOverhead(requestPatience)}, b.opts.Client...)
+	out := append([]kgo.Opt{kgo.ClientID("skald"), kgo.RetryBackoffFn(backoff.Soon), kgo.MetadataMaxAge(metadataAge), kgo.RequestTimeoutOverhead(requestPatience)}, b.opts.Client...)
 	out = append(out,
 		kgo.SeedBrokers(b.seeds...),
 		kgo.MetadataMinAge(100*time.Millisecond), // a moved leader is found soon

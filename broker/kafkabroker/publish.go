@@ -105,7 +105,7 @@ func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...b
 		return c.ended(err)
 	}
 	c.recs, c.sizes, c.durable = make([]kgo.Record, len(msgs)), make([]int, len(msgs)), make([]bool, len(msgs))
-	enc := record.New(msgs, p.codec)
+	enc := record.NewEncoder(msgs, p.codec)
 	var to *fence.Meant
 	for i := range msgs {
 		if len(only) > 0 && (i == 0 || msgs[i].Topic != msgs[i-1].Topic) {

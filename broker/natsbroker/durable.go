@@ -13,9 +13,9 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
-	"github.com/skald-go/skald/broker/internal/reconnect"
 	"github.com/skald-go/skald/broker/natsbroker/internal/record"
 	"github.com/skald-go/skald/broker/natsbroker/internal/settings"
+	"github.com/skald-go/skald/internal/backoff"
 )
 
 // durable is one instance among the clients of consumers that are there already, one partition for each: what
@@ -243,7 +243,7 @@ func (s *durable) read(l *share) {
 		}
 		select {
 		case <-s.ctx.Done():
-		case <-time.After(reconnect.After(fails)):
+		case <-time.After(backoff.Soon(fails)):
 		}
 		fails++
 	}

@@ -4,8 +4,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/broker/internal/cloudevents"
-	"github.com/skald-go/skald/broker/natsbroker/internal/bucket"
 	"github.com/skald-go/skald/broker/natsbroker/internal/record"
 )
 
@@ -17,16 +15,15 @@ func (s *Subscription) Kill() {
 
 // Encode is how m travels.
 func Encode(m skald.Message) (*nats.Msg, error) {
-	return record.Encode(cloudevents.New(record.Style()), &m)
+	codec, _ := record.Codec(nil) // nil has no fault
+	return record.Encode(codec, &m)
 }
 
 // Decode is how it arrives.
 func Decode(topic string, m *nats.Msg) (skald.Message, error) {
-	return record.Decode(cloudevents.New(record.Style()), topic, m.Header, m.Data, 1)
+	codec, _ := record.Codec(nil)
+	return record.Decode(codec, topic, m.Header, m.Data, 1)
 }
-
-// Stale is how a member hears that it was overtaken.
-func Stale(err error) bool { return bucket.Stale(err) }
 
 // Cut ends a client as sudden death would.
 func Cut(b *Broker) { b.nc.Close() }

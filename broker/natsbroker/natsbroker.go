@@ -20,9 +20,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/internal/cloudevents"
-	"github.com/skald-go/skald/broker/internal/reconnect"
 	"github.com/skald-go/skald/broker/natsbroker/internal/record"
+	"github.com/skald-go/skald/internal/backoff"
 )
 
 // Options of a Broker. The zero value is fine.
@@ -104,7 +103,7 @@ func New(servers string, opts *Options) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{opts: opts.orDefaults(), subs: map[member]bool{}}
-	codec, err := cloudevents.New(record.Style()).For(b.opts.Envelope)
+	codec, err := record.Codec(b.opts.Envelope)
 	if err != nil {
 		return nil, fmt.Errorf("make NATS client: %w", err)
 	}
@@ -139,7 +138,7 @@ func (b *Broker) client() []nats.Option {
 		nats.MaxReconnects(-1),
 		nats.IgnoreAuthErrorAbort(), // a secret that is renewed is taken up
 		nats.ReconnectBufSize(-1),
-		nats.CustomReconnectDelay(reconnect.After),
+		nats.CustomReconnectDelay(backoff.Soon),
 		nats.PingInterval(5*time.Second),
 		nats.ConnectHandler(func(*nats.Conn) { b.hear(nil); b.publisher.connected() }),
 		nats.ReconnectHandler(func(*nats.Conn) { b.hear(nil); b.publisher.connected(); b.reconnected() }),

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/internal/reconnect"
 	"github.com/skald-go/skald/broker/natsbroker/internal/record"
+	"github.com/skald-go/skald/internal/backoff"
 )
 
 // read follows a partition, from next on, until ctx ends.
@@ -26,7 +26,7 @@ func (s *Subscription) read(ctx context.Context, l *partition, next uint64) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(reconnect.After(fails)):
+		case <-time.After(backoff.Soon(fails)):
 		}
 	}
 }

@@ -256,9 +256,17 @@ func TestCredentials(t *testing.T) {
 		}
 		return file
 	}
+	file := filepath.Join(t.TempDir(), "user.creds")
+	// With the first client of an account the server makes and removes the folder of its streams, and lets
+	// others make streams meanwhile: so the first one is alone.
+	write(t, file, credentials(account))
+	first, err := nats.Connect(addr, nats.UserCredentials(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
 	pair, err = nkeys.CreateAccount()
 	stranger, _, _ := user(t, pair, err)
-	file := filepath.Join(t.TempDir(), "user.creds")
 	url := "nats://" + addr + "?creds=" + file
 	wrong := credentials(stranger)
 	write(t, file, wrong)

@@ -60,7 +60,7 @@ func (o *Options) login(u *brokerurl.URL) error {
 // mapped is the envelope of others.
 func (o *Options) mapped(u *brokerurl.URL) (err error) {
 	if o.Envelope, err = cloudevents.ParseEnvelope(u.Get("envelope")); err == nil {
-		_, err = cloudevents.New(record.Style()).For(o.Envelope)
+		_, err = record.Codec(o.Envelope)
 	}
 	return err
 }

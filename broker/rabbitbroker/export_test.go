@@ -4,7 +4,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/rabbitbroker/internal/record"
 )
 
@@ -16,12 +15,14 @@ func (s *Subscription) Kill() {
 
 // Encode is how m travels.
 func Encode(m skald.Message) (amqp.Publishing, error) {
-	return record.Encode(cloudevents.New(record.Style()), &m)
+	codec, _ := record.Codec(nil) // nil has no fault
+	return record.Encode(codec, &m)
 }
 
 // Decode is how it arrives.
 func Decode(topic string, d amqp.Delivery) (skald.Message, error) {
-	return record.Decode(cloudevents.New(record.Style()), topic, &d)
+	codec, _ := record.Codec(nil)
+	return record.Decode(codec, topic, &d)
 }
 
 // Held is how many messages the member has that nobody has received.

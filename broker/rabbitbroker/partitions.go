@@ -44,7 +44,7 @@ func (s *Subscription) run(l *link) {
 		}
 		fails++
 		select {
-		case <-time.After(backoff.After(fails, 50*time.Millisecond, time.Second)):
+		case <-time.After(backoff.Soon(fails)):
 		case <-s.ctx.Done():
 			s.die(broker.ErrClosed)
 			return

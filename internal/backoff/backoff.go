@@ -7,7 +7,11 @@ import (
 	"time"
 )
 
-// After is the wait behind the attempt of that number (1 is the first): it doubles from first up to most, and
+// Soon is the wait of a client whose server is away, after so many failures. It is short, so that work goes
+// on soon after the server is back.
+func Soon(fails int) time.Duration { return After(fails, 35*time.Millisecond, 700*time.Millisecond) }
+
+// After is the wait after the attempt of that number (1 is the first): it doubles from first up to most, and
 // up to a half of it is added at random, so that those who failed together do not come back together.
 func After(attempt int, first, most time.Duration) time.Duration {
 	d := first

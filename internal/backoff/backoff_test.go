@@ -28,6 +28,17 @@ func TestAfter(t *testing.T) {
 	}
 }
 
+// Work goes on within about a second after a server is back, however long it was away.
+func TestSoon(t *testing.T) {
+	for fails, most := range map[int]time.Duration{0: 53, 1: 53, 2: 105, 5: 840, 6: 1050, 1000: 1050} {
+		for range 100 {
+			if d := Soon(fails); d > most*time.Millisecond || d < most*time.Millisecond*6/10 {
+				t.Fatalf("%v after %d failures, at most %d ms", d, fails, most)
+			}
+		}
+	}
+}
+
 func TestAfterAtTheEdges(t *testing.T) {
 	if d := After(5, 0, 0); d != 0 {
 		t.Errorf("After(5, 0, 0) = %v", d)

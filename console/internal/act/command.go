@@ -47,6 +47,9 @@ func Command(at string, verb string, sel *operate.Selection, calls bool) string 
 	return c
 }
 
+// DoctorCommand is what to type to have the doctor look at a database.
+func DoctorCommand(at string) string { return begun("skald doctor", at) }
+
 // LookCommand is what to type to see a message in quarantine, with its payload.
 func LookCommand(at, consumer, from, id string) string {
 	c := begun("skald inbox show", at)

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// An Line is what somebody did.
+// A Line is what somebody did.
 type Line struct {
 	Number   int64     `json:"number"`
 	Source   string    `json:"source"` // of the audit: a database
@@ -46,23 +46,15 @@ type auditPart struct {
 
 // List is the page of what operators did.
 func List(q *page.Request) (page.View, error) {
-	only, err := q.Only()
-	if err != nil {
-		return nil, err
-	}
 	before, err := page.Place(q, "before")
 	if err != nil {
 		return nil, err
 	}
 	words := strings.ToLower(q.Arg("has"))
-	got, away := source.Each(q.Context(), q.Sources, only, func(ctx context.Context, s *source.Source) (auditPart, error) {
+	parts, away, err := page.Parts(q, func(ctx context.Context, s *source.Source) (auditPart, error) {
 		return auditsOf(ctx, s, before, words)
 	})
-	v := &auditPage{Parts: []auditPart{}, Away: append([]source.Away{}, away...)}
-	for _, g := range got {
-		v.Parts = append(v.Parts, g.Is)
-	}
-	return v, nil
+	return &auditPage{parts, away}, err
 }
 
 // auditsOf reads a page; with words, those that have them among the 10,000 before.

@@ -44,7 +44,7 @@ func Select(q *page.Request, dead bool) (s operate.Selection, err error) {
 		err = meantOf(&s)
 	}
 	if err == nil {
-		s.After, err = page.After(q)
+		s.After, err = page.Place(q, "after")
 	}
 	return s, err
 }

@@ -44,26 +44,19 @@ func Dead(q *page.Request) (page.View, error)   { return keptList(q, true) }
 func Parked(q *page.Request) (page.View, error) { return keptList(q, false) }
 
 func keptList(q *page.Request, dead bool) (page.View, error) {
-	only, err := q.Only()
-	if err != nil {
-		return nil, err
-	}
 	s, err := Select(q, dead)
 	if err != nil {
 		return nil, err
 	}
-	got, away := source.Each(q.Context(), q.Sources, only, func(ctx context.Context, from *source.Source) (operate.Page, error) {
-		return operate.Kept(ctx, from.DB, s, true, operate.Peek{Limit: page.Rows, Scan: page.Scan})
-	})
-	v := &keptPage{Dead: dead, Parts: []keptPart{}, Away: append([]source.Away{}, away...)}
-	for _, g := range got {
-		part := keptPart{Source: g.Name, Messages: []Line{}, Next: g.Is.Next, Scanned: g.Is.Scanned}
-		for i := range g.Is.List {
-			part.Messages = append(part.Messages, LineOf(&g.Is.List[i]))
+	parts, away, err := page.Parts(q, func(ctx context.Context, from *source.Source) (keptPart, error) {
+		all, err := operate.Kept(ctx, from.DB, s, true, operate.Peek{Limit: page.Rows, Scan: page.Scan})
+		part := keptPart{Source: from.Name, Messages: []Line{}, Next: all.Next, Scanned: all.Scanned}
+		for i := range all.List {
+			part.Messages = append(part.Messages, LineOf(&all.List[i]))
 		}
-		v.Parts = append(v.Parts, part)
-	}
-	return v, nil
+		return part, err
+	})
+	return &keptPage{dead, parts, away}, err
 }
 
 func (v *keptPage) Heading() string {
@@ -100,7 +93,7 @@ func (v *keptPage) HTML(p *page.Page) {
 		v.part(p, &v.Parts[i])
 	}
 	if n == 0 {
-		p.Put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+		p.None()
 	}
 }
 
@@ -160,27 +153,20 @@ type groupsPart struct {
 
 // Groups is the page of dead letters by how they failed.
 func Groups(q *page.Request) (page.View, error) {
-	only, err := q.Only()
-	if err != nil {
-		return nil, err
-	}
 	s, err := Select(q, true)
 	if err != nil {
 		return nil, err
 	}
-	got, away := source.Each(q.Context(), q.Sources, only, func(ctx context.Context, from *source.Source) (groupsPart, error) {
-		all, err := operate.Kept(ctx, from.DB, s, true, operate.Peek{Limit: spell.Exact, Scan: spell.Exact + 1}) // one more tells whether there are others
+	parts, away, err := page.Parts(q, func(ctx context.Context, from *source.Source) (groupsPart, error) {
+		// one more tells whether there are others
+		all, err := operate.Kept(ctx, from.DB, s, true, operate.Peek{Limit: spell.Exact, Scan: spell.Exact + 1})
 		var g operate.Grouping
 		for i := range all.List {
 			g.Add(&all.List[i])
 		}
 		return groupsPart{from.Name, append([]operate.Group{}, g.All...), all.Next > 0}, err
 	})
-	v := &groupsPage{Parts: []groupsPart{}, Away: append([]source.Away{}, away...)}
-	for _, g := range got {
-		v.Parts = append(v.Parts, g.Is)
-	}
-	return v, nil
+	return &groupsPage{parts, away}, err
 }
 
 func (*groupsPage) Heading() string { return "Dead letters, by how they failed" }
@@ -212,7 +198,7 @@ func (v *groupsPage) HTML(p *page.Page) {
 		p.Put("</table></div>\n</section>\n")
 	}
 	if n == 0 {
-		p.Put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+		p.None()
 	}
 }
 

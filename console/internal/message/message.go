@@ -89,7 +89,7 @@ func (m Pages) read(q *page.Request, s *source.Source) (*messagePage, *store.Par
 	if v.consumer == "" || v.id.ID == "" {
 		return nil, nil, refusal.New(http.StatusBadRequest, "which message? Give consumer, source and id")
 	}
-	kept, err := source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) (*store.Parked, error) { return v.read(ctx, s) })
+	kept, err := page.One(q, s, func(ctx context.Context, s *source.Source) (*store.Parked, error) { return v.read(ctx, s) })
 	return v, kept, err
 }
 

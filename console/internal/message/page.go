@@ -182,7 +182,7 @@ func (v *messagePage) payload(p *page.Page) {
 		p.Put("<p class=\"dim\">Hidden: you lack the right to see payloads.</p>\n")
 	default:
 		p.Put("<form method=\"post\" action=\"%s\">", p.At("/message/payload"))
-		p.Hidden("token", p.Request.Token, "in", v.Source, "consumer", v.consumer, "source", v.id.Source, "id", v.id.ID)
+		p.Hidden("token", p.Token, "in", v.Source, "consumer", v.consumer, "source", v.id.Source, "id", v.id.ID)
 		p.Put("<p>Hidden. <button>Show it</button> <span class=\"dim\">It is noted who looked.</span></p></form>\n")
 	}
 	p.Put("</section>\n")

@@ -58,11 +58,7 @@ type quarantinePart struct {
 
 // Quarantine is the page of messages in quarantine.
 func Quarantine(q *page.Request) (page.View, error) {
-	only, err := q.Only()
-	if err != nil {
-		return nil, err
-	}
-	after, err := page.After(q)
+	after, err := page.Place(q, "after")
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +72,7 @@ func Quarantine(q *page.Request) (page.View, error) {
 	default:
 		return nil, refusal.New(http.StatusBadRequest, "why is conflict or too-old")
 	}
-	got, away := source.Each(q.Context(), q.Sources, only, func(ctx context.Context, s *source.Source) (quarantinePart, error) {
+	parts, away, err := page.Parts(q, func(ctx context.Context, s *source.Source) (quarantinePart, error) {
 		part := quarantinePart{Source: s.Name, Messages: []Apart{}}
 		list, err := store.ListQuarantined(ctx, s.DB, what)
 		for i := range list {
@@ -88,11 +84,7 @@ func Quarantine(q *page.Request) (page.View, error) {
 		}
 		return part, err
 	})
-	v := &quarantinePage{Parts: []quarantinePart{}, Away: append([]source.Away{}, away...)}
-	for _, g := range got {
-		v.Parts = append(v.Parts, g.Is)
-	}
-	return v, nil
+	return &quarantinePage{parts, away}, err
 }
 
 func (*quarantinePage) Heading() string { return "Quarantine" }
@@ -126,7 +118,7 @@ func (v *quarantinePage) HTML(p *page.Page) {
 		p.Put("</section>\n")
 	}
 	if n == 0 {
-		p.Put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+		p.None()
 	}
 }
 

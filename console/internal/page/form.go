@@ -6,7 +6,7 @@ import "slices"
 func (p *Page) FilterForm(path string, names ...string) {
 	p.Put("<form class=\"filter\" method=\"get\" action=\"%s\" role=\"search\">\n", p.At(path))
 	p.Put("<label>source <select name=\"in\"><option value=\"\">all</option>")
-	for _, name := range p.Request.Sources.Names {
+	for _, name := range p.Sources.Names {
 		chosen := ""
 		if name == p.Arg("in") {
 			chosen = " selected"
@@ -21,7 +21,7 @@ func (p *Page) FilterForm(path string, names ...string) {
 			p.choice(name, words)
 		case isFlag(name):
 			checked := ""
-			if p.flag(name) {
+			if p.Flag(name) {
 				checked = " checked"
 			}
 			p.Put("<label>%s <input type=\"checkbox\" name=\"%s\" value=\"1\"%s></label>\n", name, name, checked)
@@ -30,7 +30,7 @@ func (p *Page) FilterForm(path string, names ...string) {
 		}
 	}
 	p.Put("<button>Filter</button>")
-	if p.Request.URL.RawQuery != "" {
+	if p.URL.RawQuery != "" {
 		p.Put(" <a href=\"%s\">all</a>", p.At(path))
 	}
 	p.Put("\n</form>\n")

@@ -58,6 +58,11 @@ func (p *Page) Away(list []source.Away) {
 	}
 }
 
+// None says that no source has what the page lists.
+func (p *Page) None() {
+	p.Put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+}
+
 // navigation is the pages that each page leads to, and their names.
 func navigation() [][2]string {
 	return [][2]string{

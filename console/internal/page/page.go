@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/refusal"
 )
 
@@ -26,7 +25,7 @@ type View interface {
 // megabytes. All that comes from tables goes through Put, which escapes it.
 type Page struct {
 	bytes.Buffer
-	Request *Request
+	*Request // that it answers
 }
 
 // Put writes markup, with its arguments escaped.
@@ -40,16 +39,6 @@ func (p *Page) Put(markup string, args ...any) {
 	}
 	fmt.Fprintf(p, markup, args...)
 }
-
-// At is the URL of a page of this console.
-func (p *Page) At(path string, query ...string) string { return p.Request.At(path, query...) }
-
-// May tells whether whoever reads the page has a right.
-func (p *Page) May(r guard.Right) bool { return p.Request.May(r) }
-
-// Arg is an argument of the request.
-func (p *Page) Arg(name string) string { return p.Request.Arg(name) }
-func (p *Page) flag(name string) bool  { return p.Request.Flag(name) }
 
 // Link writes a link to a page of this console.
 func (p *Page) Link(text, path string, query ...string) {

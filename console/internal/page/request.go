@@ -73,6 +73,11 @@ func (q *Request) Only() (string, error) {
 	return s.Name, nil
 }
 
+// One asks one source.
+func One[T any](q *Request, s *source.Source, ask func(context.Context, *source.Source) (T, error)) (T, error) {
+	return source.One(q.Context(), q.Sources, s, ask)
+}
+
 // Parts asks the sources that are meant. Neither list is nil.
 func Parts[T any](q *Request, ask func(ctx context.Context, s *source.Source) (T, error)) (parts []T, away []source.Away, err error) {
 	only, err := q.Only()
@@ -85,11 +90,6 @@ func Parts[T any](q *Request, ask func(ctx context.Context, s *source.Source) (T
 		parts[i] = got[i].Is
 	}
 	return parts, away, nil
-}
-
-// After is where a page of a list begins.
-func After(q *Request) (int64, error) {
-	return Place(q, "after")
 }
 
 // Place is the place in a list that an argument names; 0: none.

@@ -3,11 +3,13 @@ package payload
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/console/internal/page"
+	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/store"
@@ -73,12 +75,14 @@ func (is Mask) Saga(what string, data []byte) string {
 	return spell.Cut(string(data), Most)
 }
 
-// Note stores who looked at what only some may see.
+// Note stores who looked at what only some may see. Without it nothing is to be shown.
 func Note(q *page.Request, s *source.Source, reason, action, consumer string, id store.Identity) error {
-	_, err := source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) (struct{}, error) {
-		stood, err := s.DB.Apply(ctx, store.Effect{Audit: &store.Audit{Author: q.Who.Name, Reason: reason, Action: action, Consumer: consumer, Identity: id}})
+	_, err := page.One(q, s, func(ctx context.Context, s *source.Source) (struct{}, error) {
+		stood, err := s.DB.Apply(ctx, store.Effect{Audit: &store.Audit{
+			Author: q.Who.Name, Reason: reason, Action: action, Consumer: consumer, Identity: id,
+		}})
 		if err == nil && !stood[0] {
-			err = source.ErrBusy
+			err = refusal.New(http.StatusServiceUnavailable, "%s: the look was not noted, so nothing is shown: try again", s.Name)
 		}
 		return struct{}{}, err
 	})

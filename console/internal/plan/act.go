@@ -52,7 +52,7 @@ func (a Actor) Act(q *page.Request) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
+	_, err = page.One(q, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
 		return struct{}{}, operate.BeginRun(ctx, s.DB, run)
 	})
 	if err != nil {
@@ -87,12 +87,12 @@ func (v *plan) changed(seen string) bool {
 func (v *plan) tellNow(q *page.Request, reason string) (page.View, error) {
 	o := operate.Order{Author: q.Who.Name, Reason: reason}
 	if v.verb.About == act.Consumers {
-		_, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) { return struct{}{}, v.tell(ctx, s, o) })
+		_, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) { return struct{}{}, v.tell(ctx, s, o) })
 		return q.See("/consumer", "in", v.Source, "consumer", v.Request.Selection.Consumer), err
 	}
 	if v.verb.About == act.Sagas {
 		c, sel := sagaChange(q, v.Verb)
-		_, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
+		_, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
 			r, err := operate.ChangeSagas(ctx, s.DB, sel, c, o)
 			if len(r.Left) > 0 {
 				err = refusal.New(http.StatusConflict, "nothing was done: %s", r.Left[0].Why)
@@ -102,7 +102,7 @@ func (v *plan) tellNow(q *page.Request, reason string) (page.View, error) {
 		return q.See("/saga", "in", v.Source, "name", sel.Name, "key", sel.Key), err
 	}
 	if v.verb.About == act.Flows {
-		_, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (operate.CompensateReport, error) {
+		_, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) (operate.CompensateReport, error) {
 			return s.Compensate(ctx, wishOf(q), o)
 		})
 		return q.See("/story", "q", q.Arg("key")), err
@@ -111,7 +111,7 @@ func (v *plan) tellNow(q *page.Request, reason string) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
+	_, err = page.One(q, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
 		_, err := operate.Admit(ctx, s.DB, a, o)
 		if partly := new(operate.PartlyError); errors.As(err, &partly) {
 			err = refusal.New(http.StatusConflict, "%s", partly.What)
@@ -163,7 +163,7 @@ func (v *plan) HTML(p *page.Page) {
 func (v *plan) form(p *page.Page) {
 	sel := &v.Request.Selection
 	p.Put("<form class=\"act\" method=\"post\" action=\"%s\">\n", p.At("/act"))
-	p.Hidden("token", p.Request.Token, "verb", v.Verb, "in", v.Source, "seen", v.Seen)
+	p.Hidden("token", p.Token, "verb", v.Verb, "in", v.Source, "seen", v.Seen)
 	for _, name := range append(message.Filters(), "number", "why", "flow", "state", "overdue", "name", "step", "occurrence", "status", "stuck", "failing", "paused", "error", "older", "many") {
 		value := p.Arg(name)
 		if name == "to" {
@@ -185,7 +185,7 @@ func (v *plan) form(p *page.Page) {
 		p.Put("<label>output, as JSON <input name=\"data\" value=\"%s\"></label>\n", p.Arg("data"))
 	}
 	p.Put("<label>why <input name=\"reason\" required maxlength=\"1000\" value=\"%s\" autocomplete=\"off\"></label>\n", p.Arg("reason"))
-	p.Put("<p><button class=\"go\">%s</button> <span class=\"dim\">as %s; it is noted</span></p>\n</form>\n", v.verb.Title+countText(v), p.Request.Who.Name)
+	p.Put("<p><button class=\"go\">%s</button> <span class=\"dim\">as %s; it is noted</span></p>\n</form>\n", v.verb.Title+countText(v), p.Who.Name)
 }
 
 func countText(v *plan) string {

@@ -60,7 +60,7 @@ func planOf(q *page.Request) (*plan, error) {
 	if v.Request.Pace, err = pace(q); err != nil {
 		return nil, err
 	}
-	_, err = source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) (struct{}, error) { return struct{}{}, v.look(ctx, s) })
+	_, err = page.One(q, s, func(ctx context.Context, s *source.Source) (struct{}, error) { return struct{}{}, v.look(ctx, s) })
 	if seen := q.Arg("seen"); err == nil && q.Method == http.MethodGet && seen != "" {
 		v.Stale = seen != v.alone
 	}
@@ -143,7 +143,7 @@ func (v *plan) steer(q *page.Request) error {
 		verb = "resume"
 	}
 	v.Command = act.InboxCommand(v.at.At, verb, "consumer", v.Request.Selection.Consumer, "fingerprint", fingerprint)
-	_, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
+	_, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
 		if err := v.tell(ctx, s, operate.Order{DryRun: true}); err != nil {
 			return struct{}{}, err
 		}
@@ -174,7 +174,7 @@ func (v *plan) admission(q *page.Request) error {
 		return err
 	}
 	v.Command = act.AdmitCommand(v.at.At, &a, q.Arg("why"))
-	_, err = source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
+	_, err = page.One(q, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
 		r, err := operate.Admit(ctx, s.DB, a, operate.Order{DryRun: true})
 		v.Selected, v.Change, v.More = r.Selected, r.Selected, r.Selected > operate.AdmitsAtOnce
 		sum := sha256.New()

@@ -40,7 +40,7 @@ func (v *plan) manySagas(q *page.Request) error {
 	sel.All = !sel.Filtered()
 	look := sel
 	look.Limit = spell.Exact + 1
-	list, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) ([]operate.Saga, error) {
+	list, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) ([]operate.Saga, error) {
 		return operate.Sagas(ctx, s.DB, look)
 	})
 	if err != nil {
@@ -64,7 +64,7 @@ const mostTried = 100
 // try notes how many sagas a verb would change, and why it would leave the others. If that takes too long,
 // all that are selected count: each is asked again when the verb is carried out.
 func (v *plan) try(q *page.Request, sel operate.SagaSelection, c operate.SagaChange) {
-	r, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
+	r, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
 		r, err := operate.ChangeSagas(ctx, s.DB, sel, c, operate.Order{DryRun: true})
 		if partly, none := new(operate.PartlyError), new(operate.NoneError); errors.As(err, &partly) || errors.As(err, &none) {
 			err = nil
@@ -93,7 +93,7 @@ func (v *plan) manyFlows(q *page.Request) error {
 	}
 	sel := saga.SelectFlows(q)
 	what := store.TrackedQuery{Flow: sel.Flow, State: sel.State, Overdue: sel.Overdue, Limit: spell.Exact + 1}
-	list, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) ([]operate.SagaStanding, error) {
+	list, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) ([]operate.SagaStanding, error) {
 		return operate.TrackedSagas(ctx, s.DB, what)
 	})
 	if err != nil {

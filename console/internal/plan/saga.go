@@ -21,7 +21,7 @@ import (
 func (v *plan) sagaPlan(q *page.Request) error {
 	c, sel := sagaChange(q, v.Verb)
 	v.Command = act.SagaCommand(v.at.At, &c, &sel)
-	r, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
+	r, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
 		was, err := operate.ReadSaga(ctx, s.DB, sel.Name, sel.Key)
 		if err != nil {
 			return operate.SagaReport{}, err
@@ -63,7 +63,7 @@ func (v *plan) compensation(q *page.Request) error {
 	}
 	w := wishOf(q)
 	v.Command = act.CompensateCommand(v.at.At, w)
-	r, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (operate.CompensateReport, error) {
+	r, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) (operate.CompensateReport, error) {
 		return s.Compensate(ctx, w, operate.Order{DryRun: true})
 	})
 	if err != nil {

@@ -44,7 +44,7 @@ func (js *Jobs) runOf(q *page.Request) (*runPage, error) {
 		return nil, refusal.New(http.StatusBadRequest, "which run? Give run=NAME")
 	}
 	here := js.job(s.Name, id) != nil // first: one that ends meanwhile is read as ended
-	r, err := source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) (operate.Run, error) {
+	r, err := page.One(q, s, func(ctx context.Context, s *source.Source) (operate.Run, error) {
 		return operate.ReadRun(ctx, s.DB, id)
 	})
 	return &runPage{s.Name, r, here && r.Ended == "", s}, err
@@ -155,6 +155,6 @@ func (v *runPage) button(p *page.Page, path, text string) {
 		return
 	}
 	p.Put("<form method=\"post\" action=\"%s\">", p.At(path))
-	p.Hidden("token", p.Request.Token, "in", v.Source, "run", v.ID)
+	p.Hidden("token", p.Token, "in", v.Source, "run", v.ID)
 	p.Put("<button>%s</button></form>\n", text)
 }

@@ -1,9 +1,8 @@
 package run
 
 import (
-	"github.com/skald-go/skald/operate"
-
 	"github.com/skald-go/skald/console/internal/act"
+	"github.com/skald-go/skald/operate"
 )
 
 // runTitle is what the verb of a run is called.

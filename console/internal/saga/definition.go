@@ -52,7 +52,7 @@ func (v *definitionsPage) HTML(p *page.Page) {
 		p.Put("</table></div>\n</section>\n")
 	}
 	if n == 0 {
-		p.Put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+		p.None()
 	}
 }
 
@@ -91,7 +91,7 @@ func Definition(q *page.Request) (page.View, error) {
 		return nil, err
 	}
 	name, hash := q.Arg("name"), q.Arg("hash")
-	list, err := source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) ([]operate.Definition, error) {
+	list, err := page.One(q, s, func(ctx context.Context, s *source.Source) ([]operate.Definition, error) {
 		return operate.Definitions(ctx, s.DB, name)
 	})
 	if err != nil {

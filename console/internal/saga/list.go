@@ -65,6 +65,6 @@ func (v *listed[T]) tables(p *page.Page, order string, heads []string, before fu
 		p.Put("</section>\n")
 	}
 	if n == 0 {
-		p.Put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+		p.None()
 	}
 }

@@ -106,7 +106,7 @@ func (v *sagaPage) data(p *page.Page) {
 		p.Put("<p class=\"dim\">Hidden: you lack the right to see payloads.</p>\n")
 	default:
 		p.Put("<form method=\"post\" action=\"%s\">", p.At("/saga/data"))
-		p.Hidden("token", p.Request.Token, "in", v.Source, "name", v.Name, "key", v.Key)
+		p.Hidden("token", p.Token, "in", v.Source, "name", v.Name, "key", v.Key)
 		p.Put("<p>Hidden. <button>Show them</button> <span class=\"dim\">It is noted who looked.</span></p></form>\n")
 	}
 	p.Put("</section>\n")

@@ -193,7 +193,7 @@ func readSaga(q *page.Request, data bool) (*sagaPage, error) {
 	if key == "" {
 		return nil, refusal.New(http.StatusBadRequest, "which saga? Give name and key")
 	}
-	return source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) (*sagaPage, error) {
+	return page.One(q, s, func(ctx context.Context, s *source.Source) (*sagaPage, error) {
 		r, err := operate.ReadSaga(ctx, s.DB, name, key)
 		if err != nil {
 			return nil, err

@@ -89,6 +89,7 @@ type part[T any] struct {
 	Is T
 }
 
+// ErrBusy is the answer of a source that mostAsks requests ask already.
 var ErrBusy = errors.New("too many ask this source at once")
 
 // Each asks the sources that are meant, all at once; only "": all. Who does not answer in time is named.

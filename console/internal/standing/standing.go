@@ -39,7 +39,7 @@ type relayLine struct {
 	ProgressSeconds float64 `json:"progress_seconds"`
 }
 
-// An Consumer is how a consumer gets on, and what is kept for it.
+// A Consumer is how a consumer gets on, and what is kept for it.
 type Consumer struct {
 	Name   string   `json:"name"`
 	Topics []string `json:"topics"`

@@ -50,7 +50,7 @@ func (v *callsPage) HTML(p *page.Page) {
 		p.Put("</table></div>\n</section>\n")
 	}
 	if n == 0 {
-		p.Put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+		p.None()
 	}
 }
 

@@ -59,7 +59,7 @@ func Consumer(q *page.Request) (page.View, error) {
 	if name == "" {
 		return nil, refusal.New(http.StatusBadRequest, "which consumer? Give consumer=NAME")
 	}
-	return source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) (*consumerPage, error) {
+	return page.One(q, s, func(ctx context.Context, s *source.Source) (*consumerPage, error) {
 		v, err := readConsumer(ctx, s, name)
 		if err != nil {
 			return v, err

@@ -109,7 +109,7 @@ func (v *locksPage) HTML(p *page.Page) {
 		p.Put("</section>\n")
 	}
 	if n == 0 {
-		p.Put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+		p.None()
 	}
 }
 

@@ -62,6 +62,7 @@ func Stale(err error) bool {
 	return Any(err, broker.ErrRecreated, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.MessageTooLarge, kerr.RecordListTooLarge)
 }
 
+// Any tells whether err is one of targets.
 func Any(err error, targets ...error) bool {
 	for _, t := range targets {
 		if errors.Is(err, t) {

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/broker/internal/names"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/internal/names"
 )
 
 // Findings are what is doubtful of topics that Kafka has told of, and of their settings.

@@ -21,12 +21,14 @@ type Limits struct {
 	topic map[string]Limit
 }
 
+// A Limit is what is known of one topic.
 type Limit struct {
-	Bytes      int
+	Bytes      int // of a batch, at most
 	Partitions int
 	Err        error // the topic cannot be published to
 }
 
+// Init makes room; nothing is known yet.
 func (l *Limits) Init() { l.topic = map[string]Limit{} }
 
 // Of is the largest batch for topic.

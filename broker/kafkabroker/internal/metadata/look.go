@@ -7,11 +7,12 @@ import (
 	"encoding/base64"
 	"fmt"
 
-	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 )
 
 // found is a topic as Kafka tells it to whoever asks.

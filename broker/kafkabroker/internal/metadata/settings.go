@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 )
 
 // Settings asks for settings of topics, by topic and name. Topics that are not there, or that nobody may ask

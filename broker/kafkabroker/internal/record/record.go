@@ -8,26 +8,32 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/names"
 )
 
-// Style is the CloudEvents Kafka binding, binary mode.
-func Style() cloudevents.Style {
+// style is the CloudEvents Kafka binding, binary mode.
+func style() cloudevents.Style {
 	return cloudevents.Style{Prefixes: []string{"ce_"}, ContentType: "content-type", Exact: true}
 }
 
+// Codec writes and reads messages as Skald has them, and as e says; nil: as Skald alone.
+func Codec(e *broker.Envelope) (*cloudevents.Codec, error) { return cloudevents.New(style()).For(e) }
+
 const nHeaders = 13 // of the envelope, at most
 
-// encoder makes records of one call's messages with few allocations: bytes and headers share two slabs.
-type encoder struct {
+// An Encoder makes records of the messages of one call with few allocations: bytes and headers share two
+// slabs.
+type Encoder struct {
 	bytes   []byte
 	headers []kgo.RecordHeader
 	now     time.Time
 	codec   *cloudevents.Codec
 }
 
-func New(msgs []skald.Message, codec *cloudevents.Codec) *encoder {
+// NewEncoder makes one with room for msgs.
+func NewEncoder(msgs []skald.Message, codec *cloudevents.Codec) *Encoder {
 	size, headers := 0, 0
 	for i := range msgs {
 		m := &msgs[i]
@@ -38,12 +44,14 @@ func New(msgs []skald.Message, codec *cloudevents.Codec) *encoder {
 			size += len(h.Value)
 		}
 	}
-	return &encoder{bytes: make([]byte, 0, size), headers: make([]kgo.RecordHeader, 0, headers), now: time.Now(), codec: codec}
+	return &Encoder{
+		bytes: make([]byte, 0, size), headers: make([]kgo.RecordHeader, 0, headers), now: time.Now(), codec: codec,
+	}
 }
 
 // Encode fills r, and returns how many bytes it can take in a batch at most; an error if it cannot travel.
 // Everything is copied: franz-go may hold a record longer than its caller waits.
-func (e *encoder) Encode(m *skald.Message, r *kgo.Record) (size int, err error) {
+func (e *Encoder) Encode(m *skald.Message, r *kgo.Record) (size int, err error) {
 	from := len(e.headers)
 	data, err := e.codec.Encode(m, e)
 	r.Topic, r.Key, r.Value, r.Timestamp = m.Topic, e.copy(m.Key), e.copy(data), e.now
@@ -52,25 +60,25 @@ func (e *encoder) Encode(m *skald.Message, r *kgo.Record) (size int, err error) 
 }
 
 // Text, Bytes and Time write a header; see cloudevents.Headers.
-func (e *encoder) Text(name, value string) {
+func (e *Encoder) Text(name, value string) {
 	at := len(e.bytes)
 	e.bytes = append(e.bytes, value...)
 	e.header(name, e.bytes[at:len(e.bytes):len(e.bytes)])
 }
 
-func (e *encoder) Bytes(name string, value []byte) { e.header(name, e.copy(value)) }
+func (e *Encoder) Bytes(name string, value []byte) { e.header(name, e.copy(value)) }
 
-func (e *encoder) Time(name string, value time.Time) {
+func (e *Encoder) Time(name string, value time.Time) {
 	at := len(e.bytes)
 	e.bytes = value.AppendFormat(e.bytes, time.RFC3339Nano)
 	e.header(name, e.bytes[at:len(e.bytes):len(e.bytes)])
 }
 
-func (e *encoder) header(name string, value []byte) {
+func (e *Encoder) header(name string, value []byte) {
 	e.headers = append(e.headers, kgo.RecordHeader{Key: name, Value: value})
 }
 
-func (e *encoder) copy(b []byte) []byte {
+func (e *Encoder) copy(b []byte) []byte {
 	if b == nil {
 		return nil
 	}

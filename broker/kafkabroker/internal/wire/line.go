@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Line knows why Kafka cannot be reached, which franz-go keeps to itself while it tries again.
+// A Line knows why Kafka cannot be reached, which franz-go keeps to itself while it tries again.
 type Line struct{ last atomic.Pointer[error] }
 
 var _ kgo.HookBrokerConnect = (*Line)(nil)

@@ -10,13 +10,17 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
-// Style is the CloudEvents NATS binding, binary mode.
-func Style() cloudevents.Style {
+// style is the CloudEvents NATS binding, binary mode.
+func style() cloudevents.Style {
 	return cloudevents.Style{Prefixes: []string{"ce-"}, ContentType: "content-type", Escapes: true, Plain: plain}
 }
+
+// Codec writes and reads messages as Skald has them, and as e says; nil: as Skald alone.
+func Codec(e *broker.Envelope) (*cloudevents.Codec, error) { return cloudevents.New(style()).For(e) }
 
 // headers take what a message has in them.
 type headers nats.Header
@@ -62,7 +66,9 @@ func reserved(name string) bool {
 }
 
 // Decode is the way back of what lies at sequence in the topic's stream.
-func Decode(codec *cloudevents.Codec, topic string, h nats.Header, data []byte, sequence uint64) (m skald.Message, fault error) {
+func Decode(codec *cloudevents.Codec, topic string, h nats.Header, data []byte, sequence uint64) (
+	m skald.Message, fault error,
+) {
 	m = skald.Message{Topic: topic, Data: data}
 	hs := make([]cloudevents.Header, 0, len(h))
 	for name, values := range h {

@@ -28,19 +28,19 @@ const (
 	maxHeaders = 120 << 10 // all headers must fit into one frame, of 128 KiB
 )
 
-// Style is the CloudEvents AMQP binding, binary mode, which allows two prefixes. AMQP's own fields stand
+// style is the CloudEvents AMQP binding, binary mode, which allows two prefixes. AMQP's own fields stand
 // beside it for whoever knows no CloudEvents.
-func Style() cloudevents.Style {
+func style() cloudevents.Style {
 	return cloudevents.Style{Prefixes: []string{prefix, altPrefix}, Once: true, Plain: plain}
 }
 
-// Codec writes and reads an envelope.
+// Codec writes and reads messages as Skald has them, and as e says; nil: as Skald alone.
 func Codec(e *broker.Envelope) (*cloudevents.Codec, error) {
 	if e != nil && e.ID == "position" {
 		return nil, errors.New("envelope: RabbitMQ has no position that stays: the id is header:NAME or json:FIELD, " +
 			"or empty, for AMQP's message-id")
 	}
-	return cloudevents.New(Style()).For(e)
+	return cloudevents.New(style()).For(e)
 }
 
 // table takes what a message has in headers.
