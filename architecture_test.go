@@ -52,7 +52,8 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 		slices.Sort(named)
 		for _, name := range want {
 			if !slices.Contains(named, name) {
-				t.Errorf("docs/architecture.md: %s: there is no line for %s: say in few words what it is for", title, name)
+				t.Errorf("docs/architecture.md: %s: there is no line for %s: say in few words what it is for",
+					title, name)
 			}
 		}
 		for i, name := range named {

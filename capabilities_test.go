@@ -16,7 +16,8 @@ import (
 // TestCapabilitiesInDocs: the table of docs/brokers.md is what the drivers declare; the suite holds them to
 // it.
 func TestCapabilitiesInDocs(t *testing.T) {
-	drivers := []broker.Capabilities{kafkabroker.Capabilities(), rabbitbroker.Capabilities(), natsbroker.Capabilities(), membroker.Capabilities()}
+	drivers := []broker.Capabilities{kafkabroker.Capabilities(), rabbitbroker.Capabilities(),
+		natsbroker.Capabilities(), membroker.Capabilities()}
 	yes := func(b bool) string { return map[bool]string{true: "yes", false: "no"}[b] }
 	var want strings.Builder
 	want.WriteString("| | Kafka | RabbitMQ | NATS | in this process |\n|---|---|---|---|---|\n")
@@ -29,10 +30,12 @@ func TestCapabilitiesInDocs(t *testing.T) {
 		{"its incarnation is", func(c broker.Capabilities) string { return c.Incarnation }},
 		{"a new group begins at", func(c broker.Capabilities) string { return c.LateGroup }},
 		{"an acknowledgement tells it", func(c broker.Capabilities) string { return c.Acks }},
-		{"data of a message, at most, as installed", func(c broker.Capabilities) string { return fmt.Sprintf("%d KiB", c.LargestKiB) }},
+		{"data of a message, at most, as installed",
+			func(c broker.Capabilities) string { return fmt.Sprintf("%d KiB", c.LargestKiB) }},
 		{"counts deliveries", func(c broker.Capabilities) string { return yes(c.Counts) }},
 		{"can be rewound", func(c broker.Capabilities) string { return yes(c.Rewinds) }},
-		{"tells what topics lack (`skald migrate --broker`)", func(c broker.Capabilities) string { return yes(c.Checks) }},
+		{"tells what topics lack (`skald migrate --broker`)",
+			func(c broker.Capabilities) string { return yes(c.Checks) }},
 		{"tells how long it keeps messages", func(c broker.Capabilities) string { return yes(c.Keeps) }},
 	} {
 		want.WriteString("| " + row.name)

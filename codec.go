@@ -88,7 +88,8 @@ func strange(data []byte, v any) (members []string, none bool) {
 		one, _ := json.Marshal(map[string]any{name: nil}) // of a text it cannot fail
 		d := json.NewDecoder(bytes.NewReader(one))
 		d.DisallowUnknownFields()
-		if err := d.Decode(reflect.New(to.Elem().Type()).Interface()); err == nil || !strings.HasPrefix(err.Error(), unknownField) {
+		if err := d.Decode(reflect.New(to.Elem().Type()).Interface()); err == nil ||
+			!strings.HasPrefix(err.Error(), unknownField) {
 			return nil, false
 		}
 	}
@@ -98,7 +99,8 @@ func strange(data []byte, v any) (members []string, none bool) {
 // fillable tells of a struct that has a field which JSON may fill. One without asks for nothing, whatever was
 // sent.
 func fillable(t reflect.Type) bool {
-	return t.Kind() == reflect.Struct && slices.ContainsFunc(reflect.VisibleFields(t), reflect.StructField.IsExported)
+	return t.Kind() == reflect.Struct &&
+		slices.ContainsFunc(reflect.VisibleFields(t), reflect.StructField.IsExported)
 }
 
 // named lists a few names, each cut short.
@@ -132,7 +134,8 @@ func (e *jsonError) Error() string {
 	case errors.Is(e.err, errTrailing):
 		return e.err.Error()
 	case strings.HasPrefix(e.err.Error(), unknownField): // a name, no value
-		return fmt.Sprintf("there is no field for the member %.80s", strings.TrimPrefix(e.err.Error(), unknownField))
+		return fmt.Sprintf("there is no field for the member %.80s",
+			strings.TrimPrefix(e.err.Error(), unknownField))
 	case errors.As(e.err, &syntax):
 		return fmt.Sprintf("%v (at byte %d)", syntax, syntax.Offset) // which quotes a letter at most
 	}

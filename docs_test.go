@@ -57,7 +57,8 @@ func TestEachPromiseHasItsTests(t *testing.T) {
 			t.Fatal(err)
 		}
 		of := map[string]string{}
-		for _, m := range regexp.MustCompile(`(?m)^\| (`+letter+`\d+) \|(.*)$`).FindAllStringSubmatch(string(text), -1) {
+		for _, m := range regexp.MustCompile(`(?m)^\| (`+letter+
+			`\d+) \|(.*)$`).FindAllStringSubmatch(string(text), -1) {
 			if of[m[1]] != "" {
 				t.Errorf("%s has two rows %s", page, m[1])
 			}
@@ -97,10 +98,12 @@ func TestInterleaving(t *testing.T) {
 		}
 	})
 	test := regexp.MustCompile("`(Test[A-Z]\\w+)`")
-	for _, number := range []string{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15"} {
+	for _, number := range []string{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13",
+		"14", "15"} {
 		t.Run(number, func(t *testing.T) {
 			n := 0
-			for _, row := range regexp.MustCompile("(?m)^\\| "+number+" \\|.*$").FindAllString(string(page), -1) {
+			for _, row := range regexp.MustCompile("(?m)^\\| "+number+" \\|.*$").FindAllString(string(page),
+				-1) {
 				for _, m := range test.FindAllStringSubmatch(row, -1) {
 					if n++; !strings.Contains(numbers[m[1]], " "+number+",") {
 						t.Errorf("%s does not say that it is about it", m[1])

@@ -36,14 +36,16 @@ func TestReadmeShowsTheHandlersThatCompile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, from := range map[string]string{"compensate": "charge := ", "charge": "inbox.OnCall(", "orchestrate": "hold := saga.Do("} {
+	for name, from := range map[string]string{"compensate": "charge := ", "charge": "inbox.OnCall(",
+		"orchestrate": "hold := saga.Do("} {
 		code, err := os.ReadFile(path.Join("examples", name, "main.go"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, body, ok := strings.Cut(string(code), "\t"+from)
 		body, _, _ = strings.Cut(body, "\tcheck(skald.Run")
-		if shown := from + strings.ReplaceAll(body, "\n\t", "\n"); !ok || !strings.Contains(string(readme), shown) {
+		if shown := from + strings.ReplaceAll(body, "\n\t", "\n"); !ok ||
+			!strings.Contains(string(readme), shown) {
 			t.Errorf("README.md does not show the handlers of examples/%s as they are:\n%s", name, shown)
 		}
 	}
@@ -56,7 +58,8 @@ func TestReadmeShowsTheShopInBothStyles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, from := range map[string]string{
-		"inventory/inventory.go": "func (s *Inventory[TTx]) react(", "order/saga.go": "func (s *Order[TTx]) define(",
+		"inventory/inventory.go": "func (s *Inventory[TTx]) react(",
+		"order/saga.go":          "func (s *Order[TTx]) define(",
 	} {
 		code, err := os.ReadFile(path.Join("examples", "shop", file))
 		if err != nil {
@@ -88,7 +91,8 @@ func TestStartShowsTheTestThatRuns(t *testing.T) {
 	_, body, _ := strings.Cut(string(code), "func ExampleDrain() {")
 	body, _, _ = strings.Cut(body, "\n}\n")
 	_, body, ok := strings.Cut(body, "\tout := ")
-	if shown := "out := " + strings.ReplaceAll(body, "\n\t", "\n"); !ok || !strings.Contains(string(readme), shown) {
+	if shown := "out := " + strings.ReplaceAll(body, "\n\t", "\n"); !ok ||
+		!strings.Contains(string(readme), shown) {
 		t.Errorf("docs/start.md does not show ExampleDrain as it is:\n%s", shown)
 	}
 }

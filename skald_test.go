@@ -61,7 +61,8 @@ func TestEventDecode(t *testing.T) {
 	if err != nil || got.Value != (order{"7", 5}) || !reflect.DeepEqual(got.Message, m) {
 		t.Errorf("Decode = %+v, %v", got, err)
 	}
-	text, err := skald.Event[string]{Codec: reversed{}}.Decode(t.Context(), skald.Message{Data: []byte("cba")})
+	text, err := skald.Event[string]{Codec: reversed{}}.Decode(t.Context(),
+		skald.Message{Data: []byte("cba")})
 	if err != nil || text.Value != "abc" {
 		t.Errorf("Decode with a codec = %q, %v", text.Value, err)
 	}
@@ -72,7 +73,8 @@ func TestEventDecodeNothing(t *testing.T) {
 	if err != nil || got.Value != (order{}) || got.ID != "1" {
 		t.Errorf("Decode of a tombstone = %+v, %v", got, err)
 	}
-	if _, err := placed.Decode(t.Context(), skald.Message{ID: "1", Type: "order.placed", Data: []byte{}}); err == nil {
+	if _, err := placed.Decode(t.Context(),
+		skald.Message{ID: "1", Type: "order.placed", Data: []byte{}}); err == nil {
 		t.Error("empty data, which is no tombstone, was decoded as JSON")
 	}
 }
@@ -86,11 +88,13 @@ func TestJSON(t *testing.T) {
 		t.Errorf("Encode = %s, %s", m.Data, m.ContentType)
 	}
 	m = skald.Message{Type: "order.placed"}
-	if err := (skald.JSON{}).Encode(t.Context(), &m, make(chan int)); err == nil || !strings.Contains(err.Error(), "encode order.placed as JSON") || m.Data != nil {
+	if err := (skald.JSON{}).Encode(t.Context(), &m, make(chan int)); err == nil ||
+		!strings.Contains(err.Error(), "encode order.placed as JSON") || m.Data != nil {
 		t.Errorf("Encode of a channel = %v, data %q", err, m.Data)
 	}
 	m = skald.Message{ID: "id-1", Type: "order.placed", Data: []byte(`{"id":7}`)}
-	if _, err := placed.Decode(t.Context(), m); err == nil || !strings.Contains(err.Error(), "decode order.placed id-1 as JSON") {
+	if _, err := placed.Decode(t.Context(), m); err == nil ||
+		!strings.Contains(err.Error(), "decode order.placed id-1 as JSON") {
 		t.Errorf("Decode of another shape = %v", err)
 	}
 }
@@ -110,7 +114,9 @@ func TestJSONOfOtherNames(t *testing.T) {
 		loose, tight string // what the error says; "": none
 	}{
 		{`{"id":"7","amount":5}`, &order{}, "", ""},
-		{`{"orderId":"7","sum":5}`, &order{}, `none of the members "orderId", "sum" is a field of skald_test.order`, `no field for the member "orderId"`},
+		{`{"orderId":"7","sum":5}`, &order{},
+			`none of the members "orderId", "sum" is a field of skald_test.order`,
+			`no field for the member "orderId"`},
 		// names are compared as encoding/json does
 		{`{"ID":"","sum":5}`, &order{}, "", `no field for the member "sum"`},
 		{`{"amount":0}`, &order{}, "", ""},
@@ -127,8 +133,10 @@ func TestJSONOfOtherNames(t *testing.T) {
 	} {
 		for codec, want := range map[skald.JSON]string{{}: c.loose, {Strict: true}: c.tight} {
 			v := reflect.New(reflect.TypeOf(c.v).Elem()).Interface()
-			err := codec.Decode(t.Context(), skald.Message{ID: "m", Type: "order.placed", Data: []byte(c.data)}, v)
-			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			err := codec.Decode(t.Context(), skald.Message{ID: "m", Type: "order.placed",
+				Data: []byte(c.data)}, v)
+			if want == "" && err != nil || want != "" &&
+				(err == nil || !strings.Contains(err.Error(), want)) {
 				t.Errorf("%+v, %s into %T: %v, want %q", codec, c.data, c.v, err, want)
 			}
 		}
@@ -149,7 +157,8 @@ func TestDecodeQuotesNoPayload(t *testing.T) {
 		`{"number":4929,"4929123412341234`: "unexpected end of JSON input (at byte 32)",
 		`4929123412341234`:                 `number for the payload, which is of type skald_test.card (at byte 16)`,
 	} {
-		_, err := skald.Event[card]{Type: "card.seen"}.Decode(t.Context(), skald.Message{ID: "id-1", Type: "card.seen", Data: []byte(data)})
+		_, err := skald.Event[card]{Type: "card.seen"}.Decode(t.Context(),
+			skald.Message{ID: "id-1", Type: "card.seen", Data: []byte(data)})
 		if err == nil || err.Error() != "decode card.seen id-1 as JSON: "+says {
 			t.Errorf("%s: %v, want %s", data, err, says)
 		}
@@ -162,7 +171,8 @@ func TestDecodeQuotesNoPayload(t *testing.T) {
 
 func TestReject(t *testing.T) {
 	why := errors.New("no such account")
-	err := fmt.Errorf("take payment: %w", errors.Join(errors.New("beside"), skald.Reject(why, placed.New("7", order{}))))
+	err := fmt.Errorf("take payment: %w",
+		errors.Join(errors.New("beside"), skald.Reject(why, placed.New("7", order{}))))
 	no := new(skald.RejectedError)
 	if !errors.As(err, &no) || no.Err != why || len(no.Say) != 1 || no.Say[0].Type != "order.placed" {
 		t.Errorf("errors.As found %+v", no)
@@ -194,7 +204,8 @@ func TestCause(t *testing.T) {
 	if m, ok := skald.Cause(t.Context()); ok {
 		t.Errorf("a bare context has the cause %v", m)
 	}
-	ctx := skald.WithCause(skald.WithCause(t.Context(), skald.Message{ID: "outer"}), skald.Message{ID: "inner"})
+	ctx := skald.WithCause(skald.WithCause(t.Context(), skald.Message{ID: "outer"}),
+		skald.Message{ID: "inner"})
 	if m, ok := skald.Cause(ctx); !ok || m.ID != "inner" {
 		t.Errorf("Cause = %v, %v, want the inner one", m.ID, ok)
 	}
@@ -224,7 +235,8 @@ func ExampleReject() {
 
 	handle := func(balance, amount int) error {
 		if balance < amount {
-			return skald.Reject(fmt.Errorf("balance %d is below %d", balance, amount), declined.New("7", "no funds"))
+			return skald.Reject(fmt.Errorf("balance %d is below %d", balance, amount),
+				declined.New("7", "no funds"))
 		}
 		return nil
 	}

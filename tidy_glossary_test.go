@@ -13,16 +13,23 @@ import (
 // tables, views, functions and metrics in SQL, pages and deploy/, columns in SQL, identifiers in Go.
 func retired() (everywhere, inSQL, inGo []string) {
 	return []string{
-			"skald_lane", "skald_lanes", "skald_lane_pending", "skald_tick", "skald_spot", "skald_aside", "skald_calling", "skald_keeping",
-			"skald_maintained", "skald_maintenance", "skald_type", "skald_lent", "skald_here", "skald_place", "skald_moved", "skald_early",
-			"skald_near", "skald_first", "skald_turn", "skald_guard", "skald_position", "skald_mark_timeless", "set_aside", "holds_key",
-			"looked_at", "looked_seconds", "emptied_at", "emptied_seconds", "skald_outbox_lane_free", "skald_outbox_relay_lanes",
+			"skald_lane", "skald_lanes", "skald_lane_pending", "skald_tick", "skald_spot", "skald_aside",
+			"skald_calling", "skald_keeping",
+			"skald_maintained", "skald_maintenance", "skald_type", "skald_lent", "skald_here", "skald_place",
+			"skald_moved", "skald_early",
+			"skald_near", "skald_first", "skald_turn", "skald_guard", "skald_position", "skald_mark_timeless",
+			"set_aside", "holds_key",
+			"looked_at", "looked_seconds", "emptied_at", "emptied_seconds", "skald_outbox_lane_free",
+			"skald_outbox_relay_lanes",
 			"skald_inbox_lane_paused",
 		}, []string{
-			"lane", "lanes", "tick", "ticks", "aside", "claimer", "kills", "nth", "suspect", "reseat", "reseats", "anew",
+			"lane", "lanes", "tick", "ticks", "aside", "claimer", "kills", "nth", "suspect", "reseat",
+			"reseats", "anew",
 		}, []string{
-			"lane", "lanes", "Lane", "Lanes", "laneID", "newLane", "OutboxLane", "spot", "spots", "Spot", "Spots", "reseat", "reseats", "Reseat",
-			"AsideFirst", "AsideMost", "SetAside", "Portion", "Kills", "ErrKills", "ErrAnew", "StepsBeside", "TookBeside", "errand", "errands",
+			"lane", "lanes", "Lane", "Lanes", "laneID", "newLane", "OutboxLane", "spot", "spots", "Spot",
+			"Spots", "reseat", "reseats", "Reseat",
+			"AsideFirst", "AsideMost", "SetAside", "Portion", "Kills", "ErrKills", "ErrAnew", "StepsBeside",
+			"TookBeside", "errand", "errands",
 			"newShelf", "deskKey", "deskOf",
 		}
 }
@@ -36,7 +43,8 @@ func found(name, text string) (out []string) {
 	case path.Ext(name) == ".sql" && strings.HasPrefix(name, "store/"):
 		everywhere = append(everywhere, inSQL...)
 	}
-	word := regexp.MustCompile(`(?:^|[^A-Za-z0-9_])(` + strings.Join(everywhere, "|") + `)(?:[^A-Za-z0-9_]|$)`)
+	word := regexp.MustCompile(`(?:^|[^A-Za-z0-9_])(` + strings.Join(everywhere, "|") +
+		`)(?:[^A-Za-z0-9_]|$)`)
 	n := 0
 	for line := range strings.Lines(text) {
 		n++

@@ -75,7 +75,8 @@ func (t *tree) add(files fs.FS, at string) error {
 	}
 	f := file{path: at, dir: path.Dir(at), text: string(text)}
 	if ext == ".go" {
-		if f.ast, err = parser.ParseFile(t.fset, at, text, parser.ParseComments|parser.SkipObjectResolution); err != nil {
+		if f.ast, err = parser.ParseFile(t.fset, at, text, parser.ParseComments|
+			parser.SkipObjectResolution); err != nil {
 			return err
 		}
 	}
@@ -134,7 +135,9 @@ func checkImports(t tree) (found []string) {
 		}
 		home, r, ok := ruleOf(f.dir)
 		if !ok {
-			found = append(found, fmt.Sprintf("%s: the folder %s has no rule: say in tidy_test.go what it may import", f.path, f.dir))
+			found = append(found,
+				fmt.Sprintf("%s: the folder %s has no rule: say in tidy_test.go what it may import",
+					f.path, f.dir))
 			continue
 		}
 		if f.test() {
@@ -153,7 +156,8 @@ func allowed(home string, r rule, imported string) bool {
 	dir, mine := ours(imported)
 	switch {
 	case mine:
-		return within(dir, home) && !alone(home) || slices.ContainsFunc(r.ours, func(o string) bool { return opens(o, dir) })
+		return within(dir, home) && !alone(home) ||
+			slices.ContainsFunc(r.ours, func(o string) bool { return opens(o, dir) })
 	case standard(imported):
 		return true
 	case slices.Contains(r.vendors, "*"):
@@ -186,13 +190,16 @@ func checkRanks(t tree) (found []string) {
 		}
 		rank := rankOf(f.dir)
 		if rank < 0 {
-			found = append(found, fmt.Sprintf("%s: the folder %s has no rank: give it one in tidy_test.go", f.path, f.dir))
+			found = append(found, fmt.Sprintf("%s: the folder %s has no rank: give it one in tidy_test.go",
+				f.path, f.dir))
 			continue
 		}
 		for _, p := range f.imports() {
 			dir, mine := ours(p)
 			if above := rankOf(dir); mine && above >= rank && allowed(home, r, p) && !related(dir, f.dir) {
-				found = append(found, fmt.Sprintf("%s imports %s, which is of rank %d and not below its own, %d", f.path, p, above, rank))
+				found = append(found,
+					fmt.Sprintf("%s imports %s, which is of rank %d and not below its own, %d", f.path, p,
+						above, rank))
 			}
 		}
 	}
@@ -247,7 +254,8 @@ func checkOnlyTests(t tree) (found []string) {
 				dir = p
 			}
 			users, listed := onlyTests()[dir]
-			if listed && !within(f.dir, dir) && !slices.ContainsFunc(users, func(u string) bool { return within(f.dir, u) }) {
+			if listed && !within(f.dir, dir) &&
+				!slices.ContainsFunc(users, func(u string) bool { return within(f.dir, u) }) {
 				found = append(found, fmt.Sprintf("%s imports %s, which is for tests", f.path, p))
 			}
 		}
@@ -267,7 +275,8 @@ func checkSeams(t tree) (found []string) {
 			}
 			for _, d := range f.ast.Decls {
 				if fn, ok := d.(*ast.FuncDecl); ok && !seamFunc(fn, errs) && !asksDriver(t, fn) {
-					found = append(found, fmt.Sprintf("%s: %s is behaviour, in a seam", t.at(fn), fn.Name.Name))
+					found = append(found, fmt.Sprintf("%s: %s is behaviour, in a seam", t.at(fn),
+						fn.Name.Name))
 				}
 			}
 		}
@@ -337,28 +346,71 @@ func checkSizes(t tree) (found []string) {
 				continue
 			}
 			if n := t.fset.Position(fn.End()).Line - t.fset.Position(fn.Pos()).Line + 1; n > maxFunc {
-				found = append(found, fmt.Sprintf("%s: %s has %d lines, at most %d are allowed", t.at(fn), fn.Name.Name, n, maxFunc))
+				found = append(found, fmt.Sprintf("%s: %s has %d lines, at most %d are allowed", t.at(fn),
+					fn.Name.Name, n, maxFunc))
 			}
 		}
 	}
 	return found
 }
 
-// checkWidth looks at comments alone: text that is set apart, as by a tab, may be wider.
+// checkWidth: a comment's text that is set apart, as by a tab, may be wider; so may code in which a literal
+// goes past the bound: a text is not broken, for a search is to find it. Blanks that align do not count.
 func checkWidth(t tree) (found []string) {
 	for _, f := range t.files {
 		if !strings.HasSuffix(f.path, ".go") {
 			continue
 		}
+		texts := literals(t, f)
 		for i, line := range strings.Split(f.text, "\n") {
-			text, is := strings.CutPrefix(strings.TrimLeft(line, "\t"), "// ")
 			wide := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
-			if is && wide > maxWide && !strings.HasPrefix(text, " ") {
-				found = append(found, fmt.Sprintf("%s:%d: the comment is %d columns wide, at most %d are allowed", f.path, i+1, wide, maxWide))
+			if wide <= maxWide {
+				continue
+			}
+			text, is := strings.CutPrefix(strings.TrimLeft(line, "\t"), "//")
+			switch {
+			case is && strings.HasPrefix(text, " ") && !strings.HasPrefix(text, "  "):
+				found = append(found, fmt.Sprintf("%s:%d: the comment is %d columns wide, at most %d are allowed",
+					f.path, i+1, wide, maxWide))
+			case is || texts[i+1] || wide-aligned(line) <= maxWide:
+			default:
+				found = append(found, fmt.Sprintf("%s:%d: the line is %d columns wide, at most %d are allowed",
+					f.path, i+1, wide, maxWide))
 			}
 		}
 	}
 	return found
+}
+
+// aligned is how many blanks of line are there for the lines above and below it.
+func aligned(line string) (n int) {
+	for i := range len(line) - 1 {
+		if line[i:i+2] == "  " {
+			n++
+		}
+	}
+	return n
+}
+
+// literals are the lines that are wide for a text: it goes past the bound, or is much of the line.
+func literals(t tree, f file) map[int]bool {
+	past := map[int]bool{}
+	if f.ast == nil {
+		return past
+	}
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		lit, is := n.(*ast.BasicLit)
+		if !is || lit.Kind != token.STRING {
+			return true
+		}
+		at := t.fset.Position(lit.Pos())
+		for i, part := range strings.Split(lit.Value, "\n") {
+			n := utf8.RuneCountInString(part)
+			past[at.Line+i] = past[at.Line+i] || n > maxWide/3 || i == 0 && at.Column+n > maxWide-10
+		}
+		return true
+	})
+	return past
 }
 
 func checkVariables(t tree) (found []string) {
@@ -373,7 +425,8 @@ func checkVariables(t tree) (found []string) {
 			}
 			for _, s := range gen.Specs {
 				if spec := s.(*ast.ValueSpec); !variableOK(gen, spec) {
-					found = append(found, fmt.Sprintf("%s: the package variable %s is no error, interface assertion, embed, event or saga", t.at(spec), spec.Names[0].Name))
+					found = append(found,
+						fmt.Sprintf("%s: the package variable %s is no error, interface assertion, embed, event or saga", t.at(spec), spec.Names[0].Name))
 				}
 			}
 		}
@@ -399,7 +452,8 @@ func variableOK(gen *ast.GenDecl, spec *ast.ValueSpec) bool {
 }
 
 func embeds(doc *ast.CommentGroup) bool {
-	return doc != nil && slices.ContainsFunc(doc.List, func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") })
+	return doc != nil && slices.ContainsFunc(doc.List,
+		func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") })
 }
 
 // isError tells of an error that is made here, or that another package has under the same name.
@@ -483,7 +537,8 @@ func checkNames(t tree) (found []string) {
 		}
 		for _, name := range []string{path.Base(f.dir), strings.TrimSuffix(f.ast.Name.Name, "_test")} {
 			if slices.Contains(vague, name) {
-				found = append(found, fmt.Sprintf("%s: %q says nothing of what is in a package", f.path, name))
+				found = append(found, fmt.Sprintf("%s: %q says nothing of what is in a package",
+					f.path, name))
 			}
 		}
 	}

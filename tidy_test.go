@@ -25,7 +25,9 @@ func house() map[string]rule {
 		shared  = []string{"once", "call", "failure"} // below the stations, which never import each other
 		below   = rule{ours: append([]string{".", "store", "internal"}, shared...)}
 		station = rule{ours: append([]string{"broker"}, below.ours...), vendors: []string{otel}}
-		above   = append([]string{".", "store", "broker", "outbox", "relay", "inbox", "operate", "health", "lock", "rediscmd", "rediscache", "redislock", "schema", "httpidem", "foreign", "saga", "flow", "status", "console"}, shared...)
+		above   = append([]string{".", "store", "broker", "outbox", "relay", "inbox", "operate", "health",
+			"lock", "rediscmd", "rediscache", "redislock", "schema", "httpidem", "foreign", "saga", "flow",
+			"status", "console"}, shared...)
 	)
 	return map[string]rule{
 		".":        {},
@@ -44,7 +46,8 @@ func house() map[string]rule {
 		"lock":       {ours: []string{".", "store", "once"}},
 		"rediscmd":   {ours: []string{"internal/backoff"}},
 		"rediscache": {ours: []string{".", "store", "once", "rediscmd", "internal"}, vendors: []string{otel}},
-		"redislock":  {ours: []string{".", "store", "once", "lock", "rediscmd", "internal"}, vendors: []string{otel}},
+		"redislock": {ours: []string{".", "store", "once", "lock", "rediscmd", "internal"},
+			vendors: []string{otel}},
 
 		"rediscmd/goredis":    {ours: []string{"rediscmd"}, vendors: []string{"github.com/redis/go-redis/"}},
 		"rediscmd/rueidiscmd": {ours: []string{"rediscmd"}, vendors: []string{"github.com/redis/rueidis"}},
@@ -53,28 +56,34 @@ func house() map[string]rule {
 		"relay":  station,
 		"inbox":  station,
 
-		"inbox/internal/decide":     {ours: []string{"store"}}, // pure: no seam is called, no clock
-		"inbox/internal/partition":  {ours: []string{"store", "broker", "internal"}},
-		"inbox/internal/checkpoint": {ours: []string{"store", "broker", "internal", "failure", "inbox/internal/partition"}},
-		"inbox/internal/parked":     {ours: []string{"store", "broker", "internal", "inbox/internal/decide", "inbox/internal/exec", "inbox/internal/partition"}},
-		"inbox/internal/breaker":    {ours: []string{"internal", "failure", "inbox/internal/decide", "inbox/internal/exec", "inbox/internal/partition"}},
-		"inbox/internal/trouble":    {ours: []string{"store", "internal", "inbox/internal/decide", "inbox/internal/exec", "inbox/internal/partition"}},
-		"inbox/internal/logonce":    {ours: []string{"store", "broker", "failure", "internal"}},
-		"inbox/internal/lifetime":   {ours: []string{"store", "broker", "internal"}},
-		"inbox/internal/oversize":   {ours: []string{"broker", "internal"}},
-		"inbox/internal/identity":   {ours: []string{"store", "broker", "failure"}},
-		"inbox/internal/seen":       {ours: []string{".", "store", "once", "inbox/internal/partition"}},
-		"inbox/internal/imported":   {ours: []string{"store", "once"}},
-		"inbox/internal/pick":       {ours: []string{"inbox/internal"}},
-		"inbox/internal/orders":     {ours: []string{"store", "internal"}},
-		"inbox/internal/unread":     {ours: []string{"store", "broker"}},
-		"inbox/internal/exec":       {ours: append([]string{"broker", "inbox/internal/decide", "inbox/internal/identity", "inbox/internal/partition"}, below.ours...), vendors: []string{otel}},
+		"inbox/internal/decide":    {ours: []string{"store"}}, // pure: no seam is called, no clock
+		"inbox/internal/partition": {ours: []string{"store", "broker", "internal"}},
+		"inbox/internal/checkpoint": {ours: []string{"store", "broker", "internal", "failure",
+			"inbox/internal/partition"}},
+		"inbox/internal/parked": {ours: []string{"store", "broker", "internal", "inbox/internal/decide",
+			"inbox/internal/exec", "inbox/internal/partition"}},
+		"inbox/internal/breaker": {ours: []string{"internal", "failure", "inbox/internal/decide",
+			"inbox/internal/exec", "inbox/internal/partition"}},
+		"inbox/internal/trouble": {ours: []string{"store", "internal", "inbox/internal/decide",
+			"inbox/internal/exec", "inbox/internal/partition"}},
+		"inbox/internal/logonce":  {ours: []string{"store", "broker", "failure", "internal"}},
+		"inbox/internal/lifetime": {ours: []string{"store", "broker", "internal"}},
+		"inbox/internal/oversize": {ours: []string{"broker", "internal"}},
+		"inbox/internal/identity": {ours: []string{"store", "broker", "failure"}},
+		"inbox/internal/seen":     {ours: []string{".", "store", "once", "inbox/internal/partition"}},
+		"inbox/internal/imported": {ours: []string{"store", "once"}},
+		"inbox/internal/pick":     {ours: []string{"inbox/internal"}},
+		"inbox/internal/orders":   {ours: []string{"store", "internal"}},
+		"inbox/internal/unread":   {ours: []string{"store", "broker"}},
+		"inbox/internal/exec": {ours: append([]string{"broker", "inbox/internal/decide",
+			"inbox/internal/identity", "inbox/internal/partition"}, below.ours...), vendors: []string{otel}},
 
 		"foreign": station, // tables of other teams, by database/sql
 
 		// idempotent HTTP endpoints, and the client side
-		"httpidem":             {ours: below.ours, vendors: []string{otel}},
-		"saga":                 {ours: append([]string{"broker", "inbox"}, below.ours...), vendors: []string{otel}},
+		"httpidem": {ours: below.ours, vendors: []string{otel}},
+		"saga": {ours: append([]string{"broker", "inbox"}, below.ours...),
+			vendors: []string{otel}},
 		"internal/saga/engine": {ours: []string{".", "store", "internal", "call", "failure"}},
 		"internal/saga/stored": {ours: []string{"store", "internal/saga/plan"}},
 		"internal/saga/plan":   {}, // pure: no seam, no clock
@@ -97,7 +106,8 @@ func house() map[string]rule {
 		"store/sqlitestore": driver("store", "modernc.org/"),
 		"store/pgstore":     driver("store", "github.com/jackc/"),
 		// the oracle
-		"store/storetest": {ours: []string{".", "store", "store/memstore", "internal"}, vendors: []string{"pgregory.net/"}},
+		"store/storetest": {ours: []string{".", "store", "store/memstore", "internal"},
+			vendors: []string{"pgregory.net/"}},
 
 		"broker/internal":    {ours: []string{".", "broker", "internal"}}, // what drivers share
 		"broker/membroker":   driver("broker"),
@@ -109,17 +119,21 @@ func house() map[string]rule {
 
 		"schema": {ours: []string{".", "store"}, vendors: []string{"github.com/twmb/franz-go/pkg/sr"}},
 		// a program links only the languages that it uses
-		"schema/avro":       {ours: []string{".", "schema"}, vendors: []string{"github.com/twmb/avro"}},
-		"schema/protobuf":   {ours: []string{".", "schema"}, vendors: []string{"google.golang.org/protobuf", "github.com/bufbuild/protocompile"}},
-		"schema/jsonschema": {ours: []string{".", "schema"}, vendors: []string{"github.com/google/jsonschema-go"}},
+		"schema/avro": {ours: []string{".", "schema"}, vendors: []string{"github.com/twmb/avro"}},
+		"schema/protobuf": {ours: []string{".", "schema"},
+			vendors: []string{"google.golang.org/protobuf", "github.com/bufbuild/protocompile"}},
+		"schema/jsonschema": {ours: []string{".", "schema"},
+			vendors: []string{"github.com/google/jsonschema-go"}},
 
-		"sagatest": {ours: append([]string{"internal", "store/memstore", "broker/membroker", "store/storetest", "broker/brokertest"}, above...)},
-		"cmd":      {ours: append([]string{"internal", "operate", "drivers"}, above...), vendors: []string{"*"}},
+		"sagatest": {ours: append([]string{"internal", "store/memstore", "broker/membroker",
+			"store/storetest", "broker/brokertest"}, above...)},
+		"cmd": {ours: append([]string{"internal", "operate", "drivers"}, above...), vendors: []string{"*"}},
 		// the public API alone
 		"examples": {ours: append([]string{"sagatest", "drivers"}, above...), vendors: []string{"*"}},
 
 		// The demo alone may use the shop and the test kit: a build without it has neither.
-		"cmd/skald/internal/demo": {ours: append([]string{"cmd/skald/internal", "internal", "sagatest", "examples", "drivers"}, above...), vendors: []string{"*"}},
+		"cmd/skald/internal/demo": {ours: append([]string{"cmd/skald/internal", "internal", "sagatest",
+			"examples", "drivers"}, above...), vendors: []string{"*"}},
 	}
 }
 
@@ -128,16 +142,21 @@ func house() map[string]rule {
 // their own.
 func ranks() [][]string {
 	return [][]string{
-		{".", "internal/backoff", "internal/brokerurl", "internal/circuit", "internal/fingerprint", "internal/lending", "internal/need", "internal/seeded",
-			"internal/saga/plan", "internal/shortlog", "internal/sqlfile", "internal/startup", "internal/uuid7"},
+		{".", "internal/backoff", "internal/brokerurl", "internal/circuit", "internal/fingerprint",
+			"internal/lending", "internal/need", "internal/seeded",
+			"internal/saga/plan", "internal/shortlog", "internal/sqlfile", "internal/startup",
+			"internal/uuid7"},
 		{"store", "broker", "rediscmd", "internal/diskfree", "internal/saga/draw", "internal/weight"},
 		{"failure", "internal", "schema"},
 		{"broker/internal", "internal/complete", "call"},
 		{"internal/saga/body", "once"},
 		{"internal/saga/engine"},
-		{"store/memstore", "store/sqlitestore", "store/pgstore", "broker/membroker", "broker/kafkabroker", "broker/natsbroker", "broker/rabbitbroker"},
+		{"store/memstore", "store/sqlitestore", "store/pgstore", "broker/membroker", "broker/kafkabroker",
+			"broker/natsbroker", "broker/rabbitbroker"},
 		{"store/storetest", "broker/brokertest"},
-		{"inbox/internal/decide", "inbox/internal/identity", "inbox/internal/imported", "inbox/internal/lifetime", "inbox/internal/orders", "inbox/internal/oversize", "inbox/internal/partition", "inbox/internal/unread"},
+		{"inbox/internal/decide", "inbox/internal/identity", "inbox/internal/imported",
+			"inbox/internal/lifetime", "inbox/internal/orders", "inbox/internal/oversize",
+			"inbox/internal/partition", "inbox/internal/unread"},
 		{"inbox/internal/checkpoint", "inbox/internal/exec", "inbox/internal/logonce"},
 		{"inbox/internal/breaker", "inbox/internal/parked", "inbox/internal/seen", "inbox/internal/trouble"},
 		{"inbox/internal/pick"},
@@ -150,7 +169,8 @@ func ranks() [][]string {
 		rooms("exit", "say", "build", "starter"),
 		rooms("connect", "given"),
 		rooms("database", "schemas"),
-		rooms("setup", "relays", "outboxes", "consumers", "kept", "sagas", "doctor", "demo"), // groups of verbs
+		// groups of verbs
+		rooms("setup", "relays", "outboxes", "consumers", "kept", "sagas", "doctor", "demo"),
 		{"cmd"},
 	}
 }
@@ -181,7 +201,8 @@ func onlyTests() map[string][]string {
 		"internal/need":     nil,
 		"internal/seeded":   {"broker/brokertest"},
 		"internal/pgbed":    nil,
-		"testing":           {"store/storetest", "broker/brokertest", "sagatest", "internal/need", "internal/pgbed", "internal/seeded"},
+		"testing": {"store/storetest", "broker/brokertest", "sagatest", "internal/need",
+			"internal/pgbed", "internal/seeded"},
 	}
 }
 

@@ -46,7 +46,8 @@ func (r *readers) publish(keys []string, ids []int64) {
 // poll is the article's: 100 rows in the order of their times, those that another one has are skipped, and
 // each is marked by a statement of its own behind its publication.
 func (r *readers) poll(ctx context.Context, tx pgx.Tx) (int, error) {
-	rows, err := tx.Query(ctx, `select id, key from by_update where published_at is null order by at limit 100 for update skip locked`)
+	rows, err := tx.Query(ctx,
+		`select id, key from by_update where published_at is null order by at limit 100 for update skip locked`)
 	if err != nil {
 		return 0, err
 	}
@@ -149,7 +150,8 @@ func articlePollers() comparison {
 		return out, nil
 	}
 	for _, k := range kinds {
-		c.bars = append(c.bars, bar{what: k.name + ": rows that came behind a newer one of their key, %", of: k.name, value: extra("inverted %")},
+		c.bars = append(c.bars, bar{what: k.name + ": rows that came behind a newer one of their key, %",
+			of: k.name, value: extra("inverted %")},
 			bar{what: "skald relay ÷ " + k.name, of: "skald relay", to: []string{k.name}, value: perSecond})
 	}
 	return c

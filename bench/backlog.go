@@ -24,12 +24,19 @@ func backlogs() comparison {
 				return nil, err
 			}
 			return []contender{
-				{name: "small", turn: func(ctx context.Context, m *meter) error { return small.whole(ctx, m, smallBacklog, 20) }},
-				{name: "large", turn: func(ctx context.Context, m *meter) error { return large.whole(ctx, m, b.backlog, 1) }},
+				{name: "small",
+					turn: func(ctx context.Context, m *meter) error {
+						return small.whole(ctx, m, smallBacklog, 20)
+					}},
+				{name: "large",
+					turn: func(ctx context.Context, m *meter) error {
+						return large.whole(ctx, m, b.backlog, 1)
+					}},
 			}, nil
 		},
 		bars: []bar{
-			{what: "cost of a row, large ÷ small", of: "large", to: []string{"small"}, value: cost, most: 1.2},
+			{what: "cost of a row, large ÷ small", of: "large", to: []string{"small"},
+				value: cost, most: 1.2},
 		},
 	}
 }

@@ -53,7 +53,8 @@ func (t *till) atOnce(f *feed) *inbox.Inbox[pgx.Tx] {
 		ids := make([]string, len(ms))
 		for i := range ms {
 			ids[i] = ms[i].ID
-			if err := out.Write(skald.WithCause(ctx, ms[i]), tx, taken.New(string(ms[i].Key), value)); err != nil {
+			if err := out.Write(skald.WithCause(ctx, ms[i]), tx,
+				taken.New(string(ms[i].Key), value)); err != nil {
 				return err
 			}
 		}
@@ -81,7 +82,8 @@ func (t *till) byHandAtOnce() contender {
 			defer c.Release()
 			conns[i] = c
 		}
-		return m.loop(ctx, workers, batch, func(ctx context.Context, w int) error { return t.hundred(ctx, conns[w].Conn()) })
+		return m.loop(ctx, workers, batch,
+			func(ctx context.Context, w int) error { return t.hundred(ctx, conns[w].Conn()) })
 	}}
 }
 
@@ -143,7 +145,8 @@ func batches() comparison {
 				return nil, err
 			}
 			return []contender{
-				t.turn(single, t.each(1, 0)), t.turn(batched, t.each(batch, 0)), t.turn(onceForAll, t.atOnce), t.byHandAtOnce(),
+				t.turn(single, t.each(1, 0)), t.turn(batched, t.each(batch, 0)), t.turn(onceForAll, t.atOnce),
+				t.byHandAtOnce(),
 				t.turn(singleNo, t.each(1, 5)), t.turn(batchedNo, t.each(batch, 5)), pays, later,
 			}, nil
 		},
@@ -152,10 +155,12 @@ func batches() comparison {
 			{what: "batches, messages/s", of: batched, value: perSecond},
 			{what: "batches ÷ one by one", of: batched, to: []string{single}, value: perSecond},
 			{what: "OnBatch ÷ river", of: onceForAll, to: []string{riverPays}, value: perSecond, least: 5},
-			{what: "OnBatch ÷ river's best", of: onceForAll, to: []string{riverPays, riverLater}, value: perSecond, least: 5},
+			{what: "OnBatch ÷ river's best", of: onceForAll, to: []string{riverPays, riverLater},
+				value: perSecond, least: 5},
 			{what: "batches ÷ river", of: batched, to: []string{riverPays}, value: perSecond},
 			{what: "OnBatch ÷ by hand", of: onceForAll, to: []string{handAtOnce}, value: perSecond},
-			{what: "batches ÷ one by one, 5 % rejected", of: batchedNo, to: []string{singleNo}, value: perSecond},
+			{what: "batches ÷ one by one, 5 % rejected", of: batchedNo, to: []string{singleNo},
+				value: perSecond},
 		},
 	}
 }

@@ -30,7 +30,8 @@ type sink struct {
 }
 
 func newSink(inner broker.Publisher, want int) *sink {
-	return &sink{inner: inner, session: name(), want: int64(want), full: make(chan struct{}), first: make(chan struct{})}
+	return &sink{inner: inner, session: name(), want: int64(want), full: make(chan struct{}),
+		first: make(chan struct{})}
 }
 
 func (s *sink) Incarnation(context.Context) (string, error) { return s.session, nil }

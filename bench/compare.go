@@ -126,16 +126,20 @@ func (b *bench) emit(r Result) {
 }
 
 func (b *bench) table(names []string, all map[string][]Result) {
-	fmt.Fprintf(b.out, "\n| contender | per second (min–max) | p50 ms | p99 ms | CPU µs each, client + %s | WAL B | idle %% | foreign %% |\n", b.second)
+	fmt.Fprintf(b.out,
+		"\n| contender | per second (min–max) | p50 ms | p99 ms | CPU µs each, client + %s | WAL B | idle %% | foreign %% |\n", b.second)
 	fmt.Fprintln(b.out, "|---|---|---|---|---|---|---|---|")
 	for _, name := range names {
 		rs := all[name]
 		rate, least, most := spread(rs, perSecond)
 		of := func(value func(Result) float64) float64 { mid, _, _ := spread(rs, value); return mid }
 		_, _, strange := spread(rs, func(r Result) float64 { return r.Foreign })
-		fmt.Fprintf(b.out, "| %s | %s (%s–%s) | %.2f | %.2f | %.1f + %.1f | %.0f | %.0f | ≤ %.0f |\n", name, figure(rate), figure(least), figure(most),
-			of(p50), of(p99), of(func(r Result) float64 { return r.ClientCPU }), of(func(r Result) float64 { return r.PgCPU }),
-			of(func(r Result) float64 { return r.WALPerOp }), of(func(r Result) float64 { return r.Idle }), strange)
+		fmt.Fprintf(b.out, "| %s | %s (%s–%s) | %.2f | %.2f | %.1f + %.1f | %.0f | %.0f | ≤ %.0f |\n", name,
+			figure(rate), figure(least), figure(most),
+			of(p50), of(p99), of(func(r Result) float64 { return r.ClientCPU }),
+			of(func(r Result) float64 { return r.PgCPU }),
+			of(func(r Result) float64 { return r.WALPerOp }), of(func(r Result) float64 { return r.Idle }),
+			strange)
 	}
 }
 
@@ -158,7 +162,8 @@ func (b *bench) verdicts(bars []bar, all map[string][]Result) {
 			fmt.Fprintln(b.out, "\n| figure | median (min–max) | bar | |\n|---|---|---|---|")
 		}
 		mid, least, most := median(xs)
-		fmt.Fprintf(b.out, "| %s | %s (%s–%s) | %s | %s |\n", bar.what, figure(mid), figure(least), figure(most), bar.text(), bar.verdict(mid))
+		fmt.Fprintf(b.out, "| %s | %s (%s–%s) | %s | %s |\n", bar.what, figure(mid), figure(least),
+			figure(most), bar.text(), bar.verdict(mid))
 	}
 }
 

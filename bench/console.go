@@ -42,7 +42,8 @@ func (*asked) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {
 
 func (a *asked) count(sql string) {
 	text := strings.ToLower(sql)
-	if !strings.HasPrefix(text, "begin") && !strings.HasPrefix(text, "commit") && !strings.HasPrefix(text, "rollback") && !strings.HasPrefix(text, "select set_config") {
+	if !strings.HasPrefix(text, "begin") && !strings.HasPrefix(text, "commit") &&
+		!strings.HasPrefix(text, "rollback") && !strings.HasPrefix(text, "select set_config") {
 		a.statements.Add(1)
 	}
 }
@@ -53,16 +54,23 @@ type look struct{ name, url string }
 func looks(dead string) []look {
 	return []look{
 		{"overview", "/"},
-		{"sagas", "/sagas"}, {"sagas, stuck", "/sagas?stuck=1"}, {"sagas, retrying", "/sagas?failing=1"}, {"sagas, by step", "/sagas?step=nowhere"},
-		{"sagas, by error", "/sagas?error=nothing"}, {"sagas, running, older", "/sagas?status=running&older=1h"}, {"one saga", "/saga?in=bench&name=shipment&key=order-77"},
+		{"sagas", "/sagas"}, {"sagas, stuck", "/sagas?stuck=1"}, {"sagas, retrying", "/sagas?failing=1"},
+		{"sagas, by step", "/sagas?step=nowhere"},
+		{"sagas, by error", "/sagas?error=nothing"},
+		{"sagas, running, older", "/sagas?status=running&older=1h"},
+		{"one saga", "/saga?in=bench&name=shipment&key=order-77"},
 		{"flows", "/flows"}, {"flows, overdue", "/flows?overdue=1"},
-		{"dead", "/dead"}, {"dead, by fingerprint", "/dead?consumer=payment&fingerprint=00000000002a"}, {"dead, by type", "/dead?type=nothing"},
-		{"dead, grouped", "/dead/groups"}, {"parked", "/parked"}, {"parked, of a key", "/parked?consumer=payment&key=order-77"},
+		{"dead", "/dead"}, {"dead, by fingerprint", "/dead?consumer=payment&fingerprint=00000000002a"},
+		{"dead, by type", "/dead?type=nothing"},
+		{"dead, grouped", "/dead/groups"}, {"parked", "/parked"},
+		{"parked, of a key", "/parked?consumer=payment&key=order-77"},
 		{"one message", "/message?in=bench&consumer=payment&source=%2Fbench&id=" + dead},
 		{"drop of a group, dry", "/act?in=bench&consumer=payment&fingerprint=00000000002a&verb=drop"},
-		{"quarantine", "/quarantine"}, {"consumer", "/consumer?in=bench&consumer=payment"}, {"calls", "/calls"},
+		{"quarantine", "/quarantine"}, {"consumer", "/consumer?in=bench&consumer=payment"},
+		{"calls", "/calls"},
 		{"outbox", "/outbox"}, {"definitions", "/definitions"}, {"audit", "/audit"}, {"actions", "/runs"},
-		{"search, by key", "/story?q=order-77"}, {"search, by id", "/story?q=" + dead}, {"doctor", "/doctor?in=bench"},
+		{"search, by key", "/story?q=order-77"}, {"search, by id", "/story?q=" + dead},
+		{"doctor", "/doctor?in=bench"},
 	}
 }
 
@@ -82,7 +90,8 @@ func consolePages() comparison {
 				return err
 			}
 			filled := false
-			if err := pool.QueryRow(ctx, "select to_regclass('skald_parked') is not null").Scan(&filled); err != nil {
+			if err := pool.QueryRow(ctx,
+				"select to_regclass('skald_parked') is not null").Scan(&filled); err != nil {
 				return fmt.Errorf("look for tables: %w", err)
 			}
 			if !filled {
@@ -105,17 +114,21 @@ func (b *bench) look(ctx context.Context, pool *pgxpool.Pool, each func(Result))
 	}
 	defer traced.Close()
 	var dead string
-	if err := pool.QueryRow(ctx, "select id from skald_parked where place = (select max(place) / 2 from skald_parked)").Scan(&dead); err != nil {
+	if err := pool.QueryRow(ctx,
+		"select id from skald_parked where place = (select max(place) / 2 from skald_parked)").Scan(
+		&dead); err != nil {
 		return fmt.Errorf("choose a message: %w", err)
 	}
 	source := map[string]console.Source{"bench": console.Of(pgstore.New(traced, nil))}
 	const turns = 7
 	fmt.Fprintln(b.out, "\n| page | statements | round trips | ms (min–max) | KB |\n|---|---|---|---|---|")
 	for _, l := range looks(dead) {
-		r := Result{Comparison: "console", Name: l.name, N: turns, Concurrency: 1, Extra: map[string]float64{}}
+		r := Result{Comparison: "console", Name: l.name, N: turns, Concurrency: 1,
+			Extra: map[string]float64{}}
 		var took []time.Duration
 		for n := range turns + 1 { // the first one warms up
-			h := console.New("", source, &console.Options{Deadline: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+			h := console.New("", source, &console.Options{Deadline: time.Minute,
+				Logger: slog.New(slog.DiscardHandler)})
 			q := httptest.NewRequest(http.MethodGet, "http://127.0.0.1"+l.url, http.NoBody).WithContext(ctx)
 			q.RemoteAddr = "127.0.0.1:1"
 			w := httptest.NewRecorder()
@@ -129,11 +142,13 @@ func (b *bench) look(ctx context.Context, pool *pgxpool.Pool, each func(Result))
 			if w.Code != http.StatusOK || strings.Contains(w.Body.String(), "is away") {
 				r.Note = fmt.Sprintf("%s answers %d: %s", l.url, w.Code, w.Body)
 			}
-			r.Extra["statements"], r.Extra["trips"], r.Extra["kb"] = float64(count.statements.Load()), float64(count.trips.Load()), float64(w.Body.Len())/1000
+			r.Extra["statements"], r.Extra["trips"], r.Extra["kb"] = float64(count.statements.Load()),
+				float64(count.trips.Load()), float64(w.Body.Len())/1000
 		}
 		slices.Sort(took)
 		r.P50, r.P99 = quantile(took, .5), quantile(took, 1)
-		fmt.Fprintf(b.out, "| %s | %.0f | %.0f | %s (%s–%s) | %.0f |\n", l.name, r.Extra["statements"], r.Extra["trips"], figure(r.P50), figure(quantile(took, 0)), figure(r.P99), r.Extra["kb"])
+		fmt.Fprintf(b.out, "| %s | %.0f | %.0f | %s (%s–%s) | %.0f |\n", l.name, r.Extra["statements"],
+			r.Extra["trips"], figure(r.P50), figure(quantile(took, 0)), figure(r.P99), r.Extra["kb"])
 		if r.Note != "" {
 			fmt.Fprintln(b.errs, r.Note)
 		}

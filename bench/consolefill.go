@@ -65,7 +65,8 @@ func fillPages(ctx context.Context, pool *pgxpool.Pool, rows int) error {
 	for _, f := range []struct {
 		sql  string
 		part int
-	}{{manyRows, 10}, {manyMarks, 10}, {manyKept, 8}, {manySagas, 4}, {manySteps, 2}, {manyTracked, 2}, {manyEntities, 2}, {manyAudits, 1}, {manyApart, 1}} {
+	}{{manyRows, 10}, {manyMarks, 10}, {manyKept, 8}, {manySagas, 4}, {manySteps, 2}, {manyTracked, 2},
+		{manyEntities, 2}, {manyAudits, 1}, {manyApart, 1}} {
 		n := rows * f.part / parts
 		if f.sql == manyApart { // of a consumer no more are kept
 			n = min(n, 10_000)
@@ -80,18 +81,25 @@ func fillPages(ctx context.Context, pool *pgxpool.Pool, rows int) error {
 // seedPages makes what is cloned: a message that failed, and a saga that is stuck.
 func seedPages(ctx context.Context, pool *pgxpool.Pool, db *pgstore.Store) error {
 	at := time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
-	m := skald.Message{ID: "01920f5e-7a3c-7000-8000-000000000000", Source: "/bench", Topic: "orders", Type: "order.placed", Key: []byte("order-0"), CorrelationID: "order-0",
+	m := skald.Message{ID: "01920f5e-7a3c-7000-8000-000000000000", Source: "/bench", Topic: "orders",
+		Type: "order.placed", Key: []byte("order-0"), CorrelationID: "order-0",
 		ContentType: "application/json", Data: []byte(`{"order":"order-0","cents":4200}`), Time: at}
-	failure := store.Failure{At: at, Why: "dial tcp 10.3.4.7:443: connect: no route to host", Host: "payment-6f7c9"}
-	_, err := db.Apply(ctx, store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "payment", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m,
-		Attempts: 5, Due: time.Hour, First: failure, Last: failure}}})
+	failure := store.Failure{At: at, Why: "dial tcp 10.3.4.7:443: connect: no route to host",
+		Host: "payment-6f7c9"}
+	_, err := db.Apply(ctx,
+		store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "payment",
+			Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m,
+			Attempts: 5, Due: time.Hour, First: failure, Last: failure}}})
 	if err != nil {
 		return fmt.Errorf("park: %w", err)
 	}
-	if _, err := db.Attend(ctx, store.Attend{Consumer: "payment", Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}}}}); err != nil {
+	if _, err := db.Attend(ctx, store.Attend{Consumer: "payment",
+		Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}}}}); err != nil {
 		return fmt.Errorf("attend: %w", err)
 	}
-	pay := saga.Do("pay", func(context.Context, pgx.Tx, saga.Run[string]) (string, error) { return "paid", nil }, nil, saga.Pivot())
+	pay := saga.Do("pay",
+		func(context.Context, pgx.Tx, saga.Run[string]) (string, error) { return "paid", nil }, nil,
+		saga.Pivot())
 	ship := saga.Do("ship", func(context.Context, pgx.Tx, saga.Run[string]) (string, error) {
 		return "", skald.Permanent(errors.New("no van"))
 	}, nil)

@@ -34,8 +34,9 @@ func (b *bench) dbosSagas(ctx context.Context) ([]contender, error) {
 		return nil, err
 	}
 	d := &dbosBench{pool: pool}
-	if d.context, err = dbos.NewContext(ctx, dbos.Config{AppName: "bench", DatabaseURL: pool.Config().ConnString(),
-		SystemDBPool: pool, Logger: quietly()}); err != nil {
+	if d.context, err = dbos.NewContext(ctx,
+		dbos.Config{AppName: "bench", DatabaseURL: pool.Config().ConnString(),
+			SystemDBPool: pool, Logger: quietly()}); err != nil {
 		return nil, fmt.Errorf("dbos: %w", err)
 	}
 	if d.source, err = dbos.NewDataSource(d.context, pool); err != nil {
@@ -76,10 +77,11 @@ func (d *dbosBench) workflow(ctx dbos.Context, fused bool) (string, error) {
 	for i := range 3 {
 		name := dbos.WithStepName(fmt.Sprint("step", i))
 		if fused {
-			_, err = dbos.RunAsTransaction(ctx, d.source, func(ctx context.Context, tx dbos.Tx) (string, error) {
-				_, err := tx.Exec(ctx, insertPayment, id)
-				return "ok", err
-			}, name)
+			_, err = dbos.RunAsTransaction(ctx, d.source,
+				func(ctx context.Context, tx dbos.Tx) (string, error) {
+					_, err := tx.Exec(ctx, insertPayment, id)
+					return "ok", err
+				}, name)
 		} else {
 			_, err = dbos.RunAsStep(ctx, func(ctx context.Context) (string, error) {
 				_, err := d.pool.Exec(ctx, dbosInsert, fmt.Sprint(id, i))

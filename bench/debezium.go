@@ -49,7 +49,9 @@ func (b *bench) connectTo(ctx context.Context, pool *pgxpool.Pool) (*connect, er
 		return nil, nil
 	}
 	if b.debezium == "" {
-		fmt.Fprintf(b.out, "\n%s: left out, no folder of it is named (scripts/services up debezium, or -debezium)\n", debeziumName)
+		fmt.Fprintf(b.out,
+			"\n%s: left out, no folder of it is named (scripts/services up debezium, or -debezium)\n",
+			debeziumName)
 		return nil, nil
 	}
 	if _, err := exec.LookPath("java"); err != nil {
@@ -60,7 +62,8 @@ func (b *bench) connectTo(ctx context.Context, pool *pgxpool.Pool) (*connect, er
 	if len(jars) == 0 {
 		return nil, fmt.Errorf("-debezium: %s has no debezium-connector-postgres-*.jar", b.debezium)
 	}
-	fmt.Fprintf(b.out, debeziumNote, strings.NewReplacer("debezium-connector-postgres-", "Debezium ", ".jar", "").Replace(filepath.Base(jars[0])))
+	fmt.Fprintf(b.out, debeziumNote, strings.NewReplacer("debezium-connector-postgres-", "Debezium ", ".jar",
+		"").Replace(filepath.Base(jars[0])))
 	c := &connect{b: b, pool: pool, past: name()}
 	cl, err := b.producer()
 	if err != nil {
@@ -120,8 +123,9 @@ func (c *connect) run(ctx context.Context) error {
 		return err
 	}
 	worker := filepath.Join(dir, "worker.properties")
-	err = os.WriteFile(worker, fmt.Appendf(nil, "bootstrap.servers=%s\noffset.storage.file.filename=%s\nlisteners=%s\nplugin.discovery=only_scan\noffset.flush.interval.ms=10000\n"+
-		"key.converter=org.apache.kafka.connect.json.JsonConverter\nvalue.converter=org.apache.kafka.connect.json.JsonConverter\n", c.b.kafka, filepath.Join(dir, "offsets"), c.at), 0o600)
+	err = os.WriteFile(worker, fmt.Appendf(nil,
+		"bootstrap.servers=%s\noffset.storage.file.filename=%s\nlisteners=%s\nplugin.discovery=only_scan\noffset.flush.interval.ms=10000\n"+
+			"key.converter=org.apache.kafka.connect.json.JsonConverter\nvalue.converter=org.apache.kafka.connect.json.JsonConverter\n", c.b.kafka, filepath.Join(dir, "offsets"), c.at), 0o600)
 	if err != nil {
 		return err
 	}
@@ -130,7 +134,8 @@ func (c *connect) run(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
-	args := append(strings.Fields(connectJava), "-cp", filepath.Join(c.b.debezium, "*"), "org.apache.kafka.connect.cli.ConnectStandalone", worker)
+	args := append(strings.Fields(connectJava), "-cp", filepath.Join(c.b.debezium, "*"),
+		"org.apache.kafka.connect.cli.ConnectStandalone", worker)
 	cmd := exec.CommandContext(ctx, "java", args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
@@ -156,12 +161,14 @@ func (c *connect) kill() error {
 // dropSlots drops those of the database, which cannot go before.
 func (c *connect) dropSlots(ctx context.Context) error {
 	return c.until(ctx, "slots are dropped", func() (bool, error) {
-		_, err := c.pool.Exec(ctx, "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = current_database() and not active")
+		_, err := c.pool.Exec(ctx,
+			"select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = current_database() and not active")
 		if err != nil {
 			return false, nil // it was taken in between
 		}
 		var left int
-		err = c.pool.QueryRow(ctx, "select count(*) from pg_replication_slots where database = current_database()").Scan(&left)
+		err = c.pool.QueryRow(ctx,
+			"select count(*) from pg_replication_slots where database = current_database()").Scan(&left)
 		return left == 0, err
 	})
 }
@@ -185,7 +192,8 @@ func (c *connect) until(ctx context.Context, what string, so func() (bool, error
 }
 
 // begin starts a connector that reads what was written behind the slot, or what will be.
-func (c *connect) begin(ctx context.Context, past bool, more map[string]string) (end func() error, err error) {
+func (c *connect) begin(ctx context.Context, past bool,
+	more map[string]string) (end func() error, err error) {
 	as := name()
 	heartbeat := "__debezium-heartbeat." + as
 	if _, err := c.adm.CreateTopic(ctx, 1, -1, nil, heartbeat); err != nil {
@@ -202,11 +210,13 @@ func (c *connect) begin(ctx context.Context, past bool, more map[string]string) 
 	config := maps.Clone(c.config)
 	config["name"], config["topic.prefix"], config["slot.name"] = as, as, as
 	maps.Copy(config, more)
-	if _, err := c.call(ctx, http.MethodPost, "/connectors", map[string]any{"name": as, "config": config}); err != nil {
+	if _, err := c.call(ctx, http.MethodPost, "/connectors",
+		map[string]any{"name": as, "config": config}); err != nil {
 		return nil, err
 	}
 	err = c.until(ctx, "the connector reads its slot", func() (active bool, err error) {
-		err = c.pool.QueryRow(ctx, "select active from pg_replication_slots where slot_name = $1", as).Scan(&active)
+		err = c.pool.QueryRow(ctx, "select active from pg_replication_slots where slot_name = $1",
+			as).Scan(&active)
 		return active, err
 	})
 	return func() error {
@@ -215,7 +225,8 @@ func (c *connect) begin(ctx context.Context, past bool, more map[string]string) 
 			return err
 		}
 		err := c.until(ctx, "the connector's slot is dropped", func() (bool, error) {
-			tag, err := c.pool.Exec(ctx, "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1 and not active", as)
+			tag, err := c.pool.Exec(ctx,
+				"select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1 and not active", as)
 			return err == nil && tag.RowsAffected() == 1, nil
 		})
 		_, gone := c.adm.DeleteTopic(ctx, heartbeat)

@@ -27,7 +27,8 @@ func demo() comparison {
 			}
 			b.later(func() error { return os.RemoveAll(dir) })
 			bin := filepath.Join(dir, "skald")
-			build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", bin, "./cmd/skald")
+			build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", bin,
+				"./cmd/skald")
 			build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 			if out, err := build.CombinedOutput(); err != nil {
 				return nil, fmt.Errorf("build the command: %w\n%s", err, out)

@@ -43,10 +43,12 @@ func (b *bench) yard(ctx context.Context, topic string, rows int) (*yard, error)
 // refill makes a table anew with rows of the outbox.
 func (y *yard) refill(rows int, table string, statements ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if err := execAll(ctx, y.pool, append([]string{"drop table if exists " + table}, statements...)...); err != nil {
+		if err := execAll(ctx, y.pool, append([]string{"drop table if exists " + table},
+			statements...)...); err != nil {
 			return err
 		}
-		if err := copyRows(ctx, y.pool, "insert into "+table+" (topic, key, payload) select topic, key, data", rows); err != nil {
+		if err := copyRows(ctx, y.pool, "insert into "+table+" (topic, key, payload) select topic, key, data",
+			rows); err != nil {
 			return err
 		}
 		return execAll(ctx, y.pool, "vacuum analyze "+table)
@@ -98,14 +100,16 @@ func readPayloads(rows pgx.Rows, err error) ([]int64, error) {
 	var id int64
 	var key string
 	var payload []byte
-	_, err = pgx.ForEachRow(rows, []any{&id, &key, &payload}, func() error { ids = append(ids, id); return nil })
+	_, err = pgx.ForEachRow(rows, []any{&id, &key, &payload},
+		func() error { ids = append(ids, id); return nil })
 	return ids, err
 }
 
 // byCursor advances over (xid, id) below the oldest running transaction and touches no row.
 func (y *yard) byCursor() contender {
 	const page = 1000
-	ready := y.refill(y.b.rows, "by_cursor", "drop table if exists position", cursorTable, positionTable, "insert into position values ('r', '0', 0)")
+	ready := y.refill(y.b.rows, "by_cursor", "drop table if exists position", cursorTable, positionTable,
+		"insert into position values ('r', '0', 0)")
 	return contender{"by hand: cursor, 1,000", ready, func(ctx context.Context, m *meter) error {
 		conn, err := y.pool.Acquire(ctx)
 		if err != nil {
@@ -114,7 +118,8 @@ func (y *yard) byCursor() contender {
 		defer conn.Release()
 		xid, id := "0", int64(0)
 		return m.drain(ctx, func(ctx context.Context) (int, error) {
-			rows, err := conn.Query(ctx, fmt.Sprintf(`select xid::text as x, id, key, payload from by_cursor as o
+			rows, err := conn.Query(ctx,
+				fmt.Sprintf(`select xid::text as x, id, key, payload from by_cursor as o
 				where (xid, id) > ($1::text::xid8, $2) and xid < pg_snapshot_xmin(pg_current_snapshot()) order by o.xid, o.id limit %d`, page), xid, id)
 			if err != nil {
 				return 0, err
@@ -122,10 +127,12 @@ func (y *yard) byCursor() contender {
 			var key string
 			var payload []byte
 			n := 0
-			if _, err := pgx.ForEachRow(rows, []any{&xid, &id, &key, &payload}, func() error { n++; return nil }); err != nil || n == 0 {
+			if _, err := pgx.ForEachRow(rows, []any{&xid, &id, &key, &payload},
+				func() error { n++; return nil }); err != nil || n == 0 {
 				return 0, err
 			}
-			_, err = conn.Exec(ctx, "update position set xid = $1::text::xid8, id = $2 where name = 'r'", xid, id)
+			_, err = conn.Exec(ctx, "update position set xid = $1::text::xid8, id = $2 where name = 'r'", xid,
+				id)
 			return n, err
 		})
 	}}
@@ -150,8 +157,10 @@ func (y *yard) poller(publish func(ctx context.Context, keys []string, payloads 
 	}}
 }
 
-func pollOnce(ctx context.Context, tx pgx.Tx, publish func(context.Context, []string, [][]byte) error) (int, error) {
-	rows, err := tx.Query(ctx, `select id, key, payload from by_update where published_at is null order by id limit 100 for update skip locked`)
+func pollOnce(ctx context.Context, tx pgx.Tx,
+	publish func(context.Context, []string, [][]byte) error) (int, error) {
+	rows, err := tx.Query(ctx,
+		`select id, key, payload from by_update where published_at is null order by id limit 100 for update skip locked`)
 	if err != nil {
 		return 0, err
 	}
@@ -198,7 +207,8 @@ func drains() comparison {
 			return append([]contender{
 				y.relay(), y.byCursor(),
 				y.steps("by hand: DELETE, 1,000", y.refill(b.rows, "by_delete", deleteTable),
-					"select id, key, payload from by_delete order by id limit 1000 for update skip locked", "delete from by_delete where id = any($1)"),
+					"select id, key, payload from by_delete order by id limit 1000 for update skip locked",
+					"delete from by_delete where id = any($1)"),
 				y.steps("by hand: UPDATE, 1,000", y.refill(b.rows, "by_update", updateTable, updateIndex),
 					"select id, key, payload from by_update where published_at is null order by id limit 1000 for update skip locked",
 					"update by_update set published_at = now() where id = any($1)"),
@@ -208,8 +218,10 @@ func drains() comparison {
 		bars: []bar{
 			{what: "skald relay, rows/s", of: "skald relay", value: perSecond, least: 300_000},
 			{what: "skald relay ÷ best peer", of: "skald relay", to: peers, value: perSecond, least: 8},
-			{what: "skald relay ÷ tutorial's poller", of: "skald relay", to: []string{"tutorial's poller"}, value: perSecond},
-			{what: "skald relay ÷ by hand: cursor", of: "skald relay", to: []string{"by hand: cursor, 1,000"}, value: perSecond},
+			{what: "skald relay ÷ tutorial's poller", of: "skald relay", to: []string{"tutorial's poller"},
+				value: perSecond},
+			{what: "skald relay ÷ by hand: cursor", of: "skald relay", to: []string{"by hand: cursor, 1,000"},
+				value: perSecond},
 		},
 	}
 }

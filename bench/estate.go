@@ -17,14 +17,21 @@ import (
 func estate() []comparison {
 	time := wayBars(cost, "time")
 	return []comparison{
-		{name: "estate-outbox-write", title: "one event in the caller's transaction, 16 clients", bars: time, set: estateWrites(1)},
-		{name: "estate-outbox-write-batch", title: "ten events in the caller's transaction, 16 clients; rows per second", bars: time, set: estateWrites(batchOf)},
+		{name: "estate-outbox-write", title: "one event in the caller's transaction, 16 clients", bars: time,
+			set: estateWrites(1)},
+		{name: "estate-outbox-write-batch",
+			title: "ten events in the caller's transaction, 16 clients; rows per second", bars: time,
+			set: estateWrites(batchOf)},
 		{
-			name: "estate-relay-drain", title: "a backlog of traced messages through one relay to a publisher that answers at once; rows per second", bars: time,
-			set: func(ctx context.Context, b *bench) ([]contender, error) { return b.estateDrain(ctx, "orders", nil) },
+			name:  "estate-relay-drain",
+			title: "a backlog of traced messages through one relay to a publisher that answers at once; rows per second", bars: time,
+			set: func(ctx context.Context, b *bench) ([]contender, error) {
+				return b.estateDrain(ctx, "orders", nil)
+			},
 		},
 		{
-			name: "estate-relay-kafka", title: "a backlog of traced messages through one relay into Kafka (acks=all, 16 partitions); rows per second", bars: time, kafka: true,
+			name:  "estate-relay-kafka",
+			title: "a backlog of traced messages through one relay into Kafka (acks=all, 16 partitions); rows per second", bars: time, kafka: true,
 			set: func(ctx context.Context, b *bench) ([]contender, error) {
 				topic, err := b.topic(ctx, partitions)
 				if err != nil {
@@ -39,11 +46,16 @@ func estate() []comparison {
 			},
 		},
 		{
-			name: "estate-idle-latency", title: "from COMMIT to the publisher, idle, relay in the writer's process, a publisher that answers at once",
-			bars: wayBars(p50, "p50"), set: estateIdle,
+			name:  "estate-idle-latency",
+			title: "from COMMIT to the publisher, idle, relay in the writer's process, a publisher that answers at once",
+			bars:  wayBars(p50, "p50"), set: estateIdle,
 		},
-		{name: "estate-idempotent-message", title: "an idempotent message, its handler one INSERT and one event, 16 workers", bars: time, set: estateMessages},
-		{name: "estate-duplicates", title: "messages that were handled before, dropped per second, 16 workers", bars: time, set: estateDuplicates},
+		{name: "estate-idempotent-message",
+			title: "an idempotent message, its handler one INSERT and one event, 16 workers", bars: time,
+			set: estateMessages},
+		{name: "estate-duplicates",
+			title: "messages that were handled before, dropped per second, 16 workers", bars: time,
+			set: estateDuplicates},
 	}
 }
 
@@ -61,13 +73,14 @@ func estateWrites(unit int) func(context.Context, *bench) ([]contender, error) {
 		var out []contender
 		for _, one := range ways {
 			as := &writing{pool: one.pool, out: one.out()}
-			out = append(out, contender{one.name, w.empty, as.turn(unit, func(ctx context.Context, tx pgx.Tx) error {
-				drafts := make([]skald.Draft, unit)
-				for i := range drafts {
-					drafts[i] = event.New(orderKey(as.n.Add(1)), value)
-				}
-				return as.out.Write(one.parents.in(ctx), tx, drafts...)
-			})})
+			out = append(out, contender{one.name, w.empty,
+				as.turn(unit, func(ctx context.Context, tx pgx.Tx) error {
+					drafts := make([]skald.Draft, unit)
+					for i := range drafts {
+						drafts[i] = event.New(orderKey(as.n.Add(1)), value)
+					}
+					return as.out.Write(one.parents.in(ctx), tx, drafts...)
+				})})
 		}
 		return out, nil
 	}
@@ -83,7 +96,8 @@ func (b *bench) estateDrain(ctx context.Context, topic string, bus broker.Publis
 	if err != nil {
 		return nil, err
 	}
-	if err := fill(ctx, pool, outbox.New[pgx.Tx](db, nil), topic, b.rows, &parents{each: max(1, b.traced)}); err != nil {
+	if err := fill(ctx, pool, outbox.New[pgx.Tx](db, nil), topic, b.rows,
+		&parents{each: max(1, b.traced)}); err != nil {
 		return nil, err
 	}
 	var out []contender
@@ -106,7 +120,8 @@ func estateIdle(ctx context.Context, b *bench) ([]contender, error) {
 	}
 	var out []contender
 	for _, one := range ways {
-		c := (&yard{b: b, pool: one.pool, db: one.db}).wakingWith(one.name, "orders", nil, one.out(), one.relay)
+		c := (&yard{b: b, pool: one.pool, db: one.db}).wakingWith(one.name, "orders", nil,
+			one.out(), one.relay)
 		turn := c.turn
 		c.turn = func(ctx context.Context, m *meter) error { return turn(one.parents.in(ctx), m) }
 		out = append(out, c)
@@ -122,7 +137,8 @@ func (t *till) tills(ctx context.Context, b *bench) (names []string, out []*till
 	}
 	for _, one := range ways {
 		names = append(names, one.name)
-		out = append(out, &till{pool: t.pool, db: one.db, data: t.data, in: one.inbox, say: &one.outbox, parents: one.parents})
+		out = append(out, &till{pool: t.pool, db: one.db, data: t.data, in: one.inbox, say: &one.outbox,
+			parents: one.parents})
 	}
 	return names, out, execAll(ctx, t.pool, "grant insert on payment to public")
 }

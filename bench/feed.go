@@ -57,7 +57,8 @@ func (f *feed) Receive(_ context.Context, most int) (broker.Batch, error) {
 			f.dry = true
 			return b, nil
 		}
-		b.Deliveries = append(b.Deliveries, broker.Delivery{Message: m, Partition: feedPartition, Position: f.at})
+		b.Deliveries = append(b.Deliveries,
+			broker.Delivery{Message: m, Partition: feedPartition, Position: f.at})
 		f.at++
 	}
 	f.signal()

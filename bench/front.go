@@ -89,10 +89,12 @@ func repeatsInFront() comparison {
 		{what: "repeats/s with Redis in front ÷ without", of: cached, to: []string{plain}, value: perSecond},
 	}
 	for _, name := range slices.Sorted(maps.Keys(faults())) {
-		bars = append(bars, bar{what: "Redis " + name + ": added to a repeat, p99 ms", of: "Redis " + name, to: []string{plain}, value: p99, most: 25, added: true})
+		bars = append(bars, bar{what: "Redis " + name + ": added to a repeat, p99 ms", of: "Redis " + name,
+			to: []string{plain}, value: p99, most: 25, added: true})
 	}
 	return comparison{
-		name: "redis-http", title: "posts that were answered before, at the handler without sockets, 16 clients, with Redis in front and without", there: hasRedis,
+		name:  "redis-http",
+		title: "posts that were answered before, at the handler without sockets, 16 clients, with Redis in front and without", there: hasRedis,
 		set: func(ctx context.Context, b *bench) ([]contender, error) {
 			pool, db, err := b.skald(ctx)
 			if err == nil {
@@ -109,7 +111,8 @@ func repeatsInFront() comparison {
 			out := []contender{d.repeated(plain, handling(db, "plain", nil))}
 			add := func(name string, c rediscmd.Client, guard rediscmd.GuardOptions) error {
 				guard.Logger = quietly()
-				cache, err := rediscache.New(c, &rediscache.Options{TTL: time.Hour, Prefix: "skald_bench:", Guard: guard})
+				cache, err := rediscache.New(c, &rediscache.Options{TTL: time.Hour, Prefix: "skald_bench:",
+					Guard: guard})
 				if err != nil {
 					return err
 				}
@@ -138,7 +141,8 @@ func (d *desk) counted(name string, n *numbered, h http.Handler) contender {
 			err = fmt.Errorf("%s: nothing was posted", name)
 		}
 		if err == nil { // what was asked while it warmed up counts against it, too
-			m.r.Extra = map[string]float64{withoutDatabase: 100 * (1 - min(1, float64(n.asked.Load())/float64(m.r.N)))}
+			m.r.Extra = map[string]float64{withoutDatabase: 100 * (1 - min(1,
+				float64(n.asked.Load())/float64(m.r.N)))}
 		}
 		return err
 	}

@@ -36,7 +36,8 @@ func name() string { return prefix + strings.ToLower(rand.Text()[:10]) }
 // database is a new one, until the end of the comparison.
 func (b *bench) database(ctx context.Context) (*pgxpool.Pool, error) {
 	db := name()
-	if _, err := b.probe.conn.Exec(ctx, "create database "+db+" encoding 'UTF8' template template0"); err != nil {
+	if _, err := b.probe.conn.Exec(ctx, "create database "+db+
+		" encoding 'UTF8' template template0"); err != nil {
 		return nil, fmt.Errorf("make database: %w", err)
 	}
 	b.later(func() error {

@@ -24,7 +24,8 @@ const (
 
 func held() comparison {
 	figure := func(what, of string, value func(Result) float64, most float64) bar {
-		return bar{what: what + ", during ÷ before", of: of + ", during", to: []string{of + ", before"}, value: value, most: most}
+		return bar{what: what + ", during ÷ before", of: of + ", during", to: []string{of + ", before"},
+			value: value, most: most}
 	}
 	return comparison{
 		name: "held",
@@ -99,7 +100,8 @@ func (s *street) slices(ctx context.Context, b *bench, each func(Result)) error 
 		return err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	if err := s.out.Write(ctx, tx, skald.Draft{Topic: "orders", Type: "order.placed", Key: []byte(heldKey), Value: 1}); err != nil {
+	if err := s.out.Write(ctx, tx, skald.Draft{Topic: "orders", Type: "order.placed", Key: []byte(heldKey),
+		Value: 1}); err != nil {
 		return err
 	}
 	if err := phase("during", max(1, int(b.hold/heldSlice))); err != nil {
@@ -125,7 +127,8 @@ func (s *street) slice(ctx context.Context, b *bench, phase string, i int, each 
 	s.mu.Lock()
 	s.writes, s.arrivals = nil, nil
 	s.mu.Unlock()
-	m := meter{b: b, r: Result{Comparison: "held", Name: "write, " + phase, Rep: i, Concurrency: heldWriters}, a: b.probe.snap(ctx)}
+	m := meter{b: b, r: Result{Comparison: "held", Name: "write, " + phase, Rep: i, Concurrency: heldWriters},
+		a: b.probe.snap(ctx)}
 	select {
 	case <-time.After(heldSlice):
 	case <-ctx.Done():
@@ -137,7 +140,8 @@ func (s *street) slice(ctx context.Context, b *bench, phase string, i int, each 
 	m.lat = writes
 	m.end(ctx, len(writes))
 	each(m.r)
-	d := Result{Comparison: "held", Name: "delivery, " + phase, Rep: i, Concurrency: 1, N: len(arrivals), Seconds: m.r.Seconds, Foreign: m.r.Foreign, Idle: m.r.Idle}
+	d := Result{Comparison: "held", Name: "delivery, " + phase, Rep: i, Concurrency: 1, N: len(arrivals),
+		Seconds: m.r.Seconds, Foreign: m.r.Foreign, Idle: m.r.Idle}
 	d.PerSecond = float64(d.N) / d.Seconds
 	d.latencies(arrivals)
 	each(d)
@@ -155,7 +159,8 @@ func (s *street) write(ctx context.Context, n int64) error {
 			return nil
 		}
 		t := time.Now()
-		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return s.out.Write(ctx, tx, event.New(orderKey(n), value)) })
+		err := pgx.BeginFunc(ctx, s.pool,
+			func(tx pgx.Tx) error { return s.out.Write(ctx, tx, event.New(orderKey(n), value)) })
 		if ctx.Err() != nil {
 			return nil
 		}

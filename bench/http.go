@@ -34,9 +34,11 @@ func post(h http.Handler, key string) error {
 
 // fresh measures posts of which each has a key of its own.
 func (d *desk) fresh(name string, h http.Handler) contender {
-	return contender{name, func(ctx context.Context) error { return execAll(ctx, d.pool, "truncate posted") }, func(ctx context.Context, m *meter) error {
-		return m.loop(ctx, clients, 1, func(context.Context, int) error { return post(h, fmt.Sprint("k-", d.n.Add(1))) })
-	}}
+	return contender{name, func(ctx context.Context) error { return execAll(ctx, d.pool, "truncate posted") },
+		func(ctx context.Context, m *meter) error {
+			return m.loop(ctx, clients, 1,
+				func(context.Context, int) error { return post(h, fmt.Sprint("k-", d.n.Add(1))) })
+		}}
 }
 
 // repeated measures posts of one key for each client, which were answered before.
@@ -50,7 +52,8 @@ func (d *desk) repeated(name string, h http.Handler) contender {
 		return nil
 	}
 	return contender{name, ready, func(ctx context.Context, m *meter) error {
-		return m.loop(ctx, clients, 1, func(_ context.Context, client int) error { return post(h, fmt.Sprint("r-", client)) })
+		return m.loop(ctx, clients, 1,
+			func(_ context.Context, client int) error { return post(h, fmt.Sprint("r-", client)) })
 	}}
 }
 

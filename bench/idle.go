@@ -33,7 +33,8 @@ func (y *yard) waking(label, topic string, bus broker.Publisher) contender {
 	return y.wakingWith(label, topic, bus, outbox.New[pgx.Tx](y.db, nil), plainRelay())
 }
 
-func (y *yard) wakingWith(label, topic string, bus broker.Publisher, out *outbox.Outbox[pgx.Tx], o relay.Options) contender {
+func (y *yard) wakingWith(label, topic string, bus broker.Publisher, out *outbox.Outbox[pgx.Tx],
+	o relay.Options) contender {
 	return contender{name: label, turn: func(ctx context.Context, m *meter) error {
 		event := skald.Event[order]{Topic: topic, Type: "order.placed"}
 		durable := make(chan time.Time, 1)
@@ -109,7 +110,8 @@ func idle() comparison {
 			}
 			return []contender{y.waking("skald", "orders", nil)}, nil
 		},
-		bars: []bar{{what: "skald, p50 ms", of: "skald", value: p50, most: 5}, {what: "skald, p99 ms", of: "skald", value: p99}},
+		bars: []bar{{what: "skald, p50 ms", of: "skald", value: p50, most: 5},
+			{what: "skald, p99 ms", of: "skald", value: p99}},
 	}
 }
 
@@ -141,7 +143,8 @@ func kafkaIdle() comparison {
 		bars: []bar{
 			{what: "skald, p50 ms", of: "skald", value: p50, most: 5},
 			{what: "skald, p99 ms", of: "skald", value: p99},
-			{what: "skald ÷ produced by hand behind COMMIT, p50", of: "skald", to: []string{"by hand: produce behind COMMIT"}, value: p50},
+			{what: "skald ÷ produced by hand behind COMMIT, p50", of: "skald",
+				to: []string{"by hand: produce behind COMMIT"}, value: p50},
 		},
 	}
 }
@@ -171,7 +174,8 @@ func (y *yard) afterwards(ctx context.Context, topic string) (contender, error) 
 			if err := tx.Commit(ctx); err != nil {
 				return 0, err
 			}
-			err = cl.ProduceSync(ctx, &kgo.Record{Topic: topic, Key: []byte(orderKey(n)), Value: []byte(data)}).FirstErr()
+			err = cl.ProduceSync(ctx, &kgo.Record{Topic: topic, Key: []byte(orderKey(n)),
+				Value: []byte(data)}).FirstErr()
 			return time.Since(t), err
 		})
 	}}, nil

@@ -44,7 +44,8 @@ func journeys(p product) comparison {
 		there: p.there,
 	}
 	for _, s := range shares {
-		c.bars = append(c.bars, bar{what: s.name + ", p50 ms", of: s.name, value: p50}, bar{what: s.name + ", p99 ms", of: s.name, value: p99})
+		c.bars = append(c.bars, bar{what: s.name + ", p50 ms", of: s.name, value: p50},
+			bar{what: s.name + ", p99 ms", of: s.name, value: p99})
 	}
 	c.script = func(ctx context.Context, b *bench, each func(Result)) error {
 		w, err := p.wire(ctx, b)
@@ -92,8 +93,9 @@ func (w *wire) journey(ctx context.Context) (*journey, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	j := &journey{t: t, limit: w.b.limit, out: outbox.New[pgx.Tx](t.db, nil), event: skald.Event[order]{Topic: topic, Type: "order.placed"},
-		sent: map[string]chan<- time.Duration{}, at: map[string]time.Time{}}
+	j := &journey{t: t, limit: w.b.limit, out: outbox.New[pgx.Tx](t.db, nil),
+		event: skald.Event[order]{Topic: topic, Type: "order.placed"},
+		sent:  map[string]chan<- time.Duration{}, at: map[string]time.Time{}}
 	in := inbox.New[pgx.Tx](t.db, from, name(), &inbox.Options{Workers: workers, Logger: quietly()})
 	in.Handle(topic, "order.placed", func(ctx context.Context, tx pgx.Tx, m skald.Message) error {
 		_, err := tx.Exec(ctx, insertPayment, m.ID)

@@ -63,8 +63,10 @@ func kafkaDrains() comparison {
 			}}, hand, poller}, nil
 		},
 		bars: []bar{
-			{what: "skald relay ÷ by hand: cursor", of: "skald relay", to: []string{"by hand: cursor"}, value: perSecond, least: 0.75},
-			{what: "skald relay ÷ tutorial's poller", of: "skald relay", to: []string{"tutorial's poller"}, value: perSecond},
+			{what: "skald relay ÷ by hand: cursor", of: "skald relay", to: []string{"by hand: cursor"},
+				value: perSecond, least: 0.75},
+			{what: "skald relay ÷ tutorial's poller", of: "skald relay", to: []string{"tutorial's poller"},
+				value: perSecond},
 		},
 	}
 }
@@ -94,11 +96,13 @@ func (y *yard) handCursor(ctx context.Context) (contender, error) {
 	if err != nil {
 		return contender{}, err
 	}
-	err = execAll(ctx, y.pool, "create table plain"+plainTable, "create table place (name text primary key, seq bigint not null)")
+	err = execAll(ctx, y.pool, "create table plain"+plainTable,
+		"create table place (name text primary key, seq bigint not null)")
 	if err != nil {
 		return contender{}, err
 	}
-	if err := copyRows(ctx, y.pool, "insert into plain ("+plainColumns+") select "+plainColumns, y.b.rows); err != nil {
+	if err := copyRows(ctx, y.pool, "insert into plain ("+plainColumns+") select "+plainColumns,
+		y.b.rows); err != nil {
 		return contender{}, err
 	}
 	if err := execAll(ctx, y.pool, "vacuum analyze plain"); err != nil {
@@ -200,7 +204,8 @@ func (y *yard) store(ctx context.Context, under <-chan *handSent, total *int) (e
 // handRead reads the columns that Skald's relay reads and writes the headers that its Kafka driver writes.
 func (y *yard) handRead(ctx context.Context, after int64) handRead {
 	out := handRead{records: make([]kgo.Record, 0, handPage), last: after}
-	rows, err := y.pool.Query(ctx, fmt.Sprintf(`select seq, id::text, time, source, topic, type, content_type, schema, subject, correlation_id,
+	rows, err := y.pool.Query(ctx,
+		fmt.Sprintf(`select seq, id::text, time, source, topic, type, content_type, schema, subject, correlation_id,
 		causation_id, traceparent, key, data from (select *, '/bench' as source from plain) as o where seq > $1 order by seq limit %d`, handPage), after)
 	if err != nil {
 		out.err = err
@@ -210,7 +215,8 @@ func (y *yard) handRead(ctx context.Context, after int64) handRead {
 	var schema, subject, correlation, causation, trace *string
 	var key, data []byte
 	var at time.Time
-	_, out.err = pgx.ForEachRow(rows, []any{&out.last, &id, &at, &source, &topic, &kind, &contentType, &schema, &subject, &correlation,
+	_, out.err = pgx.ForEachRow(rows, []any{&out.last, &id, &at, &source, &topic, &kind, &contentType,
+		&schema, &subject, &correlation,
 		&causation, &trace, &key, &data}, func() error {
 		h := make([]kgo.RecordHeader, 0, 10)
 		add := func(name, value string) { h = append(h, kgo.RecordHeader{Key: name, Value: []byte(value)}) }
@@ -225,7 +231,8 @@ func (y *yard) handRead(ctx context.Context, after int64) handRead {
 		for _, o := range []struct {
 			name  string
 			value *string
-		}{{"ce_dataschema", schema}, {"ce_subject", subject}, {"ce_correlationid", correlation}, {"ce_causationid", causation}, {"ce_traceparent", trace}} {
+		}{{"ce_dataschema", schema}, {"ce_subject", subject}, {"ce_correlationid", correlation},
+			{"ce_causationid", causation}, {"ce_traceparent", trace}} {
 			if o.value != nil {
 				add(o.name, *o.value)
 			}

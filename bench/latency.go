@@ -41,13 +41,18 @@ func added(name string, slow bool, most, mostLocked float64) comparison {
 				return nil, err
 			}
 			d := &desk{pool: pool}
-			return []contender{d.single(bareHandler, inserting(pool)), d.single(idempotent, handling(db, "handle", nil)), d.single(andLocked, locking(db))}, nil
+			return []contender{d.single(bareHandler, inserting(pool)),
+				d.single(idempotent, handling(db, "handle", nil)), d.single(andLocked, locking(db))}, nil
 		},
 		bars: []bar{
-			{what: "added by idempotency, p50 ms", of: idempotent, to: []string{bareHandler}, value: p50, most: most, added: true},
-			{what: "added by idempotency, p99 ms", of: idempotent, to: []string{bareHandler}, value: p99, added: true},
-			{what: "added by idempotency with a lock, p50 ms", of: andLocked, to: []string{bareHandler}, value: p50, most: mostLocked, added: true},
-			{what: "added by idempotency with a lock, p99 ms", of: andLocked, to: []string{bareHandler}, value: p99, added: true},
+			{what: "added by idempotency, p50 ms", of: idempotent, to: []string{bareHandler}, value: p50,
+				most: most, added: true},
+			{what: "added by idempotency, p99 ms", of: idempotent, to: []string{bareHandler}, value: p99,
+				added: true},
+			{what: "added by idempotency with a lock, p50 ms", of: andLocked, to: []string{bareHandler},
+				value: p50, most: mostLocked, added: true},
+			{what: "added by idempotency with a lock, p99 ms", of: andLocked, to: []string{bareHandler},
+				value: p99, added: true},
 		},
 	}
 }
@@ -55,7 +60,8 @@ func added(name string, slow bool, most, mostLocked float64) comparison {
 // single measures posts that come one after the other, each with a key of its own.
 func (d *desk) single(name string, h http.Handler) contender {
 	return contender{name, nil, func(ctx context.Context, m *meter) error {
-		return m.loop(ctx, 1, 1, func(context.Context, int) error { return post(h, fmt.Sprint("k-", d.n.Add(1))) })
+		return m.loop(ctx, 1, 1,
+			func(context.Context, int) error { return post(h, fmt.Sprint("k-", d.n.Add(1))) })
 	}}
 }
 
@@ -76,10 +82,11 @@ func inserting(pool *pgxpool.Pool) http.Handler {
 
 // handling is the same insert under Handle.
 func handling(db httpidem.Store[pgx.Tx], name string, o *httpidem.Options) http.Handler {
-	return httpidem.Handle(db, name, httpidem.OneTenant, o, func(ctx context.Context, tx pgx.Tx, q httpidem.Request[[]byte]) (httpidem.Reply[string], error) {
-		_, err := tx.Exec(ctx, insertPosted, q.Key)
-		return httpidem.Created("done", "/posted/"+q.Key), err
-	})
+	return httpidem.Handle(db, name, httpidem.OneTenant, o,
+		func(ctx context.Context, tx pgx.Tx, q httpidem.Request[[]byte]) (httpidem.Reply[string], error) {
+			_, err := tx.Exec(ctx, insertPosted, q.Key)
+			return httpidem.Created("done", "/posted/"+q.Key), err
+		})
 }
 
 // locking locks an entity of the request with its key.

@@ -37,7 +37,8 @@ func newOrder(n int64) order {
 func orderKey(n int64) string { return "order-" + strconv.FormatInt(n%keys, 10) }
 
 // fill writes rows into the outbox as an application would, 100 in a transaction, from two clients.
-func fill(ctx context.Context, pool *pgxpool.Pool, out *outbox.Outbox[pgx.Tx], topic string, rows int, ps *parents) error {
+func fill(ctx context.Context, pool *pgxpool.Pool, out *outbox.Outbox[pgx.Tx], topic string, rows int,
+	ps *parents) error {
 	const batch, writers = 100, 2
 	placed := skald.Event[order]{Topic: topic, Type: "order.placed"}
 	errs := make([]error, writers)
@@ -49,7 +50,8 @@ func fill(ctx context.Context, pool *pgxpool.Pool, out *outbox.Outbox[pgx.Tx], t
 				for n := at; n < min(at+batch, rows); n++ {
 					drafts = append(drafts, placed.New(orderKey(int64(n)), newOrder(int64(n))))
 				}
-				errs[w] = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return out.Write(ps.in(ctx), tx, drafts...) })
+				errs[w] = pgx.BeginFunc(ctx, pool,
+					func(tx pgx.Tx) error { return out.Write(ps.in(ctx), tx, drafts...) })
 			}
 		})
 	}
@@ -65,7 +67,9 @@ func fill(ctx context.Context, pool *pgxpool.Pool, out *outbox.Outbox[pgx.Tx], t
 // copyRows fills a hand-made table with what the outbox holds, 100 rows in a transaction.
 func copyRows(ctx context.Context, pool *pgxpool.Pool, into string, rows int) error {
 	var first, last int64
-	if err := pool.QueryRow(ctx, "select coalesce(min(seq), 0), coalesce(max(seq), 0) from skald_outbox").Scan(&first, &last); err != nil {
+	if err := pool.QueryRow(ctx,
+		"select coalesce(min(seq), 0), coalesce(max(seq), 0) from skald_outbox").Scan(&first,
+		&last); err != nil {
 		return fmt.Errorf("copy rows: %w", err)
 	}
 	last = min(last, first+int64(rows)-1)
@@ -73,7 +77,8 @@ func copyRows(ctx context.Context, pool *pgxpool.Pool, into string, rows int) er
 		b := &pgx.Batch{}
 		for at := from; at < min(from+50_000, last+1); at += 100 {
 			b.Queue("begin")
-			b.Queue(into+" from skald_outbox where seq >= $1 and seq < $2 order by seq", at, min(at+100, last+1))
+			b.Queue(into+" from skald_outbox where seq >= $1 and seq < $2 order by seq", at,
+				min(at+100, last+1))
 			b.Queue("commit")
 		}
 		if err := pool.SendBatch(ctx, b).Close(); err != nil {

@@ -57,7 +57,8 @@ func (t *till) kept(name string, id func() string) contender {
 			return err
 		}
 		var payments int64
-		if err := t.pool.QueryRow(ctx, "select count(*) from payment").Scan(&payments); err != nil || payments != h.Handled {
+		if err := t.pool.QueryRow(ctx, "select count(*) from payment").Scan(&payments); err != nil ||
+			payments != h.Handled {
 			return fmt.Errorf("%d messages were handled and left %d payments: %w", h.Handled, payments, err)
 		}
 		return nil
@@ -73,8 +74,10 @@ func timeless() string {
 
 func marksKept() comparison {
 	c := comparison{
-		name:  "marks-kept",
-		title: fmt.Sprintf("what a message costs beside -marks marks of either kind of id, and beside %d; 16 workers", fewMarks),
+		name: "marks-kept",
+		title: fmt.Sprintf(
+			"what a message costs beside -marks marks of either kind of id, and beside %d; 16 workers",
+			fewMarks),
 		set: func(ctx context.Context, b *bench) ([]contender, error) {
 			few, err := b.stocked(ctx, fewMarks)
 			if err != nil {
@@ -84,13 +87,16 @@ func marksKept() comparison {
 			if err != nil {
 				return nil, err
 			}
-			return []contender{few.kept("timed, few", fresh), many.kept("timed, many", fresh), few.kept("timeless, few", timeless), many.kept("timeless, many", timeless)}, nil
+			return []contender{few.kept("timed, few", fresh), many.kept("timed, many", fresh),
+				few.kept("timeless, few", timeless), many.kept("timeless, many", timeless)}, nil
 		},
 	}
 	for _, kind := range []string{"timed", "timeless"} {
 		c.bars = append(c.bars,
-			bar{what: kind + " ids, time of a message, many ÷ few", of: kind + ", many", to: []string{kind + ", few"}, value: cost, most: 1.2},
-			bar{what: kind + " ids, processor time, many ÷ few", of: kind + ", many", to: []string{kind + ", few"}, value: cpu, most: 1.2})
+			bar{what: kind + " ids, time of a message, many ÷ few", of: kind + ", many",
+				to: []string{kind + ", few"}, value: cost, most: 1.2},
+			bar{what: kind + " ids, processor time, many ÷ few", of: kind + ", many",
+				to: []string{kind + ", few"}, value: cpu, most: 1.2})
 	}
 	return c
 }
@@ -103,15 +109,18 @@ const (
 
 func emptied() comparison {
 	during := func(what string) bar {
-		return bar{what: "the longest message, ms, while " + what, of: aMessage + "while " + what, value: extra("longest")}
+		return bar{what: "the longest message, ms, while " + what, of: aMessage + "while " + what,
+			value: extra("longest")}
 	}
 	return comparison{
 		name:   "marks-emptied",
 		title:  "-marks marks of two days, and as many of ids that tell no time, are pruned, while 800 messages/s are taken",
 		script: emptyAndPrune,
 		bars: []bar{
-			during(pruning), {what: "the longest message, ms, before", of: aMessage + calm, value: extra("longest")},
-			{what: "a message, p99, while " + pruning + " ÷ before", of: aMessage + "while " + pruning, to: []string{aMessage + calm}, value: p99},
+			during(pruning), {what: "the longest message, ms, before", of: aMessage + calm,
+				value: extra("longest")},
+			{what: "a message, p99, while " + pruning + " ÷ before", of: aMessage + "while " + pruning,
+				to: []string{aMessage + calm}, value: p99},
 		},
 	}
 }
@@ -123,7 +132,8 @@ func emptyAndPrune(ctx context.Context, b *bench, each func(Result)) error {
 		return err
 	}
 	then := time.Now().Add(-day(33)).Truncate(2 * day(1)) // as the leaves are cut
-	if _, err := t.pool.Exec(ctx, timedMarks, b.marks, then.Unix(), then.Add(day(2)-time.Minute).Unix()); err != nil {
+	if _, err := t.pool.Exec(ctx, timedMarks, b.marks, then.Unix(),
+		then.Add(day(2)-time.Minute).Unix()); err != nil {
 		return fmt.Errorf("fill marks: %w", err)
 	}
 	if _, err := t.pool.Exec(ctx, timelessMarks, b.marks, then.Unix()); err != nil {
@@ -139,7 +149,8 @@ func emptyAndPrune(ctx context.Context, b *bench, each func(Result)) error {
 	if err := l.phase(ctx, b, each, calm, nil); err != nil {
 		return err
 	}
-	if err := l.phase(ctx, b, each, "while "+pruning, func(ctx context.Context) error { return t.retire(ctx, b, each) }); err != nil {
+	if err := l.phase(ctx, b, each, "while "+pruning,
+		func(ctx context.Context) error { return t.retire(ctx, b, each) }); err != nil {
 		return err
 	}
 	stop()
@@ -148,7 +159,8 @@ func emptyAndPrune(ctx context.Context, b *bench, each func(Result)) error {
 
 // retire calls the retention until what it is to take away is gone.
 func (t *till) retire(ctx context.Context, b *bench, each func(Result)) error {
-	m := meter{b: b, r: Result{Comparison: "marks-emptied", Name: pruning, Concurrency: 1}, a: b.probe.snap(ctx)}
+	m := meter{b: b, r: Result{Comparison: "marks-emptied", Name: pruning, Concurrency: 1},
+		a: b.probe.snap(ctx)}
 	for more := true; more; {
 		did, err := t.db.Maintain(ctx, store.Maintain{})
 		if err != nil {
@@ -212,8 +224,10 @@ func (l *steady) take(ctx context.Context, n *atomic.Int64) error {
 
 // one takes in a message, inserts its row and commits.
 func (t *till) one(ctx context.Context, id string, n int64) error {
-	u, err := t.db.Begin(ctx, store.Intake{Marks: []store.Mark{{Consumer: group, Identity: store.Identity{Source: "/shop", ID: id}, As: store.Done,
-		KeyOrder: store.Arriving, Key: []byte(orderKey(n))}}})
+	u, err := t.db.Begin(ctx,
+		store.Intake{Marks: []store.Mark{{Consumer: group, Identity: store.Identity{Source: "/shop", ID: id},
+			As:       store.Done,
+			KeyOrder: store.Arriving, Key: []byte(orderKey(n))}}})
 	if err != nil {
 		return err
 	}
@@ -225,11 +239,13 @@ func (t *till) one(ctx context.Context, id string, n int64) error {
 }
 
 // phase measures the load for a while, and for as long as work takes.
-func (l *steady) phase(ctx context.Context, b *bench, each func(Result), name string, work func(context.Context) error) error {
+func (l *steady) phase(ctx context.Context, b *bench, each func(Result), name string,
+	work func(context.Context) error) error {
 	l.mu.Lock()
 	l.lat = nil
 	l.mu.Unlock()
-	m := meter{b: b, r: Result{Comparison: "marks-emptied", Name: aMessage + name, Concurrency: heldWriters}, a: b.probe.snap(ctx)}
+	m := meter{b: b, r: Result{Comparison: "marks-emptied", Name: aMessage + name, Concurrency: heldWriters},
+		a: b.probe.snap(ctx)}
 	if work != nil {
 		if err := work(ctx); err != nil {
 			return err

@@ -49,7 +49,8 @@ func (b *bench) till(ctx context.Context) (*till, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &till{pool: pool, db: db, data: []byte(encoded(1))}, execAll(ctx, pool, paymentTable, inboxTable, "create table plain"+plainTable)
+	return &till{pool: pool, db: db, data: []byte(encoded(1))},
+		execAll(ctx, pool, paymentTable, inboxTable, "create table plain"+plainTable)
 }
 
 func (t *till) empty(ctx context.Context) error {
@@ -106,12 +107,14 @@ func (m *meter) over(ctx context.Context, ended <-chan error, count func() int64
 // check counts effects in the database: one of each kind for each message.
 func (t *till) check(ctx context.Context, h inbox.Health) error {
 	var payments, events, marks int64
-	err := t.pool.QueryRow(ctx, `select (select count(*) from payment), (select count(*) from skald_outbox), (select count(*) from skald_mark)`).Scan(&payments, &events, &marks)
+	err := t.pool.QueryRow(ctx,
+		`select (select count(*) from payment), (select count(*) from skald_outbox), (select count(*) from skald_mark)`).Scan(&payments, &events, &marks)
 	if err != nil {
 		return fmt.Errorf("count effects: %w", err)
 	}
 	if payments != h.Handled || events != h.Handled || marks != h.Handled+h.Rejected {
-		return fmt.Errorf("%d messages handled and %d rejected left %d payments, %d events and %d marks", h.Handled, h.Rejected, payments, events, marks)
+		return fmt.Errorf("%d messages handled and %d rejected left %d payments, %d events and %d marks",
+			h.Handled, h.Rejected, payments, events, marks)
 	}
 	return nil
 }
@@ -143,7 +146,8 @@ func (t *till) threeTrips(ctx context.Context, c *pgx.Conn, id string, value ord
 }
 
 // finish is what a message by hand does behind its mark.
-func (t *till) finish(ctx context.Context, c *pgx.Conn, marked pgconn.CommandTag, id string, value order, insert string, args func([]any) []any) error {
+func (t *till) finish(ctx context.Context, c *pgx.Conn, marked pgconn.CommandTag, id string, value order,
+	insert string, args func([]any) []any) error {
 	if marked.RowsAffected() == 0 {
 		_, err := c.Exec(ctx, "rollback")
 		return err
@@ -163,7 +167,8 @@ func (t *till) finish(ctx context.Context, c *pgx.Conn, marked pgconn.CommandTag
 
 // tutorial is the form of the tutorials: a look-up, the key as "processing", the work, the key as
 // "completed".
-func (t *till) tutorial(ctx context.Context, c *pgx.Conn, level pgx.TxIsoLevel, id string, value order) error {
+func (t *till) tutorial(ctx context.Context, c *pgx.Conn, level pgx.TxIsoLevel, id string,
+	value order) error {
 	for {
 		err := t.tutorialOnce(ctx, c, level, id, value)
 		if pe := new(pgconn.PgError); !errors.As(err, &pe) || pe.Code != "40001" {
@@ -172,10 +177,13 @@ func (t *till) tutorial(ctx context.Context, c *pgx.Conn, level pgx.TxIsoLevel, 
 	}
 }
 
-func (t *till) tutorialOnce(ctx context.Context, c *pgx.Conn, level pgx.TxIsoLevel, id string, value order) error {
+func (t *till) tutorialOnce(ctx context.Context, c *pgx.Conn, level pgx.TxIsoLevel, id string,
+	value order) error {
 	return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
 		var status string
-		err := tx.QueryRow(ctx, "select status from inbox where consumer = 'payment' and source = '/shop' and id = $1 for update", id).Scan(&status)
+		err := tx.QueryRow(ctx,
+			"select status from inbox where consumer = 'payment' and source = '/shop' and id = $1 for update",
+			id).Scan(&status)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
@@ -187,7 +195,8 @@ func (t *till) tutorialOnce(ctx context.Context, c *pgx.Conn, level pgx.TxIsoLev
 			sql  string
 			args []any
 		}{
-			{"insert into inbox (consumer, source, id, status) values ('payment', '/shop', $1, 'processing')", []any{id}},
+			{"insert into inbox (consumer, source, id, status) values ('payment', '/shop', $1, 'processing')",
+				[]any{id}},
 			{insertPayment, []any{id}},
 			{insertPlain, args},
 			{"update inbox set status = 'completed' where consumer = 'payment' and source = '/shop' and id = $1", []any{id}},
@@ -202,7 +211,8 @@ func (t *till) tutorialOnce(ctx context.Context, c *pgx.Conn, level pgx.TxIsoLev
 }
 
 // byHand gives each worker a connection and a message after the other.
-func (t *till) byHand(name string, op func(ctx context.Context, c *pgx.Conn, id string, value order) error, id func() string) contender {
+func (t *till) byHand(name string, op func(ctx context.Context, c *pgx.Conn, id string, value order) error,
+	id func() string) contender {
 	return contender{name, t.empty, func(ctx context.Context, m *meter) error {
 		conns := make([]*pgxpool.Conn, workers)
 		for i := range conns {
@@ -214,7 +224,8 @@ func (t *till) byHand(name string, op func(ctx context.Context, c *pgx.Conn, id 
 			conns[i] = c
 		}
 		value := newOrder(1)
-		return m.loop(ctx, workers, 1, func(ctx context.Context, w int) error { return op(ctx, conns[w].Conn(), id(), value) })
+		return m.loop(ctx, workers, 1,
+			func(ctx context.Context, w int) error { return op(ctx, conns[w].Conn(), id(), value) })
 	}}
 }
 
@@ -244,11 +255,16 @@ func messages() comparison {
 			}, nil
 		},
 		bars: []bar{
-			{what: "skald inbox ÷ by hand", of: "skald inbox", to: []string{"by hand: 3 round trips"}, value: perSecond, least: 0.9},
-			{what: "skald inbox ÷ tutorial, SERIALIZABLE", of: "skald inbox", to: []string{"tutorial: SERIALIZABLE"}, value: perSecond, least: 7},
-			{what: "skald inbox ÷ by hand, the same tables and bounds", of: "skald inbox", to: []string{"by hand: the same tables and bounds"}, value: perSecond},
-			{what: "skald inbox ÷ by hand, the same work", of: "skald inbox", to: []string{"by hand: the same work"}, value: perSecond, least: 0.9},
-			{what: "skald inbox ÷ tutorial, READ COMMITTED", of: "skald inbox", to: []string{"tutorial: READ COMMITTED"}, value: perSecond},
+			{what: "skald inbox ÷ by hand", of: "skald inbox", to: []string{"by hand: 3 round trips"},
+				value: perSecond, least: 0.9},
+			{what: "skald inbox ÷ tutorial, SERIALIZABLE", of: "skald inbox",
+				to: []string{"tutorial: SERIALIZABLE"}, value: perSecond, least: 7},
+			{what: "skald inbox ÷ by hand, the same tables and bounds", of: "skald inbox",
+				to: []string{"by hand: the same tables and bounds"}, value: perSecond},
+			{what: "skald inbox ÷ by hand, the same work", of: "skald inbox",
+				to: []string{"by hand: the same work"}, value: perSecond, least: 0.9},
+			{what: "skald inbox ÷ tutorial, READ COMMITTED", of: "skald inbox",
+				to: []string{"tutorial: READ COMMITTED"}, value: perSecond},
 		},
 	}
 }
@@ -276,7 +292,8 @@ func duplicates() comparison {
 		},
 		bars: []bar{
 			{what: "skald inbox, duplicates/s", of: "skald inbox", value: perSecond, least: 35_000},
-			{what: "skald inbox ÷ by hand", of: "skald inbox", to: []string{"by hand: 3 round trips"}, value: perSecond},
+			{what: "skald inbox ÷ by hand", of: "skald inbox", to: []string{"by hand: 3 round trips"},
+				value: perSecond},
 		},
 	}
 }
@@ -306,7 +323,8 @@ func (t *till) inbox(ctx context.Context, m *meter) error {
 
 // finished measures how many messages an inbox finishes, and that those which it handled left one effect of
 // each kind.
-func (t *till) finished(ctx context.Context, m *meter, consume func(*feed) *inbox.Inbox[pgx.Tx], count func(inbox.Health) int64) error {
+func (t *till) finished(ctx context.Context, m *meter, consume func(*feed) *inbox.Inbox[pgx.Tx],
+	count func(inbox.Health) int64) error {
 	h, err := t.finishing(ctx, m, consume, func() skald.Message {
 		msg := newMessage(t.n.Add(1), t.data)
 		msg.TraceParent = t.parents.next()
@@ -319,7 +337,8 @@ func (t *till) finished(ctx context.Context, m *meter, consume func(*feed) *inbo
 }
 
 // finishing measures how many of such messages an inbox finishes.
-func (t *till) finishing(ctx context.Context, m *meter, consume func(*feed) *inbox.Inbox[pgx.Tx], message func() skald.Message,
+func (t *till) finishing(ctx context.Context, m *meter, consume func(*feed) *inbox.Inbox[pgx.Tx],
+	message func() skald.Message,
 	count func(inbox.Health) int64) (inbox.Health, error) {
 	var over atomic.Bool
 	in := consume(newFeed(func() (skald.Message, bool) { return message(), !over.Load() }))
@@ -361,6 +380,8 @@ func (t *till) handleAll(ctx context.Context, n int) ([]skald.Message, error) {
 	if err := <-ended; err != nil {
 		return nil, err
 	}
-	return known, execAll(ctx, t.pool, "insert into inbox (consumer, source, id) select consumer, source, id::text from skald_mark",
-		"vacuum analyze inbox", "vacuum analyze skald_mark")
+	return known,
+		execAll(ctx, t.pool,
+			"insert into inbox (consumer, source, id) select consumer, source, id::text from skald_mark",
+			"vacuum analyze inbox", "vacuum analyze skald_mark")
 }

@@ -55,7 +55,8 @@ func (m *meter) begin(ctx context.Context) error {
 	runtime.GC()
 	if m.b.profiles != "" {
 		name := fmt.Sprintf("%s_%s_%d.pprof", m.r.Comparison, m.r.Name, m.r.Rep)
-		f, err := os.Create(filepath.Join(m.b.profiles, strings.NewReplacer(" ", "-", "/", "-", ",", "").Replace(name)))
+		f, err := os.Create(filepath.Join(m.b.profiles,
+			strings.NewReplacer(" ", "-", "/", "-", ",", "").Replace(name)))
 		if err != nil {
 			return fmt.Errorf("make profile: %w", err)
 		}
@@ -121,7 +122,8 @@ const warm = 300 * time.Millisecond
 
 // loop runs op from many clients, each as fast as it is answered, for the time of a measurement. unit is how
 // many units of work one op does.
-func (m *meter) loop(ctx context.Context, clients, unit int, op func(ctx context.Context, client int) error) error {
+func (m *meter) loop(ctx context.Context, clients, unit int,
+	op func(ctx context.Context, client int) error) error {
 	m.r.Concurrency = clients
 	if _, err := m.spin(ctx, clients, warm, op); err != nil { // statements get prepared
 		return err
@@ -137,7 +139,8 @@ func (m *meter) loop(ctx context.Context, clients, unit int, op func(ctx context
 	return err
 }
 
-func (m *meter) spin(ctx context.Context, clients int, d time.Duration, op func(context.Context, int) error) ([][]time.Duration, error) {
+func (m *meter) spin(ctx context.Context, clients int, d time.Duration,
+	op func(context.Context, int) error) ([][]time.Duration, error) {
 	lats := make([][]time.Duration, clients)
 	var first atomic.Pointer[error]
 	var wg sync.WaitGroup

@@ -37,7 +37,8 @@ func (plainRow) TableName() string { return "plain" }
 func (w *writing) plainRow(data string) *plainRow {
 	n, now := w.n.Add(1), time.Now()
 	id := uuid7.New(now)
-	return &plainRow{Topic: "orders", Key: orderKey(n), Type: "order.placed", Data: data, ContentType: "application/json",
+	return &plainRow{Topic: "orders", Key: orderKey(n), Type: "order.placed", Data: data,
+		ContentType:   "application/json",
 		CorrelationID: id, Time: now, ID: id, Bucket: int16(n % 1024)}
 }
 
@@ -62,8 +63,10 @@ func ormWrites() comparison {
 			return w.ormContenders(db, g), nil
 		},
 		bars: []bar{
-			{what: "skald ÷ bare INSERT, database/sql", of: "skald, database/sql", to: []string{"bare INSERT, database/sql"}, value: perSecond, least: 0.9},
-			{what: "skald ÷ bare INSERT, GORM", of: "skald, GORM", to: []string{"bare INSERT, GORM"}, value: perSecond, least: 0.9},
+			{what: "skald ÷ bare INSERT, database/sql", of: "skald, database/sql",
+				to: []string{"bare INSERT, database/sql"}, value: perSecond, least: 0.9},
+			{what: "skald ÷ bare INSERT, GORM", of: "skald, GORM", to: []string{"bare INSERT, GORM"},
+				value: perSecond, least: 0.9},
 		},
 	}
 }

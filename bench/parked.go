@@ -37,8 +37,10 @@ func (t *till) park(ctx context.Context, n, keys int, due time.Duration) error {
 	}
 	m := newMessage(0, t.data)
 	failure := store.Failure{At: m.Time, Why: "the gateway is away", Host: "bench"}
-	_, err := t.db.Apply(ctx, store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: group, Identity: store.Identity{Source: m.Source, ID: m.ID},
-		Message: m, Partition: feedPartition, Attempts: 1, Due: due, First: failure, Last: failure}}})
+	_, err := t.db.Apply(ctx,
+		store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: group,
+			Identity: store.Identity{Source: m.Source, ID: m.ID},
+			Message:  m, Partition: feedPartition, Attempts: 1, Due: due, First: failure, Last: failure}}})
 	if err != nil {
 		return fmt.Errorf("park: %w", err)
 	}
@@ -48,7 +50,8 @@ func (t *till) park(ctx context.Context, n, keys int, due time.Duration) error {
 	if _, err := t.pool.Exec(ctx, "delete from skald_parked where id = $1", m.ID); err != nil {
 		return fmt.Errorf("park: %w", err)
 	}
-	return execAll(ctx, t.pool, "drop table if exists heap", "create table heap as select id, key, place from skald_parked",
+	return execAll(ctx, t.pool, "drop table if exists heap",
+		"create table heap as select id, key, place from skald_parked",
 		"vacuum analyze skald_parked", "vacuum analyze heap")
 }
 
@@ -93,7 +96,8 @@ func (t *till) inOrder(ctx context.Context, n int, h inbox.Health) error {
 		return fmt.Errorf("look at the order: %w", err)
 	}
 	if parked+h.Handled != int64(n) || early > 0 {
-		return fmt.Errorf("of %d parked messages %d were handled, %d are parked, and %d came too early", n, h.Handled, parked, early)
+		return fmt.Errorf("of %d parked messages %d were handled, %d are parked, and %d came too early", n,
+			h.Handled, parked, early)
 	}
 	return t.check(ctx, h)
 }
@@ -102,7 +106,8 @@ const drainOf = "drain, "
 
 func parkedDrains() comparison {
 	figure := func(of string, least float64) bar {
-		return bar{what: of + ": drain ÷ fresh", of: drainOf + of, to: []string{of}, value: perSecond, least: least}
+		return bar{what: of + ": drain ÷ fresh", of: drainOf + of, to: []string{of}, value: perSecond,
+			least: least}
 	}
 	return comparison{
 		name:  "parked-drain",
@@ -114,7 +119,8 @@ func parkedDrains() comparison {
 			}
 			var out []contender
 			for _, one := range t.modes() {
-				out = append(out, t.turn(one.name, one.consume), t.drained(drainOf+one.name, b.parked, b.parkedKeys, one.consume))
+				out = append(out, t.turn(one.name, one.consume),
+					t.drained(drainOf+one.name, b.parked, b.parkedKeys, one.consume))
 			}
 			return out, nil
 		},
@@ -147,7 +153,9 @@ func neighbours() comparison {
 			var out []contender
 			for _, one := range t.modes() {
 				beside := t.turn(one.name+besideParked, one.consume)
-				beside.ready = func(ctx context.Context) error { return t.park(ctx, b.parked, b.parkedKeys, time.Hour) }
+				beside.ready = func(ctx context.Context) error {
+					return t.park(ctx, b.parked, b.parkedKeys, time.Hour)
+				}
 				out = append(out, t.turn(one.name, one.consume), beside)
 			}
 			return out, nil
@@ -155,8 +163,10 @@ func neighbours() comparison {
 	}
 	for _, of := range []string{single, batched, onceForAll} {
 		c.bars = append(c.bars,
-			bar{what: of + ", time of a message, with ÷ without", of: of + besideParked, to: []string{of}, value: cost, most: 1.05},
-			bar{what: of + ", processor time, with ÷ without", of: of + besideParked, to: []string{of}, value: cpu, most: 1.05})
+			bar{what: of + ", time of a message, with ÷ without", of: of + besideParked, to: []string{of},
+				value: cost, most: 1.05},
+			bar{what: of + ", processor time, with ÷ without", of: of + besideParked, to: []string{of},
+				value: cpu, most: 1.05})
 	}
 	return c
 }

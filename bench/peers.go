@@ -64,8 +64,10 @@ func (k watermillKind) name() string { return "watermill forwarder, " + k.label 
 func watermills() []watermillKind {
 	return []watermillKind{
 		{"defaults", "relay", wsql.DefaultPostgreSQLSchema{}, wsql.DefaultPostgreSQLOffsetsAdapter{}},
-		{"batches of 1,000", "relay", wsql.DefaultPostgreSQLSchema{SubscribeBatchSize: 1000}, wsql.DefaultPostgreSQLOffsetsAdapter{}},
-		{"queue with DELETE", "", wsql.PostgreSQLQueueSchema{}, wsql.PostgreSQLQueueOffsetsAdapter{DeleteOnAck: true}},
+		{"batches of 1,000", "relay", wsql.DefaultPostgreSQLSchema{SubscribeBatchSize: 1000},
+			wsql.DefaultPostgreSQLOffsetsAdapter{}},
+		{"queue with DELETE", "", wsql.PostgreSQLQueueSchema{},
+			wsql.PostgreSQLQueueOffsetsAdapter{DeleteOnAck: true}},
 	}
 }
 
@@ -74,13 +76,15 @@ func (b *bench) watermill(pool *pgxpool.Pool, k watermillKind) contender {
 	var sub *wsql.Subscriber
 	log := watermill.NopLogger{}
 	ready := func(ctx context.Context) error {
-		if err := execAll(ctx, pool, `drop table if exists "watermill_`+watermillTopic+`", "watermill_offsets_`+watermillTopic+`"`); err != nil {
+		if err := execAll(ctx, pool, `drop table if exists "watermill_`+watermillTopic+
+			`", "watermill_offsets_`+watermillTopic+`"`); err != nil {
 			return err
 		}
 		var err error
 		sub, err = wsql.NewSubscriber(wsql.BeginnerFromPgx(pool), wsql.SubscriberConfig{
-			ConsumerGroup: k.group, SchemaAdapter: k.schema, OffsetsAdapter: k.offsets, InitializeSchema: true,
-			PollInterval: 10 * time.Millisecond, // the default of 1 s counts only once the table is empty
+			ConsumerGroup: k.group, SchemaAdapter: k.schema, OffsetsAdapter: k.offsets,
+			InitializeSchema: true,
+			PollInterval:     10 * time.Millisecond, // the default of 1 s counts only once the table is empty
 		}, log)
 		if err != nil {
 			return err
@@ -131,7 +135,8 @@ func (b *bench) watermill(pool *pgxpool.Pool, k watermillKind) contender {
 // has it.
 func watermillPublish(ctx context.Context, pool *pgxpool.Pool, k watermillKind, n int) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		pub, err := wsql.NewPublisher(wsql.TxFromPgx(tx), wsql.PublisherConfig{SchemaAdapter: k.schema}, watermill.NopLogger{})
+		pub, err := wsql.NewPublisher(wsql.TxFromPgx(tx), wsql.PublisherConfig{SchemaAdapter: k.schema},
+			watermill.NopLogger{})
 		if err != nil {
 			return err
 		}
@@ -139,7 +144,8 @@ func watermillPublish(ctx context.Context, pool *pgxpool.Pool, k watermillKind, 
 		for i := range msgs {
 			msgs[i] = message.NewMessage(watermill.NewUUID(), []byte(encoded(int64(i))))
 		}
-		return forwarder.NewPublisher(pub, forwarder.PublisherConfig{ForwarderTopic: watermillTopic}).Publish("events", msgs...)
+		return forwarder.NewPublisher(pub, forwarder.PublisherConfig{ForwarderTopic: watermillTopic}).Publish(
+			"events", msgs...)
 	})
 }
 
@@ -194,8 +200,9 @@ func (b *bench) river(ctx context.Context, pool *pgxpool.Pool) (contender, error
 		workers := river.NewWorkers()
 		river.AddWorker(workers, &carrier{done: &done})
 		cl, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
-			FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond, Logger: logger, Workers: workers,
-			Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2000}},
+			FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond, Logger: logger,
+			Workers: workers,
+			Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2000}},
 		})
 		if err != nil {
 			return err

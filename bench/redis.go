@@ -28,7 +28,9 @@ const (
 func inFront() comparison {
 	const raw, cached, plain = "cache, one connection", "skald inbox, Redis in front", "skald inbox"
 	return comparison{
-		name: "redis-duplicates", title: "messages that were handled before, dropped per second, with Redis in front and without", there: hasRedis,
+		name:  "redis-duplicates",
+		title: "messages that were handled before, dropped per second, with Redis in front and without",
+		there: hasRedis,
 		set: func(ctx context.Context, b *bench) ([]contender, error) {
 			t, err := b.till(ctx)
 			if err != nil {
@@ -46,13 +48,17 @@ func inFront() comparison {
 			again := func() skald.Message { return known[n.Add(1)%knownIDs] }
 			ahead := &till{pool: t.pool, db: t.db, data: t.data, in: t.in, say: t.say}
 			ahead.in.Front.Seen = cache
-			return []contender{{name: raw, turn: func(ctx context.Context, m *meter) error { return lookUps(ctx, m, cache) }},
+			return []contender{{name: raw,
+				turn: func(ctx context.Context, m *meter) error { return lookUps(ctx, m, cache) }},
 				ahead.drop(cached, again), t.drop(plain, again)}, nil
 		},
 		bars: []bar{
-			{what: "look-ups/s, one connection, 500 in a pipeline", of: raw, value: perSecond, least: 200_000},
-			{what: "duplicates/s with Redis in front ÷ without", of: cached, to: []string{plain}, value: perSecond},
-			{what: "processor time of one, client + PostgreSQL, ÷ without", of: cached, to: []string{plain}, value: cpu},
+			{what: "look-ups/s, one connection, 500 in a pipeline", of: raw, value: perSecond,
+				least: 200_000},
+			{what: "duplicates/s with Redis in front ÷ without", of: cached, to: []string{plain},
+				value: perSecond},
+			{what: "processor time of one, client + PostgreSQL, ÷ without", of: cached, to: []string{plain},
+				value: cpu},
 		},
 	}
 }
@@ -76,7 +82,8 @@ func (b *bench) cache() (*rediscache.Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rediscache.New(client, &rediscache.Options{TTL: time.Hour, Prefix: "skald_bench:", Guard: rediscmd.GuardOptions{Timeout: lateness, Logger: quietly()}})
+	return rediscache.New(client, &rediscache.Options{TTL: time.Hour, Prefix: "skald_bench:",
+		Guard: rediscmd.GuardOptions{Timeout: lateness, Logger: quietly()}})
 }
 
 // lookUps measures the cache alone, with keys that are all there.
@@ -101,7 +108,8 @@ func lookUps(ctx context.Context, m *meter, cache *rediscache.Cache) error {
 
 // lockings compares what a lock adds to work that is done once: in the database, and with a lease in front.
 func lockings() comparison {
-	const plain, locked, leased = "once", "once, an entity locked", "once, a lease of Redis and a token in front"
+	const plain, locked, leased = "once", "once, an entity locked",
+		"once, a lease of Redis and a token in front"
 	return comparison{
 		name: "redis-locks", title: "one INSERT once, by one client: what locks add", there: hasRedis,
 		set: func(ctx context.Context, b *bench) ([]contender, error) {
@@ -113,7 +121,8 @@ func lockings() comparison {
 			if err != nil {
 				return nil, err
 			}
-			locker, err := redislock.New(client, &redislock.Options{Timeout: lateness, TTL: 6 * lateness, Prefix: "skald_bench:", Logger: quietly()})
+			locker, err := redislock.New(client, &redislock.Options{Timeout: lateness, TTL: 6 * lateness,
+				Prefix: "skald_bench:", Logger: quietly()})
 			if err != nil {
 				return nil, err
 			}
@@ -124,7 +133,8 @@ func lockings() comparison {
 				return 0, err
 			}
 			work := func() lock.Work {
-				return lock.Work{Scope: "bench", Key: key(), Entities: []lock.Entity{{Space: "account", Key: fmt.Sprint(n.Load() % 1000)}}}
+				return lock.Work{Scope: "bench", Key: key(),
+					Entities: []lock.Entity{{Space: "account", Key: fmt.Sprint(n.Load() % 1000)}}}
 			}
 			each := func(name string, do func(ctx context.Context) error) contender {
 				return contender{name: name, turn: func(ctx context.Context, m *meter) error {
@@ -134,16 +144,22 @@ func lockings() comparison {
 			return []contender{
 				each(plain, func(ctx context.Context) error {
 					id := key()
-					_, _, err := once.Do(ctx, t.db, "bench", id, nil, func(ctx context.Context, tx pgx.Tx) (int, error) { return insert(ctx, tx, id) })
+					_, _, err := once.Do(ctx, t.db, "bench", id, nil,
+						func(ctx context.Context, tx pgx.Tx) (int, error) { return insert(ctx, tx, id) })
 					return err
 				}),
 				each(locked, func(ctx context.Context) error {
 					w := work()
-					_, _, err := lock.Once(ctx, t.db, w, func(ctx context.Context, tx pgx.Tx, _ lock.Tokens) (int, error) { return insert(ctx, tx, w.Key) })
+					_, _, err := lock.Once(ctx, t.db, w,
+						func(ctx context.Context, tx pgx.Tx, _ lock.Tokens) (int,
+							error) {
+							return insert(ctx, tx, w.Key)
+						})
 					return err
 				}),
 				each(leased, func(ctx context.Context) error {
-					_, _, err := redislock.Do(ctx, locker, t.db, work(), func(context.Context, lock.Tokens) (string, error) { return key(), nil }, insert)
+					_, _, err := redislock.Do(ctx, locker, t.db, work(),
+						func(context.Context, lock.Tokens) (string, error) { return key(), nil }, insert)
 					return err
 				}),
 			}, nil

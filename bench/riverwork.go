@@ -84,8 +84,9 @@ func (t *till) riverPays(ctx context.Context, b *bench, name string, most int) (
 		known := river.NewWorkers()
 		river.AddWorker(known, &payer{t: t, later: name == riverLater, done: &done})
 		cl, err := river.NewClient(riverpgxv5.New(t.pool), &river.Config{
-			FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond, Logger: logger, Workers: known,
-			Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: most}},
+			FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond, Logger: logger,
+			Workers: known,
+			Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: most}},
 		})
 		if err != nil {
 			return err

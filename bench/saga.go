@@ -57,7 +57,8 @@ func (s *sagas) empty(ctx context.Context) error {
 func (s *sagas) byHand() contender {
 	return contender{"by hand", s.empty, func(ctx context.Context, m *meter) error {
 		return m.loop(ctx, clients, 1, func(ctx context.Context, _ int) error {
-			return s.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error { return threeSteps(ctx, c.Conn(), newTrip()) })
+			return s.pool.AcquireFunc(ctx,
+				func(c *pgxpool.Conn) error { return threeSteps(ctx, c.Conn(), newTrip()) })
 		})
 	}}
 }
@@ -152,15 +153,22 @@ func orchestrated() comparison {
 				return nil, err
 			}
 			peers, err := b.dbosSagas(ctx)
-			return append([]contender{s.byHand(), s.through(sagaEngine, payingTrips(), clients)}, peers...), err
+			return append([]contender{s.byHand(), s.through(sagaEngine, payingTrips(), clients)}, peers...),
+				err
 		},
 		bars: []bar{
-			{what: "engine ÷ by hand", of: sagaEngine, to: []string{"by hand"}, value: perSecond, least: 0.85},
-			{what: "engine ÷ DBOS, the row in the step's transaction", of: sagaEngine, to: []string{dbosFused}, value: perSecond, least: 2.6},
-			{what: "engine ÷ DBOS, RunAsStep", of: sagaEngine, to: []string{dbosSteps}, value: perSecond, least: 2.9},
-			{what: "processor time of a saga, engine ÷ by hand", of: sagaEngine, to: []string{"by hand"}, value: cpu, most: 1.2},
-			{what: "commits of a saga", of: sagaEngine, value: func(r Result) float64 { return r.TxPerOp }, most: 4},
-			{what: "bytes of WAL of a saga", of: sagaEngine, value: func(r Result) float64 { return r.WALPerOp }, most: 3500},
+			{what: "engine ÷ by hand", of: sagaEngine, to: []string{"by hand"}, value: perSecond,
+				least: 0.85},
+			{what: "engine ÷ DBOS, the row in the step's transaction", of: sagaEngine,
+				to: []string{dbosFused}, value: perSecond, least: 2.6},
+			{what: "engine ÷ DBOS, RunAsStep", of: sagaEngine, to: []string{dbosSteps}, value: perSecond,
+				least: 2.9},
+			{what: "processor time of a saga, engine ÷ by hand", of: sagaEngine, to: []string{"by hand"},
+				value: cpu, most: 1.2},
+			{what: "commits of a saga", of: sagaEngine, value: func(r Result) float64 { return r.TxPerOp },
+				most: 4},
+			{what: "bytes of WAL of a saga", of: sagaEngine,
+				value: func(r Result) float64 { return r.WALPerOp }, most: 3500},
 		},
 	}
 }
@@ -175,7 +183,8 @@ func engineAlone() comparison {
 			if err != nil {
 				return nil, err
 			}
-			return []contender{s.through("1 in flight", idling(), 1), s.through(few, idling(), 32), s.through(many, idling(), 4096)}, nil
+			return []contender{s.through("1 in flight", idling(), 1), s.through(few, idling(), 32),
+				s.through(many, idling(), 4096)}, nil
 		},
 		bars: []bar{
 			{what: "32 in flight, per second", of: few, value: perSecond, least: 10_000},

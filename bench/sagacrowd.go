@@ -48,10 +48,12 @@ func (s *sagas) fillCrowd(ctx context.Context, d *saga.Definition[trip], finishe
 		return fmt.Errorf("fill: %w", err)
 	}
 	var done, waiting int
-	err = s.pool.QueryRow(ctx, `with gone as (delete from skald_saga where key not like 'done-%' and key not like 'running-%')
+	err = s.pool.QueryRow(ctx,
+		`with gone as (delete from skald_saga where key not like 'done-%' and key not like 'running-%')
 		select count(*) filter (where ended_at is not null and key like 'done-%'), count(*) filter (where key like 'running-%') from skald_saga`).Scan(&done, &waiting)
 	if err != nil || done != finished || waiting != finished/10 {
-		return fmt.Errorf("%d sagas are finished and %d wait, not %d and %d: %w", done, waiting, finished, finished/10, err)
+		return fmt.Errorf("%d sagas are finished and %d wait, not %d and %d: %w", done, waiting, finished,
+			finished/10, err)
 	}
 	return execAll(ctx, s.pool, "vacuum analyze skald_saga")
 }
@@ -75,13 +77,18 @@ func crowded() comparison {
 				return nil, err
 			}
 			beside := full.through(many, payingTrips(), clients)
-			beside.ready = func(ctx context.Context) error { return execAll(ctx, full.pool, "truncate payment") }
+			beside.ready = func(ctx context.Context) error {
+				return execAll(ctx, full.pool, "truncate payment")
+			}
 			return []contender{free.through(none, payingTrips(), clients), beside}, nil
 		},
 		bars: []bar{
-			{what: "time of a saga, beside many ÷ alone", of: many, to: []string{none}, value: cost, most: 1.2},
-			{what: "processor time of a saga, beside many ÷ alone", of: many, to: []string{none}, value: cpu, most: 1.2},
-			{what: "bytes of WAL of a saga, beside many", of: many, value: func(r Result) float64 { return r.WALPerOp }},
+			{what: "time of a saga, beside many ÷ alone", of: many, to: []string{none},
+				value: cost, most: 1.2},
+			{what: "processor time of a saga, beside many ÷ alone", of: many, to: []string{none},
+				value: cpu, most: 1.2},
+			{what: "bytes of WAL of a saga, beside many", of: many,
+				value: func(r Result) float64 { return r.WALPerOp }},
 		},
 	}
 }

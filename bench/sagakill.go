@@ -73,7 +73,8 @@ func (b *bench) killed(name string, lease time.Duration) contender {
 			return err
 		}
 		m.r.Concurrency = inFlight
-		e, err := saga.NewEngine[pgx.Tx](s.db, &saga.EngineOptions{Logger: quietly(), Lease: lease}, payingTrips())
+		e, err := saga.NewEngine[pgx.Tx](s.db, &saga.EngineOptions{Logger: quietly(), Lease: lease},
+			payingTrips())
 		if err != nil {
 			return err
 		}
@@ -107,7 +108,8 @@ func (s *sagas) dies(ctx context.Context, lease time.Duration) (err error) {
 		}
 	}()
 	for done := 0; done < inFlight; {
-		if err := s.pool.QueryRow(ctx, "select count(*) from skald_saga where status = 'done'").Scan(&done); err != nil {
+		if err := s.pool.QueryRow(ctx, "select count(*) from skald_saga where status = 'done'").Scan(
+			&done); err != nil {
 			return err
 		}
 		select {

@@ -40,13 +40,15 @@ func (b *bench) inFile(name string, n, each int) contender {
 		}
 		stop, ended := start(ctx, e)
 		defer stop()
-		err = m.loop(ctx, n, each, func(ctx context.Context, _ int) error { return someInFile(ctx, db, e, d, each) })
+		err = m.loop(ctx, n, each,
+			func(ctx context.Context, _ int) error { return someInFile(ctx, db, e, d, each) })
 		stop()
 		return errors.Join(err, <-ended)
 	}}
 }
 
-func someInFile(ctx context.Context, db *sql.DB, e *saga.Engine[*sql.Tx], d *saga.Definition[trip], n int) error {
+func someInFile(ctx context.Context, db *sql.DB, e *saga.Engine[*sql.Tx], d *saga.Definition[trip],
+	n int) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -74,12 +76,14 @@ func someInFile(ctx context.Context, db *sql.DB, e *saga.Engine[*sql.Tx], d *sag
 }
 
 func engineInFile() comparison {
-	const few, more, many = "32 in flight", "256 in flight", "16 times 64 in flight, 64 start in one transaction"
+	const few, more, many = "32 in flight", "256 in flight",
+		"16 times 64 in flight, 64 start in one transaction"
 	return comparison{
 		name:  "saga-engine-sqlite",
 		title: "sagas of three steps that do nothing, from start to end, in an SQLite file with synchronous=FULL",
 		set: func(_ context.Context, b *bench) ([]contender, error) {
-			return []contender{b.inFile("1 in flight", 1, 1), b.inFile(few, 32, 1), b.inFile(more, 256, 1), b.inFile(many, 16, 64)}, nil
+			return []contender{b.inFile("1 in flight", 1, 1), b.inFile(few, 32, 1), b.inFile(more, 256, 1),
+				b.inFile(many, 16, 64)}, nil
 		},
 		bars: []bar{
 			{what: "32 in flight, per second", of: few, value: perSecond, least: 5000},

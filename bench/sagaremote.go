@@ -38,19 +38,23 @@ func (e parcels) definition() *saga.Definition[trip] {
 	var steps []saga.Listed[trip]
 	for i, step := range []string{"one", "two", "three"} {
 		ask := func(r saga.Run[trip]) parcel { return parcel{r.In.ID, step} }
-		steps = append(steps, saga.Command(step, e.asked[i], ask, saga.Reply(e.told[i]), nil, saga.NoEffect()))
+		steps = append(steps, saga.Command(step, e.asked[i], ask, saga.Reply(e.told[i]), nil,
+			saga.NoEffect()))
 	}
 	return saga.New("parcels", &saga.Options[trip]{Key: tripKey}, steps...)
 }
 
 // does has the participant insert a row for each parcel, and reply, once.
 func (e parcels) does(in *inbox.Inbox[pgx.Tx]) {
-	of := func(m skald.Received[parcel]) inbox.Step { return inbox.Step{Saga: m.Value.Trip, Name: m.Value.Step} }
+	of := func(m skald.Received[parcel]) inbox.Step {
+		return inbox.Step{Saga: m.Value.Trip, Name: m.Value.Step}
+	}
 	for i := range e.asked {
-		inbox.Forward(in, e.asked[i], of, func(ctx context.Context, tx pgx.Tx, m skald.Received[parcel]) (inbox.Result, error) {
-			_, err := tx.Exec(ctx, insertPayment, m.Value.Trip)
-			return inbox.Result{Say: []skald.Draft{e.told[i].New(m.Value.Trip, "ok")}}, err
-		}, nil)
+		inbox.Forward(in, e.asked[i], of,
+			func(ctx context.Context, tx pgx.Tx, m skald.Received[parcel]) (inbox.Result, error) {
+				_, err := tx.Exec(ctx, insertPayment, m.Value.Trip)
+				return inbox.Result{Say: []skald.Draft{e.told[i].New(m.Value.Trip, "ok")}}, err
+			}, nil)
 	}
 }
 
@@ -94,7 +98,8 @@ func (b *bench) apart(ctx context.Context, name string, clients, batch int) (con
 		out, in := plainRelay(), plainRelay()
 		ended := make(chan error, 1)
 		go func() {
-			ended <- skald.Run(running, e, replies, does, relay.New(ours.db, bus, &out), relay.New(theirs.db, bus, &in))
+			ended <- skald.Run(running, e, replies, does, relay.New(ours.db, bus, &out),
+				relay.New(theirs.db, bus, &in))
 		}()
 		if err := ours.one(ctx, e, d); err != nil { // the groups have their partitions
 			return err
@@ -114,7 +119,8 @@ func (s *sagas) thrice(ctx context.Context, of *sagas) error {
 	if err := s.pool.QueryRow(ctx, "select count(*) from payment").Scan(&rows); err != nil {
 		return fmt.Errorf("count rows: %w", err)
 	}
-	if err := of.pool.QueryRow(ctx, "select count(*) from skald_saga where status = 'done'").Scan(&done); err != nil {
+	if err := of.pool.QueryRow(ctx, "select count(*) from skald_saga where status = 'done'").Scan(
+		&done); err != nil {
 		return fmt.Errorf("count sagas: %w", err)
 	}
 	if rows != 3*done {
@@ -140,8 +146,10 @@ func farAway() comparison {
 		bars: []bar{
 			{what: "256 in flight, per second", of: single, value: perSecond},
 			{what: "2,048 in flight, batches of 100, per second", of: many, value: perSecond, least: 3000},
-			{what: "commits of a saga, batches of 100", of: many, value: func(r Result) float64 { return r.TxPerOp }},
-			{what: "bytes of WAL of a saga, batches of 100", of: many, value: func(r Result) float64 { return r.WALPerOp }},
+			{what: "commits of a saga, batches of 100", of: many,
+				value: func(r Result) float64 { return r.TxPerOp }},
+			{what: "bytes of WAL of a saga, batches of 100", of: many,
+				value: func(r Result) float64 { return r.WALPerOp }},
 		},
 	}
 }

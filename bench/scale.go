@@ -23,7 +23,8 @@ const pace = 200
 // scales measures one group with 1 to 8 members, each a client by itself, and 1 to 64 partitions: what it
 // takes in a second, and the time from the call to Publish until Receive gives the message, at a small rate.
 func scales(p product) comparison {
-	c := p.on("broker-scale", fmt.Sprintf("members of a group, and partitions: a full topic per second, and from Publish until Receive gives it at %d a second", pace), nil,
+	c := p.on("broker-scale",
+		fmt.Sprintf("members of a group, and partitions: a full topic per second, and from Publish until Receive gives it at %d a second", pace), nil,
 		func(ctx context.Context, w *wire) (out []contender, err error) {
 			full, empty := map[int]string{}, map[int]string{}
 			for _, s := range scaled() {
@@ -36,18 +37,20 @@ func scales(p product) comparison {
 					}
 				}
 				members, partitions := s[0], s[1]
-				out = append(out, contender{name: scaleName(members, partitions), turn: func(ctx context.Context, m *meter) error {
-					m.r.Concurrency = members
-					lat, err := w.delays(ctx, empty[partitions], members, partitions)
-					if err != nil {
-						return err
-					}
-					if err := m.on(ctx, w, full[partitions], taker{ours, w.rows, w.members(full[partitions], members)}); err != nil {
-						return err
-					}
-					m.r.latencies(lat)
-					return nil
-				}})
+				out = append(out, contender{name: scaleName(members, partitions),
+					turn: func(ctx context.Context, m *meter) error {
+						m.r.Concurrency = members
+						lat, err := w.delays(ctx, empty[partitions], members, partitions)
+						if err != nil {
+							return err
+						}
+						if err := m.on(ctx, w, full[partitions],
+							taker{ours, w.rows, w.members(full[partitions], members)}); err != nil {
+							return err
+						}
+						m.r.latencies(lat)
+						return nil
+					}})
 			}
 			return out, nil
 		})
@@ -64,7 +67,8 @@ func scaleName(members, partitions int) string {
 }
 
 // delays has members wait, once each has its share of the partitions, for messages that come one by one.
-func (w *wire) delays(ctx context.Context, topic string, members, partitions int) (lat []time.Duration, err error) {
+func (w *wire) delays(ctx context.Context, topic string, members,
+	partitions int) (lat []time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*w.b.limit)
 	var wg sync.WaitGroup
 	defer wg.Wait()

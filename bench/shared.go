@@ -27,7 +27,8 @@ func sharedQueue() comparison {
 	const one, two, four = "1 instance", "2 instances", "4 instances"
 	cases := map[string]int{one: 1, two: 2, four: 4}
 	return comparison{
-		name: "shared-queue", title: "from publishing to the handler, 200 messages a second to one queue of RabbitMQ that instances share",
+		name:  "shared-queue",
+		title: "from publishing to the handler, 200 messages a second to one queue of RabbitMQ that instances share",
 		there: func(b *bench) bool { return b.rabbit != "" },
 		set: func(_ context.Context, b *bench) ([]contender, error) {
 			var out []contender
@@ -92,7 +93,8 @@ func (n sharing) turn(ctx context.Context, m *meter) (err error) {
 }
 
 // sayTo publishes for d, waits until all are handled, and returns how long each took.
-func sayTo(ctx context.Context, ch *amqp.Channel, queue string, came <-chan time.Duration, d time.Duration) (lat []time.Duration, err error) {
+func sayTo(ctx context.Context, ch *amqp.Channel, queue string, came <-chan time.Duration,
+	d time.Duration) (lat []time.Duration, err error) {
 	tick := time.NewTicker(sharedEvery)
 	defer tick.Stop()
 	said := 0
@@ -103,8 +105,9 @@ func sayTo(ctx context.Context, ch *amqp.Channel, queue string, came <-chan time
 		if err != nil {
 			return nil, err
 		}
-		err = ch.PublishWithContext(ctx, "", queue, false, false, amqp.Publishing{MessageId: fmt.Sprint(now.UnixNano()), Type: "order.placed",
-			ContentType: "application/json", Body: body, DeliveryMode: amqp.Persistent})
+		err = ch.PublishWithContext(ctx, "", queue, false, false,
+			amqp.Publishing{MessageId: fmt.Sprint(now.UnixNano()), Type: "order.placed",
+				ContentType: "application/json", Body: body, DeliveryMode: amqp.Persistent})
 		if err != nil {
 			return nil, fmt.Errorf("publish: %w", err)
 		}
@@ -121,7 +124,8 @@ func sayTo(ctx context.Context, ch *amqp.Channel, queue string, came <-chan time
 }
 
 // start runs the instances, each with a connection and a pool of its own.
-func (n sharing) start(ctx context.Context, pool *pgxpool.Pool, addr, queue string, came chan<- time.Duration) (stop func() error, err error) {
+func (n sharing) start(ctx context.Context, pool *pgxpool.Pool, addr, queue string,
+	came chan<- time.Duration) (stop func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	var closers []func()

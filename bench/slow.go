@@ -108,8 +108,10 @@ func slowTrips() comparison {
 			}, nil
 		},
 		bars: []bar{
-			{what: "skald inbox ÷ tutorial", of: single, to: []string{tutorialForm}, value: perSecond, least: 1.8},
-			{what: "skald inbox, batches ÷ tutorial", of: batched, to: []string{tutorialForm}, value: perSecond, least: 1.8},
+			{what: "skald inbox ÷ tutorial", of: single, to: []string{tutorialForm}, value: perSecond,
+				least: 1.8},
+			{what: "skald inbox, batches ÷ tutorial", of: batched, to: []string{tutorialForm},
+				value: perSecond, least: 1.8},
 			{what: "skald inbox ÷ by hand", of: single, to: []string{threeTrips}, value: perSecond},
 		},
 	}

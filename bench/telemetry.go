@@ -17,7 +17,8 @@ type watched struct {
 
 func (b *bench) watched(ctx context.Context) watched {
 	w := watched{
-		sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(nowhere{}, sdkmetric.WithInterval(time.Second)))),
+		sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(nowhere{},
+			sdkmetric.WithInterval(time.Second)))),
 		sdktrace.NewTracerProvider(sdktrace.WithBatcher(nowhere{})),
 	}
 	b.undo = append(b.undo, func() error { return w.meters.Shutdown(context.WithoutCancel(ctx)) },

@@ -31,7 +31,8 @@ const (
 func placing() (*flow.Flow, []string, error) {
 	names := []string{"order.placed", "order.paid", "order.sent"}
 	of := func(i int) skald.Event[order] { return skald.Event[order]{Topic: "orders", Type: names[i]} }
-	f, err := flow.New("order", flow.From(of(0)), flow.Then(of(0), of(1)).Within(time.Hour), flow.Then(of(1), of(2)).Within(time.Hour), flow.End(of(2)))
+	f, err := flow.New("order", flow.From(of(0)), flow.Then(of(0), of(1)).Within(time.Hour),
+		flow.Then(of(1), of(2)).Within(time.Hour), flow.End(of(2)))
 	return f, names, err
 }
 
@@ -86,7 +87,8 @@ func tracked() comparison {
 			}
 			only := func(f *flow.Flow, in *inbox.Inbox[pgx.Tx]) {
 				for _, e := range f.Events() {
-					in.Handle(e.Topic, e.Type, func(context.Context, pgx.Tx, skald.Message) error { return nil })
+					in.Handle(e.Topic, e.Type,
+						func(context.Context, pgx.Tx, skald.Message) error { return nil })
 				}
 			}
 			track := func(f *flow.Flow, in *inbox.Inbox[pgx.Tx]) {
@@ -94,7 +96,8 @@ func tracked() comparison {
 			}
 			return []contender{t.events(marking, only), t.events(tracking, track)}, nil
 		},
-		bars: []bar{{what: "marks ÷ tracks, messages/s", of: marking, to: []string{tracking}, value: perSecond, most: 1.5}},
+		bars: []bar{{what: "marks ÷ tracks, messages/s", of: marking, to: []string{tracking},
+			value: perSecond, most: 1.5}},
 	}
 }
 
@@ -111,7 +114,8 @@ func answered() comparison {
 			if err := t.fillSagas(ctx, b.sagasLive); err != nil {
 				return nil, err
 			}
-			h, err := status.Handler(t.db, &status.Options{Service: "orders", Auth: func(h http.Handler) http.Handler { return h }})
+			h, err := status.Handler(t.db, &status.Options{Service: "orders",
+				Auth: func(h http.Handler) http.Handler { return h }})
 			if err != nil {
 				return nil, fmt.Errorf("make the endpoint: %w", err)
 			}
@@ -119,16 +123,19 @@ func answered() comparison {
 			ask := func(ctx context.Context, _ int) error {
 				key := n.Add(7919) % int64(b.sagasLive)
 				w := httptest.NewRecorder()
-				h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/order-"+strconv.FormatInt(key, 10), http.NoBody).WithContext(ctx))
+				h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/order-"+strconv.FormatInt(key, 10),
+					http.NoBody).WithContext(ctx))
 				if w.Code != http.StatusOK {
 					return fmt.Errorf("order-%d: %d %s", key, w.Code, w.Body)
 				}
 				return nil
 			}
 			nothing := func(context.Context) error { return nil }
-			return []contender{{answers, nothing, func(ctx context.Context, m *meter) error { return m.loop(ctx, 4, 1, ask) }}}, nil
+			return []contender{{answers, nothing,
+				func(ctx context.Context, m *meter) error { return m.loop(ctx, 4, 1, ask) }}}, nil
 		},
-		bars: []bar{{what: "p50 in ms", of: answers, value: p50}, {what: "p99 in ms", of: answers, value: p99, most: 20}},
+		bars: []bar{{what: "p50 in ms", of: answers, value: p50},
+			{what: "p99 in ms", of: answers, value: p99, most: 20}},
 	}
 }
 

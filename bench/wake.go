@@ -67,10 +67,12 @@ func wakes() comparison {
 		most float64
 		remote
 	}{
-		{"1 relay, a message within each second", 30, remote{relays: 1, rest: aboutASecond, samples: wakeSamples}},
+		{"1 relay, a message within each second", 30,
+			remote{relays: 1, rest: aboutASecond, samples: wakeSamples}},
 		{"1 relay, from idle", 60, remote{relays: 1, rest: idleFor(1), samples: wakeSamples}},
 		{"4 relays, from idle", 250, remote{relays: 4, rest: idleFor(4), samples: wakeSamples / 2}},
-		{"1 relay, from idle, notified", 15, remote{relays: 1, notify: true, rest: idleFor(1), samples: wakeSamples}},
+		{"1 relay, from idle, notified", 15,
+			remote{relays: 1, notify: true, rest: idleFor(1), samples: wakeSamples}},
 	}
 	c := comparison{name: "wake", title: "from COMMIT in one process to the publisher in another"}
 	for _, one := range cases {
@@ -92,12 +94,14 @@ func (o remote) turn(ctx context.Context, m *meter) error {
 		return err
 	}
 	came := make(chan time.Time, 1)
-	stop, ended, err := o.start(ctx, m.b, pool.Config().ConnString(), func(skald.Message) { came <- time.Now() })
+	stop, ended, err := o.start(ctx, m.b, pool.Config().ConnString(),
+		func(skald.Message) { came <- time.Now() })
 	if err != nil {
 		return err
 	}
 	defer stop()
-	out, event := outbox.New[pgx.Tx](pgstore.New(pool, &pgstore.Options{Notify: o.notify}), nil), skald.Event[order]{Topic: "orders", Type: "order.placed"}
+	out, event := outbox.New[pgx.Tx](pgstore.New(pool, &pgstore.Options{Notify: o.notify}), nil),
+		skald.Event[order]{Topic: "orders", Type: "order.placed"}
 	for n := range int64(o.samples + 3) {
 		if n == 3 { // the first ones prepare statements and open connections
 			if err := m.begin(ctx); err != nil {
@@ -128,7 +132,8 @@ func (o remote) turn(ctx context.Context, m *meter) error {
 }
 
 // start starts the relays.
-func (o remote) start(ctx context.Context, b *bench, url string, on func(skald.Message)) (stop func(), ended chan error, err error) {
+func (o remote) start(ctx context.Context, b *bench, url string,
+	on func(skald.Message)) (stop func(), ended chan error, err error) {
 	ctx, stop = context.WithCancel(ctx)
 	ended = make(chan error, 2*o.relays)
 	var pool *pgxpool.Pool
@@ -163,17 +168,20 @@ const idleSeconds = 20
 
 // idleLoad counts what relays ask of an idle database.
 func idleLoad() comparison {
-	c := comparison{name: "idle-load", title: "what relays ask of a database in which nothing happens: round trips per second"}
+	c := comparison{name: "idle-load",
+		title: "what relays ask of a database in which nothing happens: round trips per second"}
 	for _, most := range []struct {
 		n int
 		v float64
 	}{{1, 10}, {4, 10}, {200, 20}} {
-		c.bars = append(c.bars, bar{what: fmt.Sprintf("%d relays, round trips/s", most.n), of: fmt.Sprintf("%d relays", most.n), value: perSecond, most: most.v})
+		c.bars = append(c.bars, bar{what: fmt.Sprintf("%d relays, round trips/s", most.n),
+			of: fmt.Sprintf("%d relays", most.n), value: perSecond, most: most.v})
 	}
 	c.set = func(ctx context.Context, b *bench) ([]contender, error) {
 		var out []contender
 		for _, n := range []int{1, 4, 200} {
-			out = append(out, contender{name: fmt.Sprintf("%d relays", n), turn: remote{relays: n, asked: new(atomic.Int64)}.idle})
+			out = append(out, contender{name: fmt.Sprintf("%d relays", n),
+				turn: remote{relays: n, asked: new(atomic.Int64)}.idle})
 		}
 		return out, nil
 	}

@@ -57,7 +57,8 @@ func (b *bench) walField(ctx context.Context) (*walField, error) {
 		return nil, err
 	}
 	b.later(func() error {
-		_, err := b.probe.conn.Exec(context.WithoutCancel(ctx), "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1", slot)
+		_, err := b.probe.conn.Exec(context.WithoutCancel(ctx),
+			"select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1", slot)
 		return err
 	})
 	bus, err := kafkabroker.New(b.kafka, nil)
@@ -91,7 +92,8 @@ func (f *walField) makeSlot(ctx context.Context) error {
 // ways are the two contenders.
 func (f *walField) ways(turn func(ctx context.Context, m *meter, from relay.Source) error) []contender {
 	way := func(name string, from relay.Source) contender {
-		return contender{name: name, turn: func(ctx context.Context, m *meter) error { return turn(ctx, m, from) }}
+		return contender{name: name,
+			turn: func(ctx context.Context, m *meter) error { return turn(ctx, m, from) }}
 	}
 	return []contender{way("polling", countedPolls{f.polls, f}), way("WAL", countedReads{f.reads, f})}
 }
@@ -145,7 +147,8 @@ func walDrains() comparison {
 			if err != nil {
 				return nil, err
 			}
-			if err := fill(ctx, f.pool, outbox.New[pgx.Tx](pgstore.New(f.pool, nil), nil), f.topic, b.rows, nil); err != nil {
+			if err := fill(ctx, f.pool, outbox.New[pgx.Tx](pgstore.New(f.pool, nil), nil), f.topic, b.rows,
+				nil); err != nil {
 				return nil, err
 			}
 			all := f.ways(func(ctx context.Context, m *meter, from relay.Source) error {
@@ -160,8 +163,10 @@ func walDrains() comparison {
 			{what: "WAL, rows/s", of: "WAL", value: perSecond, least: 150_000},
 			{what: "WAL ÷ polling", of: "WAL", to: []string{"polling"}, value: perSecond},
 			{what: "Debezium ÷ WAL", of: debeziumName, to: []string{"WAL"}, value: perSecond},
-			{what: "Debezium ÷ WAL, processor time of a row", of: debeziumName, to: []string{"WAL"}, value: cpu},
-			{what: "Debezium, s to its first record (not in the rate)", of: debeziumName, value: extra("start")},
+			{what: "Debezium ÷ WAL, processor time of a row", of: debeziumName, to: []string{"WAL"},
+				value: cpu},
+			{what: "Debezium, s to its first record (not in the rate)", of: debeziumName,
+				value: extra("start")},
 		},
 	}
 }
@@ -193,7 +198,8 @@ func walFlows() comparison {
 			{what: "Debezium ÷ WAL, p50", of: debeziumName, to: []string{"WAL"}, value: p50},
 			{what: "Debezium ÷ WAL, processor time", of: debeziumName, to: []string{"WAL"}, value: cpu},
 			{what: debeziumQuick + " ÷ WAL, p50", of: debeziumQuick, to: []string{"WAL"}, value: p50},
-			{what: debeziumQuick + " ÷ WAL, processor time", of: debeziumQuick, to: []string{"WAL"}, value: cpu},
+			{what: debeziumQuick + " ÷ WAL, processor time", of: debeziumQuick, to: []string{"WAL"},
+				value: cpu},
 		},
 	}
 }
@@ -257,7 +263,8 @@ func (f *walField) flow(ctx context.Context, m *meter, from relay.Source) error 
 
 // writes writes at a fixed rate, a key for each message.
 func (f *walField) writes(ctx context.Context, as string, sent *sync.Map) error {
-	out, event := outbox.New[pgx.Tx](pgstore.New(f.pool, nil), nil), skald.Event[order]{Topic: f.topic, Type: "order.placed"}
+	out, event := outbox.New[pgx.Tx](pgstore.New(f.pool, nil), nil),
+		skald.Event[order]{Topic: f.topic, Type: "order.placed"}
 	tick := time.NewTicker(flowPause)
 	defer tick.Stop()
 	for n := int64(0); ; n++ {
@@ -321,7 +328,8 @@ func (f *walField) idle(ctx context.Context, m *meter, from relay.Source) error 
 		return err
 	}
 	count := func() (looked, asked int64) { return f.looked.Load(), f.asked.Load() }
-	if err := f.atRest(ctx, m, count, func(_ context.Context, d time.Duration) error { return wait(d) }); err != nil {
+	if err := f.atRest(ctx, m, count,
+		func(_ context.Context, d time.Duration) error { return wait(d) }); err != nil {
 		return err
 	}
 	stop()
@@ -330,7 +338,8 @@ func (f *walField) idle(ctx context.Context, m *meter, from relay.Source) error 
 
 func restBars(names ...string) (out []bar) {
 	for _, name := range names {
-		for _, what := range [][2]string{{"transactions/s at the database", "transactions"}, {"client, ms of CPU a second", "client_cpu"}, {"PostgreSQL, ms of CPU a second", "pg_cpu"}} {
+		for _, what := range [][2]string{{"transactions/s at the database", "transactions"},
+			{"client, ms of CPU a second", "client_cpu"}, {"PostgreSQL, ms of CPU a second", "pg_cpu"}} {
 			out = append(out, bar{what: name + ", " + what[0], of: name, value: extra(what[1])})
 		}
 	}

@@ -31,7 +31,8 @@ const (
 )
 
 // debezium is a contender of a walField. Where it is not there, there is none.
-func (f *walField) debezium(label string, more map[string]string, warm bool, turn func(ctx context.Context, m *meter) error) contender {
+func (f *walField) debezium(label string, more map[string]string, warm bool,
+	turn func(ctx context.Context, m *meter) error) contender {
 	c := f.connect
 	return contender{name: label,
 		ready: func(ctx context.Context) error {
@@ -177,13 +178,15 @@ func (f *walField) debeziumFlow(ctx context.Context, m *meter) (err error) {
 }
 
 // readTimes reads what came between two moments.
-func (f *walField) readTimes(ctx context.Context, from map[int32]int64, upTo int64, a, z time.Time, sent *sync.Map) (lat []time.Duration, err error) {
+func (f *walField) readTimes(ctx context.Context, from map[int32]int64, upTo int64, a, z time.Time,
+	sent *sync.Map) (lat []time.Duration, err error) {
 	at, left := map[int32]kgo.Offset{}, upTo
 	for p, o := range from {
 		at[p] = kgo.NewOffset().At(o)
 		left -= o
 	}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(f.b.kafka, ",")...), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{f.topic: at}))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(f.b.kafka, ",")...),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{f.topic: at}))
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +213,8 @@ func (f *walField) readTimes(ctx context.Context, from map[int32]int64, upTo int
 // stamped has the broker write into each record when it came.
 func (f *walField) stamped(ctx context.Context) error {
 	set := "LogAppendTime"
-	_, err := f.connect.adm.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "message.timestamp.type", Value: &set}}, f.topic)
+	_, err := f.connect.adm.AlterTopicConfigs(ctx,
+		[]kadm.AlterConfig{{Op: kadm.SetConfig, Name: "message.timestamp.type", Value: &set}}, f.topic)
 	return err
 }
 
@@ -223,8 +227,10 @@ func (f *walField) flows(ctx context.Context) ([]contender, error) {
 	if err := f.stamped(ctx); err != nil {
 		return nil, err
 	}
-	err := fill(ctx, f.pool, outbox.New[pgx.Tx](pgstore.New(f.pool, nil), nil), f.topic, min(f.b.rows, 100_000), nil) // to warm up with
-	return append(all, f.debezium(debeziumName, nil, true, f.debeziumFlow), f.debezium(debeziumQuick, quick(), true, f.debeziumFlow)), err
+	err := fill(ctx, f.pool, outbox.New[pgx.Tx](pgstore.New(f.pool, nil), nil), f.topic,
+		min(f.b.rows, 100_000), nil) // to warm up with
+	return append(all, f.debezium(debeziumName, nil, true, f.debeziumFlow),
+		f.debezium(debeziumQuick, quick(), true, f.debeziumFlow)), err
 }
 
 // idles are those at rest.
@@ -247,11 +253,13 @@ func (f *walField) idles() []contender {
 		}
 		return f.atRest(ctx, m, func() (looked, asked int64) { return 0, 0 }, waits)
 	}
-	return append(all, f.debezium(debeziumName, nil, false, turn), f.debezium(debeziumQuick, quick(), false, turn))
+	return append(all, f.debezium(debeziumName, nil, false, turn),
+		f.debezium(debeziumQuick, quick(), false, turn))
 }
 
 // atRest counts for so long that two or three of the things that come each ten seconds are in it.
-func (f *walField) atRest(ctx context.Context, m *meter, count func() (looked, asked int64), wait func(context.Context, time.Duration) error) error {
+func (f *walField) atRest(ctx context.Context, m *meter, count func() (looked, asked int64),
+	wait func(context.Context, time.Duration) error) error {
 	looked, asked := count()
 	committed, err := f.transactions(ctx)
 	if err != nil {
@@ -269,14 +277,17 @@ func (f *walField) atRest(ctx context.Context, m *meter, count func() (looked, a
 		return err
 	}
 	s := z.at.Sub(a.at).Seconds()
-	m.r.Extra = map[string]float64{"asked": float64(nowAsked-asked) / s, "transactions": float64(more-committed) / s,
-		"client_cpu": math.Round((z.own-a.own)/s) / 1000, "pg_cpu": math.Round((z.pg-a.pg)/s) / 1000}
+	m.r.Extra = map[string]float64{"asked": float64(nowAsked-asked) / s,
+		"transactions": float64(more-committed) / s,
+		"client_cpu":   math.Round((z.own-a.own)/s) / 1000, "pg_cpu": math.Round((z.pg-a.pg)/s) / 1000}
 	return nil
 }
 
 // transactions is what the outbox's database has had. A backend says it within a second of its last one, or
 // with its next.
 func (f *walField) transactions(ctx context.Context) (n int64, err error) {
-	err = f.b.probe.conn.QueryRow(ctx, "select xact_commit + xact_rollback from pg_stat_database where datname = $1", f.pool.Config().ConnConfig.Database).Scan(&n)
+	err = f.b.probe.conn.QueryRow(ctx,
+		"select xact_commit + xact_rollback from pg_stat_database where datname = $1",
+		f.pool.Config().ConnConfig.Database).Scan(&n)
 	return n, err
 }

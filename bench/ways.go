@@ -51,7 +51,9 @@ func (p *parents) in(ctx context.Context) context.Context {
 	}
 	t, _ := trace.TraceIDFromHex(next[3:35])
 	s, _ := trace.SpanIDFromHex(next[36:52])
-	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: t, SpanID: s, TraceFlags: trace.TraceFlags(next[54] - '0')}))
+	return trace.ContextWithSpanContext(ctx,
+		trace.NewSpanContext(trace.SpanContextConfig{TraceID: t, SpanID: s,
+			TraceFlags: trace.TraceFlags(next[54] - '0')}))
 }
 
 // A way is one of them.
@@ -79,8 +81,9 @@ func (b *bench) ways(ctx context.Context, pool *pgxpool.Pool, roles ...string) (
 		{
 			name: told, pool: pool, db: pgstore.New(pool, nil), parents: &parents{each: max(1, b.traced)},
 			outbox: outbox.Options{MeterProvider: seen.meters},
-			relay:  relay.Options{Logger: quietly(), MeterProvider: seen.meters, TracerProvider: seen.tracers},
-			inbox:  inbox.Options{MeterProvider: seen.meters, TracerProvider: seen.tracers},
+			relay: relay.Options{Logger: quietly(), MeterProvider: seen.meters,
+				TracerProvider: seen.tracers},
+			inbox: inbox.Options{MeterProvider: seen.meters, TracerProvider: seen.tracers},
 		},
 	}, nil
 }
@@ -123,8 +126,10 @@ func wayBars(time func(Result) float64, what string) []bar {
 	var out []bar
 	for _, one := range []string{roled, told} {
 		out = append(out,
-			bar{what: "CPU of the client and PostgreSQL, " + one + " ÷ without", of: one, to: []string{alone}, value: cpu, most: 1.05},
-			bar{what: what + ", " + one + " ÷ without", of: one, to: []string{alone}, value: time, most: 1.05})
+			bar{what: "CPU of the client and PostgreSQL, " + one + " ÷ without", of: one, to: []string{alone},
+				value: cpu, most: 1.05},
+			bar{what: what + ", " + one + " ÷ without", of: one, to: []string{alone}, value: time,
+				most: 1.05})
 	}
 	return out
 }

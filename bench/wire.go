@@ -100,23 +100,28 @@ func wires() (out []comparison) {
 }
 
 // on is a comparison of contenders on one product, with the processor time of its server beside ours.
-func (p product) on(name, title string, bars []bar, set func(ctx context.Context, w *wire) ([]contender, error)) comparison {
-	return comparison{name: name + "-" + p.name, title: title, bars: bars, there: p.there, set: func(ctx context.Context, b *bench) ([]contender, error) {
-		w, err := p.wire(ctx, b)
-		if err != nil {
-			return nil, err
-		}
-		b.beside(p.name, w.addr)
-		return set(ctx, w)
-	}}
+func (p product) on(name, title string, bars []bar,
+	set func(ctx context.Context, w *wire) ([]contender, error)) comparison {
+	return comparison{name: name + "-" + p.name, title: title, bars: bars, there: p.there,
+		set: func(ctx context.Context, b *bench) ([]contender, error) {
+			w, err := p.wire(ctx, b)
+			if err != nil {
+				return nil, err
+			}
+			b.beside(p.name, w.addr)
+			return set(ctx, w)
+		}}
 }
 
 func publishing(p product) comparison {
 	bars := []bar{
 		{what: "skald ÷ raw client", of: ours, to: []string{rawClient}, value: perSecond, least: 0.7},
-		{what: "skald ÷ watermill's adapter, the better one", of: ours, to: []string{watermill1, watermill64}, value: perSecond, least: 1},
+		{what: "skald ÷ watermill's adapter, the better one", of: ours, to: []string{watermill1, watermill64},
+			value: perSecond, least: 1},
 	}
-	return p.on("broker-publish", "messages of 250 bytes, 10,000 keys, 16 partitions, all confirmed: calls of 1,000, 20 under way", bars,
+	return p.on("broker-publish",
+		"messages of 250 bytes, 10,000 keys, 16 partitions, all confirmed: calls of 1,000, 20 under way",
+		bars,
 		func(ctx context.Context, w *wire) ([]contender, error) {
 			topic, err := w.topic(ctx, wirePartitions)
 			if err != nil {
@@ -153,9 +158,11 @@ func consuming(p product) comparison {
 	bars := []bar{
 		{what: "skald ÷ raw client", of: ours, to: []string{rawClient}, value: perSecond, least: 0.7},
 		{what: "skald ÷ raw client, one ack for 500", of: ours, to: []string{rawAckAll}, value: perSecond},
-		{what: "skald ÷ watermill's adapter", of: ours, to: []string{watermillSub}, value: perSecond, least: 1},
+		{what: "skald ÷ watermill's adapter", of: ours, to: []string{watermillSub},
+			value: perSecond, least: 1},
 	}
-	return p.on("broker-consume", "messages of 250 bytes, 16 partitions, taken and acknowledged by one member of a new group, from the first message on", bars,
+	return p.on("broker-consume",
+		"messages of 250 bytes, 16 partitions, taken and acknowledged by one member of a new group, from the first message on", bars,
 		func(ctx context.Context, w *wire) ([]contender, error) {
 			topic, err := w.filled(ctx, wirePartitions)
 			if err != nil {
@@ -163,7 +170,8 @@ func consuming(p product) comparison {
 			}
 			var out []contender
 			for _, one := range append([]taker{{ours, w.rows, w.members(topic, 1)}}, w.take(topic)...) {
-				out = append(out, contender{name: one.name, turn: func(ctx context.Context, m *meter) error { return m.on(ctx, w, topic, one) }})
+				out = append(out, contender{name: one.name,
+					turn: func(ctx context.Context, m *meter) error { return m.on(ctx, w, topic, one) }})
 			}
 			return out, nil
 		})
@@ -274,7 +282,8 @@ func (w *wire) members(topic string, n int) func(context.Context, string, int, f
 		defer cancel()
 		for range n {
 			go func() {
-				errs <- w.member(ctx, broker.Group{Name: group, Topics: []string{topic}}, int64(rows), &taken, first)
+				errs <- w.member(ctx, broker.Group{Name: group, Topics: []string{topic}}, int64(rows),
+					&taken, first)
 			}()
 		}
 		var bad error
@@ -288,7 +297,8 @@ func (w *wire) members(topic string, n int) func(context.Context, string, int, f
 	}
 }
 
-func (w *wire) member(ctx context.Context, g broker.Group, rows int64, taken *atomic.Int64, first func()) (err error) {
+func (w *wire) member(ctx context.Context, g broker.Group, rows int64, taken *atomic.Int64,
+	first func()) (err error) {
 	bus, err := w.open()
 	if err != nil {
 		return err

@@ -23,19 +23,26 @@ import (
 func newKafkaWire(b *bench) *wire {
 	w := &wire{b: b, name: "kafka", addr: b.kafka, rows: b.rows}
 	w.open = func() (broker.Broker, error) { return kafkabroker.New(b.kafka, nil) }
-	w.topic = func(ctx context.Context, partitions int) (string, error) { return b.topic(ctx, int32(partitions)) }
+	w.topic = func(ctx context.Context, partitions int) (string, error) {
+		return b.topic(ctx, int32(partitions))
+	}
 	w.send, w.take = w.kafkaSenders, w.kafkaTakers
 	return w
 }
 
 func (w *wire) kafkaSenders(_ context.Context, topic string) ([]sender, error) {
-	cl, err := w.b.producer(kgo.ProducerLinger(5*time.Millisecond), kgo.MaxBufferedRecords(wirePage*wireCalls))
+	cl, err := w.b.producer(kgo.ProducerLinger(5*time.Millisecond),
+		kgo.MaxBufferedRecords(wirePage*wireCalls))
 	if err != nil {
 		return nil, err
 	}
 	pub, err := wkafka.NewPublisher(wkafka.PublisherConfig{
-		Brokers:               strings.Split(w.b.kafka, ","),
-		Marshaler:             wkafka.NewWithPartitioningMarshaler(func(_ string, m *wmessage.Message) (string, error) { return m.Metadata["ce_partitionkey"], nil }),
+		Brokers: strings.Split(w.b.kafka, ","),
+		Marshaler: wkafka.NewWithPartitioningMarshaler(
+			func(_ string, m *wmessage.Message) (string,
+				error) {
+				return m.Metadata["ce_partitionkey"], nil
+			}),
 		OverwriteSaramaConfig: allReplicas(),
 	}, watermill.NopLogger{})
 	if err != nil {
@@ -64,7 +71,8 @@ func kafkaRaw(cl *kgo.Client) func(context.Context, iter.Seq[[]skald.Message]) e
 				m := &page[i]
 				records[i] = kgo.Record{Topic: m.Topic, Key: m.Key, Value: m.Data}
 				for _, h := range wireHeaders("ce_", m) {
-					records[i].Headers = append(records[i].Headers, kgo.RecordHeader{Key: h.Name, Value: h.Value})
+					records[i].Headers = append(records[i].Headers,
+						kgo.RecordHeader{Key: h.Name, Value: h.Value})
 				}
 				cl.Produce(ctx, &records[i], func(_ *kgo.Record, err error) {
 					if err != nil {
@@ -86,8 +94,10 @@ func (w *wire) kafkaTakers(topic string) []taker {
 	seeds := strings.Split(w.b.kafka, ",")
 	return []taker{
 		{rawClient, w.rows, func(ctx context.Context, group string, rows int, first func()) error {
-			cl, err := kgo.NewClient(kgo.SeedBrokers(seeds...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
-				kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxBytes(16<<20), kgo.AutoCommitInterval(100*time.Millisecond))
+			cl, err := kgo.NewClient(kgo.SeedBrokers(seeds...), kgo.ConsumerGroup(group),
+				kgo.ConsumeTopics(topic),
+				kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxBytes(16<<20),
+				kgo.AutoCommitInterval(100*time.Millisecond))
 			if err != nil {
 				return err
 			}
@@ -104,16 +114,18 @@ func (w *wire) kafkaTakers(topic string) []taker {
 			}
 			return cl.CommitUncommittedOffsets(ctx)
 		}},
-		{watermillSub, min(w.rows, 5*w.b.peerRows), func(ctx context.Context, group string, rows int, first func()) error {
-			c := wkafka.DefaultSaramaSubscriberConfig()
-			c.Consumer.Offsets.Initial = sarama.OffsetOldest
-			sub, err := wkafka.NewSubscriber(wkafka.SubscriberConfig{
-				Brokers: seeds, Unmarshaler: wkafka.DefaultMarshaler{}, ConsumerGroup: group, OverwriteSaramaConfig: c,
-			}, watermill.NopLogger{})
-			if err != nil {
-				return err
-			}
-			return drainWatermill(ctx, sub, topic, rows, first)
-		}},
+		{watermillSub, min(w.rows, 5*w.b.peerRows),
+			func(ctx context.Context, group string, rows int, first func()) error {
+				c := wkafka.DefaultSaramaSubscriberConfig()
+				c.Consumer.Offsets.Initial = sarama.OffsetOldest
+				sub, err := wkafka.NewSubscriber(wkafka.SubscriberConfig{
+					Brokers: seeds, Unmarshaler: wkafka.DefaultMarshaler{}, ConsumerGroup: group,
+					OverwriteSaramaConfig: c,
+				}, watermill.NopLogger{})
+				if err != nil {
+					return err
+				}
+				return drainWatermill(ctx, sub, topic, rows, first)
+			}},
 	}
 }

@@ -80,7 +80,8 @@ func natsRaw(js jetstream.JetStream) func(context.Context, iter.Seq[[]skald.Mess
 				key := fnv.New32a()
 				_, _ = key.Write(m.Key)
 				subject := m.Topic + "." + strconv.Itoa(int(key.Sum32()%wirePartitions))
-				f, err := js.PublishMsgAsync(&nats.Msg{Subject: subject, Header: h, Data: m.Data}, jetstream.WithStallWait(10*time.Second))
+				f, err := js.PublishMsgAsync(&nats.Msg{Subject: subject, Header: h, Data: m.Data},
+					jetstream.WithStallWait(10*time.Second))
 				if err != nil {
 					return err
 				}
@@ -107,7 +108,9 @@ func (w *wire) natsTakers(js jetstream.JetStream, topic string) []taker {
 		{watermillSub, w.b.peerRows, func(ctx context.Context, group string, rows int, first func()) error {
 			sub, err := wnats.NewSubscriber(wnats.SubscriberConfig{
 				URL: "nats://" + w.addr, QueueGroupPrefix: group,
-				JetStream: wnats.JetStreamConfig{AckAsync: true, DurablePrefix: group, SubscribeOptions: []nats.SubOpt{nats.DeliverAll(), nats.AckExplicit(), nats.BindStream(topic)}},
+				JetStream: wnats.JetStreamConfig{AckAsync: true, DurablePrefix: group,
+					SubscribeOptions: []nats.SubOpt{nats.DeliverAll(), nats.AckExplicit(),
+						nats.BindStream(topic)}},
 				SubjectCalculator: func(group, topic string) *wnats.SubjectDetail {
 					return &wnats.SubjectDetail{Primary: topic + ".*", QueueGroup: group}
 				},
@@ -121,9 +124,11 @@ func (w *wire) natsTakers(js jetstream.JetStream, topic string) []taker {
 }
 
 // natsPull is a durable pull consumer, which acknowledges each so many messages.
-func natsPull(js jetstream.JetStream, topic string, policy jetstream.AckPolicy, each int) func(context.Context, string, int, func()) error {
+func natsPull(js jetstream.JetStream, topic string, policy jetstream.AckPolicy,
+	each int) func(context.Context, string, int, func()) error {
 	return func(ctx context.Context, group string, rows int, first func()) error {
-		c, err := js.CreateConsumer(ctx, topic, jetstream.ConsumerConfig{Durable: group, AckPolicy: policy, DeliverPolicy: jetstream.DeliverAllPolicy})
+		c, err := js.CreateConsumer(ctx, topic, jetstream.ConsumerConfig{Durable: group, AckPolicy: policy,
+			DeliverPolicy: jetstream.DeliverAllPolicy})
 		if err != nil {
 			return err
 		}

@@ -17,9 +17,12 @@ import (
 func wireHeaders(prefix string, m *skald.Message) []skald.Header {
 	text := func(name, value string) skald.Header { return skald.Header{Name: name, Value: []byte(value)} }
 	return []skald.Header{
-		text(prefix+"specversion", "1.0"), text(prefix+"id", m.ID), text(prefix+"source", m.Source), text(prefix+"type", m.Type),
-		text(prefix+"time", m.Time.UTC().Format(time.RFC3339Nano)), {Name: prefix + "partitionkey", Value: m.Key},
-		text(prefix+"sequence", m.Sequence), text("content-type", m.ContentType), text(prefix+"correlationid", m.CorrelationID),
+		text(prefix+"specversion", "1.0"), text(prefix+"id", m.ID), text(prefix+"source", m.Source),
+		text(prefix+"type", m.Type),
+		text(prefix+"time", m.Time.UTC().Format(time.RFC3339Nano)),
+		{Name: prefix + "partitionkey", Value: m.Key},
+		text(prefix+"sequence", m.Sequence), text("content-type", m.ContentType),
+		text(prefix+"correlationid", m.CorrelationID),
 	}
 }
 
@@ -34,7 +37,8 @@ func (w *wire) watermill(pub wmessage.Publisher, topic, prefix string) []sender 
 	return []sender{{watermill1, w.b.peerRows / 4, by(1)}, {watermill64, min(w.rows, 5*w.b.peerRows), by(64)}}
 }
 
-func publishers(ctx context.Context, pub wmessage.Publisher, topic, prefix string, n int, pages iter.Seq[[]skald.Message]) error {
+func publishers(ctx context.Context, pub wmessage.Publisher, topic, prefix string, n int,
+	pages iter.Seq[[]skald.Message]) error {
 	shares, errs := make([]chan *skald.Message, n), make([]error, n)
 	var wg sync.WaitGroup
 	for i := range shares {
@@ -78,7 +82,8 @@ func toWatermill(prefix string, m *skald.Message) *wmessage.Message {
 }
 
 // drainWatermill takes and acknowledges one message after the other, as Watermill has it.
-func drainWatermill(ctx context.Context, sub wmessage.Subscriber, topic string, rows int, first func()) error {
+func drainWatermill(ctx context.Context, sub wmessage.Subscriber, topic string, rows int,
+	first func()) error {
 	in, err := sub.Subscribe(ctx, topic)
 	if err != nil {
 		return err

@@ -86,7 +86,8 @@ func channel(conn *amqp.Connection, do func(*amqp.Channel) error) error {
 // all makes the one queue that Watermill takes from, of the kind that ours are.
 func all(conn *amqp.Connection, topic, queue string) error {
 	return channel(conn, func(ch *amqp.Channel) error {
-		if _, err := ch.QueueDeclare(queue, true, false, false, false, amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum}); err != nil {
+		if _, err := ch.QueueDeclare(queue, true, false, false, false,
+			amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum}); err != nil {
 			return err
 		}
 		return ch.QueueBind(queue, "#", topic, false, nil)
@@ -112,7 +113,8 @@ func (w *wire) rabbitSenders(conn *amqp.Connection, topic string) ([]sender, err
 		return nil, err
 	}
 	w.b.later(pub.Close)
-	return append([]sender{{rawClient, w.rows, rabbitRaw(conn)}}, w.watermill(pub, topic, "cloudEvents_")...), nil
+	return append([]sender{{rawClient, w.rows, rabbitRaw(conn)}}, w.watermill(pub, topic, "cloudEvents_")...),
+		nil
 }
 
 // rabbitRaw is one channel with confirmations, many messages under way. Of one key, too: behind one that
@@ -144,7 +146,8 @@ func rabbitRaw(conn *amqp.Connection) func(context.Context, iter.Seq[[]skald.Mes
 				}
 			}
 			for i := range page {
-				c, err := ch.PublishWithDeferredConfirmWithContext(ctx, page[i].Topic, rabbitRoute(&page[i]), true, false, rabbitRecord(&page[i]))
+				c, err := ch.PublishWithDeferredConfirmWithContext(ctx, page[i].Topic, rabbitRoute(&page[i]),
+					true, false, rabbitRecord(&page[i]))
 				if err != nil {
 					return err
 				}
@@ -164,7 +167,8 @@ func rabbitRoute(m *skald.Message) string {
 // rabbitRecord is m with the headers that Skald's driver writes.
 func rabbitRecord(m *skald.Message) amqp.Publishing {
 	p := amqp.Publishing{
-		DeliveryMode: amqp.Persistent, ContentType: m.ContentType, MessageId: m.ID, CorrelationId: m.CorrelationID, Type: m.Type,
+		DeliveryMode: amqp.Persistent, ContentType: m.ContentType, MessageId: m.ID,
+		CorrelationId: m.CorrelationID, Type: m.Type,
 		Timestamp: m.Time, Headers: amqp.Table{}, Body: m.Data,
 	}
 	for _, h := range wireHeaders("cloudEvents_", m) {
@@ -177,29 +181,32 @@ func (w *wire) rabbitTakers(conn *amqp.Connection, topic string) []taker {
 	taken := func(name string, each int) taker {
 		return taker{name: name, rows: w.rows, take: rabbitConsume(conn, topic, each)}
 	}
-	return []taker{taken(rawClient, 1), taken(rawAckAll, 500), {watermillSub, w.rows, func(ctx context.Context, group string, rows int, first func()) error {
-		config := wamqp.NewDurablePubSubConfig(w.url(), wamqp.GenerateQueueNameConstant(group))
-		config.Consume.Qos.PrefetchCount = rabbitPrefetch
-		config.TopologyBuilder = there{}
-		sub, err := wamqp.NewSubscriber(config, watermill.NopLogger{})
-		if err != nil {
-			return err
-		}
-		return drainWatermill(ctx, sub, topic, rows, first)
-	}}}
+	return []taker{taken(rawClient, 1), taken(rawAckAll, 500),
+		{watermillSub, w.rows, func(ctx context.Context, group string, rows int, first func()) error {
+			config := wamqp.NewDurablePubSubConfig(w.url(), wamqp.GenerateQueueNameConstant(group))
+			config.Consume.Qos.PrefetchCount = rabbitPrefetch
+			config.TopologyBuilder = there{}
+			sub, err := wamqp.NewSubscriber(config, watermill.NopLogger{})
+			if err != nil {
+				return err
+			}
+			return drainWatermill(ctx, sub, topic, rows, first)
+		}}}
 }
 
 // there: the queue exists, and is bound.
 type there struct{}
 
-func (there) BuildTopology(*amqp.Channel, wamqp.BuildTopologyParams, wamqp.Config, watermill.LoggerAdapter) error {
+func (there) BuildTopology(*amqp.Channel, wamqp.BuildTopologyParams, wamqp.Config,
+	watermill.LoggerAdapter) error {
 	return nil
 }
 
 func (there) ExchangeDeclare(*amqp.Channel, string, wamqp.Config) error { return nil }
 
 // rabbitConsume takes from a group's queues on one channel, and acknowledges each so many messages.
-func rabbitConsume(conn *amqp.Connection, topic string, each int) func(context.Context, string, int, func()) error {
+func rabbitConsume(conn *amqp.Connection, topic string,
+	each int) func(context.Context, string, int, func()) error {
 	return func(ctx context.Context, group string, rows int, first func()) error {
 		ch, err := conn.Channel()
 		if err != nil {
@@ -211,7 +218,8 @@ func rabbitConsume(conn *amqp.Connection, topic string, each int) func(context.C
 		}
 		in := make(chan amqp.Delivery)
 		for partition := range wirePartitions {
-			from, err := ch.ConsumeWithContext(ctx, rabbitbroker.Queue(group, topic, partition), "", false, false, false, false, nil)
+			from, err := ch.ConsumeWithContext(ctx, rabbitbroker.Queue(group, topic, partition), "", false,
+				false, false, false, nil)
 			if err != nil {
 				return err
 			}

@@ -25,7 +25,8 @@ const (
 	plainTable = `(seq bigint generated always as identity primary key, topic text not null, key text, type text not null, data text,
 	data_bytes bytea, key_bytes bytea, content_type text not null, schema text, subject text, correlation_id text, causation_id text,
 	traceparent text, headers jsonb, time timestamptz not null, id uuid not null, bucket smallint)`
-	insertPlain = `insert into plain (` + plainColumns + `) values ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16)`
+	insertPlain = `insert into plain (` + plainColumns +
+		`) values ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16)`
 )
 
 // What the schema costs: the same row by hand into Skald's own table.
@@ -41,7 +42,8 @@ func ownArgs(plain []any) []any {
 func plainArgs(n int64, data string) []any {
 	now := time.Now()
 	id := uuid7.New(now)
-	return []any{"orders", orderKey(n), "order.placed", data, nil, nil, "application/json", nil, nil, id, nil, nil, nil, now, id, int16(n % 1024)}
+	return []any{"orders", orderKey(n), "order.placed", data, nil, nil, "application/json", nil, nil, id, nil,
+		nil, nil, now, id, int16(n % 1024)}
 }
 
 func encoded(n int64) string {
@@ -72,7 +74,8 @@ func (w *writing) empty(ctx context.Context) error {
 }
 
 // turn measures op in a transaction of the caller: BEGIN, op, COMMIT, as a user of pgx writes it.
-func (w *writing) turn(unit int, op func(ctx context.Context, tx pgx.Tx) error) func(context.Context, *meter) error {
+func (w *writing) turn(unit int, op func(ctx context.Context, tx pgx.Tx) error) func(context.Context,
+	*meter) error {
 	return func(ctx context.Context, m *meter) error {
 		return m.loop(ctx, clients, unit, func(ctx context.Context, _ int) error {
 			return pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error { return op(ctx, tx) })
@@ -106,8 +109,10 @@ func writes() comparison {
 			}, nil
 		},
 		bars: []bar{
-			{what: "skald ÷ bare INSERT", of: "skald", to: []string{"bare INSERT"}, value: perSecond, least: 0.9},
-			{what: "skald ÷ by hand into Skald's table", of: "skald", to: []string{"by hand into Skald's table"}, value: perSecond},
+			{what: "skald ÷ bare INSERT", of: "skald", to: []string{"bare INSERT"}, value: perSecond,
+				least: 0.9},
+			{what: "skald ÷ by hand into Skald's table", of: "skald",
+				to: []string{"by hand into Skald's table"}, value: perSecond},
 		},
 	}
 }
@@ -126,14 +131,15 @@ func batchWrites() comparison {
 			data, event := encoded(1), skald.Event[order]{Topic: "orders", Type: "order.placed"}
 			value, rows := newOrder(1), insertMany(batchOf)
 			return []contender{
-				{"bare INSERT of ten rows", w.empty, w.turn(batchOf, func(ctx context.Context, tx pgx.Tx) error {
-					var args []any
-					for range batchOf {
-						args = append(args, plainArgs(w.n.Add(1), data)...)
-					}
-					_, err := tx.Exec(ctx, rows, args...)
-					return err
-				})},
+				{"bare INSERT of ten rows", w.empty,
+					w.turn(batchOf, func(ctx context.Context, tx pgx.Tx) error {
+						var args []any
+						for range batchOf {
+							args = append(args, plainArgs(w.n.Add(1), data)...)
+						}
+						_, err := tx.Exec(ctx, rows, args...)
+						return err
+					})},
 				{"skald", w.empty, w.turn(batchOf, func(ctx context.Context, tx pgx.Tx) error {
 					drafts := make([]skald.Draft, batchOf)
 					for i := range drafts {
@@ -143,7 +149,8 @@ func batchWrites() comparison {
 				})},
 			}, nil
 		},
-		bars: []bar{{what: "skald ÷ bare INSERT", of: "skald", to: []string{"bare INSERT of ten rows"}, value: perSecond, least: 0.9}},
+		bars: []bar{{what: "skald ÷ bare INSERT", of: "skald", to: []string{"bare INSERT of ten rows"},
+			value: perSecond, least: 0.9}},
 	}
 }
 

@@ -77,7 +77,8 @@ var _ driver.Subscription = (*CloudSubscription)(nil)
 
 // NewCloudSubscription is a member of group once it receives; topic is looked for then.
 func NewCloudSubscription(b broker.Subscriber, group, topic string) *CloudSubscription {
-	return &CloudSubscription{from: b, group: broker.Group{Name: group, Topics: []string{topic}}, partitions: map[string]*partition{}}
+	return &CloudSubscription{from: b, group: broker.Group{Name: group, Topics: []string{topic}},
+		partitions: map[string]*partition{}}
 }
 
 // partition is what was handed out of a partition and is not acknowledged at the broker, in its order.
@@ -128,7 +129,8 @@ func (s *CloudSubscription) join(ctx context.Context) error {
 	return nil
 }
 
-func (s *CloudSubscription) take(ctx context.Context, most int) (out []*driver.Message, ready <-chan struct{}, err error) {
+func (s *CloudSubscription) take(ctx context.Context,
+	most int) (out []*driver.Message, ready <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.join(ctx); err != nil {
@@ -174,7 +176,8 @@ func (s *CloudSubscription) hand(d broker.Delivery) *ticket {
 }
 
 func (t *ticket) message() *driver.Message {
-	return &driver.Message{LoggableID: t.d.ID, Body: t.d.Data, Metadata: metadata(&t.d), AckID: t, AsFunc: as(&t.d)}
+	return &driver.Message{LoggableID: t.d.ID, Body: t.d.Data, Metadata: metadata(&t.d), AckID: t,
+		AsFunc: as(&t.d)}
 }
 
 // SendAcks acknowledges, of each partition, what is finished without a gap.

@@ -20,9 +20,11 @@ func TestGoCloud(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			client := k.shared(t)
-			drivertest.RunConformanceTests(t, func(_ context.Context, t *testing.T) (drivertest.Harness, error) {
-				return &harness{b: client(t), id: fmt.Sprintf("bridges.%x", time.Now().UnixNano()), forward: k.forward}, nil
-			}, nil)
+			drivertest.RunConformanceTests(t,
+				func(_ context.Context, t *testing.T) (drivertest.Harness, error) {
+					return &harness{b: client(t), id: fmt.Sprintf("bridges.%x", time.Now().UnixNano()),
+						forward: k.forward}, nil
+				}, nil)
 		})
 	}
 }
@@ -56,7 +58,8 @@ func (h *harness) MakeNonexistentTopic(context.Context) (driver.Topic, error) {
 }
 
 // CreateSubscription lets the group begin at once, where it would not see what is sent before it joins.
-func (h *harness) CreateSubscription(ctx context.Context, t driver.Topic, _ string) (driver.Subscription, func(), error) {
+func (h *harness) CreateSubscription(ctx context.Context, t driver.Topic,
+	_ string) (driver.Subscription, func(), error) {
 	s := bridges.NewCloudSubscription(h.b, h.name(), t.(*named).name)
 	if h.forward {
 		if err := s.Join(ctx); err != nil {

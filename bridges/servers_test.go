@@ -48,9 +48,14 @@ var full = flag.Bool("full", false, "Watermill's suite in full length on RabbitM
 func kinds() []kind {
 	return []kind{
 		{name: "memory"},
-		{name: "kafka", server: need.Kafka, client: func(at string) (bus, error) { return kafkabroker.New(at, nil) }, remove: removeKafka},
-		{name: "nats", server: need.NATS, client: func(at string) (bus, error) { return natsbroker.New(host(at), nil) }, remove: removeNATS},
-		{name: "rabbitmq", server: need.RabbitMQ, client: func(at string) (bus, error) { return rabbitbroker.New(host(at), nil) }, remove: removeRabbitMQ, forward: true, short: true},
+		{name: "kafka", server: need.Kafka,
+			client: func(at string) (bus, error) { return kafkabroker.New(at, nil) }, remove: removeKafka},
+		{name: "nats", server: need.NATS,
+			client: func(at string) (bus, error) { return natsbroker.New(host(at), nil) },
+			remove: removeNATS},
+		{name: "rabbitmq", server: need.RabbitMQ,
+			client: func(at string) (bus, error) { return rabbitbroker.New(host(at), nil) },
+			remove: removeRabbitMQ, forward: true, short: true},
 	}
 }
 
@@ -97,7 +102,8 @@ func (k kind) own(t *testing.T) (client func(*testing.T) bus, restart []string) 
 	t.Helper()
 	k.server(t) // where there is one, another can be started
 	dir := t.TempDir()
-	script := []string{"env", "-u", "SKALD_TEST_" + strings.ToUpper(k.name), "SKALD_SERVICES_DIR=" + dir, "../scripts/services"}
+	script := []string{"env", "-u", "SKALD_TEST_" + strings.ToUpper(k.name), "SKALD_SERVICES_DIR=" + dir,
+		"../scripts/services"}
 	run := func(args ...string) {
 		t.Helper()
 		all := append(script[1:len(script):len(script)], args...)

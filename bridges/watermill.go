@@ -99,11 +99,13 @@ var (
 )
 
 // NewWatermillSubscriber subscribes as a member of group. Topics that it makes get that many partitions.
-func NewWatermillSubscriber(b Source, group string, partitions int, log watermill.LoggerAdapter) *WatermillSubscriber {
+func NewWatermillSubscriber(b Source, group string, partitions int,
+	log watermill.LoggerAdapter) *WatermillSubscriber {
 	if log == nil {
 		log = watermill.NopLogger{}
 	}
-	return &WatermillSubscriber{from: b, group: group, partitions: partitions, log: log, closing: make(chan struct{})}
+	return &WatermillSubscriber{from: b, group: group, partitions: partitions, log: log,
+		closing: make(chan struct{})}
 }
 
 // SubscribeInitialize makes topic if it does not exist, and has the group begin there: on a broker that

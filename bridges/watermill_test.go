@@ -40,9 +40,12 @@ func elsewhere() map[string]string {
 // suite is what Watermill's suite consists of.
 func suite() []string {
 	return []string{
-		"TestPublishSubscribe", "TestConcurrentSubscribe", "TestConcurrentSubscribeMultipleTopics", "TestResendOnError", "TestNoAck",
-		"TestContinueAfterSubscribeClose", "TestConcurrentClose", "TestContinueAfterErrors", "TestPublishSubscribeInOrder", "TestPublisherClose",
-		"TestTopic", "TestMessageCtx", "TestSubscribeCtx", "TestNewSubscriberReceivesOldMessages", "TestReconnect", "TestConsumerGroups",
+		"TestPublishSubscribe", "TestConcurrentSubscribe", "TestConcurrentSubscribeMultipleTopics",
+		"TestResendOnError", "TestNoAck",
+		"TestContinueAfterSubscribeClose", "TestConcurrentClose", "TestContinueAfterErrors",
+		"TestPublishSubscribeInOrder", "TestPublisherClose",
+		"TestTopic", "TestMessageCtx", "TestSubscribeCtx", "TestNewSubscriberReceivesOldMessages",
+		"TestReconnect", "TestConsumerGroups",
 	}
 }
 
@@ -79,7 +82,8 @@ func keyed(m *wm.Message) []byte {
 }
 
 func pair(b bus, group string) (wm.Publisher, wm.Subscriber) {
-	return bridges.NewWatermillPublisher(b, keyed), bridges.NewWatermillSubscriber(b, group, partitions, watermill.NewStdLogger(false, false))
+	return bridges.NewWatermillPublisher(b, keyed),
+		bridges.NewWatermillSubscriber(b, group, partitions, watermill.NewStdLogger(false, false))
 }
 
 // group is the same for all clients of a test, and another for each test and run.
@@ -142,10 +146,11 @@ func TestWatermillOldMessages(t *testing.T) {
 			f := features()
 			f.NewSubscriberReceivesOldMessages = true
 			n := 0
-			tests.TestNewSubscriberReceivesOldMessages(t, once(f), func(t *testing.T) (wm.Publisher, wm.Subscriber) {
-				n++
-				return pair(client(t), fmt.Sprintf("bridges.%x.%d", time.Now().UnixNano(), n))
-			})
+			tests.TestNewSubscriberReceivesOldMessages(t, once(f),
+				func(t *testing.T) (wm.Publisher, wm.Subscriber) {
+					n++
+					return pair(client(t), fmt.Sprintf("bridges.%x.%d", time.Now().UnixNano(), n))
+				})
 		})
 	}
 }

@@ -39,9 +39,13 @@ type TooLargeError struct {
 
 func (e *TooLargeError) Error() string {
 	if e.Bytes == 0 {
-		return fmt.Sprintf("the batch of positions %d to %d has more than %d bytes unpacked, and was not read", e.First, e.Last, e.Limit)
+		return fmt.Sprintf(
+			"the batch of positions %d to %d has more than %d bytes unpacked, and was not read", e.First,
+			e.Last, e.Limit)
 	}
-	return fmt.Sprintf("the record has %d bytes, more than %d; of its data the beginning is kept, SHA-256 of all: %s", e.Bytes, e.Limit, e.SHA256)
+	return fmt.Sprintf(
+		"the record has %d bytes, more than %d; of its data the beginning is kept, SHA-256 of all: %s",
+		e.Bytes, e.Limit, e.SHA256)
 }
 
 // PublishError says which messages of one call are not, or may not be, durable. Those it does not name are.

@@ -50,7 +50,8 @@ func chromium(t *testing.T) string {
 // browse opens a browser in a colour scheme.
 func browse(t *testing.T, scheme string) context.Context {
 	t.Helper()
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium(t)), chromedp.NoSandbox, chromedp.WindowSize(1280, 900),
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium(t)),
+		chromedp.NoSandbox, chromedp.WindowSize(1280, 900),
 		chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(5*time.Minute))
 	ctx, stop := chromedp.NewExecAllocator(t.Context(), opts...)
 	t.Cleanup(stop)
@@ -59,7 +60,9 @@ func browse(t *testing.T, scheme string) context.Context {
 	ctx, stop = context.WithTimeout(ctx, 5*time.Minute)
 	t.Cleanup(stop)
 	err := chromedp.Do(ctx, chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia,
+			emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+				{Name: "prefers-color-scheme", Value: scheme}}})
 		return err
 	}))
 	if err != nil {
@@ -103,7 +106,8 @@ func text(t *testing.T, ctx context.Context) string {
 // until reloads nothing: the page itself has to follow what happens.
 func until(t *testing.T, ctx context.Context, part string) {
 	t.Helper()
-	look := chromedp.Poll[bool](fmt.Sprintf("document.getElementById('main')?.innerText.includes(%q)", part), chromedp.WithPollingTimeout(5*time.Minute))
+	look := chromedp.Poll[bool](fmt.Sprintf("document.getElementById('main')?.innerText.includes(%q)", part),
+		chromedp.WithPollingTimeout(5*time.Minute))
 	for { // an error may be that the page was left while it was looked at
 		_, err := chromedp.Run(ctx, look)
 		if err == nil {
@@ -116,7 +120,8 @@ func until(t *testing.T, ctx context.Context, part string) {
 }
 
 func click(name string) chromedp.Action[chromedp.Void] {
-	return chromedp.Click(chromedp.Search(fmt.Sprintf("//main//a[contains(., %q)] | //main//button[contains(., %q)]", name, name)))
+	return chromedp.Click(chromedp.Search(
+		fmt.Sprintf("//main//a[contains(., %q)] | //main//button[contains(., %q)]", name, name)))
 }
 
 // A shop is three databases in which things went wrong.
@@ -131,16 +136,22 @@ func event(name string) skald.Event[string] { return skald.Event[string]{Topic: 
 
 func broken(t *testing.T) shop {
 	t.Helper()
-	s := shop{orders: memstore.New(nil), payments: memstore.New(nil), stock: memstore.New(nil), van: new(atomic.Bool)}
+	s := shop{orders: memstore.New(nil), payments: memstore.New(nil), stock: memstore.New(nil),
+		van: new(atomic.Bool)}
 	shipping(t, &s)
-	f, err := flow.New("order", flow.From(event("order.placed")), flow.Then(event("order.placed"), event("stock.reserved")),
-		flow.Then(event("stock.reserved"), event("payment.taken"), event("payment.declined")).Within(time.Minute), flow.Fail(event("payment.declined")),
-		flow.Then(event("payment.declined"), event("order.cancelled")), flow.Then(event("payment.taken"), event("order.confirmed")),
-		flow.Undo(event("stock.reserved"), event("stock.released")), flow.End(event("order.confirmed"), event("order.cancelled")))
+	f, err := flow.New("order", flow.From(event("order.placed")),
+		flow.Then(event("order.placed"), event("stock.reserved")),
+		flow.Then(event("stock.reserved"), event("payment.taken"),
+			event("payment.declined")).Within(time.Minute), flow.Fail(event("payment.declined")),
+		flow.Then(event("payment.declined"), event("order.cancelled")),
+		flow.Then(event("payment.taken"), event("order.confirmed")),
+		flow.Undo(event("stock.reserved"), event("stock.released")),
+		flow.End(event("order.confirmed"), event("order.cancelled")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	tracker := flow.NewTracker(f, s.orders, &flow.Options{Key: func(m skald.Message) string { return m.Subject }})
+	tracker := flow.NewTracker(f, s.orders,
+		&flow.Options{Key: func(m skald.Message) string { return m.Subject }})
 	for i, typ := range []string{"order.placed", "stock.reserved"} {
 		tx := s.orders.BeginTx()
 		m := message("o-"+typ, typ, "order-1042")
@@ -153,12 +164,19 @@ func broken(t *testing.T) shop {
 		}
 	}
 	for i := range 6 {
-		keep(t, s.payments, "payment", message(fmt.Sprintf("01920f5e-7a3c-7000-8000-00000000000%d", i), "stock.reserved", fmt.Sprint("order-", 1042+i)), "dial tcp 10.3.4.7:443: connect: no route to host", true)
+		keep(t, s.payments, "payment", message(fmt.Sprintf("01920f5e-7a3c-7000-8000-00000000000%d", i),
+			"stock.reserved", fmt.Sprint("order-", 1042+i)),
+			"dial tcp 10.3.4.7:443: connect: no route to host", true)
 	}
-	keep(t, s.payments, "payment", message("01920f5e-7a3c-7000-8000-0000000000ff", "stock.reserved", "order-1077"), "decode the payload: unexpected end of JSON input", true)
-	keep(t, s.stock, "stock", message("01920f5e-7a3c-7000-8000-0000000000aa", "order.placed", "order-1050"), "lock the shelf: deadlock detected", false)
+	keep(t, s.payments, "payment", message("01920f5e-7a3c-7000-8000-0000000000ff", "stock.reserved",
+		"order-1077"), "decode the payload: unexpected end of JSON input", true)
+	keep(t, s.stock, "stock", message("01920f5e-7a3c-7000-8000-0000000000aa", "order.placed", "order-1050"),
+		"lock the shelf: deadlock detected", false)
 	for consumer, db := range map[string]*memstore.Store{"payment": s.payments, "stock": s.stock} {
-		if _, err := db.Attend(t.Context(), store.Attend{Consumer: consumer, Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}}, Progress: true}}); err != nil {
+		if _, err := db.Attend(t.Context(),
+			store.Attend{Consumer: consumer,
+				Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}},
+					Progress: true}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -166,16 +184,21 @@ func broken(t *testing.T) shop {
 }
 
 func message(id, typ, key string) skald.Message {
-	return skald.Message{ID: id, Source: "/shop/order", Topic: "orders", Type: typ, Subject: key, Key: []byte(key), CorrelationID: key, ContentType: "application/json",
-		Data: []byte(`{"order":"` + key + `","cents":4200}`), Time: time.Now().Add(-10 * time.Minute).UTC().Truncate(time.Second)}
+	return skald.Message{ID: id, Source: "/shop/order", Topic: "orders", Type: typ, Subject: key,
+		Key: []byte(key), CorrelationID: key, ContentType: "application/json",
+		Data: []byte(`{"order":"` + key + `","cents":4200}`),
+		Time: time.Now().Add(-10 * time.Minute).UTC().Truncate(time.Second)}
 }
 
 func keep(t *testing.T, db store.Store, consumer string, m skald.Message, why string, dead bool) {
 	t.Helper()
-	p := store.Parked{Consumer: consumer, Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m, Attempts: 5,
-		First: store.Failure{At: m.Time.Add(time.Second), Why: why, Host: "payment-6f7c9"}, Last: store.Failure{At: m.Time.Add(time.Minute), Why: why, Host: "payment-6f7c9"}}
+	p := store.Parked{Consumer: consumer, Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m,
+		Attempts: 5,
+		First:    store.Failure{At: m.Time.Add(time.Second), Why: why, Host: "payment-6f7c9"},
+		Last:     store.Failure{At: m.Time.Add(time.Minute), Why: why, Host: "payment-6f7c9"}}
 	if dead {
-		p.Dead = &store.Death{At: m.Time.Add(time.Minute), Kind: "attempts", Fingerprint: fmt.Sprintf("%012x", crc32.ChecksumIEEE([]byte(why))), BlocksKey: true, Version: "v1.4.2"}
+		p.Dead = &store.Death{At: m.Time.Add(time.Minute), Kind: "attempts", Fingerprint: fmt.Sprintf("%012x",
+			crc32.ChecksumIEEE([]byte(why))), BlocksKey: true, Version: "v1.4.2"}
 	}
 	stood, err := db.Apply(t.Context(), store.Effect{Park: &store.Park{Parked: p}})
 	if err != nil || !stood[0] {
@@ -185,8 +208,11 @@ func keep(t *testing.T, db store.Store, consumer string, m skald.Message, why st
 
 func serve(t *testing.T, s shop) string {
 	t.Helper()
-	h := console.New("/ops", map[string]console.Source{"orders": console.Of(s.orders).At("--store @orders.url"), "payments": console.Of(s.payments).At("--store @payments.url"),
-		"stock": console.Of(s.stock).At("--store @stock.url")}, &console.Options{Local: "ann", Logger: slog.New(slog.DiscardHandler)})
+	h := console.New("/ops",
+		map[string]console.Source{"orders": console.Of(s.orders).At("--store @orders.url"),
+			"payments": console.Of(s.payments).At("--store @payments.url"),
+			"stock":    console.Of(s.stock).At("--store @stock.url")},
+		&console.Options{Local: "ann", Logger: slog.New(slog.DiscardHandler)})
 	at := httptest.NewServer(h)
 	t.Cleanup(at.Close)
 	return at.URL + "/ops"
@@ -196,13 +222,15 @@ func serve(t *testing.T, s shop) string {
 func again(t *testing.T, db *memstore.Store, id string) {
 	t.Helper()
 	for {
-		list, err := store.ListKept(t.Context(), db, store.Sought{Consumer: "payment", Identity: &store.Identity{Source: "/shop/order", ID: id}, Limit: 1})
+		list, err := store.ListKept(t.Context(), db, store.Sought{Consumer: "payment",
+			Identity: &store.Identity{Source: "/shop/order", ID: id}, Limit: 1})
 		if err != nil || len(list) != 1 {
 			t.Fatal(list, err)
 		}
 		if p := list[0]; p.Dead == nil {
 			zero := 0
-			p.Attempts, p.Last, p.Dead = 1, store.Failure{At: time.Now(), Why: "still no route to host"}, &store.Death{At: time.Now(), Kind: "attempts", Fingerprint: "00000000002d", BlocksKey: true}
+			p.Attempts, p.Last, p.Dead = 1, store.Failure{At: time.Now(), Why: "still no route to host"},
+				&store.Death{At: time.Now(), Kind: "attempts", Fingerprint: "00000000002d", BlocksKey: true}
 			stood, err := db.Apply(t.Context(), store.Effect{Park: &store.Park{Parked: p, Was: &zero}})
 			if err != nil || !stood[0] {
 				t.Fatal(stood, err)
@@ -220,7 +248,8 @@ func TestConsole(t *testing.T) {
 			at := serve(t, s)
 			do(t, ctx, chromedp.Navigate(at+"/"), chromedp.WaitVisible(chromedp.CSS("main")))
 			shot(t, ctx, "overview-"+scheme)
-			background, err := chromedp.Run(ctx, chromedp.Evaluate[string]("getComputedStyle(document.body).backgroundColor"))
+			background, err := chromedp.Run(ctx,
+				chromedp.Evaluate[string]("getComputedStyle(document.body).backgroundColor"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -239,9 +268,11 @@ func TestConsole(t *testing.T) {
 // story reads the story of an order over three databases, by the search of the overview.
 func story(t *testing.T, ctx context.Context, at, scheme string) {
 	t.Helper()
-	do(t, ctx, chromedp.Navigate(at+"/"), chromedp.SendKeys(chromedp.CSS("header input[type=search]"), "order-1042\r"), chromedp.WaitVisible(chromedp.CSS(".picture svg")))
+	do(t, ctx, chromedp.Navigate(at+"/"), chromedp.SendKeys(chromedp.CSS("header input[type=search]"),
+		"order-1042\r"), chromedp.WaitVisible(chromedp.CSS(".picture svg")))
 	said := text(t, ctx)
-	for _, part := range []string{"order: running", "overdue", "Held up at payments", "no route to host", "stock.reserved came"} {
+	for _, part := range []string{"order: running", "overdue", "Held up at payments", "no route to host",
+		"stock.reserved came"} {
 		if !strings.Contains(said, part) {
 			t.Errorf("the story has no %q: %s", part, said)
 		}
@@ -252,14 +283,16 @@ func story(t *testing.T, ctx context.Context, at, scheme string) {
 // canary redrives a group of dead letters, and sees it stop.
 func canary(t *testing.T, ctx context.Context, at, scheme string, s shop) {
 	t.Helper()
-	do(t, ctx, chromedp.Navigate(at+"/"), chromedp.Click(chromedp.CSS(`a[href*="/dead/groups?in=payments"]`)), chromedp.WaitVisible(chromedp.CSS("td.verbs")))
+	do(t, ctx, chromedp.Navigate(at+"/"), chromedp.Click(chromedp.CSS(`a[href*="/dead/groups?in=payments"]`)),
+		chromedp.WaitVisible(chromedp.CSS("td.verbs")))
 	shot(t, ctx, "groups-"+scheme)
 	do(t, ctx, click("Redrive"), chromedp.WaitVisible(chromedp.CSS("input[name=reason]")))
 	if said := text(t, ctx); !strings.Contains(said, "it is about 6 messages") {
 		t.Errorf("the plan: %s", said)
 	}
 	shot(t, ctx, "plan-"+scheme)
-	do(t, ctx, chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "the route is back"), click("Redrive 6"), chromedp.WaitVisible(chromedp.CSS("progress")))
+	do(t, ctx, chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "the route is back"), click("Redrive 6"),
+		chromedp.WaitVisible(chromedp.CSS("progress")))
 	again(t, s.payments, "01920f5e-7a3c-7000-8000-000000000000")
 	until(t, ctx, "failed again: still no route to host")
 	shot(t, ctx, "stopped-"+scheme)
@@ -274,11 +307,16 @@ func canary(t *testing.T, ctx context.Context, at, scheme string, s shop) {
 func closed(t *testing.T, ctx context.Context, at, scheme string, s shop) {
 	t.Helper()
 	tab, leave := chromedp.NewContext(ctx)
-	do(t, tab, chromedp.Navigate(at+"/dead/groups?in=payments"), chromedp.WaitVisible(chromedp.CSS("td.verbs")),
-		chromedp.Click(chromedp.Search("//tr[contains(., 'dial tcp')]//a[contains(., 'Redrive')]")), chromedp.WaitVisible(chromedp.CSS("input[name=reason]")),
-		chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "another route"), click("Redrive 5"), chromedp.WaitVisible(chromedp.CSS("progress")))
+	do(t, tab, chromedp.Navigate(at+"/dead/groups?in=payments"),
+		chromedp.WaitVisible(chromedp.CSS("td.verbs")),
+		chromedp.Click(chromedp.Search("//tr[contains(., 'dial tcp')]//a[contains(., 'Redrive')]")),
+		chromedp.WaitVisible(chromedp.CSS("input[name=reason]")),
+		chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "another route"), click("Redrive 5"),
+		chromedp.WaitVisible(chromedp.CSS("progress")))
 	leave()
-	do(t, ctx, chromedp.Navigate(at+"/runs"), chromedp.Click(chromedp.Search("//tr[contains(., 'another route')]//a")), chromedp.WaitVisible(chromedp.CSS("progress")))
+	do(t, ctx, chromedp.Navigate(at+"/runs"),
+		chromedp.Click(chromedp.Search("//tr[contains(., 'another route')]//a")),
+		chromedp.WaitVisible(chromedp.CSS("progress")))
 	until(t, ctx, "In hand")
 	shot(t, ctx, "run-"+scheme)
 	do(t, ctx, click("Stop"))
@@ -286,7 +324,8 @@ func closed(t *testing.T, ctx context.Context, at, scheme string, s shop) {
 	do(t, ctx, click("Go on"))
 	done := take(t, s.payments, 5)
 	until(t, ctx, "Ended: 5 redriven, 5 succeeded")
-	if list, err := store.ListKept(t.Context(), s.payments, store.Sought{Consumer: "payment"}); err != nil || len(list) != 2 || len(done) != 5 {
+	if list, err := store.ListKept(t.Context(), s.payments, store.Sought{Consumer: "payment"}); err != nil ||
+		len(list) != 2 || len(done) != 5 {
 		t.Errorf("%d were redriven; kept are %+v, %v", len(done), list, err)
 	}
 }
@@ -302,8 +341,9 @@ func take(t *testing.T, db store.Store, n int) map[string]bool {
 		}
 		for i := range list {
 			p, attempts := &list[i], 0
-			stood, err := db.Apply(t.Context(), store.Effect{Mark: &store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Done},
-				Finish: &store.Finish{Consumer: p.Consumer, Identity: p.Identity, Attempts: &attempts}})
+			stood, err := db.Apply(t.Context(),
+				store.Effect{Mark: &store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Done},
+					Finish: &store.Finish{Consumer: p.Consumer, Identity: p.Identity, Attempts: &attempts}})
 			if err != nil || !stood[0] {
 				t.Fatal(stood, err)
 			}
@@ -316,14 +356,18 @@ func take(t *testing.T, db store.Store, n int) map[string]bool {
 // stuckSaga finds a saga that waits for an operator from the overview, and retries it: its engine ends it.
 func stuckSaga(t *testing.T, ctx context.Context, at, scheme string, s shop) {
 	t.Helper()
-	do(t, ctx, chromedp.Navigate(at+"/"), chromedp.Click(chromedp.CSS(`a[href*="/sagas?in=payments&stuck=1"]`)), chromedp.WaitVisible(chromedp.CSS("main table")))
+	do(t, ctx, chromedp.Navigate(at+"/"),
+		chromedp.Click(chromedp.CSS(`a[href*="/sagas?in=payments&stuck=1"]`)),
+		chromedp.WaitVisible(chromedp.CSS("main table")))
 	if said := text(t, ctx); !strings.Contains(said, "order-1099") || !strings.Contains(said, "no van") {
 		t.Errorf("the stuck sagas: %s", said)
 	}
 	shot(t, ctx, "sagas-"+scheme)
-	do(t, ctx, chromedp.Click(chromedp.CSS(`a[href*="/saga?"]`)), chromedp.WaitVisible(chromedp.CSS(".picture svg")))
+	do(t, ctx, chromedp.Click(chromedp.CSS(`a[href*="/saga?"]`)),
+		chromedp.WaitVisible(chromedp.CSS(".picture svg")))
 	shot(t, ctx, "saga-"+scheme)
-	do(t, ctx, click("Retry"), chromedp.WaitVisible(chromedp.CSS("input[name=reason]")), chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "there is a van"),
+	do(t, ctx, click("Retry"), chromedp.WaitVisible(chromedp.CSS("input[name=reason]")),
+		chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "there is a van"),
 		click("Retry"), chromedp.WaitVisible(chromedp.CSS(".picture svg")))
 	s.van.Store(true)
 	step(t, s.engine)
@@ -347,7 +391,9 @@ func step(t *testing.T, e *saga.Engine[*memstore.Tx]) {
 // shipping is an engine beside payments, whose saga is stuck until there is a van.
 func shipping(t *testing.T, s *shop) {
 	t.Helper()
-	pay := saga.Do("pay", func(context.Context, *memstore.Tx, saga.Run[string]) (string, error) { return "paid", nil }, nil, saga.Pivot())
+	pay := saga.Do("pay",
+		func(context.Context, *memstore.Tx, saga.Run[string]) (string, error) { return "paid", nil }, nil,
+		saga.Pivot())
 	ship := saga.Do("ship", func(context.Context, *memstore.Tx, saga.Run[string]) (string, error) {
 		if !s.van.Load() {
 			return "", skald.Permanent(errors.New("no van"))
@@ -356,7 +402,8 @@ func shipping(t *testing.T, s *shop) {
 	}, nil)
 	d := saga.New("shipment", &saga.Options[string]{Key: func(s string) string { return s }}, pay, ship)
 	var err error
-	if s.engine, err = saga.NewEngine(s.payments, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler)}, d); err != nil {
+	if s.engine, err = saga.NewEngine(s.payments, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler)},
+		d); err != nil {
 		t.Fatal(err)
 	}
 	tx := s.payments.BeginTx()
@@ -372,15 +419,18 @@ func shipping(t *testing.T, s *shop) {
 // one looks at a parked message, shows its payload, and releases it.
 func one(t *testing.T, ctx context.Context, at, scheme string, s shop) {
 	t.Helper()
-	do(t, ctx, chromedp.Navigate(at+"/"), chromedp.Click(chromedp.CSS(`a[href*="/parked?in=stock"]`)), chromedp.WaitVisible(chromedp.CSS("main table")),
-		chromedp.Click(chromedp.CSS(`a[href*="/message?"]`)), chromedp.WaitVisible(chromedp.CSS("form button")))
+	do(t, ctx, chromedp.Navigate(at+"/"), chromedp.Click(chromedp.CSS(`a[href*="/parked?in=stock"]`)),
+		chromedp.WaitVisible(chromedp.CSS("main table")),
+		chromedp.Click(chromedp.CSS(`a[href*="/message?"]`)),
+		chromedp.WaitVisible(chromedp.CSS("form button")))
 	if said := text(t, ctx); strings.Contains(said, "4200") {
 		t.Error("the payload is shown")
 	}
 	do(t, ctx, click("Show it"))
 	until(t, ctx, "4200")
 	shot(t, ctx, "message-"+scheme)
-	do(t, ctx, click("Release"), chromedp.WaitVisible(chromedp.CSS("input[name=reason]")), chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "the shelf is free"),
+	do(t, ctx, click("Release"), chromedp.WaitVisible(chromedp.CSS("input[name=reason]")),
+		chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "the shelf is free"),
 		click("Release 1"), chromedp.WaitVisible(chromedp.CSS("progress")))
 	until(t, ctx, "Ended: 1 of 1 messages")
 	list, err := store.ListKept(t.Context(), s.stock, store.Sought{Consumer: "stock"})

@@ -81,14 +81,19 @@ const (
 // requested is a call as it is stored before it is made.
 func requested(req any, key string) (*store.Call, error) {
 	if len(key) > maxKey || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
-		return nil, skald.Permanent(fmt.Errorf("the key of the call %.40q is no text of at most %d bytes", key, maxKey))
+		return nil, skald.Permanent(fmt.Errorf("the key of the call %.40q is no text of at most %d bytes",
+			key, maxKey))
 	}
 	text, err := json.Marshal(req)
 	if err != nil {
 		return nil, skald.Permanent(fmt.Errorf("encode the request of the call as JSON: %w", err))
 	}
 	if len(text) > maxRequest {
-		return nil, skald.Permanent(fmt.Errorf("the request of the call is %d bytes, at most %d are kept: keep it in a table of yours", len(text), maxRequest))
+		return nil,
+			skald.Permanent(
+				fmt.Errorf(
+					"the request of the call is %d bytes, at most %d are kept: keep it in a table of yours",
+					len(text), maxRequest))
 	}
 	return &store.Call{Key: key, Request: string(text)}, nil
 }
@@ -120,7 +125,8 @@ func (c *Call[TTx, T, TReq, TOut]) ask(ctx context.Context, call store.Call, h h
 	return string(text), nil
 }
 
-func (c *Call[TTx, T, TReq, TOut]) answer(ctx context.Context, req TReq, call store.Call, h history) (out TOut, err error) {
+func (c *Call[TTx, T, TReq, TOut]) answer(ctx context.Context, req TReq, call store.Call,
+	h history) (out TOut, err error) {
 	if h.begun && c.LookUp != nil {
 		out, found, err := c.LookUp(ctx, req, call.Key)
 		if err != nil || found {

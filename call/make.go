@@ -37,7 +37,8 @@ type By struct {
 }
 
 // Bind returns c without its types. Decode reads the message of a call.
-func Bind[TTx, T, TReq, TOut any](c Call[TTx, T, TReq, TOut], by By, decode func(context.Context, skald.Message) (skald.Received[T], error)) Bound[TTx] {
+func Bind[TTx, T, TReq, TOut any](c Call[TTx, T, TReq, TOut], by By,
+	decode func(context.Context, skald.Message) (skald.Received[T], error)) Bound[TTx] {
 	return Bound[TTx]{at: c.At, memory: c.Memory, ask: c.ask, by: by,
 		Intend: func(ctx context.Context, tx TTx, m skald.Message) (*store.Call, error) {
 			r, err := decode(ctx, m)
@@ -144,12 +145,14 @@ func Make[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Cal
 		return o.Failed(ctx, err)
 	}
 	if pass.Leave(true, b.by.Now()) {
-		b.by.Logger.WarnContext(ctx, "inbox: a provider does not answer; it is let alone for a while", "consumer", b.by.Name, "provider", b.at.name, "error", err)
+		b.by.Logger.WarnContext(ctx, "inbox: a provider does not answer; it is let alone for a while",
+			"consumer", b.by.Name, "provider", b.at.name, "error", err)
 	}
 	return o.Failed(ctx, &failure.UnknownError{Provider: b.at.name, Key: c.Key, Err: err})
 }
 
-func send[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Call, h history) (outcome string, err error) {
+func send[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Call,
+	h history) (outcome string, err error) {
 	ctx, over := o.Sending(ctx, b.at.timeout)
 	defer over()
 	ctx, cancel := context.WithTimeout(ctx, b.at.timeout)

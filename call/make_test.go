@@ -43,7 +43,8 @@ func bound(c bank) call.Bound[int] {
 	if c.At == nil {
 		c.At = call.NewProvider("bank", &call.ProviderOptions{Timeout: time.Second})
 	}
-	by := call.By{Name: "test", Retry: time.Second, Now: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler)}
+	by := call.By{Name: "test", Retry: time.Second, Now: func() time.Time { return now },
+		Logger: slog.New(slog.DiscardHandler)}
 	return call.Bind(c, by, func(_ context.Context, m skald.Message) (skald.Received[string], error) {
 		return skald.Received[string]{Message: m, Value: string(m.Data)}, nil
 	})
@@ -66,29 +67,47 @@ func TestMake(t *testing.T) {
 		since time.Duration // of the lease, ago
 		want  string        // a prefix
 	}{
-		"an answer":                         {call: bank{Do: answers("done", nil)}, want: `answered {"Value":"done"`},
-		"a refusal":                         {call: bank{Do: answers("", skald.Reject(errors.New("no")))}, want: `answered {"Value":"","Refused":true,"Reason":"no"}`},
-		"not now":                           {call: bank{Do: answers("", skald.RetryAfter(time.Minute, lost))}, want: "later 1m0s"},
-		"never":                             {call: bank{Do: answers("", skald.Permanent(lost))}, want: "failed permanent"},
-		"no answer":                         {call: bank{Do: answers("", lost)}, want: "failed unknown outcome no answer from bank to the call under key k"},
-		"a panic is no answer":              {call: bank{Do: func(context.Context, string, string) (string, error) { panic("oh") }}, want: "failed panic"},
-		"the answer is known":               {of: store.Call{Outcome: "{}"}, begun: true, want: "answered {}"},
-		"it is looked up first":             {call: bank{LookUp: found("before", true)}, begun: true, want: `answered {"Value":"before"`},
-		"nothing is found, so it is sent":   {call: bank{LookUp: found("", false), Do: answers("again", nil)}, begun: true, want: `answered {"Value":"again"`},
-		"its key is voided":                 {call: bank{Cancel: found("", false)}, of: store.Call{Undo: true}, want: `answered {"Value":"","Refused":true`},
-		"it was done before it was voided":  {call: bank{Cancel: found("done", true)}, of: store.Call{Undo: true}, want: `answered {"Value":"done","Refused":false`},
-		"its key may be forgotten":          {call: bank{Memory: time.Hour}, of: store.Call{Age: time.Hour}, begun: true, want: "failed permanent permanent: call: the provider"},
-		"nearly, and the lease took long":   {call: bank{Memory: time.Hour}, of: store.Call{Age: time.Hour - time.Minute}, begun: true, since: time.Minute, want: "failed permanent"},
-		"an old call that was never begun":  {call: bank{Memory: time.Hour, Do: answers("done", nil)}, of: store.Call{Age: 2 * time.Hour}, want: "answered"},
+		"an answer": {call: bank{Do: answers("done", nil)},
+			want: `answered {"Value":"done"`},
+		"a refusal": {call: bank{Do: answers("", skald.Reject(errors.New("no")))},
+			want: `answered {"Value":"","Refused":true,"Reason":"no"}`},
+		"not now": {
+			call: bank{Do: answers("", skald.RetryAfter(time.Minute, lost))}, want: "later 1m0s"},
+		"never": {call: bank{Do: answers("", skald.Permanent(lost))},
+			want: "failed permanent"},
+		"no answer": {call: bank{Do: answers("", lost)},
+			want: "failed unknown outcome no answer from bank to the call under key k"},
+		"a panic is no answer": {
+			call: bank{Do: func(context.Context, string, string) (string, error) { panic("oh") }},
+			want: "failed panic"},
+		"the answer is known": {of: store.Call{Outcome: "{}"}, begun: true,
+			want: "answered {}"},
+		"it is looked up first": {call: bank{LookUp: found("before", true)}, begun: true,
+			want: `answered {"Value":"before"`},
+		"nothing is found, so it is sent": {call: bank{LookUp: found("", false), Do: answers("again", nil)},
+			begun: true, want: `answered {"Value":"again"`},
+		"its key is voided": {call: bank{Cancel: found("", false)},
+			of: store.Call{Undo: true}, want: `answered {"Value":"","Refused":true`},
+		"it was done before it was voided": {call: bank{Cancel: found("done", true)},
+			of: store.Call{Undo: true}, want: `answered {"Value":"done","Refused":false`},
+		"its key may be forgotten": {call: bank{Memory: time.Hour}, of: store.Call{Age: time.Hour},
+			begun: true, want: "failed permanent permanent: call: the provider"},
+		"nearly, and the lease took long": {call: bank{Memory: time.Hour},
+			of: store.Call{Age: time.Hour - time.Minute}, begun: true, since: time.Minute,
+			want: "failed permanent"},
+		"an old call that was never begun": {call: bank{Memory: time.Hour, Do: answers("done", nil)},
+			of: store.Call{Age: 2 * time.Hour}, want: "answered"},
 		"others may have taken the work up": {call: bank{}, since: 10 * time.Minute, want: "late"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.of.Key, c.of.Request = "k", `"req"`
 			j := &job{lease: call.Lease{Since: now.Add(-c.since), For: 5 * time.Minute}}
-			if got := call.Make(t.Context(), bound(c.call), j, c.of, c.begun); !strings.HasPrefix(got, c.want) {
+			if got := call.Make(t.Context(), bound(c.call), j, c.of, c.begun); !strings.HasPrefix(got,
+				c.want) {
 				t.Errorf("%s, want %s", got, c.want)
 			}
-			if sent := c.want != "late" && c.of.Outcome == ""; j.sending != j.ended || (j.sending == 1) != sent {
+			if sent := c.want != "late" && c.of.Outcome == ""; j.sending != j.ended ||
+				(j.sending == 1) != sent {
 				t.Errorf("%d began, %d ended", j.sending, j.ended)
 			}
 		})
@@ -103,7 +122,8 @@ func TestMakeWithoutRoomOrAnswers(t *testing.T) {
 	for range 2 {
 		call.Make(t.Context(), b, j, store.Call{Key: "k", Request: `""`}, false)
 	}
-	if got := call.Make(t.Context(), b, j, store.Call{Key: "k", Request: `""`}, true); got != "later 1m0s" || j.sending != 2 {
+	if got := call.Make(t.Context(), b, j, store.Call{Key: "k", Request: `""`}, true); got != "later 1m0s" ||
+		j.sending != 2 {
 		t.Errorf("%s after %d requests", got, j.sending)
 	}
 }

@@ -17,7 +17,8 @@ import (
 func TestRedriveGroup(t *testing.T) {
 	db := kept(t, 12)
 	b := open(t, of(db), nil)
-	if page := b.page("/"); !strings.Contains(page, "SkaldDead") || !strings.Contains(page, `href="/ops/dead/groups?in=orders"`) {
+	if page := b.page("/"); !strings.Contains(page, "SkaldDead") ||
+		!strings.Contains(page, `href="/ops/dead/groups?in=orders"`) {
 		t.Errorf("the overview: %s", page)
 	}
 	group := b.page("/dead/groups?in=orders")
@@ -26,7 +27,8 @@ func TestRedriveGroup(t *testing.T) {
 		t.Fatalf("the groups have no link to redrive: %s", group)
 	}
 	plan := b.page("/act?" + query)
-	for _, part := range []string{"it is about <b>12</b> messages", "Nothing has changed yet", "skald dead redrive --store @orders.url --consumer payment --fingerprint " + failing} {
+	for _, part := range []string{"it is about <b>12</b> messages", "Nothing has changed yet",
+		"skald dead redrive --store @orders.url --consumer payment --fingerprint " + failing} {
 		if !strings.Contains(plan, part) {
 			t.Errorf("the plan has no %q: %s", part, plan)
 		}
@@ -47,13 +49,15 @@ func TestRedriveGroup(t *testing.T) {
 		Request struct{ Of int }
 	}
 	until(t, func() bool { b.get(where, &run); return run.Ended != "" })
-	if run.Done != 12 || run.Request.Of != 12 || !strings.HasPrefix(run.Ended, "12 redriven, 12 succeeded") || run.Author != "somebody on this machine" {
+	if run.Done != 12 || run.Request.Of != 12 || !strings.HasPrefix(run.Ended, "12 redriven, 12 succeeded") ||
+		run.Author != "somebody on this machine" {
 		t.Errorf("%+v", run)
 	}
 	if state(t, db, "other") != "dead" {
 		t.Error("another group was redriven")
 	}
-	if page := b.page(where); !strings.Contains(page, "12 of 12") || !strings.Contains(page, "Ended: 12 redriven") {
+	if page := b.page(where); !strings.Contains(page, "12 of 12") ||
+		!strings.Contains(page, "Ended: 12 redriven") {
 		t.Errorf("%s", page)
 	}
 	if page := b.page("/runs"); !strings.Contains(page, where[len("/run?in=orders&run="):]) {
@@ -75,7 +79,8 @@ func finish(t *testing.T, db store.Store, n int) {
 			p := &list[i]
 			if p.Attempts == 0 && !done[p.ID] {
 				attempts := 0
-				apply(t, db, store.Effect{Mark: &store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Done},
+				apply(t, db, store.Effect{Mark: &store.Mark{Consumer: p.Consumer, Identity: p.Identity,
+					As: store.Done},
 					Finish: &store.Finish{Consumer: p.Consumer, Identity: p.Identity, Attempts: &attempts}})
 				done[p.ID] = true
 			}
@@ -108,7 +113,8 @@ func TestCanary(t *testing.T) {
 	}
 	where := strings.TrimPrefix(w.Header().Get("Location"), "/ops")
 	until(t, func() bool { b.get(where, &run); return run.Ended != "" })
-	if run.Done != 1 || !strings.Contains(run.Ended, "the first one, d-0, failed again: no route to the bank") || state(t, db, "d-1") != "dead" {
+	if run.Done != 1 || !strings.Contains(run.Ended,
+		"the first one, d-0, failed again: no route to the bank") || state(t, db, "d-1") != "dead" {
 		t.Errorf("%+v, d-1 is %s", run, state(t, db, "d-1"))
 	}
 }
@@ -121,7 +127,8 @@ func TestStopAndResume(t *testing.T) {
 	where := strings.TrimPrefix(w.Header().Get("Location"), "/ops")
 	// it waits for what becomes of the canary
 	until(t, func() bool { return strings.HasPrefix(state(t, db, "d-0"), "parked") })
-	if w := b.do(http.MethodPost, "/run/stop", b.form(b.page(where), "/run/stop")); w.Code != http.StatusSeeOther {
+	if w := b.do(http.MethodPost, "/run/stop",
+		b.form(b.page(where), "/run/stop")); w.Code != http.StatusSeeOther {
 		t.Fatalf("%d: %s", w.Code, w.Body)
 	}
 	var run struct {
@@ -165,7 +172,8 @@ func TestTwoOperators(t *testing.T) {
 	}
 	late.Set("reason", "nobody needs it")
 	w := ben.do(http.MethodPost, "/act", late)
-	if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "has changed since the page was read") {
+	if w.Code != http.StatusConflict ||
+		!strings.Contains(w.Body.String(), "has changed since the page was read") {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 	if got := state(t, db, "d-0"); got != "parked 0" {
@@ -175,10 +183,12 @@ func TestTwoOperators(t *testing.T) {
 	zero := 0
 	p := dead("d-0", "k-0", failing)
 	apply(t, db, store.Effect{Park: &store.Park{Parked: p, Was: &zero}})
-	if w := ben.do(http.MethodPost, "/act", late); w.Code != http.StatusConflict || state(t, db, "d-0") != "dead" {
+	if w := ben.do(http.MethodPost, "/act", late); w.Code != http.StatusConflict ||
+		state(t, db, "d-0") != "dead" {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
-	if page := ben.page("/act?seen=old&" + query + "drop"); !strings.Contains(page, "It has changed since you saw it") {
+	if page := ben.page("/act?seen=old&" + query + "drop"); !strings.Contains(page,
+		"It has changed since you saw it") {
 		t.Errorf("%s", page)
 	}
 }
@@ -209,7 +219,9 @@ func TestLaterDeathsAreNotMeant(t *testing.T) {
 func TestRelease(t *testing.T) {
 	db := kept(t, 0)
 	b := open(t, of(db), nil)
-	if w := b.act("consumer=payment&id=p-1&in=orders&source=%2Fshop&verb=release"); w.Code != http.StatusSeeOther || state(t, db, "p-1") != "parked 0" {
+	if w := b.act(
+		"consumer=payment&id=p-1&in=orders&source=%2Fshop&verb=release"); w.Code != http.StatusSeeOther ||
+		state(t, db, "p-1") != "parked 0" {
 		t.Errorf("%d, %s", w.Code, state(t, db, "p-1"))
 	}
 	list := audits(t, db)
@@ -223,7 +235,8 @@ func TestReasonIsRequired(t *testing.T) {
 	db := kept(t, 1)
 	b := open(t, of(db), nil)
 	w := b.act("consumer=payment&id=d-0&in=orders&source=%2Fshop&verb=drop", "reason", " ")
-	if w.Code != http.StatusUnprocessableEntity || !strings.Contains(w.Body.String(), "say why") || state(t, db, "d-0") != "dead" || len(audits(t, db)) > 0 {
+	if w.Code != http.StatusUnprocessableEntity || !strings.Contains(w.Body.String(), "say why") ||
+		state(t, db, "d-0") != "dead" || len(audits(t, db)) > 0 {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 }
@@ -234,11 +247,13 @@ func TestDropAsksForCalls(t *testing.T) {
 	p := dead("called", "k-called", failing)
 	p.Call = &store.Call{Key: "call-1", Request: "{}"}
 	keep(t, db, p)
-	apply(t, db, store.Effect{Step: &store.Step{Consumer: "payment", Saga: "o-1", Name: "charge", Identity: p.Identity, State: store.StepCalling, OutsideKey: "call-1",
+	apply(t, db, store.Effect{Step: &store.Step{Consumer: "payment", Saga: "o-1", Name: "charge",
+		Identity: p.Identity, State: store.StepCalling, OutsideKey: "call-1",
 		From: []store.StepState{store.StepAbsent}}})
 	b := open(t, of(db), nil)
 	query := "consumer=payment&id=called&in=orders&source=%2Fshop&verb=drop"
-	if page := b.page("/act?" + query); !strings.Contains(page, "step charge of o-1: call <code>call-1</code>") {
+	if page := b.page("/act?" + query); !strings.Contains(page,
+		"step charge of o-1: call <code>call-1</code>") {
 		t.Fatalf("%s", page)
 	}
 	if w := b.act(query); w.Code != http.StatusUnprocessableEntity || state(t, db, "called") != "dead" {
@@ -264,15 +279,18 @@ func TestDropAsksForCallsOutsideSagas(t *testing.T) {
 	b := open(t, of(db), nil)
 	const query = "consumer=payment&fingerprint=" + failing + "&in=orders&verb=drop"
 	page := b.page("/act?" + query)
-	for _, part := range []string{"1 of them are at a call", "message called-0: call <code>call-0</code>", "--call &#39;done or refused&#39; --reason"} {
+	for _, part := range []string{"1 of them are at a call", "message called-0: call <code>call-0</code>",
+		"--call &#39;done or refused&#39; --reason"} {
 		if !strings.Contains(page, part) {
 			t.Errorf("no %q: %s", part, page)
 		}
 	}
-	if page := b.page("/message?consumer=payment&id=called-0&in=orders&source=%2Fshop"); !strings.Contains(page, "--call &#39;done or refused&#39; --reason") {
+	if page := b.page("/message?consumer=payment&id=called-0&in=orders&source=%2Fshop"); !strings.Contains(
+		page, "--call &#39;done or refused&#39; --reason") {
 		t.Errorf("%s", page)
 	}
-	if w := b.act(query); w.Code != http.StatusUnprocessableEntity || state(t, db, "called-0") != "dead" || state(t, db, "d-0") != "dead" {
+	if w := b.act(query); w.Code != http.StatusUnprocessableEntity || state(t, db, "called-0") != "dead" ||
+		state(t, db, "d-0") != "dead" {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 	if w := b.act(query, "call", "refused"); w.Code != http.StatusSeeOther {
@@ -289,7 +307,8 @@ func TestDropAsksForCallsOutsideSagas(t *testing.T) {
 	}
 	slices.Sort(said)
 	who := "somebody on this machine drop called-"
-	if want := []string{who + "0 the bank is back (the call call-0: refused)", who + "1 the bank is back"}; !slices.Equal(said, want) {
+	if want := []string{who + "0 the bank is back (the call call-0: refused)",
+		who + "1 the bank is back"}; !slices.Equal(said, want) {
 		t.Errorf("%q", said)
 	}
 }
@@ -297,8 +316,10 @@ func TestDropAsksForCallsOutsideSagas(t *testing.T) {
 // What a filter cannot choose by is refused: else all would be meant.
 func TestFilterOfOthers(t *testing.T) {
 	b := open(t, of(kept(t, 1)), nil)
-	for _, path := range []string{"/act?in=orders&verb=release&kind=attempts", "/act?in=orders&verb=release&fingerprint=" + failing, "/parked?kind=attempts",
-		"/dead?kind=bogus", "/sagas?status=Done", "/flows?state=gone", "/sagas?older=soon", "/sagas?older=NaNd", "/sagas?older=1e300d"} {
+	for _, path := range []string{"/act?in=orders&verb=release&kind=attempts",
+		"/act?in=orders&verb=release&fingerprint=" + failing, "/parked?kind=attempts",
+		"/dead?kind=bogus", "/sagas?status=Done", "/flows?state=gone", "/sagas?older=soon",
+		"/sagas?older=NaNd", "/sagas?older=1e300d"} {
 		if w := b.do(http.MethodGet, path, nil); w.Code != http.StatusBadRequest {
 			t.Errorf("%s: %d: %s", path, w.Code, w.Body)
 		}
@@ -307,8 +328,10 @@ func TestFilterOfOthers(t *testing.T) {
 
 func TestConsumer(t *testing.T) {
 	db := kept(t, 1)
-	if _, err := db.Attend(t.Context(), store.Attend{Consumer: "payment", Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}}},
-		Checkpoints: []store.Checkpoint{{Partition: "orders/0", Origin: "o"}}, Stamp: "s", Take: true, Session: "a"}); err != nil {
+	if _, err := db.Attend(t.Context(), store.Attend{Consumer: "payment",
+		Beat:        &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}}},
+		Checkpoints: []store.Checkpoint{{Partition: "orders/0", Origin: "o"}}, Stamp: "s", Take: true,
+		Session: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	b := open(t, of(db), nil)
@@ -343,7 +366,8 @@ func TestQuarantine(t *testing.T) {
 	db := kept(t, 0)
 	for i := range 3 {
 		m := told(fmt.Sprint("q-", i), "k")
-		apply(t, db, store.Effect{Quarantine: &store.Quarantined{Consumer: "payment", Identity: m.Identity, Why: store.Conflict, Message: m.Message}})
+		apply(t, db, store.Effect{Quarantine: &store.Quarantined{Consumer: "payment", Identity: m.Identity,
+			Why: store.Conflict, Message: m.Message}})
 	}
 	b := open(t, of(db), nil)
 	page := b.page("/quarantine?in=orders")
@@ -359,7 +383,8 @@ func TestQuarantine(t *testing.T) {
 		t.Fatalf("%d: %s", w.Code, w.Body)
 	}
 	list, err := store.ListQuarantined(t.Context(), db, store.Query{Admitted: true})
-	if err != nil || len(list) != 3 || list[1].Reason != "the bank is back" || list[0].By != "somebody on this machine" {
+	if err != nil || len(list) != 3 || list[1].Reason != "the bank is back" ||
+		list[0].By != "somebody on this machine" {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if w := b.do(http.MethodPost, "/act", form); w.Code != http.StatusConflict {
@@ -376,7 +401,8 @@ func TestManyInQuarantine(t *testing.T) {
 	db := kept(t, 0)
 	for i := range 1001 {
 		m := told(fmt.Sprint("q-", i), "k")
-		apply(t, db, store.Effect{Quarantine: &store.Quarantined{Consumer: "payment", Identity: m.Identity, Why: store.Conflict, Message: m.Message}})
+		apply(t, db, store.Effect{Quarantine: &store.Quarantined{Consumer: "payment", Identity: m.Identity,
+			Why: store.Conflict, Message: m.Message}})
 	}
 	b := open(t, of(db), nil)
 	var got struct {
@@ -402,26 +428,31 @@ func TestPayload(t *testing.T) {
 	b := open(t, of(db), nil)
 	const at = "/message?consumer=payment&id=d-0&in=orders&source=%2Fshop"
 	page := b.page(at)
-	if strings.Contains(page, "4711") || strings.Contains(page, "blue") || !strings.Contains(page, "15 bytes of application/json; headers: tenant") {
+	if strings.Contains(page, "4711") || strings.Contains(page, "blue") ||
+		!strings.Contains(page, "15 bytes of application/json; headers: tenant") {
 		t.Fatalf("%s", page)
 	}
 	w := b.do(http.MethodPost, "/message/payload", b.form(page, "/message/payload"))
-	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "{&#34;card&#34;:&#34;4711&#34;}") || !strings.Contains(w.Body.String(), "tenant: <code>blue</code>") {
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "{&#34;card&#34;:&#34;4711&#34;}") ||
+		!strings.Contains(w.Body.String(), "tenant: <code>blue</code>") {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
-	if got := audits(t, db); len(got) != 1 || got[0] != "somebody on this machine show payload d-0 looked at in the console" {
+	if got := audits(t, db); len(got) != 1 ||
+		got[0] != "somebody on this machine show payload d-0 looked at in the console" {
 		t.Errorf("%q", got)
 	}
 	if page := b.page(at); strings.Contains(page, "4711") || !strings.Contains(page, "show payload") {
 		t.Errorf("%s", page)
 	}
 	// It is done: what its consumer knows is shown.
-	apply(t, db, store.Effect{Mark: &store.Mark{Consumer: "payment", Identity: store.Identity{Source: "/shop", ID: "d-0"}, As: store.Done, Held: true},
+	apply(t, db, store.Effect{Mark: &store.Mark{Consumer: "payment",
+		Identity: store.Identity{Source: "/shop", ID: "d-0"}, As: store.Done, Held: true},
 		Finish: &store.Finish{Consumer: "payment", Identity: store.Identity{Source: "/shop", ID: "d-0"}}})
 	if page := b.page(at); !strings.Contains(page, "The consumer says: <b>done</b>") {
 		t.Errorf("%s", page)
 	}
-	if w := b.do(http.MethodPost, "/message/payload", url.Values{"token": {"x"}}); w.Code != http.StatusForbidden {
+	if w := b.do(http.MethodPost, "/message/payload",
+		url.Values{"token": {"x"}}); w.Code != http.StatusForbidden {
 		t.Errorf("%d", w.Code)
 	}
 }

@@ -43,7 +43,8 @@ func of(db store.Driver[*memstore.Tx]) map[string]console.Source {
 // do sends a request; headers are names and values in turns.
 func (b browser) do(method, path string, form url.Values, headers ...string) *httptest.ResponseRecorder {
 	b.Helper()
-	r := httptest.NewRequestWithContext(b.Context(), method, "http://127.0.0.1:7780/ops"+path, strings.NewReader(form.Encode()))
+	r := httptest.NewRequestWithContext(b.Context(), method, "http://127.0.0.1:7780/ops"+path,
+		strings.NewReader(form.Encode()))
 	r.RemoteAddr = "127.0.0.1:4711"
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -88,7 +89,8 @@ func (b browser) form(page, action string) url.Values {
 	}
 	rest, _, _ = strings.Cut(rest, "</form>")
 	v := url.Values{}
-	for _, m := range regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`).FindAllStringSubmatch(rest, -1) {
+	for _, m := range regexp.MustCompile(
+		`<input type="hidden" name="([^"]*)" value="([^"]*)">`).FindAllStringSubmatch(rest, -1) {
 		v.Set(m[1], unescape(m[2]))
 	}
 	return v
@@ -111,15 +113,19 @@ func (b browser) act(query string, more ...string) *httptest.ResponseRecorder {
 
 // A message for the consumer payment.
 func told(id, key string) store.Parked {
-	m := skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: "order.placed", Key: []byte(key), CorrelationID: "c-" + key, ContentType: "application/json",
-		Data: []byte(`{"card":"4711"}`), Headers: []skald.Header{{Name: "tenant", Value: []byte("blue")}}, Time: time.Now().UTC().Truncate(time.Microsecond)}
-	return store.Parked{Consumer: "payment", Identity: store.Identity{Source: "/shop", ID: id}, Message: m, Attempts: 3,
-		Last: store.Failure{At: time.Now(), Why: "no route to the bank\nand more", Host: "pod-1"}}
+	m := skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: "order.placed", Key: []byte(key),
+		CorrelationID: "c-" + key, ContentType: "application/json",
+		Data: []byte(`{"card":"4711"}`), Headers: []skald.Header{{Name: "tenant", Value: []byte("blue")}},
+		Time: time.Now().UTC().Truncate(time.Microsecond)}
+	return store.Parked{Consumer: "payment", Identity: store.Identity{Source: "/shop", ID: id}, Message: m,
+		Attempts: 3,
+		Last:     store.Failure{At: time.Now(), Why: "no route to the bank\nand more", Host: "pod-1"}}
 }
 
 func dead(id, key, fingerprint string) store.Parked {
 	p := told(id, key)
-	p.Dead = &store.Death{At: time.Now().UTC().Truncate(time.Microsecond), Kind: "attempts", Fingerprint: fingerprint, BlocksKey: true}
+	p.Dead = &store.Death{At: time.Now().UTC().Truncate(time.Microsecond), Kind: "attempts",
+		Fingerprint: fingerprint, BlocksKey: true}
 	return p
 }
 
@@ -154,7 +160,8 @@ func kept(t testing.TB, n int) *memstore.Store {
 // state is how a message stands in the database.
 func state(t testing.TB, db store.Store, id string) string {
 	t.Helper()
-	list, err := store.ListKept(t.Context(), db, store.Sought{Consumer: "payment", Identity: &store.Identity{Source: "/shop", ID: id}})
+	list, err := store.ListKept(t.Context(), db,
+		store.Sought{Consumer: "payment", Identity: &store.Identity{Source: "/shop", ID: id}})
 	switch {
 	case err != nil:
 		t.Fatal(err)

@@ -123,7 +123,8 @@ func newHandler(base string, sources map[string]Source, given *Options) *handler
 }
 
 func check(base string, sources map[string]Source) error {
-	if base != "" && (path.Clean(base) != base || !regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+$`).MatchString(base)) {
+	if base != "" && (path.Clean(base) != base ||
+		!regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+$`).MatchString(base)) {
 		return fmt.Errorf("the base is a path such as /ops, or empty: not %q", base)
 	}
 	if len(sources) == 0 {
@@ -131,7 +132,9 @@ func check(base string, sources map[string]Source) error {
 	}
 	for name, s := range sources {
 		if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`).MatchString(name) || s.is.DB == nil {
-			return fmt.Errorf("a source has a name of letters, digits, dots and dashes, and is made by console.Of: not %q", name)
+			return fmt.Errorf(
+				"a source has a name of letters, digits, dots and dashes, and is made by console.Of: not %q",
+				name)
 		}
 	}
 	return nil

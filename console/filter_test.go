@@ -18,8 +18,10 @@ func TestUnreadableFilter(t *testing.T) {
 	form.Set("reason", "only those of nosuch;eu")
 	form.Del("consumer")
 	for _, query := range []string{"consumer=nosuch;eu", "consumer=%zz", "consumer=%"} {
-		for _, path := range []string{"/dead?", "/dead/groups?", "/parked?", "/audit?", "/sagas?", "/act?verb=drop&in=orders&"} {
-			if w := b.do(http.MethodGet, path+query, nil); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "%3B for a semicolon") {
+		for _, path := range []string{"/dead?", "/dead/groups?", "/parked?", "/audit?", "/sagas?",
+			"/act?verb=drop&in=orders&"} {
+			if w := b.do(http.MethodGet, path+query, nil); w.Code != http.StatusBadRequest ||
+				!strings.Contains(w.Body.String(), "%3B for a semicolon") {
 				t.Errorf("GET %s%s: %d: %s", path, query, w.Code, w.Body)
 			}
 		}
@@ -44,7 +46,8 @@ func TestBodyOfGet(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := body.Len()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:7780/ops/act?verb=drop&in=orders&consumer=payment", &body)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+		"http://127.0.0.1:7780/ops/act?verb=drop&in=orders&consumer=payment", &body)
 	r.RemoteAddr = "127.0.0.1:4711"
 	r.Header.Set("Content-Type", parts.FormDataContentType())
 	r.Header.Set("Accept", "application/json")
@@ -60,8 +63,10 @@ func TestBodyOfGet(t *testing.T) {
 func TestTypeOfForm(t *testing.T) {
 	b := open(t, of(kept(t, 1)), nil)
 	form := b.form(b.page("/act?verb=drop&in=orders&consumer=payment&id=d-0&source=%2Fshop"), "/act")
-	w := b.do(http.MethodPost, "/act", form, "Content-Type", "application/json", "X-Skald-Token", form.Get("token"))
-	if w.Code != http.StatusUnsupportedMediaType || !strings.Contains(w.Body.String(), "application/x-www-form-urlencoded") {
+	w := b.do(http.MethodPost, "/act", form, "Content-Type", "application/json", "X-Skald-Token",
+		form.Get("token"))
+	if w.Code != http.StatusUnsupportedMediaType ||
+		!strings.Contains(w.Body.String(), "application/x-www-form-urlencoded") {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 }

@@ -25,8 +25,10 @@ func TestLoopback(t *testing.T) {
 		remote, host, header string
 		want                 int
 	}{
-		{"127.0.0.1:1", "localhost:7780", "", 200}, {"[::1]:1", "[::1]:7780", "", 200}, {"10.0.0.1:1", "localhost", "", 403},
-		{"127.0.0.1:1", "rebound.example", "", 403}, {"127.0.0.1:1", "localhost", "X-Forwarded-For", 403}, {"127.0.0.1:1", "localhost", "Forwarded", 403},
+		{"127.0.0.1:1", "localhost:7780", "", 200}, {"[::1]:1", "[::1]:7780", "", 200},
+		{"10.0.0.1:1", "localhost", "", 403},
+		{"127.0.0.1:1", "rebound.example", "", 403}, {"127.0.0.1:1", "localhost", "X-Forwarded-For", 403},
+		{"127.0.0.1:1", "localhost", "Forwarded", 403},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ops/", http.NoBody)
 		if r.RemoteAddr, r.Host = c.remote, c.host; c.header != "" {
@@ -57,7 +59,8 @@ func TestRights(t *testing.T) {
 	look := b.form(b.page(message), "/message/payload")
 	who.May = console.View
 	page := b.page(message)
-	if strings.Contains(page, "Show it") || !strings.Contains(page, "you lack the right to see payloads") || strings.Contains(page, `href="/ops/act`) {
+	if strings.Contains(page, "Show it") || !strings.Contains(page, "you lack the right to see payloads") ||
+		strings.Contains(page, `href="/ops/act`) {
 		t.Errorf("%s", page)
 	}
 	for _, c := range []struct {
@@ -69,7 +72,8 @@ func TestRights(t *testing.T) {
 	}{
 		{console.View, "ann", "GET", drop, nil, "ann lacks a right for this: act"},
 		{console.View | console.Payloads, "ann", "POST", "/act", form, "lacks a right for this: act"},
-		{console.View | console.Act, "ann", "POST", "/message/payload", look, "lacks a right for this: payloads"},
+		{console.View | console.Act, "ann", "POST", "/message/payload", look,
+			"lacks a right for this: payloads"},
 		{console.Act, "ann", "GET", "/", nil, "lacks a right for this: view"},
 		{0, "", "GET", "/static/style.css", nil, "lacks a right for this: view"},
 		{console.View | console.Act, " ", "POST", "/act", form, "who acts needs a name"},
@@ -128,7 +132,8 @@ func TestForgedRequests(t *testing.T) {
 	if state(t, db, "d-0") != "dead" || len(audits(t, db)) > 0 {
 		t.Errorf("something was done: %v", audits(t, db))
 	}
-	if w := b.do(http.MethodPost, "/act", form); w.Code != http.StatusSeeOther || state(t, db, "d-0") != "gone" {
+	if w := b.do(http.MethodPost, "/act", form); w.Code != http.StatusSeeOther ||
+		state(t, db, "d-0") != "gone" {
 		t.Errorf("the form itself: %d: %s", w.Code, w.Body)
 	}
 }
@@ -136,19 +141,25 @@ func TestForgedRequests(t *testing.T) {
 // Each answer, errors too, keeps a browser from what it should not do.
 func TestHeaders(t *testing.T) {
 	b := open(t, of(kept(t, 1)), nil)
-	for _, path := range []string{"/", "/message", "/nothing", "/static/live.js", "/static/../console.go", "/act?verb=drop&in=orders"} {
+	for _, path := range []string{"/", "/message", "/nothing", "/static/live.js", "/static/../console.go",
+		"/act?verb=drop&in=orders"} {
 		head := b.do(http.MethodGet, path, nil).Header()
 		policy := head.Get("Content-Security-Policy")
-		if !strings.HasPrefix(policy, "default-src 'none'; style-src 'self'; script-src 'self';") || !strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(policy, "unsafe") {
+		if !strings.HasPrefix(policy, "default-src 'none'; style-src 'self'; script-src 'self';") ||
+			!strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(policy, "unsafe") {
 			t.Errorf("%s: %s", path, policy)
 		}
-		if head.Get("X-Content-Type-Options") != "nosniff" || head.Get("Referrer-Policy") != "same-origin" || !strings.HasPrefix(path, "/st") && head.Get("Cache-Control") != "no-store" {
+		if head.Get("X-Content-Type-Options") != "nosniff" || head.Get("Referrer-Policy") != "same-origin" ||
+			!strings.HasPrefix(path, "/st") && head.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %v", path, head)
 		}
 	}
-	for _, wrong := range []http.Handler{console.New("ops", of(memstore.New(nil)), nil), console.New("/ops/../x", of(memstore.New(nil)), nil), console.New("/ops", nil, nil), console.New("/ops", map[string]console.Source{"a b": {}}, nil)} {
+	for _, wrong := range []http.Handler{console.New("ops", of(memstore.New(nil)), nil),
+		console.New("/ops/../x", of(memstore.New(nil)), nil), console.New("/ops", nil, nil),
+		console.New("/ops", map[string]console.Source{"a b": {}}, nil)} {
 		w := httptest.NewRecorder()
-		if wrong.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ops/", http.NoBody)); w.Code != http.StatusInternalServerError {
+		if wrong.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ops/",
+			http.NoBody)); w.Code != http.StatusInternalServerError {
 			t.Errorf("%d: %s", w.Code, w.Body)
 		}
 	}
@@ -160,20 +171,27 @@ const evil = `"><script>alert(1)</script><img src=x onerror=alert(2)>' onmouseov
 func TestHostileTexts(t *testing.T) {
 	db := memstore.New(nil)
 	p := dead("evil"+evil, "key"+evil, failing)
-	p.Consumer, p.Message.Type, p.Message.Subject, p.Message.CorrelationID, p.Message.TraceParent = "con"+evil, "type"+evil, "sub"+evil, "cor"+evil, "00-"+evil+"-b-c"
-	p.Message.Topic, p.Message.ContentType, p.Message.Data = "topic"+evil, "text/plain"+evil, []byte("data"+evil)
+	p.Consumer, p.Message.Type, p.Message.Subject, p.Message.CorrelationID, p.Message.TraceParent = "con"+
+		evil, "type"+evil, "sub"+evil, "cor"+evil, "00-"+evil+"-b-c"
+	p.Message.Topic, p.Message.ContentType, p.Message.Data = "topic"+evil, "text/plain"+evil,
+		[]byte("data"+evil)
 	p.Message.Headers = []skald.Header{{Name: "h" + evil, Value: []byte("v" + evil)}}
-	p.Last.Why, p.First.Why, p.Last.Host, p.Dead.Kind, p.Dead.Stack, p.Dead.Version = "why"+evil, "first"+evil, "host"+evil, "kind"+evil, "stack"+evil, "v"+evil
+	p.Last.Why, p.First.Why, p.Last.Host, p.Dead.Kind, p.Dead.Stack, p.Dead.Version = "why"+evil,
+		"first"+evil, "host"+evil, "kind"+evil, "stack"+evil, "v"+evil
 	keep(t, db, p)
 	parked := told("parked"+evil, "k"+evil)
 	parked.Consumer, parked.Last.Why = "con"+evil, "why"+evil
 	keep(t, db, parked)
-	apply(t, db, store.Effect{Quarantine: &store.Quarantined{Consumer: p.Consumer, Identity: p.Identity, Why: store.TooOld, Message: p.Message}})
-	apply(t, db, store.Effect{Audit: &store.Audit{Author: "a" + evil, Reason: "r" + evil, Action: "act" + evil, Consumer: p.Consumer, Identity: p.Identity, Run: "run" + evil}})
-	b := open(t, of(db), &console.Options{Links: map[string]string{"trace" + evil: "https://trace.example/{trace}?k={key}"}})
+	apply(t, db, store.Effect{Quarantine: &store.Quarantined{Consumer: p.Consumer, Identity: p.Identity,
+		Why: store.TooOld, Message: p.Message}})
+	apply(t, db, store.Effect{Audit: &store.Audit{Author: "a" + evil, Reason: "r" + evil, Action: "act" +
+		evil, Consumer: p.Consumer, Identity: p.Identity, Run: "run" + evil}})
+	b := open(t, of(db),
+		&console.Options{Links: map[string]string{"trace" + evil: "https://trace.example/{trace}?k={key}"}})
 	ask := url.Values{"in": {"orders"}, "consumer": {p.Consumer}, "source": {p.Source}, "id": {p.ID}}.Encode()
 	pages := map[string]string{}
-	for _, path := range []string{"/", "/dead", "/dead?key=" + url.QueryEscape("key"+evil), "/parked", "/dead/groups", "/quarantine", "/audit", "/audit?has=" + url.QueryEscape(evil), "/message?" + ask,
+	for _, path := range []string{"/", "/dead", "/dead?key=" + url.QueryEscape("key"+evil), "/parked",
+		"/dead/groups", "/quarantine", "/audit", "/audit?has=" + url.QueryEscape(evil), "/message?" + ask,
 		"/act?verb=drop&" + ask, "/act?verb=admit&number=1&in=orders", "/consumer?" + ask, "/runs"} {
 		pages[path] = b.page(path)
 	}
@@ -186,7 +204,8 @@ func TestHostileTexts(t *testing.T) {
 	act.Set("reason", "because "+evil)
 	w := b.do(http.MethodPost, "/act", act)
 	pages["run"] = b.page(strings.TrimPrefix(w.Header().Get("Location"), "/ops"))
-	for _, path := range []string{"/act?verb=" + url.QueryEscape(evil) + "&in=orders", "/dead?in=" + url.QueryEscape(evil), "/run?in=orders&run=" + url.QueryEscape(evil)} {
+	for _, path := range []string{"/act?verb=" + url.QueryEscape(evil) + "&in=orders", "/dead?in=" +
+		url.QueryEscape(evil), "/run?in=orders&run=" + url.QueryEscape(evil)} {
 		pages[path] = b.do(http.MethodGet, path, nil).Body.String()
 	}
 	for path, page := range pages {
@@ -217,7 +236,8 @@ func TestWeight(t *testing.T) {
 	page := b.page("/message?consumer=payment&id=big&in=orders&source=%2Fshop")
 	shown := b.do(http.MethodPost, "/message/payload", b.form(page, "/message/payload")).Body
 	list := b.page("/dead")
-	if len(page) > 150_000 || len(list) > 150_000 || !strings.Contains(list, "The next ones") || shown.Len() > 500_000 {
+	if len(page) > 150_000 || len(list) > 150_000 || !strings.Contains(list, "The next ones") ||
+		shown.Len() > 500_000 {
 		t.Errorf("message %d, list %d, payload %d", len(page), len(list), shown.Len())
 	}
 	if !strings.Contains(shown.String(), "Only the first 64.0 KiB are shown") {
@@ -268,7 +288,8 @@ func (broken) Status(context.Context, store.StatusQuery) (store.Status, error) {
 }
 
 func (broken) List(context.Context, store.List) (store.Listed, error) {
-	return store.Listed{}, &store.SchemaError{Where: "the schema x", Have: 1, Need: 2, Last: 3, Remedy: "run: skald migrate"}
+	return store.Listed{}, &store.SchemaError{Where: "the schema x", Have: 1, Need: 2, Last: 3,
+		Remedy: "run: skald migrate"}
 }
 
 // A source that is away is named, with why, and the others are shown. In simulated time, in which a slow
@@ -278,11 +299,14 @@ func TestSourcesAway(t *testing.T) { synctest.Test(t, sourcesAway) }
 func sourcesAway(t *testing.T) {
 	over := make(chan struct{})
 	defer close(over)
-	b := open(t, map[string]console.Source{"orders": console.Of(kept(t, 1)), "slow": console.Of(slow{memstore.New(nil), nil}), "deaf": console.Of(slow{memstore.New(nil), over}),
+	b := open(t, map[string]console.Source{"orders": console.Of(kept(t, 1)),
+		"slow": console.Of(slow{memstore.New(nil), nil}), "deaf": console.Of(slow{memstore.New(nil), over}),
 		"broken": console.Of(broken{memstore.New(nil)})}, &console.Options{Deadline: 200 * time.Millisecond})
-	for path, why := range map[string]string{"/": "the log of the console says why", "/dead": "version", "/dead/groups": "version"} {
+	for path, why := range map[string]string{"/": "the log of the console says why", "/dead": "version",
+		"/dead/groups": "version"} {
 		page := b.page(path)
-		for _, part := range []string{"<b>slow</b> is away: no answer within 200ms", "<b>deaf</b> is away: no answer within 200ms", "<b>broken</b> is away", why, "orders"} {
+		for _, part := range []string{"<b>slow</b> is away: no answer within 200ms",
+			"<b>deaf</b> is away: no answer within 200ms", "<b>broken</b> is away", why, "orders"} {
 			if !strings.Contains(page, part) || strings.Contains(page, "secret") {
 				t.Errorf("%s: no %q: %s", path, part, page)
 			}
@@ -295,7 +319,9 @@ func sourcesAway(t *testing.T) {
 	if w := b.do("GET", "/dead?in=nobody", nil); w.Code != http.StatusNotFound {
 		t.Errorf("%d", w.Code)
 	}
-	if w := b.do("GET", "/message?in=slow&consumer=c&id=1", nil, "Accept", "application/json"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Content-Type") != "application/problem+json" {
+	if w := b.do("GET", "/message?in=slow&consumer=c&id=1", nil,
+		"Accept", "application/json"); w.Code != http.StatusServiceUnavailable ||
+		w.Header().Get("Content-Type") != "application/problem+json" {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 	var others struct{ Away []console.Away }

@@ -36,7 +36,8 @@ func TestRoomOfASource(t *testing.T) {
 	hung, db := &unread{Driver: kept(t, 5)}, kept(t, 1)
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
-	b := open(t, map[string]console.Source{"hung": console.Of(hung), "orders": console.Of(db)}, &console.Options{Actions: ctx})
+	b := open(t, map[string]console.Source{"hung": console.Of(hung), "orders": console.Of(db)},
+		&console.Options{Actions: ctx})
 	var where string
 	for i := range 4 { // each waits for what becomes of its message
 		w := b.act(canary+"hung&id=d-"+fmt.Sprint(i), "canary", "1")
@@ -45,10 +46,12 @@ func TestRoomOfASource(t *testing.T) {
 		}
 	}
 	before := len(audits(t, hung))
-	if w := b.act(canary+"hung&id=d-4", "canary", "1"); w.Code != http.StatusTooManyRequests || len(audits(t, hung)) != before {
+	if w := b.act(canary+"hung&id=d-4", "canary", "1"); w.Code != http.StatusTooManyRequests ||
+		len(audits(t, hung)) != before {
 		t.Errorf("%d: %s; noted: %q", w.Code, w.Body, audits(t, hung)[before:])
 	}
-	if w := b.act(canary+"orders&id=d-0", "canary", "1"); w.Code != http.StatusSeeOther || state(t, db, "d-0") == "dead" {
+	if w := b.act(canary+"orders&id=d-0", "canary", "1"); w.Code != http.StatusSeeOther ||
+		state(t, db, "d-0") == "dead" {
 		t.Errorf("the other source: %d: %s", w.Code, w.Body)
 	}
 	form := b.form(b.page(where), "/run/stop")
@@ -83,7 +86,8 @@ func TestWait(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	late.Set("reason", "too late")
-	if w := b.do(http.MethodPost, "/act", late); w.Code != http.StatusServiceUnavailable || state(t, db, "other") != "dead" {
+	if w := b.do(http.MethodPost, "/act", late); w.Code != http.StatusServiceUnavailable ||
+		state(t, db, "other") != "dead" {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 }
@@ -93,12 +97,14 @@ func TestActions(t *testing.T) {
 	first, second := kept(t, 0), kept(t, 0)
 	run := func(db store.Store, id string, acts int) operate.Run {
 		t.Helper()
-		r := operate.Run{ID: id, Verb: "drop", Author: "ann", Reason: "r", Request: operate.RunRequest{Of: acts + 1}}
+		r := operate.Run{ID: id, Verb: "drop", Author: "ann", Reason: "r",
+			Request: operate.RunRequest{Of: acts + 1}}
 		if err := operate.BeginRun(t.Context(), db, r); err != nil {
 			t.Fatal(err)
 		}
 		for i := range acts {
-			apply(t, db, store.Effect{Audit: &store.Audit{Author: "ann", Reason: "r", Action: "drop", Consumer: "c", Identity: store.Identity{Source: "s", ID: fmt.Sprint(i)}, Run: id}})
+			apply(t, db, store.Effect{Audit: &store.Audit{Author: "ann", Reason: "r", Action: "drop",
+				Consumer: "c", Identity: store.Identity{Source: "s", ID: fmt.Sprint(i)}, Run: id}})
 		}
 		return r
 	}
@@ -118,7 +124,8 @@ func TestActions(t *testing.T) {
 	for _, r := range list.Runs {
 		got = append(got, fmt.Sprint(r["run"], " ", r["done"], " ", r["stopped"], " ", r["ended"]))
 		var alone map[string]any
-		if b.get(fmt.Sprintf("/run?in=%s&run=%s", r["source"], r["run"]), &alone); fmt.Sprint(alone) != fmt.Sprint(r) {
+		if b.get(fmt.Sprintf("/run?in=%s&run=%s", r["source"], r["run"]),
+			&alone); fmt.Sprint(alone) != fmt.Sprint(r) {
 			t.Errorf("the list says %v, the page %v", r, alone)
 		}
 	}
@@ -127,7 +134,8 @@ func TestActions(t *testing.T) {
 		t.Errorf("%v, want %s", got, want)
 	}
 	page := b.page("/runs")
-	for _, part := range []string{"10010 of 10011", "nobody at this console has it in hand", "interrupted</b>: the console ended", "ended: 3 of 4 messages"} {
+	for _, part := range []string{"10010 of 10011", "nobody at this console has it in hand",
+		"interrupted</b>: the console ended", "ended: 3 of 4 messages"} {
 		if !strings.Contains(page, part) {
 			t.Errorf("no %q: %s", part, page)
 		}
@@ -141,7 +149,8 @@ func TestEarlierRuns(t *testing.T) {
 	note := func(run, action string, n int) {
 		for range n {
 			of++
-			apply(t, db, store.Effect{Audit: &store.Audit{Author: "ann", Reason: "r", Action: action, Consumer: "c", Identity: store.Identity{Source: "s", ID: fmt.Sprint(of)}, Run: run}})
+			apply(t, db, store.Effect{Audit: &store.Audit{Author: "ann", Reason: "r", Action: action,
+				Consumer: "c", Identity: store.Identity{Source: "s", ID: fmt.Sprint(of)}, Run: run}})
 		}
 	}
 	r := operate.Run{ID: "old", Verb: "drop", Author: "ann", Reason: "r", Request: operate.RunRequest{Of: 3}}

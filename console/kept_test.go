@@ -47,7 +47,8 @@ func (c *crowd) List(ctx context.Context, l store.List) (out store.Listed, err e
 func TestWhereALookEnds(t *testing.T) {
 	db := &crowd{Driver: memstore.New(nil), n: 10_000}
 	b := open(t, of(db), nil)
-	if page := b.page("/dead/groups"); strings.Contains(page, "Only the first") || !strings.Contains(page, ">10,000<") {
+	if page := b.page("/dead/groups"); strings.Contains(page, "Only the first") ||
+		!strings.Contains(page, ">10,000<") {
 		t.Errorf("%s", page)
 	}
 	db.n++
@@ -55,7 +56,8 @@ func TestWhereALookEnds(t *testing.T) {
 		t.Errorf("%s", page)
 	}
 	db.none = true
-	if page := b.page("/dead?type=another"); strings.Contains(page, "None, as far") || !strings.Contains(page, "The next ones") {
+	if page := b.page("/dead?type=another"); strings.Contains(page, "None, as far") ||
+		!strings.Contains(page, "The next ones") {
 		t.Errorf("%s", page)
 	}
 }
@@ -83,7 +85,8 @@ func (panics) Status(context.Context, store.StatusQuery) (store.Status, error) {
 func TestDriverPanics(t *testing.T) {
 	b := open(t, of(panics{memstore.New(nil)}), nil)
 	for _, path := range []string{"/", "/dead", "/story?q=k"} {
-		if w := b.do(http.MethodGet, path, nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "is away") || strings.Contains(w.Body.String(), "secret") {
+		if w := b.do(http.MethodGet, path, nil); w.Code != http.StatusOK ||
+			!strings.Contains(w.Body.String(), "is away") || strings.Contains(w.Body.String(), "secret") {
 			t.Errorf("%s: %d: %s", path, w.Code, w.Body)
 		}
 	}

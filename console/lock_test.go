@@ -22,7 +22,8 @@ func TestLocks(t *testing.T) {
 	if _, err := lock.Take(t.Context(), db, order); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Reserve(t.Context(), store.Reservation{Consumer: "http", Identity: store.Identity{Source: "/pay", ID: "<key>"}, Token: "t", Lease: time.Hour}); err != nil {
+	if _, err := db.Reserve(t.Context(), store.Reservation{Consumer: "http",
+		Identity: store.Identity{Source: "/pay", ID: "<key>"}, Token: "t", Lease: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	tx := db.BeginTx()
@@ -31,7 +32,8 @@ func TestLocks(t *testing.T) {
 	}
 	b := open(t, of(db), nil)
 	page := b.page("/locks")
-	for _, part := range []string{"order &lt;4711&gt;", "a transaction of this process", "/pay &lt;key&gt;", "Reserved keys of orders"} {
+	for _, part := range []string{"order &lt;4711&gt;", "a transaction of this process", "/pay &lt;key&gt;",
+		"Reserved keys of orders"} {
 		if !strings.Contains(page, part) {
 			t.Errorf("no %q: %s", part, page)
 		}
@@ -53,7 +55,8 @@ func TestLocks(t *testing.T) {
 	var held, free answer
 	b.get("/locks", &held)
 	s := held.Sources[0]
-	if !s.Told || len(s.Entities) != 1 || s.Entities[0].Holder == "" || string(s.Entities[0].Key) != "<4711>" || s.Entities[0].Version != 1 ||
+	if !s.Told || len(s.Entities) != 1 || s.Entities[0].Holder == "" ||
+		string(s.Entities[0].Key) != "<4711>" || s.Entities[0].Version != 1 ||
 		len(s.Reserved) != 1 || s.Reserved[0].Left <= 0 {
 		t.Errorf("%+v", held)
 	}
@@ -61,7 +64,8 @@ func TestLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.get("/locks?space=order&key=%3C4711%3E&consumer=other", &free)
-	if s := free.Sources[0]; len(s.Entities) != 1 || s.Entities[0].Holder != "" || s.Entities[0].Version != 2 || len(s.Reserved) > 0 {
+	if s := free.Sources[0]; len(s.Entities) != 1 || s.Entities[0].Holder != "" ||
+		s.Entities[0].Version != 2 || len(s.Reserved) > 0 {
 		t.Errorf("%+v", free)
 	}
 	if w := b.do(http.MethodGet, "/locks?space=order", nil); w.Code != http.StatusBadRequest {
@@ -95,10 +99,12 @@ func TestOldestRows(t *testing.T) {
 	}
 	b.get("/outbox", &got)
 	rows := got.Sources[0].Rows
-	if len(rows) != 20 || string(rows[0].Key) != "k-0" || string(rows[19].Key) != "k-19" || rows[0].Topic != "orders" || rows[0].Age < 0 {
+	if len(rows) != 20 || string(rows[0].Key) != "k-0" || string(rows[19].Key) != "k-19" ||
+		rows[0].Topic != "orders" || rows[0].Age < 0 {
 		t.Errorf("%+v", rows)
 	}
-	if page := b.page("/outbox"); strings.Contains(page, "secret") || !strings.Contains(page, "order.&lt;placed&gt;") || strings.Contains(page, "k-20") {
+	if page := b.page("/outbox"); strings.Contains(page, "secret") ||
+		!strings.Contains(page, "order.&lt;placed&gt;") || strings.Contains(page, "k-20") {
 		t.Errorf("%s", page)
 	}
 }

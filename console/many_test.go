@@ -31,7 +31,8 @@ type engine struct {
 func newEngine(t *testing.T, n int) *engine {
 	t.Helper()
 	e := &engine{T: t, db: memstore.New(nil), gone: true}
-	reserve := saga.Do("reserve", func(context.Context, *memstore.Tx, saga.Run[string]) (string, error) { return "reserved", nil },
+	reserve := saga.Do("reserve",
+		func(context.Context, *memstore.Tx, saga.Run[string]) (string, error) { return "reserved", nil },
 		func(context.Context, *memstore.Tx, saga.Run[string], string) error { return nil }, saga.Pivot())
 	ship := saga.Do("ship", func(context.Context, *memstore.Tx, saga.Run[string]) (string, error) {
 		if e.gone {
@@ -41,7 +42,8 @@ func newEngine(t *testing.T, n int) *engine {
 	}, nil)
 	e.of = saga.New("order", &saga.Options[string]{Key: func(s string) string { return s }}, reserve, ship)
 	var err error
-	if e.Engine, err = saga.NewEngine(e.db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler)}, e.of); err != nil {
+	if e.Engine, err = saga.NewEngine(e.db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler)},
+		e.of); err != nil {
 		t.Fatal(err)
 	}
 	for i := range n {
@@ -90,31 +92,39 @@ func TestRetryManySagas(t *testing.T) {
 	b := open(t, of(e.db), nil)
 	list := b.page("/sagas?stuck=1")
 	const query = "in=orders&many=1&stuck=1&verb=saga-retry"
-	if !strings.Contains(list, unescapedHref("/ops/act?"+query)) || strings.Contains(b.page("/sagas"), "all that the filter chooses") {
+	if !strings.Contains(list, unescapedHref("/ops/act?"+query)) ||
+		strings.Contains(b.page("/sagas"), "all that the filter chooses") {
 		t.Fatalf("%s", list)
 	}
 	page := b.page("/act?" + query)
-	if !strings.Contains(page, "it would change <b>5</b> of 5 sagas") || !strings.Contains(page, "skald saga retry --store @orders.url --stuck --reason") || !strings.Contains(page, "the table is gone") {
+	if !strings.Contains(page, "it would change <b>5</b> of 5 sagas") ||
+		!strings.Contains(page, "skald saga retry --store @orders.url --stuck --reason") ||
+		!strings.Contains(page, "the table is gone") {
 		t.Fatalf("%s", page)
 	}
 	none := b.page("/act?in=orders&many=1&stuck=1&verb=saga-cancel") // each is past its pivot
-	if !strings.Contains(none, "it would change <b>0</b> of 5 sagas") || !strings.Contains(none, "it is too late to turn back") || strings.Contains(none, "<button class=\"go\">") {
+	if !strings.Contains(none, "it would change <b>0</b> of 5 sagas") ||
+		!strings.Contains(none, "it is too late to turn back") ||
+		strings.Contains(none, "<button class=\"go\">") {
 		t.Errorf("%s", none)
 	}
-	if list := b.page("/sagas?stuck=0&older=0d"); !strings.Contains(list, `name="stuck" value="1">`) || !strings.Contains(list, "o-4") {
+	if list := b.page("/sagas?stuck=0&older=0d"); !strings.Contains(list, `name="stuck" value="1">`) ||
+		!strings.Contains(list, "o-4") {
 		t.Errorf("%s", list)
 	}
 	if list := b.page("/sagas?status=done"); strings.Contains(list, "all that the filter chooses") {
 		t.Errorf("%s", list)
 	}
-	if page := b.page("/saga?in=orders&name=order&key=o-0"); strings.Contains(page, "verb=saga-cancel") || !strings.Contains(page, "skald saga retry --store @orders.url --step ship") {
+	if page := b.page("/saga?in=orders&name=order&key=o-0"); strings.Contains(page, "verb=saga-cancel") ||
+		!strings.Contains(page, "skald saga retry --store @orders.url --step ship") {
 		t.Errorf("%s", page)
 	}
 	late := b.form(page, "/act")
 	late.Set("reason", "more than were seen")
 	e.begin("o-5")
 	e.work()
-	if w := b.do(http.MethodPost, "/act", late); w.Code != http.StatusConflict || e.count(operate.SagaSelection{Stuck: true}) != 6 {
+	if w := b.do(http.MethodPost, "/act", late); w.Code != http.StatusConflict ||
+		e.count(operate.SagaSelection{Stuck: true}) != 6 {
 		t.Fatalf("more than were seen: %d: %s", w.Code, w.Body)
 	}
 	e.gone = false
@@ -131,7 +141,8 @@ func TestRetryManySagas(t *testing.T) {
 	if all := audits(t, e.db); len(all) != 8 {
 		t.Errorf("%q", all)
 	}
-	if page := b.page("/audit"); !strings.Contains(page, `href="/ops/saga?in=orders&amp;key=o-0&amp;name=order"`) {
+	if page := b.page("/audit"); !strings.Contains(page,
+		`href="/ops/saga?in=orders&amp;key=o-0&amp;name=order"`) {
 		t.Errorf("%s", page)
 	}
 	if runs := b.page("/runs"); !strings.Contains(runs, "saga retry") {
@@ -149,18 +160,21 @@ func TestGoOnWithManySagas(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 { // its console ends here; ann resumes one by hand
-		if _, err := operate.ChangeSagas(t.Context(), e.db, operate.SagaSelection{Key: fmt.Sprint("o-", i)}, c, o); err != nil {
+		if _, err := operate.ChangeSagas(t.Context(), e.db, operate.SagaSelection{Key: fmt.Sprint("o-", i)},
+			c, o); err != nil {
 			t.Fatal(err)
 		}
 	}
 	hand := operate.Order{Author: "ann", Reason: "this one may go on"}
-	if _, err := operate.ChangeSagas(t.Context(), e.db, operate.SagaSelection{Key: "o-0"}, operate.SagaChange{Verb: operate.ResumeSaga}, hand); err != nil {
+	if _, err := operate.ChangeSagas(t.Context(), e.db, operate.SagaSelection{Key: "o-0"},
+		operate.SagaChange{Verb: operate.ResumeSaga}, hand); err != nil {
 		t.Fatal(err)
 	}
 	b := open(t, of(e.db), nil)
 	const at = "/run?in=orders&run=console-1"
 	page := b.page(at)
-	if !strings.Contains(page, "<b>3 of 4</b> sagas changed") || !strings.Contains(page, "Nobody at this console has it in hand") {
+	if !strings.Contains(page, "<b>3 of 4</b> sagas changed") ||
+		!strings.Contains(page, "Nobody at this console has it in hand") {
 		t.Fatalf("%s", page)
 	}
 	e.begin("later")
@@ -168,7 +182,8 @@ func TestGoOnWithManySagas(t *testing.T) {
 		t.Fatalf("%d: %s", w.Code, w.Body)
 	}
 	b.until(at, "Ended: 4 of 4 sagas")
-	if list, err := operate.Sagas(t.Context(), e.db, operate.SagaSelection{Paused: true}); err != nil || len(list) != 3 || list[0].Key != "o-1" {
+	if list, err := operate.Sagas(t.Context(), e.db, operate.SagaSelection{Paused: true}); err != nil ||
+		len(list) != 3 || list[0].Key != "o-1" {
 		t.Errorf("paused are %+v, %v", list, err)
 	}
 	if r, err := operate.ReadRun(t.Context(), e.db, "console-1"); err != nil || r.Done != 4 {
@@ -181,7 +196,8 @@ func TestCompensateMany(t *testing.T) {
 	db := placed(t)
 	b := open(t, of(db), nil)
 	const query = "flow=order&in=orders&many=1&overdue=1&verb=compensate"
-	if page := b.page("/flows?flow=order&overdue=1"); !strings.Contains(page, unescapedHref("/ops/act?"+query)) {
+	if page := b.page("/flows?flow=order&overdue=1"); !strings.Contains(page,
+		unescapedHref("/ops/act?"+query)) {
 		t.Fatalf("%s", page)
 	}
 	for _, outcome := range []string{"Ended: 1 of 1 sagas", "Ended: 1 of 1 sagas"} {
@@ -191,7 +207,8 @@ func TestCompensateMany(t *testing.T) {
 		}
 		b.until(strings.TrimPrefix(w.Header().Get("Location"), "/ops"), outcome)
 	}
-	if status, err := db.Status(t.Context(), store.StatusQuery{Outbox: true}); err != nil || status.Outbox.Pending != 1 {
+	if status, err := db.Status(t.Context(), store.StatusQuery{Outbox: true}); err != nil ||
+		status.Outbox.Pending != 1 {
 		t.Errorf("%+v, %v", status, err)
 	}
 }
@@ -214,14 +231,17 @@ func TestDefinitions(t *testing.T) {
 		Sources []struct{ Definitions []operate.Definition }
 	}
 	b.get("/definitions", &was)
-	if len(was.Sources) != 1 || len(was.Sources[0].Definitions) != 1 || strings.Join(was.Sources[0].Definitions[0].Steps, " ") != "reserve ship" {
+	if len(was.Sources) != 1 || len(was.Sources[0].Definitions) != 1 ||
+		strings.Join(was.Sources[0].Definitions[0].Steps, " ") != "reserve ship" {
 		t.Fatalf("%+v", was)
 	}
 	old := was.Sources[0].Definitions[0].Hash
 	newer := saga.New("order", &saga.Options[string]{Key: func(s string) string { return s }},
-		saga.Do("reserve", func(context.Context, *memstore.Tx, saga.Run[string]) (string, error) { return "", nil },
+		saga.Do("reserve",
+			func(context.Context, *memstore.Tx, saga.Run[string]) (string, error) { return "", nil },
 			func(context.Context, *memstore.Tx, saga.Run[string], string) error { return nil }, saga.Pivot()),
-		saga.Do("send <b>", func(context.Context, *memstore.Tx, saga.Run[string]) (string, error) { return "", nil }, nil))
+		saga.Do("send <b>",
+			func(context.Context, *memstore.Tx, saga.Run[string]) (string, error) { return "", nil }, nil))
 	two, err := saga.NewEngine(e.db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler)}, newer)
 	if err != nil {
 		t.Fatal(err)
@@ -230,12 +250,14 @@ func TestDefinitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := b.page("/definition?in=orders&name=order&hash=" + url.QueryEscape(old))
-	for _, part := range []string{"<svg ", "which was noted last", "stay with the older build", "send &lt;b&gt;"} {
+	for _, part := range []string{"<svg ", "which was noted last", "stay with the older build",
+		"send &lt;b&gt;"} {
 		if !strings.Contains(page, part) {
 			t.Errorf("no %q: %s", part, page)
 		}
 	}
-	if w := b.do(http.MethodGet, "/definition?in=orders&name=order&hash=none", nil); w.Code != http.StatusNotFound {
+	if w := b.do(http.MethodGet, "/definition?in=orders&name=order&hash=none",
+		nil); w.Code != http.StatusNotFound {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 }
@@ -244,11 +266,13 @@ func TestDefinitions(t *testing.T) {
 func TestUnknownCalls(t *testing.T) {
 	db := memstore.New(nil)
 	p, known := dead("d-0", "k-0", failing), dead("d-1", "k-1", failing)
-	p.Call, known.Call = &store.Call{Key: "pay <1>", Request: "{}"}, &store.Call{Key: "pay-2", Request: "{}", Outcome: "{}"}
+	p.Call, known.Call = &store.Call{Key: "pay <1>", Request: "{}"},
+		&store.Call{Key: "pay-2", Request: "{}", Outcome: "{}"}
 	keep(t, db, p, known, told("p-1", "k-1"))
 	b := open(t, of(db), nil)
 	page := b.page("/calls")
-	for _, part := range []string{"pay &lt;1&gt;", "skald dead redrive --store @orders.url --consumer payment", "--call refused --reason"} {
+	for _, part := range []string{"pay &lt;1&gt;",
+		"skald dead redrive --store @orders.url --consumer payment", "--call refused --reason"} {
 		if !strings.Contains(page, part) {
 			t.Errorf("no %q: %s", part, page)
 		}
@@ -261,10 +285,12 @@ func TestUnknownCalls(t *testing.T) {
 // The outbox of a source is shown by its shards, and what a doctor finds with what to do.
 func TestOutboxAndDoctor(t *testing.T) {
 	b := open(t, of(placed(t)), nil)
-	if page := b.page("/outbox"); !strings.Contains(page, "<b class=\"late\">none</b>") || !strings.Contains(page, "the oldest waits") {
+	if page := b.page("/outbox"); !strings.Contains(page, "<b class=\"late\">none</b>") ||
+		!strings.Contains(page, "the oldest waits") {
 		t.Errorf("%s", page)
 	}
-	if page := b.page("/doctor?in=orders"); !strings.Contains(page, "skald doctor --store @orders.url") || !strings.Contains(page, "<td>relay</td>") {
+	if page := b.page("/doctor?in=orders"); !strings.Contains(page, "skald doctor --store @orders.url") ||
+		!strings.Contains(page, "<td>relay</td>") {
 		t.Errorf("%s", page)
 	}
 	if w := b.do(http.MethodGet, "/doctor", nil); w.Code != http.StatusBadRequest {
@@ -277,8 +303,10 @@ func TestStoryOfAnEngine(t *testing.T) {
 	e := newEngine(t, 1)
 	b := open(t, map[string]console.Source{"orders": console.Of(e.db)}, nil)
 	page := b.page("/story?q=o-0")
-	for _, part := range []string{"as an engine of orders has it", "stuck</span>", "step ship is stuck: permanent: the table is gone", "/ops/saga?",
-		"Step <b>ship</b> is stuck, and waits for an operator: permanent: the table is gone", "verb=saga-retry", "skald saga retry --reason"} {
+	for _, part := range []string{"as an engine of orders has it", "stuck</span>",
+		"step ship is stuck: permanent: the table is gone", "/ops/saga?",
+		"Step <b>ship</b> is stuck, and waits for an operator: permanent: the table is gone",
+		"verb=saga-retry", "skald saga retry --reason"} {
 		if !strings.Contains(page, part) {
 			t.Errorf("no %q: %s", part, page)
 		}
@@ -309,7 +337,8 @@ func (c tally) Status(ctx context.Context, q store.StatusQuery) (store.Status, e
 func TestFewReads(t *testing.T) {
 	e, n := newEngine(t, 3), 0
 	b := open(t, map[string]console.Source{"orders": console.Of(tally{e.db, &n})}, nil)
-	for _, path := range []string{"/", "/sagas?stuck=1", "/flows", "/calls", "/outbox", "/definitions", "/act?in=orders&many=1&stuck=1&verb=saga-retry"} {
+	for _, path := range []string{"/", "/sagas?stuck=1", "/flows", "/calls", "/outbox", "/definitions",
+		"/act?in=orders&many=1&stuck=1&verb=saga-retry"} {
 		n = 0
 		if b.page(path); n == 0 || n > 5 {
 			t.Errorf("%s asks %d times", path, n)

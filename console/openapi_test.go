@@ -36,7 +36,8 @@ func TestOpenAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	var routes []string
-	for _, m := range regexp.MustCompile(`\{"(GET|POST)", "([^"]+)"`).FindAllStringSubmatch(string(code), -1) {
+	for _, m := range regexp.MustCompile(`\{"(GET|POST)", "([^"]+)"`).FindAllStringSubmatch(string(code),
+		-1) {
 		if !strings.HasPrefix(m[2], "/static/") {
 			routes = append(routes, strings.ToLower(m[1])+" "+strings.TrimSuffix(m[2], "{$}"))
 		}
@@ -51,9 +52,14 @@ func TestOpenAPI(t *testing.T) {
 	if slices.Sort(said); !slices.Equal(said, routes) {
 		t.Errorf("the file has %q, the handlers %q", said, routes)
 	}
-	run := strings.TrimPrefix(b.act("consumer=payment&id=p-1&in=orders&source=%2Fshop&verb=release").Header().Get("Location"), "/ops")
+	run := strings.TrimPrefix(
+		b.act("consumer=payment&id=p-1&in=orders&source=%2Fshop&verb=release").Header().Get("Location"),
+		"/ops")
 	const of = "?consumer=payment&id=d-0&in=orders&source=%2Fshop"
-	asked := map[string]string{"/message": "/message" + of, "/act": "/act" + of + "&verb=drop", "/run": run, "/consumer": "/consumer?consumer=payment&in=orders", "/story": "/story?q=o-1", "/saga": "/saga?in=engine&name=order&key=o-0", "/definition": definitionOf(t, e.db), "/doctor": "/doctor?in=orders"}
+	asked := map[string]string{"/message": "/message" + of, "/act": "/act" + of + "&verb=drop", "/run": run,
+		"/consumer": "/consumer?consumer=payment&in=orders", "/story": "/story?q=o-1",
+		"/saga": "/saga?in=engine&name=order&key=o-0", "/definition": definitionOf(t, e.db),
+		"/doctor": "/doctor?in=orders"}
 	for path, methods := range file.Paths {
 		get, ok := methods["get"]
 		at, named := asked[path]
@@ -91,7 +97,8 @@ func placedAndKept(t *testing.T) *memstore.Store {
 	t.Helper()
 	db := placed(t)
 	keep(t, db, dead("d-0", "k-0", failing), told("p-1", "k-1"))
-	if _, err := db.Attend(t.Context(), store.Attend{Consumer: "payment", Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}}}}); err != nil {
+	if _, err := db.Attend(t.Context(), store.Attend{Consumer: "payment",
+		Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}}}}); err != nil {
 		t.Fatal(err)
 	}
 	return db
@@ -118,9 +125,11 @@ func TestSession(t *testing.T) {
 	if form.Get("seen") != plan.Seen {
 		t.Errorf("the form has seen %s, JSON %s", form.Get("seen"), plan.Seen)
 	}
-	w := b.do(http.MethodPost, "/act", form, "X-Skald-Token", who.Token, "Accept", "application/json", "Origin", "")
+	w := b.do(http.MethodPost, "/act", form, "X-Skald-Token", who.Token, "Accept", "application/json",
+		"Origin", "")
 	var to struct{ Location string }
-	if err := json.Unmarshal(w.Body.Bytes(), &to); err != nil || w.Code != http.StatusAccepted || !strings.HasPrefix(to.Location, "/ops/run?") || state(t, db, "d-0") != "gone" {
+	if err := json.Unmarshal(w.Body.Bytes(), &to); err != nil || w.Code != http.StatusAccepted ||
+		!strings.HasPrefix(to.Location, "/ops/run?") || state(t, db, "d-0") != "gone" {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 }

@@ -19,11 +19,15 @@ import (
 func TestDataOfSignals(t *testing.T) {
 	db := memstore.New(nil)
 	run := operate.SagaRunOf("signal-1", operate.SagaSelection{Name: "order", Status: "running"},
-		operate.SagaChange{Verb: operate.SignalSaga, Signal: "paid", Data: []byte(`{"card":"4711"}`)}, 2, operate.Order{Author: "ann", Reason: "by phone"})
+		operate.SagaChange{Verb: operate.SignalSaga, Signal: "paid", Data: []byte(`{"card":"4711"}`)}, 2,
+		operate.Order{Author: "ann", Reason: "by phone"})
 	if err := operate.BeginRun(t.Context(), db, run); err != nil {
 		t.Fatal(err)
 	}
-	b := open(t, of(db), &console.Options{Who: func(*http.Request) (console.Who, error) { return console.Who{Name: "ben", May: console.View}, nil }})
+	b := open(t, of(db),
+		&console.Options{Who: func(*http.Request) (console.Who, error) {
+			return console.Who{Name: "ben", May: console.View}, nil
+		}})
 	for _, path := range []string{"/audit", "/audit?has=4711", "/runs", "/run?in=orders&run=signal-1"} {
 		for _, kind := range []string{"text/html", "application/json"} {
 			w := b.do(http.MethodGet, path, nil, "Accept", kind)
@@ -32,13 +36,15 @@ func TestDataOfSignals(t *testing.T) {
 			if w.Code != http.StatusOK || strings.Contains(body, "4711") {
 				t.Errorf("%s as %s: %d: %s", path, kind, w.Code, body)
 			}
-			if !strings.Contains(body, "paid") && kind == "application/json" && !strings.Contains(path, "has=") {
+			if !strings.Contains(body, "paid") && kind == "application/json" &&
+				!strings.Contains(path, "has=") {
 				t.Errorf("%s does not say which signal: %s", path, body)
 			}
 		}
 	}
 	got, err := operate.ReadRun(t.Context(), db, "signal-1")
-	if err != nil || string(got.Request.Change.Data) != `{"card":"4711"}` { // whoever goes on with it needs it
+	// whoever goes on with it needs it
+	if err != nil || string(got.Request.Change.Data) != `{"card":"4711"}` {
 		t.Errorf("%s, %v", got.Request.Change.Data, err)
 	}
 }
@@ -51,14 +57,18 @@ func TestMask(t *testing.T) {
 		o     console.Options
 		shows string
 	}{
-		"no mask":        {console.Options{}, "tenant: <code>blue</code>"},
-		"of payloads":    {console.Options{Mask: mask}, "hidden, since Options.MaskHeader is not set"},
-		"of headers too": {console.Options{Mask: mask, MaskHeader: func(_ skald.Message, name string, value []byte) []byte { return []byte(name[:1] + string(value[:1])) }}, "tenant: <code>tb</code>"},
+		"no mask":     {console.Options{}, "tenant: <code>blue</code>"},
+		"of payloads": {console.Options{Mask: mask}, "hidden, since Options.MaskHeader is not set"},
+		"of headers too": {console.Options{Mask: mask,
+			MaskHeader: func(_ skald.Message, name string, value []byte) []byte {
+				return []byte(name[:1] + string(value[:1]))
+			}}, "tenant: <code>tb</code>"},
 	} {
 		b := open(t, of(kept(t, 1)), &c.o)
 		form := b.form(b.page(at), "/message/payload")
 		page := b.do(http.MethodPost, "/message/payload", form).Body.String()
-		if !strings.Contains(page, c.shows) || c.o.Mask != nil && (strings.Contains(page, "blue") || strings.Contains(page, "4711") || !strings.Contains(page, "masked")) {
+		if !strings.Contains(page, c.shows) || c.o.Mask != nil && (strings.Contains(page, "blue") ||
+			strings.Contains(page, "4711") || !strings.Contains(page, "masked")) {
 			t.Errorf("%s: %s", name, page)
 		}
 		body := b.do(http.MethodPost, "/message/payload", form, "Accept", "application/json").Body.String()
@@ -92,7 +102,8 @@ func TestLookThatIsNotNoted(t *testing.T) {
 		of     url.Values
 		db     store.Driver[*memstore.Tx]
 		secret string
-	}{{"/message/payload", message, kept(t, 1), "4711"}, {"/saga/data", saga, newEngine(t, 1).db, "reserved"}} {
+	}{{"/message/payload", message, kept(t, 1), "4711"},
+		{"/saga/data", saga, newEngine(t, 1).db, "reserved"}} {
 		for _, c := range []struct {
 			db   store.Driver[*memstore.Tx]
 			code int
@@ -100,7 +111,8 @@ func TestLookThatIsNotNoted(t *testing.T) {
 		}{
 			{look.db, http.StatusOK, look.secret},
 			{locked{look.db}, http.StatusServiceUnavailable, "no answer within 1s"},
-			{forgetful{look.db}, http.StatusServiceUnavailable, "the look was not noted, so nothing is shown: try again"},
+			{forgetful{look.db}, http.StatusServiceUnavailable,
+				"the look was not noted, so nothing is shown: try again"},
 		} {
 			b := open(t, of(c.db), &console.Options{Deadline: time.Second})
 			var who struct{ Token string }

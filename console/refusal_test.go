@@ -14,12 +14,14 @@ func TestNumbersOfAPace(t *testing.T) {
 	const query = "consumer=payment&in=orders&verb=redrive&fingerprint=" + failing
 	form := b.form(b.page("/act?"+query), "/act")
 	form.Set("reason", "the bank is back")
-	for name, values := range map[string][]string{"max_errors": {"NaN", "7", "Inf", "-1", "x"}, "rate": {"NaN", "Inf", "0.0000000001", "1e300", "-1"}} {
+	for name, values := range map[string][]string{"max_errors": {"NaN", "7", "Inf", "-1", "x"},
+		"rate": {"NaN", "Inf", "0.0000000001", "1e300", "-1"}} {
 		for _, value := range values {
 			form.Del("rate")
 			form.Del("max_errors")
 			form.Set(name, value)
-			for _, w := range []int{b.do(http.MethodPost, "/act", form).Code, b.do(http.MethodGet, "/act?"+query+"&"+name+"="+value, nil, "Accept", "application/json").Code} {
+			for _, w := range []int{b.do(http.MethodPost, "/act", form).Code, b.do(http.MethodGet,
+				"/act?"+query+"&"+name+"="+value, nil, "Accept", "application/json").Code} {
 				if w != http.StatusBadRequest {
 					t.Errorf("%s=%s: %d", name, value, w)
 				}
@@ -47,8 +49,10 @@ func TestProblems(t *testing.T) {
 		code         int
 		allow        string
 	}{
-		{"GET", "/nothing", nil, 404, ""}, {"POST", "/nothing", nil, 404, ""}, {"POST", "/dead", nil, 405, "GET, HEAD"}, {"DELETE", "/act", nil, 405, "GET, HEAD, POST"},
-		{"GET", "/run/stop", nil, 405, "POST"}, {"POST", "/act", unseen, 409, ""}, {"POST", "/act", form, 422, ""}, {"POST", "/act", long, 422, ""},
+		{"GET", "/nothing", nil, 404, ""}, {"POST", "/nothing", nil, 404, ""},
+		{"POST", "/dead", nil, 405, "GET, HEAD"}, {"DELETE", "/act", nil, 405, "GET, HEAD, POST"},
+		{"GET", "/run/stop", nil, 405, "POST"}, {"POST", "/act", unseen, 409, ""},
+		{"POST", "/act", form, 422, ""}, {"POST", "/act", long, 422, ""},
 		{"GET", "/act?in=orders&verb=compensate&many=1&key=o-1", nil, 400, ""},
 	} {
 		w := b.do(c.method, c.path, c.form, "Accept", "application/json")
@@ -56,16 +60,20 @@ func TestProblems(t *testing.T) {
 			Status        int
 			Title, Detail string
 		}
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != c.code || got.Status != c.code || got.Detail == "" || got.Title != http.StatusText(c.code) ||
-			w.Header().Get("Content-Type") != "application/problem+json" || w.Header().Get("Allow") != c.allow {
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != c.code ||
+			got.Status != c.code || got.Detail == "" || got.Title != http.StatusText(c.code) ||
+			w.Header().Get("Content-Type") != "application/problem+json" ||
+			w.Header().Get("Allow") != c.allow {
 			t.Errorf("%s %s: %d, %v: %s", c.method, c.path, w.Code, w.Header(), w.Body)
 		}
-		if w := b.do(c.method, c.path, c.form); w.Code != c.code || !strings.Contains(w.Body.String(), "<nav ") {
+		if w := b.do(c.method, c.path, c.form); w.Code != c.code ||
+			!strings.Contains(w.Body.String(), "<nav ") {
 			t.Errorf("%s %s: %d: %s", c.method, c.path, w.Code, w.Body)
 		}
 	}
 	long.Set("reason", strings.Repeat("ü", 1000))
-	if w := b.do(http.MethodPost, "/act", long); w.Code != http.StatusSeeOther || state(t, db, "other") != "gone" {
+	if w := b.do(http.MethodPost, "/act", long); w.Code != http.StatusSeeOther ||
+		state(t, db, "other") != "gone" {
 		t.Errorf("a reason of 1,000 letters: %d: %s", w.Code, w.Body)
 	}
 }
@@ -76,7 +84,8 @@ func TestBehindAProxy(t *testing.T) {
 	b := open(t, of(db), nil)
 	form := b.form(b.page("/act?consumer=payment&id=d-0&in=orders&source=%2Fshop&verb=drop"), "/act")
 	form.Set("reason", "nobody needs it")
-	if w := b.do(http.MethodPost, "/act", form, "Origin", "https://ops.example", "Sec-Fetch-Site", "same-origin"); w.Code != http.StatusSeeOther || state(t, db, "d-0") != "gone" {
+	if w := b.do(http.MethodPost, "/act", form, "Origin", "https://ops.example", "Sec-Fetch-Site",
+		"same-origin"); w.Code != http.StatusSeeOther || state(t, db, "d-0") != "gone" {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 }

@@ -67,7 +67,8 @@ func (h *handler) routed(w http.ResponseWriter, r *http.Request) {
 	err := refusal.New(http.StatusNotFound, "there is no such page")
 	if told.code == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", told.head.Get("Allow"))
-		err = refusal.New(told.code, "this page is not for %.16s, but for %s", r.Method, told.head.Get("Allow"))
+		err = refusal.New(told.code, "this page is not for %.16s, but for %s", r.Method,
+			told.head.Get("Allow"))
 	}
 	h.guarded(route{answer: func(*page.Request) (page.View, error) { return nil, err }}).ServeHTTP(w, r)
 }

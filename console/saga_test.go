@@ -19,7 +19,8 @@ import (
 // A stuck saga is found from the list, and retried: its engine goes on.
 func TestStuckSaga(t *testing.T) {
 	broken := true
-	reserve := saga.Do("reserve", func(context.Context, *memstore.Tx, saga.Run[string]) (string, error) { return "secret <1>", nil },
+	reserve := saga.Do("reserve",
+		func(context.Context, *memstore.Tx, saga.Run[string]) (string, error) { return "secret <1>", nil },
 		func(context.Context, *memstore.Tx, saga.Run[string], string) error { return nil }, saga.Pivot())
 	ship := saga.Do("ship", func(context.Context, *memstore.Tx, saga.Run[string]) (string, error) {
 		if broken {
@@ -57,15 +58,18 @@ func TestStuckSaga(t *testing.T) {
 	}
 	at := "in=orders&key=" + url.QueryEscape("o-<1>") + "&name=order"
 	page := b.page("/saga?" + at)
-	if !strings.Contains(page, "<svg ") || strings.Contains(page, "secret") || !strings.Contains(page, "verb=saga-retry") {
+	if !strings.Contains(page, "<svg ") || strings.Contains(page, "secret") ||
+		!strings.Contains(page, "verb=saga-retry") {
 		t.Errorf("%s", page)
 	}
 	w := b.do(http.MethodPost, "/saga/data", b.form(page, "/saga/data"))
-	if !strings.Contains(w.Body.String(), "secret") || strings.Contains(w.Body.String(), "<1>") || len(audits(t, db)) != 1 {
+	if !strings.Contains(w.Body.String(), "secret") || strings.Contains(w.Body.String(), "<1>") ||
+		len(audits(t, db)) != 1 {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 	undone := b.page("/act?" + at + "&step=ship&verb=saga-complete") // what it puts out is said in the form
-	if !strings.Contains(undone, "output, as JSON") || !strings.Contains(undone, "skald saga complete --store @orders.url --step ship --data") {
+	if !strings.Contains(undone, "output, as JSON") ||
+		!strings.Contains(undone, "skald saga complete --store @orders.url --step ship --data") {
 		t.Errorf("%s", undone)
 	}
 	empty := b.form(undone, "/act")
@@ -86,11 +90,16 @@ func TestStuckSaga(t *testing.T) {
 	if w := b.do(http.MethodPost, "/act", late); w.Code != http.StatusConflict {
 		t.Errorf("another operator, late: %d: %s", w.Code, w.Body)
 	}
-	if w := b.do(http.MethodGet, "/saga?in=orders&name=order&key=nobody", nil); w.Code != http.StatusNotFound {
+	if w := b.do(http.MethodGet, "/saga?in=orders&name=order&key=nobody",
+		nil); w.Code != http.StatusNotFound {
 		t.Errorf("%d", w.Code)
 	}
-	reader := open(t, of(db), &console.Options{Who: func(*http.Request) (console.Who, error) { return console.Who{Name: "ann", May: console.View}, nil }})
-	if page := reader.page("/saga?" + at); strings.Contains(page, "Show them") || strings.Contains(page, "/act?") {
+	reader := open(t, of(db),
+		&console.Options{Who: func(*http.Request) (console.Who, error) {
+			return console.Who{Name: "ann", May: console.View}, nil
+		}})
+	if page := reader.page("/saga?" + at); strings.Contains(page, "Show them") ||
+		strings.Contains(page, "/act?") {
 		t.Errorf("%s", page)
 	}
 }
@@ -108,7 +117,8 @@ func (s scant) List(ctx context.Context, l store.List) (store.Listed, error) {
 // Each saga stands on one page of a list, and the pages go on where none of those looked at is meant.
 func TestPagesOfSagas(t *testing.T) {
 	e := newEngine(t, 130)
-	whole, few := open(t, of(e.db), nil), open(t, map[string]console.Source{"orders": console.Of(scant{e.db})}, nil)
+	whole, few := open(t, of(e.db), nil),
+		open(t, map[string]console.Source{"orders": console.Of(scant{e.db})}, nil)
 	type answer struct {
 		Sources []struct {
 			Sagas   []struct{ Key string }
@@ -139,7 +149,8 @@ func TestPagesOfSagas(t *testing.T) {
 			if pages == 0 && (len(part.Sagas) != c.first || part.Scanned > 0 != (c.first < 100)) {
 				t.Errorf("%s: the first page has %d, after %d looked at", path, len(part.Sagas), part.Scanned)
 			}
-			if html := c.b.page(path); strings.Contains(html, "The next ones") != (part.Next != "") || part.Next != "" && !strings.Contains(html, "after="+part.Next) {
+			if html := c.b.page(path); strings.Contains(html, "The next ones") != (part.Next != "") ||
+				part.Next != "" && !strings.Contains(html, "after="+part.Next) {
 				t.Errorf("%s: next %q, and the page: %s", path, part.Next, html)
 			}
 			after = part.Next
@@ -148,7 +159,8 @@ func TestPagesOfSagas(t *testing.T) {
 			t.Errorf("%s: %d sagas on %d pages, want %d on %d", c.query, len(seen), pages, c.found, c.pages)
 		}
 	}
-	for _, bad := range []string{"x", "OTk5IGE", "LTEgYQ"} { // not a reference, one that is too long, a negative one
+	// not a reference, one that is too long, a negative one
+	for _, bad := range []string{"x", "OTk5IGE", "LTEgYQ"} {
 		if got := whole.do("GET", "/sagas?after="+bad, nil); got.Code != http.StatusBadRequest {
 			t.Errorf("after %s: %d", bad, got.Code)
 		}

@@ -16,10 +16,12 @@ type Source struct{ is source.Database }
 func Of[TTx any](db store.Driver[TTx]) Source {
 	s := source.Database{DB: db}
 	if c, ok := db.(operate.Compensator[TTx]); ok {
-		s.Compensate = func(ctx context.Context, w operate.Wish, o operate.Order) (operate.CompensateReport, error) {
+		s.Compensate = func(ctx context.Context, w operate.Wish,
+			o operate.Order) (operate.CompensateReport, error) {
 			return operate.Compensate(ctx, c, w, o)
 		}
-		s.CompensateAll = func(ctx context.Context, sel operate.FlowSelection, o operate.Order) (operate.SagaReport, error) {
+		s.CompensateAll = func(ctx context.Context, sel operate.FlowSelection,
+			o operate.Order) (operate.SagaReport, error) {
 			return operate.CompensateAll(ctx, c, sel, o)
 		}
 	}

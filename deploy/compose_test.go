@@ -39,9 +39,13 @@ func TestComposeFile(t *testing.T) {
 	if err := d.Decode(&c); err != nil {
 		t.Fatal(err)
 	}
-	images := map[string]string{"postgres": "postgres:15", "postgres18": "postgres:18", "kafka": "apache/kafka:" + kafkaVersion(t), "rabbitmq": "rabbitmq:" + rabbitVersion(t), "nats": "nats:" + natsVersion(t) + "-alpine",
+	images := map[string]string{"postgres": "postgres:15", "postgres18": "postgres:18",
+		"kafka": "apache/kafka:" + kafkaVersion(t), "rabbitmq": "rabbitmq:" + rabbitVersion(t),
+		"nats":  "nats:" + natsVersion(t) + "-alpine",
 		"redis": "redis:" + redisVersion(t) + "-alpine"}
-	named := regexp.MustCompile(`SKALD_TEST_([A-Z0-9_]+)='?(?:[a-z]+://)?(?:[a-z]+@)?127\.0\.0\.1:(\d+)`).FindAllStringSubmatch(string(text), -1)
+	named := regexp.MustCompile(
+		`SKALD_TEST_([A-Z0-9_]+)='?(?:[a-z]+://)?(?:[a-z]+@)?127\.0\.0\.1:(\d+)`).FindAllStringSubmatch(
+		string(text), -1)
 	variables := map[string]string{}
 	for _, v := range named {
 		variables[v[2]] = strings.ToLower(strings.ReplaceAll(v[1], "_", ""))
@@ -68,8 +72,10 @@ func TestComposeFile(t *testing.T) {
 	if len(images) > 0 || len(named) != len(c.Services) {
 		t.Errorf("%v are missing; %d variables", images, len(named))
 	}
-	if k := c.Services["kafka"]; !strings.Contains(k.Environment["KAFKA_ADVERTISED_LISTENERS"], "127.0.0.1:"+strings.Split(k.Ports[0], ":")[1]) {
-		t.Errorf("Kafka tells its clients of another address: %s", k.Environment["KAFKA_ADVERTISED_LISTENERS"])
+	if k := c.Services["kafka"]; !strings.Contains(k.Environment["KAFKA_ADVERTISED_LISTENERS"], "127.0.0.1:"+
+		strings.Split(k.Ports[0], ":")[1]) {
+		t.Errorf("Kafka tells its clients of another address: %s",
+			k.Environment["KAFKA_ADVERTISED_LISTENERS"])
 	}
 	if !slices.Contains(c.Services["postgres"].Command, "-cwal_level=logical") {
 		t.Error("PostgreSQL is not set as for the figures")

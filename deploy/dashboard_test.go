@@ -43,7 +43,8 @@ func exported(t *testing.T) (*world, map[string]bool) {
 		w.serve()
 		handled := w.consumer.Health().Handled
 		w.say("orders", 0)
-		w.until("it is handled", func() bool { return w.consumer.Health().Handled > handled && w.backlog().Pending == 0 })
+		w.until("it is handled",
+			func() bool { return w.consumer.Health().Handled > handled && w.backlog().Pending == 0 })
 	}
 	w.pass(30 * time.Second)
 	seen := map[string]bool{}
@@ -73,7 +74,8 @@ func TestEveryMetricOfRulesAndDashboardExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, v := range d.Templating.List {
-		for _, m := range regexp.MustCompile(`label_values\((\w+),`).FindAllStringSubmatch(string(v.Query), -1) {
+		for _, m := range regexp.MustCompile(`label_values\((\w+),`).FindAllStringSubmatch(string(v.Query),
+			-1) {
 			wants("a variable", m[1])
 		}
 	}
@@ -91,7 +93,8 @@ func TestEveryMetricOfRulesAndDashboardExists(t *testing.T) {
 		}
 	}
 	for name := range exists {
-		family := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count")
+		family := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"),
+			"_count")
 		if !shown[family] {
 			t.Errorf("%s is on no panel", family)
 		}
@@ -104,7 +107,8 @@ func TestEveryMetricOfRulesAndDashboardExists(t *testing.T) {
 func families(names map[string]bool) int {
 	all := map[string]bool{}
 	for name := range names {
-		all[strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count")] = true
+		all[strings.TrimSuffix(strings.TrimSuffix(
+			strings.TrimSuffix(name, "_bucket"), "_sum"), "_count")] = true
 	}
 	return len(all)
 }

@@ -57,7 +57,8 @@ func TestKubernetesManifests(t *testing.T) {
 			if errors.Is(err, io.EOF) {
 				break
 			}
-			if err != nil || m.APIVersion == "" || m.Kind == "" || m.Metadata.Name == "" || m.Spec.Selector == nil {
+			if err != nil || m.APIVersion == "" || m.Kind == "" || m.Metadata.Name == "" ||
+				m.Spec.Selector == nil {
 				t.Fatalf("%s: %+v: %v", file, m, err)
 			}
 			if m.Kind != "Deployment" {
@@ -69,11 +70,13 @@ func TestKubernetesManifests(t *testing.T) {
 				t.Fatalf("%s: %+v", file, pod)
 			}
 			c := pod.Containers[0]
-			if c.LivenessProbe.HTTPGet.Path != "/livez" || c.ReadinessProbe.HTTPGet.Path != "/readyz" || !c.SecurityContext.ReadOnly || !slices.Contains(c.Args, "--metrics") {
+			if c.LivenessProbe.HTTPGet.Path != "/livez" || c.ReadinessProbe.HTTPGet.Path != "/readyz" ||
+				!c.SecurityContext.ReadOnly || !slices.Contains(c.Args, "--metrics") {
 				t.Errorf("%s: %+v", file, c)
 			}
 			for _, p := range []probe{c.LivenessProbe, c.ReadinessProbe} {
-				if !slices.ContainsFunc(c.Ports, func(port struct{ Name string }) bool { return port.Name == p.HTTPGet.Port }) {
+				if !slices.ContainsFunc(c.Ports,
+					func(port struct{ Name string }) bool { return port.Name == p.HTTPGet.Port }) {
 					t.Errorf("%s has no port %q", file, p.HTTPGet.Port)
 				}
 			}
@@ -99,7 +102,8 @@ func TestDockerfile(t *testing.T) {
 		}
 		last[word] = rest
 	}
-	if !strings.Contains(text, "CGO_ENABLED=0") || !strings.HasPrefix(last["USER"], "65532") || last["ENTRYPOINT"] != `["/skald"]` || !strings.Contains(last["FROM"], "static") {
+	if !strings.Contains(text, "CGO_ENABLED=0") || !strings.HasPrefix(last["USER"], "65532") ||
+		last["ENTRYPOINT"] != `["/skald"]` || !strings.Contains(last["FROM"], "static") {
 		t.Errorf("it ends with %v", last)
 	}
 	lint(t, "hadolint", "Dockerfile")

@@ -35,7 +35,8 @@ type server struct {
 
 func newServer(t *testing.T) *server {
 	t.Helper()
-	s := &server{T: t, schema: fmt.Sprintf("alerts%x", time.Now().UnixNano()), metrics: prometheus.NewRegistry(), now: time.Now(), prom: newProm(t)}
+	s := &server{T: t, schema: fmt.Sprintf("alerts%x", time.Now().UnixNano()),
+		metrics: prometheus.NewRegistry(), now: time.Now(), prom: newProm(t)}
 	var err error
 	s.pool, err = pgxpool.New(t.Context(), need.Postgres(t))
 	s.must(err)
@@ -46,10 +47,12 @@ func newServer(t *testing.T) *server {
 	s.db = pgstore.New(s.pool, &pgstore.Options{Schema: s.schema})
 	s.lease(time.Hour)
 
-	exporter, err := otelprom.New(otelprom.WithRegisterer(s.metrics), otelprom.WithoutScopeInfo(), otelprom.WithoutTargetInfo())
+	exporter, err := otelprom.New(otelprom.WithRegisterer(s.metrics), otelprom.WithoutScopeInfo(),
+		otelprom.WithoutTargetInfo())
 	s.must(err)
 	meters := metric.NewMeterProvider(metric.WithReader(exporter))
-	watch := outbox.NewWatch(s.db, &outbox.Options{MeterProvider: meters, Now: func() time.Time { return s.now }})
+	watch := outbox.NewWatch(s.db, &outbox.Options{MeterProvider: meters,
+		Now: func() time.Time { return s.now }})
 	ended := startRunner(t.Context(), watch)
 	t.Cleanup(func() { <-ended })
 	return s
@@ -70,7 +73,8 @@ func (s *server) lease(ttl time.Duration) {
 	s.must(err)
 	s.shards = got.Shards
 	for _, l := range got.Shards {
-		s.apply(store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &store.Cursor{Base: got.Tip}}})
+		s.apply(store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token,
+			Cursor: &store.Cursor{Base: got.Tip}}})
 	}
 }
 
@@ -84,24 +88,29 @@ func (s *server) apply(e store.Effect) {
 // older makes a time of all rows of a table older.
 func (s *server) older(table, column string, d time.Duration) {
 	s.Helper()
-	_, err := s.pool.Exec(s.Context(), fmt.Sprintf("UPDATE %s.%s SET %[3]s = %[3]s - $1 * interval '1 second'", s.schema, table, column), d.Seconds())
+	_, err := s.pool.Exec(s.Context(),
+		fmt.Sprintf("UPDATE %s.%s SET %[3]s = %[3]s - $1 * interval '1 second'", s.schema, table, column),
+		d.Seconds())
 	s.must(err)
 }
 
 func (s *server) message(written time.Duration) skald.Message {
 	at := time.Now().Add(-written)
-	return skald.Message{ID: uuid7.New(at), Source: "/shop", Topic: "orders", Type: "order.placed", Key: []byte("42"), Data: []byte("{}"), Time: at,
+	return skald.Message{ID: uuid7.New(at), Source: "/shop", Topic: "orders", Type: "order.placed",
+		Key: []byte("42"), Data: []byte("{}"), Time: at,
 		ContentType: "application/json"}
 }
 
 func (s *server) parked() *store.Park {
 	m := s.message(0)
-	return &store.Park{Parked: store.Parked{Consumer: "billing", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m, Attempts: 1}}
+	return &store.Park{Parked: store.Parked{Consumer: "billing",
+		Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m, Attempts: 1}}
 }
 
 func (s *server) quarantined(why store.Outcome) {
 	m := s.message(0)
-	s.apply(store.Effect{Quarantine: &store.Quarantined{Consumer: "billing", Identity: store.Identity{Source: m.Source, ID: m.ID}, Why: why, Message: m}})
+	s.apply(store.Effect{Quarantine: &store.Quarantined{Consumer: "billing",
+		Identity: store.Identity{Source: m.Source, ID: m.ID}, Why: why, Message: m}})
 }
 
 func (s *server) beat() {
@@ -114,7 +123,8 @@ func (s *server) beat() {
 // saga starts a saga, which is due for whatever engine comes.
 func (s *server) saga() store.SagaRef {
 	s.Helper()
-	saga := store.Saga{Name: refund, Key: "42", ID: "1", Hash: "h", Input: "{}", State: "{}", Standing: store.Standing{Status: "running"}}
+	saga := store.Saga{Name: refund, Key: "42", ID: "1", Hash: "h", Input: "{}", State: "{}",
+		Standing: store.Standing{Status: "running"}}
 	s.must(pgx.BeginFunc(s.Context(), s.pool, func(tx pgx.Tx) (err error) {
 		saga, _, err = s.db.StartSaga(s.Context(), tx, saga)
 		return err
@@ -147,11 +157,15 @@ func TestAlertsOnPostgreSQL(t *testing.T) {
 			_, err := s.db.Lease(s.Context(), store.Ask{Owner: "relay", Session: "1", Leave: true})
 			s.must(err)
 		},
-		"SkaldOutboxOld": func(s *server) { s.apply(store.Effect{Rows: []skald.Message{s.message(2 * time.Minute)}}) },
+		"SkaldOutboxOld": func(s *server) {
+			s.apply(store.Effect{Rows: []skald.Message{s.message(2 * time.Minute)}})
+		},
 		"SkaldDeferred": func(s *server) {
 			l := s.shards[0]
-			row := store.DeferredRow{Row: store.Row{Message: s.message(0), Seq: 1, Bucket: l.First}, Attempts: 1, Why: "no such topic", Due: hour}
-			s.apply(store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Deferred: []store.DeferredRow{row}}})
+			row := store.DeferredRow{Row: store.Row{Message: s.message(0), Seq: 1, Bucket: l.First},
+				Attempts: 1, Why: "no such topic", Due: hour}
+			s.apply(store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token,
+				Deferred: []store.DeferredRow{row}}})
 		},
 		"SkaldRetentionStalled": func(s *server) {
 			s.apply(store.Effect{Rows: []skald.Message{s.message(10 * day)}})
@@ -179,7 +193,8 @@ func TestAlertsOnPostgreSQL(t *testing.T) {
 			s.older("skald_handled_type", "at", 4*time.Minute)
 		},
 		"SkaldSagaStuck": func(s *server) {
-			s.apply(store.Effect{Saga: &store.SagaMove{SagaRef: s.saga(), State: "{}", Release: true, Wake: -1,
+			s.apply(store.Effect{Saga: &store.SagaMove{SagaRef: s.saga(), State: "{}",
+				Release: true, Wake: -1,
 				Standing: store.Standing{Status: "running", Stuck: true}}})
 		},
 		"SkaldSagaOverdue": func(s *server) {

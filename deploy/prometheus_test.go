@@ -51,13 +51,16 @@ func parserOf() parser.Parser { return parser.NewParser(parser.Options{}) }
 
 func newProm(t *testing.T) *prom {
 	t.Helper()
-	groups, errs := rulefmt.ParseFile("prometheus/skald.rules.yml", false, model.LegacyValidation, parserOf(), slog.Default())
+	groups, errs := rulefmt.ParseFile("prometheus/skald.rules.yml", false, model.LegacyValidation, parserOf(),
+		slog.Default())
 	if len(errs) > 0 {
 		t.Fatal(errors.Join(errs...))
 	}
 	p := &prom{
-		t: t, now: time.Unix(1_800_000_000, 0), series: map[string]*series{}, fresh: map[string]map[string]bool{}, since: map[string]time.Time{},
-		engine: promql.NewEngine(promql.EngineOpts{MaxSamples: 1_000_000, Timeout: 5 * time.Minute, Parser: parserOf()}),
+		t: t, now: time.Unix(1_800_000_000, 0), series: map[string]*series{},
+		fresh: map[string]map[string]bool{}, since: map[string]time.Time{},
+		engine: promql.NewEngine(promql.EngineOpts{MaxSamples: 1_000_000, Timeout: 5 * time.Minute,
+			Parser: parserOf()}),
 	}
 	for _, g := range groups.Groups {
 		p.rules = append(p.rules, g.Rules...)
@@ -153,7 +156,8 @@ type querier struct{ p *prom }
 
 var _ storage.Querier = querier{}
 
-func (q querier) Select(_ context.Context, _ bool, _ *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
+func (q querier) Select(_ context.Context, _ bool, _ *storage.SelectHints,
+	ms ...*labels.Matcher) storage.SeriesSet {
 	found := &found{}
 	for _, s := range q.p.series {
 		if matches(s.labels, ms) {
@@ -172,11 +176,13 @@ func matches(of labels.Labels, ms []*labels.Matcher) bool {
 	return true
 }
 
-func (querier) LabelValues(context.Context, string, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+func (querier) LabelValues(context.Context, string, *storage.LabelHints,
+	...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	return nil, nil, errors.ErrUnsupported
 }
 
-func (querier) LabelNames(context.Context, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+func (querier) LabelNames(context.Context, *storage.LabelHints,
+	...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	return nil, nil, errors.ErrUnsupported
 }
 

@@ -60,13 +60,15 @@ func incidents() []incident {
 			func(w *world) {
 				w.stalled.Store(true)
 				w.dbAhead.Store(int64(10 * day))
-				w.until("the relay has its shards again, and nothing to do", func() bool { b := w.backlog(); return b.Free == 0 && b.Pending == 0 })
+				w.until("the relay has its shards again, and nothing to do",
+					func() bool { b := w.backlog(); return b.Free == 0 && b.Pending == 0 })
 			},
 			func(w *world) {
 				w.stalled.Store(false)
 				w.stop("relay") // its next life looks at once
 				w.startRelay()
-				w.until("the old rows are gone", func() bool { b := w.backlog(); return b.Retained < day && b.Free == 0 })
+				w.until("the old rows are gone",
+					func() bool { b := w.backlog(); return b.Retained < day && b.Free == 0 })
 			}, 61 * time.Minute},
 		{"SkaldKeyStuck",
 			func(w *world) {
@@ -86,7 +88,8 @@ func incidents() []incident {
 				w.stop("consumer")
 				w.dbAhead.Store(int64(2 * time.Hour))
 				w.beat()
-				w.until("the relay has its shards again, and nothing to do", func() bool { b := w.backlog(); return b.Free == 0 && b.Pending == 0 })
+				w.until("the relay has its shards again, and nothing to do",
+					func() bool { b := w.backlog(); return b.Free == 0 && b.Pending == 0 })
 			},
 			func(w *world) {
 				w.bad.Store(false)
@@ -115,12 +118,15 @@ func incidents() []incident {
 			func(w *world) {
 				handled := w.consumer.Health().Handled
 				w.say("orders", 0)
-				w.until("it is handled", func() bool { return w.consumer.Health().Handled > handled && w.backlog().Pending == 0 })
+				w.until("it is handled",
+					func() bool { return w.consumer.Health().Handled > handled && w.backlog().Pending == 0 })
 				w.dbAhead.Store(int64(40 * day))
 				w.maintain() // which forgets the mark
-				w.until("the relay has its shards again, and nothing to do", func() bool { b := w.backlog(); return b.Free == 0 && b.Pending == 0 })
+				w.until("the relay has its shards again, and nothing to do",
+					func() bool { b := w.backlog(); return b.Free == 0 && b.Pending == 0 })
 				w.sayAs(uuid7.New(time.Now().Add(-time.Hour)), "an order")
-				w.until("it is in quarantine", func() bool { return w.kept().TooOld == 1 && w.backlog().Pending == 0 })
+				w.until("it is in quarantine",
+					func() bool { return w.kept().TooOld == 1 && w.backlog().Pending == 0 })
 			},
 			(*world).admit, 6 * time.Minute},
 		{"SkaldCallUnsettled", // once it is so old by the clocks of the process and of the database
@@ -128,10 +134,12 @@ func incidents() []incident {
 				w.dbAhead.Store(w.ahead.Load())
 				w.silent.Store(true)
 				w.pay()
-				w.until("its call is not answered", func() bool { return w.kept().Calls == 1 && len(w.consumer.Health().Stuck) == 1 })
+				w.until("its call is not answered",
+					func() bool { return w.kept().Calls == 1 && len(w.consumer.Health().Stuck) == 1 })
 				w.dbAhead.Add(int64(10 * time.Minute))
 				w.beat()
-				w.until("the relay has its shards again, and nothing to do", func() bool { b := w.backlog(); return b.Free == 0 && b.Pending == 0 })
+				w.until("the relay has its shards again, and nothing to do",
+					func() bool { b := w.backlog(); return b.Free == 0 && b.Pending == 0 })
 			},
 			func(w *world) {
 				w.silent.Store(false)
@@ -144,11 +152,17 @@ func incidents() []incident {
 				for range 2 * maxHeld {
 					w.say("orders", 0)
 				}
-				w.until("the partition is paused", func() bool { return len(w.consumer.Health().Paused) == 1 && w.backlog().Pending == 0 })
+				w.until("the partition is paused",
+					func() bool { return len(w.consumer.Health().Paused) == 1 && w.backlog().Pending == 0 })
 			},
 			func(w *world) {
 				close(*w.gate.Swap(nil))
-				w.until("it goes on", func() bool { h := w.consumer.Health(); return len(h.Paused) == 0 && h.Unacknowledged == 0 })
+				w.until("it goes on",
+					func() bool {
+						h := w.consumer.Health()
+						return len(h.Paused) == 0 &&
+							h.Unacknowledged == 0
+					})
 			}, 11 * time.Minute},
 		{"SkaldConsumerStopped",
 			func(w *world) {
@@ -157,11 +171,13 @@ func incidents() []incident {
 					// each of a key of its own: behind the first of one the others would only wait
 					w.sayOf(fmt.Sprintf("order-%d", i))
 				}
-				w.until("the consumer is stopped", func() bool { return w.consumer.Health().Stopped != "" && w.backlog().Pending == 0 })
+				w.until("the consumer is stopped",
+					func() bool { return w.consumer.Health().Stopped != "" && w.backlog().Pending == 0 })
 			},
 			func(w *world) {
 				w.bad.Store(false)
-				w.until("it goes on", func() bool { return w.consumer.Health().Stopped == "" && w.kept().Parked == 0 })
+				w.until("it goes on",
+					func() bool { return w.consumer.Health().Stopped == "" && w.kept().Parked == 0 })
 			}, 2 * time.Minute},
 		{"SkaldConsumerGone",
 			func(w *world) {
@@ -177,7 +193,11 @@ func incidents() []incident {
 				gate := make(chan struct{})
 				w.gate.Store(&gate)
 				w.say("orders", 0)
-				w.until("it is in hand", func() bool { return w.backlog().Pending == 0 && w.consumer.Health().Unacknowledged == 1 })
+				w.until("it is in hand",
+					func() bool {
+						return w.backlog().Pending == 0 &&
+							w.consumer.Health().Unacknowledged == 1
+					})
 				w.later(6 * time.Minute)
 				w.beat()
 			},
@@ -190,7 +210,10 @@ func incidents() []incident {
 			func(w *world) { w.deaf.Store(true) },
 			func(w *world) { w.deaf.Store(false) }, 6 * time.Minute},
 		{"SkaldSagaStuck",
-			func(w *world) { w.moveSaga(w.startSaga(), store.Standing{Status: "running", Stuck: true}, false) },
+			func(w *world) {
+				w.moveSaga(w.startSaga(), store.Standing{Status: "running", Stuck: true},
+					false)
+			},
 			(*world).endSaga, 2 * time.Minute},
 		{"SkaldSagaOverdue", // there is no engine
 			func(w *world) {
@@ -221,11 +244,13 @@ func incidents() []incident {
 		{"SkaldReservationExpired",
 			func(w *world) {
 				w.reserve("gone", 0)
-				w.until("its lease has ended", func() bool { r := w.backlog().Reserved; return len(r) == 1 && r[0].Expired == 1 })
+				w.until("its lease has ended",
+					func() bool { r := w.backlog().Reserved; return len(r) == 1 && r[0].Expired == 1 })
 			},
 			func(w *world) { // a repeat of the request
 				again := w.reserve("again", time.Hour)
-				if stood, err := w.db.Apply(w.t.Context(), store.Effect{Reservation: &again}); err != nil || !stood[0] {
+				if stood, err := w.db.Apply(w.t.Context(), store.Effect{Reservation: &again}); err != nil ||
+					!stood[0] {
 					w.t.Errorf("it is not given back: %v, %v", stood, err)
 				}
 			}, 6 * time.Minute},
@@ -241,7 +266,8 @@ func TestEachAlertFires(t *testing.T) {
 			for range 3 {
 				w.say("orders", 0)
 			}
-			w.until("they are handled", func() bool { return w.consumer.Health().Handled == 3 && w.backlog().Pending == 0 })
+			w.until("they are handled",
+				func() bool { return w.consumer.Health().Handled == 3 && w.backlog().Pending == 0 })
 			if got := w.pass(15 * time.Minute); len(got) > 0 {
 				t.Fatalf("while all is well %v fire", names(got))
 			}
@@ -272,7 +298,8 @@ func TestEachAlertIsInTheRunbook(t *testing.T) {
 			t.Errorf("docs/operations.md has no section %s", r.Alert)
 		}
 		at, err := url.Parse(r.Annotations["runbook_url"])
-		if err != nil || at.Scheme != "https" || at.Host == "" || !strings.HasSuffix(at.Path, "/docs/operations.md") || at.Fragment != strings.ToLower(r.Alert) {
+		if err != nil || at.Scheme != "https" || at.Host == "" ||
+			!strings.HasSuffix(at.Path, "/docs/operations.md") || at.Fragment != strings.ToLower(r.Alert) {
 			t.Errorf("%s has the runbook_url %q: %v", r.Alert, r.Annotations["runbook_url"], err)
 		}
 	}
@@ -283,7 +310,9 @@ func TestBlindnessIsOfEachSource(t *testing.T) {
 	p := newProm(t)
 	age := func(source string) []*dto.MetricFamily {
 		name, kind, label, v := "skald_outbox_message_oldest_age_seconds", dto.MetricType_GAUGE, "source", 0.
-		return []*dto.MetricFamily{{Name: &name, Type: &kind, Metric: []*dto.Metric{{Label: []*dto.LabelPair{{Name: &label, Value: &source}}, Gauge: &dto.Gauge{Value: &v}}}}}
+		return []*dto.MetricFamily{{Name: &name, Type: &kind,
+			Metric: []*dto.Metric{{Label: []*dto.LabelPair{{Name: &label, Value: &source}},
+				Gauge: &dto.Gauge{Value: &v}}}}}
 	}
 	pass := func(d time.Duration, billing []*dto.MetricFamily) map[string]bool {
 		var firing map[string]bool

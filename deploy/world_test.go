@@ -66,7 +66,8 @@ type process struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, prom: newProm(t), bus: &bus{Broker: membroker.New(nil)}, running: map[string]*process{}}
-	w.db = memstore.New(&memstore.Options{Source: "/shop", Now: func() time.Time { return time.Now().Add(time.Duration(w.dbAhead.Load())) }})
+	w.db = memstore.New(&memstore.Options{Source: "/shop",
+		Now: func() time.Time { return time.Now().Add(time.Duration(w.dbAhead.Load())) }})
 	if err := w.bus.MakeTopics(t.Context(), 4, "orders"); err != nil {
 		t.Fatal(err)
 	}
@@ -99,14 +100,16 @@ const (
 
 func (w *world) startConsumer() {
 	w.start("consumer", func(p *process, s *memstore.Store) skald.Runner {
-		cache, err := rediscache.New(noRedis{}, &rediscache.Options{MeterProvider: p.meters, Guard: rediscmd.GuardOptions{Logger: quiet()}})
+		cache, err := rediscache.New(noRedis{},
+			&rediscache.Options{MeterProvider: p.meters, Guard: rediscmd.GuardOptions{Logger: quiet()}})
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		w.consumer = inbox.New[*memstore.Tx](s, w.bus.Broker, "billing",
 			&inbox.Options{Front: inbox.Front{Seen: cache}, MeterProvider: p.meters, Now: w.now,
-				Logger: quiet(), Limits: inbox.Limits{Held: maxHeld}, Timeouts: inbox.Timeouts{Handle: time.Hour},
-				Breaker: inbox.Breaker{Least: least, Rest: 100 * time.Millisecond}})
+				Logger: quiet(), Limits: inbox.Limits{Held: maxHeld},
+				Timeouts: inbox.Timeouts{Handle: time.Hour},
+				Breaker:  inbox.Breaker{Least: least, Rest: 100 * time.Millisecond}})
 		w.consumer.Handle("orders", "order.placed", w.handle)
 		inbox.OnCall(w.consumer, paid, w.call())
 		return w.consumer
@@ -117,11 +120,13 @@ func (w *world) startConsumer() {
 func (w *world) startEngine() {
 	w.t.Helper()
 	ok := func(context.Context, *memstore.Tx, saga.Run[string]) (string, error) { return "", nil }
-	greeting := saga.New("greeting", &saga.Options[string]{Key: func(s string) string { return s }}, saga.Do("greet", ok, nil, saga.NoEffect()))
+	greeting := saga.New("greeting", &saga.Options[string]{Key: func(s string) string { return s }},
+		saga.Do("greet", ok, nil, saga.NoEffect()))
 	var e *saga.Engine[*memstore.Tx]
 	w.start("engine", func(p *process, s *memstore.Store) skald.Runner {
 		var err error
-		if e, err = saga.NewEngine(s, &saga.EngineOptions{MeterProvider: p.meters, Logger: quiet()}, greeting); err != nil {
+		if e, err = saga.NewEngine(s, &saga.EngineOptions{MeterProvider: p.meters, Logger: quiet()},
+			greeting); err != nil {
 			w.t.Fatal(err)
 		}
 		return e
@@ -167,8 +172,10 @@ func (w *world) call() call.Call[*memstore.Tx, string, string, string] {
 		Intent: func(_ context.Context, _ *memstore.Tx, m skald.Received[string]) (string, string, error) {
 			return m.Value, "call-" + m.ID, nil
 		},
-		Do:     answer,
-		Settle: func(context.Context, *memstore.Tx, skald.Received[string], call.Outcome[string]) error { return nil },
+		Do: answer,
+		Settle: func(context.Context, *memstore.Tx, skald.Received[string], call.Outcome[string]) error {
+			return nil
+		},
 	}
 }
 
@@ -197,7 +204,8 @@ func (w *world) redrive() {
 		w.t.Fatal(err)
 	}
 	for _, p := range list {
-		if _, err := w.db.Apply(w.t.Context(), store.Effect{Requeue: &store.Requeue{Consumer: p.Consumer, Identity: p.Identity}}); err != nil {
+		if _, err := w.db.Apply(w.t.Context(),
+			store.Effect{Requeue: &store.Requeue{Consumer: p.Consumer, Identity: p.Identity}}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -210,7 +218,8 @@ func (w *world) admit() {
 	if err != nil || len(list) != 1 {
 		w.t.Fatalf("%d in quarantine: %v", len(list), err)
 	}
-	if _, err := store.AdmitAll(w.t.Context(), w.db, []int64{list[0].Number}, "me", "looked at it"); err != nil {
+	if _, err := store.AdmitAll(w.t.Context(), w.db, []int64{list[0].Number},
+		"me", "looked at it"); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -218,7 +227,8 @@ func (w *world) admit() {
 // reserve takes a key for work outside of a transaction.
 func (w *world) reserve(token string, lease time.Duration) store.Reservation {
 	w.t.Helper()
-	r := store.Reservation{Consumer: "http:legacy", Identity: store.Identity{ID: "k"}, Token: token, Lease: lease}
+	r := store.Reservation{Consumer: "http:legacy", Identity: store.Identity{ID: "k"}, Token: token,
+		Lease: lease}
 	if got, err := w.db.Reserve(w.t.Context(), r); err != nil || got.Rival {
 		w.t.Fatalf("reserve: %+v, %v", got, err)
 	}
@@ -251,7 +261,8 @@ const refund = "refund" // the definition of the world's sagas
 func (w *world) startSaga() store.SagaRef {
 	w.t.Helper()
 	tx := w.db.BeginTx()
-	s := store.Saga{Name: refund, Key: "42", ID: "1", Hash: "h", Input: "{}", State: "{}", Standing: store.Standing{Status: "running"}}
+	s := store.Saga{Name: refund, Key: "42", ID: "1", Hash: "h", Input: "{}", State: "{}",
+		Standing: store.Standing{Status: "running"}}
 	s, _, err := w.db.StartSaga(w.t.Context(), tx, s)
 	if err == nil {
 		err = tx.Commit()
@@ -278,21 +289,25 @@ func (w *world) endSaga() {
 	if err != nil || len(all) != 1 {
 		w.t.Fatalf("%d sagas: %v", len(all), err)
 	}
-	w.moveSaga(store.SagaRef{Name: all[0].Name, Key: all[0].Key, Version: all[0].Version}, store.Standing{Status: "done"}, true)
+	w.moveSaga(store.SagaRef{Name: all[0].Name, Key: all[0].Key, Version: all[0].Version},
+		store.Standing{Status: "done"}, true)
 }
 
 // track has a tracker of the world's flow hear of events of one saga.
 func (w *world) track(events ...string) {
 	w.t.Helper()
 	of := func(name string) skald.Event[string] { return skald.Event[string]{Topic: "orders", Type: name} }
-	f, err := flow.New("order", flow.From(of("placed")), flow.Then(of("placed"), of("paid")).Within(time.Minute), flow.End(of("paid")))
+	f, err := flow.New("order", flow.From(of("placed")),
+		flow.Then(of("placed"), of("paid")).Within(time.Minute), flow.End(of("paid")))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	tracker := flow.NewTracker(f, w.db, &flow.Options{Key: func(m skald.Message) string { return string(m.Key) }})
+	tracker := flow.NewTracker(f, w.db,
+		&flow.Options{Key: func(m skald.Message) string { return string(m.Key) }})
 	for _, name := range events {
 		tx := w.db.BeginTx()
-		err := tracker.Handle(w.t.Context(), tx, []skald.Message{{Topic: "orders", Type: name, Source: "/shop", ID: name, Key: []byte("o-1")}})
+		err := tracker.Handle(w.t.Context(), tx,
+			[]skald.Message{{Topic: "orders", Type: name, Source: "/shop", ID: name, Key: []byte("o-1")}})
 		if err == nil {
 			err = tx.Commit()
 		}
@@ -327,7 +342,10 @@ func (w *world) progress() { w.kinds(true) }
 
 func (w *world) kinds(progress bool) {
 	w.t.Helper()
-	if _, err := w.db.Attend(w.t.Context(), store.Attend{Consumer: "billing", Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}}, Progress: progress}}); err != nil {
+	if _, err := w.db.Attend(w.t.Context(),
+		store.Attend{Consumer: "billing",
+			Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}},
+				Progress: progress}}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -341,7 +359,8 @@ func (w *world) maintain() {
 
 func (w *world) startRelay() {
 	w.start("relay", func(p *process, s *memstore.Store) skald.Runner {
-		return relay.New(source{s, w}, w.bus, &relay.Options{MeterProvider: p.meters, Logger: quiet(), DeferFirst: 50 * time.Millisecond})
+		return relay.New(source{s, w}, w.bus, &relay.Options{MeterProvider: p.meters, Logger: quiet(),
+			DeferFirst: 50 * time.Millisecond})
 	})
 }
 
@@ -354,7 +373,8 @@ func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Lo
 func (w *world) start(name string, make func(*process, *memstore.Store) skald.Runner) {
 	w.t.Helper()
 	reg := prometheus.NewRegistry()
-	exporter, err := otelprom.New(otelprom.WithRegisterer(reg), otelprom.WithoutScopeInfo(), otelprom.WithoutTargetInfo())
+	exporter, err := otelprom.New(otelprom.WithRegisterer(reg), otelprom.WithoutScopeInfo(),
+		otelprom.WithoutTargetInfo())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -391,7 +411,8 @@ func (w *world) stopAll() {
 // say writes a message as the writer; written says how long ago by its clock.
 func (w *world) say(topic string, written time.Duration) {
 	w.t.Helper()
-	w.write(topic, "42", "an order", &outbox.Options{Now: func() time.Time { return time.Now().Add(-written) }})
+	w.write(topic, "42", "an order",
+		&outbox.Options{Now: func() time.Time { return time.Now().Add(-written) }})
 }
 
 // sayAs writes a message under an id.
@@ -490,7 +511,8 @@ type source struct {
 
 func (s source) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
 	if s.w.stalled.Load() {
-		return store.Maintained{Left: []string{"skald_outbox_3: canceling statement due to lock timeout"}}, nil
+		return store.Maintained{Left: []string{"skald_outbox_3: canceling statement due to lock timeout"}},
+			nil
 	}
 	return s.Store.Maintain(ctx, m)
 }

@@ -72,11 +72,14 @@ func (a Announcer) Rows(ctx context.Context, p *store.Parked) []skald.Message {
 			return rows
 		}
 		if _, copied := d.Codec.(verbatim); copied {
-			a.Logger.WarnContext(ctx, "inbox: a dead letter cannot be copied whole; a reference goes to the topic", "consumer", p.Consumer,
+			a.Logger.WarnContext(ctx,
+				"inbox: a dead letter cannot be copied whole; a reference goes to the topic",
+				"consumer", p.Consumer,
 				"topic", a.Topic, "id", p.ID, "error", err)
 		}
 	}
-	a.Logger.WarnContext(ctx, "inbox: a dead letter cannot be announced", "consumer", p.Consumer, "topic", a.Topic, "id", p.ID, "error", err)
+	a.Logger.WarnContext(ctx, "inbox: a dead letter cannot be announced", "consumer", p.Consumer,
+		"topic", a.Topic, "id", p.ID, "error", err)
 	return nil
 }
 
@@ -85,12 +88,16 @@ func (a Announcer) drafts(p *store.Parked) (out []skald.Draft) {
 	m := &p.Message
 	if a.Copy && p.Fault == "" {
 		more := a.diagnostics(p)
-		out = append(out, skald.Draft{Topic: a.Topic, Type: cmp.Or(m.Type, CopyType), Key: m.Key, Subject: m.Subject, Value: m,
+		out = append(out, skald.Draft{Topic: a.Topic, Type: cmp.Or(m.Type, CopyType), Key: m.Key,
+			Subject: m.Subject, Value: m,
 			Codec: verbatim{}, Headers: slices.Concat(without(m.Headers, more), more)})
 	}
-	reference := skald.Draft{Topic: a.Topic, Type: AnnouncementType, Key: m.Key, Codec: skald.JSON{}, Value: Announcement{
-		Consumer: p.Consumer, Source: p.Source, ID: p.ID, Topic: m.Topic, Type: m.Type, Kind: p.Dead.Kind, Error: cut(p.Last.Why),
-		Fingerprint: p.Dead.Fingerprint, Attempts: p.Attempts, FailedAt: p.Dead.At.UTC(), HoldsKey: p.Dead.BlocksKey && m.Key != nil}}
+	reference := skald.Draft{Topic: a.Topic, Type: AnnouncementType, Key: m.Key, Codec: skald.JSON{},
+		Value: Announcement{
+			Consumer: p.Consumer, Source: p.Source, ID: p.ID, Topic: m.Topic, Type: m.Type, Kind: p.Dead.Kind,
+			Error:       cut(p.Last.Why),
+			Fingerprint: p.Dead.Fingerprint, Attempts: p.Attempts, FailedAt: p.Dead.At.UTC(),
+			HoldsKey: p.Dead.BlocksKey && m.Key != nil}}
 	bare := reference // a foreign key may be longer than ours can be
 	bare.Key = nil
 	return append(out, reference, bare)

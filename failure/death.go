@@ -27,7 +27,8 @@ type Fingerprints struct{ own []*regexp.Regexp }
 // NewFingerprints compiles the patterns of what does not count: quoted text, UUIDs and numbers.
 func NewFingerprints() *Fingerprints {
 	f := &Fingerprints{}
-	for _, own := range []string{`"[^"]*"`, `'[^']*'`, `\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b`, `0x[0-9a-fA-F]+`, `[0-9]+`} {
+	for _, own := range []string{`"[^"]*"`, `'[^']*'`, `\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b`,
+		`0x[0-9a-fA-F]+`, `[0-9]+`} {
 		f.own = append(f.own, regexp.MustCompile(own))
 	}
 	return f

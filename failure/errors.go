@@ -43,6 +43,8 @@ type UnknownError struct {
 }
 
 func (e *UnknownError) Error() string {
-	return fmt.Sprintf("no answer from %s to the call under key %s; it is looked up, or made again under it: %v", e.Provider, e.Key, e.Err)
+	return fmt.Sprintf(
+		"no answer from %s to the call under key %s; it is looked up, or made again under it: %v", e.Provider,
+		e.Key, e.Err)
 }
 func (e *UnknownError) Unwrap() error { return e.Err }

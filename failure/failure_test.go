@@ -25,14 +25,16 @@ func TestClassOfAnError(t *testing.T) {
 		err  error
 		want failure.Class
 	}{
-		"nothing is said of it":     {plain, failure.Transient},
-		"permanent":                 {fmt.Errorf("wrapped: %w", skald.Permanent(plain)), failure.Permanent},
-		"an outage":                 {skald.Outage(plain), failure.Outage},
-		"an outage, and permanent":  {skald.Permanent(skald.Outage(plain)), failure.Permanent},
-		"an unknown version":        {skald.UnknownVersion(plain), failure.UnknownVersion},
-		"malformed":                 {&failure.MalformedError{Err: plain}, failure.Malformed},
-		"a call without an answer":  {&failure.UnknownError{Provider: "p", Key: "k", Err: plain}, failure.Unknown},
-		"too slow, and malformed":   {fmt.Errorf("%w: %w", failure.ErrTimeout, &failure.MalformedError{Err: plain}), failure.Transient},
+		"nothing is said of it":    {plain, failure.Transient},
+		"permanent":                {fmt.Errorf("wrapped: %w", skald.Permanent(plain)), failure.Permanent},
+		"an outage":                {skald.Outage(plain), failure.Outage},
+		"an outage, and permanent": {skald.Permanent(skald.Outage(plain)), failure.Permanent},
+		"an unknown version":       {skald.UnknownVersion(plain), failure.UnknownVersion},
+		"malformed":                {&failure.MalformedError{Err: plain}, failure.Malformed},
+		"a call without an answer": {&failure.UnknownError{Provider: "p", Key: "k", Err: plain},
+			failure.Unknown},
+		"too slow, and malformed": {fmt.Errorf("%w: %w", failure.ErrTimeout,
+			&failure.MalformedError{Err: plain}), failure.Transient},
 		"a panic":                   {panicking(), failure.Panicked},
 		"an outage behind no panic": {errors.Join(plain, skald.Outage(plain)), failure.Outage},
 	} {
@@ -49,7 +51,8 @@ func TestRetry(t *testing.T) {
 	var r failure.Record
 	at := time.Unix(1000, 0)
 	for i, least := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
-		r.Add(store.Failure{At: at.Add(time.Duration(i) * time.Minute), Why: "no"}, failure.Transient.Charged())
+		r.Add(store.Failure{At: at.Add(time.Duration(i) * time.Minute), Why: "no"},
+			failure.Transient.Charged())
 		if w := retry.Wait(failure.Transient, r); w < least || w > least*3/2 {
 			t.Errorf("wait %v after failure %d, want %v to one and a half of it", w, i+1, least)
 		}
@@ -85,11 +88,14 @@ func TestRetry(t *testing.T) {
 
 func TestFingerprintsLeaveOutWhatIsOneMessagesOwn(t *testing.T) {
 	f := failure.NewFingerprints()
-	one := f.Of(failure.Transient, "order", `order "a" of 0198f3a2-0000-7000-8000-000000000001: 17 left at 0xc0ffee`)
-	if two := f.Of(failure.Transient, "order", `order "b" of 0198f3a2-ffff-7000-8000-000000000002: 4 left at 0x1`); one != two || len(one) != 12 {
+	one := f.Of(failure.Transient, "order",
+		`order "a" of 0198f3a2-0000-7000-8000-000000000001: 17 left at 0xc0ffee`)
+	if two := f.Of(failure.Transient, "order",
+		`order "b" of 0198f3a2-ffff-7000-8000-000000000002: 4 left at 0x1`); one != two || len(one) != 12 {
 		t.Errorf("%q and %q", one, two)
 	}
-	for _, other := range []string{f.Of(failure.Permanent, "order", "x"), f.Of(failure.Transient, "payment", "x"), f.Of(failure.Transient, "order", "y")} {
+	for _, other := range []string{f.Of(failure.Permanent, "order", "x"),
+		f.Of(failure.Transient, "payment", "x"), f.Of(failure.Transient, "order", "y")} {
 		if other == f.Of(failure.Transient, "order", "x") {
 			t.Error("two kinds of failure have one fingerprint")
 		}
@@ -108,22 +114,27 @@ func TestADeathHasTheStackOfThePanic(t *testing.T) {
 
 // A copy that is too large goes by reference, and what cannot be told at all is left out.
 func TestAnnouncerFallsBack(t *testing.T) {
-	p := &store.Parked{Consumer: "c", Identity: store.Identity{Source: "s", ID: "1"}, Message: skald.Message{Topic: "t", Type: "x", Key: []byte("k"),
-		Headers: []skald.Header{{Name: "x-attempt", Value: []byte("7")}}}, Attempts: 2, Dead: &store.Death{Kind: "age", At: time.Unix(1, 0)}}
+	p := &store.Parked{Consumer: "c", Identity: store.Identity{Source: "s", ID: "1"},
+		Message: skald.Message{Topic: "t", Type: "x", Key: []byte("k"),
+			Headers: []skald.Header{{Name: "x-attempt", Value: []byte("7")}}}, Attempts: 2,
+		Dead: &store.Death{Kind: "age", At: time.Unix(1, 0)}}
 	var asked []skald.Draft
 	most := 0
-	a := failure.Announcer{Topic: "dead", Copy: true, Headers: map[string]string{"x-original-id": ""}, Logger: slog.New(slog.DiscardHandler),
+	a := failure.Announcer{Topic: "dead", Copy: true, Headers: map[string]string{"x-original-id": ""},
+		Logger: slog.New(slog.DiscardHandler),
 		Complete: func(_ context.Context, ds []skald.Draft) ([]skald.Message, error) {
 			if asked = append(asked, ds[0]); len(asked) > most {
 				return []skald.Message{{Type: ds[0].Type}}, nil
 			}
 			return nil, errors.New("too large")
 		}}
-	if rows := a.Rows(t.Context(), p); len(rows) != 1 || rows[0].Type != "x" || len(asked[0].Headers) != 5 || string(asked[0].Headers[0].Value) != "2" {
+	if rows := a.Rows(t.Context(), p); len(rows) != 1 || rows[0].Type != "x" || len(asked[0].Headers) != 5 ||
+		string(asked[0].Headers[0].Value) != "2" {
 		t.Errorf("rows %v by %v", rows, asked)
 	}
 	asked, most = nil, 1
-	if rows := a.Rows(t.Context(), p); len(rows) != 1 || rows[0].Type != failure.AnnouncementType || string(asked[1].Key) != "k" {
+	if rows := a.Rows(t.Context(), p); len(rows) != 1 || rows[0].Type != failure.AnnouncementType ||
+		string(asked[1].Key) != "k" {
 		t.Errorf("rows %v by %v", rows, asked)
 	}
 	asked, most = nil, 3

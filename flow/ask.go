@@ -72,7 +72,8 @@ func (r *record) ask(ctx context.Context, f *Flow, m *skald.Message) error {
 		r.Asks = slices.Insert(r.Asks, i, q)
 	}
 	step, _ := r.find(n)
-	r.Asks = slices.DeleteFunc(r.Asks, func(q question) bool { return q.Name == n && !slices.Contains(step.IDs, q.ID) })
+	r.Asks = slices.DeleteFunc(r.Asks,
+		func(q question) bool { return q.Name == n && !slices.Contains(step.IDs, q.ID) })
 	return nil
 }
 
@@ -83,14 +84,16 @@ func asked(ctx context.Context, ask Ask, m *skald.Message) (text string, err err
 	if err != nil {
 		return "", err
 	}
-	by := complete.Completer{Now: func() time.Time { return m.Time }, NewID: func(time.Time) string { return "" }}
+	by := complete.Completer{Now: func() time.Time { return m.Time },
+		NewID: func(time.Time) string { return "" }}
 	ms, err := by.Messages(skald.WithCause(ctx, *m), []skald.Draft{d})
 	if err != nil {
 		return "", err
 	}
 	if len(ms[0].Data) > maxAsk {
-		return "", fmt.Errorf("the event %s that asks for the undo has %d bytes, at most %d are kept in the row of a saga: have it name what is to be undone",
-			d.Type, len(ms[0].Data), maxAsk)
+		return "",
+			fmt.Errorf("the event %s that asks for the undo has %d bytes, at most %d are kept in the row of a saga: have it name what is to be undone",
+				d.Type, len(ms[0].Data), maxAsk)
 	}
 	ms[0].TraceParent = m.TraceParent
 	return held.Encode(&ms[0])

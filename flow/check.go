@@ -34,7 +34,8 @@ func (f *Flow) mistakes() (found []string) {
 	}
 	for _, failure := range f.all(fail) {
 		for _, step := range f.unsafe(failure) {
-			say("%s may have come before the failure %s, and nothing undoes it: add flow.Undo(%s, …)", step, failure, step)
+			say("%s may have come before the failure %s, and nothing undoes it: add flow.Undo(%s, …)", step,
+				failure, step)
 		}
 	}
 	for i, r := range f.of(undo) {
@@ -55,11 +56,14 @@ func (r Rule) mistakes() (found []string) {
 	}
 	for _, n := range all {
 		if n.Topic == "" || n.Type == "" {
-			found = append(found, fmt.Sprintf("an event has the topic %q and the type %q: it needs both", n.Topic, n.Type))
+			found = append(found, fmt.Sprintf("an event has the topic %q and the type %q: it needs both",
+				n.Topic, n.Type))
 		}
 	}
 	if r.asks > 1 || r.asks == 1 && r.ask == nil {
-		found = append(found, fmt.Sprintf("the undo of %s is asked for by one event, or by none: give flow.Undo one Ask", r.cause))
+		found = append(found,
+			fmt.Sprintf("the undo of %s is asked for by one event, or by none: give flow.Undo one Ask",
+				r.cause))
 	}
 	if r.within < 0 || r.within > 0 && r.kind != then && r.kind != undo {
 		found = append(found, "Within is for flow.Then and flow.Undo, and is not negative")
@@ -100,7 +104,8 @@ func (f *Flow) unsafe(failure Name) (out []Name) {
 	exempt := slices.Concat(f.all(from), f.all(fail), f.all(end), f.all(undo))
 	after := f.from(failure)
 	for _, n := range f.reached(failure) {
-		if _, undoable := f.undoOf(n); !undoable && !slices.Contains(exempt, n) && !slices.Contains(after, n) {
+		if _, undoable := f.undoOf(n); !undoable && !slices.Contains(exempt, n) &&
+			!slices.Contains(after, n) {
 			out = append(out, n)
 		}
 	}

@@ -90,17 +90,22 @@ func (s Step) beyond(those []ID) bool {
 
 // questions are the events that ask for the undo of a step, but for its messages before, ready to be
 // published; or why there are none.
-func (b *body) questions(n Name, before []ID, now time.Time) (out []skald.Message, refused string, err error) {
+func (b *body) questions(n Name, before []ID,
+	now time.Time) (out []skald.Message, refused string, err error) {
 	step, _ := b.Seen.find(n)
 	if step.More {
-		return nil, fmt.Sprintf("%s came more than %d times, and the tracker keeps no more: undo it by skald outbox write", n, maxIDs), nil
+		return nil,
+			fmt.Sprintf(
+				"%s came more than %d times, and the tracker keeps no more: undo it by skald outbox write", n,
+				maxIDs), nil
 	}
 	for _, q := range b.Seen.Asks {
 		if q.Name != n || slices.Contains(before, q.ID) {
 			continue
 		}
 		if q.Broken != "" {
-			return nil, fmt.Sprintf("%s: the event that asks for its undo could not be built: %s", n, q.Broken), nil
+			return nil, fmt.Sprintf("%s: the event that asks for its undo could not be built: %s", n,
+				q.Broken), nil
 		}
 		m, err := held.Decode(q.Event)
 		if err != nil {
@@ -111,8 +116,9 @@ func (b *body) questions(n Name, before []ID, now time.Time) (out []skald.Messag
 		out = append(out, m)
 	}
 	if len(out)+len(before) < len(step.IDs) {
-		return nil, fmt.Sprintf("%s: the tracker has no event that asks for its undo: name one in flow.Undo, and have a new group of the tracker read "+
-			"the topics again", n), nil
+		return nil,
+			fmt.Sprintf("%s: the tracker has no event that asks for its undo: name one in flow.Undo, and have a new group of the tracker read "+
+				"the topics again", n), nil
 	}
 	return out, "", nil
 }

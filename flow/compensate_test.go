@@ -35,8 +35,10 @@ func shipping(t *testing.T) *flow.Flow {
 		}
 		return event("refund.asked").New(m.Value, strings.Repeat(m.Value, len(m.Headers)+1))
 	})
-	f, err := flow.New("order", flow.From(event("placed")), flow.Then(event("placed"), event("taken")), flow.Then(event("taken"), event("shipped")),
-		flow.Then(event("shipped"), event("delivered")), flow.Undo(event("taken"), event("refunded"), ask).Within(time.Hour), flow.End(event("delivered")))
+	f, err := flow.New("order", flow.From(event("placed")), flow.Then(event("placed"), event("taken")),
+		flow.Then(event("taken"), event("shipped")),
+		flow.Then(event("shipped"), event("delivered")),
+		flow.Undo(event("taken"), event("refunded"), ask).Within(time.Hour), flow.End(event("delivered")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +76,8 @@ type town[TTx any] struct {
 func (c *town[TTx]) publish(t *testing.T, name, order string) {
 	t.Helper()
 	c.n++
-	m := skald.Message{ID: fmt.Sprint("c-", c.n), Source: "/shop", Topic: "orders", Type: name, Key: []byte(order), CorrelationID: order, Time: time.Now(),
+	m := skald.Message{ID: fmt.Sprint("c-", c.n), Source: "/shop", Topic: "orders", Type: name,
+		Key: []byte(order), CorrelationID: order, Time: time.Now(),
 		Data: []byte(`"` + order + `"`), ContentType: "application/json"}
 	if err := c.bus.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()); err != nil {
 		t.Fatal(err)
@@ -84,20 +87,26 @@ func (c *town[TTx]) publish(t *testing.T, name, order string) {
 // settle has everybody handle what there is, and the relay publish what they said.
 func (c *town[TTx]) settle(t *testing.T) {
 	t.Helper()
-	step := func(m skald.Received[string]) inbox.Step { return inbox.Step{Saga: string(m.Key), Name: "charge"} }
+	step := func(m skald.Received[string]) inbox.Step {
+		return inbox.Step{Saga: string(m.Key), Name: "charge"}
+	}
 	for range 3 {
 		for _, group := range []string{"payment", "tracker"} {
 			in := inbox.New(c.db, c.bus.Client(), group, nil)
 			if group == "tracker" {
 				c.tracker.On(in)
 			} else {
-				inbox.Forward(in, event("placed"), step, func(context.Context, TTx, skald.Received[string]) (inbox.Result, error) {
-					return inbox.Result{}, nil
-				}, nil)
-				inbox.Compensate(in, event("refund.asked"), step, func(_ context.Context, _ TTx, m skald.Received[string], _ inbox.Took) (inbox.Result, error) {
-					c.undos++
-					return inbox.Result{Say: []skald.Draft{event("refunded").New(string(m.Key), m.Value)}}, nil
-				}, nil)
+				inbox.Forward(in, event("placed"), step,
+					func(context.Context, TTx, skald.Received[string]) (inbox.Result, error) {
+						return inbox.Result{}, nil
+					}, nil)
+				inbox.Compensate(in, event("refund.asked"), step,
+					func(_ context.Context, _ TTx, m skald.Received[string], _ inbox.Took) (inbox.Result,
+						error) {
+						c.undos++
+						return inbox.Result{Say: []skald.Draft{event("refunded").New(string(m.Key),
+							m.Value)}}, nil
+					}, nil)
 			}
 			for busy, err := true, error(nil); busy; {
 				if busy, err = in.Step(t.Context()); err != nil {
@@ -115,7 +124,8 @@ func (c *town[TTx]) settle(t *testing.T) {
 func (c *town[TTx]) relay(t *testing.T) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	r := relay.New(c.db, c.bus.Client(), &relay.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	r := relay.New(c.db, c.bus.Client(),
+		&relay.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
 	for pending := true; pending; {
@@ -162,7 +172,8 @@ func testCompensate[TTx any](t *testing.T, db tracking[TTx]) {
 	c.settle(t)
 
 	dry, err := operate.Compensate(ctx, db, operate.Wish{Key: "o-1"}, operate.Order{DryRun: true})
-	if s := c.find(t, "o-1"); err != nil || len(dry.Events) != 1 || s.State != flow.Running || len(s.Asked) != 0 {
+	if s := c.find(t, "o-1"); err != nil || len(dry.Events) != 1 || s.State != flow.Running ||
+		len(s.Asked) != 0 {
 		t.Fatalf("a dry run: %+v, %v, then %+v", dry, err, s)
 	}
 	t.Run("rivals", func(t *testing.T) {
@@ -181,11 +192,13 @@ func testCompensate[TTx any](t *testing.T, db tracking[TTx]) {
 		}
 	})
 	s := c.find(t, "o-1")
-	if len(s.Asked) != 1 || s.State != flow.Compensating || s.Due == nil || s.Due.Sub(s.Asked[0].At) != time.Hour || s.Waiting[len(s.Waiting)-1].For[0].Type != "refunded" {
+	if len(s.Asked) != 1 || s.State != flow.Compensating || s.Due == nil ||
+		s.Due.Sub(s.Asked[0].At) != time.Hour || s.Waiting[len(s.Waiting)-1].For[0].Type != "refunded" {
 		t.Errorf("asked for, and not undone yet: %+v", s)
 	}
 	c.settle(t)
-	if s = c.find(t, "o-1"); len(s.Asked) != 0 || len(s.Undo) != 0 || c.undos != 1 || s.Steps[len(s.Steps)-1].Type != "refunded" ||
+	if s = c.find(t, "o-1"); len(s.Asked) != 0 || len(s.Undo) != 0 || c.undos != 1 ||
+		s.Steps[len(s.Steps)-1].Type != "refunded" ||
 		s.State != flow.Compensated || s.Overdue || len(s.Waiting)+len(s.Missing)+len(s.Remaining) > 0 {
 		t.Errorf("after %d undos: %+v", c.undos, s)
 	}
@@ -195,7 +208,8 @@ func testCompensate[TTx any](t *testing.T, db tracking[TTx]) {
 	}
 
 	for key, want := range map[string]string{"o-2": "shipped took effect, and the flow declares no undo of it", "unlucky": "no such customer", "": "which saga?"} {
-		if r, err := operate.Compensate(ctx, db, operate.Wish{Key: key}, why); err == nil || !strings.Contains(err.Error(), want) || len(r.Events) > 0 {
+		if r, err := operate.Compensate(ctx, db, operate.Wish{Key: key}, why); err == nil ||
+			!strings.Contains(err.Error(), want) || len(r.Events) > 0 {
 			t.Errorf("%s: %v, %+v", key, err, r)
 		}
 	}
@@ -208,20 +222,24 @@ func testCompensate[TTx any](t *testing.T, db tracking[TTx]) {
 
 	// The answer of the commit is lost; whoever repeats asks for nothing twice, unless that is wanted, and
 	// the step is undone once.
-	if _, err := operate.Compensate(ctx, operate.Compensator[TTx](forgetful[TTx]{db}), operate.Wish{Key: "o-3"}, why); err == nil {
+	if _, err := operate.Compensate(ctx, operate.Compensator[TTx](forgetful[TTx]{db}),
+		operate.Wish{Key: "o-3"}, why); err == nil {
 		t.Error("an answer was lost, and there was no error")
 	}
-	if r, err := operate.Compensate(ctx, db, operate.Wish{Key: "o-3"}, why); err != nil || len(r.Events) != 0 || len(r.Before) != 1 {
+	if r, err := operate.Compensate(ctx, db, operate.Wish{Key: "o-3"}, why); err != nil ||
+		len(r.Events) != 0 || len(r.Before) != 1 {
 		t.Errorf("a repeat: %+v, %v", r, err)
 	}
-	if r, err := operate.Compensate(ctx, db, operate.Wish{Key: "o-3", Again: true}, why); err != nil || len(r.Events) != 1 {
+	if r, err := operate.Compensate(ctx, db, operate.Wish{Key: "o-3", Again: true}, why); err != nil ||
+		len(r.Events) != 1 {
 		t.Errorf("once more: %+v, %v", r, err)
 	}
 	c.settle(t)
 	if c.undos != 2 {
 		t.Errorf("%d undos of two orders", c.undos)
 	}
-	if all, err := db.Audits(ctx, store.AuditQuery{}); err != nil || len(all) != 3 || all[0].Action != "compensate order o-3: taken" || all[0].Reason != why.Reason {
+	if all, err := db.Audits(ctx, store.AuditQuery{}); err != nil || len(all) != 3 ||
+		all[0].Action != "compensate order o-3: taken" || all[0].Reason != why.Reason {
 		t.Errorf("audits %+v, %v", all, err)
 	}
 }

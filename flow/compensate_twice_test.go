@@ -22,18 +22,22 @@ func TestCompensateStepThatCameTwice(t *testing.T) {
 	hear := func(name, id string) flow.Standing {
 		t.Helper()
 		tx := db.BeginTx()
-		m := skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: name, Key: []byte("o-1"), CorrelationID: "o-1", Time: time.Now(),
+		m := skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: name, Key: []byte("o-1"),
+			CorrelationID: "o-1", Time: time.Now(),
 			Data: []byte(`"o-1"`), ContentType: "application/json"}
-		if err := errors.Join(c.tracker.Handle(t.Context(), tx, []skald.Message{m}), tx.Commit()); err != nil {
+		if err := errors.Join(c.tracker.Handle(t.Context(), tx, []skald.Message{m}),
+			tx.Commit()); err != nil {
 			t.Fatal(err)
 		}
 		return c.find(t, "o-1")
 	}
 	compensate := func(again bool, events, before int) {
 		t.Helper()
-		r, err := operate.Compensate(t.Context(), db, operate.Wish{Key: "o-1", Again: again}, operate.Order{Author: "ada", Reason: "twice"})
+		r, err := operate.Compensate(t.Context(), db, operate.Wish{Key: "o-1", Again: again},
+			operate.Order{Author: "ada", Reason: "twice"})
 		if err != nil || len(r.Events) != events || len(r.Before) != before {
-			t.Fatalf("%d events, %d before, %v, want %d and %d", len(r.Events), len(r.Before), err, events, before)
+			t.Fatalf("%d events, %d before, %v, want %d and %d", len(r.Events), len(r.Before), err,
+				events, before)
 		}
 	}
 	hear("placed", "p")
@@ -52,12 +56,14 @@ func TestCompensateStepThatCameTwice(t *testing.T) {
 	if len(s.Asked) != 1 || len(s.Asked[0].Of) != 2 {
 		t.Fatalf("asked %+v", s.Asked)
 	}
-	waits := slices.DeleteFunc(slices.Clone(s.Waiting), func(w flow.Wait) bool { return w.After.Type != "taken" || w.For[0].Type != "refunded" })
+	waits := slices.DeleteFunc(slices.Clone(s.Waiting),
+		func(w flow.Wait) bool { return w.After.Type != "taken" || w.For[0].Type != "refunded" })
 	if len(waits) != 1 || !waits[0].Since.Equal(s.Asked[0].At) || !waits[0].Due.Equal(*s.Asked[0].Due) {
 		t.Errorf("asked %+v, and it waits for %+v", s.Asked[0], waits)
 	}
 	unsure := func(s flow.Standing) bool {
-		return slices.ContainsFunc(s.Drift, func(d string) bool { return strings.Contains(d, "whether each is undone is not known") })
+		return slices.ContainsFunc(s.Drift,
+			func(d string) bool { return strings.Contains(d, "whether each is undone is not known") })
 	}
 	if s = hear("refunded", "r-1"); !unsure(s) {
 		t.Errorf("one of two is undone: %+v", s.Drift)

@@ -41,9 +41,11 @@ type arrival struct {
 func noon() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
 func add(f *Flow, r *record, a arrival) {
-	r.add(f, Name{"orders", a.name}, ID{"/shop", fmt.Sprint(a.name, a.id)}, []byte("o-1"), noon().Add(time.Duration(a.id)*time.Second))
+	r.add(f, Name{"orders", a.name}, ID{"/shop", fmt.Sprint(a.name, a.id)}, []byte("o-1"),
+		noon().Add(time.Duration(a.id)*time.Second))
 	if a.id > 0 { // the first message of each kind has no trace
-		r.trace(fmt.Sprintf("00-%032x-00f067aa0ba902b7-01", len(a.name)), noon().Add(time.Duration(a.id)*time.Second))
+		r.trace(fmt.Sprintf("00-%032x-00f067aa0ba902b7-01", len(a.name)),
+			noon().Add(time.Duration(a.id)*time.Second))
 	}
 }
 
@@ -51,15 +53,18 @@ func add(f *Flow, r *record, a arrival) {
 func TestTraceOf(t *testing.T) {
 	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
 	for parent, want := range map[string]string{
-		"00-" + id + "-00f067aa0ba902b7-01": id, "": "", "00-" + id: "", "00-" + strings.Repeat("0", 32) + "-00f067aa0ba902b7-01": "",
-		"00-" + strings.ToUpper(id) + "-00f067aa0ba902b7-01": "", "00-" + id[1:] + "\"-00f067aa0ba902b7-01": "",
+		"00-" + id + "-00f067aa0ba902b7-01": id, "": "", "00-" + id: "", "00-" + strings.Repeat("0", 32) +
+			"-00f067aa0ba902b7-01": "",
+		"00-" + strings.ToUpper(id) + "-00f067aa0ba902b7-01": "", "00-" + id[1:] +
+			"\"-00f067aa0ba902b7-01": "",
 	} {
 		if got := TraceOf(parent); got != want {
 			t.Errorf("%q has the trace %q, want %q", parent, got, want)
 		}
 	}
 	var r record
-	for i, name := range []string{"00-" + strings.Repeat("b", 32) + "-1-1", "00-" + strings.Repeat("a", 32) + "-1-1", "", "00-" + strings.Repeat("c", 32) + "-1-1"} {
+	for i, name := range []string{"00-" + strings.Repeat("b", 32) + "-1-1", "00-" + strings.Repeat("a", 32) +
+		"-1-1", "", "00-" + strings.Repeat("c", 32) + "-1-1"} {
 		r.trace(name, noon().Add([]time.Duration{2, 1, 0, 1}[i]*time.Second))
 	}
 	if r.Trace != strings.Repeat("a", 32) {
@@ -80,7 +85,8 @@ func model(came map[string]bool) (state string, waits int) {
 	wait(came["short"] && !came["cancelled"])
 	wait(came["declined"] && !came["cancelled"])
 	wait(came["taken"] && failed && !came["refunded"])
-	missing := (came["taken"] || came["declined"]) && !came["placed"] || (came["confirmed"] || came["short"] || came["refunded"]) && !came["taken"] ||
+	missing := (came["taken"] || came["declined"]) && !came["placed"] ||
+		(came["confirmed"] || came["short"] || came["refunded"]) && !came["taken"] ||
 		came["cancelled"] && !came["short"] && !came["declined"]
 	ended := (came["confirmed"] || came["cancelled"]) && waits == 0 && !missing
 	switch {
@@ -122,7 +128,8 @@ func text(t interface{ Fatal(args ...any) }, v any) string {
 func TestAllOrders(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := placing(t)
-		kinds := []string{"placed", "taken", "declined", "confirmed", "short", "cancelled", "refunded", "archived"}
+		kinds := []string{"placed", "taken", "declined", "confirmed", "short", "cancelled",
+			"refunded", "archived"}
 		messages := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) arrival {
 			return arrival{rapid.SampledFrom(kinds).Draw(t, "kind"), rapid.IntRange(0, 2).Draw(t, "id")}
 		}), 1, 6).Draw(t, "messages")
@@ -138,7 +145,8 @@ func TestAllOrders(t *testing.T) {
 			}
 			s := f.stand(&r)
 			if s.State != wantState || len(s.Waiting) != wantWaits {
-				t.Fatalf("%v: %s with %d waits, want %s with %d", order, s.State, len(s.Waiting), wantState, wantWaits)
+				t.Fatalf("%v: %s with %d waits, want %s with %d", order, s.State, len(s.Waiting),
+					wantState, wantWaits)
 			}
 			if now := text(t, body{seen: seen{Seen: r}, Standing: s}); first == "" {
 				first = now
@@ -153,7 +161,8 @@ func TestAllOrders(t *testing.T) {
 func TestNeverBackwards(t *testing.T) {
 	f := placing(t)
 	rank := map[string]int{Running: 1, Compensating: 2, Done: 3, Compensated: 3}
-	for _, run := range []string{"placed taken confirmed", "placed declined cancelled", "placed taken short cancelled refunded"} {
+	for _, run := range []string{"placed taken confirmed", "placed declined cancelled",
+		"placed taken short cancelled refunded"} {
 		permutations(strings.Fields(run), func(order []string) {
 			var r record
 			was, steps := 0, 0
@@ -182,7 +191,8 @@ func TestBounds(t *testing.T) {
 			add(f, &r, arrival{"placed", n})
 			add(f, &r, arrival{fmt.Sprintf("strange %03d", n), 0})
 		}
-		if p, _ := r.find(Name{"orders", "placed"}); len(p.IDs) != maxIDs || !p.More || len(r.Steps) != maxDrift+1 || !r.Drift {
+		if p, _ := r.find(Name{"orders", "placed"}); len(p.IDs) != maxIDs || !p.More ||
+			len(r.Steps) != maxDrift+1 || !r.Drift {
 			t.Fatalf("kept %d identities and %d kinds", len(p.IDs), len(r.Steps))
 		}
 	}
@@ -204,12 +214,14 @@ func TestStanding(t *testing.T) {
 	add(f, &r, arrival{"placed", 0})
 	add(f, &r, arrival{"taken", 10})
 	s := f.stand(&r)
-	if got := fmt.Sprint(s.State, s.Waiting[0].For, s.Remaining, s.Undo, s.Due); got != "running[confirmed short] [confirmed] [taken] <nil>" {
+	if got := fmt.Sprint(s.State, s.Waiting[0].For, s.Remaining, s.Undo,
+		s.Due); got != "running[confirmed short] [confirmed] [taken] <nil>" {
 		t.Errorf("after the payment: %s", got)
 	}
 	add(f, &r, arrival{"short", 20})
 	s = f.stand(&r)
-	if got := fmt.Sprint(s.State, s.Remaining, s.Undo, s.Due.Sub(noon())); got != "compensating[cancelled refunded] [taken] 1h0m20s" {
+	if got := fmt.Sprint(s.State, s.Remaining, s.Undo,
+		s.Due.Sub(noon())); got != "compensating[cancelled refunded] [taken] 1h0m20s" {
 		t.Errorf("after the failure: %s", got)
 	}
 	add(f, &r, arrival{"confirmed", 30})
@@ -220,14 +232,20 @@ func TestStanding(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	for want, rules := range map[string][]Rule{
-		"nothing begins it":                        {End(event("b"))},
-		"nothing ends it":                          {From(event("a"))},
-		"taken has no consumer":                    {From(event("a")), Then(event("a"), event("taken")), End(event("b"))},
-		"lost cannot come":                         {From(event("a")), Then(event("lost"), event("b")), Then(event("a"), event("b")), End(event("b"))},
-		"nothing undoes it: add flow.Undo(paid, …": {From(event("a")), Then(event("a"), event("paid")), Then(event("paid"), event("b"), event("no")), Then(event("no"), event("b")), Fail(event("no")), End(event("b"))},
-		"it needs both":                            {From(skald.Event[int]{Type: "a"}), End(event("b"))},
-		"beside may have come before the failure no": {From(event("a")), Then(event("a"), event("beside")), Then(event("a"), event("no"), event("b")),
-			Then(event("beside"), event("b")), Then(event("no"), event("b")), Fail(event("no")), End(event("b"))},
+		"nothing begins it": {End(event("b"))},
+		"nothing ends it":   {From(event("a"))},
+		"taken has no consumer": {From(event("a")), Then(event("a"), event("taken")),
+			End(event("b"))},
+		"lost cannot come": {From(event("a")), Then(event("lost"), event("b")),
+			Then(event("a"), event("b")), End(event("b"))},
+		"nothing undoes it: add flow.Undo(paid, …": {From(event("a")), Then(event("a"), event("paid")),
+			Then(event("paid"), event("b"), event("no")), Then(event("no"), event("b")), Fail(event("no")),
+			End(event("b"))},
+		"it needs both": {From(skald.Event[int]{Type: "a"}), End(event("b"))},
+		"beside may have come before the failure no": {From(event("a")), Then(event("a"), event("beside")),
+			Then(event("a"), event("no"), event("b")),
+			Then(event("beside"), event("b")), Then(event("no"), event("b")), Fail(event("no")),
+			End(event("b"))},
 	} {
 		if _, err := New("f", rules...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
@@ -240,7 +258,8 @@ func TestWrite(t *testing.T) {
 	if err := Write(&b, placing(t)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"placed: then taken or declined within 1m0s\n", "taken is undone by refunded within 1h0m0s\n", "flowchart TD\n", "e1 -. undone by .-> e6\n"} {
+	for _, want := range []string{"placed: then taken or declined within 1m0s\n",
+		"taken is undone by refunded within 1h0m0s\n", "flowchart TD\n", "e1 -. undone by .-> e6\n"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("there is no %q in\n%s", want, b.String())
 		}

@@ -89,7 +89,8 @@ func (r *record) trace(parent string, at time.Time) {
 // TraceOf is the trace id of a traceparent of W3C; "": it has none.
 func TraceOf(parent string) string {
 	parts := strings.Split(parent, "-")
-	if len(parts) < 4 || len(parts[1]) != 32 || strings.Trim(parts[1], "0123456789abcdef") != "" || strings.Trim(parts[1], "0") == "" {
+	if len(parts) < 4 || len(parts[1]) != 32 || strings.Trim(parts[1], "0123456789abcdef") != "" ||
+		strings.Trim(parts[1], "0") == "" {
 		return ""
 	}
 	return parts[1]

@@ -60,7 +60,8 @@ type Wait struct {
 
 // stand says how a saga stands of which r was seen.
 func (f *Flow) stand(r *record) Standing {
-	s := Standing{Flow: f.name, Steps: r.inTime(), Trace: r.Trace, Failed: r.of(f.all(fail)), Undone: f.undone(r)}
+	s := Standing{Flow: f.name, Steps: r.inTime(), Trace: r.Trace, Failed: r.of(f.all(fail)),
+		Undone: f.undone(r)}
 	failures := r.of(slices.Concat(f.all(fail), f.all(undo)))
 	s.Waiting = f.waits(r, failures)
 	s.Missing = f.missing(r)
@@ -101,11 +102,13 @@ func (s *Standing) ask(all []Asked) {
 		}
 		s.Asked = append(s.Asked, a)
 		s.State = Compensating
-		if !slices.ContainsFunc(s.Waiting, func(w Wait) bool { return w.After == a.Step && slices.Equal(w.For, a.For) }) {
+		if !slices.ContainsFunc(s.Waiting,
+			func(w Wait) bool { return w.After == a.Step && slices.Equal(w.For, a.For) }) {
 			s.Waiting = append(s.Waiting, Wait{After: a.Step, For: a.For, Since: a.At, Due: a.Due})
 		}
 	}
-	if len(all) > 0 && len(s.Failed) == 0 && len(s.Undone) > 0 && len(s.Undo)+len(s.Stays)+len(s.Waiting) == 0 {
+	if len(all) > 0 && len(s.Failed) == 0 && len(s.Undone) > 0 && len(s.Undo)+len(s.Stays)+
+		len(s.Waiting) == 0 {
 		// the operator is the failure: no event of one comes, and none that follows it has to
 		s.State, s.Missing, s.Remaining = Compensated, nil, nil
 	}
@@ -117,7 +120,8 @@ func (s *Standing) ask(all []Asked) {
 func (f *Flow) stays(r *record) (out []Name) {
 	exempt := slices.Concat(f.all(from), f.all(fail), f.all(end), f.all(undo))
 	for _, s := range r.Steps {
-		if _, undoable := f.undoOf(s.Name); !undoable && !slices.Contains(exempt, s.Name) && slices.Contains(f.Events(), s.Name) {
+		if _, undoable := f.undoOf(s.Name); !undoable && !slices.Contains(exempt, s.Name) &&
+			slices.Contains(f.Events(), s.Name) {
 			out = append(out, s.Name)
 		}
 	}
@@ -206,13 +210,15 @@ func (f *Flow) remaining(r *record, waits []Wait, failed bool) (out []Name) {
 	rules := slices.Clone(f.of(then))
 	for i := range rules {
 		if !failed { // the way on which nothing fails
-			rules[i].events = slices.DeleteFunc(slices.Clone(rules[i].events), func(n Name) bool { return slices.Contains(f.all(fail), n) })
+			rules[i].events = slices.DeleteFunc(slices.Clone(rules[i].events),
+				func(n Name) bool { return slices.Contains(f.all(fail), n) })
 		}
 	}
 	for _, w := range waits {
 		begin := w.For
 		if !failed {
-			begin = slices.DeleteFunc(slices.Clone(begin), func(n Name) bool { return slices.Contains(f.all(fail), n) })
+			begin = slices.DeleteFunc(slices.Clone(begin),
+				func(n Name) bool { return slices.Contains(f.all(fail), n) })
 		}
 		ahead := &Flow{rules: append(slices.Clone(rules), Rule{kind: from, events: begin})}
 		for _, n := range ahead.reached(Name{}) {
@@ -236,17 +242,21 @@ func (f *Flow) drift(r *record) (out []string) {
 	}
 	for _, q := range r.Asks {
 		if q.Broken != "" {
-			out = append(out, fmt.Sprintf("the event that asks for the undo of %s cannot be built: %s", q.Name, q.Broken))
+			out = append(out, fmt.Sprintf("the event that asks for the undo of %s cannot be built: %s",
+				q.Name, q.Broken))
 		}
 	}
 	for _, rule := range f.of(undo) {
 		if did, undid := r.times(rule.cause), r.times(rule.events...); 0 < undid && undid < did {
-			out = append(out, fmt.Sprintf("%s came %d times, and its undo %d times: whether each is undone is not known", rule.cause, did, undid))
+			out = append(out,
+				fmt.Sprintf("%s came %d times, and its undo %d times: whether each is undone is not known",
+					rule.cause, did, undid))
 		}
 	}
 	for _, rule := range f.of(then) {
 		if came := r.of(rule.events); r.has(rule.cause) && len(came) > 1 {
-			out = append(out, fmt.Sprintf("after %s came %s and %s: the flow allows one of them", rule.cause, came[0], came[1]))
+			out = append(out, fmt.Sprintf("after %s came %s and %s: the flow allows one of them", rule.cause,
+				came[0], came[1]))
 		}
 	}
 	if ends := r.of(f.all(end)); len(ends) > 1 {

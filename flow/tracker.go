@@ -96,8 +96,12 @@ func (t *Tracker[TTx]) Handle(ctx context.Context, tx TTx, ms []skald.Message) e
 func (t *Tracker[TTx]) key(m *skald.Message) (string, error) {
 	key := t.o.Key(*m)
 	if key == "" || len(key) > maxName || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
-		return "", skald.Permanent(fmt.Errorf("flow %s: the key of %s is %.40q: it needs text of 1 to %d bytes; set flow.Options.Key, "+
-			"since only messages written by Skald have a correlation id", t.flow.name, m.Type, key, maxName))
+		return "",
+			skald.Permanent(
+				fmt.Errorf(
+					"flow %s: the key of %s is %.40q: it needs text of 1 to %d bytes; set flow.Options.Key, "+
+						"since only messages written by Skald have a correlation id", t.flow.name, m.Type,
+					key, maxName))
 	}
 	return key, nil
 }
@@ -115,7 +119,8 @@ func (t *Tracker[TTx]) note(ctx context.Context, row *store.Tracked, ms []skald.
 		if !m.Time.IsZero() && m.Time.Before(at) {
 			at = m.Time.UTC()
 		}
-		was.Seen.add(t.flow, Name{Topic: m.Topic, Type: m.Type}, ID{Source: m.Source, ID: m.ID}, m.Key, at.Truncate(time.Microsecond))
+		was.Seen.add(t.flow, Name{Topic: m.Topic, Type: m.Type}, ID{Source: m.Source, ID: m.ID}, m.Key,
+			at.Truncate(time.Microsecond))
 		was.Seen.trace(m.TraceParent, at.Truncate(time.Microsecond))
 		if err := was.Seen.ask(ctx, t.flow, m); err != nil {
 			return inbox.Guilty(i, err)

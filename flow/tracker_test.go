@@ -35,9 +35,10 @@ func placing(t *testing.T) *flow.Flow {
 		flow.Then(event("placed"), event("taken"), event("declined")).Within(time.Minute),
 		flow.Then(event("taken"), event("confirmed"), event("short")),
 		flow.Then(event("short"), event("cancelled")), flow.Then(event("declined"), event("cancelled")),
-		flow.Fail(event("declined"), event("short")), flow.Undo(event("taken"), event("refunded"), flow.AskOf(event("taken"), func(m skald.Received[string]) skald.Draft {
-			return event("refund.asked").New("", m.ID) // the same, however often the tracker reads it
-		})),
+		flow.Fail(event("declined"), event("short")), flow.Undo(event("taken"), event("refunded"),
+			flow.AskOf(event("taken"), func(m skald.Received[string]) skald.Draft {
+				return event("refund.asked").New("", m.ID) // the same, however often the tracker reads it
+			})),
 		flow.End(event("confirmed"), event("cancelled")))
 	if err != nil {
 		t.Fatal(err)
@@ -63,19 +64,22 @@ func TestTracker(t *testing.T) {
 			t.Fatal(err)
 		}
 		testTracker(t, tracking[*sql.Tx](sqlitestore.New(db, nil)), func() error {
-			_, err := db.ExecContext(t.Context(), "UPDATE skald_tracked SET drifted_at = drifted_at - 86400000")
+			_, err := db.ExecContext(t.Context(),
+				"UPDATE skald_tracked SET drifted_at = drifted_at - 86400000")
 			return err
 		})
 	})
 	t.Run("postgres", func(t *testing.T) {
 		pool, schema := onPostgres(t)
-		testTracker(t, tracking[pgx.Tx](pgstore.New(pool, &pgstore.Options{Schema: schema})), aDayLater(t, pool, schema))
+		testTracker(t, tracking[pgx.Tx](pgstore.New(pool, &pgstore.Options{Schema: schema})),
+			aDayLater(t, pool, schema))
 	})
 	t.Run("postgres by database/sql", func(t *testing.T) {
 		pool, schema := onPostgres(t)
 		db := stdlib.OpenDBFromPool(pool)
 		t.Cleanup(func() { _ = db.Close() })
-		testTracker(t, tracking[*sql.Tx](pgstore.NewSQL(db, &pgstore.Options{Schema: schema})), aDayLater(t, pool, schema))
+		testTracker(t, tracking[*sql.Tx](pgstore.NewSQL(db, &pgstore.Options{Schema: schema})),
+			aDayLater(t, pool, schema))
 	})
 }
 
@@ -101,7 +105,8 @@ func onPostgres(t *testing.T) (*pgxpool.Pool, string) {
 // aDayLater has what drifted drift a day earlier.
 func aDayLater(t *testing.T, pool *pgxpool.Pool, schema string) func() error {
 	return func() error {
-		_, err := pool.Exec(t.Context(), "UPDATE "+schema+".skald_tracked SET drifted_at = drifted_at - interval '1 day'")
+		_, err := pool.Exec(t.Context(), "UPDATE "+schema+
+			".skald_tracked SET drifted_at = drifted_at - interval '1 day'")
 		return err
 	}
 }
@@ -118,14 +123,17 @@ func wantCounts(t *testing.T, db store.Teller, want ...store.TrackedCounts) {
 // Transactions that write the row of one saga at the same time, a new one at that, lose nothing of each
 // other.
 func testRivals[TTx any](t *testing.T, db tracking[TTx]) {
-	tracker := flow.NewTracker(placing(t), db, &flow.Options{Key: func(m skald.Message) string { return m.Subject }})
+	tracker := flow.NewTracker(placing(t), db,
+		&flow.Options{Key: func(m skald.Message) string { return m.Subject }})
 	names := []string{"placed", "taken", "short", "refunded", "cancelled"}
 	errs := make(chan error, len(names))
 	for i, name := range names {
 		go func() {
 			u, err := db.Begin(t.Context(), store.Intake{Wait: time.Minute})
 			if err == nil {
-				err = tracker.Handle(t.Context(), u.Tx(), []skald.Message{{ID: fmt.Sprint("r-", i), Source: "/shop", Topic: "orders", Type: name, Subject: "rivals", Time: time.Now()}})
+				err = tracker.Handle(t.Context(), u.Tx(),
+					[]skald.Message{{ID: fmt.Sprint("r-", i), Source: "/shop", Topic: "orders", Type: name,
+						Subject: "rivals", Time: time.Now()}})
 				if err == nil {
 					err = u.Commit(t.Context())
 				} else {
@@ -140,7 +148,8 @@ func testRivals[TTx any](t *testing.T, db tracking[TTx]) {
 			t.Fatal(err)
 		}
 	}
-	if all, err := flow.Find(t.Context(), db, "rivals"); err != nil || all[0].State != flow.Compensated || len(all[0].Steps) != len(names) {
+	if all, err := flow.Find(t.Context(), db, "rivals"); err != nil || all[0].State != flow.Compensated ||
+		len(all[0].Steps) != len(names) {
 		t.Errorf("after rivals: %+v, %v", all, err)
 	}
 }
@@ -153,14 +162,17 @@ func testTracker[TTx any](t *testing.T, db tracking[TTx], dayLater func() error)
 	if err := bus.MakeTopics(ctx, 4, "orders"); err != nil {
 		t.Fatal(err)
 	}
-	tracker := flow.NewTracker(placing(t), db, &flow.Options{Key: func(m skald.Message) string { return m.Subject }})
+	tracker := flow.NewTracker(placing(t), db,
+		&flow.Options{Key: func(m skald.Message) string { return m.Subject }})
 	began, n := time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond), 0
 	publish := func(saga string, names ...string) {
 		t.Helper()
 		for _, name := range names {
 			n++
-			at := began.Add(time.Duration(strings.Index("placed taken short refunded cancelled confirmed archived", name)) * time.Second)
-			m := skald.Message{ID: fmt.Sprint("m-", n), Source: "/shop", Topic: "orders", Type: name, Subject: saga, Key: []byte(fmt.Sprint(saga, n)), Time: at, Data: []byte(`""`)}
+			at := began.Add(time.Duration(strings.Index(
+				"placed taken short refunded cancelled confirmed archived", name)) * time.Second)
+			m := skald.Message{ID: fmt.Sprint("m-", n), Source: "/shop", Topic: "orders", Type: name,
+				Subject: saga, Key: []byte(fmt.Sprint(saga, n)), Time: at, Data: []byte(`""`)}
 			if err := bus.Publish(ctx, []skald.Message{m, m}).Wait(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -191,7 +203,8 @@ func testTracker[TTx any](t *testing.T, db tracking[TTx], dayLater func() error)
 		for _, step := range s.Steps {
 			steps = append(steps, step.Name)
 		}
-		if got := fmt.Sprint(s.State, steps, s.Missing, s.Undo, s.Overdue); got != want || s.Flow != "order" || s.Key != key || s.At.IsZero() || s.Changed.IsZero() {
+		if got := fmt.Sprint(s.State, steps, s.Missing, s.Undo, s.Overdue); got != want ||
+			s.Flow != "order" || s.Key != key || s.At.IsZero() || s.Changed.IsZero() {
 			t.Fatalf("%s: %s, want %s", key, got, want)
 		}
 		return s
@@ -201,10 +214,12 @@ func testTracker[TTx any](t *testing.T, db tracking[TTx], dayLater func() error)
 	publish("o-2", "placed", "archived")
 	drain("tracker")
 	find("o-1", "compensating[short cancelled] [taken] [] false")
-	if s := find("o-2", "running[placed archived] [] [] true"); len(s.Drift) != 1 || len(s.Keys) != 2 || s.Waiting[0].Due.Sub(began) != time.Minute {
+	if s := find("o-2", "running[placed archived] [] [] true"); len(s.Drift) != 1 || len(s.Keys) != 2 ||
+		s.Waiting[0].Due.Sub(began) != time.Minute {
 		t.Errorf("drift %q, keys %q, waiting %v", s.Drift, s.Keys, s.Waiting)
 	}
-	wantCounts(t, db, store.TrackedCounts{Flow: "order", Running: 1, Compensating: 1, Overdue: 1, OverdueKey: "o-2", Drifted: 1, DriftedKey: "o-2"})
+	wantCounts(t, db, store.TrackedCounts{Flow: "order", Running: 1, Compensating: 1, Overdue: 1,
+		OverdueKey: "o-2", Drifted: 1, DriftedKey: "o-2"})
 	publish("o-1", "taken", "placed", "refunded")
 	publish("o-2", "confirmed", "taken")
 	drain("tracker")
@@ -228,7 +243,8 @@ func testTracker[TTx any](t *testing.T, db tracking[TTx], dayLater func() error)
 	if err != nil || fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("a rebuild changed the rows: %v\n%v\n%v", err, before, after)
 	}
-	if late, err := store.ListTracked(ctx, db, store.TrackedQuery{State: flow.Running}); err != nil || len(late) != 0 {
+	if late, err := store.ListTracked(ctx, db, store.TrackedQuery{State: flow.Running}); err != nil ||
+		len(late) != 0 {
 		t.Errorf("running: %v, %v", late, err)
 	}
 	if _, err := flow.Find(ctx, db, "o-3"); !errors.Is(err, flow.ErrUnknown) {
@@ -238,7 +254,8 @@ func testTracker[TTx any](t *testing.T, db tracking[TTx], dayLater func() error)
 	publish("", "placed") // no key: a dead letter, not a silent loss
 	drain("tracker")
 	dead := true
-	if kept, err := store.ListKept(ctx, db, store.Sought{Dead: &dead}); err != nil || len(kept) != 1 || !strings.Contains(kept[0].Last.Why, "set flow.Options.Key") {
+	if kept, err := store.ListKept(ctx, db, store.Sought{Dead: &dead}); err != nil || len(kept) != 1 ||
+		!strings.Contains(kept[0].Last.Why, "set flow.Options.Key") {
 		t.Errorf("without a key: %+v, %v", kept, err)
 	}
 }

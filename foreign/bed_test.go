@@ -38,7 +38,8 @@ func newBed(t testing.TB, columns string, topics ...string) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{TB: t, db: db, schema: "foreign_" + strings.ToLower(rand.Text()[:12]), bus: membroker.New(nil), now: time.Now()}
+	b := &bed{TB: t, db: db, schema: "foreign_" + strings.ToLower(rand.Text()[:12]), bus: membroker.New(nil),
+		now: time.Now()}
 	db.SetMaxOpenConns(8)
 	t.Cleanup(func() {
 		if _, err := db.ExecContext(context.Background(), "DROP SCHEMA "+b.schema+" CASCADE"); err != nil {
@@ -114,7 +115,8 @@ func (b *bed) table(text string) foreign.Table {
 
 // relay is one from the bed's table to bus, whose clock is the bed's.
 func (b *bed) relay(t foreign.Table, bus broker.Publisher) *foreign.Relay {
-	return foreign.New(b.db, t, bus, &foreign.Options{Logger: slog.New(slog.NewTextHandler(&b.log, nil)), Now: func() time.Time { return b.now }})
+	return foreign.New(b.db, t, bus, &foreign.Options{Logger: slog.New(slog.NewTextHandler(&b.log, nil)),
+		Now: func() time.Time { return b.now }})
 }
 
 // quiet steps until there is nothing to do.

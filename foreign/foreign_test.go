@@ -37,10 +37,13 @@ func TestTablesAsTheyStand(t *testing.T) {
 				'22222222-2222-4222-8222-222222222222', 'Order', 'order.events.created', '{"a": 1}', '2026-01-02 03:04:05Z')`,
 			`{"table": "outbox", "id": "${id}", "source": "/orders", "topic": "${topic}", "key": "${aggregate_id}", "payload": "payload", "time": "created_at",
 				"headers": {"aggregate-type": "${aggregate_type}", "event-id": "${id}"}, "order": ["created_at"], "done": {"column": "processed_at"}}`,
-			skald.Message{ID: "11111111-1111-4111-8111-111111111111", Source: "/orders", Topic: "order.events.created", Type: "order.events.created",
-				Key: []byte("22222222-2222-4222-8222-222222222222"), Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), ContentType: "application/json",
-				Headers: []skald.Header{{Name: "aggregate-type", Value: []byte("Order")}, {Name: "event-id", Value: []byte("11111111-1111-4111-8111-111111111111")}},
-				Data:    []byte(`{"a": 1}`)},
+			skald.Message{ID: "11111111-1111-4111-8111-111111111111", Source: "/orders",
+				Topic: "order.events.created", Type: "order.events.created",
+				Key:  []byte("22222222-2222-4222-8222-222222222222"),
+				Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), ContentType: "application/json",
+				Headers: []skald.Header{{Name: "aggregate-type", Value: []byte("Order")},
+					{Name: "event-id", Value: []byte("11111111-1111-4111-8111-111111111111")}},
+				Data: []byte(`{"a": 1}`)},
 			`SELECT count(*) FROM outbox WHERE processed_at IS NULL`,
 		},
 		"routed by aggregate_type, deleted": {
@@ -48,8 +51,10 @@ func TestTablesAsTheyStand(t *testing.T) {
 			`INSERT INTO outbox VALUES ('11111111-1111-4111-8111-111111111111', 'Order', '7', 'OrderCreated', '{"a":1}', '2026-01-02 03:04:05.5')`,
 			`{"table": "outbox", "id": "${id}", "topic": "${aggregate_type}.events.created", "key": "${aggregate_type}/${aggregate_id}", "type": "${type}",
 				"payload": "payload", "time": "at", "order": ["at", "id"], "done": {"delete": true}}`,
-			skald.Message{ID: "11111111-1111-4111-8111-111111111111", Source: "/outbox", Topic: "Order.events.created", Type: "OrderCreated", Key: []byte("Order/7"),
-				Time: time.Date(2026, 1, 2, 3, 4, 5, 500000000, time.UTC), ContentType: "application/json", Data: []byte(`{"a":1}`)},
+			skald.Message{ID: "11111111-1111-4111-8111-111111111111", Source: "/outbox",
+				Topic: "Order.events.created", Type: "OrderCreated", Key: []byte("Order/7"),
+				Time: time.Date(2026, 1, 2, 3, 4, 5, 500000000, time.UTC), ContentType: "application/json",
+				Data: []byte(`{"a":1}`)},
 			`SELECT count(*) FROM outbox`,
 		},
 		"a boolean, a bytea": {
@@ -57,8 +62,10 @@ func TestTablesAsTheyStand(t *testing.T) {
 			`INSERT INTO outbox (data, tenant, h, trace, cause) VALUES ('\x00ff', 'b', NULL, NULL, NULL), ('\x00ff', 'a', '{"z": 1, "a": "ü", "n": null}', '00-1', 'c')`,
 			`{"table": "outbox", "id": "row-${Id}", "source": "it's \\ a source", "topic": "orders", "type": "it's \\ ${tenant}", "payload": "data", "headers_in": "h",
 				"correlation": "${cause}", "trace": "${trace}", "order": ["Id"], "where": "tenant = 'a'", "done": {"column": "done"}}`,
-			skald.Message{ID: "row-2", Source: `it's \ a source`, Topic: "orders", Type: `it's \ a`, CorrelationID: "c", TraceParent: "00-1",
-				Headers: []skald.Header{{Name: "a", Value: []byte("ü")}, {Name: "n", Value: []byte("null")}, {Name: "z", Value: []byte("1")}}, Data: []byte{0, 255}},
+			skald.Message{ID: "row-2", Source: `it's \ a source`, Topic: "orders", Type: `it's \ a`,
+				CorrelationID: "c", TraceParent: "00-1",
+				Headers: []skald.Header{{Name: "a", Value: []byte("ü")}, {Name: "n", Value: []byte("null")},
+					{Name: "z", Value: []byte("1")}}, Data: []byte{0, 255}},
 			`SELECT count(*) FROM outbox WHERE tenant = 'a' AND done IS NOT TRUE`,
 		},
 		"a status, a tombstone": {
@@ -66,7 +73,8 @@ func TestTablesAsTheyStand(t *testing.T) {
 			`INSERT INTO outbox VALUES (1, '', NULL)`,
 			`{"table": "outbox", "id": "${id}", "topic": "orders", "key": "${key}", "payload": "payload", "content_type": "text/plain", "order": ["id"],
 				"done": {"column": "status", "pending": "NEW", "sent": "SENT"}}`,
-			skald.Message{ID: "1", Source: "/outbox", Topic: "orders", Type: "orders", Key: []byte{}, ContentType: "text/plain"},
+			skald.Message{ID: "1", Source: "/outbox", Topic: "orders", Type: "orders", Key: []byte{},
+				ContentType: "text/plain"},
 			`SELECT count(*) FROM outbox WHERE status <> 'SENT'`,
 		},
 	} {
@@ -80,7 +88,8 @@ func TestTablesAsTheyStand(t *testing.T) {
 			b.do(c.insert)
 			b.quiet(b.relay(table, b.bus))
 			got := b.came()
-			if len(got) != 1 || fmt.Sprintf("%+v", got[0]) != fmt.Sprintf("%+v", c.want) || (got[0].Data == nil) != (c.want.Data == nil) {
+			if len(got) != 1 || fmt.Sprintf("%+v", got[0]) != fmt.Sprintf("%+v", c.want) ||
+				(got[0].Data == nil) != (c.want.Data == nil) {
 				t.Errorf("published were %d\n\t%+v\nwant\n\t%+v\n%s", len(got), got, c.want, b.log.String())
 			}
 			if n := b.count(c.left); n != 0 {
@@ -114,8 +123,11 @@ func TestLateCommits(t *testing.T) {
 // inserted.
 func TestEqualTimestamps(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, `id uuid PRIMARY KEY DEFAULT gen_random_uuid(), at timestamptz DEFAULT now(), key text, body text`, "orders")
-	r := b.relay(b.table(`{"table": "outbox", "id": "${id}", "topic": "orders", "key": "${key}", "payload": "body", "order": ["at"], "done": {"delete": true}}`), b.bus)
+	b := newBed(t,
+		`id uuid PRIMARY KEY DEFAULT gen_random_uuid(), at timestamptz DEFAULT now(), key text, body text`,
+		"orders")
+	r := b.relay(
+		b.table(`{"table": "outbox", "id": "${id}", "topic": "orders", "key": "${key}", "payload": "body", "order": ["at"], "done": {"delete": true}}`), b.bus)
 	for round := range 5 { // the places of deleted rows are taken again
 		tx, want := b.begin(), []string(nil)
 		for i := range 40 {
@@ -138,7 +150,8 @@ func TestEqualTimestamps(t *testing.T) {
 // Where a column counts, rows of one time keep their order also after a poller that rolled its marks back.
 func TestEqualTimestampsAfterARollback(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, `n bigint GENERATED ALWAYS AS IDENTITY, at timestamptz DEFAULT '2026-01-01', key text, body text, sent boolean`, "orders")
+	b := newBed(t,
+		`n bigint GENERATED ALWAYS AS IDENTITY, at timestamptz DEFAULT '2026-01-01', key text, body text, sent boolean`, "orders")
 	table := b.table(`{"table": "outbox", "id": "${n}", "topic": "orders", "key": "${key}", "payload": "body", "order": ["at"], "done": {"column": "sent"}}`)
 	b.do(`INSERT INTO outbox (key, body) VALUES ('a', '1'), ('a', '2'), ('a', '3')`)
 	poller := b.begin()
@@ -170,7 +183,8 @@ func TestMalformedRows(t *testing.T) {
 	if h := r.Health(); !h.Ready || h.Deferred != 8 || h.Published != 2 {
 		t.Errorf("health %+v", h)
 	}
-	for _, said := range []string{"row=1 ", "921601 bytes", `row="ctid `, "no id", "row=5 ", "no topic", "row=6 ", "row=7 ", "the key is 1025", "row=8 ", "no JSON object", "row=9 ", "row=10 "} {
+	for _, said := range []string{"row=1 ", "921601 bytes", `row="ctid `, "no id", "row=5 ", "no topic",
+		"row=6 ", "row=7 ", "the key is 1025", "row=8 ", "no JSON object", "row=9 ", "row=10 "} {
 		if !strings.Contains(b.log.String(), said) {
 			t.Errorf("the log does not say %q", said)
 		}
@@ -199,7 +213,8 @@ func TestMissingTopic(t *testing.T) {
 	b.do(`INSERT INTO outbox (key, body) VALUES ('a', 'goes')`)
 	b.quiet(r)
 	b.expect("orders a goes")
-	if said := b.log.String(); strings.Count(said, "topic=none") != 1 || !strings.Contains(said, "skald migrate") {
+	if said := b.log.String(); strings.Count(said, "topic=none") != 1 ||
+		!strings.Contains(said, "skald migrate") {
 		t.Errorf("it is not said once:\n%s", said)
 	}
 	if err := b.bus.MakeTopics(t.Context(), 1, "none"); err != nil {
@@ -277,7 +292,8 @@ func TestRefusedRows(t *testing.T) {
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, counted, "orders")
-	bus := &gate{Publisher: b.bus, next: func([]skald.Message, func() broker.Pending) broker.Pending { return failing{broker.ErrAway} }}
+	bus := &gate{Publisher: b.bus,
+		next: func([]skald.Message, func() broker.Pending) broker.Pending { return failing{broker.ErrAway} }}
 	r := b.relay(b.table(countedMap), bus)
 	b.do(`INSERT INTO outbox (key, body) VALUES ('a', '1'), ('a', '2')`)
 	if _, err := r.Step(t.Context()); !errors.Is(err, broker.ErrAway) {
@@ -327,7 +343,8 @@ func TestBesideAPoller(t *testing.T) {
 		_, err := r.Step(context.Background())
 		stepped <- err
 	}()
-	for b.count(`SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%`+b.schema+`%FOR UPDATE OF%'`) == 0 {
+	for b.count(`SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%`+
+		b.schema+`%FOR UPDATE OF%'`) == 0 {
 		select {
 		case err := <-stepped:
 			t.Fatalf("it did not wait for the poller: %v", err)
@@ -361,7 +378,9 @@ func TestSeveralRelays(t *testing.T) {
 			var relays, writers sync.WaitGroup
 			for range 3 {
 				relays.Go(func() {
-					r := foreign.New(b.db, table, b.bus, &foreign.Options{Page: 7, PollMost: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+					r := foreign.New(b.db, table, b.bus,
+						&foreign.Options{Page: 7, PollMost: 5 * time.Millisecond,
+							Logger: slog.New(slog.DiscardHandler)})
 					if err := r.Run(ctx); err != nil {
 						t.Error(err)
 					}
@@ -406,7 +425,9 @@ func TestPartitionsAndLargeRows(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, `n bigint, key text, body text, sent_at timestamptz) PARTITION BY HASH (n`, "orders")
 	for i := range 3 {
-		b.do(fmt.Sprintf("CREATE TABLE outbox_%d PARTITION OF outbox FOR VALUES WITH (MODULUS 3, REMAINDER %d)", i, i))
+		b.do(
+			fmt.Sprintf(
+				"CREATE TABLE outbox_%d PARTITION OF outbox FOR VALUES WITH (MODULUS 3, REMAINDER %d)", i, i))
 	}
 	table := b.table(strings.Replace(countedMap, "${topic}", "orders", 1))
 	b.do(`INSERT INTO outbox (n, key, body) SELECT i, 'a', repeat(chr(64 + i), 900000) FROM generate_series(1, 12) AS i`)
@@ -429,15 +450,18 @@ func TestBrokerThatHangs(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, counted, "orders")
 	answer := make(chan struct{})
-	bus := &gate{Publisher: b.bus, next: func([]skald.Message, func() broker.Pending) broker.Pending { return hanging{answer} }}
-	r := foreign.New(b.db, b.table(countedMap), bus, &foreign.Options{Patience: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	bus := &gate{Publisher: b.bus,
+		next: func([]skald.Message, func() broker.Pending) broker.Pending { return hanging{answer} }}
+	r := foreign.New(b.db, b.table(countedMap), bus,
+		&foreign.Options{Patience: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	b.do(`INSERT INTO outbox (key, body) VALUES ('a', '1')`)
 	if _, err := r.Step(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("step: %v", err)
 	}
 	b.do(`UPDATE outbox SET body = '2'`) // it is not locked
 	bus.next = nil
-	if _, err := r.Step(t.Context()); err == nil || !strings.Contains(err.Error(), "has not answered for an earlier page") {
+	if _, err := r.Step(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "has not answered for an earlier page") {
 		t.Fatalf("step: %v", err)
 	}
 	b.expect("")

@@ -30,7 +30,8 @@ type row struct {
 }
 
 func (r *row) scan(rows *sql.Rows) error {
-	return rows.Scan(&r.part, &r.place, &r.id, &r.topic, &r.key, &r.kind, &r.at, &r.correlation, &r.trace, &r.headers)
+	return rows.Scan(&r.part, &r.place, &r.id, &r.topic, &r.key, &r.kind, &r.at, &r.correlation,
+		&r.trace, &r.headers)
 }
 
 // name is what the row is called for as long as it stays as it is.
@@ -47,7 +48,8 @@ func (r *row) shown() string {
 // read makes the message of a row, or says why there is none.
 func (t *Table) read(r *row, binary bool) {
 	m := &r.message
-	*m = skald.Message{ID: r.id.String, Source: t.source(), Topic: r.topic.String, Type: r.kind.String, Data: r.payload,
+	*m = skald.Message{ID: r.id.String, Source: t.source(), Topic: r.topic.String, Type: r.kind.String,
+		Data:        r.payload,
 		ContentType: t.ContentType, CorrelationID: r.correlation.String, TraceParent: r.trace.String}
 	if r.key.Valid {
 		m.Key = []byte(r.key.String)
@@ -74,7 +76,8 @@ func (t *Table) fault(r *row) string {
 	case !r.topic.Valid:
 		return "it has no topic"
 	case r.bytes > complete.MaxData:
-		return fmt.Sprintf("its payload has %d bytes, at most %d are allowed: send a reference instead", r.bytes, complete.MaxData)
+		return fmt.Sprintf("its payload has %d bytes, at most %d are allowed: send a reference instead",
+			r.bytes, complete.MaxData)
 	case r.headersInBytes > 0 && !r.headersIn.Valid:
 		return fmt.Sprintf("its headers are %d bytes, and were not read", r.headersInBytes)
 	}

@@ -162,11 +162,13 @@ func (r *Relay) payloads(ctx context.Context, tx *sql.Tx, rows []*row) error {
 	for found.Next() {
 		var name string
 		var one row
-		if err := found.Scan(&name, &one.payload, &one.bytes, &one.headersIn, &one.headersInBytes); err != nil {
+		if err := found.Scan(&name, &one.payload, &one.bytes, &one.headersIn,
+			&one.headersInBytes); err != nil {
 			return fmt.Errorf("read payloads: %w", err)
 		}
 		if is := all[name]; is != nil {
-			is.payload, is.bytes, is.headersIn, is.headersInBytes = one.payload, one.bytes, one.headersIn, one.headersInBytes
+			is.payload, is.bytes, is.headersIn, is.headersInBytes = one.payload, one.bytes, one.headersIn,
+				one.headersInBytes
 			delete(all, name)
 		}
 	}
@@ -241,7 +243,9 @@ type unmarkedError struct {
 }
 
 func (e *unmarkedError) Error() string {
-	return fmt.Sprintf("mark rows as done: of %d rows %d were marked: does a trigger, or row security, keep the others?", e.of, e.did)
+	return fmt.Sprintf(
+		"mark rows as done: of %d rows %d were marked: does a trigger, or row security, keep the others?",
+		e.of, e.did)
 }
 
 // unmarkedMost is how many pages, one after another, may be published and not marked before that ends the
@@ -253,14 +257,16 @@ func (r *Relay) notMarked(err error) error {
 	var kept *unmarkedError
 	switch state := sqlState(err); {
 	case errors.As(err, &kept):
-	case len(state) == 5 && strings.Contains("22 23 42 44 P0 0A 27", state[:2]): // refused by the table, its types or triggers
+	// refused by the table, its types or triggers
+	case len(state) == 5 && strings.Contains("22 23 42 44 P0 0A 27", state[:2]):
 	default:
 		return err
 	}
 	if r.unmarked++; r.unmarked < unmarkedMost {
 		return err
 	}
-	return r.table.wrong(fmt.Sprintf("what is published cannot be marked as done, %d times: %v", r.unmarked, err),
+	return r.table.wrong(fmt.Sprintf("what is published cannot be marked as done, %d times: %v",
+		r.unmarked, err),
 		"see to it that the relay's user may change the rows as done says; until then each start publishes the first rows again")
 }
 

@@ -27,7 +27,10 @@ func oddBed(t *testing.T) *bed {
 func TestPayloadsOfAPage(t *testing.T) {
 	t.Parallel()
 	b := oddBed(t)
-	b.do(fmt.Sprintf(`INSERT INTO outbox (key, odd) SELECT i, row('x')::%s.odd FROM generate_series(1, 200) AS i`, b.schema))
+	b.do(
+		fmt.Sprintf(
+			`INSERT INTO outbox (key, odd) SELECT i, row('x')::%s.odd FROM generate_series(1, 200) AS i`,
+			b.schema))
 	table := b.table(countedMap)
 	table.Payload = "odd"
 	r := b.relay(table, b.bus)
@@ -48,7 +51,8 @@ func TestPayloadsOfAPage(t *testing.T) {
 func TestPayloadThatTheDatabaseCannotRead(t *testing.T) {
 	t.Parallel()
 	b := oddBed(t)
-	b.do(fmt.Sprintf(`INSERT INTO outbox (key, odd) SELECT i, row(CASE i WHEN 33 THEN 'bad' ELSE 'x' END)::%s.odd FROM generate_series(1, 60) AS i`, b.schema))
+	b.do(
+		fmt.Sprintf(`INSERT INTO outbox (key, odd) SELECT i, row(CASE i WHEN 33 THEN 'bad' ELSE 'x' END)::%s.odd FROM generate_series(1, 60) AS i`, b.schema))
 	table := b.table(countedMap)
 	table.Payload = "odd"
 	r := b.relay(table, b.bus)
@@ -56,7 +60,8 @@ func TestPayloadThatTheDatabaseCannotRead(t *testing.T) {
 	if n := len(b.came()); n != 59 {
 		t.Errorf("%d of 59 rows were published", n)
 	}
-	if h := r.Health(); !h.Ready || h.Deferred != 1 || !strings.Contains(b.log.String(), "invalid byte sequence") {
+	if h := r.Health(); !h.Ready || h.Deferred != 1 ||
+		!strings.Contains(b.log.String(), "invalid byte sequence") {
 		t.Errorf("health %+v\n%s", h, b.log.String())
 	}
 	b.do(fmt.Sprintf(`UPDATE outbox SET odd = row('x')::%s.odd WHERE key = '33'`, b.schema))

@@ -37,12 +37,14 @@ func (r *Relay) publish(ctx context.Context, rows []*row) (taken []*row, err err
 		}
 		switch topic := one.message.Topic; {
 		case errors.Is(no, broker.ErrNoTopic), errors.Is(later, broker.ErrNoTopic):
-			r.deferTopic(topic, broker.ErrNoTopic, "make the topic: skald migrate --broker URL --topic "+topic)
+			r.deferTopic(topic, broker.ErrNoTopic, "make the topic: skald migrate --broker URL --topic "+
+				topic)
 		case no != nil:
 			refused = append(refused, one)
 		case later != nil:
 			r.tel.Failed(topic)
-			if !errors.Is(later, broker.ErrHeldBack) && !errors.Is(later, broker.ErrAway) && failed[topic] == nil {
+			if !errors.Is(later, broker.ErrHeldBack) && !errors.Is(later, broker.ErrAway) &&
+				failed[topic] == nil {
 				failed[topic] = later
 			}
 		default:
@@ -151,7 +153,8 @@ func (r *Relay) deferRow(one *row, why error) {
 	h := r.holdOf(one)
 	r.tel.Refused(one.message.Topic)
 	if r.deferred.put(h) {
-		r.o.Logger.Warn("relay: row deferred; it is tried again, more and more seldom", "table", r.table.Name, "row", one.shown(),
+		r.o.Logger.Warn("relay: row deferred; it is tried again, more and more seldom", "table", r.table.Name,
+			"row", one.shown(),
 			"topic", one.message.Topic, "its key waits", h.kind == aKey, "error", why)
 	}
 }
@@ -162,7 +165,8 @@ func (r *Relay) deferTopic(topic string, why error, remedy string) {
 		return
 	}
 	if r.deferred.put(hold{aTopic, topic}) {
-		r.o.Logger.Warn("relay: the rows of a topic are deferred; they are tried again, more and more seldom", "table", r.table.Name,
+		r.o.Logger.Warn("relay: the rows of a topic are deferred; they are tried again, more and more seldom",
+			"table", r.table.Name,
 			"topic", topic, "error", why, "remedy", remedy)
 	}
 }

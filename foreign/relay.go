@@ -57,7 +57,8 @@ func (r *Relay) compiles(ctx context.Context, text *statements) error {
 	for _, one := range []string{text.peek, text.page, text.payloads, text.mark} {
 		s, err := tx.PrepareContext(ctx, one)
 		if inMap(err) {
-			return r.table.wrong("the database cannot make a statement of its columns: "+err.Error(), "correct where, order or done, and the columns that they name")
+			return r.table.wrong("the database cannot make a statement of its columns: "+err.Error(),
+				"correct where, order or done, and the columns that they name")
 		}
 		if err != nil {
 			return fmt.Errorf("look at the table %s: %w", r.table.Name, err)
@@ -98,7 +99,8 @@ func (r *Relay) turn(ctx context.Context) (done int, more bool, err error) {
 	if r.deferred.full() {
 		r.deferred.except() // forgets what is long gone
 		if r.deferred.full() {
-			return 0, false, fmt.Errorf("%d rows, keys and topics are deferred, and no more will be: are the columns mapped rightly?", deferredMost)
+			return 0, false,
+				fmt.Errorf("%d rows, keys and topics are deferred, and no more will be: are the columns mapped rightly?", deferredMost)
 		}
 	}
 	done, more, err = r.page(ctx)

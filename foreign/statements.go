@@ -45,8 +45,9 @@ func look(ctx context.Context, db *sql.DB, t *Table) (*shape, error) {
 	}
 	rows, err := db.QueryContext(ctx, text["Columns"], t.quoted())
 	if err != nil && another(ctx, db, text, err) {
-		return nil, t.wrong("its database is no PostgreSQL, which alone is read", "carry a table in PostgreSQL; from elsewhere, SQLite too, "+
-			"have its writers move to skald_outbox (docs/adopt.md)")
+		return nil, t.wrong("its database is no PostgreSQL, which alone is read",
+			"carry a table in PostgreSQL; from elsewhere, SQLite too, "+
+				"have its writers move to skald_outbox (docs/adopt.md)")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look at the table %s: %w", t.Name, err)
@@ -56,7 +57,8 @@ func look(ctx context.Context, db *sql.DB, t *Table) (*shape, error) {
 	for rows.Next() {
 		var name string
 		var c columnShape
-		if err := rows.Scan(&s.oid, &s.kind, &name, &c.kind, &c.counts, &s.read, &s.update, &s.removing, &c.notNull); err != nil {
+		if err := rows.Scan(&s.oid, &s.kind, &name, &c.kind, &c.counts, &s.read, &s.update, &s.removing,
+			&c.notNull); err != nil {
 			return nil, fmt.Errorf("look at the table %s: %w", t.Name, err)
 		}
 		if name != "" {
@@ -68,7 +70,8 @@ func look(ctx context.Context, db *sql.DB, t *Table) (*shape, error) {
 	}
 	switch {
 	case s.oid == 0:
-		return nil, t.wrong("there is none", "check its schema and name: what is created without quotes has a name in small letters, and a part that has a dot itself stands in double quotes")
+		return nil, t.wrong("there is none",
+			"check its schema and name: what is created without quotes has a name in small letters, and a part that has a dot itself stands in double quotes")
 	case s.kind != "r" && s.kind != "p":
 		return nil, t.wrong("it is no table", "name the table itself, not a view or a foreign table")
 	}
@@ -78,7 +81,8 @@ func look(ctx context.Context, db *sql.DB, t *Table) (*shape, error) {
 // another tells whether the database answers, and is no PostgreSQL.
 func another(ctx context.Context, db *sql.DB, text map[string]string, why error) bool {
 	var version, one string
-	return sqlState(why) == "" && db.QueryRowContext(ctx, text["Version"]).Scan(&version) != nil && db.QueryRowContext(ctx, text["Answers"]).Scan(&one) == nil
+	return sqlState(why) == "" && db.QueryRowContext(ctx, text["Version"]).Scan(&version) != nil &&
+		db.QueryRowContext(ctx, text["Answers"]).Scan(&one) == nil
 }
 
 func (t *Table) quoted() string {
@@ -93,22 +97,26 @@ func (t *Table) quoted() string {
 func (t *Table) fits(s *shape) error {
 	for _, name := range t.columns() {
 		if _, ok := s.columns[name]; !ok {
-			return t.wrong(fmt.Sprintf("it has no column %q", name), "its columns are "+strings.Join(s.order, ", "))
+			return t.wrong(fmt.Sprintf("it has no column %q", name), "its columns are "+
+				strings.Join(s.order, ", "))
 		}
 	}
 	for _, text := range t.templates() {
 		parts, _ := parseTemplate(text)
 		for _, p := range parts {
 			if s.columns[p.column].kind == "bytea" {
-				return t.wrong(fmt.Sprintf("column %q is a bytea", p.column), "only the payload may be one: a template is text")
+				return t.wrong(fmt.Sprintf("column %q is a bytea", p.column),
+					"only the payload may be one: a template is text")
 			}
 		}
 	}
 	if kind := s.columns[t.HeadersIn].kind; t.HeadersIn != "" && kind != "json" && kind != "jsonb" {
-		return t.wrong(fmt.Sprintf("column %q is no json or jsonb", t.HeadersIn), `headers_in is an object of names and texts`)
+		return t.wrong(fmt.Sprintf("column %q is no json or jsonb", t.HeadersIn),
+			`headers_in is an object of names and texts`)
 	}
 	if t.Time != "" && !timestamp(s.columns[t.Time].kind) {
-		return t.wrong(fmt.Sprintf("column %q is no timestamp", t.Time), "leave time out, or name a timestamp")
+		return t.wrong(fmt.Sprintf("column %q is no timestamp", t.Time),
+			"leave time out, or name a timestamp")
 	}
 	kind, column := s.columns[t.Done.Column].kind, t.Done.Column
 	if column != "" && (t.Done.Sent != "") == (timestamp(kind) || kind == "boolean") {
@@ -132,7 +140,8 @@ func (t *Table) allowed(s *shape) error {
 	if missing == "" {
 		return nil
 	}
-	return &store.RightError{What: missing + " on " + t.Name, Remedy: "GRANT " + missing + " ON " + t.quoted() + " TO the relay's user",
+	return &store.RightError{What: missing + " on " + t.Name, Remedy: "GRANT " + missing + " ON " +
+		t.quoted() + " TO the relay's user",
 		Err: errors.New("the database has not granted it")}
 }
 
@@ -191,16 +200,24 @@ func compile(t *Table, s *shape, idle time.Duration) (*statements, error) {
 	}
 	claim, skip := "true", "SKIP LOCKED"
 	if !t.rows() {
-		claim, skip = fmt.Sprintf("pg_try_advisory_xact_lock(hashtextextended('skald relay of table %d', 0))", s.oid), ""
+		claim, skip = fmt.Sprintf("pg_try_advisory_xact_lock(hashtextextended('skald relay of table %d', 0))",
+			s.oid), ""
 	}
-	fill := strings.NewReplacer("/*table*/", t.quoted(), "/*pending*/", pending, "/*where*/", where, "/*done*/", done,
-		"/*id*/", expr(t.ID, complete.MaxText+1), "/*topic*/", expr(t.Topic, complete.MaxTopic+1), "/*key*/", expr(t.Key, complete.MaxKey+1),
-		"/*type*/", expr(t.Type, complete.MaxType+1), "/*correlation*/", expr(t.Correlation, complete.MaxText+1), "/*trace*/", expr(t.Trace, complete.MaxText+1),
-		"/*payload*/", payload, "/*size*/", size, "/*stored*/", stored, "/*text*/", text, "/*time*/", at, "/*headersin*/", headersIn, "/*headers*/", "json_build_array("+strings.Join(headers, ", ")+")::text",
-		"/*order*/", strings.Join(order, ", "), "/*ordercolumns*/", strings.Join(named, ""), "/*orderpage*/", strings.Join(outer, ", "),
-		"/*most*/", fmt.Sprint(complete.MaxData), "/*budget*/", fmt.Sprint(store.PageBytes), "/*skip*/", skip, "/*claim*/", claim,
+	fill := strings.NewReplacer("/*table*/", t.quoted(), "/*pending*/", pending, "/*where*/", where,
+		"/*done*/", done,
+		"/*id*/", expr(t.ID, complete.MaxText+1), "/*topic*/", expr(t.Topic, complete.MaxTopic+1), "/*key*/",
+		expr(t.Key, complete.MaxKey+1),
+		"/*type*/", expr(t.Type, complete.MaxType+1), "/*correlation*/",
+		expr(t.Correlation, complete.MaxText+1), "/*trace*/", expr(t.Trace, complete.MaxText+1),
+		"/*payload*/", payload, "/*size*/", size, "/*stored*/", stored, "/*text*/", text, "/*time*/", at,
+		"/*headersin*/", headersIn, "/*headers*/", "json_build_array("+strings.Join(headers, ", ")+")::text",
+		"/*order*/", strings.Join(order, ", "), "/*ordercolumns*/", strings.Join(named, ""), "/*orderpage*/",
+		strings.Join(outer, ", "),
+		"/*most*/", fmt.Sprint(complete.MaxData), "/*budget*/", fmt.Sprint(store.PageBytes), "/*skip*/", skip,
+		"/*claim*/", claim,
 		"/*idle*/", fmt.Sprintf("%dms", idle.Milliseconds()))
-	out.peek, out.begin, out.page = fill.Replace(files["Peek"]), fill.Replace(files["Begin"]), fill.Replace(files["Page"])
+	out.peek, out.begin, out.page = fill.Replace(files["Peek"]), fill.Replace(files["Begin"]),
+		fill.Replace(files["Page"])
 	out.payloads = fill.Replace(files["Payloads"])
 	if out.mark = fill.Replace(files["Mark"]); t.Done.Delete {
 		out.mark = fill.Replace(files["Delete"])
@@ -231,7 +248,8 @@ func (s *statements) payload(t *Table, kind string) (payload, size, stored, from
 	case s.exact:
 		payload = "convert_to(" + c + "::text, 'UTF8')"
 	default:
-		payload, size, stored = "convert_to(p.text, 'UTF8')", "octet_length(p.text)", "coalesce(pg_column_size("+c+"), 0)"
+		payload, size, stored = "convert_to(p.text, 'UTF8')", "octet_length(p.text)",
+			"coalesce(pg_column_size("+c+"), 0)"
 		return payload, size, stored, " CROSS JOIN LATERAL (SELECT " + c + "::text AS text OFFSET 0) AS p"
 	}
 	stored = fmt.Sprintf("CASE WHEN %s <= %d THEN %[1]s ELSE 0 END", size, complete.MaxData)
@@ -264,13 +282,16 @@ func (t *Table) warnings(s *shape) (all [][2]string) {
 	first := s.columns[t.Order[0]]
 	switch {
 	case t.Key == "":
-		all = append(all, [2]string{"messages have no key: the broker keeps no order among them", `give "key": "${aggregate_id}", with the column of the entity`})
+		all = append(all, [2]string{"messages have no key: the broker keeps no order among them",
+			`give "key": "${aggregate_id}", with the column of the entity`})
 	case timestamp(first.kind):
-		all = append(all, [2]string{"the order is by " + t.Order[0] + ": of two transactions of one key the one that began first goes first, though the other may have committed first",
+		all = append(all, [2]string{"the order is by " + t.Order[0] +
+			": of two transactions of one key the one that began first goes first, though the other may have committed first",
 			"order by a column that counts, GENERATED ALWAYS AS IDENTITY, and have writers lock the entity before they insert; without one, rows of one " +
 				"transaction may also change places where an UPDATE of them is rolled back"})
 	case !first.counts:
-		all = append(all, [2]string{"the order is by " + t.Order[0] + ", which does not count up: keys keep their order only if its writers see to it",
+		all = append(all, [2]string{"the order is by " + t.Order[0] +
+			", which does not count up: keys keep their order only if its writers see to it",
 			"order by a column that is GENERATED ALWAYS AS IDENTITY"})
 	}
 	return all

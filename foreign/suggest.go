@@ -125,8 +125,10 @@ func (g *guess) message() {
 		g.note("no column looks like a topic: it is %q for all rows", t.Topic)
 	}
 	t.Payload = g.find(nil, "payload", "data", "body", "event", "eventdata", "message", "content", "value")
-	t.Time = g.find(aTimestamp, "createdat", "occurredat", "occurredon", "timestamp", "time", "created", "insertedat", "createdon")
-	t.HeadersIn = g.find(func(c columnShape) bool { return strings.HasPrefix(c.kind, "json") }, "headers", "metadata")
+	t.Time = g.find(aTimestamp, "createdat", "occurredat", "occurredon", "timestamp", "time", "created",
+		"insertedat", "createdon")
+	t.HeadersIn = g.find(func(c columnShape) bool { return strings.HasPrefix(c.kind, "json") },
+		"headers", "metadata")
 	t.Correlation = placeholder(g.find(nil, "correlationid"))
 	t.Trace = placeholder(g.find(nil, "traceparent"))
 }
@@ -145,7 +147,8 @@ func topicOf(name string) string {
 func (g *guess) reference() string {
 	for _, name := range g.s.order {
 		lower := strings.ToLower(name)
-		if strings.HasSuffix(lower, "_id") && !strings.Contains(name, "}") && placeholder(name) != g.t.ID && lower != "correlation_id" && lower != "causation_id" {
+		if strings.HasSuffix(lower, "_id") && !strings.Contains(name, "}") && placeholder(name) != g.t.ID &&
+			lower != "correlation_id" && lower != "causation_id" {
 			return name
 		}
 	}
@@ -173,7 +176,8 @@ func (g *guess) order() {
 // table holds what was published long ago, that would publish all of it again.
 func (g *guess) done() {
 	d, names := &g.t.Done, markNames()
-	if d.Column = g.find(func(c columnShape) bool { return timestamp(c.kind) && !c.notNull }, names...); d.Column != "" {
+	if d.Column = g.find(func(c columnShape) bool { return timestamp(c.kind) && !c.notNull },
+		names...); d.Column != "" {
 		return
 	}
 	if d.Column = g.find(func(c columnShape) bool { return c.kind == "boolean" }, names...); d.Column != "" {
@@ -195,7 +199,8 @@ func (g *guess) done() {
 
 // markNames are what a column is called that says what is published.
 func markNames() (names []string) {
-	for _, did := range []string{"processed", "published", "sent", "dispatched", "delivered", "completed", "relayed", "handled"} {
+	for _, did := range []string{"processed", "published", "sent", "dispatched", "delivered", "completed",
+		"relayed", "handled"} {
 		for _, form := range []string{"%sat", "%son", "%stime", "%sdate", "%s", "is%s", "was%s"} {
 			names = append(names, fmt.Sprintf(form, did))
 		}

@@ -39,7 +39,8 @@ func TestSuggest(t *testing.T) {
 			t.Fatal(err)
 		}
 		flat := strings.ReplaceAll(name, ".", "_")
-		if got := strings.ReplaceAll(strings.ReplaceAll(string(text), name, "outbox"), flat, "outbox"); got != c.want {
+		if got := strings.ReplaceAll(strings.ReplaceAll(string(text), name, "outbox"), flat,
+			"outbox"); got != c.want {
 			t.Errorf("suggested is\n\t%s\nwant\n\t%s", got, c.want)
 		}
 		if !strings.Contains(strings.Join(notes, "\n"), c.note) {
@@ -51,7 +52,8 @@ func TestSuggest(t *testing.T) {
 		table.Topic = strings.ReplaceAll(table.Topic, flat, "outbox")
 		b.do(c.insert)
 		b.quiet(b.relay(table, b.bus))
-		if got := b.came(); len(got) != 1 || string(got[0].Key) != "7" || string(got[0].Data) != `{"event": "order.created"}` {
+		if got := b.came(); len(got) != 1 || string(got[0].Key) != "7" ||
+			string(got[0].Data) != `{"event": "order.created"}` {
 			t.Errorf("published were %+v", got)
 		}
 	}
@@ -92,7 +94,8 @@ func TestSuggestOddNames(t *testing.T) {
 	b := newBed(t, "id bigint", "x")
 	for name, topic := range map[string]string{"my.outbox": "my_outbox", `Out"box ü`: "Out_box__"} {
 		quoted := b.schema + `."` + strings.ReplaceAll(name, `"`, `""`) + `"`
-		b.odd("CREATE TABLE " + quoted + ` (id bigserial PRIMARY KEY, "orderId" text, order_id text, payload text, sent_at timestamptz)`)
+		b.odd("CREATE TABLE " + quoted +
+			` (id bigserial PRIMARY KEY, "orderId" text, order_id text, payload text, sent_at timestamptz)`)
 		b.odd("INSERT INTO " + quoted + " (order_id, payload) VALUES ('7', '{}')")
 		said, _, err := foreign.Suggest(t.Context(), b.db, quoted)
 		if err != nil {
@@ -124,11 +127,13 @@ func TestSuggestNeedsAName(t *testing.T) {
 	b.do("CREATE TABLE outbox_of_another (id int)")
 	b.odd("CREATE TABLE " + b.schema + `."a ""outbox" (id int)`)
 	_, _, err := foreign.Suggest(t.Context(), b.db, "")
-	if err == nil || !strings.Contains(err.Error(), "several are called an outbox") || !strings.Contains(err.Error(), b.schema+".outbox") ||
+	if err == nil || !strings.Contains(err.Error(), "several are called an outbox") ||
+		!strings.Contains(err.Error(), b.schema+".outbox") ||
 		!strings.Contains(err.Error(), b.schema+`."a ""outbox"`) {
 		t.Errorf("%v", err)
 	}
-	if _, _, err := foreign.Suggest(t.Context(), b.db, b.schema+".none"); err == nil || !strings.Contains(err.Error(), "there is none") {
+	if _, _, err := foreign.Suggest(t.Context(), b.db, b.schema+".none"); err == nil ||
+		!strings.Contains(err.Error(), "there is none") {
 		t.Errorf("%v", err)
 	}
 }

@@ -100,17 +100,21 @@ func (t *Table) wrong(what, remedy string) error {
 func (t *Table) check() error {
 	switch {
 	case len(t.parts()) == 0:
-		return t.wrong("no table is named", `give "table": "outbox", or "schema.outbox"; a part that has a dot itself stands in double quotes`)
+		return t.wrong("no table is named",
+			`give "table": "outbox", or "schema.outbox"; a part that has a dot itself stands in double quotes`)
 	case t.ID == "":
-		return t.wrong("nothing says which id a message has", `give "id": "${id}", with the column that identifies a row`)
+		return t.wrong("nothing says which id a message has",
+			`give "id": "${id}", with the column that identifies a row`)
 	case t.Topic == "":
-		return t.wrong("nothing says where messages go", `give "topic": "orders", or "${topic}" with the column that holds it`)
+		return t.wrong("nothing says where messages go",
+			`give "topic": "orders", or "${topic}" with the column that holds it`)
 	case t.Payload == "":
 		return t.wrong("nothing says what a message holds", `give "payload", the column's name`)
 	case len(t.Order) == 0:
 		return t.wrong("nothing says in which order rows are published", `give "order": ["id"]`)
 	case t.Claim != "" && t.Claim != ClaimTable && t.Claim != ClaimRows:
-		return t.wrong(fmt.Sprintf("claim %q", t.Claim), `it is "table", which keeps the order of keys, or "rows", which does not`)
+		return t.wrong(fmt.Sprintf("claim %q", t.Claim),
+			`it is "table", which keeps the order of keys, or "rows", which does not`)
 	}
 	if err := t.Done.check(t); err != nil {
 		return err
@@ -124,7 +128,8 @@ func (t *Table) check() error {
 		if name == "" {
 			return t.wrong("a header has no name", "give it one, or leave it out")
 		}
-		probe := skald.Message{ID: "i", Source: "s", Topic: "t", Type: "t", Headers: []skald.Header{{Name: name}}}
+		probe := skald.Message{ID: "i", Source: "s", Topic: "t", Type: "t",
+			Headers: []skald.Header{{Name: name}}}
 		if err := complete.Limits(&probe); err != nil {
 			return t.wrong("no message can have its headers: "+err.Error(), "call the header otherwise")
 		}
@@ -132,8 +137,10 @@ func (t *Table) check() error {
 	if slices.Contains(t.Order, "") {
 		return t.wrong("a column of the order has no name", `give "order": ["id"]`)
 	}
-	if topic, _ := parseTemplate(t.Topic); len(topic) == 1 && topic[0].column == "" && !complete.Topic(t.Topic) {
-		return t.wrong(fmt.Sprintf("%q is no name of a topic", t.Topic), `give "topic": "orders", or "${topic}" with the column that holds it`)
+	if topic, _ := parseTemplate(t.Topic); len(topic) == 1 && topic[0].column == "" &&
+		!complete.Topic(t.Topic) {
+		return t.wrong(fmt.Sprintf("%q is no name of a topic", t.Topic),
+			`give "topic": "orders", or "${topic}" with the column that holds it`)
 	}
 	return nil
 }
@@ -144,7 +151,8 @@ func (d *Done) check(t *Table) error {
 		return t.wrong("done is not said in one way",
 			`give "done": {"column": "processed_at"}, or "done": {"delete": true}; a table with neither needs a column more, published_at timestamptz`)
 	case (d.Pending != "" || d.Sent != "") && (d.Column == "" || d.Pending == d.Sent):
-		return t.wrong("pending and sent do not tell rows apart", `give two values of the column, as in "pending": "NEW", "sent": "SENT"`)
+		return t.wrong("pending and sent do not tell rows apart",
+			`give two values of the column, as in "pending": "NEW", "sent": "SENT"`)
 	}
 	return nil
 }

@@ -60,15 +60,18 @@ func TestAnotherDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), "CREATE TABLE outbox (id INTEGER PRIMARY KEY, payload TEXT)"); err != nil {
+	if _, err := db.ExecContext(t.Context(),
+		"CREATE TABLE outbox (id INTEGER PRIMARY KEY, payload TEXT)"); err != nil {
 		t.Fatal(err)
 	}
-	table := foreign.Table{Name: "outbox", ID: "${id}", Topic: "orders", Payload: "payload", Order: []string{"id"}, Done: foreign.Done{Delete: true}}
+	table := foreign.Table{Name: "outbox", ID: "${id}", Topic: "orders", Payload: "payload",
+		Order: []string{"id"}, Done: foreign.Done{Delete: true}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err = foreign.New(db, table, membroker.New(nil), nil).Run(ctx)
 	var wrong *foreign.TableError
-	if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "no PostgreSQL") || !strings.Contains(err.Error(), "skald_outbox") {
+	if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "no PostgreSQL") ||
+		!strings.Contains(err.Error(), "skald_outbox") {
 		t.Errorf("%v", err)
 	}
 }
@@ -78,7 +81,8 @@ func TestMapBesideTheTable(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, counted+", raw bytea, h text, j json", "orders")
 	b.do("CREATE TYPE " + b.schema + ".status AS ENUM ('new', 'sent')")
-	b.do("ALTER TABLE outbox ADD COLUMN status " + b.schema + ".status, ADD COLUMN made boolean GENERATED ALWAYS AS (n > 0) STORED")
+	b.do("ALTER TABLE outbox ADD COLUMN status " + b.schema +
+		".status, ADD COLUMN made boolean GENERATED ALWAYS AS (n > 0) STORED")
 	for want, change := range map[string]func(*foreign.Table){
 		"there is none":            func(t *foreign.Table) { t.Name = "nowhere.outbox" },
 		`it has no column "none"`:  func(t *foreign.Table) { t.Key = "${none}" },
@@ -91,8 +95,10 @@ func TestMapBesideTheTable(t *testing.T) {
 		"SQLSTATE 42703":           func(t *foreign.Table) { t.Where = "nosuch = 1" },
 		"SQLSTATE 42601":           func(t *foreign.Table) { t.Where = "true /*" },
 		"SQLSTATE 42883":           func(t *foreign.Table) { t.Order = []string{"j"} },
-		"SQLSTATE 22P02":           func(t *foreign.Table) { t.Done = foreign.Done{Column: "status", Pending: "NEW", Sent: "SENT"} },
-		"SQLSTATE 428C9":           func(t *foreign.Table) { t.Done = foreign.Done{Column: "made"} },
+		"SQLSTATE 22P02": func(t *foreign.Table) {
+			t.Done = foreign.Done{Column: "status", Pending: "NEW", Sent: "SENT"}
+		},
+		"SQLSTATE 428C9": func(t *foreign.Table) { t.Done = foreign.Done{Column: "made"} },
 	} {
 		table := b.table(countedMap)
 		change(&table)
@@ -122,12 +128,15 @@ func TestRowsThatCannotBeMarked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t, counted, "orders")
-			b.do("CREATE FUNCTION " + b.schema + ".keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN " + trigger + " END $$")
-			b.do("CREATE TRIGGER keep BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION " + b.schema + ".keep()")
+			b.do("CREATE FUNCTION " + b.schema + ".keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN " +
+				trigger + " END $$")
+			b.do("CREATE TRIGGER keep BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION " +
+				b.schema + ".keep()")
 			b.do(`INSERT INTO outbox (key, body) VALUES ('a', '1')`)
 			err := b.relay(b.table(countedMap), b.bus).Run(t.Context())
 			var wrong *foreign.TableError
-			if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "cannot be marked as done, 3 times") {
+			if !errors.As(err, &wrong) || !strings.Contains(err.Error(),
+				"cannot be marked as done, 3 times") {
 				t.Errorf("%v", err)
 			}
 			b.expect("orders a 1, orders a 1, orders a 1")
@@ -149,7 +158,8 @@ func TestRights(t *testing.T) {
 	err := b.relay(b.table(countedMap), b.bus).Run(t.Context())
 	b.do("RESET ROLE")
 	var right *store.RightError
-	if !errors.As(err, &right) || !strings.Contains(err.Error(), "UPDATE on") || !strings.Contains(err.Error(), "GRANT") {
+	if !errors.As(err, &right) || !strings.Contains(err.Error(), "UPDATE on") ||
+		!strings.Contains(err.Error(), "GRANT") {
 		t.Errorf("%v", err)
 	}
 }

@@ -24,13 +24,17 @@ func TestTypesOfColumns(t *testing.T) {
 		},
 		"a status of bit(2)": {
 			columns: `status bit(2) NOT NULL DEFAULT '10'`,
-			change:  func(t *foreign.Table) { t.Done = foreign.Done{Column: "status", Pending: "10", Sent: "11"} },
-			left:    `status <> '11'`,
+			change: func(t *foreign.Table) {
+				t.Done = foreign.Done{Column: "status", Pending: "10", Sent: "11"}
+			},
+			left: `status <> '11'`,
 		},
 		"a status of smallint": {
 			columns: `status smallint NOT NULL DEFAULT 0`,
-			change:  func(t *foreign.Table) { t.Done = foreign.Done{Column: "status", Pending: "0", Sent: "1"} },
-			left:    `status <> 1`,
+			change: func(t *foreign.Table) {
+				t.Done = foreign.Done{Column: "status", Pending: "0", Sent: "1"}
+			},
+			left: `status <> 1`,
 		},
 		"a payload of a domain over bytea": {
 			domain: "bytea", columns: `raw DOMAIN`, insert: `UPDATE outbox SET raw = '\x0102ff'`,
@@ -42,7 +46,8 @@ func TestTypesOfColumns(t *testing.T) {
 		},
 		"done by a domain over a boolean": {
 			domain: "boolean", columns: `sent DOMAIN`,
-			change: func(t *foreign.Table) { t.Done = foreign.Done{Column: "sent"} }, left: `sent IS NOT TRUE`,
+			change: func(t *foreign.Table) { t.Done = foreign.Done{Column: "sent"} },
+			left:   `sent IS NOT TRUE`,
 		},
 		"headers in a domain over jsonb": {
 			domain: "jsonb", columns: `h DOMAIN`, insert: `UPDATE outbox SET h = '{"a": "b"}'`,

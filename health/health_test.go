@@ -44,7 +44,8 @@ func TestHandler(t *testing.T) {
 
 // The stations themselves can be added, and a handler of metrics.
 func TestStations(t *testing.T) {
-	h := health.New(&health.Options{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1\n") })})
+	h := health.New(&health.Options{Metrics: http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1\n") })})
 	db, bus := memstore.New(nil), membroker.New(nil)
 	h.AddRelay("relay", relay.New(db, bus, nil))
 	h.AddInbox("billing", inbox.New(db, bus, "billing", nil))

@@ -28,7 +28,8 @@ func TestAnswerOfUnknownAge(t *testing.T) {
 	for read, stays := range map[bool]time.Duration{true: time.Minute, false: 24 * time.Hour} {
 		kept := &last{}
 		(&front{cache: kept}).put(at, once.Answer{Result: "done"}, read)
-		for after, want := range map[time.Duration]bool{stays - time.Second: true, stays + time.Second: false} {
+		for after, want := range map[time.Duration]bool{stays - time.Second: true,
+			stays + time.Second: false} {
 			if _, hit := sealed.Open(kept.entry.Value, at.began.Add(after)); hit != want {
 				t.Errorf("read: %t, after %v: %t", read, after, hit)
 			}

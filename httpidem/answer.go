@@ -33,17 +33,20 @@ type answer struct {
 
 // beside is what is stored with code and body, as JSON.
 type beside struct {
-	Header   http.Header         `json:"header,omitempty"`
-	Raw      map[string][][]byte `json:"raw,omitempty"`     // headers that are not UTF-8, which JSON would change
-	Dropped  int64               `json:"dropped,omitempty"` // bytes of the body, which was too large to be kept
-	Instance string              `json:"instance,omitempty"`
+	Header http.Header `json:"header,omitempty"`
+	// headers that are not UTF-8, which JSON would change
+	Raw map[string][][]byte `json:"raw,omitempty"`
+	// bytes of the body, which was too large to be kept
+	Dropped  int64  `json:"dropped,omitempty"`
+	Instance string `json:"instance,omitempty"`
 }
 
 // storable tells of a status whether its answer is kept: 401, 403, 408, 409, 425, 429 and 5xx say that the
 // request was not done, and may be another time.
 func storable(code int) bool {
 	switch code {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict,
+		http.StatusTooEarly, http.StatusTooManyRequests:
 		return false
 	}
 	return code >= 200 && code < 500
@@ -56,7 +59,8 @@ func keepable(h http.Header) http.Header {
 		as := http.CanonicalHeaderKey(name)
 		out[as] = append(out[as], h[name]...)
 	}
-	for _, name := range []string{"Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Connection", "Set-Cookie", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
+	for _, name := range []string{"Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Connection",
+		"Set-Cookie", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
 		delete(out, name)
 	}
 	maps.DeleteFunc(out, func(name string, _ []string) bool {
@@ -108,11 +112,14 @@ func Scope(name string) string { return "http:" + name }
 // to be kept. An answer that an endpoint would not store is an error: its request may be done again.
 func Answered(code int, header http.Header, body []byte) (once.Answer, error) {
 	if !storable(code) {
-		return once.Answer{}, fmt.Errorf("an answer of %d is not stored: the request may be done again; leave it out", code)
+		return once.Answer{},
+			fmt.Errorf("an answer of %d is not stored: the request may be done again; leave it out", code)
 	}
 	for name, values := range header {
-		if !token(name) || slices.ContainsFunc(values, func(v string) bool { return strings.ContainsAny(v, "\r\n\x00") }) {
-			return once.Answer{}, fmt.Errorf("the header %.100q cannot be sent: its name has other than letters, digits and -, or its value two lines", name)
+		if !token(name) || slices.ContainsFunc(values,
+			func(v string) bool { return strings.ContainsAny(v, "\r\n\x00") }) {
+			return once.Answer{},
+				fmt.Errorf("the header %.100q cannot be sent: its name has other than letters, digits and -, or its value two lines", name)
 		}
 	}
 	a := answer{code: code, header: header, body: body}
@@ -128,7 +135,8 @@ func token(name string) bool {
 
 // restore reads what keep made.
 func restore(kept once.Answer) (answer, error) {
-	a := answer{code: int(kept.Code), body: []byte(kept.Result), rejected: kept.Rejected, reason: kept.Reason, stored: true, replayed: true, kept: &kept}
+	a := answer{code: int(kept.Code), body: []byte(kept.Result), rejected: kept.Rejected, reason: kept.Reason,
+		stored: true, replayed: true, kept: &kept}
 	var more beside
 	if kept.Headers != "" {
 		if err := json.Unmarshal([]byte(kept.Headers), &more); err != nil {
@@ -167,7 +175,8 @@ func (a answer) send(w http.ResponseWriter) {
 // replay writes a stored answer once more.
 func (a answer) replay(w http.ResponseWriter, r *http.Request) {
 	if a.dropped > 0 || a.unknown {
-		p := Problem{Type: typeNotKept, Title: "The request was done, its answer is not kept", Status: http.StatusConflict, Instance: a.instance,
+		p := Problem{Type: typeNotKept, Title: "The request was done, its answer is not kept",
+			Status: http.StatusConflict, Instance: a.instance,
 			Detail: fmt.Sprintf("it was answered with %d and %d bytes, which is too much to be kept. It is not done again: read what it made", a.code, a.dropped)}
 		if a.unknown {
 			p.Detail = "what it was answered is not known here. It is not done again: read what it made"

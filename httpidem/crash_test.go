@@ -49,7 +49,8 @@ func (m *mortal) Secret(ctx context.Context) (s []byte, err error) {
 	return s, err
 }
 
-func (m *mortal) Seen(ctx context.Context, consumer string, ids []store.Identity) (v []store.Verdict, err error) {
+func (m *mortal) Seen(ctx context.Context, consumer string,
+	ids []store.Identity) (v []store.Verdict, err error) {
 	err = m.at(func() (err error) { v, err = m.Driver.Seen(ctx, consumer, ids); return err })
 	return v, err
 }
@@ -120,7 +121,9 @@ func crashHandle(t *testing.T, n int, after, refuses bool) (died bool) {
 	endpoint := func(db store.Driver[mem]) http.Handler {
 		s := &shop[mem]{ground: &ground[mem]{db, g.note, g.list}}
 		if refuses {
-			s.answer = func() (httpidem.Reply[view], error) { return httpidem.Reply[view]{}, httpidem.Refuse(402, "declined") }
+			s.answer = func() (httpidem.Reply[view], error) {
+				return httpidem.Reply[view]{}, httpidem.Refuse(402, "declined")
+			}
 		}
 		return s.endpoint(quiet())
 	}
@@ -133,7 +136,8 @@ func crashHandle(t *testing.T, n int, after, refuses bool) (died bool) {
 		code, list = 402, ""
 	}
 	if first.Code != code || second.Code != code || first.Body.String() != second.Body.String() {
-		t.Errorf("call %d, after it %v, refused %v: answered %d %s, then %d %s", n, after, refuses, first.Code, first.Body, second.Code, second.Body)
+		t.Errorf("call %d, after it %v, refused %v: answered %d %s, then %d %s", n, after, refuses,
+			first.Code, first.Body, second.Code, second.Body)
 	}
 	replayed(t, second, true)
 	s := &shop[mem]{ground: g}
@@ -163,7 +167,8 @@ func TestWrapCrashAtEveryCall(t *testing.T) {
 			first, second := p.to(wrapped(db, impatient(), o)), p.to(wrapped(db, impatient(), o))
 			answers(t, first, 200, fmt.Sprint("run ", o.runs.Load()))
 			if first.Body.String() != second.Body.String() || before > 1 || o.runs.Load() > 2 {
-				t.Errorf("call %d, after it %v: %s, then %s; %d runs, %d of them before", n, after, first.Body, second.Body, o.runs.Load(), before)
+				t.Errorf("call %d, after it %v: %s, then %s; %d runs, %d of them before", n, after,
+					first.Body, second.Body, o.runs.Load(), before)
 			}
 			replayed(t, second, true)
 			died = dying.dead

@@ -54,24 +54,32 @@ func TestBodyTaken(t *testing.T) {
 		"parts, given back":    {m.FormDataContentType(), parts.String(), giveBack(part), false},
 		"a form's value, JSON": {"application/json", `{"amount":10}`, value, false},
 		"a form's value, none": {"application/json", "", value, false},
-		"read whole":           {"application/json", `{"amount":10}`, func(r *http.Request) { _, _ = io.ReadAll(r.Body) }, true},
-		"closed":               {"application/json", `{"amount":10}`, func(r *http.Request) { _ = r.Body.Close() }, true},
-		"decompressed by gin":  {"application/json", `{"amount":10}`, becomes("{}", "Content-Length", "Content-Encoding"), false},
+		"read whole": {"application/json", `{"amount":10}`,
+			func(r *http.Request) { _, _ = io.ReadAll(r.Body) }, true},
+		"closed": {"application/json", `{"amount":10}`,
+			func(r *http.Request) { _ = r.Body.Close() }, true},
+		"decompressed by gin": {"application/json", `{"amount":10}`,
+			becomes("{}", "Content-Length", "Content-Encoding"), false},
 		"decompressed by echo": {"application/json", `{"amount":10}`, becomes("{}"), false},
 	} {
 		for _, chunked := range []bool{false, true} {
 			if chunked && name == "read whole" {
 				continue // of a length that is not known nothing can be missing
 			}
-			bodyTaken(t, name, c.kind, c.body, strings.HasPrefix(name, "decompressed"), chunked, c.first, c.taken)
+			bodyTaken(t, name, c.kind, c.body, strings.HasPrefix(name, "decompressed"), chunked,
+				c.first, c.taken)
 		}
 	}
-	bodyTaken(t, "a part", "application/json", `{"amount":10}`, false, false, func(r *http.Request) { _, _ = r.Body.Read(make([]byte, 3)) }, true)
+	bodyTaken(t, "a part", "application/json", `{"amount":10}`, false, false,
+		func(r *http.Request) { _, _ = r.Body.Read(make([]byte, 3)) }, true)
 }
 
-func bodyTaken(t *testing.T, name, kind, body string, encoding, chunked bool, first func(*http.Request), taken bool) {
+func bodyTaken(t *testing.T, name, kind, body string, encoding, chunked bool, first func(*http.Request),
+	taken bool) {
 	t.Helper()
-	g, o, log := inMemory(t), &old{do: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "paid") }}, &bytes.Buffer{}
+	g, o, log := inMemory(t),
+		&old{do: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "paid") }},
+		&bytes.Buffer{}
 	options := &httpidem.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}
 	h := wrapped(g.db, options, o)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -106,7 +114,8 @@ func bodyTaken(t *testing.T, name, kind, body string, encoding, chunked bool, fi
 		return
 	}
 	const says = "a middleware read the body before the endpoint"
-	if code != 500 || !strings.Contains(text, says) || !strings.Contains(text, "body-taken") || !strings.Contains(log.String(), says) || o.runs.Load() != 0 {
+	if code != 500 || !strings.Contains(text, says) || !strings.Contains(text, "body-taken") ||
+		!strings.Contains(log.String(), says) || o.runs.Load() != 0 {
 		t.Errorf("%s, chunked %v: %d %s after %d runs, log %s", name, chunked, code, text, o.runs.Load(), log)
 	}
 	// The key is free: the middleware goes, and another amount is a first request.
@@ -139,9 +148,11 @@ func TestHostIsCompared(t *testing.T) {
 
 // Options that cannot be are refused by name, before anything is done.
 func TestOptionsAreRefused(t *testing.T) {
-	for name, o := range map[string]*httpidem.Options{"Lease": {Lease: -time.Second}, "MaxBody": {MaxBody: -1}} {
+	for name, o := range map[string]*httpidem.Options{"Lease": {Lease: -time.Second},
+		"MaxBody": {MaxBody: -1}} {
 		g := inMemory(t)
-		if err := httpidem.Check(t.Context(), g.db, o); err == nil || !strings.Contains(err.Error(), "Options."+name) {
+		if err := httpidem.Check(t.Context(), g.db, o); err == nil ||
+			!strings.Contains(err.Error(), "Options."+name) {
 			t.Errorf("%s: %v", name, err)
 		}
 		o.Logger = quiet().Logger

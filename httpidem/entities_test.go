@@ -15,8 +15,10 @@ import (
 // What a request is about is locked with its key, until its commit; each commit raises the version. A rival
 // is told to come again.
 func TestEntities(t *testing.T) {
-	everywhere(t, func(t *testing.T) { testEntities(t, inMemory(t)) }, func(t *testing.T) { testEntities(t, onSQLite(t)) },
-		func(t *testing.T) { testEntities(t, onPgx(t)) }, func(t *testing.T) { testEntities(t, onDatabaseSQL(t)) })
+	everywhere(t, func(t *testing.T) { testEntities(t, inMemory(t)) },
+		func(t *testing.T) { testEntities(t, onSQLite(t)) },
+		func(t *testing.T) { testEntities(t, onPgx(t)) },
+		func(t *testing.T) { testEntities(t, onDatabaseSQL(t)) })
 }
 
 func testEntities[TTx any](t *testing.T, g *ground[TTx]) {
@@ -59,7 +61,8 @@ func testEntities[TTx any](t *testing.T, g *ground[TTx]) {
 	answers(t, <-first, 200, "waited")
 	s.answer = nil
 	answers(t, tea("k-3").to(two), 201, `{"ID":"version 4"}`)
-	for i, no := range []error{errors.New("rolled back"), httpidem.Refuse(402, "declined"), httpidem.Refuse(402, "declined")} {
+	for i, no := range []error{errors.New("rolled back"), httpidem.Refuse(402, "declined"),
+		httpidem.Refuse(402, "declined")} {
 		s.answer = func() (httpidem.Reply[view], error) { return httpidem.Reply[view]{}, no }
 		tea(fmt.Sprint("no-", i)).to(one)
 	}
@@ -74,15 +77,16 @@ func testEntities[TTx any](t *testing.T, g *ground[TTx]) {
 
 // locking is an endpoint that answers with the version of what it locks.
 func (g *ground[TTx]) locking(s *shop[TTx], o *httpidem.Options) http.Handler {
-	return httpidem.Handle(g.db, "orders", httpidem.OneTenant, o, func(ctx context.Context, tx TTx, q httpidem.Request[order]) (httpidem.Reply[view], error) {
-		if len(q.Locks) != 1 || q.Locks[0].Space != "order" {
-			return httpidem.Reply[view]{}, fmt.Errorf("locked: %v", q.Locks)
-		}
-		if err := s.note(tx, "placed", q.Body.SKU); err != nil || s.answer == nil {
-			return httpidem.Created(view{fmt.Sprint("version ", q.Locks[0].Version)}, "/orders/1"), err
-		}
-		return s.answer()
-	})
+	return httpidem.Handle(g.db, "orders", httpidem.OneTenant, o,
+		func(ctx context.Context, tx TTx, q httpidem.Request[order]) (httpidem.Reply[view], error) {
+			if len(q.Locks) != 1 || q.Locks[0].Space != "order" {
+				return httpidem.Reply[view]{}, fmt.Errorf("locked: %v", q.Locks)
+			}
+			if err := s.note(tx, "placed", q.Body.SKU); err != nil || s.answer == nil {
+				return httpidem.Created(view{fmt.Sprint("version ", q.Locks[0].Version)}, "/orders/1"), err
+			}
+			return s.answer()
+		})
 }
 
 // Wrap has no transaction that could hold a lock.

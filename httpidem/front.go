@@ -35,13 +35,18 @@ func Check(ctx context.Context, db Runner, o *Options) error {
 		return nil
 	}
 	if o.Keep < 0 {
-		return fmt.Errorf("httpidem.Options.Keep is %v: say for how long answers are kept, or 0 for as long as marks are", o.Keep)
+		return fmt.Errorf(
+			"httpidem.Options.Keep is %v: say for how long answers are kept, or 0 for as long as marks are",
+			o.Keep)
 	}
 	if o.Lease < 0 {
-		return fmt.Errorf("httpidem.Options.Lease is %v: say how long a handler under Wrap may take, or 0 for a minute", o.Lease)
+		return fmt.Errorf(
+			"httpidem.Options.Lease is %v: say how long a handler under Wrap may take, or 0 for a minute",
+			o.Lease)
 	}
 	if o.MaxBody < 0 {
-		return fmt.Errorf("httpidem.Options.MaxBody is %d: say how many bytes a body may have, or 0 for 1 MiB", o.MaxBody)
+		return fmt.Errorf(
+			"httpidem.Options.MaxBody is %d: say how many bytes a body may have, or 0 for 1 MiB", o.MaxBody)
 	}
 	if o.Seen == nil {
 		return nil
@@ -106,7 +111,8 @@ type slot struct {
 
 // get is the answer that the cache has, and where to put one otherwise. Whatever is wrong with the cache, or
 // with the database while its run is asked for: it is not known, and the database decides.
-func (f *front) get(ctx context.Context, secret func(context.Context) ([]byte, error), q *asked) (kept once.Answer, hit bool, at *slot) {
+func (f *front) get(ctx context.Context, secret func(context.Context) ([]byte, error),
+	q *asked) (kept once.Answer, hit bool, at *slot) {
 	if f == nil {
 		return kept, false, nil
 	}

@@ -66,7 +66,8 @@ func newCounter(t *testing.T, ttl time.Duration) *counter {
 	c := &counter{t: t, redis: miniredis.RunT(t), now: time.Now()}
 	client := redis.NewClient(&redis.Options{Addr: c.redis.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
-	c.cache, c.o = cached(t, goredis.New(client), &rediscache.Options{TTL: ttl, Guard: rediscmd.GuardOptions{Timeout: time.Minute}})
+	c.cache, c.o = cached(t, goredis.New(client),
+		&rediscache.Options{TTL: ttl, Guard: rediscmd.GuardOptions{Timeout: time.Minute}})
 	db := memstore.New(&memstore.Options{Now: func() time.Time { return c.now }})
 	g := &ground[mem]{db, noteIn, func(list string) (string, error) { return db.User()[list], nil }}
 	c.db = &watched{awayStore: &awayStore{Driver: db}, run: "1"}
@@ -75,7 +76,8 @@ func newCounter(t *testing.T, ttl time.Duration) *counter {
 }
 
 // cached are options with a cache in front.
-func cached(t *testing.T, client rediscmd.Client, o *rediscache.Options) (*rediscache.Cache, *httpidem.Options) {
+func cached(t *testing.T, client rediscmd.Client,
+	o *rediscache.Options) (*rediscache.Cache, *httpidem.Options) {
 	t.Helper()
 	o.Guard.Logger = quiet().Logger
 	cache, err := rediscache.New(client, o)
@@ -142,7 +144,8 @@ func TestCachedRepeat(t *testing.T) {
 	for _, h := range []http.Handler{one, two, two} {
 		c.costs(h, tea, 201, `{"ID":"o-1"}`, 0)
 		w := tea.to(h)
-		if replayed(t, w, true); w.Header().Get("Location") != "/orders/o-1" || w.Header().Get("Content-Type") != "application/json" {
+		if replayed(t, w, true); w.Header().Get("Location") != "/orders/o-1" ||
+			w.Header().Get("Content-Type") != "application/json" {
 			t.Errorf("%v", w.Header())
 		}
 	}
@@ -150,7 +153,8 @@ func TestCachedRepeat(t *testing.T) {
 	c.redis.FlushAll()
 	c.costs(two, tea, 201, `{"ID":"o-1"}`, 1)
 	settled(c.cache, 2)
-	if keys := c.redis.Keys(); len(keys) != 1 || c.redis.TTL(keys[0]) <= 0 || c.redis.TTL(keys[0]) > time.Hour {
+	if keys := c.redis.Keys(); len(keys) != 1 || c.redis.TTL(keys[0]) <= 0 ||
+		c.redis.TTL(keys[0]) > time.Hour {
 		t.Errorf("redis has %q", keys)
 	}
 	c.costs(c.endpoint(c.o), tea, 201, `{"ID":"o-1"}`, 0)
@@ -180,7 +184,8 @@ func TestWrongAnswersOfTheCache(t *testing.T) {
 		c.alter(func(was string) string { v = was; return was })
 		return v
 	}
-	for name, p := range map[string]post{"another key's": {key: "other", body: tea.body}, "another payload's": salt, "another database's": tea} {
+	for name, p := range map[string]post{"another key's": {key: "other", body: tea.body},
+		"another payload's": salt, "another database's": tea} {
 		c := newCounter(t, time.Hour)
 		p.to(c.endpoint(c.o))
 		others[name] = value(c)
@@ -245,7 +250,9 @@ func TestOnlyStoredAnswersAreCached(t *testing.T) {
 	c := newCounter(t, time.Hour)
 	h := c.endpoint(c.o)
 	reply := func(code int, body string) func() (httpidem.Reply[view], error) {
-		return func() (httpidem.Reply[view], error) { return httpidem.Reply[view]{Code: code, Body: view{body}}, nil }
+		return func() (httpidem.Reply[view], error) {
+			return httpidem.Reply[view]{Code: code, Body: view{body}}, nil
+		}
 	}
 	for i, answer := range []func() (httpidem.Reply[view], error){
 		reply(503, ""), reply(409, ""), reply(200, strings.Repeat("x", 8<<10)),
@@ -255,7 +262,9 @@ func TestOnlyStoredAnswersAreCached(t *testing.T) {
 		c.answer = answer
 		post{key: fmt.Sprint("k-", i), body: "{}"}.to(h)
 	}
-	c.answer = func() (httpidem.Reply[view], error) { return httpidem.Reply[view]{}, httpidem.Refuse(402, "declined") }
+	c.answer = func() (httpidem.Reply[view], error) {
+		return httpidem.Reply[view]{}, httpidem.Refuse(402, "declined")
+	}
 	no := post{key: "no", body: "{}"}
 	no.to(h)
 	settled(c.cache, 1)

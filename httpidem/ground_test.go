@@ -139,7 +139,8 @@ func onDatabaseSQL(t *testing.T) *ground[*sql.Tx] {
 	pool, schema := postgres(t, 4)
 	db := stdlib.OpenDBFromPool(pool)
 	t.Cleanup(func() { _ = db.Close() })
-	return &ground[*sql.Tx]{pgstore.NewSQL(db, &pgstore.Options{Schema: schema}), sqlNote(schema + "."), sqlList(db, schema+".")}
+	return &ground[*sql.Tx]{pgstore.NewSQL(db, &pgstore.Options{Schema: schema}), sqlNote(schema + "."),
+		sqlList(db, schema+".")}
 }
 
 // A post is a request, as a client sends it.

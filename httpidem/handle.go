@@ -60,7 +60,8 @@ type Handler[TTx, In, Out any] func(ctx context.Context, tx TTx, q Request[In]) 
 // so give each its own. In is decoded from JSON (415 for another Content-Type, 400 for what does not decode;
 // neither is stored); []byte is the body as it is; of a struct{} nothing may come. Answers above 64 KiB are
 // sent, and kept as "done, body not kept": a repeat is 409.
-func Handle[TTx, In, Out any](db Store[TTx], name string, tenant Tenant, o *Options, fn Handler[TTx, In, Out]) http.Handler {
+func Handle[TTx, In, Out any](db Store[TTx], name string, tenant Tenant, o *Options,
+	fn Handler[TTx, In, Out]) http.Handler {
 	d := newDoor(name, tenant, o, db)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.serve(w, r, func(ctx context.Context, q *asked) (answer, error) {
@@ -80,7 +81,8 @@ func Handle[TTx, In, Out any](db Store[TTx], name string, tenant Tenant, o *Opti
 				return restore(kept)
 			}
 			defer run.Close(ctx)
-			lent := lending.With(ctx, lending.Loan{Tx: run.Tx(), Consumer: "HTTP endpoint " + name, ID: q.key})
+			lent := lending.With(ctx, lending.Loan{Tx: run.Tx(), Consumer: "HTTP endpoint " +
+				name, ID: q.key})
 			reply, err := safely(lent, run.Tx(), in, fn)
 			return handled(ctx, d, run, q, r, reply, err)
 		})
@@ -102,13 +104,15 @@ func (d *door) about(r *http.Request, q *asked) (err error) {
 	return nil
 }
 
-func safely[TTx, In, Out any](ctx context.Context, tx TTx, in Request[In], fn Handler[TTx, In, Out]) (reply Reply[Out], err error) {
+func safely[TTx, In, Out any](ctx context.Context, tx TTx, in Request[In],
+	fn Handler[TTx, In, Out]) (reply Reply[Out], err error) {
 	defer failure.Recover(&err)
 	return fn(ctx, tx, in)
 }
 
 // handled ends run with what the handler answered.
-func handled[TTx, Out any](ctx context.Context, d *door, run *once.Run[TTx], q *asked, r *http.Request, reply Reply[Out], err error) (answer, error) {
+func handled[TTx, Out any](ctx context.Context, d *door, run *once.Run[TTx], q *asked, r *http.Request,
+	reply Reply[Out], err error) (answer, error) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishing)
 	defer cancel()
 	a, rows, err := d.judge(ctx, run.Outage, err, func() (answer, error) { return encode(reply) })
@@ -124,7 +128,8 @@ func handled[TTx, Out any](ctx context.Context, d *door, run *once.Run[TTx], q *
 	err = run.Commit(end, kept, rows...)
 	switch {
 	case errors.Is(err, store.ErrLent): // the key is marked as done, and what was answered is kept nowhere
-		return answer{}, fmt.Errorf("the handler ended the transaction that it was lent; repeats are told that the answer is not kept: %w", err)
+		return answer{},
+			fmt.Errorf("the handler ended the transaction that it was lent; repeats are told that the answer is not kept: %w", err)
 	case err != nil:
 		return d.again(end, q, err)
 	}
@@ -134,7 +139,8 @@ func handled[TTx, Out any](ctx context.Context, d *door, run *once.Run[TTx], q *
 
 // judge makes of what a handler returned an answer, or an error that is not to be stored. What panics on the
 // way, in code of the handler's values and errors, is such an error.
-func (d *door) judge(ctx context.Context, outage func(context.Context, error) bool, err error, encode func() (answer, error)) (a answer, rows []skald.Message, bad error) {
+func (d *door) judge(ctx context.Context, outage func(context.Context, error) bool, err error,
+	encode func() (answer, error)) (a answer, rows []skald.Message, bad error) {
 	defer failure.Recover(&bad)
 	var no *skald.RejectedError
 	switch {
@@ -162,8 +168,9 @@ func refused(ctx context.Context, no *skald.RejectedError) (a answer, rows []ska
 		problem = &Problem{Status: http.StatusUnprocessableEntity, Detail: no.Err.Error()}
 	}
 	if problem == nil || problem.Status < 400 || !storable(problem.Status) {
-		return a, nil, fmt.Errorf("the handler refused for good, with a status that is not stored: give 400 to 499, but 401, 403, 408, 409, 425 and 429; "+
-			"or return the problem alone, and a repeat is done again: %v", no)
+		return a, nil,
+			fmt.Errorf("the handler refused for good, with a status that is not stored: give 400 to 499, but 401, 403, 408, 409, 425 and 429; "+
+				"or return the problem alone, and a repeat is done again: %v", no)
 	}
 	if rows, err = (complete.Completer{}).Messages(ctx, no.Say); err != nil {
 		return a, nil, fmt.Errorf("refuse: %w", err)
@@ -190,7 +197,8 @@ func decode(r *http.Request, body []byte, v any) error {
 	}
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
-		return bad(http.StatusUnsupportedMediaType, "the Content-Type is %.100q, this endpoint takes application/json", r.Header.Get("Content-Type"))
+		return bad(http.StatusUnsupportedMediaType,
+			"the Content-Type is %.100q, this endpoint takes application/json", r.Header.Get("Content-Type"))
 	}
 	j := json.NewDecoder(bytes.NewReader(body))
 	if err := j.Decode(v); err != nil {

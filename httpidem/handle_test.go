@@ -44,9 +44,11 @@ func (s *shop[TTx]) endpoint(o *httpidem.Options) http.Handler {
 	return httpidem.Handle(s.db, "orders", httpidem.OneTenant, o, s.serve)
 }
 
-func (s *shop[TTx]) serve(ctx context.Context, tx TTx, q httpidem.Request[order]) (httpidem.Reply[view], error) {
+func (s *shop[TTx]) serve(ctx context.Context, tx TTx,
+	q httpidem.Request[order]) (httpidem.Reply[view], error) {
 	n, out := s.runs.Add(1), outbox.New[TTx](s.db, nil)
-	if err := errors.Join(s.note(tx, "placed", q.Body.SKU), out.Write(ctx, tx, placed.New("k", q.Body.SKU))); err != nil {
+	if err := errors.Join(s.note(tx, "placed", q.Body.SKU),
+		out.Write(ctx, tx, placed.New("k", q.Body.SKU))); err != nil {
 		return httpidem.Reply[view]{}, err
 	}
 	if s.answer != nil {
@@ -73,8 +75,10 @@ func everywhere(t *testing.T, memory, sqlite, pg, dbsql func(*testing.T)) {
 // Row, message and answer are one commit; each repeat gets the same answer, another process's too, and
 // another payload none.
 func TestHandle(t *testing.T) {
-	everywhere(t, func(t *testing.T) { testHandle(t, inMemory(t)) }, func(t *testing.T) { testHandle(t, onSQLite(t)) },
-		func(t *testing.T) { testHandle(t, onPgx(t)) }, func(t *testing.T) { testHandle(t, onDatabaseSQL(t)) })
+	everywhere(t, func(t *testing.T) { testHandle(t, inMemory(t)) },
+		func(t *testing.T) { testHandle(t, onSQLite(t)) },
+		func(t *testing.T) { testHandle(t, onPgx(t)) },
+		func(t *testing.T) { testHandle(t, onDatabaseSQL(t)) })
 }
 
 func testHandle[TTx any](t *testing.T, g *ground[TTx]) {
@@ -84,7 +88,8 @@ func testHandle[TTx any](t *testing.T, g *ground[TTx]) {
 	for i, h := range []http.Handler{one, one, two, two} {
 		w := tea.to(h)
 		answers(t, w, 201, `{"ID":"o-1"}`)
-		if replayed(t, w, i > 0); w.Header().Get("Location") != "/orders/o-1" || w.Header().Get("Content-Type") != "application/json" {
+		if replayed(t, w, i > 0); w.Header().Get("Location") != "/orders/o-1" ||
+			w.Header().Get("Content-Type") != "application/json" {
 			t.Errorf("%d: %v", i, w.Header())
 		}
 	}
@@ -98,7 +103,8 @@ func testHandle[TTx any](t *testing.T, g *ground[TTx]) {
 
 // What is stored, and what is rolled back and done again.
 func TestHandlePolicy(t *testing.T) {
-	everywhere(t, func(t *testing.T) { testPolicy(t, inMemory) }, func(t *testing.T) { testPolicy(t, onSQLite) },
+	everywhere(t, func(t *testing.T) { testPolicy(t, inMemory) },
+		func(t *testing.T) { testPolicy(t, onSQLite) },
 		func(t *testing.T) { testPolicy(t, onPgx) }, func(t *testing.T) { testPolicy(t, onDatabaseSQL) })
 }
 
@@ -107,7 +113,8 @@ func testPolicy[TTx any](t *testing.T, open func(*testing.T) *ground[TTx]) {
 	h := s.endpoint(quiet())
 	reply := func(code int) func() (httpidem.Reply[view], error) {
 		return func() (httpidem.Reply[view], error) {
-			return httpidem.Reply[view]{Code: code, Header: http.Header{"X-Run": {fmt.Sprint(s.runs.Load())}, "Content-Type": {"application/problem+json"}}}, nil
+			return httpidem.Reply[view]{Code: code, Header: http.Header{"X-Run": {fmt.Sprint(s.runs.Load())},
+				"Content-Type": {"application/problem+json"}}}, nil
 		}
 	}
 	fails := func(err error) func() (httpidem.Reply[view], error) {
@@ -119,14 +126,18 @@ func testPolicy[TTx any](t *testing.T, open func(*testing.T) *ground[TTx]) {
 		stored bool
 		rows   bool // of the handler stay
 	}{
-		{reply(200), 200, true, true}, {reply(204), 204, true, true}, {reply(303), 303, true, true}, {reply(404), 404, true, true}, {reply(422), 422, true, true},
-		{reply(401), 401, false, false}, {reply(403), 403, false, false}, {reply(408), 408, false, false}, {reply(409), 409, false, false},
-		{reply(425), 425, false, false}, {reply(429), 429, false, false}, {reply(500), 500, false, false}, {reply(503), 503, false, false},
+		{reply(200), 200, true, true}, {reply(204), 204, true, true}, {reply(303), 303, true, true},
+		{reply(404), 404, true, true}, {reply(422), 422, true, true},
+		{reply(401), 401, false, false}, {reply(403), 403, false, false}, {reply(408), 408, false, false},
+		{reply(409), 409, false, false},
+		{reply(425), 425, false, false}, {reply(429), 429, false, false}, {reply(500), 500, false, false},
+		{reply(503), 503, false, false},
 		{reply(700), 500, false, false},
 		{fails(errors.New("a secret")), 500, false, false},
 		{fails(&httpidem.Problem{Status: 404, Detail: "no such order"}), 404, false, false},
 		{fails(skald.RetryAfter(3e9, errors.New("later"))), 503, false, false},
-		{fails(httpidem.Refuse(402, "declined")), 402, true, false}, {fails(skald.Reject(errors.New("sold out"))), 422, true, false},
+		{fails(httpidem.Refuse(402, "declined")), 402, true, false},
+		{fails(skald.Reject(errors.New("sold out"))), 422, true, false},
 		{fails(skald.Reject(errors.New("x"), skald.Draft{Topic: "no topic"})), 500, false, false},
 		{func() (httpidem.Reply[view], error) { panic("oh") }, 500, false, false},
 	} {
@@ -140,7 +151,8 @@ func testPolicy[TTx any](t *testing.T, open func(*testing.T) *ground[TTx]) {
 		if runs := s.runs.Load() - before; runs != map[bool]int64{true: 1, false: 2}[c.stored] {
 			t.Errorf("%d (%d): %d runs, stored is to be %v", i, c.code, runs, c.stored)
 		}
-		if replayed(t, second, c.stored); c.stored && (first.Body.String() != second.Body.String() || first.Header().Get("X-Run") != second.Header().Get("X-Run")) {
+		if replayed(t, second, c.stored); c.stored && (first.Body.String() != second.Body.String() ||
+			first.Header().Get("X-Run") != second.Header().Get("X-Run")) {
 			t.Errorf("%d: %s %v, then %s %v", i, first.Body, first.Header(), second.Body, second.Header())
 		}
 		all, err := s.list("placed")
@@ -153,8 +165,10 @@ func testPolicy[TTx any](t *testing.T, open func(*testing.T) *ground[TTx]) {
 
 // Of ten thousand equal posts at once one is done, and all are answered the same, through a few connections.
 func TestManyAtOnce(t *testing.T) {
-	everywhere(t, func(t *testing.T) { testMany(t, inMemory(t), 10_000) }, func(t *testing.T) { testMany(t, onSQLite(t), 1000) },
-		func(t *testing.T) { testMany(t, onPgx(t), 10_000) }, func(t *testing.T) { testMany(t, onDatabaseSQL(t), 1000) })
+	everywhere(t, func(t *testing.T) { testMany(t, inMemory(t), 10_000) },
+		func(t *testing.T) { testMany(t, onSQLite(t), 1000) },
+		func(t *testing.T) { testMany(t, onPgx(t), 10_000) },
+		func(t *testing.T) { testMany(t, onDatabaseSQL(t), 1000) })
 }
 
 func testMany[TTx any](t *testing.T, g *ground[TTx], many int) {
@@ -169,7 +183,8 @@ func testMany[TTx any](t *testing.T, g *ground[TTx], many int) {
 		all.Go(func() {
 			<-start
 			w := post{key: "k", body: `{"SKU":"tea"}`}.to(processes[i%2])
-			if w.Code != 201 || w.Body.String() != `{"ID":"o-1"}` || w.Header().Get("Location") != "/orders/o-1" {
+			if w.Code != 201 || w.Body.String() != `{"ID":"o-1"}` ||
+				w.Header().Get("Location") != "/orders/o-1" {
 				wrong.Add(1)
 			}
 		})
@@ -186,8 +201,10 @@ func testMany[TTx any](t *testing.T, g *ground[TTx], many int) {
 // While a request is being done a repeat is told so: at once where it is not to wait, in this process and in
 // another one.
 func TestInProgress(t *testing.T) {
-	everywhere(t, func(t *testing.T) { testInProgress(t, inMemory(t)) }, func(t *testing.T) { testInProgress(t, onSQLite(t)) },
-		func(t *testing.T) { testInProgress(t, onPgx(t)) }, func(t *testing.T) { testInProgress(t, onDatabaseSQL(t)) })
+	everywhere(t, func(t *testing.T) { testInProgress(t, inMemory(t)) },
+		func(t *testing.T) { testInProgress(t, onSQLite(t)) },
+		func(t *testing.T) { testInProgress(t, onPgx(t)) },
+		func(t *testing.T) { testInProgress(t, onDatabaseSQL(t)) })
 }
 
 func testInProgress[TTx any](t *testing.T, g *ground[TTx]) {
@@ -226,7 +243,8 @@ func testInProgress[TTx any](t *testing.T, g *ground[TTx]) {
 
 // An answer that is too large to be kept is sent, and is not done again.
 func TestLargeAnswer(t *testing.T) {
-	everywhere(t, func(t *testing.T) { testLarge(t, inMemory(t)) }, func(t *testing.T) { testLarge(t, onSQLite(t)) },
+	everywhere(t, func(t *testing.T) { testLarge(t, inMemory(t)) },
+		func(t *testing.T) { testLarge(t, onSQLite(t)) },
 		func(t *testing.T) { testLarge(t, onPgx(t)) }, func(t *testing.T) { testLarge(t, onDatabaseSQL(t)) })
 }
 
@@ -234,10 +252,12 @@ func testLarge[TTx any](t *testing.T, g *ground[TTx]) {
 	runs := 0
 	large := strings.Repeat("x", once.MaxResult+1)
 	open := func() http.Handler {
-		return httpidem.Handle(g.db, "large", httpidem.OneTenant, quiet(), func(_ context.Context, tx TTx, _ httpidem.Request[order]) (httpidem.Reply[[]byte], error) {
-			runs++
-			return httpidem.Reply[[]byte]{Code: 201, Header: http.Header{"Location": {"/large/1"}}, Body: []byte(large)}, g.note(tx, "large", "once")
-		})
+		return httpidem.Handle(g.db, "large", httpidem.OneTenant, quiet(),
+			func(_ context.Context, tx TTx, _ httpidem.Request[order]) (httpidem.Reply[[]byte], error) {
+				runs++
+				return httpidem.Reply[[]byte]{Code: 201, Header: http.Header{"Location": {"/large/1"}},
+					Body: []byte(large)}, g.note(tx, "large", "once")
+			})
 	}
 	h := open()
 	p := post{key: "k", body: `{}`}
@@ -272,9 +292,11 @@ func TestScopes(t *testing.T) {
 	for _, user := range []string{"ann", "bob", "ann"} {
 		answers(t, post{key: "k", body: "{}", header: http.Header{"X-User": {user}}}.to(mine), 200, user)
 	}
-	answers(t, post{key: "k", body: "{}", header: http.Header{"X-User": {"bob"}}}.to(httpidem.Handle(g.db, "other", who, quiet(), run)), 200, "bob")
+	answers(t, post{key: "k", body: "{}", header: http.Header{"X-User": {"bob"}}}.to(httpidem.Handle(g.db,
+		"other", who, quiet(), run)), 200, "bob")
 	answers(t, post{key: "k", body: "{}"}.to(mine), 401, "log in first")
-	if _, again, err := once.Do(t.Context(), g.db, "mine", "k", nil, func(context.Context, mem) (int, error) { return 1, nil }); again || err != nil {
+	if _, again, err := once.Do(t.Context(), g.db, "mine", "k", nil,
+		func(context.Context, mem) (int, error) { return 1, nil }); again || err != nil {
 		t.Errorf("once.Do: %v, %v", again, err)
 	}
 	g.told(t, "ran", "ann bob bob")
@@ -285,12 +307,17 @@ func TestFingerprint(t *testing.T) {
 	g := inMemory(t)
 	o := quiet()
 	o.Headers = []string{"X-Currency"}
-	h := httpidem.Handle(g.db, "raw", httpidem.OneTenant, o, func(context.Context, mem, httpidem.Request[[]byte]) (httpidem.Reply[string], error) {
-		return httpidem.OK("done"), nil
-	})
-	with := func(name, value string) http.Header { return http.Header{http.CanonicalHeaderKey(name): {value}} }
+	h := httpidem.Handle(g.db, "raw", httpidem.OneTenant, o,
+		func(context.Context, mem, httpidem.Request[[]byte]) (httpidem.Reply[string], error) {
+			return httpidem.OK("done"), nil
+		})
+	with := func(name, value string) http.Header {
+		return http.Header{http.CanonicalHeaderKey(name): {value}}
+	}
 	answers(t, post{key: "k", body: "1"}.to(h), 200, "done")
-	for _, same := range []post{{key: `"k"`, body: "1"}, {key: "k", body: "1", header: with("Content-Type", "Application/JSON")}, {key: "k", body: "1", header: with("X-Trace", "2")}} {
+	for _, same := range []post{{key: `"k"`, body: "1"},
+		{key: "k", body: "1", header: with("Content-Type", "Application/JSON")},
+		{key: "k", body: "1", header: with("X-Trace", "2")}} {
 		replayed(t, same.to(h), true)
 	}
 	put := post{key: "k", body: "1"}.request()
@@ -299,8 +326,10 @@ func TestFingerprint(t *testing.T) {
 	h.ServeHTTP(w, put)
 	answers(t, w, 422, "reused")
 	for _, other := range []post{
-		{key: "k", body: "2"}, {key: "k", body: "1", path: "/orders/1"}, {key: "k", body: "1", path: "/orders?x=1"},
-		{key: "k", body: "1", header: with("Content-Type", "text/plain")}, {key: "k", body: "1", header: with("X-Currency", "EUR")},
+		{key: "k", body: "2"}, {key: "k", body: "1", path: "/orders/1"},
+		{key: "k", body: "1", path: "/orders?x=1"},
+		{key: "k", body: "1", header: with("Content-Type", "text/plain")},
+		{key: "k", body: "1", header: with("X-Currency", "EUR")},
 	} {
 		answers(t, other.to(h), 422, "reused")
 	}
@@ -320,7 +349,8 @@ func TestBadRequests(t *testing.T) {
 	for _, c := range []struct {
 		body, kind string
 		code       int
-	}{{"{", "", 400}, {"{}{}", "", 400}, {`{"SKU":1}`, "", 400}, {strings.Repeat(" ", 101), "", 413}, {"{}", "text/plain", 415}, {"{}", "", 201}} {
+	}{{"{", "", 400}, {"{}{}", "", 400}, {`{"SKU":1}`, "", 400}, {strings.Repeat(" ", 101), "", 413},
+		{"{}", "text/plain", 415}, {"{}", "", 201}} {
 		header := http.Header{}
 		if c.kind != "" {
 			header.Set("Content-Type", c.kind)

@@ -138,7 +138,8 @@ func newDoor(name string, tenant Tenant, o *Options, db base) *door {
 func (d *door) scope() string { return Scope(d.name) }
 
 // serve answers r, and counts what became of it.
-func (d *door) serve(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, q *asked) (answer, error)) {
+func (d *door) serve(w http.ResponseWriter, r *http.Request,
+	do func(ctx context.Context, q *asked) (answer, error)) {
 	began := time.Now()
 	a, err := d.decide(w, r, do)
 	var p *Problem
@@ -157,7 +158,8 @@ func (d *door) serve(w http.ResponseWriter, r *http.Request, do func(ctx context
 }
 
 // decide is the answer to r: what another request of this process has just stored, or what do returns.
-func (d *door) decide(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, q *asked) (answer, error)) (a answer, err error) {
+func (d *door) decide(w http.ResponseWriter, r *http.Request,
+	do func(ctx context.Context, q *asked) (answer, error)) (a answer, err error) {
 	if !d.well.Load() {
 		if err := d.check(r.Context()); err != nil {
 			return answer{}, err

@@ -15,8 +15,10 @@ import (
 // What another team's key table had is replayed, its refusals and what was too large, too; the work is not
 // done again.
 func TestImportedAnswers(t *testing.T) {
-	everywhere(t, func(t *testing.T) { testImported(t, inMemory(t)) }, func(t *testing.T) { testImported(t, onSQLite(t)) },
-		func(t *testing.T) { testImported(t, onPgx(t)) }, func(t *testing.T) { testImported(t, onDatabaseSQL(t)) })
+	everywhere(t, func(t *testing.T) { testImported(t, inMemory(t)) },
+		func(t *testing.T) { testImported(t, onSQLite(t)) },
+		func(t *testing.T) { testImported(t, onPgx(t)) },
+		func(t *testing.T) { testImported(t, onDatabaseSQL(t)) })
 }
 
 func testImported[TTx any](t *testing.T, g *ground[TTx]) {
@@ -28,9 +30,13 @@ func testImported[TTx any](t *testing.T, g *ground[TTx]) {
 		return &a
 	}
 	theirs := []inbox.Finished{
-		{Identity: store.Identity{ID: "made"}, Answer: kept(201, http.Header{"Location": {"/orders/7"}, "Set-Cookie": {"s=1"}}, `{"ID":"o-7"}`)},
-		{Identity: store.Identity{ID: "refused"}, Answer: kept(402, http.Header{"Content-Type": {"application/problem+json"}}, `{"title":"declined"}`)},
-		{Identity: store.Identity{ID: "large"}, Answer: kept(200, http.Header{"Location": {"/orders/8"}}, strings.Repeat("x", 100<<10))},
+		{Identity: store.Identity{ID: "made"},
+			Answer: kept(201, http.Header{"Location": {"/orders/7"}, "Set-Cookie": {"s=1"}}, `{"ID":"o-7"}`)},
+		{Identity: store.Identity{ID: "refused"},
+			Answer: kept(402, http.Header{"Content-Type": {"application/problem+json"}},
+				`{"title":"declined"}`)},
+		{Identity: store.Identity{ID: "large"}, Answer: kept(200, http.Header{"Location": {"/orders/8"}},
+			strings.Repeat("x", 100<<10))},
 		{Identity: store.Identity{ID: "bare"}},
 	}
 	list := func(yield func(inbox.Finished, error) bool) {
@@ -41,7 +47,8 @@ func testImported[TTx any](t *testing.T, g *ground[TTx]) {
 		}
 	}
 	for _, want := range []inbox.Imported{{New: 4}, {Known: 4}} {
-		if did, err := inbox.Import(t.Context(), g.db, httpidem.Scope("orders"), "ann", "cut-over", list); err != nil || did != want {
+		if did, err := inbox.Import(t.Context(), g.db, httpidem.Scope("orders"), "ann", "cut-over",
+			list); err != nil || did != want {
 			t.Fatalf("%+v, %v, want %+v", did, err, want)
 		}
 	}
@@ -58,7 +65,8 @@ func testImported[TTx any](t *testing.T, g *ground[TTx]) {
 	answers(t, post{key: "bare", body: `{"SKU":"tea"}`}.to(h), 409, "not known here")
 	s.told(t, "placed", "")
 	answers(t, post{key: "new", body: `{"SKU":"tea"}`}.to(h), 201, "o-1")
-	for text, want := range map[string]string{`"a\"b"`: `a"b`, "a,b": "a,b", `"open`: "", "two\nlines": "", strings.Repeat("k", 256): "", "": ""} {
+	for text, want := range map[string]string{`"a\"b"`: `a"b`, "a,b": "a,b", `"open`: "", "two\nlines": "",
+		strings.Repeat("k", 256): "", "": ""} {
 		if key, err := httpidem.Key(text); key != want || (err == nil) != (want != "") {
 			t.Errorf("the key of %.20q is %q, %v", text, key, err)
 		}
@@ -73,9 +81,11 @@ func testImported[TTx any](t *testing.T, g *ground[TTx]) {
 			t.Errorf("an answer of %d was taken", code)
 		}
 	}
-	brief := []inbox.Finished{{Identity: store.Identity{ID: "brief"}, Answer: kept(201, nil, `{"ID":"o-9"}`), Keep: 1}}
+	brief := []inbox.Finished{{Identity: store.Identity{ID: "brief"}, Answer: kept(201, nil, `{"ID":"o-9"}`),
+		Keep: 1}}
 	theirs = brief
-	if did, err := inbox.Import(t.Context(), g.db, httpidem.Scope("orders"), "ann", "cut-over", list); err != nil || did.New != 1 {
+	if did, err := inbox.Import(t.Context(), g.db, httpidem.Scope("orders"), "ann", "cut-over",
+		list); err != nil || did.New != 1 {
 		t.Errorf("%+v, %v", did, err)
 	}
 	o := quiet()
@@ -84,12 +94,15 @@ func testImported[TTx any](t *testing.T, g *ground[TTx]) {
 	answers(t, w, 201, `{"ID":"o-2"}`)
 	replayed(t, w, false)
 	theirs = []inbox.Finished{{Identity: store.Identity{ID: "never"}, Keep: -1}}
-	if _, err := inbox.Import(t.Context(), g.db, httpidem.Scope("orders"), "ann", "cut-over", list); err == nil {
+	if _, err := inbox.Import(t.Context(), g.db, httpidem.Scope("orders"), "ann", "cut-over",
+		list); err == nil {
 		t.Error("a Keep below 0 is taken")
 	}
-	bad := []inbox.Finished{{Identity: store.Identity{ID: "k"}, Answer: &once.Answer{Result: strings.Repeat("x", once.MaxResult+1)}}}
+	bad := []inbox.Finished{{Identity: store.Identity{ID: "k"},
+		Answer: &once.Answer{Result: strings.Repeat("x", once.MaxResult+1)}}}
 	theirs = bad
-	if _, err := inbox.Import(t.Context(), g.db, httpidem.Scope("orders"), "ann", "cut-over", list); err == nil || !strings.Contains(err.Error(), "at most") {
+	if _, err := inbox.Import(t.Context(), g.db, httpidem.Scope("orders"), "ann", "cut-over",
+		list); err == nil || !strings.Contains(err.Error(), "at most") {
 		t.Errorf("too large: %v", err)
 	}
 }

@@ -27,10 +27,12 @@ func TestKeep(t *testing.T) {
 	ends := []struct {
 		keep time.Duration
 		http.Handler
-	}{{day, s.endpoint(o(day))}, {2 * day, wrapped(db, o(2*day), legacy)}, {30 * day, httpidem.Handle(db, "long", httpidem.OneTenant, o(30*day), s.serve)}}
+	}{{day, s.endpoint(o(day))}, {2 * day, wrapped(db, o(2*day), legacy)},
+		{30 * day, httpidem.Handle(db, "long", httpidem.OneTenant, o(30*day), s.serve)}}
 	tea := post{key: "k-1", body: `{"SKU":"tea"}`}
 	began := now
-	for _, after := range []time.Duration{0, 23 * time.Hour, 25 * time.Hour, 47 * time.Hour, 71 * time.Hour, 31 * day} {
+	for _, after := range []time.Duration{0, 23 * time.Hour, 25 * time.Hour, 47 * time.Hour,
+		71 * time.Hour, 31 * day} {
 		now = began.Add(after)
 		for i, e := range ends {
 			runs := s.runs.Load() + legacy.runs.Load()
@@ -40,14 +42,16 @@ func TestKeep(t *testing.T) {
 				t.Fatalf("endpoint %d after %v: %d %s", i, after, w.Code, w.Body)
 			}
 			// fresh at the first, and whenever its time is over since it ran last
-			due := map[string]bool{"0 0s": true, "1 0s": true, "2 0s": true, "0 25h0m0s": true, "0 71h0m0s": true, "1 71h0m0s": true,
+			due := map[string]bool{"0 0s": true, "1 0s": true, "2 0s": true, "0 25h0m0s": true,
+				"0 71h0m0s": true, "1 71h0m0s": true,
 				"0 744h0m0s": true, "1 744h0m0s": true, "2 744h0m0s": true}[fmt.Sprint(i, " ", after)]
 			if replayed(t, w, !due); ran != due {
 				t.Errorf("endpoint %d after %v: it ran: %v", i, after, ran)
 			}
 		}
 	}
-	if why := (post{key: "k-1", body: `{"SKU":"salt"}`}).to(ends[0]); why.Code != http.StatusUnprocessableEntity {
+	if why := (post{key: "k-1", body: `{"SKU":"salt"}`}).to(
+		ends[0]); why.Code != http.StatusUnprocessableEntity {
 		t.Errorf("another payload: %d %s", why.Code, why.Body)
 	}
 }

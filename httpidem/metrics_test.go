@@ -74,8 +74,14 @@ func TestMetrics(t *testing.T) {
 	for i, answer := range []func() (httpidem.Reply[view], error){
 		func() (httpidem.Reply[view], error) { return httpidem.Reply[view]{}, errors.New("no") },
 		func() (httpidem.Reply[view], error) { return httpidem.Reply[view]{Code: 503}, nil },
-		func() (httpidem.Reply[view], error) { return httpidem.Reply[view]{}, &httpidem.Problem{Status: 404} },
-		func() (httpidem.Reply[view], error) { return httpidem.Reply[view]{}, httpidem.Refuse(402, "declined") },
+		func() (httpidem.Reply[view],
+			error) {
+			return httpidem.Reply[view]{}, &httpidem.Problem{Status: 404}
+		},
+		func() (httpidem.Reply[view],
+			error) {
+			return httpidem.Reply[view]{}, httpidem.Refuse(402, "declined")
+		},
 		func() (httpidem.Reply[view], error) {
 			return httpidem.OK(view{strings.Repeat("x", once.MaxResult)}), nil
 		},
@@ -87,7 +93,8 @@ func TestMetrics(t *testing.T) {
 		s.answer = answer
 		send(fmt.Sprint("d-", i), `{}`)
 	}
-	want := []string{"conflict 1", "done 3", "failed 1", "in_progress 1", "invalid 3", "outage 1", "refused 1", "repeated 2", "too_large 1", "undone 2"}
+	want := []string{"conflict 1", "done 3", "failed 1", "in_progress 1", "invalid 3", "outage 1",
+		"refused 1", "repeated 2", "too_large 1", "undone 2"}
 	if got := counts(t, reader); !slices.Equal(got, want) {
 		t.Errorf("counted %v, want %v", got, want)
 	}
@@ -100,7 +107,8 @@ func TestMetricsOvertaken(t *testing.T) {
 	o.MeterProvider, o.Lease = metric.NewMeterProvider(metric.WithReader(reader)), time.Nanosecond
 	g := inMemory(t)
 	p := post{key: "k"}
-	other := wrapped(g.db, quiet(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }))
+	other := wrapped(g.db, quiet(),
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }))
 	slow := wrapped(g.db, o, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		p.to(other) // the lease has ended
 		w.WriteHeader(http.StatusCreated)

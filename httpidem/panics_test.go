@@ -33,8 +33,10 @@ func (bomb) Error() string { panic("in its text") }
 // Whatever panics after the handler is rolled back, as a panic of the handler is: more often than there are
 // connections, and each time the key is free again.
 func TestPanicAfterTheHandler(t *testing.T) {
-	everywhere(t, func(t *testing.T) { testPanics[mem](t, inMemory(t)) }, func(t *testing.T) { testPanics[*sql.Tx](t, onSQLite(t)) },
-		func(t *testing.T) { testPanics[pgx.Tx](t, onPgx(t)) }, func(t *testing.T) { testPanics[*sql.Tx](t, onDatabaseSQL(t)) })
+	everywhere(t, func(t *testing.T) { testPanics[mem](t, inMemory(t)) },
+		func(t *testing.T) { testPanics[*sql.Tx](t, onSQLite(t)) },
+		func(t *testing.T) { testPanics[pgx.Tx](t, onPgx(t)) },
+		func(t *testing.T) { testPanics[*sql.Tx](t, onDatabaseSQL(t)) })
 }
 
 func testPanics[TTx any](t *testing.T, g *ground[TTx]) {
@@ -44,18 +46,22 @@ func testPanics[TTx any](t *testing.T, g *ground[TTx]) {
 		"no refusal":  func() (any, error) { return nil, skald.Reject(nil) },
 		"nil problem": func() (any, error) { return nil, skald.Reject((*httpidem.Problem)(nil)) },
 		"what it says": func() (any, error) {
-			return nil, skald.Reject(errors.New("no"), skald.Draft{Topic: "orders", Type: "placed", Value: bomb{}})
+			return nil, skald.Reject(errors.New("no"),
+				skald.Draft{Topic: "orders", Type: "placed", Value: bomb{}})
 		},
-		"status not kept": func() (any, error) { return nil, httpidem.Refuse(http.StatusServiceUnavailable, "not now") },
+		"status not kept": func() (any, error) {
+			return nil, httpidem.Refuse(http.StatusServiceUnavailable, "not now")
+		},
 	} {
 		bad := true
-		h := httpidem.Handle(g.db, "bombs", httpidem.OneTenant, quiet(), func(_ context.Context, tx TTx, _ httpidem.Request[order]) (httpidem.Reply[any], error) {
-			if err := g.note(tx, name, "ran"); err != nil || !bad {
-				return httpidem.OK[any]("done"), err
-			}
-			body, err := ends()
-			return httpidem.OK(body), err
-		})
+		h := httpidem.Handle(g.db, "bombs", httpidem.OneTenant, quiet(),
+			func(_ context.Context, tx TTx, _ httpidem.Request[order]) (httpidem.Reply[any], error) {
+				if err := g.note(tx, name, "ran"); err != nil || !bad {
+					return httpidem.OK[any]("done"), err
+				}
+				body, err := ends()
+				return httpidem.OK(body), err
+			})
 		p := post{key: name, body: `{"SKU":"tea"}`}
 		for range 6 { // there are four connections
 			answers(t, p.to(h), 500, "")
@@ -78,7 +84,8 @@ func testPanics[TTx any](t *testing.T, g *ground[TTx]) {
 	s.answer = nil
 	answers(t, post{key: "exit", body: `{"SKU":"tea"}`}.to(h), 201, "o-7")
 	for range 6 {
-		if _, _, err := once.Do(t.Context(), g.db, "bombs", "k", "p", func(context.Context, TTx) (bomb, error) { return bomb{}, nil }); err == nil {
+		if _, _, err := once.Do(t.Context(), g.db, "bombs", "k", "p",
+			func(context.Context, TTx) (bomb, error) { return bomb{}, nil }); err == nil {
 			t.Error("a result that panics was stored")
 		}
 	}
@@ -100,9 +107,11 @@ func TestHandlerEndsItsTransaction(t *testing.T) {
 }
 
 func commits[TTx any](t *testing.T, g *ground[TTx], commit func(context.Context, TTx) error) {
-	h := httpidem.Handle(g.db, "commits", httpidem.OneTenant, quiet(), func(ctx context.Context, tx TTx, _ httpidem.Request[order]) (httpidem.Reply[view], error) {
-		return httpidem.Created(view{"o-1"}, "/orders/1"), errors.Join(g.note(tx, "commits", "ran"), commit(ctx, tx))
-	})
+	h := httpidem.Handle(g.db, "commits", httpidem.OneTenant, quiet(),
+		func(ctx context.Context, tx TTx, _ httpidem.Request[order]) (httpidem.Reply[view], error) {
+			return httpidem.Created(view{"o-1"}, "/orders/1"),
+				errors.Join(g.note(tx, "commits", "ran"), commit(ctx, tx))
+		})
 	p := post{key: "k", body: `{"SKU":"tea"}`}
 	answers(t, p.to(h), 500, "something is wrong")
 	w := p.to(h)
@@ -134,15 +143,20 @@ func TestWrapFlushes(t *testing.T) {
 		h := wrapped(inMemory(t).db, quiet(), o)
 		p := post{key: name, body: "{}"}
 		first, second := p.to(h), p.to(h)
-		if replayed(t, second, true); first.Code >= 300 || first.Code != second.Code || first.Body.String() != "a part, and the rest" || second.Body.String() != first.Body.String() || o.runs.Load() != 1 {
-			t.Errorf("%s: %d %s, then %d %s, %d runs", name, first.Code, first.Body, second.Code, second.Body, o.runs.Load())
+		if replayed(t, second, true); first.Code >= 300 || first.Code != second.Code ||
+			first.Body.String() != "a part, and the rest" || second.Body.String() != first.Body.String() ||
+			o.runs.Load() != 1 {
+			t.Errorf("%s: %d %s, then %d %s, %d runs", name, first.Code, first.Body, second.Code, second.Body,
+				o.runs.Load())
 		}
 	}
 }
 
 // What is refused by name leaves the key reserved: what was done is not known.
 func TestWrapRefusalKeepsTheKey(t *testing.T) {
-	o := &old{do: func(w http.ResponseWriter, _ *http.Request) { _, _, _ = http.NewResponseController(w).Hijack() }}
+	o := &old{do: func(w http.ResponseWriter, _ *http.Request) {
+		_, _, _ = http.NewResponseController(w).Hijack()
+	}}
 	h := wrapped(inMemory(t).db, impatient(), o)
 	p := post{key: "k", body: "{}"}
 	answers(t, p.to(h), 500, "cannot hijack")
@@ -188,10 +202,11 @@ func TestLargeAnswerOfALongPath(t *testing.T) {
 	o := &old{do: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, large) }}
 	doors := map[string]http.Handler{
 		"wrap": wrapped(g.db, quiet(), o),
-		"handle": httpidem.Handle(g.db, "large", httpidem.OneTenant, quiet(), func(context.Context, mem, httpidem.Request[[]byte]) (httpidem.Reply[[]byte], error) {
-			o.runs.Add(1)
-			return httpidem.OK([]byte(large)), nil
-		}),
+		"handle": httpidem.Handle(g.db, "large", httpidem.OneTenant, quiet(),
+			func(context.Context, mem, httpidem.Request[[]byte]) (httpidem.Reply[[]byte], error) {
+				o.runs.Add(1)
+				return httpidem.OK([]byte(large)), nil
+			}),
 	}
 	for name, h := range doors {
 		for _, path := range []string{"/" + strings.Repeat("&", 3000), "/" + strings.Repeat("a", 20_000)} {

@@ -87,7 +87,8 @@ func (p *Problem) answer() answer {
 func (d *door) fail(w http.ResponseWriter, r *http.Request, p *Problem, err error) {
 	if (p.Status >= 500 || p.Err != nil) && r.Context().Err() == nil {
 		// else the client is gone, and has it undone
-		d.o.Logger.ErrorContext(r.Context(), "httpidem: request failed", "endpoint", d.name, "method", r.Method, "path", r.URL.Path, "status", p.Status, "error", err)
+		d.o.Logger.ErrorContext(r.Context(), "httpidem: request failed", "endpoint", d.name,
+			"method", r.Method, "path", r.URL.Path, "status", p.Status, "error", err)
 	}
 	p.answer().send(w)
 }
@@ -108,24 +109,31 @@ func (d *door) problem(err error) *Problem {
 	case errors.Is(err, errTaken):
 		return &Problem{Type: typeBodyTaken, Status: http.StatusInternalServerError, Detail: err.Error()}
 	case errors.As(err, &other) && other.Consumer == d.scope():
-		return &Problem{Type: typeKeyReused, Title: "Idempotency-Key is already used", Status: http.StatusUnprocessableEntity,
+		return &Problem{Type: typeKeyReused, Title: "Idempotency-Key is already used",
+			Status: http.StatusUnprocessableEntity,
 			Detail: "this key stands for another request: method, path, query, Content-Type or body differ. Give another request a key of its own"}
 	case errors.As(err, &old) && old.Consumer == d.scope():
-		return &Problem{Type: typeKeyTooOld, Title: "Idempotency-Key is too old", Status: http.StatusUnprocessableEntity,
+		return &Problem{Type: typeKeyTooOld, Title: "Idempotency-Key is too old",
+			Status: http.StatusUnprocessableEntity,
 			Detail: "this key is of a time whose answers are deleted: whether the request was done is not known here. Look before you send it under a new key"}
 	case errors.As(err, &held), errors.Is(err, store.ErrBusy):
 		after := retryAfter
 		if held != nil {
 			after = max(after, held.Left)
 		}
-		return &Problem{Type: typeInProgress, Title: "A request is outstanding for this Idempotency-Key", Status: http.StatusConflict, After: after,
+		return &Problem{Type: typeInProgress, Title: "A request is outstanding for this Idempotency-Key",
+			Status: http.StatusConflict, After: after,
 			Detail: "a request under this key, or about the same thing, is being done: send it again later, for its answer"}
 	case errors.As(err, &later):
-		return &Problem{Status: http.StatusServiceUnavailable, After: max(later.After, retryAfter), Detail: "not now: send the same request again later", Err: err}
-	case errors.As(err, &outage), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), d.outage(err):
-		return &Problem{Status: http.StatusServiceUnavailable, After: retryAfter, Detail: "it was not done, or it was: send the same request again to know", Err: err}
+		return &Problem{Status: http.StatusServiceUnavailable, After: max(later.After, retryAfter),
+			Detail: "not now: send the same request again later", Err: err}
+	case errors.As(err, &outage), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
+		d.outage(err):
+		return &Problem{Status: http.StatusServiceUnavailable, After: retryAfter,
+			Detail: "it was not done, or it was: send the same request again to know", Err: err}
 	}
-	return &Problem{Status: http.StatusInternalServerError, Detail: "something is wrong here; the same request may be sent again", Err: err}
+	return &Problem{Status: http.StatusInternalServerError,
+		Detail: "something is wrong here; the same request may be sent again", Err: err}
 }
 
 // outcome is what became of a request, for metrics. P is its error, if there was one.

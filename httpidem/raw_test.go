@@ -15,12 +15,15 @@ import (
 
 // A header that is not UTF-8 comes back as it was, and a cookie does not, whatever the case of its name.
 func TestRawHeaders(t *testing.T) {
-	everywhere(t, func(t *testing.T) { testRaw[mem](t, inMemory(t)) }, func(t *testing.T) { testRaw[*sql.Tx](t, onSQLite(t)) },
-		func(t *testing.T) { testRaw[pgx.Tx](t, onPgx(t)) }, func(t *testing.T) { testRaw[*sql.Tx](t, onDatabaseSQL(t)) })
+	everywhere(t, func(t *testing.T) { testRaw[mem](t, inMemory(t)) },
+		func(t *testing.T) { testRaw[*sql.Tx](t, onSQLite(t)) },
+		func(t *testing.T) { testRaw[pgx.Tx](t, onPgx(t)) },
+		func(t *testing.T) { testRaw[*sql.Tx](t, onDatabaseSQL(t)) })
 }
 
 func testRaw[TTx any](t *testing.T, g *ground[TTx]) {
-	header := http.Header{"X-Sig": {"caf\xe9", "plain"}, "set-cookie": {"session=1"}, "DATE": {"then"}, "x-two": {"2"}, "X-Two": {"1"}, "X-Plain": {"größe"}}
+	header := http.Header{"X-Sig": {"caf\xe9", "plain"}, "set-cookie": {"session=1"}, "DATE": {"then"},
+		"x-two": {"2"}, "X-Two": {"1"}, "X-Plain": {"größe"}}
 	s := &shop[TTx]{ground: g, answer: func() (httpidem.Reply[view], error) {
 		return httpidem.Reply[view]{Code: 201, Header: header, Body: view{"o-1"}}, nil
 	}}
@@ -33,7 +36,8 @@ func testRaw[TTx any](t *testing.T, g *ground[TTx]) {
 		w := p.to(one)
 		answers(t, w, 201, "o-1")
 		replayed(t, w, true)
-		for name, want := range map[string][]string{"X-Sig": {"caf\xe9", "plain"}, "X-Two": {"1", "2"}, "X-Plain": {"größe"}} {
+		for name, want := range map[string][]string{"X-Sig": {"caf\xe9", "plain"}, "X-Two": {"1", "2"},
+			"X-Plain": {"größe"}} {
 			if got := w.Header()[name]; !slices.Equal(got, want) {
 				t.Errorf("%s is %q, want %q", name, got, want)
 			}

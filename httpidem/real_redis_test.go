@@ -24,12 +24,14 @@ import (
 // traced counts transactions and statements about marks.
 type traced struct{ statements atomic.Int64 }
 
-func (q *traced) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+func (q *traced) TraceQueryStart(ctx context.Context, _ *pgx.Conn,
+	d pgx.TraceQueryStartData) context.Context {
 	q.saw(d.SQL)
 	return ctx
 }
 func (q *traced) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-func (q *traced) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
+func (q *traced) TraceBatchStart(ctx context.Context, _ *pgx.Conn,
+	d pgx.TraceBatchStartData) context.Context {
 	for _, queued := range d.Batch.QueuedQueries {
 		q.saw(queued.SQL)
 	}
@@ -58,11 +60,13 @@ func onTraced(t *testing.T) (*shop[pgx.Tx], *traced) {
 	g := &ground[pgx.Tx]{
 		pgstore.New(pool, &pgstore.Options{Schema: schema}),
 		func(tx pgx.Tx, list, what string) error {
-			_, err := tx.Exec(context.Background(), "INSERT INTO "+schema+".own AS o VALUES ($1, $2) ON CONFLICT (list) DO UPDATE SET told = o.told || ' ' || excluded.told", list, what)
+			_, err := tx.Exec(context.Background(), "INSERT INTO "+schema+
+				".own AS o VALUES ($1, $2) ON CONFLICT (list) DO UPDATE SET told = o.told || ' ' || excluded.told", list, what)
 			return err
 		},
 		func(list string) (got string, err error) {
-			err = pool.QueryRow(context.Background(), "SELECT coalesce(max(told), '') FROM "+schema+".own WHERE list = $1", list).Scan(&got)
+			err = pool.QueryRow(context.Background(), "SELECT coalesce(max(told), '') FROM "+schema+
+				".own WHERE list = $1", list).Scan(&got)
 			return got, err
 		},
 	}
@@ -81,7 +85,8 @@ func TestRealRedisInFront(t *testing.T) {
 	options.MaxRetries, options.ReadTimeout = -1, -1 // a client that waits for ever
 	client := redis.NewClient(options)
 	t.Cleanup(func() { _ = client.Close() })
-	cache, o := cached(t, goredis.New(client), &rediscache.Options{TTL: time.Hour, Guard: rediscmd.GuardOptions{Timeout: time.Minute}})
+	cache, o := cached(t, goredis.New(client),
+		&rediscache.Options{TTL: time.Hour, Guard: rediscmd.GuardOptions{Timeout: time.Minute}})
 	same := func(when string, h http.Handler, none bool) {
 		t.Helper()
 		seen.statements.Store(0)
@@ -106,7 +111,8 @@ func TestRealRedisInFront(t *testing.T) {
 	same("filled again", another, true)
 
 	// by default: given up after 25 ms, and not asked for a while
-	hasty, o := cached(t, goredis.New(client), &rediscache.Options{TTL: time.Hour, Guard: rediscmd.GuardOptions{Rest: time.Hour}})
+	hasty, o := cached(t, goredis.New(client),
+		&rediscache.Options{TTL: time.Hour, Guard: rediscmd.GuardOptions{Rest: time.Hour}})
 	if err := server.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +126,8 @@ func TestRealRedisInFront(t *testing.T) {
 	if err := server.Signal(os.Kill); err != nil {
 		t.Fatal(err)
 	}
-	_, o = cached(t, goredis.New(client), &rediscache.Options{TTL: time.Hour, Guard: rediscmd.GuardOptions{Rest: time.Nanosecond}})
+	_, o = cached(t, goredis.New(client),
+		&rediscache.Options{TTL: time.Hour, Guard: rediscmd.GuardOptions{Rest: time.Nanosecond}})
 	same("killed", s.endpoint(o), false)
 	s.told(t, "placed", "tea")
 }

@@ -38,19 +38,22 @@ func (d *door) ask(w http.ResponseWriter, r *http.Request) (*asked, error) {
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.o.MaxBody))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return nil, &Problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("the body may have %d bytes at most", d.o.MaxBody)}
+		return nil, &Problem{Status: http.StatusRequestEntityTooLarge,
+			Detail: fmt.Sprintf("the body may have %d bytes at most", d.o.MaxBody)}
 	}
 	if errors.Is(err, http.ErrBodyReadAfterClose) || err == nil && taken(r, body) {
 		return nil, errTaken
 	}
 	if err != nil {
-		return nil, &Problem{Status: http.StatusBadRequest, Detail: "the body broke off: send the request again", Err: err}
+		return nil, &Problem{Status: http.StatusBadRequest,
+			Detail: "the body broke off: send the request again", Err: err}
 	}
 	payload := canonical(r, d.o.Headers, body)
 	return &asked{
 		flightKey: flightKey{tenant, key},
-		request:   once.Request{Scope: d.scope(), Tenant: tenant, Key: key, Payload: payload, Wait: d.o.Wait, Keep: d.o.Keep},
-		body:      body,
+		request: once.Request{Scope: d.scope(), Tenant: tenant, Key: key, Payload: payload, Wait: d.o.Wait,
+			Keep: d.o.Keep},
+		body: body,
 	}, nil
 }
 
@@ -71,18 +74,22 @@ func taken(r *http.Request, body []byte) bool {
 	case kind == "application/x-www-form-urlencoded":
 		return r.PostForm != nil && len(body) == 0
 	}
-	return r.MultipartForm != nil && strings.HasPrefix(kind, "multipart/") && !bytes.Contains(body, []byte("--"+params["boundary"]))
+	return r.MultipartForm != nil && strings.HasPrefix(kind, "multipart/") &&
+		!bytes.Contains(body, []byte("--"+params["boundary"]))
 }
 
 // keyOf reads the key.
 func keyOf(h http.Header) (string, error) {
 	bad := func(why string) error {
-		return &Problem{Type: typeKeyMissing, Status: http.StatusBadRequest, Title: "Idempotency-Key is missing or malformed", Detail: why}
+		return &Problem{Type: typeKeyMissing, Status: http.StatusBadRequest,
+			Title: "Idempotency-Key is missing or malformed", Detail: why}
 	}
 	all := h.Values(KeyHeader)
 	if len(all) != 1 {
-		return "", bad(fmt.Sprintf("this endpoint needs the header %s once, it is there %d times: send a unique key, a UUID for example, and the same one with each repeat",
-			KeyHeader, len(all)))
+		return "",
+			bad(
+				fmt.Sprintf("this endpoint needs the header %s once, it is there %d times: send a unique key, a UUID for example, and the same one with each repeat",
+					KeyHeader, len(all)))
 	}
 	text := strings.Trim(all[0], " \t")
 	if !strings.HasPrefix(text, `"`) && strings.ContainsAny(text, "\",") {
@@ -101,10 +108,12 @@ func Key(text string) (key string, err error) {
 	if key = text; strings.HasPrefix(text, `"`) {
 		var ok bool
 		if key, ok = unquote(text); !ok {
-			return "", errors.New(`the key begins with a quote, and is no structured string: "…" with \" and \\ as the only escapes`)
+			return "",
+				errors.New(`the key begins with a quote, and is no structured string: "…" with \" and \\ as the only escapes`)
 		}
 	}
-	if key == "" || len(key) > maxKey || strings.ContainsFunc(key, func(c rune) bool { return c < ' ' || c > '~' }) {
+	if key == "" || len(key) > maxKey ||
+		strings.ContainsFunc(key, func(c rune) bool { return c < ' ' || c > '~' }) {
 		return "", fmt.Errorf("a key has 1 to %d visible ASCII characters", maxKey)
 	}
 	return key, nil
@@ -137,7 +146,8 @@ func quote(key string) string {
 
 // canonical is what must be equal whenever the key is, each part with its length.
 func canonical(r *http.Request, headers []string, body []byte) []byte {
-	parts := [][]byte{[]byte(r.Method), []byte(r.URL.EscapedPath()), []byte(r.URL.RawQuery), []byte(mediaType(r.Header.Get("Content-Type")))}
+	parts := [][]byte{[]byte(r.Method), []byte(r.URL.EscapedPath()), []byte(r.URL.RawQuery),
+		[]byte(mediaType(r.Header.Get("Content-Type")))}
 	names := make([]string, len(headers))
 	for i, name := range headers {
 		names[i] = http.CanonicalHeaderKey(name)

@@ -19,16 +19,17 @@ func TestRowsLeftOpen(t *testing.T) {
 	var log bytes.Buffer
 	o := &httpidem.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	closed := false
-	h := httpidem.Handle(g.db, "orders", httpidem.OneTenant, o, func(ctx context.Context, tx pgx.Tx, _ httpidem.Request[[]byte]) (httpidem.Reply[string], error) {
-		if err := g.note(tx, "placed", "tea"); err != nil {
-			return httpidem.Reply[string]{}, err
-		}
-		rows, err := tx.Query(ctx, "SELECT generate_series(1, 3)")
-		if err == nil && closed {
-			rows.Close()
-		}
-		return httpidem.OK("done"), err
-	})
+	h := httpidem.Handle(g.db, "orders", httpidem.OneTenant, o,
+		func(ctx context.Context, tx pgx.Tx, _ httpidem.Request[[]byte]) (httpidem.Reply[string], error) {
+			if err := g.note(tx, "placed", "tea"); err != nil {
+				return httpidem.Reply[string]{}, err
+			}
+			rows, err := tx.Query(ctx, "SELECT generate_series(1, 3)")
+			if err == nil && closed {
+				rows.Close()
+			}
+			return httpidem.OK("done"), err
+		})
 	p := post{key: "k", body: "tea"}
 	for range 6 { // more than the pool has connections
 		answers(t, p.to(h), 500, "something is wrong here")

@@ -79,7 +79,10 @@ func (t *Transport) header(r *http.Request) (string, error) {
 	case 1:
 		return there[0], nil
 	default:
-		return "", fmt.Errorf("httpidem: the request has the header %s %d times, and a server takes one: set it once", KeyHeader, len(there))
+		return "",
+			fmt.Errorf(
+				"httpidem: the request has the header %s %d times, and a server takes one: set it once",
+				KeyHeader, len(there))
 	}
 	key, err := keyFor(r)
 	if errors.Is(err, errNoKey) && (r.Method == http.MethodPut || r.Method == http.MethodDelete) {
@@ -89,8 +92,9 @@ func (t *Transport) header(r *http.Request) (string, error) {
 		return quote(key), err
 	}
 	if read, err := Key(strings.Trim(key, " \t")); err != nil || read != key {
-		return "", fmt.Errorf("httpidem: the key %.300q cannot be sent bare, a server reads another one: let it begin without a quote, and begin and end without a space, or send it in quotes (Bare: false)",
-			key)
+		return "",
+			fmt.Errorf("httpidem: the key %.300q cannot be sent bare, a server reads another one: let it begin without a quote, and begin and end without a space, or send it in quotes (Bare: false)",
+				key)
 	}
 	return key, nil
 }
@@ -98,7 +102,8 @@ func (t *Transport) header(r *http.Request) (string, error) {
 // withHeader is r with text as its only header of a key; "": without one.
 func withHeader(r *http.Request, text string) *http.Request {
 	out := r.Clone(r.Context())
-	maps.DeleteFunc(out.Header, func(name string, _ []string) bool { return http.CanonicalHeaderKey(name) == KeyHeader })
+	maps.DeleteFunc(out.Header,
+		func(name string, _ []string) bool { return http.CanonicalHeaderKey(name) == KeyHeader })
 	if text != "" {
 		out.Header.Set(KeyHeader, text)
 	}

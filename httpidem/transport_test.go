@@ -39,7 +39,8 @@ func listen(t *testing.T) *listener {
 }
 
 // send posts to a path with the header as it is, and wants an error that says that, or none.
-func (l *listener) send(t *testing.T, transport http.RoundTripper, ctx context.Context, path string, header http.Header, says string) {
+func (l *listener) send(t *testing.T, transport http.RoundTripper, ctx context.Context, path string,
+	header http.Header, says string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url+path, strings.NewReader("{}"))
 	if err != nil {
@@ -64,9 +65,11 @@ func TestTransportRedirect(t *testing.T) {
 		l := listen(t)
 		for i := range 2 {
 			for _, id := range []string{"m-1", "m-2"} {
-				l.send(t, &httpidem.Transport{Base: base}, skald.WithCause(t.Context(), skald.Message{Source: "/shop", ID: id}), "/pay", nil, "")
+				l.send(t, &httpidem.Transport{Base: base},
+					skald.WithCause(t.Context(), skald.Message{Source: "/shop", ID: id}), "/pay", nil, "")
 			}
-			if got := l.keys["/end"]; len(got) != 2*i+2 || got[2*i] == "" || got[2*i] != got[0] || got[2*i+1] == got[0] || got[2*i+1] != got[1] {
+			if got := l.keys["/end"]; len(got) != 2*i+2 || got[2*i] == "" || got[2*i] != got[0] ||
+				got[2*i+1] == got[0] || got[2*i+1] != got[1] {
 				t.Fatalf("the last server got the keys %q", got)
 			}
 		}
@@ -130,7 +133,8 @@ func TestTransportHeaders(t *testing.T) {
 	} {
 		was := fmt.Sprint(c.header)
 		l.send(t, &httpidem.Transport{}, httpidem.WithKey(t.Context(), "given"), "/end", c.header, c.says)
-		if got := l.keys["/end"]; c.says == "" && (len(got) != 1 || got[0] != c.sent) || c.says != "" && len(got) > 0 {
+		if got := l.keys["/end"]; c.says == "" && (len(got) != 1 || got[0] != c.sent) || c.says != "" &&
+			len(got) > 0 {
 			t.Errorf("%q was sent as %q, want %q", c.header, got, c.sent)
 		}
 		if fmt.Sprint(c.header) != was {
@@ -138,5 +142,6 @@ func TestTransportHeaders(t *testing.T) {
 		}
 		delete(l.keys, "/end")
 	}
-	l.send(t, &httpidem.Transport{}, t.Context(), "/end", http.Header{"Idempotency-Key": {""}}, "has no Idempotency-Key")
+	l.send(t, &httpidem.Transport{}, t.Context(), "/end", http.Header{"Idempotency-Key": {""}},
+		"has no Idempotency-Key")
 }

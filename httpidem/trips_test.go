@@ -50,11 +50,13 @@ func TestRoundTrips(t *testing.T) {
 	t.Cleanup(pool.Close)
 	db := pgstore.New(pool, &pgstore.Options{Schema: schema})
 	handle := func() http.Handler {
-		return httpidem.Handle(db, "handle", httpidem.OneTenant, quiet(), func(context.Context, pgx.Tx, httpidem.Request[[]byte]) (httpidem.Reply[string], error) {
-			return httpidem.OK("done"), nil
-		})
+		return httpidem.Handle(db, "handle", httpidem.OneTenant, quiet(),
+			func(context.Context, pgx.Tx, httpidem.Request[[]byte]) (httpidem.Reply[string], error) {
+				return httpidem.OK("done"), nil
+			})
 	}
-	old := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
+	old := http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
 	wrap := func() http.Handler { return wrapped(db, quiet(), old) }
 	for name, open := range map[string]func() http.Handler{"Handle": handle, "Wrap": wrap} {
 		for _, warm := range []string{"1", "2", "1"} {
@@ -69,7 +71,8 @@ func TestRoundTrips(t *testing.T) {
 			what, key string
 			h         http.Handler
 			most      int64
-		}{{"a first request", "3", h, 2}, {"its repeat", "3", h, 1}, {"its repeat at another process", "3", open(), 2}} {
+		}{{"a first request", "3", h, 2}, {"its repeat", "3", h, 1},
+			{"its repeat at another process", "3", open(), 2}} {
 			before := trips.Load()
 			if w := (post{key: c.key}).to(c.h); w.Code >= 300 {
 				t.Fatalf("%s: %d %s", name, w.Code, w.Body)

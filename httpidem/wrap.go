@@ -96,14 +96,18 @@ func record(ctx context.Context, r *http.Request, body []byte, next http.Handler
 }
 
 // finish stores what next answered, or gives the key back.
-func (d *door) finish(ctx context.Context, key *once.Reservation, q *asked, r *http.Request, rec *recorder, began time.Time) (answer, error) {
-	end, cancel := context.WithDeadline(context.WithoutCancel(ctx), later(began.Add(d.o.Lease), time.Now().Add(finishing)))
+func (d *door) finish(ctx context.Context, key *once.Reservation, q *asked, r *http.Request, rec *recorder,
+	began time.Time) (answer, error) {
+	end, cancel := context.WithDeadline(context.WithoutCancel(ctx),
+		later(began.Add(d.o.Lease), time.Now().Add(finishing)))
 	defer cancel()
 	a := rec.answer()
 	if rec.refused != nil {
-		a = (&Problem{Type: typeStreaming, Status: http.StatusInternalServerError, Detail: rec.refused.Error()}).answer()
+		a = (&Problem{Type: typeStreaming, Status: http.StatusInternalServerError,
+			Detail: rec.refused.Error()}).answer()
 		a.outcome = telemetry.KeyFailed
-		d.o.Logger.ErrorContext(ctx, "httpidem: request failed", "endpoint", d.name, "method", r.Method, "path", r.URL.Path, "error", rec.refused)
+		d.o.Logger.ErrorContext(ctx, "httpidem: request failed", "endpoint", d.name, "method", r.Method,
+			"path", r.URL.Path, "error", rec.refused)
 	}
 	if rec.refused != nil { // what was done is not known, so the key stays until the lease ends
 		return a, nil
@@ -152,7 +156,8 @@ func later(a, b time.Time) time.Time {
 // giveBack frees the key; where that fails, the end of the lease does.
 func (d *door) giveBack(ctx context.Context, key *once.Reservation) error {
 	if err := key.GiveBack(ctx); err != nil && !errors.Is(err, store.ErrLost) {
-		d.o.Logger.WarnContext(ctx, "httpidem: the key stays until its lease ends", "endpoint", d.name, "error", err)
+		d.o.Logger.WarnContext(ctx, "httpidem: the key stays until its lease ends", "endpoint", d.name,
+			"error", err)
 	}
 	return nil
 }

@@ -47,8 +47,10 @@ func impatient() *httpidem.Options {
 }
 
 func TestWrap(t *testing.T) {
-	everywhere(t, func(t *testing.T) { testWrap[mem](t, inMemory(t)) }, func(t *testing.T) { testWrap[*sql.Tx](t, onSQLite(t)) },
-		func(t *testing.T) { testWrap[pgx.Tx](t, onPgx(t)) }, func(t *testing.T) { testWrap[*sql.Tx](t, onDatabaseSQL(t)) })
+	everywhere(t, func(t *testing.T) { testWrap[mem](t, inMemory(t)) },
+		func(t *testing.T) { testWrap[*sql.Tx](t, onSQLite(t)) },
+		func(t *testing.T) { testWrap[pgx.Tx](t, onPgx(t)) },
+		func(t *testing.T) { testWrap[*sql.Tx](t, onDatabaseSQL(t)) })
 }
 
 // An answer is stored with status, headers and body, by the same policy as a Handle's.
@@ -67,13 +69,15 @@ func testWrap[TTx any](t *testing.T, g *ground[TTx]) {
 		p := post{key: fmt.Sprint("k-", code), body: `{"SKU":"größe"}`}
 		first, second := p.to(one), p.to(two)
 		stored := code == 201 || code == 204 || code == 404
-		if replayed(t, second, stored); first.Code != code || second.Code != code || o.runs.Load()-before != map[bool]int64{true: 1, false: 2}[stored] {
+		if replayed(t, second, stored); first.Code != code || second.Code != code ||
+			o.runs.Load()-before != map[bool]int64{true: 1, false: 2}[stored] {
 			t.Errorf("%d: %d, then %d, %d runs", code, first.Code, second.Code, o.runs.Load()-before)
 		}
 		if first.Header().Get("Set-Cookie") == "" || stored && second.Header().Get("Set-Cookie") != "" {
 			t.Errorf("%d: a cookie: %v, then %v", code, first.Header(), second.Header())
 		}
-		if stored && (first.Body.String() != second.Body.String() || second.Header().Get("X-Old") != p.body || second.Header().Get("Content-Type") != first.Header().Get("Content-Type")) {
+		if stored && (first.Body.String() != second.Body.String() || second.Header().Get("X-Old") != p.body ||
+			second.Header().Get("Content-Type") != first.Header().Get("Content-Type")) {
 			t.Errorf("%d: %s %v, then %s %v", code, first.Body, first.Header(), second.Body, second.Header())
 		}
 		if stored {
@@ -99,7 +103,8 @@ func TestWrapInProgress(t *testing.T) {
 	<-inHand
 	w := p.to(two)
 	answers(t, w, 409, "request-in-progress")
-	if after, err := strconv.Atoi(w.Header().Get("Retry-After")); err != nil || after < 1 || after > 60 { // what is left of the lease
+	// what is left of the lease
+	if after, err := strconv.Atoi(w.Header().Get("Retry-After")); err != nil || after < 1 || after > 60 {
 		t.Errorf("Retry-After: %v", w.Header())
 	}
 	other := p
@@ -182,7 +187,9 @@ func TestWrapRefuses(t *testing.T) {
 		do   http.HandlerFunc
 		says string
 	}{
-		"hijack": {func(w http.ResponseWriter, _ *http.Request) { _, _, _ = http.NewResponseController(w).Hijack() }, "cannot hijack"},
+		"hijack": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _, _ = http.NewResponseController(w).Hijack()
+		}, "cannot hijack"},
 		"events": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = io.WriteString(w, "data: 1\n\n")
@@ -256,7 +263,8 @@ func TestTransport(t *testing.T) {
 	t.Cleanup(server.Close)
 	client := &http.Client{Transport: &httpidem.Transport{Base: server.Client().Transport}}
 	ask := func(ctx context.Context, method string) (*http.Response, error) {
-		r, err := http.NewRequestWithContext(ctx, method, server.URL+"/orders", strings.NewReader(`{"SKU":"tea"}`))
+		r, err := http.NewRequestWithContext(ctx, method, server.URL+"/orders",
+			strings.NewReader(`{"SKU":"tea"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,12 +281,14 @@ func TestTransport(t *testing.T) {
 	message := skald.WithCause(t.Context(), skald.Message{Source: "/shop", ID: "m-1"})
 	step := httpidem.WithKey(message, `step "1"`)
 	for i, ctx := range []context.Context{message, message, step, step} {
-		if w, err := ask(ctx, "POST"); err != nil || w.StatusCode != 201 || (w.Header.Get("Idempotent-Replayed") == "true") != (i%2 == 1) {
+		if w, err := ask(ctx, "POST"); err != nil || w.StatusCode != 201 ||
+			(w.Header.Get("Idempotent-Replayed") == "true") != (i%2 == 1) {
 			t.Errorf("%d: %v, %v", i, w, err)
 		}
 	}
 	s.told(t, "placed", "tea tea")
-	for _, bad := range []context.Context{t.Context(), httpidem.WithKey(t.Context(), ""), httpidem.WithKey(t.Context(), "größe")} {
+	for _, bad := range []context.Context{t.Context(), httpidem.WithKey(t.Context(), ""),
+		httpidem.WithKey(t.Context(), "größe")} {
 		if _, err := ask(bad, "POST"); err == nil {
 			t.Error("a request without a key that can be sent is sent")
 		}
@@ -297,10 +307,12 @@ func TestReserveErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	var held *once.InHandError
-	if _, err := once.Reserve(t.Context(), g.db, q, time.Minute); !errors.As(err, &held) || !errors.Is(err, store.ErrBusy) || held.Left > time.Minute {
+	if _, err := once.Reserve(t.Context(), g.db, q, time.Minute); !errors.As(err, &held) ||
+		!errors.Is(err, store.ErrBusy) || held.Left > time.Minute {
 		t.Errorf("a second one: %v", err)
 	}
-	if err := mine.Finish(t.Context(), once.Answer{Result: strings.Repeat("x", once.MaxResult+1)}); err == nil {
+	if err := mine.Finish(t.Context(),
+		once.Answer{Result: strings.Repeat("x", once.MaxResult+1)}); err == nil {
 		t.Error("a result that is too large is kept")
 	}
 	if err := mine.GiveBack(t.Context()); err != nil {

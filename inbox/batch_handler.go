@@ -18,7 +18,8 @@ import (
 type BatchHandler[TTx any] func(ctx context.Context, tx TTx, ms []skald.Message) error
 
 // OnBatch handles the event e with h, up to Options.Batch messages at once.
-func OnBatch[TTx, T any](in *Inbox[TTx], e skald.Event[T], h func(ctx context.Context, tx TTx, ms []skald.Received[T]) error) {
+func OnBatch[TTx, T any](in *Inbox[TTx], e skald.Event[T],
+	h func(ctx context.Context, tx TTx, ms []skald.Received[T]) error) {
 	in.HandleBatch(e.Topic, func(ctx context.Context, tx TTx, ms []skald.Message) error {
 		all := make([]skald.Received[T], len(ms))
 		for i, m := range ms {

@@ -56,7 +56,8 @@ func deliveries(w *world, seed uint64) (turns [][]skald.Message) {
 				continue
 			}
 			m := w.message([]string{"a", "b", "c", "d", ""}[r.IntN(5)], "")
-			what := []string{"ok", "ok", "ok", "ok", "ok", "ok", "reject", "fail", "later", "dead", "panic", "garbled"}[r.IntN(12)]
+			what := []string{"ok", "ok", "ok", "ok", "ok", "ok", "reject", "fail", "later", "dead", "panic",
+				"garbled"}[r.IntN(12)]
 			m.Data = fmt.Appendf(nil, "%q", fmt.Sprintf("%s%d", what, r.IntN(9)))
 			if what == "garbled" {
 				m.Data = []byte("{")
@@ -79,7 +80,8 @@ func (s *stream[TTx]) does(m skald.Received[string]) error {
 	early := s.w.clock().Sub(s.begun) < time.Duration(m.Value[len(m.Value)-1]-'0')*pause
 	switch what := strings.TrimRight(m.Value, "0123456789"); {
 	case what == "reject":
-		return skald.Reject(errors.New("no "+m.Value), skald.Draft{Topic: "answers", Type: "no", Key: m.Key, Value: m.Value})
+		return skald.Reject(errors.New("no "+m.Value),
+			skald.Draft{Topic: "answers", Type: "no", Key: m.Key, Value: m.Value})
 	case what == "fail" && early:
 		return errors.New("not yet")
 	case what == "later" && early:
@@ -135,7 +137,8 @@ func (s *stream[TTx]) outcome(t *testing.T) (out []string) {
 		t.Fatal(err)
 	}
 	for _, p := range kept {
-		out = append(out, fmt.Sprintf("kept %s of %s: %d attempts, waits %v, dead %v, %q %q %q", p.ID, p.Message.Key, p.Attempts, p.Waiting, p.Dead != nil, p.Last.Why, p.Fault, p.Message.Data))
+		out = append(out, fmt.Sprintf("kept %s of %s: %d attempts, waits %v, dead %v, %q %q %q", p.ID,
+			p.Message.Key, p.Attempts, p.Waiting, p.Dead != nil, p.Last.Why, p.Fault, p.Message.Data))
 	}
 	q, err := store.ListQuarantined(t.Context(), s.on.db, store.Query{})
 	if err != nil {
@@ -155,7 +158,8 @@ func (s *stream[TTx]) outcome(t *testing.T) (out []string) {
 		t.Fatal(err)
 	}
 	for i, v := range seen {
-		out = append(out, fmt.Sprintf("seen %s: %v %s %d %s %v", ids[i].ID, v.Outcome, v.Reason, v.Code, v.Result, v.Emitted != ""))
+		out = append(out, fmt.Sprintf("seen %s: %v %s %d %s %v", ids[i].ID, v.Outcome, v.Reason, v.Code,
+			v.Result, v.Emitted != ""))
 	}
 	slices.Sort(out)
 	return append(out, s.said(t)...)
@@ -196,15 +200,18 @@ func (s *stream[TTx]) run(t *testing.T, seed uint64, open opening[TTx]) []string
 	s.begun, s.runs, s.waiting = s.w.clock(), map[string]int{}, map[TTx]bool{}
 	s.turns = deliveries(s.w, seed)
 	in := inbox.New(s.on.db, s.w.bus, "stock", &inbox.Options{Now: s.w.clock, Workers: 1, Batch: s.batch,
-		Retry: inbox.Retry{Attempts: 4, First: pause / 2, Most: pause / 2},
-		Dead:  inbox.Dead{FreeKey: seed%2 == 0}, Identity: inbox.Identity{Again: func(m skald.Message) bool { return len(m.Data)%2 == 0 }}, Logger: slog.New(slog.DiscardHandler)})
+		Retry:    inbox.Retry{Attempts: 4, First: pause / 2, Most: pause / 2},
+		Dead:     inbox.Dead{FreeKey: seed%2 == 0},
+		Identity: inbox.Identity{Again: func(m skald.Message) bool { return len(m.Data)%2 == 0 }},
+		Logger:   slog.New(slog.DiscardHandler)})
 	inbox.OnResult(in, said, s.effect)
 	if s.many {
 		inbox.OnBatch(in, skald.Event[string]{Topic: "orders", Type: "many"}, s.effects)
 	} else {
-		inbox.On(in, skald.Event[string]{Topic: "orders", Type: "many"}, func(ctx context.Context, t TTx, m skald.Received[string]) error {
-			return s.effects(ctx, t, []skald.Received[string]{m})
-		})
+		inbox.On(in, skald.Event[string]{Topic: "orders", Type: "many"},
+			func(ctx context.Context, t TTx, m skald.Received[string]) error {
+				return s.effects(ctx, t, []skald.Received[string]{m})
+			})
 	}
 	for _, turn := range s.turns {
 		s.w.publish(turn...)
@@ -234,7 +241,8 @@ func endsAsOneByOne[TTx comparable](t *testing.T, seeds uint64, open opening[TTx
 	shared := 0
 	for seed := range seeds {
 		want := (&stream[tx]{batch: 1}).run(t, seed, inMemory)
-		for _, s := range []*stream[TTx]{{batch: 1}, {batch: 3}, {batch: 100}, {batch: 7, many: true}, {batch: 100, many: true, guilty: true}} {
+		for _, s := range []*stream[TTx]{{batch: 1}, {batch: 3}, {batch: 100}, {batch: 7, many: true},
+			{batch: 100, many: true, guilty: true}} {
 			got := s.run(t, seed, open)
 			shared += s.shared
 			if slices.Equal(got, want) {
@@ -343,7 +351,8 @@ func TestGuiltyOneOfABatchIsFound(t *testing.T) {
 					return err
 				}
 			}
-			if slices.ContainsFunc(ms, func(m skald.Received[string]) bool { return m.Value == fmt.Sprint(at) }) {
+			if slices.ContainsFunc(ms,
+				func(m skald.Received[string]) bool { return m.Value == fmt.Sprint(at) }) {
 				panic("one of them")
 			}
 			return nil
@@ -356,7 +365,8 @@ func TestGuiltyOneOfABatchIsFound(t *testing.T) {
 			t.Errorf("the handler ran with %v messages", sizes)
 		}
 		kept := w.kept()
-		if len(kept) == 0 || string(kept[0].Message.Data) != fmt.Sprintf("%q", fmt.Sprint(at)) || kept[0].Attempts != 1 {
+		if len(kept) == 0 || string(kept[0].Message.Data) != fmt.Sprintf("%q", fmt.Sprint(at)) ||
+			kept[0].Attempts != 1 {
 			t.Errorf("kept %+v", kept)
 		}
 		for _, p := range kept[1:] {
@@ -398,7 +408,8 @@ func TestBatchOfSeveralTypes(t *testing.T) {
 		w.publish(m)
 	}
 	w.quiet(in)
-	if kept := w.kept(); mixed == 0 || len(kept) != 1 || string(kept[0].Message.Data) != `"5"` || in.Health().Handled != 11 {
+	if kept := w.kept(); mixed == 0 || len(kept) != 1 || string(kept[0].Message.Data) != `"5"` ||
+		in.Health().Handled != 11 {
 		t.Errorf("%d mixed batches, kept %+v, health %+v", mixed, kept, in.Health())
 	}
 }
@@ -407,10 +418,11 @@ func TestBatchOfSeveralTypes(t *testing.T) {
 func TestBatchIsWhatWaits(t *testing.T) {
 	w := newWorld(t, 1)
 	sizes := map[tx]int{}
-	in := w.inbox(&inbox.Options{Now: w.clock, Workers: 4, Batch: 10}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
-		sizes[tx]++
-		return keep(ctx, tx, m)
-	})
+	in := w.inbox(&inbox.Options{Now: w.clock, Workers: 4, Batch: 10},
+		func(ctx context.Context, tx tx, m skald.Received[string]) error {
+			sizes[tx]++
+			return keep(ctx, tx, m)
+		})
 	step := func(want int) {
 		t.Helper()
 		clear(sizes)

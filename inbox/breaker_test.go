@@ -21,7 +21,8 @@ func TestBreakerStopsAConsumerThatFailsInOneWay(t *testing.T) {
 	w := newWorld(t, 1)
 	broken := true
 	var log bytes.Buffer
-	in := w.inbox(&inbox.Options{Now: w.clock, Breaker: inbox.Breaker{Least: 10, Rest: 30 * time.Second}, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+	in := w.inbox(&inbox.Options{Now: w.clock, Breaker: inbox.Breaker{Least: 10, Rest: 30 * time.Second},
+		Logger: slog.New(slog.NewTextHandler(&log, nil))},
 		func(ctx context.Context, tx tx, m skald.Received[string]) error {
 			if broken {
 				return skald.Permanent(fmt.Errorf("no column %q in order %d", m.Value, w.n))
@@ -33,7 +34,8 @@ func TestBreakerStopsAConsumerThatFailsInOneWay(t *testing.T) {
 	}
 	w.quiet(in)
 	h := in.Health()
-	if len(w.dead()) != 10 || h.Ready || !h.Live || !strings.Contains(h.Stopped, "10 of 10 messages failed in one way") || h.Unacknowledged != 90 {
+	if len(w.dead()) != 10 || h.Ready || !h.Live ||
+		!strings.Contains(h.Stopped, "10 of 10 messages failed in one way") || h.Unacknowledged != 90 {
 		t.Fatalf("%d dead letters, health %+v", len(w.dead()), h)
 	}
 	if !strings.Contains(log.String(), "level=ERROR msg=\"inbox: the consumer is stopped\"") {
@@ -54,7 +56,8 @@ func TestBreakerStopsAConsumerThatFailsInOneWay(t *testing.T) {
 	broken = false
 	w.pass(time.Hour)
 	w.quiet(in)
-	if h := in.Health(); !h.Ready || h.Stopped != "" || h.Handled != 87 || len(w.dead()) != 13 || h.Unacknowledged != 0 {
+	if h := in.Health(); !h.Ready || h.Stopped != "" || h.Handled != 87 || len(w.dead()) != 13 ||
+		h.Unacknowledged != 0 {
 		t.Errorf("%d dead letters, health %+v", len(w.dead()), h)
 	}
 }
@@ -66,8 +69,9 @@ func TestBreakerStaysClosed(t *testing.T) {
 		fails func(n int) error
 		every time.Duration
 	}{
-		"fewer than the share":   {func(n int) error { return some(n%3 == 0, errors.New("no")) }, 0},
-		"each in another way":    {func(n int) error { return fmt.Errorf("no: %s", strings.Repeat("x", n)) }, 0},
+		"fewer than the share": {func(n int) error { return some(n%3 == 0, errors.New("no")) }, 0},
+		"each in another way": {func(n int) error { return fmt.Errorf("no: %s", strings.Repeat("x", n)) },
+			0},
 		"few in a window":        {func(int) error { return errors.New("no") }, 10 * time.Second},
 		"one of them, for long":  {func(n int) error { return some(n == 0, errors.New("no")) }, 0},
 		"nobody's fault":         {func(n int) error { return some(n < 5, store.ErrBusy) }, 0},
@@ -145,7 +149,8 @@ func TestBreakerUnderRun(t *testing.T) {
 func TestMalformedMessagesStopTheirSourceAlone(t *testing.T) {
 	w := newWorld(t, 2)
 	var log bytes.Buffer
-	in := w.inbox(&inbox.Options{Now: w.clock, Breaker: inbox.Breaker{Least: 10, Rest: 30 * time.Second}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, keep)
+	in := w.inbox(&inbox.Options{Now: w.clock, Breaker: inbox.Breaker{Least: 10, Rest: 30 * time.Second},
+		Logger: slog.New(slog.NewTextHandler(&log, nil))}, keep)
 	bad := func() skald.Message {
 		m := w.message("", "")
 		m.Data = []byte("{")
@@ -159,7 +164,8 @@ func TestMalformedMessagesStopTheirSourceAlone(t *testing.T) {
 	w.publish(other)
 	w.quiet(in)
 	h := in.Health()
-	if n := len(w.dead()); n < 10 || n > 20 || h.Stopped != "" || !h.Ready || len(h.StoppedSources) == 0 || !strings.Contains(h.StoppedSources[0], "/other") {
+	if n := len(w.dead()); n < 10 || n > 20 || h.Stopped != "" || !h.Ready || len(h.StoppedSources) == 0 ||
+		!strings.Contains(h.StoppedSources[0], "/other") {
 		t.Fatalf("%d dead letters, %+v", n, h)
 	}
 	w.expect("good", "1")

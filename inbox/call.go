@@ -24,7 +24,8 @@ type phases[TTx any] struct {
 func bind[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T],
 	c call.Call[TTx, T, TReq, TOut]) phases[TTx] {
 	by := call.By{Name: in.group, Retry: in.o.Retry.First, Now: in.o.Now, Logger: in.o.Logger}
-	bound := call.Bind(c, by, func(ctx context.Context, m skald.Message) (skald.Received[T], error) { return decode(ctx, e, m) })
+	bound := call.Bind(c, by,
+		func(ctx context.Context, m skald.Message) (skald.Received[T], error) { return decode(ctx, e, m) })
 	return phases[TTx]{
 		Bound: bound,
 		intend: func(ctx context.Context, tx TTx, m skald.Message) (Result, error) {
@@ -52,7 +53,8 @@ func (in *Inbox[TTx]) handleCall(k store.Kind, p phases[TTx]) {
 // ForwardCall is Forward for a step that is taken by a call: from its intent on the step is calling. A
 // compensation that comes then waits until it is known what became of the call, has its key used up for that,
 // and undoes what was done, or nothing. A call that is refused takes no effect.
-func ForwardCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step, c call.Call[TTx, T, TReq, TOut],
+func ForwardCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step,
+	c call.Call[TTx, T, TReq, TOut],
 	barred func(m skald.Received[T]) []skald.Draft) {
 	OnCall(in, e, c)
 	in.exec.Course(store.Kind{Topic: e.Topic, Type: e.Type}, exec.Course{
@@ -66,7 +68,8 @@ func ForwardCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], of fu
 // calling, so that whoever would undo it, too, waits; it is undone with Settle. TookOf tells Intent and
 // Settle what is to be undone. The key must be one of the step, not of the message: "refund-" and the order.
 // A Settle that rejects leaves the step done.
-func CompensateCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step, c call.Call[TTx, T, TReq, TOut],
+func CompensateCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step,
+	c call.Call[TTx, T, TReq, TOut],
 	say func(m skald.Received[T], was store.StepState) []skald.Draft) {
 	k, saying, p := store.Kind{Topic: e.Topic, Type: e.Type}, sayOf(e, say), bind(in, e, c)
 	said := func(ctx context.Context, m skald.Message, r Result, err error) (Result, error) {

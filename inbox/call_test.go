@@ -127,7 +127,8 @@ func TestCallIsMadeBetweenTwoTransactions(t *testing.T) {
 	in := w.caller(b.call())
 	b.during = func(key string) {
 		kept := w.kept()
-		if len(kept) != 1 || kept[0].Call == nil || kept[0].Call.Key != key || kept[0].Call.Request != `"req 1"` || kept[0].Attempts != 0 {
+		if len(kept) != 1 || kept[0].Call == nil || kept[0].Call.Key != key ||
+			kept[0].Call.Request != `"req 1"` || kept[0].Attempts != 0 {
 			t.Errorf("during the call there is %+v", kept)
 		}
 		if len(w.db.Marks()) != 0 || len(w.db.User()) != 0 {
@@ -146,7 +147,8 @@ func TestCallIsMadeBetweenTwoTransactions(t *testing.T) {
 	w.quiet(in)
 	w.expect("k", "1=receipt of req 1")
 	w.expect("intents", "")
-	if b.asked() != "do 1" || len(w.kept()) != 0 || in.Health().Handled != 1 || in.Health().Duplicates != 2 || in.Health().UnknownSettled != 0 {
+	if b.asked() != "do 1" || len(w.kept()) != 0 || in.Health().Handled != 1 || in.Health().Duplicates != 2 ||
+		in.Health().UnknownSettled != 0 {
 		t.Errorf("asked %s, kept %v, health %+v", b.asked(), w.kept(), in.Health())
 	}
 }
@@ -157,7 +159,8 @@ func TestRefusalIsSettled(t *testing.T) {
 	w.publish(w.message("k", "1"), w.message("k", "2"))
 	w.quiet(in)
 	w.expect("k", "2=receipt of req 2")
-	if rows := w.db.Rows(); b.asked() != "do 1, do 2" || in.Health().Rejected != 1 || len(rows) != 1 || rows[0].Type != "refused" || len(w.kept()) != 0 {
+	if rows := w.db.Rows(); b.asked() != "do 1, do 2" || in.Health().Rejected != 1 || len(rows) != 1 ||
+		rows[0].Type != "refused" || len(w.kept()) != 0 {
 		t.Errorf("asked %s, health %+v, rows %v", b.asked(), in.Health(), rows)
 	}
 }
@@ -185,7 +188,8 @@ func TestUnknownIsSettled(t *testing.T) {
 			w.publish(w.message("k", "1"), w.message("k", "2"))
 			w.quiet(in)
 			kept := w.kept()
-			if len(kept) != 2 || kept[0].Attempts != 1 || kept[0].Call == nil || !strings.Contains(kept[0].Last.Why, errCut.Error()) {
+			if len(kept) != 2 || kept[0].Attempts != 1 || kept[0].Call == nil ||
+				!strings.Contains(kept[0].Last.Why, errCut.Error()) {
 				t.Fatalf("kept %+v", kept)
 			}
 			w.pass(time.Minute)
@@ -223,7 +227,8 @@ func TestForgottenKeyIsNotUsedAgain(t *testing.T) {
 	w.pass(2 * time.Hour)
 	w.quiet(in)
 	w.expect("k", "1=receipt of req 1")
-	if dead := w.dead(); len(dead) != 1 || dead[0].Dead.Kind != "permanent" || !strings.Contains(dead[0].Last.Why, call.ErrForgotten.Error()) || dead[0].Call.Key != "2" {
+	if dead := w.dead(); len(dead) != 1 || dead[0].Dead.Kind != "permanent" ||
+		!strings.Contains(dead[0].Last.Why, call.ErrForgotten.Error()) || dead[0].Call.Key != "2" {
 		t.Errorf("dead letters %+v", dead)
 	}
 	if n := strings.Count(b.asked(), "do "); n != 2 {
@@ -247,7 +252,9 @@ func TestAgeOfACallBetweenTwoWrongClocks(t *testing.T) {
 			how := b.call()
 			how.Memory = time.Hour
 			work := func(wrong time.Duration) {
-				in := inbox.New(w.db, w.bus, "stock", &inbox.Options{Now: func() time.Time { return w.clock().Add(wrong) }, Logger: slog.New(slog.DiscardHandler)})
+				in := inbox.New(w.db, w.bus, "stock",
+					&inbox.Options{Now: func() time.Time { return w.clock().Add(wrong) },
+						Logger: slog.New(slog.DiscardHandler)})
 				inbox.OnCall(in, said, how)
 				w.quiet(in)
 				if err := in.Close(t.Context()); err != nil {
@@ -260,7 +267,8 @@ func TestAgeOfACallBetweenTwoWrongClocks(t *testing.T) {
 			work(c.two)
 			dead := w.dead()
 			if c.forgotten {
-				if len(dead) != 1 || !strings.Contains(dead[0].Last.Why, call.ErrForgotten.Error()) || strings.Count(b.asked(), "do ") != 1 {
+				if len(dead) != 1 || !strings.Contains(dead[0].Last.Why, call.ErrForgotten.Error()) ||
+					strings.Count(b.asked(), "do ") != 1 {
 					t.Errorf("asked %s, dead letters %+v", b.asked(), dead)
 				}
 				return
@@ -378,7 +386,8 @@ func TestIntentOfTheDeadIsSettledAtOnce(t *testing.T) {
 				}
 				return "", session.Die()
 			}
-			mortal := inbox.New(sagatest.WrapDriver(store.Driver[tx](w.db), session), sagatest.WrapBroker(w.bus.Client(), session), "stock",
+			mortal := inbox.New(sagatest.WrapDriver(store.Driver[tx](w.db), session),
+				sagatest.WrapBroker(w.bus.Client(), session), "stock",
 				&inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler)})
 			inbox.OnCall(mortal, said, how)
 			w.publish(w.message("k", "1"))
@@ -407,7 +416,8 @@ func TestProviderThatDoesNotAnswerIsLetAlone(t *testing.T) {
 	w, b := newWorld(t, 1), &bank{moods: slices.Repeat([]string{"before"}, 3)}
 	how := b.call()
 	how.LookUp = nil
-	how.At = call.NewProvider("bank", &call.ProviderOptions{Trip: 2, Rest: 10 * time.Second, Timeout: time.Second})
+	how.At = call.NewProvider("bank", &call.ProviderOptions{Trip: 2, Rest: 10 * time.Second,
+		Timeout: time.Second})
 	in := w.caller(how)
 	for i := range 6 {
 		w.publish(w.message(fmt.Sprint("k", i), fmt.Sprint(i)))
@@ -539,7 +549,8 @@ func TestIntentThatIsNoLongerTrueIsNotStored(t *testing.T) {
 		}
 		return "req", m.Value, nil
 	}
-	in := w.over(d, &inbox.Options{Now: w.clock, Transaction: inbox.Transaction{Entities: func(skald.Message) []store.Lock { return lock }}}, keep)
+	in := w.over(d, &inbox.Options{Now: w.clock,
+		Transaction: inbox.Transaction{Entities: func(skald.Message) []store.Lock { return lock }}}, keep)
 	inbox.OnCall(in, said, how)
 	w.publish(w.message("k", "1"))
 	w.quiet(in)
@@ -551,20 +562,24 @@ func TestIntentThatIsNoLongerTrueIsNotStored(t *testing.T) {
 // A compensation that comes while it is not known what became of a call has that settled first, by using its
 // key up: then there is something to undo, or there is not. A dead letter is settled, too.
 func TestCompensationSettlesTheCallFirst(t *testing.T) {
-	for mood, want := range map[string]string{"after": "1=receipt of req 1 undone", "before": "undone nothing"} {
+	for mood, want := range map[string]string{"after": "1=receipt of req 1 undone",
+		"before": "undone nothing"} {
 		for _, attempts := range []int{9, 1} {
 			t.Run(fmt.Sprint(mood, attempts), func(t *testing.T) {
 				w, b := newWorld(t, 1), &bank{moods: []string{mood}}
 				if err := w.bus.MakeTopics(t.Context(), 1, "cancels"); err != nil {
 					t.Fatal(err)
 				}
-				step := func(m skald.Received[string]) inbox.Step { return inbox.Step{Saga: m.Value, Name: "charge"} }
+				step := func(m skald.Received[string]) inbox.Step {
+					return inbox.Step{Saga: m.Value, Name: "charge"}
+				}
 				how := b.call()
 				how.LookUp = nil
 				in := w.over(w.db, &inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: attempts}}, keep)
 				inbox.ForwardCall(in, said, step, how, nil)
 				inbox.Compensate(in, skald.Event[string]{Topic: "cancels", Type: "said"}, step,
-					func(_ context.Context, t tx, m skald.Received[string], _ inbox.Took) (inbox.Result, error) {
+					func(_ context.Context, t tx, m skald.Received[string], _ inbox.Took) (inbox.Result,
+						error) {
 						return inbox.Result{}, note(t, "k", "undone")
 					},
 					func(_ skald.Received[string], was store.StepState) []skald.Draft {
@@ -572,7 +587,8 @@ func TestCompensationSettlesTheCallFirst(t *testing.T) {
 					})
 				w.publish(w.message("k", "1"))
 				w.quiet(in)
-				if steps := w.db.Steps(); len(steps) != 1 || steps[0].State != store.StepCalling || steps[0].OutsideKey != "1" {
+				if steps := w.db.Steps(); len(steps) != 1 || steps[0].State != store.StepCalling ||
+					steps[0].OutsideKey != "1" {
 					t.Fatalf("steps %+v", steps)
 				}
 				if dead := len(w.dead()) == 1; dead != (attempts == 1) {
@@ -590,7 +606,8 @@ func TestCompensationSettlesTheCallFirst(t *testing.T) {
 					got = "undone nothing"
 				}
 				if got != want || b.asked() != "do 1, cancel 1" || len(w.kept()) != 0 {
-					t.Errorf("%s; asked %s, kept %+v, said %v, steps %+v", got, b.asked(), w.kept(), rows, w.db.Steps())
+					t.Errorf("%s; asked %s, kept %+v, said %v, steps %+v", got, b.asked(), w.kept(), rows,
+						w.db.Steps())
 				}
 			})
 		}

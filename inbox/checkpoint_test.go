@@ -109,7 +109,8 @@ func TestKillerBecomesADeadLetter(t *testing.T) {
 				t.Errorf("%d deaths, %d runs of the killer", deaths, m.runs["killer"])
 			}
 			dead := m.dead()
-			if len(dead) != 1 || dead[0].Dead.Kind != "crash" || !strings.Contains(dead[0].Last.Why, "3 times") || string(dead[0].Message.Key) != "b" {
+			if len(dead) != 1 || dead[0].Dead.Kind != "crash" ||
+				!strings.Contains(dead[0].Last.Why, "3 times") || string(dead[0].Message.Key) != "b" {
 				t.Fatalf("dead: %+v", dead)
 			}
 			m.expect("a", "a1 a2 a3")
@@ -142,7 +143,8 @@ func TestOneDeathMakesNoSuspects(t *testing.T) {
 		t.Fatal("it did not die")
 	}
 	all, err := m.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
-	if err != nil || len(all.Checkpoints) != 1 || all.Checkpoints[0].InFlightEnd <= 19 || all.Checkpoints[0].InFlightEnd > 19+3*16 {
+	if err != nil || len(all.Checkpoints) != 1 || all.Checkpoints[0].InFlightEnd <= 19 ||
+		all.Checkpoints[0].InFlightEnd > 19+3*16 {
 		t.Errorf("it died at the 20th of 500 messages, and left %+v, %v", all.Checkpoints, err)
 	}
 	m.pass(2 * time.Minute)
@@ -301,8 +303,10 @@ func TestConsumerStartsAtTheLowerPosition(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := &world{t: t, bus: w.bus, now: w.clock()}
 			w.db = memstore.New(&memstore.Options{Now: w.clock})
-			checkpoint := store.Checkpoint{Partition: was.Checkpoints[0].Partition, Origin: tc.origin, Position: 4}
-			if _, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock", Take: true, Session: "", Stamp: "n", Checkpoints: []store.Checkpoint{checkpoint}}); err != nil {
+			checkpoint := store.Checkpoint{Partition: was.Checkpoints[0].Partition, Origin: tc.origin,
+				Position: 4}
+			if _, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock", Take: true, Session: "",
+				Stamp: "n", Checkpoints: []store.Checkpoint{checkpoint}}); err != nil {
 				t.Fatal(err)
 			}
 			in := w.stepper(keep)
@@ -334,7 +338,8 @@ func TestConsumerOfALaneThatWasEmptyThen(t *testing.T) {
 		t.Fatal(err)
 	}
 	then := &world{t: t, bus: w.bus, now: w.clock(), db: memstore.New(&memstore.Options{Now: w.clock})}
-	if _, err := then.db.Attend(t.Context(), store.Attend{Consumer: "stock", Take: true, Session: "", Stamp: "n", Checkpoints: backup.Checkpoints}); err != nil {
+	if _, err := then.db.Attend(t.Context(), store.Attend{Consumer: "stock", Take: true, Session: "",
+		Stamp: "n", Checkpoints: backup.Checkpoints}); err != nil {
 		t.Fatal(err)
 	}
 	in = then.stepper(keep)
@@ -364,7 +369,8 @@ func TestRewindOfARunningConsumer(t *testing.T) {
 		checkpoint = all.Checkpoints[0]
 		return checkpoint.Position == 5
 	})
-	w.apply(store.Effect{Rewind: &store.Rewind{Consumer: "stock", Partition: checkpoint.Partition, Origin: checkpoint.Origin, Position: 2, Stamp: "again"}})
+	w.apply(store.Effect{Rewind: &store.Rewind{Consumer: "stock", Partition: checkpoint.Partition,
+		Origin: checkpoint.Origin, Position: 2, Stamp: "again"}})
 	w.publish(w.message("k", "5")) // so that it looks soon
 	until(t, "they come again", func() bool { h := in.Health(); return h.Duplicates >= 3 && h.Handled == 6 })
 	if err := stop(); err != nil {
@@ -377,8 +383,10 @@ func TestRewindOfARunningConsumer(t *testing.T) {
 // Interleaving 12.
 func TestSeededBugsOfPositionsAndKills(t *testing.T) {
 	for name, wrap := range map[string]func(store.Driver[tx]) store.Driver[tx]{
-		"kills are not stored before the run": func(d store.Driver[tx]) store.Driver[tx] { return uncharged{d} },
-		"nobody knows who left uncleanly":     func(d store.Driver[tx]) store.Driver[tx] { return anonymous{d} },
+		"kills are not stored before the run": func(d store.Driver[tx]) store.Driver[tx] {
+			return uncharged{d}
+		},
+		"nobody knows who left uncleanly": func(d store.Driver[tx]) store.Driver[tx] { return anonymous{d} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMortal(t, 1, func(r skald.Received[string]) bool { return r.Value == "killer" })
@@ -408,7 +416,8 @@ func TestSeededBugsOfPositionsAndKills(t *testing.T) {
 		}
 		w.db = memstore.New(&memstore.Options{Now: w.clock})
 		was.Checkpoints[0].Position = 1
-		if _, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock", Take: true, Session: "", Stamp: "n", Checkpoints: was.Checkpoints}); err != nil {
+		if _, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock", Take: true, Session: "",
+			Stamp: "n", Checkpoints: was.Checkpoints}); err != nil {
 			t.Fatal(err)
 		}
 		in = w.over(unasked{w.db}, &inbox.Options{Now: w.clock}, keep)
@@ -513,10 +522,11 @@ func (d *halfDeaf) Attend(ctx context.Context, a store.Attend) (store.Attended, 
 func TestWhatCameFirstIsTakenFirst(t *testing.T) {
 	w := newWorld(t, 1)
 	var got, want []string
-	in := w.inbox(&inbox.Options{Now: w.clock, Workers: 1}, func(ctx context.Context, t tx, m skald.Received[string]) error {
-		got = append(got, m.Value)
-		return keep(ctx, t, m)
-	})
+	in := w.inbox(&inbox.Options{Now: w.clock, Workers: 1},
+		func(ctx context.Context, t tx, m skald.Received[string]) error {
+			got = append(got, m.Value)
+			return keep(ctx, t, m)
+		})
 	for i := range 40 {
 		text := fmt.Sprint(i)
 		w.publish(w.message(fmt.Sprint("k", i%3*i), text))
@@ -547,7 +557,8 @@ func TestRewindOfALaneThatIsBeingTaken(t *testing.T) {
 	}
 	s := all.Checkpoints[0]
 	next := w.over(&before{Store: w.db, occupy: func() {
-		w.apply(store.Effect{Rewind: &store.Rewind{Consumer: "stock", Partition: s.Partition, Origin: s.Origin, Position: 2, Stamp: "again"}})
+		w.apply(store.Effect{Rewind: &store.Rewind{Consumer: "stock", Partition: s.Partition,
+			Origin: s.Origin, Position: 2, Stamp: "again"}})
 	}}, &inbox.Options{Now: w.clock}, keep)
 	for range 3 {
 		w.quiet(next)
@@ -578,7 +589,8 @@ func TestClaimedIsHandedBackWithoutASubscription(t *testing.T) {
 	w, bus := newWorld(t, 1), &subscribed{}
 	bus.Broker = w.bus
 	broken := true
-	in := inbox.New(w.db, bus, "stock", &inbox.Options{Now: w.clock, Workers: 4, Logger: slog.New(slog.DiscardHandler)})
+	in := inbox.New(w.db, bus, "stock",
+		&inbox.Options{Now: w.clock, Workers: 4, Logger: slog.New(slog.DiscardHandler)})
 	inbox.On(in, said, func(ctx context.Context, tx tx, m skald.Received[string]) error {
 		if broken {
 			return errors.New("not yet")
@@ -600,7 +612,8 @@ func TestClaimedIsHandedBackWithoutASubscription(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := all.Checkpoints[0]
-	w.apply(store.Effect{Rewind: &store.Rewind{Consumer: "stock", Partition: s.Partition, Origin: s.Origin, Position: 0, Stamp: "again"}})
+	w.apply(store.Effect{Rewind: &store.Rewind{Consumer: "stock", Partition: s.Partition, Origin: s.Origin,
+		Position: 0, Stamp: "again"}})
 	bus.shut = true
 	for err, n := error(nil), 0; err == nil; n++ {
 		w.pass(10 * time.Millisecond)

@@ -122,7 +122,8 @@ func TestParkedMessagesThatFailAgainShareNothing(t *testing.T) {
 			t.Errorf("%d ran, at most %d in a transaction", len(r.runs), r.most)
 		}
 		for _, p := range r.w.kept() {
-			if first := strings.Contains(string(p.Message.Data), "first"); first != (p.Attempts == 2) || p.Claims > 0 {
+			if first := strings.Contains(string(p.Message.Data), "first"); first != (p.Attempts == 2) ||
+				p.Claims > 0 {
 				t.Errorf("kept %s: %d attempts, %d claims", p.Message.Data, p.Attempts, p.Claims)
 			}
 		}
@@ -151,7 +152,8 @@ func TestGuiltyOneOfTheParkedIsChargedAlone(t *testing.T) {
 			r.w.expect(fmt.Sprint("k", n), want)
 		}
 		left := r.w.kept()
-		if len(left) != 2 || left[0].Attempts != 2 || left[1].Attempts != 0 || left[0].Claims+left[1].Claims > 0 {
+		if len(left) != 2 || left[0].Attempts != 2 || left[1].Attempts != 0 || left[0].Claims+
+			left[1].Claims > 0 {
 			t.Errorf("kept %+v", left)
 		}
 		for value, n := range r.runs {

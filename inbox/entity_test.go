@@ -20,7 +20,8 @@ func TestOvertakenHandlerIsCalledAgainAtOnce(t *testing.T) {
 	runs := 0
 	in := w.stepper(func(_ context.Context, t tx, m skald.Received[string]) error {
 		if runs++; runs <= 16 {
-			return errors.Join(note(t, "done", "too early"), fmt.Errorf("update: %w", skald.Again(errors.New("the version moved"))))
+			return errors.Join(note(t, "done", "too early"),
+				fmt.Errorf("update: %w", skald.Again(errors.New("the version moved"))))
 		}
 		return note(t, "done", m.Value)
 	})
@@ -59,10 +60,12 @@ func TestOvertakenForEverIsAFailure(t *testing.T) {
 func TestFence(t *testing.T) {
 	w := newWorld(t, 1)
 	var seen []int64
-	in := w.inbox(&inbox.Options{Now: w.clock, Transaction: inbox.Transaction{Entities: func(m skald.Message) []store.Lock {
-		return []store.Lock{{Space: "order", Key: "7"}, {Space: "customer", Key: m.ID}}
-	}}}, func(ctx context.Context, _ tx, m skald.Received[string]) error {
-		if inbox.Fence(ctx, "customer", m.ID) != 1 || inbox.Fence(ctx, "order", "8") != 0 || inbox.Fence(context.Background(), "order", "7") != 0 {
+	in := w.inbox(&inbox.Options{Now: w.clock,
+		Transaction: inbox.Transaction{Entities: func(m skald.Message) []store.Lock {
+			return []store.Lock{{Space: "order", Key: "7"}, {Space: "customer", Key: m.ID}}
+		}}}, func(ctx context.Context, _ tx, m skald.Received[string]) error {
+		if inbox.Fence(ctx, "customer", m.ID) != 1 || inbox.Fence(ctx, "order", "8") != 0 ||
+			inbox.Fence(context.Background(), "order", "7") != 0 {
 			t.Error("the token of another entity")
 		}
 		if seen = append(seen, inbox.Fence(ctx, "order", "7")); len(seen) == 2 {
@@ -88,14 +91,17 @@ func ExampleFence() {
 		fmt.Println(err)
 	}
 	in := inbox.New(db, bus, "shipping", &inbox.Options{
-		Transaction: inbox.Transaction{Entities: func(m skald.Message) []store.Lock { return []store.Lock{{Space: "order", Key: string(m.Key)}} }},
-		Logger:      slog.New(slog.DiscardHandler),
+		Transaction: inbox.Transaction{Entities: func(m skald.Message) []store.Lock {
+			return []store.Lock{{Space: "order", Key: string(m.Key)}}
+		}},
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	inbox.On(in, said, func(ctx context.Context, tx *memstore.Tx, m skald.Received[string]) error {
 		return tx.Put("parcel", fmt.Sprint(inbox.Fence(ctx, "order", string(m.Key))))
 	})
 	hear := func(id, what string) {
-		m := skald.Message{ID: id, Source: "/shop", Topic: said.Topic, Type: said.Type, Key: []byte("7"), Data: fmt.Appendf(nil, "%q", what)}
+		m := skald.Message{ID: id, Source: "/shop", Topic: said.Topic, Type: said.Type, Key: []byte("7"),
+			Data: fmt.Appendf(nil, "%q", what)}
 		err := bus.Publish(ctx, []skald.Message{m}).Wait(ctx)
 		for busy := true; busy && err == nil; {
 			busy, err = in.Step(ctx)

@@ -14,8 +14,9 @@ func (in *Inbox[TTx]) execConfig() exec.Config {
 		Announce: failure.Announcer{Topic: o.Dead.Topic, Copy: o.Dead.Copy, Headers: o.Dead.Headers,
 			Complete: complete.Messages, Logger: o.Logger},
 
-		Isolation: o.Transaction.Isolation, Entities: o.Transaction.Entities, Settings: o.Transaction.Settings,
-		Handle: o.Timeouts.Handle, Wait: o.Timeouts.Wait,
+		Isolation: o.Transaction.Isolation, Entities: o.Transaction.Entities,
+		Settings: o.Transaction.Settings,
+		Handle:   o.Timeouts.Handle, Wait: o.Timeouts.Wait,
 		Retry: in.retry, Crashes: o.Retry.Crashes, Classify: o.Retry.Classify,
 
 		KeyRows: o.Limits.KeyRows, KeyBytes: o.Limits.KeyBytes, Room: in.room,

@@ -35,7 +35,8 @@ func TestHandlerThatTakesTooLong(t *testing.T) {
 	w.expect("k", "")
 	w.expect("l", "3")
 	k := w.kept()
-	if len(k) != 2 || k[0].Attempts != 1 || !strings.Contains(k[0].Last.Why, failure.ErrTimeout.Error()) || k[1].Attempts != 0 {
+	if len(k) != 2 || k[0].Attempts != 1 || !strings.Contains(k[0].Last.Why, failure.ErrTimeout.Error()) ||
+		k[1].Attempts != 0 {
 		t.Errorf("kept %+v", k)
 	}
 	slow = false
@@ -70,20 +71,23 @@ func TestWhatIsKeptIsNeverTooOld(t *testing.T) {
 			}
 			return keep(ctx, tx, m)
 		})
-	dead, parked, done := w.dated("d", "dead", w.now), w.dated("p", "parked", w.now), w.dated("k", "done", w.now)
+	dead, parked, done := w.dated("d", "dead", w.now), w.dated("p", "parked", w.now),
+		w.dated("k", "done", w.now)
 	w.publish(dead, parked, done)
 	w.quiet(in)
 	w.floorsRise(40)
 	bad = false
 	w.publish(done)
 	w.quiet(in)
-	w.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock", Identity: store.Identity{Source: dead.Source, ID: dead.ID}}})
+	w.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock",
+		Identity: store.Identity{Source: dead.Source, ID: dead.ID}}})
 	w.pass(time.Hour)
 	w.quiet(in)
 	w.expect("d", "dead")
 	w.expect("p", "parked")
 	w.expect("k", "done")
-	if q := w.quarantine(store.Query{}); len(q) != 1 || q[0].ID != done.ID || q[0].Why != store.TooOld || len(w.kept()) != 0 {
+	if q := w.quarantine(store.Query{}); len(q) != 1 || q[0].ID != done.ID || q[0].Why != store.TooOld ||
+		len(w.kept()) != 0 {
 		t.Errorf("in quarantine %+v; kept %+v", q, w.kept())
 	}
 }
@@ -99,7 +103,8 @@ func TestTimelessRepeatBehindItsMark(t *testing.T) {
 		}
 		return errors.Join(keep(ctx, tx, m), tx.Put("order "+m.Value, "there"))
 	})
-	timeless, natural, dated := w.message("timeless", "1"), w.message("natural", "2"), w.dated("dated", "3", w.now)
+	timeless, natural, dated := w.message("timeless", "1"), w.message("natural", "2"),
+		w.dated("dated", "3", w.now)
 	for range 2 {
 		w.publish(timeless, natural, dated)
 		w.quiet(in)
@@ -127,7 +132,8 @@ func TestBatchThatTakesTooLongTogether(t *testing.T) {
 				ends, _ := ctx.Deadline()
 				if m.Value == "1" {
 					var cancel context.CancelFunc
-					ctx, cancel = context.WithDeadline(context.WithoutCancel(ctx), ends.Add(-500*time.Millisecond))
+					ctx, cancel = context.WithDeadline(context.WithoutCancel(ctx),
+						ends.Add(-500*time.Millisecond))
 					defer cancel()
 					<-ctx.Done()
 				} else {
@@ -160,11 +166,13 @@ func TestCompensationBehindItsDeadLetter(t *testing.T) {
 	l.quiet(l.in)
 	l.says()
 	l.stands("a", store.StepDead)
-	if k := l.kept(); len(k) != 2 || k[0].Dead == nil || !k[0].Dead.BlocksKey || k[1].Dead != nil || !k[1].Waiting {
+	if k := l.kept(); len(k) != 2 || k[0].Dead == nil || !k[0].Dead.BlocksKey || k[1].Dead != nil ||
+		!k[1].Waiting {
 		t.Fatalf("kept %+v", k)
 	}
 	l.fail = nil
-	l.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}}})
+	l.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock",
+		Identity: store.Identity{Source: m.Source, ID: m.ID}}})
 	for range 3 {
 		l.pass(time.Minute)
 		l.quiet(l.in)
@@ -217,7 +225,12 @@ func TestBrokerThatIsAway(t *testing.T) {
 	until(t, "the first", func() bool { return len(w.db.Marks()) == 1 })
 	bus.out.Store(true)
 	w.publish(w.message("k", "2"))
-	until(t, "it to be told", func() bool { h := in.Health(); return h.Live && !h.Ready && strings.Contains(h.Why, errAway.Error()) })
+	until(t, "it to be told",
+		func() bool {
+			h := in.Health()
+			return h.Live && !h.Ready &&
+				strings.Contains(h.Why, errAway.Error())
+		})
 	bus.out.Store(false)
 	until(t, "the second", func() bool { return len(w.db.Marks()) == 2 })
 	until(t, "it to be ready", func() bool { return in.Health().Ready })
@@ -234,7 +247,8 @@ func TestBrokerThatIsAway(t *testing.T) {
 // whatever it says then: its message is charged and in the end a dead letter, and is not tried at its place
 // for ever as if nothing had been its fault.
 func TestHandlerThatTakesTooLongAndHeedsNothing(t *testing.T) {
-	for name, says := range map[string]error{"nothing": nil, "an error": errors.New("no"), "a rejection": skald.Reject(errors.New("no"))} {
+	for name, says := range map[string]error{"nothing": nil, "an error": errors.New("no"),
+		"a rejection": skald.Reject(errors.New("no"))} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1)
 			in := w.inbox(&inbox.Options{Now: w.clock,
@@ -254,7 +268,8 @@ func TestHandlerThatTakesTooLongAndHeedsNothing(t *testing.T) {
 				w.pass(time.Minute)
 			}
 			dead := w.dead()
-			if len(dead) != 1 || dead[0].Attempts != 2 || !strings.Contains(dead[0].Last.Why, failure.ErrTimeout.Error()) {
+			if len(dead) != 1 || dead[0].Attempts != 2 ||
+				!strings.Contains(dead[0].Last.Why, failure.ErrTimeout.Error()) {
 				t.Errorf("dead %+v, kept %+v", dead, w.kept())
 			}
 			w.expect("k", "")

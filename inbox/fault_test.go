@@ -54,7 +54,8 @@ func whoseFault[TTx comparable](t *testing.T, opened opening[TTx]) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1)
 			g := opened(w)
-			in := inbox.New(g.db, w.bus, "stock", &inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler)})
+			in := inbox.New(g.db, w.bus, "stock",
+				&inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler)})
 			away := true
 			event := said
 			if c.codec {
@@ -84,7 +85,8 @@ func whoseFault[TTx comparable](t *testing.T, opened opening[TTx]) {
 			if charged := len(kept) == 1 && kept[0].Attempts > 0; charged != c.charged {
 				t.Errorf("charged: %v, kept %+v", charged, kept)
 			}
-			if !c.charged && (h.Failures != 0 || h.Unacknowledged != 1 || len(h.Stuck) != 1 || !h.Stuck[0].Uncharged || !strings.Contains(h.Stuck[0].Error, "refused")) {
+			if !c.charged && (h.Failures != 0 || h.Unacknowledged != 1 || len(h.Stuck) != 1 ||
+				!h.Stuck[0].Uncharged || !strings.Contains(h.Stuck[0].Error, "refused")) {
 				t.Errorf("%+v", h)
 			}
 			if lists := g.lists(t); lists["list"] != "" {
@@ -125,16 +127,19 @@ func TestOwnTransactionsFault(t *testing.T) {
 		hide    bool   // the handler tells nothing of its error
 		charged bool
 	}{
-		"its connection is ended":           {breaks: `SELECT pg_terminate_backend(pg_backend_pid())`},
-		"its connection is ended, unsaid":   {breaks: `SELECT pg_terminate_backend(pg_backend_pid())`, hide: true},
-		"it is given up for another":        {breaks: `DO $$ BEGIN RAISE SQLSTATE '40P01'; END $$`},
-		"a lock is not to be had":           {breaks: `DO $$ BEGIN RAISE SQLSTATE '55P03'; END $$`},
-		"a constraint of its own is broken": {breaks: `DO $$ BEGIN RAISE SQLSTATE '23505'; END $$`, charged: true},
+		"its connection is ended": {breaks: `SELECT pg_terminate_backend(pg_backend_pid())`},
+		"its connection is ended, unsaid": {breaks: `SELECT pg_terminate_backend(pg_backend_pid())`,
+			hide: true},
+		"it is given up for another": {breaks: `DO $$ BEGIN RAISE SQLSTATE '40P01'; END $$`},
+		"a lock is not to be had":    {breaks: `DO $$ BEGIN RAISE SQLSTATE '55P03'; END $$`},
+		"a constraint of its own is broken": {breaks: `DO $$ BEGIN RAISE SQLSTATE '23505'; END $$`,
+			charged: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1)
 			g := onPostgres(t)(w)
-			in := inbox.New(g.db, w.bus, "stock", &inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler)})
+			in := inbox.New(g.db, w.bus, "stock",
+				&inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler)})
 			n := 0
 			inbox.On(in, said, func(ctx context.Context, tx pgx.Tx, m skald.Received[string]) error {
 				if n++; n > 12 {
@@ -202,13 +207,14 @@ func TestErrorsThatNobodyKnowsLeaveATrace(t *testing.T) {
 	db := &odd{Driver: w.db, keeps: true}
 	var log strings.Builder
 	bad, runs := true, 0
-	in := w.over(db, &inbox.Options{Now: w.clock, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
-		if bad && string(m.Key) == "long" {
-			runs++
-			return errors.New("declined")
-		}
-		return keep(ctx, tx, m)
-	})
+	in := w.over(db, &inbox.Options{Now: w.clock, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+		func(ctx context.Context, tx tx, m skald.Received[string]) error {
+			if bad && string(m.Key) == "long" {
+				runs++
+				return errors.New("declined")
+			}
+			return keep(ctx, tx, m)
+		})
 	w.publish(w.message("long", "1"))
 	for range 20 {
 		w.publish(w.message("other", "x"))
@@ -216,7 +222,8 @@ func TestErrorsThatNobodyKnowsLeaveATrace(t *testing.T) {
 		w.pass(time.Minute)
 	}
 	h := in.Health()
-	if len(h.Stuck) != 1 || !h.Stuck[0].Uncharged || h.Stuck[0].ID != "m-1" || !strings.Contains(h.Stuck[0].Error, "2704") || !strings.Contains(h.Stuck[0].Error, "declined") {
+	if len(h.Stuck) != 1 || !h.Stuck[0].Uncharged || h.Stuck[0].ID != "m-1" ||
+		!strings.Contains(h.Stuck[0].Error, "2704") || !strings.Contains(h.Stuck[0].Error, "declined") {
 		t.Errorf("%+v", h)
 	}
 	w.expect("other", strings.TrimSpace(strings.Repeat("x ", 20)))
@@ -230,7 +237,8 @@ func TestErrorsThatNobodyKnowsLeaveATrace(t *testing.T) {
 		w.pass(10 * time.Second)
 	}
 	h = in.Health()
-	if len(h.Failing) != 1 || h.Failing[0].Doing != "claim parked messages" || h.Failing[0].Times < 3 || h.Ready || !strings.Contains(h.Why, "2704") {
+	if len(h.Failing) != 1 || h.Failing[0].Doing != "claim parked messages" || h.Failing[0].Times < 3 ||
+		h.Ready || !strings.Contains(h.Why, "2704") {
 		t.Errorf("%+v", h)
 	}
 	if n := strings.Count(log.String(), "fails again and again"); n < 1 || n > 4 {
@@ -271,7 +279,8 @@ func TestOutageOfAProvider(t *testing.T) {
 		w.quiet(in)
 		w.pass(time.Minute)
 	}
-	if k := w.kept(); len(k) != 1 || k[0].Attempts != 0 || k[0].Dead != nil || k[0].Call == nil || asked < 26 {
+	if k := w.kept(); len(k) != 1 || k[0].Attempts != 0 || k[0].Dead != nil || k[0].Call == nil ||
+		asked < 26 {
 		t.Fatalf("asked %d times, kept %+v", asked, k)
 	}
 	if s := in.Health().Stuck; len(s) != 1 || !s[0].Uncharged {
@@ -290,17 +299,20 @@ func TestDeadLetterWithoutATypeIsCopied(t *testing.T) {
 	var log strings.Builder
 	in := w.inbox(&inbox.Options{Now: w.clock, Dead: inbox.Dead{Topic: "dead", Copy: true},
 		Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
-	in.Handle("orders", "", func(context.Context, tx, skald.Message) error { return skald.Permanent(errors.New("never")) })
+	in.Handle("orders", "",
+		func(context.Context, tx, skald.Message) error { return skald.Permanent(errors.New("never")) })
 	plain, large := w.message("k", "x"), w.message("l", "x")
 	plain.Type, large.Type = "", ""
 	large.Headers = []skald.Header{{Name: "own", Value: []byte(strings.Repeat("x", 16<<10))}}
 	w.publish(plain, large)
 	w.quiet(in)
 	rows := w.db.Rows()
-	if len(rows) != 2 || rows[0].Type != failure.CopyType || string(rows[0].Data) != string(plain.Data) || rows[1].Type != failure.AnnouncementType {
+	if len(rows) != 2 || rows[0].Type != failure.CopyType || string(rows[0].Data) != string(plain.Data) ||
+		rows[1].Type != failure.AnnouncementType {
 		t.Fatalf("said %+v", rows)
 	}
-	if n := strings.Count(log.String(), "cannot be copied whole"); n != 1 || !strings.Contains(log.String(), large.ID) {
+	if n := strings.Count(log.String(), "cannot be copied whole"); n != 1 ||
+		!strings.Contains(log.String(), large.ID) {
 		t.Errorf("%d words: %s", n, log.String())
 	}
 }
@@ -342,7 +354,8 @@ func TestHandlerThatIgnoresItsContextIsListed(t *testing.T) {
 		w.publish(w.message("k", "1"))
 		stop := run(t, in)
 		untilFor(t, time.Minute, "it is listed", func() bool { return len(in.Health().Stuck) == 1 })
-		if s := in.Health().Stuck[0]; s.ID != "m-1" || !s.Uncharged || !strings.Contains(s.Error, "context ended") {
+		if s := in.Health().Stuck[0]; s.ID != "m-1" || !s.Uncharged ||
+			!strings.Contains(s.Error, "context ended") {
 			t.Errorf("%+v", s)
 		}
 		time.Sleep(time.Minute) // simulated
@@ -404,7 +417,8 @@ func TestByPositionIsRefusedWherePositionsDoNotLast(t *testing.T) {
 	in := inbox.New(w.db, connected{w.bus}, "stock",
 		&inbox.Options{Identity: inbox.Identity{Of: inbox.ByPosition}, Logger: slog.New(slog.DiscardHandler)})
 	inbox.On(in, said, keep)
-	if err := in.Run(t.Context()); !errors.Is(err, inbox.ErrPositions) || !strings.Contains(err.Error(), "ByHeader") {
+	if err := in.Run(t.Context()); !errors.Is(err, inbox.ErrPositions) ||
+		!strings.Contains(err.Error(), "ByHeader") {
 		t.Errorf("%v", err)
 	}
 	w.expect("k", "")

@@ -19,7 +19,8 @@ func (l *till) finishes(m skald.Message, as store.Outcome) { l.finishesAs(m, as,
 // finishesAs gives the mark a fingerprint: 0 is not known.
 func (l *till) finishesAs(m skald.Message, as store.Outcome, print int64) {
 	l.t.Helper()
-	l.apply(store.Effect{Mark: &store.Mark{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, As: as, Fingerprint: print,
+	l.apply(store.Effect{Mark: &store.Mark{Consumer: "stock",
+		Identity: store.Identity{Source: m.Source, ID: m.ID}, As: as, Fingerprint: print,
 		Code: 7, Result: fmt.Sprintf("%q", "receipt of "+m.ID)}})
 }
 
@@ -163,7 +164,8 @@ func TestCompensationOfACallFinishedElsewhere(t *testing.T) {
 // Of a step that may have been forgotten a message is held that somebody refused: nothing is undone that was
 // never taken.
 func TestStepThatIsTooOldFinishedElsewhere(t *testing.T) {
-	for as, want := range map[store.Outcome]string{store.Rejected: "cancelled: rejected", store.Done: "cancelled: done"} {
+	for as, want := range map[store.Outcome]string{store.Rejected: "cancelled: rejected",
+		store.Done: "cancelled: done"} {
 		t.Run(as.String(), func(t *testing.T) {
 			l := newTill(t, nil)
 			began := l.clock()
@@ -261,14 +263,17 @@ func TestStepFinishedElsewhereBesideAnOutage(t *testing.T) {
 // parked: the parked one is a conflict, in quarantine, not a repeat.
 func TestParkedMessageWhoseIdentityWasFinishedElsewhere(t *testing.T) {
 	w := newWorld(t, 1)
-	in := w.inbox(&inbox.Options{Now: w.clock}, func(context.Context, tx, skald.Received[string]) error { return errors.New("not now") })
+	in := w.inbox(&inbox.Options{Now: w.clock},
+		func(context.Context, tx, skald.Received[string]) error { return errors.New("not now") })
 	m := w.message("k", "1")
 	w.publish(m)
 	w.quiet(in)
-	w.apply(store.Effect{Mark: &store.Mark{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, As: store.Done, Fingerprint: 42}})
+	w.apply(store.Effect{Mark: &store.Mark{Consumer: "stock",
+		Identity: store.Identity{Source: m.Source, ID: m.ID}, As: store.Done, Fingerprint: 42}})
 	w.pass(time.Minute)
 	w.quiet(in)
-	if apart := w.quarantine(store.Query{}); len(apart) != 1 || apart[0].Why != store.Conflict || string(apart[0].Message.Data) != string(m.Data) {
+	if apart := w.quarantine(store.Query{}); len(apart) != 1 || apart[0].Why != store.Conflict ||
+		string(apart[0].Message.Data) != string(m.Data) {
 		t.Errorf("in quarantine are %+v", apart)
 	}
 	if kept := w.kept(); len(kept) != 0 {

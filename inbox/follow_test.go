@@ -80,7 +80,8 @@ func (u *chainedUnit) Found() store.Found {
 	return found
 }
 
-func (u *chainedUnit) CommitThen(ctx context.Context, next store.Intake, es ...store.Effect) (store.Unit[tx], error) {
+func (u *chainedUnit) CommitThen(ctx context.Context, next store.Intake,
+	es ...store.Effect) (store.Unit[tx], error) {
 	if err := u.Commit(ctx, es...); err != nil || u.of.strikes(4) {
 		return nil, err
 	}

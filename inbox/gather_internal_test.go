@@ -21,16 +21,21 @@ import (
 // others no smaller, since as much is claimed at a time as all of them can have.
 func TestClaimedAreSharedOutAmongAllWorkers(t *testing.T) {
 	const workers, each = 4, 100
-	in := New[*memstore.Tx](memstore.New(nil), membroker.New(nil), "stock", &Options{Workers: workers, Batch: each})
-	in.Handle("orders", "order.placed", func(context.Context, *memstore.Tx, skald.Message) error { return nil })
+	in := New[*memstore.Tx](memstore.New(nil), membroker.New(nil), "stock",
+		&Options{Workers: workers, Batch: each})
+	in.Handle("orders", "order.placed",
+		func(context.Context, *memstore.Tx, skald.Message) error { return nil })
 	for range 8 {
-		in.parked.Adapt([]exec.Result{{Entry: &partition.Entry{Since: time.Now()}, What: decide.Handled}}, each)
+		in.parked.Adapt([]exec.Result{{Entry: &partition.Entry{Since: time.Now()}, What: decide.Handled}},
+			each)
 	}
 	var all []store.Parked
 	for n := range workers * each {
 		id := fmt.Sprint(n)
-		all = append(all, store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/shop", ID: id}, Claims: 1,
-			Message: skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: "order.placed", Key: []byte(id)}})
+		all = append(all, store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/shop", ID: id},
+			Claims: 1,
+			Message: skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: "order.placed",
+				Key: []byte(id)}})
 	}
 	in.parked.Take(parked.Looked{Claimed: store.Claimed{Parked: all}})
 	for n := range workers {
@@ -44,17 +49,20 @@ func TestClaimedAreSharedOutAmongAllWorkers(t *testing.T) {
 // else goes on behind it.
 func TestSuspectClosesTheBreaker(t *testing.T) {
 	in := New[*memstore.Tx](memstore.New(nil), membroker.New(nil), "stock", nil)
-	in.Handle("orders", "order.placed", func(context.Context, *memstore.Tx, skald.Message) error { return nil })
-	failed := exec.Result{Entry: &partition.Entry{}, What: decide.Failed, Print: "one", Err: errors.New("no column")}
+	in.Handle("orders", "order.placed",
+		func(context.Context, *memstore.Tx, skald.Message) error { return nil })
+	failed := exec.Result{Entry: &partition.Entry{}, What: decide.Failed, Print: "one",
+		Err: errors.New("no column")}
 	for range 50 {
 		in.breaker.Note(failed, time.Now().Add(-time.Hour))
 	}
 	if _, alone := in.breaker.Closed(time.Now()); !alone {
 		t.Fatal("the breaker is closed")
 	}
-	in.parked.Take(parked.Looked{Claimed: store.Claimed{Parked: []store.Parked{{Consumer: "stock", CrashCount: 1,
-		Identity: store.Identity{Source: "/shop", ID: "1"},
-		Message:  skald.Message{ID: "1", Source: "/shop", Topic: "orders", Type: "order.placed"}}}}})
+	in.parked.Take(
+		parked.Looked{Claimed: store.Claimed{Parked: []store.Parked{{Consumer: "stock", CrashCount: 1,
+			Identity: store.Identity{Source: "/shop", ID: "1"},
+			Message:  skald.Message{ID: "1", Source: "/shop", Topic: "orders", Type: "order.placed"}}}}})
 	job := in.pick.Next(0)
 	if len(job) != 1 {
 		t.Fatalf("given %d messages", len(job))

@@ -33,7 +33,8 @@ type ground[TTx comparable] struct {
 type opening[TTx comparable] func(w *world) *ground[TTx]
 
 func inMemory(w *world) *ground[tx] {
-	return &ground[tx]{w.db, note, func() (map[string]string, error) { return w.db.User(), nil }, func(time.Duration) error { return nil }}
+	return &ground[tx]{w.db, note, func() (map[string]string, error) { return w.db.User(), nil },
+		func(time.Duration) error { return nil }}
 }
 
 // passes lets time pass for the inbox and its database.
@@ -63,7 +64,8 @@ func onSQLite(t *testing.T) opening[*sql.Tx] {
 	db := opened(t, made)
 	_, err := sqlitestore.Migrate(t.Context(), db, nil)
 	if err == nil {
-		_, err = db.ExecContext(t.Context(), `CREATE TABLE own (list TEXT PRIMARY KEY, told TEXT NOT NULL) STRICT`)
+		_, err = db.ExecContext(t.Context(),
+			`CREATE TABLE own (list TEXT PRIMARY KEY, told TEXT NOT NULL) STRICT`)
 	}
 	if err == nil {
 		err = db.Close() // the last to close takes what is in the log into the file
@@ -163,7 +165,8 @@ func onPostgres(t *testing.T) opening[pgx.Tx] {
 		return &ground[pgx.Tx]{
 			db: pgstore.New(pool, &pgstore.Options{Schema: schema}),
 			note: func(tx pgx.Tx, list, what string) error {
-				_, err := tx.Exec(ctx, in(`INSERT INTO /*schema*/own AS o VALUES ($1, $2) ON CONFLICT (list) DO UPDATE SET told = o.told || ' ' || excluded.told`), list, what)
+				_, err := tx.Exec(ctx,
+					in(`INSERT INTO /*schema*/own AS o VALUES ($1, $2) ON CONFLICT (list) DO UPDATE SET told = o.told || ' ' || excluded.told`), list, what)
 				return err
 			},
 			user: func() (map[string]string, error) {
@@ -177,7 +180,9 @@ func onPostgres(t *testing.T) opening[pgx.Tx] {
 				return all, err
 			},
 			pass: func(d time.Duration) error {
-				_, err := pool.Exec(ctx, in(`UPDATE /*schema*/skald_parked SET due = due - $1::bigint * interval '1 microsecond'`), d.Microseconds())
+				_, err := pool.Exec(ctx,
+					in(`UPDATE /*schema*/skald_parked SET due = due - $1::bigint * interval '1 microsecond'`),
+					d.Microseconds())
 				return err
 			},
 		}

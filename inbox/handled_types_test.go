@@ -45,12 +45,14 @@ func TestTypeThatOnlyANewerBuildHandlesIsLeftToIt(t *testing.T) {
 	older, newer := w.stepper(keep), w.newer()
 	w.quiet(older)
 	w.quiet(newer) // the partition stays with the older
-	w.publish(w.message("k", "1"), w.renamed("k", "2"), w.message("k", "3"), w.message("l", "4"), w.renamed("", "5"))
+	w.publish(w.message("k", "1"), w.renamed("k", "2"), w.message("k", "3"), w.message("l", "4"),
+		w.renamed("", "5"))
 	w.quiet(older)
 	w.expect("k", "1")
 	w.expect("l", "4")
 	h := older.Health()
-	if h.Received != 5 || h.Skipped != 0 || h.Left != 2 || h.Failures != 0 || h.Unacknowledged != 0 || len(w.kept()) != 3 {
+	if h.Received != 5 || h.Skipped != 0 || h.Left != 2 || h.Failures != 0 || h.Unacknowledged != 0 ||
+		len(w.kept()) != 3 {
 		t.Errorf("the old build: %+v; kept %+v", h, w.kept())
 	}
 	for _, p := range w.kept() {
@@ -89,7 +91,8 @@ func TestClaimedMessageOfAnotherBuildIsGivenBack(t *testing.T) {
 	newer := w.newer()
 	w.quiet(newer)
 	m := w.renamed("k", "1")
-	w.apply(store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
+	w.apply(store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "stock",
+		Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
 	w.pass(10 * time.Second)
 	w.quiet(older)
 	if k := w.kept(); len(k) != 1 || k[0].Attempts != 0 || !k[0].First.At.IsZero() || k[0].Dead != nil {
@@ -109,7 +112,8 @@ func TestTypeThatNobodyHandlesIsSkipped(t *testing.T) {
 	w.publish(w.renamed("k", "1"), w.message("k", "2"))
 	w.quiet(older)
 	w.expect("k", "2")
-	if h := older.Health(); h.Skipped != 1 || h.Left != 0 || h.Unacknowledged != 0 || len(w.kept()) != 0 || len(w.db.Marks()) != 1 {
+	if h := older.Health(); h.Skipped != 1 || h.Left != 0 || h.Unacknowledged != 0 || len(w.kept()) != 0 ||
+		len(w.db.Marks()) != 1 {
 		t.Errorf("%+v; kept %+v", h, w.kept())
 	}
 }
@@ -137,7 +141,8 @@ func TestTypeThatNoBuildHandlesAnyMore(t *testing.T) {
 	}
 	w.expect("k", "2")
 	dead := w.dead()
-	if len(dead) != 2 || len(w.kept()) != 2 || dead[0].Dead.Kind != "unhandled" || dead[0].Dead.BlocksKey || !strings.Contains(dead[0].Last.Why, inbox.ErrUnhandled.Error()) {
+	if len(dead) != 2 || len(w.kept()) != 2 || dead[0].Dead.Kind != "unhandled" || dead[0].Dead.BlocksKey ||
+		!strings.Contains(dead[0].Last.Why, inbox.ErrUnhandled.Error()) {
 		t.Fatalf("dead letters %+v", dead)
 	}
 	w.publish(w.renamed("k", "4"), w.message("k", "5"))

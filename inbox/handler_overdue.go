@@ -30,8 +30,11 @@ func (l *loop[TTx]) abandon() {
 			l.put(rs)
 		case <-enough.C:
 			for e := range l.hands {
-				l.in.o.Logger.Warn("inbox: a handler ignores that its context ended; its message will come again", "consumer", l.in.group,
-					"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.ID, "type", e.Type)
+				l.in.o.Logger.Warn(
+					"inbox: a handler ignores that its context ended; its message will come again",
+					"consumer", l.in.group,
+					"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.ID,
+					"type", e.Type)
 			}
 			return
 		}

@@ -72,7 +72,8 @@ type Stuck struct {
 }
 
 func (s Stuck) String() string {
-	return fmt.Sprintf("%s at %s/%d (%s %s), %d attempts since %s: %s", s.Topic, s.Partition, s.Position, s.Type, s.ID,
+	return fmt.Sprintf("%s at %s/%d (%s %s), %d attempts since %s: %s", s.Topic, s.Partition, s.Position,
+		s.Type, s.ID,
 		s.Attempts, s.Since.Format(time.RFC3339), s.Error)
 }
 
@@ -90,7 +91,8 @@ func (in *Inbox[TTx]) Health() Health {
 func (in *Inbox[TTx]) standing() telemetry.Standing {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	s := telemetry.Standing{Unacknowledged: in.health.Unacknowledged, Stuck: len(in.health.Stuck), Paused: len(in.health.Paused), Ready: in.health.Ready}
+	s := telemetry.Standing{Unacknowledged: in.health.Unacknowledged, Stuck: len(in.health.Stuck),
+		Paused: len(in.health.Paused), Ready: in.health.Ready}
 	if in.health.Stopped != "" || len(in.health.StoppedSources) > 0 {
 		s.Stopped = 1
 	}
@@ -164,7 +166,8 @@ func (in *Inbox[TTx]) alarmed() string {
 	now := in.sub.Alarm()
 	switch was := in.Health().Alarm; {
 	case was == "" && now != "":
-		in.o.Logger.Warn("inbox: the broker takes nothing; what it has goes on coming", "consumer", in.group, "why", now)
+		in.o.Logger.Warn("inbox: the broker takes nothing; what it has goes on coming", "consumer",
+			in.group, "why", now)
 	case was != "" && now == "":
 		in.o.Logger.Info("inbox: the broker takes messages again", "consumer", in.group)
 	}
@@ -176,7 +179,8 @@ func stuckOf(ps []store.Parked) []Stuck {
 	var out []Stuck
 	for _, p := range ps {
 		reason, _, _ := strings.Cut(p.Last.Why, "\n")
-		out = append(out, Stuck{Topic: p.Message.Topic, Partition: p.Partition, Position: p.Position, ID: p.ID, Type: p.Message.Type,
+		out = append(out, Stuck{Topic: p.Message.Topic, Partition: p.Partition, Position: p.Position,
+			ID: p.ID, Type: p.Message.Type,
 			Attempts: p.Attempts, Since: p.First.At, Error: reason})
 	}
 	return out
@@ -184,7 +188,8 @@ func stuckOf(ps []store.Parked) []Stuck {
 
 func bySince(all []Stuck) []Stuck {
 	slices.SortFunc(all, func(a, b Stuck) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Position, b.Position))
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Partition, b.Partition),
+			cmp.Compare(a.Position, b.Position))
 	})
 	return all
 }

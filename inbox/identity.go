@@ -35,8 +35,9 @@ func ByHash(d broker.Delivery) (store.Identity, error) { return identity.ByHash(
 func ByPosition(d broker.Delivery) (store.Identity, error) { return identity.ByPosition(d) }
 
 // ErrPositions ends a consumer that knows messages by ByPosition where a redelivery has another position.
-var ErrPositions = errors.New("inbox: Options.Identity.Of is ByPosition, but positions of this broker last for one connection only, " +
-	"so that each redelivery would be another message: use ByID, ByHeader, ByField or ByHash")
+var ErrPositions = errors.New(
+	"inbox: Options.Identity.Of is ByPosition, but positions of this broker last for one connection only, " +
+		"so that each redelivery would be another message: use ByID, ByHeader, ByField or ByHash")
 
 // identify says what a delivery is, by the user's own function if there is one.
 func (in *Inbox[TTx]) identify(d broker.Delivery) (store.Identity, error) {

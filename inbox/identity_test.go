@@ -29,7 +29,8 @@ func (w *world) quarantine(q store.Query) []store.Quarantined {
 
 func (w *world) admit(numbers ...int64) {
 	w.t.Helper()
-	if n, err := store.AdmitAll(w.t.Context(), w.db, numbers, "ann", "looked at it"); err != nil || n != len(numbers) {
+	if n, err := store.AdmitAll(w.t.Context(), w.db, numbers, "ann", "looked at it"); err != nil ||
+		n != len(numbers) {
 		w.t.Fatalf("admit %v: %d, %v", numbers, n, err)
 	}
 }
@@ -46,7 +47,8 @@ func TestAnotherPayloadUnderTheSameIdentityIsKept(t *testing.T) {
 	w.quiet(in)
 	w.expect("k", "1 3")
 	kept := w.quarantine(store.Query{})
-	if len(kept) != 1 || kept[0].Why != store.Conflict || !bytes.Equal(kept[0].Message.Data, b.Data) || kept[0].ID != a.ID {
+	if len(kept) != 1 || kept[0].Why != store.Conflict || !bytes.Equal(kept[0].Message.Data, b.Data) ||
+		kept[0].ID != a.ID {
 		t.Fatalf("in quarantine: %+v", kept)
 	}
 	if h := in.Health(); h.Conflicts != 2 || h.Duplicates != 1 || h.Unacknowledged != 0 || w.backlog() != 0 {
@@ -78,7 +80,8 @@ func TestWhatIsNotComparedMayDiffer(t *testing.T) {
 		in := w.inbox(o, keep)
 		a := w.message(name, "1")
 		b := a
-		b.Time, b.Headers, b.TraceParent = time.Now(), []skald.Header{{Name: "again", Value: []byte("yes")}}, "00-other"
+		b.Time, b.Headers, b.TraceParent = time.Now(), []skald.Header{{Name: "again", Value: []byte("yes")}},
+			"00-other"
 		c := w.message(name, "x2")
 		w.publish(a, b, c)
 		if o.Identity.Fingerprint != nil {
@@ -101,7 +104,9 @@ func TestWhatIsNotComparedMayDiffer(t *testing.T) {
 func TestMarkWithoutAFingerprint(t *testing.T) {
 	w := newWorld(t, 1)
 	m := w.message("k", "1")
-	if _, err := w.db.Apply(t.Context(), store.Effect{Mark: &store.Mark{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, As: store.Done}}); err != nil {
+	if _, err := w.db.Apply(t.Context(),
+		store.Effect{Mark: &store.Mark{Consumer: "stock",
+			Identity: store.Identity{Source: m.Source, ID: m.ID}, As: store.Done}}); err != nil {
 		t.Fatal(err)
 	}
 	in := w.stepper(keep)
@@ -130,7 +135,8 @@ func TestMessagesOfBeforeTheFloorAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.publish(w.dated("new", "80 days", w.now.AddDate(0, 0, -80)), w.dated("new", "40 days", w.now.AddDate(0, 0, -40)))
+	w.publish(w.dated("new", "80 days", w.now.AddDate(0, 0, -80)),
+		w.dated("new", "40 days", w.now.AddDate(0, 0, -40)))
 	for range 3 {
 		w.quiet(in)
 		maintain()
@@ -151,7 +157,8 @@ func TestMessagesOfBeforeTheFloorAreKept(t *testing.T) {
 	w.quiet(in)
 	w.expect("k", "1 3")
 	kept := w.quarantine(store.Query{Why: store.TooOld})
-	if len(kept) != 2 || kept[0].ID != first.ID || kept[1].ID != late.ID || in.Health().TooOld != 3 || w.backlog() != 0 {
+	if len(kept) != 2 || kept[0].ID != first.ID || kept[1].ID != late.ID || in.Health().TooOld != 3 ||
+		w.backlog() != 0 {
 		t.Fatalf("in quarantine %+v, health %+v", kept, in.Health())
 	}
 	w.admit(kept[1].Number)
@@ -171,7 +178,10 @@ func TestAdmittedMessagesFailAndAreRejected(t *testing.T) {
 	w := newWorld(t, 1)
 	ms := []skald.Message{w.message("k", "fails"), w.message("k", "no"), w.message("other", "fine")}
 	for _, m := range ms {
-		if _, err := w.db.Apply(t.Context(), store.Effect{Quarantine: &store.Quarantined{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Why: store.TooOld, Message: m}}); err != nil {
+		if _, err := w.db.Apply(t.Context(),
+			store.Effect{Quarantine: &store.Quarantined{Consumer: "stock",
+				Identity: store.Identity{Source: m.Source, ID: m.ID}, Why: store.TooOld,
+				Message: m}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -182,7 +192,8 @@ func TestAdmittedMessagesFailAndAreRejected(t *testing.T) {
 		}
 		switch {
 		case m.Value == "no":
-			return skald.Reject(errors.New("too late"), skald.Event[string]{Topic: "stock", Type: "short"}.New("k", "no"))
+			return skald.Reject(errors.New("too late"),
+				skald.Event[string]{Topic: "stock", Type: "short"}.New("k", "no"))
 		case m.Value == "fails" && runs < 3:
 			runs++
 			return errors.New("not yet")
@@ -221,12 +232,14 @@ func TestAdmittedMessagesAreParkedAsOthersAre(t *testing.T) {
 	w.publish(w.message("k", "1"))
 	w.quiet(in)
 	for _, m := range []skald.Message{w.message("k", "admitted"), w.message("k", "too")} {
-		w.apply(store.Effect{Quarantine: &store.Quarantined{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Why: store.TooOld, Message: m}})
+		w.apply(store.Effect{Quarantine: &store.Quarantined{Consumer: "stock",
+			Identity: store.Identity{Source: m.Source, ID: m.ID}, Why: store.TooOld, Message: m}})
 	}
 	w.admit(1, 2)
 	w.pass(6 * time.Second)
 	w.quiet(in)
-	if kept := w.kept(); len(kept) < 3 || kept[1].Message.ID != "m-2" || kept[1].Attempts != 0 || !kept[1].Waiting {
+	if kept := w.kept(); len(kept) < 3 || kept[1].Message.ID != "m-2" || kept[1].Attempts != 0 ||
+		!kept[1].Waiting {
 		t.Fatalf("kept %+v", kept)
 	}
 	w.publish(w.message("k", "4"))
@@ -239,7 +252,8 @@ func TestAdmittedMessagesAreParkedAsOthersAre(t *testing.T) {
 	}
 	w.expect("k", "1") // what came out of quarantine is dead, and holds its key
 	d := w.dead()
-	if len(d) != 1 || d[0].Message.ID != "m-2" || d[0].Attempts != 3 || d[0].Dead.Kind != "attempts" || d[0].Partition != "skald:quarantine" {
+	if len(d) != 1 || d[0].Message.ID != "m-2" || d[0].Attempts != 3 || d[0].Dead.Kind != "attempts" ||
+		d[0].Partition != "skald:quarantine" {
 		t.Fatalf("dead letters %+v", d)
 	}
 	f.on = nil
@@ -259,7 +273,9 @@ func TestAdmittedOnceByTwo(t *testing.T) {
 	var numbers []int64
 	for i := range n {
 		m := w.message(fmt.Sprint("k", i), "1")
-		if _, err := w.db.Apply(t.Context(), store.Effect{Quarantine: &store.Quarantined{Consumer: "stock", Identity: store.Identity{ID: m.ID}, Why: store.TooOld, Message: m}}); err != nil {
+		if _, err := w.db.Apply(t.Context(),
+			store.Effect{Quarantine: &store.Quarantined{Consumer: "stock", Identity: store.Identity{ID: m.ID},
+				Why: store.TooOld, Message: m}}); err != nil {
 			t.Fatal(err)
 		}
 		numbers = append(numbers, int64(i+1))
@@ -283,9 +299,11 @@ func TestAdmittedOnceByTwo(t *testing.T) {
 
 func TestIdentityOfTheUsersChoice(t *testing.T) {
 	id := func(source, id string) store.Identity { return store.Identity{Source: source, ID: id} }
-	d := broker.Delivery{Partition: "orders/3", Position: 17, Message: skald.Message{Source: "/s", Topic: "orders", Type: "t", Key: []byte("k"),
-		Headers: []skald.Header{{Name: "x-id", Value: []byte("h-1")}, {Name: "x-id", Value: []byte("h-2")}},
-		Data:    []byte(`{"order":{"id":"o-1","n":12345678901234567890,"none":null},"x":1}`)}}
+	d := broker.Delivery{Partition: "orders/3", Position: 17,
+		Message: skald.Message{Source: "/s", Topic: "orders", Type: "t", Key: []byte("k"),
+			Headers: []skald.Header{{Name: "x-id", Value: []byte("h-1")},
+				{Name: "x-id", Value: []byte("h-2")}},
+			Data: []byte(`{"order":{"id":"o-1","n":12345678901234567890,"none":null},"x":1}`)}}
 	for name, c := range map[string]struct {
 		by   func(broker.Delivery) (store.Identity, error)
 		want store.Identity
@@ -303,7 +321,8 @@ func TestIdentityOfTheUsersChoice(t *testing.T) {
 		"empty scope":  {inbox.ByField("", "order", "id"), id("", "o-1")},
 		"empty header": {inbox.ByHeader(""), id("", "")},
 	} {
-		if got, err := c.by(d); got != c.want || (err == nil) != (c.want.ID != "") || err != nil && !errors.Is(err, inbox.ErrNoID) {
+		if got, err := c.by(d); got != c.want || (err == nil) != (c.want.ID != "") || err != nil &&
+			!errors.Is(err, inbox.ErrNoID) {
 			t.Errorf("by %s: %+v, %v", name, got, err)
 		}
 	}
@@ -322,12 +341,13 @@ func TestIdentityOfTheUsersChoice(t *testing.T) {
 // A business key: two messages of other ids about one order are one, and the order is taken once.
 func TestBusinessKey(t *testing.T) {
 	w := newWorld(t, 1)
-	in := w.inbox(&inbox.Options{Now: w.clock, Identity: inbox.Identity{Of: func(d broker.Delivery) (store.Identity, error) {
-		if d.Key == nil {
-			panic("no key")
-		}
-		return store.Identity{Source: "order", ID: string(d.Key)}, nil
-	}}}, keep)
+	in := w.inbox(&inbox.Options{Now: w.clock,
+		Identity: inbox.Identity{Of: func(d broker.Delivery) (store.Identity, error) {
+			if d.Key == nil {
+				panic("no key")
+			}
+			return store.Identity{Source: "order", ID: string(d.Key)}, nil
+		}}}, keep)
 	none := w.message("", "bad")
 	none.ID = ""
 	w.publish(w.message("k", "1"), w.message("k", "1"), w.message("j", "1"), w.message("k", "2"), none)
@@ -335,7 +355,8 @@ func TestBusinessKey(t *testing.T) {
 	w.expect("k", "1")
 	w.expect("j", "1")
 	h := in.Health()
-	if len(w.quarantine(store.Query{Why: store.Conflict})) != 1 || h.Handled != 2 || h.Duplicates != 1 || len(h.Stuck) != 1 || !strings.Contains(h.Stuck[0].Error, "no key") {
+	if len(w.quarantine(store.Query{Why: store.Conflict})) != 1 || h.Handled != 2 || h.Duplicates != 1 ||
+		len(h.Stuck) != 1 || !strings.Contains(h.Stuck[0].Error, "no key") {
 		t.Errorf("health %+v", h)
 	}
 }
@@ -349,9 +370,11 @@ func TestResults(t *testing.T) {
 	in := inbox.New(w.db, w.bus, "stock", &inbox.Options{Now: w.clock,
 		Identity: inbox.Identity{Again: func(m skald.Message) bool { return string(m.Key) != "silent" }}})
 	inbox.OnResult(in, said, func(_ context.Context, tx tx, m skald.Received[string]) (inbox.Result, error) {
-		r := inbox.Result{Code: 201, Value: answer{7}, Say: []skald.Draft{placed.New("k", m.Value), placed.New("k", "and more")}}
+		r := inbox.Result{Code: 201, Value: answer{7},
+			Say: []skald.Draft{placed.New("k", m.Value), placed.New("k", "and more")}}
 		if m.Value == "no" {
-			return inbox.Result{Code: 409, Value: answer{0}}, skald.Reject(errors.New("out of stock"), placed.New("k", "short"))
+			return inbox.Result{Code: 409, Value: answer{0}},
+				skald.Reject(errors.New("out of stock"), placed.New("k", "short"))
 		}
 		return r, note(tx, string(m.Key), m.Value)
 	})
@@ -377,8 +400,11 @@ func TestResults(t *testing.T) {
 		}
 	}
 	w.expect("k", "yes")
-	for i, want := range []memstore.Marked{{Mark: store.Mark{As: store.Done, Code: 201, Result: `{"Left":7}`}}, {Mark: store.Mark{As: store.Rejected, Reason: "out of stock", Code: 409, Result: `{"Left":0}`}}} {
-		if got := w.db.Marks()[i]; got.As != want.As || got.Code != want.Code || got.Result != want.Result || got.Reason != want.Reason {
+	for i, want := range []memstore.Marked{{Mark: store.Mark{As: store.Done, Code: 201,
+		Result: `{"Left":7}`}}, {Mark: store.Mark{As: store.Rejected, Reason: "out of stock", Code: 409,
+		Result: `{"Left":0}`}}} {
+		if got := w.db.Marks()[i]; got.As != want.As || got.Code != want.Code || got.Result != want.Result ||
+			got.Reason != want.Reason {
 			t.Errorf("mark %+v, want %+v", got, want)
 		}
 	}

@@ -128,7 +128,8 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 
 // On handles the event e with h. Types of the same topic that no handler is for are skipped, without a mark;
 // those that another build of the consumer handles, as while a new one is rolled out, are parked for it.
-func On[TTx, T any](in *Inbox[TTx], e skald.Event[T], h func(ctx context.Context, tx TTx, m skald.Received[T]) error) {
+func On[TTx, T any](in *Inbox[TTx], e skald.Event[T],
+	h func(ctx context.Context, tx TTx, m skald.Received[T]) error) {
 	in.Handle(e.Topic, e.Type, func(ctx context.Context, tx TTx, m skald.Message) error {
 		r, err := decode(ctx, e, m)
 		if err != nil {
@@ -148,11 +149,13 @@ func decode[T any](ctx context.Context, e skald.Event[T], m skald.Message) (skal
 
 // Handle is On for whole messages. Of two handlers for one type of a topic the later one stays.
 func (in *Inbox[TTx]) Handle(topic, typ string, h Handler[TTx]) {
-	in.HandleResult(topic, typ, func(ctx context.Context, tx TTx, m skald.Message) (Result, error) { return Result{}, h(ctx, tx, m) })
+	in.HandleResult(topic, typ,
+		func(ctx context.Context, tx TTx, m skald.Message) (Result, error) { return Result{}, h(ctx, tx, m) })
 }
 
 // OnResult is On for handlers that answer something.
-func OnResult[TTx, T any](in *Inbox[TTx], e skald.Event[T], h func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error)) {
+func OnResult[TTx, T any](in *Inbox[TTx], e skald.Event[T],
+	h func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error)) {
 	in.HandleResult(e.Topic, e.Type, func(ctx context.Context, tx TTx, m skald.Message) (Result, error) {
 		r, err := decode(ctx, e, m)
 		if err != nil {

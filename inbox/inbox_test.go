@@ -67,7 +67,8 @@ func TestRejectUndoesStoresTheVerdictAndTellsOthers(t *testing.T) {
 		if err := out.Write(ctx, tx, skald.Draft{Topic: "orders", Type: "not said"}); err != nil {
 			return err
 		}
-		return skald.Reject(errors.New("out of stock"), skald.Event[string]{Topic: "stock", Type: "short"}.New("k", m.Value))
+		return skald.Reject(errors.New("out of stock"),
+			skald.Event[string]{Topic: "stock", Type: "short"}.New("k", m.Value))
 	})
 	m := w.message("k", "1")
 	m.CorrelationID, m.TraceParent = "whole", "00-trace"
@@ -77,7 +78,8 @@ func TestRejectUndoesStoresTheVerdictAndTellsOthers(t *testing.T) {
 	w.quiet(in)
 	w.expect("k", "")
 	rows := w.db.Rows()
-	if len(rows) != 1 || rows[0].Type != "short" || rows[0].CausationID != m.ID || rows[0].CorrelationID != "whole" || rows[0].TraceParent != "00-trace" {
+	if len(rows) != 1 || rows[0].Type != "short" || rows[0].CausationID != m.ID ||
+		rows[0].CorrelationID != "whole" || rows[0].TraceParent != "00-trace" {
 		t.Errorf("outbox %+v", rows)
 	}
 	marks := w.db.Marks()
@@ -110,13 +112,15 @@ func TestFailureHoldsItsOwnKeyOnlyAndIsNamed(t *testing.T) {
 		}
 		return keep(ctx, tx, m)
 	})
-	w.publish(w.message("k", "1"), w.message("k", "2"), w.message("k", "3"), w.message("l", "a"), w.message("", "free"))
+	w.publish(w.message("k", "1"), w.message("k", "2"), w.message("k", "3"), w.message("l", "a"),
+		w.message("", "free"))
 	w.quiet(in)
 	w.expect("k", "1")
 	w.expect("l", "a")
 	w.expect("", "free")
 	h := in.Health()
-	if len(h.Stuck) != 1 || h.Stuck[0].ID != "m-2" || h.Stuck[0].Topic != "orders" || h.Stuck[0].Position != 1 ||
+	if len(h.Stuck) != 1 || h.Stuck[0].ID != "m-2" || h.Stuck[0].Topic != "orders" ||
+		h.Stuck[0].Position != 1 ||
 		!strings.Contains(h.Stuck[0].Error, "no such column") || h.Unacknowledged != 0 || h.Parked != 2 {
 		t.Errorf("health %+v", h)
 	}
@@ -132,7 +136,10 @@ func TestFailureHoldsItsOwnKeyOnlyAndIsNamed(t *testing.T) {
 func TestFailureIsRetriedWithGrowingPauses(t *testing.T) {
 	w := newWorld(t, 1)
 	runs := 0
-	in := w.stepper(func(context.Context, tx, skald.Received[string]) error { runs++; return errors.New("no") })
+	in := w.stepper(func(context.Context, tx, skald.Received[string]) error {
+		runs++
+		return errors.New("no")
+	})
 	w.publish(w.message("k", "1"))
 	w.quiet(in)
 	for range 100 {
@@ -248,7 +255,8 @@ func TestMessagesThatCannotBeReadAreDeadLettersAtOnce(t *testing.T) {
 		t.Errorf("health %+v", h)
 	}
 	for _, p := range w.dead() {
-		if p.Dead.Kind != "malformed" || !strings.Contains(p.Last.Why, inbox.ErrNoID.Error()) && !strings.Contains(p.Last.Why, "as JSON") {
+		if p.Dead.Kind != "malformed" || !strings.Contains(p.Last.Why, inbox.ErrNoID.Error()) &&
+			!strings.Contains(p.Last.Why, "as JSON") {
 			t.Errorf("dead letter %+v of %+v", p.Dead, p.Last)
 		}
 	}
@@ -267,7 +275,11 @@ func TestPayloadThatCannotBeReadIsMalformedInEachForm(t *testing.T) {
 	for form, tell := range map[string]func(*inbox.Inbox[tx]){
 		"On": func(in *inbox.Inbox[tx]) { inbox.On(in, said, keep) },
 		"OnResult": func(in *inbox.Inbox[tx]) {
-			inbox.OnResult(in, said, func(context.Context, tx, skald.Received[string]) (inbox.Result, error) { return inbox.Result{}, nil })
+			inbox.OnResult(in, said,
+				func(context.Context, tx, skald.Received[string]) (inbox.Result,
+					error) {
+					return inbox.Result{}, nil
+				})
 		},
 		"OnBatch": func(in *inbox.Inbox[tx]) {
 			inbox.OnBatch(in, said, func(context.Context, tx, []skald.Received[string]) error { return nil })

@@ -32,16 +32,18 @@ func TestRepeatOfWhatFailsAtItsIntake(t *testing.T) {
 		}
 		return m.Data
 	}
-	for name, data := range map[string]string{"the same": "1", "another payload": "2", "no fingerprint": "1"} {
+	for name, data := range map[string]string{"the same": "1", "another payload": "2",
+		"no fingerprint": "1"} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1)
 			o := &inbox.Options{}
 			if name == "no fingerprint" {
 				o.Identity.Fingerprint = breaks
 			}
-			in := w.over(&refusing{w.db, "bad"}, o, func(_ context.Context, t tx, m skald.Received[string]) error {
-				return note(t, "all", m.Value)
-			})
+			in := w.over(&refusing{w.db, "bad"}, o,
+				func(_ context.Context, t tx, m skald.Received[string]) error {
+					return note(t, "all", m.Value)
+				})
 			first := w.message("bad", "1")
 			again := w.message("bad", data)
 			again.ID = first.ID

@@ -53,7 +53,8 @@ func TestCollisionIsTriedAgainInPlace(t *testing.T) {
 				}
 				return keep(ctx, tx, m)
 			})
-			w.publish(w.message("k", "1"), w.message("k", "some"), w.message("k", "3"), w.message("l", "always"), w.message("l", "5"), w.message("m", "6"))
+			w.publish(w.message("k", "1"), w.message("k", "some"), w.message("k", "3"),
+				w.message("l", "always"), w.message("l", "5"), w.message("m", "6"))
 			w.quiet(in)
 			w.expect("k", "1 some 3")
 			w.expect("m", "6")

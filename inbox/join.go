@@ -58,7 +58,8 @@ func (l *loop[TTx]) send() (wait time.Duration) {
 // partitions in memory is worth nothing, and they begin where the database says.
 func (in *Inbox[TTx]) joinAgain(ctx context.Context) error {
 	if in.sub != nil {
-		in.o.Logger.WarnContext(ctx, "inbox: the database went back, or was rewound: joining the group anew", "consumer", in.group)
+		in.o.Logger.WarnContext(ctx, "inbox: the database went back, or was rewound: joining the group anew",
+			"consumer", in.group)
 		err := in.sub.Close(ctx)
 		if err != nil && !errors.Is(err, broker.ErrClosed) {
 			in.o.Logger.WarnContext(ctx, "inbox: leave the group", "consumer", in.group, "error", err)

@@ -11,7 +11,8 @@ import (
 // A Known function asks a table of your own whether a message was handled, and notes that it is, in one
 // statement that waits for a rival: INSERT … ON CONFLICT DO NOTHING, and known is that nothing was inserted.
 // To look first and note then lets two through. Id is what Options.Identity.Of made of the message.
-type Known[TTx any] func(ctx context.Context, tx TTx, id store.Identity, m skald.Message) (known bool, err error)
+type Known[TTx any] func(ctx context.Context, tx TTx, id store.Identity,
+	m skald.Message) (known bool, err error)
 
 // LegacyDedup keeps a table of your own up to date beside the marks, for as long as consumers that were
 // written by hand share the group, or may take it back: known is asked in each message's transaction, before

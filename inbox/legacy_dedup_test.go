@@ -53,7 +53,9 @@ func (w *world) noted() (ids []string) {
 // What consumers of before have handled is not handled again, and they do not handle what an inbox has.
 func TestBesideATableOfOnesOwn(t *testing.T) {
 	w := newWorld(t, 1)
-	in := w.stepper(func(_ context.Context, t tx, m skald.Received[string]) error { return note(t, "new", m.ID) })
+	in := w.stepper(func(_ context.Context, t tx, m skald.Received[string]) error {
+		return note(t, "new", m.ID)
+	})
 	in.LegacyDedup(besides)
 	a, b := w.message("k", "a"), w.message("k", "b")
 	w.byHand(a)
@@ -77,15 +79,17 @@ func TestBesideATableOfOnesOwn(t *testing.T) {
 // handler is for.
 func TestBatchesBesideATableOfOnesOwn(t *testing.T) {
 	w := newWorld(t, 1)
-	in := w.inbox(&inbox.Options{Now: w.clock, Batch: 10}, func(_ context.Context, t tx, m skald.Received[string]) error { return note(t, "new", m.ID) })
-	inbox.OnBatch(in, skald.Event[string]{Topic: "orders", Type: "many"}, func(_ context.Context, t tx, ms []skald.Received[string]) error {
-		for _, m := range ms {
-			if err := note(t, "many", m.ID); err != nil {
-				return err
+	in := w.inbox(&inbox.Options{Now: w.clock, Batch: 10},
+		func(_ context.Context, t tx, m skald.Received[string]) error { return note(t, "new", m.ID) })
+	inbox.OnBatch(in, skald.Event[string]{Topic: "orders", Type: "many"},
+		func(_ context.Context, t tx, ms []skald.Received[string]) error {
+			for _, m := range ms {
+				if err := note(t, "many", m.ID); err != nil {
+					return err
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 	in.LegacyDedup(besides)
 	var ms []skald.Message
 	for i := range 8 {
@@ -115,9 +119,12 @@ func TestBatchesBesideATableOfOnesOwn(t *testing.T) {
 func TestRejectionIsNotedBeside(t *testing.T) {
 	w := newWorld(t, 1)
 	lock := store.Lock{Space: "stock", Key: "tea"}
-	in := w.inbox(&inbox.Options{Now: w.clock, Transaction: inbox.Transaction{Entities: func(skald.Message) []store.Lock { return []store.Lock{lock} }}},
+	in := w.inbox(&inbox.Options{Now: w.clock,
+		Transaction: inbox.Transaction{
+			Entities: func(skald.Message) []store.Lock { return []store.Lock{lock} }}},
 		func(_ context.Context, t tx, m skald.Received[string]) error {
-			return errors.Join(note(t, "undone", m.ID), skald.Reject(errors.New("none left"), said.New("", "no")))
+			return errors.Join(note(t, "undone", m.ID),
+				skald.Reject(errors.New("none left"), said.New("", "no")))
 		})
 	in.LegacyDedup(besides)
 	m := w.message("k", "a")
@@ -128,7 +135,8 @@ func TestRejectionIsNotedBeside(t *testing.T) {
 		t.Errorf("noted are %q", got)
 	}
 	marks := w.db.Marks()
-	if len(marks) != 1 || marks[0].As != store.Rejected || marks[0].Reason != "none left" || len(w.db.Rows()) != 1 {
+	if len(marks) != 1 || marks[0].As != store.Rejected || marks[0].Reason != "none left" ||
+		len(w.db.Rows()) != 1 {
 		t.Errorf("%+v, said %d", marks, len(w.db.Rows()))
 	}
 	if h := in.Health(); h.Rejected != 1 || h.Duplicates != 1 {
@@ -171,9 +179,12 @@ func TestRejectionBesideThatIsNoLongerTrue(t *testing.T) {
 		runs, had int // of the handler; marks that say done
 	}{
 		"taken by hand": {func(w *world, m skald.Message) { w.byHand(m) }, "", "m-1", 1, 1},
-		"moved":         {func(w *world, _ skald.Message) { w.apply(store.Effect{Locks: []store.Lock{lock}}) }, "m-1", "", 2, 1},
+		"moved": {func(w *world, _ skald.Message) {
+			w.apply(store.Effect{Locks: []store.Lock{lock}})
+		}, "m-1", "", 2, 1},
 		"finished": {func(w *world, m skald.Message) {
-			w.apply(store.Effect{Mark: &store.Mark{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, As: store.Done}})
+			w.apply(store.Effect{Mark: &store.Mark{Consumer: "stock",
+				Identity: store.Identity{Source: m.Source, ID: m.ID}, As: store.Done}})
 		}, "", "", 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -182,7 +193,8 @@ func TestRejectionBesideThatIsNoLongerTrue(t *testing.T) {
 			db := &undone{Driver: w.db, behind: func() { c.behind(w, m) }}
 			runs := 0
 			in := w.over(db, &inbox.Options{Now: w.clock,
-				Transaction: inbox.Transaction{Entities: func(skald.Message) []store.Lock { return []store.Lock{lock} }}},
+				Transaction: inbox.Transaction{
+					Entities: func(skald.Message) []store.Lock { return []store.Lock{lock} }}},
 				func(_ context.Context, t tx, m skald.Received[string]) error {
 					if runs++; runs == 1 {
 						return skald.Reject(errors.New("none left"))
@@ -195,7 +207,8 @@ func TestRejectionBesideThatIsNoLongerTrue(t *testing.T) {
 			w.expect("new", c.new)
 			w.expect("old", c.old)
 			marks := w.db.Marks()
-			if len(marks) != c.had || marks[0].As != store.Done || runs != c.runs || in.Health().Rejected != 0 {
+			if len(marks) != c.had || marks[0].As != store.Done || runs != c.runs ||
+				in.Health().Rejected != 0 {
 				t.Errorf("%d runs, %+v, %+v", runs, marks, in.Health())
 			}
 		})
@@ -228,7 +241,9 @@ func TestFailureIsNotNotedBeside(t *testing.T) {
 // What is beside fails, or panics: that is the message's failure, as if its handler had.
 func TestFailureOfWhatIsBeside(t *testing.T) {
 	w := newWorld(t, 1)
-	in := w.stepper(func(_ context.Context, t tx, m skald.Received[string]) error { return note(t, "new", m.ID) })
+	in := w.stepper(func(_ context.Context, t tx, m skald.Received[string]) error {
+		return note(t, "new", m.ID)
+	})
 	asked := 0
 	in.LegacyDedup(func(ctx context.Context, t tx, id store.Identity, m skald.Message) (bool, error) {
 		switch asked++; asked {
@@ -255,7 +270,9 @@ func TestFailureOfWhatIsBeside(t *testing.T) {
 // may have been taken before it was forgotten is looked up.
 func TestAdmittedBeside(t *testing.T) {
 	w := newWorld(t, 1)
-	in := w.stepper(func(_ context.Context, t tx, m skald.Received[string]) error { return note(t, "new", m.ID) })
+	in := w.stepper(func(_ context.Context, t tx, m skald.Received[string]) error {
+		return note(t, "new", m.ID)
+	})
 	in.LegacyDedup(besides)
 	var numbers []int64
 	for i, why := range []store.Outcome{store.Conflict, store.TooOld, store.TooOld} {
@@ -263,7 +280,8 @@ func TestAdmittedBeside(t *testing.T) {
 		if i < 2 {
 			w.byHand(m)
 		}
-		w.apply(store.Effect{Quarantine: &store.Quarantined{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Why: why, Message: m}})
+		w.apply(store.Effect{Quarantine: &store.Quarantined{Consumer: "stock",
+			Identity: store.Identity{Source: m.Source, ID: m.ID}, Why: why, Message: m}})
 		numbers = append(numbers, int64(i+1))
 	}
 	w.admit(numbers...)
@@ -283,20 +301,22 @@ func TestOnceBesideATableOfOnesOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	charge := func(key string) (string, bool, error) {
-		return once.Do(t.Context(), w.db, "charge", key, nil, func(_ context.Context, t tx) (answer string, err error) {
-			err = t.Update("answer "+key, func(was string, known bool) string {
-				if answer = was; !known {
-					answer = "of now"
-				}
-				return answer
+		return once.Do(t.Context(), w.db, "charge", key, nil,
+			func(_ context.Context, t tx) (answer string, err error) {
+				err = t.Update("answer "+key, func(was string, known bool) string {
+					if answer = was; !known {
+						answer = "of now"
+					}
+					return answer
+				})
+				return answer, err
 			})
-			return answer, err
-		})
 	}
 	for _, c := range []struct {
 		key, answer string
 		replayed    bool
-	}{{"k-1", "of before", false}, {"k-1", "of before", true}, {"k-2", "of now", false}, {"k-2", "of now", true}} {
+	}{{"k-1", "of before", false}, {"k-1", "of before", true}, {"k-2", "of now", false},
+		{"k-2", "of now", true}} {
 		if got, replayed, err := charge(c.key); err != nil || got != c.answer || replayed != c.replayed {
 			t.Errorf("%+v: %q, %v, %v", c, got, replayed, err)
 		}
@@ -308,7 +328,8 @@ func TestOnceBesideATableOfOnesOwn(t *testing.T) {
 func TestAttemptsOfElsewhereCount(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 4},
-		Dead: inbox.Dead{FreeKey: true}, Identity: inbox.Identity{Attempt: inbox.AttemptByHeader("attempts")}},
+		Dead:     inbox.Dead{FreeKey: true},
+		Identity: inbox.Identity{Attempt: inbox.AttemptByHeader("attempts")}},
 		func(context.Context, tx, skald.Received[string]) error { return errors.New("no") })
 	with := func(m skald.Message, attempts ...string) skald.Message {
 		for _, n := range attempts {
@@ -316,10 +337,13 @@ func TestAttemptsOfElsewhereCount(t *testing.T) {
 		}
 		return m
 	}
-	w.publish(w.message("k", "0"), with(w.message("k", "3 behind 0"), "3"), with(w.message("l", "2"), "1", "2"),
-		with(w.message("m", "odd"), "many"), with(w.message("n", "less"), "-7"), with(w.message("o", "9"), "9"))
+	w.publish(w.message("k", "0"), with(w.message("k", "3 behind 0"), "3"),
+		with(w.message("l", "2"), "1", "2"),
+		with(w.message("m", "odd"), "many"), with(w.message("n", "less"), "-7"),
+		with(w.message("o", "9"), "9"))
 	want := map[string][]int{ // at each look; a dead letter stays as it is
-		"m-1": {1, 2, 3, 4}, "m-2": {0, 0, 0, 4}, "m-3": {3, 4, 4, 4}, "m-4": {1, 2, 3, 4}, "m-5": {1, 2, 3, 4}, "m-6": {10, 10, 10, 10},
+		"m-1": {1, 2, 3, 4}, "m-2": {0, 0, 0, 4}, "m-3": {3, 4, 4, 4}, "m-4": {1, 2, 3, 4},
+		"m-5": {1, 2, 3, 4}, "m-6": {10, 10, 10, 10},
 	}
 	for look := range 4 {
 		w.quiet(in)
@@ -338,10 +362,13 @@ func TestAttemptsOfElsewhereCount(t *testing.T) {
 // The same, where the payload tells it.
 func TestAttemptByField(t *testing.T) {
 	for data, want := range map[string]int{
-		`{"meta":{"tries":3}}`: 3, `{"meta":{"tries":"4"}}`: 4, `{"meta":{"tries":-2}}`: -2, `{"meta":{"tries":1.5}}`: 0, `{"meta":{"tries":"many"}}`: 0,
-		`{"meta":{"tries":null}}`: 0, `{"meta":{}}`: 0, `{"meta":7}`: 0, `{}`: 0, `no JSON`: 0, ``: 0, `{"meta":{"tries":99999999999999999999}}`: math.MaxInt,
+		`{"meta":{"tries":3}}`: 3, `{"meta":{"tries":"4"}}`: 4, `{"meta":{"tries":-2}}`: -2,
+		`{"meta":{"tries":1.5}}`: 0, `{"meta":{"tries":"many"}}`: 0,
+		`{"meta":{"tries":null}}`: 0, `{"meta":{}}`: 0, `{"meta":7}`: 0, `{}`: 0, `no JSON`: 0, ``: 0,
+		`{"meta":{"tries":99999999999999999999}}`: math.MaxInt,
 	} {
-		if got := inbox.AttemptByField("meta", "tries").Count(broker.Delivery{Message: skald.Message{Data: []byte(data)}}); got != want {
+		if got := inbox.AttemptByField("meta",
+			"tries").Count(broker.Delivery{Message: skald.Message{Data: []byte(data)}}); got != want {
 			t.Errorf("of %s: %d, want %d", data, got, want)
 		}
 	}
@@ -369,15 +396,18 @@ func TestAttemptFieldIsNoPartOfTheFingerprint(t *testing.T) {
 		func(context.Context, tx, skald.Received[map[string]any]) error { ran++; return nil })
 	first := w.message("k", "x")
 	var copies []skald.Message
-	for _, data := range []string{`{"n":1.0}`, `{"meta":{"tries":1},"n":1.0}`, `{"n": 2, "meta":{"tries":2}}`} {
+	for _, data := range []string{`{"n":1.0}`, `{"meta":{"tries":1},"n":1.0}`,
+		`{"n": 2, "meta":{"tries":2}}`} {
 		m := first
 		m.Data = []byte(data)
 		copies = append(copies, m)
 	}
 	w.publish(copies...)
 	w.quiet(in)
-	if q, err := store.ListQuarantined(t.Context(), w.db, store.Query{Consumer: "stock"}); err != nil || len(q) != 1 || ran != 1 {
-		t.Errorf("handled %d times, %d in quarantine, %v: want 1 and the one whose n differs", ran, len(q), err)
+	if q, err := store.ListQuarantined(t.Context(), w.db, store.Query{Consumer: "stock"}); err != nil ||
+		len(q) != 1 || ran != 1 {
+		t.Errorf("handled %d times, %d in quarantine, %v: want 1 and the one whose n differs", ran,
+			len(q), err)
 	}
 }
 
@@ -410,7 +440,8 @@ func TestImport(t *testing.T) {
 			yield(inbox.Finished{}, broken)
 		}
 	}
-	if did, err := inbox.Import(t.Context(), w.db, "stock", "ann", "cut-over", until(700)); !errors.Is(err, broken) || did.New != 500 {
+	if did, err := inbox.Import(t.Context(), w.db, "stock", "ann", "cut-over", until(700)); !errors.Is(err,
+		broken) || did.New != 500 {
 		t.Errorf("%+v, %v", did, err)
 	}
 	ids = append(ids, ids[0], ids[1199]) // one that is there, one twice in a batch
@@ -418,14 +449,16 @@ func TestImport(t *testing.T) {
 	if err != nil || did != (inbox.Imported{New: 700, Known: 502}) {
 		t.Errorf("%+v, %v", did, err)
 	}
-	if did, err = inbox.Import(t.Context(), w.db, "stock", "ann", "cut-over", finished(ids...)); err != nil || did.New != 0 {
+	if did, err = inbox.Import(t.Context(), w.db, "stock", "ann", "cut-over", finished(ids...)); err != nil ||
+		did.New != 0 {
 		t.Errorf("%+v, %v", did, err)
 	}
 	if n := len(w.db.Marks()); n != 1200 {
 		t.Errorf("%d marks", n)
 	}
 	audits := w.db.AuditLog()
-	if len(audits) != 3 || audits[0].Author != "ann" || audits[0].Reason != "cut-over" || audits[0].Action != "import marks" || audits[1].ID != ids[500] {
+	if len(audits) != 3 || audits[0].Author != "ann" || audits[0].Reason != "cut-over" ||
+		audits[0].Action != "import marks" || audits[1].ID != ids[500] {
 		t.Errorf("%+v", audits)
 	}
 	in := w.stepper(keep)
@@ -443,7 +476,8 @@ func TestImport(t *testing.T) {
 func TestImportOfWhatIsForgotten(t *testing.T) {
 	w := newWorld(t, 1)
 	old := uuid7.New(w.now)
-	w.apply(store.Effect{Mark: &store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/other", ID: old}, As: store.Done}})
+	w.apply(store.Effect{Mark: &store.Mark{Consumer: "stock",
+		Identity: store.Identity{Source: "/other", ID: old}, As: store.Done}})
 	for _, days := range []time.Duration{0, 31} {
 		w.pass(days * 24 * time.Hour)
 		if _, err := w.db.Maintain(t.Context(), store.Maintain{}); err != nil {

@@ -26,13 +26,15 @@ func TestWriteInAnotherTransaction(t *testing.T) {
 func testOtherTransaction[TTx comparable](t *testing.T, open opening[TTx]) {
 	w := newWorld(t, 1)
 	g, other := open(w), newWorld(t, 1)
-	out, foreign, answer := outbox.New(g.db, nil), outbox.New(other.db, nil), skald.Event[string]{Topic: "answers", Type: "answered"}
+	out, foreign, answer := outbox.New(g.db, nil), outbox.New(other.db, nil),
+		skald.Event[string]{Topic: "answers", Type: "answered"}
 	var silent, meant error
 	in := inbox.New(g.db, w.bus, "stock", &inbox.Options{Retry: inbox.Retry{Attempts: 1}, Now: w.clock})
 	inbox.On(in, said, func(ctx context.Context, own TTx, m skald.Received[string]) error {
 		theirs := other.db.BeginTx()
 		silent = foreign.Write(ctx, theirs, answer.New("k", "lost"))
-		meant = errors.Join(foreign.Write(outbox.OtherTransaction(ctx), theirs, answer.New("k", "meant")), theirs.Commit())
+		meant = errors.Join(foreign.Write(outbox.OtherTransaction(ctx), theirs, answer.New("k", "meant")),
+			theirs.Commit())
 		_, _, err := once.Do(ctx, other.db, "job", m.ID, nil, func(ctx context.Context, tx tx) (int, error) {
 			return 1, foreign.Write(ctx, tx, answer.New("k", "once"))
 		})
@@ -40,13 +42,15 @@ func testOtherTransaction[TTx comparable](t *testing.T, open opening[TTx]) {
 	})
 	w.publish(w.message("k", "a"))
 	w.quiet(in)
-	if !errors.Is(silent, outbox.ErrOtherTransaction) || !strings.Contains(silent.Error(), `consumer stock for "m-1" of type "said"`) {
+	if !errors.Is(silent, outbox.ErrOtherTransaction) ||
+		!strings.Contains(silent.Error(), `consumer stock for "m-1" of type "said"`) {
 		t.Errorf("another transaction: %v", silent)
 	}
 	if meant != nil || g.lists(t)["handled"] != "a" {
 		t.Errorf("meant: %v, handled %q", meant, g.lists(t)["handled"])
 	}
-	if rows := other.db.Rows(); len(rows) != 2 || string(rows[0].Data) != `"meant"` || string(rows[1].Data) != `"once"` {
+	if rows := other.db.Rows(); len(rows) != 2 || string(rows[0].Data) != `"meant"` ||
+		string(rows[1].Data) != `"once"` {
 		t.Errorf("in the other database: %+v", rows)
 	}
 	if back, err := store.ReadBacklog(t.Context(), g.db); err != nil || back.Pending != 1 {
@@ -78,7 +82,8 @@ func TestWriteInASavepoint(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return errors.Join(out.Write(ctx, wrapped{sp}, answer.New("k", "in")), sp.Commit(ctx), out.Write(ctx, wrapped{own}, answer.New("k", "wrapped")))
+		return errors.Join(out.Write(ctx, wrapped{sp}, answer.New("k", "in")), sp.Commit(ctx),
+			out.Write(ctx, wrapped{own}, answer.New("k", "wrapped")))
 	})
 	w.publish(w.message("k", "a"))
 	w.quiet(in)

@@ -22,10 +22,12 @@ import (
 func TestRecordThatIsTooLargeIsADeadLetter(t *testing.T) {
 	w := newWorld(t, 1)
 	var log bytes.Buffer
-	in := w.inbox(&inbox.Options{Now: w.clock, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(_ context.Context, t tx, m skald.Received[string]) error {
-		return note(t, "all", m.Value[:3])
-	})
-	large, headers, id, strange := w.message("a", strings.Repeat("x", 900<<10)), w.message("b", "b"), w.message("c", "c"), w.message("d", strings.Repeat("y", 1_000_000))
+	in := w.inbox(&inbox.Options{Now: w.clock, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+		func(_ context.Context, t tx, m skald.Received[string]) error {
+			return note(t, "all", m.Value[:3])
+		})
+	large, headers, id, strange := w.message("a", strings.Repeat("x", 900<<10)), w.message("b", "b"),
+		w.message("c", "c"), w.message("d", strings.Repeat("y", 1_000_000))
 	headers.Headers = []skald.Header{{Name: "h", Value: bytes.Repeat([]byte("h"), 1_000_000)}}
 	id.ID = strings.Repeat("i", 950_000)
 	strange.Type = "strange"
@@ -39,12 +41,15 @@ func TestRecordThatIsTooLargeIsADeadLetter(t *testing.T) {
 	}
 	for i, k := range kept {
 		m := &k.Message
-		if k.Dead.Kind != "too_large" || k.Position != int64(i) || len(m.Data) > 64<<10 || len(m.Headers) > 0 || len(m.ID) > 1100 || len(m.Key) != 1 {
-			t.Errorf("letter %d is of kind %s at %d, with %d bytes of data, id %.20s", i, k.Dead.Kind, k.Position, len(m.Data), m.ID)
+		if k.Dead.Kind != "too_large" || k.Position != int64(i) || len(m.Data) > 64<<10 ||
+			len(m.Headers) > 0 || len(m.ID) > 1100 || len(m.Key) != 1 {
+			t.Errorf("letter %d is of kind %s at %d, with %d bytes of data, id %.20s", i, k.Dead.Kind,
+				k.Position, len(m.Data), m.ID)
 		}
 	}
 	sum := sha256.Sum256(large.Data)
-	if k := kept[0]; !strings.Contains(k.Last.Why, hex.EncodeToString(sum[:])) || !bytes.Equal(k.Message.Data, large.Data[:64<<10]) {
+	if k := kept[0]; !strings.Contains(k.Last.Why, hex.EncodeToString(sum[:])) ||
+		!bytes.Equal(k.Message.Data, large.Data[:64<<10]) {
 		t.Errorf("the letter says %s and has %d bytes", k.Last.Why, len(k.Message.Data))
 	}
 	if log.Len() > 20_000 {
@@ -67,7 +72,8 @@ func (s unpackerSubscription) Receive(ctx context.Context, most int) (broker.Bat
 	b, err := s.Subscription.Receive(ctx, most)
 	for i := range b.Deliveries {
 		if d := &b.Deliveries[i]; d.Position == 1 {
-			d.Message, d.Fault = skald.Message{Topic: d.Topic}, &broker.TooLargeError{Limit: 32 << 20, First: 1, Last: 7}
+			d.Message, d.Fault = skald.Message{Topic: d.Topic},
+				&broker.TooLargeError{Limit: 32 << 20, First: 1, Last: 7}
 		}
 	}
 	return b, err
@@ -77,15 +83,18 @@ func (s unpackerSubscription) Receive(ctx context.Context, most int) (broker.Bat
 // it is taken. Redriven, it dies of the same again, and says what to do.
 func TestBatchThatIsNotUnpackedIsADeadLetter(t *testing.T) {
 	w := newWorld(t, 1)
-	in := inbox.New(w.db, unpacker{w.bus}, "stock", &inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler)})
-	inbox.On(in, said, func(_ context.Context, t tx, m skald.Received[string]) error { return note(t, "all", m.Value) })
+	in := inbox.New(w.db, unpacker{w.bus}, "stock",
+		&inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler)})
+	inbox.On(in, said,
+		func(_ context.Context, t tx, m skald.Received[string]) error { return note(t, "all", m.Value) })
 	w.publish(w.message("k", "a"), w.message("k", "never read"), w.message("k", "c"))
 	w.quiet(in)
 	w.expect("all", "a c")
 	for _, want := range []string{"the batch of positions 1 to 7",
 		"Limits.Record was raised, and drop this letter: the batch of positions 1 to 7"} {
 		dead := w.dead()
-		if len(dead) != 1 || dead[0].Dead.Kind != "too_large" || dead[0].Position != 1 || !strings.Contains(dead[0].Last.Why, want) {
+		if len(dead) != 1 || dead[0].Dead.Kind != "too_large" || dead[0].Position != 1 ||
+			!strings.Contains(dead[0].Last.Why, want) {
 			t.Fatalf("dead are %+v", dead)
 		}
 		w.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock", Identity: dead[0].Identity}})
@@ -107,9 +116,10 @@ func TestBatchThatIsNotUnpackedIsADeadLetter(t *testing.T) {
 func TestQuarantineIsBounded(t *testing.T) {
 	w := newWorld(t, 1)
 	var log bytes.Buffer
-	in := w.inbox(&inbox.Options{Now: w.clock, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(_ context.Context, t tx, m skald.Received[string]) error {
-		return note(t, "all", m.Value)
-	})
+	in := w.inbox(&inbox.Options{Now: w.clock, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+		func(_ context.Context, t tx, m skald.Received[string]) error {
+			return note(t, "all", m.Value)
+		})
 	for i := range 50 {
 		m := w.message("", fmt.Sprint(i))
 		m.ID = "one"
@@ -118,7 +128,8 @@ func TestQuarantineIsBounded(t *testing.T) {
 	w.quiet(in)
 	w.expect("all", "0")
 	kept, err := store.ListQuarantined(t.Context(), w.db, store.Query{})
-	if n := strings.Count(log.String(), "put into quarantine"); err != nil || len(kept) != store.QuarantineOfOne || n != 1 || in.Health().Conflicts != 49 {
+	if n := strings.Count(log.String(), "put into quarantine"); err != nil ||
+		len(kept) != store.QuarantineOfOne || n != 1 || in.Health().Conflicts != 49 {
 		t.Errorf("%d are in quarantine, %d of %d told: %v", len(kept), n, in.Health().Conflicts, err)
 	}
 }

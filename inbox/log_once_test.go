@@ -66,7 +66,8 @@ func TestWhatIsSkippedIsNamedOnce(t *testing.T) {
 	log.want(t, 1, "level=WARN", "nobody handles", "type=siad", "handled=said")
 	log.want(t, 1, "level=INFO", "nobody handles", "type=other")
 	log.want(t, 2, "nobody handles")
-	log.want(t, 1, "inbox: consuming", "consumer=stock", "topics=[orders]", "orders: said", "store=memory", "broker=memory")
+	log.want(t, 1, "inbox: consuming", "consumer=stock", "topics=[orders]", "orders: said", "store=memory",
+		"broker=memory")
 	log.want(t, 1, "inbox: ready", "partitions=2")
 	if h := in.Health(); h.Skipped != 4 || h.Handled != 1 {
 		t.Errorf("%+v", h)
@@ -97,7 +98,8 @@ func TestANewNameIsNoticed(t *testing.T) {
 	first.want(t, 0, is)
 	second.want(t, 1, is)
 	second.want(t, 1, "level=INFO", is, "consumer=stock-2", "others=[stock]")
-	fourth.want(t, 1, "level=WARN", is, "consumer=stock-3", `others="[stock stock-2]"`, "give it the old name back", "skald inbox rename OLD NEW")
+	fourth.want(t, 1, "level=WARN", is, "consumer=stock-3", `others="[stock stock-2]"`,
+		"give it the old name back", "skald inbox rename OLD NEW")
 	third.want(t, 0, is)
 }
 
@@ -105,9 +107,11 @@ func TestANewNameIsNoticed(t *testing.T) {
 func TestMissingTopicHasARemedy(t *testing.T) {
 	w := newWorld(t, 1)
 	in := inbox.New(w.db, w.bus, "stock", &inbox.Options{Logger: slog.New(slog.DiscardHandler)})
-	inbox.On(in, skald.Event[string]{Topic: "nowhere", Type: "said"}, func(context.Context, tx, skald.Received[string]) error { return nil })
+	inbox.On(in, skald.Event[string]{Topic: "nowhere", Type: "said"},
+		func(context.Context, tx, skald.Received[string]) error { return nil })
 	_, err := in.Step(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "skald migrate --broker URL --group stock --topic nowhere") {
+	if err == nil || !strings.Contains(err.Error(),
+		"skald migrate --broker URL --group stock --topic nowhere") {
 		t.Errorf("got %v", err)
 	}
 }

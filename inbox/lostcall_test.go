@@ -36,7 +36,8 @@ type losingUnit struct {
 
 func (u losingUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	stands, err := u.Unit.Rollback(ctx, instead...)
-	if answer := u.d.answer; answer != nil && len(instead) == 1 && instead[0].Park != nil && instead[0].Park.Call != nil && err == nil && stands[0] {
+	if answer := u.d.answer; answer != nil && len(instead) == 1 && instead[0].Park != nil &&
+		instead[0].Park.Call != nil && err == nil && stands[0] {
 		u.d.answer = nil
 		return answer()
 	}
@@ -55,7 +56,8 @@ type falls struct{ *losing }
 func (falls) Outage(err error) bool { return store.Collided(err) }
 
 // chargedLate is a world whose charge was parked before it can be intended, with the step that it takes.
-func chargedLate(t *testing.T, b *bank, over func(store.Driver[tx]) store.Driver[tx]) (*world, *inbox.Inbox[tx]) {
+func chargedLate(t *testing.T, b *bank,
+	over func(store.Driver[tx]) store.Driver[tx]) (*world, *inbox.Inbox[tx]) {
 	w, first := newWorld(t, 1), true
 	how := b.call()
 	ask := how.Intent
@@ -67,7 +69,9 @@ func chargedLate(t *testing.T, b *bank, over func(store.Driver[tx]) store.Driver
 		return ask(ctx, t, m)
 	}
 	in := w.over(over(w.db), &inbox.Options{Now: w.clock}, keep)
-	inbox.ForwardCall(in, said, func(m skald.Received[string]) inbox.Step { return inbox.Step{Saga: m.Value, Name: "charge"} }, how, nil)
+	inbox.ForwardCall(in, said,
+		func(m skald.Received[string]) inbox.Step { return inbox.Step{Saga: m.Value, Name: "charge"} }, how,
+		nil)
 	w.publish(w.message("k", "1"))
 	w.quiet(in)
 	if kept := w.kept(); len(kept) != 1 || kept[0].Call != nil {
@@ -86,7 +90,8 @@ func TestIntentThatStandsIsNotTakenBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &bank{}
-			w, in := chargedLate(t, b, func(d store.Driver[tx]) store.Driver[tx] { return falls{&losing{d, answer}} })
+			w, in := chargedLate(t, b,
+				func(d store.Driver[tx]) store.Driver[tx] { return falls{&losing{d, answer}} })
 			w.pass(time.Minute)
 			w.quiet(in)
 			if kept := w.kept(); len(kept) != 1 || kept[0].Call == nil || kept[0].Call.Key != "1" {
@@ -126,7 +131,8 @@ func (w *world) ends(in *inbox.Inbox[tx], b *bank) {
 		w.quiet(in)
 	}
 	w.expect("k", "1=receipt of req 1")
-	if steps := w.db.Steps(); len(w.kept()) != 0 || b.moved["1"] != 1 || len(steps) != 1 || steps[0].State != store.StepDone {
+	if steps := w.db.Steps(); len(w.kept()) != 0 || b.moved["1"] != 1 || len(steps) != 1 ||
+		steps[0].State != store.StepDone {
 		w.t.Errorf("asked %s, kept %+v, steps %+v", b.asked(), w.kept(), steps)
 	}
 }
@@ -167,7 +173,8 @@ func (u pausedUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bo
 func (d *paused) freeing(ctx context.Context, es []store.Effect) []store.Effect {
 	for i := range es {
 		if f := es[i].Finish; f != nil && d.blind {
-			kept, err := store.ListKept(ctx, d, store.Sought{Consumer: f.Consumer, Identity: &f.Identity, Limit: 1})
+			kept, err := store.ListKept(ctx, d,
+				store.Sought{Consumer: f.Consumer, Identity: &f.Identity, Limit: 1})
 			if err == nil && len(kept) == 1 && kept[0].Call != nil {
 				f.WasCall = kept[0].Call.Key
 			}
@@ -299,7 +306,8 @@ func TestCallThatKillsBecomesADeadLetter(t *testing.T) {
 			}
 			return b.lookUp(ctx, req, key)
 		}
-		in := inbox.New(sagatest.WrapDriver(store.Driver[tx](w.db), session), sagatest.WrapBroker(w.bus.Client(), session), "stock",
+		in := inbox.New(sagatest.WrapDriver(store.Driver[tx](w.db), session),
+			sagatest.WrapBroker(w.bus.Client(), session), "stock",
 			&inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler),
 				Instance: inbox.Instance{Member: "one"}, Retry: inbox.Retry{First: time.Millisecond}})
 		inbox.OnCall(in, said, how)

@@ -44,10 +44,14 @@ func TestWindowIsCheckedAtTheStart(t *testing.T) {
 		want   string // in the error; "": it starts
 		says   string // in the log
 	}{
-		"defaults":             {map[string]time.Duration{"orders": 14 * days}, store.Retention{}, inbox.Options{}, "", ""},
-		"nobody saw to it yet": {map[string]time.Duration{"orders": 24 * days}, store.Retention{}, inbox.Options{}, "31 days, in which a message of topic orders may come", ""},
-		"broker":               {map[string]time.Duration{"orders": 14 * days}, store.Retention{Marks: 20 * days}, inbox.Options{}, "marks are kept 20 days, less than 21 days", ""},
-		"kept longer":          {map[string]time.Duration{"orders": 24 * days}, store.Retention{Marks: 31 * days}, inbox.Options{}, "", ""},
+		"defaults": {map[string]time.Duration{"orders": 14 * days}, store.Retention{},
+			inbox.Options{}, "", ""},
+		"nobody saw to it yet": {map[string]time.Duration{"orders": 24 * days}, store.Retention{},
+			inbox.Options{}, "31 days, in which a message of topic orders may come", ""},
+		"broker": {map[string]time.Duration{"orders": 14 * days}, store.Retention{Marks: 20 * days},
+			inbox.Options{}, "marks are kept 20 days, less than 21 days", ""},
+		"kept longer": {map[string]time.Duration{"orders": 24 * days}, store.Retention{Marks: 31 * days},
+			inbox.Options{}, "", ""},
 		"its own retention": {map[string]time.Duration{"orders": 14 * days}, store.Retention{},
 			inbox.Options{Retention: inbox.Retention{Keep: &store.Retention{Marks: 20 * days}}},
 			"marks are kept 20 days", ""},
@@ -64,12 +68,20 @@ func TestWindowIsCheckedAtTheStart(t *testing.T) {
 		"outbox, for ever": {map[string]time.Duration{"orders": broker.Forever}, store.Retention{},
 			inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Outbox: 31 * days}}},
 			"31 days, in which a message may leave the outbox", ""},
-		"outbox": {nil, store.Retention{}, inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Outbox: 31 * days}}}, "31 days, in which a message may leave the outbox", ""},
+		"outbox": {nil, store.Retention{},
+			inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Outbox: 31 * days}}},
+			"31 days, in which a message may leave the outbox", ""},
 		"retries": {nil, store.Retention{}, inbox.Options{Retry: inbox.Retry{Age: 31 * days}},
 			"31 days, in which a failing message", ""},
-		"saga":         {nil, store.Retention{}, inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Saga: 31 * days}}}, "31 days, in which a saga", ""},
-		"dead letters": {nil, store.Retention{}, inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Dead: 31 * days}}}, "31 days, in which a dead letter", ""},
-		"all the same": {nil, store.Retention{}, inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Dead: 31 * days, Saga: 40 * days, Short: true}}},
+		"saga": {nil, store.Retention{},
+			inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Saga: 31 * days}}},
+			"31 days, in which a saga", ""},
+		"dead letters": {nil, store.Retention{},
+			inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Dead: 31 * days}}},
+			"31 days, in which a dead letter", ""},
+		"all the same": {nil, store.Retention{},
+			inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Dead: 31 * days, Saga: 40 * days,
+				Short: true}}},
 			"", "marks are kept too briefly"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,15 +102,18 @@ func TestWindowIsCheckedAtTheStart(t *testing.T) {
 			for range 2 {
 				_, err := in.Step(t.Context())
 				var refused *store.RetentionError
-				if c.want == "" && err != nil || c.want != "" && (!errors.As(err, &refused) || !store.Incurable(err) || !strings.Contains(err.Error(), c.want)) {
+				if c.want == "" && err != nil || c.want != "" && (!errors.As(err, &refused) ||
+					!store.Incurable(err) || !strings.Contains(err.Error(), c.want)) {
 					t.Errorf("it ends with %v, want %q", err, c.want)
 				}
-				if err != nil && (!strings.Contains(err.Error(), "Window.Short") || strings.Contains(err.Error(), "\n")) {
+				if err != nil && (!strings.Contains(err.Error(), "Window.Short") ||
+					strings.Contains(err.Error(), "\n")) {
 					t.Errorf("it says %q", err)
 				}
 			}
 			said := slices.DeleteFunc(strings.SplitAfter(log.String(), "\n"), func(line string) bool {
-				return line == "" || strings.Contains(line, `"inbox: consuming"`) || strings.Contains(line, `"inbox: ready"`)
+				return line == "" || strings.Contains(line, `"inbox: consuming"`) ||
+					strings.Contains(line, `"inbox: ready"`)
 			})
 			if c.says == "" && len(said) > 0 || !strings.Contains(log.String(), c.says) || len(said) > 2 {
 				t.Errorf("the log says %q, want %q once", said, c.says)

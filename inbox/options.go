@@ -225,14 +225,17 @@ func (o *Options) fault() error {
 		{"Retry.Age", int64(o.Retry.Age)},
 	} {
 		if n.value < 0 {
-			return fmt.Errorf("inbox.Options.%s is below zero: give more, or leave it out for the default", n.name)
+			return fmt.Errorf("inbox.Options.%s is below zero: give more, or leave it out for the default",
+				n.name)
 		}
 	}
 	switch {
 	case o.Dead.RejectionsHold && !o.Dead.Rejections:
-		return errors.New("inbox.Options.Dead.RejectionsHold is for rejections that are kept: set Dead.Rejections, too")
+		return errors.New(
+			"inbox.Options.Dead.RejectionsHold is for rejections that are kept: set Dead.Rejections, too")
 	case o.Dead.Topic != "" && !complete.Topic(o.Dead.Topic):
-		return fmt.Errorf("inbox.Options.Dead.Topic is %.100q: a topic is 1 to 249 of A-Z a-z 0-9 . _ -", o.Dead.Topic)
+		return fmt.Errorf("inbox.Options.Dead.Topic is %.100q: a topic is 1 to 249 of A-Z a-z 0-9 . _ -",
+			o.Dead.Topic)
 	}
 	return nil
 }

@@ -36,9 +36,10 @@ func TestOptionsThatNobodyCanMean(t *testing.T) {
 // Messages that are about an entity without a name would all wait for each other: each fails, and says so.
 func TestEntityWithoutName(t *testing.T) {
 	w := newWorld(t, 1)
-	in := w.inbox(&inbox.Options{Now: w.clock, Transaction: inbox.Transaction{Entities: func(m skald.Message) []store.Lock {
-		return []store.Lock{{Space: "order", Key: string(m.Key)}}
-	}}}, never)
+	in := w.inbox(&inbox.Options{Now: w.clock,
+		Transaction: inbox.Transaction{Entities: func(m skald.Message) []store.Lock {
+			return []store.Lock{{Space: "order", Key: string(m.Key)}}
+		}}}, never)
 	w.publish(w.message("", "1"), w.message("k", "2"))
 	w.quiet(in)
 	h := in.Health()

@@ -22,15 +22,18 @@ func TestOperatorsPauseResumeAndSkip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		bad := true
-		in := w.inbox(&inbox.Options{Breaker: inbox.Breaker{Least: 10, Rest: time.Hour}}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
-			if bad && m.Value == "bad" {
-				return errors.New("no such warehouse")
-			}
-			return keep(ctx, tx, m)
-		})
+		in := w.inbox(&inbox.Options{Breaker: inbox.Breaker{Least: 10, Rest: time.Hour}},
+			func(ctx context.Context, tx tx, m skald.Received[string]) error {
+				if bad && m.Value == "bad" {
+					return errors.New("no such warehouse")
+				}
+				return keep(ctx, tx, m)
+			})
 		stop := run(t, in)
 		w.publish(w.message("k", "1"))
-		handled := func(list, want string) func() bool { return func() bool { return w.db.User()[list] == want } }
+		handled := func(list, want string) func() bool {
+			return func() bool { return w.db.User()[list] == want }
+		}
 		untilFor(t, time.Minute, "the first", handled("k", "1"))
 		ctx, note := t.Context(), operate.Order{Author: "ann", Reason: "the warehouse moves"}
 		ok := func(err error) {
@@ -50,7 +53,8 @@ func TestOperatorsPauseResumeAndSkip(t *testing.T) {
 		for n := range 20 {
 			w.publish(w.message(fmt.Sprint("b", n), "bad"))
 		}
-		untilFor(t, time.Minute, "the breaker", func() bool { return strings.Contains(in.Health().Stopped, "failed in one way") })
+		untilFor(t, time.Minute, "the breaker",
+			func() bool { return strings.Contains(in.Health().Stopped, "failed in one way") })
 		ok(operate.SkipInbox(ctx, w.db, "stock", w.fingerprint(in), note))
 		ok(operate.ResumeInbox(ctx, w.db, "stock", note))
 		untilFor(t, time.Minute, "all are dead letters", func() bool {
@@ -63,7 +67,8 @@ func TestOperatorsPauseResumeAndSkip(t *testing.T) {
 			}
 		}
 		audits, err := w.db.Audits(ctx, store.AuditQuery{Limit: 10})
-		if err != nil || len(audits) != 4 || audits[3].Action != "pause" || audits[0].Author != "ann" || audits[0].Reason != note.Reason {
+		if err != nil || len(audits) != 4 || audits[3].Action != "pause" || audits[0].Author != "ann" ||
+			audits[0].Reason != note.Reason {
 			t.Errorf("%+v %v", audits, err)
 		}
 		bad = false
@@ -75,7 +80,8 @@ func TestOperatorsPauseResumeAndSkip(t *testing.T) {
 func (w *world) fingerprint(in *inbox.Inbox[tx]) (print string) {
 	w.t.Helper()
 	var n, all int
-	if _, err := fmt.Sscanf(in.Health().Stopped, "%d of %d messages failed in one way within 1m0s (fingerprint %12s", &n, &all, &print); err != nil {
+	if _, err := fmt.Sscanf(in.Health().Stopped,
+		"%d of %d messages failed in one way within 1m0s (fingerprint %12s", &n, &all, &print); err != nil {
 		w.t.Fatal(in.Health().Stopped, err)
 	}
 	return print
@@ -93,8 +99,13 @@ func pauseOutlasts[TTx comparable](t *testing.T, opened opening[TTx]) {
 	g := opened(w)
 	step := func(n string, want string) *inbox.Inbox[TTx] {
 		t.Helper()
-		in := inbox.New(g.db, w.bus, "stock", &inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler)})
-		inbox.On(in, said, func(_ context.Context, tx TTx, m skald.Received[string]) error { return g.note(tx, "list", m.Value) })
+		in := inbox.New(g.db, w.bus, "stock",
+			&inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler)})
+		inbox.On(in, said,
+			func(_ context.Context, tx TTx, m skald.Received[string]) error {
+				return g.note(tx,
+					"list", m.Value)
+			})
 		w.publish(w.message("k", n))
 		w.quiet(in)
 		if got := g.lists(t)["list"]; got != want {
@@ -128,7 +139,8 @@ func pauseOutlasts[TTx comparable](t *testing.T, opened opening[TTx]) {
 	if err := operate.PauseInbox(ctx, g.db, "stock", operate.Order{Author: "ann"}); !errors.As(err, &usage) {
 		t.Errorf("%v", err)
 	}
-	if audits, err := g.db.Audits(ctx, store.AuditQuery{Limit: 10}); err != nil || len(audits) != 2 || audits[1].Action != "pause" {
+	if audits, err := g.db.Audits(ctx, store.AuditQuery{Limit: 10}); err != nil || len(audits) != 2 ||
+		audits[1].Action != "pause" {
 		t.Errorf("%+v %v", audits, err)
 	}
 }

@@ -111,8 +111,10 @@ func TestDeadAfterTheLastAttemptWithItsDiagnostics(t *testing.T) {
 		t.Fatalf("dead letters %+v", dead)
 	}
 	d := dead[0]
-	if d.ID != bad.ID || d.Attempts != 3 || d.Dead.Kind != "attempts" || d.Last.Host != "host-1" || d.Dead.Version != "v9" || !d.First.At.Equal(first) ||
-		!d.Last.At.After(first) || !strings.Contains(d.Last.Why, "no such column") || len(d.Dead.Fingerprint) != 12 || !d.Dead.BlocksKey ||
+	if d.ID != bad.ID || d.Attempts != 3 || d.Dead.Kind != "attempts" || d.Last.Host != "host-1" ||
+		d.Dead.Version != "v9" || !d.First.At.Equal(first) ||
+		!d.Last.At.After(first) || !strings.Contains(d.Last.Why, "no such column") ||
+		len(d.Dead.Fingerprint) != 12 || !d.Dead.BlocksKey ||
 		string(d.Message.Data) != string(bad.Data) || string(d.Message.Headers[0].Value) != "\x00\xff" {
 		t.Errorf("dead letter %+v: %+v", d, d.Dead)
 	}
@@ -158,7 +160,8 @@ func TestEachClassEndsAsItShould(t *testing.T) {
 	w := newWorld(t, 1)
 	version := true
 	mine := errors.New("duplicate key value violates payments.order_id")
-	f := &moody{on: map[string]error{"permanent": fmt.Errorf("deep: %w", skald.Permanent(errors.New("x"))), "unique": mine}}
+	f := &moody{on: map[string]error{"permanent": fmt.Errorf("deep: %w", skald.Permanent(errors.New("x"))),
+		"unique": mine}}
 	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 2, Age: time.Hour,
 		Classify: func(_ skald.Message, err error) failure.Class {
 			if errors.Is(err, mine) {
@@ -189,11 +192,13 @@ func TestEachClassEndsAsItShould(t *testing.T) {
 		if kinds[string(p.Message.Key)] = fmt.Sprint("parked ", p.Attempts); p.Dead != nil {
 			kinds[string(p.Message.Key)] = p.Dead.Kind
 		}
-		if string(p.Message.Key) == "panic" && (!strings.Contains(p.Dead.Stack, "park_test.go") || strings.Contains(p.Last.Why, "park_test.go")) {
+		if string(p.Message.Key) == "panic" && (!strings.Contains(p.Dead.Stack, "park_test.go") ||
+			strings.Contains(p.Last.Why, "park_test.go")) {
 			t.Errorf("a panic is kept as %q with the stack %q", p.Last.Why, p.Dead.Stack)
 		}
 	}
-	want := map[string]string{"permanent": "permanent", "unique": "permanent", "panic": "attempts", "version": "parked 0"}
+	want := map[string]string{"permanent": "permanent", "unique": "permanent", "panic": "attempts",
+		"version": "parked 0"}
 	if fmt.Sprint(kinds) != fmt.Sprint(want) { // the outage is in its partition
 		t.Errorf("kept as %v, want %v", kinds, want)
 	}
@@ -245,7 +250,9 @@ func TestRedriveBeginsTheAgeAnew(t *testing.T) {
 		t.Fatalf("after %d tries dead letters %+v", tries, dead)
 	}
 	w.pass(48 * time.Hour)
-	if _, err := w.db.Apply(t.Context(), store.Effect{Requeue: &store.Requeue{Consumer: dead[0].Consumer, Identity: dead[0].Identity}}); err != nil {
+	if _, err := w.db.Apply(t.Context(),
+		store.Effect{Requeue: &store.Requeue{Consumer: dead[0].Consumer,
+			Identity: dead[0].Identity}}); err != nil {
 		t.Fatal(err)
 	}
 	w.quiet(in)
@@ -296,11 +303,13 @@ func TestDeadLetterIsAnnounced(t *testing.T) {
 	w.publish(m)
 	w.quiet(in)
 	rows := w.db.Rows()
-	if len(rows) != 1 || rows[0].Topic != "dead" || rows[0].Type != failure.AnnouncementType || rows[0].CausationID != m.ID || rows[0].CorrelationID != "whole" {
+	if len(rows) != 1 || rows[0].Topic != "dead" || rows[0].Type != failure.AnnouncementType ||
+		rows[0].CausationID != m.ID || rows[0].CorrelationID != "whole" {
 		t.Fatalf("said %+v", rows)
 	}
 	var a failure.Announcement
-	if err := json.Unmarshal(rows[0].Data, &a); err != nil || a.ID != m.ID || a.Consumer != "stock" || a.Kind != "permanent" || a.Attempts != 1 || !a.HoldsKey {
+	if err := json.Unmarshal(rows[0].Data, &a); err != nil || a.ID != m.ID || a.Consumer != "stock" ||
+		a.Kind != "permanent" || a.Attempts != 1 || !a.HoldsKey {
 		t.Errorf("announced %+v, %v", a, err)
 	}
 }
@@ -317,14 +326,16 @@ func TestDeadLetterIsCopiedUnlessItIsTooLarge(t *testing.T) {
 	w.publish(small, large)
 	w.quiet(in)
 	rows := w.db.Rows()
-	if len(rows) != 2 || rows[0].Type != "said" || string(rows[0].Data) != string(small.Data) || rows[1].Type != failure.AnnouncementType {
+	if len(rows) != 2 || rows[0].Type != "said" || string(rows[0].Data) != string(small.Data) ||
+		rows[1].Type != failure.AnnouncementType {
 		t.Fatalf("said %+v", rows)
 	}
 	got := map[string]string{}
 	for _, h := range rows[0].Headers {
 		got[h.Name] = string(h.Value)
 	}
-	if got["own"] != "1" || got["x-attempt"] != "1" || got["x-original-id"] != small.ID || !strings.Contains(got["x-failed-reason"], "never") || got["x-failed-at"] == "" {
+	if got["own"] != "1" || got["x-attempt"] != "1" || got["x-original-id"] != small.ID ||
+		!strings.Contains(got["x-failed-reason"], "never") || got["x-failed-at"] == "" {
 		t.Errorf("headers %v", got)
 	}
 }

@@ -16,8 +16,9 @@ import (
 func (in *Inbox[TTx]) parkedConfig() parked.Config {
 	return parked.Config{
 		Group: in.group, DB: in.db, Workers: in.o.Workers, Bytes: in.o.Limits.Bytes / 2, Now: in.o.Now,
-		Log: in.o.Logger.With("consumer", in.group), KeyRows: in.o.Limits.KeyRows, KeyBytes: in.o.Limits.KeyBytes,
-		Alone: in.exec.AsksBeside, Handles: in.exec.Handles, Calls: in.exec.Calls,
+		Log: in.o.Logger.With("consumer", in.group), KeyRows: in.o.Limits.KeyRows,
+		KeyBytes: in.o.Limits.KeyBytes,
+		Alone:    in.exec.AsksBeside, Handles: in.exec.Handles, Calls: in.exec.Calls,
 		Lease: func() time.Duration { return in.exec.Lease(exec.TurnOfClaimed) },
 		Again: in.delays.Attempts,
 	}

@@ -27,7 +27,8 @@ func (m *mortuary) live() (died bool) {
 	m.t.Helper()
 	m.sessions++
 	session := sagatest.NewFaults(uint64(m.sessions), sagatest.None()).Session()
-	in := inbox.New(sagatest.WrapDriver(store.Driver[tx](m.db), session), sagatest.WrapBroker(m.bus.Client(), session), "stock",
+	in := inbox.New(sagatest.WrapDriver(store.Driver[tx](m.db), session),
+		sagatest.WrapBroker(m.bus.Client(), session), "stock",
 		&inbox.Options{Now: m.clock, Logger: slog.New(slog.DiscardHandler),
 			Instance: inbox.Instance{Member: "one"}, Retry: inbox.Retry{First: time.Millisecond}})
 	inbox.Forward(in, placed, func(r skald.Received[purchase]) inbox.Step {
@@ -43,9 +44,10 @@ func (m *mortuary) live() (died bool) {
 	}, func(r skald.Received[purchase]) []skald.Draft {
 		return []skald.Draft{answer.New(r.Value.Order, "barred")}
 	})
-	inbox.Compensate(in, cancelled, charge, m.refund, func(r skald.Received[purchase], was store.StepState) []skald.Draft {
-		return []skald.Draft{answer.New(r.Value.Order, "cancelled: "+was.String())}
-	})
+	inbox.Compensate(in, cancelled, charge, m.refund,
+		func(r skald.Received[purchase], was store.StepState) []skald.Draft {
+			return []skald.Draft{answer.New(r.Value.Order, "cancelled: "+was.String())}
+		})
 	for range 1000 {
 		busy, err := in.Step(m.t.Context())
 		select {
@@ -118,7 +120,8 @@ func TestKillerWhoseStepNobodyKnows(t *testing.T) {
 	m := &mortuary{till: newTill(t, nil), crashCount: crashCount, unreadable: crashCount}
 	m.publish(m.message(placed, "k", purchase{Order: "a"}))
 	m.rest()
-	if dead := m.dead(); len(dead) != 1 || dead[0].Dead.Kind != "crash" || dead[0].CrashCount != 6 || !dead[0].Dead.BlocksKey || !strings.Contains(dead[0].Last.Why, "nobody knows") {
+	if dead := m.dead(); len(dead) != 1 || dead[0].Dead.Kind != "crash" || dead[0].CrashCount != 6 ||
+		!dead[0].Dead.BlocksKey || !strings.Contains(dead[0].Last.Why, "nobody knows") {
 		t.Fatalf("dead: %+v", dead)
 	}
 	m.publish(m.message(cancelled, "l", purchase{Order: "a"}))
@@ -137,7 +140,8 @@ func TestStepIsBarredWhileItsMessageDies(t *testing.T) {
 		func(db store.Driver[tx]) store.Driver[tx] { b.Driver = db; return b })
 	l.fail = errors.New("no")
 	b.happens = func() {
-		undo := store.Step{Consumer: "stock", Saga: "a", Name: "charge", State: store.StepUndone, Identity: store.Identity{Source: "/other", ID: "undo"}}
+		undo := store.Step{Consumer: "stock", Saga: "a", Name: "charge", State: store.StepUndone,
+			Identity: store.Identity{Source: "/other", ID: "undo"}}
 		u, err := l.db.Begin(t.Context(), store.Intake{Steps: []store.Step{undo}})
 		if err == nil {
 			err = u.Commit(t.Context())

@@ -187,7 +187,8 @@ func (d uncounted) Claim(ctx context.Context, w store.Want) (store.Claimed, erro
 	if err != nil || len(c.Parked) == 0 || all.Prefetch == 0 || c.Parked[0].Claims > 1 {
 		return c, err
 	}
-	more, err := store.ListKept(ctx, d, store.Sought{Consumer: w.Consumer, After: c.Parked[0].Place, Limit: all.Prefetch})
+	more, err := store.ListKept(ctx, d, store.Sought{Consumer: w.Consumer, After: c.Parked[0].Place,
+		Limit: all.Prefetch})
 	c.Parked = append(c.Parked, more...)
 	return c, err
 }
@@ -220,10 +221,11 @@ func TestRidersOfAKeyThatMoved(t *testing.T) {
 			want := w.chain("k", 60)
 			d := &movedBetween{Driver: w.db, w: w, at: at, what: what}
 			runs := map[string]int{}
-			in := w.over(d, &inbox.Options{Now: w.clock, Workers: 2, Batch: 100}, func(ctx context.Context, t tx, m skald.Received[string]) error {
-				runs[m.Value]++
-				return keep(ctx, t, m)
-			})
+			in := w.over(d, &inbox.Options{Now: w.clock, Workers: 2, Batch: 100},
+				func(ctx context.Context, t tx, m skald.Received[string]) error {
+					runs[m.Value]++
+					return keep(ctx, t, m)
+				})
 			for range 10 {
 				w.quiet(in)
 				w.pass(2 * time.Minute)
@@ -255,7 +257,8 @@ type movedBetween struct {
 
 func (d *movedBetween) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
 	if len(in.Marks) >= 20 && in.Marks[0].KeyOrder == store.Retrying && d.moved == "" {
-		kept, err := store.ListKept(ctx, d, store.Sought{Consumer: "stock", Identity: &in.Marks[d.at].Identity, Limit: 1})
+		kept, err := store.ListKept(ctx, d,
+			store.Sought{Consumer: "stock", Identity: &in.Marks[d.at].Identity, Limit: 1})
 		if err != nil || len(kept) != 1 {
 			return nil, fmt.Errorf("%d are kept: %w", len(kept), err)
 		}

@@ -29,24 +29,28 @@ func TestRejectionIsADeadLetterByOption(t *testing.T) {
 			Dead:     inbox.Dead{Rejections: true, RejectionsHold: holds, Topic: "dead"},
 			Logger:   slog.New(slog.DiscardHandler),
 			Identity: inbox.Identity{Again: func(skald.Message) bool { return true }}})
-		inbox.OnResult(in, said, func(_ context.Context, tx tx, m skald.Received[string]) (inbox.Result, error) {
-			switch {
-			case m.Value == "late" && fails > 0:
-				fails--
-				return inbox.Result{}, errors.New("not yet")
-			case m.Value == "no" || m.Value == "late":
-				return inbox.Result{Code: 409}, skald.Reject(errors.New("out of stock"), skald.Event[string]{Topic: "answers", Type: "short"}.New("k", m.Value))
-			}
-			return inbox.Result{}, note(tx, string(m.Key), m.Value)
-		})
+		inbox.OnResult(in, said,
+			func(_ context.Context, tx tx, m skald.Received[string]) (inbox.Result, error) {
+				switch {
+				case m.Value == "late" && fails > 0:
+					fails--
+					return inbox.Result{}, errors.New("not yet")
+				case m.Value == "no" || m.Value == "late":
+					return inbox.Result{Code: 409}, skald.Reject(errors.New("out of stock"),
+						skald.Event[string]{Topic: "answers", Type: "short"}.New("k", m.Value))
+				}
+				return inbox.Result{}, note(tx, string(m.Key), m.Value)
+			})
 		no := w.message("k", "no")
 		w.publish(no, w.message("k", "1"), w.message("l", "late"))
 		w.quiet(in)
 		w.pass(time.Minute)
 		w.quiet(in)
 		dead := w.dead()
-		if len(dead) != 2 || dead[0].ID != no.ID || dead[0].Dead.Kind != "rejected" || dead[0].Dead.BlocksKey != holds || len(dead[0].Dead.Fingerprint) != 12 ||
-			dead[0].Last.Why != "rejected with code 409: out of stock" || string(dead[0].Message.Data) != `"no"` {
+		if len(dead) != 2 || dead[0].ID != no.ID || dead[0].Dead.Kind != "rejected" ||
+			dead[0].Dead.BlocksKey != holds || len(dead[0].Dead.Fingerprint) != 12 ||
+			dead[0].Last.Why != "rejected with code 409: out of stock" ||
+			string(dead[0].Message.Data) != `"no"` {
 			t.Fatalf("dead letters %+v", dead)
 		}
 		if holds {
@@ -89,7 +93,10 @@ func TestDeadHeadersAreMapped(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.inbox(&inbox.Options{Now: w.clock, Dead: inbox.Dead{Topic: "dead", Copy: true,
 		Headers: map[string]string{"x-attempt": "retries", "x-original-id": ""}}},
-		func(context.Context, tx, skald.Received[string]) error { return skald.Permanent(errors.New("never")) })
+		func(context.Context, tx, skald.Received[string]) error {
+			return skald.Permanent(
+				errors.New("never"))
+		})
 	m := w.message("k", "x")
 	m.Headers = []skald.Header{{Name: "retries", Value: []byte("7")}, {Name: "own", Value: []byte("7")}}
 	w.publish(m)
@@ -99,7 +106,8 @@ func TestDeadHeadersAreMapped(t *testing.T) {
 		names = append(names, h.Name+"="+string(h.Value))
 	}
 	got := strings.Join(names, " ")
-	if !strings.HasPrefix(got, "own=7 retries=1 x-failed-reason=") || strings.Contains(got, "x-original-id") || !strings.Contains(got, "x-original-topic=orders") {
+	if !strings.HasPrefix(got, "own=7 retries=1 x-failed-reason=") ||
+		strings.Contains(got, "x-original-id") || !strings.Contains(got, "x-original-topic=orders") {
 		t.Errorf("headers %s", got)
 	}
 }
@@ -120,10 +128,11 @@ func TestViolationIs(t *testing.T) {
 		err  error
 		want failure.Class
 	}{
-		"a primary key of SQLite":     {exec("INSERT INTO payments VALUES ('7', 'b', 1)"), failure.Permanent},
-		"a unique column of SQLite":   {exec("INSERT INTO payments VALUES ('8', 'a', 1)"), failure.Permanent},
-		"a check of SQLite":           {exec("INSERT INTO payments VALUES ('8', 'b', 0)"), ""},
-		"a unique key of PostgreSQL":  {errors.Join(sql.ErrTxDone, &pgconn.PgError{Code: "23505"}), failure.Permanent},
+		"a primary key of SQLite":   {exec("INSERT INTO payments VALUES ('7', 'b', 1)"), failure.Permanent},
+		"a unique column of SQLite": {exec("INSERT INTO payments VALUES ('8', 'a', 1)"), failure.Permanent},
+		"a check of SQLite":         {exec("INSERT INTO payments VALUES ('8', 'b', 0)"), ""},
+		"a unique key of PostgreSQL": {errors.Join(sql.ErrTxDone, &pgconn.PgError{Code: "23505"}),
+			failure.Permanent},
 		"a foreign key of PostgreSQL": {&pgconn.PgError{Code: "23503"}, ""},
 		"anything else":               {errors.New("no"), ""},
 	} {

@@ -14,7 +14,8 @@ type purged struct{ broker.Subscriber }
 
 func (f purged) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {
 	s, err := f.Subscriber.Subscribe(ctx, g)
-	return &purgedSubscription{Subscription: s, missed: []broker.Missed{{Partition: "orders/0", From: 10, To: 100, Count: 90}}}, err
+	return &purgedSubscription{Subscription: s,
+		missed: []broker.Missed{{Partition: "orders/0", From: 10, To: 100, Count: 90}}}, err
 }
 
 type purgedSubscription struct {
@@ -35,7 +36,8 @@ func TestMissedIsTold(t *testing.T) {
 	inbox.On(in, said, keep)
 	w.quiet(in)
 	until(t, "the note", func() bool { return len(w.db.AuditLog()) == 1 })
-	if a := w.db.AuditLog()[0]; a.Action != "missed" || a.Consumer != "stock" || !strings.Contains(a.Reason, "90 messages of partition orders/0") {
+	if a := w.db.AuditLog()[0]; a.Action != "missed" || a.Consumer != "stock" ||
+		!strings.Contains(a.Reason, "90 messages of partition orders/0") {
 		t.Errorf("noted %+v", a)
 	}
 	if n := in.Health().Missed; n != 90 {

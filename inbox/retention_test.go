@@ -15,7 +15,8 @@ import (
 func TestMarksGoWithoutARelay(t *testing.T) {
 	w := newWorld(t, 1)
 	mark := func() store.Identity {
-		m := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/other", ID: w.message("", "").ID}, As: store.Done}
+		m := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/other", ID: w.message("", "").ID},
+			As: store.Done}
 		if _, err := w.db.Apply(t.Context(), store.Effect{Mark: &m}); err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +40,8 @@ func TestMarksGoWithoutARelay(t *testing.T) {
 		in := inbox.New(w.db, w.bus, "c", &inbox.Options{Retention: inbox.Retention{Keep: keep},
 			Now: w.clock})
 		taken := make(chan struct{}, 1)
-		inbox.On(in, said, func(context.Context, tx, skald.Received[string]) error { taken <- struct{}{}; return nil })
+		inbox.On(in, said,
+			func(context.Context, tx, skald.Received[string]) error { taken <- struct{}{}; return nil })
 		ended := make(chan error, 1)
 		go func() { ended <- in.Run(ctx) }()
 		w.publish(w.message("a", "x"))
@@ -58,7 +60,8 @@ func TestMarksGoWithoutARelay(t *testing.T) {
 		}
 	}
 	var refused *store.RetentionError
-	err := inbox.New(w.db, w.bus, "c", &inbox.Options{Retention: inbox.Retention{Keep: &store.Retention{Marks: time.Hour}}}).Run(t.Context())
+	err := inbox.New(w.db, w.bus, "c",
+		&inbox.Options{Retention: inbox.Retention{Keep: &store.Retention{Marks: time.Hour}}}).Run(t.Context())
 	if !errors.As(err, &refused) {
 		t.Errorf("marks that go before the rows: %v", err)
 	}

@@ -117,7 +117,8 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	defer in.checkpoints.SetPatient(false)
 	defer in.tel.Watch(in.standing)()
 	in.tel.Begin(in.topics)
-	defer telemetry.WatchBacklog(telemetry.Providers{Meter: in.o.MeterProvider}, in.o.Now, in.backlog, telemetry.Always, in.lag, in.group)()
+	defer telemetry.WatchBacklog(telemetry.Providers{Meter: in.o.MeterProvider}, in.o.Now, in.backlog,
+		telemetry.Always, in.lag, in.group)()
 	if err := in.openPatiently(ctx); err != nil || ctx.Err() != nil {
 		in.leave() // it may have joined just before it was told to stop
 		return err

@@ -63,16 +63,17 @@ func TestDifferentKeysOfOnePartitionAreHandledAtTheSameTime(t *testing.T) {
 func TestStopFinishesWhatIsInHandAndLeavesTheRest(t *testing.T) {
 	w := newWorld(t, 1)
 	begun, goOn := make(chan struct{}), make(chan struct{})
-	in := w.inbox(&inbox.Options{Workers: 1}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
-		if m.Value == "1" {
-			close(begun)
-			<-goOn
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return keep(ctx, tx, m)
-	})
+	in := w.inbox(&inbox.Options{Workers: 1},
+		func(ctx context.Context, tx tx, m skald.Received[string]) error {
+			if m.Value == "1" {
+				close(begun)
+				<-goOn
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return keep(ctx, tx, m)
+		})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- in.Run(ctx) }()
@@ -223,7 +224,8 @@ func TestOutageOfTheDatabaseIsNobodysFault(t *testing.T) {
 		}
 		stop := run(t, in)
 		untilFor(t, 2*time.Minute, "20 attempts", func() bool { return db.asked.Load() >= 20 })
-		untilFor(t, 2*time.Minute, "the message that waits to be listed", func() bool { return len(in.Health().Stuck) > 0 })
+		untilFor(t, 2*time.Minute, "the message that waits to be listed",
+			func() bool { return len(in.Health().Stuck) > 0 })
 		if h := in.Health(); h.Failures != 0 || !h.Stuck[0].Uncharged {
 			t.Errorf("health %+v", h)
 		}
@@ -243,7 +245,8 @@ func TestRunWaitsForATopicThatIsNotThereYet(t *testing.T) {
 	w.bus = membroker.New(nil)
 	in := w.inbox(nil, keep)
 	stop := run(t, in)
-	until(t, "the reason", func() bool { return strings.Contains(in.Health().Why, broker.ErrNoTopic.Error()) })
+	until(t, "the reason",
+		func() bool { return strings.Contains(in.Health().Why, broker.ErrNoTopic.Error()) })
 	if h := in.Health(); !h.Live || h.Ready {
 		t.Errorf("health %+v", h)
 	}

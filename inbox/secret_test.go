@@ -52,16 +52,20 @@ func TestPayloadsAreToldToNobody(t *testing.T) {
 		}
 		return nil
 	})
-	inbox.On(in, skald.Event[int32]{Topic: "orders", Type: "number"}, func(context.Context, tx, skald.Received[int32]) error { return nil })
-	inbox.On(in, skald.Event[time.Time]{Topic: "orders", Type: "time"}, func(context.Context, tx, skald.Received[time.Time]) error { return nil })
+	inbox.On(in, skald.Event[int32]{Topic: "orders", Type: "number"},
+		func(context.Context, tx, skald.Received[int32]) error { return nil })
+	inbox.On(in, skald.Event[time.Time]{Topic: "orders", Type: "time"},
+		func(context.Context, tx, skald.Received[time.Time]) error { return nil })
 	other := func(m skald.Message, kind, id, data string) skald.Message {
 		m.Type, m.ID, m.Data = kind, id, []byte(data)
 		return m
 	}
 	good := w.message("good", secret)
 	w.publish(good, good, other(good, "said", good.ID, `"another `+secret+`"`),
-		w.message("no", secret), w.message("never", secret), w.message("later", secret), w.message("panic", secret),
-		other(good, "number", "n", secret), other(good, "time", "t", `"`+secret+`"`), other(good, "said", "s", `"`+secret),
+		w.message("no", secret), w.message("never", secret), w.message("later", secret),
+		w.message("panic", secret),
+		other(good, "number", "n", secret), other(good, "time", "t", `"`+secret+`"`),
+		other(good, "said", "s", `"`+secret),
 		other(good, "nobody's", "x", secret), other(good, "said", "", `"`+secret+`"`))
 	for range 5 {
 		w.quiet(in)
@@ -72,7 +76,8 @@ func TestPayloadsAreToldToNobody(t *testing.T) {
 	if dead := w.dead(); h.Handled < 2 || len(dead) != 6 { // never, panic, number, time, syntax, no id
 		t.Fatalf("%d dead letters, %+v", len(dead), h)
 	}
-	told := map[string]string{"log": log.String(), "health": fmt.Sprintf("%+v", h), "spans": fmt.Sprintf("%+v", tracetest.SpanStubsFromReadOnlySpans(spans.Ended()))}
+	told := map[string]string{"log": log.String(), "health": fmt.Sprintf("%+v", h),
+		"spans": fmt.Sprintf("%+v", tracetest.SpanStubsFromReadOnlySpans(spans.Ended()))}
 	var measured metricdata.ResourceMetrics
 	if err := meters.Collect(t.Context(), &measured); err != nil {
 		t.Fatal(err)

@@ -26,7 +26,8 @@ func TestSeededBugsOfWhatIsKept(t *testing.T) {
 			want string
 		}{
 			"as it is": {nil, "1 2 3"},
-			"the bug":  {func(d store.Driver[tx]) store.Driver[tx] { return keeps{d, nil, sortsByID} }, "1 3 2"},
+			"the bug": {func(d store.Driver[tx]) store.Driver[tx] { return keeps{d, nil, sortsByID} },
+				"1 3 2"},
 		} {
 			t.Run(name, func(t *testing.T) { parkedBehind(t, c.bug, c.want) })
 		}
@@ -37,7 +38,8 @@ func TestSeededBugsOfWhatIsKept(t *testing.T) {
 			kept bool
 		}{
 			"as it is": {nil, true},
-			"the bug":  {func(d store.Driver[tx]) store.Driver[tx] { return keeps{d, refusesBytes, nil} }, false},
+			"the bug": {func(d store.Driver[tx]) store.Driver[tx] { return keeps{d, refusesBytes, nil} },
+				false},
 		} {
 			t.Run(name, func(t *testing.T) { binaryKey(t, c.bug, c.kept) })
 		}
@@ -48,7 +50,8 @@ func TestSeededBugsOfWhatIsKept(t *testing.T) {
 			kept bool
 		}{
 			"as it is": {nil, true},
-			"the bug":  {func(d store.Driver[tx]) store.Driver[tx] { return keeps{d, announcesWhole, nil} }, false},
+			"the bug": {func(d store.Driver[tx]) store.Driver[tx] { return keeps{d, announcesWhole, nil} },
+				false},
 		} {
 			t.Run(name, func(t *testing.T) { tooLargeToSay(t, c.bug, c.kept) })
 		}
@@ -74,12 +77,13 @@ func parkedBehind(t *testing.T, bug bugOf, want string) {
 		m.ID = id
 		w.publish(m)
 	}
-	in := w.over(bug.in(w), &inbox.Options{Now: w.clock}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
-		if fails {
-			return errors.New("not yet")
-		}
-		return keep(ctx, tx, m)
-	})
+	in := w.over(bug.in(w), &inbox.Options{Now: w.clock},
+		func(ctx context.Context, tx tx, m skald.Received[string]) error {
+			if fails {
+				return errors.New("not yet")
+			}
+			return keep(ctx, tx, m)
+		})
 	w.quiet(in)
 	fails = false
 	for range 3 {
@@ -94,12 +98,13 @@ func parkedBehind(t *testing.T, bug bugOf, want string) {
 func binaryKey(t *testing.T, bug bugOf, kept bool) {
 	w, runs := newWorld(t, 1), 0
 	w.publish(w.message("k\xff\x00", "1"))
-	in := w.over(bug.in(w), &inbox.Options{Now: w.clock}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
-		if runs++; runs < 4 {
-			return errors.New("not yet")
-		}
-		return keep(ctx, tx, m)
-	})
+	in := w.over(bug.in(w), &inbox.Options{Now: w.clock},
+		func(ctx context.Context, tx tx, m skald.Received[string]) error {
+			if runs++; runs < 4 {
+				return errors.New("not yet")
+			}
+			return keep(ctx, tx, m)
+		})
 	w.quiet(in)
 	if got := len(w.kept()) == 1 && w.backlog() == 0; got != kept {
 		t.Errorf("it is parked and acknowledged: %v, want %v; it has run %d times", got, kept, runs)
@@ -117,7 +122,8 @@ func binaryKey(t *testing.T, bug bugOf, kept bool) {
 func tooLargeToSay(t *testing.T, bug bugOf, kept bool) {
 	w, runs := newWorld(t, 1), 0
 	m := w.message("k", strings.Repeat("x", complete.MaxData-2))
-	m.Headers = []skald.Header{{Name: "own", Value: []byte(strings.Repeat("y", complete.MaxHeaders-len("own")))}}
+	m.Headers = []skald.Header{{Name: "own",
+		Value: []byte(strings.Repeat("y", complete.MaxHeaders-len("own")))}}
 	w.publish(m)
 	in := w.over(bug.in(w), &inbox.Options{Now: w.clock, Dead: inbox.Dead{Topic: "dead", Copy: true}},
 		func(context.Context, tx, skald.Received[string]) error {
@@ -165,7 +171,8 @@ func (u keepsUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]boo
 	return stands, err
 }
 
-func (d keeps) around(ctx context.Context, es []store.Effect, do func(context.Context, ...store.Effect) ([]bool, error)) ([]bool, error) {
+func (d keeps) around(ctx context.Context, es []store.Effect,
+	do func(context.Context, ...store.Effect) ([]bool, error)) ([]bool, error) {
 	for i := range es {
 		if es[i].Park != nil && d.before != nil {
 			if err := d.before(ctx, &es[i]); err != nil {
@@ -188,7 +195,8 @@ func sortsByID(ctx context.Context, d store.Driver[tx], k *store.Park) error {
 	slices.SortFunc(all, func(a, b store.Parked) int { return strings.Compare(a.ID, b.ID) })
 	for i := 0; i < len(all) && err == nil; i++ {
 		all[i].Place = 0
-		_, err = d.Apply(ctx, store.Effect{Finish: &store.Finish{Consumer: all[i].Consumer, Identity: all[i].Identity}})
+		_, err = d.Apply(ctx, store.Effect{Finish: &store.Finish{Consumer: all[i].Consumer,
+			Identity: all[i].Identity}})
 		if err == nil {
 			_, err = d.Apply(ctx, store.Effect{Park: &store.Park{Parked: all[i]}})
 		}
@@ -207,9 +215,11 @@ func refusesBytes(_ context.Context, e *store.Effect) error {
 // announcesWhole says all of a dead letter, or does not let it die.
 func announcesWhole(ctx context.Context, e *store.Effect) (err error) {
 	if k := e.Park; k.Dead != nil {
-		headers := append(slices.Clone(k.Message.Headers), skald.Header{Name: "x-failed-reason", Value: []byte(k.Last.Why)})
-		e.Rows, err = complete.Completer{}.Messages(ctx, []skald.Draft{{Topic: "dead", Type: k.Message.Type, Key: k.Message.Key, Headers: headers,
-			Value: string(k.Message.Data)}})
+		headers := append(slices.Clone(k.Message.Headers),
+			skald.Header{Name: "x-failed-reason", Value: []byte(k.Last.Why)})
+		e.Rows, err = complete.Completer{}.Messages(ctx,
+			[]skald.Draft{{Topic: "dead", Type: k.Message.Type, Key: k.Message.Key, Headers: headers,
+				Value: string(k.Message.Data)}})
 	}
 	return err
 }

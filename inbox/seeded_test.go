@@ -23,7 +23,9 @@ func TestSeededBugsOfFailures(t *testing.T) {
 			mail string // of a consumer that never failed
 		}{
 			"as it is": {nil, "1"},
-			"the bug":  {func(bus *membroker.Broker, d store.Driver[tx]) store.Driver[tx] { return byTheTopic{d, bus} }, "1 1"},
+			"the bug": {func(bus *membroker.Broker, d store.Driver[tx]) store.Driver[tx] {
+				return byTheTopic{d, bus}
+			}, "1 1"},
 		} {
 			t.Run(name, func(t *testing.T) { redriven(t, c.wrap, c.mail) })
 		}
@@ -75,7 +77,9 @@ func redriven(t *testing.T, wrap func(*membroker.Broker, store.Driver[tx]) store
 	if wrap != nil {
 		db = wrap(w.bus, db)
 	}
-	if stood, err := db.Apply(t.Context(), store.Effect{Requeue: &store.Requeue{Consumer: "stock", Identity: w.dead()[0].Identity}}); err != nil || !stood[0] {
+	if stood, err := db.Apply(t.Context(),
+		store.Effect{Requeue: &store.Requeue{Consumer: "stock",
+			Identity: w.dead()[0].Identity}}); err != nil || !stood[0] {
 		t.Fatal(stood, err)
 	}
 	w.pass(time.Minute)
@@ -97,7 +101,8 @@ func (d byTheTopic) Apply(ctx context.Context, es ...store.Effect) ([]bool, erro
 		if r == nil {
 			continue
 		}
-		kept, err := store.ListKept(ctx, d, store.Sought{Consumer: r.Consumer, Identity: &r.Identity, Limit: 1})
+		kept, err := store.ListKept(ctx, d,
+			store.Sought{Consumer: r.Consumer, Identity: &r.Identity, Limit: 1})
 		if err != nil {
 			return nil, err
 		}
@@ -193,7 +198,10 @@ func goesRound(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx], want 
 		t.Fatal(err)
 	}
 	in := w.over(wrap(w.db), &inbox.Options{Now: w.clock, Dead: inbox.Dead{Topic: "dead", Copy: true}},
-		func(context.Context, tx, skald.Received[string]) error { return skald.Permanent(errors.New("never")) })
+		func(context.Context, tx, skald.Received[string]) error {
+			return skald.Permanent(
+				errors.New("never"))
+		})
 	m := w.message("", "x")
 	m.Headers = []skald.Header{{Name: "own", Value: []byte("1")}}
 	for n := range 5 {
@@ -229,7 +237,8 @@ func (u addsUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool
 		k := instead[i].Park
 		for j := range instead[i].Rows {
 			m := &instead[i].Rows[j]
-			own := slices.DeleteFunc(slices.Clone(m.Headers), func(h skald.Header) bool { return !strings.HasPrefix(h.Name, "x-") })
+			own := slices.DeleteFunc(slices.Clone(m.Headers),
+				func(h skald.Header) bool { return !strings.HasPrefix(h.Name, "x-") })
 			m.Headers = slices.Concat(k.Message.Headers, own)
 		}
 	}

@@ -39,8 +39,9 @@ func TestSeededBugsOfVerdicts(t *testing.T) {
 		bug  bugOf
 		paid string
 	}{
-		"a failure, as it is":                         {nil, "1"},
-		"a failure that is stored as the last answer": {func(d store.Driver[tx]) store.Driver[tx] { return final{d} }, ""},
+		"a failure, as it is": {nil, "1"},
+		"a failure that is stored as the last answer": {
+			func(d store.Driver[tx]) store.Driver[tx] { return final{d} }, ""},
 	} {
 		t.Run(name, func(t *testing.T) { triedAgain(t, c.bug, c.paid) })
 	}
@@ -65,7 +66,9 @@ func restocked(t *testing.T, bug bugOf, want store.Outcome) {
 			t.Fatal(err)
 		}
 	}}
-	in := w.over(db, &inbox.Options{Now: w.clock, Transaction: inbox.Transaction{Entities: func(skald.Message) []store.Lock { return []store.Lock{lock} }}},
+	in := w.over(db, &inbox.Options{Now: w.clock,
+		Transaction: inbox.Transaction{
+			Entities: func(skald.Message) []store.Lock { return []store.Lock{lock} }}},
 		func(_ context.Context, tx tx, m skald.Received[string]) error {
 			if n, _ := tx.Get("stock"); n == "" {
 				return skald.Reject(errors.New("out of stock"))

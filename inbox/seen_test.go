@@ -27,7 +27,8 @@ func (a *asked) Seen(ctx context.Context, consumer string, ids []store.Identity)
 func TestRepeatsAreLookedUpWhereThereAreAny(t *testing.T) {
 	w := newWorld(t, 2)
 	db := &asked{Driver: w.db}
-	in := w.over(db, &inbox.Options{Now: w.clock, Workers: 1, Batch: 100, Logger: slog.New(slog.DiscardHandler)}, keep)
+	in := w.over(db, &inbox.Options{Now: w.clock, Workers: 1, Batch: 100,
+		Logger: slog.New(slog.DiscardHandler)}, keep)
 	var last skald.Message
 	fresh := func(n int) {
 		t.Helper()
@@ -56,7 +57,8 @@ func TestRepeatsAreLookedUpWhereThereAreAny(t *testing.T) {
 	}
 	w.expect(string(last.Key), "once")
 	fresh(6_000)
-	other := inbox.New(w.db, w.bus.Client(), "stock", &inbox.Options{Now: w.clock, Workers: 1, Logger: slog.New(slog.DiscardHandler)})
+	other := inbox.New(w.db, w.bus.Client(), "stock",
+		&inbox.Options{Now: w.clock, Workers: 1, Logger: slog.New(slog.DiscardHandler)})
 	inbox.On(other, said, keep)
 	w.quiet(other)
 	w.quiet(in) // it loses a partition

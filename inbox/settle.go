@@ -44,7 +44,8 @@ func (in *Inbox[TTx]) settleOne(ctx context.Context, r exec.Result) error {
 	in.gate.Note(r.What == decide.Outage, now)
 	in.delays.Note(ctx, r, now)
 	in.trip(ctx, r, now)
-	in.tel.Ended(&e.Message, r.What.String(), r.Took, r.What == decide.Handled || r.What == decide.Rejected, now)
+	in.tel.Ended(&e.Message, r.What.String(), r.Took, r.What == decide.Handled ||
+		r.What == decide.Rejected, now)
 	if r.What == decide.Duplicate {
 		in.seen.Distrust()
 	}
@@ -92,8 +93,10 @@ func (in *Inbox[TTx]) postpone(ctx context.Context, r exec.Result) {
 	e := r.Entry
 	e.Again++
 	if first := !e.Full && r.What == decide.Full; first {
-		in.o.Logger.WarnContext(ctx, "inbox: a message cannot be parked; its partition waits", "consumer", in.group,
-			"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.ID, "type", e.Type, "error", r.Err)
+		in.o.Logger.WarnContext(ctx, "inbox: a message cannot be parked; its partition waits",
+			"consumer", in.group,
+			"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.ID, "type", e.Type,
+			"error", r.Err)
 	}
 	e.Crowd(r.What == decide.Full)
 	wait := r.After

@@ -72,7 +72,8 @@ func rabbitShape(t *testing.T, name string, o rabbitbroker.Options) shape {
 			return b
 		},
 		publish: func(id, typ string) {
-			sent, err := ch.PublishWithDeferredConfirm(name, typ, true, false, amqp.Publishing{MessageId: id, Type: typ, ContentType: "application/json", Body: []byte("{}"), DeliveryMode: 2})
+			sent, err := ch.PublishWithDeferredConfirm(name, typ, true, false, amqp.Publishing{MessageId: id,
+				Type: typ, ContentType: "application/json", Body: []byte("{}"), DeliveryMode: 2})
 			fatal(t, err)
 			if !sent.Wait() {
 				t.Fatal("RabbitMQ refuses a message")
@@ -88,25 +89,30 @@ func natsShape(t *testing.T, name string) shape {
 	js, err := jetstream.New(nc)
 	fatal(t, err)
 	stream := strings.ReplaceAll(name, ".", "_")
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{name + ".*"}})
+	_, err = js.CreateStream(t.Context(),
+		jetstream.StreamConfig{Name: stream, Subjects: []string{name + ".*"}})
 	fatal(t, err)
 	t.Cleanup(func() { _ = js.DeleteStream(context.Background(), stream) })
 	wait := 30 * time.Second // a shorter one a slow machine may sleep through
 	if seeded.Bug() != "" {
 		wait = 5 * time.Second
 	}
-	_, err = js.CreateConsumer(t.Context(), stream, jetstream.ConsumerConfig{Durable: stream, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, AckWait: wait})
+	_, err = js.CreateConsumer(t.Context(), stream, jetstream.ConsumerConfig{Durable: stream,
+		AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, AckWait: wait})
 	fatal(t, err)
 	return shape{topic: name, group: stream,
 		open: func(l *line) broker.Broker {
-			b, err := natsbroker.New(strings.TrimPrefix(url, "nats://"), &natsbroker.Options{Prefetch: 4, Client: []nats.Option{nats.SetCustomDialer(l)},
-				Shapes: map[string]natsbroker.Shape{name: {Stream: stream, Subject: name + ".{type}", Durable: true}}})
+			b, err := natsbroker.New(strings.TrimPrefix(url, "nats://"),
+				&natsbroker.Options{Prefetch: 4, Client: []nats.Option{nats.SetCustomDialer(l)},
+					Shapes: map[string]natsbroker.Shape{name: {Stream: stream, Subject: name + ".{type}",
+						Durable: true}}})
 			fatal(t, err)
 			return b
 		},
 		publish: func(id, typ string) {
 			m := nats.NewMsg(name + "." + typ)
-			m.Header = nats.Header{"ce-specversion": {"1.0"}, "ce-id": {id}, "ce-source": {"/s"}, "ce-type": {typ}, "content-type": {"application/json"}}
+			m.Header = nats.Header{"ce-specversion": {"1.0"}, "ce-id": {id}, "ce-source": {"/s"},
+				"ce-type": {typ}, "content-type": {"application/json"}}
 			m.Data = []byte("{}")
 			_, err := js.PublishMsg(t.Context(), m)
 			fatal(t, err)
@@ -177,7 +183,8 @@ func newSharing(t *testing.T, of func(*testing.T, string) shape) *sharing {
 	_, err = pool.Exec(t.Context(), "CREATE TABLE "+name+".effect (id text NOT NULL, by text NOT NULL)")
 	fatal(t, err)
 	t.Cleanup(func() { _, _ = pool.Exec(context.Background(), "DROP SCHEMA "+name+" CASCADE") })
-	return &sharing{T: t, shape: of(t, name), pool: pool, at: map[string]int{}, wake: make(chan struct{}, 1000)}
+	return &sharing{T: t, shape: of(t, name), pool: pool, at: map[string]int{},
+		wake: make(chan struct{}, 1000)}
 }
 
 // enter notes that id is run now: by nobody else.
@@ -354,12 +361,13 @@ func TestSharedAndCutOff(t *testing.T) {
 					return ctx.Err()
 				}
 			}
-			first := hands{"fresh": hold, "called": hold, "parked": func(ctx context.Context, id string) error {
-				if _, again := failed.LoadOrStore(id, true); !again {
-					return errors.New("the first time it fails")
-				}
-				return hold(ctx, id)
-			}}
+			first := hands{"fresh": hold, "called": hold,
+				"parked": func(ctx context.Context, id string) error {
+					if _, again := failed.LoadOrStore(id, true); !again {
+						return errors.New("the first time it fails")
+					}
+					return hold(ctx, id)
+				}}
 			plain := func(context.Context, string) error { return nil }
 			others := hands{"fresh": plain, "parked": plain, "called": plain, "later": plain}
 			cut, _ := s.start("one", first)
@@ -377,7 +385,9 @@ func TestSharedAndCutOff(t *testing.T) {
 			}
 			s.effects(20)
 			var claims int // of what is parked, that nobody but its owner may claim yet
-			fatal(t, s.pool.QueryRow(t.Context(), "SELECT count(*) FROM "+s.topic+".skald_parked WHERE id IN ('parked', 'called') AND due > now() + interval '30 s'").Scan(&claims))
+			fatal(t, s.pool.QueryRow(t.Context(), "SELECT count(*) FROM "+s.topic+
+				".skald_parked WHERE id IN ('parked', 'called') AND due > now() + interval '30 s'").Scan(
+				&claims))
 			if claims != 2 {
 				t.Errorf("of 2 messages that a living instance has in hand %d are left to it", claims)
 			}
@@ -401,7 +411,8 @@ func (s *sharing) call(in *inbox.Inbox[pgx.Tx], hand func(context.Context, strin
 			defer s.enter(id)()
 			return "paid", hand(ctx, id)
 		},
-		Settle: func(ctx context.Context, tx pgx.Tx, m skald.Received[struct{}], _ call.Outcome[string]) error {
+		Settle: func(ctx context.Context, tx pgx.Tx, m skald.Received[struct{}],
+			_ call.Outcome[string]) error {
 			_, err := tx.Exec(ctx, "INSERT INTO "+s.topic+".effect VALUES ($1, 'bank')", m.ID)
 			return err
 		},

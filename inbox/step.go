@@ -42,7 +42,8 @@ var ErrNoStep = errors.New("inbox: the message names no step of a saga: give Sag
 // the message is finished as barred, and what barred says is published (nil: nothing). What h answers is kept
 // with the step, for the compensation. A second message for the same step is a repeat of the first.
 func Forward[TTx, T any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step,
-	h func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error), barred func(m skald.Received[T]) []skald.Draft) {
+	h func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error),
+	barred func(m skald.Received[T]) []skald.Draft) {
 	OnResult(in, e, h)
 	in.exec.Course(store.Kind{Topic: e.Topic, Type: e.Type}, exec.Course{
 		State: store.StepDone,
@@ -52,7 +53,9 @@ func Forward[TTx, T any](in *Inbox[TTx], e skald.Event[T], of func(skald.Receive
 }
 
 // sayOf is what is said where no handler is run, by how the step stood; say may be nil.
-func sayOf[T any](e skald.Event[T], say func(skald.Received[T], store.StepState) []skald.Draft) func(context.Context, skald.Message, store.StepState) ([]skald.Draft, error) {
+func sayOf[T any](e skald.Event[T],
+	say func(skald.Received[T], store.StepState) []skald.Draft) func(context.Context, skald.Message,
+	store.StepState) ([]skald.Draft, error) {
 	return func(ctx context.Context, m skald.Message, was store.StepState) ([]skald.Draft, error) {
 		r, err := decode(ctx, e, m)
 		if err != nil || say == nil {
@@ -63,7 +66,8 @@ func sayOf[T any](e skald.Event[T], say func(skald.Received[T], store.StepState)
 }
 
 // anyhow is barred, however the step stood; it may be nil.
-func anyhow[T any](barred func(skald.Received[T]) []skald.Draft) func(skald.Received[T], store.StepState) []skald.Draft {
+func anyhow[T any](barred func(skald.Received[T]) []skald.Draft) func(skald.Received[T],
+	store.StepState) []skald.Draft {
 	if barred == nil {
 		return nil
 	}
@@ -99,7 +103,8 @@ func TookOf(ctx context.Context) (Took, bool) {
 	if !some {
 		return Took{}, false
 	}
-	return Took{Step: stepOfRow(&step), ID: stood.Identity, Code: stood.Code, Result: []byte(stood.Result)}, true
+	return Took{Step: stepOfRow(&step), ID: stood.Identity, Code: stood.Code, Result: []byte(stood.Result)},
+		true
 }
 
 // A LegacyLookup function asks a table of your own whether a step took effect before it had a row of Skald's,
@@ -140,6 +145,7 @@ func stepOf[T any](e skald.Event[T],
 		if step.Begun.IsZero() {
 			step.Begun, _ = uuid7.Time(step.Saga)
 		}
-		return store.Step{Saga: step.Saga, Name: step.Name, Occurrence: step.Occurrence, Begun: step.Begun}, nil
+		return store.Step{Saga: step.Saga, Name: step.Name, Occurrence: step.Occurrence, Begun: step.Begun},
+			nil
 	}
 }

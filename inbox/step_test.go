@@ -59,9 +59,10 @@ func tillOver(t *testing.T, o *inbox.Options, wrap func(store.Driver[tx]) store.
 	inbox.Forward(l.in, placed, charge, l.charge, func(m skald.Received[purchase]) []skald.Draft {
 		return []skald.Draft{answer.New(m.Value.Order, "barred")}
 	})
-	inbox.Compensate(l.in, cancelled, charge, l.refund, func(m skald.Received[purchase], was store.StepState) []skald.Draft {
-		return []skald.Draft{answer.New(m.Value.Order, "cancelled: "+was.String())}
-	})
+	inbox.Compensate(l.in, cancelled, charge, l.refund,
+		func(m skald.Received[purchase], was store.StepState) []skald.Draft {
+			return []skald.Draft{answer.New(m.Value.Order, "cancelled: "+was.String())}
+		})
 	return l
 }
 
@@ -70,13 +71,16 @@ func (l *till) charge(_ context.Context, t tx, m skald.Received[purchase]) (inbo
 		return inbox.Result{}, err
 	}
 	if m.Value.No {
-		return inbox.Result{Code: 402}, skald.Reject(errors.New("declined"), answer.New(m.Value.Order, "declined"))
+		return inbox.Result{Code: 402}, skald.Reject(errors.New("declined"),
+			answer.New(m.Value.Order, "declined"))
 	}
 	return inbox.Result{Code: 7, Value: "receipt of " + m.ID}, l.fail
 }
 
-func (l *till) refund(_ context.Context, t tx, m skald.Received[purchase], took inbox.Took) (inbox.Result, error) {
-	if want := fmt.Sprintf("%q", "receipt of "+took.ID.ID); took.Code != 7 || string(took.Result) != want || took.Step.Saga != m.Value.Order {
+func (l *till) refund(_ context.Context, t tx, m skald.Received[purchase],
+	took inbox.Took) (inbox.Result, error) {
+	if want := fmt.Sprintf("%q", "receipt of "+took.ID.ID); took.Code != 7 || string(took.Result) != want ||
+		took.Step.Saga != m.Value.Order {
 		return inbox.Result{}, skald.Permanent(fmt.Errorf("to be undone is %+v", took))
 	}
 	return inbox.Result{}, note(t, m.Value.Order, "refunded")
@@ -85,7 +89,8 @@ func (l *till) refund(_ context.Context, t tx, m skald.Received[purchase], took 
 func (l *till) message(e skald.Event[purchase], key string, p purchase) skald.Message {
 	l.t.Helper()
 	l.n++
-	m := skald.Message{ID: fmt.Sprintf("m-%d", l.n), Source: "/other", Type: e.Type, Topic: e.Topic, Key: []byte(key)}
+	m := skald.Message{ID: fmt.Sprintf("m-%d", l.n), Source: "/other", Type: e.Type, Topic: e.Topic,
+		Key: []byte(key)}
 	if err := (skald.JSON{}).Encode(l.t.Context(), &m, p); err != nil {
 		l.t.Fatal(err)
 	}
@@ -104,7 +109,8 @@ func (l *till) come(e skald.Event[purchase], p purchase) skald.Message {
 // holds parks a message of which nothing is read, as one is that a process may have died of.
 func (l *till) holds(m skald.Message) {
 	l.t.Helper()
-	l.apply(store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
+	l.apply(store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "stock",
+		Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
 }
 
 // forgets lets so much time go by that the steps of before are forgotten.
@@ -207,7 +213,8 @@ func TestSecondMessageForAStep(t *testing.T) {
 	l.expect("b", "")
 	l.says("declined")
 	marks := l.db.Marks()
-	if len(marks) != 4 || marks[1].As != store.Done || marks[1].Code != 7 || marks[1].Result != marks[0].Result ||
+	if len(marks) != 4 || marks[1].As != store.Done || marks[1].Code != 7 ||
+		marks[1].Result != marks[0].Result ||
 		marks[3].As != store.Rejected || marks[3].Code != 402 || marks[3].Reason == "" {
 		t.Errorf("marks %+v", marks)
 	}
@@ -270,7 +277,8 @@ func TestRedrivenStepIsUndone(t *testing.T) {
 	l.fail = skald.Permanent(errors.New("never"))
 	m := l.come(placed, purchase{Order: "a"})
 	l.fail = nil
-	l.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}}})
+	l.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock",
+		Identity: store.Identity{Source: m.Source, ID: m.ID}}})
 	l.pass(time.Minute)
 	l.quiet(l.in)
 	l.stands("a", store.StepDone)
@@ -314,13 +322,16 @@ func TestStepIsBarredWhileItsMessageIsPutDown(t *testing.T) {
 	for name, p := range map[string]purchase{"rejected": {Order: "a", No: true}, "failed": {Order: "a"}} {
 		t.Run(name, func(t *testing.T) {
 			between := &betweenBoth{}
-			l := tillOver(t, nil, func(d store.Driver[tx]) store.Driver[tx] { between.Driver = d; return between })
+			l := tillOver(t, nil,
+				func(d store.Driver[tx]) store.Driver[tx] { between.Driver = d; return between })
 			if !p.No {
 				l.fail = errors.New("not now")
 			}
 			between.do = func() {
 				l.fail = nil
-				u, err := l.db.Begin(t.Context(), store.Intake{Steps: []store.Step{{Consumer: "stock", Saga: "a", Name: "charge", State: store.StepUndone}}})
+				u, err := l.db.Begin(t.Context(),
+					store.Intake{Steps: []store.Step{{Consumer: "stock", Saga: "a", Name: "charge",
+						State: store.StepUndone}}})
 				if err == nil {
 					err = u.Commit(t.Context())
 				}
@@ -360,7 +371,8 @@ func TestCompensationThatIsTooOld(t *testing.T) {
 	l.come(cancelled, purchase{Order: "new", Begun: l.clock()})
 	l.says("cancelled: done", "cancelled: absent")
 	apart, err := store.ListQuarantined(t.Context(), l.db, store.Query{})
-	if err != nil || len(apart) != 2 || apart[0].ID != undo.ID || apart[1].ID != late.ID || apart[0].Why != store.TooOld {
+	if err != nil || len(apart) != 2 || apart[0].ID != undo.ID || apart[1].ID != late.ID ||
+		apart[0].Why != store.TooOld {
 		t.Fatalf("in quarantine are %+v (%v)", apart, err)
 	}
 	if h := l.in.Health(); h.TooOld != 2 {
@@ -384,7 +396,8 @@ func TestHeldStepThatIsTooOld(t *testing.T) {
 	l.pass(time.Minute)
 	l.quiet(l.in)
 	apart, err := store.ListQuarantined(t.Context(), l.db, store.Query{})
-	if err != nil || len(apart) != 1 || apart[0].ID != m.ID || apart[0].Why != store.TooOld || len(l.kept()) != 0 {
+	if err != nil || len(apart) != 1 || apart[0].ID != m.ID || apart[0].Why != store.TooOld ||
+		len(l.kept()) != 0 {
 		t.Fatalf("in quarantine are %+v (%v), kept %+v", apart, err, l.kept())
 	}
 	l.expect("a", "charged")
@@ -406,7 +419,8 @@ func TestHeldCompensationThatIsTooOld(t *testing.T) {
 		t.Fatalf("in quarantine are %+v (%v), kept %+v", apart, err, l.kept())
 	}
 	l.says()
-	if n, err := store.AdmitAll(t.Context(), l.db, []int64{apart[0].Number}, "ann", "the money was taken"); err != nil || n != 1 {
+	if n, err := store.AdmitAll(t.Context(), l.db, []int64{apart[0].Number},
+		"ann", "the money was taken"); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
 	l.pass(time.Minute)
@@ -426,8 +440,10 @@ func TestAdmittedStep(t *testing.T) {
 	l.forgets()
 	l.come(placed, purchase{Order: "a", Begun: began})
 	l.come(placed, purchase{Order: "b", Begun: began})
-	l.apply(store.Effect{Step: &store.Step{Consumer: "stock", Saga: "b", Name: "charge", Begun: began, State: store.StepBarred, From: []store.StepState{store.StepAbsent}}})
-	if n, err := store.AdmitAll(t.Context(), l.db, []int64{1, 2}, "ann", "looked it up"); err != nil || n != 2 {
+	l.apply(store.Effect{Step: &store.Step{Consumer: "stock", Saga: "b", Name: "charge", Begun: began,
+		State: store.StepBarred, From: []store.StepState{store.StepAbsent}}})
+	if n, err := store.AdmitAll(t.Context(), l.db, []int64{1, 2}, "ann", "looked it up"); err != nil ||
+		n != 2 {
 		t.Fatal(n, err)
 	}
 	l.pass(time.Minute)
@@ -443,7 +459,8 @@ func TestAdmittedStep(t *testing.T) {
 // While a call outside is under way, whoever would undo it, or take it again, waits and is charged nothing.
 func TestStepWithACallUnderWay(t *testing.T) {
 	l := newTill(t, nil)
-	call := store.Step{Consumer: "stock", Saga: "a", Name: "charge", State: store.StepCalling, Identity: store.Identity{ID: "call"}, From: []store.StepState{store.StepAbsent}}
+	call := store.Step{Consumer: "stock", Saga: "a", Name: "charge", State: store.StepCalling,
+		Identity: store.Identity{ID: "call"}, From: []store.StepState{store.StepAbsent}}
 	l.apply(store.Effect{Step: &call})
 	l.come(cancelled, purchase{Order: "a"})
 	l.pass(time.Hour)
@@ -452,7 +469,8 @@ func TestStepWithACallUnderWay(t *testing.T) {
 		t.Fatalf("kept %+v", kept)
 	}
 	l.stands("a", store.StepCalling)
-	call.State, call.From, call.Code, call.Result = store.StepDone, []store.StepState{store.StepCalling}, 7, `"receipt of call"`
+	call.State, call.From, call.Code, call.Result = store.StepDone, []store.StepState{store.StepCalling}, 7,
+		`"receipt of call"`
 	l.apply(store.Effect{Step: &call})
 	l.pass(time.Hour)
 	l.quiet(l.in)
@@ -463,10 +481,14 @@ func TestStepWithACallUnderWay(t *testing.T) {
 // Beside messages that share a transaction, each step ends as it would alone.
 func TestStepsBesideBatches(t *testing.T) {
 	l := newTill(t, &inbox.Options{Batch: 10, Workers: 1})
-	inbox.On(l.in, said, func(_ context.Context, t tx, m skald.Received[string]) error { return note(t, "said", m.Value) })
-	l.publish(l.world.message("k", "one"), l.message(placed, "a", purchase{Order: "a"}), l.message(cancelled, "b", purchase{Order: "a"}),
-		l.world.message("k", "two"), l.message(placed, "c", purchase{Order: "b"}), l.message(cancelled, "d", purchase{Order: "c"}),
-		l.message(placed, "e", purchase{Order: "c"}), l.message(placed, "f", purchase{Order: "d", No: true}), l.world.message("", "three"))
+	inbox.On(l.in, said,
+		func(_ context.Context, t tx, m skald.Received[string]) error { return note(t, "said", m.Value) })
+	l.publish(l.world.message("k", "one"), l.message(placed, "a", purchase{Order: "a"}),
+		l.message(cancelled, "b", purchase{Order: "a"}),
+		l.world.message("k", "two"), l.message(placed, "c", purchase{Order: "b"}),
+		l.message(cancelled, "d", purchase{Order: "c"}),
+		l.message(placed, "e", purchase{Order: "c"}), l.message(placed, "f", purchase{Order: "d", No: true}),
+		l.world.message("", "three"))
 	l.quiet(l.in)
 	l.expect("b", "charged")
 	l.expect("d", "")

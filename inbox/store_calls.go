@@ -49,6 +49,7 @@ func (in *Inbox[TTx]) goodbye(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if err := in.checkpoints.Leave(ctx); err != nil {
-		in.o.Logger.DebugContext(ctx, "inbox: say that partitions were left", "consumer", in.group, "error", err)
+		in.o.Logger.DebugContext(ctx, "inbox: say that partitions were left", "consumer", in.group,
+			"error", err)
 	}
 }

@@ -42,7 +42,8 @@ func TestStuckMessageIsNamedWhileItIsTriedAgain(t *testing.T) {
 	until(t, "the other message is handled", func() bool { return in.Health().Handled == 1 })
 	until(t, "it is named while it is tried again", func() bool { return len(in.Health().Stuck) == 1 })
 	close(goOn)
-	until(t, "nothing is stuck", func() bool { h := in.Health(); return len(h.Stuck) == 0 && h.Unacknowledged == 0 })
+	until(t, "nothing is stuck",
+		func() bool { h := in.Health(); return len(h.Stuck) == 0 && h.Unacknowledged == 0 })
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -25,13 +25,15 @@ func deskOver(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx]) *worke
 	d := &worker{tillOver(t, &inbox.Options{Retry: inbox.Retry{First: time.Second, Most: time.Second}}, wrap),
 		&bank{}}
 	how := call.Call[tx, purchase, string, string]{
-		At: call.NewProvider("bank", &call.ProviderOptions{Timeout: time.Second}), Do: d.bank.do, LookUp: d.bank.lookUp, Cancel: d.bank.cancel,
+		At: call.NewProvider("bank", &call.ProviderOptions{Timeout: time.Second}), Do: d.bank.do,
+		LookUp: d.bank.lookUp, Cancel: d.bank.cancel,
 	}
 	charging, refunding := how, how
 	charging.Intent = func(_ context.Context, _ tx, m skald.Received[purchase]) (string, string, error) {
 		return m.Value.Order, "charge-" + m.Value.Order, nil
 	}
-	charging.Settle = func(_ context.Context, tx tx, m skald.Received[purchase], o call.Outcome[string]) error {
+	charging.Settle = func(_ context.Context, tx tx, m skald.Received[purchase],
+		o call.Outcome[string]) error {
 		if o.Refused {
 			return skald.Reject(errors.New(o.Reason), answer.New(m.Value.Order, "declined"))
 		}
@@ -44,7 +46,8 @@ func deskOver(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx]) *worke
 		}
 		return m.Value.Order, "refund-" + m.Value.Order, nil
 	}
-	refunding.Settle = func(ctx context.Context, tx tx, m skald.Received[purchase], o call.Outcome[string]) error {
+	refunding.Settle = func(ctx context.Context, tx tx, m skald.Received[purchase],
+		o call.Outcome[string]) error {
 		if _, ok := inbox.TookOf(ctx); !ok || o.Refused {
 			return skald.Reject(errors.New(o.Reason), answer.New(m.Value.Order, "not refunded"))
 		}
@@ -54,9 +57,10 @@ func deskOver(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx]) *worke
 		return []skald.Draft{answer.New(m.Value.Order, "barred")}
 	}
 	inbox.ForwardCall(d.in, placed, charge, charging, barred)
-	inbox.CompensateCall(d.in, cancelled, charge, refunding, func(m skald.Received[purchase], was store.StepState) []skald.Draft {
-		return []skald.Draft{answer.New(m.Value.Order, "cancelled: "+was.String())}
-	})
+	inbox.CompensateCall(d.in, cancelled, charge, refunding,
+		func(m skald.Received[purchase], was store.StepState) []skald.Draft {
+			return []skald.Draft{answer.New(m.Value.Order, "cancelled: "+was.String())}
+		})
 	return d
 }
 
@@ -145,7 +149,8 @@ func TestIntentBehindWhatWasParkedMeanwhile(t *testing.T) {
 	d.come(placed, purchase{Order: "a"})
 	b.happens = func() {
 		m := d.message(cancelled, "a/"+cancelled.Type, purchase{Order: "a"})
-		d.apply(store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m, Due: time.Second}}})
+		d.apply(store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "stock",
+			Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m, Due: time.Second}}})
 	}
 	d.come(cancelled, purchase{Order: "a"})
 	if b.happens != nil {
@@ -216,9 +221,11 @@ func TestStepsBeside(t *testing.T) {
 		d := newDesk(t)
 		if !outside {
 			d.till = newTill(t, &inbox.Options{Logger: slog.New(slog.DiscardHandler)})
-			inbox.Compensate(d.in, cancelled, charge, func(_ context.Context, tx tx, m skald.Received[purchase], _ inbox.Took) (inbox.Result, error) {
-				return inbox.Result{}, note(tx, m.Value.Order, "refunded")
-			}, nil)
+			inbox.Compensate(d.in, cancelled, charge,
+				func(_ context.Context, tx tx, m skald.Received[purchase], _ inbox.Took) (inbox.Result,
+					error) {
+					return inbox.Result{}, note(tx, m.Value.Order, "refunded")
+				}, nil)
 		} else {
 			refund := d.refundOfAnything()
 			inbox.CompensateCall(d.in, cancelled, charge, refund, nil)
@@ -235,7 +242,8 @@ func TestStepsBeside(t *testing.T) {
 			return false, tx.Put("hand "+s.Saga, state)
 		})
 		mine := d.db.BeginTx()
-		if err := errors.Join(mine.Put("hand old", "taken"), mine.Put("hand elder", "taken"), mine.Put("hand gone", "barred"), mine.Commit()); err != nil {
+		if err := errors.Join(mine.Put("hand old", "taken"), mine.Put("hand elder", "taken"),
+			mine.Put("hand gone", "barred"), mine.Commit()); err != nil {
 			t.Fatal(err)
 		}
 		d.come(placed, purchase{Order: "old"})
@@ -288,11 +296,13 @@ func TestRedriveBesideACallOfItsKey(t *testing.T) {
 			d := deskOver(t, func(db store.Driver[tx]) store.Driver[tx] { b.Driver = db; return b })
 			letter := func(e skald.Event[purchase]) store.Parked {
 				m := d.message(e, "k", purchase{Order: "a"})
-				return store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m, Attempts: 1}
+				return store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID},
+					Message: m, Attempts: 1}
 			}
 			refund, charging := letter(cancelled), letter(placed)
 			refund.Dead = &store.Death{Kind: "attempts"}
-			d.apply(store.Effect{Park: &store.Park{Parked: refund}}, store.Effect{Park: &store.Park{Parked: charging}})
+			d.apply(store.Effect{Park: &store.Park{Parked: refund}},
+				store.Effect{Park: &store.Park{Parked: charging}})
 			redrive := func() {
 				d.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock", Identity: refund.Identity}})
 			}

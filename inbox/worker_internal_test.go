@@ -10,7 +10,8 @@ import (
 // What no worker has begun when the inbox is told to stop is left, as what is at the broker is.
 func TestStopLeavesWhatWaitsForAWorker(t *testing.T) {
 	begun, waits := &partition.Entry{}, &partition.Entry{}
-	l := &loop[*memstore.Tx]{jobs: make(chan []*partition.Entry, 2), running: 3, hands: map[*partition.Entry]bool{begun: true}}
+	l := &loop[*memstore.Tx]{jobs: make(chan []*partition.Entry, 2), running: 3,
+		hands: map[*partition.Entry]bool{begun: true}}
 	for _, e := range []*partition.Entry{waits, {}} {
 		l.hands[e] = true
 		l.jobs <- []*partition.Entry{e}

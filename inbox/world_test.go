@@ -57,7 +57,8 @@ func (w *world) pass(d time.Duration) {
 // message is one that another service said; key "" is none.
 func (w *world) message(key, data string) skald.Message {
 	w.n++
-	m := skald.Message{ID: fmt.Sprintf("m-%d", w.n), Source: "/other", Type: "said", Topic: "orders", Data: fmt.Appendf(nil, "%q", data)}
+	m := skald.Message{ID: fmt.Sprintf("m-%d", w.n), Source: "/other", Type: "said", Topic: "orders",
+		Data: fmt.Appendf(nil, "%q", data)}
 	if key != "" {
 		m.Key = []byte(key)
 	}
@@ -85,11 +86,13 @@ func (w *world) expect(list, want string) {
 	}
 }
 
-func (w *world) inbox(o *inbox.Options, h func(ctx context.Context, t tx, m skald.Received[string]) error) *inbox.Inbox[tx] {
+func (w *world) inbox(o *inbox.Options,
+	h func(ctx context.Context, t tx, m skald.Received[string]) error) *inbox.Inbox[tx] {
 	return w.over(w.db, o, h)
 }
 
-func (w *world) over(db store.Driver[tx], o *inbox.Options, h func(ctx context.Context, t tx, m skald.Received[string]) error) *inbox.Inbox[tx] {
+func (w *world) over(db store.Driver[tx], o *inbox.Options,
+	h func(ctx context.Context, t tx, m skald.Received[string]) error) *inbox.Inbox[tx] {
 	if o == nil {
 		o = &inbox.Options{}
 	}

@@ -68,7 +68,8 @@ func command(t *testing.T) string {
 // files has the command write its files for tool into dir.
 func files(t *testing.T, bin, at, tool, dir string) string {
 	t.Helper()
-	out, err := exec.Command(bin, "migrate", "--store", at, "--schema", "our app", "--source", "/it's/ours", "--print", "--format", tool, "--dir", dir).CombinedOutput()
+	out, err := exec.Command(bin, "migrate", "--store", at, "--schema", "our app", "--source", "/it's/ours",
+		"--print", "--format", tool, "--dir", dir).CombinedOutput()
 	if err != nil {
 		t.Fatalf("skald migrate --print --format %s: %v\n%s", tool, err, out)
 	}
@@ -99,7 +100,8 @@ func whole(t *testing.T, at string) {
 	if err := errors.Join(s.Check(ctx, store.App), s.Check(ctx, store.Relay)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pool.Exec(ctx, `INSERT INTO "our app".skald_outbox (topic, type, data) VALUES ('orders', 'x', '1')`); err != nil {
+	if _, err := pool.Exec(ctx,
+		`INSERT INTO "our app".skald_outbox (topic, type, data) VALUES ('orders', 'x', '1')`); err != nil {
 		t.Fatal(err)
 	}
 	tip, err := store.Snapshot(ctx, s, "")
@@ -132,7 +134,8 @@ func TestGoose(t *testing.T) {
 	if _, err := p.UpTo(t.Context(), 8); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Exec(`INSERT INTO "our app".skald_entity (space, key, version) VALUES ('a', 'b', 1)`); err != nil {
+	if _, err := db.Exec(
+		`INSERT INTO "our app".skald_entity (space, key, version) VALUES ('a', 'b', 1)`); err != nil {
 		t.Fatal(err) // in use, before the rest comes
 	}
 	if _, err := p.Up(t.Context()); err != nil {
@@ -167,7 +170,8 @@ func TestGolangMigrate(t *testing.T) {
 // A file that is gone is written anew behind all others: as a later build's would be.
 func TestNumbersGoOn(t *testing.T) {
 	at, bin := "postgres://127.0.0.1:1/none", command(t)
-	for tool, suffix := range map[string]string{"goose": ".sql", "golang-migrate": ".up.sql", "dbmate": ".sql", "atlas": ".sql"} {
+	for tool, suffix := range map[string]string{"goose": ".sql", "golang-migrate": ".up.sql",
+		"dbmate": ".sql", "atlas": ".sql"} {
 		dir := t.TempDir()
 		files(t, bin, at, tool, dir)
 		names, err := filepath.Glob(filepath.Join(dir, "*"+suffix))

@@ -50,17 +50,20 @@ func TestRouters(t *testing.T) {
 
 func testRouter(t *testing.T, mount func(typed, wrapped http.Handler) http.Handler) {
 	db, quiet, runs := memstore.New(nil), &httpidem.Options{Logger: slog.New(slog.DiscardHandler)}, 0
-	typed := httpidem.Handle(db, "orders", httpidem.OneTenant, quiet, func(_ context.Context, tx *memstore.Tx, q httpidem.Request[struct{ SKU string }]) (httpidem.Reply[string], error) {
-		runs++
-		return httpidem.Created(q.Body.SKU, "/orders/1"), tx.Put("placed", q.Body.SKU)
-	})
-	wrapped := httpidem.Wrap(db, "legacy", httpidem.OneTenant, quiet, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		runs++
-		body, _ := io.ReadAll(r.Body)
-		w.Header().Set("X-Path", r.URL.Path)
-		w.WriteHeader(http.StatusAccepted)
-		_, _ = w.Write(body)
-	}))
+	typed := httpidem.Handle(db, "orders", httpidem.OneTenant, quiet,
+		func(_ context.Context, tx *memstore.Tx, q httpidem.Request[struct{ SKU string }]) (
+			httpidem.Reply[string], error) {
+			runs++
+			return httpidem.Created(q.Body.SKU, "/orders/1"), tx.Put("placed", q.Body.SKU)
+		})
+	wrapped := httpidem.Wrap(db, "legacy", httpidem.OneTenant, quiet,
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			runs++
+			body, _ := io.ReadAll(r.Body)
+			w.Header().Set("X-Path", r.URL.Path)
+			w.WriteHeader(http.StatusAccepted)
+			_, _ = w.Write(body)
+		}))
 	h := mount(typed, wrapped)
 	post := func(path, key, body string) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))
@@ -74,11 +77,15 @@ func testRouter(t *testing.T, mount func(typed, wrapped http.Handler) http.Handl
 	}
 	for i, path := range []string{"/v1/orders/7", "/v1/legacy/7"} {
 		first, again := post(path, "k", `{"SKU":"tea"}`), post(path, "k", `{"SKU":"tea"}`)
-		if first.Code/100 != 2 || first.Code != again.Code || first.Body.String() != again.Body.String() || again.Header().Get(httpidem.ReplayedHeader) != "true" || runs != i+1 {
-			t.Errorf("%s: %d %s, again %d %s; %d runs", path, first.Code, first.Body, again.Code, again.Body, runs)
+		if first.Code/100 != 2 || first.Code != again.Code || first.Body.String() != again.Body.String() ||
+			again.Header().Get(httpidem.ReplayedHeader) != "true" || runs != i+1 {
+			t.Errorf("%s: %d %s, again %d %s; %d runs", path, first.Code, first.Body, again.Code,
+				again.Body, runs)
 		}
-		for want, w := range map[int]*httptest.ResponseRecorder{422: post(path, "k", `{"SKU":"milk"}`), 400: post(path, "", `{}`)} {
-			if w.Code != want || !strings.HasPrefix(w.Header().Get("Content-Type"), "application/problem+json") {
+		for want, w := range map[int]*httptest.ResponseRecorder{422: post(path, "k", `{"SKU":"milk"}`),
+			400: post(path, "", `{}`)} {
+			if w.Code != want || !strings.HasPrefix(w.Header().Get("Content-Type"),
+				"application/problem+json") {
 				t.Errorf("%s: %d %s, want %d", path, w.Code, w.Body, want)
 			}
 		}

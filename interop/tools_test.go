@@ -18,7 +18,8 @@ import (
 
 func TestDbmate(t *testing.T) {
 	at, bin, dir := database(t), command(t), t.TempDir()
-	write(t, dir, "20260101000000_ours.sql", "-- migrate:up\nCREATE TABLE ours (id int);\n\n-- migrate:down\nDROP TABLE ours;\n")
+	write(t, dir, "20260101000000_ours.sql",
+		"-- migrate:up\nCREATE TABLE ours (id int);\n\n-- migrate:down\nDROP TABLE ours;\n")
 	files(t, bin, at, "dbmate", dir)
 	u, err := url.Parse(at)
 	if err != nil {
@@ -102,7 +103,8 @@ type revisions map[string]*migrate.Revision
 func (r revisions) Ident() *migrate.TableIdent { return &migrate.TableIdent{Name: "revisions"} }
 
 func (r revisions) ReadRevisions(context.Context) ([]*migrate.Revision, error) {
-	return slices.SortedFunc(maps.Values(r), func(a, b *migrate.Revision) int { return strings.Compare(a.Version, b.Version) }), nil
+	return slices.SortedFunc(maps.Values(r),
+		func(a, b *migrate.Revision) int { return strings.Compare(a.Version, b.Version) }), nil
 }
 
 func (r revisions) ReadRevision(_ context.Context, v string) (*migrate.Revision, error) {

@@ -15,11 +15,13 @@ func TestWorkKeep(t *testing.T) {
 	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
 	runs := 0
 	do := func(scope string, keep time.Duration) (n int, replayed bool) {
-		w := lock.Work{Scope: scope, Key: "k", Keep: keep, Entities: []lock.Entity{{Space: "order", Key: "42"}}}
-		n, replayed, err := lock.Once(t.Context(), db, w, func(context.Context, *memstore.Tx, lock.Tokens) (int, error) {
-			runs++
-			return runs, nil
-		})
+		w := lock.Work{Scope: scope, Key: "k", Keep: keep,
+			Entities: []lock.Entity{{Space: "order", Key: "42"}}}
+		n, replayed, err := lock.Once(t.Context(), db, w,
+			func(context.Context, *memstore.Tx, lock.Tokens) (int, error) {
+				runs++
+				return runs, nil
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +36,8 @@ func TestWorkKeep(t *testing.T) {
 		keep  time.Duration
 		n     int
 		again bool
-	}{{23 * time.Hour, "brief", day, 1, true}, {25 * time.Hour, "brief", day, 3, false}, {25 * time.Hour, "long", 30 * day, 2, true}, {31 * day, "long", 30 * day, 4, false}} {
+	}{{23 * time.Hour, "brief", day, 1, true}, {25 * time.Hour, "brief", day, 3, false},
+		{25 * time.Hour, "long", 30 * day, 2, true}, {31 * day, "long", 30 * day, 4, false}} {
 		began := now
 		now = now.Add(c.after)
 		if n, again := do(c.scope, c.keep); n != c.n || again != c.again {
@@ -42,7 +45,8 @@ func TestWorkKeep(t *testing.T) {
 		}
 		now = began
 	}
-	if _, _, err := lock.Once(t.Context(), db, lock.Work{Scope: "s", Key: "k", Keep: -1, Entities: []lock.Entity{{Space: "order", Key: "42"}}},
+	if _, _, err := lock.Once(t.Context(), db,
+		lock.Work{Scope: "s", Key: "k", Keep: -1, Entities: []lock.Entity{{Space: "order", Key: "42"}}},
 		func(context.Context, *memstore.Tx, lock.Tokens) (int, error) { return 0, nil }); err == nil {
 		t.Error("a Keep below 0 is taken")
 	}

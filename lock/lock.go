@@ -48,7 +48,9 @@ type OvertakenError struct {
 }
 
 func (e *OvertakenError) Error() string {
-	return fmt.Sprintf("lock: %s was overtaken: its version is %d, the token is %d; begin again with what is there now", e.Entity, e.Found, e.Version)
+	return fmt.Sprintf(
+		"lock: %s was overtaken: its version is %d, the token is %d; begin again with what is there now",
+		e.Entity, e.Found, e.Version)
 }
 
 // ErrNothing is the error of a lock without an entity.
@@ -78,7 +80,8 @@ func (w Work) Request() once.Request {
 // Once locks entities, then runs fn once for a key: its rows, its result and the mark are one commit. Whether
 // the work was done before decides first: a repeat returns the stored result, whoever had the entities since.
 // The rest is as in once.Do.
-func Once[TTx, R any](ctx context.Context, db once.Store[TTx], w Work, fn func(ctx context.Context, tx TTx, t Tokens) (R, error)) (result R, replayed bool, err error) {
+func Once[TTx, R any](ctx context.Context, db once.Store[TTx], w Work,
+	fn func(ctx context.Context, tx TTx, t Tokens) (R, error)) (result R, replayed bool, err error) {
 	all := w.Entities
 	for _, t := range w.Held {
 		all = append(all[:len(all):len(all)], t.Entity)

@@ -41,13 +41,16 @@ func TestOnce(t *testing.T) {
 		fail     error
 		version  int64
 		replayed bool
-	}{{"a", nil, 1, false}, {"a", nil, 0, true}, {"b", errors.New("no"), 2, false}, {"b", nil, 2, false}, {"c", skald.Reject(errors.New("sold out")), 3, false}, {"d", nil, 4, false}} {
+	}{{"a", nil, 1, false}, {"a", nil, 0, true}, {"b", errors.New("no"), 2, false}, {"b", nil, 2, false},
+		{"c", skald.Reject(errors.New("sold out")), 3, false}, {"d", nil, 4, false}} {
 		version := int64(0)
-		got, replayed, err := lock.Once(t.Context(), db, work(c.key, order, stock, order), func(_ context.Context, t tx, ts lock.Tokens) (string, error) {
-			version = ts.Of("order", "7")
-			return c.key, errors.Join(note(t, c.key), c.fail)
-		})
-		if (err != nil) != (c.fail != nil) || version != c.version || replayed != c.replayed || err == nil && got != c.key {
+		got, replayed, err := lock.Once(t.Context(), db, work(c.key, order, stock, order),
+			func(_ context.Context, t tx, ts lock.Tokens) (string, error) {
+				version = ts.Of("order", "7")
+				return c.key, errors.Join(note(t, c.key), c.fail)
+			})
+		if (err != nil) != (c.fail != nil) || version != c.version || replayed != c.replayed || err == nil &&
+			got != c.key {
 			t.Errorf("%d: %q, version %d, replayed %v, %v", i, got, version, replayed, err)
 		}
 	}
@@ -66,7 +69,8 @@ func TestTurns(t *testing.T) {
 			es = []lock.Entity{stock, order}
 		}
 		wg.Go(func() {
-			_, _, err := lock.Once(t.Context(), db.Session(), work(fmt.Sprint(i), es...), func(_ context.Context, t tx, _ lock.Tokens) (int, error) { return 0, note(t, "x") })
+			_, _, err := lock.Once(t.Context(), db.Session(), work(fmt.Sprint(i), es...),
+				func(_ context.Context, t tx, _ lock.Tokens) (int, error) { return 0, note(t, "x") })
 			if err != nil {
 				t.Error(err)
 			}
@@ -137,7 +141,8 @@ func TestIn(t *testing.T) {
 	}
 	w := work("a")
 	w.Held = held
-	if _, _, err := lock.Once(ctx, db, w, func(_ context.Context, t tx, _ lock.Tokens) (int, error) { return 0, note(t, "a") }); err != nil {
+	if _, _, err := lock.Once(ctx, db, w,
+		func(_ context.Context, t tx, _ lock.Tokens) (int, error) { return 0, note(t, "a") }); err != nil {
 		t.Errorf("a lock that was rolled back counts: %v", err)
 	}
 	if got := db.User()["done"]; got != "mine a" {
@@ -152,17 +157,21 @@ func TestMistakesAreNamed(t *testing.T) {
 			t.Errorf("%v: %v", es, err)
 		}
 	}
-	if _, _, err := lock.Once(t.Context(), db, lock.Work{Entities: []lock.Entity{order}}, func(context.Context, tx, lock.Tokens) (int, error) { return 0, nil }); err == nil {
+	if _, _, err := lock.Once(t.Context(), db, lock.Work{Entities: []lock.Entity{order}},
+		func(context.Context, tx, lock.Tokens) (int, error) { return 0, nil }); err == nil {
 		t.Error("work without a key is done")
 	}
 	// A rival that has the entity for longer than one waits.
-	run, err := once.Begin(t.Context(), db, once.Request{Scope: "s", Key: "k", Locks: []store.Lock{{Space: "order", Key: "7"}}})
+	run, err := once.Begin(t.Context(), db,
+		once.Request{Scope: "s", Key: "k", Locks: []store.Lock{{Space: "order", Key: "7"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := work("a", order)
 	w.Wait = time.Millisecond
-	if _, _, err := lock.Once(t.Context(), db.Session(), w, func(context.Context, tx, lock.Tokens) (int, error) { return 0, nil }); !errors.Is(err, store.ErrBusy) {
+	if _, _, err := lock.Once(t.Context(), db.Session(), w,
+		func(context.Context, tx, lock.Tokens) (int, error) { return 0, nil }); !errors.Is(err,
+		store.ErrBusy) {
 		t.Errorf("busy: %v", err)
 	}
 	run.Rollback(t.Context())

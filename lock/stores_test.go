@@ -39,13 +39,15 @@ func pool(t *testing.T) (*pgxpool.Pool, *pgstore.Options) {
 	if _, err := pgstore.Migrate(t.Context(), p, &pgstore.MigrateOptions{Schema: schema}); err != nil {
 		t.Fatal(err)
 	}
-	account(t, schema+".", func(statement string) error { _, err := p.Exec(t.Context(), statement); return err })
+	account(t, schema+".",
+		func(statement string) error { _, err := p.Exec(t.Context(), statement); return err })
 	return p, &pgstore.Options{Schema: schema}
 }
 
 func account(t *testing.T, prefix string, exec func(statement string) error) {
 	t.Helper()
-	if err := errors.Join(exec("CREATE TABLE "+prefix+"account (cents bigint NOT NULL)"), exec("INSERT INTO "+prefix+"account VALUES (0)")); err != nil {
+	if err := errors.Join(exec("CREATE TABLE "+prefix+"account (cents bigint NOT NULL)"),
+		exec("INSERT INTO "+prefix+"account VALUES (0)")); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -53,14 +55,15 @@ func account(t *testing.T, prefix string, exec func(statement string) error) {
 func TestStores(t *testing.T) {
 	t.Run("pgx", func(t *testing.T) {
 		p, o := pool(t)
-		rivals(t, pgstore.New(p, o), func(ctx context.Context, tx pgx.Tx, statement string, into ...any) error {
-			statement = strings.ReplaceAll(statement, "account", o.Schema+".account")
-			if len(into) > 0 {
-				return tx.QueryRow(ctx, statement).Scan(into...)
-			}
-			_, err := tx.Exec(ctx, statement)
-			return err
-		})
+		rivals(t, pgstore.New(p, o),
+			func(ctx context.Context, tx pgx.Tx, statement string, into ...any) error {
+				statement = strings.ReplaceAll(statement, "account", o.Schema+".account")
+				if len(into) > 0 {
+					return tx.QueryRow(ctx, statement).Scan(into...)
+				}
+				_, err := tx.Exec(ctx, statement)
+				return err
+			})
 	})
 	t.Run("database/sql", func(t *testing.T) {
 		p, o := pool(t)
@@ -77,7 +80,8 @@ func TestStores(t *testing.T) {
 		if _, err := sqlitestore.Migrate(t.Context(), db, nil); err != nil {
 			t.Fatal(err)
 		}
-		account(t, "", func(statement string) error { _, err := db.ExecContext(t.Context(), statement); return err })
+		account(t, "",
+			func(statement string) error { _, err := db.ExecContext(t.Context(), statement); return err })
 		rivals(t, sqlitestore.New(db, nil), bySQL(""))
 	})
 }
@@ -95,7 +99,8 @@ func bySQL(prefix string) func(context.Context, *sql.Tx, string, ...any) error {
 
 // rivals read what is there and write it back, one higher: without the lock most of that would be lost. Each
 // is repeated.
-func rivals[TTx any](t *testing.T, db once.Store[TTx], do func(ctx context.Context, tx TTx, statement string, into ...any) error) {
+func rivals[TTx any](t *testing.T, db once.Store[TTx],
+	do func(ctx context.Context, tx TTx, statement string, into ...any) error) {
 	const n = 8
 	var wg sync.WaitGroup
 	for i := range 2 * n {
@@ -104,13 +109,14 @@ func rivals[TTx any](t *testing.T, db once.Store[TTx], do func(ctx context.Conte
 			es = []lock.Entity{stock, order}
 		}
 		wg.Go(func() {
-			_, _, err := lock.Once(t.Context(), db, work(fmt.Sprint(i%n), es...), func(ctx context.Context, tx TTx, _ lock.Tokens) (int, error) {
-				var cents int
-				if err := do(ctx, tx, "SELECT cents FROM account", &cents); err != nil {
-					return 0, err
-				}
-				return cents, do(ctx, tx, fmt.Sprintf("UPDATE account SET cents = %d", cents+1))
-			})
+			_, _, err := lock.Once(t.Context(), db, work(fmt.Sprint(i%n), es...),
+				func(ctx context.Context, tx TTx, _ lock.Tokens) (int, error) {
+					var cents int
+					if err := do(ctx, tx, "SELECT cents FROM account", &cents); err != nil {
+						return 0, err
+					}
+					return cents, do(ctx, tx, fmt.Sprintf("UPDATE account SET cents = %d", cents+1))
+				})
 			if err != nil {
 				t.Error(err)
 			}

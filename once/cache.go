@@ -38,7 +38,8 @@ func Seal(secret *fingerprint.Printer, server, consumer string, id store.Identit
 	work := [][]byte{[]byte(consumer), []byte(id.Source), []byte(id.ID)}
 	var payload [8]byte
 	binary.BigEndian.PutUint64(payload[:], uint64(print))
-	return Entry{Key: code(secret.Of(append(work, []byte("key"))...)), Value: code(secret.Of(append(work, []byte(server), payload[:])...))}
+	return Entry{Key: code(secret.Of(append(work, []byte("key"))...)),
+		Value: code(secret.Of(append(work, []byte(server), payload[:])...))}
 }
 
 func code(n int64) string {

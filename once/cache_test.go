@@ -14,7 +14,8 @@ func TestSeal(t *testing.T) {
 	secret, other := fingerprint.New([]byte("0123456789abcdef")), fingerprint.New([]byte("fedcba9876543210"))
 	id := store.Identity{Source: "/shop", ID: "7"}
 	first := once.Seal(secret, "run 1", "stock", id, 42)
-	if first != once.Seal(secret, "run 1", "stock", id, 42) || len(first.Key) != 11 || len(first.Value) != 11 || first.Key == first.Value {
+	if first != once.Seal(secret, "run 1", "stock", id, 42) || len(first.Key) != 11 ||
+		len(first.Value) != 11 || first.Key == first.Value {
 		t.Errorf("%+v", first)
 	}
 	for what, e := range map[string]once.Entry{

@@ -32,7 +32,9 @@ func (q Request) check() error {
 	case q.Key == "" || q.Scope == "":
 		return errNoKey
 	case q.Keep < 0:
-		return fmt.Errorf("once %s: Keep is %v: say for how long the answer is kept, or 0 for as long as marks are", q, q.Keep)
+		return fmt.Errorf(
+			"once %s: Keep is %v: say for how long the answer is kept, or 0 for as long as marks are", q,
+			q.Keep)
 	}
 	return nil
 }
@@ -44,7 +46,9 @@ type ConflictError struct {
 }
 
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("once: %s has taken %.200q of %.200q before, with another payload: give other work a key of its own", e.Consumer, e.ID, e.Source)
+	return fmt.Sprintf(
+		"once: %s has taken %.200q of %.200q before, with another payload: give other work a key of its own",
+		e.Consumer, e.ID, e.Source)
 }
 
 // A TooOldError says that an identity is of a time whose marks may be deleted: whether it was used is not
@@ -55,7 +59,9 @@ type TooOldError struct {
 }
 
 func (e *TooOldError) Error() string {
-	return fmt.Sprintf("once: whether %s has taken %.200q of %.200q is not known any more: it is older than marks are kept", e.Consumer, e.ID, e.Source)
+	return fmt.Sprintf(
+		"once: whether %s has taken %.200q of %.200q is not known any more: it is older than marks are kept",
+		e.Consumer, e.ID, e.Source)
 }
 
 // Encode returns a result as it is stored with a mark; "" for nil. A codec that is nil is JSON. A panic of

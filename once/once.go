@@ -28,17 +28,20 @@ import (
 //
 // Payload is bytes, a string, or a value that is encoded as JSON. A key that is a UUID of version 7 carries
 // its time: once that is older than marks are kept, it is a *TooOldError.
-func Do[TTx, R any](ctx context.Context, db Store[TTx], scope, key string, payload any, fn func(ctx context.Context, tx TTx) (R, error)) (result R, replayed bool, err error) {
+func Do[TTx, R any](ctx context.Context, db Store[TTx], scope, key string, payload any,
+	fn func(ctx context.Context, tx TTx) (R, error)) (result R, replayed bool, err error) {
 	q, err := request(scope, key, payload)
 	if err != nil {
 		return result, false, err
 	}
-	return DoRequest(ctx, db, q, func(ctx context.Context, run *Run[TTx]) (R, error) { return fn(ctx, run.Tx()) })
+	return DoRequest(ctx, db, q,
+		func(ctx context.Context, run *Run[TTx]) (R, error) { return fn(ctx, run.Tx()) })
 }
 
 // DoRequest is Do for a whole Request: with a bound on the wait, and with entities that are locked in the
 // same round trip. The run is DoRequest's to end.
-func DoRequest[TTx, R any](ctx context.Context, db Store[TTx], q Request, fn func(ctx context.Context, run *Run[TTx]) (R, error)) (result R, replayed bool, err error) {
+func DoRequest[TTx, R any](ctx context.Context, db Store[TTx], q Request,
+	fn func(ctx context.Context, run *Run[TTx]) (R, error)) (result R, replayed bool, err error) {
 	t := begin(q.Scope)
 	defer func() { t.end(replayed, err) }()
 	run, err := Begin(ctx, db, q)
@@ -55,7 +58,8 @@ func DoRequest[TTx, R any](ctx context.Context, db Store[TTx], q Request, fn fun
 // In is Do in a transaction of yours: what you write there before and after it commits or rolls back with it.
 // After a *RefusedError commit, so that the refusal is kept: the rows that fn wrote then stay too. After any
 // other error roll back. A rival waits for your commit; you wait for a rival's.
-func In[TTx, R any](ctx context.Context, db Store[TTx], tx TTx, scope, key string, payload any, fn func(ctx context.Context, tx TTx) (R, error)) (result R, replayed bool, err error) {
+func In[TTx, R any](ctx context.Context, db Store[TTx], tx TTx, scope, key string, payload any,
+	fn func(ctx context.Context, tx TTx) (R, error)) (result R, replayed bool, err error) {
 	q, err := request(scope, key, payload)
 	if err != nil {
 		return result, false, err
@@ -82,7 +86,8 @@ func (e *RefusedError) Error() string {
 func (e *RefusedError) Unwrap() error { return e.Err }
 
 // finish returns what is stored under the key of run, or runs fn and stores its answer.
-func finish[TTx, R any](ctx context.Context, run *Run[TTx], t *timed, fn func() (R, error)) (result R, replayed bool, err error) {
+func finish[TTx, R any](ctx context.Context, run *Run[TTx], t *timed,
+	fn func() (R, error)) (result R, replayed bool, err error) {
 	if a, done := run.Answer(); done {
 		result, err = Replay[R](run.request, a)
 		return result, err == nil, err
@@ -153,7 +158,8 @@ func request(scope, key string, payload any) (q Request, err error) {
 	return q, nil
 }
 
-func safely[TTx, R any](ctx context.Context, tx TTx, fn func(ctx context.Context, tx TTx) (R, error)) (r R, err error) {
+func safely[TTx, R any](ctx context.Context, tx TTx,
+	fn func(ctx context.Context, tx TTx) (R, error)) (r R, err error) {
 	defer failure.Recover(&err)
 	return fn(ctx, tx)
 }

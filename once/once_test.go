@@ -66,7 +66,8 @@ func pay(w *world, number int) func(context.Context, tx) (receipt, error) {
 func TestOnce(t *testing.T) {
 	w := newWorld(t)
 	for i := range 3 {
-		got, replayed, err := once.Do(t.Context(), w.db, "charge", "key-1", map[string]int{"cents": 7}, pay(w, i))
+		got, replayed, err := once.Do(t.Context(), w.db, "charge", "key-1",
+			map[string]int{"cents": 7}, pay(w, i))
 		if err != nil || replayed != (i > 0) || got != (receipt{0, "größe"}) {
 			t.Errorf("%d: %+v, replayed %v, %v", i, got, replayed, err)
 		}
@@ -76,7 +77,8 @@ func TestOnce(t *testing.T) {
 	if !errors.As(err, &other) || other.ID != "key-1" || other.Consumer != "charge" {
 		t.Errorf("another payload: %v", err)
 	}
-	if _, replayed, err := once.Do(t.Context(), w.db, "refund", "key-1", nil, pay(w, 1)); err != nil || replayed {
+	if _, replayed, err := once.Do(t.Context(), w.db, "refund", "key-1", nil, pay(w, 1)); err != nil ||
+		replayed {
 		t.Errorf("another scope: replayed %v, %v", replayed, err)
 	}
 	w.expect("paid", "0 1")
@@ -103,7 +105,8 @@ func TestOnceRefusedAndFailed(t *testing.T) {
 	for i := range 2 {
 		_, replayed, err := once.Do(t.Context(), w.db, "charge", "a", "7", refuse)
 		var no *once.RefusedError
-		if !errors.As(err, &no) || no.Reason != "card declined" || replayed || errors.Is(err, declined) != (i == 0) {
+		if !errors.As(err, &no) || no.Reason != "card declined" || replayed ||
+			errors.Is(err, declined) != (i == 0) {
 			t.Errorf("%d: replayed %v, %v", i, replayed, err)
 		}
 	}
@@ -124,7 +127,8 @@ func TestOnceRefusedAndFailed(t *testing.T) {
 			t.Error("a failure is no failure")
 		}
 	}
-	if got, replayed, err := once.Do(t.Context(), w.db, "charge", "b", "7", pay(w, 3)); err != nil || replayed || got.Number != 3 {
+	if got, replayed, err := once.Do(t.Context(), w.db, "charge", "b", "7", pay(w, 3)); err != nil ||
+		replayed || got.Number != 3 {
 		t.Errorf("behind failures: %+v, replayed %v, %v", got, replayed, err)
 	}
 	w.expect("paid", "3")
@@ -154,7 +158,8 @@ func TestOnceInATransactionOfOnesOwn(t *testing.T) {
 	if err := errors.Join(note(own, "mine", "x"), own.Commit()); err != nil {
 		t.Fatal(err)
 	}
-	if got, replayed, err := once.Do(t.Context(), w.db, "charge", "a", []byte("7"), pay(w, 4)); err != nil || !replayed || got.Number != 2 {
+	if got, replayed, err := once.Do(t.Context(), w.db, "charge", "a", []byte("7"), pay(w, 4)); err != nil ||
+		!replayed || got.Number != 2 {
 		t.Errorf("%+v, replayed %v, %v", got, replayed, err)
 	}
 	w.expect("paid", "2")
@@ -167,7 +172,8 @@ func TestOnceInATransactionOfOnesOwn(t *testing.T) {
 	if err = errors.Join(err, own.Commit()); !errors.As(err, &no) {
 		t.Fatal(err)
 	}
-	if _, _, err := once.Do(t.Context(), w.db, "charge", "b", "7", pay(w, 5)); !errors.As(err, &no) || no.Reason != "no" {
+	if _, _, err := once.Do(t.Context(), w.db, "charge", "b", "7", pay(w, 5)); !errors.As(err, &no) ||
+		no.Reason != "no" {
 		t.Errorf("a refusal that was committed: %v", err)
 	}
 	w.expect("paid", "2")
@@ -238,7 +244,8 @@ func TestRunStepByStep(t *testing.T) {
 	if _, err := once.Begin(ctx, w.db.Session(), q); !errors.Is(err, store.ErrBusy) {
 		t.Errorf("a rival while it is in hand: %v", err)
 	}
-	if err := first.Commit(ctx, once.Answer{Code: 201, Result: `{"id":1}`}, skald.Message{ID: "1", Topic: "orders", Type: "said", Data: []byte("{}")}); err != nil {
+	if err := first.Commit(ctx, once.Answer{Code: 201, Result: `{"id":1}`},
+		skald.Message{ID: "1", Topic: "orders", Type: "said", Data: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
 	again, err := once.Begin(ctx, w.db, q)
@@ -270,7 +277,8 @@ func TestRunStepByStep(t *testing.T) {
 		}
 		if i == 0 {
 			run.Rollback(ctx)
-		} else if err := run.Commit(ctx, once.Answer{Rejected: true, Reason: "sold out", Code: 409, Result: "no"}); err != nil {
+		} else if err := run.Commit(ctx, once.Answer{Rejected: true, Reason: "sold out", Code: 409,
+			Result: "no"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -278,7 +286,8 @@ func TestRunStepByStep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, done := run.Answer(); !done || a != (once.Answer{Rejected: true, Reason: "sold out", Code: 409, Result: "no"}) {
+	if a, done := run.Answer(); !done ||
+		a != (once.Answer{Rejected: true, Reason: "sold out", Code: 409, Result: "no"}) {
 		t.Errorf("the refusal: %+v, done %v", a, done)
 	}
 	w.expect("orders", "placed")
@@ -292,7 +301,8 @@ func TestRunWithTooLargeAResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := run.Commit(t.Context(), once.Answer{Result: strings.Repeat("x", once.MaxResult+1)}); err == nil {
+	if err := run.Commit(t.Context(),
+		once.Answer{Result: strings.Repeat("x", once.MaxResult+1)}); err == nil {
 		t.Error("it is stored")
 	}
 	if run, err = once.Begin(t.Context(), w.db, q); err != nil {
@@ -305,13 +315,15 @@ func TestRunWithTooLargeAResult(t *testing.T) {
 }
 
 func TestEmittedMessagesComeBack(t *testing.T) {
-	ms := []skald.Message{{ID: "1", Topic: "t", Type: "x", Key: []byte("k\xff"), Data: []byte{0, 255}}, {ID: "2", Topic: "t", Type: "y"}}
+	ms := []skald.Message{{ID: "1", Topic: "t", Type: "x", Key: []byte("k\xff"), Data: []byte{0, 255}},
+		{ID: "2", Topic: "t", Type: "y"}}
 	text, err := once.EncodeEmitted(ms)
 	if err != nil {
 		t.Fatal(err)
 	}
 	back, err := once.DecodeEmitted(text)
-	if err != nil || len(back) != 2 || string(back[0].Data) != "\x00\xff" || string(back[0].Key) != "k\xff" || back[1].ID != "2" {
+	if err != nil || len(back) != 2 || string(back[0].Data) != "\x00\xff" || string(back[0].Key) != "k\xff" ||
+		back[1].ID != "2" {
 		t.Errorf("%+v, %v", back, err)
 	}
 	if _, err := once.DecodeEmitted("no"); err == nil {
@@ -324,7 +336,8 @@ func TestJudge(t *testing.T) {
 		stored, now int64
 		want        store.Outcome
 	}{{1, 2, store.Conflict}, {1, 1, store.Done}, {0, 2, store.Done}, {1, 0, store.Done}} {
-		if got := once.Judge(store.Verdict{Outcome: store.Done, Fingerprint: c.stored}, c.now); got != c.want {
+		if got := once.Judge(store.Verdict{Outcome: store.Done, Fingerprint: c.stored},
+			c.now); got != c.want {
 			t.Errorf("stored %d, now %d: %v", c.stored, c.now, got)
 		}
 	}
@@ -341,7 +354,8 @@ func TestKeep(t *testing.T) {
 	}
 	want := func(scope string, keep time.Duration, payload string, fresh bool) {
 		t.Helper()
-		if n, replayed, err := do(scope, keep, payload); err != nil || n != len(payload) || replayed == fresh {
+		if n, replayed, err := do(scope, keep, payload); err != nil || n != len(payload) ||
+			replayed == fresh {
 			t.Errorf("%s, %q: %d, replayed %v, %v", scope, payload, n, replayed, err)
 		}
 	}

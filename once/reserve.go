@@ -11,7 +11,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-var errNoKey = errors.New("once: scope and key must not be empty: without a key a repeat cannot be known again")
+var errNoKey = errors.New(
+	"once: scope and key must not be empty: without a key a repeat cannot be known again")
 
 // A Reserver is what reservations need of a database. Each store.Driver has it.
 type Reserver interface {
@@ -53,7 +54,8 @@ func Reserve(ctx context.Context, db Reserver, q Request, lease time.Duration) (
 		return nil, fmt.Errorf("reserve %s: %w", q, err)
 	}
 	m := q.mark(secret)
-	held := store.Reservation{Consumer: m.Consumer, Identity: m.Identity, Fingerprint: m.Fingerprint, Token: rand.Text(), Lease: lease, Keep: m.Keep}
+	held := store.Reservation{Consumer: m.Consumer, Identity: m.Identity, Fingerprint: m.Fingerprint,
+		Token: rand.Text(), Lease: lease, Keep: m.Keep}
 	// Whoever leaves while this commits would leave the key in nobody's hand until the lease ends.
 	sure, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
 	defer cancel()

@@ -111,11 +111,13 @@ func claim[TTx any](ctx context.Context, db Store[TTx], q Request) (*Run[TTx], s
 	if wait < 0 {
 		wait = time.Millisecond
 	}
-	return &Run[TTx]{db: db, request: q, mark: m}, store.Intake{Marks: []store.Mark{m}, Locks: q.Locks, Wait: wait}, nil
+	return &Run[TTx]{db: db, request: q, mark: m},
+		store.Intake{Marks: []store.Mark{m}, Locks: q.Locks, Wait: wait}, nil
 }
 
 func (q Request) mark(secret []byte) store.Mark {
-	return store.Mark{Consumer: q.Scope, Identity: store.Identity{Source: q.Tenant, ID: q.Key}, As: store.Done, Fingerprint: fingerprint.Of(secret, q.Payload), Keep: q.Keep}
+	return store.Mark{Consumer: q.Scope, Identity: store.Identity{Source: q.Tenant, ID: q.Key},
+		As: store.Done, Fingerprint: fingerprint.Of(secret, q.Payload), Keep: q.Keep}
 }
 
 // read takes up what is known of the key; over: there is nothing to be done.
@@ -123,7 +125,8 @@ func (r *Run[TTx]) read(found store.Found) (over bool, err error) {
 	v := found.Marks[0]
 	if v.Outcome == store.Fresh {
 		for i, version := range found.Locks {
-			r.locks = append(r.locks, store.Lock{Space: r.request.Locks[i].Space, Key: r.request.Locks[i].Key, Version: version})
+			r.locks = append(r.locks, store.Lock{Space: r.request.Locks[i].Space, Key: r.request.Locks[i].Key,
+				Version: version})
 		}
 		return false, nil
 	}
@@ -139,7 +142,8 @@ func stored(v store.Verdict, m store.Mark) (*Answer, error) {
 	case store.TooOld:
 		return nil, &TooOldError{Consumer: m.Consumer, Identity: m.Identity}
 	}
-	return &Answer{Rejected: v.Outcome == store.Rejected, Reason: v.Reason, Code: v.Code, Result: v.Result, Headers: v.Headers, Left: v.Left}, nil
+	return &Answer{Rejected: v.Outcome == store.Rejected, Reason: v.Reason, Code: v.Code, Result: v.Result,
+		Headers: v.Headers, Left: v.Left}, nil
 }
 
 // Answer returns the stored answer. Done is false where the work is to be done now.

@@ -28,7 +28,8 @@ func (q Request) Seal(secret []byte, server string) (*Sealed, error) {
 	name := fingerprint.Sum(secret, append([][]byte{[]byte("key of an answer")}, work...)...)
 	var print [8]byte
 	binary.BigEndian.PutUint64(print[:], uint64(m.Fingerprint))
-	under := fingerprint.Sum(secret, append([][]byte{[]byte("answer, format 1"), []byte(server), print[:]}, work...)...)
+	under := fingerprint.Sum(secret, append([][]byte{[]byte("answer, format 1"), []byte(server), print[:]},
+		work...)...)
 	block, err := aes.NewCipher(under[:])
 	if err != nil {
 		return nil, err

@@ -12,7 +12,8 @@ import (
 func TestSealed(t *testing.T) {
 	secret, now := []byte("0123456789abcdef"), time.Now()
 	q := once.Request{Scope: "http:orders", Tenant: "ann", Key: "k", Payload: []byte("tea")}
-	want := once.Answer{Code: 201, Rejected: true, Reason: "no", Result: "\xff\x00" + strings.Repeat("x", 1000), Headers: `{"a":1}`}
+	want := once.Answer{Code: 201, Rejected: true, Reason: "no", Result: "\xff\x00" +
+		strings.Repeat("x", 1000), Headers: `{"a":1}`}
 	seal := func(secret []byte, server string, q once.Request) *once.Sealed {
 		s, err := q.Seal(secret, server)
 		if err != nil {
@@ -31,11 +32,14 @@ func TestSealed(t *testing.T) {
 	if _, ok := mine.Open(e.Value, now.Add(time.Hour)); ok {
 		t.Error("it opens after its time")
 	}
-	others := map[string]*once.Sealed{"another secret": seal([]byte("0123456789abcdeg"), "run 1", q), "another run": seal(secret, "run 2", q)}
+	others := map[string]*once.Sealed{"another secret": seal([]byte("0123456789abcdeg"), "run 1", q),
+		"another run": seal(secret, "run 2", q)}
 	for name, change := range map[string]func(*once.Request){
-		"another scope": func(q *once.Request) { q.Scope = "http:other" }, "another tenant": func(q *once.Request) { q.Tenant = "bob" },
-		"another key": func(q *once.Request) { q.Key = "l" }, "another payload": func(q *once.Request) { q.Payload = []byte("salt") },
-		"parts moved": func(q *once.Request) { q.Tenant, q.Key = "annk", "" },
+		"another scope":   func(q *once.Request) { q.Scope = "http:other" },
+		"another tenant":  func(q *once.Request) { q.Tenant = "bob" },
+		"another key":     func(q *once.Request) { q.Key = "l" },
+		"another payload": func(q *once.Request) { q.Payload = []byte("salt") },
+		"parts moved":     func(q *once.Request) { q.Tenant, q.Key = "annk", "" },
 	} {
 		other := q
 		change(&other)

@@ -59,5 +59,6 @@ type tooLargeError struct {
 }
 
 func (e *tooLargeError) Error() string {
-	return fmt.Sprintf("%s %d bytes, at most %d are kept with a mark: keep more in a table of yours", e.what, e.bytes, e.limit)
+	return fmt.Sprintf("%s %d bytes, at most %d are kept with a mark: keep more in a table of yours", e.what,
+		e.bytes, e.limit)
 }

@@ -23,7 +23,8 @@ func TestMetrics(t *testing.T) {
 	otel.SetMeterProvider(metric.NewMeterProvider(metric.WithReader(reader)))
 	db := memstore.New(nil)
 	do := func(key, payload string, result any, err error) {
-		_, _, _ = once.Do(t.Context(), db, "job", key, payload, func(context.Context, *memstore.Tx) (any, error) { return result, err })
+		_, _, _ = once.Do(t.Context(), db, "job", key, payload,
+			func(context.Context, *memstore.Tx) (any, error) { return result, err })
 	}
 	do("a", "1", 1, nil)
 	do("a", "1", 1, nil)

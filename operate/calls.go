@@ -73,7 +73,8 @@ func UnknownCalls(ctx context.Context, db store.Lister, at string, most int) ([]
 }
 
 func callOf(p *store.Parked, at string) UnknownCall {
-	c := UnknownCall{Consumer: p.Consumer, Source: p.Source, ID: p.ID, Type: p.Message.Type, Outside: p.Call.Key, Since: words.Some(p.Call.Since),
+	c := UnknownCall{Consumer: p.Consumer, Source: p.Source, ID: p.ID, Type: p.Message.Type,
+		Outside: p.Call.Key, Since: words.Some(p.Call.Since),
 		Dead: p.Dead != nil, Attempts: p.Attempts, Error: words.FirstLine(p.Last.Why)}
 	who := at + " --consumer " + words.Shell(p.Consumer)
 	if p.Dead == nil {
@@ -87,7 +88,8 @@ func callOf(p *store.Parked, at string) UnknownCall {
 	id := " -- " + words.Shell(p.ID) // which may begin with a dash
 	c.Commands = []string{"skald dead redrive" + who + " --reason 'ask again'" + id}
 	for _, found := range []Settlement{CallDone, CallRefused} {
-		c.Commands = append(c.Commands, "skald dead drop"+who+" --call "+string(found)+" --reason 'the provider says so'"+id)
+		c.Commands = append(c.Commands, "skald dead drop"+who+" --call "+string(found)+
+			" --reason 'the provider says so'"+id)
 	}
 	return c
 }
@@ -104,10 +106,12 @@ func callsOf(s *store.Saga, p *plan.Plan, at string) (out []UnknownCall) {
 	for i := range st.Runs {
 		r := &st.Runs[i]
 		step, known := p.Step(r.Step)
-		if open := []plan.Phase{plan.Ready, plan.Undo}; !known || step.Kind != plan.Call || !r.Sent || !slices.Contains(open, r.Phase) {
+		if open := []plan.Phase{plan.Ready, plan.Undo}; !known || step.Kind != plan.Call || !r.Sent ||
+			!slices.Contains(open, r.Phase) {
 			continue
 		}
-		c := UnknownCall{Saga: s.Name, Key: s.Key, Step: stored.Name(r.Step, r.Occurrence), Undo: r.Phase == plan.Undo, Stuck: r.Stuck,
+		c := UnknownCall{Saga: s.Name, Key: s.Key, Step: stored.Name(r.Step, r.Occurrence),
+			Undo: r.Phase == plan.Undo, Stuck: r.Stuck,
 			Since: words.Some(r.At), Attempts: r.Attempts, Error: words.FirstLine(r.Error)}
 		c.Outside = (&body.Facts{State: &st, Step: r.Step, Occurrence: r.Occurrence, Undo: c.Undo}).CallKey()
 		of := at + " --step " + words.Shell(r.Step)
@@ -117,9 +121,11 @@ func callsOf(s *store.Saga, p *plan.Plan, at string) (out []UnknownCall) {
 		which := " -- " + words.Shell(s.Name) + " " + words.Shell(s.Key)
 		c.Commands = []string{"skald saga retry" + of + " --reason 'ask again'" + which}
 		if c.Undo {
-			c.Commands = append(c.Commands, "skald saga skip"+of+" --reason 'it is undone at the provider'"+which)
+			c.Commands = append(c.Commands, "skald saga skip"+of+" --reason 'it is undone at the provider'"+
+				which)
 		} else {
-			c.Commands = append(c.Commands, "skald saga complete"+of+sagas.Sample(step.Shape)+" --reason 'it was done'"+which)
+			c.Commands = append(c.Commands, "skald saga complete"+of+sagas.Sample(step.Shape)+
+				" --reason 'it was done'"+which)
 		}
 		out = append(out, c)
 	}

@@ -20,7 +20,8 @@ type CompensateReport = sagas.CompensateReport
 // the same commit, so a repeat asks for nothing twice. Who takes a step undoes it by inbox.Compensate: what
 // the saga itself has undone meanwhile is not undone again. If the flow declares no undo of a step that took
 // effect, that step is named, and nothing is published.
-func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish, o Order) (r CompensateReport, err error) {
+func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish,
+	o Order) (r CompensateReport, err error) {
 	return sagas.Compensate(ctx, db, w, o)
 }
 
@@ -30,6 +31,7 @@ type FlowSelection = sagas.FlowSelection
 // CompensateAll has each selected choreographed saga undone, as Compensate does it, each in a transaction of
 // its own. A repeat asks for nothing twice. Left are those of which nothing is left to undo, and those whose
 // flow says that they cannot be undone. With a *PartlyError the report is valid, too.
-func CompensateAll[TTx any](ctx context.Context, db Compensator[TTx], s FlowSelection, o Order) (r SagaReport, err error) {
+func CompensateAll[TTx any](ctx context.Context, db Compensator[TTx], s FlowSelection,
+	o Order) (r SagaReport, err error) {
 	return sagas.CompensateAll(ctx, db, s, o)
 }

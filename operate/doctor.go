@@ -42,7 +42,8 @@ const (
 
 // Standing judges how consumers get on. Lag is what waits for a consumer at the broker, by topic; nil, or a
 // consumer that it lacks: not known. A consumer whose name is not in only is left out; nil: none is.
-func Standing(consumers []store.Consumer, lag map[string]map[string]int64, only func(consumer string) bool) []skald.Finding {
+func Standing(consumers []store.Consumer, lag map[string]map[string]int64,
+	only func(consumer string) bool) []skald.Finding {
 	return checkup.Standing(consumers, lag, only)
 }
 

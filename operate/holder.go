@@ -65,11 +65,17 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 		for i := range page {
 			one := &page[i]
 			q.After = one.Number
-			ours := slices.ContainsFunc(keys, func(key []byte) bool { return one.Message.Key != nil && string(key) == string(one.Message.Key) })
+			ours := slices.ContainsFunc(keys,
+				func(key []byte) bool {
+					return one.Message.Key != nil &&
+						string(key) == string(one.Message.Key)
+				})
 			if ours && one.Admitted.IsZero() {
-				out = append(out, Holder{Consumer: one.Consumer, State: "quarantined", Source: one.Source, ID: one.ID, Type: one.Message.Type,
+				out = append(out, Holder{Consumer: one.Consumer, State: "quarantined", Source: one.Source,
+					ID: one.ID, Type: one.Message.Type,
 					Kind: one.Why.String(), Since: one.At,
-					Command: "skald inbox admit" + at + " --number " + strconv.FormatInt(one.Number, 10) + " --reason 'it is meant'"})
+					Command: "skald inbox admit" + at + " --number " + strconv.FormatInt(one.Number, 10) +
+						" --reason 'it is meant'"})
 			}
 		}
 		if len(page) < q.Limit {
@@ -79,7 +85,8 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 }
 
 func holderOf(p *store.Parked, at string) Holder {
-	h := Holder{Consumer: p.Consumer, State: "parked", Source: p.Source, ID: p.ID, Type: p.Message.Type, Attempts: p.Attempts, LastError: words.FirstLine(p.Last.Why), Since: p.Since}
+	h := Holder{Consumer: p.Consumer, State: "parked", Source: p.Source, ID: p.ID, Type: p.Message.Type,
+		Attempts: p.Attempts, LastError: words.FirstLine(p.Last.Why), Since: p.Since}
 	who := at + " --consumer " + words.Shell(p.Consumer)
 	const reason = " --reason 'the cause is gone'"
 	if p.Dead == nil {

@@ -15,7 +15,8 @@ import (
 // PauseInbox has every process of a consumer begin no more messages, within about 5 s, until ResumeInbox;
 // what is in hand is finished. It outlasts restarts.
 func PauseInbox(ctx context.Context, db Positions, consumer string, o Order) error {
-	return tell(ctx, db, consumer, o, "pause", control.Pause(control.Order{Who: o.Author, Why: o.Reason, At: time.Now().UTC()}))
+	return tell(ctx, db, consumer, o, "pause",
+		control.Pause(control.Order{Who: o.Author, Why: o.Reason, At: time.Now().UTC()}))
 }
 
 // ResumeInbox ends a pause, and closes the breakers that are open in the consumer's processes, within about 5
@@ -31,7 +32,8 @@ func SkipInbox(ctx context.Context, db Positions, consumer, fingerprint string, 
 	if err := printOK(fingerprint); err != nil {
 		return err
 	}
-	return tell(ctx, db, consumer, o, "skip "+fingerprint, control.Skip(fingerprint, control.Order{Who: o.Author, Why: o.Reason, At: time.Now().UTC()}))
+	return tell(ctx, db, consumer, o, "skip "+fingerprint,
+		control.Skip(fingerprint, control.Order{Who: o.Author, Why: o.Reason, At: time.Now().UTC()}))
 }
 
 // UnskipInbox ends SkipInbox.
@@ -44,13 +46,15 @@ func UnskipInbox(ctx context.Context, db Positions, consumer, fingerprint string
 
 func printOK(fingerprint string) error {
 	if !regexp.MustCompile(`^[0-9a-f]{12}$`).MatchString(fingerprint) {
-		return &UsageError{What: fmt.Sprintf("%q is no fingerprint: it has 12 hexadecimal digits, as skald dead list prints it", fingerprint)}
+		return &UsageError{What: fmt.Sprintf(
+			"%q is no fingerprint: it has 12 hexadecimal digits, as skald dead list prints it", fingerprint)}
 	}
 	return nil
 }
 
 // tell records the order and carries it out, in one transaction. It may be asked for again.
-func tell(ctx context.Context, db Positions, consumer string, o Order, what string, checkpoints ...store.Checkpoint) error {
+func tell(ctx context.Context, db Positions, consumer string, o Order, what string,
+	checkpoints ...store.Checkpoint) error {
 	if consumer == "" {
 		return &UsageError{What: "which consumer?"}
 	}
@@ -70,7 +74,8 @@ func tell(ctx context.Context, db Positions, consumer string, o Order, what stri
 	if o.DryRun {
 		return nil
 	}
-	stood, err := order.Apply(ctx, db, store.Effect{Control: &store.Control{Consumer: consumer, Checkpoints: checkpoints}, Audit: order.Audit(&o, what, consumer, store.Identity{})})
+	stood, err := order.Apply(ctx, db, store.Effect{Control: &store.Control{Consumer: consumer,
+		Checkpoints: checkpoints}, Audit: order.Audit(&o, what, consumer, store.Identity{})})
 	if err == nil && !stood {
 		err = errors.New("it was not carried out")
 	}

@@ -73,6 +73,7 @@ type Shower = kept.Shower
 
 // Show tells what a consumer knows of a message. If its source is not known, it is looked for among what is
 // kept by its id alone, and else taken for a key, which has no source.
-func Show(ctx context.Context, db Shower, consumer string, id store.Identity, sourced bool) (k Knowledge, err error) {
+func Show(ctx context.Context, db Shower, consumer string, id store.Identity,
+	sourced bool) (k Knowledge, err error) {
 	return kept.Show(ctx, db, consumer, id, sourced)
 }

@@ -16,7 +16,8 @@ type Left = kept.Left
 // read is found before anything is changed. A letter is left as it is, and named, whose consumer has finished
 // or keeps the message, which is at an outside call, or is older than the consumer's marks are kept; the last
 // are imported with tooOld. left is called with each of these; a repeat of an import changes nothing.
-func Import[TTx any](ctx context.Context, db store.Driver[TTx], letters iter.Seq2[*store.Parked, error], tooOld bool, left func(Left) error, o Order) (r Report, err error) {
+func Import[TTx any](ctx context.Context, db store.Driver[TTx], letters iter.Seq2[*store.Parked, error],
+	tooOld bool, left func(Left) error, o Order) (r Report, err error) {
 	return kept.Import(ctx, db, letters, tooOld, left, o)
 }
 

@@ -30,14 +30,17 @@ type MaintainReport struct {
 type ShorterError struct{ Keep, Before store.Retention }
 
 func (e *ShorterError) Error() string {
-	return fmt.Sprintf("before, rows were kept %v, marks %v, steps %v, sagas %v; now it is to be %v, %v, %v, %v",
-		e.Before.Outbox, e.Before.Marks, e.Before.Steps, e.Before.Sagas, e.Keep.Outbox, e.Keep.Marks, e.Keep.Steps, e.Keep.Sagas)
+	return fmt.Sprintf(
+		"before, rows were kept %v, marks %v, steps %v, sagas %v; now it is to be %v, %v, %v, %v",
+		e.Before.Outbox, e.Before.Marks, e.Before.Steps, e.Before.Sagas, e.Keep.Outbox, e.Keep.Marks,
+		e.Keep.Steps, e.Keep.Sagas)
 }
 
 // Maintain empties what is older than keep, as relays do by themselves, until nothing is left that can be
 // had. Keeping something for a shorter time than before is a *ShorterError, unless shorter is set. A dry run
 // counts what would go, one by one. It needs the rights of a relay, and INSERT on skald_audit.
-func Maintain(ctx context.Context, db Maintainer, keep store.Retention, shorter bool, o Order) (r MaintainReport, err error) {
+func Maintain(ctx context.Context, db Maintainer, keep store.Retention, shorter bool,
+	o Order) (r MaintainReport, err error) {
 	if err := order.Check(&o); err != nil {
 		return r, err
 	}
@@ -53,11 +56,14 @@ func Maintain(ctx context.Context, db Maintainer, keep store.Retention, shorter 
 		r.Maintained, err = db.Maintain(ctx, store.Maintain{Keep: r.Keep, DryRun: true})
 		return r, err
 	}
-	if k, was := r.Keep, r.Before; !shorter && (k.Outbox < was.Outbox || k.Marks < was.Marks || k.Steps < was.Steps || k.Sagas < was.Sagas) {
+	if k, was := r.Keep, r.Before; !shorter && (k.Outbox < was.Outbox || k.Marks < was.Marks ||
+		k.Steps < was.Steps || k.Sagas < was.Sagas) {
 		return r, &ShorterError{k, was}
 	}
-	what := fmt.Sprintf("rows %v, marks %v, steps %v, sagas %v", r.Keep.Outbox, r.Keep.Marks, r.Keep.Steps, r.Keep.Sagas)
-	if _, err := order.Apply(ctx, db, store.Effect{Audit: order.Audit(&o, "maintain", "", store.Identity{ID: what})}); err != nil {
+	what := fmt.Sprintf("rows %v, marks %v, steps %v, sagas %v", r.Keep.Outbox, r.Keep.Marks, r.Keep.Steps,
+		r.Keep.Sagas)
+	if _, err := order.Apply(ctx, db, store.Effect{Audit: order.Audit(&o, "maintain", "",
+		store.Identity{ID: what})}); err != nil {
 		return r, fmt.Errorf("note who does it: %w", err)
 	}
 	for more := true; more; {

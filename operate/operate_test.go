@@ -52,7 +52,8 @@ func keep(t *testing.T, db operate.Applier, kind string, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
 		p := store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/o", ID: id}, Attempts: 1,
-			Message: skald.Message{ID: id, Source: "/o", Topic: "t", Type: "x", Data: []byte(`{}`), ContentType: "application/json"}}
+			Message: skald.Message{ID: id, Source: "/o", Topic: "t", Type: "x", Data: []byte(`{}`),
+				ContentType: "application/json"}}
 		if kind != "" {
 			p.Dead = &store.Death{Kind: kind, Fingerprint: "0123456789ab"}
 		}
@@ -94,13 +95,16 @@ func TestDryRunChangesNothing(t *testing.T) {
 		if r, err := operate.Drop(ctx, db, operate.Selection{}, "", dry); err != nil || r.Done != 2 {
 			t.Errorf("drop: %+v, %v", r, err)
 		}
-		if r, err := operate.Redrive(ctx, db, operate.Selection{}, operate.Pace{Run: "r", Canary: true}, dry); err != nil || len(r.Planned) != 2 {
+		if r, err := operate.Redrive(ctx, db, operate.Selection{}, operate.Pace{Run: "r", Canary: true},
+			dry); err != nil || len(r.Planned) != 2 {
 			t.Errorf("redrive: %+v, %v", r, err)
 		}
-		if r, err := operate.Edit(ctx, db, operate.Selection{ID: "1"}, []byte(`{"n": 1}`), dry); err != nil || r.InsteadOf != "1" {
+		if r, err := operate.Edit(ctx, db, operate.Selection{ID: "1"}, []byte(`{"n": 1}`), dry); err != nil ||
+			r.InsteadOf != "1" {
 			t.Errorf("edit: %+v, %v", r, err)
 		}
-		if r, err := operate.Write(ctx, db, operate.Draft{Topic: "t", Type: "x", Data: []byte(`{}`), ContentType: "application/json"}, dry); err != nil || r.Message.ID == "" {
+		if r, err := operate.Write(ctx, db, operate.Draft{Topic: "t", Type: "x", Data: []byte(`{}`),
+			ContentType: "application/json"}, dry); err != nil || r.Message.ID == "" {
 			t.Errorf("write: %+v, %v", r, err)
 		}
 		seen, err := db.Seen(ctx, "stock", []store.Identity{{Source: "/o", ID: "1"}, {Source: "/o", ID: "2"}})
@@ -108,7 +112,8 @@ func TestDryRunChangesNothing(t *testing.T) {
 			t.Errorf("marks: %+v, %v", seen, err)
 		}
 		b, err := store.ReadBacklog(ctx, db)
-		if dead := kept(t, db, true); err != nil || len(dead) != 2 || len(audited(t, db)) != 0 || b.Pending != 0 {
+		if dead := kept(t, db, true); err != nil || len(dead) != 2 || len(audited(t, db)) != 0 ||
+			b.Pending != 0 {
 			t.Errorf("dead letters %v, notes %+v, backlog %+v, %v", dead, audited(t, db), b, err)
 		}
 	})
@@ -126,11 +131,13 @@ func TestOrderIsKept(t *testing.T) {
 		if err != nil || r.Done != 3 || asked != 3 || !slices.Equal(steps, []int{1, 3, 2, 3, 3, 3}) {
 			t.Errorf("%+v, %v: asked of %d, progress %v", r, err, asked, steps)
 		}
-		if dead, parked := kept(t, db, true), kept(t, db, false); len(dead) != 0 || !slices.Equal(parked, []string{"1", "2", "3"}) {
+		if dead, parked := kept(t, db, true), kept(t, db, false); len(dead) != 0 ||
+			!slices.Equal(parked, []string{"1", "2", "3"}) {
 			t.Errorf("dead letters %v, parked %v", dead, parked)
 		}
 		for i, a := range audited(t, db) {
-			if a.Author != "ann" || a.Reason != "mended" || a.Action != "redrive" || a.Consumer != "stock" || a.ID != []string{"1", "2", "3"}[i] {
+			if a.Author != "ann" || a.Reason != "mended" || a.Action != "redrive" || a.Consumer != "stock" ||
+				a.ID != []string{"1", "2", "3"}[i] {
 				t.Errorf("noted %+v", a)
 			}
 		}
@@ -143,13 +150,16 @@ func TestReleaseGoesOn(t *testing.T) {
 		keep(t, db, "", "1", "2", "3")
 		o := byAnn()
 		o.Run = "r"
-		if r, err := operate.Release(t.Context(), db, operate.Selection{ID: "2"}, o); err != nil || r.Done != 1 {
+		if r, err := operate.Release(t.Context(), db, operate.Selection{ID: "2"}, o); err != nil ||
+			r.Done != 1 {
 			t.Fatalf("%+v, %v", r, err)
 		}
-		if r, err := operate.Release(t.Context(), db, operate.Selection{All: true}, o); err != nil || r.Selected != 2 || r.Done != 2 {
+		if r, err := operate.Release(t.Context(), db, operate.Selection{All: true}, o); err != nil ||
+			r.Selected != 2 || r.Done != 2 {
 			t.Errorf("%+v, %v", r, err)
 		}
-		if _, err := operate.Release(t.Context(), db, operate.Selection{All: true}, o); !errors.As(err, new(*operate.NoneError)) {
+		if _, err := operate.Release(t.Context(), db, operate.Selection{All: true}, o); !errors.As(err,
+			new(*operate.NoneError)) {
 			t.Errorf("all are released: %v", err)
 		}
 		if acts := audited(t, db); len(acts) != 3 {
@@ -168,10 +178,12 @@ func TestOrderIsRefused(t *testing.T) {
 		for name, c := range map[string]struct {
 			s operate.Selection
 			o operate.Order
-		}{"no reason": {operate.Selection{All: true}, operate.Order{Author: "ann"}}, "no author": {operate.Selection{All: true}, operate.Order{Reason: "x"}},
+		}{"no reason": {operate.Selection{All: true}, operate.Order{Author: "ann"}},
+			"no author":    {operate.Selection{All: true}, operate.Order{Reason: "x"}},
 			"no selection": {operate.Selection{}, byAnn()}, "a no": {operate.Selection{All: true}, refuses}} {
 			var usage *operate.UsageError
-			if _, err := operate.Release(t.Context(), db, c.s, c.o); !errors.As(err, &usage) && !errors.Is(err, no) {
+			if _, err := operate.Release(t.Context(), db, c.s, c.o); !errors.As(err, &usage) &&
+				!errors.Is(err, no) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -190,7 +202,8 @@ func TestRedriveGoesOn(t *testing.T) {
 		o := byAnn()
 		o.Progress = func(int, int) { cancel() }
 		pace := operate.Pace{Run: "r", MaxErrors: 1, Wait: 1}
-		if _, err := operate.Redrive(ctx, db, operate.Selection{All: true}, pace, o); !errors.Is(err, context.Canceled) {
+		if _, err := operate.Redrive(ctx, db, operate.Selection{All: true}, pace, o); !errors.Is(err,
+			context.Canceled) {
 			t.Fatal(err)
 		}
 		o.Progress = nil
@@ -215,7 +228,8 @@ type rivalled struct{ base }
 
 func (r rivalled) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	if e := es[0].Requeue; e != nil && e.ID == "2" {
-		if _, err := r.base.Apply(ctx, store.Effect{Finish: &store.Finish{Consumer: e.Consumer, Identity: e.Identity}}); err != nil {
+		if _, err := r.base.Apply(ctx, store.Effect{Finish: &store.Finish{Consumer: e.Consumer,
+			Identity: e.Identity}}); err != nil {
 			return nil, err
 		}
 	}
@@ -229,7 +243,8 @@ func (r rivalled) Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 
 func (r rivalled) Attend(context.Context, store.Attend) (store.Attended, error) {
 	// it is gone by now
-	return store.Attended{Checkpoints: []store.Checkpoint{{Partition: "t/0", Origin: "here", Position: 9}}}, nil
+	return store.Attended{Checkpoints: []store.Checkpoint{{Partition: "t/0", Origin: "here", Position: 9}}},
+		nil
 }
 
 // A verb that many messages could be selected for says so where there are none, also in a dry run.
@@ -239,7 +254,8 @@ func TestNoneOfMany(t *testing.T) {
 			_, released := operate.Release(t.Context(), db, operate.Selection{All: true}, o)
 			_, admitted := operate.Admit(t.Context(), db, operate.Admission{All: true}, o)
 			_, filtered := operate.Admit(t.Context(), db, operate.Admission{Consumer: "stock"}, o)
-			for verb, err := range map[string]error{"release": released, "admit all": admitted, "admit": filtered} {
+			for verb, err := range map[string]error{"release": released, "admit all": admitted,
+				"admit": filtered} {
 				if none := new(operate.NoneError); !errors.As(err, &none) {
 					t.Errorf("%s, dry run %t: %v", verb, o.DryRun, err)
 				}
@@ -253,21 +269,26 @@ func TestPartOfMany(t *testing.T) {
 	onEach(t, func(t *testing.T, db base) {
 		keep(t, db, "", "1", "2", "3")
 		for _, id := range []string{"1", "2", "3"} {
-			do(t, db, store.Effect{Quarantine: &store.Quarantined{Consumer: "stock", Identity: store.Identity{Source: "/o", ID: id}, Why: store.TooOld,
+			do(t, db, store.Effect{Quarantine: &store.Quarantined{Consumer: "stock",
+				Identity: store.Identity{Source: "/o", ID: id}, Why: store.TooOld,
 				Message: skald.Message{ID: id, Source: "/o", Topic: "t", Type: "x"}}})
 		}
 		var partly *operate.PartlyError
-		if r, err := operate.Release(t.Context(), rivalled{db}, operate.Selection{All: true}, byAnn()); !errors.As(err, &partly) || r.Done != 2 {
+		if r, err := operate.Release(t.Context(), rivalled{db}, operate.Selection{All: true},
+			byAnn()); !errors.As(err, &partly) || r.Done != 2 {
 			t.Errorf("release: %+v, %v", r, err)
 		}
-		if r, err := operate.Admit(t.Context(), rivalled{db}, operate.Admission{Consumer: "stock"}, byAnn()); !errors.As(err, &partly) || r.Done != 2 {
+		if r, err := operate.Admit(t.Context(), rivalled{db}, operate.Admission{Consumer: "stock"},
+			byAnn()); !errors.As(err, &partly) || r.Done != 2 {
 			t.Errorf("admit: %+v, %v", r, err)
 		}
 		acts, err := db.Audits(t.Context(), store.AuditQuery{Limit: 2})
-		if err != nil || len(acts) != 2 || acts[0].Action != "admit" || acts[0].Author != "ann" || acts[0].ID == acts[1].ID {
+		if err != nil || len(acts) != 2 || acts[0].Action != "admit" || acts[0].Author != "ann" ||
+			acts[0].ID == acts[1].ID {
 			t.Errorf("acts: %+v, %v", acts, err)
 		}
-		shards, err := operate.Rewind(t.Context(), rivalled{db}, "stock", []broker.Place{{Partition: broker.Partition{Name: "t/0", Origin: "here"}, Position: 5}}, byAnn())
+		shards, err := operate.Rewind(t.Context(), rivalled{db}, "stock",
+			[]broker.Place{{Partition: broker.Partition{Name: "t/0", Origin: "here"}, Position: 5}}, byAnn())
 		if !errors.As(err, &partly) || shards[0].Rewound {
 			t.Errorf("rewind: %+v, %v", shards, err)
 		}

@@ -24,7 +24,8 @@ func DropDeferred(ctx context.Context, db Applier, id string, o Order) error {
 	if err := order.Confirm(ctx, &o, 1); err != nil || o.DryRun {
 		return err
 	}
-	stood, err := order.Apply(ctx, db, store.Effect{DropDeferred: &store.DropDeferred{ID: id}, Audit: order.Audit(&o, "outbox drop", "", store.Identity{ID: id})})
+	stood, err := order.Apply(ctx, db, store.Effect{DropDeferred: &store.DropDeferred{ID: id},
+		Audit: order.Audit(&o, "outbox drop", "", store.Identity{ID: id})})
 	if err == nil && !stood {
 		err = &NoneError{What: "no row of the outbox that the broker refused has the id " + id}
 	}
@@ -37,9 +38,11 @@ func DropDeferred(ctx context.Context, db Applier, id string, o Order) error {
 // Unpublished are rows of the outbox that no subscriber can have got, since they wait for a relay or the
 // broker refused them, and that have this id or one of these keys. It looks at the oldest of both kinds, at
 // most so many of each. It needs the rights of a relay or a reader.
-func Unpublished(ctx context.Context, db store.Lister, id string, keys [][]byte, most int) ([]store.WaitingRow, error) {
+func Unpublished(ctx context.Context, db store.Lister, id string, keys [][]byte,
+	most int) ([]store.WaitingRow, error) {
 	rows, err := store.ListWaiting(ctx, db, most)
 	return slices.DeleteFunc(rows, func(r store.WaitingRow) bool {
-		return r.ID != id && (r.Key == nil || !slices.ContainsFunc(keys, func(key []byte) bool { return bytes.Equal(key, r.Key) }))
+		return r.ID != id && (r.Key == nil ||
+			!slices.ContainsFunc(keys, func(key []byte) bool { return bytes.Equal(key, r.Key) }))
 	}), err
 }

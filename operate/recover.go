@@ -9,7 +9,8 @@ import (
 )
 
 // ErrUnmoved says that there is nothing to recover.
-var ErrUnmoved = errors.New("outbox recover: nothing moved: the shards speak of this database, and it has all that they have come to")
+var ErrUnmoved = errors.New(
+	"outbox recover: nothing moved: the shards speak of this database, and it has all that they have come to")
 
 // A Recoverer is what Recover asks of a store.
 type Recoverer interface {

@@ -36,7 +36,8 @@ type Waiting interface {
 // Each mark is written anew, and none of a consumer that starts as one of both meanwhile is lost: it waits. A
 // process that was suspended for longer than 3 minutes gives no sign, and works under the old name when it
 // wakes: end it first.
-func RenameInbox(ctx context.Context, db RenameStore, at Waiting, was, is string, o Order) (store.Renamed, error) {
+func RenameInbox(ctx context.Context, db RenameStore, at Waiting, was, is string,
+	o Order) (store.Renamed, error) {
 	r := store.Rename{Old: was, New: is, Quiet: Gone}
 	switch {
 	case was == "" || is == "":
@@ -62,7 +63,9 @@ func RenameInbox(ctx context.Context, db RenameStore, at Waiting, was, is string
 	if err == nil && !did.Done {
 		err = obstacle(r, &did)
 		if err == nil {
-			err = &RenameError{fmt.Sprintf("%s or %s changed meanwhile: look which process uses them, and try again", was, is)}
+			err = &RenameError{
+				fmt.Sprintf("%s or %s changed meanwhile: look which process uses them, and try again", was,
+					is)}
 		}
 	}
 	return did, err
@@ -74,16 +77,18 @@ func obstacle(r store.Rename, found *store.Renamed) error {
 		b    *store.Belongings
 	}{{r.Old, &found.Old}, {r.New, &found.New}} {
 		if belonging.Sessions(c.b, r.Quiet) {
-			return &RenameError{fmt.Sprintf("a process of %s gave a sign of life %v ago: stop all of them, and try again once it is %v",
-				c.name, c.b.Heard.Round(time.Second), r.Quiet)}
+			return &RenameError{
+				fmt.Sprintf("a process of %s gave a sign of life %v ago: stop all of them, and try again once it is %v",
+					c.name, c.b.Heard.Round(time.Second), r.Quiet)}
 		}
 	}
 	if belonging.Any(&found.Old) == 0 {
 		return &UnknownConsumerError{Consumer: r.Old}
 	}
 	if n := &found.New; belonging.Done(n) > 0 {
-		return &RenameError{fmt.Sprintf("%s has %d marks, %d controls, %d parked messages, %d dead letters, %d messages in quarantine, %d steps and %d floors of its own: choose a name that is new",
-			r.New, n.Marks, n.Controls, n.Parked, n.Dead, n.Quarantined, n.Steps, n.Floors)}
+		return &RenameError{
+			fmt.Sprintf("%s has %d marks, %d controls, %d parked messages, %d dead letters, %d messages in quarantine, %d steps and %d floors of its own: choose a name that is new",
+				r.New, n.Marks, n.Controls, n.Parked, n.Dead, n.Quarantined, n.Steps, n.Floors)}
 	}
 	return nil
 }
@@ -106,7 +111,8 @@ func drained(ctx context.Context, db RenameStore, at Waiting, was string) error 
 	}
 	for _, topic := range topics {
 		if n := lag[topic]; n > 0 {
-			return &RenameError{fmt.Sprintf("the broker holds %d messages of %s for %s: stop the relays, let %s handle them, stop it, and try again", n, topic, was, was)}
+			return &RenameError{
+				fmt.Sprintf("the broker holds %d messages of %s for %s: stop the relays, let %s handle them, stop it, and try again", n, topic, was, was)}
 		}
 	}
 	return nil

@@ -34,7 +34,8 @@ const changedMeanwhile = "it changed meanwhile"
 // has a mark is dropped as a repeat; the rest is taken or, if it is older than marks are kept, goes into
 // quarantine. A partition that is not farther is left, and says why. Confirm and Progress count partitions.
 // With a *PartlyError the report is valid, too.
-func Rewind(ctx context.Context, db Positions, consumer string, places []broker.Place, o Order) ([]Rewound, error) {
+func Rewind(ctx context.Context, db Positions, consumer string, places []broker.Place,
+	o Order) ([]Rewound, error) {
 	if consumer == "" {
 		return nil, &UsageError{What: "which consumer?"}
 	}
@@ -59,7 +60,8 @@ func Rewind(ctx context.Context, db Positions, consumer string, places []broker.
 func compared(all store.Attended, places []broker.Place) []Rewound {
 	out := []Rewound{}
 	for _, p := range places {
-		one := Rewound{Partition: p.Partition.Name, From: -1, To: p.Position, origin: p.Partition.Origin, Why: "the consumer has not had this partition yet"}
+		one := Rewound{Partition: p.Partition.Name, From: -1, To: p.Position, origin: p.Partition.Origin,
+			Why: "the consumer has not had this partition yet"}
 		for _, s := range all.Checkpoints {
 			if s.Partition != p.Partition.Name {
 				continue
@@ -98,8 +100,10 @@ func rewind(ctx context.Context, db Positions, consumer string, partitions []Rew
 			continue
 		}
 		stood, err := order.Apply(ctx, db, store.Effect{
-			Rewind: &store.Rewind{Consumer: consumer, Partition: l.Partition, Origin: l.origin, Position: l.To, Stamp: "rewind-" + rand.Text()},
-			Audit:  order.Audit(o, "rewind", consumer, store.Identity{Source: l.Partition, ID: fmt.Sprint(l.To)})})
+			Rewind: &store.Rewind{Consumer: consumer, Partition: l.Partition, Origin: l.origin,
+				Position: l.To, Stamp: "rewind-" + rand.Text()},
+			Audit: order.Audit(o, "rewind", consumer,
+				store.Identity{Source: l.Partition, ID: fmt.Sprint(l.To)})})
 		if err != nil {
 			return fmt.Errorf("partition %s: %w", l.Partition, err)
 		}
@@ -111,7 +115,9 @@ func rewind(ctx context.Context, db Positions, consumer string, partitions []Rew
 		order.Progress(o, done, n)
 	}
 	if missed > 0 {
-		return &PartlyError{What: fmt.Sprintf("inbox rewind: %d of %d partitions changed meanwhile: look with --dry-run, and type it again", missed, len(partitions))}
+		return &PartlyError{What: fmt.Sprintf(
+			"inbox rewind: %d of %d partitions changed meanwhile: look with --dry-run, and type it again",
+			missed, len(partitions))}
 	}
 	return nil
 }

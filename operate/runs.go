@@ -96,7 +96,8 @@ func EndRun(ctx context.Context, db Applier, r Run, outcome string) error {
 }
 
 func (r *Run) note(ctx context.Context, db Applier, author, reason, what string) error {
-	_, err := order.Apply(ctx, db, store.Effect{Audit: &store.Audit{Author: author, Reason: reason, Action: r.Verb + what,
+	_, err := order.Apply(ctx, db, store.Effect{Audit: &store.Audit{Author: author, Reason: reason,
+		Action:   r.Verb + what,
 		Consumer: r.Request.Selection.Consumer, Run: r.ID}})
 	if err != nil {
 		return fmt.Errorf("note the run %s: %w", r.ID, err)
@@ -156,7 +157,8 @@ func begunRun(a *store.Audit, verb, text string) (r Run, ok bool) {
 // it. It reads `within` acts, and up to five times as many where runs fill them. Where there may be earlier
 // ones, next is the `before` to read them with, which is 0 for the last ones: then they are those that began
 // among the acts before it, at most 20 at a time.
-func ReadRuns(ctx context.Context, db RunReader, before int64, within int) (out []Run, next int64, err error) {
+func ReadRuns(ctx context.Context, db RunReader, before int64,
+	within int) (out []Run, next int64, err error) {
 	if before > 0 {
 		return earlierRuns(ctx, db, before, within)
 	}
@@ -211,7 +213,8 @@ func ReadRuns(ctx context.Context, db RunReader, before int64, within int) (out 
 }
 
 // earlierRuns are the runs that began among the acts before a number. What they did since is read of each.
-func earlierRuns(ctx context.Context, db RunReader, before int64, within int) (out []Run, next int64, err error) {
+func earlierRuns(ctx context.Context, db RunReader, before int64,
+	within int) (out []Run, next int64, err error) {
 	const most, pages = 20, 5
 	for range pages {
 		list, err := db.Audits(ctx, store.AuditQuery{Before: before, Limit: within})

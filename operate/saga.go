@@ -40,7 +40,8 @@ func Sagas(ctx context.Context, db store.Lister, s SagaSelection) (out []Saga, e
 type SagaPage = sagas.SagaPage
 
 // SagasAfter reads a page of the selected sagas, after one or from the first: one read of the store.
-func SagasAfter(ctx context.Context, db store.Lister, s SagaSelection, after *store.SagaRef, most Peek) (page SagaPage, err error) {
+func SagasAfter(ctx context.Context, db store.Lister, s SagaSelection, after *store.SagaRef,
+	most Peek) (page SagaPage, err error) {
 	return sagas.SagasAfter(ctx, db, s, after, most)
 }
 

@@ -29,13 +29,15 @@ func SagaRunOf(id string, s SagaSelection, c SagaChange, of int, o Order) Run {
 	if s.StartedBefore.IsZero() {
 		s.StartedBefore = now
 	}
-	return Run{ID: id, Verb: sagaRun + string(c.Verb), Author: o.Author, Reason: o.Reason, Begun: now, Request: RunRequest{Of: of, Sagas: &s, Change: &c}}
+	return Run{ID: id, Verb: sagaRun + string(c.Verb), Author: o.Author, Reason: o.Reason, Begun: now,
+		Request: RunRequest{Of: of, Sagas: &s, Change: &c}}
 }
 
 // RunSagas is ChangeSagas of many sagas as a run: it is noted under name before the first change, each change
 // is noted under it, and so is how it ended. Called again after its process was ended, or ctx was, it goes on
 // with the run, and changes no saga twice. Once that has ended, the same name begins another run: name-2.
-func RunSagas(ctx context.Context, db SagaKeeper, name string, s SagaSelection, c SagaChange, o Order) (r SagaReport, err error) {
+func RunSagas(ctx context.Context, db SagaKeeper, name string, s SagaSelection, c SagaChange,
+	o Order) (r SagaReport, err error) {
 	if err := errors.Join(sagas.CheckChange(&c), order.Check(&o)); err != nil {
 		return r, err
 	}
@@ -45,9 +47,10 @@ func RunSagas(ctx context.Context, db SagaKeeper, name string, s SagaSelection, 
 	case !s.All && !s.Filtered(): // before the run's own bound counts as a filter
 		return r, sagas.WhichSagas()
 	}
-	return carry(ctx, db, name, SagaRunOf("", s, c, 0, o), o, func(ctx context.Context, run *Run, o Order) (SagaReport, error) {
-		return ChangeSagas(ctx, db, *run.Request.Sagas, *run.Request.Change, o)
-	})
+	return carry(ctx, db, name, SagaRunOf("", s, c, 0, o), o,
+		func(ctx context.Context, run *Run, o Order) (SagaReport, error) {
+			return ChangeSagas(ctx, db, *run.Request.Sagas, *run.Request.Change, o)
+		})
 }
 
 // A FlowKeeper is what RunFlows asks of a store.
@@ -57,7 +60,8 @@ type FlowKeeper[TTx any] interface {
 }
 
 // RunFlows is CompensateAll as a run, as RunSagas is ChangeSagas.
-func RunFlows[TTx any](ctx context.Context, db FlowKeeper[TTx], name string, s FlowSelection, o Order) (r SagaReport, err error) {
+func RunFlows[TTx any](ctx context.Context, db FlowKeeper[TTx], name string, s FlowSelection,
+	o Order) (r SagaReport, err error) {
 	if err := order.Check(&o); err != nil {
 		return r, err
 	}
@@ -76,7 +80,8 @@ type runKeeper interface {
 }
 
 // carry carries out the first run of a name that has not ended: one that was begun before, or a fresh one.
-func carry(ctx context.Context, db runKeeper, name string, fresh Run, o Order, do func(context.Context, *Run, Order) (SagaReport, error)) (r SagaReport, err error) {
+func carry(ctx context.Context, db runKeeper, name string, fresh Run, o Order,
+	do func(context.Context, *Run, Order) (SagaReport, error)) (r SagaReport, err error) {
 	run, begun, err := openRun(ctx, db, name)
 	switch {
 	case err != nil:
@@ -127,7 +132,8 @@ func openRun(ctx context.Context, db RunReader, name string) (r Run, begun bool,
 			return r, true, err
 		}
 	}
-	return r, false, &UsageError{What: fmt.Sprintf("%d runs have the name %s: give another reason", most, name)}
+	return r, false, &UsageError{What: fmt.Sprintf("%d runs have the name %s: give another reason",
+		most, name)}
 }
 
 // noteWithin is how long the last note of a run may take, also after ctx has ended.

@@ -27,14 +27,17 @@ func TestTwoGoOnWithARun(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 		hand := operate.Order{Author: "bob", Reason: "they may go on"}
-		if _, err := operate.ChangeSagas(t.Context(), b.db, all, operate.SagaChange{Verb: operate.ResumeSaga}, hand); err != nil {
+		if _, err := operate.ChangeSagas(t.Context(), b.db, all, operate.SagaChange{Verb: operate.ResumeSaga},
+			hand); err != nil {
 			t.Error(err)
 		}
 	}}
-	if r, err := operate.ChangeSagas(t.Context(), rival, all, pause, o); r.Done != 0 || len(r.Left) != 2 || !strings.Contains(r.Left[0].Why, "another one that went on") {
+	if r, err := operate.ChangeSagas(t.Context(), rival, all, pause, o); r.Done != 0 || len(r.Left) != 2 ||
+		!strings.Contains(r.Left[0].Why, "another one that went on") {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if list, err := operate.Sagas(t.Context(), b.db, operate.SagaSelection{Paused: true}); err != nil || len(list) != 0 {
+	if list, err := operate.Sagas(t.Context(), b.db, operate.SagaSelection{Paused: true}); err != nil ||
+		len(list) != 0 {
 		t.Errorf("paused again: %+v, %v", list, err)
 	}
 }
@@ -67,7 +70,8 @@ func TestRunOnManySagas(t *testing.T) {
 			stop()
 		}
 	}
-	if _, err := operate.RunSagas(ctx, b.db, "pause", operate.SagaSelection{Name: "order"}, pause, o); !errors.Is(err, context.Canceled) {
+	if _, err := operate.RunSagas(ctx, b.db, "pause", operate.SagaSelection{Name: "order"}, pause,
+		o); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	r, err := operate.ReadRun(t.Context(), b.db, "pause")
@@ -75,12 +79,14 @@ func TestRunOnManySagas(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	hand := operate.Order{Author: "bob", Reason: "this one may go on"}
-	if _, err := operate.ChangeSagas(t.Context(), b.db, operate.SagaSelection{Key: "k-1"}, operate.SagaChange{Verb: operate.ResumeSaga}, hand); err != nil {
+	if _, err := operate.ChangeSagas(t.Context(), b.db, operate.SagaSelection{Key: "k-1"},
+		operate.SagaChange{Verb: operate.ResumeSaga}, hand); err != nil {
 		t.Fatal(err)
 	}
 	b.start("later")
 	o.Progress = nil
-	report, err := operate.RunSagas(t.Context(), b.db, "pause", operate.SagaSelection{Name: "order"}, pause, o)
+	report, err := operate.RunSagas(t.Context(), b.db, "pause", operate.SagaSelection{Name: "order"}, pause,
+		o)
 	if err != nil || report.Before != 2 || report.Done != 1 || report.Run != "pause" {
 		t.Fatalf("%+v, %v", report, err)
 	}
@@ -99,11 +105,13 @@ func TestRunOnManySagas(t *testing.T) {
 	if got := paused(); got != "k-2 k-3" {
 		t.Errorf("paused are %s", got)
 	}
-	if r, err = operate.ReadRun(t.Context(), b.db, "pause"); err != nil || r.Done != 3 || r.Ended != "3 of 3 sagas" {
+	if r, err = operate.ReadRun(t.Context(), b.db, "pause"); err != nil || r.Done != 3 ||
+		r.Ended != "3 of 3 sagas" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	report, err = operate.RunSagas(t.Context(), b.db, "pause", operate.SagaSelection{Name: "order"}, pause, o)
-	if partly := new(operate.PartlyError); !errors.As(err, &partly) || report.Run != "pause-2" || report.Done != 2 || paused() != "k-1 k-2 k-3 later" {
+	if partly := new(operate.PartlyError); !errors.As(err, &partly) || report.Run != "pause-2" ||
+		report.Done != 2 || paused() != "k-1 k-2 k-3 later" {
 		t.Errorf("another run: %+v, %v, paused are %s", report, err, paused())
 	}
 }
@@ -116,13 +124,16 @@ func TestRunThatDoesNotBegin(t *testing.T) {
 	no := errors.New("no")
 	o := operate.Order{Author: "ann", Reason: "why", Confirm: func(context.Context, int) error { return no }}
 	cancel := operate.SagaChange{Verb: operate.CancelSaga}
-	if _, err := operate.RunSagas(t.Context(), b.db, "cancel", operate.SagaSelection{Name: "order"}, cancel, o); !errors.Is(err, no) {
+	if _, err := operate.RunSagas(t.Context(), b.db, "cancel", operate.SagaSelection{Name: "order"}, cancel,
+		o); !errors.Is(err, no) {
 		t.Error(err)
 	}
-	if r, err := operate.RunSagas(t.Context(), b.db, "cancel", operate.SagaSelection{Name: "order"}, cancel, operate.Order{DryRun: true}); err != nil || r.Done != 1 {
+	if r, err := operate.RunSagas(t.Context(), b.db, "cancel", operate.SagaSelection{Name: "order"}, cancel,
+		operate.Order{DryRun: true}); err != nil || r.Done != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if _, err := operate.RunSagas(t.Context(), b.db, "cancel", operate.SagaSelection{}, cancel, operate.Order{Author: "ann", Reason: "why"}); err == nil {
+	if _, err := operate.RunSagas(t.Context(), b.db, "cancel", operate.SagaSelection{}, cancel,
+		operate.Order{Author: "ann", Reason: "why"}); err == nil {
 		t.Error("none is selected, and all were meant")
 	}
 	if r, err := operate.ReadRun(t.Context(), b.db, "cancel"); err == nil {
@@ -136,7 +147,8 @@ func TestSagasByLimit(t *testing.T) {
 	b := newSagaBench(t, &broken)
 	b.start("k-1", "k-2", "k-3")
 	for limit, want := range map[int]int{0: 3, 1: 1, 3: 3, 4: 3} {
-		if list, err := operate.Sagas(t.Context(), b.db, operate.SagaSelection{Limit: limit}); err != nil || len(list) != want {
+		if list, err := operate.Sagas(t.Context(), b.db, operate.SagaSelection{Limit: limit}); err != nil ||
+			len(list) != want {
 			t.Errorf("at most %d: %d, %v", limit, len(list), err)
 		}
 	}
@@ -160,12 +172,14 @@ func TestUnknownCallOfASaga(t *testing.T) {
 	b := &sagaBench{t, db, e, d}
 	b.start("k-1")
 	list, err := operate.UnknownCalls(t.Context(), db, "--store @x", 10)
-	if err != nil || len(list) != 1 || list[0].Saga != "order" || list[0].Step != "pay" || list[0].Attempts != 1 || list[0].Outside != sent || sent == "" ||
+	if err != nil || len(list) != 1 || list[0].Saga != "order" || list[0].Step != "pay" ||
+		list[0].Attempts != 1 || list[0].Outside != sent || sent == "" ||
 		list[0].Commands[1] != "skald saga complete --store @x --step pay --data '…' --reason 'it was done' -- order k-1" {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	c := operate.SagaChange{Verb: operate.CompleteSaga, Step: "pay", Data: []byte(`"receipt"`)}
-	if _, err := operate.ChangeSagas(t.Context(), db, operate.SagaSelection{Key: "k-1"}, c, operate.Order{Author: "ann", Reason: "it was done"}); err != nil {
+	if _, err := operate.ChangeSagas(t.Context(), db, operate.SagaSelection{Key: "k-1"}, c,
+		operate.Order{Author: "ann", Reason: "it was done"}); err != nil {
 		t.Fatal(err)
 	}
 	if list, err = operate.UnknownCalls(t.Context(), db, "", 10); err != nil || len(list) != 0 {

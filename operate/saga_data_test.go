@@ -30,8 +30,10 @@ func TestSagaTakesItsTypeOnly(t *testing.T) {
 			if wrong.data != "" {
 				wrong.change.Data = json.RawMessage(wrong.data)
 			}
-			r, err := operate.ChangeSagas(t.Context(), b.db, operate.SagaSelection{Key: "k-1"}, wrong.change, operate.Order{DryRun: dry, Author: "ann", Reason: "why"})
-			if !errors.As(err, new(*operate.PartlyError)) || len(r.Left) != 1 || !strings.Contains(r.Left[0].Why, wrong.want) {
+			r, err := operate.ChangeSagas(t.Context(), b.db, operate.SagaSelection{Key: "k-1"}, wrong.change,
+				operate.Order{DryRun: dry, Author: "ann", Reason: "why"})
+			if !errors.As(err, new(*operate.PartlyError)) || len(r.Left) != 1 ||
+				!strings.Contains(r.Left[0].Why, wrong.want) {
 				t.Errorf("%s with %q: %+v, %v, want %q", &wrong.change, wrong.data, r, err, wrong.want)
 			}
 		}
@@ -68,6 +70,7 @@ func TestExplainNamesWholeCommands(t *testing.T) {
 	b.must("it's 1", operate.SagaChange{Verb: operate.PauseSaga})
 	explains(`skald saga resume --store @o.url --reason '…' -- order 'it'\''s 1'`)
 	b.must("it's 1", operate.SagaChange{Verb: operate.ResumeSaga})
-	b.must("it's 1", operate.SagaChange{Verb: operate.SignalSaga, Signal: "go", Data: json.RawMessage(`"yes"`)})
+	b.must("it's 1", operate.SagaChange{Verb: operate.SignalSaga, Signal: "go",
+		Data: json.RawMessage(`"yes"`)})
 	explains(`skald saga retry --store @o.url --step b --reason '…' -- order 'it'\''s 1'`)
 }

@@ -86,7 +86,8 @@ func (b *sagaBench) step() {
 }
 
 func (b *sagaBench) change(s operate.SagaSelection, c operate.SagaChange) (operate.SagaReport, error) {
-	r, err := operate.ChangeSagas(b.t.Context(), b.db, s, c, operate.Order{Author: "ann", Reason: "it has to be"})
+	r, err := operate.ChangeSagas(b.t.Context(), b.db, s, c,
+		operate.Order{Author: "ann", Reason: "it has to be"})
 	if err == nil {
 		b.step()
 	}
@@ -127,9 +128,11 @@ func TestSagaVerbs(t *testing.T) {
 	b.must("cancel", operate.SagaChange{Verb: operate.CancelSaga})
 	b.stands("cancel", "compensated")
 	b.must("pause", operate.SagaChange{Verb: operate.PauseSaga})
-	b.must("pause", operate.SagaChange{Verb: operate.SignalSaga, Signal: "go", Data: json.RawMessage(`"yes"`)})
+	b.must("pause", operate.SagaChange{Verb: operate.SignalSaga, Signal: "go",
+		Data: json.RawMessage(`"yes"`)})
 	b.stands("pause", "running paused pivot")
-	b.must("complete", operate.SagaChange{Verb: operate.CompleteSaga, Step: "wait", Data: json.RawMessage(`"by hand"`)})
+	b.must("complete", operate.SagaChange{Verb: operate.CompleteSaga, Step: "wait",
+		Data: json.RawMessage(`"by hand"`)})
 	b.stands("complete", "running stuck b")
 	b.must("skip", operate.SagaChange{Verb: operate.SkipSaga, Step: "wait"})
 	b.must("go", operate.SagaChange{Verb: operate.SignalSaga, Signal: "go", Data: json.RawMessage(`null`)})
@@ -137,21 +140,27 @@ func TestSagaVerbs(t *testing.T) {
 
 	read, err := operate.ReadSaga(t.Context(), b.db, "order", "go")
 	lines := read.Explain("")
-	if text := strings.Join(lines, "\n"); err != nil || !strings.Contains(text, "b is stuck, and waits for an operator. It failed once, last with: ") || !strings.Contains(text, "It cannot turn back any more: its pivot is passed.") || !strings.Contains(text, "the table is gone") {
+	if text := strings.Join(lines, "\n"); err != nil ||
+		!strings.Contains(text, "b is stuck, and waits for an operator. It failed once, last with: ") ||
+		!strings.Contains(text, "It cannot turn back any more: its pivot is passed.") ||
+		!strings.Contains(text, "the table is gone") {
 		t.Errorf("explained: %s, %v", text, err)
 	}
-	if r, err := b.change(operate.SagaSelection{Key: "go"}, operate.SagaChange{Verb: operate.CancelSaga}); !errors.As(err, new(*operate.PartlyError)) ||
+	if r, err := b.change(operate.SagaSelection{Key: "go"},
+		operate.SagaChange{Verb: operate.CancelSaga}); !errors.As(err, new(*operate.PartlyError)) ||
 		len(r.Left) != 1 || !strings.Contains(r.Left[0].Why, "too late") {
 		t.Errorf("a cancellation after the pivot: %+v, %v", r, err)
 	}
 
 	// In bulk: a dry run changes nothing, and then what was wrong is mended.
 	broken = false
-	dry, err := operate.ChangeSagas(t.Context(), b.db, operate.SagaSelection{Stuck: true}, operate.SagaChange{Verb: operate.RetrySaga}, operate.Order{DryRun: true})
+	dry, err := operate.ChangeSagas(t.Context(), b.db, operate.SagaSelection{Stuck: true},
+		operate.SagaChange{Verb: operate.RetrySaga}, operate.Order{DryRun: true})
 	if err != nil || dry.Done != 3 {
 		t.Errorf("dry run: %+v, %v", dry, err)
 	}
-	if r, err := b.change(operate.SagaSelection{Stuck: true}, operate.SagaChange{Verb: operate.RetrySaga}); err != nil || r.Done != 3 {
+	if r, err := b.change(operate.SagaSelection{Stuck: true},
+		operate.SagaChange{Verb: operate.RetrySaga}); err != nil || r.Done != 3 {
 		t.Errorf("retry: %+v, %v", r, err)
 	}
 	for _, key := range []string{"go", "complete", "skip"} {
@@ -160,7 +169,8 @@ func TestSagaVerbs(t *testing.T) {
 	b.must("pause", operate.SagaChange{Verb: operate.ResumeSaga})
 	b.stands("pause", "done")
 	audits := b.db.AuditLog()
-	if n := len(audits); n != 10 || audits[0].Action != "saga cancel" || audits[0].Author != "ann" || audits[0].ID != "cancel" || audits[0].Consumer != "order" {
+	if n := len(audits); n != 10 || audits[0].Action != "saga cancel" || audits[0].Author != "ann" ||
+		audits[0].ID != "cancel" || audits[0].Consumer != "order" {
 		t.Errorf("%d audits: %+v", n, audits)
 	}
 }
@@ -189,16 +199,24 @@ func TestSagaVerbsRefuse(t *testing.T) {
 		o    operate.Order
 		want string
 	}{
-		"no reason":   {operate.SagaSelection{Key: "a"}, operate.SagaChange{Verb: operate.CancelSaga}, operate.Order{Author: "ann"}, "a reason"},
-		"which sagas": {operate.SagaSelection{}, operate.SagaChange{Verb: operate.CancelSaga}, o, "which sagas?"},
-		"no step":     {operate.SagaSelection{Key: "a"}, operate.SagaChange{Verb: operate.SkipSaga}, o, "which step?"},
-		"no signal":   {operate.SagaSelection{Key: "a"}, operate.SagaChange{Verb: operate.SignalSaga}, o, "which signal?"},
-		"no JSON":     {operate.SagaSelection{Key: "a"}, operate.SagaChange{Verb: operate.CompleteSaga, Step: "wait", Data: []byte("x")}, o, "no JSON"},
-		"no verb":     {operate.SagaSelection{Key: "a"}, operate.SagaChange{Verb: "rewind"}, o, "no verb"},
-		"none":        {operate.SagaSelection{Key: "z"}, operate.SagaChange{Verb: operate.CancelSaga}, o, "no saga is selected"},
-		"no status":   {operate.SagaSelection{Status: "x"}, operate.SagaChange{Verb: operate.CancelSaga}, o, "one of running"},
+		"no reason": {operate.SagaSelection{Key: "a"}, operate.SagaChange{Verb: operate.CancelSaga},
+			operate.Order{Author: "ann"}, "a reason"},
+		"which sagas": {operate.SagaSelection{}, operate.SagaChange{Verb: operate.CancelSaga}, o,
+			"which sagas?"},
+		"no step": {operate.SagaSelection{Key: "a"}, operate.SagaChange{Verb: operate.SkipSaga}, o,
+			"which step?"},
+		"no signal": {operate.SagaSelection{Key: "a"}, operate.SagaChange{Verb: operate.SignalSaga}, o,
+			"which signal?"},
+		"no JSON": {operate.SagaSelection{Key: "a"},
+			operate.SagaChange{Verb: operate.CompleteSaga, Step: "wait", Data: []byte("x")}, o, "no JSON"},
+		"no verb": {operate.SagaSelection{Key: "a"}, operate.SagaChange{Verb: "rewind"}, o, "no verb"},
+		"none": {operate.SagaSelection{Key: "z"}, operate.SagaChange{Verb: operate.CancelSaga}, o,
+			"no saga is selected"},
+		"no status": {operate.SagaSelection{Status: "x"}, operate.SagaChange{Verb: operate.CancelSaga}, o,
+			"one of running"},
 	} {
-		if _, err := operate.ChangeSagas(t.Context(), b.db, c.s, c.c, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := operate.ChangeSagas(t.Context(), b.db, c.s, c.c, c.o); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -214,7 +232,8 @@ func TestSagaRead(t *testing.T) {
 	b.start("a")
 	read, err := operate.ReadSaga(t.Context(), b.db, "", "a")
 	d := read.Detail(true)
-	if err != nil || len(d.Runs) != 2 || string(d.Runs[0].Output) != `"a"` || string(d.Input) != `"a"` || d.Runs[1].Phase != "waiting" {
+	if err != nil || len(d.Runs) != 2 || string(d.Runs[0].Output) != `"a"` || string(d.Input) != `"a"` ||
+		d.Runs[1].Phase != "waiting" {
 		t.Errorf("%+v, %v", d, err)
 	}
 	for form, want := range map[string]string{"text": "waiting", "mermaid": "flowchart LR", "svg": "<svg"} {
@@ -233,15 +252,18 @@ func TestSagaRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	check, err := operate.CheckSagas(t.Context(), b.db, &same)
-	if err != nil || len(check) != 1 || check[0].Sagas != 1 || check[0].Moves != 1 || len(check[0].Changes) != 0 {
+	if err != nil || len(check) != 1 || check[0].Sagas != 1 || check[0].Moves != 1 ||
+		len(check[0].Changes) != 0 {
 		t.Errorf("the same: %+v, %v", check, err)
 	}
-	gone := saga.New("order", &saga.Options[string]{Key: func(s string) string { return s }}, saga.Until("later", func(saga.Run[string]) time.Time { return time.Now() }))
+	gone := saga.New("order", &saga.Options[string]{Key: func(s string) string { return s }},
+		saga.Until("later", func(saga.Run[string]) time.Time { return time.Now() }))
 	if err := saga.Write(&other, gone); err != nil {
 		t.Fatal(err)
 	}
 	check, err = operate.CheckSagas(t.Context(), b.db, &other)
-	if err != nil || len(check) != 1 || check[0].Moves != 0 || len(check[0].Refused) != 1 || !strings.Contains(fmt.Sprint(check[0].Changes), "it is gone") {
+	if err != nil || len(check) != 1 || check[0].Moves != 0 || len(check[0].Refused) != 1 ||
+		!strings.Contains(fmt.Sprint(check[0].Changes), "it is gone") {
 		t.Errorf("another: %+v, %v", check, err)
 	}
 }

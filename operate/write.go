@@ -41,7 +41,9 @@ type WriteError struct {
 }
 
 func (e *WriteError) Error() string {
-	return fmt.Sprintf("outbox write: if it is not known whether %s is written, type it again with --id %s: %v", e.ID, e.ID, e.Err)
+	return fmt.Sprintf(
+		"outbox write: if it is not known whether %s is written, type it again with --id %s: %v", e.ID,
+		e.ID, e.Err)
 }
 
 func (e *WriteError) Unwrap() error { return e.Err }
@@ -78,7 +80,8 @@ func Write(ctx context.Context, db Keeper, d Draft, o Order) (r WriteReport, err
 	if d.ID != "" {
 		by.NewID = func(time.Time) string { return d.ID }
 	}
-	ms, err := by.Messages(caused, []skald.Draft{{Topic: d.Topic, Type: d.Type, Value: d.Data, Key: d.Key, Codec: asIs{contentType: d.ContentType}}})
+	ms, err := by.Messages(caused, []skald.Draft{{Topic: d.Topic, Type: d.Type, Value: d.Data, Key: d.Key,
+		Codec: asIs{contentType: d.ContentType}}})
 	if err != nil {
 		return r, &UsageError{What: err.Error()}
 	}
@@ -90,7 +93,8 @@ func Write(ctx context.Context, db Keeper, d Draft, o Order) (r WriteReport, err
 	if id.ID == "" {
 		id.ID = m.ID
 	}
-	_, err = db.Apply(ctx, store.Effect{Rows: ms, Audit: order.Audit(&o, fmt.Sprintf("write %s %s to %s", m.Type, m.ID, m.Topic), consumer, id)})
+	_, err = db.Apply(ctx, store.Effect{Rows: ms,
+		Audit: order.Audit(&o, fmt.Sprintf("write %s %s to %s", m.Type, m.ID, m.Topic), consumer, id)})
 	if limit := new(store.LimitError); errors.As(err, &limit) {
 		return r, &UsageError{What: err.Error()}
 	}
@@ -101,17 +105,23 @@ func Write(ctx context.Context, db Keeper, d Draft, o Order) (r WriteReport, err
 }
 
 // because is the message that is written because of, and for which consumer and as what it is kept.
-func because(ctx context.Context, db Keeper, d *Draft) (cause skald.Message, consumer string, id store.Identity, found bool, err error) {
+func because(ctx context.Context, db Keeper,
+	d *Draft) (cause skald.Message, consumer string, id store.Identity, found bool, err error) {
 	if d.CausedBy == "" {
 		return cause, d.Consumer, id, false, nil
 	}
 	cause.ID, consumer = d.CausedBy, d.Consumer
-	for p, err := range kept.ListAny(ctx, db, Selection{Consumer: d.Consumer, Source: d.Source, ID: d.CausedBy}) {
+	for p, err := range kept.ListAny(ctx, db,
+		Selection{Consumer: d.Consumer, Source: d.Source, ID: d.CausedBy}) {
 		switch {
 		case err != nil:
 			return cause, consumer, id, found, err
 		case found && p.Message.Source != cause.Source: // else it is the same one, kept for another consumer
-			return cause, consumer, id, found, &UsageError{What: fmt.Sprintf("several kept messages have the id %s: name one by its consumer and its source", d.CausedBy)}
+			return cause, consumer, id, found,
+				&UsageError{
+					What: fmt.Sprintf(
+						"several kept messages have the id %s: name one by its consumer and its source",
+						d.CausedBy)}
 		}
 		cause, id, consumer, found = p.Message, p.Identity, p.Consumer, true
 	}

@@ -32,7 +32,8 @@ func newBed(t testing.TB) *bed {
 	t.Cleanup(func() { execute(t, admin, "DROP DATABASE "+name+" WITH (FORCE)") })
 	b := &bed{url: in(t, server, name)}
 	b.conn = connect(t, b.url)
-	if _, err := pgstore.Migrate(context.Background(), b.conn, &pgstore.MigrateOptions{Source: storetest.Source}); err != nil {
+	if _, err := pgstore.Migrate(context.Background(), b.conn,
+		&pgstore.MigrateOptions{Source: storetest.Source}); err != nil {
 		t.Fatal(err)
 	}
 	execute(t, b.conn, "CREATE TABLE orders (id text PRIMARY KEY, cents bigint NOT NULL)")
@@ -83,7 +84,8 @@ func (b *bed) open(t testing.TB, driver string) *sql.DB {
 // clear makes the bed as it was made.
 func (b *bed) clear(t testing.TB) {
 	t.Helper()
-	execute(t, b.conn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+	execute(t, b.conn,
+		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 	b.Made.Anew(t)
 }
 

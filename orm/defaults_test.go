@@ -37,13 +37,16 @@ func everyPath(t *testing.T, d *pgstore.SQLStore) {
 		}
 	}
 	message := func() skald.Message {
-		return skald.Message{ID: uuid7.New(time.Now()), Time: time.Now(), Topic: "t", Type: "x", Key: []byte("k"), ContentType: "application/json", Data: []byte("{}")}
+		return skald.Message{ID: uuid7.New(time.Now()), Time: time.Now(), Topic: "t", Type: "x",
+			Key: []byte("k"), ContentType: "application/json", Data: []byte("{}")}
 	}
 	begin := func() (store.Unit[*sql.Tx], store.Effect) {
 		t.Helper()
 		n++
-		mark := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: fmt.Sprint(n)}, As: store.Done}
-		u, err := d.Begin(ctx, store.Intake{Marks: []store.Mark{mark}, Locks: []store.Lock{{Space: "a", Key: "b"}}})
+		mark := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: fmt.Sprint(n)},
+			As: store.Done}
+		u, err := d.Begin(ctx, store.Intake{Marks: []store.Mark{mark},
+			Locks: []store.Lock{{Space: "a", Key: "b"}}})
 		must("begin", err)
 		return u, store.Effect{Mark: &mark, Rows: []skald.Message{message()}}
 	}
@@ -62,7 +65,8 @@ func everyPath(t *testing.T, d *pgstore.SQLStore) {
 	if !stood[0] || ok[0] {
 		t.Errorf("instead stood: %v, the same again stood: %v", stood, ok)
 	}
-	seen, err := d.Seen(ctx, "c", []store.Identity{{Source: "/s", ID: "1"}, {Source: "/s", ID: "2"}, {Source: "/s", ID: "3"}})
+	seen, err := d.Seen(ctx, "c", []store.Identity{{Source: "/s", ID: "1"}, {Source: "/s", ID: "2"},
+		{Source: "/s", ID: "3"}})
 	must("seen", err)
 	if seen[0].Outcome != store.Done || seen[1].Outcome != store.Done || seen[2].Outcome != store.Fresh {
 		t.Errorf("seen are %v", seen)
@@ -76,9 +80,12 @@ func everyPath(t *testing.T, d *pgstore.SQLStore) {
 	if len(page.Rows) != 2 {
 		t.Fatalf("%d rows", len(page.Rows))
 	}
-	partition := held.Shards[slices.IndexFunc(held.Shards, func(l store.Shard) bool { return l.First <= page.Rows[0].Bucket && page.Rows[0].Bucket <= l.Last })]
-	ok, err = d.Apply(ctx, store.Effect{Shard: &store.Progress{Shard: partition.ID, Epoch: partition.Epoch, Token: partition.Token,
-		Cursor: &store.Cursor{Base: tip}, Deferred: []store.DeferredRow{{Row: page.Rows[0], Attempts: 1, Why: "no"}}}})
+	partition := held.Shards[slices.IndexFunc(held.Shards,
+		func(l store.Shard) bool { return l.First <= page.Rows[0].Bucket && page.Rows[0].Bucket <= l.Last })]
+	ok, err = d.Apply(ctx, store.Effect{Shard: &store.Progress{Shard: partition.ID, Epoch: partition.Epoch,
+		Token:  partition.Token,
+		Cursor: &store.Cursor{Base: tip}, Deferred: []store.DeferredRow{{Row: page.Rows[0], Attempts: 1,
+			Why: "no"}}}})
 	must("progress", err)
 	keys, err := store.DeferredKeys(ctx, d, []int{partition.ID})
 	must("held", err)

@@ -30,11 +30,14 @@ func TestOutboxInOnesOwnTransaction(t *testing.T) {
 	withGORM := func(driver string, prepare bool) func(*testing.T, *bed) place {
 		return func(t *testing.T, b *bed) place {
 			db, out := overSQL(t, b, driver)
-			g, err := gorm.Open(postgres.New(postgres.Config{Conn: db}), &gorm.Config{PrepareStmt: prepare, Logger: logger.Discard})
+			g, err := gorm.Open(postgres.New(postgres.Config{Conn: db}),
+				&gorm.Config{PrepareStmt: prepare, Logger: logger.Discard})
 			if err != nil {
 				t.Fatal(err)
 			}
-			return func(ctx context.Context, orders ...Order) error { return PlaceWithGORM(ctx, g, out, orders...) }
+			return func(ctx context.Context, orders ...Order) error {
+				return PlaceWithGORM(ctx, g, out, orders...)
+			}
 		}
 	}
 	for name, open := range map[string]func(*testing.T, *bed) place{
@@ -44,17 +47,23 @@ func TestOutboxInOnesOwnTransaction(t *testing.T) {
 		"sqlx": func(t *testing.T, b *bed) place {
 			db, out := overSQL(t, b, "pgx")
 			x := sqlx.NewDb(db, "pgx")
-			return func(ctx context.Context, orders ...Order) error { return PlaceWithSQLX(ctx, x, out, orders...) }
+			return func(ctx context.Context, orders ...Order) error {
+				return PlaceWithSQLX(ctx, x, out, orders...)
+			}
 		},
 		"sqlx over lib/pq": func(t *testing.T, b *bed) place {
 			db, out := overSQL(t, b, "postgres")
 			x := sqlx.NewDb(db, "postgres")
-			return func(ctx context.Context, orders ...Order) error { return PlaceWithSQLX(ctx, x, out, orders...) }
+			return func(ctx context.Context, orders ...Order) error {
+				return PlaceWithSQLX(ctx, x, out, orders...)
+			}
 		},
 		"bun": func(t *testing.T, b *bed) place {
 			db, out := overSQL(t, b, "pgx")
 			x := bun.NewDB(db, pgdialect.New())
-			return func(ctx context.Context, orders ...Order) error { return PlaceWithBun(ctx, x, out, orders...) }
+			return func(ctx context.Context, orders ...Order) error {
+				return PlaceWithBun(ctx, x, out, orders...)
+			}
 		},
 		"sqlc": func(t *testing.T, b *bed) place {
 			pool, err := pgxpool.New(t.Context(), b.url)
@@ -63,7 +72,9 @@ func TestOutboxInOnesOwnTransaction(t *testing.T) {
 			}
 			t.Cleanup(pool.Close)
 			out := outbox.New(pgstore.New(pool, nil), nil)
-			return func(ctx context.Context, orders ...Order) error { return PlaceWithSQLC(ctx, pool, out, orders...) }
+			return func(ctx context.Context, orders ...Order) error {
+				return PlaceWithSQLC(ctx, pool, out, orders...)
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,11 +87,13 @@ func TestOutboxInOnesOwnTransaction(t *testing.T) {
 				t.Fatal("a second order has the id of the first")
 			}
 			orders := one[[]string](t, b, "SELECT array_agg(id || ' ' || cents ORDER BY id) FROM orders")
-			said := one[[]string](t, b, "SELECT array_agg(topic || ' ' || type || ' ' || key || ' ' || data ORDER BY seq) FROM skald_outbox")
+			said := one[[]string](t, b,
+				"SELECT array_agg(topic || ' ' || type || ' ' || key || ' ' || data ORDER BY seq) FROM skald_outbox")
 			if !slices.Equal(orders, []string{"o-1 100", "o-2 250"}) {
 				t.Errorf("orders %q", orders)
 			}
-			if want := []string{`orders order.placed o-1 {"ID":"o-1","Cents":100}`, `orders order.placed o-2 {"ID":"o-2","Cents":250}`}; !slices.Equal(said, want) {
+			if want := []string{`orders order.placed o-1 {"ID":"o-1","Cents":100}`,
+				`orders order.placed o-2 {"ID":"o-2","Cents":250}`}; !slices.Equal(said, want) {
 				t.Errorf("said %q, want %q", said, want)
 			}
 		})
@@ -108,7 +121,8 @@ func TestSavepointOfGORM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if keys := one[[]string](t, b, "SELECT array_agg(key ORDER BY seq) FROM skald_outbox"); !slices.Equal(keys, []string{"o-1", "o-3"}) {
+	if keys := one[[]string](t, b, "SELECT array_agg(key ORDER BY seq) FROM skald_outbox"); !slices.Equal(
+		keys, []string{"o-1", "o-3"}) {
 		t.Errorf("said %q", keys)
 	}
 }

@@ -44,7 +44,8 @@ func (s seat) Commit(tx *sql.Tx) error   { return tx.Commit() }
 func (s seat) Rollback(tx *sql.Tx) error { return tx.Rollback() }
 
 func (s seat) Put(tx *sql.Tx, key, value string) error {
-	_, err := tx.Exec("INSERT INTO kv VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value", key, value)
+	_, err := tx.Exec("INSERT INTO kv VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+		key, value)
 	return err
 }
 
@@ -58,18 +59,21 @@ func TestConformancePQ(t *testing.T) {
 		Can: storetest.Can[*sql.Tx]{Rivals: true, Limits: true, Poison: func(tx *sql.Tx) error {
 			_, err := tx.Exec("SELECT 1/0")
 			return err
-		}, Anew: []func(*sql.Tx) error{by("ROLLBACK AND CHAIN"), by("ROLLBACK; BEGIN"), by("COMMIT AND CHAIN")}, Pool: func(t testing.TB, _ storetest.Database[*sql.Tx], connections int) store.Driver[*sql.Tx] {
-			t.Helper()
-			db := b.open(t, "postgres")
-			db.SetMaxOpenConns(connections)
-			return pgstore.NewSQL(db, nil)
-		}, Setting: func(t testing.TB, tx *sql.Tx, name string) (value string) {
-			t.Helper()
-			if err := tx.QueryRow("SELECT coalesce(current_setting($1, true), '')", name).Scan(&value); err != nil {
-				t.Fatal(err)
-			}
-			return value
-		}},
+		}, Anew: []func(*sql.Tx) error{by("ROLLBACK AND CHAIN"), by("ROLLBACK; BEGIN"),
+			by("COMMIT AND CHAIN")},
+			Pool: func(t testing.TB, _ storetest.Database[*sql.Tx], connections int) store.Driver[*sql.Tx] {
+				t.Helper()
+				db := b.open(t, "postgres")
+				db.SetMaxOpenConns(connections)
+				return pgstore.NewSQL(db, nil)
+			}, Setting: func(t testing.TB, tx *sql.Tx, name string) (value string) {
+				t.Helper()
+				if err := tx.QueryRow("SELECT coalesce(current_setting($1, true), '')",
+					name).Scan(&value); err != nil {
+					t.Fatal(err)
+				}
+				return value
+			}},
 	})
 }
 
@@ -179,11 +183,13 @@ func TestRoundTripsPQ(t *testing.T) {
 }
 
 func mark() store.Mark {
-	return store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/orders", ID: uuid7.New(time.Now())}, As: store.Done}
+	return store.Mark{Consumer: "stock",
+		Identity: store.Identity{Source: "/orders", ID: uuid7.New(time.Now())}, As: store.Done}
 }
 
 func said(key string) store.Effect {
-	return store.Effect{Rows: []skald.Message{{ID: uuid7.New(time.Now()), Topic: "orders", Type: "order.placed", Key: []byte(key), Time: time.Now(),
+	return store.Effect{Rows: []skald.Message{{ID: uuid7.New(time.Now()), Topic: "orders",
+		Type: "order.placed", Key: []byte(key), Time: time.Now(),
 		ContentType: "application/json", Data: []byte(`{"n":1}`)}}}
 }
 
@@ -193,7 +199,8 @@ func TestHandlerThatCommitsPQ(t *testing.T) {
 	for _, c := range []struct {
 		end string
 		es  []store.Effect
-	}{{"COMMIT", nil}, {"COMMIT", []store.Effect{said("a")}}, {"ROLLBACK", nil}, {"ROLLBACK", []store.Effect{said("a")}}} {
+	}{{"COMMIT", nil}, {"COMMIT", []store.Effect{said("a")}}, {"ROLLBACK", nil},
+		{"ROLLBACK", []store.Effect{said("a")}}} {
 		b, end := newBed(t), c.end
 		s := pgstore.NewSQL(b.open(t, "postgres"), nil)
 		u, err := s.Begin(t.Context(), store.Intake{Marks: []store.Mark{mark()}})
@@ -248,7 +255,8 @@ func TestPQThroughPgBouncer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(s.Write(ctx, u.Tx(), said("a"), said("b")), u.Commit(ctx, said("c"))); err != nil {
+		if err := errors.Join(s.Write(ctx, u.Tx(), said("a"), said("b")),
+			u.Commit(ctx, said("c"))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -268,9 +276,11 @@ func TestRefusedSettingPQ(t *testing.T) {
 	b := newBed(t)
 	for _, driver := range []string{"postgres", "pgx"} {
 		s := pgstore.NewSQL(b.open(t, driver), nil)
-		_, err := s.Begin(t.Context(), store.Intake{Marks: []store.Mark{mark()}, Locks: []store.Lock{{Space: "order", Key: "a"}},
+		_, err := s.Begin(t.Context(), store.Intake{Marks: []store.Mark{mark()},
+			Locks:    []store.Lock{{Space: "order", Key: "a"}},
 			Settings: []store.Setting{{Name: "app.tenant", Value: "42"}, {Name: "role", Value: "nobody"}}})
-		if err == nil || store.Incurable(err) || !strings.Contains(err.Error(), "set app.tenant, role for the handler") {
+		if err == nil || store.Incurable(err) ||
+			!strings.Contains(err.Error(), "set app.tenant, role for the handler") {
 			t.Errorf("%s: %v", driver, err)
 		}
 	}

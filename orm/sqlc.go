@@ -11,7 +11,8 @@ import (
 )
 
 // PlaceWithSQLC places orders by what sqlc generated, in one transaction of pgx, and says so.
-func PlaceWithSQLC(ctx context.Context, pool *pgxpool.Pool, out *outbox.Outbox[pgx.Tx], placed ...Order) error {
+func PlaceWithSQLC(ctx context.Context, pool *pgxpool.Pool, out *outbox.Outbox[pgx.Tx],
+	placed ...Order) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		queries := orders.New(pool).WithTx(tx)
 		for _, o := range placed {

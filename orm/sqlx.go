@@ -14,7 +14,8 @@ func PlaceWithSQLX(ctx context.Context, db *sqlx.DB, out Outbox, orders ...Order
 	}
 	defer func() { _ = tx.Rollback() }() // nothing, once it is committed
 	for _, o := range orders {
-		if _, err := tx.NamedExecContext(ctx, "INSERT INTO orders (id, cents) VALUES (:id, :cents)", o); err != nil {
+		if _, err := tx.NamedExecContext(ctx, "INSERT INTO orders (id, cents) VALUES (:id, :cents)",
+			o); err != nil {
 			return err
 		}
 		if err := out.Write(ctx, tx.Tx, OrderPlaced.New(o.ID, o)); err != nil {

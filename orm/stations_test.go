@@ -22,7 +22,8 @@ import (
 func TestStationsOverPQWhoseSessionsEnd(t *testing.T) {
 	const messages, keys = 200, 8
 	b, ctx := newBed(t), t.Context()
-	execute(t, b.conn, "CREATE TABLE effects (seq bigint GENERATED ALWAYS AS IDENTITY, key text NOT NULL, n bigint NOT NULL)")
+	execute(t, b.conn,
+		"CREATE TABLE effects (seq bigint GENERATED ALWAYS AS IDENTITY, key text NOT NULL, n bigint NOT NULL)")
 	db := b.open(t, "postgres")
 	s := pgstore.NewSQL(db, nil)
 	bus := membroker.New(nil)
@@ -33,7 +34,8 @@ func TestStationsOverPQWhoseSessionsEnd(t *testing.T) {
 	in := inbox.New(s, bus.Client(), "all", &inbox.Options{Retry: inbox.Retry{First: time.Millisecond,
 		Most: 50 * time.Millisecond}, Logger: quiet})
 	inbox.On(in, OrderPlaced, func(ctx context.Context, tx *sql.Tx, m skald.Received[Order]) error {
-		_, err := tx.ExecContext(ctx, "INSERT INTO effects (key, n) VALUES ($1, $2)", m.Value.ID, m.Value.Cents)
+		_, err := tx.ExecContext(ctx, "INSERT INTO effects (key, n) VALUES ($1, $2)", m.Value.ID,
+			m.Value.Cents)
 		return err
 	})
 	running, end := context.WithCancel(ctx)
@@ -47,7 +49,8 @@ func TestStationsOverPQWhoseSessionsEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := out.Write(ctx, tx, OrderPlaced.New(fmt.Sprint("k", n%keys), Order{ID: fmt.Sprint("k", n%keys), Cents: int64(n / keys)})); err != nil {
+		if err := out.Write(ctx, tx, OrderPlaced.New(fmt.Sprint("k", n%keys),
+			Order{ID: fmt.Sprint("k", n%keys), Cents: int64(n / keys)})); err != nil {
 			t.Fatal(err)
 		}
 		if err := tx.Commit(); err != nil {
@@ -69,7 +72,8 @@ func TestStationsOverPQWhoseSessionsEnd(t *testing.T) {
 		case <-pace.C:
 		}
 		if ended < 40 { // then they are left in peace, to come to an end
-			ended += one[int](t, b, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+			ended += one[int](t, b,
+				"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 		} else if b.Count(t).Marks == messages {
 			break
 		}
@@ -83,7 +87,8 @@ func TestStationsOverPQWhoseSessionsEnd(t *testing.T) {
 		for n := range int64(messages / keys) {
 			want = append(want, n)
 		}
-		if got := one[[]int64](t, b, "SELECT array_agg(n ORDER BY seq) FROM effects WHERE key = $1", fmt.Sprint("k", k)); !slices.Equal(got, want) {
+		if got := one[[]int64](t, b, "SELECT array_agg(n ORDER BY seq) FROM effects WHERE key = $1",
+			fmt.Sprint("k", k)); !slices.Equal(got, want) {
 			t.Errorf("the effects of k%d are %v", k, got)
 		}
 	}

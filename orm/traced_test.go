@@ -33,11 +33,13 @@ func (t tracer) Connect(ctx context.Context) (driver.Conn, error) {
 
 type opaque struct{ driver.Conn }
 
-func (c opaque) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+func (c opaque) QueryContext(ctx context.Context, query string,
+	args []driver.NamedValue) (driver.Rows, error) {
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
 }
 
-func (c opaque) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+func (c opaque) ExecContext(ctx context.Context, query string,
+	args []driver.NamedValue) (driver.Result, error) {
 	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
 }
 
@@ -60,7 +62,8 @@ func TestTracedDriver(t *testing.T) {
 			s := pgstore.NewSQL(db, nil)
 			err := s.Check(t.Context(), store.App)
 			if hides {
-				if err == nil || !strings.Contains(err.Error(), "stdlib") || !strings.Contains(err.Error(), "sql.Open") {
+				if err == nil || !strings.Contains(err.Error(), "stdlib") ||
+					!strings.Contains(err.Error(), "sql.Open") {
 					t.Errorf("it is not refused by name: %v", err)
 				}
 				return

@@ -67,7 +67,8 @@ func lent(ctx context.Context, tx any) error {
 		return nil
 	}
 	return fmt.Errorf("%w: this one is %s, the one lent by %s is %s; write in that one, so that the message and what you write stand or "+
-		"fall together, or say outbox.OtherTransaction(ctx) if you mean the other", ErrOtherTransaction, l.NameOf(tx), l.By(), l.NameOf(l.Tx))
+		"fall together, or say outbox.OtherTransaction(ctx) if you mean the other", ErrOtherTransaction,
+		l.NameOf(tx), l.By(), l.NameOf(l.Tx))
 }
 
 // Write says drafts in tx, in order. It never commits. In a handler's transaction the messages carry the

@@ -49,7 +49,8 @@ func TestWriteFollowsTheTransaction(t *testing.T) {
 	placed := skald.Event[order]{Topic: "orders", Type: "order.placed"}
 	db, out := setup(t, nil)
 	tx := db.BeginTx()
-	if err := errors.Join(tx.Put("order/1", "placed"), out.Write(t.Context(), tx, placed.New("1", order{"1", 5}))); err != nil {
+	if err := errors.Join(tx.Put("order/1", "placed"),
+		out.Write(t.Context(), tx, placed.New("1", order{"1", 5}))); err != nil {
 		t.Fatal(err)
 	}
 	if rows := db.Rows(); len(rows) != 0 {
@@ -63,7 +64,8 @@ func TestWriteFollowsTheTransaction(t *testing.T) {
 		t.Fatalf("after the commit: rows %v, order %q", rows, db.User()["order/1"])
 	}
 	r := rows[0]
-	if r.Topic != "orders" || r.Type != "order.placed" || string(r.Key) != "1" || r.Source != "/orders" || r.ContentType != "application/json" {
+	if r.Topic != "orders" || r.Type != "order.placed" || string(r.Key) != "1" || r.Source != "/orders" ||
+		r.ContentType != "application/json" {
 		t.Errorf("the row is %+v", r)
 	}
 	var got order
@@ -91,7 +93,8 @@ func TestWriteKeepsOrder(t *testing.T) {
 		ds = append(ds, e.New("k", n))
 	}
 	tx := db.BeginTx()
-	if err := errors.Join(out.Write(t.Context(), tx, ds[:7]...), out.Write(t.Context(), tx), out.Write(t.Context(), tx, ds[7:]...), tx.Commit()); err != nil {
+	if err := errors.Join(out.Write(t.Context(), tx, ds[:7]...), out.Write(t.Context(), tx),
+		out.Write(t.Context(), tx, ds[7:]...), tx.Commit()); err != nil {
 		t.Fatal(err)
 	}
 	var ids []string
@@ -116,7 +119,8 @@ func TestOptions(t *testing.T) {
 	})
 	write(t, db, out, skald.Event[string]{Topic: "t", Type: "a"}.New("", "hello"))
 	r := db.Rows()[0]
-	if string(r.Data) != "HELLO" || r.ContentType != "text/plain" || !r.Time.Equal(at) || r.ID != "id of 2026-01-02T03:04:05Z" || r.Key != nil {
+	if string(r.Data) != "HELLO" || r.ContentType != "text/plain" || !r.Time.Equal(at) ||
+		r.ID != "id of 2026-01-02T03:04:05Z" || r.Key != nil {
 		t.Errorf("the row is %+v", r)
 	}
 }
@@ -154,7 +158,8 @@ func TestWriteFailsWithTheStore(t *testing.T) {
 	db, out := setup(t, nil)
 	tx := db.BeginTx()
 	db.Kill()
-	if err := out.Write(t.Context(), tx, skald.Draft{Topic: "t", Type: "a"}); !errors.Is(err, memstore.ErrKilled) || !strings.HasPrefix(err.Error(), "write to outbox: ") {
+	if err := out.Write(t.Context(), tx, skald.Draft{Topic: "t", Type: "a"}); !errors.Is(err,
+		memstore.ErrKilled) || !strings.HasPrefix(err.Error(), "write to outbox: ") {
 		t.Errorf("Write = %v", err)
 	}
 }
@@ -162,14 +167,16 @@ func TestWriteFailsWithTheStore(t *testing.T) {
 // In a handler the messages name their cause, and stand or fall with the mark.
 func TestWriteInAHandler(t *testing.T) {
 	cause := skald.Message{ID: "m-1", Source: "/shop", CorrelationID: "first", TraceParent: "00-aa-bb-01"}
-	mark := store.Mark{Consumer: "payment", Identity: store.Identity{Source: "/shop", ID: "m-1"}, As: store.Done}
+	mark := store.Mark{Consumer: "payment", Identity: store.Identity{Source: "/shop", ID: "m-1"},
+		As: store.Done}
 	for _, commit := range []bool{false, true} {
 		db, out := setup(t, nil)
 		u, err := db.Begin(t.Context(), store.Intake{Marks: []store.Mark{mark}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := out.Write(skald.WithCause(t.Context(), cause), u.Tx(), skald.Draft{Topic: "t", Type: "a"}, skald.Draft{Topic: "t", Type: "b"}); err != nil {
+		if err := out.Write(skald.WithCause(t.Context(), cause), u.Tx(), skald.Draft{Topic: "t", Type: "a"},
+			skald.Draft{Topic: "t", Type: "b"}); err != nil {
 			t.Fatal(err)
 		}
 		if rows := db.Rows(); len(rows) != 0 {
@@ -192,7 +199,8 @@ func TestWriteInAHandler(t *testing.T) {
 			t.Fatalf("after the commit: rows %v, marks %v", rows, db.Marks())
 		}
 		for i, r := range rows {
-			if r.CorrelationID != "first" || r.CausationID != "m-1" || r.TraceParent != "00-aa-bb-01" || r.Type != []string{"a", "b"}[i] {
+			if r.CorrelationID != "first" || r.CausationID != "m-1" || r.TraceParent != "00-aa-bb-01" ||
+				r.Type != []string{"a", "b"}[i] {
 				t.Errorf("row %d is %+v", i, r)
 			}
 		}

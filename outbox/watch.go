@@ -34,7 +34,8 @@ func NewWatch(db store.Teller, o *Options) *Watch {
 
 // Run reports until ctx is done.
 func (w *Watch) Run(ctx context.Context) error {
-	defer telemetry.WatchBacklog(telemetry.Providers{Meter: w.o.MeterProvider}, w.o.Now, w.backlog, telemetry.Always, nil)()
+	defer telemetry.WatchBacklog(telemetry.Providers{Meter: w.o.MeterProvider}, w.o.Now, w.backlog,
+		telemetry.Always, nil)()
 	<-ctx.Done()
 	return nil
 }

@@ -31,8 +31,9 @@ type Claims struct {
 	redis *rediscmd.Guard
 	o     ClaimOptions
 
-	mu     sync.Mutex
-	tokens map[string]string // of the keys that this process has: one for each time, so that none releases a later one
+	mu sync.Mutex
+	// of the keys that this process has: one for each time, so that none releases a later one
+	tokens map[string]string
 }
 
 var _ once.Hint = (*Claims)(nil)
@@ -45,7 +46,9 @@ func NewClaims(c rediscmd.Client, o *ClaimOptions) (*Claims, error) {
 	}
 	d.TTL, d.Prefix = cmp.Or(d.TTL, 30*time.Second), cmp.Or(d.Prefix, "skald:claim:")
 	if d.TTL < time.Millisecond {
-		return nil, fmt.Errorf("rediscache.ClaimOptions.TTL is %v: Redis counts in milliseconds, give at least one", d.TTL)
+		return nil,
+			fmt.Errorf("rediscache.ClaimOptions.TTL is %v: Redis counts in milliseconds, give at least one",
+				d.TTL)
 	}
 	if d.Guard.Logger == nil {
 		d.Guard.Logger = slog.Default()
@@ -66,7 +69,8 @@ func (c *Claims) Claim(ctx context.Context, key string) bool {
 		return false
 	}
 	at := c.o.Prefix + key
-	replies, err := c.redis.Take(ctx, [][]string{rediscmd.Hold(at, token, c.o.TTL)}, [][]string{rediscmd.Drop(at, token)}, c.o.TTL)
+	replies, err := c.redis.Take(ctx, [][]string{rediscmd.Hold(at, token, c.o.TTL)},
+		[][]string{rediscmd.Drop(at, token)}, c.o.TTL)
 	if err == nil && replies[0].Err == nil && replies[0].Text == "1" {
 		return true
 	}

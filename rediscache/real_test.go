@@ -36,12 +36,14 @@ type shop struct {
 // traced counts statements that look for marks or make them.
 type traced struct{ marks int }
 
-func (q *traced) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+func (q *traced) TraceQueryStart(ctx context.Context, _ *pgx.Conn,
+	d pgx.TraceQueryStartData) context.Context {
 	q.saw(d.SQL)
 	return ctx
 }
 func (q *traced) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-func (q *traced) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
+func (q *traced) TraceBatchStart(ctx context.Context, _ *pgx.Conn,
+	d pgx.TraceBatchStartData) context.Context {
 	for _, queued := range d.Batch.QueuedQueries {
 		q.saw(queued.SQL)
 	}
@@ -85,7 +87,8 @@ func newShop(t *testing.T) *shop {
 }
 
 // consumer is one life of the consumer.
-func (s *shop) consumer(c rediscmd.Client, guard rediscmd.GuardOptions) (*inbox.Inbox[pgx.Tx], *rediscache.Cache) {
+func (s *shop) consumer(c rediscmd.Client,
+	guard rediscmd.GuardOptions) (*inbox.Inbox[pgx.Tx], *rediscache.Cache) {
 	s.t.Helper()
 	guard.Logger = quiet()
 	cache, err := rediscache.New(c, &rediscache.Options{Guard: guard, Prefix: s.schema + ":"})
@@ -123,7 +126,8 @@ func (s *shop) hear(in *inbox.Inbox[pgx.Tx], n int) {
 func (s *shop) expect(when string, n int) {
 	s.t.Helper()
 	var rows, ids int
-	err := s.pool.QueryRow(s.t.Context(), "SELECT count(*), count(DISTINCT id) FROM "+s.schema+".done").Scan(&rows, &ids)
+	err := s.pool.QueryRow(s.t.Context(), "SELECT count(*), count(DISTINCT id) FROM "+s.schema+
+		".done").Scan(&rows, &ids)
 	if err != nil || rows != n || ids != n {
 		s.t.Errorf("%s: %d effects of %d messages, want %d, %v", when, rows, ids, n, err)
 	}
@@ -193,7 +197,8 @@ func TestFailoverToAReplica(t *testing.T) {
 	host, port, _ := strings.Cut(strings.TrimPrefix(at, "redis://"), ":")
 	replica, _ := need.OwnRedis(t, "--replicaof", host, port, "--repl-diskless-sync-delay", "0")
 	c, r := connect(t, at), connect(t, replica)
-	for r.Info(t.Context(), "replication").Val() == "" || !strings.Contains(r.Info(t.Context(), "replication").Val(), "master_link_status:up") {
+	for r.Info(t.Context(), "replication").Val() == "" ||
+		!strings.Contains(r.Info(t.Context(), "replication").Val(), "master_link_status:up") {
 		time.Sleep(time.Millisecond)
 	}
 	in, cache := s.consumer(goredis.New(c), patient)

@@ -74,7 +74,8 @@ func New(c rediscmd.Client, o *Options) (*Cache, error) {
 	}
 	d.TTL, d.Prefix = cmp.Or(d.TTL, 24*time.Hour), cmp.Or(d.Prefix, "skald:seen:")
 	if d.TTL < time.Millisecond {
-		return nil, fmt.Errorf("rediscache.Options.TTL is %v: Redis counts in milliseconds, give at least one", d.TTL)
+		return nil,
+			fmt.Errorf("rediscache.Options.TTL is %v: Redis counts in milliseconds, give at least one", d.TTL)
 	}
 	if d.Guard.Logger == nil {
 		d.Guard.Logger = slog.Default()
@@ -124,7 +125,8 @@ func (c *Cache) Get(ctx context.Context, keys []string) []string {
 
 func (c *Cache) looked(hits, misses, unasked int) {
 	c.mu.Lock()
-	c.status.Hits, c.status.Misses, c.status.Unasked = c.status.Hits+int64(hits), c.status.Misses+int64(misses), c.status.Unasked+int64(unasked)
+	c.status.Hits, c.status.Misses, c.status.Unasked = c.status.Hits+int64(hits), c.status.Misses+
+		int64(misses), c.status.Unasked+int64(unasked)
 	c.mu.Unlock()
 	c.tel.Looked(hits, misses, unasked)
 }
@@ -182,7 +184,8 @@ func (c *Cache) store(some []once.Entry) (stored int64) {
 	commands := make([][]string, 0, len(some))
 	for _, e := range some {
 		if ttl := c.staying(e); ttl > 0 {
-			commands = append(commands, []string{"SET", c.o.Prefix + e.Key, e.Value, "PX", strconv.FormatInt(ttl, 10)})
+			commands = append(commands, []string{"SET", c.o.Prefix + e.Key, e.Value,
+				"PX", strconv.FormatInt(ttl, 10)})
 		}
 	}
 	if len(commands) == 0 {

@@ -89,7 +89,8 @@ func newWorld(t *testing.T, c rediscmd.Client, o *rediscache.Options) *world {
 }
 
 func message(id, data string) skald.Message {
-	return skald.Message{ID: id, Source: "/other", Type: said.Type, Topic: said.Topic, Key: []byte(id), Data: fmt.Appendf(nil, "%q", data)}
+	return skald.Message{ID: id, Source: "/other", Type: said.Type, Topic: said.Topic, Key: []byte(id),
+		Data: fmt.Appendf(nil, "%q", data)}
 }
 
 // hear has messages delivered and dealt with, and what is then to be cached stored.
@@ -140,7 +141,8 @@ func TestRepeatCostsNoStatement(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 	w.expect("1 2", 3)
-	if keys := s.Keys(); len(keys) != 2 || !strings.HasPrefix(keys[0], "skald:seen:") || s.TTL(keys[0]) != 24*time.Hour {
+	if keys := s.Keys(); len(keys) != 2 || !strings.HasPrefix(keys[0], "skald:seen:") ||
+		s.TTL(keys[0]) != 24*time.Hour {
 		t.Errorf("keys %v, the first for %v", keys, s.TTL(keys[0]))
 	}
 }
@@ -255,7 +257,8 @@ func TestClaimsAreAHint(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := func(id string) string {
-		return once.Seal(fingerprint.New(secret), "", "stock", store.Identity{Source: "/other", ID: id}, 0).Key
+		return once.Seal(fingerprint.New(secret), "", "stock", store.Identity{Source: "/other", ID: id},
+			0).Key
 	}
 	if !rivals.Claim(t.Context(), key("a")) || !rivals.Claim(t.Context(), key("b")) {
 		t.Fatal("not claimed")
@@ -275,7 +278,8 @@ func TestClaimsAreAHint(t *testing.T) {
 		}
 		w.hear()
 	}
-	for end := time.Now().Add(time.Minute); !rivals.Claim(t.Context(), key("c")); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !rivals.Claim(t.Context(),
+		key("c")); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("a claim outlives its message")
 		}
@@ -300,10 +304,11 @@ func TestTTLBeyondTheWindowIsRefused(t *testing.T) {
 // What is to be stored waits for nobody, and no more of it than is bounded; the rest is counted as dropped.
 func TestPutNeverWaits(t *testing.T) {
 	hang := make(chan struct{})
-	cache, err := rediscache.New(client(func(_ context.Context, commands [][]string) ([]rediscmd.Reply, error) {
-		<-hang
-		return make([]rediscmd.Reply, len(commands)), nil
-	}), &rediscache.Options{Guard: rediscmd.GuardOptions{Timeout: time.Hour, Logger: quiet()}})
+	cache, err := rediscache.New(client(
+		func(_ context.Context, commands [][]string) ([]rediscmd.Reply, error) {
+			<-hang
+			return make([]rediscmd.Reply, len(commands)), nil
+		}), &rediscache.Options{Guard: rediscmd.GuardOptions{Timeout: time.Hour, Logger: quiet()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,15 +334,17 @@ func TestNoClaimIsLeft(t *testing.T) {
 	s, c := mini(t)
 	gone := make(chan struct{})
 	var calls, ended atomic.Int64
-	claims, err := rediscache.NewClaims(client(func(ctx context.Context, commands [][]string) ([]rediscmd.Reply, error) {
-		defer ended.Add(1)
-		if calls.Add(1) == 1 {
-			<-gone
-		} else if _, err := c.Do(ctx, commands); err != nil { // all others are sent twice, the first reply is lost
-			return nil, err
-		}
-		return c.Do(ctx, commands)
-	}), &rediscache.ClaimOptions{Guard: rediscmd.GuardOptions{Timeout: time.Minute, Logger: quiet()}})
+	claims, err := rediscache.NewClaims(
+		client(func(ctx context.Context, commands [][]string) ([]rediscmd.Reply, error) {
+			defer ended.Add(1)
+			if calls.Add(1) == 1 {
+				<-gone
+				// all others are sent twice, the first reply is lost
+			} else if _, err := c.Do(ctx, commands); err != nil {
+				return nil, err
+			}
+			return c.Do(ctx, commands)
+		}), &rediscache.ClaimOptions{Guard: rediscmd.GuardOptions{Timeout: time.Minute, Logger: quiet()}})
 	if err != nil {
 		t.Fatal(err)
 	}

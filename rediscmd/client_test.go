@@ -24,7 +24,8 @@ import (
 func clients(t *testing.T, at string) map[string]rediscmd.Client {
 	t.Helper()
 	a := redis.NewClient(&redis.Options{Addr: at, MaxRetries: -1})
-	b, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{at}, DisableCache: true, AlwaysRESP2: true, DisableRetry: true})
+	b, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{at}, DisableCache: true,
+		AlwaysRESP2: true, DisableRetry: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,8 @@ func answersAlike(t *testing.T, at string) {
 			t.Errorf("%s: a command that is not there: %+v", name, got[4])
 		}
 		got[4].Err = nil
-		want := []rediscmd.Reply{{Nil: true}, {Text: "OK"}, {Nil: true}, {Text: "\x00\xff größe"}, {}, {Text: "1"}, {Nil: true}}
+		want := []rediscmd.Reply{{Nil: true}, {Text: "OK"}, {Nil: true}, {Text: "\x00\xff größe"}, {},
+			{Text: "1"}, {Nil: true}}
 		for i := range want {
 			if got[i] != want[i] {
 				t.Errorf("%s, reply %d: %+v, want %+v", name, i, got[i], want[i])
@@ -118,7 +120,8 @@ func TestGuard(t *testing.T) {
 		}
 		for n := range 6 {
 			took, err := ask()
-			if n < 4 && (err == nil || took != 25*time.Millisecond) || n >= 4 && (!errors.Is(err, rediscmd.ErrBypassed) || took != 0) {
+			if n < 4 && (err == nil || took != 25*time.Millisecond) || n >= 4 &&
+				(!errors.Is(err, rediscmd.ErrBypassed) || took != 0) {
 				t.Errorf("call %d: %v after %v", n, err, took)
 			}
 			if took, err := ask(); !errors.Is(err, rediscmd.ErrBypassed) || took != 0 {
@@ -150,7 +153,9 @@ func TestGuard(t *testing.T) {
 
 // A client that loses replies is found out.
 func TestGuardCountsReplies(t *testing.T) {
-	g := rediscmd.NewGuard(fake(func(context.Context, [][]string) ([]rediscmd.Reply, error) { return nil, nil }), &rediscmd.GuardOptions{Logger: slog.New(slog.DiscardHandler)})
+	g := rediscmd.NewGuard(
+		fake(func(context.Context, [][]string) ([]rediscmd.Reply, error) { return nil, nil }),
+		&rediscmd.GuardOptions{Logger: slog.New(slog.DiscardHandler)})
 	if _, err := g.Do(t.Context(), [][]string{{"PING"}}); !errors.Is(err, rediscmd.ErrReplies) {
 		t.Error(err)
 	}

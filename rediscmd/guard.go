@@ -20,8 +20,9 @@ var ErrBypassed = errors.New("rediscmd: Redis failed or was slow a moment ago: i
 type GuardOptions struct {
 	Timeout time.Duration // how long one call may take. Default 25 ms
 	// for how long Redis is not asked after a call that failed or was too slow. Default 1 s
-	Rest   time.Duration
-	Logger *slog.Logger // is told when that begins and when it ends, and what is refused. Default slog.Default()
+	Rest time.Duration
+	// is told when that begins and when it ends, and what is refused. Default slog.Default()
+	Logger *slog.Logger
 }
 
 // A Guard is a Client that never takes longer than its timeout, whatever the client below it does: a client
@@ -81,8 +82,9 @@ func NewGuard(c Client, o *GuardOptions) *Guard {
 		d.Logger = slog.Default()
 	}
 	rarely := backoff.Rarely{First: 20 * time.Second, Most: 10 * time.Minute}
-	return &Guard{client: c, o: d, turns: make(chan struct{}, mostUnderWay), sure: make(chan struct{}, mostInsist),
-		say: rarely, refused: rarely, wake: make(chan struct{}, 1)}
+	return &Guard{client: c, o: d, turns: make(chan struct{}, mostUnderWay),
+		sure: make(chan struct{}, mostInsist),
+		say:  rarely, refused: rarely, wake: make(chan struct{}, 1)}
 }
 
 // Status may be called at any time.
@@ -145,7 +147,8 @@ func (g *Guard) do(ctx context.Context, c *call) ([]Reply, error) {
 		}
 	case <-timeout.C:
 		if g.leave(c) {
-			if time.Since(begun) < g.o.Timeout/2 { // it waited for its turn: Redis had too little time to be judged
+			// it waited for its turn: Redis had too little time to be judged
+			if time.Since(begun) < g.o.Timeout/2 {
 				g.untried(c)
 				return nil, ErrBypassed
 			}
@@ -289,13 +292,15 @@ func (g *Guard) note(ctx context.Context, c *call, replies []Reply, err error) {
 	sayRefused := err == nil && refused >= 0 && g.refused.Due(now)
 	g.mu.Unlock()
 	if sayAway {
-		g.o.Logger.WarnContext(ctx, "redis: away or slow; it is bypassed until it answers again", "rest", g.o.Rest, "error", err)
+		g.o.Logger.WarnContext(ctx, "redis: away or slow; it is bypassed until it answers again", "rest",
+			g.o.Rest, "error", err)
 	}
 	if sayBack {
 		g.o.Logger.InfoContext(ctx, "redis: answers again")
 	}
 	if sayRefused {
-		g.o.Logger.WarnContext(ctx, "redis: it refuses a command: see which rights its user has, and whether it is a replica",
+		g.o.Logger.WarnContext(ctx,
+			"redis: it refuses a command: see which rights its user has, and whether it is a replica",
 			"command", c.commands[refused][0], "error", fmt.Sprintf("%.200s", replies[refused].Err.Error()))
 	}
 }

@@ -164,7 +164,8 @@ func TestGuardUndoes(t *testing.T) {
 		}), &rediscmd.GuardOptions{Logger: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, err := g.Take(ctx, [][]string{{"TAKE"}}, [][]string{{"UNDO"}}, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := g.Take(ctx, [][]string{{"TAKE"}}, [][]string{{"UNDO"}}, time.Minute); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		time.Sleep(10 * time.Second)
@@ -197,9 +198,13 @@ func TestGuardGivesUpUndoing(t *testing.T) {
 
 // A client that panics has failed.
 func TestGuardCatchesPanics(t *testing.T) {
-	g := rediscmd.NewGuard(fake(func(context.Context, [][]string) ([]rediscmd.Reply, error) { panic("makeslice: len out of range") }),
+	g := rediscmd.NewGuard(
+		fake(func(context.Context, [][]string) ([]rediscmd.Reply, error) {
+			panic("makeslice: len out of range")
+		}),
 		&rediscmd.GuardOptions{Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
-	if _, err := g.Do(t.Context(), [][]string{{"GET", "k"}}); err == nil || !strings.Contains(err.Error(), "the client panicked: makeslice") || !g.Status().Away {
+	if _, err := g.Do(t.Context(), [][]string{{"GET", "k"}}); err == nil ||
+		!strings.Contains(err.Error(), "the client panicked: makeslice") || !g.Status().Away {
 		t.Errorf("%v, %+v", err, g.Status())
 	}
 }
@@ -218,7 +223,8 @@ func TestGuardSpeaksRarely(t *testing.T) {
 		for range 15 {
 			_, _ = g.Do(t.Context(), [][]string{{"SET", "k"}})
 		}
-		if got := said.String(); strings.Count(got, "NOPERM") != 1 || strings.Count(got, "\n") != 1 || !strings.Contains(got, "command=SET") {
+		if got := said.String(); strings.Count(got, "NOPERM") != 1 || strings.Count(got, "\n") != 1 ||
+			!strings.Contains(got, "command=SET") {
 			t.Errorf("of 15 refusals it says:\n%s", got)
 		}
 		said.Reset()
@@ -226,7 +232,8 @@ func TestGuardSpeaksRarely(t *testing.T) {
 			_, _ = g.Do(t.Context(), [][]string{{"GET", "k"}})
 			time.Sleep(time.Second)
 		}
-		if got := said.String(); strings.Count(got, "away or slow") != 1 || strings.Count(got, "redis: answers again") != 1 {
+		if got := said.String(); strings.Count(got, "away or slow") != 1 ||
+			strings.Count(got, "redis: answers again") != 1 {
 			t.Errorf("of one that comes and goes it says:\n%s", got)
 		}
 	})

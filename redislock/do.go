@@ -17,7 +17,8 @@ import (
 //
 // Where Redis does not answer it goes on without a lease. A lease that was lost ends work's context, and Do
 // returns work's error. Where the key was done before, work is not run, and the stored result is returned.
-func Do[TTx, W, R any](ctx context.Context, k *Locker, db once.Store[TTx], w lock.Work, work func(ctx context.Context, t lock.Tokens) (W, error),
+func Do[TTx, W, R any](ctx context.Context, k *Locker, db once.Store[TTx], w lock.Work,
+	work func(ctx context.Context, t lock.Tokens) (W, error),
 	write func(ctx context.Context, tx TTx, done W) (R, error)) (result R, replayed bool, err error) {
 	names := make([]string, len(w.Entities))
 	for i, e := range w.Entities {
@@ -47,11 +48,13 @@ func Do[TTx, W, R any](ctx context.Context, k *Locker, db once.Store[TTx], w loc
 		return result, false, err
 	}
 	w.Held = tokens
-	return lock.Once(ctx, db, w, func(ctx context.Context, tx TTx, _ lock.Tokens) (R, error) { return write(ctx, tx, done) })
+	return lock.Once(ctx, db, w,
+		func(ctx context.Context, tx TTx, _ lock.Tokens) (R, error) { return write(ctx, tx, done) })
 }
 
 // before is the stored result of work that was done.
-func before[TTx, R any](ctx context.Context, db once.Store[TTx], w lock.Work) (result R, done bool, err error) {
+func before[TTx, R any](ctx context.Context, db once.Store[TTx],
+	w lock.Work) (result R, done bool, err error) {
 	q := w.Request()
 	run, err := once.Begin(ctx, db, q)
 	if err != nil {
@@ -72,7 +75,8 @@ func (k *Locker) away(ctx context.Context, err error) {
 	due := k.say.Due(time.Now())
 	k.mu.Unlock()
 	if due {
-		k.o.Logger.WarnContext(ctx, "redislock: working without a lease; the database's token guards", "error", err)
+		k.o.Logger.WarnContext(ctx, "redislock: working without a lease; the database's token guards",
+			"error", err)
 	}
 }
 

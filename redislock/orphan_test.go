@@ -62,13 +62,15 @@ func TestNoLeaseIsLeftByAHang(t *testing.T) {
 	}
 	look := redis.NewClient(o)
 	t.Cleanup(func() { _ = look.Close() })
-	for name, heeds := range map[string]bool{"a client that heeds its context": true, "one that does not": false} {
+	for name, heeds := range map[string]bool{"a client that heeds its context": true,
+		"one that does not": false} {
 		t.Run(name, func(t *testing.T) {
 			o, _ := redis.ParseURL(at)
 			o.ContextTimeoutEnabled = heeds
 			c := redis.NewClient(o)
 			t.Cleanup(func() { _ = c.Close() })
-			k, err := redislock.New(goredis.New(c), &redislock.Options{TTL: time.Hour, Timeout: 50 * time.Millisecond, Logger: quiet()})
+			k, err := redislock.New(goredis.New(c),
+				&redislock.Options{TTL: time.Hour, Timeout: 50 * time.Millisecond, Logger: quiet()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,7 +96,8 @@ func TestNoLeaseIsLeftByAHang(t *testing.T) {
 				return strings.Contains(look.Info(t.Context(), "commandstats").Val(), "cmdstat_set")
 			}
 			eventually(t, "nothing was taken", func() bool { return taken() || heeds })
-			eventually(t, "a lease is left that nobody has", func() bool { return look.DBSize(t.Context()).Val() == 0 })
+			eventually(t, "a lease is left that nobody has",
+				func() bool { return look.DBSize(t.Context()).Val() == 0 })
 		})
 	}
 }
@@ -178,7 +181,8 @@ func TestRenewalIsRefusedForAWhile(t *testing.T) {
 			t.Errorf("an error ends the lease after %v: %v", time.Since(begun), err)
 		}
 		<-l.Context().Done()
-		if took := time.Since(begun); took != 30*time.Second || !errors.Is(context.Cause(l.Context()), redislock.ErrLost) {
+		if took := time.Since(begun); took != 30*time.Second ||
+			!errors.Is(context.Cause(l.Context()), redislock.ErrLost) {
 			t.Errorf("ended after %v: %v", took, context.Cause(l.Context()))
 		}
 		time.Sleep(time.Minute) // its token is given back for as long
@@ -194,7 +198,8 @@ func TestReleaseIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.set(busy)
-	if err := l.Release(t.Context()); !errors.Is(err, redislock.ErrAway) || !strings.Contains(err.Error(), "BUSY") {
+	if err := l.Release(t.Context()); !errors.Is(err, redislock.ErrAway) ||
+		!strings.Contains(err.Error(), "BUSY") {
 		t.Errorf("%v", err)
 	}
 	g.set(g.Client.Do)
@@ -226,7 +231,8 @@ func TestLeaseEndsWhileARenewalHangs(t *testing.T) {
 			return ones(ctx, commands)
 		})
 		<-l.Context().Done()
-		if took := time.Since(begun); took != 30*time.Second || !errors.Is(context.Cause(l.Context()), redislock.ErrLost) {
+		if took := time.Since(begun); took != 30*time.Second ||
+			!errors.Is(context.Cause(l.Context()), redislock.ErrLost) {
 			t.Errorf("ended after %v: %v", took, context.Cause(l.Context()))
 		}
 		close(hang)
@@ -244,14 +250,17 @@ func TestManyDosWithoutRedis(t *testing.T) {
 	t.Cleanup(func() { _ = c.Close() })
 	s.Close()
 	var said lines
-	k, err := redislock.New(goredis.New(c), &redislock.Options{Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	k, err := redislock.New(goredis.New(c),
+		&redislock.Options{Logger: slog.New(slog.NewTextHandler(&said, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	db := memstore.New(nil)
 	for i := range 20 {
-		w := lock.Work{Scope: "export", Key: fmt.Sprint(i), Entities: []lock.Entity{{Space: "order", Key: "7"}}}
-		if _, _, err := redislock.Do(t.Context(), k, db, w, func(context.Context, lock.Tokens) (string, error) { return "A", nil }, note); err != nil {
+		w := lock.Work{Scope: "export", Key: fmt.Sprint(i),
+			Entities: []lock.Entity{{Space: "order", Key: "7"}}}
+		if _, _, err := redislock.Do(t.Context(), k, db, w,
+			func(context.Context, lock.Tokens) (string, error) { return "A", nil }, note); err != nil {
 			t.Error(err)
 		}
 	}

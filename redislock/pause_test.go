@@ -53,7 +53,8 @@ func open(ctx context.Context, postgres, at, schema string) (*ledger, error) {
 }
 
 func (l *ledger) locker(ttl time.Duration) (*redislock.Locker, error) {
-	return redislock.New(goredis.New(l.redis), &redislock.Options{TTL: ttl, Wait: 5 * time.Minute, Timeout: time.Minute, Prefix: l.schema + ":", Logger: quiet()})
+	return redislock.New(goredis.New(l.redis), &redislock.Options{TTL: ttl, Wait: 5 * time.Minute,
+		Timeout: time.Minute, Prefix: l.schema + ":", Logger: quiet()})
 }
 
 // work is the long work of one of the two: it heeds nothing, as a process does that is paused at the worst
@@ -64,19 +65,21 @@ func (l *ledger) work(ctx context.Context, who string, ttl time.Duration, long f
 		return err
 	}
 	w := lock.Work{Scope: "export", Key: who, Entities: []lock.Entity{{Space: "order", Key: "7"}}}
-	_, _, err = redislock.Do(ctx, k, pgstore.New(l.pool, &pgstore.Options{Schema: l.schema}), w, func(context.Context, lock.Tokens) (string, error) {
-		long()
-		return who, nil
-	}, func(ctx context.Context, tx pgx.Tx, who string) (string, error) {
-		_, err := tx.Exec(ctx, "INSERT INTO "+l.schema+".exported VALUES ($1)", who)
-		return who, err
-	})
+	_, _, err = redislock.Do(ctx, k, pgstore.New(l.pool, &pgstore.Options{Schema: l.schema}), w,
+		func(context.Context, lock.Tokens) (string, error) {
+			long()
+			return who, nil
+		}, func(ctx context.Context, tx pgx.Tx, who string) (string, error) {
+			_, err := tx.Exec(ctx, "INSERT INTO "+l.schema+".exported VALUES ($1)", who)
+			return who, err
+		})
 	return err
 }
 
 // paused is process A. It says what it is at, and works on when it reads a line.
 func paused(name string) int {
-	l, err := open(context.Background(), os.Getenv("SKALD_TEST_POSTGRES"), os.Getenv("SKALD_TEST_REDIS"), name)
+	l, err := open(context.Background(), os.Getenv("SKALD_TEST_POSTGRES"), os.Getenv("SKALD_TEST_REDIS"),
+		name)
 	if err == nil {
 		err = l.work(context.Background(), "A", 300*time.Millisecond, func() {
 			fmt.Println("working")
@@ -115,7 +118,8 @@ func TestPausedHolder(t *testing.T) {
 	if _, err := pgstore.Migrate(t.Context(), l.pool, &pgstore.MigrateOptions{Schema: schema}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.pool.Exec(t.Context(), "CREATE TABLE "+schema+".exported (who text NOT NULL)"); err != nil {
+	if _, err := l.pool.Exec(t.Context(), "CREATE TABLE "+schema+
+		".exported (who text NOT NULL)"); err != nil {
 		t.Fatal(err)
 	}
 
@@ -159,7 +163,8 @@ func TestPausedHolder(t *testing.T) {
 		t.Errorf("B: %v", err)
 	}
 	var written string
-	if err := l.pool.QueryRow(t.Context(), "SELECT string_agg(who, ' ') FROM "+schema+".exported").Scan(&written); err != nil || written != "B" {
+	if err := l.pool.QueryRow(t.Context(), "SELECT string_agg(who, ' ') FROM "+schema+
+		".exported").Scan(&written); err != nil || written != "B" {
 		t.Errorf("written: %q, %v", written, err)
 	}
 	if n := l.redis.Exists(t.Context(), schema+":"+leaseKey).Val(); n != 0 {

@@ -62,16 +62,20 @@ func New(c rediscmd.Client, o *Options) (*Locker, error) {
 	if o != nil {
 		d = *o
 	}
-	d.TTL, d.Wait, d.Prefix = cmp.Or(d.TTL, 30*time.Second), cmp.Or(d.Wait, 5*time.Second), cmp.Or(d.Prefix, "skald:lease:")
+	d.TTL, d.Wait, d.Prefix = cmp.Or(d.TTL, 30*time.Second), cmp.Or(d.Wait, 5*time.Second),
+		cmp.Or(d.Prefix, "skald:lease:")
 	if d.TTL < 100*time.Millisecond {
-		return nil, fmt.Errorf("redislock.Options.TTL is %v: a renewal needs its time, give at least 100ms", d.TTL)
+		return nil, fmt.Errorf("redislock.Options.TTL is %v: a renewal needs its time, give at least 100ms",
+			d.TTL)
 	}
 	d.Timeout = min(cmp.Or(d.Timeout, 250*time.Millisecond), d.TTL/6)
 	if d.Logger == nil {
 		d.Logger = slog.Default()
 	}
-	return &Locker{redis: rediscmd.NewGuard(c, &rediscmd.GuardOptions{Timeout: d.Timeout, Logger: d.Logger}), o: d,
-		held: map[*Lease]bool{}, wake: make(chan struct{}, 1), say: backoff.Rarely{First: 20 * time.Second, Most: 10 * time.Minute}}, nil
+	return &Locker{redis: rediscmd.NewGuard(c, &rediscmd.GuardOptions{Timeout: d.Timeout, Logger: d.Logger}),
+		o:    d,
+		held: map[*Lease]bool{}, wake: make(chan struct{}, 1),
+		say: backoff.Rarely{First: 20 * time.Second, Most: 10 * time.Minute}}, nil
 }
 
 // A Lease is held until Release, or until it is lost.
@@ -123,7 +127,8 @@ func (k *Locker) Acquire(ctx context.Context, keys ...string) (*Lease, error) {
 func (k *Locker) try(ctx context.Context, l *Lease) error {
 	l.token = rand.Text()
 	asked := now()
-	replies, err := k.redis.Take(ctx, k.each(l.keys, l.token, k.take), k.each(l.keys, l.token, k.drop), k.o.TTL)
+	replies, err := k.redis.Take(ctx, k.each(l.keys, l.token, k.take), k.each(l.keys, l.token, k.drop),
+		k.o.TTL)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return err
@@ -215,7 +220,8 @@ func (l *Lease) Release(ctx context.Context) error {
 		return nil
 	}
 	if err := l.by.giveBack(ctx, l.keys, l.token); err != nil {
-		return fmt.Errorf("%w: release %q, which is tried again, or ends by itself within %v: %w", ErrAway, l.keys, l.by.o.TTL, err)
+		return fmt.Errorf("%w: release %q, which is tried again, or ends by itself within %v: %w", ErrAway,
+			l.keys, l.by.o.TTL, err)
 	}
 	return nil
 }

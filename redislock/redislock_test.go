@@ -170,7 +170,8 @@ func TestLeaseIsRenewedOrLost(t *testing.T) {
 	}
 	for range 5 { // miniredis's own clock stands still: what raises the TTL again is a renewal
 		s.FastForward(150 * time.Millisecond)
-		for end := time.Now().Add(time.Minute); s.TTL("skald:lease:held") <= 150*time.Millisecond && held.Context().Err() == nil; {
+		for end := time.Now().Add(time.Minute); s.TTL("skald:lease:held") <= 150*time.Millisecond &&
+			held.Context().Err() == nil; {
 			if time.Now().After(end) {
 				t.Fatal("it is not renewed")
 			}
@@ -235,14 +236,16 @@ func TestDoStandsOnce(t *testing.T) {
 	db := memstore.New(nil)
 	k := locker(t, goredis.New(c), redislock.Options{})
 	var rival error
-	got, _, err := redislock.Do(t.Context(), k, db, order("a"), func(ctx context.Context, ts lock.Tokens) (string, error) {
-		if ts.Of("order", "7") != 1 {
-			t.Errorf("tokens %v", ts)
-		}
-		s.FlushAll() // a failover to an empty replica
-		_, _, rival = redislock.Do(ctx, k, db, order("b"), func(context.Context, lock.Tokens) (string, error) { return "B", nil }, note)
-		return "A", nil
-	}, note)
+	got, _, err := redislock.Do(t.Context(), k, db, order("a"),
+		func(ctx context.Context, ts lock.Tokens) (string, error) {
+			if ts.Of("order", "7") != 1 {
+				t.Errorf("tokens %v", ts)
+			}
+			s.FlushAll() // a failover to an empty replica
+			_, _, rival = redislock.Do(ctx, k, db, order("b"),
+				func(context.Context, lock.Tokens) (string, error) { return "B", nil }, note)
+			return "A", nil
+		}, note)
 	var overtaken *lock.OvertakenError
 	if !errors.As(err, &overtaken) || overtaken.Version != 1 || overtaken.Found != 3 || got != "" {
 		t.Errorf("the first: %q, %v", got, err)
@@ -252,10 +255,11 @@ func TestDoStandsOnce(t *testing.T) {
 	}
 	for i := range 2 { // begun again, then repeated
 		ran := false
-		got, replayed, err := redislock.Do(t.Context(), k, db, order("a"), func(context.Context, lock.Tokens) (string, error) {
-			ran = true
-			return "A", nil
-		}, note)
+		got, replayed, err := redislock.Do(t.Context(), k, db, order("a"),
+			func(context.Context, lock.Tokens) (string, error) {
+				ran = true
+				return "A", nil
+			}, note)
 		if err != nil || got != "A" || replayed != (i > 0) || ran != (i == 0) {
 			t.Errorf("%d: %q, replayed %v, ran %v, %v", i, got, replayed, ran, err)
 		}
@@ -275,14 +279,16 @@ func TestDoWithoutALease(t *testing.T) {
 		t.Fatal(err)
 	}
 	work := func(context.Context, lock.Tokens) (string, error) { return "A", nil }
-	if _, _, err := redislock.Do(t.Context(), k, db, order("a"), work, note); !errors.Is(err, redislock.ErrTaken) || db.User()["done"] != "" {
+	if _, _, err := redislock.Do(t.Context(), k, db, order("a"), work, note); !errors.Is(err,
+		redislock.ErrTaken) || db.User()["done"] != "" {
 		t.Errorf("%v, done %q", err, db.User()["done"])
 	}
 	s.Close()
 	if err := l.Release(t.Context()); !errors.Is(err, redislock.ErrAway) {
 		t.Errorf("a release that nobody hears: %v", err)
 	}
-	if got, _, err := redislock.Do(t.Context(), k, db, order("a"), work, note); err != nil || got != "A" || db.User()["done"] != "A" {
+	if got, _, err := redislock.Do(t.Context(), k, db, order("a"), work, note); err != nil || got != "A" ||
+		db.User()["done"] != "A" {
 		t.Errorf("%q, %v, done %q", got, err, db.User()["done"])
 	}
 }

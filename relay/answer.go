@@ -133,7 +133,8 @@ func (r *Relay) setAside(l *shard, p *piece, row *store.Row, why error) {
 func (r *Relay) putAside(l *shard, p *piece, row *store.Row, why error) {
 	delete(l.suspects, row.Seq)
 	l.hold(&row.Message)
-	p.deferred = append(p.deferred, store.DeferredRow{Row: *row, Attempts: 1, Why: why.Error(), Due: r.o.DeferFirst})
+	p.deferred = append(p.deferred, store.DeferredRow{Row: *row, Attempts: 1, Why: why.Error(),
+		Due: r.o.DeferFirst})
 	r.putOff(r.o.DeferFirst)
 	r.count(func(h *Health) { h.Deferred++ })
 	r.tel.Refused(row.Topic)

@@ -62,7 +62,8 @@ func (c *manualCall) answer(err error) {
 // call is the first call that holds data, once it is made.
 func (m *manual) call(t *testing.T, data string) *manualCall {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(
+		time.Millisecond) {
 		if c := m.find(data); c != nil {
 			return c
 		}
@@ -93,7 +94,8 @@ func TestFailureHeardBeforeEarlierAnswersStopsTheShardAtOnce(t *testing.T) {
 	write := func(key, data string) {
 		t.Helper()
 		tx := db.BeginTx()
-		if err := out.Write(t.Context(), tx, skald.Event[string]{Topic: "t", Type: "said"}.New(key, data)); err != nil {
+		if err := out.Write(t.Context(), tx, skald.Event[string]{Topic: "t", Type: "said"}.New(key,
+			data)); err != nil {
 			t.Fatal(err)
 		}
 		if err := tx.Commit(); err != nil {
@@ -102,7 +104,8 @@ func TestFailureHeardBeforeEarlierAnswersStopsTheShardAtOnce(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	r := relay.New(db, bus, &relay.Options{TTL: time.Hour, Drain: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	r := relay.New(db, bus, &relay.Options{TTL: time.Hour, Drain: time.Millisecond,
+		Logger: slog.New(slog.DiscardHandler)})
 	go func() { ended <- r.Run(ctx) }()
 
 	write("k", "k1")

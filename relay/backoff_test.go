@@ -38,11 +38,12 @@ func readFails(t *testing.T) {
 	db := &unreadable{Source: w.db}
 	var mu sync.Mutex
 	var log strings.Builder
-	r := relay.New(db, w.bus, &relay.Options{Owner: "a", Logger: slog.New(slog.NewTextHandler(writer(func(p []byte) {
-		mu.Lock()
-		defer mu.Unlock()
-		log.Write(p)
-	}), nil))})
+	r := relay.New(db, w.bus, &relay.Options{Owner: "a",
+		Logger: slog.New(slog.NewTextHandler(writer(func(p []byte) {
+			mu.Lock()
+			defer mu.Unlock()
+			log.Write(p)
+		}), nil))})
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
 	defer stop()
 	if err := r.Run(ctx); err != nil {
@@ -91,7 +92,8 @@ func TestAnOutageIsToldEverMoreSeldom(t *testing.T) {
 	w := newWorld(t, "orders")
 	bus := &gone{Publisher: w.bus, away: true}
 	var log strings.Builder
-	r := relay.New(w.db, bus, &relay.Options{Owner: "a", Now: func() time.Time { return w.now }, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	r := relay.New(w.db, bus, &relay.Options{Owner: "a", Now: func() time.Time { return w.now },
+		Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	w.write("orders", "k", "1")
 	said := func(words string, want int) {
 		t.Helper()

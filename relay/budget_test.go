@@ -101,7 +101,8 @@ func inFleet(t *testing.T, n int, f func(*fleet)) { inFleetOf(t, n, 1, f) }
 func inFleetOf(t *testing.T, n, outboxes int, f func(*fleet)) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memstore.New(nil)
-		a := &fleet{t: t, db: db, out: outbox.New(db, nil), bus: &arrivals{membroker.New(nil), make(chan time.Time, 1000)}, outboxes: outboxes}
+		a := &fleet{t: t, db: db, out: outbox.New(db, nil),
+			bus: &arrivals{membroker.New(nil), make(chan time.Time, 1000)}, outboxes: outboxes}
 		if err := a.bus.MakeTopics(t.Context(), 4, "orders"); err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +125,8 @@ func inFleetOf(t *testing.T, n, outboxes int, f func(*fleet)) {
 
 func (a *fleet) start(owner string) {
 	src := &counted{Source: a.db, asked: &a.asked, saved: &a.saved, rows: &a.rows}
-	i := &instance{relay: relay.New(src, a.bus, &relay.Options{Owner: owner, Outboxes: a.outboxes, Drain: time.Second, Logger: slog.New(slog.DiscardHandler)}), ended: make(chan error, 1)}
+	i := &instance{relay: relay.New(src, a.bus, &relay.Options{Owner: owner, Outboxes: a.outboxes,
+		Drain: time.Second, Logger: slog.New(slog.DiscardHandler)}), ended: make(chan error, 1)}
 	i.kill = func() { src.dead.Store(true) }
 	ctx, stop := context.WithCancel(a.t.Context())
 	i.stop = stop
@@ -145,7 +147,8 @@ func (a *fleet) owned() (n int) {
 
 func (a *fleet) write(key string) {
 	tx := a.db.BeginTx()
-	if err := a.out.Write(a.t.Context(), tx, skald.Draft{Topic: "orders", Key: []byte(key), Type: "said", Value: key}); err != nil {
+	if err := a.out.Write(a.t.Context(), tx, skald.Draft{Topic: "orders", Key: []byte(key), Type: "said",
+		Value: key}); err != nil {
 		a.t.Fatal(err)
 	}
 	if err := tx.Commit(); err != nil {
@@ -177,7 +180,8 @@ func TestIdleBudget(t *testing.T) {
 		relays int
 		asked  float64 // a second, at most
 		p50    time.Duration
-	}{{1, 10, 60 * time.Millisecond}, {4, 10, 250 * time.Millisecond}, {20, 20, time.Second}, {200, 20, time.Second}} {
+	}{{1, 10, 60 * time.Millisecond}, {4, 10, 250 * time.Millisecond}, {20, 20, time.Second},
+		{200, 20, time.Second}} {
 		t.Run(fmt.Sprint(c.relays), func(t *testing.T) {
 			inFleet(t, c.relays, func(a *fleet) {
 				const seconds = 120
@@ -187,7 +191,11 @@ func TestIdleBudget(t *testing.T) {
 					t.Errorf("idle relays wrote their progress %d times", n)
 				}
 				asked := float64(a.asked.Load()-before) / seconds
-				p50 := a.p50(31, func(i int) time.Duration { return 30*time.Second + time.Duration(i)*64_893*time.Microsecond })
+				p50 := a.p50(31,
+					func(i int) time.Duration {
+						return 30*time.Second +
+							time.Duration(i)*64_893*time.Microsecond
+					})
 				t.Logf("%.1f questions a second, p50 %v from idle", asked, p50)
 				if asked > c.asked || p50 > c.p50 {
 					t.Errorf("an idle database is asked %.1f times a second, at most %v; a message waits %v, at most %v", asked, c.asked, p50, c.p50)
@@ -204,14 +212,19 @@ func TestIdleOutboxes(t *testing.T) {
 		outboxes int
 		asked    float64 // a second, by all of them
 		p50      time.Duration
-	}{{1, 10, 60 * time.Millisecond}, {3, 11, 200 * time.Millisecond}, {10, 13, 600 * time.Millisecond}, {50, 62, 600 * time.Millisecond}} {
+	}{{1, 10, 60 * time.Millisecond}, {3, 11, 200 * time.Millisecond}, {10, 13, 600 * time.Millisecond},
+		{50, 62, 600 * time.Millisecond}} {
 		t.Run(fmt.Sprint(c.outboxes), func(t *testing.T) {
 			inFleetOf(t, 1, c.outboxes, func(a *fleet) {
 				const seconds = 120
 				before := a.asked.Load()
 				time.Sleep(seconds * time.Second)
 				asked := float64(a.asked.Load()-before) / seconds * float64(c.outboxes)
-				p50 := a.p50(31, func(i int) time.Duration { return 30*time.Second + time.Duration(i)*64_893*time.Microsecond })
+				p50 := a.p50(31,
+					func(i int) time.Duration {
+						return 30*time.Second +
+							time.Duration(i)*64_893*time.Microsecond
+					})
 				t.Logf("%.1f questions a second, p50 %v from idle", asked, p50)
 				if asked > c.asked || p50 > c.p50 {
 					t.Errorf("an idle database is asked %.1f times a second, at most %v; a message waits %v, at most %v", asked, c.asked, p50, c.p50)
@@ -224,7 +237,9 @@ func TestIdleOutboxes(t *testing.T) {
 // TestBusyDelay: while messages come at least every second.
 func TestBusyDelay(t *testing.T) {
 	inFleet(t, 1, func(a *fleet) {
-		gap := func(i int) time.Duration { return 300*time.Millisecond + time.Duration(i)*7001*time.Microsecond }
+		gap := func(i int) time.Duration {
+			return 300*time.Millisecond + time.Duration(i)*7001*time.Microsecond
+		}
 		if p50 := a.p50(99, gap); p50 > 30*time.Millisecond {
 			t.Errorf("p50 %v", p50)
 		}

@@ -30,7 +30,8 @@ type waiting struct {
 
 func (w *waiting) Done() <-chan struct{} { return w.done }
 
-func (u *unanswered) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
+func (u *unanswered) Publish(ctx context.Context, msgs []skald.Message,
+	only ...broker.Topics) broker.Pending {
 	w := &waiting{Pending: u.spoiled.Publish(ctx, msgs, only...), done: make(chan struct{})}
 	for i := range msgs {
 		w.bytes += len(msgs[i].Data)
@@ -87,8 +88,10 @@ func TestRowsInMemoryAreBoundedByBytes(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 			}
 		}
-		if bus.most > most || bus.most < store.PageBytes || len(got[""]) != rows || len(w.db.Asides()) != rows {
-			t.Errorf("%d bytes at the broker at once, %d rows delivered, %d set aside", bus.most, len(got[""]), len(w.db.Asides()))
+		if bus.most > most || bus.most < store.PageBytes || len(got[""]) != rows ||
+			len(w.db.Asides()) != rows {
+			t.Errorf("%d bytes at the broker at once, %d rows delivered, %d set aside", bus.most,
+				len(got[""]), len(w.db.Asides()))
 		}
 	})
 }

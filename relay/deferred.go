@@ -165,7 +165,8 @@ func (r *Relay) asideAnswered(c *call, err error) {
 			first.of(&a.Message)
 			r.putOffAgain(l, a, refused)
 			if !errors.Is(refused, broker.ErrNoTopic) {
-				r.o.Logger.Debug("relay: row refused again", "owner", r.o.Owner, "shard", l.ID, "seq", a.Seq, "id", a.ID, "error", refused)
+				r.o.Logger.Debug("relay: row refused again", "owner", r.o.Owner, "shard", l.ID, "seq", a.Seq,
+					"id", a.ID, "error", refused)
 			}
 		case failed == nil:
 			l.freed = append(l.freed, a.Seq)

@@ -19,7 +19,8 @@ func TestLateRefusalOfARowSetAsideIsNotSavedUnderTheNextOwnership(t *testing.T) 
 	before, now := newShard(store.Shard{ID: 3, Epoch: 1}), newShard(store.Shard{ID: 3, Epoch: 3})
 	before.dead = true
 	r.byBucket[200] = now
-	c := &call{deferred: []store.DeferredRow{{Row: store.Row{Seq: 7, Bucket: 200}, Attempts: 1}}, shards: []*shard{before}, rows: 1}
+	c := &call{deferred: []store.DeferredRow{{Row: store.Row{Seq: 7, Bucket: 200}, Attempts: 1}},
+		shards: []*shard{before}, rows: 1}
 	r.inFlight = 1
 	r.answered(c, &broker.PublishError{Refused: map[int]error{0: errors.New("too large")}})
 	if now.unsaved() || before.unsaved() {

@@ -70,7 +70,8 @@ func (r *Relay) begin(ctx context.Context) {
 		return
 	}
 	r.introduced = true
-	r.o.Logger.InfoContext(ctx, "relay: carrying", "owner", r.o.Owner, "store", startup.Name(r.db), "broker", startup.Name(r.bus))
+	r.o.Logger.InfoContext(ctx, "relay: carrying", "owner", r.o.Owner, "store", startup.Name(r.db),
+		"broker", startup.Name(r.bus))
 	startup.WarnUnencrypted(ctx, r.o.Logger.With("owner", r.o.Owner), "relay: no TLS", r.db, r.bus)
 }
 

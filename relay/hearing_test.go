@@ -80,7 +80,8 @@ func TestOneLookForEachCommit(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if looks, pulls := from.looks.Load(), from.pulls.Load(); looks > pulls+2 { // the first, and one beside a renewal
+	// the first, and one beside a renewal
+	if looks, pulls := from.looks.Load(), from.pulls.Load(); looks > pulls+2 {
 		t.Errorf("%d looks for %d windows", looks, pulls)
 	}
 }

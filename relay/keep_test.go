@@ -15,7 +15,8 @@ import (
 func TestRelayRefusesMarksThatGoBeforeRows(t *testing.T) {
 	for _, keep := range []store.Retention{{Marks: time.Hour}, {Outbox: 31 * 24 * time.Hour}, {Outbox: -1}} {
 		var refused *store.RetentionError
-		if err := relay.New(memstore.New(nil), membroker.New(nil), &relay.Options{Keep: keep}).Run(t.Context()); !errors.As(err, &refused) {
+		if err := relay.New(memstore.New(nil), membroker.New(nil),
+			&relay.Options{Keep: keep}).Run(t.Context()); !errors.As(err, &refused) {
 			t.Errorf("with %+v it ends with %v", keep, err)
 		}
 	}

@@ -23,7 +23,8 @@ func (r *Relay) lease(ctx context.Context) (busy bool, err error) {
 	if !r.leaseDue(now, idle) && len(free) == 0 {
 		return false, nil
 	}
-	ask := store.Ask{Owner: r.o.Owner, Session: r.session, TTL: r.o.TTL, Wait: 3*r.patience() + r.o.TTL, Free: free, Knew: r.knew}
+	ask := store.Ask{Owner: r.o.Owner, Session: r.session, TTL: r.o.TTL, Wait: 3*r.patience() + r.o.TTL,
+		Free: free, Knew: r.knew}
 	if idle != nil {
 		ask.Look = &idle.base
 	}
@@ -33,7 +34,8 @@ func (r *Relay) lease(ctx context.Context) (busy bool, err error) {
 	}
 	r.sessions, r.waiting, r.knew = leased.Sessions, leased.Waiting, nil
 	if leased.Timeline != 0 {
-		r.o.Logger.WarnContext(ctx, "relay: the database failed over", "owner", r.o.Owner, "timeline", leased.Timeline)
+		r.o.Logger.WarnContext(ctx, "relay: the database failed over", "owner", r.o.Owner, "timeline",
+			leased.Timeline)
 	}
 	r.first.Store(slices.ContainsFunc(leased.Shards, func(l store.Shard) bool { return l.First == 0 }))
 	r.renewed(now, leased)
@@ -74,7 +76,8 @@ func (r *Relay) patience() time.Duration {
 
 // leaseDue: a renewal that would come before the next look comes with this one.
 func (r *Relay) leaseDue(now time.Time, idle *group) bool {
-	return !now.Before(r.leaseAt) || idle != nil && !now.Before(r.pollAt) && r.leaseAt.Before(now.Add(r.pause(now)))
+	return !now.Before(r.leaseAt) || idle != nil && !now.Before(r.pollAt) &&
+		r.leaseAt.Before(now.Add(r.pause(now)))
 }
 
 // idle is the only group there is, if it has read all of its window.
@@ -148,7 +151,8 @@ func (r *Relay) takeUp(ctx context.Context, gained []store.Shard) error {
 		return err
 	}
 	if moved > 0 {
-		r.o.Logger.Warn("relay: another broker: shards start at the oldest row that is kept", "owner", r.o.Owner, "shards", moved)
+		r.o.Logger.Warn("relay: another broker: shards start at the oldest row that is kept", "owner",
+			r.o.Owner, "shards", moved)
 	}
 	for _, l := range shards {
 		r.differs(l)

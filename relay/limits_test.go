@@ -67,8 +67,10 @@ func (p picky) Topics(ctx context.Context, names ...string) (broker.Topics, erro
 // Nor does a row that was too large to be read. Its size and hash are noted.
 func TestLargeRowIsSetAsideUnread(t *testing.T) {
 	w := newWorld(t, "orders")
-	db := &trusting{Store: w.db, large: &store.Large{Bytes: 200 << 20, SHA256: "abcd"}, spoil: func(m *store.Row) { m.Type, m.Data = "", nil }}
-	r := relay.New(db, w.bus, &relay.Options{Owner: "a", DeferMost: 5 * time.Second, Now: func() time.Time { return w.now }})
+	db := &trusting{Store: w.db, large: &store.Large{Bytes: 200 << 20, SHA256: "abcd"},
+		spoil: func(m *store.Row) { m.Type, m.Data = "", nil }}
+	r := relay.New(db, w.bus, &relay.Options{Owner: "a", DeferMost: 5 * time.Second,
+		Now: func() time.Time { return w.now }})
 	w.write("orders", "k1", "one", "bad", "three")
 	w.write("orders", "k2", "two")
 	w.quiet(r)
@@ -76,7 +78,8 @@ func TestLargeRowIsSetAsideUnread(t *testing.T) {
 	w.expect("orders", "k2", "two")
 	tried := false
 	for _, a := range w.db.Asides() {
-		if tried = tried || a.Attempts > 2; a.Attempts > 0 && (!strings.Contains(a.Why, "209715200 bytes") || !strings.Contains(a.Why, "abcd") || a.Large == nil) {
+		if tried = tried || a.Attempts > 2; a.Attempts > 0 && (!strings.Contains(a.Why, "209715200 bytes") ||
+			!strings.Contains(a.Why, "abcd") || a.Large == nil) {
 			t.Errorf("set aside as %+v", a)
 		}
 	}
@@ -93,7 +96,9 @@ func TestRowThatBreaksALimitIsSetAsideUnpublished(t *testing.T) {
 		"skald_outbox_type":    func(m *store.Row) { m.Type = "a\nb" },
 		"skald_outbox_subject": func(m *store.Row) { m.Subject = "a\r" },
 		"it cannot be read":    func(m *store.Row) { m.Fault, m.Data = "it cannot be read: no base64", nil },
-		"skald_outbox_data":    func(m *store.Row) { m.Data = append([]byte(`"bad"`), make([]byte, 900<<10)...) },
+		"skald_outbox_data": func(m *store.Row) {
+			m.Data = append([]byte(`"bad"`), make([]byte, 900<<10)...)
+		},
 	} {
 		t.Run(limit, func(t *testing.T) {
 			w := newWorld(t, "orders")
@@ -104,7 +109,8 @@ func TestRowThatBreaksALimitIsSetAsideUnpublished(t *testing.T) {
 				}
 				return nil
 			}
-			r := relay.New(db, picky{w.bus}, &relay.Options{Owner: "a", DeferMost: 5 * time.Second, Now: func() time.Time { return w.now }})
+			r := relay.New(db, picky{w.bus}, &relay.Options{Owner: "a", DeferMost: 5 * time.Second,
+				Now: func() time.Time { return w.now }})
 			w.write("orders", "k1", "one")
 			w.write("orders", "k1", "bad")
 			w.write("orders", "k2", "two")

@@ -50,7 +50,8 @@ func (l *shard) unsaved() bool {
 
 func (l *shard) progress() *store.Progress {
 	cursor := l.Cursor
-	p := &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &cursor, Deferred: l.deferred, Freed: l.freed}
+	p := &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &cursor, Deferred: l.deferred,
+		Freed: l.freed}
 	if l.renamed {
 		name := l.note.String()
 		p.Incarnation = &name
@@ -58,7 +59,8 @@ func (l *shard) progress() *store.Progress {
 	return p
 }
 
-func (r *Relay) saved(ctx context.Context, of []*shard, es []store.Effect, stands []bool, now time.Time) error {
+func (r *Relay) saved(ctx context.Context, of []*shard, es []store.Effect, stands []bool,
+	now time.Time) error {
 	var freed []*shard
 	for i, l := range of {
 		if !stands[i] {

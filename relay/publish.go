@@ -37,7 +37,9 @@ func (r *Relay) handOver(g *group, rows []store.Row) {
 	for i := range rows {
 		row := &rows[i]
 		l := r.byBucket[row.Bucket]
-		if l == nil || l.group != g || l.trouble || l.leaving || (l.Cursor.Base == g.base && l.Cursor.Tip == g.tip && row.Seq <= l.Cursor.Seq) || l.passesOver(g, row) {
+		if l == nil || l.group != g || l.trouble || l.leaving ||
+			(l.Cursor.Base == g.base && l.Cursor.Tip == g.tip && row.Seq <= l.Cursor.Seq) ||
+			l.passesOver(g, row) {
 			continue
 		}
 		p := parts[l]
@@ -79,7 +81,8 @@ func (r *Relay) mustWait(l *shard, row *store.Row) *store.DeferredRow {
 		r.count(func(h *Health) { h.Deferred++ })
 		r.tel.Refused(row.Topic)
 		a := &store.DeferredRow{Row: *row, Attempts: 1, Why: why, Due: r.o.DeferFirst}
-		r.o.Logger.Warn("relay: row deferred", "owner", r.o.Owner, "shard", l.ID, "seq", row.Seq, "id", row.ID, "error", a.Why)
+		r.o.Logger.Warn("relay: row deferred", "owner", r.o.Owner, "shard", l.ID, "seq", row.Seq,
+			"id", row.ID, "error", a.Why)
 		return a
 	}
 	if until, ok := r.missing[row.Topic]; !ok || r.o.Now().After(until) {
@@ -87,7 +90,8 @@ func (r *Relay) mustWait(l *shard, row *store.Row) *store.DeferredRow {
 	}
 	r.count(func(h *Health) { h.Deferred++ })
 	r.tel.Refused(row.Topic)
-	return &store.DeferredRow{Row: *row, Attempts: 1, Why: "topic " + row.Topic + ": " + broker.ErrNoTopic.Error(), Due: r.o.DeferFirst}
+	return &store.DeferredRow{Row: *row, Attempts: 1, Why: "topic " + row.Topic + ": " +
+		broker.ErrNoTopic.Error(), Due: r.o.DeferFirst}
 }
 
 // unfit says why a row cannot be published to any broker; "": it can.

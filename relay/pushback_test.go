@@ -25,7 +25,8 @@ func TestFullTopic(t *testing.T) {
 	}})
 	w.bus = &spoiled{Broker: w.mem}
 	w.topics("open", "full")
-	r := relay.New(w.db, w.mem, &relay.Options{DeferMost: 10 * time.Second, Now: func() time.Time { return w.now }})
+	r := relay.New(w.db, w.mem, &relay.Options{DeferMost: 10 * time.Second,
+		Now: func() time.Time { return w.now }})
 	w.write("full", "k", "1", "2")
 	for range 200 {
 		w.write("open", "", "x")

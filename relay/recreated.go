@@ -122,7 +122,8 @@ func (r *Relay) differs(l *shard) bool {
 				l.told = broker.Topics{}
 			}
 			l.told[name] = is
-			r.o.Logger.Warn("relay: a topic was made anew: what is kept of it is published again", "owner", r.o.Owner, "shard", l.ID, "topic", name, "id", is)
+			r.o.Logger.Warn("relay: a topic was made anew: what is kept of it is published again", "owner",
+				r.o.Owner, "shard", l.ID, "topic", name, "id", is)
 		}
 	}
 	return len(l.told) > 0
@@ -219,9 +220,11 @@ func (l *shard) renews(topic string) bool {
 // setsAsideBefore tells whether an older row of its key is about to be stored as deferred.
 func (l *shard) setsAsideBefore(a *store.DeferredRow) bool {
 	older := func(o store.DeferredRow) bool {
-		return o.Seq < a.Seq && o.Key != nil && a.Key != nil && o.Topic == a.Topic && string(o.Key) == string(a.Key)
+		return o.Seq < a.Seq && o.Key != nil && a.Key != nil && o.Topic == a.Topic &&
+			string(o.Key) == string(a.Key)
 	}
-	return slices.ContainsFunc(l.deferred, older) || slices.ContainsFunc(l.pieces, func(p *piece) bool { return slices.ContainsFunc(p.deferred, older) })
+	return slices.ContainsFunc(l.deferred, older) ||
+		slices.ContainsFunc(l.pieces, func(p *piece) bool { return slices.ContainsFunc(p.deferred, older) })
 }
 
 // publishesTo notes a topic.

@@ -32,7 +32,8 @@ func (w *world) remake(names ...string) {
 // got is all that is in a topic, by key, repeats too.
 func (w *world) got(topic string) map[string][]string {
 	w.t.Helper()
-	sub, err := w.mem.Subscribe(w.t.Context(), broker.Group{Name: fmt.Sprint("all", time.Now().UnixNano()), Topics: []string{topic}})
+	sub, err := w.mem.Subscribe(w.t.Context(), broker.Group{Name: fmt.Sprint("all", time.Now().UnixNano()),
+		Topics: []string{topic}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -224,7 +225,8 @@ func TestTopicMadeAnewBeforeEachPublish(t *testing.T) {
 	for n := 1; n <= 40; n++ {
 		w := newWorld(t, "orders", "stock")
 		m := &remaker{spoiled: w.bus, n: n, remake: func() { w.remake("orders") }}
-		r := relay.New(w.db, m, &relay.Options{Owner: "a", DeferMost: 5 * time.Second, Now: func() time.Time { return w.now }})
+		r := relay.New(w.db, m, &relay.Options{Owner: "a", DeferMost: 5 * time.Second,
+			Now: func() time.Time { return w.now }})
 		once := true
 		w.bus.refuse = func(msg skald.Message, alone bool) error {
 			if string(msg.Data) == `"2"` && once {
@@ -299,7 +301,8 @@ func TestTopicMadeAnewBesideRelaysAtWork(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() {
 			ended <- relay.New(db, &busy{Broker: mem}, &relay.Options{
-				Owner: owner, TTL: time.Second, Save: 20 * time.Millisecond, Drain: time.Nanosecond, Logger: slog.New(slog.DiscardHandler),
+				Owner: owner, TTL: time.Second, Save: 20 * time.Millisecond, Drain: time.Nanosecond,
+				Logger: slog.New(slog.DiscardHandler),
 			}).Run(ctx)
 		}()
 		return func() {
@@ -337,7 +340,8 @@ func TestTopicMadeAnewBesideRelaysAtWork(t *testing.T) {
 		if settled {
 			ids, _ := mem.Topics(t.Context(), "orders")
 			for _, l := range db.Shards() { // the last session of the topic is known to all
-				settled = settled && (l.Cursor.Base == "" || strings.Contains(l.Incarnation, `"orders":"`+ids["orders"]+`"`) || !strings.Contains(l.Incarnation, "orders"))
+				settled = settled && (l.Cursor.Base == "" || strings.Contains(l.Incarnation, `"orders":"`+
+					ids["orders"]+`"`) || !strings.Contains(l.Incarnation, "orders"))
 			}
 		}
 		if time.Now().After(deadline) {

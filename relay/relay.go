@@ -184,7 +184,8 @@ func New(db Source, bus broker.Publisher, o *Options) *Relay {
 	return &Relay{
 		db: db, hearer: hearer, bus: bus, o: d, session: rand.Text(),
 		tel:    telemetry.NewRelay(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}),
-		shards: map[int]*shard{}, missing: map[string]time.Time{}, pushed: map[string]pushback{}, idless: map[string]time.Time{}, page: pageFirst,
+		shards: map[int]*shard{}, missing: map[string]time.Time{}, pushed: map[string]pushback{},
+		idless: map[string]time.Time{}, page: pageFirst,
 		health: Health{Live: true}, storeAway: "not started yet",
 		say: seldom(), sayBroker: seldom(),
 	}

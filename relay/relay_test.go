@@ -46,7 +46,8 @@ func (w *world) topics(names ...string) {
 }
 
 func (w *world) relay(owner string) *relay.Relay {
-	return relay.New(w.db, w.bus, &relay.Options{Owner: owner, DeferMost: 5 * time.Second, Now: func() time.Time { return w.now }})
+	return relay.New(w.db, w.bus, &relay.Options{Owner: owner, DeferMost: 5 * time.Second,
+		Now: func() time.Time { return w.now }})
 }
 
 func (w *world) write(topic, key string, says ...string) {
@@ -87,7 +88,8 @@ func (w *world) quiet(rs ...*relay.Relay) {
 // delivered is what a new group sees of a topic: the first delivery of each message, by key.
 func (w *world) delivered(topic string) (byKey map[string][]string, repeats int) {
 	w.t.Helper()
-	sub, err := w.mem.Subscribe(w.t.Context(), broker.Group{Name: fmt.Sprint("reader", time.Now().UnixNano()), Topics: []string{topic}})
+	sub, err := w.mem.Subscribe(w.t.Context(), broker.Group{Name: fmt.Sprint("reader", time.Now().UnixNano()),
+		Topics: []string{topic}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -298,12 +300,14 @@ func TestMissingTopicIsSaidOnce(t *testing.T) {
 	var log strings.Builder
 	r := relay.New(w.db, w.bus, &relay.Options{
 		Owner: "a", Now: func() time.Time { return w.now }, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		DeferMost: 10 * time.Second, // so that quiet, which is a minute, has a look at them, whatever is drawn
+		// so that quiet, which is a minute, has a look at them, whatever is drawn
+		DeferMost: 10 * time.Second,
 	})
 	says := func(want int) {
 		t.Helper()
 		w.quiet(r)
-		if n := strings.Count(log.String(), "a topic is missing"); n != want || !strings.Contains(log.String(), "topic=payments") {
+		if n := strings.Count(log.String(), "a topic is missing"); n != want ||
+			!strings.Contains(log.String(), "topic=payments") {
 			t.Errorf("said %d times, want %d: %s", n, want, log.String())
 		}
 	}
@@ -409,7 +413,8 @@ func TestRelaysShareShardsAndTakeOverFromTheDead(t *testing.T) {
 func TestClocksThatDiffer(t *testing.T) {
 	w := newWorld(t, "orders")
 	at := func(d time.Duration) *relay.Relay {
-		return relay.New(w.db, w.bus, &relay.Options{Owner: d.String(), Now: func() time.Time { return w.now.Add(d) }})
+		return relay.New(w.db, w.bus, &relay.Options{Owner: d.String(),
+			Now: func() time.Time { return w.now.Add(d) }})
 	}
 	behind, ahead := at(-time.Hour), at(time.Hour)
 	w.quiet(behind, ahead)

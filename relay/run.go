@@ -61,7 +61,8 @@ func (r *Relay) check(ctx context.Context) error {
 
 // turn takes everything on as far as it goes without waiting for the broker.
 func (r *Relay) turn(ctx context.Context) (busy bool, err error) {
-	for _, phase := range []func(context.Context) (bool, error){r.lease, r.read, r.look, r.retryAside, r.askTopics} {
+	for _, phase := range []func(context.Context) (bool, error){r.lease, r.read, r.look, r.retryAside,
+		r.askTopics} {
 		did, err := phase(ctx)
 		busy = busy || did
 		switch {
@@ -103,7 +104,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	defer r.tel.Watch(r.o.Owner, r.standing, r.deaf)()
-	defer telemetry.WatchBacklog(telemetry.Providers{Meter: r.o.MeterProvider}, r.o.Now, r.Backlog, r.first.Load, r.lag())()
+	defer telemetry.WatchBacklog(telemetry.Providers{Meter: r.o.MeterProvider}, r.o.Now, r.Backlog,
+		r.first.Load, r.lag())()
 	unhook := context.AfterFunc(ctx, func() { time.AfterFunc(r.o.Drain, kill) })
 	defer unhook()
 	defer r.hear(hard)()
@@ -345,7 +347,8 @@ func (r *Relay) maintain(ctx context.Context) (more bool) {
 	case err != nil && ctx.Err() == nil: // else it was ended with the relay
 		r.o.Logger.Warn("relay: retention", "owner", r.o.Owner, "error", err)
 	case did.Rows != 0 || did.Marks != 0 || did.Steps != 0 || len(did.Left) > 0:
-		r.o.Logger.Info("relay: retention", "owner", r.o.Owner, "rows", did.Rows, "marks", did.Marks, "steps", did.Steps, "left", did.Left)
+		r.o.Logger.Info("relay: retention", "owner", r.o.Owner, "rows", did.Rows, "marks", did.Marks,
+			"steps", did.Steps, "left", did.Left)
 	}
 	return err == nil && did.More
 }

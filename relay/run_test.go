@@ -42,7 +42,8 @@ type roughCall struct {
 }
 
 func newRough(t *testing.T, seed uint64) *rough {
-	r := &rough{rng: rand.New(rand.NewPCG(seed, 1)), held: map[string]int{}, until: map[string]int{}, queue: make(chan *roughCall, 100_000)}
+	r := &rough{rng: rand.New(rand.NewPCG(seed, 1)), held: map[string]int{}, until: map[string]int{},
+		queue: make(chan *roughCall, 100_000)}
 	stop := make(chan struct{})
 	go func() {
 		for {
@@ -169,8 +170,10 @@ func roughRun(t *testing.T, seed uint64) {
 	start := func(owner string) (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		r := relay.New(db.Session(), bus, &relay.Options{Owner: owner, TTL: 200 * time.Millisecond, Save: 20 * time.Millisecond,
-			DeferFirst: 5 * time.Millisecond, DeferMost: 20 * time.Millisecond, RetryMost: 20 * time.Millisecond, InFlight: 300,
+		r := relay.New(db.Session(), bus, &relay.Options{Owner: owner, TTL: 200 * time.Millisecond,
+			Save:       20 * time.Millisecond,
+			DeferFirst: 5 * time.Millisecond, DeferMost: 20 * time.Millisecond,
+			RetryMost: 20 * time.Millisecond, InFlight: 300,
 			Logger: slog.New(slog.DiscardHandler)})
 		go func() { ended <- r.Run(ctx) }()
 		return func() {
@@ -191,7 +194,8 @@ func roughRun(t *testing.T, seed uint64) {
 			tx := db.BeginTx()
 			for range 1 + rng.IntN(5) {
 				key := fmt.Sprint("k", rng.IntN(12))
-				d := skald.Draft{Topic: "t", Type: "said", Key: []byte(key), Subject: fmt.Sprint(want[key]), Value: "fine"}
+				d := skald.Draft{Topic: "t", Type: "said", Key: []byte(key), Subject: fmt.Sprint(want[key]),
+					Value: "fine"}
 				if rng.IntN(40) == 0 {
 					d.Value = "poison"
 				}

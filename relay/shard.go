@@ -47,7 +47,8 @@ type piece struct {
 func keyOf(m *skald.Message) string { return m.Topic + "\x00" + string(m.Key) }
 
 func newShard(l store.Shard) *shard {
-	return &shard{Shard: l, note: readNote(l.Incarnation), held: map[string]bool{}, saved: l.Cursor, suspects: map[int64]bool{}, failed: map[int64]int{}}
+	return &shard{Shard: l, note: readNote(l.Incarnation), held: map[string]bool{}, saved: l.Cursor,
+		suspects: map[int64]bool{}, failed: map[int64]int{}}
 }
 
 // advance moves the cursor over the finished pieces at the head. Behind a row that was not taken it stops:

@@ -62,7 +62,8 @@ func (r *Relay) groupFor(l *shard, due time.Time) {
 			return
 		}
 	}
-	l.group = &group{base: base, tip: tip, at: at, shards: []*shard{l}, fresh: true, careful: careful, due: due}
+	l.group = &group{base: base, tip: tip, at: at, shards: []*shard{l}, fresh: true,
+		careful: careful, due: due}
 	r.groups = append(r.groups, l.group)
 }
 
@@ -133,7 +134,8 @@ func (r *Relay) look(ctx context.Context) (busy bool, err error) {
 				vain = true
 				continue
 			}
-			tip, all = t, all && !vain // whoever looked before saw less than what the source may have been told of
+			// whoever looked before saw less than what the source may have been told of
+			tip, all = t, all && !vain
 		}
 		g.begin(tip)
 	}
@@ -195,7 +197,8 @@ func (r *Relay) read(ctx context.Context) (busy bool, err error) {
 
 // room tells whether g may read on: somebody in it can go on, and not too much is under way.
 func (r *Relay) room(g *group) bool {
-	if !slices.ContainsFunc(g.shards, func(l *shard) bool { return !l.trouble && (!g.careful || l.pending == 0) }) {
+	if !slices.ContainsFunc(g.shards,
+		func(l *shard) bool { return !l.trouble && (!g.careful || l.pending == 0) }) {
 		return false
 	}
 	return r.inFlight < r.o.InFlight && r.roomForPage()
@@ -215,7 +218,8 @@ func (r *Relay) readPage(ctx context.Context, g *group) error {
 	if g.careful {
 		limit = carefulPage
 	}
-	page, err := r.db.Pull(ctx, store.Window{Base: g.base, Tip: g.tip, After: g.at, Buckets: r.buckets(g)}, limit)
+	page, err := r.db.Pull(ctx, store.Window{Base: g.base, Tip: g.tip, After: g.at, Buckets: r.buckets(g)},
+		limit)
 	if err != nil {
 		return fmt.Errorf("read outbox: %w", err)
 	}

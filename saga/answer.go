@@ -18,7 +18,8 @@ const (
 
 // Cancel turns a saga back, in a transaction of the caller's. What is under way outside is settled first;
 // where that is the pivot and it took effect, the saga goes on. *NoSagaError: there is none of this key.
-func Cancel[TTx any](ctx context.Context, e *Engine[TTx], tx TTx, d Defined, key, reason string) (Received, error) {
+func Cancel[TTx any](ctx context.Context, e *Engine[TTx], tx TTx, d Defined, key,
+	reason string) (Received, error) {
 	out, nothing, err := e.core.Cancel(ctx, tx, d.Body(), key, reason)
 	switch {
 	case err != nil:
@@ -34,7 +35,8 @@ func Cancel[TTx any](ctx context.Context, e *Engine[TTx], tx TTx, d Defined, key
 // found by its business key, and where the message does not name the command that it answers as its
 // cause, it answers the one that waits for such a message. False: it counted for nothing, because it came
 // again, late, or unasked.
-func Answer[TTx any](ctx context.Context, e *Engine[TTx], tx TTx, d Defined, key string, m skald.Message) (bool, error) {
+func Answer[TTx any](ctx context.Context, e *Engine[TTx], tx TTx, d Defined, key string,
+	m skald.Message) (bool, error) {
 	out, err := e.core.Answer(ctx, tx, d.Body(), key, m)
 	return out == plan.Taken, err
 }

@@ -44,7 +44,8 @@ func TestAnswer(t *testing.T) {
 	db, d := memstore.New(nil), packing()
 	e := engineOf(t, db, d)
 	says := func(key, typ string) bool {
-		m := skald.Message{ID: "m", Source: "/old", Topic: "packed", Type: typ, Key: []byte(key), CorrelationID: "theirs", CausationID: "theirs",
+		m := skald.Message{ID: "m", Source: "/old", Topic: "packed", Type: typ, Key: []byte(key),
+			CorrelationID: "theirs", CausationID: "theirs",
 			Time: time.Now(), ContentType: "application/json", Data: []byte(`"as they say"`)}
 		return within(t, db, func(tx tx) (bool, error) { return saga.Answer(t.Context(), e, tx, d, key, m) })
 	}
@@ -59,7 +60,8 @@ func TestAnswer(t *testing.T) {
 		key, typ string
 		counts   bool
 	}{
-		{"one", "unpacked", false}, {"one", "packed", true}, {"one", "packed", false}, {"one", "short", false},
+		{"one", "unpacked", false}, {"one", "packed", true}, {"one", "packed", false},
+		{"one", "short", false},
 		{"two", "packed", false}, // which of the lines?
 		{"no", "short", true},
 		{"none", "packed", false},
@@ -83,12 +85,14 @@ func TestAnswer(t *testing.T) {
 // A cancellation stands with the caller's transaction, and tells what it came to.
 func TestCancel(t *testing.T) {
 	go1 := saga.Signal[bool]{Name: "go"}
-	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("flight"), saga.Wait[trip]("go", go1), ledger("hotel"))
+	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("flight"), saga.Wait[trip]("go", go1),
+		ledger("hotel"))
 	db := memstore.New(nil)
 	e := engineOf(t, db, d)
 	cancel := func(key string) saga.Received {
 		t.Helper()
-		return within(t, db, func(tx tx) (saga.Received, error) { return saga.Cancel(t.Context(), e, tx, d, key, "no more") })
+		return within(t, db,
+			func(tx tx) (saga.Received, error) { return saga.Cancel(t.Context(), e, tx, d, key, "no more") })
 	}
 	begin(t, db, e, d, trip{ID: "early"})
 	if got := cancel("early"); got != saga.Unbegun {
@@ -116,7 +120,8 @@ func TestCancel(t *testing.T) {
 	}
 	for key, rows := range map[string]int{"early": 0, "a": 0, "b": 2} {
 		end := await(t, e, d, key)
-		if end.Done != (rows > 0) || left(db, key) != rows || !end.Done && (end.Why != "cancel" || end.Reason != "no more") {
+		if end.Done != (rows > 0) || left(db, key) != rows || !end.Done &&
+			(end.Why != "cancel" || end.Reason != "no more") {
 			t.Errorf("%s: %+v, %d rows", key, end, left(db, key))
 		}
 	}

@@ -32,7 +32,10 @@ func assemble(name string, steps []Handle) (plan.Graph, []body.Step, []error) {
 			if tx == nil {
 				tx = t.Type()
 			} else if tx != t.Type() {
-				faults = append(faults, fmt.Errorf("step %q takes %v, and a step before it %v: a saga has one type of transactions", s.name, t.Type(), tx))
+				faults = append(faults,
+					fmt.Errorf(
+						"step %q takes %v, and a step before it %v: a saga has one type of transactions",
+						s.name, t.Type(), tx))
 			}
 		}
 		g.Steps = append(g.Steps, s.node(g.Steps))
@@ -46,7 +49,9 @@ func assemble(name string, steps []Handle) (plan.Graph, []body.Step, []error) {
 			if a == nil || a.of() == nil {
 				faults = append(faults, fmt.Errorf("step %q: its After names a nil step", h.Name()))
 			} else if other, ok := listed[a.Name()]; ok && other != a.of() {
-				faults = append(faults, fmt.Errorf("step %q: its After names a step %q that is not the one listed here", h.Name(), a.Name()))
+				faults = append(faults,
+					fmt.Errorf("step %q: its After names a step %q that is not the one listed here",
+						h.Name(), a.Name()))
 			}
 		}
 	}
@@ -56,7 +61,8 @@ func assemble(name string, steps []Handle) (plan.Graph, []body.Step, []error) {
 
 // node is the step as data, listed after others.
 func (s *spec) node(before []plan.Step) plan.Step {
-	n := plan.Step{Name: s.name, Kind: s.kind, Pivot: s.pivot, Undo: s.undo, NoEffect: s.noEffect, When: s.body.When != nil,
+	n := plan.Step{Name: s.name, Kind: s.kind, Pivot: s.pivot, Undo: s.undo, NoEffect: s.noEffect,
+		When: s.body.When != nil,
 		Each: s.body.Each != nil, Signal: s.signal, Lapses: s.lapses, Shape: s.shape,
 		Try: plan.Policy(s.try), Back: plan.Policy(s.back)}
 	for _, a := range s.after {

@@ -68,7 +68,8 @@ const (
 )
 
 // Send sends a signal to a saga, in a transaction of its own. *NoSagaError: there is none of this key.
-func Send[TTx, T any](ctx context.Context, e *Engine[TTx], d Defined, key string, s Signal[T], v T) (Received, error) {
+func Send[TTx, T any](ctx context.Context, e *Engine[TTx], d Defined, key string, s Signal[T],
+	v T) (Received, error) {
 	one, err := s.with(v)
 	if err != nil {
 		return "", err
@@ -78,7 +79,8 @@ func Send[TTx, T any](ctx context.Context, e *Engine[TTx], d Defined, key string
 }
 
 // SendIn is Send in a transaction of the caller's, such as an inbox's handler.
-func SendIn[TTx, T any](ctx context.Context, e *Engine[TTx], tx TTx, d Defined, key string, s Signal[T], v T) (Received, error) {
+func SendIn[TTx, T any](ctx context.Context, e *Engine[TTx], tx TTx, d Defined, key string, s Signal[T],
+	v T) (Received, error) {
 	one, err := s.with(v)
 	if err != nil {
 		return "", err

@@ -60,7 +60,8 @@ func (l Local[TTx, In, Out]) undoes(o *body.Outside[TTx], _ In, _ Out) error {
 }
 
 func (u Refund[TTx, In, Out, Req, Ans]) undoes(o *body.Outside[TTx], _ In, _ Out) error {
-	r := Request[TTx, In, Req, Ans]{At: u.At, Do: u.Do, LookUp: u.LookUp, Cancel: u.Cancel, Memory: u.Memory, Settle: u.Settle}
+	r := Request[TTx, In, Req, Ans]{At: u.At, Do: u.Do, LookUp: u.LookUp, Cancel: u.Cancel, Memory: u.Memory,
+		Settle: u.Settle}
 	if u.Intent != nil {
 		r.Intent = func(ctx context.Context, tx TTx, r Run[In]) (Req, error) {
 			var none Req
@@ -83,7 +84,8 @@ func (u Refund[TTx, In, Out, Req, Ans]) undoes(o *body.Outside[TTx], _ In, _ Out
 // Call is a step that asks somebody outside. The request is stored before it is made, and made outside of any
 // transaction; its answer is stored together with what Settle writes. Undo is a Refund, a Local, or nil: see
 // NoEffect. A refusal (skald.Reject of Do or LookUp) turns the saga back.
-func Call[TTx, In, Req, Out any](name string, c Request[TTx, In, Req, Out], undo CallUndo[TTx, In, Out], opts ...Option) *Step[In, Out] {
+func Call[TTx, In, Req, Out any](name string, c Request[TTx, In, Req, Out], undo CallUndo[TTx, In, Out],
+	opts ...Option) *Step[In, Out] {
 	o := &body.Outside[TTx]{Call: c.bound()}
 	var err error
 	if undo != nil {
@@ -107,8 +109,10 @@ func (c Request[TTx, In, Req, Out]) valid() error {
 
 // bound is the request without its types. The message of the call is none: the facts come with the context.
 func (c Request[TTx, In, Req, Out]) bound() body.Request[TTx] {
-	made := call.Call[TTx, *body.Facts, Req, Out]{At: c.At, Do: c.Do, LookUp: c.LookUp, Cancel: c.Cancel, Memory: c.Memory,
-		Intent: func(ctx context.Context, tx TTx, m skald.Received[*body.Facts]) (req Req, key string, err error) {
+	made := call.Call[TTx, *body.Facts, Req, Out]{At: c.At, Do: c.Do, LookUp: c.LookUp, Cancel: c.Cancel,
+		Memory: c.Memory,
+		Intent: func(ctx context.Context, tx TTx,
+			m skald.Received[*body.Facts]) (req Req, key string, err error) {
 			r, err := runOf[In](m.Value)
 			if err != nil {
 				return req, "", err
@@ -142,7 +146,8 @@ func (c Request[TTx, In, Req, Out]) bound() body.Request[TTx] {
 func factsOf(ctx context.Context, m skald.Message) (skald.Received[*body.Facts], error) {
 	f, ok := body.In(ctx)
 	if !ok {
-		return skald.Received[*body.Facts]{}, skald.Permanent(errors.New("saga: the context of the call was replaced"))
+		return skald.Received[*body.Facts]{},
+			skald.Permanent(errors.New("saga: the context of the call was replaced"))
 	}
 	return skald.Received[*body.Facts]{Message: m, Value: f}, nil
 }

@@ -29,24 +29,26 @@ func Reply[Out any](done skald.Event[Out], refused ...Refusal) Replies[Out] {
 // RefusedBy declares a reply that says no. Why is its reason, for the one who reads the saga; nil: the type
 // of the event.
 func RefusedBy[T any](e skald.Event[T], why func(T) string) Refusal {
-	return Refusal{body.Reply{Topic: e.Topic, Type: e.Type, Read: func(ctx context.Context, m skald.Message) (json.RawMessage, string, error) {
-		r, err := e.Decode(ctx, m)
-		if err != nil || why == nil {
-			return nil, e.Type, err
-		}
-		return nil, why(r.Value), nil
-	}}}
+	return Refusal{body.Reply{Topic: e.Topic, Type: e.Type,
+		Read: func(ctx context.Context, m skald.Message) (json.RawMessage, string, error) {
+			r, err := e.Decode(ctx, m)
+			if err != nil || why == nil {
+				return nil, e.Type, err
+			}
+			return nil, why(r.Value), nil
+		}}}
 }
 
 func (p Replies[Out]) replies(to *body.Command) {
-	to.Done = body.Reply{Topic: p.done.Topic, Type: p.done.Type, Read: func(ctx context.Context, m skald.Message) (json.RawMessage, string, error) {
-		r, err := p.done.Decode(ctx, m)
-		if err != nil {
-			return nil, "", err
-		}
-		data, err := json.Marshal(r.Value)
-		return data, "", err
-	}}
+	to.Done = body.Reply{Topic: p.done.Topic, Type: p.done.Type,
+		Read: func(ctx context.Context, m skald.Message) (json.RawMessage, string, error) {
+			r, err := p.done.Decode(ctx, m)
+			if err != nil {
+				return nil, "", err
+			}
+			data, err := json.Marshal(r.Value)
+			return data, "", err
+		}}
 	for _, no := range p.refused {
 		to.Refused = append(to.Refused, no.reply)
 	}
@@ -57,14 +59,16 @@ type CommandUndo[In any] struct{ command body.Command }
 
 // UndoBy undoes a Command with another command. It is also sent where no reply to the first one has come: the
 // participant undoes the step, or bars it, and replies in both cases, as inbox.Compensate does.
-func UndoBy[In, Cmd, Ans any](e skald.Event[Cmd], payload func(r Run[In]) Cmd, replies Replies[Ans]) *CommandUndo[In] {
+func UndoBy[In, Cmd, Ans any](e skald.Event[Cmd], payload func(r Run[In]) Cmd,
+	replies Replies[Ans]) *CommandUndo[In] {
 	return &CommandUndo[In]{commandOf(e, payload, replies)}
 }
 
 // Command is a step of another service. The command is written with the saga's state, by outbox, relay and
 // broker, under the saga's business key; the step ends with a reply. Undo is made by UndoBy; nil: see
 // NoEffect.
-func Command[In, Cmd, Out any](name string, e skald.Event[Cmd], payload func(r Run[In]) Cmd, replies Replies[Out], undo *CommandUndo[In],
+func Command[In, Cmd, Out any](name string, e skald.Event[Cmd], payload func(r Run[In]) Cmd,
+	replies Replies[Out], undo *CommandUndo[In],
 	opts ...Option) *Step[In, Out] {
 	c := commandOf(e, payload, replies)
 	b := body.Step{Command: &c}
@@ -82,7 +86,8 @@ func Command[In, Cmd, Out any](name string, e skald.Event[Cmd], payload func(r R
 	return s
 }
 
-func commandOf[In, Cmd, Out any](e skald.Event[Cmd], payload func(r Run[In]) Cmd, replies Replies[Out]) body.Command {
+func commandOf[In, Cmd, Out any](e skald.Event[Cmd], payload func(r Run[In]) Cmd,
+	replies Replies[Out]) body.Command {
 	c := body.Command{Draft: func(f *body.Facts) (skald.Draft, error) {
 		r, err := runOf[In](f)
 		if err != nil {
@@ -105,7 +110,9 @@ func validCommand(what, topic, typ string, c body.Command) (faults []error) {
 		case r.Topic == "" || r.Type == "":
 			faults = append(faults, errors.New(what+" has a reply without a topic or a type"))
 		case seen[k]:
-			faults = append(faults, fmt.Errorf("%s has two replies of the type %s on %s: how are they told apart?", what, r.Type, r.Topic))
+			faults = append(faults,
+				fmt.Errorf("%s has two replies of the type %s on %s: how are they told apart?", what,
+					r.Type, r.Topic))
 		default:
 			seen[k] = true
 		}

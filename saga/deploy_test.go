@@ -16,7 +16,8 @@ import (
 // packStep is a command, by a name of its own, with an undo.
 func packStep(name string, opts ...saga.Option) *saga.Step[order, string] {
 	box := func(r saga.Run[order]) stand { return stand{Order: r.Key, Line: name} }
-	return saga.Command(name, packIt, box, saga.Reply(packed), saga.UndoBy(unpackIt, box, saga.Reply(unpacked)), opts...)
+	return saga.Command(name, packIt, box, saga.Reply(packed),
+		saga.UndoBy(unpackIt, box, saga.Reply(unpacked)), opts...)
 }
 
 func orders(name string, mapped []saga.Mapping, steps ...saga.Listed[order]) *saga.Definition[order] {
@@ -112,10 +113,12 @@ type renamed struct {
 }
 
 func newRenamed(t *testing.T) *renamed {
-	r := &renamed{desk: newDesk(t, memstore.New(nil)), bank: newBank(), inside: saga.Signal[bool]{Name: "inside"}, side: saga.Signal[bool]{Name: "side"}}
+	r := &renamed{desk: newDesk(t, memstore.New(nil)), bank: newBank(),
+		inside: saga.Signal[bool]{Name: "inside"}, side: saga.Signal[bool]{Name: "side"}}
 	r.inner = orders("inner", nil, packStep("wrap"), saga.Wait[order]("inside", r.inside))
 	r.older = r.define(nil, "pack", "pay", "inner")
-	r.newer = r.define([]saga.Mapping{{From: r.older.Hash(), Rename: map[string]string{"pack": "box", "pay": "charge", "inner": "kid"}}},
+	r.newer = r.define([]saga.Mapping{{From: r.older.Hash(),
+		Rename: map[string]string{"pack": "box", "pay": "charge", "inner": "kid"}}},
 		"box", "charge", "kid")
 	return r
 }
@@ -125,10 +128,15 @@ func (r *renamed) define(mapped []saga.Mapping, pack, pay, child string) *saga.D
 	call := saga.Call(pay, saga.Request[tx, order, int, string]{At: b.at, Do: b.pay, LookUp: b.find,
 		Intent: func(context.Context, tx, saga.Run[order]) (int, error) { return 100, nil }},
 		saga.Refund[tx, order, string, string, bool]{At: b.at, Do: b.refund,
-			Intent: func(_ context.Context, _ tx, r saga.Run[order], _ string) (string, error) { return r.ForwardKey(), nil }}, saga.AtStart())
-	box, kid := packStep(pack, saga.AtStart()), saga.Child(child, r.inner, func(r saga.Run[order]) order { return order{ID: r.Key + "-c"} }, saga.AtStart())
+			Intent: func(_ context.Context, _ tx, r saga.Run[order], _ string) (string, error) {
+				return r.ForwardKey(), nil
+			}}, saga.AtStart())
+	box, kid := packStep(pack, saga.AtStart()),
+		saga.Child(child, r.inner, func(r saga.Run[order]) order { return order{ID: r.Key + "-c"} },
+			saga.AtStart())
 	side := saga.Wait[order]("side", r.side, saga.AtStart())
-	look := saga.Do("look", func(context.Context, tx, saga.Run[order]) (int, error) { return 0, nil }, nil, saga.NoEffect(), saga.After(side))
+	look := saga.Do("look", func(context.Context, tx, saga.Run[order]) (int, error) { return 0, nil }, nil,
+		saga.NoEffect(), saga.After(side))
 	return orders("order", mapped, box, call, kid, side, look,
 		saga.Wait[order]("last", saga.Signal[bool]{Name: "last"}, saga.After(box, call, kid, look)))
 }

@@ -93,7 +93,8 @@ func shape(b *strings.Builder, t reflect.Type, within []reflect.Type) {
 
 // own tells of a type that writes itself.
 func own(t reflect.Type) bool {
-	for _, i := range []reflect.Type{reflect.TypeFor[json.Marshaler](), reflect.TypeFor[interface{ MarshalText() ([]byte, error) }]()} {
+	for _, i := range []reflect.Type{reflect.TypeFor[json.Marshaler](),
+		reflect.TypeFor[interface{ MarshalText() ([]byte, error) }]()} {
 		if t.Implements(i) || reflect.PointerTo(t).Implements(i) {
 			return true
 		}
@@ -106,7 +107,8 @@ func fields(b *strings.Builder, t reflect.Type, within []reflect.Type) {
 	for _, f := range reflect.VisibleFields(t) {
 		name, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
 		embedded := f.Anonymous && name == "" // its fields are visible themselves
-		if !f.IsExported() || name == "-" && opts == "" || embedded || len(f.Index) > 1 && !promoted(t, f.Index) {
+		if !f.IsExported() || name == "-" && opts == "" || embedded || len(f.Index) > 1 &&
+			!promoted(t, f.Index) {
 			continue
 		}
 		if name == "" {

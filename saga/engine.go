@@ -54,8 +54,9 @@ func (o *EngineOptions) orDefaults() engine.Options {
 		d.Logger = slog.Default()
 	}
 	return engine.Options{Workers: cmp.Or(max(d.Workers, 0), 16), InHand: cmp.Or(max(d.InHand, 0), 4096),
-		Lease: cmp.Or(max(d.Lease, 0), 10*time.Second), PollMost: cmp.Or(max(d.PollMost, 0), 500*time.Millisecond),
-		Drain: cmp.Or(max(d.Drain, 0), 20*time.Second), Now: d.Now, NewID: d.NewID, Logger: d.Logger,
+		Lease:    cmp.Or(max(d.Lease, 0), 10*time.Second),
+		PollMost: cmp.Or(max(d.PollMost, 0), 500*time.Millisecond),
+		Drain:    cmp.Or(max(d.Drain, 0), 20*time.Second), Now: d.Now, NewID: d.NewID, Logger: d.Logger,
 		Metrics: telemetry.NewSaga(telemetry.Providers{Meter: d.MeterProvider})}
 }
 
@@ -104,7 +105,8 @@ func gather[TTx any](all map[string]*body.Definition, d *body.Definition) (fault
 	for i := range d.Steps {
 		name := d.Plan.Graph.Steps[i].Name
 		if tx := d.Steps[i].Tx; tx != nil && tx.Type() != reflect.TypeFor[TTx]() {
-			faults = append(faults, fmt.Errorf("saga %q: step %q takes %v, and this database has %v", d.Name, name, tx.Type(), reflect.TypeFor[TTx]()))
+			faults = append(faults, fmt.Errorf("saga %q: step %q takes %v, and this database has %v", d.Name,
+				name, tx.Type(), reflect.TypeFor[TTx]()))
 		}
 		if c := d.Steps[i].Child; c != nil {
 			faults = append(faults, gather[TTx](all, c.Definition)...)
@@ -135,7 +137,8 @@ type OtherError = engine.OtherError
 // definition and key there is one saga: with the same input it is found, with another one the error is an
 // *OtherError. Once a saga that has ended is not kept any more, a new one can be started. The engine need not
 // run: another process's may.
-func Start[TTx, In any](ctx context.Context, e *Engine[TTx], tx TTx, d *Definition[In], in In) (Started, error) {
+func Start[TTx, In any](ctx context.Context, e *Engine[TTx], tx TTx, d *Definition[In],
+	in In) (Started, error) {
 	if d.faults != nil {
 		return Started{}, fmt.Errorf("start a saga: %w", d.faults)
 	}
@@ -196,7 +199,8 @@ type Health struct {
 // Health tells how the engine stands.
 func (e *Engine[TTx]) Health() Health {
 	h := e.core.Health()
-	out := Health{Live: h.Live, InHand: h.InHand, Done: h.Done, Compensated: h.Compensated, TakenOver: h.TakenOver, Refused: h.Refused,
+	out := Health{Live: h.Live, InHand: h.InHand, Done: h.Done, Compensated: h.Compensated,
+		TakenOver: h.TakenOver, Refused: h.Refused,
 		Alarms: h.Alarms, Replies: map[string]int64{}, Signals: map[string]int64{}}
 	for k, n := range h.Replies {
 		out.Replies[string(k)] = n

@@ -18,13 +18,15 @@ func TestWaitsByTheStoresClock(t *testing.T) {
 	yes := saga.Signal[bool]{Name: "yes"}
 	late := saga.Wait[trip]("late", yes, saga.Timeout(24*time.Hour))
 	first := saga.New("first", &saga.Options[trip]{Key: tripKey}, late)
-	second := saga.New("second", &saga.Options[trip]{Key: tripKey}, saga.Wait[trip]("go", saga.Signal[bool]{Name: "go"}), late)
+	second := saga.New("second", &saga.Options[trip]{Key: tripKey},
+		saga.Wait[trip]("go", saga.Signal[bool]{Name: "go"}), late)
 	db := memstore.New(nil)
 	e := engineOf(t, db, first, second)
 	running(t, e)
 	for _, off := range []time.Duration{-72 * time.Hour, 72 * time.Hour} {
 		other := func() *saga.Engine[tx] {
-			o := &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return time.Now().Add(off) }}
+			o := &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler),
+				Now: func() time.Time { return time.Now().Add(off) }}
 			e, err := saga.NewEngine(db, o, first, second)
 			if err != nil {
 				t.Fatal(err)
@@ -32,7 +34,11 @@ func TestWaitsByTheStoresClock(t *testing.T) {
 			return e
 		}
 		waits := func(key string) {
-			s := awaitStanding(t, db, key, func(s store.Saga) bool { return s.Step == "late" && s.Session == "" && s.Due.After(s.Changed) })
+			s := awaitStanding(t, db, key,
+				func(s store.Saga) bool {
+					return s.Step == "late" && s.Session == "" &&
+						s.Due.After(s.Changed)
+				})
 			var state struct {
 				Runs []struct {
 					Step string    `json:"step"`
@@ -52,7 +58,8 @@ func TestWaitsByTheStoresClock(t *testing.T) {
 		key := fmt.Sprint("second ", off)
 		begin(t, db, e, second, trip{ID: key})
 		awaitStanding(t, db, key, func(s store.Saga) bool { return s.Step == "go" && s.Session == "" })
-		if _, err := saga.Send(t.Context(), other(), second, key, saga.Signal[bool]{Name: "go"}, true); err != nil {
+		if _, err := saga.Send(t.Context(), other(), second, key, saga.Signal[bool]{Name: "go"},
+			true); err != nil {
 			t.Fatal(err)
 		}
 		waits(key)

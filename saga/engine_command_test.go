@@ -28,7 +28,8 @@ var (
 func packing() *saga.Definition[order] {
 	lines := func(r saga.Run[order]) []string { return r.In.Lines }
 	line := func(r saga.Run[order]) stand { return stand{r.Key, r.Occurrence} }
-	pack := saga.Command("pack", packIt, line, saga.Reply(packed, saga.RefusedBy(short, func(s string) string { return s })),
+	pack := saga.Command("pack", packIt, line,
+		saga.Reply(packed, saga.RefusedBy(short, func(s string) string { return s })),
 		saga.UndoBy(unpackIt, line, saga.Reply(unpacked)), saga.Each(lines))
 	pay := saga.Do("pay", func(_ context.Context, tx tx, r saga.Run[order]) (int, error) {
 		if r.In.Cents < 0 {
@@ -45,17 +46,22 @@ func packer(db *memstore.Store, bus *membroker.Broker) *inbox.Inbox[tx] {
 	of := func(m skald.Received[stand]) inbox.Step {
 		return inbox.Step{Saga: m.Value.Order, Name: "pack", Occurrence: m.Value.Line}
 	}
-	inbox.Forward(in, packIt, of, func(_ context.Context, tx tx, m skald.Received[stand]) (inbox.Result, error) {
-		if m.Value.Line == "rare" {
-			return inbox.Result{}, skald.Reject(errors.New("there is none"), short.New(m.Value.Order, "there is none"))
-		}
-		return inbox.Result{Say: []skald.Draft{packed.New(m.Value.Order, m.Value.Line+" in a box")}}, tx.Put(m.Value.Order+" "+m.Value.Line, "packed")
-	}, func(m skald.Received[stand]) []skald.Draft {
-		return []skald.Draft{short.New(m.Value.Order, "it was called off")}
-	})
-	inbox.Compensate(in, unpackIt, of, func(_ context.Context, tx tx, m skald.Received[stand], _ inbox.Took) (inbox.Result, error) {
-		return inbox.Result{Say: []skald.Draft{unpacked.New(m.Value.Order, m.Value.Line)}}, tx.Delete(m.Value.Order + " " + m.Value.Line)
-	}, nil)
+	inbox.Forward(in, packIt, of,
+		func(_ context.Context, tx tx, m skald.Received[stand]) (inbox.Result, error) {
+			if m.Value.Line == "rare" {
+				return inbox.Result{}, skald.Reject(errors.New("there is none"),
+					short.New(m.Value.Order, "there is none"))
+			}
+			return inbox.Result{Say: []skald.Draft{packed.New(m.Value.Order, m.Value.Line+" in a box")}},
+				tx.Put(m.Value.Order+" "+m.Value.Line, "packed")
+		}, func(m skald.Received[stand]) []skald.Draft {
+			return []skald.Draft{short.New(m.Value.Order, "it was called off")}
+		})
+	inbox.Compensate(in, unpackIt, of,
+		func(_ context.Context, tx tx, m skald.Received[stand], _ inbox.Took) (inbox.Result, error) {
+			return inbox.Result{Say: []skald.Draft{unpacked.New(m.Value.Order, m.Value.Line)}},
+				tx.Delete(m.Value.Order + " " + m.Value.Line)
+		}, nil)
 	return in
 }
 
@@ -72,7 +78,8 @@ func TestCommand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db, theirs, bus := memstore.New(nil), memstore.New(&memstore.Options{Source: "/packer"}), membroker.New(nil)
+			db, theirs, bus := memstore.New(nil), memstore.New(&memstore.Options{Source: "/packer"}),
+				membroker.New(nil)
 			if err := bus.MakeTopics(t.Context(), 2, "packing", "packed"); err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +90,8 @@ func TestCommand(t *testing.T) {
 			ctx, stop := context.WithCancel(context.Background())
 			done := make(chan error, 1)
 			go func() {
-				done <- skald.Run(ctx, e, in, packer(theirs, bus), relay.New(db, bus, nil), relay.New(theirs, bus, nil))
+				done <- skald.Run(ctx, e, in, packer(theirs, bus), relay.New(db, bus, nil),
+					relay.New(theirs, bus, nil))
 			}()
 			t.Cleanup(func() {
 				stop()
@@ -98,7 +106,8 @@ func TestCommand(t *testing.T) {
 			if n := left(theirs, "o"); n != c.rows {
 				t.Errorf("%d lines are packed: %v", n, theirs.User())
 			}
-			if !slices.Contains(e.Replies(), saga.ReplyKind{Topic: "packed", Type: "unpacked"}) || len(e.Replies()) != 3 {
+			if !slices.Contains(e.Replies(), saga.ReplyKind{Topic: "packed", Type: "unpacked"}) ||
+				len(e.Replies()) != 3 {
 				t.Errorf("replies: %v", e.Replies())
 			}
 		})

@@ -77,14 +77,20 @@ func TestTooLarge(t *testing.T) {
 	big := func(name string) *saga.Step[trip, string] {
 		return saga.Do(name, func(_ context.Context, tx tx, r saga.Run[trip]) (string, error) {
 			return text, tx.Put(r.Key+" "+name, "done")
-		}, func(_ context.Context, tx tx, r saga.Run[trip], _ string) error { return tx.Delete(r.Key + " " + name) })
+		},
+			func(_ context.Context, tx tx, r saga.Run[trip], _ string) error {
+				return tx.Delete(r.Key +
+					" " + name)
+			})
 	}
 	db := memstore.New(nil)
-	d := saga.New("large", &saga.Options[trip]{Key: tripKey, MaxBytes: 500 << 10}, big("a"), big("b"), big("c"), big("d"))
+	d := saga.New("large", &saga.Options[trip]{Key: tripKey, MaxBytes: 500 << 10}, big("a"), big("b"),
+		big("c"), big("d"))
 	e := engineOf(t, db, d)
 	running(t, e)
 	begin(t, db, e, d, trip{ID: "a"})
-	if end := await(t, e, d, "a"); end.Done || end.Step != "c" && end.Step != "d" || !strings.Contains(end.Reason, "at most 921600") {
+	if end := await(t, e, d, "a"); end.Done || end.Step != "c" && end.Step != "d" ||
+		!strings.Contains(end.Reason, "at most 921600") {
 		t.Errorf("it ended as %+v", end.Reason)
 	}
 	if n := left(db, "a"); n != 0 {

@@ -22,24 +22,26 @@ func TestWaitsToRunAlone(t *testing.T) {
 	var shift, deaths, slow atomic.Int64
 	clock := func() time.Time { return time.Now().Add(time.Duration(shift.Load())) }
 	db := memstore.New(&memstore.Options{Now: clock})
-	deadly := saga.New("deadly", &saga.Options[trip]{Key: tripKey}, saga.Do("deadly", func(context.Context, tx, saga.Run[trip]) (int, error) {
-		if deaths.Load() < 2 {
-			deaths.Add(1)
-			runtime.Goexit()
-		}
-		if slow.Load() > 0 {
-			t.Error("it runs beside another step")
-		}
-		return 0, nil
-	}, nil, saga.NoEffect()))
+	deadly := saga.New("deadly", &saga.Options[trip]{Key: tripKey},
+		saga.Do("deadly", func(context.Context, tx, saga.Run[trip]) (int, error) {
+			if deaths.Load() < 2 {
+				deaths.Add(1)
+				runtime.Goexit()
+			}
+			if slow.Load() > 0 {
+				t.Error("it runs beside another step")
+			}
+			return 0, nil
+		}, nil, saga.NoEffect()))
 	begun, end := make(chan bool), make(chan bool)
-	slowly := saga.New("slow", &saga.Options[trip]{Key: tripKey}, saga.Do("slow", func(ctx context.Context, _ tx, _ saga.Run[trip]) (int, error) {
-		slow.Add(1)
-		defer slow.Add(-1)
-		close(begun)
-		<-end
-		return 0, nil
-	}, nil, saga.NoEffect(), saga.Retry(saga.Policy{Timeout: time.Hour})))
+	slowly := saga.New("slow", &saga.Options[trip]{Key: tripKey},
+		saga.Do("slow", func(ctx context.Context, _ tx, _ saga.Run[trip]) (int, error) {
+			slow.Add(1)
+			defer slow.Add(-1)
+			close(begun)
+			<-end
+			return 0, nil
+		}, nil, saga.NoEffect(), saga.Retry(saga.Policy{Timeout: time.Hour})))
 	quick := saga.New("quick", &saga.Options[trip]{Key: tripKey}, ledger("a"))
 	o := &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler), Now: clock}
 	engine := func(db *memstore.Store) *saga.Engine[tx] {
@@ -93,16 +95,19 @@ func TestHangs(t *testing.T) {
 	t.Parallel()
 	db, end := memstore.New(nil), make(chan bool)
 	var calls atomic.Int64
-	hangs := saga.New("hangs", &saga.Options[trip]{Key: tripKey}, ledger("a"), saga.Do("b", func(_ context.Context, tx tx, r saga.Run[trip]) (int, error) {
-		n := calls.Add(1)
-		if n == 1 {
-			<-end
-		}
-		return int(n), tx.Put(r.Key+" b", fmt.Sprint(n))
-	}, nil, saga.NoEffect(), saga.Retry(saga.Policy{Attempts: 3, First: time.Millisecond, Timeout: time.Millisecond})))
+	hangs := saga.New("hangs", &saga.Options[trip]{Key: tripKey}, ledger("a"),
+		saga.Do("b", func(_ context.Context, tx tx, r saga.Run[trip]) (int, error) {
+			n := calls.Add(1)
+			if n == 1 {
+				<-end
+			}
+			return int(n), tx.Put(r.Key+" b", fmt.Sprint(n))
+		}, nil, saga.NoEffect(), saga.Retry(saga.Policy{Attempts: 3, First: time.Millisecond,
+			Timeout: time.Millisecond})))
 	quick := saga.New("quick", &saga.Options[trip]{Key: tripKey}, ledger("a"))
 	engine := func() *saga.Engine[tx] {
-		e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler), Workers: 1}, hangs, quick)
+		e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler), Workers: 1},
+			hangs, quick)
 		if err != nil {
 			t.Fatal(err)
 		}

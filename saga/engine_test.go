@@ -50,19 +50,22 @@ func ledger(name string, opts ...saga.Option) *saga.Step[trip, string] {
 		}
 		return tx.Delete(r.Key + " " + name)
 	}
-	return saga.Do(name, do, undo, append([]saga.Option{saga.Retry(saga.Policy{Attempts: 3, First: time.Millisecond}),
-		saga.RetryUndo(saga.Policy{First: time.Millisecond})}, opts...)...)
+	return saga.Do(name, do, undo,
+		append([]saga.Option{saga.Retry(saga.Policy{Attempts: 3, First: time.Millisecond}),
+			saga.RetryUndo(saga.Policy{First: time.Millisecond})}, opts...)...)
 }
 
 func tripKey(t trip) string { return t.ID }
 
 func trips() *saga.Definition[trip] {
-	return saga.New("trip", &saga.Options[trip]{Key: tripKey, Deadline: time.Hour}, ledger("flight"), ledger("hotel"), ledger("car"))
+	return saga.New("trip", &saga.Options[trip]{Key: tripKey, Deadline: time.Hour}, ledger("flight"),
+		ledger("hotel"), ledger("car"))
 }
 
 func engineOf(t *testing.T, db *memstore.Store, defs ...saga.Defined) *saga.Engine[tx] {
 	t.Helper()
-	e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}, defs...)
+	e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))},
+		defs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +85,8 @@ func running(t *testing.T, e *saga.Engine[tx]) {
 	})
 }
 
-func begin[In any](t *testing.T, db *memstore.Store, e *saga.Engine[tx], d *saga.Definition[In], in In) saga.Started {
+func begin[In any](t *testing.T, db *memstore.Store, e *saga.Engine[tx], d *saga.Definition[In],
+	in In) saga.Started {
 	t.Helper()
 	tx := db.BeginTx()
 	s, err := saga.Start(t.Context(), e, tx, d, in)
@@ -127,13 +131,14 @@ func TestDo(t *testing.T) {
 		why  string
 		step string
 	}{
-		"well":            {done: true},
-		"rejected":        {fail: map[string]string{"car": "reject"}, why: "rejected", step: "car"},
-		"rejected first":  {fail: map[string]string{"flight": "reject"}, why: "rejected", step: "flight"},
-		"permanent":       {fail: map[string]string{"hotel": "permanent"}, why: "failed", step: "hotel"},
-		"panic":           {fail: map[string]string{"hotel": "panic"}, why: "failed", step: "hotel"},
-		"once":            {fail: map[string]string{"hotel": "once", "car": "once"}, done: true},
-		"undo fails once": {fail: map[string]string{"car": "reject", "undo hotel": "once"}, why: "rejected", step: "car"},
+		"well":           {done: true},
+		"rejected":       {fail: map[string]string{"car": "reject"}, why: "rejected", step: "car"},
+		"rejected first": {fail: map[string]string{"flight": "reject"}, why: "rejected", step: "flight"},
+		"permanent":      {fail: map[string]string{"hotel": "permanent"}, why: "failed", step: "hotel"},
+		"panic":          {fail: map[string]string{"hotel": "panic"}, why: "failed", step: "hotel"},
+		"once":           {fail: map[string]string{"hotel": "once", "car": "once"}, done: true},
+		"undo fails once": {fail: map[string]string{"car": "reject", "undo hotel": "once"}, why: "rejected",
+			step: "car"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -146,7 +151,8 @@ func TestDo(t *testing.T) {
 				t.Errorf("%d rows are left: %v", n, db.User())
 			}
 			var out string
-			if ok, err := end.Output("flight", "", &out); c.done && (!ok || err != nil || out != "flight of "+name) {
+			if ok, err := end.Output("flight", "", &out); c.done &&
+				(!ok || err != nil || out != "flight of "+name) {
 				t.Errorf("flight put out %q, %v, %v", out, ok, err)
 			}
 		})
@@ -172,7 +178,8 @@ func TestStart(t *testing.T) {
 	tx = db.BeginTx()
 	_, err := saga.Start(t.Context(), e, tx, d, trip{ID: "a", Fail: map[string]string{"car": "reject"}})
 	var other *saga.OtherError
-	if !errors.As(err, &other) || other.ID != first.ID || !strings.Contains(err.Error(), `{"id":"a"}`) || !strings.Contains(err.Error(), `reject`) {
+	if !errors.As(err, &other) || other.ID != first.ID || !strings.Contains(err.Error(), `{"id":"a"}`) ||
+		!strings.Contains(err.Error(), `reject`) {
 		t.Errorf("another input: %v", err)
 	}
 	_ = tx.Rollback()
@@ -194,14 +201,17 @@ func TestStart(t *testing.T) {
 
 // All that is wrong is told when the engine is made.
 func TestNewEngineRefuses(t *testing.T) {
-	other := saga.Do("x", func(context.Context, context.Context, saga.Run[trip]) (int, error) { return 0, nil }, nil, saga.NoEffect())
+	other := saga.Do("x",
+		func(context.Context, context.Context, saga.Run[trip]) (int, error) { return 0, nil }, nil,
+		saga.NoEffect())
 	bad := saga.New[trip]("bad", nil, ledger("a"))
 	strange := saga.New("strange", &saga.Options[trip]{Key: tripKey}, other)
 	_, err := saga.NewEngine(memstore.New(nil), nil, bad, strange, nil, trips(), trips())
 	if err == nil {
 		t.Fatal("no fault")
 	}
-	for _, want := range []string{`saga "bad"`, "Options.Key", `step "x" takes context.Context`, "definition 3 is nil", `two definitions have the name "trip"`} {
+	for _, want := range []string{`saga "bad"`, "Options.Key", `step "x" takes context.Context`,
+		"definition 3 is nil", `two definitions have the name "trip"`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("it does not say %q:\n%v", want, err)
 		}

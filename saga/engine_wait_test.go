@@ -19,7 +19,8 @@ func TestWait(t *testing.T) {
 	db := memstore.New(nil)
 	approved, weighed := saga.Signal[string]{Name: "approved"}, saga.Signal[int]{Name: "weighed"}
 	approve := saga.Wait[trip]("approve", approved)
-	weigh := saga.Wait[trip]("weigh", weighed, saga.Each(func(saga.Run[trip]) []string { return []string{"left", "right"} }))
+	weigh := saga.Wait[trip]("weigh", weighed,
+		saga.Each(func(saga.Run[trip]) []string { return []string{"left", "right"} }))
 	book := saga.Do("book", func(_ context.Context, tx tx, r saga.Run[trip]) (string, error) {
 		all := weigh.All(r)
 		text := fmt.Sprintf("%s, %d and %d", approve.Of(r), all["left"], all["right"])
@@ -65,7 +66,8 @@ func TestWait(t *testing.T) {
 // Times are waited for, a signal that does not come fails or lapses, and a deadline turns the saga back.
 func TestTimes(t *testing.T) {
 	never := saga.Signal[string]{Name: "never"}
-	soon := saga.Until("soon", func(saga.Run[trip]) time.Time { return time.Now().Add(20 * time.Millisecond) })
+	soon := saga.Until("soon",
+		func(saga.Run[trip]) time.Time { return time.Now().Add(20 * time.Millisecond) })
 	for name, c := range map[string]struct {
 		d    *saga.Definition[trip]
 		done bool
@@ -73,10 +75,12 @@ func TestTimes(t *testing.T) {
 	}{
 		"until": {saga.New("s", &saga.Options[trip]{Key: tripKey}, ledger("a"), soon, ledger("b")), true, ""},
 		"lapses": {saga.New("s", &saga.Options[trip]{Key: tripKey}, ledger("a"),
-			saga.Wait[trip]("wait", never, saga.Timeout(10*time.Millisecond), saga.Lapses()), ledger("b")), true, ""},
+			saga.Wait[trip]("wait", never, saga.Timeout(10*time.Millisecond), saga.Lapses()), ledger("b")),
+			true, ""},
 		"fails": {saga.New("s", &saga.Options[trip]{Key: tripKey}, ledger("a"),
 			saga.Wait[trip]("wait", never, saga.Timeout(10*time.Millisecond)), ledger("b")), false, "failed"},
-		"deadline": {saga.New("s", &saga.Options[trip]{Key: tripKey, Deadline: 30 * time.Millisecond}, ledger("a"),
+		"deadline": {saga.New("s", &saga.Options[trip]{Key: tripKey, Deadline: 30 * time.Millisecond},
+			ledger("a"),
 			saga.Wait[trip]("wait", never), ledger("b")), false, "deadline"},
 		"retry": {saga.New("s", &saga.Options[trip]{Key: tripKey, Deadline: 100 * time.Millisecond},
 			saga.Do("a", func(context.Context, tx, saga.Run[trip]) (int, error) {
@@ -104,7 +108,8 @@ func TestChild(t *testing.T) {
 	inner := saga.New("inner", &saga.Options[trip]{Key: tripKey}, ledger("x"), ledger("y"))
 	of := func(r saga.Run[trip]) trip { return trip{r.Key + "-child", r.In.Fail} }
 	middle := saga.New("middle", &saga.Options[trip]{Key: tripKey}, saga.Child("inner", inner, of))
-	d := saga.New("outer", &saga.Options[trip]{Key: tripKey}, ledger("a"), saga.Child("middle", middle, of), ledger("b"))
+	d := saga.New("outer", &saga.Options[trip]{Key: tripKey}, ledger("a"), saga.Child("middle", middle, of),
+		ledger("b"))
 	for name, c := range map[string]struct {
 		fail map[string]string
 		done bool
@@ -127,7 +132,8 @@ func TestChild(t *testing.T) {
 				t.Errorf("%d rows are left: %v", n, db.User())
 			}
 			var out saga.Ended
-			if ok, err := await(t, e, d, "o").Output("middle", "", &out); c.done && (!ok || err != nil || out.Key != "o-child") {
+			if ok, err := await(t, e, d, "o").Output("middle", "", &out); c.done &&
+				(!ok || err != nil || out.Key != "o-child") {
 				t.Errorf("the child put out %+v, %v, %v", out, ok, err)
 			}
 		})
@@ -138,7 +144,8 @@ func TestChild(t *testing.T) {
 func TestChildEndsBySignal(t *testing.T) {
 	go1 := saga.Signal[bool]{Name: "go"}
 	inner := saga.New("inner", &saga.Options[trip]{Key: tripKey}, ledger("x"), saga.Wait[trip]("wait", go1))
-	d := saga.New("outer", &saga.Options[trip]{Key: tripKey}, saga.Child("inner", inner, func(r saga.Run[trip]) trip { return r.In }), ledger("b"))
+	d := saga.New("outer", &saga.Options[trip]{Key: tripKey},
+		saga.Child("inner", inner, func(r saga.Run[trip]) trip { return r.In }), ledger("b"))
 	db := memstore.New(nil)
 	e := engineOf(t, db, d)
 	begin(t, db, e, d, trip{ID: "o"})
@@ -147,7 +154,8 @@ func TestChildEndsBySignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	settle(t, e)
-	if ss, err := store.ListSagas(t.Context(), db, store.SagaQuery{}); err != nil || len(ss) != 2 || ss[0].Status != "done" || ss[1].Status != "done" {
+	if ss, err := store.ListSagas(t.Context(), db, store.SagaQuery{}); err != nil || len(ss) != 2 ||
+		ss[0].Status != "done" || ss[1].Status != "done" {
 		t.Errorf("%v %v", ss, err)
 	}
 	if n := e.Health().Done; n != 2 || left(db, "o") != 2 {
@@ -158,7 +166,8 @@ func TestChildEndsBySignal(t *testing.T) {
 // A child whose key another saga has fails its step, and the saga turns back.
 func TestChildOfAnother(t *testing.T) {
 	inner := saga.New("inner", &saga.Options[trip]{Key: tripKey}, ledger("x"))
-	d := saga.New("outer", &saga.Options[trip]{Key: tripKey}, ledger("a"), saga.Child("inner", inner, func(saga.Run[trip]) trip { return trip{ID: "c"} }))
+	d := saga.New("outer", &saga.Options[trip]{Key: tripKey}, ledger("a"),
+		saga.Child("inner", inner, func(saga.Run[trip]) trip { return trip{ID: "c"} }))
 	db := memstore.New(nil)
 	e := engineOf(t, db, d)
 	running(t, e)

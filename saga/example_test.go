@@ -43,7 +43,8 @@ var ShipParcel = skald.Event[Parcel]{Topic: "shipping", Type: "ship"}
 var Shipped = skald.Event[Track]{Topic: "shipped", Type: "parcel.shipped"}
 
 func reserveTea(ctx context.Context, tx pgx.Tx, r saga.Run[Order]) (Hold, error) {
-	tag, err := tx.Exec(ctx, `UPDATE stock SET free = free - $1 WHERE sku = $2 AND free >= $1`, r.In.Quantity, r.In.SKU)
+	tag, err := tx.Exec(ctx, `UPDATE stock SET free = free - $1 WHERE sku = $2 AND free >= $1`,
+		r.In.Quantity, r.In.SKU)
 	if err == nil && tag.RowsAffected() == 0 {
 		err = skald.Reject(errors.New("out of stock")) // the saga turns back; any other error is tried again
 	}
@@ -60,7 +61,9 @@ func define(bank gateway) *saga.Definition[Order] {
 	hold := saga.Do("hold", reserveTea, releaseTea)
 	charge := saga.Call("charge",
 		saga.Request[pgx.Tx, Order, int, Receipt]{At: bank.provider, Do: bank.Charge, LookUp: bank.Find,
-			Intent: func(_ context.Context, _ pgx.Tx, r saga.Run[Order]) (int, error) { return r.In.Cents, nil }},
+			Intent: func(_ context.Context, _ pgx.Tx, r saga.Run[Order]) (int, error) {
+				return r.In.Cents, nil
+			}},
 		saga.Refund[pgx.Tx, Order, Receipt, string, bool]{At: bank.provider, Do: bank.Refund,
 			Intent: func(_ context.Context, _ pgx.Tx, _ saga.Run[Order], paid Receipt) (string, error) {
 				return paid.Number, nil
@@ -92,7 +95,8 @@ func TestPageShowsCodeThatCompiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var code strings.Builder
-	for _, name := range []string{"example_test.go", "read_test.go", "../sagatest/check_test.go", "../sagatest/checkexample_test.go"} {
+	for _, name := range []string{"example_test.go", "read_test.go", "../sagatest/check_test.go",
+		"../sagatest/checkexample_test.go"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

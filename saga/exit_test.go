@@ -53,11 +53,14 @@ func deadly(payments *sql.DB) *saga.Definition[trip] {
 			return r, fatal(r, "intent")
 		},
 		Do: func(ctx context.Context, r saga.Run[trip], key string) (string, error) {
-			_, err := payments.ExecContext(ctx, "INSERT INTO payments VALUES (?, ?) ON CONFLICT DO NOTHING", r.Key, key)
+			_, err := payments.ExecContext(ctx, "INSERT INTO payments VALUES (?, ?) ON CONFLICT DO NOTHING",
+				r.Key, key)
 			return key, errors.Join(err, fatal(r, "pay"))
 		}},
 		saga.Refund[*sql.Tx, trip, string, string, bool]{At: bank,
-			Intent: func(_ context.Context, _ *sql.Tx, _ saga.Run[trip], key string) (string, error) { return key, nil },
+			Intent: func(_ context.Context, _ *sql.Tx, _ saga.Run[trip], key string) (string, error) {
+				return key, nil
+			},
 			Do: func(ctx context.Context, payment, _ string) (bool, error) {
 				_, err := payments.ExecContext(ctx, "DELETE FROM payments WHERE number = ?", payment)
 				return true, err
@@ -79,7 +82,8 @@ func exitsRun(t *testing.T, dir string) {
 	go func() { done <- e.Run(ctx) }()
 	open := func(s store.Saga) bool { return s.Ended.IsZero() && !s.Stuck }
 	for ctx.Err() == nil {
-		if ss, err := store.ListSagas(ctx, s, store.SagaQuery{}); err == nil && !slices.ContainsFunc(ss, open) {
+		if ss, err := store.ListSagas(ctx, s, store.SagaQuery{}); err == nil &&
+			!slices.ContainsFunc(ss, open) {
 			break
 		}
 		<-time.After(5 * time.Millisecond)
@@ -118,7 +122,8 @@ func TestExits(t *testing.T) {
 			for at, how := range c.fail {
 				fail[at] = how
 			}
-			x.start(trip{"a", nil}, trip{"deadly", fail}, trip{"b", map[string]string{"ship": "reject"}}, trip{"c", nil}, trip{"deadly, too", fail})
+			x.start(trip{"a", nil}, trip{"deadly", fail}, trip{"b", map[string]string{"ship": "reject"}},
+				trip{"c", nil}, trip{"deadly, too", fail})
 			deaths := 0
 			for x.dies() {
 				if deaths++; deaths > 6 {
@@ -129,7 +134,8 @@ func TestExits(t *testing.T) {
 				t.Errorf("they ended their processes %d times", deaths)
 			}
 			stuck := strings.TrimSpace("stuck at " + c.step + ": " + c.left)
-			for key, want := range map[string]string{"a": "done: hold ship paid", "b": "compensated:", "c": "done: hold ship paid",
+			for key, want := range map[string]string{"a": "done: hold ship paid", "b": "compensated:",
+				"c":      "done: hold ship paid",
 				"deadly": stuck, "deadly, too": stuck} {
 				if got := x.standing(key); got != want {
 					t.Errorf("%s is %s, want %s", key, got, want)
@@ -221,7 +227,8 @@ func (x *exits) standing(key string) string {
 	if err != nil || len(ss) != 1 {
 		x.t.Fatalf("%d sagas, %v", len(ss), err)
 	}
-	left := append(x.texts(x.db, "SELECT step FROM ledger WHERE key = ? ORDER BY step", key), x.texts(x.payments, "SELECT 'paid' FROM payments WHERE key = ?", key)...)
+	left := append(x.texts(x.db, "SELECT step FROM ledger WHERE key = ? ORDER BY step", key),
+		x.texts(x.payments, "SELECT 'paid' FROM payments WHERE key = ?", key)...)
 	how := ss[0].Status
 	if ss[0].Stuck {
 		how = "stuck at " + ss[0].Step

@@ -46,7 +46,8 @@ func session(p *sagatest.Process, db *memstore.Store, t *tamper) store.Driver[tx
 }
 
 func quietly(w *sagatest.World) *saga.EngineOptions {
-	return &saga.EngineOptions{Now: w.Now, NewID: w.NewID, Lease: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)}
+	return &saga.EngineOptions{Now: w.Now, NewID: w.NewID, Lease: 3 * time.Second,
+		Logger: slog.New(slog.DiscardHandler)}
 }
 
 // startAll starts sagas before anything goes wrong.
@@ -93,11 +94,13 @@ func (s stage) build(b wiring) func(w *sagatest.World) error {
 			}
 			for _, is := range ss {
 				if is.Ended.IsZero() || (is.Status == "done") != s.want[is.Key] {
-					err = errors.Join(err, fmt.Errorf("%s is %s (stuck: %v) at %s: %s", is.Key, is.Status, is.Stuck, is.Step, is.Error))
+					err = errors.Join(err, fmt.Errorf("%s is %s (stuck: %v) at %s: %s", is.Key, is.Status,
+						is.Stuck, is.Step, is.Error))
 				}
 				err = errors.Join(err, right(db, is.Key, s.want[is.Key]))
 				if n := left(db, is.Key); s.want[is.Key] != (n > 0) {
-					err = errors.Join(err, fmt.Errorf("%s left %d rows: %v", is.Key, n, maps.Collect(maps.All(db.User()))))
+					err = errors.Join(err, fmt.Errorf("%s left %d rows: %v", is.Key, n,
+						maps.Collect(maps.All(db.User()))))
 				}
 			}
 			return err
@@ -109,7 +112,8 @@ func (s stage) build(b wiring) func(w *sagatest.World) error {
 // explored runs the sagas with one I/O going wrong each time.
 func explored(t *testing.T, s stage) {
 	t.Helper()
-	sagatest.Explore(t, s.build(wiring{}), &sagatest.Options{Pairs: !testing.Short(), Sample: 300, Rest: 15 * time.Second})
+	sagatest.Explore(t, s.build(wiring{}), &sagatest.Options{Pairs: !testing.Short(), Sample: 300,
+		Rest: 15 * time.Second})
 }
 
 func TestExploreDo(t *testing.T) {
@@ -151,7 +155,8 @@ func family() stage {
 		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {
 			inner := saga.New("inner", &saga.Options[trip]{Key: tripKey}, ledger("x"))
 			of := func(r saga.Run[trip]) trip { return trip{r.Key, r.In.Fail} }
-			return saga.New("outer", &saga.Options[trip]{Key: tripKey}, ledger("a"), saga.Child("inner", inner, of), ledger("b")),
+			return saga.New("outer", &saga.Options[trip]{Key: tripKey}, ledger("a"),
+					saga.Child("inner", inner, of), ledger("b")),
 				func(*memstore.Store, string, bool) error { return nil }
 		},
 		want: map[string]bool{"a": true},
@@ -162,7 +167,8 @@ func family() stage {
 // The scenes of the seeded bugs hold without a bug, whatever goes wrong.
 func TestExploreScenes(t *testing.T) {
 	for name, scene := range map[string]func(b wiring) func(w *sagatest.World) error{
-		"two engines": twoEngines, "participants": participants, "impatient": impatient, "shop": shop, "builds": builds,
+		"two engines": twoEngines, "participants": participants, "impatient": impatient, "shop": shop,
+		"builds": builds,
 		"delays": delays().build, "forgotten": forgotten,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -185,7 +191,8 @@ func (s stepping) Step(ctx context.Context) (bool, error) { return s(ctx) }
 func TestExploreCancel(t *testing.T) {
 	for name, after := range map[string]int{"early": early, "late": late} {
 		t.Run(name, func(t *testing.T) {
-			sagatest.Explore(t, cancelled(wiring{}, after), &sagatest.Options{Pairs: !testing.Short(), Sample: 400, Rest: 15 * time.Second})
+			sagatest.Explore(t, cancelled(wiring{}, after),
+				&sagatest.Options{Pairs: !testing.Short(), Sample: 400, Rest: 15 * time.Second})
 		})
 	}
 }
@@ -220,7 +227,9 @@ func cancelled(wire wiring, after int) func(w *sagatest.World) error {
 				if turns++; asked || turns < after {
 					return !asked, nil
 				}
-				_, err := operate.ChangeSagas(ctx, db, operate.SagaSelection{Key: "a"}, operate.SagaChange{Verb: operate.CancelSaga}, operate.Order{Author: "ann", Reason: "test"})
+				_, err := operate.ChangeSagas(ctx, db, operate.SagaSelection{Key: "a"},
+					operate.SagaChange{Verb: operate.CancelSaga},
+					operate.Order{Author: "ann", Reason: "test"})
 				taken = err == nil
 				if asked = taken || errors.As(err, new(*operate.PartlyError)); asked {
 					err = nil
@@ -238,10 +247,12 @@ func cancelled(wire wiring, after int) func(w *sagatest.World) error {
 			switch s := ss[0]; {
 			case taken && s.Status != "compensated":
 				return fmt.Errorf("%s, and the cancellation was taken", s.Status)
-			case s.Status == "done" && rows == 3 && payments == 1, s.Status == "compensated" && rows == 0 && payments == 0:
+			case s.Status == "done" && rows == 3 && payments == 1, s.Status == "compensated" && rows == 0 &&
+				payments == 0:
 				return nil
 			default:
-				return fmt.Errorf("%s (stuck: %v) at %s: %s: %d rows, %d payments", s.Status, s.Stuck, s.Step, s.Error, rows, payments)
+				return fmt.Errorf("%s (stuck: %v) at %s: %s: %d rows, %d payments", s.Status, s.Stuck, s.Step,
+					s.Error, rows, payments)
 			}
 		})
 		return nil

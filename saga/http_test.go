@@ -23,7 +23,8 @@ func TestStartedByAnEndpoint(t *testing.T) {
 	def := saga.New("trip", &saga.Options[trip]{Key: tripKey}, pgLedger(schema, "hotel", nil))
 	engine := pgEngine(t, db, saga.EngineOptions{}, def)
 	fail := true
-	h := httpidem.Handle(db, "trips", httpidem.OneTenant, &httpidem.Options{Logger: slog.New(slog.DiscardHandler)},
+	h := httpidem.Handle(db, "trips", httpidem.OneTenant,
+		&httpidem.Options{Logger: slog.New(slog.DiscardHandler)},
 		func(ctx context.Context, tx pgx.Tx, q httpidem.Request[trip]) (httpidem.Reply[string], error) {
 			started, err := saga.Start(ctx, engine, tx, def, q.Body)
 			if err == nil && fail {
@@ -42,7 +43,8 @@ func TestStartedByAnEndpoint(t *testing.T) {
 	sagas := func(want int) {
 		t.Helper()
 		var n int
-		if err := pool.QueryRow(t.Context(), fmt.Sprintf("SELECT count(*) FROM %s.skald_saga", schema)).Scan(&n); err != nil || n != want {
+		if err := pool.QueryRow(t.Context(),
+			fmt.Sprintf("SELECT count(*) FROM %s.skald_saga", schema)).Scan(&n); err != nil || n != want {
 			t.Errorf("%d sagas, %v, want %d", n, err, want)
 		}
 	}
@@ -53,7 +55,8 @@ func TestStartedByAnEndpoint(t *testing.T) {
 	fail = false
 	first := post("k-1")
 	for _, key := range []string{"k-1", "k-2"} { // the request again, and another one for the same saga
-		if again := post(key); again.Code != http.StatusAccepted || again.Body.String() != first.Body.String() {
+		if again := post(key); again.Code != http.StatusAccepted ||
+			again.Body.String() != first.Body.String() {
 			t.Errorf("%s: %d %s, first %s", key, again.Code, again.Body, first.Body)
 		}
 	}

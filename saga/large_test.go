@@ -42,15 +42,18 @@ func almostTooLarge[TTx any](k *desk[TTx]) {
 	}, nil, saga.NoEffect(), saga.Retry(policy))
 	k.d = saga.New("large", &saga.Options[order]{Key: orderID, MaxBytes: 900 << 10}, first, second)
 	k.e = k.engine(k.db, metric.NewManualReader())
-	k.begin(order{ID: "too large", Lines: []string{strconv.Itoa(900<<10 - 400)}}, order{ID: "fits", Lines: []string{strconv.Itoa(850 << 10)}})
+	k.begin(order{ID: "too large", Lines: []string{strconv.Itoa(900<<10 - 400)}},
+		order{ID: "fits", Lines: []string{strconv.Itoa(850 << 10)}})
 	for key, want := range map[string]struct {
 		step, why string
 		undone    int
 	}{"too large": {"first", "at most 921600", 0}, "fits": {"second", "broken: <<<", 850 << 10}} {
 		k.until(key, k.e)
 		end, err := k.e.Await(k.t.Context(), k.d, key)
-		if err != nil || end.Done || end.Step != want.step || !strings.Contains(end.Reason, want.why) || undone[key] != want.undone {
-			k.t.Errorf("%s: it ended at %s, %.200s, %v; undone: %d bytes", key, end.Step, end.Reason, err, undone[key])
+		if err != nil || end.Done || end.Step != want.step || !strings.Contains(end.Reason, want.why) ||
+			undone[key] != want.undone {
+			k.t.Errorf("%s: it ended at %s, %.200s, %v; undone: %d bytes", key, end.Step, end.Reason, err,
+				undone[key])
 		}
 	}
 }
@@ -86,7 +89,8 @@ func largeReplies[TTx any](k *desk[TTx]) {
 			k.take(k.reply(commands[0], "unpacked", c.o.ID))
 		}
 		end, err := k.e.Await(k.t.Context(), k.d, c.o.ID)
-		if err != nil || end.Done || end.Step != "pack" || !strings.Contains(end.Reason, c.why) || undos != len(c.o.Lines) {
+		if err != nil || end.Done || end.Step != "pack" || !strings.Contains(end.Reason, c.why) ||
+			undos != len(c.o.Lines) {
 			k.t.Errorf("%s ended as %+v, %v, after %d undos", c.o.ID, end, err, undos)
 		}
 	}
@@ -109,15 +113,18 @@ func largeReplies[TTx any](k *desk[TTx]) {
 func TestLargeSignal(t *testing.T) {
 	db := memstore.New(nil)
 	word, other := saga.Signal[string]{Name: "word"}, saga.Signal[string]{Name: "other"}
-	d := saga.New("d", &saga.Options[trip]{Key: tripKey, MaxBytes: 900 << 10}, saga.Wait[trip]("other", other), saga.Wait[trip]("word", word))
+	d := saga.New("d", &saga.Options[trip]{Key: tripKey, MaxBytes: 900 << 10},
+		saga.Wait[trip]("other", other), saga.Wait[trip]("word", word))
 	e := engineOf(t, db, d)
 	running(t, e)
 	begin(t, db, e, d, trip{ID: "a"})
-	if out, err := saga.Send(t.Context(), e, d, "a", other, strings.Repeat("x", 600<<10)); err != nil || out != saga.Taken && out != saga.Early {
+	if out, err := saga.Send(t.Context(), e, d, "a", other, strings.Repeat("x", 600<<10)); err != nil ||
+		out != saga.Taken && out != saga.Early {
 		t.Fatal(out, err)
 	}
 	_, err := saga.Send(t.Context(), e, d, "a", word, strings.Repeat("x", 300<<10))
-	if never := (*skald.PermanentError)(nil); !errors.As(err, &never) || !strings.Contains(err.Error(), "at most 921600") {
+	if never := (*skald.PermanentError)(nil); !errors.As(err, &never) ||
+		!strings.Contains(err.Error(), "at most 921600") {
 		t.Errorf("a large one: %v", err)
 	}
 	if _, err := saga.Send(t.Context(), e, d, "a", word, "short"); err != nil {
@@ -126,7 +133,8 @@ func TestLargeSignal(t *testing.T) {
 	if end := await(t, e, d, "a"); !end.Done {
 		t.Errorf("it ended as %+v", end)
 	}
-	if ss, err := store.ListSagas(t.Context(), db, store.SagaQuery{}); err != nil || len(ss[0].State) > 700<<10 {
+	if ss, err := store.ListSagas(t.Context(), db, store.SagaQuery{}); err != nil ||
+		len(ss[0].State) > 700<<10 {
 		t.Error(err)
 	}
 }

@@ -18,7 +18,8 @@ import (
 func TestMetrics(t *testing.T) {
 	reader := metric.NewManualReader()
 	db, d := memstore.New(nil), trips()
-	e, err := saga.NewEngine(db, &saga.EngineOptions{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))}, d)
+	e, err := saga.NewEngine(db,
+		&saga.EngineOptions{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))}, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,10 +31,14 @@ func TestMetrics(t *testing.T) {
 	await(t, e, d, "bad")
 	got := measured(t, reader)
 	want := map[string]int64{
-		"skald.saga.started trip": 2, "skald.saga.ended done trip": 1, "skald.saga.ended compensated trip": 1, "skald.saga.duration": 2,
-		"skald.saga.step.ended done trip flight": 2, "skald.saga.step.ended done trip hotel": 2, "skald.saga.step.ended done trip car": 1,
-		"skald.saga.step.ended refused trip car": 1, "skald.saga.step.ended undone trip flight": 1, "skald.saga.step.ended undone trip hotel": 1,
-		"skald.saga.step.failed trip hotel": 1, "skald.saga.step.failed trip flight": 1, "skald.saga.step.duration": 8,
+		"skald.saga.started trip": 2, "skald.saga.ended done trip": 1, "skald.saga.ended compensated trip": 1,
+		"skald.saga.duration":                    2,
+		"skald.saga.step.ended done trip flight": 2, "skald.saga.step.ended done trip hotel": 2,
+		"skald.saga.step.ended done trip car":    1,
+		"skald.saga.step.ended refused trip car": 1, "skald.saga.step.ended undone trip flight": 1,
+		"skald.saga.step.ended undone trip hotel": 1,
+		"skald.saga.step.failed trip hotel":       1, "skald.saga.step.failed trip flight": 1,
+		"skald.saga.step.duration": 8,
 	}
 	if !maps.Equal(got, want) {
 		for _, k := range slices.Sorted(maps.Keys(got)) {

@@ -45,13 +45,15 @@ type score struct {
 
 func scores(t *rapid.T) score {
 	n := rapid.IntRange(1, 6).Draw(t, "steps")
-	s := score{pivot: rapid.IntRange(-n, n-1).Draw(t, "pivot"), cancel: rapid.IntRange(-6, 5).Draw(t, "cancel")}
+	s := score{pivot: rapid.IntRange(-n, n-1).Draw(t, "pivot"),
+		cancel: rapid.IntRange(-6, 5).Draw(t, "cancel")}
 	if rapid.IntRange(0, 2).Draw(t, "has a deadline") == 0 {
 		s.deadline = time.Duration(rapid.IntRange(0, 8).Draw(t, "deadline"))*time.Second + time.Second/2
 	}
 	for i := range n {
 		s.signals = append(s.signals, rapid.IntRange(0, 6).Draw(t, "signal"))
-		p := part{wait: i != s.pivot && rapid.IntRange(0, 4).Draw(t, "wait") == 0, skip: i != s.pivot && rapid.IntRange(0, 4).Draw(t, "skip") == 0, undoFails: rapid.IntRange(0, 2).Draw(t, "undo fails")}
+		p := part{wait: i != s.pivot && rapid.IntRange(0, 4).Draw(t, "wait") == 0, skip: i != s.pivot &&
+			rapid.IntRange(0, 4).Draw(t, "skip") == 0, undoFails: rapid.IntRange(0, 2).Draw(t, "undo fails")}
 		for j := range i {
 			if i == s.pivot || j == s.pivot || rapid.Bool().Draw(t, "after") {
 				p.after = append(p.after, j)
@@ -197,7 +199,8 @@ func (o *oracle[TTx]) definition(s score) *saga.Definition[string] {
 	for i, one := range steps {
 		handles[i] = one
 	}
-	return saga.New("oracle", &saga.Options[string]{Key: func(key string) string { return key }, Deadline: s.deadline}, handles...)
+	return saga.New("oracle", &saga.Options[string]{Key: func(key string) string { return key },
+		Deadline: s.deadline}, handles...)
 }
 
 func signalOf(i int) saga.Signal[string] { return saga.Signal[string]{Name: "go " + partName(i)} }
@@ -260,7 +263,8 @@ func (o *oracle[TTx]) play(ctx context.Context, s score, key string) error {
 }
 
 // befall has the signals of a turn come, and somebody cancel the saga.
-func befall[TTx any](ctx context.Context, o *oracle[TTx], e *saga.Engine[TTx], d *saga.Definition[string], s score, key string, n int) (cancelled bool, err error) {
+func befall[TTx any](ctx context.Context, o *oracle[TTx], e *saga.Engine[TTx], d *saga.Definition[string],
+	s score, key string, n int) (cancelled bool, err error) {
 	if n == s.cancel {
 		err = errors.Join(err, o.in(ctx, func(tx TTx) error {
 			got, err := saga.Cancel(ctx, e, tx, d, key, "no more")
@@ -286,7 +290,8 @@ func TestOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Now()
 		db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
-		o := &oracle[tx]{db: db, lists: db, now: func() time.Time { return now }, later: func() { now = now.Add(time.Second) },
+		o := &oracle[tx]{db: db, lists: db, now: func() time.Time { return now },
+			later: func() { now = now.Add(time.Second) },
 			in: func(_ context.Context, f func(tx tx) error) error {
 				tx := db.BeginTx()
 				return errors.Join(f(tx), tx.Commit())
@@ -324,7 +329,8 @@ func TestOracleOnSQLite(t *testing.T) {
 	db := opened(t, t.TempDir(), "oracle")
 	_, err := sqlitestore.Migrate(t.Context(), db, nil)
 	if err == nil {
-		_, err = db.ExecContext(t.Context(), "CREATE TABLE notes (n INTEGER PRIMARY KEY, key TEXT, what TEXT)")
+		_, err = db.ExecContext(t.Context(),
+			"CREATE TABLE notes (n INTEGER PRIMARY KEY, key TEXT, what TEXT)")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -349,7 +355,8 @@ func TestOracleOnSQLite(t *testing.T) {
 
 func TestOracleOnPostgres(t *testing.T) {
 	pool, s, schema := onPostgres(t)
-	if _, err := pool.Exec(t.Context(), "CREATE TABLE "+schema+".notes (n bigserial, key text, what text)"); err != nil {
+	if _, err := pool.Exec(t.Context(), "CREATE TABLE "+schema+
+		".notes (n bigserial, key text, what text)"); err != nil {
 		t.Fatal(err)
 	}
 	some(t, &oracle[pgx.Tx]{db: s, lists: s,

@@ -45,7 +45,8 @@ func onPostgres(t *testing.T) (*pgxpool.Pool, *pgstore.Store, string) {
 }
 
 // pgLedger is ledger on PostgreSQL. Its table has no unique key: what is written twice is there twice.
-func pgLedger(schema, name string, before func(ctx context.Context, tx pgx.Tx, r saga.Run[trip]) error) *saga.Step[trip, string] {
+func pgLedger(schema, name string,
+	before func(ctx context.Context, tx pgx.Tx, r saga.Run[trip]) error) *saga.Step[trip, string] {
 	do := func(ctx context.Context, tx pgx.Tx, r saga.Run[trip]) (string, error) {
 		if _, err := tx.Exec(ctx, "INSERT INTO "+schema+".ledger VALUES ($1, $2)", r.Key, name); err != nil {
 			return "", err
@@ -80,7 +81,8 @@ func pgRun(t *testing.T, e *saga.Engine[pgx.Tx]) {
 	})
 }
 
-func pgStart(t *testing.T, pool *pgxpool.Pool, e *saga.Engine[pgx.Tx], d *saga.Definition[trip], in trip) (s saga.Started, err error) {
+func pgStart(t *testing.T, pool *pgxpool.Pool, e *saga.Engine[pgx.Tx], d *saga.Definition[trip],
+	in trip) (s saga.Started, err error) {
 	t.Helper()
 	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 		s, err = saga.Start(t.Context(), e, tx, d, in)
@@ -101,7 +103,8 @@ func pgEngine(t *testing.T, db *pgstore.Store, o saga.EngineOptions, d saga.Defi
 
 func pgRows(t *testing.T, pool *pgxpool.Pool, schema, key string) (n int) {
 	t.Helper()
-	if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM "+schema+".ledger WHERE key = $1", key).Scan(&n); err != nil {
+	if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM "+schema+".ledger WHERE key = $1",
+		key).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -111,8 +114,10 @@ func pgRows(t *testing.T, pool *pgxpool.Pool, schema, key string) (n int) {
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	pool, db, schema := onPostgres(t)
-	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, pgLedger(schema, "flight", nil), pgLedger(schema, "hotel", nil), pgLedger(schema, "car", nil))
-	one, two := pgEngine(t, db, saga.EngineOptions{}, d), pgEngine(t, pgstore.New(pool, &pgstore.Options{Schema: schema}), saga.EngineOptions{}, d)
+	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, pgLedger(schema, "flight", nil),
+		pgLedger(schema, "hotel", nil), pgLedger(schema, "car", nil))
+	one, two := pgEngine(t, db, saga.EngineOptions{}, d),
+		pgEngine(t, pgstore.New(pool, &pgstore.Options{Schema: schema}), saga.EngineOptions{}, d)
 	pgRun(t, one)
 	pgRun(t, two)
 	const sagas = 30
@@ -149,7 +154,8 @@ func TestPostgres(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := map[bool]int{true: 3, false: 0}[i%2 == 0]; end.Done != (i%2 == 0) || pgRows(t, pool, schema, fmt.Sprint("t-", i)) != want {
+		if want := map[bool]int{true: 3, false: 0}[i%2 == 0]; end.Done != (i%2 == 0) ||
+			pgRows(t, pool, schema, fmt.Sprint("t-", i)) != want {
 			t.Errorf("t-%d ended as %+v with %d rows", i, end, pgRows(t, pool, schema, fmt.Sprint("t-", i)))
 		}
 	}
@@ -172,14 +178,16 @@ func TestPostgresFences(t *testing.T) {
 		}
 		return nil
 	})
-	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, pgLedger(schema, "flight", nil), hotel, pgLedger(schema, "car", nil))
+	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, pgLedger(schema, "flight", nil), hotel,
+		pgLedger(schema, "car", nil))
 	one := pgEngine(t, db, saga.EngineOptions{Lease: time.Second}, d)
 	pgRun(t, one)
 	if _, err := pgStart(t, pool, one, d, trip{ID: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	pid := <-cut
-	two := pgEngine(t, pgstore.New(pool, &pgstore.Options{Schema: schema}), saga.EngineOptions{Lease: time.Second}, d)
+	two := pgEngine(t, pgstore.New(pool, &pgstore.Options{Schema: schema}),
+		saga.EngineOptions{Lease: time.Second}, d)
 	pgRun(t, two)
 	if _, err := pool.Exec(t.Context(), "SELECT pg_terminate_backend($1)", int32(pid)); err != nil {
 		t.Fatal(err)

@@ -28,9 +28,11 @@ func facts(d saga.Defined, step string, in any, outputs map[string]any) *body.Fa
 	for name, out := range outputs {
 		name, occurrence, _ := strings.Cut(name, "/")
 		data, _ := json.Marshal(out)
-		s.Runs = append(s.Runs, plan.Run{Step: name, Occurrence: occurrence, Phase: plan.IsDone, Output: data})
+		s.Runs = append(s.Runs, plan.Run{Step: name, Occurrence: occurrence, Phase: plan.IsDone,
+			Output: data})
 	}
-	return &body.Facts{Definition: d.Body(), Key: "o-1", Input: &body.Input{Data: data}, State: &s, Step: step, Attempt: 1}
+	return &body.Facts{Definition: d.Body(), Key: "o-1", Input: &body.Input{Data: data}, State: &s,
+		Step: step, Attempt: 1}
 }
 
 // What a step reads of the ones before it is typed; what it may not read fails it for good, whatever it
@@ -40,9 +42,12 @@ func TestReading(t *testing.T) {
 	none := func(context.Context, tx, saga.Run[order]) (string, error) { return "", nil }
 	a := saga.Do("a", none, nil, saga.NoEffect())
 	b := saga.Do("b", none, nil, saga.NoEffect(), saga.When(func(saga.Run[order]) bool { return true }))
-	lines := saga.Do("lines", none, nil, saga.NoEffect(), saga.Each(func(r saga.Run[order]) []string { return r.In.Lines }))
+	lines := saga.Do("lines", none, nil, saga.NoEffect(),
+		saga.Each(func(r saga.Run[order]) []string { return r.In.Lines }))
 	beside := saga.Do("beside", none, nil, saga.NoEffect(), saga.AtStart())
-	last := saga.Do("last", func(_ context.Context, _ tx, r saga.Run[order]) (string, error) { return read(r), nil }, nil, saga.NoEffect(), saga.After(lines))
+	last := saga.Do("last",
+		func(_ context.Context, _ tx, r saga.Run[order]) (string, error) { return read(r), nil }, nil,
+		saga.NoEffect(), saga.After(lines))
 	d := saga.New("reading", &saga.Options[order]{Key: orderID}, a, b, lines, beside, last)
 	if err := d.Faults(); err != nil {
 		t.Fatal(err)
@@ -53,25 +58,41 @@ func TestReading(t *testing.T) {
 		want string
 		err  string
 	}{
-		"of":                          {read: func(r saga.Run[order]) string { return a.Of(r) }, want: "A"},
-		"the input":                   {read: func(r saga.Run[order]) string { return r.In.ID + r.Key }, want: "o-1o-1"},
-		"get":                         {read: func(r saga.Run[order]) string { v, ok := b.Get(r); return fmt.Sprint(v, ok) }, want: "false"},
-		"all":                         {read: func(r saga.Run[order]) string { return fmt.Sprint(lines.All(r)) }, want: "map[rice:R tea:T]"},
-		"of one that may be skipped":  {read: func(r saga.Run[order]) string { return b.Of(r) }, err: "may have been skipped: read it with Get"},
-		"of one beside":               {read: func(r saga.Run[order]) string { return beside.Of(r) }, err: "does not come before it"},
-		"of another saga's":           {read: func(r saga.Run[order]) string { return other.Of(r) }, err: "is none of the saga reading"},
-		"of one with occurrences":     {read: func(r saga.Run[order]) string { return lines.Of(r) }, err: "has other occurrences (see All)"},
-		"of itself, which is not yet": {read: func(r saga.Run[order]) string { v, _ := last.Get(r); return v }, err: "does not come before it"},
+		"of": {read: func(r saga.Run[order]) string { return a.Of(r) }, want: "A"},
+		"the input": {read: func(r saga.Run[order]) string { return r.In.ID + r.Key },
+			want: "o-1o-1"},
+		"get": {read: func(r saga.Run[order]) string {
+			v, ok := b.Get(r)
+			return fmt.Sprint(v, ok)
+		}, want: "false"},
+		"all": {read: func(r saga.Run[order]) string {
+			return fmt.Sprint(lines.All(r))
+		}, want: "map[rice:R tea:T]"},
+		"of one that may be skipped": {read: func(r saga.Run[order]) string { return b.Of(r) },
+			err: "may have been skipped: read it with Get"},
+		"of one beside": {read: func(r saga.Run[order]) string { return beside.Of(r) },
+			err: "does not come before it"},
+		"of another saga's": {read: func(r saga.Run[order]) string { return other.Of(r) },
+			err: "is none of the saga reading"},
+		"of one with occurrences": {read: func(r saga.Run[order]) string { return lines.Of(r) },
+			err: "has other occurrences (see All)"},
+		"of itself, which is not yet": {read: func(r saga.Run[order]) string {
+			v, _ := last.Get(r)
+			return v
+		}, err: "does not come before it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			read = c.read
 			step, _ := d.Body().Step("last")
-			f := facts(d, "last", order{ID: "o-1"}, map[string]any{"a": "A", "lines/tea": "T", "lines/rice": "R"})
+			f := facts(d, "last", order{ID: "o-1"},
+				map[string]any{"a": "A", "lines/tea": "T", "lines/rice": "R"})
 			out, err := step.Tx.(*body.Local[tx]).Do(t.Context(), nil, f)
-			if never := (*skald.PermanentError)(nil); c.err != "" && (!errors.As(err, &never) || !strings.Contains(err.Error(), c.err)) {
+			if never := (*skald.PermanentError)(nil); c.err != "" &&
+				(!errors.As(err, &never) || !strings.Contains(err.Error(), c.err)) {
 				t.Errorf("got %s %v, want %s", out, err, c.err)
 			}
-			if c.err == "" && (err != nil || strings.TrimSpace(string(out)) != fmt.Sprintf("%q", c.want) && !strings.Contains(string(out), c.want)) {
+			if c.err == "" && (err != nil || strings.TrimSpace(string(out)) != fmt.Sprintf("%q", c.want) &&
+				!strings.Contains(string(out), c.want)) {
 				t.Errorf("got %s %v, want %s", out, err, c.want)
 			}
 		})
@@ -80,18 +101,23 @@ func TestReading(t *testing.T) {
 
 // What is too large is refused when it is written, with both numbers.
 func TestSizes(t *testing.T) {
-	big := saga.Do("big", func(context.Context, tx, saga.Run[order]) (string, error) { return strings.Repeat("x", 2000), nil }, nil, saga.NoEffect())
+	big := saga.Do("big",
+		func(context.Context, tx, saga.Run[order]) (string, error) { return strings.Repeat("x", 2000), nil },
+		nil, saga.NoEffect())
 	d := saga.New("big", &saga.Options[order]{Key: orderID, MaxBytes: 1000}, big)
 	step, _ := d.Body().Step("big")
 	_, err := step.Tx.(*body.Local[tx]).Do(t.Context(), nil, facts(d, "big", order{ID: "1"}, nil))
-	if err == nil || !strings.Contains(err.Error(), "2002 bytes") || !strings.Contains(err.Error(), "at most 1000") {
+	if err == nil || !strings.Contains(err.Error(), "2002 bytes") ||
+		!strings.Contains(err.Error(), "at most 1000") {
 		t.Error(err)
 	}
-	if _, _, err := d.Body().Encode(order{ID: "1", Lines: []string{strings.Repeat("x", 1000)}}); err == nil || !strings.Contains(err.Error(), "at most 1000") {
+	if _, _, err := d.Body().Encode(order{ID: "1", Lines: []string{strings.Repeat("x", 1000)}}); err == nil ||
+		!strings.Contains(err.Error(), "at most 1000") {
 		t.Error(err)
 	}
 	for _, id := range []string{"", strings.Repeat("x", 256), "a\x00b"} {
-		if _, _, err := d.Body().Encode(order{ID: id}); err == nil || !strings.Contains(err.Error(), "the key") {
+		if _, _, err := d.Body().Encode(order{ID: id}); err == nil ||
+			!strings.Contains(err.Error(), "the key") {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
@@ -127,7 +153,8 @@ func TestCallKeys(t *testing.T) {
 		keys = append(keys, c.Key+"="+c.Request)
 	}
 	first, _, _ := strings.Cut(keys[0], "=")
-	if keys[0] != keys[1] || !strings.HasSuffix(keys[0], "=7") || strings.HasPrefix(keys[2], first) || !strings.HasSuffix(keys[2], `="n-1 `+first+`"`) {
+	if keys[0] != keys[1] || !strings.HasSuffix(keys[0], "=7") || strings.HasPrefix(keys[2], first) ||
+		!strings.HasSuffix(keys[2], `="n-1 `+first+`"`) {
 		t.Error(keys)
 	}
 	out, refused, why, err := outside.Call.Read(`{"Value":{"Number":"x"},"Refused":false}`)
@@ -140,9 +167,12 @@ func TestCallKeys(t *testing.T) {
 func TestCompareDefinitions(t *testing.T) {
 	held := saga.Do("hold", reserve, release)
 	older := saga.New("order", &saga.Options[order]{Key: orderID}, held, saga.Do("pay", reserve, release))
-	same := saga.New("order", &saga.Options[order]{Key: orderID, Deadline: time.Hour}, held, saga.Do("pay", reserve, release, saga.Timeout(time.Second)))
-	renamed, look, pay := saga.Do("reserve", reserve, release), saga.Do("look", reserve, release), saga.Do("pay", reserve, release)
-	mapped := []saga.Mapping{{From: older.Hash(), Rename: map[string]string{"hold": "reserve"}, Skip: []string{"look"}}}
+	same := saga.New("order", &saga.Options[order]{Key: orderID, Deadline: time.Hour}, held,
+		saga.Do("pay", reserve, release, saga.Timeout(time.Second)))
+	renamed, look, pay := saga.Do("reserve", reserve, release), saga.Do("look", reserve, release),
+		saga.Do("pay", reserve, release)
+	mapped := []saga.Mapping{{From: older.Hash(), Rename: map[string]string{"hold": "reserve"},
+		Skip: []string{"look"}}}
 	newer := saga.New("order", &saga.Options[order]{Key: orderID, Mappings: mapped}, renamed, look, pay)
 	if older.Hash() != same.Hash() || older.Hash() == newer.Hash() {
 		t.Error(older.Hash(), same.Hash(), newer.Hash())
@@ -162,11 +192,14 @@ func TestCompareDefinitions(t *testing.T) {
 	if err != nil || len(f.Definitions) != 2 || f.Definitions[1].Hash != newer.Hash() {
 		t.Errorf("%+v %v", f, err)
 	}
-	wrong := saga.New("order", &saga.Options[order]{Key: orderID, Mappings: []saga.Mapping{{Skip: []string{"nothing"}}}}, held)
-	if err := wrong.Faults(); err == nil || !strings.Contains(err.Error(), `"nothing", which is not listed`) || !strings.Contains(err.Error(), "not from an older") {
+	wrong := saga.New("order", &saga.Options[order]{Key: orderID,
+		Mappings: []saga.Mapping{{Skip: []string{"nothing"}}}}, held)
+	if err := wrong.Faults(); err == nil || !strings.Contains(err.Error(),
+		`"nothing", which is not listed`) || !strings.Contains(err.Error(), "not from an older") {
 		t.Error(err)
 	}
-	for name, text := range map[string]string{"text": older.Text(), "mermaid": older.Mermaid(), "svg": older.SVG()} {
+	for name, text := range map[string]string{"text": older.Text(), "mermaid": older.Mermaid(),
+		"svg": older.SVG()} {
 		if !strings.Contains(text, "hold") || !strings.Contains(text, "pay") {
 			t.Errorf("%s: %s", name, text)
 		}
@@ -189,7 +222,8 @@ func TestShapes(t *testing.T) {
 		J *all
 	}
 	d := saga.New("shapes", &saga.Options[all]{Key: func(all) string { return "k" }},
-		saga.Do("a", func(context.Context, tx, saga.Run[all]) (inner, error) { return inner{}, nil }, nil, saga.NoEffect()))
+		saga.Do("a", func(context.Context, tx, saga.Run[all]) (inner, error) { return inner{}, nil }, nil,
+			saga.NoEffect()))
 	want := `{"E":any,"F":time.Time,"G":[bool],"J":saga_test.all,"X":number,"a":string,"b":string,"c":{*:{"X":number}},"d":string}`
 	if g := d.Body().Plan.Graph; g.Shape != want || g.Steps[0].Shape != `{"X":number}` {
 		t.Errorf("got  %s\nwant %s\n%s", g.Shape, want, g.Steps[0].Shape)

@@ -29,7 +29,8 @@ func (s *strange) Error() string { return s.text }
 // settled waits until a saga has ended or is stuck.
 func settled(t *testing.T, db store.Lister, key string) store.Saga {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); <-time.After(2 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); <-time.After(
+		2 * time.Millisecond) {
 		ss, err := store.ListSagas(t.Context(), db, store.SagaQuery{Key: key})
 		if err == nil && len(ss) == 1 && (ss[0].Stuck || !ss[0].Ended.IsZero()) {
 			return ss[0]
@@ -52,15 +53,20 @@ func TestRefused(t *testing.T) {
 		why    string
 		calls  int64 // of do; 0: does not matter
 	}{
-		"its own commit":   {do: func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }, status: "running", step: "hotel", why: "ended the transaction", calls: 1},
-		"its own rollback": {do: func(_ context.Context, tx *sql.Tx) error { _ = tx.Rollback(); return nil }, status: "running", step: "hotel", why: "ended the transaction", calls: 1},
+		"its own commit": {do: func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
+			status: "running", step: "hotel", why: "ended the transaction", calls: 1},
+		"its own rollback": {do: func(_ context.Context, tx *sql.Tx) error { _ = tx.Rollback(); return nil },
+			status: "running", step: "hotel", why: "ended the transaction", calls: 1},
 		"a constraint that is deferred": {do: func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO child VALUES (7)")
 			return err
 		}, status: "compensated", step: "hotel", why: "FOREIGN KEY constraint failed"},
-		"a zero byte":          {do: func(context.Context, *sql.Tx) error { return errors.New("bro\x00ken") }, status: "compensated", step: "hotel", why: "broken", calls: 3},
-		"a nil pointer":        {do: func(context.Context, *sql.Tx) error { var none *strange; return none }, status: "compensated", step: "hotel", why: "nil pointer", calls: 3},
-		"the goroutine's end":  {do: func(context.Context, *sql.Tx) error { runtime.Goexit(); return nil }, status: "compensated", step: "hotel", why: "ended its goroutine", calls: 3},
+		"a zero byte": {do: func(context.Context, *sql.Tx) error { return errors.New("bro\x00ken") },
+			status: "compensated", step: "hotel", why: "broken", calls: 3},
+		"a nil pointer": {do: func(context.Context, *sql.Tx) error { var none *strange; return none },
+			status: "compensated", step: "hotel", why: "nil pointer", calls: 3},
+		"the goroutine's end": {do: func(context.Context, *sql.Tx) error { runtime.Goexit(); return nil },
+			status: "compensated", step: "hotel", why: "ended its goroutine", calls: 3},
 		"too many occurrences": {lines: 3_500, status: "compensated", step: "car", why: "921600"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +75,8 @@ func TestRefused(t *testing.T) {
 			if _, err := sqlitestore.Migrate(t.Context(), file, nil); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := file.ExecContext(t.Context(), `CREATE TABLE ledger (key TEXT, step TEXT); CREATE TABLE parent (id INTEGER PRIMARY KEY);
+			if _, err := file.ExecContext(t.Context(),
+				`CREATE TABLE ledger (key TEXT, step TEXT); CREATE TABLE parent (id INTEGER PRIMARY KEY);
 				CREATE TABLE child (id INTEGER REFERENCES parent DEFERRABLE INITIALLY DEFERRED)`); err != nil {
 				t.Fatal(err)
 			}
@@ -93,9 +100,11 @@ func TestRefused(t *testing.T) {
 				}
 				return out
 			})
-			d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, step("flight", nil), step("hotel", c.do), step("car", nil, lines))
+			d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, step("flight", nil), step("hotel", c.do),
+				step("car", nil, lines))
 			s := sqlitestore.New(file, nil)
-			e, err := saga.NewEngine(s, &saga.EngineOptions{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}, d)
+			e, err := saga.NewEngine(s,
+				&saga.EngineOptions{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}, d)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,7 +142,9 @@ func TestRefused(t *testing.T) {
 				t.Errorf("the step ran %d times", n)
 			}
 			var rows int
-			if err := file.QueryRowContext(t.Context(), "SELECT count(*) FROM ledger").Scan(&rows); err != nil || rows != map[string]int{"running": 1}[c.status] {
+			if err := file.QueryRowContext(t.Context(),
+				"SELECT count(*) FROM ledger").Scan(&rows); err != nil ||
+				rows != map[string]int{"running": 1}[c.status] {
 				t.Errorf("%d rows are left, %v", rows, err)
 			}
 		})
@@ -145,11 +156,13 @@ func TestRetryAfterThePast(t *testing.T) {
 	now := time.Now()
 	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
 	calls := 0
-	d := saga.New("d", &saga.Options[trip]{Key: tripKey}, saga.Do("busy", func(context.Context, tx, saga.Run[trip]) (int, error) {
-		calls++
-		return 0, skald.RetryAfter(-time.Hour, nil)
-	}, nil, saga.NoEffect()))
-	e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }}, d)
+	d := saga.New("d", &saga.Options[trip]{Key: tripKey},
+		saga.Do("busy", func(context.Context, tx, saga.Run[trip]) (int, error) {
+			calls++
+			return 0, skald.RetryAfter(-time.Hour, nil)
+		}, nil, saga.NoEffect()))
+	e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return now }}, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +195,8 @@ func TestPostgresRefuses(t *testing.T) {
 		}
 		return err
 	})
-	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, pgLedger(schema, "flight", nil), hotel, pgLedger(schema, "car", nil))
+	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, pgLedger(schema, "flight", nil), hotel,
+		pgLedger(schema, "car", nil))
 	e := pgEngine(t, db, saga.EngineOptions{}, d)
 	pgRun(t, e)
 	for name, c := range map[string]struct {
@@ -198,8 +212,10 @@ func TestPostgresRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		is := settled(t, db, name)
-		if stuck := c.rows > 0; is.Stuck != stuck || is.Ended.IsZero() != stuck || stuck && calls.Load() != 1 {
-			t.Errorf("%s: after %d calls it is %s, stuck: %v, %q", name, calls.Load(), is.Status, is.Stuck, is.Error)
+		if stuck := c.rows > 0; is.Stuck != stuck || is.Ended.IsZero() != stuck || stuck &&
+			calls.Load() != 1 {
+			t.Errorf("%s: after %d calls it is %s, stuck: %v, %q", name, calls.Load(), is.Status,
+				is.Stuck, is.Error)
 		}
 		if n := pgRows(t, pool, schema, name); n != c.rows {
 			t.Errorf("%s: %d rows", name, n)

@@ -82,7 +82,8 @@ func (k *desk[TTx]) strange(r *rand.Rand, all []skald.Message) skald.Message {
 func came(t *testing.T, seed uint64, batch int) (lines []string) {
 	k, r := newDesk(t, memstore.New(nil)), rand.New(rand.NewPCG(seed, 20))
 	in := k.inbox(k.e, k.bus, "orders", batch)
-	all := sorted(k.begin(order{ID: "a", Lines: []string{"1", "2", "3"}}, order{ID: "b", Lines: []string{"1", "2"}}, order{ID: "c", Lines: []string{"1"}}))
+	all := sorted(k.begin(order{ID: "a", Lines: []string{"1", "2", "3"}},
+		order{ID: "b", Lines: []string{"1", "2"}}, order{ID: "c", Lines: []string{"1"}}))
 	for range 4 {
 		var ms []skald.Message
 		for range r.IntN(14) {
@@ -206,7 +207,9 @@ func blocked(t *testing.T, ask func(ctx context.Context, sql string, args ...any
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for is := false; !is; {
-		if err := ask(ctx, "SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'", int32(pid)).Scan(&is); err != nil {
+		if err := ask(ctx,
+			"SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'",
+			int32(pid)).Scan(&is); err != nil {
 			t.Errorf("nobody waits: %v", err)
 			return
 		}

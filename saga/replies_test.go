@@ -35,9 +35,11 @@ func parcels() *saga.Definition[order] { return parcelsUpTo(0) }
 func parcelsUpTo(bytes int) *saga.Definition[order] {
 	lines := func(r saga.Run[order]) []string { return r.In.Lines }
 	line := func(r saga.Run[order]) stand { return stand{r.Key, r.Occurrence} }
-	pack := saga.Command("pack", packIt, line, saga.Reply(packed, saga.RefusedBy(short, func(s string) string { return s })),
+	pack := saga.Command("pack", packIt, line,
+		saga.Reply(packed, saga.RefusedBy(short, func(s string) string { return s })),
 		saga.UndoBy(unpackIt, line, saga.Reply(unpacked)), saga.Each(lines))
-	pay := saga.Command("pay", payIt, func(r saga.Run[order]) int { return len(pack.All(r)) }, saga.Reply(paid), nil, saga.Pivot())
+	pay := saga.Command("pay", payIt, func(r saga.Run[order]) int { return len(pack.All(r)) },
+		saga.Reply(paid), nil, saga.Pivot())
 	return saga.New("parcels", &saga.Options[order]{Key: orderID, MaxBytes: bytes}, pack, pay)
 }
 
@@ -130,7 +132,8 @@ func (k *desk[TTx]) goOn() []skald.Message {
 // reply is one to a command.
 func (k *desk[TTx]) reply(to skald.Message, typ, key string) skald.Message {
 	k.said++
-	return skald.Message{ID: fmt.Sprint("r-", k.said), Source: "/packer", Topic: "packed", Type: typ, Key: []byte(key), CorrelationID: to.CorrelationID,
+	return skald.Message{ID: fmt.Sprint("r-", k.said), Source: "/packer", Topic: "packed", Type: typ,
+		Key: []byte(key), CorrelationID: to.CorrelationID,
 		CausationID: to.ID, ContentType: "application/json", Data: fmt.Appendf(nil, "%q", typ)}
 }
 
@@ -144,7 +147,8 @@ func (k *desk[TTx]) take(ms ...skald.Message) {
 	k.quiet(k.in)
 }
 
-func (k *desk[TTx]) inbox(e *saga.Engine[TTx], bus *membroker.Broker, consumer string, batch int) *inbox.Inbox[TTx] {
+func (k *desk[TTx]) inbox(e *saga.Engine[TTx], bus *membroker.Broker, consumer string,
+	batch int) *inbox.Inbox[TTx] {
 	in := inbox.New(k.db, bus, consumer, &inbox.Options{Batch: batch, Workers: 1,
 		Dead: inbox.Dead{FreeKey: true}, Timeouts: inbox.Timeouts{Wait: time.Minute},
 		Logger: k.log()})
@@ -214,11 +218,13 @@ func repliesWriteOnce[TTx any](k *desk[TTx]) {
 	for _, c := range commands {
 		replies = append(replies, k.reply(c, "packed", "o"))
 	}
-	foreign, none, unknown := k.reply(commands[0], "packed", "o"), k.reply(commands[0], "packed", "o"), k.reply(commands[0], "packed", "o")
+	foreign, none, unknown := k.reply(commands[0], "packed", "o"), k.reply(commands[0], "packed", "o"),
+		k.reply(commands[0], "packed", "o")
 	foreign.CorrelationID = "of somebody else"
 	none.CorrelationID = "saga:parcels:nobody:id"
 	unknown.CausationID = foreign.ID
-	replies = append(replies, k.reply(commands[3], "packed", "o"), foreign, none, k.reply(commands[4], "short", "o"), unknown)
+	replies = append(replies, k.reply(commands[3], "packed", "o"), foreign, none,
+		k.reply(commands[4], "short", "o"), unknown)
 	before, other := k.saga("o").Version, k.saga("other").Version
 	k.take(replies...)
 	if is := k.saga("o"); is.Version != before+1 {
@@ -229,7 +235,8 @@ func repliesWriteOnce[TTx any](k *desk[TTx]) {
 	}
 	k.expect(map[string]int64{"taken": 51, "repeat": 1, "foreign": 1, "orphan": 2, "late": 1})
 	pays := k.goOn()
-	if len(pays) != 2 || !slices.ContainsFunc(pays, func(m skald.Message) bool { return string(m.Data) == "50" }) {
+	if len(pays) != 2 || !slices.ContainsFunc(pays,
+		func(m skald.Message) bool { return string(m.Data) == "50" }) {
 		k.t.Fatalf("what the sagas asked for next: %v", pays)
 	}
 	k.take(k.reply(pays[0], "paid", "o"), k.reply(pays[1], "paid", "o"))
@@ -245,7 +252,8 @@ func TestRepliesEnd(t *testing.T) {
 
 func repliesEnd[TTx any](k *desk[TTx]) {
 	inner := k.d
-	k.d = saga.New("outer", &saga.Options[order]{Key: orderID}, saga.Child("parcels", inner, func(r saga.Run[order]) order { return r.In }, saga.Pivot()))
+	k.d = saga.New("outer", &saga.Options[order]{Key: orderID},
+		saga.Child("parcels", inner, func(r saga.Run[order]) order { return r.In }, saga.Pivot()))
 	k.e = k.engine(k.db, metric.NewManualReader())
 	for commands := k.begin(order{ID: "o", Lines: []string{"tea"}}); len(commands) > 0; commands = k.goOn() {
 		typ := "packed"
@@ -271,7 +279,8 @@ func TestRepliesUnreadable(t *testing.T) {
 }
 
 func repliesUnreadable[TTx any](k *desk[TTx]) {
-	commands := k.begin(order{ID: "a", Lines: []string{"1", "2", "3", "4"}}, order{ID: "b", Lines: []string{"1", "2", "3", "4"}})
+	commands := k.begin(order{ID: "a", Lines: []string{"1", "2", "3", "4"}},
+		order{ID: "b", Lines: []string{"1", "2", "3", "4"}})
 	var replies []skald.Message
 	for i, c := range commands {
 		replies = append(replies, k.reply(c, "packed", fmt.Sprint("key-", i)))

@@ -44,9 +44,11 @@ func runOf[In any](f *body.Facts) (Run[In], error) {
 	}
 	in, ok := v.(In)
 	if !ok {
-		return Run[In]{}, skald.Permanent(fmt.Errorf("the step %s takes %v, and the saga %s has %T", f.Step, typeOf[In](), f.Definition.Name, v))
+		return Run[In]{}, skald.Permanent(fmt.Errorf("the step %s takes %v, and the saga %s has %T", f.Step,
+			typeOf[In](), f.Definition.Name, v))
 	}
-	return Run[In]{In: in, ID: f.State.ID, Key: f.Key, Occurrence: f.Occurrence, Attempt: f.Attempt, facts: f}, nil
+	return Run[In]{In: in, ID: f.State.ID, Key: f.Key, Occurrence: f.Occurrence, Attempt: f.Attempt,
+		facts: f}, nil
 }
 
 // A Step is one step of a saga with the input In. It is its own handle: for After, and to read what it put
@@ -75,7 +77,8 @@ func (s *Step[In, Out]) Of(r Run[In]) Out {
 	}
 	out, ok := s.read(r, r.Occurrence)
 	if !ok {
-		r.fail(fmt.Errorf("the step %s has put nothing out: an operator skipped it, or it has other occurrences (see All)", s.spec.name))
+		r.fail(
+			fmt.Errorf("the step %s has put nothing out: an operator skipped it, or it has other occurrences (see All)", s.spec.name))
 	}
 	return out
 }
@@ -120,7 +123,8 @@ func (s *Step[In, Out]) fault(r Run[In]) error {
 	case f.Step == s.spec.name && f.Undo:
 		return nil
 	case !f.Definition.Plan.Before(s.spec.name, f.Step):
-		return fmt.Errorf("the step %s reads %s, which does not come before it: name it in After", f.Step, s.spec.name)
+		return fmt.Errorf("the step %s reads %s, which does not come before it: name it in After", f.Step,
+			s.spec.name)
 	}
 	return nil
 }
@@ -133,7 +137,8 @@ func (s *Step[In, Out]) read(r Run[In], occurrence string) (out Out, ok bool) {
 		occurrence = ""
 	}
 	run, there := r.facts.State.Run(s.spec.name, occurrence)
-	if !there || run.Phase != plan.IsDone && run.Phase != plan.Undo && run.Phase != plan.Undoing && run.Phase != plan.Undone || run.Output == nil {
+	if !there || run.Phase != plan.IsDone && run.Phase != plan.Undo && run.Phase != plan.Undoing &&
+		run.Phase != plan.Undone || run.Output == nil {
 		return out, false
 	}
 	if err := json.Unmarshal(run.Output, &out); err != nil {

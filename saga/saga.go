@@ -90,22 +90,26 @@ func New[In any](name string, o *Options[In], steps ...Listed[In]) *Definition[I
 	graph, bodies, faults := assemble(name, listed)
 	graph.Deadline, graph.Shape = o.Deadline, shapeOf[In]()
 	if o.Key == nil {
-		faults = append(faults, errors.New("Options.Key is not given: say what the business key of an input is"))
+		faults = append(faults,
+			errors.New("Options.Key is not given: say what the business key of an input is"))
 	}
 	if o.Deadline < 0 || o.Deadline > plan.MaxWait {
-		faults = append(faults, fmt.Errorf("the deadline %v is not between 0 and %v", o.Deadline, plan.MaxWait))
+		faults = append(faults, fmt.Errorf("the deadline %v is not between 0 and %v", o.Deadline,
+			plan.MaxWait))
 	}
 	most := o.MaxBytes
 	if most == 0 {
 		most = DefaultBytes
 	}
 	if most < 0 || most > MostBytes {
-		faults = append(faults, fmt.Errorf("Options.MaxBytes is %d, and at most %d are possible", o.MaxBytes, MostBytes))
+		faults = append(faults, fmt.Errorf("Options.MaxBytes is %d, and at most %d are possible",
+			o.MaxBytes, MostBytes))
 	}
 	faults = append(faults, graph.Faults()...)
 	known, wrong := mappings(graph, o.Mappings)
 	faults = append(faults, wrong...)
-	d := body.Definition{Name: name, Hash: graph.Hash(), Mappings: known, Plan: plan.New(graph), MaxBytes: most, Steps: bodies, Encode: encoder(name, o.Key, most)}
+	d := body.Definition{Name: name, Hash: graph.Hash(), Mappings: known, Plan: plan.New(graph),
+		MaxBytes: most, Steps: bodies, Encode: encoder(name, o.Key, most)}
 	return &Definition[In]{body: body.Made(d, decoder[In]()), faults: joined(name, faults)}
 }
 
@@ -116,11 +120,13 @@ func mappings(g plan.Graph, ms []Mapping) (out []plan.Mapping, faults []error) {
 		names := slices.Collect(maps.Values(m.Rename))
 		for _, name := range append(names, m.Skip...) {
 			if _, ok := is.Step(name); !ok {
-				faults = append(faults, fmt.Errorf("the mapping from %s names the step %q, which is not listed", m.From, name))
+				faults = append(faults,
+					fmt.Errorf("the mapping from %s names the step %q, which is not listed", m.From, name))
 			}
 		}
 		if m.From == "" || m.From == g.Hash() {
-			faults = append(faults, fmt.Errorf("the mapping from %q is not from an older definition's hash", m.From))
+			faults = append(faults, fmt.Errorf("the mapping from %q is not from an older definition's hash",
+				m.From))
 		}
 		out = append(out, plan.Mapping(m))
 	}

@@ -38,8 +38,10 @@ func bill() saga.Request[tx, order, int, receipt] {
 
 func refund() saga.Refund[tx, order, receipt, string, bool] {
 	return saga.Refund[tx, order, receipt, string, bool]{At: call.NewProvider("bank", nil),
-		Intent: func(_ context.Context, _ tx, _ saga.Run[order], out receipt) (string, error) { return out.Number, nil },
-		Do:     func(context.Context, string, string) (bool, error) { return true, nil },
+		Intent: func(_ context.Context, _ tx, _ saga.Run[order], out receipt) (string, error) {
+			return out.Number, nil
+		},
+		Do: func(context.Context, string, string) (bool, error) { return true, nil },
 	}
 }
 
@@ -54,16 +56,21 @@ func TestDefinition(t *testing.T) {
 		approved = saga.Signal[string]{Name: "approved"}
 	)
 	notes := saga.New("note", &saga.Options[string]{Key: func(s string) string { return s }},
-		saga.Do("write", func(context.Context, tx, saga.Run[string]) (bool, error) { return true, nil }, nil, saga.NoEffect()))
-	held := saga.Do("hold", reserve, release, saga.Each(func(r saga.Run[order]) []string { return r.In.Lines }))
+		saga.Do("write", func(context.Context, tx, saga.Run[string]) (bool, error) { return true, nil }, nil,
+			saga.NoEffect()))
+	held := saga.Do("hold", reserve, release,
+		saga.Each(func(r saga.Run[order]) []string { return r.In.Lines }))
 	approve := saga.Wait[order]("approve", approved, saga.Timeout(time.Hour), saga.AtStart())
-	charge := saga.Call("charge", bill(), refund(), saga.After(held, approve), saga.When(func(r saga.Run[order]) bool { return r.In.Cents > 0 }))
+	charge := saga.Call("charge", bill(), refund(), saga.After(held, approve),
+		saga.When(func(r saga.Run[order]) bool { return r.In.Cents > 0 }))
 	pack := func(r saga.Run[order]) parcel { return parcel{held.All(r)["tea"].SKU} }
-	shipping := saga.Command("ship", ship, pack, saga.Reply(wasSent, saga.RefusedBy(wasNot, func(s string) string { return s })),
+	shipping := saga.Command("ship", ship, pack,
+		saga.Reply(wasSent, saga.RefusedBy(wasNot, func(s string) string { return s })),
 		saga.UndoBy(unship, pack, saga.Reply(wasHeld)), saga.Pivot())
 	cool := saga.Until("cool off", func(saga.Run[order]) time.Time { return time.Now().Add(time.Hour) })
 	note := saga.Child("note", notes, func(r saga.Run[order]) string { return r.Key })
-	orders := saga.New("order", &saga.Options[order]{Key: orderID, Deadline: time.Hour}, held, approve, charge, shipping, cool, note)
+	orders := saga.New("order", &saga.Options[order]{Key: orderID, Deadline: time.Hour}, held, approve,
+		charge, shipping, cool, note)
 	if err := orders.Faults(); err != nil {
 		t.Fatal(err)
 	}
@@ -77,17 +84,25 @@ func TestFaults(t *testing.T) {
 	a := saga.Do("a", reserve, nil)
 	b := saga.Do("b", reserve, release, saga.NoEffect(), saga.After(a))
 	c := saga.Call("c", saga.Request[tx, order, int, receipt]{}, nil, saga.Pivot())
-	d := saga.Do("d", func(context.Context, context.Context, saga.Run[order]) (int, error) { return 0, errors.New("other") }, nil, saga.AtStart(), saga.NoEffect())
+	d := saga.Do("d",
+		func(context.Context, context.Context, saga.Run[order]) (int,
+			error) {
+			return 0, errors.New("other")
+		}, nil, saga.AtStart(), saga.NoEffect())
 	e := saga.Wait[order]("e", saga.Signal[int]{}, saga.Lapses())
 	f := saga.Do("f", reserve, release, saga.After(c), saga.When(func(saga.Run[string]) bool { return true }))
-	err := saga.New("", &saga.Options[order]{Deadline: -1, MaxBytes: 1 << 20}, a, b, c, d, e, f, nil, saga.Do("d", reserve, release, saga.After(a))).Faults()
+	err := saga.New("", &saga.Options[order]{Deadline: -1, MaxBytes: 1 << 20}, a, b, c, d, e, f, nil,
+		saga.Do("d", reserve, release, saga.After(a))).Faults()
 	if err == nil {
 		t.Fatal("no faults")
 	}
 	for _, want := range []string{
-		`its name`, `Options.Key`, `deadline -1ns`, `MaxBytes is 1048576`, `step "d" is there twice`, `step 7 is nil`,
-		`a Request needs At, Intent and Do`, `takes context.Context`, `its signal has no name`, `Lapses is for a Wait with a Timeout`,
-		`its When takes string`, `has an undo, and says NoEffect`, `step "f" has an undo, and comes after the pivot`,
+		`its name`, `Options.Key`, `deadline -1ns`, `MaxBytes is 1048576`, `step "d" is there twice`,
+		`step 7 is nil`,
+		`a Request needs At, Intent and Do`, `takes context.Context`, `its signal has no name`,
+		`Lapses is for a Wait with a Timeout`,
+		`its When takes string`, `has an undo, and says NoEffect`,
+		`step "f" has an undo, and comes after the pivot`,
 		`step "d" runs beside the pivot "c"`, `step "a" has no undo`,
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -35,7 +35,8 @@ func counted(name string, n *int) *saga.Step[trip, string] {
 		return line, tx.Put(line, "done")
 	}
 	undo := func(_ context.Context, tx tx, r saga.Run[trip], line string) error {
-		if err := tx.Update("undone "+r.Key, func(old string, _ bool) string { return old + name + " " }); err != nil {
+		if err := tx.Update("undone "+r.Key,
+			func(old string, _ bool) string { return old + name + " " }); err != nil {
 			return err
 		}
 		if r.In.Fail["undo "+name] == "once" && r.Attempt == 1 {
@@ -48,16 +49,19 @@ func counted(name string, n *int) *saga.Step[trip, string] {
 }
 
 func oldTrips(n *int) *saga.Definition[trip] {
-	return saga.New("trip", &saga.Options[trip]{Key: tripKey, Deadline: time.Hour}, counted("flight", n), counted("hotel", n), counted("car", n))
+	return saga.New("trip", &saga.Options[trip]{Key: tripKey, Deadline: time.Hour}, counted("flight", n),
+		counted("hotel", n), counted("car", n))
 }
 
 func newTrips(n *int) *saga.Definition[trip] {
-	return saga.New("trip", &saga.Options[trip]{Key: tripKey, Deadline: time.Hour}, counted("flight", n), counted("car", n))
+	return saga.New("trip", &saga.Options[trip]{Key: tripKey, Deadline: time.Hour}, counted("flight", n),
+		counted("car", n))
 }
 
 // someTrips are a trip that goes well at the second attempt, and one whose undo does.
 func someTrips() []trip {
-	return []trip{{ID: "a", Fail: map[string]string{"hotel": "once"}}, {ID: "b", Fail: map[string]string{"car": "reject", "undo flight": "once"}}}
+	return []trip{{ID: "a", Fail: map[string]string{"hotel": "once"}},
+		{ID: "b", Fail: map[string]string{"car": "reject", "undo flight": "once"}}}
 }
 
 // linesOf tells whether each step was done once, or undone once and in its order.
@@ -89,7 +93,8 @@ func twoEngines(b wiring) func(w *sagatest.World) error {
 func delays() stage {
 	return stage{
 		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {
-			rest := saga.Wait[trip]("rest", saga.Signal[int]{Name: "woken"}, saga.Timeout(time.Second), saga.Lapses())
+			rest := saga.Wait[trip]("rest", saga.Signal[int]{Name: "woken"}, saga.Timeout(time.Second),
+				saga.Lapses())
 			return saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("flight"), rest, ledger("car")),
 				func(*memstore.Store, string, bool) error { return nil }
 		},
@@ -212,7 +217,8 @@ func shop(b wiring) func(w *sagatest.World) error {
 // packs has an order packed by another service, and then paid for or not.
 func packs(retry saga.Policy) *saga.Definition[order] {
 	line := func(r saga.Run[order]) stand { return stand{Order: r.Key} }
-	pack := saga.Command("pack", packIt, line, saga.Reply(packed, saga.RefusedBy(short, func(s string) string { return s })),
+	pack := saga.Command("pack", packIt, line,
+		saga.Reply(packed, saga.RefusedBy(short, func(s string) string { return s })),
 		saga.UndoBy(unpackIt, line, saga.Reply(unpacked)), saga.Retry(retry))
 	pay := saga.Do("pay", func(_ context.Context, tx tx, r saga.Run[order]) (int, error) {
 		if r.In.Cents < 0 {
@@ -260,15 +266,17 @@ func serving(b wiring, retry saga.Policy, refuse bool) func(w *sagatest.World) e
 			if err != nil {
 				return err
 			}
-			in := inbox.New(db, sagatest.CrashBroker(p, bus.Client()), "orders", &inbox.Options{Now: w.Now, NewID: w.NewID,
-				Logger: slog.New(slog.DiscardHandler), Timeouts: inbox.Timeouts{Wait: time.Millisecond,
-					Handle: time.Second}, Retry: inbox.Retry{First: time.Microsecond,
-					Most: time.Millisecond}})
+			in := inbox.New(db, sagatest.CrashBroker(p, bus.Client()), "orders",
+				&inbox.Options{Now: w.Now, NewID: w.NewID,
+					Logger: slog.New(slog.DiscardHandler), Timeouts: inbox.Timeouts{Wait: time.Millisecond,
+						Handle: time.Second}, Retry: inbox.Retry{First: time.Microsecond,
+						Most: time.Millisecond}})
 			answers(e, in, d, b.bare)
 			p.Step(e, in)
 			return nil
 		})
-		s := &service{w: w, db: db, bus: bus, refuse: refuse, packed: map[string]bool{}, refused: map[string]skald.Message{}}
+		s := &service{w: w, db: db, bus: bus, refuse: refuse, packed: map[string]bool{},
+			refused: map[string]skald.Message{}}
 		w.Process("service", func(p *sagatest.Process) error {
 			p.Step(s)
 			return nil
@@ -278,7 +286,8 @@ func serving(b wiring, retry saga.Policy, refuse bool) func(w *sagatest.World) e
 			for _, is := range ss {
 				paid, done := db.User()[is.Key+" paid"] == "yes", is.Status == "done"
 				if is.Ended.IsZero() || done != (is.Key == "a") || paid != done || s.packed[is.Key] != done {
-					err = errors.Join(err, fmt.Errorf("%s is %s (stuck: %v) at %s, packed: %v, paid: %v", is.Key, is.Status, is.Stuck, is.Step, s.packed[is.Key], paid))
+					err = errors.Join(err, fmt.Errorf("%s is %s (stuck: %v) at %s, packed: %v, paid: %v",
+						is.Key, is.Status, is.Stuck, is.Step, s.packed[is.Key], paid))
 				}
 			}
 			return err
@@ -346,6 +355,8 @@ func (s *service) Step(ctx context.Context) (bool, error) {
 }
 
 func (s *service) reply(to skald.Message, typ string) skald.Message {
-	return skald.Message{ID: s.w.NewID(s.w.Now()), Source: "/service", Topic: "packed", Type: typ, Key: to.Key, Time: s.w.Now(),
-		CorrelationID: to.CorrelationID, CausationID: to.ID, ContentType: "application/json", Data: []byte(`"` + strings.ToLower(typ) + `"`)}
+	return skald.Message{ID: s.w.NewID(s.w.Now()), Source: "/service", Topic: "packed", Type: typ,
+		Key: to.Key, Time: s.w.Now(),
+		CorrelationID: to.CorrelationID, CausationID: to.ID, ContentType: "application/json",
+		Data: []byte(`"` + strings.ToLower(typ) + `"`)}
 }

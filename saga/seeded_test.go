@@ -29,27 +29,44 @@ type bug struct {
 }
 
 func bugs() []bug {
-	none, crashes, pauses := []sagatest.Mode{}, []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter}, []sagatest.Mode{sagatest.Pause}
+	none, crashes, pauses := []sagatest.Mode{}, []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter},
+		[]sagatest.Mode{sagatest.Pause}
 	engine := func(t tamper) wiring { return wiring{engine: &t} }
 	return []bug{
-		{"no version guards a write", twoEngines, engine(tamper{unguarded: true}), pauses, `left \d lines`, 0},
-		{"a write that was lost is taken for one that stands", cancelledLate, engine(tamper{deaf: true}), pauses, `done, and the cancellation was taken`, 0},
-		{"a verb of an operator's overwrites what came meanwhile", cancelledEarly, wiring{operator: &tamper{unguarded: true}}, pauses,
+		{"no version guards a write", twoEngines, engine(tamper{unguarded: true}), pauses,
+			`left \d lines`, 0},
+		{"a write that was lost is taken for one that stands", cancelledLate, engine(tamper{deaf: true}),
+			pauses, `done, and the cancellation was taken`, 0},
+		{"a verb of an operator's overwrites what came meanwhile", cancelledEarly,
+			wiring{operator: &tamper{unguarded: true}}, pauses,
 			`compensated .* [1-3] rows`, 0},
-		{"a state is stored behind its effect", twoEngines, engine(tamper{stateApart: true}), crashes, `left [4-9] lines`, 0},
-		{"a command is written behind its state", participants, engine(tamper{rowsApart: true}), crashes, `is running .* at pack`, 0},
-		{"a reply is marked before it is taken in", participants, engine(tamper{writesLate: true}), crashes, `is \w+ .* at pack`, 0},
+		{"a state is stored behind its effect", twoEngines, engine(tamper{stateApart: true}), crashes,
+			`left [4-9] lines`, 0},
+		{"a command is written behind its state", participants, engine(tamper{rowsApart: true}), crashes,
+			`is running .* at pack`, 0},
+		{"a reply is marked before it is taken in", participants, engine(tamper{writesLate: true}), crashes,
+			`is \w+ .* at pack`, 0},
 		{"a reply wakes nobody", participants, engine(tamper{move: sleeps}), none, `is running .* at pay`, 0},
-		{"a reply to an earlier command is taken for one to the last", impatient, wiring{bare: true}, none, `is compensated .* packed: true`, 0},
-		{"a timer is not stored", twoEngines, engine(tamper{move: forgetsTimes}), none, `is running .* at hotel`, 0},
-		{"a timer is lost at a takeover", delays().build, engine(tamper{claim: losesTimes}), crashes, `is running .* at rest`, 0},
-		{"retention takes sagas that still run", forgotten, wiring{operator: &tamper{keepsNone: true}}, none, `a left 1 lines`, 0},
-		{"a lease has no end", twoEngines, engine(tamper{ask: endless, claim: sooner, move: keeps}), crashes, `is running`, 0},
-		{"an engine goes by its own clock", twoEngines, engine(tamper{claim: timeless}), none, `a is compensated`, 0},
-		{"the key of a call is drawn anew at a takeover", payments().build, engine(tamper{claim: rekeys}), crashes, `2 payments`, 0},
-		{"a parent is told in a commit of its own", family().build, engine(tamper{kinApart: true}), crashes, `is running .* at inner`, 0},
-		{"a saga is started beside the caller's transaction", shop, engine(tamper{startApart: true}), crashes, `without its order`, 0},
-		{"a build takes sagas of any definition for its own", builds, engine(tamper{ask: all, claim: own}), crashes, `b left 1 lines`, time.Minute},
+		{"a reply to an earlier command is taken for one to the last", impatient, wiring{bare: true}, none,
+			`is compensated .* packed: true`, 0},
+		{"a timer is not stored", twoEngines, engine(tamper{move: forgetsTimes}), none,
+			`is running .* at hotel`, 0},
+		{"a timer is lost at a takeover", delays().build, engine(tamper{claim: losesTimes}), crashes,
+			`is running .* at rest`, 0},
+		{"retention takes sagas that still run", forgotten, wiring{operator: &tamper{keepsNone: true}}, none,
+			`a left 1 lines`, 0},
+		{"a lease has no end", twoEngines, engine(tamper{ask: endless, claim: sooner, move: keeps}), crashes,
+			`is running`, 0},
+		{"an engine goes by its own clock", twoEngines, engine(tamper{claim: timeless}), none,
+			`a is compensated`, 0},
+		{"the key of a call is drawn anew at a takeover", payments().build, engine(tamper{claim: rekeys}),
+			crashes, `2 payments`, 0},
+		{"a parent is told in a commit of its own", family().build, engine(tamper{kinApart: true}), crashes,
+			`is running .* at inner`, 0},
+		{"a saga is started beside the caller's transaction", shop, engine(tamper{startApart: true}), crashes,
+			`without its order`, 0},
+		{"a build takes sagas of any definition for its own", builds, engine(tamper{ask: all, claim: own}),
+			crashes, `b left 1 lines`, time.Minute},
 	}
 }
 
@@ -81,7 +98,8 @@ func TestSeededBugs(t *testing.T) {
 				}
 				for _, f := range r.Failures {
 					if b.shows(f) {
-						t.Logf("%q after %d schedules: %s", f.Schedule, r.Schedules, strings.Join(f.Broken, "\n"))
+						t.Logf("%q after %d schedules: %s", f.Schedule, r.Schedules,
+							strings.Join(f.Broken, "\n"))
 						b.absent(t, f.Schedule, o.Rest)
 						return
 					}
@@ -98,14 +116,16 @@ func TestSeededBugs(t *testing.T) {
 // shows tells of a failure that is the bug's.
 func (b bug) shows(f sagatest.Failure) bool {
 	plain := len(f.Schedule) == 0
-	return plain == (len(b.modes) == 0) && regexp.MustCompile(b.found).MatchString(strings.Join(f.Broken, "\n"))
+	return plain == (len(b.modes) == 0) &&
+		regexp.MustCompile(b.found).MatchString(strings.Join(f.Broken, "\n"))
 }
 
 // absent holds that a schedule does no harm without the bug.
 func (b bug) absent(t *testing.T, s sagatest.Schedule, rest time.Duration) {
 	t.Helper()
 	o := &sagatest.Options{Schedules: []sagatest.Schedule{s}, Rest: rest}
-	if r, err := sagatest.Search(t.Context(), b.scene(b.sound()), o); err != nil || len(r.Failures) > 0 || r.Schedules != 1 {
+	if r, err := sagatest.Search(t.Context(), b.scene(b.sound()), o); err != nil || len(r.Failures) > 0 ||
+		r.Schedules != 1 {
 		t.Errorf("the same without the bug: %v %v", r, err)
 	}
 }
@@ -190,7 +210,8 @@ func (d *tampered) ClaimSagas(ctx context.Context, ask store.ClaimSagas) (store.
 	return c, err
 }
 
-func (d *tampered) StartSaga(ctx context.Context, tx tx, s store.Saga) (stored store.Saga, fresh bool, err error) {
+func (d *tampered) StartSaga(ctx context.Context, tx tx,
+	s store.Saga) (stored store.Saga, fresh bool, err error) {
 	if !d.t.startApart {
 		return d.Driver.StartSaga(ctx, tx, s)
 	}
@@ -275,7 +296,8 @@ func (u *tamperedUnit) Found() store.Found {
 	return f
 }
 
-func (u *tamperedUnit) CommitThen(ctx context.Context, _ store.Intake, es ...store.Effect) (store.Unit[tx], error) {
+func (u *tamperedUnit) CommitThen(ctx context.Context, _ store.Intake,
+	es ...store.Effect) (store.Unit[tx], error) {
 	return nil, u.Commit(ctx, es...)
 }
 

@@ -55,7 +55,8 @@ func Do[TTx, In, Out any](name string, do func(ctx context.Context, tx TTx, r Ru
 }
 
 // undoing is undo without its types.
-func undoing[TTx, In, Out any](undo func(context.Context, TTx, Run[In], Out) error) func(context.Context, TTx, *body.Facts, json.RawMessage) error {
+func undoing[TTx, In, Out any](undo func(context.Context, TTx, Run[In], Out) error) func(context.Context, TTx,
+	*body.Facts, json.RawMessage) error {
 	return func(ctx context.Context, tx TTx, f *body.Facts, output json.RawMessage) error {
 		r, err := runOf[In](f)
 		if err != nil {
@@ -116,7 +117,8 @@ type Ended struct {
 // Child is a step that is a saga of its own. The step is done when the child is; it is rejected where the
 // child turned back. Its undo is the child's: it is undone from its last step to its first. A child with a
 // pivot cannot be undone any more once it is done.
-func Child[In, CIn any](name string, d *Definition[CIn], input func(r Run[In]) CIn, opts ...Option) *Step[In, Ended] {
+func Child[In, CIn any](name string, d *Definition[CIn], input func(r Run[In]) CIn,
+	opts ...Option) *Step[In, Ended] {
 	b, undo := body.Step{}, false
 	if d != nil {
 		undo = !d.body.Plan.HasPivot()

@@ -31,7 +31,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-var attackFor = flag.Duration("attack.for", 5*time.Second, "how long each attack on the order of messages lasts")
+var attackFor = flag.Duration("attack.for", 5*time.Second,
+	"how long each attack on the order of messages lasts")
 
 const (
 	attackTTL  = 500 * time.Millisecond
@@ -146,7 +147,8 @@ func (d dozingBus) Publish(ctx context.Context, ms []skald.Message, only ...brok
 func (a *attack) suffer(ctx context.Context, name string) error {
 	bus := dozingBus{a.bus(name), a}
 	for ctx.Err() == nil {
-		o := &relay.Options{Owner: name, TTL: attackTTL, Save: 50 * time.Millisecond, PollMost: 20 * time.Millisecond, InFlight: 200,
+		o := &relay.Options{Owner: name, TTL: attackTTL, Save: 50 * time.Millisecond,
+			PollMost: 20 * time.Millisecond, InFlight: 200,
 			Logger: slog.New(slog.DiscardHandler)}
 		if mathrand.IntN(2) == 0 {
 			o.Drain = time.Nanosecond
@@ -180,10 +182,12 @@ func (a *attack) write(ctx context.Context, out *outbox.Outbox[pgx.Tx]) error {
 		}
 	}
 	key, n := fmt.Sprint("k", mathrand.IntN(attackKeys)), 0
-	if err := tx.QueryRow(ctx, `UPDATE `+a.schema+`.hot SET n = n + 1 WHERE key = $1 RETURNING n`, key).Scan(&n); err != nil {
+	if err := tx.QueryRow(ctx, `UPDATE `+a.schema+`.hot SET n = n + 1 WHERE key = $1 RETURNING n`,
+		key).Scan(&n); err != nil {
 		return err
 	}
-	if err := out.Write(ctx, tx, skald.Draft{Topic: a.topic, Type: "t", Key: []byte(key), Value: n}); err != nil {
+	if err := out.Write(ctx, tx, skald.Draft{Topic: a.topic, Type: "t", Key: []byte(key),
+		Value: n}); err != nil {
 		return err
 	}
 	if err := pause(0.01); err != nil || mathrand.IntN(10) == 0 {
@@ -245,7 +249,8 @@ func (a *attack) run(span time.Duration) error {
 	}
 	defer func() { _ = old.Rollback(ctx) }()
 	for n := range 50 {
-		if err := out.Write(ctx, old, skald.Draft{Topic: a.topic, Type: "t", Key: []byte("old"), Value: n + 1}); err != nil {
+		if err := out.Write(ctx, old, skald.Draft{Topic: a.topic, Type: "t", Key: []byte("old"),
+			Value: n + 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -318,7 +323,8 @@ func (a *attack) finish(h *heard, sub broker.Subscription) error {
 	live, end := context.WithCancel(ctx)
 	var last sync.WaitGroup
 	last.Go(func() {
-		if err := relay.New(a.store(), a.bus("last"), &relay.Options{Owner: "last", Logger: slog.New(slog.DiscardHandler)}).Run(live); err != nil {
+		if err := relay.New(a.store(), a.bus("last"),
+			&relay.Options{Owner: "last", Logger: slog.New(slog.DiscardHandler)}).Run(live); err != nil {
 			t.Errorf("the last relay: %v", err)
 		}
 	})
@@ -341,13 +347,17 @@ func (a *attack) finish(h *heard, sub broker.Subscription) error {
 		bad = append(bad, fmt.Errorf("lost: of %d messages %d came", total, n))
 	}
 	if len(h.inverted) > 0 {
-		bad = append(bad, fmt.Errorf("%d inverted first deliveries: %s", len(h.inverted), strings.Join(h.inverted[:min(5, len(h.inverted))], "; ")))
+		bad = append(bad, fmt.Errorf("%d inverted first deliveries: %s", len(h.inverted),
+			strings.Join(h.inverted[:min(5, len(h.inverted))], "; ")))
 	}
 	var epochs int
-	if err := a.pool.QueryRow(context.Background(), `SELECT sum(epoch) FROM `+a.schema+`.skald_shard`).Scan(&epochs); err != nil {
+	if err := a.pool.QueryRow(context.Background(), `SELECT sum(epoch) FROM `+a.schema+
+		`.skald_shard`).Scan(&epochs); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d messages, %d repeats, %d lives of relays, %d pauses longer than a lease, shards taken %d times", len(h.seen), h.repeats, a.sessions.Load(), a.dozes.Load(), epochs)
+	t.Logf(
+		"%d messages, %d repeats, %d lives of relays, %d pauses longer than a lease, shards taken %d times",
+		len(h.seen), h.repeats, a.sessions.Load(), a.dozes.Load(), epochs)
 	if a.dozes.Load() == 0 {
 		t.Error("nothing went wrong")
 	}
@@ -396,7 +406,8 @@ func (a *attack) poll(ctx context.Context, name string) error {
 			var seqs []int64
 			for rows.Next() {
 				var seq int64
-				m := skald.Message{Source: "/s", Type: "t", Topic: a.topic, ContentType: "application/json", Time: time.Now()}
+				m := skald.Message{Source: "/s", Type: "t", Topic: a.topic, ContentType: "application/json",
+					Time: time.Now()}
 				if err := rows.Scan(&seq, &m.ID, &m.Key, &m.Data); err != nil {
 					return err
 				}
@@ -409,7 +420,8 @@ func (a *attack) poll(ctx context.Context, name string) error {
 				return err
 			}
 			// any column will do
-			_, err = tx.Exec(ctx, `UPDATE `+a.schema+`.skald_outbox SET erased_at = now() WHERE seq = ANY ($1::bigint[])`, seqs)
+			_, err = tx.Exec(ctx, `UPDATE `+a.schema+
+				`.skald_outbox SET erased_at = now() WHERE seq = ANY ($1::bigint[])`, seqs)
 			return err
 		})
 		if err != nil && ctx.Err() == nil {

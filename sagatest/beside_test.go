@@ -32,7 +32,8 @@ type handWritten struct {
 
 func (h *handWritten) Step(ctx context.Context) (bool, error) {
 	if h.sub == nil {
-		sub, err := h.bus.Subscribe(ctx, broker.Group{Name: "stock", Topics: []string{"orders"}, Member: h.name})
+		sub, err := h.bus.Subscribe(ctx, broker.Group{Name: "stock", Topics: []string{"orders"},
+			Member: h.name})
 		if err != nil {
 			return false, err
 		}
@@ -66,7 +67,8 @@ func (h *handWritten) Step(ctx context.Context) (bool, error) {
 	return true, h.sub.Ack(ctx, []broker.Delivery{d})
 }
 
-func knownByHand(_ context.Context, tx *memstore.Tx, id store.Identity, _ skald.Message) (known bool, err error) {
+func knownByHand(_ context.Context, tx *memstore.Tx, id store.Identity,
+	_ skald.Message) (known bool, err error) {
 	err = tx.Update("seen "+id.ID, func(_ string, ok bool) string { known = ok; return "yes" })
 	return known, err
 }
@@ -88,7 +90,8 @@ func halves(beside inbox.Known[*memstore.Tx]) func(*sagatest.World) error {
 		var ids []string
 		for _, n := range []int{0, 1, 2, 3, 1, 4, 0, 5, 5, 4, 2} { // some come twice
 			id := fmt.Sprint("m-", n)
-			m := skald.Message{ID: id, Source: "/other", Topic: "orders", Type: "said", Key: []byte(id), Data: []byte(`"x"`)}
+			m := skald.Message{ID: id, Source: "/other", Topic: "orders", Type: "said", Key: []byte(id),
+				Data: []byte(`"x"`)}
 			if err := bus.Publish(ctx, []skald.Message{m}).Wait(ctx); err != nil {
 				return err
 			}
@@ -97,20 +100,24 @@ func halves(beside inbox.Known[*memstore.Tx]) func(*sagatest.World) error {
 		w.Process("old", func(p *sagatest.Process) error {
 			session := db.Session()
 			p.OnCrash(session.Kill)
-			p.Step(&handWritten{proc: p, db: session, bus: sagatest.CrashBroker(p, bus.Client()), name: "old"})
+			p.Step(&handWritten{proc: p, db: session, bus: sagatest.CrashBroker(p, bus.Client()),
+				name: "old"})
 			return nil
 		})
 		w.Process("new", func(p *sagatest.Process) error {
 			session := db.Session()
 			p.OnCrash(session.Kill)
-			in := inbox.New(sagatest.CrashDriver[*memstore.Tx](p, session), sagatest.CrashBroker(p, bus.Client()), "stock", &inbox.Options{
-				Instance: inbox.Instance{Member: "new"}, Now: w.Now, NewID: w.NewID, Logger: slog.New(slog.DiscardHandler), Retry: inbox.Retry{First: time.Millisecond}})
-			inbox.On(in, skald.Event[string]{Topic: "orders", Type: "said"}, func(_ context.Context, tx *memstore.Tx, m skald.Received[string]) error {
-				if m.ID == "m-3" {
-					return skald.Reject(errors.New("no"))
-				}
-				return counted(tx, m.ID)
-			})
+			in := inbox.New(sagatest.CrashDriver[*memstore.Tx](p, session),
+				sagatest.CrashBroker(p, bus.Client()), "stock", &inbox.Options{
+					Instance: inbox.Instance{Member: "new"}, Now: w.Now, NewID: w.NewID,
+					Logger: slog.New(slog.DiscardHandler), Retry: inbox.Retry{First: time.Millisecond}})
+			inbox.On(in, skald.Event[string]{Topic: "orders", Type: "said"},
+				func(_ context.Context, tx *memstore.Tx, m skald.Received[string]) error {
+					if m.ID == "m-3" {
+						return skald.Reject(errors.New("no"))
+					}
+					return counted(tx, m.ID)
+				})
 			if beside != nil {
 				in.LegacyDedup(beside)
 			}
@@ -138,16 +145,19 @@ func halves(beside inbox.Known[*memstore.Tx]) func(*sagatest.World) error {
 func TestExploreHalfByHandHalfInbox(t *testing.T) {
 	// a pause would have the other wait for a lock in real time
 	modes := []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter}
-	r := sagatest.Explore(t, halves(knownByHand), &sagatest.Options{Modes: modes, Pairs: true, Sample: sampled(300)})
+	r := sagatest.Explore(t, halves(knownByHand),
+		&sagatest.Options{Modes: modes, Pairs: true, Sample: sampled(300)})
 	t.Log(r)
 	for name, seeded := range map[string]inbox.Known[*memstore.Tx]{
 		"none": nil,
-		"looks only": func(_ context.Context, tx *memstore.Tx, id store.Identity, _ skald.Message) (bool, error) {
+		"looks only": func(_ context.Context, tx *memstore.Tx, id store.Identity,
+			_ skald.Message) (bool, error) {
 			_, known := tx.Get("seen " + id.ID)
 			return known, nil
 		},
 	} {
-		if r, err := sagatest.Search(t.Context(), halves(seeded), &sagatest.Options{Modes: modes}); err != nil || len(r.Failures) == 0 {
+		if r, err := sagatest.Search(t.Context(), halves(seeded),
+			&sagatest.Options{Modes: modes}); err != nil || len(r.Failures) == 0 {
 			t.Errorf("%s: nothing is found: %v, %v", name, r, err)
 		}
 	}

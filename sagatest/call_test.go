@@ -64,24 +64,29 @@ func (b *tellers) cancel(key string) (done bool) {
 // Of each key; r is refused, x is to be undone.
 func (c *calls[TTx]) texts() []string { return []string{"a1", "a2", "r1", "b1", "x1", "r2", "a3"} }
 
-func buildCalls[TTx any](open opening[TTx], bug func(w *calls[TTx], c *outsideCall[TTx])) func(*sagatest.World) error {
+func buildCalls[TTx any](open opening[TTx],
+	bug func(w *calls[TTx], c *outsideCall[TTx])) func(*sagatest.World) error {
 	return buildCallsFor(time.Second, open, bug)
 }
 
-func buildCallsFor[TTx any](handle time.Duration, open opening[TTx], bug func(w *calls[TTx], c *outsideCall[TTx])) func(*sagatest.World) error {
+func buildCallsFor[TTx any](handle time.Duration, open opening[TTx],
+	bug func(w *calls[TTx], c *outsideCall[TTx])) func(*sagatest.World) error {
 	return func(w *sagatest.World) error {
 		on, err := open(w)
 		if err != nil {
 			return err
 		}
-		c := &calls[TTx]{w: w, on: on, bug: bug, fail: 1, handle: handle, bank: &tellers{ledger: map[string]int{}, refused: map[string]bool{}}, tries: map[string]int{}}
+		c := &calls[TTx]{w: w, on: on, bug: bug, fail: 1, handle: handle,
+			bank: &tellers{ledger: map[string]int{}, refused: map[string]bool{}}, tries: map[string]int{}}
 		bus := membroker.New(nil)
 		if err := bus.MakeTopics(context.Background(), 1, "orders"); err != nil {
 			return err
 		}
 		for i, text := range c.texts() {
-			m := skald.Message{ID: fmt.Sprintf("m-%02d", i), Source: "/other", Type: "said", Topic: "orders", Key: []byte(text[:1]), Data: fmt.Appendf(nil, "%q", text)}
-			if err := bus.Publish(context.Background(), []skald.Message{m}).Wait(context.Background()); err != nil {
+			m := skald.Message{ID: fmt.Sprintf("m-%02d", i), Source: "/other", Type: "said", Topic: "orders",
+				Key: []byte(text[:1]), Data: fmt.Appendf(nil, "%q", text)}
+			if err := bus.Publish(context.Background(),
+				[]skald.Message{m}).Wait(context.Background()); err != nil {
 				return err
 			}
 		}
@@ -101,8 +106,10 @@ func buildCallsFor[TTx any](handle time.Duration, open opening[TTx], bug func(w 
 
 func (c *calls[TTx]) session(p *sagatest.Process, name string, bus *membroker.Broker) error {
 	in := inbox.New(c.on.session(p), sagatest.CrashBroker(p, bus.Client()), "consumer", &inbox.Options{
-		Now: c.w.Now, NewID: c.w.NewID, Logger: slog.New(slog.DiscardHandler), Instance: inbox.Instance{Member: name}, Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: c.handle},
-		Retry: inbox.Retry{First: time.Microsecond, Most: time.Millisecond, Attempts: 9},
+		Now: c.w.Now, NewID: c.w.NewID, Logger: slog.New(slog.DiscardHandler),
+		Instance: inbox.Instance{Member: name},
+		Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: c.handle},
+		Retry:    inbox.Retry{First: time.Microsecond, Most: time.Millisecond, Attempts: 9},
 	})
 	how := c.how(p)
 	if c.bug != nil {
@@ -212,7 +219,8 @@ func (c *calls[TTx]) moved() error {
 // any two phases, answers that are lost, senders that wake long after others have taken their message on.
 // Interleaving 8.
 func TestExploreCallsEverySingleFault(t *testing.T) {
-	sagatest.Explore(t, buildCalls(inMemory, nil), &sagatest.Options{Rest: 60 * time.Second, Sample: sampled(400), Failures: 3})
+	sagatest.Explore(t, buildCalls(inMemory, nil),
+		&sagatest.Options{Rest: 60 * time.Second, Sample: sampled(400), Failures: 3})
 }
 
 // What a process had in hand that dies, claimed or intended, is gone on with by the next that has its shard:
@@ -220,8 +228,9 @@ func TestExploreCallsEverySingleFault(t *testing.T) {
 // dies without ever having had a shard.)
 // Interleaving 8.
 func TestExploreCallsOfTheDead(t *testing.T) {
-	sagatest.Explore(t, buildCallsFor(100*time.Hour, inMemory, nil), &sagatest.Options{Rest: 60 * time.Second, Sample: sampled(200), Failures: 3,
-		Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter}})
+	sagatest.Explore(t, buildCallsFor(100*time.Hour, inMemory, nil),
+		&sagatest.Options{Rest: 60 * time.Second, Sample: sampled(200), Failures: 3,
+			Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter}})
 }
 
 // Each bug is a safeguard of calls taken away, or what is done in its place without Skald.
@@ -241,7 +250,8 @@ func TestSeededBugsOfCalls(t *testing.T) {
 				return out, found, err
 			}
 		}},
-		"a look-up for a cancel: the key is not used up": {sagatest.Pause, func(_ *bankCalls, c *bankCall) { c.Cancel = c.LookUp }},
+		"a look-up for a cancel: the key is not used up": {sagatest.Pause,
+			func(_ *bankCalls, c *bankCall) { c.Cancel = c.LookUp }},
 		"no answer is taken for a no": {sagatest.ErrorAfter, func(_ *bankCalls, c *bankCall) {
 			do := c.Do
 			c.Do = func(ctx context.Context, req, key string) (string, error) {
@@ -255,31 +265,41 @@ func TestSeededBugsOfCalls(t *testing.T) {
 		"a new key for each try": {sagatest.CrashBefore, func(w *bankCalls, c *bankCall) {
 			c.LookUp = nil
 			do := c.Do
-			c.Do = func(ctx context.Context, req, key string) (string, error) { return do(ctx, req, w.newKey(key)) }
-		}},
-		"the bank is asked in the transaction, which its key goes with": {sagatest.CrashBefore, func(w *bankCalls, c *bankCall) {
-			do, settle := c.Do, c.Settle
-			w.fail = 0 // it is found without, too
-			c.Intent = func(ctx context.Context, tx *memstore.Tx, m skald.Received[string]) (string, string, error) {
-				_, err := do(ctx, m.Value, w.newKey(m.Value))
-				no := (*skald.RejectedError)(nil)
-				if err != nil && !errors.As(err, &no) {
-					return "", "", err
-				}
-				return "", "", settle(ctx, tx, m, call.Outcome[string]{Refused: err != nil})
+			c.Do = func(ctx context.Context, req, key string) (string, error) {
+				return do(ctx, req, w.newKey(key))
 			}
 		}},
+		"the bank is asked in the transaction, which its key goes with": {sagatest.CrashBefore,
+			func(w *bankCalls, c *bankCall) {
+				do, settle := c.Do, c.Settle
+				w.fail = 0 // it is found without, too
+				c.Intent = func(ctx context.Context, tx *memstore.Tx,
+					m skald.Received[string]) (string, string, error) {
+					_, err := do(ctx, m.Value, w.newKey(m.Value))
+					no := (*skald.RejectedError)(nil)
+					if err != nil && !errors.As(err, &no) {
+						return "", "", err
+					}
+					return "", "", settle(ctx, tx, m, call.Outcome[string]{Refused: err != nil})
+				}
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, sample := range []int{sampled(150), 0} { // a sample may pass by it
 				r, err := sagatest.Search(t.Context(), buildCalls(inMemory, b.bug),
-					&sagatest.Options{Modes: []sagatest.Mode{b.mode}, Rest: 60 * time.Second, Failures: 20, Sample: sample})
+					&sagatest.Options{Modes: []sagatest.Mode{b.mode}, Rest: 60 * time.Second, Failures: 20,
+						Sample: sample})
 				if err != nil {
 					t.Fatal(err)
 				}
-				i := slices.IndexFunc(r.Failures, func(f sagatest.Failure) bool { return foundBy(f, "moved_once") != "" && len(f.Schedule) > 0 })
+				i := slices.IndexFunc(r.Failures,
+					func(f sagatest.Failure) bool {
+						return foundBy(f, "moved_once") != "" &&
+							len(f.Schedule) > 0
+					})
 				if i >= 0 {
-					t.Logf("%v in %d schedules: %s", r.Failures[i].Schedule, r.Schedules, foundBy(r.Failures[i], "moved_once"))
+					t.Logf("%v in %d schedules: %s", r.Failures[i].Schedule, r.Schedules,
+						foundBy(r.Failures[i], "moved_once"))
 					return
 				}
 			}

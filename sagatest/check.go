@@ -134,18 +134,22 @@ func Check[In any](t T, d *saga.Definition[In], in In, terms ...Term) Checked {
 			return out.String(), nil
 		}))
 	}
-	return CheckOn(t, func(context.Context) (Beginner[*memstore.Tx], error) { return memstore.New(nil), nil }, d, in, terms...)
+	return CheckOn(t, func(context.Context) (Beginner[*memstore.Tx], error) { return memstore.New(nil), nil },
+		d, in, terms...)
 }
 
 // CheckOn is Check over any database: fresh is asked for one without rows before each run.
-func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], error), d *saga.Definition[In], in In, terms ...Term) Checked {
+func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], error), d *saga.Definition[In],
+	in In, terms ...Term) Checked {
 	t.Helper()
 	c := &checker[TTx]{ctx: t.Context(), fresh: fresh, d: d.Body(), in: in}
 	err := d.Faults()
 	for i, s := range c.d.Steps {
 		if _, local := s.Tx.(*body.Local[TTx]); s.Tx != nil && !local {
 			if _, asks := s.Tx.(*body.Outside[TTx]); !asks {
-				err = errors.Join(err, fmt.Errorf("the step %s takes %v: check it with CheckOn, over a database of that kind", c.d.Plan.Graph.Steps[i].Name, s.Tx.Type()))
+				err = errors.Join(err,
+					fmt.Errorf("the step %s takes %v: check it with CheckOn, over a database of that kind",
+						c.d.Plan.Graph.Steps[i].Name, s.Tx.Type()))
 			}
 		}
 	}
@@ -165,7 +169,8 @@ func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], e
 			c.older = term.d.Body()
 			err = errors.Join(err, term.d.Faults())
 		default:
-			err = errors.Join(err, fmt.Errorf("a term of the type %T takes another transaction than this database has", term))
+			err = errors.Join(err,
+				fmt.Errorf("a term of the type %T takes another transaction than this database has", term))
 		}
 	}
 	if err != nil {
@@ -176,7 +181,8 @@ func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], e
 	}
 	c.all()
 	for _, f := range c.failures {
-		t.Errorf("%s\nrun it again: %s\n%s", strings.Join(f.Broken, "\n"), line(t.Name(), f.Schedule), f.Trace)
+		t.Errorf("%s\nrun it again: %s\n%s", strings.Join(f.Broken, "\n"),
+			line(t.Name(), f.Schedule), f.Trace)
 	}
 	r := Checked{Runs: c.runs, Refused: c.refused, Failures: c.failures}
 	t.Logf("%d runs of the saga %s, %d of them refused", r.Runs, c.d.Name, r.Refused)

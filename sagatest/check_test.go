@@ -108,20 +108,25 @@ func aShopSaga() *shopSaga {
 	s.post = func(_ context.Context, tx mtx, r saga.Run[buy]) (track, error) {
 		return track{"t-" + r.Key}, addTo(tx, "posted", 1)
 	}
-	s.unpost = func(_ context.Context, tx mtx, _ saga.Run[buy], _ track) error { return addTo(tx, "posted", -1) }
+	s.unpost = func(_ context.Context, tx mtx, _ saga.Run[buy], _ track) error {
+		return addTo(tx, "posted", -1)
+	}
 	return s
 }
 
 func (s *shopSaga) check(t sagatest.T, more ...sagatest.Term) sagatest.Checked {
 	hold := saga.Do("hold", s.reserve, s.release)
 	charge := saga.Call("charge", s.bill, s.refund)
-	book := saga.Command("book", skald.Event[string]{Topic: "vans", Type: "book"}, func(r saga.Run[buy]) string { return hold.Of(r).SKU },
+	book := saga.Command("book", skald.Event[string]{Topic: "vans", Type: "book"},
+		func(r saga.Run[buy]) string { return hold.Of(r).SKU },
 		saga.Reply(skald.Event[track]{Topic: "booked", Type: "booked"}),
-		saga.UndoBy(skald.Event[string]{Topic: "vans", Type: "unbook"}, func(r saga.Run[buy]) string { return r.Key },
+		saga.UndoBy(skald.Event[string]{Topic: "vans", Type: "unbook"},
+			func(r saga.Run[buy]) string { return r.Key },
 			saga.Reply(skald.Event[track]{Topic: "booked", Type: "unbooked"})))
 	approve := saga.Wait[buy]("approve", saga.Signal[string]{Name: "approved"})
 	post := saga.Do("post", s.post, s.unpost)
-	d := saga.New("order", &saga.Options[buy]{Key: func(b buy) string { return b.ID }, Deadline: time.Hour}, hold, charge, book, approve, post)
+	d := saga.New("order", &saga.Options[buy]{Key: func(b buy) string { return b.ID }, Deadline: time.Hour},
+		hold, charge, book, approve, post)
 	terms := append([]sagatest.Term{
 		sagatest.Given(func(_ context.Context, tx mtx) error {
 			return errors.Join(tx.Put("stock tea", "10"), tx.Put("paid", "0"), tx.Put("posted", "0"))
@@ -161,8 +166,10 @@ func TestCheckFindsLostUpdates(t *testing.T) {
 		write func(tx mtx, have, n int) error
 		want  string
 	}{
-		"it adds":                {func(tx mtx, _, n int) error { return addTo(tx, "points", n) }, ""},
-		"it writes what it read": {func(tx mtx, have, n int) error { return tx.Put("points", strconv.Itoa(have+n)) }, "it ran beside a rival"},
+		"it adds": {func(tx mtx, _, n int) error { return addTo(tx, "points", n) }, ""},
+		"it writes what it read": {func(tx mtx, have, n int) error {
+			return tx.Put("points", strconv.Itoa(have+n))
+		}, "it ran beside a rival"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			look := saga.Do("look", func(_ context.Context, tx mtx, _ saga.Run[buy]) (int, error) {
@@ -176,12 +183,16 @@ func TestCheckFindsLostUpdates(t *testing.T) {
 				func(_ context.Context, tx mtx, r saga.Run[buy], _ bool) error {
 					return addTo(tx, "points", -r.In.Cents)
 				})
-			last := saga.Do("last", func(context.Context, mtx, saga.Run[buy]) (bool, error) { return true, nil }, nil, saga.NoEffect())
-			d := saga.New("points", &saga.Options[buy]{Key: func(b buy) string { return b.ID }}, look, add, last)
+			last := saga.Do("last",
+				func(context.Context, mtx, saga.Run[buy]) (bool, error) { return true, nil }, nil,
+				saga.NoEffect())
+			d := saga.New("points", &saga.Options[buy]{Key: func(b buy) string { return b.ID }},
+				look, add, last)
 			r := &recorder{T: t}
 			sagatest.Check(r, d, buy{ID: "a", Cents: 5}, sagatest.Rival(buy{ID: "b", Cents: 7}),
 				sagatest.Given(func(_ context.Context, tx mtx) error { return tx.Put("points", "0") }))
-			if said := strings.Join(r.said, "\n"); (said == "") != (c.want == "") || !strings.Contains(said, c.want) {
+			if said := strings.Join(r.said, "\n"); (said == "") != (c.want == "") ||
+				!strings.Contains(said, c.want) {
 				t.Errorf("it found %s", said)
 			}
 		})
@@ -197,27 +208,38 @@ func TestCheckOfANewerDefinition(t *testing.T) {
 	pay := func(_ context.Context, tx mtx, r saga.Run[buy]) (bool, error) {
 		return true, addTo(tx, "paid", r.In.Cents)
 	}
-	unpay := func(_ context.Context, tx mtx, r saga.Run[buy], _ bool) error { return addTo(tx, "paid", -r.In.Cents) }
+	unpay := func(_ context.Context, tx mtx, r saga.Run[buy], _ bool) error {
+		return addTo(tx, "paid", -r.In.Cents)
+	}
 	key := func(b buy) string { return b.ID }
-	look := saga.Do("look", func(context.Context, mtx, saga.Run[buy]) (bool, error) { return true, nil }, nil, saga.NoEffect())
-	older := saga.New("order", &saga.Options[buy]{Key: key}, saga.Do("hold", reserve, func(_ context.Context, tx mtx, _ saga.Run[buy], k kept) error {
-		return addTo(tx, "stock", k.Quantity)
-	}), saga.Do("pay", pay, unpay))
+	look := saga.Do("look", func(context.Context, mtx, saga.Run[buy]) (bool, error) { return true, nil }, nil,
+		saga.NoEffect())
+	older := saga.New("order", &saga.Options[buy]{Key: key},
+		saga.Do("hold", reserve, func(_ context.Context, tx mtx, _ saga.Run[buy], k kept) error {
+			return addTo(tx, "stock", k.Quantity)
+		}), saga.Do("pay", pay, unpay))
 	for name, c := range map[string]struct {
 		release func(context.Context, mtx, saga.Run[buy], kept) error
 		maps    []saga.Mapping
 		want    string
 		refused bool
 	}{
-		"mapped": {func(_ context.Context, tx mtx, _ saga.Run[buy], k kept) error { return addTo(tx, "stock", k.Quantity) },
-			[]saga.Mapping{{From: older.Hash(), Rename: map[string]string{"hold": "reserve"}, Skip: []string{"look"}}}, "", false},
-		"not mapped": {func(_ context.Context, tx mtx, _ saga.Run[buy], k kept) error { return addTo(tx, "stock", k.Quantity) }, nil, "", true},
-		"the undo needs what the older one did not write": {func(_ context.Context, tx mtx, r saga.Run[buy], k kept) error {
-			if _, ok := tx.Get("note " + r.Key); !ok {
-				return errors.New("no note")
-			}
-			return errors.Join(tx.Delete("note "+r.Key), addTo(tx, "stock", k.Quantity))
-		}, []saga.Mapping{{From: older.Hash(), Rename: map[string]string{"hold": "reserve"}, Skip: []string{"look"}}}, "no note", false},
+		"mapped": {func(_ context.Context, tx mtx, _ saga.Run[buy], k kept) error {
+			return addTo(tx, "stock", k.Quantity)
+		},
+			[]saga.Mapping{{From: older.Hash(), Rename: map[string]string{"hold": "reserve"},
+				Skip: []string{"look"}}}, "", false},
+		"not mapped": {func(_ context.Context, tx mtx, _ saga.Run[buy], k kept) error {
+			return addTo(tx, "stock", k.Quantity)
+		}, nil, "", true},
+		"the undo needs what the older one did not write": {
+			func(_ context.Context, tx mtx, r saga.Run[buy], k kept) error {
+				if _, ok := tx.Get("note " + r.Key); !ok {
+					return errors.New("no note")
+				}
+				return errors.Join(tx.Delete("note "+r.Key), addTo(tx, "stock", k.Quantity))
+			}, []saga.Mapping{{From: older.Hash(), Rename: map[string]string{"hold": "reserve"},
+				Skip: []string{"look"}}}, "no note", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			newReserve := func(ctx context.Context, tx mtx, r saga.Run[buy]) (kept, error) {
@@ -227,11 +249,15 @@ func TestCheckOfANewerDefinition(t *testing.T) {
 				}
 				return k, err
 			}
-			newer := saga.New("order", &saga.Options[buy]{Key: key, Mappings: c.maps}, saga.Do("reserve", newReserve, c.release), look, saga.Do("pay", pay, unpay))
+			newer := saga.New("order", &saga.Options[buy]{Key: key, Mappings: c.maps},
+				saga.Do("reserve", newReserve, c.release), look, saga.Do("pay", pay, unpay))
 			r := &recorder{T: t}
 			got := sagatest.Check(r, newer, buy{ID: "a", Quantity: 1, Cents: 5}, sagatest.Older(older),
-				sagatest.Given(func(_ context.Context, tx mtx) error { return errors.Join(tx.Put("stock", "9"), tx.Put("paid", "0")) }))
-			if said := strings.Join(r.said, "\n"); (said == "") != (c.want == "") || !strings.Contains(said, c.want) || (got.Refused > 0) != c.refused {
+				sagatest.Given(func(_ context.Context, tx mtx) error {
+					return errors.Join(tx.Put("stock", "9"), tx.Put("paid", "0"))
+				}))
+			if said := strings.Join(r.said, "\n"); (said == "") != (c.want == "") ||
+				!strings.Contains(said, c.want) || (got.Refused > 0) != c.refused {
 				t.Errorf("%d are refused, and it found %s", got.Refused, said)
 			}
 		})
@@ -244,19 +270,35 @@ func TestCheckOfARenamedCall(t *testing.T) {
 	define := func(name string, maps ...saga.Mapping) *saga.Definition[buy] {
 		pay := saga.Call(name, saga.Request[mtx, buy, int, bool]{At: p,
 			Intent: func(_ context.Context, _ mtx, r saga.Run[buy]) (int, error) { return r.In.Cents, nil },
-			Do:     func(_ context.Context, _ int, key string) (bool, error) { paid[key] = true; return true, nil },
-			LookUp: func(_ context.Context, _ int, key string) (bool, bool, error) { return true, paid[key], nil }},
+			Do: func(_ context.Context, _ int, key string) (bool, error) {
+				paid[key] = true
+				return true, nil
+			},
+			LookUp: func(_ context.Context, _ int, key string) (bool, bool, error) {
+				return true, paid[key], nil
+			}},
 			saga.Refund[mtx, buy, bool, string, bool]{At: p,
-				Intent: func(_ context.Context, _ mtx, r saga.Run[buy], _ bool) (string, error) { return r.ForwardKey(), nil },
-				Do:     func(_ context.Context, of, _ string) (bool, error) { delete(paid, of); return true, nil },
-				LookUp: func(_ context.Context, of, _ string) (bool, bool, error) { return true, !paid[of], nil }})
-		tell := saga.Do("tell", func(_ context.Context, _ mtx, r saga.Run[buy]) (bool, error) { return pay.Of(r), nil }, nil, saga.NoEffect())
-		return saga.New("order", &saga.Options[buy]{Key: func(b buy) string { return b.ID }, Mappings: maps}, pay, tell)
+				Intent: func(_ context.Context, _ mtx, r saga.Run[buy], _ bool) (string, error) {
+					return r.ForwardKey(), nil
+				},
+				Do: func(_ context.Context, of, _ string) (bool, error) {
+					delete(paid, of)
+					return true, nil
+				},
+				LookUp: func(_ context.Context, of, _ string) (bool, bool, error) {
+					return true, !paid[of], nil
+				}})
+		tell := saga.Do("tell",
+			func(_ context.Context, _ mtx, r saga.Run[buy]) (bool, error) { return pay.Of(r), nil }, nil,
+			saga.NoEffect())
+		return saga.New("order", &saga.Options[buy]{Key: func(b buy) string { return b.ID }, Mappings: maps},
+			pay, tell)
 	}
 	older := define("pay")
 	newer := define("charge", saga.Mapping{From: older.Hash(), Rename: map[string]string{"pay": "charge"}})
 	sagatest.Check(t, newer, buy{ID: "a", Cents: 5}, sagatest.Older(older),
-		sagatest.Outside(func() { clear(paid) }, func() string { return fmt.Sprint(len(paid), " payments\n") }))
+		sagatest.Outside(func() { clear(paid) },
+			func() string { return fmt.Sprint(len(paid), " payments\n") }))
 }
 
 // A recorder is a T that fails nobody.
@@ -313,7 +355,9 @@ func TestCheckFindsSeededBugs(t *testing.T) {
 			}
 		}, "the undo of hold fails each time: no track"},
 		"the undo refuses": {func(s *shopSaga) {
-			s.release = func(context.Context, mtx, saga.Run[buy], kept) error { return skald.Reject(errors.New("too late")) }
+			s.release = func(context.Context, mtx, saga.Run[buy], kept) error {
+				return skald.Reject(errors.New("too late"))
+			}
 		}, "the undo of hold fails each time"},
 		"the refund does not refund": {func(s *shopSaga) {
 			s.refund.Do = func(context.Context, paid, string) (bool, error) { return true, nil }

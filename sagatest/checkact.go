@@ -48,7 +48,8 @@ func (r *sagaRun[TTx]) act(a plan.Action) error {
 		r.feed(e)
 		return nil
 	}
-	mode, gone := r.point(fmt.Sprintf("%s %s of %s", a.Verb, node.Kind, name(a.Step, a.Occurrence)), Fails, Dies)
+	mode, gone := r.point(fmt.Sprintf("%s %s of %s", a.Verb, node.Kind, name(a.Step, a.Occurrence)),
+		Fails, Dies)
 	if gone {
 		return nil
 	}
@@ -105,7 +106,8 @@ func (r *sagaRun[TTx]) decide(a plan.Action, step *body.Step) error {
 }
 
 // local runs a function in a transaction that is committed with the saga's next state.
-func (r *sagaRun[TTx]) local(a plan.Action, do func(context.Context, TTx, *body.Facts) (json.RawMessage, error),
+func (r *sagaRun[TTx]) local(a plan.Action,
+	do func(context.Context, TTx, *body.Facts) (json.RawMessage, error),
 	undo func(context.Context, TTx, *body.Facts, json.RawMessage) error) error {
 	modes := r.mayReject(Fails, Dies, Rejects, GivesUp, Overtook)
 	if a.Verb == plan.UndoStep {
@@ -155,7 +157,8 @@ func (r *sagaRun[TTx]) fault(a plan.Action, mode Mode, e plan.Event) {
 // request is a call: its intent, or the request and what follows from the answer.
 func (r *sagaRun[TTx]) request(a plan.Action, req body.Request[TTx]) error {
 	f := r.facts(a)
-	bound := req.Bind(calls.By{Name: r.d.Name, Retry: time.Millisecond, Now: func() time.Time { return r.now }, Logger: slog.New(slog.DiscardHandler)})
+	bound := req.Bind(calls.By{Name: r.d.Name, Retry: time.Millisecond,
+		Now: func() time.Time { return r.now }, Logger: slog.New(slog.DiscardHandler)})
 	if !a.Sent {
 		return r.intend(a, f, bound)
 	}
@@ -260,7 +263,9 @@ func (o *requestOwner[TTx]) Answered(_ context.Context, c store.Call) error {
 	}
 	commit := o.mode == "" || o.mode == Rejects
 	err = r.in(commit, func(ctx context.Context, tx TTx) error {
-		return safely(func() error { return o.bound.Settle(body.With(ctx, o.f), tx, skald.Message{}, c.Outcome) })
+		return safely(func() error {
+			return o.bound.Settle(body.With(ctx, o.f), tx, skald.Message{}, c.Outcome)
+		})
 	})
 	var no *skald.RejectedError
 	switch {

@@ -47,7 +47,8 @@ func (c *checker[TTx]) inTurn(which ...int) error {
 	var done [2]bool
 	for _, n := range which {
 		one := &sagaRun[TTx]{c: c, d: c.d, db: r.db, now: r.now, own: map[string]int{}}
-		if err := one.run([]any{c.in, c.rival}[n], fmt.Sprintf("00000000-0000-7000-8000-00000000000%d", n+1)); err != nil {
+		if err := one.run([]any{c.in, c.rival}[n],
+			fmt.Sprintf("00000000-0000-7000-8000-00000000000%d", n+1)); err != nil {
 			return err
 		}
 		done[n] = one.state.Status == plan.Done

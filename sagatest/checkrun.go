@@ -136,19 +136,24 @@ func (r *sagaRun[TTx]) judge(before string) error {
 	}
 	switch {
 	case len(r.faults) == 0 && !end.Done:
-		return fmt.Errorf("nothing goes wrong, and it turns back at %q: %s: %s", end.Step, end.Why, r.state.Cause.Reason)
+		return fmt.Errorf("nothing goes wrong, and it turns back at %q: %s: %s", end.Step, end.Why,
+			r.state.Cause.Reason)
 	case len(r.faults) == 0:
 		r.c.usual = after
 	case r.beside != nil:
 		if views := r.c.serial[[2]bool{end.Done, *r.beside}]; !slices.Contains(views, after) {
-			r.broken = append(r.broken, fmt.Sprintf("it ran beside a rival (it is done: %v; the rival is done: %v), and they left\n%swhere one after the other "+
-				"they leave\n%s", end.Done, *r.beside, indent(after), indent(strings.Join(views, "or\n"))))
+			r.broken = append(r.broken,
+				fmt.Sprintf("it ran beside a rival (it is done: %v; the rival is done: %v), and they left\n%swhere one after the other "+
+					"they leave\n%s", end.Done, *r.beside, indent(after),
+					indent(strings.Join(views, "or\n"))))
 		}
 	case end.Done && r.mixed: // what it should leave, promises tell
 	case end.Done && after != r.c.usual:
-		r.broken = append(r.broken, "it is done, and left\n"+indent(after)+"where it leaves, if nothing goes wrong,\n"+indent(r.c.usual))
+		r.broken = append(r.broken, "it is done, and left\n"+indent(after)+
+			"where it leaves, if nothing goes wrong,\n"+indent(r.c.usual))
 	case !end.Done && after != before:
-		r.broken = append(r.broken, "it is compensated, and left\n"+indent(after)+"where there was before it\n"+indent(before))
+		r.broken = append(r.broken, "it is compensated, and left\n"+indent(after)+
+			"where there was before it\n"+indent(before))
 	}
 	return r.in(false, func(ctx context.Context, tx TTx) error {
 		for _, p := range r.c.promises {
@@ -275,7 +280,8 @@ func (r *sagaRun[TTx]) move() error {
 // answer plays a participant, a child or whoever sends a signal.
 func (r *sagaRun[TTx]) answer(run plan.Run) bool {
 	step, _ := r.d.Plan.Step(run.Step)
-	e := plan.Event{Step: run.Step, Occurrence: run.Occurrence, Output: json.RawMessage("null"), Sends: run.Sends}
+	e := plan.Event{Step: run.Step, Occurrence: run.Occurrence, Output: json.RawMessage("null"),
+		Sends: run.Sends}
 	switch {
 	case run.Phase == plan.Undoing:
 		e.What = plan.UndoDone
@@ -283,7 +289,8 @@ func (r *sagaRun[TTx]) answer(run plan.Run) bool {
 		return false
 	case step.Kind == plan.Wait:
 		if _, gone := r.point("signal " + step.Signal); !gone {
-			r.feed(plan.Event{What: plan.Signal, Name: step.Signal, Occurrence: run.Occurrence, Output: e.Output})
+			r.feed(plan.Event{What: plan.Signal, Name: step.Signal, Occurrence: run.Occurrence,
+				Output: e.Output})
 		}
 		return true
 	default:
@@ -291,7 +298,8 @@ func (r *sagaRun[TTx]) answer(run plan.Run) bool {
 		if gone {
 			return true
 		}
-		if e.What = plan.Succeeded; mode == Rejects || r.state.Status == plan.Compensating && step.Kind == plan.Child {
+		if e.What = plan.Succeeded; mode == Rejects || r.state.Status == plan.Compensating &&
+			step.Kind == plan.Child {
 			e.What, e.Reason = plan.Rejected, "injected"
 		}
 	}
@@ -326,13 +334,15 @@ func name(step, occurrence string) string {
 // facts are those of an action, of a process that has just read the saga.
 func (r *sagaRun[TTx]) facts(a plan.Action) *body.Facts {
 	s := r.state
-	return &body.Facts{Definition: r.d, Key: r.key, Input: &body.Input{Data: r.input}, State: &s, Step: a.Step, Occurrence: a.Occurrence,
+	return &body.Facts{Definition: r.d, Key: r.key, Input: &body.Input{Data: r.input}, State: &s,
+		Step: a.Step, Occurrence: a.Occurrence,
 		Undo: a.Verb == plan.UndoStep, Attempt: a.Attempt}
 }
 
 // failed is the event of an error of a function's.
 func (r *sagaRun[TTx]) failed(a plan.Action, err error) plan.Event {
-	e := plan.Event{What: plan.Failed, Step: a.Step, Occurrence: a.Occurrence, Attempt: a.Attempt, Reason: err.Error()}
+	e := plan.Event{What: plan.Failed, Step: a.Step, Occurrence: a.Occurrence, Attempt: a.Attempt,
+		Reason: err.Error()}
 	if a.Verb == plan.UndoStep {
 		e.What = plan.UndoFailed
 	}

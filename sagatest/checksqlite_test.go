@@ -26,7 +26,8 @@ func TestCheckOnSQLite(t *testing.T) {
 	if _, err := sqlitestore.Migrate(t.Context(), db, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.ExecContext(t.Context(), `CREATE TABLE show (name TEXT PRIMARY KEY, free INTEGER NOT NULL) STRICT`); err != nil {
+	if _, err := db.ExecContext(t.Context(),
+		`CREATE TABLE show (name TEXT PRIMARY KEY, free INTEGER NOT NULL) STRICT`); err != nil {
 		t.Fatal(err)
 	}
 	s := sqlitestore.New(db, nil)
@@ -51,20 +52,25 @@ func TestCheckOnSQLite(t *testing.T) {
 		_, err := tx.ExecContext(ctx, `UPDATE show SET free = free + ?1 WHERE name = 'hamlet'`, r.In.Seats)
 		return err
 	}
-	last := saga.Do("last", func(context.Context, *sql.Tx, saga.Run[seats]) (bool, error) { return true, nil }, nil, saga.Pivot())
-	for where, want := range map[string]string{`name = 'hamlet' AND free >= ?1`: "", `name IN ('hamlet', 'macbeth')`: "it is compensated, and left"} {
+	last := saga.Do("last",
+		func(context.Context, *sql.Tx, saga.Run[seats]) (bool, error) { return true, nil }, nil, saga.Pivot())
+	for where, want := range map[string]string{`name = 'hamlet' AND free >= ?1`: "",
+		`name IN ('hamlet', 'macbeth')`: "it is compensated, and left"} {
 		r := &recorder{T: t}
-		d := saga.New("booking", &saga.Options[seats]{Key: func(s seats) string { return s.Show }}, saga.Do("book", book(where), unbook), last)
+		d := saga.New("booking", &saga.Options[seats]{Key: func(s seats) string { return s.Show }},
+			saga.Do("book", book(where), unbook), last)
 		got := sagatest.CheckOn(r, fresh, d, seats{"a", 2},
 			sagatest.Given(func(ctx context.Context, tx *sql.Tx) error {
 				_, err := tx.ExecContext(ctx, `INSERT INTO show VALUES ('hamlet', 9), ('macbeth', 9)`)
 				return err
 			}),
 			sagatest.View(func(ctx context.Context, tx *sql.Tx) (out string, err error) {
-				err = tx.QueryRowContext(ctx, `SELECT group_concat(name || ' ' || free, ', ') FROM show`).Scan(&out)
+				err = tx.QueryRowContext(ctx,
+					`SELECT group_concat(name || ' ' || free, ', ') FROM show`).Scan(&out)
 				return out, err
 			}))
-		if said := fmt.Sprint(r.said); got.Runs < 15 || (len(r.said) == 0) != (want == "") || !strings.Contains(said, want) {
+		if said := fmt.Sprint(r.said); got.Runs < 15 || (len(r.said) == 0) != (want == "") ||
+			!strings.Contains(said, want) {
 			t.Errorf("%s: %d runs, and it found %s", where, got.Runs, said)
 		}
 	}

@@ -40,9 +40,10 @@ func TestAllStationsShareFewConnections(t *testing.T) {
 		t.Run(fmt.Sprintf("pgx %d", most), func(t *testing.T) {
 			t.Parallel()
 			pool, schema := fewConnections(t, most)
-			allStations(t, pool, schema, pgstore.New(pool, &pgstore.Options{Schema: schema}), func(ctx context.Context, do func(pgx.Tx) error) error {
-				return pgx.BeginFunc(ctx, pool, do)
-			})
+			allStations(t, pool, schema, pgstore.New(pool, &pgstore.Options{Schema: schema}),
+				func(ctx context.Context, do func(pgx.Tx) error) error {
+					return pgx.BeginFunc(ctx, pool, do)
+				})
 			if n := pool.Stat().MaxConns(); n != most {
 				t.Errorf("the pool has %d connections", n)
 			}
@@ -51,16 +52,17 @@ func TestAllStationsShareFewConnections(t *testing.T) {
 			t.Parallel()
 			pool, schema := fewConnections(t, most)
 			db := stdlib.OpenDBFromPool(pool)
-			allStations(t, pool, schema, pgstore.NewSQL(db, &pgstore.Options{Schema: schema}), func(ctx context.Context, do func(*sql.Tx) error) error {
-				tx, err := db.BeginTx(ctx, nil)
-				if err != nil {
-					return err
-				}
-				if err := do(tx); err != nil {
-					return errors.Join(err, tx.Rollback())
-				}
-				return tx.Commit()
-			})
+			allStations(t, pool, schema, pgstore.NewSQL(db, &pgstore.Options{Schema: schema}),
+				func(ctx context.Context, do func(*sql.Tx) error) error {
+					tx, err := db.BeginTx(ctx, nil)
+					if err != nil {
+						return err
+					}
+					if err := do(tx); err != nil {
+						return errors.Join(err, tx.Rollback())
+					}
+					return tx.Commit()
+				})
 		})
 	}
 }
@@ -91,7 +93,8 @@ func fewConnections(t *testing.T, most int32) (*pgxpool.Pool, string) {
 	return pool, schema
 }
 
-func allStations[TTx any](t *testing.T, pool *pgxpool.Pool, schema string, db store.Driver[TTx], begin func(context.Context, func(TTx) error) error) {
+func allStations[TTx any](t *testing.T, pool *pgxpool.Pool, schema string, db store.Driver[TTx],
+	begin func(context.Context, func(TTx) error) error) {
 	const writers, each = 4, 25
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -121,7 +124,11 @@ func allStations[TTx any](t *testing.T, pool *pgxpool.Pool, schema string, db st
 	for w := range writers {
 		writing.Go(func() {
 			for n := range each {
-				err := begin(ctx, func(tx TTx) error { return out.Write(ctx, tx, asked.New(fmt.Sprint("k", n%6), w*each+n)) })
+				err := begin(ctx,
+					func(tx TTx) error {
+						return out.Write(ctx, tx,
+							asked.New(fmt.Sprint("k", n%6), w*each+n))
+					})
 				if err != nil {
 					t.Error(err)
 				}
@@ -130,7 +137,8 @@ func allStations[TTx any](t *testing.T, pool *pgxpool.Pool, schema string, db st
 	}
 	writing.Wait()
 	for finished := 0; finished != 2*writers*each; {
-		if err := pool.QueryRow(ctx, "SELECT count(*) FROM "+schema+".skald_mark").Scan(&finished); err != nil {
+		if err := pool.QueryRow(ctx, "SELECT count(*) FROM "+schema+
+			".skald_mark").Scan(&finished); err != nil {
 			t.Fatalf("%d of %d messages are finished: %v", finished, 2*writers*each, err)
 		}
 		select {

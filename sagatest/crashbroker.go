@@ -29,15 +29,17 @@ func (c *crashBroker) Incarnation(ctx context.Context) (name string, err error) 
 }
 
 func (c *crashBroker) Topics(ctx context.Context, names ...string) (ids broker.Topics, err error) {
-	err = c.p.io(call{act: "Topics", note: func() string { return strings.Join(names, " ") }}, func() (err error) {
-		ids, err = c.Broker.Topics(ctx, names...)
-		return err
-	})
+	err = c.p.io(call{act: "Topics", note: func() string { return strings.Join(names, " ") }},
+		func() (err error) {
+			ids, err = c.Broker.Topics(ctx, names...)
+			return err
+		})
 	return ids, err
 }
 
 // Publish keeps to the publish contract: what is left out has no successors in what is published.
-func (c *crashBroker) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
+func (c *crashBroker) Publish(ctx context.Context, msgs []skald.Message,
+	only ...broker.Topics) broker.Pending {
 	p := &crashPending{p: c.p}
 	what := msgs
 	switch mode := c.p.next(); {
@@ -48,7 +50,8 @@ func (c *crashBroker) Publish(ctx context.Context, msgs []skald.Message, only ..
 		what, p.part = withoutKeyOf(msgs)
 	}
 	p.less = len(what) < len(msgs)
-	p.err = c.p.io(call{act: "Publish", effect: true, parts: len(msgs), keyed: true, note: func() string { return rowNote(msgs) }}, func() error {
+	p.err = c.p.io(call{act: "Publish", effect: true, parts: len(msgs), keyed: true,
+		note: func() string { return rowNote(msgs) }}, func() error {
 		p.inner = c.Broker.Publish(ctx, what, only...)
 		return nil
 	})
@@ -59,7 +62,8 @@ func (c *crashBroker) Publish(ctx context.Context, msgs []skald.Message, only ..
 func withoutKeyOf(msgs []skald.Message) (rest []skald.Message, left map[int]error) {
 	left = map[int]error{}
 	for i := range msgs {
-		if i == 0 || msgs[0].Key != nil && msgs[i].Topic == msgs[0].Topic && string(msgs[i].Key) == string(msgs[0].Key) {
+		if i == 0 || msgs[0].Key != nil && msgs[i].Topic == msgs[0].Topic &&
+			string(msgs[i].Key) == string(msgs[0].Key) {
 			left[i] = ErrInjected
 			continue
 		}
@@ -102,12 +106,13 @@ func (c *crashPending) Wait(ctx context.Context) error {
 
 func (c *crashBroker) Subscribe(ctx context.Context, g broker.Group) (s broker.Subscription, err error) {
 	var inner broker.Subscription
-	err = c.p.io(call{act: "Subscribe", effect: true, note: func() string { return g.Name }}, func() (err error) {
-		if inner, err = c.Broker.Subscribe(ctx, g); err == nil {
-			c.p.opened(inner, func() { lose(inner) })
-		}
-		return err
-	})
+	err = c.p.io(call{act: "Subscribe", effect: true, note: func() string { return g.Name }},
+		func() (err error) {
+			if inner, err = c.Broker.Subscribe(ctx, g); err == nil {
+				c.p.opened(inner, func() { lose(inner) })
+			}
+			return err
+		})
 	if err != nil && inner != nil {
 		c.p.closed(inner)
 		lose(inner)

@@ -24,16 +24,17 @@ type crashDriver[TTx any] struct {
 }
 
 func (c *crashDriver[TTx]) Begin(ctx context.Context, in store.Intake) (u store.Unit[TTx], err error) {
-	err = c.p.io(call{act: "Begin", effect: true, note: func() string { return markNote(in.Marks) }}, func() error {
-		inner, err := c.d.Begin(ctx, in)
-		if err != nil {
-			return err
-		}
-		crash := &crashUnit[TTx]{p: c.p, d: c.d, u: inner}
-		c.p.opened(crash, crash.lose)
-		u = crash
-		return nil
-	})
+	err = c.p.io(call{act: "Begin", effect: true, note: func() string { return markNote(in.Marks) }},
+		func() error {
+			inner, err := c.d.Begin(ctx, in)
+			if err != nil {
+				return err
+			}
+			crash := &crashUnit[TTx]{p: c.p, d: c.d, u: inner}
+			c.p.opened(crash, crash.lose)
+			u = crash
+			return nil
+		})
 	if err != nil && u != nil { // "where Begin fails nothing is left open"
 		c.p.closed(u)
 		u.(*crashUnit[TTx]).lose()
@@ -53,9 +54,10 @@ func markNote(ms []store.Mark) string {
 func short(id string) string { return id[max(0, len(id)-4):] }
 
 func (c *crashDriver[TTx]) Write(ctx context.Context, tx TTx, es ...store.Effect) error {
-	return c.p.io(call{act: "Write", effect: true, note: func() string { return effectNote(es) }}, func() error {
-		return c.d.Write(ctx, tx, es...)
-	})
+	return c.p.io(call{act: "Write", effect: true, note: func() string { return effectNote(es) }},
+		func() error {
+			return c.d.Write(ctx, tx, es...)
+		})
 }
 
 func effectNote(es []store.Effect) (out string) {
@@ -114,14 +116,16 @@ func rowNote(ms []skald.Message) (out string) {
 
 func (c *crashDriver[TTx]) Apply(ctx context.Context, es ...store.Effect) (stood []bool, err error) {
 	stood = make([]bool, len(es))
-	err = c.p.io(call{act: "Apply", effect: true, note: func() string { return effectNote(es) }}, func() (err error) {
-		stood, err = c.d.Apply(ctx, es...)
-		return err
-	})
+	err = c.p.io(call{act: "Apply", effect: true, note: func() string { return effectNote(es) }},
+		func() (err error) {
+			stood, err = c.d.Apply(ctx, es...)
+			return err
+		})
 	return stood, err
 }
 
-func (c *crashDriver[TTx]) Seen(ctx context.Context, consumer string, ids []store.Identity) (out []store.Verdict, err error) {
+func (c *crashDriver[TTx]) Seen(ctx context.Context, consumer string,
+	ids []store.Identity) (out []store.Verdict, err error) {
 	err = c.p.io(call{act: "Seen"}, func() (err error) {
 		out, err = c.d.Seen(ctx, consumer, ids)
 		return err
@@ -129,11 +133,13 @@ func (c *crashDriver[TTx]) Seen(ctx context.Context, consumer string, ids []stor
 	return out, err
 }
 
-func (c *crashDriver[TTx]) Enter(ctx context.Context, tx TTx, in store.Intake) (found store.Found, err error) {
-	err = c.p.io(call{act: "Enter", effect: true, note: func() string { return markNote(in.Marks) }}, func() (err error) {
-		found, err = c.d.Enter(ctx, tx, in)
-		return err
-	})
+func (c *crashDriver[TTx]) Enter(ctx context.Context, tx TTx,
+	in store.Intake) (found store.Found, err error) {
+	err = c.p.io(call{act: "Enter", effect: true, note: func() string { return markNote(in.Marks) }},
+		func() (err error) {
+			found, err = c.d.Enter(ctx, tx, in)
+			return err
+		})
 	return found, err
 }
 
@@ -146,11 +152,12 @@ func (c *crashDriver[TTx]) Secret(ctx context.Context) (key []byte, err error) {
 }
 
 func (c *crashDriver[TTx]) Lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
-	err = c.p.io(call{act: "Lease", effect: true, note: func() string { return ask.Owner }}, func() (err error) {
-		got, err = c.d.Lease(ctx, ask)
-		c.p.had(true, " has %d of %d", len(got.Shards), got.Share)
-		return err
-	})
+	err = c.p.io(call{act: "Lease", effect: true, note: func() string { return ask.Owner }},
+		func() (err error) {
+			got, err = c.d.Lease(ctx, ask)
+			c.p.had(true, " has %d of %d", len(got.Shards), got.Share)
+			return err
+		})
 	return got, err
 }
 
@@ -163,7 +170,8 @@ func (c *crashDriver[TTx]) Pull(ctx context.Context, w store.Window, limit int) 
 	return page, err
 }
 
-func (c *crashDriver[TTx]) Deferred(ctx context.Context, q store.DeferredQuery) (out store.Deferred, err error) {
+func (c *crashDriver[TTx]) Deferred(ctx context.Context,
+	q store.DeferredQuery) (out store.Deferred, err error) {
 	err = c.p.io(call{act: "Deferred"}, func() (err error) {
 		out, err = c.d.Deferred(ctx, q)
 		return err
@@ -190,7 +198,8 @@ func (c *crashDriver[TTx]) Reserve(ctx context.Context, r store.Reservation) (ou
 
 func (c *crashDriver[TTx]) Attend(ctx context.Context, a store.Attend) (out store.Attended, err error) {
 	writes := len(a.Checkpoints) > 0 || a.Beat != nil && len(a.Beat.Own) > 0
-	err = c.p.io(call{act: "Attend", effect: writes, note: func() string { return checkpointNote(a.Checkpoints) }}, func() (err error) {
+	err = c.p.io(call{act: "Attend", effect: writes,
+		note: func() string { return checkpointNote(a.Checkpoints) }}, func() (err error) {
 		out, err = c.d.Attend(ctx, a)
 		return err
 	})
@@ -293,25 +302,28 @@ func (c *crashUnit[TTx]) Outage(ctx context.Context, err error) bool {
 }
 
 func (c *crashUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
-	return c.p.io(call{act: "Commit", effect: true, note: func() string { return effectNote(es) }}, func() error {
-		c.p.closed(c)
-		return c.u.Commit(ctx, es...)
-	})
+	return c.p.io(call{act: "Commit", effect: true, note: func() string { return effectNote(es) }},
+		func() error {
+			c.p.closed(c)
+			return c.u.Commit(ctx, es...)
+		})
 }
 
 // CommitThen is one I/O, as it is one round trip.
-func (c *crashUnit[TTx]) CommitThen(ctx context.Context, next store.Intake, es ...store.Effect) (then store.Unit[TTx], err error) {
-	err = c.p.io(call{act: "Commit", effect: true, note: func() string { return effectNote(es) }}, func() error {
-		c.p.closed(c)
-		inner, err := c.u.CommitThen(ctx, next, es...)
-		if err != nil || inner == nil {
-			return err
-		}
-		crash := &crashUnit[TTx]{p: c.p, d: c.d, u: inner}
-		c.p.opened(crash, crash.lose)
-		then = crash
-		return nil
-	})
+func (c *crashUnit[TTx]) CommitThen(ctx context.Context, next store.Intake,
+	es ...store.Effect) (then store.Unit[TTx], err error) {
+	err = c.p.io(call{act: "Commit", effect: true, note: func() string { return effectNote(es) }},
+		func() error {
+			c.p.closed(c)
+			inner, err := c.u.CommitThen(ctx, next, es...)
+			if err != nil || inner == nil {
+				return err
+			}
+			crash := &crashUnit[TTx]{p: c.p, d: c.d, u: inner}
+			c.p.opened(crash, crash.lose)
+			then = crash
+			return nil
+		})
 	if err != nil && then != nil {
 		c.p.closed(then)
 		then.(*crashUnit[TTx]).lose()
@@ -341,7 +353,8 @@ func (c *crashUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) 
 	if err != nil || len(instead) == 0 {
 		return stood, err
 	}
-	err = c.p.io(call{act: "Rollback, instead", effect: true, note: func() string { return effectNote(instead) }}, func() (err error) {
+	err = c.p.io(call{act: "Rollback, instead", effect: true,
+		note: func() string { return effectNote(instead) }}, func() (err error) {
 		if split {
 			stood, err = c.d.Apply(ctx, instead...)
 		} else {

@@ -7,16 +7,19 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-func (c *crashDriver[TTx]) StartSaga(ctx context.Context, tx TTx, s store.Saga) (stored store.Saga, fresh bool, err error) {
-	err = c.p.io(call{act: "StartSaga", effect: true, note: func() string { return s.Name + " " + s.Key }}, func() (err error) {
-		stored, fresh, err = c.d.StartSaga(ctx, tx, s)
-		c.p.had(fresh, " fresh: %v", fresh)
-		return err
-	})
+func (c *crashDriver[TTx]) StartSaga(ctx context.Context, tx TTx,
+	s store.Saga) (stored store.Saga, fresh bool, err error) {
+	err = c.p.io(call{act: "StartSaga", effect: true, note: func() string { return s.Name + " " + s.Key }},
+		func() (err error) {
+			stored, fresh, err = c.d.StartSaga(ctx, tx, s)
+			c.p.had(fresh, " fresh: %v", fresh)
+			return err
+		})
 	return stored, fresh, err
 }
 
-func (c *crashDriver[TTx]) LockSaga(ctx context.Context, tx TTx, name, key string) (stored store.Saga, there bool, err error) {
+func (c *crashDriver[TTx]) LockSaga(ctx context.Context, tx TTx, name,
+	key string) (stored store.Saga, there bool, err error) {
 	err = c.p.io(call{act: "LockSaga", note: func() string { return name + " " + key }}, func() (err error) {
 		stored, there, err = c.d.LockSaga(ctx, tx, name, key)
 		return err
@@ -24,7 +27,8 @@ func (c *crashDriver[TTx]) LockSaga(ctx context.Context, tx TTx, name, key strin
 	return stored, there, err
 }
 
-func (c *crashDriver[TTx]) ClaimSagas(ctx context.Context, ask store.ClaimSagas) (out store.ClaimedSagas, err error) {
+func (c *crashDriver[TTx]) ClaimSagas(ctx context.Context,
+	ask store.ClaimSagas) (out store.ClaimedSagas, err error) {
 	err = c.p.io(call{act: "ClaimSagas", effect: true}, func() (err error) {
 		out, err = c.d.ClaimSagas(ctx, ask)
 		c.p.had(len(out.Sagas) > 0, " %d sagas", len(out.Sagas))
@@ -34,7 +38,8 @@ func (c *crashDriver[TTx]) ClaimSagas(ctx context.Context, ask store.ClaimSagas)
 }
 
 func (c *crashDriver[TTx]) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefinition) error {
-	return c.p.io(call{act: "NoteSagaDefinitions", effect: true}, func() error { return c.d.NoteSagaDefinitions(ctx, ds) })
+	return c.p.io(call{act: "NoteSagaDefinitions", effect: true},
+		func() error { return c.d.NoteSagaDefinitions(ctx, ds) })
 }
 
 func sagaNote(m *store.SagaMove) string {
@@ -44,7 +49,8 @@ func sagaNote(m *store.SagaMove) string {
 	return fmt.Sprintf(" saga %s after %d: %s", short(m.Key), m.Version, m.Status)
 }
 
-func (c *crashDriver[TTx]) LockTracked(ctx context.Context, tx TTx, flow string, keys ...string) (rows []store.Tracked, err error) {
+func (c *crashDriver[TTx]) LockTracked(ctx context.Context, tx TTx, flow string,
+	keys ...string) (rows []store.Tracked, err error) {
 	err = c.p.io(call{act: "LockTracked", effect: true}, func() (err error) {
 		rows, err = c.d.LockTracked(ctx, tx, flow, keys...)
 		return err
@@ -53,10 +59,12 @@ func (c *crashDriver[TTx]) LockTracked(ctx context.Context, tx TTx, flow string,
 }
 
 func (c *crashDriver[TTx]) SaveTracked(ctx context.Context, tx TTx, rows ...store.Tracked) error {
-	return c.p.io(call{act: "SaveTracked", effect: true}, func() error { return c.d.SaveTracked(ctx, tx, rows...) })
+	return c.p.io(call{act: "SaveTracked", effect: true},
+		func() error { return c.d.SaveTracked(ctx, tx, rows...) })
 }
 
-func (c *crashDriver[TTx]) PayloadSchema(ctx context.Context, registry, id string) (definition string, err error) {
+func (c *crashDriver[TTx]) PayloadSchema(ctx context.Context, registry,
+	id string) (definition string, err error) {
 	err = c.p.io(call{act: "PayloadSchema"}, func() (err error) {
 		definition, err = c.d.PayloadSchema(ctx, registry, id)
 		return err

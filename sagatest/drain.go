@@ -72,7 +72,8 @@ func drain(ctx context.Context, steppers []skald.Stepper) error {
 		select {
 		case <-ctx.Done():
 			rest.Stop()
-			return fmt.Errorf("%w: %T has something left, and can do nothing about it: see its Health(): %w", ErrNotQuiet, left, ctx.Err())
+			return fmt.Errorf("%w: %T has something left, and can do nothing about it: see its Health(): %w",
+				ErrNotQuiet, left, ctx.Err())
 		case <-rest.C:
 		}
 	}

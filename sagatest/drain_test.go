@@ -77,7 +77,8 @@ func (d *draining) relay(ttl time.Duration) *relay.Relay {
 	return relay.New(d.db, d.bus, &relay.Options{TTL: ttl, Logger: slog.New(slog.DiscardHandler)})
 }
 
-func (d *draining) inbox(db store.Driver[*memstore.Tx], o *inbox.Options, h func(context.Context, *memstore.Tx, skald.Received[string]) error) *inbox.Inbox[*memstore.Tx] {
+func (d *draining) inbox(db store.Driver[*memstore.Tx], o *inbox.Options,
+	h func(context.Context, *memstore.Tx, skald.Received[string]) error) *inbox.Inbox[*memstore.Tx] {
 	o.Logger = slog.New(slog.DiscardHandler)
 	in := inbox.New(db, d.bus, "stock", o)
 	inbox.On(in, ordered(), h)
@@ -127,10 +128,12 @@ func TestDrainWaitsForAnOutageAndForNoRetry(t *testing.T) {
 	}
 	d.say(t, "2")
 	err := sagatest.Drain(t.Context(), out, failing)
-	if !errors.Is(err, sagatest.ErrLeft) || !strings.Contains(err.Error(), "1 messages are parked for stock") || !strings.Contains(err.Error(), "not yet") {
+	if !errors.Is(err, sagatest.ErrLeft) || !strings.Contains(err.Error(),
+		"1 messages are parked for stock") || !strings.Contains(err.Error(), "not yet") {
 		t.Errorf("a message that failed is parked: %v", err)
 	}
-	if err := sagatest.DrainLeaving(t.Context(), sagatest.Parked, out, failing); err != nil || failing.Health().Parked != 1 {
+	if err := sagatest.DrainLeaving(t.Context(), sagatest.Parked, out, failing); err != nil ||
+		failing.Health().Parked != 1 {
 		t.Fatalf("%v, %+v", err, failing.Health())
 	}
 }
@@ -158,14 +161,16 @@ func TestDrainFailsOnWhatIsLeft(t *testing.T) {
 	d = newDraining(t)
 	in := d.inbox(d.db, &inbox.Options{}, put)
 	for _, data := range []string{`"1"`, `"2"`} {
-		m := skald.Message{ID: "m-1", Source: "/other", Type: "said", Topic: "orders", Key: []byte("k"), Data: []byte(data)}
+		m := skald.Message{ID: "m-1", Source: "/other", Type: "said", Topic: "orders", Key: []byte("k"),
+			Data: []byte(data)}
 		if err := d.bus.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	left(sagatest.Quarantined, "1 messages in quarantine for stock", in)
 	tx := d.db.BeginTx()
-	if err := errors.Join(d.out.Write(t.Context(), tx, skald.Draft{Topic: "nowhere", Type: "said"}), tx.Commit()); err != nil {
+	if err := errors.Join(d.out.Write(t.Context(), tx, skald.Draft{Topic: "nowhere", Type: "said"}),
+		tx.Commit()); err != nil {
 		t.Fatal(err)
 	}
 	left(sagatest.Rows|sagatest.Quarantined, "1 rows of the outbox of", d.relay(0), in)
@@ -177,10 +182,12 @@ func TestDrainThatHasNoEnd(t *testing.T) {
 	soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	d.say(t, "1")
-	again := d.inbox(d.db, &inbox.Options{}, func(ctx context.Context, tx *memstore.Tx, m skald.Received[string]) error {
-		return d.out.Write(ctx, tx, ordered().New("k", "again"))
-	})
-	if err := sagatest.Drain(soon, d.relay(0), again); !errors.Is(err, sagatest.ErrNotQuiet) || !errors.Is(err, context.DeadlineExceeded) {
+	again := d.inbox(d.db, &inbox.Options{},
+		func(ctx context.Context, tx *memstore.Tx, m skald.Received[string]) error {
+			return d.out.Write(ctx, tx, ordered().New("k", "again"))
+		})
+	if err := sagatest.Drain(soon, d.relay(0), again); !errors.Is(err, sagatest.ErrNotQuiet) ||
+		!errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a circle: %v", err)
 	}
 	d = newDraining(t)
@@ -192,7 +199,8 @@ func TestDrainThatHasNoEnd(t *testing.T) {
 	soon, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	lost := errors.New("the connection is lost")
-	away := d.inbox(d.db, &inbox.Options{}, func(context.Context, *memstore.Tx, skald.Received[string]) error { return skald.Outage(lost) })
+	away := d.inbox(d.db, &inbox.Options{},
+		func(context.Context, *memstore.Tx, skald.Received[string]) error { return skald.Outage(lost) })
 	if err := sagatest.Drain(soon, out, away); !errors.Is(err, sagatest.ErrNotQuiet) {
 		t.Errorf("an outage: %v", err)
 	}

@@ -25,7 +25,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-var entityTries = flag.Int("entity.tries", 400, "how often an order is updated and cancelled at the same time")
+var entityTries = flag.Int("entity.tries", 400,
+	"how often an order is updated and cancelled at the same time")
 
 // An account is an entity that is read, changed in memory and written back whole: what came in between is
 // lost, unless something prevents it.
@@ -54,7 +55,9 @@ func memAccounts(*testing.T) accounts[*memstore.Tx] {
 			text, _ := tx.Get(id)
 			return parse(text), nil
 		},
-		write: func(_ context.Context, tx *memstore.Tx, id string, a account) error { return tx.Put(id, format(a)) },
+		write: func(_ context.Context, tx *memstore.Tx, id string, a account) error {
+			return tx.Put(id, format(a))
+		},
 		guarded: func(_ context.Context, tx *memstore.Tx, id string, a account) (stood bool, err error) {
 			err = tx.Update(id, func(old string, _ bool) string {
 				if stood = parse(old).version == a.version; stood {
@@ -104,7 +107,8 @@ func pgAccounts(t *testing.T) accounts[pgx.Tx] {
 			return err
 		},
 		guarded: func(ctx context.Context, tx pgx.Tx, id string, a account) (bool, error) {
-			tag, err := tx.Exec(ctx, in(writeAccount)+" AND version = $4", id, a.updates, a.cancels, a.version)
+			tag, err := tx.Exec(ctx, in(writeAccount)+" AND version = $4", id, a.updates,
+				a.cancels, a.version)
 			return tag.RowsAffected() == 1, err
 		},
 		sums: func() (updates, cancels int64) {
@@ -145,7 +149,8 @@ func sqliteAccounts(t *testing.T) accounts[*sql.Tx] {
 			return err
 		},
 		guarded: func(ctx context.Context, tx *sql.Tx, id string, a account) (bool, error) {
-			res, err := tx.ExecContext(ctx, in(writeAccount)+" AND version = $4", id, a.updates, a.cancels, a.version)
+			res, err := tx.ExecContext(ctx, in(writeAccount)+" AND version = $4", id, a.updates,
+				a.cancels, a.version)
 			if err != nil {
 				return false, err
 			}
@@ -242,7 +247,8 @@ func clash(t *testing.T, n int) *membroker.Broker {
 	for _, topic := range []string{"updates", "cancels"} {
 		var ms []skald.Message
 		for i := range n {
-			ms = append(ms, skald.Message{ID: fmt.Sprint(topic, i), Source: "/shop", Topic: topic, Type: topic, Key: []byte(accountID(i)), Data: []byte("1")})
+			ms = append(ms, skald.Message{ID: fmt.Sprint(topic, i), Source: "/shop", Topic: topic,
+				Type: topic, Key: []byte(accountID(i)), Data: []byte("1")})
 		}
 		if err := bus.Publish(t.Context(), ms).Wait(t.Context()); err != nil {
 			t.Fatal(err)
@@ -251,13 +257,15 @@ func clash(t *testing.T, n int) *membroker.Broker {
 	return bus
 }
 
-func (a accounts[TTx]) consumer(db store.Driver[TTx], bus *membroker.Broker, topic string, w way) *inbox.Inbox[TTx] {
+func (a accounts[TTx]) consumer(db store.Driver[TTx], bus *membroker.Broker, topic string,
+	w way) *inbox.Inbox[TTx] {
 	o := &inbox.Options{Logger: slog.New(slog.DiscardHandler),
 		Retry: inbox.Retry{First: time.Millisecond, Most: 20 * time.Millisecond, Attempts: 1000}}
 	if w == byLock {
 		o.Transaction.Entities = func(m skald.Message) []store.Lock {
 			// of ten customers
-			locks := []store.Lock{{Space: "order", Key: string(m.Key)}, {Space: "customer", Key: m.ID[len(m.ID)-1:]}}
+			locks := []store.Lock{{Space: "order", Key: string(m.Key)},
+				{Space: "customer", Key: m.ID[len(m.ID)-1:]}}
 			if topic == "cancels" {
 				locks[0], locks[1] = locks[1], locks[0]
 			}
@@ -335,8 +343,10 @@ func TestLostUpdateIsSeen(t *testing.T) {
 		left int64 // of two
 		runs int64
 	}{{byNothing, 1, 2}, {byVersion, 2, 3}} {
-		t.Run("memory by "+string(c.w), func(t *testing.T) { lostUpdate(t, memAccounts(t), c.w, c.left, c.runs) })
-		t.Run("PostgreSQL by "+string(c.w), func(t *testing.T) { lostUpdate(t, pgAccounts(t), c.w, c.left, c.runs) })
+		t.Run("memory by "+string(c.w),
+			func(t *testing.T) { lostUpdate(t, memAccounts(t), c.w, c.left, c.runs) })
+		t.Run("PostgreSQL by "+string(c.w),
+			func(t *testing.T) { lostUpdate(t, pgAccounts(t), c.w, c.left, c.runs) })
 	}
 }
 
@@ -369,7 +379,8 @@ func lostUpdate[TTx any](t *testing.T, a accounts[TTx], w way, left, runs int64)
 	both.Wait()
 	updates, cancels := a.sums()
 	if updates+cancels != left || ran.Load() != runs {
-		t.Errorf("%d and %d of both are left after %d runs, want %d after %d", updates, cancels, ran.Load(), left, runs)
+		t.Errorf("%d and %d of both are left after %d runs, want %d after %d", updates, cancels,
+			ran.Load(), left, runs)
 	}
 }
 
@@ -381,20 +392,25 @@ func TestWaitForAnEntityBecomesLater(t *testing.T) {
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		pool, schema := fewConnections(t, 6)
-		waitBecomesLater(t, accounts[pgx.Tx]{db: pgstore.New(pool, &pgstore.Options{Schema: schema})}, func() int32 { return pool.Stat().AcquiredConns() })
+		waitBecomesLater(t, accounts[pgx.Tx]{db: pgstore.New(pool, &pgstore.Options{Schema: schema})},
+			func() int32 { return pool.Stat().AcquiredConns() })
 	})
 }
 
 func waitBecomesLater[TTx any](t *testing.T, a accounts[TTx], connections func() int32) {
 	bus := clash(t, 20)
 	busy := func(m skald.Message) bool { return string(m.Key) == accountID(0) }
-	rival, err := a.db.Begin(t.Context(), store.Intake{Locks: []store.Lock{{Space: "order", Key: accountID(0)}}})
+	rival, err := a.db.Begin(t.Context(),
+		store.Intake{Locks: []store.Lock{{Space: "order", Key: accountID(0)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	in := inbox.New(a.db, bus, "updates", &inbox.Options{
-		Workers: 2, Timeouts: inbox.Timeouts{Wait: 30 * time.Millisecond}, Retry: inbox.Retry{First: time.Millisecond}, Logger: slog.New(slog.DiscardHandler),
-		Transaction: inbox.Transaction{Entities: func(m skald.Message) []store.Lock { return []store.Lock{{Space: "order", Key: string(m.Key)}} }},
+		Workers: 2, Timeouts: inbox.Timeouts{Wait: 30 * time.Millisecond},
+		Retry: inbox.Retry{First: time.Millisecond}, Logger: slog.New(slog.DiscardHandler),
+		Transaction: inbox.Transaction{Entities: func(m skald.Message) []store.Lock {
+			return []store.Lock{{Space: "order", Key: string(m.Key)}}
+		}},
 	})
 	var free, held atomic.Int64
 	in.Handle("updates", "updates", func(_ context.Context, _ TTx, m skald.Message) error {
@@ -432,7 +448,8 @@ func waitBecomesLater[TTx any](t *testing.T, a accounts[TTx], connections func()
 	if h := in.Health(); h.Failures != 0 {
 		t.Errorf("%+v", h)
 	}
-	if kept, err := store.ListKept(context.Background(), a.db, store.Sought{Consumer: "updates", Limit: 10}); err != nil || len(kept) != 0 {
+	if kept, err := store.ListKept(context.Background(), a.db,
+		store.Sought{Consumer: "updates", Limit: 10}); err != nil || len(kept) != 0 {
 		t.Errorf("kept %+v, %v", kept, err)
 	}
 }

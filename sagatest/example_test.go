@@ -28,7 +28,8 @@ func ExampleSearch() {
 
 	world := func(w *sagatest.World) error {
 		ctx, quiet := context.Background(), slog.New(slog.DiscardHandler)
-		shop, warehouse := memstore.New(&memstore.Options{Now: w.Now}), memstore.New(&memstore.Options{Now: w.Now})
+		shop, warehouse := memstore.New(&memstore.Options{Now: w.Now}),
+			memstore.New(&memstore.Options{Now: w.Now})
 		bus := membroker.New(nil)
 		if err := bus.MakeTopics(ctx, 1, "orders"); err != nil {
 			return err
@@ -44,7 +45,8 @@ func ExampleSearch() {
 
 		w.Process("shop", func(p *sagatest.Process) error {
 			db := sagatest.CrashDriver[*memstore.Tx](p, shop.Session())
-			p.Step(relay.New(db, sagatest.CrashBroker(p, bus.Client()), &relay.Options{Owner: "shop", Now: w.Now, Logger: quiet}))
+			p.Step(relay.New(db, sagatest.CrashBroker(p, bus.Client()),
+				&relay.Options{Owner: "shop", Now: w.Now, Logger: quiet}))
 			return nil
 		})
 		w.Process("warehouse", func(p *sagatest.Process) error {

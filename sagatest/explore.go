@@ -100,7 +100,8 @@ func Explore(t T, build func(w *World) error, o *Options) Report {
 		t.Fatalf("explore: %v", err)
 	}
 	for _, f := range r.Failures {
-		t.Errorf("%s\nrun it again: %s\n%s", strings.Join(f.Broken, "\n"), line(t.Name(), f.Schedule), f.Trace)
+		t.Errorf("%s\nrun it again: %s\n%s", strings.Join(f.Broken, "\n"),
+			line(t.Name(), f.Schedule), f.Trace)
 	}
 	if seeded.Sample > 0 {
 		t.Logf("the sample is that of %s=%d", SeedVariable, seeded.Seed)

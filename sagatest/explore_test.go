@@ -46,7 +46,8 @@ func TestExploreModelEverySingleFault(t *testing.T) {
 // none goes that was not published, whatever crashes.
 // Interleaving 5.
 func TestExploreModelEverySingleFaultWithRetention(t *testing.T) {
-	sagatest.Explore(t, build(largeLoad(), wiring{keep: true}), &sagatest.Options{Sample: sampled(300), Failures: 3})
+	sagatest.Explore(t, build(largeLoad(), wiring{keep: true}),
+		&sagatest.Options{Sample: sampled(300), Failures: 3})
 }
 
 // The same while a topic is missing: rows are deferred, their keys held, and published in order later.
@@ -60,7 +61,8 @@ func TestExploreModelEverySingleFaultWithRowsSetAside(t *testing.T) {
 func TestExploreModelEverySingleFaultWithATopicMadeAnew(t *testing.T) {
 	for _, turn := range []int{5, 8, 11, 14, 17} {
 		t.Run(fmt.Sprint("turn ", turn), func(t *testing.T) {
-			sagatest.Explore(t, buildAnew(largeLoad(), wiring{}, turn), &sagatest.Options{Sample: sampled(60), Failures: 3})
+			sagatest.Explore(t, buildAnew(largeLoad(), wiring{}, turn),
+				&sagatest.Options{Sample: sampled(60), Failures: 3})
 		})
 	}
 }
@@ -92,7 +94,8 @@ func TestExploreModelSeveralFaultsAtOnce(t *testing.T) {
 
 func drawn(seed uint64, n int) (all []sagatest.Schedule) {
 	modes := []sagatest.Mode{
-		sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter, sagatest.PartFirst, sagatest.PartLast, sagatest.Pause,
+		sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter, sagatest.PartFirst, sagatest.PartLast,
+		sagatest.Pause,
 	}
 	r := rand.New(rand.NewPCG(seed, 1))
 	for range n {

@@ -27,8 +27,10 @@ type faultyBroker struct {
 }
 
 // Publish publishes what the dice leave of msgs. What they take holds back its key until Wait has told of it.
-func (b *faultyBroker) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
-	p := &faultyPending{b: b, ctx: ctx, of: identities(msgs, func(m *skald.Message) *skald.Message { return m })}
+func (b *faultyBroker) Publish(ctx context.Context, msgs []skald.Message,
+	only ...broker.Topics) broker.Pending {
+	p := &faultyPending{b: b, ctx: ctx,
+		of: identities(msgs, func(m *skald.Message) *skald.Message { return m })}
 	if p.dead = b.f.liveWith(p.of); p.dead != nil {
 		return p
 	}

@@ -65,7 +65,8 @@ func Wild() Rates {
 		Slow: 0.02, SlowFor: 50 * time.Millisecond,
 		PublishFails: 0.08, PublishUnknown: 0.08, ReceiveFails: 0.02,
 		Repeat: 0.15, Rewind: 0.08, Delay: 0.03, DelayFor: 150 * time.Millisecond,
-		AckLost: 0.1, AckUnknown: 0.05, HandlerFails: 0.003, HandlerPanics: 0.001, HandlerGivesUp: 0.0003, Die: 0.001,
+		AckLost: 0.1, AckUnknown: 0.05, HandlerFails: 0.003, HandlerPanics: 0.001,
+		HandlerGivesUp: 0.0003, Die: 0.001,
 	}
 }
 
@@ -154,7 +155,8 @@ func NewFaults(seed uint64, rates Rates) *Faults {
 // is answered with a *FaultError of kind Death. Its leases stay until they run out, or until the next life of
 // the same name takes them.
 func (f *Faults) Session() *Faults {
-	return &Faults{rates: f.rates, dice: f.dice, mortal: true, died: make(chan struct{}), kill: map[any]func(){}}
+	return &Faults{rates: f.rates, dice: f.dice, mortal: true, died: make(chan struct{}),
+		kill: map[any]func(){}}
 }
 
 // Died is closed when this session is over.

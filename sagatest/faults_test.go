@@ -88,7 +88,8 @@ func (c *chain) live(ctx context.Context, name string) {
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	out := outbox.New(d, nil)
-	runners := []skald.Runner{relay.New(d, bus, &relay.Options{Owner: name, Logger: quiet, Save: time.Millisecond, Drain: time.Second, PollMost: 10 * time.Millisecond})}
+	runners := []skald.Runner{relay.New(d, bus, &relay.Options{Owner: name, Logger: quiet,
+		Save: time.Millisecond, Drain: time.Second, PollMost: 10 * time.Millisecond})}
 	if name != "one" {
 		in := inbox.New(d, bus, name, &inbox.Options{Instance: inbox.Instance{Member: name}, Logger: quiet,
 			Retry: inbox.Retry{First: time.Millisecond, Most: 20 * time.Millisecond,
@@ -99,9 +100,10 @@ func (c *chain) live(ctx context.Context, name string) {
 		if name == "three" {
 			from, to = to, ""
 		}
-		inbox.On(in, skald.Event[said]{Topic: from, Type: "said"}, func(ctx context.Context, tx *memstore.Tx, m skald.Received[said]) error {
-			return note(ctx, tx, out, to, m)
-		})
+		inbox.On(in, skald.Event[said]{Topic: from, Type: "said"},
+			func(ctx context.Context, tx *memstore.Tx, m skald.Received[said]) error {
+				return note(ctx, tx, out, to, m)
+			})
 		runners = append(runners, in)
 	}
 	if err := skald.Run(ctx, runners...); err != nil && ctx.Err() == nil {
@@ -113,7 +115,8 @@ func (c *chain) live(ctx context.Context, name string) {
 }
 
 // note counts the effect, keeps what came last of each key, and tells the next service.
-func note(ctx context.Context, tx *memstore.Tx, out *outbox.Outbox[*memstore.Tx], to string, m skald.Received[said]) error {
+func note(ctx context.Context, tx *memstore.Tx, out *outbox.Outbox[*memstore.Tx], to string,
+	m skald.Received[said]) error {
 	err := tx.Update(fmt.Sprint("effects/", m.Value.N), func(old string, _ bool) string {
 		n, _ := strconv.Atoi(old)
 		return strconv.Itoa(n + 1)
@@ -121,7 +124,8 @@ func note(ctx context.Context, tx *memstore.Tx, out *outbox.Outbox[*memstore.Tx]
 	if err != nil {
 		return err
 	}
-	if err := tx.Update("last/"+string(m.Key), func(old string, _ bool) string { return old + "," + strconv.Itoa(m.Value.N) }); err != nil {
+	if err := tx.Update("last/"+string(m.Key),
+		func(old string, _ bool) string { return old + "," + strconv.Itoa(m.Value.N) }); err != nil {
 		return err
 	}
 	if to == "" {
@@ -143,7 +147,8 @@ func (c *chain) say(n int) {
 	for range n {
 		tx := d.BeginTx()
 		key := fmt.Sprint("k", c.said%chainKeys)
-		if err := out.Write(c.t.Context(), tx, skald.Event[said]{Topic: "first", Type: "said"}.New(key, said{c.said})); err != nil {
+		if err := out.Write(c.t.Context(), tx, skald.Event[said]{Topic: "first", Type: "said"}.New(key,
+			said{c.said})); err != nil {
 			c.t.Fatal(err)
 		}
 		if err := tx.Commit(); err != nil {
@@ -192,8 +197,10 @@ func until(done func() bool) bool {
 
 func kinds() []string {
 	return []string{
-		sagatest.BeginFailed, sagatest.CommitFailed, sagatest.CommitUnknown, sagatest.ApplyUnknown, sagatest.TickUnknown,
-		sagatest.SlowConsumer, sagatest.PublishFailed, sagatest.PublishUnknown, sagatest.ReceiveFailed, sagatest.Repeated,
+		sagatest.BeginFailed, sagatest.CommitFailed, sagatest.CommitUnknown, sagatest.ApplyUnknown,
+		sagatest.TickUnknown,
+		sagatest.SlowConsumer, sagatest.PublishFailed, sagatest.PublishUnknown, sagatest.ReceiveFailed,
+		sagatest.Repeated,
 		sagatest.Rewound, sagatest.Delayed, sagatest.AckLost, sagatest.AckUnknown, sagatest.Death,
 	}
 }

@@ -13,7 +13,8 @@ func (d *faultyDriver[TTx]) StartSaga(ctx context.Context, tx TTx, s store.Saga)
 	return d.d.StartSaga(ctx, tx, s)
 }
 
-func (d *faultyDriver[TTx]) LockSaga(ctx context.Context, tx TTx, name, key string) (store.Saga, bool, error) {
+func (d *faultyDriver[TTx]) LockSaga(ctx context.Context, tx TTx, name,
+	key string) (store.Saga, bool, error) {
 	if err := d.f.alive(); err != nil {
 		return store.Saga{}, false, err
 	}
@@ -38,7 +39,8 @@ func (d *faultyDriver[TTx]) NoteSagaDefinitions(ctx context.Context, ds []store.
 	return d.d.NoteSagaDefinitions(ctx, ds)
 }
 
-func (d *faultyDriver[TTx]) LockTracked(ctx context.Context, tx TTx, flow string, keys ...string) ([]store.Tracked, error) {
+func (d *faultyDriver[TTx]) LockTracked(ctx context.Context, tx TTx, flow string,
+	keys ...string) ([]store.Tracked, error) {
 	if err := d.f.alive(); err != nil {
 		return nil, err
 	}

@@ -87,7 +87,8 @@ func (f *Faults) after(kind string, rate float64, of []store.Identity) error {
 	return f.liveWith(of)
 }
 
-func (d *faultyDriver[TTx]) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
+func (d *faultyDriver[TTx]) Seen(ctx context.Context, consumer string,
+	ids []store.Identity) ([]store.Verdict, error) {
 	if err := d.f.alive(); err != nil {
 		return nil, err
 	}
@@ -249,7 +250,8 @@ func faultyOf[TTx any](f *Faults, u store.Unit[TTx], of []store.Identity) store.
 func (u *faultyUnit[TTx]) Tx() TTx            { return u.u.Tx() }
 func (u *faultyUnit[TTx]) Found() store.Found { return u.u.Found() }
 
-func (u *faultyUnit[TTx]) CommitThen(ctx context.Context, next store.Intake, es ...store.Effect) (store.Unit[TTx], error) {
+func (u *faultyUnit[TTx]) CommitThen(ctx context.Context, next store.Intake,
+	es ...store.Effect) (store.Unit[TTx], error) {
 	of := marked(next.Marks)
 	if u.f.strike(BeginFailed, u.f.rates.BeginFails, of) != nil {
 		return nil, u.Commit(ctx, es...)

@@ -15,7 +15,8 @@ type crashGateway struct {
 	p *sagatest.Process
 }
 
-func (g *crashGateway) Charge(ctx context.Context, key string, m gateway.Move) (r gateway.Receipt, err error) {
+func (g *crashGateway) Charge(ctx context.Context, key string,
+	m gateway.Move) (r gateway.Receipt, err error) {
 	err = g.p.IO("charge "+short(key), func() (err error) {
 		r, err = g.Gateway.Charge(ctx, key, m)
 		return err
@@ -23,7 +24,8 @@ func (g *crashGateway) Charge(ctx context.Context, key string, m gateway.Move) (
 	return r, err
 }
 
-func (g *crashGateway) Refund(ctx context.Context, key string, m gateway.Move) (r gateway.Receipt, err error) {
+func (g *crashGateway) Refund(ctx context.Context, key string,
+	m gateway.Move) (r gateway.Receipt, err error) {
 	err = g.p.IO("refund "+short(key), func() (err error) {
 		r, err = g.Gateway.Refund(ctx, key, m)
 		return err

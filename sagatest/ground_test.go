@@ -35,7 +35,8 @@ type opening[TTx any] func(w *sagatest.World) (*ground[TTx], error)
 
 func inMemory(w *sagatest.World) (*ground[*memstore.Tx], error) {
 	shift := time.Duration(0)
-	s := memstore.New(&memstore.Options{Source: "/consumer", Shards: 2, Now: func() time.Time { return w.Now().Add(shift) },
+	s := memstore.New(&memstore.Options{Source: "/consumer", Shards: 2,
+		Now:  func() time.Time { return w.Now().Add(shift) },
 		Wait: time.Millisecond}) // who is paused may have it in hand; that is not waited for in real time
 	return &ground[*memstore.Tx]{
 		raw: s,
@@ -70,7 +71,8 @@ func inMemory(w *sagatest.World) (*ground[*memstore.Tx], error) {
 		},
 		forget: func(consumer string) error { // it is an old one, and its marks went
 			shift = -31 * days
-			m := store.Mark{Consumer: consumer, Identity: store.Identity{ID: w.NewID(w.Now().Add(shift))}, As: store.Done}
+			m := store.Mark{Consumer: consumer, Identity: store.Identity{ID: w.NewID(w.Now().Add(shift))},
+				As: store.Done}
 			_, err := s.Apply(context.Background(), store.Effect{Mark: &m})
 			if shift = 0; err == nil {
 				_, err = s.Maintain(context.Background(), store.Maintain{})
@@ -172,20 +174,23 @@ func onSQLite(t *testing.T) opening[*sql.Tx] {
 				return all, err
 			},
 			said: func() (keys []string, err error) {
-				return keys, each(db, `SELECT coalesce(key, '') FROM skald_outbox ORDER BY seq`, func(row *sql.Rows) error {
-					keys = append(keys, "")
-					return row.Scan(&keys[len(keys)-1])
-				})
+				return keys, each(db, `SELECT coalesce(key, '') FROM skald_outbox ORDER BY seq`,
+					func(row *sql.Rows) error {
+						keys = append(keys, "")
+						return row.Scan(&keys[len(keys)-1])
+					})
 			},
 			marked: func() (ms []store.Mark, err error) {
-				return ms, each(db, `SELECT consumer, source, id FROM skald_mark ORDER BY arrival`, func(row *sql.Rows) error {
-					ms = append(ms, store.Mark{})
-					m := &ms[len(ms)-1]
-					return row.Scan(&m.Consumer, &m.Source, &m.ID)
-				})
+				return ms, each(db, `SELECT consumer, source, id FROM skald_mark ORDER BY arrival`,
+					func(row *sql.Rows) error {
+						ms = append(ms, store.Mark{})
+						m := &ms[len(ms)-1]
+						return row.Scan(&m.Consumer, &m.Source, &m.ID)
+					})
 			},
 			forget: func(consumer string) error {
-				_, err := db.ExecContext(ctx, `INSERT INTO skald_floor (consumer, at) VALUES (?1, ?2)`, consumer, w.Now().Add(-30*days).UnixMilli())
+				_, err := db.ExecContext(ctx, `INSERT INTO skald_floor (consumer, at) VALUES (?1, ?2)`,
+					consumer, w.Now().Add(-30*days).UnixMilli())
 				return err
 			},
 		}, nil
@@ -211,7 +216,8 @@ func each(db *sql.DB, query string, scan func(*sql.Rows) error) error {
 // writer.
 func sampleOnSQLite(rest time.Duration) *sagatest.Options {
 	return &sagatest.Options{
-		Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter, sagatest.PartFirst},
-		Rest:  rest, Sample: sampleOfReal(60, 240), Failures: 3,
+		Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter,
+			sagatest.PartFirst},
+		Rest: rest, Sample: sampleOfReal(60, 240), Failures: 3,
 	}
 }

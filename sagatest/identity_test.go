@@ -36,7 +36,8 @@ const (
 	days      = 24 * time.Hour
 )
 
-func buildDesk[TTx any](open opening[TTx], wrap func(store.Driver[TTx]) store.Driver[TTx]) func(w *sagatest.World) error {
+func buildDesk[TTx any](open opening[TTx],
+	wrap func(store.Driver[TTx]) store.Driver[TTx]) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error {
 		ctx := context.Background()
 		on, err := open(w)
@@ -52,11 +53,13 @@ func buildDesk[TTx any](open opening[TTx], wrap func(store.Driver[TTx]) store.Dr
 			return err
 		}
 		message := func(key, data string, ago time.Duration) skald.Message {
-			return skald.Message{ID: w.NewID(w.Now().Add(-ago)), Source: "/other", Topic: deskTopic, Type: "said", Key: []byte(key), Data: []byte(data)}
+			return skald.Message{ID: w.NewID(w.Now().Add(-ago)), Source: "/other", Topic: deskTopic,
+				Type: "said", Key: []byte(key), Data: []byte(data)}
 		}
 		// Clocks of producers and of hosts are three days wrong, and those of hosts are set back at each
 		// session.
-		one, old, no := message("a", `"one"`, -wrong), message("b", `"old"`, 33*days), message("a", `"no"`, wrong)
+		one, old, no := message("a", `"one"`, -wrong), message("b", `"old"`, 33*days),
+			message("a", `"no"`, wrong)
 		two := one
 		two.Data = []byte(`"two"`)
 		all := []skald.Message{one, two, old, no, one, two, old, no}
@@ -85,7 +88,8 @@ func buildDesk[TTx any](open opening[TTx], wrap func(store.Driver[TTx]) store.Dr
 	}
 }
 
-func (d *desk[TTx]) process(w *sagatest.World, name string, steps func(*sagatest.Process, store.Driver[TTx])) {
+func (d *desk[TTx]) process(w *sagatest.World, name string,
+	steps func(*sagatest.Process, store.Driver[TTx])) {
 	w.Process(name, func(p *sagatest.Process) error {
 		to := d.on.session(p)
 		if d.wrap != nil {
@@ -99,21 +103,23 @@ func (d *desk[TTx]) process(w *sagatest.World, name string, steps func(*sagatest
 // wrong is how far a clock may be from that of the database.
 const wrong = 3 * days
 
-func (d *desk[TTx]) inbox(w *sagatest.World, now func() time.Time, name string, to store.Driver[TTx], from broker.Subscriber) *inbox.Inbox[TTx] {
+func (d *desk[TTx]) inbox(w *sagatest.World, now func() time.Time, name string, to store.Driver[TTx],
+	from broker.Subscriber) *inbox.Inbox[TTx] {
 	in := inbox.New(to, from, "desk", &inbox.Options{Now: now, NewID: w.NewID,
 		Logger: slog.New(slog.DiscardHandler), Instance: inbox.Instance{Member: name},
 		Timeouts: inbox.Timeouts{Wait: time.Millisecond,
 			Handle: time.Second}, Retry: inbox.Retry{First: time.Microsecond, Most: time.Millisecond}})
-	inbox.OnResult(in, skald.Event[string]{Topic: deskTopic, Type: "said"}, func(_ context.Context, tx TTx, m skald.Received[string]) (inbox.Result, error) {
-		if err := d.add(tx, "effect/"+m.Value); err != nil {
-			return inbox.Result{}, err
-		}
-		said := skald.Event[string]{Topic: "answers", Type: "answered"}.New("a", m.Value)
-		if m.Value == "no" {
-			return inbox.Result{Code: 409}, skald.Reject(errors.New("no"), said)
-		}
-		return inbox.Result{Code: 200, Value: m.Value, Say: []skald.Draft{said}}, nil
-	})
+	inbox.OnResult(in, skald.Event[string]{Topic: deskTopic, Type: "said"},
+		func(_ context.Context, tx TTx, m skald.Received[string]) (inbox.Result, error) {
+			if err := d.add(tx, "effect/"+m.Value); err != nil {
+				return inbox.Result{}, err
+			}
+			said := skald.Event[string]{Topic: "answers", Type: "answered"}.New("a", m.Value)
+			if m.Value == "no" {
+				return inbox.Result{Code: 409}, skald.Reject(errors.New("no"), said)
+			}
+			return inbox.Result{Code: 200, Value: m.Value, Say: []skald.Draft{said}}, nil
+		})
 	return in
 }
 
@@ -171,21 +177,25 @@ func (j *job[TTx]) Step(ctx context.Context) (bool, error) {
 	if j.d.done[j.name] {
 		return false, nil
 	}
-	paid, _, err := once.Do(ctx, j.db, "jobs", "pay", "7 cents", func(_ context.Context, tx TTx) (int, error) {
-		return 7, j.d.add(tx, "effect/job")
-	})
+	paid, _, err := once.Do(ctx, j.db, "jobs", "pay", "7 cents",
+		func(_ context.Context, tx TTx) (int, error) {
+			return 7, j.d.add(tx, "effect/job")
+		})
 	var no *once.RefusedError
-	_, _, refused := once.Do(ctx, j.db, "jobs", "refuse", "8 cents", func(_ context.Context, tx TTx) (int, error) {
-		return 0, errors.Join(j.d.add(tx, "effect/refused"), skald.Reject(errors.New("too dear")))
-	})
-	j.d.done[j.name] = j.d.done[j.name] || err == nil && paid == 7 && errors.As(refused, &no) && no.Reason == "too dear"
+	_, _, refused := once.Do(ctx, j.db, "jobs", "refuse", "8 cents",
+		func(_ context.Context, tx TTx) (int, error) {
+			return 0, errors.Join(j.d.add(tx, "effect/refused"), skald.Reject(errors.New("too dear")))
+		})
+	j.d.done[j.name] = j.d.done[j.name] || err == nil && paid == 7 && errors.As(refused, &no) &&
+		no.Reason == "too dear"
 	j.d.asked[j.name]++
 	return !j.d.done[j.name] && j.d.asked[j.name] < 100, nil
 }
 
 func (d *desk[TTx]) effects() error {
 	user, err := d.on.user()
-	for what, want := range map[string]string{"one": "1", "two": "1", "old": "1", "no": "", "job": "1", "refused": ""} {
+	for what, want := range map[string]string{"one": "1", "two": "1", "old": "1", "no": "", "job": "1",
+		"refused": ""} {
 		if got := user["effect/"+what]; got != want {
 			err = errors.Join(err, fmt.Errorf("the effect of %q is there %q times, want %q", what, got, want))
 		}
@@ -205,9 +215,11 @@ func (d *desk[TTx]) answers() error {
 		if bad != nil {
 			return bad
 		}
-		got[fmt.Sprint(m.Consumer, " ", v[0].Outcome, " ", v[0].Code, " ", v[0].Result, " ", v[0].Reason)] = true
+		got[fmt.Sprint(
+			m.Consumer, " ", v[0].Outcome, " ", v[0].Code, " ", v[0].Result, " ", v[0].Reason)] = true
 	}
-	for _, want := range []string{`desk done 200 "one" `, `desk rejected 409  no`, `jobs done 0 7 `, `jobs rejected 0  too dear`} {
+	for _, want := range []string{`desk done 200 "one" `, `desk rejected 409  no`, `jobs done 0 7 `,
+		`jobs rejected 0  too dear`} {
 		if !got[want] {
 			err = errors.Join(err, fmt.Errorf("no mark %q among %v", want, got))
 		}
@@ -229,7 +241,8 @@ func (d *desk[TTx]) quarantined() error {
 // Conflicts, what is too old, answers, admission and work that is done once, under every single fault.
 // Interleaving 4.
 func TestExploreIdentityEverySingleFault(t *testing.T) {
-	sagatest.Explore(t, buildDesk(inMemory, nil), &sagatest.Options{Rest: deskRest, Sample: sampled(200), Failures: 3})
+	sagatest.Explore(t, buildDesk(inMemory, nil), &sagatest.Options{Rest: deskRest, Sample: sampled(200),
+		Failures: 3})
 }
 
 func TestExploreIdentitySeveralFaultsAtOnce(t *testing.T) {
@@ -237,7 +250,8 @@ func TestExploreIdentitySeveralFaultsAtOnce(t *testing.T) {
 	if sampled(1) > 0 {
 		n = 60
 	}
-	sagatest.Explore(t, buildDesk(inMemory, nil), &sagatest.Options{Rest: deskRest, Schedules: drawn(9, n), Failures: 3})
+	sagatest.Explore(t, buildDesk(inMemory, nil), &sagatest.Options{Rest: deskRest, Schedules: drawn(9, n),
+		Failures: 3})
 }
 
 // changing changes what a driver is asked for.
@@ -325,15 +339,20 @@ func TestSeededIdentityBugs(t *testing.T) {
 		name, found string
 		bug         changing
 	}{
-		{"mark without fingerprint drops another payload", "effects", changing{intake: marks(func(m *store.Mark) { m.Fingerprint = 0 })}},
-		{"nobody looks at the floor", "quarantined", changing{intake: marks(func(m *store.Mark) { m.Held = true })}},
+		{"mark without fingerprint drops another payload", "effects",
+			changing{intake: marks(func(m *store.Mark) { m.Fingerprint = 0 })}},
+		{"nobody looks at the floor", "quarantined",
+			changing{intake: marks(func(m *store.Mark) { m.Held = true })}},
 		{"answer stored outside the transaction", "answers", changing{answers: true}},
-		{"quarantine that is acknowledged and not written", "effects", changing{effect: func(e *store.Effect) { e.Quarantine = nil }}},
+		{"quarantine that is acknowledged and not written", "effects",
+			changing{effect: func(e *store.Effect) { e.Quarantine = nil }}},
 		{"what was taken from quarantine parked behind the note of it", "effects", changing{notes: true}},
 	} {
 		t.Run(b.name, func(t *testing.T) {
-			r, err := sagatest.Search(t.Context(), buildDesk(inMemory, func(to db) db { b.bug.db = to; return b.bug }),
-				&sagatest.Options{Rest: deskRest, Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter}, Failures: 20})
+			r, err := sagatest.Search(t.Context(),
+				buildDesk(inMemory, func(to db) db { b.bug.db = to; return b.bug }),
+				&sagatest.Options{Rest: deskRest, Modes: []sagatest.Mode{sagatest.CrashBefore,
+					sagatest.CrashAfter}, Failures: 20})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -68,7 +68,8 @@ func (m *model) chargedOnce() (err error) {
 			want = o.Cents
 		}
 		if got := m.user("payment", "paid/"+o.ID); got != want {
-			err = errors.Join(err, fmt.Errorf("order %s is %s and has paid %d, not %d", o.ID, m.state(o), got, want))
+			err = errors.Join(err, fmt.Errorf("order %s is %s and has paid %d, not %d", o.ID,
+				m.state(o), got, want))
 		}
 	}
 	return err
@@ -87,7 +88,8 @@ func (m *model) stockConserved() (err error) {
 			want = o.Quantity
 		}
 		if got != want {
-			err = errors.Join(err, fmt.Errorf("order %s is %s and has %d reserved, not %d", o.ID, m.state(o), got, want))
+			err = errors.Join(err, fmt.Errorf("order %s is %s and has %d reserved, not %d", o.ID,
+				m.state(o), got, want))
 		}
 		reserved += got
 	}
@@ -123,7 +125,8 @@ func (m *model) services() []string { return []string{"order", "payment", "stock
 
 // marks are those of messages by their own identity.
 func (m *model) marks(service string) []memstore.Marked {
-	return slices.DeleteFunc(m.dbs[service].Marks(), func(k memstore.Marked) bool { return k.Source == "position" })
+	return slices.DeleteFunc(m.dbs[service].Marks(),
+		func(k memstore.Marked) bool { return k.Source == "position" })
 }
 
 // taken is what a service has done with a message: an effect, a mark, or something said because of it.
@@ -151,7 +154,8 @@ func (m *model) deliveredToAll() (err error) {
 			for _, r := range m.rows(from) {
 				id := store.Identity{Source: r.Source, ID: r.ID}
 				if slices.Contains(listeners(r.Type), to) && !taken[id] && !answered[r.ID] {
-					err = errors.Join(err, fmt.Errorf("%s/%s of %s never reached %s", r.Type, r.Key, from, to))
+					err = errors.Join(err, fmt.Errorf("%s/%s of %s never reached %s", r.Type,
+						r.Key, from, to))
 				}
 			}
 		}
@@ -230,7 +234,8 @@ func (m *model) rejectedRightly() (err error) {
 			balance[v.Customer] += v.Cents
 		case "payment.declined":
 			if balance[v.Customer] >= v.Cents {
-				err = errors.Join(err, fmt.Errorf("order %s over %d was declined with %d on the account", v.ID, v.Cents, balance[v.Customer]))
+				err = errors.Join(err, fmt.Errorf("order %s over %d was declined with %d on the account",
+					v.ID, v.Cents, balance[v.Customer]))
 			}
 		}
 	}

@@ -117,9 +117,11 @@ func TestKillerEndsRealProcesses(t *testing.T) {
 	}
 	var ms []skald.Message
 	for i := range innocents {
-		ms = append(ms, skald.Message{ID: fmt.Sprint("m-", i), Source: "/other", Topic: topic, Type: "said", Key: fmt.Append(nil, "k", i%5), Data: []byte(`"good"`)})
+		ms = append(ms, skald.Message{ID: fmt.Sprint("m-", i), Source: "/other", Topic: topic, Type: "said",
+			Key: fmt.Append(nil, "k", i%5), Data: []byte(`"good"`)})
 	}
-	killer := skald.Message{ID: "killer", Source: "/other", Topic: topic, Type: "said", Key: []byte("bad"), Data: []byte(`"killer"`)}
+	killer := skald.Message{ID: "killer", Source: "/other", Topic: topic, Type: "said", Key: []byte("bad"),
+		Data: []byte(`"killer"`)}
 	ms = append(ms[:6:6], append([]skald.Message{killer}, ms[6:]...)...)
 	if err := bus.Publish(t.Context(), ms).Wait(t.Context()); err != nil {
 		t.Fatal(err)
@@ -138,7 +140,8 @@ func TestKillerEndsRealProcesses(t *testing.T) {
 		}
 	}
 	dead := true
-	kept, err := store.ListKept(t.Context(), sqlitestore.New(db, nil), store.Sought{Consumer: topic, Dead: &dead, Limit: 10})
+	kept, err := store.ListKept(t.Context(), sqlitestore.New(db, nil),
+		store.Sought{Consumer: topic, Dead: &dead, Limit: 10})
 	if err != nil || len(kept) != 1 || kept[0].ID != "killer" || kept[0].Dead.Kind != string(failure.Crash) {
 		t.Fatalf("dead: %+v, %v", kept, err)
 	}
@@ -146,7 +149,8 @@ func TestKillerEndsRealProcesses(t *testing.T) {
 		t.Errorf("%d processes died of it, want 6", deaths)
 	}
 	var all, different int
-	if err := db.QueryRowContext(t.Context(), "SELECT count(*), count(DISTINCT id) FROM effect").Scan(&all, &different); err != nil || all != innocents || different != innocents {
+	if err := db.QueryRowContext(t.Context(), "SELECT count(*), count(DISTINCT id) FROM effect").Scan(&all,
+		&different); err != nil || all != innocents || different != innocents {
 		t.Errorf("%d effects, %d different, of %d: %v", all, different, innocents, err)
 	}
 }

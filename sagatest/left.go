@@ -65,7 +65,8 @@ func leftBy(ctx context.Context, may Left, steppers []skald.Stepper) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s (a test that expects this uses DrainLeaving)", ErrLeft, strings.Join(found, "; "))
+	return fmt.Errorf("%w: %s (a test that expects this uses DrainLeaving)", ErrLeft,
+		strings.Join(found, "; "))
 }
 
 func leftOf(b store.Backlog, may Left) (found []string) {
@@ -74,12 +75,18 @@ func leftOf(b store.Backlog, may Left) (found []string) {
 			found = append(found, fmt.Sprintf(format, append([]any{n}, args...)...))
 		}
 	}
-	say(Rows, b.Pending, "%d rows of the outbox of %q are carried by no relay: give Drain the relay of this database", b.Source)
-	say(Rows, b.Deferred, "%d rows of the outbox of %q were deferred, as the broker refused them: is their topic there?", b.Source)
+	say(Rows, b.Pending,
+		"%d rows of the outbox of %q are carried by no relay: give Drain the relay of this database",
+		b.Source)
+	say(Rows, b.Deferred,
+		"%d rows of the outbox of %q were deferred, as the broker refused them: is their topic there?",
+		b.Source)
 	for _, k := range b.Kept {
 		say(Parked, k.Parked, "%d messages are parked for %s", k.Consumer)
 		say(Dead, k.Dead, "%d dead letters of %s", k.Consumer)
-		say(Quarantined, k.Conflicts+k.TooOld, "%d messages in quarantine for %s, %d of them under an id that was taken", k.Consumer, k.Conflicts)
+		say(Quarantined, k.Conflicts+k.TooOld,
+			"%d messages in quarantine for %s, %d of them under an id that was taken", k.Consumer,
+			k.Conflicts)
 	}
 	return found
 }

@@ -35,7 +35,8 @@ func TestRowThatItsWriterVouchedForInVain(t *testing.T) {
 	if err := bus.MakeTopics(ctx, 1, "orders"); err != nil {
 		t.Fatal(err)
 	}
-	r := relay.New(pgstore.New(a.pool, &pgstore.Options{Schema: a.schema}), bus, &relay.Options{DeferFirst: time.Millisecond, DeferMost: time.Millisecond})
+	r := relay.New(pgstore.New(a.pool, &pgstore.Options{Schema: a.schema}), bus,
+		&relay.Options{DeferFirst: time.Millisecond, DeferMost: time.Millisecond})
 	sub, err := bus.Subscribe(ctx, broker.Group{Name: "reader", Topics: []string{"orders"}})
 	if err != nil {
 		t.Fatal(err)
@@ -63,8 +64,10 @@ func TestRowThatItsWriterVouchedForInVain(t *testing.T) {
 	if want := []string{"1", "8"}; !slices.Equal(got, want) {
 		t.Errorf("delivered %.80q, want %q", got, want)
 	}
-	why = scalar[[]string](t, a, `SELECT array_agg(coalesce(substring(reason FROM 'skald_outbox_[a-z]*'), '') ORDER BY seq) FROM $.skald_deferred`)
-	if want := []string{"skald_outbox_topic", "skald_outbox_type", "skald_outbox_key", "skald_outbox_data", "skald_outbox_subject", ""}; !slices.Equal(why, want) {
+	why = scalar[[]string](t, a,
+		`SELECT array_agg(coalesce(substring(reason FROM 'skald_outbox_[a-z]*'), '') ORDER BY seq) FROM $.skald_deferred`)
+	if want := []string{"skald_outbox_topic", "skald_outbox_type", "skald_outbox_key", "skald_outbox_data",
+		"skald_outbox_subject", ""}; !slices.Equal(why, want) {
 		t.Errorf("set aside for %q, want %q", why, want)
 	}
 }

@@ -51,7 +51,8 @@ func firstReservations(t *testing.T, entity, there bool) (n int64) {
 	}
 	bus, meanwhile := clash(t, 1), func() {}
 	gaveUp := false
-	db := &lookedAt[pgx.Tx]{Driver: pgstore.New(pool, &pgstore.Options{Schema: schema}), outage: func() { gaveUp = true }}
+	db := &lookedAt[pgx.Tx]{Driver: pgstore.New(pool, &pgstore.Options{Schema: schema}),
+		outage: func() { gaveUp = true }}
 	consumer := func(topic string, wait time.Duration) *inbox.Inbox[pgx.Tx] {
 		o := &inbox.Options{Logger: slog.New(slog.DiscardHandler),
 			Retry:    inbox.Retry{First: time.Millisecond, Most: 20 * time.Millisecond},
@@ -72,7 +73,8 @@ func firstReservations(t *testing.T, entity, there bool) (n int64) {
 			do := meanwhile
 			meanwhile = func() {}
 			do()
-			_, err = tx.Exec(ctx, in(`INSERT INTO %s VALUES ('tea', $1) ON CONFLICT (sku) DO UPDATE SET n = excluded.n`), had+1)
+			_, err = tx.Exec(ctx,
+				in(`INSERT INTO %s VALUES ('tea', $1) ON CONFLICT (sku) DO UPDATE SET n = excluded.n`), had+1)
 			return err
 		})
 		return c

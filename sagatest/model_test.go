@@ -59,7 +59,8 @@ func smallLoad() load {
 
 func largeLoad() load {
 	return load{
-		orders:   append(smallLoad().orders, order{"o3", "ann", 50, 1}, order{"o4", "bob", 20, 1}, order{"o5", "cid", 500, 1}),
+		orders: append(smallLoad().orders, order{"o3", "ann", 50, 1}, order{"o4", "bob", 20, 1},
+			order{"o5", "cid", 500, 1}),
 		deposits: []deposit{{"d1", "ann", 30}},
 	}
 }
@@ -67,7 +68,8 @@ func largeLoad() load {
 // cancelLoad has orders that are cancelled at once: the only one of ann, of bob the second, whose goods are
 // short, and one that cid cannot pay.
 func cancelLoad() load {
-	l := load{orders: []order{{"o1", "ann", 60, 2}, {"o2", "bob", 30, 1}, {"o3", "bob", 30, 3}, {"o4", "cid", 500, 1}}}
+	l := load{orders: []order{{"o1", "ann", 60, 2}, {"o2", "bob", 30, 1}, {"o3", "bob", 30, 3},
+		{"o4", "cid", 500, 1}}}
 	l.cancels = []order{l.orders[0], l.orders[2], l.orders[3]}
 	return l
 }
@@ -119,10 +121,12 @@ func buildLate(l load) func(w *sagatest.World) error {
 }
 
 func newModel(w *sagatest.World, l load, wire wiring, with model) error {
-	m := &model{w: w, wire: wire, load: l, late: with.late, anew: with.anew, dbs: map[string]*memstore.Store{}, cursors: map[shardOf][2]int64{}, gone: map[string][]store.Row{}}
+	m := &model{w: w, wire: wire, load: l, late: with.late, anew: with.anew,
+		dbs: map[string]*memstore.Store{}, cursors: map[shardOf][2]int64{}, gone: map[string][]store.Row{}}
 	m.bus = membroker.New(nil)
 	for _, name := range []string{"order", "payment", "stock"} {
-		m.dbs[name] = memstore.New(&memstore.Options{Source: "/" + name, Shards: 2, Now: w.Now, Wait: time.Millisecond})
+		m.dbs[name] = memstore.New(&memstore.Options{Source: "/" + name, Shards: 2, Now: w.Now,
+			Wait: time.Millisecond})
 	}
 	topics := []string{"orders", "deposits", "stock", "payments"}
 	if m.late {
@@ -196,7 +200,9 @@ func (m *model) process(name, service string, handlers func(*model, *session)) *
 		quiet := slog.New(slog.DiscardHandler)
 		l.out = outbox.New(d, &outbox.Options{Now: m.w.Now, NewID: m.w.NewID})
 		l.in = inbox.New(d, from, service, &inbox.Options{
-			Now: m.w.Now, NewID: m.w.NewID, Logger: quiet, Transaction: inbox.Transaction{Entities: entities}, Instance: inbox.Instance{Member: name}, Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second},
+			Now: m.w.Now, NewID: m.w.NewID, Logger: quiet, Transaction: inbox.Transaction{Entities: entities},
+			Instance: inbox.Instance{Member: name},
+			Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second},
 			Retry: inbox.Retry{First: time.Microsecond,
 				Most: time.Millisecond}, Identity: inbox.Identity{Of: m.wire.identity},
 		})
@@ -205,7 +211,8 @@ func (m *model) process(name, service string, handlers func(*model, *session)) *
 		}
 		handlers(m, l)
 		p.Step(l.in, relay.New(d, to, &relay.Options{
-			Now: m.w.Now, Owner: name, Logger: quiet, RetryFirst: time.Microsecond, RetryMost: time.Millisecond,
+			Now: m.w.Now, Owner: name, Logger: quiet, RetryFirst: time.Microsecond,
+			RetryMost: time.Millisecond,
 		}))
 		if m.wire.keep {
 			p.Step(keeper{m, service, d})
@@ -276,13 +283,16 @@ func (c *shopper) next(ctx context.Context) error {
 	switch {
 	case n < len(l.orders):
 		o := l.orders[n]
-		return c.place(ctx, "order/"+o.ID, skald.Event[order]{Topic: "orders", Type: "order.placed"}.New(o.ID, o))
+		return c.place(ctx, "order/"+o.ID, skald.Event[order]{Topic: "orders", Type: "order.placed"}.New(o.ID,
+			o))
 	case n < len(l.orders)+len(l.cancels):
 		o := l.cancels[n-len(l.orders)]
-		return c.place(ctx, "cancel/"+o.ID, skald.Event[order]{Topic: "orders", Type: "order.cancel_asked"}.New(o.ID, o))
+		return c.place(ctx, "cancel/"+o.ID,
+			skald.Event[order]{Topic: "orders", Type: "order.cancel_asked"}.New(o.ID, o))
 	case n < len(l.orders)+len(l.cancels)+len(l.deposits) && c.m.turn > payday:
 		d := l.deposits[n-len(l.orders)-len(l.cancels)]
-		return c.place(ctx, "deposit/"+d.ID, skald.Event[deposit]{Topic: "deposits", Type: "deposit.made"}.New(d.ID, d))
+		return c.place(ctx, "deposit/"+d.ID,
+			skald.Event[deposit]{Topic: "deposits", Type: "deposit.made"}.New(d.ID, d))
 	}
 	return nil
 }
@@ -310,16 +320,18 @@ func (c *shopper) place(ctx context.Context, key string, d skald.Draft) error {
 
 // on handles an event once: the effect, what is said about it, and the notes that the invariants read.
 func on[T any](l *session, topic, typ string, h func(ctx context.Context, tx *memstore.Tx, v T) error) {
-	inbox.On(l.in, skald.Event[T]{Topic: topic, Type: typ}, func(ctx context.Context, tx *memstore.Tx, r skald.Received[T]) error {
-		if err := add(tx, "effect/"+l.service+"/"+r.Source+"/"+r.ID, 1); err != nil {
-			return err
-		}
-		took := "took/" + l.service + "/" + topic + "/" + string(r.Key)
-		if err := tx.Update(took, func(old string, _ bool) string { return old + r.Sequence + " " }); err != nil {
-			return err
-		}
-		return h(ctx, tx, r.Value)
-	})
+	inbox.On(l.in, skald.Event[T]{Topic: topic, Type: typ},
+		func(ctx context.Context, tx *memstore.Tx, r skald.Received[T]) error {
+			if err := add(tx, "effect/"+l.service+"/"+r.Source+"/"+r.ID, 1); err != nil {
+				return err
+			}
+			took := "took/" + l.service + "/" + topic + "/" + string(r.Key)
+			if err := tx.Update(took,
+				func(old string, _ bool) string { return old + r.Sequence + " " }); err != nil {
+				return err
+			}
+			return h(ctx, tx, r.Value)
+		})
 }
 
 func add(tx *memstore.Tx, key string, n int) error {
@@ -367,10 +379,12 @@ func (m *model) paymentHandlers(l *session) {
 	}
 	on(l, "orders", "order.placed", func(ctx context.Context, tx *memstore.Tx, o order) error {
 		if number(tx, "barred/"+o.ID, 0) > 0 {
-			return skald.Reject(errors.New("cancelled"), skald.Event[order]{Topic: "payments", Type: "payment.barred"}.New(o.Customer, o))
+			return skald.Reject(errors.New("cancelled"),
+				skald.Event[order]{Topic: "payments", Type: "payment.barred"}.New(o.Customer, o))
 		}
 		if number(tx, "balance/"+o.Customer, initialBalance) < o.Cents {
-			return skald.Reject(errors.New("no money"), skald.Event[order]{Topic: "payments", Type: "payment.declined"}.New(o.Customer, o))
+			return skald.Reject(errors.New("no money"),
+				skald.Event[order]{Topic: "payments", Type: "payment.declined"}.New(o.Customer, o))
 		}
 		if err := move(tx, o, o.Cents); err != nil {
 			return err
@@ -410,7 +424,8 @@ func (m *model) stockHandlers(l *session) {
 		if left < o.Quantity {
 			return say(ctx, l, tx, "stock", "stock.short", o.ID, o)
 		}
-		err := errors.Join(tx.Put("available", strconv.Itoa(left-o.Quantity)), add(tx, "reserved/"+o.ID, o.Quantity))
+		err := errors.Join(tx.Put("available", strconv.Itoa(left-o.Quantity)),
+			add(tx, "reserved/"+o.ID, o.Quantity))
 		if err != nil {
 			return fmt.Errorf("reserve: %w", err)
 		}

@@ -45,7 +45,8 @@ func TestOnceOnRealDatabases(t *testing.T) {
 			if err := tx.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
 				return false, err
 			}
-			err = look.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1::integer = ANY (pg_blocking_pids(pid)))", pid).Scan(&waits)
+			err = look.QueryRow(t.Context(),
+				"SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1::integer = ANY (pg_blocking_pids(pid)))", pid).Scan(&waits)
 			return waits, err
 		})
 	})
@@ -53,7 +54,8 @@ func TestOnceOnRealDatabases(t *testing.T) {
 
 func atTill[TTx any](t *testing.T, open opening[TTx], waited func(tx TTx) (bool, error)) {
 	for name, test := range map[string]func(*testing.T, *till[TTx]){
-		"again": againAtTill[TTx], "rival": rivalsAtTill[TTx], "refused": refusedAtTill[TTx], "failed": failedAtTill[TTx],
+		"again": againAtTill[TTx], "rival": rivalsAtTill[TTx], "refused": refusedAtTill[TTx],
+		"failed": failedAtTill[TTx],
 	} {
 		t.Run(name, func(t *testing.T) {
 			// A world of nobody: it closes what it opens.
@@ -94,23 +96,27 @@ func (d *till[TTx]) has(t *testing.T, paid string, said, marks int) {
 		t.Fatal(err)
 	}
 	if !maps.Equal(user, want) || len(keys) != said || len(ms) != marks {
-		t.Errorf("the user's rows are %v, the outbox has %d, marks are %v; want %v, %d and %d", user, len(keys), ms, want, said, marks)
+		t.Errorf("the user's rows are %v, the outbox has %d, marks are %v; want %v, %d and %d", user,
+			len(keys), ms, want, said, marks)
 	}
 }
 
 func againAtTill[TTx any](t *testing.T, d *till[TTx]) {
 	for i := range 3 {
-		got, replayed, err := once.Do(t.Context(), d.raw, "charge", "a", map[string]int{"cents": 7}, d.pay(7+i))
+		got, replayed, err := once.Do(t.Context(), d.raw, "charge", "a",
+			map[string]int{"cents": 7}, d.pay(7+i))
 		if err != nil || replayed != (i > 0) || got.Cents != 7 {
 			t.Errorf("%d: %+v, replayed %v, %v", i, got, replayed, err)
 		}
 	}
 	var other *once.ConflictError
-	if _, _, err := once.Do(t.Context(), d.raw, "charge", "a", map[string]int{"cents": 8}, d.pay(8)); !errors.As(err, &other) || other.Consumer != "charge" || other.ID != "a" {
+	if _, _, err := once.Do(t.Context(), d.raw, "charge", "a", map[string]int{"cents": 8},
+		d.pay(8)); !errors.As(err, &other) || other.Consumer != "charge" || other.ID != "a" {
 		t.Errorf("another payload: %v", err)
 	}
 	d.has(t, "7 ", 1, 1)
-	if got, replayed, err := once.Do(t.Context(), d.raw, "refund", "a", nil, d.pay(9)); err != nil || replayed || got.Cents != 9 {
+	if got, replayed, err := once.Do(t.Context(), d.raw, "refund", "a", nil, d.pay(9)); err != nil ||
+		replayed || got.Cents != 9 {
 		t.Errorf("another scope: %+v, replayed %v, %v", got, replayed, err)
 	}
 	d.has(t, "7 9 ", 2, 2)
@@ -133,27 +139,28 @@ func rivalsAtTill[TTx any](t *testing.T, d *till[TTx]) {
 		}
 		return a
 	}
-	got, replayed, err := once.Do(ctx, d.raw, "charge", "a", "7", func(ctx context.Context, tx TTx) (payment, error) {
-		go func() { second <- rival() }()
-		select {
-		case <-asked:
-		case <-ctx.Done():
-			return payment{}, ctx.Err()
-		}
-		for waits := false; !waits; {
-			var err error
-			if waits, err = d.waited(tx); err == nil {
-				err = ctx.Err()
+	got, replayed, err := once.Do(ctx, d.raw, "charge", "a", "7",
+		func(ctx context.Context, tx TTx) (payment, error) {
+			go func() { second <- rival() }()
+			select {
+			case <-asked:
+			case <-ctx.Done():
+				return payment{}, ctx.Err()
 			}
-			if err != nil {
-				return payment{}, err
+			for waits := false; !waits; {
+				var err error
+				if waits, err = d.waited(tx); err == nil {
+					err = ctx.Err()
+				}
+				if err != nil {
+					return payment{}, err
+				}
+				if len(second) > 0 {
+					return payment{}, fmt.Errorf("the rival did not wait: %+v", <-second)
+				}
 			}
-			if len(second) > 0 {
-				return payment{}, fmt.Errorf("the rival did not wait: %+v", <-second)
-			}
-		}
-		return d.pay(7)(ctx, tx)
-	})
+			return d.pay(7)(ctx, tx)
+		})
 	if err != nil || replayed || got.Cents != 7 {
 		t.Fatalf("the first: %+v, replayed %v, %v", got, replayed, err)
 	}
@@ -180,10 +187,11 @@ func (a asking[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx
 // refusedAtTill: what was written is undone, the refusal is kept, with what it says.
 func refusedAtTill[TTx any](t *testing.T, d *till[TTx]) {
 	for i := range 2 {
-		got, replayed, err := once.Do(t.Context(), d.raw, "charge", "a", "7", func(ctx context.Context, tx TTx) (payment, error) {
-			got, err := d.pay(7)(ctx, tx)
-			return got, errors.Join(err, skald.Reject(errors.New("declined"), told.New("k", "declined")))
-		})
+		got, replayed, err := once.Do(t.Context(), d.raw, "charge", "a", "7",
+			func(ctx context.Context, tx TTx) (payment, error) {
+				got, err := d.pay(7)(ctx, tx)
+				return got, errors.Join(err, skald.Reject(errors.New("declined"), told.New("k", "declined")))
+			})
 		var no *once.RefusedError
 		if !errors.As(err, &no) || no.Reason != "declined" || replayed || got.Cents != 0 {
 			t.Errorf("%d: %+v, replayed %v, %v", i, got, replayed, err)
@@ -195,22 +203,26 @@ func refusedAtTill[TTx any](t *testing.T, d *till[TTx]) {
 // failedAtTill: nothing stays of what was done, and the next call does it.
 func failedAtTill[TTx any](t *testing.T, d *till[TTx]) {
 	later := errors.New("later")
-	for name, end := range map[string]func() error{"an error": func() error { return later }, "a panic": func() error { panic(later) }} {
-		got, replayed, err := once.Do(t.Context(), d.raw, "charge", "a", "7", func(ctx context.Context, tx TTx) (payment, error) {
-			got, err := d.pay(7)(ctx, tx)
-			return got, errors.Join(err, end())
-		})
+	for name, end := range map[string]func() error{"an error": func() error { return later },
+		"a panic": func() error { panic(later) }} {
+		got, replayed, err := once.Do(t.Context(), d.raw, "charge", "a", "7",
+			func(ctx context.Context, tx TTx) (payment, error) {
+				got, err := d.pay(7)(ctx, tx)
+				return got, errors.Join(err, end())
+			})
 		var panicked *failure.PanicError
 		if !errors.Is(err, later) && !errors.As(err, &panicked) || replayed || got.Cents != 0 {
 			t.Errorf("%s: %+v, replayed %v, %v", name, got, replayed, err)
 		}
 		d.has(t, "", 0, 0)
 	}
-	if got, replayed, err := once.Do(t.Context(), d.raw, "charge", "a", "7", d.pay(9)); err != nil || replayed || got.Cents != 9 {
+	if got, replayed, err := once.Do(t.Context(), d.raw, "charge", "a", "7", d.pay(9)); err != nil ||
+		replayed || got.Cents != 9 {
 		t.Errorf("behind failures: %+v, replayed %v, %v", got, replayed, err)
 	}
 	d.has(t, "9 ", 1, 1)
-	if seen, err := d.raw.Seen(t.Context(), "charge", []store.Identity{{ID: "a"}}); err != nil || !slices.ContainsFunc(seen, func(v store.Verdict) bool { return v.Result == `{"Cents":9}` }) {
+	if seen, err := d.raw.Seen(t.Context(), "charge", []store.Identity{{ID: "a"}}); err != nil ||
+		!slices.ContainsFunc(seen, func(v store.Verdict) bool { return v.Result == `{"Cents":9}` }) {
 		t.Errorf("its mark says %+v, %v", seen, err)
 	}
 }

@@ -32,7 +32,8 @@ type parking[TTx any] struct {
 // Of each key, in the order of publishing; a failing message says for how many runs.
 func (p *parking[TTx]) messages() (out []skald.Message) {
 	for i, text := range []string{"a1", "a2!", "b1", "bx", "a3", "c1!", "b2", "a4!", "c2", "b3", "a5", "c3"} {
-		m := skald.Message{ID: fmt.Sprintf("m-%02d", i), Source: "/other", Type: "said", Topic: "orders", Key: []byte(text[:1]), Data: fmt.Appendf(nil, "%q", text)}
+		m := skald.Message{ID: fmt.Sprintf("m-%02d", i), Source: "/other", Type: "said", Topic: "orders",
+			Key: []byte(text[:1]), Data: fmt.Appendf(nil, "%q", text)}
 		if i == 8 {
 			m.Topic = "payments" // a key is one over topics
 		}
@@ -41,19 +42,22 @@ func (p *parking[TTx]) messages() (out []skald.Message) {
 	return out
 }
 
-func buildParking[TTx any](open opening[TTx], wrap func(store.Driver[TTx]) store.Driver[TTx], free bool, batch int) func(*sagatest.World) error {
+func buildParking[TTx any](open opening[TTx], wrap func(store.Driver[TTx]) store.Driver[TTx], free bool,
+	batch int) func(*sagatest.World) error {
 	return func(w *sagatest.World) error {
 		on, err := open(w)
 		if err != nil {
 			return err
 		}
-		p := &parking[TTx]{w: w, on: on, wrap: wrap, free: free, batch: batch, runs: map[string]int{"a2!": 2, "c1!": 1, "a4!": 1}}
+		p := &parking[TTx]{w: w, on: on, wrap: wrap, free: free, batch: batch,
+			runs: map[string]int{"a2!": 2, "c1!": 1, "a4!": 1}}
 		bus := membroker.New(nil)
 		if err := bus.MakeTopics(context.Background(), 1, "orders", "payments"); err != nil {
 			return err
 		}
 		for _, m := range p.messages() {
-			if err := bus.Publish(context.Background(), []skald.Message{m}).Wait(context.Background()); err != nil {
+			if err := bus.Publish(context.Background(),
+				[]skald.Message{m}).Wait(context.Background()); err != nil {
 				return err
 			}
 		}
@@ -76,7 +80,9 @@ func (p *parking[TTx]) session(proc *sagatest.Process, name string, bus *membrok
 		d = p.wrap(d)
 	}
 	in := inbox.New(d, sagatest.CrashBroker(proc, bus.Client()), "consumer", &inbox.Options{
-		Now: p.w.Now, NewID: p.w.NewID, Logger: slog.New(slog.DiscardHandler), Instance: inbox.Instance{Member: name}, Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second},
+		Now: p.w.Now, NewID: p.w.NewID, Logger: slog.New(slog.DiscardHandler),
+		Instance: inbox.Instance{Member: name},
+		Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second},
 		Retry: inbox.Retry{First: time.Microsecond, Most: time.Millisecond,
 			Attempts: 3}, Dead: inbox.Dead{FreeKey: p.free},
 		Workers: 1, Batch: p.batch,
@@ -89,7 +95,8 @@ func (p *parking[TTx]) session(proc *sagatest.Process, name string, bus *membrok
 }
 
 func (p *parking[TTx]) handle(_ context.Context, tx TTx, m skald.Received[string]) error {
-	if err := p.on.update(tx, string(m.Key), func(old string) string { return old + m.Value + " " }); err != nil {
+	if err := p.on.update(tx, string(m.Key),
+		func(old string) string { return old + m.Value + " " }); err != nil {
 		return err
 	}
 	_, redriven, err := p.on.get(tx, "redriven")
@@ -149,7 +156,8 @@ func (p *parking[TTx]) holds() error {
 		if key == "b" && p.free { // the dead letter's place is where it is redriven
 			got, effects = strings.Join(strings.Fields(strings.Replace(got, "bx", "", 1)), " "), "b1 b2 b3"
 			if strings.Count(user[key], "bx") != 1 {
-				return fmt.Errorf("the dead letter's effect is there %d times: %s", strings.Count(user[key], "bx"), user[key])
+				return fmt.Errorf("the dead letter's effect is there %d times: %s",
+					strings.Count(user[key], "bx"), user[key])
 			}
 		}
 		if got != effects {
@@ -158,7 +166,8 @@ func (p *parking[TTx]) holds() error {
 	}
 	// c2 is of another topic: only its own once is promised.
 	c := strings.Fields(user["c"])
-	if len(c) != 3 || strings.Index(user["c"], "c1!") > strings.Index(user["c"], "c3") || !strings.Contains(user["c"], "c2") {
+	if len(c) != 3 || strings.Index(user["c"], "c1!") > strings.Index(user["c"], "c3") ||
+		!strings.Contains(user["c"], "c2") {
 		return fmt.Errorf("c has %q", user["c"])
 	}
 	return nil
@@ -176,9 +185,11 @@ func empty(db store.Store) error {
 // Every I/O of parking, retries, dead letters and a redrive, and everything that can go wrong at it.
 // Interleaving 12.
 func TestExploreParkingEverySingleFault(t *testing.T) {
-	for name, free := range map[string]bool{"dead letters hold their keys": false, "dead letters free their keys": true} {
+	for name, free := range map[string]bool{"dead letters hold their keys": false,
+		"dead letters free their keys": true} {
 		t.Run(name, func(t *testing.T) {
-			sagatest.Explore(t, buildParking(inMemory, nil, free, 1), &sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
+			sagatest.Explore(t, buildParking(inMemory, nil, free, 1),
+				&sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
 		})
 	}
 }
@@ -187,9 +198,11 @@ func TestExploreParkingEverySingleFault(t *testing.T) {
 // crash anywhere too.
 // Interleaving 14.
 func TestExploreBatchesEverySingleFault(t *testing.T) {
-	for name, free := range map[string]bool{"dead letters hold their keys": false, "dead letters free their keys": true} {
+	for name, free := range map[string]bool{"dead letters hold their keys": false,
+		"dead letters free their keys": true} {
 		t.Run(name, func(t *testing.T) {
-			sagatest.Explore(t, buildParking(inMemory, nil, free, 5), &sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
+			sagatest.Explore(t, buildParking(inMemory, nil, free, 5),
+				&sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
 		})
 	}
 }
@@ -203,7 +216,8 @@ func TestSeededBugsOfBatches(t *testing.T) {
 		"what is kept gets a mark":              func(d db) db { return marksKept{d} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := sagatest.Search(t.Context(), buildParking(inMemory, wrap, false, 5), &sagatest.Options{Rest: 40 * time.Second})
+			r, err := sagatest.Search(t.Context(), buildParking(inMemory, wrap, false, 5),
+				&sagatest.Options{Rest: 40 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -278,11 +292,13 @@ func TestSeededBugsOfParking(t *testing.T) {
 		"attempts charged for outages":            {func(d db) db { return charging{d} }, nil},
 		"a fresh message overtakes its key":       {func(d db) db { return overtaking{d} }, nil},
 		"deleted when claimed, not at the commit": {func(d db) db { return deletesFirst{d} }, nil},
-		"a key looked at, and not locked":         {func(d db) db { return looksFirst{d} }, []sagatest.Mode{sagatest.Pause}},
-		"whatever is free is claimed of a key":    {func(d db) db { return claimsAny{d} }, nil},
+		"a key looked at, and not locked": {func(d db) db { return looksFirst{d} },
+			[]sagatest.Mode{sagatest.Pause}},
+		"whatever is free is claimed of a key": {func(d db) db { return claimsAny{d} }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := sagatest.Search(t.Context(), buildParking(inMemory, b.wrap, false, 1), &sagatest.Options{Rest: 40 * time.Second, Modes: b.modes})
+			r, err := sagatest.Search(t.Context(), buildParking(inMemory, b.wrap, false, 1),
+				&sagatest.Options{Rest: 40 * time.Second, Modes: b.modes})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -303,7 +319,8 @@ type parksLate struct {
 
 func (d *parksLate) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
 	for _, m := range in.Marks {
-		if slices.ContainsFunc(d.late, func(e store.Effect) bool { return string(e.Park.Message.Key) == string(m.Key) }) {
+		if slices.ContainsFunc(d.late,
+			func(e store.Effect) bool { return string(e.Park.Message.Key) == string(m.Key) }) {
 			if err := d.park(ctx); err != nil {
 				return nil, err
 			}
@@ -368,7 +385,8 @@ type deletesFirst struct{ db }
 func (d deletesFirst) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
 	c, err := d.db.Claim(ctx, w)
 	for _, p := range c.Parked {
-		if _, err := d.db.Apply(ctx, store.Effect{Finish: &store.Finish{Consumer: p.Consumer, Identity: p.Identity}}); err != nil {
+		if _, err := d.db.Apply(ctx, store.Effect{Finish: &store.Finish{Consumer: p.Consumer,
+			Identity: p.Identity}}); err != nil {
 			return c, err
 		}
 	}

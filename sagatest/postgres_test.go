@@ -72,7 +72,8 @@ func connect(t *testing.T, at string) *pgx.Conn {
 func TestExploreShopOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	sagatest.Explore(t, buildShop(openPostgres(t), nil), &sagatest.Options{
-		Modes:  []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter, sagatest.PartFirst, sagatest.PartLast},
+		Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter,
+			sagatest.PartFirst, sagatest.PartLast},
 		Sample: sampleOfReal(16, 60), Failures: 3, Rest: time.Second,
 	})
 }

@@ -19,20 +19,24 @@ func ridden() []string {
 	return strings.Fields("a1! b1! a2 a3 b2 a4 a5 b3 a6 a7! a8 b4 a9 c1! c2 c3")
 }
 
-func buildRiding[TTx any](open opening[TTx], wrap func(store.Driver[TTx]) store.Driver[TTx]) func(*sagatest.World) error {
+func buildRiding[TTx any](open opening[TTx],
+	wrap func(store.Driver[TTx]) store.Driver[TTx]) func(*sagatest.World) error {
 	return func(w *sagatest.World) error {
 		on, err := open(w)
 		if err != nil {
 			return err
 		}
-		p := &parking[TTx]{w: w, on: on, wrap: wrap, batch: 8, runs: map[string]int{"a1!": 1, "b1!": 1, "c1!": 1, "a7!": 2}}
+		p := &parking[TTx]{w: w, on: on, wrap: wrap, batch: 8,
+			runs: map[string]int{"a1!": 1, "b1!": 1, "c1!": 1, "a7!": 2}}
 		bus := membroker.New(nil)
 		if err := bus.MakeTopics(context.Background(), 1, "orders", "payments"); err != nil {
 			return err
 		}
 		for i, text := range ridden() {
-			m := skald.Message{ID: fmt.Sprintf("m-%02d", i), Source: "/other", Type: "said", Topic: "orders", Key: []byte(text[:1]), Data: fmt.Appendf(nil, "%q", text)}
-			if err := bus.Publish(context.Background(), []skald.Message{m}).Wait(context.Background()); err != nil {
+			m := skald.Message{ID: fmt.Sprintf("m-%02d", i), Source: "/other", Type: "said", Topic: "orders",
+				Key: []byte(text[:1]), Data: fmt.Appendf(nil, "%q", text)}
+			if err := bus.Publish(context.Background(),
+				[]skald.Message{m}).Wait(context.Background()); err != nil {
 				return err
 			}
 		}
@@ -66,5 +70,6 @@ func (p *parking[TTx]) inOrder() error {
 // at it.
 // Interleavings 12, 14.
 func TestExploreRidersEverySingleFault(t *testing.T) {
-	sagatest.Explore(t, buildRiding(inMemory, nil), &sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
+	sagatest.Explore(t, buildRiding(inMemory, nil),
+		&sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
 }

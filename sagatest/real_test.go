@@ -30,7 +30,8 @@ func consumers[TTx any](on opening[TTx]) map[string]placed {
 		"identity, quarantine and answers": {buildDesk(on, nil), deskRest},
 	}
 	for rounds := range 4 {
-		all[fmt.Sprint("redrives beside calls, ", rounds, " rounds")] = placed{buildRedriving(on, rounds), 60 * time.Second}
+		all[fmt.Sprint("redrives beside calls, ", rounds, " rounds")] = placed{buildRedriving(on, rounds),
+			60 * time.Second}
 	}
 	return all
 }
@@ -50,7 +51,8 @@ func TestExploreOnPostgreSQL(t *testing.T) {
 	for name, c := range consumers(onPostgres(t)) {
 		t.Run(name, func(t *testing.T) {
 			sagatest.Explore(t, c.build, &sagatest.Options{
-				Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter, sagatest.PartFirst, sagatest.Pause},
+				Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter,
+					sagatest.PartFirst, sagatest.Pause},
 				// it is the server that takes the time, with the race detector and without
 				Rest: c.rest, Sample: several(12, 40), Failures: 3,
 			})

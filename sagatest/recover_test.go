@@ -40,13 +40,16 @@ const (
 )
 
 // buildMoved makes such a world over what open opens for it; session is one process's view of it.
-func buildMoved[TTx any](open func(w *sagatest.World) (store.Driver[TTx], error), session func(store.Driver[TTx], *sagatest.Process) store.Driver[TTx], anew int) func(w *sagatest.World) error {
+func buildMoved[TTx any](open func(w *sagatest.World) (store.Driver[TTx], error),
+	session func(store.Driver[TTx], *sagatest.Process) store.Driver[TTx],
+	anew int) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error {
 		raw, err := open(w)
 		if err != nil {
 			return err
 		}
-		m := &moved[TTx]{w: w, raw: raw, anew: anew, bus: membroker.New(&membroker.Options{Partitions: 1, Retain: -1})}
+		m := &moved[TTx]{w: w, raw: raw, anew: anew,
+			bus: membroker.New(&membroker.Options{Partitions: 1, Retain: -1})}
 		if err := m.bus.MakeTopics(context.Background(), 1, "said"); err != nil {
 			return err
 		}
@@ -60,7 +63,8 @@ func buildMoved[TTx any](open func(w *sagatest.World) (store.Driver[TTx], error)
 					p.Step(step(func(ctx context.Context) (bool, error) { return m.operate(ctx, d) }))
 				default:
 					r := relay.New(d, sagatest.CrashBroker(p, m.bus.Client()), &relay.Options{
-						Now: w.Now, Owner: name, Logger: slog.New(slog.DiscardHandler), RetryFirst: time.Microsecond, RetryMost: time.Millisecond,
+						Now: w.Now, Owner: name, Logger: slog.New(slog.DiscardHandler),
+						RetryFirst: time.Microsecond, RetryMost: time.Millisecond,
 					})
 					p.Step(step(func(ctx context.Context) (bool, error) {
 						busy, err := r.Step(ctx)
@@ -108,7 +112,8 @@ func (m *moved[TTx]) write(ctx context.Context, d store.Driver[TTx]) (bool, erro
 // operate finds out, twice, that the database moved, recovers it, and empties what was published.
 func (m *moved[TTx]) operate(ctx context.Context, d store.Driver[TTx]) (bool, error) {
 	if m.turn++; m.turn == 6 || m.turn == 11 {
-		_, err := m.raw.Lease(ctx, store.Ask{Owner: "ghost", Session: "1", TTL: time.Nanosecond, Knew: []store.Shard{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
+		_, err := m.raw.Lease(ctx, store.Ask{Owner: "ghost", Session: "1", TTL: time.Nanosecond,
+			Knew: []store.Shard{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
 		if !errors.Is(err, store.ErrMoved) {
 			return false, fmt.Errorf("the ghost's lease: %w", err)
 		}
@@ -121,7 +126,8 @@ func (m *moved[TTx]) operate(ctx context.Context, d store.Driver[TTx]) (bool, er
 	var did store.Maintained
 	if m.anew == 0 {
 		var err error
-		if did, err = d.Maintain(ctx, store.Maintain{Keep: store.Retention{Outbox: time.Nanosecond}}); err != nil {
+		if did, err = d.Maintain(ctx,
+			store.Maintain{Keep: store.Retention{Outbox: time.Nanosecond}}); err != nil {
 			return false, err
 		}
 	}
@@ -181,7 +187,8 @@ func TestExploreRecover(t *testing.T) {
 func TestExploreRecoverBesideATopicMadeAnew(t *testing.T) {
 	for _, turn := range []int{5, 7, 9, 12} {
 		t.Run(fmt.Sprint("turn ", turn), func(t *testing.T) {
-			sagatest.Explore(t, movedInMemory(turn), &sagatest.Options{Pairs: true, Sample: several(40, 1200), Failures: 3})
+			sagatest.Explore(t, movedInMemory(turn), &sagatest.Options{Pairs: true, Sample: several(40, 1200),
+				Failures: 3})
 		})
 	}
 }
@@ -189,7 +196,8 @@ func TestExploreRecoverBesideATopicMadeAnew(t *testing.T) {
 func movedInMemory(anew int) func(w *sagatest.World) error {
 	return buildMoved(
 		func(w *sagatest.World) (store.Driver[*memstore.Tx], error) {
-			return memstore.New(&memstore.Options{Source: "/moved", Shards: 2, Now: w.Now, Wait: time.Millisecond}), nil
+			return memstore.New(&memstore.Options{Source: "/moved", Shards: 2, Now: w.Now,
+				Wait: time.Millisecond}), nil
 		},
 		func(d store.Driver[*memstore.Tx], p *sagatest.Process) store.Driver[*memstore.Tx] {
 			s := d.(*memstore.Store).Session()
@@ -212,8 +220,11 @@ func TestExploreRecoverOnSQLite(t *testing.T) {
 		}
 		return sqlitestore.New(db, nil), nil
 	}
-	sagatest.Explore(t, buildMoved(open, func(d store.Driver[*sql.Tx], _ *sagatest.Process) store.Driver[*sql.Tx] { return d }, 0), &sagatest.Options{
-		Sample: sampleOfReal(160, 2000), Failures: 3,
-		Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter, sagatest.PartFirst, sagatest.PartLast},
-	})
+	sagatest.Explore(t, buildMoved(open,
+		func(d store.Driver[*sql.Tx], _ *sagatest.Process) store.Driver[*sql.Tx] { return d }, 0),
+		&sagatest.Options{
+			Sample: sampleOfReal(160, 2000), Failures: 3,
+			Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter,
+				sagatest.PartFirst, sagatest.PartLast},
+		})
 }

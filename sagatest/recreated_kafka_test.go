@@ -84,7 +84,8 @@ func (r *remade) write() {
 					v += strings.Repeat("x", 5000)
 				}
 			}
-			if err := r.out.Write(r.Context(), tx, skald.Event[string]{Topic: topic, Type: "said"}.New(key, v)); err != nil {
+			if err := r.out.Write(r.Context(), tx, skald.Event[string]{Topic: topic, Type: "said"}.New(key,
+				v)); err != nil {
 				r.Error(err)
 			}
 			r.wrote[topic+" "+key] = append(r.wrote[topic+" "+key], fmt.Sprintf("%q", v))
@@ -103,7 +104,8 @@ func (r *remade) relay(name string) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	ended := make(chan error, 1)
-	one := relay.New(r.db, bus, &relay.Options{Owner: name, Drain: time.Nanosecond, DeferMost: time.Second, Logger: slog.New(slog.DiscardHandler)})
+	one := relay.New(r.db, bus, &relay.Options{Owner: name, Drain: time.Nanosecond, DeferMost: time.Second,
+		Logger: slog.New(slog.DiscardHandler)})
 	go func() { ended <- one.Run(ctx) }()
 	return sync.OnceFunc(func() {
 		cancel()
@@ -131,7 +133,8 @@ func (r *remade) held(topic string) map[string][]string {
 	})
 	left := 0
 	ends.Each(func(o kadm.ListedOffset) { left += int(o.Offset) })
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(r.seeds, ",")...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(r.seeds, ",")...), kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -203,9 +206,11 @@ func TestTopicMadeAnewOnKafka(t *testing.T) {
 		}
 		for key, got := range held {
 			if want := r.wrote[topic+" "+key]; !slices.Equal(firsts(got), want) {
-				t.Errorf("%s, key %s: first deliveries are not what was written:\n%.1000v\n%.1000v", topic, key, firsts(got), want)
+				t.Errorf("%s, key %s: first deliveries are not what was written:\n%.1000v\n%.1000v", topic,
+					key, firsts(got), want)
 			}
-			if topic == r.kept && slices.ContainsFunc(got[len(was[key]):], func(v string) bool { return slices.Contains(was[key], v) }) {
+			if topic == r.kept && slices.ContainsFunc(got[len(was[key]):],
+				func(v string) bool { return slices.Contains(was[key], v) }) {
 				t.Errorf("%s, key %s: rows of before came again: %.1000v", topic, key, got)
 			}
 		}

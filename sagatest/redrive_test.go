@@ -22,14 +22,16 @@ func buildRedriving[TTx any](open opening[TTx], rounds int) func(*sagatest.World
 		if err != nil {
 			return err
 		}
-		r := &refunding[TTx]{w: w, on: on, bank: &tellers{ledger: map[string]int{}, refused: map[string]bool{}}}
+		r := &refunding[TTx]{w: w, on: on, bank: &tellers{ledger: map[string]int{},
+			refused: map[string]bool{}}}
 		bus := membroker.New(nil)
 		if err := bus.MakeTopics(context.Background(), 1, "orders", "cancels"); err != nil {
 			return err
 		}
 		undo, take := (&barring[TTx]{}).message(called, 0, "b"), (&barring[TTx]{}).message(tried, 0, "b")
 		undo.Key, take.Key = []byte("k"), []byte("k")
-		letter := store.Parked{Consumer: "consumer", Identity: store.Identity{Source: undo.Source, ID: undo.ID}, Message: undo, Attempts: 9,
+		letter := store.Parked{Consumer: "consumer",
+			Identity: store.Identity{Source: undo.Source, ID: undo.ID}, Message: undo, Attempts: 9,
 			Dead: &store.Death{Kind: "attempts"}}
 		_, err = on.raw.Apply(context.Background(), store.Effect{Park: &store.Park{Parked: letter}})
 		if err == nil {
@@ -82,7 +84,8 @@ func (r *release[TTx]) Step(ctx context.Context) (bool, error) {
 	if dead[0].Dead.Kind != "attempts" {
 		return false, errors.New("a letter that nobody expects: " + dead[0].Last.Why)
 	}
-	_, err = r.db.Apply(ctx, store.Effect{Requeue: &store.Requeue{Consumer: dead[0].Consumer, Identity: dead[0].Identity}})
+	_, err = r.db.Apply(ctx, store.Effect{Requeue: &store.Requeue{Consumer: dead[0].Consumer,
+		Identity: dead[0].Identity}})
 	return true, err
 }
 
@@ -92,7 +95,8 @@ func (r *release[TTx]) Step(ctx context.Context) (bool, error) {
 func TestExploreRedrivesBesideCalls(t *testing.T) {
 	for rounds := range 4 {
 		t.Run(fmt.Sprint(rounds, " rounds"), func(t *testing.T) {
-			sagatest.Explore(t, buildRedriving(inMemory, rounds), &sagatest.Options{Rest: 60 * time.Second, Sample: sampled(100), Failures: 3})
+			sagatest.Explore(t, buildRedriving(inMemory, rounds),
+				&sagatest.Options{Rest: 60 * time.Second, Sample: sampled(100), Failures: 3})
 		})
 	}
 }

@@ -29,7 +29,9 @@ func TestFailureNamesItsReplay(t *testing.T) {
 	if len(h.errors) != 1 {
 		t.Fatalf("%d reports", len(h.errors))
 	}
-	found := regexp.MustCompile(`SAGATEST_REPLAY='([^']+)' go test -count=1 -run '\^TestShop\$/\^with a bug\$'`).FindStringSubmatch(h.errors[0])
+	found := regexp.MustCompile(
+		`SAGATEST_REPLAY='([^']+)' go test -count=1 -run '\^TestShop\$/\^with a bug\$'`).FindStringSubmatch(
+		h.errors[0])
 	if found == nil {
 		t.Fatalf("no line to run it again in %s", h.errors[0])
 	}

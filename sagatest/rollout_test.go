@@ -39,11 +39,14 @@ func buildRollout(wrap func(db) db) func(*sagatest.World) error {
 		if err := bus.MakeTopics(ctx, 1, "orders"); err != nil {
 			return err
 		}
-		if _, err := r.db.Attend(ctx, store.Attend{Consumer: "consumer", Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "said"}, {Topic: "orders", Type: "renamed"}}}}); err != nil {
+		if _, err := r.db.Attend(ctx, store.Attend{Consumer: "consumer",
+			Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "said"},
+				{Topic: "orders", Type: "renamed"}}}}); err != nil {
 			return err
 		}
 		for i, text := range []string{"a1", "a2+", "b1+", "a3", "c1", "b2", "a4+", "b3+", "a5"} {
-			m := skald.Message{ID: fmt.Sprintf("m-%02d", i), Source: "/other", Type: "said", Topic: "orders", Key: []byte(text[:1]), Data: fmt.Appendf(nil, "%q", text)}
+			m := skald.Message{ID: fmt.Sprintf("m-%02d", i), Source: "/other", Type: "said", Topic: "orders",
+				Key: []byte(text[:1]), Data: fmt.Appendf(nil, "%q", text)}
 			if strings.HasSuffix(text, "+") {
 				m.Type = "renamed"
 			}
@@ -52,7 +55,8 @@ func buildRollout(wrap func(db) db) func(*sagatest.World) error {
 			}
 		}
 		w.Process("old", func(proc *sagatest.Process) error { return r.session(proc, "old", bus, "said") })
-		w.Process("new", func(proc *sagatest.Process) error { return r.session(proc, "new", bus, "said", "renamed") })
+		w.Process("new",
+			func(proc *sagatest.Process) error { return r.session(proc, "new", bus, "said", "renamed") })
 		w.Finally("each_once_in_order", r.holds)
 		return nil
 	}
@@ -66,12 +70,16 @@ func (r *rollout) session(proc *sagatest.Process, name string, bus *membroker.Br
 		d = r.wrap(d)
 	}
 	in := inbox.New(d, sagatest.CrashBroker(proc, bus.Client()), "consumer", &inbox.Options{
-		Now: r.w.Now, NewID: r.w.NewID, Logger: slog.New(slog.DiscardHandler), Instance: inbox.Instance{Member: name}, Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second},
-		Retry: inbox.Retry{First: time.Microsecond, Most: time.Millisecond}, Workers: 1})
+		Now: r.w.Now, NewID: r.w.NewID, Logger: slog.New(slog.DiscardHandler),
+		Instance: inbox.Instance{Member: name},
+		Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second},
+		Retry:    inbox.Retry{First: time.Microsecond, Most: time.Millisecond}, Workers: 1})
 	for _, typ := range types {
-		inbox.On(in, skald.Event[string]{Topic: "orders", Type: typ}, func(_ context.Context, tx *memstore.Tx, m skald.Received[string]) error {
-			return tx.Update(string(m.Key), func(old string, _ bool) string { return old + m.Value + " " })
-		})
+		inbox.On(in, skald.Event[string]{Topic: "orders", Type: typ},
+			func(_ context.Context, tx *memstore.Tx, m skald.Received[string]) error {
+				return tx.Update(string(m.Key),
+					func(old string, _ bool) string { return old + m.Value + " " })
+			})
 	}
 	proc.Step(in)
 	return nil
@@ -92,7 +100,8 @@ func (r *rollout) holds() error {
 
 // Every I/O of two builds in one group, and everything that can go wrong at it.
 func TestExploreRolloutEverySingleFault(t *testing.T) {
-	sagatest.Explore(t, buildRollout(nil), &sagatest.Options{Rest: 40 * time.Second, Sample: sampled(150), Failures: 3})
+	sagatest.Explore(t, buildRollout(nil), &sagatest.Options{Rest: 40 * time.Second, Sample: sampled(150),
+		Failures: 3})
 }
 
 // alone does not hear of others.
@@ -105,7 +114,8 @@ func (d alone) Attend(ctx context.Context, a store.Attend) (store.Attended, erro
 }
 
 func TestSeededBugOfARollout(t *testing.T) {
-	r, err := sagatest.Search(t.Context(), buildRollout(func(d db) db { return alone{d} }), &sagatest.Options{Rest: 40 * time.Second, Sample: 20})
+	r, err := sagatest.Search(t.Context(), buildRollout(func(d db) db { return alone{d} }),
+		&sagatest.Options{Rest: 40 * time.Second, Sample: 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,14 +148,16 @@ func TestRolloutOnServers(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	a.exec("CREATE TABLE " + a.schema + ".effect (seq bigint GENERATED ALWAYS AS IDENTITY, key text NOT NULL, n integer NOT NULL)")
+	a.exec("CREATE TABLE " + a.schema +
+		".effect (seq bigint GENERATED ALWAYS AS IDENTITY, key text NOT NULL, n integer NOT NULL)")
 	older, stop := a.build(t, bus, "said")
 	n, keys := 0, 10
 	say := func(count int) {
 		var ms []skald.Message
 		for range count {
 			n++
-			m := skald.Message{ID: fmt.Sprint(n), Source: "/other", Type: "said", Topic: a.topic, Key: fmt.Append(nil, "k", n%keys), ContentType: "text/plain", Data: fmt.Append(nil, n)}
+			m := skald.Message{ID: fmt.Sprint(n), Source: "/other", Type: "said", Topic: a.topic,
+				Key: fmt.Append(nil, "k", n%keys), ContentType: "text/plain", Data: fmt.Append(nil, n)}
 			if n%3 == 0 {
 				m.Type = "renamed"
 			}
@@ -162,7 +174,8 @@ func TestRolloutOnServers(t *testing.T) {
 	say(300)
 	a.soon(t, "SELECT count(*) = 600 FROM $.effect")
 	a.soon(t, "SELECT count(*) = 0 FROM $.skald_parked")
-	a.soon(t, "SELECT NOT EXISTS (SELECT FROM (SELECT n - lag(n) OVER (PARTITION BY key ORDER BY seq) AS step FROM $.effect) AS s WHERE step <> 10)")
+	a.soon(t,
+		"SELECT NOT EXISTS (SELECT FROM (SELECT n - lag(n) OVER (PARTITION BY key ORDER BY seq) AS step FROM $.effect) AS s WHERE step <> 10)")
 	stopNew()
 	if h := older.Health(); h.Skipped != 0 || h.Failures != 0 {
 		t.Errorf("the old build: %+v", h)
@@ -170,12 +183,15 @@ func TestRolloutOnServers(t *testing.T) {
 }
 
 // build starts an instance that handles these types, and waits until it is ready.
-func (a *attack) build(t *testing.T, bus *kafkabroker.Broker, types ...string) (in *inbox.Inbox[pgx.Tx], stop func()) {
+func (a *attack) build(t *testing.T, bus *kafkabroker.Broker,
+	types ...string) (in *inbox.Inbox[pgx.Tx], stop func()) {
 	t.Helper()
-	in = inbox.New(pgstore.New(a.pool, &pgstore.Options{Schema: a.schema}), bus, a.schema, &inbox.Options{Logger: slog.New(slog.DiscardHandler)})
+	in = inbox.New(pgstore.New(a.pool, &pgstore.Options{Schema: a.schema}), bus, a.schema,
+		&inbox.Options{Logger: slog.New(slog.DiscardHandler)})
 	for _, typ := range types {
 		in.Handle(a.topic, typ, func(ctx context.Context, tx pgx.Tx, m skald.Message) error {
-			_, err := tx.Exec(ctx, "INSERT INTO "+a.schema+".effect (key, n) VALUES ($1, $2::text::integer)", string(m.Key), string(m.Data))
+			_, err := tx.Exec(ctx, "INSERT INTO "+a.schema+".effect (key, n) VALUES ($1, $2::text::integer)",
+				string(m.Key), string(m.Data))
 			return err
 		})
 	}

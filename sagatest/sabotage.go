@@ -49,7 +49,8 @@ func (d *unmarked[TTx]) kept(ctx context.Context, marks []store.Mark) ([]store.V
 		if m.KeyOrder != store.Arriving {
 			continue
 		}
-		list, err := store.ListKept(ctx, d, store.Sought{Consumer: m.Consumer, Identity: &m.Identity, Bare: true, Limit: 1})
+		list, err := store.ListKept(ctx, d, store.Sought{Consumer: m.Consumer, Identity: &m.Identity,
+			Bare: true, Limit: 1})
 		if err == nil && len(list) == 0 && m.Key != nil {
 			found[i].Outcome, err = d.before(ctx, m)
 		}
@@ -68,7 +69,8 @@ func (d *unmarked[TTx]) kept(ctx context.Context, marks []store.Mark) ([]store.V
 
 // before says whether others of its key are kept before a message.
 func (d *unmarked[TTx]) before(ctx context.Context, m store.Mark) (store.Outcome, error) {
-	list, err := store.ListKept(ctx, d, store.Sought{Consumer: m.Consumer, Key: m.Key, Bare: true, Limit: 100})
+	list, err := store.ListKept(ctx, d, store.Sought{Consumer: m.Consumer, Key: m.Key, Bare: true,
+		Limit: 100})
 	if slices.ContainsFunc(list, func(p store.Parked) bool { return p.Dead == nil || p.Dead.BlocksKey }) {
 		return store.Behind, err
 	}
@@ -96,7 +98,8 @@ func (u *unmarkedUnit[TTx]) Found() store.Found {
 	return f
 }
 
-func (u *unmarkedUnit[TTx]) CommitThen(ctx context.Context, _ store.Intake, es ...store.Effect) (store.Unit[TTx], error) {
+func (u *unmarkedUnit[TTx]) CommitThen(ctx context.Context, _ store.Intake,
+	es ...store.Effect) (store.Unit[TTx], error) {
 	return nil, u.Commit(ctx, es...)
 }
 
@@ -241,7 +244,8 @@ func (u *dualUnit[TTx]) Found() store.Found {
 	return f
 }
 
-func (u *dualUnit[TTx]) CommitThen(ctx context.Context, _ store.Intake, es ...store.Effect) (store.Unit[TTx], error) {
+func (u *dualUnit[TTx]) CommitThen(ctx context.Context, _ store.Intake,
+	es ...store.Effect) (store.Unit[TTx], error) {
 	return nil, u.Commit(ctx, es...)
 }
 

@@ -30,7 +30,8 @@ func TestNoMarkKnowsWhatIsKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			runs := map[string]int{}
-			in := inbox.New(sagatest.NoMark[*memstore.Tx](db), bus, "stock", &inbox.Options{Logger: slog.New(slog.DiscardHandler), Now: clock})
+			in := inbox.New(sagatest.NoMark[*memstore.Tx](db), bus, "stock",
+				&inbox.Options{Logger: slog.New(slog.DiscardHandler), Now: clock})
 			in.Handle("orders", "said", func(_ context.Context, _ *memstore.Tx, m skald.Message) error {
 				if runs[m.ID]++; m.ID == "a" {
 					return fails
@@ -48,7 +49,8 @@ func TestNoMarkKnowsWhatIsKept(t *testing.T) {
 			}
 			say := func(id string) {
 				t.Helper()
-				m := skald.Message{ID: id, Source: "/other", Topic: "orders", Type: "said", Key: []byte(id), Data: []byte(`"` + id + `"`)}
+				m := skald.Message{ID: id, Source: "/other", Topic: "orders", Type: "said", Key: []byte(id),
+					Data: []byte(`"` + id + `"`)}
 				if err := bus.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()); err != nil {
 					t.Fatal(err)
 				}

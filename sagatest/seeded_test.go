@@ -25,18 +25,28 @@ type bug struct {
 }
 
 func bugs() []bug {
-	crashes, pauses := []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter}, []sagatest.Mode{sagatest.Pause}
+	crashes, pauses := []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter},
+		[]sagatest.Mode{sagatest.Pause}
 	return []bug{
-		{"ack before commit", wiring{subscribe: sagatest.AckFirst}, largeLoad(), crashes, "delivered_to_all", false},
+		{"ack before commit", wiring{subscribe: sagatest.AckFirst}, largeLoad(), crashes,
+			"delivered_to_all", false},
 		{"no mark at all", wiring{driver: noMark}, largeLoad(), crashes, "effect_once", false},
-		{"mark in its own transaction", wiring{driver: markFirst}, smallLoad(), crashes, "effect_once", false},
-		{"publish outside the outbox", wiring{driver: dualWrite, unheld: "nothing_made_up"}, largeLoad(), crashes, "orders_ended", false},
-		{"cursor saved before the broker answered", wiring{publish: unanswered}, largeLoad(), crashes, "delivered_to_all", false},
-		{"progress without the epoch guard", wiring{database: anyEpoch}, largeLoad(), pauses, "cursors_forward", false},
-		{"guard that only counts", wiring{driver: countsOnly}, largeLoad(), pauses, "rejected_rightly", false},
-		{"commit taken for done whatever it answers", wiring{driver: deaf}, largeLoad(), pauses, "delivered_to_all", false},
-		{"what a rejection says goes with what is rolled back", wiring{driver: saysInVain}, largeLoad(), crashes, "orders_ended", true},
-		{"a message known by where it lies at the broker", wiring{identity: inbox.ByPosition}, largeLoad(), crashes, "effect_once", false},
+		{"mark in its own transaction", wiring{driver: markFirst}, smallLoad(), crashes,
+			"effect_once", false},
+		{"publish outside the outbox", wiring{driver: dualWrite, unheld: "nothing_made_up"}, largeLoad(),
+			crashes, "orders_ended", false},
+		{"cursor saved before the broker answered", wiring{publish: unanswered}, largeLoad(), crashes,
+			"delivered_to_all", false},
+		{"progress without the epoch guard", wiring{database: anyEpoch}, largeLoad(), pauses,
+			"cursors_forward", false},
+		{"guard that only counts", wiring{driver: countsOnly}, largeLoad(), pauses,
+			"rejected_rightly", false},
+		{"commit taken for done whatever it answers", wiring{driver: deaf}, largeLoad(), pauses,
+			"delivered_to_all", false},
+		{"what a rejection says goes with what is rolled back", wiring{driver: saysInVain}, largeLoad(),
+			crashes, "orders_ended", true},
+		{"a message known by where it lies at the broker", wiring{identity: inbox.ByPosition}, largeLoad(),
+			crashes, "effect_once", false},
 	}
 }
 
@@ -62,7 +72,8 @@ func TestSeededBugs(t *testing.T) {
 // show looks for the bug in a sample of the schedules; 0: in all. It is what the invariant says.
 func (b bug) show(t *testing.T, sample int) (why string, r sagatest.Report) {
 	t.Helper()
-	r, err := sagatest.Search(t.Context(), build(b.load, b.wire), &sagatest.Options{Modes: b.modes, Sample: sample, Failures: 20})
+	r, err := sagatest.Search(t.Context(), build(b.load, b.wire),
+		&sagatest.Options{Modes: b.modes, Sample: sample, Failures: 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +106,8 @@ func (b bug) absent(t *testing.T, s sagatest.Schedule) {
 	if len(s) == 0 { // which TestExploreModelEverySingleFault begins with
 		return
 	}
-	r, err := sagatest.Search(t.Context(), build(b.load, wiring{}), &sagatest.Options{Schedules: []sagatest.Schedule{s}})
+	r, err := sagatest.Search(t.Context(), build(b.load, wiring{}),
+		&sagatest.Options{Schedules: []sagatest.Schedule{s}})
 	if err != nil || len(r.Failures) > 0 || r.Schedules != 1 {
 		t.Errorf("the same without the bug: %v %v", r, err)
 	}

@@ -43,7 +43,8 @@ type realShop[TTx any] struct {
 }
 
 // buildShop builds one over what open opens; wrap is put around what each service sees of the broker.
-func buildShop[TTx any](open func(w *sagatest.World) (*place.Databases[TTx], error), wrap func(broker.Broker) broker.Broker) func(w *sagatest.World) error {
+func buildShop[TTx any](open func(w *sagatest.World) (*place.Databases[TTx], error),
+	wrap func(broker.Broker) broker.Broker) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error {
 		dbs, err := open(w)
 		if err != nil {
@@ -68,7 +69,8 @@ func (s *realShop[TTx]) start(p *sagatest.Process, name string) error {
 	}
 	o := &service.Options{}
 	if name == "payment" {
-		l, err := gateway.NewLedger(home, &gateway.Options{Funds: sample.Accounts(), Now: s.w.Now, NewID: s.newID})
+		l, err := gateway.NewLedger(home, &gateway.Options{Funds: sample.Accounts(), Now: s.w.Now,
+			NewID: s.newID})
 		if err != nil {
 			return err
 		}
@@ -119,7 +121,8 @@ func requests() []shop.Request {
 		}
 		return r
 	}
-	return []shop.Request{of("ada", "tea", "mug"), of(sample.Poor, "tea"), of("bob", "tea", sample.Sold), of("eve", "honey", sample.Heavy), of("bob", "jam")}
+	return []shop.Request{of("ada", "tea", "mug"), of(sample.Poor, "tea"), of("bob", "tea", sample.Sold),
+		of("eve", "honey", sample.Heavy), of("bob", "jam")}
 }
 
 // next is what the buyer sends: the orders, and of the last of them that it is to go elsewhere, and that it
@@ -251,7 +254,8 @@ func openSQLite(t *testing.T) func(w *sagatest.World) (*place.Databases[*sql.Tx]
 // The shop on SQLite under every single fault; a sample of them unless SKALD_EXPLORE=all.
 func TestExploreShopOnSQLite(t *testing.T) {
 	sagatest.Explore(t, buildShop(openSQLite(t), nil), &sagatest.Options{
-		Modes:  []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter, sagatest.PartFirst, sagatest.PartLast},
+		Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter,
+			sagatest.PartFirst, sagatest.PartLast},
 		Sample: sampleOfReal(250, 300), Failures: 3, Rest: time.Second,
 	})
 }
@@ -277,7 +281,8 @@ func sampleOfReal(n, full int) int {
 func TestShopThatAcknowledgesFirstIsFoundOut(t *testing.T) {
 	build := buildShop(openSQLite(t), sagatest.AckFirst)
 	for _, sample := range []int{15, 100} { // each run takes long under the race detector
-		r, err := sagatest.Search(t.Context(), build, &sagatest.Options{Modes: []sagatest.Mode{sagatest.CrashAfter}, Rest: time.Second, Sample: sample})
+		r, err := sagatest.Search(t.Context(), build,
+			&sagatest.Options{Modes: []sagatest.Mode{sagatest.CrashAfter}, Rest: time.Second, Sample: sample})
 		if err != nil || len(r.Failures) > 0 && len(r.Failures[0].Schedule) == 0 {
 			t.Fatalf("%v %v", r, err)
 		}

@@ -35,10 +35,12 @@ var (
 )
 
 func (b *barring[TTx]) sagas() (takes, undoes []string) {
-	return []string{"plain", "alone", "fails", "twice", "no", "never", "twice", "late"}, []string{"late", "plain", "no", "fails", "twice", "never", "twice", "none"}
+	return []string{"plain", "alone", "fails", "twice", "no", "never", "twice", "late"},
+		[]string{"late", "plain", "no", "fails", "twice", "never", "twice", "none"}
 }
 
-func buildBarring[TTx any](open opening[TTx], wrap func(store.Driver[TTx]) store.Driver[TTx]) func(*sagatest.World) error {
+func buildBarring[TTx any](open opening[TTx],
+	wrap func(store.Driver[TTx]) store.Driver[TTx]) func(*sagatest.World) error {
 	return func(w *sagatest.World) error {
 		on, err := open(w)
 		if err != nil {
@@ -51,8 +53,10 @@ func buildBarring[TTx any](open opening[TTx], wrap func(store.Driver[TTx]) store
 		}
 		takes, undoes := b.sagas()
 		for i := range takes {
-			for _, m := range []skald.Message{b.message(tried, i, takes[i]), b.message(called, i, undoes[i])} {
-				if err := bus.Publish(context.Background(), []skald.Message{m}).Wait(context.Background()); err != nil {
+			for _, m := range []skald.Message{b.message(tried, i, takes[i]),
+				b.message(called, i, undoes[i])} {
+				if err := bus.Publish(context.Background(),
+					[]skald.Message{m}).Wait(context.Background()); err != nil {
 					return err
 				}
 			}
@@ -82,8 +86,10 @@ func (b *barring[TTx]) session(proc *sagatest.Process, name string, bus *membrok
 		d = b.wrap(d)
 	}
 	in := inbox.New(d, sagatest.CrashBroker(proc, bus.Client()), "consumer", &inbox.Options{
-		Now: b.w.Now, NewID: b.w.NewID, Logger: slog.New(slog.DiscardHandler), Instance: inbox.Instance{Member: name}, Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second},
-		Retry: inbox.Retry{First: time.Microsecond, Most: time.Millisecond, Attempts: 5},
+		Now: b.w.Now, NewID: b.w.NewID, Logger: slog.New(slog.DiscardHandler),
+		Instance: inbox.Instance{Member: name},
+		Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second},
+		Retry:    inbox.Retry{First: time.Microsecond, Most: time.Millisecond, Attempts: 5},
 	})
 	of := func(r skald.Received[string]) inbox.Step { return inbox.Step{Saga: r.Value, Name: "pay"} }
 	inbox.Forward(in, tried, of, b.take, nil)
@@ -116,7 +122,8 @@ func (b *barring[TTx]) take(_ context.Context, tx TTx, m skald.Received[string])
 	return inbox.Result{}, nil
 }
 
-func (b *barring[TTx]) undo(_ context.Context, tx TTx, m skald.Received[string], _ inbox.Took) (inbox.Result, error) {
+func (b *barring[TTx]) undo(_ context.Context, tx TTx, m skald.Received[string],
+	_ inbox.Took) (inbox.Result, error) {
 	return inbox.Result{}, b.on.update(tx, m.Value, func(old string) string { return old + "undid " })
 }
 
@@ -143,7 +150,8 @@ func (r *stepRedriver[TTx]) Step(ctx context.Context) (bool, error) {
 	if err != nil || len(dead) == 0 || dead[0].Dead.Kind != "permanent" {
 		return false, err
 	}
-	_, err = r.db.Apply(ctx, store.Effect{Requeue: &store.Requeue{Consumer: dead[0].Consumer, Identity: dead[0].Identity}})
+	_, err = r.db.Apply(ctx, store.Effect{Requeue: &store.Requeue{Consumer: dead[0].Consumer,
+		Identity: dead[0].Identity}})
 	return true, err
 }
 
@@ -192,7 +200,8 @@ func (b *barring[TTx]) answered() error {
 // wrong at it.
 // Interleaving 1.
 func TestExploreStepsEverySingleFault(t *testing.T) {
-	sagatest.Explore(t, buildBarring(inMemory, nil), &sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
+	sagatest.Explore(t, buildBarring(inMemory, nil),
+		&sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
 }
 
 // Each bug is a safeguard of steps taken away.
@@ -205,13 +214,15 @@ func TestSeededBugsOfSteps(t *testing.T) {
 		"a barred step parked over its bar":   func(d db) db { return parksOver{d} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := sagatest.Search(t.Context(), buildBarring(inMemory, wrap), &sagatest.Options{Rest: 40 * time.Second})
+			r, err := sagatest.Search(t.Context(), buildBarring(inMemory, wrap),
+				&sagatest.Options{Rest: 40 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
 			// Or the world never comes to rest: what was in hand when a shard moved is parked first, and such
 			// a bug then tries it for ever.
-			if len(r.Failures) == 0 || foundBy(r.Failures[0], "taken_and_undone_once_or_never") == "" && foundBy(r.Failures[0], "rest") == "" {
+			if len(r.Failures) == 0 || foundBy(r.Failures[0], "taken_and_undone_once_or_never") == "" &&
+				foundBy(r.Failures[0], "rest") == "" {
 				t.Fatalf("nothing finds it: %v %+v", r, r.Failures)
 			}
 			t.Logf("%v in %d schedules: %s", r.Failures[0].Schedule, r.Schedules, r.Failures[0].Broken[0])
@@ -240,7 +251,8 @@ func (d markIsEffect) Begin(ctx context.Context, in store.Intake) (store.Unit[*m
 	}
 	steps := append([]store.Step(nil), u.Found().Steps...)
 	for i := range steps {
-		if in.Steps[i].State == store.StepUndone && (steps[i].State == store.StepRejected || steps[i].State == store.StepParked || steps[i].State == store.StepDead) {
+		if in.Steps[i].State == store.StepUndone && (steps[i].State == store.StepRejected ||
+			steps[i].State == store.StepParked || steps[i].State == store.StepDead) {
 			steps[i].State = store.StepDone
 		}
 	}
@@ -287,7 +299,8 @@ type parksOver struct{ db }
 
 func (d parksOver) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
 	u, err := d.db.Begin(ctx, in)
-	if err != nil || len(in.Marks) == 0 || in.Marks[0].KeyOrder != store.Retrying || len(in.Steps) == 0 || in.Steps[0].State != store.StepDone {
+	if err != nil || len(in.Marks) == 0 || in.Marks[0].KeyOrder != store.Retrying || len(in.Steps) == 0 ||
+		in.Steps[0].State != store.StepDone {
 		return u, err
 	}
 	return stoodUnit{u, []store.Step{{State: store.StepParked}}}, nil

@@ -19,7 +19,8 @@ import (
 func TestFaultsTellWhatTheyStruck(t *testing.T) {
 	t.Parallel()
 	id := store.Identity{Source: "/s", ID: "m1"}
-	msg := []skald.Message{{Source: "/s", ID: "m1", Topic: "t", Key: []byte("k"), Type: "x", Data: []byte("{}")}}
+	msg := []skald.Message{{Source: "/s", ID: "m1", Topic: "t", Key: []byte("k"), Type: "x",
+		Data: []byte("{}")}}
 	mark := store.Mark{Consumer: "c", Identity: id, As: store.Done}
 	begin := func(d db) error {
 		u, err := d.Begin(t.Context(), store.Intake{Marks: []store.Mark{mark}})
@@ -78,7 +79,8 @@ func TestFaultsTellWhatTheyStruck(t *testing.T) {
 			if fault := (*sagatest.FaultError)(nil); err != nil && !errors.As(err, &fault) && !c.publish {
 				t.Fatal(err)
 			}
-			if len(told) != 1 || told[0].Kind != kind || !slices.Equal(told[0].Messages, []store.Identity{id}) {
+			if len(told) != 1 || told[0].Kind != kind ||
+				!slices.Equal(told[0].Messages, []store.Identity{id}) {
 				t.Errorf("told %+v, not one %s of %v", told, kind, id)
 			}
 		})
@@ -123,7 +125,8 @@ func TestUpset(t *testing.T) {
 		return f.Upset(m)
 	}
 	for kind, rates := range map[string]sagatest.Rates{
-		sagatest.HandlerPanic: {HandlerPanics: 1}, sagatest.HandlerFailed: {HandlerFails: 1}, sagatest.HandlerGaveUp: {HandlerGivesUp: 1},
+		sagatest.HandlerPanic: {HandlerPanics: 1}, sagatest.HandlerFailed: {HandlerFails: 1},
+		sagatest.HandlerGaveUp: {HandlerGivesUp: 1},
 	} {
 		f := sagatest.NewFaults(1, rates)
 		if err := upset(f); err != nil {
@@ -135,7 +138,8 @@ func TestUpset(t *testing.T) {
 		err := upset(session)
 		var fault *sagatest.FaultError
 		var final *skald.PermanentError
-		if err == nil || errors.As(err, &fault) || errors.As(err, &final) != (kind == sagatest.HandlerGaveUp) ||
+		if err == nil || errors.As(err, &fault) ||
+			errors.As(err, &final) != (kind == sagatest.HandlerGaveUp) ||
 			strings.HasPrefix(err.Error(), "panic: ") != (kind == sagatest.HandlerPanic) {
 			t.Errorf("%s: %v", kind, err)
 		}

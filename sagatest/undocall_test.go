@@ -32,13 +32,15 @@ func (r *refunding[TTx]) sagas() (takes, undoes []string) {
 	return []string{"a", "r", "b", "c"}, []string{"none", "b", "r", "b", "c"}
 }
 
-func buildRefunding[TTx any](open opening[TTx], wrap func(store.Driver[TTx]) store.Driver[TTx]) func(*sagatest.World) error {
+func buildRefunding[TTx any](open opening[TTx],
+	wrap func(store.Driver[TTx]) store.Driver[TTx]) func(*sagatest.World) error {
 	return func(w *sagatest.World) error {
 		on, err := open(w)
 		if err != nil {
 			return err
 		}
-		r := &refunding[TTx]{w: w, on: on, wrap: wrap, bank: &tellers{ledger: map[string]int{}, refused: map[string]bool{}}}
+		r := &refunding[TTx]{w: w, on: on, wrap: wrap,
+			bank: &tellers{ledger: map[string]int{}, refused: map[string]bool{}}}
 		bus := membroker.New(nil)
 		if err := bus.MakeTopics(context.Background(), 1, "orders", "cancels"); err != nil {
 			return err
@@ -68,14 +70,17 @@ func (r *refunding[TTx]) session(p *sagatest.Process, name string, bus *membroke
 		d = r.wrap(d)
 	}
 	in := inbox.New(d, sagatest.CrashBroker(p, bus.Client()), "consumer", &inbox.Options{
-		Now: r.w.Now, NewID: r.w.NewID, Logger: slog.New(slog.DiscardHandler), Instance: inbox.Instance{Member: name}, Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second},
-		Retry: inbox.Retry{First: time.Microsecond, Most: time.Millisecond, Attempts: 9},
+		Now: r.w.Now, NewID: r.w.NewID, Logger: slog.New(slog.DiscardHandler),
+		Instance: inbox.Instance{Member: name},
+		Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second},
+		Retry:    inbox.Retry{First: time.Microsecond, Most: time.Millisecond, Attempts: 9},
 	})
 	of := func(m skald.Received[string]) inbox.Step { return inbox.Step{Saga: m.Value, Name: "pay"} }
 	inbox.ForwardCall(in, tried, of, r.how(p, "", "took "), nil)
-	inbox.CompensateCall(in, called, of, r.how(p, "-back", "undid "), func(m skald.Received[string], _ store.StepState) []skald.Draft {
-		return []skald.Draft{told.New(m.ID, m.Value)}
-	})
+	inbox.CompensateCall(in, called, of, r.how(p, "-back", "undid "),
+		func(m skald.Received[string], _ store.StepState) []skald.Draft {
+			return []skald.Draft{told.New(m.ID, m.Value)}
+		})
 	p.Step(in)
 	return nil
 }
@@ -141,7 +146,8 @@ func (r *refunding[TTx]) holds() error {
 			err = errors.Join(err, fmt.Errorf("%s has %q, the bank moved %v", saga, got, r.bank.ledger))
 		}
 		if n := i - len(takes); n >= 0 && said[(&barring[TTx]{}).message(called, n, saga).ID] != 1 {
-			err = errors.Join(err, fmt.Errorf("cancellation %d is answered %d times", n, said[(&barring[TTx]{}).message(called, n, saga).ID]))
+			err = errors.Join(err, fmt.Errorf("cancellation %d is answered %d times", n,
+				said[(&barring[TTx]{}).message(called, n, saga).ID]))
 		}
 	}
 	return err
@@ -151,7 +157,8 @@ func (r *refunding[TTx]) holds() error {
 // at it.
 // Interleaving 8.
 func TestExploreUndoingByCallsEverySingleFault(t *testing.T) {
-	sagatest.Explore(t, buildRefunding(inMemory, nil), &sagatest.Options{Rest: 60 * time.Second, Sample: sampled(200), Failures: 3})
+	sagatest.Explore(t, buildRefunding(inMemory, nil),
+		&sagatest.Options{Rest: 60 * time.Second, Sample: sampled(200), Failures: 3})
 }
 
 // The safeguards of steps hold for those that are taken and undone by calls.
@@ -163,7 +170,8 @@ func TestSeededBugsOfUndoingByCalls(t *testing.T) {
 		"no mark and no step":                 sagatest.NoMark[*memstore.Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := sagatest.Search(t.Context(), buildRefunding(inMemory, wrap), &sagatest.Options{Rest: 60 * time.Second, Sample: 400})
+			r, err := sagatest.Search(t.Context(), buildRefunding(inMemory, wrap),
+				&sagatest.Options{Rest: 60 * time.Second, Sample: 400})
 			if err != nil {
 				t.Fatal(err)
 			}

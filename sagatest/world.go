@@ -97,7 +97,8 @@ func (w *World) run(rest time.Duration) {
 			quiet, paused = 0, 0
 		}
 		if n > mostRound {
-			w.broken = append(w.broken, fmt.Sprintf("rest: there is still work after %d rounds%s", n, w.failing()))
+			w.broken = append(w.broken, fmt.Sprintf("rest: there is still work after %d rounds%s", n,
+				w.failing()))
 		}
 	}
 	if len(w.broken) == 0 {

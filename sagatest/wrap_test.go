@@ -46,7 +46,8 @@ func TestWrappedBrokerConforms(t *testing.T) {
 			}
 			return nil
 		}})
-		faults, members := sagatest.NewFaults(2, sagatest.None()), map[broker.Subscription]*membroker.Subscription{}
+		faults, members := sagatest.NewFaults(2, sagatest.None()),
+			map[broker.Subscription]*membroker.Subscription{}
 		return brokertest.Harness{
 			Open: func(*testing.T) brokertest.Broker {
 				inner := &tap{Broker: bus.Client()}

@@ -61,7 +61,8 @@ func (b *bed) client(t testing.TB) *sr.Client {
 func (b *bed) registry(t testing.TB, keep store.PayloadSchemas) *schema.Registry {
 	t.Helper()
 	var r schema.Registry
-	if err := r.Connect(schema.Config{Client: b.client(t), Store: keep, Register: true, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if err := r.Connect(schema.Config{Client: b.client(t), Store: keep, Register: true,
+		Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
 	return &r
@@ -105,7 +106,8 @@ func messageType(t testing.TB, text, name string) protoreflect.MessageType {
 type build struct {
 	codec func(r *schema.Registry, o *schema.Options) *schema.Codec
 	value func(order string, amount int64, method string) any
-	read  func(ctx context.Context, c skald.Codec, m skald.Message) (order string, amount int64, method string, err error)
+	read  func(ctx context.Context, c skald.Codec,
+		m skald.Message) (order string, amount int64, method string, err error)
 }
 
 func structs1(codec func(r *schema.Registry, o *schema.Options) *schema.Codec) build {
@@ -118,7 +120,8 @@ func structs1(codec func(r *schema.Registry, o *schema.Options) *schema.Codec) b
 }
 
 func structs2(codec func(r *schema.Registry, o *schema.Options) *schema.Codec) build {
-	return build{codec, func(order string, amount int64, method string) any { return payment2{order, amount, method} },
+	return build{codec,
+		func(order string, amount int64, method string) any { return payment2{order, amount, method} },
 		func(ctx context.Context, c skald.Codec, m skald.Message) (string, int64, string, error) {
 			var v payment2
 			err := c.Decode(ctx, m, &v)
@@ -159,8 +162,13 @@ func dynamic(t testing.TB, text string) build {
 // builds are the old and the new one of each language.
 func builds(t testing.TB) map[string][2]build {
 	return map[string][2]build{
-		"avro": {structs1(func(r *schema.Registry, o *schema.Options) *schema.Codec { return avro.CodecOf[payment1](r, avro1, o) }),
-			structs2(func(r *schema.Registry, o *schema.Options) *schema.Codec { return avro.CodecOf[payment2](r, avro2, o) })},
+		"avro": {
+			structs1(func(r *schema.Registry, o *schema.Options) *schema.Codec {
+				return avro.CodecOf[payment1](r, avro1, o)
+			}),
+			structs2(func(r *schema.Registry, o *schema.Options) *schema.Codec {
+				return avro.CodecOf[payment2](r, avro2, o)
+			})},
 		"json": {structs1(func(r *schema.Registry, o *schema.Options) *schema.Codec {
 			return jsonschema.CodecOf[payment1](r, json1, o)
 		}),

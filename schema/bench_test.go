@@ -34,11 +34,13 @@ type eleven struct {
 }
 
 func anOrder() ten {
-	return ten{"0198f1c2-7f5e-7cc3-98c4-dc0c0c07398f", "c-4711", "sku-1", "DE", 3, 4999, 798, 1.25, true, "leave it at the door"}
+	return ten{"0198f1c2-7f5e-7cc3-98c4-dc0c0c07398f", "c-4711", "sku-1", "DE", 3, 4999, 798, 1.25, true,
+		"leave it at the door"}
 }
 
 func aType() *typepb.Field { // of ten fields, too
-	return &typepb.Field{Kind: typepb.Field_TYPE_INT64, Cardinality: typepb.Field_CARDINALITY_OPTIONAL, Number: 7, Name: "amount", TypeUrl: "type.example/Order",
+	return &typepb.Field{Kind: typepb.Field_TYPE_INT64, Cardinality: typepb.Field_CARDINALITY_OPTIONAL,
+		Number: 7, Name: "amount", TypeUrl: "type.example/Order",
 		OneofIndex: 2, Packed: true, JsonName: "amount", DefaultValue: "leave it at the door"}
 }
 
@@ -73,7 +75,8 @@ func benchmarkDecode[T any](b *testing.B, writer, reader skald.Codec, v any) {
 func BenchmarkEncode(b *testing.B) {
 	r := newBed(b).registry(b, nil)
 	b.Run("avro", func(b *testing.B) { v := any(anOrder()); benchmarkEncode(b, avro.Codec[ten](r, nil), v) })
-	b.Run("avro pointer", func(b *testing.B) { v := anOrder(); benchmarkEncode(b, avro.Codec[ten](r, nil), &v) })
+	b.Run("avro pointer",
+		func(b *testing.B) { v := anOrder(); benchmarkEncode(b, avro.Codec[ten](r, nil), &v) })
 	b.Run("protobuf", func(b *testing.B) {
 		benchmarkEncode(b, protobuf.Codec[*typepb.Field](r, &schema.Options{Subject: "p"}), aType())
 	})
@@ -90,7 +93,8 @@ func TestAllocations(t *testing.T) {
 	for name, c := range map[string]struct {
 		codec skald.Codec
 		v     any
-	}{"avro": {avro.Codec[ten](r, nil), &order}, "protobuf": {protobuf.Codec[*typepb.Field](r, &schema.Options{Subject: "p"}), aType()}} {
+	}{"avro": {avro.Codec[ten](r, nil), &order},
+		"protobuf": {protobuf.Codec[*typepb.Field](r, &schema.Options{Subject: "p"}), aType()}} {
 		m := skald.Message{Topic: "orders", Type: "order.placed"}
 		n := testing.AllocsPerRun(100, func() {
 			m.Headers = nil
@@ -110,7 +114,8 @@ func BenchmarkDecode(b *testing.B) {
 	name := &schema.Options{Subject: "eleven"}
 	wrote := eleven{anOrder(), "card"}
 	b.Run("avro", func(b *testing.B) {
-		text := `{"type":"record","name":"ten","fields":[{"name":"method","type":"string"},` + tenFields + `]}`
+		text := `{"type":"record","name":"ten","fields":[{"name":"method","type":"string"},` +
+			tenFields + `]}`
 		benchmarkDecode[ten](b, avro.CodecOf[eleven](r, text, name), avro.Codec[ten](r, nil), wrote)
 	})
 	b.Run("protobuf", func(b *testing.B) {
@@ -121,7 +126,8 @@ func BenchmarkDecode(b *testing.B) {
 		o := &schema.Options{Subject: "j"}
 		benchmarkDecode[ten](b, jsonschema.Codec[ten](r, o), jsonschema.Codec[ten](r, nil), anOrder())
 	})
-	b.Run("json without schema", func(b *testing.B) { benchmarkDecode[ten](b, skald.JSON{}, skald.JSON{}, anOrder()) })
+	b.Run("json without schema",
+		func(b *testing.B) { benchmarkDecode[ten](b, skald.JSON{}, skald.JSON{}, anOrder()) })
 }
 
 const tenFields = `{"name":"id","type":"string"},{"name":"customer","type":"string"},{"name":"sku","type":"string"},{"name":"country","type":"string"},` +

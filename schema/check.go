@@ -48,9 +48,12 @@ type Break struct {
 func Check(lock Lock, versions Versions, level string, formats ...Format) ([]Verdict, error) {
 	var out []Verdict
 	for _, l := range lock.Subjects {
-		i := slices.IndexFunc(versions.Subjects, func(h SubjectHistory) bool { return h.Subject == l.Subject })
+		i := slices.IndexFunc(versions.Subjects,
+			func(h SubjectHistory) bool { return h.Subject == l.Subject })
 		if i < 0 {
-			return out, fmt.Errorf("subject %s: what the registry has of it was not pulled: run: skald schema pull", l.Subject)
+			return out,
+				fmt.Errorf("subject %s: what the registry has of it was not pulled: run: skald schema pull",
+					l.Subject)
 		}
 		v, err := check(l, versions.Subjects[i], level, formats)
 		if err != nil {
@@ -67,7 +70,8 @@ func check(l Locked, h SubjectHistory, level string, formats []Format) (Verdict,
 		v.Level = level
 	}
 	if !slices.Contains([]string{Backward, Forward, Full, None}, v.Level) {
-		return v, fmt.Errorf("its level of compatibility %q is none of %s, %s, %s, %s: give --level", v.Level, Backward, Forward, Full, None)
+		return v, fmt.Errorf("its level of compatibility %q is none of %s, %s, %s, %s: give --level", v.Level,
+			Backward, Forward, Full, None)
 	}
 	own, err := l.Whole()
 	if err != nil {
@@ -113,7 +117,8 @@ func check(l Locked, h SubjectHistory, level string, formats []Format) (Verdict,
 func against(f Format, level string, version int, own, was Schema) (out []Break, err error) {
 	named := fmt.Sprintf("version %d", version)
 	if was.Format != own.Format {
-		return []Break{{version, named, Problem{Field: "all", Rule: "another format", Saw: "this program " + own.Format + ", " + named + " " + was.Format}}}, nil
+		return []Break{{version, named, Problem{Field: "all", Rule: "another format", Saw: "this program " +
+			own.Format + ", " + named + " " + was.Format}}}, nil
 	}
 	look := func(who string, reader, writer Schema) {
 		if err != nil {
@@ -136,5 +141,6 @@ func against(f Format, level string, version int, own, was Schema) (out []Break,
 
 // same: registries change the white space of what they take.
 func same(a, b Schema) bool {
-	return a.Format == b.Format && strings.Join(strings.Fields(a.Text), " ") == strings.Join(strings.Fields(b.Text), " ")
+	return a.Format == b.Format && strings.Join(strings.Fields(a.Text),
+		" ") == strings.Join(strings.Fields(b.Text), " ")
 }

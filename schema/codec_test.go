@@ -34,7 +34,8 @@ func TestRoll(t *testing.T) {
 				for w, writer := range versions {
 					m := written(t, writer.codec(b.registry(t, nil), o), writer.value("o1", 1<<60, "card"))
 					for r, reader := range versions {
-						order, amount, method, err := reader.read(t.Context(), reader.codec(b.registry(t, nil), &schema.Options{}), m)
+						order, amount, method, err := reader.read(t.Context(),
+							reader.codec(b.registry(t, nil), &schema.Options{}), m)
 						if err != nil {
 							t.Fatalf("version %d reads version %d: %v", r+1, w+1, err)
 						}
@@ -43,7 +44,8 @@ func TestRoll(t *testing.T) {
 							want = ""
 						}
 						if order != "o1" || amount != 1<<60 || method != want {
-							t.Errorf("version %d reads %q %d %q of version %d, want the method %q", r+1, order, amount, method, w+1, want)
+							t.Errorf("version %d reads %q %d %q of version %d, want the method %q", r+1,
+								order, amount, method, w+1, want)
 						}
 					}
 				}
@@ -64,18 +66,24 @@ func TestPlaces(t *testing.T) {
 		return m.Headers[i].Value
 	}
 	m := written(t, versions["json"][0].codec(b.registry(t, nil), nil), payment1{"o1", 7})
-	if h := header(m); len(h) != 17 || h[0] != 1 || string(m.Data) != `{"order":"o1","amount":7}` || m.ContentType != "application/json" {
+	if h := header(m); len(h) != 17 || h[0] != 1 || string(m.Data) != `{"order":"o1","amount":7}` ||
+		m.ContentType != "application/json" {
 		t.Errorf("JSON with a header travels as %v, %q of type %q", h, m.Data, m.ContentType)
 	}
 	o := &schema.Options{Place: schema.InPrefix}
-	if m := written(t, versions["avro"][0].codec(b.registry(t, nil), o), payment1{"o1", 7}); string(m.Data) != "\x00\x00\x00\x00\x02\x04o1\x0e" || header(m) != nil {
+	if m := written(t, versions["avro"][0].codec(b.registry(t, nil), o),
+		payment1{"o1", 7}); string(m.Data) != "\x00\x00\x00\x00\x02\x04o1\x0e" || header(m) != nil {
 		t.Errorf("Avro with a prefix travels as %q, %v", m.Data, m.Headers)
 	}
 	// The second message of its file has the index [1], which is written as 2, 2: one number, and it is 1.
-	if m := written(t, versions["protobuf"][0].codec(b.registry(t, nil), o), versions["protobuf"][0].value("o1", 7, "")); !strings.HasPrefix(string(m.Data), "\x00\x00\x00\x00\x03\x02\x02\x0a\x02o1") {
+	if m := written(t, versions["protobuf"][0].codec(b.registry(t, nil), o),
+		versions["protobuf"][0].value("o1", 7, "")); !strings.HasPrefix(string(m.Data),
+		"\x00\x00\x00\x00\x03\x02\x02\x0a\x02o1") {
 		t.Errorf("Protobuf with a prefix travels as %q", m.Data)
 	}
-	if m := written(t, versions["protobuf"][0].codec(b.registry(t, nil), nil), versions["protobuf"][0].value("o1", 7, "")); len(header(m)) != 19 || string(m.Data) != "\x0a\x02o1\x10\x07" {
+	if m := written(t, versions["protobuf"][0].codec(b.registry(t, nil), nil),
+		versions["protobuf"][0].value("o1", 7, "")); len(header(m)) != 19 ||
+		string(m.Data) != "\x0a\x02o1\x10\x07" {
 		t.Errorf("Protobuf with a header travels as %v, %q", header(m), m.Data)
 	}
 }
@@ -86,13 +94,15 @@ func TestHeaderOfAnotherMessage(t *testing.T) {
 	for place, at := range map[string]schema.Place{"header": schema.InHeader, "prefix": schema.InPrefix} {
 		t.Run(place, func(t *testing.T) {
 			c := avro.CodecOf[payment1](b.registry(t, nil), avro1, &schema.Options{Place: at})
-			came := []skald.Header{{Name: "a", Value: []byte("1")}, {Name: schema.Header, Value: []byte{0, 0, 0, 0, 99}}, {Name: "b"}}
+			came := []skald.Header{{Name: "a", Value: []byte("1")},
+				{Name: schema.Header, Value: []byte{0, 0, 0, 0, 99}}, {Name: "b"}}
 			m := skald.Message{Topic: "payments", Type: "payment.processed", Headers: came}
 			if err := c.Encode(t.Context(), &m, payment1{"o1", 7}); err != nil {
 				t.Fatal(err)
 			}
 			var v payment1
-			if err := c.Decode(t.Context(), m, &v); err != nil || v.Order != "o1" || m.Headers[0].Name != "a" || m.Headers[1].Name != "b" {
+			if err := c.Decode(t.Context(), m, &v); err != nil || v.Order != "o1" ||
+				m.Headers[0].Name != "a" || m.Headers[1].Name != "b" {
 				t.Errorf("%+v, %v with the headers %v", v, err, m.Headers)
 			}
 			if came[1].Name != schema.Header {
@@ -112,29 +122,36 @@ func TestVerdicts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole := written(t, avro.CodecOf[payment1](b.registry(t, nil), avro1, &schema.Options{Place: schema.InPrefix}), payment1{"o1", 7})
+	whole := written(t, avro.CodecOf[payment1](b.registry(t, nil), avro1,
+		&schema.Options{Place: schema.InPrefix}), payment1{"o1", 7})
 	id := func(n byte, rest ...byte) skald.Message {
 		return skald.Message{Data: append([]byte{0, 0, 0, 0, n}, rest...)}
 	}
 	head := func(v ...byte) skald.Message {
-		return skald.Message{Data: []byte("\x04o1\x0e"), Headers: []skald.Header{{Name: schema.Header, Value: v}}}
+		return skald.Message{Data: []byte("\x04o1\x0e"),
+			Headers: []skald.Header{{Name: schema.Header, Value: v}}}
 	}
 	for name, c := range map[string]struct {
 		m    skald.Message
 		want failure.Class
 		says string
 	}{
-		"whole":             {whole, "", ""},
-		"unknown number":    {id(99), failure.UnknownVersion, "does not know schema 99"},
-		"unknown GUID":      {head(append([]byte{1}, make([]byte, 15)...)...), failure.Malformed, "16 bytes"},
-		"GUID of nobody":    {head(append([]byte{1, 9}, make([]byte, 15)...)...), failure.UnknownVersion, "09000000-0000-0000-0000-000000000000"},
-		"another subject":   {id(1, 2), failure.UnknownVersion, "record names do not match"},
-		"another language":  {id(2, '{', '}'), failure.UnknownVersion, "it is in JSON, and this codec reads AVRO"},
-		"no id":             {skald.Message{Data: []byte(`{"order":"o1"}`)}, failure.Malformed, "it has no schema id"},
-		"nothing":           {skald.Message{Data: []byte{}}, failure.Malformed, "it has no schema id"},
-		"cut short":         {skald.Message{Data: whole.Data[:len(whole.Data)-1]}, failure.Malformed, "written with schema 3"},
-		"something follows": {skald.Message{Data: append(slices.Clone(whole.Data), 1)}, failure.Malformed, "1 bytes follow"},
-		"broken header":     {head(7, 7), failure.Malformed, "header __value_schema_id of 2 bytes"},
+		"whole":          {whole, "", ""},
+		"unknown number": {id(99), failure.UnknownVersion, "does not know schema 99"},
+		"unknown GUID":   {head(append([]byte{1}, make([]byte, 15)...)...), failure.Malformed, "16 bytes"},
+		"GUID of nobody": {head(append([]byte{1, 9}, make([]byte, 15)...)...), failure.UnknownVersion,
+			"09000000-0000-0000-0000-000000000000"},
+		"another subject": {id(1, 2), failure.UnknownVersion, "record names do not match"},
+		"another language": {id(2, '{', '}'), failure.UnknownVersion,
+			"it is in JSON, and this codec reads AVRO"},
+		"no id": {skald.Message{Data: []byte(`{"order":"o1"}`)}, failure.Malformed,
+			"it has no schema id"},
+		"nothing": {skald.Message{Data: []byte{}}, failure.Malformed, "it has no schema id"},
+		"cut short": {skald.Message{Data: whole.Data[:len(whole.Data)-1]}, failure.Malformed,
+			"written with schema 3"},
+		"something follows": {skald.Message{Data: append(slices.Clone(whole.Data), 1)}, failure.Malformed,
+			"1 bytes follow"},
+		"broken header": {head(7, 7), failure.Malformed, "header __value_schema_id of 2 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var v payment1
@@ -142,7 +159,8 @@ func TestVerdicts(t *testing.T) {
 			if err == nil && c.want == "" {
 				return
 			}
-			if class := failure.Of(&failure.MalformedError{Err: err}); class != c.want || !strings.Contains(err.Error(), c.says) {
+			if class := failure.Of(&failure.MalformedError{Err: err}); class != c.want ||
+				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v: %v, want %v, about %q", class, err, c.want, c.says)
 			}
 		})
@@ -171,7 +189,8 @@ func TestErrorsKeepPayloads(t *testing.T) {
 func TestRegistryAway(t *testing.T) {
 	b := newBed(t)
 	payments := func(r *schema.Registry) skald.Event[payment2] {
-		return skald.Event[payment2]{Topic: "payments", Type: "payment.processed", Codec: avro.CodecOf[payment2](r, avro2, nil)}
+		return skald.Event[payment2]{Topic: "payments", Type: "payment.processed",
+			Codec: avro.CodecOf[payment2](r, avro2, nil)}
 	}
 	writers, db := b.registry(t, nil), memstore.New(nil)
 	warm := payments(writers)
@@ -185,7 +204,8 @@ func TestRegistryAway(t *testing.T) {
 		t.Errorf("the registry was asked %d times by a writer that is warm", now-asked)
 	}
 	cold := payments(b.registry(t, db))
-	if err := cold.Codec.Encode(t.Context(), &skald.Message{Topic: "payments", Type: "payment.processed"}, payment2{}); !failure.IsOutage(err) {
+	if err := cold.Codec.Encode(t.Context(), &skald.Message{Topic: "payments", Type: "payment.processed"},
+		payment2{}); !failure.IsOutage(err) {
 		t.Errorf("a writer that is not warm: %v", err)
 	}
 	if _, err := cold.Decode(t.Context(), m); !failure.IsOutage(err) {
@@ -212,20 +232,24 @@ func TestKept(t *testing.T) {
 	for name, versions := range builds(t) {
 		t.Run(name, func(t *testing.T) {
 			db := memstore.New(nil)
-			m := written(t, versions[1].codec(b.registry(t, nil), &schema.Options{Subject: name}), versions[1].value("o1", 7, "card"))
-			if _, _, _, err := versions[1].read(t.Context(), versions[1].codec(b.registry(t, db), nil), m); err != nil {
+			m := written(t, versions[1].codec(b.registry(t, nil), &schema.Options{Subject: name}),
+				versions[1].value("o1", 7, "card"))
+			if _, _, _, err := versions[1].read(t.Context(), versions[1].codec(b.registry(t, db), nil),
+				m); err != nil {
 				t.Fatal(err)
 			}
 			var later schema.Registry
 			if err := later.Connect(schema.Config{Store: db}); err != nil {
 				t.Fatal(err)
 			}
-			read, err := schema.Readable(t.Context(), db, "", m, avro.Format{}, protobuf.Format{}, jsonschema.Format{})
+			read, err := schema.Readable(t.Context(), db, "", m, avro.Format{}, protobuf.Format{},
+				jsonschema.Format{})
 			if err != nil || !strings.Contains(string(read), "card") || !json.Valid(read) {
 				t.Errorf("for people it is %s, %v", read, err)
 			}
 			for _, reader := range versions {
-				if order, amount, _, err := reader.read(t.Context(), reader.codec(&later, nil), m); err != nil || order != "o1" || amount != 7 {
+				if order, amount, _, err := reader.read(t.Context(), reader.codec(&later, nil),
+					m); err != nil || order != "o1" || amount != 7 {
 					t.Errorf("%q, %d, %v", order, amount, err)
 				}
 			}
@@ -238,7 +262,8 @@ func TestKeptLater(t *testing.T) {
 	b := newBed(t)
 	db := &failing{Store: memstore.New(nil)}
 	db.fails.Store(true)
-	m := written(t, avro.CodecOf[payment1](b.registry(t, nil), avro1, &schema.Options{Place: schema.InPrefix}), payment1{"o1", 7})
+	m := written(t, avro.CodecOf[payment1](b.registry(t, nil), avro1,
+		&schema.Options{Place: schema.InPrefix}), payment1{"o1", 7})
 	c := avro.CodecOf[payment1](b.registry(t, db), avro1, nil)
 	var v payment1
 	if err := c.Decode(t.Context(), m, &v); err != nil || v.Amount != 7 {
@@ -279,7 +304,8 @@ func TestPlainPayloads(t *testing.T) {
 		old := builds(t)[name][0]
 		m := written(t, old.codec(b.registry(t, nil), nil), old.value("o1", 7, ""))
 		m.Headers = nil
-		if order, amount, _, err := old.read(t.Context(), old.codec(b.registry(t, nil), nil), m); err != nil || order != "o1" || amount != 7 {
+		if order, amount, _, err := old.read(t.Context(), old.codec(b.registry(t, nil), nil),
+			m); err != nil || order != "o1" || amount != 7 {
 			t.Errorf("%s: %q, %d, %v", name, order, amount, err)
 		}
 	}
@@ -307,8 +333,10 @@ func TestNotRegistered(t *testing.T) {
 	if err := r.Connect(schema.Config{Client: b.client(t)}); err != nil {
 		t.Fatal(err)
 	}
-	err := avro.CodecOf[payment1](&r, avro1, nil).Encode(t.Context(), &skald.Message{Topic: "payments", Type: "payment.processed"}, payment1{})
-	if err == nil || !strings.Contains(err.Error(), "payments-payment.processed") || !strings.Contains(err.Error(), "skald schema push") || failure.IsOutage(err) {
+	err := avro.CodecOf[payment1](&r, avro1, nil).Encode(t.Context(),
+		&skald.Message{Topic: "payments", Type: "payment.processed"}, payment1{})
+	if err == nil || !strings.Contains(err.Error(), "payments-payment.processed") ||
+		!strings.Contains(err.Error(), "skald schema push") || failure.IsOutage(err) {
 		t.Error(err)
 	}
 }
@@ -327,7 +355,8 @@ func TestInferredJSON(t *testing.T) {
 	m := written(t, c, order{ID: "o1"})
 	m.Data = []byte(`{"id":"o1","more":1,"lines":[{"Article":"a","more":1}],"named":{"x":{"Article":"b","more":1}},"first":{"Article":"c","more":1}}`)
 	var v order
-	if err := c.Decode(t.Context(), m, &v); err != nil || v.Lines[0].Article != "a" || v.Named["x"].Article != "b" || v.First.Article != "c" {
+	if err := c.Decode(t.Context(), m, &v); err != nil || v.Lines[0].Article != "a" ||
+		v.Named["x"].Article != "b" || v.First.Article != "c" {
 		t.Errorf("%+v, %v", v, err)
 	}
 	m.Data = []byte(`{"lines":[]}`)
@@ -343,12 +372,14 @@ func TestGenerated(t *testing.T) {
 	c := protobuf.Codec[*collector.ExportTraceServiceRequest](b.registry(t, nil), nil)
 	value := &collector.ExportTraceServiceRequest{ResourceSpans: []*trace.ResourceSpans{{SchemaUrl: "u"}}}
 	m := written(t, c, value)
-	for _, file := range []string{"opentelemetry/proto/common/v1/common.proto", "opentelemetry/proto/trace/v1/trace.proto"} {
+	for _, file := range []string{"opentelemetry/proto/common/v1/common.proto",
+		"opentelemetry/proto/trace/v1/trace.proto"} {
 		if !b.fake.SubjectExists(file) {
 			t.Errorf("there is no subject %s", file)
 		}
 	}
-	e := skald.Event[*collector.ExportTraceServiceRequest]{Codec: protobuf.Codec[*collector.ExportTraceServiceRequest](b.registry(t, memstore.New(nil)), nil)}
+	e := skald.Event[*collector.ExportTraceServiceRequest]{
+		Codec: protobuf.Codec[*collector.ExportTraceServiceRequest](b.registry(t, memstore.New(nil)), nil)}
 	got, err := e.Decode(t.Context(), m)
 	if err != nil || !proto.Equal(got.Value, value) {
 		t.Errorf("%v, %v", got.Value, err)

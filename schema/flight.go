@@ -23,7 +23,8 @@ type flight[V any] struct {
 	err  error
 }
 
-func (f *flights[K, V]) do(ctx context.Context, most time.Duration, key K, call func(context.Context) (V, error)) (v V, err error) {
+func (f *flights[K, V]) do(ctx context.Context, most time.Duration, key K,
+	call func(context.Context) (V, error)) (v V, err error) {
 	f.mu.Lock()
 	one := f.all[key]
 	if one == nil {
@@ -43,7 +44,8 @@ func (f *flights[K, V]) do(ctx context.Context, most time.Duration, key K, call 
 	}
 }
 
-func (f *flights[K, V]) fly(ctx context.Context, most time.Duration, key K, one *flight[V], call func(context.Context) (V, error)) {
+func (f *flights[K, V]) fly(ctx context.Context, most time.Duration, key K, one *flight[V],
+	call func(context.Context) (V, error)) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	one.v, one.err = call(ctx)

@@ -73,7 +73,8 @@ func plainly(err error) string {
 
 // declared is what the program has under the message's event; nil: nothing.
 func (i *Inspector) declared(m skald.Message) (*Locked, error) {
-	at := slices.IndexFunc(i.Lock.Subjects, func(s Locked) bool { return slices.Contains(s.Events, m.Topic+" "+m.Type) })
+	at := slices.IndexFunc(i.Lock.Subjects,
+		func(s Locked) bool { return slices.Contains(s.Events, m.Topic+" "+m.Type) })
 	if at < 0 {
 		return nil, nil
 	}
@@ -90,7 +91,8 @@ func (i *Inspector) unnamed(m skald.Message, declared *Locked) error {
 	case declared == nil:
 		return nil
 	case declared.Format == Avro:
-		return errors.New("the program declares it in Avro, and it names no schema: it cannot be read without")
+		return errors.New(
+			"the program declares it in Avro, and it names no schema: it cannot be read without")
 	}
 	s, err := declared.Whole()
 	if err != nil {
@@ -175,14 +177,16 @@ func (i *Inspector) reads(declared *Locked, writer Schema, id ID) (why string, e
 		return "", err
 	}
 	if f := i.format(reader.Format); reader.Format != writer.Format {
-		why = fmt.Sprintf("schema %v is in %s, and the program declares it in %s", id, writer.Format, reader.Format)
+		why = fmt.Sprintf("schema %v is in %s, and the program declares it in %s", id, writer.Format,
+			reader.Format)
 	} else if f != nil {
 		problems, err := f.Problems(reader, writer)
 		if err != nil {
 			return "", fmt.Errorf("compare schema %v with %s: %w", id, declared.Subject, err)
 		}
 		if len(problems) > 0 {
-			why = fmt.Sprintf("the schema that the program declares does not read schema %v: %v", id, problems[0])
+			why = fmt.Sprintf("the schema that the program declares does not read schema %v: %v", id,
+				problems[0])
 		}
 	}
 	if i.refused == nil {

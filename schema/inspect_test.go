@@ -24,7 +24,8 @@ func TestInspect(t *testing.T) {
 				o := &schema.Options{Place: at, Subject: name + " inspected in " + place}
 				m := written(t, versions[1].codec(b.registry(t, nil), o), versions[1].value("o1", 7, "card"))
 				var lock bytes.Buffer
-				if err := schema.WriteLock(&lock, skald.Event[struct{}]{Topic: m.Topic, Type: m.Type, Codec: versions[0].codec(b.registry(t, nil), o)}); err != nil {
+				if err := schema.WriteLock(&lock, skald.Event[struct{}]{Topic: m.Topic, Type: m.Type,
+					Codec: versions[0].codec(b.registry(t, nil), o)}); err != nil {
 					t.Fatal(err)
 				}
 				declared, err := schema.ReadLock(&lock)
@@ -33,22 +34,28 @@ func TestInspect(t *testing.T) {
 				}
 				inspected := func(m skald.Message, wrong string) {
 					t.Helper()
-					by := schema.Inspector{Kept: db, Lock: declared, Formats: []schema.Format{avro.Format{}, protobuf.Format{}, jsonschema.Format{}}}
+					by := schema.Inspector{Kept: db, Lock: declared,
+						Formats: []schema.Format{avro.Format{}, protobuf.Format{}, jsonschema.Format{}}}
 					got, err := by.Inspect(t.Context(), m)
-					if err != nil || got.ID == "" || got.Place != at && got.Wrong == "" || (got.Wrong == "") != (wrong == "") || !strings.Contains(got.Wrong, wrong) {
+					if err != nil || got.ID == "" || got.Place != at && got.Wrong == "" ||
+						(got.Wrong == "") != (wrong == "") || !strings.Contains(got.Wrong, wrong) {
 						t.Errorf("%+v, %v, want %q", got, err, wrong)
 					}
 				}
 				cut := m
 				cut.Data = m.Data[:len(m.Data)-1]
 				inspected(cut, "") // its schema is not kept
-				if _, _, _, err := versions[1].read(t.Context(), versions[1].codec(b.registry(t, db), nil), m); err != nil {
+				if _, _, _, err := versions[1].read(t.Context(), versions[1].codec(b.registry(t, db), nil),
+					m); err != nil {
 					t.Fatal(err)
 				}
 				inspected(m, "")
-				inspected(cut, map[string]string{"avro": "field payment_method", "json": "it is not JSON", "protobuf": "the payload does not go with its schema"}[name])
-				other, err := schema.ReadLock(strings.NewReader(`{"lock":1,"subjects":[{"subject":"s","events":["` + m.Topic + " " + m.Type +
-					`"],"format":"` + map[bool]string{true: "JSON", false: "AVRO"}[name == "avro"] + `","schema":{"type":"string"}}]}`))
+				inspected(cut, map[string]string{"avro": "field payment_method", "json": "it is not JSON",
+					"protobuf": "the payload does not go with its schema"}[name])
+				other, err := schema.ReadLock(strings.NewReader(
+					`{"lock":1,"subjects":[{"subject":"s","events":["` + m.Topic + " " + m.Type +
+						`"],"format":"` + map[bool]string{true: "JSON", false: "AVRO"}[name == "avro"] +
+						`","schema":{"type":"string"}}]}`))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -64,23 +71,31 @@ func TestInspect(t *testing.T) {
 // A payload that names no schema is held to its content type, and to what is declared.
 func TestInspectPlain(t *testing.T) {
 	for name, c := range map[string]struct{ declared, contentType, data, wrong string }{
-		"JSON":              {"", "application/json", `{"a":1}`, ""},
-		"no JSON":           {"", "application/vnd.x+json; charset=utf-8", `{"a":1`, "it is not JSON"},
-		"text":              {"", "text/plain", `{"a":1`, ""},
-		"declared in JSON":  {`"format":"JSON","schema":{"type":"object","required":["a"]}`, "application/json", `{"a":1}`, ""},
-		"not as declared":   {`"format":"JSON","schema":{"type":"object","required":["b"]}`, "application/json", `{"secret":1}`, "it is not as its schema says"},
-		"declared in Avro":  {`"format":"AVRO","schema":"string"`, "application/avro", "\x02a", "cannot be read without"},
-		"declared as proto": {`"format":"PROTOBUF","schema":["syntax = \"proto3\";"]`, "application/protobuf", "\x0a\x01a", ""},
+		"JSON":    {"", "application/json", `{"a":1}`, ""},
+		"no JSON": {"", "application/vnd.x+json; charset=utf-8", `{"a":1`, "it is not JSON"},
+		"text":    {"", "text/plain", `{"a":1`, ""},
+		"declared in JSON": {`"format":"JSON","schema":{"type":"object","required":["a"]}`,
+			"application/json", `{"a":1}`, ""},
+		"not as declared": {`"format":"JSON","schema":{"type":"object","required":["b"]}`,
+			"application/json", `{"secret":1}`, "it is not as its schema says"},
+		"declared in Avro": {`"format":"AVRO","schema":"string"`, "application/avro", "\x02a",
+			"cannot be read without"},
+		"declared as proto": {`"format":"PROTOBUF","schema":["syntax = \"proto3\";"]`, "application/protobuf",
+			"\x0a\x01a", ""},
 	} {
-		by := schema.Inspector{Formats: []schema.Format{avro.Format{}, protobuf.Format{}, jsonschema.Format{}}}
+		by := schema.Inspector{Formats: []schema.Format{avro.Format{}, protobuf.Format{},
+			jsonschema.Format{}}}
 		if c.declared != "" {
 			var err error
-			if by.Lock, err = schema.ReadLock(strings.NewReader(`{"lock":1,"subjects":[{"subject":"s","events":["t x"],` + c.declared + `}]}`)); err != nil {
+			if by.Lock, err = schema.ReadLock(strings.NewReader(
+				`{"lock":1,"subjects":[{"subject":"s","events":["t x"],` + c.declared + `}]}`)); err != nil {
 				t.Fatal(name, err)
 			}
 		}
-		got, err := by.Inspect(t.Context(), skald.Message{Topic: "t", Type: "x", ContentType: c.contentType, Data: []byte(c.data)})
-		if err != nil || got.ID != "" || (got.Wrong == "") != (c.wrong == "") || !strings.Contains(got.Wrong, c.wrong) || strings.Contains(got.Wrong, "secret") {
+		got, err := by.Inspect(t.Context(), skald.Message{Topic: "t", Type: "x", ContentType: c.contentType,
+			Data: []byte(c.data)})
+		if err != nil || got.ID != "" || (got.Wrong == "") != (c.wrong == "") ||
+			!strings.Contains(got.Wrong, c.wrong) || strings.Contains(got.Wrong, "secret") {
 			t.Errorf("%s: %+v, %v, want %q", name, got, err, c.wrong)
 		}
 	}

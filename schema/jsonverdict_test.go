@@ -21,20 +21,34 @@ func TestJSONSchemasThatBreakTheReader(t *testing.T) {
 	}
 	a := func(s string) string { return `{"type":"object","properties":{"a":` + s + `}}` }
 	for name, c := range map[string]struct{ reader, writer, data string }{
-		"values of another type":    {a(`{"type":"string"}`), a(`{"type":"integer","enum":[1,2]}`), `{"a":1}`},
-		"a value of another type":   {a(`{"type":"integer"}`), a(`{"const":"1"}`), `{"a":"1"}`},
-		"a list among values":       {a(`{"type":"array","items":{"type":"string"}}`), a(`{"enum":[[1]]}`), `{"a":[1]}`},
-		"a bound beside a $ref":     {defs(a(`{"$ref":"#/$defs/s","minLength":5}`), "string"), defs(a(`{"$ref":"#/$defs/s"}`), "string"), `{"a":"x"}`},
-		"behind allOf":              {defs(a(`{"allOf":[{"$ref":"#/$defs/s"}]}`), "string"), defs(a(`{"allOf":[{"$ref":"#/$defs/s"}]}`), "integer"), `{"a":1}`},
-		"behind not":                {defs(`{"not":{"$ref":"#/$defs/s"}}`, "string"), defs(`{"not":{"$ref":"#/$defs/s"}}`, "integer"), `"x"`},
-		"behind prefixItems":        {defs(`{"type":"array","prefixItems":[{"$ref":"#/$defs/s"}]}`, "string"), defs(`{"type":"array","prefixItems":[{"$ref":"#/$defs/s"}]}`, "integer"), `[1]`},
-		"behind patternProperties":  {defs(`{"type":"object","patternProperties":{"^x":{"$ref":"#/$defs/s"}}}`, "string"), defs(`{"type":"object","patternProperties":{"^x":{"$ref":"#/$defs/s"}}}`, "integer"), `{"x":1}`},
-		"behind $dynamicRef":        {defs(a(`{"$dynamicRef":"#x"}`), "string"), defs(a(`{"$dynamicRef":"#x"}`), "integer"), `{"a":1}`},
-		"the writer's prefixItems":  {`{"type":"array","items":{"type":"string"}}`, `{"type":"array","prefixItems":[{"type":"integer"}],"items":{"type":"string"}}`, `[1]`},
-		"the writer's allOf":        {a(`{"type":"string"}`), `{"type":"object","allOf":[{"properties":{"a":{"type":"integer"}}}]}`, `{"a":1}`},
-		"the writer's patterns":     {`{"type":"object","additionalProperties":false}`, `{"type":"object","patternProperties":{"^x":{}},"additionalProperties":false}`, `{"x1":1}`},
-		"two alternatives take it":  {`{"oneOf":[{"type":"integer"},{"type":"number"}]}`, `{"type":"integer"}`, `1`},
-		"two alternatives, in part": {`{"oneOf":[{"type":"integer"},{"type":"number"}]}`, `{"type":"number"}`, `1`},
+		"values of another type": {a(`{"type":"string"}`), a(`{"type":"integer","enum":[1,2]}`),
+			`{"a":1}`},
+		"a value of another type": {a(`{"type":"integer"}`), a(`{"const":"1"}`), `{"a":"1"}`},
+		"a list among values": {a(`{"type":"array","items":{"type":"string"}}`), a(`{"enum":[[1]]}`),
+			`{"a":[1]}`},
+		"a bound beside a $ref": {defs(a(`{"$ref":"#/$defs/s","minLength":5}`), "string"),
+			defs(a(`{"$ref":"#/$defs/s"}`), "string"), `{"a":"x"}`},
+		"behind allOf": {defs(a(`{"allOf":[{"$ref":"#/$defs/s"}]}`), "string"),
+			defs(a(`{"allOf":[{"$ref":"#/$defs/s"}]}`), "integer"), `{"a":1}`},
+		"behind not": {defs(`{"not":{"$ref":"#/$defs/s"}}`, "string"),
+			defs(`{"not":{"$ref":"#/$defs/s"}}`, "integer"), `"x"`},
+		"behind prefixItems": {defs(`{"type":"array","prefixItems":[{"$ref":"#/$defs/s"}]}`, "string"),
+			defs(`{"type":"array","prefixItems":[{"$ref":"#/$defs/s"}]}`, "integer"), `[1]`},
+		"behind patternProperties": {defs(
+			`{"type":"object","patternProperties":{"^x":{"$ref":"#/$defs/s"}}}`, "string"),
+			defs(`{"type":"object","patternProperties":{"^x":{"$ref":"#/$defs/s"}}}`, "integer"), `{"x":1}`},
+		"behind $dynamicRef": {defs(a(`{"$dynamicRef":"#x"}`), "string"),
+			defs(a(`{"$dynamicRef":"#x"}`), "integer"), `{"a":1}`},
+		"the writer's prefixItems": {`{"type":"array","items":{"type":"string"}}`,
+			`{"type":"array","prefixItems":[{"type":"integer"}],"items":{"type":"string"}}`, `[1]`},
+		"the writer's allOf": {a(`{"type":"string"}`),
+			`{"type":"object","allOf":[{"properties":{"a":{"type":"integer"}}}]}`, `{"a":1}`},
+		"the writer's patterns": {`{"type":"object","additionalProperties":false}`,
+			`{"type":"object","patternProperties":{"^x":{}},"additionalProperties":false}`, `{"x1":1}`},
+		"two alternatives take it": {`{"oneOf":[{"type":"integer"},{"type":"number"}]}`,
+			`{"type":"integer"}`, `1`},
+		"two alternatives, in part": {`{"oneOf":[{"type":"integer"},{"type":"number"}]}`,
+			`{"type":"number"}`, `1`},
 	} {
 		if err := f.Verify(of(c.writer), []byte(c.data)); err != nil {
 			t.Errorf("%s: the writer cannot write %s: %v", name, c.data, err)
@@ -96,14 +110,23 @@ func TestDefaultsOfJSON(t *testing.T) {
 	b := newBed(t)
 	address := `{"type":"object","properties":{"country":{"type":"string","default":"DE"}}}`
 	for name, c := range map[string]struct{ text, data, want string }{
-		"a $ref":                   {`{"properties":{"address":{"$ref":"#/$defs/a"}},"$defs":{"a":` + address + `}}`, `{"address":{}}`, "0 DE "},
-		"a $ref in allOf":          {`{"properties":{"address":{"allOf":[{"$ref":"#/$defs/a"}]}},"$defs":{"a":` + address + `}}`, `{"address":{}}`, "0 DE "},
-		"allOf":                    {`{"type":"object","allOf":[{"properties":{"amount":{"type":"integer","default":7}}}]}`, `{}`, "7  "},
-		"a map":                    {`{"properties":{"more":{"additionalProperties":` + address + `}}}`, `{"more":{"x":{}}}`, "0  DE"},
-		"a definition's own":       {`{"properties":{"amount":{"$ref":"#/$defs/n"}},"$defs":{"n":{"type":"integer","default":9007199254740993}}}`, `{}`, "9007199254740993  "},
-		"another case":             {`{"properties":{"amount":{"type":"integer","minimum":0}}}`, `{"amount":1,"AMOUNT":-5}`, "1  "},
-		"another case, within":     {`{"properties":{"address":` + address + `}}`, `{"address":{"country":"FR","Country":"XX"}}`, "0 FR "},
-		"another case, not beside": {`{"properties":{"amount":{"type":"integer","minimum":0}}}`, `{"AMOUNT":-5}`, "0  "},
+		"a $ref": {`{"properties":{"address":{"$ref":"#/$defs/a"}},"$defs":{"a":` +
+			address + `}}`, `{"address":{}}`, "0 DE "},
+		"a $ref in allOf": {
+			`{"properties":{"address":{"allOf":[{"$ref":"#/$defs/a"}]}},"$defs":{"a":` + address + `}}`,
+			`{"address":{}}`, "0 DE "},
+		"allOf": {
+			`{"type":"object","allOf":[{"properties":{"amount":{"type":"integer","default":7}}}]}`,
+			`{}`, "7  "},
+		"a map": {`{"properties":{"more":{"additionalProperties":` + address + `}}}`,
+			`{"more":{"x":{}}}`, "0  DE"},
+		"a definition's own": {`{"properties":{"amount":{"$ref":"#/$defs/n"}},"$defs":{"n":{"type":"integer","default":9007199254740993}}}`, `{}`, "9007199254740993  "},
+		"another case": {`{"properties":{"amount":{"type":"integer","minimum":0}}}`,
+			`{"amount":1,"AMOUNT":-5}`, "1  "},
+		"another case, within": {`{"properties":{"address":` + address + `}}`,
+			`{"address":{"country":"FR","Country":"XX"}}`, "0 FR "},
+		"another case, not beside": {`{"properties":{"amount":{"type":"integer","minimum":0}}}`,
+			`{"AMOUNT":-5}`, "0  "},
 	} {
 		codec := jsonschema.CodecOf[billed](b.registry(t, nil), c.text, nil)
 		var v billed

@@ -42,7 +42,8 @@ type textImport struct {
 func textOf(s Schema) Text {
 	out := Text{Format: s.Format, Schema: shown(s.Format, s.Text)}
 	for _, i := range s.Imports {
-		out.Imports = append(out.Imports, textImport{Name: i.Name, Schema: shown(s.Format, i.Text), Needs: i.Needs})
+		out.Imports = append(out.Imports, textImport{Name: i.Name, Schema: shown(s.Format, i.Text),
+			Needs: i.Needs})
 	}
 	return out
 }
@@ -100,7 +101,8 @@ func WriteLock(w io.Writer, events ...Declaration) error {
 		if err != nil {
 			return fmt.Errorf("write lock: %s of topic %s: %w", typ, topic, err)
 		}
-		if err := out.add(Locked{Subject: c.subject(topic, typ), Events: []string{topic + " " + typ}, Text: textOf(s.Schema)}); err != nil {
+		if err := out.add(Locked{Subject: c.subject(topic, typ), Events: []string{topic + " " + typ},
+			Text: textOf(s.Schema)}); err != nil {
 			return fmt.Errorf("write lock: %w", err)
 		}
 	}
@@ -119,7 +121,8 @@ func (l *Lock) add(one Locked) error {
 	}
 	was := &l.Subjects[i]
 	if was.Format != one.Format || !bytes.Equal(was.Schema, one.Schema) {
-		return fmt.Errorf("%s and %s have different schemas under one subject, %s: set Options.Subject of one",
+		return fmt.Errorf(
+			"%s and %s have different schemas under one subject, %s: set Options.Subject of one",
 			was.Events[0], one.Events[0], one.Subject)
 	}
 	if !slices.Contains(was.Events, one.Events[0]) {
@@ -142,10 +145,12 @@ func ReadLock(r io.Reader) (Lock, error) {
 		return out, fmt.Errorf("read lock: %w: is it what schema.WriteLock wrote?", err)
 	}
 	if out.Lock != lockForm {
-		return out, fmt.Errorf("read lock: its form is %d, this build knows %d: was it written by schema.WriteLock of another version?", out.Lock, lockForm)
+		return out,
+			fmt.Errorf("read lock: its form is %d, this build knows %d: was it written by schema.WriteLock of another version?", out.Lock, lockForm)
 	}
 	if len(out.Subjects) == 0 {
-		return out, errors.New("read lock: it has no subjects: was schema.WriteLock given the events of the program?")
+		return out,
+			errors.New("read lock: it has no subjects: was schema.WriteLock given the events of the program?")
 	}
 	return out, nil
 }

@@ -52,7 +52,8 @@ func (o *oddity) codec(t *testing.T, db *memstore.Store) *schema.Codec {
 		t.Fatal(err)
 	}
 	var r schema.Registry
-	if err := r.Connect(schema.Config{Client: client, Store: db, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if err := r.Connect(schema.Config{Client: client, Store: db,
+		Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
 	return avro.CodecOf[payment1](&r, avro1, nil)
@@ -67,7 +68,8 @@ func TestOddAnswers(t *testing.T) {
 	t.Parallel()
 	lost := func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/schemas/ids") {
-			says(fmt.Sprintf(`{"schema":%q,"references":[{"name":"a.B","subject":"a.B","version":1}]}`, avro1))(w, r)
+			says(fmt.Sprintf(`{"schema":%q,"references":[{"name":"a.B","subject":"a.B","version":1}]}`,
+				avro1))(w, r)
 			return
 		}
 		w.WriteHeader(http.StatusNotFound)
@@ -78,11 +80,14 @@ func TestOddAnswers(t *testing.T) {
 		read   failure.Class
 		write  bool // the writer has an answer
 	}{
-		"an empty object":        {says(`{}`), failure.Outage, false},
-		"maintenance":            {says(`{"message":"under maintenance"}`), failure.Outage, false},
-		"null":                   {says(`null`), failure.Outage, false},
-		"a broken schema":        {says(`{"schema":"{\"type\":\"rec","id":9,"version":1}`), failure.UnknownVersion, true},
-		"another format":         {says(`{"schema":"syntax = \"proto3\";","schemaType":"PROTOBUF","id":9,"version":1}`), failure.UnknownVersion, true},
+		"an empty object": {says(`{}`), failure.Outage, false},
+		"maintenance":     {says(`{"message":"under maintenance"}`), failure.Outage, false},
+		"null":            {says(`null`), failure.Outage, false},
+		"a broken schema": {says(`{"schema":"{\"type\":\"rec","id":9,"version":1}`),
+			failure.UnknownVersion, true},
+		"another format": {
+			says(`{"schema":"syntax = \"proto3\";","schemaType":"PROTOBUF","id":9,"version":1}`),
+			failure.UnknownVersion, true},
 		"a negative id":          {says(`{"schema":"","id":-5,"version":1}`), failure.Outage, false},
 		"an id above 31 bits":    {says(`{"schema":"","id":4294967303,"version":1}`), failure.Outage, false},
 		"a reference is deleted": {lost, failure.UnknownVersion, false},
@@ -96,7 +101,8 @@ func TestOddAnswers(t *testing.T) {
 			if err := reader.Decode(t.Context(), m, &v); failure.Of(err) != c.read {
 				t.Errorf("read: %v is of class %q, want %q", err, failure.Of(err), c.read)
 			}
-			if err := writer.Encode(t.Context(), &skald.Message{}, v); (err == nil) != c.write || err != nil && failure.Of(err) != failure.Outage && name != "a reference is deleted" {
+			if err := writer.Encode(t.Context(), &skald.Message{}, v); (err == nil) != c.write ||
+				err != nil && failure.Of(err) != failure.Outage && name != "a reference is deleted" {
 				t.Errorf("write: %v", err)
 			}
 			if kept, err := db.PayloadSchema(t.Context(), "", "7"); err != nil || kept != "" {
@@ -107,7 +113,8 @@ func TestOddAnswers(t *testing.T) {
 			if err := writer.Encode(t.Context(), &m, v); err != nil {
 				t.Errorf("write when the registry is well: %v", err)
 			}
-			if kept, err := db.PayloadSchema(t.Context(), "", "7"); err != nil || !strings.Contains(kept, "PaymentProcessed") {
+			if kept, err := db.PayloadSchema(t.Context(), "", "7"); err != nil ||
+				!strings.Contains(kept, "PaymentProcessed") {
 				t.Errorf("kept is %q, %v", kept, err)
 			}
 		})
@@ -130,7 +137,8 @@ func TestSlowRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	var r schema.Registry
-	if err := r.Connect(schema.Config{Client: client, Timeout: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if err := r.Connect(schema.Config{Client: client, Timeout: 200 * time.Millisecond,
+		Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
 	c, v := avro.CodecOf[payment1](&r, avro1, &schema.Options{Place: schema.InPrefix}), payment1{"o1", 7}
@@ -166,7 +174,8 @@ func decodes(t *testing.T, c *schema.Codec, m skald.Message) {
 // What an older version kept of such an answer is passed over.
 func TestKeptOddAnswer(t *testing.T) {
 	t.Parallel()
-	for name, text := range map[string]string{"no text": `{"format":"AVRO","text":""}`, "no schema": `{"format":"AVRO","text":"{"}`} {
+	for name, text := range map[string]string{"no text": `{"format":"AVRO","text":""}`,
+		"no schema": `{"format":"AVRO","text":"{"}`} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, db := odd(t, says(`{}`)), memstore.New(nil)
@@ -210,7 +219,8 @@ func TestSoftlyDeleted(t *testing.T) {
 		if err := reads(b.registry(t, db)); err != nil {
 			t.Errorf("%v: a reader whose database has the schema: %v", place, err)
 		}
-		if err := reads(b.registry(t, nil)); (err != nil) != (place == schema.InHeader) || failure.IsOutage(err) {
+		if err := reads(b.registry(t, nil)); (err != nil) != (place == schema.InHeader) ||
+			failure.IsOutage(err) {
 			t.Errorf("%v: a reader that has never seen the schema: %v", place, err)
 		}
 		if later := written(t, warm, payment1{"o1", 7}); !reflect.DeepEqual(later, m) {

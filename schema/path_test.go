@@ -53,7 +53,9 @@ func inMemory(t *testing.T) ground[*memstore.Tx] {
 			}
 			return tx.Commit()
 		},
-		effect:  func(_ context.Context, tx *memstore.Tx, key, saw string) error { return tx.Insert(key, saw) },
+		effect: func(_ context.Context, tx *memstore.Tx, key, saw string) error {
+			return tx.Insert(key, saw)
+		},
 		effects: func(testing.TB) map[string]string { return db.User() },
 	}
 }
@@ -88,7 +90,9 @@ func onServers(t *testing.T) ground[pgx.Tx] {
 	}
 	return ground[pgx.Tx]{
 		db: pgstore.New(pool, &pgstore.Options{Schema: name}), bus: bus, topic: name,
-		write: func(ctx context.Context, f func(tx pgx.Tx) error) error { return pgx.BeginFunc(ctx, pool, f) },
+		write: func(ctx context.Context, f func(tx pgx.Tx) error) error {
+			return pgx.BeginFunc(ctx, pool, f)
+		},
 		effect: func(ctx context.Context, tx pgx.Tx, key, saw string) error {
 			_, err := tx.Exec(ctx, "INSERT INTO "+name+".effect VALUES ($1, $2)", key, saw)
 			return err
@@ -156,7 +160,8 @@ type rolling[TTx any] struct {
 }
 
 func roll[TTx any](t *testing.T, g ground[TTx], language string, versions [2]build) {
-	r := &rolling[TTx]{ground: g, t: t, b: newBed(t), versions: versions, quiet: slog.New(slog.DiscardHandler), out: outbox.New(g.db, nil)}
+	r := &rolling[TTx]{ground: g, t: t, b: newBed(t), versions: versions,
+		quiet: slog.New(slog.DiscardHandler), out: outbox.New(g.db, nil)}
 	for i, v := range versions {
 		r.writers[i] = v.codec(r.b.registry(t, nil), nil)
 	}
@@ -203,14 +208,17 @@ func (r *rolling[TTx]) consumer(version int) skald.Runner {
 	in := inbox.New(r.db, r.bus, group, &inbox.Options{Logger: r.quiet,
 		Retry: inbox.Retry{First: 50 * time.Millisecond, Most: 200 * time.Millisecond}})
 	codec := through{r.versions[version], r.versions[version].codec(r.b.registry(r.t, keep), nil)}
-	inbox.On(in, skald.Event[seen]{Topic: r.topic, Type: "payment.processed", Codec: codec}, func(ctx context.Context, tx TTx, m skald.Received[seen]) error {
-		return r.effect(ctx, tx, fmt.Sprintf("%s/v%d", m.Value.order, version+1), fmt.Sprintf("%d %s", m.Value.amount, m.Value.method))
-	})
+	inbox.On(in, skald.Event[seen]{Topic: r.topic, Type: "payment.processed", Codec: codec},
+		func(ctx context.Context, tx TTx, m skald.Received[seen]) error {
+			return r.effect(ctx, tx, fmt.Sprintf("%s/v%d", m.Value.order, version+1),
+				fmt.Sprintf("%d %s", m.Value.amount, m.Value.method))
+		})
 	return in
 }
 
 func (r *rolling[TTx]) draft(version int, order, method string) skald.Draft {
-	return skald.Draft{Topic: r.topic, Type: "payment.processed", Key: []byte(order), Codec: r.writers[version], Value: r.versions[version].value(order, 7, method)}
+	return skald.Draft{Topic: r.topic, Type: "payment.processed", Key: []byte(order),
+		Codec: r.writers[version], Value: r.versions[version].value(order, 7, method)}
 }
 
 // pay writes a payment as a program of that version does.
@@ -218,7 +226,8 @@ func (r *rolling[TTx]) pay(version int) {
 	r.t.Helper()
 	order := fmt.Sprintf("o%d", len(r.orders))
 	d := r.draft(version, order, "card")
-	if err := r.write(r.t.Context(), func(tx TTx) error { return r.out.Write(r.t.Context(), tx, d) }); err != nil {
+	if err := r.write(r.t.Context(),
+		func(tx TTx) error { return r.out.Write(r.t.Context(), tx, d) }); err != nil {
 		r.t.Fatal(err)
 	}
 	r.orders, r.methods = append(r.orders, order), append(r.methods, []string{"", "card"}[version])
@@ -234,7 +243,8 @@ func (r *rolling[TTx]) wait(language string, n int) {
 			method = "unknown" // the default of the new schema
 		}
 		if got[order+"/v1"] != "7 " || got[order+"/v2"] != "7 "+method {
-			r.t.Errorf("%s: the old one saw %q, the new one %q, want the method %q", order, got[order+"/v1"], got[order+"/v2"], method)
+			r.t.Errorf("%s: the old one saw %q, the new one %q, want the method %q", order, got[order+"/v1"],
+				got[order+"/v2"], method)
 		}
 	}
 }
@@ -276,7 +286,8 @@ func (r *rolling[TTx]) unknown(language string) {
 	if language == "protobuf" {
 		mark = append(mark, 2, 2)
 	}
-	raw := skald.Message{ID: "late", Source: "/another", Topic: r.topic, Type: "payment.processed", Key: []byte("late"), Time: time.Now(),
+	raw := skald.Message{ID: "late", Source: "/another", Topic: r.topic, Type: "payment.processed",
+		Key: []byte("late"), Time: time.Now(),
 		Headers: []skald.Header{{Name: schema.Header, Value: mark}}, Data: m.Data}
 	if err := r.bus.Publish(r.t.Context(), []skald.Message{raw}).Wait(r.t.Context()); err != nil {
 		r.t.Fatal(err)
@@ -284,7 +295,8 @@ func (r *rolling[TTx]) unknown(language string) {
 	end := time.After(5 * time.Minute)
 	for tick := time.NewTicker(20 * time.Millisecond); ; {
 		kept := r.kept()
-		if len(kept) == 2 && strings.Contains(kept[0].Last.Why, "does not know schema 4711") && kept[0].Dead == nil && kept[0].Attempts == 0 {
+		if len(kept) == 2 && strings.Contains(kept[0].Last.Why, "does not know schema 4711") &&
+			kept[0].Dead == nil && kept[0].Attempts == 0 {
 			break
 		}
 		select {
@@ -293,7 +305,8 @@ func (r *rolling[TTx]) unknown(language string) {
 			r.t.Fatalf("kept are %+v", kept)
 		}
 	}
-	format := map[string]sr.SchemaType{"avro": sr.TypeAvro, "json": sr.TypeJSON, "protobuf": sr.TypeProtobuf}[language]
+	format := map[string]sr.SchemaType{"avro": sr.TypeAvro, "json": sr.TypeJSON,
+		"protobuf": sr.TypeProtobuf}[language]
 	text := map[string]string{"avro": avro1, "json": json1, "protobuf": proto1}[language]
 	r.b.fake.SeedSchema("of-another", 1, id, sr.Schema{Type: format, Schema: text})
 	got := r.await(202)

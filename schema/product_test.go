@@ -77,10 +77,13 @@ func TestChangesBeforeAProduct(t *testing.T) {
 		name    string
 		of      sr.SchemaType
 		changes []change
-	}{{schema.Avro, sr.TypeAvro, avroChanges()}, {schema.Protobuf, sr.TypeProtobuf, protoChanges()}, {schema.JSON, sr.TypeJSON, jsonChanges()}} {
+	}{{schema.Avro, sr.TypeAvro, avroChanges()}, {schema.Protobuf, sr.TypeProtobuf, protoChanges()},
+		{schema.JSON, sr.TypeJSON, jsonChanges()}} {
 		for i, c := range format.changes {
-			for level, ours := range map[sr.CompatibilityLevel]bool{sr.CompatBackward: c.back, sr.CompatForward: c.forth} {
-				theirs, err := allows(t, client, fmt.Sprint("skald-", rand.Text()[:8], "-", i), level, format.of, c)
+			for level, ours := range map[sr.CompatibilityLevel]bool{sr.CompatBackward: c.back,
+				sr.CompatForward: c.forth} {
+				theirs, err := allows(t, client, fmt.Sprint("skald-", rand.Text()[:8], "-", i), level,
+					format.of, c)
 				switch says := fmt.Sprintf("%s %s, %s", format.name, c.name, level); {
 				case err != nil:
 					t.Logf("%s: %v", says, err)
@@ -103,7 +106,8 @@ func TestChangesBeforeAProduct(t *testing.T) {
 }
 
 // allows tells whether the registry takes a change.
-func allows(t *testing.T, client *sr.Client, subject string, level sr.CompatibilityLevel, of sr.SchemaType, c change) (bool, error) {
+func allows(t *testing.T, client *sr.Client, subject string, level sr.CompatibilityLevel, of sr.SchemaType,
+	c change) (bool, error) {
 	t.Helper()
 	ctx := t.Context()
 	if _, err := client.CreateSchema(ctx, subject, sr.Schema{Schema: c.before, Type: of}); err != nil {

@@ -15,17 +15,20 @@ import (
 // What is no answer of a registry is no leave to push.
 func TestPullOfSomethingElse(t *testing.T) {
 	t.Parallel()
-	lock := schema.Lock{Lock: 1, Subjects: []schema.Locked{{Subject: "s", Text: schema.Text{Format: schema.Avro, Schema: []byte(`"int"`)}}}}
+	lock := schema.Lock{Lock: 1, Subjects: []schema.Locked{{Subject: "s",
+		Text: schema.Text{Format: schema.Avro, Schema: []byte(`"int"`)}}}}
 	for name, c := range map[string]struct {
 		config, versions string
 		status           int
 		want             string // of the error; "": the subject is new
 	}{
-		"a registry without the subject": {`{"compatibilityLevel":"BACKWARD"}`, `{"error_code":40401,"message":"no subject"}`, 404, ""},
-		"no level":                       {`{}`, `[]`, 200, "the answer has none"},
-		"a level of another name":        {`{"compatibility":"BACKWARD"}`, `[]`, 200, "the answer has none"},
-		"a proxy without that page":      {`{"compatibilityLevel":"BACKWARD"}`, `<html>no page</html>`, 404, "no page"},
-		"no version in a version":        {`{"compatibilityLevel":"BACKWARD"}`, `[1]`, 200, "no schema"},
+		"a registry without the subject": {`{"compatibilityLevel":"BACKWARD"}`,
+			`{"error_code":40401,"message":"no subject"}`, 404, ""},
+		"no level":                {`{}`, `[]`, 200, "the answer has none"},
+		"a level of another name": {`{"compatibility":"BACKWARD"}`, `[]`, 200, "the answer has none"},
+		"a proxy without that page": {`{"compatibilityLevel":"BACKWARD"}`, `<html>no page</html>`,
+			404, "no page"},
+		"no version in a version": {`{"compatibilityLevel":"BACKWARD"}`, `[1]`, 200, "no schema"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -51,7 +54,8 @@ func TestPullOfSomethingElse(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if got, err := schema.Check(lock, versions, "", avro.Format{}); err != nil || got[0].State != schema.New {
+			if got, err := schema.Check(lock, versions, "", avro.Format{}); err != nil ||
+				got[0].State != schema.New {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})
@@ -61,15 +65,18 @@ func TestPullOfSomethingElse(t *testing.T) {
 // A level that is not known is no level that is kept to, and a lock of nothing is not compatible.
 func TestCheckKnowsLevels(t *testing.T) {
 	t.Parallel()
-	lock := schema.Lock{Lock: 1, Subjects: []schema.Locked{{Subject: "s", Text: schema.Text{Format: schema.Avro, Schema: []byte(`"int"`)}}}}
+	lock := schema.Lock{Lock: 1, Subjects: []schema.Locked{{Subject: "s",
+		Text: schema.Text{Format: schema.Avro, Schema: []byte(`"int"`)}}}}
 	versions := schema.Versions{Form: 1, Subjects: []schema.SubjectHistory{{Subject: "s", Level: "SIDEWARD"}}}
-	if _, err := schema.Check(lock, versions, "", avro.Format{}); err == nil || !strings.Contains(err.Error(), "SIDEWARD") {
+	if _, err := schema.Check(lock, versions, "", avro.Format{}); err == nil ||
+		!strings.Contains(err.Error(), "SIDEWARD") {
 		t.Errorf("%v", err)
 	}
 	if _, err := schema.Check(lock, versions, schema.Full, avro.Format{}); err != nil {
 		t.Errorf("with a level that is given: %v", err)
 	}
-	if _, err := schema.ReadLock(strings.NewReader(`{"lock":1,"subjects":[]}`)); err == nil || !strings.Contains(err.Error(), "no subjects") {
+	if _, err := schema.ReadLock(strings.NewReader(`{"lock":1,"subjects":[]}`)); err == nil ||
+		!strings.Contains(err.Error(), "no subjects") {
 		t.Errorf("%v", err)
 	}
 }

@@ -10,7 +10,8 @@ import (
 
 // Readable is the payload of m as JSON, for people, by the schema that kept has under this registry's name;
 // nil: it names no schema, or none that is kept.
-func Readable(ctx context.Context, kept store.PayloadSchemas, registry string, m skald.Message, formats ...Format) ([]byte, error) {
+func Readable(ctx context.Context, kept store.PayloadSchemas, registry string, m skald.Message,
+	formats ...Format) ([]byte, error) {
 	l, err := locate(m, false)
 	if err != nil || !l.found {
 		return nil, err

@@ -73,7 +73,8 @@ const (
 )
 
 // ErrNotConnected: Connect was not called.
-var ErrNotConnected = errors.New("the schema registry is not connected: call Registry.Connect at the start of the program")
+var ErrNotConnected = errors.New(
+	"the schema registry is not connected: call Registry.Connect at the start of the program")
 
 // Connect says where schemas are to be had. It asks nobody yet. A second call is an error.
 func (r *Registry) Connect(c Config) error {
@@ -130,7 +131,8 @@ func (r *Registry) Schema(ctx context.Context, id ID) (Schema, error) {
 
 // schema tells what understand makes of the schema: what it does not understand is neither kept nor known for
 // long, as the answer may be that of something before the registry.
-func (r *Registry) schema(ctx context.Context, id ID, understand func(Schema) error) (s Schema, kept bool, err error) {
+func (r *Registry) schema(ctx context.Context, id ID,
+	understand func(Schema) error) (s Schema, kept bool, err error) {
 	c, err := r.config()
 	if err != nil {
 		return s, false, err
@@ -140,7 +142,8 @@ func (r *Registry) schema(ctx context.Context, id ID, understand func(Schema) er
 	case e == nil && absent != nil:
 		return s, false, absent
 	case e == nil:
-		if e, err = r.lookups.do(ctx, c.Timeout, id, func(ctx context.Context) (*entry, error) { return r.find(ctx, c, id, understand) }); err != nil {
+		if e, err = r.lookups.do(ctx, c.Timeout, id,
+			func(ctx context.Context) (*entry, error) { return r.find(ctx, c, id, understand) }); err != nil {
 			return s, false, err
 		}
 	}
@@ -149,7 +152,8 @@ func (r *Registry) schema(ctx context.Context, id ID, understand func(Schema) er
 			return e.Schema, false, nil
 		}
 		if err := understand(e.Schema); err != nil {
-			return s, false, skald.UnknownVersion(fmt.Errorf("schema %v cannot be read by this build: %w", id, err))
+			return s, false, skald.UnknownVersion(fmt.Errorf("schema %v cannot be read by this build: %w", id,
+				err))
 		}
 		r.trust(e)
 	}
@@ -186,11 +190,13 @@ func unknownID(id ID) error {
 	if id.GUID != [16]byte{} {
 		hint = ", or cannot look up GUIDs"
 	}
-	return skald.UnknownVersion(fmt.Errorf("the registry does not know schema %v%s: was it deleted, or is this another registry?", id, hint))
+	return skald.UnknownVersion(fmt.Errorf(
+		"the registry does not know schema %v%s: was it deleted, or is this another registry?", id, hint))
 }
 
 // find asks the database, then the registry.
-func (r *Registry) find(ctx context.Context, c *Config, id ID, understand func(Schema) error) (*entry, error) {
+func (r *Registry) find(ctx context.Context, c *Config, id ID,
+	understand func(Schema) error) (*entry, error) {
 	if c.Store != nil {
 		kept, err := r.read(ctx, c, id, understand)
 		if e, _ := r.look(id); kept && e != nil {
@@ -200,7 +206,8 @@ func (r *Registry) find(ctx context.Context, c *Config, id ID, understand func(S
 		case c.Client == nil && err != nil:
 			return nil, skald.Outage(fmt.Errorf("read schema %v in the database: %w", id, err))
 		case c.Client == nil:
-			return nil, skald.UnknownVersion(fmt.Errorf("schema %v is not kept, and there is no registry to ask", id))
+			return nil,
+				skald.UnknownVersion(fmt.Errorf("schema %v is not kept, and there is no registry to ask", id))
 		}
 	}
 	s, err := (server{c.Client}).byID(ctx, id)
@@ -226,13 +233,15 @@ func (r *Registry) learn(id ID, e *entry) *entry {
 // read looks for what is kept, and tells whether it is known now. It does not wait long: all connections may
 // be in the hands of handlers that wait for this one. What comes later is known to the next message.
 // A kept one that this codec does not understand counts where there is no registry to ask.
-func (r *Registry) read(ctx context.Context, c *Config, id ID, understand func(Schema) error) (kept bool, err error) {
+func (r *Registry) read(ctx context.Context, c *Config, id ID,
+	understand func(Schema) error) (kept bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readWait)
 	defer cancel()
 	return r.reads.do(ctx, c.Timeout, id, func(ctx context.Context) (bool, error) {
 		s, kept, err := c.kept(ctx, id)
 		if err != nil {
-			c.Logger.Warn("the schemas that are kept cannot be read: the registry is asked", "schema", id.String(), "error", err)
+			c.Logger.Warn("the schemas that are kept cannot be read: the registry is asked", "schema",
+				id.String(), "error", err)
 		}
 		if kept && c.Client != nil && understand != nil && understand(s) != nil {
 			return false, nil
@@ -287,7 +296,8 @@ func (r *Registry) keep(ctx context.Context, c *Config, id ID, e *entry) (kept b
 	_, err := r.keepings.do(ctx, c.Timeout, id, func(ctx context.Context) (struct{}, error) {
 		err := c.Store.KeepPayloadSchema(ctx, c.Name, id.String(), e.definition())
 		if err != nil {
-			c.Logger.Warn("a schema cannot be kept: it is tried again with the next message that needs it", "schema", id.String(), "error", err)
+			c.Logger.Warn("a schema cannot be kept: it is tried again with the next message that needs it",
+				"schema", id.String(), "error", err)
 			return struct{}{}, err
 		}
 		r.mu.Lock()

@@ -29,7 +29,8 @@ func answered(err error) error {
 // refused tells of a schema that the registry does not take: broken, or incompatible.
 func refused(err error) bool {
 	var said *sr.ResponseError
-	return errors.As(err, &said) && (said.StatusCode == http.StatusConflict || said.StatusCode == http.StatusUnprocessableEntity)
+	return errors.As(err, &said) && (said.StatusCode == http.StatusConflict ||
+		said.StatusCode == http.StatusUnprocessableEntity)
 }
 
 func (s server) byID(ctx context.Context, id ID) (Schema, error) {
@@ -74,7 +75,8 @@ func (e *referenceError) Unwrap() error { return e.err }
 // mostDeep bounds how deep schemas may refer to others.
 const mostDeep = 50
 
-func (s server) imports(ctx context.Context, out *Schema, refs []sr.SchemaReference, depth int) (names []string, err error) {
+func (s server) imports(ctx context.Context, out *Schema, refs []sr.SchemaReference,
+	depth int) (names []string, err error) {
 	if depth > mostDeep {
 		return nil, fmt.Errorf("the schema refers to others more than %d deep", mostDeep)
 	}
@@ -153,7 +155,8 @@ func (s server) register(ctx context.Context, subject string, one Schema) (ID, e
 
 func idOf(found sr.SubjectSchema) (ID, error) {
 	if found.ID <= 0 || found.ID > math.MaxInt32 {
-		return ID{}, fmt.Errorf("the answer has the id %d, which is none of a schema: does the URL lead to the registry itself?", found.ID)
+		return ID{},
+			fmt.Errorf("the answer has the id %d, which is none of a schema: does the URL lead to the registry itself?", found.ID)
 	}
 	guid, _ := guidOf(found.GUID)
 	return ID{Number: int32(found.ID), GUID: guid}, nil

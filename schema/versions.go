@@ -74,7 +74,8 @@ func (s server) history(ctx context.Context, subject string) (SubjectHistory, er
 		if err != nil {
 			return out, fmt.Errorf("version %d: %w", n, err)
 		}
-		out.Versions = append(out.Versions, Version{Version: n, ID: found.ID, GUID: found.GUID, Text: textOf(whole)})
+		out.Versions = append(out.Versions,
+			Version{Version: n, ID: found.ID, GUID: found.GUID, Text: textOf(whole)})
 	}
 	return out, nil
 }
@@ -93,7 +94,8 @@ func (s server) level(ctx context.Context, subject string) (string, error) {
 	for _, of := range []string{subject, sr.GlobalSubject} {
 		found = s.Compatibility(sr.WithParams(ctx, sr.DefaultToGlobal), of)[0]
 		if found.Err == nil && found.Level.String() == "" {
-			return "", errors.New("its level of compatibility: the answer has none: does the URL lead to the registry itself?")
+			return "",
+				errors.New("its level of compatibility: the answer has none: does the URL lead to the registry itself?")
 		}
 		if found.Err == nil {
 			return strings.TrimSuffix(found.Level.String(), "_TRANSITIVE"), nil
@@ -115,7 +117,8 @@ func ReadVersions(r io.Reader) (Versions, error) {
 		return out, fmt.Errorf("read versions: %w: is it what skald schema pull wrote?", err)
 	}
 	if out.Form != versionsForm {
-		return out, fmt.Errorf("read versions: their form is %d, this build knows %d: pull them again", out.Form, versionsForm)
+		return out, fmt.Errorf("read versions: their form is %d, this build knows %d: pull them again",
+			out.Form, versionsForm)
 	}
 	return out, nil
 }

@@ -61,7 +61,8 @@ func Explain(a *Answer, now time.Time) (lines []string) {
 		lines = append(lines, a.Held[i].explain())
 	}
 	for _, s := range a.Silent {
-		lines = append(lines, fmt.Sprintf("%s did not answer (%s): what stands there is not known.", s.Service, s.Why))
+		lines = append(lines, fmt.Sprintf("%s did not answer (%s): what stands there is not known.",
+			s.Service, s.Why))
 	}
 	return lines
 }
@@ -86,8 +87,10 @@ func (s *Saga) explain(now time.Time) (lines []string) {
 	for i := range s.Steps {
 		did[s.Steps[i].Outcome] = append(did[s.Steps[i].Outcome], s.Steps[i].Name)
 	}
-	for _, one := range [][2]string{{operate.StepDone, "What happened so far: %s."}, {operate.StepFailed, "What said no: %s."}, {operate.StepSkipped, "Passed over: %s."},
-		{operate.StepIsUndone, "What was done and then undone: %s."}, {operate.StepUndoing, "Being undone now: %s."}} {
+	for _, one := range [][2]string{{operate.StepDone, "What happened so far: %s."},
+		{operate.StepFailed, "What said no: %s."}, {operate.StepSkipped, "Passed over: %s."},
+		{operate.StepIsUndone, "What was done and then undone: %s."},
+		{operate.StepUndoing, "Being undone now: %s."}} {
 		if len(did[one[0]]) > 0 {
 			say(one[1], strings.Join(did[one[0]], ", "))
 		}
@@ -114,7 +117,8 @@ func (s *Saga) explain(now time.Time) (lines []string) {
 // turned says why a choreographed saga turned back, as far as its steps tell, and what became of its effects.
 func (s *Saga) turned(undone string) string {
 	has := func(outcome string) bool {
-		return slices.ContainsFunc(s.Steps, func(one operate.StandingStep) bool { return one.Outcome == outcome })
+		return slices.ContainsFunc(s.Steps,
+			func(one operate.StandingStep) bool { return one.Outcome == outcome })
 	}
 	switch {
 	case s.Style != operate.Choreographed:
@@ -144,10 +148,12 @@ func (s *Saga) troubles(now time.Time) (lines []string) {
 		say("An operator paused it. To go on: %s", s.command(len(s.Commands)-1))
 	}
 	if len(s.Missing) > 0 {
-		say("Something was heard of that follows %s, which was not: that news is on its way, or lost.", strings.Join(s.Missing, " or "))
+		say("Something was heard of that follows %s, which was not: that news is on its way, or lost.",
+			strings.Join(s.Missing, " or "))
 	}
 	for _, a := range s.Asked {
-		say("An operator asked at %s that %s is undone, and nobody has said yet that it is.", moment(a.At), a.Step)
+		say("An operator asked at %s that %s is undone, and nobody has said yet that it is.",
+			moment(a.At), a.Step)
 	}
 	for _, d := range s.Drift {
 		say("Something is not as declared: %s.", strings.TrimRight(d, "."))
@@ -200,10 +206,13 @@ func (h *Held) explain() string {
 	case "dead":
 		text = fmt.Sprintf("%s gave %s (%s) up: somebody has to decide.", at, h.Type, h.ID)
 	default:
-		text = fmt.Sprintf("%s does not trust %s (%s), since it looks like one that it took before: somebody has to decide.", at, h.Type, h.ID)
+		text = fmt.Sprintf(
+			"%s does not trust %s (%s), since it looks like one that it took before: somebody has to decide.",
+			at, h.Type, h.ID)
 	}
 	if h.LastError != "" {
-		text += fmt.Sprintf(" It failed %s since %s, last with: %s.", times(max(1, h.Attempts)), moment(h.Since), strings.TrimRight(h.LastError, "."))
+		text += fmt.Sprintf(" It failed %s since %s, last with: %s.", times(max(1, h.Attempts)),
+			moment(h.Since), strings.TrimRight(h.LastError, "."))
 	}
 	return text + " Once the cause is gone: " + h.Command
 }

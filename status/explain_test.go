@@ -15,12 +15,16 @@ func TestExplainTurnedBack(t *testing.T) {
 		return operate.StandingStep{Name: outcome, Outcome: outcome}
 	}
 	for want, s := range map[string]operate.SagaStanding{
-		"failed, and nothing of it has to be undone.":            {State: "compensating", Steps: []operate.StandingStep{step(operate.StepDone), step(operate.StepFailed)}},
-		"failed, and what was done for it is undone.":            {State: "compensated", Steps: []operate.StandingStep{step(operate.StepIsUndone), step(operate.StepFailed)}},
-		"turned back, and what was done for it is being undone.": {State: "compensating", Steps: []operate.StandingStep{step(operate.StepDone)}},
+		"failed, and nothing of it has to be undone.": {State: "compensating",
+			Steps: []operate.StandingStep{step(operate.StepDone), step(operate.StepFailed)}},
+		"failed, and what was done for it is undone.": {State: "compensated",
+			Steps: []operate.StandingStep{step(operate.StepIsUndone), step(operate.StepFailed)}},
+		"turned back, and what was done for it is being undone.": {State: "compensating",
+			Steps: []operate.StandingStep{step(operate.StepDone)}},
 	} {
 		s.Style, s.Name, s.Key = operate.Choreographed, "order", "o-1"
-		lines := status.Explain(&status.Answer{Key: "o-1", Sagas: []status.Saga{{SagaStanding: s}}}, time.Now())
+		lines := status.Explain(&status.Answer{Key: "o-1", Sagas: []status.Saga{{SagaStanding: s}}},
+			time.Now())
 		if lines[0] != "order o-1 "+want {
 			t.Errorf("%s\nwant %s", strings.Join(lines, "\n"), want)
 		}

@@ -99,14 +99,18 @@ func Handler(db store.Lister, o *Options) (http.Handler, error) {
 	}
 	for name, at := range h.o.Services {
 		u, err := url.Parse(at)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || name == h.o.Service {
-			return nil, fmt.Errorf("status: where is %q? Give the http or https URL under which its handler is mounted, under a name that is not this service's", name)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" ||
+			u.Fragment != "" || name == h.o.Service {
+			return nil,
+				fmt.Errorf("status: where is %q? Give the http or https URL under which its handler is mounted, under a name that is not this service's", name)
 		}
 		h.others[name] = u
 	}
 	for name := range h.o.Databases {
 		if h.others[name] != nil || name == h.o.Service {
-			return nil, fmt.Errorf("status: %q is asked twice: give each service once, by its URL or its database", name)
+			return nil,
+				fmt.Errorf("status: %q is asked twice: give each service once, by its URL or its database",
+					name)
 		}
 	}
 	if err := CheckTraceURL(h.o.TraceURL); err != nil {
@@ -121,7 +125,9 @@ func Handler(db store.Lister, o *Options) (http.Handler, error) {
 func loopback(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !nearby.Is(r) {
-			http.Error(w, "only requests from this machine are answered: set status.Options.Auth to let others in", http.StatusForbidden)
+			http.Error(w,
+				"only requests from this machine are answered: set status.Options.Auth to let others in",
+				http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -163,7 +169,8 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	head.Set("Content-Type", "text/html; charset=utf-8")
-	head.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+	head.Set("Content-Security-Policy",
+		"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
 	w.WriteHeader(code)
 	_, _ = w.Write(pageOf(&a, time.Now())) // who asked is gone if this fails
 }
@@ -216,7 +223,8 @@ func (h *handler) ask(ctx context.Context, key string) Answer {
 	for name, at := range h.others {
 		go func() {
 			part, err := h.fetch(ctx, at, key, keys)
-			replies <- reply{name, fmt.Sprintf("asked at %s, it gave no answer that can be used", at.Redacted()), part, err}
+			replies <- reply{name, fmt.Sprintf("asked at %s, it gave no answer that can be used",
+				at.Redacted()), part, err}
 		}()
 	}
 	for name, d := range h.o.Databases {
@@ -235,10 +243,12 @@ func (h *handler) ask(ctx context.Context, key string) Answer {
 	}
 	a.Link(h.o.TraceURL)
 	slices.SortStableFunc(a.Sagas, func(a, b Saga) int {
-		return cmp.Or(a.Started.Compare(b.Started), strings.Compare(a.Service+"\x00"+a.Name, b.Service+"\x00"+b.Name))
+		return cmp.Or(a.Started.Compare(b.Started),
+			strings.Compare(a.Service+"\x00"+a.Name, b.Service+"\x00"+b.Name))
 	})
 	slices.SortFunc(a.Held, func(a, b Held) int {
-		return strings.Compare(a.Service+"\x00"+a.Consumer+"\x00"+a.ID, b.Service+"\x00"+b.Consumer+"\x00"+b.ID)
+		return strings.Compare(a.Service+"\x00"+a.Consumer+"\x00"+a.ID, b.Service+"\x00"+b.Consumer+
+			"\x00"+b.ID)
 	})
 	slices.SortFunc(a.Silent, func(a, b Silent) int { return strings.Compare(a.Service, b.Service) })
 	return a
@@ -270,7 +280,10 @@ func (h *handler) held(w http.ResponseWriter, r *http.Request) {
 	for _, text := range r.URL.Query()["key"] {
 		key, err := base64.RawURLEncoding.DecodeString(text)
 		if err != nil || len(key) > maxKey || len(keys) == maxKeys {
-			http.Error(w, fmt.Sprintf("key is given at most %d times, in base64url without padding, with at most %d bytes", maxKeys, maxKey), http.StatusBadRequest)
+			http.Error(w,
+				fmt.Sprintf(
+					"key is given at most %d times, in base64url without padding, with at most %d bytes",
+					maxKeys, maxKey), http.StatusBadRequest)
 			return
 		}
 		keys = append(keys, key)

@@ -37,8 +37,10 @@ func TestOpenAPI(t *testing.T) {
 	if err := json.Unmarshal(text, &api); err != nil {
 		t.Fatal(err)
 	}
-	for name, v := range map[string]any{"Answer": status.Answer{}, "Saga": status.Saga{}, "Step": operate.StandingStep{}, "Identity": flow.ID{},
-		"Wait": operate.Wait{}, "Retrying": operate.Retrying{}, "Asked": operate.Asked{}, "Silent": status.Silent{}, "Held": status.Held{}} {
+	for name, v := range map[string]any{"Answer": status.Answer{}, "Saga": status.Saga{},
+		"Step": operate.StandingStep{}, "Identity": flow.ID{},
+		"Wait": operate.Wait{}, "Retrying": operate.Retrying{}, "Asked": operate.Asked{},
+		"Silent": status.Silent{}, "Held": status.Held{}} {
 		s := api.Components.Schemas[name]
 		names, always := fields(reflect.TypeOf(v))
 		var said []string
@@ -48,13 +50,16 @@ func TestOpenAPI(t *testing.T) {
 		slices.Sort(said)
 		slices.Sort(s.Required)
 		if !slices.Equal(said, names) || !slices.Equal(s.Required, always) {
-			t.Errorf("%s: properties %v, required %v; the type has %v, always %v", name, said, s.Required, names, always)
+			t.Errorf("%s: properties %v, required %v; the type has %v, always %v", name, said, s.Required,
+				names, always)
 		}
 	}
-	if held, want := api.Components.Schemas["Held"].Properties, reflect.TypeFor[operate.Holder]().NumField()+1; len(held) != want {
+	if held, want := api.Components.Schemas["Held"].Properties, reflect.TypeFor[operate.Holder]().NumField()+
+		1; len(held) != want {
 		t.Errorf("Held has %d properties, want %d", len(held), want)
 	}
-	if states := api.Components.Schemas["Saga"].Properties["state"].Enum; !slices.Equal(states, []string{flow.Running, flow.Compensating, flow.Done, flow.Compensated}) {
+	if states := api.Components.Schemas["Saga"].Properties["state"].Enum; !slices.Equal(states,
+		[]string{flow.Running, flow.Compensating, flow.Done, flow.Compensated}) {
 		t.Errorf("states %v", states)
 	}
 
@@ -67,7 +72,8 @@ func TestOpenAPI(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &v); code != http.StatusOK || err != nil {
 		t.Fatal(code, body, err)
 	}
-	for _, wrong := range against(api.Components.Schemas, schemaOf{Ref: "#/components/schemas/Answer"}, v, "answer") {
+	for _, wrong := range against(api.Components.Schemas, schemaOf{Ref: "#/components/schemas/Answer"},
+		v, "answer") {
 		t.Error(wrong)
 	}
 }
@@ -78,7 +84,8 @@ func fields(of reflect.Type) (names, always []string) {
 		name, rest, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case name == "-":
-		case f.Anonymous && name == "" && f.Type.Kind() == reflect.Struct && f.Type != reflect.TypeFor[time.Time]():
+		case f.Anonymous && name == "" && f.Type.Kind() == reflect.Struct &&
+			f.Type != reflect.TypeFor[time.Time]():
 			n, a := fields(f.Type)
 			names, always = append(names, n...), append(always, a...)
 		default:

@@ -46,13 +46,16 @@ func newOffice(t *testing.T) *office {
 	o.d = saga.New("order", &saga.Options[string]{Key: func(s string) string { return s }},
 		saga.Do("hold", do("hold"), undo("hold")), saga.Do("look", do("look"), nil, saga.NoEffect()),
 		saga.Wait[string]("approve", saga.Signal[bool]{Name: "approved"}, saga.Timeout(24*time.Hour)),
-		saga.Do("charge", do("charge"), undo("charge"), often), saga.Do("ship", do("ship"), nil, saga.Pivot()), saga.Do("thank", do("thank"), nil))
+		saga.Do("charge", do("charge"), undo("charge"), often),
+		saga.Do("ship", do("ship"), nil, saga.Pivot()), saga.Do("thank", do("thank"), nil))
 	var err error
-	if o.e, err = saga.NewEngine(o.db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler)}, o.d); err != nil {
+	if o.e, err = saga.NewEngine(o.db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler)},
+		o.d); err != nil {
 		t.Fatal(err)
 	}
 	tx := o.db.BeginTx()
-	ctx := skald.WithCause(t.Context(), skald.Message{ID: "m-1", Source: "/shop", CorrelationID: "c", TraceParent: "00-" + trace + "-00f067aa0ba902b7-01"})
+	ctx := skald.WithCause(t.Context(), skald.Message{ID: "m-1", Source: "/shop", CorrelationID: "c",
+		TraceParent: "00-" + trace + "-00f067aa0ba902b7-01"})
 	if _, err = saga.Start(ctx, o.e, tx, o.d, "o-1"); err == nil {
 		err = tx.Commit()
 	}
@@ -75,7 +78,8 @@ func (o *office) work() {
 
 func (o *office) change(c operate.SagaChange) {
 	o.t.Helper()
-	r, err := operate.ChangeSagas(o.t.Context(), o.db, operate.SagaSelection{Key: "o-1"}, c, operate.Order{Author: "ann", Reason: "it has to be"})
+	r, err := operate.ChangeSagas(o.t.Context(), o.db, operate.SagaSelection{Key: "o-1"}, c,
+		operate.Order{Author: "ann", Reason: "it has to be"})
 	if err != nil || r.Done != 1 {
 		o.t.Fatalf("%s: %+v, %v", c.Verb, r, err)
 	}
@@ -98,7 +102,8 @@ func (o *office) stands() (status.Saga, string) {
 	for i := range s.Steps {
 		step := &s.Steps[i]
 		text += fmt.Sprintf(" %s:%s", step.Name, step.Outcome)
-		if step.At == nil || step.At.IsZero() || step.At.After(time.Now()) || time.Since(*step.At) > time.Hour {
+		if step.At == nil || step.At.IsZero() || step.At.After(time.Now()) ||
+			time.Since(*step.At) > time.Hour {
 			o.t.Errorf("%s came to %s at %v", step.Name, step.Outcome, step.At)
 		}
 	}
@@ -132,20 +137,25 @@ func (o *office) says(parts ...string) {
 // An orchestrated saga is in the same answer: what it waits for, retries, would undo, and what frees it.
 func TestOrchestrated(t *testing.T) {
 	o := newOffice(t)
-	s := o.must("running hold:done look:done approve:running remains[approve charge ship thank] undo[hold] stays[]")
-	if w := s.Waiting; len(w) != 1 || w[0].What != operate.WaitSignal || w[0].After != "approve" || w[0].For[0] != "approved" || w[0].Since == nil || w[0].Due == nil {
+	s := o.must(
+		"running hold:done look:done approve:running remains[approve charge ship thank] undo[hold] stays[]")
+	if w := s.Waiting; len(w) != 1 || w[0].What != operate.WaitSignal || w[0].After != "approve" ||
+		w[0].For[0] != "approved" || w[0].Since == nil || w[0].Due == nil {
 		t.Errorf("it waits for %+v", w)
 	}
-	if s.Style != operate.Orchestrated || s.Trace != trace || s.Name != "order" || s.Retrying != nil || len(s.Commands) > 0 {
+	if s.Style != operate.Orchestrated || s.Trace != trace || s.Name != "order" || s.Retrying != nil ||
+		len(s.Commands) > 0 {
 		t.Errorf("it is %+v", s)
 	}
-	o.says("order o-1 is under way since", "approve waits until somebody says approved, since", "for 24h0m0s at most from now", "Still to come: approve, charge, ship, thank",
+	o.says("order o-1 is under way since", "approve waits until somebody says approved, since",
+		"for 24h0m0s at most from now", "Still to come: approve, charge, ship, thank",
 		"If it fails, this is undone: hold.")
 
 	o.broken["charge"] = errors.New("no route to the bank")
 	o.approve()
 	s = o.must("running hold:done look:done approve:done charge:running remains[charge ship thank] undo[hold] stays[]")
-	if r := s.Retrying; r == nil || r.Step != "charge" || r.Attempt != 2 || r.Since == nil || r.Next == nil || !strings.Contains(r.Error, "no route") {
+	if r := s.Retrying; r == nil || r.Step != "charge" || r.Attempt != 2 || r.Since == nil || r.Next == nil ||
+		!strings.Contains(r.Error, "no route") {
 		t.Errorf("it retries %+v", r)
 	}
 	o.says("charge is retrying, attempt 2, failing since", ", next in 1h", "no route to the bank")
@@ -154,19 +164,25 @@ func TestOrchestrated(t *testing.T) {
 	o.broken["thank"] = skald.Permanent(errors.New("no van"))
 	o.change(operate.SagaChange{Verb: operate.RetrySaga, Step: "charge"})
 	s = o.must("running, stuck hold:done look:done approve:done charge:done ship:done thank:running remains[thank] undo[] stays[ship charge hold]")
-	if fmt.Sprint(s.Commands) != "[skald saga retry --store @o.url --reason 'the cause is gone' -- order o-1]" || !s.Steps[5].Stuck || !strings.Contains(s.Steps[5].Error, "no van") {
+	if fmt.Sprint(
+		s.Commands) != "[skald saga retry --store @o.url --reason 'the cause is gone' -- order o-1]" ||
+		!s.Steps[5].Stuck || !strings.Contains(s.Steps[5].Error, "no van") {
 		t.Errorf("it is freed by %q: %+v", s.Commands, s.Steps[5])
 	}
-	o.says("thank is stuck after it failed once, failing since", "somebody has to remove the cause, and then run: skald saga retry", "This stays, whatever happens: ship, charge, hold.")
+	o.says("thank is stuck after it failed once, failing since",
+		"somebody has to remove the cause, and then run: skald saga retry",
+		"This stays, whatever happens: ship, charge, hold.")
 
 	o.change(operate.SagaChange{Verb: operate.PauseSaga})
-	if s, _ = o.stands(); s.Word() != "running, stuck, paused" || len(s.Commands) != 2 || !strings.HasPrefix(s.Commands[1], "skald saga resume") {
+	if s, _ = o.stands(); s.Word() != "running, stuck, paused" || len(s.Commands) != 2 ||
+		!strings.HasPrefix(s.Commands[1], "skald saga resume") {
 		t.Errorf("paused, it is %s, and freed by %q", s.Word(), s.Commands)
 	}
 	o.change(operate.SagaChange{Verb: operate.ResumeSaga})
 	delete(o.broken, "thank")
 	o.change(operate.SagaChange{Verb: operate.RetrySaga})
-	s = o.must("done hold:done look:done approve:done charge:done ship:done thank:done remains[] undo[] stays[]")
+	s = o.must(
+		"done hold:done look:done approve:done charge:done ship:done thank:done remains[] undo[] stays[]")
 	if s.Ended == nil || s.Retrying != nil || len(s.Waiting)+len(s.Commands) > 0 {
 		t.Errorf("done, it is %+v", s)
 	}
@@ -180,13 +196,16 @@ func TestOrchestratedBack(t *testing.T) {
 	o.broken["undo hold"] = skald.Permanent(errors.New("the shelf is gone"))
 	o.approve()
 	s := o.must("compensating, stuck hold:undoing look:done approve:done charge:undone ship:failed remains[hold] undo[hold] stays[]")
-	if !strings.Contains(s.Why, "ship") || !strings.Contains(s.Why, "no van") || s.Retrying == nil || s.Retrying.Step != "hold" || len(s.Commands) != 1 {
+	if !strings.Contains(s.Why, "ship") || !strings.Contains(s.Why, "no van") || s.Retrying == nil ||
+		s.Retrying.Step != "hold" || len(s.Commands) != 1 {
 		t.Errorf("it is %+v", s)
 	}
-	o.says("order o-1 failed, and what was done for it is being undone.", "It turned back because", "What was done and then undone: charge.", "Being undone now: hold.")
+	o.says("order o-1 failed, and what was done for it is being undone.", "It turned back because",
+		"What was done and then undone: charge.", "Being undone now: hold.")
 	delete(o.broken, "undo hold")
 	o.change(operate.SagaChange{Verb: operate.RetrySaga})
-	o.must("compensated hold:undone look:done approve:done charge:undone ship:failed remains[] undo[] stays[]")
+	o.must(
+		"compensated hold:undone look:done approve:done charge:undone ship:failed remains[] undo[] stays[]")
 }
 
 // Sagas of the engine of another service are in the answer, under its name, and each trace is a link.
@@ -194,9 +213,11 @@ func TestOrchestratedElsewhere(t *testing.T) {
 	o := newOffice(t)
 	o.broken["charge"] = errors.New("no <route>")
 	o.approve()
-	other := httptest.NewServer(handler(t, o.db, status.Options{Service: "office", Store: "--store @office.url"}))
+	other := httptest.NewServer(handler(t, o.db,
+		status.Options{Service: "office", Store: "--store @office.url"}))
 	defer other.Close()
-	h := handler(t, tracked(t), status.Options{Service: "orders", Services: map[string]string{"office": other.URL}, TraceURL: "https://traces.example/{trace}?a=1&b"})
+	h := handler(t, tracked(t), status.Options{Service: "orders",
+		Services: map[string]string{"office": other.URL}, TraceURL: "https://traces.example/{trace}?a=1&b"})
 	code, a := answer(t, h, "o-1")
 	if code != http.StatusOK || len(a.Sagas) != 2 || len(a.Silent) > 0 {
 		t.Fatalf("%d: %+v", code, a)
@@ -205,17 +226,21 @@ func TestOrchestratedElsewhere(t *testing.T) {
 	for _, s := range a.Sagas {
 		by[s.Service+" "+s.Style] = s
 	}
-	if got := by["office orchestrated"]; got.TraceURL != "https://traces.example/"+trace+"?a=1&b" || got.Retrying == nil || by["orders choreographed"].Steps == nil {
+	if got := by["office orchestrated"]; got.TraceURL != "https://traces.example/"+trace+"?a=1&b" ||
+		got.Retrying == nil || by["orders choreographed"].Steps == nil {
 		t.Errorf("%+v", by)
 	}
 	_, text := get(t, h, "/o-1", "Accept", "text/html")
-	for _, part := range []string{"<a href=\"https://traces.example/" + trace + "?a=1&amp;b\"", "<b>charge</b> is retrying, attempt 2", "no &lt;route&gt;", "<td>done</td>"} {
+	for _, part := range []string{"<a href=\"https://traces.example/" + trace + "?a=1&amp;b\"",
+		"<b>charge</b> is retrying, attempt 2", "no &lt;route&gt;", "<td>done</td>"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("there is no %q in %s", part, text)
 		}
 	}
-	for _, bad := range []string{"javascript:{trace}", "https://traces.example/", "{trace}", "https:///{trace}"} {
-		if _, err := status.Handler(o.db, &status.Options{TraceURL: bad}); err == nil || !strings.Contains(err.Error(), "{trace}") {
+	for _, bad := range []string{"javascript:{trace}", "https://traces.example/", "{trace}",
+		"https:///{trace}"} {
+		if _, err := status.Handler(o.db, &status.Options{TraceURL: bad}); err == nil ||
+			!strings.Contains(err.Error(), "{trace}") {
 			t.Errorf("%s was taken for a template: %v", bad, err)
 		}
 	}

@@ -56,7 +56,8 @@ func pageOf(a *Answer, now time.Time) []byte {
 		p.held(&a.Held[i])
 	}
 	for _, s := range a.Silent {
-		p.put("<p class=\"warn\">%s did not answer: %s. Something may hold the saga up there.</p>\n", s.Service, s.Why)
+		p.put("<p class=\"warn\">%s did not answer: %s. Something may hold the saga up there.</p>\n",
+			s.Service, s.Why)
 	}
 	p.put("</main>\n</html>\n")
 	return p.Bytes()
@@ -70,7 +71,8 @@ func (p *page) saga(s *Saga, now time.Time) {
 	p.steps(s)
 	for _, w := range s.Waiting {
 		p.put("<p>")
-		what := map[string]string{operate.WaitReply: "a reply", operate.WaitTime: "its time", operate.WaitChild: "the saga that it started", operate.WaitSignal: "the signal "}[w.What]
+		what := map[string]string{operate.WaitReply: "a reply", operate.WaitTime: "its time",
+			operate.WaitChild: "the saga that it started", operate.WaitSignal: "the signal "}[w.What]
 		p.either("It waits for "+what, w.For, " or ", " after "+w.After)
 		if w.Since != nil {
 			p.put(", since %s", moment(*w.Since))
@@ -90,7 +92,8 @@ func (p *page) saga(s *Saga, now time.Time) {
 		what, between string
 		is            []string
 	}{
-		{"Not heard of yet, though something that follows was: ", " or ", s.Missing}, {"What remains: ", ", ", s.Remaining},
+		{"Not heard of yet, though something that follows was: ", " or ", s.Missing},
+		{"What remains: ", ", ", s.Remaining},
 		{"A failure undoes: ", ", ", s.Undo}, {"Nothing undoes: ", ", ", s.Stays},
 	} {
 		if len(more.is) > 0 {
@@ -100,7 +103,8 @@ func (p *page) saga(s *Saga, now time.Time) {
 		}
 	}
 	for i := range s.Asked {
-		p.put("<p>An operator asked at %s that <b>%s</b> is undone.</p>\n", moment(s.Asked[i].At), s.Asked[i].Step)
+		p.put("<p>An operator asked at %s that <b>%s</b> is undone.</p>\n", moment(s.Asked[i].At),
+			s.Asked[i].Step)
 	}
 	for _, d := range s.Drift {
 		p.put("<p class=\"warn\">Drift: %s.</p>\n", strings.TrimRight(d, "."))

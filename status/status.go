@@ -85,7 +85,8 @@ func (a *Answer) Link(template string) {
 // CheckTraceURL refuses a template that Link cannot use.
 func CheckTraceURL(template string) error {
 	u, err := url.Parse(template)
-	if template != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || !strings.Contains(template, "{trace}")) {
+	if template != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" ||
+		!strings.Contains(template, "{trace}")) {
 		return fmt.Errorf("the URL of traces is %q: give an http or https URL that contains {trace}, such as https://traces.example/{trace}", template)
 	}
 	return nil

@@ -25,15 +25,18 @@ func event(name string) skald.Event[string] { return skald.Event[string]{Topic: 
 // tracked is a database in which a saga stands that waits for a payment.
 func tracked(t *testing.T) *memstore.Store {
 	t.Helper()
-	f, err := flow.New("order", flow.From(event("order.placed")), flow.Then(event("order.placed"), event("payment.taken")).Within(time.Minute), flow.End(event("payment.taken")))
+	f, err := flow.New("order", flow.From(event("order.placed")), flow.Then(event("order.placed"),
+		event("payment.taken")).Within(time.Minute), flow.End(event("payment.taken")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	db := memstore.New(nil)
 	tx := db.BeginTx()
 	tracker := flow.NewTracker(f, db, &flow.Options{Key: func(m skald.Message) string { return m.Subject }})
-	err = tracker.Handle(t.Context(), tx, []skald.Message{{ID: "m-1", Source: "/shop", Topic: "orders", Type: "order.placed", Subject: "o-1", Key: []byte("k <1>"),
-		Time: time.Now().Add(-time.Hour)}})
+	err = tracker.Handle(t.Context(), tx,
+		[]skald.Message{{ID: "m-1", Source: "/shop", Topic: "orders", Type: "order.placed", Subject: "o-1",
+			Key:  []byte("k <1>"),
+			Time: time.Now().Add(-time.Hour)}})
 	if err == nil {
 		err = tx.Commit()
 	}
@@ -47,10 +50,12 @@ func tracked(t *testing.T) *memstore.Store {
 func keep(t *testing.T, db *memstore.Store, id, key string, death *store.Death, apart bool) {
 	t.Helper()
 	m := skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: "order.placed", Key: []byte(key)}
-	e := store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "payment", Identity: store.Identity{Source: "/shop", ID: id}, Message: m, Attempts: 3,
+	e := store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "payment",
+		Identity: store.Identity{Source: "/shop", ID: id}, Message: m, Attempts: 3,
 		Last: store.Failure{At: time.Now(), Why: "no route to the bank\nand more"}, Dead: death}}}
 	if apart {
-		e = store.Effect{Quarantine: &store.Quarantined{Consumer: "payment", Identity: store.Identity{Source: "/shop", ID: id}, Why: store.Conflict, Message: m}}
+		e = store.Effect{Quarantine: &store.Quarantined{Consumer: "payment",
+			Identity: store.Identity{Source: "/shop", ID: id}, Why: store.Conflict, Message: m}}
 	}
 	stood, err := db.Apply(t.Context(), e)
 	if err != nil || !stood[0] {
@@ -96,18 +101,24 @@ func TestAcrossServices(t *testing.T) {
 	keep(t, payment, "m-2", "another", nil, false)
 	keep(t, stock, "m-1", "k <1>", &store.Death{At: time.Now(), Kind: "attempts", BlocksKey: true}, false)
 	keep(t, stock, "m-9", "k <1>", nil, true)
-	at := httptest.NewServer(handler(t, payment, status.Options{Service: "payment", Store: "--store @payment.url"}))
+	at := httptest.NewServer(handler(t, payment,
+		status.Options{Service: "payment", Store: "--store @payment.url"}))
 	defer at.Close()
-	beside := httptest.NewServer(http.StripPrefix("/status", handler(t, stock, status.Options{Service: "stock"})))
+	beside := httptest.NewServer(http.StripPrefix("/status",
+		handler(t, stock, status.Options{Service: "stock"})))
 	defer beside.Close()
-	h := handler(t, orders, status.Options{Service: "orders", Services: map[string]string{"payment": at.URL, "stock": beside.URL + "/status"}})
+	h := handler(t, orders, status.Options{Service: "orders",
+		Services: map[string]string{"payment": at.URL, "stock": beside.URL + "/status"}})
 	code, a := answer(t, h, "o-1")
-	if code != http.StatusOK || len(a.Sagas) != 1 || a.Sagas[0].State != flow.Running || !a.Sagas[0].Overdue || a.Sagas[0].Waiting[0].For[0] != "payment.taken" || a.Sagas[0].Service != "orders" {
+	if code != http.StatusOK || len(a.Sagas) != 1 || a.Sagas[0].State != flow.Running ||
+		!a.Sagas[0].Overdue || a.Sagas[0].Waiting[0].For[0] != "payment.taken" ||
+		a.Sagas[0].Service != "orders" {
 		t.Fatalf("%d: %+v", code, a)
 	}
 	var got []string
 	for _, one := range a.Held {
-		got = append(got, fmt.Sprint(one.Service, " ", one.State, " ", one.ID, " ", one.LastError, " ", one.Command))
+		got = append(got, fmt.Sprint(one.Service, " ", one.State, " ", one.ID, " ", one.LastError,
+			" ", one.Command))
 	}
 	want := []string{
 		"payment parked m-1 no route to the bank skald parked release --store @payment.url --consumer payment --key 'k <1>' --reason 'the cause is gone'",
@@ -115,17 +126,24 @@ func TestAcrossServices(t *testing.T) {
 		"stock quarantined m-9  skald inbox admit --number 1 --reason 'it is meant'",
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) || len(a.Silent) > 0 {
-		t.Errorf("held up by\n%s\nwant\n%s\nsilent: %v", strings.Join(got, "\n"), strings.Join(want, "\n"), a.Silent)
+		t.Errorf("held up by\n%s\nwant\n%s\nsilent: %v", strings.Join(got, "\n"),
+			strings.Join(want, "\n"), a.Silent)
 	}
-	here := handler(t, orders, status.Options{Service: "orders", Services: map[string]string{"payment": at.URL}, Databases: map[string]status.Database{"stock": {DB: stock}}})
-	if _, same := answer(t, here, "o-1"); fmt.Sprint(same.Held) != fmt.Sprint(a.Held) || len(same.Silent) > 0 || len(same.Sagas) != 1 {
+	here := handler(t, orders, status.Options{Service: "orders",
+		Services:  map[string]string{"payment": at.URL},
+		Databases: map[string]status.Database{"stock": {DB: stock}}})
+	if _, same := answer(t, here, "o-1"); fmt.Sprint(same.Held) != fmt.Sprint(a.Held) ||
+		len(same.Silent) > 0 || len(same.Sagas) != 1 {
 		t.Errorf("one of them in this process: %+v\nwant %+v", same, a)
 	}
-	if _, err := status.Handler(orders, &status.Options{Services: map[string]string{"stock": at.URL}, Databases: map[string]status.Database{"stock": {DB: stock}}}); err == nil {
+	if _, err := status.Handler(orders, &status.Options{Services: map[string]string{"stock": at.URL},
+		Databases: map[string]status.Database{"stock": {DB: stock}}}); err == nil {
 		t.Error("a service that is asked twice was taken")
 	}
 	code, text := get(t, h, "/o-1", "Accept", "text/html,application/xhtml+xml")
-	for _, part := range []string{"<h2>order: running, overdue</h2>", "waits for <b>payment.taken</b> after order.placed", "Held up at payment", "--key &#39;k &lt;1&gt;&#39;"} {
+	for _, part := range []string{"<h2>order: running, overdue</h2>",
+		"waits for <b>payment.taken</b> after order.placed", "Held up at payment",
+		"--key &#39;k &lt;1&gt;&#39;"} {
 		if code != http.StatusOK || !strings.Contains(text, part) {
 			t.Errorf("%d: there is no %q in %s", code, part, text)
 		}
@@ -163,14 +181,16 @@ func TestSilent(t *testing.T) {
 			t.Errorf("slow: %s", s.Why)
 		}
 	}
-	if fmt.Sprint(names) != "[away endless other page refuses slow]" || code != http.StatusOK || len(a.Sagas) != 1 {
+	if fmt.Sprint(names) != "[away endless other page refuses slow]" || code != http.StatusOK ||
+		len(a.Sagas) != 1 {
 		t.Errorf("%d: silent are %v, sagas %v", code, names, a.Sagas)
 	}
 	if code, _ := answer(t, h, "o-2"); code != http.StatusServiceUnavailable {
 		t.Errorf("nothing is known, and some are silent: %d", code)
 	}
 	broken := handler(t, failing{}, status.Options{})
-	if code, a := answer(t, broken, "o-1"); code != http.StatusServiceUnavailable || len(a.Silent) != 1 || strings.Contains(fmt.Sprint(a.Silent), "secret") {
+	if code, a := answer(t, broken, "o-1"); code != http.StatusServiceUnavailable || len(a.Silent) != 1 ||
+		strings.Contains(fmt.Sprint(a.Silent), "secret") {
 		t.Errorf("without a database: %d, %v", code, a.Silent)
 	}
 }
@@ -204,8 +224,10 @@ func TestWhoMayAsk(t *testing.T) {
 		remote, host string
 		want         int
 	}{
-		{h, "127.0.0.1:1", "localhost:8080", http.StatusOK}, {h, "[::1]:1", "[::1]:80", http.StatusOK}, {h, "[::1]:1", "[::1]", http.StatusOK},
-		{h, "10.0.0.1:1", "localhost", http.StatusForbidden}, {h, "127.0.0.1:1", "rebound.example", http.StatusForbidden}, {open, "10.0.0.1:1", "shop.example", http.StatusOK},
+		{h, "127.0.0.1:1", "localhost:8080", http.StatusOK}, {h, "[::1]:1", "[::1]:80", http.StatusOK},
+		{h, "[::1]:1", "[::1]", http.StatusOK},
+		{h, "10.0.0.1:1", "localhost", http.StatusForbidden}, {h, "127.0.0.1:1", "rebound.example",
+			http.StatusForbidden}, {open, "10.0.0.1:1", "shop.example", http.StatusOK},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/o-1", http.NoBody)
 		r.RemoteAddr, r.Host = c.remote, c.host
@@ -215,7 +237,8 @@ func TestWhoMayAsk(t *testing.T) {
 		}
 	}
 	for _, at := range []string{"payment:8080", "ftp://payment", "http://payment/?x=1"} {
-		if _, err := status.Handler(db, &status.Options{Services: map[string]string{"payment": at}}); err == nil {
+		if _, err := status.Handler(db,
+			&status.Options{Services: map[string]string{"payment": at}}); err == nil {
 			t.Errorf("%s was taken for a URL", at)
 		}
 	}
@@ -228,7 +251,8 @@ func TestBadKeys(t *testing.T) {
 	h := handler(t, tracked(t), status.Options{Services: map[string]string{"payment": other.URL}})
 	for _, key := range []string{"%ff", "%00", strings.Repeat("k", 1025)} {
 		for _, path := range []string{"/" + key, "/" + key + "/held"} {
-			if code, text := get(t, h, path); code != http.StatusBadRequest || !strings.Contains(text, "UTF-8") {
+			if code, text := get(t, h, path); code != http.StatusBadRequest ||
+				!strings.Contains(text, "UTF-8") {
 				t.Errorf("%.20s: %d %s", path, code, text)
 			}
 		}
@@ -256,16 +280,19 @@ func TestAsk(t *testing.T) {
 func TestOwnDatabaseHangs(t *testing.T) {
 	other := httptest.NewServer(handler(t, tracked(t), status.Options{Service: "orders"}))
 	defer other.Close()
-	h := handler(t, hanging{}, status.Options{Service: "payment", Services: map[string]string{"orders": other.URL}, Deadline: 10 * time.Second})
+	h := handler(t, hanging{}, status.Options{Service: "payment",
+		Services: map[string]string{"orders": other.URL}, Deadline: 10 * time.Second})
 	code, a := answer(t, h, "o-1")
-	if code != http.StatusOK || len(a.Sagas) != 1 || len(a.Silent) != 1 || a.Silent[0].Service != "payment" || a.Silent[0].Why != "no answer within 5s" {
+	if code != http.StatusOK || len(a.Sagas) != 1 || len(a.Silent) != 1 || a.Silent[0].Service != "payment" ||
+		a.Silent[0].Why != "no answer within 5s" {
 		t.Errorf("%d: sagas %v, silent %v", code, a.Sagas, a.Silent)
 	}
 }
 
 // A key of dots is another path.
 func TestDotsAreNoKey(t *testing.T) {
-	asked := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s is asked", r.URL) }))
+	asked := httptest.NewServer(http.HandlerFunc(
+		func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s is asked", r.URL) }))
 	defer asked.Close()
 	h := handler(t, tracked(t), status.Options{Services: map[string]string{"payment": asked.URL + "/status"}})
 	for _, path := range []string{"/%2E", "/%2E%2E", "/%2E/held", "/%2E%2E/held"} {
@@ -277,7 +304,8 @@ func TestDotsAreNoKey(t *testing.T) {
 
 func TestAcceptsHTML(t *testing.T) {
 	h := handler(t, tracked(t), status.Options{})
-	for accept, page := range map[string]bool{"": false, "*/*": false, "application/json": false, "text/html;q=0": false, "text/html;q=0.0, */*": false, "text/html": true,
+	for accept, page := range map[string]bool{"": false, "*/*": false, "application/json": false,
+		"text/html;q=0": false, "text/html;q=0.0, */*": false, "text/html": true,
 		"application/json, TEXT/HTML ; q=0.5": true, "text/htmlx": false} {
 		if _, text := get(t, h, "/o-1", "Accept", accept); strings.HasPrefix(text, "<!") != page {
 			t.Errorf("%q: %.80s", accept, text)
@@ -304,15 +332,18 @@ func TestManyKeys(t *testing.T) {
 			if n == 8 && i == 0 {
 				key = strings.Repeat("k", 1025)
 			}
-			all = append(all, skald.Message{Topic: "orders", Type: "order.placed", Source: "/shop", ID: key, Key: []byte(key)})
+			all = append(all, skald.Message{Topic: "orders", Type: "order.placed", Source: "/shop", ID: key,
+				Key: []byte(key)})
 		}
 		tx := orders.BeginTx()
 		if err := errors.Join(tracker.Handle(t.Context(), tx, all), tx.Commit()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	h := handler(t, orders, status.Options{Service: "orders", Services: map[string]string{"payment": other.URL}})
-	if code, a := answer(t, h, "o-1"); code != http.StatusOK || len(a.Silent) > 0 || len(a.Held) != 1 || len(a.Sagas) != 9 {
+	h := handler(t, orders, status.Options{Service: "orders",
+		Services: map[string]string{"payment": other.URL}})
+	if code, a := answer(t, h, "o-1"); code != http.StatusOK || len(a.Silent) > 0 || len(a.Held) != 1 ||
+		len(a.Sagas) != 9 {
 		t.Errorf("%d: silent %v, held %v, %d sagas", code, a.Silent, a.Held, len(a.Sagas))
 	}
 }

@@ -26,7 +26,8 @@ var (
 type MovedError struct{ Saw string }
 
 func (e *MovedError) Error() string {
-	return ErrMoved.Error() + ": " + e.Saw + ": make sure that no other copy of it has relays, then run: skald outbox recover --store URL --reason …"
+	return ErrMoved.Error() + ": " + e.Saw +
+		": make sure that no other copy of it has relays, then run: skald outbox recover --store URL --reason …"
 }
 
 // Unwrap is ErrMoved.
@@ -44,7 +45,8 @@ func (e *SchemaError) Error() string {
 	if e.Have == 0 {
 		return fmt.Sprintf("store: no Skald tables in %s: %s", e.Where, e.Remedy)
 	}
-	return fmt.Sprintf("store: the tables in %s have version %d, this build works with %d to %d: %s", e.Where, e.Have, e.Need, e.Last, e.Remedy)
+	return fmt.Sprintf("store: the tables in %s have version %d, this build works with %d to %d: %s", e.Where,
+		e.Have, e.Need, e.Last, e.Remedy)
 }
 
 // RightError says that the database refuses what a station needs.
@@ -99,6 +101,7 @@ func Incurable(err error) bool {
 	var retention *RetentionError
 	var encoding *EncodingError
 	var moved *MovedError
-	return errors.As(err, &moved) || errors.As(err, &schema) || errors.As(err, &right) || errors.As(err, &retention) || errors.As(err, &encoding) || errors.Is(err, ErrNoSettings) ||
+	return errors.As(err, &moved) || errors.As(err, &schema) || errors.As(err, &right) ||
+		errors.As(err, &retention) || errors.As(err, &encoding) || errors.Is(err, ErrNoSettings) ||
 		errors.Is(err, ErrNoIsolation)
 }

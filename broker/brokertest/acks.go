@@ -35,7 +35,8 @@ func testAckLost(t *testing.T, s *suite) {
 	var ds []broker.Delivery
 	one := s.join(t, b, "g", topic)
 	one.owns(t, 2)
-	publish(t, b, append(numbered(topic, "a", 0, 5), append(numbered(topic, "b", 0, 5), numbered(topic, "c", 0, 5)...)...)...)
+	publish(t, b, append(numbered(topic, "a", 0, 5),
+		append(numbered(topic, "b", 0, 5), numbered(topic, "c", 0, 5)...)...)...)
 	ds = one.take(t, 15)
 	two := s.join(t, b, "g", topic)
 	again := settle(t, []*member{one, two}, 1, 1)

@@ -11,7 +11,8 @@ import (
 // topicID is the id of a topic, once all who are asked know it.
 func topicID(t *testing.T, b Broker, topic string) string {
 	t.Helper()
-	for deadline := time.Now().Add(patience()); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience()); time.Now().Before(deadline); time.Sleep(
+		10 * time.Millisecond) {
 		ids, err := b.Topics(t.Context(), topic, topic+".none")
 		if err != nil && !errors.Is(err, broker.ErrAway) {
 			t.Fatalf("ask for the id of a topic: %v", err)
@@ -51,7 +52,8 @@ func testOnly(t *testing.T, s *suite) {
 	wantAnew(t, b, topic, broker.Topics{topic: id + "x", other: id})
 	wantAnew(t, b, topic, broker.Topics{other: id})
 	wantAnew(t, b, topic, nil)
-	must(t, "publish", b.Publish(t.Context(), numbered(topic, "k", 0, 3), broker.Topics{topic: id}).Wait(t.Context()))
+	must(t, "publish", b.Publish(t.Context(), numbered(topic, "k", 0, 3),
+		broker.Topics{topic: id}).Wait(t.Context()))
 	wantAnew(t, b, topic, broker.Topics{topic: ""})
 	publish(t, b, numbered(topic, "k", 3, 5)...) // whatever its id
 	for i, d := range m.take(t, 5) {
@@ -71,7 +73,8 @@ func testMadeAnew(t *testing.T, s *suite) {
 	topic, other := s.topic(t, b, "anew", 2), s.topic(t, b, "other", 2)
 	was, its := topicID(t, b, topic), topicID(t, b, other)
 	for range 4 { // every connection that the driver has knows the topic
-		must(t, "publish", b.Publish(t.Context(), numbered(topic, "k", 0, 3), broker.Topics{topic: was}).Wait(t.Context()))
+		must(t, "publish", b.Publish(t.Context(), numbered(topic, "k", 0, 3),
+			broker.Topics{topic: was}).Wait(t.Context()))
 	}
 	s.Remove(t, topic)
 	for deadline := time.Now().Add(patience()); ; {
@@ -95,7 +98,8 @@ func testMadeAnew(t *testing.T, s *suite) {
 	wantAnew(t, b, topic, broker.Topics{topic: was})
 	now := broker.Topics{topic: is, other: its}
 	for deadline := time.Now().Add(patience()); ; { // until all brokers know it
-		err := b.Publish(t.Context(), append(numbered(topic, "k", 3, 5), numbered(other, "k", 0, 1)...), now).Wait(t.Context())
+		err := b.Publish(t.Context(), append(numbered(topic, "k", 3, 5), numbered(other, "k", 0, 1)...),
+			now).Wait(t.Context())
 		if err == nil {
 			break
 		}

@@ -274,7 +274,8 @@ func (m *member) receive(t *testing.T, most int) []broker.Delivery {
 	for _, d := range b.Deliveries {
 		last, some := m.last[d.Partition]
 		if !m.partitions[d.Partition] || some && d.Position <= last {
-			t.Fatalf("a delivery of partition %s (owned: %v) at %d behind %d", d.Partition, m.partitions[d.Partition], d.Position, last)
+			t.Fatalf("a delivery of partition %s (owned: %v) at %d behind %d", d.Partition,
+				m.partitions[d.Partition], d.Position, last)
 		}
 		m.last[d.Partition] = d.Position
 	}
@@ -356,23 +357,6 @@ func (m *member) close(t *testing.T) {
 func publish(t *testing.T, b Broker, msgs ...skald.Message) {
 	t.Helper()
 	must(t, "publish", b.Publish(t.Context(), msgs).Wait(t.Context()))
-}
-
-// numbered are messages first to last-1 of one key, told apart by their id.
-func numbered(topic, key string, first, last int) (out []skald.Message) {
-	for i := first; i < last; i++ {
-		out = append(out, message(topic, key, i))
-	}
-	return out
-}
-
-func message(topic, key string, n int) skald.Message {
-	id := fmt.Sprintf("%s-%06d", key, n)
-	m := skald.Message{ID: id, Source: "/suite", Type: "numbered", Topic: topic, ContentType: "text/plain", Data: []byte(id)}
-	if key != "" {
-		m.Key = []byte(key)
-	}
-	return m
 }
 
 func ids(ds []broker.Delivery) []string {

@@ -34,7 +34,8 @@ func testRefused(t *testing.T, s *suite) {
 	topic := s.limited(t, b, 1)
 	publish(t, b, message(topic, "k", 0))
 	for range 2 {
-		pe := asPublishError(t, b.Publish(t.Context(), []skald.Message{tooLarge(topic, "k", 1)}).Wait(t.Context()))
+		pe := asPublishError(t, b.Publish(t.Context(),
+			[]skald.Message{tooLarge(topic, "k", 1)}).Wait(t.Context()))
 		if len(pe.Refused) != 1 || pe.Refused[0] == nil || len(pe.Failed) != 0 {
 			t.Fatalf("alone and too large: %v, refused %v", pe, pe.Refused)
 		}
@@ -52,7 +53,8 @@ func testRefused(t *testing.T, s *suite) {
 func testHeldBack(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.limited(t, b, 1)
-	first := b.Publish(t.Context(), []skald.Message{message(topic, "k", 0), tooLarge(topic, "k", 1), message(topic, "k", 2)})
+	first := b.Publish(t.Context(), []skald.Message{message(topic, "k", 0), tooLarge(topic, "k", 1),
+		message(topic, "k", 2)})
 	var later []broker.Pending
 	for i := range 20 {
 		if i == 10 { // what is done is not yet told

@@ -37,16 +37,21 @@ func testEnvelope(t *testing.T, s *suite) {
 		data    string // that travels
 		headers map[string]string
 	}{
-		"headers": {broker.Envelope{ID: "header:message-id", Type: "header:event", Key: "header:order", Source: "/old"}, `{ "n": 1}`,
+		"headers": {broker.Envelope{ID: "header:message-id", Type: "header:event", Key: "header:order",
+			Source: "/old"}, `{ "n": 1}`,
 			map[string]string{"message-id": "17", "event": "order.placed", "order": "o1"}},
-		"fields": {broker.Envelope{ID: "json:id", Type: "json:kind", Key: "json:order", Source: "/old"}, `{"id":"17","kind":"order.placed","order":"o1", "n": 1}`, nil},
-		"both":   {broker.Envelope{ID: "header:message-id", Type: "json:kind", Source: "/old"}, `{"kind":"order.placed", "n": 1}`, map[string]string{"message-id": "17"}},
+		"fields": {broker.Envelope{ID: "json:id", Type: "json:kind", Key: "json:order", Source: "/old"},
+			`{"id":"17","kind":"order.placed","order":"o1", "n": 1}`, nil},
+		"both": {broker.Envelope{ID: "header:message-id", Type: "json:kind", Source: "/old"},
+			`{"kind":"order.placed", "n": 1}`, map[string]string{"message-id": "17"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, plain := s.mapped(t, c.e), s.open(t)
 			topic := s.topic(t, b, name, 1, "ours", "theirs")
-			m := skald.Message{ID: "17", Source: "/new", Type: "order.placed", Topic: topic, Key: []byte("o1"), Data: []byte(`{ "n": 1}`),
-				Headers: []skald.Header{{Name: "tenant", Value: []byte("acme")}, {Name: "odd", Value: []byte{0, 0xff}}}}
+			m := skald.Message{ID: "17", Source: "/new", Type: "order.placed", Topic: topic,
+				Key: []byte("o1"), Data: []byte(`{ "n": 1}`),
+				Headers: []skald.Header{{Name: "tenant", Value: []byte("acme")},
+					{Name: "odd", Value: []byte{0, 0xff}}}}
 			gone, bare := m, m
 			gone.Data, gone.Headers = nil, nil
 			bare.Key, bare.Headers = nil, nil
@@ -64,8 +69,10 @@ func testEnvelope(t *testing.T, s *suite) {
 				}
 			}
 			d := got["17"]
-			if d.Type != "order.placed" || d.Source != "/old" || string(d.Key) != "o1" || string(d.Data) != c.data ||
-				!slices.Equal(noted(&d.Message, "tenant"), []string{"acme"}) || !slices.Equal(noted(&d.Message, "odd"), []string{"\x00\xff"}) {
+			if d.Type != "order.placed" || d.Source != "/old" || string(d.Key) != "o1" ||
+				string(d.Data) != c.data ||
+				!slices.Equal(noted(&d.Message, "tenant"), []string{"acme"}) ||
+				!slices.Equal(noted(&d.Message, "odd"), []string{"\x00\xff"}) {
 				t.Errorf("the message is read as %+v %q %q", d.Message, d.Key, d.Data)
 			}
 			for name, v := range c.headers {
@@ -76,12 +83,15 @@ func testEnvelope(t *testing.T, s *suite) {
 			if d := got["18"]; d.Key != nil {
 				t.Errorf("no key is read as %q", d.Key)
 			}
-			if d, there := got["gone"]; !there || string(d.Key) != "o1" || d.ID != "19" || d.Type != "order.placed" || d.Source != "/old" {
+			if d, there := got["gone"]; !there || string(d.Key) != "o1" || d.ID != "19" ||
+				d.Type != "order.placed" || d.Source != "/old" {
 				t.Errorf("a tombstone is read as %+v", d.Message)
 			}
 			// who does not know the envelope finds no CloudEvent, and the team's headers
 			for _, d := range s.join(t, plain, "theirs", topic).take(t, 3) {
-				event := func(h skald.Header) bool { return len(h.Name) > len(s.Prefix) && h.Name[:len(s.Prefix)] == s.Prefix }
+				event := func(h skald.Header) bool {
+					return len(h.Name) > len(s.Prefix) && h.Name[:len(s.Prefix)] == s.Prefix
+				}
 				if d.Fault != nil || d.Source != "" || slices.ContainsFunc(d.Headers, event) {
 					t.Errorf("without the envelope: fault %v, %+v", d.Fault, d.Message)
 				}
@@ -106,9 +116,13 @@ func testEnvelopeOfOthers(t *testing.T, s *suite) {
 		id, kind, key, source string
 		fault                 bool
 	}{
-		{Record{Headers: head("message-id", "1"), Data: []byte(`{"kind":"a","order":7}`)}, "1", "a", "7", topic, false},
-		{Record{Headers: head("message-id", "2"), Key: []byte("k"), Data: []byte(`{"order":7}`)}, "2", "", "k", topic, false},
-		{Record{Headers: head(s.Prefix+"specversion", "1.0", s.Prefix+"id", "ce", s.Prefix+"type", "b", s.Prefix+"source", "s", "message-id", "3"), Key: []byte("k"), Data: []byte{0xff}}, "ce", "b", "k", "s", false},
+		{Record{Headers: head("message-id", "1"), Data: []byte(`{"kind":"a","order":7}`)}, "1", "a", "7",
+			topic, false},
+		{Record{Headers: head("message-id", "2"), Key: []byte("k"), Data: []byte(`{"order":7}`)},
+			"2", "", "k", topic, false},
+		{Record{Headers: head(s.Prefix+"specversion", "1.0", s.Prefix+"id", "ce", s.Prefix+"type", "b",
+			s.Prefix+"source", "s", "message-id", "3"), Key: []byte("k"), Data: []byte{0xff}}, "ce", "b", "k",
+			"s", false},
 		{Record{Data: []byte(`{}`)}, "", "", "", "", false},
 		{Record{Headers: head("message-id", "5")}, "5", "", "", topic, false},
 		{Record{Headers: head("message-id", "6"), Data: []byte(`[1]`)}, "", "", "", "", true},
@@ -122,7 +136,8 @@ func testEnvelopeOfOthers(t *testing.T, s *suite) {
 		switch {
 		case c.fault && (d.Fault == nil || len(d.Headers) != 1 || string(d.Data) != string(c.r.Data)):
 			t.Errorf("%d: fault %v, %+v", i, d.Fault, d.Message)
-		case !c.fault && (d.Fault != nil || d.ID != c.id || d.Type != c.kind || string(d.Key) != c.key || d.Source != c.source):
+		case !c.fault && (d.Fault != nil || d.ID != c.id || d.Type != c.kind || string(d.Key) != c.key ||
+			d.Source != c.source):
 			t.Errorf("%d: fault %v, %+v of key %q", i, d.Fault, d.Message, d.Key)
 		}
 	}
@@ -140,7 +155,8 @@ func testTypeIsTopic(t *testing.T, s *suite) {
 		t.Errorf("got %v", pe)
 	}
 	d := s.join(t, b, "g", topic).take(t, 1)[0]
-	if d.ID != "1" || d.Type != topic || d.Source != topic || string(d.Key) != "k" || len(noted(&d.Message, "message-id")) != 1 {
+	if d.ID != "1" || d.Type != topic || d.Source != topic || string(d.Key) != "k" ||
+		len(noted(&d.Message, "message-id")) != 1 {
 		t.Errorf("got %+v, key %q", d.Message, d.Key)
 	}
 }

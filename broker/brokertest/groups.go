@@ -227,6 +227,7 @@ func testNewLife(t *testing.T, s *suite) {
 	again.owns(t, 2)
 	publish(t, b, message(topic, "k", 10))
 	again.until(t, "the last message", func(ds []broker.Delivery) bool {
-		return slices.ContainsFunc(ds, func(d broker.Delivery) bool { return d.ID == message(topic, "k", 10).ID })
+		return slices.ContainsFunc(ds,
+			func(d broker.Delivery) bool { return d.ID == message(topic, "k", 10).ID })
 	})
 }

@@ -72,7 +72,8 @@ func (s *suite) wayOfMessages(t *testing.T, p *Proxy, name string, faulty bool) 
 			return b.Publish(t.Context(), []skald.Message{message(topic, "k", i)}).Wait(t.Context())
 		})
 	}
-	for next := 0; next < n; pause(t, deadline, fmt.Sprintf("with the fault at %s only %d of %d came", name, next, n)) {
+	for next := 0; next < n; pause(t, deadline, fmt.Sprintf("with the fault at %s only %d of %d came",
+		name, next, n)) {
 		got, err := sub.Receive(t.Context(), 100)
 		if err != nil {
 			continue
@@ -96,7 +97,8 @@ func (s *suite) wayOfMessages(t *testing.T, p *Proxy, name string, faulty bool) 
 
 // staysAcknowledged: behind the fault, what is acknowledged in a partition that is owned does not come again
 // to the group's next member.
-func (s *suite) staysAcknowledged(t *testing.T, b Broker, sub broker.Subscription, topic string, n int) (closed bool) {
+func (s *suite) staysAcknowledged(t *testing.T, b Broker, sub broker.Subscription, topic string,
+	n int) (closed bool) {
 	t.Helper()
 	publish(t, b, message(topic, "k", n))
 	deadline := time.Now().Add(patience())
@@ -159,7 +161,8 @@ func testSlowConsumer(t *testing.T, s *suite) {
 				pause(t, deadline, "a member fetches nothing ahead")
 			}
 			if held := s.Held(m.Subscription); held > 2*Holds {
-				t.Errorf("a member that does not receive holds %d messages, at most %d are meant", held, 2*Holds)
+				t.Errorf("a member that does not receive holds %d messages, at most %d are meant",
+					held, 2*Holds)
 			}
 		}
 		for i, d := range s.taken(t, m, n) {
@@ -261,7 +264,8 @@ func testHundredTopics(t *testing.T, s *suite) {
 func testEncodedNames(t *testing.T, s *suite) {
 	b := s.open(t)
 	short := s.id[max(0, len(s.id)-40):]
-	names := []string{short + ".a.b", short + ".a-b", short + ".a.B", short + "..a", short + ".a.", "_" + short + "-", short + strings.Repeat("l", 200-len(short))}
+	names := []string{short + ".a.b", short + ".a-b", short + ".a.B", short + "..a", short + ".a.",
+		"_" + short + "-", short + strings.Repeat("l", 200-len(short))}
 	must(t, "make topics", b.MakeTopics(t.Context(), 1, names...))
 	for _, name := range names {
 		s.begin(t, b, "g", name)
@@ -302,8 +306,10 @@ func testHeaders(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "headers", 1, "g")
 	var hs []skald.Header
-	for _, name := range []string{"z", "A", "a", "Content-Type", "content-encoding", "two words", " edge ", "colon:", "quote\"", "per%20cent", "new\nline",
-		"schlüssel", "名", "_", "x-death", "CC", "Nats-Expected-Stream", "Nats-Msg-Id", "kafka_offset", "cloudEvents:other", "cloudEvents_other", "traceparent", "Host",
+	for _, name := range []string{"z", "A", "a", "Content-Type", "content-encoding", "two words", " edge ",
+		"colon:", "quote\"", "per%20cent", "new\nline",
+		"schlüssel", "名", "_", "x-death", "CC", "Nats-Expected-Stream", "Nats-Msg-Id", "kafka_offset",
+		"cloudEvents:other", "cloudEvents_other", "traceparent", "Host",
 		strings.Repeat("n", 120), "A"} {
 		for _, value := range []string{"", "plain", " edge ", "ü", "a\r\nb: c", "\x00\xff"} {
 			hs = append(hs, skald.Header{Name: name, Value: []byte(value)})

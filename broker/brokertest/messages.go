@@ -15,15 +15,18 @@ import (
 // full is a message with every attribute.
 func full(topic string) skald.Message {
 	return skald.Message{
-		ID: "0198c0de-0000-7000-8000-000000000001", Source: "/orders/public", Type: "order.placed", Topic: topic,
+		ID: "0198c0de-0000-7000-8000-000000000001", Source: "/orders/public", Type: "order.placed",
+		Topic:   topic,
 		Key:     []byte("order-1"),
 		Time:    time.Date(2026, 11, 21, 10, 20, 30, 123456000, time.UTC),
 		Subject: "ä subject", ContentType: "application/json", Schema: "https://example.org/schema/1",
-		CorrelationID: "corr", CausationID: "cause", TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-		Sequence: "00000000000000000042",
+		CorrelationID: "corr", CausationID: "cause",
+		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		Sequence:    "00000000000000000042",
 		Headers: []skald.Header{
 			{Name: "twice", Value: []byte("1")}, {Name: "binary", Value: []byte{0, 0xff, '\n', 0x80}},
-			{Name: "twice", Value: []byte("2")}, {Name: "empty", Value: []byte{}}, {Name: "twice", Value: []byte("1")},
+			{Name: "twice", Value: []byte("2")}, {Name: "empty", Value: []byte{}},
+			{Name: "twice", Value: []byte("1")},
 		},
 		Data: []byte(`{"total":12}`),
 	}
@@ -34,7 +37,8 @@ func testFields(t *testing.T, s *suite) {
 	topic := s.topic(t, b, "fields", 1, "g")
 	bare := skald.Message{ID: "only-an-id", Topic: topic, Data: []byte("x")}
 	unknown := full(topic)
-	unknown.ID, unknown.Headers = "unknown", []skald.Header{{Name: "ce_dataref", Value: []byte("somewhere")}, {Name: "Ce-Odd", Value: nil}}
+	unknown.ID, unknown.Headers = "unknown", []skald.Header{{Name: "ce_dataref", Value: []byte("somewhere")},
+		{Name: "Ce-Odd", Value: nil}}
 	want := []skald.Message{full(topic), bare, unknown}
 	publish(t, b, want...)
 	sameAll(t, s.join(t, b, "g", topic).take(t, len(want)), want)
@@ -49,7 +53,8 @@ func testNames(t *testing.T, s *suite) {
 	for c := range rune(0x100) {
 		h := skald.Header{Name: "a" + string(c) + "b", Value: []byte("a" + string(c) + "b")}
 		all.Headers = append(all.Headers, h)
-		want = append(want, skald.Message{ID: fmt.Sprintf("%x", c), Source: "s", Type: "t", Topic: topic, Data: []byte("x"), Headers: []skald.Header{h}})
+		want = append(want, skald.Message{ID: fmt.Sprintf("%x", c), Source: "s", Type: "t", Topic: topic,
+			Data: []byte("x"), Headers: []skald.Header{h}})
 	}
 	want = append(want, all)
 	publish(t, b, want...)
@@ -62,7 +67,8 @@ func testNil(t *testing.T, s *suite) {
 	var want []skald.Message
 	for i, key := range [][]byte{nil, {}, []byte("k"), {0, 0xff, 0xfe, '\r'}} {
 		for j, data := range [][]byte{nil, {}, []byte("d"), {0, 0xff}} {
-			want = append(want, skald.Message{ID: fmt.Sprint(i, "-", j), Source: "s", Type: "t", Topic: topic, Key: key, Data: data})
+			want = append(want, skald.Message{ID: fmt.Sprint(i, "-", j), Source: "s", Type: "t", Topic: topic,
+				Key: key, Data: data})
 		}
 	}
 	publish(t, b, want...)
@@ -76,7 +82,8 @@ func testSizes(t *testing.T, s *suite) {
 	big.Key = bytes.Repeat([]byte("k"), 1<<10)
 	big.Headers = nil
 	for i := range 16 {
-		big.Headers = append(big.Headers, skald.Header{Name: fmt.Sprintf("h%02d", i), Value: bytes.Repeat([]byte{byte(i)}, 1020)})
+		big.Headers = append(big.Headers, skald.Header{Name: fmt.Sprintf("h%02d", i),
+			Value: bytes.Repeat([]byte{byte(i)}, 1020)})
 	}
 	big.Data = make([]byte, 900<<10)
 	for i := range big.Data { // nothing that compresses
@@ -97,7 +104,8 @@ func testForeign(t *testing.T, s *suite) {
 	topic := s.topic(t, b, "foreign", 1, "g")
 	records := []Record{
 		{Key: []byte{0, 1, 0xff}, Data: []byte("plain"), Headers: []skald.Header{
-			{Name: "a", Value: []byte{0xff, 0}}, {Name: "", Value: []byte("no name")}, {Name: "a", Value: []byte("again")},
+			{Name: "a", Value: []byte{0xff, 0}}, {Name: "", Value: []byte("no name")},
+			{Name: "a", Value: []byte("again")},
 			{Name: "traceparent", Value: []byte("of the hop")}}},
 		{Key: nil, Data: nil},
 		{Key: []byte{}, Data: []byte{}},
@@ -120,8 +128,10 @@ func testBrokenEnvelope(t *testing.T, s *suite) {
 	topic := s.topic(t, b, "broken", 1, "g")
 	whole := func(name, value string) []skald.Header {
 		name = s.Prefix + name
-		hs := []skald.Header{{Name: s.Prefix + "specversion", Value: []byte("1.0")}, {Name: s.Prefix + "id", Value: []byte("i")},
-			{Name: s.Prefix + "source", Value: []byte("s")}, {Name: s.Prefix + "type", Value: []byte("t")}, {Name: "x", Value: []byte{0xff}}}
+		hs := []skald.Header{{Name: s.Prefix + "specversion", Value: []byte("1.0")},
+			{Name: s.Prefix + "id", Value: []byte("i")},
+			{Name: s.Prefix + "source", Value: []byte("s")}, {Name: s.Prefix + "type", Value: []byte("t")},
+			{Name: "x", Value: []byte{0xff}}}
 		at := slices.IndexFunc(hs, func(h skald.Header) bool { return h.Name == name })
 		if at < 0 {
 			return s.asOnWire(append(hs, skald.Header{Name: name, Value: []byte(value)}))
@@ -150,7 +160,8 @@ func testBrokenEnvelope(t *testing.T, s *suite) {
 		}
 	}
 	future := func(h skald.Header) bool { return h.Name == s.Prefix+"future" }
-	if d := got[len(broken)]; d.Fault != nil || d.ID != "i" || len(d.Headers) != 2 || !slices.ContainsFunc(d.Headers, future) {
+	if d := got[len(broken)]; d.Fault != nil || d.ID != "i" || len(d.Headers) != 2 ||
+		!slices.ContainsFunc(d.Headers, future) {
 		t.Errorf("an attribute of the future: fault %v, headers %q", d.Fault, d.Headers)
 	}
 }
@@ -200,8 +211,11 @@ func same(t *testing.T, d broker.Delivery, want skald.Message) {
 		t.Errorf("message %s: headers %q, want %q", want.ID, got.Headers, want.Headers)
 	}
 	if !sameBytes(got.Key, want.Key) || !sameBytes(got.Data, want.Data) {
-		t.Errorf("message %s: key %q (nil %v), data of %d (nil %v); want key %q (nil %v), data of %d (nil %v)", want.ID,
-			got.Key, got.Key == nil, len(got.Data), got.Data == nil, want.Key, want.Key == nil, len(want.Data), want.Data == nil)
+		t.Errorf(
+			"message %s: key %q (nil %v), data of %d (nil %v); want key %q (nil %v), data of %d (nil %v)",
+			want.ID,
+			got.Key, got.Key == nil, len(got.Data), got.Data == nil, want.Key, want.Key == nil,
+			len(want.Data), want.Data == nil)
 	}
 	for _, m := range []*skald.Message{&got, &want} {
 		m.Time, m.Headers, m.Key, m.Data = time.Time{}, nil, nil, nil
@@ -214,3 +228,21 @@ func same(t *testing.T, d broker.Delivery, want skald.Message) {
 func sameHeader(a, b skald.Header) bool { return a.Name == b.Name && bytes.Equal(a.Value, b.Value) }
 
 func sameBytes(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
+
+// numbered are messages first to last-1 of one key, told apart by their id.
+func numbered(topic, key string, first, last int) (out []skald.Message) {
+	for i := first; i < last; i++ {
+		out = append(out, message(topic, key, i))
+	}
+	return out
+}
+
+func message(topic, key string, n int) skald.Message {
+	id := fmt.Sprintf("%s-%06d", key, n)
+	m := skald.Message{ID: id, Source: "/suite", Type: "numbered", Topic: topic, ContentType: "text/plain",
+		Data: []byte(id)}
+	if key != "" {
+		m.Key = []byte(key)
+	}
+	return m
+}

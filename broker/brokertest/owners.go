@@ -40,7 +40,8 @@ func testAnotherOwner(t *testing.T, s *suite) {
 			got += len(ds)
 		}
 		if stranger != nil {
-			if b, err := stranger.Receive(t.Context(), 100); len(b.Gained) > 0 || err != nil && !errors.Is(err, broker.ErrOwner) {
+			if b, err := stranger.Receive(t.Context(), 100); len(b.Gained) > 0 || err != nil &&
+				!errors.Is(err, broker.ErrOwner) {
 				t.Fatalf("the other has %v, %v", b.Gained, err)
 			}
 		}
@@ -51,7 +52,8 @@ func testAnotherOwner(t *testing.T, s *suite) {
 		join(theirs).owns(t, 4)
 		return
 	}
-	for m := (&member{Subscription: stranger, partitions: map[string]bool{}, last: map[string]int64{}}); len(m.partitions) < 4; {
+	for m := (&member{Subscription: stranger, partitions: map[string]bool{},
+		last: map[string]int64{}}); len(m.partitions) < 4; {
 		pause(t, deadline, "nobody is left, and the other has nothing")
 		if b, err := stranger.Receive(t.Context(), 100); err == nil {
 			for _, p := range b.Gained {

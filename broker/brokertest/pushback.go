@@ -28,7 +28,8 @@ func testFull(t *testing.T, s *suite) {
 		must(t, "publish to a topic that has room", err)
 	}
 	for i := range 3 {
-		msgs := []skald.Message{message(full, "k", 2*i), message(free, "k", i), message(full, "l", i), message(full, "k", 2*i+1)}
+		msgs := []skald.Message{message(full, "k", 2*i), message(free, "k", i), message(full, "l", i),
+			message(full, "k", 2*i+1)}
 		pe := asPublishError(t, b.Publish(t.Context(), msgs).Wait(t.Context()))
 		if len(pe.Refused) > 0 || len(pe.Failed) != 3 || pe.Failed[1] != nil {
 			t.Fatalf("of messages 0, 2 and 3 to a topic that is full and 1 to another there failed %v, and were refused %v", pe.Failed, pe.Refused)

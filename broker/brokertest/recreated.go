@@ -41,7 +41,8 @@ func testRecreatedUnderAMember(t *testing.T, s *suite) {
 					lost = lost || !l.Clean
 				}
 				for _, d := range batch.Deliveries {
-					if want := message(topic, "n", next).ID; d.ID != want && d.ID != message(topic, "n", 0).ID {
+					if want := message(topic, "n", next).ID; d.ID != want &&
+						d.ID != message(topic, "n", 0).ID {
 						t.Fatalf("got %s, want %s", d.ID, want)
 					} else if d.ID == want {
 						next++
@@ -67,7 +68,8 @@ func testRemovedUnread(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "removed", 1)
 	missed := func(m *member, last string) (n int64) {
-		for deadline, ended := time.Now().Add(patience()), false; !ended || n == 0; pause(t, deadline, "nobody tells what was removed unread") {
+		for deadline, ended := time.Now().Add(patience()), false; !ended ||
+			n == 0; pause(t, deadline, "nobody tells what was removed unread") {
 			batch, err := m.Receive(t.Context(), 500)
 			must(t, "receive", err)
 			for _, gone := range batch.Missed {
@@ -97,7 +99,8 @@ func testRemovedUnread(t *testing.T, s *suite) {
 	again.close(t)
 	fresh, err := b.Subscribe(t.Context(), broker.Group{Name: s.id + ".fresh", Topics: []string{topic}})
 	must(t, "subscribe", err)
-	for deadline, seen := time.Now().Add(patience()), 0; seen < 10; pause(t, deadline, "a new group gets nothing") {
+	for deadline, seen := time.Now().Add(patience()), 0; seen < 10; pause(t, deadline,
+		"a new group gets nothing") {
 		batch, err := fresh.Receive(t.Context(), 500)
 		must(t, "receive", err)
 		if seen += len(batch.Deliveries); len(batch.Missed) > 0 {

@@ -32,7 +32,8 @@ func (r *resumer) ask(_ context.Context, partitions []broker.Partition) (map[str
 
 func (s *suite) resume(t *testing.T, b Broker, r *resumer, group, topic string) *member {
 	t.Helper()
-	sub, err := b.Subscribe(t.Context(), broker.Group{Name: s.id + "." + group, Topics: []string{topic}, Resume: r.ask})
+	sub, err := b.Subscribe(t.Context(), broker.Group{Name: s.id + "." + group, Topics: []string{topic},
+		Resume: r.ask})
 	must(t, "subscribe", err)
 	return &member{Subscription: sub, partitions: map[string]bool{}, last: map[string]int64{}}
 }
@@ -119,7 +120,8 @@ func testStart(t *testing.T, s *suite) {
 // takePatiently is take for a member whose Receive may tell of an outage at first.
 func (m *member) takePatiently(t *testing.T, n int) (out []broker.Delivery) {
 	t.Helper()
-	for deadline := time.Now().Add(patience()); len(out) < n; pause(t, deadline, "what was wanted did not come") {
+	for deadline := time.Now().Add(patience()); len(out) < n; pause(t, deadline,
+		"what was wanted did not come") {
 		b, err := m.Receive(t.Context(), n-len(out))
 		if err != nil {
 			continue
@@ -189,7 +191,8 @@ func testFind(t *testing.T, s *suite) {
 	}{{mark.Add(-2 * time.Hour), ds[0].Position}, {mark.Add(time.Hour), ds[1].Position + 1}} {
 		places, err := b.Find(t.Context(), topic, want.at)
 		must(t, "find", err)
-		if len(places) != 1 || places[0].Position != want.pos || !strings.HasPrefix(places[0].Partition.Name, topic) || places[0].Partition.Origin == "" {
+		if len(places) != 1 || places[0].Position != want.pos ||
+			!strings.HasPrefix(places[0].Partition.Name, topic) || places[0].Partition.Origin == "" {
 			t.Errorf("at %v: %+v, want position %d", want.at, places, want.pos)
 		}
 	}

@@ -19,7 +19,8 @@ func testMissingTopic(t *testing.T, s *suite) {
 	mixed := []skald.Message{message(there, "k", 0), message(missing, "k", 0), message(there, "k", 1)}
 	for range 2 {
 		pe := asPublishError(t, b.Publish(t.Context(), mixed).Wait(t.Context()))
-		if len(pe.Refused) != 1 || len(pe.Failed) != 0 || !errors.Is(pe.Refused[1], broker.ErrNoTopic) || !errors.Is(pe, broker.ErrNoTopic) {
+		if len(pe.Refused) != 1 || len(pe.Failed) != 0 || !errors.Is(pe.Refused[1], broker.ErrNoTopic) ||
+			!errors.Is(pe, broker.ErrNoTopic) {
 			t.Fatalf("got %v: %v and %v", pe, pe.Refused, pe.Failed)
 		}
 	}
@@ -107,7 +108,8 @@ func testMadeAtOnce(t *testing.T, s *suite) {
 func testSubscribeToMissing(t *testing.T, s *suite) {
 	b := s.open(t)
 	there := s.topic(t, b, "there", 1)
-	_, err := b.Subscribe(t.Context(), broker.Group{Name: s.id + ".g", Topics: []string{there, s.id + ".missing"}})
+	_, err := b.Subscribe(t.Context(), broker.Group{Name: s.id + ".g",
+		Topics: []string{there, s.id + ".missing"}})
 	if !errors.Is(err, broker.ErrNoTopic) {
 		t.Fatalf("got %v, want one that wraps ErrNoTopic", err)
 	}
@@ -219,7 +221,8 @@ func testClose(t *testing.T, s *suite) {
 	if _, err := m.Receive(t.Context(), 1); err == nil {
 		t.Error("received from a closed broker")
 	}
-	if _, err := b.Subscribe(t.Context(), broker.Group{Name: s.id + ".g", Topics: []string{topic}}); err == nil {
+	if _, err := b.Subscribe(t.Context(),
+		broker.Group{Name: s.id + ".g", Topics: []string{topic}}); err == nil {
 		t.Error("subscribed on a closed broker")
 	}
 	must(t, "close it again", b.Close())
@@ -253,7 +256,8 @@ func testCapabilities(t *testing.T, s *suite) {
 	_, err = b.Keeps(t.Context())
 	keeps := !errors.Is(err, broker.ErrUnsupported)
 	if is.Counts != s.Counts || is.Rewinds == s.Forward || is.Checks != checks || is.Keeps != keeps {
-		t.Errorf("it declares %+v; it counts: %v, checks: %v, tells what it keeps: %v, cannot rewind: %v", is, s.Counts, checks, keeps, s.Forward)
+		t.Errorf("it declares %+v; it counts: %v, checks: %v, tells what it keeps: %v, cannot rewind: %v", is,
+			s.Counts, checks, keeps, s.Forward)
 	}
 	for _, word := range []string{is.Partition, is.Position, is.Incarnation, is.LateGroup, is.Acks} {
 		if word == "" {

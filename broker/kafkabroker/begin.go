@@ -30,7 +30,8 @@ func (b *Broker) begin(ctx context.Context, g broker.Group) error {
 	defer cancel()
 	for {
 		err := b.commitStart(ctx, g)
-		if !fault.Any(err, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.NotCoordinator) {
+		if !fault.Any(err, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress,
+			kerr.NotCoordinator) {
 			return err // nil, too
 		}
 		select { // the first group of a cluster waits for the topic that holds offsets
@@ -61,8 +62,10 @@ func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 		case !fault.Any(err, kerr.UnknownMemberID, kerr.RebalanceInProgress):
 			return fmt.Errorf("commit where the group starts: %w", fault.OrAway(err))
 		case try > 0: // a rival that came first has committed before it joined
-			return fmt.Errorf("the group has members and has committed nothing of %s: end them, or set the start with "+
-				"kafka-consumer-groups.sh --reset-offsets, or choose start earliest: %w", strings.Join(fresh, ", "), err)
+			return fmt.Errorf(
+				"the group has members and has committed nothing of %s: end them, or set the start with "+
+					"kafka-consumer-groups.sh --reset-offsets, or choose start earliest: %w",
+				strings.Join(fresh, ", "), err)
 		}
 	}
 }
@@ -71,7 +74,8 @@ func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 func (b *Broker) fresh(ctx context.Context, g broker.Group) (out []string, err error) {
 	committed, err := b.adm.FetchOffsets(ctx, g.Name)
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-		return nil, fmt.Errorf("look up what the group has committed: %w", fault.Lacking(fault.OrAway(err), "READ", "the group"))
+		return nil, fmt.Errorf("look up what the group has committed: %w",
+			fault.Lacking(fault.OrAway(err), "READ", "the group"))
 	}
 	for _, t := range g.Topics {
 		any := false
@@ -139,7 +143,8 @@ func (s *Subscription) from(ctx context.Context, at offsets) (offsets, error) {
 	var partitions []broker.Partition
 	for t, ps := range at {
 		for p := range ps {
-			partitions = append(partitions, broker.Partition{Name: partitionName(t, p), Clean: true, Origin: ids[t]})
+			partitions = append(partitions, broker.Partition{Name: partitionName(t, p), Clean: true,
+				Origin: ids[t]})
 		}
 	}
 	var wanted map[string]int64
@@ -211,8 +216,10 @@ func (b *Broker) Find(ctx context.Context, topic string, at time.Time) ([]broker
 	}
 	var out []broker.Place
 	listed.Each(func(o kadm.ListedOffset) {
-		out = append(out, broker.Place{Partition: broker.Partition{Name: partitionName(o.Topic, o.Partition), Clean: true, Origin: ids[topic]}, Position: o.Offset})
+		out = append(out, broker.Place{Partition: broker.Partition{Name: partitionName(o.Topic, o.Partition),
+			Clean: true, Origin: ids[topic]}, Position: o.Offset})
 	})
-	slices.SortFunc(out, func(a, b broker.Place) int { return strings.Compare(a.Partition.Name, b.Partition.Name) })
+	slices.SortFunc(out,
+		func(a, b broker.Place) int { return strings.Compare(a.Partition.Name, b.Partition.Name) })
 	return out, nil
 }

@@ -31,9 +31,11 @@ func BenchmarkPublish(bench *testing.B) {
 	const size = 1000
 	msgs := make([]skald.Message, size)
 	for i := range msgs {
-		msgs[i] = skald.Message{ID: fmt.Sprintf("0198c0de-0000-7000-8000-%012d", i), Source: "/bench/public", Type: "order.placed", Topic: topic,
-			Key: fmt.Appendf(nil, "order-%d", i), Time: time.Now(), ContentType: "application/json", CorrelationID: "0198c0de-0000-7000-8000-000000000000",
-			Sequence: fmt.Sprintf("%020d", i), Data: make([]byte, 250)}
+		msgs[i] = skald.Message{ID: fmt.Sprintf("0198c0de-0000-7000-8000-%012d", i), Source: "/bench/public",
+			Type: "order.placed", Topic: topic,
+			Key: fmt.Appendf(nil, "order-%d", i), Time: time.Now(), ContentType: "application/json",
+			CorrelationID: "0198c0de-0000-7000-8000-000000000000",
+			Sequence:      fmt.Sprintf("%020d", i), Data: make([]byte, 250)}
 	}
 	publish := func(n int) {
 		var under []broker.Pending
@@ -61,7 +63,8 @@ func BenchmarkPublish(bench *testing.B) {
 }
 
 func raw(bench *testing.B, seeds string, msgs []skald.Message) {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(seeds), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.ProducerLinger(0))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(seeds), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
+		kgo.ProducerLinger(0))
 	if err != nil {
 		bench.Fatal(err)
 	}
@@ -80,12 +83,17 @@ func raw(bench *testing.B, seeds string, msgs []skald.Message) {
 	for n := 0; n < bench.N; n++ {
 		m := &msgs[n%len(msgs)]
 		wg.Add(1)
-		text := func(name, value string) kgo.RecordHeader { return kgo.RecordHeader{Key: name, Value: []byte(value)} }
-		cl.Produce(context.Background(), &kgo.Record{Topic: m.Topic, Key: m.Key, Value: m.Data, Headers: []kgo.RecordHeader{
-			text("ce_specversion", "1.0"), text("ce_id", m.ID), text("ce_source", m.Source), text("ce_type", m.Type),
-			text("ce_time", m.Time.UTC().Format(time.RFC3339Nano)), {Key: "ce_partitionkey", Value: m.Key}, text("ce_sequence", m.Sequence),
-			text("content-type", m.ContentType), text("ce_correlationid", m.CorrelationID),
-		}}, done)
+		text := func(name, value string) kgo.RecordHeader {
+			return kgo.RecordHeader{Key: name, Value: []byte(value)}
+		}
+		cl.Produce(context.Background(), &kgo.Record{Topic: m.Topic, Key: m.Key, Value: m.Data,
+			Headers: []kgo.RecordHeader{
+				text("ce_specversion", "1.0"), text("ce_id", m.ID), text("ce_source", m.Source),
+				text("ce_type", m.Type),
+				text("ce_time", m.Time.UTC().Format(time.RFC3339Nano)),
+				{Key: "ce_partitionkey", Value: m.Key}, text("ce_sequence", m.Sequence),
+				text("content-type", m.ContentType), text("ce_correlationid", m.CorrelationID),
+			}}, done)
 	}
 	wg.Wait()
 	bench.ReportMetric(float64(bench.N)/bench.Elapsed().Seconds(), "msgs/s")
@@ -104,8 +112,10 @@ func BenchmarkReceive(bench *testing.B) {
 	}
 	msgs := make([]skald.Message, 1000)
 	for i := range msgs {
-		msgs[i] = skald.Message{ID: fmt.Sprintf("0198c0de-0000-7000-8000-%012d", i), Source: "/bench/public", Type: "order.placed", Topic: topic,
-			Key: fmt.Appendf(nil, "order-%d", i), Time: time.Now(), ContentType: "application/json", Data: make([]byte, 250)}
+		msgs[i] = skald.Message{ID: fmt.Sprintf("0198c0de-0000-7000-8000-%012d", i), Source: "/bench/public",
+			Type: "order.placed", Topic: topic,
+			Key: fmt.Appendf(nil, "order-%d", i), Time: time.Now(), ContentType: "application/json",
+			Data: make([]byte, 250)}
 	}
 	var under []broker.Pending
 	for n := 0; n < bench.N; n += len(msgs) {

@@ -44,7 +44,8 @@ func (c changing) open(t *testing.T, o kafkabroker.Options) *kafkabroker.Broker 
 
 func (c changing) messages(key string, from, to int) (out []skald.Message) {
 	for i := from; i < to; i++ {
-		out = append(out, skald.Message{ID: fmt.Sprintf("%s-%06d", key, i), Source: "s", Type: "t", Topic: c.topic, Key: []byte(key)})
+		out = append(out, skald.Message{ID: fmt.Sprintf("%s-%06d", key, i), Source: "s", Type: "t",
+			Topic: c.topic, Key: []byte(key)})
 	}
 	return out
 }
@@ -102,7 +103,8 @@ func topicGrows(t *testing.T, seeds string) {
 		for k := range keys {
 			msgs = append(msgs, c.messages(fmt.Sprint("key", k), round, round+1)...)
 		}
-		until(t, "a publish that is taken", func() bool { return b.Publish(t.Context(), msgs).Wait(t.Context()) == nil })
+		until(t, "a publish that is taken",
+			func() bool { return b.Publish(t.Context(), msgs).Wait(t.Context()) == nil })
 	}
 	round := 0
 	for ; round < 5; round++ {
@@ -115,7 +117,8 @@ func topicGrows(t *testing.T, seeds string) {
 		publish(round)
 		round++
 		receive()
-		return slices.ContainsFunc([]string{"4", "5", "6", "7"}, func(p string) bool { return partitions[c.topic+"/"+p] })
+		return slices.ContainsFunc([]string{"4", "5", "6", "7"},
+			func(p string) bool { return partitions[c.topic+"/"+p] })
 	})
 	until(t, "all messages", func() bool { receive(); return len(seen) == round*keys })
 }
@@ -135,7 +138,8 @@ func madeAnew(t *testing.T, seeds string) {
 	_, err := c.adm.DeleteTopics(t.Context(), c.topic)
 	must(t, err)
 	until(t, "the new topic", func() bool { return b.MakeTopics(t.Context(), 2, c.topic) == nil })
-	until(t, "a publish", func() bool { return b.Publish(t.Context(), c.messages("k", 100, 130)).Wait(t.Context()) == nil })
+	until(t, "a publish",
+		func() bool { return b.Publish(t.Context(), c.messages("k", 100, 130)).Wait(t.Context()) == nil })
 	seen, lost, told := map[string]bool{}, false, false
 	until(t, "the messages of the new topic", func() bool {
 		got, err := sub.Receive(t.Context(), 100)
@@ -179,16 +183,19 @@ func lateAcknowledgements(t *testing.T, seeds string) {
 	_, err = c.adm.DeleteTopics(t.Context(), c.topic)
 	must(t, err)
 	until(t, "the new topic", func() bool { return b.MakeTopics(t.Context(), 1, c.topic) == nil })
-	until(t, "the new partition", func() bool { return sub.(*kafkabroker.Subscription).Regained(c.topic + "/0") })
+	until(t, "the new partition",
+		func() bool { return sub.(*kafkabroker.Subscription).Regained(c.topic + "/0") })
 	must(t, sub.Ack(t.Context(), old))
 	if n := sub.(*kafkabroker.Subscription).Uncommitted(); n != 0 {
 		t.Errorf("%d partitions have acknowledgements", n)
 	}
-	until(t, "a publish", func() bool { return b.Publish(t.Context(), c.messages("k", 100, 110)).Wait(t.Context()) == nil })
+	until(t, "a publish",
+		func() bool { return b.Publish(t.Context(), c.messages("k", 100, 110)).Wait(t.Context()) == nil })
 	must(t, sub.Close(t.Context()))
 	again, err := b.Subscribe(t.Context(), broker.Group{Name: c.topic, Topics: []string{c.topic}})
 	must(t, err)
-	inOrder(t, again, c.topic+"/0", "k-000100", "k-000101", "k-000102", "k-000103", "k-000104", "k-000105", "k-000106", "k-000107", "k-000108", "k-000109")
+	inOrder(t, again, c.topic+"/0", "k-000100", "k-000101", "k-000102", "k-000103", "k-000104", "k-000105",
+		"k-000106", "k-000107", "k-000108", "k-000109")
 }
 
 // TestStart: a new group begins where it is told, one that has committed goes on there, and members that have
@@ -203,7 +210,8 @@ func start(t *testing.T, seeds string) {
 	<-time.After(20 * time.Millisecond) // Kafka's clock has milliseconds
 	between := time.Now().Add(-10 * time.Millisecond).Format(time.RFC3339Nano)
 	must(t, first.Publish(t.Context(), c.messages("k", 3, 5)).Wait(t.Context()))
-	for at, want := range map[string]string{"earliest": "k-000000", between: "k-000003", "latest": "k-000005"} {
+	for at, want := range map[string]string{"earliest": "k-000000", between: "k-000003",
+		"latest": "k-000005"} {
 		g := broker.Group{Name: c.topic + "." + want, Topics: []string{c.topic}}
 		b := c.open(t, kafkabroker.Options{Start: at})
 		for range 2 { // the first dies before it has read anything
@@ -234,7 +242,8 @@ func TestBrokerThatDoesNotKnowATopicYet(t *testing.T) {
 		got, err := c.adm.FetchOffsets(t.Context(), c.topic)
 		return err == nil && got[c.topic][0].At == 50
 	})
-	stale := f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: c.topic, Err: kerr.UnknownTopicID, Count: -1})
+	stale := f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: c.topic,
+		Err: kerr.UnknownTopicID, Count: -1})
 	told := false
 	until(t, "the loss of the partition", func() bool {
 		got, err := sub.Receive(t.Context(), 100)

@@ -82,11 +82,12 @@ func (s *Subscription) commit(ctx context.Context, ps map[string][]int32) (err e
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.b.opts.Session)
 	defer cancel()
-	s.cl.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, failed error) {
-		if err = failed; err == nil {
-			err = s.stored(offsets, req, resp)
-		}
-	})
+	s.cl.CommitOffsetsSync(ctx, offsets,
+		func(_ *kgo.Client, req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, failed error) {
+			if err = failed; err == nil {
+				err = s.stored(offsets, req, resp)
+			}
+		})
 	if err != nil {
 		return fmt.Errorf("commit offsets of group %q: %w", s.group.Name, err)
 	}
@@ -94,7 +95,8 @@ func (s *Subscription) commit(ctx context.Context, ps map[string][]int32) (err e
 }
 
 // stored notes what Kafka has. From version 10 on it answers with the ids of topics only.
-func (s *Subscription) stored(offsets map[string]map[int32]kgo.EpochOffset, req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse) error {
+func (s *Subscription) stored(offsets map[string]map[int32]kgo.EpochOffset, req *kmsg.OffsetCommitRequest,
+	resp *kmsg.OffsetCommitResponse) error {
 	names := map[[16]byte]string{}
 	for _, t := range req.Topics {
 		names[t.TopicID] = t.Topic

@@ -45,22 +45,27 @@ func TestBrokerOnKafka(t *testing.T) {
 }
 
 func harness(t *testing.T, seeds string, more ...kgo.Opt) brokertest.Harness {
-	raw, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(seeds, ",")...), kgo.MetadataMinAge(10*time.Millisecond))
+	raw, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(seeds, ",")...),
+		kgo.MetadataMinAge(10*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(raw.Close)
 	return brokertest.Harness{
-		Open: func(t *testing.T) brokertest.Broker { return open(t, seeds, &kafkabroker.Options{Client: more}) },
+		Open: func(t *testing.T) brokertest.Broker {
+			return open(t, seeds, &kafkabroker.Options{Client: more})
+		},
 		Lasting: func(t *testing.T) brokertest.Broker {
-			return open(t, seeds, &kafkabroker.Options{Client: more, Session: 5 * time.Minute, Heartbeat: 500 * time.Millisecond})
+			return open(t, seeds, &kafkabroker.Options{Client: more, Session: 5 * time.Minute,
+				Heartbeat: 500 * time.Millisecond})
 		},
 		Frugal: func(t *testing.T) brokertest.Broker {
 			return open(t, seeds, &kafkabroker.Options{Client: more, Prefetch: brokertest.Holds})
 		},
 		Held:         func(s broker.Subscription) int { return s.(*kafkabroker.Subscription).Held() },
 		Capabilities: kafkabroker.Capabilities,
-		Via: func(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) brokertest.Broker {
+		Via: func(t *testing.T,
+			dial func(context.Context, string, string) (net.Conn, error)) brokertest.Broker {
 			return open(t, seeds, &kafkabroker.Options{Client: []kgo.Opt{kgo.Dialer(dial)}})
 		},
 		Limit: func(t *testing.T, topic string, bytes int) {
@@ -96,7 +101,8 @@ func harness(t *testing.T, seeds string, more ...kgo.Opt) brokertest.Harness {
 		},
 		Kill: func(_ *testing.T, s broker.Subscription) { s.(*kafkabroker.Subscription).Kill() },
 		Remove: func(t *testing.T, topic string) {
-			if gone, err := kadm.NewClient(raw).DeleteTopics(t.Context(), topic); err != nil || gone.Error() != nil {
+			if gone, err := kadm.NewClient(raw).DeleteTopics(t.Context(), topic); err != nil ||
+				gone.Error() != nil {
 				t.Fatalf("delete topic: %v %v", err, gone.Error())
 			}
 		},
@@ -106,7 +112,8 @@ func harness(t *testing.T, seeds string, more ...kgo.Opt) brokertest.Harness {
 // setTopic changes a setting of a topic.
 func setTopic(t *testing.T, raw *kgo.Client, topic, name, value string) {
 	t.Helper()
-	resp, err := kadm.NewClient(raw).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: name, Value: &value}}, topic)
+	resp, err := kadm.NewClient(raw).AlterTopicConfigs(t.Context(),
+		[]kadm.AlterConfig{{Name: name, Value: &value}}, topic)
 	if err == nil {
 		_, err = resp.On(topic, func(r *kadm.AlterConfigsResponse) error { return r.Err })
 	}
@@ -115,7 +122,8 @@ func setTopic(t *testing.T, raw *kgo.Client, topic, name, value string) {
 	}
 	until(t, name, func() bool { // Kafka answers before its brokers know
 		got, err := kadm.NewClient(raw).DescribeTopicConfigs(t.Context(), topic)
-		return err == nil && slices.ContainsFunc(got[0].Configs, func(c kadm.Config) bool { return c.Key == name && c.MaybeValue() == value })
+		return err == nil && slices.ContainsFunc(got[0].Configs,
+			func(c kadm.Config) bool { return c.Key == name && c.MaybeValue() == value })
 	})
 }
 
@@ -160,7 +168,8 @@ func (f *fake) disturb(t *testing.T) (stop func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		rng := rand.New(rand.NewPCG(21, 22))
-		errs := []*kerr.Error{kerr.NotLeaderForPartition, kerr.NotEnoughReplicas, kerr.RequestTimedOut, kerr.UnknownServerError, kerr.CorruptMessage}
+		errs := []*kerr.Error{kerr.NotLeaderForPartition, kerr.NotEnoughReplicas, kerr.RequestTimedOut,
+			kerr.UnknownServerError, kerr.CorruptMessage}
 		for ctx.Err() == nil {
 			h := f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: errs[rng.IntN(len(errs))]})
 			if rng.IntN(5) == 0 {

@@ -27,12 +27,14 @@ func balancers(names []string) ([]kgo.GroupBalancer, error) {
 	if len(names) == 0 {
 		names = []string{"cooperative-sticky"}
 	}
-	known := []kgo.GroupBalancer{kgo.CooperativeStickyBalancer(), kgo.StickyBalancer(), kgo.RangeBalancer(), kgo.RoundRobinBalancer()}
+	known := []kgo.GroupBalancer{kgo.CooperativeStickyBalancer(), kgo.StickyBalancer(), kgo.RangeBalancer(),
+		kgo.RoundRobinBalancer()}
 	var out []kgo.GroupBalancer
 	for _, name := range names {
 		i := slices.IndexFunc(known, func(b kgo.GroupBalancer) bool { return b.ProtocolName() == name })
 		if i < 0 {
-			return nil, fmt.Errorf("a balancer is cooperative-sticky, sticky, range or roundrobin, not %q", name)
+			return nil, fmt.Errorf("a balancer is cooperative-sticky, sticky, range or roundrobin, not %q",
+				name)
 		}
 		out = append(out, known[i])
 	}
@@ -54,7 +56,8 @@ func parseStart(s string) (start, error) {
 	}
 	at, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		return start{}, fmt.Errorf("start is earliest, latest, or a time as in 2026-11-21T12:00:00Z, not %q", s)
+		return start{}, fmt.Errorf("start is earliest, latest, or a time as in 2026-11-21T12:00:00Z, not %q",
+			s)
 	}
 	return start{at: at}, nil
 }

@@ -16,15 +16,20 @@ import (
 func TestPlaces(t *testing.T) {
 	for partitioner, keys := range map[string]map[string][3]int{
 		"murmur2": { // of the hashes in the tests of Java's client
-			"21": place(-973932308), "foobar": place(-790332482), "a-little-bit-long-string": place(-985981536),
-			"a-little-bit-longer-string": place(-1486304829), "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": place(-58897971), "abc": place(479470107),
+			"21": place(-973932308), "foobar": place(-790332482),
+			"a-little-bit-long-string":                         place(-985981536),
+			"a-little-bit-longer-string":                       place(-1486304829),
+			"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": place(-58897971), "abc": place(479470107),
 		},
 		"crc32": { // of the check value of the CRC, and as zlib has it
-			"123456789": {0xcbf43926 % 7, 0xcbf43926 % 12, 0xcbf43926 % 1000}, "a": {0xe8b7be43 % 7, 0xe8b7be43 % 12, 0xe8b7be43 % 1000}, "": {},
+			"123456789": {0xcbf43926 % 7, 0xcbf43926 % 12, 0xcbf43926 % 1000},
+			"a":         {0xe8b7be43 % 7, 0xe8b7be43 % 12, 0xe8b7be43 % 1000}, "": {},
 		},
 		"fnv1a": { // as sarama placed them
-			"a": {6, 0, 76}, "21": {3, 0, 452}, "foobar": {4, 0, 576}, "a-little-bit-long-string": {1, 4, 104}, "order-1": {1, 1, 949},
-			"order-2": {0, 4, 92}, "order-3": {5, 3, 711}, "order-77": {4, 4, 932}, "kä": {1, 7, 363}, "\x00\xff": {0, 0, 48},
+			"a": {6, 0, 76}, "21": {3, 0, 452}, "foobar": {4, 0, 576},
+			"a-little-bit-long-string": {1, 4, 104}, "order-1": {1, 1, 949},
+			"order-2": {0, 4, 92}, "order-3": {5, 3, 711}, "order-77": {4, 4, 932}, "kä": {1, 7, 363},
+			"\x00\xff":                             {0, 0, 48},
 			"0198c0de-0000-7000-8000-000000000001": {4, 3, 627},
 		},
 	} {
@@ -46,9 +51,11 @@ func place(hash int32) [3]int {
 // TestPlaceOfOnesOwn: keys go where the function says; what has no partition is refused, and delays nobody.
 func TestPlaceOfOnesOwn(t *testing.T) {
 	fake := newFake(t)
-	b := open(t, fake.seeds, &kafkabroker.Options{Partition: func(_ string, key []byte, _ int) int { return int(key[0]) - '0' }})
+	b := open(t, fake.seeds,
+		&kafkabroker.Options{Partition: func(_ string, key []byte, _ int) int { return int(key[0]) - '0' }})
 	must(t, b.MakeTopics(t.Context(), 3, "t"))
-	msgs := []skald.Message{{ID: "a", Topic: "t", Key: []byte("2")}, {ID: "b", Topic: "t", Key: []byte("9")}, {ID: "c", Topic: "t"}}
+	msgs := []skald.Message{{ID: "a", Topic: "t", Key: []byte("2")}, {ID: "b", Topic: "t", Key: []byte("9")},
+		{ID: "c", Topic: "t"}}
 	var pe *broker.PublishError
 	err := b.Publish(t.Context(), msgs).Wait(t.Context())
 	if !errors.As(err, &pe) || len(pe.Refused) != 1 || pe.Refused[1] == nil || len(pe.Failed) != 0 {
@@ -104,7 +111,8 @@ func TestBadURLs(t *testing.T) {
 	}
 	_, opts, err := kafkabroker.ParseURL("kafka://a:1,b:2/?partitioner=crc32&balancers=range,roundrobin&start=latest&envelope=id:header:message-id,type:json:kind,source:/old", nil)
 	must(t, err)
-	if opts.Partitioner != "crc32" || len(opts.Balancers) != 2 || opts.Start != "latest" || *opts.Envelope != (broker.Envelope{ID: "header:message-id", Type: "json:kind", Source: "/old"}) {
+	if opts.Partitioner != "crc32" || len(opts.Balancers) != 2 || opts.Start != "latest" ||
+		*opts.Envelope != (broker.Envelope{ID: "header:message-id", Type: "json:kind", Source: "/old"}) {
 		t.Errorf("got %+v, %+v", opts, opts.Envelope)
 	}
 }

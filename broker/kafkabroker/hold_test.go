@@ -117,14 +117,16 @@ func newSpread(t *testing.T, patience time.Duration, round int) *spread {
 		s.leaders = append(s.leaders, at[md.Topics["t"].Partitions[i].Leader])
 	}
 	for i := range 6 { // all known, and connected, on a slow machine not within the patience
-		until(t, "the first", func() bool { return s.b.Publish(t.Context(), s.to(i, "first")).Wait(t.Context()) == nil })
+		until(t, "the first",
+			func() bool { return s.b.Publish(t.Context(), s.to(i, "first")).Wait(t.Context()) == nil })
 	}
 	return s
 }
 
 func (s *spread) to(partition int, ids ...string) (out []skald.Message) {
 	for _, id := range ids {
-		out = append(out, skald.Message{ID: id, Source: "s", Type: "t", Topic: "t", Key: []byte{byte('0' + partition)}})
+		out = append(out, skald.Message{ID: id, Source: "s", Type: "t", Topic: "t",
+			Key: []byte{byte('0' + partition)}})
 	}
 	return out
 }
@@ -160,7 +162,8 @@ func TestSilentLeaderStallsItsOwnPartitionsOnly(t *testing.T) {
 		}
 	}
 	var pe *broker.PublishError
-	if err := stuck.Wait(t.Context()); !errors.As(err, &pe) || len(pe.Failed) != 1 || !errors.Is(pe.Failed[0], broker.ErrAway) {
+	if err := stuck.Wait(t.Context()); !errors.As(err, &pe) || len(pe.Failed) != 1 ||
+		!errors.Is(pe.Failed[0], broker.ErrAway) {
 		t.Errorf("got %v, want the first alone, away", err)
 	}
 	names(t, stuck.Wait(t.Context()), "t/0")
@@ -209,10 +212,12 @@ func TestHangingFailureHoldsBackWhatWaited(t *testing.T) {
 	must(t, b.MakeTopics(t.Context(), 1, "t"))
 	must(t, b.MakeTopics(t.Context(), 1, "u"))
 	must(t, b.Publish(t.Context(), numbered(0, 1)).Wait(t.Context()))
-	answer := fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1, Topic: "t"})
+	answer := fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1,
+		Topic: "t"})
 	first := b.Publish(t.Context(), numbered(1, 2))
 	second := b.Publish(t.Context(), numbered(2, 3))
-	must(t, b.Publish(t.Context(), []skald.Message{{ID: "x", Topic: "u", Key: []byte("k")}}).Wait(t.Context()))
+	must(t,
+		b.Publish(t.Context(), []skald.Message{{ID: "x", Topic: "u", Key: []byte("k")}}).Wait(t.Context()))
 	third := b.Publish(t.Context(), numbered(3, 4))
 	// the next in line
 	fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.InvalidRecord, Topic: "t"})
@@ -247,12 +252,14 @@ func TestMissingTopicDelaysNobody(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	missing := b.Publish(t.Context(), []skald.Message{{ID: "m", Topic: "gone", Key: []byte("k")}, {ID: "i", Topic: "t", Key: []byte("k2")}})
+	missing := b.Publish(t.Context(), []skald.Message{{ID: "m", Topic: "gone", Key: []byte("k")},
+		{ID: "i", Topic: "t", Key: []byte("k2")}})
 	until(t, "the question", asked.Load)
 	must(t, b.Publish(t.Context(), numbered(1, 2)).Wait(t.Context()))
 	close(gate)
 	var pe *broker.PublishError
-	if err := missing.Wait(t.Context()); !errors.As(err, &pe) || len(pe.Refused) != 1 || !errors.Is(pe.Refused[0], broker.ErrNoTopic) || len(pe.Failed) != 0 {
+	if err := missing.Wait(t.Context()); !errors.As(err, &pe) || len(pe.Refused) != 1 ||
+		!errors.Is(pe.Refused[0], broker.ErrNoTopic) || len(pe.Failed) != 0 {
 		t.Errorf("got %v", err)
 	}
 }
@@ -350,7 +357,8 @@ func carry(t *testing.T, b *kafkabroker.Broker, msgs []skald.Message, rng *rand.
 			var pe *broker.PublishError
 			part := errors.As(err, &pe)
 			for i := p.from; i < p.to; i++ {
-				durable[i] = durable[i] || err == nil || part && pe.Failed[i-p.from] == nil && pe.Refused[i-p.from] == nil
+				durable[i] = durable[i] || err == nil || part && pe.Failed[i-p.from] == nil &&
+					pe.Refused[i-p.from] == nil
 			}
 		}
 		for from < len(msgs) && durable[from] {

@@ -163,7 +163,8 @@ func New(seeds string, opts *Options) (*Broker, error) {
 
 // client are the options of every client of this broker.
 func (b *Broker) client(more ...kgo.Opt) []kgo.Opt {
-	out := append([]kgo.Opt{kgo.ClientID("skald"), kgo.RetryBackoffFn(backoff.Soon), kgo.MetadataMaxAge(metadataAge), kgo.RequestTimeoutOverhead(requestPatience)}, b.opts.Client...)
+	out := append([]kgo.Opt{kgo.ClientID("skald"), kgo.RetryBackoffFn(backoff.Soon),
+		kgo.MetadataMaxAge(metadataAge), kgo.RequestTimeoutOverhead(requestPatience)}, b.opts.Client...)
 	out = append(out,
 		kgo.SeedBrokers(b.seeds...),
 		kgo.MetadataMinAge(100*time.Millisecond), // a moved leader is found soon
@@ -198,11 +199,13 @@ func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...strin
 	}
 	made, err := b.adm.CreateTopics(ctx, n, b.opts.Replicas, nil, topics...)
 	if err != nil {
-		return fmt.Errorf("make topics: %w", fault.Lacking(fault.OrAway(err), "CREATE", strings.Join(topics, ", ")))
+		return fmt.Errorf("make topics: %w",
+			fault.Lacking(fault.OrAway(err), "CREATE", strings.Join(topics, ", ")))
 	}
 	for _, t := range made.Sorted() {
 		if t.Err != nil && !errors.Is(t.Err, kerr.TopicAlreadyExists) {
-			return fmt.Errorf("make topic %q: %w: %s", t.Topic, fault.Lacking(b.unmade(t.Err), "CREATE", "it"), t.ErrMessage)
+			return fmt.Errorf("make topic %q: %w: %s", t.Topic,
+				fault.Lacking(b.unmade(t.Err), "CREATE", "it"), t.ErrMessage)
 		}
 	}
 	return b.awaitTopics(ctx, topics)

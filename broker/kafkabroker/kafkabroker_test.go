@@ -49,18 +49,23 @@ func TestWire(t *testing.T) {
 	r := kafkabroker.Encode(skald.Message{
 		ID: "id", Source: "/src", Type: "order.placed", Topic: "orders", Key: []byte("kä"),
 		Time:    time.Date(2026, 11, 21, 12, 0, 0, 120_000_000, time.FixedZone("", 3600)),
-		Subject: "sub", ContentType: "application/json", Schema: "sch", CorrelationID: "cor", CausationID: "cau",
+		Subject: "sub", ContentType: "application/json", Schema: "sch", CorrelationID: "cor",
+		CausationID: "cau",
 		TraceParent: "tp", Sequence: "00000000000000000007",
-		Headers: []skald.Header{{Name: "b", Value: []byte{0, 255}}, {Name: "a", Value: nil}}, Data: []byte(`{}`),
+		Headers: []skald.Header{{Name: "b", Value: []byte{0, 255}}, {Name: "a", Value: nil}},
+		Data:    []byte(`{}`),
 	})
 	var got []string
 	for _, h := range r.Headers {
 		got = append(got, fmt.Sprintf("%s=%q", h.Key, h.Value))
 	}
 	want := []string{
-		`ce_specversion="1.0"`, `ce_id="id"`, `ce_source="/src"`, `ce_type="order.placed"`, `ce_time="2026-11-21T11:00:00.12Z"`,
-		`ce_partitionkey="kä"`, `ce_sequence="00000000000000000007"`, `content-type="application/json"`, `ce_subject="sub"`,
-		`ce_dataschema="sch"`, `ce_correlationid="cor"`, `ce_causationid="cau"`, `ce_traceparent="tp"`, `b="\x00\xff"`, `a=""`,
+		`ce_specversion="1.0"`, `ce_id="id"`, `ce_source="/src"`, `ce_type="order.placed"`,
+		`ce_time="2026-11-21T11:00:00.12Z"`,
+		`ce_partitionkey="kä"`, `ce_sequence="00000000000000000007"`, `content-type="application/json"`,
+		`ce_subject="sub"`,
+		`ce_dataschema="sch"`, `ce_correlationid="cor"`, `ce_causationid="cau"`, `ce_traceparent="tp"`,
+		`b="\x00\xff"`, `a=""`,
 	}
 	if !slices.Equal(got, want) || r.Topic != "orders" || string(r.Key) != "kä" || string(r.Value) != "{}" {
 		t.Errorf("got %q\nwant %q", got, want)
@@ -89,7 +94,8 @@ func TestPartitionsAreThoseOfJava(t *testing.T) {
 	must(t, err)
 	want := map[string]int32{
 		"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536,
-		"a-little-bit-longer-string": -1486304829, "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971, "abc": 479470107,
+		"a-little-bit-longer-string":                       -1486304829,
+		"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971, "abc": 479470107,
 	}
 	var msgs []skald.Message
 	for key := range want {
@@ -97,7 +103,8 @@ func TestPartitionsAreThoseOfJava(t *testing.T) {
 	}
 	must(t, b.Publish(t.Context(), msgs).Wait(t.Context()))
 	for _, d := range take(t, sub, len(msgs)) {
-		if partition := fmt.Sprintf("t/%d", want[string(d.Key)]&0x7fffffff%partitions); d.Partition != partition {
+		if partition := fmt.Sprintf("t/%d",
+			want[string(d.Key)]&0x7fffffff%partitions); d.Partition != partition {
 			t.Errorf("key %s came by %s, want %s", d.Key, d.Partition, partition)
 		}
 	}
@@ -110,7 +117,8 @@ func TestOutageIsToldAndOvertakesNothing(t *testing.T) {
 	fake := newFake(t)
 	b := open(t, fake.seeds, &kafkabroker.Options{Patience: 150 * time.Millisecond})
 	must(t, b.MakeTopics(t.Context(), 1, "t"))
-	until(t, "the first", func() bool { return b.Publish(t.Context(), numbered(0, 1)).Wait(t.Context()) == nil })
+	until(t, "the first",
+		func() bool { return b.Publish(t.Context(), numbered(0, 1)).Wait(t.Context()) == nil })
 	fault := fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
 	first, second := b.Publish(t.Context(), numbered(1, 3)), b.Publish(t.Context(), numbered(3, 5))
 	for i, call := range []broker.Pending{second, first} {
@@ -210,7 +218,8 @@ func TestCloseWithoutKafka(t *testing.T) {
 
 func numbered(from, to int) (out []skald.Message) {
 	for i := from; i < to; i++ {
-		out = append(out, skald.Message{ID: fmt.Sprintf("%06d", i), Source: "s", Type: "t", Topic: "t", Key: []byte("k")})
+		out = append(out, skald.Message{ID: fmt.Sprintf("%06d", i), Source: "s", Type: "t", Topic: "t",
+			Key: []byte("k")})
 	}
 	return out
 }

@@ -35,7 +35,8 @@ func keeps(is map[string]string) (time.Duration, bool) {
 	switch {
 	case err != nil || err2 != nil:
 		return 0, false
-	case retention < 0 || !strings.Contains(is["cleanup.policy"], "delete") || retention > most-min(segment, most):
+	case retention < 0 || !strings.Contains(is["cleanup.policy"], "delete") ||
+		retention > most-min(segment, most):
 		return broker.Forever, true
 	}
 	return time.Duration(retention+segment) * time.Millisecond, true

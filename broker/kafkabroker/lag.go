@@ -21,7 +21,8 @@ func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[s
 		return out, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look up what group %q has committed: %w", group, fault.Lacking(fault.OrAway(err), "READ", "the group"))
+		return nil, fmt.Errorf("look up what group %q has committed: %w", group,
+			fault.Lacking(fault.OrAway(err), "READ", "the group"))
 	}
 	var known []string
 	for _, topic := range topics {
@@ -37,11 +38,13 @@ func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[s
 	}
 	ends, err := b.adm.ListEndOffsets(ctx, known...)
 	if err != nil {
-		return nil, fmt.Errorf("look up the ends of partitions: %w", fault.Lacking(fault.OrAway(err), "DESCRIBE", "the topics"))
+		return nil, fmt.Errorf("look up the ends of partitions: %w",
+			fault.Lacking(fault.OrAway(err), "DESCRIBE", "the topics"))
 	}
 	starts, err := b.adm.ListStartOffsets(ctx, known...)
 	if err != nil {
-		return nil, fmt.Errorf("look up the beginnings of partitions: %w", fault.Lacking(fault.OrAway(err), "DESCRIBE", "the topics"))
+		return nil, fmt.Errorf("look up the beginnings of partitions: %w",
+			fault.Lacking(fault.OrAway(err), "DESCRIBE", "the topics"))
 	}
 	ends.Each(func(end kadm.ListedOffset) {
 		start, there := starts.Lookup(end.Topic, end.Partition)

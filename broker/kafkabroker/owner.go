@@ -36,7 +36,8 @@ func (b *Broker) checkOwner(ctx context.Context, g broker.Group) error {
 		return fmt.Errorf("look who is in group %q: %w", g.Name, fault.OrAway(err))
 	}
 	if err := all.Error(); err != nil && !fault.Any(err, kerr.GroupIDNotFound) { // it is new
-		return fmt.Errorf("look who is in group %q: %w", g.Name, fault.Lacking(fault.OrAway(err), "READ", "the group"))
+		return fmt.Errorf("look who is in group %q: %w", g.Name,
+			fault.Lacking(fault.OrAway(err), "READ", "the group"))
 	}
 	for _, m := range all[g.Name].Members {
 		if _, owner, told := strings.Cut(m.ClientID, ownerMark); told && owner != g.Owner {

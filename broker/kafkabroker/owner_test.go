@@ -25,7 +25,8 @@ func anotherOwner(t *testing.T, seeds string) {
 	})
 	theirs := group
 	theirs.Owner = "b2"
-	if _, err := b.Subscribe(t.Context(), theirs); !errors.Is(err, broker.ErrOwner) || !strings.Contains(err.Error(), c.topic) {
+	if _, err := b.Subscribe(t.Context(), theirs); !errors.Is(err, broker.ErrOwner) ||
+		!strings.Contains(err.Error(), c.topic) {
 		t.Errorf("a member of another database: %v", err)
 	}
 	must(t, subscribe(t, b, group).Close(t.Context()))

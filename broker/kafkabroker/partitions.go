@@ -56,8 +56,10 @@ func (a *assignment) gain(ps map[string][]int32) {
 	for topic, partitions := range ps {
 		for _, p := range partitions {
 			if a.partition(topic, p) == nil {
-				gained = append(gained, &partition{codec: a.codec, next: -1, marked: -1, Holding: feed.Holding{
-					Partition: broker.Partition{Name: partitionName(topic, p)}, Topic: topic, Index: int(p), Waiting: true, Told: -1, Acked: -1}})
+				gained = append(gained, &partition{codec: a.codec, next: -1, marked: -1,
+					Holding: feed.Holding{
+						Partition: broker.Partition{Name: partitionName(topic, p)}, Topic: topic,
+						Index: int(p), Waiting: true, Told: -1, Acked: -1}})
 			}
 		}
 	}

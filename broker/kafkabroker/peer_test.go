@@ -92,7 +92,8 @@ func (p *peer) produce(topic string, config map[string]any, records ...peerRecor
 
 func (p *peer) consume(topic string, n int) []peerRecord {
 	var answer struct{ Records []peerRecord }
-	p.do("consume", map[string]any{"topic": topic, "group": fmt.Sprint(topic, time.Now().UnixNano()), "count": n}, &answer)
+	p.do("consume", map[string]any{"topic": topic, "group": fmt.Sprint(topic, time.Now().UnixNano()),
+		"count": n}, &answer)
 	for i := range answer.Records {
 		if answer.Records[i].Headers == nil {
 			answer.Records[i].Headers = []peerHeader{}
@@ -109,9 +110,12 @@ func TestPeerReadsWhatWeWrite(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 120_000_000, time.UTC)
 	must(t, b.Publish(t.Context(), []skald.Message{
 		{
-			ID: "0198c0de-0000-7000-8000-000000000001", Source: "/shop/orders", Type: "order.placed", Topic: c.topic, Key: []byte("kä"), Time: at,
-			Subject: "sub", ContentType: "application/json", Schema: "sch", CorrelationID: "cor", CausationID: "cau", TraceParent: "tp",
-			Sequence: "00000000000000000007", Headers: []skald.Header{{Name: "b", Value: []byte{0, 255}}, {Name: "b", Value: []byte{}}, {Name: "ä", Value: nil}},
+			ID: "0198c0de-0000-7000-8000-000000000001", Source: "/shop/orders", Type: "order.placed",
+			Topic: c.topic, Key: []byte("kä"), Time: at,
+			Subject: "sub", ContentType: "application/json", Schema: "sch", CorrelationID: "cor",
+			CausationID: "cau", TraceParent: "tp",
+			Sequence: "00000000000000000007", Headers: []skald.Header{{Name: "b", Value: []byte{0, 255}},
+				{Name: "b", Value: []byte{}}, {Name: "ä", Value: nil}},
 			Data: []byte("{\"n\": 1}"),
 		},
 		{ID: "2", Source: "s", Type: "t", Topic: c.topic, Key: []byte{0, 255, '\n'}},
@@ -124,9 +128,12 @@ func TestPeerReadsWhatWeWrite(t *testing.T) {
 	}
 	want := []peerRecord{
 		{Key: []byte("kä"), Value: []byte("{\"n\": 1}"), Headers: []peerHeader{
-			ce("specversion", "1.0"), ce("id", "0198c0de-0000-7000-8000-000000000001"), ce("source", "/shop/orders"), ce("type", "order.placed"),
-			ce("time", "2026-11-21T12:00:00.12Z"), ce("partitionkey", "kä"), ce("sequence", "00000000000000000007"), {"content-type", []byte("application/json")},
-			ce("subject", "sub"), ce("dataschema", "sch"), ce("correlationid", "cor"), ce("causationid", "cau"), ce("traceparent", "tp"),
+			ce("specversion", "1.0"), ce("id", "0198c0de-0000-7000-8000-000000000001"),
+			ce("source", "/shop/orders"), ce("type", "order.placed"),
+			ce("time", "2026-11-21T12:00:00.12Z"), ce("partitionkey", "kä"),
+			ce("sequence", "00000000000000000007"), {"content-type", []byte("application/json")},
+			ce("subject", "sub"), ce("dataschema", "sch"), ce("correlationid", "cor"),
+			ce("causationid", "cau"), ce("traceparent", "tp"),
 			{"b", []byte{0, 255}}, {"b", []byte{}}, {"ä", nil},
 		}},
 		{Key: []byte{0, 255, '\n'}, Headers: plain("2")},
@@ -148,10 +155,15 @@ func TestWeReadWhatThePeerWrites(t *testing.T) {
 	t.Cleanup(func() { _, _ = c.adm.DeleteTopics(context.WithoutCancel(t.Context()), again.topic) })
 	h := func(name string, value string) peerHeader { return peerHeader{name, []byte(value)} }
 	wrote := []peerRecord{
-		{Key: []byte("k"), Value: []byte("{}"), Headers: []peerHeader{h("ce_specversion", "1.0"), h("ce_id", "i"), h("ce_source", "/foreign"), h("ce_type", "t"),
-			h("ce_time", "2026-11-21T12:00:00Z"), h("ce_partitionkey", "k"), h("content-type", "application/json"), h("ce_unknown", "x"), h("trace", "\x00\xff"), h("trace", "2")}},
-		{Key: []byte{255, 0}, Value: nil, Headers: []peerHeader{h("ce_specversion", "1.0"), h("ce_id", "j"), h("ce_source", "s"), h("ce_type", "t")}},
-		{Key: []byte("foreign"), Value: []byte{0, 255}, Headers: []peerHeader{{"null", nil}, h("empty", ""), h("ü", "ü")}},
+		{Key: []byte("k"), Value: []byte("{}"), Headers: []peerHeader{h("ce_specversion", "1.0"),
+			h("ce_id", "i"), h("ce_source", "/foreign"), h("ce_type", "t"),
+			h("ce_time", "2026-11-21T12:00:00Z"), h("ce_partitionkey", "k"),
+			h("content-type", "application/json"), h("ce_unknown", "x"), h("trace", "\x00\xff"),
+			h("trace", "2")}},
+		{Key: []byte{255, 0}, Value: nil, Headers: []peerHeader{h("ce_specversion", "1.0"), h("ce_id", "j"),
+			h("ce_source", "s"), h("ce_type", "t")}},
+		{Key: []byte("foreign"), Value: []byte{0, 255},
+			Headers: []peerHeader{{"null", nil}, h("empty", ""), h("ü", "ü")}},
 		{Value: []byte("no key"), Headers: []peerHeader{}},
 		{Key: []byte{}, Value: []byte{}, Headers: []peerHeader{}},
 	}
@@ -166,7 +178,8 @@ func TestWeReadWhatThePeerWrites(t *testing.T) {
 		d.Topic = again.topic
 		msgs = append(msgs, d.Message)
 	}
-	if m := msgs[0]; m.ID != "i" || m.Source != "/foreign" || m.Type != "t" || m.ContentType != "application/json" || m.Time.IsZero() || len(m.Headers) != 3 {
+	if m := msgs[0]; m.ID != "i" || m.Source != "/foreign" || m.Type != "t" ||
+		m.ContentType != "application/json" || m.Time.IsZero() || len(m.Headers) != 3 {
 		t.Errorf("read %+v", m)
 	}
 	if m := msgs[1]; m.Data != nil || string(m.Key) != "\xff\x00" {
@@ -191,7 +204,8 @@ func TestPlacesOfThePeer(t *testing.T) {
 		}
 		records = append(records, peerRecord{Key: key, Headers: []peerHeader{}})
 	}
-	for theirs, ours := range map[string]string{"murmur2_random": "murmur2", "consistent_random": "crc32", "fnv1a_random": "fnv1a"} {
+	for theirs, ours := range map[string]string{"murmur2_random": "murmur2", "consistent_random": "crc32",
+		"fnv1a_random": "fnv1a"} {
 		topic := c.topic + "." + ours
 		must(t, b.MakeTopics(t.Context(), 7, topic))
 		t.Cleanup(func() { _, _ = c.adm.DeleteTopics(context.WithoutCancel(t.Context()), topic) })
@@ -200,7 +214,8 @@ func TestPlacesOfThePeer(t *testing.T) {
 		for _, r := range records {
 			msgs = append(msgs, skald.Message{Topic: topic, Key: r.Key, Data: []byte("ours")})
 		}
-		must(t, c.open(t, kafkabroker.Options{Partitioner: ours}).Publish(t.Context(), msgs).Wait(t.Context()))
+		must(t, c.open(t, kafkabroker.Options{Partitioner: ours}).Publish(t.Context(),
+			msgs).Wait(t.Context()))
 		at := map[string][]int{}
 		for _, r := range p.consume(topic, 2*len(records)) {
 			at[string(r.Key)] = append(at[string(r.Key)], r.Partition)
@@ -223,7 +238,8 @@ func TestPeerInOurGroup(t *testing.T) {
 			b := c.open(t, kafkabroker.Options{Balancers: []string{balancer}})
 			must(t, b.MakeTopics(t.Context(), 4, c.topic))
 			g := broker.Group{Name: c.topic, Topics: []string{c.topic}}
-			p.do("join", map[string]any{"topic": c.topic, "group": g.Name, "config": map[string]any{"partition.assignment.strategy": balancer}}, &struct{}{})
+			p.do("join", map[string]any{"topic": c.topic, "group": g.Name,
+				"config": map[string]any{"partition.assignment.strategy": balancer}}, &struct{}{})
 			theirs := func() []int {
 				var answer struct{ Partitions []int }
 				p.do("owned", map[string]any{}, &answer)
@@ -243,7 +259,8 @@ func TestPeerInOurGroup(t *testing.T) {
 					ours[l.Name] = true
 				}
 				there := theirs()
-				return len(ours) == 2 && len(there) == 2 && !slices.ContainsFunc(there, func(p int) bool { return ours[fmt.Sprintf("%s/%d", c.topic, p)] })
+				return len(ours) == 2 && len(there) == 2 && !slices.ContainsFunc(there,
+					func(p int) bool { return ours[fmt.Sprintf("%s/%d", c.topic, p)] })
 			})
 		})
 	}

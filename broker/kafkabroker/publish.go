@@ -104,7 +104,8 @@ func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...b
 	if err := ctx.Err(); err != nil {
 		return c.ended(err)
 	}
-	c.recs, c.sizes, c.durable = make([]kgo.Record, len(msgs)), make([]int, len(msgs)), make([]bool, len(msgs))
+	c.recs, c.sizes, c.durable = make([]kgo.Record, len(msgs)), make([]int, len(msgs)),
+		make([]bool, len(msgs))
 	enc := record.NewEncoder(msgs, p.codec)
 	var to *fence.Meant
 	for i := range msgs {

@@ -271,10 +271,12 @@ func (p *publisher) unfit(c *call, i int, known metadata.Limit) error {
 	case known.Err != nil:
 		return known.Err
 	case c.sizes[i] > known.Bytes:
-		return fmt.Errorf("%w: up to %d bytes uncompressed, the topic takes %d", kerr.MessageTooLarge, c.sizes[i], known.Bytes)
+		return fmt.Errorf("%w: up to %d bytes uncompressed, the topic takes %d", kerr.MessageTooLarge,
+			c.sizes[i], known.Bytes)
 	case p.checked && r.Key != nil && known.Partitions > 0:
 		if at := p.place(r.Topic, r.Key, known.Partitions); at < 0 || at >= known.Partitions {
-			return fmt.Errorf("%w: Options.Partition puts it on partition %d, the topic has %d", cloudevents.ErrCannotCarry, at, known.Partitions)
+			return fmt.Errorf("%w: Options.Partition puts it on partition %d, the topic has %d",
+				cloudevents.ErrCannotCarry, at, known.Partitions)
 		}
 	}
 	return nil

@@ -134,7 +134,8 @@ func TestFailureLeavesAPrefix(t *testing.T) {
 			t.Fatalf("got %v, want a *broker.PublishError", err)
 		}
 		if bad := pe.Indexes(); bad[len(bad)-1] != len(msgs)-1 || len(bad) != len(msgs)-bad[0] {
-			t.Fatalf("%d of %d are not durable, from %d to %d: the others overtook", len(bad), len(msgs), bad[0], bad[len(bad)-1])
+			t.Fatalf("%d of %d are not durable, from %d to %d: the others overtook", len(bad), len(msgs),
+				bad[0], bad[len(bad)-1])
 		}
 	}
 }
@@ -178,7 +179,8 @@ func TestTopicMadeAnew(t *testing.T) {
 		return errors.Is(b.Publish(t.Context(), numbered(1, 2)).Wait(t.Context()), broker.ErrNoTopic)
 	})
 	must(t, b.MakeTopics(t.Context(), 1, "t"))
-	until(t, "the new topic", func() bool { return b.Publish(t.Context(), numbered(1, 2)).Wait(t.Context()) == nil })
+	until(t, "the new topic",
+		func() bool { return b.Publish(t.Context(), numbered(1, 2)).Wait(t.Context()) == nil })
 	sub, err := b.Subscribe(t.Context(), broker.Group{Name: "g", Topics: []string{"t"}})
 	must(t, err)
 	if d := take(t, sub, 1)[0]; d.ID != "000001" {

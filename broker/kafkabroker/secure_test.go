@@ -39,22 +39,26 @@ func newGuarded(t *testing.T) *guarded {
 	must(t, err)
 	t.Cleanup(cl.Close)
 	name := fmt.Sprintf("guarded.%x", time.Now().UnixNano())
-	g := &guarded{t: t, Guarded: listeners, adm: kadm.NewClient(cl), topic: name, group: name + ".group", user: name + ".user", patience: 10 * time.Second}
+	g := &guarded{t: t, Guarded: listeners, adm: kadm.NewClient(cl), topic: name, group: name + ".group",
+		user: name + ".user", patience: 10 * time.Second}
 	g.password = filepath.Join(t.TempDir(), "password")
 	must(t, os.WriteFile(g.password, []byte(secret+"\n"), 0o600))
 	created, err := g.adm.CreateTopics(t.Context(), 2, 1, nil, name)
 	must(t, err)
 	must(t, created.Error())
 	for _, mechanism := range []kadm.ScramMechanism{kadm.ScramSha256, kadm.ScramSha512} {
-		done, err := g.adm.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{{User: g.user, Mechanism: mechanism, Iterations: 4096, Password: secret}})
+		done, err := g.adm.AlterUserSCRAMs(t.Context(), nil,
+			[]kadm.UpsertSCRAM{{User: g.user, Mechanism: mechanism, Iterations: 4096, Password: secret}})
 		must(t, err)
 		must(t, done.Error())
 	}
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		_, _ = g.adm.DeleteTopics(ctx, name)
-		_, _ = g.adm.DeleteACLs(ctx, kadm.NewACLs().AnyResource().Allow("User:"+g.user).AllowHosts().Operations())
-		_, _ = g.adm.AlterUserSCRAMs(ctx, []kadm.DeleteSCRAM{{User: g.user, Mechanism: kadm.ScramSha256}, {User: g.user, Mechanism: kadm.ScramSha512}}, nil)
+		_, _ = g.adm.DeleteACLs(ctx, kadm.NewACLs().AnyResource().Allow("User:"+
+			g.user).AllowHosts().Operations())
+		_, _ = g.adm.AlterUserSCRAMs(ctx, []kadm.DeleteSCRAM{{User: g.user, Mechanism: kadm.ScramSha256},
+			{User: g.user, Mechanism: kadm.ScramSha512}}, nil)
 	})
 	return g
 }
@@ -62,7 +66,8 @@ func newGuarded(t *testing.T) *guarded {
 // allow gives the user rights: on "topic" or "group", one operation each.
 func (g *guarded) allow(what string, ops ...kadm.ACLOperation) {
 	g.t.Helper()
-	acl := kadm.NewACLs().Allow("User:" + g.user).AllowHosts("*").Operations(ops...).ResourcePatternType(kadm.ACLPatternLiteral)
+	acl := kadm.NewACLs().Allow("User:" +
+		g.user).AllowHosts("*").Operations(ops...).ResourcePatternType(kadm.ACLPatternLiteral)
 	if what == "topic" {
 		acl = acl.Topics(g.topic)
 	} else {
@@ -84,7 +89,8 @@ func (g *guarded) open(url string, env map[string]string) *kafkabroker.Broker {
 }
 
 func (g *guarded) message(id string) []skald.Message {
-	return []skald.Message{{ID: id, Source: "s", Type: "t", Topic: g.topic, Key: []byte("k"), Data: []byte("{}")}}
+	return []skald.Message{{ID: id, Source: "s", Type: "t", Topic: g.topic, Key: []byte("k"),
+		Data: []byte("{}")}}
 }
 
 // TestWaysIn: each listener and mechanism takes a message and gives it back, with the least rights there are:
@@ -94,7 +100,8 @@ func TestWaysIn(t *testing.T) {
 	g.patience = 5 * time.Minute // nothing is refused
 	g.allow("topic", kadm.OpRead, kadm.OpWrite)
 	g.allow("group", kadm.OpRead)
-	ca, pair := filepath.Join(g.Certs, "ca.pem"), fmt.Sprintf("&cert=%s&key=%s", filepath.Join(g.Certs, "client.crt"), filepath.Join(g.Certs, "client.key"))
+	ca, pair := filepath.Join(g.Certs, "ca.pem"), fmt.Sprintf("&cert=%s&key=%s",
+		filepath.Join(g.Certs, "client.crt"), filepath.Join(g.Certs, "client.key"))
 	scram := fmt.Sprintf("user=%s&password_file=%s", g.user, g.password)
 	environment := map[string]string{"SKALD_KAFKA_USER": g.user, "SKALD_KAFKA_PASSWORD": secret}
 	for _, way := range []struct {
@@ -102,12 +109,17 @@ func TestWaysIn(t *testing.T) {
 		env       map[string]string
 		certified bool
 	}{
-		{name: "TLS with a client's certificate", url: "kafka://" + g.TLS + "?ca=" + ca + pair, certified: true},
+		{name: "TLS with a client's certificate", url: "kafka://" + g.TLS + "?ca=" + ca + pair,
+			certified: true},
 		{name: "SCRAM-SHA-512 in the open", url: "kafka://" + g.SASL + "?sasl=scram-sha-512&" + scram},
-		{name: "SCRAM-SHA-256 over TLS", url: "kafka://" + g.SASLTLS + "?sasl=scram-sha-256&ca=" + ca + "&" + scram},
-		{name: "SCRAM-SHA-512 over TLS, from the environment", url: "kafka://" + g.SASLTLS + "?sasl=scram-sha-512&tls=on&ca=" + ca, env: environment},
-		{name: "PLAIN over TLS", url: "kafka://" + g.SASLTLS + "?sasl=plain&ca=" + ca, env: map[string]string{"SKALD_KAFKA_USER": "skald", "SKALD_KAFKA_PASSWORD": "plain-secret"}},
-		{name: "PLAIN in the open, as is said", url: "kafka://" + g.SASL + "?sasl=plain&tls=off", env: map[string]string{"SKALD_KAFKA_USER": "skald", "SKALD_KAFKA_PASSWORD": "plain-secret"}},
+		{name: "SCRAM-SHA-256 over TLS", url: "kafka://" + g.SASLTLS + "?sasl=scram-sha-256&ca=" + ca +
+			"&" + scram},
+		{name: "SCRAM-SHA-512 over TLS, from the environment", url: "kafka://" + g.SASLTLS +
+			"?sasl=scram-sha-512&tls=on&ca=" + ca, env: environment},
+		{name: "PLAIN over TLS", url: "kafka://" + g.SASLTLS + "?sasl=plain&ca=" + ca,
+			env: map[string]string{"SKALD_KAFKA_USER": "skald", "SKALD_KAFKA_PASSWORD": "plain-secret"}},
+		{name: "PLAIN in the open, as is said", url: "kafka://" + g.SASL + "?sasl=plain&tls=off",
+			env: map[string]string{"SKALD_KAFKA_USER": "skald", "SKALD_KAFKA_PASSWORD": "plain-secret"}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			if way.certified {
@@ -137,7 +149,8 @@ func TestWaysIn(t *testing.T) {
 // there.
 func TestMissingRights(t *testing.T) {
 	g := newGuarded(t)
-	b := g.open(fmt.Sprintf("kafka://%s?sasl=scram-sha-512&user=%s&password_file=%s", g.SASL, g.user, g.password), nil)
+	b := g.open(fmt.Sprintf("kafka://%s?sasl=scram-sha-512&user=%s&password_file=%s", g.SASL, g.user,
+		g.password), nil)
 	// answered tries act again while Kafka only does not answer in time: an outage tells nothing about
 	// rights.
 	answered := func(act func() error) (err error) {
@@ -155,7 +168,8 @@ func TestMissingRights(t *testing.T) {
 	}
 	names(t, err, "WRITE", g.topic)
 	g.allow("topic", kadm.OpDescribe)
-	until(t, "the right to describe", func() bool { err = publish(); return !errors.Is(err, broker.ErrNoTopic) })
+	until(t, "the right to describe",
+		func() bool { err = publish(); return !errors.Is(err, broker.ErrNoTopic) })
 	names(t, err, "WRITE", g.topic)
 	g.allow("topic", kadm.OpWrite)
 	until(t, "the right to write", func() bool { err = publish(); t.Log(err); return err == nil })
@@ -190,8 +204,10 @@ func TestMissingRights(t *testing.T) {
 	g.allow("topic", kadm.OpRead)
 	sub, err := b.Subscribe(t.Context(), group)
 	must(t, err)
-	until(t, "the message", func() bool { got, _ := sub.Receive(t.Context(), 1); return len(got.Deliveries) == 1 })
-	names(t, answered(func() error { return b.MakeTopics(t.Context(), 1, g.topic+".new") }), "CREATE", g.topic+".new")
+	until(t, "the message",
+		func() bool { got, _ := sub.Receive(t.Context(), 1); return len(got.Deliveries) == 1 })
+	names(t, answered(func() error { return b.MakeTopics(t.Context(), 1, g.topic+".new") }), "CREATE",
+		g.topic+".new")
 }
 
 // TestWrongSecret: the error says who is refused, and by whom, and not with what.
@@ -207,7 +223,8 @@ func TestWrongSecret(t *testing.T) {
 		_, incarnation := b.Incarnation(t.Context())
 		_, subscribe := b.Subscribe(t.Context(), broker.Group{Name: g.group, Topics: []string{g.topic}})
 		for act, err := range map[string]error{
-			"incarnation": incarnation, "subscribe": subscribe, "publish": b.Publish(t.Context(), g.message("m")).Wait(t.Context()),
+			"incarnation": incarnation, "subscribe": subscribe,
+			"publish": b.Publish(t.Context(), g.message("m")).Wait(t.Context()),
 		} {
 			if err == nil || strings.Contains(err.Error(), "wr0ng") {
 				t.Errorf("%s, %s: %v", name, act, err)

@@ -106,9 +106,12 @@ func (s *Subscription) consuming() []kgo.Opt {
 		kgo.DisableAutoCommit(),
 		kgo.AdjustFetchOffsetsFn(s.from),
 		kgo.BlockRebalanceOnPoll(),
-		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, ps map[string][]int32) { s.gain(ps) }),
-		kgo.OnPartitionsRevoked(func(ctx context.Context, _ *kgo.Client, ps map[string][]int32) { s.handOver(ctx, ps) }),
-		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, ps map[string][]int32) { s.lose(ps, false) }),
+		kgo.OnPartitionsAssigned(
+			func(_ context.Context, _ *kgo.Client, ps map[string][]int32) { s.gain(ps) }),
+		kgo.OnPartitionsRevoked(
+			func(ctx context.Context, _ *kgo.Client, ps map[string][]int32) { s.handOver(ctx, ps) }),
+		kgo.OnPartitionsLost(
+			func(_ context.Context, _ *kgo.Client, ps map[string][]int32) { s.lose(ps, false) }),
 		kgo.WithHooks(onGroupError(s.trouble)),
 	}
 	if s.group.Member != "" {
@@ -126,7 +129,8 @@ func (f onGroupError) OnGroupManageError(err error) { f(err) }
 // out.
 func (s *Subscription) trouble(err error) {
 	if errors.Is(err, kerr.FencedInstanceID) {
-		fenced := fmt.Errorf("member %q of group %q: a new life of the same member took over: %w: %w", s.group.Member, s.group.Name, err, broker.ErrClosed)
+		fenced := fmt.Errorf("member %q of group %q: a new life of the same member took over: %w: %w",
+			s.group.Member, s.group.Name, err, broker.ErrClosed)
 		s.mu.Lock()
 		s.lazy = true
 		s.mu.Unlock()
@@ -204,11 +208,13 @@ func (s *Subscription) put(fetched kgo.Fetches) (deleted []string, past skips) {
 			if !slices.Contains(deleted, p.Topic) {
 				deleted = append(deleted, p.Topic)
 			}
-			s.assigned.SetFault(fmt.Errorf("fetch %s: the topic was deleted: %w: %w", partitionName(p.Topic, p.Partition), broker.ErrNoTopic, err))
+			s.assigned.SetFault(fmt.Errorf("fetch %s: the topic was deleted: %w: %w",
+				partitionName(p.Topic, p.Partition), broker.ErrNoTopic, err))
 		case err == nil, fault.Any(err, context.Canceled, kgo.ErrClientClosed), errors.As(err, &session):
 			// trouble has the last
 		default:
-			s.assigned.SetFault(fmt.Errorf("fetch %s: %w", partitionName(p.Topic, p.Partition), fault.Lacking(err, "READ", "the topic")))
+			s.assigned.SetFault(fmt.Errorf("fetch %s: %w", partitionName(p.Topic, p.Partition),
+				fault.Lacking(err, "READ", "the topic")))
 		}
 	})
 	s.assigned.Wake()
@@ -296,7 +302,8 @@ func (s *Subscription) leave(ctx context.Context, member string) error {
 		err = kerr.ErrorForCode(resp.ErrorCode)
 	}
 	for _, m := range respMembers(resp, err) {
-		if e := kerr.ErrorForCode(m.ErrorCode); e != nil && !fault.Any(e, kerr.UnknownMemberID, kerr.FencedInstanceID) {
+		if e := kerr.ErrorForCode(m.ErrorCode); e != nil &&
+			!fault.Any(e, kerr.UnknownMemberID, kerr.FencedInstanceID) {
 			err = e
 		}
 	}

@@ -52,8 +52,10 @@ func (b *Broker) awaitTopics(ctx context.Context, topics []string) error {
 
 // Capabilities of this driver.
 func Capabilities() broker.Capabilities {
-	return broker.Capabilities{Partition: "a partition", Position: "the offset", Incarnation: "the cluster's id",
-		LateGroup: "oldest message, newest, or a time", Acks: "up to here", LargestKiB: 976, Rewinds: true, Checks: true, Keeps: true}
+	return broker.Capabilities{Partition: "a partition", Position: "the offset",
+		Incarnation: "the cluster's id",
+		LateGroup:   "oldest message, newest, or a time", Acks: "up to here", LargestKiB: 976, Rewinds: true,
+		Checks: true, Keeps: true}
 }
 
 // Topics tells the ids of topics. Kafka before 2.8 has none: all are the same there.

@@ -20,7 +20,8 @@ func transactions(t *testing.T, seeds string) {
 	c := newChanging(t, seeds)
 	b := c.open(t, kafkabroker.Options{Commit: time.Millisecond})
 	must(t, b.MakeTopics(t.Context(), 1, c.topic))
-	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(seeds, ",")...), kgo.TransactionalID(c.topic), kgo.DefaultProduceTopic(c.topic))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(seeds, ",")...), kgo.TransactionalID(c.topic),
+		kgo.DefaultProduceTopic(c.topic))
 	must(t, err)
 	t.Cleanup(cl.Close)
 	produced := 0

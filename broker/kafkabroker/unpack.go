@@ -33,7 +33,8 @@ func (s *Subscription) tooLarge(err error, past skips) bool {
 		}
 		l.unread[last] = &broker.TooLargeError{Limit: unpackedMost, First: large.Offset, Last: last}
 	}
-	s.assigned.put(large.Topic, large.Partition, []*kgo.Record{{Topic: large.Topic, Partition: large.Partition, Offset: last}})
+	s.assigned.put(large.Topic, large.Partition,
+		[]*kgo.Record{{Topic: large.Topic, Partition: large.Partition, Offset: last}})
 	return true
 }
 

@@ -30,14 +30,16 @@ func TestBatchThatUnpacksTooLargeIsOneDelivery(t *testing.T) {
 	if err := b.MakeTopics(ctx, 1, topic); err != nil {
 		t.Fatal(err)
 	}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(seeds), kgo.DefaultProduceTopic(topic), kgo.ProducerBatchCompression(kgo.ZstdCompression()),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(seeds), kgo.DefaultProduceTopic(topic),
+		kgo.ProducerBatchCompression(kgo.ZstdCompression()),
 		kgo.ProducerBatchMaxBytes(90<<20), kgo.MaxBufferedBytes(90<<20))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer cl.Close()
 	zeros := make([]byte, 18<<20)
-	for _, batch := range [][]*kgo.Record{{{Value: []byte("a")}}, {{Value: zeros}, {Value: zeros}}, {{Value: []byte("b")}}} {
+	for _, batch := range [][]*kgo.Record{{{Value: []byte("a")}}, {{Value: zeros}, {Value: zeros}},
+		{{Value: []byte("b")}}} {
 		if err := cl.ProduceSync(ctx, batch...).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +60,8 @@ func TestBatchThatUnpacksTooLargeIsOneDelivery(t *testing.T) {
 				t.Fatal(err)
 			}
 			got = append(got, batch.Deliveries...)
-			if i := slices.IndexFunc(batch.Gained, func(l broker.Partition) bool { return l.Started }); want == 0 && i >= 0 {
+			if i := slices.IndexFunc(batch.Gained,
+				func(l broker.Partition) bool { return l.Started }); want == 0 && i >= 0 {
 				if batch.Gained[i].Start != 4 {
 					t.Errorf("the group goes on at %d", batch.Gained[i].Start)
 				}
@@ -77,7 +80,8 @@ func TestBatchThatUnpacksTooLargeIsOneDelivery(t *testing.T) {
 	}
 	got := read(3)
 	var large *broker.TooLargeError
-	if !errors.As(got[1].Fault, &large) || large.First != 1 || large.Last != 2 || got[1].Position != 2 || got[1].Data != nil ||
+	if !errors.As(got[1].Fault, &large) || large.First != 1 || large.Last != 2 || got[1].Position != 2 ||
+		got[1].Data != nil ||
 		string(got[0].Data) != "a" || string(got[2].Data) != "b" || got[2].Position != 3 {
 		t.Errorf("%+v came, with %v", got, got[1].Fault)
 	}

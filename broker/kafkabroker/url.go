@@ -30,7 +30,8 @@ import (
 //	envelope=…             Options.Envelope: cloudevents, off, or places as in id:header:message-id,type:json:kind
 func ParseURL(s string, getenv func(string) string) (seeds string, opts *Options, err error) {
 	kind := brokerurl.Kind{Schemes: []string{"kafka"}, Env: "SKALD_KAFKA", Options: []string{
-		"tls", "ca", "cert", "key", "sasl", "user", "password_file", "token_file", "credentials_file", "partitioner", "balancers", "start", "envelope"}}
+		"tls", "ca", "cert", "key", "sasl", "user", "password_file", "token_file", "credentials_file",
+		"partitioner", "balancers", "start", "envelope"}}
 	u, err := kind.Parse(s, getenv)
 	if err != nil {
 		return "", nil, err

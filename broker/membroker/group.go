@@ -47,7 +47,8 @@ func (g *group) join(as broker.Group, topics []*topic) *Subscription {
 		g.follow(t)
 	}
 	g.joined++
-	s := &Subscription{group: g, name: as.Member, owner: as.Owner, topics: topics, resume: as.Resume, feed: feed.New[*cursor](&g.c.mu)}
+	s := &Subscription{group: g, name: as.Member, owner: as.Owner, topics: topics, resume: as.Resume,
+		feed: feed.New[*cursor](&g.c.mu)}
 	if s.name == "" {
 		s.name = fmt.Sprintf("%s-%d", g.name, g.joined)
 	}
@@ -102,7 +103,8 @@ func (g *group) follow(t *topic) {
 	}
 	g.have[t] = true
 	for i, l := range t.partitions {
-		c := &cursor{Holding: feed.Holding{Topic: t.name, Index: i}, topic: t, partition: l, acked: l.base, next: l.base}
+		c := &cursor{Holding: feed.Holding{Topic: t.name, Index: i}, topic: t, partition: l, acked: l.base,
+			next: l.base}
 		l.cursors = append(l.cursors, c)
 		g.cursors = append(g.cursors, c)
 	}

@@ -182,7 +182,8 @@ func (b *Broker) Find(_ context.Context, name string, at time.Time) (out []broke
 			i = len(l.log)
 		}
 		origin := b.c.incarnation + "/" + t.id
-		out = append(out, broker.Place{Partition: broker.Partition{Name: l.name, Clean: true, Origin: origin}, Position: l.base + int64(i)})
+		out = append(out, broker.Place{Partition: broker.Partition{Name: l.name, Clean: true, Origin: origin},
+			Position: l.base + int64(i)})
 	}
 	return out, nil
 }
@@ -240,11 +241,14 @@ func (b *Broker) Subscribe(_ context.Context, g broker.Group) (broker.Subscripti
 		}
 	}
 	group := b.c.group(g.Name)
-	if at := slices.IndexFunc(group.members, func(m *Subscription) bool { return !owner.Same(m.owner, g.Owner) }); at >= 0 {
-		return nil, fmt.Errorf("subscribe: %w", owner.Check(g.Name, owner.Claim{Owner: g.Owner}, []owner.Claim{{Member: group.members[at].name, Owner: group.members[at].owner, Settled: true}}))
+	if at := slices.IndexFunc(group.members,
+		func(m *Subscription) bool { return !owner.Same(m.owner, g.Owner) }); at >= 0 {
+		return nil, fmt.Errorf("subscribe: %w", owner.Check(g.Name, owner.Claim{Owner: g.Owner},
+			[]owner.Claim{{Member: group.members[at].name, Owner: group.members[at].owner, Settled: true}}))
 	}
 	s := group.join(g, topics)
-	b.subs = append(slices.DeleteFunc(b.subs, func(old *Subscription) bool { return old.feed.Ended() != nil }), s)
+	b.subs = append(slices.DeleteFunc(b.subs,
+		func(old *Subscription) bool { return old.feed.Ended() != nil }), s)
 	return s, nil
 }
 
@@ -262,6 +266,8 @@ func (b *Broker) Close() error {
 
 // Capabilities of this driver.
 func Capabilities() broker.Capabilities {
-	return broker.Capabilities{Partition: "a list in memory", Position: "the place in it", Incarnation: "drawn at each start",
-		LateGroup: "oldest message", Acks: "up to here", LargestKiB: 1024, Counts: true, Rewinds: true, Checks: true}
+	return broker.Capabilities{Partition: "a list in memory", Position: "the place in it",
+		Incarnation: "drawn at each start",
+		LateGroup:   "oldest message", Acks: "up to here", LargestKiB: 1024, Counts: true, Rewinds: true,
+		Checks: true}
 }

@@ -36,7 +36,8 @@ func TestExpiryIsToldAsUncleanLossAndRejoins(t *testing.T) {
 	receive(t, one, 1)
 	one.Expire()
 	say(t, b, "k", 0, 2)
-	if err := one.Ack(t.Context(), []broker.Delivery{{Partition: "t/0", Position: 9}, {Partition: "t/1", Position: 9}}); err != nil {
+	if err := one.Ack(t.Context(), []broker.Delivery{{Partition: "t/0", Position: 9},
+		{Partition: "t/1", Position: 9}}); err != nil {
 		t.Fatal(err)
 	}
 	got := receive(t, one, 10)
@@ -77,7 +78,8 @@ func TestRetainKeepsWhatIsNeeded(t *testing.T) {
 		t.Fatalf("the slow group has %d of 1000", len(got.Deliveries))
 	}
 	ack(t, slow, got.Deliveries)
-	if late := receive(t, join(t, b, "late", ""), 1000); len(late.Deliveries) != 100 || late.Deliveries[0].ID != "900" {
+	if late := receive(t, join(t, b, "late", ""), 1000); len(late.Deliveries) != 100 ||
+		late.Deliveries[0].ID != "900" {
 		t.Fatalf("a late group has %d, first %s", len(late.Deliveries), late.Deliveries[0].ID)
 	}
 	say(t, b, "k", 1000, 1001)
@@ -88,7 +90,8 @@ func TestDeepPartitionDoesNotStarveTheOthers(t *testing.T) {
 	b := ready(t, &membroker.Options{Partitions: 1}, "deep", "flat")
 	for _, topic := range []string{"deep", "flat"} {
 		for range map[string]int{"deep": 100, "flat": 1}[topic] {
-			if err := b.Publish(t.Context(), []skald.Message{{ID: topic, Topic: topic}}).Wait(t.Context()); err != nil {
+			if err := b.Publish(t.Context(),
+				[]skald.Message{{ID: topic, Topic: topic}}).Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -110,13 +113,15 @@ func TestDeepPartitionDoesNotStarveTheOthers(t *testing.T) {
 
 func TestCallerMayReuseItsBytes(t *testing.T) {
 	b := ready(t, &membroker.Options{Partitions: 1}, "t")
-	m := []skald.Message{{ID: "0", Topic: "t", Key: []byte("k"), Data: []byte("data"), Headers: []skald.Header{{Name: "n", Value: []byte("v")}}}}
+	m := []skald.Message{{ID: "0", Topic: "t", Key: []byte("k"), Data: []byte("data"),
+		Headers: []skald.Header{{Name: "n", Value: []byte("v")}}}}
 	if err := b.Publish(t.Context(), m).Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	m[0].Key[0], m[0].Data[0], m[0].Headers[0].Value[0], m[0].Headers[0].Name = 'x', 'x', 'x', "x"
 	d := receive(t, join(t, b, "g", ""), 1).Deliveries[0]
-	if got := fmt.Sprintf("%s %s %s %s", d.Key, d.Data, d.Headers[0].Name, d.Headers[0].Value); got != "k data n v" {
+	if got := fmt.Sprintf("%s %s %s %s", d.Key, d.Data, d.Headers[0].Name,
+		d.Headers[0].Value); got != "k data n v" {
 		t.Fatal(got)
 	}
 }

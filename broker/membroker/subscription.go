@@ -86,7 +86,8 @@ func (c *cursor) Len() int { return int(c.partition.end() - c.next) }
 // Take gives the next n.
 func (c *cursor) Take(out []broker.Delivery, n int) []broker.Delivery {
 	for range n {
-		d := broker.Delivery{Message: c.partition.log[c.next-c.partition.base], Partition: c.Name, Position: c.next}
+		d := broker.Delivery{Message: c.partition.log[c.next-c.partition.base], Partition: c.Name,
+			Position: c.next}
 		if len(c.tries) > 0 {
 			d.Attempt = c.tries[c.next]
 		}
@@ -106,7 +107,8 @@ func (s *Subscription) renew(t *topic) bool {
 }
 
 func (s *Subscription) gain(c *cursor) {
-	c.Partition = broker.Partition{Name: c.partition.name, Origin: s.group.c.incarnation + "/" + c.topic.id, Start: c.acked, Started: true}
+	c.Partition = broker.Partition{Name: c.partition.name, Origin: s.group.c.incarnation + "/" + c.topic.id,
+		Start: c.acked, Started: true}
 	s.feed.Gain(c)
 }
 

@@ -18,7 +18,8 @@ import (
 
 // kindOf says what an error means that was not an answer to the message itself.
 func kindOf(err error) perkey.Kind {
-	for _, no := range []error{broker.ErrNoTopic, settings.ErrUnsafe, cloudevents.ErrCannotCarry, nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrBadHeaderMsg} {
+	for _, no := range []error{broker.ErrNoTopic, settings.ErrUnsafe, cloudevents.ErrCannotCarry,
+		nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrBadHeaderMsg} {
 		if errors.Is(err, no) {
 			return perkey.Refused
 		}
@@ -43,7 +44,8 @@ func (p *publisher) forbid(err error) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	for it := range p.Lines.Flying() {
-		if strings.Contains(strings.ToLower(err.Error()), `publish to "`+strings.ToLower(it.Out.msg.Subject)+`"`) {
+		if strings.Contains(strings.ToLower(err.Error()), `publish to "`+strings.ToLower(it.Out.msg.Subject)+
+			`"`) {
 			p.Lines.Down(it, perkey.Refused, fmt.Errorf("publish to %q: %w", it.Topic, err))
 		}
 	}
@@ -74,13 +76,15 @@ func (p *publisher) answer(m *nats.Msg) {
 	case m.Header.Get("Status") == "503": // nobody listens: no such stream, or nobody leads it
 		p.relook(it)
 	case err != nil || ack.Error == nil && ack.Stream == "":
-		p.Lines.Fail(it, perkey.Outage, fmt.Errorf("publish to %q: %w: an answer that is none of JetStream's", it.Topic, broker.ErrAway))
+		p.Lines.Fail(it, perkey.Outage, fmt.Errorf("publish to %q: %w: an answer that is none of JetStream's",
+			it.Topic, broker.ErrAway))
 	case ack.Error == nil:
 		p.Lines.Done(it)
 	case ack.Error.ErrorCode == errTooLarge:
 		p.Lines.Fail(it, perkey.Refused, fmt.Errorf("publish to %q: %w", it.Topic, ack.Error))
 	case ack.Error.Code >= 500 && ack.Error.ErrorCode != errNotStored:
-		p.Lines.Fail(it, perkey.Outage, fmt.Errorf("publish to %q: %w: %w", it.Topic, broker.ErrAway, ack.Error))
+		p.Lines.Fail(it, perkey.Outage, fmt.Errorf("publish to %q: %w: %w", it.Topic,
+			broker.ErrAway, ack.Error))
 	default:
 		delete(p.Topics, it.Topic)
 		p.Lines.Fail(it, perkey.Failed, fmt.Errorf("publish to %q: %w", it.Topic, ack.Error))
@@ -91,7 +95,8 @@ func (p *publisher) answer(m *nats.Msg) {
 func (p *publisher) relook(it *item) {
 	delete(p.Topics, it.Topic)
 	if it.Out.again || p.Lines.Closed() {
-		p.Lines.Fail(it, perkey.Outage, fmt.Errorf("publish to %q: %w: nobody leads its stream", it.Topic, broker.ErrAway))
+		p.Lines.Fail(it, perkey.Outage, fmt.Errorf("publish to %q: %w: nobody leads its stream", it.Topic,
+			broker.ErrAway))
 		return
 	}
 	it.Out.again = true

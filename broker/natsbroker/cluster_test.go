@@ -32,8 +32,10 @@ func cluster(t *testing.T) (all []*server.Server, addrs string) {
 	var hosts []string
 	for i, port := range ports {
 		s, err := server.NewServer(&server.Options{
-			ServerName: fmt.Sprint("s", i), Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
-			JetStream: true, StoreDir: t.TempDir(), Routes: routes, Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: port},
+			ServerName: fmt.Sprint("s", i), Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true,
+			NoLog:     true,
+			JetStream: true, StoreDir: t.TempDir(), Routes: routes,
+			Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: port},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -135,13 +137,15 @@ func rivals(t *testing.T, js jetstream.JetStream) {
 // TestTooFewServers: more replicas than there are servers is no outage that is waited for, but a setting to
 // change.
 func TestTooFewServers(t *testing.T) {
-	b, err := natsbroker.New(serve(t, t.TempDir(), 0).Addr().String(), &natsbroker.Options{Replicas: 3, Patience: time.Second})
+	b, err := natsbroker.New(serve(t, t.TempDir(), 0).Addr().String(),
+		&natsbroker.Options{Replicas: 3, Patience: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
 	err = b.MakeTopics(t.Context(), 1, "t")
-	if err == nil || errors.Is(err, broker.ErrAway) || !strings.Contains(err.Error(), "replicas=3") || !strings.Contains(err.Error(), "too few servers") {
+	if err == nil || errors.Is(err, broker.ErrAway) || !strings.Contains(err.Error(), "replicas=3") ||
+		!strings.Contains(err.Error(), "too few servers") {
 		t.Errorf("made it: %v", err)
 	}
 }

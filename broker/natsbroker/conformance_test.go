@@ -67,7 +67,9 @@ func harness(t *testing.T, addr string) brokertest.Harness {
 	_, js := raw(t, addr)
 	with := []nats.Option{nats.SetCustomDialer(line)}
 	return brokertest.Harness{
-		Open: func(t *testing.T) brokertest.Broker { return open(t, addr, &natsbroker.Options{Client: with}) },
+		Open: func(t *testing.T) brokertest.Broker {
+			return open(t, addr, &natsbroker.Options{Client: with})
+		},
 		Lasting: func(t *testing.T) brokertest.Broker {
 			return open(t, addr, &natsbroker.Options{Client: with, Session: 20 * time.Minute})
 		},
@@ -97,7 +99,8 @@ func harness(t *testing.T, addr string) brokertest.Harness {
 		},
 		Purge: func(t *testing.T, topic string, n int) {
 			s := stream(t, js, topic)
-			if err := s.Purge(t.Context(), jetstream.WithPurgeSequence(s.CachedInfo().State.FirstSeq+uint64(n))); err != nil {
+			if err := s.Purge(t.Context(), jetstream.WithPurgeSequence(s.CachedInfo().State.FirstSeq+
+				uint64(n))); err != nil {
 				t.Fatalf("purge topic: %v", err)
 			}
 		},
@@ -113,8 +116,10 @@ func harness(t *testing.T, addr string) brokertest.Harness {
 		},
 		Held:         func(s broker.Subscription) int { return s.(*natsbroker.Subscription).Held() },
 		Capabilities: natsbroker.Capabilities,
-		Via: func(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) brokertest.Broker {
-			b, err := natsbroker.New(addr, &natsbroker.Options{Session: 2 * time.Second, Client: []nats.Option{nats.SetCustomDialer(dialer(dial))}})
+		Via: func(t *testing.T,
+			dial func(context.Context, string, string) (net.Conn, error)) brokertest.Broker {
+			b, err := natsbroker.New(addr, &natsbroker.Options{Session: 2 * time.Second,
+				Client: []nats.Option{nats.SetCustomDialer(dialer(dial))}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +127,8 @@ func harness(t *testing.T, addr string) brokertest.Harness {
 		},
 		Disturb: line.disturb,
 		Foreign: func(t *testing.T, topic string, r brokertest.Record) {
-			m := &nats.Msg{Subject: stream(t, js, topic).CachedInfo().Config.Subjects[0], Header: nats.Header{}, Data: r.Data}
+			m := &nats.Msg{Subject: stream(t, js, topic).CachedInfo().Config.Subjects[0],
+				Header: nats.Header{}, Data: r.Data}
 			for _, h := range r.Headers {
 				m.Header[h.Name] = append(m.Header[h.Name], string(h.Value))
 			}
@@ -153,7 +159,8 @@ func serve(t *testing.T, dir string, port int) *server.Server {
 		port = server.RANDOM_PORT
 	}
 	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, SyncAlways: true, NoSigs: true, NoLog: true,
+		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, SyncAlways: true, NoSigs: true,
+		NoLog:              true,
 		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 4 << 30,
 	})
 	if err != nil {

@@ -77,13 +77,15 @@ func durables(topics []topic) (n int) {
 }
 
 // subscribeDurable opens g on the consumers of its name.
-func (b *Broker) subscribeDurable(ctx context.Context, g broker.Group, topics []topic) (broker.Subscription, error) {
+func (b *Broker) subscribeDurable(ctx context.Context, g broker.Group,
+	topics []topic) (broker.Subscription, error) {
 	s := &durable{b: b}
 	s.feed = feed.New[*share](&s.mu)
 	var partitions []*share
 	for _, t := range topics {
 		told := broker.Partition{Name: t.name + "/" + g.Name, Shared: true}
-		l := &share{Holding: feed.Holding{Partition: told, Topic: t.name}, topic: t, consumer: g.Name, room: make(chan struct{}, 1)}
+		l := &share{Holding: feed.Holding{Partition: told, Topic: t.name}, topic: t, consumer: g.Name,
+			room: make(chan struct{}, 1)}
 		if err := b.lookShare(ctx, l); err != nil {
 			return nil, fmt.Errorf("subscribe: %w", err)
 		}
@@ -111,16 +113,21 @@ func (b *Broker) subscribeDurable(ctx context.Context, g broker.Group, topics []
 func (b *Broker) lookShare(ctx context.Context, l *share) error {
 	c, err := b.js.Consumer(ctx, l.topic.stream, l.consumer)
 	switch {
-	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrConsumerNotFound), errors.Is(err, jetstream.ErrConsumerDoesNotExist), errors.Is(err, jetstream.ErrInvalidConsumerName):
-		return fmt.Errorf("topic %q: stream %s has no consumer %q: %w", l.topic.name, l.topic.stream, l.consumer, broker.ErrNoTopic)
+	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrConsumerNotFound),
+		errors.Is(err, jetstream.ErrConsumerDoesNotExist), errors.Is(err, jetstream.ErrInvalidConsumerName):
+		return fmt.Errorf("topic %q: stream %s has no consumer %q: %w", l.topic.name, l.topic.stream,
+			l.consumer, broker.ErrNoTopic)
 	case errors.Is(err, jetstream.ErrNotPullConsumer):
-		return fmt.Errorf("topic %q: consumer %q has a deliver_subject: it pushes; make one that is pulled: %w", l.topic.name, l.consumer, settings.ErrUnsafe)
+		return fmt.Errorf(
+			"topic %q: consumer %q has a deliver_subject: it pushes; make one that is pulled: %w",
+			l.topic.name, l.consumer, settings.ErrUnsafe)
 	case err != nil:
 		return fmt.Errorf("topic %q: look up consumer %q: %w", l.topic.name, l.consumer, b.orAway(err))
 	}
 	config := c.CachedInfo().Config
 	if bad := settings.OfConsumer(&config); bad != "" {
-		return fmt.Errorf("topic %q: consumer %q has %s: %w", l.topic.name, l.consumer, bad, settings.ErrUnsafe)
+		return fmt.Errorf("topic %q: consumer %q has %s: %w", l.topic.name, l.consumer, bad,
+			settings.ErrUnsafe)
 	}
 	l.from, l.looked, l.wait = c, time.Now(), cmp.Or(l.wait, config.AckWait)
 	return nil

@@ -21,8 +21,10 @@ import (
 func TestEnvelopeOnTheWire(t *testing.T) {
 	addr := serve(t, t.TempDir(), 0).Addr().String()
 	_, js := raw(t, addr)
-	m := skald.Message{ID: "17", Source: "/s", Type: "order.placed", Key: []byte("größe 1"), ContentType: "application/json",
-		Headers: []skald.Header{{Name: "event", Value: []byte("of mine")}, {Name: "tenant", Value: []byte("acme")}}, Data: []byte(`{"n": 1}`)}
+	m := skald.Message{ID: "17", Source: "/s", Type: "order.placed", Key: []byte("größe 1"),
+		ContentType: "application/json",
+		Headers: []skald.Header{{Name: "event", Value: []byte("of mine")},
+			{Name: "tenant", Value: []byte("acme")}}, Data: []byte(`{"n": 1}`)}
 	gone := m
 	gone.Data = nil
 	for i, c := range []struct {
@@ -32,14 +34,18 @@ func TestEnvelopeOnTheWire(t *testing.T) {
 		data    string
 	}{
 		{broker.Envelope{}, m, "Skald-Key=Z3LDtsOfZSAx event=of mine tenant=acme", `{"n": 1}`},
-		{broker.Envelope{ID: "header:message-id", Type: "header:event", Key: "header:order"}, m, "event=order.placed message-id=17 order=größe 1 tenant=acme", `{"n": 1}`},
-		{broker.Envelope{ID: "json:id", Key: "json:order"}, m, "event=of mine tenant=acme", `{"id":"17","order":"größe 1","n": 1}`},
+		{broker.Envelope{ID: "header:message-id", Type: "header:event", Key: "header:order"}, m,
+			"event=order.placed message-id=17 order=größe 1 tenant=acme", `{"n": 1}`},
+		{broker.Envelope{ID: "json:id", Key: "json:order"}, m, "event=of mine tenant=acme",
+			`{"id":"17","order":"größe 1","n": 1}`},
 		{broker.Envelope{Key: "json:n"}, m, "Skald-Key=Z3LDtsOfZSAx event=of mine tenant=acme", `{"n": 1}`},
-		{broker.Envelope{ID: "json:id", Key: "json:order"}, gone, "Skald-Key=Z3LDtsOfZSAx Skald-Nil=1 ce-id=17 event=of mine tenant=acme", ""},
+		{broker.Envelope{ID: "json:id", Key: "json:order"}, gone,
+			"Skald-Key=Z3LDtsOfZSAx Skald-Nil=1 ce-id=17 event=of mine tenant=acme", ""},
 	} {
 		b := open(t, addr, &natsbroker.Options{Envelope: &c.e})
 		c.m.Topic = fmt.Sprint("t", i)
-		if err := errors.Join(b.MakeTopics(t.Context(), 1, c.m.Topic), b.Publish(t.Context(), []skald.Message{c.m}).Wait(t.Context())); err != nil {
+		if err := errors.Join(b.MakeTopics(t.Context(), 1, c.m.Topic),
+			b.Publish(t.Context(), []skald.Message{c.m}).Wait(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		got, err := stream(t, js, c.m.Topic).GetMsg(t.Context(), 1)
@@ -75,14 +81,16 @@ func TestEnvelopeByPosition(t *testing.T) {
 	_, js := raw(t, addr)
 	theirs(t, js, nil)
 	for range 2 {
-		if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "orders.paid", Data: []byte("d")}, jetstream.WithRetryAttempts(10)); err != nil {
+		if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "orders.paid", Data: []byte("d")},
+			jetstream.WithRetryAttempts(10)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, durable := range []bool{false, true} {
 		opts := shaped(durable)
 		opts.Envelope = &broker.Envelope{ID: "position", Type: "topic", Source: "/old"}
-		sub, err := open(t, addr, opts).Subscribe(t.Context(), broker.Group{Name: "billing", Topics: []string{"orders"}})
+		sub, err := open(t, addr, opts).Subscribe(t.Context(),
+			broker.Group{Name: "billing", Topics: []string{"orders"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,22 +112,28 @@ func TestEnvelopesThatCannotBe(t *testing.T) {
 		"nats://a:1?envelope=id:header:Nats-Id":   `"Nats-Id"`,
 		"nats://a:1?envelope=id:header:a;b":       `"a;b"`,
 	} {
-		if _, _, err := natsbroker.ParseURL(strings.ReplaceAll(url, ";", "%3B"), func(string) string { return "" }); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := natsbroker.ParseURL(strings.ReplaceAll(url, ";", "%3B"),
+			func(string) string { return "" }); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
-	_, opts, err := natsbroker.ParseURL("nats://a:1?envelope=id:header:message-id,type:topic,key:json:order,source:/old", func(string) string { return "" })
-	if want := (broker.Envelope{ID: "header:message-id", Type: "topic", Key: "json:order", Source: "/old"}); err != nil || *opts.Envelope != want {
+	_, opts, err := natsbroker.ParseURL(
+		"nats://a:1?envelope=id:header:message-id,type:topic,key:json:order,source:/old",
+		func(string) string { return "" })
+	if want := (broker.Envelope{ID: "header:message-id", Type: "topic", Key: "json:order",
+		Source: "/old"}); err != nil || *opts.Envelope != want {
 		t.Errorf("read %+v: %v", opts, err)
 	}
-	b := open(t, serve(t, t.TempDir(), 0).Addr().String(), &natsbroker.Options{Patience: time.Minute, Envelope: &broker.Envelope{ID: "header:message-id", Key: "header:order"}})
+	b := open(t, serve(t, t.TempDir(), 0).Addr().String(), &natsbroker.Options{Patience: time.Minute,
+		Envelope: &broker.Envelope{ID: "header:message-id", Key: "header:order"}})
 	if err := b.MakeTopics(t.Context(), 1, "t"); err != nil {
 		t.Fatal(err)
 	}
 	for id, key := range map[string]string{"a\nb": "k", "c": "\xff", " d": "k"} {
 		var pe *broker.PublishError
 		m := skald.Message{ID: id, Topic: "t", Key: []byte(key), Data: []byte("d")}
-		if err := b.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()); !errors.As(err, &pe) || pe.Refused[0] == nil {
+		if err := b.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()); !errors.As(err, &pe) ||
+			pe.Refused[0] == nil {
 			t.Errorf("%q of %q: %v", id, key, err)
 		}
 	}

@@ -26,9 +26,11 @@ func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding
 		if err != nil {
 			return nil, fmt.Errorf("look up topic %q: %w", name, err)
 		}
-		f := skald.Finding{Name: "replicas of " + name, Grade: skald.Fine, Saw: fmt.Sprint(s.CachedInfo().Config.Replicas)}
+		f := skald.Finding{Name: "replicas of " + name, Grade: skald.Fine,
+			Saw: fmt.Sprint(s.CachedInfo().Config.Replicas)}
 		if clustered && s.CachedInfo().Config.Replicas < 3 {
-			f.Grade, f.Remedy = skald.Doubtful, "three replicas: a server that is away stops the topic, one that loses its disk loses what it acknowledged"
+			f.Grade, f.Remedy = skald.Doubtful,
+				"three replicas: a server that is away stops the topic, one that loses its disk loses what it acknowledged"
 		}
 		out = append(out, f)
 	}

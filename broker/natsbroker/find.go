@@ -25,11 +25,13 @@ func (b *Broker) Find(ctx context.Context, name string, at time.Time) ([]broker.
 		return nil, fmt.Errorf("find a time in %q: %w", name, err)
 	}
 	if t.shape != nil && t.shape.Durable {
-		return nil, fmt.Errorf("find a time in %q: its consumers are a team's own durable ones, which the server moves on message by message: reset them there: %w", name, settings.ErrUnsafe)
+		return nil,
+			fmt.Errorf("find a time in %q: its consumers are a team's own durable ones, which the server moves on message by message: reset them there: %w", name, settings.ErrUnsafe)
 	}
 	at = at.UTC()
 	c, err := b.js.CreateConsumer(ctx, t.stream, jetstream.ConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &at, AckPolicy: jetstream.AckNonePolicy,
+		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &at,
+		AckPolicy:   jetstream.AckNonePolicy,
 		HeadersOnly: true, InactiveThreshold: findFor, MemoryStorage: true, Replicas: 1,
 	})
 	if err != nil {
@@ -38,7 +40,8 @@ func (b *Broker) Find(ctx context.Context, name string, at time.Time) ([]broker.
 	first := int64(c.CachedInfo().Delivered.Stream) + 1
 	var out []broker.Place
 	for i := range t.partitions {
-		out = append(out, broker.Place{Partition: broker.Partition{Name: names.Partition(name, i), Clean: true, Origin: t.created}, Position: first})
+		out = append(out, broker.Place{Partition: broker.Partition{Name: names.Partition(name, i),
+			Clean: true, Origin: t.created}, Position: first})
 	}
 	return out, nil
 }

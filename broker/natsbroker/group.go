@@ -54,7 +54,9 @@ func newGroup(kv jetstream.KeyValue, g broker.Group, topics []topic, sessionID s
 	if g.Member == "" {
 		member = "r-" + sessionID
 	}
-	return group{kv: kv, groupName: g.Name, member: bucket.Token(member), sessionID: sessionID, topics: topics, standing: owner.Claim{SessionID: sessionID, Owner: g.Owner}, peers: map[string]peer{}, rows: map[string]seenRow{}}
+	return group{kv: kv, groupName: g.Name, member: bucket.Token(member), sessionID: sessionID,
+		topics: topics, standing: owner.Claim{SessionID: sessionID, Owner: g.Owner}, peers: map[string]peer{},
+		rows: map[string]seenRow{}}
 }
 
 func (g *group) memberKey(name string) string { return bucket.MemberKey(g.groupName, name) }
@@ -208,7 +210,8 @@ func (s *Subscription) bury(period time.Duration) {
 func (s *Subscription) share(t topic) int {
 	members := []string{s.member}
 	for _, name := range slices.Sorted(maps.Keys(s.peers)) {
-		if p := s.peers[name]; name != s.member && owner.Same(p.Owner, s.standing.Owner) && slices.Contains(p.Topics, t.name) {
+		if p := s.peers[name]; name != s.member && owner.Same(p.Owner, s.standing.Owner) &&
+			slices.Contains(p.Topics, t.name) {
 			members = append(members, name)
 		}
 	}
@@ -295,7 +298,8 @@ func (s *Subscription) resume(t topic, free []int) (map[string]int64, error) {
 	defer cancel()
 	var partitions []broker.Partition
 	for _, i := range free {
-		partitions = append(partitions, broker.Partition{Name: names.Partition(t.name, i), Clean: true, Origin: t.created})
+		partitions = append(partitions, broker.Partition{Name: names.Partition(t.name, i), Clean: true,
+			Origin: t.created})
 	}
 	return s.resumes(ctx, partitions)
 }

@@ -29,7 +29,8 @@ func (s *Subscription) inspect(ctx context.Context, l *partition) error {
 
 func (s *Subscription) compare(l *partition, info *jetstream.StreamInfo) error {
 	if born(info) != l.topic.created {
-		err := fmt.Errorf("partition %s: stream %s: %w: its partitions begin anew", l.Name, l.topic.stream, errRecreated)
+		err := fmt.Errorf("partition %s: stream %s: %w: its partitions begin anew", l.Name, l.topic.stream,
+			errRecreated)
 		s.lose(l, false)
 		s.feed.Fail(err)
 		return err

@@ -88,8 +88,10 @@ func (b *Broker) behind(ctx context.Context, t topic, partition int, position ui
 		return 0, nil
 	}
 	c, err := b.js.CreateConsumer(ctx, t.stream, jetstream.ConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: position + 1, AckPolicy: jetstream.AckNonePolicy,
-		FilterSubjects: t.reads(partition), HeadersOnly: true, InactiveThreshold: findFor, MemoryStorage: true, Replicas: 1,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: position + 1,
+		AckPolicy:      jetstream.AckNonePolicy,
+		FilterSubjects: t.reads(partition), HeadersOnly: true, InactiveThreshold: findFor,
+		MemoryStorage: true, Replicas: 1,
 	})
 	if err != nil {
 		return 0, err

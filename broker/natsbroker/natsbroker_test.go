@@ -21,7 +21,8 @@ import (
 )
 
 func message(topic, key string, n int) skald.Message {
-	return skald.Message{ID: fmt.Sprintf("%s-%04d", key, n), Source: "/s", Type: "t", Topic: topic, Key: []byte(key), Data: []byte("d")}
+	return skald.Message{ID: fmt.Sprintf("%s-%04d", key, n), Source: "/s", Type: "t", Topic: topic,
+		Key: []byte(key), Data: []byte("d")}
 }
 
 // receive takes from s until done says that it has enough.
@@ -59,7 +60,9 @@ func TestSettingsThatLoseMessages(t *testing.T) {
 		"allow_rollup_hdrs":    func(c *jetstream.StreamConfig) { c.AllowRollup = true },
 		"allow_msg_ttl":        func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true },
 		"no_ack":               func(c *jetstream.StreamConfig) { c.NoAck = true },
-		"persist_mode async":   func(c *jetstream.StreamConfig) { c.PersistMode = jetstream.AsyncPersistMode },
+		"persist_mode async": func(c *jetstream.StreamConfig) {
+			c.PersistMode = jetstream.AsyncPersistMode
+		},
 		"subject_transform": func(c *jetstream.StreamConfig) {
 			c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: ">", Destination: "x.>"}
 		},
@@ -84,7 +87,8 @@ func TestSettingsThatLoseMessages(t *testing.T) {
 		})
 	}
 	// loses nothing
-	full := jetstream.StreamConfig{Name: "full", Subjects: []string{"full.0"}, MaxMsgs: 1000, Discard: jetstream.DiscardNew}
+	full := jetstream.StreamConfig{Name: "full", Subjects: []string{"full.0"}, MaxMsgs: 1000,
+		Discard: jetstream.DiscardNew}
 	if _, err := js.CreateStream(t.Context(), full); err != nil {
 		t.Fatal(err)
 	}
@@ -98,24 +102,30 @@ func TestSettingsThatLoseMessages(t *testing.T) {
 func TestHeadersThatNATSObeys(t *testing.T) {
 	m := message("t", "k", 0)
 	m.Headers = []skald.Header{
-		{Name: "Nats-Rollup", Value: []byte("all")}, {Name: "nats-msg-id", Value: []byte("1")}, {Name: "Status", Value: []byte("503")},
-		{Name: "ce-id", Value: []byte("another")}, {Name: "Skald-Nil", Value: []byte("1")}, {Name: "evil", Value: []byte("a\r\nNats-TTL: 1s")},
-		{Name: "plain", Value: []byte("as it is")}, {Name: " spaced", Value: nil}, {Name: "trimmed", Value: []byte(" x ")},
+		{Name: "Nats-Rollup", Value: []byte("all")}, {Name: "nats-msg-id", Value: []byte("1")},
+		{Name: "Status", Value: []byte("503")},
+		{Name: "ce-id", Value: []byte("another")}, {Name: "Skald-Nil", Value: []byte("1")},
+		{Name: "evil", Value: []byte("a\r\nNats-TTL: 1s")},
+		{Name: "plain", Value: []byte("as it is")}, {Name: " spaced", Value: nil},
+		{Name: "trimmed", Value: []byte(" x ")},
 	}
 	wire, err := natsbroker.Encode(m)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, vs := range wire.Header {
-		if strings.HasPrefix(strings.ToLower(name), "nats-") || name == "Status" || name == "evil" || strings.ContainsAny(vs[0], "\r\n") {
+		if strings.HasPrefix(strings.ToLower(name), "nats-") || name == "Status" || name == "evil" ||
+			strings.ContainsAny(vs[0], "\r\n") {
 			t.Errorf("on the wire is %s: %q", name, vs)
 		}
 	}
-	if wire.Header.Get("plain") != "as it is" || wire.Header.Get("ce-id") != m.ID || wire.Header.Get("Skald-Nil") != "" {
+	if wire.Header.Get("plain") != "as it is" || wire.Header.Get("ce-id") != m.ID ||
+		wire.Header.Get("Skald-Nil") != "" {
 		t.Errorf("headers %q", wire.Header)
 	}
 	back, err := natsbroker.Decode("t", wire)
-	if err != nil || !slices.EqualFunc(back.Headers, m.Headers, func(a, b skald.Header) bool { return a.Name == b.Name && string(a.Value) == string(b.Value) }) {
+	if err != nil || !slices.EqualFunc(back.Headers, m.Headers,
+		func(a, b skald.Header) bool { return a.Name == b.Name && string(a.Value) == string(b.Value) }) {
 		t.Errorf("came back as %q: %v", back.Headers, err)
 	}
 }
@@ -149,7 +159,8 @@ func TestRestart(t *testing.T) {
 				t.Errorf("published %d", next)
 				return
 			}
-			if b.Publish(t.Context(), []skald.Message{message("t", "a", next), message("t", "b", next)}).Wait(t.Context()) == nil {
+			if b.Publish(t.Context(), []skald.Message{message("t", "a", next),
+				message("t", "b", next)}).Wait(t.Context()) == nil {
 				next++
 			}
 		}
@@ -214,7 +225,8 @@ func fenced(t *testing.T, b *natsbroker.Broker, js jetstream.JetStream, topic st
 	rival := map[string]any{"life": "x", "topics": []string{topic}, "session": 10 * time.Minute}
 	put(t, kv, "member.g.m-rival", rival)
 	info := stream(t, js, topic).CachedInfo()
-	put(t, kv, "partition.g."+topic+".0", map[string]any{"member": "m-rival", "life": "x", "position": 0, "stream": info.Created.UTC().Format(time.RFC3339Nano)})
+	put(t, kv, "partition.g."+topic+".0", map[string]any{"member": "m-rival", "life": "x", "position": 0,
+		"stream": info.Created.UTC().Format(time.RFC3339Nano)})
 	if err := sub.Ack(t.Context(), ds); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +238,8 @@ func fenced(t *testing.T, b *natsbroker.Broker, js jetstream.JetStream, topic st
 		t.Fatal(err)
 	}
 	e, err := kv.Get(t.Context(), "partition.g."+topic+".0")
-	if err != nil || !strings.Contains(string(e.Value()), `"position":0`) || !strings.Contains(string(e.Value()), "m-rival") {
+	if err != nil || !strings.Contains(string(e.Value()), `"position":0`) ||
+		!strings.Contains(string(e.Value()), "m-rival") {
 		t.Errorf("the row is %s: %v", e.Value(), err)
 	}
 }
@@ -252,7 +265,8 @@ func TestTopicMadeAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range n {
-			if err := b.Publish(t.Context(), []skald.Message{message("t", fmt.Sprint("k", sessionID), i)}).Wait(t.Context()); err != nil {
+			if err := b.Publish(t.Context(), []skald.Message{message("t", fmt.Sprint("k", sessionID),
+				i)}).Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -261,7 +275,8 @@ func TestTopicMadeAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		ds := receive(t, sub, func(ds []broker.Delivery) bool { return len(ds) == n })
-		if err := errors.Join(sub.Ack(t.Context(), ds), sub.Close(t.Context()), js.DeleteStream(t.Context(), "t")); err != nil {
+		if err := errors.Join(sub.Ack(t.Context(), ds), sub.Close(t.Context()),
+			js.DeleteStream(t.Context(), "t")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -314,13 +329,15 @@ func TestAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if err := b.Publish(t.Context(), []skald.Message{message("t", "k", 0)}).Wait(t.Context()); !errors.Is(err, broker.ErrAway) {
+	if err := b.Publish(t.Context(), []skald.Message{message("t", "k", 0)}).Wait(t.Context()); !errors.Is(err,
+		broker.ErrAway) {
 		t.Errorf("published: %v", err)
 	}
 	if _, err := b.Incarnation(t.Context()); !errors.Is(err, broker.ErrAway) {
 		t.Errorf("asked for the incarnation: %v", err)
 	}
-	if _, err := b.Subscribe(t.Context(), broker.Group{Name: "g", Topics: []string{"t"}}); !errors.Is(err, broker.ErrAway) {
+	if _, err := b.Subscribe(t.Context(), broker.Group{Name: "g", Topics: []string{"t"}}); !errors.Is(err,
+		broker.ErrAway) {
 		t.Errorf("subscribed: %v", err)
 	}
 	serve(t, t.TempDir(), port)
@@ -332,7 +349,8 @@ func TestAway(t *testing.T) {
 
 // TestWithoutJetStream: a server that only has core NATS is away, as far as topics go, and says why.
 func TestWithoutJetStream(t *testing.T) {
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true,
+		NoLog: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +364,8 @@ func TestWithoutJetStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if err := b.MakeTopics(t.Context(), 1, "t"); !errors.Is(err, broker.ErrAway) || !strings.Contains(err.Error(), "JetStream") {
+	if err := b.MakeTopics(t.Context(), 1, "t"); !errors.Is(err, broker.ErrAway) ||
+		!strings.Contains(err.Error(), "JetStream") {
 		t.Errorf("made topics: %v", err)
 	}
 }
@@ -360,13 +379,16 @@ func TestForeignText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"ce-partitionkey": "schl%C3%BCssel%201", "content-type": "text/plain; charset=utf-8", "ce-subject": "%22100%20%25%22", "ce-specversion": "1.0",
+		"ce-partitionkey": "schl%C3%BCssel%201", "content-type": "text/plain; charset=utf-8",
+		"ce-subject": "%22100%20%25%22", "ce-specversion": "1.0",
 	} {
 		if got := wire.Header.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	back, err := natsbroker.Decode("t", &nats.Msg{Header: nats.Header{"ce-id": {"i"}, "ce-subject": {"50%"}, "ce-type": {"a%c3%a4"}}, Data: nil})
+	back, err := natsbroker.Decode("t",
+		&nats.Msg{Header: nats.Header{"ce-id": {"i"}, "ce-subject": {"50%"}, "ce-type": {"a%c3%a4"}},
+			Data: nil})
 	if err != nil || back.Subject != "50%" || back.Type != "aä" || back.Data == nil {
 		t.Errorf("read %+v: %v", back, err)
 	}

@@ -123,8 +123,10 @@ func (s *Subscription) claim(t topic, index int, wanted map[string]int64) *parti
 		return nil
 	}
 	s.rows[key] = seenRow{r, rev}
-	told := broker.Partition{Name: names.Partition(t.name, index), Origin: t.created, Start: int64(r.Position) + 1, Started: true}
-	l := &partition{Holding: feed.Holding{Partition: told, Topic: t.name, Index: index, Acked: int64(r.Position)}, topic: t, key: key, row: r, rev: rev, room: make(chan struct{}, 1)}
+	told := broker.Partition{Name: names.Partition(t.name, index), Origin: t.created,
+		Start: int64(r.Position) + 1, Started: true}
+	l := &partition{Holding: feed.Holding{Partition: told, Topic: t.name, Index: index,
+		Acked: int64(r.Position)}, topic: t, key: key, row: r, rev: rev, room: make(chan struct{}, 1)}
 	if l.read = r.Position + 1; r.Position == 0 { // a group that is new misses nothing of before
 		l.read = max(l.read, t.first)
 	}
@@ -193,7 +195,8 @@ func (s *Subscription) release(ctx context.Context, l *partition) error {
 	r := bucket.Row{Position: s.lose(l, true), Stream: l.row.Stream}
 	_, err := s.change(ctx, l, r)
 	if err != nil && !errors.Is(err, errFenced) { // its row, seen later, says that it is still this member's
-		s.rows[l.key] = seenRow{bucket.Row{Member: s.member, SessionID: s.sessionID, Position: r.Position, Stream: r.Stream}, l.rev}
+		s.rows[l.key] = seenRow{bucket.Row{Member: s.member, SessionID: s.sessionID, Position: r.Position,
+			Stream: r.Stream}, l.rev}
 		return err
 	}
 	return nil

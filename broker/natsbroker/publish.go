@@ -48,7 +48,8 @@ func (p *publisher) start() error {
 		return fmt.Errorf("listen for answers: %w", err)
 	}
 	p.Start(func() int { return p.opts.Flying }, p.send, func(it *item) error {
-		return fmt.Errorf("publish to %q: no answer in %v: %w: %w", it.Topic, p.opts.Patience, broker.ErrAway, p.why())
+		return fmt.Errorf("publish to %q: no answer in %v: %w: %w", it.Topic, p.opts.Patience,
+			broker.ErrAway, p.why())
 	})
 	return nil
 }
@@ -68,7 +69,8 @@ func (p *publisher) disconnected() {
 		p.Down = time.Now()
 	}
 	for it := range p.Lines.Flying() {
-		p.Lines.Down(it, perkey.Outage, fmt.Errorf("%w: the connection was lost before the answer", broker.ErrAway))
+		p.Lines.Down(it, perkey.Outage, fmt.Errorf("%w: the connection was lost before the answer",
+			broker.ErrAway))
 	}
 }
 
@@ -111,7 +113,8 @@ func (p *publisher) launch(it *item, t topic) {
 	}
 	msg.Header[jetstream.ExpectedStreamHeader] = []string{t.stream}
 	p.Mu.Lock()
-	msg.Reply = p.inbox + strconv.FormatUint(p.Lines.Launch(it, msg.Size(), time.Now().Add(p.opts.Patience)), 10)
+	msg.Reply = p.inbox + strconv.FormatUint(p.Lines.Launch(it, msg.Size(), time.Now().Add(p.opts.Patience)),
+		10)
 	p.Mu.Unlock()
 	if err := p.nc.PublishMsg(msg); err != nil {
 		p.Mu.Lock()

@@ -22,7 +22,8 @@ func (s *Subscription) read(ctx context.Context, l *partition, next uint64) {
 			fails = 1
 		}
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			s.feed.Fail(fmt.Errorf("read partition %s: stream %s: %w", l.Name, l.topic.stream, broker.ErrNoTopic))
+			s.feed.Fail(fmt.Errorf("read partition %s: stream %s: %w", l.Name, l.topic.stream,
+				broker.ErrNoTopic))
 		}
 		select {
 		case <-ctx.Done():
@@ -41,7 +42,8 @@ func (s *Subscription) follow(ctx context.Context, l *partition, next *uint64) e
 	if err != nil {
 		return err
 	}
-	it, err := c.Messages(jetstream.PullMaxMessagesWithBytesLimit(s.b.opts.Prefetch, 4<<20), jetstream.PullExpiry(10*time.Second))
+	it, err := c.Messages(jetstream.PullMaxMessagesWithBytesLimit(s.b.opts.Prefetch, 4<<20),
+		jetstream.PullExpiry(10*time.Second))
 	if err != nil {
 		return err
 	}
@@ -64,7 +66,8 @@ func (s *Subscription) follow(ctx context.Context, l *partition, next *uint64) e
 			name = meta.Consumer
 		}
 		msg, fault := record.Decode(s.b.codec, l.topic.name, m.Headers(), m.Data(), meta.Sequence.Stream)
-		d := broker.Delivery{Message: msg, Partition: l.Name, Position: int64(meta.Sequence.Stream), Fault: fault}
+		d := broker.Delivery{Message: msg, Partition: l.Name, Position: int64(meta.Sequence.Stream),
+			Fault: fault}
 		if !s.put(ctx, l, d) {
 			return ctx.Err()
 		}

@@ -31,7 +31,8 @@ import (
 // guarded starts a NATS that asks who is there.
 func guarded(t *testing.T, set func(*server.Options)) (addr string) {
 	t.Helper()
-	o := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir()}
+	o := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
+		JetStream: true, StoreDir: t.TempDir()}
 	set(o)
 	s, err := server.NewServer(o)
 	if err != nil {
@@ -102,9 +103,12 @@ func (a *authority) sign(name string, ips []net.IP) (*x509.Certificate, *ecdsa.P
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IPAddresses: ips,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		IsCA: a.cert == nil, BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	c := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()),
+		Subject: pkix.Name{CommonName: name}, IPAddresses: ips,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		IsCA:     a.cert == nil, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
 	parent, by := a.cert, a.key
 	if parent == nil {
 		parent, by = c, key
@@ -149,7 +153,8 @@ func TestTLS(t *testing.T) {
 	secret := func(verify bool) string {
 		return guarded(t, func(o *server.Options) {
 			o.TLS, o.TLSVerify, o.TLSTimeout = true, verify, 30
-			o.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, MinVersion: tls.VersionTLS12}
+			o.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool,
+				MinVersion: tls.VersionTLS12}
 			if verify {
 				o.TLSConfig.ClientAuth = tls.RequireAndVerifyClientCert
 			}
@@ -157,7 +162,9 @@ func TestTLS(t *testing.T) {
 	}
 	open, mutual, plain := secret(false), secret(true), serve(t, t.TempDir(), 0).Addr().String()
 	ca := "?ca=" + ours.file("ca.pem")
-	client := func(a *authority) string { return "&cert=" + a.file("client.pem") + "&key=" + a.file("client.key") }
+	client := func(a *authority) string {
+		return "&cert=" + a.file("client.pem") + "&key=" + a.file("client.key")
+	}
 	for url, wrong := range map[string]string{
 		open + ca:                             "",
 		open + ca + "&tls=on":                 "",
@@ -170,7 +177,8 @@ func TestTLS(t *testing.T) {
 		plain + ca:                            "secure",
 	} {
 		err := opens(t, "nats://"+url)
-		if wrong == "" && err != nil || wrong != "" && (!errors.Is(err, broker.ErrAway) || !strings.Contains(err.Error(), wrong)) {
+		if wrong == "" && err != nil || wrong != "" &&
+			(!errors.Is(err, broker.ErrAway) || !strings.Contains(err.Error(), wrong)) {
 			t.Errorf("%s: %v, want %q", url, err, wrong)
 		}
 	}
@@ -197,7 +205,8 @@ func TestNkey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "seed")
 	write(t, file, stranger)
 	err = opens(t, "nats://"+addr+"?nkey="+file)
-	if !errors.Is(err, nats.ErrAuthorization) || errors.Is(err, broker.ErrAway) || strings.Contains(err.Error(), string(stranger)) {
+	if !errors.Is(err, nats.ErrAuthorization) || errors.Is(err, broker.ErrAway) ||
+		strings.Contains(err.Error(), string(stranger)) {
 		t.Errorf("a stranger: %v", err)
 	}
 	write(t, file, seed)
@@ -226,7 +235,8 @@ func TestCredentials(t *testing.T) {
 	for _, key := range []string{accountKey, systemKey} {
 		claims := jwt.NewAccountClaims(key)
 		if key == accountKey {
-			claims.Limits.JetStreamLimits = jwt.JetStreamLimits{DiskStorage: -1, MemoryStorage: -1, Streams: -1, Consumer: -1}
+			claims.Limits.JetStreamLimits = jwt.JetStreamLimits{DiskStorage: -1, MemoryStorage: -1,
+				Streams: -1, Consumer: -1}
 		}
 		text, err := claims.Encode(operator)
 		if err == nil {
@@ -240,7 +250,8 @@ func TestCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := guarded(t, func(o *server.Options) {
-		o.TrustedOperators, o.AccountResolver, o.SystemAccount = []*jwt.OperatorClaims{trusted}, resolver, systemKey
+		o.TrustedOperators, o.AccountResolver, o.SystemAccount = []*jwt.OperatorClaims{trusted},
+			resolver, systemKey
 	})
 	credentials := func(by nkeys.KeyPair) []byte {
 		t.Helper()
@@ -272,7 +283,8 @@ func TestCredentials(t *testing.T) {
 	write(t, file, wrong)
 	err = opens(t, url)
 	seed := bytes.SplitAfter(wrong, []byte("USER NKEY SEED-----"))[1][:20]
-	if !errors.Is(err, nats.ErrAuthorization) || errors.Is(err, broker.ErrAway) || strings.Contains(err.Error(), strings.TrimSpace(string(seed))) {
+	if !errors.Is(err, nats.ErrAuthorization) || errors.Is(err, broker.ErrAway) ||
+		strings.Contains(err.Error(), strings.TrimSpace(string(seed))) {
 		t.Errorf("of a strange account: %v", err)
 	}
 	b, err := dial(t, url)
@@ -290,15 +302,19 @@ func TestCredentials(t *testing.T) {
 // the right to write a subject its messages are refused, by the name of the right, and others go on.
 func TestLeastRights(t *testing.T) {
 	allow := func(pub ...string) *server.Permissions {
-		return &server.Permissions{Publish: &server.SubjectPermission{Allow: pub}, Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}}
+		return &server.Permissions{Publish: &server.SubjectPermission{Allow: pub},
+			Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}}
 	}
-	look := []string{"$JS.API.STREAM.INFO.t", "$JS.API.STREAM.INFO.u", "$JS.API.STREAM.INFO.KV_skald", "$JS.API.DIRECT.GET.KV_skald.>"}
+	look := []string{"$JS.API.STREAM.INFO.t", "$JS.API.STREAM.INFO.u", "$JS.API.STREAM.INFO.KV_skald",
+		"$JS.API.DIRECT.GET.KV_skald.>"}
 	addr := guarded(t, func(o *server.Options) {
 		o.Users = []*server.User{
 			{Username: "admin", Password: "p"},
 			{Username: "relay", Password: "p", Permissions: allow(append(look, "t.*")...)},
-			{Username: "inbox", Password: "p", Permissions: allow(append(look, "$KV.skald.>", "$JS.API.CONSUMER.CREATE.KV_skald.>", "$JS.API.CONSUMER.DELETE.KV_skald.>",
-				"$JS.API.CONSUMER.CREATE.t.>", "$JS.API.CONSUMER.DELETE.t.>", "$JS.API.CONSUMER.INFO.t.>", "$JS.API.CONSUMER.MSG.NEXT.t.>", "$JS.API.STREAM.PURGE.KV_skald")...)},
+			{Username: "inbox", Password: "p", Permissions: allow(append(look, "$KV.skald.>",
+				"$JS.API.CONSUMER.CREATE.KV_skald.>", "$JS.API.CONSUMER.DELETE.KV_skald.>",
+				"$JS.API.CONSUMER.CREATE.t.>", "$JS.API.CONSUMER.DELETE.t.>", "$JS.API.CONSUMER.INFO.t.>",
+				"$JS.API.CONSUMER.MSG.NEXT.t.>", "$JS.API.STREAM.PURGE.KV_skald")...)},
 		}
 	})
 	as := func(name string) *natsbroker.Broker {
@@ -317,9 +333,11 @@ func TestLeastRights(t *testing.T) {
 	if _, err := relay.Incarnation(t.Context()); err != nil {
 		t.Error(err)
 	}
-	err := relay.Publish(t.Context(), []skald.Message{message("u", "k", 0), message("t", "k", 0)}).Wait(t.Context())
+	err := relay.Publish(t.Context(), []skald.Message{message("u", "k", 0),
+		message("t", "k", 0)}).Wait(t.Context())
 	var pe *broker.PublishError
-	if !errors.As(err, &pe) || len(pe.Failed) != 0 || len(pe.Refused) != 1 || !errors.Is(pe.Refused[0], nats.ErrPermissionViolation) || !strings.Contains(err.Error(), `"u.`) {
+	if !errors.As(err, &pe) || len(pe.Failed) != 0 || len(pe.Refused) != 1 ||
+		!errors.Is(pe.Refused[0], nats.ErrPermissionViolation) || !strings.Contains(err.Error(), `"u.`) {
 		t.Errorf("published without a right: %v", err)
 	}
 	if err := relay.MakeTopics(t.Context(), 1, "v"); !errors.Is(err, nats.ErrPermissionViolation) {

@@ -22,10 +22,14 @@ type mutant struct {
 
 // Each was passed by the suite until somebody looked.
 var mutants = []mutant{
-	{bug: "a member never leaves", finds: "Groups/CloseHandsOverAtOnce", says: `owns|partitions`, stays: true},
-	{bug: "an acknowledgement is not sent", finds: "Life/ConnectionLostAtEveryStep", says: `came|acknowledged`, forgets: true},
-	{bug: "a pause ends with the first message", finds: "Pause/HoldsALaneOnly", says: `published to a paused partition, came`, leaks: true},
-	{bug: "a member fetches all that is there", finds: "Groups/SlowConsumer", says: `holds \d+ messages, at most`, hoards: true},
+	{bug: "a member never leaves", finds: "Groups/CloseHandsOverAtOnce", says: `owns|partitions`,
+		stays: true},
+	{bug: "an acknowledgement is not sent", finds: "Life/ConnectionLostAtEveryStep",
+		says: `came|acknowledged`, forgets: true},
+	{bug: "a pause ends with the first message", finds: "Pause/HoldsALaneOnly",
+		says: `published to a paused partition, came`, leaks: true},
+	{bug: "a member fetches all that is there", finds: "Groups/SlowConsumer",
+		says: `holds \d+ messages, at most`, hoards: true},
 }
 
 // TestMutant is the suite over the mutant that the process is to have.
@@ -63,7 +67,8 @@ func (m mutant) harness(t *testing.T, addr string) brokertest.Harness {
 	}
 	h.Open, h.Lasting, h.Frugal = wrap(h.Open), wrap(h.Lasting), wrap(h.Frugal)
 	via, held := h.Via, h.Held
-	h.Via = func(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) brokertest.Broker {
+	h.Via = func(t *testing.T,
+		dial func(context.Context, string, string) (net.Conn, error)) brokertest.Broker {
 		return mutated{via(t, dial), m}
 	}
 	h.Held = func(s broker.Subscription) int { return held(s.(*mutatedMember).Subscription) }

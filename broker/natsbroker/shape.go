@@ -65,9 +65,11 @@ func (w *wire) lookShaped(ctx context.Context, name string, shape Shape) (topic,
 		config.Retention = jetstream.LimitsPolicy
 	}
 	if bad := settings.OfStream(&config, w.retain); bad != "" {
-		return topic{}, fmt.Errorf("topic %q: stream %s has %s: %w", name, shape.Stream, bad, settings.ErrUnsafe)
+		return topic{}, fmt.Errorf("topic %q: stream %s has %s: %w", name, shape.Stream, bad,
+			settings.ErrUnsafe)
 	}
-	return topic{name: name, stream: shape.Stream, partitions: 1, first: info.State.FirstSeq, last: info.State.LastSeq, created: born(info), shape: &shape}, nil
+	return topic{name: name, stream: shape.Stream, partitions: 1, first: info.State.FirstSeq,
+		last: info.State.LastSeq, created: born(info), shape: &shape}, nil
 }
 
 // target is the subject of a message for a partition of t.
@@ -76,11 +78,13 @@ func (t *topic) target(partition int, it *item) (string, error) {
 		return subject(t.stream, partition), nil
 	}
 	if t.shape.Subject == "" {
-		return "", fmt.Errorf("publish to %q: its shape has no subject: it is only read: %w", t.name, cloudevents.ErrCannotCarry)
+		return "", fmt.Errorf("publish to %q: its shape has no subject: it is only read: %w", t.name,
+			cloudevents.ErrCannotCarry)
 	}
 	out := strings.NewReplacer("{type}", it.Type, "{key}", string(it.Key)).Replace(t.shape.Subject)
 	odd := func(c rune) bool { return c <= ' ' || c == 0x7f || c == '*' || c == '>' }
-	if strings.ContainsFunc(out, odd) || strings.HasPrefix(out, ".") || strings.HasSuffix(out, ".") || strings.Contains(out, "..") {
+	if strings.ContainsFunc(out, odd) || strings.HasPrefix(out, ".") || strings.HasSuffix(out, ".") ||
+		strings.Contains(out, "..") {
 		return "", fmt.Errorf("publish to %q: %q is no subject: %w", t.name, out, cloudevents.ErrCannotCarry)
 	}
 	return out, nil

@@ -18,11 +18,13 @@ import (
 // theirs is a stream as a team has it, with a durable.
 func theirs(t *testing.T, js jetstream.JetStream, set func(*jetstream.ConsumerConfig)) {
 	t.Helper()
-	_, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}, Duplicates: 2 * time.Minute})
+	_, err := js.CreateOrUpdateStream(t.Context(),
+		jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}, Duplicates: 2 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := jetstream.ConsumerConfig{Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy, AckWait: 3 * time.Second, MaxDeliver: -1}
+	c := jetstream.ConsumerConfig{Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy,
+		AckWait: 3 * time.Second, MaxDeliver: -1}
 	if set != nil {
 		set(&c)
 	}
@@ -32,7 +34,8 @@ func theirs(t *testing.T, js jetstream.JetStream, set func(*jetstream.ConsumerCo
 }
 
 func shaped(durable bool) *natsbroker.Options {
-	return &natsbroker.Options{Shapes: map[string]natsbroker.Shape{"orders": {Stream: "ORDERS", Subject: "orders.{type}", Durable: durable}}}
+	return &natsbroker.Options{Shapes: map[string]natsbroker.Shape{"orders": {Stream: "ORDERS",
+		Subject: "orders.{type}", Durable: durable}}}
 }
 
 // TestOldAndNew: on a team's own stream a client of nats.go reads what Skald writes, and Skald what that
@@ -63,7 +66,8 @@ func TestOldAndNew(t *testing.T) {
 		if err := b.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		plain := &nats.Msg{Subject: "orders.paid", Header: nats.Header{"tenant": {"acme"}}, Data: fmt.Appendf(nil, "plain-%d", i)}
+		plain := &nats.Msg{Subject: "orders.paid", Header: nats.Header{"tenant": {"acme"}},
+			Data: fmt.Appendf(nil, "plain-%d", i)}
 		if _, err := js.PublishMsg(t.Context(), plain); err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +82,8 @@ func TestOldAndNew(t *testing.T) {
 	fetched := 0
 	for m := range batch.Messages() {
 		fetched++
-		if m.Headers().Get("tenant") != "acme" || m.Subject() == "orders.created" && m.Headers().Get("ce-source") != "/s" {
+		if m.Headers().Get("tenant") != "acme" || m.Subject() == "orders.created" &&
+			m.Headers().Get("ce-source") != "/s" {
 			t.Errorf("the old client reads %s %q", m.Subject(), m.Headers())
 		}
 		if id := m.Headers().Get("ce-id"); id != "" {
@@ -143,7 +148,8 @@ func TestDurableGivesBack(t *testing.T) {
 	}
 	ds := receive(t, one, func(ds []broker.Delivery) bool { return len(ds) == n })
 	two := join(b2)
-	for deadline := time.Now().Add(11 * time.Second); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+	for deadline := time.Now().Add(11 * time.Second); time.Now().Before(deadline); <-time.After(
+		50 * time.Millisecond) {
 		// twice ack_wait
 		got, err := two.Receive(t.Context(), 10)
 		if err != nil {
@@ -193,7 +199,8 @@ func TestShapedInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 20 {
-		if _, err := js.Publish(t.Context(), fmt.Sprint("orders.s", i%3), fmt.Append(nil, i), jetstream.WithMsgID("one")); err != nil {
+		if _, err := js.Publish(t.Context(), fmt.Sprint("orders.s", i%3), fmt.Append(nil, i),
+			jetstream.WithMsgID("one")); err != nil {
 			t.Fatal(err)
 		}
 		m := message("orders", "k", i)
@@ -213,7 +220,8 @@ func TestShapedInOrder(t *testing.T) {
 	bad := message("orders", "k", 0)
 	bad.Type = "no subject >"
 	var pe *broker.PublishError
-	if err := b.Publish(t.Context(), []skald.Message{bad}).Wait(t.Context()); !errors.As(err, &pe) || pe.Refused[0] == nil {
+	if err := b.Publish(t.Context(), []skald.Message{bad}).Wait(t.Context()); !errors.As(err, &pe) ||
+		pe.Refused[0] == nil {
 		t.Errorf("a type that is no subject: %v", err)
 	}
 }
@@ -245,13 +253,17 @@ func TestConsumersThatLoseMessages(t *testing.T) {
 		"mem_storage":        func(c *jetstream.ConsumerConfig) { c.MemoryStorage = true },
 		"headers_only":       func(c *jetstream.ConsumerConfig) { c.HeadersOnly = true },
 		"ack_wait":           func(c *jetstream.ConsumerConfig) { c.AckWait = 500 * time.Millisecond },
-		"pause_until":        func(c *jetstream.ConsumerConfig) { at := time.Now().Add(time.Hour); c.PauseUntil = &at },
+		"pause_until": func(c *jetstream.ConsumerConfig) {
+			at := time.Now().Add(time.Hour)
+			c.PauseUntil = &at
+		},
 	} {
 		if err := js.DeleteConsumer(t.Context(), "ORDERS", "billing"); err != nil {
 			t.Fatal(err)
 		}
 		theirs(t, js, set)
-		if err := subscribe(); err == nil || !strings.Contains(err.Error(), setting) || !strings.Contains(err.Error(), "billing") {
+		if err := subscribe(); err == nil || !strings.Contains(err.Error(), setting) ||
+			!strings.Contains(err.Error(), "billing") {
 			t.Errorf("%s: %v", setting, err)
 		}
 	}
@@ -261,18 +273,22 @@ func TestConsumersThatLoseMessages(t *testing.T) {
 	if err := subscribe(); !errors.Is(err, broker.ErrNoTopic) || !strings.Contains(err.Error(), "billing") {
 		t.Errorf("without a consumer: %v", err)
 	}
-	if _, err := js.CreateOrUpdatePushConsumer(t.Context(), "ORDERS", jetstream.ConsumerConfig{Durable: "billing", DeliverSubject: "there", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+	if _, err := js.CreateOrUpdatePushConsumer(t.Context(), "ORDERS",
+		jetstream.ConsumerConfig{Durable: "billing", DeliverSubject: "there",
+			AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
 		t.Fatal(err)
 	}
 	if err := subscribe(); err == nil || !strings.Contains(err.Error(), "deliver_subject") {
 		t.Errorf("one that pushes: %v", err)
 	}
-	mixed := &natsbroker.Options{Shapes: map[string]natsbroker.Shape{"orders": {Stream: "ORDERS", Durable: true}}}
+	mixed := &natsbroker.Options{Shapes: map[string]natsbroker.Shape{"orders": {Stream: "ORDERS",
+		Durable: true}}}
 	c := open(t, addr, mixed)
 	if err := c.MakeTopics(t.Context(), 1, "own"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Subscribe(t.Context(), broker.Group{Name: "billing", Topics: []string{"orders", "own"}}); err == nil || !strings.Contains(err.Error(), "durables") {
+	if _, err := c.Subscribe(t.Context(), broker.Group{Name: "billing",
+		Topics: []string{"orders", "own"}}); err == nil || !strings.Contains(err.Error(), "durables") {
 		t.Errorf("two kinds of topics: %v", err)
 	}
 }

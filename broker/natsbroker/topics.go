@@ -57,7 +57,8 @@ func (w *wire) look(ctx context.Context, name string) (topic, error) {
 		return topic{}, fmt.Errorf("look up topic %q: %w", name, w.orAway(err))
 	}
 	info := s.CachedInfo()
-	t := topic{name: name, stream: info.Config.Name, partitions: len(info.Config.Subjects), first: info.State.FirstSeq, last: info.State.LastSeq,
+	t := topic{name: name, stream: info.Config.Name, partitions: len(info.Config.Subjects),
+		first: info.State.FirstSeq, last: info.State.LastSeq,
 		created: born(info)}
 	for i := range t.partitions {
 		if !slices.Contains(info.Config.Subjects, subject(t.stream, i)) {
@@ -124,8 +125,10 @@ func (b *Broker) makeTopic(ctx context.Context, partitions int, name string) err
 		return err
 	}
 	c := jetstream.StreamConfig{
-		Name: bucket.Token(name), Description: "Skald topic " + name, Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy,
-		Discard: jetstream.DiscardNew, MaxAge: b.opts.Retain, MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: -1, Replicas: b.opts.Replicas,
+		Name: bucket.Token(name), Description: "Skald topic " + name, Storage: jetstream.FileStorage,
+		Retention: jetstream.LimitsPolicy,
+		Discard:   jetstream.DiscardNew, MaxAge: b.opts.Retain, MaxMsgs: -1, MaxBytes: -1,
+		MaxMsgsPerSubject: -1, Replicas: b.opts.Replicas,
 	}
 	for i := range partitions {
 		c.Subjects = append(c.Subjects, subject(c.Name, i))
@@ -140,8 +143,10 @@ func (b *Broker) makeTopic(ctx context.Context, partitions int, name string) err
 // unmade says why nothing was made. Too few servers for so many replicas is a setting, not an outage.
 func (b *Broker) unmade(err error) error {
 	var answered *jetstream.APIError
-	if errors.As(err, &answered) && slices.Contains([]jetstream.ErrorCode{errUnclustered, errNoPeers}, answered.ErrorCode) {
-		return fmt.Errorf("replicas=%d: NATS has too few servers for that, and %w: %w", b.opts.Replicas, settings.ErrUnsafe, err)
+	if errors.As(err, &answered) && slices.Contains([]jetstream.ErrorCode{errUnclustered, errNoPeers},
+		answered.ErrorCode) {
+		return fmt.Errorf("replicas=%d: NATS has too few servers for that, and %w: %w", b.opts.Replicas,
+			settings.ErrUnsafe, err)
 	}
 	return b.orAway(err)
 }
@@ -176,7 +181,8 @@ func (b *Broker) Incarnation(ctx context.Context) (string, error) {
 	}
 	e, err := kv.Get(ctx, bucket.Incarnation)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return "", fmt.Errorf("ask NATS for its incarnation: the bucket %q has no %q: make topics again, which writes it: %w", bucket.Name, bucket.Incarnation, broker.ErrNoTopic)
+		return "",
+			fmt.Errorf("ask NATS for its incarnation: the bucket %q has no %q: make topics again, which writes it: %w", bucket.Name, bucket.Incarnation, broker.ErrNoTopic)
 	}
 	if err != nil {
 		return "", fmt.Errorf("ask NATS for its incarnation: %w", b.orAway(err))

@@ -28,8 +28,10 @@ import (
 //	envelope=…           Options.Envelope: cloudevents, off, or places as in id:header:message-id,type:json:kind
 //	shapes=…             Options.Shapes: topic:stream[:subject],…; with a * behind the stream, groups are its durables
 func ParseURL(s string, getenv func(string) string) (servers string, opts *Options, err error) {
-	kind := brokerurl.Kind{Schemes: []string{"nats"}, Env: "SKALD_NATS", Ports: map[string]string{"nats": "4222"}, Options: []string{
-		"tls", "ca", "cert", "key", "user", "password_file", "creds", "nkey", "replicas", "retain", "envelope", "shapes"}}
+	kind := brokerurl.Kind{Schemes: []string{"nats"}, Env: "SKALD_NATS",
+		Ports: map[string]string{"nats": "4222"}, Options: []string{
+			"tls", "ca", "cert", "key", "user", "password_file", "creds", "nkey", "replicas", "retain",
+			"envelope", "shapes"}}
 	u, err := kind.Parse(s, getenv)
 	if err != nil {
 		return "", nil, err

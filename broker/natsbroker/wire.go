@@ -48,7 +48,8 @@ func (w *wire) said() error {
 
 // unauthorized says whether NATS refuses who this is, or what it wants.
 func unauthorized(err error) bool {
-	return slices.ContainsFunc([]error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired, nats.ErrPermissionViolation},
+	return slices.ContainsFunc([]error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked,
+		nats.ErrAccountAuthExpired, nats.ErrPermissionViolation},
 		func(no error) bool { return errors.Is(err, no) })
 }
 
@@ -57,7 +58,8 @@ func unauthorized(err error) bool {
 func (w *wire) orAway(err error) error {
 	var answered *jetstream.APIError
 	switch {
-	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, broker.ErrAway), errors.Is(err, broker.ErrClosed):
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, broker.ErrAway),
+		errors.Is(err, broker.ErrClosed):
 		return err
 	case errors.Is(err, nats.ErrConnectionClosed):
 		return fmt.Errorf("%w: %w", broker.ErrClosed, err)
@@ -69,7 +71,8 @@ func (w *wire) orAway(err error) error {
 	case unauthorized(err):
 		return err
 	case unauthorized(no):
-		return fmt.Errorf("%w: check user, password or credentials, and the rights that docs/brokers.md lists: %w", no, err)
+		return fmt.Errorf(
+			"%w: check user, password or credentials, and the rights that docs/brokers.md lists: %w", no, err)
 	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("%w: JetStream does not answer there, or is not enabled: %w", broker.ErrAway, err)
 	case no != nil:
@@ -80,6 +83,8 @@ func (w *wire) orAway(err error) error {
 
 // Capabilities of this driver, on streams that it has made; Shape tells of others'.
 func Capabilities() broker.Capabilities {
-	return broker.Capabilities{Partition: "a subject of a stream", Position: "the stream's sequence", Incarnation: "drawn with the bucket",
-		LateGroup: "oldest message", Acks: "up to here", LargestKiB: 1024, Rewinds: true, Checks: true, Keeps: true}
+	return broker.Capabilities{Partition: "a subject of a stream", Position: "the stream's sequence",
+		Incarnation: "drawn with the bucket",
+		LateGroup:   "oldest message", Acks: "up to here", LargestKiB: 1024, Rewinds: true, Checks: true,
+		Keeps: true}
 }

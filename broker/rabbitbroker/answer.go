@@ -16,7 +16,8 @@ var errRejected = errors.New("a queue of it is full, or has no majority, and rej
 
 // kindOf says what an error means that was not an answer to the message itself.
 func kindOf(err error) perkey.Kind {
-	if errors.Is(err, broker.ErrNoTopic) || errors.Is(err, ErrSettings) || errors.Is(err, cloudevents.ErrCannotCarry) || code(err) == amqp.AccessRefused {
+	if errors.Is(err, broker.ErrNoTopic) || errors.Is(err, ErrSettings) ||
+		errors.Is(err, cloudevents.ErrCannotCarry) || code(err) == amqp.AccessRefused {
 		return perkey.Refused
 	}
 	return perkey.Outage
@@ -36,7 +37,8 @@ func (p *publisher) confirmed(token uint64, w *wire, acked bool) {
 	switch {
 	case it.Out.returned != "":
 		delete(p.Topics, it.Topic)
-		p.Lines.Fail(it, perkey.Refused, fmt.Errorf("publish to %q under %q: no queue is bound to it, for no group has joined yet (RabbitMQ says %s): %w", it.Topic, it.Out.route, it.Out.returned, broker.ErrNoTopic))
+		p.Lines.Fail(it, perkey.Refused,
+			fmt.Errorf("publish to %q under %q: no queue is bound to it, for no group has joined yet (RabbitMQ says %s): %w", it.Topic, it.Out.route, it.Out.returned, broker.ErrNoTopic))
 	case !acked:
 		p.Lines.Fail(it, perkey.Failed, fmt.Errorf("publish to %q: %w", it.Topic, errRejected))
 	default:
@@ -54,7 +56,9 @@ func (p *publisher) drain(w *wire) {
 				return
 			}
 			for it := range p.Lines.Flying() {
-				if o := &it.Out; o.wire == w && o.returned == "" && it.Topic == r.Exchange && o.route == r.RoutingKey && o.msg.MessageId == r.MessageId && bytes.Equal(o.msg.Body, r.Body) {
+				if o := &it.Out; o.wire == w && o.returned == "" && it.Topic == r.Exchange &&
+					o.route == r.RoutingKey && o.msg.MessageId == r.MessageId &&
+					bytes.Equal(o.msg.Body, r.Body) {
 					o.returned = r.ReplyText
 					break
 				}

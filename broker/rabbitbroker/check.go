@@ -16,18 +16,24 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 		if !b.opts.ByType {
 			switch err := ask(ctx, conn, lookMembers); {
 			case notFound(err):
-				missing = append(missing, fmt.Sprintf("the exchange %q and the queue %q, which all topics share: %v", membersName, recordName, errMissing))
+				missing = append(missing,
+					fmt.Sprintf("the exchange %q and the queue %q, which all topics share: %v", membersName,
+						recordName, errMissing))
 			case err != nil:
 				return fmt.Errorf("look up exchange %q: %w", membersName, orAway(err))
 			}
 			switch n, err := lookDropped(ctx, conn); {
 			case notFound(err):
-				missing = append(missing, fmt.Sprintf("the exchange and the queue %q, which keep what policies make queues drop: %v", droppedName, errMissing))
+				missing = append(missing,
+					fmt.Sprintf(
+						"the exchange and the queue %q, which keep what policies make queues drop: %v",
+						droppedName, errMissing))
 			case err != nil:
 				return fmt.Errorf("look up queue %q: %w", droppedName, orAway(err))
 			case n > 0:
-				missing = append(missing, fmt.Sprintf("%d messages were dropped from queues of partitions, by a policy (rabbitmqctl list_policies, list_operator_policies), and are in the queue %q: "+
-					"change the policy, and take them out", n, droppedName))
+				missing = append(missing,
+					fmt.Sprintf("%d messages were dropped from queues of partitions, by a policy (rabbitmqctl list_policies, list_operator_policies), and are in the queue %q: "+
+						"change the policy, and take them out", n, droppedName))
 			}
 		}
 		if b.opts.Queue != "" { // which all groups share: it must be there, whichever group is meant

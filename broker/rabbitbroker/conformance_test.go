@@ -32,24 +32,29 @@ func TestBroker(t *testing.T) {
 				return tidied{open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: 5000}), made}
 			},
 			Lasting: func(t *testing.T) brokertest.Broker {
-				return tidied{open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: 5000, Session: 20 * time.Minute}), made}
+				return tidied{open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: 5000,
+					Session: 20 * time.Minute}), made}
 			},
 			Limit: func(t *testing.T, topic string, bytes int) { limit(t, at, line, bytes) },
 			Frugal: func(t *testing.T) brokertest.Broker {
-				return tidied{open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: brokertest.Holds}), made}
+				return tidied{open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: brokertest.Holds}),
+					made}
 			},
 			Held: func(s broker.Subscription) int { return s.(*rabbitbroker.Subscription).Held() },
 			Fill: func(t *testing.T, topic string) func() {
 				ctl := need.RabbitMQCtl(t)
-				ctl("set_policy", topic, "/"+regexp.QuoteMeta(topic)+"/", `{"max-length":10}`, "--apply-to", "queues")
+				ctl("set_policy", topic, "/"+regexp.QuoteMeta(topic)+"/", `{"max-length":10}`,
+					"--apply-to", "queues")
 				t.Cleanup(func() { ctl("clear_policy", topic) })
 				// to be read makes room; on 3.10 a queue that is unbounded while it is full refuses for ever
 				return func() {}
 			},
-			Via: func(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) brokertest.Broker {
-				b, err := rabbitbroker.New(hosts(at), &rabbitbroker.Options{Session: 2 * time.Second, Patience: 2 * time.Second, Dial: func(network, address string) (net.Conn, error) {
-					return dial(context.Background(), network, address)
-				}})
+			Via: func(t *testing.T,
+				dial func(context.Context, string, string) (net.Conn, error)) brokertest.Broker {
+				b, err := rabbitbroker.New(hosts(at), &rabbitbroker.Options{Session: 2 * time.Second,
+					Patience: 2 * time.Second, Dial: func(network, address string) (net.Conn, error) {
+						return dial(context.Background(), network, address)
+					}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -70,7 +75,8 @@ func TestBroker(t *testing.T) {
 				confirm(t, ch, topic, "0.", p)
 			},
 			Mapped: func(t *testing.T, e *broker.Envelope) brokertest.Broker {
-				return tidied{open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: 5000, Envelope: e}), made}
+				return tidied{open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: 5000,
+					Envelope: e}), made}
 			},
 			Prefix:       "cloudEvents_",
 			ByName:       true,

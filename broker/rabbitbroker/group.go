@@ -50,7 +50,8 @@ const listen = 250 * time.Millisecond
 
 // greet tells everybody that this member lives, or leaves.
 func (s *Subscription) greet(l *link, bye bool) {
-	h := hello{Member: s.member, SessionID: s.sessionID, Queue: l.queue, Topics: s.topicNames, Session: s.b.opts.Session, Bye: bye, Claim: s.standing}
+	h := hello{Member: s.member, SessionID: s.sessionID, Queue: l.queue, Topics: s.topicNames,
+		Session: s.b.opts.Session, Bye: bye, Claim: s.standing}
 	text, err := json.Marshal(h)
 	if err != nil {
 		return
@@ -231,7 +232,8 @@ func (s *Subscription) mine(t topic) map[int]bool {
 		}
 	}
 	slices.Sort(members)
-	if known, ok := s.shares[t.name]; ok && known.partitions == t.partitions && slices.Equal(known.members, members) {
+	if known, ok := s.shares[t.name]; ok && known.partitions == t.partitions &&
+		slices.Equal(known.members, members) {
 		return known.mine
 	}
 	out := map[int]bool{}

@@ -147,7 +147,8 @@ func (l *link) hearOthers(group string) error {
 
 // provide declares what a group needs, or only looks that it is there. It returns its topics, or the one
 // queue that its members share.
-func (b *Broker) provide(ctx context.Context, conn *amqp.Connection, g broker.Group, declare bool) (topics []topic, shared string, err error) {
+func (b *Broker) provide(ctx context.Context, conn *amqp.Connection, g broker.Group,
+	declare bool) (topics []topic, shared string, err error) {
 	if b.opts.Queue != "" {
 		return nil, b.opts.Queue, b.there(ctx, conn, b.opts.Queue)
 	}
@@ -183,7 +184,8 @@ func (b *Broker) there(ctx context.Context, conn *amqp.Connection, queue string)
 }
 
 // provideShared takes the queue of a group as it is, or makes one, and binds it.
-func (b *Broker) provideShared(ctx context.Context, conn *amqp.Connection, g broker.Group, declare bool) error {
+func (b *Broker) provideShared(ctx context.Context, conn *amqp.Connection, g broker.Group,
+	declare bool) error {
 	err := b.there(ctx, conn, g.Name)
 	if !declare || err != nil && !errors.Is(err, errMissing) {
 		return err
@@ -207,15 +209,18 @@ func (b *Broker) provideShared(ctx context.Context, conn *amqp.Connection, g bro
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("declare queue %q and bind it by %s: %w", g.Name, strings.Join(b.opts.Bind, ", "), orAway(err))
+		return fmt.Errorf("declare queue %q and bind it by %s: %w", g.Name, strings.Join(b.opts.Bind, ", "),
+			orAway(err))
 	}
 	return nil
 }
 
 // declarePartitions declares the queues of a group's partitions, and binds them.
-func (b *Broker) declarePartitions(ctx context.Context, conn *amqp.Connection, group string, topics []topic) error {
+func (b *Broker) declarePartitions(ctx context.Context, conn *amqp.Connection, group string,
+	topics []topic) error {
 	if err := ask(ctx, conn, lookMembers); err != nil {
-		return fmt.Errorf("look up exchange %q: whoever makes the topics makes it too (MakeTopics): %w", membersName, orAway(err))
+		return fmt.Errorf("look up exchange %q: whoever makes the topics makes it too (MakeTopics): %w",
+			membersName, orAway(err))
 	}
 	for _, t := range topics {
 		for i := range t.partitions {
@@ -251,7 +256,8 @@ func declarePartition(ctx context.Context, conn *amqp.Connection, queue string) 
 }
 
 // checkPartitions names what is missing, all of it.
-func (b *Broker) checkPartitions(ctx context.Context, conn *amqp.Connection, group string, topics []topic) error {
+func (b *Broker) checkPartitions(ctx context.Context, conn *amqp.Connection, group string,
+	topics []topic) error {
 	var missing []string
 	err := ask(ctx, conn, lookMembers)
 	if notFound(err) {
@@ -271,7 +277,9 @@ func (b *Broker) checkPartitions(ctx context.Context, conn *amqp.Connection, gro
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		return fmt.Errorf("group %q in %q has no %s: %w: let it be declared, or run skald migrate --broker with --group", group, b.opts.VHost, strings.Join(missing, ", "), errMissing)
+		return fmt.Errorf(
+			"group %q in %q has no %s: %w: let it be declared, or run skald migrate --broker with --group",
+			group, b.opts.VHost, strings.Join(missing, ", "), errMissing)
 	}
 	return nil
 }

@@ -50,7 +50,8 @@ func (s *Subscription) run(l *link) {
 			return
 		case <-s.leave:
 			s.mu.Lock()
-			s.left = fmt.Errorf("leave group %q: %w: what was acknowledged last may come again", s.group.name, broker.ErrAway)
+			s.left = fmt.Errorf("leave group %q: %w: what was acknowledged last may come again", s.group.name,
+				broker.ErrAway)
 			s.mu.Unlock()
 			s.die(broker.ErrClosed)
 			return
@@ -97,7 +98,8 @@ func (s *Subscription) live(l *link) (over bool) {
 				return s.unheard(<-l.refused)
 			}
 			if s.hear(l, d) {
-				s.die(fmt.Errorf("member %q of group %q: %w: %w", s.member, s.group.name, errFenced, broker.ErrClosed))
+				s.die(fmt.Errorf("member %q of group %q: %w: %w", s.member, s.group.name, errFenced,
+					broker.ErrClosed))
 				return true
 			}
 		case err := <-spoken.refused:
@@ -169,7 +171,8 @@ func (s *Subscription) balance(l *link) error {
 			if !want[t.name][i] || have[name] {
 				continue
 			}
-			o := &partition{Holding: feed.Holding{Partition: broker.Partition{Name: name}, Topic: t.name, Index: i}}
+			o := &partition{Holding: feed.Holding{Partition: broker.Partition{Name: name},
+				Topic: t.name, Index: i}}
 			if err := s.register(l, o, Queue(s.group.name, t.name, i)); err != nil {
 				return err
 			}
@@ -200,7 +203,8 @@ func (s *Subscription) register(l *link, o *partition, queue string) error {
 		o.in, err = ch.Consume(queue, "", false, false, false, false, nil)
 	}
 	if notFound(err) {
-		return fmt.Errorf("read queue %q: %w: it was deleted, with what was in it: %w", queue, errMissing, err)
+		return fmt.Errorf("read queue %q: %w: it was deleted, with what was in it: %w", queue,
+			errMissing, err)
 	}
 	if err != nil {
 		return fmt.Errorf("read queue %q: %w", queue, orAway(err))
@@ -233,7 +237,8 @@ func (s *Subscription) read(o *partition) {
 			attempt = max(attempt, 1)
 		}
 		s.mu.Lock()
-		o.Put(broker.Delivery{Message: msg, Partition: o.Name, Position: o.base + int64(d.DeliveryTag), Attempt: attempt, Fault: fault})
+		o.Put(broker.Delivery{Message: msg, Partition: o.Name, Position: o.base + int64(d.DeliveryTag),
+			Attempt: attempt, Fault: fault})
 		s.mu.Unlock()
 		s.feed.Wake()
 	}

@@ -56,14 +56,16 @@ func TestPoliciesThatDrop(t *testing.T) {
 			t.Fatal(err)
 		}
 		for n := range each {
-			if err := b.Publish(t.Context(), []skald.Message{message(topic, "k", n)}).Wait(t.Context()); err != nil {
+			if err := b.Publish(t.Context(),
+				[]skald.Message{message(topic, "k", n)}).Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		dropped += each - c.left
 		until(t, c.policy+": word of what was dropped", func() bool {
 			said, err := b.CheckTopics(t.Context(), topic)
-			return err == nil && len(said) == 1 && strings.HasPrefix(said[0], fmt.Sprint(dropped, " messages were dropped"))
+			return err == nil && len(said) == 1 &&
+				strings.HasPrefix(said[0], fmt.Sprint(dropped, " messages were dropped"))
 		})
 	}
 	ctl("set_policy", "all", ".*", `{"message-ttl":1}`)

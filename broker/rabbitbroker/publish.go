@@ -61,7 +61,8 @@ func (p *publisher) start(b *Broker) {
 	p.b, p.opts, p.why = b, b.opts, errSilent
 	p.Init("RabbitMQ", b.opts.Patience)
 	p.Start(p.flying, p.send, func(it *item) error {
-		return fmt.Errorf("publish to %q: %w: no confirmation in %v: %w", it.Topic, broker.ErrAway, p.opts.Patience, p.reason())
+		return fmt.Errorf("publish to %q: %w: no confirmation in %v: %w", it.Topic, broker.ErrAway,
+			p.opts.Patience, p.reason())
 	})
 }
 
@@ -123,7 +124,8 @@ func (p *publisher) launch(w *wire, it *item) {
 	it.Out.wire, it.Out.route = w, route(it, t)
 	token := p.Lines.Launch(it, len(it.Out.msg.Body)+1024, time.Now().Add(p.opts.Patience))
 	p.Mu.Unlock()
-	sent, err := w.ch.PublishWithDeferredConfirm(it.Topic, it.Out.route, !p.opts.DropUnrouted, false, it.Out.msg)
+	sent, err := w.ch.PublishWithDeferredConfirm(it.Topic, it.Out.route, !p.opts.DropUnrouted,
+		false, it.Out.msg)
 	if err == nil {
 		go func() {
 			<-sent.Done()

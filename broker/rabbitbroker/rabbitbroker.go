@@ -301,7 +301,8 @@ func notFound(err error) bool {
 // right, a password, a queue of other settings) is none: waiting does not cure it.
 func orAway(err error) error {
 	switch {
-	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, broker.ErrAway), errors.Is(err, broker.ErrClosed), errors.Is(err, broker.ErrNoTopic):
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, broker.ErrAway),
+		errors.Is(err, broker.ErrClosed), errors.Is(err, broker.ErrNoTopic):
 		return err
 	case errors.Is(err, ErrSettings), errors.Is(err, errName), errors.Is(err, errMissing):
 		return err

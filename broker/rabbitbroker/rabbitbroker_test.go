@@ -18,7 +18,8 @@ import (
 )
 
 func message(topic, key string, n int) skald.Message {
-	return skald.Message{ID: fmt.Sprintf("%s-%04d", key, n), Source: "/s", Type: "t", Topic: topic, Key: []byte(key), Data: []byte("d")}
+	return skald.Message{ID: fmt.Sprintf("%s-%04d", key, n), Source: "/s", Type: "t", Topic: topic,
+		Key: []byte(key), Data: []byte("d")}
 }
 
 // place is a topic of the test's own, and what makes its groups; all is taken away behind the test.
@@ -32,7 +33,8 @@ func newPlace(t *testing.T, at string, opts *rabbitbroker.Options, partitions in
 	t.Helper()
 	made := &made{t: t, groups: map[string]bool{}}
 	t.Cleanup(func() { made.sweep(at) })
-	p := &place{tidied: tidied{open(t, at, opts), made}, t: t, topic: fmt.Sprintf("test.%x", time.Now().UnixNano())}
+	p := &place{tidied: tidied{open(t, at, opts), made}, t: t,
+		topic: fmt.Sprintf("test.%x", time.Now().UnixNano())}
 	if partitions > 0 {
 		if err := p.MakeTopics(t.Context(), partitions, p.topic); err != nil {
 			t.Fatal(err)
@@ -95,23 +97,29 @@ func TestSettingsThatLoseMessages(t *testing.T) {
 		name  string
 		value any
 	}{
-		{"x-message-ttl", int64(1000)}, {"x-max-length", int64(10)}, {"x-max-length-bytes", int64(1000)}, {"x-expires", int64(60000)},
-		{"x-delivery-limit", int64(20)}, {"x-overflow", "drop-head"}, {"x-dead-letter-exchange", "x"}, {"x-queue-type", "classic"}, {"x-single-active-consumer", nil},
+		{"x-message-ttl", int64(1000)}, {"x-max-length", int64(10)}, {"x-max-length-bytes", int64(1000)},
+		{"x-expires", int64(60000)},
+		{"x-delivery-limit", int64(20)}, {"x-overflow", "drop-head"}, {"x-dead-letter-exchange", "x"},
+		{"x-queue-type", "classic"}, {"x-single-active-consumer", nil},
 	} {
 		g := p.group(fmt.Sprint("g", i))
 		p.made.groups[g.Name] = true
 		named := c.name
-		args := amqp.Table{"x-queue-type": "quorum", "x-single-active-consumer": true, "x-overflow": "reject-publish", "x-delivery-limit": int64(2_000_000_000), "x-dead-letter-exchange": "skald.dropped"}
+		args := amqp.Table{"x-queue-type": "quorum", "x-single-active-consumer": true,
+			"x-overflow": "reject-publish", "x-delivery-limit": int64(2_000_000_000),
+			"x-dead-letter-exchange": "skald.dropped"}
 		if args[c.name] = c.value; c.value == nil {
 			delete(args, c.name)
 		}
 		if c.value == "classic" {
 			args, named = amqp.Table{}, "x-" // it names the first that differs
 		}
-		if _, err := ch.QueueDeclare(rabbitbroker.Queue(g.Name, p.topic, 0), true, false, false, false, args); err != nil {
+		if _, err := ch.QueueDeclare(rabbitbroker.Queue(g.Name, p.topic, 0), true, false, false, false,
+			args); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.Subscribe(t.Context(), g); err == nil || !strings.Contains(err.Error(), "inequivalent arg '"+named) || errors.Is(err, broker.ErrAway) {
+		if _, err := p.Subscribe(t.Context(), g); err == nil ||
+			!strings.Contains(err.Error(), "inequivalent arg '"+named) || errors.Is(err, broker.ErrAway) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

@@ -33,7 +33,8 @@ func TestLeastRights(t *testing.T) {
 		do("add_user", user, "secret")
 		t.Cleanup(func() { do("delete_user", user) })
 		ctl("set_permissions", user, configure, write, read)
-		b, err := rabbitbroker.New(hosts(at), &rabbitbroker.Options{VHost: name, User: user, CheckOnly: check, Password: func() (string, error) { return "secret", nil }})
+		b, err := rabbitbroker.New(hosts(at), &rabbitbroker.Options{VHost: name, User: user, CheckOnly: check,
+			Password: func() (string, error) { return "secret", nil }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,12 +44,15 @@ func TestLeastRights(t *testing.T) {
 	refused := func(what string, err error) {
 		t.Helper()
 		var said *amqp.Error
-		if !errors.As(err, &said) || said.Code != amqp.AccessRefused || errors.Is(err, broker.ErrAway) || !strings.Contains(err.Error(), what) || strings.Contains(err.Error(), "secret") {
+		if !errors.As(err, &said) || said.Code != amqp.AccessRefused || errors.Is(err, broker.ErrAway) ||
+			!strings.Contains(err.Error(), what) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("without the right to %s: %v", what, err)
 		}
 	}
-	const configure, write = `^(amq\.gen.*|g/.*)$`, `^(amq\.gen.*|g/.*|skald\.members|skald\.dropped|amq\.default)$`
-	const checkWrite, read = `^(amq\.gen.*|skald\.members|amq\.default)$`, `^(amq\.gen.*|g/.*|skald\.members|skald/t|t)$`
+	const configure, write = `^(amq\.gen.*|g/.*)$`,
+		`^(amq\.gen.*|g/.*|skald\.members|skald\.dropped|amq\.default)$`
+	const checkWrite, read = `^(amq\.gen.*|skald\.members|amq\.default)$`,
+		`^(amq\.gen.*|g/.*|skald\.members|skald/t|t)$`
 	relay := as("relay", "^$", "^t$", "^(skald|skald/t)$", false)
 	inbox := as("inbox", configure, write, read, false)
 	checker := as("checker", `^amq\.gen.*$`, checkWrite, read, true)
@@ -62,11 +66,13 @@ func TestLeastRights(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := relay.Publish(t.Context(), []skald.Message{message("t", "k", n)}).Wait(t.Context()); err != nil {
+		if err := relay.Publish(t.Context(),
+			[]skald.Message{message("t", "k", n)}).Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		ds := take(t, s, 1)
-		if err := errors.Join(s.Ack(t.Context(), ds), s.Close(t.Context())); err != nil || ds[0].ID != message("t", "k", n).ID {
+		if err := errors.Join(s.Ack(t.Context(), ds), s.Close(t.Context())); err != nil ||
+			ds[0].ID != message("t", "k", n).ID {
 			t.Errorf("%s: %v", ds[0].ID, err)
 		}
 	}
@@ -103,13 +109,15 @@ func TestServerThatNeverAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	b, err := rabbitbroker.New(l.Addr().String(), &rabbitbroker.Options{Patience: 200 * time.Millisecond, Dial: net.Dial})
+	b, err := rabbitbroker.New(l.Addr().String(), &rabbitbroker.Options{Patience: 200 * time.Millisecond,
+		Dial: net.Dial})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	if err := b.Publish(t.Context(), []skald.Message{message("t", "k", 0)}).Wait(ctx); !errors.Is(err, broker.ErrAway) {
+	if err := b.Publish(t.Context(), []skald.Message{message("t", "k", 0)}).Wait(ctx); !errors.Is(err,
+		broker.ErrAway) {
 		t.Errorf("published to nobody: %v", err)
 	}
 	closed := make(chan error, 1)

@@ -29,7 +29,8 @@ type team struct {
 
 func newTeam(t *testing.T, at string, patterns map[string]string) *team {
 	t.Helper()
-	x := &team{ch: raw(t, at), exchange: fmt.Sprintf("events.%x", time.Now().UnixNano()), queues: map[string]string{}}
+	x := &team{ch: raw(t, at), exchange: fmt.Sprintf("events.%x", time.Now().UnixNano()),
+		queues: map[string]string{}}
 	if err := x.ch.ExchangeDeclare(x.exchange, "topic", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -76,10 +77,13 @@ func TestTopologyOfATeam(t *testing.T) {
 	}
 	want := map[string]bool{}
 	for i := range 40 {
-		id, kind := fmt.Sprint("m", i), []string{"orders.eu.created", "orders.us.created", "orders.eu.cancelled"}[i%3]
+		id, kind := fmt.Sprint("m", i), []string{"orders.eu.created", "orders.us.created",
+			"orders.eu.cancelled"}[i%3]
 		if i%2 == 0 {
-			confirm(t, x.ch, x.exchange, kind, amqp.Publishing{MessageId: id, Type: kind, ContentType: "application/json", Body: []byte(`{}`)})
-		} else if err := b.Publish(t.Context(), []skald.Message{{ID: id, Source: "/s", Type: kind, Topic: x.exchange, Key: []byte("k"), Data: []byte(`{}`)}}).Wait(t.Context()); err != nil {
+			confirm(t, x.ch, x.exchange, kind, amqp.Publishing{MessageId: id, Type: kind,
+				ContentType: "application/json", Body: []byte(`{}`)})
+		} else if err := b.Publish(t.Context(), []skald.Message{{ID: id, Source: "/s", Type: kind,
+			Topic: x.exchange, Key: []byte("k"), Data: []byte(`{}`)}}).Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		want[id] = kind != "orders.eu.cancelled"
@@ -89,7 +93,8 @@ func TestTopologyOfATeam(t *testing.T) {
 	until(t, "what billing is to hear", func() bool {
 		select {
 		case d := <-old:
-			if d.RoutingKey != d.Type || want[d.MessageId] == false || byNew[d.MessageId] || d.Ack(false) != nil {
+			if d.RoutingKey != d.Type || want[d.MessageId] == false || byNew[d.MessageId] ||
+				d.Ack(false) != nil {
 				t.Errorf("the old service got %s under %s", d.MessageId, d.RoutingKey)
 			}
 			byOld[d.MessageId] = true
@@ -114,7 +119,8 @@ func TestTopologyOfATeam(t *testing.T) {
 	if len(byOld) == 0 || len(byNew) == 0 {
 		t.Errorf("the old service got %d, the new one %d", len(byOld), len(byNew))
 	}
-	if q, err := x.ch.QueueDeclarePassive(x.queues["audit"], true, false, false, false, nil); err != nil || q.Messages != 40 {
+	if q, err := x.ch.QueueDeclarePassive(x.queues["audit"], true, false, false, false, nil); err != nil ||
+		q.Messages != 40 {
 		t.Errorf("audit has %d: %v", q.Messages, err)
 	}
 }
@@ -126,7 +132,8 @@ func TestUnrouted(t *testing.T) {
 	x := newTeam(t, at, map[string]string{"audit": "audited.*"})
 	m := skald.Message{ID: "1", Source: "/s", Type: "orders.eu.created", Topic: x.exchange, Data: []byte("d")}
 	strict := open(t, at, &rabbitbroker.Options{ByType: true, Bind: []string{"orders.#"}})
-	if err := strict.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()); !errors.Is(err, broker.ErrNoTopic) {
+	if err := strict.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()); !errors.Is(err,
+		broker.ErrNoTopic) {
 		t.Errorf("nobody is bound for it: %v", err)
 	}
 	lax := open(t, at, &rabbitbroker.Options{ByType: true, DropUnrouted: true})
@@ -181,10 +188,12 @@ func TestPlainQueue(t *testing.T) {
 		}
 	}
 	opts = &rabbitbroker.Options{Queue: "no." + x.exchange}
-	if _, err := open(t, at, opts).Subscribe(t.Context(), g); err == nil || !strings.Contains(err.Error(), opts.Queue) {
+	if _, err := open(t, at, opts).Subscribe(t.Context(), g); err == nil ||
+		!strings.Contains(err.Error(), opts.Queue) {
 		t.Errorf("a queue that is missing: %v", err)
 	}
-	if missing, err := open(t, at, opts).CheckTopics(t.Context()); err != nil || len(missing) != 1 || !strings.Contains(missing[0], opts.Queue) {
+	if missing, err := open(t, at, opts).CheckTopics(t.Context()); err != nil || len(missing) != 1 ||
+		!strings.Contains(missing[0], opts.Queue) {
 		t.Errorf("looked for beforehand it is %q: %v", missing, err)
 	}
 }
@@ -198,20 +207,28 @@ func TestPeerReadsWhatWeWrite(t *testing.T) {
 	}
 	p.made.groups[p.group("g").Name] = true
 	when := time.Date(2026, 11, 21, 10, 20, 30, 123456000, time.UTC)
-	p.publish(skald.Message{ID: "i", Source: "/s", Type: "order.placed", Topic: p.topic, Key: []byte("k"), Time: when, Subject: "s", CorrelationID: "c", CausationID: "a",
-		ContentType: "application/json", Schema: "x", Sequence: "7", TraceParent: "tp", Headers: []skald.Header{{Name: "mine", Value: []byte{0xff, 0}}}, Data: []byte(`{"n":1}`)})
-	in, err := raw(t, at).Consume(rabbitbroker.Queue(p.group("g").Name, p.topic, 0), "", true, false, false, false, nil)
+	p.publish(skald.Message{ID: "i", Source: "/s", Type: "order.placed", Topic: p.topic, Key: []byte("k"),
+		Time: when, Subject: "s", CorrelationID: "c", CausationID: "a",
+		ContentType: "application/json", Schema: "x", Sequence: "7", TraceParent: "tp",
+		Headers: []skald.Header{{Name: "mine", Value: []byte{0xff, 0}}}, Data: []byte(`{"n":1}`)})
+	in, err := raw(t, at).Consume(rabbitbroker.Queue(p.group("g").Name, p.topic, 0), "", true, false,
+		false, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := <-in
-	if d.MessageId != "i" || d.Type != "order.placed" || d.CorrelationId != "c" || d.ContentType != "application/json" || d.DeliveryMode != amqp.Persistent ||
-		!d.Timestamp.Equal(when.Truncate(time.Second)) || d.RoutingKey != "0.order.placed" || string(d.Body) != `{"n":1}` {
+	if d.MessageId != "i" || d.Type != "order.placed" || d.CorrelationId != "c" ||
+		d.ContentType != "application/json" || d.DeliveryMode != amqp.Persistent ||
+		!d.Timestamp.Equal(when.Truncate(time.Second)) || d.RoutingKey != "0.order.placed" ||
+		string(d.Body) != `{"n":1}` {
 		t.Errorf("fields: %+v", d)
 	}
-	want := amqp.Table{"cloudEvents_specversion": "1.0", "cloudEvents_id": "i", "cloudEvents_source": "/s", "cloudEvents_type": "order.placed", "cloudEvents_partitionkey": "k",
-		"cloudEvents_time": "2026-11-21T10:20:30.123456Z", "cloudEvents_subject": "s", "cloudEvents_correlationid": "c", "cloudEvents_causationid": "a",
-		"cloudEvents_dataschema": "x", "cloudEvents_sequence": "7", "cloudEvents_traceparent": "tp", "mine": "\xff\x00"}
+	want := amqp.Table{"cloudEvents_specversion": "1.0", "cloudEvents_id": "i", "cloudEvents_source": "/s",
+		"cloudEvents_type": "order.placed", "cloudEvents_partitionkey": "k",
+		"cloudEvents_time": "2026-11-21T10:20:30.123456Z", "cloudEvents_subject": "s",
+		"cloudEvents_correlationid": "c", "cloudEvents_causationid": "a",
+		"cloudEvents_dataschema": "x", "cloudEvents_sequence": "7", "cloudEvents_traceparent": "tp",
+		"mine": "\xff\x00"}
 	if !maps.Equal(want, d.Headers) {
 		t.Errorf("headers: %q", d.Headers)
 	}
@@ -226,21 +243,28 @@ func TestWeReadWhatThePeerWrites(t *testing.T) {
 	ch := raw(t, at)
 	when := time.Unix(1_800_000_000, 0).UTC()
 	confirm(t, ch, p.topic, "0.x", amqp.Publishing{Body: []byte{0, 0xff}, Headers: amqp.Table{
-		"bool": true, "int": int32(-7), "long": int64(1 << 40), "float": 1.5, "bytes": []byte{0, 0xff}, "nil": nil, "time": when,
+		"bool": true, "int": int32(-7), "long": int64(1 << 40), "float": 1.5, "bytes": []byte{0, 0xff},
+		"nil": nil, "time": when,
 		"table": amqp.Table{"a": int32(1)}, "list": []any{"a", int32(1)}, "text": "ä"}})
-	confirm(t, ch, p.topic, "0.x", amqp.Publishing{MessageId: "m", Type: "kind", CorrelationId: "c", Timestamp: when, ContentType: "text/plain", Body: []byte("b")})
-	confirm(t, ch, p.topic, "0.x", amqp.Publishing{MessageId: "another", Headers: amqp.Table{"cloudEvents:specversion": "1.0", "cloudEvents:id": "i", "cloudEvents:source": "/s", "cloudEvents:type": "t"}})
+	confirm(t, ch, p.topic, "0.x", amqp.Publishing{MessageId: "m", Type: "kind", CorrelationId: "c",
+		Timestamp: when, ContentType: "text/plain", Body: []byte("b")})
+	confirm(t, ch, p.topic, "0.x", amqp.Publishing{MessageId: "another",
+		Headers: amqp.Table{"cloudEvents:specversion": "1.0", "cloudEvents:id": "i",
+			"cloudEvents:source": "/s", "cloudEvents:type": "t"}})
 	got := take(t, s, 3)
 	headers := map[string]string{}
 	for _, h := range got[0].Headers {
 		headers[h.Name] = string(h.Value)
 	}
-	want := map[string]string{"bool": "true", "int": "-7", "long": "1099511627776", "float": "1.5", "bytes": "\x00\xff", "nil": "", "time": "2027-01-15T08:00:00Z",
+	want := map[string]string{"bool": "true", "int": "-7", "long": "1099511627776", "float": "1.5",
+		"bytes": "\x00\xff", "nil": "", "time": "2027-01-15T08:00:00Z",
 		"table": `{"a":1}`, "list": `["a",1]`, "text": "ä"}
-	if d := got[0]; !maps.Equal(headers, want) || !bytes.Equal(d.Data, []byte{0, 0xff}) || d.ID != "" || d.Key != nil || d.Fault != nil {
+	if d := got[0]; !maps.Equal(headers, want) || !bytes.Equal(d.Data, []byte{0, 0xff}) || d.ID != "" ||
+		d.Key != nil || d.Fault != nil {
 		t.Errorf("got %q of %+v", headers, d)
 	}
-	if d := got[1]; d.ID != "m" || d.Type != "kind" || d.CorrelationID != "c" || !d.Time.Equal(when) || d.ContentType != "text/plain" || d.Fault != nil {
+	if d := got[1]; d.ID != "m" || d.Type != "kind" || d.CorrelationID != "c" || !d.Time.Equal(when) ||
+		d.ContentType != "text/plain" || d.Fault != nil {
 		t.Errorf("got %+v", d)
 	}
 	if d := got[2]; d.ID != "i" || d.Source != "/s" || d.Type != "t" || len(d.Headers) > 0 || d.Fault != nil {
@@ -277,7 +301,8 @@ func TestWaysIn(t *testing.T) {
 		return b.MakeTopics(ctx, 1)
 	}
 	ca, cert := "ca="+certs+"/ca.pem", "&cert="+certs+"/client.crt&key="+certs+"/client.key"
-	for _, url := range []string{plain, plain + "/?user=" + name, secure + "?" + ca, secure + "?" + ca + "&user=" + name, secure + "?" + ca + cert + "&auth=external"} {
+	for _, url := range []string{plain, plain + "/?user=" + name, secure + "?" + ca, secure + "?" + ca +
+		"&user=" + name, secure + "?" + ca + cert + "&auth=external"} {
 		if err := try(url); err != nil {
 			t.Errorf("%s: %v", url, err)
 		}
@@ -299,12 +324,17 @@ func TestWaysIn(t *testing.T) {
 		"amqp://h:1/%zz":                         "virtual host",
 		"amqp://h:1?route=sideways&prefetch=100": "partition or type",
 	} {
-		if err := try(url); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") || errors.Is(err, broker.ErrAway) != (url == secure) {
+		if err := try(url); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "hush") || errors.Is(err, broker.ErrAway) != (url == secure) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
-	servers, opts, err := rabbitbroker.ParseURL("amqps://a:1,b:2/a%2Fb?user=u&topology=check&route=type&bind=x.*,y&unrouted=drop&prefetch=7", func(v string) string { return env[v] })
-	if err != nil || servers != "a:1,b:2" || opts.VHost != "a/b" || opts.User != "u" || !opts.CheckOnly || !opts.ByType || !slices.Equal(opts.Bind, []string{"x.*", "y"}) || !opts.DropUnrouted || opts.Prefetch != 7 || opts.TLS == nil {
+	servers, opts, err := rabbitbroker.ParseURL(
+		"amqps://a:1,b:2/a%2Fb?user=u&topology=check&route=type&bind=x.*,y&unrouted=drop&prefetch=7",
+		func(v string) string { return env[v] })
+	if err != nil || servers != "a:1,b:2" || opts.VHost != "a/b" || opts.User != "u" || !opts.CheckOnly ||
+		!opts.ByType || !slices.Equal(opts.Bind, []string{"x.*", "y"}) || !opts.DropUnrouted ||
+		opts.Prefetch != 7 || opts.TLS == nil {
 		t.Errorf("%s %+v: %v", servers, opts, err)
 	}
 }

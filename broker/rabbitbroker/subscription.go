@@ -39,7 +39,9 @@ var _ broker.Subscription = (*Subscription)(nil)
 
 func checkGroup(g broker.Group) error {
 	if !names.OK(g.Name) || len(g.Topics) == 0 || g.Member != "" && !names.OK(g.Member) {
-		return fmt.Errorf("subscribe to %d topics as member %q of group %q: at least one topic; for groups and members: %w", len(g.Topics), g.Member, g.Name, errName)
+		return fmt.Errorf(
+			"subscribe to %d topics as member %q of group %q: at least one topic; for groups and members: %w",
+			len(g.Topics), g.Member, g.Name, errName)
 	}
 	return nil
 }
@@ -57,8 +59,10 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	}
 	s := &Subscription{
 		b: b, leave: make(chan context.Context, 1), ended: make(chan *partition),
-		done:  make(chan struct{}),
-		group: group{name: g.Name, sessionID: uuid7.New(time.Now()), topicNames: slices.Compact(slices.Sorted(slices.Values(g.Topics))), peers: map[string]peer{}, shares: map[string]share{}},
+		done: make(chan struct{}),
+		group: group{name: g.Name, sessionID: uuid7.New(time.Now()),
+			topicNames: slices.Compact(slices.Sorted(slices.Values(g.Topics))), peers: map[string]peer{},
+			shares: map[string]share{}},
 	}
 	s.standing = owner.Claim{SessionID: s.sessionID, Owner: g.Owner}
 	s.member = "m-" + g.Member // no name that is drawn is one that is given

@@ -36,7 +36,8 @@ var (
 	// ErrSettings is wrapped by errors about an exchange or a queue that exists, as Skald cannot use it.
 	ErrSettings = errors.New("skald cannot keep its promises on it")
 
-	errName         = errors.New("a name is 1 to 249 of A-Z a-z 0-9 . _ -, and that of a queue, group/topic/partition, at most 255")
+	errName = errors.New(
+		"a name is 1 to 249 of A-Z a-z 0-9 . _ -, and that of a queue, group/topic/partition, at most 255")
 	errNoPartitions = errors.New("there is another message in it")
 	errMissing      = errors.New("it is missing, and nobody asked for it to be declared")
 )
@@ -70,7 +71,8 @@ func routingKey(partition int, kind string) string {
 
 // recordArgs are the arguments of a record's queue, from which nothing may go however often it is read.
 func recordArgs() amqp.Table {
-	return amqp.Table{"x-queue-type": "quorum", "x-overflow": "reject-publish", "x-delivery-limit": int64(deliveryLimit)}
+	return amqp.Table{"x-queue-type": "quorum", "x-overflow": "reject-publish",
+		"x-delivery-limit": int64(deliveryLimit)}
 }
 
 // partitionArgs are the arguments of a partition's queue: those that keep messages from being dropped or from
@@ -78,7 +80,8 @@ func recordArgs() amqp.Table {
 func partitionArgs() amqp.Table {
 	return amqp.Table{
 		"x-queue-type": "quorum", "x-single-active-consumer": true,
-		"x-overflow": "reject-publish", "x-delivery-limit": int64(deliveryLimit), "x-dead-letter-exchange": droppedName,
+		"x-overflow": "reject-publish", "x-delivery-limit": int64(deliveryLimit),
+		"x-dead-letter-exchange": droppedName,
 	}
 }
 
@@ -92,7 +95,8 @@ func (b *Broker) look(ctx context.Context, conn *amqp.Connection, name string) (
 		return ch.ExchangeDeclarePassive(name, amqp.ExchangeTopic, true, false, false, false, nil)
 	})
 	if notFound(err) {
-		return t, fmt.Errorf("topic %q: there is no such exchange in %q: %w", name, b.opts.VHost, broker.ErrNoTopic)
+		return t, fmt.Errorf("topic %q: there is no such exchange in %q: %w", name, b.opts.VHost,
+			broker.ErrNoTopic)
 	}
 	if err == nil && !b.opts.ByType {
 		var f fact
@@ -122,7 +126,8 @@ func fetch(ctx context.Context, conn *amqp.Connection, record string) (f fact, e
 			}
 			found = true
 			if err := json.Unmarshal(d.Body, &f); err != nil {
-				return fmt.Errorf("what is in the queue %q is none of Skald's: %w: %w", record, ErrSettings, err)
+				return fmt.Errorf("what is in the queue %q is none of Skald's: %w: %w", record,
+					ErrSettings, err)
 			}
 			return nil
 		})
@@ -131,7 +136,8 @@ func fetch(ctx context.Context, conn *amqp.Connection, record string) (f fact, e
 		}
 		select {
 		case <-ctx.Done():
-			return f, fmt.Errorf("the message of the queue %q is gone (has it expired, by a policy with message-ttl?), or somebody holds it: %w", record, ctx.Err())
+			return f,
+				fmt.Errorf("the message of the queue %q is gone (has it expired, by a policy with message-ttl?), or somebody holds it: %w", record, ctx.Err())
 		case <-time.After(backoff.After(1, 5*time.Millisecond, 20*time.Millisecond)):
 		}
 	}
@@ -152,7 +158,8 @@ func write(ctx context.Context, conn *amqp.Connection, record string, f fact) (f
 		if err != nil {
 			return err
 		}
-		sent, err := ch.PublishWithDeferredConfirm("", record, true, false, amqp.Publishing{DeliveryMode: amqp.Persistent, ContentType: "application/json", Body: text})
+		sent, err := ch.PublishWithDeferredConfirm("", record, true, false,
+			amqp.Publishing{DeliveryMode: amqp.Persistent, ContentType: "application/json", Body: text})
 		if err != nil {
 			return err
 		}
@@ -313,7 +320,8 @@ func (b *Broker) Incarnation(ctx context.Context) (name string, err error) {
 		return err
 	})
 	if notFound(err) {
-		return "", fmt.Errorf("ask RabbitMQ for its incarnation: there is no queue %q in %q: whoever makes the topics makes it too (MakeTopics)", recordName, b.opts.VHost)
+		return "",
+			fmt.Errorf("ask RabbitMQ for its incarnation: there is no queue %q in %q: whoever makes the topics makes it too (MakeTopics)", recordName, b.opts.VHost)
 	}
 	if err != nil {
 		return "", fmt.Errorf("ask RabbitMQ for its incarnation: %w", orAway(err))
@@ -323,6 +331,8 @@ func (b *Broker) Incarnation(ctx context.Context) (name string, err error) {
 
 // Capabilities of this driver.
 func Capabilities() broker.Capabilities {
-	return broker.Capabilities{Partition: "a queue with one active consumer", Position: "the number of the delivery", Incarnation: "drawn with the first topic",
-		LateGroup: "what is published from then on", Acks: "each message", LargestKiB: 16384, Counts: true, Checks: true}
+	return broker.Capabilities{Partition: "a queue with one active consumer",
+		Position: "the number of the delivery", Incarnation: "drawn with the first topic",
+		LateGroup: "what is published from then on", Acks: "each message", LargestKiB: 16384, Counts: true,
+		Checks: true}
 }

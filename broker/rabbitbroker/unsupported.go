@@ -10,7 +10,8 @@ import (
 
 // Find is not supported: what was acknowledged is gone.
 func (*Broker) Find(_ context.Context, topic string, _ time.Time) ([]broker.Place, error) {
-	return nil, fmt.Errorf("find a time in %q: RabbitMQ's queues cannot be read again: %w", topic, broker.ErrUnsupported)
+	return nil, fmt.Errorf("find a time in %q: RabbitMQ's queues cannot be read again: %w", topic,
+		broker.ErrUnsupported)
 }
 
 // Keeps is not supported: a client cannot see the policies that remove messages.

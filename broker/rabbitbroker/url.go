@@ -30,8 +30,10 @@ import (
 //	envelope=…           Options.Envelope: cloudevents, off, or places as in id:header:message-id,type:json:kind
 //	prefetch=N           Options.Prefetch
 func ParseURL(s string, getenv func(string) string) (servers string, opts *Options, err error) {
-	kind := brokerurl.Kind{Schemes: []string{"amqp", "amqps"}, Env: "SKALD_RABBITMQ", Path: true, Ports: map[string]string{"amqp": "5672", "amqps": "5671"}, Options: []string{
-		"tls", "ca", "cert", "key", "user", "password_file", "auth", "topology", "route", "bind", "unrouted", "queue", "prefetch", "envelope"}}
+	kind := brokerurl.Kind{Schemes: []string{"amqp", "amqps"}, Env: "SKALD_RABBITMQ", Path: true,
+		Ports: map[string]string{"amqp": "5672", "amqps": "5671"}, Options: []string{
+			"tls", "ca", "cert", "key", "user", "password_file", "auth", "topology", "route", "bind",
+			"unrouted", "queue", "prefetch", "envelope"}}
 	u, err := kind.Parse(s, getenv)
 	if err != nil {
 		return "", nil, err

@@ -108,7 +108,8 @@ func (p *publisher) block(w *wire, b amqp.Blocking) {
 	}
 	p.Down, p.why = time.Time{}, nil
 	if b.Active {
-		p.Down, p.why = time.Now(), fmt.Errorf("RabbitMQ takes nothing, for it is short of resources: %s", b.Reason)
+		p.Down, p.why = time.Now(), fmt.Errorf("RabbitMQ takes nothing, for it is short of resources: %s",
+			b.Reason)
 	}
 	p.Rouse()
 }
@@ -137,12 +138,15 @@ func (p *publisher) lost(w *wire, err *amqp.Error) {
 	for _, it := range mine {
 		switch why := p.blame(it, err); {
 		case !soft:
-			p.Lines.Down(it, perkey.Outage, fmt.Errorf("publish to %q: %w: before the confirmation: %w", it.Topic, broker.ErrAway, p.why))
+			p.Lines.Down(it, perkey.Outage, fmt.Errorf("publish to %q: %w: before the confirmation: %w",
+				it.Topic, broker.ErrAway, p.why))
 		case why != nil || len(mine) == 1:
 			known = true
-			p.Lines.Down(it, perkey.Refused, fmt.Errorf("publish to %q: %w", it.Topic, cmp.Or[error](why, err)))
+			p.Lines.Down(it, perkey.Refused, fmt.Errorf("publish to %q: %w", it.Topic,
+				cmp.Or[error](why, err)))
 		default:
-			p.Lines.Down(it, perkey.Failed, fmt.Errorf("publish to %q: before the confirmation RabbitMQ closed the channel, perhaps for another message: %w", it.Topic, err))
+			p.Lines.Down(it, perkey.Failed,
+				fmt.Errorf("publish to %q: before the confirmation RabbitMQ closed the channel, perhaps for another message: %w", it.Topic, err))
 		}
 	}
 	if soft && !known {
@@ -181,7 +185,8 @@ func (p *publisher) tooLong(it *item) error {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	if p.most > 0 && time.Since(p.mostAt) < p.opts.Patience && len(it.Out.msg.Body) > p.most {
-		return fmt.Errorf("publish to %q: %d bytes are more than RabbitMQ's max_message_size, %d: %w", it.Topic, len(it.Out.msg.Body), p.most, cloudevents.ErrCannotCarry)
+		return fmt.Errorf("publish to %q: %d bytes are more than RabbitMQ's max_message_size, %d: %w",
+			it.Topic, len(it.Out.msg.Body), p.most, cloudevents.ErrCannotCarry)
 	}
 	return nil
 }

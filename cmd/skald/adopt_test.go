@@ -68,7 +68,8 @@ func TestAdoptOutboxTable(t *testing.T) {
 		t.Helper()
 		for _, key := range keys {
 			n++
-			if err := db.Exec(t.Context(), "INSERT INTO outbox (order_id, event_type, payload) VALUES ($1, 'placed', jsonb_build_object('n', $2::int))", key, n); err != nil {
+			if err := db.Exec(t.Context(),
+				"INSERT INTO outbox (order_id, event_type, payload) VALUES ($1, 'placed', jsonb_build_object('n', $2::int))", key, n); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -80,12 +81,15 @@ func TestAdoptOutboxTable(t *testing.T) {
 	write(plain{conn}, "a", "c")
 	// above Skald's limit, not above the table's: the business must not notice
 	large := strings.Repeat("k", 2000)
-	do(t, conn, "INSERT INTO outbox (order_id, event_type, payload, sent_at) VALUES ('"+large+"', 'placed', '{}', now())")
+	do(t, conn, "INSERT INTO outbox (order_id, event_type, payload, sent_at) VALUES ('"+large+
+		"', 'placed', '{}', now())")
 	during(t, at, conn, steps[2], func(tx plain) { write(tx, "b") })
 	write(plain{conn}, "b", "a")
 	// as many ORMs write it
-	do(t, conn, `INSERT INTO outbox (order_id, event_type, payload, sent_at) VALUES ('c', 'placed', '{"n": 0}', NULL)`)
-	if _, err := conn.Exec(t.Context(), "INSERT INTO outbox (order_id, event_type, payload) VALUES ($1, 'placed', '{}')", large); err == nil {
+	do(t, conn,
+		`INSERT INTO outbox (order_id, event_type, payload, sent_at) VALUES ('c', 'placed', '{"n": 0}', NULL)`)
+	if _, err := conn.Exec(t.Context(),
+		"INSERT INTO outbox (order_id, event_type, payload) VALUES ($1, 'placed', '{}')", large); err == nil {
 		t.Error("nobody would send it, and nobody says so")
 	}
 	if left := count(conn, "SELECT count(*) FROM outbox WHERE sent_at IS NULL"); left != 0 {
@@ -95,24 +99,28 @@ func TestAdoptOutboxTable(t *testing.T) {
 	if want := []string{"a 3 5 9", "b 2 4 7 8", "c 6 0"}; !slices.Equal(perKey(got), want) {
 		t.Errorf("published are %q, want %q", perKey(got), want)
 	}
-	if got := perKey(carried(t, at, "shadow.orders", "placed", 3)); !slices.Equal(got, []string{"a 5", "b 7", "c 6"}) {
+	if got := perKey(carried(t, at, "shadow.orders", "placed", 3)); !slices.Equal(got,
+		[]string{"a 5", "b 7", "c 6"}) {
 		t.Errorf("beside are %q", got)
 	}
 	write(plain{conn}, "a", "b")
 	// by a writer that has moved
-	do(t, conn, `INSERT INTO skald_outbox (topic, key, type, data) VALUES ('orders', 'd', 'placed', '{"n": 100}')`)
+	do(t, conn,
+		`INSERT INTO skald_outbox (topic, key, type, data) VALUES ('orders', 'd', 'placed', '{"n": 100}')`)
 	numbers := count(conn, "SELECT max(id) FROM outbox")
 	during(t, at, conn, steps[3], func(tx plain) { write(tx, "a") })
 	write(plain{conn}, "a")
 	var back []string
-	rows, err := conn.Query(t.Context(), "SELECT order_id || ' ' || (payload ->> 'n') FROM outbox WHERE sent_at IS NULL ORDER BY id")
+	rows, err := conn.Query(t.Context(),
+		"SELECT order_id || ' ' || (payload ->> 'n') FROM outbox WHERE sent_at IS NULL ORDER BY id")
 	if err == nil {
 		back, err = pgx.CollectRows(rows, pgx.RowTo[string])
 	}
 	if want := []string{"a 10", "b 11", "a 12", "d 100", "a 13"}; err != nil || !slices.Equal(back, want) {
 		t.Errorf("back are %q, %v, want %q", back, err, want)
 	}
-	if n := count(conn, "SELECT count(*) FROM outbox WHERE sent_at IS NULL AND id <= "+fmt.Sprint(numbers)); n != 2 {
+	if n := count(conn, "SELECT count(*) FROM outbox WHERE sent_at IS NULL AND id <= "+
+		fmt.Sprint(numbers)); n != 2 {
 		t.Errorf("%d rows have their numbers again, want 2: a consumer knows a repeat by it", n)
 	}
 	if n := count(conn, "SELECT count(*) FROM skald_outbox_pending"); n != 0 {
@@ -139,11 +147,13 @@ func TestAdoptFinishedMessages(t *testing.T) {
 	if err = errors.Join(err, file.Close()); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{found(t, `skald (inbox import .* --dry-run)`), found(t, `skald (inbox import .* --yes)`), found(t, `skald (inbox import .* --yes)`)} {
+	for _, line := range []string{found(t, `skald (inbox import .* --dry-run)`),
+		found(t, `skald (inbox import .* --yes)`), found(t, `skald (inbox import .* --yes)`)} {
 		args := strings.Fields(strings.NewReplacer("URL", at, "known.csv", known, `"`, "").Replace(line))
 		start(t, nil, args...).expect(0)
 	}
-	if n := count(conn, "SELECT count(*) FROM skald_keys WHERE consumer = 'stock' AND source = '/orders' AND status = 'done' AND fingerprint IS NULL"); n != 3 {
+	if n := count(conn,
+		"SELECT count(*) FROM skald_keys WHERE consumer = 'stock' AND source = '/orders' AND status = 'done' AND fingerprint IS NULL"); n != 3 {
 		t.Errorf("%d marks", n)
 	}
 	pool, err := pgxpool.New(t.Context(), at)
@@ -152,11 +162,14 @@ func TestAdoptFinishedMessages(t *testing.T) {
 	}
 	defer pool.Close()
 	db := pgstore.New(pool, nil)
-	seen, err := db.Seen(t.Context(), "stock", []store.Identity{{Source: "/orders", ID: "7"}, {Source: "/orders", ID: timed}, {Source: "/orders", ID: "9"}})
-	if err != nil || seen[0].Outcome != store.Done || seen[1].Outcome != store.Done || seen[2].Outcome != store.Fresh {
+	seen, err := db.Seen(t.Context(), "stock", []store.Identity{{Source: "/orders", ID: "7"},
+		{Source: "/orders", ID: timed}, {Source: "/orders", ID: "9"}})
+	if err != nil || seen[0].Outcome != store.Done || seen[1].Outcome != store.Done ||
+		seen[2].Outcome != store.Fresh {
 		t.Errorf("%+v, %v", seen, err)
 	}
-	done := store.Effect{Mark: &store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/orders", ID: uuid7.New(time.Now())}, As: store.Done}}
+	done := store.Effect{Mark: &store.Mark{Consumer: "stock",
+		Identity: store.Identity{Source: "/orders", ID: uuid7.New(time.Now())}, As: store.Done}}
 	if stands, err := db.Apply(t.Context(), done); err != nil || !stands[0] {
 		t.Fatal(stands, err)
 	}
@@ -195,7 +208,9 @@ func during(t *testing.T, at string, conn *pgx.Conn, sql string, write func(plai
 		_, err := conn.Exec(context.Background(), sql, pgx.QueryExecModeSimpleProtocol)
 		ended <- err
 	}()
-	for end := time.Now().Add(5 * time.Minute); count(look, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'outbox'::regclass") == 0; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); count(look,
+		"SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'outbox'::regclass") == 0; time.Sleep(
+		5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it does not wait for the writer")
 		}

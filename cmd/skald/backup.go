@@ -24,7 +24,8 @@ For PostgreSQL use its own tools: pg_basebackup, or pg_dump --serializable-defer
 func backupCommand(out io.Writer) *cobra.Command {
 	var to string
 	var asJSON bool
-	c := &cobra.Command{Use: "backup", Short: "Copy a SQLite file while services write it", Long: backupAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "backup", Short: "Copy a SQLite file while services write it", Long: backupAbout,
+		Args: cobra.NoArgs}
 	f := c.Flags()
 	f.String("store", "", "sqlite:FILE; SKALD_STORE stands for it")
 	f.StringVar(&to, "to", "", "the file to make; it must not be there")
@@ -36,7 +37,8 @@ func backupCommand(out io.Writer) *cobra.Command {
 		case at == "":
 			return &exit.UsageError{What: "which database? Give --store, or SKALD_STORE"}
 		case !isFile || path == "":
-			return &exit.UsageError{What: "backup is for sqlite:FILE: for PostgreSQL use pg_basebackup or pg_dump"}
+			return &exit.UsageError{
+				What: "backup is for sqlite:FILE: for PostgreSQL use pg_basebackup or pg_dump"}
 		case to == "":
 			return &exit.UsageError{What: "where to? Give --to FILE"}
 		}

@@ -18,12 +18,14 @@ func TestBackup(t *testing.T) {
 		File  string
 		Bytes int64
 	}
-	if err := json.Unmarshal([]byte(p.out.String()), &made); err != nil || made.File != to || made.Bytes == 0 {
+	if err := json.Unmarshal([]byte(p.out.String()), &made); err != nil || made.File != to ||
+		made.Bytes == 0 {
 		t.Errorf("%s, %v", p.out.String(), err)
 	}
 	start(t, nil, "outbox", "status", "--store", "sqlite:"+to).expect(0)
 	start(t, nil, "backup", "--store", at, "--to", to).expect(1, "is there already")
 	start(t, nil, "backup", "--store", at).expect(2, "--to FILE")
 	start(t, nil, "backup", "--store", "postgres://h/db", "--to", to).expect(2, "pg_dump")
-	start(t, nil, "backup", "--store", "sqlite:"+filepath.Join(dir, "none.db"), "--to", filepath.Join(dir, "x.db")).expect(4, "none.db")
+	start(t, nil, "backup", "--store", "sqlite:"+filepath.Join(dir, "none.db"),
+		"--to", filepath.Join(dir, "x.db")).expect(4, "none.db")
 }

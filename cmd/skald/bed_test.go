@@ -46,12 +46,14 @@ func onEachStore(t *testing.T, try func(t *testing.T, fresh func(*testing.T) *be
 
 func onSQLite(t *testing.T) *bed {
 	path := filepath.Join(t.TempDir(), "bed.db")
-	return &bed{t: t, at: "sqlite:" + path, env: []string{"SKALD_STORE=sqlite:" + path}, none: 4, day: "86400000", serial: "INTEGER PRIMARY KEY", goesBy: "written"}
+	return &bed{t: t, at: "sqlite:" + path, env: []string{"SKALD_STORE=sqlite:" + path}, none: 4,
+		day: "86400000", serial: "INTEGER PRIMARY KEY", goesBy: "written"}
 }
 
 func onPostgres(t *testing.T) *bed {
 	at, _ := postgres(t)
-	return &bed{t: t, at: at, env: []string{"SKALD_STORE=" + at}, none: 5, day: "interval '1 day'", serial: "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY", goesBy: "at"}
+	return &bed{t: t, at: at, env: []string{"SKALD_STORE=" + at}, none: 5, day: "interval '1 day'",
+		serial: "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY", goesBy: "at"}
 }
 
 // migrate makes Skald's tables, by the command, and one for what consumers take.
@@ -103,7 +105,8 @@ func (b *bed) bus(topic string) *membroker.Broker {
 
 // run starts a consumer until the test ends. What it takes it writes into taken, in the transaction of the
 // message, and then asks whether that is to stand; nil: it is.
-func (b *bed) run(bus broker.Subscriber, group, topic, typ string, o inbox.Options, then func(skald.Message) error) *inbox.Inbox[*sql.Tx] {
+func (b *bed) run(bus broker.Subscriber, group, topic, typ string, o inbox.Options,
+	then func(skald.Message) error) *inbox.Inbox[*sql.Tx] {
 	o.Logger = slog.New(slog.DiscardHandler)
 	in := inbox.New(b.s, bus, group, &o)
 	in.Handle(topic, typ, func(ctx context.Context, tx *sql.Tx, m skald.Message) error {

@@ -33,10 +33,13 @@ gone on with in another one.`
 func consoleCommand(errs io.Writer) *cobra.Command {
 	var stores, schemas []string
 	var listen string
-	c := &cobra.Command{Use: "console", Short: "Pages that show what waits, and act on it", Long: consoleAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "console", Short: "Pages that show what waits, and act on it",
+		Long: consoleAbout, Args: cobra.NoArgs}
 	f := c.Flags()
-	f.StringArrayVar(&stores, "store", nil, "NAME=URL of a service's database: sqlite:FILE, postgres://… or @FILE; may be given again. SKALD_STORE stands for one, the name is then store")
-	f.StringArrayVar(&schemas, "schema", nil, "NAME=SCHEMA, where the tables of a service are; PostgreSQL only (default: public)")
+	f.StringArrayVar(&stores, "store", nil,
+		"NAME=URL of a service's database: sqlite:FILE, postgres://… or @FILE; may be given again. SKALD_STORE stands for one, the name is then store")
+	f.StringArrayVar(&schemas, "schema", nil,
+		"NAME=SCHEMA, where the tables of a service are; PostgreSQL only (default: public)")
 	f.StringVar(&listen, "listen", "127.0.0.1:7780", "an address of this machine; port 0: a free one")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if at := os.Getenv("SKALD_STORE"); len(stores) == 0 && at != "" {
@@ -68,13 +71,15 @@ func named(flag string, given []string) (names []string, values map[string]strin
 	return names, values, nil
 }
 
-func consoleSources(ctx context.Context, stores, schemas []string) (sources map[string]console.Source, end func(), err error) {
+func consoleSources(ctx context.Context, stores,
+	schemas []string) (sources map[string]console.Source, end func(), err error) {
 	names, urls, err := named("store", stores)
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(names) == 0 {
-		return nil, nil, &exit.UsageError{What: "which databases? Give --store NAME=URL, once for each service"}
+		return nil, nil,
+			&exit.UsageError{What: "which databases? Give --store NAME=URL, once for each service"}
 	}
 	_, of, err := named("schema", schemas)
 	if err != nil {
@@ -82,7 +87,8 @@ func consoleSources(ctx context.Context, stores, schemas []string) (sources map[
 	}
 	for name := range of {
 		if urls[name] == "" {
-			return nil, nil, &exit.UsageError{What: fmt.Sprintf("--schema %s: there is no --store of that name", name)}
+			return nil, nil,
+				&exit.UsageError{What: fmt.Sprintf("--schema %s: there is no --store of that name", name)}
 		}
 	}
 	sources = map[string]console.Source{}
@@ -133,16 +139,19 @@ func consoleSource(ctx context.Context, typed, schema string) (s console.Source,
 	return console.Of(is).At(given.SQLite(at)), end, nil
 }
 
-func serveConsole(ctx context.Context, listen string, sources map[string]console.Source, errs io.Writer) error {
+func serveConsole(ctx context.Context, listen string, sources map[string]console.Source,
+	errs io.Writer) error {
 	at, err := net.Listen("tcp", listen)
 	if err != nil {
 		return &exit.UsageError{What: fmt.Sprintf("--listen: %v", err)}
 	}
 	if host, ok := at.Addr().(*net.TCPAddr); !ok || !host.IP.IsLoopback() {
 		_ = at.Close()
-		return &exit.UsageError{What: fmt.Sprintf("--listen %s: only addresses of this machine, such as 127.0.0.1:7780. For others, mount package console in a service with a login", listen)}
+		return &exit.UsageError{
+			What: fmt.Sprintf("--listen %s: only addresses of this machine, such as 127.0.0.1:7780. For others, mount package console in a service with a login", listen)}
 	}
-	h := console.New("", sources, &console.Options{Local: given.Whoami(), Actions: ctx, Logger: slog.New(slog.NewTextHandler(errs, nil))})
+	h := console.New("", sources, &console.Options{Local: given.Whoami(), Actions: ctx,
+		Logger: slog.New(slog.NewTextHandler(errs, nil))})
 	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second}
 	over := make(chan error, 1)
 	go func() { over <- s.Serve(at) }()

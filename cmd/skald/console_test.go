@@ -20,10 +20,13 @@ func TestConsole(t *testing.T) {
 	t.Parallel()
 	orders, payments := onSQLite(t).migrate(), onPostgres(t).migrate()
 	for _, b := range []*bed{orders, payments} {
-		p := store.Parked{Consumer: "consumer", Identity: store.Identity{Source: "/shop", ID: "d-1"}, Message: skald.Message{ID: "d-1", Source: "/shop", Topic: "orders", Type: "order.placed",
-			Data: []byte("{}"), ContentType: "application/json", Time: time.Now()}, Attempts: 3, Last: store.Failure{At: time.Now(), Why: "no"},
+		p := store.Parked{Consumer: "consumer", Identity: store.Identity{Source: "/shop", ID: "d-1"},
+			Message: skald.Message{ID: "d-1", Source: "/shop", Topic: "orders", Type: "order.placed",
+				Data: []byte("{}"), ContentType: "application/json", Time: time.Now()}, Attempts: 3,
+			Last: store.Failure{At: time.Now(), Why: "no"},
 			Dead: &store.Death{At: time.Now(), Kind: "attempts", Fingerprint: "0123456789ab"}}
-		if stood, err := b.s.Apply(t.Context(), store.Effect{Park: &store.Park{Parked: p}}); err != nil || !stood[0] {
+		if stood, err := b.s.Apply(t.Context(), store.Effect{Park: &store.Park{Parked: p}}); err != nil ||
+			!stood[0] {
 			t.Fatal(stood, err)
 		}
 	}
@@ -31,10 +34,12 @@ func TestConsole(t *testing.T) {
 	if err := os.WriteFile(file, []byte(payments.at+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := start(t, nil, "console", "--listen", "127.0.0.1:0", "--store", "orders="+orders.at, "--store", "payments=@"+file)
+	c := start(t, nil, "console", "--listen", "127.0.0.1:0", "--store", "orders="+orders.at,
+		"--store", "payments=@"+file)
 	at := ""
 	c.until("its address", func() bool {
-		if m := regexp.MustCompile(`console: (http://\S+) until`).FindStringSubmatch(c.errs.String()); m != nil {
+		if m := regexp.MustCompile(`console: (http://\S+) until`).FindStringSubmatch(
+			c.errs.String()); m != nil {
 			at = m[1]
 		}
 		return at != ""
@@ -56,7 +61,8 @@ func TestConsole(t *testing.T) {
 		}
 		return answer.StatusCode, string(text)
 	}
-	get := func(url string) (text string) { // a slow machine may not answer within the 2 s that the console waits
+	// a slow machine may not answer within the 2 s that the console waits
+	get := func(url string) (text string) {
 		t.Helper()
 		code := 0
 		c.until("an answer to "+url, func() bool {
@@ -81,7 +87,8 @@ func TestConsole(t *testing.T) {
 	act := func(plan, canary string) int {
 		t.Helper()
 		form := map[string][]string{"reason": {"nobody needs it"}, "canary": {canary}}
-		for _, m := range regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`).FindAllStringSubmatch(plan, -1) {
+		for _, m := range regexp.MustCompile(
+			`<input type="hidden" name="([^"]*)" value="([^"]*)">`).FindAllStringSubmatch(plan, -1) {
 			form[m[1]] = []string{m[2]}
 		}
 		answer, err := http.PostForm(at+"/act", form)
@@ -94,7 +101,8 @@ func TestConsole(t *testing.T) {
 	code := act(plan, "")
 	start(t, []string{"SKALD_STORE=" + payments.at}, "dead", "list", "--json").expect(0, "")
 	list, err := store.ListKept(t.Context(), payments.s, store.Sought{})
-	if other, bad := store.ListKept(t.Context(), orders.s, store.Sought{}); err != nil || bad != nil || len(list) != 0 || len(other) != 1 {
+	if other, bad := store.ListKept(t.Context(), orders.s, store.Sought{}); err != nil || bad != nil ||
+		len(list) != 0 || len(other) != 1 {
 		t.Errorf("%d: %v, %v, %v, %v", code, list, other, err, bad)
 	}
 	// It waits for what becomes of its only message when the process ends: that is noted.
@@ -118,10 +126,13 @@ func TestConsoleUsage(t *testing.T) {
 		code int
 		says string
 	}{
-		{nil, 2, "which databases?"}, {[]string{"--store", "sqlite:x"}, 2, "--store is NAME=VALUE"}, {[]string{"--store", at}, 4, "there is no file"},
-		{[]string{"--store", at, "--store", at}, 2, "--store a is given twice"}, {[]string{"--store", "a=@/no/such"}, 4, "read the URL"},
+		{nil, 2, "which databases?"}, {[]string{"--store", "sqlite:x"}, 2, "--store is NAME=VALUE"},
+		{[]string{"--store", at}, 4, "there is no file"},
+		{[]string{"--store", at, "--store", at}, 2, "--store a is given twice"},
+		{[]string{"--store", "a=@/no/such"}, 4, "read the URL"},
 		{[]string{"--store", at, "--schema", "b=x"}, 2, "there is no --store of that name"},
-		{[]string{"--store", "a=postgres://127.0.0.1:1/x", "--listen", "0.0.0.0:0"}, 2, "only addresses of this machine"},
+		{[]string{"--store", "a=postgres://127.0.0.1:1/x", "--listen", "0.0.0.0:0"}, 2,
+			"only addresses of this machine"},
 	} {
 		start(t, nil, append([]string{"console"}, c.args...)...).expect(c.code, c.says)
 	}

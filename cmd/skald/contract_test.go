@@ -35,7 +35,8 @@ func contract(t *testing.T) (page string, all promised) {
 			at = ""
 		}
 		if m := row.FindStringSubmatch(line); m != nil && at != "" {
-			all[at] = append(all[at], strings.TrimSpace(m[1]+" "+m[2]+" "+strings.Trim(strings.TrimSpace(m[3]), "`")))
+			all[at] = append(all[at], strings.TrimSpace(m[1]+" "+m[2]+" "+
+				strings.Trim(strings.TrimSpace(m[3]), "`")))
 		}
 	}
 	if len(all) < 12 {
@@ -61,7 +62,8 @@ func TestContractPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	live := promised{}
-	short := strings.NewReplacer("timestamp with time zone", "timestamptz", "::text", "", "a.skald_", "skald_")
+	short := strings.NewReplacer("timestamp with time zone", "timestamptz", "::text", "",
+		"a.skald_", "skald_")
 	var name, column string
 	if _, err := pgx.ForEachRow(rows, []any{&name, &column}, func() error {
 		live[name] = append(live[name], strings.TrimSpace(short.Replace(column)))
@@ -74,7 +76,8 @@ func TestContractPostgres(t *testing.T) {
 			t.Errorf("the page says nothing of %s", name)
 		}
 		if want := all[name]; want != nil && !slices.Equal(columns, want) {
-			t.Errorf("%s has\n%s\nthe page says\n%s", name, strings.Join(columns, "\n"), strings.Join(want, "\n"))
+			t.Errorf("%s has\n%s\nthe page says\n%s", name, strings.Join(columns, "\n"),
+				strings.Join(want, "\n"))
 		}
 		delete(all, name)
 	}
@@ -104,7 +107,8 @@ func TestContractSQLite(t *testing.T) {
 			columns = append(columns, strings.Fields(c)[0])
 		}
 		if name == "skald_outbox" {
-			columns = slices.DeleteFunc(append(columns, "stored_at"), func(c string) bool { return c == "txid" || c == "slot" })
+			columns = slices.DeleteFunc(append(columns, "stored_at"),
+				func(c string) bool { return c == "txid" || c == "slot" })
 		}
 		have := strings.Split(text(t, db, `SELECT group_concat(name) FROM pragma_table_info(?)`, name), ",")
 		slices.Sort(columns)
@@ -112,7 +116,8 @@ func TestContractSQLite(t *testing.T) {
 			t.Errorf("%s has\n%v\nthe page says\n%v", name, have, columns)
 		}
 	}
-	for name := range strings.SplitSeq(text(t, db, `SELECT group_concat(name) FROM sqlite_schema WHERE type IN ('table', 'view') AND name LIKE 'skald%'`), ",") {
+	for name := range strings.SplitSeq(text(t, db,
+		`SELECT group_concat(name) FROM sqlite_schema WHERE type IN ('table', 'view') AND name LIKE 'skald%'`), ",") {
 		if all[name] == nil && !strings.Contains(page, "`"+name+"`") {
 			t.Errorf("the page says nothing of %s", name)
 		}
@@ -153,7 +158,8 @@ func TestSQLOfTheContract(t *testing.T) {
 	for _, look := range looks {
 		do(t, conn, look[1])
 	}
-	if retired := regexp.MustCompile("`(DELETE FROM skald_consumer [^`]*)`").FindSubmatch(runbook); retired == nil {
+	if retired := regexp.MustCompile("`(DELETE FROM skald_consumer [^`]*)`").FindSubmatch(
+		runbook); retired == nil {
 		t.Error("the runbook does not say how a consumer that was given up is forgotten")
 	} else {
 		do(t, conn, string(retired[1]))

@@ -35,23 +35,29 @@ type debezium struct {
 
 func debeziumCommand(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "debezium", Short: "Have Debezium read the outbox", Long: debeziumAbout,
-		RunE: func(*cobra.Command, []string) error { return &exit.UsageError{What: "which? skald debezium config"} }}
+		RunE: func(*cobra.Command, []string) error {
+			return &exit.UsageError{What: "which? skald debezium config"}
+		}}
 	c.AddCommand(debeziumConfigCommand(out, errs))
 	return c
 }
 
 func debeziumConfigCommand(out, errs io.Writer) *cobra.Command {
 	var d debezium
-	c := &cobra.Command{Use: "config", Short: "Print the connector's JSON", Long: debeziumAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "config", Short: "Print the connector's JSON", Long: debeziumAbout,
+		Args: cobra.NoArgs}
 	f := c.Flags()
 	f.String("store", "", "postgres://… of the server itself, no pooler's; SKALD_STORE stands for it")
 	f.StringVar(&d.schema, "schema", "public", "where the tables are")
 	f.StringVar(&d.name, "name", "skald", "of the connector, and topic.prefix of its own topics")
 	f.StringVar(&d.slot, "slot", "skald_debezium", "the replication slot, which the connector makes")
 	f.StringVar(&d.publication, "publication", "skald_debezium", "the publication")
-	f.StringVar(&d.payload, "payload", "text", "text or bytes: which rows are read, those with data or with data_bytes; it must be all of them")
-	f.StringVar(&d.routeBy, "route-by", "topic", "the column that names the topic: topic, type, subject or key")
-	f.StringVar(&d.routeTo, "route-to", "${routedByValue}", "the topic's name made of that column's value, \"${routedByValue}.events.created\"")
+	f.StringVar(&d.payload, "payload", "text",
+		"text or bytes: which rows are read, those with data or with data_bytes; it must be all of them")
+	f.StringVar(&d.routeBy, "route-by", "topic",
+		"the column that names the topic: topic, type, subject or key")
+	f.StringVar(&d.routeTo, "route-to", "${routedByValue}",
+		"the topic's name made of that column's value, \"${routedByValue}.events.created\"")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		store := given.From(c, "store", "SKALD_STORE")
 		db, err := database.Open(store, d.schema, "")
@@ -60,7 +66,8 @@ func debeziumConfigCommand(out, errs io.Writer) *cobra.Command {
 		}
 		s, ok := db.(database.Server)
 		if !ok {
-			return &exit.UsageError{What: "Debezium reads the outbox in PostgreSQL: give --store postgres://…"}
+			return &exit.UsageError{
+				What: "Debezium reads the outbox in PostgreSQL: give --store postgres://…"}
 		}
 		if d.payload != "text" && d.payload != "bytes" {
 			return &exit.UsageError{What: "--payload is text or bytes"}
@@ -69,7 +76,8 @@ func debeziumConfigCommand(out, errs io.Writer) *cobra.Command {
 			return &exit.UsageError{What: "--route-by is topic, type, subject or key"}
 		}
 		if len(d.slot) == 0 || len(d.slot) > 63 || strings.ContainsFunc(d.slot, noSlot) {
-			return &exit.UsageError{What: "--slot is 1 to 63 of a-z 0-9 _: PostgreSQL takes no other name of a slot"}
+			return &exit.UsageError{
+				What: "--slot is 1 to 63 of a-z 0-9 _: PostgreSQL takes no other name of a slot"}
 		}
 		d.tls = sslMode(store)
 		at := s.Config.ConnConfig

@@ -38,7 +38,9 @@ func TestDebeziumSwitched(t *testing.T) {
 	must(t, conn.QueryRow(t.Context(), "SELECT clock_timestamp()").Scan(&made))
 	// the database has stamped these rows, so the age of the oldest one can be trusted
 	eventually(t, "what was before the slot", func() (past bool) {
-		must(t, conn.QueryRow(t.Context(), "SELECT pending = 0 OR clock_timestamp() - oldest_seconds * interval '1 second' > $1 FROM skald_backlog", made).Scan(&past))
+		must(t,
+			conn.QueryRow(t.Context(),
+				"SELECT pending = 0 OR clock_timestamp() - oldest_seconds * interval '1 second' > $1 FROM skald_backlog", made).Scan(&past))
 		return past
 	})
 	r.signal(syscall.SIGTERM)
@@ -72,11 +74,13 @@ func takeSwitched(t *testing.T, at string, bus broker.Broker, topic string, rows
 	pool, err := pgxpool.New(t.Context(), at)
 	must(t, err)
 	t.Cleanup(pool.Close)
-	_, err = pool.Exec(t.Context(), "CREATE TABLE taken (at bigint GENERATED ALWAYS AS IDENTITY, key text, n bigint)")
+	_, err = pool.Exec(t.Context(),
+		"CREATE TABLE taken (at bigint GENERATED ALWAYS AS IDENTITY, key text, n bigint)")
 	must(t, err)
 	in := inbox.New(pgstore.New(pool, nil), bus, "reader", nil)
 	in.Handle(topic, "order.changed", func(ctx context.Context, tx pgx.Tx, m skald.Message) error {
-		_, err := tx.Exec(ctx, "INSERT INTO taken (key, n) VALUES ($1, $2::text::bigint)", string(m.Key), string(m.Data))
+		_, err := tx.Exec(ctx, "INSERT INTO taken (key, n) VALUES ($1, $2::text::bigint)", string(m.Key),
+			string(m.Data))
 		return err
 	})
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -131,7 +135,8 @@ func writeSteadily(t *testing.T, at, insert, topic string) *steadyWriters {
 					return
 				}
 				w.rows.Add(n%3 + 1)
-				for was := w.last.Load(); n*10 > was && !w.last.CompareAndSwap(was, n*10); was = w.last.Load() {
+				for was := w.last.Load(); n*10 > was &&
+					!w.last.CompareAndSwap(was, n*10); was = w.last.Load() {
 				}
 				<-each.C
 			}

@@ -61,11 +61,13 @@ func TestDebezium(t *testing.T) {
 
 	slot := conn.Config().Database
 	plain := connector(t, conn, at, "--name", "plain_"+slot, "--slot", "a_"+slot, "--publication", "plain")
-	article := connector(t, conn, at, "--name", "article_"+slot, "--slot", "b_"+slot, "--publication", "article", "--route-by", "subject", "--route-to", "${routedByValue}.events.created")
+	article := connector(t, conn, at, "--name", "article_"+slot, "--slot", "b_"+slot, "--publication",
+		"article", "--route-by", "subject", "--route-to", "${routedByValue}.events.created")
 	t.Cleanup(func() { dropSlots(t, conn) }) // after Connect has ended: a slot keeps the database
 	runConnect(t, b.jars, b.seeds, plain, article)
 	eventually(t, "slots", func() bool {
-		return count(conn, "SELECT count(*) FROM pg_replication_slots WHERE active AND confirmed_flush_lsn IS NOT NULL AND database = current_database()") == 2
+		return count(conn,
+			"SELECT count(*) FROM pg_replication_slots WHERE active AND confirmed_flush_lsn IS NOT NULL AND database = current_database()") == 2
 	})
 	insert := `INSERT INTO skald_outbox (topic, key, type, data, subject, schema, correlation_id, causation_id, traceparent, content_type, headers) VALUES
 		($1, '7', 'order.created', '{"n": "ü €"}', $2, NULL, NULL, NULL, NULL, 'application/json', NULL),
@@ -114,7 +116,8 @@ func TestDebezium(t *testing.T) {
 	go func() { ended <- skald.Run(ctx, in) }()
 	eventually(t, "the inbox", func() bool {
 		lag, err := bus.Lag(ctx, "reader", topic)
-		return err == nil && len(lag) == 1 && lag[topic] == 0 && count(conn, "SELECT count(*) FROM skald_mark WHERE consumer = 'reader'") == 4
+		return err == nil && len(lag) == 1 && lag[topic] == 0 &&
+			count(conn, "SELECT count(*) FROM skald_mark WHERE consumer = 'reader'") == 4
 	})
 	stop()
 	must(t, <-ended)
@@ -131,7 +134,8 @@ func TestDebezium(t *testing.T) {
 func dropSlots(t *testing.T, conn *pgx.Conn) {
 	t.Helper()
 	eventually(t, "slots that can be dropped", func() bool {
-		_, err := conn.Exec(context.Background(), "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
+		_, err := conn.Exec(context.Background(),
+			"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
 		return err == nil
 	})
 }
@@ -139,7 +143,8 @@ func dropSlots(t *testing.T, conn *pgx.Conn) {
 // compareDebezium: the same message, but for what the stock EventRouter cannot do.
 func compareDebezium(t *testing.T, theirs, ours skald.Message) {
 	t.Helper()
-	if a, err := strconv.ParseInt(theirs.Sequence, 10, 64); err != nil || fmt.Sprintf("%020d", a) != ours.Sequence {
+	if a, err := strconv.ParseInt(theirs.Sequence, 10, 64); err != nil ||
+		fmt.Sprintf("%020d", a) != ours.Sequence {
 		t.Errorf("the sequence is %q, the relay's is %q", theirs.Sequence, ours.Sequence)
 	}
 	theirs.Sequence = ours.Sequence // without zeros in front
@@ -218,7 +223,8 @@ func heartbeats(t *testing.T, seeds string, connectors []string) {
 	for _, path := range connectors {
 		text, err := os.ReadFile(path)
 		must(t, err)
-		must(t, bus.MakeTopics(t.Context(), 1, "__debezium-heartbeat."+regexp.MustCompile(`(?m)^topic\.prefix=(.*)$`).FindStringSubmatch(string(text))[1]))
+		must(t, bus.MakeTopics(t.Context(), 1, "__debezium-heartbeat."+
+			regexp.MustCompile(`(?m)^topic\.prefix=(.*)$`).FindStringSubmatch(string(text))[1]))
 	}
 }
 
@@ -226,10 +232,14 @@ func heartbeats(t *testing.T, seeds string, connectors []string) {
 func runConnect(t *testing.T, jars, seeds string, connectors ...string) (stop func()) {
 	t.Helper()
 	heartbeats(t, seeds, connectors)
-	worker := properties(t, map[string]string{"bootstrap.servers": seeds, "offset.storage.file.filename": filepath.Join(t.TempDir(), "offsets"),
-		"listeners": fmt.Sprintf("http://127.0.0.1:%d", need.FreePort(t)), "plugin.discovery": "only_scan", "offset.flush.interval.ms": "1000",
-		"key.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter": "org.apache.kafka.connect.json.JsonConverter"})
-	args := append([]string{"-Xmx384m", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(jars, "*"), "org.apache.kafka.connect.cli.ConnectStandalone", worker}, connectors...)
+	worker := properties(t, map[string]string{"bootstrap.servers": seeds,
+		"offset.storage.file.filename": filepath.Join(t.TempDir(), "offsets"),
+		"listeners":                    fmt.Sprintf("http://127.0.0.1:%d", need.FreePort(t)),
+		"plugin.discovery":             "only_scan", "offset.flush.interval.ms": "1000",
+		"key.converter":   "org.apache.kafka.connect.json.JsonConverter",
+		"value.converter": "org.apache.kafka.connect.json.JsonConverter"})
+	args := append([]string{"-Xmx384m", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(jars, "*"),
+		"org.apache.kafka.connect.cli.ConnectStandalone", worker}, connectors...)
 	c := exec.Command("java", args...)
 	log := &output{}
 	c.Stdout, c.Stderr = log, log
@@ -258,27 +268,36 @@ func TestDoctorOnDebezium(t *testing.T) {
 		t.Helper()
 		doctor(t, code, map[string]string{"store/debezium": want}, "--store", at, "--accept", "relay")
 	}
-	do(t, conn, "INSERT INTO skald_outbox (topic, key, type, data) VALUES ('orders', 'k', 'x', '{}'), ('orders', 'k', 'x', NULL)")
+	do(t, conn,
+		"INSERT INTO skald_outbox (topic, key, type, data) VALUES ('orders', 'k', 'x', '{}'), ('orders', 'k', 'x', NULL)")
 	examined(0, "ok publication carried; of the newest rows 1 have data, 0 data_bytes")
-	do(t, conn, `INSERT INTO skald_outbox (topic, key, type, content_type, data_bytes) VALUES ('orders', 'k', 'y', 'application/avro', '\x02')`)
+	do(t, conn,
+		`INSERT INTO skald_outbox (topic, key, type, content_type, data_bytes) VALUES ('orders', 'k', 'y', 'application/avro', '\x02')`)
 	examined(8, "failed 1 have data, 1 data_bytes, 0 key_bytes → its EventRouter reads one")
-	do(t, conn, `DELETE FROM skald_outbox WHERE type = 'y'; INSERT INTO skald_outbox (topic, key_bytes, type, data) VALUES ('orders', '\xff', 'x', '{}')`)
+	do(t, conn,
+		`DELETE FROM skald_outbox WHERE type = 'y'; INSERT INTO skald_outbox (topic, key_bytes, type, data) VALUES ('orders', '\xff', 'x', '{}')`)
 	examined(8, "failed 2 have data, 0 data_bytes, 1 key_bytes")
 	const whole = " WITH (publish = 'insert', publish_via_partition_root = true);"
-	do(t, conn, "CREATE PUBLICATION numbers FOR TABLE skald_outbox (seq)"+whole+"CREATE PUBLICATION listed FOR TABLE skald_outbox (seq, id, topic, key, type, data)"+whole)
+	do(t, conn, "CREATE PUBLICATION numbers FOR TABLE skald_outbox (seq)"+whole+
+		"CREATE PUBLICATION listed FOR TABLE skald_outbox (seq, id, topic, key, type, data)"+whole)
 	examined(8, "failed publication listed leaves out the columns")
 	do(t, conn, "DROP PUBLICATION carried; DROP PUBLICATION listed; DROP PUBLICATION numbers")
-	start(t, nil, "doctor", "--store", at, "--accept", "debezium").expect(2, "there is no finding of that name")
+	start(t, nil, "doctor", "--store", at, "--accept", "debezium").expect(2,
+		"there is no finding of that name")
 }
 
 // The configuration has no password, and names what it was told.
 func TestDebeziumConfig(t *testing.T) {
 	t.Parallel()
 	env := []string{"SKALD_STORE=postgres://u:secret@db.example:5433/orders"}
-	p := start(t, env, "debezium", "config", "--schema", "a", "--payload", "bytes", "--route-by", "subject", "--route-to", "${routedByValue}.events.created")
+	p := start(t, env, "debezium", "config", "--schema", "a", "--payload", "bytes", "--route-by", "subject",
+		"--route-to", "${routedByValue}.events.created")
 	p.expect(0, `CREATE PUBLICATION "skald_debezium" FOR TABLE "a".skald_outbox`)
-	for _, has := range []string{`"database.hostname": "db.example"`, `"database.port": "5433"`, `"table.include.list": "a.skald_outbox"`, "data_bytes", "BinaryDataConverter", `"heartbeat.interval.ms"`, `"message.prefix.exclude.list": "skald"`,
-		`"transforms.outbox.route.by.field": "subject"`, `"transforms.outbox.route.topic.replacement": "${routedByValue}.events.created"`} {
+	for _, has := range []string{`"database.hostname": "db.example"`, `"database.port": "5433"`,
+		`"table.include.list": "a.skald_outbox"`, "data_bytes", "BinaryDataConverter",
+		`"heartbeat.interval.ms"`, `"message.prefix.exclude.list": "skald"`,
+		`"transforms.outbox.route.by.field": "subject"`,
+		`"transforms.outbox.route.topic.replacement": "${routedByValue}.events.created"`} {
 		if !strings.Contains(p.out.String(), has) {
 			t.Errorf("it does not print %s:\n%s", has, p.out.String())
 		}
@@ -292,7 +311,8 @@ func TestDebeziumConfig(t *testing.T) {
 	start(t, env, "debezium", "config", "--route-by", "topic type").expect(2, "--route-by")
 	start(t, env, "debezium", "config", "--slot", "Bad Slot").expect(2, "--slot is")
 	start(t, []string{"SKALD_STORE=sqlite:x.db"}, "debezium", "config").expect(2, "PostgreSQL")
-	p = start(t, []string{"SKALD_STORE=postgres://u@db.example/orders?sslmode=verify-full"}, "debezium", "config", "--publication", `a"b`, "--schema", `s"`)
+	p = start(t, []string{"SKALD_STORE=postgres://u@db.example/orders?sslmode=verify-full"}, "debezium",
+		"config", "--publication", `a"b`, "--schema", `s"`)
 	p.expect(0, `CREATE PUBLICATION "a""b" FOR TABLE "s""".skald_outbox`)
 	if has := `"database.sslmode": "verify-full"`; !strings.Contains(p.out.String(), has) {
 		t.Errorf("it does not print %s:\n%s", has, p.out.String())

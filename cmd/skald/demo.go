@@ -44,7 +44,8 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 	var dir string
 	var asJSON, verbose, keep bool
 	c := &cobra.Command{
-		Use: "demo", Short: "Six services, faults thrown at them, and an auditor", Long: demoAbout, Args: cobra.NoArgs,
+		Use: "demo", Short: "Six services, faults thrown at them, and an auditor", Long: demoAbout,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.Given = map[string]bool{}
 			for _, name := range []string{"seed", "orders", "prefix", "sabotage", "style"} {
@@ -69,16 +70,21 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 	f := c.Flags()
 	f.IntVar(&o.Orders, "orders", 200, "how many")
 	f.StringVar(&o.Faults, "faults", "some", "none, some or wild")
-	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER or postgres://… or @FILE (default: a new temporary folder)")
-	f.StringVar(&o.Broker, "broker", "mem:", "mem:, kafka://host:port[,host:port][?option=value&…], nats://…, amqp://… or @FILE")
-	f.StringVar(&o.Redis, "redis", "", "redis://HOST:PORT, a cache in front of the databases: it may be away, empty or wrong (default: none)")
+	f.StringVar(&o.Store, "store", "",
+		"sqlite:FOLDER or postgres://… or @FILE (default: a new temporary folder)")
+	f.StringVar(&o.Broker, "broker", "mem:",
+		"mem:, kafka://host:port[,host:port][?option=value&…], nats://…, amqp://… or @FILE")
+	f.StringVar(&o.Redis, "redis", "",
+		"redis://HOST:PORT, a cache in front of the databases: it may be away, empty or wrong (default: none)")
 	f.StringVar(&dir, "dir", "", "stands for --store sqlite:DIR")
 	f.StringVar(&o.Prefix, "prefix", "skald_demo", "of schemas (P_order, …), topics (P.orders, …) and groups")
 	f.Uint64Var(&o.Seed, "seed", 1, "other numbers are other orders and other faults")
 	f.StringVar(&o.Sabotage, "sabotage", "", "leave a safeguard out: "+strings.Join(demo.Sabotages(), ", "))
-	f.StringVar(&o.Style, "style", demo.Styles()[0], "choreographed: each service knows what comes next; or orchestrated: a saga of Order's does")
+	f.StringVar(&o.Style, "style", demo.Styles()[0],
+		"choreographed: each service knows what comes next; or orchestrated: a saga of Order's does")
 	f.BoolVar(&asJSON, "json", false, "print one object and nothing else")
-	f.BoolVar(&keep, "keep", false, "stay up after the verdict, without faults, take orders over HTTP and show the console, until a signal")
+	f.BoolVar(&keep, "keep", false,
+		"stay up after the verdict, without faults, take orders over HTTP and show the console, until a signal")
 	f.BoolVar(&verbose, "verbose", false, "let the services log to standard error")
 	c.AddCommand(showCommand(out), removeCommand(out, errs))
 	return c
@@ -89,7 +95,8 @@ func showCommand(out io.Writer) *cobra.Command {
 	var dir string
 	t := &say.Tidings{Out: out}
 	c := &cobra.Command{
-		Use: "show ORDER", Short: "The story of one order of a demo, from its databases", Args: cobra.ExactArgs(1),
+		Use: "show ORDER", Short: "The story of one order of a demo, from its databases",
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := whichDemo(c, &o, dir); err != nil {
 				return err
@@ -114,12 +121,14 @@ func leftAlone(c *cobra.Command, errs io.Writer) {
 	var names, flags []string
 	for _, flag := range []string{"store", "broker"} {
 		name := given.URLFlags()[flag]
-		if given := c.Flags().Changed(flag) || flag == "store" && c.Flags().Changed("dir"); os.Getenv(name) != "" && !given {
+		if given := c.Flags().Changed(flag) || flag == "store" &&
+			c.Flags().Changed("dir"); os.Getenv(name) != "" && !given {
 			names, flags = append(names, name), append(flags, "--"+flag)
 		}
 	}
 	if len(names) > 0 {
-		fmt.Fprintf(errs, "skald: the demo leaves %s alone; if it is meant, give %s\n", strings.Join(names, " and "), strings.Join(flags, " and "))
+		fmt.Fprintf(errs, "skald: the demo leaves %s alone; if it is meant, give %s\n",
+			strings.Join(names, " and "), strings.Join(flags, " and "))
 	}
 }
 

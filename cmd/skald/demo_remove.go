@@ -30,7 +30,8 @@ func removeCommand(out, errs io.Writer) *cobra.Command {
 			}
 			leftAlone(c, errs)
 			ask := func(what string) error {
-				return given.Yes(c.Context(), errs, what+".\nShall all of this be removed?", "demo remove: "+what+": if all of this shall go, add --yes")
+				return given.Yes(c.Context(), errs, what+".\nShall all of this be removed?", "demo remove: "+
+					what+": if all of this shall go, add --yes")
 			}
 			if sure {
 				ask = func(string) error { return nil }
@@ -45,7 +46,8 @@ func removeCommand(out, errs io.Writer) *cobra.Command {
 	t.Flag(c)
 	f := c.Flags()
 	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER, postgres://… or @FILE")
-	f.StringVar(&o.Broker, "broker", "mem:", "as the demo had it: mem:, kafka://…, nats://…, amqp://… or @FILE")
+	f.StringVar(&o.Broker, "broker", "mem:",
+		"as the demo had it: mem:, kafka://…, nats://…, amqp://… or @FILE")
 	f.StringVar(&dir, "dir", "", "stands for --store sqlite:DIR")
 	f.StringVar(&o.Prefix, "prefix", "skald_demo", "of schemas (P_order, …), topics (P.orders, …) and groups")
 	f.BoolVar(&sure, "yes", false, "do not ask")

@@ -60,7 +60,8 @@ func (t *ticker) progress(p demo.Progress) {
 		return
 	}
 	t.said = time.Now()
-	line := fmt.Sprintf("%d of %d orders ended, %d messages written, %d handled", p.Confirmed+p.Cancelled, p.Orders, p.Written, p.Handled)
+	line := fmt.Sprintf("%d of %d orders ended, %d messages written, %d handled", p.Confirmed+p.Cancelled,
+		p.Orders, p.Written, p.Handled)
 	if !t.terminal {
 		fmt.Fprintln(t.out, line)
 		return
@@ -106,7 +107,8 @@ func tell(out io.Writer, r *demo.Report, o demo.Options) error {
 			fmt.Fprintln(w, line)
 		}
 	}
-	fmt.Fprintf(w, "\n%s\nTo remove what was made: %s\n\nNext:\n", r.Remains, command(self()+" demo remove", o, r.Store))
+	fmt.Fprintf(w, "\n%s\nTo remove what was made: %s\n\nNext:\n", r.Remains,
+		command(self()+" demo remove", o, r.Store))
 	for _, next := range nexts(r, o) {
 		fmt.Fprintln(w, "  "+next)
 	}
@@ -116,16 +118,20 @@ func tell(out io.Writer, r *demo.Report, o demo.Options) error {
 func tellNumbers(out io.Writer, r *demo.Report) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	m := r.Messages
-	fmt.Fprintf(w, "orders\t%d placed, %d confirmed, %d cancelled\n", r.Orders.Placed, r.Orders.Confirmed, r.Orders.Cancelled)
+	fmt.Fprintf(w, "orders\t%d placed, %d confirmed, %d cancelled\n", r.Orders.Placed, r.Orders.Confirmed,
+		r.Orders.Cancelled)
 	fmt.Fprintf(w, "messages\t%d written, %d published, %d delivered, %d duplicates dropped, %d handled\n",
 		m.Written, m.Published, m.Delivered, m.Duplicates, m.Handled)
-	fmt.Fprintf(w, "of these\t%d rejected, %d barred, %d parked, %d dead: %d redriven, %d dropped; %d calls unknown for a while, and settled\n",
+	fmt.Fprintf(w,
+		"of these\t%d rejected, %d barred, %d parked, %d dead: %d redriven, %d dropped; %d calls unknown for a while, and settled\n",
 		m.Rejected, m.Barred, m.Parked, m.Dead, m.Redriven, m.Dropped, m.UnknownSettled)
 	if s := r.Sagas; s != nil {
-		fmt.Fprintf(w, "sagas\t%d started, %d done, %d compensated, %d stuck\n", s.Started, s.Done, s.Compensated, s.Stuck)
+		fmt.Fprintf(w, "sagas\t%d started, %d done, %d compensated, %d stuck\n", s.Started, s.Done,
+			s.Compensated, s.Stuck)
 	}
 	if c := r.Cache; c != nil {
-		fmt.Fprintf(w, "redis\t%d keys found, %d not, %d not asked for because it was away or slow\n", c.Hits, c.Misses, c.Unasked)
+		fmt.Fprintf(w, "redis\t%d keys found, %d not, %d not asked for because it was away or slow\n", c.Hits,
+			c.Misses, c.Unasked)
 	}
 	fmt.Fprintf(w, "faults\t%s\n", faults(r.Faults))
 	fmt.Fprintf(w, "seconds\t%.1f\n\n", r.Seconds)
@@ -158,9 +164,11 @@ func nexts(r *demo.Report, o demo.Options) []string {
 	if !strings.HasPrefix(r.Store, "sqlite:") {
 		audit += " --prefix " + o.Prefix
 	}
-	out := []string{command(self()+" demo", o, r.Store) + "   # the verdict again, from the databases", audit + "   # the auditor alone"}
+	out := []string{command(self()+" demo", o, r.Store) + "   # the verdict again, from the databases",
+		audit + "   # the auditor alone"}
 	if o.Sabotage == "" {
-		return append(out, self()+" demo --sabotage no-mark   # the same load without the mark: see what it is for")
+		return append(out,
+			self()+" demo --sabotage no-mark   # the same load without the mark: see what it is for")
 	}
 	return append(out, self()+" demo   # the same load with all safeguards")
 }

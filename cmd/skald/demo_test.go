@@ -61,9 +61,12 @@ func TestDemoJSON(t *testing.T) {
 	p := start(t, nil, "demo", "--orders", "40", "--json", "--dir", dir)
 	p.expect(0)
 	want := []string{
-		"ok", "store", "broker", "seed", "seconds", "orders", "orders.placed", "orders.confirmed", "orders.cancelled",
-		"messages", "messages.written", "messages.published", "messages.delivered", "messages.duplicates", "messages.handled",
-		"messages.rejected", "messages.barred", "messages.parked", "messages.dead", "messages.redriven", "messages.dropped",
+		"ok", "store", "broker", "seed", "seconds", "orders", "orders.placed", "orders.confirmed",
+		"orders.cancelled",
+		"messages", "messages.written", "messages.published", "messages.delivered", "messages.duplicates",
+		"messages.handled",
+		"messages.rejected", "messages.barred", "messages.parked", "messages.dead", "messages.redriven",
+		"messages.dropped",
 		"messages.unknown_settled",
 		"faults", "invariants", "invariants.name", "invariants.ok", "invariants.checked", "invariants.detail",
 	}
@@ -82,19 +85,23 @@ func TestDemoJSON(t *testing.T) {
 			t.Errorf("%+v", i)
 		}
 	}
-	if want := []string{"money_conserved", "charged_once", "moved_once", "stock_conserved", "shipped_once", "orders_ended", "delivered_to_all", "order_per_key",
+	if want := []string{"money_conserved", "charged_once", "moved_once", "stock_conserved", "shipped_once",
+		"orders_ended", "delivered_to_all", "order_per_key",
 		"effect_once", "mailed_once", "posted_once"}; !slices.Equal(names, want) {
 		t.Errorf("the promises are %s", names)
 	}
 	m := o.Messages
-	if m.Published < m.Written || m.Delivered < m.Handled || m.Written < 40*3 || m.Handled < m.Written || len(o.Faults) == 0 {
+	if m.Published < m.Written || m.Delivered < m.Handled || m.Written < 40*3 || m.Handled < m.Written ||
+		len(o.Faults) == 0 {
 		t.Errorf("%+v %v", m, o.Faults)
 	}
-	sees := map[string]int{"order": 0, "payment": 0, "inventory": 0, "fulfilment": 0, "notification": 0, "analytics": 0}
+	sees := map[string]int{"order": 0, "payment": 0, "inventory": 0, "fulfilment": 0, "notification": 0,
+		"analytics": 0}
 	written, handled := 0, 0
 	for name := range sees {
 		written += number(t.Context(), filepath.Join(dir, name+".db"), "SELECT count(*) FROM skald_outbox")
-		handled += number(t.Context(), filepath.Join(dir, name+".db"), "SELECT count(*) FROM skald_mark WHERE source <> '' AND consumer NOT LIKE '%tracker'")
+		handled += number(t.Context(), filepath.Join(dir, name+".db"),
+			"SELECT count(*) FROM skald_mark WHERE source <> '' AND consumer NOT LIKE '%tracker'")
 	}
 	if written != m.Written || handled != m.Handled {
 		t.Errorf("the databases have %d rows and %d marks, the report says %+v", written, handled, m)
@@ -106,8 +113,11 @@ func TestDemoTells(t *testing.T) {
 	p := start(t, nil, "demo", "--orders", "30", "--faults", "none")
 	p.expect(0, "databases in ", "first order placed")
 	text := p.out.String()
-	for _, want := range []string{"30 placed", "duplicates dropped", " rejected, ", " barred, ", " parked, ", " dead: ", " calls unknown for a while, and settled", "money_conserved", "All promises are kept.", "The story of order",
-		"says order.placed: row ", "marks it done", "skald demo remove --dir ", "skald demo --dir ", "skald demo --sabotage"} {
+	for _, want := range []string{"30 placed", "duplicates dropped", " rejected, ", " barred, ", " parked, ",
+		" dead: ", " calls unknown for a while, and settled", "money_conserved", "All promises are kept.",
+		"The story of order",
+		"says order.placed: row ", "marks it done", "skald demo remove --dir ", "skald demo --dir ",
+		"skald demo --sabotage"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -123,7 +133,8 @@ func TestDemoByGoRunTellsWhatCanBeTyped(t *testing.T) {
 	}
 	p := launch(t, path, nil, "demo", "--orders", "2", "--faults", "none")
 	p.expect(0)
-	for _, want := range []string{": go run ./cmd/skald demo remove --dir ", "\n  go run ./cmd/skald demo --dir ", "\n  go run ./cmd/skald demo --sabotage "} {
+	for _, want := range []string{": go run ./cmd/skald demo remove --dir ",
+		"\n  go run ./cmd/skald demo --dir ", "\n  go run ./cmd/skald demo --sabotage "} {
 		if !strings.Contains(p.out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &p.out)
 		}
@@ -148,16 +159,19 @@ func TestDemoWild(t *testing.T) {
 	if m.Barred == 0 || m.UnknownSettled == 0 {
 		t.Errorf("%d steps are barred, %d calls were unknown and are settled", m.Barred, m.UnknownSettled)
 	}
-	for _, kind := range []string{"handler_failed", "process_death", "gateway_failed_after", "gateway_forgot_key", "gateway_slow"} {
+	for _, kind := range []string{"handler_failed", "process_death", "gateway_failed_after",
+		"gateway_forgot_key", "gateway_slow"} {
 		if o.Faults[kind] == 0 {
 			t.Errorf("nothing of the kind %s went wrong: %v", kind, o.Faults)
 		}
 	}
 	kept, said, barred := 0, 0, 0
-	for _, name := range []string{"order", "payment", "inventory", "fulfilment", "notification", "analytics"} {
+	for _, name := range []string{"order", "payment", "inventory", "fulfilment", "notification",
+		"analytics"} {
 		at := filepath.Join(dir, name+".db")
 		kept += number(t.Context(), at, "SELECT count(*) FROM skald_parked")
-		said += number(t.Context(), at, "SELECT count(*) FROM skald_audit WHERE author = 'skald demo' AND reason <> '' AND action IN ('drop', 'redrive')")
+		said += number(t.Context(), at,
+			"SELECT count(*) FROM skald_audit WHERE author = 'skald demo' AND reason <> '' AND action IN ('drop', 'redrive')")
 		barred += number(t.Context(), at, "SELECT count(*) FROM skald_keys WHERE status = 'barred'")
 	}
 	if barred != m.Barred {
@@ -166,12 +180,14 @@ func TestDemoWild(t *testing.T) {
 	if kept != 0 || said != m.Dead {
 		t.Errorf("%d messages are kept, %d of %d dead letters are explained", kept, said, m.Dead)
 	}
-	if n := number(t.Context(), filepath.Join(dir, "order.db"), "SELECT count(*) FROM cancellations WHERE answer = 'stopped'"); n == 0 {
+	if n := number(t.Context(), filepath.Join(dir, "order.db"),
+		"SELECT count(*) FROM cancellations WHERE answer = 'stopped'"); n == 0 {
 		t.Error("no order was cancelled in time")
 	}
 	again := start(t, nil, "demo", "--dir", dir)
 	again.expect(0)
-	if !strings.Contains(again.out.String(), fmt.Sprintf("%d dead: %d redriven, %d dropped", m.Dead, m.Redriven, m.Dropped)) {
+	if !strings.Contains(again.out.String(), fmt.Sprintf("%d dead: %d redriven, %d dropped", m.Dead,
+		m.Redriven, m.Dropped)) {
 		t.Errorf("told again:\n%s", &again.out)
 	}
 }
@@ -190,11 +206,22 @@ func TestDemoGoesOnAfterKill(t *testing.T) {
 		name  string
 		there func() bool
 	}{
-		{"claim", func() bool { return number(t.Context(), at("order"), "SELECT count(*) FROM demo_run") == 1 }},
-		{"order placed", func() bool { return number(t.Context(), at("order"), "SELECT count(*) FROM orders") > 0 }},
-		{"stock reserved", func() bool { return number(t.Context(), at("inventory"), "SELECT count(*) FROM journal") > 5 }},
-		{"mails", func() bool { return number(t.Context(), at("notification"), "SELECT count(*) FROM mails") > 20 }},
-		{"a quarter of the mails", func() bool { return number(t.Context(), at("notification"), "SELECT count(*) FROM mails") > orders/4 }},
+		{"claim",
+			func() bool { return number(t.Context(), at("order"), "SELECT count(*) FROM demo_run") == 1 }},
+		{"order placed",
+			func() bool { return number(t.Context(), at("order"), "SELECT count(*) FROM orders") > 0 }},
+		{"stock reserved",
+			func() bool { return number(t.Context(), at("inventory"), "SELECT count(*) FROM journal") > 5 }},
+		{"mails",
+			func() bool {
+				return number(t.Context(), at("notification"),
+					"SELECT count(*) FROM mails") > 20
+			}},
+		{"a quarter of the mails",
+			func() bool {
+				return number(t.Context(), at("notification"),
+					"SELECT count(*) FROM mails") > orders/4
+			}},
 	}
 	for _, stage := range stages {
 		p := start(t, nil, args...)
@@ -204,7 +231,8 @@ func TestDemoGoesOnAfterKill(t *testing.T) {
 	p := start(t, nil, args...)
 	p.expect(0)
 	o := p.outcome()
-	if !o.OK || o.Orders.Placed != orders || o.Orders.Confirmed+o.Orders.Cancelled != orders || o.Messages.Duplicates == 0 {
+	if !o.OK || o.Orders.Placed != orders || o.Orders.Confirmed+o.Orders.Cancelled != orders ||
+		o.Messages.Duplicates == 0 {
 		t.Errorf("%s", &p.out)
 	}
 	// the flags that are not given are those of the run
@@ -220,7 +248,8 @@ func TestDemoAuditsAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	start(t, nil, "demo", "--orders", "10", "--faults", "none", "--dir", dir).expect(0)
-	exec1(t, filepath.Join(dir, "notification.db"), "DELETE FROM mails WHERE order_id = (SELECT min(order_id) FROM mails)")
+	exec1(t, filepath.Join(dir, "notification.db"),
+		"DELETE FROM mails WHERE order_id = (SELECT min(order_id) FROM mails)")
 	p := start(t, nil, "demo", "--dir", dir, "--json")
 	p.expect(8, "mailed_once")
 	if got := p.outcome().broken(); !slices.Equal(got, []string{"mailed_once"}) {
@@ -241,10 +270,12 @@ func TestDemoRefusesWhatItDidNotMake(t *testing.T) {
 		exec1(t, filepath.Join(foreign, file), "CREATE TABLE orders (mine)")
 		p := start(t, nil, "demo", "--orders", "3", "--store", "sqlite:"+foreign)
 		p.expect(5, file, "another --dir")
-		if n := number(t.Context(), filepath.Join(foreign, file), "SELECT count(*) FROM sqlite_schema"); n != 1 {
+		if n := number(t.Context(), filepath.Join(foreign, file),
+			"SELECT count(*) FROM sqlite_schema"); n != 1 {
 			t.Errorf("%s has %d objects now", file, n)
 		}
-		if names := entries(t, foreign); !slices.Equal(slices.DeleteFunc(names, func(n string) bool { return strings.HasPrefix(n, file) }), []string{}) {
+		if names := entries(t, foreign); !slices.Equal(slices.DeleteFunc(names,
+			func(n string) bool { return strings.HasPrefix(n, file) }), []string{}) {
 			t.Errorf("it made %s", names)
 		}
 	}
@@ -276,7 +307,8 @@ func TestSabotageIsRed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for seed := 1; ; seed++ { // by chance none misses it in a run
-				p := start(t, nil, "demo", "--orders", "120", "--faults", "wild", "--json", "--sabotage", name, "--seed", fmt.Sprint(seed))
+				p := start(t, nil, "demo", "--orders", "120", "--faults", "wild", "--json", "--sabotage",
+					name, "--seed", fmt.Sprint(seed))
 				if p.wait() != 8 && seed < 5 {
 					continue
 				}
@@ -310,7 +342,8 @@ func (o outcome) namesOrders(t *testing.T) {
 // Where nothing goes wrong nobody misses a safeguard: then the demo has shown nothing, and says so.
 func TestSabotageThatShowsNothing(t *testing.T) {
 	t.Parallel()
-	start(t, nil, "demo", "--orders", "10", "--faults", "none", "--sabotage", "ack-first").expect(1, "finds nothing wrong")
+	start(t, nil, "demo", "--orders", "10", "--faults", "none", "--sabotage", "ack-first").expect(1,
+		"finds nothing wrong")
 }
 
 // Two demos at once on the same databases: the second is refused, and the first does not notice.
@@ -341,9 +374,11 @@ func TestDemoShow(t *testing.T) {
 	order := text(t, db, "SELECT id FROM orders WHERE state = 'confirmed' LIMIT 1")
 	p := start(t, nil, "demo", "show", order, "--dir", dir)
 	p.expect(0)
-	for _, service := range []string{"order", "payment", "inventory", "fulfilment", "notification", "analytics"} {
+	for _, service := range []string{"order", "payment", "inventory", "fulfilment", "notification",
+		"analytics"} {
 		file := "examples/shop/" + service + "/" + service + ".go"
-		if _, err := os.Stat("../../" + file); err != nil || !strings.Contains(p.out.String(), service+" marks it done   # "+file) {
+		if _, err := os.Stat("../../" + file); err != nil ||
+			!strings.Contains(p.out.String(), service+" marks it done   # "+file) {
 			t.Errorf("%v: nothing of %s in\n%s", err, file, &p.out)
 		}
 	}
@@ -376,7 +411,8 @@ func TestDemoShowTellsOfFaults(t *testing.T) {
 		}
 		for _, f := range faults {
 			kinds[f.Kind] = true
-			if !strings.Contains(p.out.String(), "# injected: "+f.Kind+"; ") || !strings.Contains(p.out.String(), "message "+f.Message) {
+			if !strings.Contains(p.out.String(), "# injected: "+f.Kind+"; ") ||
+				!strings.Contains(p.out.String(), "message "+f.Message) {
 				t.Errorf("nothing of %+v in\n%s", f, &p.out)
 			}
 		}

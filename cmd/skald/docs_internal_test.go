@@ -25,13 +25,15 @@ func TestCommandsOfTheDocs(t *testing.T) {
 		for _, line := range commandLines(string(text)) {
 			checked++
 			var out, errs bytes.Buffer
-			flags := slices.IndexFunc(append(line, "-"), func(word string) bool { return strings.HasPrefix(word, "-") })
+			flags := slices.IndexFunc(append(line, "-"),
+				func(word string) bool { return strings.HasPrefix(word, "-") })
 			// a flag without its value is no fault of prose
 			run(t.Context(), slices.Insert(slices.Clone(line), flags, "--help"), &out, &errs)
 			if said := errs.String(); strings.Contains(said, "unknown") {
 				t.Errorf("%s: skald %s: %s", filepath.Base(page), strings.Join(line, " "), said)
 			} else if path, ok := unknownCommand(line, out.String()); ok {
-				t.Errorf("%s: skald %s: %s has no such command", filepath.Base(page), strings.Join(line, " "), path)
+				t.Errorf("%s: skald %s: %s has no such command", filepath.Base(page),
+					strings.Join(line, " "), path)
 			}
 		}
 	}

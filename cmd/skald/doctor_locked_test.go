@@ -32,14 +32,17 @@ func TestDoctorWhileTablesAreLocked(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, watch.Close(context.Background())) }()
 	for waits := false; !waits; {
-		must(t, watch.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')").Scan(&waits))
+		must(t, watch.QueryRow(t.Context(),
+			"SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')").Scan(&waits))
 	}
-	doctor(t, 8, map[string]string{"store/blocked": fmt.Sprintf("warning session %d", pid), "store/backlog": "failed no answer within 2s", "store/settings": "failed no answer"}, "--store", at)
+	doctor(t, 8, map[string]string{"store/blocked": fmt.Sprintf("warning session %d", pid),
+		"store/backlog": "failed no answer within 2s", "store/settings": "failed no answer"}, "--store", at)
 	must(t, tx.Rollback(t.Context()))
 	must(t, <-ended)
 	stop()
 	must(t, waiter.Close(context.Background()))
-	doctor(t, 0, map[string]string{"store/blocked": "ok", "store/prepared transactions": "ok", "store/free disk": "any GiB are free"}, "--store", at)
+	doctor(t, 0, map[string]string{"store/blocked": "ok", "store/prepared transactions": "ok",
+		"store/free disk": "any GiB are free"}, "--store", at)
 }
 
 // A consumer that gives no sign of session has failed; one that was given up for a week is a warning; rows
@@ -50,13 +53,17 @@ func TestDoctorOnConsumers(t *testing.T) {
 	at := "sqlite:" + path
 	start(t, nil, "migrate", "--store", at).expect(0)
 	heard := func(consumer, seconds string) {
-		exec1(t, path, fmt.Sprintf("INSERT INTO skald_consumer (consumer, heard_at, progress_at) SELECT '%s', n, n FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) - %s * 1000 AS n)", consumer, seconds))
+		exec1(t, path,
+			fmt.Sprintf("INSERT INTO skald_consumer (consumer, heard_at, progress_at) SELECT '%s', n, n FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) - %s * 1000 AS n)", consumer, seconds))
 	}
 	heard("mail", "1")
-	doctor(t, 0, map[string]string{"store/consumer mail": "ok it was heard of", "store/free disk": "any GiB are free"}, "--store", at)
+	doctor(t, 0, map[string]string{"store/consumer mail": "ok it was heard of",
+		"store/free disk": "any GiB are free"}, "--store", at)
 	heard("billing", "600")
-	doctor(t, 8, map[string]string{"store/consumer billing": "failed SkaldConsumerGone", "store/consumer mail": "ok"}, "--store", at)
+	doctor(t, 8, map[string]string{"store/consumer billing": "failed SkaldConsumerGone",
+		"store/consumer mail": "ok"}, "--store", at)
 	doctor(t, 0, map[string]string{"store/consumer mail": "ok"}, "--store", at, "--consumer", "mail")
 	heard("old", "864000")
-	doctor(t, 0, map[string]string{"store/consumer old": "warning given up"}, "--store", at, "--consumer", "old")
+	doctor(t, 0, map[string]string{"store/consumer old": "warning given up"}, "--store", at,
+		"--consumer", "old")
 }

@@ -15,7 +15,8 @@ import (
 func outboxRow(bytea, topic, contentType string, data []byte, id byte) string {
 	headers := "NULL"
 	if id > 0 {
-		headers = fmt.Sprintf(`'[["%s","%s"]]'`, schema.Header, base64.StdEncoding.EncodeToString([]byte{0, 0, 0, 0, id}))
+		headers = fmt.Sprintf(`'[["%s","%s"]]'`, schema.Header,
+			base64.StdEncoding.EncodeToString([]byte{0, 0, 0, 0, id}))
 	}
 	column, value := "data", "'"+string(data)+"'"
 	if contentType != "application/json" {
@@ -53,27 +54,37 @@ func TestDoctorOnPayloads(t *testing.T) {
 				run("UPDATE skald_outbox SET time = CURRENT_TIMESTAMP") // so that "outbox" says nothing
 				doctor(t, code, want, append([]string{"--store", at, "--accept", "relay"}, args...)...)
 			}
-			record, _ := json.Marshal(schema.Schema{Format: schema.Avro, Text: `{"type":"record","name":"Payment","fields":[{"name":"id","type":"string"}]}`})
-			run(fmt.Sprintf("INSERT INTO skald_payload_schema (registry, id, definition, at) VALUES ('', '7', '%s', %s)", record, now))
+			record, _ := json.Marshal(schema.Schema{Format: schema.Avro,
+				Text: `{"type":"record","name":"Payment","fields":[{"name":"id","type":"string"}]}`})
+			run(
+				fmt.Sprintf("INSERT INTO skald_payload_schema (registry, id, definition, at) VALUES ('', '7', '%s', %s)", record, now))
 			const avro = "application/avro"
 			row("payments", avro, []byte("\x04o1"), 7)
 			row("payments", avro, []byte("\x04o2"), 7)
 			examined(0, map[string]string{"store/payloads": "ok 2 rows"}, "--lock", lock)
-			examined(8, map[string]string{"store/payloads of payments payment.processed": "failed the schema that the program declares does not read schema 7: method: reader field has no default"}, "--lock", newer)
+			examined(8,
+				map[string]string{
+					"store/payloads of payments payment.processed": "failed the schema that the program declares does not read schema 7: method: reader field has no default"}, "--lock", newer)
 
 			// The next build says it in JSON.
 			row("payments", "application/json", []byte(`{"id":"o3"}`), 0)
-			examined(0, map[string]string{"store/payloads of payments payment.processed": "warning of 3 rows: 2 application/avro, 1 application/json; " +
-				"of the newest 3 that were read 2 name a schema, 1 do not → where a rollout is under way"})
-			examined(8, map[string]string{"store/payloads of payments payment.processed": "failed 1 of the newest 3 cannot be read, first"}, "--lock", lock)
+			examined(0,
+				map[string]string{
+					"store/payloads of payments payment.processed": "warning of 3 rows: 2 application/avro, 1 application/json; " +
+						"of the newest 3 that were read 2 name a schema, 1 do not → where a rollout is under way"})
+			examined(8,
+				map[string]string{
+					"store/payloads of payments payment.processed": "failed 1 of the newest 3 cannot be read, first"}, "--lock", lock)
 
 			// It says JSON and is none; a schema says more than the payload has; its id is broken.
 			row("orders", "application/json", []byte("o1"), 0)
 			row("orders", "application/json; charset=utf-8", []byte(`{"a": 1}`), 0)
 			row("bills", "application/octet-stream", []byte("\x00\x00\x00\x00\x07\x04o1and more"), 0)
-			examined(8, map[string]string{"store/payloads of orders payment.processed": "failed and it is not JSON → find its writer",
-				"store/payloads of bills payment.processed":    "failed bytes follow the value",
-				"store/payloads of payments payment.processed": "warning"})
+			examined(8,
+				map[string]string{
+					"store/payloads of orders payment.processed":   "failed and it is not JSON → find its writer",
+					"store/payloads of bills payment.processed":    "failed bytes follow the value",
+					"store/payloads of payments payment.processed": "warning"})
 		})
 	}
 	p := start(t, nil, "doctor", "--broker", "nats://127.0.0.1:1", "--lock", lock)

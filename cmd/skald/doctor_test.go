@@ -41,7 +41,8 @@ func doctor(t *testing.T, code int, want map[string]string, args ...string) {
 		grade, words, _ := strings.Cut(expected, " ")
 		found := false
 		for _, f := range got.Findings {
-			if f.About+"/"+f.Name == name && (f.Grade == grade || grade == "any") && strings.Contains(f.Saw+" → "+f.Remedy, words) {
+			if f.About+"/"+f.Name == name && (f.Grade == grade || grade == "any") &&
+				strings.Contains(f.Saw+" → "+f.Remedy, words) {
 				found = true
 			}
 			if f.Grade != "ok" && f.Remedy == "" || f.Saw == "" {
@@ -62,45 +63,72 @@ func TestDoctorOnSQLite(t *testing.T) {
 	start(t, nil, "doctor").expect(2, "--store")
 	doctor(t, 8, map[string]string{"store/connection": "failed skald migrate"}, "--store", at)
 	start(t, nil, "migrate", "--store", at).expect(0)
-	doctor(t, 0, map[string]string{"store/tables": "ok", "store/rights of relay": "ok", "store/relay": "warning skald relay", "store/journal_mode": "ok wal",
-		"store/synchronous": "ok", "store/retention": "warning nobody has seen to it", "window/marks": "warning how long it does was not compared → give --broker with each --topic, or --broker-keeps"}, "--store", at, "--rate", "10", "--connections", "5")
+	doctor(t, 0, map[string]string{"store/tables": "ok", "store/rights of relay": "ok",
+		"store/relay": "warning skald relay", "store/journal_mode": "ok wal",
+		"store/synchronous": "ok", "store/retention": "warning nobody has seen to it",
+		"window/marks": "warning how long it does was not compared → give --broker with each --topic, or --broker-keeps"}, "--store", at, "--rate", "10", "--connections", "5")
 	start(t, nil, "maintain", "--store", at, "--reason", "test", "--keep-marks", "480h").expect(0)
 	doctor(t, 8, map[string]string{"store/retention": "ok marks 480h", "store/disk": "ok 10 messages/s",
 		"window/marks": "failed marks are kept 20 days, less than 21 days, in which a message of topic orders may come: 7 days in the outbox of its producer and 14 days at the broker"},
 		"--store", at, "--rate", "10", "--topic", "orders", "--broker-keeps", "336h")
-	doctor(t, 8, map[string]string{"window/marks": "failed 30 days, in which a saga"}, "--store", at, "--saga", "720h")
-	doctor(t, 8, map[string]string{"window/marks": "failed 40 days, in which a dead letter"}, "--store", at, "--dead", "960h")
-	doctor(t, 8, map[string]string{"window/marks": "failed 21 days, in which a failing message is tried again"}, "--store", at, "--age", "504h")
-	doctor(t, 8, map[string]string{"window/marks": "failed 50 days, in which a message may leave the outbox"}, "--store", at, "--outbox", "1200h")
-	exec1(t, strings.TrimPrefix(at, "sqlite:"), "INSERT INTO skald_outbox (topic, key, type, data, time) VALUES ('t', 'k', 't', '1', '2020-01-01T00:00:00.000Z')")
-	doctor(t, 8, map[string]string{"store/outbox": "warning 1 rows wait", "store/relay": "failed 16 shards have none"}, "--store", at)
+	doctor(t, 8, map[string]string{"window/marks": "failed 30 days, in which a saga"}, "--store", at,
+		"--saga", "720h")
+	doctor(t, 8, map[string]string{"window/marks": "failed 40 days, in which a dead letter"}, "--store", at,
+		"--dead", "960h")
+	doctor(t, 8,
+		map[string]string{"window/marks": "failed 21 days, in which a failing message is tried again"},
+		"--store", at, "--age", "504h")
+	doctor(t, 8, map[string]string{"window/marks": "failed 50 days, in which a message may leave the outbox"},
+		"--store", at, "--outbox", "1200h")
+	exec1(t, strings.TrimPrefix(at, "sqlite:"),
+		"INSERT INTO skald_outbox (topic, key, type, data, time) VALUES ('t', 'k', 't', '1', '2020-01-01T00:00:00.000Z')")
+	doctor(t, 8, map[string]string{"store/outbox": "warning 1 rows wait",
+		"store/relay": "failed 16 shards have none"}, "--store", at)
 	exec1(t, strings.TrimPrefix(at, "sqlite:"), "DELETE FROM skald_outbox")
 	doctor(t, 0, map[string]string{"store/types": "ok no message waits"}, "--store", at)
-	exec1(t, strings.TrimPrefix(at, "sqlite:"), `INSERT INTO skald_parked (consumer, source, id, topic, type, envelope, bytes, partition, position, fault, attempts, due, waiting, blocks_key,
+	exec1(t, strings.TrimPrefix(at, "sqlite:"),
+		`INSERT INTO skald_parked (consumer, source, id, topic, type, envelope, bytes, partition, position, fault, attempts, due, waiting, blocks_key,
 		first_error, first_host, last_at, last_error, last_host, kind, fingerprint, stack, version, running_count, running_bytes, call)
 		VALUES ('billing', '/o', '1', 'orders', 'order.renamed', x'7b7d', 0, '', 0, '', 0, 0, 0, 0, '', '', strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), 'no handler', 'old-7', '', '', '', '', 0, 0,
 		'{"key":"k","request":"{}","since":"2020-01-01T00:00:00Z"}')`)
-	exec1(t, strings.TrimPrefix(at, "sqlite:"), "INSERT INTO skald_handled_type VALUES ('billing', 'orders', 'order.renamed', CAST(unixepoch('subsec') * 1000 AS INTEGER) - 90000)")
-	doctor(t, 0, map[string]string{"store/types of billing": "warning the instance on old-7 has no handler for order.renamed of orders: 1 messages", "store/calls of billing": "warning of 1 calls"},
+	exec1(t, strings.TrimPrefix(at, "sqlite:"),
+		"INSERT INTO skald_handled_type VALUES ('billing', 'orders', 'order.renamed', CAST(unixepoch('subsec') * 1000 AS INTEGER) - 90000)")
+	doctor(t, 0,
+		map[string]string{
+			"store/types of billing": "warning the instance on old-7 has no handler for order.renamed of orders: 1 messages", "store/calls of billing": "warning of 1 calls"},
 		"--store", at, "--consumer", "billing")
-	doctor(t, 8, map[string]string{"store/types": "ok no message waits", "store/consumer": "failed no consumer mail is known; known: billing"}, "--store", at, "--consumer", "mail")
+	doctor(t, 8, map[string]string{"store/types": "ok no message waits",
+		"store/consumer": "failed no consumer mail is known; known: billing"}, "--store", at,
+		"--consumer", "mail")
 	exec1(t, strings.TrimPrefix(at, "sqlite:"), insertedSaga("refund", "true", "NULL"))
-	doctor(t, 0, map[string]string{"store/sagas of refund": "warning 1 running, 0 compensating; of them 1 stuck, 0 paused, 0 failing → run: skald saga list --stuck --name 'refund'"}, "--store", at)
+	doctor(t, 0,
+		map[string]string{
+			"store/sagas of refund": "warning 1 running, 0 compensating; of them 1 stuck, 0 paused, 0 failing → run: skald saga list --stuck --name 'refund'"}, "--store", at)
 	exec1(t, strings.TrimPrefix(at, "sqlite:"), insertedSaga("transfer", "false", "1"))
-	doctor(t, 8, map[string]string{"store/sagas of transfer": "failed 1 have been due for more than a minute, and no engine takes them; no engine ever noted a definition of that name"}, "--store", at)
-	exec1(t, strings.TrimPrefix(at, "sqlite:"), "INSERT INTO skald_saga_definition (name, hash, written, noted_at) VALUES ('transfer', 'h', '{}', 1000)")
-	doctor(t, 8, map[string]string{"store/sagas of transfer": "failed an engine last noted its definition at 1970-01-01T00:00:01Z → start the service"}, "--store", at)
+	doctor(t, 8,
+		map[string]string{
+			"store/sagas of transfer": "failed 1 have been due for more than a minute, and no engine takes them; no engine ever noted a definition of that name"}, "--store", at)
+	exec1(t, strings.TrimPrefix(at, "sqlite:"),
+		"INSERT INTO skald_saga_definition (name, hash, written, noted_at) VALUES ('transfer', 'h', '{}', 1000)")
+	doctor(t, 8,
+		map[string]string{
+			"store/sagas of transfer": "failed an engine last noted its definition at 1970-01-01T00:00:01Z → start the service"}, "--store", at)
 	exec1(t, strings.TrimPrefix(at, "sqlite:"), "DELETE FROM skald_saga")
-	exec1(t, strings.TrimPrefix(at, "sqlite:"), `INSERT INTO skald_tracked (flow, key, state, due, drift, drifted_at) VALUES
+	exec1(t, strings.TrimPrefix(at, "sqlite:"),
+		`INSERT INTO skald_tracked (flow, key, state, due, drift, drifted_at) VALUES
 		('order', 'o-2', 'compensating', 2, 0, NULL), ('order', 'o 1', 'running', 1, 0, NULL), ('order', 'o-3', 'done', NULL, 1, CAST(unixepoch('subsec') * 1000 AS INTEGER))`)
-	doctor(t, 0, map[string]string{"store/sagas of flow order": "warning 1 running, 1 compensating; 2 overdue, o 1 the longest; in 1 something came within the last day " +
-		"that the flow does not allow, the last time in o-3 → run: skald status -- 'o 1', skald status -- o-3"}, "--store", at)
+	doctor(t, 0,
+		map[string]string{
+			"store/sagas of flow order": "warning 1 running, 1 compensating; 2 overdue, o 1 the longest; in 1 something came within the last day " +
+				"that the flow does not allow, the last time in o-3 → run: skald status -- 'o 1', skald status -- o-3"}, "--store", at)
 	exec1(t, strings.TrimPrefix(at, "sqlite:"), "DELETE FROM skald_tracked")
 	doctor(t, 0, map[string]string{"store/sagas": "ok there are none"}, "--store", at)
-	doctor(t, 8, map[string]string{"broker/connection": "failed"}, "--store", at, "--broker", "nats://127.0.0.1:1")
+	doctor(t, 8, map[string]string{"broker/connection": "failed"}, "--store", at, "--broker",
+		"nats://127.0.0.1:1")
 	p := start(t, nil, "doctor", "--store", at)
 	p.expect(0)
-	if out := p.out.String(); !strings.Contains(out, "warning  store   relay") || !strings.Contains(out, "→ run: skald relay") {
+	if out := p.out.String(); !strings.Contains(out, "warning  store   relay") ||
+		!strings.Contains(out, "→ run: skald relay") {
 		t.Errorf("it prints\n%s", out)
 	}
 }
@@ -121,14 +149,24 @@ func TestDoctorWithoutTheBroker(t *testing.T) {
 	const not = "warning was not compared → give --broker with each --topic, or --broker-keeps"
 	for _, args := range [][]string{nil, {"--broker", bus}, {"--topic", "orders"}} {
 		doctor(t, 0, map[string]string{"window/marks": not}, append(args, "--store", at)...)
-		doctor(t, 0, map[string]string{"window/marks": "ok kept 720h0m0s"}, append(args, "--store", at, "--broker-keeps", "552h")...)
-		doctor(t, 8, map[string]string{"window/marks": "failed marks are kept 30 days, less than 1068h, in which a message"}, append(args, "--store", at, "--broker-keeps", "900h")...)
+		doctor(t, 0, map[string]string{"window/marks": "ok kept 720h0m0s"},
+			append(args, "--store", at, "--broker-keeps", "552h")...)
+		doctor(t, 8,
+			map[string]string{
+				"window/marks": "failed marks are kept 30 days, less than 1068h, in which a message"},
+			append(args, "--store", at, "--broker-keeps", "900h")...)
 	}
 	both := []string{"--store", at, "--broker", bus, "--topic", "orders"} // which is kept for ever
-	doctor(t, 0, map[string]string{"window/topic orders": "warning for ever", "window/marks": "ok but for what the broker keeps of orders"}, both...)
-	doctor(t, 8, map[string]string{"window/marks": "failed less than 50 days, in which a message may leave the outbox"}, append(both, "--outbox", "1200h")...)
-	for flag, says := range map[string]string{"--broker-keeps=0s": "a time above 0, not 0s", "--broker-keeps=-1h": "a time above 0", "--outbox=-1h": "--outbox is a time from 0 on", "--dead=-1h": "--dead",
-		"--rate=-1": "--rate", "--rate=NaN": "--rate", "--connections=-1": "--connections"} {
+	doctor(t, 0, map[string]string{"window/topic orders": "warning for ever",
+		"window/marks": "ok but for what the broker keeps of orders"}, both...)
+	doctor(t, 8,
+		map[string]string{
+			"window/marks": "failed less than 50 days, in which a message may leave the outbox"},
+		append(both, "--outbox", "1200h")...)
+	for flag, says := range map[string]string{"--broker-keeps=0s": "a time above 0, not 0s",
+		"--broker-keeps=-1h": "a time above 0", "--outbox=-1h": "--outbox is a time from 0 on",
+		"--dead=-1h": "--dead",
+		"--rate=-1":  "--rate", "--rate=NaN": "--rate", "--connections=-1": "--connections"} {
 		start(t, nil, "doctor", "--store", at, flag).expect(2, says)
 	}
 	for _, ofTheStore := range []string{"--rate=5", "--connections=5"} {
@@ -145,20 +183,26 @@ func TestDoctorOnHandlers(t *testing.T) {
 		labels := fmt.Sprintf(`consumer=%q,destination=%q,outcome="processed"`, consumer, topic)
 		name := "skald_inbox_process_duration_seconds"
 		return fmt.Sprintf("%s_bucket{%s,le=\"1\"} %d\n%s_bucket{%s,le=\"60\"} %d\n%s_bucket{%s,le=\"+Inf\"} %d\n%s_sum{%s} 1\n%s_count{%s} %d\n",
-			name, labels, quick, name, labels, quick+slow, name, labels, quick+slow, name, labels, name, labels, quick+slow)
+			name, labels, quick, name, labels, quick+slow, name, labels, quick+slow, name, labels, name,
+			labels, quick+slow)
 	}
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/metrics" {
 			http.NotFound(w, r)
 			return
 		}
-		fmt.Fprint(w, "# TYPE skald_inbox_process_duration_seconds histogram\n"+buckets("billing", "orders", 1000, 1)+buckets("stock", "orders", 90, 0)+buckets("stock", "payments", 0, 10))
+		fmt.Fprint(w, "# TYPE skald_inbox_process_duration_seconds histogram\n"+buckets("billing", "orders",
+			1000, 1)+buckets("stock", "orders", 90, 0)+buckets("stock", "payments", 0, 10))
 	}))
 	defer service.Close()
 	url := service.URL + "/metrics"
-	doctor(t, 0, map[string]string{"handlers/p99 of billing": "ok at most 1s", "handlers/p99 of stock": "warning at most 1m0s"}, "--store", at, "--metrics", url)
-	doctor(t, 8, map[string]string{"handlers/p99 of billing": "ok", "handlers/p99 of stock": "failed a handler may take 30s"}, "--store", at, "--metrics", url, "--handle", "30s")
-	doctor(t, 0, map[string]string{"handlers/metrics": "warning no message was handled there yet"}, "--store", at, "--metrics", url, "--consumer", "mail", "--accept", "consumer")
+	doctor(t, 0, map[string]string{"handlers/p99 of billing": "ok at most 1s",
+		"handlers/p99 of stock": "warning at most 1m0s"}, "--store", at, "--metrics", url)
+	doctor(t, 8, map[string]string{"handlers/p99 of billing": "ok",
+		"handlers/p99 of stock": "failed a handler may take 30s"}, "--store", at, "--metrics", url,
+		"--handle", "30s")
+	doctor(t, 0, map[string]string{"handlers/metrics": "warning no message was handled there yet"},
+		"--store", at, "--metrics", url, "--consumer", "mail", "--accept", "consumer")
 	doctor(t, 8, map[string]string{"handlers/metrics": "failed 404"}, "--store", at, "--metrics", service.URL)
 }
 
@@ -180,24 +224,36 @@ func TestDoctorOnPostgres(t *testing.T) {
 	at, conn := postgres(t)
 	doctor(t, 8, map[string]string{"store/tables": "failed skald migrate"}, "--store", at)
 	start(t, nil, "migrate", "--store", at).expect(0)
-	doctor(t, 0, map[string]string{"store/version": "ok PostgreSQL", "store/primary": "ok", "store/synchronous_commit": "ok", "store/clock": "ok", "store/rights of app": "ok",
-		"store/rights of relay": "ok", "store/rings": "ok", "store/retention": "warning", "store/connections": "ok", "store/disk": "ok at 100 messages/s", "store/statement_timeout": "ok off",
-		"store/round trip": "ok", "store/open transactions": "ok", "store/idle_in_transaction_session_timeout": "ok 1m0s", "store/idle_session_timeout": "ok off", "store/outbox": "ok 0 rows", "store/relay": "warning"}, "--store", at, "--rate", "100")
-	doctor(t, 8, map[string]string{"store/connections": "failed 100000 are wanted"}, "--store", at, "--connections", "100000")
+	doctor(t, 0, map[string]string{"store/version": "ok PostgreSQL", "store/primary": "ok",
+		"store/synchronous_commit": "ok", "store/clock": "ok", "store/rights of app": "ok",
+		"store/rights of relay": "ok", "store/rings": "ok", "store/retention": "warning",
+		"store/connections": "ok", "store/disk": "ok at 100 messages/s", "store/statement_timeout": "ok off",
+		"store/round trip": "ok", "store/open transactions": "ok",
+		"store/idle_in_transaction_session_timeout": "ok 1m0s", "store/idle_session_timeout": "ok off",
+		"store/outbox": "ok 0 rows", "store/relay": "warning"}, "--store", at, "--rate", "100")
+	doctor(t, 8, map[string]string{"store/connections": "failed 100000 are wanted"}, "--store", at,
+		"--connections", "100000")
 	unsafe := settingsOf(at, "synchronous_commit=off", "statement_timeout=1000", "idle_session_timeout=60000")
 	doctor(t, 8, map[string]string{"store/synchronous_commit": "failed off → ALTER ROLE"}, "--store", unsafe)
 	start(t, nil, "doctor", "--store", unsafe, "--accept", "fsyncs").expect(2, "fsyncs")
-	doctor(t, 0, map[string]string{"store/synchronous_commit": "warning off (accepted) → ALTER ROLE", "store/statement_timeout": "warning 1s", "store/idle_session_timeout": "warning 1m0s", "store/rate": "warning instances"},
+	doctor(t, 0, map[string]string{"store/synchronous_commit": "warning off (accepted) → ALTER ROLE",
+		"store/statement_timeout": "warning 1s", "store/idle_session_timeout": "warning 1m0s",
+		"store/rate": "warning instances"},
 		"--rate", "1e9", "--store", unsafe, "--accept", "synchronous_commit")
 	start(t, nil, "maintain", "--store", at, "--reason", "test").expect(0)
-	do(t, conn, `UPDATE skald_retention_run SET ran_at = ran_at - interval '2 hours', keep = interval '100 days'`)
-	doctor(t, 8, map[string]string{"store/retention": "failed last looked", "store/rings": "failed --outbox-slots", "window/marks": "warning kept 2400h0m0s: longer"}, "--store", at)
-	do(t, conn, `INSERT INTO skald_quarantine (consumer, source, id, fingerprint, cause, topic, type, message) VALUES ('billing', 's', 'i', 1, -1, 't', 't', '{}')`)
+	do(t, conn,
+		`UPDATE skald_retention_run SET ran_at = ran_at - interval '2 hours', keep = interval '100 days'`)
+	doctor(t, 8, map[string]string{"store/retention": "failed last looked",
+		"store/rings": "failed --outbox-slots", "window/marks": "warning kept 2400h0m0s: longer"},
+		"--store", at)
+	do(t, conn,
+		`INSERT INTO skald_quarantine (consumer, source, id, fingerprint, cause, topic, type, message) VALUES ('billing', 's', 'i', 1, -1, 't', 't', '{}')`)
 	doctor(t, 8, map[string]string{"store/kept for billing": "warning 1 too old"}, "--store", at)
 	role := "skald_doctor_" + strings.ToLower(rand.Text()[:8])
 	do(t, conn, "CREATE ROLE "+role)
 	t.Cleanup(func() {
-		_, err := conn.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role, pgx.QueryExecModeSimpleProtocol)
+		_, err := conn.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role,
+			pgx.QueryExecModeSimpleProtocol)
 		must(t, err)
 	})
 	as := settingsOf(at, "role="+role)
@@ -205,8 +261,10 @@ func TestDoctorOnPostgres(t *testing.T) {
 	p := start(t, nil, "roles", "app", "--name", "app="+role)
 	p.expect(0)
 	do(t, conn, p.out.String())
-	doctor(t, 8, map[string]string{"store/rights of app": "ok", "store/rights of relay": "warning GRANT", "store/retention": "failed"}, "--store", as)
-	doctor(t, 8, map[string]string{"store/connection": "failed is the server running"}, "--store", "postgres://127.0.0.1:1/x")
+	doctor(t, 8, map[string]string{"store/rights of app": "ok", "store/rights of relay": "warning GRANT",
+		"store/retention": "failed"}, "--store", as)
+	doctor(t, 8, map[string]string{"store/connection": "failed is the server running"},
+		"--store", "postgres://127.0.0.1:1/x")
 }
 
 // What at Kafka loses what was acknowledged, or is too small for what the outbox takes, is named by its
@@ -220,13 +278,21 @@ func TestDoctorOnKafka(t *testing.T) {
 		must(t, err)
 	})
 	must(t, made(adm.CreateTopic(t.Context(), 1, 1, nil, good)))
-	set := map[string]*string{"unclean.leader.election.enable": kadm.StringPtr("true"), "cleanup.policy": kadm.StringPtr("compact"), "max.message.bytes": kadm.StringPtr("100000")}
+	set := map[string]*string{"unclean.leader.election.enable": kadm.StringPtr("true"),
+		"cleanup.policy": kadm.StringPtr("compact"), "max.message.bytes": kadm.StringPtr("100000")}
 	must(t, made(adm.CreateTopic(t.Context(), 1, 1, set, bad)))
-	doctor(t, 0, map[string]string{"broker/connection": "ok", "broker/acks": "ok all", "broker/topics": "ok " + good, "broker/replicas of " + good: "warning three replicas",
-		"broker/unclean.leader.election.enable of " + good: "ok false", "broker/cleanup.policy of " + good: "ok delete", "window/marks": "warning 720h0m0s is the default, the database did not tell → give --store"}, "--broker", at, "--topic", good)
-	doctor(t, 8, map[string]string{"broker/unclean.leader.election.enable of " + bad: "failed true", "broker/cleanup.policy of " + bad: "warning compact",
-		"broker/max.message.bytes of " + bad: "warning 100000", "window/topic " + bad: "warning for ever"}, "--broker", at, "--topic", bad)
-	doctor(t, 8, map[string]string{"broker/topics": "failed no such topic"}, "--broker", at, "--topic", good+".missing")
+	doctor(t, 0, map[string]string{"broker/connection": "ok", "broker/acks": "ok all",
+		"broker/topics": "ok " + good, "broker/replicas of " + good: "warning three replicas",
+		"broker/unclean.leader.election.enable of " + good: "ok false", "broker/cleanup.policy of " +
+			good: "ok delete",
+		"window/marks": "warning 720h0m0s is the default, the database did not tell → give --store"},
+		"--broker", at, "--topic", good)
+	doctor(t, 8, map[string]string{"broker/unclean.leader.election.enable of " + bad: "failed true",
+		"broker/cleanup.policy of " + bad:    "warning compact",
+		"broker/max.message.bytes of " + bad: "warning 100000", "window/topic " + bad: "warning for ever"},
+		"--broker", at, "--topic", bad)
+	doctor(t, 8, map[string]string{"broker/topics": "failed no such topic"}, "--broker", at,
+		"--topic", good+".missing")
 }
 
 func made(_ kadm.CreateTopicResponse, err error) error { return err }
@@ -235,10 +301,15 @@ func TestDoctorOnNATSAndRabbitMQ(t *testing.T) {
 	t.Parallel()
 	at := "nats://" + natsServer(t, t.TempDir(), 0).Addr().String()
 	start(t, nil, "migrate", "--broker", at, "--topic", "orders").expect(0)
-	doctor(t, 0, map[string]string{"broker/version": "ok NATS 2.", "broker/max_payload": "ok", "broker/sync_interval": "warning always", "broker/replicas of orders": "ok 1", "window/topic orders": "warning for ever"}, "--broker", at, "--topic", "orders")
+	doctor(t, 0, map[string]string{"broker/version": "ok NATS 2.", "broker/max_payload": "ok",
+		"broker/sync_interval": "warning always", "broker/replicas of orders": "ok 1",
+		"window/topic orders": "warning for ever"}, "--broker", at, "--topic", "orders")
 	doctor(t, 8, map[string]string{"broker/topics": "failed nowhere"}, "--broker", at, "--topic", "nowhere")
 	rabbit := need.RabbitMQ(t)
-	start(t, nil, "migrate", "--broker", rabbit, "--topic", "doctored").expect(0) // on a new server nobody did
-	doctor(t, 0, map[string]string{"broker/version": "ok RabbitMQ", "broker/policies": "warning list_policies"}, "--broker", rabbit)
-	doctor(t, 8, map[string]string{"broker/topics": "failed", "window/topic nowhere.here": "warning --broker-keeps"}, "--broker", rabbit, "--topic", "nowhere.here")
+	// on a new server nobody did
+	start(t, nil, "migrate", "--broker", rabbit, "--topic", "doctored").expect(0)
+	doctor(t, 0, map[string]string{"broker/version": "ok RabbitMQ",
+		"broker/policies": "warning list_policies"}, "--broker", rabbit)
+	doctor(t, 8, map[string]string{"broker/topics": "failed",
+		"window/topic nowhere.here": "warning --broker-keeps"}, "--broker", rabbit, "--topic", "nowhere.here")
 }

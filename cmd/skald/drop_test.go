@@ -46,7 +46,8 @@ func (w *tillSays) run(what string, done func() bool) {
 				}
 				return "receipt", nil
 			},
-			Settle: func(_ context.Context, _ *sql.Tx, m skald.Received[string], o call.Outcome[string]) error {
+			Settle: func(_ context.Context, _ *sql.Tx, m skald.Received[string],
+				o call.Outcome[string]) error {
 				if w.deaf["settling "+m.Value] {
 					return skald.Permanent(errors.New("no room in the ledger"))
 				}
@@ -67,7 +68,8 @@ func (w *tillSays) run(what string, done func() bool) {
 // say publishes a message whose id tells its kind and its order.
 func (w *tillSays) say(typ, order string) {
 	w.t.Helper()
-	m := skald.Message{ID: typ + "-" + order, Source: "/shop", Topic: "orders", Type: typ, Key: []byte(typ + order), Data: []byte(`"` + order + `"`),
+	m := skald.Message{ID: typ + "-" + order, Source: "/shop", Topic: "orders", Type: typ,
+		Key: []byte(typ + order), Data: []byte(`"` + order + `"`),
 		ContentType: "application/json"}
 	must(w.t, w.bus.Publish(w.t.Context(), []skald.Message{m}).Wait(w.t.Context()))
 }
@@ -89,13 +91,16 @@ func testDropAtACallOfAStep(t *testing.T, fresh func(*testing.T) *bed) {
 		w.say("placed", order)
 	}
 	w.run("each call is settled, or its message is dead", func() bool {
-		return w.count("skald_parked WHERE dead_at IS NOT NULL AND call IS NOT NULL") == 2 && w.count("skald_mark") == 2
+		return w.count("skald_parked WHERE dead_at IS NOT NULL AND call IS NOT NULL") == 2 &&
+			w.count("skald_mark") == 2
 	})
 	for _, json := range []bool{false, true} { // they died in any order
 		p := start(t, w.env, "dead", "drop", "--all", "--dry-run", fmt.Sprint("--json=", json))
 		p.expect(0)
-		for _, want := range []string{map[bool]string{false: "drop: 2 of 2 messages would be done\n", true: `"wanted":["placed-`}[json],
-			"placed-a: step charge of a is at the call a", "then say --call done or --call refused", "placed-b: step charge of b"} {
+		for _, want := range []string{map[bool]string{false: "drop: 2 of 2 messages would be done\n",
+			true: `"wanted":["placed-`}[json],
+			"placed-a: step charge of a is at the call a", "then say --call done or --call refused",
+			"placed-b: step charge of b"} {
 			if said := p.out.String(); !strings.Contains(said, want) {
 				t.Errorf("a dry run has no %q: %s", want, said)
 			}
@@ -103,7 +108,8 @@ func testDropAtACallOfAStep(t *testing.T, fresh func(*testing.T) *bed) {
 	}
 	p := start(t, w.env, "dead", "drop", "placed-a", "--reason", "forgotten", "--yes")
 	p.expect(2)
-	if said := p.errs.String(); !strings.Contains(said, "step charge of a is at the call a") || !strings.Contains(said, "--call refused") {
+	if said := p.errs.String(); !strings.Contains(said, "step charge of a is at the call a") ||
+		!strings.Contains(said, "--call refused") {
 		t.Errorf("it says %s", said)
 	}
 	p = start(t, w.env, "dead", "drop", "placed-a", "--reason", "forgotten", "--yes", "--call", "perhaps")
@@ -126,12 +132,14 @@ func testDropAtACallOfAStep(t *testing.T, fresh func(*testing.T) *bed) {
 	for _, order := range []string{"a", "b", "c", "d"} {
 		w.say("cancelled", order)
 	}
-	w.run("what nobody answers is dead again", func() bool { return w.count("skald_parked WHERE dead_at IS NOT NULL AND call IS NOT NULL") == 2 })
+	w.run("what nobody answers is dead again",
+		func() bool { return w.count("skald_parked WHERE dead_at IS NOT NULL AND call IS NOT NULL") == 2 })
 	drop("cancelled-c", "done", store.StepUndone)
 	drop("cancelled-d", "refused", store.StepDone)
 	w.deaf["back-d"] = false
 	w.say("cancelled", "d2") // of a step that nobody took
-	w.run("all is finished", func() bool { return w.count("skald_mark") == 9 && w.count("skald_parked") == 0 })
+	w.run("all is finished",
+		func() bool { return w.count("skald_mark") == 9 && w.count("skald_parked") == 0 })
 	got := ""
 	for _, order := range []string{"a", "b", "c", "d", "d2"} {
 		got += fmt.Sprint(order, " ", w.state(order), ", ")
@@ -148,7 +156,8 @@ func testDropOfAKnownOutcome(t *testing.T, fresh func(*testing.T) *bed) {
 	w := newTill(fresh(t))
 	w.deaf["settling a"] = true
 	w.say("placed", "a")
-	w.run("its message is dead", func() bool { return w.count("skald_parked WHERE dead_at IS NOT NULL AND call IS NOT NULL") == 1 })
+	w.run("its message is dead",
+		func() bool { return w.count("skald_parked WHERE dead_at IS NOT NULL AND call IS NOT NULL") == 1 })
 	p := start(t, w.env, "dead", "drop", "--all", "--dry-run")
 	p.expect(0)
 	if said := p.out.String(); said != "drop: 1 of 1 messages would be done\n" {

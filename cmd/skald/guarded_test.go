@@ -38,7 +38,9 @@ func TestLeastRightsOnKafka(t *testing.T) {
 	const password = "s3cr3t-of-least"
 	writer, reader := topic+".writer", topic+".reader"
 	for _, user := range []string{writer, reader} {
-		done, err := adm.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{{User: user, Mechanism: kadm.ScramSha512, Iterations: 4096, Password: password}})
+		done, err := adm.AlterUserSCRAMs(t.Context(), nil,
+			[]kadm.UpsertSCRAM{{User: user, Mechanism: kadm.ScramSha512, Iterations: 4096,
+				Password: password}})
 		must(t, err)
 		must(t, done.Error())
 	}
@@ -46,13 +48,16 @@ func TestLeastRightsOnKafka(t *testing.T) {
 		ctx := context.Background()
 		_, _ = adm.DeleteTopics(ctx, topic)
 		for _, user := range []string{writer, reader} {
-			_, _ = adm.AlterUserSCRAMs(ctx, []kadm.DeleteSCRAM{{User: user, Mechanism: kadm.ScramSha512}}, nil)
-			_, _ = adm.DeleteACLs(ctx, kadm.NewACLs().AnyResource().Allow("User:"+user).AllowHosts().Operations())
+			_, _ = adm.AlterUserSCRAMs(ctx, []kadm.DeleteSCRAM{{User: user, Mechanism: kadm.ScramSha512}},
+				nil)
+			_, _ = adm.DeleteACLs(ctx, kadm.NewACLs().AnyResource().Allow("User:"+
+				user).AllowHosts().Operations())
 		}
 	})
 	allow := func(b *kadm.ACLBuilder) {
 		t.Helper()
-		done, err := adm.CreateACLs(t.Context(), b.AllowHosts("*").ResourcePatternType(kadm.ACLPatternLiteral))
+		done, err := adm.CreateACLs(t.Context(),
+			b.AllowHosts("*").ResourcePatternType(kadm.ACLPatternLiteral))
 		must(t, err)
 		for _, d := range done {
 			must(t, d.Err)
@@ -62,13 +67,16 @@ func TestLeastRightsOnKafka(t *testing.T) {
 	store, file := filepath.Join(folder, "outbox.db"), filepath.Join(folder, "password")
 	must(t, os.WriteFile(file, []byte(password+"\n"), 0o600))
 	as := func(user string) string {
-		return "kafka://" + at.SASLTLS + "?" + url.Values{"sasl": {"scram-sha-512"}, "user": {user}, "password_file": {file}, "ca": {filepath.Join(at.Certs, "ca.pem")}}.Encode()
+		return "kafka://" + at.SASLTLS + "?" + url.Values{"sasl": {"scram-sha-512"}, "user": {user},
+			"password_file": {file}, "ca": {filepath.Join(at.Certs, "ca.pem")}}.Encode()
 	}
 
 	start(t, nil, "migrate", "--store", "sqlite:"+store).expect(0)
-	exec1(t, store, "INSERT INTO skald_outbox (topic, key, type, data) VALUES ('"+topic+"', 'k', 'said', '{}')")
+	exec1(t, store, "INSERT INTO skald_outbox (topic, key, type, data) VALUES ('"+topic+
+		"', 'k', 'said', '{}')")
 	relay := start(t, nil, "relay", "--store", "sqlite:"+store, "--broker", as(writer))
-	relay.until("the missing right", func() bool { return strings.Contains(relay.errs.String(), "no right to WRITE the topic") })
+	relay.until("the missing right",
+		func() bool { return strings.Contains(relay.errs.String(), "no right to WRITE the topic") })
 	allow(kadm.NewACLs().Allow("User:" + writer).Topics(topic).Operations(kadm.OpWrite))
 
 	seeds, opts, err := kafkabroker.ParseURL(as(reader), os.Getenv)
@@ -84,10 +92,11 @@ func TestLeastRightsOnKafka(t *testing.T) {
 	start(t, nil, "migrate", "--store", "sqlite:"+filepath.Join(folder, "inbox.db")).expect(0)
 	var handled atomic.Int64
 	in := inbox.New(sqlitestore.New(db, nil), bus, topic+".group", nil)
-	inbox.On(in, skald.Event[map[string]any]{Topic: topic, Type: "said"}, func(context.Context, *sql.Tx, skald.Received[map[string]any]) error {
-		handled.Add(1)
-		return nil
-	})
+	inbox.On(in, skald.Event[map[string]any]{Topic: topic, Type: "said"},
+		func(context.Context, *sql.Tx, skald.Received[map[string]any]) error {
+			handled.Add(1)
+			return nil
+		})
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- in.Run(ctx) }()
@@ -113,15 +122,19 @@ func TestWrongPasswordForKafka(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "outbox.db")
 	start(t, nil, "migrate", "--store", "sqlite:"+store).expect(0)
 	bus := "kafka://" + at.SASL + "?sasl=scram-sha-256&user=skald-nobody"
-	relay := start(t, []string{"SKALD_KAFKA_PASSWORD=s3cr3t-wrong"}, "relay", "--store", "sqlite:"+store, "--broker", bus)
-	relay.until("the refusal", func() bool { return strings.Contains(relay.errs.String(), "SASL_AUTHENTICATION_FAILED") })
+	relay := start(t, []string{"SKALD_KAFKA_PASSWORD=s3cr3t-wrong"}, "relay", "--store", "sqlite:"+store,
+		"--broker", bus)
+	relay.until("the refusal",
+		func() bool { return strings.Contains(relay.errs.String(), "SASL_AUTHENTICATION_FAILED") })
 	relay.signal(syscall.SIGTERM)
 	relay.wait()
-	start(t, []string{"SKALD_KAFKA_PASSWORD=s3cr3t-wrong"}, "demo", "--broker", bus).expect(3, "SASL_AUTHENTICATION_FAILED")
+	start(t, []string{"SKALD_KAFKA_PASSWORD=s3cr3t-wrong"}, "demo", "--broker", bus).expect(3,
+		"SASL_AUTHENTICATION_FAILED")
 	if strings.Contains(relay.errs.String(), "s3cr3t") {
 		t.Errorf("the relay says the password:\n%s", &relay.errs)
 	}
-	start(t, nil, "relay", "--store", "sqlite:"+store, "--broker", "kafka://nobody:s3cr3t-wrong@127.0.0.1:1").expect(2, "password_file")
+	start(t, nil, "relay", "--store", "sqlite:"+store, "--broker",
+		"kafka://nobody:s3cr3t-wrong@127.0.0.1:1").expect(2, "password_file")
 	p := start(t, nil, "demo", "--broker", "kafka://127.0.0.1:1?password=s3cr3t-wrong")
 	p.expect(2, "password_file")
 	if strings.Contains(p.errs.String(), "s3cr3t") {

@@ -31,8 +31,10 @@ func TestCommandOfAStatusFreesTheOrder(t *testing.T) {
 			folder := filepath.Join(t.TempDir(), "the shop's")
 			orders, steps := shopOn(t, folder, attempts)
 			file := filepath.Join(folder, "inventory.db")
-			exec1(t, file, "CREATE TRIGGER sick BEFORE INSERT ON reservations BEGIN SELECT RAISE(ABORT, 'the shelf fell'); END")
-			r := httptest.NewRequest(http.MethodPost, "/orders", bytes.NewBufferString(`{"customer":"ada","items":[{"sku":"tea","quantity":2}]}`))
+			exec1(t, file,
+				"CREATE TRIGGER sick BEFORE INSERT ON reservations BEGIN SELECT RAISE(ABORT, 'the shelf fell'); END")
+			r := httptest.NewRequest(http.MethodPost, "/orders",
+				bytes.NewBufferString(`{"customer":"ada","items":[{"sku":"tea","quantity":2}]}`))
 			r.Header.Set("Idempotency-Key", "mine")
 			var now standing
 			answered(t, orders, r, &now.Summary)
@@ -42,7 +44,8 @@ func TestCommandOfAStatusFreesTheOrder(t *testing.T) {
 				t.Fatalf("held by %+v", now.Held)
 			}
 			exec1(t, file, "DROP TRIGGER sick")
-			typed := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(now.Held[0].Command, " --store ", " --yes --store ", 1))
+			typed := exec.CommandContext(t.Context(), "sh", "-c",
+				strings.Replace(now.Held[0].Command, " --store ", " --yes --store ", 1))
 			typed.Env = append(os.Environ(), "PATH="+filepath.Dir(binary())+":"+os.Getenv("PATH"))
 			if said, err := typed.CombinedOutput(); err != nil {
 				t.Fatalf("%s: %v\n%s", now.Held[0].Command, err, said)
@@ -70,7 +73,8 @@ func shopOn(t *testing.T, folder string, attempts int) (orders http.Handler, ste
 	for _, name := range service.Names() {
 		client, err := bus.Connect(name)
 		if err == nil {
-			err = errors.Join(place.MakeTopics(t.Context(), client, event.New(""), 0), d.Prepare(t.Context(), name))
+			err = errors.Join(place.MakeTopics(t.Context(), client, event.New(""), 0),
+				d.Prepare(t.Context(), name))
 		}
 		if err != nil {
 			t.Fatal(err)

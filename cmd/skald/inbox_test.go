@@ -49,11 +49,14 @@ func testInbox(t *testing.T, fresh func(*testing.T) *bed) {
 			t.Fatal(err)
 		}
 	}
-	if look(); len(status.Quarantine) != 2 || status.Quarantine[0].Waiting != 2 || status.Quarantine[1].Why != "too old" {
+	if look(); len(status.Quarantine) != 2 || status.Quarantine[0].Waiting != 2 ||
+		status.Quarantine[1].Why != "too old" {
 		t.Errorf("%+v", status)
 	}
-	says([]string{"rejected", "out of stock", "409", `{"left":0}`, "quarantine 1", "waits"}, "show", "7", "--consumer", "stock", "--source", "/o")
-	says([]string{`"status":"unknown"`, `"why":"conflict"`}, "show", "8", "--consumer", "stock", "--source", "/o", "--json")
+	says([]string{"rejected", "out of stock", "409", `{"left":0}`, "quarantine 1", "waits"}, "show", "7",
+		"--consumer", "stock", "--source", "/o")
+	says([]string{`"status":"unknown"`, `"why":"conflict"`}, "show", "8", "--consumer", "stock", "--source",
+		"/o", "--json")
 	start(t, nil, "inbox", "show", "7", at).expect(2, "--consumer")
 	start(t, nil, "inbox", "admit", at, "--reason", "x").expect(2, "which messages")
 	start(t, nil, "inbox", "admit", at, "--all").expect(2, "--reason")
@@ -63,7 +66,8 @@ func testInbox(t *testing.T, fresh func(*testing.T) *bed) {
 	if look(); status.Quarantine[0].Admitted != 0 {
 		t.Errorf("behind a dry run: %+v", status)
 	}
-	says([]string{"2 messages"}, "admit", "--why", "conflict", "--reason", "both are meant", "--by", "ann", "--yes")
+	says([]string{"2 messages"}, "admit", "--why", "conflict", "--reason", "both are meant", "--by",
+		"ann", "--yes")
 	says([]string{`"chosen":0`}, "admit", "--why", "conflict", "--reason", "again", "--yes", "--json")
 	says([]string{"admitted already"}, "admit", "--why", "conflict", "--reason", "again", "--yes")
 	says([]string{`"admitted":1`}, "admit", "--number", "3", "--reason", "replayed", "--by", "ann", "--json")
@@ -78,24 +82,29 @@ func testInbox(t *testing.T, fresh func(*testing.T) *bed) {
 	if took := strings.Fields(b.taken()); len(slices.Compact(slices.Sorted(slices.Values(took)))) != 3 {
 		t.Errorf("taken are %s", took)
 	}
-	if why := text(t, b.db, "SELECT string_agg(admitted_by || ' ' || reason, ', ' ORDER BY number) FROM skald_quarantine"); why != "ann both are meant, ann both are meant, ann replayed" {
+	if why := text(t, b.db,
+		"SELECT string_agg(admitted_by || ' ' || reason, ', ' ORDER BY number) FROM skald_quarantine"); why != "ann both are meant, ann both are meant, ann replayed" {
 		t.Errorf("noted is %s", why)
 	}
 	if look(); len(status.Quarantine) != 0 {
 		t.Errorf("behind it: %+v", status)
 	}
-	start(t, nil, "inbox", "admit", at, "--all", "--reason", "x").expect(4, "no message in quarantine is selected")
+	start(t, nil, "inbox", "admit", at, "--all", "--reason", "x").expect(4,
+		"no message in quarantine is selected")
 }
 
 // quarantined are two in conflict and one that is too old; what the first of them is in conflict with was
 // rejected.
 func quarantined(t *testing.T, b *bed) {
 	t.Helper()
-	mark := store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/o", ID: "7"}, As: store.Rejected, Reason: "out of stock", Code: 409, Result: `{"left":0}`, Fingerprint: 1 << 60}
+	mark := store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/o", ID: "7"}, As: store.Rejected,
+		Reason: "out of stock", Code: 409, Result: `{"left":0}`, Fingerprint: 1 << 60}
 	es := []store.Effect{{Mark: &mark}}
 	for i, why := range []store.Outcome{store.Conflict, store.Conflict, store.TooOld} {
-		m := skald.Message{ID: []string{"7", "8", "9"}[i], Source: "/o", Topic: "orders", Type: "placed", Data: []byte(`{"n":1}`)}
-		es = append(es, store.Effect{Quarantine: &store.Quarantined{Consumer: "stock", Identity: store.Identity{Source: "/o", ID: m.ID}, Fingerprint: 3, Why: why, Message: m}})
+		m := skald.Message{ID: []string{"7", "8", "9"}[i], Source: "/o", Topic: "orders", Type: "placed",
+			Data: []byte(`{"n":1}`)}
+		es = append(es, store.Effect{Quarantine: &store.Quarantined{Consumer: "stock",
+			Identity: store.Identity{Source: "/o", ID: m.ID}, Fingerprint: 3, Why: why, Message: m}})
 	}
 	_, err := b.s.Apply(t.Context(), es...)
 	must(t, err)
@@ -108,7 +117,8 @@ func TestMaintain(t *testing.T) { onEachStore(t, testMaintain) }
 func testMaintain(t *testing.T, fresh func(*testing.T) *bed) {
 	b := fresh(t).migrate()
 	bus := b.bus("orders")
-	m := skald.Message{ID: uuid7.New(time.Now().AddDate(0, 0, -25)), Source: "/o", Topic: "orders", Type: "placed", Data: []byte("1")}
+	m := skald.Message{ID: uuid7.New(time.Now().AddDate(0, 0, -25)), Source: "/o", Topic: "orders",
+		Type: "placed", Data: []byte("1")}
 	b.run(bus, "stock", "orders", "placed", inbox.Options{}, nil)
 	must(t, bus.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()))
 	until(t, "it is taken", func() bool { return b.count("skald_mark") == 1 })
@@ -154,7 +164,8 @@ func testMaintain(t *testing.T, fresh func(*testing.T) *bed) {
 	// that would go
 	maintain(1, 30*days, "--dry-run", short)
 	// less is to be kept
-	start(t, nil, append(at[:len(at):len(at)], "--reason=test", short)...).expect(2, "marks 720h0m0s", "--yes")
+	start(t, nil, append(at[:len(at):len(at)], "--reason=test", short)...).expect(2,
+		"marks 720h0m0s", "--yes")
 	if b.count("skald_mark") != 1 {
 		t.Error("the mark went without a yes")
 	}
@@ -162,8 +173,11 @@ func testMaintain(t *testing.T, fresh func(*testing.T) *bed) {
 	if n := b.count("skald_mark"); n != 0 {
 		t.Errorf("%d marks are left", n)
 	}
-	said := text(t, b.db, "SELECT string_agg(author || ' ' || id, '; ' ORDER BY seq) FROM (SELECT author, id, min(seq) AS seq FROM skald_audit WHERE action = 'maintain' AND reason = 'test' AND author <> '' GROUP BY author, id) AS each")
-	for i, want := range []string{" rows 168h0m0s, marks 648h0m0s, steps 2160h0m0s, sagas 720h0m0s", " rows 168h0m0s, marks 720h0m0s, steps 2160h0m0s, sagas 720h0m0s", "ann rows 168h0m0s, marks 480h0m0s, steps 2160h0m0s, sagas 720h0m0s"} {
+	said := text(t, b.db,
+		"SELECT string_agg(author || ' ' || id, '; ' ORDER BY seq) FROM (SELECT author, id, min(seq) AS seq FROM skald_audit WHERE action = 'maintain' AND reason = 'test' AND author <> '' GROUP BY author, id) AS each")
+	for i, want := range []string{" rows 168h0m0s, marks 648h0m0s, steps 2160h0m0s, sagas 720h0m0s",
+		" rows 168h0m0s, marks 720h0m0s, steps 2160h0m0s, sagas 720h0m0s",
+		"ann rows 168h0m0s, marks 480h0m0s, steps 2160h0m0s, sagas 720h0m0s"} {
 		if each := strings.Split(said, "; "); len(each) != 3 || !strings.HasSuffix(each[i], want) {
 			t.Errorf("noted is %q, want %q", said, want)
 		}
@@ -174,7 +188,8 @@ func testMaintain(t *testing.T, fresh func(*testing.T) *bed) {
 	}
 	start(t, nil, "maintain", "--store", b.at, "--reason=test", "--keep-marks", "1h").expect(2, "marks")
 	must(t, bus.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()))
-	until(t, "it came again", func() bool { return b.count("skald_quarantined WHERE cause = 'too old' AND id = $1", m.ID) == 1 })
+	until(t, "it came again",
+		func() bool { return b.count("skald_quarantined WHERE cause = 'too old' AND id = $1", m.ID) == 1 })
 	if took := b.taken(); took != m.ID {
 		t.Errorf("taken are %s", took)
 	}

@@ -24,7 +24,8 @@ func initCommand(out io.Writer) *cobra.Command {
 	var module string
 	var withSaga bool
 	t := &say.Tidings{Out: out}
-	c := &cobra.Command{Use: "init DIR", Short: "Write a service to begin with", Long: initAbout, Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: "init DIR", Short: "Write a service to begin with", Long: initAbout,
+		Args: cobra.ExactArgs(1)}
 	c.Flags().StringVar(&module, "module", "", "the path of its module (default: the folder's name)")
 	c.Flags().BoolVar(&withSaga, "saga", false, "one that runs an orchestrated saga")
 	t.Flag(c)
@@ -38,7 +39,8 @@ func initCommand(out io.Writer) *cobra.Command {
 			module = strings.ToLower(filepath.Base(full))
 		}
 		if !regexp.MustCompile(`^[a-z0-9][a-z0-9._~-]*(/[A-Za-z0-9][A-Za-z0-9._~-]*)*$`).MatchString(module) {
-			return &exit.UsageError{What: fmt.Sprintf("%q is no path of a module: give one as in --module example.com/orders", module)}
+			return &exit.UsageError{What: fmt.Sprintf(
+				"%q is no path of a module: give one as in --module example.com/orders", module)}
 		}
 		s := starter.Of(module)
 		s.Saga = withSaga
@@ -62,9 +64,11 @@ func tellInit(t *say.Tidings, s starter.Service, dir string, names []string) err
 	}
 	next := []string{"cd " + say.Quoted(dir)}
 	if s.Skald == starter.Unreleased {
-		next = append(next, "go mod edit -replace github.com/skald-go/skald=FOLDER   # of Skald's source: this build has no version")
+		next = append(next,
+			"go mod edit -replace github.com/skald-go/skald=FOLDER   # of Skald's source: this build has no version")
 	}
-	next = append(next, "go mod tidy", "go test ./...        # with DATABASE_URL, on PostgreSQL", "cat README.md")
+	next = append(next, "go mod tidy", "go test ./...        # with DATABASE_URL, on PostgreSQL",
+		"cat README.md")
 	err := t.List("wrote", "wrote", names)
 	if err == nil {
 		err = t.Say("next", next, "\nnow:  "+strings.Join(next, "\n      "))

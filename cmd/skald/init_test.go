@@ -72,7 +72,8 @@ func knows(t *testing.T, readme string) {
 			continue
 		}
 		words := strings.Fields(args)
-		verb := words[:slices.IndexFunc(append(words, "--"), func(w string) bool { return strings.HasPrefix(w, "--") })]
+		verb := words[:slices.IndexFunc(append(words, "--"),
+			func(w string) bool { return strings.HasPrefix(w, "--") })]
 		p := start(t, nil, append(slices.Clone(verb), "--help")...)
 		p.expect(0)
 		for _, w := range words {
@@ -145,7 +146,8 @@ func TestInitRefuses(t *testing.T) {
 	}
 	start(t, nil, "init", filepath.Join(dir, "a", "orders")).expect(0)
 	text, err := os.ReadFile(filepath.Join(dir, "a", "orders", "go.mod"))
-	if err != nil || !strings.HasPrefix(string(text), "module orders\n") || !strings.Contains(string(text), "github.com/jackc/pgx/v5 v5.") {
+	if err != nil || !strings.HasPrefix(string(text), "module orders\n") ||
+		!strings.Contains(string(text), "github.com/jackc/pgx/v5 v5.") {
 		t.Errorf("%s, %v", text, err)
 	}
 }

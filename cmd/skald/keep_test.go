@@ -58,7 +58,8 @@ func (p *program) order(url, key string) (id string) {
 // looksAt reads the story of an order in the console of a demo that is kept.
 func (p *program) looksAt(id string) {
 	p.t.Helper()
-	m := regexp.MustCompile(`console: (http://127\.0\.0\.1:\d+/console/) shows`).FindStringSubmatch(p.errs.String())
+	m := regexp.MustCompile(`console: (http://127\.0\.0\.1:\d+/console/) shows`).FindStringSubmatch(
+		p.errs.String())
 	if m == nil {
 		p.t.Fatalf("no address of a console: %s", &p.errs)
 	}
@@ -103,7 +104,8 @@ func TestDemoKeep(t *testing.T) {
 	p.looksAt(id)
 	show := start(t, nil, "demo", "show", id, "--dir", dir)
 	show.expect(0)
-	if told := show.out.String(); !strings.Contains(told, "order says order.confirmed") || strings.Count(told, "gateway moves a charge of ") != 1 {
+	if told := show.out.String(); !strings.Contains(told, "order says order.confirmed") ||
+		strings.Count(told, "gateway moves a charge of ") != 1 {
 		t.Errorf("no story of the order that was placed by hand:\n%s", &show.out)
 	}
 	p.signal(syscall.SIGTERM)

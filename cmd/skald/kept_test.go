@@ -16,9 +16,12 @@ func TestKeptMessagesByTheCommand(t *testing.T) { onEachStore(t, testKeptMessage
 func testKeptMessagesByTheCommand(t *testing.T, fresh func(*testing.T) *bed) {
 	b := fresh(t).migrate()
 	keep := func(id string, dead *store.Death) store.Effect {
-		return store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/orders", ID: id},
-			Message:  skald.Message{ID: id, Source: "/orders", Topic: "orders", Type: "order.placed", Key: []byte("k-" + id), Data: []byte(`"secret"`)},
-			Attempts: 3, Due: 30 * 24 * time.Hour, Last: store.Failure{At: time.Now(), Why: "no such column"}, Dead: dead}}}
+		return store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "stock",
+			Identity: store.Identity{Source: "/orders", ID: id},
+			Message: skald.Message{ID: id, Source: "/orders", Topic: "orders", Type: "order.placed",
+				Key: []byte("k-" + id), Data: []byte(`"secret"`)},
+			Attempts: 3, Due: 30 * 24 * time.Hour, Last: store.Failure{At: time.Now(), Why: "no such column"},
+			Dead: dead}}}
 	}
 	death := &store.Death{At: time.Now(), Kind: "attempts", Fingerprint: "abc", BlocksKey: true}
 	_, err := b.s.Apply(t.Context(), keep("m-1", nil), keep("m-2", death), keep("m-3", death))
@@ -39,7 +42,8 @@ func testKeptMessagesByTheCommand(t *testing.T, fresh func(*testing.T) *bed) {
 		}
 	}
 	says(0, []string{"parked", "list"}, "m-1", "no such column", "due in 719h")
-	says(0, []string{"dead", "list", "--json", "--fingerprint", "abc"}, `"id":"m-2"`, `"id":"m-3"`, `"blocks_key":true`)
+	says(0, []string{"dead", "list", "--json", "--fingerprint", "abc"}, `"id":"m-2"`, `"id":"m-3"`,
+		`"blocks_key":true`)
 	says(0, []string{"dead", "groups"}, "2", "abc", "no such column")
 	says(0, []string{"dead", "show", "m-2"}, "InNlY3JldCI=")
 	says(2, []string{"dead", "redrive", "--yes"}, "--reason")
@@ -52,19 +56,25 @@ func testKeptMessagesByTheCommand(t *testing.T, fresh func(*testing.T) *bed) {
 	}
 	says(0, []string{"dead", "redrive", "--dry-run", "--json"}, `"meant":2`)
 	says(0, []string{"dead", "redrive", "m-2", "--yes", "--reason", "fixed", "--by", "ann"}, "1 of 1")
-	says(0, []string{"dead", "drop", "--yes", "--all", "--reason", "not ours", "--by", "ann", "--json"}, `"done":1`)
+	says(0, []string{"dead", "drop", "--yes", "--all", "--reason", "not ours", "--by", "ann", "--json"},
+		`"done":1`)
 	says(4, []string{"dead", "drop", "--yes", "--all", "--reason", "not ours"}, "skald: no kept message")
 	says(4, []string{"dead", "show", "m-3"}, "skald: no dead letter")
-	until(t, "what was redriven is taken", func() bool { return b.taken() == "m-2" && b.count("skald_parked") == 1 })
+	until(t, "what was redriven is taken",
+		func() bool { return b.taken() == "m-2" && b.count("skald_parked") == 1 })
 	says(0, []string{"parked", "release", "--key", "k-m-1", "--yes", "--reason", "now"}, "1 of 1")
-	until(t, "what was released is taken", func() bool { return b.taken() == "m-2 m-1" && b.count("skald_parked") == 0 })
-	if said := text(t, b.db, `SELECT string_agg(action || ' ' || author || ' ' || reason || ' ' || id, ',' ORDER BY seq) FROM skald_audit WHERE author = 'ann'`); said != "redrive ann fixed m-2,drop ann not ours m-3" {
+	until(t, "what was released is taken",
+		func() bool { return b.taken() == "m-2 m-1" && b.count("skald_parked") == 0 })
+	if said := text(t, b.db,
+		`SELECT string_agg(action || ' ' || author || ' ' || reason || ' ' || id, ',' ORDER BY seq) FROM skald_audit WHERE author = 'ann'`); said != "redrive ann fixed m-2,drop ann not ours m-3" {
 		t.Errorf("the audit has %s", said)
 	}
 	if n := b.count("skald_audit WHERE action = 'release' AND reason = 'now' AND id = 'm-1'"); n != 1 {
 		t.Errorf("%d releases were noted", n)
 	}
-	if v, err := b.s.Seen(t.Context(), "stock", []store.Identity{{Source: "/orders", ID: "m-3"}}); err != nil || v[0].Outcome != store.Rejected || v[0].Reason != "dropped: not ours" {
+	if v, err := b.s.Seen(t.Context(), "stock",
+		[]store.Identity{{Source: "/orders", ID: "m-3"}}); err != nil || v[0].Outcome != store.Rejected ||
+		v[0].Reason != "dropped: not ours" {
 		t.Errorf("the dropped one is %+v, %v", v, err)
 	}
 }

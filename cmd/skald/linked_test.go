@@ -10,7 +10,8 @@ import (
 // linked are the packages of a build, each with what it imports.
 func linked(t *testing.T, tags string) map[string][]string {
 	t.Helper()
-	c := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", tags, "-f", "{{.ImportPath}} {{join .Imports \" \"}}", ".")
+	c := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", tags,
+		"-f", "{{.ImportPath}} {{join .Imports \" \"}}", ".")
 	said, err := c.Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
@@ -29,7 +30,8 @@ func TestLinked(t *testing.T) {
 	t.Parallel()
 	const ours = "github.com/skald-go/skald/"
 	servers := []string{"github.com/nats-io/nats-server"}
-	demo := []string{ours + "examples/", ours + "sagatest", ours + "cmd/skald/internal/demo", ours + "store/storetest", ours + "broker/brokertest"}
+	demo := []string{ours + "examples/", ours + "sagatest", ours + "cmd/skald/internal/demo",
+		ours + "store/storetest", ours + "broker/brokertest"}
 	for tags, barred := range map[string][]string{"": servers, "nodemo": append(demo, servers...)} {
 		all := linked(t, tags)
 		if len(all[ours+"cmd/skald"]) == 0 {

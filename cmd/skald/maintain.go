@@ -67,13 +67,18 @@ func keptOf(r store.Retention) keptFor {
 
 func maintainCommand(out, errs io.Writer) *cobra.Command {
 	var m maintenance
-	c := &cobra.Command{Use: "maintain", Short: "Empty what is older than it is kept", Long: maintainAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "maintain", Short: "Empty what is older than it is kept", Long: maintainAbout,
+		Args: cobra.NoArgs}
 	given.StoreFlags(c, &m.schema, &m.asJSON)
 	f := c.Flags()
-	f.DurationVar(&m.keep.Outbox, "keep-outbox", 7*24*time.Hour, "how long rows are kept once they are published")
-	f.DurationVar(&m.keep.Marks, "keep-marks", 30*24*time.Hour, "how long marks are kept; at least as long as rows")
-	f.DurationVar(&m.keep.Steps, "keep-steps", 90*24*time.Hour, "how long steps are kept after their saga began: no saga may take longer")
-	f.DurationVar(&m.keep.Sagas, "keep-sagas", 30*24*time.Hour, "how long orchestrated sagas are kept after they ended, and their keys with them")
+	f.DurationVar(&m.keep.Outbox, "keep-outbox", 7*24*time.Hour,
+		"how long rows are kept once they are published")
+	f.DurationVar(&m.keep.Marks, "keep-marks", 30*24*time.Hour,
+		"how long marks are kept; at least as long as rows")
+	f.DurationVar(&m.keep.Steps, "keep-steps", 90*24*time.Hour,
+		"how long steps are kept after their saga began: no saga may take longer")
+	f.DurationVar(&m.keep.Sagas, "keep-sagas", 30*24*time.Hour,
+		"how long orchestrated sagas are kept after they ended, and their keys with them")
 	f.StringVar(&m.Reason, "reason", "", "why; it is noted")
 	f.StringVar(&m.Author, "by", given.Whoami(), "who; it is noted")
 	f.BoolVar(&m.DryRun, "dry-run", false, "say how many would go, and do nothing")
@@ -98,7 +103,8 @@ func maintainCommand(out, errs io.Writer) *cobra.Command {
 func (m *maintenance) run(ctx context.Context, out, errs io.Writer, db operate.Maintainer) error {
 	did, err := operate.Maintain(ctx, db, m.keep, m.sure, m.Order)
 	if less := new(operate.ShorterError); errors.As(err, &less) {
-		if err := given.Yes(ctx, errs, less.Error()+".\nShall less be kept?", less.Error()+": if that is meant, add --yes"); err != nil {
+		if err := given.Yes(ctx, errs, less.Error()+".\nShall less be kept?", less.Error()+
+			": if that is meant, add --yes"); err != nil {
 			return err
 		}
 		did, err = operate.Maintain(ctx, db, m.keep, true, m.Order)
@@ -106,8 +112,10 @@ func (m *maintenance) run(ctx context.Context, out, errs io.Writer, db operate.M
 	if err != nil {
 		return err
 	}
-	return m.tell(out, maintained{DryRun: m.DryRun, Keep: keptOf(did.Keep), Before: keptOf(did.Before), Oldest: did.Oldest.Seconds(),
-		Rows: did.Rows, Marks: did.Marks, Steps: did.Steps, Sagas: did.Sagas, Left: append([]string{}, did.Left...)})
+	return m.tell(out, maintained{DryRun: m.DryRun, Keep: keptOf(did.Keep), Before: keptOf(did.Before),
+		Oldest: did.Oldest.Seconds(),
+		Rows:   did.Rows, Marks: did.Marks, Steps: did.Steps, Sagas: did.Sagas,
+		Left: append([]string{}, did.Left...)})
 }
 
 func (m *maintenance) tell(out io.Writer, t maintained) error {
@@ -121,7 +129,8 @@ func (m *maintenance) tell(out io.Writer, t maintained) error {
 			what        string
 			would       int64
 			now, before float64
-		}{{"rows", t.Rows, t.Keep.Rows, t.Before.Rows}, {"marks", t.Marks, t.Keep.Marks, t.Before.Marks}, {"steps", t.Steps, t.Keep.Steps, t.Before.Steps},
+		}{{"rows", t.Rows, t.Keep.Rows, t.Before.Rows}, {"marks", t.Marks, t.Keep.Marks, t.Before.Marks},
+			{"steps", t.Steps, t.Keep.Steps, t.Before.Steps},
 			{"sagas", t.Sagas, t.Keep.Sagas, t.Before.Sagas}} {
 			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t\n", l.what, l.would, span(l.now), span(l.before))
 		}
@@ -131,7 +140,8 @@ func (m *maintenance) tell(out io.Writer, t maintained) error {
 		fmt.Fprintf(w, "the oldest row was written %s ago\n", span(t.Oldest))
 		return w.Flush()
 	}
-	fmt.Fprintf(out, "rows   %s\nmarks  %s\nsteps  %d\nsagas  %d\n", gone(t.Rows), gone(t.Marks), t.Steps, t.Sagas)
+	fmt.Fprintf(out, "rows   %s\nmarks  %s\nsteps  %d\nsagas  %d\n", gone(t.Rows), gone(t.Marks),
+		t.Steps, t.Sagas)
 	for _, what := range t.Left {
 		fmt.Fprintln(out, "left   "+what)
 	}

@@ -14,7 +14,8 @@ func TestAcknowledgeMissed(t *testing.T) { onEachStore(t, testAcknowledgeMissed)
 func testAcknowledgeMissed(t *testing.T, fresh func(*testing.T) *bed) {
 	b := fresh(t).migrate()
 	missed := func(consumer, why string) {
-		_, err := b.s.Apply(t.Context(), store.Effect{Audit: &store.Audit{Author: "skald", Action: "missed", Reason: why, Consumer: consumer}})
+		_, err := b.s.Apply(t.Context(), store.Effect{Audit: &store.Audit{Author: "skald", Action: "missed",
+			Reason: why, Consumer: consumer}})
 		must(t, err)
 	}
 	says := func(code int, want string, args ...string) {
@@ -35,7 +36,8 @@ func testAcknowledgeMissed(t *testing.T, fresh func(*testing.T) *bed) {
 	says(2, "billing", "--reason", "x", "--yes")
 	says(4, "billing", "--consumer", "sock", "--reason", "x", "--yes")
 	start(t, b.env, "doctor").expect(8)
-	says(0, `"missed":["3 messages of partition orders/0"]`, "--consumer", "stock", "--reason", "sent again", "--by", "ann", "--yes", "--json")
+	says(0, `"missed":["3 messages of partition orders/0"]`, "--consumer", "stock", "--reason", "sent again",
+		"--by", "ann", "--yes", "--json")
 	says(0, "What billing missed so far is acknowledged", "--reason", "not needed", "--by", "ann", "--yes")
 	says(4, "no consumer missed", "--reason", "x", "--yes")
 	if left, err := operate.Missed(t.Context(), b.s); err != nil || len(left) != 0 {

@@ -28,7 +28,8 @@ func natsServer(t *testing.T, dir string, port int) *server.Server {
 		port = server.RANDOM_PORT
 	}
 	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, SyncAlways: true, NoSigs: true, NoLog: true,
+		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, SyncAlways: true, NoSigs: true,
+		NoLog:              true,
 		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 4 << 30,
 	})
 	if err != nil {
@@ -52,7 +53,8 @@ func TestDemoOnNATSThatRestarts(t *testing.T) {
 	files, dir := t.TempDir(), filepath.Join(t.TempDir(), "demo")
 	port := need.FreePort(t)
 	s := natsServer(t, files, port)
-	args := []string{"demo", "--orders", "150", "--faults", "wild", "--dir", dir, "--broker", "nats://" + s.Addr().String(), "--json"}
+	args := []string{"demo", "--orders", "150", "--faults", "wild", "--dir", dir, "--broker",
+		"nats://" + s.Addr().String(), "--json"}
 	p := start(t, nil, args...)
 	for _, n := range []int{10, 60} {
 		p.until("orders", func() bool {
@@ -77,11 +79,13 @@ func TestDemoOnForeignNATS(t *testing.T) {
 	s := natsServer(t, t.TempDir(), 0)
 	bus := "nats://" + s.Addr().String()
 	start(t, nil, "demo", "--orders", "5", "--faults", "none", "--broker", bus).expect(0)
-	start(t, nil, "demo", "--orders", "5", "--faults", "none", "--broker", bus).expect(5, "skald_demo.orders", "--prefix")
+	start(t, nil, "demo", "--orders", "5", "--faults", "none", "--broker", bus).expect(5,
+		"skald_demo.orders", "--prefix")
 	s.Shutdown()
 	s.WaitForShutdown()
 	start(t, nil, "demo", "--orders", "5", "--broker", bus).expect(6)
-	start(t, nil, "relay", "--store", "sqlite:"+filepath.Join(t.TempDir(), "x.db"), "--broker", "nats://u:hush@h:1?user=v").expect(2, "in front of the host")
+	start(t, nil, "relay", "--store", "sqlite:"+filepath.Join(t.TempDir(), "x.db"), "--broker",
+		"nats://u:hush@h:1?user=v").expect(2, "in front of the host")
 	start(t, nil, "demo", "--broker", "nats:").expect(2, "nats://")
 }
 
@@ -127,7 +131,8 @@ func TestDemoRemoveOnNATS(t *testing.T) {
 		streams = append(streams, name)
 	}
 	slices.Sort(streams)
-	if want := []string{"KV_skald", "others", "skald_demo"}; list.Err() != nil || !slices.Equal(streams, want) {
+	if want := []string{"KV_skald", "others", "skald_demo"}; list.Err() != nil ||
+		!slices.Equal(streams, want) {
 		t.Errorf("streams %v are left, want %v: %v", streams, want, list.Err())
 	}
 	kv, err := js.KeyValue(t.Context(), "skald")
@@ -159,7 +164,8 @@ func TestDemoRemoveOnNATS(t *testing.T) {
 // goes on asking.
 func TestWrongPasswordForNATS(t *testing.T) {
 	t.Parallel()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true,
+		NoLog:     true,
 		JetStream: true, StoreDir: t.TempDir(), Username: "skald", Password: "hush-hush"})
 	must(t, err)
 	s.Start()
@@ -171,13 +177,15 @@ func TestWrongPasswordForNATS(t *testing.T) {
 	start(t, nil, "migrate", "--store", "sqlite:"+store).expect(0)
 	exec1(t, store, "INSERT INTO skald_outbox (topic, key, type, data) VALUES ('t', 'k', 'said', '{}')")
 	relay := start(t, env, "relay", "--store", "sqlite:"+store, "--broker", bus)
-	relay.until("the refusal", func() bool { return strings.Contains(strings.ToLower(relay.errs.String()), "authorization") })
+	relay.until("the refusal",
+		func() bool { return strings.Contains(strings.ToLower(relay.errs.String()), "authorization") })
 	relay.signal(syscall.SIGTERM)
 	relay.expect(0)
 	if said := p.errs.String() + relay.errs.String(); strings.Contains(said, "s3cr3t") {
 		t.Errorf("the password is said:\n%s", said)
 	}
-	start(t, []string{"SKALD_NATS_PASSWORD=hush-hush"}, "demo", "--orders", "5", "--faults", "none", "--broker", bus).expect(0)
+	start(t, []string{"SKALD_NATS_PASSWORD=hush-hush"}, "demo", "--orders", "5", "--faults", "none",
+		"--broker", bus).expect(0)
 }
 
 // The command as a relay to a real NATS, killed and started again: another's client finds every row, of each

@@ -16,7 +16,8 @@ func demoCommand(io.Writer, io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use: "demo", Short: "Not in this build: it says what to type", DisableFlagParsing: true,
 		RunE: func(*cobra.Command, []string) error {
-			what := "this build has no demo: type: go run github.com/skald-go/skald/cmd/skald@" + build.This().Version + " demo"
+			what := "this build has no demo: type: go run github.com/skald-go/skald/cmd/skald@" +
+				build.This().Version + " demo"
 			if build.This().Unreleased() {
 				what = "this build has no demo: in a checkout of Skald type: go run ./cmd/skald demo"
 			}

@@ -15,16 +15,19 @@ import (
 func TestDemoOrchestrated(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "demo")
-	args := []string{"demo", "--style", "orchestrated", "--orders", "80", "--faults", "wild", "--json", "--dir", dir}
+	args := []string{"demo", "--style", "orchestrated", "--orders", "80", "--faults", "wild", "--json",
+		"--dir", dir}
 	p := start(t, nil, args...)
 	p.until("sagas", func() bool {
-		return number(t.Context(), filepath.Join(dir, "order.db"), "SELECT count(*) FROM skald_saga WHERE status = 'done'") > 10
+		return number(t.Context(), filepath.Join(dir, "order.db"),
+			"SELECT count(*) FROM skald_saga WHERE status = 'done'") > 10
 	})
 	p.kill()
 	p = start(t, nil, args...)
 	p.expect(0)
 	p.orchestrated(80)
-	if got := fields(t, []byte(p.out.String())); !slices.Contains(got, "sagas.started") || !slices.Contains(got, "sagas.stuck") {
+	if got := fields(t, []byte(p.out.String())); !slices.Contains(got, "sagas.started") ||
+		!slices.Contains(got, "sagas.stuck") {
 		t.Errorf("the fields are %s", got)
 	}
 	start(t, nil, "demo", "--style", "choreographed", "--dir", dir).expect(5, "--style orchestrated")
@@ -55,8 +58,10 @@ func TestDemoOrchestratedOnServers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			at, _ := postgres(t)
-			where := []string{"--store", at, "--broker", bus(t), "--prefix", "o" + strings.ToLower(rand.Text()[:10])}
-			p := start(t, nil, append([]string{"demo", "--style", "orchestrated", "--orders", "30", "--faults", "wild", "--json"}, where...)...)
+			where := []string{"--store", at, "--broker", bus(t), "--prefix",
+				"o" + strings.ToLower(rand.Text()[:10])}
+			p := start(t, nil, append([]string{"demo", "--style", "orchestrated", "--orders", "30",
+				"--faults", "wild", "--json"}, where...)...)
 			p.expect(0)
 			p.orchestrated(30)
 			start(t, nil, append([]string{"demo", "remove", "--yes"}, where...)...).expect(0)
@@ -69,7 +74,8 @@ func (p *program) orchestrated(orders int) {
 	p.t.Helper()
 	o := p.outcome()
 	s := o.Sagas
-	if !o.OK || s == nil || s.Started != orders || s.Done != o.Orders.Confirmed || s.Compensated != o.Orders.Cancelled || s.Done+s.Compensated != orders || s.Stuck != 0 {
+	if !o.OK || s == nil || s.Started != orders || s.Done != o.Orders.Confirmed ||
+		s.Compensated != o.Orders.Cancelled || s.Done+s.Compensated != orders || s.Stuck != 0 {
 		p.t.Errorf("%s", &p.out)
 	}
 }

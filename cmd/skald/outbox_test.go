@@ -34,7 +34,8 @@ func wantStatus(t *testing.T, pending int, env []string, args ...string) {
 			t.Errorf("shard %d: %s", i, &p.out)
 		}
 	}
-	if got.Pending != pending || sum != pending || got.Deferred == nil || len(got.Shards) != 16 || (got.OldestSeconds > 0) != (pending > 0) {
+	if got.Pending != pending || sum != pending || got.Deferred == nil || len(got.Shards) != 16 ||
+		(got.OldestSeconds > 0) != (pending > 0) {
 		t.Errorf("%d are pending: %s", pending, &p.out)
 	}
 	p = start(t, env, append([]string{"outbox", "status"}, args...)...)
@@ -63,7 +64,8 @@ func TestOutboxStatus(t *testing.T) {
 	start(t, nil, "migrate", "--store", "sqlite:"+path).expect(0)
 	wantStatus(t, 0, nil, "--store", "sqlite:"+path)
 	for n := range 3 {
-		if _, err := db.Exec("INSERT INTO skald_outbox (topic, type, bucket) VALUES ('t', 't', ?)", n); err != nil {
+		if _, err := db.Exec("INSERT INTO skald_outbox (topic, type, bucket) VALUES ('t', 't', ?)",
+			n); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,7 +83,8 @@ func TestOutboxStatusPostgres(t *testing.T) {
 	start(t, env, "outbox", "status", "--schema", "a").expect(5, "no Skald tables", "skald migrate")
 	start(t, env, "migrate", "--schema", "a").expect(0)
 	wantStatus(t, 0, env, "--schema", "a")
-	if _, err := conn.Exec(t.Context(), "INSERT INTO a.skald_outbox (topic, key, type) SELECT 't', n, 't' FROM generate_series(1, 5) AS n"); err != nil {
+	if _, err := conn.Exec(t.Context(),
+		"INSERT INTO a.skald_outbox (topic, key, type) SELECT 't', n, 't' FROM generate_series(1, 5) AS n"); err != nil {
 		t.Fatal(err)
 	}
 	wantStatus(t, 5, env, "--schema", "a")

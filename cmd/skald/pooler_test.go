@@ -29,7 +29,8 @@ func TestWhatPgBouncerRefuses(t *testing.T) {
 		said   string
 	}{
 		"no database": {func(u *url.URL) { u.Path = "/nowhere" }, 4, "createdb"},
-		"no user":     {func(u *url.URL) { u.User = url.UserPassword("nobody_there", "s3cr3t") }, 3, "PGPASSWORD"},
+		"no user": {func(u *url.URL) { u.User = url.UserPassword("nobody_there", "s3cr3t") }, 3,
+			"PGPASSWORD"},
 		"a schema of the connection": {func(u *url.URL) {
 			q := u.Query()
 			q.Set("search_path", "x")

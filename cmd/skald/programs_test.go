@@ -21,7 +21,8 @@ import (
 func TestProgramsOfTheReadme(t *testing.T) {
 	t.Parallel()
 	at, conn := postgres(t)
-	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.BrokerConfigs(map[string]string{"group.initial.rebalance.delay.ms": "0"}))
+	kafka, err := kfake.NewCluster(kfake.NumBrokers(1),
+		kfake.BrokerConfigs(map[string]string{"group.initial.rebalance.delay.ms": "0"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,12 +33,14 @@ func TestProgramsOfTheReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	const migrate = `skald migrate --store "$DATABASE_URL" --broker "kafka://$KAFKA" --topic orders --topic inventory --topic payments`
-	for _, line := range []string{migrate, `psql "$DATABASE_URL" -f examples/tables.sql`, "go run ./examples/write", "go run ./examples/consume"} {
+	for _, line := range []string{migrate, `psql "$DATABASE_URL" -f examples/tables.sql`,
+		"go run ./examples/write", "go run ./examples/consume"} {
 		if !strings.Contains(string(page), line) {
 			t.Errorf("docs/start.md has not the line %q, which is run here", line)
 		}
 	}
-	start(t, nil, "migrate", "--store", at, "--broker", "kafka://"+seed, "--topic", "orders", "--topic", "inventory", "--topic", "payments").expect(0)
+	start(t, nil, "migrate", "--store", at, "--broker", "kafka://"+seed, "--topic", "orders", "--topic",
+		"inventory", "--topic", "payments").expect(0)
 	tables, err := os.ReadFile("../../examples/tables.sql")
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +50,8 @@ func TestProgramsOfTheReadme(t *testing.T) {
 	}
 
 	dir, env := t.TempDir(), []string{"DATABASE_URL=" + at, "KAFKA=" + seed}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "./examples/write", "./examples/relay", "./examples/consume", "./examples/compensate", "./examples/charge")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "./examples/write",
+		"./examples/relay", "./examples/consume", "./examples/compensate", "./examples/charge")
 	build.Dir = "../.."
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, said)
@@ -65,11 +69,13 @@ func TestProgramsOfTheReadme(t *testing.T) {
 	consume.until("a reservation that is published", func() bool {
 		return count(conn, "SELECT free FROM stock WHERE sku = 'tea'") == 8 && count(conn, pending) == 0
 	})
-	start(t, nil, "outbox", "write", "--store", at, "--topic", "orders", "--type", "order.placed", "--key", "o-2",
+	start(t, nil, "outbox", "write", "--store", at, "--topic", "orders", "--type", "order.placed",
+		"--key", "o-2",
 		"--data", `{"ID":"o-2","SKU":"coffee","Quantity":1}`, "--reason", "nobody has coffee").expect(0)
 	compensate := launch(t, filepath.Join(dir, "compensate"), env)
 	compensate.until("a charge that stands, and one that is given back, or never made", func() bool {
-		return count(conn, "SELECT count(*) FROM skald_step WHERE consumer = 'payment' AND (saga, state) IN (('o-1', 1), ('o-2', 6), ('o-2', 7))") == 2
+		return count(conn,
+			"SELECT count(*) FROM skald_step WHERE consumer = 'payment' AND (saga, state) IN (('o-1', 1), ('o-2', 6), ('o-2', 7))") == 2
 	})
 	if n := count(conn, "SELECT sum(cents) FROM payments"); n != 500 {
 		t.Errorf("%d cents are paid, of 500", n)
@@ -91,13 +97,15 @@ func TestProgramsOfTheReadme(t *testing.T) {
 	t.Cleanup(gateway.Close)
 	charge := launch(t, filepath.Join(dir, "charge"), append(env, "GATEWAY="+gateway.URL))
 	charge.until("a receipt for each order", func() bool {
-		return count(conn, "SELECT count(*) FROM receipts WHERE receipt = 'receipt of charge-' || order_id") == 2
+		return count(conn,
+			"SELECT count(*) FROM receipts WHERE receipt = 'receipt of charge-' || order_id") == 2
 	})
 	for _, p := range []*program{consume, compensate, charge} {
 		p.signal(syscall.SIGTERM)
 		p.expect(0)
 	}
-	if n := count(conn, "SELECT count(*) FROM skald_outbox WHERE type IN ('order.placed', 'stock.reserved', 'stock.short')"); n != 4 {
+	if n := count(conn,
+		"SELECT count(*) FROM skald_outbox WHERE type IN ('order.placed', 'stock.reserved', 'stock.short')"); n != 4 {
 		t.Errorf("%d messages of four", n)
 	}
 }

@@ -68,10 +68,13 @@ func TestDemoOnForeignRabbitMQ(t *testing.T) {
 	at, prefix := need.RabbitMQ(t), fmt.Sprintf("p%x", time.Now().UnixNano())
 	where := []string{"--dir", filepath.Join(t.TempDir(), "demo"), "--prefix", prefix, "--broker", at}
 	start(t, nil, append([]string{"demo", "--orders", "5", "--faults", "none"}, where...)...).expect(0)
-	start(t, nil, "demo", "--orders", "5", "--faults", "none", "--prefix", prefix, "--broker", at).expect(5, prefix+".orders", "--prefix")
+	start(t, nil, "demo", "--orders", "5", "--faults", "none", "--prefix", prefix, "--broker", at).expect(5,
+		prefix+".orders", "--prefix")
 	start(t, nil, append([]string{"demo", "remove", "--yes"}, where...)...).expect(0)
 	start(t, nil, "demo", "--orders", "5", "--broker", "amqp://127.0.0.1:1").expect(6)
-	start(t, nil, "relay", "--store", "sqlite:"+filepath.Join(t.TempDir(), "x.db"), "--broker", "amqp://u:hush@h:1?user=v").expect(2, "in front of the host")
-	wrong := start(t, []string{"SKALD_RABBITMQ_PASSWORD=hush"}, "demo", "--orders", "5", "--broker", at+"?user=nobody")
+	start(t, nil, "relay", "--store", "sqlite:"+filepath.Join(t.TempDir(), "x.db"), "--broker",
+		"amqp://u:hush@h:1?user=v").expect(2, "in front of the host")
+	wrong := start(t, []string{"SKALD_RABBITMQ_PASSWORD=hush"}, "demo", "--orders", "5", "--broker",
+		at+"?user=nobody")
 	wrong.expect(3, "not allowed")
 }

@@ -76,7 +76,8 @@ func readSlot(t *testing.T, at, slot string) *pgconn.PgConn {
 	conn, err := pgconn.Connect(t.Context(), at+"&replication=database")
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	conn.Frontend().Send(&pgproto3.Query{String: "START_REPLICATION SLOT " + slot + ` LOGICAL 0/0 ("proto_version" '1', "publication_names" 'skald_debezium')`})
+	conn.Frontend().Send(&pgproto3.Query{String: "START_REPLICATION SLOT " + slot +
+		` LOGICAL 0/0 ("proto_version" '1', "publication_names" 'skald_debezium')`})
 	must(t, conn.Frontend().Flush())
 	for {
 		m, err := conn.ReceiveMessage(t.Context())

@@ -18,7 +18,8 @@ func TestOutboxRecover(t *testing.T) {
 	at, conn := postgres(t)
 	ctx := context.Background()
 	start(t, nil, "migrate", "--store", at).expect(0)
-	start(t, nil, "outbox", "recover", "--store", at, "--yes", "--reason", "a copy").expect(5, "nothing moved")
+	start(t, nil, "outbox", "recover", "--store", at, "--yes", "--reason", "a copy").expect(5,
+		"nothing moved")
 	for _, sql := range []string{
 		`INSERT INTO skald_outbox (topic, type) VALUES ('orders', 'a')`,
 		`INSERT INTO skald_snapshot (token, snapshot, seq, own_txid, at) SELECT 'x', pg_current_snapshot(), 1, pg_current_xact_id(), now()`,
@@ -45,14 +46,17 @@ func TestOutboxRecover(t *testing.T) {
 	if _, err := admin.Exec(ctx, "CREATE DATABASE "+name+"_copy TEMPLATE "+name); err != nil {
 		t.Fatal(err)
 	}
-	start(t, nil, "relay", "--store", copied, "--broker", "kafka://127.0.0.1:1").expect(5, "not where it was", "shard 0 speaks of database", "skald outbox recover")
+	start(t, nil, "relay", "--store", copied, "--broker", "kafka://127.0.0.1:1").expect(5, "not where it was",
+		"shard 0 speaks of database", "skald outbox recover")
 	start(t, nil, "outbox", "recover", "--store", copied, "--yes").expect(2, "--reason")
 	dry := start(t, nil, "outbox", "recover", "--store", copied, "--dry-run")
 	if dry.expect(0); !strings.Contains(dry.out.String(), "shard 0 speaks of database") {
 		t.Errorf("a dry run says %s", &dry.out)
 	}
-	start(t, nil, "outbox", "recover", "--store", copied, "--reason", "a copy").expect(2, "shard 0 speaks of database", "--yes")
-	p := start(t, nil, "outbox", "recover", "--store", copied, "--yes", "--json", "--reason", "a copy", "--by", "ada")
+	start(t, nil, "outbox", "recover", "--store", copied, "--reason", "a copy").expect(2,
+		"shard 0 speaks of database", "--yes")
+	p := start(t, nil, "outbox", "recover", "--store", copied, "--yes", "--json", "--reason", "a copy",
+		"--by", "ada")
 	p.expect(0)
 	var got struct {
 		Moved                              string
@@ -61,18 +65,22 @@ func TestOutboxRecover(t *testing.T) {
 	if err := json.Unmarshal([]byte(p.out.String()), &got); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(got.Moved, "shard 0") || got.Covered != 1 || got.Again != 1 || got.Renumbered != 0 || got.Shards != 16 {
+	if !strings.Contains(got.Moved, "shard 0") || got.Covered != 1 || got.Again != 1 || got.Renumbered != 0 ||
+		got.Shards != 16 {
 		t.Errorf("the recover says %s", &p.out)
 	}
 	other, err := pgx.Connect(ctx, copied)
 	must(t, err)
 	defer func() { _ = other.Close(ctx) }()
 	var noted string
-	if err := other.QueryRow(ctx, "SELECT string_agg(author || ' ' || action || ' ' || reason, ', ') FROM skald_audit").Scan(&noted); err != nil || noted != "ada recover a copy" {
+	if err := other.QueryRow(ctx,
+		"SELECT string_agg(author || ' ' || action || ' ' || reason, ', ') FROM skald_audit").Scan(
+		&noted); err != nil || noted != "ada recover a copy" {
 		t.Errorf("noted is %q, %v", noted, err)
 	}
 	start(t, nil, "outbox", "recover", "--store", copied, "--dry-run").expect(5, "nothing moved")
-	start(t, nil, "outbox", "recover", "--store", copied, "--yes", "--reason", "again").expect(5, "nothing moved")
+	start(t, nil, "outbox", "recover", "--store", copied, "--yes", "--reason", "again").expect(5,
+		"nothing moved")
 }
 
 func TestOutboxRecoverOfFile(t *testing.T) {
@@ -92,5 +100,6 @@ func TestOutboxRecoverOfFile(t *testing.T) {
 	if !strings.Contains(p.out.String(), "shard 3 has come to row 7") {
 		t.Errorf("in words:\n%s", &p.out)
 	}
-	start(t, nil, "outbox", "recover", "--store", at, "--yes", "--reason", "a copy").expect(5, "nothing moved")
+	start(t, nil, "outbox", "recover", "--store", at, "--yes", "--reason", "a copy").expect(5,
+		"nothing moved")
 }

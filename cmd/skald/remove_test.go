@@ -71,7 +71,8 @@ func TestDemoRemoveRefuses(t *testing.T) {
 	foreign := t.TempDir()
 	exec1(t, filepath.Join(foreign, "order.db"), "CREATE TABLE orders (mine)")
 	start(t, nil, "demo", "remove", "--dir", foreign, "--yes").expect(5, "order.db")
-	if n := number(t.Context(), filepath.Join(foreign, "order.db"), "SELECT count(*) FROM sqlite_schema"); n != 1 {
+	if n := number(t.Context(), filepath.Join(foreign, "order.db"),
+		"SELECT count(*) FROM sqlite_schema"); n != 1 {
 		t.Errorf("%d objects are left", n)
 	}
 	foreign = t.TempDir()
@@ -83,7 +84,8 @@ func TestDemoRemoveRefuses(t *testing.T) {
 // last of them the lock's and the folder.
 func TestDemoRemoveAfterKill(t *testing.T) {
 	t.Parallel()
-	order := []string{"mail.db", "gateway.db", "analytics.db", "notification.db", "fulfilment.db", "inventory.db", "payment.db", "order.db", "demo.lock"}
+	order := []string{"mail.db", "gateway.db", "analytics.db", "notification.db", "fulfilment.db",
+		"inventory.db", "payment.db", "order.db", "demo.lock"}
 	made := t.TempDir()
 	start(t, nil, "demo", "--orders", "5", "--faults", "none", "--dir", made).expect(0)
 	for n := range len(order) + 1 {
@@ -103,7 +105,8 @@ func TestDemoRemoveAfterKill(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "demo")
 		p := start(t, nil, "demo", "--orders", "5000", "--dir", dir)
 		p.until(when, func() bool {
-			return when == "claimed" && number(t.Context(), filepath.Join(dir, "order.db"), "SELECT count(*) FROM demo_run") == 1 ||
+			return when == "claimed" && number(t.Context(), filepath.Join(dir, "order.db"),
+				"SELECT count(*) FROM demo_run") == 1 ||
 				number(t.Context(), filepath.Join(dir, "notification.db"), "SELECT count(*) FROM mails") > 5
 		})
 		if when == "mails" {
@@ -119,8 +122,11 @@ func TestDemoRemoveAfterKill(t *testing.T) {
 func left(conn *pgx.Conn, prefix string) int {
 	like := " n.nspname LIKE '" + prefix + "%'"
 	return count(conn, "SELECT count(*) FROM pg_namespace AS n WHERE"+like) +
-		count(conn, "SELECT count(*) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE"+like) +
-		count(conn, "SELECT count(*) FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace WHERE"+like)
+		count(conn,
+			"SELECT count(*) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE"+
+				like) +
+		count(conn,
+			"SELECT count(*) FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace WHERE"+like)
 }
 
 func TestDemoRemoveOnPostgresAndKafka(t *testing.T) {
@@ -132,7 +138,8 @@ func TestDemoRemoveOnPostgresAndKafka(t *testing.T) {
 		return start(t, nil, append(append([]string{"demo"}, args...), where...)...)
 	}
 	p := demo("--orders", "5000")
-	p.until("mails", func() bool { return count(conn, "SELECT count(*) FROM "+prefix+"_notification.mails") > 5 })
+	p.until("mails",
+		func() bool { return count(conn, "SELECT count(*) FROM "+prefix+"_notification.mails") > 5 })
 	demo("remove", "--yes").expect(5, "another demo is at work")
 	p.kill() // its members are in their groups until their sessions end
 	demo("remove").expect(2, prefix+"_order", prefix+"_gateway", prefix+".orders", "--yes")

@@ -21,11 +21,13 @@ func TestInboxRename(t *testing.T) {
 		_, err := s.Apply(t.Context(), store.Effect{Mark: &m})
 		must(t, err)
 		p := start(t, nil, with("--dry-run")...)
-		if p.expect(0); !strings.Contains(p.out.String(), "stock has 1 marks") || !strings.Contains(p.out.String(), "start=latest") {
+		if p.expect(0); !strings.Contains(p.out.String(), "stock has 1 marks") ||
+			!strings.Contains(p.out.String(), "start=latest") {
 			t.Errorf("it says %s", &p.out)
 		}
 		start(t, nil, with("--reason=split")...).expect(2, "--yes")
-		_, err = s.Attend(t.Context(), store.Attend{Consumer: "shelf", Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "placed"}}}})
+		_, err = s.Attend(t.Context(), store.Attend{Consumer: "shelf",
+			Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "placed"}}}})
 		must(t, err)
 		start(t, nil, with("--yes", "--reason=split")...).expect(2, "a process of shelf gave a sign of life")
 		at[3] = "rack"

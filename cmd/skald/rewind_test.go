@@ -43,7 +43,8 @@ func say(t *testing.T, url string) said {
 			<-time.After(20 * time.Millisecond)
 			s.middle = time.Now().Add(-10 * time.Millisecond)
 		}
-		m := skald.Message{ID: fmt.Sprint(i), Source: "/o", Topic: s.topic, Type: "said", Key: []byte("k"), Data: []byte("1")}
+		m := skald.Message{ID: fmt.Sprint(i), Source: "/o", Topic: s.topic, Type: "said", Key: []byte("k"),
+			Data: []byte("1")}
 		must(t, bus.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()))
 	}
 	s.ids, err = bus.Topics(t.Context(), s.topic)
@@ -86,7 +87,8 @@ func TestInboxRewind(t *testing.T) { rewindable(t, testRewind) }
 func testRewind(t *testing.T, bus said, b *bed) {
 	topic, ids, middle, end := bus.topic, bus.ids, bus.middle, bus.end
 	s := b.migrate().s
-	at := []string{"inbox", "rewind", "--store=" + b.at, "--broker=" + bus.url, "--consumer=stock", "--topic=" + topic,
+	at := []string{"inbox", "rewind", "--store=" + b.at, "--broker=" + bus.url, "--consumer=stock",
+		"--topic=" + topic,
 		"--to-time=" + middle.Format(time.RFC3339Nano)}
 	with := func(more ...string) []string { return append(at[:len(at):len(at)], more...) }
 	start(t, nil, with("--yes")...).expect(2, "--reason")
@@ -98,7 +100,9 @@ func testRewind(t *testing.T, bus said, b *bed) {
 		}
 	}
 	says("has not had this partition", with("--dry-run")...)
-	if _, err := s.Attend(t.Context(), store.Attend{Consumer: "stock", Take: true, Session: "", Stamp: "1", Checkpoints: []store.Checkpoint{{Partition: topic + "/0", Origin: ids[topic], Position: end, InFlightEnd: end + 5}}}); err != nil {
+	if _, err := s.Attend(t.Context(), store.Attend{Consumer: "stock", Take: true, Session: "", Stamp: "1",
+		Checkpoints: []store.Checkpoint{{Partition: topic + "/0", Origin: ids[topic], Position: end,
+			InFlightEnd: end + 5}}}); err != nil {
 		t.Fatal(err)
 	}
 	where := func() store.Checkpoint {
@@ -122,14 +126,17 @@ func testRewind(t *testing.T, bus said, b *bed) {
 			Rewound   bool
 		}
 	}
-	if err := json.Unmarshal([]byte(p.out.String()), &told); err != nil || len(told.Partitions) != 1 || !told.Partitions[0].Rewound || told.Partitions[0].From != end || told.Partitions[0].To != end-2 {
+	if err := json.Unmarshal([]byte(p.out.String()), &told); err != nil || len(told.Partitions) != 1 ||
+		!told.Partitions[0].Rewound || told.Partitions[0].From != end || told.Partitions[0].To != end-2 {
 		t.Errorf("%s: %v", p.out.String(), err)
 	}
 	if is := where(); is.Position != end-2 || is.Stamp == "1" {
 		t.Errorf("rewound to %+v", is)
 	}
 	var who, why, partition string
-	if err := b.db.QueryRowContext(t.Context(), "SELECT author, reason, source FROM skald_audit WHERE action = 'rewind'").Scan(&who, &why, &partition); err != nil ||
+	if err := b.db.QueryRowContext(t.Context(),
+		"SELECT author, reason, source FROM skald_audit WHERE action = 'rewind'").Scan(&who, &why,
+		&partition); err != nil ||
 		who != "ann" || why != "restored" || partition != topic+"/0" {
 		t.Errorf("the audit has %q %q %q: %v", who, why, partition, err)
 	}
@@ -150,8 +157,10 @@ func testRewindIdle(t *testing.T, bus said, b *bed) {
 	})
 	b.exec("DELETE FROM taken WHERE id IN ('2', '3')") // as if somebody had put these tables back
 	b.exec("DELETE FROM skald_mark WHERE id IN ('2', '3')")
-	start(t, nil, "inbox", "rewind", "--store="+b.at, "--broker="+bus.url, "--consumer="+bus.topic, "--topic="+bus.topic,
-		"--to-time="+bus.middle.Add(-time.Hour).Format(time.RFC3339Nano), "--yes", "--reason=restored").expect(0)
+	start(t, nil, "inbox", "rewind", "--store="+b.at, "--broker="+bus.url, "--consumer="+bus.topic,
+		"--topic="+bus.topic,
+		"--to-time="+bus.middle.Add(-time.Hour).Format(time.RFC3339Nano), "--yes",
+		"--reason=restored").expect(0)
 	began := time.Now()
 	until(t, "what is not known any more is taken again", func() bool { return b.taken() == "0 1 2 3" })
 	t.Logf("taken again after %.1f s", time.Since(began).Seconds())
@@ -166,7 +175,8 @@ func TestRewindOnRabbitMQIsRefused(t *testing.T) {
 	t.Parallel()
 	at, path := need.RabbitMQ(t), filepath.Join(t.TempDir(), "r.db")
 	start(t, nil, "migrate", "--store=sqlite:"+path).expect(0)
-	start(t, nil, "inbox", "rewind", "--store=sqlite:"+path, "--broker="+at, "--consumer=stock", "--topic=orders", "--to-time=1h", "--yes", "--reason=r").
+	start(t, nil, "inbox", "rewind", "--store=sqlite:"+path, "--broker="+at, "--consumer=stock",
+		"--topic=orders", "--to-time=1h", "--yes", "--reason=r").
 		expect(2, "cannot be rewound", "say it again")
 	if n := number(t.Context(), path, "SELECT count(*) FROM skald_audit"); n != 0 {
 		t.Errorf("%d entries were noted", n)

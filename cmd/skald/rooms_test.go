@@ -80,18 +80,22 @@ func TestRolesAndRooms(t *testing.T) {
 	const right = `TRUNCATE ON "B.c".skald_outbox_3`
 	do(t, conn, "REVOKE "+right+" FROM "+user["relay"])
 	alone := append(relay[:len(relay)-2*len(schemas):len(relay)-2*len(schemas)], "--schema", "B.c")
-	start(t, nil, alone...).expect(3, "TRUNCATE on skald_outbox_3", "GRANT "+right+" TO "+user["relay"], "skald roles relay --schema B.c")
+	start(t, nil, alone...).expect(3, "TRUNCATE on skald_outbox_3", "GRANT "+right+" TO "+user["relay"],
+		"skald roles relay --schema B.c")
 
 	// With others, it is served when the right is there; until then it is named, and nobody is told that all
 	// is well.
 	p := start(t, nil, append(relay, "--metrics", "127.0.0.1:0")...)
-	p.until("relaying in the two others", func() bool { return strings.Count(p.errs.String(), "relaying") == 2 })
+	p.until("relaying in the two others",
+		func() bool { return strings.Count(p.errs.String(), "relaying") == 2 })
 	p.until("the schema that lacks a right", func() bool {
 		said := p.errs.String()
-		return strings.Contains(said, "cannot be relayed") && strings.Contains(said, "schema=B.c") && strings.Contains(said, "GRANT ")
+		return strings.Contains(said, "cannot be relayed") && strings.Contains(said, "schema=B.c") &&
+			strings.Contains(said, "GRANT ")
 	})
 	base := metricsOf(p)
-	if code, body := get(t, base+"/readyz"); code != 503 || !strings.Contains(body, "schema B.c: ") || strings.Contains(body, "schema a: ") {
+	if code, body := get(t, base+"/readyz"); code != 503 || !strings.Contains(body, "schema B.c: ") ||
+		strings.Contains(body, "schema a: ") {
 		t.Errorf("/readyz answers %d: %s", code, body)
 	}
 	if code, body := get(t, base+"/livez"); code != 200 {
@@ -104,11 +108,13 @@ func TestRolesAndRooms(t *testing.T) {
 	}
 	const n = 50
 	for _, schema := range schemas {
-		do(t, writer, fmt.Sprintf(`INSERT INTO %s.skald_outbox (topic, key, type, data) SELECT '%s', 'k', 'x', i::text FROM generate_series(1, %d) AS i`,
-			pgx.Identifier{schema}.Sanitize(), topic, n))
+		do(t, writer,
+			fmt.Sprintf(`INSERT INTO %s.skald_outbox (topic, key, type, data) SELECT '%s', 'k', 'x', i::text FROM generate_series(1, %d) AS i`,
+				pgx.Identifier{schema}.Sanitize(), topic, n))
 	}
 	_ = writer.Close(t.Context())
-	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(bus, "kafka://")), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(bus, "kafka://")), kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +134,8 @@ func TestRolesAndRooms(t *testing.T) {
 					heard[head["ce_source"]]++
 				}
 			})
-			if c := count(conn, "SELECT count(*) FROM pg_stat_activity WHERE usename = '"+user["relay"]+"'"); c > 2 {
+			if c := count(conn, "SELECT count(*) FROM pg_stat_activity WHERE usename = '"+user["relay"]+
+				"'"); c > 2 {
 				t.Errorf("the relay has %d connections", c)
 			}
 		}
@@ -140,7 +147,8 @@ func TestRolesAndRooms(t *testing.T) {
 		}
 	}
 
-	p.until("relaying in every schema", func() bool { return strings.Count(p.errs.String(), "relaying") == len(schemas) })
+	p.until("relaying in every schema",
+		func() bool { return strings.Count(p.errs.String(), "relaying") == len(schemas) })
 	p.until("that all is well", func() bool { code, _ := get(t, base+"/readyz"); return code == 200 })
 
 	// A right that is taken away meanwhile stops nobody else; what was written comes when the right is there
@@ -161,7 +169,8 @@ func TestRolesAndRooms(t *testing.T) {
 	if len(ids) != n*len(schemas)+2 {
 		t.Error("what was written while a right was missing is lost")
 	}
-	p.until("relaying there again", func() bool { return strings.Count(p.errs.String(), "relaying") == len(schemas)+1 })
+	p.until("relaying there again",
+		func() bool { return strings.Count(p.errs.String(), "relaying") == len(schemas)+1 })
 	// With none left it ends.
 	do(t, conn, "REVOKE SELECT ON a.skald_outbox FROM "+user["relay"])
 	do(t, conn, `REVOKE SELECT ON "B.c".skald_outbox FROM `+user["relay"])
@@ -181,12 +190,15 @@ func TestRolesAndRooms(t *testing.T) {
 
 	bad := []string{"relay", "--store", at, "--broker", bus}
 	one := append(bad, "--schema", schemas[0])
-	p = start(t, []string{"SKALD_LISTEN=" + at}, append(one, "--schema", schemas[1], "--schema", schemas[2])...)
+	p = start(t, []string{"SKALD_LISTEN=" + at},
+		append(one, "--schema", schemas[1], "--schema", schemas[2])...)
 	listening := func() int {
-		return count(conn, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN skald_outbox%' AND datname = current_database()")
+		return count(conn,
+			"SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN skald_outbox%' AND datname = current_database()")
 	}
 	p.until("listening", func() bool { return listening() > 0 })
-	p.until("relaying in every schema", func() bool { return strings.Count(p.errs.String(), "relaying") == len(schemas) })
+	p.until("relaying in every schema",
+		func() bool { return strings.Count(p.errs.String(), "relaying") == len(schemas) })
 	if n := listening(); n != 1 {
 		t.Errorf("it listens over %d connections", n)
 	}

@@ -23,13 +23,16 @@ func TestStatusByTheCommand(t *testing.T) {
 	start(t, env, "status").expect(2, "accepts 1 arg(s), received 0: skald status KEY")
 	start(t, env, "status", "o-1").expect(4, "does a tracker or an engine write here?")
 	start(t, env, "status").expect(2)
-	start(t, env, "outbox", "write", "--topic", "t", "--type", "order.sent", "--key", "o-9", "--data", "{}", "--reason", "x").expect(0)
-	start(t, env, "status", "o-9").expect(4, "order.sent", "to t is not published: it waits in the outbox since")
+	start(t, env, "outbox", "write", "--topic", "t", "--type", "order.sent", "--key", "o-9", "--data", "{}",
+		"--reason", "x").expect(0)
+	start(t, env, "status", "o-9").expect(4, "order.sent",
+		"to t is not published: it waits in the outbox since")
 	sagaIsHeld(t, path)
 
 	p := start(t, env, "status", "o-1", "--explain")
 	p.expect(0)
-	for _, want := range []string{"order o-1 is under way since", "After order.placed it waits for payment.taken or payment.declined", "and should have had it at",
+	for _, want := range []string{"order o-1 is under way since",
+		"After order.placed it waits for payment.taken or payment.declined", "and should have had it at",
 		"payment could not take order.placed (m-1) so far, and tries again by itself. It failed 3 times since", "Once the cause is gone: skald parked release"} {
 		if !strings.Contains(p.out.String(), want) {
 			t.Errorf("it does not explain %q: %s", want, p.out.String())
@@ -38,15 +41,19 @@ func TestStatusByTheCommand(t *testing.T) {
 	p = start(t, env, "status", "o-1", "--trace-url", "https://traces.example/{trace}/all")
 	p.expect(0)
 	said, free := strings.Join(strings.Fields(p.out.String()), " "), ""
-	for _, want := range []string{"order o-1: running, overdue", "order.placed", "waits for payment.taken or payment.declined, since", "remains payment.taken",
-		"order.placed m-1 holds it up: parked at payment since", "last error no route to the bank", "attempts 3", "free it skald parked release", "trace https://traces.example/4bf92f3577b34da6a3ce929d0e0e4736/all"} {
+	for _, want := range []string{"order o-1: running, overdue", "order.placed",
+		"waits for payment.taken or payment.declined, since", "remains payment.taken",
+		"order.placed m-1 holds it up: parked at payment since", "last error no route to the bank",
+		"attempts 3", "free it skald parked release",
+		"trace https://traces.example/4bf92f3577b34da6a3ce929d0e0e4736/all"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("it does not say %q: %s", want, said)
 		}
 	}
 	for line := range strings.Lines(p.out.String()) {
 		if _, command, ok := strings.Cut(line, "skald "); ok {
-			free = strings.NewReplacer("'", "", " the cause is gone", " gone", "the cause is gone", "gone").Replace(strings.TrimSpace(command))
+			free = strings.NewReplacer("'", "", " the cause is gone", " gone", "the cause is gone",
+				"gone").Replace(strings.TrimSpace(command))
 		}
 	}
 	start(t, nil, append(strings.Fields(free), "--yes")...).expect(0)
@@ -63,13 +70,15 @@ func sagaIsHeld(t *testing.T, path string) {
 	defer func() { _ = file.Close() }()
 	event := func(name string) skald.Event[string] { return skald.Event[string]{Topic: "orders", Type: name} }
 	f, err := flow.New("order", flow.From(event("order.placed")),
-		flow.Then(event("order.placed"), event("payment.taken"), event("payment.declined")).Within(time.Minute),
+		flow.Then(event("order.placed"), event("payment.taken"),
+			event("payment.declined")).Within(time.Minute),
 		flow.Fail(event("payment.declined")), flow.End(event("payment.taken"), event("payment.declined")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	db := sqlitestore.New(file, nil)
-	m := skald.Message{ID: "m-1", Source: "/shop", Topic: "orders", Type: "order.placed", Key: []byte("o-1"), CorrelationID: "o-1", Time: time.Now().Add(-time.Hour),
+	m := skald.Message{ID: "m-1", Source: "/shop", Topic: "orders", Type: "order.placed", Key: []byte("o-1"),
+		CorrelationID: "o-1", Time: time.Now().Add(-time.Hour),
 		TraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
 	tx, err := file.BeginTx(t.Context(), nil)
 	if err == nil {
@@ -81,8 +90,10 @@ func sagaIsHeld(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stood, err := db.Apply(t.Context(), store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "payment", Message: m, Attempts: 3,
-		Identity: store.Identity{Source: m.Source, ID: m.ID}, Last: store.Failure{At: time.Now(), Why: "no route to the bank"}}}})
+	stood, err := db.Apply(t.Context(),
+		store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "payment", Message: m, Attempts: 3,
+			Identity: store.Identity{Source: m.Source, ID: m.ID},
+			Last:     store.Failure{At: time.Now(), Why: "no route to the bank"}}}})
 	if err != nil || !stood[0] {
 		t.Fatal(stood, err)
 	}
@@ -96,8 +107,10 @@ func TestCompensateByTheCommand(t *testing.T) {
 	start(t, env, "migrate").expect(0)
 	start(t, env, "compensate", "o-1", "--reason", "x", "--yes").expect(4, "no tracker has heard of")
 	sagaTook(t, path)
-	start(t, env, "compensate", "o-1", "--flow", "ordr", "--reason", "x", "--yes").expect(4, "no saga \"o-1\" of the flow ordr", "there is one of: order")
-	start(t, env, "compensate", "--state", "runing", "--reason", "x", "--yes").expect(2, "one of running, compensating, done, compensated, not \"runing\"")
+	start(t, env, "compensate", "o-1", "--flow", "ordr", "--reason", "x", "--yes").expect(4,
+		"no saga \"o-1\" of the flow ordr", "there is one of: order")
+	start(t, env, "compensate", "--state", "runing", "--reason", "x", "--yes").expect(2,
+		"one of running, compensating, done, compensated, not \"runing\"")
 	start(t, env, "compensate", "o-1").expect(2, "wants a --reason")
 	start(t, env, "compensate", "o-1", "--reason", "x").expect(2, "add --yes")
 	dry := start(t, env, "compensate", "o-1", "--dry-run")
@@ -106,7 +119,8 @@ func TestCompensateByTheCommand(t *testing.T) {
 		t.Errorf("a dry run says %q", dry.out.String())
 	}
 	start(t, env, "outbox", "status").expect(0)
-	for _, want := range []string{"is written: refund.asked to orders", "the undo of payment.taken was asked for"} {
+	for _, want := range []string{"is written: refund.asked to orders",
+		"the undo of payment.taken was asked for"} {
 		p := start(t, env, "compensate", "o-1", "--reason", "fraud", "--by", "ada", "--yes")
 		p.expect(0)
 		if !strings.Contains(p.out.String(), want) {
@@ -121,12 +135,14 @@ func TestCompensateByTheCommand(t *testing.T) {
 	}
 	p := start(t, env, "compensate", "o-1", "--reason", "fraud", "--yes", "--again", "--dry-run", "--json")
 	p.expect(0)
-	if said := p.out.String(); !strings.Contains(said, `"before":[]`) || !strings.Contains(said, `"type":"refund.asked"`) {
+	if said := p.out.String(); !strings.Contains(said, `"before":[]`) ||
+		!strings.Contains(said, `"type":"refund.asked"`) {
 		t.Errorf("as JSON %s", said)
 	}
 	p = start(t, env, "status", "o-1")
 	p.expect(0)
-	if said := strings.Join(strings.Fields(p.out.String()), " "); !strings.Contains(said, "undo asked for payment.taken") || !strings.Contains(said, "order o-1: compensating") {
+	if said := strings.Join(strings.Fields(p.out.String()), " "); !strings.Contains(said,
+		"undo asked for payment.taken") || !strings.Contains(said, "order o-1: compensating") {
 		t.Errorf("the status says %s", said)
 	}
 	db, err := sqlitestore.Open(path)
@@ -135,7 +151,8 @@ func TestCompensateByTheCommand(t *testing.T) {
 	}
 	defer func() { _ = db.Close() }()
 	var rows, audits int
-	if err := db.QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM skald_outbox), (SELECT count(*) FROM skald_audit WHERE author = 'ada' AND reason = 'fraud')`).Scan(&rows, &audits); err != nil || rows != 1 || audits != 1 {
+	if err := db.QueryRowContext(t.Context(),
+		`SELECT (SELECT count(*) FROM skald_outbox), (SELECT count(*) FROM skald_audit WHERE author = 'ada' AND reason = 'fraud')`).Scan(&rows, &audits); err != nil || rows != 1 || audits != 1 {
 		t.Errorf("%d rows in the outbox, %d audits, %v: want one of each", rows, audits, err)
 	}
 }
@@ -150,16 +167,19 @@ func sagaTook(t *testing.T, path string) {
 	defer func() { _ = file.Close() }()
 	event := func(name string) skald.Event[string] { return skald.Event[string]{Topic: "orders", Type: name} }
 	taken := event("payment.taken")
-	f, err := flow.New("order", flow.From(taken), flow.Undo(taken, event("payment.refunded"), flow.AskOf(taken, func(m skald.Received[string]) skald.Draft {
-		return event("refund.asked").New(m.Value, m.Value)
-	})), flow.Then(taken, event("order.done")), flow.End(event("order.done")))
+	f, err := flow.New("order", flow.From(taken), flow.Undo(taken, event("payment.refunded"),
+		flow.AskOf(taken, func(m skald.Received[string]) skald.Draft {
+			return event("refund.asked").New(m.Value, m.Value)
+		})), flow.Then(taken, event("order.done")), flow.End(event("order.done")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	tx, err := file.BeginTx(t.Context(), nil)
 	if err == nil {
-		err = flow.NewTracker(f, sqlitestore.New(file, nil), nil).Handle(t.Context(), tx, []skald.Message{{ID: "m-1", Source: "/shop", Topic: "orders", Type: "payment.taken",
-			Key: []byte("o-1"), CorrelationID: "o-1", Time: time.Now(), Data: []byte(`"o-1"`), ContentType: "application/json"}})
+		err = flow.NewTracker(f, sqlitestore.New(file, nil), nil).Handle(t.Context(), tx,
+			[]skald.Message{{ID: "m-1", Source: "/shop", Topic: "orders", Type: "payment.taken",
+				Key: []byte("o-1"), CorrelationID: "o-1", Time: time.Now(), Data: []byte(`"o-1"`),
+				ContentType: "application/json"}})
 	}
 	if err == nil {
 		err = tx.Commit()

@@ -33,7 +33,9 @@ func TestSagasByTheCommand(t *testing.T) {
 	defer func() { _ = file.Close() }()
 	db := sqlitestore.New(file, nil)
 	var mended atomic.Bool
-	pay := saga.Do("pay", func(context.Context, *sql.Tx, saga.Run[string]) (string, error) { return "r-1", nil }, nil, saga.Pivot())
+	pay := saga.Do("pay",
+		func(context.Context, *sql.Tx, saga.Run[string]) (string, error) { return "r-1", nil }, nil,
+		saga.Pivot())
 	ship := saga.Do("ship", func(context.Context, *sql.Tx, saga.Run[string]) (string, error) {
 		if !mended.Load() {
 			return "", skald.Permanent(errors.New("no van"))
@@ -91,16 +93,19 @@ func TestSagasByTheCommand(t *testing.T) {
 	}
 	awaits("o-1", func(s store.Saga) bool { return s.Session == "" && s.Step == "approve" })
 	start(t, env, "saga", "signal", "o-1", "--signal", "approved").expect(2, "--reason")
-	for _, args := range [][]string{{"signal", "o-1", "--signal", "approved"}, {"complete", "o-1", "--step", "approve", "--data", `"yes"`}, {"complete", "o-1", "--step", "approve", "--dry-run"}} {
+	for _, args := range [][]string{{"signal", "o-1", "--signal", "approved"}, {"complete", "o-1", "--step",
+		"approve", "--data", `"yes"`}, {"complete", "o-1", "--step", "approve", "--dry-run"}} {
 		wrong := start(t, env, slices.Concat([]string{"saga"}, args, []string{"--reason", "by mistake"})...)
 		if wrong.expect(7); !strings.Contains(wrong.out.String(), "is bool") {
 			t.Errorf("%v: %s", args, &wrong.out)
 		}
 	}
-	says([]string{"signal: 1 of 1 sagas done"}, "signal", "o-1", "--signal", "approved", "--data", "true", "--reason", "ann says yes")
+	says([]string{"signal: 1 of 1 sagas done"}, "signal", "o-1", "--signal", "approved", "--data", "true",
+		"--reason", "ann says yes")
 	awaits("o-1", func(s store.Saga) bool { return s.Stuck })
 	says([]string{"o-1", "running, stuck", "no van"}, "list", "--stuck")
-	says([]string{"ship is stuck", "no van", "skald saga retry --store 'sqlite:" + path + "' --step ship --reason '…' -- order o-1"}, "explain", "o-1")
+	says([]string{"ship is stuck", "no van", "skald saga retry --store 'sqlite:" + path +
+		"' --step ship --reason '…' -- order o-1"}, "explain", "o-1")
 	free := "skald saga retry --store 'sqlite:" + path + "' --reason 'the cause is gone' -- order o-1"
 	tells := func(words []string, args ...string) {
 		t.Helper()
@@ -112,9 +117,12 @@ func TestSagasByTheCommand(t *testing.T) {
 			}
 		}
 	}
-	tells([]string{"order o-1: running, stuck", " pay ", " ship is running, stuck: permanent: no van", "is stuck after it failed once", "free it " + free, "nothing undoes pay"}, "o-1")
-	tells([]string{"order o-1 is under way since", "ship is stuck", "somebody has to remove the cause, and then run: " + free}, "o-1", "--explain")
-	tells([]string{"order o-2: running", "waits for the signal approved, since", "remains approve, pay, ship"}, "o-2")
+	tells([]string{"order o-1: running, stuck", " pay ", " ship is running, stuck: permanent: no van",
+		"is stuck after it failed once", "free it " + free, "nothing undoes pay"}, "o-1")
+	tells([]string{"order o-1 is under way since", "ship is stuck",
+		"somebody has to remove the cause, and then run: " + free}, "o-1", "--explain")
+	tells([]string{"order o-2: running", "waits for the signal approved, since",
+		"remains approve, pay, ship"}, "o-2")
 	tells([]string{`"style":"orchestrated"`, `"stuck":true`}, "o-1", "--explain", "--json")
 	start(t, env, "status", "o-1", "--trace-url", "traces/{trace}").expect(2, "give an http or https URL")
 	says([]string{"r-1", "step ship"}, "show", "order", "o-1", "--data")
@@ -132,7 +140,8 @@ func TestSagasByTheCommand(t *testing.T) {
 	says([]string{"2 of 2 sagas go on"}, "check", "--definitions", definitions)
 	says([]string{"retry: 1 of 1 sagas would be done"}, "retry", "--stuck", "--dry-run")
 	mended.Store(true)
-	says([]string{"retry: 1 of 1 sagas done; run saga-retry-"}, "retry", "--stuck", "--yes", "--reason", "there is a van")
+	says([]string{"retry: 1 of 1 sagas done; run saga-retry-"}, "retry", "--stuck", "--yes", "--reason",
+		"there is a van")
 	awaits("o-1", func(s store.Saga) bool { return s.Status == "done" })
 	says([]string{"cancel: 1 of 1"}, "cancel", "o-2", "--reason", "nobody wants it")
 	awaits("o-2", func(s store.Saga) bool { return s.Status == "compensated" })

@@ -20,7 +20,8 @@ func lockOf(t *testing.T, path, fields string) {
 	var r schema.Registry
 	var text strings.Builder
 	record := `{"type":"record","name":"Payment","fields":[{"name":"id","type":"string"}` + fields + `]}`
-	if err := schema.WriteLock(&text, skald.Event[struct{}]{Topic: "payments", Type: "payment.processed", Codec: avro.CodecOf[struct{}](&r, record, nil)},
+	if err := schema.WriteLock(&text, skald.Event[struct{}]{Topic: "payments", Type: "payment.processed",
+		Codec: avro.CodecOf[struct{}](&r, record, nil)},
 		skald.Event[struct{}]{Topic: "orders", Type: "order.placed"}); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,8 @@ func TestSchema(t *testing.T) {
 	// tell.
 	lockOf(t, lock, `,{"name":"method","type":"string"}`)
 	for _, where := range [][]string{env, nil} {
-		skald(where, 8, "version 1, read by this program: method: reader field has no default", "check", "--lock", lock)
+		skald(where, 8, "version 1, read by this program: method: reader field has no default", "check",
+			"--lock", lock)
 	}
 	skald(env, 8, subject+"incompatible (BACKWARD, 2 versions)", "push", "--lock", lock)
 	skald(nil, 0, subject+"compatible (FORWARD, 2 versions)", "check", "--lock", lock, "--level", "forward")

@@ -93,7 +93,8 @@ func TestMigratePostgres(t *testing.T) {
 	if n := count(conn, "SELECT count(*) FROM pg_namespace WHERE nspname = 'a'"); n != 0 {
 		t.Error("--check made a schema")
 	}
-	rivals := []*program{start(t, store, "migrate", "--schema", "a"), start(t, store, "migrate", "--schema", "a")}
+	rivals := []*program{start(t, store, "migrate", "--schema", "a"),
+		start(t, store, "migrate", "--schema", "a")}
 	for _, p := range rivals {
 		p.expect(0)
 	}
@@ -102,7 +103,8 @@ func TestMigratePostgres(t *testing.T) {
 		t.Errorf("two at once say %q", said)
 	}
 	var source string
-	err := conn.QueryRow(t.Context(), "INSERT INTO a.skald_outbox (topic, type) VALUES ('t', 'x') RETURNING source").Scan(&source)
+	err := conn.QueryRow(t.Context(),
+		"INSERT INTO a.skald_outbox (topic, type) VALUES ('t', 'x') RETURNING source").Scan(&source)
 	if want := "/" + conn.Config().Database + "/a"; err != nil || source != want {
 		t.Errorf("the source is %q, want %q: %v", source, want, err)
 	}
@@ -122,7 +124,9 @@ func TestMigratePostgres(t *testing.T) {
 	p.expect(0)
 	do(t, conn, p.out.String())
 	start(t, store, "migrate", "--schema", "b c", "--check", "--source", "/said").expect(0)
-	if err := conn.QueryRow(t.Context(), `INSERT INTO "b c".skald_outbox (topic, type) VALUES ('t', 'x') RETURNING source`).Scan(&source); err != nil || source != "/said" {
+	if err := conn.QueryRow(t.Context(),
+		`INSERT INTO "b c".skald_outbox (topic, type) VALUES ('t', 'x') RETURNING source`).Scan(
+		&source); err != nil || source != "/said" {
 		t.Errorf("the source is %q: %v", source, err)
 	}
 }
@@ -133,7 +137,8 @@ func TestExitCodesOnPostgres(t *testing.T) {
 	role := "skald_cmd_" + strings.ToLower(rand.Text()[:12])
 	do(t, conn, "CREATE ROLE "+role+" LOGIN")
 	t.Cleanup(func() {
-		_, err := conn.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role, pgx.QueryExecModeSimpleProtocol)
+		_, err := conn.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role,
+			pgx.QueryExecModeSimpleProtocol)
 		if err != nil {
 			t.Error(err)
 		}
@@ -149,7 +154,8 @@ func TestExitCodesOnPostgres(t *testing.T) {
 	}
 	const bus = "kafka://127.0.0.1:1"
 	own := strings.TrimPrefix(u.Path, "/")
-	start(t, nil, "migrate", "--store", as(u.User.Username(), "nowhere_"+role)).expect(4, "nowhere_", "createdb")
+	start(t, nil, "migrate", "--store", as(u.User.Username(), "nowhere_"+role)).expect(4,
+		"nowhere_", "createdb")
 	start(t, nil, "migrate", "--store", as("nobody_"+role, own)).expect(3, "nobody_", "PGPASSWORD")
 	start(t, nil, "migrate", "--store", as(role, own), "--schema", "s").expect(3, "permission denied")
 	start(t, nil, "demo", "--store", as(role, own)).expect(3, "permission denied")
@@ -176,14 +182,17 @@ func relayToKafka(t *testing.T, at string, conn *pgx.Conn) {
 	}
 	env := []string{"SKALD_STORE=" + at, "SKALD_BROKER=" + bus}
 	start(t, env, "migrate", "--schema", "s").expect(0)
-	relays := []*program{start(t, env, "relay", "--schema", "s"), start(t, env, "relay", "--schema", "s"), start(t, env, "relay", "--schema", "s")}
-	relays[0].until("third relay", func() bool { return count(conn, "SELECT count(DISTINCT owner) FROM s.skald_shard") == 3 })
+	relays := []*program{start(t, env, "relay", "--schema", "s"), start(t, env, "relay", "--schema", "s"),
+		start(t, env, "relay", "--schema", "s")}
+	relays[0].until("third relay",
+		func() bool { return count(conn, "SELECT count(DISTINCT owner) FROM s.skald_shard") == 3 })
 	relays[2].kill()
 	const n = 200
 	do(t, conn, fmt.Sprintf(`INSERT INTO s.skald_outbox (topic, key, type, data)
 		SELECT '%s', 'k' || i %% 20, 'x', json_build_object('n', i)::text FROM generate_series(1, %d) AS i`, topic, n))
 
-	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(bus, "kafka://")), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(bus, "kafka://")), kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +206,8 @@ func relayToKafka(t *testing.T, at string, conn *pgx.Conn) {
 			for _, h := range r.Headers {
 				head[h.Key] = string(h.Value)
 			}
-			if head["ce_type"] != "x" || head["ce_partitionkey"] != string(r.Key) || len(head["ce_sequence"]) != 20 || head["ce_id"] == "" {
+			if head["ce_type"] != "x" || head["ce_partitionkey"] != string(r.Key) ||
+				len(head["ce_sequence"]) != 20 || head["ce_id"] == "" {
 				t.Errorf("headers %v of %s", head, r.Value)
 			}
 			if !seen[head["ce_id"]] && head["ce_sequence"] < last[string(r.Key)] {
@@ -227,7 +237,8 @@ func TestDemoOnPostgresAndKafka(t *testing.T) {
 	args := []string{"demo", "--orders", "120", "--store", at, "--broker", bus, "--prefix", prefix, "--json"}
 	for _, marks := range []int{0, 10, 40} {
 		p := start(t, nil, args...)
-		p.until(fmt.Sprint(marks, " marks"), func() bool { return count(conn, "SELECT count(*) FROM "+prefix+"_payment.skald_mark") >= marks })
+		p.until(fmt.Sprint(marks, " marks"),
+			func() bool { return count(conn, "SELECT count(*) FROM "+prefix+"_payment.skald_mark") >= marks })
 		p.kill()
 	}
 	p := start(t, nil, args...)
@@ -237,7 +248,8 @@ func TestDemoOnPostgresAndKafka(t *testing.T) {
 	}
 	p = start(t, nil, "demo", "--store", at, "--broker", bus, "--prefix", prefix)
 	p.expect(0)
-	for _, want := range []string{"skald demo remove --store ", prefix + "_order", prefix + ".orders", "All promises are kept."} {
+	for _, want := range []string{"skald demo remove --store ", prefix + "_order", prefix + ".orders",
+		"All promises are kept."} {
 		if !strings.Contains(p.out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &p.out)
 		}
@@ -245,7 +257,8 @@ func TestDemoOnPostgresAndKafka(t *testing.T) {
 	start(t, nil, append(args, "--seed", "2")...).expect(5, "--seed 1")
 
 	other, conn2 := postgres(t) // a new database, and topics that are there already
-	start(t, nil, "demo", "--store", other, "--broker", bus, "--prefix", prefix).expect(5, "topics that this demo did not make", prefix+".orders")
+	start(t, nil, "demo", "--store", other, "--broker", bus, "--prefix", prefix).expect(5,
+		"topics that this demo did not make", prefix+".orders")
 	if n := count(conn2, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE '"+prefix+"%'"); n != 0 {
 		t.Errorf("it made %d schemas before it looked at the topics", n)
 	}
@@ -267,13 +280,16 @@ func TestDemoWildOnPostgresAndKafka(t *testing.T) {
 	at, conn := postgres(t)
 	bus, prefix, _ := kafka(t)
 	where := []string{"--store", at, "--broker", bus, "--prefix", prefix}
-	p := start(t, nil, append([]string{"demo", "--orders", "40", "--seed", "7", "--faults", "wild", "--json"}, where...)...)
+	p := start(t, nil, append([]string{"demo", "--orders", "40", "--seed", "7", "--faults", "wild", "--json"},
+		where...)...)
 	p.expect(0)
 	o := p.outcome()
-	if m := o.Messages; !o.OK || o.Orders.Placed != 40 || m.Parked == 0 || m.Dead != m.Redriven+m.Dropped || m.Duplicates == 0 || len(o.Faults) == 0 {
+	if m := o.Messages; !o.OK || o.Orders.Placed != 40 || m.Parked == 0 || m.Dead != m.Redriven+m.Dropped ||
+		m.Duplicates == 0 || len(o.Faults) == 0 {
 		t.Errorf("%s", &p.out)
 	}
-	for _, name := range []string{"order", "payment", "inventory", "fulfilment", "notification", "analytics"} {
+	for _, name := range []string{"order", "payment", "inventory", "fulfilment", "notification",
+		"analytics"} {
 		if n := count(conn, "SELECT count(*) FROM "+prefix+"_"+name+".skald_parked"); n != 0 {
 			t.Errorf("%s keeps %d messages", name, n)
 		}
@@ -286,8 +302,10 @@ func TestPollingIsRed(t *testing.T) {
 	for _, name := range []string{"id-cursor", "created-at"} {
 		for seed := 1; ; seed++ { // by chance no row is passed by in a run
 			at, _ := postgres(t)
-			p := start(t, nil, "demo", "--orders", "150", "--store", at, "--sabotage", name, "--json", "--seed", fmt.Sprint(seed))
-			if found := p.wait() == 8 && strings.Contains(p.errs.String(), "delivered_to_all"); !found && seed < 5 {
+			p := start(t, nil, "demo", "--orders", "150", "--store", at, "--sabotage", name,
+				"--json", "--seed", fmt.Sprint(seed))
+			if found := p.wait() == 8 && strings.Contains(p.errs.String(), "delivered_to_all"); !found &&
+				seed < 5 {
 				continue
 			}
 			p.expect(8, "without a safeguard ("+name+")", "delivered_to_all")
@@ -324,7 +342,8 @@ func TestPasswordsAreNotPrintedByServers(t *testing.T) {
 	check(start(t, nil, "demo", "--prefix", "pw", "--json", "--store", in), 0)
 	check(start(t, store, "migrate", "--schema", "m"), 0)
 	check(start(t, store, "migrate", "--schema", "m", "--source", "x"), 5)
-	if n := count(conn, "SELECT count(*) FROM pw_order.demo_run WHERE CAST(demo_run AS text) LIKE '%s3cr3t%'"); n != 0 {
+	if n := count(conn,
+		"SELECT count(*) FROM pw_order.demo_run WHERE CAST(demo_run AS text) LIKE '%s3cr3t%'"); n != 0 {
 		t.Error("demo_run keeps the password")
 	}
 }
@@ -333,10 +352,12 @@ func TestSecondDemoIsRefusedByPostgres(t *testing.T) {
 	t.Parallel()
 	at, conn := postgres(t)
 	first := start(t, nil, "demo", "--orders", "10", "--keep", "--store", at)
-	first.until("its first order", func() bool { return count(conn, "SELECT count(*) FROM skald_demo_order.orders") > 0 })
+	first.until("its first order",
+		func() bool { return count(conn, "SELECT count(*) FROM skald_demo_order.orders") > 0 })
 	start(t, nil, "demo", "--store", at).expect(5, "another demo is at work", "--prefix")
 	order := ""
-	if err := conn.QueryRow(t.Context(), "SELECT id FROM skald_demo_order.orders LIMIT 1").Scan(&order); err != nil {
+	if err := conn.QueryRow(t.Context(),
+		"SELECT id FROM skald_demo_order.orders LIMIT 1").Scan(&order); err != nil {
 		t.Fatal(err)
 	}
 	p := start(t, nil, "demo", "show", order, "--store", at)

@@ -36,7 +36,8 @@ func TestInboxShowsWhatIsKept(t *testing.T) {
 					LastError string `json:"last_error"`
 				}
 			}
-			if err := json.Unmarshal([]byte(p.out.String()), &got); err != nil || got.Status != want || got.Source != "/orders" || got.Kept.LastError != "no such column" {
+			if err := json.Unmarshal([]byte(p.out.String()), &got); err != nil || got.Status != want ||
+				got.Source != "/orders" || got.Kept.LastError != "no such column" {
 				t.Errorf("%s %v is %+v, want %s: %v", id, more, got, want, err)
 			}
 		}
@@ -44,7 +45,8 @@ func TestInboxShowsWhatIsKept(t *testing.T) {
 	if p := show("m-01"); !strings.Contains(p.out.String(), "25 attempts: no such column") {
 		t.Errorf("a dead letter is shown as %s", &p.out)
 	}
-	if p := show("m-09"); !strings.Contains(p.out.String(), "unknown") || !strings.Contains(p.out.String(), "--source") {
+	if p := show("m-09"); !strings.Contains(p.out.String(), "unknown") ||
+		!strings.Contains(p.out.String(), "--source") {
 		t.Errorf("what is not there is shown as %s", &p.out)
 	}
 	if p := show("m-01", "--source", "/other"); !strings.Contains(p.out.String(), "unknown") {
@@ -58,21 +60,27 @@ func TestDeadLettersAreShownWhole(t *testing.T) {
 	m := newMorgue(t)
 	began := time.Now().Add(-2 * time.Hour).UTC().Truncate(time.Second)
 	m.bury(1, "k", func(p *store.Parked) {
-		p.Message.Data, p.Message.Headers = []byte(`{"to":"<a&b>"}`), []skald.Header{{Name: "tenant", Value: []byte{0xff}}}
-		p.Message.CorrelationID, p.Message.CausationID, p.Message.Time, p.Message.Subject = "whole", "before", began, "s"
-		p.First, p.CrashCount, p.Dead.At, p.Dead.Kind = store.Failure{At: began, Why: "first", Host: "a"}, 3, began, "crash"
+		p.Message.Data, p.Message.Headers = []byte(`{"to":"<a&b>"}`),
+			[]skald.Header{{Name: "tenant", Value: []byte{0xff}}}
+		p.Message.CorrelationID, p.Message.CausationID, p.Message.Time, p.Message.Subject = "whole",
+			"before", began, "s"
+		p.First, p.CrashCount, p.Dead.At, p.Dead.Kind = store.Failure{At: began, Why: "first", Host: "a"}, 3,
+			began, "crash"
 	})
 	m.bury(2, "", nil)
 	p := start(t, m.env, "dead", "show", "--kind", "crash")
 	p.expect(0)
-	for _, want := range []string{`"to": "<a&b>"`, `"correlation_id": "whole"`, `"causation_id": "before"`, `"subject": "s"`, `"first_host": "a"`,
-		`"first_at": "` + began.Format(time.RFC3339), `"time": "` + began.Format(time.RFC3339), `"crash_count": 3`, `"name": "tenant"`, `"value": "/w=="`} {
+	for _, want := range []string{`"to": "<a&b>"`, `"correlation_id": "whole"`, `"causation_id": "before"`,
+		`"subject": "s"`, `"first_host": "a"`,
+		`"first_at": "` + began.Format(time.RFC3339), `"time": "` + began.Format(time.RFC3339),
+		`"crash_count": 3`, `"name": "tenant"`, `"value": "/w=="`} {
 		if !strings.Contains(p.out.String(), want) {
 			t.Errorf("%s is not in %s", want, &p.out)
 		}
 	}
 	got := m.said(0, "dead", "groups")
-	if first, last := got["first_dead_at"], got["last_dead_at"]; got["count"] != 2.0 || first != began.Format(time.RFC3339) || last == first {
+	if first, last := got["first_dead_at"], got["last_dead_at"]; got["count"] != 2.0 ||
+		first != began.Format(time.RFC3339) || last == first {
 		t.Errorf("the group is %v", got)
 	}
 	start(t, m.env, "dead", "groups").expect(0)
@@ -95,7 +103,8 @@ func TestWordsThatAreNone(t *testing.T) {
 		says string
 		args []string
 	}{
-		{2, "--kind is one of attempts, age, malformed, permanent, rejected, crash, unhandled", []string{"dead", "list", "--kind", "crsh"}},
+		{2, "--kind is one of attempts, age, malformed, permanent, rejected, crash, unhandled",
+			[]string{"dead", "list", "--kind", "crsh"}},
 		{2, "--limit", []string{"dead", "list", "--limit", "-1"}},
 		{2, "--state is one of done", []string{"steps", "list", "--state", "bogus"}},
 		{4, "skald inbox status", []string{"inbox", "admit", "--number", "9", "--reason", "x"}},
@@ -106,7 +115,8 @@ func TestWordsThatAreNone(t *testing.T) {
 	} {
 		start(t, m.env, c.args...).expect(c.code, c.says)
 	}
-	p := start(t, m.env, "outbox", "write", "--topic", "t", "--type", "refund", "--data", "{}", "--reason", "x", "--caused-by", "gone", "--dry-run")
+	p := start(t, m.env, "outbox", "write", "--topic", "t", "--type", "refund", "--data", "{}", "--reason",
+		"x", "--caused-by", "gone", "--dry-run")
 	if p.expect(0); !strings.Contains(p.out.String(), "gone is not kept here") {
 		t.Errorf("a cause that nobody keeps is told as %s", &p.out)
 	}
@@ -118,8 +128,10 @@ func TestWordsThatAreNoneOnServers(t *testing.T) {
 	at, _ := postgres(t)
 	kafka := "kafka://" + need.Kafka(t)
 	start(t, nil, "migrate", "--store", at).expect(0)
-	start(t, nil, "outbox", "write", "--store", at, "--topic", "t", "--type", "refund", "--data", "{}", "--reason", "x", "--id", "mine").expect(2, `"mine" is no UUID`)
-	rewind := []string{"inbox", "rewind", "--store", at, "--broker", kafka, "--consumer", "nobody", "--to-time", "1m", "--reason", "x", "--yes", "--topic"}
+	start(t, nil, "outbox", "write", "--store", at, "--topic", "t", "--type", "refund", "--data", "{}",
+		"--reason", "x", "--id", "mine").expect(2, `"mine" is no UUID`)
+	rewind := []string{"inbox", "rewind", "--store", at, "--broker", kafka, "--consumer", "nobody",
+		"--to-time", "1m", "--reason", "x", "--yes", "--topic"}
 	start(t, nil, append(rewind, "no-such-topic")...).expect(4, "no such topic")
 	start(t, nil, append(rewind, say(t, kafka).topic)...).expect(4, "no consumer nobody")
 }

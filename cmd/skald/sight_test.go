@@ -50,7 +50,8 @@ func TestRelayTellsLiveFromReady(t *testing.T) {
 			strings.Contains(text, `skald_outbox_message_pending{source="/order"} 0`)
 	})
 	_, text := get(t, base+"/metrics")
-	for _, series := range []string{"go_goroutines ", "process_open_fds ", "process_start_time_seconds ", "skald_build_info{", "skald_outbox_relay_ready{", "skald_outbox_relay_progress_age_seconds{"} {
+	for _, series := range []string{"go_goroutines ", "process_open_fds ", "process_start_time_seconds ",
+		"skald_build_info{", "skald_outbox_relay_ready{", "skald_outbox_relay_progress_age_seconds{"} {
 		if !strings.Contains(text, "\n"+series) {
 			t.Errorf("/metrics has no %s", series)
 		}
@@ -67,12 +68,14 @@ func TestRelayTellsLiveFromReady(t *testing.T) {
 
 // A relay that waits for its database lives too.
 func TestRelayLivesBeforeItsDatabaseDoes(t *testing.T) {
-	r := start(t, nil, "relay", "--store", "postgres://127.0.0.1:1/order", "--broker", "kafka://127.0.0.1:1", "--metrics", "127.0.0.1:0")
+	r := start(t, nil, "relay", "--store", "postgres://127.0.0.1:1/order", "--broker", "kafka://127.0.0.1:1",
+		"--metrics", "127.0.0.1:0")
 	base := metricsOf(r)
 	if code, body := get(t, base+"/livez"); code != http.StatusOK {
 		t.Errorf("livez: %d %s", code, body)
 	}
-	if code, body := get(t, base+"/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "database") {
+	if code, body := get(t, base+"/readyz"); code != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "database") {
 		t.Errorf("readyz: %d %q", code, body)
 	}
 	r.signal(syscall.SIGTERM)
@@ -80,5 +83,6 @@ func TestRelayLivesBeforeItsDatabaseDoes(t *testing.T) {
 }
 
 func TestMetricsAddressIsTaken(t *testing.T) {
-	start(t, nil, "relay", "--store", "sqlite:x.db", "--broker", "kafka://127.0.0.1:1", "--metrics", "nowhere:x").expect(2, "--metrics")
+	start(t, nil, "relay", "--store", "sqlite:x.db", "--broker", "kafka://127.0.0.1:1", "--metrics",
+		"nowhere:x").expect(2, "--metrics")
 }

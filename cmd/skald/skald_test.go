@@ -149,7 +149,8 @@ func (p *program) until(what string, done func() bool) {
 	for end := time.Now().Add(5 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		select {
 		case <-p.ended:
-			p.t.Fatalf("%s: it has ended with %d without %s\n%s%s", p.cmd.Args[1:], p.wait(), what, &p.out, &p.errs)
+			p.t.Fatalf("%s: it has ended with %d without %s\n%s%s", p.cmd.Args[1:], p.wait(), what,
+				&p.out, &p.errs)
 		default:
 		}
 		if time.Now().After(end) {
@@ -204,8 +205,9 @@ type outcome struct {
 	Sagas  *struct{ Started, Done, Compensated, Stuck int }
 
 	Messages struct {
-		Written, Published, Delivered, Duplicates, Handled, Rejected, Barred, Parked, Dead, Redriven, Dropped int
-		UnknownSettled                                                                                        int `json:"unknown_settled"`
+		Written, Published, Delivered, Duplicates, Handled, Rejected, Barred, Parked, Dead,
+		Redriven, Dropped int
+		UnknownSettled int `json:"unknown_settled"`
 	}
 	Faults     map[string]int
 	Invariants []struct {
@@ -240,32 +242,42 @@ func TestUsage(t *testing.T) {
 		args []string
 		says string
 	}{
-		"no command":         {nil, "Usage:"},
-		"unknown command":    {[]string{"demmo"}, "demo"}, // did you mean
-		"unknown flag":       {[]string{"demo", "--order", "3"}, "--order"},
-		"no number":          {[]string{"demo", "--orders", "x"}, "--orders"},
-		"no orders":          {[]string{"demo", "--orders", "0"}, "--orders is 1 to"},
-		"unknown faults":     {[]string{"demo", "--faults", "much"}, "none, some or wild"},
-		"unknown sabotage":   {[]string{"demo", "--sabotage", "all"}, "dual-write"},
-		"id-cursor":          {[]string{"demo", "--sabotage", "id-cursor"}, "needs --store postgres"},
-		"created-at":         {[]string{"demo", "--sabotage", "created-at"}, "needs --store postgres"},
-		"bad prefix":         {[]string{"demo", "--prefix", "a.b"}, "--prefix"},
-		"argument":           {[]string{"demo", "now"}, "now"},
-		"two stores":         {[]string{"demo", "--dir", "x", "--store", "sqlite:y"}, "--dir"},
-		"unknown store":      {[]string{"demo", "--store", "mysql://x"}, "sqlite:FOLDER or postgres"},
-		"unknown broker":     {[]string{"demo", "--dir", "x", "--broker", "redis:"}, "kafka://, nats:// or amqp://host"},
-		"migrate nothing":    {[]string{"migrate"}, "SKALD_STORE"},
-		"migrate the moon":   {[]string{"migrate", "--store", "moon:"}, "sqlite:FILE or postgres"},
-		"check and print":    {[]string{"migrate", "--store", "sqlite:x", "--check", "--print"}, "check"},
-		"schema in SQLite":   {[]string{"migrate", "--store", "sqlite:x", "--schema", "s"}, "--schema is for PostgreSQL"},
-		"schema that cannot": {[]string{"outbox", "status", "--store", "postgres://127.0.0.1:1/x", "--schema", "a$$b"}, `the schema "a$$b" cannot be`},
-		"one that cannot":    {[]string{"relay", "--store", "postgres://127.0.0.1:1/x", "--broker", "kafka://127.0.0.1:1", "--schema", "a", "--schema", "a$$b"}, `the schema "a$$b" cannot be`},
-		"slots in SQLite":    {[]string{"migrate", "--store", "sqlite:x", "--outbox-slots", "20"}, "SQLite has no slots"},
-		"slots and check":    {[]string{"migrate", "--store", "postgres://127.0.0.1:1/x", "--outbox-slots", "20", "--check"}, "not with --check"},
-		"files of nobody":    {[]string{"migrate", "--store", "postgres://127.0.0.1:1/x", "--print", "--format", "flyway", "--dir", "."}, "golang-migrate, goose, atlas or dbmate"},
-		"files to nowhere":   {[]string{"migrate", "--store", "postgres://127.0.0.1:1/x", "--print", "--format", "goose"}, "all three"},
-		"files to no folder": {[]string{"migrate", "--store", "postgres://127.0.0.1:1/x", "--print", "--format", "goose", "--dir", "none"}, "no folder none"},
-		"marks before rows":  {[]string{"relay", "--store", "sqlite:x", "--broker", "kafka://127.0.0.1:1", "--keep-marks", "1h"}, "--keep-marks"},
+		"no command":       {nil, "Usage:"},
+		"unknown command":  {[]string{"demmo"}, "demo"}, // did you mean
+		"unknown flag":     {[]string{"demo", "--order", "3"}, "--order"},
+		"no number":        {[]string{"demo", "--orders", "x"}, "--orders"},
+		"no orders":        {[]string{"demo", "--orders", "0"}, "--orders is 1 to"},
+		"unknown faults":   {[]string{"demo", "--faults", "much"}, "none, some or wild"},
+		"unknown sabotage": {[]string{"demo", "--sabotage", "all"}, "dual-write"},
+		"id-cursor":        {[]string{"demo", "--sabotage", "id-cursor"}, "needs --store postgres"},
+		"created-at":       {[]string{"demo", "--sabotage", "created-at"}, "needs --store postgres"},
+		"bad prefix":       {[]string{"demo", "--prefix", "a.b"}, "--prefix"},
+		"argument":         {[]string{"demo", "now"}, "now"},
+		"two stores":       {[]string{"demo", "--dir", "x", "--store", "sqlite:y"}, "--dir"},
+		"unknown store":    {[]string{"demo", "--store", "mysql://x"}, "sqlite:FOLDER or postgres"},
+		"unknown broker": {[]string{"demo", "--dir", "x", "--broker", "redis:"},
+			"kafka://, nats:// or amqp://host"},
+		"migrate nothing":  {[]string{"migrate"}, "SKALD_STORE"},
+		"migrate the moon": {[]string{"migrate", "--store", "moon:"}, "sqlite:FILE or postgres"},
+		"check and print":  {[]string{"migrate", "--store", "sqlite:x", "--check", "--print"}, "check"},
+		"schema in SQLite": {[]string{"migrate", "--store", "sqlite:x", "--schema", "s"},
+			"--schema is for PostgreSQL"},
+		"schema that cannot": {[]string{"outbox", "status", "--store", "postgres://127.0.0.1:1/x", "--schema",
+			"a$$b"}, `the schema "a$$b" cannot be`},
+		"one that cannot": {[]string{"relay", "--store", "postgres://127.0.0.1:1/x", "--broker",
+			"kafka://127.0.0.1:1", "--schema", "a", "--schema", "a$$b"}, `the schema "a$$b" cannot be`},
+		"slots in SQLite": {[]string{"migrate", "--store", "sqlite:x", "--outbox-slots", "20"},
+			"SQLite has no slots"},
+		"slots and check": {[]string{"migrate", "--store", "postgres://127.0.0.1:1/x", "--outbox-slots",
+			"20", "--check"}, "not with --check"},
+		"files of nobody": {[]string{"migrate", "--store", "postgres://127.0.0.1:1/x", "--print",
+			"--format", "flyway", "--dir", "."}, "golang-migrate, goose, atlas or dbmate"},
+		"files to nowhere": {[]string{"migrate", "--store", "postgres://127.0.0.1:1/x", "--print",
+			"--format", "goose"}, "all three"},
+		"files to no folder": {[]string{"migrate", "--store", "postgres://127.0.0.1:1/x", "--print",
+			"--format", "goose", "--dir", "none"}, "no folder none"},
+		"marks before rows": {[]string{"relay", "--store", "sqlite:x", "--broker", "kafka://127.0.0.1:1",
+			"--keep-marks", "1h"}, "--keep-marks"},
 		"relay to memory":    {[]string{"relay", "--store", "sqlite:x", "--broker", "mem:"}, "mem:"},
 		"relay to nobody":    {[]string{"relay", "--store", "sqlite:x"}, "SKALD_BROKER"},
 		"relay from nothing": {[]string{"relay", "--broker", "kafka://127.0.0.1:1"}, "SKALD_STORE"},
@@ -313,7 +325,8 @@ func TestHelpNamesTheOptionsOfBrokers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for scheme, variable := range map[string]string{"kafka": "SKALD_KAFKA_PASSWORD", "nats": "SKALD_NATS_PASSWORD", "amqp": "SKALD_RABBITMQ_PASSWORD"} {
+	for scheme, variable := range map[string]string{"kafka": "SKALD_KAFKA_PASSWORD",
+		"nats": "SKALD_NATS_PASSWORD", "amqp": "SKALD_RABBITMQ_PASSWORD"} {
 		_, section, ok := strings.Cut(string(page), "\n    "+scheme+"://host:port")
 		_, table, there := strings.Cut(section, "| option | what it says | default |\n|---|---|---|\n")
 		table, _, _ = strings.Cut(table, "\n\n")
@@ -346,17 +359,20 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 		"postgres://bob:s3cr3t%zz@127.0.0.1:1/db", "mysql://bob:s3cr3t@h/db",
 	}
 	for _, store := range stores {
-		for _, command := range [][]string{{"demo", "--store", inFile(t, store)}, {"demo", "--json", "--store", inFile(t, store)}, {"migrate"}, {"migrate", "--check"}} {
+		for _, command := range [][]string{{"demo", "--store", inFile(t, store)},
+			{"demo", "--json", "--store", inFile(t, store)}, {"migrate"}, {"migrate", "--check"}} {
 			p := start(t, []string{"SKALD_STORE=" + store}, command...)
 			if code := p.wait(); code != 2 && code != 6 {
 				t.Errorf("%v %s: exit code %d\n%s", command, store, code, &p.errs)
 			}
-			if all := p.out.String() + p.errs.String(); strings.Contains(all, "s3cr3t") || p.errs.String() == "" {
+			if all := p.out.String() + p.errs.String(); strings.Contains(all, "s3cr3t") ||
+				p.errs.String() == "" {
 				t.Errorf("%v %s: %s", command, store, all)
 			}
 		}
 	}
-	p := start(t, nil, "relay", "--store", "postgres://bob@127.0.0.1:1/db", "--broker", "kafka://bob:s3cr3t@127.0.0.1:1")
+	p := start(t, nil, "relay", "--store", "postgres://bob@127.0.0.1:1/db", "--broker",
+		"kafka://bob:s3cr3t@127.0.0.1:1")
 	p.expect(2)
 	if strings.Contains(p.errs.String(), "s3cr3t") {
 		t.Error(p.errs.String())
@@ -391,12 +407,14 @@ func TestMigrateSQLite(t *testing.T) {
 		p.expect(0)
 		stdout(p, "up to date\n")
 	}
-	for _, other := range [][]string{{"migrate", "--source", "/there"}, {"migrate", "--source", "/there", "--check"}} {
+	for _, other := range [][]string{{"migrate", "--source", "/there"},
+		{"migrate", "--source", "/there", "--check"}} {
 		start(t, store, other...).expect(5, "/here")
 	}
 	exec1(t, path, "UPDATE skald_migration SET checksum = 'x'")
 	start(t, store, "migrate").expect(5, "do not edit an applied migration")
-	start(t, nil, "migrate", "--store", "sqlite:"+filepath.Join(filepath.Dir(path), "no", "shop.db")).expect(4, "skald: there is no folder")
+	start(t, nil, "migrate", "--store",
+		"sqlite:"+filepath.Join(filepath.Dir(path), "no", "shop.db")).expect(4, "skald: there is no folder")
 }
 
 // What --print prints makes tables that Skald takes for its own.
@@ -446,8 +464,10 @@ func TestRelayWaits(t *testing.T) {
 // A database that is away is waited for, too; a server that says no is not.
 func TestRelayWaitsForTheDatabase(t *testing.T) {
 	t.Parallel()
-	p := start(t, []string{"PGPASSWORD=s3cr3t"}, "relay", "--store", "postgres://bob@127.0.0.1:1/db", "--broker", "kafka://127.0.0.1:1")
-	p.until("second word about it", func() bool { return strings.Count(p.errs.String(), "waiting for the database") >= 2 })
+	p := start(t, []string{"PGPASSWORD=s3cr3t"}, "relay", "--store", "postgres://bob@127.0.0.1:1/db",
+		"--broker", "kafka://127.0.0.1:1")
+	p.until("second word about it",
+		func() bool { return strings.Count(p.errs.String(), "waiting for the database") >= 2 })
 	p.signal(syscall.SIGTERM)
 	p.expect(0, "127.0.0.1:1")
 	if strings.Contains(p.errs.String(), "s3cr3t") {

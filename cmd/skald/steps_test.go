@@ -37,7 +37,8 @@ func stepsAreTaken[TTx any](t *testing.T, d store.Driver[TTx]) {
 	t.Helper()
 	for _, s := range []store.Step{
 		{Saga: "a", State: store.StepDone, Identity: store.Identity{Source: "/orders", ID: "charge-a"}},
-		{Saga: "b", Occurrence: "2", State: store.StepDone, Identity: store.Identity{Source: "/orders", ID: "charge-b"}},
+		{Saga: "b", Occurrence: "2", State: store.StepDone,
+			Identity: store.Identity{Source: "/orders", ID: "charge-b"}},
 		{Saga: "a", State: store.StepUndone, Identity: store.Identity{Source: "/orders", ID: "cancel-a"}},
 		{Saga: "c", State: store.StepUndone, Identity: store.Identity{Source: "/orders", ID: "cancel-c"}},
 	} {
@@ -73,11 +74,15 @@ func stepsAreTold(t *testing.T, env []string) {
 			t.Errorf("%v says %d lines, want %d: %s", args, lines, len(wants), &p.out)
 		}
 	}
-	says([]string{"steps", "list"}, "consumer saga step state", "payment a charge undone", "payment b charge/2 done", "payment c charge barred")
-	says([]string{"steps", "list", "--state", "barred", "--json"}, `"saga":"c","step":"charge","occurrence":"","state":"barred","by_source":"/orders","by_id":"cancel-c"`)
+	says([]string{"steps", "list"}, "consumer saga step state", "payment a charge undone",
+		"payment b charge/2 done", "payment c charge barred")
+	says([]string{"steps", "list", "--state", "barred", "--json"},
+		`"saga":"c","step":"charge","occurrence":"","state":"barred","by_source":"/orders","by_id":"cancel-c"`)
 	says([]string{"steps", "list", "--consumer", "payment", "--limit", "1", "--json"}, `"saga":"a"`)
-	says([]string{"steps", "show", "--saga", "a"}, "charge of a at payment: undone", "taken by charge-a of /orders", "undone or barred by cancel-a of /orders", "answered 7 receipt")
-	says([]string{"steps", "show", "--saga", "b", "--json"}, `"occurrence":"2"`, `"code":7`, `"result":"cmVjZWlwdA=="`)
+	says([]string{"steps", "show", "--saga", "a"}, "charge of a at payment: undone",
+		"taken by charge-a of /orders", "undone or barred by cancel-a of /orders", "answered 7 receipt")
+	says([]string{"steps", "show", "--saga", "b", "--json"}, `"occurrence":"2"`, `"code":7`,
+		`"result":"cmVjZWlwdA=="`)
 }
 
 func TestStepsByTheCommandOnPostgreSQL(t *testing.T) {

@@ -17,7 +17,8 @@ import (
 func TestRelayTable(t *testing.T) {
 	t.Parallel()
 	at, conn := postgres(t)
-	do(t, conn, `CREATE TABLE outbox (id UUID PRIMARY KEY DEFAULT gen_random_uuid(), topic TEXT NOT NULL, key TEXT, payload JSONB NOT NULL,
+	do(t, conn,
+		`CREATE TABLE outbox (id UUID PRIMARY KEY DEFAULT gen_random_uuid(), topic TEXT NOT NULL, key TEXT, payload JSONB NOT NULL,
 		created_at TIMESTAMPTZ NOT NULL DEFAULT NOW(), published_at TIMESTAMPTZ)`)
 	env := []string{"SKALD_STORE=" + at}
 	shown := start(t, env, "adopt", "outbox", "--print")
@@ -33,10 +34,12 @@ func TestRelayTable(t *testing.T) {
 	sub, err := bus.Subscribe(t.Context(), broker.Group{Name: "reader", Topics: []string{"orders"}})
 	must(t, err)
 
-	do(t, conn, `INSERT INTO outbox (topic, key, payload) SELECT 'orders', i % 3, jsonb_build_object('n', i) FROM generate_series(1, 50) AS i`)
+	do(t, conn,
+		`INSERT INTO outbox (topic, key, payload) SELECT 'orders', i % 3, jsonb_build_object('n', i) FROM generate_series(1, 50) AS i`)
 	for round := range 2 { // the second begins where a kill left the first
 		p := start(t, env, "relay", "--table", path, "--broker", "nats://"+s.Addr().String())
-		p.until("rows", func() bool { return count(conn, "SELECT count(*) FROM outbox WHERE published_at IS NULL") == 0 })
+		p.until("rows",
+			func() bool { return count(conn, "SELECT count(*) FROM outbox WHERE published_at IS NULL") == 0 })
 		if round == 0 {
 			must(t, p.cmd.Process.Kill())
 			p.wait()
@@ -58,7 +61,8 @@ func TestRelayTable(t *testing.T) {
 			<-sub.Ready()
 		}
 	}
-	if string(last.Data) != `{"n": 51}` || string(last.Key) != "1" || last.Source != "/outbox" || last.Type != "orders" {
+	if string(last.Data) != `{"n": 51}` || string(last.Key) != "1" || last.Source != "/outbox" ||
+		last.Type != "orders" {
 		t.Errorf("the last is %+v", last)
 	}
 }
@@ -76,7 +80,8 @@ func TestRelayTableBadInput(t *testing.T) {
 		code        int
 		says        string
 	}{
-		{"", at, []string{"relay", "--broker", "nats://127.0.0.1:1", "--table", path + ".none"}, 4, "skald adopt outbox --print"},
+		{"", at, []string{"relay", "--broker", "nats://127.0.0.1:1", "--table", path + ".none"}, 4,
+			"skald adopt outbox --print"},
 		{`{`, at, relay, 2, "unexpected"},
 		{`{"table": "outbox"}`, at, relay, 2, "which id"},
 		{good, at, relay, 5, "there is none"},

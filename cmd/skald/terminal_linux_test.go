@@ -21,9 +21,13 @@ func TestAskedAtTheTerminal(t *testing.T) {
 		b := fresh(t).migrate()
 		for i := range 3 {
 			id := fmt.Sprint("m-", i)
-			_, err := b.s.Apply(t.Context(), store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/orders", ID: id},
-				Message:  skald.Message{ID: id, Source: "/orders", Topic: "orders", Type: "order.placed", Key: []byte("k-" + id), Data: []byte("{}")},
-				Attempts: 3, Last: store.Failure{At: time.Now(), Why: "declined"}, Dead: &store.Death{At: time.Now(), Kind: "attempts", BlocksKey: true}}}})
+			_, err := b.s.Apply(t.Context(),
+				store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "stock",
+					Identity: store.Identity{Source: "/orders", ID: id},
+					Message: skald.Message{ID: id, Source: "/orders", Topic: "orders", Type: "order.placed",
+						Key: []byte("k-" + id), Data: []byte("{}")},
+					Attempts: 3, Last: store.Failure{At: time.Now(), Why: "declined"},
+					Dead: &store.Death{At: time.Now(), Kind: "attempts", BlocksKey: true}}}})
 			must(t, err)
 		}
 		drop := []string{"dead", "drop", "--all", "--reason", "not ours"}
@@ -33,8 +37,10 @@ func TestAskedAtTheTerminal(t *testing.T) {
 				t.Errorf("after %q there are %d", answer, b.count("skald_parked"))
 			}
 		}
-		if b.asked("yes\n", drop...).expect(0); b.count("skald_parked") != 0 || b.count("skald_audit WHERE action = 'drop'") != 3 {
-			t.Errorf("after yes there are %d, and %d are noted", b.count("skald_parked"), b.count("skald_audit"))
+		if b.asked("yes\n", drop...).expect(0); b.count("skald_parked") != 0 ||
+			b.count("skald_audit WHERE action = 'drop'") != 3 {
+			t.Errorf("after yes there are %d, and %d are noted", b.count("skald_parked"),
+				b.count("skald_audit"))
 		}
 	})
 }
@@ -44,7 +50,8 @@ func TestAnEmptyListSaysSoAtTheTerminal(t *testing.T) {
 	b := onSQLite(t).migrate()
 	none := filepath.Join(t.TempDir(), "none.json")
 	must(t, os.WriteFile(none, []byte(`{"format":1}`), 0o600))
-	for _, args := range [][]string{{"dead", "list"}, {"dead", "groups"}, {"parked", "list"}, {"inbox", "status"},
+	for _, args := range [][]string{{"dead", "list"}, {"dead", "groups"}, {"parked", "list"},
+		{"inbox", "status"},
 		{"saga", "list", "--stuck"}, {"saga", "check", "--definitions", none}, {"steps", "list"}} {
 		keyboard, terminal := b.terminal()
 		p := prepare(t, binary(), b.env, args...)

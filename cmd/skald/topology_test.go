@@ -26,16 +26,19 @@ func TestMigrateBroker(t *testing.T) {
 	start(t, nil, "migrate", "--broker", "mem:", "--topic", "t").expect(2, "mem:")
 	start(t, nil, "migrate", "--broker", "nats://127.0.0.1:1", "--topic", "t").expect(6)
 	start(t, nil, "migrate", "--broker", "nats://127.0.0.1:1", "--topic", "t", "--print").expect(2, "--print")
-	for _, bus := range []string{"nats://" + natsServer(t, t.TempDir(), 0).Addr().String(), "kafka://" + need.Kafka(t)} {
+	for _, bus := range []string{"nats://" + natsServer(t, t.TempDir(), 0).Addr().String(),
+		"kafka://" + need.Kafka(t)} {
 		name := "migrated." + strings.ToLower(rand.Text()[:10])
-		one, two := []string{"migrate", "--broker", bus, "--topic", name + ".a"}, []string{"--topic", name + ".b", "--partitions", "3"}
+		one, two := []string{"migrate", "--broker", bus, "--topic", name + ".a"},
+			[]string{"--topic", name + ".b", "--partitions", "3"}
 		said := func(code int, args ...string) string {
 			t.Helper()
 			p := start(t, nil, args...)
 			p.expect(code)
 			return p.out.String()
 		}
-		if out := said(8, append(one, "--check")...); !strings.Contains(out, "pending") || !strings.Contains(out, name+".a") {
+		if out := said(8, append(one, "--check")...); !strings.Contains(out, "pending") ||
+			!strings.Contains(out, name+".a") {
 			t.Errorf("%s: %s", bus, out)
 		}
 		if out := said(0, one...); !strings.Contains(out, "made") || !strings.Contains(out, name+".a") {
@@ -46,12 +49,14 @@ func TestMigrateBroker(t *testing.T) {
 				t.Errorf("%s %v: %s", bus, args, out)
 			}
 		}
-		if out := said(0, append(one, two...)...); strings.Contains(out, name+".a") || !strings.Contains(out, name+".b") {
+		if out := said(0, append(one, two...)...); strings.Contains(out, name+".a") ||
+			!strings.Contains(out, name+".b") {
 			t.Errorf("%s: %s", bus, out)
 		}
 		store := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 		both := append(one, "--store", store)
-		if out := said(8, append(both, "--check")...); !strings.Contains(out, "pending") || !strings.Contains(out, "up to date") {
+		if out := said(8, append(both, "--check")...); !strings.Contains(out, "pending") ||
+			!strings.Contains(out, "up to date") {
 			t.Errorf("%s: %s", bus, out)
 		}
 		said(0, both...)
@@ -73,7 +78,8 @@ func TestMigrateForeignStream(t *testing.T) {
 	defer nc.Close()
 	js, err := jetstream.New(nc)
 	must(t, err)
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "t", Subjects: []string{"t.0"}, Retention: jetstream.WorkQueuePolicy})
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "t", Subjects: []string{"t.0"},
+		Retention: jetstream.WorkQueuePolicy})
 	must(t, err)
 	args := []string{"migrate", "--broker", "nats://" + s.Addr().String(), "--topic", "t"}
 	p := start(t, nil, append(args, "--check")...)
@@ -110,7 +116,8 @@ func TestMigrateRabbitMQ(t *testing.T) {
 	start(t, nil, "migrate", "--broker", at, "--group", "g").expect(2, "--topic")
 	topic := []string{"--topic", name, "--partitions", "2"}
 	all := append(topic, "--group", group)
-	if out := said(8, append(all, "--check")...); !strings.Contains(out, "pending") || !strings.Contains(out, name) {
+	if out := said(8, append(all, "--check")...); !strings.Contains(out, "pending") ||
+		!strings.Contains(out, name) {
 		t.Error(out)
 	}
 	said(0, topic...)
@@ -131,7 +138,8 @@ func TestMigrateRabbitMQ(t *testing.T) {
 		_, err := ch.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-message-ttl": int64(60000)})
 		return err
 	}))
-	if out := said(8, append(all, "--check")...); !strings.Contains(out, "inequivalent arg") || !strings.Contains(out, queue) {
+	if out := said(8, append(all, "--check")...); !strings.Contains(out, "inequivalent arg") ||
+		!strings.Contains(out, queue) {
 		t.Errorf("a queue with other settings: %s", out)
 	}
 	start(t, nil, append([]string{"migrate", "--broker", at}, all...)...).expect(5, queue, "inequivalent arg")
@@ -139,7 +147,9 @@ func TestMigrateRabbitMQ(t *testing.T) {
 		return ch.ExchangeDeclare(foreign, "fanout", true, false, false, false, nil)
 	}))
 	t.Cleanup(func() {
-		must(t, onRabbitMQ(t, at, func(ch *amqp.Channel) error { return ch.ExchangeDelete(foreign, false, false) }))
+		must(t,
+			onRabbitMQ(t, at,
+				func(ch *amqp.Channel) error { return ch.ExchangeDelete(foreign, false, false) }))
 	})
 	start(t, nil, "migrate", "--broker", at, "--topic", foreign).expect(5, foreign)
 	start(t, nil, "migrate", "--broker", at+"?route=type", "--topic", foreign).expect(0)

@@ -22,20 +22,25 @@ import (
 func full(t *testing.T) *morgue {
 	t.Helper()
 	m := newMorgue(t)
-	_, err := m.s.Attend(t.Context(), store.Attend{Consumer: "stock", Checkpoints: []store.Checkpoint{{Partition: "orders/0", Origin: "o"}}, Stamp: "s",
+	_, err := m.s.Attend(t.Context(), store.Attend{Consumer: "stock",
+		Checkpoints: []store.Checkpoint{{Partition: "orders/0", Origin: "o"}}, Stamp: "s",
 		Take: true, Session: "a"})
 	must(t, err)
 	for n, kind := range []string{"attempts", "skipped", "too_large", "rejected"} {
 		m.bury(n, "k '"+kind, func(p *store.Parked) { p.Dead.Kind = kind })
 	}
-	m.bury(4, "k $HOME", func(p *store.Parked) { p.ID, p.Message.ID, p.Message.Type = "--all", "--all", "it's; placed" })
+	m.bury(4, "k $HOME",
+		func(p *store.Parked) { p.ID, p.Message.ID, p.Message.Type = "--all", "--all", "it's; placed" })
 	for n := 5; n < 8; n++ {
 		m.bury(n, "", func(p *store.Parked) { p.Dead, p.Due = nil, time.Hour })
 	}
 	for i, of := range [][2]string{{"orders", "placed"}, {"orders", "paid"}, {"tills", "paid"}} {
 		id := []string{"-q", "q-1", "q-2"}[i]
-		stood, err := m.s.Apply(t.Context(), store.Effect{Quarantine: &store.Quarantined{Consumer: "tracker", Identity: store.Identity{Source: "/orders", ID: id},
-			Why: []store.Outcome{store.Conflict, store.TooOld, store.TooOld}[i], At: time.Now(), Message: skald.Message{ID: id, Source: "/orders", Topic: of[0], Type: of[1]}}})
+		stood, err := m.s.Apply(t.Context(),
+			store.Effect{Quarantine: &store.Quarantined{Consumer: "tracker",
+				Identity: store.Identity{Source: "/orders", ID: id},
+				Why:      []store.Outcome{store.Conflict, store.TooOld, store.TooOld}[i], At: time.Now(),
+				Message: skald.Message{ID: id, Source: "/orders", Topic: of[0], Type: of[1]}}})
 		if err != nil || !stood[0] {
 			t.Fatal(stood, err)
 		}
@@ -64,18 +69,24 @@ func full(t *testing.T) *morgue {
 func TestCommandsMeanWhatTheButtonsDo(t *testing.T) {
 	t.Parallel()
 	m := full(t)
-	h := console.New("", map[string]console.Source{"a": console.Of(m.s).At("--store '" + m.at + "'")}, &console.Options{Deadline: time.Minute})
+	h := console.New("", map[string]console.Source{"a": console.Of(m.s).At("--store '" + m.at + "'")},
+		&console.Options{Deadline: time.Minute})
 	for query, want := range map[string]int{
-		"verb=redrive": 4, "verb=redrive&kind=skipped": 1, "verb=drop&key=k+$HOME&topic=orders&from=2020-01-01T00:00:00Z": 1,
-		"verb=redrive&consumer=stock&source=/orders&id=--all": 1, "verb=drop&type=it%27s%3B+placed": 1, "verb=drop&fingerprint=abc": 5,
+		"verb=redrive": 4, "verb=redrive&kind=skipped": 1,
+		"verb=drop&key=k+$HOME&topic=orders&from=2020-01-01T00:00:00Z": 1,
+		"verb=redrive&consumer=stock&source=/orders&id=--all":          1,
+		"verb=drop&type=it%27s%3B+placed":                              1, "verb=drop&fingerprint=abc": 5,
 		"verb=release": 3, "verb=release&id=m-06&source=/orders": 1,
-		"verb=admit": 3, "verb=admit&type=paid&consumer=tracker": 2, "verb=admit&topic=tills": 1, "verb=admit&id=-q&why=conflict": 1, "verb=admit&number=2": 1,
+		"verb=admit": 3, "verb=admit&type=paid&consumer=tracker": 2, "verb=admit&topic=tills": 1,
+		"verb=admit&id=-q&why=conflict": 1, "verb=admit&number=2": 1,
 		"verb=saga-pause&many=1&status=running&step=approve": 2, "verb=saga-cancel&name=refund&key=-r+2": 1,
 		"verb=compensate&many=1&flow=order&state=running": 1, "verb=compensate&key=o-1&flow=order": 1,
-		"verb=skip&consumer=stock&fingerprint=0123456789ab": -1, "verb=unskip&consumer=stock&fingerprint=0123456789ab": -1, "verb=pause&consumer=stock": -1,
+		"verb=skip&consumer=stock&fingerprint=0123456789ab":   -1,
+		"verb=unskip&consumer=stock&fingerprint=0123456789ab": -1, "verb=pause&consumer=stock": -1,
 	} {
 		t.Run(query, func(t *testing.T) {
-			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/act?in=a&"+query, nil)
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+				"http://127.0.0.1/act?in=a&"+query, nil)
 			r.RemoteAddr = "127.0.0.1:4711"
 			r.Header.Set("Accept", "application/json")
 			w := httptest.NewRecorder()

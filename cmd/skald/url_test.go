@@ -22,11 +22,13 @@ func TestPasswordInAURL(t *testing.T) {
 	} {
 		p.expect(6, "127.0.0.1:1")
 		warned := strings.Count(p.errs.String(), "--broker has a password")
-		if said := p.errs.String() + p.out.String(); strings.Contains(said, "hush") || (warned == 1) != (name == "argument") {
+		if said := p.errs.String() + p.out.String(); strings.Contains(said, "hush") ||
+			(warned == 1) != (name == "argument") {
 			t.Errorf("%s: %s", name, said)
 		}
 	}
 	start(t, nil, "migrate", "--store", store).expect(0)
 	start(t, nil, "migrate", "--store", "@"+file+".gone").expect(4, "--store: read the URL", "no such file")
-	start(t, nil, "outbox", "status", "--store", "postgres://u:hush@127.0.0.1:1/d").expect(6, "--store has a password", "SKALD_STORE")
+	start(t, nil, "outbox", "status", "--store", "postgres://u:hush@127.0.0.1:1/d").expect(6,
+		"--store has a password", "SKALD_STORE")
 }

@@ -94,7 +94,8 @@ func (w *walled) write(times int) {
 	for range times {
 		w.written++
 		_, err := w.conn.Exec(w.t.Context(), "INSERT INTO skald_outbox (topic, key, type, data) "+
-			"SELECT $1, 'k' || k, 'x', $2::int::text FROM generate_series(0, $3::int - 1) AS k", w.topic, w.written, walledKeys)
+			"SELECT $1, 'k' || k, 'x', $2::int::text FROM generate_series(0, $3::int - 1) AS k", w.topic,
+			w.written, walledKeys)
 		must(w.t, err)
 	}
 }
@@ -108,7 +109,9 @@ func (w *walled) arrived(but int) {
 // read tells whether a slot is there that somebody reads, or nobody.
 func (w *walled) read(active bool) func() bool {
 	return func() bool {
-		return count(w.conn, fmt.Sprintf("SELECT count(*) FROM pg_replication_slots WHERE slot_name = '%s' AND active = %t", w.slot, active)) == 1
+		return count(w.conn,
+			fmt.Sprintf("SELECT count(*) FROM pg_replication_slots WHERE slot_name = '%s' AND active = %t",
+				w.slot, active)) == 1
 	}
 }
 
@@ -199,7 +202,8 @@ func TestRelayWAL(t *testing.T) {
 	polls = start(t, w.env, "relay")
 	w.write(1)
 	w.arrived(0)
-	if n := count(w.conn, "SELECT count(*) FROM pg_replication_slots WHERE database = current_database()"); n != 0 {
+	if n := count(w.conn,
+		"SELECT count(*) FROM pg_replication_slots WHERE database = current_database()"); n != 0 {
 		t.Errorf("%d slots are there", n)
 	}
 	polls.signal(syscall.SIGTERM)
@@ -207,5 +211,6 @@ func TestRelayWAL(t *testing.T) {
 }
 
 func dropSlot(name string) string {
-	return "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '" + name + "'"
+	return "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '" + name +
+		"'"
 }

@@ -40,7 +40,8 @@ func TestForeignWriters(t *testing.T) {
 			t.Fatal(err)
 		}
 		do(t, conn, string(text))
-		if _, err := conn.Exec(t.Context(), "INSERT INTO purchase VALUES ($1, $2, $3)", foreignKey, foreignDoc, allBytes()); err != nil {
+		if _, err := conn.Exec(t.Context(), "INSERT INTO purchase VALUES ($1, $2, $3)", foreignKey,
+			foreignDoc, allBytes()); err != nil {
 			t.Fatal(err)
 		}
 		do(t, conn, "DELETE FROM purchase")
@@ -48,7 +49,8 @@ func TestForeignWriters(t *testing.T) {
 	program := func(env string, command ...string) func(*testing.T, string, *pgx.Conn) {
 		return func(t *testing.T, at string, _ *pgx.Conn) {
 			cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
-			cmd.Env = append(os.Environ(), "KEY="+foreignKey, "DOC="+foreignDoc, "URL="+strings.Replace(at, "postgres://", env, 1), "LC_ALL=C.UTF-8")
+			cmd.Env = append(os.Environ(), "KEY="+foreignKey, "DOC="+foreignDoc,
+				"URL="+strings.Replace(at, "postgres://", env, 1), "LC_ALL=C.UTF-8")
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
@@ -57,7 +59,8 @@ func TestForeignWriters(t *testing.T) {
 	for name, write := range map[string]func(*testing.T, string, *pgx.Conn){
 		"trigger": trigger,
 		"psql": func(t *testing.T, at string, conn *pgx.Conn) {
-			program("postgres://", need.Psql(t), "-X", "-v", "ON_ERROR_STOP=1", "-v", "key="+foreignKey, "-v", "doc="+foreignDoc, "-f", "testdata/writer.sql", at)(t, at, conn)
+			program("postgres://", need.Psql(t), "-X", "-v", "ON_ERROR_STOP=1", "-v", "key="+foreignKey,
+				"-v", "doc="+foreignDoc, "-f", "testdata/writer.sql", at)(t, at, conn)
 		},
 		"python": func(t *testing.T, at string, conn *pgx.Conn) {
 			program("postgresql://", need.Python(t), "testdata/writer.py")(t, at, conn)
@@ -76,7 +79,8 @@ func TestForeignWriters(t *testing.T) {
 		},
 		"java": func(t *testing.T, at string, conn *pgx.Conn) {
 			at = strings.Replace(at, "postgres@", "", 1) + "&user=postgres"
-			program("jdbc:postgresql://", "java", "-Dfile.encoding=UTF-8", "-Dsun.jnu.encoding=UTF-8", "-cp", need.JDBC(t), "testdata/Writer.java")(t, at, conn)
+			program("jdbc:postgresql://", "java", "-Dfile.encoding=UTF-8", "-Dsun.jnu.encoding=UTF-8", "-cp",
+				need.JDBC(t), "testdata/Writer.java")(t, at, conn)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +143,8 @@ func carried(t *testing.T, at, topic, types string, n int) (got []skald.Message)
 	ended := make(chan error, 1)
 	go func() { ended <- skald.Run(ctx, relay.New(db, bus, nil), in) }()
 	for marks, pending := 0, 1; marks < n || pending > 0; time.Sleep(5 * time.Millisecond) {
-		if err := pool.QueryRow(ctx, "SELECT (SELECT count(*) FROM skald_mark WHERE consumer = $1), (SELECT pending FROM skald_backlog)", "reader of "+topic).Scan(&marks, &pending); err != nil {
+		if err := pool.QueryRow(ctx,
+			"SELECT (SELECT count(*) FROM skald_mark WHERE consumer = $1), (SELECT pending FROM skald_backlog)", "reader of "+topic).Scan(&marks, &pending); err != nil {
 			t.Fatalf("%d of %d came: %v", marks, n, err)
 		}
 	}
@@ -153,7 +158,8 @@ func carried(t *testing.T, at, topic, types string, n int) (got []skald.Message)
 func compareForeign(t *testing.T, got map[string]skald.Message) {
 	t.Helper()
 	for typ, m := range got {
-		if at, ok := uuid7.Time(m.ID); !ok || time.Since(at).Abs() > time.Hour || m.Source != "/foreign" || m.Time.IsZero() || m.Type != typ {
+		if at, ok := uuid7.Time(m.ID); !ok || time.Since(at).Abs() > time.Hour || m.Source != "/foreign" ||
+			m.Time.IsZero() || m.Type != typ {
 			t.Errorf("%s: %+v", typ, m)
 		}
 	}
@@ -166,11 +172,14 @@ func compareForeign(t *testing.T, got map[string]skald.Message) {
 			t.Errorf("%s: %v: %s", typ, err, got[typ].Data)
 		}
 	}
-	if string(got["json"].Key) != foreignKey || got["nokey"].Key != nil || string(got["tombstone"].Key) != foreignKey || got["tombstone"].Data != nil {
-		t.Errorf("keys: %q, %q, %q; the tombstone has %q", got["json"].Key, got["nokey"].Key, got["tombstone"].Key, got["tombstone"].Data)
+	if string(got["json"].Key) != foreignKey || got["nokey"].Key != nil ||
+		string(got["tombstone"].Key) != foreignKey || got["tombstone"].Data != nil {
+		t.Errorf("keys: %q, %q, %q; the tombstone has %q", got["json"].Key, got["nokey"].Key,
+			got["tombstone"].Key, got["tombstone"].Data)
 	}
 	raw := got["binary"]
-	if string(raw.Key) != "\xff\x00k" || !bytes.Equal(raw.Data, allBytes()) || raw.ContentType != "application/octet-stream" ||
+	if string(raw.Key) != "\xff\x00k" || !bytes.Equal(raw.Data, allBytes()) ||
+		raw.ContentType != "application/octet-stream" ||
 		!reflect.DeepEqual(raw.Headers, []skald.Header{{Name: "a", Value: []byte{0}}}) {
 		t.Errorf("binary: %+v", raw)
 	}

@@ -47,14 +47,16 @@ func main() {
 	inbox.OnCall(in, OrderPlaced, call.Call[pgx.Tx, Order, string, string]{
 		At: call.NewProvider("gateway", nil),
 		Intent: func(_ context.Context, _ pgx.Tx, m skald.Received[Order]) (string, string, error) {
-			return fmt.Sprint(250 * m.Value.Quantity), "charge-" + m.Value.ID, nil // cents, and the key: committed first
+			// cents, and the key: committed first
+			return fmt.Sprint(250 * m.Value.Quantity), "charge-" + m.Value.ID, nil
 		},
 		Do: charge, // outside of any transaction; asked again under the same key until there is an answer
 		Settle: func(ctx context.Context, tx pgx.Tx, m skald.Received[Order], o call.Outcome[string]) error {
 			if o.Refused { // rolls back, records the verdict, publishes the event
 				return skald.Reject(errors.New(o.Reason), PaymentDeclined.New(m.Value.ID, m.Value))
 			}
-			_, err := tx.Exec(ctx, `INSERT INTO receipts (order_id, receipt) VALUES ($1, $2)`, m.Value.ID, o.Value)
+			_, err := tx.Exec(ctx, `INSERT INTO receipts (order_id, receipt) VALUES ($1, $2)`,
+				m.Value.ID, o.Value)
 			return err
 		},
 	})
@@ -63,7 +65,8 @@ func main() {
 
 // charge asks the gateway, which knows a key again and gives the same receipt for it.
 func charge(ctx context.Context, cents, key string) (receipt string, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, os.Getenv("GATEWAY")+"/charges", strings.NewReader(cents))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, os.Getenv("GATEWAY")+"/charges",
+		strings.NewReader(cents))
 	if err != nil {
 		return "", err
 	}

@@ -39,14 +39,18 @@ func main() {
 	charge := func(m skald.Received[Order]) inbox.Step { // the step that both messages are about
 		return inbox.Step{Saga: m.Value.ID, Name: "charge"}
 	}
-	inbox.Forward(in, OrderPlaced, charge, func(ctx context.Context, tx pgx.Tx, m skald.Received[Order]) (inbox.Result, error) {
-		_, err := tx.Exec(ctx, `INSERT INTO payments (order_id, cents) VALUES ($1, $2)`, m.Value.ID, 250*m.Value.Quantity)
-		return inbox.Result{}, err
-	}, nil)
-	inbox.Compensate(in, StockShort, charge, func(ctx context.Context, tx pgx.Tx, m skald.Received[Order], _ inbox.Took) (inbox.Result, error) {
-		_, err := tx.Exec(ctx, `INSERT INTO payments SELECT order_id, -cents FROM payments WHERE order_id = $1`, m.Value.ID)
-		return inbox.Result{}, err // called only if the charge took effect; if it did not, it never will
-	}, nil)
+	inbox.Forward(in, OrderPlaced, charge,
+		func(ctx context.Context, tx pgx.Tx, m skald.Received[Order]) (inbox.Result, error) {
+			_, err := tx.Exec(ctx, `INSERT INTO payments (order_id, cents) VALUES ($1, $2)`, m.Value.ID,
+				250*m.Value.Quantity)
+			return inbox.Result{}, err
+		}, nil)
+	inbox.Compensate(in, StockShort, charge,
+		func(ctx context.Context, tx pgx.Tx, m skald.Received[Order], _ inbox.Took) (inbox.Result, error) {
+			_, err := tx.Exec(ctx,
+				`INSERT INTO payments SELECT order_id, -cents FROM payments WHERE order_id = $1`, m.Value.ID)
+			return inbox.Result{}, err // called only if the charge took effect; if it did not, it never will
+		}, nil)
 	check(skald.Run(ctx, in))
 }
 

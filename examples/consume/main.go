@@ -43,7 +43,8 @@ func main() {
 	out, in := outbox.New(db, nil), inbox.New(db, bus, "stock", nil)
 	inbox.On(in, OrderPlaced, func(ctx context.Context, tx pgx.Tx, m skald.Received[Order]) error {
 		o := m.Value
-		tag, err := tx.Exec(ctx, `UPDATE stock SET free = free - $1 WHERE sku = $2 AND free >= $1`, o.Quantity, o.SKU)
+		tag, err := tx.Exec(ctx, `UPDATE stock SET free = free - $1 WHERE sku = $2 AND free >= $1`,
+			o.Quantity, o.SKU)
 		if err != nil {
 			return err // undone and tried again later; only this order waits
 		}

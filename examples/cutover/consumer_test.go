@@ -35,7 +35,8 @@ type setting struct {
 const roleEnv = "CUTOVER_CONSUMER"
 
 func (s setting) env() string {
-	return roleEnv + "=" + strings.Join([]string{s.kind, s.name, s.database, s.seeds, s.topic, s.retry, s.group}, "\x1f")
+	return roleEnv + "=" + strings.Join([]string{s.kind, s.name, s.database, s.seeds, s.topic, s.retry,
+		s.group}, "\x1f")
 }
 
 func settingOf(text string) (setting, error) {
@@ -100,8 +101,10 @@ func (s setting) inbox(ctx context.Context, pool *pgxpool.Pool) error {
 	in := inbox.New(pgstore.New(pool, nil), bus, s.group, &inbox.Options{
 		Timeouts: inbox.Timeouts{Handle: 2 * time.Second,
 			Wait: time.Second}, // what a killed one had claimed is free 10 s behind both
-		Instance: inbox.Instance{Member: s.name}, Identity: inbox.Identity{Attempt: inbox.AttemptByHeader(attemptHeader)}, Retry: inbox.Retry{Most: time.Second},
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+		Instance: inbox.Instance{Member: s.name},
+		Identity: inbox.Identity{Attempt: inbox.AttemptByHeader(attemptHeader)},
+		Retry:    inbox.Retry{Most: time.Second},
+		Logger:   slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	in.LegacyDedup(processed)
 	for _, topic := range []string{s.topic, s.retry} {
 		in.Handle(topic, "moved", func(ctx context.Context, tx pgx.Tx, m skald.Message) error {
@@ -117,15 +120,18 @@ func (s setting) inbox(ctx context.Context, pool *pgxpool.Pool) error {
 
 // processed asks the team's table about a message, and notes it there.
 func processed(ctx context.Context, tx pgx.Tx, id store.Identity, _ skald.Message) (known bool, err error) {
-	tag, err := tx.Exec(ctx, `INSERT INTO processed_messages (message_id) VALUES ($1) ON CONFLICT DO NOTHING`, id.ID)
+	tag, err := tx.Exec(ctx, `INSERT INTO processed_messages (message_id) VALUES ($1) ON CONFLICT DO NOTHING`,
+		id.ID)
 	return tag.RowsAffected() == 0, err
 }
 
 // byHand is the consumer of before: the dedup table is written with the effect, a message that fails goes to
 // a retry topic, and offsets are committed behind it.
 func (s setting) byHand(ctx context.Context, pool *pgxpool.Pool) error {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(s.seeds, ",")...), kgo.ConsumerGroup(s.group), kgo.ConsumeTopics(s.topic, s.retry),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(500*time.Millisecond))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(s.seeds, ",")...), kgo.ConsumerGroup(s.group),
+		kgo.ConsumeTopics(s.topic, s.retry),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
+		kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(500*time.Millisecond))
 	if err != nil {
 		return err
 	}
@@ -152,7 +158,8 @@ func (s setting) handle(ctx context.Context, pool *pgxpool.Pool, cl *kgo.Client,
 	ctx = context.WithoutCancel(ctx) // what was fetched is finished
 	id := header(r, idHeader)
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `INSERT INTO processed_messages (message_id) VALUES ($1) ON CONFLICT DO NOTHING`, id)
+		tag, err := tx.Exec(ctx,
+			`INSERT INTO processed_messages (message_id) VALUES ($1) ON CONFLICT DO NOTHING`, id)
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
@@ -166,7 +173,8 @@ func (s setting) handle(ctx context.Context, pool *pgxpool.Pool, cl *kgo.Client,
 	}
 	attempts, _ := strconv.Atoi(header(r, attemptHeader))
 	again := &kgo.Record{Topic: s.retry, Key: r.Key, Value: r.Value, Headers: []kgo.RecordHeader{
-		{Key: idHeader, Value: []byte(id)}, {Key: typeHeader, Value: []byte("moved")}, {Key: attemptHeader, Value: []byte(strconv.Itoa(attempts + 1))}}}
+		{Key: idHeader, Value: []byte(id)}, {Key: typeHeader, Value: []byte("moved")},
+		{Key: attemptHeader, Value: []byte(strconv.Itoa(attempts + 1))}}}
 	return cl.ProduceSync(ctx, again).FirstErr()
 }
 

@@ -129,8 +129,10 @@ func (b *bank) say(n int) {
 	b.t.Helper()
 	var out []*kgo.Record
 	record := func(i int) {
-		out = append(out, &kgo.Record{Topic: b.s.topic, Key: fmt.Appendf(nil, "a-%d", i%accounts), Value: []byte("{}"), Headers: []kgo.RecordHeader{
-			{Key: idHeader, Value: fmt.Appendf(nil, "m-%d", i)}, {Key: typeHeader, Value: []byte("moved")}}})
+		out = append(out, &kgo.Record{Topic: b.s.topic, Key: fmt.Appendf(nil, "a-%d", i%accounts),
+			Value: []byte("{}"), Headers: []kgo.RecordHeader{
+				{Key: idHeader, Value: fmt.Appendf(nil, "m-%d", i)},
+				{Key: typeHeader, Value: []byte("moved")}}})
 	}
 	for range n {
 		record(b.said)
@@ -159,7 +161,8 @@ func (b *bank) consumer(kind, name string) *consumer {
 func (c *consumer) start() *consumer {
 	t := c.b.t
 	t.Helper()
-	log, err := os.OpenFile(filepath.Join(c.b.dir, c.s.name+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(filepath.Join(c.b.dir, c.s.name+".log"), os.O_APPEND|os.O_CREATE|
+		os.O_WRONLY, 0o600)
 	must(t, err)
 	defer log.Close()
 	c.cmd = exec.Command(os.Args[0])
@@ -262,7 +265,9 @@ func TestHalfOldHalfNewUnderKills(t *testing.T) {
 	new2.crash()
 	b.works(40, "new")
 
-	t.Logf("over: %d messages, %d effects by hand, %d by inboxes", b.said, b.count(`SELECT count(*) FROM effect WHERE kind = 'old'`), b.count(`SELECT count(*) FROM effect WHERE kind = 'new'`))
+	t.Logf("over: %d messages, %d effects by hand, %d by inboxes", b.said,
+		b.count(`SELECT count(*) FROM effect WHERE kind = 'old'`),
+		b.count(`SELECT count(*) FROM effect WHERE kind = 'new'`))
 	old1.start()
 	new1.end(syscall.SIGTERM)
 	b.works(20, "old")
@@ -275,7 +280,8 @@ func TestHalfOldHalfNewUnderKills(t *testing.T) {
 		new1.end(syscall.SIGTERM)
 	}
 	refused := (b.said - 1 - 3 + accounts) / accounts // of the frozen account
-	b.until("all that was said is settled", func() bool { return b.count(`SELECT count(*) FROM processed_messages`) == b.said })
+	b.until("all that was said is settled",
+		func() bool { return b.count(`SELECT count(*) FROM processed_messages`) == b.said })
 	old1.end(syscall.SIGTERM)
 	old2.end(syscall.SIGTERM)
 	for what, c := range map[string]struct {
@@ -294,5 +300,7 @@ func TestHalfOldHalfNewUnderKills(t *testing.T) {
 			t.Errorf("%d %s of %d messages, want %d", n, what, b.said, c.want)
 		}
 	}
-	t.Logf("and back: %d messages, %d refused, %d by hand, %d by inboxes", b.said, refused, b.count(`SELECT count(*) FROM effect WHERE kind = 'old'`), b.count(`SELECT count(*) FROM effect WHERE kind = 'new'`))
+	t.Logf("and back: %d messages, %d refused, %d by hand, %d by inboxes", b.said, refused,
+		b.count(`SELECT count(*) FROM effect WHERE kind = 'old'`),
+		b.count(`SELECT count(*) FROM effect WHERE kind = 'new'`))
 }

@@ -39,7 +39,8 @@ func TestRivalByHandIsWaitedFor(t *testing.T) {
 			b.do(`BEGIN`)
 			b.do(`INSERT INTO processed_messages (message_id) VALUES ('m-1')`)
 			b.do(`INSERT INTO effect (message_id, kind) VALUES ('m-1', 'old')`)
-			must(t, bus.Publish(t.Context(), []skald.Message{{ID: "m-1", Source: "/bank", Type: "moved", Topic: "moves", Data: []byte("{}")}}).Wait(t.Context()))
+			must(t, bus.Publish(t.Context(), []skald.Message{{ID: "m-1", Source: "/bank", Type: "moved",
+				Topic: "moves", Data: []byte("{}")}}).Wait(t.Context()))
 			for range 5 {
 				if _, err := in.Step(t.Context()); err != nil {
 					t.Fatal(err)
@@ -50,10 +51,13 @@ func TestRivalByHandIsWaitedFor(t *testing.T) {
 			}
 			b.do(end)
 			must(t, sagatest.Drain(t.Context(), in))
-			if n := b.count(`SELECT count(*) FROM effect WHERE kind = $1`, kind); n != 1 || b.count(`SELECT count(*) FROM effect`) != 1 {
+			if n := b.count(`SELECT count(*) FROM effect WHERE kind = $1`, kind); n != 1 ||
+				b.count(`SELECT count(*) FROM effect`) != 1 {
 				t.Errorf("%d effects of %s, %d in all", n, kind, b.count(`SELECT count(*) FROM effect`))
 			}
-			if n := b.count(`SELECT count(*) FROM skald_keys WHERE key = 'm-1' AND status = 'done'`); n != 1 || in.Health().Failures != 0 {
+			if n := b.count(
+				`SELECT count(*) FROM skald_keys WHERE key = 'm-1' AND status = 'done'`); n != 1 ||
+				in.Health().Failures != 0 {
 				t.Errorf("%d marks, %+v", n, in.Health())
 			}
 		})

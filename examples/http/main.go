@@ -37,9 +37,11 @@ func main() {
 		func(ctx context.Context, tx pgx.Tx, q httpidem.Request[Order]) (httpidem.Reply[Order], error) {
 			o := q.Body
 			if o.Quantity < 1 {
-				return httpidem.Reply[Order]{}, httpidem.Refuse(http.StatusUnprocessableEntity, "the quantity must be 1 at least")
+				return httpidem.Reply[Order]{}, httpidem.Refuse(http.StatusUnprocessableEntity,
+					"the quantity must be 1 at least")
 			}
-			_, err := tx.Exec(ctx, `INSERT INTO orders (id, sku, quantity) VALUES ($1, $2, $3)`, o.ID, o.SKU, o.Quantity)
+			_, err := tx.Exec(ctx, `INSERT INTO orders (id, sku, quantity) VALUES ($1, $2, $3)`, o.ID,
+				o.SKU, o.Quantity)
 			if err == nil {
 				err = out.Write(ctx, tx, OrderPlaced.New(o.ID, o))
 			}
@@ -48,7 +50,8 @@ func main() {
 	// A handler that knows nothing of keys, or of our transaction.
 	mux.Handle("POST /legacy", httpidem.Wrap(db, "legacy", httpidem.OneTenant, nil, http.HandlerFunc(legacy)))
 
-	server := &http.Server{Addr: "127.0.0.1:8080", Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
+	server := &http.Server{Addr: "127.0.0.1:8080", Handler: mux, ReadTimeout: 10 * time.Second,
+		WriteTimeout: 30 * time.Second}
 	log.Fatal(server.ListenAndServe())
 }
 

@@ -27,7 +27,8 @@ type Order struct {
 }
 
 func reserve(ctx context.Context, tx pgx.Tx, r saga.Run[Order]) (int, error) {
-	tag, err := tx.Exec(ctx, `UPDATE stock SET free = free - $1 WHERE sku = $2 AND free >= $1`, r.In.Quantity, r.In.SKU)
+	tag, err := tx.Exec(ctx, `UPDATE stock SET free = free - $1 WHERE sku = $2 AND free >= $1`,
+		r.In.Quantity, r.In.SKU)
 	if err == nil && tag.RowsAffected() == 0 {
 		err = skald.Reject(errors.New("out of stock")) // turns back; after any other error it is tried again
 	}
@@ -48,7 +49,9 @@ func main() {
 	gateway := call.NewProvider("gateway", nil)
 	hold := saga.Do("hold", reserve, release)
 	pay := saga.Call("pay", saga.Request[pgx.Tx, Order, int, string]{At: gateway, Do: charge, LookUp: find,
-		Intent: func(_ context.Context, _ pgx.Tx, r saga.Run[Order]) (int, error) { return 250 * hold.Of(r), nil }},
+		Intent: func(_ context.Context, _ pgx.Tx, r saga.Run[Order]) (int, error) {
+			return 250 * hold.Of(r), nil
+		}},
 		saga.Refund[pgx.Tx, Order, string, string, bool]{At: gateway, Do: refund,
 			Intent: func(_ context.Context, _ pgx.Tx, _ saga.Run[Order], receipt string) (string, error) {
 				return receipt, nil
@@ -66,7 +69,8 @@ func main() {
 	check(err)
 	order := Order{ID: fmt.Sprint("o-", os.Getpid()), SKU: "tea", Quantity: 2}
 	check(pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { // the order and its saga: both, or neither
-		_, err := tx.Exec(ctx, `INSERT INTO orders (id, sku, quantity) VALUES ($1, $2, $3)`, order.ID, order.SKU, order.Quantity)
+		_, err := tx.Exec(ctx, `INSERT INTO orders (id, sku, quantity) VALUES ($1, $2, $3)`, order.ID,
+			order.SKU, order.Quantity)
 		if err == nil {
 			_, err = saga.Start(ctx, engine, tx, orders, order)
 		}

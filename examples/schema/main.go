@@ -51,7 +51,8 @@ func main() {
 		return nil
 	})
 	check(pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		return out.Write(ctx, tx, processed.New("o1", payment.Payment{Order: "o1", Amount: 4999, Method: "card"}))
+		return out.Write(ctx, tx, processed.New("o1",
+			payment.Payment{Order: "o1", Amount: 4999, Method: "card"}))
 	}))
 	check(skald.Run(ctx, in, relay.New(db, bus, nil)))
 }

@@ -22,16 +22,21 @@ import (
 // Payment and the command for it; when that program has ended, Payment is named as silent.
 func TestStatusAsksAnotherProgram(t *testing.T) {
 	broker, folder := natsURL(t), filepath.Join(t.TempDir(), "till")
-	till, end := program(t, "answers: ", "payment", "--store", "sqlite:"+folder, "--broker", broker, "--answer", "127.0.0.1:0")
-	orders, endOrders := program(t, "orders: ", "order", "--store", "sqlite:"+t.TempDir(), "--broker", broker, "--listen", "127.0.0.1:0",
+	till, end := program(t, "answers: ", "payment", "--store", "sqlite:"+folder, "--broker", broker,
+		"--answer", "127.0.0.1:0")
+	orders, endOrders := program(t, "orders: ", "order", "--store", "sqlite:"+t.TempDir(), "--broker", broker,
+		"--listen", "127.0.0.1:0",
 		"--ask", "payment="+till, "--ask", "inventory=http://127.0.0.1:1")
 	page(t, till+"/payment/none/held") // it answers when its tables are there
-	breakIt(t, filepath.Join(folder, "payment.db"), "CREATE TRIGGER sick BEFORE INSERT ON transfers BEGIN SELECT RAISE(ABORT, 'the till is shut'); END")
+	breakIt(t, filepath.Join(folder, "payment.db"),
+		"CREATE TRIGGER sick BEFORE INSERT ON transfers BEGIN SELECT RAISE(ABORT, 'the till is shut'); END")
 	id := placed(t, orders)
 	at := orders + "/" + id + "/status"
 	parked := heldUntil(t, at, "payment", "parked")
-	want := "skald parked release --store sqlite:" + filepath.Join(folder, "payment.db") + " --consumer payment --key " + id + " --reason 'the cause is gone'"
-	if parked.Command != want || !strings.Contains(parked.LastError, "the till is shut") || parked.Type != "order.placed" {
+	want := "skald parked release --store sqlite:" + filepath.Join(folder, "payment.db") +
+		" --consumer payment --key " + id + " --reason 'the cause is gone'"
+	if parked.Command != want || !strings.Contains(parked.LastError, "the till is shut") ||
+		parked.Type != "order.placed" {
 		t.Errorf("payment is told as %+v\nwant the command %s", parked, want)
 	}
 	if why := silentUntil(t, at, "inventory"); !strings.Contains(why, "http://127.0.0.1:1") {
@@ -70,7 +75,8 @@ func TestWhoIsAsked(t *testing.T) {
 // natsURL is a NATS for this test alone.
 func natsURL(t *testing.T) string {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true,
+		StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
 		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +127,8 @@ func placedBy(t *testing.T, orders, customer string) (id string) {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	var made order.Status
-	if err := json.NewDecoder(answer.Body).Decode(&made); err != nil || answer.StatusCode != http.StatusCreated {
+	if err := json.NewDecoder(answer.Body).Decode(&made); err != nil ||
+		answer.StatusCode != http.StatusCreated {
 		t.Fatalf("place an order: %s, %v", answer.Status, err)
 	}
 	return made.ID
@@ -131,7 +138,8 @@ func placedBy(t *testing.T, orders, customer string) (id string) {
 func heldUntil(t *testing.T, url, service, state string) (found status.Held) {
 	t.Helper()
 	statusUntil(t, url, func(a *status.Answer) bool {
-		i := slices.IndexFunc(a.Held, func(h status.Held) bool { return h.Service == service && h.State == state })
+		i := slices.IndexFunc(a.Held,
+			func(h status.Held) bool { return h.Service == service && h.State == state })
 		if i >= 0 {
 			found = a.Held[i]
 		}

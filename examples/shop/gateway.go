@@ -39,7 +39,8 @@ func openGateway(ctx context.Context, args []string, out, errs io.Writer) (err e
 	log := slog.New(slog.NewTextHandler(errs, nil))
 	var answers http.Handler
 	err = waiting(ctx, log, "gateway", func() (err error) {
-		answers, err = shop.Gateway(ctx, &gateway.Options{Memory: *memory, Funds: sample.Accounts()}, gateway.NewMoods(*seed, rates))
+		answers, err = shop.Gateway(ctx, &gateway.Options{Memory: *memory, Funds: sample.Accounts()},
+			gateway.NewMoods(*seed, rates))
 		return err
 	})
 	if err != nil || ctx.Err() != nil {

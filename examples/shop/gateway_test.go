@@ -34,7 +34,8 @@ func TestGatewayThatIsKilled(t *testing.T) {
 	at := fmt.Sprintf("127.0.0.1:%d", need.FreePort(t))
 	start := func() (kill func()) {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestGatewayProcess$")
-		cmd.Env = append(os.Environ(), gatewayArgs+"=gateway --moods wild --store sqlite:"+dir+" --listen "+at)
+		cmd.Env = append(os.Environ(), gatewayArgs+"=gateway --moods wild --store sqlite:"+dir+
+			" --listen "+at)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -67,8 +68,10 @@ func TestGatewayThatIsKilled(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "moves at the gateway") || moves(t, dir) < orders/2 {
 		t.Errorf("audit: exit %d\n%s", code, out)
 	}
-	breakIt(t, filepath.Join(dir, "gateway.db"), "INSERT INTO gateway_moves SELECT 'twice', kind, key, customer, order_id, cents, at FROM gateway_moves LIMIT 1")
-	if code, out, _ := shop(t, "audit", "--store", "sqlite:"+dir); code == 0 || !strings.Contains(out, "moved_once        BROKEN") {
+	breakIt(t, filepath.Join(dir, "gateway.db"),
+		"INSERT INTO gateway_moves SELECT 'twice', kind, key, customer, order_id, cents, at FROM gateway_moves LIMIT 1")
+	if code, out, _ := shop(t, "audit", "--store", "sqlite:"+dir); code == 0 ||
+		!strings.Contains(out, "moved_once        BROKEN") {
 		t.Errorf("audit of a gateway that moved twice: exit %d\n%s", code, out)
 	}
 }

@@ -54,7 +54,8 @@ func load(ctx context.Context, args []string, out, _ io.Writer) error {
 		return err
 	}
 	took := time.Since(began)
-	fmt.Fprintf(out, "%d orders placed, %d of them new, in %.1f s: %.0f/s\n", *n, l.fresh.Load(), took.Seconds(), float64(*n)/took.Seconds())
+	fmt.Fprintf(out, "%d orders placed, %d of them new, in %.1f s: %.0f/s\n", *n, l.fresh.Load(),
+		took.Seconds(), float64(*n)/took.Seconds())
 	if l.wait == 0 {
 		return nil
 	}

@@ -18,14 +18,16 @@ func TestMailServer(t *testing.T) {
 	read, write := io.Pipe()
 	over := make(chan int, 1)
 	go func() {
-		over <- run(ctx, []string{"mail", "--moods", "wild", "--store", "sqlite:" + dir, "--listen", "127.0.0.1:0"}, write, io.Discard)
+		over <- run(ctx, []string{"mail", "--moods", "wild", "--store", "sqlite:" + dir, "--listen",
+			"127.0.0.1:0"}, write, io.Discard)
 		_ = write.Close()
 	}()
 	line, err := bufio.NewReader(read).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, end := started(t, "sqlite:"+dir, "--mail", strings.TrimPrefix(strings.TrimSpace(line), "mail: smtp://"))
+	at, end := started(t, "sqlite:"+dir, "--mail",
+		strings.TrimPrefix(strings.TrimSpace(line), "mail: smtp://"))
 	if code, out, errs := shop(t, "load", "--url", at, "--orders", "6"); code != 0 {
 		t.Fatalf("load: exit %d\n%s%s", code, out, errs)
 	}
@@ -42,17 +44,22 @@ func TestMailServer(t *testing.T) {
 		return out
 	}
 	out := audit()
-	said := regexp.MustCompile(`mailed_once +ok .* (\d+) customers told, (\d+) mails delivered`).FindStringSubmatch(out)
+	said := regexp.MustCompile(
+		`mailed_once +ok .* (\d+) customers told, (\d+) mails delivered`).FindStringSubmatch(out)
 	if said == nil || said[1] == "0" || said[1] != said[2] {
 		t.Errorf("audit:\n%s", out)
 	}
 	const broken = "mailed_once       BROKEN"
-	breakIt(t, filepath.Join(dir, "mail.db"), "INSERT INTO mailbox SELECT 'again-' || message_id, recipient, subject, 1, at FROM mailbox LIMIT 1")
-	if out := audit(); !strings.Contains(out, broken) || !strings.Contains(out, "1 mails that belong to no order") {
+	breakIt(t, filepath.Join(dir, "mail.db"),
+		"INSERT INTO mailbox SELECT 'again-' || message_id, recipient, subject, 1, at FROM mailbox LIMIT 1")
+	if out := audit(); !strings.Contains(out, broken) ||
+		!strings.Contains(out, "1 mails that belong to no order") {
 		t.Errorf("audit of a mail that came twice:\n%s", out)
 	}
-	breakIt(t, filepath.Join(dir, "mail.db"), "DELETE FROM mailbox WHERE message_id IN (SELECT message_id FROM mailbox WHERE message_id LIKE 'order-%' LIMIT 1) OR message_id LIKE 'again-%'")
-	if out := audit(); !strings.Contains(out, broken) || !strings.Contains(out, "has delivered its mail: false") {
+	breakIt(t, filepath.Join(dir, "mail.db"),
+		"DELETE FROM mailbox WHERE message_id IN (SELECT message_id FROM mailbox WHERE message_id LIKE 'order-%' LIMIT 1) OR message_id LIKE 'again-%'")
+	if out := audit(); !strings.Contains(out, broken) ||
+		!strings.Contains(out, "has delivered its mail: false") {
 		t.Errorf("audit of a mail that is missing:\n%s", out)
 	}
 }

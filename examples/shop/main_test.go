@@ -60,10 +60,12 @@ func TestServeLoadAudit(t *testing.T) {
 	store := "sqlite:" + filepath.Join(dir, "shop")
 	at, end := started(t, store)
 	code, out, errs := shop(t, "load", "--url", at, "--orders", "40", "--wait", "5m")
-	if code != 0 || !strings.HasPrefix(out, "40 orders placed, 40 of them new") || !strings.Contains(out, "confirmed") {
+	if code != 0 || !strings.HasPrefix(out, "40 orders placed, 40 of them new") ||
+		!strings.Contains(out, "confirmed") {
 		t.Fatalf("load: exit %d\n%s%s", code, out, errs)
 	}
-	if code, out, _ := shop(t, "load", "--orders", "40", "--url", at+"/"); code != 0 || !strings.HasPrefix(out, "40 orders placed, 0 of them new") {
+	if code, out, _ := shop(t, "load", "--orders", "40", "--url", at+"/"); code != 0 ||
+		!strings.HasPrefix(out, "40 orders placed, 0 of them new") {
 		t.Errorf("load again: exit %d\n%s", code, out)
 	}
 	if code := end(); code != 0 {
@@ -80,12 +82,14 @@ func TestServeLoadAudit(t *testing.T) {
 		OK         bool
 		Invariants []audit.Invariant
 	}
-	if err := json.Unmarshal([]byte(out), &said); err != nil || code != 0 || !said.OK || len(said.Invariants) != 11 {
+	if err := json.Unmarshal([]byte(out), &said); err != nil || code != 0 || !said.OK ||
+		len(said.Invariants) != 11 {
 		t.Errorf("audit: exit %d, %v: %s", code, err, out)
 	}
 	breakIt(t, filepath.Join(dir, "shop", "notification.db"), "DELETE FROM mails")
 	t.Setenv("SKALD_STORE", store)
-	if code, out, errs := shop(t, "audit"); code != exitFailed || !strings.Contains(out, "mailed_once       BROKEN  40 checked") {
+	if code, out, errs := shop(t, "audit"); code != exitFailed ||
+		!strings.Contains(out, "mailed_once       BROKEN  40 checked") {
 		t.Errorf("audit of what is broken: exit %d\n%s%s", code, out, errs)
 	}
 }
@@ -121,7 +125,8 @@ func breakIt(t *testing.T, path, sql string) {
 
 func TestExitCodes(t *testing.T) {
 	empty := t.TempDir()
-	for _, name := range []string{"order", "payment", "inventory", "fulfilment", "notification", "analytics"} {
+	for _, name := range []string{"order", "payment", "inventory", "fulfilment", "notification",
+		"analytics"} {
 		breakIt(t, filepath.Join(empty, name+".db"), "CREATE TABLE strange (x)")
 	}
 	t.Setenv("SKALD_STORE", "")
@@ -170,7 +175,8 @@ func TestServeWaitsForServers(t *testing.T) {
 	read, write := io.Pipe()
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"serve", "order", "--store", "sqlite:" + t.TempDir(), "--broker", "kafka://127.0.0.1:1"}, io.Discard, write)
+		code <- run(ctx, []string{"serve", "order", "--store", "sqlite:" + t.TempDir(), "--broker",
+			"kafka://127.0.0.1:1"}, io.Discard, write)
 	}()
 	line, err := bufio.NewReader(read).ReadString('\n')
 	if err != nil || !strings.Contains(line, "waiting for a server") {
@@ -221,7 +227,8 @@ func TestErrorsOnPostgres(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() {
-		for _, sql := range []string{"DROP SCHEMA IF EXISTS " + name + "_order CASCADE", "DROP ROLE " + name} {
+		for _, sql := range []string{"DROP SCHEMA IF EXISTS " + name + "_order CASCADE",
+			"DROP ROLE " + name} {
 			exec(sql)
 		}
 		_ = conn.Close(context.Background())
@@ -253,7 +260,8 @@ func TestErrorsOnPostgres(t *testing.T) {
 	} {
 		args := []string{"audit", "--store", c.store, "--prefix", c.prefix}
 		if c.serve {
-			args = []string{"serve", "order", "--store", c.store, "--prefix", c.prefix, "--broker", "kafka://" + need.Kafka(t)}
+			args = []string{"serve", "order", "--store", c.store, "--prefix", c.prefix, "--broker",
+				"kafka://" + need.Kafka(t)}
 		}
 		code, out, errs := shop(t, args...)
 		if code != 1 || !strings.Contains(errs, c.want) || strings.Contains(errs, "secret") {

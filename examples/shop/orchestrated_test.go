@@ -51,7 +51,8 @@ func orchestrates(t *testing.T, store string, more ...string) {
 	}
 	for customer, want := range wants {
 		statusUntil(t, at+"/orders/"+ids[customer]+"/status", func(a *status.Answer) bool {
-			return len(a.Sagas) == 1 && a.Sagas[0].Style == operate.Orchestrated && a.Sagas[0].State == want && a.Sagas[0].Ended != nil
+			return len(a.Sagas) == 1 && a.Sagas[0].Style == operate.Orchestrated &&
+				a.Sagas[0].State == want && a.Sagas[0].Ended != nil
 		})
 	}
 	settleOf(t, append([]string{"audit", "--store", store}, of("--prefix", more)...)...)

@@ -47,15 +47,20 @@ func serve(ctx context.Context, args []string, out, errs io.Writer) error {
 	f.StringVar(&s.broker, "broker", os.Getenv("SKALD_BROKER"), "")
 	f.StringVar(&s.listen, "listen", "127.0.0.1:8080", "where the Order service listens")
 	f.StringVar(&s.prefix, "prefix", "", prefixUsage)
-	f.StringVar(&s.instance, "instance", "1", "the stable name of this instance among those of the same service")
+	f.StringVar(&s.instance, "instance", "1",
+		"the stable name of this instance among those of the same service")
 	f.StringVar(&s.metrics, "metrics", "", "serve /metrics for Prometheus at this address")
-	f.StringVar(&s.answer, "answer", "", "tell at this address what is known of an order here, for the process with Order")
-	f.Func("ask", "NAME=URL: where Order's status asks a service of another process, again for each", s.ask.Add)
+	f.StringVar(&s.answer, "answer", "",
+		"tell at this address what is known of an order here, for the process with Order")
+	f.Func("ask", "NAME=URL: where Order's status asks a service of another process, again for each",
+		s.ask.Add)
 	f.StringVar(&s.gateway, "gateway", "", "whom Payment asks; none: one in its own database")
 	f.StringVar(&s.mail, "mail", "", "HOST:PORT of who delivers Notification's mails; none: nobody")
 	f.BoolVar(&s.older, "older", false, "instances of a build that knew no steps serve too, or did")
-	f.BoolVar(&s.orchestrated, "orchestrated", false, "a saga of Order's knows what comes next; the same for all services of the shop")
-	payments := f.String("payments", "json", "how payment.taken travels: json, avro, protobuf; avro:1 and protobuf:1 are of an old build")
+	f.BoolVar(&s.orchestrated, "orchestrated", false,
+		"a saga of Order's knows what comes next; the same for all services of the shop")
+	payments := f.String("payments", "json",
+		"how payment.taken travels: json, avro, protobuf; avro:1 and protobuf:1 are of an old build")
 	registry := f.String("registry", "", "the schema registry of avro and protobuf")
 	names, err := parse(f, args, 1)
 	if err == nil {
@@ -72,7 +77,8 @@ func serve(ctx context.Context, args []string, out, errs io.Writer) error {
 	case slices.Contains(service.Names(), names[0]):
 		s.names = names
 	default:
-		return &place.UsageError{What: fmt.Sprintf("there is no service %q, only all, %s", names[0], strings.Join(service.Names(), ", "))}
+		return &place.UsageError{What: fmt.Sprintf("there is no service %q, only all, %s", names[0],
+			strings.Join(service.Names(), ", "))}
 	}
 	if err := s.asks(); err != nil {
 		return err
@@ -100,11 +106,13 @@ func form(payments, registry string) (wire.Form, error) {
 // asks: what --ask names would be asked for Order's status, and is not asked in this process already.
 func (s serving) asks() error {
 	if len(s.ask) > 0 && !slices.Contains(s.names, "order") {
-		return &place.UsageError{What: "--ask is for the process that serves order: give it there, and --answer here"}
+		return &place.UsageError{
+			What: "--ask is for the process that serves order: give it there, and --answer here"}
 	}
 	for _, name := range s.names {
 		if s.ask[name] != "" {
-			return &place.UsageError{What: fmt.Sprintf("--ask %s: this process serves it, and asks it anyhow: leave it out", name)}
+			return &place.UsageError{What: fmt.Sprintf(
+				"--ask %s: this process serves it, and asks it anyhow: leave it out", name)}
 		}
 	}
 	return nil
@@ -149,7 +157,8 @@ func (s serving) run(ctx context.Context) (err error) {
 }
 
 // ready makes a service ready to run. It waits for servers that are away, until ctx is done.
-func (s serving) ready(ctx context.Context, name string, shop place.Shop, bus *place.Bus) (runners []skald.Runner, err error) {
+func (s serving) ready(ctx context.Context, name string, shop place.Shop,
+	bus *place.Bus) (runners []skald.Runner, err error) {
 	err = waiting(ctx, s.log, name, func() error {
 		runners, err = s.try(ctx, name, shop, bus)
 		return err
@@ -183,7 +192,8 @@ func unlessStopped(ctx context.Context, err error) error {
 	return err
 }
 
-func (s serving) try(ctx context.Context, name string, shop place.Shop, bus *place.Bus) ([]skald.Runner, error) {
+func (s serving) try(ctx context.Context, name string, shop place.Shop,
+	bus *place.Bus) ([]skald.Runner, error) {
 	client, err := bus.Connect(name)
 	if err != nil {
 		return nil, err
@@ -202,7 +212,8 @@ func (s serving) try(ctx context.Context, name string, shop place.Shop, bus *pla
 	if err := place.MakeTopics(ctx, client, events, 0); err != nil {
 		return nil, err
 	}
-	o := &service.Options{Style: events.Style, Prefix: s.prefix, Instance: s.instance, Older: s.older, Payments: s.payments}
+	o := &service.Options{Style: events.Style, Prefix: s.prefix, Instance: s.instance, Older: s.older,
+		Payments: s.payments}
 	o.Where = shop.Where(s.ask)
 	o.Inbox.Logger, o.Relay.Logger, o.Saga.Logger = s.log, s.log, s.log
 	if s.gateway != "" {
@@ -244,7 +255,8 @@ func listen(addr string, h http.Handler) (*web, error) {
 	if err != nil {
 		return nil, &place.UsageError{What: fmt.Sprintf("listen: %v", err)}
 	}
-	return &web{l, &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute}}, nil
+	return &web{l, &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute}}, nil
 }
 
 // Run serves until ctx is done, then ends the requests that it has.

@@ -38,7 +38,8 @@ func newSight(ctx context.Context, addr string, out io.Writer) (*sight, error) {
 		if err != nil {
 			return nil, fmt.Errorf("export metrics: %w", err)
 		}
-		s.health = health.New(&health.Options{Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Waiting: "waiting for a server"})
+		s.health = health.New(&health.Options{Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
+			Waiting: "waiting for a server"})
 		if s.web, err = listen(addr, s.health); err != nil {
 			return nil, err
 		}

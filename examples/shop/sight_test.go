@@ -41,7 +41,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		for _, of := range said.ResourceSpans {
 			for _, s := range of.ScopeSpans {
 				for _, span := range s.Spans {
-					r.services[string(span.TraceId)] = append(r.services[string(span.TraceId)], named(of.Resource.Attributes))
+					r.services[string(span.TraceId)] = append(r.services[string(span.TraceId)],
+						named(of.Resource.Attributes))
 				}
 			}
 		}
@@ -85,7 +86,8 @@ func TestOneTraceArrivesByOTLP(t *testing.T) {
 	read, write := io.Pipe()
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"serve", "all", "--store", store, "--broker", "mem:", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"}, write, io.Discard)
+		code <- run(ctx, []string{"serve", "all", "--store", store, "--broker", "mem:", "--listen",
+			"127.0.0.1:0", "--metrics", "127.0.0.1:0"}, write, io.Discard)
 		_ = write.Close()
 	}()
 	said := map[string]string{}
@@ -99,7 +101,8 @@ func TestOneTraceArrivesByOTLP(t *testing.T) {
 		t.Fatalf("load: exit %d\n%s%s", c, out, errs)
 	}
 	settle(t, store)
-	for end := time.Now().Add(5 * time.Minute); !strings.Contains(page(t, said["metrics"]), "skald_inbox_message_received_total{"); {
+	for end := time.Now().Add(5 * time.Minute); !strings.Contains(page(t, said["metrics"]),
+		"skald_inbox_message_received_total{"); {
 		if time.Now().After(end) {
 			t.Fatalf("/metrics has nothing of the inboxes:\n%s", page(t, said["metrics"]))
 		}
@@ -112,14 +115,16 @@ func TestOneTraceArrivesByOTLP(t *testing.T) {
 	defer got.mu.Unlock()
 	whole := 0
 	for _, services := range got.services {
-		if !slices.ContainsFunc(service.Names(), func(name string) bool { return !slices.Contains(services, name) }) {
+		if !slices.ContainsFunc(service.Names(),
+			func(name string) bool { return !slices.Contains(services, name) }) {
 			whole++
 		}
 	}
 	if whole != 1 {
 		t.Errorf("%d traces go through all six services: %v", whole, got.services)
 	}
-	for _, name := range []string{"skald.outbox.message.written", "skald.outbox.message.published", "skald.inbox.process.duration"} {
+	for _, name := range []string{"skald.outbox.message.written", "skald.outbox.message.published",
+		"skald.inbox.process.duration"} {
 		if !got.names[name] {
 			t.Errorf("%s did not arrive: %v", name, got.names)
 		}

@@ -30,7 +30,8 @@ var (
 
 func placing() (*flow.Flow, error) {
 	return flow.New("order", flow.From(OrderPlaced),
-		flow.Then(OrderPlaced, StockReserved, StockShort).Within(time.Minute), flow.Then(StockShort, OrderCancelled),
+		flow.Then(OrderPlaced, StockReserved, StockShort).Within(time.Minute),
+		flow.Then(StockShort, OrderCancelled),
 		flow.Fail(StockShort), flow.End(StockReserved, OrderCancelled))
 }
 
@@ -46,7 +47,8 @@ func main() {
 
 	db := pgstore.New(pool, nil)
 	in := inbox.New(db, bus, "tracker", nil)
-	flow.NewTracker(placing, db, &flow.Options{Key: func(m skald.Message) string { return string(m.Key) }}).On(in)
+	flow.NewTracker(placing, db,
+		&flow.Options{Key: func(m skald.Message) string { return string(m.Key) }}).On(in)
 	answers, err := status.Handler(db, nil)
 	check(err)
 	http.Handle("/status/", http.StripPrefix("/status", answers))

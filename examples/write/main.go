@@ -29,7 +29,8 @@ func main() {
 
 	o := Order{ID: "o-1", SKU: "tea", Quantity: 2}
 	check(pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { // your transaction, your driver
-		_, err := tx.Exec(ctx, `INSERT INTO orders (id, sku, quantity) VALUES ($1, $2, $3)`, o.ID, o.SKU, o.Quantity)
+		_, err := tx.Exec(ctx, `INSERT INTO orders (id, sku, quantity) VALUES ($1, $2, $3)`, o.ID,
+			o.SKU, o.Quantity)
 		if err != nil {
 			return err
 		}

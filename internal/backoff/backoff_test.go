@@ -12,7 +12,8 @@ func TestAfter(t *testing.T) {
 		attempt int
 		least   time.Duration
 	}{
-		{0, first}, {1, first}, {2, 2 * first}, {3, 4 * first}, {9, 256 * first}, {10, most}, {11, most}, {1 << 30, most},
+		{0, first}, {1, first}, {2, 2 * first}, {3, 4 * first}, {9, 256 * first}, {10, most}, {11, most},
+		{1 << 30, most},
 	} {
 		spread := map[time.Duration]bool{}
 		for range 200 {

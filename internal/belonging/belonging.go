@@ -21,5 +21,6 @@ func Sessions(b *store.Belongings, quiet time.Duration) bool { return b.Heard >=
 
 // Movable tells whether a store carries a Rename out.
 func Movable(found *store.Renamed, quiet time.Duration) bool {
-	return Any(&found.Old) > 0 && Done(&found.New) == 0 && !Sessions(&found.Old, quiet) && !Sessions(&found.New, quiet)
+	return Any(&found.Old) > 0 && Done(&found.New) == 0 && !Sessions(&found.Old, quiet) &&
+		!Sessions(&found.New, quiet)
 }

@@ -86,7 +86,8 @@ func (k Kind) inFront(hosts, path string) (bare string, front *url.Userinfo, err
 		return hosts, nil, nil
 	}
 	if k.Ports == nil {
-		return "", nil, errors.New("a user and a password do not belong in front of the host: give user=NAME and password_file=FILE behind the ?")
+		return "", nil,
+			errors.New("a user and a password do not belong in front of the host: give user=NAME and password_file=FILE behind the ?")
 	}
 	if strings.Contains(path, "@") {
 		return "", nil, errors.New("what is in front of an @ has to be percent-encoded: / is %2F, @ is %40")
@@ -99,7 +100,8 @@ func (k Kind) inFront(hosts, path string) (bare string, front *url.Userinfo, err
 			continue
 		}
 		if text != "" && one[:at] != text {
-			return "", nil, errors.New("the servers have different users or passwords in front: one client has one")
+			return "", nil,
+				errors.New("the servers have different users or passwords in front: one client has one")
 		}
 		text, all[i] = one[:at], one[at+1:]
 	}
@@ -120,7 +122,8 @@ func (k Kind) inFront(hosts, path string) (bare string, front *url.Userinfo, err
 
 // bare tells of a host without a port.
 func bare(host string) bool {
-	return host != "" && (!strings.Contains(host, ":") || strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]"))
+	return host != "" && (!strings.Contains(host, ":") || strings.HasPrefix(host, "[") &&
+		strings.HasSuffix(host, "]"))
 }
 
 func (k Kind) form() string {
@@ -147,9 +150,11 @@ func (u *URL) check(known []string) error {
 	for _, name := range slices.Sorted(maps.Keys(u.values)) {
 		switch {
 		case name == "password":
-			return fmt.Errorf("a password does not belong in a URL: give password_file=FILE, or set %s_PASSWORD", u.env)
+			return fmt.Errorf(
+				"a password does not belong in a URL: give password_file=FILE, or set %s_PASSWORD", u.env)
 		case !slices.Contains(known, name):
-			return fmt.Errorf("there is no option %q, only %s", name, strings.Join(slices.Sorted(slices.Values(known)), ", "))
+			return fmt.Errorf("there is no option %q, only %s", name,
+				strings.Join(slices.Sorted(slices.Values(known)), ", "))
 		case len(u.values[name]) > 1:
 			return fmt.Errorf("option %s is given %d times", name, len(u.values[name]))
 		}
@@ -177,7 +182,8 @@ func (u *URL) Wrap(err error) error {
 // CheckHosts wants "host:port[,host:port]".
 func CheckHosts(hosts string) error {
 	for _, s := range strings.Split(hosts, ",") {
-		if host, port, err := net.SplitHostPort(s); err != nil || host == "" || port == "" || strings.ContainsAny(s, "/@?#") {
+		if host, port, err := net.SplitHostPort(s); err != nil || host == "" || port == "" ||
+			strings.ContainsAny(s, "/@?#") {
 			return fmt.Errorf("%q is not host:port", Redacted(s))
 		}
 	}

@@ -16,12 +16,15 @@ func kind() brokerurl.Kind {
 
 func TestParse(t *testing.T) {
 	u, err := kind().Parse("amqps://one:1,[::1]:2/a%2Fb?colour=red", nil)
-	if err != nil || u.Scheme != "amqps" || u.Hosts != "one:1,[::1]:2" || u.Path != "a%2Fb" || u.Get("colour") != "red" || u.Get("ca") != "" {
+	if err != nil || u.Scheme != "amqps" || u.Hosts != "one:1,[::1]:2" || u.Path != "a%2Fb" ||
+		u.Get("colour") != "red" || u.Get("ca") != "" {
 		t.Errorf("got %+v: %v", u, err)
 	}
 	for _, bad := range []string{
-		"", "amqp:", "amqp://", "http://h:1", "amqp://h", "amqp://h:", "amqp://:1", "amqp://u:hush@h:1", "amqp://u:hu/sh@h:1", "amqp://h:1?password=hush",
-		"amqp://h:1?hush", "amqp://h:1?colour=a&colour=b", "amqp://h:1,?%zzhush", "amqp://h:1?x=%zzhush", "amqp://h:1?user=u:hush@h",
+		"", "amqp:", "amqp://", "http://h:1", "amqp://h", "amqp://h:", "amqp://:1", "amqp://u:hush@h:1",
+		"amqp://u:hu/sh@h:1", "amqp://h:1?password=hush",
+		"amqp://h:1?hush", "amqp://h:1?colour=a&colour=b", "amqp://h:1,?%zzhush", "amqp://h:1?x=%zzhush",
+		"amqp://h:1?user=u:hush@h",
 	} {
 		u, err := kind().Parse(bad, nil)
 		if err == nil && bad == "amqp://h:1?user=u:hush@h" {
@@ -66,11 +69,13 @@ func TestInFrontOfTheHost(t *testing.T) {
 		if err == nil && who.Password != nil {
 			pass, err = who.Password()
 		}
-		if got := u.Hosts + " " + who.User + " " + pass; got != want || err != nil || brokerurl.HasPassword(text) != (who.User != "") {
+		if got := u.Hosts + " " + who.User + " " + pass; got != want || err != nil ||
+			brokerurl.HasPassword(text) != (who.User != "") {
 			t.Errorf("%s: %q, want %q, %v", text, got, want, err)
 		}
 	}
-	for _, bad := range []string{"amqp://u:hush@", "amqp://:hush@h", "amqp://u:hu%zsh@h", "amqp://u:hu/sh@h", "amqp://u:hush@h,v:hush2@i", "amqp://u:hush@h:x:y",
+	for _, bad := range []string{"amqp://u:hush@", "amqp://:hush@h", "amqp://u:hu%zsh@h", "amqp://u:hu/sh@h",
+		"amqp://u:hush@h,v:hush2@i", "amqp://u:hush@h:x:y",
 		"amqp://u:hush@h?user=v", "amqp://u:hush@h?password_file=f"} {
 		u, err := k.Parse(bad, nil)
 		if err == nil {
@@ -140,8 +145,9 @@ func TestTLS(t *testing.T) {
 	}
 	for query, want := range map[string]string{
 		"": "off", "tls=off": "off", "tls=on": "on",
-		"tls=maybe": "on or off", "tls=off&ca=f": "and yet", "cert=f": "both", "key=f": "both", "ca=/no/such/file": "authorities",
-		"ca=" + junk: "no certificate", "cert=" + junk + "&key=" + junk: "certificate",
+		"tls=maybe": "on or off", "tls=off&ca=f": "and yet", "cert=f": "both", "key=f": "both",
+		"ca=/no/such/file": "authorities",
+		"ca=" + junk:       "no certificate", "cert=" + junk + "&key=" + junk: "certificate",
 	} {
 		u, err := kind().Parse("amqp://h:1?"+query, nil)
 		if err != nil {

@@ -30,7 +30,8 @@ func (u *URL) TLS() (*tls.Config, error) {
 		}
 		out.RootCAs = x509.NewCertPool()
 		if !out.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read the authorities: there is no certificate in %s: it has to be PEM", ca)
+			return nil, fmt.Errorf("read the authorities: there is no certificate in %s: it has to be PEM",
+				ca)
 		}
 	}
 	if cert == "" {
@@ -60,7 +61,8 @@ func (u *URL) Token() string {
 	if u.front == nil {
 		return ""
 	}
-	if _, has := u.front.Password(); has || u.Get("password_file") != "" || u.getenv(u.env+"_PASSWORD") != "" {
+	if _, has := u.front.Password(); has || u.Get("password_file") != "" ||
+		u.getenv(u.env+"_PASSWORD") != "" {
 		return ""
 	}
 	return u.front.Username()
@@ -74,9 +76,11 @@ func (u *URL) Identity() (Identity, error) {
 		pass, has := u.front.Password()
 		switch {
 		case user != "", has && file != "":
-			return Identity{}, errors.New("a user stands in front of the host: leave out user, and password_file where a password stands there, too")
+			return Identity{},
+				errors.New("a user stands in front of the host: leave out user, and password_file where a password stands there, too")
 		case has:
-			return Identity{User: u.front.Username(), Password: func() (string, error) { return pass, nil }}, nil
+			return Identity{User: u.front.Username(), Password: func() (string, error) { return pass, nil }},
+				nil
 		}
 		user = u.front.Username()
 	}

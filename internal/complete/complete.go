@@ -120,7 +120,8 @@ func Limits(m *skald.Message) error {
 	case len(m.Key) > MaxKey:
 		what = fmt.Sprintf("the key is %d bytes, at most %d are allowed", len(m.Key), MaxKey)
 	case len(m.Data) > MaxData:
-		what = fmt.Sprintf("data is %d bytes, at most %d are allowed: send a reference instead", len(m.Data), MaxData)
+		what = fmt.Sprintf("data is %d bytes, at most %d are allowed: send a reference instead",
+			len(m.Data), MaxData)
 	case size > MaxHeaders:
 		what = fmt.Sprintf("headers are %d bytes, at most %d are allowed", size, MaxHeaders)
 	case !textOK(m.Subject) || len(m.Subject) > MaxText:
@@ -174,7 +175,8 @@ func Topic(s string) bool {
 }
 
 func nameByte(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' ||
+		c == '_' || c == '-'
 }
 
 // textOK: what PostgreSQL's text and every broker's header can hold.

@@ -18,7 +18,9 @@ import (
 func fixed() Completer {
 	n := 0
 	return Completer{
-		Now:   func() time.Time { return time.Date(2026, 5, 1, 12, 0, 0, 123456789, time.FixedZone("", 7200)) },
+		Now: func() time.Time {
+			return time.Date(2026, 5, 1, 12, 0, 0, 123456789, time.FixedZone("", 7200))
+		},
 		NewID: func(time.Time) string { n++; return fmt.Sprint("id-", n) },
 	}
 }
@@ -35,7 +37,8 @@ func one(t *testing.T, c Completer, ctx context.Context, d skald.Draft) skald.Me
 func TestMessages(t *testing.T) {
 	headers := []skald.Header{{Name: "a", Value: []byte{0, 255}}, {Name: "a", Value: nil}}
 	got, err := fixed().Messages(t.Context(), []skald.Draft{
-		{Topic: "orders", Type: "order.placed", Key: []byte("k"), Subject: "s", Headers: headers, Value: map[string]int{"n": 1}},
+		{Topic: "orders", Type: "order.placed", Key: []byte("k"), Subject: "s", Headers: headers,
+			Value: map[string]int{"n": 1}},
 		{Topic: "orders", Type: "order.gone", Key: []byte{}},
 	})
 	if err != nil {
@@ -43,7 +46,8 @@ func TestMessages(t *testing.T) {
 	}
 	at := time.Date(2026, 5, 1, 10, 0, 0, 123456000, time.UTC)
 	want := []skald.Message{
-		{ID: "id-1", CorrelationID: "id-1", Type: "order.placed", Topic: "orders", Key: []byte("k"), Subject: "s", Time: at,
+		{ID: "id-1", CorrelationID: "id-1", Type: "order.placed", Topic: "orders", Key: []byte("k"),
+			Subject: "s", Time: at,
 			ContentType: "application/json", Headers: headers, Data: []byte(`{"n":1}`)},
 		{ID: "id-2", CorrelationID: "id-2", Type: "order.gone", Topic: "orders", Key: []byte{}, Time: at},
 	}
@@ -72,18 +76,23 @@ func TestStamp(t *testing.T) {
 		cause                           skald.Message
 		correlation, causation, tracing string
 	}{
-		{"ours", skald.Message{ID: "m", CorrelationID: "first", TraceParent: "00-1-2-01"}, "first", "m", "00-1-2-01"},
+		{"ours", skald.Message{ID: "m", CorrelationID: "first", TraceParent: "00-1-2-01"}, "first", "m",
+			"00-1-2-01"},
 		{"foreign", skald.Message{ID: "m"}, "m", "m", ""},
 		{"foreign without an id", skald.Message{}, "id-1", "", ""},
 		{"an id that no column holds", skald.Message{ID: "a\x00b"}, "id-1", "", ""},
 		{"an id that is not text", skald.Message{ID: "\xff", CorrelationID: "first"}, "first", "", ""},
-		{"a correlation over two lines", skald.Message{ID: "m", CorrelationID: "a\r\nb: c", TraceParent: "x\ny"}, "m", "m", ""},
-		{"endless ids", skald.Message{ID: strings.Repeat("x", MaxKey+1), CorrelationID: strings.Repeat("x", MaxKey)}, strings.Repeat("x", MaxKey), "", ""},
+		{"a correlation over two lines", skald.Message{ID: "m", CorrelationID: "a\r\nb: c",
+			TraceParent: "x\ny"}, "m", "m", ""},
+		{"endless ids", skald.Message{ID: strings.Repeat("x", MaxKey+1),
+			CorrelationID: strings.Repeat("x", MaxKey)}, strings.Repeat("x", MaxKey), "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := one(t, fixed(), skald.WithCause(t.Context(), c.cause), skald.Draft{Topic: "t", Type: "a"})
-			if m.CorrelationID != c.correlation || m.CausationID != c.causation || m.TraceParent != c.tracing {
-				t.Errorf("stamped %q, %q, %q, want %q, %q, %q", m.CorrelationID, m.CausationID, m.TraceParent, c.correlation, c.causation, c.tracing)
+			if m.CorrelationID != c.correlation || m.CausationID != c.causation ||
+				m.TraceParent != c.tracing {
+				t.Errorf("stamped %q, %q, %q, want %q, %q, %q", m.CorrelationID, m.CausationID, m.TraceParent,
+					c.correlation, c.causation, c.tracing)
 			}
 		})
 	}
@@ -109,7 +118,8 @@ func TestCodec(t *testing.T) {
 		{"the draft's", named("own"), named("draft"), "draft", "text/plain", "urn:draft"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := one(t, Completer{Codec: c.own}, t.Context(), skald.Draft{Topic: "t", Type: "a", Value: 1, Codec: c.draft})
+			m := one(t, Completer{Codec: c.own}, t.Context(),
+				skald.Draft{Topic: "t", Type: "a", Value: 1, Codec: c.draft})
 			if string(m.Data) != c.data || m.ContentType != c.typ || m.Schema != c.schem {
 				t.Errorf("got %q, %q, %q", m.Data, m.ContentType, m.Schema)
 			}
@@ -132,10 +142,12 @@ func TestCodecFails(t *testing.T) {
 	got, err := Completer{Codec: asking{away}}.Messages(ctx, []skald.Draft{
 		{Topic: "t", Type: "a", Value: 1, Codec: named("x")}, {Topic: "t", Type: "b", Value: 1},
 	})
-	if got != nil || !errors.Is(err, away) || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), `encode b for topic "t"`) {
+	if got != nil || !errors.Is(err, away) || !errors.Is(err, context.Canceled) ||
+		!strings.Contains(err.Error(), `encode b for topic "t"`) {
 		t.Errorf("Messages = %v, %v", got, err)
 	}
-	if _, err := (Completer{}).Messages(t.Context(), []skald.Draft{{Topic: "t", Type: "a", Value: make(chan int)}}); err == nil {
+	if _, err := (Completer{}).Messages(t.Context(),
+		[]skald.Draft{{Topic: "t", Type: "a", Value: make(chan int)}}); err == nil {
 		t.Error("a channel was encoded as JSON")
 	}
 }
@@ -150,7 +162,8 @@ func (l loose) Encode(_ context.Context, m *skald.Message, _ any) error {
 func (loose) Decode(context.Context, skald.Message, any) error { return nil }
 
 func TestCodecBreaksLimits(t *testing.T) {
-	for _, l := range []loose{{"text/plain\r\nx: y", ""}, {"text/plain", "urn:\x00"}, {strings.Repeat("x", MaxType+1), ""}, {"text/plain", strings.Repeat("x", MaxKey+1)}} {
+	for _, l := range []loose{{"text/plain\r\nx: y", ""}, {"text/plain", "urn:\x00"},
+		{strings.Repeat("x", MaxType+1), ""}, {"text/plain", strings.Repeat("x", MaxKey+1)}} {
 		_, err := Completer{Codec: l}.Messages(t.Context(), []skald.Draft{{Topic: "t", Type: "a", Value: 1}})
 		if limit := new(store.LimitError); !errors.As(err, &limit) {
 			t.Errorf("a codec that says %.20q, %.20q = %v, want a LimitError", l.typ, l.schema, err)
@@ -183,13 +196,17 @@ func TestLimits(t *testing.T) {
 		{"longest key", func(m *skald.Message) { m.Key = make([]byte, 1024) }, ""},
 		{"key too long", func(m *skald.Message) { m.Key = make([]byte, 1025) }, "the key is 1025 bytes"},
 		{"largest data", func(m *skald.Message) { m.Data = make([]byte, 921600) }, ""},
-		{"data too large", func(m *skald.Message) { m.Data = make([]byte, 921601) }, "data is 921601 bytes, at most 921600"},
+		{"data too large", func(m *skald.Message) { m.Data = make([]byte, 921601) },
+			"data is 921601 bytes, at most 921600"},
 		{"largest headers", func(m *skald.Message) { m.Headers = headers(128, 16384-128) }, ""},
-		{"headers too large", func(m *skald.Message) { m.Headers = headers(128, 16385-128) }, "headers are 16385 bytes"},
+		{"headers too large", func(m *skald.Message) { m.Headers = headers(128, 16385-128) },
+			"headers are 16385 bytes"},
 		{"header name too long", func(m *skald.Message) { m.Headers = headers(129, 0) }, "header name"},
 		{"header without a name", func(m *skald.Message) { m.Headers = headers(0, 1) }, "header name"},
-		{"header name with a colon", func(m *skald.Message) { m.Headers = []skald.Header{{Name: "a:b"}} }, "other characters"},
-		{"subject too long", func(m *skald.Message) { m.Subject = strings.Repeat("s", 1025) }, "a subject is"},
+		{"header name with a colon", func(m *skald.Message) { m.Headers = []skald.Header{{Name: "a:b"}} },
+			"other characters"},
+		{"subject too long", func(m *skald.Message) { m.Subject = strings.Repeat("s", 1025) },
+			"a subject is"},
 		{"a subject with a zero", func(m *skald.Message) { m.Subject = "\x00" }, "a subject is"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 )
 
 // ErrRowsOnly is why an effect cannot be written in a transaction of the caller's.
-var ErrRowsOnly = errors.New("an effect in a transaction of yours may hold rows, an answer and the move of a saga only")
+var ErrRowsOnly = errors.New(
+	"an effect in a transaction of yours may hold rows, an answer and the move of a saga only")
 
 // RowsOnly tells whether e holds rows, an answer and the move of a saga, and nothing else.
 func RowsOnly(e store.Effect) bool {

@@ -25,7 +25,8 @@ func TestEachFieldCounts(t *testing.T) {
 			t.Errorf("%s: shard only: %v", f.Name, got)
 		}
 	}
-	if !RowsOnly(store.Effect{Rows: []skald.Message{{}}, Answer: &store.Mark{}, Saga: &store.SagaMove{}}) || ShardOnly(store.Effect{}) {
+	if !RowsOnly(store.Effect{Rows: []skald.Message{{}}, Answer: &store.Mark{}, Saga: &store.SagaMove{}}) ||
+		ShardOnly(store.Effect{}) {
 		t.Error("two fields, or none")
 	}
 }

@@ -9,12 +9,14 @@ import (
 func TestOf(t *testing.T) {
 	key := []byte("0123456789abcdef")
 	seen := map[int64]int{}
-	for i, what := range [][][]byte{{}, {nil}, {{}}, {nil, nil}, {[]byte("ab"), []byte("c")}, {[]byte("a"), []byte("bc")}, {[]byte("abc")}, {[]byte("abc"), nil}, {[]byte("abc"), {}}} {
+	for i, what := range [][][]byte{{}, {nil}, {{}}, {nil, nil}, {[]byte("ab"), []byte("c")},
+		{[]byte("a"), []byte("bc")}, {[]byte("abc")}, {[]byte("abc"), nil}, {[]byte("abc"), {}}} {
 		n := fingerprint.Of(key, what...)
 		if other, twice := seen[n]; twice || n == 0 {
 			t.Errorf("%d and %d have the fingerprint %d", i, other, n)
 		}
-		if seen[n] = i; fingerprint.Of(key, what...) != n || fingerprint.Of([]byte("0123456789abcdeg"), what...) == n {
+		if seen[n] = i; fingerprint.Of(key, what...) != n ||
+			fingerprint.Of([]byte("0123456789abcdeg"), what...) == n {
 			t.Errorf("%d: not of payload and key alone", i)
 		}
 	}

@@ -43,7 +43,8 @@ func DecodeCall(s *string) (*store.Call, error) {
 	if err := json.Unmarshal([]byte(*s), &in); err != nil {
 		return nil, fmt.Errorf("read call from JSON: %w", err)
 	}
-	c := &store.Call{Key: string(in.Key), Request: string(in.Request), Outcome: string(in.Outcome), Undo: in.Undo}
+	c := &store.Call{Key: string(in.Key), Request: string(in.Request), Outcome: string(in.Outcome),
+		Undo: in.Undo}
 	if in.Since != nil {
 		c.Since = *in.Since
 	}

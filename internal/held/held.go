@@ -72,7 +72,8 @@ func Within(text string) string {
 
 // Encode is m in JSON.
 func Encode(m *skald.Message) (string, error) {
-	out := message[Text]{Text(m.ID), Text(m.Source), Text(m.Type), Text(m.Topic), m.Key, instant(m.Time), Text(m.Subject), Text(m.ContentType), Text(m.Schema),
+	out := message[Text]{Text(m.ID), Text(m.Source), Text(m.Type), Text(m.Topic), m.Key, instant(m.Time),
+		Text(m.Subject), Text(m.ContentType), Text(m.Schema),
 		Text(m.CorrelationID), Text(m.CausationID), Text(m.TraceParent), Text(m.Sequence), nil, m.Data}
 	for _, h := range m.Headers {
 		out.Headers = append(out.Headers, header[Text]{Text(h.Name), h.Value})
@@ -103,9 +104,12 @@ func decodeAs[T ~string](b []byte) (skald.Message, error) {
 	if err := json.Unmarshal(b, &in); err != nil {
 		return skald.Message{}, err
 	}
-	m := skald.Message{ID: string(in.ID), Source: string(in.Source), Type: string(in.Type), Topic: string(in.Topic), Key: in.Key, Time: time.Time(in.Time),
-		Subject: string(in.Subject), ContentType: string(in.ContentType), Schema: string(in.Schema), CorrelationID: string(in.CorrelationID),
-		CausationID: string(in.CausationID), TraceParent: string(in.TraceParent), Sequence: string(in.Sequence), Data: in.Data}
+	m := skald.Message{ID: string(in.ID), Source: string(in.Source), Type: string(in.Type),
+		Topic: string(in.Topic), Key: in.Key, Time: time.Time(in.Time),
+		Subject: string(in.Subject), ContentType: string(in.ContentType), Schema: string(in.Schema),
+		CorrelationID: string(in.CorrelationID),
+		CausationID:   string(in.CausationID), TraceParent: string(in.TraceParent),
+		Sequence: string(in.Sequence), Data: in.Data}
 	for _, h := range in.Headers {
 		m.Headers = append(m.Headers, skald.Header{Name: string(h.Name), Value: h.Value})
 	}

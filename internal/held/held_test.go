@@ -24,7 +24,8 @@ func TestMessagesComeBack(t *testing.T) {
 			case *time.Time:
 				*f = time.Date(2026, 2, 3, 4, 5, 6, 789_000, time.UTC)
 			case *[]skald.Header:
-				*f = []skald.Header{{Name: odd, Value: []byte(odd)}, {Name: "n"}, {Name: "n", Value: []byte{}}}
+				*f = []skald.Header{{Name: odd, Value: []byte(odd)}, {Name: "n"},
+					{Name: "n", Value: []byte{}}}
 			default:
 				t.Fatalf("a message has a field of type %T, which is not kept", f)
 			}
@@ -56,8 +57,10 @@ func TestMessagesComeBack(t *testing.T) {
 // A time of any year and offset is kept.
 func TestTimesComeBack(t *testing.T) {
 	for _, at := range []time.Time{
-		{}, time.Date(2026, 2, 3, 4, 5, 6, 7, time.FixedZone("", 3600)), time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -23*3600)),
-		time.Date(2026, 2, 3, 4, 5, 6, 7, time.FixedZone("", 99*3600)), time.Date(58865, 1, 1, 0, 0, 0, 1, time.UTC), time.Date(-5, 1, 1, 0, 0, 0, 1, time.UTC),
+		{}, time.Date(2026, 2, 3, 4, 5, 6, 7, time.FixedZone("", 3600)),
+		time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -23*3600)),
+		time.Date(2026, 2, 3, 4, 5, 6, 7, time.FixedZone("", 99*3600)),
+		time.Date(58865, 1, 1, 0, 0, 0, 1, time.UTC), time.Date(-5, 1, 1, 0, 0, 0, 1, time.UTC),
 	} {
 		text, err := held.Encode(&skald.Message{Time: at})
 		if err != nil {
@@ -80,13 +83,16 @@ func TestWhatIsNoMessageIsAnError(t *testing.T) {
 
 // A name that is told by its handle is that name, and the hash of a handle is the one in it.
 func TestHandlesAreNames(t *testing.T) {
-	for _, name := range []string{"plain", "sha256:abc", "nul\x00", held.Hash("long"), held.Handle(held.Hash("long"))} {
+	for _, name := range []string{"plain", "sha256:abc", "nul\x00", held.Hash("long"),
+		held.Handle(held.Hash("long"))} {
 		hash := held.Hash(name)
 		told := held.Handle(hash)
-		if held.Hash(told) != hash || !held.IsHandle(told) || !held.Names(told, name) || !held.Names(name, name) || !held.Names(told, told) {
+		if held.Hash(told) != hash || !held.IsHandle(told) || !held.Names(told, name) ||
+			!held.Names(name, name) || !held.Names(told, told) {
 			t.Errorf("%q is told as %q, which is %q and not %q", name, told, held.Hash(told), hash)
 		}
-		if held.Names(told, "another") || held.Names("another", name) || held.Handle(name) == held.Handle("another") {
+		if held.Names(told, "another") || held.Names("another", name) ||
+			held.Handle(name) == held.Handle("another") {
 			t.Errorf("%q is another's name, too", told)
 		}
 	}

@@ -22,9 +22,11 @@ func Matches(w *store.Sought, p *store.Parked) bool {
 	}
 	if w.Kind != "" || !w.DeadFrom.IsZero() || !w.DeadTo.IsZero() {
 		d := p.Dead
-		if d == nil || !is(w.Kind, d.Kind) || d.At.Before(w.DeadFrom) || !w.DeadTo.IsZero() && !d.At.Before(w.DeadTo) {
+		if d == nil || !is(w.Kind, d.Kind) || d.At.Before(w.DeadFrom) || !w.DeadTo.IsZero() &&
+			!d.At.Before(w.DeadTo) {
 			return false
 		}
 	}
-	return w.About == "" || held.Names(p.ID, w.About) || slices.Contains([]string{m.CorrelationID, m.CausationID, m.Subject}, w.About)
+	return w.About == "" || held.Names(p.ID, w.About) ||
+		slices.Contains([]string{m.CorrelationID, m.CausationID, m.Subject}, w.About)
 }

@@ -19,7 +19,8 @@ func passedOn(h http.Header) bool {
 	for name := range h {
 		switch {
 		case strings.HasPrefix(name, "X-Forwarded-"), name == "Forwarded", name == "Via", name == "X-Real-Ip",
-			name == "X-Client-Ip", name == "X-Cluster-Client-Ip", name == "True-Client-Ip", name == "Cf-Connecting-Ip":
+			name == "X-Client-Ip", name == "X-Cluster-Client-Ip", name == "True-Client-Ip",
+			name == "Cf-Connecting-Ip":
 			return true
 		}
 	}

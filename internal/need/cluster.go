@@ -72,7 +72,8 @@ func programs(t testing.TB) string {
 	if len(found) > 0 {
 		return filepath.Dir(slices.Max(found))
 	}
-	without(t, "needs PostgreSQL's programs to start a cluster of its own: put the folder of initdb into PATH")
+	without(t,
+		"needs PostgreSQL's programs to start a cluster of its own: put the folder of initdb into PATH")
 	return ""
 }
 
@@ -106,7 +107,8 @@ func (c *Cluster) Do(name string, args ...string) string {
 func (c *Cluster) try(name string, args ...string) (string, error) {
 	cmd := exec.Command(filepath.Join(c.bin, name), args...)
 	cmd.Dir = c.root
-	cmd.Env = append(os.Environ(), "PGHOST=127.0.0.1", "PGUSER=postgres", "PGPORT="+strconv.Itoa(c.Port), "LC_ALL=C")
+	cmd.Env = append(os.Environ(), "PGHOST=127.0.0.1", "PGUSER=postgres", "PGPORT="+strconv.Itoa(c.Port),
+		"LC_ALL=C")
 	if c.as != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.as}
 	}

@@ -16,7 +16,8 @@ func SmallDisk(t testing.TB, megabytes int) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Remove(dir) })
-	out, err := exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%dm,mode=0777", megabytes), "skald-test", dir).CombinedOutput()
+	out, err := exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%dm,mode=0777", megabytes),
+		"skald-test", dir).CombinedOutput()
 	if err != nil {
 		t.Skipf("a small file system cannot be mounted: %v: %s", err, out)
 	}

@@ -26,7 +26,8 @@ const newest = "18"
 func PostgresVersion(t testing.TB, major string) string {
 	t.Helper()
 	if major != newest && os.Getenv("SKALD_TEST_POSTGRES_"+major) == "" {
-		t.Skipf("PostgreSQL %s: run scripts/services up postgres%s, or set SKALD_TEST_POSTGRES_%s", major, major, major)
+		t.Skipf("PostgreSQL %s: run scripts/services up postgres%s, or set SKALD_TEST_POSTGRES_%s", major,
+			major, major)
 	}
 	return from(t, "SKALD_TEST_POSTGRES_"+major, "PostgreSQL "+major, "postgres"+major)
 }
@@ -72,7 +73,8 @@ func OwnRedis(t testing.TB, more ...string) (url string, server *os.Process) {
 		without(t, "needs Redis's program to start a server of its own: put redis-server into PATH")
 	}
 	port := FreePort(t)
-	cmd := exec.Command(program, append([]string{"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--save", "", "--dir", t.TempDir()}, more...)...)
+	cmd := exec.Command(program, append([]string{"--bind", "127.0.0.1", "--port", strconv.Itoa(port),
+		"--save", "", "--dir", t.TempDir()}, more...)...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +129,8 @@ func from(t testing.TB, name, server, up string) string {
 	if at := os.Getenv(name); at != "" {
 		return at
 	}
-	without(t, "needs a real "+server+": run scripts/services "+strings.TrimSpace("up "+up)+" and eval \"$(scripts/services env)\", or set "+name)
+	without(t, "needs a real "+server+": run scripts/services "+strings.TrimSpace("up "+up)+
+		" and eval \"$(scripts/services env)\", or set "+name)
 	return ""
 }
 

@@ -11,13 +11,15 @@ import (
 // RabbitMQCtl is the program that governs the server of RabbitMQ; it returns what it printed.
 func RabbitMQCtl(t testing.TB) func(args ...string) string {
 	t.Helper()
-	return control(t, from(t, "SKALD_TEST_RABBITMQ_CTL", "RabbitMQ that scripts/services started", "rabbitmq"))
+	return control(t, from(t, "SKALD_TEST_RABBITMQ_CTL", "RabbitMQ that scripts/services started",
+		"rabbitmq"))
 }
 
 func control(t testing.TB, program string) func(args ...string) string {
 	return func(args ...string) string {
 		t.Helper()
-		out, err := exec.Command("sh", append([]string{"-c", program + ` "$@"`, "sh"}, args...)...).CombinedOutput()
+		out, err := exec.Command("sh", append([]string{"-c", program + ` "$@"`, "sh"},
+			args...)...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("rabbitmqctl %s: %v: %s", strings.Join(args, " "), err, out)
 		}

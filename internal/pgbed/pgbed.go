@@ -95,7 +95,8 @@ func (b *Tables) Get(t testing.TB, key string) (string, bool) {
 // Count counts what is committed.
 func (b *Tables) Count(t testing.TB) (c storetest.Counts) {
 	t.Helper()
-	for name, into := range map[string]*int{"CountRows": &c.Rows, "CountMarks": &c.Marks, "CountAside": &c.Aside, "CountAudits": &c.Audits} {
+	for name, into := range map[string]*int{"CountRows": &c.Rows, "CountMarks": &c.Marks,
+		"CountAside": &c.Aside, "CountAudits": &c.Audits} {
 		b.db.get(t, into, b.text[name])
 	}
 	return c
@@ -104,7 +105,8 @@ func (b *Tables) Count(t testing.TB) (c storetest.Counts) {
 // Age makes what is there older by d.
 func (b *Tables) Age(t testing.TB, d time.Duration) {
 	t.Helper()
-	for _, name := range []string{"AgeRows", "AgeMarks", "AgeSteps", "AgeQuarantine", "AgeTypes", "AgeConsumers", "AgeSagas"} {
+	for _, name := range []string{"AgeRows", "AgeMarks", "AgeSteps", "AgeQuarantine", "AgeTypes",
+		"AgeConsumers", "AgeSagas"} {
 		b.db.do(t, b.text[name], d.Seconds())
 	}
 }
@@ -140,7 +142,8 @@ func Keep(t testing.TB, db DB, schemas ...string) *Made {
 	var sequences string
 	db.get(t, &sequences, text["Sequences"], oids)
 	in := strings.Trim(strings.ReplaceAll(fmt.Sprint(oids), " ", ","), "[]")
-	return &Made{db, strings.NewReplacer("/*rows*/", literal(string(kept)), "/*sequences*/", literal(sequences), "/*schemas*/", "'{"+in+"}'").Replace(text["MakeAnew"])}
+	return &Made{db, strings.NewReplacer("/*rows*/", literal(string(kept)), "/*sequences*/",
+		literal(sequences), "/*schemas*/", "'{"+in+"}'").Replace(text["MakeAnew"])}
 }
 
 func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

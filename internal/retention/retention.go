@@ -27,10 +27,12 @@ func OrDefaults(r store.Retention) (store.Retention, error) {
 		}
 	}
 	if r.Steps < 0 {
-		return r, &store.RetentionError{What: fmt.Sprintf("steps are to be kept %v", r.Steps), Remedy: "give the longest time that a saga of yours may take"}
+		return r, &store.RetentionError{What: fmt.Sprintf("steps are to be kept %v", r.Steps),
+			Remedy: "give the longest time that a saga of yours may take"}
 	}
 	if r.Sagas < 0 {
-		return r, &store.RetentionError{What: fmt.Sprintf("ended sagas are to be kept %v", r.Sagas), Remedy: "give how long a start of the same key may be repeated"}
+		return r, &store.RetentionError{What: fmt.Sprintf("ended sagas are to be kept %v", r.Sagas),
+			Remedy: "give how long a start of the same key may be repeated"}
 	}
 	return r, nil
 }

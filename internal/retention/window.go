@@ -29,7 +29,8 @@ func (w Window) Broken() []error {
 	var out []error
 	sum := func(what string, d time.Duration) {
 		if d > w.Marks {
-			out = append(out, &store.RetentionError{What: fmt.Sprintf("marks are kept %v, less than %s", short(w.Marks), what),
+			out = append(out, &store.RetentionError{What: fmt.Sprintf("marks are kept %v, less than %s",
+				short(w.Marks), what),
 				Remedy: "keep marks at least as long (relay.Options.Keep.Marks, --keep-marks), or have the other kept shorter"})
 		}
 	}
@@ -44,16 +45,22 @@ func (w Window) Broken() []error {
 		if topic != "" {
 			of = " of topic " + topic
 		}
-		sum(fmt.Sprintf("%v, in which a message%s may come: %v in the outbox of its producer and %v at the broker", short(all), of, short(w.Outbox), short(d)), all)
+		sum(
+			fmt.Sprintf(
+				"%v, in which a message%s may come: %v in the outbox of its producer and %v at the broker",
+				short(all), of, short(w.Outbox), short(d)), all)
 	}
 	if !summed { // a topic that is kept for ever has no sum, but its messages leave an outbox, too
-		sum(fmt.Sprintf("%v, in which a message may leave the outbox of its producer", short(w.Outbox)), w.Outbox)
+		sum(fmt.Sprintf("%v, in which a message may leave the outbox of its producer", short(w.Outbox)),
+			w.Outbox)
 	}
 	sum(fmt.Sprintf("%v, in which a failing message is tried again", short(w.Age)), w.Age)
 	sum(fmt.Sprintf("%v, in which a saga may end", short(w.Saga)), w.Saga)
 	if w.Steps > 0 && w.Saga > w.Steps {
-		out = append(out, &store.RetentionError{What: fmt.Sprintf("steps are kept %v, less than %v, in which a saga may end", short(w.Steps), short(w.Saga)),
-			Remedy: "keep steps at least as long (relay.Options.Keep.Steps, --keep-steps)"})
+		out = append(out,
+			&store.RetentionError{What: fmt.Sprintf(
+				"steps are kept %v, less than %v, in which a saga may end", short(w.Steps), short(w.Saga)),
+				Remedy: "keep steps at least as long (relay.Options.Keep.Steps, --keep-steps)"})
 	}
 	sum(fmt.Sprintf("%v, in which a dead letter may come again", short(w.Dead)), w.Dead)
 	return out

@@ -31,20 +31,23 @@ const Skipped = time.Second
 // Check says which limit a new saga breaks.
 func Check(s *store.Saga) error {
 	err := cmp.Or(named(s.Name, s.Key), text("id", s.ID, 0, MaxName), text("hash", s.Hash, 1, MaxName),
-		text("input", s.Input, 0, MaxData), text("origin", s.Origin, 0, MaxOrigin), text("state", s.State, 0, MaxData),
+		text("input", s.Input, 0, MaxData), text("origin", s.Origin, 0, MaxOrigin),
+		text("state", s.State, 0, MaxData),
 		text("session", s.Session, 0, MaxName), standing(&s.Standing))
 	return told(s.Name, s.Key, err)
 }
 
 // CheckMove says which limit a move breaks.
 func CheckMove(m *store.SagaMove) error {
-	err := cmp.Or(named(m.Name, m.Key), text("hash", m.Hash, 0, MaxName), text("state", m.State, 0, MaxData), standing(&m.Standing))
+	err := cmp.Or(named(m.Name, m.Key), text("hash", m.Hash, 0, MaxName), text("state", m.State, 0, MaxData),
+		standing(&m.Standing))
 	return told(m.Name, m.Key, err)
 }
 
 // CheckDefinition says which limit a definition breaks.
 func CheckDefinition(d *store.SagaDefinition) error {
-	err := cmp.Or(text("name", d.Name, 1, MaxName), text("hash", d.Hash, 1, MaxName), text("text", d.Written, 0, MaxData))
+	err := cmp.Or(text("name", d.Name, 1, MaxName), text("hash", d.Hash, 1, MaxName),
+		text("text", d.Written, 0, MaxData))
 	if err != nil {
 		return fmt.Errorf("definition %q of a saga: %w", shown(d.Name), err)
 	}
@@ -69,7 +72,8 @@ func named(name, key string) error {
 }
 
 func standing(s *store.Standing) error {
-	return cmp.Or(text("status", s.Status, 1, MaxName), text("step", s.Step, 0, MaxName), text("error", cut(s.Error, MaxError), 0, MaxError))
+	return cmp.Or(text("status", s.Status, 1, MaxName), text("step", s.Step, 0, MaxName),
+		text("error", cut(s.Error, MaxError), 0, MaxError))
 }
 
 func text(what, s string, least, most int) error {
@@ -146,7 +150,8 @@ func Parent(origin string) (name, key, id string) {
 
 // OnlyKey tells of a query for the sagas of one key, and maybe of one name, without other filters.
 func OnlyKey(q *store.SagaQuery) bool {
-	filters := q.ID != "" || len(q.Status) > 0 || q.Stuck || q.Paused || q.Failing || q.Step != "" || q.Error != "" ||
+	filters := q.ID != "" || len(q.Status) > 0 || q.Stuck || q.Paused || q.Failing || q.Step != "" ||
+		q.Error != "" ||
 		!q.StartedBefore.IsZero() || !q.StartedAfter.IsZero() || q.After != nil || q.Light
 	return q.Key != "" && !filters
 }
@@ -160,7 +165,8 @@ func Live(q *store.SagaQuery) bool {
 // Within is how many of those that an index knows are to be read at most for q; 0: all. Where nothing has to
 // be looked through that is as many as are listed.
 func Within(q *store.SagaQuery, limit int) int {
-	through := q.ID != "" || q.Step != "" || q.Error != "" || !q.StartedBefore.IsZero() || !q.StartedAfter.IsZero() || len(q.Status) > 0 && !Live(q)
+	through := q.ID != "" || q.Step != "" || q.Error != "" || !q.StartedBefore.IsZero() ||
+		!q.StartedAfter.IsZero() || len(q.Status) > 0 && !Live(q)
 	switch {
 	case through:
 		return q.Scan

@@ -18,7 +18,8 @@ func files(named ...string) fstest.MapFS {
 
 func TestLoad(t *testing.T) {
 	got, err := Load(files(
-		"sql/mark.sql", "-- name: InsertMark\n-- why it is so\nINSERT INTO /*schema*/skald_mark (id)\n  -- not this line\nSELECT id FROM /*schema*/skald_outbox;\n\n-- name:  Two \r\nSELECT 1;\r\nSELECT '--';\r\n",
+		"sql/mark.sql",
+		"-- name: InsertMark\n-- why it is so\nINSERT INTO /*schema*/skald_mark (id)\n  -- not this line\nSELECT id FROM /*schema*/skald_outbox;\n\n-- name:  Two \r\nSELECT 1;\r\nSELECT '--';\r\n",
 		"sql/row.sql", "\n-- about the file\n-- name: Row\n  SELECT 2  \n",
 		"sql/README.md", "-- name: Row\nno SQL",
 		"sql/deep/more.sql", "-- name: Row\nSELECT 3",
@@ -91,7 +92,8 @@ func TestMigrations(t *testing.T) {
 		"m/002_more.sql":     {Data: []byte("SELECT 2;")},
 		"m/readme.txt":       {Data: []byte("no")},
 	}, "m")
-	if err != nil || len(got) != 2 || got[0].Version != 2 || got[0].Builds != 0 || got[1].Version != 10 || got[1].Builds != 7 ||
+	if err != nil || len(got) != 2 || got[0].Version != 2 || got[0].Builds != 0 || got[1].Version != 10 ||
+		got[1].Builds != 7 ||
 		got[1].Name != "010_contract.sql" || len(got[0].Checksum) != 64 || got[0].Text != "SELECT 2;" {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -107,7 +109,8 @@ func TestReached(t *testing.T) {
 	for _, c := range []struct {
 		applied []int
 		want    int
-	}{{nil, 0}, {[]int{1}, 1}, {[]int{1, 4}, 1}, {[]int{4, 3, 1}, 4}, {[]int{1, 3, 4, 9}, 9}, {[]int{3, 9}, 0}} {
+	}{{nil, 0}, {[]int{1}, 1}, {[]int{1, 4}, 1}, {[]int{4, 3, 1}, 4}, {[]int{1, 3, 4, 9}, 9},
+		{[]int{3, 9}, 0}} {
 		if got := Reached(files, c.applied); got != c.want {
 			t.Errorf("%v have come to %d, want %d", c.applied, got, c.want)
 		}

@@ -52,7 +52,8 @@ func Loopback(host string) bool {
 		host = name
 	}
 	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return host == "" || host == "localhost" || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || ip != nil && ip.IsLoopback()
+	return host == "" || host == "localhost" || strings.HasPrefix(host, "/") ||
+		strings.HasPrefix(host, "@") || ip != nil && ip.IsLoopback()
 }
 
 // Far are the hosts of "host:port,host:port" that are not this machine.

@@ -49,13 +49,16 @@ type kept struct {
 // WatchBacklog reports until stop, while it is mine to report. The database is asked when somebody collects,
 // never otherwise. Of consumers it reports in any case, of others once something is kept for them. Lag, if it
 // is not nil, tells how much waits for a consumer at the broker: see lags.
-func WatchBacklog(p Providers, now func() time.Time, ask func(context.Context) (store.Backlog, error), mine func() bool, lag Lagger, consumers ...string) (stop func()) {
+func WatchBacklog(p Providers, now func() time.Time, ask func(context.Context) (store.Backlog, error),
+	mine func() bool, lag Lagger, consumers ...string) (stop func()) {
 	b := &Backlog{ask: ask, mine: mine, now: now, kept: map[string]*kept{}, lags: lags{ask: lag}}
 	for _, c := range consumers {
 		b.kept[c] = &kept{}
 	}
-	return p.meter().watch(b.read, Pending, OldestAge, Deferred, RetainedAge, FreeShards, Parked, ParkedSize, ParkedAge, DeadLetters, Quarantined, QuarantinedAge, Calls, CallAge,
-		Heard, Progress, RelayProgress, Lag, ReservedHeld, ReservedExpired, SagasLive, SagasStuck, SagasPaused, SagasFailing, SagasOverdue, SagaAge,
+	return p.meter().watch(b.read, Pending, OldestAge, Deferred, RetainedAge, FreeShards, Parked, ParkedSize,
+		ParkedAge, DeadLetters, Quarantined, QuarantinedAge, Calls, CallAge,
+		Heard, Progress, RelayProgress, Lag, ReservedHeld, ReservedExpired, SagasLive, SagasStuck,
+		SagasPaused, SagasFailing, SagasOverdue, SagaAge,
 		SagasUncounted, TrackedLive, TrackedOverdue, TrackedDrifted)
 }
 
@@ -104,7 +107,8 @@ func (b *Backlog) progress(gauge see) {
 		gauge(Progress, c.Progress.Seconds(), of)
 	}
 	for _, r := range b.last.Relays {
-		gauge(RelayProgress, r.Progress.Seconds(), labelled(attribute.String(labelSource, b.last.Source), attribute.String(labelOwner, r.Owner)))
+		gauge(RelayProgress, r.Progress.Seconds(), labelled(attribute.String(labelSource, b.last.Source),
+			attribute.String(labelOwner, r.Owner)))
 	}
 }
 
@@ -132,7 +136,8 @@ func (b *Backlog) sagas(gauge see) {
 
 // live reports the sagas of a name that have not ended, and returns the labels of what else is reported of
 // that name.
-func (b *Backlog) live(gauge see, of string, name attribute.KeyValue, running, compensating int64) metric.ObserveOption {
+func (b *Backlog) live(gauge see, of string, name attribute.KeyValue, running,
+	compensating int64) metric.ObserveOption {
 	source := attribute.String(labelSource, b.last.Source)
 	gauge(of, float64(running), labelled(source, name, attribute.String(labelStatus, "running")))
 	gauge(of, float64(compensating), labelled(source, name, attribute.String(labelStatus, "compensating")))
@@ -150,7 +155,8 @@ func (b *Backlog) reserved(gauge see) {
 		}
 	}
 	for _, consumer := range b.reservers {
-		of := labelled(attribute.String(labelSource, b.last.Source), attribute.String(labelConsumer, consumer))
+		of := labelled(attribute.String(labelSource, b.last.Source),
+			attribute.String(labelConsumer, consumer))
 		gauge(ReservedHeld, float64(counts[consumer].Held), of)
 		gauge(ReservedExpired, float64(counts[consumer].Expired), of)
 	}
@@ -172,7 +178,8 @@ func (b *Backlog) refresh(ctx context.Context) {
 		return
 	}
 	if got.Uncounted != nil && (!b.known || b.last.Uncounted == nil) {
-		otel.Handle(fmt.Errorf("skald: sagas are not counted, so neither metrics nor alerts tell of them: %w", got.Uncounted))
+		otel.Handle(fmt.Errorf("skald: sagas are not counted, so neither metrics nor alerts tell of them: %w",
+			got.Uncounted))
 	}
 	b.known, b.last = true, got
 	b.labels = metric.WithAttributeSet(attribute.NewSet(attribute.String(labelSource, got.Source)))
@@ -192,10 +199,12 @@ func (b *Backlog) refresh(ctx context.Context) {
 
 func (k *kept) label(source string) {
 	with := func(more ...attribute.KeyValue) metric.ObserveOption {
-		more = append(more, attribute.String(labelSource, source), attribute.String(labelConsumer, k.Consumer))
+		more = append(more, attribute.String(labelSource, source),
+			attribute.String(labelConsumer, k.Consumer))
 		return metric.WithAttributeSet(attribute.NewSet(more...))
 	}
-	k.labels, k.conflict, k.tooOld = with(), with(attribute.String(labelOutcome, "conflict")), with(attribute.String(labelOutcome, "too_old"))
+	k.labels, k.conflict, k.tooOld = with(), with(attribute.String(labelOutcome, "conflict")),
+		with(attribute.String(labelOutcome, "too_old"))
 }
 
 // Always is whose report it is when nobody else is asked to make it.

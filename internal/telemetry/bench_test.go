@@ -59,7 +59,8 @@ func BenchmarkTook(b *testing.B) {
 
 // BenchmarkCount is what each delivery that is dropped costs an inbox.
 func BenchmarkCount(b *testing.B) {
-	in := NewInbox(Providers{Meter: metric.NewMeterProvider(metric.WithReader(metric.NewManualReader()))}, "billing")
+	in := NewInbox(Providers{Meter: metric.NewMeterProvider(metric.WithReader(metric.NewManualReader()))},
+		"billing")
 	b.Run("alone", func(b *testing.B) {
 		for b.Loop() {
 			in.Count("orders", "duplicate")

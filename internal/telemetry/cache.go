@@ -16,7 +16,8 @@ type Cache struct {
 // NewCache is the telemetry of a cache.
 func NewCache(p Providers) *Cache {
 	outcome := func(name string) set { return newSet(attribute.String(labelOutcome, name)) }
-	c := &Cache{lookups: p.meter().counter(CacheLookups), hit: outcome("hit"), miss: outcome("miss"), notLooked: outcome("bypassed")}
+	c := &Cache{lookups: p.meter().counter(CacheLookups), hit: outcome("hit"), miss: outcome("miss"),
+		notLooked: outcome("bypassed")}
 	c.Looked(0, 0, 0) // so that a rate sees the first
 	return c
 }

@@ -36,10 +36,13 @@ type Endpoint struct {
 // that an alert sees.
 func NewEndpoint(p Providers, name string) *Endpoint {
 	m := p.meter()
-	e := &Endpoint{answered: m.counter(Requests), duration: m.histogram(RequestTime), outcomes: map[string]set{}}
-	for _, outcome := range []string{KeyDone, KeyRefused, KeyRepeated, KeyCached, KeyTooLarge, KeyOvertaken, KeyInProgress, KeyConflict, KeyTooOld,
+	e := &Endpoint{answered: m.counter(Requests), duration: m.histogram(RequestTime),
+		outcomes: map[string]set{}}
+	for _, outcome := range []string{KeyDone, KeyRefused, KeyRepeated, KeyCached, KeyTooLarge, KeyOvertaken,
+		KeyInProgress, KeyConflict, KeyTooOld,
 		KeyInvalid, KeyUndone, KeyFailed, KeyOutage} {
-		e.outcomes[outcome] = newSet(attribute.String(labelEndpoint, name), attribute.String(labelOutcome, outcome))
+		e.outcomes[outcome] = newSet(attribute.String(labelEndpoint, name),
+			attribute.String(labelOutcome, outcome))
 		if ctx := context.Background(); e.answered.Enabled(ctx) {
 			e.answered.Add(ctx, 0, e.outcomes[outcome].add...)
 		}
@@ -59,7 +62,8 @@ func (e *Endpoint) Answered(outcome string, took time.Duration) {
 }
 
 func onceCalls() Metric {
-	return Metric{OnceCalls, "{call}", "Calls of work that is done once, by what became of them", []string{labelScope, labelOutcome}}
+	return Metric{OnceCalls, "{call}", "Calls of work that is done once, by what became of them",
+		[]string{labelScope, labelOutcome}}
 }
 
 func onceTime() Metric {

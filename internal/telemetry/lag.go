@@ -44,7 +44,8 @@ func (l *lags) read(ctx context.Context, gauge see, b store.Backlog, now time.Ti
 		l.refresh(ctx, b)
 	}
 	for _, one := range l.last {
-		gauge(Lag, float64(one.n), labelled(attribute.String(labelSource, b.Source), attribute.String(labelConsumer, one.consumer), attribute.String(labelTopic, one.topic)))
+		gauge(Lag, float64(one.n), labelled(attribute.String(labelSource, b.Source),
+			attribute.String(labelConsumer, one.consumer), attribute.String(labelTopic, one.topic)))
 	}
 }
 

@@ -4,6 +4,7 @@ package telemetry
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"go.opentelemetry.io/otel"
@@ -86,69 +87,130 @@ type Metric struct {
 
 // Metrics are all there are.
 func Metrics() []Metric {
-	backlog, kept := []string{labelSource}, []string{labelSource, labelConsumer}
-	saga, tracked := []string{labelSource, labelSaga}, []string{labelSource, labelFlow}
+	return slices.Concat(relayMetrics(), inboxMetrics(), sagaMetrics())
+}
+
+// relayMetrics are those of the way to the broker.
+func relayMetrics() []Metric {
+	backlog := []string{labelSource}
 	return []Metric{
-		{Written, "{message}", "Messages given to transactions, which may still be rolled back", []string{labelTopic}},
-		{Published, "{message}", "Messages handed to the broker, by what it answered", []string{labelTopic, labelOutcome}},
-		{PublishDelay, "s", "From the writing of a message to the broker's acknowledgement", []string{labelTopic}},
+		{Written, "{message}", "Messages given to transactions, which may still be rolled back",
+			[]string{labelTopic}},
+		{Published, "{message}", "Messages handed to the broker, by what it answered",
+			[]string{labelTopic, labelOutcome}},
+		{PublishDelay, "s", "From the writing of a message to the broker's acknowledgement",
+			[]string{labelTopic}},
 		{RelayShards, "{shard}", "Shards that this relay holds", []string{labelOwner}},
-		{Pending, "{message}", "Messages in the outbox that no relay has published yet; an estimate when they are many", backlog},
+		{Pending, "{message}",
+			"Messages in the outbox that no relay has published yet; an estimate when they are many",
+			backlog},
 		{OldestAge, "s", "Since the oldest of them was written; 0: there is none", backlog},
 		{Deferred, "{message}", "Messages that the broker refused, and those that wait behind them", backlog},
 		{RetainedAge, "s", "Since the oldest message that is kept was written", backlog},
 		{FreeShards, "{shard}", "Shards that no living relay holds", backlog},
-		{Received, "{message}", "Deliveries, by what became of them", []string{labelConsumer, labelTopic, labelOutcome}},
-		{Unacknowledged, "{message}", "Deliveries in memory that are not acknowledged yet", []string{labelConsumer}},
-		{ProcessTime, "s", "From the intake of a message to its commit, or to its failure", []string{labelConsumer, labelTopic, labelOutcome}},
-		{ProcessDelay, "s", "From the writing of a message to the commit of its effect", []string{labelConsumer, labelTopic}},
+	}
+}
+
+// inboxMetrics are those of the way from the broker, of endpoints and of keys.
+func inboxMetrics() []Metric {
+	kept := []string{labelSource, labelConsumer}
+	return []Metric{
+		{Received, "{message}", "Deliveries, by what became of them",
+			[]string{labelConsumer, labelTopic, labelOutcome}},
+		{Unacknowledged, "{message}", "Deliveries in memory that are not acknowledged yet",
+			[]string{labelConsumer}},
+		{ProcessTime, "s", "From the intake of a message to its commit, or to its failure",
+			[]string{labelConsumer, labelTopic, labelOutcome}},
+		{ProcessDelay, "s", "From the writing of a message to the commit of its effect",
+			[]string{labelConsumer, labelTopic}},
 		{StuckKeys, "{key}", "Keys whose first message fails again and again", []string{labelConsumer}},
-		{PausedPartitions, "{partition}", "Partitions that have too much unacknowledged and are paused", []string{labelConsumer}},
-		{Parked, "{message}", "Messages that failed and are tried again, and those of their keys behind them", kept},
+		{PausedPartitions, "{partition}", "Partitions that have too much unacknowledged and are paused",
+			[]string{labelConsumer}},
+		{Parked, "{message}", "Messages that failed and are tried again, and those of their keys behind them",
+			kept},
 		{ParkedSize, "By", "Keys and payloads of them", kept},
 		{ParkedAge, "s", "Since the oldest of them was parked; 0: there is none", kept},
 		{DeadLetters, "{message}", "Dead letters", kept},
-		{Quarantined, "{message}", "Messages in quarantine that nobody has admitted", []string{labelSource, labelConsumer, labelOutcome}},
+		{Quarantined, "{message}", "Messages in quarantine that nobody has admitted",
+			[]string{labelSource, labelConsumer, labelOutcome}},
 		{QuarantinedAge, "s", "Since the oldest of them came; 0: there is none", kept},
 		{Calls, "{call}", "Calls to the outside of which it is not settled what became of them", kept},
 		{CallAge, "s", "Since the oldest of them was to be made; 0: there is none", kept},
-		{InboxReady, "{process}", "1 while this process can consume: subscribed, the broker answers, not stopped", []string{labelConsumer}},
-		{RelayReady, "{process}", "1 while this relay can work: database and broker answer", []string{labelOwner}},
-		{RelayDeaf, "{process}", "1 while this relay is to hear of commits from the WAL and cannot, and so polls; " +
-			"or while positions do not follow the slot of another reader", []string{labelOwner}},
-		{Heard, "s", "Since a process of the consumer last gave a sign of life, as the database has it", kept},
-		{Progress, "s", "Since a process of the consumer last acknowledged something, as the database has it", kept},
-		{RelayProgress, "s", "Since a relay that owns shards last took one or stored how far it has come", []string{labelSource, labelOwner}},
-		{Lag, "{message}", "Messages at the broker that the consumer has not acknowledged", []string{labelSource, labelConsumer, labelTopic}},
-		{Stopped, "{process}", "1 while this process takes nothing, because too many messages failed in one way", []string{labelConsumer}},
-		{StoreFailed, "{failure}", "Failed calls to the store beside the messages themselves, by what was to be done", []string{labelConsumer, labelOperation}},
-		{Missed, "{message}", "Messages that the broker removed before this consumer had read them", []string{labelConsumer}},
-		{IntakeTime, "s", "Taking a message in: the wait for rivals that have it or its entities in hand, and one round trip", []string{labelConsumer, labelTopic}},
-		{HandlerTime, "s", "A handler's own time within its transaction, for which its entities are locked", []string{labelConsumer, labelTopic}},
-		{CacheLookups, "{key}", "Keys looked up in a cache in front of the database: hit, miss, or bypassed because it is away", []string{labelOutcome}},
-		{Requests, "{request}", "Requests to an idempotent endpoint, by what became of them", []string{labelEndpoint, labelOutcome}},
-		{RequestTime, "s", "From a request to its answer, before that is sent", []string{labelEndpoint, labelOutcome}},
+		{InboxReady, "{process}",
+			"1 while this process can consume: subscribed, the broker answers, not stopped",
+			[]string{labelConsumer}},
+		{RelayReady, "{process}", "1 while this relay can work: database and broker answer",
+			[]string{labelOwner}},
+		{RelayDeaf, "{process}",
+			"1 while this relay is to hear of commits from the WAL and cannot, and so polls; " +
+				"or while positions do not follow the slot of another reader", []string{labelOwner}},
+		{Heard, "s", "Since a process of the consumer last gave a sign of life, as the database has it",
+			kept},
+		{Progress, "s", "Since a process of the consumer last acknowledged something, as the database has it",
+			kept},
+		{RelayProgress, "s", "Since a relay that owns shards last took one or stored how far it has come",
+			[]string{labelSource, labelOwner}},
+		{Lag, "{message}", "Messages at the broker that the consumer has not acknowledged",
+			[]string{labelSource, labelConsumer, labelTopic}},
+		{Stopped, "{process}",
+			"1 while this process takes nothing, because too many messages failed in one way",
+			[]string{labelConsumer}},
+		{StoreFailed, "{failure}",
+			"Failed calls to the store beside the messages themselves, by what was to be done",
+			[]string{labelConsumer, labelOperation}},
+		{Missed, "{message}", "Messages that the broker removed before this consumer had read them",
+			[]string{labelConsumer}},
+		{IntakeTime, "s",
+			"Taking a message in: the wait for rivals that have it or its entities in hand, and one round trip", []string{labelConsumer, labelTopic}},
+		{HandlerTime, "s", "A handler's own time within its transaction, for which its entities are locked",
+			[]string{labelConsumer, labelTopic}},
+		{CacheLookups, "{key}",
+			"Keys looked up in a cache in front of the database: hit, miss, or bypassed because it is away",
+			[]string{labelOutcome}},
+		{Requests, "{request}", "Requests to an idempotent endpoint, by what became of them",
+			[]string{labelEndpoint, labelOutcome}},
+		{RequestTime, "s", "From a request to its answer, before that is sent",
+			[]string{labelEndpoint, labelOutcome}},
 		onceCalls(), onceTime(),
-		{ReservedHeld, "{key}", "Keys that work outside of a transaction has in hand; counted up to 10,000", kept},
-		{ReservedExpired, "{key}", "Keys whose lease ended without an answer: what became of the work is not known", kept},
-		{SagasLive, "{saga}", "Orchestrated sagas that have not ended, by status; counted up to 10,000", []string{labelSource, labelSaga, labelStatus}},
+		{ReservedHeld, "{key}", "Keys that work outside of a transaction has in hand; counted up to 10,000",
+			kept},
+		{ReservedExpired, "{key}",
+			"Keys whose lease ended without an answer: what became of the work is not known", kept},
+	}
+}
+
+func sagaMetrics() []Metric {
+	backlog, saga := []string{labelSource}, []string{labelSource, labelSaga}
+	tracked := []string{labelSource, labelFlow}
+	return []Metric{
+		{SagasLive, "{saga}", "Orchestrated sagas that have not ended, by status; counted up to 10,000",
+			[]string{labelSource, labelSaga, labelStatus}},
 		{SagasStuck, "{saga}", "Sagas that wait for an operator", saga},
 		{SagasPaused, "{saga}", "Sagas that an operator paused", saga},
 		{SagasFailing, "{saga}", "Sagas whose step failed and is tried again", saga},
-		{SagasOverdue, "{saga}", "Sagas that have been due for more than a minute, and that no engine took", saga},
+		{SagasOverdue, "{saga}", "Sagas that have been due for more than a minute, and that no engine took",
+			saga},
 		{SagaAge, "s", "Since the oldest saga that has not ended was started; 0: there is none", saga},
-		{SagasStarted, "{saga}", "Sagas given to transactions, which may still be rolled back", []string{labelSaga}},
+		{SagasStarted, "{saga}", "Sagas given to transactions, which may still be rolled back",
+			[]string{labelSaga}},
 		{SagasEnded, "{saga}", "Sagas that this engine ended, by status", []string{labelSaga, labelOutcome}},
 		{SagaTime, "s", "From the start of a saga to its end", []string{labelSaga, labelOutcome}},
 		{SagaSteps, "{step}", "Steps that came to an outcome", []string{labelSaga, labelStep, labelOutcome}},
-		{SagaStepTime, "s", "From when a step could begin, or from when what it waits for was asked for, to its outcome",
+		{SagaStepTime, "s",
+			"From when a step could begin, or from when what it waits for was asked for, to its outcome",
 			[]string{labelSaga, labelStep, labelOutcome}},
-		{SagaStepFailed, "{attempt}", "Failed attempts of steps and undos that are tried again", []string{labelSaga, labelStep}},
+		{SagaStepFailed, "{attempt}", "Failed attempts of steps and undos that are tried again",
+			[]string{labelSaga, labelStep}},
 		{SagaReplies, "{message}", "Replies of participants, by what became of them", []string{labelOutcome}},
-		{SagasUncounted, "{database}", "1 while the sagas of a database cannot be counted, and nothing is reported of them", backlog},
-		{TrackedLive, "{saga}", "Choreographed sagas that have not ended, by status; counted up to 10,000", []string{labelSource, labelFlow, labelStatus}},
-		{TrackedOverdue, "{saga}", "Choreographed sagas of which something has not come in the time that the flow allows", tracked},
-		{TrackedDrifted, "{saga}", "Choreographed sagas in which something came within the last day that the flow does not allow", tracked},
+		{SagasUncounted, "{database}",
+			"1 while the sagas of a database cannot be counted, and nothing is reported of them", backlog},
+		{TrackedLive, "{saga}", "Choreographed sagas that have not ended, by status; counted up to 10,000",
+			[]string{labelSource, labelFlow, labelStatus}},
+		{TrackedOverdue, "{saga}",
+			"Choreographed sagas of which something has not come in the time that the flow allows", tracked},
+		{TrackedDrifted, "{saga}",
+			"Choreographed sagas in which something came within the last day that the flow does not allow",
+			tracked},
 	}
 }
 
@@ -215,7 +277,8 @@ func (m meter) histogram(name string) metric.Float64Histogram { return m.histogr
 
 func (m meter) histogramOf(d Metric) metric.Float64Histogram {
 	h, err := m.Float64Histogram(d.Name, metric.WithUnit(d.Unit), metric.WithDescription(d.About),
-		metric.WithExplicitBucketBoundaries(.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 300, 3600))
+		metric.WithExplicitBucketBoundaries(.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10,
+			60, 300, 3600))
 	if err != nil {
 		otel.Handle(err)
 		return noop.Float64Histogram{}

@@ -21,8 +21,10 @@ type Saga struct {
 // NewSaga is the telemetry of an engine.
 func NewSaga(p Providers) *Saga {
 	m := p.meter()
-	return &Saga{started: m.counter(SagasStarted), ended: m.counter(SagasEnded), lasted: m.histogram(SagaTime), stepped: m.counter(SagaSteps),
-		stepTook: m.histogram(SagaStepTime), failed: m.counter(SagaStepFailed), replies: m.counter(SagaReplies), by: map[[3]string]set{}}
+	return &Saga{started: m.counter(SagasStarted), ended: m.counter(SagasEnded),
+		lasted: m.histogram(SagaTime), stepped: m.counter(SagaSteps),
+		stepTook: m.histogram(SagaStepTime), failed: m.counter(SagaStepFailed),
+		replies: m.counter(SagaReplies), by: map[[3]string]set{}}
 }
 
 // Knows makes the counters of a definition, all 0: the first failure is then a growth that an alert sees.

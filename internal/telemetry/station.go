@@ -56,7 +56,8 @@ type Relay struct {
 // NewRelay is the telemetry of a relay.
 func NewRelay(p Providers) *Relay {
 	m := p.meter()
-	return &Relay{tracer: p.tracer(), published: m.counter(Published), delay: m.histogram(PublishDelay), meter: m}
+	return &Relay{tracer: p.tracer(), published: m.counter(Published), delay: m.histogram(PublishDelay),
+		meter: m}
 }
 
 // Watch reports how many shards are held, whether the relay is ready, and whether it cannot hear of commits
@@ -105,7 +106,8 @@ func (t *Run) Took(m *skald.Message) {
 		t.topic = m.Topic
 		t.relay.seen(m.Topic)
 		if ctx := context.Background(); t.relay.delay.Enabled(ctx) {
-			t.relay.delay.Record(ctx, max(0, t.at.Sub(m.Time).Seconds()), t.relay.labels.of(m.Topic, "").record...)
+			t.relay.delay.Record(ctx, max(0, t.at.Sub(m.Time).Seconds()),
+				t.relay.labels.of(m.Topic, "").record...)
 		}
 	}
 	t.n++
@@ -161,8 +163,10 @@ func (r *Relay) Send(msgs []skald.Message) trace.Span {
 	if !span.IsRecording() {
 		return span
 	}
-	span.SetAttributes(attribute.String("messaging.operation.name", "send"), attribute.String("messaging.operation.type", "send"),
-		attribute.String("messaging.destination.name", msgs[first].Topic), attribute.Int("messaging.batch.message_count", len(msgs)))
+	span.SetAttributes(attribute.String("messaging.operation.name", "send"),
+		attribute.String("messaging.operation.type", "send"),
+		attribute.String("messaging.destination.name", msgs[first].Topic),
+		attribute.Int("messaging.batch.message_count", len(msgs)))
 	links := 0
 	for i := first; i < len(msgs) && links < maxLinks; i++ {
 		if sampled(msgs[i].TraceParent) {
@@ -209,8 +213,10 @@ type counted struct {
 // NewInbox is the telemetry of an inbox.
 func NewInbox(p Providers, consumer string) *Inbox {
 	m := p.meter()
-	i := &Inbox{consumer: consumer, tracer: p.tracer(), meter: m, labels: sets{fixed: []attribute.KeyValue{attribute.String(labelConsumer, consumer)}},
-		received: m.counter(Received), failed: m.counter(StoreFailed), missed: m.counter(Missed), duration: m.histogram(ProcessTime), delay: m.histogram(ProcessDelay),
+	i := &Inbox{consumer: consumer, tracer: p.tracer(), meter: m,
+		labels:   sets{fixed: []attribute.KeyValue{attribute.String(labelConsumer, consumer)}},
+		received: m.counter(Received), failed: m.counter(StoreFailed), missed: m.counter(Missed),
+		duration: m.histogram(ProcessTime), delay: m.histogram(ProcessDelay),
 		intake: m.histogram(IntakeTime), handler: m.histogram(HandlerTime)}
 	i.failing("claim parked messages", 0) // so that a rate sees the first
 	i.Missed(0)
@@ -224,7 +230,8 @@ func (i *Inbox) Begin(topics []string) {
 		return
 	}
 	for _, topic := range topics {
-		for _, outcome := range []string{"processed", "duplicate", "rejected", "skipped", "failed", "dead", "conflict", "too_old", "outage"} {
+		for _, outcome := range []string{"processed", "duplicate", "rejected", "skipped", "failed", "dead",
+			"conflict", "too_old", "outage"} {
 			i.received.Add(ctx, 0, i.labels.of(topic, outcome).add...)
 		}
 	}
@@ -255,9 +262,12 @@ func (i *Inbox) Process(ctx context.Context, m *skald.Message, attempt int) (con
 	from := Remote(ctx, m.TraceParent)
 	ctx, span := i.tracer.Start(from, "process "+m.Topic, trace.WithSpanKind(trace.SpanKindConsumer))
 	if span.IsRecording() {
-		span.SetAttributes(attribute.String("messaging.operation.name", "process"), attribute.String("messaging.operation.type", "process"),
-			attribute.String("messaging.destination.name", m.Topic), attribute.String("messaging.consumer.group.name", i.consumer),
-			attribute.String("messaging.message.id", m.ID), attribute.String("messaging.message.conversation_id", m.CorrelationID),
+		span.SetAttributes(attribute.String("messaging.operation.name", "process"),
+			attribute.String("messaging.operation.type", "process"),
+			attribute.String("messaging.destination.name", m.Topic),
+			attribute.String("messaging.consumer.group.name", i.consumer),
+			attribute.String("messaging.message.id", m.ID),
+			attribute.String("messaging.message.conversation_id", m.CorrelationID),
 			attribute.String("skald.message.type", m.Type), attribute.Int("skald.attempt", attempt))
 	}
 	return ctx, span
@@ -306,7 +316,8 @@ func (i *Inbox) Failing(doing string) { i.failing(doing, 1) }
 
 func (i *Inbox) failing(doing string, n int64) {
 	if ctx := context.Background(); i.failed.Enabled(ctx) {
-		i.failed.Add(ctx, n, metric.WithAttributes(attribute.String(labelConsumer, i.consumer), attribute.String(labelOperation, doing)))
+		i.failed.Add(ctx, n, metric.WithAttributes(attribute.String(labelConsumer, i.consumer),
+			attribute.String(labelOperation, doing)))
 	}
 }
 

@@ -29,7 +29,8 @@ func TestTraceParentThereAndBack(t *testing.T) {
 	if got := TraceParent(Remote(t.Context(), parent)); got != parent {
 		t.Errorf("%q came back as %q", parent, got)
 	}
-	for _, bad := range []string{"", "x", "00-00000000000000000000000000000000-00f067aa0ba902b7-01", parent[:54], parent + "\x00"} {
+	for _, bad := range []string{"", "x", "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+		parent[:54], parent + "\x00"} {
 		if trace.SpanContextFromContext(Remote(t.Context(), bad)).IsValid() {
 			t.Errorf("%q is taken for a trace", bad)
 		}
@@ -37,7 +38,8 @@ func TestTraceParentThereAndBack(t *testing.T) {
 }
 
 func TestSampled(t *testing.T) {
-	for last, want := range map[string]bool{"0": false, "1": true, "2": false, "3": true, "9": true, "a": false, "b": true, "f": true} {
+	for last, want := range map[string]bool{"0": false, "1": true, "2": false, "3": true, "9": true,
+		"a": false, "b": true, "f": true} {
 		if got := sampled(parent[:54] + last); got != want {
 			t.Errorf("flags 0%s: %t", last, got)
 		}
@@ -55,7 +57,8 @@ func recorder() (*tracetest.SpanRecorder, Providers) {
 func TestSendIsLinkedToEverySampledMessage(t *testing.T) {
 	seen, p := recorder()
 	other := "00-11111111111111111111111111111111-2222222222222222-01"
-	msgs := []skald.Message{{ID: "a", Topic: "orders"}, {ID: "b", Topic: "orders", TraceParent: parent[:53] + "00"},
+	msgs := []skald.Message{{ID: "a", Topic: "orders"},
+		{ID: "b", Topic: "orders", TraceParent: parent[:53] + "00"},
 		{ID: "c", Topic: "orders", TraceParent: parent}, {ID: "d", Topic: "orders", TraceParent: other}}
 	r := NewRelay(p)
 	if r.Send(msgs[:2]) != nil {
@@ -71,13 +74,15 @@ func TestSendIsLinkedToEverySampledMessage(t *testing.T) {
 		t.Fatalf("%d spans", len(got))
 	}
 	s := got[0]
-	if s.Name() != "send orders" || len(s.Links()) != 2 || TraceParent(trace.ContextWithRemoteSpanContext(t.Context(), s.Links()[1].SpanContext)) != other {
+	if s.Name() != "send orders" || len(s.Links()) != 2 ||
+		TraceParent(trace.ContextWithRemoteSpanContext(t.Context(), s.Links()[1].SpanContext)) != other {
 		t.Errorf("%s is linked to %v", s.Name(), s.Links())
 	}
 	if TraceParent(trace.ContextWithRemoteSpanContext(t.Context(), s.Parent())) != parent {
 		t.Errorf("its parent is %v", s.Parent())
 	}
-	if s := got[1]; s.Name() != "send" || len(s.Links()) != maxLinks || s.Status().Description != "first line" {
+	if s := got[1]; s.Name() != "send" || len(s.Links()) != maxLinks ||
+		s.Status().Description != "first line" {
 		t.Errorf("%s with %d links ended as %v", s.Name(), len(s.Links()), s.Status())
 	}
 }
@@ -95,10 +100,13 @@ func TestEveryMetricIsExportedAsTheTableSays(t *testing.T) {
 	defer r.Watch("me", func() (int, bool) { return 3, true }, func() bool { return true })()
 	defer in.Watch(func() Standing { return Standing{1, 2, 3, 1, true} })()
 	defer WatchBacklog(p, time.Now, func(context.Context) (store.Backlog, error) {
-		return store.Backlog{Source: "/orders", Consumers: []store.Consumer{{Name: "billing", Topics: []string{"orders"}}}, Relays: []store.RelayProgress{{Owner: "me"}},
-			Reserved: []store.ReservedCounts{{Consumer: "http:orders", Held: 1, Expired: 2}},
-			Sagas:    []store.SagaCounts{{Name: "refund", Running: 3, Compensating: 1, Stuck: 1, Oldest: time.Minute}},
-			Tracked:  []store.TrackedCounts{{Flow: "order", Running: 3, Overdue: 1}}}, nil
+		return store.Backlog{Source: "/orders",
+			Consumers: []store.Consumer{{Name: "billing", Topics: []string{"orders"}}},
+			Relays:    []store.RelayProgress{{Owner: "me"}},
+			Reserved:  []store.ReservedCounts{{Consumer: "http:orders", Held: 1, Expired: 2}},
+			Sagas: []store.SagaCounts{{Name: "refund", Running: 3, Compensating: 1, Stuck: 1,
+				Oldest: time.Minute}},
+			Tracked: []store.TrackedCounts{{Flow: "order", Running: 3, Overdue: 1}}}, nil
 	}, Always, func(context.Context, string, []string) (map[string]int64, error) {
 		return map[string]int64{"orders": 1}, nil
 	}, "billing")()
@@ -180,13 +188,15 @@ func TestRunCountsEachMessageOnce(t *testing.T) {
 func TestCountedCountsEachDeliveryOnce(t *testing.T) {
 	read := metric.NewManualReader()
 	in := NewInbox(Providers{Meter: metric.NewMeterProvider(metric.WithReader(read))}, "billing")
-	for _, one := range [][2]string{{"orders", "duplicate"}, {"orders", "duplicate"}, {"orders", "skipped"}, {"payments", "duplicate"}, {"orders", "duplicate"}} {
+	for _, one := range [][2]string{{"orders", "duplicate"}, {"orders", "duplicate"}, {"orders", "skipped"},
+		{"payments", "duplicate"}, {"orders", "duplicate"}} {
 		in.Count(one[0], one[1])
 	}
 	in.Ended(&skald.Message{Topic: "orders"}, "processed", 0, true, time.Now())
 	in.Counted()
 	in.Counted()
-	want := map[[2]string]int64{{"orders", "duplicate"}: 3, {"orders", "skipped"}: 1, {"payments", "duplicate"}: 1, {"orders", "processed"}: 1}
+	want := map[[2]string]int64{{"orders", "duplicate"}: 3, {"orders", "skipped"}: 1,
+		{"payments", "duplicate"}: 1, {"orders", "processed"}: 1}
 	for _, m := range collect(t, read) {
 		if m.Name != Received {
 			continue
@@ -223,7 +233,8 @@ func collect(t *testing.T, from metric.Reader) (out []metricdata.Metrics) {
 func TestBacklogIsAskedSeldom(t *testing.T) {
 	read := metric.NewManualReader()
 	now, asked, mine, away, slow := time.Now(), 0, true, error(nil), time.Duration(0)
-	stop := WatchBacklog(Providers{Meter: metric.NewMeterProvider(metric.WithReader(read))}, func() time.Time { return now },
+	stop := WatchBacklog(Providers{Meter: metric.NewMeterProvider(metric.WithReader(read))},
+		func() time.Time { return now },
 		func(context.Context) (store.Backlog, error) {
 			asked++
 			now = now.Add(slow)
@@ -233,7 +244,8 @@ func TestBacklogIsAskedSeldom(t *testing.T) {
 		t.Helper()
 		now = now.Add(after)
 		if got := len(collect(t, read)); got != wantMetrics || asked != wantAsked {
-			t.Errorf("%s: %d metrics after %d questions, want %d after %d", doing, got, asked, wantMetrics, wantAsked)
+			t.Errorf("%s: %d metrics after %d questions, want %d after %d", doing, got, asked,
+				wantMetrics, wantAsked)
 		}
 	}
 	if asked != 0 {
@@ -260,10 +272,16 @@ func TestBacklogIsAskedSeldom(t *testing.T) {
 // series would be taken for a process that is gone.
 func TestKeptIsReportedUntilItIsNothing(t *testing.T) {
 	read, now := metric.NewManualReader(), time.Now()
-	kept := []store.Kept{{Consumer: "mail", Keeping: store.Keeping{Parked: 2, Dead: 3, Bytes: 50, Oldest: time.Minute}, Conflicts: 4, TooOld: 5, Apart: time.Hour, Calls: 6, Called: 5 * time.Minute}}
-	defer WatchBacklog(Providers{Meter: metric.NewMeterProvider(metric.WithReader(read))}, func() time.Time { return now },
-		func(context.Context) (store.Backlog, error) { return store.Backlog{Source: "/orders", Kept: kept}, nil }, Always, nil, "billing")()
-	want := map[string][]float64{Parked: {2}, ParkedSize: {50}, ParkedAge: {60}, DeadLetters: {3}, Quarantined: {4, 5}, QuarantinedAge: {3600}, Calls: {6}, CallAge: {300}}
+	kept := []store.Kept{{Consumer: "mail", Keeping: store.Keeping{Parked: 2, Dead: 3, Bytes: 50,
+		Oldest: time.Minute}, Conflicts: 4, TooOld: 5, Apart: time.Hour, Calls: 6, Called: 5 * time.Minute}}
+	defer WatchBacklog(Providers{Meter: metric.NewMeterProvider(metric.WithReader(read))},
+		func() time.Time { return now },
+		func(context.Context) (store.Backlog,
+			error) {
+			return store.Backlog{Source: "/orders", Kept: kept}, nil
+		}, Always, nil, "billing")()
+	want := map[string][]float64{Parked: {2}, ParkedSize: {50}, ParkedAge: {60}, DeadLetters: {3},
+		Quarantined: {4, 5}, QuarantinedAge: {3600}, Calls: {6}, CallAge: {300}}
 	for _, left := range []float64{1, 0} {
 		for _, m := range collect(t, read) {
 			data := m.Data.(metricdata.Gauge[float64])
@@ -327,11 +345,15 @@ func TestOffAllocatesNothing(t *testing.T) {
 func TestOriginIsReadAsOpenTelemetryDoes(t *testing.T) {
 	const good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-"
 	for _, parent := range []string{
-		good + "01", good + "00", good + "03", good + "ff", good + "0", good + "0g", "", "00", "ff" + good[2:] + "01", "01" + good[2:] + "01",
-		"00-00000000000000000000000000000000-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
-		"00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01", "00_4bf92f3577b34da6a3ce929d0e0e4736_00f067aa0ba902b7_01", good + "01-more",
+		good + "01", good + "00", good + "03", good + "ff", good + "0", good + "0g", "", "00",
+		"ff" + good[2:] + "01", "01" + good[2:] + "01",
+		"00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+		"00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+		"00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+		"00_4bf92f3577b34da6a3ce929d0e0e4736_00f067aa0ba902b7_01", good + "01-more",
 	} {
-		want := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(t.Context(), &carrier{parent}))
+		want := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(t.Context(),
+			&carrier{parent}))
 		if got := origin(parent); !got.Equal(want) {
 			t.Errorf("%q: %+v, want %+v", parent, got, want)
 		}

@@ -52,13 +52,15 @@ func origin(parent string) trace.SpanContext {
 		id, bad := trace.TraceIDFromHex(parent[3:35])
 		span, worse := trace.SpanIDFromHex(parent[36:52])
 		if f := parent[53:]; bad == nil && worse == nil && (f == "01" || f == "00") {
-			return trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: span, TraceFlags: trace.TraceFlags(f[1] - '0'), Remote: true})
+			return trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: span,
+				TraceFlags: trace.TraceFlags(f[1] - '0'), Remote: true})
 		}
 	}
 	if parent == "" {
 		return trace.SpanContext{}
 	}
-	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), &carrier{parent}))
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(),
+		&carrier{parent}))
 }
 
 const (

@@ -12,7 +12,9 @@ func TestTime(t *testing.T) {
 	if !ok || !got.Equal(want) {
 		t.Errorf("Time = %v, %v, want %v", got, ok, want)
 	}
-	for _, s := range []string{"", "x", "017F22E2-79B0-4CC3-98C4-DC0C0C07398F", "017F22E2-79B0-7CC3-18C4-DC0C0C07398F", "017F22E279B07CC398C4DC0C0C07398F", "017F22E2-79B0-7CC3-98C4-DC0C0C07398G"} {
+	for _, s := range []string{"", "x", "017F22E2-79B0-4CC3-98C4-DC0C0C07398F",
+		"017F22E2-79B0-7CC3-18C4-DC0C0C07398F", "017F22E279B07CC398C4DC0C0C07398F",
+		"017F22E2-79B0-7CC3-98C4-DC0C0C07398G"} {
 		if _, ok := Time(s); ok {
 			t.Errorf("Time(%q) is ok", s)
 		}

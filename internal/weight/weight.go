@@ -12,7 +12,8 @@ func Of(m *skald.Message) int {
 	for i := range m.Headers {
 		n += len(m.Headers[i].Name) + len(m.Headers[i].Value)
 	}
-	return n + len(m.ID) + len(m.Source) + len(m.Type) + len(m.Subject) + len(m.Schema) + len(m.CorrelationID) + len(m.CausationID)
+	return n + len(m.ID) + len(m.Source) + len(m.Type) + len(m.Subject) + len(m.Schema) +
+		len(m.CorrelationID) + len(m.CausationID)
 }
 
 // Bytes is what a store counts of m towards a page.

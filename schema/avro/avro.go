@@ -20,13 +20,15 @@ import (
 // The record is called as T is; avro.WithName and avro.WithNamespace of github.com/twmb/avro call it
 // otherwise.
 func Codec[T any](reg *schema.Registry, o *schema.Options, with ...avro.SchemaOpt) *schema.Codec {
-	return schema.NewCodec(reg, &language[T]{own: func() (*avro.Schema, error) { return avro.SchemaFor[T](with...) }}, o)
+	return schema.NewCodec(reg,
+		&language[T]{own: func() (*avro.Schema, error) { return avro.SchemaFor[T](with...) }}, o)
 }
 
 // CodecOf is a codec for T with a schema of one's own, in JSON. T has a field for each of the schema, under
 // its name or avro tag.
 func CodecOf[T any](reg *schema.Registry, text string, o *schema.Options) *schema.Codec {
-	return schema.NewCodec(reg, &language[T]{own: func() (*avro.Schema, error) { return avro.Parse(text) }}, o)
+	return schema.NewCodec(reg, &language[T]{own: func() (*avro.Schema, error) { return avro.Parse(text) }},
+		o)
 }
 
 type language[T any] struct {
@@ -103,7 +105,8 @@ func quieted(err error) error {
 	var short *avro.ShortBufferError
 	switch {
 	case errors.As(err, &field) && field.Field != "":
-		return fmt.Errorf("field %.200s: %v does not go with the Avro type %.100s", field.Field, field.GoType, field.AvroType)
+		return fmt.Errorf("field %.200s: %v does not go with the Avro type %.100s", field.Field, field.GoType,
+			field.AvroType)
 	case errors.As(err, &field):
 		return fmt.Errorf("%v does not go with the Avro type %.100s", field.GoType, field.AvroType)
 	case errors.As(err, &short):

@@ -64,7 +64,8 @@ func problem(err error) (schema.Problem, bool) {
 	if wrote == "" {
 		wrote = "nothing"
 	}
-	return schema.Problem{Field: short(c.Path), Rule: short(c.Detail), Saw: fmt.Sprintf("reader %.100s, writer %.100s", c.ReaderType, wrote)}, true
+	return schema.Problem{Field: short(c.Path), Rule: short(c.Detail),
+		Saw: fmt.Sprintf("reader %.100s, writer %.100s", c.ReaderType, wrote)}, true
 }
 
 func short(s string) string { return fmt.Sprintf("%.300s", s) }

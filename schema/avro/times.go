@@ -13,7 +13,8 @@ import (
 // isTime tells the logical types of a time. A number that was written as one of them is another time as
 // another one, which the rules of Avro let pass.
 func isTime(logical string) bool {
-	return logical == "date" || strings.HasPrefix(logical, "time-") || strings.HasPrefix(logical, "timestamp-") ||
+	return logical == "date" || strings.HasPrefix(logical, "time-") ||
+		strings.HasPrefix(logical, "timestamp-") ||
 		strings.HasPrefix(logical, "local-timestamp-")
 }
 
@@ -83,7 +84,8 @@ func fullName(n *avro.SchemaNode) string {
 }
 
 // defined is what n stands for, if it is the name of a type, and the namespace within it.
-func defined(named map[string]*avro.SchemaNode, n *avro.SchemaNode, within string) (*avro.SchemaNode, string) {
+func defined(named map[string]*avro.SchemaNode, n *avro.SchemaNode,
+	within string) (*avro.SchemaNode, string) {
 	if n.Name == "" {
 		for _, name := range []string{within + "." + n.Type, n.Type} {
 			if is := named[name]; is != nil {
@@ -99,7 +101,8 @@ func defined(named map[string]*avro.SchemaNode, n *avro.SchemaNode, within strin
 	return n, full[:max(strings.LastIndex(full, "."), 0)]
 }
 
-func (w *walk) types(r, wrote *avro.SchemaNode, in, wroteIn string, path []string) (p schema.Problem, found bool) {
+func (w *walk) types(r, wrote *avro.SchemaNode, in, wroteIn string,
+	path []string) (p schema.Problem, found bool) {
 	r, in = defined(w.reader, r, in)
 	wrote, wroteIn = defined(w.writer, wrote, wroteIn)
 	if w.seen[[2]*avro.SchemaNode{r, wrote}] {
@@ -124,13 +127,15 @@ func (w *walk) types(r, wrote *avro.SchemaNode, in, wroteIn string, path []strin
 	case len(r.Fields) > 0:
 		return w.fields(r, wrote, in, wroteIn, path)
 	case isTime(r.LogicalType) && isTime(wrote.LogicalType) && r.LogicalType != wrote.LogicalType:
-		return schema.Problem{Field: short(strings.Join(path, ".")), Rule: "the reader takes it for another time",
-			Saw: fmt.Sprintf("reader %s, writer %s", r.LogicalType, wrote.LogicalType)}, true
+		return schema.Problem{Field: short(strings.Join(path, ".")),
+			Rule: "the reader takes it for another time",
+			Saw:  fmt.Sprintf("reader %s, writer %s", r.LogicalType, wrote.LogicalType)}, true
 	}
 	return p, false
 }
 
-func (w *walk) fields(r, wrote *avro.SchemaNode, in, wroteIn string, path []string) (p schema.Problem, found bool) {
+func (w *walk) fields(r, wrote *avro.SchemaNode, in, wroteIn string,
+	path []string) (p schema.Problem, found bool) {
 	for i := range r.Fields {
 		f := &r.Fields[i]
 		names := append([]string{f.Name}, f.Aliases...)
@@ -139,7 +144,8 @@ func (w *walk) fields(r, wrote *avro.SchemaNode, in, wroteIn string, path []stri
 			if at < 0 {
 				continue
 			}
-			if p, found = w.types(&f.Type, &wrote.Fields[at].Type, in, wroteIn, append(slices.Clip(path), f.Name)); found {
+			if p, found = w.types(&f.Type, &wrote.Fields[at].Type, in, wroteIn,
+				append(slices.Clip(path), f.Name)); found {
 				return p, true
 			}
 			break

@@ -75,7 +75,8 @@ func (c *comparison) most(path, what string, r, w *float64) {
 func (c *comparison) objects(r, w *jsonschema.Schema, path string) {
 	for _, name := range r.Required {
 		if !slices.Contains(w.Required, name) {
-			c.say(path+"."+name, "the reader requires a property that the writer may leave out", "required by the reader alone")
+			c.say(path+"."+name, "the reader requires a property that the writer may leave out",
+				"required by the reader alone")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.Properties)) {
@@ -86,7 +87,8 @@ func (c *comparison) objects(r, w *jsonschema.Schema, path string) {
 		c.schemas(own, w.Properties[name], path+"."+name)
 	}
 	if isTrue(w.AdditionalProperties) || isFalse(w.AdditionalProperties) {
-		if len(w.Properties) == 0 && !isTrue(r.AdditionalProperties) && !isFalse(w.AdditionalProperties) && slices.Contains(typesOf(w), "object") {
+		if len(w.Properties) == 0 && !isTrue(r.AdditionalProperties) && !isFalse(w.AdditionalProperties) &&
+			slices.Contains(typesOf(w), "object") {
 			c.schemas(r.AdditionalProperties, nil, path+".*")
 		}
 		return
@@ -109,15 +111,18 @@ func (c *comparison) arrays(r, w *jsonschema.Schema, path string) {
 // those of the writer that say what it writes.
 func (c *comparison) undecided(r, w *jsonschema.Schema, path string) {
 	ours, theirs := keywords(r), keywords(w)
-	for _, name := range []string{"allOf", "not", "if", "then", "else", "dependentSchemas", "dependentRequired", "dependencies", "patternProperties",
-		"propertyNames", "contains", "minContains", "maxContains", "prefixItems", "additionalItems", "unevaluatedItems",
+	for _, name := range []string{"allOf", "not", "if", "then", "else", "dependentSchemas",
+		"dependentRequired", "dependencies", "patternProperties",
+		"propertyNames", "contains", "minContains", "maxContains", "prefixItems", "additionalItems",
+		"unevaluatedItems",
 		"unevaluatedProperties", "$dynamicRef"} {
 		own, ok := ours[name]
 		if !ok {
 			ok = c.writes(name, r) && theirs[name] != nil
 		}
 		word := func(v json.RawMessage) string { return text(map[string]json.RawMessage{name: v}) }
-		if ok && (string(own) != string(theirs[name]) || meaning(c.reader, word(own)) != meaning(c.writer, word(theirs[name]))) {
+		if ok && (string(own) != string(theirs[name]) ||
+			meaning(c.reader, word(own)) != meaning(c.writer, word(theirs[name]))) {
 			c.say(path, "it cannot be told here whether the reader takes it", "%s differs", name)
 		}
 	}
@@ -144,9 +149,11 @@ func (c *comparison) listed(r *jsonschema.Schema, ours []string, listed []any, p
 	for _, v := range listed {
 		kind := kindOf(v)
 		if !slices.Contains(ours, kind) && !(kind == "integer" && slices.Contains(ours, "number")) {
-			c.say(path, "the reader's type does not take a value of the writer", "reader %v, writer %.100s", ours, text(v))
+			c.say(path, "the reader's type does not take a value of the writer", "reader %v, writer %.100s",
+				ours, text(v))
 		}
-		if options(r) == nil && (kind == "array" && r.Items != nil || kind == "object" && (r.Properties != nil || r.AdditionalProperties != nil)) {
+		if options(r) == nil && (kind == "array" && r.Items != nil || kind == "object" &&
+			(r.Properties != nil || r.AdditionalProperties != nil)) {
 			c.say(path, "it cannot be told here whether the reader takes it", "writer %.100s", text(v))
 		}
 	}

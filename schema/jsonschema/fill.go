@@ -109,13 +109,15 @@ func (h *held) into(s *jsonschema.Schema, v any) {
 func (h *held) alike(s *jsonschema.Schema, object map[string]any) (out []string) {
 	parts := h.same[s]
 	declared := func(name string) bool {
-		return slices.ContainsFunc(parts, func(part *jsonschema.Schema) bool { _, is := part.Properties[name]; return is })
+		return slices.ContainsFunc(parts,
+			func(part *jsonschema.Schema) bool { _, is := part.Properties[name]; return is })
 	}
 	for name := range object {
 		if declared(name) {
 			continue
 		}
-		if slices.ContainsFunc(parts, func(part *jsonschema.Schema) bool { return folds(part.Properties, name) }) {
+		if slices.ContainsFunc(parts,
+			func(part *jsonschema.Schema) bool { return folds(part.Properties, name) }) {
 			out = append(out, name)
 		}
 	}

@@ -38,7 +38,8 @@ func parse(text string) (*jsonschema.Schema, error) {
 // where its schema allows them: adding an optional property is no problem.
 func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 	if len(reader.Imports)+len(writer.Imports) > 0 {
-		return nil, fmt.Errorf("a JSON Schema that refers to other schemas of the registry cannot be compared: put them into its $defs")
+		return nil,
+			fmt.Errorf("a JSON Schema that refers to other schemas of the registry cannot be compared: put them into its $defs")
 	}
 	r, err := parse(reader.Text)
 	if err != nil {
@@ -177,7 +178,8 @@ func (c *comparison) besides(r, w *jsonschema.Schema, path string) (all bool) {
 // branches compares alternatives, and tells whether that was all. Each that the writer has must be one that
 // the reader takes.
 func (c *comparison) branches(r, w *jsonschema.Schema, path string) (all bool) {
-	if r.OneOf != nil && meaning(c.reader, text(r.OneOf)) == meaning(c.writer, text(w.OneOf)) && r.AnyOf == nil && w.AnyOf == nil {
+	if r.OneOf != nil && meaning(c.reader, text(r.OneOf)) == meaning(c.writer, text(w.OneOf)) &&
+		r.AnyOf == nil && w.AnyOf == nil {
 		return false
 	}
 	if theirs := slices.Concat(w.AnyOf, w.OneOf); len(theirs) > 0 {

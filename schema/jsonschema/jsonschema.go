@@ -20,18 +20,20 @@ import (
 // Codec is a codec for T, whose schema follows from its fields and their json tags: those without omitempty
 // or omitzero are required. Properties that T has no field for are allowed.
 func Codec[T any](reg *schema.Registry, o *schema.Options) *schema.Codec {
-	return schema.NewCodec(reg, &language{goType: reflect.TypeFor[T](), own: func() (*jsonschema.Schema, error) {
-		s, err := jsonschema.For[T](nil)
-		if err == nil {
-			open(s)
-		}
-		return s, err
-	}}, o)
+	return schema.NewCodec(reg, &language{goType: reflect.TypeFor[T](),
+		own: func() (*jsonschema.Schema, error) {
+			s, err := jsonschema.For[T](nil)
+			if err == nil {
+				open(s)
+			}
+			return s, err
+		}}, o)
 }
 
 // CodecOf is a codec for T with a schema of one's own. What is written is held to it, too.
 func CodecOf[T any](reg *schema.Registry, text string, o *schema.Options) *schema.Codec {
-	return schema.NewCodec(reg, &language{goType: reflect.TypeFor[T](), check: true, own: func() (*jsonschema.Schema, error) { return parse(text) }}, o)
+	return schema.NewCodec(reg, &language{goType: reflect.TypeFor[T](), check: true,
+		own: func() (*jsonschema.Schema, error) { return parse(text) }}, o)
 }
 
 // open lets objects have properties that their struct has no field for, so that a writer may add some.
@@ -139,7 +141,8 @@ func (r reader) Read(data []byte, v any) error {
 	value, err := r.validated(data)
 	if err != nil {
 		if r.why != "" {
-			return skald.UnknownVersion(fmt.Errorf("%w; its schema cannot be read by this build: %s", err, r.why))
+			return skald.UnknownVersion(fmt.Errorf("%w; its schema cannot be read by this build: %s",
+				err, r.why))
 		}
 		return err
 	}

@@ -70,8 +70,10 @@ func sameValue(root, s *jsonschema.Schema) []*jsonschema.Schema {
 // below are the parts that stand within s.
 func below(s *jsonschema.Schema) []*jsonschema.Schema {
 	out := slices.Concat(s.AllOf, s.AnyOf, s.OneOf, s.PrefixItems, s.ItemsArray,
-		[]*jsonschema.Schema{s.Not, s.If, s.Then, s.Else, s.Items, s.AdditionalItems, s.AdditionalProperties, s.Contains, s.PropertyNames})
-	for _, all := range []map[string]*jsonschema.Schema{s.Properties, s.PatternProperties, s.Defs, s.Definitions, s.DependentSchemas} {
+		[]*jsonschema.Schema{s.Not, s.If, s.Then, s.Else, s.Items, s.AdditionalItems, s.AdditionalProperties,
+			s.Contains, s.PropertyNames})
+	for _, all := range []map[string]*jsonschema.Schema{s.Properties, s.PatternProperties, s.Defs,
+		s.Definitions, s.DependentSchemas} {
 		out = slices.AppendSeq(out, maps.Values(all))
 	}
 	return out
@@ -135,7 +137,8 @@ func beside(s *jsonschema.Schema) *jsonschema.Schema {
 		return nil
 	}
 	words := keywords(s)
-	for _, name := range []string{"$ref", "$defs", "definitions", "$id", "$schema", "$anchor", "$comment", "$vocabulary", "title", "description",
+	for _, name := range []string{"$ref", "$defs", "definitions", "$id", "$schema", "$anchor", "$comment",
+		"$vocabulary", "title", "description",
 		"default", "examples", "deprecated", "readOnly", "writeOnly", "format"} {
 		delete(words, name)
 	}

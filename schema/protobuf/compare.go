@@ -35,14 +35,17 @@ func (c *comparison) messages(r, w protoreflect.MessageDescriptor, path string) 
 			c.fields(rf, wf, path+"."+string(rf.Name()))
 		}
 		if moved := r.Fields().ByName(wf.Name()); moved != nil && moved.Number() != wf.Number() {
-			c.say(path+"."+string(wf.Name()), "field has another number", fmt.Sprintf("reader %d, writer %d", moved.Number(), wf.Number()))
+			c.say(path+"."+string(wf.Name()), "field has another number",
+				fmt.Sprintf("reader %d, writer %d", moved.Number(), wf.Number()))
 		}
 	}
 	for i := range r.Fields().Len() {
 		rf := r.Fields().Get(i)
 		wf := w.Fields().ByNumber(rf.Number())
-		if rf.Cardinality() == protoreflect.Required && (wf == nil || wf.Cardinality() != protoreflect.Required) {
-			c.say(path+"."+string(rf.Name()), "reader requires a field that the writer may leave out", fmt.Sprintf("number %d", rf.Number()))
+		if rf.Cardinality() == protoreflect.Required &&
+			(wf == nil || wf.Cardinality() != protoreflect.Required) {
+			c.say(path+"."+string(rf.Name()), "reader requires a field that the writer may leave out",
+				fmt.Sprintf("number %d", rf.Number()))
 		}
 	}
 	c.oneofs(r, w, path)
@@ -60,7 +63,8 @@ func (c *comparison) oneofs(r, w protoreflect.MessageDescriptor, path string) {
 			case first == nil:
 				first = wf
 			case wf.ContainingOneof() == nil || wf.ContainingOneof() != first.ContainingOneof():
-				c.say(path+"."+string(o.Name()), "fields of the writer moved into one oneof", fmt.Sprintf("%s and %s", first.Name(), wf.Name()))
+				c.say(path+"."+string(o.Name()), "fields of the writer moved into one oneof",
+					fmt.Sprintf("%s and %s", first.Name(), wf.Name()))
 			}
 		}
 	}
@@ -71,7 +75,8 @@ func (c *comparison) fields(r, w protoreflect.FieldDescriptor, path string) {
 	switch {
 	case r.IsList() != w.IsList() || r.IsMap() != w.IsMap():
 		c.say(path, "repeated, map and single are not the same", saw)
-	case r.Kind() == protoreflect.MessageKind && w.Kind() == r.Kind(), r.Kind() == protoreflect.GroupKind && w.Kind() == r.Kind():
+	case r.Kind() == protoreflect.MessageKind && w.Kind() == r.Kind(), r.Kind() == protoreflect.GroupKind &&
+		w.Kind() == r.Kind():
 		c.messages(r.Message(), w.Message(), path)
 	case r.Kind() == protoreflect.EnumKind && w.Kind() == r.Kind():
 		c.enums(r.Enum(), w.Enum(), path)
@@ -104,7 +109,8 @@ func takes(r, w protoreflect.Kind) bool {
 	}
 	switch w {
 	case protoreflect.BoolKind:
-		return r == protoreflect.Int32Kind || r == protoreflect.Int64Kind || r == protoreflect.Uint32Kind || r == protoreflect.Uint64Kind
+		return r == protoreflect.Int32Kind || r == protoreflect.Int64Kind || r == protoreflect.Uint32Kind ||
+			r == protoreflect.Uint64Kind
 	case protoreflect.EnumKind:
 		return r == protoreflect.Int32Kind || r == protoreflect.Int64Kind
 	case protoreflect.Int32Kind:
@@ -124,10 +130,13 @@ func (c *comparison) enums(r, w protoreflect.EnumDescriptor, path string) {
 	for i := range w.Values().Len() {
 		wv := w.Values().Get(i)
 		if r.IsClosed() && r.Values().ByNumber(wv.Number()) == nil {
-			c.say(path, "closed enum of the reader lacks a value", fmt.Sprintf("%s = %d", wv.Name(), wv.Number()))
+			c.say(path, "closed enum of the reader lacks a value",
+				fmt.Sprintf("%s = %d", wv.Name(), wv.Number()))
 		}
-		if moved := r.Values().ByName(wv.Name()); moved != nil && moved.Number() != wv.Number() && r.Values().ByNumber(wv.Number()) != nil {
-			c.say(path, "enum value has another number", fmt.Sprintf("%s: reader %d, writer %d", wv.Name(), moved.Number(), wv.Number()))
+		if moved := r.Values().ByName(wv.Name()); moved != nil && moved.Number() != wv.Number() &&
+			r.Values().ByNumber(wv.Number()) != nil {
+			c.say(path, "enum value has another number",
+				fmt.Sprintf("%s: reader %d, writer %d", wv.Name(), moved.Number(), wv.Number()))
 		}
 	}
 }

@@ -73,7 +73,8 @@ func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 		wrote := w.Messages().Get(i)
 		own := r.Messages().ByName(wrote.Name())
 		if own == nil || own.FullName() != wrote.FullName() {
-			c.say(string(wrote.FullName()), "message is not there for the reader", "the writer has "+string(wrote.FullName()))
+			c.say(string(wrote.FullName()), "message is not there for the reader", "the writer has "+
+				string(wrote.FullName()))
 			continue
 		}
 		c.messages(own, wrote, string(own.Name()))

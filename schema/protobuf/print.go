@@ -19,7 +19,8 @@ func builtIn(path string) bool { return strings.HasPrefix(path, "google/protobuf
 func addImports(s *schema.Schema, f protoreflect.FileDescriptor) error {
 	for i := range f.Imports().Len() {
 		one := f.Imports().Get(i)
-		if builtIn(one.Path()) || slices.ContainsFunc(s.Imports, func(i schema.Import) bool { return i.Name == one.Path() }) {
+		if builtIn(one.Path()) || slices.ContainsFunc(s.Imports,
+			func(i schema.Import) bool { return i.Name == one.Path() }) {
 			continue
 		}
 		if err := addImports(s, one.FileDescriptor); err != nil {
@@ -53,7 +54,10 @@ func printed(f protoreflect.FileDescriptor) (string, error) {
 	d := protodesc.ToFileDescriptorProto(f)
 	p := printer{proto3: d.GetSyntax() == "proto3"}
 	if d.GetSyntax() == "editions" {
-		return "", fmt.Errorf("%s: its syntax is an edition, which cannot be written down here: use proto3 or proto2", d.GetName())
+		return "",
+			fmt.Errorf(
+				"%s: its syntax is an edition, which cannot be written down here: use proto3 or proto2",
+				d.GetName())
 	}
 	if len(d.Extension) > 0 {
 		return "", fmt.Errorf("%s: it extends messages, which cannot be written down here", d.GetName())
@@ -163,9 +167,11 @@ func (p *printer) label(f *descriptorpb.FieldDescriptorProto) string {
 	return ""
 }
 
-func (p *printer) field(f *descriptorpb.FieldDescriptorProto, entries map[string]*descriptorpb.DescriptorProto, label string) {
+func (p *printer) field(f *descriptorpb.FieldDescriptorProto,
+	entries map[string]*descriptorpb.DescriptorProto, label string) {
 	if f.GetType() == descriptorpb.FieldDescriptorProto_TYPE_GROUP {
-		p.err = fmt.Errorf("field %s: it is a group, which cannot be written down here: use a message", f.GetName())
+		p.err = fmt.Errorf("field %s: it is a group, which cannot be written down here: use a message",
+			f.GetName())
 	}
 	typ := typeName(f)
 	if e := entries[lastOf(f.GetTypeName())]; e != nil && label == "repeated " {

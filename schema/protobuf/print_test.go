@@ -15,7 +15,8 @@ import (
 // What is printed of a generated file, and parsed again, is the same on the wire: proto2 and proto3, nested,
 // maps, oneofs, reserved.
 func TestPrintedFilesAreTheSame(t *testing.T) {
-	for _, f := range []protoreflect.FileDescriptor{descriptorpb.File_google_protobuf_descriptor_proto, structpb.File_google_protobuf_struct_proto,
+	for _, f := range []protoreflect.FileDescriptor{descriptorpb.File_google_protobuf_descriptor_proto,
+		structpb.File_google_protobuf_struct_proto,
 		collector.File_opentelemetry_proto_collector_trace_v1_trace_service_proto} {
 		t.Run(f.Path(), func(t *testing.T) {
 			s, err := described(f)

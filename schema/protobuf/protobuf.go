@@ -26,7 +26,8 @@ func Codec[T proto.Message](reg *schema.Registry, o *schema.Options) *schema.Cod
 
 // CodecFor is a codec for T that holds messages of one type, as *dynamicpb.Message does in programs without
 // generated code.
-func CodecFor[T proto.Message](reg *schema.Registry, of protoreflect.MessageType, o *schema.Options) *schema.Codec {
+func CodecFor[T proto.Message](reg *schema.Registry, of protoreflect.MessageType,
+	o *schema.Options) *schema.Codec {
 	return schema.NewCodec(reg, language[T]{of: of}, o)
 }
 
@@ -41,7 +42,9 @@ func (language[T]) ContentType() string { return "application/protobuf" }
 
 func (l language[T]) descriptor() (protoreflect.MessageDescriptor, error) {
 	if l.of == nil {
-		return nil, fmt.Errorf("%v is not a pointer to a generated struct: name its type with protobuf.CodecFor", reflect.TypeFor[T]())
+		return nil,
+			fmt.Errorf("%v is not a pointer to a generated struct: name its type with protobuf.CodecFor",
+				reflect.TypeFor[T]())
 	}
 	return l.of.Descriptor(), nil
 }

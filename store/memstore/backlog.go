@@ -30,7 +30,8 @@ func (d *database) backlog() store.Backlog {
 		b.Oldest = max(b.Oldest, now.Sub(r.Time)) // as the writer has it
 	}
 	for _, l := range d.shards {
-		if sessionID, ok := d.sessions[l.owner]; !ok || sessionID.id != l.sessionID || !sessionID.until.After(now) {
+		if sessionID, ok := d.sessions[l.owner]; !ok || sessionID.id != l.sessionID ||
+			!sessionID.until.After(now) {
 			b.Free++
 		}
 	}
@@ -68,7 +69,8 @@ func (d *database) standing(b *store.Backlog, now time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(d.consumers)) {
 		c, of := d.consumers[name], topics[name]
 		slices.Sort(of)
-		b.Consumers = append(b.Consumers, store.Consumer{Name: name, Topics: slices.Compact(of), Heard: now.Sub(c.heard), Progress: now.Sub(c.progress)})
+		b.Consumers = append(b.Consumers, store.Consumer{Name: name, Topics: slices.Compact(of),
+			Heard: now.Sub(c.heard), Progress: now.Sub(c.progress)})
 	}
 	for _, l := range d.shards {
 		if l.owner == "" {

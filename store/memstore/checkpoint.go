@@ -18,7 +18,8 @@ func (d *database) attended(consumer string) (out store.Attended) {
 			out.Checkpoints = append(out.Checkpoints, s)
 		}
 	}
-	slices.SortFunc(out.Checkpoints, func(a, b store.Checkpoint) int { return cmp.Compare(a.Partition, b.Partition) })
+	slices.SortFunc(out.Checkpoints,
+		func(a, b store.Checkpoint) int { return cmp.Compare(a.Partition, b.Partition) })
 	return out
 }
 
@@ -71,7 +72,8 @@ func (d *database) unclaim(consumer, sessionID string) {
 
 func (d *database) advance(a store.Attend) {
 	for _, l := range a.Checkpoints {
-		if was, there := d.checkpoints[checkpointKey{a.Consumer, l.Partition}]; there && was.Stamp == l.Stamp && a.Server == "" {
+		if was, there := d.checkpoints[checkpointKey{a.Consumer, l.Partition}]; there &&
+			was.Stamp == l.Stamp && a.Server == "" {
 			l.Origin, l.CrashSuspect, l.Stamp, l.At = was.Origin, was.CrashSuspect, a.Stamp, d.now()
 			d.checkpoints[checkpointKey{a.Consumer, l.Partition}] = l
 		}

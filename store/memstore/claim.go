@@ -19,7 +19,8 @@ func (s *Store) Claim(ctx context.Context, w store.Want) (store.Claimed, error) 
 }
 
 // claim takes parked messages that are due.
-func (s *Store) claim(ctx context.Context, consumer, sessionID string, most store.ClaimSize, lease time.Duration, not ...store.Kind) (c store.Claimed, err error) {
+func (s *Store) claim(ctx context.Context, consumer, sessionID string, most store.ClaimSize,
+	lease time.Duration, not ...store.Kind) (c store.Claimed, err error) {
 	err = s.enter(ctx, func() error {
 		d := s.db
 		now, keys, along, bytes := d.now(), 0, 0, 0
@@ -65,7 +66,8 @@ func (s *Store) claim(ctx context.Context, consumer, sessionID string, most stor
 
 // claim notes who has k in hand, and counts for those that were read along with it the last time, if that had
 // no answer.
-func (d *database) claim(k keptRow, sessionID string, with []keptRow, now time.Time, lease time.Duration) store.Parked {
+func (d *database) claim(k keptRow, sessionID string, with []keptRow, now time.Time,
+	lease time.Duration) store.Parked {
 	for _, w := range d.behindOf(k.turn()) {
 		if k.Claims > 0 && w.Place > k.Place && w.Place <= k.along {
 			w.Claims++
@@ -90,7 +92,9 @@ func claimed(k keptRow, now time.Time) store.Parked {
 
 // along is what is read along with k: at most so many, up to the first that is to be claimed by itself.
 func (d *database) along(k keptRow, most int, left func(keptRow) bool) (out []keptRow) {
-	plain := func(k keptRow) bool { return k.Dead == nil && k.Call == nil && k.Claims == 0 && k.CrashCount == 0 }
+	plain := func(k keptRow) bool {
+		return k.Dead == nil && k.Call == nil && k.Claims == 0 && k.CrashCount == 0
+	}
 	if most <= 0 || !plain(k) {
 		return nil
 	}

@@ -26,7 +26,8 @@ func (d *database) setAside(a store.DeferredRow) {
 		was.Attempts, was.Why = a.Attempts, a.Why
 	} else {
 		was.DeferredRow = a
-		if i := slices.IndexFunc(d.rows, func(r row) bool { return r.Seq == a.Seq }); a.Fault != "" && i >= 0 {
+		if i := slices.IndexFunc(d.rows, func(r row) bool { return r.Seq == a.Seq }); a.Fault != "" &&
+			i >= 0 {
 			was.Row = d.rows[i].Row // as it lies there
 		}
 		was.Message = copied(was.Message)
@@ -76,7 +77,8 @@ func (s *Store) deferredKeys(ctx context.Context, shards []int) (out []store.Hel
 		for _, a := range s.db.behind(shards) {
 			if k := a.keyOf(); a.Key != nil && !seen[k] {
 				seen[k] = true
-				out = append(out, store.Held{Topic: a.Topic, Key: slices.Clone(a.Key), Shard: s.db.shards[s.db.shardOf(a.Bucket)].ID})
+				out = append(out, store.Held{Topic: a.Topic, Key: slices.Clone(a.Key),
+					Shard: s.db.shards[s.db.shardOf(a.Bucket)].ID})
 			}
 		}
 		slices.SortFunc(out, func(a, b store.Held) int {
@@ -104,7 +106,8 @@ func (s *Store) dueRows(ctx context.Context, shards []int, limit int) (out []sto
 				continue
 			}
 			shut[k] = a.Attempts > 0
-			if bytes += weight.Bytes(&a.Message); len(out) == limit || bytes > store.PageBytes && len(out) > 0 {
+			if bytes += weight.Bytes(&a.Message); len(out) == limit || bytes > store.PageBytes &&
+				len(out) > 0 {
 				return nil
 			}
 			out = append(out, a.out())

@@ -48,7 +48,8 @@ func (d *database) expired(m markRow) bool {
 
 // leaves tells whether a mark goes, of which those of before do.
 func (m markRow) leaves(now, before time.Time) bool {
-	return m.over(now) && m.at.Before(now.Add(-retention.LeastMarks)) || m.at.Before(before) && (m.until.IsZero() || m.over(now))
+	return m.over(now) && m.at.Before(now.Add(-retention.LeastMarks)) || m.at.Before(before) &&
+		(m.until.IsZero() || m.over(now))
 }
 
 // forget removes the marks of before, and raises the floors of those whose marks they were.

@@ -32,7 +32,11 @@ func (d *database) beat(consumer string, b store.Beat) (out []store.Kind) {
 	if len(b.Own) > 0 {
 		d.heard(consumer, now, b.Progress)
 	}
-	slices.SortFunc(out, func(a, b store.Kind) int { return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Type, b.Type)) })
+	slices.SortFunc(out,
+		func(a, b store.Kind) int {
+			return cmp.Or(cmp.Compare(a.Topic, b.Topic),
+				cmp.Compare(a.Type, b.Type))
+		})
 	return out
 }
 
@@ -72,7 +76,8 @@ func (s *Store) leftKinds(ctx context.Context) (out []store.LeftKind, err error)
 		return nil
 	})
 	slices.SortFunc(out, func(a, b store.LeftKind) int {
-		return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Type, b.Type))
+		return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Topic, b.Topic),
+			cmp.Compare(a.Type, b.Type))
 	})
 	return out, err
 }

@@ -17,18 +17,24 @@ func (s *Store) locks(ctx context.Context, q store.LockQuery) (out store.Locks, 
 		d := s.db
 		for l, tx := range d.held {
 			if e, ok := l.(entity); ok && tx.over == nil {
-				out.Entities = append(out.Entities, store.LockedEntity{Lock: store.Lock{Space: e.space, Key: e.key, Version: d.versions[e]},
-					Holder: "a transaction of this process", Since: d.now().Sub(tx.began), Waiting: tx.waiters})
+				out.Entities = append(out.Entities,
+					store.LockedEntity{Lock: store.Lock{Space: e.space, Key: e.key, Version: d.versions[e]},
+						Holder: "a transaction of this process", Since: d.now().Sub(tx.began),
+						Waiting: tx.waiters})
 			}
 		}
-		if q.Entity != nil && !slices.ContainsFunc(out.Entities, func(e store.LockedEntity) bool { return e.Space == q.Entity.Space && e.Key == q.Entity.Key }) {
+		if q.Entity != nil && !slices.ContainsFunc(out.Entities,
+			func(e store.LockedEntity) bool { return e.Space == q.Entity.Space && e.Key == q.Entity.Key }) {
 			if version := d.versions[entity{q.Entity.Space, q.Entity.Key}]; version > 0 {
-				out.Entities = append(out.Entities, store.LockedEntity{Lock: store.Lock{Space: q.Entity.Space, Key: q.Entity.Key, Version: version}})
+				out.Entities = append(out.Entities,
+					store.LockedEntity{Lock: store.Lock{Space: q.Entity.Space, Key: q.Entity.Key,
+						Version: version}})
 			}
 		}
 		for key, r := range d.reserved {
 			if q.Consumer == "" || q.Consumer == key.consumer {
-				out.Reserved = append(out.Reserved, store.ReservedKey{Consumer: key.consumer, Identity: key.Identity, Since: d.now().Sub(r.at), Left: max(r.until.Sub(d.now()), 0)})
+				out.Reserved = append(out.Reserved, store.ReservedKey{Consumer: key.consumer,
+					Identity: key.Identity, Since: d.now().Sub(r.at), Left: max(r.until.Sub(d.now()), 0)})
 			}
 		}
 		return nil
@@ -37,9 +43,11 @@ func (s *Store) locks(ctx context.Context, q store.LockQuery) (out store.Locks, 
 		return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))
 	})
 	slices.SortFunc(out.Reserved, func(a, b store.ReservedKey) int {
-		return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Source, b.Source), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Source, b.Source),
+			cmp.Compare(a.ID, b.ID))
 	})
-	out.Entities, out.Reserved = out.Entities[:min(limit, len(out.Entities))], out.Reserved[:min(limit, len(out.Reserved))]
+	out.Entities, out.Reserved = out.Entities[:min(limit, len(out.Entities))],
+		out.Reserved[:min(limit, len(out.Reserved))]
 	return out, err
 }
 
@@ -48,11 +56,13 @@ func (s *Store) waiting(ctx context.Context, most int) (out []store.WaitingRow, 
 	err = s.enter(ctx, func() error {
 		d := s.db
 		row := func(r *store.Row) store.WaitingRow {
-			return store.WaitingRow{Seq: r.Seq, Shard: d.shardOf(r.Bucket), ID: r.ID, Topic: r.Topic, Type: r.Type, Key: slices.Clone(r.Key),
+			return store.WaitingRow{Seq: r.Seq, Shard: d.shardOf(r.Bucket), ID: r.ID, Topic: r.Topic,
+				Type: r.Type, Key: slices.Clone(r.Key),
 				Written: r.Time, Age: max(d.now().Sub(r.Time), 0)}
 		}
 		for _, r := range d.rows {
-			if _, deferred := d.aside[r.Seq]; !deferred && len(out) < most && !d.passed(d.shards[d.shardOf(r.Bucket)], r) {
+			if _, deferred := d.aside[r.Seq]; !deferred && len(out) < most &&
+				!d.passed(d.shards[d.shardOf(r.Bucket)], r) {
 				out = append(out, row(&r.Row))
 			}
 		}

@@ -24,10 +24,13 @@ func (s *Store) maintain(ctx context.Context, keep store.Retention) (done store.
 		nRows, nMarks := len(d.rows), len(d.marks)
 		d.rows = slices.DeleteFunc(d.rows, func(r row) bool { return r.at.Before(rows) && d.covered(r) })
 		d.forget(marks)
-		d.apart = slices.DeleteFunc(d.apart, func(q store.Quarantined) bool { return !q.Taken.IsZero() && q.Taken.Before(marks) })
-		maps.DeleteFunc(d.reserved, func(_ reservedKey, r reservation) bool { return r.until.Before(now.Add(-24 * time.Hour)) })
+		d.apart = slices.DeleteFunc(d.apart,
+			func(q store.Quarantined) bool { return !q.Taken.IsZero() && q.Taken.Before(marks) })
+		maps.DeleteFunc(d.reserved,
+			func(_ reservedKey, r reservation) bool { return r.until.Before(now.Add(-24 * time.Hour)) })
 		steps := d.forgetSteps(now.Add(-keep.Steps))
-		done = store.Maintained{Sagas: d.forgetSagas(now.Add(-keep.Sagas)), Steps: steps, Rows: int64(nRows - len(d.rows)), Marks: int64(nMarks - len(d.marks))}
+		done = store.Maintained{Sagas: d.forgetSagas(now.Add(-keep.Sagas)), Steps: steps,
+			Rows: int64(nRows - len(d.rows)), Marks: int64(nMarks - len(d.marks))}
 		return nil
 	})
 	return done, err

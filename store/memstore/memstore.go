@@ -87,13 +87,19 @@ func New(o *Options) *Store {
 		opt.Now = time.Now
 	}
 	d := &database{
-		id: rand.Text(), source: opt.Source, now: opt.Now, wait: cmp.Or(opt.Wait, defaultWait), changed: make(chan struct{}),
-		held: map[lockID]*Tx{}, user: map[string]string{}, marks: map[markKey]markRow{},
-		versions: map[entity]int64{}, floors: map[string]time.Time{}, sessions: map[string]sessionID{}, aside: map[int64]asideRow{},
-		kept: map[markKey]keptRow{}, checkpoints: map[checkpointKey]store.Checkpoint{}, kinds: map[kindKey]time.Time{}, consumers: map[string]consumerRow{}, leases: map[string]lease{}, schemas: map[schemaKey]string{},
-		steps: map[stepKey]stepRow{}, stepFloors: map[stepFloor]time.Time{}, tracked: map[trackedKey]store.Tracked{},
-		sagas: map[sagaKey]store.Saga{}, definitions: map[definitionKey]store.SagaDefinition{}, reserved: map[reservedKey]reservation{},
-		shards: cut(min(opt.Shards, store.Buckets)),
+		id: rand.Text(), source: opt.Source, now: opt.Now, wait: cmp.Or(opt.Wait, defaultWait),
+		changed: make(chan struct{}),
+		held:    map[lockID]*Tx{}, user: map[string]string{}, marks: map[markKey]markRow{},
+		versions: map[entity]int64{}, floors: map[string]time.Time{}, sessions: map[string]sessionID{},
+		aside: map[int64]asideRow{},
+		kept:  map[markKey]keptRow{}, checkpoints: map[checkpointKey]store.Checkpoint{},
+		kinds: map[kindKey]time.Time{}, consumers: map[string]consumerRow{}, leases: map[string]lease{},
+		schemas: map[schemaKey]string{},
+		steps:   map[stepKey]stepRow{}, stepFloors: map[stepFloor]time.Time{},
+		tracked: map[trackedKey]store.Tracked{},
+		sagas:   map[sagaKey]store.Saga{}, definitions: map[definitionKey]store.SagaDefinition{},
+		reserved: map[reservedKey]reservation{},
+		shards:   cut(min(opt.Shards, store.Buckets)),
 	}
 	return d.session()
 }

@@ -193,7 +193,8 @@ func TestMarkAhead(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
 	for _, ahead := range []time.Duration{0, 59 * time.Minute, 6 * 24 * time.Hour, 8 * 24 * time.Hour} {
-		m := store.Mark{Consumer: "c", Identity: store.Identity{ID: uuid7.New(now.Add(ahead))}, As: store.Done}
+		m := store.Mark{Consumer: "c", Identity: store.Identity{ID: uuid7.New(now.Add(ahead))},
+			As: store.Done}
 		_, err := db.Apply(t.Context(), store.Effect{Mark: &m})
 		ok(t, err)
 	}

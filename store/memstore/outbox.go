@@ -81,7 +81,8 @@ func (s *Store) Pull(ctx context.Context, w store.Window, limit int) (page store
 			if r.commit <= base || r.commit > tip || !within(w.Buckets, r.Bucket) {
 				continue
 			}
-			if bytes += weight.Bytes(&r.Message); len(page.Rows) == limit || bytes > store.PageBytes && len(page.Rows) > 0 {
+			if bytes += weight.Bytes(&r.Message); len(page.Rows) == limit || bytes > store.PageBytes &&
+				len(page.Rows) > 0 {
 				return nil
 			}
 			page.Rows = append(page.Rows, r.out())
@@ -93,7 +94,8 @@ func (s *Store) Pull(ctx context.Context, w store.Window, limit int) (page store
 }
 
 func within(ranges [][2]int, bucket int) bool {
-	return ranges == nil || slices.ContainsFunc(ranges, func(r [2]int) bool { return r[0] <= bucket && bucket <= r[1] })
+	return ranges == nil || slices.ContainsFunc(ranges,
+		func(r [2]int) bool { return r[0] <= bucket && bucket <= r[1] })
 }
 
 // out is a row that the caller may keep and change.

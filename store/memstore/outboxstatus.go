@@ -14,11 +14,13 @@ func (s *Store) outboxStatus(ctx context.Context) (out store.OutboxStatus, err e
 		out = store.OutboxStatus{Pending: b.Pending, Exact: true, Oldest: b.Oldest, Deferred: b.Deferred}
 		for _, l := range d.shards {
 			one := store.OutboxShard{Shard: l.ID, Epoch: l.Epoch}
-			if sessionID, ok := d.sessions[l.owner]; ok && sessionID.id == l.sessionID && sessionID.until.After(now) {
+			if sessionID, ok := d.sessions[l.owner]; ok && sessionID.id == l.sessionID &&
+				sessionID.until.After(now) {
 				one.Owner = l.owner
 			}
 			for _, r := range d.rows {
-				if _, deferred := d.aside[r.Seq]; !deferred && d.shardOf(r.Bucket) == l.ID && !d.passed(l, r) {
+				if _, deferred := d.aside[r.Seq]; !deferred && d.shardOf(r.Bucket) == l.ID &&
+					!d.passed(l, r) {
 					one.Pending++
 				}
 			}

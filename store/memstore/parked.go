@@ -55,7 +55,8 @@ func (tx *Tx) turn(ctx context.Context, m store.Mark, before ahead, until time.T
 	switch {
 	case m.KeyOrder == store.Retrying:
 		n := before[of]
-		if !there || k.Dead != nil || k.Attempts != m.Attempts || m.Key != nil && (n < 0 || n >= len(holding) || holding[n].id() != k.id()) {
+		if !there || k.Dead != nil || k.Attempts != m.Attempts || m.Key != nil &&
+			(n < 0 || n >= len(holding) || holding[n].id() != k.id()) {
 			before.note(of, -1)
 			return store.Stale, nil
 		}
@@ -212,10 +213,12 @@ func (tx *Tx) park(ctx context.Context, p store.Park, until time.Time) error {
 			return fmt.Errorf("%s is not claimed as it was: %w", k.ID, store.ErrLost)
 		}
 		if was.Waiting && was.Call == nil && p.Call != nil {
-			return fmt.Errorf("%s is to be at a call, and others of its key are before it: %w", k.ID, store.ErrLost)
+			return fmt.Errorf("%s is to be at a call, and others of its key are before it: %w", k.ID,
+				store.ErrLost)
 		}
 		at = was.Call
-		k.Message, k.Place, k.Since, k.Partition, k.Position, k.Fault = was.Message, was.Place, was.Since, was.Partition, was.Position, was.Fault
+		k.Message, k.Place, k.Since, k.Partition, k.Position, k.Fault = was.Message, was.Place, was.Since,
+			was.Partition, was.Position, was.Fault
 	} else if err := tx.room(ctx, k, p, until); err != nil {
 		return err
 	}
@@ -354,7 +357,8 @@ func (d *database) keptOf(what store.Sought) (out []keptRow) {
 }
 
 // kept lists kept messages, and says how far it looked where Scan ended the list.
-func (s *Store) kept(ctx context.Context, what store.Sought, most int) (out []store.Parked, to int64, err error) {
+func (s *Store) kept(ctx context.Context, what store.Sought,
+	most int) (out []store.Parked, to int64, err error) {
 	err = s.enter(ctx, func() error {
 		now := s.db.now()
 		for i, k := range s.db.keptOf(what) {

@@ -22,7 +22,8 @@ func (s *Store) payloads(ctx context.Context) (out []store.Payload, err error) {
 			for _, h := range m.Headers {
 				bytes += len(h.Name) + len(h.Value)
 			}
-			p := store.Payload{Message: skald.Message{ID: m.ID, Topic: m.Topic, Type: m.Type, ContentType: m.ContentType}}
+			p := store.Payload{Message: skald.Message{ID: m.ID, Topic: m.Topic, Type: m.Type,
+				ContentType: m.ContentType}}
 			if bytes <= store.PayloadBytes {
 				all += bytes
 				if p.Read = all <= store.PayloadsAll; p.Read {
@@ -37,7 +38,8 @@ func (s *Store) payloads(ctx context.Context) (out []store.Payload, err error) {
 			newest[r.Seq] = true
 			add(&r.Message)
 		}
-		aside := slices.DeleteFunc(slices.Collect(maps.Values(s.db.aside)), func(a asideRow) bool { return newest[a.Seq] })
+		aside := slices.DeleteFunc(slices.Collect(maps.Values(s.db.aside)),
+			func(a asideRow) bool { return newest[a.Seq] })
 		slices.SortFunc(aside, func(a, b asideRow) int { return cmp.Compare(a.Seq, b.Seq) })
 		for _, a := range aside[:min(len(aside), store.PayloadRows)] {
 			add(&a.Message)

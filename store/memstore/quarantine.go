@@ -20,7 +20,8 @@ func keyApart(q *store.Quarantined) apartKey {
 }
 
 func (m markRow) verdict(now time.Time) store.Verdict {
-	v := store.Verdict{Outcome: m.As, Reason: m.Reason, Fingerprint: m.Fingerprint, Code: m.Code, Result: m.Result, Emitted: m.Emitted, Headers: m.Headers}
+	v := store.Verdict{Outcome: m.As, Reason: m.Reason, Fingerprint: m.Fingerprint, Code: m.Code,
+		Result: m.Result, Emitted: m.Emitted, Headers: m.Headers}
 	if !m.until.IsZero() {
 		v.Left = cmp.Or(m.until.Sub(now), -1)
 	}
@@ -86,7 +87,8 @@ func (tx *Tx) keepApart(ctx context.Context, e store.Effect, until time.Time) er
 		tx.apart = append(tx.apart, func(d *database) { d.findApart(q).Taken = d.now() })
 	}
 	if a := e.Admit; a != nil {
-		at := slices.IndexFunc(d.apart, func(q store.Quarantined) bool { return q.Number == a.Number && q.Admitted.IsZero() })
+		at := slices.IndexFunc(d.apart,
+			func(q store.Quarantined) bool { return q.Number == a.Number && q.Admitted.IsZero() })
 		if at < 0 || tx.admits[a.Number] {
 			return fmt.Errorf("admit %d: %w", a.Number, store.ErrLost)
 		}
@@ -159,7 +161,8 @@ func (s *Store) quarantined(ctx context.Context, q store.Query) (out []store.Qua
 
 func chosen(one *store.Quarantined, q *store.Query) bool {
 	any := func(want, have string) bool { return want == "" || want == have }
-	return one.Number > q.After && any(q.Consumer, one.Consumer) && any(q.ID, one.ID) && any(q.Topic, one.Message.Topic) &&
+	return one.Number > q.After && any(q.Consumer, one.Consumer) && any(q.ID, one.ID) &&
+		any(q.Topic, one.Message.Topic) &&
 		any(q.Type, one.Message.Type) && (q.Why == store.Fresh || q.Why == one.Why) &&
 		(q.Taken || one.Taken.IsZero()) && (!q.Admitted || !one.Admitted.IsZero())
 }

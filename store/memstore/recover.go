@@ -29,9 +29,11 @@ func (d *database) looked(knew []store.Shard) string {
 			switch {
 			case k.ID != l.ID:
 			case l.Epoch < k.Epoch:
-				return fmt.Sprintf("shard %d is at epoch %d, a relay held it at epoch %d", l.ID, l.Epoch, k.Epoch)
+				return fmt.Sprintf("shard %d is at epoch %d, a relay held it at epoch %d", l.ID,
+					l.Epoch, k.Epoch)
 			case l.Epoch == k.Epoch && l.Token == k.Token && d.missing(k.Cursor) != "":
-				return fmt.Sprintf("snapshot %s, to which a relay had come in shard %d, is not there", d.missing(k.Cursor), l.ID)
+				return fmt.Sprintf("snapshot %s, to which a relay had come in shard %d, is not there",
+					d.missing(k.Cursor), l.ID)
 			}
 		}
 	}

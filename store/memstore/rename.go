@@ -101,13 +101,15 @@ func (d *database) rename(was, is string) {
 		return stepFloor{is, k.name}, at, k.consumer == was
 	})
 	moveKeys(d.floors, func(k string, at time.Time) (string, time.Time, bool) { return is, at, k == was })
-	moveKeys(d.checkpoints, func(k checkpointKey, s store.Checkpoint) (checkpointKey, store.Checkpoint, bool) {
-		return checkpointKey{is, k.partition}, s, k.consumer == was
-	})
+	moveKeys(d.checkpoints,
+		func(k checkpointKey, s store.Checkpoint) (checkpointKey, store.Checkpoint, bool) {
+			return checkpointKey{is, k.partition}, s, k.consumer == was
+		})
 	moveKeys(d.kinds, func(k kindKey, at time.Time) (kindKey, time.Time, bool) {
 		return kindKey{is, k.Kind}, at, k.consumer == was
 	})
-	moveKeys(d.consumers, func(k string, c consumerRow) (string, consumerRow, bool) { return is, c, k == was })
+	moveKeys(d.consumers,
+		func(k string, c consumerRow) (string, consumerRow, bool) { return is, c, k == was })
 }
 
 func moveKeys[K comparable, V any](rows map[K]V, move func(K, V) (K, V, bool)) {

@@ -48,7 +48,8 @@ func (tx *Tx) lockSaga(ctx context.Context, at sagaKey, until time.Time) (store.
 }
 
 // StartSaga writes a new saga, or reads the one that is there. A rival that starts it is waited for.
-func (s *Store) StartSaga(ctx context.Context, tx *Tx, start store.Saga) (stored store.Saga, fresh bool, err error) {
+func (s *Store) StartSaga(ctx context.Context, tx *Tx,
+	start store.Saga) (stored store.Saga, fresh bool, err error) {
 	if tx.s.db != s.db {
 		return stored, false, errOther
 	}
@@ -67,7 +68,8 @@ func (s *Store) StartSaga(ctx context.Context, tx *Tx, start store.Saga) (stored
 		tx.wakes(s)
 		stored, fresh = start, true
 		now := d.now()
-		stored.Version, stored.Standing, stored.Due = 1, sagarow.Standing(start.Standing), now.Add(start.Lease)
+		stored.Version, stored.Standing, stored.Due = 1, sagarow.Standing(start.Standing),
+			now.Add(start.Lease)
 		stored.Lease, stored.Started, stored.Changed, stored.Ended = 0, now, now, time.Time{}
 		tx.sagas[at] = stored
 		return nil
@@ -79,7 +81,8 @@ func (s *Store) StartSaga(ctx context.Context, tx *Tx, start store.Saga) (stored
 }
 
 // LockSaga reads a saga and locks it until tx ends.
-func (s *Store) LockSaga(ctx context.Context, tx *Tx, name, key string) (stored store.Saga, there bool, err error) {
+func (s *Store) LockSaga(ctx context.Context, tx *Tx, name,
+	key string) (stored store.Saga, there bool, err error) {
 	if tx.s.db != s.db {
 		return stored, false, errOther
 	}
@@ -119,7 +122,8 @@ func (tx *Tx) moveSaga(ctx context.Context, m *store.SagaMove, until time.Time) 
 		return err
 	}
 	if !there || s.Version != m.Version {
-		return fmt.Errorf("saga %s %s is at %d, not %d: %w", m.Name, m.Key, s.Version, m.Version, store.ErrLost)
+		return fmt.Errorf("saga %s %s is at %d, not %d: %w", m.Name, m.Key, s.Version, m.Version,
+			store.ErrLost)
 	}
 	tx.sagas[at] = sagarow.Move(s, m, tx.s.db.now())
 	return nil
@@ -147,7 +151,8 @@ func (s *Store) ClaimSagas(ctx context.Context, c store.ClaimSagas) (out store.C
 			case d.held[at] != nil:
 				out.Next = sagarow.Skipped
 				continue
-			case len(out.Sagas) == c.Limit, len(out.Sagas) > 0 && bytes+sagarow.Bytes(&saga) > sagarow.MaxClaim:
+			case len(out.Sagas) == c.Limit, len(out.Sagas) > 0 && bytes+
+				sagarow.Bytes(&saga) > sagarow.MaxClaim:
 				out.Next = 0
 				return nil
 			}
@@ -202,10 +207,12 @@ func (s *Store) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefiniti
 }
 
 // sagas lists sagas.
-func (s *Store) sagas(ctx context.Context, q store.SagaQuery, limit int) ([]store.Saga, *store.SagaRef, error) {
+func (s *Store) sagas(ctx context.Context, q store.SagaQuery,
+	limit int) ([]store.Saga, *store.SagaRef, error) {
 	out := sagarow.Listing{Scan: q.Scan, Limit: limit}
 	err := s.enter(ctx, func() error {
-		known := store.SagaQuery{Name: q.Name, Key: q.Key, Stuck: q.Stuck, Paused: q.Paused, Failing: q.Failing, After: q.After}
+		known := store.SagaQuery{Name: q.Name, Key: q.Key, Stuck: q.Stuck, Paused: q.Paused,
+			Failing: q.Failing, After: q.After}
 		if sagarow.Live(&q) {
 			known.Status = q.Status
 		}
@@ -232,8 +239,10 @@ func (s *Store) sagas(ctx context.Context, q store.SagaQuery, limit int) ([]stor
 func meansSaga(q *store.SagaQuery, s *store.Saga) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	after := q.After == nil || byRef(store.SagaRef{Name: s.Name, Key: s.Key}, *q.After) > 0
-	return after && is(q.Name, s.Name) && is(q.Key, s.Key) && is(q.ID, s.ID) && is(q.Step, s.Step) && strings.Contains(s.Error, q.Error) &&
-		(len(q.Status) == 0 || slices.Contains(q.Status, s.Status)) && (s.Stuck || !q.Stuck) && (s.Paused || !q.Paused) &&
+	return after && is(q.Name, s.Name) && is(q.Key, s.Key) && is(q.ID, s.ID) && is(q.Step, s.Step) &&
+		strings.Contains(s.Error, q.Error) &&
+		(len(q.Status) == 0 || slices.Contains(q.Status, s.Status)) && (s.Stuck || !q.Stuck) &&
+		(s.Paused || !q.Paused) &&
 		(failing(s) || !q.Failing) && (q.StartedBefore.IsZero() || s.Started.Before(q.StartedBefore)) &&
 		(q.StartedAfter.IsZero() || s.Started.After(q.StartedAfter))
 }

@@ -58,14 +58,16 @@ func (s *Store) Lease(ctx context.Context, ask store.Ask) (got store.Leased, err
 
 func (d *database) lease(ask store.Ask) store.Leased {
 	now := d.now()
-	maps.DeleteFunc(d.sessions, func(owner string, l sessionID) bool { return owner != ask.Owner && !l.until.After(now) })
+	maps.DeleteFunc(d.sessions,
+		func(owner string, l sessionID) bool { return owner != ask.Owner && !l.until.After(now) })
 	if ask.Leave {
 		d.leave(ask)
 		return store.Leased{Sessions: len(d.working())}
 	}
 	d.keep(ask, now)
 	working := d.working()
-	got := store.Leased{Sessions: len(working), Share: share(len(d.shards), working, ask.Owner), Waiting: len(d.sessions) - len(working)}
+	got := store.Leased{Sessions: len(working), Share: share(len(d.shards), working, ask.Owner),
+		Waiting: len(d.sessions) - len(working)}
 	for i := range d.shards {
 		l := &d.shards[i]
 		switch {
@@ -81,7 +83,8 @@ func (d *database) lease(ask store.Ask) store.Leased {
 	}
 	for i := range d.shards {
 		l := &d.shards[i]
-		if slices.Contains(working, l.owner) || len(got.Shards) >= got.Share || slices.Contains(ask.Free, l.ID) {
+		if slices.Contains(working, l.owner) || len(got.Shards) >= got.Share ||
+			slices.Contains(ask.Free, l.ID) {
 			continue
 		}
 		l.take(ask, now)

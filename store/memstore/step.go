@@ -25,7 +25,8 @@ type stepFloor struct{ consumer, name string }
 func keyOfStep(s store.Step) stepKey { return stepKey{s.Consumer, s.Saga, s.Name, s.Occurrence} }
 
 func byStep(a, b store.Step) int {
-	return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Saga, b.Saga), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Occurrence, b.Occurrence))
+	return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Saga, b.Saga),
+		cmp.Compare(a.Name, b.Name), cmp.Compare(a.Occurrence, b.Occurrence))
 }
 
 // free tells of a step that a message may take.
@@ -44,7 +45,8 @@ func (tx *Tx) lockStep(ctx context.Context, s store.Step, until time.Time) (step
 		was, there = d.steps[key]
 	}
 	if !there {
-		was = stepRow{Step: store.Step{Consumer: s.Consumer, Saga: s.Saga, Name: s.Name, Occurrence: s.Occurrence}, at: d.now(), changed: d.now()}
+		was = stepRow{Step: store.Step{Consumer: s.Consumer, Saga: s.Saga, Name: s.Name,
+			Occurrence: s.Occurrence}, at: d.now(), changed: d.now()}
 	}
 	if was.Begun.Before(s.Begun) {
 		was.Begun = s.Begun
@@ -58,7 +60,8 @@ func (tx *Tx) step(ctx context.Context, s store.Step, until time.Time) (store.St
 	if err != nil {
 		return store.Step{}, err
 	}
-	found := store.Step{State: row.State, Identity: row.Identity, Code: row.Code, Result: row.Result, OutsideKey: row.OutsideKey, Outcome: row.Outcome}
+	found := store.Step{State: row.State, Identity: row.Identity, Code: row.Code, Result: row.Result,
+		OutsideKey: row.OutsideKey, Outcome: row.Outcome}
 	if row.State == store.StepAbsent && tx.s.db.forgotten(s) {
 		found.State = store.StepTooOld
 	}
@@ -66,7 +69,8 @@ func (tx *Tx) step(ctx context.Context, s store.Step, until time.Time) (store.St
 	case store.StepDone, store.StepCalling:
 		if free(row.State) {
 			found = store.Step{State: found.State}
-			row.State, row.Identity, row.OutsideKey, row.changed = s.State, s.Identity, s.OutsideKey, tx.s.db.now()
+			row.State, row.Identity, row.OutsideKey, row.changed = s.State, s.Identity, s.OutsideKey,
+				tx.s.db.now()
 		}
 	case store.StepUndone:
 		over := row.State == store.StepBarred || row.State == store.StepUndone
@@ -104,7 +108,8 @@ func (tx *Tx) setStep(ctx context.Context, s store.Step, until time.Time) error 
 	if !slices.Contains(s.From, row.State) || !free(row.State) && row.Identity != s.Identity {
 		return fmt.Errorf("step %s of %s is %v: %w", s.Name, s.Saga, row.State, store.ErrLost)
 	}
-	row.State, row.Identity, row.Code, row.Result, row.changed = s.State, s.Identity, s.Code, s.Result, tx.s.db.now()
+	row.State, row.Identity, row.Code, row.Result, row.changed = s.State, s.Identity, s.Code, s.Result,
+		tx.s.db.now()
 	row.OutsideKey, row.Outcome = cmp.Or(s.OutsideKey, row.OutsideKey), cmp.Or(s.Outcome, row.Outcome)
 	tx.steps[keyOfStep(s)] = row
 	return nil
@@ -171,7 +176,8 @@ func (d *database) forgetSteps(before time.Time) (n int64) {
 
 func (d *database) forgettable(key stepKey, row stepRow, before time.Time) bool {
 	_, kept := d.kept[markKey{row.Consumer, row.Identity}]
-	return !kept && d.held[key] == nil && row.State != store.StepCalling && !row.Begun.IsZero() && row.Begun.Before(before) && row.at.Before(before)
+	return !kept && d.held[key] == nil && row.State != store.StepCalling && !row.Begun.IsZero() &&
+		row.Begun.Before(before) && row.at.Before(before)
 }
 
 // Steps is all steps, by consumer, saga, name and occurrence.

@@ -15,7 +15,8 @@ var _ store.Tracker[*Tx] = (*Store)(nil)
 type trackedKey struct{ key, flow string }
 
 // LockTracked reads the rows of sagas, or makes them. Rivals wait until tx ends.
-func (s *Store) LockTracked(ctx context.Context, tx *Tx, flow string, keys ...string) (rows []store.Tracked, err error) {
+func (s *Store) LockTracked(ctx context.Context, tx *Tx, flow string,
+	keys ...string) (rows []store.Tracked, err error) {
 	for _, key := range slices.Sorted(slices.Values(keys)) { // rivals do not wait in a circle
 		t, err := s.lockTracked(ctx, tx, trackedKey{key, flow})
 		if err != nil {
@@ -76,7 +77,11 @@ func (s *Store) tracked(ctx context.Context, q store.TrackedQuery) (out []store.
 		}
 		return nil
 	})
-	slices.SortFunc(out, func(a, b store.Tracked) int { return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Flow, b.Flow)) })
+	slices.SortFunc(out,
+		func(a, b store.Tracked) int {
+			return cmp.Or(cmp.Compare(a.Key, b.Key),
+				cmp.Compare(a.Flow, b.Flow))
+		})
 	return out[:min(len(out), cmp.Or(q.Limit, defaultLimit))], err
 }
 

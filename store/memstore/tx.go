@@ -44,7 +44,8 @@ type Tx struct {
 
 // begin opens a transaction; mu is held.
 func (s *Store) begin() *Tx {
-	tx := &Tx{s: s, wait: s.db.wait, user: map[string]*string{}, marks: map[markKey]markRow{}, steps: map[stepKey]stepRow{},
+	tx := &Tx{s: s, wait: s.db.wait, user: map[string]*string{}, marks: map[markKey]markRow{},
+		steps:  map[stepKey]stepRow{},
 		tracks: map[trackedKey]store.Tracked{}, sagas: map[sagaKey]store.Saga{}, given: map[entity]int64{}}
 	if s.killed {
 		tx.over = ErrKilled

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -68,16 +67,19 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 			return err
 		}
 	}
-	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Steps: make([]store.Step, len(in.Steps)), Locks: make([]int64, len(in.Locks)),
+	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)),
+		Steps: make([]store.Step, len(in.Steps)), Locks: make([]int64, len(in.Locks)),
 		Sagas: make([]bool, len(in.Sagas))}
 	for _, i := range order(in.Marks, func(a, b store.Mark) int {
-		return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Source, b.Source), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Source, b.Source),
+			cmp.Compare(a.ID, b.ID))
 	}) {
 		var err error
 		if u.found.Marks[i], err = u.tx.mark(ctx, in.Marks[i], until); err != nil {
 			return err
 		}
-		if found := &u.found.Marks[i].Outcome; *found == store.Fresh || *found == store.TooOld && (stands[i] == store.Waiting || stands[i] == store.Dead) {
+		if found := &u.found.Marks[i].Outcome; *found == store.Fresh || *found == store.TooOld &&
+			(stands[i] == store.Waiting || stands[i] == store.Dead) {
 			*found = stands[i] // what is kept is not too old
 		}
 		if stands[i] != store.Fresh {
@@ -104,25 +106,6 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 		}
 	}
 	return nil
-}
-
-// order is the indices of list, stably sorted by compare.
-func order[T any](list []T, compare func(a, b T) int) []int {
-	idx := make([]int, len(list))
-	for i := range idx {
-		idx[i] = i
-	}
-	slices.SortStableFunc(idx, func(i, j int) int { return compare(list[i], list[j]) })
-	return idx
-}
-
-func byTurn(a, b store.Mark) int {
-	x, y := turnOf(a.Consumer, a.Identity, a.Key), turnOf(b.Consumer, b.Identity, b.Key)
-	return cmp.Or(cmp.Compare(x.consumer, y.consumer), cmp.Compare(x.key, y.key), cmp.Compare(x.Source, y.Source), cmp.Compare(x.ID, y.ID))
-}
-
-func byEntity(a, b store.Lock) int {
-	return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))
 }
 
 // mark inserts m unless it is there, and says what it found.
@@ -278,7 +261,8 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 			return err
 		}
 		if l.Version != 0 && l.Version != given {
-			return fmt.Errorf("lock %s %s is at %d, not %d: %w", l.Space, l.Key, given, l.Version, store.ErrLost)
+			return fmt.Errorf("lock %s %s is at %d, not %d: %w", l.Space, l.Key, given, l.Version,
+				store.ErrLost)
 		}
 	}
 	if e.Shard != nil {
@@ -314,7 +298,8 @@ func (tx *Tx) write(e store.Effect) error {
 		m := copied(e.Rows[i])
 		m.Source, m.Sequence = d.source, ""
 		d.seq++
-		tx.rows = append(tx.rows, row{Row: store.Row{Message: m, Seq: d.seq, Bucket: bucket.Of(&m)}, at: d.now()})
+		tx.rows = append(tx.rows, row{Row: store.Row{Message: m, Seq: d.seq, Bucket: bucket.Of(&m)},
+			at: d.now()})
 	}
 	return nil
 }

@@ -19,7 +19,9 @@ func BenchmarkApply(b *testing.B) {
 				es := make([]store.Effect, n)
 				for i := range es {
 					at++
-					es[i].Mark = &store.Mark{Consumer: "c", Identity: store.Identity{Source: fmt.Sprint("/", n), ID: fmt.Sprint(at)}, As: store.Done}
+					es[i].Mark = &store.Mark{Consumer: "c",
+						Identity: store.Identity{Source: fmt.Sprint("/", n), ID: fmt.Sprint(at)},
+						As:       store.Done}
 				}
 				if _, err := s.Apply(context.Background(), es...); err != nil {
 					b.Fatal(err)

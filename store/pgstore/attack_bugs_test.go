@@ -70,11 +70,13 @@ func ordered(t *testing.T, b *bed, r carrier) error {
 				}
 				a.gate()
 				var n int
-				if err := tx.QueryRow(ctx, b.q(`UPDATE {hot} SET n = n + 1 WHERE key = $1 RETURNING n`), key).Scan(&n); err != nil {
+				if err := tx.QueryRow(ctx, b.q(`UPDATE {hot} SET n = n + 1 WHERE key = $1 RETURNING n`),
+					key).Scan(&n); err != nil {
 					return err
 				}
 				a.gate()
-				if err := s.Write(ctx, tx, store.Effect{Rows: []skald.Message{numbered(key, n)}}); err != nil {
+				if err := s.Write(ctx, tx,
+					store.Effect{Rows: []skald.Message{numbered(key, n)}}); err != nil {
 					return err
 				}
 				a.gate()
@@ -93,7 +95,8 @@ func ordered(t *testing.T, b *bed, r carrier) error {
 				b.exec(t, `INSERT INTO {hot} VALUES ($1, 0) ON CONFLICT DO NOTHING`, k)
 			}
 			one, two := act("writers "+b.name(), write(ks[0])), act("writers "+b.name(), write(ks[1]))
-			if err := play(ctx, b.pool, merge, one, two, func() error { return r.turn(ctx, 100) }); err != nil {
+			if err := play(ctx, b.pool, merge, one, two,
+				func() error { return r.turn(ctx, 100) }); err != nil {
 				return fmt.Errorf("%s: %w", written(merge), err)
 			}
 			if err := r.turn(ctx, 100); err != nil {
@@ -148,7 +151,8 @@ func flushed(t *testing.T, b *bed, tick func(ctx context.Context, base string) (
 		}
 		var behind string
 		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, b.q(`SET LOCAL synchronous_commit = off; INSERT INTO {skald_outbox} (topic, type, data) VALUES ('orders', 't', '1')`))
+			_, err := tx.Exec(ctx,
+				b.q(`SET LOCAL synchronous_commit = off; INSERT INTO {skald_outbox} (topic, type, data) VALUES ('orders', 't', '1')`))
 			return err
 		})
 		if err == nil {
@@ -177,7 +181,8 @@ func flushed(t *testing.T, b *bed, tick func(ctx context.Context, base string) (
 func unflushed(s *Store) func(ctx context.Context, base string) (string, error) {
 	for name, sql := range s.pg.SQL {
 		if name == "Session" || name == "OwnSession" {
-			s.pg.SQL[name] = sql[:strings.LastIndex(sql, "set_config('synchronous_commit'")] + "set_config('synchronous_commit', 'off', true)"
+			s.pg.SQL[name] = sql[:strings.LastIndex(sql, "set_config('synchronous_commit'")] +
+				"set_config('synchronous_commit', 'off', true)"
 		}
 	}
 	return looking(s)
@@ -195,12 +200,16 @@ func TestSeededBugs(t *testing.T) {
 	b.exec(t, `INSERT INTO {lease} SELECT id, epoch, token FROM {skald_shard}`)
 	b.exec(t, `CREATE FUNCTION {copy_lease}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		UPDATE `+b.q("{lease}")+` SET epoch = new.epoch, token = new.token WHERE id = new.id; RETURN new; END $$`)
-	b.exec(t, `CREATE TRIGGER copy AFTER UPDATE OF epoch, token ON {skald_shard} FOR EACH ROW EXECUTE FUNCTION {copy_lease}()`)
+	b.exec(t,
+		`CREATE TRIGGER copy AFTER UPDATE OF epoch, token ON {skald_shard} FOR EACH ROW EXECUTE FUNCTION {copy_lease}()`)
 	b.Made = pgbed.Keep(t, pgbed.Over(b.pool), b.schema) // with these
 	fresh := func() string { return aMessage("").ID }
 	naively := func(sql string) error {
-		return ordered(t, b, &naive{b: b, sql: `SELECT txid::text::bigint, seq, convert_to(key, 'UTF8'), convert_to(data, 'UTF8') FROM {skald_outbox} ` + sql + ` LIMIT $3`,
-			seq: one[int64](t, b, `SELECT coalesce(max(seq), 0) FROM {skald_outbox}`), txid: one[int64](t, b, `SELECT pg_current_xact_id()::text::bigint`)})
+		return ordered(t, b,
+			&naive{b: b,
+				sql:  `SELECT txid::text::bigint, seq, convert_to(key, 'UTF8'), convert_to(data, 'UTF8') FROM {skald_outbox} ` + sql + ` LIMIT $3`,
+				seq:  one[int64](t, b, `SELECT coalesce(max(seq), 0) FROM {skald_outbox}`),
+				txid: one[int64](t, b, `SELECT pg_current_xact_id()::text::bigint`)})
 	}
 	behind := func() *follower {
 		f := newFollower(b.store(t))
@@ -217,26 +226,34 @@ func TestSeededBugs(t *testing.T) {
 		// nil: the test of the same attack has it, TestTakeoverAgainstPausedOwner and so on
 		right func() error
 	}{
-		{"id > cursor", "lost", func() error { return naively(`WHERE $1::bigint > 0 AND seq > $2 ORDER BY seq`) },
+		{"id > cursor", "lost",
+			func() error { return naively(`WHERE $1::bigint > 0 AND seq > $2 ORDER BY seq`) },
 			func() error { return ordered(t, b, behind()) }},
 		// Other databases of the server can hold the xmin back: then rows do not come at all.
 		{"(txid, seq) below xmin", "inverted|lost: of key", func() error {
 			return naively(`WHERE (txid, seq) > ($1::bigint::text::xid8, $2) AND txid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY txid, seq`)
 		}, nil},
 		{"guard that only counts", "the shard is", func() error {
-			return takeovers(t, b, func(s *Store) { replaced(s, "KeepProgress", bareProgress+`epoch = $2::bigint AND token = $3::text`) }, false)
+			return takeovers(t, b,
+				func(s *Store) {
+					replaced(s, "KeepProgress", bareProgress+
+						`epoch = $2::bigint AND token = $3::text`)
+				}, false)
 		}, nil},
 		{"epoch checked on another row", "the new owner starts at", func() error {
 			return takeovers(t, b, func(s *Store) {
-				replaced(s, "KeepProgress", `WITH u AS (`+bareProgress+`EXISTS (SELECT FROM /*schema*/lease AS o WHERE o.id = $1::integer AND o.epoch = $2::bigint AND o.token = $3::text)
+				replaced(s, "KeepProgress", `WITH u AS (`+bareProgress+
+					`EXISTS (SELECT FROM /*schema*/lease AS o WHERE o.id = $1::integer AND o.epoch = $2::bigint AND o.token = $3::text)
 					RETURNING 1) SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a shard')`)
 			}, false)
 		}, nil},
 		{"mark looked for before, inserted at the end", "2 effects", func() error {
 			return intakes(t, b, fresh, func(s *Store) {
-				replaced(s, "InsertMark", `SELECT FROM (SELECT $1::text, $2::text, $3::text, $4::smallint, $5::text, $6::bigint, $7::bigint, $8::boolean, $9::bigint) AS x
+				replaced(s, "InsertMark",
+					`SELECT FROM (SELECT $1::text, $2::text, $3::text, $4::smallint, $5::text, $6::bigint, $7::bigint, $8::boolean, $9::bigint) AS x
 					WHERE NOT EXISTS (SELECT FROM /*schema*/skald_mark AS m WHERE m.consumer = $1::text AND m.source = $2::text AND m.id = $3::text FOR UPDATE)`)
-				replaced(s, "late mark", `INSERT INTO /*schema*/skald_mark (consumer, source, id, outcome) VALUES ($1::text, $2::text, $3::text, 1) ON CONFLICT DO NOTHING`)
+				replaced(s, "late mark",
+					`INSERT INTO /*schema*/skald_mark (consumer, source, id, outcome) VALUES ($1::text, $2::text, $3::text, 1) ON CONFLICT DO NOTHING`)
 			})
 		}, nil},
 		{"retention looks before it locks", "is lost", func() error {
@@ -244,13 +261,19 @@ func TestSeededBugs(t *testing.T) {
 				s.pg.Raw["LockRows"] = "SELECT 'instead of LOCK TABLE skald_outbox_0'"
 			})
 		}, nil},
-		{"window used before it is on disk", "a crash would undo", func() error { return flushed(t, b, unflushed(b.store(t))) },
+		{"window used before it is on disk", "a crash would undo",
+			func() error { return flushed(t, b, unflushed(b.store(t))) },
 			func() error { return flushed(t, b, looking(b.store(t))) }},
-		{"a rival's mark looked for in the statement that waits for it", "is not found", func() error { return intakes(t, b, fresh, sameSnapshot) }, nil},
-		{"a handler's transaction may be idle for ever", "starves.*in hand", func() error { return starved(t, b, forEver, 3*time.Second) },
+		{"a rival's mark looked for in the statement that waits for it", "is not found",
+			func() error { return intakes(t, b, fresh, sameSnapshot) }, nil},
+		{"a handler's transaction may be idle for ever", "starves.*in hand",
+			func() error { return starved(t, b, forEver, 3*time.Second) },
 			func() error { return starved(t, b, nil, 5*time.Minute) }},
-		{"marks of a batch in any order", "40P01", func() error { return circle(t, b, backwards) }, func() error { return circle(t, b, nil) }},
-		{"an entity locked as often as it is named", "21000", func() error { return sameEntity(t, b, eachLock) }, func() error { return sameEntity(t, b, nil) }},
+		{"marks of a batch in any order", "40P01", func() error { return circle(t, b, backwards) },
+			func() error { return circle(t, b, nil) }},
+		{"an entity locked as often as it is named", "21000",
+			func() error { return sameEntity(t, b, eachLock) },
+			func() error { return sameEntity(t, b, nil) }},
 	} {
 		t.Run(c.bug, func(t *testing.T) {
 			err := c.wrong()

@@ -128,9 +128,11 @@ func TestTwoInboxesOnOneMessage(t *testing.T) {
 			if no {
 				want = 0
 			}
-			effects, said := one[int](t, b, `SELECT count(*) FROM {effect}`), one[int](t, b, `SELECT count(*) FROM {skald_outbox}`)
+			effects, said := one[int](t, b, `SELECT count(*) FROM {effect}`),
+				one[int](t, b, `SELECT count(*) FROM {skald_outbox}`)
 			if effects != want || said != 1 {
-				t.Fatalf("no %v, %s: %d effects, want %d; %d messages, want 1", no, written(merge), effects, want, said)
+				t.Fatalf("no %v, %s: %d effects, want %d; %d messages, want 1", no, written(merge),
+					effects, want, said)
 			}
 			b.exec(t, `DELETE FROM {effect}`)
 			b.exec(t, `DELETE FROM {skald_outbox}`)
@@ -152,7 +154,8 @@ func intakes(t *testing.T, b *bed, id func() string, spoil func(*Store)) error {
 		mark := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: id()}, As: store.Done}
 		var as [2]*actor
 		for i, s := range ss {
-			as[i] = act(fmt.Sprintf("intake %d %s", i, b.name()), func(a *actor) error { return s.takeByStatement(ctx, b, a, mark) })
+			as[i] = act(fmt.Sprintf("intake %d %s", i, b.name()),
+				func(a *actor) error { return s.takeByStatement(ctx, b, a, mark) })
 		}
 		if err := play(ctx, b.pool, merge, as[0], as[1], nil); err != nil {
 			return fmt.Errorf("%s: %w", written(merge), err)

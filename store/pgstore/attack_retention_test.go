@@ -33,12 +33,14 @@ func retentions(t *testing.T, b *bed, spoil func(*Store)) error {
 		writer := act("writer "+b.name(), func(a *actor) error {
 			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 				a.gate()
-				if _, err := tx.Exec(ctx, b.q(`INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'b', 't', '1')`)); err != nil {
+				if _, err := tx.Exec(ctx,
+					b.q(`INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'b', 't', '1')`)); err != nil {
 					return err
 				}
 				today = a.waits
 				a.gate()
-				_, err := tx.Exec(ctx, b.q(`INSERT INTO {skald_outbox} (topic, key, type, data, slot) VALUES ('orders', $2, 't', '1', $1)`), slot, fmt.Sprint("late", i))
+				_, err := tx.Exec(ctx,
+					b.q(`INSERT INTO {skald_outbox} (topic, key, type, data, slot) VALUES ('orders', $2, 't', '1', $1)`), slot, fmt.Sprint("late", i))
 				a.gate()
 				return err
 			})
@@ -58,7 +60,8 @@ func retentions(t *testing.T, b *bed, spoil func(*Store)) error {
 		if done.Rows != 0 {
 			emptied++
 		}
-		if n := one[int](t, b, `SELECT count(*) FROM {skald_outbox} WHERE key = $1`, fmt.Sprint("late", i)); n != 1 {
+		if n := one[int](t, b, `SELECT count(*) FROM {skald_outbox} WHERE key = $1`,
+			fmt.Sprint("late", i)); n != 1 {
 			return fmt.Errorf("%s: a row that was committed is lost; maintain did %+v", written(merge), done)
 		}
 		n := len(f.rows)

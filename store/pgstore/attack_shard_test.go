@@ -19,7 +19,8 @@ type shardOne struct {
 
 func (b *bed) shardOne(t testing.TB) (l shardOne) {
 	t.Helper()
-	err := b.pool.QueryRow(context.Background(), b.q(`SELECT owner, token, epoch, base, tip, seq FROM {skald_shard} WHERE id = 0`)).
+	err := b.pool.QueryRow(context.Background(),
+		b.q(`SELECT owner, token, epoch, base, tip, seq FROM {skald_shard} WHERE id = 0`)).
 		Scan(&l.Owner, &l.Token, &l.Epoch, &l.Cursor.Base, &l.Cursor.Tip, &l.Cursor.Seq)
 	if err != nil {
 		t.Fatal(err)
@@ -61,9 +62,11 @@ func takeovers(t *testing.T, b *bed, spoil func(*Store), many bool) error {
 		cursor := store.Cursor{Base: "", Tip: "", Seq: 7}
 		es := []store.Effect{{Shard: &store.Progress{Shard: 0, Epoch: 5, Token: "t5", Cursor: &cursor}}}
 		if many {
-			es = append(es, store.Effect{Shard: &store.Progress{Shard: 1, Epoch: 5, Token: "t5", Cursor: &cursor}})
+			es = append(es, store.Effect{Shard: &store.Progress{Shard: 1, Epoch: 5, Token: "t5",
+				Cursor: &cursor}})
 		} else {
-			es[0].Shard.Deferred, es[0].Shard.Freed = []store.DeferredRow{b.aside(1, 2), b.aside(2, 1)}, []int64{3}
+			es[0].Shard.Deferred, es[0].Shard.Freed = []store.DeferredRow{b.aside(1, 2), b.aside(2, 1)},
+				[]int64{3}
 		}
 		var stood []bool
 		var got store.Leased
@@ -102,9 +105,11 @@ func takeovers(t *testing.T, b *bed, spoil func(*Store), many bool) error {
 		case !reflect.DeepEqual(is, want):
 			return fmt.Errorf("%s: stood %v, and the shard is %+v, want %+v", written(merge), stood, is, want)
 		case got.Shards[0].Cursor != is.Cursor:
-			return fmt.Errorf("%s: the new owner starts at %+v, the shard is at %+v", written(merge), got.Shards[0].Cursor, is.Cursor)
+			return fmt.Errorf("%s: the new owner starts at %+v, the shard is at %+v", written(merge),
+				got.Shards[0].Cursor, is.Cursor)
 		case len(held) != len(is.Aside):
-			return fmt.Errorf("%s: the new owner knows of %v, set aside is %v", written(merge), held, is.Aside)
+			return fmt.Errorf("%s: the new owner knows of %v, set aside is %v", written(merge),
+				held, is.Aside)
 		}
 	}
 	if stale == 0 {
@@ -117,13 +122,16 @@ func takeovers(t *testing.T, b *bed, spoil func(*Store), many bool) error {
 func (b *bed) setShards(t testing.TB) shardOne {
 	t.Helper()
 	b.exec(t, `DELETE FROM {skald_relay}`)
-	b.exec(t, `INSERT INTO {skald_relay} VALUES ('a', 'a1', now() - interval '1 s'), ('x', 'x1', now() + interval '1 h')`)
-	b.exec(t, `UPDATE {skald_shard} SET owner = CASE WHEN id < 2 THEN 'a' ELSE 'x' END, session = CASE WHEN id < 2 THEN 'a1' ELSE 'x1' END,
+	b.exec(t,
+		`INSERT INTO {skald_relay} VALUES ('a', 'a1', now() - interval '1 s'), ('x', 'x1', now() + interval '1 h')`)
+	b.exec(t,
+		`UPDATE {skald_shard} SET owner = CASE WHEN id < 2 THEN 'a' ELSE 'x' END, session = CASE WHEN id < 2 THEN 'a1' ELSE 'x1' END,
 		epoch = 5, token = 't5', base = '', tip = '', seq = 0`)
 	b.exec(t, `DELETE FROM {skald_deferred}`)
 	for _, seq := range []int64{1, 3} {
 		a := b.aside(seq, 1)
-		if err := b.pool.QueryRow(context.Background(), b.q(`INSERT INTO {skald_deferred} (seq, bucket, id, source, topic, key, type, content_type, time, attempts, reason, due)
+		if err := b.pool.QueryRow(context.Background(),
+			b.q(`INSERT INTO {skald_deferred} (seq, bucket, id, source, topic, key, type, content_type, time, attempts, reason, due)
 			VALUES ($1, 0, $2, '/s', $3, $4, $5, 'application/json', now(), 1, '', now()) RETURNING seq`), seq, a.ID, a.Topic, a.Key, a.Type).Scan(&seq); err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +140,8 @@ func (b *bed) setShards(t testing.TB) shardOne {
 }
 
 func (b *bed) aside(seq int64, attempts int) store.DeferredRow {
-	return store.DeferredRow{Row: store.Row{Seq: seq, Message: aMessage(fmt.Sprint("k", seq))}, Attempts: attempts}
+	return store.DeferredRow{Row: store.Row{Seq: seq, Message: aMessage(fmt.Sprint("k", seq))},
+		Attempts: attempts}
 }
 
 // Interleaving 2.

@@ -54,7 +54,8 @@ func (a *actor) settle(ctx context.Context, look *pgxpool.Pool) (bool, error) {
 			return false, fmt.Errorf("%s hangs", a.name)
 		case <-tick.C:
 			var blocked bool
-			err := look.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock')`, a.name).Scan(&blocked)
+			err := look.QueryRow(ctx,
+				`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock')`, a.name).Scan(&blocked)
 			if blocked {
 				a.waits++
 			}

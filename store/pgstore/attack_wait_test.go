@@ -35,7 +35,8 @@ func starved(t *testing.T, b *bed, spoil func(*Store), wait time.Duration) error
 func forEver(s *Store) {
 	bound := regexp.MustCompile(`set_config\('idle_in_transaction_session_timeout', (\$\d+)::text, true\)`)
 	for name, sql := range s.pg.SQL {
-		s.pg.SQL[name] = bound.ReplaceAllString(sql, `set_config('idle_in_transaction_session_timeout', '0' || left($1::text, 0), true)`)
+		s.pg.SQL[name] = bound.ReplaceAllString(sql,
+			`set_config('idle_in_transaction_session_timeout', '0' || left($1::text, 0), true)`)
 	}
 }
 
@@ -45,7 +46,8 @@ func circle(t *testing.T, b *bed, spoil func(*Store)) error {
 	ctx := context.Background()
 	id := fmt.Sprint("circle ", time.Now().UnixNano(), " ")
 	mark := func(n int) store.Mark {
-		return store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: fmt.Sprint(id, n)}, As: store.Done}
+		return store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: fmt.Sprint(id, n)},
+			As: store.Done}
 	}
 	third, err := b.store(t).Begin(ctx, store.Intake{Marks: []store.Mark{mark(2)}})
 	if err != nil {
@@ -80,7 +82,8 @@ func circle(t *testing.T, b *bed, spoil func(*Store)) error {
 
 // backwards inserts marks in another order than all others do.
 func backwards(s *Store) {
-	replaced(s, "InsertMarks", strings.Replace(s.pg.SQL["InsertMarks"], "ON CONFLICT", "ORDER BY i.id DESC ON CONFLICT", 1))
+	replaced(s, "InsertMarks", strings.Replace(s.pg.SQL["InsertMarks"], "ON CONFLICT",
+		"ORDER BY i.id DESC ON CONFLICT", 1))
 }
 
 // sameEntity takes two messages of one entity in one transaction.
@@ -90,7 +93,8 @@ func sameEntity(t *testing.T, b *bed, spoil func(*Store)) error {
 		spoil(s)
 	}
 	lock := store.Lock{Space: "order", Key: "7"}
-	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{aMark(), aMark()}, Locks: []store.Lock{lock, lock}})
+	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{aMark(), aMark()},
+		Locks: []store.Lock{lock, lock}})
 	if err != nil {
 		return err
 	}
@@ -99,13 +103,15 @@ func sameEntity(t *testing.T, b *bed, spoil func(*Store)) error {
 
 // eachLock locks what it is asked to, however often.
 func eachLock(s *Store) {
-	replaced(s, "LockEntities", strings.Replace(s.pg.SQL["LockEntities"], "unnest($1::text[], $2::bytea[])", "unnest($1::text[] || $1::text[], $2::bytea[] || $2::bytea[])", 1))
+	replaced(s, "LockEntities", strings.Replace(s.pg.SQL["LockEntities"], "unnest($1::text[], $2::bytea[])",
+		"unnest($1::text[] || $1::text[], $2::bytea[] || $2::bytea[])", 1))
 }
 
 // sameSnapshot has the mark that was there looked for as by the statement that would insert it, in its
 // snapshot.
 func sameSnapshot(s *Store) {
-	replaced(s, "InsertMark", strings.Replace(s.pg.SQL["InsertMark"], "ON CONFLICT", "AND set_config('skald.seen', pg_current_snapshot()::text, true) <> '' ON CONFLICT", 1))
+	replaced(s, "InsertMark", strings.Replace(s.pg.SQL["InsertMark"], "ON CONFLICT",
+		"AND set_config('skald.seen', pg_current_snapshot()::text, true) <> '' ON CONFLICT", 1))
 	replaced(s, "FindMark", strings.Replace(s.pg.SQL["FindMark"], "m.id = $3::text",
 		"m.id = $3::text AND pg_visible_in_snapshot(m.xmin::text::xid8, current_setting('skald.seen')::pg_snapshot)", 1))
 }

@@ -20,7 +20,8 @@ func (c *core) backlog(ctx context.Context, outbox *store.OutboxStatus) (store.B
 	kept.Scan = func(row pgrun.Scanner) error {
 		var k store.Kept
 		var parked, apart, called int64 // milliseconds
-		err := row.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &parked, &k.Conflicts, &k.TooOld, &apart, &k.Calls, &called)
+		err := row.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &parked, &k.Conflicts, &k.TooOld, &apart,
+			&k.Calls, &called)
 		column.Handles(&k.Consumer)
 		k.Oldest, k.Apart = column.Past(parked), column.Past(apart)
 		k.Called = column.Past(called)

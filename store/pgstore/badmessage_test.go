@@ -28,18 +28,30 @@ func TestMessagesThatCannotBeWritten(t *testing.T) {
 			change func(d *skald.Draft)
 			says   []string
 		}{
-			"NUL in topic":       {func(d *skald.Draft) { d.Topic = "a\x00b" }, []string{`"a\x00b"`, "A-Z a-z 0-9"}},
-			"topic not UTF-8":    {func(d *skald.Draft) { d.Topic = "\xff" }, []string{`"\xff"`, "A-Z a-z 0-9"}},
-			"no topic":           {func(d *skald.Draft) { d.Topic = "" }, []string{"1 to 249"}},
-			"NUL in type":        {func(d *skald.Draft) { d.Type = "x\x00" }, []string{"orders", "1 to 255 bytes of text"}},
-			"type not UTF-8":     {func(d *skald.Draft) { d.Type = "\xff" }, []string{"orders", "1 to 255 bytes of text"}},
-			"NUL in subject":     {func(d *skald.Draft) { d.Subject = "\x00" }, []string{"orders", "order.placed", "subject"}},
-			"subject not UTF-8":  {func(d *skald.Draft) { d.Subject = "\xff" }, []string{"orders", "order.placed", "subject"}},
-			"header not UTF-8":   {func(d *skald.Draft) { d.Headers = []skald.Header{{Name: "\xff"}} }, []string{"order.placed", "header name"}},
-			"headers too large":  {func(d *skald.Draft) { d.Headers = []skald.Header{{Name: "a", Value: make([]byte, 17<<10)}} }, []string{"order.placed", "16384"}},
-			"key too large":      {func(d *skald.Draft) { d.Key = make([]byte, 1025) }, []string{"order.placed", "1025 bytes", "1024"}},
-			"message too large":  {func(d *skald.Draft) { d.Value = strings.Repeat("x", 900<<10) }, []string{"order.placed", "921602 bytes", "921600", "send a reference instead"}},
-			"value of no format": {func(d *skald.Draft) { d.Value = make(chan int) }, []string{"order.placed", "chan int"}},
+			"NUL in topic": {func(d *skald.Draft) { d.Topic = "a\x00b" },
+				[]string{`"a\x00b"`, "A-Z a-z 0-9"}},
+			"topic not UTF-8": {func(d *skald.Draft) { d.Topic = "\xff" },
+				[]string{`"\xff"`, "A-Z a-z 0-9"}},
+			"no topic": {func(d *skald.Draft) { d.Topic = "" }, []string{"1 to 249"}},
+			"NUL in type": {func(d *skald.Draft) { d.Type = "x\x00" },
+				[]string{"orders", "1 to 255 bytes of text"}},
+			"type not UTF-8": {func(d *skald.Draft) { d.Type = "\xff" },
+				[]string{"orders", "1 to 255 bytes of text"}},
+			"NUL in subject": {func(d *skald.Draft) { d.Subject = "\x00" },
+				[]string{"orders", "order.placed", "subject"}},
+			"subject not UTF-8": {func(d *skald.Draft) { d.Subject = "\xff" },
+				[]string{"orders", "order.placed", "subject"}},
+			"header not UTF-8": {func(d *skald.Draft) { d.Headers = []skald.Header{{Name: "\xff"}} },
+				[]string{"order.placed", "header name"}},
+			"headers too large": {func(d *skald.Draft) {
+				d.Headers = []skald.Header{{Name: "a", Value: make([]byte, 17<<10)}}
+			}, []string{"order.placed", "16384"}},
+			"key too large": {func(d *skald.Draft) { d.Key = make([]byte, 1025) },
+				[]string{"order.placed", "1025 bytes", "1024"}},
+			"message too large": {func(d *skald.Draft) { d.Value = strings.Repeat("x", 900<<10) },
+				[]string{"order.placed", "921602 bytes", "921600", "send a reference instead"}},
+			"value of no format": {func(d *skald.Draft) { d.Value = make(chan int) },
+				[]string{"order.placed", "chan int"}},
 		} {
 			d := good
 			c.change(&d)
@@ -79,7 +91,8 @@ func TestRowsThatCannotBeWritten(t *testing.T) {
 		`('orders', repeat('x', 256), '')`:     "skald_outbox_type",
 		`(NULL, 'x', '')`:                      "topic",
 	} {
-		_, err := b.pool.Exec(t.Context(), b.q("INSERT INTO {skald_outbox} (topic, type, data) VALUES ")+values)
+		_, err := b.pool.Exec(t.Context(), b.q("INSERT INTO {skald_outbox} (topic, type, data) VALUES ")+
+			values)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", values, err)
 		}
@@ -100,12 +113,15 @@ func TestLargeRowIsNotRead(t *testing.T) {
 		`('orders', 'x', 1, repeat('k', 1025), '', NULL)`:    "key",
 		`('orders', 'x', 1, 'k', '', repeat('c', 1025))`:     "stamp",
 	} {
-		if _, err := b.pool.Exec(t.Context(), b.q(row)+values); err == nil || !strings.Contains(err.Error(), "skald_outbox_"+limit) {
+		if _, err := b.pool.Exec(t.Context(), b.q(row)+values); err == nil ||
+			!strings.Contains(err.Error(), "skald_outbox_"+limit) {
 			t.Errorf("%s: %v", values, err)
 		}
 	}
 	b.exec(t, `ALTER TABLE {skald_outbox} DISABLE TRIGGER USER`)
-	b.exec(t, row+`('orders', 'x', 1, 'k', repeat('x', 3000000), NULL), ('orders', 'x', 1, repeat('k', 2000000), '', NULL),
+	b.exec(t,
+		row+
+			`('orders', 'x', 1, 'k', repeat('x', 3000000), NULL), ('orders', 'x', 1, repeat('k', 2000000), '', NULL),
 		('orders', 'x', 1, 'k', '', repeat('c', 2000000)), ('orders', 'x', 1, 'k', 'ok', 'c')`)
 	for _, of := range []store.Driver[pgx.Tx]{s, b.storeIn(t, pgx.QueryExecModeSimpleProtocol)} {
 		tip, err := store.Snapshot(t.Context(), of, "")
@@ -119,9 +135,11 @@ func TestLargeRowIsNotRead(t *testing.T) {
 		sum := sha256.Sum256(bytes.Repeat([]byte("x"), 3000000))
 		for i, want := range []string{hex.EncodeToString(sum[:]), "", "", ""} {
 			switch r := page.Rows[i]; {
-			case i == 3 && (r.Large != nil || string(r.Data) != "ok" || r.Type != "x" || r.CorrelationID != "c"):
+			case i == 3 && (r.Large != nil || string(r.Data) != "ok" || r.Type != "x" ||
+				r.CorrelationID != "c"):
 				t.Errorf("the whole row is %+v", r)
-			case i < 3 && (r.Large == nil || r.Large.Bytes < 2_000_000 || r.Data != nil || r.Type != "" || len(r.Key) > 1 || r.CorrelationID != ""):
+			case i < 3 && (r.Large == nil || r.Large.Bytes < 2_000_000 || r.Data != nil || r.Type != "" ||
+				len(r.Key) > 1 || r.CorrelationID != ""):
 				t.Errorf("large row %d is %+v", i, r)
 			case i == 0 && (r.Large.SHA256 != want || string(r.Key) != "k" || r.Topic != "orders"):
 				t.Errorf("large row %d is %+v with %+v, want the hash %s", i, r, r.Large, want)
@@ -142,7 +160,8 @@ func TestLargestMessage(t *testing.T) {
 	m = aMessage("a")
 	m.Data = []byte(strings.Repeat("x", 900<<10+1))
 	var limit *store.LimitError
-	if _, err := s.Apply(t.Context(), store.Effect{Rows: rowsOf(m)}); !errors.As(err, &limit) || !strings.Contains(err.Error(), "921601 bytes, at most 921600") {
+	if _, err := s.Apply(t.Context(), store.Effect{Rows: rowsOf(m)}); !errors.As(err, &limit) ||
+		!strings.Contains(err.Error(), "921601 bytes, at most 921600") {
 		t.Error(err)
 	}
 }

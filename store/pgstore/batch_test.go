@@ -48,13 +48,16 @@ func (c *crew) one(ctx context.Context, tx pgx.Tx, m skald.Received[int]) error 
 	var n int
 	err := tx.QueryRow(ctx, c.b.q(`SELECT count(*) FROM {kv} WHERE key LIKE $1`), string(m.Key)+"/%").Scan(&n)
 	if err == nil {
-		_, err = tx.Exec(ctx, c.b.q(`INSERT INTO {kv} VALUES ($1, $2)`), fmt.Sprintf("%s/%04d", m.Key, n), fmt.Sprint(m.Value))
+		_, err = tx.Exec(ctx, c.b.q(`INSERT INTO {kv} VALUES ($1, $2)`), fmt.Sprintf("%s/%04d", m.Key, n),
+			fmt.Sprint(m.Value))
 	}
 	if err == nil {
-		err = tx.QueryRow(ctx, c.b.q(`SELECT coalesce(max(value::int), 0) FROM {kv} WHERE key = $1`), fmt.Sprint("count", m.Value%3)).Scan(&n)
+		err = tx.QueryRow(ctx, c.b.q(`SELECT coalesce(max(value::int), 0) FROM {kv} WHERE key = $1`),
+			fmt.Sprint("count", m.Value%3)).Scan(&n)
 	}
 	if err == nil {
-		_, err = tx.Exec(ctx, c.b.q(`INSERT INTO {kv} VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value`),
+		_, err = tx.Exec(ctx,
+			c.b.q(`INSERT INTO {kv} VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value`),
 			fmt.Sprint("count", m.Value%3), fmt.Sprint(n+1))
 	}
 	return err
@@ -88,7 +91,8 @@ func (c *crew) inbox(t *testing.T, bus *membroker.Broker) *inbox.Inbox[pgx.Tx] {
 // Interleaving 14.
 func TestBatchesOfRivals(t *testing.T) {
 	need.Postgres(t)
-	for name, c := range map[string]*crew{"read committed": {}, "serializable": {level: store.Serializable}, "at once": {many: true}} {
+	for name, c := range map[string]*crew{"read committed": {}, "serializable": {level: store.Serializable},
+		"at once": {many: true}} {
 		t.Run(name, func(t *testing.T) {
 			c.b, c.failed = newBed(t), map[string]bool{}
 			const messages, keys = 600, 20
@@ -98,7 +102,8 @@ func TestBatchesOfRivals(t *testing.T) {
 			}
 			var all []skald.Message
 			for n := range messages {
-				all = append(all, skald.Message{ID: fmt.Sprintf("m-%d", n), Source: "/other", Type: "told", Topic: "orders", Key: fmt.Append(nil, "k", n%keys), Data: fmt.Append(nil, n)})
+				all = append(all, skald.Message{ID: fmt.Sprintf("m-%d", n), Source: "/other", Type: "told",
+					Topic: "orders", Key: fmt.Append(nil, "k", n%keys), Data: fmt.Append(nil, n)})
 			}
 			if err := bus.Publish(t.Context(), append(all, all[:100]...)).Wait(t.Context()); err != nil {
 				t.Fatal(err)
@@ -114,7 +119,8 @@ func TestBatchesOfRivals(t *testing.T) {
 				})
 			}
 			finished := func() bool {
-				return one[int](t, c.b, `SELECT count(*) FROM {skald_mark}`) == messages && one[int](t, c.b, `SELECT count(*) FROM {skald_parked}`) == 0
+				return one[int](t, c.b, `SELECT count(*) FROM {skald_mark}`) == messages &&
+					one[int](t, c.b, `SELECT count(*) FROM {skald_parked}`) == 0
 			}
 			for deadline := time.Now().Add(5 * time.Minute); !finished() && time.Now().Before(deadline); {
 				select {
@@ -138,15 +144,20 @@ func (c *crew) check(t *testing.T, messages, keys int) {
 				want = append(want, fmt.Sprint(n))
 			}
 		}
-		got := one[string](t, c.b, fmt.Sprintf(`SELECT coalesce(string_agg(value, ' ' ORDER BY key), '') FROM {kv} WHERE key LIKE 'k%d/%%'`, k))
+		got := one[string](t, c.b,
+			fmt.Sprintf(
+				`SELECT coalesce(string_agg(value, ' ' ORDER BY key), '') FROM {kv} WHERE key LIKE 'k%d/%%'`,
+				k))
 		if got != strings.Join(want, " ") {
 			t.Errorf("k%d has %s, want %v", k, got, want)
 		}
 	}
-	if n, want := one[int](t, c.b, `SELECT sum(value::int) FROM {kv} WHERE key LIKE 'count%'`), messages-messages/40; n != want {
+	if n, want := one[int](t, c.b,
+		`SELECT sum(value::int) FROM {kv} WHERE key LIKE 'count%'`), messages-messages/40; n != want {
 		t.Errorf("%d are counted, want %d", n, want)
 	}
-	if n := one[int](t, c.b, `SELECT count(*) FROM {skald_mark} AS m LEFT JOIN {skald_answer} AS a ON a.arrival = m.arrival WHERE coalesce(a.outcome, m.outcome) = 2`); n != messages/40 {
+	if n := one[int](t, c.b,
+		`SELECT count(*) FROM {skald_mark} AS m LEFT JOIN {skald_answer} AS a ON a.arrival = m.arrival WHERE coalesce(a.outcome, m.outcome) = 2`); n != messages/40 {
 		t.Errorf("%d are rejected, want %d", n, messages/40)
 	}
 }

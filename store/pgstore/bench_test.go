@@ -61,7 +61,8 @@ func BenchmarkMessage(b *testing.B) {
 	bed := newBed(b)
 	s := bed.wide(b)
 	ctx := context.Background()
-	bed.exec(b, `CREATE TABLE {payment} (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, msg text NOT NULL, amount bigint NOT NULL)`)
+	bed.exec(b,
+		`CREATE TABLE {payment} (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, msg text NOT NULL, amount bigint NOT NULL)`)
 	pay := bed.q(`INSERT INTO {payment} (msg, amount) VALUES ($1, 100)`)
 	b.Run("skald", func(b *testing.B) {
 		side(b, func(int64) error {
@@ -94,7 +95,8 @@ func byHand(ctx context.Context, pool *pgxpool.Pool, bed *bed, pay string) error
 	defer conn.Release()
 	first := &pgx.Batch{}
 	first.Queue("begin")
-	first.Queue(bed.q(`INSERT INTO {skald_mark} (consumer, source, id, outcome) VALUES ($1, $2, $3, 1) ON CONFLICT DO NOTHING`), m.Consumer, m.Source, m.ID)
+	first.Queue(
+		bed.q(`INSERT INTO {skald_mark} (consumer, source, id, outcome) VALUES ($1, $2, $3, 1) ON CONFLICT DO NOTHING`), m.Consumer, m.Source, m.ID)
 	if err := conn.SendBatch(ctx, first).Close(); err != nil {
 		return err
 	}
@@ -103,7 +105,10 @@ func byHand(ctx context.Context, pool *pgxpool.Pool, bed *bed, pay string) error
 	}
 	e := aMessage(m.ID)
 	last := &pgx.Batch{}
-	last.Queue(bed.q(`INSERT INTO {skald_outbox} (topic, key, type, data, time, id) VALUES ($1, $2, $3, $4, $5, $6)`), e.Topic, string(e.Key), e.Type, string(e.Data), e.Time, e.ID)
+	last.Queue(
+		bed.q(
+			`INSERT INTO {skald_outbox} (topic, key, type, data, time, id) VALUES ($1, $2, $3, $4, $5, $6)`),
+		e.Topic, string(e.Key), e.Type, string(e.Data), e.Time, e.ID)
 	last.Queue("commit")
 	return conn.SendBatch(ctx, last).Close()
 }

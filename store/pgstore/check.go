@@ -27,7 +27,8 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 		return fmt.Errorf("check: %w", err)
 	}
 	if what != "" {
-		return &store.RightError{What: what, Remedy: remedy, Err: fmt.Errorf("permission denied (all that it needs: %s)", c.rolesCommand(as))}
+		return &store.RightError{What: what, Remedy: remedy,
+			Err: fmt.Errorf("permission denied (all that it needs: %s)", c.rolesCommand(as))}
 	}
 	var applied string
 	var builds int
@@ -52,7 +53,8 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 func encodings(server, client, database string) error {
 	switch {
 	case server != everyText:
-		return &store.EncodingError{Where: "the database " + database, Encoding: server, Remedy: "make another one: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"}
+		return &store.EncodingError{Where: "the database " + database, Encoding: server,
+			Remedy: "make another one: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"}
 	case client != everyText:
 		return badClient(client)
 	}
@@ -62,7 +64,8 @@ func encodings(server, client, database string) error {
 const everyText = "UTF8"
 
 func badClient(encoding string) error {
-	return &store.EncodingError{Where: "the connection", Encoding: encoding, Remedy: "add client_encoding=UTF8 to the URL, or ALTER ROLE … RESET client_encoding"}
+	return &store.EncodingError{Where: "the connection", Encoding: encoding,
+		Remedy: "add client_encoding=UTF8 to the URL, or ALTER ROLE … RESET client_encoding"}
 }
 
 // rolesCommand prints the rights of a role.

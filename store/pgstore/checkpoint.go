@@ -21,13 +21,15 @@ func (c *core) spotting(statement, consumer string, out *store.Attended) []pgrun
 		var database int64
 		var tables string
 		err := row.Scan(&start, &database, &tables)
-		out.Server = start.UTC().Format(time.RFC3339Nano) + "/" + strconv.FormatInt(database, 10) + "/" + tables
+		out.Server = start.UTC().Format(time.RFC3339Nano) + "/" + strconv.FormatInt(database, 10) +
+			"/" + tables
 		return err
 	}
 	read := c.pg.Call(statement, column.Name(consumer))
 	read.Scan = func(row pgrun.Scanner) error {
 		var s store.Checkpoint
-		err := row.Scan(&s.Partition, &s.Origin, &s.Position, &s.InFlightEnd, &s.CrashSuspect, &s.Session, &s.Stamp, &s.At)
+		err := row.Scan(&s.Partition, &s.Origin, &s.Position, &s.InFlightEnd, &s.CrashSuspect, &s.Session,
+			&s.Stamp, &s.At)
 		s.At = s.At.UTC()
 		out.Checkpoints = append(out.Checkpoints, s)
 		return err
@@ -66,12 +68,15 @@ func (c *core) Attend(ctx context.Context, a store.Attend) (out store.Attended, 
 	case a.Take:
 		// after a change of the server nothing is taken before it, so GuardNumbers looks at the new one's
 		// numbers
-		calls = append(append([]pgrun.Call{c.pg.Call("Walk"), c.pg.Call("GuardNumbers")}, c.spotting("CheckpointsLocked", a.Consumer, &out)...),
+		calls = append(append([]pgrun.Call{c.pg.Call("Walk"), c.pg.Call("GuardNumbers")},
+			c.spotting("CheckpointsLocked", a.Consumer, &out)...),
 			c.pg.Call("Unclaim", column.Name(a.Consumer), column.Legible(a.Session), l.partitions),
-			c.pg.Call("OccupyCheckpoints", column.Name(a.Consumer), column.Legible(a.Session), column.Legible(a.Stamp), l.partitions, l.origins, l.positions, l.reaches))
+			c.pg.Call("OccupyCheckpoints", column.Name(a.Consumer), column.Legible(a.Session),
+				column.Legible(a.Stamp), l.partitions, l.origins, l.positions, l.reaches))
 	case len(a.Checkpoints) > 0:
 		database, tables := tablesOf(a.Server)
-		calls = append([]pgrun.Call{c.pg.Call("AdvanceCheckpoints", column.Name(a.Consumer), begun(a.Server), column.Legible(a.Stamp), l.partitions, l.notes, l.positions, l.reaches,
+		calls = append([]pgrun.Call{c.pg.Call("AdvanceCheckpoints", column.Name(a.Consumer), begun(a.Server),
+			column.Legible(a.Stamp), l.partitions, l.notes, l.positions, l.reaches,
 			l.sessions, database, column.Legible(tables))}, c.spotting("Checkpoints", a.Consumer, &out)...)
 	default:
 		calls = c.spotting("Checkpoints", a.Consumer, &out)
@@ -94,11 +99,14 @@ type checkpointLists struct {
 }
 
 func (l *checkpointLists) add(s *store.Checkpoint) {
-	l.partitions, l.origins = append(l.partitions, column.Legible(s.Partition)), append(l.origins, column.Legible(s.Origin))
-	l.sessions, l.notes = append(l.sessions, column.Legible(s.Session)), append(l.notes, column.Legible(s.Stamp))
+	l.partitions, l.origins = append(l.partitions, column.Legible(s.Partition)),
+		append(l.origins, column.Legible(s.Origin))
+	l.sessions, l.notes = append(l.sessions, column.Legible(s.Session)),
+		append(l.notes, column.Legible(s.Stamp))
 	l.positions, l.reaches = append(l.positions, s.Position), append(l.reaches, s.InFlightEnd)
 }
 
 func (c *core) rewind(r *store.Rewind) pgrun.Call {
-	return c.pg.Call("RewindCheckpoint", column.Name(r.Consumer), column.Legible(r.Partition), column.Legible(r.Origin), r.Position, column.Legible(r.Stamp))
+	return c.pg.Call("RewindCheckpoint", column.Name(r.Consumer), column.Legible(r.Partition),
+		column.Legible(r.Origin), r.Position, column.Legible(r.Stamp))
 }

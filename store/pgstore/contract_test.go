@@ -22,13 +22,15 @@ func rowsOf(ms ...skald.Message) []skald.Message { return ms }
 // Defaults are drawn in the order of the columns: a transaction must have its number before it draws a seq.
 func TestTxidStandsBeforeSeq(t *testing.T) {
 	b := newBed(t)
-	n := one[int](t, b, `SELECT count(*) FROM pg_class AS c JOIN pg_attribute AS x ON x.attrelid = c.oid AND x.attname = 'txid'
+	n := one[int](t, b,
+		`SELECT count(*) FROM pg_class AS c JOIN pg_attribute AS x ON x.attrelid = c.oid AND x.attname = 'txid'
 		JOIN pg_attribute AS s ON s.attrelid = c.oid AND s.attname = 'seq'
 		WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND c.relkind IN ('r', 'p') AND c.relname LIKE 'skald_outbox%' AND x.attnum < s.attnum`, b.schema)
 	if n != 1+ring.Default().Slots() {
 		t.Errorf("in %d of %d tables txid stands before seq", n, 1+ring.Default().Slots())
 	}
-	if cache := one[int](t, b, `SELECT seqcache FROM pg_sequence WHERE seqrelid = '{skald_outbox_seq_seq}'::regclass`); cache != 1 {
+	if cache := one[int](t, b,
+		`SELECT seqcache FROM pg_sequence WHERE seqrelid = '{skald_outbox_seq_seq}'::regclass`); cache != 1 {
 		t.Errorf("the sequence caches %d numbers", cache)
 	}
 }
@@ -38,8 +40,10 @@ func TestPlainInsert(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
 	s := b.store(t)
-	b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'größe 42', 'order.placed', '"42"'), ('orders', NULL, 'order.placed', NULL)`)
-	b.exec(t, `INSERT INTO {skald_outbox} (topic, key_bytes, type, data_bytes, content_type, headers) VALUES ('orders', '\xff00', 'raw', '\x00ff', 'application/avro', '[["b","Mg=="],["a","AA=="],["b",""]]')`)
+	b.exec(t,
+		`INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'größe 42', 'order.placed', '"42"'), ('orders', NULL, 'order.placed', NULL)`)
+	b.exec(t,
+		`INSERT INTO {skald_outbox} (topic, key_bytes, type, data_bytes, content_type, headers) VALUES ('orders', '\xff00', 'raw', '\x00ff', 'application/avro', '[["b","Mg=="],["a","AA=="],["b",""]]')`)
 	f := newFollower(s)
 	if err := f.turn(ctx, 10); err != nil {
 		t.Fatal(err)
@@ -48,7 +52,8 @@ func TestPlainInsert(t *testing.T) {
 		t.Fatalf("%d rows", len(f.rows))
 	}
 	for i, r := range f.rows {
-		if at, ok := uuid7.Time(r.ID); !ok || time.Since(at).Abs() > time.Hour || r.Source != "/storetest" || r.Time.IsZero() {
+		if at, ok := uuid7.Time(r.ID); !ok || time.Since(at).Abs() > time.Hour || r.Source != "/storetest" ||
+			r.Time.IsZero() {
 			t.Errorf("row %d: %+v", i, r)
 		}
 		if want := bucket.Of(&r.Message); r.Bucket != want {
@@ -56,13 +61,15 @@ func TestPlainInsert(t *testing.T) {
 		}
 	}
 	first, tomb, raw := f.rows[0], f.rows[1], f.rows[2]
-	if string(first.Key) != "größe 42" || string(first.Data) != `"42"` || first.ContentType != "application/json" {
+	if string(first.Key) != "größe 42" || string(first.Data) != `"42"` ||
+		first.ContentType != "application/json" {
 		t.Errorf("first: %+v", first)
 	}
 	if tomb.Key != nil || tomb.Data != nil {
 		t.Errorf("tombstone: %+v", tomb)
 	}
-	if string(raw.Key) != "\xff\x00" || string(raw.Data) != "\x00\xff" || fmt.Sprint(raw.Headers) != "[{b [50]} {a [0]} {b []}]" {
+	if string(raw.Key) != "\xff\x00" || string(raw.Data) != "\x00\xff" ||
+		fmt.Sprint(raw.Headers) != "[{b [50]} {a [0]} {b []}]" {
 		t.Errorf("raw: %+v", raw)
 	}
 	for _, bad := range []string{
@@ -172,7 +179,8 @@ func TestRoleSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, sql := range []string{"SET synchronous_commit = off", "SET default_transaction_isolation = 'repeatable read'"} {
+	for _, sql := range []string{"SET synchronous_commit = off",
+		"SET default_transaction_isolation = 'repeatable read'"} {
 		if _, err := conn.Exec(ctx, sql); err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +192,8 @@ func TestRoleSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	var settings [4]string
-	err = u.Tx().QueryRow(ctx, `SELECT current_setting('synchronous_commit'), current_setting('transaction_isolation'),
+	err = u.Tx().QueryRow(ctx,
+		`SELECT current_setting('synchronous_commit'), current_setting('transaction_isolation'),
 		current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout')`).Scan(&settings[0], &settings[1], &settings[2], &settings[3])
 	if got := strings.Join(settings[:], ", "); err != nil || got != "on, read committed, 1s, 1min" {
 		t.Errorf("a unit has %s, %v", got, err)

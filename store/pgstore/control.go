@@ -12,11 +12,14 @@ func (c *core) operate(e *store.Effect) (calls []pgrun.Call) {
 		for i := range o.Checkpoints {
 			var l checkpointLists
 			l.add(&o.Checkpoints[i])
-			calls = append(calls, c.pg.Call("OccupyCheckpoints", column.Name(o.Consumer), column.Legible(o.Checkpoints[i].Session), column.Legible(o.Checkpoints[i].Stamp), l.partitions, l.origins, l.positions, l.reaches))
+			calls = append(calls, c.pg.Call("OccupyCheckpoints", column.Name(o.Consumer),
+				column.Legible(o.Checkpoints[i].Session), column.Legible(o.Checkpoints[i].Stamp),
+				l.partitions, l.origins, l.positions, l.reaches))
 		}
 	}
 	if r := e.DropDeferred; r != nil {
-		calls = append(calls, c.pg.Call("LockDeferred", column.Legible(r.ID)), c.pg.Call("DropDeferred", column.Legible(r.ID)))
+		calls = append(calls, c.pg.Call("LockDeferred", column.Legible(r.ID)),
+			c.pg.Call("DropDeferred", column.Legible(r.ID)))
 	}
 	return calls
 }

@@ -109,7 +109,8 @@ func (m *mover) mortalPool(c *cut) *pgxpool.Pool {
 // everyCut runs act in a process that dies at each thing that it sends, before and after; at one in stride of
 // those that are not among the last, unless SKALD_EXPLORE is full or all. Prepare makes a world for it, and
 // check looks at what is left.
-func (m *mover) everyCut(stride int, prepare func(), act func(context.Context, *pgxpool.Pool) error, check func(what string)) {
+func (m *mover) everyCut(stride int, prepare func(), act func(context.Context, *pgxpool.Pool) error,
+	check func(what string)) {
 	m.Helper()
 	prepare()
 	whole := &cut{}
@@ -145,7 +146,8 @@ func (m *mover) everyCut(stride int, prepare func(), act func(context.Context, *
 // wentBack makes the database one that is behind what a relay knows.
 func (m *mover) wentBack() {
 	m.Helper()
-	_, err := m.db.Lease(m.Context(), store.Ask{Owner: "ghost", Session: "1", TTL: time.Millisecond, Knew: []store.Shard{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
+	_, err := m.db.Lease(m.Context(), store.Ask{Owner: "ghost", Session: "1", TTL: time.Millisecond,
+		Knew: []store.Shard{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
 	if !errors.Is(err, store.ErrMoved) {
 		m.Fatalf("the lease says %v", err)
 	}
@@ -170,7 +172,8 @@ func TestRecoverIsCutEverywhere(t *testing.T) {
 		},
 		func(what string) {
 			m.say(3)
-			if _, err := m.db.Recover(m.Context(), &store.Audit{Author: "ann", Action: "recover"}); err != nil {
+			if _, err := m.db.Recover(m.Context(),
+				&store.Audit{Author: "ann", Action: "recover"}); err != nil {
 				// it may be done already
 				m.Fatalf("%s: the second recover: %v", what, err)
 			}
@@ -206,7 +209,8 @@ func TestRetentionIsCutEverywhere(t *testing.T) {
 	slot := (time.Now().UnixMilli()/86_400_000 + 2) % 10
 	old := func() {
 		m.say(5)
-		if _, err := m.pool.Exec(t.Context(), "UPDATE skald_outbox SET slot = $1 WHERE slot <> $1", slot); err != nil {
+		if _, err := m.pool.Exec(t.Context(), "UPDATE skald_outbox SET slot = $1 WHERE slot <> $1",
+			slot); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -265,7 +269,8 @@ func TestMigrationIsCutEverywhere(t *testing.T) {
 			}
 			left, err := pgstore.Pending(m.Context(), m.pool, o)
 			s := pgstore.New(m.pool, &pgstore.Options{Schema: o.Schema})
-			if err = errors.Join(err, s.Check(m.Context(), store.Relay), s.Check(m.Context(), store.App)); err != nil || len(left) > 0 {
+			if err = errors.Join(err, s.Check(m.Context(), store.Relay),
+				s.Check(m.Context(), store.App)); err != nil || len(left) > 0 {
 				m.Fatalf("%s: %d migrations are left, %v", what, len(left), err)
 			}
 			for _, table := range []string{"skald_migration", "skald_shard"} {

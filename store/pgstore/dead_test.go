@@ -19,11 +19,15 @@ func TestRetentionThatWasDeadFor60Days(t *testing.T) {
 	s := b.store(t)
 	today := one[int](t, b, `SELECT floor(extract(epoch FROM now()) / 86400)::integer`)
 	for ago := 60; ago >= 0; ago-- { // the default of slot, as it was on that day
-		b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data, slot) VALUES ('orders', $2, 't', '1', $1)`, (today-ago)%10, fmt.Sprint(ago))
-		b.exec(t, `INSERT INTO {skald_mark} (consumer, source, id, outcome, at) VALUES ('c', '/s', $1::integer::text, 1, now() - $1::integer * interval '1 day')`, ago)
+		b.exec(t,
+			`INSERT INTO {skald_outbox} (topic, key, type, data, slot) VALUES ('orders', $2, 't', '1', $1)`,
+			(today-ago)%10, fmt.Sprint(ago))
+		b.exec(t,
+			`INSERT INTO {skald_mark} (consumer, source, id, outcome, at) VALUES ('c', '/s', $1::integer::text, 1, now() - $1::integer * interval '1 day')`, ago)
 	}
 	left := func(what string) (ago []string) {
-		return one[[]string](t, b, `SELECT coalesce(array_agg(key ORDER BY seq), ARRAY[]::text[]) FROM {skald_outbox} WHERE `+what)
+		return one[[]string](t, b,
+			`SELECT coalesce(array_agg(key ORDER BY seq), ARRAY[]::text[]) FROM {skald_outbox} WHERE `+what)
 	}
 	if done := maintain(t, s); len(left("true")) != 61 || len(done.Left) == 0 {
 		t.Fatalf("before anything is published maintain did %+v; %d rows are left", done, len(left("true")))
@@ -49,7 +53,8 @@ func TestRetentionThatWasDeadFor60Days(t *testing.T) {
 		return v[0].Outcome == store.Done
 	}
 	for d := range 12 { // the days that follow, by an injected clock
-		replaced(s, "Now", fmt.Sprintf(`SELECT floor(extract(epoch FROM clock_timestamp()))::bigint + %d`, d*86400))
+		replaced(s, "Now", fmt.Sprintf(`SELECT floor(extract(epoch FROM clock_timestamp()))::bigint + %d`,
+			d*86400))
 		if done := maintain(t, s); len(done.Left) > 0 {
 			t.Errorf("%d days on maintain could not have %v", d, done.Left)
 		}
@@ -67,7 +72,8 @@ func TestRetentionThatWasDeadFor60Days(t *testing.T) {
 		if d == 0 && len(left("true")) > 9*7 {
 			t.Errorf("it has emptied nothing at once: %s are left", have)
 		}
-		b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data, slot) VALUES ('orders', 'later', 't', '1', $1)`, (today+d)%10)
+		b.exec(t,
+			`INSERT INTO {skald_outbox} (topic, key, type, data, slot) VALUES ('orders', 'later', 't', '1', $1)`, (today+d)%10)
 		if err := f.turn(ctx, 10); err != nil {
 			t.Fatal(err)
 		}
@@ -149,13 +155,16 @@ func TestRetentionUnderGenericPlans(t *testing.T) {
 		if _, err := u.Tx().Exec(ctx, `SET LOCAL plan_cache_mode = force_generic_plan`); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := u.Tx().Exec(ctx, b.q(`INSERT INTO {skald_outbox} (topic, key, type, data) SELECT $1::text, 'a', 't', '1'`), "orders"); err != nil {
+		if _, err := u.Tx().Exec(ctx,
+			b.q(`INSERT INTO {skald_outbox} (topic, key, type, data) SELECT $1::text, 'a', 't', '1'`),
+			"orders"); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Write(ctx, u.Tx(), store.Effect{Rows: rowsOf(aMessage("a"))}); err != nil {
 			t.Fatal(err)
 		}
-		locked := one[int](t, b, `SELECT count(*) FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation JOIN pg_namespace AS n ON n.oid = c.relnamespace
+		locked := one[int](t, b,
+			`SELECT count(*) FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation JOIN pg_namespace AS n ON n.oid = c.relnamespace
 			WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relispartition`, b.schema)
 		if locked > 2 {
 			t.Fatalf("an open handler holds %d leaves", locked)

@@ -20,7 +20,8 @@ import (
 
 // Where transactions only read unless told otherwise, all of the store's own are told.
 func TestReadOnlyDefault(t *testing.T) {
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeSimpleProtocol} {
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement,
+		pgx.QueryExecModeSimpleProtocol} {
 		b := newBed(t)
 		b.defaults = map[string]string{"default_transaction_read_only": "on"}
 		t.Run("pgx/"+mode.String(), func(t *testing.T) { everyPath(t, b.storeIn(t, mode)) })
@@ -45,13 +46,16 @@ func everyPath[TTx any](t *testing.T, d store.Driver[TTx]) {
 		}
 	}
 	message := func() skald.Message {
-		return skald.Message{ID: uuid7.New(time.Now()), Time: time.Now(), Topic: "t", Type: "x", Key: []byte("k"), ContentType: "application/json", Data: []byte("{}")}
+		return skald.Message{ID: uuid7.New(time.Now()), Time: time.Now(), Topic: "t", Type: "x",
+			Key: []byte("k"), ContentType: "application/json", Data: []byte("{}")}
 	}
 	begin := func() (store.Unit[TTx], store.Effect) {
 		t.Helper()
 		n++
-		mark := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: fmt.Sprint(n)}, As: store.Done}
-		u, err := d.Begin(ctx, store.Intake{Marks: []store.Mark{mark}, Locks: []store.Lock{{Space: "a", Key: "b"}}})
+		mark := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: fmt.Sprint(n)},
+			As: store.Done}
+		u, err := d.Begin(ctx, store.Intake{Marks: []store.Mark{mark},
+			Locks: []store.Lock{{Space: "a", Key: "b"}}})
 		must("begin", err)
 		return u, store.Effect{Mark: &mark, Rows: []skald.Message{message()}}
 	}
@@ -70,7 +74,8 @@ func everyPath[TTx any](t *testing.T, d store.Driver[TTx]) {
 	if !stood[0] || ok[0] {
 		t.Errorf("instead stood: %v, the same again stood: %v", stood, ok)
 	}
-	seen, err := d.Seen(ctx, "c", []store.Identity{{Source: "/s", ID: "1"}, {Source: "/s", ID: "2"}, {Source: "/s", ID: "3"}})
+	seen, err := d.Seen(ctx, "c", []store.Identity{{Source: "/s", ID: "1"}, {Source: "/s", ID: "2"},
+		{Source: "/s", ID: "3"}})
 	must("seen", err)
 	if seen[0].Outcome != store.Done || seen[1].Outcome != store.Done || seen[2].Outcome != store.Fresh {
 		t.Errorf("seen are %v", seen)
@@ -84,9 +89,12 @@ func everyPath[TTx any](t *testing.T, d store.Driver[TTx]) {
 	if len(page.Rows) != 2 {
 		t.Fatalf("%d rows", len(page.Rows))
 	}
-	shard := held.Shards[slices.IndexFunc(held.Shards, func(l store.Shard) bool { return l.First <= page.Rows[0].Bucket && page.Rows[0].Bucket <= l.Last })]
-	ok, err = d.Apply(ctx, store.Effect{Shard: &store.Progress{Shard: shard.ID, Epoch: shard.Epoch, Token: shard.Token,
-		Cursor: &store.Cursor{Base: tip}, Deferred: []store.DeferredRow{{Row: page.Rows[0], Attempts: 1, Why: "no"}}}})
+	shard := held.Shards[slices.IndexFunc(held.Shards,
+		func(l store.Shard) bool { return l.First <= page.Rows[0].Bucket && page.Rows[0].Bucket <= l.Last })]
+	ok, err = d.Apply(ctx, store.Effect{Shard: &store.Progress{Shard: shard.ID, Epoch: shard.Epoch,
+		Token:  shard.Token,
+		Cursor: &store.Cursor{Base: tip}, Deferred: []store.DeferredRow{{Row: page.Rows[0], Attempts: 1,
+			Why: "no"}}}})
 	must("progress", err)
 	keys, err := store.DeferredKeys(ctx, d, []int{shard.ID})
 	must("held", err)
@@ -111,7 +119,8 @@ func TestReadOnlyDefaultOfTheCaller(t *testing.T) {
 	row := store.Effect{Rows: []skald.Message{aMessage("a")}}
 	refused := func(who string, err error, outage bool) {
 		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), "READ WRITE") || !strings.Contains(err.Error(), "default_transaction_read_only = off") || !outage {
+		if err == nil || !strings.Contains(err.Error(), "READ WRITE") ||
+			!strings.Contains(err.Error(), "default_transaction_read_only = off") || !outage {
 			t.Errorf("%s: %v", who, err)
 		}
 	}
@@ -156,7 +165,8 @@ func TestStatementTimeoutShorterThanAPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = holder.Rollback(context.Background()) }()
-	if _, err := holder.Exec(t.Context(), b.q("LOCK TABLE {skald_outbox} IN ACCESS EXCLUSIVE MODE")); err != nil {
+	if _, err := holder.Exec(t.Context(),
+		b.q("LOCK TABLE {skald_outbox} IN ACCESS EXCLUSIVE MODE")); err != nil {
 		t.Fatal(err)
 	}
 	type read struct {
@@ -181,7 +191,8 @@ func TestStatementTimeoutShorterThanAPage(t *testing.T) {
 func waits(t *testing.T, b *bed, least time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); ; {
-		n := one[int](t, b, `SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock'
+		n := one[int](t, b,
+			`SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock'
 			AND clock_timestamp() - query_start > make_interval(secs => $2)`, b.name(), least.Seconds())
 		if n > 0 {
 			return
@@ -210,7 +221,8 @@ func TestStatementTimeoutShorterThanAnIntake(t *testing.T) {
 	}
 	named := func(who string, err error, outage bool) {
 		t.Helper()
-		if err == nil || errors.Is(err, store.ErrBusy) || pgrun.SQLState(err) != "57014" || !strings.Contains(err.Error(), "statement_timeout") || !outage {
+		if err == nil || errors.Is(err, store.ErrBusy) || pgrun.SQLState(err) != "57014" ||
+			!strings.Contains(err.Error(), "statement_timeout") || !outage {
 			t.Errorf("%s: %v", who, err)
 		}
 	}

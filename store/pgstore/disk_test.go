@@ -51,7 +51,8 @@ func TestFullDisk(t *testing.T) {
 			break
 		}
 	}
-	if err == nil || !s.Outage(err) || pgrun.SQLState(err) != "53100" || !strings.Contains(err.Error(), "No space left") {
+	if err == nil || !s.Outage(err) || pgrun.SQLState(err) != "53100" ||
+		!strings.Contains(err.Error(), "No space left") {
 		t.Fatalf("%d rows fit beside the filler, then: %v", said, err)
 	}
 	if err := os.Remove(filler); err != nil {
@@ -68,6 +69,7 @@ func TestFullDisk(t *testing.T) {
 // leaves are the outbox's partitions.
 func (b *bed) leaves(t testing.TB) []string {
 	t.Helper()
-	return one[[]string](t, b, `SELECT array_agg(c.relname ORDER BY c.relname) FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+	return one[[]string](t, b,
+		`SELECT array_agg(c.relname ORDER BY c.relname) FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
 		WHERE i.inhparent = $1::regclass`, b.prefix()+"skald_outbox")
 }

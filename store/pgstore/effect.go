@@ -54,7 +54,8 @@ func (c *core) intake(in store.Intake, found *store.Found) ([]pgrun.Call, error)
 	if c.pg.Err != nil {
 		return nil, c.pg.Err
 	}
-	found.Marks, found.Steps, found.Locks = make([]store.Verdict, len(in.Marks)), make([]store.Step, len(in.Steps)), make([]int64, len(in.Locks))
+	found.Marks, found.Steps, found.Locks = make([]store.Verdict, len(in.Marks)),
+		make([]store.Step, len(in.Steps)), make([]int64, len(in.Locks))
 	found.Sagas = make([]bool, len(in.Sagas))
 	take := c.takeEach
 	if many(in) {
@@ -144,7 +145,8 @@ func locked(in store.Intake, found store.Found) entities {
 
 // outflow are the calls that carry out es in one transaction, which has taken in those marks: guards first,
 // then all rows after kept, in order.
-func (c *core) outflow(es []store.Effect, kept []outbox.Row, have entities, marks ...store.Mark) ([]pgrun.Call, error) {
+func (c *core) outflow(es []store.Effect, kept []outbox.Row, have entities,
+	marks ...store.Mark) ([]pgrun.Call, error) {
 	ours := takenOf(marks, es)
 	calls := c.freeMany(es, ours)
 	together := len(calls) > 0
@@ -204,7 +206,8 @@ func (c *core) guardLocks(locks []store.Lock, have *entities) ([]pgrun.Call, err
 		case again && (l.Version == 0 || l.Version == version):
 			continue
 		case again && version != 0:
-			return nil, fmt.Errorf("lock %s %s is at %d, not %d: %w", l.Space, l.Key, version, l.Version, store.ErrLost)
+			return nil, fmt.Errorf("lock %s %s is at %d, not %d: %w", l.Space, l.Key, version, l.Version,
+				store.ErrLost)
 		case again:
 			calls = append(calls, c.pg.Call("CheckEntity", append(lockArgs(l), l.Version)...))
 		case l.Version == 0:

@@ -28,7 +28,8 @@ func repeated(ctx context.Context, t *testing.T, b *bed, s *Store) (*repeat, err
 	m.Consumer = m.ID // which has no floor yet
 	m.ID, m.KeyOrder, m.Key = uuid7.New(time.Now().Add(-100*steward.Day)), store.Arriving, []byte("k")
 	begun := time.Now().Add(-100 * steward.Day)
-	step := store.Step{Consumer: m.Consumer, Saga: m.ID, Name: "charge", State: store.StepDone, Identity: m.Identity, Begun: begun}
+	step := store.Step{Consumer: m.Consumer, Saga: m.ID, Name: "charge", State: store.StepDone,
+		Identity: m.Identity, Begun: begun}
 	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Steps: []store.Step{step}})
 	if err != nil {
 		return nil, err
@@ -82,7 +83,8 @@ func (r *repeat) again(ctx context.Context, s *Store, a *actor, level store.Isol
 func forgetting(t *testing.T, b *bed, level store.Isolation, spoil func(*Store)) error {
 	ctx := context.Background()
 	plain := b.store(t)
-	late, early := fmt.Sprintf("repeat %d %s", level, b.name()), fmt.Sprintf("retention %d %s", level, b.name())
+	late, early := fmt.Sprintf("repeat %d %s", level, b.name()),
+		fmt.Sprintf("retention %d %s", level, b.name())
 	s := New(b.actorPool(t, late), &Options{Schema: b.schema})
 	keeper, r := b.stepStore(t, early, "DELETE FROM")
 	if spoil != nil {
@@ -138,10 +140,12 @@ func TestEveryMergeOfRetentionAndRepeat(t *testing.T) {
 		}
 	}
 	for bug, wrong := range map[string]func(*Store){
-		"the index alone is asked for a mark": change("InsertMark", "AND k.id =", "AND k.outcome = 9 AND k.id ="),
-		"and for a step":                      change("UndoStep", "o.saga = $2::text", "o.saga = $2::text || 'x'"),
-		"the floor is not looked at":          change("InsertMark", "f.consumer = $1::text", "f.consumer = $1::text || 'x'"),
-		"no floor is raised":                  change("DeleteMarks", "FROM d GROUP BY", "FROM d WHERE false GROUP BY"),
+		"the index alone is asked for a mark": change("InsertMark", "AND k.id =",
+			"AND k.outcome = 9 AND k.id ="),
+		"and for a step": change("UndoStep", "o.saga = $2::text", "o.saga = $2::text || 'x'"),
+		"the floor is not looked at": change("InsertMark", "f.consumer = $1::text",
+			"f.consumer = $1::text || 'x'"),
+		"no floor is raised": change("DeleteMarks", "FROM d GROUP BY", "FROM d WHERE false GROUP BY"),
 	} {
 		if err := forgetting(t, b, store.RepeatableRead, wrong); err == nil {
 			t.Errorf("%s: not found", bug)

@@ -20,7 +20,8 @@ const (
 // CommitThen is Commit and Begin in one round trip, for one message, or one saga, that locks no entities:
 // nothing is waited for but what a rival does with the same message or saga. Now and then the connection is
 // given back instead, and always where the pool's owner wants to know of each use.
-func (u *unit) CommitThen(ctx context.Context, next store.Intake, es ...store.Effect) (store.Unit[pgx.Tx], error) {
+func (u *unit) CommitThen(ctx context.Context, next store.Intake,
+	es ...store.Effect) (store.Unit[pgx.Tx], error) {
 	if u.conn == nil || !u.yields(next) {
 		return nil, u.Commit(ctx, es...)
 	}
@@ -64,7 +65,8 @@ func (u *unit) yields(next store.Intake) bool {
 	if s.waiting.Load() > 0 {
 		most = fewFollowing
 	}
-	one := len(next.Marks) == 1 && len(next.Sagas) == 0 || len(next.Marks) == 0 && len(next.Steps) == 0 && len(next.Sagas) == 1
+	one := len(next.Marks) == 1 && len(next.Sagas) == 0 || len(next.Marks) == 0 && len(next.Steps) == 0 &&
+		len(next.Sagas) == 1
 	return u.nth < most && !s.hooked && len(next.Locks) == 0 && one &&
 		isoLevel(next.Isolation) == pgx.ReadCommitted
 }

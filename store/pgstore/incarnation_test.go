@@ -23,11 +23,14 @@ func TestServerNamesTheTablesToo(t *testing.T) {
 	if again := run(b); again != was || was == "" {
 		t.Errorf("%q, then %q", was, again)
 	}
-	mark := store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/shop", ID: "m-1"}, As: store.Done}
-	if stood, err := b.store(t).Apply(context.Background(), store.Effect{Mark: &mark}); err != nil || !stood[0] {
+	mark := store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/shop", ID: "m-1"},
+		As: store.Done}
+	if stood, err := b.store(t).Apply(context.Background(), store.Effect{Mark: &mark}); err != nil ||
+		!stood[0] {
 		t.Fatal(stood, err)
 	}
-	done, err := b.store(t).Rename(context.Background(), store.Rename{Old: "stock", New: "shelf", Audit: &store.Audit{Author: "ada", Action: "rename", Reason: "split"}})
+	done, err := b.store(t).Rename(context.Background(), store.Rename{Old: "stock", New: "shelf",
+		Audit: &store.Audit{Author: "ada", Action: "rename", Reason: "split"}})
 	renamed := run(b)
 	if err != nil || !done.Done || renamed == was {
 		t.Errorf("renamed: %+v, %v; the run is %q still", done, err, renamed)

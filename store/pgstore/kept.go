@@ -65,7 +65,8 @@ func (w *choice) byIndex(what *store.Sought) {
 
 // byRow adds what is looked at row by row.
 func (w *choice) byRow(what *store.Sought) {
-	for _, c := range [][2]string{{"topic = ?", what.Topic}, {"type = ?", what.Type}, {"kind = ?", what.Kind}} {
+	for _, c := range [][2]string{{"topic = ?", what.Topic}, {"type = ?", what.Type},
+		{"kind = ?", what.Kind}} {
 		if c[1] != "" {
 			w.is(c[0], "text", column.Legible(c[1]))
 		}
@@ -79,12 +80,14 @@ func (w *choice) byRow(what *store.Sought) {
 	if held.IsHandle(what.About) { // which is in no envelope
 		w.is("id = ?", "text", column.Name(what.About))
 	} else if what.About != "" { // other parts of an envelope may have that text, too: see kept
-		w.is("position(convert_to(?, 'UTF8') IN envelope) > 0", "text", column.Legible(held.Within(what.About)))
+		w.is("position(convert_to(?, 'UTF8') IN envelope) > 0", "text",
+			column.Legible(held.Within(what.About)))
 	}
 }
 
 // kept lists kept messages, and says how far it looked where Scan ended the list.
-func (c *core) kept(ctx context.Context, what store.Sought, most int) (out []store.Parked, to int64, err error) {
+func (c *core) kept(ctx context.Context, what store.Sought,
+	most int) (out []store.Parked, to int64, err error) {
 	if c.pg.Err != nil {
 		return nil, 0, c.pg.Err
 	}
@@ -92,7 +95,8 @@ func (c *core) kept(ctx context.Context, what store.Sought, most int) (out []sto
 		if what.Key != nil {
 			name += "OfKey"
 		}
-		return pgrun.Call{SQL: strings.Replace(c.pg.SQL[name], "/*where*/", w.where.String(), 1), Args: w.args}
+		return pgrun.Call{SQL: strings.Replace(c.pg.SQL[name], "/*where*/", w.where.String(), 1),
+			Args: w.args}
 	}
 	if what.Scan > 0 && (keptrow.ByRow(&what) || what.Scan < most) {
 		w := choice{args: []any{what.After, int64(what.Scan) - 1}}

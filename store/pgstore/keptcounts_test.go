@@ -20,7 +20,8 @@ func TestKeptCounts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(got.Backlog.Kept) != 2 || got.Backlog.Kept[1].Parked != got.Keeping.Parked || got.Backlog.Kept[0].Dead != 1 {
+		if len(got.Backlog.Kept) != 2 || got.Backlog.Kept[1].Parked != got.Keeping.Parked ||
+			got.Backlog.Kept[0].Dead != 1 {
 			t.Fatalf("kept for one %+v, for each %+v", got.Keeping, got.Backlog.Kept)
 		}
 		return got.Keeping
@@ -29,10 +30,12 @@ func TestKeptCounts(t *testing.T) {
 	b.exec(t, "UPDATE {skald_parked} SET consumer = 'mail', dead_at = now()")
 	b.exec(t, "INSERT"+b.parkedRows("2, 20001"))
 	b.exec(t, "UPDATE {skald_parked} SET since = now() - interval '1 hour' WHERE place = 15000")
-	if n := counts(); n.Parked < 10_001 || n.Parked > 40_000 || n.Bytes < 8*n.Parked || n.Bytes > 10*n.Parked || n.Dead != 0 || n.Oldest < time.Hour {
+	if n := counts(); n.Parked < 10_001 || n.Parked > 40_000 || n.Bytes < 8*n.Parked ||
+		n.Bytes > 10*n.Parked || n.Dead != 0 || n.Oldest < time.Hour {
 		t.Errorf("of 20,000: %+v", n)
 	}
-	b.exec(t, "UPDATE {skald_parked} SET dead_at = now(), fingerprint = 'f' WHERE consumer = 'stock' AND place % 4 > 0")
+	b.exec(t,
+		"UPDATE {skald_parked} SET dead_at = now(), fingerprint = 'f' WHERE consumer = 'stock' AND place % 4 > 0")
 	if n := counts(); n.Dead < 10_001 || n.Dead > 40_000 || n.Parked != 5000 || n.Bytes != 9*n.Parked {
 		t.Errorf("of 15,000 dead: %+v", n)
 	}

@@ -28,7 +28,8 @@ func (c *core) beat(consumer string, b store.Beat, out *store.Attended) []pgrun.
 		for i, k := range b.Own {
 			topics[i], types[i] = column.Legible(k.Topic), column.Legible(k.Type)
 		}
-		calls = append(calls, c.pg.Call("NoteTypes", column.Name(consumer), topics, types), c.pg.Call("NoteConsumer", column.Name(consumer), b.Progress))
+		calls = append(calls, c.pg.Call("NoteTypes", column.Name(consumer), topics, types),
+			c.pg.Call("NoteConsumer", column.Name(consumer), b.Progress))
 	}
 	return calls
 }

@@ -39,14 +39,16 @@ func (*lent) NameOf(other any) string {
 		return fmt.Sprintf("%T %p", other, other)
 	}
 	at := tx.Conn().Config()
-	return fmt.Sprintf("of backend %d at %s:%d, database %q", tx.Conn().PgConn().PID(), at.Host, at.Port, at.Database)
+	return fmt.Sprintf("of backend %d at %s:%d, database %q", tx.Conn().PgConn().PID(), at.Host, at.Port,
+		at.Database)
 }
 
 // Begin makes a savepoint. What was kept is written before it, so that rows keep the order of the calls.
 func (l *lent) Begin(ctx context.Context) (pgx.Tx, error) {
 	if len(l.kept) > 0 {
 		if err := pgrun.Exec(ctx, l.Tx, l.s.outbox.Insert(l.kept)); err != nil {
-			return nil, fmt.Errorf("write rows before a savepoint: %w", pgrun.Limit(l.s.pg.Explain(err), l.said(nil)))
+			return nil, fmt.Errorf("write rows before a savepoint: %w",
+				pgrun.Limit(l.s.pg.Explain(err), l.said(nil)))
 		}
 		l.kept, l.says = nil, nil
 		l.s.wake()
@@ -142,7 +144,8 @@ func (s *Store) Write(ctx context.Context, tx pgx.Tx, es ...store.Effect) error 
 		return l.keep(ctx, rows, es)
 	}
 	if conn := tx.Conn(); conn != nil { // no round trip: the server tells it unasked
-		if encoding := conn.PgConn().ParameterStatus("client_encoding"); encoding != everyText && encoding != "" {
+		if encoding := conn.PgConn().ParameterStatus("client_encoding"); encoding != everyText &&
+			encoding != "" {
 			return fmt.Errorf("write: %w", badClient(encoding))
 		}
 	}

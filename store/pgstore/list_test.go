@@ -27,19 +27,24 @@ func TestLists(t *testing.T) {
 		for i := range n {
 			name := func(what string) string { return fmt.Sprintf("%s %d of %d", what, i, n) }
 			at := time.Now().UTC().Truncate(time.Microsecond)
-			m := skald.Message{Topic: fmt.Sprintf("t%d.%d", n, i), Type: name("type"), Key: []byte(name("key")), Data: []byte(name("data")), ContentType: outbox.UsualType,
-				CorrelationID: name("correlation"), CausationID: name("cause"), TraceParent: name("trace"), Time: at, ID: uuid7.New(at)}
+			m := skald.Message{Topic: fmt.Sprintf("t%d.%d", n, i), Type: name("type"),
+				Key: []byte(name("key")), Data: []byte(name("data")), ContentType: outbox.UsualType,
+				CorrelationID: name("correlation"), CausationID: name("cause"), TraceParent: name("trace"),
+				Time: at, ID: uuid7.New(at)}
 			if i%3 == 1 {
 				m.Key, m.CausationID, m.TraceParent = nil, "", ""
 			}
 			ms = append(ms, m)
-			want = append(want, fmt.Sprint(m.Topic, m.Type, string(m.Key), string(m.Data), m.CorrelationID, m.CausationID, m.TraceParent, m.Time.UnixMicro(), m.ID))
+			want = append(want, fmt.Sprint(m.Topic, m.Type, string(m.Key), string(m.Data), m.CorrelationID,
+				m.CausationID, m.TraceParent, m.Time.UnixMicro(), m.ID))
 		}
-		if err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error { return s.Write(ctx, tx, store.Effect{Rows: ms}) }); err != nil {
+		if err := pgx.BeginFunc(ctx, b.pool,
+			func(tx pgx.Tx) error { return s.Write(ctx, tx, store.Effect{Rows: ms}) }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	rows, err := b.pool.Query(ctx, b.q(`SELECT topic, type, coalesce(key, ''), data, correlation_id, coalesce(causation_id, ''), coalesce(traceparent, ''), time, id::text
+	rows, err := b.pool.Query(ctx,
+		b.q(`SELECT topic, type, coalesce(key, ''), data, correlation_id, coalesce(causation_id, ''), coalesce(traceparent, ''), time, id::text
 		FROM {skald_outbox} WHERE bucket IS NOT NULL ORDER BY seq`))
 	if err != nil {
 		t.Fatal(err)

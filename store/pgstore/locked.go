@@ -46,7 +46,8 @@ func (c *core) locks(ctx context.Context, q store.LockQuery) (out store.Locks, e
 		out.Reserved = append(out.Reserved, r)
 		return err
 	}
-	err = c.pg.Short(ctx, "list locks", c.pg.Call("PlanOnce"), entities, c.pg.Call("ManyEntities", int64(entityPages)).Into(&out.Part), reserved)
+	err = c.pg.Short(ctx, "list locks", c.pg.Call("PlanOnce"), entities,
+		c.pg.Call("ManyEntities", int64(entityPages)).Into(&out.Part), reserved)
 	if err != nil {
 		return store.Locks{}, err
 	}

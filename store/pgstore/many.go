@@ -38,7 +38,8 @@ func called(m *store.Mark) [2]string { return [2]string{column.Name(m.Source), c
 // holding tells of verdicts by which a message must get no mark.
 func holding(found store.Found) bool {
 	return slices.ContainsFunc(found.Marks, func(v store.Verdict) bool {
-		return v.Outcome == store.Waiting || v.Outcome == store.Dead || v.Outcome == store.Behind || v.Outcome == store.Stale
+		return v.Outcome == store.Waiting || v.Outcome == store.Dead || v.Outcome == store.Behind ||
+			v.Outcome == store.Stale
 	})
 }
 
@@ -133,7 +134,8 @@ func (w *crowd) arriving(list []int) pgrun.Call {
 		}
 		of = append(of, numbers[source])
 	}
-	return w.stand("FindKeyOrders", column.Name(w.marks[0].Consumer), asked.sources, asked.ids, keys, old, asked.places, sources, of)
+	return w.stand("FindKeyOrders", column.Name(w.marks[0].Consumer), asked.sources, asked.ids, keys, old,
+		asked.places, sources, of)
 }
 
 // floored is the time that a floor is compared with; 0: no floor counts.
@@ -171,7 +173,8 @@ func (w *crowd) claimed(list []int) pgrun.Call {
 			tries = append(tries, int32(w.marks[i].Attempts))
 		}
 	}
-	return w.stand("FindClaimed", column.Name(w.marks[0].Consumer), keys, many, before, keyed.sources, keyed.ids, tries, keyed.places,
+	return w.stand("FindClaimed", column.Name(w.marks[0].Consumer), keys, many, before, keyed.sources,
+		keyed.ids, tries, keyed.places,
 		loose.sources, loose.ids, looseTries, loose.places)
 }
 
@@ -205,7 +208,8 @@ func (w *crowd) insert(list []int) (pgrun.Call, error) {
 			return pgrun.Call{}, err
 		}
 		id.add(m.Identity, i)
-		outcomes, reasons, prints = append(outcomes, args[3].(int16)), append(reasons, args[4].(*string)), append(prints, args[5].(*int64))
+		outcomes, reasons, prints = append(outcomes, args[3].(int16)), append(reasons, args[4].(*string)),
+			append(prints, args[5].(*int64))
 		times, kept = append(times, writtenAt(m.ID)), append(kept, m.Held)
 	}
 	return pgrun.Call{
@@ -305,7 +309,8 @@ func (c *core) freeMany(es []store.Effect, ours map[taken]bool) []pgrun.Call {
 		if f == nil {
 			continue
 		}
-		if f.Attempts == nil || !f.DeadAt.IsZero() || f.Place == 0 || len(all) > 0 && f.Consumer != all[0].Consumer {
+		if f.Attempts == nil || !f.DeadAt.IsZero() || f.Place == 0 || len(all) > 0 &&
+			f.Consumer != all[0].Consumer {
 			return nil
 		}
 		all = append(all, f)
@@ -322,7 +327,8 @@ func (c *core) freeMany(es []store.Effect, ours map[taken]bool) []pgrun.Call {
 		if asked.add(f.Identity, i); !ours[taken{f.Consumer, f.Identity}] {
 			locked.add(f.Identity, i)
 		}
-		places, tries, calls = append(places, f.Place), append(tries, int32(*f.Attempts)), append(calls, held.CallKey(f.WasCall))
+		places, tries, calls = append(places, f.Place), append(tries, int32(*f.Attempts)),
+			append(calls, held.CallKey(f.WasCall))
 	}
 	consumer, out := column.Name(all[0].Consumer), []pgrun.Call{c.pg.Call("Walk")}
 	if len(locked.ids) > 0 {

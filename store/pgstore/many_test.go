@@ -43,7 +43,8 @@ func (s leveledSeat) Driver(t testing.TB) store.Driver[pgx.Tx] {
 // What a unit promises holds at every level of isolation.
 func TestConformanceAtEveryLevel(t *testing.T) {
 	t.Parallel()
-	for level, name := range map[store.Isolation]string{store.RepeatableRead: "repeatable read", store.Serializable: "serializable"} {
+	for level, name := range map[store.Isolation]string{store.RepeatableRead: "repeatable read",
+		store.Serializable: "serializable"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t)
@@ -52,7 +53,8 @@ func TestConformanceAtEveryLevel(t *testing.T) {
 				t.Fatal(err)
 			}
 			var is string
-			if err := u.Tx().QueryRow(t.Context(), "SHOW transaction_isolation").Scan(&is); err != nil || is != name {
+			if err := u.Tx().QueryRow(t.Context(), "SHOW transaction_isolation").Scan(&is); err != nil ||
+				is != name {
 				t.Errorf("a unit is %s: %v", is, err)
 			}
 			if _, err := u.Rollback(t.Context()); err != nil {
@@ -66,7 +68,8 @@ func TestConformanceAtEveryLevel(t *testing.T) {
 				Can: storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true, Setting: setting},
 				// Not Quarantine: whoever loses to a rival there is told to try again, not that a guard was
 				// lost.
-				Only: []string{"Unit", "Mark", "Many", "Prefetch", "Answer", "Keep", "Lock", "Step", "Parked", "Floor", "Kind", "Checkpoint", "Setting"},
+				Only: []string{"Unit", "Mark", "Many", "Prefetch", "Answer", "Keep", "Lock", "Step", "Parked",
+					"Floor", "Kind", "Checkpoint", "Setting"},
 			}
 			h.Sample = sample
 			if level == store.Serializable { // which refuses more
@@ -98,7 +101,8 @@ func TestWriteSkew(t *testing.T) {
 			if err := u.Tx().QueryRow(ctx, b.q(`SELECT count(*) FROM {kv}`)).Scan(&n); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := u.Tx().Exec(ctx, b.q(`INSERT INTO {kv} VALUES ($1, 'v')`), fmt.Sprint(level, i)); err != nil {
+			if _, err := u.Tx().Exec(ctx, b.q(`INSERT INTO {kv} VALUES ($1, 'v')`),
+				fmt.Sprint(level, i)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -107,7 +111,8 @@ func TestWriteSkew(t *testing.T) {
 				errs = append(errs, err)
 			}
 		}
-		if both && len(errs) > 0 || !both && (len(errs) != 1 || !store.Collided(errs[0]) || !s.Outage(errs[0])) {
+		if both && len(errs) > 0 || !both && (len(errs) != 1 || !store.Collided(errs[0]) ||
+			!s.Outage(errs[0])) {
 			t.Errorf("at level %d: %v", level, errs)
 		}
 	}
@@ -139,7 +144,8 @@ func TestPlansOfManyMessages(t *testing.T) {
 	run("PREPARE claimed AS " + s.pg.SQL["FindClaimed"])
 	run("PREPARE marks AS " + s.pg.SQL["InsertMarks"])
 	explain := func() string {
-		rows, err := conn.Query(ctx, `EXPLAIN (ANALYZE) EXECUTE turns('stock', '{a,b}', '{12,b}', '{c,d}', '{0,0}', '{0,1}', '{a,b}', '{1,2}')`, pgx.QueryExecModeSimpleProtocol)
+		rows, err := conn.Query(ctx,
+			`EXPLAIN (ANALYZE) EXECUTE turns('stock', '{a,b}', '{12,b}', '{c,d}', '{0,0}', '{0,1}', '{a,b}', '{1,2}')`, pgx.QueryExecModeSimpleProtocol)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +153,8 @@ func TestPlansOfManyMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows, err = conn.Query(ctx, `EXPLAIN (ANALYZE) EXECUTE claimed('stock', '{c}', '{2}', '{0}', '{a,a}', '{0,1}', '{0,0}', '{0,1}', '{a}', '{7}', '{0}', '{2}')`, pgx.QueryExecModeSimpleProtocol)
+		rows, err = conn.Query(ctx,
+			`EXPLAIN (ANALYZE) EXECUTE claimed('stock', '{c}', '{2}', '{0}', '{a,a}', '{0,1}', '{0,0}', '{0,1}', '{a}', '{7}', '{0}', '{2}')`, pgx.QueryExecModeSimpleProtocol)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +163,8 @@ func TestPlansOfManyMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 		turns = append(turns, claimed...)
-		rows, err = conn.Query(ctx, fmt.Sprintf(`EXPLAIN (ANALYZE) EXECUTE marks('stock', '{a}', '{%s}', '{1}', '{NULL}', '{NULL}', '{0}', '{0}', '{f}')`, aMark().ID),
+		rows, err = conn.Query(ctx,
+			fmt.Sprintf(`EXPLAIN (ANALYZE) EXECUTE marks('stock', '{a}', '{%s}', '{1}', '{NULL}', '{NULL}', '{0}', '{0}', '{f}')`, aMark().ID),
 			pgx.QueryExecModeSimpleProtocol)
 		if err != nil {
 			t.Fatal(err)
@@ -172,9 +180,11 @@ func TestPlansOfManyMessages(t *testing.T) {
 	}
 	explain()
 	run(s.pg.SQL["Widen"])
-	for name, want := range map[string]string{"enable_seqscan": "on", "enable_sort": "off", "plan_cache_mode": "auto"} {
+	for name, want := range map[string]string{"enable_seqscan": "on", "enable_sort": "off",
+		"plan_cache_mode": "auto"} {
 		var got string
-		if err := conn.QueryRow(ctx, "SELECT current_setting($1)", pgx.QueryExecModeSimpleProtocol, name).Scan(&got); err != nil || got != want {
+		if err := conn.QueryRow(ctx, "SELECT current_setting($1)", pgx.QueryExecModeSimpleProtocol,
+			name).Scan(&got); err != nil || got != want {
 			t.Errorf("%s is %s for the handler, %v", name, got, err)
 		}
 	}
@@ -182,7 +192,9 @@ func TestPlansOfManyMessages(t *testing.T) {
 	var es []store.Effect
 	for n := range 300 {
 		m := aMessage("c")
-		es = append(es, store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: "a", ID: fmt.Sprint(n)}, Message: m}}})
+		es = append(es,
+			store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "stock",
+				Identity: store.Identity{Source: "a", ID: fmt.Sprint(n)}, Message: m}}})
 	}
 	if _, err := s.Apply(ctx, es...); err != nil {
 		t.Fatal(err)
@@ -206,13 +218,15 @@ func TestManyBusy(t *testing.T) {
 		m.KeyOrder, m.Key = store.Arriving, []byte(key)
 		return m
 	}
-	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{mark("k")}, Locks: []store.Lock{{Space: "order", Key: "a"}}})
+	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{mark("k")},
+		Locks: []store.Lock{{Space: "order", Key: "a"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, in := range map[string]store.Intake{
-		"a key":     {Marks: []store.Mark{mark("l"), mark("k")}},
-		"an entity": {Marks: []store.Mark{mark("l"), mark("m")}, Locks: []store.Lock{{Space: "order", Key: "b"}, {Space: "order", Key: "a"}}},
+		"a key": {Marks: []store.Mark{mark("l"), mark("k")}},
+		"an entity": {Marks: []store.Mark{mark("l"), mark("m")},
+			Locks: []store.Lock{{Space: "order", Key: "b"}, {Space: "order", Key: "a"}}},
 	} {
 		in.Wait = 50 * time.Millisecond
 		if _, err := s.Begin(ctx, in); err == nil || !s.Outage(err) {

@@ -32,12 +32,15 @@ const (
 // inserts completes the statements that insert marks and steps.
 func inserts(raw map[string]string) {
 	for name, text := range raw {
-		columns := []string{"$written", "$7::bigint", "$source", "$2::text", "$id", "$3::text", "$held", "$8::boolean"}
+		columns := []string{"$written", "$7::bigint", "$source", "$2::text", "$id", "$3::text", "$held",
+			"$8::boolean"}
 		if name == "InsertMarks" {
-			columns = []string{"$written", "i.written", "$source", "i.source", "$id", "i.id", "$held", "i.held"}
+			columns = []string{"$written", "i.written", "$source", "i.source", "$id", "i.id",
+				"$held", "i.held"}
 		}
 		fill := strings.NewReplacer(columns...)
-		raw[name] = strings.NewReplacer("/*arrived*/", fill.Replace(arrived), "/*known*/", fill.Replace(known), "/*forgotten*/", forgottenStep).Replace(text)
+		raw[name] = strings.NewReplacer("/*arrived*/", fill.Replace(arrived), "/*known*/",
+			fill.Replace(known), "/*forgotten*/", forgottenStep).Replace(text)
 	}
 }
 
@@ -60,14 +63,16 @@ func markArgs(m *store.Mark) ([]any, error) {
 	if m.As == store.Rejected {
 		reason = column.Some(column.Clip(column.Legible(m.Reason)))
 	}
-	return []any{column.Name(m.Consumer), column.Name(m.Source), column.Name(m.ID), int16(m.As), reason, column.Number(m.Fingerprint), writtenAt(m.ID), m.Held}, nil
+	return []any{column.Name(m.Consumer), column.Name(m.Source), column.Name(m.ID), int16(m.As), reason,
+		column.Number(m.Fingerprint), writtenAt(m.ID), m.Held}, nil
 }
 
 // verdict reads what FindMark and its like answer.
 func verdict(row pgrun.Scanner, v *store.Verdict, before ...any) error {
 	var result column.Blob
 	var left *int64 // microseconds
-	if err := row.Scan(append(before, &v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result, &v.Emitted, &v.Headers, &left)...); err != nil {
+	if err := row.Scan(append(before, &v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result, &v.Emitted,
+		&v.Headers, &left)...); err != nil {
 		return err
 	}
 	v.Result, v.Left = string(result), 0
@@ -78,7 +83,8 @@ func verdict(row pgrun.Scanner, v *store.Verdict, before ...any) error {
 }
 
 func byIdentity(a, b store.Mark) int {
-	return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Source, b.Source), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Source, b.Source),
+		cmp.Compare(a.ID, b.ID))
 }
 
 // order is the indices of list, stably sorted: intakes that take in the same order never wait in a circle.
@@ -183,7 +189,8 @@ func (c *core) alone(m *store.Mark, v *store.Verdict) ([]pgrun.Call, error) {
 	calls := []pgrun.Call{
 		{Args: lock, With: c.pg.SQL["TakeArrive"], Server: true},
 		insert,
-		{SQL: c.pg.SQL["KeyOrder"], Args: []any{lock[0], args[0], args[1], args[2], keyOf(m.Key), tries}, Scan: turned, Need: not, Also: true},
+		{SQL: c.pg.SQL["KeyOrder"], Args: []any{lock[0], args[0], args[1], args[2], keyOf(m.Key), tries},
+			Scan: turned, Need: not, Also: true},
 		c.findMark(args, &fresh, v),
 	}
 	if at := floored(m); at > 0 { // that it is too old goes before that it waits
@@ -193,7 +200,8 @@ func (c *core) alone(m *store.Mark, v *store.Verdict) ([]pgrun.Call, error) {
 			}
 			return nil
 		}
-		calls = slices.Insert(calls, 3, pgrun.Call{SQL: c.pg.SQL["BelowFloor"], Args: []any{args[0], at}, Scan: below, Need: not, Also: true})
+		calls = slices.Insert(calls, 3, pgrun.Call{SQL: c.pg.SQL["BelowFloor"], Args: []any{args[0], at},
+			Scan: below, Need: not, Also: true})
 	}
 	return calls, nil
 }
@@ -226,7 +234,8 @@ func (c *core) answerMark(m *store.Mark) ([]pgrun.Call, error) {
 	if m.Result != "" {
 		result = []byte(m.Result)
 	}
-	return []pgrun.Call{c.pg.Call("AnswerMark", append(args[:5], m.Code, result, column.Some(m.Emitted), column.Some(m.Headers))...)}, nil
+	return []pgrun.Call{c.pg.Call("AnswerMark", append(args[:5], m.Code, result, column.Some(m.Emitted),
+		column.Some(m.Headers))...)}, nil
 }
 
 // wanted are the ids of one table and their places in the answer.
@@ -236,7 +245,8 @@ type wanted struct {
 }
 
 func (w *wanted) add(id store.Identity, place int) {
-	w.sources, w.ids, w.places = append(w.sources, column.Name(id.Source)), append(w.ids, column.Name(id.ID)), append(w.places, int32(place))
+	w.sources, w.ids, w.places = append(w.sources, column.Name(id.Source)), append(w.ids, column.Name(id.ID)),
+		append(w.places, int32(place))
 }
 
 // Seen looks marks up, all in one statement.
@@ -273,7 +283,8 @@ func (c *core) Seen(ctx context.Context, consumer string, ids []store.Identity) 
 func (c *core) bind(in store.Intake, calls []pgrun.Call) []pgrun.Call {
 	wait, idle := cmp.Or(in.Wait, pgrun.DefaultWait), cmp.Or(in.Handle, pgrun.DefaultHandle)
 	if len(calls) > 0 && calls[0].With != "" {
-		calls[0].SQL, calls[0].Args = calls[0].With, append(calls[0].Args, pgrun.Millis(wait), pgrun.Millis(idle))
+		calls[0].SQL, calls[0].Args = calls[0].With,
+			append(calls[0].Args, pgrun.Millis(wait), pgrun.Millis(idle))
 	} else {
 		calls = slices.Insert(calls, 0, c.pg.Session(wait, idle))
 	}

@@ -206,7 +206,8 @@ func (m *migrator) migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) (
 		if _, err := tx.Exec(ctx, one.text, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return nil, fmt.Errorf("%s: %w", one.Name, err)
 		}
-		if _, err := tx.Exec(ctx, m.pg.SQL["InsertMigration"], one.Version, one.Name, one.Checksum, one.builds); err != nil {
+		if _, err := tx.Exec(ctx, m.pg.SQL["InsertMigration"], one.Version, one.Name, one.Checksum,
+			one.builds); err != nil {
 			return nil, fmt.Errorf("%s: note it: %w", one.Name, err)
 		}
 	}
@@ -217,7 +218,8 @@ func (m *migrator) migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) (
 func (m *migrator) explain(err error) error {
 	if pgrun.SQLState(err) == "42501" {
 		return &store.RightError{What: pgrun.Refused(err), Err: err,
-			Remedy: "run what `skald roles migrator --schema " + pgrun.ShellWord(m.pg.Schema) + "` prints, and migrate as a member of that role"}
+			Remedy: "run what `skald roles migrator --schema " + pgrun.ShellWord(m.pg.Schema) +
+				"` prints, and migrate as a member of that role"}
 	}
 	return m.core.pg.Explain(err)
 }
@@ -225,7 +227,8 @@ func (m *migrator) explain(err error) error {
 // look checks the encoding, fills in the default of the source and finds out whether the schema is there.
 func (m *migrator) look(ctx context.Context, tx pgx.Tx) error {
 	var server, client, database string
-	if err := tx.QueryRow(ctx, m.pg.SQL["Encoding"], m.pg.Schema).Scan(&server, &client, &database, &m.exists); err != nil {
+	if err := tx.QueryRow(ctx, m.pg.SQL["Encoding"], m.pg.Schema).Scan(&server, &client, &database,
+		&m.exists); err != nil {
 		return fmt.Errorf("look at database: %w", err)
 	}
 	return encodings(server, client, database)

@@ -30,7 +30,8 @@ func TestMigrateBehindAnother(t *testing.T) {
 	}()
 	waits := `SELECT count(*) FROM pg_locks AS w JOIN pg_locks AS h USING (locktype, classid, objid, objsubid)
 		WHERE w.locktype = 'advisory' AND NOT w.granted AND h.granted AND h.pid = $1`
-	for end := time.Now().Add(5 * time.Minute); one[int](t, b, waits, int64(first.Conn().PgConn().PID())) == 0; {
+	for end := time.Now().Add(5 * time.Minute); one[int](t, b, waits,
+		int64(first.Conn().PgConn().PID())) == 0; {
 		if time.Now().After(end) {
 			t.Fatal("it does not wait")
 		}

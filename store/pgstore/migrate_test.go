@@ -45,7 +45,8 @@ func TestMigrateTwoAtOnce(t *testing.T) {
 		t.Errorf("four at once applied %v, want %v", did, want)
 	}
 	want := "/postgres/" + b.schema
-	if got := one[string](t, b, `SELECT value FROM {skald_setting} WHERE name = 'source'`); !strings.HasSuffix(got, b.schema) {
+	if got := one[string](t, b,
+		`SELECT value FROM {skald_setting} WHERE name = 'source'`); !strings.HasSuffix(got, b.schema) {
 		t.Errorf("the source is %q, want one like %q", got, want)
 	}
 }
@@ -82,10 +83,12 @@ func TestMigratePending(t *testing.T) {
 		t.Errorf("the source of a row is %q, want %q", got, o.Source)
 	}
 	var other *SourceError
-	if _, err := Migrate(ctx, b.pool, &MigrateOptions{Schema: b.schema, Source: "/other"}); !errors.As(err, &other) || other.Have != o.Source {
+	if _, err := Migrate(ctx, b.pool, &MigrateOptions{Schema: b.schema, Source: "/other"}); !errors.As(err,
+		&other) || other.Have != o.Source {
 		t.Errorf("another source: %v", err)
 	}
-	if _, err := Pending(ctx, b.pool, &MigrateOptions{Schema: b.schema, Source: "/other"}); !errors.As(err, &other) {
+	if _, err := Pending(ctx, b.pool, &MigrateOptions{Schema: b.schema, Source: "/other"}); !errors.As(err,
+		&other) {
 		t.Errorf("pending with another source: %v", err)
 	}
 	if _, err := Migrate(ctx, b.pool, &MigrateOptions{Schema: b.schema}); err != nil {
@@ -114,13 +117,16 @@ func TestMigrateChangedAndLater(t *testing.T) {
 	_, migrate := Migrate(ctx, b.pool, o)
 	_, pending := Pending(ctx, b.pool, o)
 	var schema *store.SchemaError
-	for name, err := range map[string]error{"check": s.Check(ctx, store.App), "migrate": migrate, "pending": pending} {
+	for name, err := range map[string]error{"check": s.Check(ctx, store.App), "migrate": migrate,
+		"pending": pending} {
 		if !errors.As(err, &schema) || schema.Have != 99 || schema.Remedy != "run a newer build" {
 			t.Errorf("%s of tables that have less: %v", name, err)
 		}
 	}
 	page, err := os.ReadFile("../../docs/operations.md")
-	if said := fmt.Sprintf("the tables in schema s have version 99, this build works with %d to %d: run a newer build", schema.Need, schema.Last); err != nil || !strings.Contains(string(page), said) {
+	if said := fmt.Sprintf(
+		"the tables in schema s have version 99, this build works with %d to %d: run a newer build",
+		schema.Need, schema.Last); err != nil || !strings.Contains(string(page), said) {
 		t.Errorf("docs/operations.md has not %q: %v", said, err)
 	}
 	b.exec(t, `DELETE FROM {skald_migration} WHERE version = 99`)
@@ -140,7 +146,8 @@ func TestNoTables(t *testing.T) {
 	_, tick := store.Snapshot(ctx, s, "")
 	for name, err := range map[string]error{"check": s.Check(ctx, store.App), "begin": begin, "tick": tick} {
 		var schema *store.SchemaError
-		if !errors.As(err, &schema) || schema.Have != 0 || !strings.Contains(schema.Remedy, b.schema) || !store.Incurable(err) || s.Outage(err) {
+		if !errors.As(err, &schema) || schema.Have != 0 || !strings.Contains(schema.Remedy, b.schema) ||
+			!store.Incurable(err) || s.Outage(err) {
 			t.Errorf("%s without tables: %v", name, err)
 		}
 	}
@@ -170,7 +177,8 @@ func TestMigrateEncoding(t *testing.T) {
 		t.Errorf("migrate a LATIN1 database: %v", err)
 	}
 	err = New(pool, nil).Check(ctx, store.Relay) // other tools make tables anywhere
-	if !errors.As(err, &encoding) || encoding.Encoding != "LATIN1" || !store.Incurable(err) || !strings.Contains(err.Error(), "ENCODING 'UTF8'") {
+	if !errors.As(err, &encoding) || encoding.Encoding != "LATIN1" || !store.Incurable(err) ||
+		!strings.Contains(err.Error(), "ENCODING 'UTF8'") {
 		t.Errorf("check of a LATIN1 database: %v", err)
 	}
 }
@@ -190,11 +198,14 @@ func TestClientEncoding(t *testing.T) {
 	}
 	t.Cleanup(pool.Close)
 	s := New(pool, &Options{Schema: b.schema})
-	write := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.Write(ctx, tx, store.Effect{Rows: rowsOf(aMessage("größe"))}) })
+	write := pgx.BeginFunc(ctx, pool,
+		func(tx pgx.Tx) error { return s.Write(ctx, tx, store.Effect{Rows: rowsOf(aMessage("größe"))}) })
 	_, migrate := Migrate(ctx, pool, &MigrateOptions{Schema: b.schema})
-	for name, err := range map[string]error{"check": s.Check(ctx, store.App), "write": write, "migrate": migrate} {
+	for name, err := range map[string]error{"check": s.Check(ctx, store.App), "write": write,
+		"migrate": migrate} {
 		var encoding *store.EncodingError
-		if !errors.As(err, &encoding) || encoding.Encoding != "LATIN1" || !store.Incurable(err) || !strings.Contains(err.Error(), "client_encoding=UTF8") {
+		if !errors.As(err, &encoding) || encoding.Encoding != "LATIN1" || !store.Incurable(err) ||
+			!strings.Contains(err.Error(), "client_encoding=UTF8") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -232,7 +243,8 @@ func TestStatements(t *testing.T) {
 	for _, texts := range all {
 		for _, name := range slices.Sorted(maps.Keys(texts)) {
 			sql := texts[name]
-			if strings.Contains(sql, "/*filter*/") || strings.Contains(sql, "/*columns*/") || strings.Contains(sql, "/*schema*/") {
+			if strings.Contains(sql, "/*filter*/") || strings.Contains(sql, "/*columns*/") ||
+				strings.Contains(sql, "/*schema*/") {
 				t.Errorf("%s has a placeholder left", name)
 			}
 			if _, err := conn.Conn().Prepare(ctx, "", sql); err != nil {
@@ -250,13 +262,15 @@ func TestBadSchemaName(t *testing.T) {
 	need.Postgres(t)
 	for _, name := range []string{"a$$b", "a\x00b", "\xff", strings.Repeat("ä", 32)} {
 		s := New(nil, &Options{Schema: name})
-		if err := s.Check(context.Background(), store.App); err == nil || !strings.Contains(err.Error(), "1 to 63 bytes") {
+		if err := s.Check(context.Background(), store.App); err == nil ||
+			!strings.Contains(err.Error(), "1 to 63 bytes") {
 			t.Errorf("schema %q: %v", name, err)
 		}
 		if _, err := s.Begin(context.Background(), store.Intake{}); err == nil {
 			t.Errorf("schema %q is taken", name)
 		}
-		if _, err := Migrate(context.Background(), (*pgx.Conn)(nil), &MigrateOptions{Schema: name}); err == nil {
+		if _, err := Migrate(context.Background(), (*pgx.Conn)(nil),
+			&MigrateOptions{Schema: name}); err == nil {
 			t.Errorf("schema %q is migrated", name)
 		}
 	}
@@ -281,7 +295,8 @@ func TestScript(t *testing.T) {
 		t.Error(err)
 	}
 	b.exec(t, `INSERT INTO {skald_outbox} (topic, type) VALUES ('t', 't')`)
-	if got := one[string](t, b, `SELECT source FROM {skald_outbox}`); !strings.HasPrefix(got, "/") || !strings.HasSuffix(got, "/"+b.schema) {
+	if got := one[string](t, b, `SELECT source FROM {skald_outbox}`); !strings.HasPrefix(got, "/") ||
+		!strings.HasSuffix(got, "/"+b.schema) {
 		t.Errorf("the source is %q", got)
 	}
 }

@@ -111,7 +111,9 @@ func (m *mover) sayIn(tx pgx.Tx) {
 	m.Helper()
 	key := fmt.Sprint("k", len(m.said)%keys)
 	one := fmt.Sprintf("%s/%d", key, len(m.said))
-	if _, err := tx.Exec(context.Background(), `INSERT INTO skald_outbox (topic, key, type, data) VALUES ('orders', $1, 'said', $2)`, key, one); err != nil {
+	if _, err := tx.Exec(context.Background(),
+		`INSERT INTO skald_outbox (topic, key, type, data) VALUES ('orders', $1, 'said', $2)`, key,
+		one); err != nil {
 		m.Fatal(err)
 	}
 	m.said = append(m.said, one)
@@ -120,7 +122,9 @@ func (m *mover) sayIn(tx pgx.Tx) {
 // hurry spends transaction numbers.
 func (m *mover) hurry(n int) {
 	m.Helper()
-	m.SQL("shop", fmt.Sprintf("DO $$ BEGIN FOR i IN 1..%d LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$", n))
+	m.SQL("shop",
+		fmt.Sprintf("DO $$ BEGIN FOR i IN 1..%d LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$",
+			n))
 }
 
 func (m *mover) relay() *relay.Relay {
@@ -213,7 +217,8 @@ func (m *mover) recover() store.Recovered {
 
 func (m *mover) nothingMoved() {
 	m.Helper()
-	if again, err := m.db.Recover(context.Background(), &store.Audit{Author: "ann", Action: "recover"}); err != nil || again != (store.Recovered{}) {
+	if again, err := m.db.Recover(context.Background(),
+		&store.Audit{Author: "ann", Action: "recover"}); err != nil || again != (store.Recovered{}) {
 		m.Fatalf("where nothing moved the recover says %+v, %v", again, err)
 	}
 }
@@ -231,7 +236,8 @@ func (m *mover) whole() {
 	}
 	for k := range keys {
 		of := func(all []string) []string {
-			return slices.DeleteFunc(slices.Clone(all), func(one string) bool { return !strings.HasPrefix(one, fmt.Sprintf("k%d/", k)) })
+			return slices.DeleteFunc(slices.Clone(all),
+				func(one string) bool { return !strings.HasPrefix(one, fmt.Sprintf("k%d/", k)) })
 		}
 		if got, want := of(first), of(m.said); !slices.Equal(got, want) {
 			m.Errorf("of key %d came %v, said were %v", k, got, want)
@@ -418,7 +424,8 @@ func TestStandbyAndItsPromotion(t *testing.T) {
 	m.pool.Close()
 	m.at(standby, "shop")
 	r := m.relay()
-	if _, err := r.Step(context.Background()); !errors.Is(err, store.ErrStandby) || !m.db.Outage(err) || store.Incurable(err) {
+	if _, err := r.Step(context.Background()); !errors.Is(err, store.ErrStandby) || !m.db.Outage(err) ||
+		store.Incurable(err) {
 		t.Fatalf("on a standby a relay says %v", err)
 	}
 	if h := r.Health(); !h.Live || h.Ready || !strings.Contains(h.Why, "standby") {
@@ -456,7 +463,8 @@ func TestLogicalSwitchOver(t *testing.T) {
 	to := need.NewCluster(t, "fsync = off", "wal_level = logical")
 	to.Load("shop", m.Dump("shop", "--schema-only"))
 	m.SQL("shop", "CREATE PUBLICATION move FOR ALL TABLES")
-	to.SQL("shop", fmt.Sprintf("CREATE SUBSCRIPTION move CONNECTION 'host=127.0.0.1 port=%d user=postgres dbname=shop' PUBLICATION move", m.Port))
+	to.SQL("shop",
+		fmt.Sprintf("CREATE SUBSCRIPTION move CONNECTION 'host=127.0.0.1 port=%d user=postgres dbname=shop' PUBLICATION move", m.Port))
 	m.say(5)
 	m.until("the other cluster has all", func() bool {
 		return to.SQL("shop", "SELECT count(*) FROM skald_outbox") == fmt.Sprint(len(m.said)) &&
@@ -487,7 +495,8 @@ func TestInboxAfterALogicalSwitchOver(t *testing.T) {
 	m := newMover(t, "wal_level = logical")
 	ctx := context.Background()
 	mark := func(n int) store.Mark {
-		return store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: fmt.Sprint("m", n)}, As: store.Done}
+		return store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: fmt.Sprint("m", n)},
+			As: store.Done}
 	}
 	done := func(n int, result string) {
 		t.Helper()
@@ -503,7 +512,8 @@ func TestInboxAfterALogicalSwitchOver(t *testing.T) {
 	}
 	park := func(id string) {
 		t.Helper()
-		p := store.Parked{Consumer: "c", Identity: store.Identity{Source: "/s", ID: id}, Message: skald.Message{ID: id, Topic: "t", Type: "x", Key: []byte("k")}, Attempts: 1}
+		p := store.Parked{Consumer: "c", Identity: store.Identity{Source: "/s", ID: id},
+			Message: skald.Message{ID: id, Topic: "t", Type: "x", Key: []byte("k")}, Attempts: 1}
 		if _, err := m.db.Apply(ctx, store.Effect{Park: &store.Park{Parked: p}}); err != nil {
 			t.Fatal(err)
 		}
@@ -517,7 +527,8 @@ func TestInboxAfterALogicalSwitchOver(t *testing.T) {
 	to := need.NewCluster(t, "fsync = off", "wal_level = logical")
 	to.Load("shop", m.Dump("shop", "--schema-only"))
 	m.SQL("shop", "CREATE PUBLICATION move FOR ALL TABLES")
-	to.SQL("shop", fmt.Sprintf("CREATE SUBSCRIPTION move CONNECTION 'host=127.0.0.1 port=%d user=postgres dbname=shop' PUBLICATION move", m.Port))
+	to.SQL("shop",
+		fmt.Sprintf("CREATE SUBSCRIPTION move CONNECTION 'host=127.0.0.1 port=%d user=postgres dbname=shop' PUBLICATION move", m.Port))
 	m.until("the other cluster has all", func() bool {
 		return to.SQL("shop", "SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'") == "0"
 	})
@@ -530,7 +541,8 @@ func TestInboxAfterALogicalSwitchOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	park("p4")
-	first, err := m.db.Claim(ctx, store.Want{Consumer: "c", Session: "life", ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Hour})
+	first, err := m.db.Claim(ctx, store.Want{Consumer: "c", Session: "life",
+		ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Hour})
 	if err != nil || len(first.Parked) != 1 || first.Parked[0].ID != "p0" {
 		t.Errorf("the first of its key is %+v, %v", first.Parked, err)
 	}
@@ -541,7 +553,8 @@ func TestInboxAfterALogicalSwitchOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v, err := m.db.Seen(ctx, "c", []store.Identity{mark(7).Identity, mark(3).Identity}); err != nil || v[0].Result != "" || v[1].Result != `"result 3"` {
+	if v, err := m.db.Seen(ctx, "c", []store.Identity{mark(7).Identity, mark(3).Identity}); err != nil ||
+		v[0].Result != "" || v[1].Result != `"result 3"` {
 		t.Errorf("answers are %+v, %v", v, err)
 	}
 }
@@ -552,7 +565,8 @@ func TestRowsOfAnotherDatabase(t *testing.T) {
 	m := newMover(t)
 	m.say(5)
 	m.carry()
-	m.SQL("shop", `INSERT INTO skald_outbox (topic, key, type, data, seq, txid) OVERRIDING SYSTEM VALUE VALUES ('orders', 'k0', 'said', 'k0/x', 1000, '5')`)
+	m.SQL("shop",
+		`INSERT INTO skald_outbox (topic, key, type, data, seq, txid) OVERRIDING SYSTEM VALUE VALUES ('orders', 'k0', 'said', 'k0/x', 1000, '5')`)
 	m.said = append(m.said, "k0/x")
 	m.refuses()
 	m.recover()
@@ -567,9 +581,13 @@ func TestRowsOfAnotherDatabase(t *testing.T) {
 // What a database or a role has set for its sessions changes nothing.
 func TestSettingsOfTheDatabase(t *testing.T) {
 	m := newMover(t)
-	for _, set := range []string{"default_transaction_isolation = 'serializable'", "default_transaction_read_only = on", "default_transaction_deferrable = on",
-		"synchronous_commit = off", "statement_timeout = '20s'", "lock_timeout = '20s'", "idle_in_transaction_session_timeout = '20s'", "search_path = pg_catalog", "TimeZone = 'Asia/Kathmandu'",
-		"DateStyle = 'SQL, DMY'", "bytea_output = 'escape'", "extra_float_digits = 0", "standard_conforming_strings = off"} {
+	for _, set := range []string{"default_transaction_isolation = 'serializable'",
+		"default_transaction_read_only = on", "default_transaction_deferrable = on",
+		"synchronous_commit = off", "statement_timeout = '20s'", "lock_timeout = '20s'",
+		"idle_in_transaction_session_timeout = '20s'", "search_path = pg_catalog",
+		"TimeZone = 'Asia/Kathmandu'",
+		"DateStyle = 'SQL, DMY'", "bytea_output = 'escape'", "extra_float_digits = 0",
+		"standard_conforming_strings = off"} {
 		m.SQL("postgres", "ALTER DATABASE shop SET "+set)
 	}
 	m.pool.Close()
@@ -578,9 +596,12 @@ func TestSettingsOfTheDatabase(t *testing.T) {
 	defer func() { _ = db.Close() }()
 	ctx := context.Background()
 	for i := range 4 {
-		mark := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: fmt.Sprint(i)}, As: store.Done}
+		mark := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: fmt.Sprint(i)},
+			As: store.Done}
 		one := fmt.Sprintf("k%d/%d", i, i)
-		said := store.Effect{Rows: []skald.Message{{ID: uuid7.New(time.Now()), Time: time.Now(), Topic: "orders", Key: []byte(fmt.Sprint("k", i)), Type: "said", ContentType: "application/json", Data: []byte(one)}}}
+		said := store.Effect{Rows: []skald.Message{{ID: uuid7.New(time.Now()), Time: time.Now(),
+			Topic: "orders", Key: []byte(fmt.Sprint("k", i)), Type: "said", ContentType: "application/json",
+			Data: []byte(one)}}}
 		err := error(nil)
 		if i%2 == 0 {
 			err = take[pgx.Tx](ctx, m.db, mark, said)
@@ -599,7 +620,9 @@ func TestSettingsOfTheDatabase(t *testing.T) {
 	if _, err := m.db.Maintain(ctx, store.Maintain{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := m.pool.Exec(ctx, "INSERT INTO public.skald_outbox (topic, type) VALUES ('orders', 'x')"); err == nil || !strings.Contains(err.Error(), "read-only transaction") {
+	if _, err := m.pool.Exec(ctx,
+		"INSERT INTO public.skald_outbox (topic, type) VALUES ('orders', 'x')"); err == nil ||
+		!strings.Contains(err.Error(), "read-only transaction") {
 		t.Errorf("your own transaction, where the default is to read only: %v", err)
 	}
 }
@@ -639,7 +662,8 @@ func TestRecoverIsKilled(t *testing.T) {
 		killed <- err
 	}()
 	m.until("the recover waits, and is killed", func() bool {
-		return m.SQL("shop", "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%IN EXCLUSIVE MODE%'") == "1"
+		return m.SQL("shop",
+			"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%IN EXCLUSIVE MODE%'") == "1"
 	})
 	if err := <-killed; err == nil {
 		t.Fatal("the recover was not killed")

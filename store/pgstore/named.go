@@ -12,7 +12,8 @@ var _ startup.Wire = (*Store)(nil)
 // String names the server, the database and the schema, and nothing that is secret.
 func (s *Store) String() string {
 	at := s.pool.Config().ConnConfig
-	return fmt.Sprintf("PostgreSQL at %s:%d, database %s, schema %s", at.Host, at.Port, at.Database, s.pg.Schema)
+	return fmt.Sprintf("PostgreSQL at %s:%d, database %s, schema %s", at.Host, at.Port, at.Database,
+		s.pg.Schema)
 }
 
 // String names the schema.

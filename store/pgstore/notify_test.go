@@ -19,7 +19,8 @@ import (
 // TestNotify: a write in one process wakes a listener in another, and nothing else does.
 func TestNotify(t *testing.T) {
 	b, other := newBed(t), newBed(t)
-	writes, quiet := New(b.pool, &Options{Schema: b.schema, Notify: true}), New(b.pool, &Options{Schema: b.schema})
+	writes, quiet := New(b.pool, &Options{Schema: b.schema, Notify: true}),
+		New(b.pool, &Options{Schema: b.schema})
 	elsewhere := New(other.pool, &Options{Schema: other.schema, Notify: true})
 	relay := b.store(t)
 	l, err := relay.Listen(b.url)
@@ -68,7 +69,8 @@ func TestNotify(t *testing.T) {
 
 	// A lost connection is made again, and what was missed meanwhile is looked for.
 	woken = relay.Woken()
-	b.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'LISTEN skald_outbox' AND state = 'idle' AND datname = current_database()`)
+	b.exec(t,
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'LISTEN skald_outbox' AND state = 'idle' AND datname = current_database()`)
 	await(t, "a new connection", woken)
 	stop()
 	if err := <-ended; err != nil {
@@ -122,7 +124,8 @@ func manyWrites(t *testing.T) {
 
 func TestListenSaysWhatIsWrong(t *testing.T) {
 	b := newBed(t)
-	if _, err := b.store(t).Listen("postgres://u:secret@h:port/x"); err == nil || strings.Contains(err.Error(), "secret") {
+	if _, err := b.store(t).Listen("postgres://u:secret@h:port/x"); err == nil ||
+		strings.Contains(err.Error(), "secret") {
 		t.Errorf("a wrong URL: %v", err)
 	}
 	l, err := b.store(t).Listen(b.url + "&dbname=skald_there_is_none")

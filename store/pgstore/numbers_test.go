@@ -36,10 +36,13 @@ func TestNumbersGivenOutTwice(t *testing.T) {
 				b.exec(t, c.without)
 			}
 			b.exec(t, "ALTER SEQUENCE {"+c.sequence+"} RESTART")
-			_, occupied := s.Attend(ctx, store.Attend{Consumer: "c", Take: true, Session: "life", Stamp: "note", Checkpoints: []store.Checkpoint{{Partition: "t/0", Origin: "one", Position: 1}}})
+			_, occupied := s.Attend(ctx, store.Attend{Consumer: "c", Take: true, Session: "life",
+				Stamp: "note", Checkpoints: []store.Checkpoint{{Partition: "t/0", Origin: "one",
+					Position: 1}}})
 			for what, err := range map[string]error{"check": s.Check(ctx, store.App), "occupy": occupied} {
 				var moved *store.MovedError
-				if !errors.As(err, &moved) || !store.Incurable(err) || !strings.Contains(err.Error(), c.sequence) || !strings.Contains(err.Error(), "skald outbox recover") {
+				if !errors.As(err, &moved) || !store.Incurable(err) || !strings.Contains(err.Error(),
+					c.sequence) || !strings.Contains(err.Error(), "skald outbox recover") {
 					t.Fatalf("%s says %v", what, err)
 				}
 			}
@@ -48,7 +51,8 @@ func TestNumbersGivenOutTwice(t *testing.T) {
 			}
 			note := &store.Audit{Author: "ann", Reason: "switched over", Action: "recover"}
 			look, err := s.Recover(ctx, nil)
-			if done, other := s.Recover(ctx, note); err != nil || other != nil || look.Moved == "" || done != (store.Recovered{Moved: look.Moved, Raised: 1}) {
+			if done, other := s.Recover(ctx, note); err != nil || other != nil || look.Moved == "" ||
+				done != (store.Recovered{Moved: look.Moved, Raised: 1}) {
 				t.Fatalf("the recover says %+v, %v, of what it saw as %+v, %v", done, other, look, err)
 			}
 			if err := s.Check(ctx, store.App); err != nil {
@@ -57,7 +61,8 @@ func TestNumbersGivenOutTwice(t *testing.T) {
 			if again, err := s.Recover(ctx, note); err != nil || again != (store.Recovered{}) {
 				t.Errorf("again it says %+v, %v", again, err)
 			}
-			if noted, err := s.Audits(ctx, store.AuditQuery{Limit: 1}); err != nil || len(noted) != 1 || noted[0].Action != "recover" || noted[0].Author != "ann" {
+			if noted, err := s.Audits(ctx, store.AuditQuery{Limit: 1}); err != nil || len(noted) != 1 ||
+				noted[0].Action != "recover" || noted[0].Author != "ann" {
 				t.Errorf("noted is %+v, %v", noted, err)
 			}
 			drawNumbers(ctx, t, s)
@@ -70,11 +75,13 @@ func TestNumbersThatGoOnElsewhere(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
 	drawNumbers(ctx, t, s)
-	sequences := []string{"skald_parked_place_seq", "skald_quarantine_number_seq", "skald_audit_seq_seq", "skald_arrival"}
+	sequences := []string{"skald_parked_place_seq", "skald_quarantine_number_seq", "skald_audit_seq_seq",
+		"skald_arrival"}
 	for _, name := range sequences {
 		b.exec(t, "ALTER SEQUENCE {"+name+"} RESTART WITH 1000")
 	}
-	if done, err := s.Recover(ctx, &store.Audit{Author: "ann", Action: "recover"}); err != nil || done != (store.Recovered{}) || s.Check(ctx, store.App) != nil {
+	if done, err := s.Recover(ctx, &store.Audit{Author: "ann", Action: "recover"}); err != nil ||
+		done != (store.Recovered{}) || s.Check(ctx, store.App) != nil {
 		t.Errorf("the recover says %+v, %v, and the check %v", done, err, s.Check(ctx, store.App))
 	}
 	for _, name := range sequences {
@@ -97,7 +104,8 @@ func TestArrivalsInBetween(t *testing.T) {
 	if err != nil || !strings.Contains(look.Moved, "skald_arrival") {
 		t.Fatalf("a look says %+v, %v", look, err)
 	}
-	if done, err := s.Recover(ctx, &store.Audit{Author: "ann", Action: "recover"}); err != nil || done.Raised != 1 {
+	if done, err := s.Recover(ctx, &store.Audit{Author: "ann", Action: "recover"}); err != nil ||
+		done.Raised != 1 {
 		t.Errorf("the recover says %+v, %v", done, err)
 	}
 	if n := one[int64](t, b, "SELECT nextval('{skald_arrival}')"); n != top+1 {
@@ -123,9 +131,12 @@ func drawNumbers(ctx context.Context, t *testing.T, s *Store) {
 		}
 		m := aMark()
 		m.ID = uuid7.New(time.Now())
-		parked := &store.Park{Parked: store.Parked{Consumer: "c", Identity: m.Identity, Message: aMessage("k"), Attempts: 1}}
-		apart := &store.Quarantined{Consumer: "c", Identity: m.Identity, Why: store.Conflict, Message: aMessage("k")}
-		if _, err := s.Apply(ctx, store.Effect{Park: parked}, store.Effect{Quarantine: apart}, store.Effect{Audit: &store.Audit{Author: "ann", Action: "release"}}); err != nil {
+		parked := &store.Park{Parked: store.Parked{Consumer: "c", Identity: m.Identity,
+			Message: aMessage("k"), Attempts: 1}}
+		apart := &store.Quarantined{Consumer: "c", Identity: m.Identity, Why: store.Conflict,
+			Message: aMessage("k")}
+		if _, err := s.Apply(ctx, store.Effect{Park: parked}, store.Effect{Quarantine: apart},
+			store.Effect{Audit: &store.Audit{Author: "ann", Action: "release"}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -178,8 +178,10 @@ func TestEveryMergeOfTwoWriters(t *testing.T) {
 // transaction with rows is open throughout; readers turn all the time.
 // Interleaving 15.
 func TestAdversarialWriters(t *testing.T) {
-	t.Run("cache_statement", func(t *testing.T) { adversarialWriters(t, newBed(t), pgx.QueryExecModeCacheStatement) })
-	t.Run("pgbouncer", func(t *testing.T) { adversarialWriters(t, through(t), pgx.QueryExecModeCacheDescribe) })
+	t.Run("cache_statement",
+		func(t *testing.T) { adversarialWriters(t, newBed(t), pgx.QueryExecModeCacheStatement) })
+	t.Run("pgbouncer",
+		func(t *testing.T) { adversarialWriters(t, through(t), pgx.QueryExecModeCacheDescribe) })
 }
 
 func adversarialWriters(t *testing.T, b *bed, mode pgx.QueryExecMode) {
@@ -271,7 +273,8 @@ func (b *bed) hotWrite(ctx context.Context, s *Store, pool interface {
 		}
 	}
 	key, n := fmt.Sprint("k", rand.IntN(5)), 0
-	if err := tx.QueryRow(ctx, b.q(`UPDATE {hot} SET n = n + 1 WHERE key = $1 RETURNING n`), key).Scan(&n); err != nil {
+	if err := tx.QueryRow(ctx, b.q(`UPDATE {hot} SET n = n + 1 WHERE key = $1 RETURNING n`),
+		key).Scan(&n); err != nil {
 		return err
 	}
 	if err := s.Write(ctx, tx, store.Effect{Rows: []skald.Message{numbered(key, n)}}); err != nil {

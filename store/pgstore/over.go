@@ -35,7 +35,8 @@ func apart(in store.Intake, calls []pgrun.Call) (now, later []pgrun.Call) {
 
 // look finds the verdicts of the marks that were there. If all were, the unit will most likely be rolled
 // back: that goes along, so that a duplicate costs two round trips.
-func (u *unit) look(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, in store.Intake, later []pgrun.Call) (pgx.Tx, error) {
+func (u *unit) look(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, in store.Intake,
+	later []pgrun.Call) (pgx.Tx, error) {
 	calls := slices.DeleteFunc(later, func(c pgrun.Call) bool { return !c.Need() })
 	if len(calls) == 0 {
 		return tx, nil
@@ -75,7 +76,8 @@ func (o *over) again(ctx context.Context) (pgx.Tx, error) {
 		return nil, fmt.Errorf("begin again: %w", err)
 	}
 	tx, err := pgrun.Open(ctx, u.conn.Conn(), isoLevel(o.in.Isolation), u.s.bind(o.in, calls))
-	if err == nil && (!slices.Equal(found.Locks, u.found.Locks) || !slices.Equal(found.Sagas, u.found.Sagas)) {
+	if err == nil && (!slices.Equal(found.Locks, u.found.Locks) ||
+		!slices.Equal(found.Sagas, u.found.Sagas)) {
 		err = fmt.Errorf("an entity or a saga moved meanwhile: %w", store.ErrBusy)
 	}
 	if err != nil {
@@ -126,7 +128,8 @@ func (o *over) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	return tx.SendBatch(ctx, b)
 }
 
-func (o *over) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, from pgx.CopyFromSource) (int64, error) {
+func (o *over) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string,
+	from pgx.CopyFromSource) (int64, error) {
 	tx, err := o.again(ctx)
 	if err != nil {
 		return 0, err

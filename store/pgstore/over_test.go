@@ -46,7 +46,8 @@ func TestUnitThatFoundItsMarkCanStillBeUsed(t *testing.T) {
 	if _, err := u.Tx().Exec(ctx, insert, "late"); err == nil {
 		t.Error("the transaction of an ended unit can be used")
 	}
-	if n := one[int](t, b, `SELECT count(*) FROM {kv} WHERE key = 'committed'`) + one[int](t, b, `SELECT count(*) FROM {skald_outbox}`); n != 2 {
+	if n := one[int](t, b, `SELECT count(*) FROM {kv} WHERE key = 'committed'`) +
+		one[int](t, b, `SELECT count(*) FROM {skald_outbox}`); n != 2 {
 		t.Errorf("%d of two rows are there", n)
 	}
 	if v := one[int](t, b, `SELECT version FROM {skald_entity}`); v != 2 {
@@ -57,7 +58,8 @@ func TestUnitThatFoundItsMarkCanStillBeUsed(t *testing.T) {
 	if _, err := s.Apply(ctx, store.Effect{Locks: []store.Lock{lock}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := u.Commit(ctx, store.Effect{Rows: []skald.Message{aMessage("a")}}); !errors.Is(err, store.ErrBusy) {
+	if err := u.Commit(ctx, store.Effect{Rows: []skald.Message{aMessage("a")}}); !errors.Is(err,
+		store.ErrBusy) {
 		t.Errorf("an entity that moved meanwhile: %v", err)
 	}
 	if n := one[int](t, b, `SELECT count(*) FROM {skald_outbox}`); n != 1 {
@@ -81,7 +83,8 @@ func TestEveryIntakeIsBound(t *testing.T) {
 	}
 	timeless := aMark()
 	timeless.ID = "no time"
-	for name, marks := range map[string][]store.Mark{"none": nil, "a mark": {aMark()}, "one that was ahead": {ahead}, "one that was done": {done},
+	for name, marks := range map[string][]store.Mark{"none": nil, "a mark": {aMark()},
+		"one that was ahead": {ahead}, "one that was done": {done},
 		"two": {ahead, aMark()}, "two, one done": {done, aMark()}, "timeless": {timeless}} {
 		if err := bound(ctx, s, marks); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -90,12 +93,14 @@ func TestEveryIntakeIsBound(t *testing.T) {
 }
 
 func bound(ctx context.Context, s *Store, marks []store.Mark) error {
-	u, err := s.Begin(ctx, store.Intake{Marks: marks, Wait: 1234 * time.Millisecond, Handle: 4321 * time.Millisecond})
+	u, err := s.Begin(ctx, store.Intake{Marks: marks, Wait: 1234 * time.Millisecond,
+		Handle: 4321 * time.Millisecond})
 	if err != nil {
 		return err
 	}
 	var wait, idle, flush string
-	err = u.Tx().QueryRow(ctx, `SELECT current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout'), current_setting('synchronous_commit')`).Scan(&wait, &idle, &flush)
+	err = u.Tx().QueryRow(ctx,
+		`SELECT current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout'), current_setting('synchronous_commit')`).Scan(&wait, &idle, &flush)
 	if err == nil && (wait != "1234ms" || idle != "4321ms" || flush == "off") {
 		err = fmt.Errorf("lock_timeout %s, idle %s, synchronous_commit %s", wait, idle, flush)
 	}

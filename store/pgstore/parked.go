@@ -40,7 +40,8 @@ func (c *core) turn(consumer string, id store.Identity, key []byte) int64 {
 }
 
 func (c *core) turnArgs(m *store.Mark) []any {
-	return []any{c.turn(m.Consumer, m.Identity, m.Key), column.Name(m.Consumer), column.Name(m.Source), column.Name(m.ID), keyOf(m.Key), triesOf(m)}
+	return []any{c.turn(m.Consumer, m.Identity, m.Key), column.Name(m.Consumer), column.Name(m.Source),
+		column.Name(m.ID), keyOf(m.Key), triesOf(m)}
 }
 
 // triesOf is the attempts that m was claimed with; nil: it arrives.
@@ -84,15 +85,18 @@ func (c *core) guardTurn(m *store.Mark) []pgrun.Call {
 // many together. What is ours has its key locked.
 func (c *core) keep(e *store.Effect, together bool, ours map[taken]bool) (calls []pgrun.Call, err error) {
 	change := func(name string, id []any, more ...any) {
-		calls = append(calls, c.pg.Call("Walk"), c.pg.Call("LockParked", id...), c.pg.Call(name, append(slices.Clone(id), more...)...))
+		calls = append(calls, c.pg.Call("Walk"), c.pg.Call("LockParked", id...),
+			c.pg.Call(name, append(slices.Clone(id), more...)...))
 	}
 	if k := e.Park; k != nil && k.Was != nil {
 		at, err := held.EncodeCall(k.Call)
 		if err != nil {
 			return nil, err
 		}
-		change("UpdateParked", identity(k.Consumer, k.Identity), append(append(stateArgs(&k.Parked), int32(*k.Was), at, int32(k.Claims), int32(k.CrashCount), column.Legible(k.Session), held.CallKey(k.WasCall)),
-			claimArgs(k.WasClaim)...)...)
+		change("UpdateParked", identity(k.Consumer, k.Identity),
+			append(append(stateArgs(&k.Parked), int32(*k.Was), at, int32(k.Claims), int32(k.CrashCount),
+				column.Legible(k.Session), held.CallKey(k.WasCall)),
+				claimArgs(k.WasClaim)...)...)
 		calls = append(calls, c.pg.Call("SettleParked", identity(k.Consumer, k.Identity)...))
 	} else if k != nil {
 		if calls, err = c.insertKept(k); err != nil {
@@ -109,7 +113,8 @@ func (c *core) keep(e *store.Effect, together bool, ours map[taken]bool) (calls 
 		if calls = append(calls, c.pg.Call("Walk")); !ours[taken{f.Consumer, f.Identity}] {
 			calls = append(calls, c.pg.Call("LockParked", id...))
 		}
-		calls = append(calls, c.pg.Call("FinishParked", append(id, narrow(f.Attempts), held.CallKey(f.WasCall), column.Moment(f.DeadAt), f.Place)...))
+		calls = append(calls, c.pg.Call("FinishParked",
+			append(id, narrow(f.Attempts), held.CallKey(f.WasCall), column.Moment(f.DeadAt), f.Place)...))
 	}
 	if r := e.Rewind; r != nil {
 		calls = append(calls, c.rewind(r))
@@ -124,7 +129,9 @@ func (c *core) keep(e *store.Effect, together bool, ours map[taken]bool) (calls 
 // noting writes down what an operator does.
 func (c *core) noting(a *store.Audit) pgrun.Call {
 	id := identity(a.Consumer, a.Identity)
-	return c.pg.Call("InsertAudit", append(append([]any{column.Legible(a.Author), column.Legible(a.Reason), column.Legible(a.Action)}, id...), column.Legible(a.Run))...)
+	return c.pg.Call("InsertAudit",
+		append(append([]any{column.Legible(a.Author), column.Legible(a.Reason), column.Legible(a.Action)},
+			id...), column.Legible(a.Run))...)
 }
 
 func identity(consumer string, id store.Identity) []any {
@@ -135,7 +142,8 @@ func (c *core) requeue(r *store.Requeue, id []any) pgrun.Call {
 	if r.Dead {
 		return c.pg.Call("RequeueDead", id...)
 	}
-	return c.pg.Call("RequeueParked", append(slices.Clone(id), column.Moment(r.DeadAt), narrow(r.Attempts))...)
+	return c.pg.Call("RequeueParked", append(slices.Clone(id), column.Moment(r.DeadAt),
+		narrow(r.Attempts))...)
 }
 
 func narrow(n *int) *int32 {
@@ -162,13 +170,17 @@ func (c *core) insertKept(k *store.Park) ([]pgrun.Call, error) {
 		calls = append(calls, c.pg.Call("NoMark", id...))
 	}
 	args := append(slices.Clone(id), stateArgs(&k.Parked)...)
-	args = append(args, keyOf(m.Key), column.Legible(m.Topic), column.Legible(m.Type), m.Data, env, int64(len(m.Key)+len(m.Data)), column.Legible(k.Partition), k.Position, column.Legible(k.Fault), turn)
+	args = append(args, keyOf(m.Key), column.Legible(m.Topic), column.Legible(m.Type), m.Data, env,
+		int64(len(m.Key)+len(m.Data)), column.Legible(k.Partition), k.Position, column.Legible(k.Fault), turn)
 	if old := k.Instead; old != nil {
 		was := identity(k.Consumer, *old)
-		return append(calls, c.pg.Call("LockParked", was...), c.pg.Call("StepBack", was...), c.pg.Call("ReplaceParked", append(args, column.Name(old.Source), column.Name(old.ID), outside)...),
+		return append(calls, c.pg.Call("LockParked", was...), c.pg.Call("StepBack", was...),
+			c.pg.Call("ReplaceParked", append(args, column.Name(old.Source), column.Name(old.ID),
+				outside)...),
 			c.pg.Call("SettleParked", id...)), nil
 	}
-	return append(calls, c.pg.Call("InsertParked", append(args, k.MostRows, k.MostBytes, outside, int32(k.Claims), int32(k.CrashCount), column.Legible(k.Session))...)), nil
+	return append(calls, c.pg.Call("InsertParked", append(args, k.MostRows, k.MostBytes, outside,
+		int32(k.Claims), int32(k.CrashCount), column.Legible(k.Session))...)), nil
 }
 
 // claimArgs are the guard of a claim; nil: none.
@@ -187,8 +199,11 @@ func stateArgs(p *store.Parked) []any {
 		d, dead = *p.Dead, &p.Dead.At
 	}
 	why := func(s string) string { return column.ClipTo(column.Legible(s), maxWhy) }
-	return []any{int32(p.Attempts), p.Due.Microseconds(), d.BlocksKey, column.Moment(p.First.At), why(p.First.Why), column.Legible(p.First.Host),
-		column.Moment(p.Last.At), why(p.Last.Why), column.Legible(p.Last.Host), dead, column.Legible(d.Kind), column.Legible(d.Fingerprint), column.ClipTo(column.Legible(d.Stack), maxStack), column.Legible(d.Version)}
+	return []any{int32(p.Attempts), p.Due.Microseconds(), d.BlocksKey, column.Moment(p.First.At),
+		why(p.First.Why), column.Legible(p.First.Host),
+		column.Moment(p.Last.At), why(p.Last.Why), column.Legible(p.Last.Host), dead, column.Legible(d.Kind),
+		column.Legible(d.Fingerprint), column.ClipTo(column.Legible(d.Stack), maxStack),
+		column.Legible(d.Version)}
 }
 
 // scanKept reads what Claim and Kept return.
@@ -201,14 +216,17 @@ func scanKept(row pgrun.Scanner) (p store.Parked, err error) {
 		at                    *string
 		now                   time.Time
 	)
-	if err := row.Scan(&p.Consumer, &p.Source, &p.ID, &p.Attempts, &due, &d.BlocksKey, &firstAt, &p.First.Why, &p.First.Host, &lastAt, &p.Last.Why,
-		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &key, &data, &env, &p.Partition, &p.Position, &p.Fault,
+	if err := row.Scan(&p.Consumer, &p.Source, &p.ID, &p.Attempts, &due, &d.BlocksKey, &firstAt, &p.First.Why,
+		&p.First.Host, &lastAt, &p.Last.Why,
+		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &key, &data, &env, &p.Partition,
+		&p.Position, &p.Fault,
 		&p.Waiting, &p.Place, &p.Since, &at, &p.Claims, &p.CrashCount, &p.Session, &now); err != nil {
 		return p, err
 	}
 	column.Handles(&p.Consumer, &p.Source, &p.ID)
 	if p.Message, err = held.Open(env, key, data); err != nil { // it is its own fault: others are read
-		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: key, Data: data}, column.Fault(err)
+		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: key, Data: data},
+			column.Fault(err)
 	}
 	if p.Call, err = held.DecodeCall(at); err != nil {
 		p.Fault = column.Fault(err)
@@ -238,11 +256,13 @@ func (c *core) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
 }
 
 // claim takes parked messages that are due: one round trip, which writes nothing where none is.
-func (c *core) claim(ctx context.Context, consumer, sessionID string, most store.ClaimSize, lease time.Duration, not ...store.Kind) (store.Claimed, error) {
+func (c *core) claim(ctx context.Context, consumer, sessionID string, most store.ClaimSize,
+	lease time.Duration, not ...store.Kind) (store.Claimed, error) {
 	var out store.Claimed
 	var next int64
 	others, keys := joined(not), 0
-	claim := c.pg.Call("Claim", column.Name(consumer), int32(most.Keys), lease.Microseconds(), column.Legible(sessionID), others, int32(most.Prefetch), int32(most.PrefetchAll))
+	claim := c.pg.Call("Claim", column.Name(consumer), int32(most.Keys), lease.Microseconds(),
+		column.Legible(sessionID), others, int32(most.Prefetch), int32(most.PrefetchAll))
 	claim.Scan = func(row pgrun.Scanner) error {
 		p, err := scanKept(row)
 		if n := len(out.Parked); n >= few && n == cap(out.Parked) {
@@ -255,7 +275,8 @@ func (c *core) claim(ctx context.Context, consumer, sessionID string, most store
 		}
 		return err
 	}
-	if err := c.pg.Short(ctx, "claim parked messages", c.pg.Call("Walk"), claim, c.pg.Call("NextDue", column.Name(consumer), others).Into(&next)); err != nil {
+	if err := c.pg.Short(ctx, "claim parked messages", c.pg.Call("Walk"), claim,
+		c.pg.Call("NextDue", column.Name(consumer), others).Into(&next)); err != nil {
 		return store.Claimed{}, err
 	}
 	slices.SortFunc(out.Parked, func(a, b store.Parked) int { return cmp.Compare(a.Place, b.Place) })
@@ -268,7 +289,8 @@ func (c *core) claim(ctx context.Context, consumer, sessionID string, most store
 func (c *core) audited(ctx context.Context, read pgrun.Call) (out []store.Audit, err error) {
 	read.Scan = func(row pgrun.Scanner) error {
 		var a store.Audit
-		err := row.Scan(&a.Number, &a.At, &a.Author, &a.Reason, &a.Action, &a.Consumer, &a.Source, &a.ID, &a.Run, &a.Login)
+		err := row.Scan(&a.Number, &a.At, &a.Author, &a.Reason, &a.Action, &a.Consumer, &a.Source, &a.ID,
+			&a.Run, &a.Login)
 		column.Handles(&a.Consumer, &a.Source, &a.ID)
 		a.At = a.At.UTC()
 		out = append(out, a)
@@ -280,7 +302,8 @@ func (c *core) audited(ctx context.Context, read pgrun.Call) (out []store.Audit,
 // keptCount counts what is kept for a consumer.
 func (c *core) keptCount(ctx context.Context, consumer string) (n store.Keeping, err error) {
 	var oldest int64
-	err = c.pg.Short(ctx, "count kept messages", c.pg.Call("Keeping", column.Name(consumer)).Into(&n.Parked, &n.Dead, &n.Bytes, &oldest))
+	err = c.pg.Short(ctx, "count kept messages", c.pg.Call("Keeping", column.Name(consumer)).Into(&n.Parked,
+		&n.Dead, &n.Bytes, &oldest))
 	n.Oldest = time.Duration(oldest) * time.Microsecond
 	return n, err
 }

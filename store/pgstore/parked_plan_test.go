@@ -36,21 +36,30 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 	const kept = `NULL, '', '', now(), 'no such column', 'h', NULL, '', '', '', ''`
 	pages := map[string]int{}
 	calls := map[string]struct{ sql, args string }{
-		"turn of a fresh one":  {"KeyOrder", `(1, 'stock', '/o', 'new', 'hot', NULL)`},
-		"one that arrives":     {"InsertArriving", `('stock', '/o', '01a20000-0000-7000-8000-000000000001', 1, NULL, NULL, 1, false, 'hot')`},
-		"one without a time":   {"InsertArriving", `('stock', '/o', 'new', 1, NULL, NULL, 0, false, 'cold')`},
-		"turn of another key":  {"KeyOrder", `(1, 'stock', '/o', 'new', 'cold', NULL)`},
-		"turns of others":      {"FindKeyOrders", `('stock', '{/o,/o}', '{new,newer}', '{cold,colder}', '{0,0}', '{1,2}', '{/o}', '{1,1}')`},
-		"turns of the key":     {"FindKeyOrders", `('stock', '{/o,/o}', '{new,newer}', '{hot,cold}', '{0,0}', '{1,2}', '{/o}', '{1,1}')`},
-		"claimed, in a batch":  {"FindClaimed", `('stock', '{hot,k30000}', '{2,1}', '{0,2}', '{/o,/o,/o}', '{m1,m2,m30000}', '{1,0,1}', '{1,2,3}', '{}', '{}', '{}', '{}')`},
-		"done, in a batch":     {"FinishMany", `('stock', '{1}', '{/o}', '{m1}', '{1}', '{""}')`},
-		"parked of another":    {"InsertParked", `('stock', '/o', 'new', 0, 1, true, ` + kept + `, 'cold', 't', 'x', '', '{}', 9, 'l', 1, '', 1, 2000000, 2000000000, NULL, 0, 0, '')`},
-		"one that was claimed": {"InsertClaimed", `('stock', '/o', '01a20000-0000-7000-8000-000000000003', 1, NULL, NULL, 1, true, 'hot', 1)`},
-		"the same, timeless":   {"InsertClaimed", `('stock', '/o', 'm1', 1, NULL, NULL, 0, true, 'hot', 1)`},
-		"another that arrives": {"InsertArriving", `('stock', '/o', '01a20000-0000-7000-8000-000000000002', 1, NULL, NULL, 1, false, 'cold')`},
-		"turn of the first":    {"KeyOrder", `(1, 'stock', '/o', 'm1', 'hot', 1)`},
-		"parked behind":        {"InsertParked", `('stock', '/o', 'new', 0, 1, true, ` + kept + `, 'hot', 't', 'x', '', '{}', 9, 'l', 1, '', 1, 2000000, 2000000000, NULL, 0, 0, '')`},
-		"parked again":         {"UpdateParked", `('stock', '/o', 'm1', 1, 1, true, ` + kept + `, 1, NULL, 0, 0, '', '', NULL, NULL)`},
+		"turn of a fresh one": {"KeyOrder", `(1, 'stock', '/o', 'new', 'hot', NULL)`},
+		"one that arrives": {"InsertArriving",
+			`('stock', '/o', '01a20000-0000-7000-8000-000000000001', 1, NULL, NULL, 1, false, 'hot')`},
+		"one without a time":  {"InsertArriving", `('stock', '/o', 'new', 1, NULL, NULL, 0, false, 'cold')`},
+		"turn of another key": {"KeyOrder", `(1, 'stock', '/o', 'new', 'cold', NULL)`},
+		"turns of others": {"FindKeyOrders",
+			`('stock', '{/o,/o}', '{new,newer}', '{cold,colder}', '{0,0}', '{1,2}', '{/o}', '{1,1}')`},
+		"turns of the key": {"FindKeyOrders",
+			`('stock', '{/o,/o}', '{new,newer}', '{hot,cold}', '{0,0}', '{1,2}', '{/o}', '{1,1}')`},
+		"claimed, in a batch": {"FindClaimed",
+			`('stock', '{hot,k30000}', '{2,1}', '{0,2}', '{/o,/o,/o}', '{m1,m2,m30000}', '{1,0,1}', '{1,2,3}', '{}', '{}', '{}', '{}')`},
+		"done, in a batch": {"FinishMany", `('stock', '{1}', '{/o}', '{m1}', '{1}', '{""}')`},
+		"parked of another": {"InsertParked", `('stock', '/o', 'new', 0, 1, true, ` + kept +
+			`, 'cold', 't', 'x', '', '{}', 9, 'l', 1, '', 1, 2000000, 2000000000, NULL, 0, 0, '')`},
+		"one that was claimed": {"InsertClaimed",
+			`('stock', '/o', '01a20000-0000-7000-8000-000000000003', 1, NULL, NULL, 1, true, 'hot', 1)`},
+		"the same, timeless": {"InsertClaimed", `('stock', '/o', 'm1', 1, NULL, NULL, 0, true, 'hot', 1)`},
+		"another that arrives": {"InsertArriving",
+			`('stock', '/o', '01a20000-0000-7000-8000-000000000002', 1, NULL, NULL, 1, false, 'cold')`},
+		"turn of the first": {"KeyOrder", `(1, 'stock', '/o', 'm1', 'hot', 1)`},
+		"parked behind": {"InsertParked", `('stock', '/o', 'new', 0, 1, true, ` + kept +
+			`, 'hot', 't', 'x', '', '{}', 9, 'l', 1, '', 1, 2000000, 2000000000, NULL, 0, 0, '')`},
+		"parked again": {"UpdateParked", `('stock', '/o', 'm1', 1, 1, true, ` + kept +
+			`, 1, NULL, 0, 0, '', '', NULL, NULL)`},
 		"settled":              {"SettleParked", `('stock', '/o', 'm1')`},
 		"the first is done":    {"FinishParked", `('stock', '/o', 'm1', 1, '', NULL, 1)`},
 		"released":             {"RequeueParked", `('stock', '/o', 'm1', NULL, NULL)`},
@@ -74,7 +83,8 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 			run(s.pg.SQL["Walk"])
 			run("SET LOCAL skald.kept = ''")
 		}
-		rows, err := conn.Query(ctx, "EXPLAIN (ANALYZE, BUFFERS) EXECUTE "+strings.ToLower(sql)+args, pgx.QueryExecModeSimpleProtocol)
+		rows, err := conn.Query(ctx, "EXPLAIN (ANALYZE, BUFFERS) EXECUTE "+strings.ToLower(sql)+args,
+			pgx.QueryExecModeSimpleProtocol)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -99,7 +109,8 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 		}
 	}
 	for _, c := range calls {
-		if _, err := conn.Exec(ctx, "PREPARE "+strings.ToLower(c.sql)+" AS "+s.pg.SQL[c.sql], pgx.QueryExecModeSimpleProtocol); err != nil && !strings.Contains(err.Error(), "already exists") {
+		if _, err := conn.Exec(ctx, "PREPARE "+strings.ToLower(c.sql)+" AS "+s.pg.SQL[c.sql],
+			pgx.QueryExecModeSimpleProtocol); err != nil && !strings.Contains(err.Error(), "already exists") {
 			t.Fatal(err)
 		}
 	}
@@ -107,7 +118,8 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 	for _, rows := range []string{"1, 1", "2, 20000", "20001, 30000"} {
 		run("INSERT" + b.parkedRows(rows))
 		if rows == "2, 20000" { // all of one key
-			run(b.q("INSERT INTO {skald_mark} (consumer, source, id, outcome) SELECT 'stock', '/o', 'm' || g, 1 FROM generate_series(1, 20000) AS g"))
+			run(
+				b.q("INSERT INTO {skald_mark} (consumer, source, id, outcome) SELECT 'stock', '/o', 'm' || g, 1 FROM generate_series(1, 20000) AS g"))
 			measure()
 			run("ANALYZE " + b.q("{skald_parked}"))
 		}

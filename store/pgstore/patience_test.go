@@ -25,7 +25,8 @@ func TestLockWaits(t *testing.T) {
 		return refusedLock()
 	})
 	var busy *BusyError
-	if !errors.As(err, &busy) || busy.Err != nil || !strings.Contains(err.Error(), "a table was held by open transactions") {
+	if !errors.As(err, &busy) || busy.Err != nil ||
+		!strings.Contains(err.Error(), "a table was held by open transactions") {
 		t.Errorf("%v", err)
 	}
 	if len(waits) != 60 {
@@ -80,7 +81,8 @@ func TestLockWaitThatIsEnded(t *testing.T) {
 		})
 		stop()
 		var busy *BusyError
-		if errors.As(err, &busy) != c.busy || !errors.Is(err, c.want) || c.busy && !strings.Contains(err.Error(), "a table, which open transactions held") {
+		if errors.As(err, &busy) != c.busy || !errors.Is(err, c.want) || c.busy &&
+			!strings.Contains(err.Error(), "a table, which open transactions held") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -205,7 +207,8 @@ func TestMigrateThatIsEndedSaysWhatItWaitedFor(t *testing.T) {
 		}
 	}}, b.next(t))
 	var busy *BusyError
-	if !errors.As(err, &busy) || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "open transactions") || tries != 2 {
+	if !errors.As(err, &busy) || !errors.Is(err, context.Canceled) ||
+		!strings.Contains(err.Error(), "open transactions") || tries != 2 {
 		t.Errorf("in try %d: %v", tries, err)
 	}
 	if n := one[int](t, b, `SELECT count(*) FROM {skald_migration}`); n != 1 {

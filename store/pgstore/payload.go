@@ -10,7 +10,8 @@ import (
 
 // payloads reads what rows of the outbox carry.
 func (c *core) payloads(ctx context.Context) (out []store.Payload, err error) {
-	list := c.pg.Call("ListPayloads", int32(store.PayloadRows), int64(store.PayloadBytes), int64(store.PayloadsAll))
+	list := c.pg.Call("ListPayloads", int32(store.PayloadRows), int64(store.PayloadBytes),
+		int64(store.PayloadsAll))
 	list.Scan = func(row pgrun.Scanner) error {
 		var p store.Payload
 		var headers []byte

@@ -21,5 +21,6 @@ func (c *core) PayloadSchema(ctx context.Context, registry, id string) (definiti
 
 // KeepPayloadSchema keeps a schema, unless one is kept under this id.
 func (c *core) KeepPayloadSchema(ctx context.Context, registry, id, definition string) error {
-	return c.pg.Short(ctx, "keep the schema of a payload", c.pg.Call("KeepPayloadSchema", registry, id, definition))
+	return c.pg.Short(ctx, "keep the schema of a payload",
+		c.pg.Call("KeepPayloadSchema", registry, id, definition))
 }

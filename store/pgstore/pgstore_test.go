@@ -42,7 +42,8 @@ func newBedAt(t testing.TB, url string) *bed {
 // made makes the tables.
 func (b *bed) made(t testing.TB) *bed {
 	t.Helper()
-	if _, err := Migrate(context.Background(), b.pool, &MigrateOptions{Schema: b.schema, Source: storetest.Source}); err != nil {
+	if _, err := Migrate(context.Background(), b.pool,
+		&MigrateOptions{Schema: b.schema, Source: storetest.Source}); err != nil {
 		t.Fatal(err)
 	}
 	b.exec(t, `CREATE TABLE {kv} (key text PRIMARY KEY, value text)`)
@@ -165,7 +166,9 @@ func (b seat) Commit(tx pgx.Tx) error   { return tx.Commit(context.Background())
 func (b seat) Rollback(tx pgx.Tx) error { return tx.Rollback(context.Background()) }
 
 func (b seat) Put(tx pgx.Tx, key, value string) error {
-	_, err := tx.Exec(context.Background(), b.q(`INSERT INTO {kv} VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value`), key, value)
+	_, err := tx.Exec(context.Background(),
+		b.q(`INSERT INTO {kv} VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value`), key,
+		value)
 	return err
 }
 
@@ -185,14 +188,16 @@ func (b *bed) end(t testing.TB) {
 	if b.through != "" {
 		idle = " AND state <> 'idle'" // those are the pooler's
 	}
-	b.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1`+idle, b.name())
+	b.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1`+
+		idle, b.name())
 }
 
 // fronts: of what holds a key the first waits for nobody, and the others do. Who arrives looks for the first
 // alone.
 func (b *bed) fronts(t testing.TB) {
 	t.Helper()
-	rows, err := b.pool.Query(context.Background(), b.q(`SELECT p.consumer, p.source, p.id FROM {skald_parked} AS p WHERE p.key IS NOT NULL AND p.blocks_key
+	rows, err := b.pool.Query(context.Background(),
+		b.q(`SELECT p.consumer, p.source, p.id FROM {skald_parked} AS p WHERE p.key IS NOT NULL AND p.blocks_key
 		AND p.waiting <> EXISTS (SELECT FROM {skald_parked} AS f WHERE f.consumer = p.consumer AND f.key = p.key AND f.blocks_key AND f.place < p.place)`))
 	if err != nil {
 		t.Error(err)
@@ -206,7 +211,8 @@ func (b *bed) fronts(t testing.TB) {
 
 func setting(t testing.TB, tx pgx.Tx, name string) (value string) {
 	t.Helper()
-	if err := tx.QueryRow(context.Background(), "SELECT coalesce(current_setting($1, true), '')", name).Scan(&value); err != nil {
+	if err := tx.QueryRow(context.Background(), "SELECT coalesce(current_setting($1, true), '')",
+		name).Scan(&value); err != nil {
 		t.Fatal(err)
 	}
 	return value
@@ -221,7 +227,8 @@ func TestConformance(t *testing.T) {
 		t.Run(strings.ReplaceAll(mode.String(), " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			// In a schema whose name is like anything else in a statement.
-			odd := fmt.Sprintf(`Sk.aLd "te'st" $1 ?\ /*x*/ skald_outbox_0 -- %d`, time.Now().UnixNano()%1e12+schemas.Add(1))
+			odd := fmt.Sprintf(`Sk.aLd "te'st" $1 ?\ /*x*/ skald_outbox_0 -- %d`, time.Now().UnixNano()%1e12+
+				schemas.Add(1))
 			b := bareIn(t, need.Postgres(t), odd).made(t)
 			if mode == pgx.QueryExecModeExec || mode == pgx.QueryExecModeSimpleProtocol {
 				// where much goes as text
@@ -238,7 +245,8 @@ func TestConformance(t *testing.T) {
 
 // oddText are settings of how a server writes and reads text. A NULL in an array is a word then.
 func oddText() map[string]string {
-	return map[string]string{"DateStyle": "SQL, DMY", "bytea_output": "escape", "extra_float_digits": "-15", "array_nulls": "off",
+	return map[string]string{"DateStyle": "SQL, DMY", "bytea_output": "escape", "extra_float_digits": "-15",
+		"array_nulls":   "off",
 		"IntervalStyle": "sql_standard", "TimeZone": "Africa/Monrovia"}
 }
 
@@ -252,16 +260,18 @@ func harnessOf(b *bed, mode pgx.QueryExecMode) storetest.Harness[pgx.Tx] {
 			b.clear(t)
 			return seat{b, mode}
 		},
-		Can: storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true, Poison: func(tx pgx.Tx) error {
-			_, err := tx.Exec(context.Background(), "SELECT 1/0")
-			return err
-		}, Anew: anew(func(tx pgx.Tx, sql string) error {
-			_, err := tx.Exec(context.Background(), sql)
-			return err
-		}), Pool: func(t testing.TB, db storetest.Database[pgx.Tx], connections int) store.Driver[pgx.Tx] {
-			t.Helper()
-			return New(b.few(t, mode, connections), &Options{Schema: b.schema})
-		}, Setting: setting},
+		Can: storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true,
+			Poison: func(tx pgx.Tx) error {
+				_, err := tx.Exec(context.Background(), "SELECT 1/0")
+				return err
+			}, Anew: anew(func(tx pgx.Tx, sql string) error {
+				_, err := tx.Exec(context.Background(), sql)
+				return err
+			}),
+			Pool: func(t testing.TB, db storetest.Database[pgx.Tx], connections int) store.Driver[pgx.Tx] {
+				t.Helper()
+				return New(b.few(t, mode, connections), &Options{Schema: b.schema})
+			}, Setting: setting},
 	}
 }
 

@@ -55,7 +55,8 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 	}
 	defer conn.Release()
 	for _, sql := range []string{`SET plan_cache_mode = force_generic_plan`, s.pg.SQL["Walk"],
-		"PREPARE pull AS " + s.pg.SQL["Pull"], "PREPARE pullsome AS " + s.pg.SQL["PullSome"], "PREPARE pullon AS " + s.pg.SQL["PullOn"], "PREPARE tick AS " + s.pg.SQL["Snapshot"]} {
+		"PREPARE pull AS " + s.pg.SQL["Pull"], "PREPARE pullsome AS " + s.pg.SQL["PullSome"],
+		"PREPARE pullon AS " + s.pg.SQL["PullOn"], "PREPARE tick AS " + s.pg.SQL["Snapshot"]} {
 		if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}
@@ -76,18 +77,22 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 	// Others' transactions that ran when the last tick was drawn, or drew a number with it: each that has
 	// ended since is looked up in each slot.
 	var late int
-	if err := conn.QueryRow(ctx, b.q(`SELECT (SELECT count(*) FROM pg_snapshot_xip(snapshot)) + least(own_txid::text::bigint - pg_snapshot_xmax(snapshot)::text::bigint, 1000)
+	if err := conn.QueryRow(ctx,
+		b.q(`SELECT (SELECT count(*) FROM pg_snapshot_xip(snapshot)) + least(own_txid::text::bigint - pg_snapshot_xmax(snapshot)::text::bigint, 1000)
 		FROM {skald_snapshot} WHERE id = $1`), top.ID).Scan(&late); err != nil {
 		t.Fatal(err)
 	}
 	most := 200 + 3*ring.Default().Slots()*late // 30,000 rows are about 1,500 pages
 	pages := regexp.MustCompile(`Buffers: shared hit=(\d+)`)
 	for name, plan := range map[string]string{
-		"pull from the beginning": b.explain(t, conn.Conn(), fmt.Sprintf(`pull(0, '', %d, '%s', 25000, 1001)`, top.ID, top.Token)),
-		"pull":                    b.explain(t, conn.Conn(), fmt.Sprintf(`pull(%d, '%s', %d, '%s', 25000, 1001)`, base.ID, base.Token, top.ID, top.Token)),
-		"pull some":               b.explain(t, conn.Conn(), fmt.Sprintf(`pullsome(%d, '%s', %d, '%s', 25000, 101, '%s')`, base.ID, base.Token, top.ID, top.Token, outbox.Bitmap([][2]int{{0, 511}}))),
-		"pull on":                 b.explain(t, conn.Conn(), fmt.Sprintf(`pullon(%d, '%s', 25000, 1001)`, top.ID, top.Token)),
-		"tick":                    b.explain(t, conn.Conn(), fmt.Sprintf(`tick(%d, '%s', 'x')`, top.ID, top.Token)),
+		"pull from the beginning": b.explain(t, conn.Conn(),
+			fmt.Sprintf(`pull(0, '', %d, '%s', 25000, 1001)`, top.ID, top.Token)),
+		"pull": b.explain(t, conn.Conn(), fmt.Sprintf(`pull(%d, '%s', %d, '%s', 25000, 1001)`, base.ID,
+			base.Token, top.ID, top.Token)),
+		"pull some": b.explain(t, conn.Conn(), fmt.Sprintf(`pullsome(%d, '%s', %d, '%s', 25000, 101, '%s')`,
+			base.ID, base.Token, top.ID, top.Token, outbox.Bitmap([][2]int{{0, 511}}))),
+		"pull on": b.explain(t, conn.Conn(), fmt.Sprintf(`pullon(%d, '%s', 25000, 1001)`, top.ID, top.Token)),
+		"tick":    b.explain(t, conn.Conn(), fmt.Sprintf(`tick(%d, '%s', 'x')`, top.ID, top.Token)),
 	} {
 		var n int
 		if m := pages.FindStringSubmatch(plan); m != nil {

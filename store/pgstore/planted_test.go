@@ -36,20 +36,24 @@ func TestWhatALoginPlantsIsNotRun(t *testing.T) {
 	}
 	plant(`CREATE FUNCTION pg_temp.ran(as_whom name) RETURNS boolean LANGUAGE plpgsql AS $$
 		BEGIN RAISE EXCEPTION 'what was planted ran as %', as_whom; END $$`)
-	for _, name := range []string{"text", "bigint", "int8", "pg_snapshot", "xid8", "integer", "int4", "smallint", "numeric", "jsonb", "uuid", "bit", "regclass"} {
+	for _, name := range []string{"text", "bigint", "int8", "pg_snapshot", "xid8", "integer", "int4",
+		"smallint", "numeric", "jsonb", "uuid", "bit", "regclass"} {
 		plant(`CREATE DOMAIN pg_temp."` + name + `" AS pg_catalog.text CHECK (pg_temp.ran(current_user))`)
 	}
 	for _, name := range []string{"pg_inherits", "pg_class", "pg_database"} {
 		plant(`CREATE TEMP VIEW ` + name + ` AS SELECT 1 / 0 AS oid, 1 / 0 AS datname, 1 / 0 AS relowner`)
 	}
 	plant(`SET search_path = pg_temp, pg_catalog`)
-	for _, sql := range []string{`SELECT * FROM {skald_shards}`, `SELECT * FROM {skald_pending_after}(0)`, `SELECT {skald_oldest_after}(0::pg_catalog.int8, 0, 1023)`,
-		`SELECT {skald_uuid7}()`, `INSERT INTO {skald_outbox} (topic, type, headers) VALUES ('orders', 'x', '[["h","YQ=="]]')`} {
+	for _, sql := range []string{`SELECT * FROM {skald_shards}`, `SELECT * FROM {skald_pending_after}(0)`,
+		`SELECT {skald_oldest_after}(0::pg_catalog.int8, 0, 1023)`,
+		`SELECT {skald_uuid7}()`,
+		`INSERT INTO {skald_outbox} (topic, type, headers) VALUES ('orders', 'x', '[["h","YQ=="]]')`} {
 		if _, err := conn.Exec(ctx, b.q(sql), pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
-	rows, err := b.pool.Query(ctx, `SELECT p.oid::regprocedure::text FROM pg_proc AS p WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
+	rows, err := b.pool.Query(ctx,
+		`SELECT p.oid::regprocedure::text FROM pg_proc AS p WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
 		AND (p.proname <> 'skald_limits' AND NOT 'search_path=pg_catalog, pg_temp' = ANY (coalesce(p.proconfig, '{}'))
 			OR p.prosecdef AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0))`, b.schema)
 	if err != nil {
@@ -80,22 +84,26 @@ func TestPlantedBeforeTheLimits(t *testing.T) {
 	plant(`CREATE SCHEMA theirs`)
 	t.Cleanup(func() { b.exec(t, `DROP SCHEMA `+theirs+` CASCADE`) })
 	for _, of := range []string{"text", "bytea"} {
-		plant(`CREATE FUNCTION theirs.octet_length(` + of + `) RETURNS integer LANGUAGE sql AS 'SELECT 1 OPERATOR(pg_catalog./) 0'`)
+		plant(`CREATE FUNCTION theirs.octet_length(` + of +
+			`) RETURNS integer LANGUAGE sql AS 'SELECT 1 OPERATOR(pg_catalog./) 0'`)
 	}
 	plant(`CREATE DOMAIN theirs.timestamptz AS pg_catalog.text CHECK (false)`)
 	for op, as := range map[string]string{"<=": "le", ">=": "ge", "<": "lt"} {
 		for i, of := range []string{"integer, integer", "smallint, integer",
 			"pg_catalog.timestamptz, pg_catalog.timestamptz"} {
 			fn := fmt.Sprintf("theirs.%s%d", as, i)
-			plant(`CREATE FUNCTION ` + fn + `(` + of + `) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''planted''; END'`)
+			plant(`CREATE FUNCTION ` + fn + `(` + of +
+				`) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''planted''; END'`)
 			left, right, _ := strings.Cut(of, ", ")
-			plant(`CREATE OPERATOR theirs.` + op + ` (FUNCTION = ` + fn + `, LEFTARG = ` + left + `, RIGHTARG = ` + right + `)`)
+			plant(`CREATE OPERATOR theirs.` + op + ` (FUNCTION = ` + fn + `, LEFTARG = ` + left +
+				`, RIGHTARG = ` + right + `)`)
 		}
 	}
 	plant(`SET search_path = theirs, pg_catalog`)
 	defer plant(`RESET search_path`)
 	insert := func(topic, values string) error {
-		_, err := conn.Exec(ctx, b.q(`INSERT INTO {skald_outbox} (topic, type, data, bucket) VALUES (`+topic+`, 'x', '1', `+values+`)`), pgx.QueryExecModeSimpleProtocol)
+		_, err := conn.Exec(ctx, b.q(`INSERT INTO {skald_outbox} (topic, type, data, bucket) VALUES (`+topic+
+			`, 'x', '1', `+values+`)`), pgx.QueryExecModeSimpleProtocol)
 		return err
 	}
 	for _, bucket := range []string{"5", "NULL"} {
@@ -116,10 +124,12 @@ func TestRightsEndAtRows(t *testing.T) {
 	ctx := context.Background()
 	name := b.role(t, "app")
 	app := b.storeAs(t, name)
-	if _, err := app.Apply(ctx, store.Effect{Audit: &store.Audit{Author: "the owner", Reason: "w", Action: "drop"}}); err != nil {
+	if _, err := app.Apply(ctx, store.Effect{Audit: &store.Audit{Author: "the owner", Reason: "w",
+		Action: "drop"}}); err != nil {
 		t.Fatal(err)
 	}
-	if got := one[string](t, b, `SELECT author || ' by ' || login FROM {skald_audit}`); got != "the owner by "+name {
+	if got := one[string](t, b,
+		`SELECT author || ' by ' || login FROM {skald_audit}`); got != "the owner by "+name {
 		t.Errorf("noted as %q", got)
 	}
 	list, err := app.Audits(ctx, store.AuditQuery{Limit: 1})
@@ -138,8 +148,11 @@ func TestRightsEndAtRows(t *testing.T) {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
-	for _, column := range []string{"login, author, reason, action, consumer, source, id", "at, author, reason, action, consumer, source, id"} {
-		if _, err := app.pool.Exec(ctx, b.q(`INSERT INTO {skald_audit} (`+column+`) VALUES (now()::text, 'a', 'b', 'c', 'd', 'e', 'f')`)); pgrun.SQLState(err) != "42501" && pgrun.SQLState(err) != "42804" {
+	for _, column := range []string{"login, author, reason, action, consumer, source, id",
+		"at, author, reason, action, consumer, source, id"} {
+		if _, err := app.pool.Exec(ctx, b.q(`INSERT INTO {skald_audit} (`+column+
+			`) VALUES (now()::text, 'a', 'b', 'c', 'd', 'e', 'f')`)); pgrun.SQLState(err) != "42501" &&
+			pgrun.SQLState(err) != "42804" {
 			t.Errorf("%s: %v", column, err)
 		}
 	}

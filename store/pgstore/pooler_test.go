@@ -146,7 +146,8 @@ func TestConformanceOnOtherVersions(t *testing.T) {
 	for _, major := range []string{"15", "16", "17", "18"} {
 		t.Run(major, func(t *testing.T) {
 			t.Parallel()
-			storetest.Run(t, harnessOf(newBedAt(t, need.PostgresVersion(t, major)), pgx.QueryExecModeCacheStatement))
+			storetest.Run(t, harnessOf(newBedAt(t, need.PostgresVersion(t, major)),
+				pgx.QueryExecModeCacheStatement))
 		})
 	}
 }

@@ -27,14 +27,16 @@ func TestPreparedTransaction(t *testing.T) {
 	say("late", "COMMIT")
 	// its locks would outlive a failure
 	t.Cleanup(func() { _, _ = b.pool.Exec(context.Background(), "ROLLBACK PREPARED 'early'") })
-	if f := found(t, s, "prepared transactions"); f.Grade != skald.Doubtful || !strings.Contains(f.Saw, `"early" of `) || !strings.Contains(f.Remedy, "ROLLBACK PREPARED 'early'") {
+	if f := found(t, s, "prepared transactions"); f.Grade != skald.Doubtful ||
+		!strings.Contains(f.Saw, `"early" of `) || !strings.Contains(f.Remedy, "ROLLBACK PREPARED 'early'") {
 		t.Errorf("doctor is told %+v", f)
 	}
 	if f := found(t, s, "replication slots"); f.Grade != skald.Fine {
 		t.Errorf("doctor is told %+v", f)
 	}
 	b.exec(t, "SELECT pg_create_physical_replication_slot('forgotten')")
-	if f := found(t, s, "replication slots"); f.Grade != skald.Doubtful || !strings.Contains(f.Saw, "forgotten (active: false)") {
+	if f := found(t, s, "replication slots"); f.Grade != skald.Doubtful ||
+		!strings.Contains(f.Saw, "forgotten (active: false)") {
 		t.Errorf("doctor is told %+v", f)
 	}
 	b.exec(t, "SELECT pg_drop_replication_slot('forgotten')")
@@ -68,7 +70,8 @@ func found(t *testing.T, s *Store, name string) skald.Finding {
 func read(t *testing.T, s *Store, base string, want ...string) string {
 	t.Helper()
 	tip, err := store.Snapshot(t.Context(), s, base)
-	for deadline := time.Now().Add(5 * time.Minute); err != nil && Outage(err) && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(5 * time.Minute); err != nil && Outage(err) &&
+		time.Now().Before(deadline); {
 		// connections from before a crash
 		tip, err = store.Snapshot(t.Context(), s, base)
 	}

@@ -32,7 +32,9 @@ func (c *core) keepApart(e *store.Effect) ([]pgrun.Call, error) {
 		if err != nil {
 			return nil, err
 		}
-		calls = append(calls, c.pg.Call("Quarantine", append(apartArgs(q), int16(q.Why), column.Clip(column.Legible(q.Message.Topic)), column.Clip(column.Legible(q.Message.Type)), text, q.Message.Data)...))
+		calls = append(calls, c.pg.Call("Quarantine",
+			append(apartArgs(q), int16(q.Why), column.Clip(column.Legible(q.Message.Topic)),
+				column.Clip(column.Legible(q.Message.Type)), text, q.Message.Data)...))
 	}
 	if q := e.Admitted; q != nil {
 		calls = append(calls, c.pg.Call("TakeAdmitted", apartArgs(q)...))
@@ -71,7 +73,9 @@ func (c *core) Secret(ctx context.Context) ([]byte, error) {
 	}
 	key, err := hex.DecodeString(text)
 	if err != nil || len(key) < 16 {
-		return nil, errors.Join(errors.New("read key: skald_setting has no 'fingerprint key': run: skald migrate"), err)
+		return nil,
+			errors.Join(errors.New("read key: skald_setting has no 'fingerprint key': run: skald migrate"),
+				err)
 	}
 	c.secret.Store(&secret{key, time.Now()})
 	return key, nil
@@ -89,8 +93,11 @@ const secretFor = 30 * time.Second
 func (c *core) quarantined(ctx context.Context, q store.Query) ([]store.Quarantined, error) {
 	var out []store.Quarantined
 	limit := int32(min(cmp.Or(q.Limit, defaultLimit), defaultLimit))
-	list := c.pg.Call("Quarantined", q.After, column.Name(q.Consumer), column.Name(q.ID), column.Clip(column.Legible(q.Topic)), column.Clip(column.Legible(q.Type)), int16(q.Why), q.Taken, q.Admitted, limit, q.Bare)
-	if waiting := (store.Query{Consumer: q.Consumer, Admitted: true, After: q.After, Limit: q.Limit}); q == waiting && q.Consumer != "" {
+	list := c.pg.Call("Quarantined", q.After, column.Name(q.Consumer), column.Name(q.ID),
+		column.Clip(column.Legible(q.Topic)), column.Clip(column.Legible(q.Type)), int16(q.Why), q.Taken,
+		q.Admitted, limit, q.Bare)
+	if waiting := (store.Query{Consumer: q.Consumer, Admitted: true, After: q.After,
+		Limit: q.Limit}); q == waiting && q.Consumer != "" {
 		// by an index of its own: consumers ask for it all the time
 		list = c.pg.Call("Admitted", q.After, column.Name(q.Consumer), limit)
 	}
@@ -108,7 +115,8 @@ func quarantined(row pgrun.Scanner) (one store.Quarantined, err error) {
 	var text string
 	var data []byte
 	var admitted, taken *time.Time
-	err = row.Scan(&one.Number, &one.Consumer, &one.Source, &one.ID, &one.Fingerprint, &one.Why, &text, &one.At, &admitted, &one.By, &one.Reason, &taken,
+	err = row.Scan(&one.Number, &one.Consumer, &one.Source, &one.ID, &one.Fingerprint, &one.Why, &text,
+		&one.At, &admitted, &one.By, &one.Reason, &taken,
 		&data, &one.Bytes)
 	if err != nil {
 		return one, err

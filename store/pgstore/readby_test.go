@@ -31,7 +31,9 @@ func (b *bed) makeSlot(t testing.TB) {
 func (b *bed) dropSlot(t testing.TB) {
 	t.Helper()
 	eventually(t, "the slot can be dropped", func() bool {
-		_, err := b.pool.Exec(context.Background(), `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1`, b.slot())
+		_, err := b.pool.Exec(context.Background(),
+			`SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1`,
+			b.slot())
 		return err == nil
 	})
 }
@@ -65,7 +67,8 @@ func (r *slotReader) confirm(t testing.TB, at int64) {
 	if err := r.s.Status(false); err != nil {
 		t.Fatal(err)
 	}
-	r.b.until(t, "it is confirmed", `SELECT confirmed_flush_lsn >= '0/0'::pg_lsn + $2::bigint FROM pg_replication_slots WHERE slot_name = $1`, r.b.slot(), at)
+	r.b.until(t, "it is confirmed",
+		`SELECT confirmed_flush_lsn >= '0/0'::pg_lsn + $2::bigint FROM pg_replication_slots WHERE slot_name = $1`, r.b.slot(), at)
 }
 
 // place is one of the WAL behind all that is committed.
@@ -85,7 +88,8 @@ type readByBed struct {
 
 func newReadByBed(t *testing.T, b *bed) *readByBed {
 	t.Helper()
-	b.exec(t, `CREATE PUBLICATION `+column.Quoted(b.slot())+` FOR TABLE {skald_outbox} WITH (publish = 'insert', publish_via_partition_root = true)`)
+	b.exec(t, `CREATE PUBLICATION `+column.Quoted(b.slot())+
+		` FOR TABLE {skald_outbox} WITH (publish = 'insert', publish_via_partition_root = true)`)
 	b.makeSlot(t)
 	t.Cleanup(func() {
 		b.dropSlot(t)
@@ -126,7 +130,8 @@ func (d *readByBed) moves(t *testing.T) {
 // cuts looks until a snapshot waits for the slot.
 func (d *readByBed) cuts(t *testing.T) {
 	t.Helper()
-	eventually(t, "a snapshot is taken", func() bool { d.stays(t, ""); return d.newest(t) > asTick(t, d.base).ID })
+	eventually(t, "a snapshot is taken",
+		func() bool { d.stays(t, ""); return d.newest(t) > asTick(t, d.base).ID })
 }
 
 // newest is the number of the newest snapshot.
@@ -198,9 +203,12 @@ func (d *readByBed) doctor(t *testing.T, want string) {
 func TestReadBy(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(*testing.T, *readByBed){
-		"confirmed": readByConfirmed, "open": readByOpen, "before": readByBefore, "gone": readByGone, "anew": readByAnew,
-		"process": readByProcess, "publication": readByPublication, "columns": readByColumns, "relay": readByBesideRelay, "stands by": readByStandsBy, "late": readByLate,
-		"half": readByHalf, "behind": readByBehind, "schema": readBySchema, "another": readByAnother, "restored": readByRestored, "rights": readByRights, "trusted": readByTrusted,
+		"confirmed": readByConfirmed, "open": readByOpen, "before": readByBefore, "gone": readByGone,
+		"anew":    readByAnew,
+		"process": readByProcess, "publication": readByPublication, "columns": readByColumns,
+		"relay": readByBesideRelay, "stands by": readByStandsBy, "late": readByLate,
+		"half": readByHalf, "behind": readByBehind, "schema": readBySchema, "another": readByAnother,
+		"restored": readByRestored, "rights": readByRights, "trusted": readByTrusted,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -392,7 +400,8 @@ func readBySchema(t *testing.T, d *readByBed) {
 // The connector may read by another publication than is looked at; and one that sends rows of the ring's
 // slots is not read by a connector of the outbox.
 func readByAnother(t *testing.T, d *readByBed) {
-	d.exec(t, `CREATE PUBLICATION `+column.Quoted(d.slot()+"_2")+` FOR TABLE {skald_outbox} WITH (publish_via_partition_root = true)`)
+	d.exec(t, `CREATE PUBLICATION `+column.Quoted(d.slot()+"_2")+
+		` FOR TABLE {skald_outbox} WITH (publish_via_partition_root = true)`)
 	t.Cleanup(func() { d.exec(t, `DROP PUBLICATION `+column.Quoted(d.slot()+"_2")) })
 	var err error
 	if d.r, err = d.s.ReadBy(&ReadByOptions{Slot: d.slot(), Publication: d.slot() + "_2"}); err != nil {
@@ -413,7 +422,8 @@ func readByRestored(t *testing.T, d *readByBed) {
 	c.confirm(t, d.place(t)+1<<26)
 	d.stays(t, "restored")
 	for d.place(t) < c.at {
-		d.exec(t, `SELECT pg_logical_emit_message(true, 'x', repeat('x', 1000000)) FROM generate_series(1, 8)`)
+		d.exec(t,
+			`SELECT pg_logical_emit_message(true, 'x', repeat('x', 1000000)) FROM generate_series(1, 8)`)
 	}
 	d.stays(t, "rows from before slot")
 	d.kept(t, 1)
@@ -461,7 +471,8 @@ func readByTrusted(t *testing.T, d *readByBed) {
 func readByStandsBy(t *testing.T, d *readByBed) {
 	lease := func(s store.Source, owner string, leave bool) {
 		t.Helper()
-		if _, err := s.Lease(t.Context(), store.Ask{Owner: owner, Session: "1", TTL: time.Hour, Leave: leave}); err != nil {
+		if _, err := s.Lease(t.Context(), store.Ask{Owner: owner, Session: "1", TTL: time.Hour,
+			Leave: leave}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -40,7 +40,8 @@ func moved(t *testing.T, b *bed, n int) *Store {
 	}
 	knew := shards.Shards[0]
 	knew.Epoch++
-	if _, err = s.Lease(ctx, store.Ask{Owner: "one", Session: "1", TTL: time.Hour, Knew: []store.Shard{knew}}); !errors.Is(err, store.ErrMoved) {
+	if _, err = s.Lease(ctx, store.Ask{Owner: "one", Session: "1", TTL: time.Hour,
+		Knew: []store.Shard{knew}}); !errors.Is(err, store.ErrMoved) {
 		t.Fatalf("lease: %v", err)
 	}
 	return s
@@ -112,7 +113,8 @@ func TestRecoverOutlivesItsClient(t *testing.T) {
 		_, err := first.Recover(ctx, note)
 		gone <- err
 	}()
-	for one[int](t, b, `SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock' AND query LIKE '%IN EXCLUSIVE MODE%'`, b.name()) == 0 {
+	for one[int](t, b,
+		`SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock' AND query LIKE '%IN EXCLUSIVE MODE%'`, b.name()) == 0 {
 		if ctx.Err() != nil {
 			t.Fatal("it never waits for the writer")
 		}

@@ -16,12 +16,15 @@ import (
 // indexes.
 func (c *core) Rename(ctx context.Context, r store.Rename) (out store.Renamed, err error) {
 	was, is := column.Name(r.Old), column.Name(r.New)
-	err = c.pg.Short(ctx, "look what is kept of consumers", c.pg.Call("Patient"), c.belongings(was, &out.Old), c.belongings(is, &out.New))
+	err = c.pg.Short(ctx, "look what is kept of consumers", c.pg.Call("Patient"), c.belongings(was, &out.Old),
+		c.belongings(is, &out.New))
 	if err != nil || r.Audit == nil || !belonging.Movable(&out, r.Quiet) {
 		return out, err
 	}
-	calls := []pgrun.Call{c.pg.Call("Patient"), c.pg.Call("LockConsumers", was, is), c.pg.Call("GuardRename", was, is, r.Quiet.Milliseconds(), control.Prefix)}
-	for _, move := range []string{"MoveMarks", "MoveParked", "MoveQuarantined", "MoveSteps", "MoveFloor", "MoveStepFloors",
+	calls := []pgrun.Call{c.pg.Call("Patient"), c.pg.Call("LockConsumers", was, is),
+		c.pg.Call("GuardRename", was, is, r.Quiet.Milliseconds(), control.Prefix)}
+	for _, move := range []string{"MoveMarks", "MoveParked", "MoveQuarantined", "MoveSteps", "MoveFloor",
+		"MoveStepFloors",
 		"DropCheckpoints", "MoveCheckpoints", "DropTypes", "MoveTypes", "DropConsumer", "MoveConsumer"} {
 		calls = append(calls, c.pg.Call(move, was, is))
 	}
@@ -38,7 +41,8 @@ func (c *core) belongings(consumer string, b *store.Belongings) pgrun.Call {
 	read := c.pg.Call("Belongings", consumer, control.Prefix)
 	read.Scan = func(row pgrun.Scanner) error {
 		var heard int64 // milliseconds
-		err := row.Scan(&b.Marks, &b.Positions, &b.Controls, &b.Parked, &b.Dead, &b.Quarantined, &b.Steps, &b.Floors, &b.Types, &heard)
+		err := row.Scan(&b.Marks, &b.Positions, &b.Controls, &b.Parked, &b.Dead, &b.Quarantined, &b.Steps,
+			&b.Floors, &b.Types, &heard)
 		if b.Heard = -1; heard >= 0 {
 			b.Heard = time.Duration(heard) * time.Millisecond
 		}

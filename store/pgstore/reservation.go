@@ -34,7 +34,8 @@ func (c *core) Reserve(ctx context.Context, r store.Reservation) (out store.Rese
 		calls = append(calls, c.pg.Call("ExpireMark", key...))
 	}
 	err = c.pg.Short(ctx, "reserve", append(calls,
-		c.pg.Call("Reserve", append(key[:3:3], column.Number(r.Fingerprint), r.Token, r.Lease.Microseconds(), written)...),
+		c.pg.Call("Reserve", append(key[:3:3], column.Number(r.Fingerprint), r.Token, r.Lease.Microseconds(),
+			written)...),
 		find, c.pg.Call("UnreserveDone", append(key[:3:3], r.Token)...), look, below)...)
 	switch {
 	case err != nil:
@@ -56,5 +57,6 @@ func (c *core) guardReservation(r *store.Reservation) []pgrun.Call {
 	if r == nil {
 		return nil
 	}
-	return []pgrun.Call{c.pg.Call("GuardReservation", column.Name(r.Consumer), column.Name(r.Source), column.Name(r.ID), r.Token)}
+	return []pgrun.Call{c.pg.Call("GuardReservation", column.Name(r.Consumer), column.Name(r.Source),
+		column.Name(r.ID), r.Token)}
 }

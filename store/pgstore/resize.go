@@ -91,7 +91,8 @@ func (m *migrator) step(ctx context.Context, do func(tx pgx.Tx, have ring.Rings)
 }
 
 // patiently does a step that needs a lock on a table.
-func (m *migrator) patiently(ctx context.Context, table string, do func(tx pgx.Tx, have ring.Rings) error) error {
+func (m *migrator) patiently(ctx context.Context, table string,
+	do func(tx pgx.Tx, have ring.Rings) error) error {
 	return again(ctx, table, m.pause, func(wait time.Duration) error {
 		return m.step(ctx, func(tx pgx.Tx, have ring.Rings) error {
 			if _, err := tx.Exec(ctx, m.pg.SQL["LockShort"], pgrun.Millis(wait)); err != nil {

@@ -33,7 +33,8 @@ type reader struct {
 }
 
 func newReader(t *testing.T) *reader {
-	r := &reader{T: t, Cluster: need.NewCluster(t), bus: membroker.New(&membroker.Options{Partitions: 4, Retain: -1})}
+	r := &reader{T: t, Cluster: need.NewCluster(t),
+		bus: membroker.New(&membroker.Options{Partitions: 4, Retain: -1})}
 	r.SQL("postgres", "CREATE DATABASE stock")
 	if err := r.bus.MakeTopics(t.Context(), 0, "orders"); err != nil {
 		t.Fatal(err)
@@ -86,7 +87,8 @@ func (r *reader) work() (silence, stop func()) {
 			case <-tick.C:
 			}
 			n := r.said.Load()
-			m := skald.Message{ID: fmt.Sprintf("m-%06d", n), Source: "/other", Topic: "orders", Type: "said", Key: fmt.Append(nil, "k", n%7), Data: []byte("{}")}
+			m := skald.Message{ID: fmt.Sprintf("m-%06d", n), Source: "/other", Topic: "orders", Type: "said",
+				Key: fmt.Append(nil, "k", n%7), Data: []byte("{}")}
 			if err := r.bus.Publish(ctx, []skald.Message{m}).Wait(ctx); err != nil {
 				if ctx.Err() == nil {
 					r.Errorf("publish: %v", err)
@@ -110,7 +112,8 @@ func (r *reader) until(what string, ok func() bool) {
 	r.Helper()
 	for deadline := time.Now().Add(longest); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			r.Fatalf("waited in vain: %s; %d said, %d handled, %+v", what, r.said.Load(), r.handled(), r.ins[0].Health())
+			r.Fatalf("waited in vain: %s; %d said, %d handled, %+v", what, r.said.Load(), r.handled(),
+				r.ins[0].Health())
 		}
 	}
 }
@@ -125,11 +128,13 @@ func TestConsumerOfADatabaseThatWentBack(t *testing.T) {
 	defer stop()
 	// Of a shard that a database has never heard of, its backup cannot say where it stood.
 	r.until("some are taken, of all shards", func() bool {
-		return r.handled() > 200 && strings.TrimSpace(r.SQL("stock", "SELECT count(*) FROM skald_checkpoint")) == "4"
+		return r.handled() > 200 &&
+			strings.TrimSpace(r.SQL("stock", "SELECT count(*) FROM skald_checkpoint")) == "4"
 	})
 	early := r.Backup()
 	then, at := r.handled(), time.Now()
-	r.until("more are taken, for five seconds", func() bool { return r.handled() > then+300 && time.Since(at) > 5*time.Second })
+	r.until("more are taken, for five seconds",
+		func() bool { return r.handled() > then+300 && time.Since(at) > 5*time.Second })
 	r.Stop("immediate")
 	before := r.handled()
 	r.Restore(early)
@@ -165,7 +170,8 @@ func TestConsumerEndsWhereNumbersAreTaken(t *testing.T) {
 	go func() { running <- r.ins[0].Run(t.Context()) }()
 	say := func(id string) {
 		t.Helper()
-		m := skald.Message{ID: id, Source: "/other", Topic: "orders", Type: "said", Key: []byte("k"), Data: []byte("{}")}
+		m := skald.Message{ID: id, Source: "/other", Topic: "orders", Type: "said", Key: []byte("k"),
+			Data: []byte("{}")}
 		if err := r.bus.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +184,8 @@ func TestConsumerEndsWhereNumbersAreTaken(t *testing.T) {
 	ended := func(err error) {
 		t.Helper()
 		var moved *store.MovedError
-		if !errors.As(err, &moved) || !strings.Contains(err.Error(), "skald_arrival") || !strings.Contains(err.Error(), "skald outbox recover") {
+		if !errors.As(err, &moved) || !strings.Contains(err.Error(), "skald_arrival") ||
+			!strings.Contains(err.Error(), "skald outbox recover") {
 			t.Fatalf("it ends with %v", err)
 		}
 	}

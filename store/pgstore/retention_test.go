@@ -33,7 +33,8 @@ func cover(t *testing.T, s *Store, tip string) {
 	}
 	var es []store.Effect
 	for _, l := range got.Shards {
-		es = append(es, store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &store.Cursor{Base: tip}}})
+		es = append(es, store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token,
+			Cursor: &store.Cursor{Base: tip}}})
 	}
 	if _, err := s.Apply(ctx, es...); err != nil {
 		t.Fatal(err)
@@ -85,7 +86,8 @@ func TestRetentionAgainstOpenWriter(t *testing.T) {
 			case d := <-done:
 				got = &d
 			default:
-				waiting = one[int](t, b, fmt.Sprintf(`SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{skald_outbox_%d}'::regclass`, slot))
+				waiting = one[int](t, b,
+					fmt.Sprintf(`SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{skald_outbox_%d}'::regclass`, slot))
 			}
 		}
 		if err := tx.Commit(ctx); err != nil {
@@ -140,7 +142,8 @@ func TestRetentionAgainstOpenHandler(t *testing.T) {
 	if err := u.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := s.Seen(ctx, m.Consumer, []store.Identity{m.Identity}); err != nil || v[0].Outcome != store.Done {
+	if v, err := s.Seen(ctx, m.Consumer, []store.Identity{m.Identity}); err != nil ||
+		v[0].Outcome != store.Done {
 		t.Errorf("the handler's mark is %v, %v", v, err)
 	}
 }
@@ -148,7 +151,8 @@ func TestRetentionAgainstOpenHandler(t *testing.T) {
 func TestRetentionBounds(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)
-	for _, keep := range []store.Retention{{Outbox: 9 * steward.Day}, {Outbox: 7 * steward.Day, Marks: 6 * steward.Day}, {Outbox: -1}} {
+	for _, keep := range []store.Retention{{Outbox: 9 * steward.Day},
+		{Outbox: 7 * steward.Day, Marks: 6 * steward.Day}, {Outbox: -1}} {
 		if _, err := s.Maintain(context.Background(), store.Maintain{Keep: keep}); err == nil {
 			t.Errorf("maintain takes %+v", keep)
 		}
@@ -228,8 +232,10 @@ func TestOutage(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
 	s := b.store(t)
-	for code, want := range map[string]bool{"40001": true, "40P01": true, "55P03": true, "57014": true, "57P01": true, "57P03": true, "53300": true,
-		"08006": true, "25006": true, "25P03": true, "23505": false, "22012": false, "42601": false, "P0001": false, "SK001": false} {
+	for code, want := range map[string]bool{"40001": true, "40P01": true, "55P03": true, "57014": true,
+		"57P01": true, "57P03": true, "53300": true,
+		"08006": true, "25006": true, "25P03": true, "23505": false, "22012": false, "42601": false,
+		"P0001": false, "SK001": false} {
 		_, err := b.pool.Exec(ctx, "DO $$ BEGIN RAISE EXCEPTION 'x' USING ERRCODE = '"+code+"'; END $$")
 		if err == nil || s.Outage(err) != want {
 			t.Errorf("%s (%v) is an outage: %v, want %v", code, err, s.Outage(err), want)
@@ -288,7 +294,8 @@ func TestLeafIsEmptiedUnread(t *testing.T) {
 	b, ctx := newBed(t), context.Background()
 	s := b.store(t)
 	const slot = "(floor(date_part('epoch', now()) / 86400)::bigint + 2) % 10" // of a day that is over
-	b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data, slot) SELECT 'orders', 'k', 'x', '1', `+slot+` FROM generate_series(1, 200000)`)
+	b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data, slot) SELECT 'orders', 'k', 'x', '1', `+
+		slot+` FROM generate_series(1, 200000)`)
 	if _, err := s.Lease(ctx, store.Ask{Owner: "one", Session: "1", TTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
@@ -303,8 +310,12 @@ func TestLeafIsEmptiedUnread(t *testing.T) {
 	if err != nil || did.Rows == 0 || len(did.Left) > 0 {
 		t.Fatalf("the leaf was not emptied: %+v, %v", did, err)
 	}
-	b.until(t, "the statistics are told", `SELECT n_live_tup = 0 FROM pg_stat_user_tables WHERE schemaname = $1 AND relname = $2`, b.schema, leaf)
-	if n := one[int64](t, b, `SELECT seq_tup_read FROM pg_stat_user_tables WHERE schemaname = $1 AND relname = $2`, b.schema, leaf); n > 100 {
+	b.until(t, "the statistics are told",
+		`SELECT n_live_tup = 0 FROM pg_stat_user_tables WHERE schemaname = $1 AND relname = $2`,
+		b.schema, leaf)
+	if n := one[int64](t, b,
+		`SELECT seq_tup_read FROM pg_stat_user_tables WHERE schemaname = $1 AND relname = $2`, b.schema,
+		leaf); n > 100 {
 		t.Errorf("%d rows of the leaf were read in scans", n)
 	}
 }

@@ -60,7 +60,8 @@ func TestRings(t *testing.T) {
 	if got := rs.Leaves(); len(got) != 14 || got[13] != 13 {
 		t.Errorf("the leaves are %v", got)
 	}
-	for _, text := range []string{`{`, `[]`, `[{"slots":0}]`, `[{"slots":4,"from":2},{"slots":4,"from":1}]`, `[{"slots":4,"first":-1}]`} {
+	for _, text := range []string{`{`, `[]`, `[{"slots":0}]`, `[{"slots":4,"from":2},{"slots":4,"from":1}]`,
+		`[{"slots":4,"first":-1}]`} {
 		if _, err := ring.Parse(text, nil); err == nil {
 			t.Errorf("%s is read", text)
 		}
@@ -77,9 +78,11 @@ func TestOutboxRingChanges(t *testing.T) {
 		b.exec(t, insertOld, (today-d)%10)
 	}
 	b.exec(t, `GRANT TRUNCATE ON {skald_outbox_0} TO PUBLIC`)
-	stale := steward.Keeping{Retention: store.Retention{Outbox: 7 * steward.Day, Marks: 30 * steward.Day}, Now: time.Now(), Rows: ring.Default()}
+	stale := steward.Keeping{Retention: store.Retention{Outbox: 7 * steward.Day, Marks: 30 * steward.Day},
+		Now: time.Now(), Rows: ring.Default()}
 	for budget := 1; ; budget++ {
-		if _, err := Resize(ctx, &mortal{b.pool, budget}, &ResizeOptions{Schema: b.schema, Outbox: 13}); err == nil {
+		if _, err := Resize(ctx, &mortal{b.pool, budget},
+			&ResizeOptions{Schema: b.schema, Outbox: 13}); err == nil {
 			break
 		} else if !errors.Is(err, errKilled) {
 			t.Fatal(err)
@@ -90,7 +93,8 @@ func TestOutboxRingChanges(t *testing.T) {
 	if slot := one[int](t, b, `SELECT slot FROM {skald_outbox} WHERE key = 'new'`); slot != today%13 {
 		t.Errorf("a row of today lies in %d, want %d", slot, today%13)
 	}
-	for _, right := range []string{`has_table_privilege('public', '{skald_outbox_12}', 'TRUNCATE')`, `EXISTS (SELECT FROM pg_inherits WHERE inhrelid = '{skald_outbox_12}'::regclass)`} {
+	for _, right := range []string{`has_table_privilege('public', '{skald_outbox_12}', 'TRUNCATE')`,
+		`EXISTS (SELECT FROM pg_inherits WHERE inhrelid = '{skald_outbox_12}'::regclass)`} {
 		if !one[bool](t, b, `SELECT `+right) {
 			t.Errorf("not %s", right)
 		}
@@ -106,7 +110,8 @@ func TestOutboxRingChanges(t *testing.T) {
 	}
 	// A relay that read the ring before the change must not empty by it.
 	for n := range 12 {
-		stale.Rows = ring.Rings{{Slots: 1, First: n}, {From: 1, Slots: 1, First: 12}} // whatever it took for over
+		// whatever it took for over
+		stale.Rows = ring.Rings{{Slots: 1, First: n}, {From: 1, Slots: 1, First: 12}}
 		if err := s.steward.EmptyRows(ctx, &stale); err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +124,8 @@ func TestOutboxRingChanges(t *testing.T) {
 	// What lies in a leaf of both rings waits until no day of either is in it.
 	const last = 9 + 14
 	for d := 1; d <= last; d++ {
-		replaced(s, "Now", fmt.Sprintf(`SELECT floor(extract(epoch FROM clock_timestamp()))::bigint + %d`, d*86400))
+		replaced(s, "Now", fmt.Sprintf(`SELECT floor(extract(epoch FROM clock_timestamp()))::bigint + %d`,
+			d*86400))
 		maintain(t, s)
 		n := one[int](t, b, `SELECT count(*) FROM {skald_outbox} WHERE key = 'new'`)
 		if d <= 7 && n != 1 {
@@ -143,7 +149,9 @@ func TestRingChangeBesideOpenWriters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(ctx, b.q(`INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'a', 't', '1')`)); err != nil {
+	if _, err := tx.Exec(ctx,
+		b.q(
+			`INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'a', 't', '1')`)); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
@@ -153,7 +161,8 @@ func TestRingChangeBesideOpenWriters(t *testing.T) {
 	}()
 	waited := 0
 	for waited < 2 { // it came, gave up, and came again
-		for one[int](t, b, `SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' AND relation = '{skald_outbox}'::regclass`) == 0 {
+		for one[int](t, b,
+			`SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' AND relation = '{skald_outbox}'::regclass`) == 0 {
 			select {
 			case err := <-done:
 				t.Fatalf("it did not wait for the open writer: %v", err)

@@ -33,7 +33,8 @@ func (b *bed) role(t testing.TB, role string) string {
 	quoted := pgx.Identifier{name}.Sanitize()
 	t.Cleanup(func() { b.exec(t, "DROP OWNED BY "+quoted); b.exec(t, "DROP ROLE "+quoted) })
 	if role != "migrator" { // whose schema is not there yet
-		b.exec(t, "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA "+strings.TrimSuffix(b.prefix(), ".")+" FROM PUBLIC")
+		b.exec(t, "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA "+strings.TrimSuffix(b.prefix(), ".")+
+			" FROM PUBLIC")
 	}
 	for range 2 { // it can run twice
 		if _, err := b.pool.Exec(context.Background(), text, pgx.QueryExecModeSimpleProtocol); err != nil {
@@ -196,11 +197,13 @@ func TestConformanceUnderRoles(t *testing.T) {
 
 // appDay is all that an app ever asks of the store.
 func appDay(ctx context.Context, s *Store, _ string) error {
-	ids := []string{"no uuid", uuid7.New(time.Now().Add(time.Hour)), uuid7.New(time.Now().Add(-40 * steward.Day))}
+	ids := []string{"no uuid", uuid7.New(time.Now().Add(time.Hour)),
+		uuid7.New(time.Now().Add(-40 * steward.Day))}
 	for _, id := range ids {
 		m := aMark()
 		m.ID = id
-		u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "a", Key: "b"}}})
+		u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m},
+			Locks: []store.Lock{{Space: "a", Key: "b"}}})
 		if err != nil {
 			return err
 		}
@@ -211,7 +214,9 @@ func appDay(ctx context.Context, s *Store, _ string) error {
 		no.As = store.Rejected
 		say := aMessage("a")
 		say.Headers = []skald.Header{{Name: "a", Value: []byte("b")}}
-		if _, err := u.Rollback(ctx, store.Effect{Mark: &no, Locks: []store.Lock{{Space: "a", Key: "b", Version: u.Found().Locks[0]}}, Rows: rowsOf(say)}); err != nil {
+		if _, err := u.Rollback(ctx, store.Effect{Mark: &no,
+			Locks: []store.Lock{{Space: "a", Key: "b", Version: u.Found().Locks[0]}},
+			Rows:  rowsOf(say)}); err != nil {
 			return err
 		}
 		if _, err := s.Seen(ctx, m.Consumer, []store.Identity{m.Identity}); err != nil {
@@ -240,7 +245,8 @@ func appDay(ctx context.Context, s *Store, _ string) error {
 		return err
 	}
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := s.Write(ctx, tx, store.Effect{Rows: rowsOf(aMessage("a"), skald.Message{Topic: "orders", Type: "x", ContentType: "application/json"})}); err != nil {
+		if err := s.Write(ctx, tx, store.Effect{Rows: rowsOf(aMessage("a"),
+			skald.Message{Topic: "orders", Type: "x", ContentType: "application/json"})}); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, "INSERT INTO "+s.pg.Prefix+"skald_outbox (topic, type) VALUES ('orders', 'x')")
@@ -263,7 +269,8 @@ func quarantineDay(ctx context.Context, s *Store) error {
 	if _, err := s.Seen(ctx, old.Consumer, []store.Identity{old.Identity}); err != nil {
 		return err
 	}
-	q := store.Quarantined{Consumer: "c", Identity: aMark().Identity, Why: store.Conflict, Message: aMessage("a")}
+	q := store.Quarantined{Consumer: "c", Identity: aMark().Identity, Why: store.Conflict,
+		Message: aMessage("a")}
 	if _, err := s.Apply(ctx, store.Effect{Quarantine: &q}); err != nil {
 		return err
 	}
@@ -281,7 +288,8 @@ func quarantineDay(ctx context.Context, s *Store) error {
 // stepDay is what an app asks of steps: one is taken and undone, of a saga so old that the floor is looked
 // at.
 func stepDay(ctx context.Context, s *Store) error {
-	step := store.Step{Consumer: "c", Saga: uuid7.New(time.Now()), Name: "charge", State: store.StepDone, Identity: aMark().Identity}
+	step := store.Step{Consumer: "c", Saga: uuid7.New(time.Now()), Name: "charge", State: store.StepDone,
+		Identity: aMark().Identity}
 	for _, state := range []store.StepState{store.StepDone, store.StepUndone} {
 		step.State = state
 		u, err := s.Begin(ctx, store.Intake{Steps: []store.Step{step}})
@@ -300,7 +308,8 @@ func sagaDay(ctx context.Context, s *Store) error {
 	ref := store.SagaRef{Name: "order", Key: uuid7.New(time.Now())}
 	hash := ref.Key
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		start := store.Saga{Name: ref.Name, Key: ref.Key, ID: ref.Key, Hash: hash, Input: "{}", State: "{}", Standing: store.Standing{Status: "running"}}
+		start := store.Saga{Name: ref.Name, Key: ref.Key, ID: ref.Key, Hash: hash, Input: "{}", State: "{}",
+			Standing: store.Standing{Status: "running"}}
 		if _, _, err := s.StartSaga(ctx, tx, start); err != nil {
 			return err
 		}
@@ -310,10 +319,12 @@ func sagaDay(ctx context.Context, s *Store) error {
 	if err != nil {
 		return err
 	}
-	if err := s.NoteSagaDefinitions(ctx, []store.SagaDefinition{{Name: ref.Name, Hash: hash, Written: "{}"}}); err != nil {
+	if err := s.NoteSagaDefinitions(ctx,
+		[]store.SagaDefinition{{Name: ref.Name, Hash: hash, Written: "{}"}}); err != nil {
 		return err
 	}
-	c, err := s.ClaimSagas(ctx, store.ClaimSagas{Session: "a", Hashes: []string{hash}, Limit: 1, Lease: time.Minute})
+	c, err := s.ClaimSagas(ctx, store.ClaimSagas{Session: "a", Hashes: []string{hash}, Limit: 1,
+		Lease: time.Minute})
 	if err != nil {
 		return err
 	}
@@ -325,7 +336,8 @@ func sagaDay(ctx context.Context, s *Store) error {
 	if err != nil {
 		return err
 	}
-	if err := u.Commit(ctx, store.Effect{Saga: &store.SagaMove{SagaRef: ref, State: "{}", Standing: c.Sagas[0].Standing}}); err != nil {
+	if err := u.Commit(ctx, store.Effect{Saga: &store.SagaMove{SagaRef: ref, State: "{}",
+		Standing: c.Sagas[0].Standing}}); err != nil {
 		return err
 	}
 	ref.Version++
@@ -333,7 +345,8 @@ func sagaDay(ctx context.Context, s *Store) error {
 	if _, err := s.Apply(ctx, store.Effect{Saga: &end}); err != nil {
 		return err
 	}
-	if _, err := s.List(ctx, store.List{Sagas: &store.SagaQuery{Name: ref.Name, Limit: 1}, Definitions: true}); err != nil {
+	if _, err := s.List(ctx, store.List{Sagas: &store.SagaQuery{Name: ref.Name, Limit: 1},
+		Definitions: true}); err != nil {
 		return err
 	}
 	_, err = s.Status(ctx, store.StatusQuery{Sagas: true})
@@ -376,7 +389,8 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 	}
 	var es []store.Effect
 	for _, l := range got.Shards {
-		es = append(es, store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &store.Cursor{Base: tip}}})
+		es = append(es, store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token,
+			Cursor: &store.Cursor{Base: tip}}})
 	}
 	one := *es[0].Shard
 	one.Deferred = []store.DeferredRow{{Row: page.Rows[0], Attempts: 1}}
@@ -393,16 +407,19 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 	if _, err := store.DueRows(ctx, s, []int{0}, 1); err != nil {
 		return err
 	}
-	if err := s.pg.Short(ctx, "note", s.pg.Call("Looked", int64(1), int64(1), int64(1), int64(1)), s.pg.Call("Emptied", "skald_outbox")); err != nil {
+	if err := s.pg.Short(ctx, "note", s.pg.Call("Looked", int64(1), int64(1), int64(1), int64(1)),
+		s.pg.Call("Emptied", "skald_outbox")); err != nil {
 		return err
 	}
 	for _, ttl := range []time.Duration{time.Minute, time.Hour, 0} {
 		// dry: what is to be emptied is emptied below, leaf by leaf
-		if _, err := s.Maintain(ctx, store.Maintain{Owner: sessionID, Lease: ttl, Leave: ttl == 0, DryRun: true}); err != nil {
+		if _, err := s.Maintain(ctx, store.Maintain{Owner: sessionID, Lease: ttl, Leave: ttl == 0,
+			DryRun: true}); err != nil {
 			return err
 		}
 	}
-	k := &steward.Keeping{Now: time.Now(), Retention: store.Retention{Marks: 30 * steward.Day, Steps: 90 * steward.Day, Sagas: 30 * steward.Day}}
+	k := &steward.Keeping{Now: time.Now(),
+		Retention: store.Retention{Marks: 30 * steward.Day, Steps: 90 * steward.Day, Sagas: 30 * steward.Day}}
 	if err := s.steward.Forget(ctx, k); err != nil {
 		return err
 	}
@@ -438,7 +455,8 @@ func keptDay(ctx context.Context, s *Store) error {
 	if _, err := u.Rollback(ctx, store.Effect{Park: &store.Park{Parked: p}}); err != nil {
 		return err
 	}
-	if _, err := s.Claim(ctx, store.Want{Consumer: m.Consumer, Session: "life", ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Hour}); err != nil {
+	if _, err := s.Claim(ctx, store.Want{Consumer: m.Consumer, Session: "life",
+		ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Hour}); err != nil {
 		return err
 	}
 	if _, err := store.ListKept(ctx, s, store.Sought{Limit: 1}); err != nil {
@@ -451,25 +469,30 @@ func keptDay(ctx context.Context, s *Store) error {
 		return err
 	}
 	types := []store.Kind{{Topic: "t", Type: "x"}, {Topic: "t", Type: time.Now().String()}}
-	if _, err := s.Attend(ctx, store.Attend{Consumer: m.Consumer, Beat: &store.Beat{Own: types, Forget: time.Nanosecond, Progress: true}}); err != nil {
+	if _, err := s.Attend(ctx, store.Attend{Consumer: m.Consumer,
+		Beat: &store.Beat{Own: types, Forget: time.Nanosecond, Progress: true}}); err != nil {
 		return err
 	}
-	if _, err := s.Attend(ctx, store.Attend{Consumer: m.Consumer, Beat: &store.Beat{Own: types[:1], Forget: time.Microsecond}}); err != nil {
+	if _, err := s.Attend(ctx, store.Attend{Consumer: m.Consumer,
+		Beat: &store.Beat{Own: types[:1], Forget: time.Microsecond}}); err != nil {
 		return err
 	}
 	shard := store.Checkpoint{Partition: "t/0", Origin: "one", Position: 3}
-	stands, err := s.Attend(ctx, store.Attend{Consumer: m.Consumer, Take: true, Session: "life", Stamp: time.Now().String(), Checkpoints: []store.Checkpoint{shard}})
+	stands, err := s.Attend(ctx, store.Attend{Consumer: m.Consumer, Take: true, Session: "life",
+		Stamp: time.Now().String(), Checkpoints: []store.Checkpoint{shard}})
 	if err != nil {
 		return err
 	}
 	if stands, err = s.Attend(ctx, store.Attend{Consumer: m.Consumer}); err != nil {
 		return err
 	}
-	if _, err := s.Attend(ctx, store.Attend{Consumer: m.Consumer, Server: stands.Server, Stamp: "2", Checkpoints: stands.Checkpoints}); err != nil {
+	if _, err := s.Attend(ctx, store.Attend{Consumer: m.Consumer, Server: stands.Server, Stamp: "2",
+		Checkpoints: stands.Checkpoints}); err != nil {
 		return err
 	}
 	for _, lease := range []time.Duration{0, time.Hour} { // the second takes over from the first
-		r := store.Reservation{Consumer: m.Consumer, Identity: aMark().Identity, Token: fmt.Sprint(lease), Lease: lease, Keep: time.Hour}
+		r := store.Reservation{Consumer: m.Consumer, Identity: aMark().Identity, Token: fmt.Sprint(lease),
+			Lease: lease, Keep: time.Hour}
 		r.ID = "reserved"
 		if _, err := s.Reserve(ctx, r); err != nil {
 			return err
@@ -480,8 +503,10 @@ func keptDay(ctx context.Context, s *Store) error {
 			}
 		}
 	}
-	_, err = s.Apply(ctx, store.Effect{Park: &dead}, store.Effect{Requeue: &store.Requeue{Consumer: m.Consumer, Identity: m.Identity}},
-		store.Effect{Finish: &store.Finish{Consumer: m.Consumer, Identity: m.Identity}, Audit: &store.Audit{Action: "drop"}})
+	_, err = s.Apply(ctx, store.Effect{Park: &dead},
+		store.Effect{Requeue: &store.Requeue{Consumer: m.Consumer, Identity: m.Identity}},
+		store.Effect{Finish: &store.Finish{Consumer: m.Consumer, Identity: m.Identity},
+			Audit: &store.Audit{Action: "drop"}})
 	return err
 }
 
@@ -489,15 +514,20 @@ func keptDay(ctx context.Context, s *Store) error {
 func (b *bed) fill(t testing.TB) {
 	t.Helper()
 	b.clear(t)
-	b.exec(t, `INSERT INTO {skald_outbox} (topic, type, slot) SELECT 'orders', 'x', n FROM generate_series(0, $1) AS n`, ring.Default().Slots()-1)
-	b.exec(t, `INSERT INTO {skald_mark} (consumer, source, id, outcome, at) VALUES ('c', 's', 'i', 1, now() - interval '40 days')`)
-	b.exec(t, `INSERT INTO {skald_snapshot} (token, snapshot, seq, own_txid, at) SELECT 'x', pg_current_snapshot(), 0, pg_current_xact_id(), now() - interval '2 hours'`)
-	b.exec(t, `INSERT INTO {skald_relay} (owner, session, until) VALUES ('gone', '1', now() - interval '1 hour')`)
+	b.exec(t,
+		`INSERT INTO {skald_outbox} (topic, type, slot) SELECT 'orders', 'x', n FROM generate_series(0, $1) AS n`, ring.Default().Slots()-1)
+	b.exec(t,
+		`INSERT INTO {skald_mark} (consumer, source, id, outcome, at) VALUES ('c', 's', 'i', 1, now() - interval '40 days')`)
+	b.exec(t,
+		`INSERT INTO {skald_snapshot} (token, snapshot, seq, own_txid, at) SELECT 'x', pg_current_snapshot(), 0, pg_current_xact_id(), now() - interval '2 hours'`)
+	b.exec(t,
+		`INSERT INTO {skald_relay} (owner, session, until) VALUES ('gone', '1', now() - interval '1 hour')`)
 }
 
 // Without one of its rights a role is told which and what gives it, and cannot work; with all of them it can.
 func TestEachRightIsNeeded(t *testing.T) {
-	for role, day := range map[store.Role]func(ctx context.Context, s *Store, leaf string) error{store.App: appDay, store.Relay: relayDay} {
+	for role, day := range map[store.Role]func(ctx context.Context, s *Store,
+		leaf string) error{store.App: appDay, store.Relay: relayDay} {
 		t.Run(string(role), func(t *testing.T) {
 			b := newBed(t)
 			ctx := context.Background()
@@ -508,7 +538,8 @@ func TestEachRightIsNeeded(t *testing.T) {
 			works := func(right grant) error {
 				var versions string
 				var builds int
-				if err := s.pg.Short(ctx, "check", s.pg.Call("Version").Into(&versions, &builds)); err != nil {
+				if err := s.pg.Short(ctx, "check", s.pg.Call("Version").Into(&versions,
+					&builds)); err != nil {
 					return err
 				}
 				return day(ctx, s, right.leaf)
@@ -526,7 +557,8 @@ func TestEachRightIsNeeded(t *testing.T) {
 				}
 				if err := works(right); pgrun.SQLState(err) != "42501" {
 					t.Errorf("without %s the work ends with %v: it is not needed", right.text, err)
-				} else if !errors.As(err, &missing) || !strings.Contains(err.Error(), "skald roles") && !strings.Contains(err.Error(), "GRANT ") {
+				} else if !errors.As(err, &missing) || !strings.Contains(err.Error(), "skald roles") &&
+					!strings.Contains(err.Error(), "GRANT ") {
 					t.Errorf("without %s the work ends with %v, which names no remedy", right.text, err)
 				}
 				errors.As(s.Check(ctx, role), &missing)
@@ -556,10 +588,12 @@ func (b *bed) rights(t testing.TB, role store.Role) (out []grant) {
 		t.Fatal(err)
 	}
 	for i, right := range need.Rights {
-		on := map[string]string{"TABLE": b.prefix() + need.Names[i], "SCHEMA": "SCHEMA " + strings.TrimSuffix(b.prefix(), ".")}
+		on := map[string]string{"TABLE": b.prefix() + need.Names[i], "SCHEMA": "SCHEMA " +
+			strings.TrimSuffix(b.prefix(), ".")}
 		switch kind := need.Kinds[i]; {
 		case kind == "LEAF":
-			leaves := one[[]string](t, b, `SELECT array_agg(relname::text ORDER BY relname) FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid WHERE inhparent = $1::regclass`, b.prefix()+need.Names[i])
+			leaves := one[[]string](t, b,
+				`SELECT array_agg(relname::text ORDER BY relname) FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid WHERE inhparent = $1::regclass`, b.prefix()+need.Names[i])
 			for _, leaf := range leaves {
 				out = append(out, grant{right + " ON " + b.prefix() + leaf, leaf})
 			}
@@ -586,25 +620,40 @@ func TestRolesEndWhereTheyShould(t *testing.T) {
 	b.exec(t, `INSERT INTO {skald_outbox} (topic, type) VALUES ('orders', 'x')`)
 	for role, refused := range map[string][]string{
 		"app": {
-			`SELECT FROM {skald_outbox}`, `UPDATE {skald_outbox} SET type = 'y'`, `DELETE FROM {skald_outbox}`, `TRUNCATE {skald_outbox_0}`,
-			`INSERT INTO {skald_outbox} (topic, type, seq) OVERRIDING SYSTEM VALUE VALUES ('orders', 'x', 1)`, `INSERT INTO {skald_outbox_0} (topic, type) VALUES ('orders', 'x')`,
-			`INSERT INTO {skald_outbox} (topic, type, txid) VALUES ('orders', 'x', '3')`, `INSERT INTO {skald_outbox} (topic, type, slot) VALUES ('orders', 'x', 0)`,
-			`INSERT INTO {skald_outbox} (topic, type, source) VALUES ('orders', 'x', '/other')`, `INSERT INTO {skald_outbox} (topic, type, erased_at) VALUES ('orders', 'x', now())`,
-			`INSERT INTO {skald_outbox} (topic, type) VALUES ('orders', 'x') RETURNING seq`, `SELECT nextval('{skald_outbox_seq_seq}')`,
-			`UPDATE {skald_mark} SET outcome = 2`, `UPDATE {skald_answer} SET code = 2`, `UPDATE {skald_floor} SET at = now()`, `DELETE FROM {skald_step}`, `UPDATE {skald_step_floor} SET at = now()`, `DELETE FROM {skald_quarantine}`, `DELETE FROM {skald_mark}`, `DELETE FROM {skald_entity}`,
-			`SELECT FROM {skald_shard}`, `SELECT FROM {skald_snapshot}`, `SELECT FROM {skald_relay}`, `SELECT FROM {skald_deferred}`, `UPDATE {skald_setting} SET value = 'x'`,
+			`SELECT FROM {skald_outbox}`, `UPDATE {skald_outbox} SET type = 'y'`,
+			`DELETE FROM {skald_outbox}`, `TRUNCATE {skald_outbox_0}`,
+			`INSERT INTO {skald_outbox} (topic, type, seq) OVERRIDING SYSTEM VALUE VALUES ('orders', 'x', 1)`,
+			`INSERT INTO {skald_outbox_0} (topic, type) VALUES ('orders', 'x')`,
+			`INSERT INTO {skald_outbox} (topic, type, txid) VALUES ('orders', 'x', '3')`,
+			`INSERT INTO {skald_outbox} (topic, type, slot) VALUES ('orders', 'x', 0)`,
+			`INSERT INTO {skald_outbox} (topic, type, source) VALUES ('orders', 'x', '/other')`,
+			`INSERT INTO {skald_outbox} (topic, type, erased_at) VALUES ('orders', 'x', now())`,
+			`INSERT INTO {skald_outbox} (topic, type) VALUES ('orders', 'x') RETURNING seq`,
+			`SELECT nextval('{skald_outbox_seq_seq}')`,
+			`UPDATE {skald_mark} SET outcome = 2`, `UPDATE {skald_answer} SET code = 2`,
+			`UPDATE {skald_floor} SET at = now()`, `DELETE FROM {skald_step}`,
+			`UPDATE {skald_step_floor} SET at = now()`, `DELETE FROM {skald_quarantine}`,
+			`DELETE FROM {skald_mark}`, `DELETE FROM {skald_entity}`,
+			`SELECT FROM {skald_shard}`, `SELECT FROM {skald_snapshot}`, `SELECT FROM {skald_relay}`,
+			`SELECT FROM {skald_deferred}`, `UPDATE {skald_setting} SET value = 'x'`,
 			`CREATE TABLE {mine} (x int)`, `DROP TABLE {skald_deferred}`,
 		},
 		"relay": {
-			`INSERT INTO {skald_outbox} (topic, type) VALUES ('orders', 'x')`, `UPDATE {skald_outbox} SET type = 'y'`, `DELETE FROM {skald_outbox}`,
-			`INSERT INTO {skald_mark} (consumer, source, id, outcome) VALUES ('a', 'b', 'c', 1)`, `UPDATE {skald_mark} SET outcome = 2`,
-			`UPDATE {skald_step} SET state = 1`, `INSERT INTO {skald_step} (consumer, saga, step, occurrence, state) VALUES ('a', 'b', 'c', '', 1)`, `SELECT data FROM {skald_parked}`,
-			`SELECT FROM {skald_entity}`, `UPDATE {skald_setting} SET name = 'x'`, `DELETE FROM {skald_shard}`, `UPDATE {skald_snapshot} SET seq = 0`,
+			`INSERT INTO {skald_outbox} (topic, type) VALUES ('orders', 'x')`,
+			`UPDATE {skald_outbox} SET type = 'y'`, `DELETE FROM {skald_outbox}`,
+			`INSERT INTO {skald_mark} (consumer, source, id, outcome) VALUES ('a', 'b', 'c', 1)`,
+			`UPDATE {skald_mark} SET outcome = 2`,
+			`UPDATE {skald_step} SET state = 1`,
+			`INSERT INTO {skald_step} (consumer, saga, step, occurrence, state) VALUES ('a', 'b', 'c', '', 1)`, `SELECT data FROM {skald_parked}`,
+			`SELECT FROM {skald_entity}`, `UPDATE {skald_setting} SET name = 'x'`,
+			`DELETE FROM {skald_shard}`, `UPDATE {skald_snapshot} SET seq = 0`,
 			`SELECT nextval('{skald_outbox_seq_seq}')`, `SELECT FROM {kv}`, `CREATE TABLE {mine} (x int)`,
 		},
 		"reader": {
-			`INSERT INTO {skald_outbox} (topic, type) VALUES ('orders', 'x')`, `UPDATE {skald_outbox} SET type = 'y'`, `DELETE FROM {skald_mark}`, `TRUNCATE {skald_outbox_0}`,
-			`UPDATE {skald_shard} SET owner = 'me'`, `DELETE FROM {skald_deferred}`, `UPDATE {skald_setting} SET value = 'x'`, `CREATE TABLE {mine} (x int)`,
+			`INSERT INTO {skald_outbox} (topic, type) VALUES ('orders', 'x')`,
+			`UPDATE {skald_outbox} SET type = 'y'`, `DELETE FROM {skald_mark}`, `TRUNCATE {skald_outbox_0}`,
+			`UPDATE {skald_shard} SET owner = 'me'`, `DELETE FROM {skald_deferred}`,
+			`UPDATE {skald_setting} SET value = 'x'`, `CREATE TABLE {mine} (x int)`,
 		},
 	} {
 		pool := b.as(t, b.role(t, role), "ends")
@@ -615,7 +664,8 @@ func TestRolesEndWhereTheyShould(t *testing.T) {
 		}
 	}
 	reader := b.as(t, b.role(t, "reader"), "looks")
-	for _, table := range one[[]string](t, b, `SELECT array_agg(relname::text) FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
+	for _, table := range one[[]string](t, b,
+		`SELECT array_agg(relname::text) FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
 		AND relkind IN ('r', 'p', 'v') AND NOT relispartition AND relname LIKE 'skald%'`, b.schema) {
 		if _, err := reader.Exec(ctx, b.q("SELECT * FROM {"+table+"}")); err != nil {
 			t.Errorf("the reader cannot read %s: %v", table, err)
@@ -640,7 +690,8 @@ func TestMigratorRole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.exec(t, "REVOKE ALL ON ALL TABLES IN SCHEMA "+strings.TrimSuffix(b.prefix(), ".")+" FROM "+pgx.Identifier{name}.Sanitize())
+	b.exec(t, "REVOKE ALL ON ALL TABLES IN SCHEMA "+strings.TrimSuffix(b.prefix(), ".")+" FROM "+
+		pgx.Identifier{name}.Sanitize())
 	if _, err := pool.Exec(ctx, text, pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatal(err)
 	}
@@ -648,18 +699,21 @@ func TestMigratorRole(t *testing.T) {
 	if err := errors.Join(s.Check(ctx, store.App), appDay(ctx, s, "")); err != nil {
 		t.Error(err)
 	}
-	if _, err := Migrate(ctx, pool, &MigrateOptions{Schema: b.schema + " 2"}); pgrun.SQLState(err) != "42501" {
+	if _, err := Migrate(ctx, pool, &MigrateOptions{Schema: b.schema +
+		" 2"}); pgrun.SQLState(err) != "42501" {
 		t.Errorf("it makes schemas: %v", err)
 	}
 }
 
 func TestGrantsRefuse(t *testing.T) {
-	for _, bad := range [][2]string{{"owner", "x"}, {"app", "a$$b"}, {"app", "a $role$; DROP ROLE b; DO $role$"}, {"../role/app", "x"}} {
+	for _, bad := range [][2]string{{"owner", "x"}, {"app", "a$$b"},
+		{"app", "a $role$; DROP ROLE b; DO $role$"}, {"../role/app", "x"}} {
 		if text, err := Grants(bad[0], &GrantOptions{Name: bad[1]}); err == nil {
 			t.Errorf("%q: %s", bad, text)
 		}
 	}
-	if err := New(nil, nil).Check(context.Background(), "owner"); err == nil || !strings.Contains(err.Error(), "app") {
+	if err := New(nil, nil).Check(context.Background(), "owner"); err == nil ||
+		!strings.Contains(err.Error(), "app") {
 		t.Errorf("an unknown role: %v", err)
 	}
 }

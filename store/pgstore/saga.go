@@ -52,10 +52,13 @@ func sagas(raw map[string]string) {
 		arrays = append(arrays, fmt.Sprintf("$%d::%s[]", i+1, typ))
 		names = append(names, name)
 	}
-	moved := fmt.Sprintf("unnest(%s) WITH ORDINALITY AS m(%s, n)", strings.Join(arrays, ", "), strings.Join(names, ", "))
-	fill := strings.NewReplacer("/*saga*/", sagaColumns, "/*session*/", sagaSession, "/*move*/", strings.NewReplacer(one...).Replace(sagaMove),
+	moved := fmt.Sprintf("unnest(%s) WITH ORDINALITY AS m(%s, n)", strings.Join(arrays, ", "),
+		strings.Join(names, ", "))
+	fill := strings.NewReplacer("/*saga*/", sagaColumns, "/*session*/", sagaSession, "/*move*/",
+		strings.NewReplacer(one...).Replace(sagaMove),
 		"/*moves*/", sagaMove, "/*moved*/", moved)
-	for _, name := range []string{"FindSaga", "LockSaga", "TakeSaga", "FollowSaga", "MoveSaga", "MoveHeld", "MoveSagas", "MoveAllSagas", "ClaimSagas", "ListSagas", "ListSagasOfKey"} {
+	for _, name := range []string{"FindSaga", "LockSaga", "TakeSaga", "FollowSaga", "MoveSaga", "MoveHeld",
+		"MoveSagas", "MoveAllSagas", "ClaimSagas", "ListSagas", "ListSagasOfKey"} {
 		raw[name] = fill.Replace(raw[name])
 	}
 }
@@ -67,9 +70,12 @@ func bySaga(a, b store.SagaRef) int {
 // scanSaga reads sagaColumns, and more after them.
 func scanSaga(row pgrun.Scanner, more ...any) (s store.Saga, err error) {
 	var since, retry, due, started, changed, ended, read *int64
-	err = row.Scan(append([]any{&s.Name, &s.Key, &s.ID, &s.Hash, &s.Input, &s.Fingerprint, &s.Origin, &s.State, &s.Version, &s.Status, &s.Stuck, &s.Paused,
-		&s.Step, &s.Error, &s.Failed, &since, &retry, &s.Session, &due, &started, &changed, &ended, &read}, more...)...)
-	s.Since, s.Retry, s.Due, s.Started, s.Changed, s.Ended = column.AtMicros(since), column.AtMicros(retry), column.AtMicros(due), column.AtMicros(started), column.AtMicros(changed), column.AtMicros(ended)
+	err = row.Scan(append([]any{&s.Name, &s.Key, &s.ID, &s.Hash, &s.Input, &s.Fingerprint, &s.Origin,
+		&s.State, &s.Version, &s.Status, &s.Stuck, &s.Paused,
+		&s.Step, &s.Error, &s.Failed, &since, &retry, &s.Session, &due, &started, &changed, &ended, &read},
+		more...)...)
+	s.Since, s.Retry, s.Due, s.Started, s.Changed, s.Ended = column.AtMicros(since), column.AtMicros(retry),
+		column.AtMicros(due), column.AtMicros(started), column.AtMicros(changed), column.AtMicros(ended)
 	s.Read = column.AtMicros(read)
 	return s, err
 }
@@ -84,17 +90,20 @@ func (s *Store) StartSaga(ctx context.Context, tx pgx.Tx, start store.Saga) (sto
 
 // LockSaga reads a saga and locks it: a round trip.
 func (s *Store) LockSaga(ctx context.Context, tx pgx.Tx, name, key string) (store.Saga, bool, error) {
-	return s.lockSaga(name, key, func(c pgrun.Call) pgrun.Scanner { return tx.QueryRow(ctx, c.SQL, c.Args...) })
+	return s.lockSaga(name, key,
+		func(c pgrun.Call) pgrun.Scanner { return tx.QueryRow(ctx, c.SQL, c.Args...) })
 }
 
 // StartSaga writes a new saga, or reads the one that is there: a round trip, two for the latter.
 func (s *SQLStore) StartSaga(ctx context.Context, tx *sql.Tx, start store.Saga) (store.Saga, bool, error) {
-	return s.startSaga(&start, func(c pgrun.Call) pgrun.Scanner { return tx.QueryRowContext(ctx, c.SQL, c.Args...) })
+	return s.startSaga(&start,
+		func(c pgrun.Call) pgrun.Scanner { return tx.QueryRowContext(ctx, c.SQL, c.Args...) })
 }
 
 // LockSaga reads a saga and locks it: a round trip.
 func (s *SQLStore) LockSaga(ctx context.Context, tx *sql.Tx, name, key string) (store.Saga, bool, error) {
-	return s.lockSaga(name, key, func(c pgrun.Call) pgrun.Scanner { return tx.QueryRowContext(ctx, c.SQL, c.Args...) })
+	return s.lockSaga(name, key,
+		func(c pgrun.Call) pgrun.Scanner { return tx.QueryRowContext(ctx, c.SQL, c.Args...) })
 }
 
 // turns is how often a start looks again for a saga that another transaction wrote, and that the retention
@@ -110,13 +119,17 @@ func (c *core) startSaga(s *store.Saga, ask asking) (stored store.Saga, fresh bo
 	}
 	for range turns {
 		stored = *s
-		stored.Standing, stored.Version, stored.Lease, stored.Ended = sagarow.Standing(s.Standing), 1, 0, time.Time{}
+		stored.Standing, stored.Version, stored.Lease, stored.Ended = sagarow.Standing(s.Standing), 1,
+			0, time.Time{}
 		at := &stored.Standing
 		var started, due *int64
-		err = ask(c.pg.Call("StartSaga", s.Name, s.Key, s.ID, s.Hash, s.Input, s.Fingerprint, s.Origin, s.State, at.Status, at.Stuck, at.Paused, at.Step,
-			at.Error, int32(at.Failed), column.Moment(at.Since), column.Moment(at.Retry), s.Session, s.Lease.Microseconds())).Scan(&started, &due)
+		err = ask(c.pg.Call("StartSaga", s.Name, s.Key, s.ID, s.Hash, s.Input, s.Fingerprint, s.Origin,
+			s.State, at.Status, at.Stuck, at.Paused, at.Step,
+			at.Error, int32(at.Failed), column.Moment(at.Since), column.Moment(at.Retry), s.Session,
+			s.Lease.Microseconds())).Scan(&started, &due)
 		if err == nil {
-			stored.Started, stored.Changed, stored.Due = column.AtMicros(started), column.AtMicros(started), column.AtMicros(due)
+			stored.Started, stored.Changed, stored.Due = column.AtMicros(started), column.AtMicros(started),
+				column.AtMicros(due)
 			if s.Session == "" {
 				c.wake()
 			}
@@ -165,8 +178,10 @@ func (c *core) holdSagas(refs []store.SagaRef, found []bool) []pgrun.Call {
 
 func moveArgs(m *store.SagaMove) []any {
 	at := sagarow.Standing(m.Standing)
-	return []any{m.Name, m.Key, m.Version, m.Hash, m.State, at.Status, at.Stuck, at.Paused, at.Step, at.Error, int32(at.Failed),
-		column.Moment(at.Since), column.Moment(at.Retry), m.Release, wakeIn(m), m.Final, m.Lease.Microseconds()}
+	return []any{m.Name, m.Key, m.Version, m.Hash, m.State, at.Status, at.Stuck, at.Paused, at.Step, at.Error,
+		int32(at.Failed),
+		column.Moment(at.Since), column.Moment(at.Retry), m.Release, wakeIn(m), m.Final,
+		m.Lease.Microseconds()}
 }
 
 // wakeIn is when a saga is due again, in microseconds; below 0: never.
@@ -226,7 +241,8 @@ func heldSagas(in store.Intake, found store.Found) (out []store.SagaRef) {
 
 // stirs tells whether one of the sagas that es move is for any engine then.
 func stirs(es []store.Effect) bool {
-	return slices.ContainsFunc(es, func(e store.Effect) bool { return e.Saga != nil && e.Saga.Release && e.Saga.Wake >= 0 })
+	return slices.ContainsFunc(es,
+		func(e store.Effect) bool { return e.Saga != nil && e.Saga.Release && e.Saga.Wake >= 0 })
 }
 
 // stood wakes whoever waits for rows or sagas of effects that stand.

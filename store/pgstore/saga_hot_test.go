@@ -14,7 +14,8 @@ import (
 func TestSagaMovesAreHot(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), context.Background()
-	start := store.Saga{Name: "order", Key: "o-1", ID: "1", Hash: "h", Input: "{}", State: "{}", Session: "a", Lease: time.Minute,
+	start := store.Saga{Name: "order", Key: "o-1", ID: "1", Hash: "h", Input: "{}", State: "{}", Session: "a",
+		Lease:    time.Minute,
 		Standing: store.Standing{Status: "running"}}
 	err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
 		_, _, err := s.StartSaga(ctx, tx, start)
@@ -23,7 +24,8 @@ func TestSagaMovesAreHot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	move := store.SagaMove{SagaRef: store.SagaRef{Name: "order", Key: "o-1", Version: 1}, State: `{"status":"running"}`, Standing: start.Standing}
+	move := store.SagaMove{SagaRef: store.SagaRef{Name: "order", Key: "o-1", Version: 1},
+		State: `{"status":"running"}`, Standing: start.Standing}
 	move.Step, move.Error, move.Failed = "charge", "no answer", 1
 	for _, want := range []int{1, 1, 0} {
 		if move.Version == 3 {

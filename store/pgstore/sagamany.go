@@ -73,11 +73,14 @@ func (b *sagaBatch) args() []any {
 	for i, m := range b.moves {
 		at := sagarow.Standing(m.Standing)
 		names[i], keys[i], versions[i], hashes[i], states[i] = m.Name, m.Key, m.Version, m.Hash, m.State
-		statuses[i], stuck[i], paused[i], steps[i], errs[i], failed[i] = at.Status, at.Stuck, at.Paused, at.Step, at.Error, int32(at.Failed)
-		since[i], retry[i], releases[i], wakes[i], finals[i] = column.Moment(at.Since), column.Moment(at.Retry), m.Release, wakeIn(m), m.Final
+		statuses[i], stuck[i], paused[i], steps[i], errs[i], failed[i] = at.Status, at.Stuck, at.Paused,
+			at.Step, at.Error, int32(at.Failed)
+		since[i], retry[i], releases[i], wakes[i], finals[i] = column.Moment(at.Since),
+			column.Moment(at.Retry), m.Release, wakeIn(m), m.Final
 		leases[i] = m.Lease.Microseconds()
 	}
-	return []any{names, keys, versions, hashes, states, statuses, stuck, paused, steps, errs, failed, since, retry, releases, wakes, finals, leases}
+	return []any{names, keys, versions, hashes, states, statuses, stuck, paused, steps, errs, failed, since,
+		retry, releases, wakes, finals, leases}
 }
 
 // moveMany carries out effects of movesOnly: a statement for the moves, one for the rows, one commit, in one
@@ -124,7 +127,8 @@ func (c *core) moveAll(ctx context.Context, args []any, said []store.Effect) err
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
-	return c.pg.Short(ctx, "apply", append([]pgrun.Call{c.pg.Call("Walk"), c.pg.Call("MoveAllSagas", args...)}, calls...)...)
+	return c.pg.Short(ctx, "apply",
+		append([]pgrun.Call{c.pg.Call("Walk"), c.pg.Call("MoveAllSagas", args...)}, calls...)...)
 }
 
 func (c *core) moveSome(ctx context.Context, moves pgrun.Call, es []store.Effect, stood []bool) error {

@@ -18,7 +18,8 @@ func (c *core) ClaimSagas(ctx context.Context, ask store.ClaimSagas) (out store.
 	hashes := slices.Compact(slices.Sorted(slices.Values(ask.Hashes)))
 	var due, next *int64
 	was := map[store.SagaRef]int64{}
-	claim := c.pg.Call("ClaimSagas", hashes, int64(ask.Limit), ask.Session, ask.Lease.Microseconds(), int64(sagarow.MaxClaim))
+	claim := c.pg.Call("ClaimSagas", hashes, int64(ask.Limit), ask.Session, ask.Lease.Microseconds(),
+		int64(sagarow.MaxClaim))
 	claim.Scan = func(row pgrun.Scanner) error {
 		var at int64
 		var found, in *int64
@@ -87,16 +88,19 @@ func (c *core) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefinitio
 	for k := range known {
 		keys = append(keys, k)
 	}
-	slices.SortFunc(keys, func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	slices.SortFunc(keys,
+		func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
 	var names, hashes, written []string
 	for _, k := range keys {
 		names, hashes, written = append(names, k[0]), append(hashes, k[1]), append(written, known[k])
 	}
-	return c.pg.Short(ctx, "note definitions of sagas", c.pg.Call("NoteSagaDefinitions", names, hashes, written))
+	return c.pg.Short(ctx, "note definitions of sagas",
+		c.pg.Call("NoteSagaDefinitions", names, hashes, written))
 }
 
 // listSagas lists sagas, and where it ended.
-func (c *core) listSagas(ctx context.Context, q store.SagaQuery, limit int) ([]store.Saga, *store.SagaRef, error) {
+func (c *core) listSagas(ctx context.Context, q store.SagaQuery,
+	limit int) ([]store.Saga, *store.SagaRef, error) {
 	var name, key *string
 	if q.After != nil {
 		name, key = new(column.Legible(q.After.Name)), new(column.Legible(q.After.Key))
@@ -109,8 +113,10 @@ func (c *core) listSagas(ctx context.Context, q store.SagaQuery, limit int) ([]s
 	if n := sagarow.Within(&q, limit); n > 0 {
 		scan = new(int64(n))
 	}
-	list := c.pg.Call("ListSagas", q.Light, column.Legible(q.Name), column.Legible(q.Key), column.Legible(q.ID), statuses, sagarow.Live(&q), q.Stuck, q.Paused,
-		q.Failing, column.Legible(q.Step), column.Legible(q.Error), column.Moment(q.StartedBefore), column.Moment(q.StartedAfter), name, key, int32(limit), scan)
+	list := c.pg.Call("ListSagas", q.Light, column.Legible(q.Name), column.Legible(q.Key),
+		column.Legible(q.ID), statuses, sagarow.Live(&q), q.Stuck, q.Paused,
+		q.Failing, column.Legible(q.Step), column.Legible(q.Error), column.Moment(q.StartedBefore),
+		column.Moment(q.StartedAfter), name, key, int32(limit), scan)
 	calls := []pgrun.Call{c.pg.Call("PlanOnce"), list}
 	switch {
 	case !sagarow.OnlyKey(&q): // which is asked often: no plan is made for it
@@ -159,7 +165,8 @@ func (c *core) countSagas(ctx context.Context, b *store.Backlog) error {
 	count.Scan = func(row pgrun.Scanner) error {
 		var n store.SagaCounts
 		var oldest int64
-		err := row.Scan(&n.Name, &n.Running, &n.Compensating, &n.Stuck, &n.Paused, &n.Failing, &n.Overdue, &oldest)
+		err := row.Scan(&n.Name, &n.Running, &n.Compensating, &n.Stuck, &n.Paused, &n.Failing,
+			&n.Overdue, &oldest)
 		n.Oldest = max(time.Duration(oldest)*time.Microsecond, 0)
 		b.Sagas = append(b.Sagas, n)
 		return err

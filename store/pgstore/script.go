@@ -51,7 +51,8 @@ func Script(o *MigrateOptions) (string, error) {
 }
 
 func (m *migrator) opening() string {
-	return fmt.Sprintf("CREATE SCHEMA IF NOT EXISTS %s;\n%s;\n", strings.TrimSuffix(m.pg.Prefix, "."), m.pg.SQL["CreateMigrations"])
+	return fmt.Sprintf("CREATE SCHEMA IF NOT EXISTS %s;\n%s;\n", strings.TrimSuffix(m.pg.Prefix, "."),
+		m.pg.SQL["CreateMigrations"])
 }
 
 // naming gives the database its source.
@@ -60,7 +61,8 @@ func (m *migrator) naming() string {
 	if m.source == "" {
 		source = "'/' || current_database() || " + column.Quote("/"+m.pg.Schema)
 	}
-	return fmt.Sprintf("INSERT INTO %sskald_setting (name, value) VALUES ('source', %s);\n", m.pg.Prefix, source) +
+	return fmt.Sprintf("INSERT INTO %sskald_setting (name, value) VALUES ('source', %s);\n",
+		m.pg.Prefix, source) +
 		fmt.Sprintf("DO $source$ BEGIN EXECUTE format('ALTER TABLE %%s ALTER COLUMN source SET DEFAULT %%L', %s, (SELECT value FROM %sskald_setting WHERE name = 'source')); END $source$;\n",
 			column.Quote(m.pg.Prefix+"skald_outbox"), m.pg.Prefix)
 }

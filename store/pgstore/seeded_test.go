@@ -29,11 +29,13 @@ type mutant struct {
 var mutants = []mutant{
 	{bug: "bytes: a page of the outbox ends by its rows", finds: "Window/Bytes", says: `page 0 has \d+ rows`,
 		from: `\b(o|w)\.upto <= \d+`, into: `$1.upto IS NOT NULL`},
-	{bug: "bytes: a page of deferred rows ends by its rows", finds: "Deferred/Bytes", says: `rows of \d+ bytes came at once`,
+	{bug: "bytes: a page of deferred rows ends by its rows", finds: "Deferred/Bytes",
+		says: `rows of \d+ bytes came at once`,
 		from: `w\.size::integer ELSE 0 END\) OVER \(`, into: `0 ELSE 0 END) OVER (`},
 	{bug: "bytes: a claim ends by its messages", finds: "Prefetch/Bytes", says: `claim 0 has \d+ messages`,
 		from: `bytes \+ coalesce\(octet_length\(envelope\), 0\) AS size`, into: `0 AS size`},
-	{bug: "bytes: what is read along is not counted", finds: "Prefetch/Bytes", says: `\d+ messages of one key .* read along`,
+	{bug: "bytes: what is read along is not counted", finds: "Prefetch/Bytes",
+		says: `\d+ messages of one key .* read along`,
 		from: `b\.bytes \+ coalesce\(octet_length\(b\.envelope\), 0\)`, into: `0`},
 
 	{bug: "clock: a mark is as old as its producer says", finds: "Clock/Producers", says: `found \[`,
@@ -44,14 +46,17 @@ var mutants = []mutant{
 	{bug: "clock: a floor goes back", finds: "Clock/FloorStays", says: `found \[fresh\], want \[too old\]`,
 		from: `at = greatest\(f\.at, EXCLUDED\.at\)`, into: `at = EXCLUDED.at`},
 
-	{bug: "error: a handler's error is the transaction's", finds: "Unit/OutageIsItsOwn", says: `is taken for the unit's own`,
+	{bug: "error: a handler's error is the transaction's", finds: "Unit/OutageIsItsOwn",
+		says:       `is taken for the unit's own`,
 		unitOutage: func(err error) bool { return err != nil }},
-	{bug: "error: a deadline is the database's", finds: "Unit/OutageIsItsOwn", says: `deadline exceeded is taken for the unit's own`,
+	{bug: "error: a deadline is the database's", finds: "Unit/OutageIsItsOwn",
+		says:       `deadline exceeded is taken for the unit's own`,
 		unitOutage: func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
 	{bug: "error: each error is an outage", finds: "Unit/Empty", says: `what is no outage is called one`,
 		outage: func(err error) bool { return err != nil }},
 
-	{bug: "sagas: a claim fences nobody off", finds: "SagaClaim/Fences", says: `\[true\] stand, want \[false\]`,
+	{bug: "sagas: a claim fences nobody off", finds: "SagaClaim/Fences",
+		says: `\[true\] stand, want \[false\]`,
 		from: `SET version = s\.version \+ 1, session =`, into: `SET session =`},
 }
 

@@ -19,10 +19,12 @@ func (c *core) settings(list []store.Setting) (pgrun.Call, error) {
 	for _, s := range list {
 		switch strings.ToLower(s.Name) {
 		case "lock_timeout", "idle_in_transaction_session_timeout", "synchronous_commit":
-			return pgrun.Call{}, &pgrun.SettingError{Names: all, Err: fmt.Errorf("%s is Skald's own: see inbox.Options.Timeouts.Wait and Handle", s.Name)}
+			return pgrun.Call{}, &pgrun.SettingError{Names: all,
+				Err: fmt.Errorf("%s is Skald's own: see inbox.Options.Timeouts.Wait and Handle", s.Name)}
 		}
 		if !column.Storable(s.Name) || !column.Storable(s.Value) {
-			return pgrun.Call{}, &pgrun.SettingError{Names: all, Err: fmt.Errorf("%q is no text, or its value is none", s.Name)}
+			return pgrun.Call{}, &pgrun.SettingError{Names: all,
+				Err: fmt.Errorf("%q is no text, or its value is none", s.Name)}
 		}
 	}
 	set := c.pg.Call("Settings", names, values)

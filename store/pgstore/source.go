@@ -17,7 +17,9 @@ import (
 type SourceError struct{ Have, Want string }
 
 func (e *SourceError) Error() string {
-	return fmt.Sprintf("store: the source of this database is %q, not %q: leave --source out, or migrate another schema", e.Have, e.Want)
+	return fmt.Sprintf(
+		"store: the source of this database is %q, not %q: leave --source out, or migrate another schema",
+		e.Have, e.Want)
 }
 
 // setSource makes the source the default of its column, once.
@@ -31,7 +33,8 @@ func (m *migrator) setSource(ctx context.Context, tx pgx.Tx) error {
 	}
 	source := m.source
 	if source == "" {
-		if err := tx.QueryRow(ctx, "SELECT '/' || current_database() || '/' || $1::text", m.pg.Schema).Scan(&source); err != nil {
+		if err := tx.QueryRow(ctx, "SELECT '/' || current_database() || '/' || $1::text",
+			m.pg.Schema).Scan(&source); err != nil {
 			return fmt.Errorf("default source: %w", err)
 		}
 	}
@@ -48,7 +51,8 @@ func (m *migrator) setSource(ctx context.Context, tx pgx.Tx) error {
 }
 
 func (m *migrator) sourceDefault(source string) string {
-	return "ALTER TABLE " + m.pg.Prefix + "skald_outbox ALTER COLUMN source SET DEFAULT" + pgrun.Literal(source)
+	return "ALTER TABLE " + m.pg.Prefix + "skald_outbox ALTER COLUMN source SET DEFAULT" +
+		pgrun.Literal(source)
 }
 
 func (m *migrator) haveSource(ctx context.Context, tx pgx.Tx) (string, error) {

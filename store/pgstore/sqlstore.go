@@ -177,7 +177,8 @@ func (u *sqlUnit) Commit(ctx context.Context, es ...store.Effect) error {
 }
 
 // CommitThen commits: database/sql sends statement by statement, so nothing is saved by beginning with it.
-func (u *sqlUnit) CommitThen(ctx context.Context, _ store.Intake, es ...store.Effect) (store.Unit[*sql.Tx], error) {
+func (u *sqlUnit) CommitThen(ctx context.Context, _ store.Intake,
+	es ...store.Effect) (store.Unit[*sql.Tx], error) {
 	return nil, u.Commit(ctx, es...)
 }
 
@@ -212,7 +213,8 @@ func (u *sqlUnit) ready() error {
 		case 'I':
 			return store.ErrLent
 		case 'E':
-			return fmt.Errorf("an error that the handler swallowed had aborted the transaction: %w", pgx.ErrTxCommitRollback)
+			return fmt.Errorf("an error that the handler swallowed had aborted the transaction: %w",
+				pgx.ErrTxCommitRollback)
 		}
 		return nil
 	})

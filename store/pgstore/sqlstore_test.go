@@ -40,7 +40,9 @@ func (b sqlSeat) Commit(tx *sql.Tx) error   { return tx.Commit() }
 func (b sqlSeat) Rollback(tx *sql.Tx) error { return tx.Rollback() }
 
 func (b sqlSeat) Put(tx *sql.Tx, key, value string) error {
-	_, err := tx.Exec(b.q(`INSERT INTO {kv} VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value`), key, value)
+	_, err := tx.Exec(
+		b.q(`INSERT INTO {kv} VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value`), key,
+		value)
 	return err
 }
 
@@ -66,7 +68,8 @@ func harnessOfSQL(b *bed, mode pgx.QueryExecMode) storetest.Harness[*sql.Tx] {
 			return NewSQL(stdlib.OpenDBFromPool(b.few(t, mode, connections)), &Options{Schema: b.schema})
 		}, Setting: func(t testing.TB, tx *sql.Tx, name string) (value string) {
 			t.Helper()
-			if err := tx.QueryRow("SELECT coalesce(current_setting($1, true), '')", name).Scan(&value); err != nil {
+			if err := tx.QueryRow("SELECT coalesce(current_setting($1, true), '')",
+				name).Scan(&value); err != nil {
 				t.Fatal(err)
 			}
 			return value
@@ -78,13 +81,15 @@ func TestRoundTripsSQL(t *testing.T) {
 	b := newBed(t)
 	w := newWire(t, b.url)
 	ctx := context.Background()
-	s := NewSQL(stdlib.OpenDBFromPool(w.pool(t, b, pgx.QueryExecModeCacheStatement)), &Options{Schema: b.schema})
+	s := NewSQL(stdlib.OpenDBFromPool(w.pool(t, b, pgx.QueryExecModeCacheStatement)),
+		&Options{Schema: b.schema})
 	done := aMark()
 	if _, err := s.Apply(ctx, store.Effect{Mark: &done}); err != nil {
 		t.Fatal(err)
 	}
 	begin := func(m store.Mark) store.Unit[*sql.Tx] {
-		u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "order", Key: "a"}},
+		u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m},
+			Locks:    []store.Lock{{Space: "order", Key: "a"}},
 			Settings: []store.Setting{{Name: "app.tenant", Value: "42"}}})
 		if err != nil {
 			t.Fatal(err)
@@ -109,7 +114,8 @@ func TestRoundTripsSQL(t *testing.T) {
 		"a rejection": {4, func() error {
 			m := aMark()
 			m.As = store.Rejected
-			_, err := begin(aMark()).Rollback(ctx, store.Effect{Mark: &m, Rows: []skald.Message{aMessage("a")}})
+			_, err := begin(aMark()).Rollback(ctx,
+				store.Effect{Mark: &m, Rows: []skald.Message{aMessage("a")}})
 			return err
 		}},
 	} {

@@ -11,11 +11,13 @@ import (
 )
 
 func byStep(a, b store.Step) int {
-	return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Saga, b.Saga), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Occurrence, b.Occurrence))
+	return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Saga, b.Saga),
+		cmp.Compare(a.Name, b.Name), cmp.Compare(a.Occurrence, b.Occurrence))
 }
 
 func stepArgs(s *store.Step, more ...any) []any {
-	return append([]any{column.Name(s.Consumer), column.Name(s.Saga), column.Name(s.Name), column.Name(s.Occurrence)}, more...)
+	return append([]any{column.Name(s.Consumer), column.Name(s.Saga), column.Name(s.Name),
+		column.Name(s.Occurrence)}, more...)
 }
 
 // forgottenStep is a fragment of the statements that take a step: see TakeStep. No floor is above a saga of
@@ -35,9 +37,11 @@ func free(s store.StepState) bool {
 func (c *core) takeStep(s, found *store.Step) (take pgrun.Call, err error) {
 	switch s.State {
 	case store.StepDone, store.StepCalling:
-		take = c.pg.Call("TakeStep", stepArgs(s, int16(s.State), column.Name(s.Source), column.Name(s.ID), column.Moment(s.Begun), column.Some(column.Legible(s.OutsideKey)))...)
+		take = c.pg.Call("TakeStep", stepArgs(s, int16(s.State), column.Name(s.Source), column.Name(s.ID),
+			column.Moment(s.Begun), column.Some(column.Legible(s.OutsideKey)))...)
 	case store.StepUndone:
-		take = c.pg.Call("UndoStep", stepArgs(s, column.Name(s.Source), column.Name(s.ID), column.Moment(s.Begun))...)
+		take = c.pg.Call("UndoStep", stepArgs(s, column.Name(s.Source), column.Name(s.ID),
+			column.Moment(s.Begun))...)
 	default:
 		return take, fmt.Errorf("step %.40q: an intake cannot make it %v", s.Name, s.State)
 	}
@@ -45,11 +49,13 @@ func (c *core) takeStep(s, found *store.Step) (take pgrun.Call, err error) {
 		var was store.Step
 		var result, outcome column.Blob
 		var tooOld bool
-		if err := row.Scan(&was.State, &was.Source, &was.ID, &was.Code, &result, &was.OutsideKey, &outcome, &tooOld); err != nil {
+		if err := row.Scan(&was.State, &was.Source, &was.ID, &was.Code, &result, &was.OutsideKey, &outcome,
+			&tooOld); err != nil {
 			return err
 		}
 		was.Result, was.Outcome = string(result), string(outcome)
-		if was.Source == column.Name(s.Source) && was.ID == column.Name(s.ID) { // a long id is stored as its hash
+		// a long id is stored as its hash
+		if was.Source == column.Name(s.Source) && was.ID == column.Name(s.ID) {
 			was.Identity = s.Identity
 		} else {
 			column.Handles(&was.Source, &was.ID)
@@ -75,7 +81,8 @@ func (c *core) setStep(s *store.Step) []pgrun.Call {
 	for _, state := range s.From {
 		from |= 1 << state
 	}
-	return []pgrun.Call{c.pg.Call("SetStep", stepArgs(s, int16(s.State), column.Name(s.Source), column.Name(s.ID), column.Moment(s.Begun), s.Code, blobOrNull(s.Result),
+	return []pgrun.Call{c.pg.Call("SetStep", stepArgs(s, int16(s.State), column.Name(s.Source),
+		column.Name(s.ID), column.Moment(s.Begun), s.Code, blobOrNull(s.Result),
 		column.Some(column.Legible(s.OutsideKey)), blobOrNull(s.Outcome), from)...)}
 }
 
@@ -95,10 +102,12 @@ func (c *core) noteStep(k *store.Park) []pgrun.Call {
 	if k.Dead != nil {
 		state = store.StepDead
 	}
-	note := c.pg.Call("NoteStep", stepArgs(s, int16(state), column.Name(s.Source), column.Name(s.ID), column.Moment(s.Begun))...)
+	note := c.pg.Call("NoteStep", stepArgs(s, int16(state), column.Name(s.Source), column.Name(s.ID),
+		column.Moment(s.Begun))...)
 	if k.Dead == nil || !k.Dead.BlocksKey {
 		return []pgrun.Call{note}
 	}
 	id := identity(k.Consumer, k.Identity)
-	return []pgrun.Call{note, c.pg.Call("LetGo", append(slices.Clone(id), column.Name(s.Saga), column.Name(s.Name), column.Name(s.Occurrence))...), c.pg.Call("SettleParked", id...)}
+	return []pgrun.Call{note, c.pg.Call("LetGo", append(slices.Clone(id), column.Name(s.Saga),
+		column.Name(s.Name), column.Name(s.Occurrence))...), c.pg.Call("SettleParked", id...)}
 }

@@ -18,7 +18,8 @@ func TestStepThatIsForgottenUnderACompensation(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), context.Background()
 	begun := time.Now().Add(-100 * steward.Day)
-	step := store.Step{Consumer: "stock", Saga: "a", Name: "charge", State: store.StepDone, Identity: aMark().Identity, Begun: begun}
+	step := store.Step{Consumer: "stock", Saga: "a", Name: "charge", State: store.StepDone,
+		Identity: aMark().Identity, Begun: begun}
 	u, err := s.Begin(ctx, store.Intake{Steps: []store.Step{step}})
 	if err == nil {
 		err = u.Commit(ctx)
@@ -31,7 +32,8 @@ func TestStepThatIsForgottenUnderACompensation(t *testing.T) {
 	var found store.Step
 	err = pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
 		var n, pid int64
-		if err := tx.QueryRow(ctx, s.pg.SQL["ForgetSteps"], time.Now().Add(-90*steward.Day)).Scan(&n); err != nil || n != 1 {
+		if err := tx.QueryRow(ctx, s.pg.SQL["ForgetSteps"],
+			time.Now().Add(-90*steward.Day)).Scan(&n); err != nil || n != 1 {
 			t.Fatalf("%d steps are forgotten: %v", n, err)
 		}
 		if err := tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
@@ -51,7 +53,9 @@ func TestStepThatIsForgottenUnderACompensation(t *testing.T) {
 			found = u.Found().Steps[0]
 			_, _ = u.Rollback(ctx)
 		}()
-		for until := time.Now().Add(5 * time.Minute); !one[bool](t, b, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1::integer = ANY (pg_blocking_pids(pid)))`, pid); {
+		for until := time.Now().Add(5 * time.Minute); !one[bool](t, b,
+			`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1::integer = ANY (pg_blocking_pids(pid)))`,
+			pid); {
 			if time.Now().After(until) {
 				t.Fatal("the compensation does not wait for the step")
 			}

@@ -13,12 +13,14 @@ import (
 // steps lists steps.
 func (c *core) steps(ctx context.Context, q store.StepQuery) (out []store.StepRecord, err error) {
 	limit := int32(cmp.Or(q.Limit, defaultLimit))
-	list := c.pg.Call("ListSteps", column.Name(q.Consumer), column.Name(q.Saga), column.Legible(q.OutsideKey), int16(q.State), q.Dropped, limit)
+	list := c.pg.Call("ListSteps", column.Name(q.Consumer), column.Name(q.Saga), column.Legible(q.OutsideKey),
+		int16(q.State), q.Dropped, limit)
 	list.Scan = func(row pgrun.Scanner) error {
 		var s store.StepRecord
 		var result, outcome column.Blob
 		var begun *time.Time
-		err := row.Scan(&s.Consumer, &s.Saga, &s.Name, &s.Occurrence, &s.State, &s.Dropped, &s.Source, &s.ID, &s.By.Source, &s.By.ID,
+		err := row.Scan(&s.Consumer, &s.Saga, &s.Name, &s.Occurrence, &s.State, &s.Dropped, &s.Source, &s.ID,
+			&s.By.Source, &s.By.ID,
 			&s.Code, &result, &s.OutsideKey, &outcome, &begun, &s.At, &s.Changed)
 		column.Handles(&s.Consumer, &s.Saga, &s.Name, &s.Occurrence, &s.Source, &s.ID, &s.By.Source, &s.By.ID)
 		s.Result, s.Outcome = string(result), string(outcome)

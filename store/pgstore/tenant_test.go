@@ -64,7 +64,8 @@ func TestTenantOfTheMessageSQL(t *testing.T) {
 	})
 }
 
-func serveTenants[TTx any](t *testing.T, b *bed, s store.Driver[TTx], write func(ctx context.Context, tx TTx, tenant, said string) error) {
+func serveTenants[TTx any](t *testing.T, b *bed, s store.Driver[TTx],
+	write func(ctx context.Context, tx TTx, tenant, said string) error) {
 	ctx := t.Context()
 	bus := membroker.New(nil)
 	if err := bus.MakeTopics(ctx, 4, "orders"); err != nil {
@@ -108,7 +109,8 @@ func serveTenants[TTx any](t *testing.T, b *bed, s store.Driver[TTx], write func
 	}
 	got := one[[]string](t, b, `SELECT array_agg(tenant || ' ' || seen || ' ' || said) FROM {account}`)
 	slices.Sort(got)
-	if want := []string{"a 0 mine", "a 1 mine", "a 2 mine", "b 0 mine", "b 1 mine", "b 2 mine"}; !slices.Equal(got, want) {
+	if want := []string{"a 0 mine", "a 1 mine", "a 2 mine", "b 0 mine", "b 1 mine",
+		"b 2 mine"}; !slices.Equal(got, want) {
 		t.Errorf("accounts %q, want %q", got, want)
 	}
 	if c := b.Count(t); c.Marks != 6 || c.Rows != 6 {

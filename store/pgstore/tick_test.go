@@ -37,7 +37,8 @@ func TestTickOfAFirstWindowIsKept(t *testing.T) {
 	if page, err := s.Pull(ctx, store.Window{Tip: ticks[0]}, 10); err != nil || len(page.Rows) != 1 {
 		t.Errorf("the first window has %d rows, %v", len(page.Rows), err)
 	}
-	if _, err := s.Lease(ctx, store.Ask{Owner: "a", Session: "1", TTL: time.Minute, Knew: []store.Shard{shard}}); err != nil {
+	if _, err := s.Lease(ctx, store.Ask{Owner: "a", Session: "1", TTL: time.Minute,
+		Knew: []store.Shard{shard}}); err != nil {
 		t.Error(err)
 	}
 }

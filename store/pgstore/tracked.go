@@ -22,11 +22,13 @@ var (
 )
 
 // LockTracked reads the rows of sagas, or makes them: a round trip.
-func (s *Store) LockTracked(ctx context.Context, tx pgx.Tx, flow string, keys ...string) ([]store.Tracked, error) {
+func (s *Store) LockTracked(ctx context.Context, tx pgx.Tx, flow string,
+	keys ...string) ([]store.Tracked, error) {
 	list, out, err := s.lockTracked(flow, keys)
 	if err == nil {
 		rows, _ := tx.Query(ctx, list.SQL, list.Args...) // CollectRows and its like answer its error
-		_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, list.Scan(row) })
+		_, err = pgx.CollectRows(rows,
+			func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, list.Scan(row) })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock tracked sagas: %w", s.pg.Explain(err))
@@ -47,7 +49,8 @@ func (s *Store) SaveTracked(ctx context.Context, tx pgx.Tx, rows ...store.Tracke
 }
 
 // LockTracked reads the rows of sagas, or makes them: a round trip.
-func (s *SQLStore) LockTracked(ctx context.Context, tx *sql.Tx, flow string, keys ...string) ([]store.Tracked, error) {
+func (s *SQLStore) LockTracked(ctx context.Context, tx *sql.Tx, flow string,
+	keys ...string) ([]store.Tracked, error) {
 	list, out, err := s.lockTracked(flow, keys)
 	if err == nil {
 		err = scanAll(ctx, tx, list)
@@ -127,7 +130,8 @@ func (c *core) saveTracked(rows []store.Tracked) (pgrun.Call, error) {
 
 // tracked lists tracked sagas.
 func (c *core) tracked(ctx context.Context, q store.TrackedQuery) (out []store.Tracked, err error) {
-	list := c.pg.Call("ListTracked", column.Legible(q.Flow), column.Legible(q.Key), column.Legible(q.State), q.Overdue, int32(cmp.Or(q.Limit, defaultLimit)))
+	list := c.pg.Call("ListTracked", column.Legible(q.Flow), column.Legible(q.Key), column.Legible(q.State),
+		q.Overdue, int32(cmp.Or(q.Limit, defaultLimit)))
 	list.Scan = func(row pgrun.Scanner) error {
 		var t store.Tracked
 		var due, drifted *time.Time
@@ -143,7 +147,8 @@ func (c *core) tracked(ctx context.Context, q store.TrackedQuery) (out []store.T
 
 // dated is t with its times in UTC.
 func dated(t store.Tracked, due, drifted *time.Time) store.Tracked {
-	t.At, t.Changed, t.Due, t.Drifted = t.At.UTC(), t.Changed.UTC(), column.OrZero(due), column.OrZero(drifted)
+	t.At, t.Changed, t.Due, t.Drifted = t.At.UTC(), t.Changed.UTC(), column.OrZero(due),
+		column.OrZero(drifted)
 	return t
 }
 
@@ -152,7 +157,8 @@ func (c *core) trackedCounts(out *[]store.TrackedCounts) pgrun.Call {
 	count := c.pg.Call("CountTracked")
 	count.Scan = func(row pgrun.Scanner) error {
 		var n store.TrackedCounts
-		err := row.Scan(&n.Flow, &n.Running, &n.Compensating, &n.Overdue, &n.OverdueKey, &n.Drifted, &n.DriftedKey)
+		err := row.Scan(&n.Flow, &n.Running, &n.Compensating, &n.Overdue, &n.OverdueKey, &n.Drifted,
+			&n.DriftedKey)
 		*out = append(*out, n)
 		return err
 	}

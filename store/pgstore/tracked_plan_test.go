@@ -23,18 +23,21 @@ func TestTrackedRowsAreFoundByTheIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	for _, sql := range []string{`SET plan_cache_mode = force_generic_plan`, "PREPARE lock AS " + s.pg.SQL["LockTracked"], "PREPARE save AS " + s.pg.SQL["SaveTracked"]} {
+	for _, sql := range []string{`SET plan_cache_mode = force_generic_plan`, "PREPARE lock AS " +
+		s.pg.SQL["LockTracked"], "PREPARE save AS " + s.pg.SQL["SaveTracked"]} {
 		if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, call := range []string{`lock('order', '["o-1", "o-2"]')`, `save('[{"key": "o-1", "flow": "order"}]')`} {
+	for _, call := range []string{`lock('order', '["o-1", "o-2"]')`,
+		`save('[{"key": "o-1", "flow": "order"}]')`} {
 		rows, err := conn.Query(ctx, "EXPLAIN EXECUTE "+call, pgx.QueryExecModeSimpleProtocol)
 		if err != nil {
 			t.Fatal(err)
 		}
 		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if text := strings.Join(plan, "\n"); err != nil || strings.Contains(text, "Seq Scan on skald_tracked") {
+		if text := strings.Join(plan, "\n"); err != nil ||
+			strings.Contains(text, "Seq Scan on skald_tracked") {
 			t.Error(text, err)
 		}
 	}
@@ -52,7 +55,8 @@ func TestCountingTrackedSagasStaysCheap(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	for _, sql := range []string{`SET plan_cache_mode = force_generic_plan`, "PREPARE counted AS " + s.pg.SQL["CountTracked"]} {
+	for _, sql := range []string{`SET plan_cache_mode = force_generic_plan`, "PREPARE counted AS " +
+		s.pg.SQL["CountTracked"]} {
 		if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}
@@ -63,10 +67,12 @@ func TestCountingTrackedSagasStaysCheap(t *testing.T) {
 			CASE WHEN n % 2 = 0 THEN now() + CASE WHEN n % 1000 = 0 THEN -n ELSE 86400 + n END * interval '1 second' END, repeat('x', 500)
 		FROM generate_series(1, 60000) AS n`)
 	b.exec(t, `UPDATE {skald_tracked} SET drift = 1, drifted_at = now() WHERE key = 'o-7'`)
-	eventually(t, "nearly all is visible to all: a transaction beside this test may hold VACUUM back", func() bool {
-		b.exec(t, `VACUUM {skald_tracked}`)
-		return one[bool](t, b, `SELECT relallvisible > relpages - 10 FROM pg_class WHERE oid = '{skald_tracked}'::regclass`)
-	})
+	eventually(t, "nearly all is visible to all: a transaction beside this test may hold VACUUM back",
+		func() bool {
+			b.exec(t, `VACUUM {skald_tracked}`)
+			return one[bool](t, b,
+				`SELECT relallvisible > relpages - 10 FROM pg_class WHERE oid = '{skald_tracked}'::regclass`)
+		})
 	plan := b.explain(t, conn.Conn(), "counted")
 	m := regexp.MustCompile(`Buffers: shared hit=(\d+)`).FindStringSubmatch(plan)
 	if m == nil {
@@ -78,7 +84,8 @@ func TestCountingTrackedSagasStaysCheap(t *testing.T) {
 	counted, err := s.Status(ctx, store.StatusQuery{Sagas: true})
 	got := counted.Tracked
 	if err != nil || len(got) != 1 ||
-		got[0] != (store.TrackedCounts{Flow: "order", Running: 10_000, Overdue: 60, OverdueKey: "o-60000", Drifted: 1, DriftedKey: "o-7"}) {
+		got[0] != (store.TrackedCounts{Flow: "order", Running: 10_000, Overdue: 60, OverdueKey: "o-60000",
+			Drifted: 1, DriftedKey: "o-7"}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -124,11 +124,13 @@ func (w *wire) pool(t testing.TB, b *bed, mode pgx.QueryExecMode) *pgxpool.Pool 
 }
 
 func aMark() store.Mark {
-	return store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/orders", ID: uuid7.New(time.Now())}, As: store.Done}
+	return store.Mark{Consumer: "stock",
+		Identity: store.Identity{Source: "/orders", ID: uuid7.New(time.Now())}, As: store.Done}
 }
 
 func aMessage(key string) skald.Message {
-	m := skald.Message{ID: uuid7.New(time.Now()), Topic: "orders", Type: "order.placed", Time: time.Now(), ContentType: "application/json", Data: []byte(`{"n":1}`)}
+	m := skald.Message{ID: uuid7.New(time.Now()), Topic: "orders", Type: "order.placed", Time: time.Now(),
+		ContentType: "application/json", Data: []byte(`{"n":1}`)}
 	if key != "" {
 		m.Key = []byte(key)
 	}
@@ -216,7 +218,8 @@ func TestNothingFollowsAtAnotherLevel(t *testing.T) {
 			continue
 		}
 		level := ""
-		if err := then.Tx().QueryRow(ctx, "SHOW transaction_isolation").Scan(&level); err != nil || level != "serializable" {
+		if err := then.Tx().QueryRow(ctx, "SHOW transaction_isolation").Scan(&level); err != nil ||
+			level != "serializable" {
 			t.Errorf("what follows is %s: %v", level, err)
 		}
 		if _, err := then.Rollback(ctx); err != nil {
@@ -239,7 +242,8 @@ func tripCases(ctx context.Context, t *testing.T, b *bed, s *Store) []tripCase {
 		}
 	}
 	begin := func(m store.Mark) store.Unit[pgx.Tx] {
-		u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "order", Key: "a"}},
+		u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m},
+			Locks:    []store.Lock{{Space: "order", Key: "a"}},
 			Settings: []store.Setting{{Name: "app.tenant", Value: "42"}}})
 		ok(err)
 		return u
@@ -253,7 +257,8 @@ func tripCases(ctx context.Context, t *testing.T, b *bed, s *Store) []tripCase {
 		handle(u)
 		m.As, m.Reason = store.Rejected, "no"
 		lock := store.Lock{Space: "order", Key: "a", Version: u.Found().Locks[0]}
-		stood, err := u.Rollback(ctx, store.Effect{Mark: &m, Locks: []store.Lock{lock}, Rows: []skald.Message{aMessage("a")}})
+		stood, err := u.Rollback(ctx, store.Effect{Mark: &m, Locks: []store.Lock{lock},
+			Rows: []skald.Message{aMessage("a")}})
 		if ok(err); !stood[0] {
 			t.Fatal("the rejection lost its guard")
 		}
@@ -262,7 +267,8 @@ func tripCases(ctx context.Context, t *testing.T, b *bed, s *Store) []tripCase {
 	return []tripCase{
 		{"a message whose handler has one statement", 3, func() {
 			u := begin(aMark())
-			_, err := u.Tx().Exec(ctx, b.q(`INSERT INTO {kv} VALUES ($1, 'v') ON CONFLICT (key) DO NOTHING`), "k")
+			_, err := u.Tx().Exec(ctx, b.q(`INSERT INTO {kv} VALUES ($1, 'v') ON CONFLICT (key) DO NOTHING`),
+				"k")
 			ok(err)
 			ok(s.Write(ctx, u.Tx(), store.Effect{Rows: []skald.Message{aMessage("a")}}))
 			ok(u.Commit(ctx, store.Effect{Rows: []skald.Message{aMessage("b")}}))
@@ -277,7 +283,8 @@ func tripCases(ctx context.Context, t *testing.T, b *bed, s *Store) []tripCase {
 			}
 			u, err := s.Begin(ctx, in)
 			ok(err)
-			_, err = u.Tx().Exec(ctx, b.q(`INSERT INTO {kv} VALUES ($1, 'v') ON CONFLICT (key) DO NOTHING`), "k")
+			_, err = u.Tx().Exec(ctx, b.q(`INSERT INTO {kv} VALUES ($1, 'v') ON CONFLICT (key) DO NOTHING`),
+				"k")
 			ok(err)
 			for range 100 {
 				ok(s.Write(ctx, u.Tx(), store.Effect{Rows: []skald.Message{aMessage("a")}}))
@@ -286,7 +293,8 @@ func tripCases(ctx context.Context, t *testing.T, b *bed, s *Store) []tripCase {
 		}},
 		{"a step that is taken and then undone, of a saga so old that the floor is looked at", 4, func() {
 			m := aMark()
-			step := store.Step{Consumer: "stock", Saga: m.ID, Name: "charge", Identity: m.Identity, Begun: time.Now().Add(-steward.Day)}
+			step := store.Step{Consumer: "stock", Saga: m.ID, Name: "charge", Identity: m.Identity,
+				Begun: time.Now().Add(-steward.Day)}
 			for _, step.State = range []store.StepState{store.StepDone, store.StepUndone} {
 				m.ID = uuid7.New(time.Now())
 				u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Steps: []store.Step{step}})
@@ -352,7 +360,8 @@ func tripCases(ctx context.Context, t *testing.T, b *bed, s *Store) []tripCase {
 			ok(err)
 			var es []store.Effect
 			for _, l := range got.Shards {
-				es = append(es, store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &l.Cursor}})
+				es = append(es, store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch,
+					Token: l.Token, Cursor: &l.Cursor}})
 			}
 			_, err = s.Apply(ctx, es...)
 			ok(err)

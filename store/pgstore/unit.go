@@ -153,7 +153,8 @@ func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]p
 	case 'I': // by a statement of the handler's own
 		return nil, store.ErrLent
 	case 'E':
-		return nil, fmt.Errorf("an error that the handler swallowed had aborted the transaction: %w", pgx.ErrTxCommitRollback)
+		return nil, fmt.Errorf("an error that the handler swallowed had aborted the transaction: %w",
+			pgx.ErrTxCommitRollback)
 	}
 	calls, err := u.s.outflow(es, u.tx.kept, u.have, u.marks...)
 	if u.moveHeld(calls) {
@@ -213,7 +214,8 @@ func (u *unit) instead(ctx context.Context, e store.Effect) (stood, again bool, 
 	case 'T':
 		before = []pgrun.Call{u.s.pg.GuardLent()}
 	}
-	before = append(before, pgrun.Call{SQL: pgrun.Rollback}, pgrun.Call{SQL: pgrun.Begin}, u.s.pg.Session(pgrun.DefaultWait, pgrun.DefaultHandle))
+	before = append(before, pgrun.Call{SQL: pgrun.Rollback}, pgrun.Call{SQL: pgrun.Begin},
+		u.s.pg.Session(pgrun.DefaultWait, pgrun.DefaultHandle))
 	if err = pgrun.SendCommit(ctx, conn, append(before, calls...)); err != nil {
 		_ = pgrun.Undo(ctx, conn)
 		if pgrun.SQLState(err) == "25P02" {

@@ -18,7 +18,8 @@ import (
 )
 
 func modes() []pgx.QueryExecMode {
-	return []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
+	return []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe,
+		pgx.QueryExecModeDescribeExec,
 		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol}
 }
 
@@ -54,7 +55,8 @@ func all(t *testing.T, s store.Store) []store.Row {
 // oddBase64 is base64 of any bytes with something done to it.
 func oddBase64(rnd *rand.Rand) string {
 	const letters = "ABCDwxyz0129+/=== \n\r\t-_\u00e9"
-	b := []byte(strings.Repeat("YWJj", rnd.IntN(40)) + []string{"", "YQ==", "YWI=", "YR==", "Y", "===="}[rnd.IntN(6)])
+	b := []byte(strings.Repeat("YWJj", rnd.IntN(40)) + []string{"", "YQ==", "YWI=", "YR==", "Y",
+		"===="}[rnd.IntN(6)])
 	for range rnd.IntN(4) {
 		at := rnd.IntN(len(b) + 1)
 		b = slices.Insert(b, at, letters[rnd.IntN(len(letters))])
@@ -75,17 +77,21 @@ func TestWhatTheTableTakesCanBeRead(t *testing.T) {
 		}
 		headers = append(headers, string(text))
 	}
-	headers = append(headers, `[["h","YWJj ZGVm"]]`, `[["h","YQ==YQ=="]]`, `[]`, `[["h",""]]`, `[["h",null]]`, `null`, `{}`, `[["h","\u0059Q=="]]`, `[["\ud83d\ude00","YQ=="]]`)
-	times := []string{"infinity", "-infinity", "0001-01-01 00:00:00+00", "0001-12-31 23:59:59+00 BC", "9999-12-31 23:59:59.999999+00", "10000-01-01 00:00:00+00",
+	headers = append(headers, `[["h","YWJj ZGVm"]]`, `[["h","YQ==YQ=="]]`, `[]`, `[["h",""]]`, `[["h",null]]`,
+		`null`, `{}`, `[["h","\u0059Q=="]]`, `[["\ud83d\ude00","YQ=="]]`)
+	times := []string{"infinity", "-infinity", "0001-01-01 00:00:00+00", "0001-12-31 23:59:59+00 BC",
+		"9999-12-31 23:59:59.999999+00", "10000-01-01 00:00:00+00",
 		"294276-12-31 23:59:59+00", "4713-01-01 00:00:00+00 BC", "2026-02-03 04:05:06.789+00"}
 	taken, refused := 0, 0
 	put := func(columns, value string) {
 		for _, more := range []string{"", ", bucket"} { // a writer that fills bucket is believed more
-			set := "INSERT INTO {skald_outbox} (topic, type, data_bytes, key_bytes, " + columns + more + `) VALUES ('t', 'x', '\x005c27ff', '\xff5c00', $1`
+			set := "INSERT INTO {skald_outbox} (topic, type, data_bytes, key_bytes, " + columns + more +
+				`) VALUES ('t', 'x', '\x005c27ff', '\xff5c00', $1`
 			if more != "" {
 				set += ", 7"
 			}
-			if _, err := b.pool.Exec(context.Background(), b.q(set+")"), pgx.QueryExecModeExec, value); err != nil {
+			if _, err := b.pool.Exec(context.Background(), b.q(set+")"), pgx.QueryExecModeExec,
+				value); err != nil {
 				refused++
 			} else {
 				taken++
@@ -104,7 +110,8 @@ func TestWhatTheTableTakesCanBeRead(t *testing.T) {
 	for name, s := range b.everyStore(t) {
 		rows := all(t, s)
 		for _, r := range rows {
-			if r.Fault != "" || string(r.Data) != "\x00\\'\xff" || string(r.Key) != "\xff\\\x00" || r.Time.Year() < 1 || r.Time.Year() > 9999 {
+			if r.Fault != "" || string(r.Data) != "\x00\\'\xff" || string(r.Key) != "\xff\\\x00" ||
+				r.Time.Year() < 1 || r.Time.Year() > 9999 {
 				t.Errorf("%s: row %d of %v: %q, key %q, data %q", name, r.Seq, r.Time, r.Fault, r.Key, r.Data)
 			}
 		}
@@ -121,9 +128,12 @@ func TestRowThatCannotBeRead(t *testing.T) {
 	// as rows came to be before they were held to it
 	b.exec(t, `DROP TRIGGER zz_skald_limits ON {skald_outbox}`)
 	for i, row := range []string{
-		`NULL, now()`, `'[["h","YWJj ZGVm"]]', now()`, `'["h"]', now()`, `NULL, 'infinity'`, `NULL, '-infinity'`, `NULL, '0044-03-15 00:00:00+00 BC'`, `NULL, '9999-12-31 23:59:59+00'`,
+		`NULL, now()`, `'[["h","YWJj ZGVm"]]', now()`, `'["h"]', now()`, `NULL, 'infinity'`,
+		`NULL, '-infinity'`, `NULL, '0044-03-15 00:00:00+00 BC'`, `NULL, '9999-12-31 23:59:59+00'`,
 	} {
-		b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data, headers, time) VALUES ('t', $1, 'x', '7', `+row+`)`, fmt.Sprint(i))
+		b.exec(t,
+			`INSERT INTO {skald_outbox} (topic, key, type, data, headers, time) VALUES ('t', $1, 'x', '7', `+
+				row+`)`, fmt.Sprint(i))
 	}
 	for name, s := range b.everyStore(t) {
 		t.Run(name, func(t *testing.T) { unreadable(t, b, s) })
@@ -162,17 +172,20 @@ func unreadable(t *testing.T, b *bed, s store.Store) {
 		t.Fatalf("%d rows are set aside, %v", len(due), err)
 	}
 	for _, a := range due {
-		if a.Fault == "" || !strings.HasPrefix(a.Why, "it cannot be read: ") || string(a.Key) != fmt.Sprint(a.Seq-1) {
+		if a.Fault == "" || !strings.HasPrefix(a.Why, "it cannot be read: ") ||
+			string(a.Key) != fmt.Sprint(a.Seq-1) {
 			t.Errorf("row %d is set aside for %q, now %q", a.Seq, a.Why, a.Fault)
 		}
 	}
-	b.exec(t, `UPDATE {skald_deferred} SET headers = convert_to('[["h","YWJj"]]', 'UTF8'), time = '2026-01-02 03:04:05+00'`)
+	b.exec(t,
+		`UPDATE {skald_deferred} SET headers = convert_to('[["h","YWJj"]]', 'UTF8'), time = '2026-01-02 03:04:05+00'`)
 	due, err = store.DueRows(ctx, s, ids, 10)
 	if err != nil || len(due) != len(bad) {
 		t.Fatalf("%d rows are set aside, %v", len(due), err)
 	}
 	for _, a := range due {
-		if a.Fault != "" || string(a.Data) != "7" || string(a.Headers[0].Value) != "abc" || !a.Time.Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) {
+		if a.Fault != "" || string(a.Data) != "7" || string(a.Headers[0].Value) != "abc" ||
+			!a.Time.Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) {
 			t.Errorf("mended, row %d is %+v", a.Seq, a)
 		}
 	}
@@ -187,23 +200,28 @@ func TestKeptMessageThatCannotBeRead(t *testing.T) {
 	for i := range 3 {
 		m := aMessage(fmt.Sprint("k", i))
 		m.Source, m.Data = "/orders", []byte("\x00\xff\\'")
-		es = append(es, store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "c", Identity: store.Identity{Source: m.Source, ID: fmt.Sprint(i)}, Message: m, Attempts: 1}}})
+		es = append(es,
+			store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "c",
+				Identity: store.Identity{Source: m.Source, ID: fmt.Sprint(i)}, Message: m, Attempts: 1}}})
 	}
 	if _, err := b.store(t).Apply(ctx, es...); err != nil {
 		t.Fatal(err)
 	}
 	b.exec(t, `UPDATE {skald_parked} SET envelope = '\x7b' WHERE id = '1'`)
 	for name, s := range b.everyStore(t) {
-		got, err := s.Claim(ctx, store.Want{Consumer: "c", Session: "life", ClaimSize: store.ClaimSize{Keys: 9}, Lease: 0})
+		got, err := s.Claim(ctx, store.Want{Consumer: "c", Session: "life",
+			ClaimSize: store.ClaimSize{Keys: 9}, Lease: 0})
 		if err != nil || len(got.Parked) != 3 {
 			t.Fatalf("%s: %d are claimed, %v", name, len(got.Parked), err)
 		}
 		for i, p := range got.Parked {
-			if (p.Fault != "") != (i == 1) || string(p.Message.Data) != "\x00\xff\\'" || string(p.Message.Key) != fmt.Sprint("k", i) || p.Message.Source != "/orders" {
+			if (p.Fault != "") != (i == 1) || string(p.Message.Data) != "\x00\xff\\'" ||
+				string(p.Message.Key) != fmt.Sprint("k", i) || p.Message.Source != "/orders" {
 				t.Errorf("%s: message %s has the fault %q and is %+v", name, p.ID, p.Fault, p.Message)
 			}
 		}
-		if kept, err := store.ListKept(ctx, s, store.Sought{Consumer: "c", Limit: 9}); err != nil || len(kept) != 3 {
+		if kept, err := store.ListKept(ctx, s, store.Sought{Consumer: "c", Limit: 9}); err != nil ||
+			len(kept) != 3 {
 			t.Errorf("%s: %d are listed, %v", name, len(kept), err)
 		}
 		if _, err := s.Examine(ctx, store.Exam{}); err != nil {
@@ -213,7 +231,8 @@ func TestKeptMessageThatCannotBeRead(t *testing.T) {
 			t.Errorf("%s: the oldest is %v old, %v", name, back.Oldest, err)
 		}
 	}
-	for _, set := range []string{"since = 'infinity'", "due = '-infinity'", "first_at = '0044-03-15 BC'", "call = 'no JSON'"} {
+	for _, set := range []string{"since = 'infinity'", "due = '-infinity'", "first_at = '0044-03-15 BC'",
+		"call = 'no JSON'"} {
 		if _, err := b.pool.Exec(ctx, b.q(`UPDATE {skald_parked} SET `+set)); err == nil {
 			t.Errorf("%s is kept", set)
 		}
@@ -225,7 +244,8 @@ func TestKeptMessageThatCannotBeRead(t *testing.T) {
 func TestOldestRowOfAll(t *testing.T) {
 	b := newBed(t)
 	b.exec(t, `INSERT INTO {skald_outbox} (topic, type, time) VALUES ('t', 'x', '0001-01-01 00:00:00+00')`)
-	if back, err := store.ReadBacklog(t.Context(), b.store(t)); err != nil || back.Oldest < 290*365*24*time.Hour {
+	if back, err := store.ReadBacklog(t.Context(), b.store(t)); err != nil ||
+		back.Oldest < 290*365*24*time.Hour {
 		t.Errorf("the oldest is %v old, %v", back.Oldest, err)
 	}
 }

@@ -75,10 +75,11 @@ func TestConformanceOnTheOldestTables(t *testing.T) {
 			b.clear(t)
 			return seat{b, pgx.QueryExecModeCacheStatement}
 		},
-		Can: storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true, Setting: setting, Poison: func(tx pgx.Tx) error {
-			_, err := tx.Exec(context.Background(), "SELECT 1/0")
-			return err
-		}},
+		Can: storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true, Setting: setting,
+			Poison: func(tx pgx.Tx) error {
+				_, err := tx.Exec(context.Background(), "SELECT 1/0")
+				return err
+			}},
 	}
 	if oldest == newest() { // whose tables every other test has
 		h.Sample = sample
@@ -92,7 +93,8 @@ func TestMigrationInTheMidst(t *testing.T) {
 	s := b.store(t)
 	b.exec(t, `UPDATE {skald_migration} SET version = 2`)
 	var schema *store.SchemaError
-	if err := s.Check(context.Background(), store.Relay); !errors.As(err, &schema) || schema.Have != 0 || !strings.Contains(schema.Remedy, "skald migrate") {
+	if err := s.Check(context.Background(), store.Relay); !errors.As(err, &schema) || schema.Have != 0 ||
+		!strings.Contains(schema.Remedy, "skald migrate") {
 		t.Errorf("check says %v", err)
 	}
 }
@@ -107,7 +109,8 @@ func TestNextMigration(t *testing.T) {
 		t.Fatalf("pending: %v, %v", todo, err)
 	}
 	steps, err := Steps(b.next(t))
-	if err != nil || len(steps) != 2 || !strings.HasPrefix(steps[1].SQL, "SET LOCAL lock_timeout") || !strings.Contains(steps[1].SQL, todo[0].Checksum) {
+	if err != nil || len(steps) != 2 || !strings.HasPrefix(steps[1].SQL, "SET LOCAL lock_timeout") ||
+		!strings.Contains(steps[1].SQL, todo[0].Checksum) {
 		t.Errorf("steps: %v, %v", steps, err)
 	}
 	for _, want := range []int{1, 0} {
@@ -119,7 +122,8 @@ func TestNextMigration(t *testing.T) {
 	if n := one[int](t, b, `SELECT count(next) FROM {skald_relay}`); n != 0 {
 		t.Error(n)
 	}
-	if done, err := Migrate(ctx, b.pool, &MigrateOptions{Schema: b.schema}); err != nil || len(done) != 0 || s.Check(ctx, store.Relay) != nil {
+	if done, err := Migrate(ctx, b.pool, &MigrateOptions{Schema: b.schema}); err != nil || len(done) != 0 ||
+		s.Check(ctx, store.Relay) != nil {
 		t.Errorf("this build on tables that have more: %v, %v", done, err)
 	}
 	b.exec(t, `UPDATE {skald_migration} SET builds = 2 WHERE version = 2`)
@@ -138,16 +142,21 @@ func TestMigrationsDoNotStopAnybody(t *testing.T) {
 	b := bare(t)
 	ctx := context.Background()
 	full := b.migrateTo(t, 1)
-	b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data, slot) SELECT 'orders', n::text, 't', repeat('x', 200), n % 10 FROM generate_series(1, 50000) AS n`)
-	b.exec(t, `INSERT INTO {skald_mark} (consumer, source, id, outcome) SELECT 'c', 's', gen_random_uuid(), 1 FROM generate_series(1, 50000) AS n`)
-	b.exec(t, `INSERT INTO {skald_snapshot} (token, snapshot, seq, own_txid, at) SELECT 'x', pg_current_snapshot(), n, pg_current_xact_id(), now() FROM generate_series(1, 50000) AS n`)
-	b.exec(t, `INSERT INTO {skald_entity} (space, key, version) SELECT 'a', n::text::bytea, 1 FROM generate_series(1, 50000) AS n`)
+	b.exec(t,
+		`INSERT INTO {skald_outbox} (topic, key, type, data, slot) SELECT 'orders', n::text, 't', repeat('x', 200), n % 10 FROM generate_series(1, 50000) AS n`)
+	b.exec(t,
+		`INSERT INTO {skald_mark} (consumer, source, id, outcome) SELECT 'c', 's', gen_random_uuid(), 1 FROM generate_series(1, 50000) AS n`)
+	b.exec(t,
+		`INSERT INTO {skald_snapshot} (token, snapshot, seq, own_txid, at) SELECT 'x', pg_current_snapshot(), n, pg_current_xact_id(), now() FROM generate_series(1, 50000) AS n`)
+	b.exec(t,
+		`INSERT INTO {skald_entity} (space, key, version) SELECT 'a', n::text::bytea, 1 FROM generate_series(1, 50000) AS n`)
 	all, err := files(withNext(t), full.pg.Prefix)
 	if err != nil {
 		t.Fatal(err)
 	}
 	files := func() string {
-		return one[string](t, b, `SELECT string_agg(c.oid || ':' || c.relfilenode, ',' ORDER BY c.oid) FROM pg_class AS c
+		return one[string](t, b,
+			`SELECT string_agg(c.oid || ':' || c.relfilenode, ',' ORDER BY c.oid) FROM pg_class AS c
 			WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND c.oid <= $2 AND `+hot, b.schema, one[uint32](t, b, `SELECT '{skald_deferred}'::regclass::oid`))
 	}
 	for _, f := range all[1:] {
@@ -160,7 +169,8 @@ func TestMigrationsDoNotStopAnybody(t *testing.T) {
 					return fmt.Errorf("%s: %w", f.Name, err)
 				}
 				took = min(took, time.Since(begun))
-				err := tx.QueryRow(ctx, `SELECT coalesce(string_agg(DISTINCT c.relname || ' ' || l.mode, ', '), '') FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
+				err := tx.QueryRow(ctx,
+					`SELECT coalesce(string_agg(DISTINCT c.relname || ' ' || l.mode, ', '), '') FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
 					WHERE l.pid = pg_backend_pid() AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') AND `+hot).Scan(&locks)
 				return errors.Join(err, errors.New("not yet"))
 			})
@@ -194,7 +204,8 @@ func TestMigrateBesideOpenWriter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(ctx, b.q(`INSERT INTO {skald_relay} (owner, session, until) VALUES ('a', '1', now())`)); err != nil {
+	if _, err := tx.Exec(ctx,
+		b.q(`INSERT INTO {skald_relay} (owner, session, until) VALUES ('a', '1', now())`)); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
@@ -203,7 +214,8 @@ func TestMigrateBesideOpenWriter(t *testing.T) {
 		done <- err
 	}()
 	waits := func() bool {
-		return one[int](t, b, `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{skald_relay}'::regclass`) > 0
+		return one[int](t, b,
+			`SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{skald_relay}'::regclass`) > 0
 	}
 	for range 2 { // it comes, and goes
 		for _, want := range []bool{true, false} {

@@ -41,7 +41,8 @@ func (r *reel) step(ctx context.Context, rnd *rand.Rand) error {
 	for _, l := range r.shards {
 		buckets = append(buckets, [2]int{l.First, l.Last})
 	}
-	page, err := r.s.Pull(ctx, store.Window{Base: r.at.Base, Tip: r.at.Tip, After: r.at.Seq, Buckets: buckets}, 3)
+	page, err := r.s.Pull(ctx, store.Window{Base: r.at.Base, Tip: r.at.Tip, After: r.at.Seq,
+		Buckets: buckets}, 3)
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,8 @@ func TestViewsAgreeWithRelays(t *testing.T) {
 		}
 		var reels []*reel
 		for _, shards := range [][]store.Shard{leased.Shards[:5], leased.Shards[5:9], leased.Shards[9:]} {
-			reels = append(reels, &reel{s: s, shards: shards, took: map[int64]bool{}, aside: map[int64]bool{}})
+			reels = append(reels, &reel{s: s, shards: shards, took: map[int64]bool{},
+				aside: map[int64]bool{}})
 		}
 		var open []pgx.Tx
 		for n := range 250 {
@@ -100,7 +102,9 @@ func TestViewsAgreeWithRelays(t *testing.T) {
 				}
 				open = append(open, tx)
 			case k < 5 && len(open) > 0:
-				if _, err := open[rnd.IntN(len(open))].Exec(ctx, b.q(`INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('t', $1, 't', '1')`), fmt.Sprint(rnd.IntN(99))); err != nil {
+				if _, err := open[rnd.IntN(len(open))].Exec(ctx,
+					b.q(`INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('t', $1, 't', '1')`),
+					fmt.Sprint(rnd.IntN(99))); err != nil {
 					t.Fatal(err)
 				}
 			case k < 6 && len(open) > 0:
@@ -134,7 +138,8 @@ func TestViewsAgreeWithRelays(t *testing.T) {
 func (b *bed) compare(t *testing.T, reels []*reel, when string) {
 	t.Helper()
 	want := map[int64]string{}
-	for _, seq := range one[[]int64](t, b, `SELECT coalesce(array_agg(seq), ARRAY[]::bigint[]) FROM {skald_outbox}`) {
+	for _, seq := range one[[]int64](t, b,
+		`SELECT coalesce(array_agg(seq), ARRAY[]::bigint[]) FROM {skald_outbox}`) {
 		want[seq] = "pending"
 	}
 	pending, asides := len(want), 0
@@ -153,7 +158,8 @@ func (b *bed) compare(t *testing.T, reels []*reel, when string) {
 	}
 	var seq int64
 	var state string
-	if _, err := pgx.ForEachRow(rows, []any{&seq, &state}, func() error { got[seq] = state; return nil }); err != nil {
+	if _, err := pgx.ForEachRow(rows, []any{&seq, &state},
+		func() error { got[seq] = state; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if !maps.Equal(got, want) {
@@ -162,13 +168,16 @@ func (b *bed) compare(t *testing.T, reels []*reel, when string) {
 	if n := one[int](t, b, `SELECT count(DISTINCT seq) FROM {skald_outbox_pending}`); n != pending {
 		t.Errorf("%s: skald_outbox_pending has %d rows, want %d", when, n, pending)
 	}
-	if n := one[int](t, b, `SELECT count(*) FROM {skald_outbox_pending} AS p JOIN {skald_outbox_state} AS s USING (seq, shard) WHERE s.state = 'pending'`); n != pending {
+	if n := one[int](t, b,
+		`SELECT count(*) FROM {skald_outbox_pending} AS p JOIN {skald_outbox_state} AS s USING (seq, shard) WHERE s.state = 'pending'`); n != pending {
 		t.Errorf("%s: skald_outbox_pending has %d rows in the right shards, want %d", when, n, pending)
 	}
-	if n := one[int](t, b, `SELECT sum(pending) FROM {skald_shards} WHERE exact AND owner = 'views' AND (oldest_at IS NULL) = (pending = 0)`); n != pending {
+	if n := one[int](t, b,
+		`SELECT sum(pending) FROM {skald_shards} WHERE exact AND owner = 'views' AND (oldest_at IS NULL) = (pending = 0)`); n != pending {
 		t.Errorf("%s: skald_shards have %d, want %d", when, n, pending)
 	}
-	if s := one[string](t, b, `SELECT concat_ws(' ', pending, exact, deferred, oldest_seconds >= 0 AND oldest_seconds < 3600) FROM {skald_backlog}`); s != fmt.Sprintf("%d t %d t", pending, asides) {
+	if s := one[string](t, b,
+		`SELECT concat_ws(' ', pending, exact, deferred, oldest_seconds >= 0 AND oldest_seconds < 3600) FROM {skald_backlog}`); s != fmt.Sprintf("%d t %d t", pending, asides) {
 		t.Errorf("%s: skald_backlog says %q, want %d t %d t", when, s, pending, asides)
 	}
 }
@@ -182,7 +191,8 @@ func (b *bed) crowd(t testing.TB, n int) {
 	}
 }
 
-var viewsRows = flag.Int("views.rows", 1_000_000, "how many rows the outbox has whose views are to be cheap, in steps of 100,000")
+var viewsRows = flag.Int("views.rows", 1_000_000,
+	"how many rows the outbox has whose views are to be cheap, in steps of 100,000")
 
 // No view reads the whole outbox, whether or not anything is published, with statistics and without.
 func TestViewsAreCheap(t *testing.T) {
@@ -201,14 +211,17 @@ func TestViewsAreCheap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lag.Exec(ctx, b.q(`INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'late', 't', '1')`)); err != nil {
+	if _, err := lag.Exec(ctx,
+		b.q(
+			`INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'late', 't', '1')`)); err != nil {
 		t.Fatal(err)
 	}
 	b.crowd(t, *viewsRows)
 	b.cheap(t, "all are pending, without statistics", *viewsRows/250)
 	b.exec(t, `ANALYZE {skald_outbox}`)
 	b.cheap(t, "all are pending", 4000)
-	if n := one[int](t, b, `SELECT pending FROM {skald_backlog} WHERE NOT exact`); n < *viewsRows/100*99 || n > *viewsRows/100*101 {
+	if n := one[int](t, b, `SELECT pending FROM {skald_backlog} WHERE NOT exact`); n < *viewsRows/100*99 ||
+		n > *viewsRows/100*101 {
 		t.Errorf("of %d rows the estimate is %d", *viewsRows, n)
 	}
 	tip, err := store.Snapshot(ctx, s, "")
@@ -229,7 +242,8 @@ func TestViewsAreCheap(t *testing.T) {
 	b.exec(t, `CREATE INDEX ON {skald_outbox} (key) WHERE key IS NOT NULL`)
 	b.exec(t, `CREATE INDEX ON {skald_outbox} (id)`)
 	b.buffers(t, "by key, with an index", 700, `SELECT * FROM {skald_outbox_state} WHERE key = 'k77'`)
-	b.buffers(t, "by id, with an index", 300, `SELECT * FROM {skald_outbox_state} WHERE id = '01900000-0000-7000-8000-000000000000'`)
+	b.buffers(t, "by id, with an index", 300,
+		`SELECT * FROM {skald_outbox_state} WHERE id = '01900000-0000-7000-8000-000000000000'`)
 }
 
 func (b *bed) cheap(t *testing.T, when string, most int) {
@@ -252,7 +266,8 @@ func (b *bed) cheap(t *testing.T, when string, most int) {
 // buffers wants a statement to touch at most so many pages.
 func (b *bed) buffers(t *testing.T, when string, most int, sql string) {
 	t.Helper()
-	rows, err := b.pool.Query(context.Background(), "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) "+b.q(sql), pgx.QueryExecModeSimpleProtocol)
+	rows, err := b.pool.Query(context.Background(), "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) "+
+		b.q(sql), pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +317,8 @@ func TestMaintenanceView(t *testing.T) {
 	if got := one[string](t, b, view); got != "t t" { // looked, and emptied
 		t.Errorf("when it is emptied: %q", got)
 	}
-	if n := one[int](t, b, `SELECT count(*) FROM {skald_retention} WHERE removed_at IS NOT NULL AND oldest_at IS NULL`); n != 1 {
+	if n := one[int](t, b,
+		`SELECT count(*) FROM {skald_retention} WHERE removed_at IS NOT NULL AND oldest_at IS NULL`); n != 1 {
 		t.Errorf("%d tables were emptied", n)
 	}
 }
@@ -311,7 +327,8 @@ func TestMaintenanceView(t *testing.T) {
 func TestViewOfKeys(t *testing.T) {
 	b := newBed(t)
 	want := storetest.Keyed(t, b.store(t))
-	b.saysView(t, strings.ReplaceAll(storetest.KeysView, "CAST(result AS text)", "convert_from(result, 'UTF8')"), want)
+	b.saysView(t, strings.ReplaceAll(storetest.KeysView, "CAST(result AS text)",
+		"convert_from(result, 'UTF8')"), want)
 }
 
 // A step of each kind, and calls, are in the views as they are.
@@ -325,7 +342,8 @@ func TestViewsOfStepsAndCalls(t *testing.T) {
 // saysView compares the lines that a query of a view gives.
 func (b *bed) saysView(t *testing.T, view string, want []string) {
 	t.Helper()
-	named := strings.NewReplacer("skald_keys", "{skald_keys}", "skald_steps", "{skald_steps}", "skald_calls", "{skald_calls}").Replace(view)
+	named := strings.NewReplacer("skald_keys", "{skald_keys}", "skald_steps", "{skald_steps}", "skald_calls",
+		"{skald_calls}").Replace(view)
 	rows, err := b.pool.Query(t.Context(), b.q(named))
 	if err != nil {
 		t.Fatal(err)

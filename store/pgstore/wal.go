@@ -41,7 +41,9 @@ func (s *Store) WAL(url string, o *WALOptions) (*WAL, error) {
 		at = *o
 	}
 	if at.Slot != "" && !regexp.MustCompile(`^[a-z0-9_]{1,63}$`).MatchString(at.Slot) {
-		return nil, fmt.Errorf("wal: %q cannot be a slot's name: 1 to 63 lower-case letters, digits and underscores", at.Slot)
+		return nil,
+			fmt.Errorf("wal: %q cannot be a slot's name: 1 to 63 lower-case letters, digits and underscores",
+				at.Slot)
 	}
 	var config *pgx.ConnConfig
 	if url == "" {

@@ -36,7 +36,8 @@ func walSlotDropped(t *testing.T, b *bed) {
 			t.Fatal("it was never made anew")
 		}
 		b.exec(t, walsender, b.slot())
-		_, _ = b.pool.Exec(context.Background(), `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1 AND NOT active`, b.slot())
+		_, _ = b.pool.Exec(context.Background(),
+			`SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1 AND NOT active`, b.slot())
 		b.say(t, fmt.Sprint(i))
 		eventually(t, "it is published", func() bool { return bus.has(fmt.Sprintf("%q", fmt.Sprint(i))) })
 	}
@@ -86,7 +87,8 @@ func walSlotOfAStranger(t *testing.T, b *bed) {
 	b.say(t, "said")
 	eventually(t, "it is published", func() bool { return bus.has(`"said"`) })
 	eventually(t, "one of them has all", func() bool {
-		return one.relay.Health().Shards+two.relay.Health().Shards == 16 && one.relay.Health().Shards*two.relay.Health().Shards == 0
+		return one.relay.Health().Shards+two.relay.Health().Shards == 16 &&
+			one.relay.Health().Shards*two.relay.Health().Shards == 0
 	})
 }
 
@@ -98,12 +100,16 @@ func walQuietPublication(t *testing.T, b *bed) {
 	eventually(t, "it rests", r.hears)
 	b.exec(t, `INSERT INTO {kv} SELECT n, repeat('x', 100) FROM generate_series(1, 1000) AS n`)
 	at := one[string](t, b, `SELECT pg_current_wal_flush_lsn()::text`)
-	b.until(t, "the slot follows", `SELECT confirmed_flush_lsn >= $2::pg_lsn FROM pg_replication_slots WHERE slot_name = $1`, b.slot(), at)
+	b.until(t, "the slot follows",
+		`SELECT confirmed_flush_lsn >= $2::pg_lsn FROM pg_replication_slots WHERE slot_name = $1`,
+		b.slot(), at)
 	at = one[string](t, b, `INSERT INTO {skald_outbox} (topic, type, data) VALUES ('orders', 'said', '1')
 		RETURNING pg_current_wal_insert_lsn()::text`)
 	eventually(t, "it rests", r.hears)
 	r.stop()
-	if !one[bool](t, b, `SELECT confirmed_flush_lsn >= $2::pg_lsn FROM pg_replication_slots WHERE slot_name = $1`, b.slot(), at) {
+	if !one[bool](t, b,
+		`SELECT confirmed_flush_lsn >= $2::pg_lsn FROM pg_replication_slots WHERE slot_name = $1`,
+		b.slot(), at) {
 		t.Errorf("the server was not told of %s", at)
 	}
 }
@@ -163,7 +169,8 @@ func walCommitThatIsNotVisible(t *testing.T, b *bed) {
 		t.Fatal(err)
 	}
 	var xid uint32
-	if err := tx.QueryRow(t.Context(), `SELECT pg_current_xact_id()::text::bigint % 4294967296`).Scan(&xid); err != nil {
+	if err := tx.QueryRow(t.Context(), `SELECT pg_current_xact_id()::text::bigint % 4294967296`).Scan(
+		&xid); err != nil {
 		t.Fatal(err)
 	}
 	r.reader.Told(slot.Message{Kind: slot.Begin, XID: xid})
@@ -189,7 +196,8 @@ func walLargeTransaction(t *testing.T, b *bed) {
 	if os.Getenv("SKALD_EXPLORE") == "all" {
 		rows = 1_000_000
 	}
-	b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data) SELECT 'orders', n::text, 'large', n::text FROM generate_series(1, $1::integer) AS n`, rows)
+	b.exec(t,
+		`INSERT INTO {skald_outbox} (topic, key, type, data) SELECT 'orders', n::text, 'large', n::text FROM generate_series(1, $1::integer) AS n`, rows)
 	for i := range 5 {
 		b.say(t, fmt.Sprint("small ", i))
 	}
@@ -207,21 +215,25 @@ func walTableChanges(t *testing.T, b *bed) {
 	bus := newTap(t)
 	r := b.reads(t, bus, "one")
 	eventually(t, "it rests", r.hears)
-	for i, change := range []string{`ALTER TABLE {skald_outbox} ADD COLUMN region text DEFAULT 'eu'`, `CREATE INDEX ON {skald_outbox} (region)`,
-		`ALTER TABLE {skald_outbox} RENAME COLUMN region TO place`, `ALTER TABLE {skald_outbox} DROP COLUMN place`,
+	for i, change := range []string{`ALTER TABLE {skald_outbox} ADD COLUMN region text DEFAULT 'eu'`,
+		`CREATE INDEX ON {skald_outbox} (region)`,
+		`ALTER TABLE {skald_outbox} RENAME COLUMN region TO place`,
+		`ALTER TABLE {skald_outbox} DROP COLUMN place`,
 		`ALTER PUBLICATION ` + column.Quoted(b.slot()) + ` SET TABLE {skald_outbox} (seq, id)`} {
 		name := fmt.Sprint("change ", i)
 		if err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
 			b.say(t, name+" before")
 			_, err := tx.Exec(t.Context(), b.q(change))
 			if err == nil {
-				_, err = tx.Exec(t.Context(), b.q(`INSERT INTO {skald_outbox} (topic, type, data) VALUES ('orders', 'said', to_json($1::text)::text)`), name)
+				_, err = tx.Exec(t.Context(),
+					b.q(`INSERT INTO {skald_outbox} (topic, type, data) VALUES ('orders', 'said', to_json($1::text)::text)`), name)
 			}
 			return err
 		}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "both are published", func() bool { return bus.has(`"`+name+`"`) && bus.has(`"`+name+` before"`) })
+		eventually(t, "both are published",
+			func() bool { return bus.has(`"`+name+`"`) && bus.has(`"`+name+` before"`) })
 		eventually(t, "it rests", r.hears)
 	}
 }
@@ -258,7 +270,8 @@ func walSwitched(t *testing.T, b *bed) {
 		eventually(t, "it hears, or stands by", func() bool { h := r.Hearing(); return h.Why == "" })
 		for range rand.N(3) {
 			b.exec(t, walsender, b.slot())
-			_, _ = b.pool.Exec(context.Background(), `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1 AND NOT active`, b.slot())
+			_, _ = b.pool.Exec(context.Background(),
+				`SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1 AND NOT active`, b.slot())
 		}
 		was := bus.distinct()
 		eventually(t, "more is published", func() bool { return bus.distinct() > was+50 })
@@ -289,7 +302,8 @@ func (b *bed) saySomething(keys int) error {
 			}
 		}
 		pauseFor(rand.N(4 * time.Millisecond))
-		_, err := tx.Exec(ctx, b.q(`WITH u AS (UPDATE {kv} SET value = (value::integer + 1)::text WHERE key = $1 RETURNING key, value)
+		_, err := tx.Exec(ctx,
+			b.q(`WITH u AS (UPDATE {kv} SET value = (value::integer + 1)::text WHERE key = $1 RETURNING key, value)
 			INSERT INTO {skald_outbox} (topic, key, type, data) SELECT 'orders', key, 'said', json_build_object('key', key, 'n', value::integer)::text FROM u`), fmt.Sprint(1+rand.N(keys)))
 		pauseFor(rand.N(4 * time.Millisecond))
 		return err
@@ -317,7 +331,8 @@ func (p *tap) inOrder(t *testing.T) {
 // polls starts a relay that polls.
 func (b *bed) polls(t testing.TB, bus broker.Publisher, owner string) (stop func()) {
 	t.Helper()
-	r := relay.New(relay.Source(b.store(t)), bus, &relay.Options{Owner: owner, Logger: slog.New(slog.DiscardHandler)})
+	r := relay.New(relay.Source(b.store(t)), bus,
+		&relay.Options{Owner: owner, Logger: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
@@ -346,7 +361,8 @@ func TestWALOn18(t *testing.T) {
 
 // The server invalidates a slot that holds back too much WAL: it is made anew, and nothing is lost.
 func TestWALInvalidated(t *testing.T) {
-	c := need.NewCluster(t, "wal_level = logical", "max_slot_wal_keep_size = '1MB'", "wal_keep_size = 0", "max_wal_size = '32MB'", "min_wal_size = '32MB'")
+	c := need.NewCluster(t, "wal_level = logical", "max_slot_wal_keep_size = '1MB'", "wal_keep_size = 0",
+		"max_wal_size = '32MB'", "min_wal_size = '32MB'")
 	b := newBedAt(t, c.URL("postgres"))
 	bus := newTap(t)
 	r := b.reads(t, bus, "one")
@@ -356,7 +372,8 @@ func TestWALInvalidated(t *testing.T) {
 		c.SQL("postgres", "CREATE TABLE t AS SELECT 1", "DROP TABLE t", "SELECT pg_switch_wal()")
 	}
 	c.SQL("postgres", "CHECKPOINT")
-	b.until(t, "the slot is invalid", `SELECT wal_status = 'lost' FROM pg_replication_slots WHERE slot_name = $1`, b.slot())
+	b.until(t, "the slot is invalid",
+		`SELECT wal_status = 'lost' FROM pg_replication_slots WHERE slot_name = $1`, b.slot())
 	b.say(t, "meanwhile")
 	r = b.reads(t, bus, "two")
 	eventually(t, "it is published", func() bool { return bus.has(`"meanwhile"`) })
@@ -380,12 +397,14 @@ func TestWALPromoted(t *testing.T) {
 	eventually(t, "it is published", func() bool { return bus.has(`"before"`) })
 	at := one[string](t, b, `SELECT pg_current_wal_lsn()::text`)
 	eventually(t, "the standby has it", func() bool {
-		return strings.TrimSpace(second.SQL("postgres", fmt.Sprintf("SELECT pg_last_wal_replay_lsn() >= '%s'", at))) == "t"
+		return strings.TrimSpace(second.SQL("postgres", fmt.Sprintf("SELECT pg_last_wal_replay_lsn() >= '%s'",
+			at))) == "t"
 	})
 	first.Stop("immediate")
 	second.Promote()
 	eventually(t, "the new primary takes it", func() bool {
-		_, err := b.pool.Exec(context.Background(), b.q(`INSERT INTO {skald_outbox} (topic, type, data) VALUES ('orders', 'said', '"after"')`))
+		_, err := b.pool.Exec(context.Background(),
+			b.q(`INSERT INTO {skald_outbox} (topic, type, data) VALUES ('orders', 'said', '"after"')`))
 		return err == nil
 	})
 	eventually(t, "it is published", func() bool { return bus.has(`"after"`) })

@@ -28,7 +28,8 @@ func TestWALIdleTimeout(t *testing.T) {
 	b.exec(t, "SELECT pg_reload_conf()")
 	eventually(t, "the slot is invalid", func() bool {
 		b.exec(t, "CHECKPOINT")
-		return one[bool](t, b, `SELECT coalesce(invalidation_reason, '') = 'idle_timeout' FROM pg_replication_slots WHERE slot_name = $1`, b.slot())
+		return one[bool](t, b,
+			`SELECT coalesce(invalidation_reason, '') = 'idle_timeout' FROM pg_replication_slots WHERE slot_name = $1`, b.slot())
 	})
 	b.say(t, "meanwhile")
 	r = b.reads(t, bus, "two")
@@ -46,7 +47,8 @@ func on18(t *testing.T) *bed {
 	t.Helper()
 	b := newBedAt(t, need.PostgresVersion(t, "18"))
 	t.Cleanup(func() {
-		b.until(t, "the slot is free", `SELECT NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1 AND active)`, b.slot())
+		b.until(t, "the slot is free",
+			`SELECT NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1 AND active)`, b.slot())
 		b.exec(t, `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1`,
 			b.slot())
 		b.exec(t, `DROP PUBLICATION IF EXISTS `+b.slot())

@@ -113,7 +113,8 @@ func (b *bed) reads(t testing.TB, bus broker.Publisher, owner string) *hearer {
 		t.Fatal(err)
 	}
 	r := &hearer{looker: &looker{WAL: w}, log: &heardLog{}}
-	r.relay = relay.New(r.looker, bus, &relay.Options{Owner: owner, Logger: slog.New(slog.NewTextHandler(r.log, nil))})
+	r.relay = relay.New(r.looker, bus, &relay.Options{Owner: owner,
+		Logger: slog.New(slog.NewTextHandler(r.log, nil))})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- r.relay.Run(ctx) }()
@@ -160,7 +161,8 @@ func (r *hearer) hears() bool { return r.Hearing().Quiet }
 
 func (b *bed) say(t testing.TB, data string) {
 	t.Helper()
-	b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', $1, 'said', to_json($1::text)::text)`, data)
+	b.exec(t,
+		`INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', $1, 'said', to_json($1::text)::text)`, data)
 }
 
 // Each case has tables of its own in a server of its own: slots are the server's, and doctor speaks of all of
@@ -171,10 +173,14 @@ func TestWAL(t *testing.T) {
 		name string
 		run  func(*testing.T, *bed)
 	}{
-		{"rests", walRests}, {"slot dropped", walSlotDropped}, {"standby", walStandby}, {"slot of a stranger", walSlotOfAStranger},
-		{"quiet publication", walQuietPublication}, {"publication without the table", walPublicationWithoutTheTable},
-		{"without the right", walWithoutTheRight}, {"a commit that is not visible", walCommitThatIsNotVisible},
-		{"a large transaction", walLargeTransaction}, {"the table changes", walTableChanges}, {"switched", walSwitched},
+		{"rests", walRests}, {"slot dropped", walSlotDropped}, {"standby", walStandby},
+		{"slot of a stranger", walSlotOfAStranger},
+		{"quiet publication", walQuietPublication},
+		{"publication without the table", walPublicationWithoutTheTable},
+		{"without the right", walWithoutTheRight},
+		{"a commit that is not visible", walCommitThatIsNotVisible},
+		{"a large transaction", walLargeTransaction}, {"the table changes", walTableChanges},
+		{"switched", walSwitched},
 	} {
 		t.Run(one.name, func(t *testing.T) { one.run(t, newBedAt(t, c.URL("postgres"))) })
 	}
@@ -199,7 +205,8 @@ func walRests(t *testing.T, b *bed) {
 		return one[string](t, b, `SELECT max(until)::text FROM {skald_relay}`)
 	}
 	was, looks := renewed(), r.looks.Load()
-	b.until(t, "three renewals of the lease", `SELECT max(until) > $1::timestamptz + interval '3 seconds' FROM {skald_relay}`, was)
+	b.until(t, "three renewals of the lease",
+		`SELECT max(until) > $1::timestamptz + interval '3 seconds' FROM {skald_relay}`, was)
 	if n := r.looks.Load() - looks; n > 1 { // one may have been on its way
 		t.Errorf("it looked %d times while nothing was committed", n)
 	}

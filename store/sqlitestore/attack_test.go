@@ -112,7 +112,8 @@ func TestPausedProcess(t *testing.T) {
 	if tip, err := store.Snapshot(t.Context(), s, ""); tip != "" || err != nil {
 		t.Errorf("Tick = %q, %v", tip, err)
 	}
-	if done, err := s.Maintain(t.Context(), store.Maintain{}); err != nil || len(done.Left) < 4 || strings.Count(strings.Join(done.Left, "\n"), "another writer has the file") != len(done.Left) {
+	if done, err := s.Maintain(t.Context(), store.Maintain{}); err != nil || len(done.Left) < 4 ||
+		strings.Count(strings.Join(done.Left, "\n"), "another writer has the file") != len(done.Left) {
 		t.Errorf("Maintain = %+v, %v", done, err)
 	}
 	p.signal(t, syscall.SIGCONT)
@@ -165,7 +166,8 @@ func TestKilledProcess(t *testing.T) {
 func TestSeqAfterRetention(t *testing.T) {
 	s, db, _ := fresh(t)
 	for range 5 {
-		if _, err := s.Apply(t.Context(), store.Effect{Rows: []skald.Message{message("t", "k")}}); err != nil {
+		if _, err := s.Apply(t.Context(),
+			store.Effect{Rows: []skald.Message{message("t", "k")}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -178,10 +180,12 @@ func TestSeqAfterRetention(t *testing.T) {
 		t.Fatalf("Lease = %+v, %v", leased, err)
 	}
 	for i, l := range leased.Shards {
-		if done, err := s.Maintain(t.Context(), store.Maintain{Keep: store.Retention{Outbox: time.Nanosecond}}); err != nil || done.Rows != 0 {
+		if done, err := s.Maintain(t.Context(),
+			store.Maintain{Keep: store.Retention{Outbox: time.Nanosecond}}); err != nil || done.Rows != 0 {
 			t.Fatalf("before shard %d is through: %+v, %v", i, done, err)
 		}
-		if _, err := s.Apply(t.Context(), store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &store.Cursor{Base: tip}}}); err != nil {
+		if _, err := s.Apply(t.Context(), store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch,
+			Token: l.Token, Cursor: &store.Cursor{Base: tip}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -231,13 +235,15 @@ func TestRolledBackInTheMiddle(t *testing.T) {
 	if _, err := u.Tx().Query("INSERT INTO kv VALUES ('c', 'v') RETURNING k"); !errors.Is(err, errGone) {
 		t.Errorf("a query behind it: %v", err)
 	}
-	if err := s.Write(t.Context(), u.Tx(), store.Effect{Rows: []skald.Message{message("t", "k")}}); err == nil {
+	if err := s.Write(t.Context(), u.Tx(),
+		store.Effect{Rows: []skald.Message{message("t", "k")}}); err == nil {
 		t.Error("Write behind it stands")
 	}
 	if err := u.Commit(t.Context()); !errors.Is(err, errGone) {
 		t.Errorf("Commit = %v", err)
 	}
-	if n := count(t, db, "SELECT (SELECT count(*) FROM kv) + (SELECT count(*) FROM skald_mark) + (SELECT count(*) FROM skald_outbox)"); n != 0 {
+	if n := count(t, db,
+		"SELECT (SELECT count(*) FROM kv) + (SELECT count(*) FROM skald_mark) + (SELECT count(*) FROM skald_outbox)"); n != 0 {
 		t.Errorf("%d rows stand", n)
 	}
 	if _, err := db.Exec("INSERT INTO kv VALUES ('d', 'v')"); err != nil { // the connection is as new
@@ -292,7 +298,8 @@ func TestForeignHandle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Write(t.Context(), tx, store.Effect{Rows: []skald.Message{message("t", "a"), message("t", "b")}}); err != nil {
+	if err := s.Write(t.Context(), tx, store.Effect{Rows: []skald.Message{message("t", "a"),
+		message("t", "b")}}); err != nil {
 		t.Fatal(err)
 	}
 	if rows := pullAll(t, s); len(rows) != 0 {
@@ -328,7 +335,8 @@ func TestManyWriters(t *testing.T) {
 		for _, st := range []*Store{s, other} {
 			wg.Go(func() {
 				for i := range each {
-					u, err := st.Begin(t.Context(), store.Intake{Locks: []store.Lock{{Space: "s", Key: "k"}}, Wait: 5 * time.Minute})
+					u, err := st.Begin(t.Context(), store.Intake{Locks: []store.Lock{{Space: "s", Key: "k"}},
+						Wait: 5 * time.Minute})
 					if err != nil {
 						t.Errorf("begin: %v", err)
 						return
@@ -410,7 +418,8 @@ func TestMigrateAtOnce(t *testing.T) {
 		t.Errorf("synchronous = %d", n)
 	}
 	var source string
-	if err := db.QueryRow("INSERT INTO skald_outbox (topic, type) VALUES ('t', 'x') RETURNING source").Scan(&source); err != nil || source != "/new/main" {
+	if err := db.QueryRow("INSERT INTO skald_outbox (topic, type) VALUES ('t', 'x') RETURNING source").Scan(
+		&source); err != nil || source != "/new/main" {
 		t.Errorf("source = %q, %v", source, err)
 	}
 }

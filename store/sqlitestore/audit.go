@@ -26,7 +26,8 @@ func (x *session) note(ctx context.Context, a *store.Audit) error {
 	if a == nil {
 		return nil
 	}
-	if _, err := x.exec(ctx, "InsertAudit", a.Author, a.Reason, a.Action, a.Consumer, a.Source, a.ID, a.Run); err != nil {
+	if _, err := x.exec(ctx, "InsertAudit", a.Author, a.Reason, a.Action, a.Consumer, a.Source, a.ID,
+		a.Run); err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
 	return nil

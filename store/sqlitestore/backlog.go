@@ -20,7 +20,8 @@ func (s *Store) backlog(ctx context.Context) (store.Backlog, error) {
 	}
 	var b store.Backlog
 	var oldest, retained int64 // milliseconds
-	err = p.stmts["Backlog"].QueryRowContext(ctx).Scan(&b.Source, &b.Pending, &oldest, &b.Deferred, &retained, &b.Free)
+	err = p.stmts["Backlog"].QueryRowContext(ctx).Scan(&b.Source, &b.Pending, &oldest, &b.Deferred,
+		&retained, &b.Free)
 	if err != nil {
 		return store.Backlog{}, failed("read backlog", err)
 	}
@@ -75,7 +76,8 @@ func keptFor(ctx context.Context, p *prepared) (out []store.Kept, err error) {
 	for rows.Next() {
 		var k store.Kept
 		var parked, apart, called int64 // milliseconds
-		if err := rows.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &parked, &k.Conflicts, &k.TooOld, &apart, &k.Calls, &called); err != nil {
+		if err := rows.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &parked, &k.Conflicts, &k.TooOld,
+			&apart, &k.Calls, &called); err != nil {
 			return nil, err
 		}
 		k.Oldest, k.Apart = past(parked), past(apart)

@@ -20,7 +20,8 @@ func TestBackupBesideAWriter(t *testing.T) {
 	s, db, path := fresh(t)
 	write := func(tx *sql.Tx, id string) {
 		t.Helper()
-		m := skald.Message{ID: id, Topic: "orders", Type: "placed", Data: []byte("{}"), ContentType: "application/json"}
+		m := skald.Message{ID: id, Topic: "orders", Type: "placed", Data: []byte("{}"),
+			ContentType: "application/json"}
 		if err := s.Write(t.Context(), tx, store.Effect{Rows: []skald.Message{m}}); err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +53,8 @@ func TestBackupBesideAWriter(t *testing.T) {
 	}
 	_, copied := again(t, to)
 	var ids string
-	if err := copied.QueryRow("SELECT group_concat(id) FROM skald_outbox").Scan(&ids); err != nil || ids != "committed" {
+	if err := copied.QueryRow("SELECT group_concat(id) FROM skald_outbox").Scan(&ids); err != nil ||
+		ids != "committed" {
 		t.Errorf("the backup has %q, %v", ids, err)
 	}
 	if _, err := os.Stat(to + ".part"); !errors.Is(err, os.ErrNotExist) {

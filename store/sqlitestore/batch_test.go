@@ -78,7 +78,8 @@ func (w *station) due() {
 }
 
 func order(id, key, what string) skald.Message {
-	return skald.Message{ID: id, Source: "/other", Type: "told", Topic: "orders", Key: []byte(key), Data: fmt.Appendf(nil, "%q", what)}
+	return skald.Message{ID: id, Source: "/other", Type: "told", Topic: "orders", Key: []byte(key),
+		Data: fmt.Appendf(nil, "%q", what)}
 }
 
 // A teller is a batch handler that writes all with one statement, and says who is guilty.
@@ -106,10 +107,13 @@ func (h *teller) told(ctx context.Context, tx *sql.Tx, ms []skald.Received[strin
 	}
 	// Whatever is guilty has written before it is known: only a rollback undoes that.
 	var batch int64
-	if err := tx.QueryRowContext(ctx, "INSERT INTO batch (size) VALUES (?1) RETURNING id", len(ms)).Scan(&batch); err != nil {
+	if err := tx.QueryRowContext(ctx, "INSERT INTO batch (size) VALUES (?1) RETURNING id",
+		len(ms)).Scan(&batch); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO told (id, key, batch) SELECT value ->> 'id', value ->> 'key', ?2 FROM json_each(?1)", string(text), batch)
+	_, err = tx.ExecContext(ctx,
+		"INSERT INTO told (id, key, batch) SELECT value ->> 'id', value ->> 'key', ?2 FROM json_each(?1)",
+		string(text), batch)
 	return errors.Join(err, guilty)
 }
 
@@ -117,7 +121,8 @@ func (h *teller) told(ctx context.Context, tx *sql.Tx, ms []skald.Received[strin
 // it and is parked, or rejected; the effects of the others are there once.
 // Interleaving 14.
 func TestBatchHandler(t *testing.T) {
-	w := newStation(t, `CREATE TABLE batch (id INTEGER PRIMARY KEY AUTOINCREMENT, size INTEGER NOT NULL) STRICT;
+	w := newStation(t,
+		`CREATE TABLE batch (id INTEGER PRIMARY KEY AUTOINCREMENT, size INTEGER NOT NULL) STRICT;
 		CREATE TABLE told (nth INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, key TEXT NOT NULL, batch INTEGER NOT NULL REFERENCES batch (id)) STRICT`)
 	h := &teller{bad: true}
 	inbox.OnBatch(w.in, skald.Event[string]{Topic: "orders", Type: "told"}, h.told)
@@ -143,12 +148,14 @@ func TestBatchHandler(t *testing.T) {
 	w.wants(told+"'b'", "")
 	w.wants("SELECT count(*) || ' ' || count(DISTINCT id) FROM told", "17 17")
 	// all of it, or none
-	w.wants("SELECT count(*) FROM batch AS b WHERE size <> (SELECT count(*) FROM told WHERE batch = b.id)", "0")
+	w.wants("SELECT count(*) FROM batch AS b WHERE size <> (SELECT count(*) FROM told WHERE batch = b.id)",
+		"0")
 	w.wants("SELECT sum(size) || ' ' || (max(size) >= 10) FROM batch", "17 1")
 	w.wants("SELECT group_concat(id || ' ' || attempts || ' ' || waiting || ' ' || (last_error LIKE '%no such article%'), ', ' ORDER BY place) FROM skald_parked", "m-07 1 0 1, m-15 0 1 0")
 	w.wants("SELECT group_concat(key || ' ' || status || ' ' || coalesce(reason, ''), ', ') FROM skald_keys WHERE status <> 'done'", "m-12 rejected out of stock")
 	w.wants("SELECT count(*) FROM skald_keys WHERE status = 'done' AND key IN (SELECT id FROM told)", "17")
-	if got := w.in.Health(); got.Handled != 17 || got.Rejected != 1 || got.Failures != 1 || got.Unacknowledged != 0 {
+	if got := w.in.Health(); got.Handled != 17 || got.Rejected != 1 || got.Failures != 1 ||
+		got.Unacknowledged != 0 {
 		t.Errorf("%+v behind batches of %v", got, h.sizes)
 	}
 	h.bad = false

@@ -23,7 +23,8 @@ func BenchmarkStep(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				if _, err := db.Exec("CREATE TABLE kv (k TEXT PRIMARY KEY, v INTEGER NOT NULL) STRICT"); err != nil {
+				if _, err := db.Exec(
+					"CREATE TABLE kv (k TEXT PRIMARY KEY, v INTEGER NOT NULL) STRICT"); err != nil {
 					b.Fatal(err)
 				}
 				var n atomic.Int64
@@ -33,7 +34,8 @@ func BenchmarkStep(b *testing.B) {
 				step := func() {
 					key := fmt.Sprint(n.Add(1) % 100)
 					u, err := s.Begin(b.Context(), store.Intake{
-						Marks: []store.Mark{{Consumer: "c", Identity: store.Identity{Source: "/x", ID: uuid7.New(time.Now())}, As: store.Done}},
+						Marks: []store.Mark{{Consumer: "c", Identity: store.Identity{Source: "/x",
+							ID: uuid7.New(time.Now())}, As: store.Done}},
 						Locks: []store.Lock{{Space: "order", Key: key}},
 						Wait:  time.Minute,
 					})
@@ -41,10 +43,12 @@ func BenchmarkStep(b *testing.B) {
 						b.Error(err)
 						return
 					}
-					if _, err := u.Tx().Exec("INSERT INTO kv VALUES (?, 1) ON CONFLICT DO UPDATE SET v = v + 1", key); err != nil {
+					if _, err := u.Tx().Exec(
+						"INSERT INTO kv VALUES (?, 1) ON CONFLICT DO UPDATE SET v = v + 1", key); err != nil {
 						b.Error(err)
 					}
-					if err := s.Write(b.Context(), u.Tx(), store.Effect{Rows: []skald.Message{message("orders", key)}}); err != nil {
+					if err := s.Write(b.Context(), u.Tx(),
+						store.Effect{Rows: []skald.Message{message("orders", key)}}); err != nil {
 						b.Error(err)
 					}
 					if err := u.Commit(b.Context()); err != nil {
@@ -96,7 +100,8 @@ func BenchmarkSeen(b *testing.B) {
 	s, _, _ := fresh(b)
 	var ids []store.Identity
 	for range 100 {
-		m := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/x", ID: uuid7.New(time.Now())}, As: store.Done}
+		m := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/x", ID: uuid7.New(time.Now())},
+			As: store.Done}
 		if _, err := s.Apply(b.Context(), store.Effect{Mark: &m}); err != nil {
 			b.Fatal(err)
 		}

@@ -25,19 +25,21 @@ func processed(ctx context.Context, tx *sql.Tx, id store.Identity, _ skald.Messa
 // Where a team's own table lies in the same file: what it knows is marked and not handled, what is handled or
 // refused is in both, and what fails is in neither, until it is done, by whomever.
 func TestBesideATableInTheFile(t *testing.T) {
-	w := newStation(t, `CREATE TABLE processed (id TEXT PRIMARY KEY, at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP) STRICT;
+	w := newStation(t,
+		`CREATE TABLE processed (id TEXT PRIMARY KEY, at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP) STRICT;
 		CREATE TABLE effect (id TEXT NOT NULL, kind TEXT NOT NULL) STRICT`)
 	fails := true
-	inbox.On(w.in, skald.Event[string]{Topic: "orders", Type: "told"}, func(ctx context.Context, tx *sql.Tx, m skald.Received[string]) error {
-		_, err := tx.ExecContext(ctx, "INSERT INTO effect VALUES (?1, 'new')", m.ID)
-		switch {
-		case m.Value == "fails" && fails:
-			err = errors.Join(err, errors.New("not yet"))
-		case m.Value == "refused":
-			err = errors.Join(err, skald.Reject(errors.New("out of stock")))
-		}
-		return err
-	})
+	inbox.On(w.in, skald.Event[string]{Topic: "orders", Type: "told"},
+		func(ctx context.Context, tx *sql.Tx, m skald.Received[string]) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO effect VALUES (?1, 'new')", m.ID)
+			switch {
+			case m.Value == "fails" && fails:
+				err = errors.Join(err, errors.New("not yet"))
+			case m.Value == "refused":
+				err = errors.Join(err, skald.Reject(errors.New("out of stock")))
+			}
+			return err
+		})
 	w.in.LegacyDedup(processed)
 	byHand := func(id string) {
 		w.exec("INSERT INTO processed (id) VALUES (?1)", id)
@@ -50,7 +52,8 @@ func TestBesideATableInTheFile(t *testing.T) {
 		kept    = "SELECT coalesce(group_concat(id, ' ' ORDER BY id), '') FROM skald_parked"
 	)
 	byHand("a-seen")
-	all := []skald.Message{order("a-seen", "k", "x"), order("b-fresh", "k", "x"), order("c-fails", "f", "fails"), order("d-fails", "g", "fails"),
+	all := []skald.Message{order("a-seen", "k", "x"), order("b-fresh", "k", "x"),
+		order("c-fails", "f", "fails"), order("d-fails", "g", "fails"),
 		order("e-refused", "k", "refused")}
 	w.takes(append(all, all...)...)
 	w.wants(effects, "a-seen old, b-fresh new")

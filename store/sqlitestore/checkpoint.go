@@ -11,7 +11,8 @@ import (
 
 func scanCheckpoint(scan func(...any) error) (s store.Checkpoint, err error) {
 	var at int64
-	err = scan(&s.Partition, &s.Origin, &s.Position, &s.InFlightEnd, &s.CrashSuspect, &s.Session, &s.Stamp, &at)
+	err = scan(&s.Partition, &s.Origin, &s.Position, &s.InFlightEnd, &s.CrashSuspect, &s.Session,
+		&s.Stamp, &at)
 	s.At = time.UnixMilli(at).UTC()
 	return s, err
 }
@@ -69,7 +70,8 @@ func (x *session) attend(ctx context.Context, a store.Attend) (out store.Attende
 	}
 	if !a.Take {
 		for _, l := range a.Checkpoints {
-			if _, err := x.exec(ctx, "AdvanceCheckpoint", a.Consumer, l.Partition, l.Stamp, l.Position, l.InFlightEnd, l.Session, a.Stamp); err != nil {
+			if _, err := x.exec(ctx, "AdvanceCheckpoint", a.Consumer, l.Partition, l.Stamp, l.Position,
+				l.InFlightEnd, l.Session, a.Stamp); err != nil {
 				return out, fmt.Errorf("partition %s: %w", l.Partition, err)
 			}
 		}
@@ -81,7 +83,8 @@ func (x *session) attend(ctx context.Context, a store.Attend) (out store.Attende
 		if _, err := x.exec(ctx, "Unclaim", a.Consumer, l.Partition, a.Session); err != nil {
 			return out, fmt.Errorf("partition %s: %w", l.Partition, err)
 		}
-		if _, err := x.exec(ctx, "OccupyCheckpoint", a.Consumer, l.Partition, l.Origin, l.Position, l.InFlightEnd, a.Session, a.Stamp); err != nil {
+		if _, err := x.exec(ctx, "OccupyCheckpoint", a.Consumer, l.Partition, l.Origin, l.Position,
+			l.InFlightEnd, a.Session, a.Stamp); err != nil {
 			return out, fmt.Errorf("partition %s: %w", l.Partition, err)
 		}
 	}

@@ -19,7 +19,8 @@ func (s *Store) Claim(ctx context.Context, w store.Want) (store.Claimed, error) 
 }
 
 // claim takes parked messages that are due; it writes nothing where none is.
-func (s *Store) claim(ctx context.Context, consumer, sessionID string, most store.ClaimSize, lease time.Duration, not ...store.Kind) (c store.Claimed, err error) {
+func (s *Store) claim(ctx context.Context, consumer, sessionID string, most store.ClaimSize,
+	lease time.Duration, not ...store.Kind) (c store.Claimed, err error) {
 	others := joined(not)
 	p, err := s.prepare(ctx)
 	if err != nil {
@@ -32,7 +33,8 @@ func (s *Store) claim(ctx context.Context, consumer, sessionID string, most stor
 	keys := 0
 	if some {
 		err = s.alone(ctx, func(ctx context.Context, x *session) error {
-			rows, err := x.rows(ctx, "Claim", consumer, most.Keys, lease.Milliseconds(), sessionID, others, store.PageBytes)
+			rows, err := x.rows(ctx, "Claim", consumer, most.Keys, lease.Milliseconds(), sessionID, others,
+				store.PageBytes)
 			if err == nil {
 				c.Parked, err = collect(rows, scanKept)
 			}
@@ -62,7 +64,8 @@ func (s *Store) claim(ctx context.Context, consumer, sessionID string, most stor
 
 // along is what is read along with those that were claimed. For what was read along the last time, and had no
 // answer, that is counted.
-func (x *session) along(ctx context.Context, claimed []store.Parked, most store.ClaimSize, not []store.Kind) (all []store.Parked, err error) {
+func (x *session) along(ctx context.Context, claimed []store.Parked, most store.ClaimSize,
+	not []store.Kind) (all []store.Parked, err error) {
 	bytes := 0
 	for i := range claimed {
 		bytes += weight.Bytes(&claimed[i].Message)
@@ -106,5 +109,6 @@ func (x *session) along(ctx context.Context, claimed []store.Parked, most store.
 
 // plain tells of what may be read along: what is to be claimed by itself is not.
 func plain(p *store.Parked, not []store.Kind) bool {
-	return p.Dead == nil && p.Call == nil && p.Claims == 0 && p.CrashCount == 0 && !slices.Contains(not, store.Kind{Topic: p.Message.Topic, Type: p.Message.Type})
+	return p.Dead == nil && p.Call == nil && p.Claims == 0 && p.CrashCount == 0 &&
+		!slices.Contains(not, store.Kind{Topic: p.Message.Topic, Type: p.Message.Type})
 }

@@ -63,7 +63,8 @@ func (f *file) Commit(tx *sql.Tx) error   { return tx.Commit() }
 func (f *file) Rollback(tx *sql.Tx) error { return tx.Rollback() }
 
 func (f *file) Put(tx *sql.Tx, key, value string) error {
-	_, err := tx.Exec("INSERT INTO kv (k, v) VALUES (?, ?) ON CONFLICT (k) DO UPDATE SET v = excluded.v", key, value)
+	_, err := tx.Exec("INSERT INTO kv (k, v) VALUES (?, ?) ON CONFLICT (k) DO UPDATE SET v = excluded.v", key,
+		value)
 	return err
 }
 
@@ -91,10 +92,13 @@ func (f *file) Age(t testing.TB, d time.Duration) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := f.db.Exec("UPDATE skald_quarantine SET taken_at = strftime('%Y-%m-%dT%H:%M:%fZ', taken_at, ?)", fmt.Sprintf("-%.3f seconds", d.Seconds())); err != nil {
+	if _, err := f.db.Exec(
+		"UPDATE skald_quarantine SET taken_at = strftime('%Y-%m-%dT%H:%M:%fZ', taken_at, ?)",
+		fmt.Sprintf("-%.3f seconds", d.Seconds())); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.db.Exec("UPDATE skald_outbox SET stored_at = strftime('%Y-%m-%dT%H:%M:%fZ', stored_at, ?)", fmt.Sprintf("-%.3f seconds", d.Seconds())); err != nil {
+	if _, err := f.db.Exec("UPDATE skald_outbox SET stored_at = strftime('%Y-%m-%dT%H:%M:%fZ', stored_at, ?)",
+		fmt.Sprintf("-%.3f seconds", d.Seconds())); err != nil {
 		t.Fatal(err)
 	}
 }

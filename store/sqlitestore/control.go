@@ -11,7 +11,8 @@ import (
 func (x *session) operate(ctx context.Context, e *store.Effect) error {
 	if c := e.Control; c != nil {
 		for _, s := range c.Checkpoints {
-			if _, err := x.exec(ctx, "OccupyCheckpoint", c.Consumer, s.Partition, s.Origin, s.Position, s.InFlightEnd, s.Session, s.Stamp); err != nil {
+			if _, err := x.exec(ctx, "OccupyCheckpoint", c.Consumer, s.Partition, s.Origin, s.Position,
+				s.InFlightEnd, s.Session, s.Stamp); err != nil {
 				return fmt.Errorf("control %s: %w", s.Partition, err)
 			}
 		}

@@ -69,7 +69,8 @@ type cutConn struct {
 	c *cut
 }
 
-func (w *cutConn) ExecContext(ctx context.Context, q string, args []driver.NamedValue) (r driver.Result, err error) {
+func (w *cutConn) ExecContext(ctx context.Context, q string,
+	args []driver.NamedValue) (r driver.Result, err error) {
 	err = w.c.step(func() (err error) {
 		r, err = w.Conn.(driver.ExecerContext).ExecContext(ctx, q, args)
 		return err
@@ -77,7 +78,8 @@ func (w *cutConn) ExecContext(ctx context.Context, q string, args []driver.Named
 	return r, err
 }
 
-func (w *cutConn) QueryContext(ctx context.Context, q string, args []driver.NamedValue) (r driver.Rows, err error) {
+func (w *cutConn) QueryContext(ctx context.Context, q string,
+	args []driver.NamedValue) (r driver.Rows, err error) {
 	err = w.c.step(func() (err error) {
 		r, err = w.Conn.(driver.QueryerContext).QueryContext(ctx, q, args)
 		return err
@@ -147,7 +149,8 @@ func (s *cutStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (r
 
 // everyCut runs act in a process that dies at each of its statements. Prepare makes the file for it, and
 // check looks at what is left.
-func everyCut(t *testing.T, prepare func() (path string), act func(db *sql.DB) error, check func(path, what string)) {
+func everyCut(t *testing.T, prepare func() (path string), act func(db *sql.DB) error,
+	check func(path, what string)) {
 	t.Helper()
 	run := func(n int, after bool) (int, error) {
 		path := prepare()
@@ -183,7 +186,8 @@ func everyCut(t *testing.T, prepare func() (path string), act func(db *sql.DB) e
 func said(t *testing.T, s *Store, key string, n int) {
 	t.Helper()
 	for range n {
-		if _, err := s.Apply(t.Context(), store.Effect{Rows: []skald.Message{message("t", key)}}); err != nil {
+		if _, err := s.Apply(t.Context(),
+			store.Effect{Rows: []skald.Message{message("t", key)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -201,7 +205,8 @@ func cover(t *testing.T, s *Store) {
 		t.Fatal(err)
 	}
 	for _, l := range got.Shards {
-		p := &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &store.Cursor{Base: tip, Tip: tip}}
+		p := &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token,
+			Cursor: &store.Cursor{Base: tip, Tip: tip}}
 		if stands, err := s.Apply(t.Context(), store.Effect{Shard: p}); err != nil || !stands[0] {
 			t.Fatalf("shard %d: %v, %v", l.ID, stands, err)
 		}
@@ -218,14 +223,16 @@ func TestRecoverIsCutEverywhere(t *testing.T) {
 			said(t, s, "before", 3)
 			cover(t, s)
 			said(t, s, "pending", 2)
-			_, err := s.Lease(t.Context(), store.Ask{Owner: "ghost", Session: "1", TTL: time.Hour, Knew: []store.Shard{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
+			_, err := s.Lease(t.Context(), store.Ask{Owner: "ghost", Session: "1", TTL: time.Hour,
+				Knew: []store.Shard{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
 			if !errors.Is(err, store.ErrMoved) {
 				t.Fatalf("the lease says %v", err)
 			}
 			return path
 		},
 		func(db *sql.DB) error {
-			_, err := New(db, nil).Recover(context.Background(), &store.Audit{Author: "ann", Action: "recover"})
+			_, err := New(db, nil).Recover(context.Background(),
+				&store.Audit{Author: "ann", Action: "recover"})
 			return err
 		},
 		func(path, what string) {
@@ -234,7 +241,8 @@ func TestRecoverIsCutEverywhere(t *testing.T) {
 			if _, err := s.Recover(t.Context(), &store.Audit{Author: "ann", Action: "recover"}); err != nil {
 				t.Fatalf("%s: the second recover: %v", what, err)
 			}
-			if done, err := s.Recover(t.Context(), &store.Audit{Author: "ann", Action: "recover"}); err != nil || done != (store.Recovered{}) {
+			if done, err := s.Recover(t.Context(),
+				&store.Audit{Author: "ann", Action: "recover"}); err != nil || done != (store.Recovered{}) {
 				t.Errorf("%s: where nothing moved the recover says %+v, %v", what, done, err)
 			}
 			got, err := s.Lease(t.Context(), store.Ask{Owner: "o", Session: "2", TTL: time.Hour})

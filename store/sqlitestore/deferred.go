@@ -19,7 +19,8 @@ func (x *session) setAside(ctx context.Context, a *store.DeferredRow) error {
 			names = names[1:]
 		}
 		for _, name := range names {
-			if _, err := x.exec(ctx, name, a.Seq, a.Bucket, a.Attempts, clip(a.Why), a.Due.Milliseconds()); err != nil {
+			if _, err := x.exec(ctx, name, a.Seq, a.Bucket, a.Attempts, clip(a.Why),
+				a.Due.Milliseconds()); err != nil {
 				return fmt.Errorf("set row aside: %w", err)
 			}
 		}

@@ -26,7 +26,8 @@ func TestFullDisk(t *testing.T) {
 	}
 	said := 0
 	say := func() error {
-		m := skald.Message{ID: "01890000-0000-7000-8000-000000000000", Type: "said", Topic: "orders", Key: []byte("k"),
+		m := skald.Message{ID: "01890000-0000-7000-8000-000000000000", Type: "said", Topic: "orders",
+			Key:         []byte("k"),
 			ContentType: "application/octet-stream", Data: make([]byte, 64<<10)}
 		stood, err := s.Apply(t.Context(), store.Effect{Rows: []skald.Message{m}})
 		if err == nil && stood[0] {

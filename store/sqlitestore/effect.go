@@ -146,7 +146,8 @@ func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int6
 			return err
 		}
 		if l.Version != 0 && l.Version != version {
-			return fmt.Errorf("lock %s %s is at %d, not %d: %w", l.Space, l.Key, version, l.Version, store.ErrLost)
+			return fmt.Errorf("lock %s %s is at %d, not %d: %w", l.Space, l.Key, version, l.Version,
+				store.ErrLost)
 		}
 	}
 	if e.Shard != nil {
@@ -177,7 +178,8 @@ func (x *session) mark(ctx context.Context, m store.Mark) (v store.Verdict, err 
 	if err := x.expire(ctx, m.Consumer, m.Identity, m.Keep); err != nil {
 		return v, err
 	}
-	n, err := x.count(ctx, "InsertMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, fingerprint, written(m.ID), !m.Held, keep)
+	n, err := x.count(ctx, "InsertMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, fingerprint,
+		written(m.ID), !m.Held, keep)
 	if err != nil {
 		return v, fmt.Errorf("insert mark: %w", err)
 	}
@@ -210,7 +212,8 @@ func storable(o store.Outcome) bool {
 }
 
 // entity locks l and says which version this transaction gives it.
-func (x *session) entity(ctx context.Context, l store.Lock, given map[entity]int64) (version int64, err error) {
+func (x *session) entity(ctx context.Context, l store.Lock,
+	given map[entity]int64) (version int64, err error) {
 	e := entity{l.Space, l.Key}
 	if version, ok := given[e]; ok {
 		return version, nil

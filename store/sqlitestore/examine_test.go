@@ -51,11 +51,13 @@ func TestFindingsOfAFile(t *testing.T) {
 			t.Errorf("at %v messages/s: %+v", rate, list)
 		}
 		// Nobody has seen to the retention yet: what it will be by default is what counts.
-		if j := slices.IndexFunc(list, func(f skald.Finding) bool { return f.Name == "disk" }); j < 0 || rate > 1 && strings.Contains(list[j].Saw, "takes 0.0 GiB") {
+		if j := slices.IndexFunc(list, func(f skald.Finding) bool { return f.Name == "disk" }); j < 0 ||
+			rate > 1 && strings.Contains(list[j].Saw, "takes 0.0 GiB") {
 			t.Errorf("at %v messages/s: %+v", rate, list)
 		}
 	}
-	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || slices.ContainsFunc(left, func(e os.DirEntry) bool { return strings.Contains(e.Name(), "doctor") }) {
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil ||
+		slices.ContainsFunc(left, func(e os.DirEntry) bool { return strings.Contains(e.Name(), "doctor") }) {
 		t.Errorf("it left %v, %v", left, err)
 	}
 	if err := db.Close(); err != nil {

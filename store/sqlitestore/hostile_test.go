@@ -43,7 +43,8 @@ func TestRowsThatSQLReadsInPart(t *testing.T) {
 		`(topic, type, data, headers) VALUES ('t', 'x', 'a' || char(0) || 'b', '[["h","YWJj"],["i",""]]')`: "",
 	} {
 		_, err := db.Exec("INSERT INTO skald_outbox " + values)
-		if (limit == "") != (err == nil) || limit != "" && (!strings.Contains(err.Error(), limit) || s.Outage(err)) {
+		if (limit == "") != (err == nil) || limit != "" &&
+			(!strings.Contains(err.Error(), limit) || s.Outage(err)) {
 			t.Errorf("%s: %v, want %q", values, err, limit)
 		}
 	}
@@ -63,12 +64,15 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 	db, s := hostileFile(t)
 	ctx := t.Context()
 	m := message("t", "k")
-	keep := store.Park{Parked: store.Parked{Consumer: "c", Identity: store.Identity{Source: "/x", ID: m.ID}, Message: m, Attempts: 1}}
+	keep := store.Park{Parked: store.Parked{Consumer: "c", Identity: store.Identity{Source: "/x", ID: m.ID},
+		Message: m, Attempts: 1}}
 	if _, err := s.Apply(ctx, store.Effect{Park: &keep}); err != nil {
 		t.Fatal(err)
 	}
-	for _, sql := range []string{`DROP TRIGGER skald_outbox_headers`, `INSERT INTO skald_outbox (topic, type) VALUES ('t', 'good')`,
-		`INSERT INTO skald_outbox (topic, type, headers) VALUES ('t', 'bad', '[["h","YWJj\u0000!!!!"]]')`, `UPDATE skald_parked SET envelope = x'7b'`} {
+	for _, sql := range []string{`DROP TRIGGER skald_outbox_headers`,
+		`INSERT INTO skald_outbox (topic, type) VALUES ('t', 'good')`,
+		`INSERT INTO skald_outbox (topic, type, headers) VALUES ('t', 'bad', '[["h","YWJj\u0000!!!!"]]')`,
+		`UPDATE skald_parked SET envelope = x'7b'`} {
 		if _, err := db.Exec(sql); err != nil {
 			t.Fatal(err)
 		}
@@ -78,10 +82,12 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	page, err := s.Pull(ctx, store.Window{Tip: tip}, 10)
-	if err != nil || len(page.Rows) != 2 || (page.Rows[0].Fault == "") != (page.Rows[0].Type == "good") || (page.Rows[1].Fault == "") != (page.Rows[1].Type == "good") {
+	if err != nil || len(page.Rows) != 2 || (page.Rows[0].Fault == "") != (page.Rows[0].Type == "good") ||
+		(page.Rows[1].Fault == "") != (page.Rows[1].Type == "good") {
 		t.Errorf("%+v, %v", page.Rows, err)
 	}
-	got, err := s.Claim(ctx, store.Want{Consumer: "c", Session: "life", ClaimSize: store.ClaimSize{Keys: 9}, Lease: 0})
+	got, err := s.Claim(ctx, store.Want{Consumer: "c", Session: "life", ClaimSize: store.ClaimSize{Keys: 9},
+		Lease: 0})
 	if err != nil || len(got.Parked) != 1 || got.Parked[0].Fault == "" || got.Parked[0].Message.ID != m.ID {
 		t.Errorf("claimed are %+v, %v", got.Parked, err)
 	}
@@ -89,7 +95,8 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 
 // Whatever a handler leaves behind on its connection, those that come after it do not meet it.
 func TestWhatAHandlerLeavesBehind(t *testing.T) {
-	for _, left := range []string{"ROLLBACK; BEGIN", "ROLLBACK; BEGIN; CREATE TABLE mine (x)", "PRAGMA query_only = on", "pragma\nforeign_keys = off; PRAGMA ignore_check_constraints = on"} {
+	for _, left := range []string{"ROLLBACK; BEGIN", "ROLLBACK; BEGIN; CREATE TABLE mine (x)",
+		"PRAGMA query_only = on", "pragma\nforeign_keys = off; PRAGMA ignore_check_constraints = on"} {
 		t.Run(left, func(t *testing.T) {
 			db, s := hostileFile(t)
 			db.SetMaxOpenConns(1)

@@ -12,7 +12,8 @@ import (
 )
 
 // kept lists kept messages, and says how far it looked where Scan ended the list.
-func (s *Store) kept(ctx context.Context, what store.Sought, limit int) (out []store.Parked, to int64, err error) {
+func (s *Store) kept(ctx context.Context, what store.Sought,
+	limit int) (out []store.Parked, to int64, err error) {
 	p, err := s.prepare(ctx)
 	if err != nil {
 		return nil, 0, failed("list kept messages", err)

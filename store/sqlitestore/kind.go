@@ -30,7 +30,8 @@ func (s *Store) known(ctx context.Context, a store.Attend) (bool, error) {
 	if err == nil {
 		noted, err = collect(rows, scanKind)
 	}
-	return !slices.ContainsFunc(a.Beat.Own, func(k store.Kind) bool { return !slices.Contains(noted, k) }), err
+	return !slices.ContainsFunc(a.Beat.Own, func(k store.Kind) bool { return !slices.Contains(noted, k) }),
+		err
 }
 
 // beat writes what a process of a consumer says of itself, and answers with the types that were noted before.

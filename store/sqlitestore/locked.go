@@ -47,7 +47,8 @@ func (s *Store) waiting(ctx context.Context, most int) ([]store.WaitingRow, erro
 	}
 	out, err := collect(rows, func(scan func(...any) error) (w store.WaitingRow, err error) {
 		var at, age int64
-		err = scan(&w.Seq, &w.Shard, &w.ID, &w.Topic, &w.Type, &w.Key, &at, &age, &w.Deferred, &w.Attempts, &w.LastError)
+		err = scan(&w.Seq, &w.Shard, &w.ID, &w.Topic, &w.Type, &w.Key, &at, &age, &w.Deferred, &w.Attempts,
+			&w.LastError)
 		w.Written, w.Age = time.UnixMilli(at).UTC(), past(age)
 		return w, err
 	})

@@ -53,14 +53,17 @@ type MigrateOptions struct {
 type SourceError struct{ Where, Have, Want string }
 
 func (e *SourceError) Error() string {
-	return fmt.Sprintf("migrate: messages of %s have the source %q; it cannot become %q", e.Where, e.Have, e.Want)
+	return fmt.Sprintf("migrate: messages of %s have the source %q; it cannot become %q", e.Where,
+		e.Have, e.Want)
 }
 
 // ChangedError says that a migration was changed after it had been applied.
 type ChangedError struct{ Where, Name string }
 
 func (e *ChangedError) Error() string {
-	return fmt.Sprintf("migrate: %s was applied to %s in another text than this build has: do not edit an applied migration", e.Name, e.Where)
+	return fmt.Sprintf(
+		"migrate: %s was applied to %s in another text than this build has: do not edit an applied migration",
+		e.Name, e.Where)
 }
 
 // Migrate makes or brings up to date the tables in the file of db, each file in a transaction, and says what
@@ -158,7 +161,8 @@ func (m *migrator) usable(have map[int]sqlfile.Migration) error {
 	if builds <= m.newest() {
 		return nil
 	}
-	return &store.SchemaError{Where: m.file, Have: version, Need: oldest, Last: m.newest(), Remedy: "run a newer build"}
+	return &store.SchemaError{Where: m.file, Have: version, Need: oldest, Last: m.newest(),
+		Remedy: "run a newer build"}
 }
 
 // querier is a *sql.DB or a *sql.Tx.
@@ -215,7 +219,8 @@ func (m *migrator) apply(ctx context.Context, one sqlfile.Migration) (did bool, 
 			return false, err
 		}
 	}
-	if _, err := tx.ExecContext(ctx, m.text["InsertMigration"], one.Version, one.Name, one.Checksum, one.Builds); err != nil {
+	if _, err := tx.ExecContext(ctx, m.text["InsertMigration"], one.Version, one.Name, one.Checksum,
+		one.Builds); err != nil {
 		return false, err
 	}
 	if err := tx.Commit(); err != nil {
@@ -243,7 +248,8 @@ func (m *migrator) sameSource(ctx context.Context) error {
 	if m.source == "" || have == quote(m.source) {
 		return nil
 	}
-	return &SourceError{Where: m.file, Have: strings.ReplaceAll(strings.Trim(have, "'"), "''", "'"), Want: m.source}
+	return &SourceError{Where: m.file, Have: strings.ReplaceAll(strings.Trim(have, "'"), "''", "'"),
+		Want: m.source}
 }
 
 // Check says whether the tables are there, in a version that this build can use, in a file that can be
@@ -265,7 +271,8 @@ func (s *Store) Check(ctx context.Context, _ store.Role) error {
 		return err
 	}
 	if version := sqlfile.Reached(m.files, slices.Collect(maps.Keys(have))); version < oldest {
-		return &store.SchemaError{Where: m.file, Have: version, Need: oldest, Last: m.newest(), Remedy: "run: skald migrate --store sqlite:" + m.file}
+		return &store.SchemaError{Where: m.file, Have: version, Need: oldest, Last: m.newest(),
+			Remedy: "run: skald migrate --store sqlite:" + m.file}
 	}
 	return m.writable(ctx)
 }

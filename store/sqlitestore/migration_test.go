@@ -18,7 +18,8 @@ func TestMigrations(t *testing.T) {
 	s, db := again(t, path)
 	ctx := t.Context()
 	var schema *store.SchemaError
-	if err := s.Check(ctx, store.App); !errors.As(err, &schema) || schema.Have != 0 || !strings.Contains(schema.Remedy, "skald migrate --store sqlite:"+path) || !store.Incurable(err) {
+	if err := s.Check(ctx, store.App); !errors.As(err, &schema) || schema.Have != 0 ||
+		!strings.Contains(schema.Remedy, "skald migrate --store sqlite:"+path) || !store.Incurable(err) {
 		t.Errorf("Check without tables = %v", err)
 	}
 	if _, err := store.Snapshot(ctx, s, ""); !errors.As(err, &schema) {
@@ -44,14 +45,16 @@ func TestMigrations(t *testing.T) {
 		}
 	}
 	var other *SourceError
-	if _, err := Migrate(ctx, db, &MigrateOptions{Source: "/b"}); !errors.As(err, &other) || other.Have != "/a" {
+	if _, err := Migrate(ctx, db, &MigrateOptions{Source: "/b"}); !errors.As(err, &other) ||
+		other.Have != "/a" {
 		t.Errorf("Migrate with another source = %v", err)
 	}
 	if pending, err := Pending(ctx, db); err != nil || len(pending) != 0 {
 		t.Errorf("Pending = %+v, %v", pending, err)
 	}
 	// A later build has added something: this one, rolled back, goes on.
-	if _, err := db.Exec("INSERT INTO skald_migration (version, name, checksum) VALUES (99, '099_new.sql', '')"); err != nil {
+	if _, err := db.Exec(
+		"INSERT INTO skald_migration (version, name, checksum) VALUES (99, '099_new.sql', '')"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Check(ctx, store.App); err != nil {
@@ -66,8 +69,10 @@ func TestMigrations(t *testing.T) {
 	}
 	_, migrate := Migrate(ctx, db, nil)
 	_, todo := Pending(ctx, db)
-	for name, err := range map[string]error{"check": s.Check(ctx, store.App), "migrate": migrate, "pending": todo} {
-		if !errors.As(err, &schema) || schema.Have != 99 || !strings.Contains(err.Error(), "run a newer build") {
+	for name, err := range map[string]error{"check": s.Check(ctx, store.App), "migrate": migrate,
+		"pending": todo} {
+		if !errors.As(err, &schema) || schema.Have != 99 ||
+			!strings.Contains(err.Error(), "run a newer build") {
 			t.Errorf("%s of tables that have less = %v", name, err)
 		}
 	}
@@ -91,7 +96,8 @@ func TestMigrations(t *testing.T) {
 func TestNextMigration(t *testing.T) {
 	s, db, path := fresh(t)
 	ctx := t.Context()
-	all := fstest.MapFS{"002_next.sql": {Data: []byte("-- Of a build to come.\nALTER TABLE skald_relay ADD COLUMN next TEXT;\n")}}
+	all := fstest.MapFS{"002_next.sql": {
+		Data: []byte("-- Of a build to come.\nALTER TABLE skald_relay ADD COLUMN next TEXT;\n")}}
 	names, err := fs.Glob(Migrations(), "*.sql")
 	if err != nil {
 		t.Fatal(err)
@@ -127,13 +133,16 @@ func TestNextMigration(t *testing.T) {
 func TestOldEngine(t *testing.T) {
 	_, db, _ := fresh(t)
 	var trigger string
-	if err := db.QueryRow("SELECT sql FROM sqlite_schema WHERE name = 'skald_outbox_engine'").Scan(&trigger); err != nil {
+	if err := db.QueryRow("SELECT sql FROM sqlite_schema WHERE name = 'skald_outbox_engine'").Scan(
+		&trigger); err != nil {
 		t.Fatal(err)
 	}
 	_, when, _ := strings.Cut(trigger, "\nWHEN ")
 	when, _, _ = strings.Cut(when, "\nBEGIN")
-	for version, old := range map[string]int64{"3.40.1": 1, "3.51.2": 1, "3.50.20": 1, "3.51.3": 0, "3.51.10": 0, "3.52.0": 0, "4.0.0": 0} {
-		if got := count(t, db, "SELECT "+strings.ReplaceAll(when, "sqlite_version()", "'"+version+"'")); int64(got) != old {
+	for version, old := range map[string]int64{"3.40.1": 1, "3.51.2": 1, "3.50.20": 1, "3.51.3": 0,
+		"3.51.10": 0, "3.52.0": 0, "4.0.0": 0} {
+		if got := count(t, db, "SELECT "+strings.ReplaceAll(when, "sqlite_version()",
+			"'"+version+"'")); int64(got) != old {
 			t.Errorf("SQLite %s is too old: %d", version, got)
 		}
 	}
@@ -184,7 +193,8 @@ func TestOpenRefuses(t *testing.T) {
 			_ = db.Close()
 		}
 	}
-	for version, old := range map[string]bool{"3.51.2": true, "3.50.9": true, "2.99.99": true, "3.51.3": false, "3.51.10": false, "3.52.0": false, "4.0.0": false, "x": true} {
+	for version, old := range map[string]bool{"3.51.2": true, "3.50.9": true, "2.99.99": true,
+		"3.51.3": false, "3.51.10": false, "3.52.0": false, "4.0.0": false, "x": true} {
 		if got := olderThan(version, 3, 51, 3); got != old {
 			t.Errorf("olderThan(%s) = %v", version, got)
 		}

@@ -51,7 +51,8 @@ func busy(err error) bool {
 // failed names the act and, where the file cannot be written, the right that is missing.
 func failed(act string, err error) error {
 	if c := code(err); c == sqlite3.SQLITE_READONLY || c == sqlite3.SQLITE_PERM {
-		err = &store.RightError{What: "writing the file", Remedy: "let this user write the file and its folder", Err: err}
+		err = &store.RightError{What: "writing the file",
+			Remedy: "let this user write the file and its folder", Err: err}
 	}
 	return fmt.Errorf("%s: %w", act, err)
 }

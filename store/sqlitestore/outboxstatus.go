@@ -13,7 +13,8 @@ func (s *Store) outboxStatus(ctx context.Context) (out store.OutboxStatus, err e
 		return out, failed("read outbox status", err)
 	}
 	var oldest int64 // milliseconds
-	if err := p.stmts["OutboxStatus"].QueryRowContext(ctx).Scan(&out.Pending, &out.Exact, &oldest, &out.Deferred); err != nil {
+	if err := p.stmts["OutboxStatus"].QueryRowContext(ctx).Scan(&out.Pending, &out.Exact, &oldest,
+		&out.Deferred); err != nil {
 		return out, failed("read outbox status", err)
 	}
 	out.Oldest = past(oldest)

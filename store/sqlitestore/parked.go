@@ -27,7 +27,8 @@ type keptRow struct {
 
 func (k *keptRow) dead() bool { return k.died != "" }
 
-func (x *session) findKept(ctx context.Context, consumer string, id store.Identity) (k keptRow, there bool, err error) {
+func (x *session) findKept(ctx context.Context, consumer string,
+	id store.Identity) (k keptRow, there bool, err error) {
 	err = x.row(ctx, "FindParked", consumer, id.Source, id.ID).Scan(&k.place, &k.key, &k.attempts, &k.died)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -39,7 +40,8 @@ func (x *session) findKept(ctx context.Context, consumer string, id store.Identi
 }
 
 // firstOf is the place of the first message that holds a key, behind that place; 0: none does.
-func (x *session) firstOf(ctx context.Context, consumer string, key []byte, behind int64) (place int64, err error) {
+func (x *session) firstOf(ctx context.Context, consumer string, key []byte,
+	behind int64) (place int64, err error) {
 	if key == nil {
 		return 0, nil
 	}
@@ -71,7 +73,8 @@ func (x *session) turn(ctx context.Context, m *store.Mark, before ahead) (store.
 	}
 	switch {
 	case m.KeyOrder == store.Retrying:
-		stands := there && !k.dead() && k.attempts == m.Attempts && (m.Key == nil || behind >= 0 && first == k.place)
+		stands := there && !k.dead() && k.attempts == m.Attempts &&
+			(m.Key == nil || behind >= 0 && first == k.place)
 		if m.Key != nil && before != nil {
 			before[of] = -1
 			if stands {
@@ -136,7 +139,8 @@ func (x *session) keep(ctx context.Context, e *store.Effect) error {
 
 // change runs a statement about one kept message, which must be there, and parked with those attempts if any
 // are asked for.
-func (x *session) change(ctx context.Context, name, consumer string, id store.Identity, attempts *int, more ...any) error {
+func (x *session) change(ctx context.Context, name, consumer string, id store.Identity, attempts *int,
+	more ...any) error {
 	k, there, err := x.findKept(ctx, consumer, id)
 	if err != nil {
 		return err
@@ -180,7 +184,8 @@ func (x *session) park(ctx context.Context, p *store.Park) error {
 			claims, sessionID = c.Claims, c.Session
 		}
 		return x.change(ctx, "UpdateParked", p.Consumer, p.Identity, p.Was,
-			append(stateArgs(&p.Parked), at, p.Claims, p.CrashCount, p.Session, held.CallKey(p.WasCall), claims, sessionID)...)
+			append(stateArgs(&p.Parked), at, p.Claims, p.CrashCount, p.Session, held.CallKey(p.WasCall),
+				claims, sessionID)...)
 	}
 	var done store.Verdict
 	err := verdict(x.row(ctx, "FindMark", p.Consumer, p.Source, p.ID), &done)
@@ -223,7 +228,8 @@ func (x *session) insertKept(ctx context.Context, p *store.Park) error {
 		return err
 	}
 	waiting := rows > 0 && (p.Dead == nil || p.Dead.BlocksKey)
-	if _, err := x.exec(ctx, "InsertParked", append(args, waiting, nth+1, running+keptSize(m), at, p.Claims, p.CrashCount, p.Session)...); err != nil {
+	if _, err := x.exec(ctx, "InsertParked", append(args, waiting, nth+1, running+keptSize(m), at, p.Claims,
+		p.CrashCount, p.Session)...); err != nil {
 		return fmt.Errorf("park message: %w", err)
 	}
 	return nil
@@ -268,7 +274,8 @@ func keptArgs(p *store.Park) ([]any, error) {
 		return nil, err
 	}
 	args := append([]any{p.Consumer, p.Source, p.ID}, stateArgs(&p.Parked)...)
-	return append(args, null(m.Key), m.Topic, m.Type, null(m.Data), env, keptSize(m), p.Partition, p.Position, p.Fault), nil
+	return append(args, null(m.Key), m.Topic, m.Type, null(m.Data), env, keptSize(m), p.Partition, p.Position,
+		p.Fault), nil
 }
 
 // stateArgs are the columns that an attempt changes, from attempts on.
@@ -278,8 +285,10 @@ func stateArgs(p *store.Parked) []any {
 		d = *p.Dead
 		dead = d.At.UTC().Format(time.RFC3339Nano)
 	}
-	return []any{p.Attempts, p.Due.Milliseconds(), d.BlocksKey, moment(p.First.At), clipTo(p.First.Why, maxWhy), p.First.Host,
-		moment(p.Last.At), clipTo(p.Last.Why, maxWhy), p.Last.Host, dead, d.Kind, d.Fingerprint, clipTo(d.Stack, maxStack), d.Version}
+	return []any{p.Attempts, p.Due.Milliseconds(), d.BlocksKey, moment(p.First.At),
+		clipTo(p.First.Why, maxWhy), p.First.Host,
+		moment(p.Last.At), clipTo(p.Last.Why, maxWhy), p.Last.Host, dead, d.Kind, d.Fingerprint,
+		clipTo(d.Stack, maxStack), d.Version}
 }
 
 func moment(t time.Time) any {
@@ -312,14 +321,17 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 		d                     store.Death
 		due, since            int64
 	)
-	if err := scan(&p.Consumer, &p.Source, &p.ID, &p.Attempts, &due, &d.BlocksKey, &firstAt, &p.First.Why, &p.First.Host, &lastAt, &p.Last.Why,
-		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &key, &data, &env, &p.Partition, &p.Position, &p.Fault,
+	if err := scan(&p.Consumer, &p.Source, &p.ID, &p.Attempts, &due, &d.BlocksKey, &firstAt, &p.First.Why,
+		&p.First.Host, &lastAt, &p.Last.Why,
+		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &key, &data, &env, &p.Partition,
+		&p.Position, &p.Fault,
 		&p.Waiting, &p.Place, &since, &at, &p.Claims, &p.CrashCount, &p.Session); err != nil {
 		return p, err
 	}
 	if p.Message, err = held.Open(env.V, blob(key), blob(data)); err != nil {
 		// it is its own fault: others are read
-		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: blob(key), Data: blob(data)}, fault(err)
+		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: blob(key), Data: blob(data)},
+			fault(err)
 	}
 	if p.Call, err = held.DecodeCall(at); err != nil {
 		p.Fault = fault(err)

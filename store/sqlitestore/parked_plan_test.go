@@ -83,7 +83,8 @@ func asksOf(t *testing.T, text map[string]string) map[string]ask {
 			switch name {
 			case "FirstOfKey", "RoomOfKey", "OthersWait":
 				args = []any{"stock", []byte(key), m.place - 1}
-			case "FindParked", "InsertParked", "ReplaceParked", "UpdateParked", "DeleteParked", "StepBack", "RequeueParked", "RequeueDead", "LetGo":
+			case "FindParked", "InsertParked", "ReplaceParked", "UpdateParked", "DeleteParked", "StepBack",
+				"RequeueParked", "RequeueDead", "LetGo":
 				args = []any{"stock", "/o", m.id}
 			case "FirstIsDue", "Prefetch", "NotePrefetch", "CountPrefetch":
 				args = []any{m.place, 50}
@@ -128,16 +129,18 @@ func dear(t *testing.T, db *sql.DB, a ask) (lines []string) {
 	t.Helper()
 	// or by an alias, which has one letter
 	table := regexp.MustCompile(`^(SCAN|SEARCH) (skald_parked|[a-z])\b`)
-	cheap := regexp.MustCompile(`(COVERING )?INDEX sqlite_autoindex_skald_parked_1 \(consumer=\? AND source=\? AND id=\?\)$` +
-		`|INDEX skald_parked_(key|front) \(consumer=\? AND key=\?( AND place>\?)?( AND place<\?)?\)$` +
-		// what is the first of its key, by when it is due
-		`|INDEX skald_parked_due \(consumer=\?( AND due[<>]\?)?\)$` +
-		`|INDEX skald_parked_(call|failed) \(consumer=\? AND place>\?\)$` + // what is at a call; what failed
-		`|INTEGER PRIMARY KEY \(rowid=\?\)$` +
-		`|^SEARCH skald_parked$`) // the largest place
+	cheap := regexp.MustCompile(
+		`(COVERING )?INDEX sqlite_autoindex_skald_parked_1 \(consumer=\? AND source=\? AND id=\?\)$` +
+			`|INDEX skald_parked_(key|front) \(consumer=\? AND key=\?( AND place>\?)?( AND place<\?)?\)$` +
+			// what is the first of its key, by when it is due
+			`|INDEX skald_parked_due \(consumer=\?( AND due[<>]\?)?\)$` +
+			`|INDEX skald_parked_(call|failed) \(consumer=\? AND place>\?\)$` + // what is at a call; what failed
+			`|INTEGER PRIMARY KEY \(rowid=\?\)$` +
+			`|^SEARCH skald_parked$`) // the largest place
 	for _, line := range planWith(t, db, a) {
 		inner := line == "SCAN f" || line == "SCAN l" // of one row each: what RoomOfKey has found
-		if strings.Contains(line, "TEMP B-TREE") || table.MatchString(line) && !inner && !(strings.HasPrefix(line, "SEARCH") && cheap.MatchString(line)) {
+		if strings.Contains(line, "TEMP B-TREE") || table.MatchString(line) && !inner &&
+			!(strings.HasPrefix(line, "SEARCH") && cheap.MatchString(line)) {
 			lines = append(lines, line)
 		}
 	}

@@ -17,7 +17,8 @@ func (s *Store) payloads(ctx context.Context) ([]store.Payload, error) {
 		var data, headers sql.NullString
 		var raw sql.Null[[]byte]
 		m := &p.Message
-		if err := scan(&m.ID, &m.Topic, &m.Type, &m.ContentType, &p.Read, &data, &raw, &headers); err != nil || !p.Read {
+		if err := scan(&m.ID, &m.Topic, &m.Type, &m.ContentType, &p.Read, &data, &raw,
+			&headers); err != nil || !p.Read {
 			return p, err
 		}
 		m.Data = join(data, raw)

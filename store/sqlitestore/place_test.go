@@ -22,7 +22,9 @@ func TestFileIsReplaced(t *testing.T) {
 	} {
 		s, db, path := fresh(t)
 		ctx := t.Context()
-		u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{{Consumer: "c", Identity: store.Identity{Source: "s", ID: "1"}, As: store.Done}}})
+		u, err := s.Begin(ctx,
+			store.Intake{Marks: []store.Mark{{Consumer: "c", Identity: store.Identity{Source: "s", ID: "1"},
+				As: store.Done}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,8 @@ func (x *session) answer(ctx context.Context, m *store.Mark) error {
 	if m.Result != "" {
 		result = []byte(m.Result)
 	}
-	n, err := x.count(ctx, "AnswerMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, m.Code, result, sql.NullString{String: m.Emitted, Valid: m.Emitted != ""},
+	n, err := x.count(ctx, "AnswerMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, m.Code, result,
+		sql.NullString{String: m.Emitted, Valid: m.Emitted != ""},
 		sql.NullString{String: m.Headers, Valid: m.Headers != ""})
 	if err == nil && n != 1 {
 		err = store.ErrLost
@@ -61,7 +62,8 @@ func (x *session) keepApart(ctx context.Context, e *store.Effect) error {
 		if err != nil {
 			return err
 		}
-		_, err = x.exec(ctx, "Quarantine", q.Consumer, q.Source, q.ID, q.Fingerprint, int64(q.Why), q.Message.Topic, q.Message.Type, text, null(q.Message.Data))
+		_, err = x.exec(ctx, "Quarantine", q.Consumer, q.Source, q.ID, q.Fingerprint, int64(q.Why),
+			q.Message.Topic, q.Message.Type, text, null(q.Message.Data))
 		if err != nil {
 			return fmt.Errorf("quarantine %s: %w", q.ID, err)
 		}
@@ -99,7 +101,9 @@ func (s *Store) Secret(ctx context.Context) ([]byte, error) {
 	}
 	key, err := hex.DecodeString(text)
 	if err != nil || len(key) < 16 {
-		return nil, errors.Join(errors.New("read key: skald_setting has no 'fingerprint key': run: skald migrate"), err)
+		return nil,
+			errors.Join(errors.New("read key: skald_setting has no 'fingerprint key': run: skald migrate"),
+				err)
 	}
 	return key, nil
 }
@@ -107,8 +111,10 @@ func (s *Store) Secret(ctx context.Context) ([]byte, error) {
 // quarantined lists messages in quarantine.
 func (s *Store) quarantined(ctx context.Context, q store.Query) ([]store.Quarantined, error) {
 	limit := min(cmp.Or(q.Limit, 1000), 1000)
-	name, args := "Quarantined", []any{q.After, q.Consumer, q.ID, q.Topic, q.Type, int64(q.Why), q.Taken, q.Admitted, limit, q.Bare}
-	if waiting := (store.Query{Consumer: q.Consumer, Admitted: true, After: q.After, Limit: q.Limit}); q == waiting && q.Consumer != "" {
+	name, args := "Quarantined", []any{q.After, q.Consumer, q.ID, q.Topic, q.Type, int64(q.Why), q.Taken,
+		q.Admitted, limit, q.Bare}
+	if waiting := (store.Query{Consumer: q.Consumer, Admitted: true, After: q.After,
+		Limit: q.Limit}); q == waiting && q.Consumer != "" {
 		// by an index of its own: consumers ask for it all the time
 		name, args = "Admitted", []any{q.After, q.Consumer, limit}
 	}
@@ -123,7 +129,8 @@ func (s *Store) quarantined(ctx context.Context, q store.Query) ([]store.Quarant
 func quarantined(scan func(...any) error) (one store.Quarantined, err error) {
 	var text, at, admitted, taken string
 	var data sql.Null[[]byte]
-	err = scan(&one.Number, &one.Consumer, &one.Source, &one.ID, &one.Fingerprint, &one.Why, &text, &at, &admitted, &one.By, &one.Reason, &taken, &data, &one.Bytes)
+	err = scan(&one.Number, &one.Consumer, &one.Source, &one.ID, &one.Fingerprint, &one.Why, &text, &at,
+		&admitted, &one.By, &one.Reason, &taken, &data, &one.Bytes)
 	if err != nil {
 		return one, err
 	}
@@ -155,7 +162,8 @@ func (s *Store) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found s
 	if u != nil {
 		given = u.given
 	}
-	found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Steps: make([]store.Step, len(in.Steps)), Locks: make([]int64, len(in.Locks)),
+	found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Steps: make([]store.Step, len(in.Steps)),
+		Locks: make([]int64, len(in.Locks)),
 		Sagas: make([]bool, len(in.Sagas))}
 	for i, m := range in.Marks {
 		if found.Marks[i], err = x.mark(ctx, m); err != nil {

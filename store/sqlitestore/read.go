@@ -48,7 +48,8 @@ func (s *Store) Seen(ctx context.Context, consumer string, ids []store.Identity)
 	defer func() { _ = tx.Rollback() }() // it has only read
 	find := tx.StmtContext(ctx, p.stmts["SeenMark"])
 	for i, id := range ids {
-		err := verdict(find.QueryRowContext(quiet(ctx), consumer, id.Source, id.ID, written(id.ID) != nil), &out[i])
+		err := verdict(find.QueryRowContext(quiet(ctx), consumer, id.Source, id.ID, written(id.ID) != nil),
+			&out[i])
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return nil, failed("seen", err)
 		}
@@ -135,7 +136,8 @@ func fill(page *store.Page, rows *sql.Rows, buckets [][2]int, limit int) (err er
 		if !within(buckets, r.Bucket) {
 			continue
 		}
-		if bytes += weight.Bytes(&r.Message); len(page.Rows) == limit || bytes > store.PageBytes && len(page.Rows) > 0 {
+		if bytes += weight.Bytes(&r.Message); len(page.Rows) == limit || bytes > store.PageBytes &&
+			len(page.Rows) > 0 {
 			return nil
 		}
 		page.Rows = append(page.Rows, r)
@@ -158,5 +160,6 @@ func hull(ranges [][2]int) (first, last int) {
 }
 
 func within(ranges [][2]int, bucket int) bool {
-	return ranges == nil || slices.ContainsFunc(ranges, func(r [2]int) bool { return r[0] <= bucket && bucket <= r[1] })
+	return ranges == nil || slices.ContainsFunc(ranges,
+		func(r [2]int) bool { return r[0] <= bucket && bucket <= r[1] })
 }

@@ -24,15 +24,18 @@ func (x *session) moved(ctx context.Context, knew []store.Shard) (saw string, er
 	}
 	for _, l := range shards {
 		if !reaches(end, l.Cursor) {
-			return fmt.Sprintf("shard %d has come to row %s, the last one is %d", l.ID, last(l.Cursor), end), nil
+			return fmt.Sprintf("shard %d has come to row %s, the last one is %d", l.ID, last(l.Cursor), end),
+				nil
 		}
 		for _, k := range knew {
 			switch {
 			case k.ID != l.ID:
 			case l.Epoch < k.Epoch:
-				return fmt.Sprintf("shard %d is at epoch %d, a relay held it at epoch %d", l.ID, l.Epoch, k.Epoch), nil
+				return fmt.Sprintf("shard %d is at epoch %d, a relay held it at epoch %d", l.ID, l.Epoch,
+					k.Epoch), nil
 			case l.Epoch == k.Epoch && l.Token == k.Token && !reaches(end, k.Cursor):
-				return fmt.Sprintf("a relay had come to row %s in shard %d, the last one is %d", last(k.Cursor), l.ID, end), nil
+				return fmt.Sprintf("a relay had come to row %s in shard %d, the last one is %d",
+					last(k.Cursor), l.ID, end), nil
 			}
 		}
 	}
@@ -73,7 +76,8 @@ func (s *Store) alone(ctx context.Context, f func(context.Context, *session) err
 }
 
 // aloneFor is alone with another bound on how long f takes.
-func (s *Store) aloneFor(ctx context.Context, most time.Duration, f func(context.Context, *session) error) error {
+func (s *Store) aloneFor(ctx context.Context, most time.Duration,
+	f func(context.Context, *session) error) error {
 	x, err := s.begin(ctx, s.wait, most)
 	if err != nil {
 		return err

@@ -25,7 +25,8 @@ func (s *Store) Rename(ctx context.Context, r store.Rename) (out store.Renamed, 
 		if r.Audit == nil || !belonging.Movable(&out, r.Quiet) {
 			return nil
 		}
-		for _, move := range []string{"MoveMarks", "MoveParked", "MoveQuarantined", "MoveSteps", "MoveFloor", "MoveStepFloors",
+		for _, move := range []string{"MoveMarks", "MoveParked", "MoveQuarantined", "MoveSteps", "MoveFloor",
+			"MoveStepFloors",
 			"DropCheckpoints", "MoveCheckpoints", "DropTypes", "MoveTypes", "DropConsumer", "MoveConsumer"} {
 			if _, err := x.exec(ctx, move, r.Old, r.New); err != nil {
 				return fmt.Errorf("%s: %w", move, err)
@@ -42,7 +43,8 @@ func (s *Store) Rename(ctx context.Context, r store.Rename) (out store.Renamed, 
 
 func (x *session) belongings(ctx context.Context, consumer string) (b store.Belongings, err error) {
 	var heard int64 // milliseconds
-	err = x.row(ctx, "Belongings", consumer, control.Prefix).Scan(&b.Marks, &b.Positions, &b.Controls, &b.Parked, &b.Dead, &b.Quarantined, &b.Steps,
+	err = x.row(ctx, "Belongings", consumer, control.Prefix).Scan(&b.Marks, &b.Positions, &b.Controls,
+		&b.Parked, &b.Dead, &b.Quarantined, &b.Steps,
 		&b.Floors, &b.Types, &heard)
 	if b.Heard = -1; heard >= 0 {
 		b.Heard = time.Duration(heard) * time.Millisecond

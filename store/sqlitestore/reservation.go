@@ -48,7 +48,8 @@ func (x *session) reserve(ctx context.Context, r store.Reservation) (out store.R
 		return out, nil
 	}
 	fingerprint := sql.NullInt64{Int64: r.Fingerprint, Valid: r.Fingerprint != 0}
-	n, err := x.count(ctx, "Reserve", r.Consumer, r.Source, r.ID, fingerprint, r.Token, r.Lease.Milliseconds())
+	n, err := x.count(ctx, "Reserve", r.Consumer, r.Source, r.ID, fingerprint, r.Token,
+		r.Lease.Milliseconds())
 	if err != nil || n == 1 {
 		return out, err
 	}

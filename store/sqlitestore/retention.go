@@ -22,16 +22,18 @@ func (s *Store) maintain(ctx context.Context, keep store.Retention) (done store.
 	if keep, err = retention.OrDefaults(keep); err != nil {
 		return done, failed("maintain", err)
 	}
-	done.Rows, err = s.empty(ctx, &done, "skald_outbox", func(ctx context.Context, x *session) (int64, error) {
-		if _, err := x.exec(ctx, "Looked", keep.Outbox.Milliseconds(), keep.Marks.Milliseconds(), keep.Steps.Milliseconds(), keep.Sagas.Milliseconds()); err != nil {
-			return 0, err
-		}
-		var covered int64
-		if err := x.row(ctx, "Covered").Scan(&covered); err != nil {
-			return 0, err
-		}
-		return x.count(ctx, "DeleteRows", covered, ago(keep.Outbox), batch)
-	})
+	done.Rows, err = s.empty(ctx, &done, "skald_outbox",
+		func(ctx context.Context, x *session) (int64, error) {
+			if _, err := x.exec(ctx, "Looked", keep.Outbox.Milliseconds(), keep.Marks.Milliseconds(),
+				keep.Steps.Milliseconds(), keep.Sagas.Milliseconds()); err != nil {
+				return 0, err
+			}
+			var covered int64
+			if err := x.row(ctx, "Covered").Scan(&covered); err != nil {
+				return 0, err
+			}
+			return x.count(ctx, "DeleteRows", covered, ago(keep.Outbox), batch)
+		})
 	if err != nil {
 		return done, failed("maintain outbox", err)
 	}
@@ -92,7 +94,8 @@ func (s *Store) forecast(ctx context.Context, keep store.Retention) (out store.M
 	}
 	var covered int64
 	if err = p.stmts["Covered"].QueryRowContext(ctx).Scan(&covered); err == nil {
-		err = p.stmts["Forecast"].QueryRowContext(ctx, covered, ago(keep.Outbox), ago(keep.Marks), ago(keep.Steps), ago(keep.Sagas), ago(retention.LeastMarks)).
+		err = p.stmts["Forecast"].QueryRowContext(ctx, covered, ago(keep.Outbox), ago(keep.Marks),
+			ago(keep.Steps), ago(keep.Sagas), ago(retention.LeastMarks)).
 			Scan(&out.Rows, &out.Marks, &out.Steps, &out.Sagas)
 	}
 	if err != nil {
@@ -105,7 +108,8 @@ func (s *Store) forecast(ctx context.Context, keep store.Retention) (out store.M
 func ago(d time.Duration) string { return fmt.Sprintf("-%.3f seconds", d.Seconds()) }
 
 // empty deletes batch after batch, each in a transaction of its own.
-func (s *Store) empty(ctx context.Context, done *store.Maintained, what string, one func(context.Context, *session) (int64, error)) (total int64, err error) {
+func (s *Store) empty(ctx context.Context, done *store.Maintained, what string,
+	one func(context.Context, *session) (int64, error)) (total int64, err error) {
 	for {
 		x, err := s.begin(ctx, batchWait, defaultHandle)
 		if errors.Is(err, store.ErrBusy) {

@@ -27,7 +27,8 @@ func rowArgs(m *skald.Message, bucket int) ([]any, error) {
 	}
 	keyText, keyBytes := split(m.Key, canBeText(m.Key))
 	data, dataBytes := split(m.Data, isText(m.ContentType) && canBeText(m.Data))
-	return []any{m.Source, m.ID, m.Topic, keyText, keyBytes, m.Type, data, dataBytes, m.ContentType, orNull(m.Schema),
+	return []any{m.Source, m.ID, m.Topic, keyText, keyBytes, m.Type, data, dataBytes, m.ContentType,
+		orNull(m.Schema),
 		orNull(m.Subject), orNull(m.CorrelationID), orNull(m.CausationID), orNull(m.TraceParent), headers,
 		m.Time.UTC().Format(timeLayout), bucket}, nil
 }
@@ -107,7 +108,8 @@ func scanRow(rows *sql.Rows, more ...any) (r store.Row, err error) {
 		hash                                                        sql.NullString
 	)
 	m := &r.Message
-	if err := rows.Scan(append([]any{&r.Seq, &in, &m.ID, &m.Source, &m.Topic, &key, &keyBytes, &m.Type, &data, &dataBytes, &m.ContentType,
+	if err := rows.Scan(append([]any{&r.Seq, &in, &m.ID, &m.Source, &m.Topic, &key, &keyBytes, &m.Type, &data,
+		&dataBytes, &m.ContentType,
 		&schema, &subject, &correlation, &cause, &tp, &headers, &at, &size, &hash}, more...)...); err != nil {
 		return r, err
 	}
@@ -115,7 +117,8 @@ func scanRow(rows *sql.Rows, more ...any) (r store.Row, err error) {
 		r.Large = &store.Large{Bytes: size, SHA256: hash.String}
 	}
 	m.Key, m.Data = join(key, keyBytes), join(data, dataBytes)
-	m.Schema, m.Subject, m.CorrelationID, m.CausationID, m.TraceParent = schema.String, subject.String, correlation.String, cause.String, tp.String
+	m.Schema, m.Subject, m.CorrelationID, m.CausationID, m.TraceParent = schema.String, subject.String,
+		correlation.String, cause.String, tp.String
 	if m.Headers, err = unpackHeaders(headers); err != nil { // it is the row's own fault: others are read
 		r.Fault = fault(err)
 	}
@@ -143,7 +146,8 @@ func join(text sql.NullString, raw sql.Null[[]byte]) []byte {
 
 // readTime reads what SQLite calls a time; other text, which order never depends on, is the zero time.
 func readTime(s string) time.Time {
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999", "2006-01-02T15:04:05.999999999"} {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07:00",
+		"2006-01-02 15:04:05.999999999", "2006-01-02T15:04:05.999999999"} {
 		if t, err := time.Parse(layout, s); err == nil {
 			return t.UTC()
 		}

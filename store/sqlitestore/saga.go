@@ -32,14 +32,18 @@ func ofMillis(n sql.NullInt64) time.Time {
 // scanSaga reads the columns of a saga, and more after them.
 func scanSaga(scan func(...any) error, more ...any) (s store.Saga, err error) {
 	var since, retry, due, started, changed, ended sql.NullInt64
-	err = scan(append([]any{&s.Name, &s.Key, &s.ID, &s.Hash, &s.Input, &s.Fingerprint, &s.Origin, &s.State, &s.Version, &s.Status, &s.Stuck, &s.Paused,
-		&s.Step, &s.Error, &s.Failed, &since, &retry, &s.Session, &due, &started, &changed, &ended}, more...)...)
-	s.Since, s.Retry, s.Due, s.Started, s.Changed, s.Ended = ofMillis(since), ofMillis(retry), ofMillis(due), ofMillis(started), ofMillis(changed), ofMillis(ended)
+	err = scan(append([]any{&s.Name, &s.Key, &s.ID, &s.Hash, &s.Input, &s.Fingerprint, &s.Origin, &s.State,
+		&s.Version, &s.Status, &s.Stuck, &s.Paused,
+		&s.Step, &s.Error, &s.Failed, &since, &retry, &s.Session, &due, &started, &changed, &ended},
+		more...)...)
+	s.Since, s.Retry, s.Due, s.Started, s.Changed, s.Ended = ofMillis(since), ofMillis(retry), ofMillis(due),
+		ofMillis(started), ofMillis(changed), ofMillis(ended)
 	return s, err
 }
 
 // StartSaga writes a new saga, or reads the one that is there.
-func (s *Store) StartSaga(ctx context.Context, tx *sql.Tx, start store.Saga) (stored store.Saga, fresh bool, err error) {
+func (s *Store) StartSaga(ctx context.Context, tx *sql.Tx,
+	start store.Saga) (stored store.Saga, fresh bool, err error) {
 	if err := sagarow.Check(&start); err != nil {
 		return stored, false, err
 	}
@@ -48,8 +52,10 @@ func (s *Store) StartSaga(ctx context.Context, tx *sql.Tx, start store.Saga) (st
 		return stored, false, failed("start a saga", err)
 	}
 	at := sagarow.Standing(start.Standing)
-	n, err := x.count(ctx, "StartSaga", start.Name, start.Key, start.ID, start.Hash, start.Input, start.Fingerprint, start.Origin, start.State, at.Status,
-		at.Stuck, at.Paused, at.Step, at.Error, at.Failed, millis(at.Since), millis(at.Retry), start.Session, start.Lease.Milliseconds())
+	n, err := x.count(ctx, "StartSaga", start.Name, start.Key, start.ID, start.Hash, start.Input,
+		start.Fingerprint, start.Origin, start.State, at.Status,
+		at.Stuck, at.Paused, at.Step, at.Error, at.Failed, millis(at.Since), millis(at.Retry), start.Session,
+		start.Lease.Milliseconds())
 	if err == nil {
 		stored, err = scanSaga(x.row(ctx, "FindSaga", start.Name, start.Key).Scan)
 	}
@@ -73,7 +79,8 @@ func (s *Store) moved(u *unit) {
 
 // LockSaga reads a saga. SQLite has one writer: nothing need be locked but the file, for which the
 // transaction writes.
-func (s *Store) LockSaga(ctx context.Context, tx *sql.Tx, name, key string) (stored store.Saga, there bool, err error) {
+func (s *Store) LockSaga(ctx context.Context, tx *sql.Tx, name,
+	key string) (stored store.Saga, there bool, err error) {
 	x, _, err := s.within(ctx, tx)
 	if err == nil {
 		_, err = x.exec(ctx, "LockSaga", name, key)
@@ -111,7 +118,8 @@ func (x *session) moveSaga(ctx context.Context, m *store.SagaMove) error {
 		wake = m.Wake.Milliseconds()
 	}
 	at := sagarow.Standing(m.Standing)
-	n, err := x.count(ctx, "MoveSaga", m.Name, m.Key, m.Version, m.Hash, m.State, at.Status, at.Stuck, at.Paused, at.Step, at.Error, at.Failed,
+	n, err := x.count(ctx, "MoveSaga", m.Name, m.Key, m.Version, m.Hash, m.State, at.Status, at.Stuck,
+		at.Paused, at.Step, at.Error, at.Failed,
 		millis(at.Since), millis(at.Retry), m.Release, wake, m.Final, m.Lease.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("move a saga: %w", err)
@@ -176,7 +184,8 @@ func (s *Store) lookSagas(ctx context.Context, hashes []string) (some bool, next
 }
 
 // claimSagas tells also whether it left some that are due.
-func (x *session) claimSagas(ctx context.Context, c store.ClaimSagas, hashes []string) (out []store.Saga, left bool, err error) {
+func (x *session) claimSagas(ctx context.Context, c store.ClaimSagas,
+	hashes []string) (out []store.Saga, left bool, err error) {
 	var all []dueSaga
 	for _, hash := range hashes {
 		rows, err := x.rows(ctx, "DueSagas", hash, c.Limit+1)
@@ -228,7 +237,8 @@ func (s *Store) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefiniti
 }
 
 // listSagas lists sagas, and where it ended.
-func (s *Store) listSagas(ctx context.Context, q store.SagaQuery, limit int) ([]store.Saga, *store.SagaRef, error) {
+func (s *Store) listSagas(ctx context.Context, q store.SagaQuery,
+	limit int) ([]store.Saga, *store.SagaRef, error) {
 	statuses, after := "", store.SagaRef{}
 	if len(q.Status) > 0 {
 		text, err := json.Marshal(q.Status)
@@ -256,8 +266,10 @@ func (s *Store) listSagas(ctx context.Context, q store.SagaQuery, limit int) ([]
 		})
 		return out, nil, failedOr("list sagas", err)
 	}
-	rows, err := s.query(ctx, "ListSagas", q.Light, q.Name, q.Key, q.ID, statuses, sagarow.Live(&q), q.Stuck, q.Paused, q.Failing,
-		q.Step, q.Error, millis(q.StartedBefore), millis(q.StartedAfter), after.Name, after.Key, limit, cmp.Or(sagarow.Within(&q, limit), -1))
+	rows, err := s.query(ctx, "ListSagas", q.Light, q.Name, q.Key, q.ID, statuses, sagarow.Live(&q), q.Stuck,
+		q.Paused, q.Failing,
+		q.Step, q.Error, millis(q.StartedBefore), millis(q.StartedAfter), after.Name, after.Key, limit,
+		cmp.Or(sagarow.Within(&q, limit), -1))
 	if err != nil {
 		return nil, nil, failed("list sagas", err)
 	}

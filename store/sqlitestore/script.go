@@ -27,7 +27,8 @@ func (m *migrator) script() string {
 	fmt.Fprintf(&b, "BEGIN IMMEDIATE;\n%s\n", closed(m.text["CreateMigrations"]))
 	for _, one := range m.files {
 		fmt.Fprintf(&b, "\n%s\n", closed(strings.ReplaceAll(one.Text, "/*source*/''", quote(m.wanted()))))
-		fmt.Fprintf(&b, "INSERT INTO skald_migration (version, name, checksum, builds) VALUES (%d, %s, %s, %d);\n",
+		fmt.Fprintf(&b,
+			"INSERT INTO skald_migration (version, name, checksum, builds) VALUES (%d, %s, %s, %d);\n",
 			one.Version, quote(one.Name), quote(one.Checksum), one.Builds)
 	}
 	return b.String() + "COMMIT;\n"

@@ -60,7 +60,8 @@ func (x *session) lease(ctx context.Context, ask store.Ask) (got store.Leased, e
 		return x.leave(ctx, ask)
 	}
 	ttl := cmp.Or(ask.TTL, defaultTTL)
-	if _, err := x.exec(ctx, "KeepRelay", ask.Owner, ask.Session, ttl.Milliseconds(), cmp.Or(ask.Wait, ttl).Milliseconds()); err != nil {
+	if _, err := x.exec(ctx, "KeepRelay", ask.Owner, ask.Session, ttl.Milliseconds(),
+		cmp.Or(ask.Wait, ttl).Milliseconds()); err != nil {
 		return got, fmt.Errorf("keep relay: %w", err)
 	}
 	if err := x.row(ctx, "Waiting").Scan(&got.Waiting); err != nil {
@@ -80,7 +81,8 @@ func (x *session) lease(ctx context.Context, ask store.Ask) (got store.Leased, e
 }
 
 // deal renews, frees and takes.
-func (x *session) deal(ctx context.Context, ask store.Ask, shards []shardRow, relays []string, got *store.Leased) error {
+func (x *session) deal(ctx context.Context, ask store.Ask, shards []shardRow, relays []string,
+	got *store.Leased) error {
 	for _, l := range shards {
 		if l.owner != ask.Owner {
 			continue
@@ -151,7 +153,8 @@ func (x *session) shards(ctx context.Context) ([]shardRow, error) {
 		return nil, fmt.Errorf("shards: %w", err)
 	}
 	return collect(rows, func(scan func(...any) error) (l shardRow, err error) {
-		err = scan(&l.ID, &l.First, &l.Last, &l.Epoch, &l.Token, &l.Cursor.Base, &l.Cursor.Tip, &l.Cursor.Seq, &l.Incarnation, &l.owner, &l.sessionID)
+		err = scan(&l.ID, &l.First, &l.Last, &l.Epoch, &l.Token, &l.Cursor.Base, &l.Cursor.Tip, &l.Cursor.Seq,
+			&l.Incarnation, &l.owner, &l.sessionID)
 		return l, err
 	})
 }

@@ -82,7 +82,8 @@ func again(t testing.TB, path string) (*Store, *sql.DB) {
 
 func message(topic, key string) skald.Message {
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	return skald.Message{ID: uuid7.New(now), Type: "t", Topic: topic, Key: []byte(key), Time: now, ContentType: "application/json", Data: []byte(`{"a":1}`)}
+	return skald.Message{ID: uuid7.New(now), Type: "t", Topic: topic, Key: []byte(key), Time: now,
+		ContentType: "application/json", Data: []byte(`{"a":1}`)}
 }
 
 func count(t testing.TB, db *sql.DB, q string, args ...any) (n int) {
@@ -137,7 +138,8 @@ func TestStatementsPrepare(t *testing.T) {
 			t.Errorf("%s is used nowhere", name)
 		}
 	}
-	for _, used := range regexp.MustCompile(`(?:exec|count|row|rows|query)\((?:quiet\()?ctx\)?, "(\w+)"`).FindAllStringSubmatch(code, -1) {
+	for _, used := range regexp.MustCompile(
+		`(?:exec|count|row|rows|query)\((?:quiet\()?ctx\)?, "(\w+)"`).FindAllStringSubmatch(code, -1) {
 		if text[used[1]] == "" {
 			t.Errorf("%s is no statement", used[1])
 		}
@@ -148,7 +150,8 @@ func TestUnit(t *testing.T) {
 	s, db, _ := fresh(t)
 	ctx := t.Context()
 	m := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/x", ID: "1"}, As: store.Done}
-	in := store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "s", Key: "k"}, {Space: "s", Key: "k"}}}
+	in := store.Intake{Marks: []store.Mark{m},
+		Locks: []store.Lock{{Space: "s", Key: "k"}, {Space: "s", Key: "k"}}}
 	u, err := s.Begin(ctx, in)
 	if err != nil {
 		t.Fatal(err)
@@ -173,8 +176,10 @@ func TestUnit(t *testing.T) {
 	if f := u.Found(); f.Marks[0].Outcome != store.Done || f.Locks[0] != 2 {
 		t.Errorf("Found = %+v", f)
 	}
-	if stood, err := u.Rollback(ctx, store.Effect{Mark: &m}, store.Effect{Locks: []store.Lock{{Space: "s", Key: "k", Version: 2}}},
-		store.Effect{Locks: []store.Lock{{Space: "s", Key: "k", Version: 2}}}); err != nil || fmt.Sprint(stood) != "[false true false]" {
+	if stood, err := u.Rollback(ctx, store.Effect{Mark: &m},
+		store.Effect{Locks: []store.Lock{{Space: "s", Key: "k", Version: 2}}},
+		store.Effect{Locks: []store.Lock{{Space: "s", Key: "k", Version: 2}}}); err != nil ||
+		fmt.Sprint(stood) != "[false true false]" {
 		t.Errorf("Rollback = %v, %v", stood, err)
 	}
 	if rows := pullAll(t, s); len(rows) != 2 || rows[0].Source != "/it's/main" {
@@ -192,7 +197,9 @@ func TestLent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, db, _ := fresh(t)
-			u, err := s.Begin(t.Context(), store.Intake{Marks: []store.Mark{{Consumer: "c", Identity: store.Identity{Source: "x", ID: "1"}, As: store.Done}}})
+			u, err := s.Begin(t.Context(),
+				store.Intake{Marks: []store.Mark{{Consumer: "c",
+					Identity: store.Identity{Source: "x", ID: "1"}, As: store.Done}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -208,7 +215,8 @@ func TestLent(t *testing.T) {
 			if _, err := u.Tx().Exec("INSERT INTO skald_entity VALUES ('a', 'b', 1)"); err == nil {
 				t.Error("a statement behind the end stands for itself")
 			}
-			if err := u.Commit(t.Context()); !errors.Is(err, store.ErrLent) && (name != "ROLLBACK" || !errors.Is(err, errGone)) {
+			if err := u.Commit(t.Context()); !errors.Is(err, store.ErrLent) &&
+				(name != "ROLLBACK" || !errors.Is(err, errGone)) {
 				t.Errorf("Commit = %v", err)
 			}
 			if n := count(t, db, "SELECT count(*) FROM skald_mark"); n != 0 {
@@ -231,10 +239,12 @@ func TestContract(t *testing.T) {
 		t.Fatalf("%d rows", len(rows))
 	}
 	r := rows[0]
-	if at, ok := uuid7.Time(r.ID); !ok || time.Since(at).Abs() > time.Minute || time.Since(r.Time).Abs() > time.Minute {
+	if at, ok := uuid7.Time(r.ID); !ok || time.Since(at).Abs() > time.Minute ||
+		time.Since(r.Time).Abs() > time.Minute {
 		t.Errorf("id %s, time %v", r.ID, r.Time)
 	}
-	if string(r.Key) != "42" || string(r.Data) != `{"id":42}` || r.ContentType != "application/json" || r.Source != "/it's/main" {
+	if string(r.Key) != "42" || string(r.Data) != `{"id":42}` || r.ContentType != "application/json" ||
+		r.Source != "/it's/main" {
 		t.Errorf("row = %+v", r)
 	}
 }
@@ -248,7 +258,8 @@ func TestBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, rival := range []*Store{s, other} {
-		if _, err := rival.Begin(t.Context(), store.Intake{Wait: 30 * time.Millisecond}); !errors.Is(err, store.ErrBusy) || !rival.Outage(err) {
+		if _, err := rival.Begin(t.Context(), store.Intake{Wait: 30 * time.Millisecond}); !errors.Is(err,
+			store.ErrBusy) || !rival.Outage(err) {
 			t.Errorf("Begin = %v", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)

@@ -26,14 +26,16 @@ func (x *session) step(ctx context.Context, s *store.Step) (found store.Step, er
 	var row *sql.Row
 	switch s.State {
 	case store.StepDone, store.StepCalling:
-		row = x.row(ctx, "TakeStep", stepArgs(s, int64(s.State), s.Source, s.ID, begun(s), orNull(s.OutsideKey))...)
+		row = x.row(ctx, "TakeStep", stepArgs(s, int64(s.State), s.Source, s.ID, begun(s),
+			orNull(s.OutsideKey))...)
 	case store.StepUndone:
 		row = x.row(ctx, "UndoStep", stepArgs(s, s.Source, s.ID, begun(s))...)
 	default:
 		return found, fmt.Errorf("step %s: an intake cannot make it %v", s.Name, s.State)
 	}
 	var result, outcome []byte
-	if err := row.Scan(&found.State, &found.Source, &found.ID, &found.Code, &result, &found.OutsideKey, &outcome); err != nil {
+	if err := row.Scan(&found.State, &found.Source, &found.ID, &found.Code, &result, &found.OutsideKey,
+		&outcome); err != nil {
 		return found, fmt.Errorf("step: %w", err)
 	}
 	found.Result, found.Outcome = string(result), string(outcome)
@@ -64,7 +66,8 @@ func (x *session) setStep(ctx context.Context, s *store.Step) error {
 	for _, state := range s.From {
 		from |= 1 << state
 	}
-	n, err := x.count(ctx, "SetStep", stepArgs(s, int64(s.State), s.Source, s.ID, begun(s), s.Code, blobOrNull(s.Result), orNull(s.OutsideKey), blobOrNull(s.Outcome), from)...)
+	n, err := x.count(ctx, "SetStep", stepArgs(s, int64(s.State), s.Source, s.ID, begun(s), s.Code,
+		blobOrNull(s.Result), orNull(s.OutsideKey), blobOrNull(s.Outcome), from)...)
 	if err != nil {
 		return fmt.Errorf("set step: %w", err)
 	}

@@ -24,7 +24,8 @@ func scanStep(scan func(...any) error) (s store.StepRecord, err error) {
 	var result, outcome []byte
 	var begun sql.NullInt64
 	var at, changed int64
-	err = scan(&s.Consumer, &s.Saga, &s.Name, &s.Occurrence, &s.State, &s.Dropped, &s.Source, &s.ID, &s.By.Source, &s.By.ID,
+	err = scan(&s.Consumer, &s.Saga, &s.Name, &s.Occurrence, &s.State, &s.Dropped, &s.Source, &s.ID,
+		&s.By.Source, &s.By.ID,
 		&s.Code, &result, &s.OutsideKey, &outcome, &begun, &at, &changed)
 	s.Result, s.Outcome = string(result), string(outcome)
 	if s.At, s.Changed = time.UnixMilli(at).UTC(), time.UnixMilli(changed).UTC(); begun.Valid {

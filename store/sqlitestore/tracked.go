@@ -12,7 +12,8 @@ import (
 var _ store.Tracker[*sql.Tx] = (*Store)(nil)
 
 // LockTracked reads the rows of sagas, or makes them. SQLite has one writer: nothing else need be locked.
-func (s *Store) LockTracked(ctx context.Context, tx *sql.Tx, flow string, keys ...string) ([]store.Tracked, error) {
+func (s *Store) LockTracked(ctx context.Context, tx *sql.Tx, flow string,
+	keys ...string) ([]store.Tracked, error) {
 	x, _, err := s.within(ctx, tx)
 	rows := make([]store.Tracked, len(keys))
 	for i := 0; i < len(keys) && err == nil; i++ {

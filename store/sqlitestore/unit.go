@@ -57,7 +57,8 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 	if u.hold, err = res.LastInsertId(); err != nil {
 		return fmt.Errorf("lend: %w", err)
 	}
-	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Steps: make([]store.Step, len(in.Steps)), Locks: make([]int64, len(in.Locks)),
+	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)),
+		Steps: make([]store.Step, len(in.Steps)), Locks: make([]int64, len(in.Locks)),
 		Sagas: make([]bool, len(in.Sagas))}
 	before := ahead{}
 	for i, m := range in.Marks {
@@ -70,7 +71,8 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 		if u.found.Marks[i], err = u.mark(ctx, m); err != nil {
 			return err
 		}
-		if found := &u.found.Marks[i].Outcome; *found == store.Fresh || *found == store.TooOld && (stands == store.Waiting || stands == store.Dead) {
+		if found := &u.found.Marks[i].Outcome; *found == store.Fresh || *found == store.TooOld &&
+			(stands == store.Waiting || stands == store.Dead) {
 			if *found == store.Fresh && stands != store.Fresh {
 				if _, err := u.exec(ctx, "TakeBackMark", m.Consumer, m.Source, m.ID); err != nil {
 					return fmt.Errorf("take back a mark: %w", err)
@@ -111,7 +113,8 @@ func (u *unit) Outage(ctx context.Context, err error) bool {
 		return true
 	}
 	switch code(err) {
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM,
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL,
+		sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM,
 		sqlite3.SQLITE_PROTOCOL:
 		var there int
 		return u.row(quiet(ctx), "StillLent", u.hold).Scan(&there) != nil
@@ -173,7 +176,8 @@ func (u *unit) finish() error {
 }
 
 // CommitThen commits; a commit here is no round trip that the next unit could share.
-func (u *unit) CommitThen(ctx context.Context, _ store.Intake, es ...store.Effect) (store.Unit[*sql.Tx], error) {
+func (u *unit) CommitThen(ctx context.Context, _ store.Intake,
+	es ...store.Effect) (store.Unit[*sql.Tx], error) {
 	return nil, u.Commit(ctx, es...)
 }
 

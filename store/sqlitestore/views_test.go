@@ -36,7 +36,8 @@ func TestViews(t *testing.T) {
 	}
 	for n := range 32 { // two rows for each shard, the second batch without a bucket
 		if n < 16 {
-			exec(`INSERT INTO skald_outbox (topic, key, type, bucket) VALUES ('t', ?, 't', ?)`, fmt.Sprint(n), n*64)
+			exec(`INSERT INTO skald_outbox (topic, key, type, bucket) VALUES ('t', ?, 't', ?)`,
+				fmt.Sprint(n), n*64)
 		} else {
 			exec(`INSERT INTO skald_outbox (topic, key, type) VALUES ('t', ?, 't')`, fmt.Sprint(n))
 		}
@@ -60,7 +61,8 @@ func TestViews(t *testing.T) {
 		}
 	}
 	want(`SELECT group_concat(state || ' ' || n) FROM (SELECT state, count(*) AS n FROM skald_outbox_state GROUP BY state ORDER BY state)`, "deferred 1,pending 16,published 15")
-	want(`SELECT concat_ws(' ', min(seq), max(seq), count(*), count(shard)) FROM skald_outbox_pending`, "17 32 16 0")
+	want(`SELECT concat_ws(' ', min(seq), max(seq), count(*), count(shard)) FROM skald_outbox_pending`,
+		"17 32 16 0")
 	want(`SELECT concat_ws(' ', reason, attempts, shard, key) FROM skald_outbox_state WHERE state = 'deferred'`, "too large 1 0 0")
 	want(backlog, "16 1 1 1")
 	want(`SELECT concat_ws(' ', count(*), sum(pending), min(owner), min(lease_until) > strftime('%Y', 'now')) FROM skald_shards`, "16 0 views 1")
@@ -70,9 +72,12 @@ func TestViews(t *testing.T) {
 	want(`SELECT concat_ws(' ', abs(pending - 2501) <= 64, exact, oldest_at > '2020') FROM skald_shards WHERE shard = 7`, "1 0 1")
 	maintained(t, s, store.Retention{})
 	want(`SELECT concat_ws(' ', count(*), sum(ran_seconds BETWEEN 0 AND 3600), count(removed_at)) FROM skald_retention`, "5 5 0")
-	for _, q := range []string{`SELECT * FROM skald_backlog`, `SELECT * FROM skald_shards`, `SELECT * FROM skald_outbox_pending`,
-		`SELECT * FROM skald_outbox_state WHERE seq = 7`, `SELECT * FROM skald_outbox_state WHERE seq BETWEEN 7 AND 70`} {
-		if plan := planOf(t, db, q); strings.Contains(plan, "SCAN skald_outbox\n") || strings.Contains(plan, "SCAN o\n") {
+	for _, q := range []string{`SELECT * FROM skald_backlog`, `SELECT * FROM skald_shards`,
+		`SELECT * FROM skald_outbox_pending`,
+		`SELECT * FROM skald_outbox_state WHERE seq = 7`,
+		`SELECT * FROM skald_outbox_state WHERE seq BETWEEN 7 AND 70`} {
+		if plan := planOf(t, db, q); strings.Contains(plan, "SCAN skald_outbox\n") ||
+			strings.Contains(plan, "SCAN o\n") {
 			t.Errorf("%s reads the whole outbox:\n%s", q, plan)
 		}
 	}

@@ -49,7 +49,8 @@ func (s *suite[TTx]) answerStored() {
 		m.Code, m.Result = int32(200+i), "{\"größe\":1}\x00\xff\\"+strings.Repeat("x", 20_000)
 		u := s.begin(s.d, intake(m))
 		s.commit(u, store.Effect{Answer: &m, Rows: rows(message("a", i)).Rows})
-		s.verdict(m, store.Verdict{Outcome: store.Done, Code: m.Code, Result: m.Result, Emitted: m.Emitted, Headers: m.Headers})
+		s.verdict(m, store.Verdict{Outcome: store.Done, Code: m.Code, Result: m.Result, Emitted: m.Emitted,
+			Headers: m.Headers})
 	}
 	none := mark()
 	s.commit(s.begin(s.d, intake(none)), store.Effect{Answer: &none})
@@ -87,7 +88,8 @@ func (s *suite[TTx]) answerOfRejection() {
 		if s.ok(err, "reject"); !stood[0] {
 			s.Fatal("the rejection does not stand")
 		}
-		s.verdict(m, store.Verdict{Outcome: store.Rejected, Reason: m.Reason, Code: 409, Result: m.Result, Emitted: "[]", Headers: m.Headers})
+		s.verdict(m, store.Verdict{Outcome: store.Rejected, Reason: m.Reason, Code: 409, Result: m.Result,
+			Emitted: "[]", Headers: m.Headers})
 	}
 	// Where the mark is in already, the answer is the rejection.
 	m := mark()
@@ -104,7 +106,8 @@ func (s *suite[TTx]) answerRolledBack() {
 		bad := rejected(mark(), "taken")
 		s.apply(store.Effect{Mark: &bad})
 		u := s.begin(s.d, intake(m))
-		s.is(u.Commit(s.Context(), store.Effect{Answer: &m}, store.Effect{Mark: &bad}), store.ErrLost, "a commit with a lost guard")
+		s.is(u.Commit(s.Context(), store.Effect{Answer: &m}, store.Effect{Mark: &bad}), store.ErrLost,
+			"a commit with a lost guard")
 		s.seen(m, store.Fresh)
 		m.Result = "stays"
 		s.commit(s.begin(s.d, intake(m)), store.Effect{Answer: &m})
@@ -140,7 +143,8 @@ func (s *suite[TTx]) answerEnter() {
 	for i, m := range identities() {
 		m.Fingerprint = 7
 		tx := s.db.Begin(s)
-		found, err := s.d.Enter(s.Context(), tx, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "order", Key: "a"}}})
+		found, err := s.d.Enter(s.Context(), tx,
+			store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "order", Key: "a"}}})
 		s.ok(err, "enter")
 		if found.Marks[0].Outcome != store.Fresh || found.Locks[0] != int64(i+1) {
 			s.Fatalf("enter found %+v", found)

@@ -25,7 +25,8 @@ func (s *suite[TTx]) applyLostAlone() {
 	lost.Mark = &one
 	second := rows(message("b", 1))
 	second.Mark = &two
-	s.applied([]bool{true, false, true, false, true}, rows(message("a", 1)), lost, second, lost, keeping(parked("k", 1))[0])
+	s.applied([]bool{true, false, true, false, true}, rows(message("a", 1)), lost, second, lost,
+		keeping(parked("k", 1))[0])
 	s.counts(2, 2, 0)
 	if got := s.kept(store.Sought{}); len(got) != 1 {
 		s.Errorf("kept are %+v", got)
@@ -53,7 +54,8 @@ func (s *suite[TTx]) applySeesTheFirst() {
 func (s *suite[TTx]) applyErrorFailsAll() {
 	large := rows(message("a", 2))
 	large.Rows[0].Type = strings.Repeat("x", 10_000)
-	for _, es := range [][]store.Effect{{rows(message("a", 1)), large, rows(message("a", 3))}, {large, rows(message("a", 1))}} {
+	for _, es := range [][]store.Effect{{rows(message("a", 1)), large, rows(message("a", 3))},
+		{large, rows(message("a", 1))}} {
 		stood, err := s.d.Apply(s.Context(), es...)
 		var limit *store.LimitError
 		if !errors.As(err, &limit) || slices.Contains(stood, true) {

@@ -37,7 +37,8 @@ func (s *suite[TTx]) pending(n int64) {
 }
 
 func (s *suite[TTx]) backlogEmpty() {
-	if b := s.backlog(); b.Source == "" || b.Pending != 0 || b.Oldest != 0 || b.Deferred != 0 || b.Retained != 0 || b.Free == 0 {
+	if b := s.backlog(); b.Source == "" || b.Pending != 0 || b.Oldest != 0 || b.Deferred != 0 ||
+		b.Retained != 0 || b.Free == 0 {
 		s.Errorf("the backlog of an empty outbox is %+v", b)
 	}
 }
@@ -136,18 +137,22 @@ func (s *suite[TTx]) backlogProgress() {
 	one := func() store.Consumer {
 		s.Helper()
 		all := s.backlog().Consumers
-		if len(all) != 1 || all[0].Name != consumer || !slices.Equal(all[0].Topics, []string{"orders", "payments"}) {
+		if len(all) != 1 || all[0].Name != consumer ||
+			!slices.Equal(all[0].Topics, []string{"orders", "payments"}) {
 			s.Fatalf("the consumers are %+v", all)
 		}
 		return all[0]
 	}
 	stands := func(what string, heard, progress time.Duration) {
 		s.Helper()
-		if c := one(); c.Heard < heard || c.Heard > heard+patience || c.Progress < progress || c.Progress > progress+patience {
-			s.Errorf("%s: heard of %v ago, and it got on %v ago; want %v and %v", what, c.Heard, c.Progress, heard, progress)
+		if c := one(); c.Heard < heard || c.Heard > heard+patience || c.Progress < progress ||
+			c.Progress > progress+patience {
+			s.Errorf("%s: heard of %v ago, and it got on %v ago; want %v and %v", what, c.Heard, c.Progress,
+				heard, progress)
 		}
 	}
-	own := []store.Kind{{Topic: "payments", Type: "made"}, {Topic: "orders", Type: "placed"}, {Topic: "orders", Type: "shipped"}}
+	own := []store.Kind{{Topic: "payments", Type: "made"}, {Topic: "orders", Type: "placed"},
+		{Topic: "orders", Type: "shipped"}}
 	beat(store.Beat{Own: own})
 	stands("it is new", 0, 0)
 	s.db.Age(s, time.Hour)
@@ -159,7 +164,8 @@ func (s *suite[TTx]) backlogProgress() {
 	stands("it gets on", 0, 0)
 
 	shards := s.lease(s.d, "one", "1")
-	if b := s.backlog(); len(shards) == 0 || len(b.Relays) != 1 || b.Relays[0].Owner != "one" || b.Relays[0].Progress > patience {
+	if b := s.backlog(); len(shards) == 0 || len(b.Relays) != 1 || b.Relays[0].Owner != "one" ||
+		b.Relays[0].Progress > patience {
 		s.Errorf("a relay with %d shards stands as %+v", len(shards), b.Relays)
 	}
 	s.ask(s.d, store.Ask{Owner: "one", Session: "1", Leave: true})

@@ -49,7 +49,8 @@ func (s *suite[TTx]) parkedBehindACall() {
 	s.apply(keeping(first, calling)...)
 	s.apply(calls(calling))
 	calling.Call = &store.Call{Key: "key"}
-	s.apply(again(calling, func(p *store.Parked) { p.Call, p.Dead = &store.Call{Key: "key"}, &store.Death{Kind: "attempts"} }))
+	s.apply(again(calling,
+		func(p *store.Parked) { p.Call, p.Dead = &store.Call{Key: "key"}, &store.Death{Kind: "attempts"} }))
 	s.apply(released(first))
 	s.claim(0, "1")
 	s.apply(released(calling))

@@ -44,7 +44,8 @@ func (s *suite[TTx]) windowBytes() {
 		w.After = got[len(got)-1].Seq
 	}
 	s.inOrder(len(ms), len(got), func(i int) string { return got[i].Subject })
-	if page, err := s.d.Pull(s.Context(), store.Window{Tip: w.Tip, After: got[len(ms)-2].Seq}, 1); err != nil || len(page.Rows) != 1 || !page.Done {
+	if page, err := s.d.Pull(s.Context(), store.Window{Tip: w.Tip, After: got[len(ms)-2].Seq},
+		1); err != nil || len(page.Rows) != 1 || !page.Done {
 		s.Fatalf("the last page has %d rows, done is %v: %v", len(page.Rows), page.Done, err)
 	}
 }
@@ -79,7 +80,8 @@ func (s *suite[TTx]) asideLarge() {
 	r.Large, r.Type, r.Data = &store.Large{Bytes: 1 << 30, SHA256: "ab"}, "", nil
 	s.setAside(store.DeferredRow{Row: r, Attempts: 1, Why: "too large"})
 	got := s.retry(10)
-	if len(got) != 1 || got[0].Large == nil || *got[0].Large != *r.Large || got[0].Type != "" || got[0].Seq != r.Seq || string(got[0].Key) != "k" {
+	if len(got) != 1 || got[0].Large == nil || *got[0].Large != *r.Large || got[0].Type != "" ||
+		got[0].Seq != r.Seq || string(got[0].Key) != "k" {
 		s.Fatalf("set aside was %+v, and read %+v", r, got)
 	}
 }
@@ -100,10 +102,12 @@ func (s *suite[TTx]) alongBytes() {
 	s.apply(keeping(ps...)...)
 	for n, want := range []int{perPage, 3, 0} {
 		// then the last without a key, and the first of k with one that comes along
-		got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: store.ClaimSize{Keys: 100, Prefetch: 1, PrefetchAll: 100}, Lease: time.Hour})
+		got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
+			ClaimSize: store.ClaimSize{Keys: 100, Prefetch: 1, PrefetchAll: 100}, Lease: time.Hour})
 		s.ok(err, "claim")
 		if len(got.Parked) != want || n == 0 && got.Next <= 0 {
-			s.Fatalf("claim %d has %d messages of %d bytes, the next is due in %v", n, len(got.Parked), heavyData, got.Next)
+			s.Fatalf("claim %d has %d messages of %d bytes, the next is due in %v", n, len(got.Parked),
+				heavyData, got.Next)
 		}
 	}
 	for i := range perPage + 2 {
@@ -111,7 +115,8 @@ func (s *suite[TTx]) alongBytes() {
 		p.Message.Data = data
 		s.apply(keeping(p)...)
 	}
-	wide, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: store.ClaimSize{Keys: 100, Prefetch: 100, PrefetchAll: 100}, Lease: time.Hour})
+	wide, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
+		ClaimSize: store.ClaimSize{Keys: 100, Prefetch: 100, PrefetchAll: 100}, Lease: time.Hour})
 	s.ok(err, "claim")
 	if len(wide.Parked) != perPage {
 		s.Fatalf("%d messages of one key and %d bytes are read along", len(wide.Parked), heavyData)
@@ -119,7 +124,8 @@ func (s *suite[TTx]) alongBytes() {
 	huge := parked("huge", 99)
 	huge.Message.Data = bytes.Repeat(data, perPage+2)
 	s.apply(keeping(huge)...)
-	got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: store.ClaimSize{Keys: 100, Prefetch: 9, PrefetchAll: 100}, Lease: time.Hour})
+	got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
+		ClaimSize: store.ClaimSize{Keys: 100, Prefetch: 9, PrefetchAll: 100}, Lease: time.Hour})
 	s.ok(err, "claim")
 	if len(got.Parked) != 1 {
 		s.Fatalf("a message larger than a page is not claimed: %d were", len(got.Parked))

@@ -37,7 +37,8 @@ func (s *suite[TTx]) parkedAgeOfACall() {
 		s.Errorf("stored now, it is of %v, %v old", first.Since, first.Age)
 	}
 	// The process that stored it keeps it once more, with its answer, and has not read its time.
-	s.apply(again(a, func(p *store.Parked) { p.Call = &store.Call{Key: "outside", Request: "{}", Outcome: "{}"} }))
+	s.apply(again(a,
+		func(p *store.Parked) { p.Call = &store.Call{Key: "outside", Request: "{}", Outcome: "{}"} }))
 	if c := read(); !c.Since.Equal(first.Since) || c.Outcome != "{}" || c.Age < first.Age {
 		s.Errorf("kept again it is of %v, %v old, and was of %v", c.Since, c.Age, first.Since)
 	}

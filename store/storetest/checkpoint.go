@@ -43,14 +43,16 @@ func (s *suite[TTx]) attended() store.Attended {
 
 func (s *suite[TTx]) occupy(session, note string, partitions ...store.Checkpoint) store.Attended {
 	s.Helper()
-	was, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Take: true, Session: session, Stamp: note, Checkpoints: partitions})
+	was, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Take: true, Session: session,
+		Stamp: note, Checkpoints: partitions})
 	s.ok(err, "occupy")
 	return was
 }
 
 func (s *suite[TTx]) noteCheckpoints(server, note string, partitions ...store.Checkpoint) store.Attended {
 	s.Helper()
-	now, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Server: server, Stamp: note, Checkpoints: partitions})
+	now, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Server: server, Stamp: note,
+		Checkpoints: partitions})
 	s.ok(err, "advance")
 	return now
 }
@@ -59,7 +61,8 @@ func (s *suite[TTx]) checkpointOccupyAndAdvance() {
 	if was := s.attended(); len(was.Checkpoints) != 0 {
 		s.Fatalf("there are %+v", was.Checkpoints)
 	}
-	x, y := store.Checkpoint{Partition: "t/0", Origin: "one", Position: -1}, store.Checkpoint{Partition: "t/1", Origin: "one", Position: 7, InFlightEnd: 9}
+	x, y := store.Checkpoint{Partition: "t/0", Origin: "one", Position: -1},
+		store.Checkpoint{Partition: "t/1", Origin: "one", Position: 7, InFlightEnd: 9}
 	was := s.occupy("a", "a-1", y, x)
 	s.checkpoints(was)
 	x.Session, x.Stamp, y.Session, y.Stamp = "a", "a-1", "a", "a-1"
@@ -101,7 +104,8 @@ func (s *suite[TTx]) checkpointSuspects() {
 	x := store.Checkpoint{Partition: "t/0", Origin: "one", Position: 1, InFlightEnd: 2}
 	server := s.occupy("a", "1", x).Server
 	advance := func(session string, reach int64, was, note string) {
-		s.noteCheckpoints(server, note, store.Checkpoint{Partition: x.Partition, Origin: x.Origin, Position: 1, InFlightEnd: reach, Session: session, Stamp: was})
+		s.noteCheckpoints(server, note, store.Checkpoint{Partition: x.Partition, Origin: x.Origin,
+			Position: 1, InFlightEnd: reach, Session: session, Stamp: was})
 	}
 	suspect := func(session, note, origin string, want, then int64) {
 		s.Helper()
@@ -127,7 +131,8 @@ func (s *suite[TTx]) checkpointSuspects() {
 
 // Only who knows what was stored last stores more, and only on the server on which that was.
 func (s *suite[TTx]) checkpointGuards() {
-	x, y := store.Checkpoint{Partition: "t/0", Origin: "one", Position: 1}, store.Checkpoint{Partition: "t/1", Origin: "one", Position: 1}
+	x, y := store.Checkpoint{Partition: "t/0", Origin: "one", Position: 1},
+		store.Checkpoint{Partition: "t/1", Origin: "one", Position: 1}
 	server := s.occupy("a", "1", x, y).Server
 	stale, mine := x, y
 	stale.Position, stale.Stamp = 5, "0"
@@ -159,12 +164,15 @@ func (s *suite[TTx]) checkpointRewind() {
 	s.occupy("a", "1", x)
 	rewind := func(origin, partition string, to int64) bool {
 		stood, err := s.d.Apply(s.Context(), store.Effect{
-			Rewind: &store.Rewind{Consumer: consumer, Partition: partition, Origin: origin, Position: to, Stamp: "r"},
-			Audit:  &store.Audit{Author: "ann", Reason: "again", Action: "rewind", Consumer: consumer, Identity: store.Identity{Source: partition, ID: "3"}}})
+			Rewind: &store.Rewind{Consumer: consumer, Partition: partition, Origin: origin, Position: to,
+				Stamp: "r"},
+			Audit: &store.Audit{Author: "ann", Reason: "again", Action: "rewind", Consumer: consumer,
+				Identity: store.Identity{Source: partition, ID: "3"}}})
 		s.ok(err, "rewind")
 		return stood[0]
 	}
-	if rewind("other", "t/0", 3) || rewind("one", "t/9", 3) || rewind("one", "t/0", 10) || rewind("one", "t/0", 11) {
+	if rewind("other", "t/0", 3) || rewind("one", "t/9", 3) || rewind("one", "t/0", 10) ||
+		rewind("one", "t/0", 11) {
 		s.Error("rewound although a guard was lost")
 	}
 	if !rewind("one", "t/0", 3) {
@@ -183,7 +191,8 @@ func (s *suite[TTx]) checkpointClaimsOfTheDead() {
 	s.occupy("a", "1", partition)
 	s.apply(keeping(parked("k", 1), parked("l", 2))...)
 	claim := func(session string, limit int) int {
-		c, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: session, ClaimSize: store.ClaimSize{Keys: limit}, Lease: time.Hour})
+		c, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: session,
+			ClaimSize: store.ClaimSize{Keys: limit}, Lease: time.Hour})
 		s.ok(err, "claim")
 		return len(c.Parked)
 	}
@@ -205,14 +214,17 @@ func (s *suite[TTx]) checkpointClaimsOfTheDead() {
 func (s *suite[TTx]) checkpointInHandOfTheDead() {
 	partition := store.Checkpoint{Partition: "t/0", Origin: "one", Position: 1}
 	s.occupy("a", "1", partition)
-	dead, living, marked, down, answered := parked("k", 1), parked("l", 2), parked("m", 3), parked("n", 4), parked("o", 5)
+	dead, living, marked, down, answered := parked("k", 1), parked("l", 2), parked("m", 3), parked("n", 4),
+		parked("o", 5)
 	for _, p := range []*store.Parked{&dead, &living, &marked, &down} {
 		p.Session, p.Due, p.Call = "a", time.Hour, &store.Call{Key: "charge", Request: "1"}
 	}
 	living.Session = "b"
 	s.apply(keeping(dead, living, marked, down)...)
-	s.apply(again(marked, func(p *store.Parked) { p.Call.Undo = true }), again(down, func(p *store.Parked) { p.Session = "" }), keeping(answered)[0])
-	c, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "a", ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Hour})
+	s.apply(again(marked, func(p *store.Parked) { p.Call.Undo = true }),
+		again(down, func(p *store.Parked) { p.Session = "" }), keeping(answered)[0])
+	c, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "a",
+		ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Hour})
 	s.ok(err, "claim")
 	if len(c.Parked) != 1 || c.Parked[0].Session != "a" {
 		s.Fatalf("claimed %+v", c)

@@ -39,13 +39,15 @@ func (s *suite[TTx]) parkedDeathHoldsTheKey() {
 
 func (s *suite[TTx]) parkedReleased() {
 	a, b := parked("k", 1), parked("k", 2)
-	a.Attempts, a.Dead, a.Call = 25, &store.Death{Kind: "attempts"}, &store.Call{Key: "outside", Request: "{}", Since: time.UnixMicro(1).UTC()}
+	a.Attempts, a.Dead, a.Call = 25, &store.Death{Kind: "attempts"},
+		&store.Call{Key: "outside", Request: "{}", Since: time.UnixMicro(1).UTC()}
 	a.First = store.Failure{At: time.UnixMicro(1).UTC(), Why: "first", Host: "h"}
 	s.apply(keeping(a, b)...)
 	s.claim(0, "2")
 	s.apply(released(a)) // before b, where it was
 	got := s.claim(0, "1")
-	if got[0].Attempts != 0 || got[0].Dead != nil || got[0].Last != a.Last || got[0].Call == nil || *got[0].Call != *asRead(a, got[0]).Call {
+	if got[0].Attempts != 0 || got[0].Dead != nil || got[0].Last != a.Last || got[0].Call == nil ||
+		*got[0].Call != *asRead(a, got[0]).Call {
 		s.Errorf("released as %+v", got[0])
 	}
 	if f := got[0].First; f.Why != "first" || f.Host != "h" || !f.At.After(a.First.At) {
@@ -71,7 +73,8 @@ func (s *suite[TTx]) parkedDropped() {
 	m.KeyOrder, m.As, m.Reason = store.Anytime, store.Rejected, "dropped"
 	drop := freed(a, nil)
 	drop.Mark = &m
-	drop.Audit = &store.Audit{Author: "ann", Reason: "not ours", Action: "drop", Consumer: consumer, Identity: a.Identity}
+	drop.Audit = &store.Audit{Author: "ann", Reason: "not ours", Action: "drop", Consumer: consumer,
+		Identity: a.Identity}
 	drop.Rows = []skald.Message{message("k", 3)}
 	s.applied([]bool{true, false}, drop, drop)
 	if got := s.db.Count(s); got != (Counts{Rows: 1, Marks: 1, Audits: 1}) {
@@ -175,12 +178,14 @@ func (s *suite[TTx]) parkedReplaced() {
 	}
 	c, d := parked("k", 4), parked("", 5)
 	c.Attempts, d.Attempts = 0, 0
-	s.applied([]bool{true, false, true, false}, replace(a, c), replace(a, parked("k", 6)), replace(free, d), replace(parked("k", 7), parked("k", 8)))
+	s.applied([]bool{true, false, true, false}, replace(a, c), replace(a, parked("k", 6)), replace(free, d),
+		replace(parked("k", 7), parked("k", 8)))
 	s.stands(arriving(a), store.Rejected)
 	s.stands(arriving(free), store.Rejected)
 	s.stands(arriving(parked("k", 9)), store.Behind)
 	got := s.claim(0, "4", "5") // before 2, where the first one was
-	if i := slices.IndexFunc(got, func(p store.Parked) bool { return p.Identity == c.Identity }); i < 0 || got[i].Dead != nil || got[i].Attempts != 0 {
+	if i := slices.IndexFunc(got, func(p store.Parked) bool { return p.Identity == c.Identity }); i < 0 ||
+		got[i].Dead != nil || got[i].Attempts != 0 {
 		s.Errorf("replaced by %+v", got)
 	}
 	i := slices.IndexFunc(got, func(p store.Parked) bool { return p.Identity == d.Identity })
@@ -247,7 +252,8 @@ func (s *suite[TTx]) parkedMarked() {
 
 func (s *suite[TTx]) parkedAudited() {
 	audit := func(what, run string) store.Effect {
-		a := store.Audit{Author: "ann", Reason: "mended", Action: what, Run: run, Consumer: consumer, Identity: store.Identity{Source: "/orders", ID: what}}
+		a := store.Audit{Author: "ann", Reason: "mended", Action: what, Run: run, Consumer: consumer,
+			Identity: store.Identity{Source: "/orders", ID: what}}
 		return store.Effect{Audit: &a}
 	}
 	s.apply(audit("a", "one"), audit("b", ""), audit("c", "two"), audit("d", "one"), audit("e", "one"))
@@ -258,8 +264,10 @@ func (s *suite[TTx]) parkedAudited() {
 		return got
 	}
 	got := read("one", 0, 2)
-	if len(got) != 2 || got[0].Action != "a" || got[1].Action != "d" || got[0].Author != "ann" || got[0].Reason != "mended" || got[0].Run != "one" ||
-		got[0].Consumer != consumer || got[0].Identity != (store.Identity{Source: "/orders", ID: "a"}) || got[0].At.IsZero() {
+	if len(got) != 2 || got[0].Action != "a" || got[1].Action != "d" || got[0].Author != "ann" ||
+		got[0].Reason != "mended" || got[0].Run != "one" ||
+		got[0].Consumer != consumer || got[0].Identity != (store.Identity{Source: "/orders", ID: "a"}) ||
+		got[0].At.IsZero() {
 		s.Fatalf("the run has %+v", got)
 	}
 	if rest := read("one", got[1].Number, 10); len(rest) != 1 || rest[0].Action != "e" {
@@ -278,7 +286,8 @@ func (s *suite[TTx]) parkedAudited() {
 		s.ok(err, "read the audit")
 		all = append(all, page...)
 	}
-	if len(all) != 5 || all[0].Action != "e" || all[1].Action != "d" || all[2].Run != "two" || all[3].Run != "" || all[4].Action != "a" {
+	if len(all) != 5 || all[0].Action != "e" || all[1].Action != "d" || all[2].Run != "two" ||
+		all[3].Run != "" || all[4].Action != "a" {
 		s.Errorf("of any run, and none, the last first, are %+v", all)
 	}
 }
@@ -292,7 +301,8 @@ func (s *suite[TTx]) parkedCallStays() {
 		at.Call, other.Call = &store.Call{Key: key, Request: "{}"}, &store.Call{Key: "another"}
 		s.apply(again(none, func(p *store.Parked) { p.Call = at.Call }))
 		nothing := func(*store.Parked) {}
-		s.applied([]bool{false, false, false, false}, again(none, nothing), again(other, nothing), freed(none, &none.Attempts), freed(other, &none.Attempts))
+		s.applied([]bool{false, false, false, false}, again(none, nothing), again(other, nothing),
+			freed(none, &none.Attempts), freed(other, &none.Attempts))
 		got := s.kept(store.Sought{Identity: &none.Identity})
 		if len(got) != 1 || got[0].Call == nil || got[0].Call.Key != key {
 			s.Fatalf("kept %+v", got)
@@ -319,7 +329,8 @@ func (s *suite[TTx]) parkedCallStays() {
 // What was claimed and is handed back as it is, is due at once: its lease is not its time.
 func (s *suite[TTx]) parkedHandedBack() {
 	s.apply(keeping(parked("k", 1), parked("k", 2))...)
-	got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: store.ClaimSize{Keys: 1, Prefetch: 1, PrefetchAll: 1}, Lease: time.Hour})
+	got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
+		ClaimSize: store.ClaimSize{Keys: 1, Prefetch: 1, PrefetchAll: 1}, Lease: time.Hour})
 	s.ok(err, "claim")
 	if len(got.Parked) != 2 {
 		s.Fatalf("claimed are %+v", got.Parked)

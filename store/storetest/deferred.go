@@ -40,7 +40,8 @@ func (s *suite[TTx]) own() {
 
 func (s *suite[TTx]) shardOf(r store.Row) store.Shard {
 	s.own()
-	i := slices.IndexFunc(s.shards, func(l store.Shard) bool { return l.First <= r.Bucket && r.Bucket <= l.Last })
+	i := slices.IndexFunc(s.shards,
+		func(l store.Shard) bool { return l.First <= r.Bucket && r.Bucket <= l.Last })
 	return s.shards[i]
 }
 
@@ -161,8 +162,10 @@ func (s *suite[TTx]) asideRunsOfAKey() {
 		attempts []int
 		want     int
 	}{
-		{[]int{0}, 1}, {[]int{1}, 1}, {[]int{0, 0, 0}, 3}, {[]int{1, 0, 0}, 1}, {[]int{0, 0, 2, 0}, 2}, {[]int{0, 1}, 1},
-		{[]int{-1, 0, 0}, 0}, {[]int{-1, 1}, 0}, {[]int{1, 1}, 1}, {[]int{0, -1, 0}, 1}, {[]int{3, 0, 3}, 1}, {[]int{0, 0, 0, 0, 1, 0}, 4},
+		{[]int{0}, 1}, {[]int{1}, 1}, {[]int{0, 0, 0}, 3}, {[]int{1, 0, 0}, 1}, {[]int{0, 0, 2, 0}, 2},
+		{[]int{0, 1}, 1},
+		{[]int{-1, 0, 0}, 0}, {[]int{-1, 1}, 0}, {[]int{1, 1}, 1}, {[]int{0, -1, 0}, 1}, {[]int{3, 0, 3}, 1},
+		{[]int{0, 0, 0, 0, 1, 0}, 4},
 	} {
 		rs := s.run(fmt.Appendf(nil, "k%d-", i), c.attempts...)
 		var want []string
@@ -225,7 +228,8 @@ func (s *suite[TTx]) asideAgain() {
 		if len(got) != 1 || got[0].Attempts != i+2 || got[0].Due != 0 {
 			s.Fatalf("there are %+v", got)
 		}
-		if w := got[0].Why; w != why && len(why) <= 1024 || len(why) > 1024 && (len(w) > 1024 || len(w) < 1000 || !utf8.ValidString(w) || !strings.HasPrefix(why, w)) {
+		if w := got[0].Why; w != why && len(why) <= 1024 || len(why) > 1024 &&
+			(len(w) > 1024 || len(w) < 1000 || !utf8.ValidString(w) || !strings.HasPrefix(why, w)) {
 			s.Fatalf("the reason %.50q of %d bytes came back as %.50q of %d", why, len(why), w, len(w))
 		}
 		s.counts(1, 0, 1)
@@ -295,7 +299,8 @@ func (s *suite[TTx]) asideInWholeUnit() {
 	a, b := s.sayOne(message("a", 1)), s.sayOne(message("a", 2))
 	p := under(s.shardOf(a))
 	p.Deferred = []store.DeferredRow{{Row: a, Attempts: 1}, {Row: b}}
-	s.is(s.begin(s.d, store.Intake{}).Commit(s.Context(), progress(p), lockAt("a", 9)), store.ErrLost, "commit")
+	s.is(s.begin(s.d, store.Intake{}).Commit(s.Context(), progress(p), lockAt("a", 9)),
+		store.ErrLost, "commit")
 	s.counts(2, 0, 0)
 	s.commit(s.begin(s.d, store.Intake{}), progress(p))
 	s.counts(2, 0, 2)

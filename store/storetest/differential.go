@@ -144,7 +144,8 @@ func (g *game) actions(rivals bool, do func(op)) map[string]func(*rapid.T) {
 			g.ticks++
 		},
 		"pull": func(*rapid.T) {
-			do(op{Do: "pull", Base: g.tick("base"), Tip: g.tick("tip"), After: g.row("after"), Limit: g.n("limit", 1, 8), Buckets: g.buckets()})
+			do(op{Do: "pull", Base: g.tick("base"), Tip: g.tick("tip"), After: g.row("after"),
+				Limit: g.n("limit", 1, 8), Buckets: g.buckets()})
 		},
 		"held":  func(*rapid.T) { do(op{Do: "held", Shards: g.shards()}) },
 		"retry": func(*rapid.T) { do(op{Do: "retry", Shards: g.shards(), Limit: g.n("limit", 1, 12)}) },
@@ -194,9 +195,11 @@ func (g *game) rows(least, most int) (out []skald.Message) {
 
 func (g *game) marks(least, most int) (out []store.Mark) {
 	for range g.n("marks", least, most) {
-		m := store.Mark{Consumer: rapid.SampledFrom([]string{"stock", "mail"}).Draw(g.T, "consumer"), As: store.Done}
+		m := store.Mark{Consumer: rapid.SampledFrom([]string{"stock", "mail"}).Draw(g.T, "consumer"),
+			As: store.Done}
 		m.Source = rapid.SampledFrom([]string{"/orders", ""}).Draw(g.T, "source")
-		m.ID = rapid.SampledFrom([]string{"7", "018bcfe5-6800-7000-8000-000000000001", "018bcfe5-6800-4000-8000-000000000001"}).Draw(g.T, "id")
+		m.ID = rapid.SampledFrom([]string{"7", "018bcfe5-6800-7000-8000-000000000001",
+			"018bcfe5-6800-4000-8000-000000000001"}).Draw(g.T, "id")
 		if g.seldom("reject") {
 			m.As, m.Reason = store.Rejected, "no"
 		}
@@ -221,7 +224,8 @@ func (g *game) locks(guarded bool) (out []store.Lock) {
 }
 
 func (g *game) unit() op {
-	o := op{Do: "unit", Marks: g.marks(0, 4), Locks: g.locks(false), Rows: g.rows(0, 2), Commit: g.most("commit")}
+	o := op{Do: "unit", Marks: g.marks(0, 4), Locks: g.locks(false), Rows: g.rows(0, 2),
+		Commit: g.most("commit")}
 	if g.most("leaves something") {
 		o.Effects = g.steps(0, 2)
 	}
@@ -252,7 +256,8 @@ func (g *game) report() *report {
 		p.Inc = new(fmt.Sprint("b", g.n("incarnation", 0, 3)))
 	}
 	for range g.n("aside", 0, 4) {
-		p.Aside = append(p.Aside, setting{ID: g.row("aside"), Attempts: g.n("attempts", 0, 2), Why: "no", Later: g.seldom("later")})
+		p.Aside = append(p.Aside, setting{ID: g.row("aside"), Attempts: g.n("attempts", 0, 2), Why: "no",
+			Later: g.seldom("later")})
 	}
 	for range g.n("freed", 0, 1) {
 		p.Freed = append(p.Freed, g.row("freed"))

@@ -19,49 +19,49 @@ func fieldTests[TTx any]() map[string]func(*suite[TTx]) {
 // fieldNewOnes fails a driver that passes over a field which the suite has no test of: it must store it, and
 // then the suite must show it, or refuse it.
 func (s *suite[TTx]) fieldNewOnes() {
-	apply := func(e store.Effect) error {
-		_, err := s.d.Apply(s.Context(), e)
-		return err
-	}
-	begin := func(in store.Intake) error {
-		u, err := s.d.Begin(s.Context(), in)
-		if err == nil {
-			_, err = u.Rollback(s.Context())
-		}
-		return err
-	}
+	apply, begin := s.tryApply, s.tryBegin
 	lease := func(ask store.Ask) error {
 		_, err := s.d.Lease(s.Context(), ask)
 		return err
 	}
 	l := under(s.lease(s.d, "one", "1")[0])
-	refused(s, store.Intake{}, begin, "Marks", "Steps", "Locks", "Sagas", "Settings", "Server", "Isolation", "Wait", "Handle")
-	refused(s, store.Setting{Name: "app.tenant"}, func(set store.Setting) error { return begin(store.Intake{Settings: []store.Setting{set}}) }, "Name", "Value")
-	refused(s, store.Effect{}, apply, "Mark", "Step", "Locks", "Rows", "Shard", "Answer", "Quarantine", "Admitted", "Admit", "Park", "Requeue", "Finish", "Rewind", "Control", "DropDeferred", "Audit",
+	refused(s, store.Intake{}, begin, "Marks", "Steps", "Locks", "Sagas", "Settings", "Server", "Isolation",
+		"Wait", "Handle")
+	refused(s, store.Setting{Name: "app.tenant"},
+		func(set store.Setting) error { return begin(store.Intake{Settings: []store.Setting{set}}) },
+		"Name", "Value")
+	refused(s, store.Effect{}, apply, "Mark", "Step", "Locks", "Rows", "Shard", "Answer", "Quarantine",
+		"Admitted", "Admit", "Park", "Requeue", "Finish", "Rewind", "Control", "DropDeferred", "Audit",
 		"Reservation", "Saga")
 	apart := quarantined(message("a", 1), store.Conflict)
 	refused(s, apart, func(q store.Quarantined) error { return apply(store.Effect{Quarantine: &q}) },
-		"Consumer", "Identity", "Fingerprint", "Why", "Message", "Bytes", "Number", "At", "Admitted", "By", "Reason", "Taken")
+		"Consumer", "Identity", "Fingerprint", "Why", "Message", "Bytes", "Number", "At", "Admitted", "By",
+		"Reason", "Taken")
 	refused(s, store.Want{Consumer: consumer}, func(w store.Want) error {
 		_, err := s.d.Claim(s.Context(), w)
 		return err
 	}, "Consumer", "Session", "ClaimSize", "Lease", "Not") // Work: of an unknown kind nothing is claimed
-	refused(s, store.Admit{Number: 1}, func(a store.Admit) error { return apply(store.Effect{Admit: &a}) }, "Number", "By", "Reason")
+	refused(s, store.Admit{Number: 1}, func(a store.Admit) error { return apply(store.Effect{Admit: &a}) },
+		"Number", "By", "Reason")
 	refused(s, store.Query{}, func(q store.Query) error {
 		_, err := store.ListQuarantined(s.Context(), s.d, q)
 		return err
 	}, "Consumer", "ID", "Topic", "Type", "Why", "Admitted", "Taken", "Bare", "After", "Limit")
-	refused(s, mark(), func(m store.Mark) error { return begin(intake(m)) }, "Consumer", "Identity", "As", "Reason", "Fingerprint", "Code", "Result", "Emitted", "Keep", "Held",
+	refused(s, mark(), func(m store.Mark) error { return begin(intake(m)) }, "Consumer", "Identity", "As",
+		"Reason", "Fingerprint", "Code", "Result", "Emitted", "Keep", "Held",
 		"Headers", "KeyOrder", "Key", "Attempts")
 	refused(s, mark().Identity, func(id store.Identity) error {
 		m := mark()
 		m.Identity = id
 		return begin(intake(m))
 	}, "Source", "ID")
-	refused(s, store.Lock{Space: "a", Key: "b"}, func(l store.Lock) error { return begin(store.Intake{Locks: []store.Lock{l}}) }, "Space", "Key", "Version")
+	refused(s, store.Lock{Space: "a", Key: "b"},
+		func(l store.Lock) error { return begin(store.Intake{Locks: []store.Lock{l}}) }, "Space",
+		"Key", "Version")
 	refused(s, l, func(p store.Progress) error { return apply(progress(p)) },
 		"Shard", "Epoch", "Token", "Cursor", "Incarnation", "Deferred", "Freed")
-	refused(s, store.Ask{Owner: "one", Session: "1"}, lease, "Owner", "Session", "TTL", "Wait", "Free", "Leave", "Look", "Knew")
+	refused(s, store.Ask{Owner: "one", Session: "1"}, lease, "Owner", "Session", "TTL", "Wait", "Free",
+		"Leave", "Look", "Knew")
 	refused(s, store.Window{}, func(w store.Window) error {
 		_, err := s.d.Pull(s.Context(), w, 1)
 		return err
@@ -70,14 +70,33 @@ func (s *suite[TTx]) fieldNewOnes() {
 		_, err := s.d.Maintain(s.Context(), store.Maintain{Keep: r})
 		return err
 	}, "Outbox", "Marks", "Steps", "Sagas")
-	refused(s, taking("a"), func(step store.Step) error { return begin(store.Intake{Steps: []store.Step{step}}) },
-		"Consumer", "Saga", "Name", "Occurrence", "State", "Identity", "Begun", "Held", "Code", "Result", "OutsideKey", "Outcome", "From")
-	refused(s, store.Park{Parked: parked("k", 1)}, func(k store.Park) error { return apply(store.Effect{Park: &k}) },
+	refused(s, taking("a"),
+		func(step store.Step) error { return begin(store.Intake{Steps: []store.Step{step}}) },
+		"Consumer", "Saga", "Name", "Occurrence", "State", "Identity", "Begun", "Held", "Code", "Result",
+		"OutsideKey", "Outcome", "From")
+	refused(s, store.Park{Parked: parked("k", 1)},
+		func(k store.Park) error { return apply(store.Effect{Park: &k}) },
 		"Parked", "Was", "WasCall", "WasClaim", "Step", "MostRows", "MostBytes", "Marked", "Instead")
-	refused(s, *freed(parked("k", 1), nil).Finish, func(f store.Finish) error { return apply(store.Effect{Finish: &f}) }, "Consumer", "Identity", "Attempts", "WasCall", "DeadAt", "Place")
+	refused(s, *freed(parked("k", 1), nil).Finish,
+		func(f store.Finish) error { return apply(store.Effect{Finish: &f}) }, "Consumer", "Identity",
+		"Attempts", "WasCall", "DeadAt", "Place")
 	refused(s, skald.Header{Name: "x"}, func(h skald.Header) error {
 		return apply(rows(changed(func(m *skald.Message) { m.Headers = []skald.Header{h} })))
 	}, "Name", "Value")
+}
+
+func (s *suite[TTx]) tryApply(e store.Effect) error {
+	_, err := s.d.Apply(s.Context(), e)
+	return err
+}
+
+// tryBegin changes nothing: what begins is rolled back.
+func (s *suite[TTx]) tryBegin(in store.Intake) error {
+	u, err := s.d.Begin(s.Context(), in)
+	if err == nil {
+		_, err = u.Rollback(s.Context())
+	}
+	return err
 }
 
 // refused sends like with each field that is not among known.
@@ -90,7 +109,8 @@ func refused[TTx, T any](s *suite[TTx], like T, send func(T) error, known ...str
 		v := like
 		fill(reflect.ValueOf(&v).Elem().FieldByIndex(f.Index), f.Name)
 		if send(v) == nil {
-			s.Errorf("%T.%s: no test of the suite shows that it is stored, and the driver does not refuse it", like, f.Name)
+			s.Errorf("%T.%s: no test of the suite shows that it is stored, and the driver does not refuse it",
+				like, f.Name)
 		}
 	}
 }

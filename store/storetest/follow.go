@@ -101,7 +101,8 @@ func (s *suite[TTx]) followBehind() {
 	first := parked("k", 1)
 	s.apply(keeping(first)...)
 	second := parked("k", 2)
-	m := store.Mark{Consumer: consumer, Identity: second.Identity, As: store.Done, KeyOrder: store.Arriving, Key: second.Message.Key}
+	m := store.Mark{Consumer: consumer, Identity: second.Identity, As: store.Done, KeyOrder: store.Arriving,
+		Key: second.Message.Key}
 	u := s.then(s.following(), intake(m))
 	s.found(u, store.Behind)
 	if err := u.Commit(s.Context()); !errors.Is(err, store.ErrLost) {
@@ -117,11 +118,13 @@ func (s *suite[TTx]) followBehind() {
 	s.found(u, store.Waiting)
 	s.rollback(u)
 	claimed := m
-	claimed.Identity, claimed.Key, claimed.KeyOrder, claimed.Attempts, claimed.Held = first.Identity, first.Message.Key, store.Retrying, first.Attempts, true
+	claimed.Identity, claimed.Key, claimed.KeyOrder, claimed.Attempts, claimed.Held = first.Identity,
+		first.Message.Key, store.Retrying, first.Attempts, true
 	u = s.then(s.like(intake(claimed)), intake(claimed))
 	s.found(u, store.Fresh)
 	s.rollback(u)
-	self := store.Mark{Consumer: consumer, Identity: first.Identity, As: store.Done, KeyOrder: store.Arriving, Key: first.Message.Key}
+	self := store.Mark{Consumer: consumer, Identity: first.Identity, As: store.Done, KeyOrder: store.Arriving,
+		Key: first.Message.Key}
 	u = s.then(s.following(), intake(self))
 	s.found(u, store.Waiting)
 	s.rollback(u)

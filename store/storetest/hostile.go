@@ -62,7 +62,8 @@ func (s *suite[TTx]) hostileLongKeys() {
 
 // Who vouches for a row may give it any key: it can be deferred all the same.
 func (s *suite[TTx]) hostileLongKeyAside() {
-	a := store.DeferredRow{Row: store.Row{Message: message(string(noise(4000)), 1), Seq: 1 << 40}, Attempts: 1, Why: "too long"}
+	a := store.DeferredRow{Row: store.Row{Message: message(string(noise(4000)), 1), Seq: 1 << 40},
+		Attempts: 1, Why: "too long"}
 	a.Topic = strings.Repeat("t", 3000)
 	a.Source, a.Bucket = Source, bucket.Of(&a.Message)
 	s.own()

@@ -20,7 +20,8 @@ func letter(n int) store.Parked {
 	if n%2 == 1 {
 		m.Type = "order.paid"
 	}
-	return store.Parked{Consumer: consumerOf(n), Identity: id, Message: m, Partition: "t/0", Position: int64(n)}
+	return store.Parked{Consumer: consumerOf(n), Identity: id, Message: m, Partition: "t/0",
+		Position: int64(n)}
 }
 
 func consumerOf(letter int) string {
@@ -92,7 +93,8 @@ func (g *game) inbox(do func(op)) map[string]func(*rapid.T) {
 			do(o)
 		},
 		"claim": func(*rapid.T) {
-			o := op{Do: "claim", Consumer: g.consumer(), Session: g.session(), Along: g.n("along", 0, 3), Later: g.most("lease")}
+			o := op{Do: "claim", Consumer: g.consumer(), Session: g.session(), Along: g.n("along", 0, 3),
+				Later: g.most("lease")}
 			if g.seldom("not") {
 				o.Not = "order.paid"
 			}
@@ -143,7 +145,8 @@ func (g *game) keeping() *keepingOp {
 			k.MostRows, k.Bytes = int64(g.n("rows", 0, 2)), int64(g.n("bytes", 0, 1)*20)
 		}
 		if key := letter(k.Letter).Message.Key; key != nil && g.seldom("instead") {
-			if n := g.letter(); n != k.Letter && consumerOf(n) == consumerOf(k.Letter) && string(letter(n).Message.Key) == string(key) {
+			if n := g.letter(); n != k.Letter && consumerOf(n) == consumerOf(k.Letter) &&
+				string(letter(n).Message.Key) == string(key) {
 				k.Instead = n
 			}
 		}
@@ -172,7 +175,8 @@ func (g *game) takes() op {
 		}
 		named[n] = true
 		// A mark is never barred from the first: only an answer makes it so.
-		t := takingOp{Letter: n, Turn: turn, As: store.Outcome(g.n("as", 1, 2)), Stale: g.n("stale", 0, 7) == 0}
+		t := takingOp{Letter: n, Turn: turn, As: store.Outcome(g.n("as", 1, 2)),
+			Stale: g.n("stale", 0, 7) == 0}
 		o.Takes = append(o.Takes, t)
 		o.Commit = o.Commit && !t.Stale // a caller whose claim is stale rolls back
 	}
@@ -202,7 +206,8 @@ func (g *game) sagas(least int) (out []store.Step) {
 			continue
 		}
 		named[s.Saga] = true
-		s.State = rapid.SampledFrom([]store.StepState{store.StepDone, store.StepCalling, store.StepUndone}).Draw(g.T, "state")
+		s.State = rapid.SampledFrom([]store.StepState{store.StepDone, store.StepCalling,
+			store.StepUndone}).Draw(g.T, "state")
 		if s.State == store.StepCalling {
 			s.OutsideKey = fmt.Sprint("call", g.n("call", 1, 2))
 		}
@@ -212,15 +217,18 @@ func (g *game) sagas(least int) (out []store.Step) {
 }
 
 func (g *game) ofSaga() store.Step {
-	return store.Step{Consumer: consumer, Saga: fmt.Sprint("saga-", g.n("saga", 1, 2)), Name: "charge", Identity: letter(g.n("letter", 0, 2)).Identity}
+	return store.Step{Consumer: consumer, Saga: fmt.Sprint("saga-", g.n("saga", 1, 2)), Name: "charge",
+		Identity: letter(g.n("letter", 0, 2)).Identity}
 }
 
 // setting is what an effect makes of a step.
 func (g *game) setting() *store.Step {
 	s := g.ofSaga()
-	states := []store.StepState{store.StepDone, store.StepCalling, store.StepRejected, store.StepBarred, store.StepUndone}
+	states := []store.StepState{store.StepDone, store.StepCalling, store.StepRejected, store.StepBarred,
+		store.StepUndone}
 	s.State = rapid.SampledFrom(states).Draw(g.T, "state")
-	s.Code, s.Result = int32(g.n("code", 0, 2)), rapid.SampledFrom([]string{"", "r\x00\xff"}).Draw(g.T, "result")
+	s.Code, s.Result = int32(g.n("code", 0, 2)),
+		rapid.SampledFrom([]string{"", "r\x00\xff"}).Draw(g.T, "result")
 	s.OutsideKey = rapid.SampledFrom([]string{"", "call1"}).Draw(g.T, "outside key")
 	s.Outcome = rapid.SampledFrom([]string{"", "unknown"}).Draw(g.T, "outcome")
 	for from := store.StepAbsent; from <= store.StepUndone; from++ {
@@ -252,13 +260,15 @@ func (g *game) sought() store.Sought {
 
 func (g *game) checkpoints() op {
 	g.notes++
-	o := op{Do: rapid.SampledFrom([]string{"occupy", "advance", "advance", "rewind"}).Draw(g.T, "do"), Consumer: g.consumer(), Session: g.session()}
+	o := op{Do: rapid.SampledFrom([]string{"occupy", "advance", "advance", "rewind"}).Draw(g.T, "do"),
+		Consumer: g.consumer(), Session: g.session()}
 	o.Note, o.Stale = fmt.Sprint("note-", g.notes), g.n("another server", 0, 7) == 0
 	for i, first := range []int{g.n("partition", 0, 1), g.n("second", 0, 1)} {
 		if o.Do == "rewind" && i == 1 || i == 1 && first == 0 {
 			break
 		}
-		l := checkpointOp{Partition: fmt.Sprint("t/", (first+i)%2), Origin: fmt.Sprint("origin", g.n("origin", 0, 4)/4)}
+		l := checkpointOp{Partition: fmt.Sprint("t/", (first+i)%2),
+			Origin: fmt.Sprint("origin", g.n("origin", 0, 4)/4)}
 		if i == 1 {
 			l.Partition = "t/" + fmt.Sprint(1-int(o.Checkpoints[0].Partition[2]-'0'))
 		}
@@ -272,10 +282,12 @@ func (g *game) checkpoints() op {
 
 func (g *game) apart() op {
 	o := op{Do: rapid.SampledFrom([]string{"put", "put", "admit", "quarantined"}).Draw(g.T, "do")}
-	o.Why, o.Admitted, o.Taken, o.Limit = store.Outcome(-g.n("why", 0, 2)), g.seldom("admitted"), g.seldom("taken"), g.n("limit", 1, 4)
+	o.Why, o.Admitted, o.Taken, o.Limit = store.Outcome(-g.n("why", 0, 2)), g.seldom("admitted"),
+		g.seldom("taken"), g.n("limit", 1, 4)
 	for range g.n("messages", 1, 6) {
 		a := apartOp{Letter: g.n("letter", 0, 1) * 7, Fingerprint: int64(g.n("fingerprint", 1, 14))}
-		a.Why, a.Take = rapid.SampledFrom([]store.Outcome{store.TooOld, store.Conflict}).Draw(g.T, "why"), g.seldom("take")
+		a.Why, a.Take = rapid.SampledFrom([]store.Outcome{store.TooOld, store.Conflict}).Draw(g.T, "why"),
+			g.seldom("take")
 		o.Apart = append(o.Apart, a)
 	}
 	return o

@@ -21,7 +21,8 @@ type inboxSide struct {
 }
 
 func newInboxSide() inboxSide {
-	return inboxSide{map[string]store.Parked{}, map[string]int64{}, map[string]store.Attended{}, map[apartOp]int64{}}
+	return inboxSide{map[string]store.Parked{}, map[string]int64{}, map[string]store.Attended{},
+		map[apartOp]int64{}}
 }
 
 // inbox plays an operation of the inbox, if o is one, and tells how everything that it may have changed
@@ -54,7 +55,8 @@ func (p *player[TTx]) inbox(o op) (answer string, ok bool) {
 func (p *player[TTx]) keepEffect(e *store.Effect, k *keepingOp, s *store.Step) {
 	l := letter(k.Letter)
 	was := p.in.kept[l.ID]
-	attempts, call, claim, place := was.Attempts, callKey(was), store.Claim{Claims: was.Claims, Session: was.Session}, p.in.placed[l.ID]
+	attempts, call, claim, place := was.Attempts, callKey(was),
+		store.Claim{Claims: was.Claims, Session: was.Session}, p.in.placed[l.ID]
 	switch k.Stale {
 	case "attempts":
 		attempts++
@@ -66,7 +68,8 @@ func (p *player[TTx]) keepEffect(e *store.Effect, k *keepingOp, s *store.Step) {
 		place++
 	}
 	if k.Audit {
-		e.Audit = &store.Audit{Author: "who", Reason: "why", Action: k.Do, Consumer: l.Consumer, Identity: l.Identity, Run: "run"}
+		e.Audit = &store.Audit{Author: "who", Reason: "why", Action: k.Do, Consumer: l.Consumer,
+			Identity: l.Identity, Run: "run"}
 	}
 	switch k.Do {
 	case "release":
@@ -90,10 +93,12 @@ func (p *player[TTx]) keepEffect(e *store.Effect, k *keepingOp, s *store.Step) {
 		l.Due = time.Hour
 	}
 	if k.Attempts > 0 {
-		l.First, l.Last = store.Failure{At: long(), Why: "first", Host: "h"}, store.Failure{At: long(), Why: "last", Host: "h"}
+		l.First, l.Last = store.Failure{At: long(), Why: "first", Host: "h"},
+			store.Failure{At: long(), Why: "last", Host: "h"}
 	}
 	if k.Dead != "" {
-		l.Dead = &store.Death{At: long(), Kind: "permanent", Fingerprint: k.Dead, Version: "1", BlocksKey: k.Holds}
+		l.Dead = &store.Death{At: long(), Kind: "permanent", Fingerprint: k.Dead, Version: "1",
+			BlocksKey: k.Holds}
 	}
 	if k.Call != "" {
 		l.Call = &store.Call{Key: k.Call, Request: "request", Since: long(), Undo: k.Undo}
@@ -117,7 +122,8 @@ func (p *player[TTx]) keepEffect(e *store.Effect, k *keepingOp, s *store.Step) {
 // marked is the mark of a letter.
 func (p *player[TTx]) marked(t takingOp) store.Mark {
 	l := letter(t.Letter)
-	m := store.Mark{Consumer: l.Consumer, Identity: l.Identity, As: t.As, KeyOrder: t.Turn, Key: l.Message.Key, Attempts: p.in.kept[l.ID].Attempts}
+	m := store.Mark{Consumer: l.Consumer, Identity: l.Identity, As: t.As, KeyOrder: t.Turn,
+		Key: l.Message.Key, Attempts: p.in.kept[l.ID].Attempts}
 	if t.As == store.Rejected {
 		m.Reason = "no"
 	}
@@ -152,7 +158,8 @@ func (p *player[TTx]) take(ctx context.Context, o op) string {
 
 func tellSteps(steps []store.Step) (out []string) {
 	for _, s := range steps {
-		out = append(out, fmt.Sprintf("%v %v %d %q %q %q", s.State, s.Identity, s.Code, s.Result, s.OutsideKey, s.Outcome))
+		out = append(out, fmt.Sprintf("%v %v %d %q %q %q", s.State, s.Identity, s.Code, s.Result,
+			s.OutsideKey, s.Outcome))
 	}
 	return out
 }
@@ -162,7 +169,8 @@ func (p *player[TTx]) steps(ctx context.Context) string {
 	var in store.Intake
 	for n := range 2 {
 		for _, of := range []string{consumer, "mail"} {
-			in.Steps = append(in.Steps, store.Step{Consumer: of, Saga: fmt.Sprint("saga-", n+1), Name: "charge", State: store.StepUndone})
+			in.Steps = append(in.Steps, store.Step{Consumer: of, Saga: fmt.Sprint("saga-", n+1),
+				Name: "charge", State: store.StepUndone})
 		}
 	}
 	u, err := p.d.Begin(ctx, in)
@@ -183,7 +191,8 @@ func (p *player[TTx]) claim(ctx context.Context, o op) string {
 	if o.Later {
 		lease = time.Hour
 	}
-	c, err := p.d.Claim(ctx, store.Want{Consumer: o.Consumer, Session: o.Session, ClaimSize: store.ClaimSize{Keys: 100, Prefetch: o.Along, PrefetchAll: 100}, Lease: lease, Not: not})
+	c, err := p.d.Claim(ctx, store.Want{Consumer: o.Consumer, Session: o.Session,
+		ClaimSize: store.ClaimSize{Keys: 100, Prefetch: o.Along, PrefetchAll: 100}, Lease: lease, Not: not})
 	return tell(err, tellParked(c.Parked), far(c.Next), c.Next == 0)
 }
 
@@ -194,9 +203,11 @@ func tellParked(ps []store.Parked) (out []string) {
 	for _, p := range ps {
 		m := p.Message
 		m.Time = m.Time.UTC()
-		out = append(out, fmt.Sprintf("\n  %s %s %s/%d %q, %d attempts, far %v, first %s, last %s, dead %s, call %s, in hand of %q, %d claims, %d kills, waiting %v, since %v: %+v",
-			p.Consumer, p.ID, p.Partition, p.Position, p.Fault, p.Attempts, far(p.Due), tellFailure(p.First), tellFailure(p.Last), tellDeath(p.Dead), tellCall(p.Call),
-			p.Session, p.Claims, p.CrashCount, p.Waiting, !p.Since.IsZero(), m))
+		out = append(out,
+			fmt.Sprintf("\n  %s %s %s/%d %q, %d attempts, far %v, first %s, last %s, dead %s, call %s, in hand of %q, %d claims, %d kills, waiting %v, since %v: %+v",
+				p.Consumer, p.ID, p.Partition, p.Position, p.Fault, p.Attempts, far(p.Due),
+				tellFailure(p.First), tellFailure(p.Last), tellDeath(p.Dead), tellCall(p.Call),
+				p.Session, p.Claims, p.CrashCount, p.Waiting, !p.Since.IsZero(), m))
 	}
 	return out
 }
@@ -252,14 +263,16 @@ func (p *player[TTx]) seek(ctx context.Context, o op) string {
 	for _, a := range append(run, last...) {
 		audits = append(audits, fmt.Sprint(a.Author, a.Reason, a.Action, a.Consumer, a.Identity, a.Run))
 	}
-	return tell(errors.Join(err, second, third, fourth), tellParked(found), n.Keeping.Parked, n.Keeping.Dead, n.Keeping.Bytes, audits)
+	return tell(errors.Join(err, second, third, fourth), tellParked(found), n.Keeping.Parked, n.Keeping.Dead,
+		n.Keeping.Bytes, audits)
 }
 
 func (p *player[TTx]) moveCheckpoints(ctx context.Context, o op) string {
 	var partitions []store.Checkpoint
 	known := p.in.checkpoints[o.Consumer]
 	for _, l := range o.Checkpoints {
-		s := store.Checkpoint{Partition: l.Partition, Origin: l.Origin, Position: l.Position, InFlightEnd: l.Reach, Session: l.Session}
+		s := store.Checkpoint{Partition: l.Partition, Origin: l.Origin, Position: l.Position,
+			InFlightEnd: l.Reach, Session: l.Session}
 		for _, was := range known.Checkpoints {
 			if was.Partition == l.Partition && !l.Stale {
 				s.Stamp = was.Stamp
@@ -269,24 +282,28 @@ func (p *player[TTx]) moveCheckpoints(ctx context.Context, o op) string {
 	}
 	switch o.Do {
 	case "occupy":
-		got, err := p.d.Attend(ctx, store.Attend{Consumer: o.Consumer, Take: true, Session: o.Session, Stamp: o.Note, Checkpoints: partitions})
+		got, err := p.d.Attend(ctx, store.Attend{Consumer: o.Consumer, Take: true, Session: o.Session,
+			Stamp: o.Note, Checkpoints: partitions})
 		return tell(err, tellCheckpoints(got))
 	case "advance":
 		server := known.Server
 		if o.Stale {
 			server += "?"
 		}
-		got, err := p.d.Attend(ctx, store.Attend{Consumer: o.Consumer, Server: server, Stamp: o.Note, Checkpoints: partitions})
+		got, err := p.d.Attend(ctx, store.Attend{Consumer: o.Consumer, Server: server, Stamp: o.Note,
+			Checkpoints: partitions})
 		return tell(err, tellCheckpoints(got))
 	}
 	l := partitions[0]
-	stood, err := p.d.Apply(ctx, store.Effect{Rewind: &store.Rewind{Consumer: o.Consumer, Partition: l.Partition, Origin: l.Origin, Position: max(0, l.Position), Stamp: o.Note}})
+	stood, err := p.d.Apply(ctx, store.Effect{Rewind: &store.Rewind{Consumer: o.Consumer,
+		Partition: l.Partition, Origin: l.Origin, Position: max(0, l.Position), Stamp: o.Note}})
 	return tell(err, stood)
 }
 
 func tellCheckpoints(all store.Attended) (out []string) {
 	for _, s := range all.Checkpoints {
-		out = append(out, fmt.Sprint(s.Partition, " ", s.Origin, " at ", s.Position, " reach ", s.InFlightEnd, " suspect ", s.CrashSuspect, " of ", s.Session, " by ", s.Stamp, s.At.IsZero()))
+		out = append(out, fmt.Sprint(s.Partition, " ", s.Origin, " at ", s.Position, " reach ", s.InFlightEnd,
+			" suspect ", s.CrashSuspect, " of ", s.Session, " by ", s.Stamp, s.At.IsZero()))
 	}
 	return out
 }
@@ -312,7 +329,8 @@ func (p *player[TTx]) putApart(ctx context.Context, o op) string {
 	var es []store.Effect
 	for _, a := range o.Apart {
 		l := letter(a.Letter)
-		q := &store.Quarantined{Consumer: l.Consumer, Identity: l.Identity, Fingerprint: a.Fingerprint, Why: a.Why, Message: l.Message}
+		q := &store.Quarantined{Consumer: l.Consumer, Identity: l.Identity, Fingerprint: a.Fingerprint,
+			Why: a.Why, Message: l.Message}
 		if a.Take {
 			es = append(es, store.Effect{Admitted: q})
 		} else {
@@ -335,7 +353,8 @@ func (p *player[TTx]) quarantined(ctx context.Context, q store.Query) string {
 		}
 		m := one.Message
 		m.Time = m.Time.UTC()
-		out = append(out, fmt.Sprintf("\n  %s %s %d %v, admitted %v by %q %q, taken %v: %+v", one.Consumer, one.ID, one.Fingerprint, one.Why,
+		out = append(out, fmt.Sprintf("\n  %s %s %d %v, admitted %v by %q %q, taken %v: %+v", one.Consumer,
+			one.ID, one.Fingerprint, one.Why,
 			!one.Admitted.IsZero(), one.By, one.Reason, !one.Taken.IsZero(), m))
 	}
 	return "\nquarantine " + tell(err, out)

@@ -250,5 +250,6 @@ func (s *suite[TTx]) keepLonger() {
 func parked(key string, n int) store.Parked {
 	m := message(key, n)
 	m.Source, m.Subject = "/orders", fmt.Sprint(n)
-	return store.Parked{Consumer: consumer, Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m, Attempts: 1}
+	return store.Parked{Consumer: consumer, Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m,
+		Attempts: 1}
 }

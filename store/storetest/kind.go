@@ -20,7 +20,8 @@ func kindTests[TTx any]() map[string]func(*suite[TTx]) {
 // noteKinds wants these to have been there before.
 func (s *suite[TTx]) noteKinds(consumer string, forget time.Duration, own []store.Kind, want ...store.Kind) {
 	s.Helper()
-	got, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Beat: &store.Beat{Own: own, Forget: forget}})
+	got, err := s.d.Attend(s.Context(),
+		store.Attend{Consumer: consumer, Beat: &store.Beat{Own: own, Forget: forget}})
 	s.ok(err, "note types")
 	if !slices.Equal(got.Kinds, want) {
 		s.Errorf("%s: %v were noted, want %v", consumer, got.Kinds, want)
@@ -28,7 +29,8 @@ func (s *suite[TTx]) noteKinds(consumer string, forget time.Duration, own []stor
 }
 
 func (s *suite[TTx]) kindNoted() {
-	a, b, c := store.Kind{Topic: "orders", Type: "placed"}, store.Kind{Topic: "orders", Type: "shipped"}, store.Kind{Topic: "Zahlung ü", Type: "it's [\"done\"]"}
+	a, b, c := store.Kind{Topic: "orders", Type: "placed"}, store.Kind{Topic: "orders", Type: "shipped"},
+		store.Kind{Topic: "Zahlung ü", Type: "it's [\"done\"]"}
 	s.noteKinds(consumer, 0, nil)
 	s.noteKinds(consumer, 0, []store.Kind{b, a})
 	s.noteKinds(consumer, 0, []store.Kind{b, c}, a, b) // another process
@@ -44,7 +46,8 @@ func (s *suite[TTx]) kindNoted() {
 	for _, c := range all.Consumers {
 		got = append(got, fmt.Sprint(c.Name, c.Topics))
 	}
-	if want := fmt.Sprint([]string{"Zweiter ü[" + c.Topic + "]", "another[orders]", consumer + "[" + c.Topic + " orders]"}); fmt.Sprint(got) != want {
+	if want := fmt.Sprint([]string{"Zweiter ü[" + c.Topic + "]", "another[orders]", consumer + "[" + c.Topic +
+		" orders]"}); fmt.Sprint(got) != want {
 		s.Errorf("consumers are %v, want %v", got, want)
 	}
 }
@@ -54,7 +57,8 @@ func (s *suite[TTx]) kindForgotten() {
 	s.noteKinds(consumer, 0, []store.Kind{old})
 	s.noteKinds("another", 0, []store.Kind{old})
 	for end := time.Now().Add(patience); ; { // by the store's clock
-		all, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Beat: &store.Beat{Forget: time.Millisecond}})
+		all, err := s.d.Attend(s.Context(),
+			store.Attend{Consumer: consumer, Beat: &store.Beat{Forget: time.Millisecond}})
 		s.ok(err, "forget types")
 		if !slices.Contains(all.Kinds, old) {
 			break
@@ -78,7 +82,8 @@ func (s *suite[TTx]) kindClaims() {
 	s.apply(keeping(message(1, "a", foreign.Type), message(2, "a", "ours"), message(3, "b", "ours"))...)
 	claimed := func(next bool, want []string, not ...store.Kind) {
 		s.Helper()
-		c, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: store.ClaimSize{Keys: 10}, Lease: time.Hour, Not: not})
+		c, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
+			ClaimSize: store.ClaimSize{Keys: 10}, Lease: time.Hour, Not: not})
 		s.ok(err, "claim")
 		var got []string
 		for _, p := range c.Parked {
@@ -124,10 +129,12 @@ func (s *suite[TTx]) kindLeft() {
 		return p
 	}
 	s.apply(keeping(of(1, "a", nil), of(3, "c", nil), of(2, "b", nil),
-		of(4, "d", func(p *store.Parked) { p.First, p.Attempts = p.Last, 1 }), of(5, "e", func(p *store.Parked) { p.Last = store.Failure{} }),
+		of(4, "d", func(p *store.Parked) { p.First, p.Attempts = p.Last, 1 }),
+		of(5, "e", func(p *store.Parked) { p.Last = store.Failure{} }),
 		of(6, "f", func(p *store.Parked) { p.First, p.Dead = p.Last, &store.Death{Kind: "unhandled"} }),
 		of(7, "g", func(p *store.Parked) { p.Consumer = "another" }))...)
 	renamed := store.Kind{Topic: "orders", Type: "renamed"}
 	s.noteKinds(consumer, 0, []store.Kind{renamed, {Topic: "orders", Type: "placed"}})
-	left(store.LeftKind{Consumer: "another", Kind: renamed, Messages: 1, Host: "g", Heard: -1}, store.LeftKind{Consumer: consumer, Kind: renamed, Messages: 3, Host: "c"})
+	left(store.LeftKind{Consumer: "another", Kind: renamed, Messages: 1, Host: "g", Heard: -1},
+		store.LeftKind{Consumer: consumer, Kind: renamed, Messages: 3, Host: "c"})
 }

@@ -21,7 +21,8 @@ func (s *suite[TTx]) unitBegunAnew() {
 				s.Fatal(err)
 			}
 			s.put(u.Tx(), "anew", "v")
-			s.is(u.Commit(s.Context(), es...), store.ErrLent, "commit of a transaction that the handler began")
+			s.is(u.Commit(s.Context(), es...), store.ErrLent,
+				"commit of a transaction that the handler began")
 			s.user("anew", "")
 			if got := s.db.Count(s).Rows; got != 0 {
 				s.Fatalf("%d rows were written", got)
@@ -66,4 +67,24 @@ func (s *suite[TTx]) unitFewConnections() {
 		stop()
 	}
 	s.counts(5, 5, 0) // of one and of four
+}
+
+func (s *suite[TTx]) unitLent() {
+	for name, end := range map[string]func(TTx) error{"commit": s.db.Commit, "rollback": s.db.Rollback} {
+		u := s.begin(s.d, intake(mark()))
+		s.put(u.Tx(), name, "v")
+		s.write(u.Tx(), message("a", 1))
+		err, before := end(u.Tx()), s.db.Count(s)
+		if s.can.StopsCommit {
+			s.is(err, store.ErrLent, name+" of a lent transaction")
+			s.user(name, "")
+			s.commit(u)
+			s.user(name, "v")
+			continue
+		}
+		s.is(u.Commit(s.Context(), rows(message("a", 2))), store.ErrLent, "commit after the handler's "+name)
+		if got := s.db.Count(s).Rows; got != before.Rows {
+			s.Fatalf("after ErrLent %d rows were written", got-before.Rows)
+		}
+	}
 }

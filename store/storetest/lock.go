@@ -44,7 +44,8 @@ func (s *suite[TTx]) lockVersions() {
 	s.rollback(s.locked(a, 3))
 	s.apply(lockAt("a", 0)) // without a guard it raises all the same
 	s.commit(s.locked(a, 4))
-	s.applied([]bool{false, false, true, false, true}, lockAt("a", 4), lockAt("a", 6), lockAt("a", 5), lockAt("a", 5), lockAt("b", 1))
+	s.applied([]bool{false, false, true, false, true}, lockAt("a", 4), lockAt("a", 6), lockAt("a", 5),
+		lockAt("a", 5), lockAt("b", 1))
 	s.commit(s.locked([]string{"b", "a"}, 2, 6))
 }
 
@@ -70,7 +71,8 @@ func (s *suite[TTx]) lockMany() {
 func (s *suite[TTx]) lockNames() {
 	in := store.Intake{Wait: patience, Locks: []store.Lock{
 		{Space: "a", Key: "bc"}, {Space: "ab", Key: "c"}, {Space: "", Key: "abc"}, {Space: "abc", Key: ""},
-		{Space: "größe ☃", Key: "'\"\\ %s"}, {Space: "A", Key: "bc"}, {Space: "a", Key: "bc "}, {Space: "a/b", Key: "c"}, {Space: "a", Key: "b/c"},
+		{Space: "größe ☃", Key: "'\"\\ %s"}, {Space: "A", Key: "bc"}, {Space: "a", Key: "bc "},
+		{Space: "a/b", Key: "c"}, {Space: "a", Key: "b/c"},
 	}}
 	for version := range int64(2) {
 		u := s.begin(s.d, in)
@@ -183,7 +185,8 @@ func (s *suite[TTx]) lockInUnitAndAfter() {
 // An effect waits for a rival too, and then loses its guard if the rival moved the entity.
 func (s *suite[TTx]) lockWaiting() {
 	m := mark()
-	holder := s.begin(s.db.Driver(s), store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "order", Key: "a"}}})
+	holder := s.begin(s.db.Driver(s), store.Intake{Marks: []store.Mark{m},
+		Locks: []store.Lock{{Space: "order", Key: "a"}}})
 	var stood []bool
 	var err error
 	came := meanwhile(func() {

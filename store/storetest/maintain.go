@@ -72,7 +72,8 @@ func (s *suite[TTx]) came(said, got store.Maintained) {
 	}{{"rows", said.Rows, got.Rows}, {"marks", said.Marks, got.Marks}, {"steps", said.Steps, got.Steps}} {
 		whole := c.got < 0 && c.said > 0 // whole slots, which were not counted
 		if c.said < 0 || !whole && c.said != c.got && (len(got.Left) == len(said.Left) || c.got > c.said) {
-			s.Errorf("maintain was to empty %d %s, and emptied %d; %q was to be left, %q was", c.said, c.what, c.got, said.Left, got.Left)
+			s.Errorf("maintain was to empty %d %s, and emptied %d; %q was to be left, %q was", c.said, c.what,
+				c.got, said.Left, got.Left)
 		}
 	}
 }
@@ -206,7 +207,8 @@ func (s *suite[TTx]) maintainBesideOpenHandler() {
 	s.old(10)
 	s.cover(store.Cursor{Base: s.tick("")})
 	m := mark()
-	u := s.begin(s.db.Driver(s), store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "order", Key: "a"}}, Handle: 10 * patience})
+	u := s.begin(s.db.Driver(s), store.Intake{Marks: []store.Mark{m},
+		Locks: []store.Lock{{Space: "order", Key: "a"}}, Handle: 10 * patience})
 	done := meanwhile(func() {
 		if _, err := s.d.Maintain(s.Context(), store.Maintain{Keep: week()}); err != nil {
 			s.Errorf("maintain beside an open handler: %v", err)
@@ -306,9 +308,11 @@ func (s *suite[TTx]) maintainNothing() {
 func (s *suite[TTx]) maintainBounds() {
 	s.old(1)
 	s.cover(store.Cursor{Base: s.tick("")})
-	for _, keep := range []store.Retention{{Outbox: 7 * day, Marks: 6 * day}, {Outbox: -day}, {Outbox: 40 * day}, {Marks: day}} {
+	for _, keep := range []store.Retention{{Outbox: 7 * day, Marks: 6 * day}, {Outbox: -day},
+		{Outbox: 40 * day}, {Marks: day}} {
 		var refused *store.RetentionError
-		if done, err := s.d.Maintain(s.Context(), store.Maintain{Keep: keep}); !errors.As(err, &refused) || !store.Incurable(err) || s.d.Outage(err) {
+		if done, err := s.d.Maintain(s.Context(), store.Maintain{Keep: keep}); !errors.As(err, &refused) ||
+			!store.Incurable(err) || s.d.Outage(err) {
 			s.Errorf("maintain of %+v did %+v, %v", keep, done, err)
 		}
 	}

@@ -32,7 +32,8 @@ func (s *suite[TTx]) every() (ms []store.Mark, want []store.Outcome) {
 	s.apply(keeping(gone)...)
 	wrong := retrying(again)
 	wrong.Attempts = 7
-	a, behind, dead, held, after := parked("k", 1), parked("k", 2), parked("d", 3), parked("h", 4), parked("h", 5)
+	a, behind, dead, held, after := parked("k", 1), parked("k", 2), parked("d", 3), parked("h", 4),
+		parked("h", 5)
 	dead.Dead, held.Dead = &store.Death{}, &store.Death{BlocksKey: true}
 	s.apply(keeping(a, dead, held)...)
 	done, no := arriving(parked("k", 6)), rejected(arriving(parked("", 7)), "no")
@@ -47,10 +48,14 @@ func (s *suite[TTx]) every() (ms []store.Mark, want []store.Outcome) {
 	for _, c := range []struct {
 		m    store.Mark
 		want store.Outcome
-	}{{arriving(behind), store.Behind}, {arriving(a), store.Waiting}, {arriving(parked("l", 13)), store.Fresh}, {done, store.Done}, {no, store.Rejected},
-		{arriving(dead), store.Dead}, {arriving(parked("d", 14)), store.Fresh}, {arriving(held), store.Dead}, {arriving(after), store.Behind},
-		{retrying(first), store.Fresh}, {retrying(second), store.Stale}, {wrong, store.Stale}, {retrying(loose), store.Fresh},
-		{retrying(parked("r", 24)), store.Stale}, {retrying(gone), store.Stale}, {free, store.Fresh}, {timeless, store.Fresh}, {odd, store.Fresh}, {timelessBehind, store.Behind}, {empty, store.Fresh}} {
+	}{{arriving(behind), store.Behind}, {arriving(a), store.Waiting},
+		{arriving(parked("l", 13)), store.Fresh}, {done, store.Done}, {no, store.Rejected},
+		{arriving(dead), store.Dead}, {arriving(parked("d", 14)), store.Fresh}, {arriving(held), store.Dead},
+		{arriving(after), store.Behind},
+		{retrying(first), store.Fresh}, {retrying(second), store.Stale}, {wrong, store.Stale},
+		{retrying(loose), store.Fresh},
+		{retrying(parked("r", 24)), store.Stale}, {retrying(gone), store.Stale}, {free, store.Fresh},
+		{timeless, store.Fresh}, {odd, store.Fresh}, {timelessBehind, store.Behind}, {empty, store.Fresh}} {
 		ms, want = append(ms, c.m), append(want, c.want)
 	}
 	return ms, want
@@ -86,7 +91,8 @@ func (s *suite[TTx]) manyKept() {
 			want[i] = store.Done
 		}
 		s.stands(m, want[i])
-		if want[i] == store.Waiting || want[i] == store.Dead || want[i] == store.Behind || want[i] == store.Stale {
+		if want[i] == store.Waiting || want[i] == store.Dead || want[i] == store.Behind ||
+			want[i] == store.Stale {
 			s.seen(m, store.Fresh)
 		}
 	}
@@ -104,13 +110,15 @@ func (s *suite[TTx]) manyFreed() {
 	u := s.begin(s.d, intake(retrying(b), retrying(loose), retrying(a)))
 	s.found(u, store.Fresh, store.Fresh, store.Fresh)
 	s.put(u.Tx(), "effect", "1")
-	s.commit(u, freed(loose, &loose.Attempts), freed(a, &a.Attempts), freed(b, &b.Attempts), rows(message("a", 1)))
+	s.commit(u, freed(loose, &loose.Attempts), freed(a, &a.Attempts), freed(b, &b.Attempts),
+		rows(message("a", 1)))
 	s.user("effect", "1")
 	for _, p := range []store.Parked{a, b, loose} {
 		s.stands(retrying(p), store.Done)
 	}
 	s.claim(time.Hour, "4", "6")
-	s.commit(s.begin(s.d, intake(mark())), freed(after, &after.Attempts), freed(waits, &waits.Attempts), freed(last, &last.Attempts))
+	s.commit(s.begin(s.d, intake(mark())), freed(after, &after.Attempts), freed(waits, &waits.Attempts),
+		freed(last, &last.Attempts))
 	s.claim(time.Hour)
 	next := parked("k", 7)
 	s.apply(keeping(parked("k", 8), next)...)
@@ -126,7 +134,8 @@ func (s *suite[TTx]) manyFreedLate() {
 	unknown, before, elsewhere, swapped := parked("l", 9), calling, b, b
 	unknown.Place, before.Call, elsewhere.Place, swapped.Place = b.Place, nil, b.Place+1000, calling.Place
 	other := 7
-	for _, late := range []store.Effect{freed(b, &other), freed(parked("l", 9), &a.Attempts), freed(unknown, &a.Attempts), freed(before, &before.Attempts),
+	for _, late := range []store.Effect{freed(b, &other), freed(parked("l", 9), &a.Attempts),
+		freed(unknown, &a.Attempts), freed(before, &before.Attempts),
 		freed(elsewhere, &b.Attempts), freed(swapped, &b.Attempts)} {
 		u := s.begin(s.d, intake(retrying(a)))
 		s.put(u.Tx(), "effect", "1")
@@ -146,7 +155,8 @@ func (s *suite[TTx]) manyFreedLate() {
 func (s *suite[TTx]) place(ps ...*store.Parked) {
 	s.Helper()
 	for _, p := range ps {
-		found, err := store.ListKept(s.Context(), s.d, store.Sought{Consumer: p.Consumer, Identity: &p.Identity, Limit: 1})
+		found, err := store.ListKept(s.Context(), s.d,
+			store.Sought{Consumer: p.Consumer, Identity: &p.Identity, Limit: 1})
 		if err != nil || len(found) != 1 || found[0].Place == 0 {
 			s.Fatalf("message %s lies at %+v, %v", p.ID, found, err)
 		}

@@ -62,8 +62,10 @@ func (s *suite[TTx]) markLongReason() {
 	s.apply(store.Effect{Mark: &no})
 	got, err := s.d.Seen(s.Context(), consumer, []store.Identity{no.Identity})
 	s.ok(err, "seen")
-	if r := got[0].Reason; len(r) > 1024 || len(r) < 1000 || !utf8.ValidString(r) || !strings.HasPrefix(long, r) {
-		s.Errorf("a reason of %d bytes came back as %d bytes, valid %v", len(long), len(r), utf8.ValidString(r))
+	if r := got[0].Reason; len(r) > 1024 || len(r) < 1000 || !utf8.ValidString(r) ||
+		!strings.HasPrefix(long, r) {
+		s.Errorf("a reason of %d bytes came back as %d bytes, valid %v", len(long), len(r),
+			utf8.ValidString(r))
 	}
 }
 
@@ -108,7 +110,8 @@ func (s *suite[TTx]) markIdentity() {
 // Where an id tells a time, no time is out of range.
 func (s *suite[TTx]) markIDsOfAllTimes() {
 	var ms []store.Mark
-	for _, ago := range []time.Duration{-100 * 365 * 24 * time.Hour, -2 * time.Hour, -59 * time.Minute, 0, 24 * time.Hour,
+	for _, ago := range []time.Duration{-100 * 365 * 24 * time.Hour, -2 * time.Hour, -59 * time.Minute, 0,
+		24 * time.Hour,
 		29 * 24 * time.Hour, 36 * 24 * time.Hour, 400 * 24 * time.Hour} {
 		m := mark()
 		m.ID = uuid7.New(time.Now().Add(-ago))
@@ -291,7 +294,9 @@ func (s *suite[TTx]) markApplyAllOrNothing() {
 	bad.Epoch++
 	done, fresh := mark(), mark()
 	s.apply(store.Effect{Mark: &done})
-	lock := func(version int64) []store.Lock { return []store.Lock{{Space: "order", Key: "a", Version: version}} }
+	lock := func(version int64) []store.Lock {
+		return []store.Lock{{Space: "order", Key: "a", Version: version}}
+	}
 	said := rows(message("a", 1)).Rows
 	s.applied([]bool{false, false, false},
 		store.Effect{Mark: &done, Locks: lock(1), Shard: &good, Rows: said},

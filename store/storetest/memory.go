@@ -73,5 +73,6 @@ func (d *memory) Get(_ testing.TB, key string) (string, bool) {
 }
 
 func (d *memory) Count(testing.TB) Counts {
-	return Counts{Rows: len(d.s.Rows()), Marks: len(d.s.Marks()), Aside: len(d.s.Asides()), Audits: len(d.s.AuditLog())}
+	return Counts{Rows: len(d.s.Rows()), Marks: len(d.s.Marks()), Aside: len(d.s.Asides()),
+		Audits: len(d.s.AuditLog())}
 }

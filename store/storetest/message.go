@@ -97,7 +97,8 @@ func filled() skald.Message {
 	var m skald.Message
 	fill(reflect.ValueOf(&m).Elem(), "")
 	m.ID, m.Topic, m.Type = newID(), "orders", "order.placed"
-	m.Headers = []skald.Header{{Name: "x-a", Value: []byte{0, 1, 0xff}}, {Name: "x-b"}, {Name: "x-a", Value: []byte("größe")}}
+	m.Headers = []skald.Header{{Name: "x-a", Value: []byte{0, 1, 0xff}}, {Name: "x-b"},
+		{Name: "x-a", Value: []byte("größe")}}
 	m.TraceParent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	m.CorrelationID, m.CausationID = newID(), newID()
 	m.Schema = "https://example.test/schema/7"
@@ -134,7 +135,8 @@ func (s *suite[TTx]) everyWay(m skald.Message) {
 			s.Fatalf("%d rows are set aside of one", len(aside))
 		}
 		if aside[0].Seq != got[0].Seq || aside[0].Bucket != got[0].Bucket {
-			s.Errorf("row %d of bucket %d is set aside as %d of %d", got[0].Seq, got[0].Bucket, aside[0].Seq, aside[0].Bucket)
+			s.Errorf("row %d of bucket %d is set aside as %d of %d", got[0].Seq, got[0].Bucket, aside[0].Seq,
+				aside[0].Bucket)
 		}
 		s.same(aside[0].Row, m)
 		s.free(aside[0].Row)
@@ -164,25 +166,36 @@ func (s *suite[TTx]) messageByteForByte() {
 				m.Data = append(m.Data, byte(i))
 			}
 		},
-		"text":                  func(m *skald.Message) { m.Data, m.ContentType = []byte("größe\r\n\t"), "text/plain; charset=utf-8" },
-		"no content type":       func(m *skald.Message) { m.Data, m.ContentType = []byte{1, 0, 0xff}, "" },
-		"nothing at all":        func(m *skald.Message) { m.Data, m.ContentType = nil, "" },
-		"JSON as it is written": func(m *skald.Message) { m.Data = []byte(" {\"b\": 1.0, \"a\":\t1e400, \"a\":\"\\u00e4ä\\\\x41\"}\n") },
-		"JSON by another name":  func(m *skald.Message) { m.ContentType = "application/cloudevents+json; charset=utf-8" },
-		"JSON in capitals":      func(m *skald.Message) { m.ContentType = "Application/JSON" },
-		"JSON that is none":     func(m *skald.Message) { m.Data = []byte(`{"a":`) },
-		"backslashes":           func(m *skald.Message) { m.Data = []byte(`"\\x41 \\ \\\\"`) },
-		"JSON null":             func(m *skald.Message) { m.Data = []byte(`null`) },
-		"one empty header":      func(m *skald.Message) { m.Headers = []skald.Header{{Name: "x"}} },
-		"headers": func(m *skald.Message) {
-			m.Headers = []skald.Header{{Name: "b", Value: []byte("2")}, {Name: "a", Value: []byte{0, 0xff}}, {Name: "b", Value: []byte("1")}, {Name: "B"}}
+		"text": func(m *skald.Message) {
+			m.Data, m.ContentType = []byte("größe\r\n\t"), "text/plain; charset=utf-8"
 		},
-		"unicode": func(m *skald.Message) { m.Type, m.Subject = "bestellung.größe☃", `"Straße" \ \U0001f600 %s` },
+		"no content type": func(m *skald.Message) { m.Data, m.ContentType = []byte{1, 0, 0xff}, "" },
+		"nothing at all":  func(m *skald.Message) { m.Data, m.ContentType = nil, "" },
+		"JSON as it is written": func(m *skald.Message) {
+			m.Data = []byte(" {\"b\": 1.0, \"a\":\t1e400, \"a\":\"\\u00e4ä\\\\x41\"}\n")
+		},
+		"JSON by another name": func(m *skald.Message) {
+			m.ContentType = "application/cloudevents+json; charset=utf-8"
+		},
+		"JSON in capitals":  func(m *skald.Message) { m.ContentType = "Application/JSON" },
+		"JSON that is none": func(m *skald.Message) { m.Data = []byte(`{"a":`) },
+		"backslashes":       func(m *skald.Message) { m.Data = []byte(`"\\x41 \\ \\\\"`) },
+		"JSON null":         func(m *skald.Message) { m.Data = []byte(`null`) },
+		"one empty header":  func(m *skald.Message) { m.Headers = []skald.Header{{Name: "x"}} },
+		"headers": func(m *skald.Message) {
+			m.Headers = []skald.Header{{Name: "b", Value: []byte("2")}, {Name: "a", Value: []byte{0, 0xff}},
+				{Name: "b", Value: []byte("1")}, {Name: "B"}}
+		},
+		"unicode": func(m *skald.Message) {
+			m.Type, m.Subject = "bestellung.größe☃", `"Straße" \ \U0001f600 %s`
+		},
 		"no optional attributes": func(m *skald.Message) {
 			m.Subject, m.Schema, m.CorrelationID, m.CausationID, m.TraceParent = "", "", "", "", ""
 		},
-		"foreign correlation": func(m *skald.Message) { m.CorrelationID, m.CausationID = "order/7", "größe 7" },
-		"no JSON key":         func(m *skald.Message) { m.Key, m.ContentType = nil, "application/avro" },
+		"foreign correlation": func(m *skald.Message) {
+			m.CorrelationID, m.CausationID = "order/7", "größe 7"
+		},
+		"no JSON key": func(m *skald.Message) { m.Key, m.ContentType = nil, "application/avro" },
 	} {
 		before := s.Failed()
 		s.everyWay(changed(f))

@@ -81,13 +81,17 @@ func (s *suite[TTx]) oddNameListed() {
 				s.Fatalf("message %d: %d are found by %.80q", i, len(got), fmt.Sprint(what))
 			}
 		}
-		s.applied([]bool{true}, store.Effect{Requeue: &store.Requeue{Consumer: p.Consumer, Identity: p.Identity},
-			Audit: &store.Audit{Author: "ann", Reason: "odd", Action: "redrive", Consumer: p.Consumer, Identity: p.Identity, Run: "run"}})
-		if got := s.kept(store.Sought{Consumer: own.Consumer, Identity: &own.Identity}); len(got) != 1 || got[0].Dead != nil {
+		s.applied([]bool{true}, store.Effect{Requeue: &store.Requeue{Consumer: p.Consumer,
+			Identity: p.Identity},
+			Audit: &store.Audit{Author: "ann", Reason: "odd", Action: "redrive", Consumer: p.Consumer,
+				Identity: p.Identity, Run: "run"}})
+		if got := s.kept(store.Sought{Consumer: own.Consumer, Identity: &own.Identity}); len(got) != 1 ||
+			got[0].Dead != nil {
 			s.Fatalf("message %d: released are %d", i, len(got))
 		}
-		s.apply(store.Effect{Finish: &store.Finish{Consumer: p.Consumer, Identity: p.Identity}, Mark: &store.Mark{
-			Consumer: p.Consumer, Identity: p.Identity, As: store.Rejected, Held: true}})
+		s.apply(store.Effect{Finish: &store.Finish{Consumer: p.Consumer, Identity: p.Identity},
+			Mark: &store.Mark{
+				Consumer: p.Consumer, Identity: p.Identity, As: store.Rejected, Held: true}})
 		s.seen(arriving(own), store.Rejected)
 	}
 	acts, err := s.d.Audits(s.Context(), store.AuditQuery{Run: "run"})
@@ -123,7 +127,8 @@ func (s *suite[TTx]) oddNameQuarantined() {
 		p.Message, p.Identity = q.Message, q.Identity
 		s.apply(store.Effect{Admitted: &q, Park: &store.Park{Parked: p}})
 	}
-	if left, kept := s.inQuarantine(store.Query{}), s.kept(store.Sought{}); len(left) != 0 || len(kept) != len(oddNames()) {
+	if left, kept := s.inQuarantine(store.Query{}), s.kept(store.Sought{}); len(left) != 0 ||
+		len(kept) != len(oddNames()) {
 		s.Fatalf("%d are left in quarantine, %d are kept", len(left), len(kept))
 	}
 	for _, p := range oddlyNamed(false) {
@@ -146,7 +151,8 @@ func (s *suite[TTx]) oddNameStep() {
 		told := list[0].Step
 		u := s.begin(s.d, stepping(step))
 		s.rollback(u)
-		s.apply(store.Effect{Requeue: &store.Requeue{Consumer: consumer, Identity: told.Identity, Dead: true}})
+		s.apply(store.Effect{Requeue: &store.Requeue{Consumer: consumer, Identity: told.Identity,
+			Dead: true}})
 		if got := s.kept(store.Sought{Consumer: consumer, Identity: &p.Identity}); got[0].Dead != nil {
 			s.Fatalf("message %d is not released by the name that its step has", i)
 		}

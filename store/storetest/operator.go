@@ -48,7 +48,8 @@ func (s *suite[TTx]) listSteps() {
 	calling := taking("calling")
 	calling.State, calling.OutsideKey = store.StepCalling, "key"
 	s.step(calling, store.StepAbsent)
-	dead := store.Parked{Consumer: consumer, Identity: store.Identity{Source: "/o", ID: "dead"}, Dead: &store.Death{Kind: "permanent"}}
+	dead := store.Parked{Consumer: consumer, Identity: store.Identity{Source: "/o", ID: "dead"},
+		Dead: &store.Death{Kind: "permanent"}}
 	dead.Message.ID, dead.Message.Source, dead.Message.Topic, dead.Message.Type = "dead", "/o", "t", "x"
 	takes := taking("dead")
 	takes.Identity = dead.Identity
@@ -69,8 +70,10 @@ func (s *suite[TTx]) listSteps() {
 			s.Errorf("%+v: %v, want %v", c.q, got, c.want)
 		}
 	}
-	s.apply(store.Effect{Finish: &store.Finish{Consumer: consumer, Identity: dead.Identity, DeadAt: dead.Dead.At}})
-	if got := s.steps(store.StepQuery{State: store.StepDead, Dropped: true}); !slices.Equal(got, []string{"dead dead dropped"}) {
+	s.apply(store.Effect{Finish: &store.Finish{Consumer: consumer, Identity: dead.Identity,
+		DeadAt: dead.Dead.At}})
+	if got := s.steps(store.StepQuery{State: store.StepDead, Dropped: true}); !slices.Equal(got,
+		[]string{"dead dead dropped"}) {
 		s.Errorf("dropped: %v", got)
 	}
 }
@@ -78,14 +81,17 @@ func (s *suite[TTx]) listSteps() {
 // What processes are told stands with its audit, and replaces what they were told before.
 func (s *suite[TTx]) control() {
 	for _, origin := range []string{"one", "two"} {
-		s.apply(store.Effect{Control: &store.Control{Consumer: consumer, Checkpoints: []store.Checkpoint{{Partition: "skald:control:pause", Origin: origin, Stamp: origin}}},
+		s.apply(store.Effect{Control: &store.Control{Consumer: consumer,
+			Checkpoints: []store.Checkpoint{{Partition: "skald:control:pause", Origin: origin,
+				Stamp: origin}}},
 			Audit: &store.Audit{Author: "ann", Reason: "a move", Action: "pause", Consumer: consumer}})
 	}
 	got, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer})
 	s.ok(err, "checkpoints")
 	noted, err := s.d.Audits(s.Context(), store.AuditQuery{Limit: 10})
 	s.ok(err, "audit")
-	if len(got.Checkpoints) != 1 || got.Checkpoints[0].Origin != "two" || got.Checkpoints[0].Stamp != "two" || len(noted) != 2 {
+	if len(got.Checkpoints) != 1 || got.Checkpoints[0].Origin != "two" || got.Checkpoints[0].Stamp != "two" ||
+		len(noted) != 2 {
 		s.Errorf("%+v, %+v", got, noted)
 	}
 }
@@ -96,7 +102,8 @@ func (s *suite[TTx]) dropDeferred() {
 	rows := s.run([]byte("k"), 1, 0)
 	refused := store.DeferredRow{Row: rows[0], Attempts: 2, Why: "no"}
 	drop := func(id string) bool {
-		stood, err := s.d.Apply(s.Context(), store.Effect{DropDeferred: &store.DropDeferred{ID: id}, Audit: &store.Audit{Author: "ann", Reason: "no", Action: "outbox drop"}})
+		stood, err := s.d.Apply(s.Context(), store.Effect{DropDeferred: &store.DropDeferred{ID: id},
+			Audit: &store.Audit{Author: "ann", Reason: "no", Action: "outbox drop"}})
 		s.ok(err, "drop")
 		return stood[0]
 	}
@@ -125,10 +132,12 @@ func (s *suite[TTx]) outboxStatus() {
 	s.ok(err, "outbox status")
 	both, err := s.d.Status(s.Context(), store.StatusQuery{Outbox: true, Backlog: true})
 	s.ok(err, "status")
-	if b := both.Backlog; b.Pending != 1 || b.Deferred != 0 || b.Free != 0 || b.Source != s.backlog().Source || b.Oldest < 0 {
+	if b := both.Backlog; b.Pending != 1 || b.Deferred != 0 || b.Free != 0 ||
+		b.Source != s.backlog().Source || b.Oldest < 0 {
 		s.Errorf("beside the outbox, the backlog is %+v", b)
 	}
-	if got.Pending != 1 || !got.Exact || got.Oldest < 0 || got.Deferred != 0 || len(got.Shards) != len(s.shards) {
+	if got.Pending != 1 || !got.Exact || got.Oldest < 0 || got.Deferred != 0 ||
+		len(got.Shards) != len(s.shards) {
 		s.Fatalf("%+v", got)
 	}
 	for i, l := range got.Shards {

@@ -100,7 +100,8 @@ func (s *suite[TTx]) keepsWhatMaintainWentBy() {
 	}
 	defaults := store.Retention{Outbox: 7 * day, Marks: 30 * day, Steps: 90 * day, Sagas: 30 * day}
 	keeps(store.Retention{})
-	for _, keep := range []store.Retention{{Outbox: 2 * day, Marks: 20 * day, Steps: 70 * day, Sagas: 3 * day}, defaults} {
+	for _, keep := range []store.Retention{{Outbox: 2 * day, Marks: 20 * day, Steps: 70 * day,
+		Sagas: 3 * day}, defaults} {
 		s.until("nothing is in the way of the retention", func() bool { // of a file, a slow machine is
 			got, err := s.d.Maintain(s.Context(), store.Maintain{Keep: keep})
 			s.ok(err, "maintain")

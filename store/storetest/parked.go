@@ -71,11 +71,13 @@ func callKey(p store.Parked) string {
 }
 
 func freed(p store.Parked, attempts *int) store.Effect {
-	return store.Effect{Finish: &store.Finish{Consumer: p.Consumer, Identity: p.Identity, Attempts: attempts, WasCall: callKey(p), Place: p.Place}}
+	return store.Effect{Finish: &store.Finish{Consumer: p.Consumer, Identity: p.Identity, Attempts: attempts,
+		WasCall: callKey(p), Place: p.Place}}
 }
 
 func arriving(p store.Parked) store.Mark {
-	return store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Done, KeyOrder: store.Arriving, Key: p.Message.Key}
+	return store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Done, KeyOrder: store.Arriving,
+		Key: p.Message.Key}
 }
 
 func retrying(p store.Parked) store.Mark {
@@ -98,7 +100,8 @@ func (s *suite[TTx]) stands(m store.Mark, want store.Outcome) {
 // claim wants those messages, by their numbers, to be due.
 func (s *suite[TTx]) claim(lease time.Duration, want ...string) []store.Parked {
 	s.Helper()
-	got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: store.ClaimSize{Keys: 100}, Lease: lease})
+	got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
+		ClaimSize: store.ClaimSize{Keys: 100}, Lease: lease})
 	s.ok(err, "claim")
 	var have []string
 	for _, p := range got.Parked {
@@ -154,7 +157,8 @@ func (s *suite[TTx]) parkedByteForByte() {
 	p.Dead = &store.Death{Kind: "permanent", Stack: strings.Repeat("ö\xff\x00", 20_000)}
 	s.apply(keeping(p)...)
 	got := s.kept(store.Sought{Identity: &p.Identity})
-	if len(got) != 1 || len(got[0].Last.Why) > 4<<10 || len(got[0].Dead.Stack) > 16<<10 || len(got[0].Last.Why) < 3<<10 {
+	if len(got) != 1 || len(got[0].Last.Why) > 4<<10 || len(got[0].Dead.Stack) > 16<<10 ||
+		len(got[0].Last.Why) < 3<<10 {
 		s.Errorf("%d are kept", len(got))
 	}
 }
@@ -168,7 +172,8 @@ func (s *suite[TTx]) parkedVerdicts() {
 	for _, c := range []struct {
 		p    store.Parked
 		want store.Outcome
-	}{{a, store.Waiting}, {b, store.Behind}, {other, store.Fresh}, {dead, store.Dead}, {parked("dead", 7), store.Fresh},
+	}{{a, store.Waiting}, {b, store.Behind}, {other, store.Fresh}, {dead, store.Dead},
+		{parked("dead", 7), store.Fresh},
 		{held, store.Dead}, {deadBehind, store.Behind}} {
 		s.stands(arriving(c.p), c.want)
 	}
@@ -180,7 +185,8 @@ func (s *suite[TTx]) parkedVerdicts() {
 	// In an effect it is a guard.
 	m = arriving(b)
 	fresh, anew := arriving(other), arriving(parked("l", 8))
-	s.applied([]bool{false, true, true}, store.Effect{Mark: &m}, store.Effect{Mark: &fresh}, store.Effect{Mark: &anew})
+	s.applied([]bool{false, true, true}, store.Effect{Mark: &m}, store.Effect{Mark: &fresh},
+		store.Effect{Mark: &anew})
 	s.stands(arriving(other), store.Done)
 }
 
@@ -227,7 +233,8 @@ func (s *suite[TTx]) parkedGuards() {
 	s.commit(s.begin(s.d, intake(arriving(timeless))))
 	s.applied([]bool{false}, keeping(timeless)...)
 	none := parked("k", 4)
-	s.applied([]bool{false, false, false}, released(none), freed(none, nil), again(none, func(*store.Parked) {}))
+	s.applied([]bool{false, false, false}, released(none), freed(none, nil),
+		again(none, func(*store.Parked) {}))
 	two := 2
 	s.applied([]bool{false}, freed(a, &two))
 	a.Attempts = 2
@@ -249,7 +256,8 @@ func (s *suite[TTx]) parkedRoom() {
 	for i := range ps {
 		ps[i].Message.Data = bytes.Repeat([]byte("x"), 99)
 	}
-	s.applied([]bool{true, true, false, true}, keep(ps[0], 2, 0), keep(ps[1], 2, 0), keep(ps[2], 2, 0), keep(ps[3], 2, 0))
+	s.applied([]bool{true, true, false, true}, keep(ps[0], 2, 0), keep(ps[1], 2, 0), keep(ps[2], 2, 0),
+		keep(ps[3], 2, 0))
 	s.apply(freed(ps[0], nil))
 	s.applied([]bool{false, true}, keep(ps[2], 9, 100), keep(ps[2], 9, 101))
 	// What is kept already is no matter of room.
@@ -265,20 +273,24 @@ func (s *suite[TTx]) parkedLease() {
 	later := parked("k", 1)
 	later.Due = time.Hour
 	s.apply(keeping(later, parked("l", 2), parked("m", 3))...)
-	one, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Hour})
+	one, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
+		ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Hour})
 	s.ok(err, "claim")
 	if len(one.Parked) != 1 || one.Next != 0 {
 		s.Fatalf("claimed %+v", one)
 	}
-	got, err := s.db.Driver(s).Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: store.ClaimSize{Keys: 10}, Lease: 30 * time.Minute})
+	got, err := s.db.Driver(s).Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
+		ClaimSize: store.ClaimSize{Keys: 10}, Lease: 30 * time.Minute})
 	s.ok(err, "claim")
-	if len(got.Parked) != 1 || got.Parked[0].ID == one.Parked[0].ID || got.Next < 25*time.Minute || got.Next > 30*time.Minute {
+	if len(got.Parked) != 1 || got.Parked[0].ID == one.Parked[0].ID || got.Next < 25*time.Minute ||
+		got.Next > 30*time.Minute {
 		s.Fatalf("claimed %+v behind %+v", got, one)
 	}
 	s.claim(0)
 	s.apply(released(later))
 	s.claim(0, "1")
-	nobody, err := s.d.Claim(s.Context(), store.Want{Consumer: "another", Session: "life", ClaimSize: store.ClaimSize{Keys: 10}, Lease: 0})
+	nobody, err := s.d.Claim(s.Context(),
+		store.Want{Consumer: "another", Session: "life", ClaimSize: store.ClaimSize{Keys: 10}, Lease: 0})
 	s.ok(err, "claim")
 	if len(nobody.Parked) != 0 || nobody.Next != 0 {
 		s.Errorf("another consumer has %+v", nobody)
@@ -314,7 +326,8 @@ func (s *suite[TTx]) parkedPostponed() {
 	s.put(u.Tx(), "effect", "1")
 	stood, err := u.Rollback(s.Context(), again(a, func(p *store.Parked) {
 		p.Attempts, p.Due, p.Last = 2, time.Hour, store.Failure{At: time.Now(), Why: "again", Host: "h"}
-		p.Call = &store.Call{Key: "outside", Request: "{}", Since: time.UnixMicro(1).UTC(), Outcome: "{}", Undo: true}
+		p.Call = &store.Call{Key: "outside", Request: "{}", Since: time.UnixMicro(1).UTC(),
+			Outcome: "{}", Undo: true}
 		p.Message = message("other", 9) // the message itself stays as it came
 	}))
 	s.ok(err, "postpone")
@@ -324,8 +337,10 @@ func (s *suite[TTx]) parkedPostponed() {
 	s.user("effect", "")
 	s.claim(0)
 	got := s.kept(store.Sought{Identity: &a.Identity})
-	if len(got) != 1 || got[0].Attempts != 2 || got[0].Last.Why != "again" || got[0].Message.ID != a.ID || got[0].Due < 50*time.Minute ||
-		got[0].Call == nil || got[0].Call.Key != "outside" || got[0].Call.Outcome != "{}" || !got[0].Call.Undo {
+	if len(got) != 1 || got[0].Attempts != 2 || got[0].Last.Why != "again" || got[0].Message.ID != a.ID ||
+		got[0].Due < 50*time.Minute ||
+		got[0].Call == nil || got[0].Call.Key != "outside" || got[0].Call.Outcome != "{}" ||
+		!got[0].Call.Undo {
 		s.Errorf("kept %+v", got)
 	}
 	s.stands(retrying(a), store.Stale)
@@ -371,24 +386,4 @@ func (s *suite[TTx]) parkedKeyInHand() {
 		s.Errorf("parked %v, the rival found %v", stood, found)
 	}
 	s.stands(arriving(b), store.Behind)
-}
-
-// Who parks a message that somebody else has in hand waits, and drops out if it was finished.
-func (s *suite[TTx]) parkedTooLate() {
-	a := parked("k", 1)
-	u := s.begin(s.d, intake(arriving(a)))
-	rival := s.db.Driver(s)
-	var stood []bool
-	done := meanwhile(func() {
-		var err error
-		if stood, err = rival.Apply(s.Context(), keeping(a)...); err != nil {
-			s.Errorf("park: %v", err)
-		}
-	})
-	s.waits(done, "who parks a message in hand")
-	s.commit(u)
-	s.comes(done, "who parks a message in hand")
-	if !slices.Equal(stood, []bool{false}) || len(s.kept(store.Sought{})) != 0 {
-		s.Errorf("a finished message was parked")
-	}
 }

@@ -43,21 +43,24 @@ func (s *suite[TTx]) payloadsListed() {
 	s.counts(0, 0, 1)
 	ms := []skald.Message{
 		carrying([]byte(`{"a":"ü"}`), "application/json"),
-		carrying([]byte{0, 0, 0, 0, 7, 0xff}, "application/octet-stream", skald.Header{Name: "b", Value: []byte("1")}, skald.Header{Name: "b", Value: []byte{}}),
+		carrying([]byte{0, 0, 0, 0, 7, 0xff}, "application/octet-stream",
+			skald.Header{Name: "b", Value: []byte("1")}, skald.Header{Name: "b", Value: []byte{}}),
 		carrying(nil, "application/json"),
 		carrying([]byte{}, "application/octet-stream"),
 		carrying(bytes.Repeat([]byte("x"), store.PayloadBytes+1), "text/plain"),
 	}
 	s.say(ms...)
 	s.base, _ = s.since(s.base)
-	s.setAside(store.DeferredRow{Row: s.sayOne(carrying([]byte("waits"), "text/plain")), Attempts: 1, Why: "no"})
+	s.setAside(store.DeferredRow{Row: s.sayOne(carrying([]byte("waits"), "text/plain")),
+		Attempts: 1, Why: "no"})
 	var got []string
 	for i, p := range s.payloads() {
 		m := p.Message
 		if i == 1 && m.ID != ms[4].ID {
 			s.Errorf("%s has the id %s", m.Type, m.ID)
 		}
-		got = append(got, fmt.Sprintf("%s %s %s %v %q %q", m.Topic, m.Type, m.ContentType, p.Read, m.Data, m.Headers))
+		got = append(got, fmt.Sprintf("%s %s %s %v %q %q", m.Topic, m.Type, m.ContentType, p.Read,
+			m.Data, m.Headers))
 	}
 	want := []string{
 		`orders order.placed text/plain true "waits" []`,
@@ -91,7 +94,9 @@ func (s *suite[TTx]) payloadsBounded() {
 			read += len(p.Message.Data)
 		}
 	}
-	if len(got) != store.PayloadRows || read > store.PayloadsAll || read < store.PayloadsAll/2 || !got[0].Read || got[large-1].Read {
-		s.Errorf("%d rows and %d bytes were read, the first: %v, the last large one: %v", len(got), read, got[0].Read, got[large-1].Read)
+	if len(got) != store.PayloadRows || read > store.PayloadsAll || read < store.PayloadsAll/2 ||
+		!got[0].Read || got[large-1].Read {
+		s.Errorf("%d rows and %d bytes were read, the first: %v, the last large one: %v", len(got), read,
+			got[0].Read, got[large-1].Read)
 	}
 }

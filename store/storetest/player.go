@@ -27,7 +27,8 @@ type player[TTx any] struct {
 }
 
 func play[TTx any](t testing.TB, h Harness[TTx]) func(op) string {
-	p := &player[TTx]{TB: t, db: h.Open(t), ticks: []string{""}, names: map[string]int{"": 0}, rows: map[string]store.Row{}, shards: map[int]store.Shard{}, in: newInboxSide()}
+	p := &player[TTx]{TB: t, db: h.Open(t), ticks: []string{""}, names: map[string]int{"": 0},
+		rows: map[string]store.Row{}, shards: map[int]store.Shard{}, in: newInboxSide()}
 	p.d = p.db.Driver(t)
 	t.Cleanup(func() {
 		for _, tx := range p.open {
@@ -167,7 +168,8 @@ func (p *player[TTx]) report(r *report) *store.Progress {
 	if r == nil {
 		return nil
 	}
-	out := &store.Progress{Shard: r.Shard, Epoch: p.shards[r.Shard].Epoch, Token: p.shards[r.Shard].Token, Incarnation: r.Inc}
+	out := &store.Progress{Shard: r.Shard, Epoch: p.shards[r.Shard].Epoch, Token: p.shards[r.Shard].Token,
+		Incarnation: r.Inc}
 	if r.Stale {
 		out.Epoch--
 	}
@@ -185,7 +187,8 @@ func (p *player[TTx]) report(r *report) *store.Progress {
 		if a.Later && a.Attempts > 0 {
 			due = time.Hour
 		}
-		out.Deferred = append(out.Deferred, store.DeferredRow{Row: row, Attempts: a.Attempts, Why: a.Why, Due: due})
+		out.Deferred = append(out.Deferred,
+			store.DeferredRow{Row: row, Attempts: a.Attempts, Why: a.Why, Due: due})
 	}
 	for _, id := range r.Freed {
 		if row, known := p.rows[id]; known && !named[id] && shardNumber(row.Bucket) == r.Shard {
@@ -221,13 +224,15 @@ func (p *player[TTx]) leased(ls []store.Shard) (out []string) {
 	slices.SortFunc(ls, func(a, b store.Shard) int { return a.ID - b.ID })
 	for _, l := range ls {
 		p.shards[l.ID] = l
-		out = append(out, fmt.Sprint(l.ID, l.First, l.Last, l.Epoch, p.names[l.Cursor.Base], p.names[l.Cursor.Tip], l.Cursor.Seq, l.Incarnation))
+		out = append(out, fmt.Sprint(l.ID, l.First, l.Last, l.Epoch, p.names[l.Cursor.Base],
+			p.names[l.Cursor.Tip], l.Cursor.Seq, l.Incarnation))
 	}
 	return out
 }
 
 func (p *player[TTx]) pull(ctx context.Context, o op) string {
-	w := store.Window{Base: p.ticks[o.Base], Tip: p.ticks[o.Tip], After: p.rows[o.After].Seq, Buckets: o.Buckets}
+	w := store.Window{Base: p.ticks[o.Base], Tip: p.ticks[o.Tip], After: p.rows[o.After].Seq,
+		Buckets: o.Buckets}
 	page, err := p.d.Pull(ctx, w, o.Limit)
 	var out []string
 	for _, r := range page.Rows {

@@ -23,7 +23,8 @@ func alongTests[TTx any]() map[string]func(*suite[TTx]) {
 // portion wants those messages, by their numbers, to be claimed or read along, in the order of their places.
 func (s *suite[TTx]) portion(most store.ClaimSize, lease time.Duration, want ...string) []store.Parked {
 	s.Helper()
-	got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: most, Lease: lease, Not: []store.Kind{{Topic: "left", Type: "left"}}})
+	got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: most,
+		Lease: lease, Not: []store.Kind{{Topic: "left", Type: "left"}}})
 	s.ok(err, "claim")
 	var have []string
 	for _, p := range got.Parked {
@@ -48,8 +49,10 @@ func (s *suite[TTx]) claims(key string, want ...int) {
 }
 
 func (s *suite[TTx]) alongRead() {
-	s.apply(keeping(parked("k", 1), parked("l", 2), parked("k", 3), parked("", 4), parked("k", 5), parked("k", 6), parked("", 7))...)
-	got := s.portion(store.ClaimSize{Keys: 9, Prefetch: 2, PrefetchAll: 9}, time.Hour, "1", "2", "3", "4", "5", "7")
+	s.apply(keeping(parked("k", 1), parked("l", 2), parked("k", 3), parked("", 4), parked("k", 5),
+		parked("k", 6), parked("", 7))...)
+	got := s.portion(store.ClaimSize{Keys: 9, Prefetch: 2, PrefetchAll: 9}, time.Hour, "1", "2", "3",
+		"4", "5", "7")
 	for i, waits := range []bool{false, false, true, false, true, false} {
 		if got[i].Waiting != waits || waits != (got[i].Claims == 0) || waits != (got[i].Session == "") {
 			s.Errorf("claimed %+v", got[i])
@@ -105,8 +108,10 @@ func (s *suite[TTx]) alongEnds() {
 		first, mid func(*store.Parked)
 		want       []int
 	}{
-		{"a", nil, dead, []int{1}}, {"b", nil, loose, []int{1, 3}}, {"c", nil, call, []int{1}}, {"d", nil, kills, []int{1}},
-		{"e", nil, claims, []int{1}}, {"f", nil, left, []int{1}}, {"g", call, nil, []int{1}}, {"h", kills, nil, []int{1}},
+		{"a", nil, dead, []int{1}}, {"b", nil, loose, []int{1, 3}}, {"c", nil, call, []int{1}},
+		{"d", nil, kills, []int{1}},
+		{"e", nil, claims, []int{1}}, {"f", nil, left, []int{1}}, {"g", call, nil, []int{1}},
+		{"h", kills, nil, []int{1}},
 		{"i", claims, nil, []int{1}}, {"j", left, nil, nil}, {"k", nil, nil, []int{1, 2, 3}},
 	} {
 		for i, how := range []func(*store.Parked){c.first, c.mid, nil} {
@@ -134,7 +139,8 @@ func (s *suite[TTx]) alongBounds() {
 	}
 	claim := func(most store.ClaimSize, first, along int) {
 		s.Helper()
-		got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: most, Lease: time.Hour})
+		got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: most,
+			Lease: time.Hour})
 		s.ok(err, "claim")
 		for _, p := range got.Parked {
 			if p.Waiting {
@@ -175,7 +181,8 @@ func (s *suite[TTx]) alongTaken() {
 	s.found(u, store.Fresh, store.Fresh, store.Fresh, store.Fresh)
 	s.put(u.Tx(), "effect", "1")
 	s.place(&a, &b, &c, &other)
-	s.commit(u, freed(a, &a.Attempts), freed(c, &c.Attempts), freed(other, &other.Attempts), freed(b, &b.Attempts))
+	s.commit(u, freed(a, &a.Attempts), freed(c, &c.Attempts), freed(other, &other.Attempts),
+		freed(b, &b.Attempts))
 	s.user("effect", "1")
 	for _, p := range []store.Parked{a, b, c, other} {
 		s.stands(retrying(p), store.Done)
@@ -201,8 +208,10 @@ func (s *suite[TTx]) alongStale() {
 	find([]store.Outcome{store.Stale, store.Stale}, retrying(b), retrying(a))
 	find([]store.Outcome{store.Stale, store.Stale}, retrying(b), retrying(c))
 	find([]store.Outcome{store.Fresh, store.Stale, store.Stale}, retrying(a), retrying(other), retrying(c))
-	find([]store.Outcome{store.Fresh, store.Stale, store.Stale}, retrying(a), retrying(parked("k", 9)), retrying(b))
-	find([]store.Outcome{store.Fresh, store.Fresh, store.Fresh, store.Stale}, retrying(a), retrying(b), retrying(c), retrying(parked("k", 9)))
+	find([]store.Outcome{store.Fresh, store.Stale, store.Stale}, retrying(a), retrying(parked("k", 9)),
+		retrying(b))
+	find([]store.Outcome{store.Fresh, store.Fresh, store.Fresh, store.Stale}, retrying(a), retrying(b),
+		retrying(c), retrying(parked("k", 9)))
 	find([]store.Outcome{store.Stale, store.Stale}, retrying(hold), retrying(behind))
 	u := s.begin(s.d, intake(retrying(a), retrying(c)))
 	s.put(u.Tx(), "effect", "1")

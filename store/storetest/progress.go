@@ -21,7 +21,8 @@ func (s *suite[TTx]) shardProgress() {
 	s.say(message("a", 2))
 	second := s.tick(first)
 	for _, c := range []store.Cursor{
-		{Tip: first}, {Tip: first, Seq: 1}, {Base: first}, {Base: first, Tip: second, Seq: 1 << 40}, {Base: second, Tip: second, Seq: 3}, {},
+		{Tip: first}, {Tip: first, Seq: 1}, {Base: first}, {Base: first, Tip: second, Seq: 1 << 40},
+		{Base: second, Tip: second, Seq: 3}, {},
 	} {
 		p := under(l)
 		p.Cursor = &c
@@ -45,7 +46,8 @@ func (s *suite[TTx]) shardProgressOfOne() {
 		{func(p *store.Progress) { p.Cursor = &c }, store.Shard{Incarnation: "größe ☃", Cursor: c}},
 		{func(*store.Progress) {}, store.Shard{Incarnation: "größe ☃", Cursor: c}},
 		{func(p *store.Progress) { p.Incarnation = new("") }, store.Shard{Cursor: c}},
-		{func(p *store.Progress) { p.Incarnation, p.Cursor = new("x"), &store.Cursor{} }, store.Shard{Incarnation: "x"}},
+		{func(p *store.Progress) { p.Incarnation, p.Cursor = new("x"), &store.Cursor{} },
+			store.Shard{Incarnation: "x"}},
 	} {
 		p := under(l)
 		step.p(&p)
@@ -129,7 +131,8 @@ func (s *suite[TTx]) shardLostInWholeUnit() {
 	good, bad := under(ls[0]), under(ls[1])
 	good.Incarnation, bad.Incarnation = new("b"), new("b")
 	bad.Token += "x"
-	s.is(s.begin(s.d, store.Intake{}).Commit(s.Context(), progress(good), progress(bad)), store.ErrLost, "commit")
+	s.is(s.begin(s.d, store.Intake{}).Commit(s.Context(), progress(good), progress(bad)),
+		store.ErrLost, "commit")
 	if got := s.lease(s.d, "one", "1"); got[0].Incarnation != "" || got[1].Incarnation != "" {
 		s.Error("a unit that lost stored an incarnation")
 	}
@@ -154,7 +157,8 @@ func (s *suite[TTx]) shardTakenWhileWaits() {
 			return err
 		},
 		func(m store.Mark, p store.Progress) error {
-			return s.begin(s.d, store.Intake{Wait: patience}).Commit(s.Context(), progress(p), store.Effect{Mark: &m})
+			return s.begin(s.d, store.Intake{Wait: patience}).Commit(s.Context(), progress(p),
+				store.Effect{Mark: &m})
 		},
 	} {
 		session := fmt.Sprint("next-", i)

@@ -32,7 +32,8 @@ func floorTests[TTx any]() map[string]func(*suite[TTx]) {
 }
 
 func quarantined(m skald.Message, why store.Outcome) store.Quarantined {
-	return store.Quarantined{Consumer: consumer, Identity: store.Identity{Source: m.Source, ID: m.ID}, Fingerprint: 7, Why: why, Message: m}
+	return store.Quarantined{Consumer: consumer, Identity: store.Identity{Source: m.Source, ID: m.ID},
+		Fingerprint: 7, Why: why, Message: m}
 }
 
 func (s *suite[TTx]) inQuarantine(q store.Query) []store.Quarantined {
@@ -55,7 +56,8 @@ func (s *suite[TTx]) quarantinePage() {
 		s.Fatalf("%d are admitted: %v", n, err)
 	}
 	for _, of := range []string{"", consumer} {
-		for name, q := range map[string]store.Query{"23": {}, "2": {Limit: 1}, "3": {ID: "3"}, " 2": {Why: store.TooOld}, "": {Type: "other"}, " ": {Topic: "other"}} {
+		for name, q := range map[string]store.Query{"23": {}, "2": {Limit: 1}, "3": {ID: "3"},
+			" 2": {Why: store.TooOld}, "": {Type: "other"}, " ": {Topic: "other"}} {
 			q.Consumer, q.Admitted = of, true
 			got := ""
 			for _, one := range s.inQuarantine(q) {
@@ -74,11 +76,13 @@ func (s *suite[TTx]) quarantineKept() {
 	m := filled()
 	m.Source = "/other"
 	first := quarantined(m, store.Conflict)
-	odd := quarantined(skald.Message{ID: "größe/\xff", Source: "\xfe", Type: "t\n", Topic: "orders", Key: []byte{}, Data: []byte{}}, store.TooOld)
+	odd := quarantined(skald.Message{ID: "größe/\xff", Source: "\xfe", Type: "t\n", Topic: "orders",
+		Key: []byte{}, Data: []byte{}}, store.TooOld)
 	other := first
 	other.Fingerprint, other.Message.Data = -8, nil
 	for range 2 {
-		s.apply(store.Effect{Quarantine: &first}, store.Effect{Quarantine: &odd}, store.Effect{Quarantine: &other})
+		s.apply(store.Effect{Quarantine: &first}, store.Effect{Quarantine: &odd},
+			store.Effect{Quarantine: &other})
 	}
 	got := s.inQuarantine(store.Query{})
 	if len(got) != 3 {
@@ -86,7 +90,8 @@ func (s *suite[TTx]) quarantineKept() {
 	}
 	for i, want := range []store.Quarantined{first, odd, other} {
 		g := got[i]
-		if g.Why != want.Why || g.Fingerprint != want.Fingerprint || g.Consumer != consumer || g.Number <= 0 || time.Since(g.At).Abs() > time.Hour ||
+		if g.Why != want.Why || g.Fingerprint != want.Fingerprint || g.Consumer != consumer ||
+			g.Number <= 0 || time.Since(g.At).Abs() > time.Hour ||
 			!g.Admitted.IsZero() || !g.Taken.IsZero() || i > 0 && g.Number <= got[i-1].Number {
 			s.Errorf("%+v is kept as %+v", want, g)
 		}
@@ -97,8 +102,10 @@ func (s *suite[TTx]) quarantineKept() {
 	}
 	for i, one := range s.inQuarantine(store.Query{Bare: true}) {
 		want := got[i].Message
-		if want.Data = nil; !reflect.DeepEqual(one.Message, want) || one.Bytes != len(got[i].Message.Data) || one.Bytes != got[i].Bytes {
-			s.Errorf("without payloads the message is %+v of %d bytes, want %+v", one.Message, one.Bytes, got[i])
+		if want.Data = nil; !reflect.DeepEqual(one.Message, want) || one.Bytes != len(got[i].Message.Data) ||
+			one.Bytes != got[i].Bytes {
+			s.Errorf("without payloads the message is %+v of %d bytes, want %+v", one.Message,
+				one.Bytes, got[i])
 		}
 	}
 	s.counts(0, 0, 0)
@@ -149,10 +156,13 @@ func (s *suite[TTx]) quarantineAct() {
 	s.apply(store.Effect{Quarantine: &q})
 	number := s.inQuarantine(store.Query{})[0].Number
 	for i, author := range []string{"ann", "carl"} {
-		act := &store.Audit{Author: author, Reason: "looked at it", Action: "admit", Consumer: q.Consumer, Identity: q.Identity}
-		s.applied([]bool{i == 0}, store.Effect{Admit: &store.Admit{Number: number, By: author, Reason: "looked at it"}, Audit: act})
+		act := &store.Audit{Author: author, Reason: "looked at it", Action: "admit", Consumer: q.Consumer,
+			Identity: q.Identity}
+		s.applied([]bool{i == 0}, store.Effect{Admit: &store.Admit{Number: number, By: author,
+			Reason: "looked at it"}, Audit: act})
 		acts, err := s.d.Audits(s.Context(), store.AuditQuery{Limit: 10})
-		if s.ok(err, "list acts"); len(acts) != 1 || acts[0].Author != "ann" || acts[0].Identity != q.Identity {
+		if s.ok(err, "list acts"); len(acts) != 1 || acts[0].Author != "ann" ||
+			acts[0].Identity != q.Identity {
 			s.Fatalf("acts: %+v", acts)
 		}
 	}
@@ -166,13 +176,15 @@ func (s *suite[TTx]) quarantineAdmit() {
 	s.applied([]bool{false}, store.Effect{Admitted: &q, Rows: said})
 	number := s.inQuarantine(store.Query{})[0].Number
 	for i := range 2 {
-		n, err := store.AdmitAll(s.Context(), s.d, []int64{number, number + 1}, "ann", "the topic was replayed")
+		n, err := store.AdmitAll(s.Context(), s.d, []int64{number, number + 1},
+			"ann", "the topic was replayed")
 		if s.ok(err, "admit"); n != 1-i {
 			s.Fatalf("admit %d changes %d", i, n)
 		}
 	}
 	due := s.inQuarantine(store.Query{Consumer: consumer, Admitted: true})
-	if len(due) != 1 || due[0].By != "ann" || due[0].Reason != "the topic was replayed" || due[0].Admitted.IsZero() {
+	if len(due) != 1 || due[0].By != "ann" || due[0].Reason != "the topic was replayed" ||
+		due[0].Admitted.IsZero() {
 		s.Fatalf("admitted %+v", due)
 	}
 	if other := s.inQuarantine(store.Query{Consumer: "mail", Admitted: true}); len(other) != 0 {
@@ -205,7 +217,8 @@ func (s *suite[TTx]) quarantineRivals() {
 	s.apply(store.Effect{Quarantine: &q})
 	_, err := store.AdmitAll(s.Context(), s.d, []int64{s.inQuarantine(store.Query{})[0].Number}, "ann", "")
 	s.ok(err, "admit")
-	one, two := s.begin(s.d, store.Intake{Wait: patience}), s.begin(s.db.Driver(s), store.Intake{Wait: patience})
+	one, two := s.begin(s.d, store.Intake{Wait: patience}),
+		s.begin(s.db.Driver(s), store.Intake{Wait: patience})
 	s.put(one.Tx(), "one", "1")
 	s.put(two.Tx(), "two", "1")
 	errs := make(chan error, 2)
@@ -333,7 +346,8 @@ func (s *suite[TTx]) quarantineBounded() {
 	q := quarantined(message("k", 1), store.Conflict)
 	q.ID = "two"
 	s.apply(store.Effect{Quarantine: &q})
-	if one, two := s.inQuarantine(store.Query{ID: "one"}), s.inQuarantine(store.Query{ID: "two"}); len(one) != store.QuarantineOfOne || len(two) != 1 {
+	if one, two := s.inQuarantine(store.Query{ID: "one"}), s.inQuarantine(store.Query{ID: "two"}); len(
+		one) != store.QuarantineOfOne || len(two) != 1 {
 		s.Errorf("%d and %d are in quarantine", len(one), len(two))
 	}
 }

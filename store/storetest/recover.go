@@ -48,7 +48,8 @@ func (s *suite[TTx]) knows(knew ...store.Shard) error {
 func (s *suite[TTx]) wantMoved(err error, doing string) {
 	s.Helper()
 	var moved *store.MovedError
-	if !errors.As(err, &moved) || moved.Saw == "" || !errors.Is(err, store.ErrMoved) || !store.Incurable(err) || s.d.Outage(err) {
+	if !errors.As(err, &moved) || moved.Saw == "" || !errors.Is(err, store.ErrMoved) ||
+		!store.Incurable(err) || s.d.Outage(err) {
 		s.Fatalf("%s: got %v, want that the database moved", doing, err)
 	}
 }
@@ -68,7 +69,8 @@ func (s *suite[TTx]) recoverNothingMoved() {
 	if done := s.recover(false); done != (store.Recovered{}) {
 		s.Errorf("where nothing moved the recover does %+v", done)
 	}
-	if got := s.lease(s.d, "one", "1")[0]; got.Epoch != was[0].Epoch || got.Token != was[0].Token || got.Cursor != c {
+	if got := s.lease(s.d, "one", "1")[0]; got.Epoch != was[0].Epoch || got.Token != was[0].Token ||
+		got.Cursor != c {
 		s.Errorf("and the shard goes from %+v to %+v", was[0], got)
 	}
 }
@@ -90,7 +92,8 @@ func (s *suite[TTx]) recoverWentBack() {
 	s.wantMoved(s.knows(), "lease after a look")
 	s.say(later)
 	done := s.recover(false)
-	if looked.Moved == "" || looked.Again != 0 || done.Moved != looked.Moved || done.Again != 3 || done.Covered != 0 || done.Shards != shards {
+	if looked.Moved == "" || looked.Again != 0 || done.Moved != looked.Moved || done.Again != 3 ||
+		done.Covered != 0 || done.Shards != shards {
 		s.Errorf("a look sees %+v, the recover does %+v", looked, done)
 	}
 	if again := s.recover(false); again != (store.Recovered{}) {

@@ -34,18 +34,22 @@ func (s *suite[TTx]) renameMoves() {
 	dead := parked("b", 2)
 	dead.Dead = &store.Death{Kind: "attempts"}
 	apart := quarantined(message("c", 3), store.Conflict)
-	s.apply(append(keeping(parked("a", 1), dead), store.Effect{Mark: &m}, store.Effect{Mark: &other}, store.Effect{Quarantine: &apart})...)
+	s.apply(append(keeping(parked("a", 1), dead), store.Effect{Mark: &m}, store.Effect{Mark: &other},
+		store.Effect{Quarantine: &apart})...)
 	s.step(taking("a"), store.StepAbsent)
 	placed := store.Kind{Topic: "orders", Type: "placed"}
 	partition := store.Checkpoint{Partition: "orders/0", Origin: "o", Position: 7, InFlightEnd: 9}
 	control := store.Checkpoint{Partition: "skald:control:pause", Origin: "{}"}
 	s.occupy("", "1", partition, control)
-	_, err := s.d.Attend(s.Context(), store.Attend{Consumer: next, Take: true, Session: "", Stamp: "2", Checkpoints: []store.Checkpoint{{Partition: "orders/0", Origin: "o"}, {Partition: "orders/1", Origin: "o"}}})
+	_, err := s.d.Attend(s.Context(), store.Attend{Consumer: next, Take: true, Session: "", Stamp: "2",
+		Checkpoints: []store.Checkpoint{{Partition: "orders/0", Origin: "o"},
+			{Partition: "orders/1", Origin: "o"}}})
 	s.ok(err, "occupy as the other one, who only looked")
 	s.noteKinds(consumer, 0, []store.Kind{placed})
 	s.noteKinds(next, 0, []store.Kind{placed})
 
-	want := store.Belongings{Marks: 1, Positions: 1, Controls: 1, Parked: 1, Dead: 1, Quarantined: 1, Steps: 1, Types: 1}
+	want := store.Belongings{Marks: 1, Positions: 1, Controls: 1, Parked: 1, Dead: 1, Quarantined: 1,
+		Steps: 1, Types: 1}
 	is := func(got store.Belongings, want store.Belongings) {
 		s.Helper()
 		if got.Heard < 0 || got.Heard > time.Hour {
@@ -73,7 +77,8 @@ func (s *suite[TTx]) renameMoves() {
 	checkpoints, err := s.d.Attend(s.Context(), store.Attend{Consumer: next})
 	s.ok(err, "read checkpoints")
 	partition.Stamp, control.Stamp = "1", "1"
-	s.checkpoints(checkpoints, partition, store.Checkpoint{Partition: "orders/1", Origin: "o", Stamp: "2"}, control)
+	s.checkpoints(checkpoints, partition, store.Checkpoint{Partition: "orders/1", Origin: "o", Stamp: "2"},
+		control)
 	if kept := s.inQuarantine(store.Query{Consumer: next}); len(kept) != 1 {
 		s.Errorf("in quarantine are %+v", kept)
 	}
@@ -93,7 +98,8 @@ func (s *suite[TTx]) renameRefuses() {
 	apart.Consumer = "apart"
 	s.apply(append(keeping(p), store.Effect{Mark: &m}, store.Effect{Quarantine: &apart})...)
 	s.step(step, store.StepAbsent)
-	_, err := s.d.Attend(s.Context(), store.Attend{Consumer: "told", Take: true, Session: "", Stamp: "1", Checkpoints: []store.Checkpoint{{Partition: "skald:control:pause", Origin: "{}"}}})
+	_, err := s.d.Attend(s.Context(), store.Attend{Consumer: "told", Take: true, Session: "", Stamp: "1",
+		Checkpoints: []store.Checkpoint{{Partition: "skald:control:pause", Origin: "{}"}}})
 	s.ok(err, "tell")
 	for _, next := range []string{"done", "stepped", "parked", "apart", "told"} {
 		s.renamed(store.Rename{Old: consumer, New: next, Audit: note}, false)
@@ -104,7 +110,8 @@ func (s *suite[TTx]) renameRefuses() {
 		s.Errorf("there are %d audits", n)
 	}
 
-	_, err = s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Take: true, Session: "a life", Stamp: "1", Checkpoints: []store.Checkpoint{{Partition: "orders/0", Origin: "o"}}})
+	_, err = s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Take: true, Session: "a life",
+		Stamp: "1", Checkpoints: []store.Checkpoint{{Partition: "orders/0", Origin: "o"}}})
 	s.ok(err, "occupy")
 	// it has not left its partition
 	s.renamed(store.Rename{Old: consumer, New: "free", Quiet: time.Hour, Audit: note}, false)

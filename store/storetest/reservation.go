@@ -21,7 +21,8 @@ func reservationTests[TTx any]() map[string]func(*suite[TTx]) {
 
 // reserving is a reservation of the key of m.
 func reserving(m store.Mark, token string, lease time.Duration) store.Reservation {
-	return store.Reservation{Consumer: m.Consumer, Identity: m.Identity, Fingerprint: m.Fingerprint, Token: token, Lease: lease}
+	return store.Reservation{Consumer: m.Consumer, Identity: m.Identity, Fingerprint: m.Fingerprint,
+		Token: token, Lease: lease}
 }
 
 func (s *suite[TTx]) reserve(r store.Reservation) store.Reserved {
@@ -39,7 +40,8 @@ func (s *suite[TTx]) reservationOneHasIt() {
 			s.Fatalf("a fresh key: %+v", got)
 		}
 		got := s.reserve(reserving(m, "two", time.Hour))
-		if left := got.Left; left <= 0 || left > time.Hour || !got.Rival || got.Fingerprint != 7 || got.Outcome != store.Fresh {
+		if left := got.Left; left <= 0 || left > time.Hour || !got.Rival || got.Fingerprint != 7 ||
+			got.Outcome != store.Fresh {
 			s.Fatalf("a key that a rival has: %+v", got)
 		}
 		two := reserving(m, "two", 0)
@@ -144,7 +146,8 @@ func (s *suite[TTx]) reservationCounted() {
 	want := []store.ReservedCounts{{Consumer: "http:a", Held: 1}, {Consumer: "http:b", Held: 1, Expired: 1}}
 	s.until("the lease ends", func() bool { return slices.Equal(read(), want) })
 	s.apply(store.Effect{Reservation: &one})
-	if got := read(); !slices.Equal(got, []store.ReservedCounts{{Consumer: "http:a", Held: 1}, {Consumer: "http:b", Expired: 1}}) {
+	if got := read(); !slices.Equal(got,
+		[]store.ReservedCounts{{Consumer: "http:a", Held: 1}, {Consumer: "http:b", Expired: 1}}) {
 		s.Errorf("once one is given back: %+v", got)
 	}
 }

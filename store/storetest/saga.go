@@ -29,7 +29,8 @@ func sagaTests[TTx any]() map[string]func(*suite[TTx]) {
 
 // sagaOf is a new saga of definition order, in the hands of session one.
 func sagaOf(key string) store.Saga {
-	return store.Saga{Name: "order", Key: key, ID: newID(), Hash: "v1", Input: `{"n":1}`, Fingerprint: -7, Origin: `{"trace":"t"}`, State: `{"at":0}`,
+	return store.Saga{Name: "order", Key: key, ID: newID(), Hash: "v1", Input: `{"n":1}`, Fingerprint: -7,
+		Origin: `{"trace":"t"}`, State: `{"at":0}`,
 		Standing: store.Standing{Status: "running", Step: "hold"}, Session: "one", Lease: time.Hour}
 }
 
@@ -54,7 +55,8 @@ func refOf(m store.Saga) store.SagaRef {
 
 // moved is a move of m by one step.
 func moved(m store.Saga, state string) *store.SagaMove {
-	return &store.SagaMove{SagaRef: refOf(m), State: state, Standing: store.Standing{Status: "running", Step: "next"}}
+	return &store.SagaMove{SagaRef: refOf(m), State: state,
+		Standing: store.Standing{Status: "running", Step: "next"}}
 }
 
 // saga is how a saga stands.
@@ -98,7 +100,8 @@ func (s *suite[TTx]) sagaStart() {
 	want.Since, want.Retry = time.UnixMilli(1_700_000_000_123).UTC(), time.UnixMilli(1_700_000_060_000).UTC()
 	want.Stuck, want.Paused, want.Error, want.Failed = true, true, "no", 3
 	got := s.start(want)[0]
-	if since := time.Since(got.Started); since > patience || since < -patience || got.Due.Sub(got.Started) != time.Hour {
+	if since := time.Since(got.Started); since > patience || since < -patience ||
+		got.Due.Sub(got.Started) != time.Hour {
 		s.Errorf("started %v, leased until %v", got.Started, got.Due)
 	}
 	want.Version, want.Lease, want.Started, want.Changed, want.Due = 1, 0, got.Started, got.Changed, got.Due
@@ -186,7 +189,8 @@ func (s *suite[TTx]) sagaIntake() {
 	a, b := s.start(sagaOf("a"))[0], s.start(sagaOf("b"))[0]
 	s.apply(store.Effect{Saga: moved(b, "1")})
 	for i := range 2 {
-		u := s.begin(s.d, store.Intake{Sagas: []store.SagaRef{refOf(b), refOf(a), {Name: "order", Key: "none", Version: 1}}, Wait: patience})
+		u := s.begin(s.d, store.Intake{Sagas: []store.SagaRef{refOf(b), refOf(a),
+			{Name: "order", Key: "none", Version: 1}}, Wait: patience})
 		if got := u.Found().Sagas; !slices.Equal(got, []bool{false, i == 0, false}) {
 			s.Fatalf("the intake found %v", got)
 		}
@@ -204,7 +208,8 @@ func (s *suite[TTx]) sagaIntake() {
 	a = s.saga("a")
 	u := s.begin(s.d, store.Intake{Sagas: []store.SagaRef{refOf(a)}})
 	s.ok(s.d.Write(s.Context(), u.Tx(), store.Effect{Saga: moved(a, "the handler's")}), "write")
-	s.is(u.Commit(s.Context(), store.Effect{Saga: moved(a, "2")}), store.ErrLost, "commit after a move of the handler's")
+	s.is(u.Commit(s.Context(), store.Effect{Saga: moved(a, "2")}), store.ErrLost,
+		"commit after a move of the handler's")
 	s.sagaStands("a", "1", 2)
 	tx := s.db.Begin(s)
 	found, err := s.d.Enter(s.Context(), tx, store.Intake{Sagas: []store.SagaRef{refOf(a), refOf(b)}})
@@ -222,7 +227,8 @@ func (s *suite[TTx]) sagaIntakeRival() {
 	a := s.start(one)[0]
 	holder := s.begin(s.db.Driver(s), store.Intake{Sagas: []store.SagaRef{refOf(a)}})
 	if s.can.Rivals {
-		got, err := s.d.ClaimSagas(s.Context(), store.ClaimSagas{Session: "two", Hashes: []string{"v1"}, Limit: 9, Lease: time.Hour})
+		got, err := s.d.ClaimSagas(s.Context(), store.ClaimSagas{Session: "two", Hashes: []string{"v1"},
+			Limit: 9, Lease: time.Hour})
 		s.ok(err, "claim")
 		if len(got.Sagas) != 0 || got.Next <= 0 || got.Next > time.Minute {
 			s.Errorf("a claim beside a unit that has the saga: %+v", got)
@@ -254,7 +260,8 @@ func (s *suite[TTx]) sagaFollows() {
 		s.put(u.Tx(), "k", fmt.Sprint(i))
 		next := refOf(b)
 		next.Version += int64(i / 2)
-		then, err := u.CommitThen(s.Context(), store.Intake{Sagas: []store.SagaRef{next}}, store.Effect{Saga: moved(s.saga([]string{"a", "b", "b"}[i]), fmt.Sprint(i))})
+		then, err := u.CommitThen(s.Context(), store.Intake{Sagas: []store.SagaRef{next}},
+			store.Effect{Saga: moved(s.saga([]string{"a", "b", "b"}[i]), fmt.Sprint(i))})
 		s.ok(err, "commit and begin")
 		if u = then; u == nil {
 			next := s.saga("b")
@@ -295,7 +302,8 @@ func (s *suite[TTx]) sagaWakes() {
 		s.apply(store.Effect{Saga: free(s.saga("a"), "2")}, store.Effect{Saga: free(s.saga("b"), "1")})
 	})
 	wakes("a unit", func() {
-		s.commit(s.begin(s.d, store.Intake{}), store.Effect{Saga: free(store.Saga{Name: "order", Key: "a", Version: 3}, "3")})
+		s.commit(s.begin(s.d, store.Intake{}),
+			store.Effect{Saga: free(store.Saga{Name: "order", Key: "a", Version: 3}, "3")})
 	})
 	wakes("a write", func() {
 		tx := s.db.Begin(s)
@@ -307,7 +315,8 @@ func (s *suite[TTx]) sagaWakes() {
 func (s *suite[TTx]) sagaDefinitions() {
 	note := func(ds ...store.SagaDefinition) { s.ok(s.d.NoteSagaDefinitions(s.Context(), ds), "note") }
 	note()
-	v1, v2, other := store.SagaDefinition{Name: "order", Hash: "v1", Written: "{}"}, store.SagaDefinition{Name: "order", Hash: "v2", Written: `{"n":2}`},
+	v1, v2, other := store.SagaDefinition{Name: "order", Hash: "v1", Written: "{}"},
+		store.SagaDefinition{Name: "order", Hash: "v2", Written: `{"n":2}`},
 		store.SagaDefinition{Name: "invoice", Hash: "v1", Written: "{}"}
 	note(v1, other, v1)
 	read := func() []store.SagaDefinition {

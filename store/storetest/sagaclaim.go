@@ -36,7 +36,8 @@ func (s *suite[TTx]) claimSagas(session string, limit int, hashes ...string) sto
 	if hashes == nil {
 		hashes = []string{"v1"}
 	}
-	got, err := s.d.ClaimSagas(s.Context(), store.ClaimSagas{Session: session, Hashes: hashes, Limit: limit, Lease: time.Hour})
+	got, err := s.d.ClaimSagas(s.Context(), store.ClaimSagas{Session: session, Hashes: hashes, Limit: limit,
+		Lease: time.Hour})
 	s.ok(err, "claim sagas")
 	return got
 }
@@ -65,7 +66,8 @@ func (s *suite[TTx]) sagaClaimOrder() {
 			s.Fatalf("claimed %q, want %q", keys, want)
 		}
 		for _, one := range got.Sagas {
-			if stored := s.saga(one.Key); stored != one || one.Version != 2 || one.Session != "two" || time.Until(one.Due) < time.Hour-patience {
+			if stored := s.saga(one.Key); stored != one || one.Version != 2 || one.Session != "two" ||
+				time.Until(one.Due) < time.Hour-patience {
 				s.Errorf("claimed\n%+v, stored\n%+v", one, stored)
 			}
 		}
@@ -89,11 +91,13 @@ func (s *suite[TTx]) sagaClaimFences() {
 	if u.Found().Sagas[0] {
 		s.Error("the former holder finds the saga as it was")
 	}
-	s.is(u.Commit(s.Context(), store.Effect{Saga: moved(was, "late")}), store.ErrLost, "commit of the former holder")
+	s.is(u.Commit(s.Context(), store.Effect{Saga: moved(was, "late")}), store.ErrLost,
+		"commit of the former holder")
 	m := moved(got[0], "1")
 	m.Release = true
 	s.apply(store.Effect{Saga: m})
-	if got = s.claimSagas("three", 9).Sagas; len(got) != 1 || got[0].State != "1" || got[0].Version != 4 || got[0].Lapsed != "" {
+	if got = s.claimSagas("three", 9).Sagas; len(got) != 1 || got[0].State != "1" || got[0].Version != 4 ||
+		got[0].Lapsed != "" {
 		s.Fatalf("a saga that was released: %+v", got)
 	}
 	m = moved(got[0], "2")
@@ -129,7 +133,8 @@ func (s *suite[TTx]) sagaClaimNext() {
 	never.Release, never.Wake = true, -1
 	s.start(later)
 	s.apply(store.Effect{Saga: never})
-	if got := s.claimSagas("two", 9); len(got.Sagas) != 0 || got.Next > 20*time.Minute || got.Next < 20*time.Minute-patience {
+	if got := s.claimSagas("two", 9); len(got.Sagas) != 0 || got.Next > 20*time.Minute ||
+		got.Next < 20*time.Minute-patience {
 		s.Errorf("one is due in 20 minutes: %+v", got)
 	}
 }
@@ -138,7 +143,8 @@ func (s *suite[TTx]) sagaClaimNext() {
 func (s *suite[TTx]) sagaClaimHashes() {
 	s.start(dueSaga("a", time.Second))
 	for _, hashes := range [][]string{{"v2"}, {}, {"V1", "v10", "v"}} {
-		got, err := s.d.ClaimSagas(s.Context(), store.ClaimSagas{Session: "two", Hashes: hashes, Limit: 9, Lease: time.Hour})
+		got, err := s.d.ClaimSagas(s.Context(), store.ClaimSagas{Session: "two", Hashes: hashes, Limit: 9,
+			Lease: time.Hour})
 		s.ok(err, "claim sagas")
 		if len(got.Sagas) != 0 || got.Next >= 0 {
 			s.Errorf("a claim for %v: %+v", hashes, got)
@@ -162,7 +168,8 @@ func (s *suite[TTx]) sagaClaimAtOnce() {
 		d := s.db.Driver(s)
 		wg.Go(func() {
 			for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-				got, err := d.ClaimSagas(s.Context(), store.ClaimSagas{Session: fmt.Sprint(i), Hashes: []string{"v1"}, Limit: 7, Lease: time.Hour})
+				got, err := d.ClaimSagas(s.Context(), store.ClaimSagas{Session: fmt.Sprint(i),
+					Hashes: []string{"v1"}, Limit: 7, Lease: time.Hour})
 				if err != nil && !d.Outage(err) {
 					s.Errorf("claim: %v", err)
 					return
@@ -209,60 +216,6 @@ func (s *suite[TTx]) sagaClaimBytes() {
 	}
 }
 
-func (s *suite[TTx]) sagaList() {
-	keys := []string{"a", "b", "c", "d", "e"}
-	for i, key := range keys {
-		s.start(sagaOf(key))
-		m := moved(s.saga(key), "1")
-		switch i {
-		case 0:
-			m.Stuck, m.Error, m.Step = true, "100% of 'it_'\\ failed", "charge"
-		case 1:
-			m.Paused = true
-		case 2:
-			m.Retry, m.Failed, m.Error, m.Status = time.Now().Add(time.Hour), 3, "no", "compensating"
-		case 3:
-			m.Final, m.Status = true, "done"
-		case 4:
-			continue
-		}
-		s.apply(store.Effect{Saga: m})
-	}
-	other := sagaOf("a")
-	other.Name = "invoice"
-	s.start(other)
-	first, last := s.saga("a").Started, s.saga("e").Started
-	for what, c := range map[string]struct {
-		q    store.SagaQuery
-		want string
-	}{
-		"all":            {store.SagaQuery{}, "a a b c d e"},
-		"of a name":      {store.SagaQuery{Name: "order"}, "a b c d e"},
-		"of a key":       {store.SagaQuery{Key: "a"}, "a a"},
-		"of an id":       {store.SagaQuery{ID: s.saga("c").ID}, "c"},
-		"of a status":    {store.SagaQuery{Status: []string{"compensating", "done"}}, "c d"},
-		"stuck":          {store.SagaQuery{Stuck: true}, "a"},
-		"paused":         {store.SagaQuery{Paused: true}, "b"},
-		"failing":        {store.SagaQuery{Failing: true}, "c"},
-		"at a step":      {store.SagaQuery{Step: "charge"}, "a"},
-		"of an error":    {store.SagaQuery{Error: "% of 'it_'\\"}, "a"},
-		"of no error":    {store.SagaQuery{Error: "%"}, "a"},
-		"early":          {store.SagaQuery{Name: "order", StartedBefore: first}, ""},
-		"late":           {store.SagaQuery{Name: "order", StartedAfter: last}, ""},
-		"from the start": {store.SagaQuery{Name: "order", StartedAfter: first.Add(-time.Millisecond), StartedBefore: last.Add(time.Millisecond)}, "a b c d e"},
-		"after one":      {store.SagaQuery{Name: "order", After: &store.SagaRef{Name: "order", Key: "b"}}, "c d e"},
-		"after a name":   {store.SagaQuery{After: &store.SagaRef{Name: "invoice", Key: "a"}, Limit: 2}, "a b"},
-		"of bytes":       {store.SagaQuery{Key: "\xff\x00"}, ""},
-	} {
-		got, err := store.ListSagas(s.Context(), s.d, c.q)
-		s.ok(err, "list %s", what)
-		if keys := keysOf(got); keys != c.want {
-			s.Errorf("%s: %q, want %q", what, keys, c.want)
-		}
-	}
-	s.lookThroughSagas()
-}
-
 // What no index knows is looked for saga by saga, up to a bound, from which the next list goes on.
 func (s *suite[TTx]) lookThroughSagas() {
 	for what, c := range map[string]struct {
@@ -270,18 +223,21 @@ func (s *suite[TTx]) lookThroughSagas() {
 		want string
 		to   string
 	}{
-		"some":              {store.SagaQuery{Scan: 3}, "a a b", "b"},
-		"a full page":       {store.SagaQuery{Scan: 3, Limit: 3}, "a a b", ""},
-		"more than are":     {store.SagaQuery{Scan: 7}, "a a b c d e", ""},
-		"none of a step":    {store.SagaQuery{Scan: 4, Step: "nowhere"}, "", "c"},
-		"one of a step":     {store.SagaQuery{Scan: 4, Step: "charge"}, "a", "c"},
-		"one that is full":  {store.SagaQuery{Scan: 4, Step: "charge", Limit: 1}, "a", ""},
-		"of those failing":  {store.SagaQuery{Scan: 1, Failing: true, ID: "none"}, "", "c"},
-		"of those stuck":    {store.SagaQuery{Scan: 2, Stuck: true, Step: "charge"}, "a", ""},
-		"of a live status":  {store.SagaQuery{Scan: 1, Status: []string{"compensating"}, Error: "none"}, "", "c"},
-		"of an ended one":   {store.SagaQuery{Scan: 5, Status: []string{"done"}}, "d", "d"},
-		"after one":         {store.SagaQuery{Scan: 2, Step: "nowhere", After: &store.SagaRef{Name: "order", Key: "b"}}, "", "d"},
-		"after the last":    {store.SagaQuery{Scan: 2, Step: "nowhere", After: &store.SagaRef{Name: "order", Key: "e"}}, "", ""},
+		"some":             {store.SagaQuery{Scan: 3}, "a a b", "b"},
+		"a full page":      {store.SagaQuery{Scan: 3, Limit: 3}, "a a b", ""},
+		"more than are":    {store.SagaQuery{Scan: 7}, "a a b c d e", ""},
+		"none of a step":   {store.SagaQuery{Scan: 4, Step: "nowhere"}, "", "c"},
+		"one of a step":    {store.SagaQuery{Scan: 4, Step: "charge"}, "a", "c"},
+		"one that is full": {store.SagaQuery{Scan: 4, Step: "charge", Limit: 1}, "a", ""},
+		"of those failing": {store.SagaQuery{Scan: 1, Failing: true, ID: "none"}, "", "c"},
+		"of those stuck":   {store.SagaQuery{Scan: 2, Stuck: true, Step: "charge"}, "a", ""},
+		"of a live status": {store.SagaQuery{Scan: 1, Status: []string{"compensating"}, Error: "none"}, "",
+			"c"},
+		"of an ended one": {store.SagaQuery{Scan: 5, Status: []string{"done"}}, "d", "d"},
+		"after one": {store.SagaQuery{Scan: 2, Step: "nowhere",
+			After: &store.SagaRef{Name: "order", Key: "b"}}, "", "d"},
+		"after the last": {store.SagaQuery{Scan: 2, Step: "nowhere",
+			After: &store.SagaRef{Name: "order", Key: "e"}}, "", ""},
 		"of a key":          {store.SagaQuery{Scan: 3, Key: "a"}, "a a", ""},
 		"of a key, light":   {store.SagaQuery{Scan: 5, Key: "a", Light: true, Name: "order"}, "a", ""},
 		"of a name, bigger": {store.SagaQuery{Scan: 5, Name: "order", Step: "nowhere"}, "", "e"},
@@ -328,7 +284,8 @@ func (s *suite[TTx]) sagaCounts() {
 	late := dueSaga("late", 2*time.Minute)
 	late.Name = "invoice"
 	s.start(append(all, late, dueSaga("due", time.Second))...)
-	want := []store.SagaCounts{{Name: "invoice", Running: 1, Overdue: 1}, {Name: "order", Running: 9, Compensating: 8, Stuck: 8, Paused: 8, Failing: 8}}
+	want := []store.SagaCounts{{Name: "invoice", Running: 1, Overdue: 1},
+		{Name: "order", Running: 9, Compensating: 8, Stuck: 8, Paused: 8, Failing: 8}}
 	if got := counts(); !slices.Equal(got, want) {
 		s.Errorf("the counts are\n%+v, want\n%+v", got, want)
 	}
@@ -375,7 +332,9 @@ func (s *suite[TTx]) sagaForget() {
 	s.sagaStands("a", `{"at":0}`, 1)
 	for _, parent := range []string{"b", "none"} { // a child is kept until nobody may undo it any more
 		kid := sagaOf("kid of " + parent)
-		kid.Origin = fmt.Sprintf(`{"correlation":"\"parent\"","parent":{"name":"order","key":%q,"id":%q,"step":"x"}}`, parent, s.saga("b").ID)
+		kid.Origin = fmt.Sprintf(
+			`{"correlation":"\"parent\"","parent":{"name":"order","key":%q,"id":%q,"step":"x"}}`, parent,
+			s.saga("b").ID)
 		s.start(kid)
 		end := moved(s.saga(kid.Key), "1")
 		end.Status, end.Final, end.Release = "done", true, true

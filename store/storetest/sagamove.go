@@ -13,8 +13,10 @@ import (
 // A move writes all that it holds and raises the version. Without Release the lease stays as it is.
 func (s *suite[TTx]) sagaMove() {
 	was := s.start(sagaOf("a"))[0]
-	m := store.SagaMove{SagaRef: refOf(was), State: "1", Hash: "v2", Standing: store.Standing{Status: "compensating", Stuck: true, Paused: true, Step: "charge",
-		Error: strings.Repeat("é", 700), Failed: 2, Since: time.UnixMilli(1_700_000_000_123).UTC(), Retry: time.UnixMilli(1_700_000_000_456).UTC()}}
+	m := store.SagaMove{SagaRef: refOf(was), State: "1", Hash: "v2",
+		Standing: store.Standing{Status: "compensating", Stuck: true, Paused: true, Step: "charge",
+			Error: strings.Repeat("é", 700), Failed: 2, Since: time.UnixMilli(1_700_000_000_123).UTC(),
+			Retry: time.UnixMilli(1_700_000_000_456).UTC()}}
 	s.apply(store.Effect{Saga: &m})
 	got := s.saga("a")
 	want := was
@@ -32,7 +34,8 @@ func (s *suite[TTx]) sagaMove() {
 		m.Release, m.Wake, m.Final = !end.final, end.wake, end.final
 		s.apply(store.Effect{Saga: m})
 		got := s.saga("a")
-		if got.Session != "" || got.Due.IsZero() != (end.due < 0) || got.Ended.IsZero() == end.final || got.Hash != "v2" || !got.Since.IsZero() || !got.Retry.IsZero() {
+		if got.Session != "" || got.Due.IsZero() != (end.due < 0) || got.Ended.IsZero() == end.final ||
+			got.Hash != "v2" || !got.Since.IsZero() || !got.Retry.IsZero() {
 			s.Fatalf("%+v: %+v", end, got)
 		}
 		if late := time.Until(got.Due) - end.due; end.due >= 0 && (late > patience || late < -patience) {
@@ -44,7 +47,8 @@ func (s *suite[TTx]) sagaMove() {
 // Of an effect whose saga moved meanwhile nothing stands, and the other effects do.
 func (s *suite[TTx]) sagaMoveLost() {
 	a := s.start(sagaOf("a"))[0]
-	stale := store.Effect{Saga: moved(a, "stale"), Rows: rows(message("a", 1)).Rows, Audit: &store.Audit{Author: "x", Reason: "y", Action: "z"}}
+	stale := store.Effect{Saga: moved(a, "stale"), Rows: rows(message("a", 1)).Rows,
+		Audit: &store.Audit{Author: "x", Reason: "y", Action: "z"}}
 	s.apply(store.Effect{Saga: moved(a, "1")})
 	s.applied([]bool{false}, stale)
 	u := s.begin(s.d, store.Intake{})
@@ -137,7 +141,8 @@ func (s *suite[TTx]) sagaWrite() {
 	s.ok(s.db.Rollback(tx), "roll back")
 	s.sagaStands("a", `{"at":0}`, 1)
 	tx = s.db.Begin(s)
-	s.ok(s.d.Write(s.Context(), tx, store.Effect{Saga: moved(s.sagaIn(tx, "a"), "1"), Rows: rows(message("a", 1)).Rows}), "write")
+	s.ok(s.d.Write(s.Context(), tx, store.Effect{Saga: moved(s.sagaIn(tx, "a"), "1"),
+		Rows: rows(message("a", 1)).Rows}), "write")
 	if got := s.sagaIn(tx, "a"); got.State != "1" || got.Version != 2 {
 		s.Errorf("in the transaction that moved it: %+v", got)
 	}
@@ -145,12 +150,14 @@ func (s *suite[TTx]) sagaWrite() {
 	s.ok(s.db.Commit(tx), "commit")
 	u := s.begin(s.d, store.Intake{})
 	for _, state := range []string{"2", "3"} {
-		s.ok(s.d.Write(s.Context(), u.Tx(), store.Effect{Saga: moved(s.sagaIn(u.Tx(), "a"), state)}), "write in a unit")
+		s.ok(s.d.Write(s.Context(), u.Tx(), store.Effect{Saga: moved(s.sagaIn(u.Tx(), "a"), state)}),
+			"write in a unit")
 	}
 	s.commit(u, store.Effect{Saga: moved(store.Saga{Name: "order", Key: "a", Version: 4}, "4")})
 	s.sagaStands("a", "4", 5)
 	u = s.begin(s.d, store.Intake{})
-	err := s.d.Write(s.Context(), u.Tx(), store.Effect{Saga: moved(store.Saga{Name: "order", Key: "a", Version: 4}, "stale")})
+	err := s.d.Write(s.Context(), u.Tx(),
+		store.Effect{Saga: moved(store.Saga{Name: "order", Key: "a", Version: 4}, "stale")})
 	if err == nil {
 		err = u.Commit(s.Context())
 	} else {
@@ -167,7 +174,8 @@ func (s *suite[TTx]) sagaLimits() {
 	most.Name, most.Input, most.State = long, large, large
 	got := s.start(most)[0]
 	if got.Input != large || got.State != large {
-		s.Errorf("an input of %d bytes is stored as %d, a state as %d", len(large), len(got.Input), len(got.State))
+		s.Errorf("an input of %d bytes is stored as %d, a state as %d", len(large), len(got.Input),
+			len(got.State))
 	}
 	large = strings.Repeat("y", 900<<10)
 	s.apply(store.Effect{Saga: moved(got, large)})
@@ -199,7 +207,8 @@ func (s *suite[TTx]) sagaLimits() {
 		bad := most
 		change(&bad)
 		tx := s.db.Begin(s)
-		if _, _, err := s.d.StartSaga(s.Context(), tx, bad); err == nil || errors.Is(err, store.ErrLost) || s.d.Outage(err) {
+		if _, _, err := s.d.StartSaga(s.Context(), tx, bad); err == nil || errors.Is(err, store.ErrLost) ||
+			s.d.Outage(err) {
 			s.Errorf("a saga with %s: %v", what, err)
 		}
 		s.ok(s.db.Rollback(tx), "roll back")
@@ -208,7 +217,8 @@ func (s *suite[TTx]) sagaLimits() {
 	if _, err := s.d.Apply(s.Context(), store.Effect{Saga: bad}); err == nil || s.d.Outage(err) {
 		s.Errorf("a state of bytes: %v", err)
 	}
-	if _, err := s.d.Apply(s.Context(), store.Effect{Saga: bad}, store.Effect{Saga: moved(sagaOf("z"), "1")}); err == nil || s.d.Outage(err) {
+	if _, err := s.d.Apply(s.Context(), store.Effect{Saga: bad},
+		store.Effect{Saga: moved(sagaOf("z"), "1")}); err == nil || s.d.Outage(err) {
 		s.Errorf("a state of bytes, beside another: %v", err)
 	}
 }

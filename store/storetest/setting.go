@@ -45,7 +45,8 @@ func (s *suite[TTx]) settingsHold() {
 	in.Locks = []store.Lock{{Space: "order", Key: "a"}}
 	u := s.begin(s.d, in)
 	s.found(u, store.Fresh)
-	if got := s.can.Setting(s, u.Tx(), "app.tenant") + " " + s.can.Setting(s, u.Tx(), "app.user"); got != "42 größe 'x'" {
+	if got := s.can.Setting(s, u.Tx(), "app.tenant") + " " +
+		s.can.Setting(s, u.Tx(), "app.user"); got != "42 größe 'x'" {
 		s.Errorf("the handler has %q", got)
 	}
 	s.put(u.Tx(), "k", "v")
@@ -86,8 +87,10 @@ func (s *suite[TTx]) settingsWrong() {
 	if !s.haveSettings() {
 		return
 	}
-	for _, pair := range [][2]string{{"no_such_setting", "1"}, {"app.tenant", "a\x00b"}, {"app.tenant", "\xff"}, {"", "1"},
-		{"lock_timeout", "0"}, {"Synchronous_Commit", "off"}, {"idle_in_transaction_session_timeout", "0"}, {"role", "nobody at all"}} {
+	for _, pair := range [][2]string{{"no_such_setting", "1"}, {"app.tenant", "a\x00b"},
+		{"app.tenant", "\xff"}, {"", "1"},
+		{"lock_timeout", "0"}, {"Synchronous_Commit", "off"}, {"idle_in_transaction_session_timeout", "0"},
+		{"role", "nobody at all"}} {
 		m := mark()
 		_, err := s.d.Begin(s.Context(), settings(intake(m), pair[0], pair[1]))
 		if err == nil || store.Incurable(err) || s.d.Outage(err) {

@@ -65,7 +65,8 @@ func progress(p store.Progress) store.Effect { return store.Effect{Shard: &p} }
 func (s *suite[TTx]) shardTakesAll() {
 	got := s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Hour})
 	if len(got.Shards) != shards || got.Share != shards || got.Sessions != 1 {
-		s.Fatalf("the only relay has %d shards, a share of %d, of %d lives", len(got.Shards), got.Share, got.Sessions)
+		s.Fatalf("the only relay has %d shards, a share of %d, of %d lives", len(got.Shards), got.Share,
+			got.Sessions)
 	}
 	next, tokens := 0, map[string]bool{}
 	slices.SortFunc(got.Shards, func(a, b store.Shard) int { return a.First - b.First })
@@ -108,7 +109,8 @@ func (s *suite[TTx]) settle(owners []string) map[string][]store.Shard {
 			if n := len(held[o].Shards); n > held[o].Share && n > len(was.Shards) {
 				s.Fatalf("a relay takes %d shards, its share is %d", n, held[o].Share)
 			}
-			quiet = quiet && ask.Free == nil && len(held[o].Shards) <= held[o].Share && slices.Equal(was.Shards, held[o].Shards) && held[o].Sessions == min(len(owners), shards)
+			quiet = quiet && ask.Free == nil && len(held[o].Shards) <= held[o].Share &&
+				slices.Equal(was.Shards, held[o].Shards) && held[o].Sessions == min(len(owners), shards)
 		}
 		return quiet
 	})
@@ -145,13 +147,16 @@ func (s *suite[TTx]) shardFairShare() {
 func (s *suite[TTx]) shardFree() {
 	was := s.lease(s.d, "one", "1")
 	s.apply(progress(func() store.Progress { p := under(was[3]); p.Incarnation = new("b"); return p }()))
-	left := s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Hour, Free: []int{was[3].ID, was[5].ID}}).Shards
-	if len(left) != shards-2 || slices.Contains(shardIDs(left), was[3].ID) || slices.Contains(shardIDs(left), was[5].ID) {
+	left := s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Hour,
+		Free: []int{was[3].ID, was[5].ID}}).Shards
+	if len(left) != shards-2 || slices.Contains(shardIDs(left), was[3].ID) ||
+		slices.Contains(shardIDs(left), was[5].ID) {
 		s.Fatalf("after two were given back %v are left", shardIDs(left))
 	}
 	s.applied([]bool{false}, progress(under(was[3])))
 	other := s.ask(s.d, store.Ask{Owner: "two", Session: "1", TTL: time.Hour})
-	if want := []int{was[3].ID, was[5].ID}; !slices.Equal(shardIDs(other.Shards), want) || other.Sessions != 2 {
+	if want := []int{was[3].ID, was[5].ID}; !slices.Equal(shardIDs(other.Shards), want) ||
+		other.Sessions != 2 {
 		s.Fatalf("another relay takes %v of %v, with %d lives", shardIDs(other.Shards), want, other.Sessions)
 	}
 	if l := other.Shards[0]; l.Epoch <= was[3].Epoch || l.Token == was[3].Token || l.Incarnation != "b" {
@@ -164,13 +169,15 @@ func (s *suite[TTx]) shardFree() {
 
 func (s *suite[TTx]) shardLeave() {
 	was := s.lease(s.d, "one", "1")
-	if got := s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Hour, Leave: true}); len(got.Shards) != 0 {
+	if got := s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Hour,
+		Leave: true}); len(got.Shards) != 0 {
 		s.Fatalf("who leaves has %v", shardIDs(got.Shards))
 	}
 	s.applied([]bool{false}, progress(under(was[0])))
 	got := s.ask(s.d, store.Ask{Owner: "two", Session: "1", TTL: time.Hour})
 	if len(got.Shards) != shards || got.Sessions != 1 || got.Share != shards {
-		s.Fatalf("behind one that left there are %d shards, a share of %d, %d lives", len(got.Shards), got.Share, got.Sessions)
+		s.Fatalf("behind one that left there are %d shards, a share of %d, %d lives", len(got.Shards),
+			got.Share, got.Sessions)
 	}
 	// A relay of one name that leaves takes nothing from another.
 	s.ask(s.d, store.Ask{Owner: "one", Session: "1", Leave: true})
@@ -212,15 +219,18 @@ func (s *suite[TTx]) shardWait() {
 		return s.ask(s.d, store.Ask{Owner: owner, Session: "1", TTL: 500 * time.Millisecond, Wait: time.Hour})
 	}
 	for n, owner := range []string{"a", "z"} {
-		if got := long(owner); len(got.Shards) != 0 || got.Share != 0 || got.Sessions != shards || got.Waiting != n+1 {
+		if got := long(owner); len(got.Shards) != 0 || got.Share != 0 || got.Sessions != shards ||
+			got.Waiting != n+1 {
 			s.Fatalf("behind %d relays %q is told %+v", shards, owner, got)
 		}
 	}
-	if got := s.ask(s.d, store.Ask{Owner: owners[0], Session: "1", TTL: time.Hour}); len(got.Shards) != 1 || got.Share != 1 || got.Waiting != 2 {
+	if got := s.ask(s.d, store.Ask{Owner: owners[0], Session: "1", TTL: time.Hour}); len(got.Shards) != 1 ||
+		got.Share != 1 || got.Waiting != 2 {
 		s.Fatalf("beside two that wait one that works is told %+v", got)
 	}
 	s.ask(s.d, store.Ask{Owner: owners[3], Session: "1", Leave: true})
-	if got := long("z"); len(got.Shards) != 1 || got.Share != 1 || got.Sessions != shards || got.Waiting != 1 {
+	if got := long("z"); len(got.Shards) != 1 || got.Share != 1 || got.Sessions != shards ||
+		got.Waiting != 1 {
 		s.Fatalf("the follower of one that left is told %+v", got)
 	}
 	// It is counted for its TTL now, not for as long as one that waits.
@@ -246,13 +256,15 @@ func (s *suite[TTx]) shardLook() {
 	}
 	s.say(message("a", 1))
 	one := look("")
-	if page, err := s.d.Pull(s.Context(), store.Window{Tip: one}, 10); err != nil || len(page.Rows) != 1 || !page.Done {
+	if page, err := s.d.Pull(s.Context(), store.Window{Tip: one}, 10); err != nil || len(page.Rows) != 1 ||
+		!page.Done {
 		s.Fatalf("the window that a look opened has %+v, %v", page, err)
 	}
 	if again := look(one); again != one {
 		s.Fatalf("nothing was said since %q, and a look finds %q", one, again)
 	}
-	if _, err := s.d.Lease(s.Context(), store.Ask{Owner: "one", Session: "1", Look: new("99999-nobody")}); !errors.Is(err, store.ErrMoved) {
+	if _, err := s.d.Lease(s.Context(),
+		store.Ask{Owner: "one", Session: "1", Look: new("99999-nobody")}); !errors.Is(err, store.ErrMoved) {
 		s.Errorf("a look from a tick that is not there: %v", err)
 	}
 }
@@ -271,7 +283,8 @@ func (s *suite[TTx]) shardTakeOver() {
 		return len(is) == shards && got.Sessions == 1
 	})
 	s.takenOver(was[0], is[0], c)
-	if got := s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Hour}); len(got.Shards) != 0 || got.Sessions != 2 {
+	if got := s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Hour}); len(got.Shards) != 0 ||
+		got.Sessions != 2 {
 		s.Fatalf("one that wakes holds %v of %d lives", shardIDs(got.Shards), got.Sessions)
 	}
 }
@@ -287,10 +300,13 @@ func (s *suite[TTx]) shardNewLife() {
 	// What the former life says at its end takes nothing from its successor.
 	s.ask(s.d, store.Ask{Owner: "one", Session: "1", Leave: true})
 	s.apply(progress(under(got.Shards[0])))
-	if other := s.ask(s.d, store.Ask{Owner: "two", Session: "1", TTL: time.Hour}); len(other.Shards) != 0 || other.Sessions != 2 {
-		s.Fatalf("after the former life left another relay holds %v of %d lives", shardIDs(other.Shards), other.Sessions)
+	if other := s.ask(s.d, store.Ask{Owner: "two", Session: "1", TTL: time.Hour}); len(other.Shards) != 0 ||
+		other.Sessions != 2 {
+		s.Fatalf("after the former life left another relay holds %v of %d lives", shardIDs(other.Shards),
+			other.Sessions)
 	}
-	if again := s.lease(s.d, "one", "2"); !slices.Equal(shardIDs(again), shardIDs(got.Shards)) || again[0].Epoch != got.Shards[0].Epoch {
+	if again := s.lease(s.d, "one", "2"); !slices.Equal(shardIDs(again), shardIDs(got.Shards)) ||
+		again[0].Epoch != got.Shards[0].Epoch {
 		s.Fatalf("after the former life left its successor holds %v", shardIDs(again))
 	}
 }
@@ -309,7 +325,8 @@ func (s *suite[TTx]) shardManyAtOnce() {
 		wg.Go(func() {
 			var free []int
 			for turn := range 12 {
-				got, err := d.Lease(s.Context(), store.Ask{Owner: name, Session: fmt.Sprint(turn / 4), TTL: time.Hour, Free: free})
+				got, err := d.Lease(s.Context(), store.Ask{Owner: name, Session: fmt.Sprint(turn / 4),
+					TTL: time.Hour, Free: free})
 				if err != nil && !d.Outage(err) {
 					s.Errorf("lease: %v", err)
 				}

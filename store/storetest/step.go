@@ -41,7 +41,8 @@ func (s *suite[TTx]) stepLongID() {
 
 // taking is a message that would take the step of a saga; undoing is one that would undo it.
 func taking(saga string) store.Step {
-	return store.Step{Consumer: consumer, Saga: saga, Name: "charge", State: store.StepDone, Identity: mark().Identity}
+	return store.Step{Consumer: consumer, Saga: saga, Name: "charge", State: store.StepDone,
+		Identity: mark().Identity}
 }
 
 func undoing(saga string) store.Step {
@@ -90,7 +91,8 @@ func (s *suite[TTx]) waitingStep(saga string, dead bool) store.Parked {
 func (s *suite[TTx]) stepPairs() {
 	no := func(saga string) store.Effect {
 		step := taking(saga)
-		step.State, step.From = store.StepRejected, []store.StepState{store.StepAbsent, store.StepParked, store.StepDead}
+		step.State, step.From = store.StepRejected,
+			[]store.StepState{store.StepAbsent, store.StepParked, store.StepDead}
 		return store.Effect{Step: &step}
 	}
 	befores := map[string]struct {
@@ -98,21 +100,28 @@ func (s *suite[TTx]) stepPairs() {
 		take [2]store.StepState // who takes it finds, and then it is
 		undo [2]store.StepState // who undoes it finds, and then it is
 	}{
-		"absent": {func(string) {}, [2]store.StepState{store.StepAbsent, store.StepDone}, [2]store.StepState{store.StepAbsent, store.StepBarred}},
+		"absent": {func(string) {}, [2]store.StepState{store.StepAbsent, store.StepDone},
+			[2]store.StepState{store.StepAbsent, store.StepBarred}},
 		"done": {func(saga string) { s.step(taking(saga), store.StepAbsent) },
-			[2]store.StepState{store.StepDone, store.StepDone}, [2]store.StepState{store.StepDone, store.StepUndone}},
+			[2]store.StepState{store.StepDone, store.StepDone},
+			[2]store.StepState{store.StepDone, store.StepUndone}},
 		"parked": {func(saga string) { s.waitingStep(saga, false) },
-			[2]store.StepState{store.StepParked, store.StepDone}, [2]store.StepState{store.StepParked, store.StepBarred}},
+			[2]store.StepState{store.StepParked, store.StepDone},
+			[2]store.StepState{store.StepParked, store.StepBarred}},
 		"dead": {func(saga string) { s.waitingStep(saga, true) },
-			[2]store.StepState{store.StepDead, store.StepDone}, [2]store.StepState{store.StepDead, store.StepBarred}},
+			[2]store.StepState{store.StepDead, store.StepDone},
+			[2]store.StepState{store.StepDead, store.StepBarred}},
 		"rejected": {func(saga string) { s.apply(no(saga)) },
-			[2]store.StepState{store.StepRejected, store.StepRejected}, [2]store.StepState{store.StepRejected, store.StepBarred}},
+			[2]store.StepState{store.StepRejected, store.StepRejected},
+			[2]store.StepState{store.StepRejected, store.StepBarred}},
 		"barred": {func(saga string) { s.step(undoing(saga), store.StepAbsent) },
-			[2]store.StepState{store.StepBarred, store.StepBarred}, [2]store.StepState{store.StepBarred, store.StepBarred}},
+			[2]store.StepState{store.StepBarred, store.StepBarred},
+			[2]store.StepState{store.StepBarred, store.StepBarred}},
 		"undone": {func(saga string) {
 			s.step(taking(saga), store.StepAbsent)
 			s.step(undoing(saga), store.StepDone)
-		}, [2]store.StepState{store.StepUndone, store.StepUndone}, [2]store.StepState{store.StepUndone, store.StepUndone}},
+		}, [2]store.StepState{store.StepUndone, store.StepUndone},
+			[2]store.StepState{store.StepUndone, store.StepUndone}},
 	}
 	for _, name := range sorted(befores) {
 		b := befores[name]
@@ -126,7 +135,8 @@ func (s *suite[TTx]) stepPairs() {
 		s.stoodAs(taking(name+" then undone"), b.undo[1])
 	}
 	// Another occurrence, another name, another saga and another consumer are other steps.
-	for _, change := range []func(*store.Step){func(t *store.Step) { t.Occurrence = "2" }, func(t *store.Step) { t.Name = "reserve" },
+	for _, change := range []func(*store.Step){func(t *store.Step) { t.Occurrence = "2" },
+		func(t *store.Step) { t.Name = "reserve" },
 		func(t *store.Step) { t.Saga = "other" }, func(t *store.Step) { t.Consumer = "mail" }} {
 		step := taking("barred then taken")
 		change(&step)
@@ -192,7 +202,8 @@ func (s *suite[TTx]) stepGuards() {
 	free := []store.StepState{store.StepAbsent, store.StepParked, store.StepDead}
 	a := taking("a")
 	s.applied([]bool{false, true, false, true, false},
-		set(a, store.StepRejected, store.StepDone), set(a, store.StepRejected, free...), set(a, store.StepDone, free...),
+		set(a, store.StepRejected, store.StepDone), set(a, store.StepRejected, free...),
+		set(a, store.StepDone, free...),
 		set(a, store.StepDone, store.StepRejected), set(taking("a"), store.StepRejected, store.StepDone))
 	// A "no" that is said too late: somebody has barred the step meanwhile.
 	b := taking("b")
@@ -226,7 +237,8 @@ func (s *suite[TTx]) stepCalling() {
 	s.step(mine, store.StepAbsent)
 	for _, who := range []store.Step{taking("a"), undoing("a"), mine} {
 		s.step(who, store.StepCalling)
-		if got := s.stoodAs(who, store.StepCalling); got.OutsideKey != mine.OutsideKey || got.Identity != mine.Identity {
+		if got := s.stoodAs(who, store.StepCalling); got.OutsideKey != mine.OutsideKey ||
+			got.Identity != mine.Identity {
 			s.Errorf("%v finds %+v", who.State, got)
 		}
 	}
@@ -258,7 +270,8 @@ func (s *suite[TTx]) stepRolledBack() {
 	// Rolled back, and noted as parked instead.
 	p, step := parked("a", 1), taking("a")
 	step.Identity = p.Identity
-	u := s.begin(s.d, store.Intake{Marks: []store.Mark{arriving(p)}, Steps: []store.Step{step}, Wait: patience})
+	u := s.begin(s.d, store.Intake{Marks: []store.Mark{arriving(p)}, Steps: []store.Step{step},
+		Wait: patience})
 	stood, err := u.Rollback(s.Context(), store.Effect{Park: &store.Park{Parked: p, Step: &step}})
 	if s.ok(err, "park"); !stood[0] {
 		s.Fatal("it is not parked")
@@ -266,7 +279,8 @@ func (s *suite[TTx]) stepRolledBack() {
 	s.stoodAs(undoing("a"), store.StepParked)
 	// Barred meanwhile: what is tried again finds that, and frees its key.
 	s.step(undoing("a"), store.StepParked)
-	u = s.begin(s.d, store.Intake{Marks: []store.Mark{retrying(p)}, Steps: []store.Step{step}, Wait: patience})
+	u = s.begin(s.d, store.Intake{Marks: []store.Mark{retrying(p)}, Steps: []store.Step{step},
+		Wait: patience})
 	if s.found(u, store.Fresh); u.Found().Steps[0].State != store.StepBarred {
 		s.Fatalf("the message that is tried again finds %+v", u.Found().Steps)
 	}
@@ -280,15 +294,19 @@ func (s *suite[TTx]) stepRolledBack() {
 
 func (s *suite[TTx]) stepNames() {
 	var steps []store.Step
-	for _, n := range [][3]string{{"a", "bc", ""}, {"ab", "c", ""}, {"a", "b", "c"}, {"", "abc", ""}, {"größe ☃", "'\"\\ %s", "$1"}, {"A", "bc", ""},
-		{strings.Repeat("long", 2000), "n", "o"}, {strings.Repeat("long", 2001), "n", "o"}, {"\xff", "n", "\x00"}} {
-		steps = append(steps, store.Step{Consumer: consumer, Saga: n[0], Name: n[1], Occurrence: n[2], State: store.StepDone, Identity: mark().Identity})
+	for _, n := range [][3]string{{"a", "bc", ""}, {"ab", "c", ""}, {"a", "b", "c"}, {"", "abc", ""},
+		{"größe ☃", "'\"\\ %s", "$1"}, {"A", "bc", ""},
+		{strings.Repeat("long", 2000), "n", "o"}, {strings.Repeat("long", 2001), "n", "o"},
+		{"\xff", "n", "\x00"}} {
+		steps = append(steps, store.Step{Consumer: consumer, Saga: n[0], Name: n[1], Occurrence: n[2],
+			State: store.StepDone, Identity: mark().Identity})
 	}
 	for _, want := range []store.StepState{store.StepAbsent, store.StepDone} {
 		u := s.begin(s.d, stepping(steps...))
 		for i, got := range u.Found().Steps {
 			if got.State != want {
-				s.Errorf("%.20q %q %q is %v, want %v", steps[i].Saga, steps[i].Name, steps[i].Occurrence, got.State, want)
+				s.Errorf("%.20q %q %q is %v, want %v", steps[i].Saga, steps[i].Name, steps[i].Occurrence,
+					got.State, want)
 			}
 		}
 		s.commit(u)

@@ -27,7 +27,8 @@ func (s *suite[TTx]) forgets(want int64) {
 
 // Once a step may be forgotten, nobody takes its absence for "nothing to undo", nor for "not taken yet".
 func (s *suite[TTx]) stepFloor() {
-	old, young, untold, ahead := begunAgo(taking("old"), 100*day), begunAgo(taking("young"), -20*day), taking("untold"), begunAgo(taking("ahead"), -400*day)
+	old, young, untold, ahead := begunAgo(taking("old"), 100*day), begunAgo(taking("young"), -20*day),
+		taking("untold"), begunAgo(taking("ahead"), -400*day)
 	for _, step := range []store.Step{old, young, untold, ahead} {
 		s.step(step, store.StepAbsent)
 	}
@@ -58,7 +59,8 @@ func (s *suite[TTx]) stepFloorOfItsOwn() {
 	s.db.Age(s, 95*day)
 	s.forgets(1)
 	s.stoodAs(begunAgo(taking("b"), 100*day), store.StepTooOld)
-	for _, change := range []func(*store.Step){func(t *store.Step) { t.Name = "reserve" }, func(t *store.Step) { t.Consumer = "mail" }} {
+	for _, change := range []func(*store.Step){func(t *store.Step) { t.Name = "reserve" },
+		func(t *store.Step) { t.Consumer = "mail" }} {
 		step := begunAgo(taking("b"), 100*day)
 		change(&step)
 		s.stoodAs(step, store.StepAbsent)

@@ -29,7 +29,8 @@ func (s *suite[TTx]) stepAtOnce() {
 			})
 		}
 		wg.Wait()
-		if found != [2]store.StepState{store.StepAbsent, store.StepDone} && found != [2]store.StepState{store.StepBarred, store.StepAbsent} {
+		if found != [2]store.StepState{store.StepAbsent, store.StepDone} &&
+			found != [2]store.StepState{store.StepBarred, store.StepAbsent} {
 			s.Fatalf("taken as %v, undone as %v", found[0], found[1])
 		}
 	}
@@ -42,9 +43,12 @@ func (s *suite[TTx]) stepRivalWaits() {
 		rollback      bool
 		want          store.StepState
 	}{
-		{taking("a"), undoing("a"), false, store.StepDone}, {taking("b"), undoing("b"), true, store.StepAbsent},
-		{undoing("c"), taking("c"), false, store.StepBarred}, {undoing("d"), taking("d"), true, store.StepAbsent},
-		{taking("e"), taking("e"), false, store.StepDone}, {undoing("f"), undoing("f"), false, store.StepBarred},
+		{taking("a"), undoing("a"), false, store.StepDone},
+		{taking("b"), undoing("b"), true, store.StepAbsent},
+		{undoing("c"), taking("c"), false, store.StepBarred},
+		{undoing("d"), taking("d"), true, store.StepAbsent},
+		{taking("e"), taking("e"), false, store.StepDone},
+		{undoing("f"), undoing("f"), false, store.StepBarred},
 	} {
 		u, rival := s.begin(s.d, stepping(c.first)), s.db.Driver(s)
 		impatient := stepping(c.second)
@@ -97,7 +101,8 @@ func (s *suite[TTx]) stepNoCircle() {
 	}
 	wg.Wait()
 	u := s.begin(s.d, stepping(taking("a"), undoing("a"), taking("a")))
-	if got := u.Found().Steps; got[0].State != store.StepAbsent || got[1].State != store.StepDone || got[2].State != store.StepUndone {
+	if got := u.Found().Steps; got[0].State != store.StepAbsent || got[1].State != store.StepDone ||
+		got[2].State != store.StepUndone {
 		s.Errorf("one step three times in an intake: %+v", got)
 	}
 	s.rollback(u)

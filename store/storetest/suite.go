@@ -190,7 +190,8 @@ func (s *suite[TTx]) cancelled() context.Context {
 
 // mark is a new identity that consumer will have done.
 func mark() store.Mark {
-	return store.Mark{Consumer: consumer, Identity: store.Identity{Source: "/orders", ID: newID()}, As: store.Done}
+	return store.Mark{Consumer: consumer, Identity: store.Identity{Source: "/orders", ID: newID()},
+		As: store.Done}
 }
 
 func rejected(m store.Mark, reason string) store.Mark {

@@ -98,7 +98,8 @@ func (s *suite[TTx]) unitRollbackInsteadOfItself() {
 	u := s.begin(s.d, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{lock}})
 	lock.Version = u.Found().Locks[0]
 	no := rejected(m, "out of stock")
-	stood, err := u.Rollback(s.Context(), store.Effect{Mark: &no, Locks: []store.Lock{lock}, Rows: rows(message("a", 1)).Rows})
+	stood, err := u.Rollback(s.Context(),
+		store.Effect{Mark: &no, Locks: []store.Lock{lock}, Rows: rows(message("a", 1)).Rows})
 	s.ok(err, "roll back")
 	if !slices.Equal(stood, []bool{true}) {
 		s.Fatalf("%v stand", stood)
@@ -111,7 +112,8 @@ func (s *suite[TTx]) unitRollbackInsteadOfItself() {
 func (s *suite[TTx]) lost(e store.Effect) {
 	s.Helper()
 	before, mine := s.db.Count(s), mark()
-	u := s.begin(s.d, store.Intake{Marks: []store.Mark{mine}, Locks: []store.Lock{{Space: "other", Key: "x"}}})
+	u := s.begin(s.d, store.Intake{Marks: []store.Mark{mine},
+		Locks: []store.Lock{{Space: "other", Key: "x"}}})
 	s.put(u.Tx(), "lost", "v")
 	s.write(u.Tx(), message("a", 1))
 	e.Rows = append(e.Rows, message("a", 2))
@@ -152,7 +154,8 @@ func (s *suite[TTx]) unitGuardsThatHold() {
 	m, inc := mark(), "b1"
 	u := s.begin(s.d, locking("a"))
 	s.commit(u, store.Effect{
-		Mark: &m, Locks: []store.Lock{{Space: "order", Key: "a", Version: 2}, {Space: "order", Key: "b", Version: 1}},
+		Mark: &m, Locks: []store.Lock{{Space: "order", Key: "a", Version: 2},
+			{Space: "order", Key: "b", Version: 1}},
 		Rows:  rows(message("a", 1)).Rows,
 		Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Incarnation: &inc},
 	})
@@ -190,32 +193,14 @@ func (s *suite[TTx]) unitSwallowedError() {
 	s.user("k", "")
 }
 
-func (s *suite[TTx]) unitLent() {
-	for name, end := range map[string]func(TTx) error{"commit": s.db.Commit, "rollback": s.db.Rollback} {
-		u := s.begin(s.d, intake(mark()))
-		s.put(u.Tx(), name, "v")
-		s.write(u.Tx(), message("a", 1))
-		err, before := end(u.Tx()), s.db.Count(s)
-		if s.can.StopsCommit {
-			s.is(err, store.ErrLent, name+" of a lent transaction")
-			s.user(name, "")
-			s.commit(u)
-			s.user(name, "v")
-			continue
-		}
-		s.is(u.Commit(s.Context(), rows(message("a", 2))), store.ErrLent, "commit after the handler's "+name)
-		if got := s.db.Count(s).Rows; got != before.Rows {
-			s.Fatalf("after ErrLent %d rows were written", got-before.Rows)
-		}
-	}
-}
-
 func (s *suite[TTx]) unitEnded() {
 	for _, end := range []func(u store.Unit[TTx]){
 		func(u store.Unit[TTx]) { s.commit(u) },
 		s.rollback,
 		func(u store.Unit[TTx]) {
-			s.is(u.Commit(s.Context(), store.Effect{Locks: []store.Lock{{Space: "order", Key: "z", Version: 9}}}), store.ErrLost, "commit")
+			s.is(u.Commit(s.Context(),
+				store.Effect{Locks: []store.Lock{{Space: "order", Key: "z", Version: 9}}}),
+				store.ErrLost, "commit")
 		},
 	} {
 		u := s.begin(s.d, store.Intake{})
@@ -238,10 +223,12 @@ func (s *suite[TTx]) unitEnded() {
 // A Begin that fails half way leaves nothing open: neither marks nor locks nor a transaction.
 func (s *suite[TTx]) unitBeginThatFails() {
 	first, second := mark(), mark()
-	holder := s.begin(s.db.Driver(s), store.Intake{Marks: []store.Mark{second}, Locks: []store.Lock{{Space: "order", Key: "b"}}})
+	holder := s.begin(s.db.Driver(s), store.Intake{Marks: []store.Mark{second},
+		Locks: []store.Lock{{Space: "order", Key: "b"}}})
 	for _, in := range []store.Intake{
 		{Marks: []store.Mark{first, second}, Wait: shortly},
-		{Marks: []store.Mark{first}, Locks: []store.Lock{{Space: "order", Key: "a"}, {Space: "order", Key: "b"}}, Wait: shortly},
+		{Marks: []store.Mark{first}, Locks: []store.Lock{{Space: "order", Key: "a"},
+			{Space: "order", Key: "b"}}, Wait: shortly},
 	} {
 		_, err := s.d.Begin(s.Context(), in)
 		s.is(err, store.ErrBusy, "begin against a rival")
@@ -249,7 +236,8 @@ func (s *suite[TTx]) unitBeginThatFails() {
 			s.Fatalf("%v is no outage", err)
 		}
 		if s.can.Rivals {
-			u := s.begin(s.db.Driver(s), store.Intake{Marks: []store.Mark{first}, Locks: []store.Lock{{Space: "order", Key: "a"}}, Wait: patience})
+			u := s.begin(s.db.Driver(s), store.Intake{Marks: []store.Mark{first},
+				Locks: []store.Lock{{Space: "order", Key: "a"}}, Wait: patience})
 			s.found(u, store.Fresh)
 			s.rollback(u)
 		}
@@ -356,7 +344,8 @@ func (s *suite[TTx]) unitParallel() {
 	}
 	var us []store.Unit[TTx]
 	for _, key := range []string{"a", "b", "c"} {
-		u := s.begin(s.db.Driver(s), store.Intake{Marks: []store.Mark{mark()}, Locks: []store.Lock{{Space: "order", Key: key}}, Wait: patience})
+		u := s.begin(s.db.Driver(s), store.Intake{Marks: []store.Mark{mark()},
+			Locks: []store.Lock{{Space: "order", Key: key}}, Wait: patience})
 		s.put(u.Tx(), key, "v")
 		s.write(u.Tx(), message(key, 1))
 		us = append(us, u)
@@ -378,7 +367,8 @@ func (s *suite[TTx]) unitOutageIsItsOwn() {
 	m := mark()
 	u := s.begin(s.d, intake(m))
 	s.put(u.Tx(), "k", "v")
-	for _, err := range []error{nil, errors.New("a handler's own"), otherDeadlock{}, store.ErrBusy, store.ErrLost, io.ErrUnexpectedEOF, context.DeadlineExceeded,
+	for _, err := range []error{nil, errors.New("a handler's own"), otherDeadlock{}, store.ErrBusy,
+		store.ErrLost, io.ErrUnexpectedEOF, context.DeadlineExceeded,
 		driver.ErrBadConn, fmt.Errorf("another service: %w", syscall.ECONNREFUSED)} {
 		if u.Outage(s.Context(), err) {
 			s.Errorf("%v is taken for the unit's own", err)
@@ -394,7 +384,8 @@ func (s *suite[TTx]) unitEmpty() {
 	s.applied([]bool{})
 	s.applied([]bool{true}, store.Effect{})
 	s.counts(0, 0, 0)
-	if s.d.Outage(nil) || s.d.Outage(errors.New("a handler's own")) || s.d.Outage(store.ErrLost) || s.d.Outage(store.ErrLent) {
+	if s.d.Outage(nil) || s.d.Outage(errors.New("a handler's own")) || s.d.Outage(store.ErrLost) ||
+		s.d.Outage(store.ErrLent) {
 		s.Error("what is no outage is called one")
 	}
 }

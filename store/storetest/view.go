@@ -74,8 +74,10 @@ func Viewed[TTx any](t *testing.T, d store.Driver[TTx]) (steps, calls []string) 
 	apply(store.Effect{Finish: &store.Finish{Consumer: consumer, Identity: dropped.Identity}})
 	wait("h", &store.Call{Key: "key-1", Request: "{}", Since: time.Now().Add(-time.Hour)}, nil)
 	wait("i", &store.Call{Key: "key-2", Request: "{}", Since: time.Now().Add(time.Minute)}, dead)
-	return []string{"a done charge - taken dated", "b undone charge - taken undone", "c barred charge - undone", "d rejected charge - taken", "e parked charge - taken",
-			"f dead charge - taken", "g dropped charge - taken", "h calling charge key-1 taken", "i calling charge key-2 taken"},
+	return []string{"a done charge - taken dated", "b undone charge - taken undone",
+			"c barred charge - undone", "d rejected charge - taken", "e parked charge - taken",
+			"f dead charge - taken", "g dropped charge - taken", "h calling charge key-1 taken",
+			"i calling charge key-2 taken"},
 		[]string{"key-1 orders 1 tried old no answer", "key-2 orders 1 dead new no answer"}
 }
 

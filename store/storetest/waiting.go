@@ -30,18 +30,23 @@ func (s *suite[TTx]) listLocks() {
 	switch {
 	case !got.Told && len(got.Entities) > 0:
 		s.Errorf("it says that it does not tell: %+v", got.Entities)
-	case got.Told && (len(got.Entities) != 1 || got.Entities[0].Lock != a || got.Entities[0].Holder == "" || got.Entities[0].Unnamed || got.Entities[0].Since < 0):
+	case got.Told && (len(got.Entities) != 1 || got.Entities[0].Lock != a || got.Entities[0].Holder == "" ||
+		got.Entities[0].Unnamed || got.Entities[0].Since < 0):
 		s.Errorf("one is locked: %+v", got.Entities)
 	}
-	if len(got.Reserved) != 1 || got.Reserved[0].Identity != m.Identity || got.Reserved[0].Consumer != m.Consumer || got.Reserved[0].Left <= 0 || got.Reserved[0].Left > time.Hour {
+	if len(got.Reserved) != 1 || got.Reserved[0].Identity != m.Identity ||
+		got.Reserved[0].Consumer != m.Consumer || got.Reserved[0].Left <= 0 ||
+		got.Reserved[0].Left > time.Hour {
 		s.Errorf("one is reserved: %+v", got.Reserved)
 	}
 	s.rollback(u)
 	free := list(store.LockQuery{Entity: &a, Consumer: "somebody else"})
-	if len(free.Entities) != 1 || free.Entities[0].Lock != a || free.Entities[0].Holder != "" || len(free.Reserved) > 0 {
+	if len(free.Entities) != 1 || free.Entities[0].Lock != a || free.Entities[0].Holder != "" ||
+		len(free.Reserved) > 0 {
 		s.Errorf("it is free again: %+v", free)
 	}
-	if got := list(store.LockQuery{Entity: &store.Lock{Space: "order", Key: "nobody"}}); len(got.Entities) > 0 {
+	if got := list(store.LockQuery{Entity: &store.Lock{Space: "order", Key: "nobody"}}); len(
+		got.Entities) > 0 {
 		s.Errorf("one that never was: %+v", got.Entities)
 	}
 	if u := s.locked([]string{"new"}, 1); got.Told {
@@ -78,15 +83,38 @@ func (s *suite[TTx]) listWaiting() {
 	}
 	for i, want := range []store.Row{refused, plain, last} {
 		w := got[i]
-		if w.Seq != want.Seq || !strings.EqualFold(w.ID, want.ID) || w.Topic != want.Topic || w.Type != want.Type || !bytes.Equal(w.Key, want.Key) ||
+		if w.Seq != want.Seq || !strings.EqualFold(w.ID, want.ID) || w.Topic != want.Topic ||
+			w.Type != want.Type || !bytes.Equal(w.Key, want.Key) ||
 			w.Shard != s.shardOf(want).ID || w.Written.Sub(want.Time).Abs() > time.Millisecond || w.Age < 0 {
 			s.Errorf("%+v, want %+v", w, want)
 		}
 	}
-	if r := got[0]; !r.Deferred || r.Attempts != 2 || r.LastError != "too large" || got[1].Deferred || got[1].Attempts > 0 {
+	if r := got[0]; !r.Deferred || r.Attempts != 2 || r.LastError != "too large" || got[1].Deferred ||
+		got[1].Attempts > 0 {
 		s.Errorf("the first was refused: %+v", got)
 	}
-	if few := list(1); len(few) != 2 || !slices.EqualFunc(few, got[:2], func(a, b store.WaitingRow) bool { return a.Seq == b.Seq }) {
+	if few := list(1); len(few) != 2 ||
+		!slices.EqualFunc(few, got[:2], func(a, b store.WaitingRow) bool { return a.Seq == b.Seq }) {
 		s.Errorf("one of each: %+v", few)
+	}
+}
+
+// Who parks a message that somebody else has in hand waits, and drops out if it was finished.
+func (s *suite[TTx]) parkedTooLate() {
+	a := parked("k", 1)
+	u := s.begin(s.d, intake(arriving(a)))
+	rival := s.db.Driver(s)
+	var stood []bool
+	done := meanwhile(func() {
+		var err error
+		if stood, err = rival.Apply(s.Context(), keeping(a)...); err != nil {
+			s.Errorf("park: %v", err)
+		}
+	})
+	s.waits(done, "who parks a message in hand")
+	s.commit(u)
+	s.comes(done, "who parks a message in hand")
+	if !slices.Equal(stood, []bool{false}) || len(s.kept(store.Sought{})) != 0 {
+		s.Errorf("a finished message was parked")
 	}
 }

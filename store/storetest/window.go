@@ -147,7 +147,8 @@ func (s *suite[TTx]) windowOneAfterTheOther() {
 		all = append(all, r.ids...)
 	}
 	s.wantIDs(s.window(store.Window{Tip: base}, 3), all...)
-	s.wantIDs(s.window(store.Window{Base: reads[1].w.Tip, Tip: reads[3].w.Tip}, 3), append(reads[2].ids, reads[3].ids...)...)
+	s.wantIDs(s.window(store.Window{Base: reads[1].w.Tip, Tip: reads[3].w.Tip}, 3),
+		append(reads[2].ids, reads[3].ids...)...)
 }
 
 func (s *suite[TTx]) windowPages() {
@@ -188,7 +189,8 @@ func (s *suite[TTx]) windowBuckets() {
 	part := func(ranges ...[2]int) []store.Row {
 		got := s.window(store.Window{Tip: tip, Buckets: ranges}, 7)
 		want := slices.DeleteFunc(slices.Clone(all), func(r store.Row) bool {
-			return !slices.ContainsFunc(ranges, func(b [2]int) bool { return b[0] <= r.Bucket && r.Bucket <= b[1] })
+			return !slices.ContainsFunc(ranges,
+				func(b [2]int) bool { return b[0] <= r.Bucket && r.Bucket <= b[1] })
 		})
 		s.wantIDs(got, ids(want)...)
 		return got
@@ -266,7 +268,8 @@ func (s *suite[TTx]) windowRolledBack() {
 	u := s.begin(s.d, store.Intake{})
 	s.write(u.Tx(), message("a", 9))
 	s.rollback(u)
-	s.is(s.begin(s.d, store.Intake{}).Commit(s.Context(), rows(message("a", 9)), lockAt("a", 9)), store.ErrLost, "commit")
+	s.is(s.begin(s.d, store.Intake{}).Commit(s.Context(), rows(message("a", 9)), lockAt("a", 9)),
+		store.ErrLost, "commit")
 	if tip := s.tick(base); tip != base {
 		s.Error("rows that were rolled back draw a tick")
 	}

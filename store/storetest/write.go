@@ -154,7 +154,8 @@ func (s *suite[TTx]) writeAboveLimits() {
 		"long key":          changed(func(m *skald.Message) { m.Key = bytes.Repeat([]byte("k"), 1025) }),
 		"long binary key":   changed(func(m *skald.Message) { m.Key = bytes.Repeat([]byte{0xff}, 1025) }),
 		"key of wide runes": changed(func(m *skald.Message) { m.Key = bytes.Repeat([]byte("ä"), 513) }),
-		"long text":         changed(func(m *skald.Message) { m.Data = bytes.Repeat([]byte("1"), 900<<10+1) }),
+		"long text": changed(
+			func(m *skald.Message) { m.Data = bytes.Repeat([]byte("1"), 900<<10+1) }),
 		"text of wide runes": changed(func(m *skald.Message) {
 			m.Data = append(append([]byte(`"`), bytes.Repeat([]byte("ä"), 450<<10)...), '"')
 		}),
@@ -162,7 +163,8 @@ func (s *suite[TTx]) writeAboveLimits() {
 			m.Data, m.ContentType = bytes.Repeat([]byte{0xff}, 900<<10+1), "application/octet-stream"
 		}),
 		"large headers": changed(func(m *skald.Message) {
-			m.Headers = []skald.Header{{Name: "a", Value: bytes.Repeat([]byte{1}, 16<<10)}, {Name: "b", Value: bytes.Repeat([]byte{1}, 16<<10)}}
+			m.Headers = []skald.Header{{Name: "a", Value: bytes.Repeat([]byte{1}, 16<<10)},
+				{Name: "b", Value: bytes.Repeat([]byte{1}, 16<<10)}}
 		}),
 	} {
 		tx := s.db.Begin(s)
@@ -224,7 +226,8 @@ func (s *suite[TTx]) writeKeepsNone() {
 	m := message("a", 1)
 	m.Headers = []skald.Header{{Name: "x", Value: []byte("y")}}
 	want := m
-	want.Key, want.Data, want.Headers = bytes.Clone(m.Key), bytes.Clone(m.Data), []skald.Header{{Name: "x", Value: []byte("y")}}
+	want.Key, want.Data, want.Headers = bytes.Clone(m.Key), bytes.Clone(m.Data),
+		[]skald.Header{{Name: "x", Value: []byte("y")}}
 	spoil := func() {
 		clear(m.Key)
 		clear(m.Data)
@@ -238,7 +241,8 @@ func (s *suite[TTx]) writeKeepsNone() {
 	clear(ms)
 	s.commit(u)
 	m = want
-	m.Key, m.Data, m.Headers = bytes.Clone(m.Key), bytes.Clone(m.Data), []skald.Header{{Name: "x", Value: []byte("y")}}
+	m.Key, m.Data, m.Headers = bytes.Clone(m.Key), bytes.Clone(m.Data),
+		[]skald.Header{{Name: "x", Value: []byte("y")}}
 	tx := s.db.Begin(s)
 	s.write(tx, m)
 	spoil()

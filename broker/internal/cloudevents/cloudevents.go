@@ -86,7 +86,8 @@ type Codec struct {
 // New makes a codec.
 func New(s Style) *Codec {
 	c := &Codec{style: s, byName: map[string]attribute{}}
-	bare := [attributes]string{"specversion", "id", "source", "type", "time", "partitionkey", "sequence", "datacontenttype", "subject",
+	bare := [attributes]string{"specversion", "id", "source", "type", "time", "partitionkey", "sequence",
+		"datacontenttype", "subject",
 		"dataschema", "correlationid", "causationid", "traceparent"}
 	for a, name := range bare {
 		for i, prefix := range s.Prefixes {
@@ -189,7 +190,8 @@ func (c *Codec) Encode(m *skald.Message, to Headers) (data []byte, err error) {
 }
 
 func (c *Codec) escaped(a attribute, v string) string {
-	if !c.style.Escapes || a == content && c.style.ContentType != "" && Printable(v) && !strings.Contains(v, "%") {
+	if !c.style.Escapes || a == content && c.style.ContentType != "" && Printable(v) &&
+		!strings.Contains(v, "%") {
 		return v // a header of its own is not of the envelope
 	}
 	return escape(v)

@@ -34,9 +34,11 @@ func (w *wire) Time(name string, value time.Time) { w.Text(name, value.Format(ti
 // once.
 func styles() map[string]cloudevents.Style {
 	return map[string]cloudevents.Style{
-		"exact":   {Prefixes: []string{"ce_"}, ContentType: "content-type", Exact: true},
-		"escaped": {Prefixes: []string{"ce-"}, ContentType: "content-type", Escapes: true, Plain: func(h skald.Header) bool { return cloudevents.Printable(h.Name + string(h.Value)) }},
-		"once":    {Prefixes: []string{"a_", "a:"}, Once: true, Plain: func(h skald.Header) bool { return len(h.Name) < 20 }},
+		"exact": {Prefixes: []string{"ce_"}, ContentType: "content-type", Exact: true},
+		"escaped": {Prefixes: []string{"ce-"}, ContentType: "content-type", Escapes: true,
+			Plain: func(h skald.Header) bool { return cloudevents.Printable(h.Name + string(h.Value)) }},
+		"once": {Prefixes: []string{"a_", "a:"}, Once: true,
+			Plain: func(h skald.Header) bool { return len(h.Name) < 20 }},
 	}
 }
 
@@ -73,15 +75,19 @@ func travel(t *testing.T, style cloudevents.Style, m skald.Message) skald.Messag
 // In every style each message comes out as it went in: with keys that are no text, without data, with headers
 // that repeat, are not sorted, or look like the envelope's own.
 func TestMessagesComeBack(t *testing.T) {
-	full := skald.Message{ID: "größe 1%", Source: "/a b", Type: "t\"t", Topic: "t", Key: []byte("key ä"), Time: time.Date(2026, 2, 3, 4, 5, 6, 700, time.UTC),
-		Sequence: "7", ContentType: "a%20b", Subject: "s", Schema: "http://x/y", CorrelationID: "c", CausationID: "d", TraceParent: "00-1-2-03", Data: []byte("data")}
+	full := skald.Message{ID: "größe 1%", Source: "/a b", Type: "t\"t", Topic: "t", Key: []byte("key ä"),
+		Time:     time.Date(2026, 2, 3, 4, 5, 6, 700, time.UTC),
+		Sequence: "7", ContentType: "a%20b", Subject: "s", Schema: "http://x/y", CorrelationID: "c",
+		CausationID: "d", TraceParent: "00-1-2-03", Data: []byte("data")}
 	odd := full
 	odd.Key, odd.Data = []byte("\xff\x00"), nil
-	odd.Headers = []skald.Header{{Name: "z", Value: []byte("\x00\xff")}, {Name: "a"}, {Name: "z", Value: []byte{}}, {Name: "a long name, longer than some carry", Value: []byte("1")}}
+	odd.Headers = []skald.Header{{Name: "z", Value: []byte("\x00\xff")}, {Name: "a"},
+		{Name: "z", Value: []byte{}}, {Name: "a long name, longer than some carry", Value: []byte("1")}}
 	for i := range odd.Headers { // nil is not told from empty on every broker
 		odd.Headers[i].Value = append([]byte{}, odd.Headers[i].Value...)
 	}
-	foreign := skald.Message{Topic: "t", Key: []byte{}, Data: []byte("x"), Headers: []skald.Header{{Name: "plain", Value: []byte("v")}}}
+	foreign := skald.Message{Topic: "t", Key: []byte{}, Data: []byte("x"),
+		Headers: []skald.Header{{Name: "plain", Value: []byte("v")}}}
 	for name, style := range styles() {
 		for _, m := range []skald.Message{full, odd, foreign, {Topic: "t", Data: []byte{}}} {
 			if got := travel(t, style, m); !reflect.DeepEqual(got, m) {
@@ -97,11 +103,13 @@ func TestTimesOfOthers(t *testing.T) {
 	for text, year := range map[string]int{
 		"2026-02-03T04:05:06.789+05:45": 2026, "0001-01-01T00:00:00.5Z": 1, "9999-12-31T23:59:59Z": 9999,
 		"0000-06-01T00:00:00Z": 0, "0001-01-01T00:00:00+00:01": 0, "9999-12-31T23:59:59-00:01": 0,
-		"2026-02-03T04:05:06+24:00": -1, "2026-02-03T04:05:06-99:59": -1, "58865-01-01T00:00:00Z": 0, "": -1, "yesterday": 0,
+		"2026-02-03T04:05:06+24:00": -1, "2026-02-03T04:05:06-99:59": -1, "58865-01-01T00:00:00Z": 0, "": -1,
+		"yesterday": 0,
 	} {
 		for name, style := range styles() {
 			m := skald.Message{Topic: "t"}
-			hs := []skald.Header{{Name: style.Prefixes[0] + "id", Value: []byte("1")}, {Name: style.Prefixes[0] + "time", Value: []byte(text)}}
+			hs := []skald.Header{{Name: style.Prefixes[0] + "id", Value: []byte("1")},
+				{Name: style.Prefixes[0] + "time", Value: []byte(text)}}
 			fault := cloudevents.Decode(cloudevents.New(style), hs, at, &m, nil)
 			if year >= 0 && (fault == nil) != (year > 0) {
 				t.Errorf("%s: %q: fault %v", name, text, fault)
@@ -127,8 +135,10 @@ func TestBrokenEnvelopes(t *testing.T) {
 	for name, style := range styles() {
 		for attribute, value := range map[string]string{"specversion": "0.3", "id": "\xff", "type": "a\x00"} {
 			m := skald.Message{Topic: "t", Data: []byte("x")}
-			hs := []skald.Header{{Name: style.Prefixes[0] + attribute, Value: []byte(value)}, {Name: "own", Value: []byte("v")}}
-			if fault := cloudevents.Decode(cloudevents.New(style), hs, at, &m, nil); fault == nil || !reflect.DeepEqual(m.Headers, hs) {
+			hs := []skald.Header{{Name: style.Prefixes[0] + attribute, Value: []byte(value)},
+				{Name: "own", Value: []byte("v")}}
+			if fault := cloudevents.Decode(cloudevents.New(style), hs, at, &m, nil); fault == nil ||
+				!reflect.DeepEqual(m.Headers, hs) {
 				t.Errorf("%s: %s %q: %v, left %v", name, attribute, value, fault, m.Headers)
 			}
 		}
@@ -136,7 +146,8 @@ func TestBrokenEnvelopes(t *testing.T) {
 			continue
 		}
 		m, hs := skald.Message{Topic: "t"}, []skald.Header{{Name: style.ContentType, Value: []byte("\xff")}}
-		if fault := cloudevents.Decode(cloudevents.New(style), hs, at, &m, nil); fault != nil || m.ContentType != "" || len(m.Headers) != 1 {
+		if fault := cloudevents.Decode(cloudevents.New(style), hs, at, &m, nil); fault != nil ||
+			m.ContentType != "" || len(m.Headers) != 1 {
 			t.Errorf("%s: a content type that is not text: %v, %+v", name, fault, m)
 		}
 	}
@@ -154,7 +165,8 @@ func TestNamesThatAreNoText(t *testing.T) {
 
 // Each attribute has its own header, under the names that the bindings settle: those of others must be read.
 func TestNamesOnTheWire(t *testing.T) {
-	m := skald.Message{ID: "i", Source: "s", Type: "t", Key: []byte("k"), Time: time.Unix(0, 0), Sequence: "n", ContentType: "c", Subject: "u", Schema: "d",
+	m := skald.Message{ID: "i", Source: "s", Type: "t", Key: []byte("k"), Time: time.Unix(0, 0),
+		Sequence: "n", ContentType: "c", Subject: "u", Schema: "d",
 		CorrelationID: "r", CausationID: "a", TraceParent: "p"}
 	w := &wire{}
 	if _, err := cloudevents.New(styles()["exact"]).Encode(&m, w); err != nil {
@@ -164,8 +176,10 @@ func TestNamesOnTheWire(t *testing.T) {
 	for _, h := range w.list {
 		got[h.Name] = string(h.Value)
 	}
-	if want := map[string]string{"ce_specversion": "1.0", "ce_id": "i", "ce_source": "s", "ce_type": "t", "ce_partitionkey": "k", "ce_time": "1970-01-01T00:00:00Z",
-		"ce_sequence": "n", "content-type": "c", "ce_subject": "u", "ce_dataschema": "d", "ce_correlationid": "r", "ce_causationid": "a", "ce_traceparent": "p"}; !maps.Equal(got, want) {
+	if want := map[string]string{"ce_specversion": "1.0", "ce_id": "i", "ce_source": "s", "ce_type": "t",
+		"ce_partitionkey": "k", "ce_time": "1970-01-01T00:00:00Z",
+		"ce_sequence": "n", "content-type": "c", "ce_subject": "u", "ce_dataschema": "d",
+		"ce_correlationid": "r", "ce_causationid": "a", "ce_traceparent": "p"}; !maps.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
 }
@@ -174,7 +188,8 @@ func TestNamesOnTheWire(t *testing.T) {
 // others.
 func TestSameTextsAreShared(t *testing.T) {
 	codec := cloudevents.New(styles()["exact"])
-	m := skald.Message{ID: "0198c0de-0000-7000-8000-000000000001", Source: "/bench/public/and/more", Type: "order.placed.and.paid.and.sent", Topic: "t", CorrelationID: "0198c0de-0000-7000-8000-0000000"}
+	m := skald.Message{ID: "0198c0de-0000-7000-8000-000000000001", Source: "/bench/public/and/more",
+		Type: "order.placed.and.paid.and.sent", Topic: "t", CorrelationID: "0198c0de-0000-7000-8000-0000000"}
 	w := &wire{}
 	if _, err := codec.Encode(&m, w); err != nil {
 		t.Fatal(err)

@@ -21,7 +21,8 @@ type Header struct{ Name, Value string }
 // among the message's headers. An error is a broken envelope: then all headers are kept as they came. Of
 // before, the message that came before it, m shares the texts that are the same: source and type seldom
 // differ. Nil: none.
-func Decode[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V), m, before *skald.Message) (fault error) {
+func Decode[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V), m,
+	before *skald.Message) (fault error) {
 	empty, list, next, broken, versioned := false, "", version, "", false
 	for i := range hs {
 		name, v := at(&hs[i])
@@ -66,7 +67,8 @@ func Decode[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V),
 		m.Headers = asTheyCame(c, hs, at)
 	}
 	if !c.style.Exact {
-		slices.SortStableFunc(m.Headers, func(a, b skald.Header) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortStableFunc(m.Headers,
+			func(a, b skald.Header) int { return strings.Compare(a.Name, b.Name) })
 	}
 	if fault == nil && list != "" {
 		m.Headers, fault = ordered(m.Headers, list)

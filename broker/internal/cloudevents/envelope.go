@@ -57,19 +57,22 @@ func (c *Codec) For(e *broker.Envelope) (*Codec, error) {
 		name, text string
 		elsewhere  bool // it has no place
 		to         *place
-	}{{"ID", e.ID, p.byPosition, &p.id}, {"Type", e.Type, p.byTopic, &p.kind}, {"Key", e.Key, false, &p.key}} {
+	}{{"ID", e.ID, p.byPosition, &p.id}, {"Type", e.Type, p.byTopic, &p.kind},
+		{"Key", e.Key, false, &p.key}} {
 		kind, at, _ := strings.Cut(a.text, ":")
 		switch {
 		case a.text == "" || a.elsewhere:
 		case kind == "header" && at != "" && !c.named(at):
-			return nil, fmt.Errorf("envelope: the place of %s is header %q: the broker has no header of that name, "+
-				"or another use for it", a.name, at)
+			return nil,
+				fmt.Errorf("envelope: the place of %s is header %q: the broker has no header of that name, "+
+					"or another use for it", a.name, at)
 		case kind == "header" && at != "":
 			a.to.header = at
 		case kind == "json" && at != "":
 			a.to.field = at
 		default:
-			return nil, fmt.Errorf("envelope: the place of %s is header:NAME or json:FIELD, not %q", a.name, a.text)
+			return nil, fmt.Errorf("envelope: the place of %s is header:NAME or json:FIELD, not %q",
+				a.name, a.text)
 		}
 	}
 	out := *c
@@ -122,8 +125,9 @@ func (c *Codec) mapped(m *skald.Message, to Headers) (data []byte, err error) {
 			continue
 		}
 		if !c.style.Exact && !(isText(a.value) && c.plain(skald.Header{Name: name, Value: []byte(a.value)})) {
-			return nil, fmt.Errorf("%w: its envelope has header %s: %q does not come out of one as it goes in",
-				ErrCannotCarry, name, a.value)
+			return nil,
+				fmt.Errorf("%w: its envelope has header %s: %q does not come out of one as it goes in",
+					ErrCannotCarry, name, a.value)
 		}
 		written[name] = a.value
 		to.Text(name, a.value)
@@ -162,7 +166,8 @@ func (c *Codec) misread(m *skald.Message) error {
 		a, ours := c.byName[h.Name]
 		if !ours || a == content {
 			if h.Name == Ordered && unfolds(string(h.Value)) {
-				return fmt.Errorf("%w: by its envelope its own header %s would be read as a list of others", ErrCannotCarry, h.Name)
+				return fmt.Errorf("%w: by its envelope its own header %s would be read as a list of others",
+					ErrCannotCarry, h.Name)
 			}
 			continue
 		}
@@ -221,15 +226,18 @@ func (p *places) data(m *skald.Message) (data []byte, keyed bool, err error) {
 			continue
 		}
 		if is, there := object[a.place.field]; there {
-			if v, err := scalar(is); (v == "" || err != nil) && a.place != p.key { // a key travels elsewhere, too
-				return nil, false, fmt.Errorf("%w: the envelope has field %q in the value, where something else is: neither a text nor a number",
-					ErrCannotCarry, a.place.field)
+			// a key travels elsewhere, too
+			if v, err := scalar(is); (v == "" || err != nil) && a.place != p.key {
+				return nil, false,
+					fmt.Errorf("%w: the envelope has field %q in the value, where something else is: neither a text nor a number",
+						ErrCannotCarry, a.place.field)
 			}
 			continue
 		}
 		if !utf8.ValidString(a.value) {
-			return nil, false, fmt.Errorf("%w: the envelope has field %q in the value: what belongs there is not text",
-				ErrCannotCarry, a.place.field)
+			return nil, false,
+				fmt.Errorf("%w: the envelope has field %q in the value: what belongs there is not text",
+					ErrCannotCarry, a.place.field)
 		}
 		if added.Len() > 0 {
 			added.WriteByte(',')

@@ -12,7 +12,8 @@ import (
 )
 
 // mapped is m after it was carried in that style, in the envelope of others.
-func mapped(t *testing.T, style cloudevents.Style, e broker.Envelope, m skald.Message) (skald.Message, error) {
+func mapped(t *testing.T, style cloudevents.Style, e broker.Envelope,
+	m skald.Message) (skald.Message, error) {
 	t.Helper()
 	codec, err := cloudevents.New(style).For(&e)
 	if err != nil {
@@ -44,7 +45,8 @@ func mapped(t *testing.T, style cloudevents.Style, e broker.Envelope, m skald.Me
 // In every style id, type and key come out as they went in: beside headers of the same name, with one place
 // for two, with a field that is there, and with headers that the broker does not carry as they are.
 func TestEnvelopesComeBack(t *testing.T) {
-	m := skald.Message{ID: "17", Source: "/s", Type: "placed", Topic: "t", Key: []byte("o1"), Data: []byte(`{"n":1}`)}
+	m := skald.Message{ID: "17", Source: "/s", Type: "placed", Topic: "t", Key: []byte("o1"),
+		Data: []byte(`{"n":1}`)}
 	of := func(set func(*skald.Message)) skald.Message {
 		out := m
 		set(&out)
@@ -56,25 +58,37 @@ func TestEnvelopesComeBack(t *testing.T) {
 		kind      string
 		id, order string // of the key
 	}{
-		"nothing":    {broker.Envelope{}, m, "", "", "o1"},
-		"headers":    {broker.Envelope{ID: "header:i", Type: "header:k", Key: "header:o"}, m, "placed", "17", "o1"},
-		"fields":     {broker.Envelope{ID: "json:i", Type: "json:k", Key: "json:o"}, m, "placed", "17", "o1"},
-		"own header": {broker.Envelope{ID: "header:i"}, of(func(m *skald.Message) { m.Headers = []skald.Header{{Name: "i", Value: []byte("18")}} }), "", "17", "o1"},
+		"nothing": {broker.Envelope{}, m, "", "", "o1"},
+		"headers": {broker.Envelope{ID: "header:i", Type: "header:k", Key: "header:o"}, m,
+			"placed", "17", "o1"},
+		"fields": {broker.Envelope{ID: "json:i", Type: "json:k", Key: "json:o"}, m, "placed", "17", "o1"},
+		"own header": {broker.Envelope{ID: "header:i"},
+			of(func(m *skald.Message) { m.Headers = []skald.Header{{Name: "i", Value: []byte("18")}} }), "",
+			"17", "o1"},
 		"odd headers": {broker.Envelope{ID: "header:i"}, of(func(m *skald.Message) {
 			m.Headers = []skald.Header{{Name: "z", Value: []byte("\x00")}, {Name: strings.Repeat("a", 30)}}
 		}), "", "17", "o1"},
-		"a field there":  {broker.Envelope{ID: "json:i", Key: "json:n"}, of(func(m *skald.Message) { m.Data = []byte(`{"i":42,"n":1}`) }), "", "42", "o1"},
-		"its own field":  {broker.Envelope{ID: "json:i", Key: "json:n"}, of(func(m *skald.Message) { m.Key = []byte("1") }), "", "17", "1"},
-		"one header":     {broker.Envelope{ID: "header:i", Key: "header:i"}, m, "", "17", "o1"},
-		"one field":      {broker.Envelope{ID: "json:i", Key: "json:i"}, m, "", "17", "o1"},
-		"a raw key":      {broker.Envelope{ID: "header:i"}, of(func(m *skald.Message) { m.Key = []byte("\xff\x00") }), "", "17", "\xff\x00"},
-		"an empty key":   {broker.Envelope{ID: "header:i", Key: "header:o"}, of(func(m *skald.Message) { m.Key = []byte{} }), "", "17", ""},
-		"a tombstone":    {broker.Envelope{ID: "header:i", Key: "json:o"}, of(func(m *skald.Message) { m.Data = nil }), "", "17", "o1"},
-		"one of fields":  {broker.Envelope{ID: "json:i", Type: "json:k", Key: "json:o"}, of(func(m *skald.Message) { m.Data = nil }), "placed", "17", "o1"},
-		"an odd one":     {broker.Envelope{ID: "json:i"}, of(func(m *skald.Message) { m.ID, m.Data = "a % é", nil }), "", "a % é", "o1"},
-		"the topic":      {broker.Envelope{Type: "topic"}, of(func(m *skald.Message) { m.Type = "t" }), "t", "", "o1"},
-		"by position":    {broker.Envelope{ID: "position"}, m, "", "t/0/7", "o1"},
-		"no JSON needed": {broker.Envelope{ID: "header:i", Key: "header:o"}, of(func(m *skald.Message) { m.Data = []byte("\xff") }), "", "17", "o1"},
+		"a field there": {broker.Envelope{ID: "json:i", Key: "json:n"},
+			of(func(m *skald.Message) { m.Data = []byte(`{"i":42,"n":1}`) }), "", "42", "o1"},
+		"its own field": {broker.Envelope{ID: "json:i", Key: "json:n"},
+			of(func(m *skald.Message) { m.Key = []byte("1") }), "", "17", "1"},
+		"one header": {broker.Envelope{ID: "header:i", Key: "header:i"}, m, "", "17", "o1"},
+		"one field":  {broker.Envelope{ID: "json:i", Key: "json:i"}, m, "", "17", "o1"},
+		"a raw key": {broker.Envelope{ID: "header:i"},
+			of(func(m *skald.Message) { m.Key = []byte("\xff\x00") }), "", "17", "\xff\x00"},
+		"an empty key": {broker.Envelope{ID: "header:i", Key: "header:o"},
+			of(func(m *skald.Message) { m.Key = []byte{} }), "", "17", ""},
+		"a tombstone": {broker.Envelope{ID: "header:i", Key: "json:o"},
+			of(func(m *skald.Message) { m.Data = nil }), "", "17", "o1"},
+		"one of fields": {broker.Envelope{ID: "json:i", Type: "json:k", Key: "json:o"},
+			of(func(m *skald.Message) { m.Data = nil }), "placed", "17", "o1"},
+		"an odd one": {broker.Envelope{ID: "json:i"},
+			of(func(m *skald.Message) { m.ID, m.Data = "a % é", nil }), "", "a % é", "o1"},
+		"the topic": {broker.Envelope{Type: "topic"}, of(func(m *skald.Message) { m.Type = "t" }),
+			"t", "", "o1"},
+		"by position": {broker.Envelope{ID: "position"}, m, "", "t/0/7", "o1"},
+		"no JSON needed": {broker.Envelope{ID: "header:i", Key: "header:o"},
+			of(func(m *skald.Message) { m.Data = []byte("\xff") }), "", "17", "o1"},
 	} {
 		for name, style := range styles() {
 			got, err := mapped(t, style, c.e, c.m)
@@ -86,7 +100,9 @@ func TestEnvelopesComeBack(t *testing.T) {
 			if c.id != "" {
 				source = "t"
 			}
-			if got.ID != c.id || got.Type != c.kind || string(got.Key) != c.order || (got.Key == nil) != (c.m.Key == nil) || (got.Data == nil) != (c.m.Data == nil) || got.Source != source {
+			if got.ID != c.id || got.Type != c.kind || string(got.Key) != c.order ||
+				(got.Key == nil) != (c.m.Key == nil) || (got.Data == nil) != (c.m.Data == nil) ||
+				got.Source != source {
 				t.Errorf("%s, %s: %+v\ncomes back as\n%+v", name, what, c.m, got)
 			}
 			for _, h := range c.m.Headers {
@@ -105,15 +121,23 @@ func TestEnvelopesThatCannotCarry(t *testing.T) {
 		m     skald.Message
 		exact bool // every style
 	}{
-		"another type":    {broker.Envelope{Type: "topic"}, skald.Message{Topic: "t", Type: "placed"}, true},
-		"no object":       {broker.Envelope{ID: "json:i"}, skald.Message{Topic: "t", ID: "17", Data: []byte("[1]")}, true},
-		"not text":        {broker.Envelope{Key: "json:o"}, skald.Message{Topic: "t", Key: []byte("\xff"), Data: []byte("{}")}, true},
-		"an id with NUL":  {broker.Envelope{ID: "header:i"}, skald.Message{Topic: "t", ID: "a\x00", Data: []byte("{}")}, false},
-		"a key, no text":  {broker.Envelope{Key: "header:o"}, skald.Message{Topic: "t", Key: []byte("\xff"), Data: []byte("{}")}, false},
-		"a null id":       {broker.Envelope{ID: "json:i"}, skald.Message{Topic: "t", ID: "17", Data: []byte(`{"i":null}`)}, true},
-		"an id's object":  {broker.Envelope{ID: "json:i"}, skald.Message{Topic: "t", ID: "17", Data: []byte(`{"i":{"x":1}}`)}, true},
-		"an empty type":   {broker.Envelope{Type: "json:k"}, skald.Message{Topic: "t", Type: "placed", Data: []byte(`{"k":""}`)}, true},
-		"an unnamed head": {broker.Envelope{Key: "header:o"}, skald.Message{Topic: "t", Headers: []skald.Header{{Name: "\xff"}}, Data: []byte("{}")}, true},
+		"another type": {broker.Envelope{Type: "topic"}, skald.Message{Topic: "t", Type: "placed"}, true},
+		"no object": {broker.Envelope{ID: "json:i"},
+			skald.Message{Topic: "t", ID: "17", Data: []byte("[1]")}, true},
+		"not text": {broker.Envelope{Key: "json:o"},
+			skald.Message{Topic: "t", Key: []byte("\xff"), Data: []byte("{}")}, true},
+		"an id with NUL": {broker.Envelope{ID: "header:i"},
+			skald.Message{Topic: "t", ID: "a\x00", Data: []byte("{}")}, false},
+		"a key, no text": {broker.Envelope{Key: "header:o"},
+			skald.Message{Topic: "t", Key: []byte("\xff"), Data: []byte("{}")}, false},
+		"a null id": {broker.Envelope{ID: "json:i"},
+			skald.Message{Topic: "t", ID: "17", Data: []byte(`{"i":null}`)}, true},
+		"an id's object": {broker.Envelope{ID: "json:i"},
+			skald.Message{Topic: "t", ID: "17", Data: []byte(`{"i":{"x":1}}`)}, true},
+		"an empty type": {broker.Envelope{Type: "json:k"},
+			skald.Message{Topic: "t", Type: "placed", Data: []byte(`{"k":""}`)}, true},
+		"an unnamed head": {broker.Envelope{Key: "header:o"},
+			skald.Message{Topic: "t", Headers: []skald.Header{{Name: "\xff"}}, Data: []byte("{}")}, true},
 	} {
 		for name, style := range styles() {
 			if style.Exact && !c.exact {

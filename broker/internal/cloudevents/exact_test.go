@@ -17,18 +17,21 @@ func TestHeadersOfAConnector(t *testing.T) {
 	codec := cloudevents.New(styles()["exact"])
 	for list, want := range map[string][]skald.Header{
 		"": nil,
-		`[["x", "AP8="], ["x", ""], ["b", "YQ=="]]`: {{Name: "x", Value: []byte{0, 255}}, {Name: "x", Value: []byte{}}, {Name: "b", Value: []byte("a")}},
+		`[["x", "AP8="], ["x", ""], ["b", "YQ=="]]`: {{Name: "x", Value: []byte{0, 255}},
+			{Name: "x", Value: []byte{}}, {Name: "b", Value: []byte("a")}},
 		`not a list`: {{Name: "Skald-Headers", Value: []byte("not a list")}}, // somebody else's
 	} {
 		w := &wire{}
-		for _, h := range [][2]string{{"ce_specversion", "1.0"}, {"ce_id", "7"}, {"ce_subject", ""}, {"ce_partitionkey", ""}, {"Skald-Headers", list}} {
+		for _, h := range [][2]string{{"ce_specversion", "1.0"}, {"ce_id", "7"}, {"ce_subject", ""},
+			{"ce_partitionkey", ""}, {"Skald-Headers", list}} {
 			w.Text(h[0], h[1])
 		}
 		var got skald.Message
 		if fault := cloudevents.Decode(codec, w.list, at, &got, nil); fault != nil {
 			t.Error(fault)
 		}
-		if got.ID != "7" || len(got.Headers) != len(want) || len(want) > 0 && !reflect.DeepEqual(got.Headers, want) {
+		if got.ID != "7" || len(got.Headers) != len(want) || len(want) > 0 &&
+			!reflect.DeepEqual(got.Headers, want) {
 			t.Errorf("%s: %+v, want headers %+v", list, got, want)
 		}
 	}
@@ -37,11 +40,15 @@ func TestHeadersOfAConnector(t *testing.T) {
 // A message's own headers stay its own, also where they are called like those of the envelope.
 func TestOwnHeadersLikeTheEnvelope(t *testing.T) {
 	t.Parallel()
-	m := skald.Message{ID: "7", Source: "/s", Type: "t", Topic: "t", Key: []byte("k"), ContentType: "a/b", Data: []byte("x")}
+	m := skald.Message{ID: "7", Source: "/s", Type: "t", Topic: "t", Key: []byte("k"), ContentType: "a/b",
+		Data: []byte("x")}
 	for _, h := range []skald.Header{
-		{Name: "ce_specversion", Value: []byte("0.3")}, {Name: "ce_specversion", Value: []byte("1.0")}, {Name: "ce_id", Value: []byte("8")},
-		{Name: "ce_subject", Value: []byte("s")}, {Name: "ce_time", Value: []byte("soon")}, {Name: "ce_partitionkey", Value: []byte("k")},
-		{Name: "content-type", Value: []byte("c/d")}, {Name: "Skald-Headers", Value: []byte("[]")}, {Name: "Skald-Key", Value: []byte("1")},
+		{Name: "ce_specversion", Value: []byte("0.3")}, {Name: "ce_specversion", Value: []byte("1.0")},
+		{Name: "ce_id", Value: []byte("8")},
+		{Name: "ce_subject", Value: []byte("s")}, {Name: "ce_time", Value: []byte("soon")},
+		{Name: "ce_partitionkey", Value: []byte("k")},
+		{Name: "content-type", Value: []byte("c/d")}, {Name: "Skald-Headers", Value: []byte("[]")},
+		{Name: "Skald-Key", Value: []byte("1")},
 	} {
 		m.Headers = []skald.Header{{Name: "a", Value: []byte("1")}, h, {Name: "a", Value: []byte("2")}}
 		if got := travel(t, styles()["exact"], m); !reflect.DeepEqual(got, m) {
@@ -50,8 +57,10 @@ func TestOwnHeadersLikeTheEnvelope(t *testing.T) {
 	}
 	// Of a message that an older version wrote the first header decides.
 	var got skald.Message
-	hs := []skald.Header{{Name: "ce_specversion", Value: []byte("1.0")}, {Name: "ce_id", Value: []byte("7")}, {Name: "ce_specversion", Value: []byte("0.3")}}
-	if fault := cloudevents.Decode(cloudevents.New(styles()["exact"]), hs, at, &got, nil); fault != nil || got.ID != "7" || !reflect.DeepEqual(got.Headers, hs[2:]) {
+	hs := []skald.Header{{Name: "ce_specversion", Value: []byte("1.0")}, {Name: "ce_id", Value: []byte("7")},
+		{Name: "ce_specversion", Value: []byte("0.3")}}
+	if fault := cloudevents.Decode(cloudevents.New(styles()["exact"]), hs, at, &got, nil); fault != nil ||
+		got.ID != "7" || !reflect.DeepEqual(got.Headers, hs[2:]) {
 		t.Errorf("%v, %+v", fault, got)
 	}
 }
@@ -62,8 +71,10 @@ func TestOwnHeadersLikeAnotherEnvelope(t *testing.T) {
 	t.Parallel()
 	m := skald.Message{ID: "7", Source: "/s", Type: "t", Topic: "t", Key: []byte("k"), Data: []byte("{}")}
 	for header, refused := range map[[2]string]bool{
-		{"ce_id", "7"}: false, {"ce_id", "8"}: true, {"ce_type", "u"}: true, {"ce_specversion", "1.0"}: false, {"ce_specversion", "0.3"}: true,
-		{"ce_time", "soon"}: true, {"ce_other", "x"}: false, {"Skald-Headers", "[]"}: true, {"content-type", "a/b"}: false,
+		{"ce_id", "7"}: false, {"ce_id", "8"}: true, {"ce_type", "u"}: true, {"ce_specversion", "1.0"}: false,
+		{"ce_specversion", "0.3"}: true,
+		{"ce_time", "soon"}:       true, {"ce_other", "x"}: false, {"Skald-Headers", "[]"}: true,
+		{"content-type", "a/b"}: false,
 	} {
 		for _, e := range []broker.Envelope{{}, {ID: "header:i"}} {
 			m.Headers = []skald.Header{{Name: header[0], Value: []byte(header[1])}}
@@ -72,7 +83,8 @@ func TestOwnHeadersLikeAnotherEnvelope(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := &wire{}
-			if _, err := codec.Encode(&m, w); errors.Is(err, cloudevents.ErrCannotCarry) != refused || !refused && len(w.list) == 0 {
+			if _, err := codec.Encode(&m, w); errors.Is(err, cloudevents.ErrCannotCarry) != refused ||
+				!refused && len(w.list) == 0 {
 				t.Errorf("%v: %v", header, err)
 			}
 		}

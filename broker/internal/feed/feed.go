@@ -64,7 +64,8 @@ type Feed[O Owned] struct {
 
 // New makes a feed without partitions.
 func New[O Owned](mu *sync.Mutex) *Feed[O] {
-	return &Feed[O]{mu: mu, ready: make(chan struct{}, 1), byName: map[string]O{}, changes: map[string]*change{}}
+	return &Feed[O]{mu: mu, ready: make(chan struct{}, 1), byName: map[string]O{},
+		changes: map[string]*change{}}
 }
 
 // Ready has a value when something may have come.

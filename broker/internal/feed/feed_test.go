@@ -17,7 +17,8 @@ type part struct {
 }
 
 func open(index int, messages ...int64) *part {
-	p := &part{Holding: feed.Holding{Partition: broker.Partition{Name: fmt.Sprintf("t/%d", index)}, Topic: "t", Index: index}}
+	p := &part{Holding: feed.Holding{Partition: broker.Partition{Name: fmt.Sprintf("t/%d", index)},
+		Topic: "t", Index: index}}
 	p.fill(messages...)
 	return p
 }
@@ -121,7 +122,8 @@ func TestAcksOfBeforeAreIgnored(t *testing.T) {
 		t.Helper()
 		var ds []broker.Delivery
 		for _, p := range at {
-			ds = append(ds, broker.Delivery{Partition: "t/0", Position: p}, broker.Delivery{Partition: "t/9", Position: p})
+			ds = append(ds, broker.Delivery{Partition: "t/0", Position: p},
+				broker.Delivery{Partition: "t/9", Position: p})
 		}
 		moved, err := f.Ack(ds)
 		if err != nil {

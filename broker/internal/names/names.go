@@ -10,7 +10,8 @@ import (
 // OK tells whether name can be that of a topic, a group or a member: 1 to 249 of A-Z a-z 0-9 . _ -.
 func OK(name string) bool {
 	other := func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-'
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' &&
+			c != '_' && c != '-'
 	}
 	return name != "" && len(name) <= 249 && !strings.ContainsFunc(name, other)
 }

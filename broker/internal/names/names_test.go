@@ -10,7 +10,8 @@ import (
 
 // A name that the outbox takes is one that every broker takes, and the other way round.
 func TestNamesAreThoseOfTheOutbox(t *testing.T) {
-	for _, name := range []string{"", "a", "orders.eu_1-b", "größe", "a b", "a/b", strings.Repeat("a", 249), strings.Repeat("a", 250)} {
+	for _, name := range []string{"", "a", "orders.eu_1-b", "größe", "a b", "a/b", strings.Repeat("a", 249),
+		strings.Repeat("a", 250)} {
 		if names.OK(name) != complete.Topic(name) {
 			t.Errorf("%q: %v here, %v for the outbox", name, names.OK(name), complete.Topic(name))
 		}

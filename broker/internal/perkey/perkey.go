@@ -76,17 +76,20 @@ type Lines[M any] struct {
 
 // New makes lines to the broker of that name; rouse is called when Next may have something.
 func New[M any](name string, mu *sync.Mutex, rouse func()) *Lines[M] {
-	return &Lines[M]{name: name, mu: mu, rouse: rouse, lines: map[lineKey]*line[M]{}, flying: map[uint64]*Item[M]{}}
+	return &Lines[M]{name: name, mu: mu, rouse: rouse, lines: map[lineKey]*line[M]{},
+		flying: map[uint64]*Item[M]{}}
 }
 
 // Publish queues msgs behind what was published before.
-func (ls *Lines[M]) Publish(ctx context.Context, msgs []skald.Message, only []broker.Topics, encode func(*skald.Message) (M, error)) broker.Pending {
+func (ls *Lines[M]) Publish(ctx context.Context, msgs []skald.Message, only []broker.Topics,
+	encode func(*skald.Message) (M, error)) broker.Pending {
 	c := &call[M]{lines: ls, ctx: ctx, done: make(chan struct{}), left: len(msgs)}
 	items, now := make([]*Item[M], len(msgs)), time.Now()
 	for i := range msgs {
 		m := &msgs[i]
 		out, err := encode(m)
-		items[i] = &Item[M]{call: c, at: i, Since: now, Topic: m.Topic, Type: m.Type, Key: slices.Clone(m.Key), Out: out, Err: err}
+		items[i] = &Item[M]{call: c, at: i, Since: now, Topic: m.Topic, Type: m.Type,
+			Key: slices.Clone(m.Key), Out: out, Err: err}
 		if len(only) > 0 {
 			items[i].Only, items[i].Fenced = only[0][m.Topic], true
 		}

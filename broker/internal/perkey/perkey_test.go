@@ -118,7 +118,8 @@ func TestHoldsBackUntilItsCallerKnows(t *testing.T) {
 	r := s.publish(t.Context(), "a4")
 	s.expect(s.sent(10))
 	var pe *broker.PublishError
-	if err := p.Wait(t.Context()); !errors.As(err, &pe) || !errors.Is(pe.Refused[0], away) || pe.Failed[1] == nil {
+	if err := p.Wait(t.Context()); !errors.As(err, &pe) || !errors.Is(pe.Refused[0], away) ||
+		pe.Failed[1] == nil {
 		t.Errorf("the first call: %v", err)
 	}
 	s.publish(t.Context(), "a5")
@@ -180,7 +181,8 @@ func TestOutages(t *testing.T) {
 		}
 		ls.End()
 	})
-	for what, c := range map[string]broker.Pending{"what waits": q, "what comes later": s.publish(t.Context(), "c1")} {
+	for what, c := range map[string]broker.Pending{"what waits": q,
+		"what comes later": s.publish(t.Context(), "c1")} {
 		if err := c.Wait(t.Context()); !errors.Is(err, broker.ErrClosed) {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -116,7 +116,8 @@ func (p *Pump[M, T]) Stop(cut func()) {
 }
 
 // Publish queues msgs after what was published before.
-func (p *Pump[M, T]) Publish(ctx context.Context, msgs []skald.Message, only []broker.Topics, encode func(*skald.Message) (M, error)) broker.Pending {
+func (p *Pump[M, T]) Publish(ctx context.Context, msgs []skald.Message, only []broker.Topics,
+	encode func(*skald.Message) (M, error)) broker.Pending {
 	return p.Lines.Publish(ctx, msgs, only, encode)
 }
 
@@ -144,7 +145,8 @@ func (p *Pump[M, T]) Late(it *Item[M]) bool {
 // Aim is the topic of a message that can be sent; one that cannot is answered. Look asks the broker about a
 // topic that is not known, kind says what its error means, and id is what tells a topic from one that was
 // deleted and recreated.
-func (p *Pump[M, T]) Aim(it *Item[M], look func(context.Context, string) (T, error), kind func(error) Kind, id func(*T) string) (t T, ok bool) {
+func (p *Pump[M, T]) Aim(it *Item[M], look func(context.Context, string) (T, error), kind func(error) Kind,
+	id func(*T) string) (t T, ok bool) {
 	if err := it.Context().Err(); err != nil {
 		p.Refuse(it, Outage, fmt.Errorf("publish: %w", err))
 		return t, false

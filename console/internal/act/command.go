@@ -25,8 +25,10 @@ func Command(at string, verb string, sel *operate.Selection, calls bool) string 
 	if !sel.Dead {
 		c = begun("skald parked "+verb, at)
 	}
-	for _, f := range [][2]string{{"consumer", sel.Consumer}, {"source", sel.Source}, {"key", spell.Key(sel.Key)}, {"topic", sel.Topic}, {"type", sel.Type},
-		{"fingerprint", sel.Fingerprint}, {"kind", sel.Kind}, {"since", spell.Time(sel.DeadFrom)}, {"until", spell.Time(sel.DeadTo)}} {
+	for _, f := range [][2]string{{"consumer", sel.Consumer}, {"source", sel.Source},
+		{"key", spell.Key(sel.Key)}, {"topic", sel.Topic}, {"type", sel.Type},
+		{"fingerprint", sel.Fingerprint}, {"kind", sel.Kind}, {"since", spell.Time(sel.DeadFrom)},
+		{"until", spell.Time(sel.DeadTo)}} {
 		if f[1] != "" {
 			c += " --" + f[0] + " " + shellWord(f[1])
 		}
@@ -53,12 +55,14 @@ func DoctorCommand(at string) string { return begun("skald doctor", at) }
 // LookCommand is what to type to see a message in quarantine, with its payload.
 func LookCommand(at, consumer, from, id string) string {
 	c := begun("skald inbox show", at)
-	return c + " --consumer " + shellWord(consumer) + " --source " + shellWord(from) + " --json -- " + shellWord(id)
+	return c + " --consumer " + shellWord(consumer) + " --source " + shellWord(from) + " --json -- " +
+		shellWord(id)
 }
 
 // AdmitCommand is what to type to admit what is chosen.
 func AdmitCommand(at string, a *operate.Admission, why string) string {
-	c := InboxCommand(at, "admit", "consumer", a.Consumer, "number", spell.Digits(a.Number), "topic", a.Topic, "type", a.Type, "why", why)
+	c := InboxCommand(at, "admit", "consumer", a.Consumer, "number", spell.Digits(a.Number), "topic", a.Topic,
+		"type", a.Type, "why", why)
 	if a.All {
 		c += " --all"
 	}
@@ -106,7 +110,8 @@ func SagaCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) s
 // SagasCommand is what to type for a verb on all sagas that are selected.
 func SagasCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) string {
 	text := begun("skald saga "+string(c.Verb), at)
-	for _, f := range [][2]string{{"name", sel.Name}, {"id", sel.ID}, {"status", sel.Status}, {"at", sel.Step}, {"error", sel.Error}, {"until", spell.Time(sel.StartedBefore)}} {
+	for _, f := range [][2]string{{"name", sel.Name}, {"id", sel.ID}, {"status", sel.Status},
+		{"at", sel.Step}, {"error", sel.Error}, {"until", spell.Time(sel.StartedBefore)}} {
 		if f[1] != "" {
 			text += " --" + f[0] + " " + shellWord(f[1])
 		}

@@ -30,7 +30,8 @@ type Line struct {
 
 // LineOf is an act as the audit of a source has it.
 func LineOf(source string, a *store.Audit) Line {
-	return Line{a.Number, source, a.At, a.Author, a.Login, operate.ActionWithoutData(a), a.Reason, a.Consumer, a.Identity.Source, a.ID, a.Run}
+	return Line{a.Number, source, a.At, a.Author, a.Login, operate.ActionWithoutData(a), a.Reason, a.Consumer,
+		a.Identity.Source, a.ID, a.Run}
 }
 
 type auditPage struct {
@@ -70,7 +71,8 @@ func auditsOf(ctx context.Context, s *source.Source, before int64, words string)
 			break
 		}
 		a := LineOf(s.Name, &list[i])
-		if words == "" || strings.Contains(strings.ToLower(a.Author+" "+a.Action+" "+a.Reason+" "+a.Consumer+" "+a.ID+" "+a.Run), words) {
+		if words == "" || strings.Contains(strings.ToLower(a.Author+" "+a.Action+" "+a.Reason+" "+a.Consumer+
+			" "+a.ID+" "+a.Run), words) {
 			part.Acts = append(part.Acts, a)
 		}
 	}
@@ -95,7 +97,8 @@ func (v *auditPage) HTML(p *page.Page) {
 		}
 		if part.Next > 0 {
 			p.Put("<p>")
-			p.Link("Earlier ones", "/audit", "in", part.Source, "has", p.Arg("has"), "before", spell.Digits(part.Next))
+			p.Link("Earlier ones", "/audit", "in", part.Source, "has", p.Arg("has"),
+				"before", spell.Digits(part.Next))
 			p.Put("</p>\n")
 		}
 		p.Put("</section>\n")
@@ -133,7 +136,8 @@ func Table(p *page.Page, list []Line) {
 		case strings.HasPrefix(a.Action, "compensate "):
 			p.Link(spell.Cut(a.ID, page.MostID), "/story", "q", compensated(a.Action))
 		case a.Consumer != "" && a.ID != "":
-			p.Link(spell.Cut(a.ID, page.MostID), "/message", "in", a.Source, "consumer", a.Consumer, "source", a.From, "id", a.ID)
+			p.Link(spell.Cut(a.ID, page.MostID), "/message", "in", a.Source, "consumer", a.Consumer,
+				"source", a.From, "id", a.ID)
 		default:
 			p.Put("%s", spell.Cut(a.ID, page.MostID))
 		}

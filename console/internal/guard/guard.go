@@ -62,13 +62,16 @@ func (g *Guard) Admit(r *http.Request, needs Right, form bool) (p Pass, err erro
 	p.Token = g.token(p.Who.Name, time.Now())
 	need := needs | View
 	if !p.May(need) {
-		return p, refusal.New(http.StatusForbidden, "%s lacks a right for this: %s", p.Who.Name, need&^p.Who.May)
+		return p, refusal.New(http.StatusForbidden, "%s lacks a right for this: %s", p.Who.Name,
+			need&^p.Who.May)
 	}
 	if need&^View != 0 && strings.TrimSpace(p.Who.Name) == "" {
-		return p, refusal.New(http.StatusForbidden, "who acts needs a name, which is noted: Options.Who gave none")
+		return p, refusal.New(http.StatusForbidden,
+			"who acts needs a name, which is noted: Options.Who gave none")
 	}
 	if p.args, err = url.ParseQuery(r.URL.RawQuery); err != nil { // what is left out would choose more
-		return p, refusal.New(http.StatusBadRequest, "the arguments of the URL cannot be read: write %%3B for a semicolon and %%25 for a percent sign")
+		return p, refusal.New(http.StatusBadRequest,
+			"the arguments of the URL cannot be read: write %%3B for a semicolon and %%25 for a percent sign")
 	}
 	if !form {
 		return p, nil // a body is nobody's argument
@@ -84,7 +87,8 @@ func (g *Guard) Admit(r *http.Request, needs Right, form bool) (p Pass, err erro
 		given = r.Header.Get("X-Skald-Token")
 	}
 	if !g.tokenOK(p.Who.Name, given) {
-		return p, refusal.New(http.StatusForbidden, "the form is from before the console started, or not the console's: go back, reload the page, and try again")
+		return p, refusal.New(http.StatusForbidden,
+			"the form is from before the console started, or not the console's: go back, reload the page, and try again")
 	}
 	return p, nil
 }
@@ -92,12 +96,15 @@ func (g *Guard) Admit(r *http.Request, needs Right, form bool) (p Pass, err erro
 // readForm adds what the form says to the arguments, before those of the URL.
 func (p *Pass) readForm(r *http.Request) error {
 	const mostForm, form = 64 << 10, "application/x-www-form-urlencoded"
-	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != form && (kind != "" || r.ContentLength != 0) {
-		return refusal.New(http.StatusUnsupportedMediaType, "a POST has a body of the type %s, not %.64q", form, kind)
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != form &&
+		(kind != "" || r.ContentLength != 0) {
+		return refusal.New(http.StatusUnsupportedMediaType, "a POST has a body of the type %s, not %.64q",
+			form, kind)
 	}
 	r.Body = http.MaxBytesReader(nil, r.Body, mostForm)
 	if err := r.ParseForm(); err != nil {
-		return refusal.New(http.StatusBadRequest, "the form cannot be read, or has more than %d bytes", mostForm)
+		return refusal.New(http.StatusBadRequest, "the form cannot be read, or has more than %d bytes",
+			mostForm)
 	}
 	for name, values := range r.PostForm {
 		p.args[name] = append(slices.Clone(values), p.args[name]...)
@@ -109,7 +116,8 @@ func (p *Pass) readForm(r *http.Request) error {
 func (g *Guard) whoIs(r *http.Request) (Who, error) {
 	if g.who == nil {
 		if !nearby.Is(r) {
-			return Who{}, refusal.New(http.StatusForbidden, "without console.Options.Who only requests from this machine, to this machine, are answered")
+			return Who{}, refusal.New(http.StatusForbidden,
+				"without console.Options.Who only requests from this machine, to this machine, are answered")
 		}
 		return Who{g.local, View | Act | Payloads}, nil
 	}
@@ -155,5 +163,6 @@ func (g *Guard) token(name string, at time.Time) string {
 
 func (g *Guard) tokenOK(name, given string) bool {
 	now := time.Now()
-	return hmac.Equal([]byte(given), []byte(g.token(name, now))) || hmac.Equal([]byte(given), []byte(g.token(name, now.Add(-tokenFor))))
+	return hmac.Equal([]byte(given), []byte(g.token(name, now))) ||
+		hmac.Equal([]byte(given), []byte(g.token(name, now.Add(-tokenFor))))
 }

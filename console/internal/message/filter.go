@@ -21,16 +21,19 @@ func Filters() []string {
 func meantOf(s *operate.Selection) error {
 	switch {
 	case !s.Dead && (s.Kind+s.Fingerprint != "" || !s.DeadFrom.IsZero() || !s.DeadTo.IsZero()):
-		return refusal.New(http.StatusBadRequest, "kind, fingerprint, from and to choose among dead letters, not among parked messages")
+		return refusal.New(http.StatusBadRequest,
+			"kind, fingerprint, from and to choose among dead letters, not among parked messages")
 	case s.Kind != "" && !slices.Contains(operate.DeadKinds(), s.Kind):
-		return refusal.New(http.StatusBadRequest, "kind is one of %s, not %.40q", strings.Join(operate.DeadKinds(), ", "), s.Kind)
+		return refusal.New(http.StatusBadRequest, "kind is one of %s, not %.40q",
+			strings.Join(operate.DeadKinds(), ", "), s.Kind)
 	}
 	return nil
 }
 
 // Select is what the arguments choose.
 func Select(q *page.Request, dead bool) (s operate.Selection, err error) {
-	s = operate.Selection{Dead: dead, Consumer: q.Arg("consumer"), Source: q.Arg("source"), ID: q.Arg("id"), Topic: q.Arg("topic"), Type: q.Arg("type"),
+	s = operate.Selection{Dead: dead, Consumer: q.Arg("consumer"), Source: q.Arg("source"), ID: q.Arg("id"),
+		Topic: q.Arg("topic"), Type: q.Arg("type"),
 		Fingerprint: q.Arg("fingerprint"), Kind: q.Arg("kind")}
 	if q.Arg("key") != "" {
 		if s.Key, err = spell.ToKey(q.Arg("key")); err != nil {

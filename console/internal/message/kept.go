@@ -110,7 +110,8 @@ func (v *keptPage) part(p *page.Page, part *keptPart) {
 		p.Put("<p class=\"verbs\">")
 		for _, verb := range verbs {
 			args := append(filters(p.Request), "verb", verb, "in", part.Source)
-			p.Put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.At("/act", args...), act.Title(verb))
+			p.Put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.At("/act", args...),
+				act.Title(verb))
 		}
 		p.Put("</p>\n")
 	}
@@ -120,8 +121,10 @@ func (v *keptPage) part(p *page.Page, part *keptPart) {
 	for i := range part.Messages {
 		m := &part.Messages[i]
 		p.Put("<tr><td>%s<br>", m.Type)
-		p.Link(spell.Cut(m.ID, page.MostID), "/message", "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
-		p.Put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%d</td><td>", m.Consumer, spell.Cut(spell.Key(m.Key), 60), m.State, m.Attempts)
+		p.Link(spell.Cut(m.ID, page.MostID), "/message", "in", part.Source, "consumer", m.Consumer,
+			"source", m.Source, "id", m.ID)
+		p.Put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%d</td><td>", m.Consumer,
+			spell.Cut(spell.Key(m.Key), 60), m.State, m.Attempts)
 		p.When(m.Since)
 		p.Put("</td><td class=\"why\">%s</td></tr>\n", spell.Cut(spell.FirstLine(m.LastError), 200))
 	}
@@ -159,7 +162,8 @@ func Groups(q *page.Request) (page.View, error) {
 	}
 	parts, away, err := page.Parts(q, func(ctx context.Context, from *source.Source) (groupsPart, error) {
 		// one more tells whether there are others
-		all, err := operate.Kept(ctx, from.DB, s, true, operate.Peek{Limit: spell.Exact, Scan: spell.Exact + 1})
+		all, err := operate.Kept(ctx, from.DB, s, true,
+			operate.Peek{Limit: spell.Exact, Scan: spell.Exact + 1})
 		var g operate.Grouping
 		for i := range all.List {
 			g.Add(&all.List[i])
@@ -187,7 +191,9 @@ func (v *groupsPage) HTML(p *page.Page) {
 		}
 		p.Put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
 		if part.More {
-			p.Put("<p class=\"note warn\">Only the first %s dead letters are counted: narrow the filter.</p>\n", spell.Number(spell.Exact))
+			p.Put(
+				"<p class=\"note warn\">Only the first %s dead letters are counted: narrow the filter.</p>\n",
+				spell.Number(spell.Exact))
 		}
 		p.Table("Dead letters of %s", part.Source)
 		p.Put("<tr><th scope=\"col\" class=\"n\">count</th><th scope=\"col\">consumer</th><th scope=\"col\">kind</th><th scope=\"col\">type</th><th scope=\"col\">error of one</th>" +
@@ -206,7 +212,8 @@ func groupLine(p *page.Page, source string, g *operate.Group) {
 	of := filters(p.Request, "in", source, "consumer", g.Consumer, "fingerprint", g.Fingerprint)
 	p.Put("<tr><td class=\"n\">")
 	p.Link(spell.Number(int64(g.Count)), "/dead", of...)
-	p.Put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"why\">%s<br><code>%s</code></td><td>", g.Consumer, g.Kind, g.Type, spell.Cut(spell.FirstLine(g.Error), 200), g.Fingerprint)
+	p.Put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"why\">%s<br><code>%s</code></td><td>",
+		g.Consumer, g.Kind, g.Type, spell.Cut(spell.FirstLine(g.Error), 200), g.Fingerprint)
 	p.When(g.First)
 	p.Put("<br>")
 	p.When(g.Last)
@@ -214,7 +221,8 @@ func groupLine(p *page.Page, source string, g *operate.Group) {
 	if p.May(guard.Act) {
 		for _, verb := range []string{"redrive", "drop"} {
 			title := act.Title(verb)
-			p.Put(`<a class="button" href="%s" aria-label="%s those of %s, %s …">%s …</a> `, p.At("/act", append(of, "verb", verb)...),
+			p.Put(`<a class="button" href="%s" aria-label="%s those of %s, %s …">%s …</a> `,
+				p.At("/act", append(of, "verb", verb)...),
 				title, g.Consumer, g.Fingerprint, title)
 		}
 	}

@@ -84,12 +84,14 @@ func (m Pages) Message(q *page.Request) (page.View, error) {
 
 // read reads what is known of the message that the arguments name.
 func (m Pages) read(q *page.Request, s *source.Source) (*messagePage, *store.Parked, error) {
-	v := &messagePage{Source: s.Name, consumer: q.Arg("consumer"), id: store.Identity{Source: q.Arg("source"), ID: q.Arg("id")}, at: s, links: m.Links,
+	v := &messagePage{Source: s.Name, consumer: q.Arg("consumer"),
+		id: store.Identity{Source: q.Arg("source"), ID: q.Arg("id")}, at: s, links: m.Links,
 		Headers: []string{}, Apart: []Apart{}, Audit: []audit.Line{}}
 	if v.consumer == "" || v.id.ID == "" {
 		return nil, nil, refusal.New(http.StatusBadRequest, "which message? Give consumer, source and id")
 	}
-	kept, err := page.One(q, s, func(ctx context.Context, s *source.Source) (*store.Parked, error) { return v.read(ctx, s) })
+	kept, err := page.One(q, s,
+		func(ctx context.Context, s *source.Source) (*store.Parked, error) { return v.read(ctx, s) })
 	return v, kept, err
 }
 
@@ -102,7 +104,8 @@ func (v *messagePage) read(ctx context.Context, s *source.Source) (*store.Parked
 	if err != nil {
 		return nil, err
 	}
-	apart, err := store.ListQuarantined(ctx, s.DB, store.Query{Consumer: v.consumer, ID: v.id.ID, Taken: true, Bare: true})
+	apart, err := store.ListQuarantined(ctx, s.DB, store.Query{Consumer: v.consumer, ID: v.id.ID, Taken: true,
+		Bare: true})
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,8 @@ func (v *messagePage) HTML(p *page.Page) {
 	p.Row("source", v.id.Source)
 	if v.Kept == nil {
 		p.Row("reason", v.Reason)
-		p.Put("</dl>\n<p>It is neither parked nor a dead letter. The consumer says: <b>%s</b>.</p>\n", v.Outcome)
+		p.Put("</dl>\n<p>It is neither parked nor a dead letter. The consumer says: <b>%s</b>.</p>\n",
+			v.Outcome)
 	} else {
 		v.facts(p)
 		p.Put("</dl>\n")
@@ -103,13 +104,16 @@ func (v *messagePage) leads(p *page.Page) {
 	if parts := strings.Split(v.Kept.TraceParent, "-"); len(parts) == 4 {
 		trace = parts[1]
 	}
-	fill := strings.NewReplacer("{traceparent}", url.QueryEscape(v.Kept.TraceParent), "{trace}", url.QueryEscape(trace), "{id}", url.QueryEscape(v.id.ID),
-		"{key}", url.QueryEscape(string(v.Kept.Key)), "{type}", url.QueryEscape(v.Kept.Type), "{consumer}", url.QueryEscape(v.consumer))
+	fill := strings.NewReplacer("{traceparent}", url.QueryEscape(v.Kept.TraceParent),
+		"{trace}", url.QueryEscape(trace), "{id}", url.QueryEscape(v.id.ID),
+		"{key}", url.QueryEscape(string(v.Kept.Key)), "{type}", url.QueryEscape(v.Kept.Type), "{consumer}",
+		url.QueryEscape(v.consumer))
 	for _, text := range slices.Sorted(maps.Keys(v.links)) {
 		if trace == "" && strings.Contains(v.links[text], "{trace") {
 			continue // it has none to lead to
 		}
-		p.Put("<div><dt>link</dt><dd><a href=\"%s\" rel=\"noreferrer\">%s</a></dd></div>\n", fill.Replace(v.links[text]), text)
+		p.Put("<div><dt>link</dt><dd><a href=\"%s\" rel=\"noreferrer\">%s</a></dd></div>\n",
+			fill.Replace(v.links[text]), text)
 	}
 }
 
@@ -124,7 +128,9 @@ func (v *messagePage) verbs(p *page.Page) {
 	for _, name := range names {
 		p.Put("<p class=\"verbs\">")
 		if p.May(guard.Act) {
-			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", name, "in", v.Source, "consumer", v.consumer, "source", v.id.Source, "id", v.id.ID, "seen", v.Seen), act.Title(name))
+			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", name, "in", v.Source,
+				"consumer", v.consumer, "source", v.id.Source, "id", v.id.ID, "seen", v.Seen),
+				act.Title(name))
 		} else {
 			p.Put(`<span class="button off" title="you may not act">%s</span> `, act.Title(name))
 		}
@@ -173,7 +179,8 @@ func (v *messagePage) payload(p *page.Page) {
 		p.Put("<pre>%s</pre>\n", v.Shown.Data)
 		for _, h := range v.Shown.Headers {
 			if h.Hidden {
-				p.Put("<p>%s: <span class=\"dim\">hidden, since Options.MaskHeader is not set</span></p>\n", h.Name)
+				p.Put("<p>%s: <span class=\"dim\">hidden, since Options.MaskHeader is not set</span></p>\n",
+					h.Name)
 				continue
 			}
 			p.Put("<p>%s: <code>%s</code></p>\n", h.Name, h.Value)
@@ -182,7 +189,8 @@ func (v *messagePage) payload(p *page.Page) {
 		p.Put("<p class=\"dim\">Hidden: you lack the right to see payloads.</p>\n")
 	default:
 		p.Put("<form method=\"post\" action=\"%s\">", p.At("/message/payload"))
-		p.Hidden("token", p.Token, "in", v.Source, "consumer", v.consumer, "source", v.id.Source, "id", v.id.ID)
+		p.Hidden("token", p.Token, "in", v.Source, "consumer", v.consumer, "source", v.id.Source,
+			"id", v.id.ID)
 		p.Put("<p>Hidden. <button>Show it</button> <span class=\"dim\">It is noted who looked.</span></p></form>\n")
 	}
 	p.Put("</section>\n")

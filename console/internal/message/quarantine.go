@@ -34,7 +34,8 @@ type Apart struct {
 
 // ApartOf is m, of the database of a service.
 func ApartOf(service string, m *store.Quarantined) Apart {
-	return Apart{m.Number, service, m.Consumer, m.Why.String(), m.At, m.Source, m.ID, m.Message.Topic, m.Message.Type, spell.Key(m.Message.Key),
+	return Apart{m.Number, service, m.Consumer, m.Why.String(), m.At, m.Source, m.ID, m.Message.Topic,
+		m.Message.Type, spell.Key(m.Message.Key),
 		m.Bytes, some(m.Admitted), m.By, m.Reason, some(m.Taken)}
 }
 
@@ -62,7 +63,8 @@ func Quarantine(q *page.Request) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	what := store.Query{Consumer: q.Arg("consumer"), ID: q.Arg("id"), Topic: q.Arg("topic"), Type: q.Arg("type"), After: after, Bare: true, Limit: page.Rows + 1}
+	what := store.Query{Consumer: q.Arg("consumer"), ID: q.Arg("id"), Topic: q.Arg("topic"),
+		Type: q.Arg("type"), After: after, Bare: true, Limit: page.Rows + 1}
 	switch q.Arg("why") {
 	case "":
 	case "conflict":
@@ -106,13 +108,17 @@ func (v *quarantinePage) HTML(p *page.Page) {
 		}
 		p.Put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
 		if p.May(guard.Act) {
-			p.Put(`<p class="verbs"><a class="button" href="%s">Admit all that the filter chooses …</a></p>`+"\n",
-				p.At("/act", "verb", "admit", "in", part.Source, "consumer", p.Arg("consumer"), "id", p.Arg("id"), "topic", p.Arg("topic"), "type", p.Arg("type"), "why", p.Arg("why")))
+			p.Put(`<p class="verbs"><a class="button" href="%s">Admit all that the filter chooses …</a></p>`+
+				"\n",
+				p.At("/act", "verb", "admit", "in", part.Source, "consumer", p.Arg("consumer"),
+					"id", p.Arg("id"), "topic", p.Arg("topic"), "type", p.Arg("type"), "why", p.Arg("why")))
 		}
 		ApartTable(p, part.Messages)
 		if part.Next > 0 {
 			p.Put("<p>")
-			p.Link("The next ones", "/quarantine", "in", part.Source, "consumer", p.Arg("consumer"), "id", p.Arg("id"), "topic", p.Arg("topic"), "type", p.Arg("type"), "why", p.Arg("why"), "after", spell.Digits(part.Next))
+			p.Link("The next ones", "/quarantine", "in", part.Source, "consumer", p.Arg("consumer"),
+				"id", p.Arg("id"), "topic", p.Arg("topic"), "type", p.Arg("type"), "why", p.Arg("why"),
+				"after", spell.Digits(part.Next))
 			p.Put("</p>\n")
 		}
 		p.Put("</section>\n")
@@ -141,7 +147,8 @@ func ApartTable(p *page.Page, list []Apart) {
 		case m.Admitted != nil:
 			p.Put("admitted by %s: %s", m.By, spell.Cut(m.Reason, 100))
 		case p.May(guard.Act):
-			p.Put(`<a class="button" href="%s" aria-label="Admit %d …">Admit …</a>`, p.At("/act", "verb", "admit", "in", m.Service, "number", spell.Digits(m.Number)), m.Number)
+			p.Put(`<a class="button" href="%s" aria-label="Admit %d …">Admit …</a>`,
+				p.At("/act", "verb", "admit", "in", m.Service, "number", spell.Digits(m.Number)), m.Number)
 		}
 		p.Put("</td></tr>\n")
 	}

@@ -24,7 +24,8 @@ func (p *Page) FilterForm(path string, names ...string) {
 			if p.Flag(name) {
 				checked = " checked"
 			}
-			p.Put("<label>%s <input type=\"checkbox\" name=\"%s\" value=\"1\"%s></label>\n", name, name, checked)
+			p.Put("<label>%s <input type=\"checkbox\" name=\"%s\" value=\"1\"%s></label>\n", name,
+				name, checked)
 		default:
 			p.Put("<label>%s <input name=\"%s\" value=\"%s\"></label>\n", name, name, p.Arg(name))
 		}

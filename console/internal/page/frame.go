@@ -14,7 +14,8 @@ func (q *Request) framed(v View) []byte {
 	title := v.Heading()
 	p.Put("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n")
 	p.Put("<title>%s · Skald</title>\n", title)
-	p.Put(`<link rel="stylesheet" href="%s"><link rel="icon" href="%s"><script src="%s" defer></script>`, q.At("/static/style.css", "v", stamp("style.css")),
+	p.Put(`<link rel="stylesheet" href="%s"><link rel="icon" href="%s"><script src="%s" defer></script>`,
+		q.At("/static/style.css", "v", stamp("style.css")),
 		q.At("/static/icon.svg"), q.At("/static/live.js", "v", stamp("live.js")))
 	p.Put("\n</head>\n<body>\n<a class=\"skip\" href=\"#main\">To the content</a>\n<header>\n<a class=\"brand\" href=\"%s\">Skald</a>\n<nav aria-label=\"Pages\">", q.At("/"))
 	for _, l := range navigation() {
@@ -26,9 +27,11 @@ func (q *Request) framed(v View) []byte {
 		p.Put(` href="%s">%s</a>`, q.At(l[0]), l[1])
 	}
 	p.Put("</nav>\n<form action=\"%s\" role=\"search\"><input type=\"search\" name=\"q\" value=\"%s\" placeholder=\"key, id or correlation\" "+
-		"aria-label=\"Search by key, id or correlation\"><button>Search</button></form>\n", q.At("/story"), q.URL.Query().Get("q"))
+		"aria-label=\"Search by key, id or correlation\"><button>Search</button></form>\n", q.At("/story"),
+		q.URL.Query().Get("q"))
 	p.Put("</header>\n<main id=\"main\" tabindex=\"-1\"")
-	if _, live := v.(interface{ Live() }); live && q.Method == http.MethodGet { // what a form answered is not at its URL
+	// what a form answered is not at its URL
+	if _, live := v.(interface{ Live() }); live && q.Method == http.MethodGet {
 		p.Put(" data-live")
 	}
 	p.Put(">\n<h1>%s</h1>\n", title)
@@ -40,7 +43,9 @@ func (q *Request) framed(v View) []byte {
 	}
 	p.Put("<footer><p>%s, who may %s. Read ", q.Who.Name, q.Who.May)
 	p.When(time.Now())
-	p.Put(` <label class="live" hidden><input type="checkbox" id="live" checked> refresh</label></p></footer>` + "\n</body>\n</html>\n")
+	p.Put(
+		` <label class="live" hidden><input type="checkbox" id="live" checked> refresh</label></p></footer>` +
+			"\n</body>\n</html>\n")
 	return p.Bytes()
 }
 
@@ -54,7 +59,8 @@ func stamp(name string) string {
 // Away names the sources that did not answer.
 func (p *Page) Away(list []source.Away) {
 	for _, a := range list {
-		p.Put(`<p class="note bad" role="alert"><b>%s</b> is away: %s. The others are shown.</p>`+"\n", a.Source, a.Why)
+		p.Put(`<p class="note bad" role="alert"><b>%s</b> is away: %s. The others are shown.</p>`+"\n",
+			a.Source, a.Why)
 	}
 }
 
@@ -66,7 +72,8 @@ func (p *Page) None() {
 // navigation is the pages that each page leads to, and their names.
 func navigation() [][2]string {
 	return [][2]string{
-		{"/", "Overview"}, {"/sagas", "Sagas"}, {"/flows", "Flows"}, {"/dead/groups", "Dead"}, {"/parked", "Parked"},
+		{"/", "Overview"}, {"/sagas", "Sagas"}, {"/flows", "Flows"}, {"/dead/groups", "Dead"},
+		{"/parked", "Parked"},
 		{"/quarantine", "Quarantine"}, {"/calls", "Calls"}, {"/outbox", "Outbox"}, {"/locks", "Locks"},
 		{"/definitions", "Definitions"}, {"/runs", "Actions"}, {"/audit", "Audit"},
 	}

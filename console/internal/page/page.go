@@ -52,7 +52,8 @@ func (p *Page) When(t time.Time) {
 		return
 	}
 	t = t.UTC()
-	p.Put(`<time datetime="%s">%s</time>`, t.Format("2006-01-02T15:04:05Z"), t.Format("2006-01-02 15:04:05 UTC"))
+	p.Put(`<time datetime="%s">%s</time>`, t.Format("2006-01-02T15:04:05Z"),
+		t.Format("2006-01-02 15:04:05 UTC"))
 }
 
 // Render answers with the view, or with the error.
@@ -69,7 +70,8 @@ func (q *Request) Render(w http.ResponseWriter, v View, err error) {
 	}
 	code := http.StatusOK
 	if err != nil {
-		told := &refusal.Error{Code: http.StatusInternalServerError, What: "the console failed: its log says why"}
+		told := &refusal.Error{Code: http.StatusInternalServerError,
+			What: "the console failed: its log says why"}
 		if !errors.As(err, &told) {
 			q.log.ErrorContext(q.Context(), "console", "path", q.URL.Path, "error", err)
 		}

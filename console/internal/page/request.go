@@ -74,12 +74,14 @@ func (q *Request) Only() (string, error) {
 }
 
 // One asks one source.
-func One[T any](q *Request, s *source.Source, ask func(context.Context, *source.Source) (T, error)) (T, error) {
+func One[T any](q *Request, s *source.Source,
+	ask func(context.Context, *source.Source) (T, error)) (T, error) {
 	return source.One(q.Context(), q.Sources, s, ask)
 }
 
 // Parts asks the sources that are meant. Neither list is nil.
-func Parts[T any](q *Request, ask func(ctx context.Context, s *source.Source) (T, error)) (parts []T, away []source.Away, err error) {
+func Parts[T any](q *Request,
+	ask func(ctx context.Context, s *source.Source) (T, error)) (parts []T, away []source.Away, err error) {
 	only, err := q.Only()
 	if err != nil {
 		return nil, nil, err
@@ -105,7 +107,8 @@ func Place(q *Request, name string) (n int64, err error) {
 // Word refuses what is none of the words of a filter: it would choose nothing, and not say so.
 func (q *Request) Word(name string) error {
 	if is := q.Arg(name); is != "" && !slices.Contains(wordsOf(name), is) {
-		return refusal.New(http.StatusBadRequest, "%s is one of %s, not %.40q", name, strings.Join(wordsOf(name), ", "), is)
+		return refusal.New(http.StatusBadRequest, "%s is one of %s, not %.40q", name,
+			strings.Join(wordsOf(name), ", "), is)
 	}
 	return nil
 }

@@ -28,7 +28,8 @@ func Static(q *Request) (View, error) {
 	if err != nil {
 		return nil, refusal.New(http.StatusNotFound, "there is no %.40q", name)
 	}
-	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".json": "application/json", ".svg": "image/svg+xml"}
+	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+		".json": "application/json", ".svg": "image/svg+xml"}
 	return staticFile{kinds[path.Ext(name)], text}, nil
 }
 

@@ -17,8 +17,9 @@ import (
 
 // A Mask changes what is shown to somebody who may see payloads.
 type Mask struct {
-	Body   func(m skald.Message, body []byte) []byte               // nil: it is shown as it is
-	Header func(m skald.Message, name string, value []byte) []byte // nil: as it is, and with a body not at all
+	Body func(m skald.Message, body []byte) []byte // nil: it is shown as it is
+	// nil: as it is, and with a body not at all
+	Header func(m skald.Message, name string, value []byte) []byte
 }
 
 // Most is how many bytes of a payload are shown.
@@ -70,7 +71,8 @@ func (is Mask) shownHeader(m skald.Message, h skald.Header) shownHeader {
 // Saga is a payload of a saga, as the mask leaves it.
 func (is Mask) Saga(what string, data []byte) string {
 	if is.Body != nil {
-		data = is.Body(skald.Message{Type: what, ContentType: "application/json", Data: data}, slices.Clone(data))
+		data = is.Body(skald.Message{Type: what, ContentType: "application/json", Data: data},
+			slices.Clone(data))
 	}
 	return spell.Cut(string(data), Most)
 }
@@ -82,7 +84,8 @@ func Note(q *page.Request, s *source.Source, reason, action, consumer string, id
 			Author: q.Who.Name, Reason: reason, Action: action, Consumer: consumer, Identity: id,
 		}})
 		if err == nil && !stood[0] {
-			err = refusal.New(http.StatusServiceUnavailable, "%s: the look was not noted, so nothing is shown: try again", s.Name)
+			err = refusal.New(http.StatusServiceUnavailable,
+				"%s: the look was not noted, so nothing is shown: try again", s.Name)
 		}
 		return struct{}{}, err
 	})

@@ -38,11 +38,13 @@ func (a Actor) Act(q *page.Request) (page.View, error) {
 		v.Missing = "say why, in at most 1,000 letters: it is noted"
 		return v.refused(http.StatusUnprocessableEntity, v.Missing), nil
 	case v.More:
-		return nil, refusal.New(http.StatusUnprocessableEntity, "more than %s are meant: narrow the filter, or type the command", spell.Number(v.most()))
+		return nil, refusal.New(http.StatusUnprocessableEntity,
+			"more than %s are meant: narrow the filter, or type the command", spell.Number(v.most()))
 	case v.verb.About != act.Messages && !v.many:
 		return v.tellNow(q, reason)
 	case v.Change == 0:
-		return nil, refusal.New(http.StatusNotFound, "nothing is meant any more: it was finished, or somebody else was first")
+		return nil, refusal.New(http.StatusNotFound,
+			"nothing is meant any more: it was finished, or somebody else was first")
 	case v.Verb == "drop" && len(v.Needs) > 0:
 		v.Missing = "say what became of the calls outside"
 		return v.refused(http.StatusUnprocessableEntity, v.Missing), nil
@@ -87,7 +89,11 @@ func (v *plan) changed(seen string) bool {
 func (v *plan) tellNow(q *page.Request, reason string) (page.View, error) {
 	o := operate.Order{Author: q.Who.Name, Reason: reason}
 	if v.verb.About == act.Consumers {
-		_, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) { return struct{}{}, v.tell(ctx, s, o) })
+		_, err := page.One(q, v.at,
+			func(ctx context.Context, s *source.Source) (struct{},
+				error) {
+				return struct{}{}, v.tell(ctx, s, o)
+			})
 		return q.See("/consumer", "in", v.Source, "consumer", v.Request.Selection.Consumer), err
 	}
 	if v.verb.About == act.Sagas {
@@ -102,9 +108,10 @@ func (v *plan) tellNow(q *page.Request, reason string) (page.View, error) {
 		return q.See("/saga", "in", v.Source, "name", sel.Name, "key", sel.Key), err
 	}
 	if v.verb.About == act.Flows {
-		_, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) (operate.CompensateReport, error) {
-			return s.Compensate(ctx, wishOf(q), o)
-		})
+		_, err := page.One(q, v.at,
+			func(ctx context.Context, s *source.Source) (operate.CompensateReport, error) {
+				return s.Compensate(ctx, wishOf(q), o)
+			})
 		return q.See("/story", "q", q.Arg("key")), err
 	}
 	a, err := admissionOf(q)
@@ -136,20 +143,24 @@ func (v *plan) HTML(p *page.Page) {
 	case v.verb.About == act.Consumers:
 		p.Put("<p>In <b>%s</b>, the consumer <b>%s</b>.</p>\n", v.Source, v.Request.Selection.Consumer)
 	case v.More:
-		p.Put("<p>More than <b>%s</b> of %s are meant: narrow the filter, or type the command.</p>\n", spell.Number(v.most()), v.Source)
+		p.Put("<p>More than <b>%s</b> of %s are meant: narrow the filter, or type the command.</p>\n",
+			spell.Number(v.most()), v.Source)
 	case v.many:
 		v.meant(p)
 	case v.verb.About == act.Flows:
 		v.undo(p)
 	case v.verb.About == act.Sagas:
-		p.Put("<p>In <b>%s</b>, the saga <b>%s %s</b> %s. Nothing has changed yet.</p>\n", v.Source, p.Arg("name"), p.Arg("key"), p.Arg("step"))
+		p.Put("<p>In <b>%s</b>, the saga <b>%s %s</b> %s. Nothing has changed yet.</p>\n", v.Source,
+			p.Arg("name"), p.Arg("key"), p.Arg("step"))
 		for _, why := range v.Before {
 			p.Put("<p class=\"note warn\">It would be left as it is: %s</p>\n", why)
 		}
 	default:
-		p.Put("<p>In <b>%s</b> it is about <b>%s</b> message%s", v.Source, spell.Number(int64(v.Change)), spell.Plural(int64(v.Change)))
+		p.Put("<p>In <b>%s</b> it is about <b>%s</b> message%s", v.Source, spell.Number(int64(v.Change)),
+			spell.Plural(int64(v.Change)))
 		if left := v.Selected - v.Change; left > 0 {
-			p.Put("; %s rejections are left as they are, since others have been told of them", spell.Number(int64(left)))
+			p.Put("; %s rejections are left as they are, since others have been told of them",
+				spell.Number(int64(left)))
 		}
 		p.Put(". Nothing has changed yet.</p>\n")
 	}
@@ -164,7 +175,8 @@ func (v *plan) form(p *page.Page) {
 	sel := &v.Request.Selection
 	p.Put("<form class=\"act\" method=\"post\" action=\"%s\">\n", p.At("/act"))
 	p.Hidden("token", p.Token, "verb", v.Verb, "in", v.Source, "seen", v.Seen)
-	for _, name := range append(message.Filters(), "number", "why", "flow", "state", "overdue", "name", "step", "occurrence", "status", "stuck", "failing", "paused", "error", "older", "many") {
+	for _, name := range append(message.Filters(), "number", "why", "flow", "state", "overdue", "name",
+		"step", "occurrence", "status", "stuck", "failing", "paused", "error", "older", "many") {
 		value := p.Arg(name)
 		if name == "to" {
 			value = spell.Time(sel.DeadTo)
@@ -185,7 +197,8 @@ func (v *plan) form(p *page.Page) {
 		p.Put("<label>output, as JSON <input name=\"data\" value=\"%s\"></label>\n", p.Arg("data"))
 	}
 	p.Put("<label>why <input name=\"reason\" required maxlength=\"1000\" value=\"%s\" autocomplete=\"off\"></label>\n", p.Arg("reason"))
-	p.Put("<p><button class=\"go\">%s</button> <span class=\"dim\">as %s; it is noted</span></p>\n</form>\n", v.verb.Title+countText(v), p.Who.Name)
+	p.Put("<p><button class=\"go\">%s</button> <span class=\"dim\">as %s; it is noted</span></p>\n</form>\n",
+		v.verb.Title+countText(v), p.Who.Name)
 }
 
 func countText(v *plan) string {
@@ -225,7 +238,8 @@ func (v *plan) sample(p *page.Page) {
 		message.ApartTable(p, v.Apart)
 		p.Put("<p class=\"dim\">What is in them, and what was taken instead:</p>\n")
 		for i := range v.Apart {
-			p.Put("<p><code>%s</code></p>\n", act.LookCommand(v.at.At, v.Apart[i].Consumer, v.Apart[i].From, v.Apart[i].ID))
+			p.Put("<p><code>%s</code></p>\n", act.LookCommand(v.at.At, v.Apart[i].Consumer, v.Apart[i].From,
+				v.Apart[i].ID))
 		}
 		p.Put("</section>\n")
 	}
@@ -239,8 +253,10 @@ func (v *plan) sample(p *page.Page) {
 	for i := range v.Sample {
 		m := &v.Sample[i]
 		p.Put("<tr><td>%s<br>", m.Type)
-		p.Link(spell.Cut(m.ID, page.MostID), "/message", "in", v.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
-		p.Put("</td><td>%s</td><td>%s</td><td class=\"why\">%s</td></tr>\n", m.Consumer, m.State, spell.Cut(spell.FirstLine(m.LastError), 200))
+		p.Link(spell.Cut(m.ID, page.MostID), "/message", "in", v.Source, "consumer", m.Consumer,
+			"source", m.Source, "id", m.ID)
+		p.Put("</td><td>%s</td><td>%s</td><td class=\"why\">%s</td></tr>\n", m.Consumer, m.State,
+			spell.Cut(spell.FirstLine(m.LastError), 200))
 	}
 	p.Put("</table></div>\n</section>\n")
 }

@@ -33,7 +33,8 @@ func planOf(q *page.Request) (*plan, error) {
 	if !ok {
 		return nil, refusal.New(http.StatusBadRequest, "there is no verb %.40q", q.Arg("verb"))
 	}
-	v := &plan{Verb: does.Name, Source: s.Name, Does: does.Does, Needs: []needsCall{}, Sample: []message.Line{}, at: s, verb: does}
+	v := &plan{Verb: does.Name, Source: s.Name, Does: does.Does, Needs: []needsCall{},
+		Sample: []message.Line{}, at: s, verb: does}
 	v.many = q.Arg("many") != "" && (does.About == act.Sagas || does.About == act.Flows)
 	switch {
 	case v.many && does.About == act.Sagas:
@@ -60,7 +61,8 @@ func planOf(q *page.Request) (*plan, error) {
 	if v.Request.Pace, err = pace(q); err != nil {
 		return nil, err
 	}
-	_, err = page.One(q, s, func(ctx context.Context, s *source.Source) (struct{}, error) { return struct{}{}, v.look(ctx, s) })
+	_, err = page.One(q, s,
+		func(ctx context.Context, s *source.Source) (struct{}, error) { return struct{}{}, v.look(ctx, s) })
 	if seen := q.Arg("seen"); err == nil && q.Method == http.MethodGet && seen != "" {
 		v.Stale = seen != v.alone
 	}
@@ -142,7 +144,8 @@ func (v *plan) steer(q *page.Request) error {
 	case "unskip":
 		verb = "resume"
 	}
-	v.Command = act.InboxCommand(v.at.At, verb, "consumer", v.Request.Selection.Consumer, "fingerprint", fingerprint)
+	v.Command = act.InboxCommand(v.at.At, verb, "consumer", v.Request.Selection.Consumer, "fingerprint",
+		fingerprint)
 	_, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
 		if err := v.tell(ctx, s, operate.Order{DryRun: true}); err != nil {
 			return struct{}{}, err
@@ -191,7 +194,8 @@ func (v *plan) admission(q *page.Request) error {
 }
 
 func admissionOf(q *page.Request) (a operate.Admission, err error) {
-	a = operate.Admission{ID: q.Arg("id"), Consumer: q.Arg("consumer"), Topic: q.Arg("topic"), Type: q.Arg("type")}
+	a = operate.Admission{ID: q.Arg("id"), Consumer: q.Arg("consumer"), Topic: q.Arg("topic"),
+		Type: q.Arg("type")}
 	if text := q.Arg("number"); text != "" {
 		if a.Number, err = strconv.ParseInt(text, 10, 64); err != nil || a.Number <= 0 {
 			return a, refusal.New(http.StatusBadRequest, "number is that of a message in quarantine")

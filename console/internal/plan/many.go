@@ -47,7 +47,8 @@ func (v *plan) manySagas(q *page.Request) error {
 		return err
 	}
 	for i := range list[:min(10, len(list))] {
-		v.Meant = append(v.Meant, meantSaga{list[i].Name, list[i].Key, list[i].Status, spell.FirstLine(list[i].Error)})
+		v.Meant = append(v.Meant, meantSaga{list[i].Name, list[i].Key, list[i].Status,
+			spell.FirstLine(list[i].Error)})
 	}
 	v.counted(len(list))
 	if n := len(list); n > 0 && n <= mostTried {
@@ -66,7 +67,8 @@ const mostTried = 100
 func (v *plan) try(q *page.Request, sel operate.SagaSelection, c operate.SagaChange) {
 	r, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
 		r, err := operate.ChangeSagas(ctx, s.DB, sel, c, operate.Order{DryRun: true})
-		if partly, none := new(operate.PartlyError), new(operate.NoneError); errors.As(err, &partly) || errors.As(err, &none) {
+		if partly, none := new(operate.PartlyError), new(operate.NoneError); errors.As(err, &partly) ||
+			errors.As(err, &none) {
 			err = nil
 		}
 		return r, err
@@ -89,13 +91,15 @@ func (v *plan) manyFlows(q *page.Request) error {
 		return refusal.New(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
 	}
 	if q.Arg("key") != "" {
-		return refusal.New(http.StatusBadRequest, "many sagas are chosen by flow, state and overdue: a key is for one of them, without many")
+		return refusal.New(http.StatusBadRequest,
+			"many sagas are chosen by flow, state and overdue: a key is for one of them, without many")
 	}
 	sel := saga.SelectFlows(q)
 	what := store.TrackedQuery{Flow: sel.Flow, State: sel.State, Overdue: sel.Overdue, Limit: spell.Exact + 1}
-	list, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) ([]operate.SagaStanding, error) {
-		return operate.TrackedSagas(ctx, s.DB, what)
-	})
+	list, err := page.One(q, v.at,
+		func(ctx context.Context, s *source.Source) ([]operate.SagaStanding, error) {
+			return operate.TrackedSagas(ctx, s.DB, what)
+		})
 	if err != nil {
 		return err
 	}
@@ -118,9 +122,11 @@ func (v *plan) counted(n int) {
 // run is the bulk action that v asks for.
 func (v *plan) run(q *page.Request, id, reason string) operate.Run {
 	if is := &v.Request; is.Sagas != nil {
-		return operate.SagaRunOf(id, *is.Sagas, *is.Change, is.Of, operate.Order{Author: q.Who.Name, Reason: reason})
+		return operate.SagaRunOf(id, *is.Sagas, *is.Change, is.Of,
+			operate.Order{Author: q.Who.Name, Reason: reason})
 	}
-	r := operate.Run{ID: id, Verb: v.Verb, Author: q.Who.Name, Reason: reason, Begun: time.Now(), Request: v.Request}
+	r := operate.Run{ID: id, Verb: v.Verb, Author: q.Who.Name, Reason: reason, Begun: time.Now(),
+		Request: v.Request}
 	if v.Verb != "redrive" {
 		r.Request.Pace = operate.Pace{}
 	}
@@ -133,7 +139,8 @@ func (v *plan) meant(p *page.Page) {
 			v.Source, spell.Count(int64(v.Change), "saga"))
 		return
 	}
-	p.Put("<p>In <b>%s</b> it would change <b>%s</b> of %s. Nothing has changed yet.</p>\n", v.Source, spell.Number(int64(v.Change)), spell.Count(int64(v.Selected), "saga"))
+	p.Put("<p>In <b>%s</b> it would change <b>%s</b> of %s. Nothing has changed yet.</p>\n", v.Source,
+		spell.Number(int64(v.Change)), spell.Count(int64(v.Selected), "saga"))
 	for _, why := range v.Before {
 		p.Put("<p class=\"note warn\">Some are left as they are: %s.</p>\n", why)
 	}

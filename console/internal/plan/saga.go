@@ -45,7 +45,8 @@ func (v *plan) sagaPlan(q *page.Request) error {
 }
 
 func sagaChange(q *page.Request, verb string) (operate.SagaChange, operate.SagaSelection) {
-	c := operate.SagaChange{Verb: operate.SagaVerb(verb[len(act.OfSaga):]), Step: q.Arg("step"), Occurrence: q.Arg("occurrence")}
+	c := operate.SagaChange{Verb: operate.SagaVerb(verb[len(act.OfSaga):]), Step: q.Arg("step"),
+		Occurrence: q.Arg("occurrence")}
 	if text := q.Arg("data"); text != "" {
 		c.Data = json.RawMessage(text)
 	}
@@ -63,9 +64,10 @@ func (v *plan) compensation(q *page.Request) error {
 	}
 	w := wishOf(q)
 	v.Command = act.CompensateCommand(v.at.At, w)
-	r, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) (operate.CompensateReport, error) {
-		return s.Compensate(ctx, w, operate.Order{DryRun: true})
-	})
+	r, err := page.One(q, v.at,
+		func(ctx context.Context, s *source.Source) (operate.CompensateReport, error) {
+			return s.Compensate(ctx, w, operate.Order{DryRun: true})
+		})
 	if err != nil {
 		return err
 	}

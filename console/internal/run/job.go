@@ -109,9 +109,12 @@ func (js *Jobs) Reserve(s *source.Source, run string) (*Job, error) {
 	case js.here[name] != nil:
 		return nil, refusal.New(http.StatusConflict, "the run is in hand already")
 	case n >= mostJobs:
-		return nil, refusal.New(http.StatusTooManyRequests, "this console carries out %d runs in %s already: wait until one has ended, or stop one", mostJobs, s.Name)
+		return nil, refusal.New(http.StatusTooManyRequests,
+			"this console carries out %d runs in %s already: wait until one has ended, or stop one",
+			mostJobs, s.Name)
 	case js.actions.Err() != nil:
-		return nil, refusal.New(http.StatusServiceUnavailable, "this console ends: it begins nothing any more")
+		return nil, refusal.New(http.StatusServiceUnavailable,
+			"this console ends: it begins nothing any more")
 	}
 	j := &Job{done: make(chan struct{}), name: name}
 	j.ctx, j.stop = context.WithCancel(js.actions)
@@ -159,11 +162,13 @@ func (js *Jobs) Wait(ctx context.Context) error {
 
 // carry does what a run asks for, and notes how it ended.
 func (js *Jobs) carry(ctx context.Context, s *source.Source, run operate.Run, j *Job) {
-	_, err := source.Rescued(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx, s, run, j) })
+	_, err := source.Rescued(ctx,
+		func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx, s, run, j) })
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer stop()
 	if err := js.note(last, ctx, s, run, j, err); err != nil {
-		js.log.WarnContext(ctx, "console: how a run ended could not be noted: go on with it", "source", s.Name, "run", run.ID, "error", err)
+		js.log.WarnContext(ctx, "console: how a run ended could not be noted: go on with it", "source",
+			s.Name, "run", run.ID, "error", err)
 	}
 }
 
@@ -214,7 +219,8 @@ func (js *Jobs) note(ctx, ended context.Context, s *source.Source, run operate.R
 			}
 			did = now.Done
 		}
-		return operate.EndRun(ctx, s.DB, run, fmt.Sprintf("%d of %d %s", did, run.Request.Of, things(&run.Request)))
+		return operate.EndRun(ctx, s.DB, run,
+			fmt.Sprintf("%d of %d %s", did, run.Request.Of, things(&run.Request)))
 	case errors.As(err, &partly), errors.As(err, &usage), errors.As(err, &unsettled):
 		return operate.EndRun(ctx, s.DB, run, err.Error())
 	case errors.As(err, &none):

@@ -61,7 +61,8 @@ func (js *Jobs) Stop(q *page.Request) (page.View, error) {
 		if _, err := js.runOf(q); err != nil {
 			return nil, err
 		}
-		return nil, refusal.New(http.StatusConflict, "this console does not have the run in hand: it has ended, was interrupted, or another process has it")
+		return nil, refusal.New(http.StatusConflict,
+			"this console does not have the run in hand: it has ended, was interrupted, or another process has it")
 	}
 	j.stoppedBy(q.Who.Name)
 	j.Wait(q.Context())
@@ -97,7 +98,9 @@ func (v *runPage) HTML(p *page.Page) {
 	p.When(v.Begun)
 	p.Put("</dd></div>\n")
 	sel := &v.Request.Selection
-	for _, f := range [][2]string{{"consumer", sel.Consumer}, {"message", sel.ID}, {"key", spell.Key(sel.Key)}, {"type", sel.Type}, {"topic", sel.Topic}, {"kind", sel.Kind}, {"fingerprint", sel.Fingerprint}} {
+	for _, f := range [][2]string{{"consumer", sel.Consumer}, {"message", sel.ID},
+		{"key", spell.Key(sel.Key)}, {"type", sel.Type}, {"topic", sel.Topic}, {"kind", sel.Kind},
+		{"fingerprint", sel.Fingerprint}} {
 		p.Row(f[0], f[1])
 	}
 	v.sagas(p)
@@ -128,7 +131,8 @@ func (v *runPage) HTML(p *page.Page) {
 // sagas tells which sagas the run is about.
 func (v *runPage) sagas(p *page.Page) {
 	if s := v.Request.Sagas; s != nil {
-		for _, f := range [][2]string{{"saga", s.Name}, {"key", s.Key}, {"id", s.ID}, {"status", s.Status}, {"at step", s.Step}, {"error", s.Error}} {
+		for _, f := range [][2]string{{"saga", s.Name}, {"key", s.Key}, {"id", s.ID}, {"status", s.Status},
+			{"at step", s.Step}, {"error", s.Error}} {
 			p.Row(f[0], f[1])
 		}
 		for _, f := range []struct {

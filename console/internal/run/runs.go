@@ -42,10 +42,11 @@ func (js *Jobs) Runs(q *page.Request) (page.View, error) {
 		return nil, err
 	}
 	here := js.inHand() // first: one that ends meanwhile is read as ended
-	got, away := source.Each(q.Context(), q.Sources, only, func(ctx context.Context, s *source.Source) (out runsRead, err error) {
-		out.runs, out.next, err = operate.ReadRuns(ctx, s.DB, before, runsWithin)
-		return out, err
-	})
+	got, away := source.Each(q.Context(), q.Sources, only,
+		func(ctx context.Context, s *source.Source) (out runsRead, err error) {
+			out.runs, out.next, err = operate.ReadRuns(ctx, s.DB, before, runsWithin)
+			return out, err
+		})
 	v := &runsPage{Runs: []runPage{}, Away: append([]source.Away{}, away...)}
 	for _, g := range got {
 		if g.Is.next > 0 {
@@ -53,7 +54,8 @@ func (js *Jobs) Runs(q *page.Request) (page.View, error) {
 		}
 		for _, r := range g.Is.runs {
 			r.Request = r.Request.WithoutData()
-			v.Runs = append(v.Runs, runPage{g.Name, r, here[jobName(g.Name, r.ID)] && r.Ended == "", g.Source})
+			v.Runs = append(v.Runs, runPage{g.Name, r, here[jobName(g.Name, r.ID)] &&
+				r.Ended == "", g.Source})
 		}
 	}
 	slices.SortStableFunc(v.Runs, func(a, b runPage) int { return b.Begun.Compare(a.Begun) })
@@ -81,7 +83,8 @@ func (v *runsPage) HTML(p *page.Page) {
 		r := &v.Runs[i]
 		p.Put("<tr><td>")
 		p.Link(r.ID, "/run", "in", r.Source, "run", r.ID)
-		p.Put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%d of %d</td><td class=\"why\">", r.Source, r.Verb, r.Request.Selection.Consumer, r.Done, r.Request.Of)
+		p.Put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%d of %d</td><td class=\"why\">",
+			r.Source, r.Verb, r.Request.Selection.Consumer, r.Done, r.Request.Of)
 		r.stands(p)
 		p.Put("</td><td>%s</td><td class=\"why\">%s</td><td>", r.Author, spell.Cut(r.Reason, 200))
 		p.When(r.Begun)

@@ -20,7 +20,8 @@ func sagaFilters() []string {
 
 // Select is what the arguments choose among orchestrated sagas.
 func Select(q *page.Request) (s operate.SagaSelection, err error) {
-	s = operate.SagaSelection{Name: q.Arg("name"), Key: q.Arg("key"), ID: q.Arg("id"), Status: q.Arg("status"), Stuck: q.Flag("stuck"), Paused: q.Flag("paused"),
+	s = operate.SagaSelection{Name: q.Arg("name"), Key: q.Arg("key"), ID: q.Arg("id"),
+		Status: q.Arg("status"), Stuck: q.Flag("stuck"), Paused: q.Flag("paused"),
 		Failing: q.Flag("failing"), Step: q.Arg("step"), Error: q.Arg("error")}
 	if text := q.Arg("older"); text != "" {
 		d, err := ageOf(text)
@@ -52,7 +53,8 @@ func manyButton(p *page.Page, verb, source string, names ...string) {
 	for _, name := range names {
 		args = append(args, name, p.Arg(name))
 	}
-	p.Put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.At("/act", args...), act.Title(verb))
+	p.Put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.At("/act", args...),
+		act.Title(verb))
 }
 
 // SelectFlows is what the arguments choose among choreographed sagas.

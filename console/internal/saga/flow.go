@@ -19,7 +19,8 @@ func Flows(q *page.Request) (page.View, error) {
 	if err := q.Word("state"); err != nil {
 		return nil, err
 	}
-	what := store.TrackedQuery{Flow: q.Arg("flow"), Key: q.Arg("key"), State: q.Arg("state"), Overdue: q.Flag("overdue"), Limit: page.Rows + 1}
+	what := store.TrackedQuery{Flow: q.Arg("flow"), Key: q.Arg("key"), State: q.Arg("state"),
+		Overdue: q.Flag("overdue"), Limit: page.Rows + 1}
 	list, err := listOf(q, func(ctx context.Context, s *source.Source) ([]operate.SagaStanding, error) {
 		return operate.TrackedSagas(ctx, s.DB, what)
 	})
@@ -38,7 +39,8 @@ func (v *flowsPage) HTML(p *page.Page) {
 	}
 	p.Put("</p>\n")
 	p.FilterForm("/flows", "flow", "key", "state", "overdue")
-	v.tables(p, "by key", []string{"key", "flow", "state", "waits for", "since", "due", "changed"}, v.verbs(p), func(_ string, s *operate.SagaStanding) { flowLine(p, s) })
+	v.tables(p, "by key", []string{"key", "flow", "state", "waits for", "since", "due", "changed"},
+		v.verbs(p), func(_ string, s *operate.SagaStanding) { flowLine(p, s) })
 }
 
 // verbs of all that the filter chooses.

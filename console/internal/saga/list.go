@@ -26,10 +26,12 @@ type listedPart[T any] struct {
 }
 
 // listOf asks the sources that are meant for one more than a page.
-func listOf[T any](q *page.Request, ask func(ctx context.Context, s *source.Source) ([]T, error)) (v listed[T], err error) {
+func listOf[T any](q *page.Request,
+	ask func(ctx context.Context, s *source.Source) ([]T, error)) (v listed[T], err error) {
 	v.Parts, v.Away, err = page.Parts(q, func(ctx context.Context, s *source.Source) (listedPart[T], error) {
 		list, err := ask(ctx, s)
-		part := listedPart[T]{Source: s.Name, Sagas: append([]T{}, list...), More: len(list) > page.Rows, at: s}
+		part := listedPart[T]{Source: s.Name, Sagas: append([]T{}, list...),
+			More: len(list) > page.Rows, at: s}
 		part.Sagas = part.Sagas[:min(page.Rows, len(part.Sagas))]
 		return part, err
 	})
@@ -39,7 +41,8 @@ func listOf[T any](q *page.Request, ask func(ctx context.Context, s *source.Sour
 func (*listed[T]) Live() {}
 
 // tables writes a table for each source that has something; before goes above it.
-func (v *listed[T]) tables(p *page.Page, order string, heads []string, before func(*listedPart[T]), line func(source string, one *T)) {
+func (v *listed[T]) tables(p *page.Page, order string, heads []string, before func(*listedPart[T]),
+	line func(source string, one *T)) {
 	n := 0
 	for i := range v.Parts {
 		part := &v.Parts[i]
@@ -48,7 +51,8 @@ func (v *listed[T]) tables(p *page.Page, order string, heads []string, before fu
 		}
 		p.Put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
 		if part.More && part.Next == "" {
-			p.Put("<p class=\"note warn\">Only the first %d, %s, are shown: narrow the filter.</p>\n", page.Rows, order)
+			p.Put("<p class=\"note warn\">Only the first %d, %s, are shown: narrow the filter.</p>\n",
+				page.Rows, order)
 		}
 		if before != nil && p.May(guard.Act) {
 			before(part)

@@ -63,7 +63,8 @@ func (v *sagaPage) HTML(p *page.Page) {
 
 func (v *sagaPage) button(p *page.Page, verb operate.SagaVerb, step, occurrence string) {
 	if p.May(guard.Act) {
-		p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", act.OfSaga+string(verb), "in", v.Source, "name", v.Name, "key", v.Key, "step", step, "occurrence", occurrence),
+		p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", act.OfSaga+string(verb),
+			"in", v.Source, "name", v.Name, "key", v.Key, "step", step, "occurrence", occurrence),
 			act.Title(act.OfSaga+string(verb)))
 	}
 }
@@ -85,7 +86,8 @@ func (v *sagaPage) runs(p *page.Page) {
 		}
 		p.Put("</td><td class=\"why\">%s</td><td class=\"verbs\">", spell.Cut(spell.FirstLine(r.Error), 300))
 		if r.Stuck || r.Attempts > 0 {
-			for _, verb := range []operate.SagaVerb{operate.RetrySaga, operate.CompleteSaga, operate.SkipSaga} {
+			for _, verb := range []operate.SagaVerb{operate.RetrySaga, operate.CompleteSaga,
+				operate.SkipSaga} {
 				v.button(p, verb, r.Step, r.Occurrence)
 			}
 		}

@@ -35,11 +35,14 @@ func List(q *page.Request) (page.View, error) {
 		return nil, err
 	}
 	v := &sagasPage{}
-	v.Parts, v.Away, err = page.Parts(q, func(ctx context.Context, s *source.Source) (listedPart[operate.Saga], error) {
-		list, err := operate.SagasAfter(ctx, s.DB, sel, after, operate.Peek{Limit: page.Rows, Scan: mostSagas})
-		return listedPart[operate.Saga]{Source: s.Name, Sagas: append([]operate.Saga{}, list.List...), More: list.Next != nil,
-			Next: sagaNext(list.Next), Scanned: list.Scanned, at: s}, err
-	})
+	v.Parts, v.Away, err = page.Parts(q,
+		func(ctx context.Context, s *source.Source) (listedPart[operate.Saga], error) {
+			list, err := operate.SagasAfter(ctx, s.DB, sel, after,
+				operate.Peek{Limit: page.Rows, Scan: mostSagas})
+			return listedPart[operate.Saga]{Source: s.Name, Sagas: append([]operate.Saga{}, list.List...),
+				More: list.Next != nil,
+				Next: sagaNext(list.Next), Scanned: list.Scanned, at: s}, err
+		})
 	return v, err
 }
 
@@ -97,7 +100,8 @@ func (v *sagasPage) HTML(p *page.Page) {
 	}
 	p.Put("</p>\n")
 	p.FilterForm("/sagas", "name", "key", "status", "stuck", "failing", "paused", "step", "error", "older")
-	v.tables(p, "by name and key", []string{"saga", "status", "at step", "retrying", "error", "started"}, v.verbs(p), func(source string, s *operate.Saga) { sagaLine(p, source, s) })
+	v.tables(p, "by name and key", []string{"saga", "status", "at step", "retrying", "error", "started"},
+		v.verbs(p), func(source string, s *operate.Saga) { sagaLine(p, source, s) })
 }
 
 // ended tells of a status that no verb changes.
@@ -198,7 +202,8 @@ func readSaga(q *page.Request, data bool) (*sagaPage, error) {
 		if err != nil {
 			return nil, err
 		}
-		v := &sagaPage{Source: s.Name, SagaDetail: r.Detail(data), Explained: r.Explain(s.At), at: s, forward: r.TurnsBack() != ""}
+		v := &sagaPage{Source: s.Name, SagaDetail: r.Detail(data), Explained: r.Explain(s.At), at: s,
+			forward: r.TurnsBack() != ""}
 		v.picture, err = r.Draw("svg")
 		if none := new(operate.NoneError); errors.As(err, &none) {
 			err = nil
@@ -213,7 +218,8 @@ func (is Pages) Data(q *page.Request) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := payload.Note(q, v.at, "looked at in the console", "show saga data", v.Name, store.Identity{Source: v.ID, ID: v.Key}); err != nil {
+	if err := payload.Note(q, v.at, "looked at in the console", "show saga data", v.Name,
+		store.Identity{Source: v.ID, ID: v.Key}); err != nil {
 		return nil, err
 	}
 	v.Shown = &shownSaga{Input: is.Mask.Saga(v.Name, v.Input), Outputs: map[string]string{}}

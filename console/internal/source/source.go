@@ -72,7 +72,8 @@ func (t *Set) Find(name string) (*Source, error) {
 		return s, nil
 	}
 	if name == "" {
-		return nil, refusal.New(http.StatusBadRequest, "which source? Give in=NAME, one of those of the overview")
+		return nil, refusal.New(http.StatusBadRequest,
+			"which source? Give in=NAME, one of those of the overview")
 	}
 	return nil, refusal.New(http.StatusNotFound, "there is no source %.64q", name)
 }
@@ -93,7 +94,8 @@ type part[T any] struct {
 var ErrBusy = errors.New("too many ask this source at once")
 
 // Each asks the sources that are meant, all at once; only "": all. Who does not answer in time is named.
-func Each[T any](ctx context.Context, of *Set, only string, ask func(context.Context, *Source) (T, error)) (got []part[T], away []Away) {
+func Each[T any](ctx context.Context, of *Set, only string,
+	ask func(context.Context, *Source) (T, error)) (got []part[T], away []Away) {
 	type answer struct {
 		is  T
 		err error
@@ -125,7 +127,8 @@ func Each[T any](ctx context.Context, of *Set, only string, ask func(context.Con
 
 // bounded asks one source, for the deadline at most. A driver that does not heed it keeps its room until it
 // returns.
-func bounded[T any](ctx context.Context, of *Set, s *Source, ask func(context.Context, *Source) (T, error)) (is T, err error) {
+func bounded[T any](ctx context.Context, of *Set, s *Source,
+	ask func(context.Context, *Source) (T, error)) (is T, err error) {
 	ctx, stop := context.WithTimeout(ctx, of.deadline)
 	select {
 	case s.room <- struct{}{}:
@@ -167,7 +170,8 @@ func Rescued[T any](ctx context.Context, read func(context.Context) (T, error)) 
 }
 
 // One asks one source.
-func One[T any](ctx context.Context, of *Set, s *Source, ask func(context.Context, *Source) (T, error)) (T, error) {
+func One[T any](ctx context.Context, of *Set, s *Source,
+	ask func(context.Context, *Source) (T, error)) (T, error) {
 	is, err := bounded(ctx, of, s, ask)
 	if err != nil {
 		return is, of.unanswered(ctx, s.Name, err)

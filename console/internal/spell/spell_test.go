@@ -26,19 +26,22 @@ func TestKey(t *testing.T) {
 
 // Numbers have their thousands apart, and counts above what is exact say so.
 func TestNumber(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1000: "-1,000", -999: "-999", 12345678: "12,345,678"} {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1000: "-1,000", -999: "-999",
+		12345678: "12,345,678"} {
 		if got := spell.Number(n); got != want {
 			t.Errorf("%d is shown as %q", n, got)
 		}
 	}
-	if exact, about := spell.Counted(spell.Exact), spell.Counted(spell.Exact+1); exact != "10,000" || about != "about 10,001" {
+	if exact, about := spell.Counted(spell.Exact), spell.Counted(spell.Exact+1); exact != "10,000" ||
+		about != "about 10,001" {
 		t.Errorf("%q, %q", exact, about)
 	}
 }
 
 // Durations are as long as people say them.
 func TestAgo(t *testing.T) {
-	for d, want := range map[time.Duration]string{0: "–", 1500 * time.Millisecond: "2s", 90 * time.Second: "1m30s", 25 * time.Hour: "25h0m", 50 * time.Hour: "2 days"} {
+	for d, want := range map[time.Duration]string{0: "–", 1500 * time.Millisecond: "2s",
+		90 * time.Second: "1m30s", 25 * time.Hour: "25h0m", 50 * time.Hour: "2 days"} {
 		if got := spell.Ago(d); got != want {
 			t.Errorf("%v is shown as %q", d, got)
 		}

@@ -15,7 +15,8 @@ func TestTrace(t *testing.T) {
 			got = tr.Add(Point{At: at, Pending: int64(s)})
 		}
 	}
-	if first := got[0].At.Sub(begin); len(got) > 122 || first < 3600*time.Second-Every || first > 3600*time.Second+Every {
+	if first := got[0].At.Sub(begin); len(got) > 122 || first < 3600*time.Second-Every ||
+		first > 3600*time.Second+Every {
 		t.Errorf("%d points, the first after %v", len(got), first)
 	}
 }

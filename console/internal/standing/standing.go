@@ -75,8 +75,10 @@ type finding struct {
 
 // Of is how the database of that name stands.
 func Of(name string, s *store.Status) Standing {
-	out := Standing{Source: name, Pending: s.Outbox.Pending, Exact: s.Outbox.Exact, Deferred: s.Outbox.Deferred, Shards: len(s.Outbox.Shards),
-		Oldest: s.Outbox.Oldest, OldestSeconds: s.Outbox.Oldest.Seconds(), Relays: []relayLine{}, Consumers: []Consumer{}, Sagas: []sagasAt{}, Findings: []finding{}}
+	out := Standing{Source: name, Pending: s.Outbox.Pending, Exact: s.Outbox.Exact,
+		Deferred: s.Outbox.Deferred, Shards: len(s.Outbox.Shards),
+		Oldest: s.Outbox.Oldest, OldestSeconds: s.Outbox.Oldest.Seconds(), Relays: []relayLine{},
+		Consumers: []Consumer{}, Sagas: []sagasAt{}, Findings: []finding{}}
 	for _, shard := range s.Outbox.Shards {
 		if shard.Owner == "" {
 			out.Free++
@@ -98,7 +100,8 @@ func Of(name string, s *store.Status) Standing {
 	slices.SortFunc(out.Relays, func(a, b relayLine) int { return strings.Compare(a.Owner, b.Owner) })
 	out.consumers(s)
 	for _, c := range s.Sagas {
-		out.Sagas = append(out.Sagas, sagasAt{c.Name, c.Running, c.Compensating, c.Stuck, c.Paused, c.Failing, c.Overdue})
+		out.Sagas = append(out.Sagas, sagasAt{c.Name, c.Running, c.Compensating, c.Stuck, c.Paused,
+			c.Failing, c.Overdue})
 	}
 	out.findings(s)
 	return out
@@ -130,7 +133,8 @@ func (s *Standing) consumers(from *store.Status) {
 func (s *Standing) findings(from *store.Status) {
 	say := func(is bool, name string, grade skald.Grade, saw string, args ...any) {
 		if is {
-			s.Findings = append(s.Findings, finding{name, grade, fmt.Sprintf(saw, args...), "docs/operations.md: " + name})
+			s.Findings = append(s.Findings, finding{name, grade, fmt.Sprintf(saw, args...),
+				"docs/operations.md: " + name})
 		}
 	}
 	relay := skald.Doubtful
@@ -138,34 +142,46 @@ func (s *Standing) findings(from *store.Status) {
 		relay = skald.Failed
 	}
 	say(s.Free > 0, "SkaldRelayGone", relay, "%d of %d shards have no relay", s.Free, s.Shards)
-	say(s.Oldest > time.Minute, "SkaldOutboxOld", skald.Failed, "the oldest message has waited to be published for %s", spell.Ago(s.Oldest))
+	say(s.Oldest > time.Minute, "SkaldOutboxOld", skald.Failed,
+		"the oldest message has waited to be published for %s", spell.Ago(s.Oldest))
 	say(s.Deferred > 0, "SkaldDeferred", skald.Doubtful, "the broker refused messages: %d wait", s.Deferred)
-	say(from.Retained > 9*24*time.Hour, "SkaldRetentionStalled", skald.Doubtful, "the oldest row of the outbox is %s old", spell.Ago(from.Retained))
+	say(from.Retained > 9*24*time.Hour, "SkaldRetentionStalled", skald.Doubtful,
+		"the oldest row of the outbox is %s old", spell.Ago(from.Retained))
 	for _, k := range from.Kept {
-		say(k.Oldest > time.Hour, "SkaldParkedOld", skald.Doubtful, "%s: a message has been parked for %s", k.Consumer, spell.Ago(k.Oldest))
+		say(k.Oldest > time.Hour, "SkaldParkedOld", skald.Doubtful, "%s: a message has been parked for %s",
+			k.Consumer, spell.Ago(k.Oldest))
 		say(k.Dead > 0, "SkaldDead", skald.Failed, "%s: %s dead letters", k.Consumer, spell.Counted(k.Dead))
-		say(k.Conflicts > 0, "SkaldConflict", skald.Doubtful, "%s: %d messages in conflict", k.Consumer, k.Conflicts)
+		say(k.Conflicts > 0, "SkaldConflict", skald.Doubtful, "%s: %d messages in conflict", k.Consumer,
+			k.Conflicts)
 		say(k.TooOld > 0, "SkaldTooOld", skald.Doubtful, "%s: %d messages are too old", k.Consumer, k.TooOld)
-		say(k.Called > 5*time.Minute, "SkaldCallUnsettled", skald.Doubtful, "%s: a call to the outside is not settled since %s", k.Consumer, spell.Ago(k.Called))
+		say(k.Called > 5*time.Minute, "SkaldCallUnsettled", skald.Doubtful,
+			"%s: a call to the outside is not settled since %s", k.Consumer, spell.Ago(k.Called))
 	}
 	for _, c := range from.Consumers {
-		say(c.Heard > operate.Gone && c.Heard <= operate.Retired, "SkaldConsumerGone", skald.Failed, "%s gave no sign of life for %s", c.Name, spell.Ago(c.Heard))
+		say(c.Heard > operate.Gone && c.Heard <= operate.Retired, "SkaldConsumerGone", skald.Failed,
+			"%s gave no sign of life for %s", c.Name, spell.Ago(c.Heard))
 	}
 	for _, c := range from.Sagas {
 		say(c.Stuck > 0, "SkaldSagaStuck", skald.Failed, "%s: %s sagas stuck", c.Name, spell.Counted(c.Stuck))
-		say(c.Overdue > 0, "SkaldSagaOverdue", skald.Failed, "%s: %s sagas due that no engine takes", c.Name, spell.Counted(c.Overdue))
+		say(c.Overdue > 0, "SkaldSagaOverdue", skald.Failed, "%s: %s sagas due that no engine takes", c.Name,
+			spell.Counted(c.Overdue))
 	}
 	for _, c := range from.Tracked {
-		say(c.Overdue > 0, "SkaldTrackedOverdue", skald.Failed, "%s: %s sagas are overdue, %s the longest", c.Flow, spell.Counted(c.Overdue), c.OverdueKey)
-		say(c.Drifted > 0, "SkaldTrackedDrift", skald.Doubtful, "%s: in %s sagas something came that the flow does not allow, the last time in %s",
+		say(c.Overdue > 0, "SkaldTrackedOverdue", skald.Failed, "%s: %s sagas are overdue, %s the longest",
+			c.Flow, spell.Counted(c.Overdue), c.OverdueKey)
+		say(c.Drifted > 0, "SkaldTrackedDrift", skald.Doubtful,
+			"%s: in %s sagas something came that the flow does not allow, the last time in %s",
 			c.Flow, spell.Counted(c.Drifted), c.DriftedKey)
 	}
-	say(from.Uncounted != nil, "SkaldSagasUncounted", skald.Doubtful, "sagas cannot be counted, so nothing is known of them")
+	say(from.Uncounted != nil, "SkaldSagasUncounted", skald.Doubtful,
+		"sagas cannot be counted, so nothing is known of them")
 	for _, r := range from.Reserved {
-		say(r.Expired > 0, "SkaldReservationExpired", skald.Doubtful, "%s: the leases of %s keys ended without an answer", r.Consumer, spell.Counted(r.Expired))
+		say(r.Expired > 0, "SkaldReservationExpired", skald.Doubtful,
+			"%s: the leases of %s keys ended without an answer", r.Consumer, spell.Counted(r.Expired))
 	}
 	// failed first
-	slices.SortStableFunc(s.Findings, func(a, b finding) int { return strings.Compare(string(a.Grade), string(b.Grade)) })
+	slices.SortStableFunc(s.Findings,
+		func(a, b finding) int { return strings.Compare(string(a.Grade), string(b.Grade)) })
 }
 
 // Point is s on the plots.

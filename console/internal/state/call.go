@@ -74,7 +74,8 @@ func unknownCall(p *page.Page, source string, c *operate.UnknownCall) {
 	if c.Since != nil {
 		p.When(*c.Since)
 	}
-	p.Put("</td><td class=\"n\">%d</td><td class=\"why\">%s</td><td class=\"typed\">", c.Attempts, spell.Cut(c.Error, 200))
+	p.Put("</td><td class=\"n\">%d</td><td class=\"why\">%s</td><td class=\"typed\">", c.Attempts,
+		spell.Cut(c.Error, 200))
 	for _, command := range c.Commands {
 		p.Put("<p><code>%s</code></p>", command)
 	}

@@ -65,7 +65,8 @@ func Consumer(q *page.Request) (page.View, error) {
 			return v, err
 		}
 		now, err := s.Stands(ctx)
-		if i := slices.IndexFunc(now.Consumers, func(c standing.Consumer) bool { return c.Name == name }); i >= 0 {
+		if i := slices.IndexFunc(now.Consumers,
+			func(c standing.Consumer) bool { return c.Name == name }); i >= 0 {
 			v.At = &now.Consumers[i]
 		}
 		if v.At == nil && len(v.Partitions) == 0 {
@@ -127,9 +128,12 @@ func (v *consumerPage) HTML(p *page.Page) {
 	p.Put("<section class=\"card\">\n")
 	if c := v.At; c != nil {
 		p.Put("<dl class=\"figures\">\n")
-		p.Figure("parked", spell.Counted(c.Parked), false, p.At("/parked", "in", v.Source, "consumer", v.Name))
-		p.Figure("dead", spell.Counted(c.Dead), c.Dead > 0, p.At("/dead/groups", "in", v.Source, "consumer", v.Name))
-		p.Figure("quarantine", spell.Number(c.Conflicts+c.TooOld), c.Conflicts+c.TooOld > 0, p.At("/quarantine", "in", v.Source, "consumer", v.Name))
+		p.Figure("parked", spell.Counted(c.Parked), false,
+			p.At("/parked", "in", v.Source, "consumer", v.Name))
+		p.Figure("dead", spell.Counted(c.Dead), c.Dead > 0,
+			p.At("/dead/groups", "in", v.Source, "consumer", v.Name))
+		p.Figure("quarantine", spell.Number(c.Conflicts+c.TooOld), c.Conflicts+c.TooOld > 0,
+			p.At("/quarantine", "in", v.Source, "consumer", v.Name))
 		heard := "never"
 		if c.HeardSeconds >= 0 {
 			heard = spell.Ago(spell.Seconds(c.HeardSeconds)) + " ago"
@@ -173,9 +177,11 @@ func (v *consumerPage) button(p *page.Page, verb, fingerprint string) {
 	}
 	p.Put("<p class=\"verbs\">")
 	if p.May(guard.Act) {
-		p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", v.Source, "consumer", v.Name, "fingerprint", fingerprint), act.Title(verb))
+		p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", v.Source, "consumer",
+			v.Name, "fingerprint", fingerprint), act.Title(verb))
 	}
-	p.Put("<code>%s</code></p>\n", act.InboxCommand(v.from.At, typed, "consumer", v.Name, "fingerprint", fingerprint))
+	p.Put("<code>%s</code></p>\n", act.InboxCommand(v.from.At, typed, "consumer", v.Name, "fingerprint",
+		fingerprint))
 }
 
 func (v *consumerPage) positions(p *page.Page) {

@@ -60,8 +60,9 @@ func Locks(q *page.Request) (page.View, error) {
 	}
 	parts, away, err := page.Parts(q, func(ctx context.Context, s *source.Source) (locksPart, error) {
 		all, err := store.ListLocks(ctx, s.DB, find)
-		part := locksPart{Source: s.Name, Told: all.Told, Part: all.Part, Entities: []lockLine{}, Reserved: []reservedLine{},
-			More: len(all.Entities) > page.Rows || len(all.Reserved) > page.Rows}
+		part := locksPart{Source: s.Name, Told: all.Told, Part: all.Part, Entities: []lockLine{},
+			Reserved: []reservedLine{},
+			More:     len(all.Entities) > page.Rows || len(all.Reserved) > page.Rows}
 		for _, e := range all.Entities[:min(page.Rows, len(all.Entities))] {
 			l := lockLine{e.Space, []byte(e.Key), e.Version, e.Holder, -1, e.Waiting, e.Unnamed}
 			if e.Holder != "" && e.Since >= 0 {
@@ -70,7 +71,8 @@ func Locks(q *page.Request) (page.View, error) {
 			part.Entities = append(part.Entities, l)
 		}
 		for _, r := range all.Reserved[:min(page.Rows, len(all.Reserved))] {
-			part.Reserved = append(part.Reserved, reservedLine{r.Consumer, r.Source, r.ID, r.Since.Seconds(), r.Left.Seconds()})
+			part.Reserved = append(part.Reserved, reservedLine{r.Consumer, r.Source, r.ID, r.Since.Seconds(),
+				r.Left.Seconds()})
 		}
 		return part, err
 	})
@@ -87,7 +89,8 @@ func (v *locksPage) HTML(p *page.Page) {
 	n := 0
 	for i := range v.Parts {
 		part := &v.Parts[i]
-		if n += len(part.Entities) + len(part.Reserved); len(part.Entities)+len(part.Reserved) == 0 && part.Told && !part.Part {
+		if n += len(part.Entities) + len(part.Reserved); len(part.Entities)+len(part.Reserved) == 0 &&
+			part.Told && !part.Part {
 			continue
 		}
 		p.Put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
@@ -98,7 +101,8 @@ func (v *locksPage) HTML(p *page.Page) {
 			p.Put("<p class=\"note warn\">Entities are many: beyond the first ones only those are seen that somebody waits for.</p>\n")
 		}
 		if part.More {
-			p.Put("<p class=\"note warn\">Only the first %d of each are shown: narrow the filter.</p>\n", page.Rows)
+			p.Put("<p class=\"note warn\">Only the first %d of each are shown: narrow the filter.</p>\n",
+				page.Rows)
 		}
 		if len(part.Entities) > 0 {
 			lockedEntities(p, part)
@@ -143,7 +147,8 @@ func reservedKeys(p *page.Page, part *locksPart) {
 	p.Heads("reserved key", "whose", "for", "lease ends in")
 	for i := range part.Reserved {
 		r := &part.Reserved[i]
-		p.Put("<tr><td>%s %s</td><td>%s</td><td>%s</td><td>", r.Source, spell.Cut(r.ID, 60), r.Consumer, spell.Ago(spell.Seconds(r.HeldSeconds)))
+		p.Put("<tr><td>%s %s</td><td>%s</td><td>%s</td><td>", r.Source, spell.Cut(r.ID, 60), r.Consumer,
+			spell.Ago(spell.Seconds(r.HeldSeconds)))
 		if r.LeftSeconds <= 0 {
 			p.Put("it has ended: whoever comes next takes the key")
 		} else {

@@ -47,7 +47,8 @@ type overviewPage struct {
 
 // Overview is the page of how all sources stand.
 func Overview(q *page.Request) (page.View, error) {
-	got, away := source.Each(q.Context(), q.Sources, "", func(ctx context.Context, s *source.Source) (standing.Standing, error) { return s.Stands(ctx) })
+	got, away := source.Each(q.Context(), q.Sources, "",
+		func(ctx context.Context, s *source.Source) (standing.Standing, error) { return s.Stands(ctx) })
 	v := &overviewPage{Sources: []standing.Standing{}, Away: append([]source.Away{}, away...)}
 	for _, g := range got {
 		v.Sources = append(v.Sources, g.Is)
@@ -102,7 +103,8 @@ func standingHTML(p *page.Page, s *standing.Standing) {
 			stuck, failing = stuck+c.Stuck, failing+c.Failing
 		}
 		p.Figure("sagas stuck", spell.Counted(stuck), stuck > 0, p.At("/sagas", "in", s.Source, "stuck", "1"))
-		p.Figure("sagas retrying", spell.Counted(failing), false, p.At("/sagas", "in", s.Source, "failing", "1"))
+		p.Figure("sagas retrying", spell.Counted(failing), false,
+			p.At("/sagas", "in", s.Source, "failing", "1"))
 	}
 	p.Figure("quarantine", spell.Number(apart), apart > 0, p.At("/quarantine", "in", s.Source))
 	p.Put("</dl>\n")
@@ -137,7 +139,8 @@ func consumersTable(p *page.Page, s *standing.Standing) {
 		}
 		p.Put("<tr><td>")
 		p.Link(c.Name, "/consumer", "in", s.Source, "consumer", c.Name)
-		p.Put("</td><td>%s</td><td>%s</td><td>%s ago</td><td class=\"n\">", strings.Join(c.Topics, ", "), heard, spell.Ago(spell.Seconds(c.ProgressSeconds)))
+		p.Put("</td><td>%s</td><td>%s</td><td>%s ago</td><td class=\"n\">", strings.Join(c.Topics, ", "),
+			heard, spell.Ago(spell.Seconds(c.ProgressSeconds)))
 		countLink(p, c.Parked, "/parked", s.Source, c.Name)
 		p.Put("</td><td class=\"n\">")
 		countLink(p, c.Dead, "/dead/groups", s.Source, c.Name)

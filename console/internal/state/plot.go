@@ -18,7 +18,8 @@ const (
 )
 
 // lines are the parts of a plot, as SVG has them; the highest value is at the top.
-func lines(points []standing.Point, end time.Time, value func(*standing.Point) float64) (parts []string, most float64) {
+func lines(points []standing.Point, end time.Time,
+	value func(*standing.Point) float64) (parts []string, most float64) {
 	for i := range points {
 		most = max(most, value(&points[i]))
 	}
@@ -59,12 +60,17 @@ func plots(p *page.Page, s *standing.Standing) {
 		value func(*standing.Point) float64
 		text  func(float64) string
 	}{
-		{"to be published", func(at *standing.Point) float64 { return float64(at.Pending) }, func(v float64) string { return spell.Number(int64(v)) }},
-		{"oldest", func(at *standing.Point) float64 { return at.OldestSeconds }, func(v float64) string { return spell.Ago(spell.Seconds(v)) }},
-		{"parked and dead", func(at *standing.Point) float64 { return float64(at.Kept) }, func(v float64) string { return spell.Counted(int64(v)) }},
+		{"to be published", func(at *standing.Point) float64 { return float64(at.Pending) },
+			func(v float64) string { return spell.Number(int64(v)) }},
+		{"oldest", func(at *standing.Point) float64 { return at.OldestSeconds },
+			func(v float64) string { return spell.Ago(spell.Seconds(v)) }},
+		{"parked and dead", func(at *standing.Point) float64 { return float64(at.Kept) },
+			func(v float64) string { return spell.Counted(int64(v)) }},
 	} {
 		parts, most := lines(s.Hour, end, plot.value)
-		p.Put("<figure><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s in the last hour: at most %s\">", plotWide, plotHigh+2, plot.what, plot.text(most))
+		p.Put(
+			"<figure><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s in the last hour: at most %s\">",
+			plotWide, plotHigh+2, plot.what, plot.text(most))
 		for _, part := range parts {
 			p.Put("<polyline points=\"%s\"/>", part)
 		}

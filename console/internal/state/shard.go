@@ -59,7 +59,8 @@ const oldestRows = 20
 func Outbox(q *page.Request) (page.View, error) {
 	parts, away, err := page.Parts(q, func(ctx context.Context, s *source.Source) (shardsPart, error) {
 		o, err := operate.Status(ctx, s.DB)
-		part := shardsPart{Source: s.Name, Pending: o.Pending, Exact: o.Exact, OldestSeconds: o.Oldest.Seconds(), Deferred: o.Deferred,
+		part := shardsPart{Source: s.Name, Pending: o.Pending, Exact: o.Exact,
+			OldestSeconds: o.Oldest.Seconds(), Deferred: o.Deferred,
 			Shards: []shardLine{}, Rows: []Row{}}
 		for _, shard := range o.Shards {
 			part.Shards = append(part.Shards, shardLine{shard.Shard, shard.Owner, shard.Epoch, shard.Pending})
@@ -128,7 +129,8 @@ func rowTable(p *page.Page, part *shardsPart) {
 	p.Heads("message", "topic", "key", "shard", "written", "waits", "refused")
 	for i := range part.Rows {
 		r := &part.Rows[i]
-		p.Put("<tr><td>%s<br>%s</td><td>%s</td><td>%s</td><td>%d</td><td>", r.Type, r.ID, r.Topic, spell.Cut(spell.Key(r.Key), 60), r.Shard)
+		p.Put("<tr><td>%s<br>%s</td><td>%s</td><td>%s</td><td>%d</td><td>", r.Type, r.ID, r.Topic,
+			spell.Cut(spell.Key(r.Key), 60), r.Shard)
 		p.When(r.Written)
 		p.Put("</td><td>%s</td><td class=\"why\">", spell.Ago(spell.Seconds(r.AgeSeconds)))
 		switch {
@@ -144,5 +146,6 @@ func rowTable(p *page.Page, part *shardsPart) {
 
 // RowOf is r without its payload.
 func RowOf(r *store.WaitingRow) Row {
-	return Row{r.Seq, r.Shard, r.ID, r.Topic, r.Type, r.Key, r.Written, r.Age.Seconds(), r.Deferred, r.Attempts, r.LastError}
+	return Row{r.Seq, r.Shard, r.ID, r.Topic, r.Type, r.Key, r.Written, r.Age.Seconds(), r.Deferred,
+		r.Attempts, r.LastError}
 }

@@ -60,12 +60,16 @@ func (part *storyPart) holders(p *page.Page) {
 		}
 		p.Put("<div class=\"note bad\"><p><b>Held up at %s</b>: ", part.Source)
 		p.Link(m.Type, "/message", "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
-		p.Put(" at the consumer %s is %s: %s</p>\n<p class=\"verbs\">", m.Consumer, m.State, spell.Cut(spell.FirstLine(m.LastError), 300))
+		p.Put(" at the consumer %s is %s: %s</p>\n<p class=\"verbs\">", m.Consumer, m.State,
+			spell.Cut(spell.FirstLine(m.LastError), 300))
 		if p.May(guard.Act) {
-			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID, "seen", message.Seen(held)), act.Title(verb))
+			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", part.Source,
+				"consumer", m.Consumer, "source", m.Source, "id", m.ID, "seen", message.Seen(held)),
+				act.Title(verb))
 		}
 		sel := message.Only(held)
-		p.Put("<code>%s</code></p></div>\n", act.Command(part.from.At, verb, &sel, held.Call != nil && held.Call.Outcome == ""))
+		p.Put("<code>%s</code></p></div>\n",
+			act.Command(part.from.At, verb, &sel, held.Call != nil && held.Call.Outcome == ""))
 	}
 	if len(part.Apart) > 0 {
 		p.Put("<section class=\"card\"><h2>In quarantine at %s</h2>\n", part.Source)
@@ -103,16 +107,19 @@ func (part *storyPart) saga(p *page.Page, s *operate.SagaStanding) {
 	switch r := s.Retrying; {
 	case r == nil:
 	case s.Stuck:
-		p.Put("<p class=\"note bad\">Step <b>%s</b> is stuck, and waits for an operator: %s</p>\n", r.Step, spell.Cut(spell.FirstLine(r.Error), 300))
+		p.Put("<p class=\"note bad\">Step <b>%s</b> is stuck, and waits for an operator: %s</p>\n", r.Step,
+			spell.Cut(spell.FirstLine(r.Error), 300))
 	default:
-		p.Put("<p class=\"note warn\">Step <b>%s</b> fails, attempt %d comes next: %s</p>\n", r.Step, r.Attempt, spell.Cut(spell.FirstLine(r.Error), 300))
+		p.Put("<p class=\"note warn\">Step <b>%s</b> fails, attempt %d comes next: %s</p>\n", r.Step,
+			r.Attempt, spell.Cut(spell.FirstLine(r.Error), 300))
 	}
 	part.frees(p, s)
 	for _, more := range []struct {
 		what, between string
 		is            []string
 	}{
-		{"Not heard of yet, though something that follows was", " or ", s.Missing}, {"What remains", ", ", s.Remaining},
+		{"Not heard of yet, though something that follows was", " or ", s.Missing},
+		{"What remains", ", ", s.Remaining},
 		{"A failure undoes", ", ", s.Undo}, {"Nothing undoes", ", ", s.Stays},
 	} {
 		if len(more.is) > 0 {
@@ -125,11 +132,13 @@ func (part *storyPart) saga(p *page.Page, s *operate.SagaStanding) {
 	for _, d := range s.Drift {
 		p.Put("<p class=\"note warn\">Drift: %s</p>\n", d)
 	}
-	switch asks := p.May(guard.Act) && s.Style == operate.Choreographed && part.from.Compensate != nil && len(s.Undo) > 0; {
+	switch asks := p.May(guard.Act) && s.Style == operate.Choreographed && part.from.Compensate != nil &&
+		len(s.Undo) > 0; {
 	case asks && len(s.Refused) > 0:
 		p.Put("<p class=\"note\">It cannot be compensated from here: %s</p>\n", strings.Join(s.Refused, "; "))
 	case asks:
-		p.Put(`<p class="verbs"><a class="button" href="%s">Compensate …</a></p>`+"\n", p.At("/act", "verb", "compensate", "in", part.Source, "key", s.Key, "flow", s.Name))
+		p.Put(`<p class="verbs"><a class="button" href="%s">Compensate …</a></p>`+"\n",
+			p.At("/act", "verb", "compensate", "in", part.Source, "key", s.Key, "flow", s.Name))
 	}
 	p.Put("</section>\n")
 }
@@ -147,7 +156,8 @@ func (part *storyPart) frees(p *page.Page, s *operate.SagaStanding) {
 		p.Put("<p class=\"verbs\">")
 		if p.May(guard.Act) && i < len(verbs) {
 			verb := act.OfSaga + string(verbs[i])
-			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", part.Source, "name", s.Name, "key", s.Key), act.Title(verb))
+			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", part.Source,
+				"name", s.Name, "key", s.Key), act.Title(verb))
 		}
 		p.Put("<code>%s</code></p>\n", command)
 	}
@@ -157,7 +167,8 @@ func (part *storyPart) frees(p *page.Page, s *operate.SagaStanding) {
 func waitsLine(p *page.Page, w *operate.Wait) {
 	what := strings.Join(w.For, " or ")
 	if what == "" {
-		what = map[string]string{operate.WaitReply: "a reply", operate.WaitTime: "its time", operate.WaitChild: "its saga"}[w.What]
+		what = map[string]string{operate.WaitReply: "a reply", operate.WaitTime: "its time",
+			operate.WaitChild: "its saga"}[w.What]
 	}
 	p.Put("<p>It waits for <b>%s</b> after %s, since ", what, w.After)
 	if w.Since != nil {

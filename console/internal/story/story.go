@@ -51,14 +51,19 @@ type storyPart struct {
 }
 
 func (v *storyPage) known() bool {
-	return slices.ContainsFunc(v.Parts, func(p storyPart) bool { return len(p.Sagas)+len(p.Kept)+len(p.Apart)+len(p.Steps)+len(p.Outbox) > 0 })
+	return slices.ContainsFunc(v.Parts,
+		func(p storyPart) bool {
+			return len(p.Sagas)+len(p.Kept)+len(p.Apart)+len(p.Steps)+
+				len(p.Outbox) > 0
+		})
 }
 
 // Of is the page of what an argument names: a key, an id or a correlation.
 func Of(q *page.Request) (page.View, error) {
 	asked := q.Arg("q")
 	v, err := storyOf(q, asked)
-	if typed := strings.TrimSpace(asked); err == nil && typed != asked && !v.known() { // a key may end with a space, and so may a search
+	// a key may end with a space, and so may a search
+	if typed := strings.TrimSpace(asked); err == nil && typed != asked && !v.known() {
 		return storyOf(q, typed)
 	}
 	return v, err
@@ -67,7 +72,8 @@ func Of(q *page.Request) (page.View, error) {
 func storyOf(q *page.Request, asked string) (*storyPage, error) {
 	v := &storyPage{Asked: asked, Parts: []storyPart{}, Away: []source.Away{}, Line: []event{}}
 	if strings.TrimSpace(v.Asked) == "" {
-		return nil, refusal.New(http.StatusBadRequest, "what is looked for? Give a key, an id or a correlation")
+		return nil, refusal.New(http.StatusBadRequest,
+			"what is looked for? Give a key, an id or a correlation")
 	}
 	if len(v.Asked) > 2<<10 {
 		return nil, refusal.New(http.StatusBadRequest, "a key has at most 1 KiB")
@@ -76,9 +82,10 @@ func storyOf(q *page.Request, asked string) (*storyPage, error) {
 	if err != nil {
 		key = []byte(v.Asked) // it only begins as one in base64 does
 	}
-	sagas, away := source.Each(q.Context(), q.Sources, "", func(ctx context.Context, s *source.Source) ([]operate.SagaStanding, error) {
-		return operate.SagaStandings(ctx, s.DB, string(key), s.At)
-	})
+	sagas, away := source.Each(q.Context(), q.Sources, "",
+		func(ctx context.Context, s *source.Source) ([]operate.SagaStanding, error) {
+			return operate.SagaStandings(ctx, s.DB, string(key), s.At)
+		})
 	v.Away = append(v.Away, away...)
 	gone := map[string]bool{} // they are not waited for once more
 	for _, a := range away {
@@ -94,16 +101,17 @@ func storyOf(q *page.Request, asked string) (*storyPage, error) {
 	}
 	slices.SortFunc(hunt.keys, bytes.Compare)
 	hunt.keys = slices.CompactFunc(hunt.keys, bytes.Equal)
-	parts, away := source.Each(q.Context(), q.Sources, "", func(ctx context.Context, s *source.Source) (storyPart, error) {
-		if gone[s.Name] {
-			return storyPart{}, source.ErrBusy // it is named already
-		}
-		part, err := hunt.look(ctx, s)
-		if err == nil {
-			hunt.outbox(ctx, s, &part, func(err error) string { return q.Sources.Why(ctx, s.Name, err) })
-		}
-		return part, err
-	})
+	parts, away := source.Each(q.Context(), q.Sources, "",
+		func(ctx context.Context, s *source.Source) (storyPart, error) {
+			if gone[s.Name] {
+				return storyPart{}, source.ErrBusy // it is named already
+			}
+			part, err := hunt.look(ctx, s)
+			if err == nil {
+				hunt.outbox(ctx, s, &part, func(err error) string { return q.Sources.Why(ctx, s.Name, err) })
+			}
+			return part, err
+		})
 	for _, a := range away {
 		if !slices.ContainsFunc(v.Away, func(b source.Away) bool { return a.Source == b.Source }) {
 			v.Away = append(v.Away, a)
@@ -125,12 +133,14 @@ type hunt struct {
 }
 
 func (h *hunt) means(m *skald.Message) bool {
-	return m.ID == h.asked || m.CorrelationID == h.asked || m.CausationID == h.asked || m.Subject == h.asked ||
+	return m.ID == h.asked || m.CorrelationID == h.asked || m.CausationID == h.asked ||
+		m.Subject == h.asked ||
 		m.Key != nil && slices.ContainsFunc(h.keys, func(key []byte) bool { return bytes.Equal(key, m.Key) })
 }
 
 func (h *hunt) look(ctx context.Context, s *source.Source) (part storyPart, err error) {
-	part = storyPart{Source: s.Name, Kept: []message.Line{}, Apart: []message.Apart{}, Steps: []operate.SagaStep{},
+	part = storyPart{Source: s.Name, Kept: []message.Line{}, Apart: []message.Apart{},
+		Steps:  []operate.SagaStep{},
 		Outbox: []state.Row{}, from: s}
 	now, err := s.Stands(ctx)
 	if err == nil {
@@ -149,7 +159,8 @@ func (h *hunt) look(ctx context.Context, s *source.Source) (part storyPart, err 
 }
 
 // kept looks through what is kept, up to a bound, for the id or correlation. Keys an index knows.
-func (h *hunt) kept(ctx context.Context, s *source.Source, part *storyPart, consumers []standing.Consumer) error {
+func (h *hunt) kept(ctx context.Context, s *source.Source, part *storyPart,
+	consumers []standing.Consumer) error {
 	what := store.Sought{Bare: true, Limit: page.Rows, About: h.asked, Scan: page.Scan}
 	got, err := s.DB.List(ctx, store.List{Kept: &what})
 	if err != nil {
@@ -161,7 +172,8 @@ func (h *hunt) kept(ctx context.Context, s *source.Source, part *storyPart, cons
 			if c.Parked+c.Dead == 0 {
 				continue
 			}
-			list, err := store.ListKept(ctx, s.DB, store.Sought{Consumer: c.Name, Key: key, Bare: true, Limit: page.Rows + 1})
+			list, err := store.ListKept(ctx, s.DB,
+				store.Sought{Consumer: c.Name, Key: key, Bare: true, Limit: page.Rows + 1})
 			if err != nil {
 				return err
 			}
@@ -178,7 +190,8 @@ func (h *hunt) kept(ctx context.Context, s *source.Source, part *storyPart, cons
 // apart looks the id up in quarantine, and looks through the first ones for the keys and the correlation.
 func (h *hunt) apart(ctx context.Context, s *source.Source, part *storyPart) error {
 	seen := map[int64]bool{}
-	for _, q := range []store.Query{{ID: h.asked, Bare: true, Limit: page.Rows}, {Bare: true, Limit: mostApart}} {
+	for _, q := range []store.Query{{ID: h.asked, Bare: true, Limit: page.Rows},
+		{Bare: true, Limit: mostApart}} {
 		list, err := store.ListQuarantined(ctx, s.DB, q)
 		if err != nil {
 			return err
@@ -199,9 +212,11 @@ const mostApart = 1000 // in quarantine that are looked through
 
 const mostConsumers = 20 // whose steps are looked up
 
-func (h *hunt) steps(ctx context.Context, s *source.Source, part *storyPart, consumers []standing.Consumer) error {
+func (h *hunt) steps(ctx context.Context, s *source.Source, part *storyPart,
+	consumers []standing.Consumer) error {
 	for _, c := range consumers[:min(mostConsumers, len(consumers))] {
-		list, err := operate.Steps(ctx, s.DB, operate.StepSelection{Consumer: c.Name, Saga: h.saga, Limit: page.Rows})
+		list, err := operate.Steps(ctx, s.DB,
+			operate.StepSelection{Consumer: c.Name, Saga: h.saga, Limit: page.Rows})
 		if usage := new(operate.UsageError); err != nil && !errors.As(err, &usage) {
 			return err
 		}

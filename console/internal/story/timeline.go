@@ -56,14 +56,16 @@ func (part *storyPart) events() (out []event) {
 	return out
 }
 
-func (part *storyPart) sagaEvents(s *operate.SagaStanding, add func(at *time.Time, what, where, grade string)) {
+func (part *storyPart) sagaEvents(s *operate.SagaStanding,
+	add func(at *time.Time, what, where, grade string)) {
 	if s.Style == operate.Orchestrated {
 		add(&s.Started, "started", "saga "+s.Name, "")
 		for i := range s.Steps {
 			step := &s.Steps[i]
 			add(step.At, "step "+step.Name+" is "+step.Outcome, "saga "+s.Name, "")
 			if step.Stuck {
-				add(&s.Changed, "step "+step.Name+" is stuck: "+spell.Cut(spell.FirstLine(step.Error), 200), "saga "+s.Name, "bad")
+				add(&s.Changed, "step "+step.Name+" is stuck: "+spell.Cut(spell.FirstLine(step.Error), 200),
+					"saga "+s.Name, "bad")
 			}
 		}
 		add(s.Ended, "ended: "+s.State, "saga "+s.Name, "")
@@ -84,7 +86,8 @@ func (part *storyPart) keptEvents(m *operate.Message, add func(at *time.Time, wh
 		add(m.FirstAt, m.Type+" failed: "+spell.Cut(spell.FirstLine(m.FirstError), 200), m.Consumer, "warn")
 	}
 	if m.LastError != "" {
-		add(m.LastAt, fmt.Sprintf("%s failed, attempt %d: %s", m.Type, m.Attempts, spell.Cut(spell.FirstLine(m.LastError), 200)), m.Consumer, "warn")
+		add(m.LastAt, fmt.Sprintf("%s failed, attempt %d: %s", m.Type, m.Attempts,
+			spell.Cut(spell.FirstLine(m.LastError), 200)), m.Consumer, "warn")
 	}
 	add(m.DeadAt, m.Type+" became a dead letter: "+m.Kind, m.Consumer, "bad")
 }

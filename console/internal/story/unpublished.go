@@ -37,10 +37,12 @@ func (part *storyPart) unpublished(p *page.Page) {
 		if r.Attempts > 0 {
 			class = "bad"
 		}
-		p.Put("<p class=\"note %s\"><b>Not published at %s</b>: %s <code>%s</code> to %s ", class, part.Source, r.Type, r.ID, r.Topic)
+		p.Put("<p class=\"note %s\"><b>Not published at %s</b>: %s <code>%s</code> to %s ", class,
+			part.Source, r.Type, r.ID, r.Topic)
 		switch {
 		case r.Attempts > 0:
-			p.Put("was refused by the broker %s: %s", spell.Times(r.Attempts), spell.Cut(spell.FirstLine(r.Error), 300))
+			p.Put("was refused by the broker %s: %s", spell.Times(r.Attempts),
+				spell.Cut(spell.FirstLine(r.Error), 300))
 		case r.Deferred:
 			p.Put("waits for an earlier one of its key, which the broker refused")
 		default:

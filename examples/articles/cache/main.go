@@ -67,7 +67,8 @@ func run(ctx context.Context, out io.Writer) error {
 
 	// deliver has the message delivered once more, and taken.
 	deliver := func(what string) error {
-		m := skald.Message{ID: "7f1c", Source: "/shop", Topic: "orders", Type: "order.created", Key: []byte("7"), Data: []byte(`{"ID":"7","Cents":1200}`)}
+		m := skald.Message{ID: "7f1c", Source: "/shop", Topic: "orders", Type: "order.created",
+			Key: []byte("7"), Data: []byte(`{"ID":"7","Cents":1200}`)}
 		if err := bus.Publish(ctx, []skald.Message{m}).Wait(ctx); err != nil {
 			return err
 		}
@@ -76,18 +77,21 @@ func run(ctx context.Context, out io.Writer) error {
 				return err
 			}
 		}
-		for h := in.Health(); h.Handled+h.Duplicates != cache.Status().Stored+cache.Status().Dropped+h.Cached; {
+		for h := in.Health(); h.Handled+h.Duplicates != cache.Status().Stored+
+			cache.Status().Dropped+h.Cached; {
 			// it is stored by and by
 			time.Sleep(time.Millisecond)
 		}
 		h := in.Health()
-		fmt.Fprintf(out, "%-28s charged %d time, %d repeats, %d of these known to Redis\n", what+":", charges, h.Duplicates, h.Cached)
+		fmt.Fprintf(out, "%-28s charged %d time, %d repeats, %d of these known to Redis\n", what+":", charges,
+			h.Duplicates, h.Cached)
 		return nil
 	}
 	steps := []struct {
 		what   string
 		before func()
-	}{{"delivered", nil}, {"again", nil}, {"Redis is flushed, and again", server.FlushAll}, {"again", nil}, {"Redis is gone, and again", server.Close}}
+	}{{"delivered", nil}, {"again", nil}, {"Redis is flushed, and again", server.FlushAll}, {"again", nil},
+		{"Redis is gone, and again", server.Close}}
 	for _, step := range steps {
 		if step.before != nil {
 			step.before()

@@ -33,8 +33,10 @@ func run(out io.Writer) error {
 	db, charges := memstore.New(nil), 0
 	// What the handler writes, and the answer under the key, are one commit. In a service: its PostgreSQL,
 	// and pgx.Tx.
-	payments := httpidem.Handle(db, "payments", tenant, &httpidem.Options{Wait: -1, Logger: slog.New(slog.DiscardHandler)},
-		func(_ context.Context, tx *memstore.Tx, q httpidem.Request[Payment]) (httpidem.Reply[string], error) {
+	payments := httpidem.Handle(db, "payments", tenant,
+		&httpidem.Options{Wait: -1, Logger: slog.New(slog.DiscardHandler)},
+		func(_ context.Context, tx *memstore.Tx, q httpidem.Request[Payment]) (httpidem.Reply[string],
+			error) {
 			if q.Body.Cents > 100 {
 				// terminal: stored, never tried again
 				return httpidem.Reply[string]{}, httpidem.Refuse(http.StatusPaymentRequired, "declined")
@@ -59,7 +61,8 @@ func run(out io.Writer) error {
 		}
 		w := httptest.NewRecorder()
 		payments.ServeHTTP(w, r)
-		if _, err := fmt.Fprintf(out, "%-30s %d replayed=%t, charged %d times\n", p.what+":", w.Code, w.Header().Get(httpidem.ReplayedHeader) != "", charges); err != nil {
+		if _, err := fmt.Fprintf(out, "%-30s %d replayed=%t, charged %d times\n", p.what+":", w.Code,
+			w.Header().Get(httpidem.ReplayedHeader) != "", charges); err != nil {
 			return err
 		}
 	}

@@ -41,7 +41,8 @@ func run(ctx context.Context, out io.Writer) error {
 	// Work of the database alone: its lock comes with the transaction, in the same round trip. No Redis is
 	// needed.
 	for range 2 {
-		status, replayed, err := lock.Once(ctx, db, lock.Work{Scope: "reserve-stock", Key: "event-1", Entities: []lock.Entity{order}},
+		status, replayed, err := lock.Once(ctx, db,
+			lock.Work{Scope: "reserve-stock", Key: "event-1", Entities: []lock.Entity{order}},
 			func(_ context.Context, tx *memstore.Tx, _ lock.Tokens) (string, error) {
 				return "reserved", tx.Put("order 123", "reserved")
 			})
@@ -65,7 +66,8 @@ func run(ctx context.Context, out io.Writer) error {
 	_, _, err = redislock.Do(ctx, locker, db, ship, func(ctx context.Context, t lock.Tokens) (string, error) {
 		// the lease is gone; this process does not know it yet, and another one cancels the order
 		server.FlushAll()
-		_, _, err := lock.Once(ctx, db, lock.Work{Scope: "cancel", Key: "event-3", Entities: []lock.Entity{order}},
+		_, _, err := lock.Once(ctx, db, lock.Work{Scope: "cancel", Key: "event-3",
+			Entities: []lock.Entity{order}},
 			func(_ context.Context, tx *memstore.Tx, _ lock.Tokens) (string, error) {
 				return "cancelled", tx.Put("order 123", "cancelled")
 			})
@@ -75,6 +77,7 @@ func run(ctx context.Context, out io.Writer) error {
 		return label(ctx, t)
 	}, write)
 	var overtaken *lock.OvertakenError
-	fmt.Fprintf(out, "shipping was overtaken: %v; the order is %s\n", errors.As(err, &overtaken), db.User()["order 123"])
+	fmt.Fprintf(out, "shipping was overtaken: %v; the order is %s\n", errors.As(err, &overtaken),
+		db.User()["order 123"])
 	return nil
 }

@@ -16,5 +16,6 @@ type Payment struct {
 
 // Events are those about payments.
 func Events(r *schema.Registry) skald.Event[Payment] {
-	return skald.Event[Payment]{Topic: "payments", Type: "payment.processed", Codec: avro.Codec[Payment](r, nil)}
+	return skald.Event[Payment]{Topic: "payments", Type: "payment.processed",
+		Codec: avro.Codec[Payment](r, nil)}
 }

@@ -64,27 +64,33 @@ func (s *Analytics[TTx]) Prepare(ctx context.Context) error {
 
 // Listen tells in what this service handles: all there is.
 func (s *Analytics[TTx]) Listen(in *inbox.Inbox[TTx]) {
-	journal.On(in, s.journal, s.events.OrderPlaced, func(ctx context.Context, tx TTx, m skald.Received[event.Order]) error {
-		return s.count(ctx, tx, m.Message, m.Value)
-	})
-	journal.On(in, s.journal, s.events.PaymentTaken, func(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
-		if _, err := s.home.DB(tx).Exec(ctx, s.sql["PaymentMethod"], m.Value.ID, m.Value.Method); err != nil {
-			return fmt.Errorf("note a payment method: %w", err)
-		}
-		return s.count(ctx, tx, m.Message, m.Value.Order)
-	})
+	journal.On(in, s.journal, s.events.OrderPlaced,
+		func(ctx context.Context, tx TTx, m skald.Received[event.Order]) error {
+			return s.count(ctx, tx, m.Message, m.Value)
+		})
+	journal.On(in, s.journal, s.events.PaymentTaken,
+		func(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
+			if _, err := s.home.DB(tx).Exec(ctx, s.sql["PaymentMethod"], m.Value.ID,
+				m.Value.Method); err != nil {
+				return fmt.Errorf("note a payment method: %w", err)
+			}
+			return s.count(ctx, tx, m.Message, m.Value.Order)
+		})
 	for _, e := range []skald.Event[event.Verdict]{
 		s.events.OrderConfirmed, s.events.OrderCancelled,
 		s.events.PaymentDeclined, s.events.PaymentRefunded,
 		s.events.StockReserved, s.events.StockShort, s.events.StockReleased,
-		s.events.ParcelShipped, s.events.ParcelFailed, s.events.CancelAsked, s.events.ParcelStopped, s.events.ParcelGone,
+		s.events.ParcelShipped, s.events.ParcelFailed, s.events.CancelAsked, s.events.ParcelStopped,
+		s.events.ParcelGone,
 	} {
-		journal.On(in, s.journal, e, func(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
-			return s.count(ctx, tx, m.Message, m.Value.Order)
-		})
+		journal.On(in, s.journal, e,
+			func(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
+				return s.count(ctx, tx, m.Message, m.Value.Order)
+			})
 	}
 	for _, e := range []skald.Event[event.Change]{
-		s.events.ChangeAsked, s.events.ChangePaid, s.events.ChangeDeclined, s.events.ChangeTaken, s.events.ChangeRefused, s.events.ChangeUndone,
+		s.events.ChangeAsked, s.events.ChangePaid, s.events.ChangeDeclined, s.events.ChangeTaken,
+		s.events.ChangeRefused, s.events.ChangeUndone,
 	} {
 		journal.On(in, s.journal, e, func(ctx context.Context, tx TTx, m skald.Received[event.Change]) error {
 			return s.count(ctx, tx, m.Message, m.Value.Order)

@@ -28,7 +28,8 @@ func Run(ctx context.Context, databases map[string]table.DB) ([]Invariant, error
 		return nil, fmt.Errorf("audit: %w", err)
 	}
 	return []Invariant{
-		b.moneyConserved(), b.chargedOnce(), b.movedOnce(), b.stockConserved(), b.shippedOnce(), b.ordersEnded(),
+		b.moneyConserved(), b.chargedOnce(), b.movedOnce(), b.stockConserved(), b.shippedOnce(),
+		b.ordersEnded(),
 		b.deliveredToAll(), b.orderPerKey(), b.effectOnce(), b.mailedOnce(), b.postedOnce(),
 	}, nil
 }

@@ -16,13 +16,16 @@ func (b *books) moneyConserved() Invariant {
 		ledger[e.account] += e.cents
 	}
 	for _, t := range b.transfers {
-		f.hold(sum[t.id] == 0 && paid[t.id] == t.cents, "order %s: the entries of %s %s add up to %d cents, %d moved of %d",
+		f.hold(sum[t.id] == 0 && paid[t.id] == t.cents,
+			"order %s: the entries of %s %s add up to %d cents, %d moved of %d",
 			t.order, t.kind, t.id, sum[t.id], paid[t.id], t.cents)
 	}
 	for _, a := range b.accounts {
-		f.hold(a.balance == ledger[a.id], "account %s has %d cents, its entries say %d", a.id, a.balance, ledger[a.id])
+		f.hold(a.balance == ledger[a.id], "account %s has %d cents, its entries say %d", a.id, a.balance,
+			ledger[a.id])
 	}
-	return f.verdict("money_conserved", fmt.Sprintf("%d transfers between %d accounts", len(b.transfers), len(b.accounts)))
+	return f.verdict("money_conserved", fmt.Sprintf("%d transfers between %d accounts", len(b.transfers),
+		len(b.accounts)))
 }
 
 // A bill is so many cents of one order, and how often they were asked for and moved: what it costs, and what
@@ -84,7 +87,8 @@ func (b *books) chargedOnce() Invariant {
 				good = good && n.charged == n.refunded
 			}
 			ok = ok && good
-			told += fmt.Sprintf("; %d cents: asked for %d times, charged %d times and refunded %d times", cents, n.asked, n.charged, n.refunded)
+			told += fmt.Sprintf("; %d cents: asked for %d times, charged %d times and refunded %d times",
+				cents, n.asked, n.charged, n.refunded)
 		}
 		f.hold(ok, "order %s is %s%s", o.id, o.state, told)
 		delete(all, o.id)
@@ -92,7 +96,8 @@ func (b *books) chargedOnce() Invariant {
 	for id, bills := range all {
 		f.hold(false, "order %s does not exist, and %d things were charged for it", id, len(bills))
 	}
-	return f.verdict("charged_once", fmt.Sprintf("%d charges of %d orders and %d changes, %d refunds", charged, len(b.orders), len(b.changes), back))
+	return f.verdict("charged_once", fmt.Sprintf("%d charges of %d orders and %d changes, %d refunds",
+		charged, len(b.orders), len(b.changes), back))
 }
 
 // movedOnce: every cent that the gateway moved belongs to an order, once: its ledger says what Payment's
@@ -107,7 +112,9 @@ func (b *books) movedOnce() Invariant {
 	for _, t := range b.moves {
 		outside[of{t.kind, t.order, t.cents}]++
 		keys[t.key]++
-		f.hold(keys[t.key] == 1, "order %s: the gateway made a %s of %d cents under key %s, which was used before", t.order, t.kind, t.cents, t.key)
+		f.hold(keys[t.key] == 1,
+			"order %s: the gateway made a %s of %d cents under key %s, which was used before", t.order,
+			t.kind, t.cents, t.key)
 	}
 	for _, t := range b.transfers {
 		if t.kind != "deposit" {
@@ -115,10 +122,13 @@ func (b *books) movedOnce() Invariant {
 		}
 	}
 	for t, n := range outside {
-		f.hold(n == ours[t] && b.byID[t.order] != nil, "order %s: the gateway made %d times a %s of %d cents, we know of %d", t.order, n, t.kind, t.cents, ours[t])
+		f.hold(n == ours[t] && b.byID[t.order] != nil,
+			"order %s: the gateway made %d times a %s of %d cents, we know of %d", t.order, n, t.kind,
+			t.cents, ours[t])
 	}
 	for t, n := range ours {
-		f.hold(outside[t] > 0, "order %s: we know of %d times a %s of %d cents, the gateway of none", t.order, n, t.kind, t.cents)
+		f.hold(outside[t] > 0, "order %s: we know of %d times a %s of %d cents, the gateway of none", t.order,
+			n, t.kind, t.cents)
 	}
 	slices.Sort(f.wrong)
 	return f.verdict("moved_once", fmt.Sprintf("%d moves at the gateway", len(b.moves)))
@@ -140,7 +150,8 @@ func (b *books) stockConserved() Invariant {
 	}
 	for _, s := range b.stock {
 		f.hold(s.available+s.reserved == s.delivered && s.available >= 0 && s.reserved == aside[s.sku],
-			"%s: %d available and %d reserved of %d, orders hold %d", s.sku, s.available, s.reserved, s.delivered, aside[s.sku])
+			"%s: %d available and %d reserved of %d, orders hold %d", s.sku, s.available, s.reserved,
+			s.delivered, aside[s.sku])
 	}
 	for _, o := range b.orders {
 		h := held[o.id]
@@ -173,8 +184,10 @@ func (b *books) ordersEnded() Invariant {
 		f.hold(answer != "", "order %s: nobody has said whether it could be cancelled", id)
 	}
 	for _, c := range b.changes {
-		f.hold(c.stands() || c.void(), "order %s: not all has been said of its change to %s", c.order, c.address)
+		f.hold(c.stands() || c.void(), "order %s: not all has been said of its change to %s",
+			c.order, c.address)
 	}
 	b.sagasEnded(&f)
-	return f.verdict("orders_ended", fmt.Sprintf("%d confirmed, %d cancelled", states["confirmed"], states["cancelled"]))
+	return f.verdict("orders_ended", fmt.Sprintf("%d confirmed, %d cancelled", states["confirmed"],
+		states["cancelled"]))
 }

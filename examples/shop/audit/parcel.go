@@ -69,8 +69,10 @@ func (b *books) shippedOnce() Invariant {
 		}
 		f.hold(ok, "order %s is %s: %d parcels left, the carrier refused %d", o.id, o.state, shipped, failed)
 		answer, d := b.cancellations[o.id], b.dispatches[o.id]
-		f.hold(answer == "" || answer == d.state && (answer != "stopped" || shipped+failed == 0 && o.state != "confirmed"),
-			"order %s is %s: its customer was told %q of the cancellation, the parcel is %s", o.id, o.state, answer, d.state)
+		f.hold(answer == "" || answer == d.state &&
+			(answer != "stopped" || shipped+failed == 0 && o.state != "confirmed"),
+			"order %s is %s: its customer was told %q of the cancellation, the parcel is %s", o.id, o.state,
+			answer, d.state)
 	}
 	last := map[string]change{}
 	for _, c := range b.changes { // by number
@@ -80,8 +82,11 @@ func (b *books) shippedOnce() Invariant {
 	}
 	for _, o := range b.orders {
 		c, d := last[o.id], b.dispatches[o.id]
-		f.hold(d.number == c.number && d.address == c.address || d.number > c.number && o.state != "confirmed",
-			"order %s is %s: its customer was told, and has paid for it, that it goes to %q, it goes to %q", o.id, o.state, c.address, d.address)
+		f.hold(d.number == c.number && d.address == c.address || d.number > c.number &&
+			o.state != "confirmed",
+			"order %s is %s: its customer was told, and has paid for it, that it goes to %q, it goes to %q",
+			o.id, o.state, c.address, d.address)
 	}
-	return f.verdict("shipped_once", fmt.Sprintf("%d parcels, %d cancellations, %d other addresses", left, len(b.cancellations), len(b.changes)))
+	return f.verdict("shipped_once", fmt.Sprintf("%d parcels, %d cancellations, %d other addresses", left,
+		len(b.cancellations), len(b.changes)))
 }

@@ -30,7 +30,8 @@ func Subscribers(kind string, orchestrated bool) []string {
 		return []string{"notification", "analytics"}
 	case "payment.taken":
 		return []string{"order", "inventory", "analytics"}
-	case "payment.refunded", "stock.released", "parcel.shipped", "parcel.gone", "change.taken", "change.undone":
+	case "payment.refunded", "stock.released", "parcel.shipped", "parcel.gone", "change.taken",
+		"change.undone":
 		return []string{"order", "analytics"}
 	case "stock.reserved", "payment.declined", "change.paid", "change.declined":
 		return []string{"order", "fulfilment", "analytics"}
@@ -66,7 +67,8 @@ func (b *books) deliveredToAll() Invariant {
 		for _, m := range from.outbox {
 			for _, name := range Subscribers(m.kind, len(b.sagas) > 0) {
 				_, ok := b.service(name).marks[m.identity]
-				f.hold(ok, "order %s: %s of %s (row %d) has not reached %s", m.key, m.kind, from.name, m.seq, name)
+				f.hold(ok, "order %s: %s of %s (row %d) has not reached %s", m.key, m.kind, from.name,
+					m.seq, name)
 			}
 		}
 	}
@@ -90,7 +92,8 @@ func (b *books) orderPerKey() Invariant {
 				before, had := last[l]
 				last[l] = m
 				f.hold(!had || to.marks[before.identity].arrival < took.arrival,
-					"order %s: %s took %s (row %d) before %s (row %d)", m.key, to.name, m.kind, m.seq, before.kind, before.seq)
+					"order %s: %s took %s (row %d) before %s (row %d)", m.key, to.name, m.kind, m.seq,
+					before.kind, before.seq)
 			}
 		}
 	}
@@ -142,7 +145,8 @@ func (b *books) effectOnce() Invariant {
 				undone[work{said[id].key, said[id].kind == changeRefused}] += len(of)
 				want = min(want, len(of))
 			}
-			f.hold(len(of) == want, "%s: %s has %d effects instead of %d of message %s", said[id].about(), s.name, len(of), want, id.id)
+			f.hold(len(of) == want, "%s: %s has %d effects instead of %d of message %s", said[id].about(),
+				s.name, len(of), want, id.id)
 		}
 		for of, state := range s.steps {
 			w := work{of.order, of.change != ""}
@@ -152,14 +156,16 @@ func (b *books) effectOnce() Invariant {
 			}
 		}
 		for w, n := range undo {
-			f.hold(undone[w] == n, "order %s: %d of its steps at %s are undone (changes: %t), by %d effects", w.order, n, s.name, w.change, undone[w])
+			f.hold(undone[w] == n, "order %s: %d of its steps at %s are undone (changes: %t), by %d effects",
+				w.order, n, s.name, w.change, undone[w])
 			delete(undone, w)
 		}
 		for w, n := range undone {
 			f.hold(n == 0, "order %s: %s has undone %d times what nobody has taken", w.order, s.name, n)
 		}
 		for id, of := range notes {
-			f.hold(false, "order %s: %s has %d effects of %s %s and no mark", of[0].order, s.name, len(of), of[0].kind, id.id)
+			f.hold(false, "order %s: %s has %d effects of %s %s and no mark", of[0].order, s.name, len(of),
+				of[0].kind, id.id)
 		}
 	}
 	return f.verdict("effect_once", fmt.Sprintf("%d messages taken", f.checked))

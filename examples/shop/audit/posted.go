@@ -49,7 +49,9 @@ func (b *books) postedOnce() Invariant {
 		keys[id] = a.key
 	}
 	for _, r := range b.receipts {
-		f.hold(stored[r.key] == r, "order %s: a post under key %s was answered with %d %.200s, stored is %d %.200s", r.order(), r.key, r.code, r.body,
+		f.hold(stored[r.key] == r,
+			"order %s: a post under key %s was answered with %d %.200s, stored is %d %.200s", r.order(),
+			r.key, r.code, r.body,
 			stored[r.key].code, stored[r.key].body)
 	}
 	for _, o := range b.orders {
@@ -57,5 +59,6 @@ func (b *books) postedOnce() Invariant {
 			f.hold(keys[o.id] != "", "order %s stands under no key: a post was done twice", o.id)
 		}
 	}
-	return f.verdict("posted_once", fmt.Sprintf("%d keys, %d answers to their posts", len(b.answers), len(b.receipts)))
+	return f.verdict("posted_once", fmt.Sprintf("%d keys, %d answers to their posts", len(b.answers),
+		len(b.receipts)))
 }

@@ -77,7 +77,8 @@ func (b *books) sagasEnded(f *findings) {
 	want := map[string]string{"confirmed": "done", "cancelled": "compensated"}
 	for _, o := range b.orders {
 		if state, known := b.tracked[o.id]; len(b.tracked) > 0 && o.ended() {
-			f.hold(known && state == want[o.state], "order %s is %s, and its status is %q", o.id, o.state, state)
+			f.hold(known && state == want[o.state], "order %s is %s, and its status is %q", o.id,
+				o.state, state)
 		}
 	}
 	for id, s := range b.sagas {
@@ -86,6 +87,7 @@ func (b *books) sagasEnded(f *findings) {
 			f.hold(false, "order %s does not exist, and has a saga that is %s", id, s.status)
 			continue
 		}
-		f.hold(s.status == want[o.state] && !s.stuck, "order %s is %s, its saga %s (stuck: %t)", id, o.state, s.status, s.stuck)
+		f.hold(s.status == want[o.state] && !s.stuck, "order %s is %s, its saga %s (stuck: %t)", id, o.state,
+			s.status, s.stuck)
 	}
 }

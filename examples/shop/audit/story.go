@@ -66,7 +66,8 @@ func CountEnds(ctx context.Context, databases map[string]table.DB) (Ends, error)
 	if err != nil {
 		return e, err
 	}
-	kinds := map[string]*int{"rejected": &e.Rejected, "barred": &e.Barred, "dead": &e.Dead, "redrive": &e.Redriven, "drop": &e.Dropped}
+	kinds := map[string]*int{"rejected": &e.Rejected, "barred": &e.Barred, "dead": &e.Dead,
+		"redrive": &e.Redriven, "drop": &e.Dropped}
 	add := func(row table.Row) error {
 		var kind string
 		var n int
@@ -145,7 +146,8 @@ func takers(r *reader, id string) (out []Taken) {
 
 // when reads a time that either database wrote as text; the zero time if it cannot.
 func when(s string) time.Time {
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999-07", "2006-01-02 15:04:05.999999999-07:00"} {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999-07",
+		"2006-01-02 15:04:05.999999999-07:00"} {
 		if t, err := time.Parse(layout, s); err == nil {
 			return t.UTC()
 		}

@@ -69,8 +69,9 @@ type Item struct {
 // A Verdict is what became of an order at one service.
 type Verdict struct {
 	Order
-	Reason string `json:"reason,omitempty"`                               // of a "no"
-	Method string `json:"payment_method,omitempty" avro:"payment_method"` // of a payment that was taken; it came later
+	Reason string `json:"reason,omitempty"` // of a "no"
+	// of a payment that was taken; it came later
+	Method string `json:"payment_method,omitempty" avro:"payment_method"`
 }
 
 // A Change is where a customer wants an order to be sent instead, and what that costs.
@@ -162,7 +163,8 @@ const Tracker = "tracker"
 // Listens is the topics that each service hears, and the tracker, for brokers that must know before something
 // is said there.
 func (e *Events) Listens() map[string][]string {
-	orders, payments, inventory, shipping := e.name("orders"), e.name("payments"), e.name("inventory"), e.name("shipping")
+	orders, payments, inventory, shipping := e.name("orders"), e.name("payments"), e.name("inventory"),
+		e.name("shipping")
 	if e.Style == Orchestrated {
 		return map[string][]string{
 			"order":        {payments, inventory, shipping},

@@ -19,7 +19,8 @@ func (e *Events) Placing() (*flow.Flow, error) {
 		flow.Then(e.PaymentDeclined, e.OrderCancelled), flow.Then(e.StockShort, e.OrderCancelled),
 		flow.Then(e.ParcelFailed, e.OrderCancelled), flow.Then(e.ParcelStopped, e.OrderCancelled),
 		flow.Fail(e.PaymentDeclined, e.StockShort, e.ParcelFailed, e.ParcelStopped),
-		flow.Undo(e.PaymentTaken, e.PaymentRefunded).Within(time.Hour), flow.Undo(e.StockReserved, e.StockReleased).Within(time.Hour),
+		flow.Undo(e.PaymentTaken, e.PaymentRefunded).Within(time.Hour),
+		flow.Undo(e.StockReserved, e.StockReleased).Within(time.Hour),
 		flow.Undo(e.ParcelShipped, e.ParcelStopped), // before it leaves: Fulfilment stops no other
 		flow.End(e.OrderConfirmed, e.OrderCancelled))
 }

@@ -66,7 +66,8 @@ func set(names ...string) bool {
 
 // of is what describes a process, or a service in it.
 func of(name string) (*resource.Resource, error) {
-	r, err := resource.Merge(resource.NewSchemaless(attribute.String("service.name", name)), resource.Environment())
+	r, err := resource.Merge(resource.NewSchemaless(attribute.String("service.name", name)),
+		resource.Environment())
 	if err != nil {
 		return nil, fmt.Errorf("describe the service %s: %w", name, err)
 	}

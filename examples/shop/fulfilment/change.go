@@ -38,7 +38,8 @@ func (s *Fulfilment[TTx]) unpaid(ctx context.Context, tx TTx, m skald.Received[e
 
 // resolve does with a change what Payment says, unless it comes too late. A parcel that waited for that
 // leaves.
-func (s *Fulfilment[TTx]) resolve(ctx context.Context, tx TTx, c event.Change, do func(context.Context, TTx, event.Change) error) error {
+func (s *Fulfilment[TTx]) resolve(ctx context.Context, tx TTx, c event.Change,
+	do func(context.Context, TTx, event.Change) error) error {
 	state, err := s.decide(ctx, s.home.DB(tx), c.ID, open)
 	if err != nil {
 		return err
@@ -90,11 +91,12 @@ func (s *Fulfilment[TTx]) giveUp(ctx context.Context, tx TTx, m skald.Received[e
 // were made.
 func (s *Fulfilment[TTx]) refuseAll(ctx context.Context, tx TTx, order event.Order) error {
 	var all []event.Change
-	err := table.All(ctx, s.home.DB(tx), s.sql["ChangesToRefuse"], []any{order.ID}, func(row table.Row) error {
-		c := event.Change{Order: order}
-		defer func() { all = append(all, c) }()
-		return row.Scan(&c.Number, &c.Address, &c.Fee)
-	})
+	err := table.All(ctx, s.home.DB(tx), s.sql["ChangesToRefuse"], []any{order.ID},
+		func(row table.Row) error {
+			c := event.Change{Order: order}
+			defer func() { all = append(all, c) }()
+			return row.Scan(&c.Number, &c.Address, &c.Fee)
+		})
 	if err != nil {
 		return fmt.Errorf("look for changes to refuse: %w", err)
 	}

@@ -137,7 +137,8 @@ func (s *Fulfilment[TTx]) handOver(ctx context.Context, tx TTx, order event.Orde
 	if _, err := db.Exec(ctx, s.sql["Parcel"], order.ID, as, why, table.Time(s.o.Now())); err != nil {
 		return state, fmt.Errorf("hand over parcel: %w", err)
 	}
-	if err := s.out.Write(ctx, tx, say.New(order.ID, event.Verdict{Order: order, Reason: why})); err != nil || why == "" {
+	if err := s.out.Write(ctx, tx, say.New(order.ID, event.Verdict{Order: order, Reason: why})); err != nil ||
+		why == "" {
 		return state, err
 	}
 	return state, s.refuseAll(ctx, tx, order)
@@ -187,7 +188,8 @@ func (s *Fulfilment[TTx]) stop(ctx context.Context, tx TTx, m skald.Received[eve
 
 // decide makes of an order's parcel what is asked, unless it is gone or stopped already, and says what it is.
 // It locks the row, or makes it: of those who come at once each sees what the one before has decided.
-func (s *Fulfilment[TTx]) decide(ctx context.Context, db table.DB, order, as string) (state string, err error) {
+func (s *Fulfilment[TTx]) decide(ctx context.Context, db table.DB, order,
+	as string) (state string, err error) {
 	if err := db.QueryRow(ctx, s.sql["Decide"], order, as).Scan(&state); err != nil {
 		return "", fmt.Errorf("decide about the parcel: %w", err)
 	}

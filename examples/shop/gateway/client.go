@@ -53,7 +53,8 @@ func (c *Client) Find(ctx context.Context, key string) (Receipt, bool, error) {
 	return c.ask(ctx, http.MethodGet, "/moves/"+url.PathEscape(key), "", nil)
 }
 
-func (c *Client) ask(ctx context.Context, method, path, key string, body *Move) (r Receipt, there bool, err error) {
+func (c *Client) ask(ctx context.Context, method, path, key string,
+	body *Move) (r Receipt, there bool, err error) {
 	var data io.Reader = http.NoBody
 	if body != nil {
 		if err := Check(key, *body); err != nil {

@@ -23,7 +23,8 @@ func counter(t *testing.T, r gateway.Rates) (gateway.Gateway, *time.Time) {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	now := time.Now()
-	l, err := gateway.NewLedger(table.SQLite(db, nil), &gateway.Options{Memory: time.Hour, Funds: map[string]int64{"ada": 100}, Now: func() time.Time { return now }})
+	l, err := gateway.NewLedger(table.SQLite(db, nil), &gateway.Options{Memory: time.Hour,
+		Funds: map[string]int64{"ada": 100}, Now: func() time.Time { return now }})
 	if err == nil {
 		err = l.Prepare(t.Context())
 	}
@@ -108,9 +109,12 @@ func TestMoods(t *testing.T) {
 	}{
 		"busy":     {gateway.Rates{Busy: 1}, func(err error) bool { return errors.As(err, &busy) }, false},
 		"declines": {gateway.Rates{Decline: 1}, func(err error) bool { return errors.As(err, &no) }, false},
-		"fails":    {gateway.Rates{Fail: 1}, func(err error) bool { return err != nil && !errors.As(err, &no) && !errors.As(err, &busy) }, true},
-		"hangs":    {gateway.Rates{Hang: 1, HangFor: time.Hour}, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }, true},
-		"forgets":  {gateway.Rates{Forget: 1}, func(err error) bool { return err == nil }, true},
+		"fails": {gateway.Rates{Fail: 1},
+			func(err error) bool { return err != nil && !errors.As(err, &no) && !errors.As(err, &busy) },
+			true},
+		"hangs": {gateway.Rates{Hang: 1, HangFor: time.Hour},
+			func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }, true},
+		"forgets": {gateway.Rates{Forget: 1}, func(err error) bool { return err == nil }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, _ := counter(t, c.rates)
@@ -143,14 +147,17 @@ func TestMoods(t *testing.T) {
 
 // Problems are problem+json.
 func TestProblems(t *testing.T) {
-	server := httptest.NewServer(gateway.NewServer[int](nil, gateway.NewMoods(1, gateway.Rates{Busy: 1})).Handler())
+	server := httptest.NewServer(gateway.NewServer[int](nil,
+		gateway.NewMoods(1, gateway.Rates{Busy: 1})).Handler())
 	defer server.Close()
 	answer, err := http.Get(server.URL + "/moves/k")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Content-Type") != "application/problem+json" || answer.Header.Get("Retry-After") != "1" {
+	if answer.StatusCode != http.StatusServiceUnavailable ||
+		answer.Header.Get("Content-Type") != "application/problem+json" ||
+		answer.Header.Get("Retry-After") != "1" {
 		t.Errorf("%d %v", answer.StatusCode, answer.Header)
 	}
 }

@@ -149,7 +149,8 @@ func answer(w http.ResponseWriter, r *http.Request, body Receipt, err error) {
 		problem(w, http.StatusUnprocessableEntity, ErrOther.Error())
 	default:
 		slog.ErrorContext(r.Context(), "gateway", "method", r.Method, "path", r.URL.Path, "error", err)
-		problem(w, http.StatusInternalServerError, fmt.Sprintf("%s is not done, or it is; ask again under the same key", r.Method))
+		problem(w, http.StatusInternalServerError,
+			fmt.Sprintf("%s is not done, or it is; ask again under the same key", r.Method))
 	}
 }
 

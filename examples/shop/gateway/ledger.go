@@ -142,7 +142,8 @@ func (l *Ledger[TTx]) remember(ctx context.Context, db table.DB, key, request st
 }
 
 // recalled answers as before.
-func (l *Ledger[TTx]) recalled(ctx context.Context, db table.DB, r Receipt, m *memory) (out Receipt, why string, err error) {
+func (l *Ledger[TTx]) recalled(ctx context.Context, db table.DB, r Receipt,
+	m *memory) (out Receipt, why string, err error) {
 	switch {
 	case m.request != "" && m.request != request(r):
 		return out, "", ErrOther
@@ -157,7 +158,8 @@ func (l *Ledger[TTx]) recalled(ctx context.Context, db table.DB, r Receipt, m *m
 }
 
 // carry moves the money.
-func (l *Ledger[TTx]) carry(ctx context.Context, db table.DB, r Receipt) (out Receipt, why string, err error) {
+func (l *Ledger[TTx]) carry(ctx context.Context, db table.DB,
+	r Receipt) (out Receipt, why string, err error) {
 	act := "Give"
 	if r.Kind == Charge {
 		act = "Take"
@@ -169,7 +171,8 @@ func (l *Ledger[TTx]) carry(ctx context.Context, db table.DB, r Receipt) (out Re
 		return out, NoMoney, nil
 	}
 	r.ID = l.o.NewID()
-	if _, err := db.Exec(ctx, l.sql["Move"], r.ID, r.Kind, r.Key, r.Customer, r.Order, r.Cents, table.Time(l.o.Now())); err != nil {
+	if _, err := db.Exec(ctx, l.sql["Move"], r.ID, r.Kind, r.Key, r.Customer, r.Order, r.Cents,
+		table.Time(l.o.Now())); err != nil {
 		return out, "", fmt.Errorf("write %s into the ledger: %w", r.Key, err)
 	}
 	return r, "", nil

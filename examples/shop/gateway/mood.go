@@ -30,7 +30,8 @@ func RatesOf(name string) (r Rates, ok bool) {
 	case "some":
 		return Rates{Slow: 0.02, SlowFor: 10 * time.Millisecond, Busy: 0.01, Fail: 0.01}, true
 	case "wild":
-		return Rates{Slow: 0.1, SlowFor: 50 * time.Millisecond, Busy: 0.05, Decline: 0.03, Fail: 0.08, Hang: 0.03, HangFor: 5 * time.Second,
+		return Rates{Slow: 0.1, SlowFor: 50 * time.Millisecond, Busy: 0.05, Decline: 0.03, Fail: 0.08,
+			Hang: 0.03, HangFor: 5 * time.Second,
 			Forget: 0.1, ForgetAfter: 5 * time.Second}, true
 	}
 	return Rates{}, false

@@ -158,7 +158,8 @@ func (s *Inventory[TTx]) Entities(m skald.Message) []store.Lock {
 }
 
 // reserve puts all items of a paid order aside, or none.
-func (s *Inventory[TTx]) reserve(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) (r inbox.Result, err error) {
+func (s *Inventory[TTx]) reserve(ctx context.Context, tx TTx,
+	m skald.Received[event.Verdict]) (r inbox.Result, err error) {
 	if err := s.journal.Note(ctx, tx, m.Message); err != nil {
 		return r, err
 	}
@@ -195,7 +196,8 @@ func (s *Inventory[TTx]) no(order event.Order, why error) skald.Draft {
 
 // release undoes reserve. It is called only where something was put aside: else a reservation that should
 // come late is barred.
-func (s *Inventory[TTx]) release(ctx context.Context, tx TTx, m skald.Received[event.Verdict], _ inbox.Took) (r inbox.Result, err error) {
+func (s *Inventory[TTx]) release(ctx context.Context, tx TTx, m skald.Received[event.Verdict],
+	_ inbox.Took) (r inbox.Result, err error) {
 	if err := s.journal.Note(ctx, tx, m.Message); err != nil {
 		return r, err
 	}
@@ -223,7 +225,8 @@ func (s *Inventory[TTx]) putBack(ctx context.Context, tx TTx, v event.Verdict) e
 
 // state is what became of an order's reservation, for builds that know no steps, and how often it was asked
 // for; if nothing yet, it is first from now on.
-func (s *Inventory[TTx]) state(ctx context.Context, db table.DB, order, first string) (state string, asked int64, err error) {
+func (s *Inventory[TTx]) state(ctx context.Context, db table.DB, order,
+	first string) (state string, asked int64, err error) {
 	if err := db.QueryRow(ctx, s.sql["State"], order, first).Scan(&state, &asked); err != nil {
 		return "", 0, fmt.Errorf("look at the reservation: %w", err)
 	}
@@ -232,7 +235,8 @@ func (s *Inventory[TTx]) state(ctx context.Context, db table.DB, order, first st
 
 // reservedBefore tells of what was put aside by a build that knew no steps, and tells such builds what
 // becomes of it from now on.
-func (s *Inventory[TTx]) reservedBefore(ctx context.Context, tx TTx, step inbox.Step, undo bool) (bool, error) {
+func (s *Inventory[TTx]) reservedBefore(ctx context.Context, tx TTx, step inbox.Step,
+	undo bool) (bool, error) {
 	first := reserved
 	if undo {
 		first = barred

@@ -49,7 +49,8 @@ func (j *Journal[TTx]) Prepare(ctx context.Context) error {
 
 // Note writes down that m has its effect in tx.
 func (j *Journal[TTx]) Note(ctx context.Context, tx TTx, m skald.Message) error {
-	_, err := j.home.DB(tx).Exec(ctx, j.sql["Note"], m.Source, m.ID, m.Type, string(m.Key), table.Time(j.now()))
+	_, err := j.home.DB(tx).Exec(ctx, j.sql["Note"], m.Source, m.ID, m.Type, string(m.Key),
+		table.Time(j.now()))
 	if err != nil {
 		return fmt.Errorf("note %s: %w", m.Type, err)
 	}

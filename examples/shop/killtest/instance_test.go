@@ -53,7 +53,8 @@ func (i *instance) log() string { return filepath.Join(i.w.dir, i.String()+".log
 // args are its command's. The gateway's program is another one: Payment finds it at its address, in each of
 // its sessions.
 func (i *instance) args() []string {
-	args := []string{"serve", i.service, "--broker", "kafka://" + i.w.kafka, "--instance", i.name, "--listen", "127.0.0.1:0"}
+	args := []string{"serve", i.service, "--broker", "kafka://" + i.w.kafka, "--instance", i.name, "--listen",
+		"127.0.0.1:0"}
 	switch {
 	case i.service == place.Bank:
 		// Its worst moods are for another test: a key that is forgotten within seconds is used twice by a

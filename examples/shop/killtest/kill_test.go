@@ -20,8 +20,9 @@ import (
 var (
 	killFor    = flag.Duration("kill.for", 20*time.Second, "how long things go wrong")
 	killSeed   = flag.Uint64("kill.seed", 0, "of what goes wrong, and when; 0: another each time")
-	killPooler = flag.Bool("kill.pgbouncer", false, "all of the shop goes through PgBouncer in transaction mode, not half of it")
-	killRate   = flag.Int("kill.rate", 15, "orders placed a second meanwhile")
+	killPooler = flag.Bool("kill.pgbouncer", false,
+		"all of the shop goes through PgBouncer in transaction mode, not half of it")
+	killRate = flag.Int("kill.rate", 15, "orders placed a second meanwhile")
 )
 
 // moves is how long the work of a dead or paused instance may stand still.
@@ -108,7 +109,8 @@ func (w *world) stopInHand(one *instance) {
 	w.t.Helper()
 	w.eventually("a transaction in the midst of which to stop", func() error {
 		one.stop()
-		open, err := query[int](w.t.Context(), w, `SELECT pid FROM pg_stat_activity WHERE application_name = $1 AND state LIKE 'idle in transaction%'`, one.String())
+		open, err := query[int](w.t.Context(), w,
+			`SELECT pid FROM pg_stat_activity WHERE application_name = $1 AND state LIKE 'idle in transaction%'`, one.String())
 		if err == nil && len(open) > 0 {
 			return nil
 		}
@@ -158,7 +160,8 @@ func chaos(w *world, c *customers) {
 		}
 		return err
 	})
-	t.Logf("seed %d: %d orders, %d answered again, %v; every promise held", seed, len(c.ids()), c.repeated, p.count())
+	t.Logf("seed %d: %d orders, %d answered again, %v; every promise held", seed, len(c.ids()),
+		c.repeated, p.count())
 }
 
 // feed asks for orders at an even pace until it is over.
@@ -220,7 +223,8 @@ func query[T any](ctx context.Context, w *world, sql string, args ...any) ([]T, 
 
 // underWay wants orders that have not ended.
 func (w *world) underWay(ctx context.Context) error {
-	open, err := query[string](ctx, w, `SELECT id FROM `+w.prefix+`_order.orders WHERE state NOT IN ('confirmed', 'cancelled')`)
+	open, err := query[string](ctx, w, `SELECT id FROM `+w.prefix+
+		`_order.orders WHERE state NOT IN ('confirmed', 'cancelled')`)
 	if err == nil && len(open) < 3 {
 		err = fmt.Errorf("only %d are", len(open))
 	}
@@ -229,7 +233,8 @@ func (w *world) underWay(ctx context.Context) error {
 
 // ended wants every order that was placed to have ended, and no other to be there.
 func (w *world) ended(ctx context.Context, c *customers) error {
-	open, err := query[string](ctx, w, `SELECT id || ' is ' || state FROM `+w.prefix+`_order.orders WHERE state NOT IN ('confirmed', 'cancelled')`)
+	open, err := query[string](ctx, w, `SELECT id || ' is ' || state FROM `+w.prefix+
+		`_order.orders WHERE state NOT IN ('confirmed', 'cancelled')`)
 	if err != nil {
 		return err
 	}
@@ -237,7 +242,8 @@ func (w *world) ended(ctx context.Context, c *customers) error {
 		return fmt.Errorf("%d orders have not ended: %v", len(open), open[:min(len(open), 5)])
 	}
 	ids := c.ids()
-	lost, err := query[string](ctx, w, `SELECT id FROM unnest($1::text[]) AS id EXCEPT SELECT id FROM `+w.prefix+`_order.orders`, ids)
+	lost, err := query[string](ctx, w, `SELECT id FROM unnest($1::text[]) AS id EXCEPT SELECT id FROM `+
+		w.prefix+`_order.orders`, ids)
 	if err == nil && len(lost) > 0 {
 		err = fmt.Errorf("orders that were answered for are not there: %v", lost)
 	}
@@ -253,7 +259,8 @@ func (w *world) shared(ctx context.Context, one *instance) error {
 	}
 	for _, each := range w.of(one.service) {
 		if rows[each.member()] == 0 || topics[each.member()] == 0 {
-			return fmt.Errorf("%s has %d shards of the outbox and %d partitions of the broker", each, rows[each.member()], topics[each.member()])
+			return fmt.Errorf("%s has %d shards of the outbox and %d partitions of the broker", each,
+				rows[each.member()], topics[each.member()])
 		}
 	}
 	return nil
@@ -273,7 +280,8 @@ func (w *world) left(ctx context.Context, one *instance) error {
 
 // shards counts, by owner, the shards of a service's outbox and those that it has of the broker.
 func (w *world) shards(ctx context.Context, service string) (rows, topics map[string]int, err error) {
-	owners, err := query[string](ctx, w, `SELECT owner FROM `+w.prefix+`_`+service+`.skald_shard WHERE owner IS NOT NULL`)
+	owners, err := query[string](ctx, w, `SELECT owner FROM `+w.prefix+`_`+service+
+		`.skald_shard WHERE owner IS NOT NULL`)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -130,7 +130,8 @@ func TestKillerIsInherited(t *testing.T) {
 	}
 	c.begin(0)
 	c.begin(1)
-	deaths := 2 + c.raise("a dead letter", func() bool { return s.number("SELECT count(*) FROM $.skald_parked WHERE dead_at IS NOT NULL") > 0 })
+	deaths := 2 + c.raise("a dead letter",
+		func() bool { return s.number("SELECT count(*) FROM $.skald_parked WHERE dead_at IS NOT NULL") > 0 })
 	say(100)
 	deaths += c.raise("all effects", func() bool { return s.done() == s.written })
 	if deaths != 6 {
@@ -219,30 +220,39 @@ func TestOrderThatKillsPayment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	killer := b.one("order", `SELECT id::text FROM /*schema*/skald_outbox WHERE type = 'order.placed' ORDER BY seq LIMIT 1 OFFSET 6`)
+	killer := b.one("order",
+		`SELECT id::text FROM /*schema*/skald_outbox WHERE type = 'order.placed' ORDER BY seq LIMIT 1 OFFSET 6`)
 	c := newCrew(t, func(i int) *exec.Cmd {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env, cmd.Stderr = append(os.Environ(), fmt.Sprintf("%s=%d %s %s %s %s", workerEnv, i+1, b.prefix, b.postgres, b.kafka, killer)), os.Stderr
+		cmd.Env, cmd.Stderr = append(os.Environ(), fmt.Sprintf("%s=%d %s %s %s %s", workerEnv, i+1, b.prefix,
+			b.postgres, b.kafka, killer)), os.Stderr
 		return cmd
 	})
 	defer c.end()
 	c.begin(0)
 	c.begin(1)
 	deaths := c.raise("all others to end, and a dead letter", func() bool {
-		return b.one("order", `SELECT count(*)::text FROM /*schema*/orders WHERE state NOT IN ('confirmed', 'cancelled')`) == "1" &&
-			b.one("payment", `SELECT count(*)::text FROM /*schema*/skald_parked WHERE dead_at IS NOT NULL`) == "1"
+		return b.one("order",
+			`SELECT count(*)::text FROM /*schema*/orders WHERE state NOT IN ('confirmed', 'cancelled')`) == "1" &&
+			b.one("payment",
+				`SELECT count(*)::text FROM /*schema*/skald_parked WHERE dead_at IS NOT NULL`) == "1"
 	})
 	if deaths != 6 {
 		t.Errorf("%d deaths, 6 are promised", deaths)
 	}
-	if is := b.one("payment", `SELECT string_agg(id || ' ' || kind || ' ' || crash_count, ',') FROM /*schema*/skald_parked`); is != killer+" crash 3" {
+	if is := b.one("payment",
+		`SELECT string_agg(id || ' ' || kind || ' ' || crash_count, ',') FROM /*schema*/skald_parked`); is != killer+" crash 3" {
 		t.Errorf("Payment keeps %s", is)
 	}
 	c.end()
 	b.run(b.open("payment"))
-	identity := store.Identity{Source: b.one("payment", `SELECT source FROM /*schema*/skald_parked`), ID: killer}
-	stood, err := home.Store.Apply(t.Context(), store.Effect{Requeue: &store.Requeue{Consumer: shopevent.New(b.prefix).Group("payment"), Identity: identity},
-		Audit: &store.Audit{Author: "test", Reason: "the build is mended", Action: "redrive", Consumer: shopevent.New(b.prefix).Group("payment"), Identity: identity}})
+	identity := store.Identity{Source: b.one("payment", `SELECT source FROM /*schema*/skald_parked`),
+		ID: killer}
+	stood, err := home.Store.Apply(t.Context(),
+		store.Effect{Requeue: &store.Requeue{Consumer: shopevent.New(b.prefix).Group("payment"),
+			Identity: identity},
+			Audit: &store.Audit{Author: "test", Reason: "the build is mended", Action: "redrive",
+				Consumer: shopevent.New(b.prefix).Group("payment"), Identity: identity}})
 	if err != nil || !stood[0] {
 		t.Fatalf("redrive: %v %v", stood, err)
 	}
@@ -293,7 +303,8 @@ func newBench(t *testing.T) *bench {
 		_, dropped := admin.Exec(context.Background(), "DROP DATABASE "+b.prefix+" WITH (FORCE)")
 		client, made := kgo.NewClient(kgo.SeedBrokers(b.kafka))
 		if made == nil {
-			_, made = kadm.NewClient(client).DeleteTopics(context.Background(), shopevent.New(b.prefix).Topics()...)
+			_, made = kadm.NewClient(client).DeleteTopics(context.Background(),
+				shopevent.New(b.prefix).Topics()...)
 			client.Close()
 		}
 		if err := errors.Join(err, dropped, admin.Close(context.Background()), made); err != nil {

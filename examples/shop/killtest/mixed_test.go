@@ -194,7 +194,8 @@ func TestMixedBuilds(t *testing.T) {
 				// The previous build knows no gateway, and no steps: it notes an undoing that found nothing
 				// to undo, this one does not. Its Fulfilment does not hear of what fails before it: that all
 				// else has reached everybody its own auditor says.
-				return i.OK || i.Name == "moved_once" || i.Name == "effect_once" || i.Name == "delivered_to_all" && bin == current
+				return i.OK || i.Name == "moved_once" || i.Name == "effect_once" ||
+					i.Name == "delivered_to_all" && bin == current
 			})
 			if len(found) > 0 && len(bad) == 0 {
 				return nil
@@ -225,7 +226,8 @@ func (w *world) loosen(ctx context.Context) {
 		w.t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	if _, err := conn.Exec(ctx, `ALTER TABLE `+w.prefix+`_payment.accounts DROP CONSTRAINT accounts_balance_check`); err != nil {
+	if _, err := conn.Exec(ctx, `ALTER TABLE `+w.prefix+
+		`_payment.accounts DROP CONSTRAINT accounts_balance_check`); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -236,7 +238,8 @@ func (w *world) notedOnce(ctx context.Context) {
 	w.t.Helper()
 	for _, name := range service.Names() {
 		in := w.prefix + "_" + name + "."
-		bad, err := query[string](ctx, w, `SELECT 'twice: ' || message FROM `+in+`journal GROUP BY source, message HAVING count(*) > 1
+		bad, err := query[string](ctx, w, `SELECT 'twice: ' || message FROM `+in+
+			`journal GROUP BY source, message HAVING count(*) > 1
 			UNION ALL SELECT 'unmarked: ' || message FROM `+in+`journal j WHERE NOT EXISTS (SELECT FROM `+in+`skald_keys k WHERE k.source = j.source AND k.key = j.message AND k.status = 'done')
 			UNION ALL SELECT 'no effect: ' || k.key FROM `+in+`skald_keys k WHERE k.status = 'done' AND k.source <> '' AND NOT EXISTS (SELECT FROM `+in+`journal j WHERE j.source = k.source AND j.message = k.key)
 				AND $1 NOT IN ('payment', 'inventory')`, name)

@@ -31,7 +31,8 @@ type customers struct {
 }
 
 func newCustomers(w *world) *customers {
-	return &customers{w: w, http: &http.Client{Timeout: 3 * time.Second}, again: 10, placed: map[string]string{}}
+	return &customers{w: w, http: &http.Client{Timeout: 3 * time.Second}, again: 10,
+		placed: map[string]string{}}
 }
 
 // place places orders as they come, side by side, until the channel is closed.
@@ -80,7 +81,8 @@ func (c *customers) insist(ctx context.Context, o sample.Order, from int) string
 // answer.
 func (c *customers) wishes(ctx context.Context, id string, w sample.Wish, from int) {
 	if w.Address != "" {
-		c.demand(ctx, http.MethodPut, "/orders/"+id+"/address", fmt.Sprintf(`{"address":%q}`, w.Address), from)
+		c.demand(ctx, http.MethodPut, "/orders/"+id+"/address", fmt.Sprintf(`{"address":%q}`, w.Address),
+			from)
 	}
 	if w.Cancel {
 		c.demand(ctx, http.MethodPost, "/orders/"+id+"/cancel", "", from)

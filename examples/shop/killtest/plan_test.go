@@ -33,7 +33,8 @@ func newPlan(seed uint64, span time.Duration, instances int, pooler bool) plan {
 	var deck []string
 	for at := between(0, time.Second); at < span; at += between(time.Second, 3*time.Second) {
 		if len(deck) == 0 {
-			deck = []string{"kill", "stop", "postgres", "kill", "stop", "kafka", "kill", "kill", "stop", "kill"}
+			deck = []string{"kill", "stop", "postgres", "kill", "stop", "kafka", "kill", "kill",
+				"stop", "kill"}
 			if pooler {
 				deck = append(deck, "pgbouncer")
 			}
@@ -91,12 +92,13 @@ func (p plan) carryOut(ctx context.Context, w *world) {
 		switch e.what {
 		case "kill":
 			one := w.instances[e.victim]
-			acts = append(acts, act{e.at, func() { w.tell("kill -9 %s", one); one.kill() }}, act{e.at + e.lasts, func() {
-				w.tell("start %s", one)
-				if err := one.start(); err != nil {
-					w.t.Error(err)
-				}
-			}})
+			acts = append(acts, act{e.at, func() { w.tell("kill -9 %s", one); one.kill() }},
+				act{e.at + e.lasts, func() {
+					w.tell("start %s", one)
+					if err := one.start(); err != nil {
+						w.t.Error(err)
+					}
+				}})
 		case "stop":
 			one := w.instances[e.victim]
 			acts = append(acts, act{e.at, func() { w.tell("stop %s", one); one.stop() }},

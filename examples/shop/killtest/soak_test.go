@@ -69,12 +69,14 @@ func TestSoak(t *testing.T) {
 		_, err := w.audit()
 		return err
 	})
-	stand, err := query[string](t.Context(), w, `SELECT status || CASE WHEN stuck THEN ' and stuck' ELSE '' END || ': ' || count(*) FROM `+
-		w.prefix+`_order.skald_saga GROUP BY status, stuck ORDER BY 1`)
+	stand, err := query[string](t.Context(), w,
+		`SELECT status || CASE WHEN stuck THEN ' and stuck' ELSE '' END || ': ' || count(*) FROM `+
+			w.prefix+`_order.skald_saga GROUP BY status, stuck ORDER BY 1`)
 	if err != nil {
 		t.Error(err)
 	}
-	whole, err := query[int](t.Context(), w, `SELECT count(*)::int FROM `+w.prefix+`_order.skald_saga WHERE status IN ('done', 'compensated') AND NOT stuck`)
+	whole, err := query[int](t.Context(), w, `SELECT count(*)::int FROM `+w.prefix+
+		`_order.skald_saga WHERE status IN ('done', 'compensated') AND NOT stuck`)
 	if err != nil || len(c.ids()) != *soakSagas || whole[0] != *soakSagas {
 		t.Errorf("%d orders are placed, %v sagas have ended: %v, %v", len(c.ids()), whole, stand, err)
 	}
@@ -88,7 +90,8 @@ func soak(w *world, orders chan<- sample.Order, seed uint64) {
 	ctx := w.t.Context()
 	for n := 0; n < *soakSagas; n += 100 {
 		for tick := time.NewTicker(200 * time.Millisecond); ; {
-			open, err := query[int](ctx, w, `SELECT count(*)::int FROM `+w.prefix+`_order.orders WHERE state NOT IN ('confirmed', 'cancelled')`)
+			open, err := query[int](ctx, w, `SELECT count(*)::int FROM `+w.prefix+
+				`_order.orders WHERE state NOT IN ('confirmed', 'cancelled')`)
 			if err == nil && open[0] < openMost {
 				tick.Stop()
 				break

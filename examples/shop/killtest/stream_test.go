@@ -28,7 +28,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-var streamMessages = flag.Int("stream.messages", 5000, "how many messages TestStream takes through processes that are killed")
+var streamMessages = flag.Int("stream.messages", 5000,
+	"how many messages TestStream takes through processes that are killed")
 
 // workerEnv, if it is set, makes a worker of this program: "name schema postgres broker"; or Payment, as pay
 // has it.
@@ -79,23 +80,24 @@ func work(name, schema, postgres, at string) error {
 			Attempts: 1000}, Logger: quiet,
 	})
 	insert := "INSERT INTO " + schema + ".effects (worker, key, n) VALUES ($1, $2, $3)"
-	inbox.On(in, skald.Event[int]{Topic: schema, Type: "counted"}, func(ctx context.Context, tx pgx.Tx, m skald.Received[int]) error {
-		if _, err := tx.Exec(ctx, insert, name, string(m.Key), m.Value); err != nil {
-			return err
-		}
-		switch string(m.Key) {
-		case "killer":
-			return die()
-		case "calm":
+	inbox.On(in, skald.Event[int]{Topic: schema, Type: "counted"},
+		func(ctx context.Context, tx pgx.Tx, m skald.Received[int]) error {
+			if _, err := tx.Exec(ctx, insert, name, string(m.Key), m.Value); err != nil {
+				return err
+			}
+			switch string(m.Key) {
+			case "killer":
+				return die()
+			case "calm":
+				return nil
+			}
+			hash := fnv.New32a()
+			_, _ = hash.Write([]byte(m.ID))
+			if hash.Sum32()%10 == 0 && rand.IntN(2) == 0 { // some of them several times
+				return errors.New("one in twenty fails at first, as a coin falls")
+			}
 			return nil
-		}
-		hash := fnv.New32a()
-		_, _ = hash.Write([]byte(m.ID))
-		if hash.Sum32()%10 == 0 && rand.IntN(2) == 0 { // some of them several times
-			return errors.New("one in twenty fails at first, as a coin falls")
-		}
-		return nil
-	})
+		})
 	return skald.Run(ctx, in, relay.New(db, bus, &relay.Options{Owner: name, Logger: quiet}))
 }
 
@@ -118,7 +120,8 @@ func newStreamAt(t *testing.T, of func(testing.TB) string, workers int) *stream 
 	}
 	postgres, at := need.Postgres(t), of(t)
 	ctx := context.Background()
-	s := &stream{t: t, schema: "stream_" + strings.ToLower(crand.Text()[:10]), workers: make([]*exec.Cmd, workers)}
+	s := &stream{t: t, schema: "stream_" + strings.ToLower(crand.Text()[:10]),
+		workers: make([]*exec.Cmd, workers)}
 	s.with = strings.Join([]string{s.schema, postgres, at}, " ")
 	var err error
 	if s.pool, err = pgxpool.New(ctx, postgres); err != nil {
@@ -134,7 +137,8 @@ func newStreamAt(t *testing.T, of func(testing.TB) string, workers int) *stream 
 		}
 		s.until("the sessions of killed workers to end", func() bool {
 			// DROP would run into a deadlock with their transactions
-			return s.number("SELECT count(*) FROM pg_stat_activity WHERE starts_with(application_name, $1)", s.schema+"-") == 0
+			return s.number("SELECT count(*) FROM pg_stat_activity WHERE starts_with(application_name, $1)",
+				s.schema+"-") == 0
 		})
 		if _, err := s.pool.Exec(ctx, "DROP SCHEMA "+s.schema+" CASCADE"); err != nil {
 			t.Error(err)
@@ -144,7 +148,8 @@ func newStreamAt(t *testing.T, of func(testing.TB) string, workers int) *stream 
 		}
 		s.pool.Close()
 	})
-	if _, err := pgstore.Migrate(ctx, s.pool, &pgstore.MigrateOptions{Schema: s.schema, Source: "/stream"}); err != nil {
+	if _, err := pgstore.Migrate(ctx, s.pool,
+		&pgstore.MigrateOptions{Schema: s.schema, Source: "/stream"}); err != nil {
 		t.Fatal(err)
 	}
 	s.exec(`CREATE TABLE $.effects (place bigserial PRIMARY KEY, worker text NOT NULL, key text NOT NULL, n integer NOT NULL)`)
@@ -162,14 +167,16 @@ func newStreamAt(t *testing.T, of func(testing.TB) string, workers int) *stream 
 
 func (s *stream) exec(sql string, args ...any) {
 	s.t.Helper()
-	if _, err := s.pool.Exec(context.Background(), strings.ReplaceAll(sql, "$.", s.schema+"."), args...); err != nil {
+	if _, err := s.pool.Exec(context.Background(), strings.ReplaceAll(sql, "$.", s.schema+"."),
+		args...); err != nil {
 		s.t.Fatalf("%s: %v", sql, err)
 	}
 }
 
 func (s *stream) number(sql string, args ...any) (n int) {
 	s.t.Helper()
-	if err := s.pool.QueryRow(context.Background(), strings.ReplaceAll(sql, "$.", s.schema+"."), args...).Scan(&n); err != nil {
+	if err := s.pool.QueryRow(context.Background(), strings.ReplaceAll(sql, "$.", s.schema+"."),
+		args...).Scan(&n); err != nil {
 		s.t.Fatalf("%s: %v", sql, err)
 	}
 	return n
@@ -223,7 +230,8 @@ func (s *stream) until(what string, ok func() bool) {
 	most := most + time.Duration(s.written)*10*time.Millisecond
 	for deadline := time.Now().Add(most); !ok(); <-tick.C {
 		if time.Now().After(deadline) {
-			s.t.Fatalf("waited %v for %s: %d of %d messages have their effect, %d are kept", most, what, s.done(), s.written, s.number("SELECT count(*) FROM $.skald_parked"))
+			s.t.Fatalf("waited %v for %s: %d of %d messages have their effect, %d are kept", most, what,
+				s.done(), s.written, s.number("SELECT count(*) FROM $.skald_parked"))
 		}
 	}
 }
@@ -238,7 +246,8 @@ func (s *stream) judge() {
 	lost, repeated := s.written-distinct, s.done()-distinct
 	inverted := s.number("SELECT count(*) FROM (SELECT n, lag(n) OVER (PARTITION BY key ORDER BY place) AS before FROM $.effects) AS e WHERE n < before")
 	if lost+repeated+inverted > 0 {
-		s.t.Errorf("of %d messages %d are lost, %d repeated, %d out of order", s.written, lost, repeated, inverted)
+		s.t.Errorf("of %d messages %d are lost, %d repeated, %d out of order", s.written, lost,
+			repeated, inverted)
 	}
 	s.t.Logf("%d messages: %d lost, %d repeated, %d out of order", s.written, lost, repeated, inverted)
 }
@@ -301,7 +310,8 @@ func streamUnderKills(s *stream, total int) {
 	}()
 	for part := range 5 {
 		s.write(min(total/5, total-s.written))
-		s.until("the work to go on, and one to be killed", func() bool { return s.done() > total/5*part && kills.Load() > int64(part) })
+		s.until("the work to go on, and one to be killed",
+			func() bool { return s.done() > total/5*part && kills.Load() > int64(part) })
 	}
 	s.write(total - s.written)
 	s.until("all effects", func() bool { return s.done() >= total })
@@ -352,7 +362,8 @@ func TestPausedThird(t *testing.T) {
 		if s.done() >= s.written {
 			s.write(300)
 		}
-		return s.number("SELECT count(*) FROM $.effects WHERE worker = $1 AND n > $2", worker(third), before) > 0
+		return s.number("SELECT count(*) FROM $.effects WHERE worker = $1 AND n > $2",
+			worker(third), before) > 0
 	})
 	s.until("all effects", func() bool { return s.done() >= s.written })
 	s.judge()

@@ -61,7 +61,8 @@ func newWorld(t *testing.T, flags ...string) *world {
 	var servers, built error
 	w.atOnce(func() { servers = w.startServers() }, func() { built = w.build(w.root, w.bin) })
 	if servers != nil && os.Getenv("SKALD_TEST_REQUIRE") != "1" {
-		t.Skipf("the test restarts its servers, so it needs some of its own, which could not be started: %v", servers)
+		t.Skipf("the test restarts its servers, so it needs some of its own, which could not be started: %v",
+			servers)
 	}
 	if err := errors.Join(servers, built); err != nil {
 		t.Fatal(err)
@@ -293,7 +294,8 @@ func (w *world) removeTopics() error {
 func (w *world) tell(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.told = append(w.told, fmt.Sprintf("%7.2f s  ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
+	w.told = append(w.told, fmt.Sprintf("%7.2f s  ", time.Since(w.began).Seconds())+
+		fmt.Sprintf(format, args...))
 }
 
 func (w *world) story() string {
@@ -325,7 +327,8 @@ func (w *world) eventually(what string, ok func() error) {
 func (w *world) kept() string {
 	var all []string
 	for _, name := range service.Names() {
-		found, err := query[string](w.t.Context(), w, `SELECT consumer || ' ' || type || ' of ' || coalesce(convert_from(key, 'UTF8'), 'nobody') || ', attempts '
+		found, err := query[string](w.t.Context(), w,
+			`SELECT consumer || ' ' || type || ' of ' || coalesce(convert_from(key, 'UTF8'), 'nobody') || ', attempts '
 			|| attempts || ', dead ' || (dead_at IS NOT NULL) || ': ' || last_error FROM `+w.prefix+`_`+name+`.skald_parked ORDER BY place LIMIT 5`)
 		all = append(all, found...)
 		if err != nil {

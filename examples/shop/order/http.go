@@ -37,7 +37,8 @@ const (
 // fee; its history tells the answer. Errors are application/problem+json (RFC 9457).
 func (s *Order[TTx]) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("POST /orders", httpidem.Handle(s.home.Store, "POST /orders", httpidem.OneTenant, &httpidem.Options{MaxBody: maxBody, Seen: s.o.Seen}, s.post))
+	mux.Handle("POST /orders", httpidem.Handle(s.home.Store, "POST /orders", httpidem.OneTenant,
+		&httpidem.Options{MaxBody: maxBody, Seen: s.o.Seen}, s.post))
 	mux.HandleFunc("GET /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
 		found, err := s.Find(r.Context(), r.PathValue("id"))
 		answer(w, r, http.StatusOK, found, err)
@@ -61,7 +62,8 @@ func (s *Order[TTx]) Handler() http.Handler {
 		var body struct{ Address string }
 		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&body)
 		if err != nil || body.Address == "" || len(body.Address) > maxAddress {
-			problem(w, http.StatusBadRequest, fmt.Sprintf("the body must be an object whose address has 1 to %d bytes", maxAddress))
+			problem(w, http.StatusBadRequest,
+				fmt.Sprintf("the body must be an object whose address has 1 to %d bytes", maxAddress))
 			return
 		}
 		fresh, err := s.Change(r.Context(), r.PathValue("id"), body.Address)
@@ -86,10 +88,12 @@ func (s *Order[TTx]) wished(w http.ResponseWriter, r *http.Request, fresh bool, 
 }
 
 // post takes an order: its rows, order.placed and the answer are one commit.
-func (s *Order[TTx]) post(ctx context.Context, tx TTx, q httpidem.Request[[]byte]) (httpidem.Reply[Summary], error) {
+func (s *Order[TTx]) post(ctx context.Context, tx TTx,
+	q httpidem.Request[[]byte]) (httpidem.Reply[Summary], error) {
 	r, err := read(q.Body)
 	if err != nil {
-		return httpidem.Reply[Summary]{}, &httpidem.Problem{Status: http.StatusBadRequest, Detail: err.Error()}
+		return httpidem.Reply[Summary]{}, &httpidem.Problem{Status: http.StatusBadRequest,
+			Detail: err.Error()}
 	}
 	o, err := s.place(ctx, tx, r)
 	return httpidem.Created(Summary{Order: o, State: Pending}, "/orders/"+o.ID), err
@@ -138,7 +142,8 @@ func answer(w http.ResponseWriter, r *http.Request, code int, body any, err erro
 		problem(w, http.StatusServiceUnavailable, ErrNotYet.Error())
 	default:
 		slog.ErrorContext(r.Context(), "order service", "method", r.Method, "path", r.URL.Path, "error", err)
-		problem(w, http.StatusInternalServerError, "something is wrong here; the same request may be sent again")
+		problem(w, http.StatusInternalServerError,
+			"something is wrong here; the same request may be sent again")
 	}
 }
 

@@ -111,7 +111,8 @@ func (s *Order[TTx]) Listen(in *inbox.Inbox[TTx]) {
 		journal.On(in, s.journal, e, s.hear)
 	}
 	for _, e := range []skald.Event[event.Change]{
-		s.events.ChangePaid, s.events.ChangeDeclined, s.events.ChangeTaken, s.events.ChangeRefused, s.events.ChangeUndone,
+		s.events.ChangePaid, s.events.ChangeDeclined, s.events.ChangeTaken, s.events.ChangeRefused,
+		s.events.ChangeUndone,
 	} {
 		journal.On(in, s.journal, e, s.hearChange)
 	}

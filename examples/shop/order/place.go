@@ -62,10 +62,11 @@ type Moment struct {
 // finds the order that is there (fresh is false); another one is ErrOther. Over HTTP keys are of their own:
 // see Handler.
 func (s *Order[TTx]) Place(ctx context.Context, key string, r Request) (id string, fresh bool, err error) {
-	id, again, err := once.Do(ctx, s.home.Store, "orders", key, r, func(ctx context.Context, tx TTx) (string, error) {
-		o, err := s.place(ctx, tx, r)
-		return o.ID, err
-	})
+	id, again, err := once.Do(ctx, s.home.Store, "orders", key, r,
+		func(ctx context.Context, tx TTx) (string, error) {
+			o, err := s.place(ctx, tx, r)
+			return o.ID, err
+		})
 	if other := (*once.ConflictError)(nil); errors.As(err, &other) {
 		err = ErrOther
 	}
@@ -94,7 +95,8 @@ func (s *Order[TTx]) place(ctx context.Context, tx TTx, r Request) (event.Order,
 		return o, err
 	}
 	for i, item := range o.Items {
-		if _, err := db.Exec(ctx, s.sql["PlaceItem"], o.ID, i, item.SKU, item.Quantity, item.Cents); err != nil {
+		if _, err := db.Exec(ctx, s.sql["PlaceItem"], o.ID, i, item.SKU, item.Quantity,
+			item.Cents); err != nil {
 			return o, fmt.Errorf("item %d: %w", i, err)
 		}
 	}
@@ -130,7 +132,8 @@ func (s *Order[TTx]) Find(ctx context.Context, id string) (Summary, error) {
 
 func (s *Order[TTx]) find(ctx context.Context, db table.DB, id string) (Summary, error) {
 	out := Summary{Order: event.Order{ID: id}}
-	err := db.QueryRow(ctx, s.sql["ByID"], id).Scan(&out.Customer, &out.Cents, (*string)(&out.State), &out.Reason)
+	err := db.QueryRow(ctx, s.sql["ByID"], id).Scan(&out.Customer, &out.Cents, (*string)(&out.State),
+		&out.Reason)
 	if errors.Is(err, sql.ErrNoRows) {
 		return out, ErrNotFound
 	}

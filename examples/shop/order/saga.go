@@ -40,7 +40,8 @@ func (s *Order[TTx]) define() *saga.Definition[event.Order] {
 		saga.Reply(e.StockReserved, saga.RefusedBy(e.StockShort, reason)),
 		saga.UndoBy(e.ReleaseStock, bare, saga.Reply(e.StockReleased)))
 	ship := saga.Command("ship", e.ShipParcel, bare,
-		saga.Reply(e.ParcelShipped, saga.RefusedBy(e.ParcelFailed, reason), saga.RefusedBy(e.ParcelStopped, reason)),
+		saga.Reply(e.ParcelShipped, saga.RefusedBy(e.ParcelFailed, reason),
+			saga.RefusedBy(e.ParcelStopped, reason)),
 		nil, saga.Pivot())
 	confirm := saga.Do("confirm", s.confirm, nil)
 
@@ -54,7 +55,8 @@ func (s *Order[TTx]) orchestrate() (*process[TTx], error) {
 		store.Sagas[TTx]
 	})
 	if !ok {
-		return nil, fmt.Errorf("%T keeps no sagas: take another store, or the choreographed style", s.home.Store)
+		return nil, fmt.Errorf("%T keeps no sagas: take another store, or the choreographed style",
+			s.home.Store)
 	}
 	p := &process[TTx]{order: s.define()}
 	var err error

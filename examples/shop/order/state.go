@@ -102,7 +102,8 @@ func (f Facts) ending() (State, string) {
 	// A cancellation that came too late changes nothing.
 	case Facts{Asked: true, Gone: true, Taken: true, Reserved: true, Shipped: true}:
 		return Confirmed, ""
-	case Facts{Asked: true, Gone: true, Taken: true, Reserved: true, Failed: true, Released: true, Refunded: true}:
+	case Facts{Asked: true, Gone: true, Taken: true, Reserved: true, Failed: true, Released: true,
+		Refunded: true}:
 		return Cancelled, ShippingFailed
 	// One in time stops the order wherever it was: what was not done yet is barred and answered with a "no".
 	case Facts{Asked: true, Stopped: true, Declined: true},

@@ -89,7 +89,8 @@ func changes() []aChange {
 		{[]string{"change.declined", "change.refused", "change.undone"}, "declined", either},
 		{[]string{"change.paid", "change.refused", "change.undone"}, "refused", either},
 		{[]string{"change.refused", "change.undone"}, "refused", either}, // and never charged
-		{[]string{"change.paid", "change.taken", "change.refused", "change.undone"}, "refused", []State{Cancelled}},
+		{[]string{"change.paid", "change.taken", "change.refused", "change.undone"}, "refused",
+			[]State{Cancelled}},
 	}
 }
 
@@ -110,12 +111,16 @@ func endings() []ending {
 		{false, []string{"payment.taken", "stock.reserved", "parcel.shipped"}, Confirmed, ""},
 		{false, []string{"payment.declined"}, Cancelled, PaymentDeclined},
 		{false, []string{"payment.taken", "stock.short", "payment.refunded"}, Cancelled, OutOfStock},
-		{false, []string{"payment.taken", "stock.reserved", "parcel.failed", "stock.released", "payment.refunded"}, Cancelled, ShippingFailed},
+		{false, []string{"payment.taken", "stock.reserved", "parcel.failed", "stock.released",
+			"payment.refunded"}, Cancelled, ShippingFailed},
 		{true, []string{"payment.taken", "stock.reserved", "parcel.shipped", "parcel.gone"}, Confirmed, ""},
-		{true, []string{"payment.taken", "stock.reserved", "parcel.failed", "stock.released", "payment.refunded", "parcel.gone"}, Cancelled, ShippingFailed},
+		{true, []string{"payment.taken", "stock.reserved", "parcel.failed", "stock.released",
+			"payment.refunded", "parcel.gone"}, Cancelled, ShippingFailed},
 		{true, []string{"parcel.stopped", "payment.declined"}, Cancelled, ByCustomer},
-		{true, []string{"payment.taken", "parcel.stopped", "stock.short", "payment.refunded"}, Cancelled, ByCustomer},
-		{true, []string{"payment.taken", "stock.reserved", "parcel.stopped", "stock.released", "payment.refunded"}, Cancelled, ByCustomer},
+		{true, []string{"payment.taken", "parcel.stopped", "stock.short", "payment.refunded"}, Cancelled,
+			ByCustomer},
+		{true, []string{"payment.taken", "stock.reserved", "parcel.stopped", "stock.released",
+			"payment.refunded"}, Cancelled, ByCustomer},
 	}
 }
 
@@ -161,8 +166,10 @@ func TestEveryArrival(t *testing.T) {
 		}
 		for _, says := range all {
 			f, history, end := e.after(says)
-			if now := history[len(history)-1]; now != e.state || f.reason() != e.reason || end != len(says)-1 {
-				t.Errorf("%v ends %s %q with fact %d, want %s %q", says, now, f.reason(), end, e.state, e.reason)
+			if now := history[len(history)-1]; now != e.state || f.reason() != e.reason ||
+				end != len(says)-1 {
+				t.Errorf("%v ends %s %q with fact %d, want %s %q", says, now, f.reason(), end,
+					e.state, e.reason)
 			}
 			checkHistory(t, says, history)
 		}
@@ -180,7 +187,8 @@ func TestAnswerToAChange(t *testing.T) {
 			}
 			facts()[s].set(&all)
 		}
-		if c := all.c; c.answer() != change.answer || c.stands() != (change.answer == "taken") || c.void() == c.stands() {
+		if c := all.c; c.answer() != change.answer || c.stands() != (change.answer == "taken") ||
+			c.void() == c.stands() {
 			t.Errorf("%v: %s, stands %t, void %t", change.says, c.answer(), c.stands(), c.void())
 		}
 	}
@@ -235,7 +243,8 @@ func TestOnlyEndingsEnd(t *testing.T) {
 	}
 	ends := 0
 	for bits := range 8192 {
-		f := Facts{bits&1 > 0, bits&2 > 0, bits&4 > 0, bits&8 > 0, bits&16 > 0, bits&32 > 0, bits&64 > 0, bits&128 > 0,
+		f := Facts{bits&1 > 0, bits&2 > 0, bits&4 > 0, bits&8 > 0, bits&16 > 0, bits&32 > 0, bits&64 > 0,
+			bits&128 > 0,
 			bits&256 > 0, bits&512 > 0, bits&1024 > 0, bits&2048 > 0, bits&4096 > 0}
 		if s, _ := f.outcome(); s != "" {
 			ends++

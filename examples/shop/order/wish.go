@@ -68,7 +68,8 @@ func (s *Order[TTx]) Change(ctx context.Context, id, address string) (fresh bool
 		if _, err := db.Exec(ctx, s.sql["AskToChange"], id, number+1, address, int64(fee)); err != nil {
 			return err
 		}
-		return s.out.Write(ctx, tx, s.events.ChangeAsked.New(id, event.Change{Order: o.Order, Number: number + 1, Address: address, Fee: fee}))
+		return s.out.Write(ctx, tx, s.events.ChangeAsked.New(id,
+			event.Change{Order: o.Order, Number: number + 1, Address: address, Fee: fee}))
 	})
 	if err != nil {
 		return false, fmt.Errorf("change order: %w", err)
@@ -78,7 +79,8 @@ func (s *Order[TTx]) Change(ctx context.Context, id, address string) (fresh bool
 
 // wish does what a customer wants with an order that is locked. First comes before the lock, in the same
 // transaction.
-func (s *Order[TTx]) wish(ctx context.Context, id string, first func(ctx context.Context, tx TTx, id string) error,
+func (s *Order[TTx]) wish(ctx context.Context, id string,
+	first func(ctx context.Context, tx TTx, id string) error,
 	do func(tx TTx, o Summary) error,
 ) error {
 	return s.home.Begin(ctx, func(tx TTx) error {

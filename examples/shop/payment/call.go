@@ -60,7 +60,8 @@ func (b bill) move() gateway.Move {
 
 // charge has the gateway take money. That it does so once is the key's doing, and the step's that it is
 // written down once, and never behind its refund: nothing here would stop that.
-func charge[TTx, T any](s *Payment[TTx], of func(T) bill, taken func(T) skald.Draft, declined func(v T, why string) skald.Draft) call.Call[TTx, T, gateway.Move, gateway.Receipt] {
+func charge[TTx, T any](s *Payment[TTx], of func(T) bill, taken func(T) skald.Draft,
+	declined func(v T, why string) skald.Draft) call.Call[TTx, T, gateway.Move, gateway.Receipt] {
 	return call.Call[TTx, T, gateway.Move, gateway.Receipt]{
 		At: s.bank, Memory: memory,
 		Intent: func(_ context.Context, _ TTx, m skald.Received[T]) (gateway.Move, string, error) {
@@ -85,7 +86,8 @@ func charge[TTx, T any](s *Payment[TTx], of func(T) bill, taken func(T) skald.Dr
 
 // refund has the gateway give money back. It is asked for only where money was taken: else the step is
 // barred, and a charge that comes late is not made.
-func refund[TTx, T any](s *Payment[TTx], of func(T) bill, undone func(T) skald.Draft) call.Call[TTx, T, gateway.Move, gateway.Receipt] {
+func refund[TTx, T any](s *Payment[TTx], of func(T) bill,
+	undone func(T) skald.Draft) call.Call[TTx, T, gateway.Move, gateway.Receipt] {
 	return call.Call[TTx, T, gateway.Move, gateway.Receipt]{
 		At: s.bank, Memory: memory,
 		Intent: func(_ context.Context, _ TTx, m skald.Received[T]) (gateway.Move, string, error) {
@@ -95,7 +97,8 @@ func refund[TTx, T any](s *Payment[TTx], of func(T) bill, undone func(T) skald.D
 		LookUp: s.lookUp,
 		Settle: func(ctx context.Context, tx TTx, m skald.Received[T], o outcome) error {
 			if o.Refused {
-				return skald.Permanent(fmt.Errorf("the gateway does not give the money of order %s back: %s", of(m.Value).order.ID, o.Reason))
+				return skald.Permanent(fmt.Errorf("the gateway does not give the money of order %s back: %s",
+					of(m.Value).order.ID, o.Reason))
 			}
 			if back, err := s.giveBack(ctx, tx, m.Message, of(m.Value)); err != nil || !back {
 				return err
@@ -125,7 +128,8 @@ func asking(ask func(ctx context.Context, key string, m gateway.Move) (gateway.R
 }
 
 // lookUp asks the gateway's ledger, which knows what its memory of keys has forgotten.
-func (s *Payment[TTx]) lookUp(ctx context.Context, _ gateway.Move, key string) (gateway.Receipt, bool, error) {
+func (s *Payment[TTx]) lookUp(ctx context.Context, _ gateway.Move,
+	key string) (gateway.Receipt, bool, error) {
 	return s.o.Gateway.Find(ctx, key)
 }
 

@@ -100,7 +100,8 @@ func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Paym
 	if s.journal, err = journal.New(home, s.o.Now); err != nil || s.o.Gateway != nil {
 		return s, err
 	}
-	s.own, err = gateway.NewLedger(home, &gateway.Options{Funds: s.o.Accounts, Now: s.o.Now, NewID: s.o.NewID})
+	s.own, err = gateway.NewLedger(home,
+		&gateway.Options{Funds: s.o.Accounts, Now: s.o.Now, NewID: s.o.NewID})
 	s.o.Gateway = s.own
 	return s, err
 }
@@ -151,7 +152,8 @@ func (s *Payment[TTx]) listenToOrders(in *inbox.Inbox[TTx]) {
 	declined := func(o event.Order, why string) skald.Draft {
 		return s.events.PaymentDeclined.New(o.ID, event.Verdict{Order: o, Reason: why})
 	}
-	asked, givenUp := s.events.OrderPlaced, []skald.Event[event.Verdict]{s.events.StockShort, s.events.ParcelFailed, s.events.ParcelStopped}
+	asked, givenUp := s.events.OrderPlaced,
+		[]skald.Event[event.Verdict]{s.events.StockShort, s.events.ParcelFailed, s.events.ParcelStopped}
 	var nothing func(skald.Received[event.Verdict], store.StepState) []skald.Draft
 	refunded := func(v event.Verdict) skald.Draft { return s.events.PaymentRefunded.New(v.ID, v) }
 	if s.events.Style == event.Orchestrated {
@@ -160,16 +162,19 @@ func (s *Payment[TTx]) listenToOrders(in *inbox.Inbox[TTx]) {
 			if was == store.StepDone {
 				return nil // it is said with the refund
 			}
-			return []skald.Draft{refunded(event.Verdict{Order: m.Value.Order, Reason: "nothing was charged"})} // the saga waits for it
+			// the saga waits for it
+			return []skald.Draft{refunded(event.Verdict{Order: m.Value.Order, Reason: "nothing was charged"})}
 		}
 	}
-	inbox.ForwardCall(in, asked, func(m skald.Received[event.Order]) inbox.Step { return ofOrder(m.Value).step() },
+	inbox.ForwardCall(in, asked,
+		func(m skald.Received[event.Order]) inbox.Step { return ofOrder(m.Value).step() },
 		charge(s, ofOrder, taken, declined),
 		func(m skald.Received[event.Order]) []skald.Draft {
 			return []skald.Draft{declined(m.Value, ErrBarred.Error())}
 		})
 	for _, e := range givenUp {
-		inbox.CompensateCall(in, e, func(m skald.Received[event.Verdict]) inbox.Step { return ofVerdict(m.Value).step() },
+		inbox.CompensateCall(in, e,
+			func(m skald.Received[event.Verdict]) inbox.Step { return ofVerdict(m.Value).step() },
 			refund(s, ofVerdict, refunded), nothing)
 	}
 }
@@ -218,7 +223,8 @@ func (s *Payment[TTx]) takenBefore(ctx context.Context, tx TTx, step inbox.Step,
 	return state == taken && asked > 1, nil
 }
 
-func (s *Payment[TTx]) transfer(ctx context.Context, db table.DB, kind, order, from, to string, cents int64) error {
+func (s *Payment[TTx]) transfer(ctx context.Context, db table.DB, kind, order, from, to string,
+	cents int64) error {
 	id := s.o.NewID()
 	if _, err := db.Exec(ctx, s.sql["Transfer"], id, kind, order, cents, table.Time(s.o.Now())); err != nil {
 		return fmt.Errorf("transfer: %w", err)

@@ -58,7 +58,8 @@ func dial(url string) (connect func() (broker.Broker, error), err error) {
 		servers, opts, err := rabbitbroker.ParseURL(url, os.Getenv)
 		return func() (broker.Broker, error) { return rabbitbroker.New(servers, opts) }, err
 	}
-	return nil, errors.New("the broker is mem:, kafka://, nats:// or amqp://host:port[,host:port][?option=value]")
+	return nil,
+		errors.New("the broker is mem:, kafka://, nats:// or amqp://host:port[,host:port][?option=value]")
 }
 
 // Connect is the client of a service. It is made once.

@@ -48,7 +48,8 @@ func TestStatusNamesWhatHoldsAnOrderElsewhere(t *testing.T) {
 	}
 	home, err := there.Home(t.Context(), "payment")
 	if err == nil {
-		err = home.Make(t.Context(), "CREATE TRIGGER sick BEFORE INSERT ON transfers BEGIN SELECT RAISE(ABORT, 'the till is shut'); END")
+		err = home.Make(t.Context(),
+			"CREATE TRIGGER sick BEFORE INSERT ON transfers BEGIN SELECT RAISE(ABORT, 'the till is shut'); END")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -57,8 +58,10 @@ func TestStatusNamesWhatHoldsAnOrderElsewhere(t *testing.T) {
 	id := onlyOrder(t, here)
 	s.stepUntilHeld(id, 1)
 	now, text := s.status(id)
-	want := "skald parked release --store sqlite:" + filepath.Join(folder, "payment.db") + " --consumer payment --key " + id + " --reason 'the cause is gone'"
-	if h := now.Held[0]; now.State != order.Pending || h.Service != "payment" || h.State != "parked" || h.Attempts != 1 ||
+	want := "skald parked release --store sqlite:" + filepath.Join(folder, "payment.db") +
+		" --consumer payment --key " + id + " --reason 'the cause is gone'"
+	if h := now.Held[0]; now.State != order.Pending || h.Service != "payment" || h.State != "parked" ||
+		h.Attempts != 1 ||
 		h.DueSeconds < 60 || h.Command != want || !strings.Contains(h.LastError, "the till is shut") {
 		t.Errorf("the status is %s\nwant the command %s", text, want)
 	}
@@ -69,7 +72,8 @@ func TestStatusNamesWhatHoldsAnOrderElsewhere(t *testing.T) {
 	if err := home.Make(t.Context(), "DROP TRIGGER sick"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := home.Store.Apply(t.Context(), store.Effect{Requeue: &store.Requeue{Consumer: "payment", Identity: kept[0].Identity}}); err != nil {
+	if _, err := home.Store.Apply(t.Context(),
+		store.Effect{Requeue: &store.Requeue{Consumer: "payment", Identity: kept[0].Identity}}); err != nil {
 		t.Fatal(err)
 	}
 	s.stepUntilHeld(id, 0)
@@ -84,7 +88,8 @@ func TestStatusWhereAnotherProcessGivesNoAnswer(t *testing.T) {
 	t.Parallel()
 	fails := httptest.NewServer(place.SQLite(t.TempDir()).Answer()) // which does not serve it
 	defer fails.Close()
-	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	hangs := httptest.NewServer(http.HandlerFunc(
+		func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	defer hangs.Close()
 	away := httptest.NewServer(http.NotFoundHandler())
 	away.Close()
@@ -93,10 +98,12 @@ func TestStatusWhereAnotherProcessGivesNoAnswer(t *testing.T) {
 	s := openWith(t, d, &service.Options{Where: d.Where(asks)}, "order")
 	s.order(1, 1)
 	now, text := s.status(onlyOrder(t, d), "payment", "inventory", "fulfilment")
-	if now.State != order.Pending || len(now.Silent) != 3 || now.Silent[0].Service != "fulfilment" || now.Silent[1].Service != "inventory" || now.Silent[2].Service != "payment" {
+	if now.State != order.Pending || len(now.Silent) != 3 || now.Silent[0].Service != "fulfilment" ||
+		now.Silent[1].Service != "inventory" || now.Silent[2].Service != "payment" {
 		t.Errorf("the status is %s", text)
 	}
-	if !strings.Contains(now.Silent[0].Why, away.URL) || !strings.Contains(now.Silent[1].Why, "no answer within 2s") || !strings.Contains(now.Silent[2].Why, fails.URL) {
+	if !strings.Contains(now.Silent[0].Why, away.URL) || !strings.Contains(now.Silent[1].Why,
+		"no answer within 2s") || !strings.Contains(now.Silent[2].Why, fails.URL) {
 		t.Errorf("silent are %+v", now.Silent)
 	}
 }
@@ -114,7 +121,9 @@ func TestAnswerOfAProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]int{
-		"/payment/o-1/held?key=by0x": http.StatusOK, "/inventory/o-1/held?key=by0x": http.StatusServiceUnavailable, "/order/o-1/held": http.StatusNotFound, "/": http.StatusNotFound,
+		"/payment/o-1/held?key=by0x":   http.StatusOK,
+		"/inventory/o-1/held?key=by0x": http.StatusServiceUnavailable, "/order/o-1/held": http.StatusNotFound,
+		"/": http.StatusNotFound,
 	} {
 		w := httptest.NewRecorder()
 		if d.Answer().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil)); w.Code != want {
@@ -138,7 +147,8 @@ func elsewhere(t *testing.T, asks ...string) place.Elsewhere {
 func TestWhereToAsk(t *testing.T) {
 	t.Parallel()
 	e := elsewhere(t, "payment=http://127.0.0.1:9191", "inventory=https://u:secret@stock.example/shop/")
-	if len(e) != 2 || e["payment"] != "http://127.0.0.1:9191/payment" || e["inventory"] != "https://u:secret@stock.example/shop/inventory" {
+	if len(e) != 2 || e["payment"] != "http://127.0.0.1:9191/payment" ||
+		e["inventory"] != "https://u:secret@stock.example/shop/inventory" {
 		t.Errorf("%v", e)
 	}
 	for text, want := range map[string]string{

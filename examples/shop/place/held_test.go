@@ -45,7 +45,8 @@ func TestStatusNamesWhatHoldsAnOrder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			heldAndFreed(t, shop, state, `--store "$SKALD_STORE" --schema shop_inventory`, sickPostgres, wellPostgres)
+			heldAndFreed(t, shop, state, `--store "$SKALD_STORE" --schema shop_inventory`, sickPostgres,
+				wellPostgres)
 		})
 	}
 }
@@ -73,7 +74,8 @@ func heldAndFreed[TTx any](t *testing.T, d *place.Databases[TTx], state, flags, 
 	s.stepUntilQuiet()
 	now, text := s.status(id)
 	h := now.Held[0]
-	if now.State != order.Paid || h.Service != "inventory" || h.Consumer != "inventory" || h.State != state || h.Type != event.PaymentTaken ||
+	if now.State != order.Paid || h.Service != "inventory" || h.Consumer != "inventory" || h.State != state ||
+		h.Type != event.PaymentTaken ||
 		h.Attempts != 1 || !strings.Contains(h.LastError, "fell") {
 		t.Errorf("the status is %s", text)
 	}
@@ -85,20 +87,24 @@ func heldAndFreed[TTx any](t *testing.T, d *place.Databases[TTx], state, flags, 
 	const reason = " --reason 'the cause is gone'"
 	want := "skald parked release " + flags + " --consumer inventory --key " + id + reason
 	if state == "dead" {
-		want = "skald dead redrive " + flags + " --consumer inventory --source " + p.Source + reason + " -- " + p.ID
+		want = "skald dead redrive " + flags + " --consumer inventory --source " + p.Source + reason +
+			" -- " + p.ID
 	}
-	if h.Command != want || (h.DueSeconds > 60) != (state == "parked") || (h.Fingerprint != "" && h.Kind == "attempts") != (state == "dead") {
+	if h.Command != want || (h.DueSeconds > 60) != (state == "parked") ||
+		(h.Fingerprint != "" && h.Kind == "attempts") != (state == "dead") {
 		t.Errorf("the status is %s\nwant the command %s", text, want)
 	}
 	if err := home.Make(t.Context(), well); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := home.Store.Apply(t.Context(), store.Effect{Requeue: &store.Requeue{Consumer: p.Consumer, Identity: p.Identity}}); err != nil {
+	if _, err := home.Store.Apply(t.Context(),
+		store.Effect{Requeue: &store.Requeue{Consumer: p.Consumer, Identity: p.Identity}}); err != nil {
 		t.Fatal(err)
 	}
 	s.stepUntilHeld(id, 0)
 	s.stepUntilQuiet()
-	if now, text := s.status(id); now.State != order.Confirmed || len(now.Held) > 0 || len(now.Sagas) != 1 || now.Sagas[0].State != flow.Done {
+	if now, text := s.status(id); now.State != order.Confirmed || len(now.Held) > 0 || len(now.Sagas) != 1 ||
+		now.Sagas[0].State != flow.Done {
 		t.Errorf("freed, the status is %s", text)
 	}
 }
@@ -122,7 +128,8 @@ func TestStatusWhereAServiceIsAway(t *testing.T) {
 	if len(now.Silent) != 1 || now.Silent[0].Service != "payment" || now.State != order.Pending {
 		t.Errorf("the status is %s", text)
 	}
-	if now, text := openWith(t, alone, &service.Options{Instance: "2"}, "order").status(now.Key); now.State != order.Pending || len(now.Held)+len(now.Silent) > 0 {
+	if now, text := openWith(t, alone, &service.Options{Instance: "2"},
+		"order").status(now.Key); now.State != order.Pending || len(now.Held)+len(now.Silent) > 0 {
 		t.Errorf("alone, the status is %s", text)
 	}
 }
@@ -142,9 +149,11 @@ func TestStatusNamesOnlyWhatHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 		who := store.Identity{Source: "/test", ID: m}
-		stands, err := home.Store.Apply(t.Context(), store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: name, Identity: who,
-			Message: skald.Message{ID: m, Source: who.Source, Topic: "orders", Type: "order.placed", Key: []byte(id)},
-			Due:     time.Hour, Last: store.Failure{At: time.Now(), Why: why}, Dead: dead}}})
+		stands, err := home.Store.Apply(t.Context(),
+			store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: name, Identity: who,
+				Message: skald.Message{ID: m, Source: who.Source, Topic: "orders", Type: "order.placed",
+					Key: []byte(id)},
+				Due: time.Hour, Last: store.Failure{At: time.Now(), Why: why}, Dead: dead}}})
 		if err != nil || !stands[0] {
 			t.Fatalf("keep %s: %v, %v", m, stands, err)
 		}
@@ -154,10 +163,12 @@ func TestStatusNamesOnlyWhatHolds(t *testing.T) {
 	if now, text := s.status(id); len(now.Held) > 0 {
 		t.Errorf("the status is %s", text)
 	}
-	keep("analytics", "it's no", "no", &store.Death{At: time.Now(), Kind: "rejected", Fingerprint: "abc", BlocksKey: true})
+	keep("analytics", "it's no", "no", &store.Death{At: time.Now(), Kind: "rejected", Fingerprint: "abc",
+		BlocksKey: true})
 	now, text := s.status(id)
 	if len(now.Held) != 1 || !strings.HasPrefix(now.Held[0].Command, "skald dead drop --store ") ||
-		!strings.HasSuffix(now.Held[0].Command, ` --consumer analytics --source /test --reason 'the answer stands' -- 'it'\''s no'`) {
+		!strings.HasSuffix(now.Held[0].Command,
+			` --consumer analytics --source /test --reason 'the answer stands' -- 'it'\''s no'`) {
 		t.Errorf("the status is %s", text)
 	}
 }
@@ -185,7 +196,8 @@ func onlyOrder[TTx any](t *testing.T, d *place.Databases[TTx]) (id string) {
 	t.Helper()
 	home, err := d.Home(t.Context(), "order")
 	if err == nil {
-		err = table.All(t.Context(), home.Read, "SELECT id FROM /*schema*/orders", nil, func(r table.Row) error { return r.Scan(&id) })
+		err = table.All(t.Context(), home.Read, "SELECT id FROM /*schema*/orders", nil,
+			func(r table.Row) error { return r.Scan(&id) })
 	}
 	if err != nil || id == "" {
 		t.Fatalf("the order is %q, %v", id, err)
@@ -216,7 +228,8 @@ func (s *shop) status(id string, away ...string) (out stand, text string) {
 		out = stand{}
 		ask("", &out.Summary)
 		text = ask("/status", &out.Answer)
-		if !slices.ContainsFunc(out.Silent, func(s status.Silent) bool { return !slices.Contains(away, s.Service) }) {
+		if !slices.ContainsFunc(out.Silent,
+			func(s status.Silent) bool { return !slices.Contains(away, s.Service) }) {
 			return out, text
 		}
 		if time.Now().After(deadline) {

@@ -125,7 +125,8 @@ func (d *Databases[TTx]) Home(ctx context.Context, service string) (table.Home[T
 }
 
 // Service opens a service: its own tables and first rows are made where they are not there.
-func (d *Databases[TTx]) Service(ctx context.Context, name string, bus broker.Broker, o *service.Options) (Service, error) {
+func (d *Databases[TTx]) Service(ctx context.Context, name string, bus broker.Broker,
+	o *service.Options) (Service, error) {
 	home, err := d.Home(ctx, name)
 	if err != nil {
 		return nil, err
@@ -153,7 +154,8 @@ const (
 func Names() []string { return append(service.Names(), Bank, Post) }
 
 // Gateway is the payment gateway.
-func (d *Databases[TTx]) Gateway(ctx context.Context, o *gateway.Options, moods *gateway.Moods) (http.Handler, error) {
+func (d *Databases[TTx]) Gateway(ctx context.Context, o *gateway.Options,
+	moods *gateway.Moods) (http.Handler, error) {
 	if err := d.kind.empty(ctx, Bank); err != nil {
 		return nil, fmt.Errorf("make the database of the gateway: %w", err)
 	}

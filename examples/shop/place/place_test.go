@@ -260,7 +260,8 @@ func (s *shop) tellsStories() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if want := (audit.Tally{Placed: 50, Confirmed: 36, Cancelled: 14, Written: 244, Handled: 593, Tracked: 244}); tally != want {
+	if want := (audit.Tally{Placed: 50, Confirmed: 36, Cancelled: 14, Written: 244, Handled: 593,
+		Tracked: 244}); tally != want {
 		s.t.Errorf("tally %+v, want %+v", tally, want)
 	}
 	var id string
@@ -278,7 +279,8 @@ func (s *shop) tellsStories() {
 	}
 	// released and refunded come in any order, and so does what the last of them leads to
 	slices.Sort(said[4:])
-	want := []string{"0 order order.placed 2", "1 payment payment.taken 3", "2 inventory stock.reserved 3", "3 fulfilment parcel.failed 4",
+	want := []string{"0 order order.placed 2", "1 payment payment.taken 3", "2 inventory stock.reserved 3",
+		"3 fulfilment parcel.failed 4",
 		"4 inventory stock.released 2", "4 payment payment.refunded 2", "5 order order.cancelled 2"}
 	if !slices.Equal(said, want) {
 		s.t.Errorf("the story is %q, want %q", said, want)

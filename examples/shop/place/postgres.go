@@ -86,7 +86,8 @@ func (s schemas) there(ctx context.Context, pool *pgxpool.Pool, name string) (th
 	return there, err
 }
 
-func (s schemas) open(ctx context.Context, service string) (home table.Home[pgx.Tx], closing func() error, err error) {
+func (s schemas) open(ctx context.Context,
+	service string) (home table.Home[pgx.Tx], closing func() error, err error) {
 	pool, err := pgxpool.NewWithConfig(ctx, s.cfg.Copy())
 	if err != nil {
 		return home, nil, err
@@ -103,5 +104,6 @@ func (s schemas) open(ctx context.Context, service string) (home table.Home[pgx.
 		pool.Close()
 		return nil
 	}
-	return table.Postgres(pool, s.schema(service), pgstore.New(pool, &pgstore.Options{Schema: s.schema(service)})), closing, nil
+	return table.Postgres(pool, s.schema(service),
+		pgstore.New(pool, &pgstore.Options{Schema: s.schema(service)})), closing, nil
 }

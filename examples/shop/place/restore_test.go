@@ -156,7 +156,8 @@ func (d *drill[TTx]) place(n int) {
 		if took == n {
 			return
 		}
-		heavy := slices.ContainsFunc(o.Items, func(l order.Line) bool { return slices.Contains(sample.Oversize(), l.SKU) })
+		heavy := slices.ContainsFunc(o.Items,
+			func(l order.Line) bool { return slices.Contains(sample.Oversize(), l.SKU) })
 		if !heavy {
 			d.orders.send(o)
 			took++
@@ -229,12 +230,14 @@ func (d *drill[TTx]) through(n int, backup, restore func()) {
 	d.Helper()
 	d.until("those who go back have their shards", d.started)
 	d.place(n)
-	d.until("parcels leave", func() bool { return d.number("fulfilment", parcels) > n/4 && d.number("notification", mails) > n/4 })
+	d.until("parcels leave",
+		func() bool { return d.number("fulfilment", parcels) > n/4 && d.number("notification", mails) > n/4 })
 	backup()
 	had := d.number("fulfilment", parcels)
 	d.place(n)
 	d.until("more parcels leave, of which Order hears", func() bool {
-		return d.number("order", `SELECT count(*) FROM /*schema*/journal WHERE type = 'parcel.shipped'`) > had+n/5
+		return d.number("order",
+			`SELECT count(*) FROM /*schema*/journal WHERE type = 'parcel.shipped'`) > had+n/5
 	})
 	restore()
 	d.place(n)
@@ -256,7 +259,8 @@ func (d *drill[TTx]) through(n int, backup, restore func()) {
 	if placed := d.number("order", "SELECT count(*) FROM /*schema*/orders"); placed != 3*n {
 		d.Errorf("%d orders were placed", placed)
 	}
-	again := d.number("order", `SELECT count(*) FROM (SELECT order_id FROM /*schema*/journal WHERE type = 'parcel.shipped' GROUP BY order_id HAVING count(*) > 1) AS o`)
+	again := d.number("order",
+		`SELECT count(*) FROM (SELECT order_id FROM /*schema*/journal WHERE type = 'parcel.shipped' GROUP BY order_id HAVING count(*) > 1) AS o`)
 	if again == 0 {
 		d.Error("no parcel left a second time: were the databases put back?")
 	}

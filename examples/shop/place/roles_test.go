@@ -106,7 +106,8 @@ func (s *roleShop) owned(name, schema string, forced bool) {
 		one = pgx.Identifier{schema, one}.Sanitize()
 		s.exec("GRANT SELECT, INSERT, UPDATE, DELETE ON " + one + " TO " + name)
 		if forced && !bank {
-			s.exec("ALTER TABLE " + one + " ENABLE ROW LEVEL SECURITY; ALTER TABLE " + one + " FORCE ROW LEVEL SECURITY;" +
+			s.exec("ALTER TABLE " + one + " ENABLE ROW LEVEL SECURITY; ALTER TABLE " + one +
+				" FORCE ROW LEVEL SECURITY;" +
 				"CREATE POLICY tenant ON " + one + " USING (current_setting('app.tenant', true) = 'shop')")
 		}
 	}
@@ -132,14 +133,16 @@ func (s *roleShop) add(name string) {
 		}
 		return nil
 	}
-	one, err := service.New(name, table.Postgres(app, schema, pgstore.New(app, &pgstore.Options{Schema: schema})), s.bus, o)
+	one, err := service.New(name, table.Postgres(app, schema,
+		pgstore.New(app, &pgstore.Options{Schema: schema})), s.bus, o)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	if h := one.HTTP(); h != nil {
 		s.orders = h
 	}
-	s.steppers = append(s.steppers, relay.New(pgstore.New(carrier, &pgstore.Options{Schema: schema}), s.bus, nil))
+	s.steppers = append(s.steppers, relay.New(pgstore.New(carrier, &pgstore.Options{Schema: schema}),
+		s.bus, nil))
 	for _, part := range one.Steppers() {
 		if part != skald.Stepper(one.Relay) { // which has no rights to
 			s.steppers = append(s.steppers, part)

@@ -105,7 +105,8 @@ func (r *roll) run() {
 
 	newWriter := r.start("payment", "new")
 	oldWriter()
-	seen := r.until("a new writer, old consumers", nil, func(p paid) bool { return p.v2 && p.state == "confirmed" && p.counts == 1 })
+	seen := r.until("a new writer, old consumers", nil,
+		func(p paid) bool { return p.v2 && p.state == "confirmed" && p.counts == 1 })
 	for id, p := range seen {
 		if p.method != "" {
 			r.t.Errorf("order %s: an old consumer saw the method %q", id, p.method)
@@ -118,15 +119,18 @@ func (r *roll) run() {
 	for _, leave := range oldConsumers {
 		leave()
 	}
-	r.until("new builds", r.look(), func(p paid) bool { return p.v2 && p.method == "card" && p.state == "confirmed" })
+	r.until("new builds", r.look(),
+		func(p paid) bool { return p.v2 && p.method == "card" && p.state == "confirmed" })
 
 	oldWriter = r.start("payment", "old") // it is rolled back
 	newWriter()
-	r.until("an old writer, new consumers", r.look(), func(p paid) bool { return !p.v2 && p.method == "unknown" && p.state == "confirmed" })
+	r.until("an old writer, new consumers", r.look(),
+		func(p paid) bool { return !p.v2 && p.method == "unknown" && p.state == "confirmed" })
 	r.start("payment", "new")
 	oldWriter()
 	seen = r.look()
-	r.until("new builds alone", seen, func(p paid) bool { return p.v2 && p.method == "card" && p.state == "confirmed" })
+	r.until("new builds alone", seen,
+		func(p paid) bool { return p.v2 && p.method == "card" && p.state == "confirmed" })
 	goHome()
 	r.settled(seen)
 }
@@ -206,7 +210,8 @@ func (r *roll) ask(o sample.Order) {
 	body, err := json.Marshal(o.Request)
 	code, said := http.StatusServiceUnavailable, ""
 	for err == nil && code == http.StatusServiceUnavailable {
-		ask, w := httptest.NewRequest(http.MethodPost, "/orders", bytes.NewReader(body)), httptest.NewRecorder()
+		ask, w := httptest.NewRequest(http.MethodPost, "/orders", bytes.NewReader(body)),
+			httptest.NewRecorder()
 		ask.Header.Set("Idempotency-Key", o.Key)
 		r.orders.ServeHTTP(w, ask)
 		code, said = w.Code, w.Body.String()
@@ -243,16 +248,18 @@ func (r *roll) look() map[string]paid {
 		}
 	}
 	states := map[string]string{}
-	err := table.All(r.t.Context(), dbs["order"], "SELECT id, state FROM /*schema*/orders", nil, func(row table.Row) error {
-		var id, state string
-		err := row.Scan(&id, &state)
-		states[id] = state
-		return err
-	})
+	err := table.All(r.t.Context(), dbs["order"], "SELECT id, state FROM /*schema*/orders", nil,
+		func(row table.Row) error {
+			var id, state string
+			err := row.Scan(&id, &state)
+			states[id] = state
+			return err
+		})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	each("analytics", "SELECT order_id, method FROM /*schema*/payment_methods", func(p *paid, text string) { p.method, p.counts = text, p.counts+1 })
+	each("analytics", "SELECT order_id, method FROM /*schema*/payment_methods",
+		func(p *paid, text string) { p.method, p.counts = text, p.counts+1 })
 	const taken = "SELECT key, CAST(headers AS TEXT) FROM /*schema*/skald_outbox WHERE type = 'payment.taken' ORDER BY seq"
 	each("payment", taken, func(p *paid, text string) {
 		if r.v1 == "" {
@@ -305,13 +312,15 @@ func (r *roll) settled(there map[string]paid) {
 		if name == place.Bank || name == place.Post {
 			continue
 		}
-		if err := db.QueryRow(r.t.Context(), "SELECT COUNT(*) FROM /*schema*/skald_parked").Scan(&parked); err != nil || parked > 0 {
+		if err := db.QueryRow(r.t.Context(),
+			"SELECT COUNT(*) FROM /*schema*/skald_parked").Scan(&parked); err != nil || parked > 0 {
 			r.t.Errorf("%s: %d messages are parked or dead: %v", name, parked, err)
 		}
 	}
 	for id, p := range r.look() {
 		new := map[bool]string{false: "unknown", true: "card"}[p.v2]
-		if _, old := there[id]; p.counts != 1 || p.method != new && (p.method != "" || !old) || !p.v2 && !old {
+		if _, old := there[id]; p.counts != 1 || p.method != new && (p.method != "" || !old) ||
+			!p.v2 && !old {
 			r.t.Errorf("order %s: %+v", id, p)
 		}
 	}

@@ -18,7 +18,8 @@ import (
 )
 
 var (
-	soakFor   = flag.Duration("soak.for", 12*time.Second, "how long the soak goes on; an hour shows what grows slowly")
+	soakFor = flag.Duration("soak.for", 12*time.Second,
+		"how long the soak goes on; an hour shows what grows slowly")
 	soakBatch = flag.Int("soak.batch", 20, "orders placed at once")
 )
 
@@ -31,7 +32,8 @@ type level struct {
 }
 
 func (l level) String() string {
-	return fmt.Sprintf("heap %d KiB, %d goroutines, %d connections, rewritten tables %d KiB, %d outbox rows of %d bytes",
+	return fmt.Sprintf(
+		"heap %d KiB, %d goroutines, %d connections, rewritten tables %d KiB, %d outbox rows of %d bytes",
 		l.heap>>10, l.goroutines, l.connections, l.hot>>10, l.rows, l.perRow)
 }
 
@@ -53,7 +55,8 @@ func measure(t *testing.T, conn *pgx.Conn, prefix string) (l level) {
 	}
 	for _, name := range []string{"order", "payment", "inventory", "fulfilment"} {
 		var n int64
-		if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM "+pgx.Identifier{prefix + "_" + name, "skald_outbox"}.Sanitize()).Scan(&n); err != nil {
+		if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM "+
+			pgx.Identifier{prefix + "_" + name, "skald_outbox"}.Sanitize()).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		l.rows += n

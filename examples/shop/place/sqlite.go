@@ -56,7 +56,8 @@ func (f files) empty(_ context.Context, name string) error {
 	return db.Close()
 }
 
-func (f files) open(_ context.Context, service string) (home table.Home[*sql.Tx], closing func() error, err error) {
+func (f files) open(_ context.Context,
+	service string) (home table.Home[*sql.Tx], closing func() error, err error) {
 	if _, err := os.Stat(f.path(service)); errors.Is(err, fs.ErrNotExist) {
 		return home, nil, fmt.Errorf("%w: there is no file %s", ErrNone, f.path(service))
 	}

@@ -42,7 +42,8 @@ func (d *Databases[TTx]) Answer() http.Handler {
 			http.Error(w, "this process does not serve it", http.StatusNotFound)
 			return
 		}
-		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serve(w, r, own, &status.Options{Service: name}) })
+		h := http.HandlerFunc(
+			func(w http.ResponseWriter, r *http.Request) { serve(w, r, own, &status.Options{Service: name}) })
 		http.StripPrefix("/"+name, h).ServeHTTP(w, r)
 	})
 }

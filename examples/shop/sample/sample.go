@@ -26,8 +26,9 @@ func numbered(i int) string { return fmt.Sprintf("print-%02d", i) }
 // Prices are what goods cost, in cents.
 func Prices() map[string]int64 {
 	out := map[string]int64{
-		"tea": 490, "coffee": 790, "mug": 1250, "spoon": 320, "kettle": 3900, "honey": 650, "jam": 410, "biscuit": 275,
-		Rare: 2400, Sold: 48000, Heavy: 890000,
+		"tea": 490, "coffee": 790, "mug": 1250, "spoon": 320, "kettle": 3900, "honey": 650, "jam": 410,
+		"biscuit": 275,
+		Rare:      2400, Sold: 48000, Heavy: 890000,
 	}
 	for i := range prints {
 		out[numbered(i)] = 9500

@@ -28,7 +28,8 @@ func TestPaymentChargesEachChange(t *testing.T) {
 	for _, key := range []string{"charge-o1", "charge-o1-1", "charge-o1-2"} {
 		r.want(1, "SELECT COUNT(*) FROM gateway_moves WHERE key = $1", key)
 	}
-	r.want(3, "SELECT COUNT(*) FROM skald_steps WHERE saga = 'o1' AND step = 'charge' AND occurrence IN ('', '1', '2') AND state = 'done'")
+	r.want(3,
+		"SELECT COUNT(*) FROM skald_steps WHERE saga = 'o1' AND step = 'charge' AND occurrence IN ('', '1', '2') AND state = 'done'")
 	r.want(3, notes)
 	r.wantSaid("payment.taken o1", "change.paid o1", "change.paid o1")
 }
@@ -81,17 +82,21 @@ func TestPaymentUndoesBothChargesInAnyOrder(t *testing.T) {
 				id := fmt.Sprint("o", i)
 				for _, from := range []string{"transfers", "gateway_moves"} {
 					const of = " WHERE order_id = $1 AND cents = $2 AND kind = 'charge'"
-					for cents, early := range map[int64]bool{490: early(says, "placed", "stopped"), 250: early(says, "asked", "refused")} {
+					for cents, early := range map[int64]bool{490: early(says, "placed", "stopped"),
+						250: early(says, "asked", "refused")} {
 						n := r.num("SELECT COUNT(*) FROM "+from+of, id, cents)
 						if !together && (n == 1) != early || n > 1 {
 							t.Errorf("%v: %d charges of %d cents in %s", says, n, cents, from)
 						}
-						r.want(n, "SELECT COUNT(*) FROM "+from+" WHERE order_id = $1 AND cents = $2 AND kind = 'refund'", id, cents)
+						r.want(n, "SELECT COUNT(*) FROM "+from+
+							" WHERE order_id = $1 AND cents = $2 AND kind = 'refund'", id, cents)
 					}
 				}
-				r.want(2, "SELECT COUNT(*) FROM skald_steps WHERE saga = $1 AND state IN ('undone', 'barred')", id)
+				r.want(2,
+					"SELECT COUNT(*) FROM skald_steps WHERE saga = $1 AND state IN ('undone', 'barred')", id)
 				r.want(1, "SELECT COUNT(*) FROM skald_outbox WHERE key = $1 AND type = 'change.undone'", id)
-				r.want(1, "SELECT COUNT(*) FROM skald_outbox WHERE key = $1 AND type IN ('payment.refunded', 'payment.declined')", id)
+				r.want(1,
+					"SELECT COUNT(*) FROM skald_outbox WHERE key = $1 AND type IN ('payment.refunded', 'payment.declined')", id)
 			}
 			r.want(before, balance, "ada")
 			r.want(0, left)
@@ -175,7 +180,8 @@ func TestFulfilmentAnswersAChangeOfWhatShipsOnce(t *testing.T) {
 		}
 		r.want(taken, "SELECT COUNT(*) FROM skald_outbox WHERE key = $1 AND type = 'change.taken'", o.ID)
 		r.want(1-taken, "SELECT COUNT(*) FROM skald_outbox WHERE key = $1 AND type = 'change.refused'", o.ID)
-		r.want(taken, "SELECT COUNT(*) FROM dispatches WHERE order_id = $1 AND state = 'gone' AND number = 1 AND address = 'there'", o.ID)
+		r.want(taken,
+			"SELECT COUNT(*) FROM dispatches WHERE order_id = $1 AND state = 'gone' AND number = 1 AND address = 'there'", o.ID)
 		r.want(1, "SELECT COUNT(*) FROM parcels WHERE order_id = $1 AND state = 'shipped'", o.ID)
 	}
 }

@@ -122,10 +122,12 @@ func TestBarredIsCounted(t *testing.T) {
 	quiet(t, s.work...)
 	status = order.Status{}
 	s.ask("GET", "/orders/"+o.ID+"/history", "", &status)
-	if status.State != order.Cancelled || status.Reason != order.ByCustomer || status.Cancellation != "stopped" || status.Changes[0].Answer != "refused" {
+	if status.State != order.Cancelled || status.Reason != order.ByCustomer ||
+		status.Cancellation != "stopped" || status.Changes[0].Answer != "refused" {
 		t.Errorf("%+v", status)
 	}
-	if n := num(t, s.dbs["payment"], "SELECT COUNT(*) FROM gateway_moves"); n != 0 || num(t, s.dbs["payment"], charges) != 0 {
+	if n := num(t, s.dbs["payment"], "SELECT COUNT(*) FROM gateway_moves"); n != 0 ||
+		num(t, s.dbs["payment"], charges) != 0 {
 		t.Errorf("the gateway moved %d times", n)
 	}
 	if ends, h := s.ends(), s.all["payment"].Inbox.Health(); ends.Barred != 2 || h.Barred != 2 {
@@ -139,7 +141,9 @@ func TestOrderGoesOnWithoutADeclinedChange(t *testing.T) {
 	s := newShop(t, nil)
 	var o order.Summary
 	var status order.Status
-	s.ask("POST", "/orders", `{"customer":"`+sample.Student+`","items":[{"sku":"kettle","quantity":2},{"sku":"mug","quantity":1},{"sku":"coffee","quantity":1}]}`, &o)
+	s.ask("POST", "/orders", `{"customer":"`+sample.Student+
+		`","items":[{"sku":"kettle","quantity":2},{"sku":"mug","quantity":1},{"sku":"coffee","quantity":1}]}`,
+		&o)
 	s.ask("PUT", "/orders/"+o.ID+"/address", `{"address":"elsewhere"}`, &status)
 	quiet(t, s.work...)
 	status = order.Status{}
@@ -147,10 +151,12 @@ func TestOrderGoesOnWithoutADeclinedChange(t *testing.T) {
 	if status.State != order.Confirmed || len(status.Changes) != 1 || status.Changes[0].Answer != "declined" {
 		t.Errorf("%+v", status)
 	}
-	if n := num(t, s.dbs["payment"], "SELECT balance FROM accounts WHERE id = $1", sample.Student); n != 10_000-o.Cents {
+	if n := num(t, s.dbs["payment"], "SELECT balance FROM accounts WHERE id = $1",
+		sample.Student); n != 10_000-o.Cents {
 		t.Errorf("the customer has %d cents, and has paid %d", n, o.Cents)
 	}
-	if n := num(t, s.dbs["fulfilment"], "SELECT COUNT(*) FROM dispatches WHERE state = 'gone' AND address = ''"); n != 1 {
+	if n := num(t, s.dbs["fulfilment"],
+		"SELECT COUNT(*) FROM dispatches WHERE state = 'gone' AND address = ''"); n != 1 {
 		t.Error("the parcel went elsewhere")
 	}
 	s.allHold()
@@ -167,9 +173,11 @@ func TestUnknownSettledIsCounted(t *testing.T) {
 		change bool
 		moved  map[string]int64 // by kind; nil: what becomes of the change depends on who was first
 	}{
-		"500 after it has charged and refunded": {gateway.Rates{Fail: 1}, []string{one, short}, false, map[string]int64{"charge": 2, "refund": 1}},
-		"500, and the order is changed":         {gateway.Rates{Fail: 1}, []string{one}, true, nil},
-		"it hangs after it has charged":         {gateway.Rates{Hang: 1, HangFor: time.Hour}, []string{one}, false, map[string]int64{"charge": 1}},
+		"500 after it has charged and refunded": {gateway.Rates{Fail: 1}, []string{one, short}, false,
+			map[string]int64{"charge": 2, "refund": 1}},
+		"500, and the order is changed": {gateway.Rates{Fail: 1}, []string{one}, true, nil},
+		"it hangs after it has charged": {gateway.Rates{Hang: 1, HangFor: time.Hour}, []string{one}, false,
+			map[string]int64{"charge": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db, at := home(t, "gateway")
@@ -193,7 +201,8 @@ func TestUnknownSettledIsCounted(t *testing.T) {
 				s.ask("PUT", "/orders/"+o.ID+"/address", `{"address":"elsewhere"}`, &order.Status{})
 			}
 			const open = "SELECT COUNT(*) FROM orders WHERE state NOT IN ('confirmed', 'cancelled')"
-			for deadline := time.Now().Add(5 * time.Minute); num(t, s.dbs["order"], open) > 0; time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(5 * time.Minute); num(t, s.dbs["order"],
+				open) > 0; time.Sleep(time.Millisecond) {
 				if quiet(t, s.work...); time.Now().After(deadline) {
 					t.Fatal("the orders do not end")
 				}
@@ -207,7 +216,8 @@ func TestUnknownSettledIsCounted(t *testing.T) {
 			if n := num(t, db, "SELECT COUNT(*) FROM gateway_moves"); s.settled() != n || n == 0 {
 				t.Errorf("the demo would show %d settled, the gateway moved %d times", s.settled(), n)
 			}
-			if n := num(t, s.dbs["payment"], "SELECT COUNT(*) FROM transfers WHERE order_id <> ''"); n != num(t, db, "SELECT COUNT(*) FROM gateway_moves") {
+			if n := num(t, s.dbs["payment"], "SELECT COUNT(*) FROM transfers WHERE order_id <> ''"); n != num(
+				t, db, "SELECT COUNT(*) FROM gateway_moves") {
 				t.Errorf("%d transfers", n)
 			}
 			s.allHold()

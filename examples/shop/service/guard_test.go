@@ -98,7 +98,10 @@ func (e echo) Publish(ctx context.Context, ms []skald.Message, only ...broker.To
 func TestWhatANaturalKeySavesInTheShop(t *testing.T) {
 	for _, guarded := range []bool{false, true} {
 		t.Run(fmt.Sprint("guarded ", guarded), func(t *testing.T) {
-			s := shopOver(t, echo{bus(t)}, &service.Options{Inbox: inbox.Options{Retry: inbox.Retry{Classify: failure.ViolationIs(failure.Permanent)}}}, sagatest.NoMark[*sql.Tx])
+			s := shopOver(t, echo{bus(t)},
+				&service.Options{Inbox: inbox.Options{
+					Retry: inbox.Retry{Classify: failure.ViolationIs(failure.Permanent)}}},
+				sagatest.NoMark[*sql.Tx])
 			if guarded {
 				if _, err := s.dbs["payment"].ExecContext(t.Context(), naturalKey); err != nil {
 					t.Fatal(err)
@@ -130,7 +133,8 @@ func notAsGuarded(s *shop, guarded bool) (wrong []string) {
 	found := s.audit(s.t.Context())
 	for invariant, ok := range want {
 		if found[invariant].OK != ok {
-			wrong = append(wrong, fmt.Sprintf("%s: ok %t, want %t: %s", invariant, !ok, ok, found[invariant].Detail))
+			wrong = append(wrong, fmt.Sprintf("%s: ok %t, want %t: %s", invariant, !ok, ok,
+				found[invariant].Detail))
 		}
 	}
 	if n := num(s.t, s.dbs["payment"], twice); (n == 0) != guarded {

@@ -11,7 +11,8 @@ import (
 )
 
 func tea(id, customer string, quantity int64) event.Order {
-	return event.Order{ID: id, Customer: customer, Items: []event.Item{{SKU: "tea", Quantity: quantity, Cents: 490}}, Cents: quantity * 490}
+	return event.Order{ID: id, Customer: customer,
+		Items: []event.Item{{SKU: "tea", Quantity: quantity, Cents: 490}}, Cents: quantity * 490}
 }
 
 func about(o event.Order) event.Verdict { return event.Verdict{Order: o} }
@@ -76,7 +77,8 @@ func TestPaymentGivesBackOnce(t *testing.T) {
 			r := newRig(t, "payment")
 			before, o := r.num(balance, "ada"), tea("o1", "ada", 2)
 			undo := map[string]skald.Event[event.Verdict]{
-				event.StockShort: r.ev.StockShort, event.ParcelFailed: r.ev.ParcelFailed, event.ParcelStopped: r.ev.ParcelStopped,
+				event.StockShort: r.ev.StockShort, event.ParcelFailed: r.ev.ParcelFailed,
+				event.ParcelStopped: r.ev.ParcelStopped,
 			}[why]
 			r.hear(1, r.ev.OrderPlaced.New("o1", o))
 			r.hear(2, undo.New("o1", about(o)))
@@ -170,7 +172,8 @@ func TestInventoryReservesAllOrNothing(t *testing.T) {
 	r.hear(3, r.ev.PaymentTaken.New("o1", about(o)))
 	r.want(5, stock, "tea")
 	r.want(1, stock, "mug")
-	r.hear(2, r.ev.PaymentTaken.New("o2", about(basket("o2", map[string]int64{"tea": 1, "mug": 1, sample.Sold: 1}))))
+	r.hear(2, r.ev.PaymentTaken.New("o2",
+		about(basket("o2", map[string]int64{"tea": 1, "mug": 1, sample.Sold: 1}))))
 	r.hear(1, r.ev.PaymentTaken.New("o3", about(basket("o3", map[string]int64{"unheard of": 1}))))
 	r.want(5, stock, "tea")
 	r.want(1, stock, "mug")
@@ -206,7 +209,8 @@ func TestInventoryReleasesWhatItReserved(t *testing.T) {
 // Nothing is put back that was not put aside: not of an order that was short, nor of one that was never seen.
 func TestInventoryReleasesNothingElse(t *testing.T) {
 	r := newRig(t, "inventory")
-	short, late := basket("o1", map[string]int64{"tea": 1, sample.Sold: 1}), basket("o2", map[string]int64{"tea": 1})
+	short, late := basket("o1", map[string]int64{"tea": 1, sample.Sold: 1}),
+		basket("o2", map[string]int64{"tea": 1})
 	r.hear(1, r.ev.PaymentTaken.New("o1", about(short)))
 	r.hear(1, r.ev.ParcelFailed.New("o1", about(short)))
 	r.hear(1, r.ev.ParcelStopped.New("o2", about(late)))
@@ -222,7 +226,8 @@ func TestFulfilment(t *testing.T) {
 	r.hear(3, r.ev.StockReserved.New("o1", about(tea("o1", "ada", 1))))
 	r.hear(3, r.ev.StockReserved.New("o2", about(basket("o2", map[string]int64{"tea": 1, sample.Heavy: 1}))))
 	r.want(1, "SELECT COUNT(*) FROM parcels WHERE order_id = 'o1' AND state = 'shipped'")
-	r.want(1, "SELECT COUNT(*) FROM parcels WHERE order_id = 'o2' AND state = 'failed' AND reason = 'the carrier does not take piano'")
+	r.want(1,
+		"SELECT COUNT(*) FROM parcels WHERE order_id = 'o2' AND state = 'failed' AND reason = 'the carrier does not take piano'")
 	r.want(2, "SELECT COUNT(*) FROM parcels")
 	r.wantSaid("parcel.shipped o1", "parcel.failed o2")
 }
@@ -242,14 +247,16 @@ func TestFulfilmentStopsWhatHasNotLeft(t *testing.T) {
 	r.hear(2, r.ev.ChangeDeclined.New("late", change(late, 3, "anywhere")))
 	r.hear(2, r.ev.ChangeAsked.New("late", change(late, 4, "nowhere")))
 	r.hear(2, r.ev.CancelAsked.New("late", about(late)))
-	r.want(1, "SELECT COUNT(*) FROM dispatches WHERE order_id = 'late' AND state = 'gone' AND number = 2 AND address = 'there'")
+	r.want(1,
+		"SELECT COUNT(*) FROM dispatches WHERE order_id = 'late' AND state = 'gone' AND number = 2 AND address = 'there'")
 	r.hear(2, r.ev.CancelAsked.New("early", about(early)))
 	r.hear(2, r.ev.ChangePaid.New("early", change(early, 1, "here")))
 	r.hear(2, r.ev.ChangeAsked.New("early", change(early, 1, "here")))
 	r.hear(2, r.ev.StockReserved.New("early", about(early)))
 	r.want(1, "SELECT COUNT(*) FROM parcels")
 	r.want(1, "SELECT COUNT(*) FROM skald_mark WHERE outcome = 2")
-	r.wantSaid("change.taken late", "change.taken late", "change.refused late", "parcel.shipped late", "change.refused late", "parcel.gone late",
+	r.wantSaid("change.taken late", "change.taken late", "change.refused late", "parcel.shipped late",
+		"change.refused late", "parcel.gone late",
 		"parcel.stopped early", "change.refused early")
 	heavy := basket("heavy", map[string]int64{sample.Heavy: 1})
 	r.hear(1, r.ev.StockReserved.New("heavy", about(heavy)))
@@ -262,11 +269,14 @@ func TestFulfilmentStopsWhatHasNotLeft(t *testing.T) {
 func TestNotificationMailsOnce(t *testing.T) {
 	r := newRig(t, "notification")
 	r.hear(3, r.ev.OrderConfirmed.New("o1", about(tea("o1", "ada", 1))))
-	r.hear(3, r.ev.OrderCancelled.New("o2", event.Verdict{Order: tea("o2", "bob", 1), Reason: "out_of_stock"}))
+	r.hear(3, r.ev.OrderCancelled.New("o2",
+		event.Verdict{Order: tea("o2", "bob", 1), Reason: "out_of_stock"}))
 	r.hear(1, r.ev.OrderPlaced.New("o3", tea("o3", "eve", 1)))
 	r.want(2, "SELECT COUNT(*) FROM mails")
-	r.want(1, "SELECT COUNT(*) FROM mails WHERE order_id = 'o1' AND recipient = 'ada' AND subject = 'Your order is on its way'")
-	r.want(1, "SELECT COUNT(*) FROM mails WHERE recipient = 'bob' AND subject = 'Your order was cancelled: out_of_stock'")
+	r.want(1,
+		"SELECT COUNT(*) FROM mails WHERE order_id = 'o1' AND recipient = 'ada' AND subject = 'Your order is on its way'")
+	r.want(1,
+		"SELECT COUNT(*) FROM mails WHERE recipient = 'bob' AND subject = 'Your order was cancelled: out_of_stock'")
 	r.want(2, marks)
 }
 
@@ -274,13 +284,17 @@ func TestAnalyticsCountsEverythingOnce(t *testing.T) {
 	r := newRig(t, "analytics")
 	v := about(tea("o1", "ada", 1))
 	all := []skald.Draft{
-		r.ev.OrderPlaced.New("o1", v.Order), r.ev.OrderConfirmed.New("o1", v), r.ev.OrderCancelled.New("o1", v),
+		r.ev.OrderPlaced.New("o1", v.Order), r.ev.OrderConfirmed.New("o1", v),
+		r.ev.OrderCancelled.New("o1", v),
 		r.ev.PaymentTaken.New("o1", v), r.ev.PaymentDeclined.New("o1", v), r.ev.PaymentRefunded.New("o1", v),
 		r.ev.StockReserved.New("o1", v), r.ev.StockShort.New("o1", v), r.ev.StockReleased.New("o1", v),
-		r.ev.ParcelShipped.New("o1", v), r.ev.ParcelFailed.New("o1", v), r.ev.ParcelStopped.New("o1", v), r.ev.ParcelGone.New("o1", v),
+		r.ev.ParcelShipped.New("o1", v), r.ev.ParcelFailed.New("o1", v), r.ev.ParcelStopped.New("o1", v),
+		r.ev.ParcelGone.New("o1", v),
 		r.ev.CancelAsked.New("o1", v), r.ev.ChangeAsked.New("o1", event.Change{Order: v.Order}),
-		r.ev.ChangeTaken.New("o1", event.Change{Order: v.Order}), r.ev.ChangeRefused.New("o1", event.Change{Order: v.Order}),
-		r.ev.ChangePaid.New("o1", event.Change{Order: v.Order}), r.ev.ChangeDeclined.New("o1", event.Change{Order: v.Order}),
+		r.ev.ChangeTaken.New("o1", event.Change{Order: v.Order}),
+		r.ev.ChangeRefused.New("o1", event.Change{Order: v.Order}),
+		r.ev.ChangePaid.New("o1", event.Change{Order: v.Order}),
+		r.ev.ChangeDeclined.New("o1", event.Change{Order: v.Order}),
 		r.ev.ChangeUndone.New("o1", event.Change{Order: v.Order}),
 	}
 	for _, d := range all {

@@ -64,9 +64,11 @@ func TestMailsAreDeliveredOnce(t *testing.T) {
 		"answered":              {came: 1, noted: 1},
 		"busy twice":            {moods: mail.Rates{Busy: 1}, times: 2, came: 1, noted: 1},
 		"cut after it has come": {moods: mail.Rates{Cut: 1}, times: 2, came: 3, unknown: 1, noted: 1},
-		"cut, and forgetful":    {moods: mail.Rates{Cut: 1}, times: 1, memory: notification.Forgetful, came: 1, dead: "may have forgotten the key"},
-		"busy, and forgetful":   {moods: mail.Rates{Busy: 1}, times: 1, memory: notification.Forgetful, dead: "may have forgotten the key"},
-		"a strange customer":    {came: 1, noted: 1, recipient: "a\r\n<b> \"ö"},
+		"cut, and forgetful": {moods: mail.Rates{Cut: 1}, times: 1, memory: notification.Forgetful,
+			came: 1, dead: "may have forgotten the key"},
+		"busy, and forgetful": {moods: mail.Rates{Busy: 1}, times: 1, memory: notification.Forgetful,
+			dead: "may have forgotten the key"},
+		"a strange customer": {came: 1, noted: 1, recipient: "a\r\n<b> \"ö"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db, at := home(t, "mail")
@@ -89,7 +91,8 @@ func TestMailsAreDeliveredOnce(t *testing.T) {
 			}
 			r.publish(2, r.ev.OrderConfirmed.New("o1", about(tea("o1", customer, 1))))
 			const ended = "SELECT (SELECT COUNT(*) FROM mails) + (SELECT COUNT(*) FROM skald_dead)"
-			for deadline := time.Now().Add(5 * time.Minute); num(t, own, ended) == 0; time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(5 * time.Minute); num(t, own,
+				ended) == 0; time.Sleep(time.Millisecond) {
 				if quiet(t, r.svc.Inbox); time.Now().After(deadline) {
 					t.Fatal("the mail does not end")
 				}
@@ -100,7 +103,8 @@ func TestMailsAreDeliveredOnce(t *testing.T) {
 			if n := num(t, db, "SELECT COUNT(*) FROM mailbox"); n != min(c.came, 1) {
 				t.Errorf("%d mails are delivered", n)
 			}
-			if n := num(t, db, "SELECT COALESCE(SUM(came), 0) FROM mailbox WHERE message_id = 'order-o1@shop.example' AND subject = 'Your order is on its way'"); n != c.came {
+			if n := num(t, db,
+				"SELECT COALESCE(SUM(came), 0) FROM mailbox WHERE message_id = 'order-o1@shop.example' AND subject = 'Your order is on its way'"); n != c.came {
 				t.Errorf("the mail came %d times, want %d", n, c.came)
 			}
 			if n := r.svc.Inbox.Health().UnknownSettled; n < c.unknown {
@@ -121,7 +125,8 @@ func TestMailsThatAreRefused(t *testing.T) {
 		err = box.Prepare(t.Context())
 	}
 	if err == nil {
-		err = box.Take(t.Context(), mail.Mail{ID: "order-o1@shop.example", To: "eve@customers.example", Subject: "Another mail"})
+		err = box.Take(t.Context(), mail.Mail{ID: "order-o1@shop.example", To: "eve@customers.example",
+			Subject: "Another mail"})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -39,8 +39,10 @@ func TestOperatorCancelsAnOrder(t *testing.T) {
 		s.all["order"].HTTP().ServeHTTP(w, r)
 		return w
 	}
-	at := ask("POST", "/orders", `{"customer":"ada","items":[{"sku":"tea","quantity":2}]}`).Header().Get("Location")
-	if w := ask("POST", at+"/cancel", ""); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+	at := ask("POST", "/orders",
+		`{"customer":"ada","items":[{"sku":"tea","quantity":2}]}`).Header().Get("Location")
+	if w := ask("POST", at+"/cancel", ""); w.Code != http.StatusServiceUnavailable ||
+		w.Header().Get("Retry-After") == "" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	if w := ask("PUT", at+"/address", `{"address":"elsewhere"}`); w.Code != http.StatusAccepted {
@@ -49,7 +51,8 @@ func TestOperatorCancelsAnOrder(t *testing.T) {
 	s.until(1, "SELECT COUNT(*) FROM skald_outbox WHERE type = 'payment.charge'")
 	cancel, by := operate.SagaChange{Verb: operate.CancelSaga}, operate.Order{Author: "eve", Reason: "a hoax"}
 	db := sqlitestore.New(s.dbs["order"], nil)
-	if _, err := operate.ChangeSagas(t.Context(), db, operate.SagaSelection{Name: "order"}, cancel, by); err != nil {
+	if _, err := operate.ChangeSagas(t.Context(), db, operate.SagaSelection{Name: "order"}, cancel,
+		by); err != nil {
 		t.Fatal(err)
 	}
 	s.until(1, "SELECT COUNT(*) FROM orders WHERE state = 'cancelled' AND reason = '"+order.GivenUp+"'")

@@ -64,13 +64,15 @@ func TestPostOrder(t *testing.T) {
 	r.wantSaid("order.placed " + o.ID)
 	repeat := r.post("k1", twoTeas)
 	var again order.Summary
-	if err := json.Unmarshal(repeat.Body.Bytes(), &again); err != nil || repeat.Code != http.StatusCreated || again.ID != o.ID || repeat.Header().Get("Location") != "/orders/"+o.ID {
+	if err := json.Unmarshal(repeat.Body.Bytes(), &again); err != nil || repeat.Code != http.StatusCreated ||
+		again.ID != o.ID || repeat.Header().Get("Location") != "/orders/"+o.ID {
 		t.Errorf("the repeat: %d %s", repeat.Code, repeat.Body)
 	}
 	r.want(1, "SELECT COUNT(*) FROM orders")
 	r.wantSaid("order.placed " + o.ID)
 	var found order.Summary
-	if w := r.get("/orders/"+o.ID, &found); w.Code != http.StatusOK || found.ID != o.ID || found.State != order.Pending || len(found.Items) != 2 {
+	if w := r.get("/orders/"+o.ID, &found); w.Code != http.StatusOK || found.ID != o.ID ||
+		found.State != order.Pending || len(found.Items) != 2 {
 		t.Errorf("GET: %d %s", w.Code, w.Body)
 	}
 }
@@ -106,13 +108,15 @@ func TestPostOrderRefusals(t *testing.T) {
 		if w.Code != c.code || w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s: %d %s, want %d", c.name, w.Code, w.Header().Get("Content-Type"), c.code)
 		}
-		if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil || problem.Status != c.code || problem.Detail == "" {
+		if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil || problem.Status != c.code ||
+			problem.Detail == "" {
 			t.Errorf("%s: %s", c.name, w.Body)
 		}
 	}
 	r.want(1, "SELECT COUNT(*) FROM orders")
 	for _, path := range []string{"/orders/none", "/orders/none/history"} {
-		if w := r.get(path, nil); w.Code != http.StatusNotFound || w.Header().Get("Content-Type") != "application/problem+json" {
+		if w := r.get(path, nil); w.Code != http.StatusNotFound ||
+			w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
 	}
@@ -146,8 +150,9 @@ func TestOrderHearsInAnyOrder(t *testing.T) {
 		"stopped": r.ev.ParcelStopped, "gone": r.ev.ParcelGone,
 	}
 	ofChange := map[string]skald.Event[event.Change]{
-		"change.paid": r.ev.ChangePaid, "change.declined": r.ev.ChangeDeclined, "change.undone": r.ev.ChangeUndone,
-		"change.taken": r.ev.ChangeTaken, "change.refused": r.ev.ChangeRefused,
+		"change.paid": r.ev.ChangePaid, "change.declined": r.ev.ChangeDeclined,
+		"change.undone": r.ev.ChangeUndone,
+		"change.taken":  r.ev.ChangeTaken, "change.refused": r.ev.ChangeRefused,
 	}
 	draft := func(what string, o event.Order) skald.Draft {
 		if e, ok := ofChange[what]; ok {
@@ -168,19 +173,23 @@ func TestOrderHearsInAnyOrder(t *testing.T) {
 		{"taken reserved shipped gone", "order.confirmed", order.Confirmed, ""},
 		{"stopped declined", "order.cancelled", order.Cancelled, "cancelled_by_customer"},
 		{"taken stopped short refunded", "order.cancelled", order.Cancelled, "cancelled_by_customer"},
-		{"taken reserved stopped released refunded", "order.cancelled", order.Cancelled, "cancelled_by_customer"},
+		{"taken reserved stopped released refunded", "order.cancelled", order.Cancelled,
+			"cancelled_by_customer"},
 		{"taken reserved shipped change.paid change.taken", "order.confirmed", order.Confirmed, ""},
 		{"taken reserved shipped change.refused change.undone", "order.confirmed", order.Confirmed, ""},
 		{"declined change.refused change.undone", "order.cancelled", order.Cancelled, "payment_declined"},
-		{"stopped declined change.refused change.undone", "order.cancelled", order.Cancelled, "cancelled_by_customer"},
+		{"stopped declined change.refused change.undone", "order.cancelled", order.Cancelled,
+			"cancelled_by_customer"},
 	} {
-		asked, changed := strings.Contains(c.says, "gone") || strings.Contains(c.says, "stopped"), strings.Contains(c.says, "change.")
+		asked, changed := strings.Contains(c.says, "gone") || strings.Contains(c.says, "stopped"),
+			strings.Contains(c.says, "change.")
 		all := permutations(strings.Fields(c.says))
 		orders := make([]event.Order, len(all))
 		for i := range all {
 			orders[i] = r.placed(fmt.Sprint(c.says, i))
 			if changed {
-				r.asks(http.StatusAccepted, "PUT", "/orders/"+orders[i].ID+"/address", `{"address":"elsewhere"}`)
+				r.asks(http.StatusAccepted, "PUT", "/orders/"+orders[i].ID+"/address",
+					`{"address":"elsewhere"}`)
 			}
 			if asked {
 				r.asks(http.StatusAccepted, "POST", "/orders/"+orders[i].ID+"/cancel", "")
@@ -209,7 +218,8 @@ func TestOrderHearsInAnyOrder(t *testing.T) {
 func (r *rig) saidOf(which string) map[string]int {
 	r.t.Helper()
 	out := map[string]int{}
-	err := table.All(r.t.Context(), table.SQL(r.db), "SELECT key, COUNT(*) FROM skald_outbox WHERE "+which+" GROUP BY key", nil, func(row table.Row) error {
+	err := table.All(r.t.Context(), table.SQL(r.db), "SELECT key, COUNT(*) FROM skald_outbox WHERE "+which+
+		" GROUP BY key", nil, func(row table.Row) error {
 		var key string
 		var n int
 		err := row.Scan(&key, &n)
@@ -232,7 +242,8 @@ func (r *rig) checkEnd(id string, says []string, count int, said string, state o
 		r.t.Errorf("%v: %+v, want %s %q", says, status, state, reason)
 	}
 	last := status.History[len(status.History)-1]
-	if _, err := time.Parse(time.RFC3339, last.At); err != nil || last.State != state || status.History[0].State != order.Pending {
+	if _, err := time.Parse(time.RFC3339, last.At); err != nil || last.State != state ||
+		status.History[0].State != order.Pending {
 		r.t.Errorf("%v: history %+v: %v", says, status.History, err)
 	}
 	want := 2
@@ -267,7 +278,8 @@ func TestWishes(t *testing.T) {
 	at := "/orders/" + o.ID
 	r.asks(http.StatusNotFound, "POST", "/orders/none/cancel", "")
 	r.asks(http.StatusNotFound, "PUT", "/orders/none/address", `{"address":"here"}`)
-	for _, bad := range []string{``, `{}`, `{"address":""}`, `{"address":1}`, `{"address":"` + strings.Repeat("x", 501) + `"}`} {
+	for _, bad := range []string{``, `{}`, `{"address":""}`, `{"address":1}`, `{"address":"` +
+		strings.Repeat("x", 501) + `"}`} {
 		r.asks(http.StatusBadRequest, "PUT", at+"/address", bad)
 	}
 	r.asks(http.StatusAccepted, "PUT", at+"/address", `{"address":"here"}`)
@@ -276,8 +288,10 @@ func TestWishes(t *testing.T) {
 	r.asks(http.StatusAccepted, "POST", at+"/cancel", "")
 	r.asks(http.StatusOK, "POST", at+"/cancel", "")
 	r.asks(http.StatusConflict, "PUT", at+"/address", `{"address":"nowhere"}`)
-	r.wantSaid("order.placed "+o.ID, "order.change_asked "+o.ID, "order.change_asked "+o.ID, "order.cancel_asked "+o.ID)
-	here, there := event.Change{Order: o, Number: 1, Address: "here", Fee: 250}, event.Change{Order: o, Number: 2, Address: "there", Fee: 250}
+	r.wantSaid("order.placed "+o.ID, "order.change_asked "+o.ID, "order.change_asked "+o.ID,
+		"order.cancel_asked "+o.ID)
+	here, there := event.Change{Order: o, Number: 1, Address: "here", Fee: 250},
+		event.Change{Order: o, Number: 2, Address: "there", Fee: 250}
 	r.hear(2, r.ev.ChangePaid.New(o.ID, here))
 	r.hear(2, r.ev.ChangeTaken.New(o.ID, here))
 	r.hear(2, r.ev.ChangeRefused.New(o.ID, there))
@@ -285,7 +299,8 @@ func TestWishes(t *testing.T) {
 	r.want(1, "SELECT COUNT(*) FROM skald_mark WHERE outcome = 2")
 	var status order.Status
 	r.get(at+"/history", &status)
-	want := []order.Changed{{Address: "here", Cents: 250, Answer: "taken"}, {Address: "there", Cents: 250, Answer: "refused"}}
+	want := []order.Changed{{Address: "here", Cents: 250, Answer: "taken"},
+		{Address: "there", Cents: 250, Answer: "refused"}}
 	if status.Cancellation != "asked" || !slices.Equal(status.Changes, want) {
 		t.Errorf("%+v", status)
 	}

@@ -73,7 +73,8 @@ func migrate(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = sqlitestore.Migrate(context.Background(), db, &sqlitestore.MigrateOptions{Source: "/test/" + name})
+	_, err = sqlitestore.Migrate(context.Background(), db,
+		&sqlitestore.MigrateOptions{Source: "/test/" + name})
 	if err = errors.Join(err, db.Close()); err != nil { // which leaves nothing in the log beside it
 		return nil, err
 	}
@@ -135,8 +136,9 @@ func (r *rig) publish(times int, d skald.Draft) {
 	}
 	r.n++
 	m := skald.Message{
-		ID: fmt.Sprintf("0190a000-0000-7000-8000-%012d", r.n), Source: "/test/other", Type: d.Type, Topic: d.Topic,
-		Key: d.Key, Time: time.Now(), ContentType: "application/json", Data: data,
+		ID: fmt.Sprintf("0190a000-0000-7000-8000-%012d", r.n), Source: "/test/other", Type: d.Type,
+		Topic: d.Topic,
+		Key:   d.Key, Time: time.Now(), ContentType: "application/json", Data: data,
 	}
 	for range times {
 		if err := r.bus.Publish(r.t.Context(), []skald.Message{m}).Wait(r.t.Context()); err != nil {
@@ -166,12 +168,13 @@ func quiet(t *testing.T, steppers ...skald.Stepper) {
 func (r *rig) said() []string {
 	r.t.Helper()
 	var out []string
-	err := table.All(r.t.Context(), table.SQL(r.db), "SELECT type, key FROM skald_outbox ORDER BY seq", nil, func(row table.Row) error {
-		var kind, key string
-		err := row.Scan(&kind, &key)
-		out = append(out, kind+" "+key)
-		return err
-	})
+	err := table.All(r.t.Context(), table.SQL(r.db), "SELECT type, key FROM skald_outbox ORDER BY seq", nil,
+		func(row table.Row) error {
+			var kind, key string
+			err := row.Scan(&kind, &key)
+			out = append(out, kind+" "+key)
+			return err
+		})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -214,7 +217,8 @@ func newShop(t *testing.T, o *service.Options) *shop {
 	return shopOver(t, bus(t), o, func(d store.Driver[*sql.Tx]) store.Driver[*sql.Tx] { return d })
 }
 
-func shopOver(t *testing.T, b broker.Broker, o *service.Options, over func(store.Driver[*sql.Tx]) store.Driver[*sql.Tx]) *shop {
+func shopOver(t *testing.T, b broker.Broker, o *service.Options,
+	over func(store.Driver[*sql.Tx]) store.Driver[*sql.Tx]) *shop {
 	t.Helper()
 	s := &shop{t: t, dbs: map[string]*sql.DB{}, all: map[string]*service.Service[*sql.Tx]{}}
 	for _, name := range service.Names() {

@@ -159,7 +159,8 @@ func (r ready[TTx]) Prepare(ctx context.Context) error {
 }
 
 // track keeps a row for each order, by the events of all services: nobody else knows the whole.
-func (s *Service[TTx]) track(db store.Driver[TTx], bus broker.Broker, events *event.Events, o inbox.Options) error {
+func (s *Service[TTx]) track(db store.Driver[TTx], bus broker.Broker, events *event.Events,
+	o inbox.Options) error {
 	rows, ok := db.(store.Tracker[TTx])
 	if !ok {
 		return fmt.Errorf("%T tracks no sagas: take another store", db)
@@ -172,7 +173,8 @@ func (s *Service[TTx]) track(db store.Driver[TTx], bus broker.Broker, events *ev
 	o.Instance.Member = events.Group(event.Tracker) + strings.TrimPrefix(o.Instance.Member,
 		events.Group(s.Name))
 	s.tracker = inbox.New(db, bus, events.Group(event.Tracker), &o)
-	flow.NewTracker(placing, rows, &flow.Options{Key: func(m skald.Message) string { return string(m.Key) }, Now: o.Now}).On(s.tracker)
+	flow.NewTracker(placing, rows, &flow.Options{Key: func(m skald.Message) string { return string(m.Key) },
+		Now: o.Now}).On(s.tracker)
 	return nil
 }
 
@@ -180,18 +182,23 @@ func (s *Service[TTx]) build(home table.Home[TTx], events *event.Events, o Optio
 	switch s.Name {
 	case "order":
 		var part *order.Order[TTx]
-		part, err = order.New(home, events, &order.Options{Outbox: &o.Outbox, Now: o.Now, NewID: o.NewID, Where: o.Where, Seen: o.Seen, Saga: o.Saga, Prices: sample.Prices()})
+		part, err = order.New(home, events, &order.Options{Outbox: &o.Outbox, Now: o.Now, NewID: o.NewID,
+			Where: o.Where, Seen: o.Seen, Saga: o.Saga, Prices: sample.Prices()})
 		if err == nil {
 			s.Part, s.http, s.engine = part, part.Handler(), part.Engine()
 		}
 	case "payment":
-		s.Part, err = payment.New(home, events, &payment.Options{Outbox: &o.Outbox, Now: o.Now, NewID: o.NewID, Gateway: o.Gateway, Older: o.Older, Accounts: sample.Accounts()})
+		s.Part, err = payment.New(home, events, &payment.Options{Outbox: &o.Outbox, Now: o.Now,
+			NewID: o.NewID, Gateway: o.Gateway, Older: o.Older, Accounts: sample.Accounts()})
 	case "inventory":
-		s.Part, err = inventory.New(home, events, &inventory.Options{Outbox: &o.Outbox, Now: o.Now, Older: o.Older, Stock: sample.Stock()})
+		s.Part, err = inventory.New(home, events,
+			&inventory.Options{Outbox: &o.Outbox, Now: o.Now, Older: o.Older, Stock: sample.Stock()})
 	case "fulfilment":
-		s.Part, err = fulfilment.New(home, events, &fulfilment.Options{Outbox: &o.Outbox, Now: o.Now, Oversize: sample.Oversize()})
+		s.Part, err = fulfilment.New(home, events,
+			&fulfilment.Options{Outbox: &o.Outbox, Now: o.Now, Oversize: sample.Oversize()})
 	case "notification":
-		s.Part, err = notification.New(home, events, &notification.Options{Now: o.Now, Mail: o.Mail, Memory: o.MailMemory})
+		s.Part, err = notification.New(home, events,
+			&notification.Options{Now: o.Now, Mail: o.Mail, Memory: o.MailMemory})
 	case "analytics":
 		s.Part, err = analytics.New(home, events, &analytics.Options{Now: o.Now})
 	default:

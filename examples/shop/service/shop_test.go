@@ -83,7 +83,8 @@ func TestShop(t *testing.T) {
 	for seed := uint64(1); seed < 10; seed++ {
 		s.place(seed, 100)
 		quiet(t, s.work...)
-		if occurs("changes", "taken") && occurs("changes", "refused") && occurs("cancellations", "answer = 'stopped'") && occurs("cancellations", "answer = 'gone'") {
+		if occurs("changes", "taken") && occurs("changes", "refused") &&
+			occurs("cancellations", "answer = 'stopped'") && occurs("cancellations", "answer = 'gone'") {
 			break // who is first is nobody's to say
 		}
 	}
@@ -93,7 +94,8 @@ func TestShop(t *testing.T) {
 			t.Errorf("%s: ok %t, checked %d: %s", name, i.OK, i.Checked, i.Detail)
 		}
 	}
-	for _, reason := range []string{"", "payment_declined", "out_of_stock", "shipping_failed", "cancelled_by_customer"} {
+	for _, reason := range []string{"", "payment_declined", "out_of_stock", "shipping_failed",
+		"cancelled_by_customer"} {
 		if num(t, s.dbs["order"], "SELECT COUNT(*) FROM orders WHERE reason = $1", reason) == 0 {
 			t.Errorf("no order ended with reason %q", reason)
 		}
@@ -126,7 +128,9 @@ func TestLastPiece(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			r := httptest.NewRequest("POST", "/orders", strings.NewReader(fmt.Sprintf(`{"customer":"customer-%02d","items":[{"sku":"print-00","quantity":1}]}`, i)))
+			r := httptest.NewRequest("POST", "/orders",
+				strings.NewReader(
+					fmt.Sprintf(`{"customer":"customer-%02d","items":[{"sku":"print-00","quantity":1}]}`, i)))
 			r.Header.Set("Idempotency-Key", fmt.Sprint("k", i))
 			w := httptest.NewRecorder()
 			if s.all["order"].HTTP().ServeHTTP(w, r); w.Code != http.StatusCreated {
@@ -135,7 +139,8 @@ func TestLastPiece(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	for deadline := time.Now().Add(5 * time.Minute); num(t, s.dbs["notification"], "SELECT COUNT(*) FROM mails") < 8; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); num(t, s.dbs["notification"],
+		"SELECT COUNT(*) FROM mails") < 8; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the orders do not end")
 		}
@@ -169,56 +174,82 @@ const (
 )
 
 func breaches() []breach {
-	const confirmed, declined = "state = 'confirmed' AND id NOT IN (SELECT order_id FROM changes)", "reason = 'payment_declined'"
+	const confirmed, declined = "state = 'confirmed' AND id NOT IN (SELECT order_id FROM changes)",
+		"reason = 'payment_declined'"
 	return []breach{
-		{"money_conserved", "payment", confirmed, `DELETE FROM entries WHERE account = 'shop' AND transfer IN (SELECT id FROM transfers WHERE order_id = $1)`},
-		{"money_conserved", "payment", confirmed, `UPDATE entries SET cents = cents * 2 WHERE transfer IN (SELECT id FROM transfers WHERE order_id = $1);
+		{"money_conserved", "payment", confirmed,
+			`DELETE FROM entries WHERE account = 'shop' AND transfer IN (SELECT id FROM transfers WHERE order_id = $1)`},
+		{"money_conserved", "payment", confirmed,
+			`UPDATE entries SET cents = cents * 2 WHERE transfer IN (SELECT id FROM transfers WHERE order_id = $1);
 			UPDATE accounts SET balance = (SELECT SUM(cents) FROM entries WHERE account = accounts.id)`},
-		{"charged_once", "payment", confirmed, `INSERT INTO transfers (id, kind, order_id, cents, at) SELECT 'twice', kind, order_id, cents, at FROM transfers WHERE order_id = $1;
+		{"charged_once", "payment", confirmed,
+			`INSERT INTO transfers (id, kind, order_id, cents, at) SELECT 'twice', kind, order_id, cents, at FROM transfers WHERE order_id = $1;
 			INSERT INTO entries (transfer, account, cents) SELECT 'twice', e.account, e.cents FROM entries e JOIN transfers t ON t.id = e.transfer WHERE t.order_id = $1;
 			UPDATE accounts SET balance = (SELECT SUM(cents) FROM entries WHERE account = accounts.id)`},
-		{"charged_once", "payment", "reason = 'out_of_stock'", `DELETE FROM entries WHERE transfer IN (SELECT id FROM transfers WHERE order_id = $1 AND kind = 'refund');
+		{"charged_once", "payment", "reason = 'out_of_stock'",
+			`DELETE FROM entries WHERE transfer IN (SELECT id FROM transfers WHERE order_id = $1 AND kind = 'refund');
 			DELETE FROM transfers WHERE order_id = $1 AND kind = 'refund';
 			UPDATE accounts SET balance = (SELECT SUM(cents) FROM entries WHERE account = accounts.id)`},
-		{"charged_once", "payment", moved, `INSERT INTO transfers (id, kind, order_id, cents, at) SELECT 'twice', kind, order_id, cents, at FROM transfers WHERE order_id = $1 AND cents = 250;
+		{"charged_once", "payment", moved,
+			`INSERT INTO transfers (id, kind, order_id, cents, at) SELECT 'twice', kind, order_id, cents, at FROM transfers WHERE order_id = $1 AND cents = 250;
 			INSERT INTO entries (transfer, account, cents) SELECT 'twice', e.account, e.cents FROM entries e JOIN transfers t ON t.id = e.transfer
 				WHERE t.order_id = $1 AND t.cents = 250;
 			UPDATE accounts SET balance = (SELECT SUM(cents) FROM entries WHERE account = accounts.id)`},
-		{"charged_once", "payment", notMoved, `DELETE FROM entries WHERE transfer IN (SELECT id FROM transfers WHERE order_id = $1 AND kind = 'refund' AND cents = 250);
+		{"charged_once", "payment", notMoved,
+			`DELETE FROM entries WHERE transfer IN (SELECT id FROM transfers WHERE order_id = $1 AND kind = 'refund' AND cents = 250);
 			DELETE FROM transfers WHERE order_id = $1 AND kind = 'refund' AND cents = 250;
 			UPDATE accounts SET balance = (SELECT SUM(cents) FROM entries WHERE account = accounts.id)`},
-		{"moved_once", "payment", moved, `UPDATE gateway_moves SET key = 'charge-' || order_id WHERE order_id = $1`},
+		{"moved_once", "payment", moved,
+			`UPDATE gateway_moves SET key = 'charge-' || order_id WHERE order_id = $1`},
 		{"moved_once", "payment", moved, `DELETE FROM gateway_moves WHERE order_id = $1 AND cents = 250`},
 		{"orders_ended", "order", notMoved, `UPDATE changes SET undone = FALSE WHERE order_id = $1`},
-		{"effect_once", "payment", notMoved, `UPDATE skald_step SET state = 1 WHERE saga = $1 AND occurrence <> ''`},
-		{"effect_once", "payment", moved, `INSERT INTO journal SELECT source, id, 'change.refused', saga, '' FROM skald_step WHERE saga = $1 AND occurrence <> ''`},
-		{"moved_once", "payment", confirmed, `INSERT INTO gateway_moves SELECT 'twice', kind, key, customer, order_id, cents, at FROM gateway_moves WHERE order_id = $1`},
+		{"effect_once", "payment", notMoved,
+			`UPDATE skald_step SET state = 1 WHERE saga = $1 AND occurrence <> ''`},
+		{"effect_once", "payment", moved,
+			`INSERT INTO journal SELECT source, id, 'change.refused', saga, '' FROM skald_step WHERE saga = $1 AND occurrence <> ''`},
+		{"moved_once", "payment", confirmed,
+			`INSERT INTO gateway_moves SELECT 'twice', kind, key, customer, order_id, cents, at FROM gateway_moves WHERE order_id = $1`},
 		{"moved_once", "payment", confirmed, `DELETE FROM gateway_moves WHERE order_id = $1`},
-		{"moved_once", "payment", declined, `INSERT INTO gateway_moves VALUES ('unasked', 'charge', 'k', 'ada', $1, 1, '')`},
-		{"stock_conserved", "inventory", confirmed, `INSERT INTO movements (order_id, sku, quantity, at) SELECT order_id, sku, -quantity, at FROM movements WHERE order_id = $1;
+		{"moved_once", "payment", declined,
+			`INSERT INTO gateway_moves VALUES ('unasked', 'charge', 'k', 'ada', $1, 1, '')`},
+		{"stock_conserved", "inventory", confirmed,
+			`INSERT INTO movements (order_id, sku, quantity, at) SELECT order_id, sku, -quantity, at FROM movements WHERE order_id = $1;
 			UPDATE stock SET reserved = (SELECT COALESCE(SUM(quantity), 0) FROM movements m WHERE m.sku = stock.sku);
 			UPDATE stock SET available = delivered - reserved`},
-		{"stock_conserved", "inventory", declined, `INSERT INTO movements (order_id, sku, quantity, at) VALUES ($1, 'tea', 1, '');
+		{"stock_conserved", "inventory", declined,
+			`INSERT INTO movements (order_id, sku, quantity, at) VALUES ($1, 'tea', 1, '');
 			UPDATE stock SET available = available - 1, reserved = reserved + 1 WHERE sku = 'tea'`},
 		{"orders_ended", "order", "id = 'lost'", `SELECT 1`},
 		{"orders_ended", "order", confirmed, `UPDATE skald_tracked SET state = 'running' WHERE key = $1`},
-		{"orders_ended", "order", "id IN (SELECT order_id FROM cancellations WHERE answer = 'stopped')", `UPDATE cancellations SET answer = '' WHERE order_id = $1`},
-		{"shipped_once", "fulfilment", confirmed, `INSERT INTO parcels SELECT * FROM parcels WHERE order_id = $1`},
+		{"orders_ended", "order", "id IN (SELECT order_id FROM cancellations WHERE answer = 'stopped')",
+			`UPDATE cancellations SET answer = '' WHERE order_id = $1`},
+		{"shipped_once", "fulfilment", confirmed,
+			`INSERT INTO parcels SELECT * FROM parcels WHERE order_id = $1`},
 		{"shipped_once", "fulfilment", confirmed, `DELETE FROM parcels WHERE order_id = $1`},
-		{"shipped_once", "fulfilment", "id IN (SELECT order_id FROM cancellations WHERE answer = 'stopped')", `INSERT INTO parcels (order_id, state, reason, at) VALUES ($1, 'shipped', '', '')`},
-		{"shipped_once", "fulfilment", moved, `UPDATE dispatches SET address = 'elsewhere' WHERE order_id = $1`},
+		{"shipped_once", "fulfilment", "id IN (SELECT order_id FROM cancellations WHERE answer = 'stopped')",
+			`INSERT INTO parcels (order_id, state, reason, at) VALUES ($1, 'shipped', '', '')`},
+		{"shipped_once", "fulfilment", moved,
+			`UPDATE dispatches SET address = 'elsewhere' WHERE order_id = $1`},
 		{"shipped_once", "fulfilment", confirmed, `UPDATE dispatches SET number = 9 WHERE order_id = $1`},
-		{"delivered_to_all", "analytics", confirmed, `DELETE FROM skald_mark WHERE id = (SELECT message FROM journal WHERE order_id = $1 AND type = 'parcel.shipped');
+		{"delivered_to_all", "analytics", confirmed,
+			`DELETE FROM skald_mark WHERE id = (SELECT message FROM journal WHERE order_id = $1 AND type = 'parcel.shipped');
 			DELETE FROM journal WHERE order_id = $1 AND type = 'parcel.shipped'`},
-		{"order_per_key", "analytics", confirmed, `UPDATE skald_mark SET arrival = -arrival WHERE id = (SELECT message FROM journal WHERE order_id = $1 AND type = 'order.confirmed')`},
-		{"effect_once", "inventory", confirmed, `INSERT INTO journal SELECT * FROM journal WHERE order_id = $1`},
+		{"order_per_key", "analytics", confirmed,
+			`UPDATE skald_mark SET arrival = -arrival WHERE id = (SELECT message FROM journal WHERE order_id = $1 AND type = 'order.confirmed')`},
+		{"effect_once", "inventory", confirmed,
+			`INSERT INTO journal SELECT * FROM journal WHERE order_id = $1`},
 		{"effect_once", "fulfilment", confirmed, `DELETE FROM journal WHERE order_id = $1`},
-		{"effect_once", "notification", confirmed, `INSERT INTO journal VALUES ('elsewhere', 'unmarked', 'order.confirmed', $1, '')`},
-		{"effect_once", "payment", "reason = 'out_of_stock'", `UPDATE skald_step SET state = 1 WHERE saga = $1`},
+		{"effect_once", "notification", confirmed,
+			`INSERT INTO journal VALUES ('elsewhere', 'unmarked', 'order.confirmed', $1, '')`},
+		{"effect_once", "payment", "reason = 'out_of_stock'",
+			`UPDATE skald_step SET state = 1 WHERE saga = $1`},
 		{"effect_once", "inventory", confirmed, `UPDATE skald_step SET state = 7 WHERE saga = $1`},
-		{"effect_once", "payment", confirmed, `INSERT INTO journal SELECT source, id, 'parcel.stopped', saga, '' FROM skald_step WHERE saga = $1`},
-		{"mailed_once", "notification", declined, `INSERT INTO mails SELECT * FROM mails WHERE order_id = $1`},
-		{"posted_once", "order", confirmed, `INSERT INTO receipts (key, code, body) VALUES ('k', 201, '{"id":"' || $1 || '"}')`},
+		{"effect_once", "payment", confirmed,
+			`INSERT INTO journal SELECT source, id, 'parcel.stopped', saga, '' FROM skald_step WHERE saga = $1`},
+		{"mailed_once", "notification", declined,
+			`INSERT INTO mails SELECT * FROM mails WHERE order_id = $1`},
+		{"posted_once", "order", confirmed,
+			`INSERT INTO receipts (key, code, body) VALUES ('k', 201, '{"id":"' || $1 || '"}')`},
 		{"mailed_once", "notification", confirmed, `DELETE FROM mails WHERE order_id = $1`},
 	}
 }
@@ -226,7 +257,9 @@ func breaches() []breach {
 // The auditor sees each breach, blames the right promise and no other, and names the order.
 func TestAuditorSeesEachBreach(t *testing.T) {
 	s := newShop(t, nil)
-	some := func(which string) bool { return num(t, s.dbs["order"], "SELECT COUNT(*) FROM orders WHERE "+which) > 0 }
+	some := func(which string) bool {
+		return num(t, s.dbs["order"], "SELECT COUNT(*) FROM orders WHERE "+which) > 0
+	}
 	for seed := uint64(1); seed == 1 || !some(moved) || !some(notMoved); seed++ {
 		// who is first, a change or a parcel, is nobody's to say
 		if seed > 30 {
@@ -275,7 +308,8 @@ func TestAuditorNeedsNoOutbox(t *testing.T) {
 		"payment":   `DELETE FROM journal WHERE order_id = $1`,
 	} {
 		mended, id := s.broken(t, breach{"effect_once", service, "state = 'confirmed'", sql})
-		if i := mended.audit(t.Context())["effect_once"]; i.OK || !strings.Contains(i.Detail, "order "+id+": ") {
+		if i := mended.audit(t.Context())["effect_once"]; i.OK ||
+			!strings.Contains(i.Detail, "order "+id+": ") {
 			t.Errorf("%s: it says %s", service, i.Detail)
 		}
 	}
@@ -298,11 +332,14 @@ func (s *shop) broken(t *testing.T, b breach) (mended *shop, id string) {
 	t.Helper()
 	mended = s.copy(t, b.service)
 	if b.order == "id = 'lost'" { // an order whose event was never written
-		if err := mended.try("order", `INSERT INTO orders (id, customer, cents, state) VALUES ('lost', 'ada', 1, 'pending')`, ""); err != nil {
+		if err := mended.try("order",
+			`INSERT INTO orders (id, customer, cents, state) VALUES ('lost', 'ada', 1, 'pending')`,
+			""); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err := table.SQL(mended.dbs["order"]).QueryRow(t.Context(), "SELECT min(id) FROM orders WHERE "+b.order).Scan(&id)
+	err := table.SQL(mended.dbs["order"]).QueryRow(t.Context(), "SELECT min(id) FROM orders WHERE "+
+		b.order).Scan(&id)
 	if err == nil {
 		err = mended.try(b.service, b.sql, id)
 	}
@@ -354,20 +391,24 @@ func TestAuditorKnowsWhoHandlesWhat(t *testing.T) {
 		r := rigAt(t, name, db, at, &service.Options{Style: style})
 		e := r.ev
 		for i, d := range []skald.Draft{
-			e.OrderPlaced.New("o", event.Order{ID: "o", Customer: "ada"}), e.OrderConfirmed.New("o", v), e.OrderCancelled.New("o", v),
+			e.OrderPlaced.New("o", event.Order{ID: "o", Customer: "ada"}), e.OrderConfirmed.New("o", v),
+			e.OrderCancelled.New("o", v),
 			e.PaymentTaken.New("o", v), e.PaymentDeclined.New("o", v), e.PaymentRefunded.New("o", v),
 			e.StockReserved.New("o", v), e.StockShort.New("o", v), e.StockReleased.New("o", v),
 			e.ParcelShipped.New("o", v), e.ParcelFailed.New("o", v),
 			e.ParcelStopped.New("o", v), e.ParcelGone.New("o", v), e.CancelAsked.New("o", v),
 			e.ChangeAsked.New("o", c), e.ChangeTaken.New("o", c), e.ChangeRefused.New("o", c),
 			e.ChangePaid.New("o", c), e.ChangeDeclined.New("o", c), e.ChangeUndone.New("o", c),
-			e.ChargePayment.New("o", v.Order), e.RefundPayment.New("o", v), e.ReserveStock.New("o", v), e.ReleaseStock.New("o", v), e.ShipParcel.New("o", v),
+			e.ChargePayment.New("o", v.Order), e.RefundPayment.New("o", v), e.ReserveStock.New("o", v),
+			e.ReleaseStock.New("o", v), e.ShipParcel.New("o", v),
 		} {
 			before := r.num("SELECT COUNT(*) FROM skald_mark")
 			r.hear(1, d)
 			handles := r.num("SELECT COUNT(*) FROM skald_mark") > before
-			if says := slices.Contains(audit.Subscribers(d.Type, style == event.Orchestrated), name); says != handles {
-				t.Errorf("%d: %s (%s) handles %s: %t, the auditor says %t", i, name, style, d.Type, handles, says)
+			if says := slices.Contains(audit.Subscribers(d.Type, style == event.Orchestrated),
+				name); says != handles {
+				t.Errorf("%d: %s (%s) handles %s: %t, the auditor says %t", i, name, style, d.Type,
+					handles, says)
 			}
 		}
 	}
@@ -400,7 +441,8 @@ func TestListens(t *testing.T) {
 		}
 		g := b.groups[len(b.groups)-1]
 		want := slices.Sorted(slices.Values(ev.Listens()[name]))
-		if got := slices.Sorted(slices.Values(g.Topics)); !slices.Equal(got, want) || g.Name != ev.Group(name) {
+		if got := slices.Sorted(slices.Values(g.Topics)); !slices.Equal(got, want) ||
+			g.Name != ev.Group(name) {
 			t.Errorf("%s joins %s with %v, want %v", name, g.Name, got, want)
 		}
 	}

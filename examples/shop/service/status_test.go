@@ -28,7 +28,8 @@ func TestTrackedShop(t *testing.T) {
 	db := memstore.New(nil)
 	track := func(group string) *inbox.Inbox[*memstore.Tx] {
 		in := inbox.New(db, b.Client(), group, nil)
-		flow.NewTracker(placing, db, &flow.Options{Key: func(m skald.Message) string { return string(m.Key) }}).On(in)
+		flow.NewTracker(placing, db,
+			&flow.Options{Key: func(m skald.Message) string { return string(m.Key) }}).On(in)
 		return in
 	}
 	in := track("beside")
@@ -53,27 +54,31 @@ func TestTrackedShop(t *testing.T) {
 func (s *shop) agrees(db store.Lister, ended bool) map[string]int {
 	s.t.Helper()
 	states := map[string]int{}
-	err := table.All(s.t.Context(), table.SQL(s.dbs["order"]), "SELECT id, state FROM orders", nil, func(row table.Row) error {
-		var id, state string
-		if err := row.Scan(&id, &state); err != nil {
-			return err
-		}
-		want := map[order.State]string{order.Confirmed: flow.Done, order.Cancelled: flow.Compensated}[order.State(state)]
-		found, err := flow.Find(context.Background(), db, id)
-		if !ended && errors.Is(err, flow.ErrUnknown) {
+	err := table.All(s.t.Context(), table.SQL(s.dbs["order"]), "SELECT id, state FROM orders", nil,
+		func(row table.Row) error {
+			var id, state string
+			if err := row.Scan(&id, &state); err != nil {
+				return err
+			}
+			want := map[order.State]string{order.Confirmed: flow.Done,
+				order.Cancelled: flow.Compensated}[order.State(state)]
+			found, err := flow.Find(context.Background(), db, id)
+			if !ended && errors.Is(err, flow.ErrUnknown) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			f := found[0]
+			// The tracker is behind, perhaps, while orders are under way: it never says more than happened.
+			if over := f.State == flow.Done || f.State == flow.Compensated; len(f.Drift) > 0 || ended &&
+				f.State != want || !ended && over && f.State != want {
+				s.t.Errorf("order %s is %s, and its saga is %s: %v, waits for %v, misses %v, drift %v", id,
+					state, f.State, f.Steps, f.Waiting, f.Missing, f.Drift)
+			}
+			states[f.State]++
 			return nil
-		}
-		if err != nil {
-			return err
-		}
-		f := found[0]
-		// The tracker is behind, perhaps, while orders are under way: it never says more than happened.
-		if over := f.State == flow.Done || f.State == flow.Compensated; len(f.Drift) > 0 || ended && f.State != want || !ended && over && f.State != want {
-			s.t.Errorf("order %s is %s, and its saga is %s: %v, waits for %v, misses %v, drift %v", id, state, f.State, f.Steps, f.Waiting, f.Missing, f.Drift)
-		}
-		states[f.State]++
-		return nil
-	})
+		})
 	if err != nil {
 		s.t.Fatal(err)
 	}

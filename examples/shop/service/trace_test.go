@@ -26,7 +26,8 @@ func TestOneOrderIsOneTrace(t *testing.T) {
 	o.Inbox.TracerProvider, o.Relay.TracerProvider = tracers, tracers
 	s := newShop(t, o)
 	ctx, root := tracers.Tracer("test").Start(t.Context(), "POST /orders")
-	r := httptest.NewRequestWithContext(ctx, "POST", "/orders", strings.NewReader(`{"customer":"ada","items":[{"sku":"tea","quantity":1}]}`))
+	r := httptest.NewRequestWithContext(ctx, "POST", "/orders",
+		strings.NewReader(`{"customer":"ada","items":[{"sku":"tea","quantity":1}]}`))
 	r.Header.Set("Idempotency-Key", "one")
 	w := httptest.NewRecorder()
 	s.all["order"].HTTP().ServeHTTP(w, r)
@@ -46,13 +47,15 @@ func (s *shop) writers() map[string]writer {
 	s.t.Helper()
 	out := map[string]writer{}
 	for name, db := range s.dbs {
-		err := table.All(s.t.Context(), table.SQL(db), "SELECT id, traceparent FROM skald_outbox", nil, func(row table.Row) error {
-			var id, parent string
-			err := row.Scan(&id, &parent)
-			ctx := propagation.TraceContext{}.Extract(s.t.Context(), propagation.MapCarrier{"traceparent": parent})
-			out[id] = writer{name, trace.SpanContextFromContext(ctx)}
-			return err
-		})
+		err := table.All(s.t.Context(), table.SQL(db), "SELECT id, traceparent FROM skald_outbox", nil,
+			func(row table.Row) error {
+				var id, parent string
+				err := row.Scan(&id, &parent)
+				ctx := propagation.TraceContext{}.Extract(s.t.Context(),
+					propagation.MapCarrier{"traceparent": parent})
+				out[id] = writer{name, trace.SpanContextFromContext(ctx)}
+				return err
+			})
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -85,14 +88,16 @@ func checkTrace(t *testing.T, spans tracetest.SpanStubs, root trace.SpanContext,
 				t.Errorf("%s ended as %q", s.Name, got)
 			}
 			if s.Parent.SpanID() != rows[id].span.SpanID() || !s.Parent.IsRemote() {
-				t.Errorf("%s by %s has parent %s, its row names %s", s.Name, text(s, "messaging.consumer.group.name"), s.Parent.SpanID(), rows[id].span.SpanID())
+				t.Errorf("%s by %s has parent %s, its row names %s", s.Name,
+					text(s, "messaging.consumer.group.name"), s.Parent.SpanID(), rows[id].span.SpanID())
 			}
 			processed = append(processed, text(s, "messaging.consumer.group.name"))
 		case trace.SpanKindProducer:
 			for _, l := range s.Links {
 				id := l.Attributes[0].Value.AsString()
 				if l.SpanContext.SpanID() != rows[id].span.SpanID() {
-					t.Errorf("%s is linked to %s for %s, its row names %s", s.Name, l.SpanContext.SpanID(), id, rows[id].span.SpanID())
+					t.Errorf("%s is linked to %s for %s, its row names %s", s.Name, l.SpanContext.SpanID(),
+						id, rows[id].span.SpanID())
 				}
 				sent = append(sent, id)
 			}

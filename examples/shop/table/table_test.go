@@ -22,7 +22,8 @@ func TestStatements(t *testing.T) {
 	if err != nil || len(got) != 2 || got["One"] != "SELECT 1;" || got["Two"] != "-- why\nSELECT\n  2;" {
 		t.Errorf("%q, %v", got, err)
 	}
-	for _, bad := range []string{"SELECT 1;", "-- name:\nSELECT 1;", "-- name: One\n", "-- name: One\nSELECT 1;\n-- name: One\nSELECT 2;"} {
+	for _, bad := range []string{"SELECT 1;", "-- name:\nSELECT 1;", "-- name: One\n",
+		"-- name: One\nSELECT 1;\n-- name: One\nSELECT 2;"} {
 		if got, err := table.Statements(fstest.MapFS{"sql/query/a.sql": {Data: []byte(bad)}}); err == nil {
 			t.Errorf("%q is read as %q", bad, got)
 		}
@@ -70,32 +71,37 @@ func exercise[TTx any](t *testing.T, home table.Home[TTx]) {
 	undo := errors.New("undo")
 	err := home.Begin(ctx, func(tx TTx) error {
 		db := home.DB(tx)
-		if _, err := db.Exec(ctx, "CREATE TEMPORARY TABLE things (name TEXT PRIMARY KEY, n BIGINT NOT NULL, yes BOOLEAN NOT NULL)"); err != nil {
+		if _, err := db.Exec(ctx,
+			"CREATE TEMPORARY TABLE things (name TEXT PRIMARY KEY, n BIGINT NOT NULL, yes BOOLEAN NOT NULL)"); err != nil {
 			return err
 		}
 		for i, name := range []string{"a", "b", "c"} {
-			if n, err := db.Exec(ctx, "INSERT INTO things (yes, n, name) VALUES ($3, $2, $1)", name, i, i > 0); err != nil || n != 1 {
+			if n, err := db.Exec(ctx, "INSERT INTO things (yes, n, name) VALUES ($3, $2, $1)", name, i,
+				i > 0); err != nil || n != 1 {
 				t.Errorf("insert %s: %d, %v", name, n, err)
 			}
 		}
-		if n, err := db.Exec(ctx, "UPDATE things SET n = n + $2 WHERE name > $1 AND n + $2 < 100", "a", 10); err != nil || n != 2 {
+		if n, err := db.Exec(ctx, "UPDATE things SET n = n + $2 WHERE name > $1 AND n + $2 < 100", "a",
+			10); err != nil || n != 2 {
 			t.Errorf("update: %d, %v", n, err)
 		}
 		var names []string
 		var sum int64
-		err := table.All(ctx, db, "SELECT name, n, yes FROM things WHERE yes = $1 ORDER BY name", []any{true}, func(row table.Row) error {
-			var name string
-			var n int64
-			var yes bool
-			err := row.Scan(&name, &n, &yes)
-			names, sum = append(names, name), sum+n
-			return err
-		})
+		err := table.All(ctx, db, "SELECT name, n, yes FROM things WHERE yes = $1 ORDER BY name", []any{true},
+			func(row table.Row) error {
+				var name string
+				var n int64
+				var yes bool
+				err := row.Scan(&name, &n, &yes)
+				names, sum = append(names, name), sum+n
+				return err
+			})
 		if err != nil || !slices.Equal(names, []string{"b", "c"}) || sum != 23 {
 			t.Errorf("%v, %d, %v", names, sum, err)
 		}
 		var n int64
-		if err := db.QueryRow(ctx, "SELECT n FROM things WHERE name = $1", "none").Scan(&n); !errors.Is(err, sql.ErrNoRows) {
+		if err := db.QueryRow(ctx, "SELECT n FROM things WHERE name = $1", "none").Scan(&n); !errors.Is(err,
+			sql.ErrNoRows) {
 			t.Errorf("a missing row: %v", err)
 		}
 		return undo

@@ -78,11 +78,13 @@ func (m message) Decode(ctx context.Context, from skald.Message, v any) error {
 	get := func(in protoreflect.Message, name protoreflect.Name) protoreflect.Value {
 		return in.Get(in.Descriptor().Fields().ByName(name))
 	}
-	*to = event.Verdict{Order: event.Order{ID: get(in, "id").String(), Customer: get(in, "customer").String(), Cents: get(in, "cents").Int()}}
+	*to = event.Verdict{Order: event.Order{ID: get(in, "id").String(), Customer: get(in, "customer").String(),
+		Cents: get(in, "cents").Int()}}
 	items := get(in, "items").List()
 	for i := range items.Len() {
 		one := items.Get(i).Message()
-		to.Items = append(to.Items, event.Item{SKU: get(one, "sku").String(), Quantity: get(one, "quantity").Int(), Cents: get(one, "cents").Int()})
+		to.Items = append(to.Items, event.Item{SKU: get(one, "sku").String(),
+			Quantity: get(one, "quantity").Int(), Cents: get(one, "cents").Int()})
 	}
 	if method := m.field("payment_method"); method != nil {
 		to.Method = unknown

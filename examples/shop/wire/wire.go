@@ -47,19 +47,23 @@ func Parse(text string) (Form, error) {
 	}
 	known := f.Language == JSON || f.Language == Avro || f.Language == Protobuf
 	if !known || strings.Contains(text, ":") && (!f.First || f.Language == JSON) {
-		return f, fmt.Errorf("payments travel in json, avro or protobuf, or in avro:1 or protobuf:1, not in %q", text)
+		return f,
+			fmt.Errorf("payments travel in json, avro or protobuf, or in avro:1 or protobuf:1, not in %q",
+				text)
 	}
 	return f, nil
 }
 
 // In has events be written and read in this form, with schemas kept in the database of who reads them. Ready
 // asks the registry for what a writer needs, so that no transaction of its waits for that.
-func (f Form) In(e *event.Events, keep store.PayloadSchemas, log *slog.Logger) (ready func(context.Context) error, err error) {
+func (f Form) In(e *event.Events, keep store.PayloadSchemas,
+	log *slog.Logger) (ready func(context.Context) error, err error) {
 	if f.Language == JSON {
 		return func(context.Context) error { return nil }, nil
 	}
 	var r schema.Registry
-	if err := r.Connect(schema.Config{Client: f.Registry, Store: keep, Register: true, Logger: log}); err != nil {
+	if err := r.Connect(schema.Config{Client: f.Registry, Store: keep, Register: true,
+		Logger: log}); err != nil {
 		return nil, err
 	}
 	text, err := schemas.ReadFile(f.file())

@@ -35,7 +35,8 @@ func events(t *testing.T, f wire.Form) *event.Events {
 
 // Each build reads what each build of its language writes; the method is what both know of it.
 func TestBuildsReadEachOther(t *testing.T) {
-	said := event.Verdict{Order: event.Order{ID: "o1", Customer: "ada", Cents: 1470, Items: []event.Item{{SKU: "tea", Quantity: 3, Cents: 490}}}, Method: "card"}
+	said := event.Verdict{Order: event.Order{ID: "o1", Customer: "ada", Cents: 1470,
+		Items: []event.Item{{SKU: "tea", Quantity: 3, Cents: 490}}}, Method: "card"}
 	for _, language := range []wire.Language{wire.JSON, wire.Avro, wire.Protobuf} {
 		registry := srfake.New()
 		t.Cleanup(registry.Close)
@@ -62,7 +63,8 @@ func TestBuildsReadEachOther(t *testing.T) {
 				want.Method = "unknown"
 			}
 			if err != nil || !reflect.DeepEqual(got.Value, want) {
-				t.Errorf("%q, old writer %t, old reader %t: %+v, %v", language, oldWriter, oldReader, got.Value, err)
+				t.Errorf("%q, old writer %t, old reader %t: %+v, %v", language, oldWriter, oldReader,
+					got.Value, err)
 			}
 		}
 	}
@@ -90,7 +92,8 @@ func TestVersionsGoTogether(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	for text, want := range map[string]wire.Form{
-		"json": {}, "avro": {Language: wire.Avro}, "avro:1": {Language: wire.Avro, First: true}, "protobuf": {Language: wire.Protobuf},
+		"json": {}, "avro": {Language: wire.Avro}, "avro:1": {Language: wire.Avro, First: true},
+		"protobuf":   {Language: wire.Protobuf},
 		"protobuf:1": {Language: wire.Protobuf, First: true},
 	} {
 		if got, err := wire.Parse(text); err != nil || got != want {

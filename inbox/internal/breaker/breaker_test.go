@@ -34,13 +34,17 @@ func TestBreakerOpensByShareOfOneWay(t *testing.T) {
 		pause   time.Duration // between two of them
 		want    bool
 	}{
-		"three of three":          {[]exec.Result{failed("a"), failed("a"), failed("a")}, 0, true},
-		"too few":                 {[]exec.Result{failed("a"), failed("a")}, 0, false},
-		"in several ways":         {[]exec.Result{failed("a"), failed("b"), failed("a"), failed("b")}, 0, false},
-		"half of them":            {[]exec.Result{failed("a"), handled(nil), failed("a"), handled(nil), failed("a"), handled(nil)}, 0, false},
-		"not within a window":     {[]exec.Result{failed("a"), failed("a"), failed("a")}, 40 * time.Second, false},
-		"tried again, not anew":   {[]exec.Result{failed("a"), failed("a"), failed("")}, 0, false},
-		"outages are no failures": {[]exec.Result{failed("a"), failed("a"), {What: decide.Outage, Err: errColumn}}, 0, false},
+		"three of three": {[]exec.Result{failed("a"), failed("a"), failed("a")}, 0, true},
+		"too few":        {[]exec.Result{failed("a"), failed("a")}, 0, false},
+		"in several ways": {[]exec.Result{failed("a"), failed("b"), failed("a"), failed("b")}, 0,
+			false},
+		"half of them": {[]exec.Result{failed("a"), handled(nil), failed("a"), handled(nil),
+			failed("a"), handled(nil)}, 0, false},
+		"not within a window": {[]exec.Result{failed("a"), failed("a"), failed("a")},
+			40 * time.Second, false},
+		"tried again, not anew": {[]exec.Result{failed("a"), failed("a"), failed("")}, 0, false},
+		"outages are no failures": {[]exec.Result{failed("a"), failed("a"),
+			{What: decide.Outage, Err: errColumn}}, 0, false},
 	} {
 		b, at, open := New(limits()), now, false
 		for _, r := range c.results {
@@ -85,7 +89,8 @@ func TestBreakerTriesOne(t *testing.T) {
 // tried, and all else goes on.
 func TestSourceIsHeldBack(t *testing.T) {
 	var s partition.Schedule
-	all, l, now := NewSources(limits(), slog.New(slog.DiscardHandler), &s), partition.New("orders/0"), time.Now()
+	all, l, now := NewSources(limits(), slog.New(slog.DiscardHandler), &s),
+		partition.New("orders/0"), time.Now()
 	add := func(source, key string) *partition.Entry {
 		m := skald.Message{Topic: "orders", Source: source, Key: []byte(key)}
 		e := l.Add(broker.Delivery{Message: m, Partition: l.Name})

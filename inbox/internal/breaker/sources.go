@@ -58,7 +58,8 @@ func (s *Sources) Note(ctx context.Context, r exec.Result, now time.Time) {
 	}
 	switch opened, closed := b.Note(r, now); {
 	case opened:
-		s.log.ErrorContext(ctx, "inbox: malformed messages: what this source sends in this partition is not taken; others go on",
+		s.log.ErrorContext(ctx,
+			"inbox: malformed messages: what this source sends in this partition is not taken; others go on",
 			"source", from.name, "partition", from.partition, "why", b.why, "until", b.until)
 	case closed:
 		delete(s.of, from)
@@ -119,7 +120,8 @@ func (s *Sources) Forget(partition string) {
 func (s *Sources) Stopped() (out []string) {
 	for from, b := range s.of {
 		if b.why != "" {
-			out = append(out, fmt.Sprintf("source %.200q in partition %s: %s", from.name, from.partition, b.why))
+			out = append(out, fmt.Sprintf("source %.200q in partition %s: %s", from.name,
+				from.partition, b.why))
 		}
 	}
 	slices.Sort(out)

@@ -119,7 +119,8 @@ func (c *Checkpointer) Next(now time.Time) (e Call, wait time.Duration, some boo
 		e.occupy = nil // which is another call: nothing is occupied by a look
 	}
 	for _, l := range e.occupy {
-		e.checkpoints = append(e.checkpoints, store.Checkpoint{Partition: l.Name, Origin: l.Origin, Position: l.At})
+		e.checkpoints = append(e.checkpoints,
+			store.Checkpoint{Partition: l.Name, Origin: l.Origin, Position: l.At})
 	}
 	if e.look || len(e.occupy) > 0 {
 		c.notes++

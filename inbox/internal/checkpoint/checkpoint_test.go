@@ -66,7 +66,8 @@ func TestLookOccupiesNothing(t *testing.T) {
 	gained.Was = &store.Checkpoint{}
 	e, _, some = c.Next(time.Now())
 	known.At = 9
-	if !some || e.look || len(e.occupy) != 2 || len(e.checkpoints) != 2 || e.checkpoints[1] != (store.Checkpoint{Partition: "known", Origin: "one", Position: 5}) {
+	if !some || e.look || len(e.occupy) != 2 || len(e.checkpoints) != 2 ||
+		e.checkpoints[1] != (store.Checkpoint{Partition: "known", Origin: "one", Position: 5}) {
 		t.Fatalf("the call is %+v", e)
 	}
 }
@@ -79,17 +80,24 @@ func TestRivalThatCameAndLeft(t *testing.T) {
 		checkpoint store.Checkpoint
 		moved      bool
 	}{
-		"a rival came and left":             {checkpoint: store.Checkpoint{Position: 9, Stamp: "rival-3", At: at.Add(time.Second)}},
-		"the database went back":            {checkpoint: store.Checkpoint{Position: 5, Stamp: "older-1", At: at.Add(-time.Minute)}, moved: true},
-		"it went back to before, and idle":  {checkpoint: store.Checkpoint{Position: 7, Stamp: "older-1", At: at.Add(-time.Minute)}, moved: true},
-		"it was rewound":                    {checkpoint: store.Checkpoint{Position: 2, Stamp: "rewind-1", At: at.Add(time.Second)}, moved: true},
-		"our own note of before is all":     {checkpoint: store.Checkpoint{Position: 7, Stamp: "ours-1", At: at.Add(time.Second)}, moved: true},
-		"it speaks of another topic by now": {checkpoint: store.Checkpoint{Origin: "anew", Position: 9, Stamp: "rival-3", At: at.Add(time.Second)}, moved: true},
+		"a rival came and left": {checkpoint: store.Checkpoint{Position: 9, Stamp: "rival-3",
+			At: at.Add(time.Second)}},
+		"the database went back": {checkpoint: store.Checkpoint{Position: 5, Stamp: "older-1",
+			At: at.Add(-time.Minute)}, moved: true},
+		"it went back to before, and idle": {checkpoint: store.Checkpoint{Position: 7, Stamp: "older-1",
+			At: at.Add(-time.Minute)}, moved: true},
+		"it was rewound": {checkpoint: store.Checkpoint{Position: 2, Stamp: "rewind-1",
+			At: at.Add(time.Second)}, moved: true},
+		"our own note of before is all": {checkpoint: store.Checkpoint{Position: 7, Stamp: "ours-1",
+			At: at.Add(time.Second)}, moved: true},
+		"it speaks of another topic by now": {checkpoint: store.Checkpoint{Origin: "anew", Position: 9,
+			Stamp: "rival-3", At: at.Add(time.Second)}, moved: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := partition.New("orders/0")
 			l.Origin, l.Open, l.At, l.Was = "one", true, 7, &store.Checkpoint{At: at.Add(-time.Second)}
-			l.Checkpoint = &store.Checkpoint{Partition: l.Name, Origin: "one", Position: 7, Session: "ours", Stamp: "ours-4", At: at}
+			l.Checkpoint = &store.Checkpoint{Partition: l.Name, Origin: "one", Position: 7, Session: "ours",
+				Stamp: "ours-4", At: at}
 			k := newCheckpointer(&table{})
 			k.Partitions[l.Name] = l
 			k.session = "ours"
@@ -126,7 +134,8 @@ func TestPartitionIsOccupiedAndAdvances(t *testing.T) {
 		}
 		return found
 	}
-	b.told.Checkpoints = []store.Checkpoint{{Partition: "orders/0", Origin: "one", Session: "rival", Position: 5}}
+	b.told.Checkpoints = []store.Checkpoint{{Partition: "orders/0", Origin: "one", Session: "rival",
+		Position: 5}}
 	next()
 	if b.told.Checkpoints = nil; l.Open || !l.Foreign {
 		t.Fatalf("behind the look it is open: %v, left uncleanly: %v", l.Open, l.Foreign)
@@ -137,14 +146,16 @@ func TestPartitionIsOccupiedAndAdvances(t *testing.T) {
 	}
 	l.At, l.Front = 9, 11
 	e, _, some := c.Next(time.Now().Add(time.Second))
-	if !some || len(e.checkpoints) != 1 || e.checkpoints[0].Position != 9 || e.checkpoints[0].InFlightEnd < 11 {
+	if !some || len(e.checkpoints) != 1 || e.checkpoints[0].Position != 9 ||
+		e.checkpoints[0].InFlightEnd < 11 {
 		t.Errorf("to be stored is %+v", e.checkpoints)
 	}
 	c.Lose("orders/0")
 	if err := c.Leave(t.Context()); err != nil || !l.Lost {
 		t.Fatal(err)
 	}
-	if last := b.asked[len(b.asked)-1].Checkpoints; len(last) != 1 || last[0].Session != "" || last[0].Position != 9 {
+	if last := b.asked[len(b.asked)-1].Checkpoints; len(last) != 1 || last[0].Session != "" ||
+		last[0].Position != 9 {
 		t.Errorf("it is left as %+v", last)
 	}
 }
@@ -174,7 +185,8 @@ func TestTypesOfOtherBuilds(t *testing.T) {
 	if err != nil || first || wait <= 0 {
 		t.Errorf("the first: %v, to wait: %v, %v", first, wait, err)
 	}
-	if !c.LeftToOthers(theirs) || c.LeftToOthers(store.Kind{Topic: "orders", Type: "lost"}) || !slices.Equal(c.Others(), []store.Kind{theirs}) {
+	if !c.LeftToOthers(theirs) || c.LeftToOthers(store.Kind{Topic: "orders", Type: "lost"}) ||
+		!slices.Equal(c.Others(), []store.Kind{theirs}) {
 		t.Errorf("left to others are %v", c.Others())
 	}
 	c.types.at = time.Now().Add(-time.Minute)

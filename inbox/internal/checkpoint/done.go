@@ -125,7 +125,8 @@ func (c *Checkpointer) compare(e Call, now time.Time) {
 			l.Checkpoint, l.Trying, l.Begun = &next, nil, 0
 		case there && (s.Stamp == l.Checkpoint.Stamp || slices.Contains(l.Trying, s.Stamp)):
 			// as before, or the answer was lost
-			l.Checkpoint.Stamp, l.Checkpoint.Position, l.Checkpoint.InFlightEnd = s.Stamp, s.Position, s.InFlightEnd
+			l.Checkpoint.Stamp, l.Checkpoint.Position, l.Checkpoint.InFlightEnd = s.Stamp, s.Position,
+				s.InFlightEnd
 			if stored {
 				l.Trying = nil
 			}

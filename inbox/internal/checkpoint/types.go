@@ -26,10 +26,11 @@ type knownTypes struct {
 	at      time.Time           // the read of it began
 	fetches int                 // there were when it began
 	told    time.Time           // which types this build handles
-	since   time.Time           // it was noted all the time: so what others did not note since, nobody handles
-	unsure  bool                // it is not known whether that was noted
-	again   bool                // it is to be read at once
-	acked   bool                // something was acknowledged since that was noted
+	// it was noted all the time: so what others did not note since, nobody handles
+	since  time.Time
+	unsure bool // it is not known whether that was noted
+	again  bool // it is to be read at once
+	acked  bool // something was acknowledged since that was noted
 }
 
 // A beat is a Call: to note which types this build handles, and to read which ones others do.

@@ -23,7 +23,8 @@ func TestTableIsAsItIsPrinted(t *testing.T) {
 	}
 	want, err := os.ReadFile(page)
 	if err != nil || string(want) != got {
-		t.Errorf("%s is not the table any more (%v): read the difference, then run with -update. It is:\n%s", page, err, got)
+		t.Errorf("%s is not the table any more (%v): read the difference, then run with -update. It is:\n%s",
+			page, err, got)
 	}
 }
 
@@ -37,15 +38,18 @@ type block struct {
 
 func blocks() []block {
 	return []block{
-		{"An intake has answered", takenIn(), []Facts{MarkFresh, Came, Unsuspected, Handler, NoStep, StoodAbsent, OthersCall, Unasked, LegacyUnasked}},
-		{"A claimed message was marked elsewhere: its step is taken in", elsewhere(), []Facts{MarkFresh, NoStep, StoodAbsent, OthersCall, Unasked}},
+		{"An intake has answered", takenIn(), []Facts{MarkFresh, Came, Unsuspected, Handler, NoStep,
+			StoodAbsent, OthersCall, Unasked, LegacyUnasked}},
+		{"A claimed message was marked elsewhere: its step is taken in", elsewhere(),
+			[]Facts{MarkFresh, NoStep, StoodAbsent, OthersCall, Unasked}},
 		{"The handler has answered", answered(), []Facts{SaysDone, NoStep, StoodAbsent, Unasked}},
 	}
 }
 
 // titles of groups, by their first facts.
 func titles() map[Facts]string {
-	return map[Facts]string{MarkFresh: "mark", Came: "from", Unsuspected: "crash", Handler: "handler", NoStep: "step", StoodAbsent: "stood",
+	return map[Facts]string{MarkFresh: "mark", Came: "from", Unsuspected: "crash", Handler: "handler",
+		NoStep: "step", StoodAbsent: "stood",
 		OthersCall: "call", Unasked: "reply", LegacyUnasked: "legacy", SaysDone: "answer"}
 }
 
@@ -115,7 +119,8 @@ func printed() string {
 			if d.Do == Handle || d.Do == Undo || d.Do == AskLegacy {
 				ending = ""
 			}
-			rows = append(rows, append(row, d.Do.String(), ending, mark, d.Step.String(), strings.Join(besides, ", ")))
+			rows = append(rows, append(row, d.Do.String(), ending, mark, d.Step.String(),
+				strings.Join(besides, ", ")))
 		}
 		fmt.Fprintf(&out, "\n%s\n\n", b.title)
 		columns(&out, rows)
@@ -172,7 +177,8 @@ func (b block) can(f Facts) bool {
 	switch {
 	case f&NoStep != 0 && (stood != StoodAbsent || f&(OwnCall|LostCall) != 0):
 		return false
-	case f&(OwnCall|LostCall) != 0 && stood != StoodCalling, f&LostCall != 0 && f&(Accepted|Refused) != 0, f&LostCall != 0 && f&Takes == 0:
+	case f&(OwnCall|LostCall) != 0 && stood != StoodCalling, f&LostCall != 0 && f&(Accepted|Refused) != 0,
+		f&LostCall != 0 && f&Takes == 0:
 		return false
 	case f&NoHandler != 0 && f&NoStep == 0:
 		return false
@@ -227,7 +233,8 @@ func TestPromises(t *testing.T) {
 			t.Errorf("a step that may be forgotten is taken or undone: %s", named(f))
 		case runs && stood == StoodCalling && f&OthersCall != 0:
 			t.Errorf("it runs while another call of its step is under way: %s", named(f))
-		case (d.Do == FinishBare || d.Do == Repeat || d.Do == LetGo) && stood == StoodCalling && f&MarkFresh != 0:
+		case (d.Do == FinishBare || d.Do == Repeat || d.Do == LetGo) && stood == StoodCalling &&
+			f&MarkFresh != 0:
 			t.Errorf("it is finished while it is not known what became of a call of its step: %s", named(f))
 		case d.Do == Queue && f&Came == 0:
 			t.Errorf("what is parked is parked anew: %s", named(f))

@@ -29,7 +29,8 @@ const (
 
 // The words are those of the metrics.
 func (e Ending) String() string {
-	return [...]string{"processed", "duplicate", "rejected", "conflict", "too_old", "parked", "later", "failed", "dead",
+	return [...]string{"processed", "duplicate", "rejected", "conflict", "too_old", "parked", "later",
+		"failed", "dead",
 		"again", "barred", "stale", "outage", "unkept", "full", "broken", "left", "calling"}[e]
 }
 

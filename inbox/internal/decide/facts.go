@@ -80,7 +80,8 @@ const (
 
 // groups are the first facts of each group, and the end.
 func groups() []Facts {
-	return []Facts{MarkFresh, Came, Unsuspected, Handler, NoStep, StoodAbsent, OthersCall, Unasked, LegacyUnasked, SaysDone, end}
+	return []Facts{MarkFresh, Came, Unsuspected, Handler, NoStep, StoodAbsent, OthersCall, Unasked,
+		LegacyUnasked, SaysDone, end}
 }
 
 // whole is a rule's condition, with all facts of each group that it does not name.

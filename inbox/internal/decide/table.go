@@ -15,7 +15,8 @@ func takenIn() []rule {
 		{MarkFresh | Suspect, Decision{Do: Stay, Ending: Full}}, // it is to be parked, and there is no room
 		{MarkFresh | NoHandler, Decision{Do: Leave, Ending: Queued}},
 		{MarkFresh | NoStep, Decision{Do: Handle}},
-		{MarkFresh | StoodTooOld | Came | Claimed, Decision{Do: Quarantine, Ending: TooOld, Mark: store.TooOld}},
+		{MarkFresh | StoodTooOld | Came | Claimed,
+			Decision{Do: Quarantine, Ending: TooOld, Mark: store.TooOld}},
 
 		{MarkFresh | StoodCalling | OwnCall | reply | Takes, Decision{Do: Handle}},
 		{MarkFresh | StoodCalling | OwnCall | reply | Undoes, Decision{Do: Undo}},
@@ -23,17 +24,21 @@ func takenIn() []rule {
 		{MarkFresh | StoodCalling | Takes, Decision{Do: Wait, Ending: Later}},
 		{MarkFresh | StoodCalling | Undoes, Decision{Do: Wait, Ending: Later, Settle: true}},
 
-		{MarkFresh | Takes | StoodBarred | StoodUndone, Decision{Do: FinishBare, Ending: Barred, Mark: store.Barred}},
+		{MarkFresh | Takes | StoodBarred | StoodUndone,
+			Decision{Do: FinishBare, Ending: Barred, Mark: store.Barred}},
 		{MarkFresh | Takes | StoodDone, Decision{Do: FinishBare, Ending: Duplicate, Mark: store.Done}},
-		{MarkFresh | Takes | StoodRejected, Decision{Do: FinishBare, Ending: Duplicate, Mark: store.Rejected}},
+		{MarkFresh | Takes | StoodRejected,
+			Decision{Do: FinishBare, Ending: Duplicate, Mark: store.Rejected}},
 		{MarkFresh | open | LegacyUnasked, Decision{Do: AskLegacy}},
-		{MarkFresh | Takes | open | LegacyTook, Decision{Do: FinishBare, Ending: Duplicate, Mark: store.Done}},
+		{MarkFresh | Takes | open | LegacyTook,
+			Decision{Do: FinishBare, Ending: Duplicate, Mark: store.Done}},
 		// also what an operator admitted although its step may be forgotten
 		{MarkFresh | Takes, Decision{Do: Handle}},
 
 		{MarkFresh | Undoes | StoodDone | StoodTooOld, Decision{Do: Undo}},
 		{MarkFresh | Undoes | open | LegacyTook, Decision{Do: Undo}},
-		{MarkFresh | Undoes | StoodDead, Decision{Do: FinishBare, Ending: Handled, Mark: store.Done, Requeue: true}},
+		{MarkFresh | Undoes | StoodDead, Decision{Do: FinishBare, Ending: Handled, Mark: store.Done,
+			Requeue: true}},
 		// there is no effect to undo
 		{MarkFresh | Undoes, Decision{Do: FinishBare, Ending: Handled, Mark: store.Done}},
 
@@ -42,7 +47,8 @@ func takenIn() []rule {
 		{kept | MarkConflict, Decision{Do: Quarantine, Ending: Conflict, Mark: store.Conflict}},
 		{kept, Decision{Do: LetGo, Ending: Duplicate}},
 
-		{MarkBehind | Takes | Undoes | StoodTooOld, Decision{Do: Quarantine, Ending: TooOld, Mark: store.TooOld}},
+		{MarkBehind | Takes | Undoes | StoodTooOld,
+			Decision{Do: Quarantine, Ending: TooOld, Mark: store.TooOld}},
 		{MarkBehind, Decision{Do: Queue, Ending: Queued}},
 		{MarkKept, Decision{Do: LookUp, Ending: Duplicate}},
 		{MarkTooOld, Decision{Do: Quarantine, Ending: TooOld, Mark: store.TooOld}},
@@ -64,7 +70,9 @@ func elsewhere() []rule {
 		rejected = Change{To: store.StepRejected, From: states(store.StepCalling)}
 		undone   = Change{To: store.StepUndone, From: states(store.StepCalling)}
 	)
-	byMark := func(to, from store.StepState) Change { return Change{To: to, From: states(from), ByMark: true} }
+	byMark := func(to, from store.StepState) Change {
+		return Change{To: to, From: states(from), ByMark: true}
+	}
 	apart := func(c Change) Decision {
 		return Decision{Do: LetGo, Ending: Conflict, Mark: store.Conflict, Step: c, Commits: c.Some()}
 	}
@@ -102,14 +110,19 @@ func elsewhere() []rule {
 func answered() []rule {
 	const reply = Accepted | Refused
 	calling := states(store.StepCalling)
-	commit := func(c Change) Decision { return Decision{Do: Commit, Ending: Handled, Mark: store.Done, Step: c} }
-	reject := func(c Change) Decision { return Decision{Do: Reject, Ending: Rejected, Mark: store.Rejected, Step: c} }
+	commit := func(c Change) Decision {
+		return Decision{Do: Commit, Ending: Handled, Mark: store.Done, Step: c}
+	}
+	reject := func(c Change) Decision {
+		return Decision{Do: Reject, Ending: Rejected, Mark: store.Rejected, Step: c}
+	}
 	intend := func(c Change) Decision { return Decision{Do: Intend, Ending: Calling, Step: c} }
 	return []rule{
 		// What was refused did not take effect, whatever the handler made of it.
 		{SaysDone | Takes | Refused, commit(Change{To: store.StepRejected, From: calling})},
 		{SaysDone | Takes | Accepted, commit(Change{To: store.StepDone, From: calling})},
-		{SaysDone | Takes, commit(Change{To: store.StepDone, From: states(store.StepDone), IfAnswered: true})},
+		{SaysDone | Takes, commit(Change{To: store.StepDone, From: states(store.StepDone),
+			IfAnswered: true})},
 		{SaysDone | Undoes | reply, commit(Change{To: store.StepUndone, From: calling})},
 		{SaysDone, commit(Change{})},
 
@@ -120,8 +133,10 @@ func answered() []rule {
 		{SaysNo | Undoes | reply, reject(Change{To: store.StepDone, From: calling})},
 		{SaysNo, reject(Change{})},
 
-		{SaysCall | Takes, intend(Change{To: store.StepCalling, From: states(store.StepAbsent, store.StepParked, store.StepDead)})},
-		{SaysCall | Undoes | StoodTooOld, intend(Change{To: store.StepCalling, From: states(store.StepAbsent)})},
+		{SaysCall | Takes, intend(Change{To: store.StepCalling,
+			From: states(store.StepAbsent, store.StepParked, store.StepDead)})},
+		{SaysCall | Undoes | StoodTooOld,
+			intend(Change{To: store.StepCalling, From: states(store.StepAbsent)})},
 		{SaysCall | Undoes, intend(Change{To: store.StepCalling})},
 		{SaysCall, intend(Change{})},
 

@@ -77,7 +77,8 @@ func (x *Executor[TTx]) alike(ctx context.Context,
 		if i == 0 && (err != nil || len(intake.Steps) > 0) {
 			return []member{{e: e}}, es[1:] // alone, it fails; and what a step asks depends on how it stands
 		}
-		if fits = fits && err == nil && len(intake.Steps) == 0 && (i == 0 || x.shares(ms[0], e, intake)); !fits {
+		if fits = fits && err == nil && len(intake.Steps) == 0 &&
+			(i == 0 || x.shares(ms[0], e, intake)); !fits {
 			behind[e.Chain] = true
 			rest = append(rest, e)
 			continue
@@ -227,7 +228,8 @@ func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, e
 		switch e, v := ms[i].e, found[i]; {
 		case v.Outcome == store.Fresh:
 			s.note(Result{Entry: e, What: decide.Handled, Took: ms[i].took})
-		case e.Parked == nil && (v.Outcome == store.Done || v.Outcome == store.Rejected) && s.x.Harmless(e, v):
+		case e.Parked == nil && (v.Outcome == store.Done || v.Outcome == store.Rejected) &&
+			s.x.Harmless(e, v):
 			s.note(Result{Entry: e, What: decide.Duplicate})
 		default:
 			s.alone(ctx, ms[i:i+1])

@@ -113,7 +113,8 @@ func (x *Executor[TTx]) intendAgain(ctx context.Context, e *partition.Entry, uni
 		if err == nil {
 			err = errors.New("nothing is to be asked for")
 		}
-		err = fmt.Errorf("intend the call of %s again, which its step is at under key %s: %w", e.Given.ID, key, err)
+		err = fmt.Errorf("intend the call of %s again, which its step is at under key %s: %w",
+			e.Given.ID, key, err)
 		return x.lentFailed(ctx, e, unit, err)
 	}
 	c := outside.Call
@@ -218,12 +219,17 @@ func (x *Executor[TTx]) handler(e *partition.Entry) Handler[TTx] {
 // harm. A call that undoes the step is let go on.
 func (x *Executor[TTx]) settleToUndo(ctx context.Context, id store.Identity) {
 	kept, err := store.ListKept(ctx, x.db, store.Sought{Consumer: x.o.Group, Identity: &id, Limit: 1})
-	if err == nil && len(kept) == 1 && kept[0].Call != nil && x.steps[store.Kind{Topic: kept[0].Message.Topic, Type: kept[0].Message.Type}].State != store.StepUndone {
+	if err == nil && len(kept) == 1 && kept[0].Call != nil &&
+		x.steps[store.Kind{Topic: kept[0].Message.Topic,
+			Type: kept[0].Message.Type}].State != store.StepUndone {
 		p := kept[0]
 		if p.Dead != nil {
 			p.Dead, p.Attempts, p.Claims, p.CrashCount, p.Due = nil, 0, 0, 0, 0
-			_, err = x.db.Apply(ctx, store.Effect{Requeue: &store.Requeue{Consumer: x.o.Group, Identity: id, Dead: true},
-				Audit: &store.Audit{Author: "skald", Action: "redrive", Reason: "its step is to be undone, and it is not known what became of its call", Consumer: x.o.Group, Identity: id}})
+			_, err = x.db.Apply(ctx, store.Effect{Requeue: &store.Requeue{Consumer: x.o.Group, Identity: id,
+				Dead: true},
+				Audit: &store.Audit{Author: "skald", Action: "redrive",
+					Reason:   "its step is to be undone, and it is not known what became of its call",
+					Consumer: x.o.Group, Identity: id}})
 		}
 		if err == nil && !p.Call.Undo {
 			// due as it is: who has it in hand keeps it; who took it in hand meanwhile, or has its answer,

@@ -44,16 +44,18 @@ func newBench(t *testing.T, change func(*Config)) *bench {
 	if err := b.Rekey(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.Handle(store.Kind{Topic: "orders", Type: "said"}, func(_ context.Context, _ *memstore.Tx, m skald.Message) (Reply, error) {
-		b.ran = append(b.ran, string(m.Data))
-		return Reply{}, b.fail(string(m.Data))
-	})
+	b.Handle(store.Kind{Topic: "orders", Type: "said"},
+		func(_ context.Context, _ *memstore.Tx, m skald.Message) (Reply, error) {
+			b.ran = append(b.ran, string(m.Data))
+			return Reply{}, b.fail(string(m.Data))
+		})
 	return b
 }
 
 // entry is a message as it came from the broker.
 func (b *bench) entry(id, data string) *partition.Entry {
-	m := skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: "said", Key: []byte(data), Data: []byte(data)}
+	m := skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: "said", Key: []byte(data),
+		Data: []byte(data)}
 	e := b.l.Add(broker.Delivery{Message: m, Partition: b.l.Name, Position: int64(len(b.l.Entries))})
 	e.Given = store.Identity{Source: "/shop", ID: id}
 	return e
@@ -98,11 +100,13 @@ func TestOneOfAJobFails(t *testing.T) {
 		job = append(job, b.entry(fmt.Sprint("m-", i), data))
 	}
 	rs := b.Work(t.Context(), job)
-	if got, want := endings(rs), []decide.Ending{decide.Handled, decide.Failed, decide.Handled}; !slices.Equal(got, want) {
+	if got, want := endings(rs), []decide.Ending{decide.Handled, decide.Failed,
+		decide.Handled}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	for _, data := range []string{"one", "three"} {
-		if n := len(slices.DeleteFunc(slices.Clone(b.ran), func(ran string) bool { return ran != data })); n > 2 {
+		if n := len(slices.DeleteFunc(slices.Clone(b.ran),
+			func(ran string) bool { return ran != data })); n > 2 {
 			t.Errorf("%s was run %d times", data, n)
 		}
 	}

@@ -22,4 +22,5 @@ type Handler[TTx any] func(ctx context.Context, tx TTx, m skald.Message) (Reply,
 type BatchHandler[TTx any] func(ctx context.Context, tx TTx, ms []skald.Message) (guilty int, err error)
 
 // A Known function asks a table of the user's whether a message was handled, and notes that it is.
-type Known[TTx any] func(ctx context.Context, tx TTx, id store.Identity, m skald.Message) (known bool, err error)
+type Known[TTx any] func(ctx context.Context, tx TTx, id store.Identity,
+	m skald.Message) (known bool, err error)

@@ -113,7 +113,8 @@ func (x *Executor[TTx]) store(ctx context.Context, e *partition.Entry, end undo,
 		return Result{Entry: e, What: decide.Broken, Err: fmt.Errorf("park %s: %w", e.ID, err)}
 	case err != nil && !x.Away(err) && !errors.Is(err, context.DeadlineExceeded) &&
 		!errors.Is(err, context.Canceled):
-		return Result{Entry: e, What: decide.Unkept, Err: fmt.Errorf("park %s: %w; %w", e.ID, err, Cause(r.Err))}
+		return Result{Entry: e, What: decide.Unkept,
+			Err: fmt.Errorf("park %s: %w; %w", e.ID, err, Cause(r.Err))}
 	case err != nil:
 		return Result{Entry: e, What: decide.Outage, Err: fmt.Errorf("park %s: %w", e.ID, err)}
 	case !stands[0] && e.Parked != nil:

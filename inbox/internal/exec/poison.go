@@ -64,7 +64,8 @@ func (x *Executor[TTx]) putAside(ctx context.Context, e *partition.Entry,
 	}
 	switch unit.Found().Marks[0].Outcome {
 	case store.Fresh, store.Behind:
-		return x.store(ctx, e, unit.Rollback, store.Effect{Park: k}, Result{Entry: e, What: decide.Queued}), true
+		return x.store(ctx, e, unit.Rollback, store.Effect{Park: k}, Result{Entry: e, What: decide.Queued}),
+			true
 	case store.Waiting, store.Dead:
 		return x.keptAlready(ctx, e, unit, m.Fingerprint), true
 	}
@@ -89,13 +90,15 @@ func (x *Executor[TTx]) killer(ctx context.Context, e *partition.Entry, k *store
 		var err error
 		if e.Step, err = x.step(reading, e); err != nil {
 			return x.failure(ctx, e, x.db.Apply,
-				fmt.Errorf("step of %s, which ended its process %d times: %w", e.ID, e.Parked.CrashCount, err))
+				fmt.Errorf("step of %s, which ended its process %d times: %w", e.ID,
+					e.Parked.CrashCount, err))
 		}
 		k.Step = e.Takes()
 	}
 	now, err := x.o.Now(), fmt.Errorf("%w: %d times", ErrCrashes, e.Parked.CrashCount)
 	if blind {
-		err = fmt.Errorf("%w, the last ones as its step was read, which nobody knows: no compensation lets it go", err)
+		err = fmt.Errorf(
+			"%w, the last ones as its step was read, which nobody knows: no compensation lets it go", err)
 	}
 	x.failed(k, err.Error(), now, false)
 	k.Dead = x.death(string(failure.Crash), failure.Crash, e, err, now)

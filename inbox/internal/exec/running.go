@@ -58,7 +58,8 @@ func (x *Executor[TTx]) Overdue() (out []Overdue) {
 		if !a.told {
 			a.told = true
 			x.o.Logger.Warn("inbox: a handler ignores that its context ended; its key waits until it returns",
-				"consumer", x.o.Group, "topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.ID,
+				"consumer", x.o.Group, "topic", e.Topic, "partition", e.Partition, "position",
+				e.Position, "id", e.ID,
 				"type", e.Type, "after", took.Round(time.Second))
 		}
 	}

@@ -25,7 +25,7 @@ func undoing(ctx context.Context, e *partition.Entry) context.Context {
 	return context.WithValue(ctx, undoneKey{}, undone{step: *e.Step, stood: e.Stood})
 }
 
-// Undone is the step that the message in hand undoes, and how the step stands; false: the message undoes none.
+// Undone is the step that the message in hand undoes, and how the step stands; false: it undoes none.
 func Undone(ctx context.Context) (step, stood store.Step, some bool) {
 	u, some := ctx.Value(undoneKey{}).(undone)
 	return u.step, u.stood, some
@@ -44,7 +44,8 @@ func (x *Executor[TTx]) finishBare(ctx context.Context, e *partition.Entry, unit
 	if d.Ending != decide.Duplicate {
 		var err error
 		if r.Say, err = x.saying(ctx, e, was.State); err != nil {
-			return x.lentFailed(ctx, e, unit, fmt.Errorf("say that step %s is %v: %w", e.Step.Name, was.State, err))
+			return x.lentFailed(ctx, e, unit, fmt.Errorf("say that step %s is %v: %w", e.Step.Name,
+				was.State, err))
 		}
 	}
 	leaves, err := x.leaves(ctx, e, r, intake, decide.SaysDone)

@@ -138,7 +138,8 @@ func (x *Executor[TTx]) intake(ctx context.Context, e *partition.Entry) (intake 
 	}
 	if x.o.Entities != nil {
 		intake.Locks = x.o.Entities(e.Message)
-		if slices.ContainsFunc(intake.Locks, func(l store.Lock) bool { return l.Space == "" || l.Key == "" }) {
+		if slices.ContainsFunc(intake.Locks,
+			func(l store.Lock) bool { return l.Space == "" || l.Key == "" }) {
 			return intake, errNoEntity
 		}
 	}

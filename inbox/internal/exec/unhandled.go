@@ -16,7 +16,8 @@ import (
 
 // ErrUnhandled is why a parked message is a dead letter whose type no build handles any more. Messages of its
 // key go on after it.
-var ErrUnhandled = errors.New("inbox: no build handles this type any more; redrive it once one does, or drop it")
+var ErrUnhandled = errors.New(
+	"inbox: no build handles this type any more; redrive it once one does, or drop it")
 
 // leftToOthers is how long a message waits that was claimed by a build without a handler for it.
 const leftToOthers = time.Second

@@ -10,8 +10,10 @@ import (
 )
 
 func delivery(data string) broker.Delivery {
-	return broker.Delivery{Partition: "orders/0", Position: 7, Message: skald.Message{ID: "m-1", Source: "/shop", Topic: "orders",
-		Type: "placed", Data: []byte(data), Headers: []skald.Header{{Name: "id", Value: []byte("h-1")}, {Name: "id", Value: []byte("h-2")}}}}
+	return broker.Delivery{Partition: "orders/0", Position: 7,
+		Message: skald.Message{ID: "m-1", Source: "/shop", Topic: "orders",
+			Type: "placed", Data: []byte(data), Headers: []skald.Header{{Name: "id", Value: []byte("h-1")},
+				{Name: "id", Value: []byte("h-2")}}}}
 }
 
 // A message is known by what the user chose; where that is not there, it has no id.
@@ -27,18 +29,20 @@ func TestIdentities(t *testing.T) {
 		by   Func
 		want store.Identity // none: no id
 	}{
-		"its own":        {ByID, store.Identity{Source: "/shop", ID: "m-1"}},
-		"a header":       {by("id"), store.Identity{Source: "/shop", ID: "h-1"}},
-		"no header":      {by("other"), store.Identity{}},
-		"a text":         {field("order", "id"), store.Identity{Source: "orders", ID: "o-1"}},
-		"a number":       {field("order", "number"), store.Identity{Source: "orders", ID: "12"}},
-		"an object":      {field("order"), store.Identity{}},
-		"no field":       {field("order", "other"), store.Identity{}},
-		"its position":   {ByPosition, store.Identity{Source: Position, ID: "orders/orders/0/7"}},
-		"nothing at all": {func(broker.Delivery) (store.Identity, error) { return store.Identity{}, nil }, store.Identity{}},
+		"its own":      {ByID, store.Identity{Source: "/shop", ID: "m-1"}},
+		"a header":     {by("id"), store.Identity{Source: "/shop", ID: "h-1"}},
+		"no header":    {by("other"), store.Identity{}},
+		"a text":       {field("order", "id"), store.Identity{Source: "orders", ID: "o-1"}},
+		"a number":     {field("order", "number"), store.Identity{Source: "orders", ID: "12"}},
+		"an object":    {field("order"), store.Identity{}},
+		"no field":     {field("order", "other"), store.Identity{}},
+		"its position": {ByPosition, store.Identity{Source: Position, ID: "orders/orders/0/7"}},
+		"nothing at all": {func(broker.Delivery) (store.Identity, error) { return store.Identity{}, nil },
+			store.Identity{}},
 	} {
 		id, err := Of(c.by, d)
-		if none := c.want == (store.Identity{}); none != errors.Is(err, ErrNoID) || id.ID != c.want.ID || !none && id != c.want {
+		if none := c.want == (store.Identity{}); none != errors.Is(err, ErrNoID) || id.ID != c.want.ID ||
+			!none && id != c.want {
 			t.Errorf("%s: %+v, %v", name, id, err)
 		}
 	}
@@ -69,7 +73,8 @@ func TestWithoutAField(t *testing.T) {
 			t.Errorf("%s becomes %s, want %s", copied, got, plain)
 		}
 	}
-	if got := string(Without([]byte(`{"meta":{"attempt":3,"by":"x"}}`), []string{"meta", "attempt"})); got != `{"meta":{"by":"x"}}` {
+	if got := string(Without([]byte(`{"meta":{"attempt":3,"by":"x"}}`),
+		[]string{"meta", "attempt"})); got != `{"meta":{"by":"x"}}` {
 		t.Errorf("it becomes %s", got)
 	}
 	for _, other := range []string{"[1]", "no JSON", `{"a":1} {"b":2}`} {

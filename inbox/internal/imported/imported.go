@@ -53,7 +53,10 @@ func Marks[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, wh
 		case f.ID == "":
 			return done, fmt.Errorf("import marks: one of %q has no id", f.Source)
 		case f.Keep < 0:
-			return done, fmt.Errorf("import marks: %.200q is to be kept for %v: say how long, or 0 for as long as marks are", f.ID, f.Keep)
+			return done,
+				fmt.Errorf(
+					"import marks: %.200q is to be kept for %v: say how long, or 0 for as long as marks are",
+					f.ID, f.Keep)
 		case has[f.Identity]:
 			done.Known++
 			continue
@@ -98,7 +101,8 @@ func batchOf[TTx any](ctx context.Context, db store.Driver[TTx], batch []Finishe
 	}
 	marks := make([]store.Mark, len(batch))
 	for i := range batch {
-		marks[i] = store.Mark{Consumer: audit.Consumer, Identity: batch[i].Identity, As: store.Done, Fingerprint: batch[i].Fingerprint, Keep: batch[i].Keep}
+		marks[i] = store.Mark{Consumer: audit.Consumer, Identity: batch[i].Identity, As: store.Done,
+			Fingerprint: batch[i].Fingerprint, Keep: batch[i].Keep}
 	}
 	unit, err := db.Begin(ctx, store.Intake{Marks: marks})
 	if err != nil {

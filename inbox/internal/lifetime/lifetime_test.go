@@ -32,13 +32,16 @@ func TestMarksHaveToOutliveTheBroker(t *testing.T) {
 		{marks: 8 * 24 * time.Hour, broker: 20 * 24 * time.Hour, broken: true},
 	} {
 		var log strings.Builder
-		n := Needs{Topics: []string{"orders"}, DB: memstore.New(nil), Bus: weekly{}, Keep: &store.Retention{Outbox: time.Hour, Marks: c.marks},
-			Age: time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil)), Outbox: time.Minute, Broker: c.broker, Short: c.short}
+		n := Needs{Topics: []string{"orders"}, DB: memstore.New(nil), Bus: weekly{},
+			Keep: &store.Retention{Outbox: time.Hour, Marks: c.marks},
+			Age:  time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil)), Outbox: time.Minute,
+			Broker: c.broker, Short: c.short}
 		w, err := n.Window(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := n.Compare(t.Context(), w); (err != nil) != c.broken || strings.Contains(log.String(), "too briefly") != c.told {
+		if err := n.Compare(t.Context(), w); (err != nil) != c.broken ||
+			strings.Contains(log.String(), "too briefly") != c.told {
 			t.Errorf("marks for %v: %v; the log has %s", c.marks, err, &log)
 		}
 	}

@@ -46,7 +46,8 @@ func (n *Needs) Compare(ctx context.Context, w retention.Window) error {
 		n.Log.WarnContext(ctx, "inbox: marks are kept too briefly", "error", err)
 	}
 	if topics := w.Endless(); len(topics) > 0 {
-		n.Log.WarnContext(ctx, "inbox: the broker keeps messages for ever, marks go: what is read again from the beginning is put into quarantine as too old, or taken again if its id tells no time",
+		n.Log.WarnContext(ctx,
+			"inbox: the broker keeps messages for ever, marks go: what is read again from the beginning is put into quarantine as too old, or taken again if its id tells no time",
 			"topics", strings.Join(topics, ", "), "marks", w.Marks)
 	}
 	return nil
@@ -108,7 +109,8 @@ func (n *Needs) brokerKeeps(ctx context.Context) (map[string]time.Duration, erro
 	}
 	if len(unknown) > 0 {
 		slices.Sort(unknown)
-		n.Log.InfoContext(ctx, "inbox: the broker does not tell how long it keeps messages; give inbox.Options.Retention.Window.Broker to have it compared with the marks",
+		n.Log.InfoContext(ctx,
+			"inbox: the broker does not tell how long it keeps messages; give inbox.Options.Retention.Window.Broker to have it compared with the marks",
 			"topics", strings.Join(unknown, ", "))
 	}
 	return out, nil

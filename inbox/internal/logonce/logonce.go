@@ -66,7 +66,8 @@ func framesOf(stack []byte) (out []string) {
 	if at := strings.LastIndex(text, "\npanic("); at >= 0 { // the frames above recovered from it
 		_, text, _ = strings.Cut(text[at+1:], "\n")
 	}
-	_, text, _ = strings.Cut(text, "\n") // the place of panic; of a stack without one: "goroutine 7 [running]:"
+	// the place of panic; of a stack without one: "goroutine 7 [running]:"
+	_, text, _ = strings.Cut(text, "\n")
 	for frame := range slices.Chunk(strings.Split(text, "\n"), 2) {
 		if len(frame) < 2 || len(out) == mostFrames {
 			break
@@ -114,7 +115,8 @@ func (a *Announcer) Skipped(k store.Kind) {
 	a.skipped[k] = true
 	log := a.o.Log.With("topic", k.Topic, "type", k.Type)
 	if near := a.nearest(k); near != "" {
-		log.Warn("inbox: nobody handles this type, its messages are skipped: is it a handled one misspelt?", "handled", near)
+		log.Warn("inbox: nobody handles this type, its messages are skipped: is it a handled one misspelt?",
+			"handled", near)
 		return
 	}
 	log.Info("inbox: nobody handles this type, its messages are skipped")
@@ -195,13 +197,16 @@ func (a *Announcer) Renamed(ctx context.Context) {
 		return
 	}
 	if len(gone) == 0 { // they are at work under their own names
-		a.o.Log.InfoContext(ctx, "inbox: this consumer is new to the database, and handles what it has for itself",
+		a.o.Log.InfoContext(ctx,
+			"inbox: this consumer is new to the database, and handles what it has for itself",
 			"others", others, "topics", a.o.Topics())
 		return
 	}
-	a.o.Log.WarnContext(ctx, "inbox: this consumer is new to the database, which knows others of the same topics: what they handled is new to it",
+	a.o.Log.WarnContext(ctx,
+		"inbox: this consumer is new to the database, which knows others of the same topics: what they handled is new to it",
 		"others", gone, "topics", a.o.Topics(),
-		"remedy", "if it is one of them under a new name, stop it now and give it the old name back: what it knows is kept under that. To rename it: skald inbox rename OLD NEW, while no process runs")
+		"remedy",
+		"if it is one of them under a new name, stop it now and give it the old name back: what it knows is kept under that. To rename it: skald inbox rename OLD NEW, while no process runs")
 }
 
 // Left says once of a type that its messages are parked for another build, which handles it.

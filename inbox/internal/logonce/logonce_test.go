@@ -27,7 +27,8 @@ func TestTypesAreToldOnce(t *testing.T) {
 		a.Skipped(store.Kind{Topic: "orders", Type: "paid"})
 		a.Left(store.Kind{Topic: "orders", Type: "order.cancelled"})
 	}
-	for text, want := range map[string]int{"handled=order.placed": 1, "type=paid": 1, "order.cancelled": 1, "level=WARN": 1} {
+	for text, want := range map[string]int{"handled=order.placed": 1, "type=paid": 1, "order.cancelled": 1,
+		"level=WARN": 1} {
 		if n := strings.Count(log.String(), text); n != want {
 			t.Errorf("%s is there %d times, want %d: %s", text, n, want, &log)
 		}
@@ -62,7 +63,8 @@ func TestPanicIsToldOnce(t *testing.T) {
 		for range 2 {
 			a.Panic(t.Context(), "m-1", "print", err)
 		}
-		first := regexp.MustCompile(`frame=0 at=".*logonce\.indexing\(.*logonce_test\.go:\d+"`).FindAllString(log.String(), -1)
+		first := regexp.MustCompile(`frame=0 at=".*logonce\.indexing\(.*logonce_test\.go:\d+"`).FindAllString(
+			log.String(), -1)
 		if len(first) != 1 || strings.Count(log.String(), "\n") > mostFrames {
 			t.Errorf("depth %d: told %d times: %s", depth, len(first), &log)
 		}
@@ -100,7 +102,8 @@ func TestEdits(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want int
-	}{{"said", "said", 0}, {"said", "sait", 1}, {"said", "siad", 2}, {"said", "sa", 2}, {"said", "shouted", nearly + 1}} {
+	}{{"said", "said", 0}, {"said", "sait", 1}, {"said", "siad", 2}, {"said", "sa", 2},
+		{"said", "shouted", nearly + 1}} {
 		if got := edits(c.a, c.b); got != c.want {
 			t.Errorf("from %s to %s it is %d, want %d", c.a, c.b, got, c.want)
 		}

@@ -15,7 +15,8 @@ func TestPauseAndResume(t *testing.T) {
 	o := New(slog.New(slog.NewTextHandler(&log, nil)))
 	pause := control.Pause(control.Order{Who: "ann", Why: "a repair"})
 	for range 2 {
-		if _, resumed := o.Take(t.Context(), []store.Checkpoint{pause}); resumed || !o.Pause() || !strings.Contains(o.Why(), "ann: a repair") {
+		if _, resumed := o.Take(t.Context(), []store.Checkpoint{pause}); resumed || !o.Pause() ||
+			!strings.Contains(o.Why(), "ann: a repair") {
 			t.Fatalf("paused: %q, resumed: %v", o.Why(), resumed)
 		}
 	}

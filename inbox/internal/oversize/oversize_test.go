@@ -19,10 +19,13 @@ func TestCutKeepsTheBeginning(t *testing.T) {
 		is           bool
 		key, headers bool // are kept
 	}{
-		"small":        {skald.Message{Data: make([]byte, 10), Key: []byte("k")}, false, true, true},
-		"data":         {skald.Message{Data: make([]byte, most+1), Key: []byte("k"), Headers: []skald.Header{{Name: "h"}}}, true, true, true},
-		"headers":      {skald.Message{Key: []byte("k"), Headers: []skald.Header{{Name: "h", Value: make([]byte, most+1)}}}, true, true, false},
-		"key":          {skald.Message{Key: make([]byte, most+1), Headers: []skald.Header{{Name: "h"}}}, true, false, false},
+		"small": {skald.Message{Data: make([]byte, 10), Key: []byte("k")}, false, true, true},
+		"data": {skald.Message{Data: make([]byte, most+1), Key: []byte("k"),
+			Headers: []skald.Header{{Name: "h"}}}, true, true, true},
+		"headers": {skald.Message{Key: []byte("k"),
+			Headers: []skald.Header{{Name: "h", Value: make([]byte, most+1)}}}, true, true, false},
+		"key": {skald.Message{Key: make([]byte, most+1), Headers: []skald.Header{{Name: "h"}}}, true,
+			false, false},
 		"an attribute": {skald.Message{ID: strings.Repeat("i", most+1), Key: []byte("k")}, true, true, false},
 	} {
 		d := &broker.Delivery{Message: c.m}
@@ -35,11 +38,13 @@ func TestCutKeepsTheBeginning(t *testing.T) {
 		size := len(d.Data)
 		Cut(d, most)
 		var large *broker.TooLargeError
-		if !errors.As(d.Fault, &large) || large.Bytes <= most || large.Limit != most || len(large.SHA256) != 64 {
+		if !errors.As(d.Fault, &large) || large.Bytes <= most || large.Limit != most ||
+			len(large.SHA256) != 64 {
 			t.Errorf("%s: the fault is %v", name, d.Fault)
 		}
 		if len(d.Data) != min(size, keptData) || (d.Key != nil) != c.key || len(d.ID) > 2*keptText {
-			t.Errorf("%s: kept are %d bytes, a key of %d, an id of %d", name, len(d.Data), len(d.Key), len(d.ID))
+			t.Errorf("%s: kept are %d bytes, a key of %d, an id of %d", name, len(d.Data),
+				len(d.Key), len(d.ID))
 		}
 		if c.m.Headers != nil && (d.Headers != nil) != c.headers {
 			t.Errorf("%s: kept are %d headers", name, len(d.Headers))

@@ -27,7 +27,8 @@ func (q *Queue) Admit(ctx context.Context) (more bool, err error) {
 	for _, one := range list {
 		if !q.o.Handles(store.Kind{Topic: one.Message.Topic, Type: one.Message.Type}) {
 			q.o.Log.WarnContext(ctx, "inbox: a message that was admitted stays in quarantine",
-				"number", one.Number, "topic", one.Message.Topic, "type", one.Message.Type, "error", errNoHandler)
+				"number", one.Number, "topic", one.Message.Topic, "type", one.Message.Type, "error",
+				errNoHandler)
 			continue
 		}
 		p := store.Parked{Consumer: q.o.Group, Identity: admittedAs(&one), Message: one.Message,

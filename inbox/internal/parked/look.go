@@ -108,13 +108,15 @@ func (q *Queue) Look(ctx context.Context, session string, most store.ClaimSize, 
 	others []store.Kind) Looked {
 	l, start := Looked{Asked: most, Counted: count, began: q.o.Now()}, time.Now()
 	if most.Keys > 0 {
-		l.Claimed, l.Err = q.o.DB.Claim(ctx, store.Want{Consumer: q.o.Group, Session: session, ClaimSize: most,
-			Lease: q.o.Lease(), Not: others})
+		l.Claimed, l.Err = q.o.DB.Claim(ctx,
+			store.Want{Consumer: q.o.Group, Session: session, ClaimSize: most,
+				Lease: q.o.Lease(), Not: others})
 	}
 	if l.Err == nil && count {
 		no := false
-		l.Failed, l.Err = store.ListKept(ctx, q.o.DB, store.Sought{Consumer: q.o.Group, Failed: true, Dead: &no,
-			Bare: true, Limit: mostFailed})
+		l.Failed, l.Err = store.ListKept(ctx, q.o.DB,
+			store.Sought{Consumer: q.o.Group, Failed: true, Dead: &no,
+				Bare: true, Limit: mostFailed})
 		if l.Err == nil {
 			var s store.Status
 			s, l.Err = q.o.DB.Status(ctx, store.StatusQuery{Keeping: q.o.Group})

@@ -15,7 +15,8 @@ import (
 func newQueue(s *partition.Schedule, now func() time.Time) *Queue {
 	yes := func(store.Kind) bool { return true }
 	no := func(store.Kind) bool { return false }
-	return New(Config{Group: "stock", Workers: 4, Bytes: 8 << 20, Now: now, Alone: func() bool { return false },
+	return New(Config{Group: "stock", Workers: 4, Bytes: 8 << 20, Now: now,
+		Alone: func() bool { return false },
 		Lease: func() time.Duration { return time.Minute }, Handles: yes, Calls: no,
 		Again: func(store.Identity) int { return 0 }}, s)
 }
@@ -28,7 +29,8 @@ func TestCountThatIsLongIsMadeSeldom(t *testing.T) {
 	for _, c := range []struct {
 		took, want time.Duration
 		full       int
-	}{{0, lookIdle, 0}, {time.Millisecond, lookIdle, 1}, {time.Second / 2, 200 * time.Second, 0}, {time.Second, 100 * time.Second, 1},
+	}{{0, lookIdle, 0}, {time.Millisecond, lookIdle, 1}, {time.Second / 2, 200 * time.Second, 0},
+		{time.Second, 100 * time.Second, 1},
 		{time.Minute, 5 * time.Minute, 0}, {time.Minute, 5 * time.Minute, 1}} {
 		took, want, now := c.took, c.want, from
 		q := newQueue(&partition.Schedule{}, func() time.Time { return now })
@@ -53,7 +55,8 @@ func TestCountThatIsLongIsMadeSeldom(t *testing.T) {
 
 // parkedAs is a parked message; waiting: it was read along with the first of its key.
 func parkedAs(id, key string, waiting bool) store.Parked {
-	return store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/shop", ID: id}, Claims: 1, Waiting: waiting,
+	return store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/shop", ID: id}, Claims: 1,
+		Waiting: waiting,
 		Message: skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: "placed", Key: []byte(key)}}
 }
 
@@ -63,10 +66,12 @@ func TestRidersGoWithTheFirstOfTheirKey(t *testing.T) {
 	var s partition.Schedule
 	q := newQueue(&s, time.Now)
 	q.Take(Looked{Claimed: store.Claimed{Parked: []store.Parked{
-		parkedAs("1", "a", false), parkedAs("2", "a", true), parkedAs("3", "b", false), parkedAs("4", "a", true)}},
+		parkedAs("1", "a", false), parkedAs("2", "a", true), parkedAs("3", "b", false),
+		parkedAs("4", "a", true)}},
 		Asked: store.ClaimSize{Keys: 2, Prefetch: 2, PrefetchAll: 4}})
 	c := s.First()
-	if s.Len() != 2 || q.Claimed() != 4 || len(c.Queue) != 3 || !c.Queue[1].Prefetches || c.Queue[2].ID != "4" {
+	if s.Len() != 2 || q.Claimed() != 4 || len(c.Queue) != 3 || !c.Queue[1].Prefetches ||
+		c.Queue[2].ID != "4" {
 		t.Fatalf("%d chains of %d messages, the first of %d", s.Len(), q.Claimed(), len(c.Queue))
 	}
 	s.Drop()
@@ -111,7 +116,8 @@ func TestSizeFollowsHowItGoes(t *testing.T) {
 	for i, c := range []struct {
 		rs   []exec.Result
 		want int
-	}{{job(decide.Handled, 0), 2}, {job(decide.Handled, 0), 4}, {job(decide.Duplicate, 0), 8}, {job(decide.Handled, 0), 10},
+	}{{job(decide.Handled, 0), 2}, {job(decide.Handled, 0), 4}, {job(decide.Duplicate, 0), 8},
+		{job(decide.Handled, 0), 10},
 		{job(decide.Handled, exec.TurnOfClaimed), 5}, {job(decide.Failed, 0), 1}} {
 		if q.Adapt(c.rs, 10); q.Size() != c.want {
 			t.Errorf("behind job %d: %d share, want %d", i+1, q.Size(), c.want)
@@ -129,7 +135,8 @@ func TestAppetiteEndsAtHalf(t *testing.T) {
 		if got := q.Appetite(4, 1000); (got > 0) != (n <= 4) {
 			t.Errorf("with %d claimed, %d more may be", n, got)
 		}
-		q.Take(Looked{Claimed: store.Claimed{Parked: []store.Parked{parkedAs(fmt.Sprint(n), fmt.Sprint(n), false)}}})
+		q.Take(Looked{Claimed: store.Claimed{
+			Parked: []store.Parked{parkedAs(fmt.Sprint(n), fmt.Sprint(n), false)}}})
 	}
 	if got := q.Appetite(4, 1000); got != 0 {
 		t.Errorf("with more than half of it here, %d more may be claimed", got)

@@ -14,7 +14,8 @@ import (
 
 // add is a delivery at the next position; key "" is none.
 func add(l *Partition, key string) *Entry {
-	d := broker.Delivery{Message: skald.Message{Topic: "orders"}, Partition: l.Name, Position: int64(len(l.Entries))}
+	d := broker.Delivery{Message: skald.Message{Topic: "orders"}, Partition: l.Name,
+		Position: int64(len(l.Entries))}
 	if key != "" {
 		d.Key = []byte(key)
 	}
@@ -48,7 +49,8 @@ func TestPrefixEndsBeforeWhatIsNotDone(t *testing.T) {
 	es[0].Done, es[1].Done, es[3].Done = true, true, true
 	all := l.Bytes
 	last, ok := l.Prefix()
-	if !ok || last.Position != 1 || l.At != 2 || len(l.Entries) != 2 || l.Bytes != all-es[0].Weight()-es[1].Weight() {
+	if !ok || last.Position != 1 || l.At != 2 || len(l.Entries) != 2 ||
+		l.Bytes != all-es[0].Weight()-es[1].Weight() {
 		t.Errorf("the last is %d (%v), the partition is at %d with %d entries of %d bytes",
 			last.Position, ok, l.At, len(l.Entries), l.Bytes)
 	}

@@ -66,7 +66,8 @@ func TestReadyIsSharedOut(t *testing.T) {
 		b := newBench(c.workers, c.batch)
 		b.add(c.ready)
 		if got := len(b.Next(0)); got != c.want {
-			t.Errorf("of %d ready messages one of %d workers gets %d, want %d", c.ready, c.workers, got, c.want)
+			t.Errorf("of %d ready messages one of %d workers gets %d, want %d", c.ready, c.workers,
+				got, c.want)
 		}
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// trusting is after how many messages in a row, of which none was finished before, the marks are read no more:
-// the read is a sixth of what a hundred messages cost the database that share a transaction. After a repeat,
-// and with each partition that is gained, the marks are read again.
+// trusting is after how many messages in a row, of which none was finished before, the marks are read no
+// more: the read is a sixth of what a hundred messages cost the database that share a transaction. After a
+// repeat, and with each partition that is gained, the marks are read again.
 const trusting = 5000
 
 // A Config is what a Filter goes by.

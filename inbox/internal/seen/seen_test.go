@@ -57,13 +57,16 @@ func (b *bench) Harmless(_ *partition.Entry, v store.Verdict) bool { return v.Ou
 func newBench() (*bench, *Filter) {
 	b := &bench{done: map[string]store.Outcome{}, cache: map[string]string{}, l: partition.New("orders/0")}
 	return b, New(Config{Group: "stock", DB: b, Session: "session", Cache: b, Attempt: b,
-		Again:  func(m skald.Message) bool { return m.Type == "again" },
-		Repeat: func(e *partition.Entry, cached bool) { b.told = append(b.told, fmt.Sprint(e.Given.ID, " ", cached)) },
-		Read:   func(context.Context, error) {}})
+		Again: func(m skald.Message) bool { return m.Type == "again" },
+		Repeat: func(e *partition.Entry, cached bool) {
+			b.told = append(b.told, fmt.Sprint(e.Given.ID, " ", cached))
+		},
+		Read: func(context.Context, error) {}})
 }
 
 func (b *bench) entry(id string) *partition.Entry {
-	e := b.l.Add(broker.Delivery{Message: skald.Message{ID: id, Topic: "orders", Type: "placed"}, Partition: b.l.Name})
+	e := b.l.Add(broker.Delivery{Message: skald.Message{ID: id, Topic: "orders", Type: "placed"},
+		Partition: b.l.Name})
 	e.Given = store.Identity{Source: "/shop", ID: id}
 	return e
 }
@@ -82,7 +85,8 @@ func TestRepeatsAreDropped(t *testing.T) {
 		t.Errorf("dropped are %v; the cache has %v", b.told, b.cache)
 	}
 	repeat, other := b.entry("done"), b.entry("fresh")
-	if f.Cached(t.Context(), []*partition.Entry{repeat, other}); !repeat.Done || other.Done || b.told[len(b.told)-1] != "done true" {
+	if f.Cached(t.Context(), []*partition.Entry{repeat, other}); !repeat.Done || other.Done ||
+		b.told[len(b.told)-1] != "done true" {
 		t.Errorf("told of %v", b.told)
 	}
 	f.On("another run")

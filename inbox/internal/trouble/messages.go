@@ -80,7 +80,8 @@ func (m *Messages) Note(ctx context.Context, r exec.Result, now time.Time) {
 	if unknown {
 		text = "inbox: a message cannot be parked, for a reason that Skald does not know; it is tried again, and its key waits"
 	}
-	if unknown && bits.OnesCount(uint(d.Attempts)) == 1 || !unknown && d.Attempts >= lasting && m.say.Due(now) {
+	if unknown && bits.OnesCount(uint(d.Attempts)) == 1 || !unknown && d.Attempts >= lasting &&
+		m.say.Due(now) {
 		m.log.WarnContext(ctx, text, "topic", e.Topic, "partition", e.Partition, "position", e.Position,
 			"id", id.ID, "type", e.Type, "attempt", d.Attempts, "since", d.Since, "error", r.Err)
 	}

@@ -34,7 +34,8 @@ func TestOutagesThatLastAreListed(t *testing.T) {
 		t.Errorf("two are no chance: %v, %s", m.Lasting(now), &log)
 	}
 	note(1)
-	if all := m.Lasting(now); len(all) != 1 || all[0].Attempts != 3 || all[0].Error != "refused" || all[0].ID != "m-1" {
+	if all := m.Lasting(now); len(all) != 1 || all[0].Attempts != 3 || all[0].Error != "refused" ||
+		all[0].ID != "m-1" {
 		t.Errorf("listed are %+v", all)
 	}
 	if n := strings.Count(log.String(), "waits for an outage"); n != 1 {
@@ -69,7 +70,8 @@ func TestWorkThatFailsIsListed(t *testing.T) {
 		t.Errorf("listed are %+v", all)
 	}
 	w.Did(t.Context(), "claim", nil, false, now)
-	if len(w.Lasting()) != 0 || strings.Count(log.String(), "again and again") != 1 || !strings.Contains(log.String(), "goes well again") {
+	if len(w.Lasting()) != 0 || strings.Count(log.String(), "again and again") != 1 ||
+		!strings.Contains(log.String(), "goes well again") {
 		t.Errorf("listed are %v; the log has %s", w.Lasting(), &log)
 	}
 }

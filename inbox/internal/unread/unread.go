@@ -23,9 +23,11 @@ type Store interface {
 // Tell logs m, and notes it in the audit, where doctor finds it. The note is made beside all else: where the
 // database is away, the log has it. Log names the consumer.
 func Tell(ctx context.Context, db Store, log *slog.Logger, consumer string, m broker.Missed) {
-	why := fmt.Sprintf("%d messages of partition %s, from %d to below %d, were removed at the broker before they were read",
+	why := fmt.Sprintf(
+		"%d messages of partition %s, from %d to below %d, were removed at the broker before they were read",
 		m.Count, m.Partition, m.From, m.To)
-	log.ErrorContext(ctx, "inbox: messages were removed unread: by retention or a purge; have them sent again",
+	log.ErrorContext(ctx,
+		"inbox: messages were removed unread: by retention or a purge; have them sent again",
 		"partition", m.Partition, "from", m.From, "to", m.To, "messages", m.Count)
 	note := store.Audit{Author: "skald", Action: missed, Reason: why, Consumer: consumer}
 	go func() {

@@ -24,9 +24,11 @@ func TestMissedIsNoted(t *testing.T) {
 	notes := make(book, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	Tell(ctx, notes, slog.New(slog.NewTextHandler(&log, nil)), "stock", broker.Missed{Partition: "orders/0", From: 10, To: 100, Count: 90})
+	Tell(ctx, notes, slog.New(slog.NewTextHandler(&log, nil)), "stock",
+		broker.Missed{Partition: "orders/0", From: 10, To: 100, Count: 90})
 	note := <-notes
-	if note.Consumer != "stock" || note.Action != missed || !strings.Contains(note.Reason, "90 messages of partition orders/0") {
+	if note.Consumer != "stock" || note.Action != missed ||
+		!strings.Contains(note.Reason, "90 messages of partition orders/0") {
 		t.Errorf("noted is %+v", note)
 	}
 	if !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), "messages=90") {

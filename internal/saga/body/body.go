@@ -117,8 +117,9 @@ func (d *Definition) Step(name string) (*Step, bool) {
 // Fits tells why data may not be kept, with both numbers.
 func Fits(what string, data []byte, most int) error {
 	if len(data) > most {
-		return skald.Permanent(fmt.Errorf("%s is %d bytes as JSON, at most %d are kept: keep it in a table of yours, and its key in the saga, or "+
-			"raise saga.Options.MaxBytes", what, len(data), most))
+		return skald.Permanent(
+			fmt.Errorf("%s is %d bytes as JSON, at most %d are kept: keep it in a table of yours, and its key in the saga, or "+
+				"raise saga.Options.MaxBytes", what, len(data), most))
 	}
 	return nil
 }

@@ -39,7 +39,8 @@ type Input struct {
 func (f *Facts) In() (any, error) {
 	f.Input.once.Do(func() {
 		if f.Input.value, f.Input.err = f.Definition.decode(f.Input.Data); f.Input.err != nil {
-			f.Input.err = skald.Permanent(fmt.Errorf("read the input of the saga %s %q: %w", f.Definition.Name, f.Key, f.Input.err))
+			f.Input.err = skald.Permanent(fmt.Errorf("read the input of the saga %s %q: %w",
+				f.Definition.Name, f.Key, f.Input.err))
 		}
 	})
 	return f.Input.value, f.Input.err

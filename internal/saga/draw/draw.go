@@ -100,7 +100,8 @@ func words(s plan.Step) (out []string) {
 	for _, w := range []struct {
 		is   bool
 		word string
-	}{{s.Pivot, "pivot"}, {s.Undo, "undo"}, {s.NoEffect && s.Kind != plan.Wait, "no effect"}, {s.When, "when"}, {s.Each, "each"}, {s.Lapses, "lapses"}} {
+	}{{s.Pivot, "pivot"}, {s.Undo, "undo"}, {s.NoEffect && s.Kind != plan.Wait, "no effect"},
+		{s.When, "when"}, {s.Each, "each"}, {s.Lapses, "lapses"}} {
 		if w.is {
 			out = append(out, w.word)
 		}
@@ -125,7 +126,8 @@ func Text(g plan.Graph, marks map[string]Mark) string {
 		case len(s.After) > 0 || i == 0:
 			after = ""
 		}
-		fmt.Fprintf(t, "  %d\t%s\t%s\t%s\t%s\n", i+1, line(s.Name), strings.Join(words(s), ", "), line(after), marks[s.Name].Text)
+		fmt.Fprintf(t, "  %d\t%s\t%s\t%s\t%s\n", i+1, line(s.Name), strings.Join(words(s), ", "), line(after),
+			marks[s.Name].Text)
 	}
 	_ = t.Flush() // into memory
 	var out strings.Builder
@@ -180,7 +182,8 @@ func Mermaid(g plan.Graph, marks map[string]Mark) string {
 }
 
 func quoted(s string) string {
-	return strings.NewReplacer(`"`, "#quot;", "<", "#lt;", ">", "#gt;", "#", "#35;", "`", "#96;").Replace(line(s))
+	return strings.NewReplacer(`"`, "#quot;", "<", "#lt;", ">", "#gt;", "#", "#35;", "`",
+		"#96;").Replace(line(s))
 }
 
 func colours(c Class) (fill, stroke string) {

@@ -46,7 +46,9 @@ func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 func TestMermaid(t *testing.T) {
 	got := draw.Mermaid(graph(), draw.Marks(state()))
-	for _, want := range []string{"flowchart LR\n", `s0["hold<br/>do, undo, each<br/>1 of 2 done, 1 of 2 stuck"]`, "class s0 stuck", "s0 --> s2", "s1 --> s2",
+	for _, want := range []string{"flowchart LR\n",
+		`s0["hold<br/>do, undo, each<br/>1 of 2 done, 1 of 2 stuck"]`, "class s0 stuck", "s0 --> s2",
+		"s1 --> s2",
 		`s2{{"charge<br/>call, pivot, undo"}}`, `s3["ship #quot;#lt;fast#gt;#quot;<br/>command"]`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("there is no %s in\n%s", want, got)

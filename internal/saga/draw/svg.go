@@ -29,8 +29,10 @@ const (
 func SVG(g plan.Graph, marks map[string]Mark) string {
 	boxes, width, height := layout(g)
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s" `+
-		`font-family="sans-serif" font-size="13">`+"\n", width, height, width, height, html.EscapeString(line("saga "+g.Name)))
+	fmt.Fprintf(&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s" `+
+			`font-family="sans-serif" font-size="13">`+"\n", width, height, width, height,
+		html.EscapeString(line("saga "+g.Name)))
 	b.WriteString(`<defs><marker id="a" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">` +
 		`<path d="M0 0 8 4 0 8z" fill="#4a5568"/></marker></defs>` + "\n")
 	for i, s := range g.Steps {
@@ -38,7 +40,8 @@ func SVG(g plan.Graph, marks map[string]Mark) string {
 			from := boxes[slices.IndexFunc(g.Steps, func(s plan.Step) bool { return s.Name == a })]
 			to := boxes[i]
 			x1, y1, x2, y2 := from.x+from.w, from.y+high/2, to.x, to.y+high/2
-			fmt.Fprintf(&b, `<path d="M%d %dC%d %d %d %d %d %d" fill="none" stroke="#4a5568" marker-end="url(#a)"/>`+"\n",
+			fmt.Fprintf(&b,
+				`<path d="M%d %dC%d %d %d %d %d %d" fill="none" stroke="#4a5568" marker-end="url(#a)"/>`+"\n",
 				x1, y1, x1+gapX/2, y1, x2-gapX/2, y2, x2, y2)
 		}
 	}
@@ -57,7 +60,8 @@ func draw(b *strings.Builder, at box, s plan.Step, m Mark) {
 	}
 	said := strings.Join(words(s), ", ")
 	title := strings.TrimSuffix(s.Name+": "+said+", "+m.Text, ", ")
-	fmt.Fprintf(b, `<g><title>%s</title><rect x="%d" y="%d" width="%d" height="%d" rx="6" fill="%s" stroke="%s" stroke-width="%d"/>`,
+	fmt.Fprintf(b,
+		`<g><title>%s</title><rect x="%d" y="%d" width="%d" height="%d" rx="6" fill="%s" stroke="%s" stroke-width="%d"/>`,
 		html.EscapeString(line(title)), at.x, at.y, at.w, high, fill, stroke, weight)
 	for n, text := range []string{s.Name, said, m.Text} {
 		if text == "" {
@@ -67,7 +71,8 @@ func draw(b *strings.Builder, at box, s plan.Step, m Mark) {
 		if n > 0 {
 			style = ` font-size="11" fill="#4a5568"`
 		}
-		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle"%s>%s</text>`, at.x+at.w/2, at.y+20+15*n, style,
+		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle"%s>%s</text>`, at.x+at.w/2,
+			at.y+20+15*n, style,
 			html.EscapeString(line(short(text, at.w, n))))
 	}
 	b.WriteString("</g>\n")
@@ -108,10 +113,12 @@ func layout(g plan.Graph) (boxes []box, width, height int) {
 	boxes = make([]box, len(g.Steps))
 	x := margin
 	for _, steps := range columns {
-		slices.SortStableFunc(steps, func(a, b int) int { return level(g, boxes, at, a) - level(g, boxes, at, b) })
+		slices.SortStableFunc(steps,
+			func(a, b int) int { return level(g, boxes, at, a) - level(g, boxes, at, b) })
 		w, y := narrow, margin
 		for _, i := range steps {
-			for _, text := range append(words(g.Steps[i]), g.Steps[i].Name, strings.Join(words(g.Steps[i]), ", ")) {
+			for _, text := range append(words(g.Steps[i]), g.Steps[i].Name,
+				strings.Join(words(g.Steps[i]), ", ")) {
 				w = min(wide, max(w, perRune*utf8.RuneCountInString(text)+2*beside))
 			}
 		}

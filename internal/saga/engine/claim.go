@@ -188,7 +188,8 @@ func (e *Engine[TTx]) due(ctx context.Context, room int) (ls []*live[TTx], next 
 	e.mu.Lock()
 	hashes := slices.Clone(e.hashed)
 	e.mu.Unlock()
-	c, err := e.db.ClaimSagas(within, store.ClaimSagas{Session: e.session, Hashes: hashes, Limit: room, Lease: e.o.Lease})
+	c, err := e.db.ClaimSagas(within, store.ClaimSagas{Session: e.session, Hashes: hashes, Limit: room,
+		Lease: e.o.Lease})
 	if err != nil {
 		return nil, -1, fmt.Errorf("claim sagas: %w", err)
 	}
@@ -234,8 +235,10 @@ func (e *Engine[TTx]) claimed(ctx context.Context, s store.Saga) (*live[TTx], er
 // refuse leaves a saga to another build.
 func (e *Engine[TTx]) refuse(ctx context.Context, s store.Saga, why error) {
 	e.counts.add(&e.counts.Refused)
-	e.o.Logger.WarnContext(ctx, "saga: it is left to another build", "saga", s.Name, "key", s.Key, "error", why)
-	m := store.SagaMove{SagaRef: stored.Ref(s), State: s.State, Standing: s.Standing, Release: true, Wake: refusedWait}
+	e.o.Logger.WarnContext(ctx, "saga: it is left to another build", "saga", s.Name, "key", s.Key,
+		"error", why)
+	m := store.SagaMove{SagaRef: stored.Ref(s), State: s.State, Standing: s.Standing, Release: true,
+		Wake: refusedWait}
 	_, _ = e.db.Apply(ctx, store.Effect{Saga: &m}) // else it is claimed again when the lease is over
 }
 
@@ -251,7 +254,8 @@ func (e *Engine[TTx]) note(ctx context.Context) error {
 	ds := make([]store.SagaDefinition, 0, len(e.defs))
 	for _, d := range e.defs {
 		var text strings.Builder
-		if err := plan.Write(&text, plan.Written{Hash: d.Hash, Graph: d.Plan.Graph, Mappings: d.Mappings}); err != nil {
+		if err := plan.Write(&text, plan.Written{Hash: d.Hash, Graph: d.Plan.Graph,
+			Mappings: d.Mappings}); err != nil {
 			return err
 		}
 		ds = append(ds, store.SagaDefinition{Name: d.Name, Hash: d.Hash, Written: text.String()})
@@ -281,7 +285,8 @@ func (e *Engine[TTx]) readOlder(ctx context.Context) error {
 		}
 		f, err := plan.Read(strings.NewReader(one.Written))
 		if err != nil || len(f.Definitions) != 1 {
-			e.o.Logger.WarnContext(ctx, "saga: a definition cannot be read", "saga", one.Name, "hash", one.Hash, "error", err)
+			e.o.Logger.WarnContext(ctx, "saga: a definition cannot be read", "saga", one.Name,
+				"hash", one.Hash, "error", err)
 			continue
 		}
 		e.older[one.Hash] = f.Definitions[0].Graph
@@ -294,9 +299,10 @@ func (e *Engine[TTx]) readOlder(ctx context.Context) error {
 
 // takesOn tells whether d can take on sagas of an older definition, but for some of them.
 func takesOn(d *body.Definition, hash string, older plan.Graph) bool {
-	return !slices.ContainsFunc(plan.Compare(older, d.Plan.Graph, mapping(d, hash)), func(c plan.Change) bool {
-		return c.Class == plan.Refuses && c.Begun == ""
-	})
+	return !slices.ContainsFunc(plan.Compare(older, d.Plan.Graph, mapping(d, hash)),
+		func(c plan.Change) bool {
+			return c.Class == plan.Refuses && c.Begun == ""
+		})
 }
 
 func mapping(d *body.Definition, from string) plan.Mapping {

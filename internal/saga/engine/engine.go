@@ -84,10 +84,13 @@ type Engine[TTx any] struct {
 
 // New is an engine of definitions without faults, one of each name. Children's are among them.
 func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
-	e := &Engine[TTx]{db: db, o: o, session: rand.Text(), defs: map[string]*body.Definition{}, hashes: map[string]*body.Definition{},
-		older: map[string]plan.Graph{}, hands: map[store.SagaRef]*live[TTx]{}, waiters: map[store.SagaRef][]chan outcome{}, coming: map[store.SagaRef]bool{},
-		slots: make(chan struct{}, o.Workers), kicked: make(chan struct{}, 1), begun: make(chan *live[TTx], o.InHand),
-		stop: make(chan struct{}), lookers: make(chan struct{}, lookMany)}
+	e := &Engine[TTx]{db: db, o: o, session: rand.Text(), defs: map[string]*body.Definition{},
+		hashes: map[string]*body.Definition{},
+		older:  map[string]plan.Graph{}, hands: map[store.SagaRef]*live[TTx]{},
+		waiters: map[store.SagaRef][]chan outcome{}, coming: map[store.SagaRef]bool{},
+		slots: make(chan struct{}, o.Workers), kicked: make(chan struct{}, 1),
+		begun: make(chan *live[TTx], o.InHand),
+		stop:  make(chan struct{}), lookers: make(chan struct{}, lookMany)}
 	e.o.Logger, e.metrics = shortlog.New(o.Logger), o.Metrics
 	if e.o.NewID == nil {
 		e.o.NewID = uuid7.New

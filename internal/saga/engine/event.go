@@ -31,7 +31,8 @@ func left(m store.SagaMove) store.SagaMove {
 
 // advance takes an event into a saga that is locked, or whose version guards the write. It is given back, and
 // due at once: whoever has it in hand finds its version gone, and reads anew.
-func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga, events ...plan.Event) (m moved, out plan.Outcome, err error) {
+func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga,
+	events ...plan.Event) (m moved, out plan.Outcome, err error) {
 	p, err := e.planOf(ctx, s.Name, s.Hash)
 	if err != nil {
 		return m, plan.Unknown, err
@@ -76,7 +77,8 @@ func released(s store.Saga, p *plan.Plan, next plan.State, now time.Time) (store
 
 // Cancel turns a saga back in tx. Nothing: there was nothing to be undone, so it has ended with
 // that.
-func (e *Engine[TTx]) Cancel(ctx context.Context, tx TTx, d *body.Definition, key, reason string) (out plan.Outcome, nothing bool, err error) {
+func (e *Engine[TTx]) Cancel(ctx context.Context, tx TTx, d *body.Definition, key,
+	reason string) (out plan.Outcome, nothing bool, err error) {
 	fail := func(err error) (plan.Outcome, bool, error) {
 		return plan.Unknown, false, fmt.Errorf("cancel %s %q: %w", d.Name, key, err)
 	}
@@ -97,7 +99,8 @@ func (e *Engine[TTx]) Cancel(ctx context.Context, tx TTx, d *body.Definition, ke
 }
 
 // put takes an event into a saga in tx. False: there is none.
-func (e *Engine[TTx]) put(ctx context.Context, tx TTx, name, key string, ev plan.Event) (out plan.Outcome, there bool, err error) {
+func (e *Engine[TTx]) put(ctx context.Context, tx TTx, name, key string,
+	ev plan.Event) (out plan.Outcome, there bool, err error) {
 	s, there, err := e.lock(ctx, tx, name, key)
 	if err != nil {
 		return plan.Unknown, there, fmt.Errorf("lock the saga %s %q: %w", name, key, err)

@@ -117,9 +117,11 @@ func (l *live[TTx]) relate(ctx context.Context, tx TTx) (es []store.Effect, err 
 }
 
 func (l *live[TTx]) relateTo(ctx context.Context, tx TTx, r relative) (*store.Effect, error) {
-	parent := stored.Parent{Name: l.saga.Name, Key: l.saga.Key, ID: l.saga.ID, Step: r.step, Occurrence: r.a.Occurrence}
+	parent := stored.Parent{Name: l.saga.Name, Key: l.saga.Key, ID: l.saga.ID, Step: r.step,
+		Occurrence: r.a.Occurrence}
 	if r.in != nil {
-		from := stored.Origin{Correlation: l.origin.Correlation, Causation: l.origin.Causation, Trace: l.origin.Trace, Parent: &parent}
+		from := stored.Origin{Correlation: l.origin.Correlation, Causation: l.origin.Causation,
+			Trace: l.origin.Trace, Parent: &parent}
 		s, fresh, err := l.e.start(ctx, tx, r.d, r.key, r.in, from)
 		var other *OtherError
 		switch {
@@ -173,7 +175,8 @@ func (l *live[TTx]) own(s store.Saga, parent stored.Parent, r relative) error {
 }
 
 // ascend tells a parent that its child has ended, and its parent, if it ends with that.
-func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as plan.State, parent *stored.Parent) (es []store.Effect, err error) {
+func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as plan.State,
+	parent *stored.Parent) (es []store.Effect, err error) {
 	if parent == nil {
 		return nil, nil
 	}
@@ -182,7 +185,8 @@ func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as pla
 		return nil, fmt.Errorf("lock the parent: %w", err)
 	}
 	if !there || s.ID != parent.ID {
-		l.e.o.Logger.WarnContext(ctx, "saga: the parent of a child that ended is not kept any more", "saga", child.Name, "key", child.Key,
+		l.e.o.Logger.WarnContext(ctx, "saga: the parent of a child that ended is not kept any more", "saga",
+			child.Name, "key", child.Key,
 			"parent", parent.Name, "parent key", parent.Key)
 		return nil, nil
 	}
@@ -209,7 +213,8 @@ func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as pla
 		return nil, err
 	}
 	if !out.Changed() {
-		l.e.o.Logger.WarnContext(ctx, "saga: a child ended, and its parent does not wait for it", "saga", child.Name, "key", child.Key,
+		l.e.o.Logger.WarnContext(ctx, "saga: a child ended, and its parent does not wait for it", "saga",
+			child.Name, "key", child.Key,
 			"parent", parent.Name, "parent key", parent.Key, "outcome", string(out))
 		return nil, nil
 	}

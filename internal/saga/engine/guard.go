@@ -7,7 +7,8 @@ import (
 	"github.com/skald-go/skald/failure"
 )
 
-var errQuit = errors.New("its function ended its goroutine (runtime.Goexit, as t.FailNow and t.Fatal do): return an error instead")
+var errQuit = errors.New(
+	"its function ended its goroutine (runtime.Goexit, as t.FailNow and t.Fatal do): return an error instead")
 
 // called runs a function of the user's, and makes errors of its panic and of the end of its goroutine. That
 // is one of its own, since that of the saga has a transaction to end; straight: it is the caller's, a test's.

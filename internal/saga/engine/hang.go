@@ -67,14 +67,17 @@ func (e *Engine[TTx]) hangs(ctx context.Context, h *hang[TTx]) {
 		return
 	}
 	h.l.unslot()
-	e.o.Logger.ErrorContext(ctx, "saga: a function does not return, so it ignores its context: its connection is lost until it returns, "+
-		"or this process ends", "saga", h.saga.Name, "key", h.saga.Key, "step", h.a.Step, "occurrence", h.a.Occurrence, "timeout", h.took)
+	e.o.Logger.ErrorContext(ctx,
+		"saga: a function does not return, so it ignores its context: its connection is lost until it returns, "+
+			"or this process ends", "saga", h.saga.Name, "key", h.saga.Key, "step", h.a.Step, "occurrence",
+		h.a.Occurrence, "timeout", h.took)
 	timer := time.NewTicker(time.Second)
 	defer timer.Stop()
 	for tries := 1; ; tries++ {
 		again, err := e.chargeHang(ctx, h)
 		if err != nil && tries&(tries-1) == 0 { // the first, second, fourth …
-			e.o.Logger.WarnContext(ctx, "saga: the attempt of a function that does not return is not charged", "saga", h.saga.Name,
+			e.o.Logger.WarnContext(ctx, "saga: the attempt of a function that does not return is not charged",
+				"saga", h.saga.Name,
 				"key", h.saga.Key, "times", tries, "again", again, "error", err)
 		}
 		if !again {

@@ -21,7 +21,8 @@ const (
 )
 
 // local runs a function in a transaction that is committed with the saga's next state.
-func (l *live[TTx]) local(ctx context.Context, a plan.Action, do func(context.Context, TTx, *body.Facts) (json.RawMessage, error),
+func (l *live[TTx]) local(ctx context.Context, a plan.Action,
+	do func(context.Context, TTx, *body.Facts) (json.RawMessage, error),
 	undo func(context.Context, TTx, *body.Facts, json.RawMessage) error) error {
 	defer l.free()
 	timeout := l.timeout(a)
@@ -75,7 +76,8 @@ func (l *live[TTx]) failedIn(ctx context.Context, u store.Unit[TTx], a plan.Acti
 		return l.undone(outside, u, a, err)
 	}
 	if p := (*failure.PanicError)(nil); errors.As(err, &p) {
-		l.e.o.Logger.ErrorContext(ctx, "saga: a step panicked", "saga", l.saga.Name, "key", l.saga.Key, "step", a.Step,
+		l.e.o.Logger.ErrorContext(ctx, "saga: a step panicked", "saga", l.saga.Name, "key", l.saga.Key,
+			"step", a.Step,
 			"occurrence", a.Occurrence, "error", err, "stack", string(p.Stack))
 	}
 	if errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errSlow) {
@@ -162,5 +164,6 @@ func (l *live[TTx]) next(u store.Unit[TTx]) (timeout time.Duration, follows bool
 
 // caused is ctx for a function of the user's: what it emits is stamped as the saga's.
 func (l *live[TTx]) caused(ctx context.Context) context.Context {
-	return skald.WithCause(ctx, skald.Message{ID: l.origin.Causation, CorrelationID: l.correlation(), TraceParent: l.origin.Trace})
+	return skald.WithCause(ctx, skald.Message{ID: l.origin.Causation, CorrelationID: l.correlation(),
+		TraceParent: l.origin.Trace})
 }

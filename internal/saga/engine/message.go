@@ -48,7 +48,9 @@ func parse(correlation string) (name, key, id string, ok bool) {
 // message completes a command.
 func (l *live[TTx]) message(ctx context.Context, a plan.Action, d skald.Draft) (m skald.Message, err error) {
 	if n := len(l.correlation()); n > complete.MaxText {
-		return m, skald.Permanent(fmt.Errorf("the saga's name and key are %d bytes as an address, at most %d are possible: take a shorter key", n, complete.MaxText))
+		return m,
+			skald.Permanent(
+				fmt.Errorf("the saga's name and key are %d bytes as an address, at most %d are possible: take a shorter key", n, complete.MaxText))
 	}
 	if o := l.origin.Correlation; o != "" {
 		d.Headers = append(d.Headers, skald.Header{Name: HeaderOrigin, Value: []byte(o)})

@@ -87,7 +87,8 @@ func (l *live[TTx]) blame(ctx context.Context, a plan.Action, err error) error {
 		return err
 	case errors.Is(err, store.ErrLent):
 		return &refusal{a, err}
-	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), l.e.db.Outage(err), store.Incurable(err):
+	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
+		l.e.db.Outage(err), store.Incurable(err):
 		return err
 	case l.thought != nil && !l.careful:
 		l.careful = true

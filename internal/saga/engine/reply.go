@@ -35,7 +35,8 @@ func (e *Engine[TTx]) Replies() (out []Kind) {
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b Kind) int { return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Type, b.Type)) })
+	slices.SortFunc(out,
+		func(a, b Kind) int { return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Type, b.Type)) })
 	return out
 }
 
@@ -111,7 +112,8 @@ func (e *Engine[TTx]) ReplyAll(ctx context.Context, tx TTx, ms []skald.Message) 
 		}
 		name, key, _, _ := parse(r.m.CorrelationID)
 		e.o.Logger.WarnContext(of(ctx, r.m), "saga: a reply does not count", "saga", name, "key", key,
-			"outcome", string(r.out), "topic", r.m.Topic, "type", r.m.Type, "id", r.m.ID, "causation", r.m.CausationID)
+			"outcome", string(r.out), "topic", r.m.Topic, "type", r.m.Type, "id", r.m.ID, "causation",
+			r.m.CausationID)
 	}
 	return -1, nil
 }
@@ -152,7 +154,8 @@ func of(ctx context.Context, m skald.Message) context.Context {
 }
 
 // Answer takes a message as a reply to the saga of a key, whatever the message says of its cause.
-func (e *Engine[TTx]) Answer(ctx context.Context, tx TTx, d *body.Definition, key string, m skald.Message) (plan.Outcome, error) {
+func (e *Engine[TTx]) Answer(ctx context.Context, tx TTx, d *body.Definition, key string,
+	m skald.Message) (plan.Outcome, error) {
 	r := &reply{m: m}
 	to := &mail{name: d.Name, d: d, key: key, replies: []*reply{r}}
 	err := e.open(ctx, tx, to)
@@ -203,8 +206,9 @@ func (e *Engine[TTx]) open(ctx context.Context, tx TTx, to *mail) error {
 func unknownSaga(s store.Saga, there bool, to *mail) error {
 	for _, r := range to.replies {
 		if there && r.id == s.ID {
-			return &replyError{r.at, skald.UnknownVersion(fmt.Errorf("this build has no definition of the saga %s %q: "+
-				"the reply is left to one that has", to.name, to.key))}
+			return &replyError{r.at,
+				skald.UnknownVersion(fmt.Errorf("this build has no definition of the saga %s %q: "+
+					"the reply is left to one that has", to.name, to.key))}
 		}
 	}
 	return nil
@@ -271,7 +275,8 @@ func (t *taking[TTx]) take(ctx context.Context, r *reply) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := body.Fits("the output of the step "+ev.Step, ev.Output, t.d.MaxBytes); err != nil && ev.What == plan.Succeeded {
+	if err := body.Fits("the output of the step "+ev.Step, ev.Output, t.d.MaxBytes); err != nil &&
+		ev.What == plan.Succeeded {
 		ev = without(ev, err)
 	}
 	if t.course == nil {

@@ -143,7 +143,8 @@ func (l *live[TTx]) asking(a plan.Action) func(ctx context.Context) answer {
 	c.Age = l.e.clock.now().Sub(c.Since)
 	return func(ctx context.Context) (out answer) {
 		if err != nil {
-			return answer{a: a, err: skald.Permanent(fmt.Errorf("the stored call of the step %s: %w", a.Step, err))}
+			return answer{a: a, err: skald.Permanent(fmt.Errorf("the stored call of the step %s: %w",
+				a.Step, err))}
 		}
 		failed := guard(func() error {
 			out = call.Make(with(ctx), bound, &owner{a: a, lease: lease}, c, begun)
@@ -216,7 +217,8 @@ func (l *live[TTx]) answered(ctx context.Context, is answer) error {
 // again reads the saga anew, whoever has it.
 func (l *live[TTx]) again(ctx context.Context) bool {
 	s, there, err := l.e.find(ctx, l.saga.Name, l.saga.Key)
-	return err == nil && there && s.ID == l.saga.ID && s.Ended.IsZero() && s.Hash == l.d.Hash && l.read(s, plan.Graph{}) == nil
+	return err == nil && there && s.ID == l.saga.ID && s.Ended.IsZero() && s.Hash == l.d.Hash &&
+		l.read(s, plan.Graph{}) == nil
 }
 
 func (l *live[TTx]) note(ctx context.Context, is answer) error {
@@ -262,7 +264,8 @@ func (l *live[TTx]) note(ctx context.Context, is answer) error {
 type bound[TTx any] struct{ call.Bound[TTx] }
 
 // settle stores an answer together with what the user writes because of it.
-func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b bound[TTx], e plan.Event, refused bool) error {
+func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b bound[TTx], e plan.Event,
+	refused bool) error {
 	defer l.free()
 	u, err := l.begin(ctx, usualTimeout+mercy)
 	if err != nil {
@@ -271,7 +274,8 @@ func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b b
 	f := l.facts(a)
 	within, cancel := context.WithTimeoutCause(l.caused(ctx), usualTimeout, errSlow)
 	defer cancel()
-	err = l.timed(ctx, a, usualTimeout, func() error { return b.Settle(body.With(within, f), u.Tx(), skald.Message{}, c.Outcome) })
+	err = l.timed(ctx, a, usualTimeout,
+		func() error { return b.Settle(body.With(within, f), u.Tx(), skald.Message{}, c.Outcome) })
 	var no *skald.RejectedError
 	switch {
 	case err == nil:

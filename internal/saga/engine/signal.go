@@ -24,11 +24,13 @@ type Signal struct {
 }
 
 // Signal takes a signal into a saga in tx.
-func (e *Engine[TTx]) Signal(ctx context.Context, tx TTx, d *body.Definition, key string, s Signal) (plan.Outcome, error) {
+func (e *Engine[TTx]) Signal(ctx context.Context, tx TTx, d *body.Definition, key string,
+	s Signal) (plan.Outcome, error) {
 	if err := fits(d, s); err != nil {
 		return plan.Unknown, err
 	}
-	out, there, err := e.put(ctx, tx, d.Name, key, plan.Event{What: plan.Signal, Name: s.Name, Occurrence: s.Occurrence, Output: s.Data})
+	out, there, err := e.put(ctx, tx, d.Name, key,
+		plan.Event{What: plan.Signal, Name: s.Name, Occurrence: s.Occurrence, Output: s.Data})
 	if err == nil && !there {
 		err = &NoSagaError{d.Name, key}
 	}
@@ -40,7 +42,8 @@ func (e *Engine[TTx]) Signal(ctx context.Context, tx TTx, d *body.Definition, ke
 }
 
 // SignalAlone is Signal in a transaction of its own.
-func (e *Engine[TTx]) SignalAlone(ctx context.Context, d *body.Definition, key string, s Signal) (plan.Outcome, error) {
+func (e *Engine[TTx]) SignalAlone(ctx context.Context, d *body.Definition, key string,
+	s Signal) (plan.Outcome, error) {
 	u, err := e.db.Begin(ctx, store.Intake{})
 	if err != nil {
 		return plan.Unknown, fmt.Errorf("signal %s to %s %q: %w", s.Name, d.Name, key, err)
@@ -64,7 +67,8 @@ func fits(d *body.Definition, s Signal) error {
 			continue
 		}
 		if err := d.Steps[i].Check(s.Data); err != nil {
-			return fmt.Errorf("the signal %s of the saga %s takes data of another type: %w", s.Name, d.Name, err)
+			return fmt.Errorf("the signal %s of the saga %s takes data of another type: %w", s.Name,
+				d.Name, err)
 		}
 		return body.Fits("the signal "+s.Name, s.Data, d.MaxBytes)
 	}

@@ -96,7 +96,8 @@ func (e *Engine[TTx]) putAll(ctx context.Context, ls []*live[TTx], away time.Dur
 	}
 	stood, err := e.db.Apply(ctx, es...)
 	if errs = errors.Join(errs, err); errs != nil {
-		e.o.Logger.WarnContext(ctx, "saga: sagas of a process that ended wait for the end of their leases", "sagas", len(ls), "error", errs)
+		e.o.Logger.WarnContext(ctx, "saga: sagas of a process that ended wait for the end of their leases",
+			"sagas", len(ls), "error", errs)
 	}
 	for i, l := range kept {
 		if err == nil && stood[i] {
@@ -138,7 +139,8 @@ func (g *gate[TTx]) sits(l *live[TTx], now time.Time) (after time.Duration) {
 // taken tells whether another saga than l is to run alone. One whose lease is over, and whose function should
 // be, hangs: nobody waits for it.
 func (g *gate[TTx]) taken(l *live[TTx], now time.Time) bool {
-	return g.solo != nil && g.solo != l && (now.UnixNano() < g.solo.leaseEnd.Load() || now.Before(g.turns[g.solo]))
+	return g.solo != nil && g.solo != l &&
+		(now.UnixNano() < g.solo.leaseEnd.Load() || now.Before(g.turns[g.solo]))
 }
 
 // seated tells whether a saga in hand is to run alone. Meanwhile nothing is claimed, and nothing else begun.

@@ -25,14 +25,17 @@ type OtherError struct {
 
 func (e *OtherError) Error() string {
 	return fmt.Sprintf("the saga %s %q was started with another input: %.200s (its id is %s, it is %s), and is started with %.200s: "+
-		"take another key for another saga", e.Name, e.Key, cmp.Or(e.Input, "which is not kept any more"), e.ID, e.Status, e.Refused)
+		"take another key for another saga", e.Name, e.Key, cmp.Or(e.Input, "which is not kept any more"),
+		e.ID, e.Status, e.Refused)
 }
 
 // Start writes a saga in tx, or finds the one that was started with the same input.
-func (e *Engine[TTx]) Start(ctx context.Context, tx TTx, d *body.Definition, in any) (s store.Saga, fresh bool, err error) {
+func (e *Engine[TTx]) Start(ctx context.Context, tx TTx, d *body.Definition,
+	in any) (s store.Saga, fresh bool, err error) {
 	fail := func(err error) (store.Saga, bool, error) { return s, false, fmt.Errorf("start a saga: %w", err) }
 	if e.hashes[d.Hash] != d {
-		return fail(fmt.Errorf("the engine does not know this definition of %s: give it to NewEngine", d.Name))
+		return fail(fmt.Errorf("the engine does not know this definition of %s: give it to NewEngine",
+			d.Name))
 	}
 	key, data, err := d.Encode(in)
 	if err != nil {
@@ -59,8 +62,9 @@ func (e *Engine[TTx]) start(ctx context.Context, tx TTx, d *body.Definition, key
 	from stored.Origin) (s store.Saga, fresh bool, err error) {
 	now := e.clock.now()
 	state, _ := d.Plan.Begin(e.o.NewID(now), now)
-	s = store.Saga{Name: d.Name, Key: key, ID: state.ID, Hash: d.Hash, Input: string(in), Fingerprint: fingerprint.Of([]byte(d.Name), in),
-		Origin: from.Encode(), Standing: stored.Standing(store.Standing{}, state, now)}
+	s = store.Saga{Name: d.Name, Key: key, ID: state.ID, Hash: d.Hash, Input: string(in),
+		Fingerprint: fingerprint.Of([]byte(d.Name), in),
+		Origin:      from.Encode(), Standing: stored.Standing(store.Standing{}, state, now)}
 	if err = d.Plan.Room(state); err == nil {
 		s.State, err = stored.Encode(state)
 	}
@@ -80,7 +84,8 @@ func (e *Engine[TTx]) start(ctx context.Context, tx TTx, d *body.Definition, key
 		return was, true, nil
 	}
 	if was.Fingerprint != s.Fingerprint {
-		return was, false, &OtherError{Name: s.Name, Key: s.Key, ID: was.ID, Status: was.Status, Input: was.Input, Refused: s.Input}
+		return was, false, &OtherError{Name: s.Name, Key: s.Key, ID: was.ID, Status: was.Status,
+			Input: was.Input, Refused: s.Input}
 	}
 	return was, false, nil
 }

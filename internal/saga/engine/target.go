@@ -44,7 +44,8 @@ func (t *taking[TTx]) ways(r plan.Run) []target {
 	if step, ok := t.d.Step(t.names.Name(r.Step)); ok {
 		do.command, undo.command = step.Command, step.Undo
 	}
-	return slices.DeleteFunc([]target{do, undo}, func(to target) bool { return to.command == nil && !t.strange() })
+	return slices.DeleteFunc([]target{do, undo},
+		func(to target) bool { return to.command == nil && !t.strange() })
 }
 
 // strange tells whether the saga is of another definition than this build's.
@@ -81,8 +82,10 @@ func (t *taking[TTx]) answers(r *reply, st plan.State) (to target, ok bool, err 
 
 // elsewhere leaves a reply to a build that knows the command.
 func (t *taking[TTx]) elsewhere(to target) error {
-	return skald.UnknownVersion(fmt.Errorf("the saga %s %q is of the definition %s, and this build has another one, whose step %s "+
-		"does not take the reply: it is left to a build that does", t.s.Name, t.s.Key, t.s.Hash, to.run.Step))
+	return skald.UnknownVersion(fmt.Errorf(
+		"the saga %s %q is of the definition %s, and this build has another one, whose step %s "+
+			"does not take the reply: it is left to a build that does", t.s.Name, t.s.Key, t.s.Hash,
+		to.run.Step))
 }
 
 func (t *target) open() bool {
@@ -103,7 +106,8 @@ func (t *target) event(ctx context.Context, m skald.Message) (e plan.Event, err 
 	r := t.command.Done
 	if r.Topic != m.Topic || r.Type != m.Type {
 		e.What = plan.Rejected
-		i := slices.IndexFunc(t.command.Refused, func(r body.Reply) bool { return r.Topic == m.Topic && r.Type == m.Type })
+		i := slices.IndexFunc(t.command.Refused,
+			func(r body.Reply) bool { return r.Topic == m.Topic && r.Type == m.Type })
 		r = t.command.Refused[i]
 	}
 	if e.Output, e.Reason, err = r.Read(ctx, m); err != nil {

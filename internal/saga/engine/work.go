@@ -72,7 +72,8 @@ func (e *Engine[TTx]) taken(s store.Saga, d *body.Definition, older plan.Graph) 
 
 // read takes s as what is so.
 func (l *live[TTx]) read(s store.Saga, older plan.Graph) (err error) {
-	l.saga, l.dirty, l.hash, l.rows, l.family, l.told, l.then, l.thought = s, false, "", nil, nil, nil, nil, nil
+	l.saga, l.dirty, l.hash, l.rows, l.family, l.told, l.then, l.thought = s, false, "", nil, nil,
+		nil, nil, nil
 	if l.state, err = stored.StateOf(s, l.d.Plan.Graph.Deadline); err != nil {
 		return err
 	}
@@ -210,7 +211,9 @@ func (l *live[TTx]) work(ctx context.Context) {
 
 func (l *live[TTx]) complain(ctx context.Context, err error) {
 	if l.outages&(l.outages-1) == 0 { // the first, second, fourth …
-		l.e.o.Logger.WarnContext(ctx, "saga: the database does not take a transition, or does not show a start", "saga", l.saga.Name, "key", l.saga.Key,
+		l.e.o.Logger.WarnContext(ctx,
+			"saga: the database does not take a transition, or does not show a start", "saga", l.saga.Name,
+			"key", l.saga.Key,
 			"times", l.outages, "error", err)
 	}
 }
@@ -238,7 +241,8 @@ func (l *live[TTx]) reread(ctx context.Context) bool {
 		return false
 	}
 	s, there, err := l.e.find(ctx, l.saga.Name, l.saga.Key)
-	if err != nil || !there || s.ID != l.saga.ID || s.Session != l.e.session || !s.Ended.IsZero() || l.left() <= 0 {
+	if err != nil || !there || s.ID != l.saga.ID || s.Session != l.e.session || !s.Ended.IsZero() ||
+		l.left() <= 0 {
 		return false // after an error it is claimed again when its lease is over
 	}
 	older := plan.Graph{}
@@ -318,7 +322,8 @@ func (l *live[TTx]) charge() {
 	if run, _ := l.state.Run(a.Step, a.Occurrence); a.Crashes > 1 && !run.Alone {
 		return // it was to run alone, and had not begun
 	}
-	l.feed(plan.Event{What: plan.Crashed, Step: a.Step, Occurrence: a.Occurrence, Reason: fmt.Sprintf("its process (session %s) ended", l.saga.Lapsed)})
+	l.feed(plan.Event{What: plan.Crashed, Step: a.Step, Occurrence: a.Occurrence,
+		Reason: fmt.Sprintf("its process (session %s) ended", l.saga.Lapsed)})
 }
 
 // transact does what needs a transaction of the user's.
@@ -343,8 +348,9 @@ func (l *live[TTx]) transact(ctx context.Context, a plan.Action) error {
 // facts are those of an action.
 func (l *live[TTx]) facts(a plan.Action) *body.Facts {
 	s := l.state
-	return &body.Facts{Definition: l.d, Key: l.saga.Key, Input: l.input, State: &s, Step: a.Step, Occurrence: a.Occurrence,
-		Undo: a.Verb == plan.UndoStep, Attempt: a.Attempt}
+	return &body.Facts{Definition: l.d, Key: l.saga.Key, Input: l.input, State: &s, Step: a.Step,
+		Occurrence: a.Occurrence,
+		Undo:       a.Verb == plan.UndoStep, Attempt: a.Attempt}
 }
 
 // guard runs a function of the user's.
@@ -362,7 +368,8 @@ const leastWait = 100 * time.Millisecond
 
 // failed is the event of an error.
 func failed(a plan.Action, err error) plan.Event {
-	e := plan.Event{What: plan.Failed, Step: a.Step, Occurrence: a.Occurrence, Attempt: a.Attempt, Reason: err.Error()}
+	e := plan.Event{What: plan.Failed, Step: a.Step, Occurrence: a.Occurrence, Attempt: a.Attempt,
+		Reason: err.Error()}
 	if a.Verb == plan.UndoStep {
 		e.What = plan.UndoFailed
 	}

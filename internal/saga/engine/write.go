@@ -102,7 +102,8 @@ func (l *live[TTx]) givenBack(m store.SagaMove) store.SagaMove {
 
 // drop gives back what nothing was done about.
 func (l *live[TTx]) drop(ctx context.Context) {
-	m := store.SagaMove{SagaRef: stored.Ref(l.saga), State: l.saga.State, Standing: l.saga.Standing, Release: true}
+	m := store.SagaMove{SagaRef: stored.Ref(l.saga), State: l.saga.State, Standing: l.saga.Standing,
+		Release: true}
 	_, _ = l.e.db.Apply(ctx, store.Effect{Saga: &m}) // else it is claimed when the lease is over
 }
 

@@ -113,7 +113,8 @@ func asks(s *State, i int) (a Action) {
 	default:
 		return a
 	}
-	a.Step, a.Occurrence, a.Attempt, a.Sent, a.Sends, a.Crashes = r.Step, r.Occurrence, r.Attempts+1, r.Sent, r.Sends, r.Crashes
+	a.Step, a.Occurrence, a.Attempt, a.Sent, a.Sends, a.Crashes = r.Step, r.Occurrence, r.Attempts+1, r.Sent,
+		r.Sends, r.Crashes
 	return a
 }
 
@@ -126,7 +127,8 @@ func added(before, after State) (out []Action) {
 		for j < len(before.Runs) && before.Runs[j].Phase == Deciding && before.Runs[j].Step != r.Step {
 			j++ // it was decided, and its occurrences are over
 		}
-		same := j < len(before.Runs) && before.Runs[j].Step == r.Step && before.Runs[j].Occurrence == r.Occurrence
+		same := j < len(before.Runs) && before.Runs[j].Step == r.Step &&
+			before.Runs[j].Occurrence == r.Occurrence
 		a := asks(&after, i)
 		if a.Verb != "" && (!same || asks(&before, j) != a) {
 			out = append(out, a)

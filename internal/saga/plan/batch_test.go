@@ -20,10 +20,13 @@ func TestManyEventsAtOnce(t *testing.T) {
 		var es []plan.Event
 		var outs []plan.Outcome
 		for range rapid.IntRange(1, 12).Draw(t, "events") {
-			e := plan.Event{What: rapid.SampledFrom([]plan.What{plan.Cancel, plan.Tick, plan.Pause, plan.Resume, plan.Retry}).Draw(t, "verb")}
+			e := plan.Event{What: rapid.SampledFrom([]plan.What{plan.Cancel, plan.Tick, plan.Pause,
+				plan.Resume, plan.Retry}).Draw(t, "verb")}
 			if todo := p.Pending(s); len(todo) > 0 && rapid.IntRange(0, 5).Draw(t, "act") > 0 {
 				a := rapid.SampledFrom(todo).Draw(t, "action")
-				e = plan.Event{Step: a.Step, Occurrence: a.Occurrence, What: rapid.SampledFrom([]plan.What{plan.Succeeded, plan.Sent, plan.Rejected, plan.Failed}).Draw(t, "what")}
+				e = plan.Event{Step: a.Step, Occurrence: a.Occurrence,
+					What: rapid.SampledFrom([]plan.What{plan.Succeeded, plan.Sent, plan.Rejected,
+						plan.Failed}).Draw(t, "what")}
 				switch a.Verb {
 				case plan.DecideStep:
 					e.What, e.Occurrences = plan.Decided, []string{"x", "y"}

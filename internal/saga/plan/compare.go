@@ -50,7 +50,8 @@ func Compare(older, newer Graph, m Mapping) (out []Change) {
 	older = m.renamed(older)
 	was, is := New(older), New(newer)
 	if older.Name != newer.Name {
-		return []Change{{What: fmt.Sprintf("it is %q, and was %q: another saga", newer.Name, older.Name), Class: Refuses}}
+		return []Change{{What: fmt.Sprintf("it is %q, and was %q: another saga", newer.Name, older.Name),
+			Class: Refuses}}
 	}
 	if why, same := reads(older.Shape, newer.Shape); why != "" {
 		out = append(out, Change{What: "its input: " + why, Class: same})
@@ -58,7 +59,9 @@ func Compare(older, newer Graph, m Mapping) (out []Change) {
 	for _, s := range older.Steps {
 		now, there := is.Step(s.Name)
 		if !there {
-			out = append(out, Change{Step: s.Name, What: "it is gone, and what it did could not be undone; keep it, or name it in Rename", Class: Refuses, Begun: s.Name})
+			out = append(out, Change{Step: s.Name,
+				What:  "it is gone, and what it did could not be undone; keep it, or name it in Rename",
+				Class: Refuses, Begun: s.Name})
 			continue
 		}
 		out = append(out, changes(s, now)...)
@@ -70,11 +73,13 @@ func Compare(older, newer Graph, m Mapping) (out []Change) {
 			if !old || !is.Before(s.Name, later.Name) || there && was.Before(s.Name, later.Name) {
 				continue
 			}
-			c := Change{Step: s.Name, What: fmt.Sprintf("it comes before %q now", later.Name), Class: Refuses, Begun: later.Name}
+			c := Change{Step: s.Name, What: fmt.Sprintf("it comes before %q now", later.Name), Class: Refuses,
+				Begun: later.Name}
 			if !there && slices.Contains(m.Skip, s.Name) {
 				c.What, c.Class, c.skip = c.What+", and is skipped there", Compatible, true
 			} else if !there {
-				c.What, c.Class = fmt.Sprintf("it is new, before %q; to skip it there, name it in Skip", later.Name), NeedsMap
+				c.What, c.Class = fmt.Sprintf("it is new, before %q; to skip it there, name it in Skip",
+					later.Name), NeedsMap
 			}
 			out = append(out, c)
 		}
@@ -95,17 +100,22 @@ func pivots(was, is *Plan) []Change {
 	case from == to:
 		return nil
 	case from == "":
-		return []Change{{Step: to, What: "it is the pivot now: what a saga did before it is not undone any more once it is done", Class: Compatible}}
+		return []Change{{Step: to,
+			What:  "it is the pivot now: what a saga did before it is not undone any more once it is done",
+			Class: Compatible}}
 	case to != "" && is.Before(to, from):
-		return []Change{{Step: to, What: fmt.Sprintf("it is the pivot in place of %q", from), Class: Compatible}}
+		return []Change{{Step: to, What: fmt.Sprintf("it is the pivot in place of %q", from),
+			Class: Compatible}}
 	}
-	return []Change{{Step: from, What: "it is not the pivot any more: what is past it could be undone", Class: Refuses, Begun: from}}
+	return []Change{{Step: from, What: "it is not the pivot any more: what is past it could be undone",
+		Class: Refuses, Begun: from}}
 }
 
 // changes are those of one step.
 func changes(was, is Step) (out []Change) {
 	add := func(c Class, format string, args ...any) {
-		out = append(out, Change{Step: was.Name, What: fmt.Sprintf(format, args...), Class: c, Begun: was.Name})
+		out = append(out, Change{Step: was.Name, What: fmt.Sprintf(format, args...), Class: c,
+			Begun: was.Name})
 	}
 	if was.Kind != is.Kind || was.Signal != is.Signal {
 		add(Refuses, "it is a %s %s, and was a %s %s", is.Kind, is.Signal, was.Kind, was.Signal)
@@ -176,7 +186,8 @@ func Move(older, newer Graph, m Mapping, s State) (State, error) {
 			return s, fmt.Errorf("the saga %s cannot go on: %v", s.ID, c)
 		case c.skip && !begun[c.Step] && s.Status == Running:
 			begun[c.Step] = true
-			skipped = append(skipped, Run{Step: c.Step, As: born(s.Runs, c.Step), Phase: Skipped, Error: "it was not there when the saga began"})
+			skipped = append(skipped, Run{Step: c.Step, As: born(s.Runs, c.Step), Phase: Skipped,
+				Error: "it was not there when the saga began"})
 		}
 	}
 	s.Runs = append(s.Runs, skipped...)

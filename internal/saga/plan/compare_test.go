@@ -41,24 +41,33 @@ func TestChanges(t *testing.T) {
 		young  string // what becomes of a saga that is at hold, "" for nothing
 		middle string // of one that is at charge
 	}{
-		"the same":            {newer: line(t, "hold do undo", "charge call undo", "ship do undo attempts=5 timeout=1m")},
-		"one more at the end": {newer: line(t, "hold do undo", "charge call undo", "ship do undo", "thank do undo")},
-		"one more in the middle": {newer: line(t, "hold do undo", "look do noeffect", "charge call undo", "ship do undo"),
+		"the same": {newer: line(t, "hold do undo", "charge call undo",
+			"ship do undo attempts=5 timeout=1m")},
+		"one more at the end": {newer: line(t, "hold do undo", "charge call undo", "ship do undo",
+			"thank do undo")},
+		"one more in the middle": {newer: line(t, "hold do undo", "look do noeffect", "charge call undo",
+			"ship do undo"),
 			want: []string{`mapping: step "look": it is new, before "charge"; to skip it there, name it in Skip (for sagas that have begun "charge")`}, middle: "cannot go on"},
-		"the same, skipped": {newer: line(t, "hold do undo", "look do noeffect", "charge call undo", "ship do undo"), by: plan.Mapping{Skip: []string{"look"}},
+		"the same, skipped": {newer: line(t, "hold do undo", "look do noeffect", "charge call undo",
+			"ship do undo"), by: plan.Mapping{Skip: []string{"look"}},
 			want: []string{`compatible: step "look": it comes before "charge" now, and is skipped there (for sagas that have begun "charge")`}},
 		"one gone": {newer: line(t, "charge call undo", "ship do undo"),
 			want:  []string{`refused: step "hold": it is gone, and what it did could not be undone; keep it, or name it in Rename (for sagas that have begun "hold")`},
 			young: "cannot go on", middle: "cannot go on"},
-		"renamed": {newer: line(t, "reserve do undo", "charge call undo", "ship do undo"), by: plan.Mapping{Rename: map[string]string{"hold": "reserve"}}},
-		"another kind": {newer: line(t, "hold do undo", "charge do undo", "ship do undo"), want: []string{`refused: step "charge": it is a do , and was a call`},
+		"renamed": {newer: line(t, "reserve do undo", "charge call undo", "ship do undo"),
+			by: plan.Mapping{Rename: map[string]string{"hold": "reserve"}}},
+		"another kind": {newer: line(t, "hold do undo", "charge do undo", "ship do undo"),
+			want:   []string{`refused: step "charge": it is a do , and was a call`},
 			middle: "cannot go on"},
-		"no undo": {newer: line(t, "hold do noeffect", "charge call undo", "ship do undo"), want: []string{`refused: step "hold": its undo is gone`},
+		"no undo": {newer: line(t, "hold do noeffect", "charge call undo", "ship do undo"),
+			want:  []string{`refused: step "hold": its undo is gone`},
 			young: "cannot go on", middle: "cannot go on"},
-		"another order": {newer: line(t, "charge call undo", "hold do undo", "ship do undo"), want: []string{`refused: step "charge": it comes before "hold" now`},
+		"another order": {newer: line(t, "charge call undo", "hold do undo", "ship do undo"),
+			want:  []string{`refused: step "charge": it comes before "hold" now`},
 			young: "cannot go on", middle: "cannot go on"},
-		"a pivot": {newer: line(t, "hold do undo", "charge call undo pivot", "ship do"), want: []string{`refused: step "ship": its undo is gone`,
-			`compatible: step "charge": it is the pivot now`}},
+		"a pivot": {newer: line(t, "hold do undo", "charge call undo pivot", "ship do"),
+			want: []string{`refused: step "ship": its undo is gone`,
+				`compatible: step "charge": it is the pivot now`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if faults := c.newer.Faults(); len(faults) > 0 {
@@ -73,7 +82,8 @@ func TestChanges(t *testing.T) {
 			if len(c.want) == 0 && got != "[]" {
 				t.Error("got", got)
 			}
-			for saga, want := range map[*plan.State]string{ptr(at(older)): c.young, ptr(at(older, "hold")): c.middle} {
+			for saga, want := range map[*plan.State]string{ptr(at(older)): c.young,
+				ptr(at(older, "hold")): c.middle} {
 				moved, err := plan.Move(older, c.newer, c.by, *saga)
 				if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 					t.Errorf("moved to %s: %v, want %q", stateText(moved), err, want)
@@ -85,8 +95,10 @@ func TestChanges(t *testing.T) {
 
 // A run that is renamed keeps the name that it had, and a newer step of that name gets another one.
 func TestNamesForLife(t *testing.T) {
-	older, newer := line(t, "hold do undo", "charge call undo"), line(t, "reserve do undo", "charge call undo", "hold do undo")
-	s, err := plan.Move(older, newer, plan.Mapping{Rename: map[string]string{"hold": "reserve"}}, at(older, "hold"))
+	older, newer := line(t, "hold do undo", "charge call undo"),
+		line(t, "reserve do undo", "charge call undo", "hold do undo")
+	s, err := plan.Move(older, newer, plan.Mapping{Rename: map[string]string{"hold": "reserve"}},
+		at(older, "hold"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +120,8 @@ func TestMove(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		older, newer := graphs(t), graphs(t)
 		if rapid.Bool().Draw(t, "some are new") {
-			older = without(newer, newer.Steps[rapid.IntRange(0, len(newer.Steps)-1).Draw(t, "new")].Name, newer.Steps[rapid.IntRange(0, len(newer.Steps)-1).Draw(t, "new")].Name)
+			older = without(newer, newer.Steps[rapid.IntRange(0, len(newer.Steps)-1).Draw(t, "new")].Name,
+				newer.Steps[rapid.IntRange(0, len(newer.Steps)-1).Draw(t, "new")].Name)
 		}
 		if len(older.Faults()) > 0 {
 			t.Skip()
@@ -118,7 +131,9 @@ func TestMove(t *testing.T) {
 		for range rapid.IntRange(0, 12).Draw(t, "moves") {
 			if todo := p.Pending(s); len(todo) > 0 {
 				a := rapid.SampledFrom(todo).Draw(t, "action")
-				e := plan.Event{Step: a.Step, Occurrence: a.Occurrence, What: rapid.SampledFrom([]plan.What{plan.Succeeded, plan.Sent, plan.Rejected}).Draw(t, "what")}
+				e := plan.Event{Step: a.Step, Occurrence: a.Occurrence,
+					What: rapid.SampledFrom([]plan.What{plan.Succeeded, plan.Sent, plan.Rejected}).Draw(t,
+						"what")}
 				if a.Verb == plan.DecideStep {
 					e.What, e.Occurrences = plan.Decided, []string{"x"}
 				}
@@ -173,7 +188,8 @@ func without(g plan.Graph, names ...string) plan.Graph {
 		g.Steps = slices.Delete(slices.Clone(g.Steps), at, at+1)
 		for i := range g.Steps {
 			if n := slices.Index(g.Steps[i].After, name); n >= 0 {
-				g.Steps[i].After = append(slices.Delete(slices.Clone(g.Steps[i].After), n, n+1), gone.After...)
+				g.Steps[i].After = append(slices.Delete(slices.Clone(g.Steps[i].After), n, n+1),
+					gone.After...)
 			}
 		}
 	}
@@ -188,14 +204,16 @@ func TestShapes(t *testing.T) {
 		{`{"a":string}`, `{"b":string}`, "refused: a went and b came"},
 		{`{"a":string}`, `{"a":number}`, "refused: a: string is read as number"},
 		{`[{"a":string}]`, `[{"a":number}]`, "refused: a: string"},
-		{`{"o":{"a,b":{"x":string},"c":number}}`, `{"o":{"a,b":{"x":bool},"c":number}}`, "refused: o: a,b: x: string is read as bool"},
+		{`{"o":{"a,b":{"x":string},"c":number}}`, `{"o":{"a,b":{"x":bool},"c":number}}`,
+			"refused: o: a,b: x: string is read as bool"},
 		{`string`, `any`, "compatible"},
 	} {
 		older, newer := line(t, "a do undo"), line(t, "a do undo")
 		older.Shape, newer.Shape = c.was, c.is
 		got := fmt.Sprint(plan.Compare(older, newer, plan.Mapping{}))
 		class, why, _ := strings.Cut(c.want, ": ")
-		if got != "[]" && !strings.Contains(got, class) || !strings.Contains(strings.ReplaceAll(got, `"`, ""), why) {
+		if got != "[]" && !strings.Contains(got, class) ||
+			!strings.Contains(strings.ReplaceAll(got, `"`, ""), why) {
 			t.Errorf("%s as %s: %s, want %s", c.was, c.is, got, c.want)
 		}
 	}
@@ -204,16 +222,21 @@ func TestShapes(t *testing.T) {
 func TestFile(t *testing.T) {
 	g := line(t, "hold do undo", "charge call undo pivot", "ship command timeout=1h")
 	var b bytes.Buffer
-	if err := plan.Write(&b, plan.Written{Hash: g.Hash(), Graph: g, Mappings: []plan.Mapping{{From: "x", Skip: []string{"ship"}}}}); err != nil {
+	if err := plan.Write(&b, plan.Written{Hash: g.Hash(), Graph: g,
+		Mappings: []plan.Mapping{{From: "x", Skip: []string{"ship"}}}}); err != nil {
 		t.Fatal(err)
 	}
 	f, err := plan.Read(bytes.NewReader(b.Bytes()))
-	if err != nil || len(f.Definitions) != 1 || !reflect.DeepEqual(f.Definitions[0].Graph, g) || f.Definitions[0].Mappings[0].Skip[0] != "ship" {
+	if err != nil || len(f.Definitions) != 1 || !reflect.DeepEqual(f.Definitions[0].Graph, g) ||
+		f.Definitions[0].Mappings[0].Skip[0] != "ship" {
 		t.Errorf("%+v %v", f, err)
 	}
-	for edit, want := range map[string]string{`"format": 1|"format": 2`: "format is 2", `"undo": true|"undo": false`: "has no undo", `"charge"|"bill"`: "it comes after", `{|`: "read definitions"} {
+	for edit, want := range map[string]string{`"format": 1|"format": 2`: "format is 2",
+		`"undo": true|"undo": false`: "has no undo", `"charge"|"bill"`: "it comes after",
+		`{|`: "read definitions"} {
 		from, to, _ := strings.Cut(edit, "|")
-		if _, err := plan.Read(strings.NewReader(strings.Replace(b.String(), from, to, 1))); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := plan.Read(strings.NewReader(strings.Replace(b.String(), from, to, 1))); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", edit, err)
 		}
 	}

@@ -47,7 +47,8 @@ func (g Graph) Faults() (out []error) {
 			}
 		}
 		if s.Pivot && s.Each {
-			fault("step %q: a pivot cannot have occurrences: some of them would be done and others not", s.Name)
+			fault("step %q: a pivot cannot have occurrences: some of them would be done and others not",
+				s.Name)
 		}
 		if s.NoEffect && s.Undo {
 			fault("step %q: it has an undo, and says NoEffect: which?", s.Name)
@@ -107,25 +108,33 @@ func (g Graph) pivotFaults() (out []error) {
 		}
 	}
 	if len(pivots) > 1 {
-		return []error{fmt.Errorf("the steps %s are pivots, and there can be one", strings.Join(pivots, ", "))}
+		return []error{fmt.Errorf("the steps %s are pivots, and there can be one",
+			strings.Join(pivots, ", "))}
 	}
 	for _, s := range g.Steps {
 		after := false
 		if len(pivots) == 1 && !s.Pivot {
 			after = p.Before(pivots[0], s.Name)
 			if !after && !p.Before(s.Name, pivots[0]) {
-				out = append(out, fmt.Errorf("step %q runs beside the pivot %q: it has to come before it or after it", s.Name, pivots[0]))
+				out = append(out,
+					fmt.Errorf("step %q runs beside the pivot %q: it has to come before it or after it",
+						s.Name, pivots[0]))
 				continue
 			}
 		}
 		switch {
 		case s.Pivot:
 		case after && s.Undo && s.Kind != Child:
-			out = append(out, fmt.Errorf("step %q has an undo, and comes after the pivot %q: it would never be called", s.Name, pivots[0]))
+			out = append(out,
+				fmt.Errorf("step %q has an undo, and comes after the pivot %q: it would never be called",
+					s.Name, pivots[0]))
 		case !after && !s.Undo && !s.NoEffect && s.Kind == Child:
-			out = append(out, fmt.Errorf("step %q: its child has a pivot, so it cannot be undone: let it be this saga's pivot, or come after it", s.Name))
+			out = append(out,
+				fmt.Errorf("step %q: its child has a pivot, so it cannot be undone: let it be this saga's pivot, or come after it", s.Name))
 		case !after && !s.Undo && !s.NoEffect:
-			out = append(out, fmt.Errorf("step %q has no undo: give one, or say NoEffect where there is nothing to undo", s.Name))
+			out = append(out,
+				fmt.Errorf("step %q has no undo: give one, or say NoEffect where there is nothing to undo",
+					s.Name))
 		}
 	}
 	return out

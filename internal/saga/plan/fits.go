@@ -70,7 +70,8 @@ func (o *object) fits(v map[string]any, at string) string {
 		case !ok && len(known) == 0:
 			return fmt.Sprintf("%sit has the field %q, and none is known", place(at), name)
 		case !ok:
-			return fmt.Sprintf("%sit has the field %q; known are %s", place(at), name, strings.Join(known, ", "))
+			return fmt.Sprintf("%sit has the field %q; known are %s", place(at), name,
+				strings.Join(known, ", "))
 		}
 		if why := fits(shape, one, strings.TrimPrefix(at+"."+name, ".")); why != "" {
 			return why

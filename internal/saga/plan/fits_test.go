@@ -26,7 +26,8 @@ func TestFits(t *testing.T) {
 		{"string", `nonsense`, "no JSON"},
 		{plan.Nothing, `{}`, ""},
 		{plan.Nothing, `{"a":1}`, `the field "a", and none is known`},
-		{order, `{"id":"o-1","lines":[{"sku":"tea","n":2}],"paid":true,"tags":{"x":"y"},"at":"2026-01-01T00:00:00Z"}`, ""},
+		{order,
+			`{"id":"o-1","lines":[{"sku":"tea","n":2}],"paid":true,"tags":{"x":"y"},"at":"2026-01-01T00:00:00Z"}`, ""},
 		{order, `{"ID":"o-1"}`, ""},
 		{order, `{"id":"o-1","lines":null}`, ""},
 		{order, `[]`, "it is an array and has to be an object"},
@@ -35,7 +36,8 @@ func TestFits(t *testing.T) {
 		{order, `{"lines":[{"sku":7}]}`, "lines[0].sku: it is a number and has to be a string"},
 		{order, `{"tags":{"x":1}}`, "tags.x: it is a number"},
 	} {
-		if got := plan.Fits(c.shape, []byte(c.data)); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+		if got := plan.Fits(c.shape, []byte(c.data)); c.want == "" && got != "" ||
+			!strings.Contains(got, c.want) {
 			t.Errorf("%s as %s: %q, want %q", c.data, c.shape, got, c.want)
 		}
 	}

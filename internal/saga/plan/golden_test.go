@@ -85,7 +85,8 @@ func table(t *testing.T, text string) string {
 			s, actions, outcome = p.Advance(s, eventOf(t, words), now)
 		}
 		s = stored(t, s)
-		out = append(out, fmt.Sprintf("%-28s | %-8s | %-60s | %s", strings.Join(words, " "), outcome, stateText(s), actionsText(actions)))
+		out = append(out, fmt.Sprintf("%-28s | %-8s | %-60s | %s", strings.Join(words, " "), outcome,
+			stateText(s), actionsText(actions)))
 	}
 	for i := range out {
 		out[i] = strings.TrimRight(out[i], " |")
@@ -106,7 +107,8 @@ func stored(t *testing.T, s plan.State) (back plan.State) {
 }
 
 func stepOf(t *testing.T, g plan.Graph, words []string) plan.Step {
-	s := plan.Step{Name: words[0], Kind: plan.Kind(words[1]), Try: plan.Policy{Attempts: 2, First: time.Second, Most: time.Minute},
+	s := plan.Step{Name: words[0], Kind: plan.Kind(words[1]),
+		Try:  plan.Policy{Attempts: 2, First: time.Second, Most: time.Minute},
 		Back: plan.Policy{Attempts: 2, First: time.Second, Most: time.Minute}}
 	if n := len(g.Steps); n > 0 {
 		s.After = []string{g.Steps[n-1].Name}
@@ -146,8 +148,10 @@ func stepOf(t *testing.T, g plan.Graph, words []string) plan.Step {
 }
 
 func eventOf(t *testing.T, words []string) plan.Event {
-	for _, what := range []plan.What{plan.Decided, plan.Sent, plan.Succeeded, plan.Rejected, plan.Failed, plan.Crashed, plan.UndoSent,
-		plan.UndoDone, plan.UndoFailed, plan.Signal, plan.Tick, plan.Cancel, plan.Recall, plan.Retry, plan.Complete, plan.Skip, plan.Pause, plan.Resume} {
+	for _, what := range []plan.What{plan.Decided, plan.Sent, plan.Succeeded, plan.Rejected, plan.Failed,
+		plan.Crashed, plan.UndoSent,
+		plan.UndoDone, plan.UndoFailed, plan.Signal, plan.Tick, plan.Cancel, plan.Recall, plan.Retry,
+		plan.Complete, plan.Skip, plan.Pause, plan.Resume} {
 		rest, ok := strings.CutPrefix(strings.Join(words, " ")+" ", string(what)+" ")
 		if !ok {
 			continue

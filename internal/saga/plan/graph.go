@@ -74,7 +74,8 @@ type Plan struct {
 
 // New returns the plan of a graph that has no Faults.
 func New(g Graph) *Plan {
-	p := &Plan{Graph: g, index: make(map[string]int, len(g.Steps)), after: make([][]int, len(g.Steps)), pivot: -1}
+	p := &Plan{Graph: g, index: make(map[string]int, len(g.Steps)), after: make([][]int, len(g.Steps)),
+		pivot: -1}
 	for i, s := range g.Steps {
 		p.index[s.Name] = i
 		if s.Pivot {

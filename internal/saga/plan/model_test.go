@@ -53,7 +53,8 @@ func play(t *rapid.T) {
 	if faults := g.Faults(); len(faults) > 0 {
 		t.Fatalf("%v\n%+v", faults, g)
 	}
-	w := &world{t: t, p: plan.New(g), advance: advancing(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), truths: map[key]*truth{}}
+	w := &world{t: t, p: plan.New(g), advance: advancing(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		truths: map[key]*truth{}}
 	s, actions := w.p.Begin("id", w.now)
 	w.s = s
 	w.look(nil, actions)
@@ -88,9 +89,12 @@ func graphs(t *rapid.T) plan.Graph {
 	}
 	kinds := []plan.Kind{plan.Do, plan.Call, plan.Command, plan.Wait, plan.Child}
 	for i := range n {
-		s := plan.Step{Name: string(rune('a' + i)), Kind: rapid.SampledFrom(kinds).Draw(t, "kind"), Pivot: i == pivot,
-			Try:  plan.Policy{Attempts: rapid.IntRange(0, 3).Draw(t, "attempts"), First: time.Second, Most: time.Minute},
-			Back: plan.Policy{Attempts: rapid.IntRange(0, 3).Draw(t, "undo attempts"), First: time.Second, Most: time.Minute}}
+		s := plan.Step{Name: string(rune('a' + i)), Kind: rapid.SampledFrom(kinds).Draw(t, "kind"),
+			Pivot: i == pivot,
+			Try: plan.Policy{Attempts: rapid.IntRange(0, 3).Draw(t, "attempts"), First: time.Second,
+				Most: time.Minute},
+			Back: plan.Policy{Attempts: rapid.IntRange(0, 3).Draw(t, "undo attempts"), First: time.Second,
+				Most: time.Minute}}
 		for j := range i {
 			if i == pivot || j == pivot || rapid.Bool().Draw(t, "after") {
 				s.After = append(s.After, g.Steps[j].Name)
@@ -135,8 +139,10 @@ func (w *world) feed(e plan.Event) plan.Outcome {
 		// may come again at any time, with an effect
 	} else if out.Changed() {
 		w.past = append(w.past, e)
-		if _, _, again := w.advance(w.p, s, e, w.now); again.Changed() && (e.What == plan.Succeeded || e.What == plan.Rejected ||
-			e.What == plan.UndoDone || e.What == plan.Decided || e.What == plan.Sent || e.What == plan.UndoSent || e.What == plan.Cancel || e.What == plan.Signal) {
+		if _, _, again := w.advance(w.p, s, e, w.now); again.Changed() &&
+			(e.What == plan.Succeeded || e.What == plan.Rejected ||
+				e.What == plan.UndoDone || e.What == plan.Decided || e.What == plan.Sent ||
+				e.What == plan.UndoSent || e.What == plan.Cancel || e.What == plan.Signal) {
 			w.t.Fatalf("%+v was taken twice: %s", e, stateText(s))
 		}
 	}
@@ -189,7 +195,8 @@ func (w *world) look(before, told []plan.Action) {
 		w.may(a)
 	}
 	if !w.s.Status.Final() && !w.s.Paused && len(pending) == 0 && w.s.Next().IsZero() && !w.s.Stuck() &&
-		!slices.ContainsFunc(w.s.Runs, func(r plan.Run) bool { return r.Phase == plan.Waiting || r.Phase == plan.Undoing }) {
+		!slices.ContainsFunc(w.s.Runs,
+			func(r plan.Run) bool { return r.Phase == plan.Waiting || r.Phase == plan.Undoing }) {
 		w.t.Fatalf("nothing will ever move it: %s", stateText(w.s))
 	}
 }
@@ -262,7 +269,8 @@ func (w *world) may(a plan.Action) {
 			if other.sent && !other.settled && s.Undo && s.Kind != plan.Command {
 				w.t.Fatalf("%+v before it is known what became of %v", a, k)
 			}
-			if other.began > tr.began && s.Undo && other.effect > other.undone && s.Kind != plan.Command && !w.byHand {
+			if other.began > tr.began && s.Undo && other.effect > other.undone &&
+				s.Kind != plan.Command && !w.byHand {
 				w.t.Fatalf("%+v before %v, which began later", a, k)
 			}
 		}
@@ -284,9 +292,11 @@ func (w *world) judge() {
 				w.t.Fatalf("%v took effect %d times and was undone %d times", k, tr.effect, tr.undone)
 			case w.byHand || s.Kind == plan.Wait:
 			case w.s.Status == plan.Done && (r.Phase == plan.IsDone) != (tr.effect == 1 && tr.undone == 0):
-				w.t.Fatalf("%v is %s, took effect %d times and was undone %d times", k, r.Phase, tr.effect, tr.undone)
+				w.t.Fatalf("%v is %s, took effect %d times and was undone %d times", k, r.Phase,
+					tr.effect, tr.undone)
 			case w.s.Status == plan.Compensated && s.Undo && tr.effect != tr.undone:
-				w.t.Fatalf("%v took effect %d times and was undone %d times: %s", k, tr.effect, tr.undone, stateText(w.s))
+				w.t.Fatalf("%v took effect %d times and was undone %d times: %s", k, tr.effect, tr.undone,
+					stateText(w.s))
 			case w.s.Status == plan.Compensated && s.Pivot && !s.Undo && tr.effect > 0:
 				w.t.Fatalf("the pivot %v took effect, and the saga is compensated", k)
 			}

@@ -11,7 +11,8 @@ import (
 
 // move does one thing that may happen to a saga.
 func (w *world) move() {
-	switch rapid.SampledFrom([]string{"act", "act", "act", "act", "answer", "answer", "tick", "signal", "cancel", "again", "pause", "retry", "skip"}).Draw(w.t, "move") {
+	switch rapid.SampledFrom([]string{"act", "act", "act", "act", "answer", "answer", "tick", "signal",
+		"cancel", "again", "pause", "retry", "skip"}).Draw(w.t, "move") {
 	case "act":
 		if todo := w.p.Pending(w.s); len(todo) > 0 {
 			w.act(rapid.SampledFrom(todo).Draw(w.t, "action"))
@@ -60,7 +61,8 @@ func (w *world) move() {
 // feedPast sends an event once more, but one that names an attempt: it is another one now.
 func (w *world) feedPast(e plan.Event) plan.Outcome {
 	switch e.What {
-	case plan.Failed, plan.UndoFailed, plan.Skip, plan.Cancel, plan.Signal, plan.Crashed, plan.Decided, plan.Sent, plan.UndoSent:
+	case plan.Failed, plan.UndoFailed, plan.Skip, plan.Cancel, plan.Signal, plan.Crashed, plan.Decided,
+		plan.Sent, plan.UndoSent:
 		return plan.Late // these are told by attempts, by operators, or by an engine under its guard
 	}
 	if e.What == plan.Rejected && e.Sends == 0 { // an engine's own
@@ -217,7 +219,8 @@ func (w *world) undo(e plan.Event, step plan.Step, tr *truth, a plan.Action) {
 func (w *world) answer() {
 	for _, r := range w.s.Runs {
 		step, tr := w.step(r.Step), w.truths[key{r.Step, r.Occurrence}]
-		if tr == nil || step.Kind != plan.Command && step.Kind != plan.Child || rapid.Bool().Draw(w.t, "somebody else") && !w.stop {
+		if tr == nil || step.Kind != plan.Command && step.Kind != plan.Child ||
+			rapid.Bool().Draw(w.t, "somebody else") && !w.stop {
 			continue
 		}
 		e := plan.Event{Step: r.Step, Occurrence: r.Occurrence, Reason: "r"}
@@ -227,7 +230,8 @@ func (w *world) answer() {
 				tr.barred = true
 			}
 			e.What, tr.undone = plan.UndoDone, tr.effect
-		case tr.sent && (r.Phase == plan.Waiting || r.Phase == plan.Ready && r.Sent || r.Phase == plan.Undo && step.Kind == plan.Command):
+		case tr.sent && (r.Phase == plan.Waiting || r.Phase == plan.Ready && r.Sent || r.Phase == plan.Undo &&
+			step.Kind == plan.Command):
 			if tr.effect == 0 && (tr.barred || !w.goes("participant")) {
 				e.What, e.Sends = plan.Rejected, r.Sends
 			} else {
@@ -262,7 +266,8 @@ func (w *world) finish() {
 		}
 		for _, r := range w.s.Runs {
 			if r.Step == s.Name && r.Phase == plan.Waiting {
-				w.feed(plan.Event{What: plan.Signal, Name: s.Signal, Occurrence: r.Occurrence, Output: output(s.Name)})
+				w.feed(plan.Event{What: plan.Signal, Name: s.Signal, Occurrence: r.Occurrence,
+					Output: output(s.Name)})
 			}
 		}
 	}

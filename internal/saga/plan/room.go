@@ -25,9 +25,10 @@ const (
 	leanErrors = 2 << 10 // bytes of errors that give no way
 	leanError  = 256     // of one of them
 
-	ofRun        = 108 // without names and data: phase, attempts, crashes, and when it is due or that it is stuck
-	ofSent       = 32  // that it was sent, and how often
-	ofOccurrence = 16  // the field without its text, as of the others
+	// without names and data: phase, attempts, crashes, and when it is due or that it is stuck
+	ofRun        = 108
+	ofSent       = 32 // that it was sent, and how often
+	ofOccurrence = 16 // the field without its text, as of the others
 	ofAs         = 8
 	ofOutput     = 10
 	ofMemo       = 8
@@ -140,7 +141,8 @@ func (w *work) most() int {
 		if kind == Child && r.Output == nil {
 			n += ofEnded
 		}
-		for _, field := range []struct{ bytes, own int }{{textBytes(r.As), ofAs}, {textBytes(r.Occurrence), ofOccurrence},
+		for _, field := range []struct{ bytes, own int }{{textBytes(r.As), ofAs},
+			{textBytes(r.Occurrence), ofOccurrence},
 			{len(r.Output), ofOutput}, {len(r.Memo), ofMemo}} {
 			if field.bytes > 0 {
 				n += field.own
@@ -224,7 +226,8 @@ func (s State) Lean() State {
 			}
 			r.At = time.Time{}
 			if r.Error != "" {
-				r.Error = strings.ToValidUTF8(r.Error[:min(len(r.Error), leanError, max(0, left-ofError))], "")
+				r.Error = strings.ToValidUTF8(r.Error[:min(len(r.Error), leanError, max(0, left-ofError))],
+					"")
 			}
 			if r.Error != "" {
 				left -= ofError + len(r.Error)

@@ -87,7 +87,8 @@ func TestRoom(t *testing.T) {
 				k := &packed{T: t, now: time.Date(2026, 1, 1, 1, 1, 1, 123456789, time.FixedZone("", 5*3600)),
 					p: plan.New(plan.Graph{Name: "d", Deadline: time.Hour, Steps: []plan.Step{
 						{Name: "first", Kind: plan.Do, Undo: true, Back: without},
-						{Name: name, Kind: kind, Undo: true, Each: true, Try: without, Back: without, After: []string{"first"}},
+						{Name: name, Kind: kind, Undo: true, Each: true, Try: without, Back: without,
+							After: []string{"first"}},
 						{Name: "last", Kind: plan.Do, NoEffect: true, After: []string{name}},
 					}})}
 				k.s, _ = k.p.Begin("id", k.now)
@@ -100,7 +101,9 @@ func TestRoom(t *testing.T) {
 					return plan.Event{What: plan.Decided, Step: name, Occurrences: all}
 				})
 				t.Logf("%d occurrences", n)
-				if _, _, out := k.p.Advance(k.s, plan.Event{What: plan.Succeeded, Step: name, Occurrence: name + "0", Output: json.RawMessage(`"` + long + `"`)}, k.now); kind == plan.Do && out != plan.TooLarge {
+				if _, _, out := k.p.Advance(k.s, plan.Event{What: plan.Succeeded, Step: name,
+					Occurrence: name + "0", Output: json.RawMessage(`"` + long + `"`)},
+					k.now); kind == plan.Do && out != plan.TooLarge {
 					t.Errorf("one more output: %s", out)
 				}
 				if kind != plan.Do {
@@ -128,13 +131,16 @@ func TestRoom(t *testing.T) {
 // A step whose output fills the state to the last byte leaves room for all that its undo may come to.
 func TestRoomForUndo(t *testing.T) {
 	long := strings.Repeat("<", 2_000)
-	k := &packed{T: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), p: plan.New(plan.Graph{Name: "d", Steps: []plan.Step{
-		{Name: "first", Kind: plan.Call, Undo: true}, {Name: "next", Kind: plan.Wait, Signal: "go", NoEffect: true, After: []string{"first"}},
-	}})}
+	k := &packed{T: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		p: plan.New(plan.Graph{Name: "d", Steps: []plan.Step{
+			{Name: "first", Kind: plan.Call, Undo: true},
+			{Name: "next", Kind: plan.Wait, Signal: "go", NoEffect: true, After: []string{"first"}},
+		}})}
 	k.s, _ = k.p.Begin("id", k.now)
 	k.take(plan.Event{What: plan.Sent, Step: "first", Memo: json.RawMessage(`{}`)})
 	k.most(plan.MaxState, func(n int) plan.Event {
-		return plan.Event{What: plan.Succeeded, Step: "first", Output: json.RawMessage(`"` + strings.Repeat("x", n) + `"`)}
+		return plan.Event{What: plan.Succeeded, Step: "first",
+			Output: json.RawMessage(`"` + strings.Repeat("x", n) + `"`)}
 	})
 	signal := plan.Event{What: plan.Signal, Name: "go", Output: json.RawMessage(`"` + long + `"`)}
 	if _, _, out := k.p.Advance(k.s, signal, k.now); out != plan.TooLarge {
@@ -144,7 +150,8 @@ func TestRoomForUndo(t *testing.T) {
 		t.Error(err)
 	}
 	k.take(plan.Event{What: plan.Cancel, Reason: long})
-	k.take(plan.Event{What: plan.UndoSent, Step: "first", Memo: json.RawMessage(`"` + strings.Repeat("x", 20<<10) + `"`)})
+	k.take(plan.Event{What: plan.UndoSent, Step: "first",
+		Memo: json.RawMessage(`"` + strings.Repeat("x", 20<<10) + `"`)})
 	k.take(plan.Event{What: plan.UndoFailed, Step: "first", Permanent: true, Reason: long})
 	if !k.s.Stuck() || k.s.Lean().Runs[0].Error == "" {
 		t.Error("it is not stuck, or nobody knows why")
@@ -153,13 +160,15 @@ func TestRoomForUndo(t *testing.T) {
 
 // What a batch of events brings is added up.
 func TestRoomForMany(t *testing.T) {
-	p := plan.New(plan.Graph{Name: "d", Steps: []plan.Step{{Name: "a", Kind: plan.Command, Undo: true, Each: true}}})
+	p := plan.New(plan.Graph{Name: "d",
+		Steps: []plan.Step{{Name: "a", Kind: plan.Command, Undo: true, Each: true}}})
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s, _ := p.Begin("id", now)
 	all, es := make([]string, 100), make([]plan.Event, 100)
 	for i := range all {
 		all[i] = fmt.Sprint(i)
-		es[i] = plan.Event{What: plan.Succeeded, Step: "a", Occurrence: all[i], Output: json.RawMessage(`"` + strings.Repeat("x", 20<<10) + `"`)}
+		es[i] = plan.Event{What: plan.Succeeded, Step: "a", Occurrence: all[i],
+			Output: json.RawMessage(`"` + strings.Repeat("x", 20<<10) + `"`)}
 	}
 	s, _, _ = p.Advance(s, plan.Event{What: plan.Decided, Step: "a", Occurrences: all}, now)
 	for i := range all {
@@ -169,14 +178,16 @@ func TestRoomForMany(t *testing.T) {
 	s, _, outs := p.AdvanceAll(s, es, now)
 	n := 0
 	for i, out := range outs {
-		if r := s.Runs[i]; (out == plan.Taken) != (r.Phase == plan.IsDone && len(r.Output) > 20<<10) || out != plan.Taken && out != plan.TooLarge {
+		if r := s.Runs[i]; (out == plan.Taken) != (r.Phase == plan.IsDone && len(r.Output) > 20<<10) ||
+			out != plan.Taken && out != plan.TooLarge {
 			t.Fatalf("%d: %s, it is %s", i, out, r.Phase)
 		}
 		if out == plan.Taken {
 			n++
 		}
 	}
-	if text, err := json.Marshal(s); err != nil || n < 40 || n > 45 || len(text) > plan.MaxState || len(s.Runs) != was {
+	if text, err := json.Marshal(s); err != nil || n < 40 || n > 45 || len(text) > plan.MaxState ||
+		len(s.Runs) != was {
 		t.Errorf("%d of 100 outputs, %d bytes, %v", n, len(text), err)
 	}
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // advance is plan.Plan.Advance, or one with a bug.
-type advance func(p *plan.Plan, s plan.State, e plan.Event, now time.Time) (plan.State, []plan.Action, plan.Outcome)
+type advance func(p *plan.Plan, s plan.State, e plan.Event,
+	now time.Time) (plan.State, []plan.Action, plan.Outcome)
 
 // A mutant is what a bug makes of a transition from one state to another.
 type mutant struct {
@@ -23,12 +24,16 @@ func mutants() []mutant {
 	return []mutant{
 		{bug: "the first step is undone first", says: `which began later`, after: firstFirst},
 		{bug: "what was refused is undone", says: `undoes what was not done`, after: undoesRefused},
-		{bug: "a step in flight is forgotten", says: `nothing will ever move it|and was undone 0 times`, after: forgetsFlight},
-		{bug: "a timer starts what is done already", says: `took effect ([2-9]|\d\d+) times`, after: startsAgain},
+		{bug: "a step in flight is forgotten", says: `nothing will ever move it|and was undone 0 times`,
+			after: forgetsFlight},
+		{bug: "a timer starts what is done already", says: `took effect ([2-9]|\d\d+) times`,
+			after: startsAgain},
 		{bug: "a saga ends while a branch is open", says: `it is done without`, after: endsEarly},
-		{bug: "a cancellation turns back what is past its pivot", says: `turned back after its pivot`, after: turnsLate},
+		{bug: "a cancellation turns back what is past its pivot", says: `turned back after its pivot`,
+			after: turnsLate},
 		{bug: "a reply counts twice", says: `was taken twice`, after: countsTwice},
-		{bug: "what took effect late is not undone", says: `and was undone 0 times|took effect, and the saga is compensated`, event: dropsLate},
+		{bug: "what took effect late is not undone",
+			says: `and was undone 0 times|took effect, and the saga is compensated`, event: dropsLate},
 	}
 }
 
@@ -54,14 +59,16 @@ func hurry(t *testing.T) {
 	if seeded.Bug() == "" {
 		return
 	}
-	for name, value := range map[string]string{"rapid.checks": "20000", "rapid.seed": "1", "rapid.shrinktime": "0s", "rapid.nofailfile": "true"} {
+	for name, value := range map[string]string{"rapid.checks": "20000", "rapid.seed": "1",
+		"rapid.shrinktime": "0s", "rapid.nofailfile": "true"} {
 		if err := flag.Set(name, value); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func (m mutant) advance(p *plan.Plan, was plan.State, e plan.Event, now time.Time) (plan.State, []plan.Action, plan.Outcome) {
+func (m mutant) advance(p *plan.Plan, was plan.State, e plan.Event,
+	now time.Time) (plan.State, []plan.Action, plan.Outcome) {
 	if m.event != nil {
 		e = m.event(p, was, e)
 	}
@@ -98,7 +105,8 @@ func firstFirst(p *plan.Plan, was plan.State, _ plan.Event, s *plan.State, out p
 
 func undoesRefused(p *plan.Plan, was plan.State, _ plan.Event, s *plan.State, out plan.Outcome) plan.Outcome {
 	for i := range s.Runs {
-		if step, _ := p.Step(s.Runs[i].Step); turned(was, *s) && step.Undo && s.Runs[i].Phase == plan.Refused {
+		if step, _ := p.Step(s.Runs[i].Step); turned(was, *s) && step.Undo &&
+			s.Runs[i].Phase == plan.Refused {
 			s.Runs[i].Phase, s.Status = plan.Undo, plan.Compensating
 		}
 	}
@@ -117,7 +125,8 @@ func forgetsFlight(_ *plan.Plan, was plan.State, _ plan.Event, s *plan.State, ou
 func startsAgain(p *plan.Plan, _ plan.State, e plan.Event, s *plan.State, out plan.Outcome) plan.Outcome {
 	for i := range s.Runs {
 		step, _ := p.Step(s.Runs[i].Step)
-		if e.What == plan.Tick && s.Status == plan.Running && step.Kind == plan.Do && s.Runs[i].Phase == plan.IsDone {
+		if e.What == plan.Tick && s.Status == plan.Running && step.Kind == plan.Do &&
+			s.Runs[i].Phase == plan.IsDone {
 			s.Runs[i].Phase, out = plan.Ready, plan.Taken
 		}
 	}

@@ -73,8 +73,9 @@ const (
 
 // A Run is one occurrence of a step.
 type Run struct {
-	Step       string `json:"step"`
-	As         string `json:"as,omitempty"`         // the name that it has for life, where that is another one: see Born
+	Step string `json:"step"`
+	// the name that it has for life, where that is another one: see Born
+	As         string `json:"as,omitempty"`
 	Occurrence string `json:"occurrence,omitempty"` // of a step with occurrences; else ""
 	Phase      Phase  `json:"phase"`
 	// At is when it came to Phase, by the engine's clock. Nothing is decided by it.

@@ -15,8 +15,10 @@ import (
 func FuzzAdvance(f *testing.F) {
 	f.Add(`{"status":"running","runs":[{"step":"gone","phase":"ready","stuck":true}]}`, `{"What":"cancel"}`)
 	f.Add(`{"status":"compensating","runs":[{"step":"gone","phase":"waiting","sent":true},{"step":"hold","phase":"done"}]}`, `{"What":"retry"}`)
-	f.Add(`{"status":"running","runs":[{"step":"charge","phase":"ready","sent":true}]}`, `{"What":"done","Step":"charge"}`)
-	f.Add(`{"status":"compensating","runs":[{"step":"ship","phase":"waiting","sent":true}]}`, `{"What":"done","Step":"ship"}`)
+	f.Add(`{"status":"running","runs":[{"step":"charge","phase":"ready","sent":true}]}`,
+		`{"What":"done","Step":"charge"}`)
+	f.Add(`{"status":"compensating","runs":[{"step":"ship","phase":"waiting","sent":true}]}`,
+		`{"What":"done","Step":"ship"}`)
 	p := plan.New(plan.Graph{Name: "order", Steps: []plan.Step{
 		{Name: "hold", Kind: plan.Do, Undo: true, Each: true},
 		{Name: "charge", Kind: plan.Call, Undo: true, After: []string{"hold"}},
@@ -33,7 +35,8 @@ func FuzzAdvance(f *testing.F) {
 		if after, _ := json.Marshal(s); string(after) != string(before) {
 			t.Fatalf("%s changed to %s", before, after)
 		}
-		if now, _ := json.Marshal(next); !out.Changed() && (string(now) != string(before) || len(actions) > 0) {
+		if now, _ := json.Marshal(next); !out.Changed() &&
+			(string(now) != string(before) || len(actions) > 0) {
 			t.Fatalf("%s is %s, and %s came of it", event, out, now)
 		}
 	})
@@ -58,16 +61,19 @@ func TestSignalsOfSteps(t *testing.T) {
 	g := line(t, "weigh wait signal=weighed each noeffect", "pay do pivot")
 	p, now := plan.New(g), time.Now()
 	s, _ := p.Begin("id", now)
-	if _, _, out := p.Advance(s, plan.Event{What: plan.Signal, Name: "weighed", Occurrence: "up"}, now); out != plan.Early {
+	if _, _, out := p.Advance(s, plan.Event{What: plan.Signal, Name: "weighed", Occurrence: "up"},
+		now); out != plan.Early {
 		t.Error("before it is known:", out)
 	}
 	s, _, _ = p.Advance(s, plan.Event{What: plan.Decided, Step: "weigh", Occurrences: []string{"left"}}, now)
 	for occurrence, want := range map[string]plan.Outcome{"left": plan.Taken, "up": plan.Unknown} {
-		if _, _, out := p.Advance(s, plan.Event{What: plan.Signal, Name: "weighed", Occurrence: occurrence}, now); out != want {
+		if _, _, out := p.Advance(s, plan.Event{What: plan.Signal, Name: "weighed", Occurrence: occurrence},
+			now); out != want {
 			t.Errorf("for %s: %s", occurrence, out)
 		}
 	}
-	g.Steps = append(g.Steps, plan.Step{Name: "again", Kind: plan.Wait, Signal: "weighed", NoEffect: true, After: []string{"pay"}})
+	g.Steps = append(g.Steps, plan.Step{Name: "again", Kind: plan.Wait, Signal: "weighed", NoEffect: true,
+		After: []string{"pay"}})
 	if got := fmt.Sprint(g.Faults()); !strings.Contains(got, "the same signal") {
 		t.Error(got)
 	}
@@ -78,7 +84,8 @@ func TestCrashesInARow(t *testing.T) {
 	p, now := plan.New(line(t, "hold do undo", "pay do pivot")), time.Now()
 	s, _ := p.Begin("id", now)
 	crash := plan.Event{What: plan.Crashed, Step: "hold"}
-	for _, e := range []plan.Event{crash, crash, {What: plan.Failed, Step: "hold", Later: time.Second}, crash, crash} {
+	for _, e := range []plan.Event{crash, crash, {What: plan.Failed, Step: "hold", Later: time.Second},
+		crash, crash} {
 		if s, _, _ = p.Advance(s, e, now); s.Stuck() {
 			t.Fatalf("stuck after %s", e.What)
 		}

@@ -26,7 +26,8 @@ func (w *work) take(e Event) Outcome {
 			return w.retryAll()
 		}
 	}
-	i := slices.IndexFunc(w.s.Runs, func(r Run) bool { return r.Step == e.Step && r.Occurrence == e.Occurrence })
+	i := slices.IndexFunc(w.s.Runs,
+		func(r Run) bool { return r.Step == e.Step && r.Occurrence == e.Occurrence })
 	if i < 0 {
 		return Unknown
 	}
@@ -105,7 +106,8 @@ func (w *work) sent(r *Run, e Event) Outcome {
 		return note(r, e.Memo)
 	}
 	if e.Until.After(w.now.Add(MaxWait)) {
-		return w.failed(r, Event{Reason: fmt.Sprintf("a wait until %v is too long: at most %v from now", e.Until.Format(time.DateOnly), MaxWait), Permanent: true})
+		return w.failed(r, Event{Reason: fmt.Sprintf("a wait until %v is too long: at most %v from now",
+			e.Until.Format(time.DateOnly), MaxWait), Permanent: true})
 	}
 	if r.Sent = step.Kind != Wait; r.Sent {
 		r.Sends++
@@ -149,7 +151,8 @@ func (w *work) succeeded(r *Run, e Event) Outcome {
 		if w.s.Cause != nil {
 			why = *w.s.Cause
 		}
-		w.alarm(r, fmt.Sprintf("it was to turn back (%s), but its pivot had taken effect: it goes on", why.Why))
+		w.alarm(r, fmt.Sprintf("it was to turn back (%s), but its pivot had taken effect: it goes on",
+			why.Why))
 		w.s.Status, w.s.Cause, w.s.Overdue = Running, nil, true
 	case e.Reason != "" && w.s.Status == Running:
 		if !w.turnBack(Cause{Why: WhyRejected, Step: r.Step, Occurrence: r.Occurrence, Reason: e.Reason}) {
@@ -167,7 +170,8 @@ func (w *work) done(r *Run, e Event) {
 
 // settled clears what a run needs only while it is under way.
 func settled(r *Run) {
-	r.Sent, r.Stuck, r.Due, r.Error, r.Memo, r.Attempts, r.Crashes, r.Alone = false, false, time.Time{}, "", nil, 0, 0, false
+	r.Sent, r.Stuck, r.Due, r.Error, r.Memo, r.Attempts, r.Crashes, r.Alone = false, false, time.Time{}, "",
+		nil, 0, 0, false
 }
 
 func (w *work) rejected(r *Run, e Event) Outcome {
@@ -318,7 +322,8 @@ func (w *work) timedOut(r *Run) {
 		r.Phase = Skipped
 		settled(r)
 	case step.Kind == Wait:
-		w.failed(r, Event{Reason: fmt.Sprintf("no signal %s came within %v", step.Signal, step.Try.Timeout), Permanent: true})
+		w.failed(r, Event{Reason: fmt.Sprintf("no signal %s came within %v", step.Signal, step.Try.Timeout),
+			Permanent: true})
 	case w.s.Status == Compensating:
 		w.stick(r, "there was no answer in time")
 	case step.Kind == Child:
@@ -365,7 +370,8 @@ func (w *work) signal(e Event) Outcome {
 		return Late
 	case begun: // without this occurrence
 		return Unknown
-	case slices.ContainsFunc(w.s.Early, func(d Data) bool { return d.Name == e.Name && d.Occurrence == e.Occurrence }):
+	case slices.ContainsFunc(w.s.Early,
+		func(d Data) bool { return d.Name == e.Name && d.Occurrence == e.Occurrence }):
 		return Repeat
 	case len(w.s.Early) >= MaxEarly:
 		return Full

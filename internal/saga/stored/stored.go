@@ -95,7 +95,8 @@ func Move(s store.Saga, st plan.State, now time.Time) (store.SagaMove, error) {
 	if err != nil {
 		return store.SagaMove{}, err
 	}
-	return store.SagaMove{SagaRef: Ref(s), State: text, Standing: Standing(s.Standing, st, now), Final: st.Status.Final()}, nil
+	return store.SagaMove{SagaRef: Ref(s), State: text, Standing: Standing(s.Standing, st, now),
+		Final: st.Status.Final()}, nil
 }
 
 // Released is m with the lease given back: the saga is due when st wants to be looked at next, at once if

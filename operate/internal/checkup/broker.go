@@ -52,7 +52,8 @@ func (d *Doctor) waiting(ctx context.Context, b broker.Broker) {
 		}
 		lag, err := b.Lag(ctx, c.Name, c.Topics...)
 		if err != nil {
-			d.Say("broker", "lag of "+c.Name, skald.Doubtful, err.Error(), "give this user the rights of a consumer, or ask as one")
+			d.Say("broker", "lag of "+c.Name, skald.Doubtful, err.Error(),
+				"give this user the rights of a consumer, or ask as one")
 			continue
 		}
 		d.lag[c.Name] = lag
@@ -74,10 +75,12 @@ func (d *Doctor) missing(ctx context.Context, b broker.Broker) {
 		return
 	}
 	for _, what := range missing {
-		d.Say("broker", "topics", skald.Failed, what, "run: skald migrate --broker URL --topic NAME, or change what is said")
+		d.Say("broker", "topics", skald.Failed, what,
+			"run: skald migrate --broker URL --topic NAME, or change what is said")
 	}
 	if len(missing) == 0 {
-		d.Say("broker", "topics", skald.Fine, strings.Join(d.Topics, ", ")+": they are there as they need to be", "")
+		d.Say("broker", "topics", skald.Fine, strings.Join(d.Topics, ", ")+
+			": they are there as they need to be", "")
 	}
 }
 
@@ -98,7 +101,8 @@ func MissingTopics(ctx context.Context, b broker.Broker, topics, groups []string
 		if err != nil {
 			return nil, err
 		}
-		missing = append(missing, slices.DeleteFunc(more, func(s string) bool { return slices.Contains(missing, s) })...)
+		missing = append(missing, slices.DeleteFunc(more,
+			func(s string) bool { return slices.Contains(missing, s) })...)
 	}
 	return missing, nil
 }

@@ -88,7 +88,9 @@ func (d *Doctor) Accept(names ...string) error {
 			}
 		}
 		if !known {
-			return &order.UsageError{What: fmt.Sprintf("--accept %q: there is no finding of that name; without it each is listed with its name", name)}
+			return &order.UsageError{What: fmt.Sprintf(
+				"--accept %q: there is no finding of that name; without it each is listed with its name",
+				name)}
 		}
 	}
 	return nil
@@ -151,7 +153,8 @@ func (d *Doctor) check(ctx context.Context, name string, look func(context.Conte
 	switch {
 	case err == nil:
 	case bounded.Err() != nil:
-		d.Say(about, name, skald.Failed, fmt.Sprintf("no answer within %v", checkWithin), "see \"blocked\": somebody holds a lock on a table that this reads, or the server is overloaded")
+		d.Say(about, name, skald.Failed, fmt.Sprintf("no answer within %v", checkWithin),
+			"see \"blocked\": somebody holds a lock on a table that this reads, or the server is overloaded")
 	default:
 		d.Failed(about, name, err)
 	}
@@ -164,7 +167,8 @@ func (d *Doctor) secure(about string, v any) {
 		return
 	}
 	if hosts := wire.Unencrypted(); len(hosts) > 0 {
-		d.Say(about, "tls", skald.Failed, "nothing makes sure that what is said to "+strings.Join(hosts, ", ")+" is encrypted", startup.Remedy)
+		d.Say(about, "tls", skald.Failed, "nothing makes sure that what is said to "+
+			strings.Join(hosts, ", ")+" is encrypted", startup.Remedy)
 		return
 	}
 	d.Say(about, "tls", skald.Fine, "it is encrypted, or on this machine", "")

@@ -87,7 +87,8 @@ func MissedFindings(notes []store.Audit) (out []skald.Finding) {
 		if i < 0 {
 			i = len(out)
 			out = append(out, skald.Finding{Name: "missed by " + n.Consumer, Grade: skald.Failed,
-				Remedy: "have them sent again, then: skald inbox acknowledge-missed --consumer " + n.Consumer + ` --reason "sent again"`})
+				Remedy: "have them sent again, then: skald inbox acknowledge-missed --consumer " +
+					n.Consumer + ` --reason "sent again"`})
 		} else {
 			out[i].Saw += "; "
 		}

@@ -17,7 +17,8 @@ func TestMissed(t *testing.T) {
 	db := memstore.New(nil)
 	note := func(consumer string, n int) {
 		t.Helper()
-		a := store.Audit{Author: "skald", Action: "missed", Reason: fmt.Sprintf("%d messages", n), Consumer: consumer}
+		a := store.Audit{Author: "skald", Action: "missed", Reason: fmt.Sprintf("%d messages", n),
+			Consumer: consumer}
 		if _, err := db.Apply(t.Context(), store.Effect{Audit: &a}); err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +42,8 @@ func TestMissed(t *testing.T) {
 		t.Errorf("it finds %s", said)
 	}
 	var usage *order.UsageError
-	if err := checkup.AcknowledgeMissed(t.Context(), db, "stock", 3, order.Order{Author: "ann"}); !errors.As(err, &usage) || !strings.Contains(err.Error(), "reason") {
+	if err := checkup.AcknowledgeMissed(t.Context(), db, "stock", 3,
+		order.Order{Author: "ann"}); !errors.As(err, &usage) || !strings.Contains(err.Error(), "reason") {
 		t.Errorf("without a reason: %v", err)
 	}
 	seen, err := checkup.Missed(t.Context(), db)
@@ -49,7 +51,8 @@ func TestMissed(t *testing.T) {
 		t.Fatal(err)
 	}
 	note("stock", 4) // while somebody looks
-	if err := checkup.AcknowledgeMissed(t.Context(), db, "stock", seen[len(seen)-1].Number, order.Order{Author: "ann", Reason: "sent again"}); err != nil {
+	if err := checkup.AcknowledgeMissed(t.Context(), db, "stock", seen[len(seen)-1].Number,
+		order.Order{Author: "ann", Reason: "sent again"}); err != nil {
 		t.Fatal(err)
 	}
 	if said := findings(); said != "missed by billing: 3 messages\nmissed by stock: 4 messages\n" {

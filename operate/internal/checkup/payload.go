@@ -66,7 +66,9 @@ func (d *Doctor) payloads(ctx context.Context, s Subject) error {
 		}
 	}
 	if len(odd) == 0 {
-		d.Say(about, "payloads", skald.Fine, fmt.Sprintf("%d rows of the outbox were looked at: each event has payloads of one kind", len(l.Payloads)), "")
+		d.Say(about, "payloads", skald.Fine,
+			fmt.Sprintf("%d rows of the outbox were looked at: each event has payloads of one kind",
+				len(l.Payloads)), "")
 		return nil
 	}
 	slices.SortFunc(odd, func(a, b *event) int { // what cannot be read first
@@ -76,12 +78,14 @@ func (d *Doctor) payloads(ctx context.Context, s Subject) error {
 		d.Say(about, "payloads of "+e.name, e.grade(), e.saw(), e.remedy())
 	}
 	if more := len(odd) - eventsMost; more > 0 {
-		d.Say(about, "payloads", odd[eventsMost].grade(), fmt.Sprintf("%d further events are alike", more), "mend those that are named, and look again")
+		d.Say(about, "payloads", odd[eventsMost].grade(), fmt.Sprintf("%d further events are alike", more),
+			"mend those that are named, and look again")
 	}
 	return nil
 }
 
-func (e *event) count(ctx context.Context, p *store.Payload, inspect func(context.Context, skald.Message) (Payload, error)) error {
+func (e *event) count(ctx context.Context, p *store.Payload,
+	inspect func(context.Context, skald.Message) (Payload, error)) error {
 	e.rows++
 	media, _, _ := strings.Cut(p.Message.ContentType, ";") // parameters make no other kind
 	e.kinds[strings.ToLower(strings.TrimSpace(media))]++
@@ -126,7 +130,8 @@ func (e *event) saw() string {
 	}
 	saw := fmt.Sprintf("of %d rows: %s", e.rows, strings.Join(parts, ", "))
 	if e.named > 0 && e.plain > 0 {
-		saw += fmt.Sprintf("; of the newest %d that were read %d name a schema, %d do not", e.inspected, e.named, e.plain)
+		saw += fmt.Sprintf("; of the newest %d that were read %d name a schema, %d do not", e.inspected,
+			e.named, e.plain)
 	}
 	if e.broken > 0 {
 		saw += fmt.Sprintf("; %d of the newest %d cannot be read, first %s", e.broken, e.inspected, e.first)

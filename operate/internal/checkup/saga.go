@@ -37,13 +37,17 @@ func (d *Doctor) sagas(ctx context.Context, s Subject) error {
 	}
 	for _, c := range status.Sagas {
 		grade, remedy := skald.Fine, ""
-		saw := fmt.Sprintf("%d running, %d compensating; of them %d stuck, %d paused, %d failing", c.Running, c.Compensating, c.Stuck, c.Paused, c.Failing)
+		saw := fmt.Sprintf("%d running, %d compensating; of them %d stuck, %d paused, %d failing", c.Running,
+			c.Compensating, c.Stuck, c.Paused, c.Failing)
 		if c.Stuck > 0 {
-			grade, remedy = skald.Doubtful, fmt.Sprintf("run: skald saga list --stuck --name '%s', then skald saga explain", c.Name)
+			grade, remedy = skald.Doubtful,
+				fmt.Sprintf("run: skald saga list --stuck --name '%s', then skald saga explain", c.Name)
 		}
 		if c.Overdue > 0 {
-			grade, remedy = skald.Failed, "start the service whose engine has this definition, or see its log; docs/operations.md: SkaldSagaOverdue"
-			saw += fmt.Sprintf("; %d have been due for more than a minute, and no engine takes them; %s", c.Overdue, noted(c.Name))
+			grade, remedy = skald.Failed,
+				"start the service whose engine has this definition, or see its log; docs/operations.md: SkaldSagaOverdue"
+			saw += fmt.Sprintf("; %d have been due for more than a minute, and no engine takes them; %s",
+				c.Overdue, noted(c.Name))
 		}
 		d.Say(about, "sagas of "+c.Name, grade, saw, remedy)
 	}
@@ -59,13 +63,16 @@ func (d *Doctor) tracked(c *store.TrackedCounts) {
 		remedies = append(remedies, "skald status -- "+words.Shell(c.OverdueKey))
 	}
 	if c.Drifted > 0 {
-		saw += fmt.Sprintf("; in %d something came within the last day that the flow does not allow, the last time in %s", c.Drifted, c.DriftedKey)
+		saw += fmt.Sprintf(
+			"; in %d something came within the last day that the flow does not allow, the last time in %s",
+			c.Drifted, c.DriftedKey)
 		remedies = append(remedies, "skald status -- "+words.Shell(c.DriftedKey))
 	}
 	grade, remedy := skald.Fine, ""
 	if len(remedies) > 0 {
 		grade = skald.Doubtful
-		remedy = "run: " + strings.Join(slices.Compact(remedies), ", ") + "; docs/operations.md: SkaldTrackedOverdue, SkaldTrackedDrift"
+		remedy = "run: " + strings.Join(slices.Compact(remedies), ", ") +
+			"; docs/operations.md: SkaldTrackedOverdue, SkaldTrackedDrift"
 	}
 	d.Say("store", "sagas of flow "+c.Flow, grade, saw, remedy)
 }

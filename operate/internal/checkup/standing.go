@@ -22,14 +22,16 @@ const (
 )
 
 // Standing judges how consumers get on: see operate.Standing.
-func Standing(consumers []store.Consumer, lag map[string]map[string]int64, only func(consumer string) bool) []skald.Finding {
+func Standing(consumers []store.Consumer, lag map[string]map[string]int64,
+	only func(consumer string) bool) []skald.Finding {
 	var out []skald.Finding
 	for _, c := range consumers {
 		if only != nil && !only(c.Name) {
 			continue
 		}
 		f := skald.Finding{Name: "consumer " + c.Name, Grade: skald.Fine}
-		f.Saw = fmt.Sprintf("it was heard of %v ago and last got on %v ago", c.Heard.Round(time.Second), c.Progress.Round(time.Second))
+		f.Saw = fmt.Sprintf("it was heard of %v ago and last got on %v ago", c.Heard.Round(time.Second),
+			c.Progress.Round(time.Second))
 		waits := int64(0)
 		if of, known := lag[c.Name]; known {
 			var parts []string
@@ -43,11 +45,14 @@ func Standing(consumers []store.Consumer, lag map[string]map[string]int64, only 
 		}
 		switch {
 		case c.Heard > Retired:
-			f.Grade, f.Remedy = skald.Doubtful, "it counts as given up: where it is, DELETE FROM skald_consumer for it; where not, start it"
+			f.Grade, f.Remedy = skald.Doubtful,
+				"it counts as given up: where it is, DELETE FROM skald_consumer for it; where not, start it"
 		case c.Heard > Gone:
-			f.Grade, f.Remedy = skald.Failed, "start it, or find out why it ended or cannot write here; docs/operations.md: SkaldConsumerGone"
+			f.Grade, f.Remedy = skald.Failed,
+				"start it, or find out why it ended or cannot write here; docs/operations.md: SkaldConsumerGone"
 		case waits > 0 && c.Progress > Stuck:
-			f.Grade, f.Remedy = skald.Failed, "its handlers hang or fail: see \"blocked\", and its log; docs/operations.md: SkaldConsumerLag"
+			f.Grade, f.Remedy = skald.Failed,
+				"its handlers hang or fail: see \"blocked\", and its log; docs/operations.md: SkaldConsumerLag"
 		}
 		out = append(out, f)
 	}

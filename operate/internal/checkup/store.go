@@ -26,9 +26,11 @@ func (d *Doctor) rights(ctx context.Context, s Subject) (usable bool) {
 			d.Say(about, "rights of "+string(role), skald.Fine, "it has all that it needs", "")
 		case errors.As(err, &right):
 			lacking = append(lacking, err)
-			d.Say(about, "rights of "+string(role), skald.Doubtful, fmt.Sprintf("this user lacks %s", right.What), right.Remedy+", if it is to do this work")
+			d.Say(about, "rights of "+string(role), skald.Doubtful,
+				fmt.Sprintf("this user lacks %s", right.What), right.Remedy+", if it is to do this work")
 		case ctx.Err() != nil:
-			d.Say(about, "tables", skald.Failed, "no answer within "+checkWithin.String(), "see \"blocked\": somebody holds a lock on a table that this reads, or the server is overloaded")
+			d.Say(about, "tables", skald.Failed, "no answer within "+checkWithin.String(),
+				"see \"blocked\": somebody holds a lock on a table that this reads, or the server is overloaded")
 			return true // what else there is to see may name the cause
 		default:
 			d.Failed(about, "tables", err)
@@ -57,7 +59,8 @@ func (d *Doctor) known(b *store.Backlog) {
 	if d.Consumer == "" || slices.Contains(names, d.Consumer) {
 		return
 	}
-	d.Say("store", "consumer", skald.Failed, fmt.Sprintf("no consumer %s is known; known: %s", d.Consumer, cmp.Or(strings.Join(names, ", "), "none")),
+	d.Say("store", "consumer", skald.Failed, fmt.Sprintf("no consumer %s is known; known: %s", d.Consumer,
+		cmp.Or(strings.Join(names, ", "), "none")),
 		"give its name as its inbox has it; of one that has not started yet, start it first, or --accept consumer")
 }
 
@@ -83,12 +86,15 @@ func (d *Doctor) backlog(ctx context.Context, s Subject) error {
 	if b.Pending > 0 {
 		alone = skald.Failed // they wait, and nobody sees to them
 	}
-	d.Say(about, "relay", graded(b.Free == 0, alone), fmt.Sprintf("%d shards have none", b.Free), "run: skald relay, unless nothing is written here")
+	d.Say(about, "relay", graded(b.Free == 0, alone), fmt.Sprintf("%d shards have none", b.Free),
+		"run: skald relay, unless nothing is written here")
 	d.Say(about, "outbox", graded(b.Oldest <= time.Minute && b.Deferred == 0, skald.Doubtful),
-		fmt.Sprintf("%d rows wait, the oldest for %v; %d are deferred", b.Pending, b.Oldest.Round(time.Second), b.Deferred), "docs/operations.md: SkaldOutboxOld, SkaldDeferred")
+		fmt.Sprintf("%d rows wait, the oldest for %v; %d are deferred", b.Pending,
+			b.Oldest.Round(time.Second), b.Deferred), "docs/operations.md: SkaldOutboxOld, SkaldDeferred")
 	for _, k := range b.Kept {
 		if d.means(k.Consumer) {
-			d.Say(about, "kept for "+k.Consumer, graded(k.Parked+k.Dead+k.Conflicts+k.TooOld == 0, skald.Doubtful),
+			d.Say(about, "kept for "+k.Consumer,
+				graded(k.Parked+k.Dead+k.Conflicts+k.TooOld == 0, skald.Doubtful),
 				fmt.Sprintf("%d parked, the oldest for %v; %d dead letters; in quarantine %d in conflict and %d too old", k.Parked, k.Oldest.Round(time.Second), k.Dead, k.Conflicts, k.TooOld),
 				"skald parked list, skald dead groups, skald inbox status")
 			if k.Calls > 0 {

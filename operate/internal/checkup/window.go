@@ -32,7 +32,8 @@ func (d *Doctor) Windows(given Window, keeps map[string]time.Duration, asked boo
 		d.Failed(about, "retention", err)
 		return
 	}
-	w := retention.Window{Outbox: given.Outbox, Age: given.Age, Saga: given.Saga, Dead: given.Dead, Marks: keep.Marks, Steps: keep.Steps, Broker: keeps}
+	w := retention.Window{Outbox: given.Outbox, Age: given.Age, Saga: given.Saga, Dead: given.Dead,
+		Marks: keep.Marks, Steps: keep.Steps, Broker: keeps}
 	broken := w.Broken()
 	for _, err := range broken {
 		var one *store.RetentionError
@@ -42,13 +43,15 @@ func (d *Doctor) Windows(given Window, keeps map[string]time.Duration, asked boo
 	}
 	apart := w.Endless() // topics of which there is no sum
 	for _, topic := range apart {
-		d.Say(about, "topic "+topic, skald.Doubtful, "the broker keeps its messages for ever, marks "+keep.Marks.String(),
+		d.Say(about, "topic "+topic, skald.Doubtful, "the broker keeps its messages for ever, marks "+
+			keep.Marks.String(),
 			"what is read again from its beginning goes into quarantine as too old, or is handled again if its id tells no time: let the broker keep it for some days")
 	}
 	for _, topic := range d.Topics {
 		if _, known := keeps[topic]; !known && asked {
 			apart = append(apart, topic)
-			d.Say(about, "topic "+topic, skald.Doubtful, "the broker does not tell how long it keeps messages", "give --broker-keeps")
+			d.Say(about, "topic "+topic, skald.Doubtful,
+				"the broker does not tell how long it keeps messages", "give --broker-keeps")
 		}
 	}
 	if len(broken) == 0 {
@@ -59,7 +62,8 @@ func (d *Doctor) Windows(given Window, keeps map[string]time.Duration, asked boo
 // outlive says that marks are kept long enough for all that was compared, and what was not: without it, that
 // is no more than a guess.
 func (d *Doctor) outlive(marks time.Duration, apart []string, broker bool) {
-	saw, grade := fmt.Sprintf("kept %v: longer than a message may come, be tried again or be waited for", marks), skald.Fine
+	saw, grade := fmt.Sprintf("kept %v: longer than a message may come, be tried again or be waited for",
+		marks), skald.Fine
 	var remedy []string
 	if d.keeps == nil {
 		saw, grade = saw+"; "+marks.String()+" is the default, the database did not tell", skald.Doubtful

@@ -15,7 +15,8 @@ const kindRejected = "rejected"
 type change func(ctx context.Context, p *store.Parked) (store.Effect, error)
 
 // changeAll does it to each selected message, in order, each in a transaction with its audit.
-func changeAll(ctx context.Context, db Keeper, verb string, s *Selection, o *order.Order, do change) (r order.Report, err error) {
+func changeAll(ctx context.Context, db Keeper, verb string, s *Selection, o *order.Order,
+	do change) (r order.Report, err error) {
 	if err := s.check(o); err != nil {
 		return r, err
 	}
@@ -43,7 +44,8 @@ func changeAll(ctx context.Context, db Keeper, verb string, s *Selection, o *ord
 }
 
 // changeOne does it to one message. False: it is finished, or somebody else was first.
-func changeOne(ctx context.Context, db Keeper, verb, run string, p *store.Parked, o *order.Order, do change) (bool, error) {
+func changeOne(ctx context.Context, db Keeper, verb, run string, p *store.Parked, o *order.Order,
+	do change) (bool, error) {
 	e, err := do(ctx, p)
 	if err != nil {
 		return false, err
@@ -75,5 +77,6 @@ func givenUp(ctx context.Context, db Keeper, p *store.Parked, why string) (*stor
 			return nil, err
 		}
 	}
-	return &store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Rejected, Reason: why, Held: true}, nil
+	return &store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Rejected, Reason: why,
+		Held: true}, nil
 }

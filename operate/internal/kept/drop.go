@@ -50,25 +50,28 @@ func (e *UnsettledError) Error() string {
 type Dropper interface{ Keeper }
 
 // Drop marks dead letters as finished and forgets them: see operate.Drop.
-func Drop(ctx context.Context, db Dropper, s Selection, call Settlement, o order.Order) (r DropReport, err error) {
+func Drop(ctx context.Context, db Dropper, s Selection, call Settlement,
+	o order.Order) (r DropReport, err error) {
 	switch call {
 	case "", CallDone, CallRefused:
 	default:
-		return r, &order.UsageError{What: fmt.Sprintf("a call is %s or %s, not %q", CallDone, CallRefused, call)}
+		return r, &order.UsageError{What: fmt.Sprintf("a call is %s or %s, not %q", CallDone,
+			CallRefused, call)}
 	}
 	s.Dead = true
-	r.Report, err = changeAll(ctx, db, "drop", &s, &o, func(ctx context.Context, p *store.Parked) (e store.Effect, err error) {
-		e.Finish = &store.Finish{Consumer: p.Consumer, Identity: p.Identity, DeadAt: p.Dead.At}
-		e.Audit = order.Audit(&o, "drop", p.Consumer, p.Identity)
-		if e.Step, err = settle(ctx, db, p, call); err != nil {
+	r.Report, err = changeAll(ctx, db, "drop", &s, &o,
+		func(ctx context.Context, p *store.Parked) (e store.Effect, err error) {
+			e.Finish = &store.Finish{Consumer: p.Consumer, Identity: p.Identity, DeadAt: p.Dead.At}
+			e.Audit = order.Audit(&o, "drop", p.Consumer, p.Identity)
+			if e.Step, err = settle(ctx, db, p, call); err != nil {
+				return e, err
+			}
+			if p.Call != nil && answered(p.Call) == "" {
+				e.Audit.Reason = fmt.Sprintf("%s (the call %s: %s)", o.Reason, p.Call.Key, call)
+			}
+			e.Mark, err = givenUp(ctx, db, p, "dropped: "+e.Audit.Reason)
 			return e, err
-		}
-		if p.Call != nil && answered(p.Call) == "" {
-			e.Audit.Reason = fmt.Sprintf("%s (the call %s: %s)", o.Reason, p.Call.Key, call)
-		}
-		e.Mark, err = givenUp(ctx, db, p, "dropped: "+e.Audit.Reason)
-		return e, err
-	})
+		})
 	if err == nil && o.DryRun {
 		r.Unsettled, err = unsettled(ctx, db, s, call)
 	}
@@ -76,7 +79,8 @@ func Drop(ctx context.Context, db Dropper, s Selection, call Settlement, o order
 }
 
 // unsettled are the selected messages that need a Settlement.
-func unsettled(ctx context.Context, db Dropper, s Selection, call Settlement) (out []UnsettledError, err error) {
+func unsettled(ctx context.Context, db Dropper, s Selection,
+	call Settlement) (out []UnsettledError, err error) {
 	for p, err := range List(ctx, db, s, true) {
 		if err != nil {
 			return nil, err
@@ -99,7 +103,8 @@ func settle(ctx context.Context, db Dropper, p *store.Parked, call Settlement) (
 	if p.Call == nil {
 		return nil, nil
 	}
-	list, err := store.ListSteps(ctx, db, store.StepQuery{Consumer: p.Consumer, OutsideKey: p.Call.Key, State: store.StepCalling, Limit: 1})
+	list, err := store.ListSteps(ctx, db, store.StepQuery{Consumer: p.Consumer, OutsideKey: p.Call.Key,
+		State: store.StepCalling, Limit: 1})
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +121,8 @@ func settle(ctx context.Context, db Dropper, p *store.Parked, call Settlement) (
 	}
 	// a message that undoes a step leaves it the identity of the message that took it
 	undoes := s.Identity != p.Identity
-	return &store.Step{Consumer: s.Consumer, Saga: s.Saga, Name: s.Name, Occurrence: s.Occurrence, Identity: s.Identity, Code: s.Code, Result: s.Result,
+	return &store.Step{Consumer: s.Consumer, Saga: s.Saga, Name: s.Name, Occurrence: s.Occurrence,
+		Identity: s.Identity, Code: s.Code, Result: s.Result,
 		State: became(undoes, found == CallDone), From: []store.StepState{store.StepCalling}}, nil
 }
 

@@ -38,11 +38,12 @@ func Edit(ctx context.Context, db Keeper, s Selection, data []byte, o order.Orde
 	if o.DryRun {
 		return r, nil
 	}
-	stands, err := changeOne(ctx, db, "edit", "", old, &o, func(ctx context.Context, p *store.Parked) (e store.Effect, err error) {
-		e.Park = &store.Park{Parked: *instead, Instead: &p.Identity}
-		e.Mark, err = givenUp(ctx, db, p, "edited: "+o.Reason+"; instead of it: "+instead.ID)
-		return e, err
-	})
+	stands, err := changeOne(ctx, db, "edit", "", old, &o,
+		func(ctx context.Context, p *store.Parked) (e store.Effect, err error) {
+			e.Park = &store.Park{Parked: *instead, Instead: &p.Identity}
+			e.Mark, err = givenUp(ctx, db, p, "edited: "+o.Reason+"; instead of it: "+instead.ID)
+			return e, err
+		})
 	if err == nil && !stands {
 		err = &order.NoneError{What: "the dead letter is not there any more: somebody else was first"}
 	}
@@ -60,7 +61,9 @@ func one(ctx context.Context, db Keeper, s Selection) (found *store.Parked, err 
 			return nil, err
 		}
 		if n++; n > 1 {
-			return nil, &order.UsageError{What: fmt.Sprintf("several dead letters have the id %s: select one by its consumer and its source", p.ID)}
+			return nil,
+				&order.UsageError{What: fmt.Sprintf(
+					"several dead letters have the id %s: select one by its consumer and its source", p.ID)}
 		}
 		found = &p
 	}
@@ -73,20 +76,24 @@ func one(ctx context.Context, db Keeper, s Selection) (found *store.Parked, err 
 // edited is the message that takes the place of old.
 func edited(old *store.Parked, data []byte) (*store.Parked, error) {
 	if old.Fault != "" {
-		return nil, &order.UsageError{What: "its envelope cannot be read (" + old.Fault + "), so a new message would have neither its type nor its key: " +
+		return nil, &order.UsageError{What: "its envelope cannot be read (" + old.Fault +
+			"), so a new message would have neither its type nor its key: " +
 			"drop it, and write a message of its own with skald outbox write"}
 	}
 	if old.Call != nil {
-		return nil, &order.UsageError{What: "it is at a call to the outside, under key " + old.Call.Key + ": a new message would not know of that. Look there what became of it; " +
+		return nil, &order.UsageError{What: "it is at a call to the outside, under key " + old.Call.Key +
+			": a new message would not know of that. Look there what became of it; " +
 			"then redrive it, or drop it with what you found (--call) and say by hand what follows"}
 	}
 	if len(data) > complete.MaxData {
-		return nil, &order.UsageError{What: fmt.Sprintf("the payload is %d bytes, at most %d are allowed", len(data), complete.MaxData)}
+		return nil, &order.UsageError{What: fmt.Sprintf("the payload is %d bytes, at most %d are allowed",
+			len(data), complete.MaxData)}
 	}
 	m := old.Message
 	m.Time = time.Now().UTC().Truncate(time.Microsecond)
 	m.ID, m.CausationID = uuid7.New(m.Time), old.Message.ID
 	m.CorrelationID = cmp.Or(old.Message.CorrelationID, old.Message.ID)
 	m.Data, m.Sequence = data, ""
-	return &store.Parked{Consumer: old.Consumer, Identity: store.Identity{Source: old.Source, ID: m.ID}, Message: m, Partition: old.Partition, Position: old.Position}, nil
+	return &store.Parked{Consumer: old.Consumer, Identity: store.Identity{Source: old.Source, ID: m.ID},
+		Message: m, Partition: old.Partition, Position: old.Position}, nil
 }

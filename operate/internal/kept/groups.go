@@ -49,7 +49,8 @@ func (g *Grouping) Add(p *store.Parked) {
 		}
 		i = len(g.All)
 		g.at[of] = i
-		g.All = append(g.All, Group{Consumer: p.Consumer, Fingerprint: p.Dead.Fingerprint, Kind: p.Dead.Kind, Type: p.Message.Type,
+		g.All = append(g.All, Group{Consumer: p.Consumer, Fingerprint: p.Dead.Fingerprint, Kind: p.Dead.Kind,
+			Type:  p.Message.Type,
 			Error: p.Last.Why})
 	}
 	g.All[i].add(p.Dead.At)

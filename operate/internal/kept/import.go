@@ -18,7 +18,8 @@ type Left struct {
 }
 
 // Import keeps letters as dead letters of their consumers: see operate.Import.
-func Import[TTx any](ctx context.Context, db store.Driver[TTx], letters iter.Seq2[*store.Parked, error], tooOld bool, left func(Left) error, o order.Order) (r order.Report, err error) {
+func Import[TTx any](ctx context.Context, db store.Driver[TTx], letters iter.Seq2[*store.Parked, error],
+	tooOld bool, left func(Left) error, o order.Order) (r order.Report, err error) {
 	if err := order.Check(&o); err != nil {
 		return r, err
 	}
@@ -60,8 +61,10 @@ func Import[TTx any](ctx context.Context, db store.Driver[TTx], letters iter.Seq
 
 // importOne asks how a message stands as its consumer would, and keeps it if it is fresh. It waits for a
 // transaction that has it in hand.
-func importOne[TTx any](ctx context.Context, db store.Driver[TTx], p *store.Parked, tooOld bool, o *order.Order) (store.Outcome, error) {
-	m := store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Rejected, KeyOrder: store.Arriving, Key: p.Message.Key, Held: tooOld}
+func importOne[TTx any](ctx context.Context, db store.Driver[TTx], p *store.Parked, tooOld bool,
+	o *order.Order) (store.Outcome, error) {
+	m := store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Rejected, KeyOrder: store.Arriving,
+		Key: p.Message.Key, Held: tooOld}
 	unit, err := db.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
 	if err != nil {
 		return 0, err
@@ -74,7 +77,8 @@ func importOne[TTx any](ctx context.Context, db store.Driver[TTx], p *store.Park
 		_, _ = unit.Rollback(ctx) // nothing was written: a lost connection changes nothing
 		return stands, nil
 	}
-	stood, err := unit.Rollback(ctx, store.Effect{Park: &store.Park{Parked: *p}, Audit: order.Audit(o, "import", p.Consumer, p.Identity)})
+	stood, err := unit.Rollback(ctx, store.Effect{Park: &store.Park{Parked: *p},
+		Audit: order.Audit(o, "import", p.Consumer, p.Identity)})
 	if err == nil && !stood[0] {
 		stands = store.Done // finished, or kept by a rival, in between
 	}

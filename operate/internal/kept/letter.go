@@ -75,10 +75,13 @@ func WriteLetter(out io.Writer, p *store.Parked) error {
 	if !ok { // a dead letter that an earlier build took in
 		died = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 	}
-	l := letter{Format: letterFormat, Consumer: held.Text(p.Consumer), Source: held.Text(p.Source), ID: held.Text(p.ID), Message: json.RawMessage(message),
-		Partition: held.Text(p.Partition), Position: p.Position, Fault: held.Text(p.Fault), Attempts: p.Attempts, Since: p.Since, First: failureOf(p.First),
-		Last: failureOf(p.Last), DeadAt: died, Kind: held.Text(p.Dead.Kind), Fingerprint: held.Text(p.Dead.Fingerprint),
-		Stack: held.Text(p.Dead.Stack), Version: held.Text(p.Dead.Version), HoldsKey: p.Dead.BlocksKey}
+	l := letter{Format: letterFormat, Consumer: held.Text(p.Consumer), Source: held.Text(p.Source),
+		ID: held.Text(p.ID), Message: json.RawMessage(message),
+		Partition: held.Text(p.Partition), Position: p.Position, Fault: held.Text(p.Fault),
+		Attempts: p.Attempts, Since: p.Since, First: failureOf(p.First),
+		Last: failureOf(p.Last), DeadAt: died, Kind: held.Text(p.Dead.Kind),
+		Fingerprint: held.Text(p.Dead.Fingerprint),
+		Stack:       held.Text(p.Dead.Stack), Version: held.Text(p.Dead.Version), HoldsKey: p.Dead.BlocksKey}
 	if call != nil {
 		l.Call = json.RawMessage(*call)
 	}
@@ -117,7 +120,8 @@ func readLetter(line []byte) (*store.Parked, error) {
 		return nil, err
 	}
 	if l.Format != letterFormat || l.Consumer == "" || l.ID == "" || l.DeadAt.IsZero() {
-		return nil, fmt.Errorf("it is no dead letter of format %d: consumer, id or dead_at is missing", letterFormat)
+		return nil, fmt.Errorf("it is no dead letter of format %d: consumer, id or dead_at is missing",
+			letterFormat)
 	}
 	times := map[string]*time.Time{"dead_at": &l.DeadAt}
 	if l.First != nil {
@@ -129,7 +133,8 @@ func readLetter(line []byte) (*store.Parked, error) {
 	for name, t := range times {
 		at, ok := held.Time(*t)
 		if !ok {
-			return nil, fmt.Errorf("the year of its %s is, in UTC, not one of 1 to 9999: correct the line", name)
+			return nil, fmt.Errorf("the year of its %s is, in UTC, not one of 1 to 9999: correct the line",
+				name)
 		}
 		*t = at
 	}
@@ -137,9 +142,12 @@ func readLetter(line []byte) (*store.Parked, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &store.Parked{Consumer: string(l.Consumer), Identity: store.Identity{Source: string(l.Source), ID: string(l.ID)}, Message: m, Partition: string(l.Partition),
-		Position: l.Position, Fault: string(l.Fault), Attempts: l.Attempts, First: l.First.failure(), Last: l.Last.failure(),
-		Dead: &store.Death{At: l.DeadAt, Kind: string(l.Kind), Fingerprint: string(l.Fingerprint), Stack: string(l.Stack), Version: string(l.Version), BlocksKey: l.HoldsKey}}
+	p := &store.Parked{Consumer: string(l.Consumer), Identity: store.Identity{Source: string(l.Source),
+		ID: string(l.ID)}, Message: m, Partition: string(l.Partition),
+		Position: l.Position, Fault: string(l.Fault), Attempts: l.Attempts, First: l.First.failure(),
+		Last: l.Last.failure(),
+		Dead: &store.Death{At: l.DeadAt, Kind: string(l.Kind), Fingerprint: string(l.Fingerprint),
+			Stack: string(l.Stack), Version: string(l.Version), BlocksKey: l.HoldsKey}}
 	if call := string(l.Call); call != "" && call != "null" {
 		p.Call, err = held.DecodeCall(&call)
 	}

@@ -60,11 +60,16 @@ type Header struct {
 // MessageOf is p as people and tools see it.
 func MessageOf(p *store.Parked) Message {
 	m := &p.Message
-	out := Message{Place: p.Place, Consumer: p.Consumer, Source: p.Source, ID: p.ID, Topic: m.Topic, Type: m.Type, Key: m.Key, Attempts: p.Attempts,
-		DueSeconds: p.Due.Seconds(), Waiting: p.Waiting, Since: p.Since, FirstError: p.First.Why, LastError: p.Last.Why, LastHost: p.Last.Host,
-		Partition: p.Partition, Position: p.Position, HoldsKey: m.Key != nil, ContentType: m.ContentType, Data: m.Data,
-		Time: words.Some(m.Time), Subject: m.Subject, DataSchema: m.Schema, CorrelationID: m.CorrelationID, CausationID: m.CausationID, TraceParent: m.TraceParent,
-		Fault: p.Fault, FirstAt: words.Some(p.First.At), FirstHost: p.First.Host, LastAt: words.Some(p.Last.At), CrashCount: p.CrashCount}
+	out := Message{Place: p.Place, Consumer: p.Consumer, Source: p.Source, ID: p.ID, Topic: m.Topic,
+		Type: m.Type, Key: m.Key, Attempts: p.Attempts,
+		DueSeconds: p.Due.Seconds(), Waiting: p.Waiting, Since: p.Since, FirstError: p.First.Why,
+		LastError: p.Last.Why, LastHost: p.Last.Host,
+		Partition: p.Partition, Position: p.Position, HoldsKey: m.Key != nil, ContentType: m.ContentType,
+		Data: m.Data,
+		Time: words.Some(m.Time), Subject: m.Subject, DataSchema: m.Schema, CorrelationID: m.CorrelationID,
+		CausationID: m.CausationID, TraceParent: m.TraceParent,
+		Fault: p.Fault, FirstAt: words.Some(p.First.At), FirstHost: p.First.Host,
+		LastAt: words.Some(p.Last.At), CrashCount: p.CrashCount}
 	for _, h := range m.Headers {
 		out.Headers = append(out.Headers, Header{h.Name, h.Value})
 	}
@@ -72,7 +77,8 @@ func MessageOf(p *store.Parked) Message {
 		out.Payload = m.Data
 	}
 	if d := p.Dead; d != nil {
-		out.Kind, out.Fingerprint, out.DeadAt, out.Version, out.Stack = d.Kind, d.Fingerprint, words.Some(d.At), d.Version, d.Stack
+		out.Kind, out.Fingerprint, out.DeadAt, out.Version, out.Stack = d.Kind, d.Fingerprint,
+			words.Some(d.At), d.Version, d.Stack
 		out.HoldsKey = d.BlocksKey && m.Key != nil
 	}
 	return out

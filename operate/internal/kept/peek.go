@@ -17,7 +17,8 @@ type Page struct {
 }
 
 // Kept reads a page of kept messages: see operate.Kept.
-func Kept(ctx context.Context, db store.Lister, s Selection, bare bool, most order.Peek) (page Page, err error) {
+func Kept(ctx context.Context, db store.Lister, s Selection, bare bool,
+	most order.Peek) (page Page, err error) {
 	what := s.sought(bare)
 	what.Limit = most.Limit + 1
 	if s.ID != "" && s.Source == "" {

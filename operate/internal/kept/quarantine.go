@@ -34,10 +34,12 @@ func QuarantineGroups(ctx context.Context, db Quarantine) ([]QuarantineGroup, er
 		if err != nil {
 			return nil, err
 		}
-		i := slices.IndexFunc(groups, func(g QuarantineGroup) bool { return g.Consumer == q.Consumer && g.Why == q.Why.String() })
+		i := slices.IndexFunc(groups,
+			func(g QuarantineGroup) bool { return g.Consumer == q.Consumer && g.Why == q.Why.String() })
 		if i < 0 {
 			i = len(groups)
-			groups = append(groups, QuarantineGroup{Consumer: q.Consumer, Why: q.Why.String(), Oldest: q.At, First: q.Number})
+			groups = append(groups, QuarantineGroup{Consumer: q.Consumer, Why: q.Why.String(), Oldest: q.At,
+				First: q.Number})
 		}
 		if q.Admitted.IsZero() {
 			groups[i].Waiting++
@@ -95,7 +97,8 @@ func Admit(ctx context.Context, db Quarantine, a Admission, o order.Order) (r Ad
 		return r, err
 	}
 	if a == (Admission{}) {
-		return r, &order.UsageError{What: "which messages? Select some of them; or All, if all of them are meant"}
+		return r,
+			&order.UsageError{What: "which messages? Select some of them; or All, if all of them are meant"}
 	}
 	if r.Chosen, err = a.choose(ctx, db); err != nil {
 		return r, err
@@ -112,8 +115,10 @@ func Admit(ctx context.Context, db Quarantine, a Admission, o order.Order) (r Ad
 	for part := range slices.Chunk(r.Chosen, AdmitsAtOnce) {
 		var es []store.Effect
 		for _, q := range part {
-			es = append(es, store.Effect{Admit: &store.Admit{Number: q.Number, By: o.Author, Reason: o.Reason},
-				Audit: &store.Audit{Author: o.Author, Reason: o.Reason, Action: "admit", Consumer: q.Consumer, Identity: q.Identity}})
+			es = append(es, store.Effect{Admit: &store.Admit{Number: q.Number, By: o.Author,
+				Reason: o.Reason},
+				Audit: &store.Audit{Author: o.Author, Reason: o.Reason, Action: "admit", Consumer: q.Consumer,
+					Identity: q.Identity}})
 		}
 		stood, err := db.Apply(ctx, es...)
 		if err != nil {
@@ -132,7 +137,8 @@ func Admit(ctx context.Context, db Quarantine, a Admission, o order.Order) (r Ad
 // choose looks for what is meant and not admitted yet. It is a NoneError if nothing is meant at all.
 func (a *Admission) choose(ctx context.Context, db Quarantine) (chosen []store.Quarantined, err error) {
 	there := false
-	what := store.Query{Consumer: a.Consumer, ID: a.ID, Topic: a.Topic, Type: a.Type, Why: a.Why, After: max(a.Number-1, 0), Bare: true}
+	what := store.Query{Consumer: a.Consumer, ID: a.ID, Topic: a.Topic, Type: a.Type, Why: a.Why,
+		After: max(a.Number-1, 0), Bare: true}
 	for q, err := range quarantined(ctx, db, what) {
 		if err != nil {
 			return nil, err

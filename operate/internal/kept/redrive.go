@@ -39,7 +39,8 @@ func (p *Pace) CheckNumbers() error {
 	case !(p.MaxErrors >= 0 && p.MaxErrors <= 1) || p.Wait < 0:
 		return &order.UsageError{What: "a wait is positive, a share of errors is from 0 to 1"}
 	case p.Rate != 0 && !(p.Rate >= leastRate && p.Rate <= mostRate):
-		return &order.UsageError{What: fmt.Sprintf("a rate is 0, or from %g to %d a second", leastRate, mostRate)}
+		return &order.UsageError{What: fmt.Sprintf("a rate is 0, or from %g to %d a second",
+			leastRate, mostRate)}
 	}
 	return nil
 }
@@ -73,7 +74,8 @@ type RedriveReport struct {
 
 // Outcome says in a line what came of a watched run.
 func (r *RedriveReport) Outcome() string {
-	line := fmt.Sprintf("%d redriven, %d succeeded, %d rejected, %d failed again, %d not taken yet", r.Done, r.Succeeded, r.Rejected, r.Failed, r.Open)
+	line := fmt.Sprintf("%d redriven, %d succeeded, %d rejected, %d failed again, %d not taken yet", r.Done,
+		r.Succeeded, r.Rejected, r.Failed, r.Open)
 	if r.Stopped != "" {
 		line += "; " + r.Stopped
 	}
@@ -152,7 +154,8 @@ func (r *redrive) run(ctx context.Context) error {
 		r.report.Report = order.Report{Selected: len(todo) + r.report.Rejections, Done: len(todo)}
 		return nil
 	case len(todo) == 0 && len(r.sent) == 0 && r.report.Rejections > 0:
-		return &order.NoneError{What: fmt.Sprintf("nothing is redriven: %d rejections are meant, of which others have been told: see skald dead edit and skald dead drop", r.report.Rejections)}
+		return &order.NoneError{
+			What: fmt.Sprintf("nothing is redriven: %d rejections are meant, of which others have been told: see skald dead edit and skald dead drop", r.report.Rejections)}
 	}
 	if len(todo) > 0 {
 		if err := order.Confirm(ctx, r.o, len(todo)); err != nil {
@@ -166,7 +169,8 @@ func (r *redrive) run(ctx context.Context) error {
 	}
 	r.sum()
 	if err != nil {
-		return fmt.Errorf("redrive, after %d of %d messages; the same command goes on: %w", r.report.Done, r.report.Selected, err)
+		return fmt.Errorf("redrive, after %d of %d messages; the same command goes on: %w", r.report.Done,
+			r.report.Selected, err)
 	}
 	if r.watched() {
 		if err := r.note(ctx); err != nil {
@@ -182,7 +186,8 @@ func (r *redrive) run(ctx context.Context) error {
 // sum counts what became of all of them.
 func (r *redrive) sum() {
 	r.report.Done = len(r.sent)
-	r.report.Succeeded, r.report.Rejected, r.report.Failed, r.report.Open = r.count(done), r.count(no), r.count(failed), r.count(open)
+	r.report.Succeeded, r.report.Rejected, r.report.Failed, r.report.Open = r.count(done), r.count(no),
+		r.count(failed), r.count(open)
 }
 
 // todo is what is to be redriven yet.
@@ -195,7 +200,8 @@ func (r *redrive) todo(ctx context.Context) (todo []store.Parked, err error) {
 		switch {
 		case p.Dead.Kind == kindRejected:
 			r.report.Rejections++
-		case r.known[acts.Target{Consumer: p.Consumer, Identity: p.Identity}] == nil: // else it is one of this run, and dead again
+		// else it is one of this run, and dead again
+		case r.known[acts.Target{Consumer: p.Consumer, Identity: p.Identity}] == nil:
 			todo = append(todo, p)
 		}
 	}
@@ -204,7 +210,8 @@ func (r *redrive) todo(ctx context.Context) (todo []store.Parked, err error) {
 
 // send redrives todo, in order: the canary alone, the others at the rate, as long as few of them fail.
 func (r *redrive) send(ctx context.Context, todo []store.Parked) error {
-	for r.pace.Canary && len(r.sent) == 0 && len(todo) > 0 { // one that somebody else changed meanwhile tells nothing
+	// one that somebody else changed meanwhile tells nothing
+	for r.pace.Canary && len(r.sent) == 0 && len(todo) > 0 {
 		if err := r.sendOne(ctx, &todo[0]); err != nil {
 			return err
 		}

@@ -31,7 +31,8 @@ func (o *Redriven) target() acts.Target {
 
 // RedriveOutcomes are the words for what became of a message that was redriven.
 func RedriveOutcomes() []string {
-	return []string{"done", "rejected", "barred", "dead", "failed", "calling", "waiting", "dropped", "edited", "again", "finished"}
+	return []string{"done", "rejected", "barred", "dead", "failed", "calling", "waiting", "dropped", "edited",
+		"again", "finished"}
 }
 
 // A RedriveQuery chooses among redrives. Zero fields choose all.
@@ -43,7 +44,8 @@ type RedriveQuery struct {
 
 func (q *RedriveQuery) means(a *store.Audit) bool {
 	is := func(want, told string) bool { return want == "" || held.Names(told, want) }
-	return a.Action == "redrive" && is(q.Consumer, a.Consumer) && is(q.Source, a.Source) && is(q.ID, a.ID) && !a.At.Before(q.From) && (q.To.IsZero() || a.At.Before(q.To))
+	return a.Action == "redrive" && is(q.Consumer, a.Consumer) && is(q.Source, a.Source) && is(q.ID, a.ID) &&
+		!a.At.Before(q.From) && (q.To.IsZero() || a.At.Before(q.To))
 }
 
 // A Historian is what Redrives asks of a store.

@@ -38,12 +38,14 @@ type Selection struct {
 
 // DeadKinds are the ways in which a message can end as a dead letter, as package failure names them.
 func DeadKinds() []string {
-	return []string{"attempts", "age", "malformed", "permanent", kindRejected, "crash", "unhandled", "skipped", "too_large"}
+	return []string{"attempts", "age", "malformed", "permanent", kindRejected, "crash", "unhandled",
+		"skipped", "too_large"}
 }
 
 // Filtered tells whether a field chooses.
 func (s *Selection) Filtered() bool {
-	return s.Key != nil || s.Consumer+s.Source+s.ID+s.Topic+s.Type+s.Fingerprint+s.Kind != "" || !s.DeadFrom.IsZero() || !s.DeadTo.IsZero()
+	return s.Key != nil || s.Consumer+s.Source+s.ID+s.Topic+s.Type+s.Fingerprint+s.Kind != "" ||
+		!s.DeadFrom.IsZero() || !s.DeadTo.IsZero()
 }
 
 // check holds that a change says which messages are meant.
@@ -52,7 +54,8 @@ func (s *Selection) check(o *order.Order) error {
 		return err
 	}
 	if !o.DryRun && !s.All && !s.Filtered() {
-		return &order.UsageError{What: "which messages? Select some of them; or All, if all of them are meant"}
+		return &order.UsageError{
+			What: "which messages? Select some of them; or All, if all of them are meant"}
 	}
 	return nil
 }
@@ -61,12 +64,15 @@ func (s *Selection) check(o *order.Order) error {
 func (s *Selection) means(p *store.Parked) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	named := func(want, told string) bool { return want == "" || held.Names(told, want) }
-	return !s.but[acts.Target{Consumer: p.Consumer, Identity: p.Identity}] && named(s.ID, p.ID) && named(s.Source, p.Source) && is(s.Topic, p.Message.Topic) && is(s.Type, p.Message.Type) &&
-		(p.Dead == nil || is(s.Kind, p.Dead.Kind) && !p.Dead.At.Before(s.DeadFrom) && (s.DeadTo.IsZero() || p.Dead.At.Before(s.DeadTo)))
+	return !s.but[acts.Target{Consumer: p.Consumer, Identity: p.Identity}] && named(s.ID, p.ID) &&
+		named(s.Source, p.Source) && is(s.Topic, p.Message.Topic) && is(s.Type, p.Message.Type) &&
+		(p.Dead == nil || is(s.Kind, p.Dead.Kind) && !p.Dead.At.Before(s.DeadFrom) &&
+			(s.DeadTo.IsZero() || p.Dead.At.Before(s.DeadTo)))
 }
 
 func (s *Selection) sought(bare bool) store.Sought {
-	out := store.Sought{Limit: order.PageSize, Consumer: s.Consumer, Fingerprint: s.Fingerprint, Dead: &s.Dead, Key: s.Key,
+	out := store.Sought{Limit: order.PageSize, Consumer: s.Consumer, Fingerprint: s.Fingerprint,
+		Dead: &s.Dead, Key: s.Key,
 		After: s.After, Bare: bare, Topic: s.Topic, Type: s.Type}
 	if s.Dead {
 		out.Kind, out.DeadFrom, out.DeadTo = s.Kind, s.DeadFrom, s.DeadTo
@@ -133,7 +139,8 @@ func selected(ctx context.Context, db Keeper, s *Selection) (all []store.Parked,
 
 // find is one kept message, parked or dead; nil: it is not kept.
 func find(ctx context.Context, db Keeper, consumer string, id store.Identity) (*store.Parked, error) {
-	list, err := store.ListKept(ctx, db, store.Sought{Consumer: consumer, Identity: &id, Bare: true, Limit: 1})
+	list, err := store.ListKept(ctx, db,
+		store.Sought{Consumer: consumer, Identity: &id, Bare: true, Limit: 1})
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}

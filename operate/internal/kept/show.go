@@ -42,7 +42,8 @@ type Shower interface {
 }
 
 // Show tells what a consumer knows of a message: see operate.Show.
-func Show(ctx context.Context, db Shower, consumer string, id store.Identity, sourced bool) (k Knowledge, err error) {
+func Show(ctx context.Context, db Shower, consumer string, id store.Identity,
+	sourced bool) (k Knowledge, err error) {
 	var kept *store.Parked
 	if sourced {
 		kept, err = find(ctx, db, consumer, id)
@@ -60,7 +61,8 @@ func Show(ctx context.Context, db Shower, consumer string, id store.Identity, so
 		return k, err
 	}
 	v := seen[0]
-	k = Knowledge{Consumer: consumer, Source: id.Source, ID: id.ID, Status: v.Outcome.String(), Reason: v.Reason, Code: v.Code,
+	k = Knowledge{Consumer: consumer, Source: id.Source, ID: id.ID, Status: v.Outcome.String(),
+		Reason: v.Reason, Code: v.Code,
 		Result: v.Result, Fingerprint: v.Fingerprint, Quarantine: []Apart{}}
 	if kept != nil {
 		m := MessageOf(kept)
@@ -71,7 +73,8 @@ func Show(ctx context.Context, db Shower, consumer string, id store.Identity, so
 	}
 	list, err := store.ListQuarantined(ctx, db, store.Query{Consumer: consumer, ID: id.ID, Taken: true})
 	for _, q := range list {
-		k.Quarantine = append(k.Quarantine, Apart{q.Number, q.Why.String(), q.At, q.Message.Topic, q.Message.Type, q.Message.Data,
+		k.Quarantine = append(k.Quarantine, Apart{q.Number, q.Why.String(), q.At, q.Message.Topic,
+			q.Message.Type, q.Message.Data,
 			words.Some(q.Admitted), q.By, q.Reason, words.Some(q.Taken)})
 	}
 	return k, err

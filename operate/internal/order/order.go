@@ -63,8 +63,9 @@ func Partly(r *Report, verb string) error {
 	if r.Done == r.Selected {
 		return nil
 	}
-	return &PartlyError{fmt.Sprintf("%s: %d of %d messages were finished, or somebody else was first: look what there is, and try again",
-		verb, r.Selected-r.Done, r.Selected)}
+	return &PartlyError{
+		fmt.Sprintf("%s: %d of %d messages were finished, or somebody else was first: look what there is, and try again",
+			verb, r.Selected-r.Done, r.Selected)}
 }
 
 // A UsageError says what is missing or wrong in what was asked for. Nothing has changed.
@@ -86,7 +87,9 @@ func (e *PartlyError) Error() string { return e.What }
 type UnknownConsumerError struct{ Consumer string }
 
 func (e *UnknownConsumerError) Error() string {
-	return fmt.Sprintf("no consumer %s has read anything with these tables: is that its name, and is this its database?", e.Consumer)
+	return fmt.Sprintf(
+		"no consumer %s has read anything with these tables: is that its name, and is this its database?",
+		e.Consumer)
 }
 
 // An Applier carries out effects: see store.Store.

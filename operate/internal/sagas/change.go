@@ -61,8 +61,9 @@ func CheckChange(c *SagaChange) error {
 }
 
 func (c *SagaChange) event(o *order.Order) plan.Event {
-	what := map[SagaVerb]plan.What{RetrySaga: plan.Retry, CompleteSaga: plan.Complete, SkipSaga: plan.Skip, CancelSaga: plan.Cancel,
-		PauseSaga: plan.Pause, ResumeSaga: plan.Resume, SignalSaga: plan.Signal}[c.Verb]
+	what := map[SagaVerb]plan.What{RetrySaga: plan.Retry, CompleteSaga: plan.Complete, SkipSaga: plan.Skip,
+		CancelSaga: plan.Cancel,
+		PauseSaga:  plan.Pause, ResumeSaga: plan.Resume, SignalSaga: plan.Signal}[c.Verb]
 	e := plan.Event{What: what, Step: c.Step, Occurrence: c.Occurrence, Output: c.Data}
 	if c.Verb != SignalSaga {
 		e.Reason = strings.TrimSpace(o.Author + ": " + o.Reason)
@@ -105,7 +106,8 @@ type LeftSaga struct {
 }
 
 // ChangeSagas does c to each selected saga: see operate.ChangeSagas.
-func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChange, o order.Order) (r SagaReport, err error) {
+func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChange,
+	o order.Order) (r SagaReport, err error) {
 	if err := CheckChange(&c); err != nil {
 		return r, err
 	}
@@ -159,7 +161,8 @@ func (c *SagaChange) partly(r *SagaReport) error {
 	if r.Done == r.Selected {
 		return nil
 	}
-	return &order.PartlyError{What: fmt.Sprintf("%s: %d of %d sagas were left as they are", c, r.Selected-r.Done, r.Selected)}
+	return &order.PartlyError{What: fmt.Sprintf("%s: %d of %d sagas were left as they are", c,
+		r.Selected-r.Done, r.Selected)}
 }
 
 // WhichSagas is the error of a change that selects no sagas.
@@ -170,7 +173,8 @@ func WhichSagas() error {
 const sagaTries = 10 // against an engine that writes at the same time
 
 // changeSaga returns why a saga was left as it is.
-func changeSaga(ctx context.Context, db SagaKeeper, was *store.Saga, c *SagaChange, o *order.Order, done *changed) (why string, err error) {
+func changeSaga(ctx context.Context, db SagaKeeper, was *store.Saga, c *SagaChange, o *order.Order,
+	done *changed) (why string, err error) {
 	for range sagaTries {
 		s, st, p, err := readSaga(ctx, db, was.Name, was.Key)
 		switch {

@@ -17,34 +17,40 @@ import (
 // its time by the store's.
 func TestRetryByAnotherClock(t *testing.T) {
 	for _, ahead := range []time.Duration{72 * time.Hour, -72 * time.Hour} {
-		retriesByClock(t, memstore.New(&memstore.Options{Now: func() time.Time { return time.Now().Add(ahead) }}))
+		retriesByClock(t,
+			memstore.New(&memstore.Options{Now: func() time.Time { return time.Now().Add(ahead) }}))
 	}
 }
 
 func retriesByClock(t *testing.T, db *memstore.Store) {
 	t.Helper()
-	graph := plan.Graph{Name: "order", Steps: []plan.Step{{Name: "wait", Kind: plan.Wait, Signal: "go", NoEffect: true, Try: plan.Policy{Timeout: time.Hour}}}}
+	graph := plan.Graph{Name: "order", Steps: []plan.Step{{Name: "wait", Kind: plan.Wait, Signal: "go",
+		NoEffect: true, Try: plan.Policy{Timeout: time.Hour}}}}
 	var text strings.Builder
 	if err := plan.Write(&text, plan.Written{Hash: graph.Hash(), Graph: graph}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.NoteSagaDefinitions(t.Context(), []store.SagaDefinition{{Name: "order", Hash: graph.Hash(), Written: text.String()}}); err != nil {
+	if err := db.NoteSagaDefinitions(t.Context(),
+		[]store.SagaDefinition{{Name: "order", Hash: graph.Hash(), Written: text.String()}}); err != nil {
 		t.Fatal(err)
 	}
-	stuck := plan.State{ID: "1", Status: plan.Running, Runs: []plan.Run{{Step: "wait", Phase: plan.Waiting, Stuck: true}}}
+	stuck := plan.State{ID: "1", Status: plan.Running,
+		Runs: []plan.Run{{Step: "wait", Phase: plan.Waiting, Stuck: true}}}
 	state, err := json.Marshal(stuck)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tx := db.BeginTx()
-	if _, _, err := db.StartSaga(t.Context(), tx, store.Saga{Name: "order", Key: "o", ID: "1", Hash: graph.Hash(), Input: "{}", State: string(state),
-		Standing: store.Standing{Status: "running", Stuck: true}}); err != nil {
+	if _, _, err := db.StartSaga(t.Context(), tx,
+		store.Saga{Name: "order", Key: "o", ID: "1", Hash: graph.Hash(), Input: "{}", State: string(state),
+			Standing: store.Standing{Status: "running", Stuck: true}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := sagas.ChangeSagas(t.Context(), db, sagas.SagaSelection{Key: "o"}, sagas.SagaChange{Verb: sagas.RetrySaga},
+	r, err := sagas.ChangeSagas(t.Context(), db, sagas.SagaSelection{Key: "o"},
+		sagas.SagaChange{Verb: sagas.RetrySaga},
 		order.Order{Author: "ann", Reason: "it has to be"})
 	if err != nil || r.Done != 1 {
 		t.Fatalf("%+v, %v", r, err)
@@ -57,7 +63,9 @@ func retriesByClock(t *testing.T, db *memstore.Store) {
 	if err := json.Unmarshal([]byte(ss[0].State), &now); err != nil {
 		t.Fatal(err)
 	}
-	if due := now.Runs[0].Due; due.Before(ss[0].Started.Add(time.Hour)) || due.After(ss[0].Started.Add(2*time.Hour)) {
-		t.Errorf("its time is up at %v, and by the store's clock it was tried again after %v", due, ss[0].Started)
+	if due := now.Runs[0].Due; due.Before(ss[0].Started.Add(time.Hour)) ||
+		due.After(ss[0].Started.Add(2*time.Hour)) {
+		t.Errorf("its time is up at %v, and by the store's clock it was tried again after %v", due,
+			ss[0].Started)
 	}
 }

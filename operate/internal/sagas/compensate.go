@@ -30,7 +30,8 @@ type Wish struct {
 type CompensateReport struct{ flow.Compensation }
 
 // Compensate has a choreographed saga undone: see operate.Compensate.
-func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish, o order.Order) (r CompensateReport, err error) {
+func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish,
+	o order.Order) (r CompensateReport, err error) {
 	if err := order.Check(&o); err != nil {
 		return r, err
 	}
@@ -62,28 +63,34 @@ func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish, o ord
 		return r, &order.UsageError{What: err.Error()}
 	}
 	if err != nil {
-		return r, fmt.Errorf("compensate: if it is not known whether this stands, type it again, nothing is asked for twice: %w", err)
+		return r,
+			fmt.Errorf("compensate: if it is not known whether this stands, type it again, nothing is asked for twice: %w", err)
 	}
 	return r, nil
 }
 
 // compensation is what undoes the saga, whose row is locked by it.
-func compensation[TTx any](ctx context.Context, db store.Tracker[TTx], tx TTx, w Wish) (r CompensateReport, err error) {
+func compensation[TTx any](ctx context.Context, db store.Tracker[TTx], tx TTx,
+	w Wish) (r CompensateReport, err error) {
 	rows, err := db.LockTracked(ctx, tx, w.Flow, w.Key)
 	switch {
 	case err != nil:
 		return r, err
 	case rows[0].Body == "":
-		return r, &order.NoneError{What: fmt.Sprintf("saga %.100q of flow %s: its row is deleted", w.Key, w.Flow)}
+		return r, &order.NoneError{What: fmt.Sprintf("saga %.100q of flow %s: its row is deleted",
+			w.Key, w.Flow)}
 	}
 	r.Compensation, err = flow.Compensate(rows[0], time.Now(), w.Again)
 	switch {
 	case err != nil:
 		return r, err
 	case len(r.Refused) > 0:
-		return r, &order.UsageError{What: fmt.Sprintf("saga %s of flow %s is not compensated: %s", w.Key, w.Flow, strings.Join(r.Refused, "; "))}
+		return r, &order.UsageError{What: fmt.Sprintf("saga %s of flow %s is not compensated: %s", w.Key,
+			w.Flow, strings.Join(r.Refused, "; "))}
 	case len(r.Events)+len(r.Before) == 0:
-		return r, &order.NoneError{What: fmt.Sprintf("saga %s of flow %s is %s: nothing that took effect is left to undo", w.Key, w.Flow, r.State)}
+		return r,
+			&order.NoneError{What: fmt.Sprintf(
+				"saga %s of flow %s is %s: nothing that took effect is left to undo", w.Key, w.Flow, r.State)}
 	}
 	return r, nil
 }
@@ -99,9 +106,13 @@ func flowOf(ctx context.Context, db store.Lister, w Wish) (string, error) {
 	case len(rows) == 0 && w.Flow != "":
 		return "", ofAnotherFlow(ctx, db, w)
 	case len(rows) == 0:
-		return "", &order.NoneError{What: fmt.Sprintf("no tracker has heard of saga %.100q in this database", w.Key)}
+		return "", &order.NoneError{What: fmt.Sprintf("no tracker has heard of saga %.100q in this database",
+			w.Key)}
 	case len(rows) > 1:
-		return "", &order.UsageError{What: fmt.Sprintf("sagas of %d flows have the key %.100q, %s and %s among them: name the flow", len(rows), w.Key, rows[0].Flow, rows[1].Flow)}
+		return "",
+			&order.UsageError{What: fmt.Sprintf(
+				"sagas of %d flows have the key %.100q, %s and %s among them: name the flow", len(rows),
+				w.Key, rows[0].Flow, rows[1].Flow)}
 	}
 	return rows[0].Flow, nil
 }
@@ -113,13 +124,17 @@ func ofAnotherFlow(ctx context.Context, db store.Lister, w Wish) error {
 		return err
 	}
 	if len(rows) == 0 {
-		return &order.NoneError{What: fmt.Sprintf("no tracker has heard of saga %.100q in this database, of the flow %s or of another", w.Key, w.Flow)}
+		return &order.NoneError{What: fmt.Sprintf(
+			"no tracker has heard of saga %.100q in this database, of the flow %s or of another",
+			w.Key, w.Flow)}
 	}
 	flows := make([]string, len(rows))
 	for i := range rows {
 		flows[i] = rows[i].Flow
 	}
-	return &order.NoneError{What: fmt.Sprintf("there is no saga %.100q of the flow %s in this database; there is one of: %s", w.Key, w.Flow, strings.Join(flows, ", "))}
+	return &order.NoneError{What: fmt.Sprintf(
+		"there is no saga %.100q of the flow %s in this database; there is one of: %s", w.Key, w.Flow,
+		strings.Join(flows, ", "))}
 }
 
 func stepsOf(c *flow.Compensation) string {

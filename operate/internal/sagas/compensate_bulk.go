@@ -22,7 +22,8 @@ type FlowSelection struct {
 const mostFlows = 10_000
 
 // CompensateAll has each selected choreographed saga undone: see operate.CompensateAll.
-func CompensateAll[TTx any](ctx context.Context, db Compensator[TTx], s FlowSelection, o order.Order) (r SagaReport, err error) {
+func CompensateAll[TTx any](ctx context.Context, db Compensator[TTx], s FlowSelection,
+	o order.Order) (r SagaReport, err error) {
 	if err := order.Check(&o); err != nil {
 		return r, err
 	}
@@ -30,16 +31,19 @@ func CompensateAll[TTx any](ctx context.Context, db Compensator[TTx], s FlowSele
 		return r, &order.UsageError{What: "which sagas? Name a flow or a state, or say overdue"}
 	}
 	if s.State != "" && !slices.Contains(SagaStatuses(), s.State) { // trackers have the same words
-		return r, &order.UsageError{What: fmt.Sprintf("a saga's state is one of %s, not %q", strings.Join(SagaStatuses(), ", "), s.State)}
+		return r, &order.UsageError{What: fmt.Sprintf("a saga's state is one of %s, not %q",
+			strings.Join(SagaStatuses(), ", "), s.State)}
 	}
-	rows, err := store.ListTracked(ctx, db, store.TrackedQuery{Flow: s.Flow, State: s.State, Overdue: s.Overdue, Limit: mostFlows + 1})
+	rows, err := store.ListTracked(ctx, db,
+		store.TrackedQuery{Flow: s.Flow, State: s.State, Overdue: s.Overdue, Limit: mostFlows + 1})
 	switch {
 	case err != nil:
 		return r, err
 	case len(rows) == 0:
 		return r, &order.NoneError{What: "no saga is selected"}
 	case len(rows) > mostFlows:
-		return r, &order.UsageError{What: fmt.Sprintf("more than %d sagas are selected: narrow the filter", mostFlows)}
+		return r, &order.UsageError{What: fmt.Sprintf("more than %d sagas are selected: narrow the filter",
+			mostFlows)}
 	}
 	if err := order.Confirm(ctx, &o, len(rows)); err != nil {
 		return r, err
@@ -61,7 +65,8 @@ func CompensateAll[TTx any](ctx context.Context, db Compensator[TTx], s FlowSele
 		order.Progress(&o, i+1, len(rows))
 	}
 	if r.Done < r.Selected {
-		return r, &order.PartlyError{What: fmt.Sprintf("compensate: %d of %d sagas were left as they are", r.Selected-r.Done, r.Selected)}
+		return r, &order.PartlyError{What: fmt.Sprintf("compensate: %d of %d sagas were left as they are",
+			r.Selected-r.Done, r.Selected)}
 	}
 	return r, nil
 }

@@ -14,7 +14,9 @@ func (c *SagaChange) unfit(p *plan.Plan, st *plan.State) string {
 	case shape == "" || shape == plan.Nothing && c.Data == nil:
 		return ""
 	case c.Data == nil:
-		return fmt.Sprintf("%s is %.300s, and no data was given: give it with --data; or --data null, if nothing reads it", what, shape)
+		return fmt.Sprintf(
+			"%s is %.300s, and no data was given: give it with --data; or --data null, if nothing reads it",
+			what, shape)
 	}
 	if why := plan.Fits(shape, c.Data); why != "" {
 		return fmt.Sprintf("the data does not fit: %s is %.300s; %s", what, shape, why)

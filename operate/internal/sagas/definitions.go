@@ -64,7 +64,8 @@ func Definitions(ctx context.Context, db store.Lister, name string) ([]Definitio
 }
 
 func definitionOf(one *store.SagaDefinition) (Definition, plan.Written) {
-	d := Definition{Name: one.Name, Hash: one.Hash, Noted: one.Noted, Steps: []string{}, Changes: []DefinitionChange{}}
+	d := Definition{Name: one.Name, Hash: one.Hash, Noted: one.Noted, Steps: []string{},
+		Changes: []DefinitionChange{}}
 	f, err := plan.Read(strings.NewReader(one.Written))
 	if err != nil {
 		d.Unread = err.Error()
@@ -96,14 +97,16 @@ func (d *Definition) against(last *Definition, w *plan.Written) {
 	known, m := map[string]bool{}, mappingFrom(*w, d.Hash)
 	for _, c := range plan.Compare(d.graph, last.graph, m) {
 		known[c.Step] = true
-		d.Changes = append(d.Changes, DefinitionChange{Step: c.Step, What: c.What, Class: string(c.Class), Begun: c.Begun})
+		d.Changes = append(d.Changes, DefinitionChange{Step: c.Step, What: c.What, Class: string(c.Class),
+			Begun: c.Begun})
 	}
 	for _, step := range d.Steps {
 		known[cmp.Or(m.Rename[step], step)] = true
 	}
 	for _, step := range last.Steps {
 		if !known[step] {
-			d.Changes = append(d.Changes, DefinitionChange{Step: step, What: "it is new", Class: string(plan.Compatible)})
+			d.Changes = append(d.Changes, DefinitionChange{Step: step, What: "it is new",
+				Class: string(plan.Compatible)})
 		}
 	}
 }
@@ -125,5 +128,6 @@ func (d *Definition) Draw(form string) (string, error) {
 }
 
 func noForm(form string) error {
-	return &order.UsageError{What: fmt.Sprintf("a drawing is one of %s, not %q", strings.Join(Forms(), ", "), form)}
+	return &order.UsageError{What: fmt.Sprintf("a drawing is one of %s, not %q",
+		strings.Join(Forms(), ", "), form)}
 }

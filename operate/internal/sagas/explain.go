@@ -48,7 +48,8 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 		}
 	}
 	if p == nil && !st.Status.Final() {
-		say("No engine has noted its definition (%s), so no engine runs it: does a build run that knows it?", s.Hash)
+		say("No engine has noted its definition (%s), so no engine runs it: does a build run that knows it?",
+			s.Hash)
 	}
 	return lines
 }
@@ -75,15 +76,19 @@ func explainRun(p *plan.Plan, st *plan.State, r *plan.Run, which verbOn) string 
 	if r.Error != "" {
 		failed = fmt.Sprintf(" It failed %s, last with: %s.", times(r.Attempts), r.Error)
 	}
-	verbs := "retry, complete or skip it: " + which.typed("retry", " --step "+words.Shell(r.Step)+occurrenceWord(r))
+	verbs := "retry, complete or skip it: " +
+		which.typed("retry", " --step "+words.Shell(r.Step)+occurrenceWord(r))
 	switch {
 	case r.Stuck:
-		what := map[plan.Phase]string{plan.Deciding: "the condition of ", plan.Undo: "the undo of ", plan.Undoing: "the undo of "}[r.Phase]
-		return fmt.Sprintf("%s%s is stuck, and waits for an operator.%s To go on, %s", what, name, failed, verbs)
+		what := map[plan.Phase]string{plan.Deciding: "the condition of ", plan.Undo: "the undo of ",
+			plan.Undoing: "the undo of "}[r.Phase]
+		return fmt.Sprintf("%s%s is stuck, and waits for an operator.%s To go on, %s", what, name,
+			failed, verbs)
 	case r.Phase == plan.Deciding:
 		return fmt.Sprintf("%s is next: its condition is asked.%s", name, failed)
 	case r.Phase == plan.Ready && st.Status == plan.Compensating:
-		return fmt.Sprintf("%s may have taken effect: that is found out before anything is undone.%s%s", name, failed, again(r))
+		return fmt.Sprintf("%s may have taken effect: that is found out before anything is undone.%s%s", name,
+			failed, again(r))
 	case r.Phase == plan.Ready:
 		return fmt.Sprintf("%s is to be run.%s%s", name, failed, again(r))
 	case r.Phase == plan.Undo:
@@ -99,7 +104,8 @@ func explainRun(p *plan.Plan, st *plan.State, r *plan.Run, which verbOn) string 
 		}
 		text := fmt.Sprintf("%s waits for %s.%s", name, for_, until(r))
 		if node.Signal != "" {
-			text += " To send it: " + which.typed("signal", " --signal "+words.Shell(node.Signal)+occurrenceWord(r)+Sample(node.Shape))
+			text += " To send it: " + which.typed("signal", " --signal "+words.Shell(node.Signal)+
+				occurrenceWord(r)+Sample(node.Shape))
 		}
 		return text
 	}
@@ -116,7 +122,8 @@ func (v verbOn) typed(verb, flags string) string {
 	if v.at != "" {
 		flags = " " + v.at + flags
 	}
-	return "skald saga " + verb + flags + " --reason '…' -- " + words.Shell(v.saga.Name) + " " + words.Shell(v.saga.Key)
+	return "skald saga " + verb + flags + " --reason '…' -- " + words.Shell(v.saga.Name) + " " +
+		words.Shell(v.saga.Key)
 }
 
 // times says how often.

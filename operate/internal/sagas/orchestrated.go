@@ -45,8 +45,10 @@ func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaStanding, e
 	if err != nil {
 		return out, err
 	}
-	out = SagaStanding{Style: Orchestrated, Name: s.Name, Key: s.Key, State: s.Status, Stuck: s.Stuck, Paused: s.Paused, Overdue: st.Overdue,
-		Steps: []StandingStep{}, Due: words.Some(st.Deadline), Started: s.Started, Changed: s.Changed, Ended: words.Some(s.Ended)}
+	out = SagaStanding{Style: Orchestrated, Name: s.Name, Key: s.Key, State: s.Status, Stuck: s.Stuck,
+		Paused: s.Paused, Overdue: st.Overdue,
+		Steps: []StandingStep{}, Due: words.Some(st.Deadline), Started: s.Started, Changed: s.Changed,
+		Ended: words.Some(s.Ended)}
 	if st.Cause != nil {
 		out.Why = causeText(st.Cause)
 	}
@@ -61,22 +63,28 @@ func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaStanding, e
 		}
 	}
 	if s.Failed > 0 || s.Stuck {
-		out.Retrying = &Retrying{Step: s.Step, Attempt: s.Failed + 1, Error: s.Error, Since: words.Some(s.Since), Next: words.Some(s.Retry)}
+		out.Retrying = &Retrying{Step: s.Step, Attempt: s.Failed + 1, Error: s.Error,
+			Since: words.Some(s.Since), Next: words.Some(s.Retry)}
 	}
 	if p != nil && !st.Status.Final() {
 		out.Undo, out.Stays = undos(p, &st)
 		out.Remaining = remains(p, &st, out.Undo)
 	}
 	if p == nil && !st.Status.Final() {
-		out.Drift = []string{fmt.Sprintf("no engine has noted its definition (%s), so none runs it: does a build run that knows it?", s.Hash)}
+		out.Drift = []string{
+			fmt.Sprintf(
+				"no engine has noted its definition (%s), so none runs it: does a build run that knows it?",
+				s.Hash)}
 	}
 	out.Commands = frees(s, at)
 	return out, nil
 }
 
 func standingStep(r *plan.Run) StandingStep {
-	out := StandingStep{Name: stored.Name(r.Step, r.Occurrence), At: words.Some(r.At), Stuck: r.Stuck, Attempts: r.Attempts, Error: r.Error}
-	out.Outcome = cmp.Or(map[plan.Phase]string{plan.IsDone: StepDone, plan.Skipped: StepSkipped, plan.Refused: StepFailed, plan.Dropped: StepDropped,
+	out := StandingStep{Name: stored.Name(r.Step, r.Occurrence), At: words.Some(r.At), Stuck: r.Stuck,
+		Attempts: r.Attempts, Error: r.Error}
+	out.Outcome = cmp.Or(map[plan.Phase]string{plan.IsDone: StepDone, plan.Skipped: StepSkipped,
+		plan.Refused: StepFailed, plan.Dropped: StepDropped,
 		plan.Undo: StepUndoing, plan.Undoing: StepUndoing, plan.Undone: StepIsUndone}[r.Phase], StepRunning)
 	if r.Phase != plan.Waiting && r.Phase != plan.Undoing {
 		out.Next = words.Some(r.Due)
@@ -89,7 +97,8 @@ func waitOf(p *plan.Plan, r *plan.Run) (w Wait, waits bool) {
 	if r.Phase != plan.Waiting && r.Phase != plan.Undoing {
 		return w, false
 	}
-	w = Wait{What: WaitReply, After: stored.Name(r.Step, r.Occurrence), Since: words.Some(r.At), Due: words.Some(r.Due)}
+	w = Wait{What: WaitReply, After: stored.Name(r.Step, r.Occurrence), Since: words.Some(r.At),
+		Due: words.Some(r.Due)}
 	if p == nil || r.Phase == plan.Undoing {
 		return w, true
 	}

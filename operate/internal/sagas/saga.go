@@ -42,7 +42,8 @@ type Saga struct {
 
 // SagaStatuses are the words for which way a saga goes.
 func SagaStatuses() []string {
-	return []string{string(plan.Running), string(plan.Compensating), string(plan.Done), string(plan.Compensated)}
+	return []string{string(plan.Running), string(plan.Compensating), string(plan.Done),
+		string(plan.Compensated)}
 }
 
 // A SagaSelection chooses among orchestrated sagas. Zero fields choose all.
@@ -67,14 +68,17 @@ type SagaSelection struct {
 
 // Filtered tells whether a field chooses.
 func (s *SagaSelection) Filtered() bool {
-	return s.Name+s.Key+s.ID+s.Status+s.Step+s.Error != "" || s.Stuck || s.Paused || s.Failing || !s.StartedBefore.IsZero() || !s.StartedAfter.IsZero()
+	return s.Name+s.Key+s.ID+s.Status+s.Step+s.Error != "" || s.Stuck || s.Paused || s.Failing ||
+		!s.StartedBefore.IsZero() || !s.StartedAfter.IsZero()
 }
 
 func (s *SagaSelection) query(light bool) (q store.SagaQuery, err error) {
 	if s.Status != "" && !slices.Contains(SagaStatuses(), s.Status) {
-		return q, &order.UsageError{What: fmt.Sprintf("a saga's status is one of %s, not %q", strings.Join(SagaStatuses(), ", "), s.Status)}
+		return q, &order.UsageError{What: fmt.Sprintf("a saga's status is one of %s, not %q",
+			strings.Join(SagaStatuses(), ", "), s.Status)}
 	}
-	q = store.SagaQuery{Name: s.Name, Key: s.Key, ID: s.ID, Stuck: s.Stuck, Paused: s.Paused, Failing: s.Failing, Step: s.Step, Error: s.Error,
+	q = store.SagaQuery{Name: s.Name, Key: s.Key, ID: s.ID, Stuck: s.Stuck, Paused: s.Paused,
+		Failing: s.Failing, Step: s.Step, Error: s.Error,
 		StartedBefore: s.StartedBefore, StartedAfter: s.StartedAfter, Light: light, Limit: order.PageSize}
 	if s.Status != "" {
 		q.Status = []string{s.Status}
@@ -101,7 +105,8 @@ type SagaPage struct {
 }
 
 // SagasAfter reads a page of the selected sagas, after one or from the first: one read of the store.
-func SagasAfter(ctx context.Context, db store.Lister, s SagaSelection, after *store.SagaRef, most order.Peek) (page SagaPage, err error) {
+func SagasAfter(ctx context.Context, db store.Lister, s SagaSelection, after *store.SagaRef,
+	most order.Peek) (page SagaPage, err error) {
 	q, err := s.query(true)
 	if err != nil {
 		return page, err
@@ -127,7 +132,8 @@ func SagasAfter(ctx context.Context, db store.Lister, s SagaSelection, after *st
 const lightPage = 5000
 
 // eachSaga reads the selected sagas, page by page.
-func eachSaga(ctx context.Context, db store.Lister, s *SagaSelection, light bool, f func(store.Saga) error) error {
+func eachSaga(ctx context.Context, db store.Lister, s *SagaSelection, light bool,
+	f func(store.Saga) error) error {
 	q, err := s.query(light)
 	if err != nil {
 		return err
@@ -161,8 +167,10 @@ func eachSaga(ctx context.Context, db store.Lister, s *SagaSelection, light bool
 }
 
 func sagaOf(s *store.Saga) Saga {
-	return Saga{Name: s.Name, Key: s.Key, ID: s.ID, Status: s.Status, Stuck: s.Stuck, Paused: s.Paused, Step: s.Step, Error: s.Error,
-		Failed: s.Failed, Since: words.Some(s.Since), Retry: words.Some(s.Retry), Hash: s.Hash, Session: s.Session, Due: words.Some(s.Due), Started: s.Started,
+	return Saga{Name: s.Name, Key: s.Key, ID: s.ID, Status: s.Status, Stuck: s.Stuck, Paused: s.Paused,
+		Step: s.Step, Error: s.Error,
+		Failed: s.Failed, Since: words.Some(s.Since), Retry: words.Some(s.Retry), Hash: s.Hash,
+		Session: s.Session, Due: words.Some(s.Due), Started: s.Started,
 		Changed: s.Changed, Ended: words.Some(s.Ended)}
 }
 
@@ -217,7 +225,8 @@ func (r *SagaRead) Detail(data bool) (d SagaDetail) {
 		}
 	}
 	for _, r := range st.Runs {
-		run := SagaRun{Step: r.Step, Occurrence: r.Occurrence, Phase: string(r.Phase), Stuck: r.Stuck, Attempts: r.Attempts, Crashes: r.Crashes,
+		run := SagaRun{Step: r.Step, Occurrence: r.Occurrence, Phase: string(r.Phase), Stuck: r.Stuck,
+			Attempts: r.Attempts, Crashes: r.Crashes,
 			Due: words.Some(r.Due), Error: r.Error}
 		if data {
 			run.Output = r.Output
@@ -235,8 +244,10 @@ func (r *SagaRead) Detail(data bool) (d SagaDetail) {
 
 // causeText is a cause in words.
 func causeText(c *plan.Cause) string {
-	text := map[plan.Why]string{plan.WhyRejected: "a step said no", plan.WhyFailed: "the retries of a step were used up",
-		plan.WhyDeadline: "its deadline passed", plan.WhyCancel: "it was cancelled", plan.WhyRecall: "its parent turned back"}[c.Why]
+	text := map[plan.Why]string{plan.WhyRejected: "a step said no",
+		plan.WhyFailed:   "the retries of a step were used up",
+		plan.WhyDeadline: "its deadline passed", plan.WhyCancel: "it was cancelled",
+		plan.WhyRecall: "its parent turned back"}[c.Why]
 	text = cmp.Or(text, string(c.Why))
 	if c.Step != "" {
 		text += " (" + stored.Name(c.Step, c.Occurrence) + ")"
@@ -248,15 +259,22 @@ func causeText(c *plan.Cause) string {
 }
 
 // readSaga reads one saga. Of an ended one whose definition is not noted any more p is nil.
-func readSaga(ctx context.Context, db store.Lister, name, key string) (s store.Saga, st plan.State, p *plan.Plan, err error) {
+func readSaga(ctx context.Context, db store.Lister, name,
+	key string) (s store.Saga, st plan.State, p *plan.Plan, err error) {
 	list, err := store.ListSagas(ctx, db, store.SagaQuery{Name: name, Key: key, Limit: 2})
 	switch {
 	case err != nil:
 		return s, st, nil, err
 	case len(list) == 0:
-		return s, st, nil, &order.NoneError{What: fmt.Sprintf("there is no saga %q in this database, or it ended and is not kept any more", strings.TrimSpace(name+" "+key))}
+		return s, st, nil,
+			&order.NoneError{What: fmt.Sprintf(
+				"there is no saga %q in this database, or it ended and is not kept any more",
+				strings.TrimSpace(name+" "+key))}
 	case len(list) > 1:
-		return s, st, nil, &order.UsageError{What: fmt.Sprintf("sagas of several definitions have the key %q: name one of them, %s or %s", key, list[0].Name, list[1].Name)}
+		return s, st, nil,
+			&order.UsageError{What: fmt.Sprintf(
+				"sagas of several definitions have the key %q: name one of them, %s or %s", key, list[0].Name,
+				list[1].Name)}
 	}
 	s = list[0]
 	plans, err := ReadPlans(ctx, db)
@@ -312,5 +330,6 @@ func (r *SagaRead) Draw(form string) (string, error) {
 }
 
 func unknownDefinition(s *store.Saga) error {
-	return &order.NoneError{What: fmt.Sprintf("the saga %s %q has the definition %s, which no engine has noted in this database: does an engine run?", s.Name, s.Key, s.Hash)}
+	return &order.NoneError{
+		What: fmt.Sprintf("the saga %s %q has the definition %s, which no engine has noted in this database: does an engine run?", s.Name, s.Key, s.Hash)}
 }

@@ -28,16 +28,20 @@ type SagaStanding struct {
 	// choreographed: what it waits for is due; orchestrated: its deadline passed, and it goes on
 	Overdue bool `json:"overdue"`
 
-	Steps     []StandingStep `json:"steps"`
-	Waiting   []Wait         `json:"waiting,omitempty"` // what has to come next
-	Retrying  *Retrying      `json:"retrying,omitempty"`
-	Missing   []string       `json:"missing,omitempty"`     // events: causes of what came that did not come yet
-	Remaining []string       `json:"remaining,omitempty"`   // until the end, or until all is undone
-	Undo      []string       `json:"would_undo,omitempty"`  // steps that took effect, and that a failure undoes, or has to
-	Stays     []string       `json:"cannot_undo,omitempty"` // steps that took effect, and that nothing undoes
-	Asked     []Asked        `json:"asked,omitempty"`       // undos that an operator asked for, and that nobody reported yet
-	Drift     []string       `json:"drift,omitempty"`       // what the flow, or an engine, does not know or allow
-	Commands  []string       `json:"commands,omitempty"`    // that free it, if it is stuck or paused
+	Steps    []StandingStep `json:"steps"`
+	Waiting  []Wait         `json:"waiting,omitempty"` // what has to come next
+	Retrying *Retrying      `json:"retrying,omitempty"`
+	// events: causes of what came that did not come yet
+	Missing   []string `json:"missing,omitempty"`
+	Remaining []string `json:"remaining,omitempty"` // until the end, or until all is undone
+	// steps that took effect, and that a failure undoes, or has to
+	Undo  []string `json:"would_undo,omitempty"`
+	Stays []string `json:"cannot_undo,omitempty"` // steps that took effect, and that nothing undoes
+	// undos that an operator asked for, and that nobody reported yet
+	Asked []Asked `json:"asked,omitempty"`
+	// what the flow, or an engine, does not know or allow
+	Drift    []string `json:"drift,omitempty"`
+	Commands []string `json:"commands,omitempty"` // that free it, if it is stuck or paused
 
 	Due     *time.Time `json:"due,omitempty"` // of its deadline, or of the wait that is due first
 	Started time.Time  `json:"started_at"`    // choreographed: first heard of
@@ -137,12 +141,15 @@ func TrackedSagas(ctx context.Context, db store.Lister, q store.TrackedQuery) ([
 }
 
 func choreographed(s *flow.Standing) SagaStanding {
-	out := SagaStanding{Style: Choreographed, Name: s.Flow, Key: s.Key, State: s.State, Overdue: s.Overdue, Missing: types(s.Missing),
-		Remaining: types(s.Remaining), Undo: types(s.Undo), Stays: types(s.Stays), Drift: s.Drift, Due: s.Due, Started: s.At, Changed: s.Changed,
+	out := SagaStanding{Style: Choreographed, Name: s.Flow, Key: s.Key, State: s.State, Overdue: s.Overdue,
+		Missing:   types(s.Missing),
+		Remaining: types(s.Remaining), Undo: types(s.Undo), Stays: types(s.Stays), Drift: s.Drift, Due: s.Due,
+		Started: s.At, Changed: s.Changed,
 		Trace: s.Trace, Keys: s.Keys, Refused: s.Refused, Steps: []StandingStep{}}
 	for i := range s.Steps {
 		step := &s.Steps[i]
-		one := StandingStep{Name: step.Type, Topic: step.Topic, Outcome: StepDone, At: &step.At, Messages: step.IDs, More: step.More}
+		one := StandingStep{Name: step.Type, Topic: step.Topic, Outcome: StepDone, At: &step.At,
+			Messages: step.IDs, More: step.More}
 		switch {
 		case slices.Contains(s.Undone, step.Name):
 			one.Outcome = StepIsUndone
@@ -152,7 +159,8 @@ func choreographed(s *flow.Standing) SagaStanding {
 		out.Steps = append(out.Steps, one)
 	}
 	for _, w := range s.Waiting {
-		out.Waiting = append(out.Waiting, Wait{What: WaitEvent, After: w.After.Type, For: types(w.For), Since: &w.Since, Due: w.Due})
+		out.Waiting = append(out.Waiting, Wait{What: WaitEvent, After: w.After.Type, For: types(w.For),
+			Since: &w.Since, Due: w.Due})
 	}
 	for _, a := range s.Asked {
 		out.Asked = append(out.Asked, Asked{Step: a.Step.Type, For: types(a.For), At: a.At, Due: a.Due})

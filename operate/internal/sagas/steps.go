@@ -50,7 +50,8 @@ func Steps(ctx context.Context, db store.Lister, s StepSelection) ([]SagaStep, e
 	switch {
 	case s.State == "":
 	case !slices.Contains(StepStates(), s.State):
-		return nil, &order.UsageError{What: fmt.Sprintf("a step's state is one of %s, not %q", strings.Join(StepStates(), ", "), s.State)}
+		return nil, &order.UsageError{What: fmt.Sprintf("a step's state is one of %s, not %q",
+			strings.Join(StepStates(), ", "), s.State)}
 	default:
 		q.State, q.Dropped = stepState(s.State)
 	}
@@ -77,8 +78,10 @@ func stepState(word string) (state store.StepState, dropped bool) {
 }
 
 func sagaStep(r *store.StepRecord) SagaStep {
-	out := SagaStep{Consumer: r.Consumer, Saga: r.Saga, Step: r.Name, Occurrence: r.Occurrence, State: r.State.String(), Source: r.Source, ID: r.ID,
-		BySource: r.By.Source, ByID: r.By.ID, Code: r.Code, OutsideKey: r.OutsideKey, Begun: words.Some(r.Begun), At: r.At, ChangedAt: r.Changed}
+	out := SagaStep{Consumer: r.Consumer, Saga: r.Saga, Step: r.Name, Occurrence: r.Occurrence,
+		State: r.State.String(), Source: r.Source, ID: r.ID,
+		BySource: r.By.Source, ByID: r.By.ID, Code: r.Code, OutsideKey: r.OutsideKey,
+		Begun: words.Some(r.Begun), At: r.At, ChangedAt: r.Changed}
 	if r.Dropped {
 		out.State = "dropped"
 	}

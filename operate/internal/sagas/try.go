@@ -11,7 +11,8 @@ import (
 )
 
 // trySagas is the dry run of a change: one read for each hundred sagas, and one of their definitions.
-func trySagas(ctx context.Context, db store.Lister, s *SagaSelection, c *SagaChange, o *order.Order) (r SagaReport, err error) {
+func trySagas(ctx context.Context, db store.Lister, s *SagaSelection, c *SagaChange,
+	o *order.Order) (r SagaReport, err error) {
 	plans, err := ReadPlans(ctx, db)
 	if err != nil {
 		return r, err
@@ -44,7 +45,8 @@ func trySagas(ctx context.Context, db store.Lister, s *SagaSelection, c *SagaCha
 
 // try is what becomes of a saga by c, or why it is left as it is. P is nil where no engine has noted its
 // definition.
-func (c *SagaChange) try(s *store.Saga, st plan.State, p *plan.Plan, o *order.Order) (next plan.State, now time.Time, why string) {
+func (c *SagaChange) try(s *store.Saga, st plan.State, p *plan.Plan,
+	o *order.Order) (next plan.State, now time.Time, why string) {
 	if p == nil {
 		return next, now, unknownDefinition(s).Error()
 	}

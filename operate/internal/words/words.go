@@ -16,7 +16,8 @@ import (
 func Key(key []byte) string {
 	const code = "base64:"
 	text := string(key)
-	if strings.HasPrefix(text, code) || strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
+	if strings.HasPrefix(text, code) ||
+		strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
 		return code + base64.StdEncoding.EncodeToString(key)
 	}
 	return Shell(text)

@@ -29,10 +29,13 @@ func Classify(topic string, err error) (Kind, error) {
 		return Failed, broker.ErrHeldBack
 	case errors.Is(err, broker.ErrRecreated):
 		return Failed, fmt.Errorf("publish to %q: %w", topic, err)
-	case Any(err, broker.ErrClosed, kgo.ErrClientClosed, context.Canceled, context.DeadlineExceeded, kgo.ErrRecordTimeout, kgo.ErrRecordRetries):
+	case Any(err, broker.ErrClosed, kgo.ErrClientClosed, context.Canceled, context.DeadlineExceeded,
+		kgo.ErrRecordTimeout, kgo.ErrRecordRetries):
 		return Outage, OrAway(err)
-	case Any(err, cloudevents.ErrCannotCarry, broker.ErrNoTopic, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTopicException,
-		kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.PolicyViolation, kerr.InvalidTimestamp):
+	case Any(err, cloudevents.ErrCannotCarry, broker.ErrNoTopic, kerr.MessageTooLarge,
+		kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTopicException,
+		kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.PolicyViolation,
+		kerr.InvalidTimestamp):
 		return Refused, fmt.Errorf("publish to %q: %w", topic, Lacking(err, "WRITE", "the topic"))
 	}
 	var answered *kerr.Error
@@ -59,7 +62,8 @@ func OrAway(err error) error {
 
 // Stale reports whether err means that what is known of the topic no longer holds.
 func Stale(err error) bool {
-	return Any(err, broker.ErrRecreated, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.MessageTooLarge, kerr.RecordListTooLarge)
+	return Any(err, broker.ErrRecreated, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID,
+		kerr.MessageTooLarge, kerr.RecordListTooLarge)
 }
 
 // Any tells whether err is one of targets.
@@ -74,7 +78,8 @@ func Any(err error, targets ...error) bool {
 
 // Lacking names the right that err says is missing.
 func Lacking(err error, right, thing string) error {
-	if !Any(err, kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed) {
+	if !Any(err, kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed,
+		kerr.ClusterAuthorizationFailed) {
 		return err
 	}
 	if errors.Is(err, kerr.ClusterAuthorizationFailed) && right == "WRITE" {

@@ -19,8 +19,10 @@ import (
 // mechanismOf is what a URL with these options, which speaks TLS, says who we are by.
 func mechanismOf(t *testing.T, query string, env map[string]string, secure bool) (sasl.Mechanism, error) {
 	t.Helper()
-	kind := brokerurl.Kind{Schemes: []string{"kafka"}, Env: "SKALD_KAFKA", Options: []string{"sasl", "tls", "user", "password_file", "token_file", "credentials_file"}}
-	u, err := kind.Parse("kafka://b-1.demo.kafka.eu-west-1.amazonaws.com:9098?"+query, func(name string) string { return env[name] })
+	kind := brokerurl.Kind{Schemes: []string{"kafka"}, Env: "SKALD_KAFKA",
+		Options: []string{"sasl", "tls", "user", "password_file", "token_file", "credentials_file"}}
+	u, err := kind.Parse("kafka://b-1.demo.kafka.eu-west-1.amazonaws.com:9098?"+query,
+		func(name string) string { return env[name] })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +54,8 @@ func TestBearer(t *testing.T) {
 		if _, err := mechanismOf(t, query, env, true); err == nil || !strings.Contains(err.Error(), "give ") {
 			t.Errorf("%s without a secret: %v", query, err)
 		}
-		if _, err := mechanismOf(t, query, env, false); err == nil || !strings.Contains(err.Error(), "tls=on") {
+		if _, err := mechanismOf(t, query, env, false); err == nil ||
+			!strings.Contains(err.Error(), "tls=on") {
 			t.Errorf("%s without TLS: %v", query, err)
 		}
 	}
@@ -82,17 +85,20 @@ func TestSignature(t *testing.T) {
 	at := got["x-amz-date"]
 	scope := at[:8] + "/eu-west-1/kafka-cluster/aws4_request"
 	escaped := func(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
-	query := "Action=kafka-cluster%3AConnect&X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=" + escaped("AKIDEXAMPLE/"+scope) + "&X-Amz-Date=" + at +
+	query := "Action=kafka-cluster%3AConnect&X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=" +
+		escaped("AKIDEXAMPLE/"+scope) + "&X-Amz-Date=" + at +
 		"&X-Amz-Expires=300&X-Amz-Security-Token=" + escaped("to/ken==") + "&X-Amz-SignedHeaders=host"
 	hash := func(s string) string { sum := sha256.Sum256([]byte(s)); return hex.EncodeToString(sum[:]) }
 	request := "GET\n/\n" + query + "\nhost:" + host + "\n\nhost\n" + hash("")
 	key := []byte("AWS4wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
-	for _, part := range []string{at[:8], "eu-west-1", "kafka-cluster", "aws4_request", "AWS4-HMAC-SHA256\n" + at + "\n" + scope + "\n" + hash(request)} {
+	for _, part := range []string{at[:8], "eu-west-1", "kafka-cluster", "aws4_request", "AWS4-HMAC-SHA256\n" +
+		at + "\n" + scope + "\n" + hash(request)} {
 		h := hmac.New(sha256.New, key)
 		h.Write([]byte(part))
 		key = h.Sum(nil)
 	}
-	if want := hex.EncodeToString(key); got["x-amz-signature"] != want || got["host"] != host || got["version"] != "2020_10_22" {
+	if want := hex.EncodeToString(key); got["x-amz-signature"] != want || got["host"] != host ||
+		got["version"] != "2020_10_22" {
 		t.Errorf("signed %v, want the signature %s", got, want)
 	}
 }

@@ -30,14 +30,16 @@ func TestFindingsOfReplicas(t *testing.T) {
 		weakest := kadm.PartitionDetail{Replicas: make([]int32, c.copies), ISR: make([]int32, c.now)}
 		topic := kadm.TopicDetail{Partitions: kadm.PartitionDetails{0: whole, 1: weakest}}
 		got := replicas("orders", topic, map[string]string{"min.insync.replicas": strconv.Itoa(c.least)})
-		if len(got) != 1 || got[0].Name != "replicas of orders" || got[0].Grade != c.grade || !strings.Contains(got[0].Saw+" → "+got[0].Remedy, c.words) {
+		if len(got) != 1 || got[0].Name != "replicas of orders" || got[0].Grade != c.grade ||
+			!strings.Contains(got[0].Saw+" → "+got[0].Remedy, c.words) {
 			t.Errorf("%s: %+v, want %s %q", name, got, c.grade, c.words)
 		}
 	}
 }
 
 func TestFindingsOfPolicies(t *testing.T) {
-	healthy := map[string]string{"unclean.leader.election.enable": "false", "cleanup.policy": "delete", largestSetting: "1048588"}
+	healthy := map[string]string{"unclean.leader.election.enable": "false", "cleanup.policy": "delete",
+		largestSetting: "1048588"}
 	for setting, c := range map[string]struct {
 		is    string
 		grade skald.Grade

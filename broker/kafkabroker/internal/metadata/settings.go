@@ -14,7 +14,8 @@ import (
 
 // Settings asks for settings of topics, by topic and name. Topics that are not there, or that nobody may ask
 // about, are left out.
-func Settings(ctx context.Context, cl *kgo.Client, topics []string, names ...string) (map[string]map[string]string, error) {
+func Settings(ctx context.Context, cl *kgo.Client, topics []string,
+	names ...string) (map[string]map[string]string, error) {
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	for _, t := range topics {
 		one := kmsg.NewDescribeConfigsRequestResource()

@@ -17,7 +17,9 @@ func ByName(name string) (func(topic string, key []byte, n int) int, error) {
 	case "", "murmur2":
 		return func(_ string, key []byte, n int) int { return int(murmur2(key)&0x7fffffff) % n }, nil
 	case "crc32":
-		return func(_ string, key []byte, n int) int { return int(uint64(crc32.ChecksumIEEE(key)) % uint64(n)) }, nil
+		return func(_ string, key []byte, n int) int {
+			return int(uint64(crc32.ChecksumIEEE(key)) % uint64(n))
+		}, nil
 	case "fnv1a":
 		hash := kgo.SaramaCompatHasher(fnv1a)
 		return func(_ string, key []byte, n int) int { return hash(key, n) }, nil

@@ -38,14 +38,17 @@ func NewEncoder(msgs []skald.Message, codec *cloudevents.Codec) *Encoder {
 	for i := range msgs {
 		m := &msgs[i]
 		headers += nHeaders + len(m.Headers)
-		size += len(m.Key)*2 + len(m.Data) + len(m.ID) + len(m.Source) + len(m.Type) + len(m.Sequence) + len(m.ContentType) +
-			len(m.Subject) + len(m.Schema) + len(m.CorrelationID) + len(m.CausationID) + len(m.TraceParent) + len(time.RFC3339Nano) + 8
+		size += len(m.Key)*2 + len(m.Data) + len(m.ID) + len(m.Source) + len(m.Type) + len(m.Sequence) +
+			len(m.ContentType) +
+			len(m.Subject) + len(m.Schema) + len(m.CorrelationID) + len(m.CausationID) + len(m.TraceParent) +
+			len(time.RFC3339Nano) + 8
 		for _, h := range m.Headers {
 			size += len(h.Value)
 		}
 	}
 	return &Encoder{
-		bytes: make([]byte, 0, size), headers: make([]kgo.RecordHeader, 0, headers), now: time.Now(), codec: codec,
+		bytes: make([]byte, 0, size), headers: make([]kgo.RecordHeader, 0, headers), now: time.Now(),
+		codec: codec,
 	}
 }
 

@@ -21,13 +21,14 @@ type dialer = func(ctx context.Context, network, host string) (net.Conn, error)
 // Through are options of a client whose connections, made as cl makes its own, go through g.
 func (g *Gate) Through(cl *kgo.Client) []kgo.Opt {
 	dial := cl.OptValue(kgo.Dialer).(dialer) // with its TLS, which franz-go does not take beside a Dialer
-	return []kgo.Opt{kgo.DialTLSConfig(nil), kgo.Dialer(func(ctx context.Context, network, host string) (net.Conn, error) {
-		c, err := dial(ctx, network, host)
-		if err != nil {
-			return nil, err
-		}
-		return &gated{c, g}, nil
-	})}
+	return []kgo.Opt{kgo.DialTLSConfig(nil),
+		kgo.Dialer(func(ctx context.Context, network, host string) (net.Conn, error) {
+			c, err := dial(ctx, network, host)
+			if err != nil {
+				return nil, err
+			}
+			return &gated{c, g}, nil
+		})}
 }
 
 type gated struct {

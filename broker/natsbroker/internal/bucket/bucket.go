@@ -44,15 +44,20 @@ type Presence struct {
 // it, for a row that is being changed at this moment.
 func Stale(err error) bool {
 	var answered *jetstream.APIError
-	return errors.Is(err, jetstream.ErrKeyExists) || errors.As(err, &answered) && slices.Contains([]jetstream.ErrorCode{
-		jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant}, answered.ErrorCode)
+	return errors.Is(err, jetstream.ErrKeyExists) || errors.As(err, &answered) &&
+		slices.Contains([]jetstream.ErrorCode{
+			jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant},
+			answered.ErrorCode)
 }
 
 // Open is the bucket, if it is there and forgets nothing; away says what an error of NATS means.
 func Open(ctx context.Context, js jetstream.JetStream, away func(error) error) (jetstream.KeyValue, error) {
 	kv, err := js.KeyValue(ctx, Name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil, fmt.Errorf("there is no key-value bucket %q: whoever makes the topics makes it too (MakeTopics): %w", Name, broker.ErrNoTopic)
+		return nil,
+			fmt.Errorf(
+				"there is no key-value bucket %q: whoever makes the topics makes it too (MakeTopics): %w",
+				Name, broker.ErrNoTopic)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look up the bucket %q: %w", Name, away(err))
@@ -62,7 +67,10 @@ func Open(ctx context.Context, js jetstream.JetStream, away func(error) error) (
 		return nil, fmt.Errorf("look up the bucket %q: %w", Name, away(err))
 	}
 	if status.TTL() > 0 || status.Config().Storage != jetstream.FileStorage {
-		return nil, fmt.Errorf("the bucket %q has a ttl or storage memory, by which groups forget how far they are: %w", Name, settings.ErrUnsafe)
+		return nil,
+			fmt.Errorf(
+				"the bucket %q has a ttl or storage memory, by which groups forget how far they are: %w",
+				Name, settings.ErrUnsafe)
 	}
 	return kv, nil
 }

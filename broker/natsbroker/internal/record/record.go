@@ -16,7 +16,8 @@ import (
 
 // style is the CloudEvents NATS binding, binary mode.
 func style() cloudevents.Style {
-	return cloudevents.Style{Prefixes: []string{"ce-"}, ContentType: "content-type", Escapes: true, Plain: plain}
+	return cloudevents.Style{Prefixes: []string{"ce-"}, ContentType: "content-type", Escapes: true,
+		Plain: plain}
 }
 
 // Codec writes and reads messages as Skald has them, and as e says; nil: as Skald alone.

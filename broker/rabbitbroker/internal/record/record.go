@@ -37,8 +37,10 @@ func style() cloudevents.Style {
 // Codec writes and reads messages as Skald has them, and as e says; nil: as Skald alone.
 func Codec(e *broker.Envelope) (*cloudevents.Codec, error) {
 	if e != nil && e.ID == "position" {
-		return nil, errors.New("envelope: RabbitMQ has no position that stays: the id is header:NAME or json:FIELD, " +
-			"or empty, for AMQP's message-id")
+		return nil,
+			errors.New(
+				"envelope: RabbitMQ has no position that stays: the id is header:NAME or json:FIELD, " +
+					"or empty, for AMQP's message-id")
 	}
 	return cloudevents.New(style()).For(e)
 }
@@ -54,7 +56,8 @@ func (t table) Time(name string, value time.Time) { t[name] = value.Format(time.
 // Encode is m as it travels; everything is copied.
 func Encode(codec *cloudevents.Codec, m *skald.Message) (amqp.Publishing, error) {
 	p := amqp.Publishing{DeliveryMode: amqp.Persistent, Headers: amqp.Table{},
-		ContentType: short(m.ContentType), MessageId: short(m.ID), CorrelationId: short(m.CorrelationID), Type: short(m.Type)}
+		ContentType: short(m.ContentType), MessageId: short(m.ID), CorrelationId: short(m.CorrelationID),
+		Type: short(m.Type)}
 	if !m.Time.IsZero() {
 		p.Timestamp = m.Time
 	}
@@ -72,7 +75,8 @@ func Encode(codec *cloudevents.Codec, m *skald.Message) (amqp.Publishing, error)
 		size += len(name) + len(v.(string)) + 6
 	}
 	if size > maxHeaders {
-		return p, fmt.Errorf("%w: its headers take %d bytes, and at most %d fit", cloudevents.ErrCannotCarry, size, maxHeaders)
+		return p, fmt.Errorf("%w: its headers take %d bytes, and at most %d fit", cloudevents.ErrCannotCarry,
+			size, maxHeaders)
 	}
 	return p, nil
 }
@@ -89,7 +93,8 @@ func short(v string) string {
 // other queues) never comes from a message.
 func plain(a skald.Header) bool {
 	obeyed := a.Name == "CC" || a.Name == "BCC" || strings.HasPrefix(strings.ToLower(a.Name), "x-")
-	ours := strings.HasPrefix(a.Name, prefix) || strings.HasPrefix(a.Name, altPrefix) || strings.HasPrefix(a.Name, "Skald-")
+	ours := strings.HasPrefix(a.Name, prefix) || strings.HasPrefix(a.Name, altPrefix) ||
+		strings.HasPrefix(a.Name, "Skald-")
 	return len(a.Name) <= MaxShort && !obeyed && !ours
 }
 
@@ -134,7 +139,8 @@ func Decode(codec *cloudevents.Codec, topic string, d *amqp.Delivery) (m skald.M
 		m.ID, m.CorrelationID, m.Type = cmp.Or(m.ID, d.MessageId), d.CorrelationId, cmp.Or(m.Type, d.Type)
 		at, ok := held.Time(d.Timestamp)
 		if m.Time = at; !ok && fault == nil { // some write milliseconds where AMQP has seconds
-			m.Headers = append(m.Headers, skald.Header{Name: "timestamp", Value: strconv.AppendInt(nil, d.Timestamp.Unix(), 10)})
+			m.Headers = append(m.Headers, skald.Header{Name: "timestamp",
+				Value: strconv.AppendInt(nil, d.Timestamp.Unix(), 10)})
 		}
 	}
 	if fault == nil {

@@ -32,7 +32,8 @@ func This() Build {
 }
 
 func (b Build) String() string {
-	return strings.Join(strings.Fields(fmt.Sprintf("skald %s %s %s %s/%s", b.Version, b.Commit, b.Go, b.OS, b.Arch)), " ")
+	return strings.Join(strings.Fields(fmt.Sprintf("skald %s %s %s %s/%s", b.Version, b.Commit, b.Go, b.OS,
+		b.Arch)), " ")
 }
 
 // Unreleased tells whether the Go tool cannot fetch this version: it is of a checkout.

@@ -31,7 +31,9 @@ func Dial(url string) (connect func() (broker.Broker, error), err error) {
 		servers, opts, err := rabbitbroker.ParseURL(url, os.Getenv)
 		return func() (broker.Broker, error) { return rabbitbroker.New(servers, opts) }, usage(err)
 	}
-	return nil, &exit.UsageError{What: "the broker is mem:, kafka://, nats:// or amqp://host:port[,host:port][?option=value]"}
+	return nil,
+		&exit.UsageError{
+			What: "the broker is mem:, kafka://, nats:// or amqp://host:port[,host:port][?option=value]"}
 }
 
 // Kafka returns what kafkabroker.New needs for the cluster at url. A wrong URL is an *exit.UsageError.

@@ -28,7 +28,9 @@ func named(t *testing.T, at string) (n int) {
 	defer func() { _ = tx.Rollback(t.Context()) }()
 	for range 2 {
 		// Other clients of a pooler prepare on its connections, too.
-		if err := tx.QueryRow(t.Context(), "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%mine%'").Scan(&n); err != nil {
+		if err := tx.QueryRow(t.Context(),
+			"SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%mine%'").Scan(
+			&n); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -41,13 +41,16 @@ func importCommand(out, errs io.Writer) *cobra.Command {
 	var schema, consumer, path, source, reason, by string
 	var asJSON, dry, sure bool
 	var keep time.Duration
-	c := &cobra.Command{Use: "import", Short: "Mark messages as finished that a table of your own knows", Long: importAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "import", Short: "Mark messages as finished that a table of your own knows",
+		Long: importAbout, Args: cobra.NoArgs}
 	given.StoreFlags(c, &schema, &asJSON)
 	f := c.Flags()
 	f.StringVar(&consumer, "consumer", "", "whose messages: the group that will read the topic")
 	f.StringVar(&path, "from", "", "the file; - is standard input, JSON objects")
-	f.StringVar(&source, "source", "", "the source of messages for which the file has none; of an endpoint the tenant, none under httpidem.OneTenant")
-	f.DurationVar(&keep, "keep", 0, "how long from now, as Options.Keep of the endpoint says; 0: as long as marks are kept")
+	f.StringVar(&source, "source", "",
+		"the source of messages for which the file has none; of an endpoint the tenant, none under httpidem.OneTenant")
+	f.DurationVar(&keep, "keep", 0,
+		"how long from now, as Options.Keep of the endpoint says; 0: as long as marks are kept")
 	f.StringVar(&reason, "reason", "", "why; it is noted")
 	f.StringVar(&by, "by", given.Whoami(), "who; it is noted")
 	f.BoolVar(&dry, "dry-run", false, "say what would be marked, and change nothing")
@@ -68,7 +71,8 @@ func importCommand(out, errs io.Writer) *cobra.Command {
 		defer end()
 		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) error {
 			if !dry && !sure {
-				if err := given.Yes(ctx, errs, fmt.Sprintf("What %s names is never handled by %s.\nShall it be marked?", path, consumer),
+				if err := given.Yes(ctx, errs,
+					fmt.Sprintf("What %s names is never handled by %s.\nShall it be marked?", path, consumer),
 					"inbox import: look with --dry-run; if it is meant, add --yes"); err != nil {
 					return err
 				}
@@ -95,7 +99,8 @@ func keeping(list iter.Seq2[inbox.Finished, error], keep time.Duration) iter.Seq
 }
 
 // importInto marks what list has, or with dry counts what would be.
-func importInto(ctx context.Context, k knower, consumer, by, reason string, dry bool, list iter.Seq2[inbox.Finished, error]) (inbox.Imported, error) {
+func importInto(ctx context.Context, k knower, consumer, by, reason string, dry bool,
+	list iter.Seq2[inbox.Finished, error]) (inbox.Imported, error) {
 	if dry {
 		return lookedUp(ctx, k, consumer, list)
 	}
@@ -109,7 +114,8 @@ func importInto(ctx context.Context, k knower, consumer, by, reason string, dry 
 }
 
 // lookedUp counts what an import would do, but for what is too old: only a mark tells.
-func lookedUp(ctx context.Context, k knower, consumer string, list iter.Seq2[inbox.Finished, error]) (done inbox.Imported, err error) {
+func lookedUp(ctx context.Context, k knower, consumer string,
+	list iter.Seq2[inbox.Finished, error]) (done inbox.Imported, err error) {
 	var ids []store.Identity
 	look := func() error {
 		seen, err := k.Seen(ctx, consumer, ids)
@@ -138,18 +144,21 @@ func lookedUp(ctx context.Context, k knower, consumer string, list iter.Seq2[inb
 
 func tellImported(out io.Writer, done inbox.Imported, dry, asJSON bool) error {
 	if asJSON {
-		return json.NewEncoder(out).Encode(map[string]any{"new": done.New, "known": done.Known, "too_old": done.TooOld, "dry_run": dry})
+		return json.NewEncoder(out).Encode(map[string]any{"new": done.New, "known": done.Known,
+			"too_old": done.TooOld, "dry_run": dry})
 	}
 	verb := "are marked"
 	if dry {
 		verb = "would be marked"
 	}
-	_, err := fmt.Fprintf(out, "%d messages %s, %d were known, %d are older than marks are kept\n", done.New, verb, done.Known, done.TooOld)
+	_, err := fmt.Fprintf(out, "%d messages %s, %d were known, %d are older than marks are kept\n", done.New,
+		verb, done.Known, done.TooOld)
 	return err
 }
 
 // finishedIn reads a file of finished messages, line by line.
-func finishedIn(path string, in io.Reader, consumer, source string) (list iter.Seq2[inbox.Finished, error], end func(), err error) {
+func finishedIn(path string, in io.Reader, consumer,
+	source string) (list iter.Seq2[inbox.Finished, error], end func(), err error) {
 	if path == "-" {
 		return objects(in, consumer, source), func() {}, nil
 	}
@@ -203,9 +212,12 @@ func values(from io.Reader, consumer, source string) iter.Seq2[inbox.Finished, e
 		r.ReuseRecord = true
 		head, err := r.Read()
 		names := slices.Clone(head)
-		id, from, print := slices.Index(names, "id"), slices.Index(names, "source"), slices.Index(names, "fingerprint")
+		id, from, print := slices.Index(names, "id"), slices.Index(names, "source"),
+			slices.Index(names, "fingerprint")
 		if err != nil || id < 0 {
-			yield(inbox.Finished{}, &exit.UsageError{What: fmt.Sprintf("the first line of the file names its columns, id among them, and says %q", names)})
+			yield(inbox.Finished{},
+				&exit.UsageError{What: fmt.Sprintf(
+					"the first line of the file names its columns, id among them, and says %q", names)})
 			return
 		}
 		for n := 2; ; n++ {

@@ -24,13 +24,16 @@ import (
 
 // Command is skald inbox.
 func Command(out, errs io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "inbox", Short: "What consumers know of messages, and what they can neither drop nor take",
-		RunE: given.NoVerb}
-	c.AddCommand(statusCommand(out), showCommand(out), admitCommand(out, errs), importCommand(out, errs), rewindCommand(out, errs),
+	c := &cobra.Command{Use: "inbox",
+		Short: "What consumers know of messages, and what they can neither drop nor take",
+		RunE:  given.NoVerb}
+	c.AddCommand(statusCommand(out), showCommand(out), admitCommand(out, errs), importCommand(out, errs),
+		rewindCommand(out, errs),
 		renameCommand(out, errs),
 		steerCommand(out, "pause", "Have a consumer begin no more messages", pauseAbout),
 		steerCommand(out, "resume", "Have a consumer go on", resumeAbout),
-		steerCommand(out, "skip", "Have messages that fail in one way put away as dead letters", skipAbout), missedCommand(out, errs))
+		steerCommand(out, "skip", "Have messages that fail in one way put away as dead letters", skipAbout),
+		missedCommand(out, errs))
 	return c
 }
 
@@ -73,7 +76,8 @@ func statusCommand(out io.Writer) *cobra.Command {
 				if i == 0 {
 					fmt.Fprintln(w, "consumer\twhy\twaiting\tadmitted\toldest\tfirst")
 				}
-				fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\n", g.Consumer, g.Why, g.Waiting, g.Admitted, g.Oldest.Format(time.RFC3339), g.First)
+				fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\n", g.Consumer, g.Why, g.Waiting, g.Admitted,
+					g.Oldest.Format(time.RFC3339), g.First)
 			}
 			return w.Flush()
 		})
@@ -90,7 +94,8 @@ func admitCommand(out, errs io.Writer) *cobra.Command {
 	var a operate.Admission
 	var o operate.Order
 	var asJSON, sure bool
-	c := &cobra.Command{Use: "admit", Short: "Have messages in quarantine taken", Long: admitAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "admit", Short: "Have messages in quarantine taken", Long: admitAbout,
+		Args: cobra.NoArgs}
 	given.StoreFlags(c, &schema, &asJSON)
 	f := c.Flags()
 	f.Int64Var(&a.Number, "number", 0, "this one, as skald inbox show numbers it")
@@ -111,14 +116,17 @@ func admitCommand(out, errs io.Writer) *cobra.Command {
 		}
 		switch {
 		case a == (operate.Admission{}):
-			return &exit.UsageError{What: "which messages? Give an ID, --number, --consumer, --topic, --type, --why or --all"}
+			return &exit.UsageError{
+				What: "which messages? Give an ID, --number, --consumer, --topic, --type, --why or --all"}
 		case !o.DryRun && strings.TrimSpace(o.Reason) == "":
 			return &exit.UsageError{What: "why? Give --reason"}
 		}
 		if !sure {
 			o.Confirm = func(ctx context.Context, n int) error {
 				return given.Yes(ctx, errs, fmt.Sprintf("%d messages.\nShall their consumers take them?", n),
-					fmt.Sprintf("inbox admit: %d messages: look at them with --dry-run; if that is meant, add --yes", n))
+					fmt.Sprintf(
+						"inbox admit: %d messages: look at them with --dry-run; if that is meant, add --yes",
+						n))
 			}
 		}
 		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) error {
@@ -147,17 +155,21 @@ func reasonOf(why string) (store.Outcome, error) {
 func tellAdmitted(out io.Writer, r *operate.AdmitReport, dry, asJSON bool) error {
 	switch {
 	case asJSON:
-		return json.NewEncoder(out).Encode(map[string]any{"chosen": r.Selected, "admitted": r.Done, "dry_run": dry})
+		return json.NewEncoder(out).Encode(map[string]any{"chosen": r.Selected, "admitted": r.Done,
+			"dry_run": dry})
 	case dry:
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		for _, q := range r.Chosen {
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", q.Number, q.Consumer, q.Why, q.Message.Topic, q.Message.Type, q.ID)
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", q.Number, q.Consumer, q.Why, q.Message.Topic,
+				q.Message.Type, q.ID)
 		}
 		return w.Flush()
 	case r.Selected == 0:
-		_, err := fmt.Fprintln(out, "What is selected is admitted already; its consumers take it within some seconds.")
+		_, err := fmt.Fprintln(out,
+			"What is selected is admitted already; its consumers take it within some seconds.")
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%d messages are admitted; their consumers take them within some seconds.\n", r.Done)
+	_, err := fmt.Fprintf(out, "%d messages are admitted; their consumers take them within some seconds.\n",
+		r.Done)
 	return err
 }

@@ -28,7 +28,9 @@ type acknowledging struct {
 
 func missedCommand(out, errs io.Writer) *cobra.Command {
 	var a acknowledging
-	c := &cobra.Command{Use: "acknowledge-missed", Short: "Note that messages which the broker removed unread are seen to", Long: missedAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "acknowledge-missed",
+		Short: "Note that messages which the broker removed unread are seen to", Long: missedAbout,
+		Args: cobra.NoArgs}
 	given.StoreFlags(c, &a.schema, &a.asJSON)
 	f := c.Flags()
 	f.StringVar(&a.consumer, "consumer", "", "the consumer group (default: the one that missed something)")
@@ -64,11 +66,15 @@ func (a *acknowledging) run(ctx context.Context, out, errs io.Writer, db operate
 		}
 	}
 	if !a.dry && !a.sure {
-		err = given.Yes(ctx, errs, fmt.Sprintf("%d notes of what %s missed.\nAre they all seen to?", len(notes), a.consumer),
-			fmt.Sprintf("%d notes of what %s missed: look at them with --dry-run; if all are seen to, add --yes", len(notes), a.consumer))
+		err = given.Yes(ctx, errs, fmt.Sprintf("%d notes of what %s missed.\nAre they all seen to?",
+			len(notes), a.consumer),
+			fmt.Sprintf(
+				"%d notes of what %s missed: look at them with --dry-run; if all are seen to, add --yes",
+				len(notes), a.consumer))
 	}
 	if err == nil && !a.dry {
-		err = operate.AcknowledgeMissed(ctx, db, a.consumer, notes[len(notes)-1].Number, operate.Order{Author: a.by, Reason: a.reason})
+		err = operate.AcknowledgeMissed(ctx, db, a.consumer, notes[len(notes)-1].Number,
+			operate.Order{Author: a.by, Reason: a.reason})
 	}
 	switch {
 	case err != nil:
@@ -78,7 +84,8 @@ func (a *acknowledging) run(ctx context.Context, out, errs io.Writer, db operate
 		for _, n := range notes {
 			said = append(said, n.Reason)
 		}
-		return json.NewEncoder(out).Encode(map[string]any{"consumer": a.consumer, "missed": said, "acknowledged": !a.dry})
+		return json.NewEncoder(out).Encode(map[string]any{"consumer": a.consumer, "missed": said,
+			"acknowledged": !a.dry})
 	case a.dry:
 		return nil
 	}
@@ -95,7 +102,8 @@ func (a *acknowledging) choose(notes []store.Audit) (chosen []store.Audit, err e
 		}
 	}
 	if a.consumer == "" && len(names) > 1 {
-		return nil, &exit.UsageError{What: "which consumer? Give --consumer, one of " + strings.Join(names, ", ")}
+		return nil, &exit.UsageError{What: "which consumer? Give --consumer, one of " +
+			strings.Join(names, ", ")}
 	}
 	if a.consumer == "" && len(names) == 1 {
 		a.consumer = names[0]
@@ -109,7 +117,9 @@ func (a *acknowledging) choose(notes []store.Audit) (chosen []store.Audit, err e
 	case len(chosen) > 0:
 		return chosen, nil
 	case len(names) > 0:
-		return nil, &exit.NoneError{What: fmt.Sprintf("consumer %s missed nothing that is not acknowledged; %s did", a.consumer, strings.Join(names, ", "))}
+		return nil,
+			&exit.NoneError{What: fmt.Sprintf("consumer %s missed nothing that is not acknowledged; %s did",
+				a.consumer, strings.Join(names, ", "))}
 	}
 	return nil, &exit.NoneError{What: "no consumer missed anything that is not acknowledged"}
 }

@@ -28,10 +28,12 @@ type renaming struct {
 
 func renameCommand(out, errs io.Writer) *cobra.Command {
 	var r renaming
-	c := &cobra.Command{Use: "rename OLD NEW", Short: "Give what is kept of a consumer to a new name", Long: renameAbout, Args: cobra.ExactArgs(2)}
+	c := &cobra.Command{Use: "rename OLD NEW", Short: "Give what is kept of a consumer to a new name",
+		Long: renameAbout, Args: cobra.ExactArgs(2)}
 	given.StoreFlags(c, &r.schema, &r.asJSON)
 	f := c.Flags()
-	f.String("broker", "", "kafka://, amqp:// or nats://…, where the consumer reads; SKALD_BROKER stands for it")
+	f.String("broker", "",
+		"kafka://, amqp:// or nats://…, where the consumer reads; SKALD_BROKER stands for it")
 	f.StringVar(&r.reason, "reason", "", "why; it is noted")
 	f.StringVar(&r.by, "by", given.Whoami(), "who; it is noted")
 	f.BoolVar(&r.dry, "dry-run", false, "count what would be moved, and change nothing")
@@ -72,7 +74,8 @@ func (r *renaming) run(c *cobra.Command, out, errs io.Writer, was, is string) er
 				fmt.Sprintf("%s: look with --dry-run; if that is meant, add --yes", counted(was, &found.Old)))
 		}
 		if err == nil && !r.dry {
-			found, err = operate.RenameInbox(ctx, db, at, was, is, operate.Order{Author: r.by, Reason: r.reason})
+			found, err = operate.RenameInbox(ctx, db, at, was, is,
+				operate.Order{Author: r.by, Reason: r.reason})
 		}
 		if err != nil {
 			return fmt.Errorf("inbox rename: %w", err)
@@ -89,15 +92,18 @@ func counted(was string, b *store.Belongings) string {
 func (r *renaming) tell(out io.Writer, was, is, kind string, found *store.Renamed) error {
 	b := &found.Old
 	if r.asJSON {
-		return json.NewEncoder(out).Encode(map[string]any{"old": was, "new": is, "renamed": found.Done, "dry_run": r.dry, "marks": b.Marks, "positions": b.Positions,
-			"controls": b.Controls, "parked": b.Parked, "dead": b.Dead, "quarantined": b.Quarantined, "steps": b.Steps, "floors": b.Floors, "types": b.Types})
+		return json.NewEncoder(out).Encode(map[string]any{"old": was, "new": is, "renamed": found.Done,
+			"dry_run": r.dry, "marks": b.Marks, "positions": b.Positions,
+			"controls": b.Controls, "parked": b.Parked, "dead": b.Dead, "quarantined": b.Quarantined,
+			"steps": b.Steps, "floors": b.Floors, "types": b.Types})
 	}
 	word := "it is all " + is + "'s now"
 	if r.dry {
 		word = "it would all be " + is + "'s"
 	}
 	if kind == "kafka" {
-		word += "; start " + is + " with start=latest in its broker's URL: then it begins by these positions, else it reads its topics from the beginning and drops what has a mark"
+		word += "; start " + is +
+			" with start=latest in its broker's URL: then it begins by these positions, else it reads its topics from the beginning and drops what has a mark"
 	}
 	_, err := fmt.Fprintf(out, "%s: %s.\n", counted(was, b), word)
 	return err

@@ -33,11 +33,14 @@ type rewinding struct {
 
 func rewindCommand(out, errs io.Writer) *cobra.Command {
 	var r rewinding
-	c := &cobra.Command{Use: "rewind", Short: "Have a consumer read a topic again from a time on", Long: rewindAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "rewind", Short: "Have a consumer read a topic again from a time on",
+		Long: rewindAbout, Args: cobra.NoArgs}
 	given.StoreFlags(c, &r.schema, &r.asJSON)
 	f := c.Flags()
-	f.String("broker", "", "kafka:// or nats://host:port[,host:port][?option=value&…]; SKALD_BROKER stands for it")
-	f.StringVar(&r.consumer, "consumer", "", "the consumer group (default: that of the database, where it knows one)")
+	f.String("broker", "",
+		"kafka:// or nats://host:port[,host:port][?option=value&…]; SKALD_BROKER stands for it")
+	f.StringVar(&r.consumer, "consumer", "",
+		"the consumer group (default: that of the database, where it knows one)")
 	f.StringVar(&r.topic, "topic", "", "the topic")
 	f.StringVar(&r.to, "to-time", "", "a time as in RFC 3339, or how long ago: 90m")
 	f.StringVar(&r.Reason, "reason", "", "why; it is noted")
@@ -74,7 +77,8 @@ func (r *rewinding) run(c *cobra.Command, out, errs io.Writer) error {
 		}
 		if !r.sure {
 			r.Confirm = func(ctx context.Context, n int) error {
-				return given.Yes(ctx, errs, fmt.Sprintf("%d partitions of %s.\nShall %s read them again?", n, r.topic, r.consumer),
+				return given.Yes(ctx, errs, fmt.Sprintf("%d partitions of %s.\nShall %s read them again?", n,
+					r.topic, r.consumer),
 					fmt.Sprintf("%d partitions: look at them with --dry-run; if that is meant, add --yes", n))
 			}
 		}
@@ -92,7 +96,9 @@ func (r *rewinding) time(now time.Time) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, r.to)
 	if err != nil {
-		return at, &exit.UsageError{What: "--to-time is a time as in RFC 3339 (2026-01-02T15:04:05Z), or how long ago: 90m"}
+		return at,
+			&exit.UsageError{
+				What: "--to-time is a time as in RFC 3339 (2026-01-02T15:04:05Z), or how long ago: 90m"}
 	}
 	return at, nil
 }
@@ -111,7 +117,9 @@ func (r *rewinding) find(ctx context.Context, url string, at time.Time) ([]broke
 	defer cancel()
 	places, err := b.Find(ctx, r.topic, at)
 	if errors.Is(err, broker.ErrUnsupported) {
-		return nil, &exit.UsageError{What: fmt.Sprintf("%s:// cannot be rewound: what was acknowledged there is gone; have the services that said it say it again (docs/brokers.md)", redacted(url))}
+		return nil,
+			&exit.UsageError{
+				What: fmt.Sprintf("%s:// cannot be rewound: what was acknowledged there is gone; have the services that said it say it again (docs/brokers.md)", redacted(url))}
 	}
 	return places, err
 }
@@ -124,7 +132,8 @@ func redacted(url string) string {
 
 func (r *rewinding) tell(out io.Writer, partitions []operate.Rewound) error {
 	if r.asJSON {
-		return json.NewEncoder(out).Encode(map[string]any{"consumer": r.consumer, "topic": r.topic, "dry_run": r.DryRun, "partitions": partitions})
+		return json.NewEncoder(out).Encode(map[string]any{"consumer": r.consumer, "topic": r.topic,
+			"dry_run": r.DryRun, "partitions": partitions})
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "partition\tfrom\tto\t")

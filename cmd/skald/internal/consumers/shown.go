@@ -26,10 +26,13 @@ A message is known by its source and its id. Without --source it is looked for a
 func showCommand(out io.Writer) *cobra.Command {
 	var schema, consumer, source string
 	var asJSON bool
-	c := &cobra.Command{Use: "show ID", Short: "What a consumer knows of a message", Long: showAbout, Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: "show ID", Short: "What a consumer knows of a message", Long: showAbout,
+		Args: cobra.ExactArgs(1)}
 	given.StoreFlags(c, &schema, &asJSON)
-	c.Flags().StringVar(&consumer, "consumer", "", "the consumer group, or the scope of a key (default: the consumer of the database, where it knows one)")
-	c.Flags().StringVar(&source, "source", "", "the message's source (default: that of the one that is kept; a key has none)")
+	c.Flags().StringVar(&consumer, "consumer", "",
+		"the consumer group, or the scope of a key (default: the consumer of the database, where it knows one)")
+	c.Flags().StringVar(&source, "source", "",
+		"the message's source (default: that of the one that is kept; a key has none)")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) (err error) {
 			if consumer == "" {
@@ -37,7 +40,8 @@ func showCommand(out io.Writer) *cobra.Command {
 					return err
 				}
 			}
-			shown, err := operate.Show(ctx, k, consumer, store.Identity{Source: source, ID: args[0]}, c.Flags().Changed("source"))
+			shown, err := operate.Show(ctx, k, consumer, store.Identity{Source: source, ID: args[0]},
+				c.Flags().Changed("source"))
 			if err != nil {
 				return fmt.Errorf("inbox show: %w", err)
 			}
@@ -77,7 +81,8 @@ func tellShown(out io.Writer, s *operate.Knowledge) error {
 		fmt.Fprintf(w, "answer\t%d\t%s\n", s.Code, s.Result)
 	}
 	if k := s.Kept; k != nil {
-		fmt.Fprintf(w, "kept\t%s since %s\t%s %s, %d attempts: %s\n", s.Status, k.Since.Format(time.RFC3339), k.Topic, k.Type, k.Attempts, say.FirstLine(k.LastError))
+		fmt.Fprintf(w, "kept\t%s since %s\t%s %s, %d attempts: %s\n", s.Status, k.Since.Format(time.RFC3339),
+			k.Topic, k.Type, k.Attempts, say.FirstLine(k.LastError))
 	}
 	if s.Status == "unknown" && s.Source == "" {
 		fmt.Fprintln(w, "without a source nothing is known of a message: give --source")
@@ -90,7 +95,8 @@ func tellShown(out io.Writer, s *operate.Knowledge) error {
 		case q.AdmittedAt != nil:
 			state = "admitted by " + q.AdmittedBy + ": " + q.Reason
 		}
-		fmt.Fprintf(w, "quarantine %d\t%s since %s\t%s %s, %d bytes: %s\n", q.Number, q.Why, q.At.Format(time.RFC3339), q.Topic, q.Type, len(q.Data), state)
+		fmt.Fprintf(w, "quarantine %d\t%s since %s\t%s %s, %d bytes: %s\n", q.Number, q.Why,
+			q.At.Format(time.RFC3339), q.Topic, q.Type, len(q.Data), state)
 	}
 	return w.Flush()
 }

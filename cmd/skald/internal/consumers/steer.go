@@ -60,7 +60,8 @@ func (s *steering) run(c *cobra.Command, out io.Writer, verb string) error {
 			return fmt.Errorf("inbox %s: %w", verb, err)
 		}
 		if s.asJSON {
-			return json.NewEncoder(out).Encode(map[string]any{"consumer": s.consumer, "told": verb, "fingerprint": s.fingerprint})
+			return json.NewEncoder(out).Encode(map[string]any{"consumer": s.consumer, "told": verb,
+				"fingerprint": s.fingerprint})
 		}
 		_, err := fmt.Fprintf(out, "%s is told: its processes heed it within about 5 seconds.\n", s.consumer)
 		return err

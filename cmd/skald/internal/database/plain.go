@@ -14,8 +14,10 @@ import (
 func Plain(ctx context.Context, db Database, connections int) (*sql.DB, func(), error) {
 	s, ok := db.(Server)
 	if !ok {
-		return nil, nil, &exit.UsageError{What: "tables of other teams are read in PostgreSQL alone: give --store postgres://…; " +
-			"a SQLite file has one writer at a time, so no order of commits to miss: let what inserts there insert into skald_outbox (docs/adopt.md)"}
+		return nil, nil,
+			&exit.UsageError{
+				What: "tables of other teams are read in PostgreSQL alone: give --store postgres://…; " +
+					"a SQLite file has one writer at a time, so no order of commits to miss: let what inserts there insert into skald_outbox (docs/adopt.md)"}
 	}
 	cfg := s.Config.Copy()
 	if !s.bounded {

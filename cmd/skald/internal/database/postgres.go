@@ -103,7 +103,9 @@ func (s Server) Stores(ctx context.Context, r Rooms) (all []relay.Source, done f
 	cfg := s.Config.Copy()
 	switch {
 	case r.Connections != 0 && r.Connections < leastConnections:
-		return nil, nil, &exit.UsageError{What: fmt.Sprintf("--connections is %d or more: one alone would keep a lease waiting", leastConnections)}
+		return nil, nil,
+			&exit.UsageError{What: fmt.Sprintf(
+				"--connections is %d or more: one alone would keep a lease waiting", leastConnections)}
 	case r.Connections != 0:
 		cfg.MaxConns = int32(r.Connections)
 	case !s.bounded:
@@ -141,7 +143,8 @@ func (s Server) relayed(pool *pgxpool.Pool, schema string, r Rooms) (relay.Sourc
 	}
 	one := schemaStore{pgstore.New(pool, &pgstore.Options{Schema: schema}), pool, schema}
 	if r.ReadBy != "" {
-		by, err := one.ReadBy(&pgstore.ReadByOptions{Slot: r.ReadBy, Publication: r.Publication, Trust: r.TrustSlot})
+		by, err := one.ReadBy(&pgstore.ReadByOptions{Slot: r.ReadBy, Publication: r.Publication,
+			Trust: r.TrustSlot})
 		if err != nil {
 			return nil, &exit.UsageError{What: err.Error()}
 		}

@@ -46,9 +46,11 @@ func (h schemaStore) Check(ctx context.Context, as store.Role) error {
 
 func (h schemaStore) there(ctx context.Context) error {
 	var there bool
-	err := h.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text)", h.schema).Scan(&there)
+	err := h.pool.QueryRow(ctx,
+		"SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text)", h.schema).Scan(&there)
 	if err == nil && !there {
-		err = fmt.Errorf("%w: there is no schema %s: run: skald migrate --store … --schema %s", exit.ErrNone, h.schema, h.schema)
+		err = fmt.Errorf("%w: there is no schema %s: run: skald migrate --store … --schema %s", exit.ErrNone,
+			h.schema, h.schema)
 	}
 	return err
 }

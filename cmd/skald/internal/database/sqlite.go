@@ -40,7 +40,8 @@ func (f file) Pending(ctx context.Context) (names []string, err error) {
 
 func (f file) Migrate(ctx context.Context) (names []string, err error) {
 	if folder := filepath.Dir(f.path); !isFolder(folder) {
-		return nil, &exit.NoneError{What: "there is no folder " + folder + ": make it, or give another --store"}
+		return nil, &exit.NoneError{What: "there is no folder " + folder +
+			": make it, or give another --store"}
 	}
 	db, err := sqlitestore.Open(f.path)
 	if err != nil {
@@ -61,10 +62,13 @@ func isFolder(path string) bool {
 
 func (f file) Stores(_ context.Context, r Rooms) ([]relay.Source, func(), error) {
 	if len(r.Schemas) > 0 || r.Connections != 0 || r.WAL || r.ReadBy != "" {
-		return nil, nil, &exit.UsageError{What: "--schema, --connections, --wal and --read-by are for PostgreSQL: SQLite has none"}
+		return nil, nil,
+			&exit.UsageError{
+				What: "--schema, --connections, --wal and --read-by are for PostgreSQL: SQLite has none"}
 	}
 	if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("%w: there is no file %s: run: skald migrate --store sqlite:%s", exit.ErrNone, f.path, f.path)
+		return nil, nil, fmt.Errorf("%w: there is no file %s: run: skald migrate --store sqlite:%s",
+			exit.ErrNone, f.path, f.path)
 	}
 	db, err := sqlitestore.Open(f.path)
 	if err != nil {

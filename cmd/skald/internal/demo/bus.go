@@ -83,7 +83,8 @@ func (b *bus) cluster(ctx context.Context, prefix string) (string, error) {
 	cluster, ids, err := b.there(ctx, event.New(prefix).Topics())
 	if err == nil && len(ids) > 0 {
 		found := strings.Join(slices.Sorted(maps.Keys(ids)), ", ")
-		err = &exit.ForeignError{What: "there are topics that this demo did not make: " + found, Remedy: "choose another --prefix, or remove them"}
+		err = &exit.ForeignError{What: "there are topics that this demo did not make: " + found,
+			Remedy: "choose another --prefix, or remove them"}
 	}
 	return cluster, err
 }
@@ -161,7 +162,8 @@ type keeper interface {
 }
 
 // kept is there, at a keeper; its name is made with its first topics.
-func (b *bus) kept(ctx context.Context, k keeper, names []string) (cluster string, ids map[string]string, err error) {
+func (b *bus) kept(ctx context.Context, k keeper,
+	names []string) (cluster string, ids map[string]string, err error) {
 	if err := k.MakeTopics(ctx, partitions); err != nil {
 		return "", nil, fmt.Errorf("look up topics at %s: %w", b.url, err)
 	}

@@ -21,7 +21,8 @@ import (
 )
 
 // ErrGreen: a safeguard was taken out, and the auditor found nothing.
-var ErrGreen = errors.New("the auditor finds nothing wrong although a safeguard is missing; try more --orders, or --faults wild")
+var ErrGreen = errors.New(
+	"the auditor finds nothing wrong although a safeguard is missing; try more --orders, or --faults wild")
 
 // ErrRed: the auditor found a broken promise.
 var ErrRed = errors.New("promises are broken")
@@ -74,12 +75,15 @@ func (o *Options) Check() error {
 	}
 	switch {
 	case !oneOf(o.Style, Styles()...):
-		return &exit.UsageError{What: fmt.Sprintf("--style is %s, not %q", strings.Join(Styles(), " or "), o.Style)}
+		return &exit.UsageError{What: fmt.Sprintf("--style is %s, not %q", strings.Join(Styles(), " or "),
+			o.Style)}
 	case o.orchestrated() && o.Sabotage != "":
-		return &exit.UsageError{What: "--style orchestrated and --sabotage: what a missing safeguard breaks is shown by the choreographed shop; give one of them"}
+		return &exit.UsageError{
+			What: "--style orchestrated and --sabotage: what a missing safeguard breaks is shown by the choreographed shop; give one of them"}
 	}
 	if o.Redis != "" && o.Sabotage != "" {
-		return &exit.UsageError{What: "--redis and --sabotage: a cache would hide some of what a missing safeguard does; give one of them"}
+		return &exit.UsageError{
+			What: "--redis and --sabotage: a cache would hide some of what a missing safeguard does; give one of them"}
 	}
 	return o.checkSabotage()
 }
@@ -201,7 +205,8 @@ func (c *crew) run(ctx context.Context, began time.Time, e *entry) (*Report, err
 	if err != nil {
 		return nil, err
 	}
-	e.report = &finished{Report: *r, Story: r.Story, Remains: r.Remains, Repeats: c.watch.repeats(c.o.Prefix), Faults: c.watch.struckOrders()}
+	e.report = &finished{Report: *r, Story: r.Story, Remains: r.Remains, Repeats: c.watch.repeats(c.o.Prefix),
+		Faults: c.watch.struckOrders()}
 	return r, c.book.finish(ctx, *e.report)
 }
 
@@ -224,7 +229,8 @@ func claim(ctx context.Context, s site, b *bus, o *Options) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &entry{prefix: o.Prefix, seed: o.Seed, orders: o.Orders, sabotage: o.Sabotage, style: o.Style, cluster: cluster}
+	e := &entry{prefix: o.Prefix, seed: o.Seed, orders: o.Orders, sabotage: o.Sabotage, style: o.Style,
+		cluster: cluster}
 	return s.claim(ctx, e)
 }
 

@@ -123,7 +123,8 @@ func removeFiles(names ...string) error {
 
 // rest are the files that can be left when no database has a table.
 func (f *files) rest() []string {
-	return []string{"order.db", "order.db-wal", "order.db-shm", lockFile, lockFile + "-wal", lockFile + "-shm"}
+	return []string{"order.db", "order.db-wal", "order.db-shm", lockFile, lockFile + "-wal",
+		lockFile + "-shm"}
 }
 
 // clean takes the lock's file before the lock is released: who waits for it sees that it is gone.
@@ -144,7 +145,8 @@ func (f *files) sweep() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	others := slices.ContainsFunc(list, func(e fs.DirEntry) bool { return !slices.Contains(f.rest(), e.Name()) })
+	others := slices.ContainsFunc(list,
+		func(e fs.DirEntry) bool { return !slices.Contains(f.rest(), e.Name()) })
 	if err != nil || others {
 		return err
 	}

@@ -71,7 +71,8 @@ func (c *crew) counter(ctx, told context.Context, orders http.Handler) error {
 	if err != nil {
 		return errors.Join(err, at.Close())
 	}
-	server := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute}
+	server := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+		WriteTimeout: time.Minute}
 	over := make(chan error, 1)
 	go func() { over <- server.Serve(at) }()
 	url := "http://" + at.Addr().String()

@@ -41,7 +41,8 @@ type ledger struct {
 func (l *ledger) find(ctx context.Context) (*entry, error) {
 	var e entry
 	var seed, topics, report string
-	err := l.db.QueryRow(ctx, l.sql["Claimed"]).Scan(&e.prefix, &seed, &e.orders, &e.sabotage, &e.style, &e.cluster, &topics, &report)
+	err := l.db.QueryRow(ctx, l.sql["Claimed"]).Scan(&e.prefix, &seed, &e.orders, &e.sabotage, &e.style,
+		&e.cluster, &topics, &report)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -71,7 +72,8 @@ func (l *ledger) claim(ctx context.Context, e *entry, first string) error {
 				return err
 			}
 		}
-		_, err := db.Exec(ctx, l.sql["Claim"], e.prefix, strconv.FormatUint(e.seed, 10), e.orders, e.sabotage, e.style, e.cluster, table.Time(time.Now()))
+		_, err := db.Exec(ctx, l.sql["Claim"], e.prefix, strconv.FormatUint(e.seed, 10), e.orders, e.sabotage,
+			e.style, e.cluster, table.Time(time.Now()))
 		return err
 	})
 	if err != nil {

@@ -48,7 +48,8 @@ func (c *crew) poison(ctx context.Context, order string, n int) {
 		kind = event.ChargePayment
 	}
 	m := skald.Message{
-		ID: rand.Text(), Source: elsewhere, Type: kind, Topic: placed.Topic, Key: []byte(order), Time: time.Now(),
+		ID: rand.Text(), Source: elsewhere, Type: kind, Topic: placed.Topic, Key: []byte(order),
+		Time:        time.Now(),
 		ContentType: "application/json", Data: []byte(`{"id": "` + order),
 	}
 	if n/poisonEvery%2 == 1 {
@@ -136,7 +137,8 @@ func (g *ground[TTx]) retry(ctx context.Context) error {
 		return nil // not yet
 	}
 	order := operate.Order{Author: "skald demo", Reason: "it does not last"}
-	_, err = operate.ChangeSagas(ctx, home.Store, operate.SagaSelection{Stuck: true}, operate.SagaChange{Verb: operate.RetrySaga}, order)
+	_, err = operate.ChangeSagas(ctx, home.Store, operate.SagaSelection{Stuck: true},
+		operate.SagaChange{Verb: operate.RetrySaga}, order)
 	if none := (*operate.NoneError)(nil); errors.As(err, &none) {
 		return nil
 	}
@@ -151,14 +153,17 @@ func mending(p *store.Parked) (e store.Effect, some bool) {
 		note.Action, note.Reason = "drop", "nobody can read it: "+p.Last.Why
 		return store.Effect{
 			Finish: &store.Finish{Consumer: p.Consumer, Identity: p.Identity}, Audit: note,
-			Mark: &store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Rejected, Reason: "dropped: nobody can read it", Held: true},
+			Mark: &store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Rejected,
+				Reason: "dropped: nobody can read it", Held: true},
 		}, true
 	case p.Dead != nil:
 		note.Action, note.Reason = "redrive", "it does not last: "+p.Last.Why
-		return store.Effect{Requeue: &store.Requeue{Consumer: p.Consumer, Identity: p.Identity}, Audit: note}, true
+		return store.Effect{Requeue: &store.Requeue{Consumer: p.Consumer, Identity: p.Identity}, Audit: note},
+			true
 	case !p.Waiting && p.Due > claimedLeast && p.Due < claimedMost:
 		note.Action, note.Reason = "release", "its service died with it in hand"
-		return store.Effect{Requeue: &store.Requeue{Consumer: p.Consumer, Identity: p.Identity}, Audit: note}, true
+		return store.Effect{Requeue: &store.Requeue{Consumer: p.Consumer, Identity: p.Identity}, Audit: note},
+			true
 	}
 	return e, false
 }

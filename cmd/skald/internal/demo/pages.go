@@ -33,6 +33,7 @@ func (c *crew) pages(actions context.Context, orders http.Handler) (http.Handler
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", orders)
-	mux.Handle(consoleAt+"/", console.New(consoleAt, all, &console.Options{Local: c.o.Operator, Actions: actions, Logger: c.o.Logger}))
+	mux.Handle(consoleAt+"/", console.New(consoleAt, all,
+		&console.Options{Local: c.o.Operator, Actions: actions, Logger: c.o.Logger}))
 	return mux, nil
 }

@@ -35,11 +35,14 @@ func openCache(o *Options) (cache *rediscache.Cache, end func() error, err error
 	logging.Disable() // the client would write to standard error by itself
 	at, err := redis.ParseURL(o.Redis)
 	if err != nil {
-		return nil, nil, &exit.UsageError{What: "--redis is redis://[USER:PASSWORD@]HOST:PORT[/DATABASE], or rediss:// with TLS"}
+		return nil, nil,
+			&exit.UsageError{
+				What: "--redis is redis://[USER:PASSWORD@]HOST:PORT[/DATABASE], or rediss:// with TLS"}
 	}
 	client := redis.NewClient(at)
 	cache, err = rediscache.New(goredis.New(client), &rediscache.Options{
-		TTL: cacheTTL, Prefix: o.Prefix + ":seen:", Guard: rediscmd.GuardOptions{Timeout: cacheTimeout, Logger: o.Logger},
+		TTL: cacheTTL, Prefix: o.Prefix + ":seen:",
+		Guard: rediscmd.GuardOptions{Timeout: cacheTimeout, Logger: o.Logger},
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("the cache in Redis: %w", err)

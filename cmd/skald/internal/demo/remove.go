@@ -62,7 +62,8 @@ func Remove(ctx context.Context, o Options, ask func(what string) error) (said s
 // tables are those that a service makes beside Skald's, and those outside without any of Skald's.
 func tables(service string) []string {
 	all := map[string][]string{
-		"order":        {"demo_run", "prices", "orders", "order_items", "order_history", "receipts", "cancellations", "changes"},
+		"order": {"demo_run", "prices", "orders", "order_items", "order_history", "receipts",
+			"cancellations", "changes"},
 		"payment":      {"accounts", "transfers", "entries", "payments"},
 		"inventory":    {"stock", "reservations", "movements"},
 		"fulfilment":   {"oversize", "parcels", "dispatches", "changes"},

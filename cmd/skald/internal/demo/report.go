@@ -101,7 +101,8 @@ func (c *crew) report(ctx context.Context, took time.Duration) (*Report, error) 
 			Dead: ends.Dead + ends.Redriven + ends.Dropped, Redriven: ends.Redriven, Dropped: ends.Dropped,
 			UnknownSettled: c.tally.unknownSettled,
 		},
-		Sagas: sagas, Cache: c.cached(), Faults: faults, Invariants: found, Story: story, Remains: c.site.remains() + c.bus.remains(c.o.Prefix),
+		Sagas: sagas, Cache: c.cached(), Faults: faults, Invariants: found, Story: story,
+		Remains: c.site.remains() + c.bus.remains(c.o.Prefix),
 	}, nil
 }
 
@@ -114,7 +115,8 @@ func (r *Report) broken(sabotage string) error {
 		}
 	}
 	if sabotage != "" {
-		return fmt.Errorf("%w without a safeguard (%s), as they must be: %s", ErrRed, sabotage, strings.Join(names, ", "))
+		return fmt.Errorf("%w without a safeguard (%s), as they must be: %s", ErrRed, sabotage,
+			strings.Join(names, ", "))
 	}
 	return fmt.Errorf("%w: %s", ErrRed, strings.Join(names, ", "))
 }

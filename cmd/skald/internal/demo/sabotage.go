@@ -31,9 +31,11 @@ func Sabotages() []string {
 func (o *Options) checkSabotage() error {
 	switch {
 	case o.Sabotage != "" && !oneOf(o.Sabotage, Sabotages()...):
-		return &exit.UsageError{What: fmt.Sprintf("--sabotage is %s, not %q", strings.Join(Sabotages(), ", "), o.Sabotage)}
+		return &exit.UsageError{What: fmt.Sprintf("--sabotage is %s, not %q", strings.Join(Sabotages(), ", "),
+			o.Sabotage)}
 	case oneOf(o.Sabotage, idCursor, createdAt) && !strings.HasPrefix(o.Store, "postgres"):
-		return &exit.UsageError{What: "--sabotage " + o.Sabotage + " needs --store postgres://…: SQLite has one writer at a time, " +
+		return &exit.UsageError{What: "--sabotage " + o.Sabotage +
+			" needs --store postgres://…: SQLite has one writer at a time, " +
 			"which commits in the order of the rows, so that a cursor over their numbers or times misses nothing there"}
 	}
 	return nil
@@ -41,7 +43,8 @@ func (o *Options) checkSabotage() error {
 
 // life is one session of a service: its seams wrapped with faults, one safeguard taken out where that was
 // asked for.
-func (g *ground[TTx]) session(ctx context.Context, name string, session *sagatest.Faults, client broker.Broker, c *crew) (place.Service, error) {
+func (g *ground[TTx]) session(ctx context.Context, name string, session *sagatest.Faults,
+	client broker.Broker, c *crew) (place.Service, error) {
 	home, err := g.Home(ctx, name)
 	if err != nil {
 		return nil, err
@@ -56,13 +59,15 @@ func (g *ground[TTx]) session(ctx context.Context, name string, session *sagates
 	case ackFirst:
 		b = sagatest.AckFirst(b)
 	case idCursor:
-		home.Store = &polling[TTx]{Driver: home.Store, db: home.Read, polled: c.polledOf(name), holds: session == c.faults, by: polledBy{
-			largest: g.sql["LargestRow"], value: bySeq, drawn: number(home.Read, g.sql["LastNumber"]),
-		}}
+		home.Store = &polling[TTx]{Driver: home.Store, db: home.Read, polled: c.polledOf(name),
+			holds: session == c.faults, by: polledBy{
+				largest: g.sql["LargestRow"], value: bySeq, drawn: number(home.Read, g.sql["LastNumber"]),
+			}}
 	case createdAt:
-		home.Store = &polling[TTx]{Driver: home.Store, db: home.Read, polled: c.polledOf(name), holds: session == c.faults, by: polledBy{
-			largest: g.sql["LatestRow"], value: byTime, drawn: number(home.Read, g.sql["LatestTime"]),
-		}}
+		home.Store = &polling[TTx]{Driver: home.Store, db: home.Read, polled: c.polledOf(name),
+			holds: session == c.faults, by: polledBy{
+				largest: g.sql["LatestRow"], value: byTime, drawn: number(home.Read, g.sql["LatestTime"]),
+			}}
 	case checkThenAct:
 		home.Store = &checked[TTx]{home.Store}
 	case dualWrite:

@@ -94,10 +94,11 @@ func (s *schemas) present(ctx context.Context, service string) (names []string, 
 	if err != nil {
 		return nil, err
 	}
-	err = table.All(ctx, table.Postgres(pool, "", nil).Read, s.sql["TablesInSchema"], []any{s.called(service)}, func(row table.Row) error {
-		names = append(names, "")
-		return row.Scan(&names[len(names)-1])
-	})
+	err = table.All(ctx, table.Postgres(pool, "", nil).Read, s.sql["TablesInSchema"],
+		[]any{s.called(service)}, func(row table.Row) error {
+			names = append(names, "")
+			return row.Scan(&names[len(names)-1])
+		})
 	return names, err
 }
 
@@ -112,7 +113,9 @@ func (s *schemas) bare(ctx context.Context) (table.Home[pgx.Tx], error) {
 // first makes the schema, unless somebody with more rights has made it for us.
 func (s *schemas) first(ctx context.Context) (string, error) {
 	var there bool
-	err := s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text)", s.called("order")).Scan(&there)
+	err := s.pool.QueryRow(ctx,
+		"SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text)",
+		s.called("order")).Scan(&there)
 	if err != nil || there {
 		return "", err
 	}
@@ -172,7 +175,8 @@ func (s *schemas) drop(ctx context.Context, service string) error {
 
 // dropped drops what the demo made in a schema, and the schema, in one transaction that end ends. Nothing
 // goes that needs CASCADE.
-func (s *schemas) dropped(ctx context.Context, service string, end func(context.Context, pgx.Tx) error) error {
+func (s *schemas) dropped(ctx context.Context, service string,
+	end func(context.Context, pgx.Tx) error) error {
 	pool, err := s.open(ctx)
 	if err != nil {
 		return err

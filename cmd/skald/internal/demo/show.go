@@ -43,12 +43,15 @@ func Show(ctx context.Context, o Options, order string) (lines []string, err err
 	outside := tellMoves(moves)
 	lines = append(lines, "order "+order)
 	if e.report == nil {
-		return append(slices.Concat(lines, tellAll(chapters, nil, nil, o.orchestrated()), outside), "The run is not finished: what came again and which faults struck is not known yet."), nil
+		return append(slices.Concat(lines, tellAll(chapters, nil, nil, o.orchestrated()), outside),
+			"The run is not finished: what came again and which faults struck is not known yet."), nil
 	}
 	repeats, watched := e.report.Repeats[order]
-	lines = slices.Concat(lines, tellAll(chapters, repeats, e.report.Faults[order], o.orchestrated()), outside)
+	lines = slices.Concat(lines, tellAll(chapters, repeats, e.report.Faults[order], o.orchestrated()),
+		outside)
 	if !watched {
-		lines = append(lines, fmt.Sprintf("Not one of the first %d orders that were watched: what came again and which faults struck is not known.", watchedOrders))
+		lines = append(lines,
+			fmt.Sprintf("Not one of the first %d orders that were watched: what came again and which faults struck is not known.", watchedOrders))
 	}
 	return lines, nil
 }

@@ -25,7 +25,8 @@ var queries embed.FS
 type site interface {
 	place.Shop
 	// life is one session of a service.
-	session(ctx context.Context, name string, session *sagatest.Faults, client broker.Broker, c *crew) (place.Service, error)
+	session(ctx context.Context, name string, session *sagatest.Faults, client broker.Broker,
+		c *crew) (place.Service, error)
 	// moves is what the gateway has moved for an order, by its own ledger.
 	moves(ctx context.Context, order string) ([]gateway.Moved, error)
 	// placer takes wishes at the Order service.
@@ -111,7 +112,8 @@ type kind[TTx any] interface {
 
 // errOther: two at once would each take the other's services for dead ones.
 func errOther(at string) error {
-	return &exit.ForeignError{What: "another demo is at work at " + at, Remedy: "wait for its end, or choose another --dir or --prefix"}
+	return &exit.ForeignError{What: "another demo is at work at " + at,
+		Remedy: "wait for its end, or choose another --dir or --prefix"}
 }
 
 // errRemoved: who waited for the lock finds nothing left.

@@ -14,7 +14,8 @@ import (
 
 // story tells of one order: each row and mark that the databases have, each repeat that was seen on the way,
 // each fault that was injected.
-func (c *crew) story(ctx context.Context, dbs map[string]table.DB, found []audit.Invariant) ([]string, error) {
+func (c *crew) story(ctx context.Context, dbs map[string]table.DB,
+	found []audit.Invariant) ([]string, error) {
 	id, title, err := c.hero(ctx, dbs["order"], victim(found))
 	if err != nil || id == "" {
 		return nil, err
@@ -27,7 +28,8 @@ func (c *crew) story(ctx context.Context, dbs map[string]table.DB, found []audit
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat([]string{title}, tellAll(chapters, c.watch.repeats(c.o.Prefix)[id], c.watch.struckOrders()[id], c.o.orchestrated()), tellMoves(moves)), nil
+	return slices.Concat([]string{title}, tellAll(chapters, c.watch.repeats(c.o.Prefix)[id],
+		c.watch.struckOrders()[id], c.o.orchestrated()), tellMoves(moves)), nil
 }
 
 func tellAll(chapters []audit.Chapter, repeats []Repeat, faults []Fault, orchestrated bool) (lines []string) {
@@ -40,28 +42,33 @@ func tellAll(chapters []audit.Chapter, repeats []Repeat, faults []Fault, orchest
 // chapter is one message: its row, and what became of it where.
 func chapter(ch audit.Chapter, repeats []Repeat, faults []Fault, orchestrated bool) []string {
 	indent := strings.Repeat("  ", ch.Depth)
-	lines := []string{line(ch.At, "%s%s says %s: row %d of its outbox, message %s", indent, ch.Service, ch.Type, ch.Row, ch.ID)}
+	lines := []string{line(ch.At, "%s%s says %s: row %d of its outbox, message %s", indent, ch.Service,
+		ch.Type, ch.Row, ch.ID)}
 	var behind []string // each begins with its time
 	for _, t := range ch.Taken {
 		reason := ""
 		if t.Reason != "" {
 			reason = ": " + t.Reason
 		}
-		behind = append(behind, line(t.At, "%s  %s marks it %s%s   # %s", indent, t.Service, t.Outcome, reason, handler(t.Service)))
+		behind = append(behind, line(t.At, "%s  %s marks it %s%s   # %s", indent, t.Service, t.Outcome,
+			reason, handler(t.Service)))
 	}
 	for _, f := range faults {
 		if f.Message == ch.ID {
-			behind = append(behind, line(f.At, "%s  %s   # injected: %s; %s", indent, f.words(ch.Type), f.Kind, f.file()))
+			behind = append(behind, line(f.At, "%s  %s   # injected: %s; %s", indent, f.words(ch.Type),
+				f.Kind, f.file()))
 		}
 	}
 	if at, who := again(repeats, ch.ID); who != "" {
 		behind = append(behind, line(at, "%s  again: %s", indent, who))
 	}
-	slices.SortStableFunc(behind, func(a, b string) int { return strings.Compare(a[:len(clock)], b[:len(clock)]) })
+	slices.SortStableFunc(behind,
+		func(a, b string) int { return strings.Compare(a[:len(clock)], b[:len(clock)]) })
 	lines = append(lines, behind...)
 	for _, name := range audit.Subscribers(ch.Type, orchestrated) {
 		if !slices.ContainsFunc(ch.Taken, func(t audit.Taken) bool { return t.Service == name }) {
-			lines = append(lines, fmt.Sprintf("                %s  %s has no mark of it   # %s", indent, name, handler(name)))
+			lines = append(lines, fmt.Sprintf("                %s  %s has no mark of it   # %s", indent, name,
+				handler(name)))
 		}
 	}
 	return lines
@@ -122,7 +129,8 @@ func (c *crew) hero(ctx context.Context, db table.DB, victim string) (id, title 
 		}
 		if score := c.score(one, victim); score > best {
 			best, id = score, one
-			title = strings.TrimSuffix(fmt.Sprintf("order %s, %s: %s", one, state, strings.ReplaceAll(reason, "_", " ")), ": ")
+			title = strings.TrimSuffix(fmt.Sprintf("order %s, %s: %s", one, state,
+				strings.ReplaceAll(reason, "_", " ")), ": ")
 		}
 		return nil
 	})

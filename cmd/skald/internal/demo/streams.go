@@ -18,7 +18,8 @@ func (b *bus) ownOnNATS(ctx context.Context, e *entry, ids map[string]string) er
 			return fmt.Errorf("look into topics at %s: %w", b.url, err)
 		}
 		for _, topic := range used {
-			return &exit.ForeignError{What: "there are messages that the demo did not write in " + topic, Remedy: "remove its stream by hand; nothing is removed yet"}
+			return &exit.ForeignError{What: "there are messages that the demo did not write in " + topic,
+				Remedy: "remove its stream by hand; nothing is removed yet"}
 		}
 	}
 	names := event.New(e.prefix).Topics()
@@ -29,7 +30,8 @@ func (b *bus) ownOnNATS(ctx context.Context, e *entry, ids map[string]string) er
 		}
 		for _, topic := range read {
 			if !slices.Contains(names, topic) {
-				return &exit.ForeignError{What: "the group " + group + " reads " + topic + ", which the demo does not", Remedy: "remove the group by hand; nothing is removed yet"}
+				return &exit.ForeignError{What: "the group " + group + " reads " + topic +
+					", which the demo does not", Remedy: "remove the group by hand; nothing is removed yet"}
 			}
 		}
 	}

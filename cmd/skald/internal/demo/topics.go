@@ -22,11 +22,13 @@ import (
 
 // admin asks Kafka with a client of its own.
 func (b *bus) admin(ctx context.Context, do func(ctx context.Context, adm *kadm.Client) error) error {
-	return b.client(ctx, func(ctx context.Context, cl *kgo.Client) error { return do(ctx, kadm.NewClient(cl)) })
+	return b.client(ctx,
+		func(ctx context.Context, cl *kgo.Client) error { return do(ctx, kadm.NewClient(cl)) })
 }
 
 func (b *bus) client(ctx context.Context, do func(ctx context.Context, cl *kgo.Client) error) error {
-	cl, err := kgo.NewClient(slices.Concat(b.opts.Client, []kgo.Opt{kgo.SeedBrokers(strings.Split(b.kafka, ",")...)})...)
+	cl, err := kgo.NewClient(slices.Concat(b.opts.Client,
+		[]kgo.Opt{kgo.SeedBrokers(strings.Split(b.kafka, ",")...)})...)
 	if err != nil {
 		return fmt.Errorf("connect to Kafka: %w", err)
 	}
@@ -44,14 +46,16 @@ func (b *bus) made(ctx context.Context, e *entry) (ids map[string]string, err er
 		return nil, err
 	}
 	if cluster != e.cluster {
-		return nil, &exit.ForeignError{What: "the run is not on the broker " + b.url, Remedy: "give its --broker"}
+		return nil, &exit.ForeignError{What: "the run is not on the broker " + b.url,
+			Remedy: "give its --broker"}
 	}
 	if b.forgetful() {
 		return nil, nil
 	}
 	for name, id := range ids {
 		if len(e.topics) > 0 && e.topics[name] != id {
-			return nil, &exit.ForeignError{What: "the demo did not make the topic " + name + " at " + b.url, Remedy: "remove it, or give its own --broker; nothing is removed yet"}
+			return nil, &exit.ForeignError{What: "the demo did not make the topic " + name + " at " + b.url,
+				Remedy: "remove it, or give its own --broker; nothing is removed yet"}
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
@@ -82,7 +86,8 @@ func unused(ctx context.Context, adm *kadm.Client, topics []string) (err error) 
 	}
 	ends.Each(func(at kadm.ListedOffset) {
 		if at.Offset > 0 {
-			err = &exit.ForeignError{What: "there are messages that the demo did not write in " + at.Topic, Remedy: "remove the topic by hand; nothing is removed yet"}
+			err = &exit.ForeignError{What: "there are messages that the demo did not write in " + at.Topic,
+				Remedy: "remove the topic by hand; nothing is removed yet"}
 		}
 	})
 	return err
@@ -103,7 +108,8 @@ func ownGroups(ctx context.Context, adm *kadm.Client, prefix string, topics []st
 		}
 		for topic := range read {
 			if !slices.Contains(topics, topic) {
-				return &exit.ForeignError{What: "the group " + group + " reads " + topic + ", which the demo does not", Remedy: "remove the group by hand; nothing is removed yet"}
+				return &exit.ForeignError{What: "the group " + group + " reads " + topic +
+					", which the demo does not", Remedy: "remove the group by hand; nothing is removed yet"}
 			}
 		}
 	}
@@ -156,7 +162,8 @@ func deleteTopics(ctx context.Context, cl *kgo.Client, ids map[string]string) er
 	}
 	for _, one := range done.Topics {
 		err := kerr.ErrorForCode(one.ErrorCode)
-		if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) && !errors.Is(err, kerr.UnknownTopicID) {
+		if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) &&
+			!errors.Is(err, kerr.UnknownTopicID) {
 			return err
 		}
 	}

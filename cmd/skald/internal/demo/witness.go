@@ -130,7 +130,8 @@ type watchedBroker struct {
 }
 
 // Publish meets messages before a fault can strike them.
-func (b watchedBroker) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
+func (b watchedBroker) Publish(ctx context.Context, msgs []skald.Message,
+	only ...broker.Topics) broker.Pending {
 	b.w.mu.Lock()
 	for i := range msgs {
 		b.w.meet(&msgs[i])

@@ -46,10 +46,13 @@ func (d *doctor) broker(ctx context.Context) error {
 // marks go too early.
 func (d *doctor) sensible(c *cobra.Command) error {
 	if c.Flags().Changed("broker-keeps") && d.brokerKeeps <= 0 {
-		return &exit.UsageError{What: fmt.Sprintf("--broker-keeps is a time above 0, not %v: leave it out where the broker is to be asked", d.brokerKeeps)}
+		return &exit.UsageError{What: fmt.Sprintf(
+			"--broker-keeps is a time above 0, not %v: leave it out where the broker is to be asked",
+			d.brokerKeeps)}
 	}
 	if !(d.Exam.Rate >= 0) || d.Exam.Connections < 0 {
-		return &exit.UsageError{What: fmt.Sprintf("--rate and --connections are numbers from 0 on, not %v and %d", d.Exam.Rate, d.Exam.Connections)}
+		return &exit.UsageError{What: fmt.Sprintf(
+			"--rate and --connections are numbers from 0 on, not %v and %d", d.Exam.Rate, d.Exam.Connections)}
 	}
 	for _, name := range []string{"outbox", "age", "saga", "dead"} {
 		if t, err := c.Flags().GetDuration(name); err != nil || t < 0 {
@@ -90,17 +93,21 @@ func (d *doctor) handlers(ctx context.Context) {
 		}
 	}
 	if len(late) == 0 {
-		d.Say(about, "metrics", skald.Doubtful, "no message was handled there yet", "ask again later, or ask another process")
+		d.Say(about, "metrics", skald.Doubtful, "no message was handled there yet",
+			"ask again later, or ask another process")
 	}
 	for _, consumer := range slices.Sorted(maps.Keys(late)) {
 		grade, remedy := skald.Fine, ""
 		switch may := d.Exam.Handle.Seconds(); {
 		case late[consumer] > may:
-			grade, remedy = skald.Failed, "raise inbox.Options.Timeouts.Handle (and --handle), or call what is slow outside of the transaction"
+			grade, remedy = skald.Failed,
+				"raise inbox.Options.Timeouts.Handle (and --handle), or call what is slow outside of the transaction"
 		case late[consumer] > may/2:
-			grade, remedy = skald.Doubtful, "raise inbox.Options.Timeouts.Handle, or make handlers quicker: little is left before they are cut off"
+			grade, remedy = skald.Doubtful,
+				"raise inbox.Options.Timeouts.Handle, or make handlers quicker: little is left before they are cut off"
 		}
-		d.Say(about, "p99 of "+consumer, grade, fmt.Sprintf("at most %v, a handler may take %v", seconds(late[consumer]), d.Exam.Handle), remedy)
+		d.Say(about, "p99 of "+consumer, grade,
+			fmt.Sprintf("at most %v, a handler may take %v", seconds(late[consumer]), d.Exam.Handle), remedy)
 	}
 }
 

@@ -46,25 +46,32 @@ type doctor struct {
 func Command(out io.Writer) *cobra.Command {
 	d := &doctor{}
 	d.Remedy = func(err error) string { return strings.TrimPrefix(exit.Remedy(err), ": ") }
-	c := &cobra.Command{Use: "doctor", Short: "What stands against the promises, or the load", Long: about, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "doctor", Short: "What stands against the promises, or the load", Long: about,
+		Args: cobra.NoArgs}
 	given.StoreFlags(c, &d.schema, &d.asJSON)
 	f := c.Flags()
 	f.String("broker", "", "kafka://…, nats://… or amqp://…; SKALD_BROKER stands for it")
 	f.StringArrayVar(&d.Topics, "topic", nil, "to be looked at, at the broker; again for each further one")
-	f.StringVar(&d.Consumer, "consumer", "", "a consumer group: what is kept for it, and on RabbitMQ its queues")
+	f.StringVar(&d.Consumer, "consumer", "",
+		"a consumer group: what is kept for it, and on RabbitMQ its queues")
 	f.Float64Var(&d.Exam.Rate, "rate", 0, "how many messages a second it is to be ready for")
 	f.DurationVar(&d.Exam.Handle, "handle", time.Minute,
 		"inbox.Options.Timeouts.Handle: how long a handler may take")
 	f.IntVar(&d.Exam.Connections, "connections", 0, "how many connections all processes want together")
-	f.StringArrayVar(&d.accepted, "accept", nil, "the name of a finding that is known and meant: if it failed, it is a warning; again for each further one")
-	f.StringVar(&d.lock, "lock", "", "the file that schema.WriteLock wrote: whether payloads of the outbox can be read as what the program declares")
+	f.StringArrayVar(&d.accepted, "accept", nil,
+		"the name of a finding that is known and meant: if it failed, it is a warning; again for each further one")
+	f.StringVar(&d.lock, "lock", "",
+		"the file that schema.WriteLock wrote: whether payloads of the outbox can be read as what the program declares")
 	f.StringVar(&d.metrics, "metrics", "", "http://…/metrics of a service: how long its handlers take")
-	f.DurationVar(&d.window.Outbox, "outbox", 7*24*time.Hour, "how long producers' outboxes keep rows, or their longest lag")
+	f.DurationVar(&d.window.Outbox, "outbox", 7*24*time.Hour,
+		"how long producers' outboxes keep rows, or their longest lag")
 	f.DurationVar(&d.window.Age, "age", 24*time.Hour,
 		"inbox.Options.Retry.Age: how long a failing message is tried again")
 	f.DurationVar(&d.window.Saga, "saga", 0, "the longest that a saga lives (default: there is none)")
-	f.DurationVar(&d.window.Dead, "dead", 0, "how long dead letters may still come from elsewhere (default: they do not)")
-	f.DurationVar(&d.brokerKeeps, "broker-keeps", 0, "how long the broker keeps messages of each --topic, or of any (default: it is asked, of each --topic)")
+	f.DurationVar(&d.window.Dead, "dead", 0,
+		"how long dead letters may still come from elsewhere (default: they do not)")
+	f.DurationVar(&d.brokerKeeps, "broker-keeps", 0,
+		"how long the broker keeps messages of each --topic, or of any (default: it is asked, of each --topic)")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := d.sensible(c); err != nil {
 			return err
@@ -77,7 +84,8 @@ func Command(out io.Writer) *cobra.Command {
 			return &exit.UsageError{What: "whom? Give --store, --broker or both"}
 		}
 		if at == "" && (d.Exam.Rate != 0 || d.Exam.Connections != 0 || d.lock != "") {
-			return &exit.UsageError{What: "--rate, --connections and --lock are asked of the database: give --store, too"}
+			return &exit.UsageError{
+				What: "--rate, --connections and --lock are asked of the database: give --store, too"}
 		}
 		if at != "" {
 			if err := d.readLock(); err != nil {
@@ -137,7 +145,8 @@ func (d *doctor) tell(out io.Writer) error {
 		}
 	}
 	if d.asJSON {
-		err := json.NewEncoder(out).Encode(map[string]any{"ok": failed == 0, "failed": failed, "warnings": warned, "findings": d.Found})
+		err := json.NewEncoder(out).Encode(map[string]any{"ok": failed == 0, "failed": failed,
+			"warnings": warned, "findings": d.Found})
 		return errors.Join(err, verdictOf(failed, len(d.Found)))
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

@@ -82,7 +82,8 @@ type PasswordError struct {
 }
 
 func (e *PasswordError) Error() string {
-	return fmt.Sprintf("ask for the password: %v: see what %s does when you run it by hand", e.Why, e.Variable)
+	return fmt.Sprintf("ask for the password: %v: see what %s does when you run it by hand",
+		e.Why, e.Variable)
 }
 
 func (e *PasswordError) Unwrap() error { return e.Why }
@@ -118,7 +119,8 @@ func ownCode(err error) int {
 		return Partly
 	case errors.As(err, &failed):
 		return Failed
-	case errors.As(err, &right), errors.As(err, &password), errors.Is(err, fs.ErrPermission), kafkaSaysNo(err), natsSaysNo(err), rabbitSaysNo(err):
+	case errors.As(err, &right), errors.As(err, &password), errors.Is(err, fs.ErrPermission),
+		kafkaSaysNo(err), natsSaysNo(err), rabbitSaysNo(err):
 		return Right
 	case errors.Is(err, ErrNone), errors.Is(err, broker.ErrNoTopic):
 		return None
@@ -132,19 +134,22 @@ func ownCode(err error) int {
 func kafkaSaysNo(err error) bool {
 	var answered *kerr.Error
 	return errors.As(err, &answered) && slices.Contains([]*kerr.Error{kerr.SaslAuthenticationFailed,
-		kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed}, answered)
+		kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed},
+		answered)
 }
 
 // natsSaysNo: a wrong password, or a missing right.
 func natsSaysNo(err error) bool {
-	return slices.ContainsFunc([]error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
+	return slices.ContainsFunc([]error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked,
+		nats.ErrAccountAuthExpired,
 		nats.ErrPermissionViolation}, func(no error) bool { return errors.Is(err, no) })
 }
 
 // rabbitSaysNo: a wrong password, a missing right, or no right to the virtual host.
 func rabbitSaysNo(err error) bool {
 	var answered *amqp.Error
-	return errors.As(err, &answered) && (answered.Code == amqp.AccessRefused || answered.Code == amqp.NotAllowed)
+	return errors.As(err, &answered) &&
+		(answered.Code == amqp.AccessRefused || answered.Code == amqp.NotAllowed)
 }
 
 func wrongState(err error) bool {
@@ -154,7 +159,8 @@ func wrongState(err error) bool {
 	var pgSource *pgstore.SourceError
 	var pgChanged *pgstore.ChangedError
 	var encoding *store.EncodingError
-	return errors.Is(err, store.ErrMoved) || errors.Is(err, rabbitbroker.ErrSettings) || errors.As(err, &schema) || errors.As(err, &liteSource) || errors.As(err, &liteChanged) ||
+	return errors.Is(err, store.ErrMoved) || errors.Is(err, rabbitbroker.ErrSettings) ||
+		errors.As(err, &schema) || errors.As(err, &liteSource) || errors.As(err, &liteChanged) ||
 		errors.As(err, &pgSource) || errors.As(err, &pgChanged) || errors.As(err, &encoding) || noTable(err)
 }
 

@@ -12,9 +12,11 @@ import (
 func TestExitCodeOfVerbs(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]int{
-		&operate.UsageError{}: exit.Usage, &operate.RenameError{}: exit.Usage, &operate.UnsettledError{}: exit.Usage,
-		&operate.NoneError{}: exit.None, &operate.UnknownConsumerError{}: exit.None,
-		&operate.PartlyError{}: exit.Partly, &operate.StoppedError{}: exit.Failed, operate.ErrUnmoved: exit.State,
+		&operate.UsageError{}: exit.Usage, &operate.RenameError{}: exit.Usage,
+		&operate.UnsettledError{}: exit.Usage,
+		&operate.NoneError{}:      exit.None, &operate.UnknownConsumerError{}: exit.None,
+		&operate.PartlyError{}: exit.Partly, &operate.StoppedError{}: exit.Failed,
+		operate.ErrUnmoved: exit.State,
 	} {
 		if code := exit.Code(fmt.Errorf("verb: %w", err)); code != want {
 			t.Errorf("%T is %d, want %d", err, code, want)

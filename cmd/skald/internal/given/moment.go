@@ -17,7 +17,8 @@ func Moment(flag, text string) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		err = &exit.UsageError{What: fmt.Sprintf("--%s %q: give a time as 2026-01-31T08:00:00Z, or how long ago as 2h", flag, text)}
+		err = &exit.UsageError{What: fmt.Sprintf(
+			"--%s %q: give a time as 2026-01-31T08:00:00Z, or how long ago as 2h", flag, text)}
 	}
 	return at, err
 }

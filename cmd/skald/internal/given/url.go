@@ -15,7 +15,8 @@ import (
 
 // URLFlags are those whose value may hold a password.
 func URLFlags() map[string]string {
-	return map[string]string{"store": "SKALD_STORE", "broker": "SKALD_BROKER", "listen": "SKALD_LISTEN", "registry": "SKALD_REGISTRY"}
+	return map[string]string{"store": "SKALD_STORE", "broker": "SKALD_BROKER", "listen": "SKALD_LISTEN",
+		"registry": "SKALD_REGISTRY"}
 }
 
 // Resolve reads the URLs that are given as @FILE, and warns of a password that is an argument.
@@ -44,7 +45,8 @@ func Resolve(c *cobra.Command) (err error) {
 			if strings.HasPrefix(c.CommandPath(), "skald demo") { // it takes none from the environment
 				set = ""
 			}
-			fmt.Fprintf(c.ErrOrStderr(), "skald: warning: --%s has a password: lists of processes show it to all users of this machine; %sgive --%s @FILE\n",
+			fmt.Fprintf(c.ErrOrStderr(),
+				"skald: warning: --%s has a password: lists of processes show it to all users of this machine; %sgive --%s @FILE\n",
 				f.Name, set, f.Name)
 		}
 	})

@@ -22,9 +22,11 @@ import (
 
 // Parked is skald parked.
 func Parked(out, errs io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "parked", Short: "Messages that failed and are tried again, and those behind them", RunE: given.NoVerb}
+	c := &cobra.Command{Use: "parked",
+		Short: "Messages that failed and are tried again, and those behind them", RunE: given.NoVerb}
 	w := &wanted{}
-	free := &cobra.Command{Use: "release", Short: "Have parked messages tried now, with all their attempts before them", Args: cobra.NoArgs,
+	free := &cobra.Command{Use: "release",
+		Short: "Have parked messages tried now, with all their attempts before them", Args: cobra.NoArgs,
 		Long: `The running consumer takes them within seconds, under their own ids; of one key in their order, one at a time.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return w.bulk(c, errs, "release", func(ctx context.Context, k keeper, o operate.Order) error {
@@ -43,26 +45,28 @@ func Parked(out, errs io.Writer) *cobra.Command {
 // Dead is skald dead.
 func Dead(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "dead", Short: "Dead letters: look, redrive, drop", RunE: given.NoVerb}
-	c.AddCommand(groupsCommand(out), listCommand(out, true, "Dead letters, in the order of arrival"), showDeadCommand(out), redriveCommand(out, errs), redrivesCommand(out), dropCommand(out, errs),
+	c.AddCommand(groupsCommand(out), listCommand(out, true, "Dead letters, in the order of arrival"),
+		showDeadCommand(out), redriveCommand(out, errs), redrivesCommand(out), dropCommand(out, errs),
 		editCommand(out), exportCommand(out), importCommand(out, errs))
 	return c
 }
 
 func groupsCommand(out io.Writer) *cobra.Command {
 	w := &wanted{dead: true}
-	c := &cobra.Command{Use: "groups", Short: "Dead letters by what went wrong", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
-		return w.with(c, func(ctx context.Context, k keeper) error {
-			all, err := operate.Groups(ctx, k, w.selection())
-			if err != nil {
-				return err
-			}
-			if w.limit > 0 {
-				all = all[:min(w.limit, len(all))]
-			}
-			say.None(c.ErrOrStderr(), len(all), w.JSON)
-			return tellGroups(out, all, w.JSON)
-		})
-	}}
+	c := &cobra.Command{Use: "groups", Short: "Dead letters by what went wrong", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return w.with(c, func(ctx context.Context, k keeper) error {
+				all, err := operate.Groups(ctx, k, w.selection())
+				if err != nil {
+					return err
+				}
+				if w.limit > 0 {
+					all = all[:min(w.limit, len(all))]
+				}
+				say.None(c.ErrOrStderr(), len(all), w.JSON)
+				return tellGroups(out, all, w.JSON)
+			})
+		}}
 	w.flags(c, false)
 	return c
 }
@@ -77,7 +81,8 @@ func tellGroups(out io.Writer, all []operate.Group, asJSON bool) (err error) {
 			err = errors.Join(err, json.NewEncoder(out).Encode(g))
 			continue
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Count, g.Consumer, g.Fingerprint, g.Kind, g.Type,
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Count, g.Consumer, g.Fingerprint,
+			g.Kind, g.Type,
 			g.First.Format(time.RFC3339), g.Last.Format(time.RFC3339), say.FirstLine(g.Error))
 	}
 	return errors.Join(err, table.Flush())
@@ -85,26 +90,27 @@ func tellGroups(out io.Writer, all []operate.Group, asJSON bool) (err error) {
 
 func showDeadCommand(out io.Writer) *cobra.Command {
 	w := &wanted{dead: true}
-	c := &cobra.Command{Use: "show", Short: "Dead letters with all that is known, payloads too, as JSON", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
-		n := 0
-		err := w.eachIn(c, false, func(ctx context.Context, k keeper, p *store.Parked) error {
-			n++
-			enc := json.NewEncoder(out)
-			if !w.JSON {
-				enc.SetIndent("", "  ")
+	c := &cobra.Command{Use: "show", Short: "Dead letters with all that is known, payloads too, as JSON",
+		Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+			n := 0
+			err := w.eachIn(c, false, func(ctx context.Context, k keeper, p *store.Parked) error {
+				n++
+				enc := json.NewEncoder(out)
+				if !w.JSON {
+					enc.SetIndent("", "  ")
+				}
+				enc.SetEscapeHTML(false)
+				m := operate.MessageOf(p)
+				if m.Payload == nil { // what cannot be read by a schema is shown as bytes alone
+					m.Payload, _ = schema.Readable(ctx, k, "", p.Message, schemas.Formats()...)
+				}
+				return enc.Encode(m)
+			})
+			if err == nil && n == 0 {
+				err = &exit.NoneError{What: "no dead letter is meant by these flags"}
 			}
-			enc.SetEscapeHTML(false)
-			m := operate.MessageOf(p)
-			if m.Payload == nil { // what cannot be read by a schema is shown as bytes alone
-				m.Payload, _ = schema.Readable(ctx, k, "", p.Message, schemas.Formats()...)
-			}
-			return enc.Encode(m)
-		})
-		if err == nil && n == 0 {
-			err = &exit.NoneError{What: "no dead letter is meant by these flags"}
-		}
-		return err
-	}}
+			return err
+		}}
 	w.flags(c, false)
 	return c
 }

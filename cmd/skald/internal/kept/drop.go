@@ -21,32 +21,36 @@ Where the provider has answered already, that counts. What its handler would hav
 
 func dropCommand(out, errs io.Writer) *cobra.Command {
 	w, call := &wanted{dead: true}, ""
-	c := &cobra.Command{Use: "drop", Short: "Give dead letters up, for a reason", Long: dropAbout, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
-		found := operate.Settlement(call)
-		if call != "" && found != operate.CallDone && found != operate.CallRefused {
-			return &exit.UsageError{What: fmt.Sprintf("--call is %s or %s, not %q", operate.CallDone, operate.CallRefused, call)}
-		}
-		return w.bulk(c, errs, "drop", func(ctx context.Context, k keeper, o operate.Order) error {
-			r, err := operate.Drop(ctx, k, w.selection(), found, o)
-			if exit.Reported(err) {
-				return errors.Join(tellBulk(out, w, "drop", r.Report, callWanted(r.Unsettled)...), err)
+	c := &cobra.Command{Use: "drop", Short: "Give dead letters up, for a reason", Long: dropAbout,
+		Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+			found := operate.Settlement(call)
+			if call != "" && found != operate.CallDone && found != operate.CallRefused {
+				return &exit.UsageError{What: fmt.Sprintf("--call is %s or %s, not %q", operate.CallDone,
+					operate.CallRefused, call)}
 			}
-			if wants := new(operate.UnsettledError); errors.As(err, &wants) {
-				err = &exit.UsageError{What: "drop " + callWanted([]operate.UnsettledError{*wants})[0]}
-			}
-			return err
-		})
-	}}
+			return w.bulk(c, errs, "drop", func(ctx context.Context, k keeper, o operate.Order) error {
+				r, err := operate.Drop(ctx, k, w.selection(), found, o)
+				if exit.Reported(err) {
+					return errors.Join(tellBulk(out, w, "drop", r.Report, callWanted(r.Unsettled)...), err)
+				}
+				if wants := new(operate.UnsettledError); errors.As(err, &wants) {
+					err = &exit.UsageError{What: "drop " + callWanted([]operate.UnsettledError{*wants})[0]}
+				}
+				return err
+			})
+		}}
 	w.bulkFlags(c)
-	c.Flags().StringVar(&call, "call", "", "what became of the calls outside that they are at: "+string(operate.CallDone)+" or "+string(operate.CallRefused))
+	c.Flags().StringVar(&call, "call", "", "what became of the calls outside that they are at: "+
+		string(operate.CallDone)+" or "+string(operate.CallRefused))
 	return c
 }
 
 // callWanted says of which messages --call will be wanted.
 func callWanted(list []operate.UnsettledError) (out []string) {
 	for _, u := range list {
-		out = append(out, fmt.Sprintf("%s: %s, and nobody asks what became of it once the message is dropped: look it up at the provider, then say --call %s or --call %s",
-			u.ID, u.Where(), operate.CallDone, operate.CallRefused))
+		out = append(out,
+			fmt.Sprintf("%s: %s, and nobody asks what became of it once the message is dropped: look it up at the provider, then say --call %s or --call %s",
+				u.ID, u.Where(), operate.CallDone, operate.CallRefused))
 	}
 	return out
 }

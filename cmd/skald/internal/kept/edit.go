@@ -22,7 +22,9 @@ no key that a new message could have.`
 func editCommand(out io.Writer) *cobra.Command {
 	w := &wanted{dead: true}
 	var data string
-	c := &cobra.Command{Use: "edit", Short: "Put a message with another payload in the place of a dead letter", Long: editAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "edit",
+		Short: "Put a message with another payload in the place of a dead letter", Long: editAbout,
+		Args: cobra.NoArgs}
 	w.flags(c, true)
 	given.DataFlag(c, &data, "the new payload")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -52,13 +54,15 @@ func editCommand(out io.Writer) *cobra.Command {
 
 func tellEdit(out io.Writer, w *wanted, r operate.EditReport) error {
 	if w.JSON {
-		return json.NewEncoder(out).Encode(map[string]any{"what": "edit", "id": r.ID, "instead_of": r.InsteadOf, "consumer": r.Consumer,
+		return json.NewEncoder(out).Encode(map[string]any{"what": "edit", "id": r.ID,
+			"instead_of": r.InsteadOf, "consumer": r.Consumer,
 			"bytes": r.Bytes, "dry_run": w.Dry})
 	}
 	word := "is parked"
 	if w.Dry {
 		word = "would be parked"
 	}
-	_, err := fmt.Fprintf(out, "%s %s in the place of %s, with %d bytes instead of %d\n", r.ID, word, r.InsteadOf, r.Bytes, r.Before)
+	_, err := fmt.Fprintf(out, "%s %s in the place of %s, with %d bytes instead of %d\n", r.ID, word,
+		r.InsteadOf, r.Bytes, r.Before)
 	return err
 }

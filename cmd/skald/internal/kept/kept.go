@@ -29,25 +29,27 @@ type keeper interface {
 
 func listCommand(out io.Writer, dead bool, short string) *cobra.Command {
 	w := &wanted{dead: dead}
-	c := &cobra.Command{Use: "list", Short: short, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
-		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		n := 0
-		err := w.each(c, true, func(p *store.Parked) error {
-			n++
-			if w.JSON {
-				return json.NewEncoder(out).Encode(operate.MessageOf(p))
+	c := &cobra.Command{Use: "list", Short: short, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+			n := 0
+			err := w.each(c, true, func(p *store.Parked) error {
+				n++
+				if w.JSON {
+					return json.NewEncoder(out).Encode(operate.MessageOf(p))
+				}
+				if n == 1 {
+					fmt.Fprintln(table, "consumer\tid\ttype\tkey\tattempts\tstate\terror")
+				}
+				_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", p.Consumer, p.ID, p.Message.Type,
+					given.KeyText(p.Message.Key), p.Attempts, operate.State(p), say.FirstLine(p.Last.Why))
+				return err
+			})
+			if err == nil {
+				say.None(c.ErrOrStderr(), n, w.JSON)
 			}
-			if n == 1 {
-				fmt.Fprintln(table, "consumer\tid\ttype\tkey\tattempts\tstate\terror")
-			}
-			_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", p.Consumer, p.ID, p.Message.Type, given.KeyText(p.Message.Key), p.Attempts, operate.State(p), say.FirstLine(p.Last.Why))
-			return err
-		})
-		if err == nil {
-			say.None(c.ErrOrStderr(), n, w.JSON)
-		}
-		return errors.Join(err, table.Flush())
-	}}
+			return errors.Join(err, table.Flush())
+		}}
 	w.flags(c, false)
 	return c
 }
@@ -58,7 +60,8 @@ func (w *wanted) each(c *cobra.Command, bare bool, f func(p *store.Parked) error
 }
 
 // eachIn also hands over where it is kept.
-func (w *wanted) eachIn(c *cobra.Command, bare bool, f func(ctx context.Context, k keeper, p *store.Parked) error) error {
+func (w *wanted) eachIn(c *cobra.Command, bare bool,
+	f func(ctx context.Context, k keeper, p *store.Parked) error) error {
 	return w.with(c, func(ctx context.Context, k keeper) error {
 		n := 0
 		for p, err := range operate.List(ctx, k, w.selection(), bare) {

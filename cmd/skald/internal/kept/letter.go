@@ -25,7 +25,8 @@ import reads them again, here or elsewhere. The lines hold payloads: keep the fi
 
 func exportCommand(out io.Writer) *cobra.Command {
 	w := &wanted{dead: true}
-	c := &cobra.Command{Use: "export", Short: "Print dead letters as JSON lines, for skald dead import", Long: exportAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "export", Short: "Print dead letters as JSON lines, for skald dead import",
+		Long: exportAbout, Args: cobra.NoArgs}
 	w.flags(c, false)
 	c.Flags().Lookup("limit").Usage = "at most so many; 0: all"
 	c.Flags().Lookup("limit").DefValue, w.limit = "0", 0
@@ -44,7 +45,9 @@ which nobody would know here: redrive it where it came from. FILE may be - for s
 
 func importCommand(out, errs io.Writer) *cobra.Command {
 	w, tooOld := &wanted{dead: true}, false
-	c := &cobra.Command{Use: "import FILE", Short: "Keep what skald dead export printed as dead letters, here or elsewhere", Long: importAbout, Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: "import FILE",
+		Short: "Keep what skald dead export printed as dead letters, here or elsewhere", Long: importAbout,
+		Args: cobra.ExactArgs(1)}
 	given.ListFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
 	f.BoolVar(&tooOld, "too-old", false, "what is older than marks are kept, too")
@@ -75,7 +78,8 @@ func importCommand(out, errs io.Writer) *cobra.Command {
 	return c
 }
 
-func importLetters(ctx context.Context, k keeper, letters iter.Seq2[*store.Parked, error], tooOld bool, left func(operate.Left) error, o operate.Order) (operate.Report, error) {
+func importLetters(ctx context.Context, k keeper, letters iter.Seq2[*store.Parked, error], tooOld bool,
+	left func(operate.Left) error, o operate.Order) (operate.Report, error) {
 	switch db := k.(type) {
 	case store.Driver[pgx.Tx]:
 		return operate.Import(ctx, db, letters, tooOld, left, o)

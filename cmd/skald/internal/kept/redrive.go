@@ -30,13 +30,16 @@ Without them it waits for nothing: skald dead redrives says what became of each,
 
 func redriveCommand(out, errs io.Writer) *cobra.Command {
 	w, pace := &wanted{dead: true}, operate.Pace{}
-	c := &cobra.Command{Use: "redrive", Short: "Have dead letters taken again by the consumer that failed", Long: redriveAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "redrive", Short: "Have dead letters taken again by the consumer that failed",
+		Long: redriveAbout, Args: cobra.NoArgs}
 	w.bulkFlags(c)
 	f := c.Flags()
 	f.BoolVar(&pace.Canary, "canary", false, "one first; the others if it succeeds")
 	f.Float64Var(&pace.Rate, "rate", 0, "so many a second (default: all at once)")
-	f.Float64Var(&pace.MaxErrors, "max-error-ratio", 0.1, "stop when more than this share of those redriven failed again; of fewer than ten, of ten")
-	f.DurationVar(&pace.Wait, "wait", time.Minute, "with --canary and --rate: how long to wait for what becomes of the last ones, and of the canary")
+	f.Float64Var(&pace.MaxErrors, "max-error-ratio", 0.1,
+		"stop when more than this share of those redriven failed again; of fewer than ten, of ten")
+	f.DurationVar(&pace.Wait, "wait", time.Minute,
+		"with --canary and --rate: how long to wait for what becomes of the last ones, and of the canary")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if pace.Rate < 0 || pace.MaxErrors < 0 || pace.MaxErrors > 1 || pace.Wait <= 0 {
 			return &exit.UsageError{What: "--rate and --wait are positive, --max-error-ratio is from 0 to 1"}
@@ -62,7 +65,8 @@ func (w *wanted) run() string {
 	if w.key != nil {
 		key = hex.EncodeToString(w.key)
 	}
-	b, err := json.Marshal([]string{w.consumer, w.source, w.id, key, w.fingerprint, w.topic, w.typ, w.kind, w.since, w.until, w.Reason})
+	b, err := json.Marshal([]string{w.consumer, w.source, w.id, key, w.fingerprint, w.topic, w.typ, w.kind,
+		w.since, w.until, w.Reason})
 	if err != nil { // texts can be written
 		return "redrive"
 	}
@@ -81,14 +85,17 @@ func tellRedrive(out io.Writer, w *wanted, r *operate.RedriveReport, canary bool
 		_, err := fmt.Fprintln(out, "what becomes of them: skald dead redrives")
 		return err
 	case w.JSON:
-		return json.NewEncoder(out).Encode(map[string]any{"what": "redrive", "meant": r.Selected, "done": r.Done, "dry_run": false, "run": r.Run,
-			"succeeded": r.Succeeded, "rejected": r.Rejected, "failed": r.Failed, "open": r.Open, "rejections": r.Rejections, "stopped": r.Stopped})
+		return json.NewEncoder(out).Encode(map[string]any{"what": "redrive", "meant": r.Selected,
+			"done": r.Done, "dry_run": false, "run": r.Run,
+			"succeeded": r.Succeeded, "rejected": r.Rejected, "failed": r.Failed, "open": r.Open,
+			"rejections": r.Rejections, "stopped": r.Stopped})
 	}
 	before := ""
 	if !r.Begun.IsZero() {
 		before = ", in a run that began at " + r.Begun.Format(time.RFC3339)
 	}
-	_, err := fmt.Fprintf(out, "redrive: %d of %d messages done%s: %s\n", r.Done, r.Selected, before, r.Outcome())
+	_, err := fmt.Fprintf(out, "redrive: %d of %d messages done%s: %s\n", r.Done, r.Selected, before,
+		r.Outcome())
 	return err
 }
 
@@ -108,7 +115,8 @@ func tellPlan(out io.Writer, w *wanted, r *operate.RedriveReport, canary bool) e
 		groups[p.Consumer+" "+p.Dead.Fingerprint] = true
 	}
 	if w.JSON {
-		return json.NewEncoder(out).Encode(map[string]any{"what": "redrive", "meant": r.Selected, "done": r.Done, "dry_run": true,
+		return json.NewEncoder(out).Encode(map[string]any{"what": "redrive", "meant": r.Selected,
+			"done": r.Done, "dry_run": true,
 			"keys": len(firsts), "groups": len(groups), "behind": behind, "rejections": r.Rejections})
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -120,12 +128,14 @@ func tellPlan(out io.Writer, w *wanted, r *operate.RedriveReport, canary bool) e
 		case p.Waiting:
 			how = "behind others of its key"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Consumer, p.ID, p.Message.Type, given.KeyText(p.Message.Key), operate.State(&p), how)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Consumer, p.ID, p.Message.Type,
+			given.KeyText(p.Message.Key), operate.State(&p), how)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "redrive: %d of %d messages would be done, of %d keys and %d groups; %d keys wait for another dead letter or a parked message; %d rejections are left\n",
+	_, err := fmt.Fprintf(out,
+		"redrive: %d of %d messages would be done, of %d keys and %d groups; %d keys wait for another dead letter or a parked message; %d rejections are left\n",
 		r.Done, r.Selected, len(firsts), len(groups), behind, r.Rejections)
 	return err
 }

@@ -34,7 +34,8 @@ now: so it can be asked at any time, and in any way of redriving.`
 
 func redrivesCommand(out io.Writer) *cobra.Command {
 	w := &wanted{}
-	c := &cobra.Command{Use: "redrives", Short: "What became of dead letters that were redriven", Long: redrivesAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "redrives", Short: "What became of dead letters that were redriven",
+		Long: redrivesAbout, Args: cobra.NoArgs}
 	given.ListFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
 	f.StringVar(&w.consumer, "consumer", "", "only of this consumer group")
@@ -45,7 +46,8 @@ func redrivesCommand(out io.Writer) *cobra.Command {
 	f.IntVar(&w.limit, "limit", 100, "at most so many, the last ones; 0: all")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return w.with(c, func(ctx context.Context, k keeper) error {
-			all, more, err := operate.Redrives(ctx, k, operate.RedriveQuery{Consumer: w.consumer, Source: w.source, ID: w.id, From: w.from, To: w.to, Limit: w.limit})
+			all, more, err := operate.Redrives(ctx, k, operate.RedriveQuery{Consumer: w.consumer,
+				Source: w.source, ID: w.id, From: w.from, To: w.to, Limit: w.limit})
 			if err != nil {
 				return fmt.Errorf("dead redrives: %w", err)
 			}
@@ -71,7 +73,8 @@ func tellRedrives(out io.Writer, all []operate.Redriven, more, asJSON bool) erro
 			fmt.Fprintln(table, "redriven\tby\treason\tconsumer\tid\toutcome\twhy")
 		}
 		counts[o.Outcome]++
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", o.At.Format(time.RFC3339), o.Who, o.Reason, o.Consumer, o.ID, o.Outcome, o.Why)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", o.At.Format(time.RFC3339), o.Who, o.Reason,
+			o.Consumer, o.ID, o.Outcome, o.Why)
 	}
 	err := table.Flush()
 	var words []string

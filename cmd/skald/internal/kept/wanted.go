@@ -61,7 +61,8 @@ func (w *wanted) bulkFlags(c *cobra.Command) {
 // says nothing.
 func (w *wanted) filtered() bool {
 	says := func(s string) bool { return s != "" }
-	return w.key != nil || slices.ContainsFunc([]string{w.consumer, w.source, w.id, w.topic, w.typ, w.fingerprint, w.kind, w.since, w.until}, says)
+	return w.key != nil || slices.ContainsFunc([]string{w.consumer, w.source, w.id, w.topic, w.typ,
+		w.fingerprint, w.kind, w.since, w.until}, says)
 }
 
 // filters names the flags that filtered looks at.
@@ -76,7 +77,8 @@ func (w *wanted) filters() string {
 func (w *wanted) valid() (err error) {
 	switch {
 	case w.kind != "" && !slices.Contains(operate.DeadKinds(), w.kind):
-		return &exit.UsageError{What: fmt.Sprintf("--kind is one of %s, not %q", strings.Join(operate.DeadKinds(), ", "), w.kind)}
+		return &exit.UsageError{What: fmt.Sprintf("--kind is one of %s, not %q",
+			strings.Join(operate.DeadKinds(), ", "), w.kind)}
 	case w.limit < 0:
 		return &exit.UsageError{What: "--limit is how many at most; 0: all"}
 	}
@@ -89,17 +91,20 @@ func (w *wanted) valid() (err error) {
 
 // selection is what the flags say.
 func (w *wanted) selection() operate.Selection {
-	return operate.Selection{Dead: w.dead, Consumer: w.consumer, Source: w.source, ID: w.id, Key: w.key, Topic: w.topic, Type: w.typ,
+	return operate.Selection{Dead: w.dead, Consumer: w.consumer, Source: w.source, ID: w.id, Key: w.key,
+		Topic: w.topic, Type: w.typ,
 		Fingerprint: w.fingerprint, Kind: w.kind, DeadFrom: w.from, DeadTo: w.to, All: w.all}
 }
 
 // bulk has f change all that is meant. Nothing is done to all of them because a flag was forgotten.
-func (w *wanted) bulk(c *cobra.Command, errs io.Writer, verb string, f func(context.Context, keeper, operate.Order) error) error {
+func (w *wanted) bulk(c *cobra.Command, errs io.Writer, verb string,
+	f func(context.Context, keeper, operate.Order) error) error {
 	if err := w.Reasoned(verb); err != nil {
 		return err
 	}
 	if !w.Dry && !w.all && !w.filtered() {
-		return &exit.UsageError{What: fmt.Sprintf("%s which messages? Give %s; or --all, if all of them are meant", verb, w.filters())}
+		return &exit.UsageError{What: fmt.Sprintf(
+			"%s which messages? Give %s; or --all, if all of them are meant", verb, w.filters())}
 	}
 	return w.with(c, func(ctx context.Context, k keeper) error { return f(ctx, k, w.Order(errs, verb)) })
 }

@@ -30,7 +30,8 @@ func dropCommand(out io.Writer) *cobra.Command {
 	var schema string
 	var o operate.Order
 	var asJSON, sure bool
-	c := &cobra.Command{Use: "drop ID", Short: "Give up a message that the broker refused, for a reason", Long: dropAbout, Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: "drop ID", Short: "Give up a message that the broker refused, for a reason",
+		Long: dropAbout, Args: cobra.ExactArgs(1)}
 	given.StoreFlags(c, &schema, &asJSON)
 	f := c.Flags()
 	f.StringVar(&o.Reason, "reason", "", "why; it is kept in skald_audit")

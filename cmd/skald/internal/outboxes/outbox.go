@@ -20,8 +20,9 @@ import (
 
 // Command is skald outbox.
 func Command(out, errs io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "outbox", Short: "What the outbox holds, a message by hand, and what to do when it moved",
-		RunE: given.NoVerb}
+	c := &cobra.Command{Use: "outbox",
+		Short: "What the outbox holds, a message by hand, and what to do when it moved",
+		RunE:  given.NoVerb}
 	c.AddCommand(statusCommand(out), recoverCommand(out, errs), writeCommand(out), dropCommand(out))
 	return c
 }
@@ -34,7 +35,8 @@ func statusCommand(out io.Writer) *cobra.Command {
 	var schema string
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "status", Short: "What waits to be published, and who owns the shards", Long: statusAbout, Args: cobra.NoArgs,
+		Use: "status", Short: "What waits to be published, and who owns the shards", Long: statusAbout,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			err := database.Unchecked(c, schema, func(ctx context.Context, db operate.Watcher) error {
 				s, err := operate.Status(ctx, db)

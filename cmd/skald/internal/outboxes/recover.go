@@ -42,12 +42,14 @@ func recoverCommand(out, errs io.Writer) *cobra.Command {
 				case err != nil:
 					return err
 				case asJSON:
-					return json.NewEncoder(out).Encode(recovered{o.DryRun, done.Moved, done.Covered, done.Again,
+					return json.NewEncoder(out).Encode(recovered{o.DryRun, done.Moved,
+						done.Covered, done.Again,
 						done.Renumbered, done.Shards, done.Raised})
 				case o.DryRun:
-					_, err = fmt.Fprintf(out, "moved       %s\n\nWith a --reason instead of --dry-run it is settled: "+
-						"rows that are not known as published are published once more, "+
-						"sequences go on after what is there.\n", done.Moved)
+					_, err = fmt.Fprintf(out,
+						"moved       %s\n\nWith a --reason instead of --dry-run it is settled: "+
+							"rows that are not known as published are published once more, "+
+							"sequences go on after what is there.\n", done.Moved)
 					return err
 				}
 				return tellRecover(out, done)
@@ -78,8 +80,9 @@ func tellRecover(out io.Writer, done store.Recovered) error {
 	w := bufio.NewWriter(out)
 	fmt.Fprintf(w, "moved       %s\n", done.Moved)
 	if done.Shards > 0 {
-		fmt.Fprintf(w, "published   %d rows, which stay as they are\nagain       %d rows, of which %d got new numbers\n"+
-			"shards      %d, free\n", done.Covered, done.Again, done.Renumbered, done.Shards)
+		fmt.Fprintf(w,
+			"published   %d rows, which stay as they are\nagain       %d rows, of which %d got new numbers\n"+
+				"shards      %d, free\n", done.Covered, done.Again, done.Renumbered, done.Shards)
 	}
 	if done.Raised > 0 {
 		fmt.Fprintf(w, "sequences   %d, which go on after what consumers keep\n", done.Raised)
@@ -89,7 +92,8 @@ func tellRecover(out io.Writer, done store.Recovered) error {
 }
 
 // recover looks, asks and does it.
-func recover(ctx context.Context, db operate.Recoverer, errs io.Writer, sure bool, o operate.Order) (store.Recovered, error) {
+func recover(ctx context.Context, db operate.Recoverer, errs io.Writer, sure bool,
+	o operate.Order) (store.Recovered, error) {
 	look, err := operate.Recover(ctx, db, operate.Order{DryRun: true})
 	if err == nil && !o.DryRun && !sure {
 		err = confirm(ctx, errs, look.Moved)
@@ -102,6 +106,7 @@ func recover(ctx context.Context, db operate.Recoverer, errs io.Writer, sure boo
 
 // confirm asks whoever sits at the terminal.
 func confirm(ctx context.Context, errs io.Writer, saw string) error {
-	return given.Yes(ctx, errs, saw+".\nHas no other copy of this database relays, and shall its rows be settled?",
+	return given.Yes(ctx, errs,
+		saw+".\nHas no other copy of this database relays, and shall its rows be settled?",
 		"outbox recover: "+saw+": if that is meant, and no other copy of it has relays, add --yes")
 }

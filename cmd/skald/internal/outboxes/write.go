@@ -27,7 +27,8 @@ type writer interface {
 
 func writeCommand(out io.Writer) *cobra.Command {
 	w, d, key, data := &given.Change{}, operate.Draft{}, given.Key(nil), ""
-	c := &cobra.Command{Use: "write", Short: "Write one message by hand, for a reason", Long: writeAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "write", Short: "Write one message by hand, for a reason", Long: writeAbout,
+		Args: cobra.NoArgs}
 	given.StoreFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
 	f.StringVar(&d.Topic, "topic", "", "where it goes")
@@ -74,8 +75,10 @@ func writeCommand(out io.Writer) *cobra.Command {
 func tellWritten(out io.Writer, w *given.Change, d *operate.Draft, r *operate.WriteReport) error {
 	m := &r.Message
 	if w.JSON {
-		return json.NewEncoder(out).Encode(map[string]any{"what": "write", "id": m.ID, "topic": m.Topic, "type": m.Type, "key": m.Key,
-			"causation_id": m.CausationID, "correlation_id": m.CorrelationID, "cause_kept": r.CauseKept, "bytes": len(m.Data), "dry_run": w.Dry})
+		return json.NewEncoder(out).Encode(map[string]any{"what": "write", "id": m.ID, "topic": m.Topic,
+			"type": m.Type, "key": m.Key,
+			"causation_id": m.CausationID, "correlation_id": m.CorrelationID, "cause_kept": r.CauseKept,
+			"bytes": len(m.Data), "dry_run": w.Dry})
 	}
 	word := "is written"
 	if w.Dry {

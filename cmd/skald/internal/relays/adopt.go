@@ -21,7 +21,8 @@ skald relay --table FILE, which carries the table as it stands. Notes about what
 
 // Adopt is skald adopt.
 func Adopt(out, errs io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "adopt", Short: "Write down how an outbox table that is there makes messages", Long: adoptAbout,
+	c := &cobra.Command{Use: "adopt", Short: "Write down how an outbox table that is there makes messages",
+		Long: adoptAbout,
 		RunE: func(*cobra.Command, []string) error {
 			return &exit.UsageError{What: "which? skald adopt outbox --print"}
 		}}
@@ -32,10 +33,12 @@ func Adopt(out, errs io.Writer) *cobra.Command {
 func adoptOutboxCommand(out, errs io.Writer) *cobra.Command {
 	var table string
 	var show bool
-	c := &cobra.Command{Use: "outbox", Short: "Print a column map for an outbox table", Long: adoptAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "outbox", Short: "Print a column map for an outbox table", Long: adoptAbout,
+		Args: cobra.NoArgs}
 	f := c.Flags()
 	f.String("store", "", "postgres://…; SKALD_STORE stands for it")
-	f.StringVar(&table, "table", "", "its name, outbox or schema.outbox; a part that has a dot itself in double quotes (default: the only table that is called an outbox)")
+	f.StringVar(&table, "table", "",
+		"its name, outbox or schema.outbox; a part that has a dot itself in double quotes (default: the only table that is called an outbox)")
 	f.BoolVar(&show, "print", false, "print it")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if !show {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
@@ -57,39 +58,62 @@ func Command(errs io.Writer) *cobra.Command {
 				}
 			}
 			if len(tables) > 0 {
-				for _, name := range []string{"schema", "listen", "wal", "slot", "read-by", "publication", "trust-slot",
+				for _, name := range []string{"schema", "listen", "wal", "slot", "read-by", "publication",
+					"trust-slot",
 					"keep-outbox", "keep-marks", "keep-steps"} {
 					if c.Flags().Changed(name) {
-						return &exit.UsageError{What: "--" + name + " is for Skald's own outbox, not for --table"}
+						return &exit.UsageError{What: "--" + name +
+							" is for Skald's own outbox, not for --table"}
 					}
 				}
-				return runTables(c.Context(), db, tables, r.Connections, given.From(c, "broker", "SKALD_BROKER"), metrics, slog.New(slog.NewTextHandler(errs, nil)))
+				return runTables(c.Context(), db, tables, r.Connections,
+					given.From(c, "broker", "SKALD_BROKER"), metrics,
+					slog.New(slog.NewTextHandler(errs, nil)))
 			}
 			r.Listen = given.From(c, "listen", "SKALD_LISTEN")
-			return runRelay(c.Context(), db, r, given.From(c, "broker", "SKALD_BROKER"), metrics, slog.New(slog.NewTextHandler(errs, nil)))
+			return runRelay(c.Context(), db, r, given.From(c, "broker", "SKALD_BROKER"), metrics,
+				slog.New(slog.NewTextHandler(errs, nil)))
 		},
 	}
-	f := c.Flags()
-	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
-	f.String("broker", "", "kafka://host:port[,host:port][?option=value&…], nats://… or amqp://…; SKALD_BROKER stands for it")
-	f.StringArrayVar(&r.Schemas, "schema", nil, "where the tables are; again for each further schema of the database; PostgreSQL only (default: public)")
-	f.IntVar(&r.Connections, "connections", 0, "to the database, at most, for all schemas together, 2 or more; PostgreSQL only (default: 4, or the URL's pool_max_conns)")
-	f.StringArrayVar(&tables, "table", nil, "FILE that says, as JSON, which columns of another outbox table make a message: carry that table instead of Skald's; again for each further one; PostgreSQL only (skald adopt outbox --print writes one)")
-	f.String("listen", "", "postgres://… of the server itself, no pooler's: be told of what services with Options.Notify write, over one more connection; with --wal, read the slot there; SKALD_LISTEN stands for it")
-	f.BoolVar(&r.WAL, "wal", false, "hear of commits from a logical replication slot, which is made where it is missing, instead of looking; PostgreSQL with wal_level=logical, a role with REPLICATION")
-	f.StringVar(&r.Slot, "slot", "", "the slot, and the publication of that name; with --wal and one schema (default: skald_<database>_<schema>)")
-	f.StringVar(&r.ReadBy, "read-by", "", "the replication slot from which Debezium reads the outbox: publish nothing but "+
-		"what was deferred, move the positions to where that slot is confirmed, and empty what is older than the "+
-		"retention; PostgreSQL only (docs/debezium.md)")
-	f.StringVar(&r.Publication, "publication", "", "that the slot is read by; with --read-by (default: skald_debezium)")
-	f.BoolVar(&r.TrustSlot, "trust-slot", false, "take it, for this start, that the slot has had or will have every row of "+
-		"the outbox, where that cannot be proved: Debezium has read it all along; with --read-by")
-	f.DurationVar(&r.Keep.Outbox, "keep-outbox", 7*24*time.Hour, "how long rows are kept once they are published")
-	f.DurationVar(&r.Keep.Marks, "keep-marks", 30*24*time.Hour, "how long marks are kept; at least as long as rows")
-	f.DurationVar(&r.Keep.Steps, "keep-steps", 90*24*time.Hour, "how long steps of sagas are kept after their saga began: no saga may take longer")
-	f.DurationVar(&r.Keep.Sagas, "keep-sagas", 30*24*time.Hour, "how long orchestrated sagas are kept after they ended, and their keys with them")
-	f.StringVar(&metrics, "metrics", "", "serve /metrics for Prometheus, /livez and /readyz at this address, \":9090\" (default: do not)")
+	flags(c.Flags(), &r, &tables, &metrics)
 	return c
+}
+
+func flags(f *pflag.FlagSet, r *database.Rooms, tables *[]string, metrics *string) {
+	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
+	f.String("broker", "",
+		"kafka://host:port[,host:port][?option=value&…], nats://… or amqp://…; SKALD_BROKER stands for it")
+	f.StringArrayVar(&r.Schemas, "schema", nil,
+		"where the tables are; again for each further schema of the database; PostgreSQL only (default: public)")
+	f.IntVar(&r.Connections, "connections", 0,
+		"to the database, at most, for all schemas together, 2 or more; PostgreSQL only (default: 4, or the URL's pool_max_conns)")
+	f.StringArrayVar(tables, "table", nil,
+		"FILE that says, as JSON, which columns of another outbox table make a message: carry that table instead of Skald's; again for each further one; PostgreSQL only (skald adopt outbox --print writes one)")
+	f.String("listen", "",
+		"postgres://… of the server itself, no pooler's: be told of what services with Options.Notify write, over one more connection; with --wal, read the slot there; SKALD_LISTEN stands for it")
+	f.BoolVar(&r.WAL, "wal", false,
+		"hear of commits from a logical replication slot, which is made where it is missing, instead of looking; PostgreSQL with wal_level=logical, a role with REPLICATION")
+	f.StringVar(&r.Slot, "slot", "",
+		"the slot, and the publication of that name; with --wal and one schema (default: skald_<database>_<schema>)")
+	f.StringVar(&r.ReadBy, "read-by", "",
+		"the replication slot from which Debezium reads the outbox: publish nothing but "+
+			"what was deferred, move the positions to where that slot is confirmed, and empty what is older than the "+
+			"retention; PostgreSQL only (docs/debezium.md)")
+	f.StringVar(&r.Publication, "publication", "",
+		"that the slot is read by; with --read-by (default: skald_debezium)")
+	f.BoolVar(&r.TrustSlot, "trust-slot", false,
+		"take it, for this start, that the slot has had or will have every row of "+
+			"the outbox, where that cannot be proved: Debezium has read it all along; with --read-by")
+	f.DurationVar(&r.Keep.Outbox, "keep-outbox", 7*24*time.Hour,
+		"how long rows are kept once they are published")
+	f.DurationVar(&r.Keep.Marks, "keep-marks", 30*24*time.Hour,
+		"how long marks are kept; at least as long as rows")
+	f.DurationVar(&r.Keep.Steps, "keep-steps", 90*24*time.Hour,
+		"how long steps of sagas are kept after their saga began: no saga may take longer")
+	f.DurationVar(&r.Keep.Sagas, "keep-sagas", 30*24*time.Hour,
+		"how long orchestrated sagas are kept after they ended, and their keys with them")
+	f.StringVar(metrics, "metrics", "",
+		"serve /metrics for Prometheus, /livez and /readyz at this address, \":9090\" (default: do not)")
 }
 
 // slots checks --wal, --slot and --read-by.
@@ -100,19 +124,23 @@ func slots(r database.Rooms) error {
 	case (r.Publication != "" || r.TrustSlot) && r.ReadBy == "":
 		return &exit.UsageError{What: "--publication and --trust-slot are for --read-by"}
 	case r.ReadBy != "" && (r.WAL || len(r.Schemas) > 1):
-		return &exit.UsageError{What: "--read-by is for one schema, and not for --wal: who reads by the slot publishes"}
+		return &exit.UsageError{
+			What: "--read-by is for one schema, and not for --wal: who reads by the slot publishes"}
 	case r.Slot != "" && len(r.Schemas) > 1:
-		return &exit.UsageError{What: "--slot is for one schema: each needs its own; leave it out, and each has skald_<database>_<schema>"}
+		return &exit.UsageError{
+			What: "--slot is for one schema: each needs its own; leave it out, and each has skald_<database>_<schema>"}
 	}
 	return nil
 }
 
-func runRelay(ctx context.Context, db database.Database, r database.Rooms, bus, metrics string, log *slog.Logger) (err error) {
+func runRelay(ctx context.Context, db database.Database, r database.Rooms, bus, metrics string,
+	log *slog.Logger) (err error) {
 	if err := slots(r); err != nil {
 		return err
 	}
 	if r.Keep.Outbox <= 0 || r.Keep.Marks < r.Keep.Outbox {
-		return &exit.UsageError{What: "--keep-outbox is more than 0, and --keep-marks is at least as much: a row that is kept can be published again, and then its mark must still be there"}
+		return &exit.UsageError{
+			What: "--keep-outbox is more than 0, and --keep-marks is at least as much: a row that is kept can be published again, and then its mark must still be there"}
 	}
 	connect, err := dial(bus)
 	if err != nil {
@@ -144,15 +172,20 @@ func runRelay(ctx context.Context, db database.Database, r database.Rooms, bus, 
 func dial(bus string) (func() (broker.Broker, error), error) {
 	switch bus {
 	case "mem:":
-		return nil, &exit.UsageError{What: "mem: is a broker inside of one process: nobody could hear a relay of its own"}
+		return nil,
+			&exit.UsageError{
+				What: "mem: is a broker inside of one process: nobody could hear a relay of its own"}
 	case "":
-		return nil, &exit.UsageError{What: "the broker is kafka://, nats:// or amqp://host:port[,host:port]; give --broker, or SKALD_BROKER"}
+		return nil,
+			&exit.UsageError{
+				What: "the broker is kafka://, nats:// or amqp://host:port[,host:port]; give --broker, or SKALD_BROKER"}
 	}
 	return connect.Dial(bus)
 }
 
 // runners are a schemaRelay for each schema, and with --listen one listener for all of them.
-func runners(r database.Rooms, from []relay.Source, to broker.Broker, seen *sight, log *slog.Logger) (all []skald.Runner, err error) {
+func runners(r database.Rooms, from []relay.Source, to broker.Broker, seen *sight,
+	log *slog.Logger) (all []skald.Runner, err error) {
 	open := &supervisor{open: len(from)}
 	for i, source := range from {
 		one := &schemaRelay{source: source, log: log, all: open}
@@ -160,7 +193,8 @@ func runners(r database.Rooms, from []relay.Source, to broker.Broker, seen *sigh
 			one.name, one.log = r.Schemas[i], log.With("schema", r.Schemas[i])
 		}
 		one.make = func() *relay.Relay {
-			return relay.New(source, to, &relay.Options{Keep: r.Keep, Outboxes: len(from), Logger: one.log, MeterProvider: seen.meters})
+			return relay.New(source, to, &relay.Options{Keep: r.Keep, Outboxes: len(from), Logger: one.log,
+				MeterProvider: seen.meters})
 		}
 		seen.health.AddRelay("", one)
 		all = append(all, one)
@@ -177,7 +211,8 @@ func runners(r database.Rooms, from []relay.Source, to broker.Broker, seen *sigh
 
 // openPatiently opens the database and looks whether there is something to relay; it waits for a server that
 // is away, until ctx is done: then it returns nothing.
-func openPatiently(ctx context.Context, db database.Database, r database.Rooms, log *slog.Logger) (from []relay.Source, done func(), err error) {
+func openPatiently(ctx context.Context, db database.Database, r database.Rooms,
+	log *slog.Logger) (from []relay.Source, done func(), err error) {
 	err = patiently(ctx, log, func() error {
 		var err error
 		if from, done, err = db.Stores(ctx, r); err != nil {

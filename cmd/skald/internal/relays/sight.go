@@ -37,7 +37,8 @@ func newSight(addr string, log *slog.Logger) (*sight, error) {
 	if addr == "" {
 		return s, nil
 	}
-	if err := errors.Join(registry.Register(collectors.NewGoCollector()), registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
+	if err := errors.Join(registry.Register(collectors.NewGoCollector()),
+		registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
 		registry.Register(buildInfo())); err != nil {
 		return nil, fmt.Errorf("export metrics: %w", err)
 	}
@@ -50,7 +51,8 @@ func newSight(addr string, log *slog.Logger) (*sight, error) {
 	if err != nil {
 		return nil, &exit.UsageError{What: fmt.Sprintf("--metrics: %v", err)}
 	}
-	s.server = &http.Server{Handler: s.health, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute}
+	s.server = &http.Server{Handler: s.health, ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute}
 	s.over = make(chan struct{})
 	log.Info("metrics", "at", "http://"+at.Addr().String()+"/metrics")
 	go func() {
@@ -65,8 +67,10 @@ func newSight(addr string, log *slog.Logger) (*sight, error) {
 // buildInfo is a series that is always 1: its labels name this build.
 func buildInfo() prometheus.Collector {
 	b := build.This()
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "skald_build_info", Help: "Always 1; the labels name the build of this process",
-		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "goversion": b.Go}}, func() float64 { return 1 })
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "skald_build_info",
+		Help:        "Always 1; the labels name the build of this process",
+		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "goversion": b.Go}},
+		func() float64 { return 1 })
 }
 
 // close ends what is open.

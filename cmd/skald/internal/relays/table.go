@@ -16,7 +16,8 @@ import (
 )
 
 // runTables carries outbox tables that are not Skald's.
-func runTables(ctx context.Context, db database.Database, paths []string, connections int, bus, metrics string, log *slog.Logger) (err error) {
+func runTables(ctx context.Context, db database.Database, paths []string, connections int, bus,
+	metrics string, log *slog.Logger) (err error) {
 	var tables []foreign.Table
 	for _, path := range paths {
 		t, err := readTable(path)
@@ -69,7 +70,9 @@ func runTables(ctx context.Context, db database.Database, paths []string, connec
 func readTable(path string) (t foreign.Table, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return t, &exit.NoneError{What: fmt.Sprintf("--table: %v: skald adopt outbox --print writes such a file", err)}
+		return t,
+			&exit.NoneError{What: fmt.Sprintf("--table: %v: skald adopt outbox --print writes such a file",
+				err)}
 	}
 	defer file.Close()
 	if t, err = foreign.Read(file); err != nil {

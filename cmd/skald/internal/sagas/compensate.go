@@ -31,13 +31,16 @@ interrupted.`
 // Compensate is skald compensate.
 func Compensate(out, errs io.Writer) *cobra.Command {
 	w, wish, all := &given.Change{}, operate.Wish{}, operate.FlowSelection{}
-	c := &cobra.Command{Use: "compensate [KEY]", Short: "Have a saga undone, or many, for a reason", Long: compensateAbout, Args: cobra.MaximumNArgs(1)}
+	c := &cobra.Command{Use: "compensate [KEY]", Short: "Have a saga undone, or many, for a reason",
+		Long: compensateAbout, Args: cobra.MaximumNArgs(1)}
 	given.StoreFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
 	f.StringVar(&wish.Flow, "flow", "", "of this flow, where sagas of several flows have the key")
-	f.StringVar(&all.State, "state", "", "without KEY: all that are so, one of "+strings.Join(operate.SagaStatuses(), ", ")+"; with --flow, of this one")
+	f.StringVar(&all.State, "state", "", "without KEY: all that are so, one of "+
+		strings.Join(operate.SagaStatuses(), ", ")+"; with --flow, of this one")
 	f.BoolVar(&all.Overdue, "overdue", false, "without KEY: all that wait for something that is due")
-	f.BoolVar(&wish.Again, "again", false, "ask once more for what was asked for before, and is not reported yet")
+	f.BoolVar(&wish.Again, "again", false,
+		"ask once more for what was asked for before, and is not reported yet")
 	f.BoolVar(&w.Yes, "yes", false, "do not ask")
 	f.BoolVar(&w.Dry, "dry-run", false, "say what would be asked for, and change nothing")
 	f.StringVar(&w.Reason, "reason", "", "why; it is kept in skald_audit")
@@ -48,7 +51,11 @@ func Compensate(out, errs io.Writer) *cobra.Command {
 		}
 		if len(args) == 0 {
 			all.Flow = wish.Flow
-			return database.With(c, w.Schema, store.App, func(ctx context.Context, k keeper) error { return compensateMany(ctx, k, w, all, out, errs) })
+			return database.With(c, w.Schema, store.App,
+				func(ctx context.Context, k keeper) error {
+					return compensateMany(ctx, k, w, all,
+						out, errs)
+				})
 		}
 		if all != (operate.FlowSelection{}) {
 			return &exit.UsageError{What: "--state and --overdue choose many: give them, or a KEY"}
@@ -58,7 +65,8 @@ func Compensate(out, errs io.Writer) *cobra.Command {
 			o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}
 			if !w.Yes {
 				o.Confirm = func(ctx context.Context, _ int) error {
-					return given.Yes(ctx, errs, fmt.Sprintf("Shall saga %.100s be undone?", wish.Key), "compensate: look with --dry-run; if it is meant, add --yes")
+					return given.Yes(ctx, errs, fmt.Sprintf("Shall saga %.100s be undone?", wish.Key),
+						"compensate: look with --dry-run; if it is meant, add --yes")
 				}
 			}
 			r, err := compensateIn(ctx, k, wish, o)
@@ -73,11 +81,13 @@ func Compensate(out, errs io.Writer) *cobra.Command {
 
 // compensateMany has all that are chosen undone, in a run: the same command again goes on with one that was
 // interrupted.
-func compensateMany(ctx context.Context, k keeper, w *given.Change, all operate.FlowSelection, out, errs io.Writer) error {
+func compensateMany(ctx context.Context, k keeper, w *given.Change, all operate.FlowSelection, out,
+	errs io.Writer) error {
 	o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}
 	if !w.Yes {
 		o.Confirm = func(ctx context.Context, n int) error {
-			return given.Yes(ctx, errs, fmt.Sprintf("Shall %d sagas be undone?", n), "compensate: look with --dry-run; if it is meant, add --yes")
+			return given.Yes(ctx, errs, fmt.Sprintf("Shall %d sagas be undone?", n),
+				"compensate: look with --dry-run; if it is meant, add --yes")
 		}
 	}
 	name, err := runName("compensate", all, w.Reason)
@@ -99,7 +109,8 @@ func compensateMany(ctx context.Context, k keeper, w *given.Change, all operate.
 	return errors.Join(tellChanged(out, w.JSON, w.Dry, "compensate", &r), err)
 }
 
-func compensateIn(ctx context.Context, k keeper, wish operate.Wish, o operate.Order) (operate.CompensateReport, error) {
+func compensateIn(ctx context.Context, k keeper, wish operate.Wish,
+	o operate.Order) (operate.CompensateReport, error) {
 	switch db := k.(type) {
 	case operate.Compensator[pgx.Tx]:
 		return operate.Compensate(ctx, db, wish, o)
@@ -116,7 +127,8 @@ func tellCompensated(out io.Writer, w *given.Change, r *operate.CompensateReport
 			m := &r.Events[i]
 			events[i] = map[string]any{"id": m.ID, "topic": m.Topic, "type": m.Type, "key": m.Key}
 		}
-		return json.NewEncoder(out).Encode(map[string]any{"what": "compensate", "flow": r.Flow, "key": r.Key, "events": events,
+		return json.NewEncoder(out).Encode(map[string]any{"what": "compensate", "flow": r.Flow, "key": r.Key,
+			"events": events,
 			"before": append([]flow.Asked{}, r.Before...), "dry_run": w.Dry})
 	}
 	word := "is written"
@@ -130,7 +142,8 @@ func tellCompensated(out io.Writer, w *given.Change, r *operate.CompensateReport
 		}
 	}
 	for _, a := range r.Before {
-		if _, err := fmt.Fprintf(out, "the undo of %s was asked for at %s, and %s is not heard of yet: --again asks once more\n",
+		if _, err := fmt.Fprintf(out,
+			"the undo of %s was asked for at %s, and %s is not heard of yet: --again asks once more\n",
 			a.Step, a.At.Format("2006-01-02T15:04:05Z07:00"), listed(a.For, " or ")); err != nil {
 			return err
 		}

@@ -32,9 +32,11 @@ final at participants and providers. Cancel the saga, and start another one unde
 
 // Command is skald saga.
 func Command(out, errs io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "saga", Short: "Orchestrated sagas: look, explain, draw, check, retry, complete, skip, cancel, pause, resume, signal", Long: about,
+	c := &cobra.Command{Use: "saga",
+		Short: "Orchestrated sagas: look, explain, draw, check, retry, complete, skip, cancel, pause, resume, signal", Long: about,
 		RunE: given.NoVerb}
-	c.AddCommand(listCommand(out), showCommand(out), explainCommand(out), graphCommand(out), checkCommand(out))
+	c.AddCommand(listCommand(out), showCommand(out), explainCommand(out), graphCommand(out),
+		checkCommand(out))
 	for _, verb := range operate.SagaVerbs() {
 		c.AddCommand(verbCommand(out, errs, verb))
 	}
@@ -62,7 +64,8 @@ func (w *wanted) filters(c *cobra.Command) {
 	f.BoolVar(&s.Failing, "failing", false, "only those that wait for another attempt")
 	f.StringVar(&s.Step, "at", "", "only those that are at this step; with its occurrence: pack/line-1")
 	f.StringVar(&s.Error, "error", "", "only those whose last error contains this")
-	f.StringVar(&w.started, "since", "", "only those that were started since then: 2026-01-31T08:00:00Z, or 2h ago")
+	f.StringVar(&w.started, "since", "",
+		"only those that were started since then: 2026-01-31T08:00:00Z, or 2h ago")
 	f.StringVar(&w.before, "until", "", "only those that were started before; the same")
 }
 
@@ -132,7 +135,8 @@ func listSagas(out io.Writer, list []operate.Saga, asJSON bool) error {
 		if i == 0 {
 			fmt.Fprintln(t, "saga\tkey\tstatus\tat\tstarted\tfailed\terror")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", s.Name, say.ShortKey(s.Key), statusOf(s), s.Step, s.Started.Format(time.RFC3339), s.Failed, say.FirstLine(s.Error))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", s.Name, say.ShortKey(s.Key), statusOf(s), s.Step,
+			s.Started.Format(time.RFC3339), s.Failed, say.FirstLine(s.Error))
 	}
 	return t.Flush()
 }
@@ -276,7 +280,8 @@ left to the older build. The exit code is 8 if some would.`
 
 func checkCommand(out io.Writer) *cobra.Command {
 	w, file := &wanted{}, ""
-	c := &cobra.Command{Use: "check", Short: "Whether the next build can take on the sagas that run", Long: checkAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "check", Short: "Whether the next build can take on the sagas that run",
+		Long: checkAbout, Args: cobra.NoArgs}
 	w.flags(c)
 	c.Flags().StringVar(&file, "definitions", "", "the file that saga.Write has written of the next build")
 	c.RunE = func(c *cobra.Command, _ []string) error {

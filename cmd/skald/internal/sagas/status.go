@@ -30,7 +30,8 @@ up, and the command that frees each. --explain says it in plain words.`
 func Status(out io.Writer) *cobra.Command {
 	var schema, traces string
 	var asJSON, explain bool
-	c := &cobra.Command{Use: "status KEY", Short: "Where a saga stands, and what holds it up", Long: statusAbout, Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: "status KEY", Short: "Where a saga stands, and what holds it up",
+		Long: statusAbout, Args: cobra.ExactArgs(1)}
 	given.StoreFlags(c, &schema, &asJSON)
 	c.Flags().BoolVar(&explain, "explain", false, "in plain words")
 	c.Flags().StringVar(&traces, "trace-url", "", "where traces are seen: https://…/{trace}")
@@ -79,7 +80,8 @@ func unpublishedOf(ctx context.Context, db store.Lister, a *where.Answer) (out [
 	}
 	for i := range rows {
 		r := &rows[i]
-		text := fmt.Sprintf("%s %s to %s is not published: it waits in the outbox since %s", r.Type, r.ID, r.Topic, r.Written.Format(time.RFC3339))
+		text := fmt.Sprintf("%s %s to %s is not published: it waits in the outbox since %s", r.Type, r.ID,
+			r.Topic, r.Written.Format(time.RFC3339))
 		if r.Deferred {
 			text += " (deferred; skald outbox status)"
 		}
@@ -119,7 +121,8 @@ func tellStatus(out io.Writer, a *where.Answer, now time.Time) error {
 		for _, more := range []struct {
 			what string
 			is   []string
-		}{{"not heard of yet", s.Missing}, {"remains", s.Remaining}, {"a failure undoes", s.Undo}, {"nothing undoes", s.Stays}, {"drift", s.Drift}} {
+		}{{"not heard of yet", s.Missing}, {"remains", s.Remaining}, {"a failure undoes", s.Undo},
+			{"nothing undoes", s.Stays}, {"drift", s.Drift}} {
 			if len(more.is) > 0 {
 				line(more.what, strings.Join(more.is, ", "))
 			}
@@ -130,7 +133,8 @@ func tellStatus(out io.Writer, a *where.Answer, now time.Time) error {
 	}
 	for i := range a.Held {
 		h := &a.Held[i]
-		fmt.Fprintf(t, "%s %s holds it up: %s at %s since %s\n", h.Type, h.ID, h.State, h.Consumer, at(h.Since))
+		fmt.Fprintf(t, "%s %s holds it up: %s at %s since %s\n", h.Type, h.ID, h.State, h.Consumer,
+			at(h.Since))
 		if h.LastError != "" {
 			line("last error", h.LastError)
 		}
@@ -160,7 +164,8 @@ func toldStep(s *operate.StandingStep) (when, what string) {
 }
 
 func toldWait(w *operate.Wait) string {
-	text := map[string]string{operate.WaitReply: "a reply, by " + w.After, operate.WaitTime: "its time, by " + w.After, operate.WaitChild: "the saga that " + w.After + " started",
+	text := map[string]string{operate.WaitReply: "a reply, by " + w.After, operate.WaitTime: "its time, by " +
+		w.After, operate.WaitChild: "the saga that " + w.After + " started",
 		operate.WaitSignal: "the signal "}[w.What] + strings.Join(w.For, " or ")
 	if w.Since != nil {
 		text += ", since " + w.Since.Format(time.RFC3339)

@@ -23,7 +23,8 @@ import (
 
 // Steps is skald steps.
 func Steps(out io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "steps", Short: "Steps of sagas: what took effect, what is barred, and by what", RunE: given.NoVerb}
+	c := &cobra.Command{Use: "steps", Short: "Steps of sagas: what took effect, what is barred, and by what",
+		RunE: given.NoVerb}
 	c.AddCommand(stepsListCommand(out), stepsShowCommand(out))
 	return c
 }
@@ -44,53 +45,58 @@ func (w *stepsWanted) flags(c *cobra.Command) {
 
 func stepsListCommand(out io.Writer) *cobra.Command {
 	w := &stepsWanted{}
-	c := &cobra.Command{Use: "list", Short: "How steps stand", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
-		if w.state != "" && !slices.Contains(operate.StepStates(), w.state) {
-			return &exit.UsageError{What: fmt.Sprintf("--state is one of %s, not %q", strings.Join(operate.StepStates(), ", "), w.state)}
-		}
-		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		n := 0
-		err := w.each(c, func(s *operate.SagaStep) error {
-			n++
-			if w.asJSON {
-				return json.NewEncoder(out).Encode(s)
+	c := &cobra.Command{Use: "list", Short: "How steps stand", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if w.state != "" && !slices.Contains(operate.StepStates(), w.state) {
+				return &exit.UsageError{What: fmt.Sprintf("--state is one of %s, not %q",
+					strings.Join(operate.StepStates(), ", "), w.state)}
 			}
-			if n == 1 {
-				fmt.Fprintln(t, "consumer\tsaga\tstep\tstate\tsince\ttaken by\tundone or barred by")
+			t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+			n := 0
+			err := w.each(c, func(s *operate.SagaStep) error {
+				n++
+				if w.asJSON {
+					return json.NewEncoder(out).Encode(s)
+				}
+				if n == 1 {
+					fmt.Fprintln(t, "consumer\tsaga\tstep\tstate\tsince\ttaken by\tundone or barred by")
+				}
+				_, err := fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Consumer, s.Saga, stepName(s),
+					s.State, s.ChangedAt.Format(time.RFC3339), s.ID, s.ByID)
+				return err
+			})
+			if err == nil {
+				say.None(c.ErrOrStderr(), n, w.asJSON)
 			}
-			_, err := fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Consumer, s.Saga, stepName(s), s.State, s.ChangedAt.Format(time.RFC3339), s.ID, s.ByID)
-			return err
-		})
-		if err == nil {
-			say.None(c.ErrOrStderr(), n, w.asJSON)
-		}
-		return errors.Join(err, t.Flush())
-	}}
+			return errors.Join(err, t.Flush())
+		}}
 	w.flags(c)
-	c.Flags().StringVar(&w.state, "state", "", "only those that stand so: "+strings.Join(operate.StepStates(), ", "))
+	c.Flags().StringVar(&w.state, "state", "", "only those that stand so: "+
+		strings.Join(operate.StepStates(), ", "))
 	c.Flags().IntVar(&w.limit, "limit", 100, "at most so many")
 	return c
 }
 
 func stepsShowCommand(out io.Writer) *cobra.Command {
 	w := &stepsWanted{limit: 1000}
-	c := &cobra.Command{Use: "show", Short: "All that is known of the steps of a saga", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
-		if w.saga == "" {
-			return &exit.UsageError{What: "which saga? Give --saga"}
-		}
-		n := 0
-		err := w.each(c, func(s *operate.SagaStep) error {
-			n++
-			if w.asJSON {
-				return json.NewEncoder(out).Encode(s)
+	c := &cobra.Command{Use: "show", Short: "All that is known of the steps of a saga", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if w.saga == "" {
+				return &exit.UsageError{What: "which saga? Give --saga"}
 			}
-			return tellStep(out, s)
-		})
-		if err == nil && n == 0 {
-			err = &exit.NoneError{What: "nothing is known of any step of saga " + w.saga}
-		}
-		return err
-	}}
+			n := 0
+			err := w.each(c, func(s *operate.SagaStep) error {
+				n++
+				if w.asJSON {
+					return json.NewEncoder(out).Encode(s)
+				}
+				return tellStep(out, s)
+			})
+			if err == nil && n == 0 {
+				err = &exit.NoneError{What: "nothing is known of any step of saga " + w.saga}
+			}
+			return err
+		}}
 	w.flags(c)
 	return c
 }
@@ -136,7 +142,8 @@ func messageName(source, id string) string {
 // each reads the steps that are meant.
 func (w *stepsWanted) each(c *cobra.Command, f func(*operate.SagaStep) error) error {
 	return database.Unchecked(c, w.schema, func(ctx context.Context, db store.Lister) error {
-		list, err := operate.Steps(ctx, db, operate.StepSelection{Consumer: w.consumer, Saga: w.saga, State: w.state, Limit: w.limit})
+		list, err := operate.Steps(ctx, db, operate.StepSelection{Consumer: w.consumer, Saga: w.saga,
+			State: w.state, Limit: w.limit})
 		for i := range list {
 			if err := f(&list[i]); err != nil {
 				return err

@@ -39,7 +39,8 @@ func tellCheck(out io.Writer, list []operate.SagaCheck, asJSON bool) error {
 		}
 	}
 	if left > 0 {
-		return &exit.FailedError{Err: fmt.Errorf("%d sagas stay with the older build: let it finish them, or give a mapping", left)}
+		return &exit.FailedError{Err: fmt.Errorf(
+			"%d sagas stay with the older build: let it finish them, or give a mapping", left)}
 	}
 	return nil
 }
@@ -102,7 +103,8 @@ func verbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command {
 }
 
 // change is of one saga, or of many in a run: the same command again goes on with one that was interrupted.
-func (w *wanted) change(ctx context.Context, k keeper, c operate.SagaChange, o operate.Order) (operate.SagaReport, error) {
+func (w *wanted) change(ctx context.Context, k keeper, c operate.SagaChange,
+	o operate.Order) (operate.SagaReport, error) {
 	if w.which.Key != "" {
 		return operate.ChangeSagas(ctx, k, w.which, c, o)
 	}
@@ -138,7 +140,8 @@ func (w *wanted) order(errs io.Writer, verb operate.SagaVerb) operate.Order {
 			if n == 1 && w.which.Key != "" {
 				return nil
 			}
-			return given.Yes(ctx, errs, fmt.Sprintf("%s %d sagas?", verb, n), fmt.Sprintf("%s would change %d sagas: if that is meant, add --yes", verb, n))
+			return given.Yes(ctx, errs, fmt.Sprintf("%s %d sagas?", verb, n),
+				fmt.Sprintf("%s would change %d sagas: if that is meant, add --yes", verb, n))
 		}
 	}
 	return o
@@ -146,7 +149,8 @@ func (w *wanted) order(errs io.Writer, verb operate.SagaVerb) operate.Order {
 
 func tellChanged(out io.Writer, asJSON, dry bool, verb string, r *operate.SagaReport) error {
 	if asJSON {
-		return json.NewEncoder(out).Encode(map[string]any{"what": verb, "meant": r.Selected, "done": r.Done, "left": r.Left, "dry_run": dry, "run": r.Run, "before": r.Before})
+		return json.NewEncoder(out).Encode(map[string]any{"what": verb, "meant": r.Selected, "done": r.Done,
+			"left": r.Left, "dry_run": dry, "run": r.Run, "before": r.Before})
 	}
 	word := "done"
 	if dry {

@@ -43,7 +43,8 @@ type flags struct {
 
 // Command is skald schema.
 func Command(out io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "schema", Short: "Compare schemas with a registry, and register them", Long: about,
+	c := &cobra.Command{Use: "schema", Short: "Compare schemas with a registry, and register them",
+		Long: about,
 		RunE: func(*cobra.Command, []string) error {
 			return &exit.UsageError{What: "which? skald schema check, push or pull"}
 		}}
@@ -53,14 +54,16 @@ func Command(out io.Writer) *cobra.Command {
 	return c
 }
 
-func verb(out io.Writer, name, short string, level bool, do func(ctx context.Context, f flags) error) *cobra.Command {
+func verb(out io.Writer, name, short string, level bool,
+	do func(ctx context.Context, f flags) error) *cobra.Command {
 	s := flags{t: &say.Tidings{Out: out}}
 	c := &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs, Long: about}
 	f := c.Flags()
 	f.StringVar(&s.lock, "lock", "", "the file that schema.WriteLock wrote")
 	f.String("registry", "", "URL of the schema registry; SKALD_REGISTRY stands for it")
 	if level {
-		f.StringVar(&s.level, "level", "", "backward, forward, full or none, instead of what the registry says")
+		f.StringVar(&s.level, "level", "",
+			"backward, forward, full or none, instead of what the registry says")
 	}
 	s.t.Flag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -68,7 +71,8 @@ func verb(out io.Writer, name, short string, level bool, do func(ctx context.Con
 		switch {
 		case s.lock == "":
 			return &exit.UsageError{What: "which schemas? Give --lock FILE, which schema.WriteLock wrote"}
-		case s.level != "" && !slices.Contains([]string{schema.Backward, schema.Forward, schema.Full, schema.None}, s.level):
+		case s.level != "" && !slices.Contains([]string{schema.Backward, schema.Forward, schema.Full,
+			schema.None}, s.level):
 			return &exit.UsageError{What: "--level is backward, forward, full or none"}
 		}
 		return s.t.End(do(c.Context(), s))
@@ -80,7 +84,8 @@ func verb(out io.Writer, name, short string, level bool, do func(ctx context.Con
 func (s flags) client() (*sr.Client, error) {
 	at, err := url.Parse(s.registry)
 	if err != nil || at.Host == "" {
-		return nil, &exit.UsageError{What: "which registry? Give --registry http://HOST:PORT, or SKALD_REGISTRY"}
+		return nil,
+			&exit.UsageError{What: "which registry? Give --registry http://HOST:PORT, or SKALD_REGISTRY"}
 	}
 	var auth []sr.ClientOpt
 	if at.User != nil {
@@ -114,7 +119,10 @@ func (s flags) versions(ctx context.Context, lock schema.Lock) (schema.Versions,
 	}
 	file, err := os.Open(s.pulled())
 	if errors.Is(err, fs.ErrNotExist) {
-		return schema.Versions{}, &exit.UsageError{What: fmt.Sprintf("compared with what? Give --registry URL, or run skald schema pull first: there is no %s", s.pulled())}
+		return schema.Versions{},
+			&exit.UsageError{What: fmt.Sprintf(
+				"compared with what? Give --registry URL, or run skald schema pull first: there is no %s",
+				s.pulled())}
 	}
 	if err != nil {
 		return schema.Versions{}, err
@@ -152,7 +160,9 @@ func (s flags) check(ctx context.Context, lock schema.Lock) error {
 		return err
 	}
 	if bad > 0 {
-		return &exit.FailedError{Err: fmt.Errorf("%d of %d schemas break programs that are there: see docs/schemas.md for changes that do not", bad, len(verdicts))}
+		return &exit.FailedError{Err: fmt.Errorf(
+			"%d of %d schemas break programs that are there: see docs/schemas.md for changes that do not",
+			bad, len(verdicts))}
 	}
 	return nil
 }
@@ -220,5 +230,6 @@ func pull(ctx context.Context, s flags) error {
 	if err := os.WriteFile(s.pulled(), []byte(text.String()), 0o644); err != nil {
 		return err
 	}
-	return s.t.Say("file", s.pulled(), fmt.Sprintf("wrote %s: %d subjects", s.pulled(), len(versions.Subjects)))
+	return s.t.Say("file", s.pulled(), fmt.Sprintf("wrote %s: %d subjects", s.pulled(),
+		len(versions.Subjects)))
 }

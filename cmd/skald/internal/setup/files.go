@@ -28,7 +28,8 @@ func formOf(tool string) (form, error) {
 	case "golang-migrate":
 		return form{suffix: ".up.sql", before: "BEGIN;\n", after: "COMMIT;\n"}, nil
 	case "goose":
-		return form{suffix: ".sql", before: "-- +goose Up\n-- +goose StatementBegin\n", after: "-- +goose StatementEnd\n"}, nil
+		return form{suffix: ".sql", before: "-- +goose Up\n-- +goose StatementBegin\n",
+			after: "-- +goose StatementEnd\n"}, nil
 	case "dbmate":
 		return form{suffix: ".sql", before: "-- migrate:up\n", after: "\n-- migrate:down\n"}, nil
 	case "atlas":
@@ -106,7 +107,8 @@ func nextNumber(names []string, now time.Time) func() string {
 			last, digits = n, len(head)
 		}
 	}
-	if clock, err := strconv.ParseInt(now.UTC().Format("20060102150405"), 10, 64); err == nil && (last == 0 || digits == 14) {
+	if clock, err := strconv.ParseInt(now.UTC().Format("20060102150405"), 10, 64); err == nil &&
+		(last == 0 || digits == 14) {
 		last, digits = max(last, clock-1), 14
 	}
 	return func() string {

@@ -43,7 +43,8 @@ func Migrate(out io.Writer) *cobra.Command {
 	var topics topology
 	t := &say.Tidings{Out: out}
 	c := &cobra.Command{
-		Use: "migrate", Short: "Make the tables, or bring them up to date", Long: migrateAbout, Args: cobra.NoArgs,
+		Use: "migrate", Short: "Make the tables, or bring them up to date", Long: migrateAbout,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			defer func() { err = t.End(err) }()
 			atBroker, err := topics.asked(c)
@@ -58,19 +59,12 @@ func Migrate(out io.Writer) *cobra.Command {
 				return topics.migrate(c.Context(), t, check)
 			}
 			db, err := database.Open(store, schema, source)
+			if err == nil {
+				err = together(db, rows, check, p)
+			}
 			switch {
 			case err != nil:
 				return err
-			case !resizes(db) && rows != 0:
-				return &exit.UsageError{What: "--outbox-slots is for PostgreSQL: SQLite has no slots, it deletes in batches"}
-			case wrongRing(rows):
-				return &exit.UsageError{What: fmt.Sprintf("a ring has %d to %d slots", pgstore.LeastSlots, pgstore.MostSlots)}
-			case (check || p.script) && rows != 0:
-				return &exit.UsageError{What: "--outbox-slots changes the database: not with --check or --print"}
-			case check && p.script:
-				return &exit.UsageError{What: "--check or --print, not both"}
-			case p.check() != nil:
-				return p.check()
 			case p.script:
 				return p.print(t, db)
 			case check:
@@ -88,17 +82,41 @@ func Migrate(out io.Writer) *cobra.Command {
 	f := c.Flags()
 	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
 	f.StringVar(&schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
-	f.StringVar(&source, "source", "", "who says the messages of this database, for ever (default: /DATABASE/SCHEMA)")
-	f.IntVar(&rows, "outbox-slots", 0, "how many slots of a day the outbox has; PostgreSQL only (default: as it is)")
-	f.String("broker", "", "kafka://host:port[,host:port][?option=value&…], nats://… or amqp://…; SKALD_BROKER stands for it, with --topic")
+	f.StringVar(&source, "source", "",
+		"who says the messages of this database, for ever (default: /DATABASE/SCHEMA)")
+	f.IntVar(&rows, "outbox-slots", 0,
+		"how many slots of a day the outbox has; PostgreSQL only (default: as it is)")
+	f.String("broker", "",
+		"kafka://host:port[,host:port][?option=value&…], nats://… or amqp://…; SKALD_BROKER stands for it, with --topic")
 	f.StringArrayVar(&topics.topics, "topic", nil, "a topic at the broker; again for each further one")
-	f.StringArrayVar(&topics.groups, "group", nil, "a group that listens to these topics; again for each further one (other brokers than RabbitMQ need nothing)")
-	f.IntVar(&topics.partitions, "partitions", 0, "how many partitions topics get that are made (default: the broker's)")
+	f.StringArrayVar(&topics.groups, "group", nil,
+		"a group that listens to these topics; again for each further one (other brokers than RabbitMQ need nothing)")
+	f.IntVar(&topics.partitions, "partitions", 0,
+		"how many partitions topics get that are made (default: the broker's)")
 	f.BoolVar(&check, "check", false, "change nothing; exit code 8 if there is work to do")
 	f.BoolVar(&p.script, "print", false, "change nothing; print the SQL that makes all tables")
-	f.StringVar(&p.tool, "format", "", "with --print and --dir: files for golang-migrate, goose, atlas or dbmate; PostgreSQL only")
-	f.StringVar(&p.dir, "dir", "", "the folder of that tool's migrations; what is there stays, new files get the next numbers")
+	f.StringVar(&p.tool, "format", "",
+		"with --print and --dir: files for golang-migrate, goose, atlas or dbmate; PostgreSQL only")
+	f.StringVar(&p.dir, "dir", "",
+		"the folder of that tool's migrations; what is there stays, new files get the next numbers")
 	return c
+}
+
+// together says which of the flags exclude each other, or what the database does not have.
+func together(db database.Database, rows int, check bool, p printing) error {
+	switch {
+	case !resizes(db) && rows != 0:
+		return &exit.UsageError{
+			What: "--outbox-slots is for PostgreSQL: SQLite has no slots, it deletes in batches"}
+	case wrongRing(rows):
+		return &exit.UsageError{What: fmt.Sprintf("a ring has %d to %d slots", pgstore.LeastSlots,
+			pgstore.MostSlots)}
+	case (check || p.script) && rows != 0:
+		return &exit.UsageError{What: "--outbox-slots changes the database: not with --check or --print"}
+	case check && p.script:
+		return &exit.UsageError{What: "--check or --print, not both"}
+	}
+	return p.check()
 }
 
 // migrate applies what is pending, then changes the ring.

@@ -31,7 +31,8 @@ func Roles(out io.Writer) *cobra.Command {
 	var names []string
 	t := &say.Tidings{Out: out}
 	c := &cobra.Command{
-		Use: "roles [migrator|app|relay|reader]…", Short: "Print the SQL that gives each role its rights", Long: rolesAbout,
+		Use: "roles [migrator|app|relay|reader]…", Short: "Print the SQL that gives each role its rights",
+		Long: rolesAbout,
 		RunE: func(_ *cobra.Command, roles []string) error {
 			called, err := roleNames(names)
 			if err != nil {
@@ -46,7 +47,8 @@ func Roles(out io.Writer) *cobra.Command {
 	t.Flag(c)
 	f := c.Flags()
 	f.StringVar(&schema, "schema", "", "where the tables are (default: public)")
-	f.StringArrayVar(&names, "name", nil, "ROLE=NAME: what a role is called in the database (default: skald_ROLE)")
+	f.StringArrayVar(&names, "name", nil,
+		"ROLE=NAME: what a role is called in the database (default: skald_ROLE)")
 	return c
 }
 
@@ -56,7 +58,8 @@ func roleNames(given []string) (map[string]string, error) {
 	for _, one := range given {
 		role, name, ok := strings.Cut(one, "=")
 		if !ok || name == "" || !slices.Contains(pgstore.Roles(), role) {
-			return nil, &exit.UsageError{What: fmt.Sprintf("--name is ROLE=NAME, ROLE one of %s: not %q", strings.Join(pgstore.Roles(), ", "), one)}
+			return nil, &exit.UsageError{What: fmt.Sprintf("--name is ROLE=NAME, ROLE one of %s: not %q",
+				strings.Join(pgstore.Roles(), ", "), one)}
 		}
 		out[role] = name
 	}

@@ -42,7 +42,8 @@ func (w *topology) asked(c *cobra.Command) (bool, error) {
 	case w.url == "":
 		return true, &exit.UsageError{What: "--topic: at which broker? Give --broker, or SKALD_BROKER"}
 	case w.url == "mem:":
-		return true, &exit.UsageError{What: w.url + " is a broker inside of one process: its topics are made there"}
+		return true, &exit.UsageError{What: w.url +
+			" is a broker inside of one process: its topics are made there"}
 	case w.partitions < 0 || w.partitions > 1024:
 		return true, &exit.UsageError{What: "--partitions is 1 to 1,024"}
 	}

@@ -35,7 +35,8 @@ const root = "github.com/skald-go/skald"
 
 // Of is a service of that module path, which requires what this build was made of.
 func Of(module string) Service {
-	s := Service{Module: module, Name: module[strings.LastIndex(module, "/")+1:], Go: "1.26.0", Skald: Unreleased}
+	s := Service{Module: module, Name: module[strings.LastIndex(module, "/")+1:], Go: "1.26.0",
+		Skald: Unreleased}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return s
@@ -106,5 +107,6 @@ func (s Service) fill(text string) string {
 	if s.Pgx != "" {
 		requires = "github.com/jackc/pgx/v5 " + s.Pgx + "\n\t" + requires
 	}
-	return strings.NewReplacer("{{module}}", s.Module, "{{name}}", s.Name, "{{go}}", s.Go, "{{requires}}", requires).Replace(text)
+	return strings.NewReplacer("{{module}}", s.Module, "{{name}}", s.Name, "{{go}}", s.Go, "{{requires}}",
+		requires).Replace(text)
 }

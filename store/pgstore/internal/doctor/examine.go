@@ -63,15 +63,18 @@ func (d *Doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, er
 	p.time()
 	p.retention()
 	p.load()
-	return p.found, errors.Join(d.debezium(ctx, p), slot.Examine(ctx, d.pg, func(g skald.Grade, saw, remedy string) {
-		p.say("read by", g, saw, remedy)
-	}))
+	return p.found, errors.Join(d.debezium(ctx, p),
+		slot.Examine(ctx, d.pg, func(g skald.Grade, saw, remedy string) {
+			p.say("read by", g, saw, remedy)
+		}))
 }
 
 // admit asks for everything, and changes nothing.
 func (d *Doctor) admit(ctx context.Context, p *patient) error {
-	set := d.pg.Call("ExamineSettings", []string{"fsync", "full_page_writes", "synchronous_commit", "autovacuum", "statement_timeout",
-		"transaction_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout", "max_connections",
+	set := d.pg.Call("ExamineSettings", []string{"fsync", "full_page_writes", "synchronous_commit",
+		"autovacuum", "statement_timeout",
+		"transaction_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout",
+		"max_connections",
 		"superuser_reserved_connections", "reserved_connections"})
 	set.Scan = func(row pgrun.Scanner) error {
 		var name, value string
@@ -81,7 +84,8 @@ func (d *Doctor) admit(ctx context.Context, p *patient) error {
 	}
 	var now, open, looked int64
 	var rings string
-	server := d.pg.Call("ExamineServer").Into(&p.version, &p.standby, &now, &p.busy, &p.mine, &p.roleLimit, &p.baseLimit, &open)
+	server := d.pg.Call("ExamineServer").Into(&p.version, &p.standby, &now, &p.busy, &p.mine, &p.roleLimit,
+		&p.baseLimit, &open)
 	sent := time.Now()
 	if err := d.pg.Short(ctx, "examine", server); err != nil {
 		return err
@@ -98,7 +102,8 @@ func (d *Doctor) admit(ctx context.Context, p *patient) error {
 		trips = append(trips, time.Since(sent))
 	}
 	p.trip = slices.Min(trips)
-	err := d.pg.Short(ctx, "examine", set, d.pg.Call("ExamineRetention").Into(&looked), d.pg.Call("Ring").Into(&rings), d.pg.Call("ExamineSize", d.pg.Schema).Into(&p.size),
+	err := d.pg.Short(ctx, "examine", set, d.pg.Call("ExamineRetention").Into(&looked),
+		d.pg.Call("Ring").Into(&rings), d.pg.Call("ExamineSize", d.pg.Schema).Into(&p.size),
 		d.pg.Call("ExamineOwner").Into(&p.owner, &p.ownerMayAll))
 	if err != nil {
 		return err
@@ -126,7 +131,8 @@ func (p *patient) measure(stored string) error {
 }
 
 func (p *patient) server() {
-	p.say("version", grade(p.version >= 150000), fmt.Sprintf("PostgreSQL %d.%d", p.version/10000, p.version%10000), "PostgreSQL 15 or newer is needed")
+	p.say("version", grade(p.version >= 150000),
+		fmt.Sprintf("PostgreSQL %d.%d", p.version/10000, p.version%10000), "PostgreSQL 15 or newer is needed")
 	p.say("primary", grade(!p.standby), map[bool]string{true: "a standby", false: "a primary"}[p.standby],
 		"let the URL lead to the primary: target_session_attrs=read-write")
 	for _, s := range []struct {
@@ -134,10 +140,14 @@ func (p *patient) server() {
 		worst  skald.Grade
 		remedy string
 	}{
-		{"fsync", skald.Failed, "ALTER SYSTEM SET fsync = on, then SELECT pg_reload_conf(): what is committed does not outlive the machine otherwise"},
-		{"full_page_writes", skald.Failed, "ALTER SYSTEM SET full_page_writes = on, then SELECT pg_reload_conf(): a crash may tear pages otherwise"},
-		{"autovacuum", skald.Doubtful, "ALTER SYSTEM SET autovacuum = on, then SELECT pg_reload_conf(): shards, leases and parked messages are rewritten in place"},
-		{"synchronous_commit", skald.Failed, "ALTER ROLE … SET synchronous_commit = on: Skald turns it on in its own transactions, in yours an order that was confirmed may be gone after a crash, with its messages; where no transaction of yours writes messages: --accept synchronous_commit"},
+		{"fsync", skald.Failed,
+			"ALTER SYSTEM SET fsync = on, then SELECT pg_reload_conf(): what is committed does not outlive the machine otherwise"},
+		{"full_page_writes", skald.Failed,
+			"ALTER SYSTEM SET full_page_writes = on, then SELECT pg_reload_conf(): a crash may tear pages otherwise"},
+		{"autovacuum", skald.Doubtful,
+			"ALTER SYSTEM SET autovacuum = on, then SELECT pg_reload_conf(): shards, leases and parked messages are rewritten in place"},
+		{"synchronous_commit", skald.Failed,
+			"ALTER ROLE … SET synchronous_commit = on: Skald turns it on in its own transactions, in yours an order that was confirmed may be gone after a crash, with its messages; where no transaction of yours writes messages: --accept synchronous_commit"},
 	} {
 		is := p.settings[s.name]
 		if is == "off" {
@@ -150,7 +160,8 @@ func (p *patient) server() {
 
 // rights: some functions run under the rights of the tables' owner, whoever calls them.
 func (p *patient) rights() {
-	p.say("owner", doubt(!p.ownerMayAll), fmt.Sprintf("the tables belong to %s%s", p.owner, map[bool]string{true: ", a superuser"}[p.ownerMayAll]),
+	p.say("owner", doubt(!p.ownerMayAll), fmt.Sprintf("the tables belong to %s%s", p.owner,
+		map[bool]string{true: ", a superuser"}[p.ownerMayAll]),
 		"make them belong to a role of their own, with their functions, some of which run under the rights of their owner: "+
 			"skald roles migrator (docs/sql.md, Roles)")
 }
@@ -169,11 +180,14 @@ func (p *patient) timeouts() {
 	p.say("statement_timeout", doubt(d == 0 || d >= pgrun.DefaultWait), told(d),
 		fmt.Sprintf("ALTER ROLE … SET statement_timeout = 0, or %v and more: an intake waits for a rival as long, and is tried again if it is cut off", pgrun.DefaultWait))
 	d = p.duration("idle_in_transaction_session_timeout")
-	p.say("idle_in_transaction_session_timeout", skald.Fine, told(d)+fmt.Sprintf("; a handler's transaction sets it to what the handler may take, %v", p.Handle), "")
+	p.say("idle_in_transaction_session_timeout", skald.Fine, told(d)+
+		fmt.Sprintf("; a handler's transaction sets it to what the handler may take, %v", p.Handle), "")
 	d = p.duration("idle_session_timeout")
-	p.say("idle_session_timeout", doubt(d == 0), told(d), "ALTER ROLE … SET idle_session_timeout = 0, or have the pool end idle connections sooner: it ends connections that a pool keeps")
+	p.say("idle_session_timeout", doubt(d == 0), told(d),
+		"ALTER ROLE … SET idle_session_timeout = 0, or have the pool end idle connections sooner: it ends connections that a pool keeps")
 	long := p.openFor > time.Hour
-	p.say("open transactions", doubt(!long), fmt.Sprintf("the longest that can be seen is open for %v", p.openFor),
+	p.say("open transactions", doubt(!long),
+		fmt.Sprintf("the longest that can be seen is open for %v", p.openFor),
 		"SELECT pid, usename, state, xact_start, query FROM pg_stat_activity ORDER BY xact_start LIMIT 5: it keeps vacuum and the retention from their work")
 }
 
@@ -212,7 +226,8 @@ func (p *patient) time() {
 	case off > 5*time.Second:
 		g = skald.Doubtful
 	}
-	p.say("clock", g, fmt.Sprintf("the server's is %v from this machine's, known to %v", p.clock.Round(time.Millisecond), p.lead.Round(time.Millisecond)),
+	p.say("clock", g, fmt.Sprintf("the server's is %v from this machine's, known to %v",
+		p.clock.Round(time.Millisecond), p.lead.Round(time.Millisecond)),
 		"let both follow a time server (chronyc tracking): ages are told wrongly, and marks of ids that are ahead are kept for longer")
 }
 
@@ -225,10 +240,12 @@ func (p *patient) retention() {
 		p.say("retention", skald.Failed, fmt.Sprintf("it last looked %v ago", p.looked),
 			"start a relay, set inbox.Options.Retention.Keep in one service, or run: skald maintain")
 	default:
-		p.say("retention", skald.Fine, fmt.Sprintf("rows are kept %v, marks %v; it last looked %v ago", p.keep.Outbox, p.keep.Marks, p.looked), "")
+		p.say("retention", skald.Fine, fmt.Sprintf("rows are kept %v, marks %v; it last looked %v ago",
+			p.keep.Outbox, p.keep.Marks, p.looked), "")
 	}
 	if p.ringRefused != nil {
-		p.say("rings", skald.Failed, p.ringRefused.Error(), "give the retention other times, or the ring more slots, as it says")
+		p.say("rings", skald.Failed, p.ringRefused.Error(),
+			"give the retention other times, or the ring more slots, as it says")
 		return
 	}
 	p.say("rings", skald.Fine, "the outbox has room for what is to be kept", "")
@@ -243,19 +260,24 @@ const (
 // load is what a rate takes: disk for as long as things are kept, and round trips, of which a message takes
 // two beside the handler's own.
 func (p *patient) load() {
-	p.say("round trip", doubt(p.trip < 20*time.Millisecond), p.trip.Round(10*time.Microsecond).String(), "run services near their database: a message takes two beside its handler's own")
+	p.say("round trip", doubt(p.trip < 20*time.Millisecond), p.trip.Round(10*time.Microsecond).String(),
+		"run services near their database: a message takes two beside its handler's own")
 	if p.Rate <= 0 {
 		return
 	}
 	const workers, trips = 16, 3
 	most := workers / (trips * p.trip.Seconds())
-	p.say("rate", doubt(most >= p.Rate), fmt.Sprintf("one inbox of %d workers takes at most %.0f messages/s by its round trips alone (docs/benchmarks.md has what was measured), %.0f are wanted", workers, most, p.Rate),
-		fmt.Sprintf("run %.0f instances, raise inbox.Options.Workers, or go nearer to the database", math.Ceil(p.Rate/most)))
+	p.say("rate", doubt(most >= p.Rate),
+		fmt.Sprintf("one inbox of %d workers takes at most %.0f messages/s by its round trips alone (docs/benchmarks.md has what was measured), %.0f are wanted", workers, most, p.Rate),
+		fmt.Sprintf("run %.0f instances, raise inbox.Options.Workers, or go nearer to the database",
+			math.Ceil(p.Rate/most)))
 	gib := func(bytes float64, keep time.Duration, turn time.Duration) float64 {
 		return bytes * p.Rate * (keep + turn).Seconds() / (1 << 30)
 	}
-	p.say("disk", skald.Fine, fmt.Sprintf("at %.0f messages/s of 256 bytes the outbox takes %.1f GiB and the marks of each consumer %.1f GiB; all of Skald's tables take %.1f GiB now",
-		p.Rate, gib(rowBytes, p.keep.Outbox, steward.Day), gib(markBytes, p.keep.Marks, steward.Day), float64(p.size)/(1<<30)), "")
+	p.say("disk", skald.Fine,
+		fmt.Sprintf("at %.0f messages/s of 256 bytes the outbox takes %.1f GiB and the marks of each consumer %.1f GiB; all of Skald's tables take %.1f GiB now",
+			p.Rate, gib(rowBytes, p.keep.Outbox, steward.Day), gib(markBytes, p.keep.Marks, steward.Day),
+			float64(p.size)/(1<<30)), "")
 }
 
 // duration is a setting of PostgreSQL's in milliseconds.

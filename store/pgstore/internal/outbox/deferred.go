@@ -28,8 +28,10 @@ func (o *Outbox) setAside(a *store.DeferredRow) []pgrun.Call {
 	if a.Large != nil {
 		size, hash = a.Large.Bytes, a.Large.SHA256
 	}
-	return []pgrun.Call{o.pg.Call("Defer", a.Seq, int16(a.Bucket), a.ID, a.Source, a.Topic, a.Key, a.Type, a.Data, a.ContentType,
-		column.Some(a.Schema), column.Some(a.Subject), column.Some(a.CorrelationID), column.Some(a.CausationID), column.Some(a.TraceParent), headers, a.Time,
+	return []pgrun.Call{o.pg.Call("Defer", a.Seq, int16(a.Bucket), a.ID, a.Source, a.Topic, a.Key, a.Type,
+		a.Data, a.ContentType,
+		column.Some(a.Schema), column.Some(a.Subject), column.Some(a.CorrelationID),
+		column.Some(a.CausationID), column.Some(a.TraceParent), headers, a.Time,
 		int32(a.Attempts), column.Clip(column.Legible(a.Why)), a.Due.Microseconds(), size, hash)}
 }
 
@@ -91,7 +93,8 @@ func scanAside(row pgrun.Scanner) (a store.DeferredRow, err error) {
 	if large != nil {
 		a.Large = &store.Large{Bytes: *large, SHA256: column.OrEmpty(hash)}
 	}
-	a.Schema, a.Subject, a.CorrelationID, a.CausationID, a.TraceParent = column.OrEmpty(schema), column.OrEmpty(subject), column.OrEmpty(correlation), column.OrEmpty(cause), column.OrEmpty(trace)
+	a.Schema, a.Subject, a.CorrelationID, a.CausationID, a.TraceParent = column.OrEmpty(schema),
+		column.OrEmpty(subject), column.OrEmpty(correlation), column.OrEmpty(cause), column.OrEmpty(trace)
 	if a.Headers, err = ParseHeaders(headers); at == nil {
 		err = errors.New("its time lies outside of the years 1 to 9999")
 	} else {

@@ -42,7 +42,8 @@ func pulls(raw map[string]string) {
 			plainColumns, "/*size*/", rawSize, "/*upto*/", upto).Replace(raw[name])
 		text = Bounded(text)
 		raw[name] = strings.ReplaceAll(text, "/*filter*/", "")
-		raw[name+"Some"] = strings.ReplaceAll(text, "/*filter*/", strings.ReplaceAll(bucketFilter, "$bits", bits))
+		raw[name+"Some"] = strings.ReplaceAll(text, "/*filter*/",
+			strings.ReplaceAll(bucketFilter, "$bits", bits))
 	}
 	raw["Retry"] = Bounded(raw["Retry"])
 	raw["DeferUnread"] = Bucketed(raw["DeferUnread"])

@@ -39,7 +39,8 @@ func (o *Outbox) noteMoved(ctx context.Context, knew []store.Shard) error {
 	ids, epochs := make([]int32, n), make([]int64, n)
 	tokens, bases, tips := make([]string, n), make([]string, n), make([]string, n)
 	for i, l := range knew {
-		ids[i], epochs[i], tokens[i], bases[i], tips[i] = int32(l.ID), l.Epoch, l.Token, l.Cursor.Base, l.Cursor.Tip
+		ids[i], epochs[i], tokens[i], bases[i], tips[i] = int32(l.ID), l.Epoch, l.Token, l.Cursor.Base,
+			l.Cursor.Tip
 	}
 	return o.pg.Short(ctx, "compare shards", o.pg.Call("NoteMoved", ids, epochs, tokens, bases, tips))
 }

@@ -26,13 +26,15 @@ const (
 
 	// Headers that keep their limit take less than 64 KiB. Others are not made a text of: a little of what is
 	// compressed can be much.
-	someColumns = `o.seq, ` + bucketOf + ` AS bucket, o.id, o.time, o.source, o.topic, o.type, o.content_type, o.schema, o.subject,
+	someColumns = `o.seq, ` + bucketOf +
+		` AS bucket, o.id, o.time, o.source, o.topic, o.type, o.content_type, o.schema, o.subject,
 	o.correlation_id, o.causation_id, o.traceparent, CASE WHEN pg_column_size(o.headers) <= 65536 THEN o.headers::text END AS headers,
 	o.key, o.key_bytes, o.data, o.data_bytes`
 	rawColumns = someColumns + `, ` + rawSize + ` AS size`
 	// plainColumns are rowColumns of a page of which no row is too large.
-	plainColumns = someColumns + `, NULL::bigint AS large, NULL::text AS hash, o.seq = (SELECT last FROM cut) AS last`
-	rawSize      = rowSize + ` + CASE WHEN pg_column_size(o.headers) > 65536 THEN /*rowbytes*/
+	plainColumns = someColumns +
+		`, NULL::bigint AS large, NULL::text AS hash, o.seq = (SELECT last FROM cut) AS last`
+	rawSize = rowSize + ` + CASE WHEN pg_column_size(o.headers) > 65536 THEN /*rowbytes*/
 		ELSE coalesce(pg_column_size(o.headers), 0) END`
 	rowSize = `octet_length(o.source)::bigint + octet_length(o.topic) + octet_length(o.type) + octet_length(o.content_type)
 	+ coalesce(octet_length(o.schema), 0) + coalesce(octet_length(o.subject), 0) + coalesce(octet_length(o.correlation_id), 0)
@@ -54,10 +56,14 @@ const (
 // Bounded fills what rowColumns and their like leave open: the bounds of what is read, and what a column is
 // of a row above them.
 func Bounded(sql string) string {
-	sql = regexp.MustCompile(`/\*left\*/o\.(\w+)`).ReplaceAllString(sql, `CASE WHEN o.size <= /*rowbytes*/ THEN o.$1 ELSE left(o.$1, 256) END AS $1`)
-	sql = regexp.MustCompile(`/\*none\*/o\.(\w+)`).ReplaceAllString(sql, `CASE WHEN o.size <= /*rowbytes*/ THEN o.$1 ELSE '' END AS $1`)
-	sql = regexp.MustCompile(`/\*whole\*/o\.(\w+)`).ReplaceAllString(sql, `CASE WHEN o.size <= /*rowbytes*/ THEN o.$1 END AS $1`)
-	return strings.NewReplacer("/*rowbytes*/", strconv.Itoa(store.RowBytes), "/*pagebytes*/", strconv.Itoa(store.PageBytes)).Replace(sql)
+	sql = regexp.MustCompile(`/\*left\*/o\.(\w+)`).ReplaceAllString(sql,
+		`CASE WHEN o.size <= /*rowbytes*/ THEN o.$1 ELSE left(o.$1, 256) END AS $1`)
+	sql = regexp.MustCompile(`/\*none\*/o\.(\w+)`).ReplaceAllString(sql,
+		`CASE WHEN o.size <= /*rowbytes*/ THEN o.$1 ELSE '' END AS $1`)
+	sql = regexp.MustCompile(`/\*whole\*/o\.(\w+)`).ReplaceAllString(sql,
+		`CASE WHEN o.size <= /*rowbytes*/ THEN o.$1 END AS $1`)
+	return strings.NewReplacer("/*rowbytes*/", strconv.Itoa(store.RowBytes), "/*pagebytes*/",
+		strconv.Itoa(store.PageBytes)).Replace(sql)
 }
 
 // A reader reads rows of Pull. It reads what the server sent, in text or binary: Scan would take twice as
@@ -238,12 +244,14 @@ func scanRow(row pgrun.Scanner, out *store.Row, last *bool) error {
 	var schema, subject, correlation, cause, trace, headers, key, data *string
 	var keyBytes, dataBytes []byte
 	var at column.Instant
-	err := row.Scan(&out.Seq, &out.Bucket, &out.ID, &at, &out.Source, &out.Topic, &out.Type, &out.ContentType, &schema, &subject,
+	err := row.Scan(&out.Seq, &out.Bucket, &out.ID, &at, &out.Source, &out.Topic, &out.Type, &out.ContentType,
+		&schema, &subject,
 		&correlation, &cause, &trace, &headers, &key, &keyBytes, &data, &dataBytes, &large, &hash, last)
 	if err != nil {
 		return fmt.Errorf("read row: %w", err)
 	}
-	out.Schema, out.Subject, out.CorrelationID, out.CausationID, out.TraceParent = column.OrEmpty(schema), column.OrEmpty(subject), column.OrEmpty(correlation), column.OrEmpty(cause), column.OrEmpty(trace)
+	out.Schema, out.Subject, out.CorrelationID, out.CausationID, out.TraceParent = column.OrEmpty(schema),
+		column.OrEmpty(subject), column.OrEmpty(correlation), column.OrEmpty(cause), column.OrEmpty(trace)
 	out.Time, err = at.Read()
 	if err == nil {
 		out.Headers, err = ParseHeaders([]byte(column.OrEmpty(headers)))

@@ -46,13 +46,17 @@ func Rows(ms []skald.Message) ([]Row, error) {
 
 func (r *Row) set(m *skald.Message) error {
 	*r = Row{
-		topic: &m.Topic, kind: &m.Type, contentType: &m.ContentType, schema: column.Some(m.Schema), subject: column.Some(m.Subject),
-		correlation: column.Some(column.Legible(m.CorrelationID)), cause: column.Some(column.Legible(m.CausationID)), trace: column.Some(column.Legible(m.TraceParent)),
+		topic: &m.Topic, kind: &m.Type, contentType: &m.ContentType, schema: column.Some(m.Schema),
+		subject:     column.Some(m.Subject),
+		correlation: column.Some(column.Legible(m.CorrelationID)),
+		cause:       column.Some(column.Legible(m.CausationID)),
+		trace:       column.Some(column.Legible(m.TraceParent)),
 	}
 	r.detach()
 	if m.ID != "" {
 		if _, ok := uuid7.Parse(m.ID); !ok {
-			return &store.LimitError{Topic: m.Topic, Type: m.Type, What: fmt.Sprintf("the id %.40q is no UUID", m.ID)}
+			return &store.LimitError{Topic: m.Topic, Type: m.Type,
+				What: fmt.Sprintf("the id %.40q is no UUID", m.ID)}
 		}
 		id := m.ID
 		r.id = &id
@@ -96,7 +100,8 @@ func textOrBytes(b []byte, text bool) (*string, []byte) {
 func isText(contentType string) bool {
 	media, _, _ := strings.Cut(contentType, ";")
 	media = strings.ToLower(strings.TrimSpace(media))
-	return media == "application/json" || strings.HasSuffix(media, "+json") || strings.HasPrefix(media, "text/")
+	return media == "application/json" || strings.HasSuffix(media, "+json") ||
+		strings.HasPrefix(media, "text/")
 }
 
 // headersJSON is [[name, base64], …].
@@ -146,8 +151,10 @@ func (o *Outbox) Insert(rows []Row) pgrun.Call {
 	case usual && len(rows) <= UsualMost:
 		return o.pg.Call(insertUsual(len(rows)), usualArgs(rows)...)
 	case len(rows) == 1:
-		return o.pg.Call("InsertRow", column.Given(r.topic), column.Given(r.key), column.Given(r.kind), column.Given(r.data), r.dataBytes, r.keyByte, column.Given(r.contentType),
-			column.Given(r.schema), column.Given(r.subject), column.Given(r.correlation), column.Given(r.cause), column.Given(r.trace), column.Given(r.headers), column.Given(r.time),
+		return o.pg.Call("InsertRow", column.Given(r.topic), column.Given(r.key), column.Given(r.kind),
+			column.Given(r.data), r.dataBytes, r.keyByte, column.Given(r.contentType),
+			column.Given(r.schema), column.Given(r.subject), column.Given(r.correlation),
+			column.Given(r.cause), column.Given(r.trace), column.Given(r.headers), column.Given(r.time),
 			column.Given(r.id), column.Given(r.bucket))
 	}
 	text := func(of func(*Row) *string) []string {
@@ -155,7 +162,8 @@ func (o *Outbox) Insert(rows []Row) pgrun.Call {
 	}
 	topics, keys := text(func(r *Row) *string { return r.topic }), text(func(r *Row) *string { return r.key })
 	kinds, data := text(func(r *Row) *string { return r.kind }), text(func(r *Row) *string { return r.data })
-	correlations, causes := text(func(r *Row) *string { return r.correlation }), text(func(r *Row) *string { return r.cause })
+	correlations, causes := text(func(r *Row) *string { return r.correlation }),
+		text(func(r *Row) *string { return r.cause })
 	traces, ids := text(func(r *Row) *string { return r.trace }), text(func(r *Row) *string { return r.id })
 	buckets := each(rows, func(r *Row) int16 {
 		if r.bucket == nil {
@@ -165,7 +173,8 @@ func (o *Outbox) Insert(rows []Row) pgrun.Call {
 	})
 	if usual {
 		times := each(rows, func(r *Row) time.Time { return *r.time })
-		return o.pg.Call("InsertManyUsual", topics, keys, kinds, data, correlations, causes, traces, times, ids, buckets, o.none)
+		return o.pg.Call("InsertManyUsual", topics, keys, kinds, data, correlations, causes, traces, times,
+			ids, buckets, o.none)
 	}
 	blob := func(of func(*Row) []byte) [][]byte {
 		return each(rows, func(r *Row) []byte {
@@ -200,7 +209,8 @@ func orNone(p *string, none string) string {
 
 // usual tells rows that InsertUsual can write.
 func (r *Row) usual() bool {
-	return r.id != nil && r.time != nil && *r.contentType == UsualType && r.dataBytes == nil && r.keyByte == nil &&
+	return r.id != nil && r.time != nil && *r.contentType == UsualType && r.dataBytes == nil &&
+		r.keyByte == nil &&
 		r.schema == nil && r.subject == nil && r.headers == nil
 }
 
@@ -251,7 +261,8 @@ func usualArgs(rows []Row) []any {
 	out := make([]any, 0, usualColumns*len(rows))
 	for i := range rows {
 		r := &rows[i]
-		out = append(out, column.Given(r.topic), column.Given(r.key), column.Given(r.kind), column.Given(r.data), column.Given(r.correlation), column.Given(r.cause),
+		out = append(out, column.Given(r.topic), column.Given(r.key), column.Given(r.kind),
+			column.Given(r.data), column.Given(r.correlation), column.Given(r.cause),
 			column.Given(r.trace), column.Given(r.time), column.Given(r.id), column.Given(r.bucket))
 	}
 	return out

@@ -33,12 +33,15 @@ func (o *Outbox) Lease(ctx context.Context, ask store.Ask, too Besides) (store.L
 		}
 	}
 	var got store.Leased
-	calls := []pgrun.Call{o.pg.Call("LockLease"), o.pg.Call("KeepPlace").Into(&got.Timeline), o.pg.Call("ForgetRelays", ask.Owner)}
+	calls := []pgrun.Call{o.pg.Call("LockLease"), o.pg.Call("KeepPlace").Into(&got.Timeline),
+		o.pg.Call("ForgetRelays", ask.Owner)}
 	if ask.Leave {
-		calls = append(calls, o.pg.Call("LeaveRelay", ask.Owner, ask.Session), o.pg.Call("LeaveShards", ask.Owner, ask.Session))
+		calls = append(calls, o.pg.Call("LeaveRelay", ask.Owner, ask.Session),
+			o.pg.Call("LeaveShards", ask.Owner, ask.Session))
 	} else {
 		ttl := cmp.Or(ask.TTL, defaultTTL)
-		calls = append(calls, o.pg.Call("KeepRelay", ask.Owner, ask.Session, ttl.Microseconds(), cmp.Or(ask.Wait, ttl).Microseconds(), too.Standby))
+		calls = append(calls, o.pg.Call("KeepRelay", ask.Owner, ask.Session, ttl.Microseconds(),
+			cmp.Or(ask.Wait, ttl).Microseconds(), too.Standby))
 		if len(free) > 0 {
 			calls = append(calls, o.pg.Call("FreeShards", ask.Owner, free))
 		}
@@ -74,7 +77,8 @@ func (o *Outbox) onlyLook(ctx context.Context, from *string, too Besides) (got s
 
 // leaseAndLook does both in one transaction, so that an idle database has one for each look. It looks first:
 // a tick's number must be drawn after its snapshot, and a lease draws one.
-func (o *Outbox) leaseAndLook(ctx context.Context, lease []pgrun.Call, from *string, too Besides, got *store.Leased) error {
+func (o *Outbox) leaseAndLook(ctx context.Context, lease []pgrun.Call, from *string, too Besides,
+	got *store.Leased) error {
 	if from == nil {
 		return o.pg.Short(ctx, "lease", append(too.First, lease...)...)
 	}
@@ -92,7 +96,8 @@ func (o *Outbox) leaseAndLook(ctx context.Context, lease []pgrun.Call, from *str
 // leased reads a row of Shards, and whether no other relay works.
 func leased(row pgrun.Scanner, got *store.Leased, alone *bool) error {
 	var l store.Shard
-	err := row.Scan(&l.ID, &l.First, &l.Last, &l.Epoch, &l.Token, &l.Cursor.Base, &l.Cursor.Tip, &l.Cursor.Seq, &l.Incarnation)
+	err := row.Scan(&l.ID, &l.First, &l.Last, &l.Epoch, &l.Token, &l.Cursor.Base, &l.Cursor.Tip,
+		&l.Cursor.Seq, &l.Incarnation)
 	if err != nil {
 		return err
 	}
@@ -124,7 +129,8 @@ func cursorArgs(p *store.Progress) (base, tip *string, seq *int64, incarnation *
 // Progress are the calls that store what a shard's owner reports, or raise.
 func (o *Outbox) Progress(p *store.Progress) []pgrun.Call {
 	base, tip, seq, incarnation := cursorArgs(p)
-	calls := []pgrun.Call{o.pg.Call("KeepProgress", int32(p.Shard), p.Epoch, p.Token, base, tip, seq, incarnation)}
+	calls := []pgrun.Call{o.pg.Call("KeepProgress", int32(p.Shard), p.Epoch, p.Token, base, tip, seq,
+		incarnation)}
 	for i := range p.Deferred {
 		calls = append(calls, o.setAside(&p.Deferred[i])...)
 	}
@@ -139,7 +145,8 @@ func CursorsOnly(es []store.Effect) int {
 	var shards []int
 	for i := range es {
 		p := es[i].Shard
-		if !effects.ShardOnly(es[i]) || len(p.Deferred) > 0 || len(p.Freed) > 0 || slices.Contains(shards, p.Shard) {
+		if !effects.ShardOnly(es[i]) || len(p.Deferred) > 0 || len(p.Freed) > 0 ||
+			slices.Contains(shards, p.Shard) {
 			return i
 		}
 		shards = append(shards, p.Shard)
@@ -151,7 +158,8 @@ func CursorsOnly(es []store.Effect) int {
 func (o *Outbox) KeepAll(ctx context.Context, es []store.Effect, stood []bool) error {
 	n := len(es)
 	ids, epochs, tokens := make([]int32, n), make([]int64, n), make([]string, n)
-	bases, tips, incarnations, seqs := make([]*string, n), make([]*string, n), make([]*string, n), make([]*int64, n)
+	bases, tips, incarnations, seqs := make([]*string, n), make([]*string, n), make([]*string, n),
+		make([]*int64, n)
 	for i := range es {
 		p := es[i].Shard
 		ids[i], epochs[i], tokens[i] = int32(p.Shard), p.Epoch, p.Token

@@ -16,7 +16,8 @@ func (o *Outbox) Waiting(ctx context.Context, most int) (out []store.WaitingRow,
 		var w store.WaitingRow
 		var key column.Blob
 		var at, age int64
-		err := row.Scan(&w.Seq, &w.Shard, &w.ID, &w.Topic, &w.Type, &key, &at, &age, &w.Deferred, &w.Attempts, &w.LastError)
+		err := row.Scan(&w.Seq, &w.Shard, &w.ID, &w.Topic, &w.Type, &key, &at, &age, &w.Deferred, &w.Attempts,
+			&w.LastError)
 		w.Key, w.Written, w.Age = key, time.UnixMicro(at).UTC(), column.Past(age)
 		out = append(out, w)
 		return err

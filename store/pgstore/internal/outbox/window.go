@@ -98,7 +98,8 @@ func (o *Outbox) Pull(ctx context.Context, w store.Window, limit int) (store.Pag
 		page.Rows = append(page.Rows, store.Row{})
 		return r.read(row, &page.Rows[len(page.Rows)-1])
 	}
-	err = o.pg.Short(ctx, "pull", o.walk(), o.pg.Call("Snapshots", base.ID, base.Token, tip.ID, tip.Token).Into(&there, &seq), pull)
+	err = o.pg.Short(ctx, "pull", o.walk(),
+		o.pg.Call("Snapshots", base.ID, base.Token, tip.ID, tip.Token).Into(&there, &seq), pull)
 	switch {
 	case err != nil:
 		return store.Page{}, err

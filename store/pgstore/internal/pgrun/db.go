@@ -68,7 +68,8 @@ const Placeholder = "/*schema*/"
 // Qualified puts prefix before each table: last of all, since the schema may be named like anything in the
 // text.
 func Qualified(text, prefix string) string {
-	return strings.NewReplacer("'"+Placeholder, "'"+strings.ReplaceAll(prefix, "'", "''"), Placeholder, prefix).Replace(text)
+	return strings.NewReplacer("'"+Placeholder, "'"+strings.ReplaceAll(prefix, "'", "''"), Placeholder,
+		prefix).Replace(text)
 }
 
 // FirstRows is the first leaf of the outbox. Statements name a leaf: one through the parent would lock all
@@ -80,7 +81,8 @@ func (d *DB) RowTexts(n int) map[string]string {
 	out := map[string]string{}
 	for name, text := range d.Raw {
 		if strings.Contains(text, FirstRows) {
-			text = strings.ReplaceAll(strings.ReplaceAll(text, FirstRows, RowLeaf(n)), "/*slot*/0", strconv.Itoa(n))
+			text = strings.ReplaceAll(strings.ReplaceAll(text, FirstRows, RowLeaf(n)), "/*slot*/0",
+				strconv.Itoa(n))
 			out[name] = Qualified(text, d.Prefix)
 		}
 	}
@@ -113,7 +115,8 @@ func ShellWord(s string) string {
 type NameError struct{ What, Name string }
 
 func (e *NameError) Error() string {
-	return fmt.Sprintf("store: the %s %q cannot be: its name is 1 to 63 bytes of text with one $ at most", e.What, e.Name)
+	return fmt.Sprintf("store: the %s %q cannot be: its name is 1 to 63 bytes of text with one $ at most",
+		e.What, e.Name)
 }
 
 // RowLeaf is the name of the leaf n of the outbox.

@@ -107,7 +107,8 @@ func brokenLine(err error) bool {
 	if inUse(err) {
 		return false // pgx calls it safe to retry, but the same code would leave its rows open again
 	}
-	return errors.As(err, &dial) || errors.As(err, &op) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	return errors.As(err, &dial) || errors.As(err, &op) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, net.ErrClosed) || errors.Is(err, context.DeadlineExceeded) ||
 		pgconn.Timeout(err) || pgconn.SafeToRetry(err) || closedLine(err)
 }
@@ -117,7 +118,8 @@ func inUse(err error) bool { return strings.Contains(err.Error(), "conn busy") }
 
 func closedLine(err error) bool {
 	text := err.Error()
-	return strings.Contains(text, "conn closed") || strings.Contains(text, "bad connection") || strings.Contains(text, "closed pool")
+	return strings.Contains(text, "conn closed") || strings.Contains(text, "bad connection") ||
+		strings.Contains(text, "closed pool")
 }
 
 // Explain gives errors that waiting cannot cure their remedy.
@@ -146,8 +148,10 @@ func (d *DB) Explain(err error) error {
 			"or use PgBouncer 1.21 or later with max_prepared_statements above 0", err)
 	case "42501":
 		// What a trigger or a policy of the user's own refuses is the fault of one message.
-		if bad := (*SettingError)(nil); !errors.As(err, &bad) && (strings.Contains(err.Error(), "skald_") || strings.Contains(err.Error(), d.Schema)) {
-			return &store.RightError{What: Refused(err), Remedy: "run what `skald roles --schema " + ShellWord(d.Schema) + "` prints", Err: err}
+		if bad := (*SettingError)(nil); !errors.As(err, &bad) &&
+			(strings.Contains(err.Error(), "skald_") || strings.Contains(err.Error(), d.Schema)) {
+			return &store.RightError{What: Refused(err), Remedy: "run what `skald roles --schema " +
+				ShellWord(d.Schema) + "` prints", Err: err}
 		}
 	}
 	return err
@@ -229,7 +233,8 @@ func (d *DB) Losing(err error) error {
 
 // ConnectionLost tells of a connection that was lost.
 func ConnectionLost(err error) bool {
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) ||
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
+		errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || classOf(err, "08", "57")
 }
 

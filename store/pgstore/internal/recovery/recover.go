@@ -26,14 +26,17 @@ const (
 func (r *Recovery) Recover(ctx context.Context, note *pgrun.Call) (done store.Recovered, err error) {
 	var recovers, horizon, moved, behind, arrivals string
 	var last int64
-	err = r.pg.Short(ctx, "look for a move", r.pg.Call("Recoveries").Into(&recovers), r.pg.Call("Moved").Into(&moved), r.pg.Call("Horizon").Into(&horizon), r.pg.Call("Walk"), r.pg.Call("After").Into(&behind))
+	err = r.pg.Short(ctx, "look for a move", r.pg.Call("Recoveries").Into(&recovers),
+		r.pg.Call("Moved").Into(&moved), r.pg.Call("Horizon").Into(&horizon), r.pg.Call("Walk"),
+		r.pg.Call("After").Into(&behind))
 	if err == nil {
 		err = r.pg.Short(ctx, "read all marks", r.pg.Call("Patient"), r.pg.Call("LastArrival").Into(&last))
 	}
 	if err == nil {
 		err = r.pg.Short(ctx, "look for a move", r.pg.Call("ArrivalAfter", last).Into(&arrivals))
 	}
-	saw := slices.DeleteFunc([]string{moved, cmp.Or(behind, arrivals)}, func(s string) bool { return s == "" })
+	saw := slices.DeleteFunc([]string{moved, cmp.Or(behind, arrivals)},
+		func(s string) bool { return s == "" })
 	done.Moved = strings.Join(saw, "; ")
 	if err != nil || note == nil || done.Moved == "" {
 		return done, err
@@ -94,8 +97,10 @@ func (r *Recovery) Behind() []pgrun.Call {
 // raise has the sequences go on after the numbers that are there, and notes it.
 func (r *Recovery) raise(ctx context.Context, arrival int64, done *store.Recovered, note *pgrun.Call) error {
 	raised := 0
-	calls := []pgrun.Call{r.pg.Session(lockWait, pgrun.DefaultHandle), r.pg.Call("Walk"), r.pg.Call("LockNumbered"), r.pg.Call("GuardBehind", arrival)}
-	for _, up := range []pgrun.Call{r.pg.Call("RaiseAudits"), r.pg.Call("RaisePlaces"), r.pg.Call("RaiseArrivals", arrival), r.pg.Call("RaiseQuarantined")} {
+	calls := []pgrun.Call{r.pg.Session(lockWait, pgrun.DefaultHandle), r.pg.Call("Walk"),
+		r.pg.Call("LockNumbered"), r.pg.Call("GuardBehind", arrival)}
+	for _, up := range []pgrun.Call{r.pg.Call("RaiseAudits"), r.pg.Call("RaisePlaces"),
+		r.pg.Call("RaiseArrivals", arrival), r.pg.Call("RaiseQuarantined")} {
 		up.Scan = func(row pgrun.Scanner) error {
 			raised++
 			var to int64
@@ -112,14 +117,17 @@ func (r *Recovery) raise(ctx context.Context, arrival int64, done *store.Recover
 
 // settle judges all rows that are there, page by page, and then has the relays begin with what is left of
 // them. An error for which lost is true tells that another recover has done it.
-func (r *Recovery) settle(ctx context.Context, recovers, horizon string, done *store.Recovered, note *pgrun.Call) error {
+func (r *Recovery) settle(ctx context.Context, recovers, horizon string, done *store.Recovered,
+	note *pgrun.Call) error {
 	guarded := func(act string, calls ...pgrun.Call) error {
-		all := append([]pgrun.Call{r.pg.Call("Walk"), r.pg.Call("LockPage"), r.pg.Call("GuardRecoveries", recovers)}, calls...)
+		all := append([]pgrun.Call{r.pg.Call("Walk"), r.pg.Call("LockPage"),
+			r.pg.Call("GuardRecoveries", recovers)}, calls...)
 		return r.insist(ctx, func() error { return r.pg.Short(ctx, act, all...) })
 	}
 	for after := int64(0); ; {
 		var rows, last, covered, again int64
-		err := guarded("settle rows", r.pg.Call("SettlePage", after, int32(pageRows), horizon, recovers).Into(&rows, &last, &covered, &again))
+		err := guarded("settle rows", r.pg.Call("SettlePage", after, int32(pageRows), horizon,
+			recovers).Into(&rows, &last, &covered, &again))
 		if err != nil {
 			return err
 		}
@@ -135,15 +143,19 @@ func (r *Recovery) settle(ctx context.Context, recovers, horizon string, done *s
 }
 
 // seat does the rest: rows that came meanwhile, numbers, shards.
-func (r *Recovery) seat(ctx context.Context, recovers, horizon string, done *store.Recovered, note *pgrun.Call) error {
+func (r *Recovery) seat(ctx context.Context, recovers, horizon string, done *store.Recovered,
+	note *pgrun.Call) error {
 	token := rand.Text()
 	var late, renumbered, shards int64
-	settle, renumber, seat := r.pg.Call("SettleNew", horizon), r.pg.Call("Renumber", token), r.pg.Call("SeatShards", token)
+	settle, renumber, seat := r.pg.Call("SettleNew", horizon), r.pg.Call("Renumber", token),
+		r.pg.Call("SeatShards", token)
 	settle.Done = func(n int64) { late = n }
 	renumber.Done = func(n int64) { renumbered = n }
 	seat.Done = func(n int64) { shards = n }
-	err := r.pg.Runner.Run(ctx, r.pg.Session(lockWait, pgrun.DefaultHandle), r.pg.Call("Walk"), r.pg.Call("LockOutbox"), r.pg.Call("RecoverSnapshot", token),
-		r.pg.Call("RecoverOnce"), r.pg.Call("GuardRecoveries", recovers), settle, renumber, seat, r.pg.Call("ForgetAllRelays"), r.pg.Call("EndRecover"), *note)
+	err := r.pg.Runner.Run(ctx, r.pg.Session(lockWait, pgrun.DefaultHandle), r.pg.Call("Walk"),
+		r.pg.Call("LockOutbox"), r.pg.Call("RecoverSnapshot", token),
+		r.pg.Call("RecoverOnce"), r.pg.Call("GuardRecoveries", recovers), settle, renumber, seat,
+		r.pg.Call("ForgetAllRelays"), r.pg.Call("EndRecover"), *note)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,8 @@ func Statements() (map[string]string, error) {
 		return nil, err
 	}
 	behind, arrivals := strings.TrimSuffix(raw["After"], ";"), strings.TrimSuffix(raw["ArrivalAfter"], ";")
-	raw["GuardNumbers"] = "SELECT " + pgrun.Placeholder + "skald_require((" + behind + ") = '', 'the numbers')"
+	raw["GuardNumbers"] = "SELECT " + pgrun.Placeholder + "skald_require((" + behind +
+		") = '', 'the numbers')"
 	raw["GuardBehind"] = "SELECT " + pgrun.Placeholder + "skald_require((" +
 		behind + ") <> '' OR (" + arrivals + ") <> '', 'the recovery')"
 	raw["SettlePage"] = outbox.Bucketed(raw["SettlePage"])

@@ -33,15 +33,18 @@ func Grants(pg *pgrun.DB, role, name string) (string, error) {
 	}
 	quoted := column.Quoted(name)
 	text = makeRole + leafGrant().ReplaceAllStringFunc(text, eachLeaf)
-	return strings.NewReplacer("'/*role*/'", column.Quote(quoted), "/*role*/", quoted, "'/*name*/'", column.Quote(name),
+	return strings.NewReplacer("'/*role*/'", column.Quote(quoted), "/*role*/", quoted, "'/*name*/'",
+		column.Quote(name),
 		"/*itself*/", strings.TrimSuffix(pg.Prefix, "."),
-		"'"+pgrun.Placeholder, "'"+strings.ReplaceAll(pg.Prefix, "'", "''"), pgrun.Placeholder, pg.Prefix).Replace(text), nil
+		"'"+pgrun.Placeholder, "'"+strings.ReplaceAll(pg.Prefix, "'", "''"), pgrun.Placeholder,
+		pg.Prefix).Replace(text), nil
 }
 
 func grantFile(role string) (string, error) {
 	text, err := grants.ReadFile("role/" + role + ".sql")
 	if err != nil {
-		return "", fmt.Errorf("grants: there is no role %q: it is one of %s", role, strings.Join(Roles(), ", "))
+		return "", fmt.Errorf("grants: there is no role %q: it is one of %s", role,
+			strings.Join(Roles(), ", "))
 	}
 	return string(text), nil
 }

@@ -261,7 +261,8 @@ func (f *Follower) mark(ctx context.Context, base string, s *sighting) error {
 		return fmt.Errorf("read by: %w", err)
 	}
 	m := marked{at: time.Now()}
-	err = f.pg.Short(ctx, "read by", append(l.Calls, pgrun.Call{SQL: f.text["ReadByMarked"]}.Into(&m.place))...)
+	err = f.pg.Short(ctx, "read by", append(l.Calls,
+		pgrun.Call{SQL: f.text["ReadByMarked"]}.Into(&m.place))...)
 	if err != nil {
 		return err
 	}

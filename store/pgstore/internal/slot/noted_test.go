@@ -112,7 +112,8 @@ func TestParseSnapshotRefuses(t *testing.T) {
 
 func TestReadWALRefuses(t *testing.T) {
 	head := func(b ...byte) []byte { return append(append([]byte("w"), make([]byte, 24)...), b...) }
-	for _, b := range [][]byte{nil, {}, []byte("k"), []byte("x12345678901234567890"), head(), head('B', 1), head('C')} {
+	for _, b := range [][]byte{nil, {}, []byte("k"), []byte("x12345678901234567890"), head(), head('B', 1),
+		head('C')} {
 		if m, err := readWAL(b); err == nil {
 			t.Errorf("%q is taken: %+v", b, m)
 		}

@@ -58,7 +58,8 @@ type Reader struct {
 type origin struct{ server, published string }
 
 // NewReader is a reader that connects with config.
-func NewReader(pg *pgrun.DB, out *outbox.Outbox, woken func(), config *pgx.ConnConfig, o ReaderOptions) *Reader {
+func NewReader(pg *pgrun.DB, out *outbox.Outbox, woken func(), config *pgx.ConnConfig,
+	o ReaderOptions) *Reader {
 	config.RuntimeParams["replication"] = "database"
 	return &Reader{pg: pg, outbox: out, woken: woken, config: config, o: o}
 }
@@ -77,7 +78,8 @@ func (r *Reader) Hearing() store.Hearing {
 	case r.behind:
 		h.Why = fmt.Sprintf("slot %s lags behind the WAL for more than %v", r.o.Slot, behindMost)
 	case time.Since(r.heardAt) >= silentMost:
-		h.Why = fmt.Sprintf("the server has not answered the reader of slot %s for more than %v", r.o.Slot, silentMost)
+		h.Why = fmt.Sprintf("the server has not answered the reader of slot %s for more than %v",
+			r.o.Slot, silentMost)
 	}
 	return h
 }
@@ -96,7 +98,8 @@ func (r *Reader) Lease(ctx context.Context, ask store.Ask) (store.Leased, error)
 		besides.First = append(besides.First, pgrun.Call{SQL: settle}.Into(&seen))
 	}
 	if hears && ask.Owner != "" && !ask.Leave {
-		besides.First = append(besides.First, pgrun.Call{SQL: watch}.Into(&reached, &is.server, &is.published))
+		besides.First = append(besides.First,
+			pgrun.Call{SQL: watch}.Into(&reached, &is.server, &is.published))
 	}
 	got, err := r.outbox.Lease(ctx, ask, besides)
 	if err != nil {

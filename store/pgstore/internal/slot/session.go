@@ -52,7 +52,8 @@ type walVoice struct {
 func (v *walVoice) deaf(ctx context.Context, why error) {
 	if !v.said {
 		v.said = true
-		v.log.WarnContext(ctx, "relay: cannot hear of commits; it looks at the table meanwhile", "slot", v.o.Slot, "error", why)
+		v.log.WarnContext(ctx, "relay: cannot hear of commits; it looks at the table meanwhile", "slot",
+			v.o.Slot, "error", why)
 	}
 }
 
@@ -142,7 +143,8 @@ func (r *Reader) ready(ctx context.Context, s *walSlot, say *walVoice) (is origi
 		case err != nil:
 			return is, 0, err
 		case !st.there && st.published != "":
-			r.ends(fmt.Errorf("slot %s is being made, which waits for transactions that are open", r.o.Slot), false)
+			r.ends(fmt.Errorf("slot %s is being made, which waits for transactions that are open", r.o.Slot),
+				false)
 			if err := s.make(ctx, st.failover); err != nil {
 				return is, 0, err
 			}
@@ -151,11 +153,13 @@ func (r *Reader) ready(ctx context.Context, s *walSlot, say *walVoice) (is origi
 			if err := s.drop(ctx); err != nil {
 				return is, 0, err
 			}
-			log.WarnContext(ctx, "relay: the server had invalidated the replication slot: it is made anew", "slot", r.o.Slot)
+			log.WarnContext(ctx, "relay: the server had invalidated the replication slot: it is made anew",
+				"slot", r.o.Slot)
 		case st.active:
 			if r.ends(nil, true); !waits {
 				waits = true
-				log.InfoContext(ctx, "relay: another session reads the replication slot: standing by", "slot", r.o.Slot)
+				log.InfoContext(ctx, "relay: another session reads the replication slot: standing by",
+					"slot", r.o.Slot)
 			}
 			pause(ctx, standbyEach)
 		case st.published == "":
@@ -234,14 +238,18 @@ func (s *walSlot) state(ctx context.Context) (st slotState, err error) {
 		return st, fmt.Errorf("look at slot %s: %w", s.o.Slot, err)
 	}
 	yes := func(i int) bool { return row[i] == "t" }
-	st = slotState{server: row[1], published: row[4], there: yes(5), active: row[9] != "0", lost: row[10] == "lost", failover: version >= 170000}
+	st = slotState{server: row[1], published: row[4], there: yes(5), active: row[9] != "0",
+		lost: row[10] == "lost", failover: version >= 170000}
 	switch {
 	case row[0] != "logical":
-		return st, fmt.Errorf("wal_level is %s: ALTER SYSTEM SET wal_level = logical, and restart the server", row[0])
+		return st, fmt.Errorf("wal_level is %s: ALTER SYSTEM SET wal_level = logical, and restart the server",
+			row[0])
 	case row[1] == "":
-		return st, errors.New("the server is a standby: let the URL lead to the primary, as by target_session_attrs=read-write")
+		return st,
+			errors.New("the server is a standby: let the URL lead to the primary, as by target_session_attrs=read-write")
 	case st.there && (row[6] != "pgoutput" || !yes(8)):
-		return st, fmt.Errorf("slot %s is there, of plugin %q and database %q: give another --slot", s.o.Slot, row[6], row[7])
+		return st, fmt.Errorf("slot %s is there, of plugin %q and database %q: give another --slot", s.o.Slot,
+			row[6], row[7])
 	case !yes(3):
 		if err := s.publish(ctx); err != nil {
 			return st, err
@@ -273,7 +281,8 @@ func (s *walSlot) make(ctx context.Context, failover bool) error {
 
 func (s *walSlot) drop(ctx context.Context) error {
 	_, err := s.ask(ctx, s.text["WALDropSlot"])
-	if code := pgrun.SQLState(err); code == "42704" || code == "55006" { // another relay did, or has made it anew
+	// another relay did, or has made it anew
+	if code := pgrun.SQLState(err); code == "42704" || code == "55006" {
 		return nil
 	}
 	return err

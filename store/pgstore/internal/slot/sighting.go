@@ -82,10 +82,13 @@ func (f *Follower) see(ctx context.Context) (*sighting, error) {
 		s.bases = append(s.bases, "")
 		return row.Scan(&s.bases[len(s.bases)-1])
 	}
-	err := f.pg.Short(ctx, "look at slot "+f.o.Slot, pgrun.Call{SQL: f.text["ReadByPlace"]}.Into(&s.place, &server),
-		pgrun.Call{SQL: f.text["ReadBySlot"]}.Into(&s.there, &plugin, &here, &status, &s.restart, &s.confirmed, &pid, &session,
+	err := f.pg.Short(ctx, "look at slot "+f.o.Slot,
+		pgrun.Call{SQL: f.text["ReadByPlace"]}.Into(&s.place, &server),
+		pgrun.Call{SQL: f.text["ReadBySlot"]}.Into(&s.there, &plugin, &here, &status, &s.restart,
+			&s.confirmed, &pid, &session,
 			&publications),
-		pgrun.Call{SQL: f.text["ReadBySnapshot"]}.Into(&oldest, &next, &published, &s.end), bases, ListLeftOut(f.pg, &out))
+		pgrun.Call{SQL: f.text["ReadBySnapshot"]}.Into(&oldest, &next, &published, &s.end), bases,
+		ListLeftOut(f.pg, &out))
 	if err != nil {
 		return nil, err
 	}
@@ -103,15 +106,17 @@ func (f *Follower) see(ctx context.Context) (*sighting, error) {
 	case lost:
 		s.unfit = fmt.Sprintf("slot %s was invalidated by the server, or was never ready", f.o.Slot)
 	case published == "":
-		s.unfit = fmt.Sprintf("publication %s does not have all rows of the outbox, as rows of skald_outbox: "+
-			"skald debezium config prints how it is made", f.o.Publication)
+		s.unfit = fmt.Sprintf(
+			"publication %s does not have all rows of the outbox, as rows of skald_outbox: "+
+				"skald debezium config prints how it is made", f.o.Publication)
 	case i >= 0:
 		s.unfit = fmt.Sprintf("publication %s leaves out the columns %s, which Debezium reads as NULL: make it without a list of columns, "+
 			"as skald debezium config prints", f.o.Publication, out[i].Columns)
 	case s.hidden:
 		s.unfit = "this role may not see who reads the slot: GRANT pg_read_all_stats TO it"
 	case publications != "" && !names(publications, f.o.Publication):
-		s.unfit = fmt.Sprintf("slot %s is read by publication %s, not %s: give that as --publication", f.o.Slot,
+		s.unfit = fmt.Sprintf("slot %s is read by publication %s, not %s: give that as --publication",
+			f.o.Slot,
 			publications, f.o.Publication)
 	}
 	s.there = s.there && here && !lost
@@ -171,8 +176,10 @@ func Examine(ctx context.Context, pg *pgrun.DB, say func(grade skald.Grade, saw,
 		case is.there && (is.sameAs(was) || !left):
 			say(skald.Fine, "positions follow slot "+was.slot, "")
 		case is.there:
-			say(skald.Doubtful, fmt.Sprintf("rows are there after the position, and slot %s may be another than the one "+
-				"that was followed: if no skald relay --read-by is at work, nothing is emptied", was.slot), remedy)
+			say(skald.Doubtful,
+				fmt.Sprintf("rows are there after the position, and slot %s may be another than the one "+
+					"that was followed: if no skald relay --read-by is at work, nothing is emptied",
+					was.slot), remedy)
 		default:
 			say(skald.Failed, is.unfit+": positions followed it, and nothing is emptied any more", remedy)
 		}

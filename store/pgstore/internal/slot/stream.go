@@ -122,7 +122,8 @@ func (s *Stream) Status(reply bool) error {
 	for range 3 { // written, flushed, applied
 		b = binary.BigEndian.AppendUint64(b, at)
 	}
-	b = binary.BigEndian.AppendUint64(b, uint64(time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).Microseconds()))
+	b = binary.BigEndian.AppendUint64(b,
+		uint64(time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).Microseconds()))
 	if b = append(b, 0); reply {
 		b[len(b)-1] = 1
 	}

@@ -22,12 +22,16 @@ func (s *Steward) forecast(ctx context.Context, keep store.Retention) (store.Mai
 	}
 	for _, n := range k.oldRows() {
 		text := s.pg.RowTexts(n)
-		if err := s.leave(s.count(ctx, text["CountRows"], &k.done.Rows, s.covered(text)), pgrun.RowLeaf(n), &k.done); err != nil {
+		if err := s.leave(s.count(ctx, text["CountRows"], &k.done.Rows, s.covered(text)), pgrun.RowLeaf(n),
+			&k.done); err != nil {
 			return store.Maintained{}, err
 		}
 	}
-	rest := s.pg.Call("CountRest", k.Marks.Microseconds(), k.Now.Add(-max(k.Steps, leastSteps)).Truncate(time.Millisecond), k.Sagas.Microseconds(), leastMarks.Microseconds())
-	if err := s.pg.Short(ctx, "count what is old", rest.Into(&k.done.Marks, &k.done.Steps, &k.done.Sagas)); err != nil {
+	rest := s.pg.Call("CountRest", k.Marks.Microseconds(),
+		k.Now.Add(-max(k.Steps, leastSteps)).Truncate(time.Millisecond), k.Sagas.Microseconds(),
+		leastMarks.Microseconds())
+	if err := s.pg.Short(ctx, "count what is old",
+		rest.Into(&k.done.Marks, &k.done.Steps, &k.done.Sagas)); err != nil {
 		return store.Maintained{}, err
 	}
 	return k.done, nil

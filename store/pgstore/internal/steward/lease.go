@@ -9,7 +9,8 @@ import (
 )
 
 // holdLease takes, renews or gives back the lease on what.
-func (s *Steward) holdLease(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
+func (s *Steward) holdLease(ctx context.Context, what, owner string,
+	ttl time.Duration) (mine bool, err error) {
 	if ttl <= 0 {
 		return false, s.pg.Short(ctx, "give back "+what, s.pg.Call("Disown", what, owner))
 	}
@@ -21,5 +22,6 @@ func (s *Steward) holdLease(ctx context.Context, what, owner string, ttl time.Du
 func (s *Steward) Keeps(ctx context.Context) (store.Retention, error) {
 	var rows, marks, steps, sagas float64
 	err := s.pg.Short(ctx, "look at retention", s.pg.Call("Keeps").Into(&rows, &marks, &steps, &sagas))
-	return store.Retention{Outbox: column.Seconds(rows), Marks: column.Seconds(marks), Steps: column.Seconds(steps), Sagas: column.Seconds(sagas)}, err
+	return store.Retention{Outbox: column.Seconds(rows), Marks: column.Seconds(marks),
+		Steps: column.Seconds(steps), Sagas: column.Seconds(sagas)}, err
 }

@@ -48,7 +48,8 @@ func (s *Steward) maintain(ctx context.Context, keep store.Retention) (store.Mai
 	if err != nil {
 		return store.Maintained{}, fmt.Errorf("maintain: %w", err)
 	}
-	k, err := s.keeping(ctx, keep, s.pg.Call("Here"), s.pg.Call("Looked", keep.Outbox.Microseconds(), keep.Marks.Microseconds(), keep.Steps.Microseconds(), keep.Sagas.Microseconds()))
+	k, err := s.keeping(ctx, keep, s.pg.Call("Here"), s.pg.Call("Looked", keep.Outbox.Microseconds(),
+		keep.Marks.Microseconds(), keep.Steps.Microseconds(), keep.Sagas.Microseconds()))
 	if err == nil {
 		err = s.EmptyRows(ctx, &k)
 	}
@@ -59,10 +60,12 @@ func (s *Steward) maintain(ctx context.Context, keep store.Retention) (store.Mai
 }
 
 // keeping is a run that begins with first.
-func (s *Steward) keeping(ctx context.Context, keep store.Retention, first ...pgrun.Call) (k Keeping, err error) {
+func (s *Steward) keeping(ctx context.Context, keep store.Retention,
+	first ...pgrun.Call) (k Keeping, err error) {
 	k.Retention = keep
 	var now int64
-	err = s.pg.Short(ctx, "maintain", append(first, s.pg.Call("Now").Into(&now), s.pg.Call("Ring").Into(&k.ring))...)
+	err = s.pg.Short(ctx, "maintain", append(first, s.pg.Call("Now").Into(&now),
+		s.pg.Call("Ring").Into(&k.ring))...)
 	if err == nil {
 		k.Now = time.Unix(now, 0)
 		k.Rows, err = ring.Parse(k.ring, ring.Default())
@@ -105,7 +108,8 @@ func (s *Steward) EmptyRows(ctx context.Context, k *Keeping) error {
 // EmptyRowLeaf empties leaf n, if all shards have passed its rows.
 func (s *Steward) EmptyRowLeaf(ctx context.Context, n int, k *Keeping) error {
 	text := s.pg.RowTexts(n)
-	return s.empty(ctx, "skald_outbox", text["RowsIn"], text["EmptyRows"], &k.done.Rows, pgrun.Call{SQL: text["LockRows"]}, s.pg.Call("GuardRing", k.ring), s.covered(text))
+	return s.empty(ctx, "skald_outbox", text["RowsIn"], text["EmptyRows"], &k.done.Rows,
+		pgrun.Call{SQL: text["LockRows"]}, s.pg.Call("GuardRing", k.ring), s.covered(text))
 }
 
 // covered fails unless every shard has passed all of a leaf's rows.
@@ -114,7 +118,8 @@ func (s *Steward) covered(text map[string]string) pgrun.Call {
 }
 
 // empty empties a leaf, unless nothing is in it: first the lock, then the guards.
-func (s *Steward) empty(ctx context.Context, table, filled, truncate string, count *int64, guards ...pgrun.Call) error {
+func (s *Steward) empty(ctx context.Context, table, filled, truncate string, count *int64,
+	guards ...pgrun.Call) error {
 	var full bool
 	if err := s.pg.Short(ctx, "look into slot", pgrun.Call{SQL: filled}.Into(&full)); err != nil || !full {
 		return err
@@ -122,7 +127,8 @@ func (s *Steward) empty(ctx context.Context, table, filled, truncate string, cou
 	// The guards look for rows that are not covered by an index: a scan of the leaf would hold its lock, for
 	// which relays wait, for a minute with 10⁷ rows.
 	calls := append([]pgrun.Call{s.pg.Session(leafWait, pgrun.DefaultHandle), s.pg.Call("Walk")}, guards...)
-	if err := s.pg.Runner.Run(ctx, append(calls, pgrun.Call{SQL: truncate}, s.pg.Call("Emptied", table))...); err != nil {
+	if err := s.pg.Runner.Run(ctx, append(calls, pgrun.Call{SQL: truncate},
+		s.pg.Call("Emptied", table))...); err != nil {
 		return fmt.Errorf("empty slot: %w", s.pg.Explain(err))
 	}
 	*count = -1
@@ -143,7 +149,8 @@ func (s *Steward) leave(err error, table string, done *store.Maintained) error {
 	}
 	var right *store.RightError
 	if errors.As(err, &right) {
-		right.What, right.Remedy = "TRUNCATE on "+table, "GRANT TRUNCATE ON "+s.pg.Prefix+table+" TO the role that does the retention"
+		right.What, right.Remedy = "TRUNCATE on "+table, "GRANT TRUNCATE ON "+s.pg.Prefix+table+
+			" TO the role that does the retention"
 	}
 	return err
 }
@@ -166,7 +173,8 @@ func (s *Steward) forgetRest(ctx context.Context, k *Keeping) error {
 		name  string
 		args  []any
 		table string
-	}{{"DeleteSnapshots", nil, ""}, {"DeleteQuarantine", []any{k.Marks.Microseconds()}, "skald_quarantine"}, {"DeleteReservations", nil, ""}} {
+	}{{"DeleteSnapshots", nil, ""}, {"DeleteQuarantine", []any{k.Marks.Microseconds()}, "skald_quarantine"},
+		{"DeleteReservations", nil, ""}} {
 		err := s.batches(ctx, k, d.table, func() (n int64, err error) {
 			del := s.pg.Call(d.name, d.args...)
 			del.Done = func(rows int64) { n = rows }
@@ -183,7 +191,8 @@ func (s *Steward) forgetRest(ctx context.Context, k *Keeping) error {
 // forgetMarks deletes marks and their answers, and raises the floors.
 func (s *Steward) forgetMarks(ctx context.Context, k *Keeping) error {
 	return s.batches(ctx, k, "skald_mark", func() (n int64, err error) {
-		err = s.pg.Short(ctx, "forget marks", s.pg.Call("Walk"), s.pg.Call("DeleteMarks", k.Marks.Microseconds(), leastMarks.Microseconds()).Into(&n))
+		err = s.pg.Short(ctx, "forget marks", s.pg.Call("Walk"),
+			s.pg.Call("DeleteMarks", k.Marks.Microseconds(), leastMarks.Microseconds()).Into(&n))
 		k.done.Marks += n
 		return n, err
 	})

@@ -1,0 +1,28 @@
+package memstore
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/skald-go/skald/store"
+)
+
+// order is the indices of list, stably sorted by compare.
+func order[T any](list []T, compare func(a, b T) int) []int {
+	idx := make([]int, len(list))
+	for i := range idx {
+		idx[i] = i
+	}
+	slices.SortStableFunc(idx, func(i, j int) int { return compare(list[i], list[j]) })
+	return idx
+}
+
+func byTurn(a, b store.Mark) int {
+	x, y := turnOf(a.Consumer, a.Identity, a.Key), turnOf(b.Consumer, b.Identity, b.Key)
+	return cmp.Or(cmp.Compare(x.consumer, y.consumer), cmp.Compare(x.key, y.key),
+		cmp.Compare(x.Source, y.Source), cmp.Compare(x.ID, y.ID))
+}
+
+func byEntity(a, b store.Lock) int {
+	return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))
+}
