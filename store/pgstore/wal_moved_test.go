@@ -84,6 +84,7 @@ func TestWALRestored(t *testing.T) {
 	c.Stop("immediate")
 	c.Restore(early)
 	c.Start()
+	b.pool.Reset() // what it has open ended with the server
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
