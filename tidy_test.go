@@ -76,7 +76,9 @@ func house() map[string]rule {
 		"inbox/internal/orders":   {ours: []string{"store", "internal"}},
 		"inbox/internal/unread":   {ours: []string{"store", "broker"}},
 		"inbox/internal/exec": {ours: append([]string{"broker", "inbox/internal/decide",
-			"inbox/internal/identity", "inbox/internal/partition"}, below.ours...), vendors: []string{otel}},
+			"inbox/internal/identity", "inbox/internal/partition", "inbox/internal/running"}, below.ours...),
+			vendors: []string{otel}},
+		"inbox/internal/running": {ours: []string{"inbox/internal/partition"}},
 
 		"foreign": station, // tables of other teams, by database/sql
 
@@ -157,6 +159,7 @@ func ranks() [][]string {
 		{"inbox/internal/decide", "inbox/internal/identity", "inbox/internal/imported",
 			"inbox/internal/lifetime", "inbox/internal/orders", "inbox/internal/oversize",
 			"inbox/internal/partition", "inbox/internal/unread"},
+		{"inbox/internal/running"},
 		{"inbox/internal/checkpoint", "inbox/internal/exec", "inbox/internal/logonce"},
 		{"inbox/internal/breaker", "inbox/internal/parked", "inbox/internal/seen", "inbox/internal/trouble"},
 		{"inbox/internal/pick"},

@@ -116,9 +116,8 @@ func (b *body) questions(n Name, before []ID,
 		out = append(out, m)
 	}
 	if len(out)+len(before) < len(step.IDs) {
-		return nil,
-			fmt.Sprintf("%s: the tracker has no event that asks for its undo: name one in flow.Undo, and have a new group of the tracker read "+
-				"the topics again", n), nil
+		return nil, fmt.Sprintf("%s: the tracker has no event that asks for its undo: name one in flow.Undo, and have a new group of the tracker read "+
+			"the topics again", n), nil
 	}
 	return out, "", nil
 }

@@ -99,8 +99,7 @@ func (r *Relay) turn(ctx context.Context) (done int, more bool, err error) {
 	if r.deferred.full() {
 		r.deferred.except() // forgets what is long gone
 		if r.deferred.full() {
-			return 0, false,
-				fmt.Errorf("%d rows, keys and topics are deferred, and no more will be: are the columns mapped rightly?", deferredMost)
+			return 0, false, fmt.Errorf("%d rows, keys and topics are deferred, and no more will be: are the columns mapped rightly?", deferredMost)
 		}
 	}
 	done, more, err = r.page(ctx)

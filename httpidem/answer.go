@@ -118,8 +118,7 @@ func Answered(code int, header http.Header, body []byte) (once.Answer, error) {
 	for name, values := range header {
 		if !token(name) || slices.ContainsFunc(values,
 			func(v string) bool { return strings.ContainsAny(v, "\r\n\x00") }) {
-			return once.Answer{},
-				fmt.Errorf("the header %.100q cannot be sent: its name has other than letters, digits and -, or its value two lines", name)
+			return once.Answer{}, fmt.Errorf("the header %.100q cannot be sent: its name has other than letters, digits and -, or its value two lines", name)
 		}
 	}
 	a := answer{code: code, header: header, body: body}

@@ -128,8 +128,7 @@ func handled[TTx, Out any](ctx context.Context, d *door, run *once.Run[TTx], q *
 	err = run.Commit(end, kept, rows...)
 	switch {
 	case errors.Is(err, store.ErrLent): // the key is marked as done, and what was answered is kept nowhere
-		return answer{},
-			fmt.Errorf("the handler ended the transaction that it was lent; repeats are told that the answer is not kept: %w", err)
+		return answer{}, fmt.Errorf("the handler ended the transaction that it was lent; repeats are told that the answer is not kept: %w", err)
 	case err != nil:
 		return d.again(end, q, err)
 	}
@@ -168,9 +167,8 @@ func refused(ctx context.Context, no *skald.RejectedError) (a answer, rows []ska
 		problem = &Problem{Status: http.StatusUnprocessableEntity, Detail: no.Err.Error()}
 	}
 	if problem == nil || problem.Status < 400 || !storable(problem.Status) {
-		return a, nil,
-			fmt.Errorf("the handler refused for good, with a status that is not stored: give 400 to 499, but 401, 403, 408, 409, 425 and 429; "+
-				"or return the problem alone, and a repeat is done again: %v", no)
+		return a, nil, fmt.Errorf("the handler refused for good, with a status that is not stored: give 400 to 499, but 401, 403, 408, 409, 425 and 429; "+
+			"or return the problem alone, and a repeat is done again: %v", no)
 	}
 	if rows, err = (complete.Completer{}).Messages(ctx, no.Say); err != nil {
 		return a, nil, fmt.Errorf("refuse: %w", err)

@@ -1,9 +1,6 @@
 package inbox
 
 import (
-	"slices"
-	"strconv"
-
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/inbox/internal/identity"
 )
@@ -19,28 +16,14 @@ type AttemptSource struct {
 
 // AttemptByHeader reads the last header of this name: a decimal number. Anything else counts as 0.
 func AttemptByHeader(name string) AttemptSource {
-	return AttemptSource{Count: func(d broker.Delivery) int {
-		for _, h := range slices.Backward(d.Headers) {
-			if h.Name == name {
-				n, _ := strconv.Atoi(string(h.Value)) // 0 where it is no number
-				return n
-			}
-		}
-		return 0
-	}}
+	return AttemptSource{Count: func(d broker.Delivery) int { return identity.HeaderNumber(name, d) }}
 }
 
 // AttemptByField reads a field of a JSON payload, by its path as in ByField: a number, or a string with one.
 // Anything else counts as 0. The default fingerprint compares such payloads as JSON, without this field.
 func AttemptByField(path ...string) AttemptSource {
-	return AttemptSource{Field: path, Count: func(d broker.Delivery) int {
-		text, err := identity.Field(d.Data, path)
-		if err != nil {
-			return 0
-		}
-		n, _ := strconv.Atoi(text) // 0 where it is no number
-		return n
-	}}
+	return AttemptSource{Field: path,
+		Count: func(d broker.Delivery) int { return identity.FieldNumber(path, d) }}
 }
 
 // without returns data for the default fingerprint, without Field.

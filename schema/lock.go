@@ -145,8 +145,7 @@ func ReadLock(r io.Reader) (Lock, error) {
 		return out, fmt.Errorf("read lock: %w: is it what schema.WriteLock wrote?", err)
 	}
 	if out.Lock != lockForm {
-		return out,
-			fmt.Errorf("read lock: its form is %d, this build knows %d: was it written by schema.WriteLock of another version?", out.Lock, lockForm)
+		return out, fmt.Errorf("read lock: its form is %d, this build knows %d: was it written by schema.WriteLock of another version?", out.Lock, lockForm)
 	}
 	if len(out.Subjects) == 0 {
 		return out,

@@ -66,10 +66,9 @@ func inHeader(v, data []byte) (located, error) {
 		l.id.GUID, l.index = [16]byte(v[1:17]), v[17:]
 		return l, nil
 	}
-	return l,
-		fmt.Errorf(
-			"the header %s of %d bytes is neither 0 and a number of four bytes nor 1 and a GUID of sixteen",
-			Header, len(v))
+	return l, fmt.Errorf(
+		"the header %s of %d bytes is neither 0 and a number of four bytes nor 1 and a GUID of sixteen",
+		Header, len(v))
 }
 
 // mark is the id as it travels in a place.
@@ -102,8 +101,7 @@ func appendIndex(dst []byte, index []int) []byte {
 func indexLen(b []byte) (int, error) {
 	count, at := binary.Varint(b)
 	if at <= 0 || count < 0 || count > maxIndex {
-		return 0,
-			fmt.Errorf("the index of the message is broken: is the payload in Protobuf, and is its prefix Confluent's?")
+		return 0, fmt.Errorf("the index of the message is broken: is the payload in Protobuf, and is its prefix Confluent's?")
 	}
 	for range count {
 		_, n := binary.Varint(b[at:])

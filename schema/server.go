@@ -155,8 +155,7 @@ func (s server) register(ctx context.Context, subject string, one Schema) (ID, e
 
 func idOf(found sr.SubjectSchema) (ID, error) {
 	if found.ID <= 0 || found.ID > math.MaxInt32 {
-		return ID{},
-			fmt.Errorf("the answer has the id %d, which is none of a schema: does the URL lead to the registry itself?", found.ID)
+		return ID{}, fmt.Errorf("the answer has the id %d, which is none of a schema: does the URL lead to the registry itself?", found.ID)
 	}
 	guid, _ := guidOf(found.GUID)
 	return ID{Number: int32(found.ID), GUID: guid}, nil

@@ -101,8 +101,7 @@ func Handler(db store.Lister, o *Options) (http.Handler, error) {
 		u, err := url.Parse(at)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" ||
 			u.Fragment != "" || name == h.o.Service {
-			return nil,
-				fmt.Errorf("status: where is %q? Give the http or https URL under which its handler is mounted, under a name that is not this service's", name)
+			return nil, fmt.Errorf("status: where is %q? Give the http or https URL under which its handler is mounted, under a name that is not this service's", name)
 		}
 		h.others[name] = u
 	}

@@ -25,8 +25,7 @@ func (b *Broker) Find(ctx context.Context, name string, at time.Time) ([]broker.
 		return nil, fmt.Errorf("find a time in %q: %w", name, err)
 	}
 	if t.shape != nil && t.shape.Durable {
-		return nil,
-			fmt.Errorf("find a time in %q: its consumers are a team's own durable ones, which the server moves on message by message: reset them there: %w", name, settings.ErrUnsafe)
+		return nil, fmt.Errorf("find a time in %q: its consumers are a team's own durable ones, which the server moves on message by message: reset them there: %w", name, settings.ErrUnsafe)
 	}
 	at = at.UTC()
 	c, err := b.js.CreateConsumer(ctx, t.stream, jetstream.ConsumerConfig{

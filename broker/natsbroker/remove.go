@@ -2,13 +2,11 @@ package natsbroker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -16,9 +14,6 @@ import (
 	"github.com/skald-go/skald/broker/internal/names"
 	"github.com/skald-go/skald/broker/natsbroker/internal/bucket"
 )
-
-// errInUse: somebody is in the group.
-var errInUse = errors.New("somebody is in it")
 
 // RemoveTopics takes away the streams of topics that were made when Made says; one that was made anew since
 // is another's and stays. Those that are gone are no matter. JetStream's consumers of a stream go with it.
@@ -92,7 +87,11 @@ func (b *Broker) RemoveGroup(ctx context.Context, group string) error {
 		return fmt.Errorf("remove group %q: %w", group, err)
 	}
 	for _, key := range members {
-		if err := b.outlive(ctx, key); err != nil {
+		kv, err := b.bucket(ctx)
+		if err == nil {
+			err = bucket.Outlive(ctx, kv, key, b.orAway)
+		}
+		if err != nil {
 			return fmt.Errorf("remove group %q: member %s: %w", group, strings.TrimPrefix(key, prefix), err)
 		}
 	}
@@ -109,36 +108,4 @@ func (b *Broker) RemoveGroup(ctx context.Context, group string) error {
 		return fmt.Errorf("remove group %q: %w", group, b.orAway(err))
 	}
 	return nil
-}
-
-// outlive waits until a member is gone, or silent for its session.
-func (b *Broker) outlive(ctx context.Context, key string) error {
-	kv, err := b.bucket(ctx)
-	if err != nil {
-		return err
-	}
-	heard, since := uint64(0), time.Time{}
-	for {
-		e, err := kv.Get(ctx, key)
-		var p bucket.Presence
-		switch {
-		case errors.Is(err, jetstream.ErrKeyNotFound):
-			return nil
-		case err != nil && ctx.Err() != nil:
-			return fmt.Errorf("%w: %w", errInUse, ctx.Err())
-		case err != nil:
-			return b.orAway(err)
-		case json.Unmarshal(e.Value(), &p) != nil:
-			return nil // no member that this build knows
-		case e.Revision() != heard:
-			heard, since = e.Revision(), time.Now()
-		case time.Since(since) > p.Session:
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", errInUse, ctx.Err())
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
 }

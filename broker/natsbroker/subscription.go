@@ -39,8 +39,7 @@ var _ broker.Subscription = (*Subscription)(nil)
 // Subscribe joins g.
 func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {
 	if !names.OK(g.Name) || len(g.Topics) == 0 || g.Member != "" && !names.OK(g.Member) {
-		return nil,
-			fmt.Errorf("subscribe to %d topics as member %q of group %q: at least one topic; for groups and members: %w", len(g.Topics), g.Member, g.Name, errName)
+		return nil, fmt.Errorf("subscribe to %d topics as member %q of group %q: at least one topic; for groups and members: %w", len(g.Topics), g.Member, g.Name, errName)
 	}
 	b.mu.Lock()
 	closed := b.closed
@@ -61,10 +60,9 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	case len(topics):
 		return b.subscribeDurable(ctx, g, topics)
 	default:
-		return nil,
-			fmt.Errorf(
-				"subscribe as %q: some topics have durables and some have not: take a group for each kind",
-				g.Name)
+		return nil, fmt.Errorf(
+			"subscribe as %q: some topics have durables and some have not: take a group for each kind",
+			g.Name)
 	}
 	kv, err := b.bucket(ctx)
 	if err != nil {

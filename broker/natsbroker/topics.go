@@ -58,8 +58,7 @@ func (w *wire) look(ctx context.Context, name string) (topic, error) {
 	}
 	info := s.CachedInfo()
 	t := topic{name: name, stream: info.Config.Name, partitions: len(info.Config.Subjects),
-		first: info.State.FirstSeq, last: info.State.LastSeq,
-		created: born(info)}
+		first: info.State.FirstSeq, last: info.State.LastSeq, created: born(info)}
 	for i := range t.partitions {
 		if !slices.Contains(info.Config.Subjects, subject(t.stream, i)) {
 			t.partitions = 0
@@ -124,12 +123,7 @@ func (b *Broker) makeTopic(ctx context.Context, partitions int, name string) err
 	if err == nil || !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return err
 	}
-	c := jetstream.StreamConfig{
-		Name: bucket.Token(name), Description: "Skald topic " + name, Storage: jetstream.FileStorage,
-		Retention: jetstream.LimitsPolicy,
-		Discard:   jetstream.DiscardNew, MaxAge: b.opts.Retain, MaxMsgs: -1, MaxBytes: -1,
-		MaxMsgsPerSubject: -1, Replicas: b.opts.Replicas,
-	}
+	c := settings.Stream(bucket.Token(name), "Skald topic "+name, b.opts.Retain, b.opts.Replicas)
 	for i := range partitions {
 		c.Subjects = append(c.Subjects, subject(c.Name, i))
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
+	"github.com/skald-go/skald/broker/natsbroker/internal/login"
 )
 
 // wire is the connection, and what NATS has said on it.
@@ -46,13 +46,6 @@ func (w *wire) said() error {
 	return w.no
 }
 
-// unauthorized says whether NATS refuses who this is, or what it wants.
-func unauthorized(err error) bool {
-	return slices.ContainsFunc([]error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked,
-		nats.ErrAccountAuthExpired, nats.ErrPermissionViolation},
-		func(no error) bool { return errors.Is(err, no) })
-}
-
 // orAway marks an error that says that NATS cannot be reached or is not ready yet. What NATS refuses for want
 // of a right is none: waiting does not cure it.
 func (w *wire) orAway(err error) error {
@@ -68,9 +61,9 @@ func (w *wire) orAway(err error) error {
 	}
 	no := w.said()
 	switch {
-	case unauthorized(err):
+	case login.Refused(err):
 		return err
-	case unauthorized(no):
+	case login.Refused(no):
 		return fmt.Errorf(
 			"%w: check user, password or credentials, and the rights that docs/brokers.md lists: %w", no, err)
 	case errors.Is(err, nats.ErrNoResponders):
@@ -84,7 +77,6 @@ func (w *wire) orAway(err error) error {
 // Capabilities of this driver, on streams that it has made; Shape tells of others'.
 func Capabilities() broker.Capabilities {
 	return broker.Capabilities{Partition: "a subject of a stream", Position: "the stream's sequence",
-		Incarnation: "drawn with the bucket",
-		LateGroup:   "oldest message", Acks: "up to here", LargestKiB: 1024, Rewinds: true, Checks: true,
-		Keeps: true}
+		Incarnation: "drawn with the bucket", LateGroup: "oldest message", Acks: "up to here",
+		LargestKiB: 1024, Rewinds: true, Checks: true, Keeps: true}
 }

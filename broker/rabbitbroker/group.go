@@ -2,16 +2,14 @@ package rabbitbroker
 
 import (
 	"encoding/json"
-	"hash/fnv"
-	"io"
 	"maps"
 	"slices"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/skald-go/skald/broker/internal/names"
 	"github.com/skald-go/skald/broker/internal/owner"
+	"github.com/skald-go/skald/broker/rabbitbroker/internal/assign"
 )
 
 // hello is what a member tells the others of its group now and then.
@@ -181,41 +179,6 @@ func (s *Subscription) ours(l *link) bool {
 	return true
 }
 
-// assigned is who of members owns which of the partitions of a topic. Everybody gets as many as the others,
-// those that remain go to other members for each topic, and few partitions move when members come and go.
-func assigned(topic string, partitions int, members []string) []string {
-	members = slices.Sorted(slices.Values(members))
-	room := map[string]int{}
-	first := int(weight(topic) % uint64(len(members)))
-	for i := range members {
-		room[members[(first+i)%len(members)]] = partitions / len(members)
-		if i < partitions%len(members) {
-			room[members[(first+i)%len(members)]]++
-		}
-	}
-	out := make([]string, partitions)
-	for i := range out {
-		most := uint64(0)
-		for _, m := range members {
-			if w := weight(names.Partition(topic, i), m); room[m] > 0 && (out[i] == "" || w > most) {
-				out[i], most = m, w
-			}
-		}
-		room[out[i]]--
-	}
-	return out
-}
-
-func weight(parts ...string) uint64 {
-	h := fnv.New64a()
-	for _, p := range parts {
-		_, _ = io.WriteString(h, p+"\x00")
-	}
-	w := h.Sum64() // mixed, for FNV's last bytes reach few bits
-	w = (w ^ w>>33) * 0xff51afd7ed558ccd
-	return w ^ w>>33
-}
-
 // share is what a member has worked out of a topic: each word of a peer asks for it again.
 type share struct {
 	members    []string
@@ -237,7 +200,7 @@ func (s *Subscription) mine(t topic) map[int]bool {
 		return known.mine
 	}
 	out := map[int]bool{}
-	for i, who := range assigned(t.name, t.partitions, members) {
+	for i, who := range assign.Owners(t.name, t.partitions, members) {
 		if who == s.member {
 			out[i] = true
 		}

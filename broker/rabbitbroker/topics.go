@@ -136,8 +136,7 @@ func fetch(ctx context.Context, conn *amqp.Connection, record string) (f fact, e
 		}
 		select {
 		case <-ctx.Done():
-			return f,
-				fmt.Errorf("the message of the queue %q is gone (has it expired, by a policy with message-ttl?), or somebody holds it: %w", record, ctx.Err())
+			return f, fmt.Errorf("the message of the queue %q is gone (has it expired, by a policy with message-ttl?), or somebody holds it: %w", record, ctx.Err())
 		case <-time.After(backoff.After(1, 5*time.Millisecond, 20*time.Millisecond)):
 		}
 	}

@@ -66,8 +66,7 @@ func TestDebezium(t *testing.T) {
 	t.Cleanup(func() { dropSlots(t, conn) }) // after Connect has ended: a slot keeps the database
 	runConnect(t, b.jars, b.seeds, plain, article)
 	eventually(t, "slots", func() bool {
-		return count(conn,
-			"SELECT count(*) FROM pg_replication_slots WHERE active AND confirmed_flush_lsn IS NOT NULL AND database = current_database()") == 2
+		return count(conn, "SELECT count(*) FROM pg_replication_slots WHERE active AND confirmed_flush_lsn IS NOT NULL AND database = current_database()") == 2
 	})
 	insert := `INSERT INTO skald_outbox (topic, key, type, data, subject, schema, correlation_id, causation_id, traceparent, content_type, headers) VALUES
 		($1, '7', 'order.created', '{"n": "ü €"}', $2, NULL, NULL, NULL, NULL, 'application/json', NULL),

@@ -74,8 +74,7 @@ func TestProgramsOfTheReadme(t *testing.T) {
 		"--data", `{"ID":"o-2","SKU":"coffee","Quantity":1}`, "--reason", "nobody has coffee").expect(0)
 	compensate := launch(t, filepath.Join(dir, "compensate"), env)
 	compensate.until("a charge that stands, and one that is given back, or never made", func() bool {
-		return count(conn,
-			"SELECT count(*) FROM skald_step WHERE consumer = 'payment' AND (saga, state) IN (('o-1', 1), ('o-2', 6), ('o-2', 7))") == 2
+		return count(conn, "SELECT count(*) FROM skald_step WHERE consumer = 'payment' AND (saga, state) IN (('o-1', 1), ('o-2', 6), ('o-2', 7))") == 2
 	})
 	if n := count(conn, "SELECT sum(cents) FROM payments"); n != 500 {
 		t.Errorf("%d cents are paid, of 500", n)

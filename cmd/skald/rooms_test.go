@@ -193,8 +193,7 @@ func TestRolesAndRooms(t *testing.T) {
 	p = start(t, []string{"SKALD_LISTEN=" + at},
 		append(one, "--schema", schemas[1], "--schema", schemas[2])...)
 	listening := func() int {
-		return count(conn,
-			"SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN skald_outbox%' AND datname = current_database()")
+		return count(conn, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN skald_outbox%' AND datname = current_database()")
 	}
 	p.until("listening", func() bool { return listening() > 0 })
 	p.until("relaying in every schema",

@@ -76,8 +76,7 @@ func (u *URL) Identity() (Identity, error) {
 		pass, has := u.front.Password()
 		switch {
 		case user != "", has && file != "":
-			return Identity{},
-				errors.New("a user stands in front of the host: leave out user, and password_file where a password stands there, too")
+			return Identity{}, errors.New("a user stands in front of the host: leave out user, and password_file where a password stands there, too")
 		case has:
 			return Identity{User: u.front.Username(), Password: func() (string, error) { return pass, nil }},
 				nil

@@ -38,8 +38,7 @@ func parse(text string) (*jsonschema.Schema, error) {
 // where its schema allows them: adding an optional property is no problem.
 func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 	if len(reader.Imports)+len(writer.Imports) > 0 {
-		return nil,
-			fmt.Errorf("a JSON Schema that refers to other schemas of the registry cannot be compared: put them into its $defs")
+		return nil, fmt.Errorf("a JSON Schema that refers to other schemas of the registry cannot be compared: put them into its $defs")
 	}
 	r, err := parse(reader.Text)
 	if err != nil {

@@ -45,10 +45,9 @@ func (s *Store) ReadBy(o *ReadByOptions) (*ReadBy, error) {
 	at.Slot, at.Publication = cmp.Or(at.Slot, slot.DefaultPublication),
 		cmp.Or(at.Publication, slot.DefaultPublication)
 	if !regexp.MustCompile(`^[a-z0-9_]{1,63}$`).MatchString(at.Slot) {
-		return nil,
-			fmt.Errorf(
-				"read by: %q cannot be a slot's name: 1 to 63 lower-case letters, digits and underscores",
-				at.Slot)
+		return nil, fmt.Errorf(
+			"read by: %q cannot be a slot's name: 1 to 63 lower-case letters, digits and underscores",
+			at.Slot)
 	}
 	return s.readBy(slot.FollowerOptions{Slot: at.Slot, Publication: at.Publication, Trust: at.Trust}), nil
 }

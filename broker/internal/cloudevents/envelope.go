@@ -228,9 +228,8 @@ func (p *places) data(m *skald.Message) (data []byte, keyed bool, err error) {
 		if is, there := object[a.place.field]; there {
 			// a key travels elsewhere, too
 			if v, err := scalar(is); (v == "" || err != nil) && a.place != p.key {
-				return nil, false,
-					fmt.Errorf("%w: the envelope has field %q in the value, where something else is: neither a text nor a number",
-						ErrCannotCarry, a.place.field)
+				return nil, false, fmt.Errorf("%w: the envelope has field %q in the value, where something else is: neither a text nor a number",
+					ErrCannotCarry, a.place.field)
 			}
 			continue
 		}

@@ -20,7 +20,7 @@ func (s *sharing[TTx]) atOnce(ctx context.Context, tx TTx, ms []member,
 	}
 	hctx, cancel := context.WithTimeout(lends(ctx, s.x.o.Group, tx, all[0]), s.x.o.Handle)
 	defer cancel()
-	over := s.x.acts.begin(ms[fresh[0]].e, s.x.o.Handle)
+	over := s.x.acts.Begin(ms[fresh[0]].e, s.x.o.Handle)
 	at, err := safelyMany(*s.x.many[store.Kind{Topic: all[0].Topic, Type: all[0].Type}], hctx, tx, all)
 	over()
 	for _, i := range fresh {

@@ -180,7 +180,7 @@ func (x *Executor[TTx]) leaseOf(e *partition.Entry) call.Lease {
 }
 
 func (o owner[TTx]) Sending(ctx context.Context, timeout time.Duration) (context.Context, func()) {
-	return skald.WithCause(ctx, o.e.Message), o.x.acts.begin(o.e, timeout)
+	return skald.WithCause(ctx, o.e.Message), o.x.acts.Begin(o.e, timeout)
 }
 
 func (o owner[TTx]) Answered(ctx context.Context, c store.Call) Result {

@@ -82,7 +82,7 @@ func (x *Executor[TTx]) run(ctx context.Context, e *partition.Entry, tx TTx) (r 
 	hctx, cancel := context.WithTimeout(lends(skald.WithCause(ctx, e.Message), x.o.Group, tx, e.Message),
 		x.o.Handle)
 	defer cancel()
-	over := x.acts.begin(e, x.o.Handle)
+	over := x.acts.Begin(e, x.o.Handle)
 	r, err = safely(x.handler(e), hctx, tx, e.Message)
 	over()
 	took := time.Since(begun)

@@ -20,6 +20,7 @@ import (
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/inbox/internal/running"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/control"
@@ -83,7 +84,7 @@ type Executor[TTx any] struct {
 	keyAt   time.Time // when it is read again
 	skips   atomic.Pointer[map[string]control.Order]
 	follows atomic.Bool // the store can begin a message with the commit of another
-	acts    acts
+	acts    running.Acts
 	untold  apart
 }
 
@@ -148,3 +149,8 @@ func (x *Executor[TTx]) Follows() bool { return x.follows.Load() }
 
 // Skip says which failures, by fingerprint, an operator has skipped from now on.
 func (x *Executor[TTx]) Skip(orders map[string]control.Order) { x.skips.Store(&orders) }
+
+// Overdue lists the handlers and calls that go on although their time is over, and logs each once.
+func (x *Executor[TTx]) Overdue() []running.Overdue {
+	return x.acts.Overdue(mercy, x.o.Logger.With("consumer", x.o.Group))
+}

@@ -164,8 +164,8 @@ func TestQuarantineIsToldAtTimes(t *testing.T) {
 func TestOverdueHandler(t *testing.T) {
 	b := newBench(t, nil)
 	in, late := b.entry("m-1", "in time"), b.entry("m-2", "late")
-	defer b.acts.begin(in, time.Minute)()
-	over := b.acts.begin(late, -mercy)
+	defer b.acts.Begin(in, time.Minute)()
+	over := b.acts.Begin(late, -mercy)
 	if all := b.Overdue(); len(all) != 1 || all[0].Entry != late {
 		t.Errorf("overdue are %+v", all)
 	}

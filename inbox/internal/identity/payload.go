@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/skald-go/skald/broker"
 )
 
 // Field is a text that is not empty, or a number as it is written, in a JSON payload.
@@ -60,4 +64,25 @@ func prune(object map[string]any, path []string) {
 		}
 	}
 	delete(object, path[0])
+}
+
+// HeaderNumber is the decimal number in the last header of that name; 0: there is none.
+func HeaderNumber(name string, d broker.Delivery) int {
+	for _, h := range slices.Backward(d.Headers) {
+		if h.Name == name {
+			n, _ := strconv.Atoi(string(h.Value)) // 0 where it is no number
+			return n
+		}
+	}
+	return 0
+}
+
+// FieldNumber is the number in a field of a JSON payload, or in a text there; 0: there is none.
+func FieldNumber(path []string, d broker.Delivery) int {
+	text, err := Field(d.Data, path)
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(text) // 0 where it is no number
+	return n
 }

@@ -53,10 +53,9 @@ func Marks[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, wh
 		case f.ID == "":
 			return done, fmt.Errorf("import marks: one of %q has no id", f.Source)
 		case f.Keep < 0:
-			return done,
-				fmt.Errorf(
-					"import marks: %.200q is to be kept for %v: say how long, or 0 for as long as marks are",
-					f.ID, f.Keep)
+			return done, fmt.Errorf(
+				"import marks: %.200q is to be kept for %v: say how long, or 0 for as long as marks are",
+				f.ID, f.Keep)
 		case has[f.Identity]:
 			done.Known++
 			continue

@@ -37,16 +37,14 @@ func Read(r io.Reader) (f File, err error) {
 		return f, fmt.Errorf("read definitions: %w", err)
 	}
 	if f.Format != format {
-		return f,
-			fmt.Errorf("read definitions: the format is %d, this build reads %d: take a command of the same version as the build that wrote it", f.Format, format)
+		return f, fmt.Errorf("read definitions: the format is %d, this build reads %d: take a command of the same version as the build that wrote it", f.Format, format)
 	}
 	for _, d := range f.Definitions {
 		for _, fault := range d.Graph.Faults() {
 			return f, fmt.Errorf("read definitions: saga %q: %w", d.Graph.Name, fault)
 		}
 		if h := d.Graph.Hash(); h != d.Hash {
-			return f,
-				fmt.Errorf("read definitions: saga %q: the hash is %s, and it says %s: was it edited, or written by another version?", d.Graph.Name, h, d.Hash)
+			return f, fmt.Errorf("read definitions: saga %q: the hash is %s, and it says %s: was it edited, or written by another version?", d.Graph.Name, h, d.Hash)
 		}
 	}
 	return f, nil

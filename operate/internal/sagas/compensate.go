@@ -63,8 +63,7 @@ func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish,
 		return r, &order.UsageError{What: err.Error()}
 	}
 	if err != nil {
-		return r,
-			fmt.Errorf("compensate: if it is not known whether this stands, type it again, nothing is asked for twice: %w", err)
+		return r, fmt.Errorf("compensate: if it is not known whether this stands, type it again, nothing is asked for twice: %w", err)
 	}
 	return r, nil
 }

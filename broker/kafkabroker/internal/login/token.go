@@ -18,8 +18,7 @@ import (
 // in SKALD_KAFKA_TOKEN.
 func bearer(u *brokerurl.URL, secure bool) (sasl.Mechanism, error) {
 	if !secure && u.Get("tls") != "off" {
-		return nil,
-			errors.New("sasl=oauthbearer without TLS shows the token to the network: say tls=on, or tls=off if it may")
+		return nil, errors.New("sasl=oauthbearer without TLS shows the token to the network: say tls=on, or tls=off if it may")
 	}
 	token := func() (string, error) {
 		file, text := u.Get("token_file"), u.Env("SKALD_KAFKA_TOKEN")
@@ -51,8 +50,7 @@ func bearer(u *brokerurl.URL, secure bool) (sasl.Mechanism, error) {
 // broker's name, else by AWS_REGION.
 func iam(u *brokerurl.URL, secure bool) (sasl.Mechanism, error) {
 	if !secure && u.Get("tls") != "off" {
-		return nil,
-			errors.New("sasl=aws-msk-iam without TLS shows a session's token to the network: say tls=on, or tls=off if it may")
+		return nil, errors.New("sasl=aws-msk-iam without TLS shows a session's token to the network: say tls=on, or tls=off if it may")
 	}
 	read := func(context.Context) (aws.Auth, error) {
 		auth := aws.Auth{AccessKey: u.Env("AWS_ACCESS_KEY_ID"), SecretKey: u.Env("AWS_SECRET_ACCESS_KEY"),
@@ -65,9 +63,8 @@ func iam(u *brokerurl.URL, secure bool) (sasl.Mechanism, error) {
 			auth.AccessKey, auth.SecretKey, auth.SessionToken = profile(string(text))
 		}
 		if auth.AccessKey == "" || auth.SecretKey == "" {
-			return auth,
-				errors.New("sasl=aws-msk-iam needs an access key: give credentials_file=FILE with aws_access_key_id and aws_secret_access_key in [default], " +
-					"or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+			return auth, errors.New("sasl=aws-msk-iam needs an access key: give credentials_file=FILE with aws_access_key_id and aws_secret_access_key in [default], " +
+				"or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 		}
 		return auth, nil
 	}

@@ -3,6 +3,7 @@ package bucket
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -54,10 +55,9 @@ func Stale(err error) bool {
 func Open(ctx context.Context, js jetstream.JetStream, away func(error) error) (jetstream.KeyValue, error) {
 	kv, err := js.KeyValue(ctx, Name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil,
-			fmt.Errorf(
-				"there is no key-value bucket %q: whoever makes the topics makes it too (MakeTopics): %w",
-				Name, broker.ErrNoTopic)
+		return nil, fmt.Errorf(
+			"there is no key-value bucket %q: whoever makes the topics makes it too (MakeTopics): %w",
+			Name, broker.ErrNoTopic)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look up the bucket %q: %w", Name, away(err))
@@ -67,10 +67,9 @@ func Open(ctx context.Context, js jetstream.JetStream, away func(error) error) (
 		return nil, fmt.Errorf("look up the bucket %q: %w", Name, away(err))
 	}
 	if status.TTL() > 0 || status.Config().Storage != jetstream.FileStorage {
-		return nil,
-			fmt.Errorf(
-				"the bucket %q has a ttl or storage memory, by which groups forget how far they are: %w",
-				Name, settings.ErrUnsafe)
+		return nil, fmt.Errorf(
+			"the bucket %q has a ttl or storage memory, by which groups forget how far they are: %w",
+			Name, settings.ErrUnsafe)
 	}
 	return kv, nil
 }
@@ -106,4 +105,36 @@ func Keys(ctx context.Context, kv jetstream.KeyValue, filter string) (out []stri
 		out = append(out, key)
 	}
 	return out, nil
+}
+
+// ErrInUse: somebody is in the group.
+var ErrInUse = errors.New("somebody is in it")
+
+// Outlive waits until the member of a key is gone, or silent for its session; away says what an error of NATS
+// means.
+func Outlive(ctx context.Context, kv jetstream.KeyValue, key string, away func(error) error) error {
+	heard, since := uint64(0), time.Time{}
+	for {
+		e, err := kv.Get(ctx, key)
+		var p Presence
+		switch {
+		case errors.Is(err, jetstream.ErrKeyNotFound):
+			return nil
+		case err != nil && ctx.Err() != nil:
+			return fmt.Errorf("%w: %w", ErrInUse, ctx.Err())
+		case err != nil:
+			return away(err)
+		case json.Unmarshal(e.Value(), &p) != nil:
+			return nil // no member that this build knows
+		case e.Revision() != heard:
+			heard, since = e.Revision(), time.Now()
+		case time.Since(since) > p.Session:
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ErrInUse, ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }

@@ -1,10 +1,12 @@
-// Package login reads from a URL who a client is, and how its connection to NATS is secured.
+// Package login reads from a URL who a client is, and how its connection to NATS is secured; and knows when
+// NATS refuses it.
 package login
 
 import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 
@@ -60,4 +62,11 @@ func password(u *brokerurl.URL) (nats.Option, error) {
 		pass, _ := who.Password() // a file that is gone is an empty password, which the server refuses
 		return who.User, pass
 	}), nil
+}
+
+// Refused says whether NATS refuses who a client is, or what it wants.
+func Refused(err error) bool {
+	return slices.ContainsFunc([]error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked,
+		nats.ErrAccountAuthExpired, nats.ErrPermissionViolation},
+		func(no error) bool { return errors.Is(err, no) })
 }

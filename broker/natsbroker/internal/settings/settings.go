@@ -15,6 +15,15 @@ import (
 // ErrUnsafe is of streams, consumers and buckets with such a setting.
 var ErrUnsafe = errors.New("skald cannot keep its promises on it")
 
+// Stream is how a stream is made that loses nothing.
+func Stream(name, description string, retain time.Duration, replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: name, Description: description, Storage: jetstream.FileStorage,
+		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, MaxAge: retain,
+		MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: -1, Replicas: replicas,
+	}
+}
+
 // OfStream names the setting by which a stream loses messages, or takes them without storing them; empty:
 // none does.
 func OfStream(c *jetstream.StreamConfig, retain time.Duration) string {

@@ -37,10 +37,9 @@ func style() cloudevents.Style {
 // Codec writes and reads messages as Skald has them, and as e says; nil: as Skald alone.
 func Codec(e *broker.Envelope) (*cloudevents.Codec, error) {
 	if e != nil && e.ID == "position" {
-		return nil,
-			errors.New(
-				"envelope: RabbitMQ has no position that stays: the id is header:NAME or json:FIELD, " +
-					"or empty, for AMQP's message-id")
+		return nil, errors.New(
+			"envelope: RabbitMQ has no position that stays: the id is header:NAME or json:FIELD, " +
+				"or empty, for AMQP's message-id")
 	}
 	return cloudevents.New(style()).For(e)
 }

@@ -245,8 +245,7 @@ func (s *walSlot) state(ctx context.Context) (st slotState, err error) {
 		return st, fmt.Errorf("wal_level is %s: ALTER SYSTEM SET wal_level = logical, and restart the server",
 			row[0])
 	case row[1] == "":
-		return st,
-			errors.New("the server is a standby: let the URL lead to the primary, as by target_session_attrs=read-write")
+		return st, errors.New("the server is a standby: let the URL lead to the primary, as by target_session_attrs=read-write")
 	case st.there && (row[6] != "pgoutput" || !yes(8)):
 		return st, fmt.Errorf("slot %s is there, of plugin %q and database %q: give another --slot", s.o.Slot,
 			row[6], row[7])

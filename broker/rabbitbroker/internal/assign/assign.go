@@ -1,0 +1,46 @@
+// Package assign shares the partitions of a topic among the members of a group, who all come to the same
+// answer.
+package assign
+
+import (
+	"hash/fnv"
+	"io"
+	"slices"
+
+	"github.com/skald-go/skald/broker/internal/names"
+)
+
+// Owners is who of members owns which of the partitions of a topic. Everybody gets as many as the others,
+// those that remain go to other members for each topic, and few partitions move when members come and go.
+func Owners(topic string, partitions int, members []string) []string {
+	members = slices.Sorted(slices.Values(members))
+	room := map[string]int{}
+	first := int(weight(topic) % uint64(len(members)))
+	for i := range members {
+		room[members[(first+i)%len(members)]] = partitions / len(members)
+		if i < partitions%len(members) {
+			room[members[(first+i)%len(members)]]++
+		}
+	}
+	out := make([]string, partitions)
+	for i := range out {
+		most := uint64(0)
+		for _, m := range members {
+			if w := weight(names.Partition(topic, i), m); room[m] > 0 && (out[i] == "" || w > most) {
+				out[i], most = m, w
+			}
+		}
+		room[out[i]]--
+	}
+	return out
+}
+
+func weight(parts ...string) uint64 {
+	h := fnv.New64a()
+	for _, p := range parts {
+		_, _ = io.WriteString(h, p+"\x00")
+	}
+	w := h.Sum64() // mixed, for FNV's last bytes reach few bits
+	w = (w ^ w>>33) * 0xff51afd7ed558ccd
+	return w ^ w>>33
+}

@@ -1,0 +1,69 @@
+// Package running knows which handlers and calls to the outside run now, and which go on although their time
+// is over.
+package running
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/skald-go/skald/inbox/internal/partition"
+)
+
+// An act is a handler, or a call to the outside, that is running.
+type act struct {
+	e     *partition.Entry
+	begun time.Time
+	most  time.Duration
+	told  bool
+}
+
+// Acts are those that run now. The zero value has none. It is for any goroutine.
+type Acts struct {
+	mu  sync.Mutex
+	now map[*act]bool
+}
+
+// Begin notes that something of e begins that may take most; over says that it is done.
+func (a *Acts) Begin(e *partition.Entry, most time.Duration) (over func()) {
+	one := &act{e: e, begun: time.Now(), most: most}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.now == nil {
+		a.now = map[*act]bool{}
+	}
+	a.now[one] = true
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.now, one)
+	}
+}
+
+// An Overdue is a handler, or a call, that goes on although its time is over and its context has ended.
+type Overdue struct {
+	Entry *partition.Entry
+	Begun time.Time
+	Most  time.Duration // that it had
+}
+
+// Overdue lists what goes on for grace longer than it may, and logs each once.
+func (a *Acts) Overdue(grace time.Duration, log *slog.Logger) (out []Overdue) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for one := range a.now {
+		took := time.Since(one.begun)
+		if took < one.most+grace {
+			continue
+		}
+		e := one.e
+		out = append(out, Overdue{Entry: e, Begun: one.begun, Most: one.most})
+		if !one.told {
+			one.told = true
+			log.Warn("inbox: a handler ignores that its context ended; its key waits until it returns",
+				"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.ID,
+				"type", e.Type, "after", took.Round(time.Second))
+		}
+	}
+	return out
+}
