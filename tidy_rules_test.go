@@ -363,7 +363,7 @@ func checkWidth(t tree) (found []string) {
 		}
 		texts := literals(t, f)
 		for i, line := range strings.Split(f.text, "\n") {
-			wide := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
+			wide := columns(line)
 			if wide <= maxWide {
 				continue
 			}
@@ -382,6 +382,8 @@ func checkWidth(t tree) (found []string) {
 	return found
 }
 
+func columns(s string) int { return utf8.RuneCountInString(strings.ReplaceAll(s, "\t", "    ")) }
+
 // aligned is how many blanks of line are there for the lines above and below it.
 func aligned(line string) (n int) {
 	for i := range len(line) - 1 {
@@ -392,21 +394,23 @@ func aligned(line string) (n int) {
 	return n
 }
 
-// literals are the lines that are wide for a text: it goes past the bound, or is much of the line.
+// literals are the lines that are wide for a text: it goes past the bound, or is most of the line.
 func literals(t tree, f file) map[int]bool {
 	past := map[int]bool{}
 	if f.ast == nil {
 		return past
 	}
+	lines := strings.Split(f.text, "\n")
 	ast.Inspect(f.ast, func(n ast.Node) bool {
 		lit, is := n.(*ast.BasicLit)
 		if !is || lit.Kind != token.STRING {
 			return true
 		}
 		at := t.fset.Position(lit.Pos())
+		before := columns(lines[at.Line-1][:at.Column-1])
 		for i, part := range strings.Split(lit.Value, "\n") {
 			n := utf8.RuneCountInString(part)
-			past[at.Line+i] = past[at.Line+i] || n > maxWide/3 || i == 0 && at.Column+n > maxWide-10
+			past[at.Line+i] = past[at.Line+i] || n > maxWide/2 || i == 0 && before+n > maxWide-3
 		}
 		return true
 	})

@@ -71,14 +71,7 @@ func maintainCommand(out, errs io.Writer) *cobra.Command {
 		Args: cobra.NoArgs}
 	given.StoreFlags(c, &m.schema, &m.asJSON)
 	f := c.Flags()
-	f.DurationVar(&m.keep.Outbox, "keep-outbox", 7*24*time.Hour,
-		"how long rows are kept once they are published")
-	f.DurationVar(&m.keep.Marks, "keep-marks", 30*24*time.Hour,
-		"how long marks are kept; at least as long as rows")
-	f.DurationVar(&m.keep.Steps, "keep-steps", 90*24*time.Hour,
-		"how long steps are kept after their saga began: no saga may take longer")
-	f.DurationVar(&m.keep.Sagas, "keep-sagas", 30*24*time.Hour,
-		"how long orchestrated sagas are kept after they ended, and their keys with them")
+	given.KeepFlags(f, &m.keep)
 	f.StringVar(&m.Reason, "reason", "", "why; it is noted")
 	f.StringVar(&m.Author, "by", given.Whoami(), "who; it is noted")
 	f.BoolVar(&m.DryRun, "dry-run", false, "say how many would go, and do nothing")

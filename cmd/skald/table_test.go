@@ -87,6 +87,7 @@ func TestRelayTableBadInput(t *testing.T) {
 		{good, at, relay, 5, "there is none"},
 		{good, at, append(relay, "--schema", "a"), 2, "not for --table"},
 		{good, at, append(relay, "--table", path), 2, "given twice"},
+		{good, at, append(relay, "--keep-sagas", "1h"), 2, "--keep-sagas is for Skald's own outbox"},
 		{good, "sqlite:" + path, relay, 2, "has one writer at a time"},
 		{good, at, []string{"relay", "--table", path}, 2, "give --broker"},
 		{good, at, []string{"adopt", "outbox"}, 2, "give --print"},

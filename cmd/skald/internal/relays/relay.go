@@ -59,8 +59,7 @@ func Command(errs io.Writer) *cobra.Command {
 			}
 			if len(tables) > 0 {
 				for _, name := range []string{"schema", "listen", "wal", "slot", "read-by", "publication",
-					"trust-slot",
-					"keep-outbox", "keep-marks", "keep-steps"} {
+					"trust-slot", "keep-outbox", "keep-marks", "keep-steps", "keep-sagas"} {
 					if c.Flags().Changed(name) {
 						return &exit.UsageError{What: "--" + name +
 							" is for Skald's own outbox, not for --table"}
@@ -104,14 +103,7 @@ func flags(f *pflag.FlagSet, r *database.Rooms, tables *[]string, metrics *strin
 	f.BoolVar(&r.TrustSlot, "trust-slot", false,
 		"take it, for this start, that the slot has had or will have every row of "+
 			"the outbox, where that cannot be proved: Debezium has read it all along; with --read-by")
-	f.DurationVar(&r.Keep.Outbox, "keep-outbox", 7*24*time.Hour,
-		"how long rows are kept once they are published")
-	f.DurationVar(&r.Keep.Marks, "keep-marks", 30*24*time.Hour,
-		"how long marks are kept; at least as long as rows")
-	f.DurationVar(&r.Keep.Steps, "keep-steps", 90*24*time.Hour,
-		"how long steps of sagas are kept after their saga began: no saga may take longer")
-	f.DurationVar(&r.Keep.Sagas, "keep-sagas", 30*24*time.Hour,
-		"how long orchestrated sagas are kept after they ended, and their keys with them")
+	given.KeepFlags(f, &r.Keep)
 	f.StringVar(metrics, "metrics", "",
 		"serve /metrics for Prometheus, /livez and /readyz at this address, \":9090\" (default: do not)")
 }
