@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -237,6 +238,73 @@ func TestBrokerThatIsAway(t *testing.T) {
 	w.expect("k", "1 2")
 	if h := in.Health(); h.Failures != 0 || h.Parkings != 0 {
 		t.Errorf("%+v", h)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// flicker is a broker that is away, where every other Receive brings nothing instead of an error: a driver
+// that reads in the background hears of a failed attempt once.
+type flicker struct {
+	broker.Subscriber
+	out      atomic.Bool
+	received atomic.Int64
+}
+
+type flickerSubscription struct {
+	broker.Subscription
+	f *flicker
+}
+
+func (f *flicker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {
+	sub, err := f.Subscriber.Subscribe(ctx, g)
+	return flickerSubscription{sub, f}, err
+}
+
+func (s flickerSubscription) Ready() <-chan struct{} {
+	ready := make(chan struct{}, 1)
+	ready <- struct{}{}
+	return ready
+}
+
+func (s flickerSubscription) Receive(ctx context.Context, most int) (broker.Batch, error) {
+	switch n := s.f.received.Add(1); {
+	case !s.f.out.Load():
+		return s.Subscription.Receive(ctx, most)
+	case n%2 == 0:
+		return broker.Batch{}, errAway
+	}
+	return broker.Batch{}, nil
+}
+
+// A broker that is away is not back because it brings no error for a moment. It is back when it brings
+// something, or no error for a while.
+func TestBrokerThatBringsNothing(t *testing.T) {
+	w := newWorld(t, 1)
+	bus := &flicker{Subscriber: w.bus}
+	var log syncedLog
+	in := inbox.New(w.db, bus, "stock", &inbox.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	inbox.On(in, said, keep)
+	stop := run(t, in)
+	w.publish(w.message("k", "1"))
+	until(t, "the first", func() bool { return len(w.db.Marks()) == 1 })
+	bus.out.Store(true)
+	until(t, "it to be told", func() bool { return !in.Health().Ready })
+	from := bus.received.Load()
+	until(t, "twenty calls", func() bool {
+		if in.Health().Ready {
+			t.Error("ready, and the broker is away")
+		}
+		return bus.received.Load() >= from+20
+	})
+	if strings.Contains(log.String(), "the broker is back") {
+		t.Errorf("the broker is away:\n%s", &log)
+	}
+	bus.out.Store(false)
+	until(t, "it to be ready", func() bool { return in.Health().Ready })
+	if !strings.Contains(log.String(), "the broker is back") {
+		t.Errorf("nobody says that the broker is back:\n%s", &log)
 	}
 	if err := stop(); err != nil {
 		t.Error(err)

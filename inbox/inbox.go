@@ -25,6 +25,7 @@ import (
 	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/logonce"
 	"github.com/skald-go/skald/inbox/internal/orders"
+	"github.com/skald-go/skald/inbox/internal/outage"
 	"github.com/skald-go/skald/inbox/internal/parked"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/inbox/internal/pick"
@@ -65,6 +66,7 @@ type Inbox[TTx any] struct {
 	checked  bool
 	session  string // of this inbox, random: who has a lease
 	sub      broker.Subscription
+	outage   *outage.Outage
 	schedule partition.Schedule
 	pick     *pick.Picker
 	seen     *seen.Filter
@@ -111,6 +113,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 	}
 	in.exec = exec.New(db, in.execConfig())
 	in.sources = breaker.NewSources(breaker.Limits(d.Breaker), log, &in.schedule)
+	in.outage = outage.New(log.With("consumer", group))
 	in.said = logonce.New(logonce.Config{Group: group, DB: db, Bus: bus, Handled: in.exec.Kinds,
 		Topics: func() []string { return in.topics }, Log: log})
 	in.orders = orders.New(log)

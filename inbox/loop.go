@@ -33,7 +33,6 @@ type loop[TTx any] struct {
 	hard       context.Context           // what the handlers work under
 	timer      *time.Timer               // of await
 	outages    int                       // of the broker, in a row
-	say        backoff.Rarely            // of these
 	told       time.Time                 // when Health was last brought up to date
 	stale      bool                      // Health is not up to date
 }
@@ -72,33 +71,31 @@ func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 		l.send()
 	}
 	in.regulate()
-	l.tell(err)
+	now := time.Now()
 	switch {
-	case err == nil, ctx.Err() != nil:
-		if l.outages = 0; err == nil && l.say.Over() {
-			in.o.Logger.InfoContext(ctx, "inbox: the broker is back", "consumer", in.group)
-		}
-		return busy, nil
-	case errors.Is(err, ErrPositions):
+	case ctx.Err() != nil:
+	case err == nil:
+		l.outages = 0
+		in.outage.Over(now)
+	case errors.Is(err, ErrPositions), errors.Is(err, broker.ErrClosed): // closed, or fenced by a new session
+		in.report(err)
 		return busy, fmt.Errorf("consumer %s: %w", in.group, err)
-	case errors.Is(err, broker.ErrClosed): // the broker was closed, or a new session of this member took over
-		return busy, fmt.Errorf("consumer %s: %w", in.group, err)
+	default:
+		l.outages++
+		in.outage.Failed(now, err)
 	}
-	l.outages++
-	if l.say.Due(time.Now()) {
-		in.o.Logger.WarnContext(ctx, "inbox: the broker is away", "consumer", in.group, "error", err)
-	}
+	l.tell(now, err != nil)
 	return busy, nil
 }
 
 // tellEvery is how old Health may be: bringing it up to date looks at every chain that waits.
 const tellEvery = 100 * time.Millisecond
 
-func (l *loop[TTx]) tell(outage error) {
-	now := time.Now()
-	if l.stale = outage == nil && l.outages == 0 && now.Sub(l.told) < tellEvery; !l.stale {
+func (l *loop[TTx]) tell(now time.Time, failed bool) {
+	why, due := l.in.outage.Why(), failed || now.Sub(l.told) >= tellEvery
+	if l.stale = !due || why != nil; due { // the end of an outage is to be noticed
 		l.told = now
-		l.in.report(outage)
+		l.in.report(why)
 	}
 }
 

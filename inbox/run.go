@@ -12,7 +12,6 @@ import (
 	"github.com/skald-go/skald/inbox/internal/lifetime"
 	"github.com/skald-go/skald/inbox/internal/parked"
 	"github.com/skald-go/skald/inbox/internal/partition"
-	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
@@ -135,7 +134,6 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 		hands:      map[*partition.Entry]bool{},
 		hard:       hard,
 		timer:      time.NewTimer(time.Hour),
-		say:        backoff.Seldom(),
 	}
 	defer close(l.jobs)
 	var keeper sync.WaitGroup

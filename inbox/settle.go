@@ -161,6 +161,7 @@ func (in *Inbox[TTx]) ack(ctx context.Context) (busy bool, err error) {
 	if err := in.sub.Ack(ctx, done); err != nil {
 		return true, fmt.Errorf("acknowledge for %s: %w", in.group, err)
 	}
+	in.outage.Alive()
 	in.checkpoints.Acked()
 	return true, nil
 }

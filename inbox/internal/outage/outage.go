@@ -1,0 +1,49 @@
+// Package outage decides whether the broker is away, and logs it.
+package outage
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/skald-go/skald/internal/backoff"
+)
+
+// calm is how long a broker that brings nothing must be without an error to be called back. A driver that
+// reads in the background hears only now and then that it still cannot reach its broker: Kafka's every 2.5 s.
+const calm = 5 * time.Second
+
+// An Outage is one of the broker: from the first error until the broker brings or takes something, or gives
+// no error for 5 s.
+type Outage struct {
+	log   *slog.Logger
+	say   backoff.Rarely
+	why   error
+	last  time.Time
+	alive bool
+}
+
+// New makes an Outage of a broker that is there.
+func New(log *slog.Logger) *Outage { return &Outage{log: log, say: backoff.Seldom()} }
+
+// Failed notes an error of the broker. It is logged at first, then more and more seldom.
+func (o *Outage) Failed(now time.Time, why error) {
+	if o.why, o.last, o.alive = why, now, false; o.say.Due(now) {
+		o.log.Warn("inbox: the broker is away", "error", why)
+	}
+}
+
+// Alive notes that the broker brought or took something.
+func (o *Outage) Alive() { o.alive = true }
+
+// Over ends the outage if the broker is back.
+func (o *Outage) Over(now time.Time) {
+	if o.why == nil || !o.alive && now.Sub(o.last) < calm {
+		return
+	}
+	if o.why = nil; o.say.Over() {
+		o.log.Info("inbox: the broker is back")
+	}
+}
+
+// Why is the last error while the outage lasts; nil: there is none.
+func (o *Outage) Why() error { return o.why }

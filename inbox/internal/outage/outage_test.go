@@ -1,0 +1,44 @@
+package outage
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestOutage(t *testing.T) {
+	refused := errors.New("refused")
+	for name, tt := range map[string]struct {
+		alive bool
+		after time.Duration
+		over  bool
+	}{
+		"no error for a moment": {after: calm - 1},
+		"no error for a while":  {after: calm, over: true},
+		"a message came":        {alive: true, over: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			now, o := time.Unix(1e9, 0), New(slog.New(slog.NewTextHandler(&log, nil)))
+			o.Alive()
+			if o.Over(now); log.Len() > 0 {
+				t.Errorf("the end of an outage that never began: %s", &log)
+			}
+			o.Failed(now, refused)
+			if !errors.Is(o.Why(), refused) || !strings.Contains(log.String(), "the broker is away") {
+				t.Errorf("away because of %v: %s", o.Why(), &log)
+			}
+			if tt.alive {
+				o.Alive()
+			}
+			o.Over(now.Add(tt.after))
+			if back := strings.Contains(log.String(), "the broker is back"); back != tt.over ||
+				(o.Why() == nil) != tt.over {
+				t.Errorf("back %v, away because of %v", back, o.Why())
+			}
+		})
+	}
+}
