@@ -11,6 +11,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
+// kindRejected is the kind of a dead letter whose handler said no, for good.
+const kindRejected = "rejected"
+
 // A Holder is a message that keeps a saga from going on, and the command that frees it: its names in JSON are
 // stable.
 type Holder struct {
@@ -30,8 +33,8 @@ type Holder struct {
 }
 
 // Holders are the messages of these keys that failed and come first of their key, dead letters, and those in
-// quarantine. At is how the command finds the database, "--store @orders.url"; empty where SKALD_STORE tells
-// it.
+// quarantine. A rejection that is kept as a dead letter is an answer: it is one only where it holds its key.
+// At is how the command finds the database, "--store @orders.url"; empty where SKALD_STORE tells it.
 func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (out []Holder, err error) {
 	if at != "" {
 		at = " " + at
@@ -46,8 +49,9 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 			for i := range page {
 				p := &page[i]
 				what.After = p.Place
-				if failed := p.Dead != nil || p.Last.Why != ""; failed && !p.Waiting {
-					// else it is on its way, a call perhaps
+				failed := p.Dead != nil || p.Last.Why != "" // else it is on its way, a call perhaps
+				answered := p.Dead != nil && p.Dead.Kind == kindRejected && !p.Dead.BlocksKey
+				if failed && !answered && !p.Waiting {
 					out = append(out, holderOf(p, at))
 				}
 			}
@@ -98,7 +102,7 @@ func holderOf(p *store.Parked, at string) Holder {
 	who += " --source " + words.Shell(p.Source)
 	id := " -- " + words.Shell(p.ID) // which may begin with a dash
 	h.Command = "skald dead redrive" + who + reason + id
-	if p.Dead.Kind == "rejected" { // it was answered; to take it again changes nothing
+	if p.Dead.Kind == kindRejected { // it was answered; to take it again changes nothing
 		h.Command = "skald dead drop" + who + " --reason 'the answer stands'" + id
 	}
 	return h

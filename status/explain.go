@@ -200,10 +200,14 @@ func (h *Held) explain() string {
 		at += " of " + h.Service
 	}
 	text := ""
-	switch h.State {
-	case "parked":
+	switch {
+	case h.State == "dead" && h.Kind == "rejected":
+		return fmt.Sprintf(
+			"%s said no to %s (%s): %s. That stands, and messages after it wait until somebody drops it: %s",
+			at, h.Type, h.ID, strings.TrimRight(h.LastError, "."), h.Command)
+	case h.State == "parked":
 		text = fmt.Sprintf("%s could not take %s (%s) so far, and tries again by itself.", at, h.Type, h.ID)
-	case "dead":
+	case h.State == "dead":
 		text = fmt.Sprintf("%s gave %s (%s) up: somebody has to decide.", at, h.Type, h.ID)
 	default:
 		text = fmt.Sprintf(

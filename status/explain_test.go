@@ -30,3 +30,17 @@ func TestExplainTurnedBack(t *testing.T) {
 		}
 	}
 }
+
+// A rejection that holds its key is told as an answer that stands, not as what somebody gave up.
+func TestExplainRejectionThatHolds(t *testing.T) {
+	h := operate.Holder{Consumer: "stock", State: "dead", Kind: "rejected", Type: "order.placed", ID: "m-1",
+		LastError: "sold out.", Command: "skald dead drop m-1"}
+	lines := status.Explain(&status.Answer{Key: "o-1",
+		Held: []status.Held{{Service: "inventory", Holder: h}}},
+		time.Now())
+	want := "stock of inventory said no to order.placed (m-1): sold out. That stands, and messages after it " +
+		"wait until somebody drops it: skald dead drop m-1"
+	if got := lines[len(lines)-1]; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}

@@ -126,7 +126,7 @@ func chaos(w *world, c *customers) {
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	p := newPlan(seed, *killFor, len(w.instances), w.pooler != "")
+	p := newPlan(seed, *killFor, time.Second, len(w.instances), w.pooler != "")
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("again: go test ./examples/shop/killtest -kill.seed=%d -kill.for=%v\nthe plan:\n%s\nwhat was done:\n%s", seed, *killFor, p.text(w), w.story())

@@ -22,8 +22,8 @@ type plan []event
 
 // newPlan deals out a deck again and again, so that each kind comes often: kill -9 and a new session soon
 // after or only when the leases are over; SIGSTOP for longer than leases and sessions; a crash of a server,
-// of the pooler too if there is one.
-func newPlan(seed uint64, span time.Duration, instances int, pooler bool) plan {
+// of the pooler too if there is one. Something goes wrong every rest to 3 rest.
+func newPlan(seed uint64, span, rest time.Duration, instances int, pooler bool) plan {
 	r := rand.New(rand.NewPCG(seed, 2))
 	between := func(least, most time.Duration) time.Duration {
 		return least + time.Duration(r.Int64N(int64(most-least)))
@@ -31,7 +31,7 @@ func newPlan(seed uint64, span time.Duration, instances int, pooler bool) plan {
 	busy := make([]time.Duration, instances) // until when one is away
 	var out plan
 	var deck []string
-	for at := between(0, time.Second); at < span; at += between(time.Second, 3*time.Second) {
+	for at := between(0, time.Second); at < span; at += between(rest, 3*rest) {
 		if len(deck) == 0 {
 			deck = []string{"kill", "stop", "postgres", "kill", "stop", "kafka", "kill", "kill",
 				"stop", "kill"}

@@ -16,8 +16,12 @@ import (
 
 var soakSagas = flag.Int("soak.sagas", 0, "sagas of TestSoak, which is skipped without")
 
+// Something goes wrong every 8 to 24 s: a deck of ten in 160 s, with one crash of each server. Kafka needs
+// 10 s to come back, and its groups 10 s more: with a fault every second it is away half of the time.
+const soakRest, soakDeck = 8 * time.Second, 160 * time.Second
+
 // openMost is how many orders may be under way: customers of a shop that stands still wait.
-const openMost = 500
+const openMost = 2000
 
 // Sagas of the orchestrated shop, under kill -9 and stops of its engines and participants and restarts of
 // PostgreSQL and Kafka: every one ends, done or undone, and the auditor finds each promise kept. Where chance
@@ -47,7 +51,7 @@ func TestSoak(t *testing.T) {
 		soak(w, orders, seed)
 	}()
 	for round, over := seed, false; !over; round++ {
-		p := newPlan(round, *killFor, len(w.instances), w.pooler != "")
+		p := newPlan(round, soakDeck, soakRest, len(w.instances), w.pooler != "")
 		p.carryOut(t.Context(), w)
 		for what, n := range p.count() {
 			counts[what] += n

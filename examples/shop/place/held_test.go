@@ -134,8 +134,8 @@ func TestStatusWhereAServiceIsAway(t *testing.T) {
 	}
 }
 
-// What is on its way, or waits behind another message, holds no order; a rejection that is a dead letter is
-// not to be redriven.
+// What is on its way, or waits behind another message, holds no order; a rejection that is a dead letter only
+// where it holds its key, and it is not to be redriven.
 func TestStatusNamesOnlyWhatHolds(t *testing.T) {
 	t.Parallel()
 	d := place.SQLite(t.TempDir())
@@ -162,6 +162,10 @@ func TestStatusNamesOnlyWhatHolds(t *testing.T) {
 	keep("payment", "behind it", "it failed before", nil)
 	if now, text := s.status(id); len(now.Held) > 0 {
 		t.Errorf("the status is %s", text)
+	}
+	keep("notification", "answered", "no", &store.Death{At: time.Now(), Kind: "rejected", Fingerprint: "abc"})
+	if now, text := s.status(id); len(now.Held) > 0 {
+		t.Errorf("a rejection that holds nothing: the status is %s", text)
 	}
 	keep("analytics", "it's no", "no", &store.Death{At: time.Now(), Kind: "rejected", Fingerprint: "abc",
 		BlocksKey: true})
