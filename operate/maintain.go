@@ -30,10 +30,12 @@ type MaintainReport struct {
 type ShorterError struct{ Keep, Before store.Retention }
 
 func (e *ShorterError) Error() string {
-	return fmt.Sprintf(
-		"before, rows were kept %v, marks %v, steps %v, sagas %v; now it is to be %v, %v, %v, %v",
-		e.Before.Outbox, e.Before.Marks, e.Before.Steps, e.Before.Sagas, e.Keep.Outbox, e.Keep.Marks,
-		e.Keep.Steps, e.Keep.Sagas)
+	return fmt.Sprintf("before, these were kept: %s; now it is to be: %s", spell(e.Before), spell(e.Keep))
+}
+
+func spell(r store.Retention) string {
+	return fmt.Sprintf("rows %s, marks %s, steps %s, sagas %s", retention.Spell(r.Outbox),
+		retention.Spell(r.Marks), retention.Spell(r.Steps), retention.Spell(r.Sagas))
 }
 
 // Maintain empties what is older than keep, as relays do by themselves, until nothing is left that can be
@@ -60,10 +62,8 @@ func Maintain(ctx context.Context, db Maintainer, keep store.Retention, shorter 
 		k.Steps < was.Steps || k.Sagas < was.Sagas) {
 		return r, &ShorterError{k, was}
 	}
-	what := fmt.Sprintf("rows %v, marks %v, steps %v, sagas %v", r.Keep.Outbox, r.Keep.Marks, r.Keep.Steps,
-		r.Keep.Sagas)
 	if _, err := order.Apply(ctx, db, store.Effect{Audit: order.Audit(&o, "maintain", "",
-		store.Identity{ID: what})}); err != nil {
+		store.Identity{ID: spell(r.Keep)})}); err != nil {
 		return r, fmt.Errorf("note who does it: %w", err)
 	}
 	for more := true; more; {

@@ -149,7 +149,7 @@ func TestDoctorWithoutTheBroker(t *testing.T) {
 	const not = "warning was not compared → give --broker with each --topic, or --broker-keeps"
 	for _, args := range [][]string{nil, {"--broker", bus}, {"--topic", "orders"}} {
 		doctor(t, 0, map[string]string{"window/marks": not}, append(args, "--store", at)...)
-		doctor(t, 0, map[string]string{"window/marks": "ok kept 720h0m0s"},
+		doctor(t, 0, map[string]string{"window/marks": "ok kept 30 days"},
 			append(args, "--store", at, "--broker-keeps", "552h")...)
 		doctor(t, 8,
 			map[string]string{
@@ -244,7 +244,7 @@ func TestDoctorOnPostgres(t *testing.T) {
 	do(t, conn,
 		`UPDATE skald_retention_run SET ran_at = ran_at - interval '2 hours', keep = interval '100 days'`)
 	doctor(t, 8, map[string]string{"store/retention": "failed last looked",
-		"store/rings": "failed --outbox-slots", "window/marks": "warning kept 2400h0m0s: longer"},
+		"store/rings": "failed --outbox-slots", "window/marks": "warning kept 100 days: longer"},
 		"--store", at)
 	do(t, conn,
 		`INSERT INTO skald_quarantine (consumer, source, id, fingerprint, cause, topic, type, message) VALUES ('billing', 's', 'i', 1, -1, 't', 't', '{}')`)
@@ -285,7 +285,7 @@ func TestDoctorOnKafka(t *testing.T) {
 		"broker/topics": "ok " + good, "broker/replicas of " + good: "warning three replicas",
 		"broker/unclean.leader.election.enable of " + good: "ok false", "broker/cleanup.policy of " +
 			good: "ok delete",
-		"window/marks": "warning 720h0m0s is the default, the database did not tell → give --store"},
+		"window/marks": "warning 30 days is the default, the database did not tell → give --store"},
 		"--broker", at, "--topic", good)
 	doctor(t, 8, map[string]string{"broker/unclean.leader.election.enable of " + bad: "failed true",
 		"broker/cleanup.policy of " + bad:    "warning compact",

@@ -165,7 +165,7 @@ func testMaintain(t *testing.T, fresh func(*testing.T) *bed) {
 	maintain(1, 30*days, "--dry-run", short)
 	// less is to be kept
 	start(t, nil, append(at[:len(at):len(at)], "--reason=test", short)...).expect(2,
-		"marks 720h0m0s", "--yes")
+		"marks 30 days", "--yes")
 	if b.count("skald_mark") != 1 {
 		t.Error("the mark went without a yes")
 	}
@@ -175,15 +175,15 @@ func testMaintain(t *testing.T, fresh func(*testing.T) *bed) {
 	}
 	said := text(t, b.db,
 		"SELECT string_agg(author || ' ' || id, '; ' ORDER BY seq) FROM (SELECT author, id, min(seq) AS seq FROM skald_audit WHERE action = 'maintain' AND reason = 'test' AND author <> '' GROUP BY author, id) AS each")
-	for i, want := range []string{" rows 168h0m0s, marks 648h0m0s, steps 2160h0m0s, sagas 720h0m0s",
-		" rows 168h0m0s, marks 720h0m0s, steps 2160h0m0s, sagas 720h0m0s",
-		"ann rows 168h0m0s, marks 480h0m0s, steps 2160h0m0s, sagas 720h0m0s"} {
+	for i, want := range []string{" rows 7 days, marks 27 days, steps 90 days, sagas 30 days",
+		" rows 7 days, marks 30 days, steps 90 days, sagas 30 days",
+		"ann rows 7 days, marks 20 days, steps 90 days, sagas 30 days"} {
 		if each := strings.Split(said, "; "); len(each) != 3 || !strings.HasSuffix(each[i], want) {
 			t.Errorf("noted is %q, want %q", said, want)
 		}
 	}
 	p := start(t, nil, "maintain", "--store", b.at, "--dry-run", "--keep-marks", "360h")
-	if p.expect(0); !strings.Contains(p.out.String(), "360h0m0s       480h0m0s") {
+	if p.expect(0); !strings.Contains(p.out.String(), "15 days        20 days") {
 		t.Errorf("a dry run says\n%s", &p.out)
 	}
 	start(t, nil, "maintain", "--store", b.at, "--reason=test", "--keep-marks", "1h").expect(2, "marks")

@@ -141,7 +141,9 @@ func (m *maintenance) tell(out io.Writer, t maintained) error {
 	return nil
 }
 
-func span(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+func span(seconds float64) string {
+	return retention.Spell(time.Duration(seconds * float64(time.Second)))
+}
 
 func gone(n int64) string {
 	if n < 0 {

@@ -22,16 +22,16 @@ func OrDefaults(r store.Retention) (store.Retention, error) {
 	r.Sagas = cmp.Or(r.Sagas, 30*day)
 	if r.Outbox < 0 || r.Marks < r.Outbox {
 		return r, &store.RetentionError{
-			What:   fmt.Sprintf("rows are to be kept %v and marks %v", r.Outbox, r.Marks),
+			What:   fmt.Sprintf("rows are to be kept %s and marks %s", Spell(r.Outbox), Spell(r.Marks)),
 			Remedy: "keep marks at least as long as rows: a row that is kept can be published again, and then its mark must still be there",
 		}
 	}
 	if r.Steps < 0 {
-		return r, &store.RetentionError{What: fmt.Sprintf("steps are to be kept %v", r.Steps),
+		return r, &store.RetentionError{What: fmt.Sprintf("steps are to be kept %s", Spell(r.Steps)),
 			Remedy: "give the longest time that a saga of yours may take"}
 	}
 	if r.Sagas < 0 {
-		return r, &store.RetentionError{What: fmt.Sprintf("ended sagas are to be kept %v", r.Sagas),
+		return r, &store.RetentionError{What: fmt.Sprintf("ended sagas are to be kept %s", Spell(r.Sagas)),
 			Remedy: "give how long a start of the same key may be repeated"}
 	}
 	return r, nil

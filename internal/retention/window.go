@@ -30,7 +30,7 @@ func (w Window) Broken() []error {
 	sum := func(what string, d time.Duration) {
 		if d > w.Marks {
 			out = append(out, &store.RetentionError{What: fmt.Sprintf("marks are kept %v, less than %s",
-				short(w.Marks), what),
+				Spell(w.Marks), what),
 				Remedy: "keep marks at least as long (relay.Options.Keep.Marks, --keep-marks), or have the other kept shorter"})
 		}
 	}
@@ -48,21 +48,21 @@ func (w Window) Broken() []error {
 		sum(
 			fmt.Sprintf(
 				"%v, in which a message%s may come: %v in the outbox of its producer and %v at the broker",
-				short(all), of, short(w.Outbox), short(d)), all)
+				Spell(all), of, Spell(w.Outbox), Spell(d)), all)
 	}
 	if !summed { // a topic that is kept for ever has no sum, but its messages leave an outbox, too
-		sum(fmt.Sprintf("%v, in which a message may leave the outbox of its producer", short(w.Outbox)),
+		sum(fmt.Sprintf("%v, in which a message may leave the outbox of its producer", Spell(w.Outbox)),
 			w.Outbox)
 	}
-	sum(fmt.Sprintf("%v, in which a failing message is tried again", short(w.Age)), w.Age)
-	sum(fmt.Sprintf("%v, in which a saga may end", short(w.Saga)), w.Saga)
+	sum(fmt.Sprintf("%v, in which a failing message is tried again", Spell(w.Age)), w.Age)
+	sum(fmt.Sprintf("%v, in which a saga may end", Spell(w.Saga)), w.Saga)
 	if w.Steps > 0 && w.Saga > w.Steps {
 		out = append(out,
 			&store.RetentionError{What: fmt.Sprintf(
-				"steps are kept %v, less than %v, in which a saga may end", short(w.Steps), short(w.Saga)),
+				"steps are kept %v, less than %v, in which a saga may end", Spell(w.Steps), Spell(w.Saga)),
 				Remedy: "keep steps at least as long (relay.Options.Keep.Steps, --keep-steps)"})
 	}
-	sum(fmt.Sprintf("%v, in which a dead letter may come again", short(w.Dead)), w.Dead)
+	sum(fmt.Sprintf("%v, in which a dead letter may come again", Spell(w.Dead)), w.Dead)
 	return out
 }
 
@@ -76,8 +76,8 @@ func (w Window) Endless() (topics []string) {
 	return topics
 }
 
-// short is d, in days where it has no less.
-func short(d time.Duration) string {
+// Spell is d for people, in days where it has no less.
+func Spell(d time.Duration) string {
 	if d >= 2*day && d%day == 0 {
 		return fmt.Sprintf("%d days", d/day)
 	}

@@ -62,11 +62,12 @@ func (d *Doctor) Windows(given Window, keeps map[string]time.Duration, asked boo
 // outlive says that marks are kept long enough for all that was compared, and what was not: without it, that
 // is no more than a guess.
 func (d *Doctor) outlive(marks time.Duration, apart []string, broker bool) {
-	saw, grade := fmt.Sprintf("kept %v: longer than a message may come, be tried again or be waited for",
-		marks), skald.Fine
+	saw, grade := fmt.Sprintf("kept %s: longer than a message may come, be tried again or be waited for",
+		retention.Spell(marks)), skald.Fine
 	var remedy []string
 	if d.keeps == nil {
-		saw, grade = saw+"; "+marks.String()+" is the default, the database did not tell", skald.Doubtful
+		saw, grade = saw+"; "+retention.Spell(marks)+" is the default, the database did not tell",
+			skald.Doubtful
 		remedy = append(remedy, "give --store, of a database that can be looked at")
 	}
 	switch {
