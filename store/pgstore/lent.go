@@ -144,9 +144,10 @@ func (s *Store) Write(ctx context.Context, tx pgx.Tx, es ...store.Effect) error 
 		return l.keep(ctx, rows, es)
 	}
 	if conn := tx.Conn(); conn != nil { // no round trip: the server tells it unasked
-		if encoding := conn.PgConn().ParameterStatus("client_encoding"); encoding != everyText &&
-			encoding != "" {
-			return fmt.Errorf("write: %w", badClient(encoding))
+		if encoding := conn.PgConn().ParameterStatus("client_encoding"); encoding != "" {
+			if err := pgrun.CheckClient(encoding); err != nil {
+				return fmt.Errorf("write: %w", err)
+			}
 		}
 	}
 	if err := pgrun.Exec(ctx, tx, s.outbox.Insert(rows)); err != nil {

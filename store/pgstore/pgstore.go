@@ -23,6 +23,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/recovery"
 	"github.com/skald-go/skald/store/pgstore/internal/slot"
 	"github.com/skald-go/skald/store/pgstore/internal/steward"
+	"github.com/skald-go/skald/store/pgstore/internal/tables"
 )
 
 //go:embed sql/*.sql
@@ -78,7 +79,7 @@ func newCore(r pgrun.Runner, o *Options) *core {
 	c := &core{}
 	raw, err := texts()
 	c.pg = pgrun.New(r, o.Schema, raw, err)
-	c.pg.Oldest, c.pg.Newest = oldest, newest()
+	c.pg.Oldest, c.pg.Newest = oldest, tables.Newest(Migrations(), oldest)
 	c.outbox = outbox.New(c.pg)
 	c.steward = steward.New(c.pg)
 	c.recovery = recovery.New(c.pg, c.wake)
@@ -100,6 +101,7 @@ func texts() (map[string]string, error) {
 	raw["Claim"] = outbox.Bounded(raw["Claim"])
 	for _, room := range []func() (map[string]string, error){
 		outbox.Statements, slot.Statements, steward.Statements, doctor.Statements, recovery.Statements,
+		tables.Statements,
 	} {
 		more, err := room()
 		if err == nil {

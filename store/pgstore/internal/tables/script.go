@@ -1,4 +1,4 @@
-package pgstore
+package tables
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ type Step struct {
 
 // Steps are what Migrate would do to an empty schema, one for each migration, in order. The database's
 // encoding is to be UTF8.
-func Steps(o *MigrateOptions) ([]Step, error) {
+func Steps(o Options) ([]Step, error) {
 	m, err := newMigrator(o)
 	if err != nil {
 		return nil, fmt.Errorf("migration script: %w", err)
@@ -38,16 +38,6 @@ func Steps(o *MigrateOptions) ([]Step, error) {
 		out = append(out, Step{Version: one.Version, Name: strings.TrimSuffix(one.Name, ".sql"), SQL: text})
 	}
 	return out, nil
-}
-
-// Script is all steps in one.
-func Script(o *MigrateOptions) (string, error) {
-	steps, err := Steps(o)
-	var b strings.Builder
-	for _, s := range steps {
-		fmt.Fprintf(&b, "-- %s.sql\n%s\n", s.Name, s.SQL)
-	}
-	return b.String(), err
 }
 
 func (m *migrator) opening() string {
