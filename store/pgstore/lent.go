@@ -51,7 +51,7 @@ func (l *lent) Begin(ctx context.Context) (pgx.Tx, error) {
 				pgrun.Limit(l.s.pg.Explain(err), l.said(nil)))
 		}
 		l.kept, l.says = nil, nil
-		l.s.wake()
+		l.s.waker.Wake()
 	}
 	tx, err := l.Tx.Begin(ctx)
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *Store) Write(ctx context.Context, tx pgx.Tx, es ...store.Effect) error 
 		}
 	}
 	if stirs(es) {
-		s.wake()
+		s.waker.Wake()
 	}
 	if len(rows) == 0 {
 		return ctx.Err()
@@ -153,7 +153,7 @@ func (s *Store) Write(ctx context.Context, tx pgx.Tx, es ...store.Effect) error 
 	if err := pgrun.Exec(ctx, tx, s.outbox.Insert(rows)); err != nil {
 		return fmt.Errorf("write: %w", pgrun.Limit(s.pg.Explain(err), messages(es)))
 	}
-	s.wake()
+	s.waker.Wake()
 	return nil
 }
 

@@ -9,7 +9,6 @@ package pgstore
 
 import (
 	"embed"
-	"sync"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
@@ -24,6 +23,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/slot"
 	"github.com/skald-go/skald/store/pgstore/internal/steward"
 	"github.com/skald-go/skald/store/pgstore/internal/tables"
+	"github.com/skald-go/skald/store/pgstore/internal/wake"
 )
 
 //go:embed sql/*.sql
@@ -68,8 +68,7 @@ type core struct {
 	outbox   *outbox.Outbox
 	steward  *steward.Steward
 	recovery *recovery.Recovery
-	notifier
-	waker
+	waker    *wake.Waker
 }
 
 func newCore(r pgrun.Runner, o *Options) *core {
@@ -82,10 +81,8 @@ func newCore(r pgrun.Runner, o *Options) *core {
 	c.pg.Oldest, c.pg.Newest = oldest, tables.Newest(Migrations(), oldest)
 	c.outbox = outbox.New(c.pg)
 	c.steward = steward.New(c.pg)
-	c.recovery = recovery.New(c.pg, c.wake)
-	if o.Notify {
-		c.notifier.send = c.notify
-	}
+	c.waker = wake.New(c.pg, o.Notify)
+	c.recovery = recovery.New(c.pg, c.waker.Wake)
 	return c
 }
 
@@ -101,7 +98,7 @@ func texts() (map[string]string, error) {
 	raw["Claim"] = outbox.Bounded(raw["Claim"])
 	for _, room := range []func() (map[string]string, error){
 		outbox.Statements, slot.Statements, steward.Statements, doctor.Statements, recovery.Statements,
-		tables.Statements,
+		tables.Statements, wake.Statements,
 	} {
 		more, err := room()
 		if err == nil {
@@ -131,27 +128,5 @@ func Outage(err error) bool { return pgrun.Outage(err) }
 
 func (c *core) Outage(err error) bool { return pgrun.Outage(err) }
 
-// waker knows of writes in this process.
-type waker struct {
-	mu sync.Mutex
-	ch chan struct{} // nil: nobody asks
-}
-
 // Woken is closed at the next write.
-func (w *waker) Woken() <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ch == nil {
-		w.ch = make(chan struct{})
-	}
-	return w.ch
-}
-
-func (w *waker) wake() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ch != nil {
-		close(w.ch)
-		w.ch = nil
-	}
-}
+func (c *core) Woken() <-chan struct{} { return c.waker.Woken() }

@@ -131,7 +131,7 @@ func (c *core) startSaga(s *store.Saga, ask asking) (stored store.Saga, fresh bo
 			stored.Started, stored.Changed, stored.Due = column.AtMicros(started), column.AtMicros(started),
 				column.AtMicros(due)
 			if s.Session == "" {
-				c.wake()
+				c.waker.Wake()
 			}
 			return stored, true, nil
 		}
@@ -248,6 +248,6 @@ func stirs(es []store.Effect) bool {
 // stood wakes whoever waits for rows or sagas of effects that stand.
 func (c *core) stood(es ...store.Effect) {
 	if speaks(es) || stirs(es) {
-		c.wake()
+		c.waker.Wake()
 	}
 }

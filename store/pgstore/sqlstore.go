@@ -266,7 +266,7 @@ func (s *SQLStore) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) er
 		}
 	}
 	if stirs(es) {
-		s.wake()
+		s.waker.Wake()
 	}
 	if len(rows) == 0 {
 		return ctx.Err()
@@ -281,6 +281,6 @@ func (s *SQLStore) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) er
 	if _, err := tx.ExecContext(ctx, c.SQL, c.Args...); err != nil {
 		return fmt.Errorf("write: %w", pgrun.Limit(s.pg.Explain(err), messages(es)))
 	}
-	s.wake()
+	s.waker.Wake()
 	return nil
 }

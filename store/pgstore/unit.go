@@ -124,7 +124,7 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 func (u *unit) committed(ctx context.Context, err error, es []store.Effect) error {
 	if err == nil {
 		if len(u.tx.kept) > 0 {
-			u.s.wake()
+			u.s.waker.Wake()
 		}
 		u.s.stood(es...)
 		return nil
