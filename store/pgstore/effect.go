@@ -10,8 +10,8 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/effects"
-	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/audit"
 	"github.com/skald-go/skald/store/pgstore/internal/column"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
@@ -30,24 +30,7 @@ func byEntity(a, b store.Lock) int {
 	return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))
 }
 
-// keyBytes is a key as an index can hold it, a long one as its hash: an entry is limited. What looks like a
-// hash is hashed too.
-func keyBytes(key string) []byte {
-	if len(key) <= column.MaxName && !held.Hashed(key) {
-		return []byte(key)
-	}
-	return []byte(column.Name(key))
-}
-
-// keyOf is keyBytes of a message's key; nil: it has none.
-func keyOf(key []byte) []byte {
-	if key == nil {
-		return nil
-	}
-	return keyBytes(string(key))
-}
-
-func lockArgs(l store.Lock) []any { return []any{column.Name(l.Space), keyBytes(l.Key)} }
+func lockArgs(l store.Lock) []any { return []any{column.Name(l.Space), column.Key(l.Key)} }
 
 // intake are the calls that take in, their answers going to found.
 func (c *core) intake(in store.Intake, found *store.Found) ([]pgrun.Call, error) {
@@ -67,7 +50,7 @@ func (c *core) intake(in store.Intake, found *store.Found) ([]pgrun.Call, error)
 	}
 	calls = append(calls, c.holdSagas(in.Sagas, found.Sagas)...)
 	if len(in.Settings) > 0 {
-		set, err := c.settings(in.Settings)
+		set, err := c.pg.Settings(in.Settings)
 		if err != nil {
 			return nil, err
 		}
@@ -187,12 +170,30 @@ func (c *core) outflow(es []store.Effect, kept []outbox.Row, have entities,
 		if err != nil {
 			return nil, err
 		}
-		calls = append(append(append(calls, apart...), keep...), c.noteStep(e.Park)...)
+		calls = append(append(append(calls, apart...), keep...), c.operate(e)...)
+		calls = append(calls, c.noteStep(e.Park)...)
 	}
 	if len(kept) > 0 {
 		calls = append(calls, c.outbox.Insert(kept))
 	}
 	return calls, nil
+}
+
+// operate are the calls for what an operator does beside kept messages.
+func (c *core) operate(e *store.Effect) (calls []pgrun.Call) {
+	if e.Rewind != nil {
+		calls = append(calls, c.consumers.Rewind(e.Rewind))
+	}
+	if e.Control != nil {
+		calls = append(calls, c.consumers.Control(e.Control)...)
+	}
+	if e.DropDeferred != nil {
+		calls = append(calls, c.outbox.DropDeferred(e.DropDeferred.ID)...)
+	}
+	if e.Audit != nil {
+		calls = append(calls, audit.Note(c.pg, e.Audit))
+	}
+	return calls
 }
 
 // guardLocks locks what is not locked yet, and compares versions.

@@ -45,7 +45,7 @@ func (w *choice) byIndex(what *store.Sought) {
 		w.is("id = ?", "text", column.Name(what.Identity.ID))
 	}
 	if what.Key != nil {
-		w.is("key = ?", "bytea", keyOf(what.Key))
+		w.is("key = ?", "bytea", column.MessageKey(what.Key))
 	}
 	if what.Fingerprint != "" {
 		w.is("fingerprint = ?", "text", column.Legible(what.Fingerprint))

@@ -126,7 +126,7 @@ func (w *crowd) arriving(list []int) pgrun.Call {
 	for _, i := range list {
 		m := &w.marks[i]
 		asked.add(m.Identity, i)
-		keys, old = append(keys, keyOf(m.Key)), append(old, floored(m))
+		keys, old = append(keys, column.MessageKey(m.Key)), append(old, floored(m))
 		source := column.Name(m.Source)
 		if numbers[source] == 0 {
 			sources = append(sources, source)
@@ -166,7 +166,7 @@ func (w *crowd) claimed(list []int) pgrun.Call {
 	}
 	for k, key := range keys {
 		chain := chains[string(key)]
-		keys[k] = keyOf(key)
+		keys[k] = column.MessageKey(key)
 		many, before = append(many, int32(len(chain))), append(before, int32(len(tries)))
 		for _, i := range chain {
 			keyed.add(w.marks[i].Identity, i)
@@ -257,7 +257,7 @@ func (c *core) lockMany(locks []store.Lock, found []int64) []pgrun.Call {
 	var keys [][]byte
 	places := map[[2]string][]int{}
 	for _, i := range order(locks, byEntity) {
-		space, key := column.Name(locks[i].Space), keyBytes(locks[i].Key)
+		space, key := column.Name(locks[i].Space), column.Key(locks[i].Key)
 		e := [2]string{space, string(key)}
 		if places[e] == nil {
 			spaces, keys = append(spaces, space), append(keys, key)

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/consumer"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
@@ -166,9 +167,9 @@ func (c *core) alone(m *store.Mark, v *store.Verdict) ([]pgrun.Call, error) {
 	if err != nil {
 		return nil, err
 	}
-	insert := c.pg.Call("InsertArriving", append(slices.Clip(args), keyOf(m.Key))...)
+	insert := c.pg.Call("InsertArriving", append(slices.Clip(args), column.MessageKey(m.Key))...)
 	if tries != nil {
-		insert = c.pg.Call("InsertClaimed", append(slices.Clip(args), keyOf(m.Key), *tries)...)
+		insert = c.pg.Call("InsertClaimed", append(slices.Clip(args), column.MessageKey(m.Key), *tries)...)
 	}
 	fresh := true
 	insert.Done = func(n int64) {
@@ -189,7 +190,8 @@ func (c *core) alone(m *store.Mark, v *store.Verdict) ([]pgrun.Call, error) {
 	calls := []pgrun.Call{
 		{Args: lock, With: c.pg.SQL["TakeArrive"], Server: true},
 		insert,
-		{SQL: c.pg.SQL["KeyOrder"], Args: []any{lock[0], args[0], args[1], args[2], keyOf(m.Key), tries},
+		{SQL: c.pg.SQL["KeyOrder"],
+			Args: []any{lock[0], args[0], args[1], args[2], column.MessageKey(m.Key), tries},
 			Scan: turned, Need: not, Also: true},
 		c.findMark(args, &fresh, v),
 	}
@@ -290,9 +292,9 @@ func (c *core) bind(in store.Intake, calls []pgrun.Call) []pgrun.Call {
 	}
 	switch {
 	case calls[0].Server:
-		calls[0].Args = append(calls[0].Args, begun(in.Server))
+		calls[0].Args = append(calls[0].Args, consumer.Began(in.Server))
 	case in.Server != "":
-		calls = slices.Insert(calls, 1, c.pg.Call("GuardServer", begun(in.Server)))
+		calls = slices.Insert(calls, 1, c.pg.Call("GuardServer", consumer.Began(in.Server)))
 	}
 	return calls
 }

@@ -3,10 +3,10 @@ package pgstore
 import (
 	"cmp"
 	"context"
-	"math"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/audit"
+	"github.com/skald-go/skald/store/pgstore/internal/backlog"
 )
 
 // defaultLimit is how many a list has at most if it is not said.
@@ -33,7 +33,7 @@ func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err er
 		out.Definitions, err = c.listDefinitions(ctx)
 	}
 	if err == nil && l.Payloads {
-		out.Payloads, err = c.payloads(ctx)
+		out.Payloads, err = c.outbox.Payloads(ctx)
 	}
 	if err == nil && l.Locks != nil {
 		out.Locks, err = c.locks(ctx, *l.Locks)
@@ -46,11 +46,7 @@ func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err er
 
 // Audits lists what operators did.
 func (c *core) Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error) {
-	limit := int32(cmp.Or(q.Limit, defaultLimit))
-	if q.Run != "" {
-		return c.audited(ctx, c.pg.Call("Audited", column.Legible(q.Run), q.After, limit))
-	}
-	return c.audited(ctx, c.pg.Call("AuditedLast", cmp.Or(q.Before, math.MaxInt64), limit))
+	return audit.List(ctx, c.pg, q, cmp.Or(q.Limit, defaultLimit))
 }
 
 // Status tells how the database stands.
@@ -63,13 +59,13 @@ func (c *core) Status(ctx context.Context, q store.StatusQuery) (out store.Statu
 		if q.Outbox {
 			read = &out.Outbox
 		}
-		out.Backlog, err = c.backlog(ctx, read)
+		out.Backlog, err = backlog.Read(ctx, c.pg, read)
 	}
 	if err == nil && q.Keeping != "" {
 		out.Keeping, err = c.keptCount(ctx, q.Keeping)
 	}
 	if err == nil && q.Left {
-		out.Left, err = c.leftKinds(ctx)
+		out.Left, err = c.consumers.Left(ctx)
 	}
 	if err == nil && q.Retention {
 		out.Retention, err = c.steward.Keeps(ctx)

@@ -41,7 +41,7 @@ func (c *core) turn(consumer string, id store.Identity, key []byte) int64 {
 
 func (c *core) turnArgs(m *store.Mark) []any {
 	return []any{c.turn(m.Consumer, m.Identity, m.Key), column.Name(m.Consumer), column.Name(m.Source),
-		column.Name(m.ID), keyOf(m.Key), triesOf(m)}
+		column.Name(m.ID), column.MessageKey(m.Key), triesOf(m)}
 }
 
 // triesOf is the attempts that m was claimed with; nil: it arrives.
@@ -93,49 +93,30 @@ func (c *core) keep(e *store.Effect, together bool, ours map[taken]bool) (calls 
 		if err != nil {
 			return nil, err
 		}
-		change("UpdateParked", identity(k.Consumer, k.Identity),
+		change("UpdateParked", column.Identity(k.Consumer, k.Identity),
 			append(append(stateArgs(&k.Parked), int32(*k.Was), at, int32(k.Claims), int32(k.CrashCount),
 				column.Legible(k.Session), held.CallKey(k.WasCall)),
 				claimArgs(k.WasClaim)...)...)
-		calls = append(calls, c.pg.Call("SettleParked", identity(k.Consumer, k.Identity)...))
+		calls = append(calls, c.pg.Call("SettleParked", column.Identity(k.Consumer, k.Identity)...))
 	} else if k != nil {
 		if calls, err = c.insertKept(k); err != nil {
 			return nil, err
 		}
 	}
 	if r := e.Requeue; r != nil {
-		id := identity(r.Consumer, r.Identity)
+		id := column.Identity(r.Consumer, r.Identity)
 		change("StepBack", id)
 		calls = append(calls, c.requeue(r, id), c.pg.Call("SettleParked", id...))
 	}
 	if f := e.Finish; f != nil && !together {
-		id := identity(f.Consumer, f.Identity)
+		id := column.Identity(f.Consumer, f.Identity)
 		if calls = append(calls, c.pg.Call("Walk")); !ours[taken{f.Consumer, f.Identity}] {
 			calls = append(calls, c.pg.Call("LockParked", id...))
 		}
 		calls = append(calls, c.pg.Call("FinishParked",
 			append(id, narrow(f.Attempts), held.CallKey(f.WasCall), column.Moment(f.DeadAt), f.Place)...))
 	}
-	if r := e.Rewind; r != nil {
-		calls = append(calls, c.rewind(r))
-	}
-	calls = append(calls, c.operate(e)...)
-	if e.Audit != nil {
-		calls = append(calls, c.noting(e.Audit))
-	}
 	return calls, nil
-}
-
-// noting writes down what an operator does.
-func (c *core) noting(a *store.Audit) pgrun.Call {
-	id := identity(a.Consumer, a.Identity)
-	return c.pg.Call("InsertAudit",
-		append(append([]any{column.Legible(a.Author), column.Legible(a.Reason), column.Legible(a.Action)},
-			id...), column.Legible(a.Run))...)
-}
-
-func identity(consumer string, id store.Identity) []any {
-	return []any{column.Name(consumer), column.Name(id.Source), column.Name(id.ID)}
 }
 
 func (c *core) requeue(r *store.Requeue, id []any) pgrun.Call {
@@ -155,8 +136,8 @@ func narrow(n *int) *int32 {
 }
 
 func (c *core) insertKept(k *store.Park) ([]pgrun.Call, error) {
-	m, id := &k.Message, identity(k.Consumer, k.Identity)
-	env, err := held.Envelope(m, keyOf(m.Key))
+	m, id := &k.Message, column.Identity(k.Consumer, k.Identity)
+	env, err := held.Envelope(m, column.MessageKey(m.Key))
 	if err != nil {
 		return nil, err
 	}
@@ -170,10 +151,10 @@ func (c *core) insertKept(k *store.Park) ([]pgrun.Call, error) {
 		calls = append(calls, c.pg.Call("NoMark", id...))
 	}
 	args := append(slices.Clone(id), stateArgs(&k.Parked)...)
-	args = append(args, keyOf(m.Key), column.Legible(m.Topic), column.Legible(m.Type), m.Data, env,
-		int64(len(m.Key)+len(m.Data)), column.Legible(k.Partition), k.Position, column.Legible(k.Fault), turn)
+	args = append(args, column.MessageKey(m.Key), column.Legible(m.Topic), column.Legible(m.Type), m.Data,
+		env, int64(len(m.Key)+len(m.Data)), column.Legible(k.Partition), k.Position, column.Legible(k.Fault), turn)
 	if old := k.Instead; old != nil {
-		was := identity(k.Consumer, *old)
+		was := column.Identity(k.Consumer, *old)
 		return append(calls, c.pg.Call("LockParked", was...), c.pg.Call("StepBack", was...),
 			c.pg.Call("ReplaceParked", append(args, column.Name(old.Source), column.Name(old.ID),
 				outside)...),
@@ -244,6 +225,15 @@ func scanKept(row pgrun.Scanner) (p store.Parked, err error) {
 	return p, nil
 }
 
+// joined is kinds as a statement compares them.
+func joined(kinds []store.Kind) []string {
+	out := make([]string, len(kinds))
+	for i, k := range kinds {
+		out[i] = column.Legible(k.Topic) + "\x1f" + column.Legible(k.Type)
+	}
+	return out
+}
+
 // few is how many claimed messages make room for all that were asked for.
 const few = 16
 
@@ -284,19 +274,6 @@ func (c *core) claim(ctx context.Context, consumer, sessionID string, most store
 		out.Next = time.Duration(next) * time.Microsecond
 	}
 	return out, nil
-}
-
-func (c *core) audited(ctx context.Context, read pgrun.Call) (out []store.Audit, err error) {
-	read.Scan = func(row pgrun.Scanner) error {
-		var a store.Audit
-		err := row.Scan(&a.Number, &a.At, &a.Author, &a.Reason, &a.Action, &a.Consumer, &a.Source, &a.ID,
-			&a.Run, &a.Login)
-		column.Handles(&a.Consumer, &a.Source, &a.ID)
-		a.At = a.At.UTC()
-		out = append(out, a)
-		return err
-	}
-	return out, c.pg.Short(ctx, "read the audit", read)
 }
 
 // keptCount counts what is kept for a consumer.

@@ -16,6 +16,9 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/audit"
+	"github.com/skald-go/skald/store/pgstore/internal/backlog"
+	"github.com/skald-go/skald/store/pgstore/internal/consumer"
 	"github.com/skald-go/skald/store/pgstore/internal/doctor"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
@@ -63,12 +66,13 @@ func New(pool *pgxpool.Pool, o *Options) *Store {
 
 // core is what both stores share: everything but the user's transaction.
 type core struct {
-	pg       *pgrun.DB
-	secret   atomic.Pointer[secret]
-	outbox   *outbox.Outbox
-	steward  *steward.Steward
-	recovery *recovery.Recovery
-	waker    *wake.Waker
+	pg        *pgrun.DB
+	secret    atomic.Pointer[secret]
+	outbox    *outbox.Outbox
+	consumers *consumer.Consumers
+	steward   *steward.Steward
+	recovery  *recovery.Recovery
+	waker     *wake.Waker
 }
 
 func newCore(r pgrun.Runner, o *Options) *core {
@@ -83,6 +87,7 @@ func newCore(r pgrun.Runner, o *Options) *core {
 	c.steward = steward.New(c.pg)
 	c.waker = wake.New(c.pg, o.Notify)
 	c.recovery = recovery.New(c.pg, c.waker.Wake)
+	c.consumers = consumer.New(c.pg, c.recovery)
 	return c
 }
 
@@ -97,8 +102,8 @@ func texts() (map[string]string, error) {
 	sagas(raw)
 	raw["Claim"] = outbox.Bounded(raw["Claim"])
 	for _, room := range []func() (map[string]string, error){
-		outbox.Statements, slot.Statements, steward.Statements, doctor.Statements, recovery.Statements,
-		tables.Statements, wake.Statements,
+		audit.Statements, backlog.Statements, consumer.Statements, doctor.Statements, outbox.Statements,
+		recovery.Statements, slot.Statements, steward.Statements, tables.Statements, wake.Statements,
 	} {
 		more, err := room()
 		if err == nil {

@@ -107,7 +107,7 @@ func (c *core) noteStep(k *store.Park) []pgrun.Call {
 	if k.Dead == nil || !k.Dead.BlocksKey {
 		return []pgrun.Call{note}
 	}
-	id := identity(k.Consumer, k.Identity)
+	id := column.Identity(k.Consumer, k.Identity)
 	return []pgrun.Call{note, c.pg.Call("LetGo", append(slices.Clone(id), column.Name(s.Saga),
 		column.Name(s.Name), column.Name(s.Occurrence))...), c.pg.Call("SettleParked", id...)}
 }

@@ -229,16 +229,6 @@ SELECT place FROM /*from*/ WHERE place > $1::bigint/*where*/ ORDER BY place OFFS
 SELECT parked, dead, parked_bytes, coalesce(round(greatest(extract(epoch FROM clock_timestamp() - parked_at), 0) * 1000000), 0)::bigint
 FROM /*schema*/skald_kept_counts($1::text);
 
--- name: InsertAudit
-INSERT INTO /*schema*/skald_audit (author, reason, action, consumer, source, id, run) VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text);
-
--- name: Audited
-SELECT seq, at, author, reason, action, consumer, source, id, run, login FROM /*schema*/skald_audit
-WHERE run = $1::text AND run <> '' AND seq > $2::bigint ORDER BY seq LIMIT $3::integer;
-
--- name: AuditedLast
-SELECT seq, at, author, reason, action, consumer, source, id, run, login FROM /*schema*/skald_audit WHERE seq < $1::bigint ORDER BY seq DESC LIMIT $2::integer;
-
 -- name: LockKeyOrders
 -- In their order.
 SELECT count(pg_advisory_xact_lock(t) IS NULL) FROM unnest($1::bigint[]) AS t;

@@ -1,7 +1,3 @@
--- name: Settings
--- The caller's own, for what follows in the transaction.
-SELECT set_config(s.name, s.value, true) FROM unnest($1::text[], $2::text[]) AS s(name, value);
-
 -- name: Narrow
 -- Walk in a transaction that is a handler's later: what the planner was told before is kept for Widen. So far no message is kept.
 SELECT set_config('skald.seqscan', current_setting('enable_seqscan'), true), set_config('skald.bitmapscan', current_setting('enable_bitmapscan'), true),

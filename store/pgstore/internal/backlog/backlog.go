@@ -1,22 +1,33 @@
-package pgstore
+// Package backlog is how much waits in a database, and for how long.
+package backlog
 
 import (
 	"context"
+	"embed"
 	"encoding/json"
 	"fmt"
 	"time"
 
+	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/column"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
-// backlog reads the views of the contract. How the outbox stands is taken from its status, where that was
+//go:embed sql/*.sql
+var statements embed.FS
+
+// Statements are the statements of a backlog, with a placeholder for the schema.
+func Statements() (map[string]string, error) {
+	return sqlfile.Load(statements, "sql", pgrun.Placeholder)
+}
+
+// Read reads the views of the contract. How the outbox stands is taken from its status, where that was
 // read: to look at its rows again takes as long as all the rest.
-func (c *core) backlog(ctx context.Context, outbox *store.OutboxStatus) (store.Backlog, error) {
+func Read(ctx context.Context, pg *pgrun.DB, outbox *store.OutboxStatus) (store.Backlog, error) {
 	var b store.Backlog
 	var oldest, retained int64 // milliseconds
-	kept := c.pg.Call("KeptFor")
+	kept := pg.Call("KeptFor")
 	kept.Scan = func(row pgrun.Scanner) error {
 		var k store.Kept
 		var parked, apart, called int64 // milliseconds
@@ -28,9 +39,9 @@ func (c *core) backlog(ctx context.Context, outbox *store.OutboxStatus) (store.B
 		b.Kept = append(b.Kept, k)
 		return err
 	}
-	going := c.pg.Call("Progress")
+	going := pg.Call("Progress")
 	going.Scan = func(row pgrun.Scanner) error { return scanProgress(row, &b) }
-	reserved := c.pg.Call("CountReservations")
+	reserved := pg.Call("CountReservations")
 	reserved.Scan = func(row pgrun.Scanner) error {
 		var r store.ReservedCounts
 		err := row.Scan(&r.Consumer, &r.Held, &r.Expired)
@@ -38,11 +49,11 @@ func (c *core) backlog(ctx context.Context, outbox *store.OutboxStatus) (store.B
 		b.Reserved = append(b.Reserved, r)
 		return err
 	}
-	first := c.pg.Call("Backlog").Into(&b.Source, &b.Pending, &oldest, &b.Deferred, &retained, &b.Free)
+	first := pg.Call("Backlog").Into(&b.Source, &b.Pending, &oldest, &b.Deferred, &retained, &b.Free)
 	if outbox != nil {
-		first = c.pg.Call("BacklogRest").Into(&b.Source, &retained)
+		first = pg.Call("BacklogRest").Into(&b.Source, &retained)
 	}
-	err := c.pg.Short(ctx, "read backlog", first, kept, going, reserved)
+	err := pg.Short(ctx, "read backlog", first, kept, going, reserved)
 	if err != nil {
 		return store.Backlog{}, err
 	}

@@ -1,16 +1,15 @@
-package pgstore
+package outbox
 
 import (
 	"context"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
-// payloads reads what rows of the outbox carry.
-func (c *core) payloads(ctx context.Context) (out []store.Payload, err error) {
-	list := c.pg.Call("ListPayloads", int32(store.PayloadRows), int64(store.PayloadBytes),
+// Payloads reads what rows of the outbox carry.
+func (o *Outbox) Payloads(ctx context.Context) (out []store.Payload, err error) {
+	list := o.pg.Call("ListPayloads", int32(store.PayloadRows), int64(store.PayloadBytes),
 		int64(store.PayloadsAll))
 	list.Scan = func(row pgrun.Scanner) error {
 		var p store.Payload
@@ -20,11 +19,11 @@ func (c *core) payloads(ctx context.Context) (out []store.Payload, err error) {
 			return err
 		}
 		var err error
-		if m.Headers, err = outbox.ParseHeaders(headers); err != nil { // it is the row's own fault
+		if m.Headers, err = ParseHeaders(headers); err != nil { // it is the row's own fault
 			p.Read = false
 		}
 		out = append(out, p)
 		return nil
 	}
-	return out, c.pg.Short(ctx, "list payloads", list)
+	return out, o.pg.Short(ctx, "list payloads", list)
 }

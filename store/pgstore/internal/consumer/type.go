@@ -1,4 +1,4 @@
-package pgstore
+package consumer
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 // beat are the calls that write what a process of a consumer says of itself, and read which types were noted
 // before.
-func (c *core) beat(consumer string, b store.Beat, out *store.Attended) []pgrun.Call {
+func (c *Consumers) beat(consumer string, b store.Beat, out *store.Attended) []pgrun.Call {
 	read := c.pg.Call("Types", column.Name(consumer))
 	read.Scan = func(row pgrun.Scanner) error {
 		var k store.Kind
@@ -34,8 +34,8 @@ func (c *core) beat(consumer string, b store.Beat, out *store.Attended) []pgrun.
 	return calls
 }
 
-// leftKinds lists the types of messages that were left to another build, and wait.
-func (c *core) leftKinds(ctx context.Context) (out []store.LeftKind, err error) {
+// Left lists the types of messages that were left to another build, and wait.
+func (c *Consumers) Left(ctx context.Context) (out []store.LeftKind, err error) {
 	read := c.pg.Call("LeftTypes")
 	read.Scan = func(row pgrun.Scanner) error {
 		var k store.LeftKind
@@ -52,13 +52,4 @@ func (c *core) leftKinds(ctx context.Context) (out []store.LeftKind, err error) 
 		return nil, err
 	}
 	return out, nil
-}
-
-// joined is kinds as a statement compares them.
-func joined(kinds []store.Kind) []string {
-	out := make([]string, len(kinds))
-	for i, k := range kinds {
-		out[i] = column.Legible(k.Topic) + "\x1f" + column.Legible(k.Type)
-	}
-	return out
 }

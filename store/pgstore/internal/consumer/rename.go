@@ -1,4 +1,4 @@
-package pgstore
+package consumer
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"github.com/skald-go/skald/internal/belonging"
 	"github.com/skald-go/skald/internal/control"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/audit"
 	"github.com/skald-go/skald/store/pgstore/internal/column"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
@@ -14,7 +15,7 @@ import (
 // Rename gives what is kept of a consumer to another name. It looks first, and what it has seen is a guard of
 // the transaction that moves. The marks are what takes time: each is written anew, with its entries in two
 // indexes.
-func (c *core) Rename(ctx context.Context, r store.Rename) (out store.Renamed, err error) {
+func (c *Consumers) Rename(ctx context.Context, r store.Rename) (out store.Renamed, err error) {
 	was, is := column.Name(r.Old), column.Name(r.New)
 	err = c.pg.Short(ctx, "look what is kept of consumers", c.pg.Call("Patient"), c.belongings(was, &out.Old),
 		c.belongings(is, &out.New))
@@ -29,7 +30,7 @@ func (c *core) Rename(ctx context.Context, r store.Rename) (out store.Renamed, e
 		calls = append(calls, c.pg.Call(move, was, is))
 	}
 	calls = append(calls, c.pg.Call("NewRun"))
-	err = c.pg.Short(ctx, "rename a consumer", append(calls, c.noting(r.Audit))...)
+	err = c.pg.Short(ctx, "rename a consumer", append(calls, audit.Note(c.pg, r.Audit))...)
 	if pgrun.Lost(err) {
 		return out, nil
 	}
@@ -37,7 +38,7 @@ func (c *core) Rename(ctx context.Context, r store.Rename) (out store.Renamed, e
 	return out, err
 }
 
-func (c *core) belongings(consumer string, b *store.Belongings) pgrun.Call {
+func (c *Consumers) belongings(consumer string, b *store.Belongings) pgrun.Call {
 	read := c.pg.Call("Belongings", consumer, control.Prefix)
 	read.Scan = func(row pgrun.Scanner) error {
 		var heard int64 // milliseconds

@@ -1,4 +1,4 @@
-package pgstore
+package consumer
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 
 // spotting are the calls that read a consumer's checkpoints by the statement of that name, and say which
 // server it is.
-func (c *core) spotting(statement, consumer string, out *store.Attended) []pgrun.Call {
+func (c *Consumers) spotting(statement, consumer string, out *store.Attended) []pgrun.Call {
 	server := c.pg.Call("Server")
 	server.Scan = func(row pgrun.Scanner) error {
 		var start time.Time
@@ -37,8 +37,8 @@ func (c *core) spotting(statement, consumer string, out *store.Attended) []pgrun
 	return []pgrun.Call{read, server}
 }
 
-// begun is when the server of that name began; nil: it is none.
-func begun(server string) *time.Time {
+// Began is when the server of that name began; nil: it is none.
+func Began(server string) *time.Time {
 	at, _, _ := strings.Cut(server, "/")
 	if t, err := time.Parse(time.RFC3339Nano, at); err == nil {
 		return &t
@@ -58,8 +58,8 @@ func tablesOf(server string) (database int64, tables string) {
 }
 
 // Attend reads how far a consumer has come, and writes what its process knows: one round trip.
-func (c *core) Attend(ctx context.Context, a store.Attend) (out store.Attended, err error) {
-	var l checkpointLists
+func (c *Consumers) Attend(ctx context.Context, a store.Attend) (out store.Attended, err error) {
+	var l lists
 	for i := range a.Checkpoints {
 		l.add(&a.Checkpoints[i])
 	}
@@ -75,7 +75,7 @@ func (c *core) Attend(ctx context.Context, a store.Attend) (out store.Attended, 
 				column.Legible(a.Stamp), l.partitions, l.origins, l.positions, l.reaches))
 	case len(a.Checkpoints) > 0:
 		database, tables := tablesOf(a.Server)
-		calls = append([]pgrun.Call{c.pg.Call("AdvanceCheckpoints", column.Name(a.Consumer), begun(a.Server),
+		calls = append([]pgrun.Call{c.pg.Call("AdvanceCheckpoints", column.Name(a.Consumer), Began(a.Server),
 			column.Legible(a.Stamp), l.partitions, l.notes, l.positions, l.reaches,
 			l.sessions, database, column.Legible(tables))}, c.spotting("Checkpoints", a.Consumer, &out)...)
 	default:
@@ -93,20 +93,34 @@ func (c *core) Attend(ctx context.Context, a store.Attend) (out store.Attended, 
 	return out, nil
 }
 
-type checkpointLists struct {
+// Control are the calls that give an order to the processes of a consumer.
+func (c *Consumers) Control(o *store.Control) (calls []pgrun.Call) {
+	for i := range o.Checkpoints {
+		var l lists
+		l.add(&o.Checkpoints[i])
+		calls = append(calls, c.pg.Call("OccupyCheckpoints", column.Name(o.Consumer),
+			column.Legible(o.Checkpoints[i].Session), column.Legible(o.Checkpoints[i].Stamp),
+			l.partitions, l.origins, l.positions, l.reaches))
+	}
+	return calls
+}
+
+// Rewind has a consumer begin again at an earlier position.
+func (c *Consumers) Rewind(r *store.Rewind) pgrun.Call {
+	return c.pg.Call("RewindCheckpoint", column.Name(r.Consumer), column.Legible(r.Partition),
+		column.Legible(r.Origin), r.Position, column.Legible(r.Stamp))
+}
+
+// lists are the columns of checkpoints.
+type lists struct {
 	partitions, origins, sessions, notes []string
 	positions, reaches                   []int64
 }
 
-func (l *checkpointLists) add(s *store.Checkpoint) {
+func (l *lists) add(s *store.Checkpoint) {
 	l.partitions, l.origins = append(l.partitions, column.Legible(s.Partition)),
 		append(l.origins, column.Legible(s.Origin))
 	l.sessions, l.notes = append(l.sessions, column.Legible(s.Session)),
 		append(l.notes, column.Legible(s.Stamp))
 	l.positions, l.reaches = append(l.positions, s.Position), append(l.reaches, s.InFlightEnd)
-}
-
-func (c *core) rewind(r *store.Rewind) pgrun.Call {
-	return c.pg.Call("RewindCheckpoint", column.Name(r.Consumer), column.Legible(r.Partition),
-		column.Legible(r.Origin), r.Position, column.Legible(r.Stamp))
 }

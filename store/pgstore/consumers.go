@@ -1,0 +1,17 @@
+package pgstore
+
+import (
+	"context"
+
+	"github.com/skald-go/skald/store"
+)
+
+// Attend reads how far a consumer has come, and writes what its process knows: one round trip.
+func (c *core) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
+	return c.consumers.Attend(ctx, a)
+}
+
+// Rename gives what is kept of a consumer to another name.
+func (c *core) Rename(ctx context.Context, r store.Rename) (store.Renamed, error) {
+	return c.consumers.Rename(ctx, r)
+}

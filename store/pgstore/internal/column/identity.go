@@ -1,0 +1,28 @@
+package column
+
+import (
+	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/store"
+)
+
+// Identity is that of a message for a consumer.
+func Identity(consumer string, id store.Identity) []any {
+	return []any{Name(consumer), Name(id.Source), Name(id.ID)}
+}
+
+// Key is a key as an index can hold it, a long one as its hash: an entry is limited. What looks like a hash
+// is hashed too.
+func Key(key string) []byte {
+	if len(key) <= MaxName && !held.Hashed(key) {
+		return []byte(key)
+	}
+	return []byte(Name(key))
+}
+
+// MessageKey is Key of a message's; nil: it has none.
+func MessageKey(key []byte) []byte {
+	if key == nil {
+		return nil
+	}
+	return Key(string(key))
+}
