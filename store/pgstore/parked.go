@@ -152,7 +152,8 @@ func (c *core) insertKept(k *store.Park) ([]pgrun.Call, error) {
 	}
 	args := append(slices.Clone(id), stateArgs(&k.Parked)...)
 	args = append(args, column.MessageKey(m.Key), column.Legible(m.Topic), column.Legible(m.Type), m.Data,
-		env, int64(len(m.Key)+len(m.Data)), column.Legible(k.Partition), k.Position, column.Legible(k.Fault), turn)
+		env, int64(len(m.Key)+len(m.Data)), column.Legible(k.Partition), k.Position, column.Legible(k.Fault),
+		turn)
 	if old := k.Instead; old != nil {
 		was := column.Identity(k.Consumer, *old)
 		return append(calls, c.pg.Call("LockParked", was...), c.pg.Call("StepBack", was...),
