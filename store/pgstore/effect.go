@@ -48,7 +48,7 @@ func (c *core) intake(in store.Intake, found *store.Found) ([]pgrun.Call, error)
 	if err != nil {
 		return nil, err
 	}
-	calls = append(calls, c.holdSagas(in.Sagas, found.Sagas)...)
+	calls = append(calls, c.sagas.Hold(in.Sagas, found.Sagas)...)
 	if len(in.Settings) > 0 {
 		set, err := c.pg.Settings(in.Settings)
 		if err != nil {
@@ -65,7 +65,7 @@ func (c *core) takeEach(in store.Intake, found *store.Found) ([]pgrun.Call, erro
 	if err != nil {
 		return nil, err
 	}
-	for _, i := range order(in.Steps, byStep) {
+	for _, i := range pgrun.Order(in.Steps, byStep) {
 		take, err := c.takeStep(&in.Steps[i], &found.Steps[i])
 		if err != nil {
 			return nil, err
@@ -73,7 +73,7 @@ func (c *core) takeEach(in store.Intake, found *store.Found) ([]pgrun.Call, erro
 		calls = append(calls, take)
 	}
 	last := -1
-	for _, i := range order(in.Locks, byEntity) {
+	for _, i := range pgrun.Order(in.Locks, byEntity) {
 		if last >= 0 && byEntity(in.Locks[last], in.Locks[i]) == 0 {
 			first, again := &found.Locks[last], &found.Locks[i]
 			calls[len(calls)-1].Scan = chain(calls[len(calls)-1].Scan, func() { *again = *first })
@@ -94,7 +94,7 @@ func (c *core) takeMarks(in store.Intake, found []store.Verdict) ([]pgrun.Call, 
 		}
 	}
 	calls := c.takeTurns(marks, found)
-	for _, i := range order(marks, byIdentity) {
+	for _, i := range pgrun.Order(marks, byIdentity) {
 		take, err := c.takeMark(&marks[i], &found[i])
 		if err != nil {
 			return nil, err
@@ -149,7 +149,7 @@ func (c *core) outflow(es []store.Effect, kept []outbox.Row, have entities,
 			return nil, err
 		}
 		calls = append(calls, locks...)
-		moves, err := c.moveSaga(e.Saga)
+		moves, err := c.sagas.Move(e.Saga)
 		if err != nil {
 			return nil, err
 		}
@@ -199,7 +199,7 @@ func (c *core) operate(e *store.Effect) (calls []pgrun.Call) {
 // guardLocks locks what is not locked yet, and compares versions.
 func (c *core) guardLocks(locks []store.Lock, have *entities) ([]pgrun.Call, error) {
 	var calls []pgrun.Call
-	for _, i := range order(locks, byEntity) {
+	for _, i := range pgrun.Order(locks, byEntity) {
 		l := locks[i]
 		key := [2]string{l.Space, l.Key}
 		version, again := (*have)[key]

@@ -11,6 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/saga"
 )
 
 // lent is the transaction as the handler has it: it does all but end.
@@ -134,7 +135,7 @@ func (s *Store) Write(ctx context.Context, tx pgx.Tx, es ...store.Effect) error 
 			return fmt.Errorf("write: %w", s.pg.Losing(err))
 		}
 	}
-	if stirs(es) {
+	if saga.Stirs(es) {
 		s.waker.Wake()
 	}
 	if len(rows) == 0 {

@@ -54,7 +54,7 @@ type crowd struct {
 // takeMany is intake for many messages.
 func (c *core) takeMany(in store.Intake, found *store.Found) ([]pgrun.Call, error) {
 	w := &crowd{c: c, marks: in.Marks, found: found.Marks, fresh: make([]bool, len(in.Marks))}
-	list := order(in.Marks, byIdentity)
+	list := pgrun.Order(in.Marks, byIdentity)
 	for _, i := range list {
 		w.fresh[i] = true
 	}
@@ -256,7 +256,7 @@ func (c *core) lockMany(locks []store.Lock, found []int64) []pgrun.Call {
 	var spaces []string
 	var keys [][]byte
 	places := map[[2]string][]int{}
-	for _, i := range order(locks, byEntity) {
+	for _, i := range pgrun.Order(locks, byEntity) {
 		space, key := column.Name(locks[i].Space), column.Key(locks[i].Key)
 		e := [2]string{space, string(key)}
 		if places[e] == nil {

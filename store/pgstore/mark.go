@@ -88,18 +88,6 @@ func byIdentity(a, b store.Mark) int {
 		cmp.Compare(a.ID, b.ID))
 }
 
-// order is the indices of list, stably sorted: intakes that take in the same order never wait in a circle.
-func order[T any](list []T, compare func(a, b T) int) []int {
-	idx := make([]int, len(list))
-	for i := range idx {
-		idx[i] = i
-	}
-	if len(list) > 1 {
-		slices.SortStableFunc(idx, func(i, j int) int { return compare(list[i], list[j]) })
-	}
-	return idx
-}
-
 // expires tells of a mark that stands for as long as its scope says. Where the id tells a time, that decides.
 func expires(m *store.Mark) bool { return m.Keep > 0 && writtenAt(m.ID) == 0 }
 

@@ -24,13 +24,13 @@ func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err er
 		out.Steps, err = c.steps(ctx, *l.Steps)
 	}
 	if err == nil && l.Tracked != nil {
-		out.Tracked, err = c.tracked(ctx, *l.Tracked)
+		out.Tracked, err = c.sagas.ListTracked(ctx, *l.Tracked, cmp.Or(l.Tracked.Limit, defaultLimit))
 	}
 	if err == nil && l.Sagas != nil {
-		out.Sagas, out.SagasTo, err = c.listSagas(ctx, *l.Sagas, cmp.Or(l.Sagas.Limit, defaultLimit))
+		out.Sagas, out.SagasTo, err = c.sagas.List(ctx, *l.Sagas, cmp.Or(l.Sagas.Limit, defaultLimit))
 	}
 	if err == nil && l.Definitions {
-		out.Definitions, err = c.listDefinitions(ctx)
+		out.Definitions, err = c.sagas.Definitions(ctx)
 	}
 	if err == nil && l.Payloads {
 		out.Payloads, err = c.outbox.Payloads(ctx)
@@ -71,7 +71,7 @@ func (c *core) Status(ctx context.Context, q store.StatusQuery) (out store.Statu
 		out.Retention, err = c.steward.Keeps(ctx)
 	}
 	if err == nil && q.Sagas {
-		err = c.countSagas(ctx, &out.Backlog)
+		err = c.sagas.Count(ctx, &out.Backlog)
 	}
 	return out, err
 }

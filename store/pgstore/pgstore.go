@@ -23,6 +23,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/recovery"
+	"github.com/skald-go/skald/store/pgstore/internal/saga"
 	"github.com/skald-go/skald/store/pgstore/internal/slot"
 	"github.com/skald-go/skald/store/pgstore/internal/steward"
 	"github.com/skald-go/skald/store/pgstore/internal/tables"
@@ -70,6 +71,7 @@ type core struct {
 	secret    atomic.Pointer[secret]
 	outbox    *outbox.Outbox
 	consumers *consumer.Consumers
+	sagas     *saga.Sagas
 	steward   *steward.Steward
 	recovery  *recovery.Recovery
 	waker     *wake.Waker
@@ -87,6 +89,7 @@ func newCore(r pgrun.Runner, o *Options) *core {
 	c.steward = steward.New(c.pg)
 	c.waker = wake.New(c.pg, o.Notify)
 	c.recovery = recovery.New(c.pg, c.waker.Wake)
+	c.sagas = saga.New(c.pg, c.waker)
 	c.consumers = consumer.New(c.pg, c.recovery)
 	return c
 }
@@ -99,11 +102,11 @@ func texts() (map[string]string, error) {
 	}
 	choices(raw)
 	inserts(raw)
-	sagas(raw)
 	raw["Claim"] = outbox.Bounded(raw["Claim"])
 	for _, room := range []func() (map[string]string, error){
 		audit.Statements, backlog.Statements, consumer.Statements, doctor.Statements, outbox.Statements,
-		recovery.Statements, slot.Statements, steward.Statements, tables.Statements, wake.Statements,
+		recovery.Statements, saga.Statements, slot.Statements, steward.Statements, tables.Statements,
+		wake.Statements,
 	} {
 		more, err := room()
 		if err == nil {

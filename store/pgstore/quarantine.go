@@ -51,7 +51,7 @@ func (c *core) writing(e *store.Effect) ([]pgrun.Call, error) {
 	if err != nil {
 		return nil, err
 	}
-	moves, err := c.moveSaga(e.Saga)
+	moves, err := c.sagas.Move(e.Saga)
 	return append(calls, moves...), err
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/saga"
 )
 
 // A SQLStore is PostgreSQL through database/sql. It is safe for concurrent use. Close the DB yourself.
@@ -265,7 +266,7 @@ func (s *SQLStore) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) er
 			return fmt.Errorf("write: %w", s.pg.Losing(err))
 		}
 	}
-	if stirs(es) {
+	if saga.Stirs(es) {
 		s.waker.Wake()
 	}
 	if len(rows) == 0 {

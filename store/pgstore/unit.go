@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/saga"
 )
 
 // A unit is a transaction of ours, lent to a handler.
@@ -55,7 +56,7 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 
 func (u *unit) lend(conn *pgxpool.Conn, tx pgx.Tx, in store.Intake) {
 	u.conn, u.tx, u.marks, u.have = conn, &lent{Tx: tx, s: u.s}, in.Marks, locked(in, u.found)
-	u.sagas, u.kept = heldSagas(in, u.found), holding(u.found) && !many(in)
+	u.sagas, u.kept = saga.Held(in, u.found), holding(u.found) && !many(in)
 }
 
 func isoLevel(level store.Isolation) pgx.TxIsoLevel {
@@ -157,7 +158,7 @@ func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]p
 			pgx.ErrTxCommitRollback)
 	}
 	calls, err := u.s.outflow(es, u.tx.kept, u.have, u.marks...)
-	if u.moveHeld(calls) {
+	if u.s.sagas.MoveHeld(u.sagas, calls) {
 		return calls, err
 	}
 	return append([]pgrun.Call{u.s.pg.GuardLent()}, calls...), err

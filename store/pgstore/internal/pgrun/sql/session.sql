@@ -30,3 +30,7 @@ SELECT /*here*/concat(
 -- name: Settings
 -- The caller's own, for what follows in the transaction.
 SELECT set_config(s.name, s.value, true) FROM unnest($1::text[], $2::text[]) AS s(name, value);
+
+-- name: PlanOnce
+-- A plan for these arguments alone: most of the conditions say nothing, and the others choose the index.
+SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('jit', 'off', true);

@@ -102,10 +102,6 @@ ON CONFLICT (name, hash) DO UPDATE SET written = EXCLUDED.written, noted_at = EX
 -- name: ListSagaDefinitions
 SELECT name, hash, written, noted_at FROM /*schema*/skald_saga_definition ORDER BY name, noted_at DESC, hash;
 
--- name: PlanOnce
--- A plan for these arguments alone: most of the conditions say nothing, and the others choose the index.
-SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('jit', 'off', true);
-
 -- name: ListSagas
 -- What an index knows is chosen first, at most $17 of it (NULL: all), and is looked through for the rest. The last
 -- one that is looked at ends the list, whether it is meant or not.

@@ -1,4 +1,4 @@
-package pgstore
+package saga
 
 import (
 	"cmp"
@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
-// ClaimSagas leases sagas that are due: one round trip, which writes nothing where none is.
-func (c *core) ClaimSagas(ctx context.Context, ask store.ClaimSagas) (out store.ClaimedSagas, err error) {
+// Claim leases sagas that are due: one round trip, which writes nothing where none is.
+func (c *Sagas) Claim(ctx context.Context, ask store.ClaimSagas) (out store.ClaimedSagas, err error) {
 	out.Next = -1
 	hashes := slices.Compact(slices.Sorted(slices.Values(ask.Hashes)))
 	var due, next *int64
@@ -72,8 +72,8 @@ func leftOver(claimed []store.Saga, limit int) time.Duration {
 	return sagarow.Skipped
 }
 
-// NoteSagaDefinitions stores definitions: one statement.
-func (c *core) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefinition) error {
+// NoteDefinitions stores definitions: one statement.
+func (c *Sagas) NoteDefinitions(ctx context.Context, ds []store.SagaDefinition) error {
 	known := map[[2]string]string{}
 	for i := range ds {
 		if err := sagarow.CheckDefinition(&ds[i]); err != nil {
@@ -98,8 +98,8 @@ func (c *core) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefinitio
 		c.pg.Call("NoteSagaDefinitions", names, hashes, written))
 }
 
-// listSagas lists sagas, and where it ended.
-func (c *core) listSagas(ctx context.Context, q store.SagaQuery,
+// List lists sagas, and where it ended.
+func (c *Sagas) List(ctx context.Context, q store.SagaQuery,
 	limit int) ([]store.Saga, *store.SagaRef, error) {
 	var name, key *string
 	if q.After != nil {
@@ -142,8 +142,8 @@ func (c *core) listSagas(ctx context.Context, q store.SagaQuery,
 	return out.List, out.To, nil
 }
 
-// listDefinitions lists definitions of sagas.
-func (c *core) listDefinitions(ctx context.Context) (out []store.SagaDefinition, err error) {
+// Definitions lists definitions of sagas.
+func (c *Sagas) Definitions(ctx context.Context) (out []store.SagaDefinition, err error) {
 	list := c.pg.Call("ListSagaDefinitions")
 	list.Scan = func(row pgrun.Scanner) error {
 		var d store.SagaDefinition
@@ -158,8 +158,8 @@ func (c *core) listDefinitions(ctx context.Context) (out []store.SagaDefinition,
 	return out, nil
 }
 
-// countSagas counts sagas that have not ended.
-func (c *core) countSagas(ctx context.Context, b *store.Backlog) error {
+// Count counts sagas that have not ended.
+func (c *Sagas) Count(ctx context.Context, b *store.Backlog) error {
 	b.Sagas, b.Tracked = nil, nil
 	count := c.pg.Call("CountSagas", sagarow.Overdue.Microseconds())
 	count.Scan = func(row pgrun.Scanner) error {

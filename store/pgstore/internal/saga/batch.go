@@ -1,4 +1,4 @@
-package pgstore
+package saga
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
-// movesOnly tells of effects that each move another saga, and say and note something at most.
-func movesOnly(es []store.Effect) bool {
+// MovesOnly tells of effects that each move another saga, and say and note something at most.
+func MovesOnly(es []store.Effect) bool {
 	known := make(map[[2]string]bool, len(es))
 	for i := range es {
 		e := es[i]
@@ -41,14 +41,14 @@ func rest(es []store.Effect) (out []store.Effect) {
 	return out
 }
 
-// A sagaBatch is the moves of many sagas, in the order of their names and keys: two batches never wait for
+// A batch is the moves of many sagas, in the order of their names and keys: two batches never wait for
 // each other in a circle.
-type sagaBatch struct {
+type batch struct {
 	moves []*store.SagaMove
 	place []int // of each among the effects
 }
 
-func batchOf(es []store.Effect) (b sagaBatch, err error) {
+func batchOf(es []store.Effect) (b batch, err error) {
 	for i := range es {
 		if err := sagarow.CheckMove(es[i].Saga); err != nil {
 			return b, fmt.Errorf("apply effect %d of %d: %w", i+1, len(es), err)
@@ -63,7 +63,7 @@ func batchOf(es []store.Effect) (b sagaBatch, err error) {
 }
 
 // args are the columns of the moves.
-func (b *sagaBatch) args() []any {
+func (b *batch) args() []any {
 	n := len(b.moves)
 	names, keys, hashes, states := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	statuses, steps, errs := make([]string, n), make([]string, n), make([]string, n)
@@ -83,10 +83,13 @@ func (b *sagaBatch) args() []any {
 		retry, releases, wakes, finals, leases}
 }
 
-// moveMany carries out effects of movesOnly: a statement for the moves, one for the rows, one commit, in one
-// round trip. Where a move is lost and others say something, the moves go first, and what those say that
-// stand follows.
-func (c *core) moveMany(ctx context.Context, es []store.Effect) ([]bool, error) {
+// Saying are the calls that carry out effects without moves of sagas.
+type Saying func([]store.Effect) ([]pgrun.Call, error)
+
+// MoveMany carries out effects of MovesOnly, and tells which stood: a statement for the moves, one for the
+// rows, one commit, in one round trip. Where a move is lost and others say something, the moves go first, and
+// what those say that stand follows.
+func (c *Sagas) MoveMany(ctx context.Context, es []store.Effect, say Saying) ([]bool, error) {
 	stood := make([]bool, len(es))
 	b, err := batchOf(es)
 	if err != nil {
@@ -103,27 +106,20 @@ func (c *core) moveMany(ctx context.Context, es []store.Effect) ([]bool, error) 
 	}
 	said := rest(es)
 	if len(said) == 0 {
-		err = c.pg.Short(ctx, "apply", c.pg.Call("Walk"), moves)
-	} else if err = c.moveAll(ctx, b.args(), said); err == nil {
-		stood = slices.Repeat([]bool{true}, len(es))
-	} else if pgrun.Lost(err) {
-		err = c.moveSome(ctx, moves, es, stood)
+		return stood, c.pg.Short(ctx, "apply", c.pg.Call("Walk"), moves)
 	}
-	if err != nil {
-		return make([]bool, len(es)), pgrun.Limit(err, messages(es))
+	err = c.moveAll(ctx, b.args(), said, say)
+	if err == nil {
+		return slices.Repeat([]bool{true}, len(es)), nil
 	}
-	var stand []store.Effect
-	for i := range es {
-		if stood[i] {
-			stand = append(stand, es[i])
-		}
+	if pgrun.Lost(err) {
+		err = c.moveSome(ctx, moves, es, stood, say)
 	}
-	c.stood(stand...)
-	return stood, nil
+	return stood, err
 }
 
-func (c *core) moveAll(ctx context.Context, args []any, said []store.Effect) error {
-	calls, err := c.outflow(said, nil, nil)
+func (c *Sagas) moveAll(ctx context.Context, args []any, said []store.Effect, say Saying) error {
+	calls, err := say(said)
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
@@ -131,7 +127,9 @@ func (c *core) moveAll(ctx context.Context, args []any, said []store.Effect) err
 		append([]pgrun.Call{c.pg.Call("Walk"), c.pg.Call("MoveAllSagas", args...)}, calls...)...)
 }
 
-func (c *core) moveSome(ctx context.Context, moves pgrun.Call, es []store.Effect, stood []bool) error {
+// moveSome moves those that can be, and says what they say.
+func (c *Sagas) moveSome(ctx context.Context, moves pgrun.Call, es []store.Effect, stood []bool,
+	say Saying) error {
 	err := c.pg.Runner.Within(ctx, func(send pgrun.Sender) error {
 		if err := send(ctx, c.pg.OwnSession(), c.pg.Call("Walk"), moves); err != nil {
 			return err
@@ -142,7 +140,7 @@ func (c *core) moveSome(ctx context.Context, moves pgrun.Call, es []store.Effect
 				stand = append(stand, es[i])
 			}
 		}
-		calls, err := c.outflow(rest(stand), nil, nil)
+		calls, err := say(rest(stand))
 		if err != nil || len(calls) == 0 {
 			return err
 		}
