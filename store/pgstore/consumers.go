@@ -15,3 +15,8 @@ func (c *core) Attend(ctx context.Context, a store.Attend) (store.Attended, erro
 func (c *core) Rename(ctx context.Context, r store.Rename) (store.Renamed, error) {
 	return c.consumers.Rename(ctx, r)
 }
+
+// Claim takes due work.
+func (c *core) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+	return c.kept.Claim(ctx, w)
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/audit"
 	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/kept"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
@@ -93,7 +94,7 @@ func (c *core) takeMarks(in store.Intake, found []store.Verdict) ([]pgrun.Call, 
 			return calls, err
 		}
 	}
-	calls := c.takeTurns(marks, found)
+	calls := c.kept.TakeTurns(marks, found)
 	for _, i := range pgrun.Order(marks, byIdentity) {
 		take, err := c.takeMark(&marks[i], &found[i])
 		if err != nil {
@@ -127,16 +128,16 @@ func locked(in store.Intake, found store.Found) entities {
 }
 
 // outflow are the calls that carry out es in one transaction, which has taken in those marks: guards first,
-// then all rows after kept, in order.
-func (c *core) outflow(es []store.Effect, kept []outbox.Row, have entities,
+// then all rows, in order.
+func (c *core) outflow(es []store.Effect, rows []outbox.Row, have entities,
 	marks ...store.Mark) ([]pgrun.Call, error) {
-	ours := takenOf(marks, es)
-	calls := c.freeMany(es, ours)
+	ours := kept.TakenOf(marks, es)
+	calls := c.kept.FinishMany(es, ours)
 	together := len(calls) > 0
 	for i := range es {
 		e := &es[i]
 		if e.Mark != nil {
-			calls = append(calls, c.guardTurn(e.Mark)...)
+			calls = append(calls, c.kept.GuardTurn(e.Mark)...)
 			mark, err := c.guardMark(e.Mark)
 			if err != nil {
 				return nil, err
@@ -154,11 +155,11 @@ func (c *core) outflow(es []store.Effect, kept []outbox.Row, have entities,
 			return nil, err
 		}
 		calls = append(calls, moves...)
-		rows, err := outbox.Rows(e.Rows)
+		more, err := outbox.Rows(e.Rows)
 		if err != nil {
 			return nil, err
 		}
-		kept = append(kept, rows...)
+		rows = append(rows, more...)
 		if e.Shard != nil {
 			calls = append(calls, c.outbox.Progress(e.Shard)...)
 		}
@@ -166,17 +167,31 @@ func (c *core) outflow(es []store.Effect, kept []outbox.Row, have entities,
 		if err != nil {
 			return nil, err
 		}
-		keep, err := c.keep(e, together, ours)
+		keep, err := c.kept.Change(e, together, ours)
 		if err != nil {
 			return nil, err
 		}
 		calls = append(append(append(calls, apart...), keep...), c.operate(e)...)
 		calls = append(calls, c.noteStep(e.Park)...)
 	}
-	if len(kept) > 0 {
-		calls = append(calls, c.outbox.Insert(kept))
+	if len(rows) > 0 {
+		calls = append(calls, c.outbox.Insert(rows))
 	}
 	return calls, nil
+}
+
+// keepApart are the calls for what e does with answers, reservations and the quarantine.
+func (c *core) keepApart(e *store.Effect) ([]pgrun.Call, error) {
+	calls := c.guardReservation(e.Reservation)
+	if e.Answer != nil {
+		answer, err := c.answerMark(e.Answer)
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, answer...)
+	}
+	apart, err := c.kept.Quarantine(e)
+	return append(calls, apart...), err
 }
 
 // operate are the calls for what an operator does beside kept messages.

@@ -1,10 +1,8 @@
 package pgstore
 
 import (
-	"cmp"
 	"slices"
 
-	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/column"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
@@ -78,7 +76,7 @@ func (w *crowd) turns() []pgrun.Call {
 		if m.KeyOrder == store.Anytime {
 			continue
 		}
-		locks = append(locks, w.c.turn(m.Consumer, m.Identity, m.Key))
+		locks = append(locks, w.c.kept.Turn(m.Consumer, m.Identity, m.Key))
 		if m.KeyOrder == store.Retrying {
 			claimed = append(claimed, i)
 		} else {
@@ -117,7 +115,7 @@ func (w *crowd) stand(name string, args ...any) pgrun.Call {
 
 // arriving is the call that asks for those that came from the broker.
 func (w *crowd) arriving(list []int) pgrun.Call {
-	var asked wanted
+	var asked column.Identities
 	var keys [][]byte
 	var old []int64
 	var of []int32 // the number of its source, from 1 on
@@ -125,7 +123,7 @@ func (w *crowd) arriving(list []int) pgrun.Call {
 	numbers := map[string]int32{}
 	for _, i := range list {
 		m := &w.marks[i]
-		asked.add(m.Identity, i)
+		asked.Add(m.Identity, i)
 		keys, old = append(keys, column.MessageKey(m.Key)), append(old, floored(m))
 		source := column.Name(m.Source)
 		if numbers[source] == 0 {
@@ -134,8 +132,8 @@ func (w *crowd) arriving(list []int) pgrun.Call {
 		}
 		of = append(of, numbers[source])
 	}
-	return w.stand("FindKeyOrders", column.Name(w.marks[0].Consumer), asked.sources, asked.ids, keys, old,
-		asked.places, sources, of)
+	return w.stand("FindKeyOrders", column.Name(w.marks[0].Consumer), asked.Sources, asked.IDs, keys, old,
+		asked.Places, sources, of)
 }
 
 // floored is the time that a floor is compared with; 0: no floor counts.
@@ -148,14 +146,14 @@ func floored(m *store.Mark) int64 {
 
 // claimed is the call that asks for those that were claimed.
 func (w *crowd) claimed(list []int) pgrun.Call {
-	var keyed, loose wanted
+	var keyed, loose column.Identities
 	var keys [][]byte
 	var many, before, tries, looseTries []int32
 	chains := map[string][]int{}
 	for _, i := range list {
 		m := &w.marks[i]
 		if m.Key == nil {
-			loose.add(m.Identity, i)
+			loose.Add(m.Identity, i)
 			looseTries = append(looseTries, int32(m.Attempts))
 			continue
 		}
@@ -169,19 +167,19 @@ func (w *crowd) claimed(list []int) pgrun.Call {
 		keys[k] = column.MessageKey(key)
 		many, before = append(many, int32(len(chain))), append(before, int32(len(tries)))
 		for _, i := range chain {
-			keyed.add(w.marks[i].Identity, i)
+			keyed.Add(w.marks[i].Identity, i)
 			tries = append(tries, int32(w.marks[i].Attempts))
 		}
 	}
-	return w.stand("FindClaimed", column.Name(w.marks[0].Consumer), keys, many, before, keyed.sources,
-		keyed.ids, tries, keyed.places,
-		loose.sources, loose.ids, looseTries, loose.places)
+	return w.stand("FindClaimed", column.Name(w.marks[0].Consumer), keys, many, before, keyed.Sources,
+		keyed.IDs, tries, keyed.Places,
+		loose.Sources, loose.IDs, looseTries, loose.Places)
 }
 
 // insert is the call that inserts the marks, in the order of list.
 func (w *crowd) insert(list []int) (pgrun.Call, error) {
 	var (
-		id        wanted
+		id        column.Identities
 		outcomes  []int16
 		reasons   []*string
 		prints    []*int64
@@ -207,14 +205,14 @@ func (w *crowd) insert(list []int) (pgrun.Call, error) {
 		if err != nil {
 			return pgrun.Call{}, err
 		}
-		id.add(m.Identity, i)
+		id.Add(m.Identity, i)
 		outcomes, reasons, prints = append(outcomes, args[3].(int16)), append(reasons, args[4].(*string)),
 			append(prints, args[5].(*int64))
 		times, kept = append(times, writtenAt(m.ID)), append(kept, m.Held)
 	}
 	return pgrun.Call{
 		SQL:  w.c.pg.SQL["InsertMarks"],
-		Args: []any{consumer, id.sources, id.ids, outcomes, reasons, prints, id.places, times, kept},
+		Args: []any{consumer, id.Sources, id.IDs, outcomes, reasons, prints, id.Places, times, kept},
 		Scan: func(row pgrun.Scanner) error {
 			var id [2]string
 			err := row.Scan(&id[0], &id[1])
@@ -227,13 +225,13 @@ func (w *crowd) insert(list []int) (pgrun.Call, error) {
 
 // find is the call that reads the marks that were there.
 func (w *crowd) find(list []int) pgrun.Call {
-	var id wanted
+	var id column.Identities
 	for _, i := range list {
-		id.add(w.marks[i].Identity, i)
+		id.Add(w.marks[i].Identity, i)
 	}
 	return pgrun.Call{
 		SQL:  w.c.pg.SQL["SeenMarks"],
-		Args: []any{column.Name(w.marks[0].Consumer), id.sources, id.ids, id.places},
+		Args: []any{column.Name(w.marks[0].Consumer), id.Sources, id.IDs, id.Places},
 		Need: func() bool { return slices.ContainsFunc(list, func(i int) bool { return !w.fresh[i] }) },
 		Scan: func(row pgrun.Scanner) error {
 			var n int32
@@ -278,61 +276,4 @@ func (c *core) lockMany(locks []store.Lock, found []int64) []pgrun.Call {
 		return nil
 	}
 	return []pgrun.Call{lock}
-}
-
-// A taken message is one whose key an intake has locked.
-type taken struct {
-	consumer string
-	store.Identity
-}
-
-// takenOf are the messages of an intake whose keys it has locked, where any are to be freed.
-func takenOf(marks []store.Mark, es []store.Effect) map[taken]bool {
-	if len(marks) == 0 || !slices.ContainsFunc(es, func(e store.Effect) bool { return e.Finish != nil }) {
-		return nil
-	}
-	out := make(map[taken]bool, len(marks))
-	for i := range marks {
-		if m := &marks[i]; m.KeyOrder != store.Anytime {
-			out[taken{m.Consumer, m.Identity}] = true
-		}
-	}
-	return out
-}
-
-// freeMany is the calls that end the keeping of messages of one consumer that were claimed; nil: es are not
-// of that kind.
-func (c *core) freeMany(es []store.Effect, ours map[taken]bool) []pgrun.Call {
-	var all []*store.Finish
-	for i := range es {
-		f := es[i].Finish
-		if f == nil {
-			continue
-		}
-		if f.Attempts == nil || !f.DeadAt.IsZero() || f.Place == 0 || len(all) > 0 &&
-			f.Consumer != all[0].Consumer {
-			return nil
-		}
-		all = append(all, f)
-	}
-	if len(all) < 2 {
-		return nil
-	}
-	slices.SortFunc(all, func(a, b *store.Finish) int { return cmp.Compare(a.Place, b.Place) })
-	var asked, locked wanted
-	var places []int64
-	var tries []int32
-	var calls []string // that they are at
-	for i, f := range all {
-		if asked.add(f.Identity, i); !ours[taken{f.Consumer, f.Identity}] {
-			locked.add(f.Identity, i)
-		}
-		places, tries, calls = append(places, f.Place), append(tries, int32(*f.Attempts)),
-			append(calls, held.CallKey(f.WasCall))
-	}
-	consumer, out := column.Name(all[0].Consumer), []pgrun.Call{c.pg.Call("Walk")}
-	if len(locked.ids) > 0 {
-		out = append(out, c.pg.Call("LockManyParked", consumer, locked.sources, locked.ids))
-	}
-	return append(out, c.pg.Call("FinishMany", consumer, places, asked.sources, asked.ids, tries, calls))
 }

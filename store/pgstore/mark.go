@@ -14,6 +14,7 @@ import (
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/column"
 	"github.com/skald-go/skald/store/pgstore/internal/consumer"
+	"github.com/skald-go/skald/store/pgstore/internal/kept"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
@@ -147,7 +148,7 @@ func (c *core) findMark(args []any, fresh *bool, v *store.Verdict) pgrun.Call {
 // None: m has to be taken otherwise. A transaction that sees all as of its first statement would not see what
 // a rival did before it gave the key back.
 func (c *core) alone(m *store.Mark, v *store.Verdict) ([]pgrun.Call, error) {
-	tries := triesOf(m)
+	tries := kept.Tries(m)
 	if m.KeyOrder == store.Anytime || m.Keep > 0 || tries != nil && !m.Held {
 		return nil, nil
 	}
@@ -174,7 +175,7 @@ func (c *core) alone(m *store.Mark, v *store.Verdict) ([]pgrun.Call, error) {
 		v.Outcome = as
 		return nil
 	}
-	lock := []any{c.turn(m.Consumer, m.Identity, m.Key)}
+	lock := []any{c.kept.Turn(m.Consumer, m.Identity, m.Key)}
 	calls := []pgrun.Call{
 		{Args: lock, With: c.pg.SQL["TakeArrive"], Server: true},
 		insert,
@@ -228,28 +229,17 @@ func (c *core) answerMark(m *store.Mark) ([]pgrun.Call, error) {
 		column.Some(m.Headers))...)}, nil
 }
 
-// wanted are the ids of one table and their places in the answer.
-type wanted struct {
-	sources, ids []string
-	places       []int32
-}
-
-func (w *wanted) add(id store.Identity, place int) {
-	w.sources, w.ids, w.places = append(w.sources, column.Name(id.Source)), append(w.ids, column.Name(id.ID)),
-		append(w.places, int32(place))
-}
-
 // Seen looks marks up, all in one statement.
 func (c *core) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
 	out := make([]store.Verdict, len(ids))
 	if len(ids) == 0 {
 		return out, c.pg.Err
 	}
-	var asked wanted
+	var asked column.Identities
 	for i, id := range ids {
-		asked.add(id, i)
+		asked.Add(id, i)
 	}
-	look := c.pg.Call("SeenMarks", column.Name(consumer), asked.sources, asked.ids, asked.places)
+	look := c.pg.Call("SeenMarks", column.Name(consumer), asked.Sources, asked.IDs, asked.Places)
 	look.Scan = func(row pgrun.Scanner) error {
 		var n int32
 		var over bool

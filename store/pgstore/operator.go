@@ -15,10 +15,11 @@ const defaultLimit = 1000
 // List lists messages that are kept or in quarantine, steps, and sagas.
 func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err error) {
 	if l.Kept != nil {
-		out.Kept, out.KeptTo, err = c.kept(ctx, *l.Kept, cmp.Or(l.Kept.Limit, defaultLimit))
+		out.Kept, out.KeptTo, err = c.kept.List(ctx, *l.Kept, cmp.Or(l.Kept.Limit, defaultLimit))
 	}
 	if err == nil && l.Quarantined != nil {
-		out.Quarantined, err = c.quarantined(ctx, *l.Quarantined)
+		out.Quarantined, err = c.kept.Quarantined(ctx, *l.Quarantined,
+			min(cmp.Or(l.Quarantined.Limit, defaultLimit), defaultLimit))
 	}
 	if err == nil && l.Steps != nil {
 		out.Steps, err = c.steps(ctx, *l.Steps)
@@ -62,7 +63,7 @@ func (c *core) Status(ctx context.Context, q store.StatusQuery) (out store.Statu
 		out.Backlog, err = backlog.Read(ctx, c.pg, read)
 	}
 	if err == nil && q.Keeping != "" {
-		out.Keeping, err = c.keptCount(ctx, q.Keeping)
+		out.Keeping, err = c.kept.Count(ctx, q.Keeping)
 	}
 	if err == nil && q.Left {
 		out.Left, err = c.consumers.Left(ctx)

@@ -20,6 +20,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/backlog"
 	"github.com/skald-go/skald/store/pgstore/internal/consumer"
 	"github.com/skald-go/skald/store/pgstore/internal/doctor"
+	"github.com/skald-go/skald/store/pgstore/internal/kept"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/recovery"
@@ -71,6 +72,7 @@ type core struct {
 	secret    atomic.Pointer[secret]
 	outbox    *outbox.Outbox
 	consumers *consumer.Consumers
+	kept      *kept.Kept
 	sagas     *saga.Sagas
 	steward   *steward.Steward
 	recovery  *recovery.Recovery
@@ -89,6 +91,7 @@ func newCore(r pgrun.Runner, o *Options) *core {
 	c.steward = steward.New(c.pg)
 	c.waker = wake.New(c.pg, o.Notify)
 	c.recovery = recovery.New(c.pg, c.waker.Wake)
+	c.kept = kept.New(c.pg)
 	c.sagas = saga.New(c.pg, c.waker)
 	c.consumers = consumer.New(c.pg, c.recovery)
 	return c
@@ -100,13 +103,11 @@ func texts() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	choices(raw)
 	inserts(raw)
-	raw["Claim"] = outbox.Bounded(raw["Claim"])
 	for _, room := range []func() (map[string]string, error){
-		audit.Statements, backlog.Statements, consumer.Statements, doctor.Statements, outbox.Statements,
-		recovery.Statements, saga.Statements, slot.Statements, steward.Statements, tables.Statements,
-		wake.Statements,
+		audit.Statements, backlog.Statements, consumer.Statements, doctor.Statements, kept.Statements,
+		outbox.Statements, recovery.Statements, saga.Statements, slot.Statements, steward.Statements,
+		tables.Statements, wake.Statements,
 	} {
 		more, err := room()
 		if err == nil {

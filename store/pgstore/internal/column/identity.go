@@ -26,3 +26,15 @@ func MessageKey(key []byte) []byte {
 	}
 	return Key(string(key))
 }
+
+// Identities are those of one table, and their places in the answer.
+type Identities struct {
+	Sources, IDs []string
+	Places       []int32
+}
+
+// Add adds one.
+func (w *Identities) Add(id store.Identity, place int) {
+	w.Sources, w.IDs, w.Places = append(w.Sources, Name(id.Source)), append(w.IDs, Name(id.ID)),
+		append(w.Places, int32(place))
+}

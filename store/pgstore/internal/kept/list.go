@@ -1,9 +1,10 @@
-package pgstore
+package kept
 
 import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/internal/keptrow"
@@ -11,18 +12,6 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/column"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
-
-// ofKey is what is kept, for who looks for a key: of two indexes, which have a part of it each.
-const ofKey = `(SELECT * FROM /*schema*/skald_parked WHERE blocks_key
-	UNION ALL SELECT * FROM /*schema*/skald_parked WHERE NOT blocks_key AND bytes >= 0) AS k`
-
-// choices makes the forms of the statements that list what is kept.
-func choices(raw map[string]string) {
-	for _, name := range []string{"Parked", "ParkedEnd"} {
-		raw[name+"OfKey"] = strings.ReplaceAll(raw[name], "/*from*/", ofKey)
-		raw[name] = strings.ReplaceAll(raw[name], "/*from*/", pgrun.Placeholder+"skald_parked")
-	}
-}
 
 // A choice is what a list of kept messages is made by: conditions, with their arguments.
 type choice struct {
@@ -79,14 +68,14 @@ func (w *choice) byRow(what *store.Sought) {
 	}
 	if held.IsHandle(what.About) { // which is in no envelope
 		w.is("id = ?", "text", column.Name(what.About))
-	} else if what.About != "" { // other parts of an envelope may have that text, too: see kept
+	} else if what.About != "" { // other parts of an envelope may have that text, too: see List
 		w.is("position(convert_to(?, 'UTF8') IN envelope) > 0", "text",
 			column.Legible(held.Within(what.About)))
 	}
 }
 
-// kept lists kept messages, and says how far it looked where Scan ended the list.
-func (c *core) kept(ctx context.Context, what store.Sought,
+// List lists kept messages, and says how far it looked where Scan ended the list.
+func (c *Kept) List(ctx context.Context, what store.Sought,
 	most int) (out []store.Parked, to int64, err error) {
 	if c.pg.Err != nil {
 		return nil, 0, c.pg.Err
@@ -131,4 +120,13 @@ func (c *core) kept(ctx context.Context, what store.Sought,
 		to = last
 	}
 	return out, to, err
+}
+
+// Count counts what is kept for a consumer.
+func (c *Kept) Count(ctx context.Context, consumer string) (n store.Keeping, err error) {
+	var oldest int64
+	err = c.pg.Short(ctx, "count kept messages", c.pg.Call("Keeping", column.Name(consumer)).Into(&n.Parked,
+		&n.Dead, &n.Bytes, &oldest))
+	n.Oldest = time.Duration(oldest) * time.Microsecond
+	return n, err
 }
