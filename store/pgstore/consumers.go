@@ -20,3 +20,13 @@ func (c *core) Rename(ctx context.Context, r store.Rename) (store.Renamed, error
 func (c *core) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
 	return c.kept.Claim(ctx, w)
 }
+
+// Seen looks marks up, all in one statement.
+func (c *core) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
+	return c.marks.Seen(ctx, consumer, ids)
+}
+
+// Reserve takes a key by lease: one round trip.
+func (c *core) Reserve(ctx context.Context, r store.Reservation) (store.Reserved, error) {
+	return c.marks.Reserve(ctx, r)
+}

@@ -22,7 +22,7 @@ func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err er
 			min(cmp.Or(l.Quarantined.Limit, defaultLimit), defaultLimit))
 	}
 	if err == nil && l.Steps != nil {
-		out.Steps, err = c.steps(ctx, *l.Steps)
+		out.Steps, err = c.steps.List(ctx, *l.Steps, cmp.Or(l.Steps.Limit, defaultLimit))
 	}
 	if err == nil && l.Tracked != nil {
 		out.Tracked, err = c.sagas.ListTracked(ctx, *l.Tracked, cmp.Or(l.Tracked.Limit, defaultLimit))
@@ -37,7 +37,7 @@ func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err er
 		out.Payloads, err = c.outbox.Payloads(ctx)
 	}
 	if err == nil && l.Locks != nil {
-		out.Locks, err = c.locks(ctx, *l.Locks)
+		out.Locks, err = c.entities.List(ctx, *l.Locks, cmp.Or(l.Locks.Limit, defaultLimit))
 	}
 	if err == nil && l.Waiting > 0 {
 		out.Waiting, err = c.outbox.Waiting(ctx, l.Waiting)

@@ -20,12 +20,15 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/backlog"
 	"github.com/skald-go/skald/store/pgstore/internal/consumer"
 	"github.com/skald-go/skald/store/pgstore/internal/doctor"
+	"github.com/skald-go/skald/store/pgstore/internal/entity"
 	"github.com/skald-go/skald/store/pgstore/internal/kept"
+	"github.com/skald-go/skald/store/pgstore/internal/mark"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/recovery"
 	"github.com/skald-go/skald/store/pgstore/internal/saga"
 	"github.com/skald-go/skald/store/pgstore/internal/slot"
+	"github.com/skald-go/skald/store/pgstore/internal/step"
 	"github.com/skald-go/skald/store/pgstore/internal/steward"
 	"github.com/skald-go/skald/store/pgstore/internal/tables"
 	"github.com/skald-go/skald/store/pgstore/internal/wake"
@@ -73,6 +76,9 @@ type core struct {
 	outbox    *outbox.Outbox
 	consumers *consumer.Consumers
 	kept      *kept.Kept
+	marks     *mark.Marks
+	steps     *step.Steps
+	entities  *entity.Entities
 	sagas     *saga.Sagas
 	steward   *steward.Steward
 	recovery  *recovery.Recovery
@@ -92,6 +98,9 @@ func newCore(r pgrun.Runner, o *Options) *core {
 	c.waker = wake.New(c.pg, o.Notify)
 	c.recovery = recovery.New(c.pg, c.waker.Wake)
 	c.kept = kept.New(c.pg)
+	c.marks = mark.New(c.pg, c.kept)
+	c.steps = step.New(c.pg)
+	c.entities = entity.New(c.pg)
 	c.sagas = saga.New(c.pg, c.waker)
 	c.consumers = consumer.New(c.pg, c.recovery)
 	return c
@@ -103,11 +112,10 @@ func texts() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	inserts(raw)
 	for _, room := range []func() (map[string]string, error){
-		audit.Statements, backlog.Statements, consumer.Statements, doctor.Statements, kept.Statements,
-		outbox.Statements, recovery.Statements, saga.Statements, slot.Statements, steward.Statements,
-		tables.Statements, wake.Statements,
+		audit.Statements, backlog.Statements, consumer.Statements, doctor.Statements, entity.Statements,
+		kept.Statements, mark.Statements, outbox.Statements, recovery.Statements, saga.Statements,
+		slot.Statements, step.Statements, steward.Statements, tables.Statements, wake.Statements,
 	} {
 		more, err := room()
 		if err == nil {

@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/entity"
+	"github.com/skald-go/skald/store/pgstore/internal/mark"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/saga"
 )
@@ -46,7 +48,7 @@ type sqlUnit struct {
 	tx    *sql.Tx
 	stop  context.CancelFunc // of the transaction, which would else outlive a lost server
 	found store.Found
-	have  entities
+	have  entity.Locked
 	kept  bool // see unit
 }
 
@@ -61,7 +63,7 @@ func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.
 		u.end()
 		return nil, fmt.Errorf("begin: %w", s.pg.Beginning(err))
 	}
-	u.have, u.kept = locked(in, u.found), holding(u.found) && !many(in)
+	u.have, u.kept = entity.LockedBy(in, u.found), mark.Holding(u.found) && !mark.Many(in)
 	return u, nil
 }
 

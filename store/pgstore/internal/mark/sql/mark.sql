@@ -85,9 +85,6 @@ WITH i AS (
 )
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM i), 'an answer');
 
--- name: Secret
-SELECT value FROM /*schema*/skald_setting WHERE name = 'fingerprint key';
-
 -- name: InsertMarks
 -- InsertMark for many, in their order. Those that FindTurns told get none. Scalar subqueries stay probes of a key, whatever the
 -- statistics say.

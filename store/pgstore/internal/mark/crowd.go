@@ -1,4 +1,4 @@
-package pgstore
+package mark
 
 import (
 	"slices"
@@ -12,9 +12,9 @@ import (
 // then their marks are inserted, then the entities are locked, each in one order for all. A message that is
 // kept gets no mark, so that the others can be committed.
 
-// many tells an intake that these statements can take: its marks are of one consumer, and each of another
+// Many tells an intake that these statements can take: its marks are of one consumer, and each of another
 // message.
-func many(in store.Intake) bool {
+func Many(in store.Intake) bool {
 	marks := in.Marks
 	if len(marks) < 2 || len(in.Steps) > 0 {
 		return false
@@ -33,8 +33,8 @@ func many(in store.Intake) bool {
 // called is the identity of m as the columns have it.
 func called(m *store.Mark) [2]string { return [2]string{column.Name(m.Source), column.Name(m.ID)} }
 
-// holding tells of verdicts by which a message must get no mark.
-func holding(found store.Found) bool {
+// Holding tells of verdicts by which a message must get no mark.
+func Holding(found store.Found) bool {
 	return slices.ContainsFunc(found.Marks, func(v store.Verdict) bool {
 		return v.Outcome == store.Waiting || v.Outcome == store.Dead || v.Outcome == store.Behind ||
 			v.Outcome == store.Stale
@@ -43,16 +43,16 @@ func holding(found store.Found) bool {
 
 // A crowd is the marks of such an intake.
 type crowd struct {
-	c     *core
+	c     *Marks
 	marks []store.Mark
 	fresh []bool // so far
 	found []store.Verdict
 }
 
-// takeMany is intake for many messages.
-func (c *core) takeMany(in store.Intake, found *store.Found) ([]pgrun.Call, error) {
-	w := &crowd{c: c, marks: in.Marks, found: found.Marks, fresh: make([]bool, len(in.Marks))}
-	list := pgrun.Order(in.Marks, byIdentity)
+// TakeMany are the calls for marks of Many. The planner is narrowed then: Widen ends it.
+func (c *Marks) TakeMany(marks []store.Mark, found []store.Verdict) ([]pgrun.Call, error) {
+	w := &crowd{c: c, marks: marks, found: found, fresh: make([]bool, len(marks))}
+	list := pgrun.Order(marks, byIdentity)
 	for _, i := range list {
 		w.fresh[i] = true
 	}
@@ -62,10 +62,11 @@ func (c *core) takeMany(in store.Intake, found *store.Found) ([]pgrun.Call, erro
 	if err != nil {
 		return nil, err
 	}
-	calls := append(append([]pgrun.Call{narrow}, w.turns()...), insert, w.find(list))
-	calls = append(calls, c.lockMany(in.Locks, found.Locks)...)
-	return append(calls, c.pg.Call("Widen")), nil
+	return append(append([]pgrun.Call{narrow}, w.turns()...), insert, w.find(list)), nil
 }
+
+// Widen has the planner as it was before TakeMany.
+func (c *Marks) Widen() pgrun.Call { return c.pg.Call("Widen") }
 
 // turns are the calls that lock the keys, and say which messages are kept, or behind one that is.
 func (w *crowd) turns() []pgrun.Call {
@@ -244,36 +245,4 @@ func (w *crowd) find(list []int) pgrun.Call {
 			return err
 		},
 	}
-}
-
-// lockMany is the call that locks entities, each once.
-func (c *core) lockMany(locks []store.Lock, found []int64) []pgrun.Call {
-	if len(locks) == 0 {
-		return nil
-	}
-	var spaces []string
-	var keys [][]byte
-	places := map[[2]string][]int{}
-	for _, i := range pgrun.Order(locks, byEntity) {
-		space, key := column.Name(locks[i].Space), column.Key(locks[i].Key)
-		e := [2]string{space, string(key)}
-		if places[e] == nil {
-			spaces, keys = append(spaces, space), append(keys, key)
-		}
-		places[e] = append(places[e], i)
-	}
-	lock := c.pg.Call("LockEntities", spaces, keys)
-	lock.Scan = func(row pgrun.Scanner) error {
-		var space string
-		var key column.Blob
-		var version int64
-		if err := row.Scan(&space, &key, &version); err != nil {
-			return err
-		}
-		for _, i := range places[[2]string{space, string(key)}] {
-			found[i] = version
-		}
-		return nil
-	}
-	return []pgrun.Call{lock}
 }

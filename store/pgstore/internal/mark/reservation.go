@@ -1,4 +1,4 @@
-package pgstore
+package mark
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 )
 
 // Reserve takes a key by lease: one round trip.
-func (c *core) Reserve(ctx context.Context, r store.Reservation) (out store.Reserved, err error) {
+func (c *Marks) Reserve(ctx context.Context, r store.Reservation) (out store.Reserved, err error) {
 	key := []any{column.Name(r.Consumer), column.Name(r.Source), column.Name(r.ID)}
 	written := writtenAt(r.ID)
 	mine, rival, done, old := false, false, false, false
@@ -52,8 +52,8 @@ func (c *core) Reserve(ctx context.Context, r store.Reservation) (out store.Rese
 	return out, nil
 }
 
-// guardReservation are the calls that give a key back, or raise.
-func (c *core) guardReservation(r *store.Reservation) []pgrun.Call {
+// GuardReservation are the calls that give a key back, or raise.
+func (c *Marks) GuardReservation(r *store.Reservation) []pgrun.Call {
 	if r == nil {
 		return nil
 	}

@@ -1,7 +1,6 @@
-package pgstore
+package step
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -10,9 +9,9 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
-// steps lists steps.
-func (c *core) steps(ctx context.Context, q store.StepQuery) (out []store.StepRecord, err error) {
-	limit := int32(cmp.Or(q.Limit, defaultLimit))
+// List lists steps.
+func (c *Steps) List(ctx context.Context, q store.StepQuery, most int) (out []store.StepRecord, err error) {
+	limit := int32(most)
 	list := c.pg.Call("ListSteps", column.Name(q.Consumer), column.Name(q.Saga), column.Legible(q.OutsideKey),
 		int16(q.State), q.Dropped, limit)
 	list.Scan = func(row pgrun.Scanner) error {

@@ -1,7 +1,6 @@
-package pgstore
+package entity
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/skald-go/skald/store"
@@ -12,15 +11,15 @@ import (
 // entityPages is how many pages of the table of entities are looked through for those that are locked.
 const entityPages = 1000
 
-// locks lists entities that are locked, and keys that are reserved: one round trip.
-func (c *core) locks(ctx context.Context, q store.LockQuery) (out store.Locks, err error) {
+// List lists entities that are locked, and keys that are reserved: one round trip.
+func (c *Entities) List(ctx context.Context, q store.LockQuery, most int) (out store.Locks, err error) {
 	out.Told = true
-	limit := int32(cmp.Or(q.Limit, defaultLimit))
-	args := []any{(*string)(nil), []byte(nil)}
+	limit := int32(most)
+	asked := []any{(*string)(nil), []byte(nil)}
 	if q.Entity != nil {
-		args = lockArgs(*q.Entity)
+		asked = args(*q.Entity)
 	}
-	entities := c.pg.Call("ListLocked", append(args, int64(entityPages), limit)...)
+	entities := c.pg.Call("ListLocked", append(asked, int64(entityPages), limit)...)
 	entities.Scan = func(row pgrun.Scanner) error {
 		var e store.LockedEntity
 		var key column.Blob
