@@ -71,8 +71,7 @@ func keepArg(m *store.Mark) *int64 {
 
 // Take are the calls for the marks of an intake, and their turns. A transaction that is READ COMMITTED sees
 // what a rival has committed meanwhile.
-func (c *Marks) Take(marks []store.Mark, found []store.Verdict,
-	committed bool) ([]pgrun.Call, error) {
+func (c *Marks) Take(marks []store.Mark, found []store.Verdict, committed bool) ([]pgrun.Call, error) {
 	if len(marks) == 1 && committed {
 		if calls, err := c.alone(&marks[0], &found[0]); len(calls) > 0 || err != nil {
 			return calls, err
