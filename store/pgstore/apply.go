@@ -8,6 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/saga"
 )
 
 const (
@@ -30,7 +31,7 @@ func (c *core) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 		return stood, err
 	case len(es) > 0 && outbox.CursorsOnly(es) == len(es):
 		return stood, c.outbox.KeepAll(ctx, es, stood)
-	case len(es) > 1 && movesOnly(es):
+	case len(es) > 1 && saga.MovesOnly(es):
 		return c.moveMany(ctx, es)
 	}
 	groups, err := c.groups(es, stood)
@@ -127,4 +128,28 @@ func (c *core) verdict(err error, e store.Effect) (bool, error) {
 		return false, nil
 	}
 	return false, pgrun.Limit(err, e.Rows)
+}
+
+// moveMany moves sagas together.
+func (c *core) moveMany(ctx context.Context, es []store.Effect) ([]bool, error) {
+	stood, err := c.sagas.MoveMany(ctx, es,
+		func(said []store.Effect) ([]pgrun.Call, error) { return c.outflow(said, nil, nil) })
+	if err != nil {
+		return make([]bool, len(es)), pgrun.Limit(err, messages(es))
+	}
+	var stand []store.Effect
+	for i := range es {
+		if stood[i] {
+			stand = append(stand, es[i])
+		}
+	}
+	c.stood(stand...)
+	return stood, nil
+}
+
+// stood wakes whoever waits for rows or sagas of effects that stand.
+func (c *core) stood(es ...store.Effect) {
+	if speaks(es) || saga.Stirs(es) {
+		c.waker.Wake()
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/rights"
+	"github.com/skald-go/skald/store/pgstore/internal/tables"
 )
 
 // Check tells, before first use, whether the tables are there, with the rights that as needs. The rights come
@@ -23,7 +24,7 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 	if err := c.pg.Short(ctx, "check", look, missing.Into(&what, &remedy)); err != nil {
 		return err
 	}
-	if err := encodings(server, client, database); err != nil {
+	if err := pgrun.CheckEncoding(server, client, database); err != nil {
 		return fmt.Errorf("check: %w", err)
 	}
 	if what != "" {
@@ -35,37 +36,17 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 	if err := c.pg.Short(ctx, "check", c.pg.Call("Version").Into(&applied, &builds)); err != nil {
 		return err
 	}
-	version, err := reached(applied)
+	version, err := tables.Reached(Migrations(), applied)
 	if err != nil {
 		return fmt.Errorf("check: %w", err)
 	}
-	if version < oldest || builds > newest() {
+	if version < oldest || builds > c.pg.Newest {
 		return c.pg.SchemaError(version)
 	}
 	if as != store.App {
 		return nil
 	}
 	return c.pg.Short(ctx, "check", c.recovery.Behind()...)
-}
-
-// encodings: what a client of another encoding sends is stored as other letters than it meant, and nothing
-// would tell.
-func encodings(server, client, database string) error {
-	switch {
-	case server != everyText:
-		return &store.EncodingError{Where: "the database " + database, Encoding: server,
-			Remedy: "make another one: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"}
-	case client != everyText:
-		return badClient(client)
-	}
-	return nil
-}
-
-const everyText = "UTF8"
-
-func badClient(encoding string) error {
-	return &store.EncodingError{Where: "the connection", Encoding: encoding,
-		Remedy: "add client_encoding=UTF8 to the URL, or ALTER ROLE … RESET client_encoding"}
 }
 
 // rolesCommand prints the rights of a role.

@@ -1,18 +1,16 @@
 package pgstore
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/effects"
-	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/audit"
+	"github.com/skald-go/skald/store/pgstore/internal/entity"
+	"github.com/skald-go/skald/store/pgstore/internal/kept"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
@@ -22,160 +20,39 @@ var (
 	errKept  = fmt.Errorf("its message is kept: %w", store.ErrLost)
 )
 
-// entities are those that a transaction has locked: each is raised once, however often it is named. The
-// version is 0 where only the server knows it yet.
-type entities map[[2]string]int64
-
-func byEntity(a, b store.Lock) int {
-	return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))
-}
-
-// keyBytes is a key as an index can hold it, a long one as its hash: an entry is limited. What looks like a
-// hash is hashed too.
-func keyBytes(key string) []byte {
-	if len(key) <= column.MaxName && !held.Hashed(key) {
-		return []byte(key)
-	}
-	return []byte(column.Name(key))
-}
-
-// keyOf is keyBytes of a message's key; nil: it has none.
-func keyOf(key []byte) []byte {
-	if key == nil {
-		return nil
-	}
-	return keyBytes(string(key))
-}
-
-func lockArgs(l store.Lock) []any { return []any{column.Name(l.Space), keyBytes(l.Key)} }
-
-// intake are the calls that take in, their answers going to found.
-func (c *core) intake(in store.Intake, found *store.Found) ([]pgrun.Call, error) {
-	if c.pg.Err != nil {
-		return nil, c.pg.Err
-	}
-	found.Marks, found.Steps, found.Locks = make([]store.Verdict, len(in.Marks)),
-		make([]store.Step, len(in.Steps)), make([]int64, len(in.Locks))
-	found.Sagas = make([]bool, len(in.Sagas))
-	take := c.takeEach
-	if many(in) {
-		take = c.takeMany
-	}
-	calls, err := take(in, found)
-	if err != nil {
-		return nil, err
-	}
-	calls = append(calls, c.holdSagas(in.Sagas, found.Sagas)...)
-	if len(in.Settings) > 0 {
-		set, err := c.settings(in.Settings)
-		if err != nil {
-			return nil, err
-		}
-		calls = append(calls, set) // last: a role or tenant is for the handler, not for marks and locks
-	}
-	return calls, nil
-}
-
-// takeEach takes mark by mark and lock by lock.
-func (c *core) takeEach(in store.Intake, found *store.Found) ([]pgrun.Call, error) {
-	calls, err := c.takeMarks(in, found.Marks)
-	if err != nil {
-		return nil, err
-	}
-	for _, i := range order(in.Steps, byStep) {
-		take, err := c.takeStep(&in.Steps[i], &found.Steps[i])
-		if err != nil {
-			return nil, err
-		}
-		calls = append(calls, take)
-	}
-	last := -1
-	for _, i := range order(in.Locks, byEntity) {
-		if last >= 0 && byEntity(in.Locks[last], in.Locks[i]) == 0 {
-			first, again := &found.Locks[last], &found.Locks[i]
-			calls[len(calls)-1].Scan = chain(calls[len(calls)-1].Scan, func() { *again = *first })
-			continue
-		}
-		last = i
-		calls = append(calls, c.pg.Call("LockEntity", lockArgs(in.Locks[i])...).Into(&found.Locks[i]))
-	}
-	return calls, nil
-}
-
-// takeMarks are the calls for the marks of an intake, and their turns.
-func (c *core) takeMarks(in store.Intake, found []store.Verdict) ([]pgrun.Call, error) {
-	marks := in.Marks
-	if len(marks) == 1 && isoLevel(in.Isolation) == pgx.ReadCommitted {
-		if calls, err := c.alone(&marks[0], &found[0]); len(calls) > 0 || err != nil {
-			return calls, err
-		}
-	}
-	calls := c.takeTurns(marks, found)
-	for _, i := range order(marks, byIdentity) {
-		take, err := c.takeMark(&marks[i], &found[i])
-		if err != nil {
-			return nil, err
-		}
-		calls = append(calls, take...)
-	}
-	return calls, nil
-}
-
-func chain(scan func(pgrun.Scanner) error, then func()) func(pgrun.Scanner) error {
-	return func(row pgrun.Scanner) error {
-		if err := scan(row); err != nil {
-			return err
-		}
-		then()
-		return nil
-	}
-}
-
-// locked are the entities that an intake has locked.
-func locked(in store.Intake, found store.Found) entities {
-	if len(in.Locks) == 0 {
-		return nil
-	}
-	out := entities{}
-	for i, l := range in.Locks {
-		out[[2]string{l.Space, l.Key}] = found.Locks[i]
-	}
-	return out
-}
-
 // outflow are the calls that carry out es in one transaction, which has taken in those marks: guards first,
-// then all rows after kept, in order.
-func (c *core) outflow(es []store.Effect, kept []outbox.Row, have entities,
+// then all rows, in order.
+func (c *core) outflow(es []store.Effect, rows []outbox.Row, have entity.Locked,
 	marks ...store.Mark) ([]pgrun.Call, error) {
-	ours := takenOf(marks, es)
-	calls := c.freeMany(es, ours)
+	ours := kept.TakenOf(marks, es)
+	calls := c.kept.FinishMany(es, ours)
 	together := len(calls) > 0
 	for i := range es {
 		e := &es[i]
 		if e.Mark != nil {
-			calls = append(calls, c.guardTurn(e.Mark)...)
-			mark, err := c.guardMark(e.Mark)
+			calls = append(calls, c.kept.GuardTurn(e.Mark)...)
+			mark, err := c.marks.Guard(e.Mark)
 			if err != nil {
 				return nil, err
 			}
 			calls = append(calls, mark...)
 		}
-		calls = append(calls, c.setStep(e.Step)...)
-		locks, err := c.guardLocks(e.Locks, &have)
+		calls = append(calls, c.steps.Set(e.Step)...)
+		locks, err := c.entities.Guard(e.Locks, &have)
 		if err != nil {
 			return nil, err
 		}
 		calls = append(calls, locks...)
-		moves, err := c.moveSaga(e.Saga)
+		moves, err := c.sagas.Move(e.Saga)
 		if err != nil {
 			return nil, err
 		}
 		calls = append(calls, moves...)
-		rows, err := outbox.Rows(e.Rows)
+		more, err := outbox.Rows(e.Rows)
 		if err != nil {
 			return nil, err
 		}
-		kept = append(kept, rows...)
+		rows = append(rows, more...)
 		if e.Shard != nil {
 			calls = append(calls, c.outbox.Progress(e.Shard)...)
 		}
@@ -183,44 +60,48 @@ func (c *core) outflow(es []store.Effect, kept []outbox.Row, have entities,
 		if err != nil {
 			return nil, err
 		}
-		keep, err := c.keep(e, together, ours)
+		keep, err := c.kept.Change(e, together, ours)
 		if err != nil {
 			return nil, err
 		}
-		calls = append(append(append(calls, apart...), keep...), c.noteStep(e.Park)...)
+		calls = append(append(append(calls, apart...), keep...), c.operate(e)...)
+		calls = append(calls, c.steps.Note(e.Park)...)
 	}
-	if len(kept) > 0 {
-		calls = append(calls, c.outbox.Insert(kept))
+	if len(rows) > 0 {
+		calls = append(calls, c.outbox.Insert(rows))
 	}
 	return calls, nil
 }
 
-// guardLocks locks what is not locked yet, and compares versions.
-func (c *core) guardLocks(locks []store.Lock, have *entities) ([]pgrun.Call, error) {
-	var calls []pgrun.Call
-	for _, i := range order(locks, byEntity) {
-		l := locks[i]
-		key := [2]string{l.Space, l.Key}
-		version, again := (*have)[key]
-		switch {
-		case again && (l.Version == 0 || l.Version == version):
-			continue
-		case again && version != 0:
-			return nil, fmt.Errorf("lock %s %s is at %d, not %d: %w", l.Space, l.Key, version, l.Version,
-				store.ErrLost)
-		case again:
-			calls = append(calls, c.pg.Call("CheckEntity", append(lockArgs(l), l.Version)...))
-		case l.Version == 0:
-			calls = append(calls, c.pg.Call("LockEntity", lockArgs(l)...))
-		default:
-			calls = append(calls, c.pg.Call("GuardEntity", append(lockArgs(l), l.Version)...))
+// keepApart are the calls for what e does with answers, reservations and the quarantine.
+func (c *core) keepApart(e *store.Effect) ([]pgrun.Call, error) {
+	calls := c.marks.GuardReservation(e.Reservation)
+	if e.Answer != nil {
+		answer, err := c.marks.Answer(e.Answer)
+		if err != nil {
+			return nil, err
 		}
-		if *have == nil {
-			*have = entities{}
-		}
-		(*have)[key] = l.Version
+		calls = append(calls, answer...)
 	}
-	return calls, nil
+	apart, err := c.kept.Quarantine(e)
+	return append(calls, apart...), err
+}
+
+// operate are the calls for what an operator does beside kept messages.
+func (c *core) operate(e *store.Effect) (calls []pgrun.Call) {
+	if e.Rewind != nil {
+		calls = append(calls, c.consumers.Rewind(e.Rewind))
+	}
+	if e.Control != nil {
+		calls = append(calls, c.consumers.Control(e.Control)...)
+	}
+	if e.DropDeferred != nil {
+		calls = append(calls, c.outbox.DropDeferred(e.DropDeferred.ID)...)
+	}
+	if e.Audit != nil {
+		calls = append(calls, audit.Note(c.pg, e.Audit))
+	}
+	return calls
 }
 
 // messages are the rows of es.

@@ -11,6 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/saga"
 )
 
 // lent is the transaction as the handler has it: it does all but end.
@@ -51,7 +52,7 @@ func (l *lent) Begin(ctx context.Context) (pgx.Tx, error) {
 				pgrun.Limit(l.s.pg.Explain(err), l.said(nil)))
 		}
 		l.kept, l.says = nil, nil
-		l.s.wake()
+		l.s.waker.Wake()
 	}
 	tx, err := l.Tx.Begin(ctx)
 	if err != nil {
@@ -134,8 +135,8 @@ func (s *Store) Write(ctx context.Context, tx pgx.Tx, es ...store.Effect) error 
 			return fmt.Errorf("write: %w", s.pg.Losing(err))
 		}
 	}
-	if stirs(es) {
-		s.wake()
+	if saga.Stirs(es) {
+		s.waker.Wake()
 	}
 	if len(rows) == 0 {
 		return ctx.Err()
@@ -144,15 +145,16 @@ func (s *Store) Write(ctx context.Context, tx pgx.Tx, es ...store.Effect) error 
 		return l.keep(ctx, rows, es)
 	}
 	if conn := tx.Conn(); conn != nil { // no round trip: the server tells it unasked
-		if encoding := conn.PgConn().ParameterStatus("client_encoding"); encoding != everyText &&
-			encoding != "" {
-			return fmt.Errorf("write: %w", badClient(encoding))
+		if encoding := conn.PgConn().ParameterStatus("client_encoding"); encoding != "" {
+			if err := pgrun.CheckClient(encoding); err != nil {
+				return fmt.Errorf("write: %w", err)
+			}
 		}
 	}
 	if err := pgrun.Exec(ctx, tx, s.outbox.Insert(rows)); err != nil {
 		return fmt.Errorf("write: %w", pgrun.Limit(s.pg.Explain(err), messages(es)))
 	}
-	s.wake()
+	s.waker.Wake()
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/audit"
 	"github.com/skald-go/skald/store/pgstore/internal/doctor"
 )
 
@@ -25,6 +26,6 @@ func (c *core) Recover(ctx context.Context, note *store.Audit) (store.Recovered,
 	if note == nil {
 		return c.recovery.Recover(ctx, nil)
 	}
-	noted := c.noting(note)
+	noted := audit.Note(c.pg, note)
 	return c.recovery.Recover(ctx, &noted)
 }

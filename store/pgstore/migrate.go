@@ -5,15 +5,9 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"strconv"
 	"strings"
-	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/skald-go/skald/internal/sqlfile"
-	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/tables"
 )
 
 //go:embed migration/*.sql
@@ -34,14 +28,7 @@ func Migrations() fs.FS {
 }
 
 // A Migration is one file.
-type Migration struct {
-	Version  int
-	Name     string // of the file
-	Checksum string // SHA-256 of the file, in hexadecimal
-
-	text   string
-	builds int // the oldest version that a build must know after it
-}
+type Migration = tables.Migration
 
 // MigrateOptions say how to migrate. The zero value works.
 type MigrateOptions struct {
@@ -54,16 +41,17 @@ type MigrateOptions struct {
 }
 
 // A ChangedError says that a migration was changed after it had been applied.
-type ChangedError struct{ Schema, Name string }
+type ChangedError = tables.ChangedError
 
-func (e *ChangedError) Error() string {
-	return fmt.Sprintf("store: %s was applied to schema %s in another text than this build has: do not edit an applied migration", e.Name, e.Schema)
-}
+// A SourceError says that the database has another name than the one that was asked for. The name is part of
+// the identity of every message: changing it would make repeats look new.
+type SourceError = tables.SourceError
+
+// A BusyError says that a lock was not to be had: whoever works on goes first.
+type BusyError = tables.BusyError
 
 // A Database is a *pgxpool.Pool or a *pgx.Conn.
-type Database interface {
-	Begin(ctx context.Context) (pgx.Tx, error)
-}
+type Database = tables.Database
 
 // Migrate makes the tables, or brings them up to date, in one transaction, and says what it did. Two at once
 // go one after the other. It waits for a lock on a table for 200 ms and gives way, so that nobody waits
@@ -72,207 +60,62 @@ type Database interface {
 // and the last for 1.6 s. After these 105 s it is a *BusyError; it is one too if ctx ends after a try that
 // was in vain.
 func Migrate(ctx context.Context, db Database, o *MigrateOptions) ([]Migration, error) {
-	m, err := newMigrator(o)
-	if err != nil {
-		return nil, fmt.Errorf("migrate: %w", err)
-	}
-	done, err := m.apply(ctx, db)
-	if err != nil {
-		return nil, fmt.Errorf("migrate: %w", m.explain(err))
-	}
-	return done, nil
+	return tables.Migrate(ctx, db, o.tables())
 }
 
 // Pending are the migrations that Migrate would apply. It changes nothing.
 func Pending(ctx context.Context, db Database, o *MigrateOptions) ([]Migration, error) {
-	m, err := newMigrator(o)
-	if err != nil {
-		return nil, fmt.Errorf("pending migrations: %w", err)
-	}
-	var out []Migration
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
-		if out, err = m.pending(ctx, tx); err == nil && len(out) < len(m.files) {
-			err = m.sameSource(ctx, tx)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("pending migrations: %w", m.explain(err))
-	}
-	return out, nil
+	return tables.Pending(ctx, db, o.tables())
 }
 
-type migrator struct {
-	*core
-	source string
-	files  []Migration
-	exists bool          // the schema
-	pause  time.Duration // between two tries for a lock
-
-	db  Database // of a change of the rings, which is many transactions
-	did []string
-}
-
-func newMigrator(o *MigrateOptions) (*migrator, error) {
+func (o *MigrateOptions) tables() tables.Options {
 	if o == nil {
 		o = &MigrateOptions{}
 	}
-	m := &migrator{core: newCore(nil, &Options{Schema: o.Schema}), source: o.Source, pause: lockPause}
-	if m.pg.Err != nil {
-		return nil, m.pg.Err
+	files := o.files
+	if files == nil {
+		files = Migrations()
 	}
-	var err error
-	from := o.files
-	if from == nil {
-		from = Migrations()
-	}
-	m.files, err = files(from, m.pg.Prefix)
-	return m, err
+	return tables.Options{DB: newCore(nil, &Options{Schema: o.Schema}).pg, Files: files, Source: o.Source,
+		Pause: tables.LockPause}
 }
 
-// files are the migrations of from, in order, with prefix before each name.
-func files(from fs.FS, prefix string) ([]Migration, error) {
-	list, err := sqlfile.Migrations(from, ".")
-	var out []Migration
-	for _, f := range list {
-		out = append(out, Migration{Version: f.Version, Name: f.Name, Checksum: f.Checksum,
-			text: pgrun.Qualified(f.Text, prefix), builds: f.Builds})
+// A Step is one migration as SQL for a tool of your own, with the note that it was applied. Run it as one
+// transaction.
+type Step = tables.Step
+
+// Steps are what Migrate would do to an empty schema, one for each migration, in order. The database's
+// encoding is to be UTF8.
+func Steps(o *MigrateOptions) ([]Step, error) { return tables.Steps(o.tables()) }
+
+// Script is all steps in one.
+func Script(o *MigrateOptions) (string, error) {
+	steps, err := Steps(o)
+	var b strings.Builder
+	for _, s := range steps {
+		fmt.Fprintf(&b, "-- %s.sql\n%s\n", s.Name, s.SQL)
 	}
-	return out, err
+	return b.String(), err
 }
 
-// newest is the version of the last migration that this build has.
-func newest() int {
-	all, err := sqlfile.Migrations(migrations, "migration")
-	if err != nil || len(all) == 0 {
-		return oldest // cannot be: a test reads them
-	}
-	return all[len(all)-1].Version
+// LeastSlots and MostSlots bound a ring.
+const (
+	LeastSlots = tables.LeastSlots
+	MostSlots  = tables.MostSlots
+)
+
+// ResizeOptions say how many slots the ring of the outbox is to have.
+type ResizeOptions struct {
+	Schema string // where the tables are. Default "public"
+	Outbox int    // of a day; rows can be kept two days less. 4 to 1,000; 0: as it is
 }
 
-// reached is the version that the tables have come to.
-func reached(applied string) (int, error) {
-	all, err := sqlfile.Migrations(migrations, "migration")
-	if err != nil {
-		return 0, err
+// Resize changes the ring while everything works, in short transactions: it says what it did. It can be ended
+// at any point and run again. For each lock it waits, gives way and tries again as Migrate does: for 200 ms
+// at first.
+func Resize(ctx context.Context, db Database, o *ResizeOptions) ([]string, error) {
+	if o == nil {
+		o = &ResizeOptions{}
 	}
-	var have []int
-	for text := range strings.SplitSeq(applied, ",") {
-		if n, err := strconv.Atoi(text); err == nil {
-			have = append(have, n)
-		}
-	}
-	return sqlfile.Reached(all, have), nil
-}
-
-// apply does what is to be done, as soon as it has its locks.
-func (m *migrator) apply(ctx context.Context, db Database) (done []Migration, err error) {
-	err = again(ctx, "a table", m.pause, func(wait time.Duration) error {
-		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
-			done, err = m.migrate(ctx, tx, wait)
-			return err
-		})
-	})
-	return done, err
-}
-
-// migrate waits for so long for a lock on a table.
-func (m *migrator) migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) ([]Migration, error) {
-	if err := m.look(ctx, tx); err != nil {
-		return nil, err
-	}
-	if _, err := tx.Exec(ctx, m.pg.SQL["LockMigrations"], m.pg.Schema); err != nil {
-		return nil, fmt.Errorf("lock: %w", err)
-	}
-	if err := m.look(ctx, tx); err != nil { // again, under the lock
-		return nil, err
-	}
-	if !m.exists {
-		if _, err := tx.Exec(ctx, "CREATE SCHEMA "+strings.TrimSuffix(m.pg.Prefix, ".")); err != nil {
-			return nil, fmt.Errorf("make schema: %w", err)
-		}
-	}
-	if _, err := tx.Exec(ctx, m.pg.SQL["CreateMigrations"]); err != nil {
-		return nil, fmt.Errorf("make skald_migration: %w", err)
-	}
-	todo, err := m.pending(ctx, tx)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := tx.Exec(ctx, m.pg.SQL["LockShort"], pgrun.Millis(wait)); err != nil {
-		return nil, err
-	}
-	for _, one := range todo {
-		if _, err := tx.Exec(ctx, one.text, pgx.QueryExecModeSimpleProtocol); err != nil {
-			return nil, fmt.Errorf("%s: %w", one.Name, err)
-		}
-		if _, err := tx.Exec(ctx, m.pg.SQL["InsertMigration"], one.Version, one.Name, one.Checksum,
-			one.builds); err != nil {
-			return nil, fmt.Errorf("%s: note it: %w", one.Name, err)
-		}
-	}
-	return todo, m.setSource(ctx, tx)
-}
-
-// explain says more of a missing right: whatever was refused, it is the migrator's.
-func (m *migrator) explain(err error) error {
-	if pgrun.SQLState(err) == "42501" {
-		return &store.RightError{What: pgrun.Refused(err), Err: err,
-			Remedy: "run what `skald roles migrator --schema " + pgrun.ShellWord(m.pg.Schema) +
-				"` prints, and migrate as a member of that role"}
-	}
-	return m.core.pg.Explain(err)
-}
-
-// look checks the encoding, fills in the default of the source and finds out whether the schema is there.
-func (m *migrator) look(ctx context.Context, tx pgx.Tx) error {
-	var server, client, database string
-	if err := tx.QueryRow(ctx, m.pg.SQL["Encoding"], m.pg.Schema).Scan(&server, &client, &database,
-		&m.exists); err != nil {
-		return fmt.Errorf("look at database: %w", err)
-	}
-	return encodings(server, client, database)
-}
-
-// pending compares what was applied with what there is. Migrations of a later build are fine as long as they
-// say so: a build that was rolled back must not fail for them.
-func (m *migrator) pending(ctx context.Context, tx pgx.Tx) ([]Migration, error) {
-	have, err := m.applied(ctx, tx)
-	if err != nil {
-		return nil, err
-	}
-	var todo []Migration
-	for _, one := range m.files {
-		switch was, ok := have[one.Version]; {
-		case !ok:
-			todo = append(todo, one)
-		case was.Checksum != one.Checksum:
-			return nil, &ChangedError{Schema: m.pg.Schema, Name: one.Name}
-		}
-		delete(have, one.Version)
-	}
-	for version, later := range have {
-		if later.builds > m.files[len(m.files)-1].Version {
-			return nil, m.pg.SchemaError(version)
-		}
-	}
-	return todo, nil
-}
-
-func (m *migrator) applied(ctx context.Context, tx pgx.Tx) (map[int]Migration, error) {
-	var there bool
-	if err := tx.QueryRow(ctx, m.pg.SQL["HasMigrations"]).Scan(&there); err != nil || !there {
-		return nil, err
-	}
-	rows, err := tx.Query(ctx, m.pg.SQL["Applied"])
-	if err != nil {
-		return nil, fmt.Errorf("applied migrations: %w", err)
-	}
-	have := map[int]Migration{}
-	var one Migration
-	_, err = pgx.ForEachRow(rows, []any{&one.Version, &one.Name, &one.Checksum, &one.builds}, func() error {
-		have[one.Version] = one
-		return nil
-	})
-	return have, err
+	return tables.Resize(ctx, db, newCore(nil, &Options{Schema: o.Schema}).pg, o.Outbox)
 }

@@ -16,11 +16,8 @@ func TestMigrateBehindAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = first.Rollback(ctx) }()
-	m, err := newMigrator(&MigrateOptions{Schema: b.schema})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := first.Exec(ctx, m.pg.SQL["LockMigrations"], b.schema); err != nil {
+	pg := newCore(nil, &Options{Schema: b.schema}).pg
+	if _, err := first.Exec(ctx, pg.SQL["LockMigrations"], b.schema); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
@@ -36,7 +33,7 @@ func TestMigrateBehindAnother(t *testing.T) {
 			t.Fatal("it does not wait")
 		}
 	}
-	if _, err := first.Exec(ctx, "CREATE SCHEMA "+strings.TrimSuffix(m.pg.Prefix, ".")); err != nil {
+	if _, err := first.Exec(ctx, "CREATE SCHEMA "+strings.TrimSuffix(pg.Prefix, ".")); err != nil {
 		t.Fatal(err)
 	}
 	if err := first.Commit(ctx); err != nil {

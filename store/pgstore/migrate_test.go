@@ -16,9 +16,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/ring"
 	"github.com/skald-go/skald/store/pgstore/internal/slot"
+	"github.com/skald-go/skald/store/pgstore/internal/tables"
 )
 
 // Interleaving 5.
@@ -54,9 +56,10 @@ func TestMigrateTwoAtOnce(t *testing.T) {
 // steps is how many migrations there are.
 func steps(t *testing.T) int {
 	t.Helper()
-	all, err := files(Migrations(), "")
-	if err != nil || len(all) == 0 || oldest > newest() {
-		t.Fatalf("%d migrations, versions %d to %d: %v", len(all), oldest, newest(), err)
+	all, err := sqlfile.Migrations(Migrations(), ".")
+	newest := tables.Newest(Migrations(), 0)
+	if err != nil || len(all) == 0 || oldest > newest {
+		t.Fatalf("%d migrations, versions %d to %d: %v", len(all), oldest, newest, err)
 	}
 	return len(all)
 }

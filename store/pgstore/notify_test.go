@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -102,23 +101,6 @@ func TestListenForSeveralSchemas(t *testing.T) {
 	await(t, "a notification for the first", a)
 	if _, err := Listen(one.url); err == nil {
 		t.Error("it listens for nobody")
-	}
-}
-
-// TestNotifyOfManyWrites: a burst is told by few, and the last of it always.
-func TestNotifyOfManyWrites(t *testing.T) { synctest.Test(t, manyWrites) }
-
-func manyWrites(t *testing.T) {
-	sent := make(chan struct{}, 1000)
-	n := &notifier{send: func(context.Context) { sent <- struct{}{} }}
-	for range 10_000 {
-		n.tell()
-	}
-	await(t, "the first", sent)
-	n.tell()
-	await(t, "one behind the burst", sent)
-	if more := len(sent); more > 5 {
-		t.Errorf("%d more", more)
 	}
 }
 

@@ -3,10 +3,10 @@ package pgstore
 import (
 	"cmp"
 	"context"
-	"math"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/audit"
+	"github.com/skald-go/skald/store/pgstore/internal/backlog"
 )
 
 // defaultLimit is how many a list has at most if it is not said.
@@ -15,28 +15,29 @@ const defaultLimit = 1000
 // List lists messages that are kept or in quarantine, steps, and sagas.
 func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err error) {
 	if l.Kept != nil {
-		out.Kept, out.KeptTo, err = c.kept(ctx, *l.Kept, cmp.Or(l.Kept.Limit, defaultLimit))
+		out.Kept, out.KeptTo, err = c.kept.List(ctx, *l.Kept, cmp.Or(l.Kept.Limit, defaultLimit))
 	}
 	if err == nil && l.Quarantined != nil {
-		out.Quarantined, err = c.quarantined(ctx, *l.Quarantined)
+		out.Quarantined, err = c.kept.Quarantined(ctx, *l.Quarantined,
+			min(cmp.Or(l.Quarantined.Limit, defaultLimit), defaultLimit))
 	}
 	if err == nil && l.Steps != nil {
-		out.Steps, err = c.steps(ctx, *l.Steps)
+		out.Steps, err = c.steps.List(ctx, *l.Steps, cmp.Or(l.Steps.Limit, defaultLimit))
 	}
 	if err == nil && l.Tracked != nil {
-		out.Tracked, err = c.tracked(ctx, *l.Tracked)
+		out.Tracked, err = c.sagas.ListTracked(ctx, *l.Tracked, cmp.Or(l.Tracked.Limit, defaultLimit))
 	}
 	if err == nil && l.Sagas != nil {
-		out.Sagas, out.SagasTo, err = c.listSagas(ctx, *l.Sagas, cmp.Or(l.Sagas.Limit, defaultLimit))
+		out.Sagas, out.SagasTo, err = c.sagas.List(ctx, *l.Sagas, cmp.Or(l.Sagas.Limit, defaultLimit))
 	}
 	if err == nil && l.Definitions {
-		out.Definitions, err = c.listDefinitions(ctx)
+		out.Definitions, err = c.sagas.Definitions(ctx)
 	}
 	if err == nil && l.Payloads {
-		out.Payloads, err = c.payloads(ctx)
+		out.Payloads, err = c.outbox.Payloads(ctx)
 	}
 	if err == nil && l.Locks != nil {
-		out.Locks, err = c.locks(ctx, *l.Locks)
+		out.Locks, err = c.entities.List(ctx, *l.Locks, cmp.Or(l.Locks.Limit, defaultLimit))
 	}
 	if err == nil && l.Waiting > 0 {
 		out.Waiting, err = c.outbox.Waiting(ctx, l.Waiting)
@@ -46,11 +47,7 @@ func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err er
 
 // Audits lists what operators did.
 func (c *core) Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error) {
-	limit := int32(cmp.Or(q.Limit, defaultLimit))
-	if q.Run != "" {
-		return c.audited(ctx, c.pg.Call("Audited", column.Legible(q.Run), q.After, limit))
-	}
-	return c.audited(ctx, c.pg.Call("AuditedLast", cmp.Or(q.Before, math.MaxInt64), limit))
+	return audit.List(ctx, c.pg, q, cmp.Or(q.Limit, defaultLimit))
 }
 
 // Status tells how the database stands.
@@ -63,19 +60,19 @@ func (c *core) Status(ctx context.Context, q store.StatusQuery) (out store.Statu
 		if q.Outbox {
 			read = &out.Outbox
 		}
-		out.Backlog, err = c.backlog(ctx, read)
+		out.Backlog, err = backlog.Read(ctx, c.pg, read)
 	}
 	if err == nil && q.Keeping != "" {
-		out.Keeping, err = c.keptCount(ctx, q.Keeping)
+		out.Keeping, err = c.kept.Count(ctx, q.Keeping)
 	}
 	if err == nil && q.Left {
-		out.Left, err = c.leftKinds(ctx)
+		out.Left, err = c.consumers.Left(ctx)
 	}
 	if err == nil && q.Retention {
 		out.Retention, err = c.steward.Keeps(ctx)
 	}
 	if err == nil && q.Sagas {
-		err = c.countSagas(ctx, &out.Backlog)
+		err = c.sagas.Count(ctx, &out.Backlog)
 	}
 	return out, err
 }

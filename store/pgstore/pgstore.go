@@ -9,7 +9,6 @@ package pgstore
 
 import (
 	"embed"
-	"sync"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
@@ -17,12 +16,22 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/audit"
+	"github.com/skald-go/skald/store/pgstore/internal/backlog"
+	"github.com/skald-go/skald/store/pgstore/internal/consumer"
 	"github.com/skald-go/skald/store/pgstore/internal/doctor"
+	"github.com/skald-go/skald/store/pgstore/internal/entity"
+	"github.com/skald-go/skald/store/pgstore/internal/kept"
+	"github.com/skald-go/skald/store/pgstore/internal/mark"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/recovery"
+	"github.com/skald-go/skald/store/pgstore/internal/saga"
 	"github.com/skald-go/skald/store/pgstore/internal/slot"
+	"github.com/skald-go/skald/store/pgstore/internal/step"
 	"github.com/skald-go/skald/store/pgstore/internal/steward"
+	"github.com/skald-go/skald/store/pgstore/internal/tables"
+	"github.com/skald-go/skald/store/pgstore/internal/wake"
 )
 
 //go:embed sql/*.sql
@@ -62,13 +71,18 @@ func New(pool *pgxpool.Pool, o *Options) *Store {
 
 // core is what both stores share: everything but the user's transaction.
 type core struct {
-	pg       *pgrun.DB
-	secret   atomic.Pointer[secret]
-	outbox   *outbox.Outbox
-	steward  *steward.Steward
-	recovery *recovery.Recovery
-	notifier
-	waker
+	pg        *pgrun.DB
+	secret    atomic.Pointer[secret]
+	outbox    *outbox.Outbox
+	consumers *consumer.Consumers
+	kept      *kept.Kept
+	marks     *mark.Marks
+	steps     *step.Steps
+	entities  *entity.Entities
+	sagas     *saga.Sagas
+	steward   *steward.Steward
+	recovery  *recovery.Recovery
+	waker     *wake.Waker
 }
 
 func newCore(r pgrun.Runner, o *Options) *core {
@@ -78,13 +92,17 @@ func newCore(r pgrun.Runner, o *Options) *core {
 	c := &core{}
 	raw, err := texts()
 	c.pg = pgrun.New(r, o.Schema, raw, err)
-	c.pg.Oldest, c.pg.Newest = oldest, newest()
+	c.pg.Oldest, c.pg.Newest = oldest, tables.Newest(Migrations(), oldest)
 	c.outbox = outbox.New(c.pg)
 	c.steward = steward.New(c.pg)
-	c.recovery = recovery.New(c.pg, c.wake)
-	if o.Notify {
-		c.notifier.send = c.notify
-	}
+	c.waker = wake.New(c.pg, o.Notify)
+	c.recovery = recovery.New(c.pg, c.waker.Wake)
+	c.kept = kept.New(c.pg)
+	c.marks = mark.New(c.pg, c.kept)
+	c.steps = step.New(c.pg)
+	c.entities = entity.New(c.pg)
+	c.sagas = saga.New(c.pg, c.waker)
+	c.consumers = consumer.New(c.pg, c.recovery)
 	return c
 }
 
@@ -94,12 +112,10 @@ func texts() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	choices(raw)
-	inserts(raw)
-	sagas(raw)
-	raw["Claim"] = outbox.Bounded(raw["Claim"])
 	for _, room := range []func() (map[string]string, error){
-		outbox.Statements, slot.Statements, steward.Statements, doctor.Statements, recovery.Statements,
+		audit.Statements, backlog.Statements, consumer.Statements, doctor.Statements, entity.Statements,
+		kept.Statements, mark.Statements, outbox.Statements, recovery.Statements, saga.Statements,
+		slot.Statements, step.Statements, steward.Statements, tables.Statements, wake.Statements,
 	} {
 		more, err := room()
 		if err == nil {
@@ -129,27 +145,5 @@ func Outage(err error) bool { return pgrun.Outage(err) }
 
 func (c *core) Outage(err error) bool { return pgrun.Outage(err) }
 
-// waker knows of writes in this process.
-type waker struct {
-	mu sync.Mutex
-	ch chan struct{} // nil: nobody asks
-}
-
 // Woken is closed at the next write.
-func (w *waker) Woken() <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ch == nil {
-		w.ch = make(chan struct{})
-	}
-	return w.ch
-}
-
-func (w *waker) wake() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ch != nil {
-		close(w.ch)
-		w.ch = nil
-	}
-}
+func (c *core) Woken() <-chan struct{} { return c.waker.Woken() }

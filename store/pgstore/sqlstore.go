@@ -12,7 +12,10 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/entity"
+	"github.com/skald-go/skald/store/pgstore/internal/mark"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/saga"
 )
 
 // A SQLStore is PostgreSQL through database/sql. It is safe for concurrent use. Close the DB yourself.
@@ -45,7 +48,7 @@ type sqlUnit struct {
 	tx    *sql.Tx
 	stop  context.CancelFunc // of the transaction, which would else outlive a lost server
 	found store.Found
-	have  entities
+	have  entity.Locked
 	kept  bool // see unit
 }
 
@@ -60,7 +63,7 @@ func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.
 		u.end()
 		return nil, fmt.Errorf("begin: %w", s.pg.Beginning(err))
 	}
-	u.have, u.kept = locked(in, u.found), holding(u.found) && !many(in)
+	u.have, u.kept = entity.LockedBy(in, u.found), mark.Holding(u.found) && !mark.Many(in)
 	return u, nil
 }
 
@@ -265,8 +268,8 @@ func (s *SQLStore) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) er
 			return fmt.Errorf("write: %w", s.pg.Losing(err))
 		}
 	}
-	if stirs(es) {
-		s.wake()
+	if saga.Stirs(es) {
+		s.waker.Wake()
 	}
 	if len(rows) == 0 {
 		return ctx.Err()
@@ -281,6 +284,6 @@ func (s *SQLStore) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) er
 	if _, err := tx.ExecContext(ctx, c.SQL, c.Args...); err != nil {
 		return fmt.Errorf("write: %w", pgrun.Limit(s.pg.Explain(err), messages(es)))
 	}
-	s.wake()
+	s.waker.Wake()
 	return nil
 }

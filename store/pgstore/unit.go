@@ -9,7 +9,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/entity"
+	"github.com/skald-go/skald/store/pgstore/internal/mark"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/saga"
 )
 
 // A unit is a transaction of ours, lent to a handler.
@@ -19,7 +22,7 @@ type unit struct {
 	tx    *lent
 	found store.Found
 	marks []store.Mark // of the intake
-	have  entities
+	have  entity.Locked
 	sagas []store.SagaRef // that it has locked
 	kept  bool            // a message of it is, and has a mark all the same: it is for rolling back
 	nth   int             // of those in a row that were begun after each other's commit
@@ -54,8 +57,8 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 }
 
 func (u *unit) lend(conn *pgxpool.Conn, tx pgx.Tx, in store.Intake) {
-	u.conn, u.tx, u.marks, u.have = conn, &lent{Tx: tx, s: u.s}, in.Marks, locked(in, u.found)
-	u.sagas, u.kept = heldSagas(in, u.found), holding(u.found) && !many(in)
+	u.conn, u.tx, u.marks, u.have = conn, &lent{Tx: tx, s: u.s}, in.Marks, entity.LockedBy(in, u.found)
+	u.sagas, u.kept = saga.Held(in, u.found), mark.Holding(u.found) && !mark.Many(in)
 }
 
 func isoLevel(level store.Isolation) pgx.TxIsoLevel {
@@ -124,7 +127,7 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 func (u *unit) committed(ctx context.Context, err error, es []store.Effect) error {
 	if err == nil {
 		if len(u.tx.kept) > 0 {
-			u.s.wake()
+			u.s.waker.Wake()
 		}
 		u.s.stood(es...)
 		return nil
@@ -157,7 +160,7 @@ func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]p
 			pgx.ErrTxCommitRollback)
 	}
 	calls, err := u.s.outflow(es, u.tx.kept, u.have, u.marks...)
-	if u.moveHeld(calls) {
+	if u.s.sagas.MoveHeld(u.sagas, calls) {
 		return calls, err
 	}
 	return append([]pgrun.Call{u.s.pg.GuardLent()}, calls...), err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -15,13 +14,16 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/internal/pgbed"
+	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/tables"
 	"github.com/skald-go/skald/store/storetest"
 )
 
 // withNext are the migrations of this build and one of a build to come, testdata/migration/002_next.sql. It
 // changes a table that relays and migrations wait for.
-func withNext(t testing.TB) fs.FS {
+func withNext(t testing.TB) fstest.MapFS {
 	t.Helper()
 	all := fstest.MapFS{}
 	for _, from := range []fs.FS{Migrations(), os.DirFS("testdata/migration")} {
@@ -46,21 +48,22 @@ func (b *bed) next(t testing.TB) *MigrateOptions {
 }
 
 // migrateTo applies the migrations up to version.
-func (b *bed) migrateTo(t testing.TB, version int) *migrator {
+func (b *bed) migrateTo(t testing.TB, version int) {
 	t.Helper()
-	m, err := newMigrator(b.next(t))
+	o, files := b.next(t), withNext(t)
+	all, err := sqlfile.Migrations(files, ".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.files = slices.DeleteFunc(m.files, func(f Migration) bool { return f.Version > version })
-	err = pgx.BeginFunc(context.Background(), b.pool, func(tx pgx.Tx) error {
-		_, err := m.migrate(context.Background(), tx, firstWait)
-		return err
-	})
-	if err != nil {
+	for _, f := range all {
+		if f.Version > version {
+			delete(files, f.Name)
+		}
+	}
+	o.files = files
+	if _, err := Migrate(context.Background(), b.pool, o); err != nil {
 		t.Fatal(err)
 	}
-	return m
 }
 
 // The oldest tables that this build says it works with are enough for all that it does.
@@ -81,7 +84,7 @@ func TestConformanceOnTheOldestTables(t *testing.T) {
 				return err
 			}},
 	}
-	if oldest == newest() { // whose tables every other test has
+	if oldest == tables.Newest(Migrations(), oldest) { // whose tables every other test has
 		h.Sample = sample
 	}
 	storetest.Run(t, h)
@@ -141,7 +144,7 @@ const hot = `(c.relname ~ '^skald_(outbox|mark|entity|shard|snapshot|relay|defer
 func TestMigrationsDoNotStopAnybody(t *testing.T) {
 	b := bare(t)
 	ctx := context.Background()
-	full := b.migrateTo(t, 1)
+	b.migrateTo(t, 1)
 	b.exec(t,
 		`INSERT INTO {skald_outbox} (topic, key, type, data, slot) SELECT 'orders', n::text, 't', repeat('x', 200), n % 10 FROM generate_series(1, 50000) AS n`)
 	b.exec(t,
@@ -150,22 +153,24 @@ func TestMigrationsDoNotStopAnybody(t *testing.T) {
 		`INSERT INTO {skald_snapshot} (token, snapshot, seq, own_txid, at) SELECT 'x', pg_current_snapshot(), n, pg_current_xact_id(), now() FROM generate_series(1, 50000) AS n`)
 	b.exec(t,
 		`INSERT INTO {skald_entity} (space, key, version) SELECT 'a', n::text::bytea, 1 FROM generate_series(1, 50000) AS n`)
-	all, err := files(withNext(t), full.pg.Prefix)
+	all, err := sqlfile.Migrations(withNext(t), ".")
 	if err != nil {
 		t.Fatal(err)
 	}
+	prefix := newCore(nil, &Options{Schema: b.schema}).pg.Prefix
 	files := func() string {
 		return one[string](t, b,
 			`SELECT string_agg(c.oid || ':' || c.relfilenode, ',' ORDER BY c.oid) FROM pg_class AS c
 			WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND c.oid <= $2 AND `+hot, b.schema, one[uint32](t, b, `SELECT '{skald_deferred}'::regclass::oid`))
 	}
 	for _, f := range all[1:] {
+		text := pgrun.Qualified(f.Text, prefix)
 		before, took := files(), time.Hour
 		var locks string
 		for busy := time.Now().Add(time.Minute); ; { // the machine may be: the quickest of all
 			err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
 				begun := time.Now()
-				if _, err := tx.Exec(ctx, f.text, pgx.QueryExecModeSimpleProtocol); err != nil {
+				if _, err := tx.Exec(ctx, text, pgx.QueryExecModeSimpleProtocol); err != nil {
 					return fmt.Errorf("%s: %w", f.Name, err)
 				}
 				took = min(took, time.Since(begun))
@@ -185,7 +190,7 @@ func TestMigrationsDoNotStopAnybody(t *testing.T) {
 		if locks != "" && took > time.Second {
 			t.Errorf("%s takes %v while it holds %s", f.Name, took, locks)
 		}
-		if _, err := b.pool.Exec(ctx, f.text, pgx.QueryExecModeSimpleProtocol); err != nil {
+		if _, err := b.pool.Exec(ctx, text, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}
 		if after := files(); after != before {

@@ -57,7 +57,7 @@ func (s *Store) WAL(url string, o *WALOptions) (*WAL, error) {
 			return nil, fmt.Errorf("wal: %w", err)
 		}
 	}
-	reader := slot.NewReader(s.core.pg, s.core.outbox, s.waker.wake, config, slot.ReaderOptions(at))
+	reader := slot.NewReader(s.core.pg, s.core.outbox, s.waker.Here, config, slot.ReaderOptions(at))
 	return &WAL{core: s.core, reader: reader, named: s}, nil
 }
 

@@ -105,3 +105,9 @@ func scanAside(row pgrun.Scanner) (a store.DeferredRow, err error) {
 	}
 	return a, nil
 }
+
+// DropDeferred are the calls that give up a row that was deferred.
+func (o *Outbox) DropDeferred(id string) []pgrun.Call {
+	return []pgrun.Call{o.pg.Call("LockDeferred", column.Legible(id)),
+		o.pg.Call("DropDeferred", column.Legible(id))}
+}

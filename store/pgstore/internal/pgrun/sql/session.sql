@@ -26,3 +26,11 @@ SELECT /*here*/concat(
 	set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
 	set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('statement_timeout', '0', true),
 	set_config('plan_cache_mode', 'force_generic_plan', true), set_config('max_parallel_workers_per_gather', '0', true), set_config('jit', 'off', true));
+
+-- name: Settings
+-- The caller's own, for what follows in the transaction.
+SELECT set_config(s.name, s.value, true) FROM unnest($1::text[], $2::text[]) AS s(name, value);
+
+-- name: PlanOnce
+-- A plan for these arguments alone: most of the conditions say nothing, and the others choose the index.
+SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('jit', 'off', true);

@@ -1,0 +1,32 @@
+package pgstore
+
+import (
+	"context"
+
+	"github.com/skald-go/skald/store"
+)
+
+// Attend reads how far a consumer has come, and writes what its process knows: one round trip.
+func (c *core) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
+	return c.consumers.Attend(ctx, a)
+}
+
+// Rename gives what is kept of a consumer to another name.
+func (c *core) Rename(ctx context.Context, r store.Rename) (store.Renamed, error) {
+	return c.consumers.Rename(ctx, r)
+}
+
+// Claim takes due work.
+func (c *core) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+	return c.kept.Claim(ctx, w)
+}
+
+// Seen looks marks up, all in one statement.
+func (c *core) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
+	return c.marks.Seen(ctx, consumer, ids)
+}
+
+// Reserve takes a key by lease: one round trip.
+func (c *core) Reserve(ctx context.Context, r store.Reservation) (store.Reserved, error) {
+	return c.marks.Reserve(ctx, r)
+}

@@ -1,0 +1,101 @@
+package pgstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+)
+
+// writing are the calls of what an effect in a transaction of the caller's holds beside rows.
+func (c *core) writing(e *store.Effect) ([]pgrun.Call, error) {
+	calls, err := c.keepApart(e)
+	if err != nil {
+		return nil, err
+	}
+	moves, err := c.sagas.Move(e.Saga)
+	return append(calls, moves...), err
+}
+
+// entering are the calls of an intake in a transaction of the caller's own.
+func (c *core) entering(in store.Intake, found *store.Found) ([]pgrun.Call, error) {
+	in.Isolation = store.Serializable // of the caller's transaction nothing is known
+	calls, err := c.intake(in, found)
+	for i := range calls {
+		calls[i].With = ""
+	}
+	return calls, err
+}
+
+// Enter takes in within a transaction of the caller's own: one round trip, two where a mark is there.
+func (s *Store) Enter(ctx context.Context, tx pgx.Tx, in store.Intake) (found store.Found, err error) {
+	calls, err := s.entering(in, &found)
+	if err != nil {
+		return found, fmt.Errorf("enter: %w", err)
+	}
+	now, later := apart(in, calls)
+	if err := pgrun.SendIn(ctx, tx, now); err != nil {
+		return found, fmt.Errorf("enter: %w", s.pg.Beginning(err))
+	}
+	if err := pgrun.SendIn(ctx, tx, wantedOf(later)); err != nil {
+		return found, fmt.Errorf("enter: %w", s.pg.Beginning(err))
+	}
+	return found, nil
+}
+
+func wantedOf(calls []pgrun.Call) (out []pgrun.Call) {
+	for _, c := range calls {
+		if c.Need() {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Enter takes in within a transaction of the caller's own, statement by statement.
+func (s *SQLStore) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found store.Found, err error) {
+	calls, err := s.entering(in, &found)
+	if err != nil {
+		return found, fmt.Errorf("enter: %w", err)
+	}
+	for _, c := range calls {
+		if c.Need != nil && !c.Need() {
+			continue
+		}
+		if err := s.one(ctx, tx, c); err != nil {
+			return found, fmt.Errorf("enter: %w", s.pg.Beginning(err))
+		}
+	}
+	return found, nil
+}
+
+// one carries out a call by itself.
+func (s *SQLStore) one(ctx context.Context, tx *sql.Tx, c pgrun.Call) (err error) {
+	if !s.pgx {
+		return pgrun.SendText(ctx, tx, "", []pgrun.Call{c})
+	}
+	if c.Scan == nil {
+		did, err := tx.ExecContext(ctx, c.SQL, c.Args...)
+		if err == nil && c.Done != nil {
+			n, _ := did.RowsAffected() // pgx always knows
+			c.Done(n)
+		}
+		return err
+	}
+	rows, err := tx.QueryContext(ctx, c.SQL, c.Args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		if err := c.Scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

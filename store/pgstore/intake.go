@@ -1,0 +1,86 @@
+package pgstore
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/consumer"
+	"github.com/skald-go/skald/store/pgstore/internal/mark"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/step"
+)
+
+// intake are the calls that take in, their answers going to found.
+func (c *core) intake(in store.Intake, found *store.Found) ([]pgrun.Call, error) {
+	if c.pg.Err != nil {
+		return nil, c.pg.Err
+	}
+	found.Marks, found.Steps, found.Locks = make([]store.Verdict, len(in.Marks)),
+		make([]store.Step, len(in.Steps)), make([]int64, len(in.Locks))
+	found.Sagas = make([]bool, len(in.Sagas))
+	take := c.takeEach
+	if mark.Many(in) {
+		take = c.takeMany
+	}
+	calls, err := take(in, found)
+	if err != nil {
+		return nil, err
+	}
+	calls = append(calls, c.sagas.Hold(in.Sagas, found.Sagas)...)
+	if len(in.Settings) > 0 {
+		set, err := c.pg.Settings(in.Settings)
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, set) // last: a role or tenant is for the handler, not for marks and locks
+	}
+	return calls, nil
+}
+
+// takeEach takes mark by mark and lock by lock.
+func (c *core) takeEach(in store.Intake, found *store.Found) ([]pgrun.Call, error) {
+	calls, err := c.marks.Take(in.Marks, found.Marks, isoLevel(in.Isolation) == pgx.ReadCommitted)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range pgrun.Order(in.Steps, step.Compare) {
+		take, err := c.steps.Take(&in.Steps[i], &found.Steps[i])
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, take)
+	}
+	return c.entities.Take(calls, in.Locks, found.Locks), nil
+}
+
+// takeMany is takeEach for many messages.
+func (c *core) takeMany(in store.Intake, found *store.Found) ([]pgrun.Call, error) {
+	calls, err := c.marks.TakeMany(in.Marks, found.Marks)
+	if err != nil {
+		return nil, err
+	}
+	calls = append(calls, c.entities.TakeMany(in.Locks, found.Locks)...)
+	return append(calls, c.marks.Widen()), nil
+}
+
+// bind puts the session's bounds before the calls of an intake: into the first of them where it can take them
+// along.
+func (c *core) bind(in store.Intake, calls []pgrun.Call) []pgrun.Call {
+	wait, idle := cmp.Or(in.Wait, pgrun.DefaultWait), cmp.Or(in.Handle, pgrun.DefaultHandle)
+	if len(calls) > 0 && calls[0].With != "" {
+		calls[0].SQL, calls[0].Args = calls[0].With,
+			append(calls[0].Args, pgrun.Millis(wait), pgrun.Millis(idle))
+	} else {
+		calls = slices.Insert(calls, 0, c.pg.Session(wait, idle))
+	}
+	switch {
+	case calls[0].Server:
+		calls[0].Args = append(calls[0].Args, consumer.Began(in.Server))
+	case in.Server != "":
+		calls = slices.Insert(calls, 1, c.pg.Call("GuardServer", consumer.Began(in.Server)))
+	}
+	return calls
+}

@@ -1,0 +1,91 @@
+// Package backlog is how much waits in a database, and for how long.
+package backlog
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/sqlfile"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+)
+
+//go:embed sql/*.sql
+var statements embed.FS
+
+// Statements are the statements of a backlog, with a placeholder for the schema.
+func Statements() (map[string]string, error) {
+	return sqlfile.Load(statements, "sql", pgrun.Placeholder)
+}
+
+// Read reads the views of the contract. How the outbox stands is taken from its status, where that was
+// read: to look at its rows again takes as long as all the rest.
+func Read(ctx context.Context, pg *pgrun.DB, outbox *store.OutboxStatus) (store.Backlog, error) {
+	var b store.Backlog
+	var oldest, retained int64 // milliseconds
+	kept := pg.Call("KeptFor")
+	kept.Scan = func(row pgrun.Scanner) error {
+		var k store.Kept
+		var parked, apart, called int64 // milliseconds
+		err := row.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &parked, &k.Conflicts, &k.TooOld, &apart,
+			&k.Calls, &called)
+		column.Handles(&k.Consumer)
+		k.Oldest, k.Apart = column.Past(parked), column.Past(apart)
+		k.Called = column.Past(called)
+		b.Kept = append(b.Kept, k)
+		return err
+	}
+	going := pg.Call("Progress")
+	going.Scan = func(row pgrun.Scanner) error { return scanProgress(row, &b) }
+	reserved := pg.Call("CountReservations")
+	reserved.Scan = func(row pgrun.Scanner) error {
+		var r store.ReservedCounts
+		err := row.Scan(&r.Consumer, &r.Held, &r.Expired)
+		column.Handles(&r.Consumer)
+		b.Reserved = append(b.Reserved, r)
+		return err
+	}
+	first := pg.Call("Backlog").Into(&b.Source, &b.Pending, &oldest, &b.Deferred, &retained, &b.Free)
+	if outbox != nil {
+		first = pg.Call("BacklogRest").Into(&b.Source, &retained)
+	}
+	err := pg.Short(ctx, "read backlog", first, kept, going, reserved)
+	if err != nil {
+		return store.Backlog{}, err
+	}
+	b.Oldest, b.Retained = column.Past(oldest), column.Past(retained)
+	if outbox != nil {
+		b.Pending, b.Oldest, b.Deferred = outbox.Pending, outbox.Oldest, outbox.Deferred
+		for _, l := range outbox.Shards {
+			if l.Owner == "" {
+				b.Free++
+			}
+		}
+	}
+	return b, nil
+}
+
+// scanProgress adds how one consumer or relay gets on.
+func scanProgress(row pgrun.Scanner, b *store.Backlog) error {
+	var kind, name, topics string
+	var heard, progress int64 // milliseconds
+	if err := row.Scan(&kind, &name, &heard, &progress, &topics); err != nil {
+		return err
+	}
+	moved := time.Duration(progress) * time.Millisecond
+	if kind == "relay" {
+		b.Relays = append(b.Relays, store.RelayProgress{Owner: name, Progress: moved})
+		return nil
+	}
+	column.Handles(&name)
+	c := store.Consumer{Name: name, Heard: time.Duration(heard) * time.Millisecond, Progress: moved}
+	if err := json.Unmarshal([]byte(topics), &c.Topics); err != nil {
+		return fmt.Errorf("topics of consumer %s: %w", name, err)
+	}
+	b.Consumers = append(b.Consumers, c)
+	return nil
+}

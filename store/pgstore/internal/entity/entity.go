@@ -1,0 +1,134 @@
+// Package entity is the entities that messages lock: a row each, with a version that every lock raises.
+package entity
+
+import (
+	"cmp"
+	"embed"
+	"fmt"
+
+	"github.com/skald-go/skald/internal/sqlfile"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+)
+
+//go:embed sql/*.sql
+var statements embed.FS
+
+// Statements are the statements about entities, with a placeholder for the schema.
+func Statements() (map[string]string, error) {
+	return sqlfile.Load(statements, "sql", pgrun.Placeholder)
+}
+
+// Entities are those of one database.
+type Entities struct{ pg *pgrun.DB }
+
+// New are the entities in pg.
+func New(pg *pgrun.DB) *Entities { return &Entities{pg} }
+
+// Locked are the entities that a transaction has locked: each is raised once, however often it is named. The
+// version is 0 where only the server knows it yet.
+type Locked map[[2]string]int64
+
+func byEntity(a, b store.Lock) int {
+	return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))
+}
+
+func args(l store.Lock) []any { return []any{column.Name(l.Space), column.Key(l.Key)} }
+
+// LockedBy are those that an intake has locked.
+func LockedBy(in store.Intake, found store.Found) Locked {
+	if len(in.Locks) == 0 {
+		return nil
+	}
+	out := Locked{}
+	for i, l := range in.Locks {
+		out[[2]string{l.Space, l.Key}] = found.Locks[i]
+	}
+	return out
+}
+
+// Take adds to calls those that lock entities, one after the other.
+func (c *Entities) Take(calls []pgrun.Call, locks []store.Lock, found []int64) []pgrun.Call {
+	last := -1
+	for _, i := range pgrun.Order(locks, byEntity) {
+		if last >= 0 && byEntity(locks[last], locks[i]) == 0 {
+			first, again := &found[last], &found[i]
+			calls[len(calls)-1].Scan = chain(calls[len(calls)-1].Scan, func() { *again = *first })
+			continue
+		}
+		last = i
+		calls = append(calls, c.pg.Call("LockEntity", args(locks[i])...).Into(&found[i]))
+	}
+	return calls
+}
+
+func chain(scan func(pgrun.Scanner) error, then func()) func(pgrun.Scanner) error {
+	return func(row pgrun.Scanner) error {
+		if err := scan(row); err != nil {
+			return err
+		}
+		then()
+		return nil
+	}
+}
+
+// TakeMany is the call that locks entities, each once.
+func (c *Entities) TakeMany(locks []store.Lock, found []int64) []pgrun.Call {
+	if len(locks) == 0 {
+		return nil
+	}
+	var spaces []string
+	var keys [][]byte
+	places := map[[2]string][]int{}
+	for _, i := range pgrun.Order(locks, byEntity) {
+		space, key := column.Name(locks[i].Space), column.Key(locks[i].Key)
+		e := [2]string{space, string(key)}
+		if places[e] == nil {
+			spaces, keys = append(spaces, space), append(keys, key)
+		}
+		places[e] = append(places[e], i)
+	}
+	lock := c.pg.Call("LockEntities", spaces, keys)
+	lock.Scan = func(row pgrun.Scanner) error {
+		var space string
+		var key column.Blob
+		var version int64
+		if err := row.Scan(&space, &key, &version); err != nil {
+			return err
+		}
+		for _, i := range places[[2]string{space, string(key)}] {
+			found[i] = version
+		}
+		return nil
+	}
+	return []pgrun.Call{lock}
+}
+
+// Guard locks what is not locked yet, and compares versions.
+func (c *Entities) Guard(locks []store.Lock, have *Locked) ([]pgrun.Call, error) {
+	var calls []pgrun.Call
+	for _, i := range pgrun.Order(locks, byEntity) {
+		l := locks[i]
+		key := [2]string{l.Space, l.Key}
+		version, again := (*have)[key]
+		switch {
+		case again && (l.Version == 0 || l.Version == version):
+			continue
+		case again && version != 0:
+			return nil, fmt.Errorf("lock %s %s is at %d, not %d: %w", l.Space, l.Key, version, l.Version,
+				store.ErrLost)
+		case again:
+			calls = append(calls, c.pg.Call("CheckEntity", append(args(l), l.Version)...))
+		case l.Version == 0:
+			calls = append(calls, c.pg.Call("LockEntity", args(l)...))
+		default:
+			calls = append(calls, c.pg.Call("GuardEntity", append(args(l), l.Version)...))
+		}
+		if *have == nil {
+			*have = Locked{}
+		}
+		(*have)[key] = l.Version
+	}
+	return calls, nil
+}

@@ -1,0 +1,73 @@
+package kept
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+)
+
+// Turn is the number of the advisory lock of a consumer's key, or of a message without one. Two that share a
+// number only wait for each other.
+func (c *Kept) Turn(consumer string, id store.Identity, key []byte) int64 {
+	var room [256]byte // enough for most, so that nothing is allocated
+	b := room[:0]
+	part := func(s string) { b = append(binary.BigEndian.AppendUint64(b, uint64(len(s))), s...) }
+	part(c.pg.Prefix)
+	part(column.Name(consumer))
+	if key != nil {
+		b = append(binary.BigEndian.AppendUint64(b, uint64(len(key))), key...)
+	} else {
+		part(column.Name(id.Source))
+		part(column.Name(id.ID))
+	}
+	sum := sha256.Sum256(b)
+	return int64(binary.BigEndian.Uint64(sum[:]))
+}
+
+func (c *Kept) turnArgs(m *store.Mark) []any {
+	return []any{c.Turn(m.Consumer, m.Identity, m.Key), column.Name(m.Consumer), column.Name(m.Source),
+		column.Name(m.ID), column.MessageKey(m.Key), Tries(m)}
+}
+
+// Tries is the attempts that m was claimed with; nil: it arrives.
+func Tries(m *store.Mark) *int32 {
+	if m.KeyOrder != store.Retrying {
+		return nil
+	}
+	n := int32(m.Attempts)
+	return &n
+}
+
+// TakeTurns are the calls that lock the keys of marks, in one order for all, and say how the messages stand.
+func (c *Kept) TakeTurns(marks []store.Mark, found []store.Verdict) []pgrun.Call {
+	var calls []pgrun.Call
+	for i := range marks {
+		if marks[i].KeyOrder != store.Anytime {
+			take := c.pg.Call("KeyOrder", c.turnArgs(&marks[i])...).Into(&found[i].Outcome)
+			take.With, take.Server = c.pg.SQL["TakeKeyOrder"], true
+			calls = append(calls, take)
+		}
+	}
+	if len(calls) > 1 {
+		slices.SortStableFunc(calls, func(a, b pgrun.Call) int {
+			return cmp.Compare(a.Args[0].(int64), b.Args[0].(int64)) // the numbers of their locks
+		})
+		for i := range calls[1:] {
+			calls[i+1].With = "" // the session is bound by the first
+		}
+	}
+	return calls
+}
+
+// GuardTurn are the calls that lock the key of a mark, or raise.
+func (c *Kept) GuardTurn(m *store.Mark) []pgrun.Call {
+	if m.KeyOrder == store.Anytime {
+		return nil
+	}
+	return []pgrun.Call{c.pg.Call("GuardKeyOrder", c.turnArgs(m)...)}
+}

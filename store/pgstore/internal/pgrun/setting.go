@@ -1,0 +1,33 @@
+package pgrun
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+)
+
+// Settings is the call that makes list hold until the end of the transaction.
+func (d *DB) Settings(list []store.Setting) (Call, error) {
+	names, values := make([]string, len(list)), make([]string, len(list))
+	for i, s := range list {
+		names[i], values[i] = s.Name, s.Value
+	}
+	all := strings.Join(names, ", ")
+	for _, s := range list {
+		switch strings.ToLower(s.Name) {
+		case "lock_timeout", "idle_in_transaction_session_timeout", "synchronous_commit":
+			return Call{}, &SettingError{Names: all,
+				Err: fmt.Errorf("%s is Skald's own: see inbox.Options.Timeouts.Wait and Handle", s.Name)}
+		}
+		if !column.Storable(s.Name) || !column.Storable(s.Value) {
+			return Call{}, &SettingError{Names: all,
+				Err: fmt.Errorf("%q is no text, or its value is none", s.Name)}
+		}
+	}
+	set := d.Call("Settings", names, values)
+	set.Scan = func(Scanner) error { return nil }
+	set.Fail = func(err error) error { return &SettingError{Names: all, Err: err} }
+	return set, nil
+}

@@ -1,0 +1,136 @@
+// Package step is the steps of sagas that messages take and undo.
+package step
+
+import (
+	"cmp"
+	"embed"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/skald-go/skald/internal/sqlfile"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+)
+
+//go:embed sql/*.sql
+var statements embed.FS
+
+// forgottenStep is a fragment of the statements that take a step: see TakeStep. No floor is above a saga of
+// the last hour: see leastSteps.
+const forgottenStep = `s.was = 0 AND CASE WHEN s.begun > clock_timestamp() - interval '1 hour' THEN false
+		ELSE EXISTS (SELECT FROM /*schema*/skald_step AS o
+				WHERE o.consumer = $1::text AND o.saga = $2::text AND o.step = $3::text AND o.occurrence = $4::text)
+			OR EXISTS (SELECT FROM /*schema*/skald_step_floor AS f
+				WHERE f.consumer = $1::text AND f.step = $3::text AND f.at > coalesce(s.begun, '-infinity')) END`
+
+// Statements are the statements about steps, with a placeholder for the schema.
+func Statements() (map[string]string, error) {
+	raw, err := sqlfile.Load(statements, "sql", pgrun.Placeholder)
+	for name, text := range raw {
+		raw[name] = strings.ReplaceAll(text, "/*forgotten*/", forgottenStep)
+	}
+	return raw, err
+}
+
+// Steps are those of one database.
+type Steps struct{ pg *pgrun.DB }
+
+// New are the steps in pg.
+func New(pg *pgrun.DB) *Steps { return &Steps{pg} }
+
+// Compare orders steps.
+func Compare(a, b store.Step) int {
+	return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Saga, b.Saga),
+		cmp.Compare(a.Name, b.Name), cmp.Compare(a.Occurrence, b.Occurrence))
+}
+
+func args(s *store.Step, more ...any) []any {
+	return append([]any{column.Name(s.Consumer), column.Name(s.Saga), column.Name(s.Name),
+		column.Name(s.Occurrence)}, more...)
+}
+
+// free tells of a step that a message may take.
+func free(s store.StepState) bool {
+	return s == store.StepAbsent || s == store.StepParked || s == store.StepDead
+}
+
+// Take is the call that takes or undoes s, and says into found how it stood before.
+func (c *Steps) Take(s, found *store.Step) (take pgrun.Call, err error) {
+	switch s.State {
+	case store.StepDone, store.StepCalling:
+		take = c.pg.Call("TakeStep", args(s, int16(s.State), column.Name(s.Source), column.Name(s.ID),
+			column.Moment(s.Begun), column.Some(column.Legible(s.OutsideKey)))...)
+	case store.StepUndone:
+		take = c.pg.Call("UndoStep", args(s, column.Name(s.Source), column.Name(s.ID),
+			column.Moment(s.Begun))...)
+	default:
+		return take, fmt.Errorf("step %.40q: an intake cannot make it %v", s.Name, s.State)
+	}
+	take.Scan = func(row pgrun.Scanner) error {
+		var was store.Step
+		var result, outcome column.Blob
+		var tooOld bool
+		if err := row.Scan(&was.State, &was.Source, &was.ID, &was.Code, &result, &was.OutsideKey, &outcome,
+			&tooOld); err != nil {
+			return err
+		}
+		was.Result, was.Outcome = string(result), string(outcome)
+		// a long id is stored as its hash
+		if was.Source == column.Name(s.Source) && was.ID == column.Name(s.ID) {
+			was.Identity = s.Identity
+		} else {
+			column.Handles(&was.Source, &was.ID)
+		}
+		if s.State != store.StepUndone && free(was.State) || was.State == store.StepAbsent {
+			was = store.Step{State: was.State}
+		}
+		if tooOld && was.State == store.StepAbsent {
+			was.State = store.StepTooOld
+		}
+		*found = was
+		return nil
+	}
+	return take, nil
+}
+
+// Set is the guard of an effect, and what it makes of the step.
+func (c *Steps) Set(s *store.Step) []pgrun.Call {
+	if s == nil {
+		return nil
+	}
+	from := int32(0)
+	for _, state := range s.From {
+		from |= 1 << state
+	}
+	return []pgrun.Call{c.pg.Call("SetStep", args(s, int16(s.State), column.Name(s.Source),
+		column.Name(s.ID), column.Moment(s.Begun), s.Code, blobOrNull(s.Result),
+		column.Some(column.Legible(s.OutsideKey)), blobOrNull(s.Outcome), from)...)}
+}
+
+func blobOrNull(s string) []byte {
+	if s == "" {
+		return nil
+	}
+	return []byte(s)
+}
+
+// Note notes whose message waits to take a step.
+func (c *Steps) Note(k *store.Park) []pgrun.Call {
+	if k == nil || k.Step == nil {
+		return nil
+	}
+	s, state := k.Step, store.StepParked
+	if k.Dead != nil {
+		state = store.StepDead
+	}
+	note := c.pg.Call("NoteStep", args(s, int16(state), column.Name(s.Source), column.Name(s.ID),
+		column.Moment(s.Begun))...)
+	if k.Dead == nil || !k.Dead.BlocksKey {
+		return []pgrun.Call{note}
+	}
+	id := column.Identity(k.Consumer, k.Identity)
+	return []pgrun.Call{note, c.pg.Call("LetGo", append(slices.Clone(id), column.Name(s.Saga),
+		column.Name(s.Name), column.Name(s.Occurrence))...), c.pg.Call("SettleParked", id...)}
+}

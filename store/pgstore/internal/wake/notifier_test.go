@@ -1,0 +1,24 @@
+package wake
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+)
+
+// TestNotifyOfManyWrites: a burst is told by few, and the last of it always.
+func TestNotifyOfManyWrites(t *testing.T) { synctest.Test(t, manyWrites) }
+
+func manyWrites(t *testing.T) {
+	sent := make(chan struct{}, 1000)
+	n := &notifier{send: func(context.Context) { sent <- struct{}{} }}
+	for range 10_000 {
+		n.tell()
+	}
+	<-sent // the first
+	n.tell()
+	<-sent // one after the burst
+	if more := len(sent); more > 5 {
+		t.Errorf("%d more", more)
+	}
+}

@@ -1,0 +1,38 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"time"
+)
+
+// Secret is the key of this database's fingerprints.
+func (c *core) Secret(ctx context.Context) ([]byte, error) {
+	if c.pg.Err != nil {
+		return nil, c.pg.Err
+	}
+	if s := c.secret.Load(); s != nil && time.Since(s.read) < secretFor {
+		return s.key, nil
+	}
+	var text string
+	if err := c.pg.Short(ctx, "read key", c.pg.Call("Secret").Into(&text)); err != nil {
+		return nil, err
+	}
+	key, err := hex.DecodeString(text)
+	if err != nil || len(key) < 16 {
+		return nil,
+			errors.Join(errors.New("read key: skald_setting has no 'fingerprint key': run: skald migrate"),
+				err)
+	}
+	c.secret.Store(&secret{key, time.Now()})
+	return key, nil
+}
+
+// A secret is remembered for a while, for calls that ask for it each time.
+type secret struct {
+	key  []byte
+	read time.Time
+}
+
+const secretFor = 30 * time.Second
