@@ -12,7 +12,7 @@ import (
 
 	"modernc.org/sqlite"
 
-	"github.com/skald-go/skald/internal/sqlfile"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // Backup copies the file at path to a new file at to, while services write: the copy holds one moment, all of
@@ -26,11 +26,11 @@ func Backup(ctx context.Context, path, to string) (err error) {
 	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("back up %s: %s is there already: remove it, or give another name", path, to)
 	}
-	text, err := sqlfile.Load(statements, "sql", "")
+	text, err := texts()
 	if err != nil {
 		return err
 	}
-	db, err := Open(path)
+	db, err := sqlrun.Open(path)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skald-go/skald/internal/weight"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // Claim takes due work.
@@ -22,41 +23,41 @@ func (s *Store) Claim(ctx context.Context, w store.Want) (store.Claimed, error) 
 func (s *Store) claim(ctx context.Context, consumer, sessionID string, most store.ClaimSize,
 	lease time.Duration, not ...store.Kind) (c store.Claimed, err error) {
 	others := joined(not)
-	p, err := s.prepare(ctx)
+	p, err := s.run.Prepare(ctx)
 	if err != nil {
-		return c, failed("claim", err)
+		return c, sqlrun.Failed("claim", err)
 	}
 	var some bool
-	if err := p.stmts["SomeDue"].QueryRowContext(ctx, consumer, others).Scan(&some); err != nil {
-		return c, failed("claim", err)
+	if err := p.Row(ctx, "SomeDue", consumer, others).Scan(&some); err != nil {
+		return c, sqlrun.Failed("claim", err)
 	}
 	keys := 0
 	if some {
-		err = s.alone(ctx, func(ctx context.Context, x *session) error {
-			rows, err := x.rows(ctx, "Claim", consumer, most.Keys, lease.Milliseconds(), sessionID, others,
+		err = s.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) error {
+			rows, err := x.Rows(ctx, "Claim", consumer, most.Keys, lease.Milliseconds(), sessionID, others,
 				store.PageBytes)
 			if err == nil {
-				c.Parked, err = collect(rows, scanKept)
+				c.Parked, err = sqlrun.Collect(rows, scanKept)
 			}
 			if err != nil {
 				return err
 			}
 			keys = len(c.Parked)
-			with, err := x.along(ctx, c.Parked, most, not)
+			with, err := along(ctx, x, c.Parked, most, not)
 			c.Parked = append(c.Parked, with...)
 			return err
 		})
 	}
 	if err != nil {
-		return store.Claimed{}, failed("claim", err)
+		return store.Claimed{}, sqlrun.Failed("claim", err)
 	}
 	slices.SortFunc(c.Parked, func(a, b store.Parked) int { return int(a.Place - b.Place) })
 	if keys == most.Keys {
 		return c, nil
 	}
 	var next int64
-	if err := p.stmts["NextDue"].QueryRowContext(ctx, consumer, others).Scan(&next); err != nil {
-		return store.Claimed{}, failed("claim", err)
+	if err := p.Row(ctx, "NextDue", consumer, others).Scan(&next); err != nil {
+		return store.Claimed{}, sqlrun.Failed("claim", err)
 	}
 	c.Next = time.Duration(next) * time.Millisecond
 	return c, nil
@@ -64,7 +65,7 @@ func (s *Store) claim(ctx context.Context, consumer, sessionID string, most stor
 
 // along is what is read along with those that were claimed. For what was read along the last time, and had no
 // answer, that is counted.
-func (x *session) along(ctx context.Context, claimed []store.Parked, most store.ClaimSize,
+func along(ctx context.Context, x *sqlrun.Session, claimed []store.Parked, most store.ClaimSize,
 	not []store.Kind) (all []store.Parked, err error) {
 	bytes := 0
 	for i := range claimed {
@@ -73,7 +74,7 @@ func (x *session) along(ctx context.Context, claimed []store.Parked, most store.
 	for i := range claimed {
 		k := &claimed[i]
 		if k.Claims > 1 {
-			if _, err := x.exec(ctx, "CountPrefetch", k.Place); err != nil {
+			if _, err := x.Exec(ctx, "CountPrefetch", k.Place); err != nil {
 				return nil, fmt.Errorf("count claims of what was read along: %w", err)
 			}
 			continue
@@ -82,11 +83,11 @@ func (x *session) along(ctx context.Context, claimed []store.Parked, most store.
 		if limit <= 0 || k.Message.Key == nil || k.CrashCount > 0 || k.Call != nil {
 			continue
 		}
-		rows, err := x.rows(ctx, "Prefetch", k.Place, limit, store.PageBytes-bytes)
+		rows, err := x.Rows(ctx, "Prefetch", k.Place, limit, store.PageBytes-bytes)
 		if err != nil {
 			return nil, fmt.Errorf("read along: %w", err)
 		}
-		with, err := collect(rows, scanKept)
+		with, err := sqlrun.Collect(rows, scanKept)
 		if err != nil {
 			return nil, fmt.Errorf("read along: %w", err)
 		}
@@ -96,7 +97,7 @@ func (x *session) along(ctx context.Context, claimed []store.Parked, most store.
 		if len(with) == 0 {
 			continue
 		}
-		if _, err := x.exec(ctx, "NotePrefetch", k.Place, with[len(with)-1].Place); err != nil {
+		if _, err := x.Exec(ctx, "NotePrefetch", k.Place, with[len(with)-1].Place); err != nil {
 			return nil, fmt.Errorf("note what was read along: %w", err)
 		}
 		for i := range with {

@@ -8,18 +8,19 @@ import (
 
 	"github.com/skald-go/skald/internal/weight"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // setAside keeps a full copy of a row. One that could not be read is copied as it lies in the outbox; of one
 // that is deferred already only the attempt is new.
-func (x *session) setAside(ctx context.Context, a *store.DeferredRow) error {
+func setAside(ctx context.Context, x *sqlrun.Session, a *store.DeferredRow) error {
 	if a.Fault != "" || a.Attempts > 1 {
 		names := []string{"DeferUnread", "PutOffDeferred"}
 		if a.Attempts > 1 { // it is there, or was dropped meanwhile
 			names = names[1:]
 		}
 		for _, name := range names {
-			if _, err := x.exec(ctx, name, a.Seq, a.Bucket, a.Attempts, clip(a.Why),
+			if _, err := x.Exec(ctx, name, a.Seq, a.Bucket, a.Attempts, clip(a.Why),
 				a.Due.Milliseconds()); err != nil {
 				return fmt.Errorf("set row aside: %w", err)
 			}
@@ -36,7 +37,7 @@ func (x *session) setAside(ctx context.Context, a *store.DeferredRow) error {
 	if a.Large != nil {
 		all[len(all)-2], all[len(all)-1] = a.Large.Bytes, a.Large.SHA256
 	}
-	if _, err := x.exec(ctx, "Defer", all...); err != nil {
+	if _, err := x.Exec(ctx, "Defer", all...); err != nil {
 		return fmt.Errorf("set row aside: %w", err)
 	}
 	return nil
@@ -59,11 +60,11 @@ func (s *Store) deferredKeys(ctx context.Context, shards []int) ([]store.Held, e
 	if err != nil {
 		return nil, fmt.Errorf("held: %w", err)
 	}
-	rows, err := s.query(ctx, "Held", string(list))
+	rows, err := s.run.Query(ctx, "Held", string(list))
 	if err != nil {
-		return nil, failed("held", err)
+		return nil, sqlrun.Failed("held", err)
 	}
-	held, err := collect(rows, func(scan func(...any) error) (h store.Held, err error) {
+	held, err := sqlrun.Collect(rows, func(scan func(...any) error) (h store.Held, err error) {
 		err = scan(&h.Topic, &h.Key, &h.Shard)
 		if h.Key == nil {
 			h.Key = []byte{}
@@ -71,7 +72,7 @@ func (s *Store) deferredKeys(ctx context.Context, shards []int) ([]store.Held, e
 		return h, err
 	})
 	if err != nil {
-		return nil, failed("held", err)
+		return nil, sqlrun.Failed("held", err)
 	}
 	return held, nil
 }
@@ -82,13 +83,13 @@ func (s *Store) dueRows(ctx context.Context, shards []int, limit int) (out []sto
 	if err != nil {
 		return nil, fmt.Errorf("retry: %w", err)
 	}
-	rows, err := s.query(ctx, "Retry", string(list), limit)
+	rows, err := s.run.Query(ctx, "Retry", string(list), limit)
 	if err != nil {
-		return nil, failed("retry", err)
+		return nil, sqlrun.Failed("retry", err)
 	}
 	defer func() {
 		if err = errors.Join(err, rows.Close()); err != nil {
-			out, err = nil, failed("retry", err)
+			out, err = nil, sqlrun.Failed("retry", err)
 		}
 	}()
 	for bytes := 0; rows.Next(); {

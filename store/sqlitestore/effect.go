@@ -13,6 +13,7 @@ import (
 	"github.com/skald-go/skald/internal/effects"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // Write inserts the rows of es at once, also in a lent transaction: there is no round trip to be saved, and a
@@ -25,38 +26,38 @@ func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error
 	}
 	x, u, err := s.within(ctx, tx)
 	if err != nil {
-		return failed("write", err)
+		return sqlrun.Failed("write", err)
 	}
 	for _, e := range es {
 		if e.Answer != nil {
-			if err := x.answer(ctx, e.Answer); err != nil {
-				return failed("write", err)
+			if err := answer(ctx, x, e.Answer); err != nil {
+				return sqlrun.Failed("write", err)
 			}
 		}
-		if err := x.moveSaga(ctx, e.Saga); err != nil {
-			return failed("write", err)
+		if err := moveSaga(ctx, x, e.Saga); err != nil {
+			return sqlrun.Failed("write", err)
 		}
-		if err := x.insert(ctx, e.Rows); err != nil {
-			return failed("write", err)
+		if err := insert(ctx, x, e.Rows); err != nil {
+			return sqlrun.Failed("write", err)
 		}
 		if u != nil {
 			u.wrote = u.wrote || wakes(&e)
 		}
 	}
 	if u == nil {
-		s.waker.wake()
+		s.run.Wake()
 	}
 	return nil
 }
 
 // within is the session of tx, and its unit if it is one that was lent.
-func (s *Store) within(ctx context.Context, tx *sql.Tx) (*session, *unit, error) {
+func (s *Store) within(ctx context.Context, tx *sql.Tx) (*sqlrun.Session, *unit, error) {
 	if v, ok := s.lent.Load(tx); ok {
 		u := v.(*unit)
-		return u.session, u, nil
+		return u.x, u, nil
 	}
-	p, err := s.prepare(ctx)
-	return &session{tx: tx, p: p}, nil, err
+	x, err := s.run.Join(ctx, tx)
+	return x, nil, err
 }
 
 // Apply carries out each effect for itself, in order, in one transaction with a savepoint for each.
@@ -65,34 +66,32 @@ func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	if len(es) == 0 {
 		return stood, nil
 	}
-	x, err := s.begin(ctx, s.wait, defaultHandle)
+	x, err := s.run.Begin(ctx, s.run.Wait, sqlrun.DefaultHandle)
 	if err != nil {
-		return stood, failed("apply", err)
+		return stood, sqlrun.Failed("apply", err)
 	}
-	wrote, err := x.each(quiet(ctx), es, stood)
+	wrote, err := each(sqlrun.Quiet(ctx), x, es, stood)
 	if err != nil {
-		err = x.why(err)
-		return make([]bool, len(es)), failed("apply", errors.Join(err, x.close()))
+		err = x.Why(err)
+		return make([]bool, len(es)), sqlrun.Failed("apply", errors.Join(err, x.Close()))
 	}
-	defer x.end()
-	x.timer.Stop()
-	if err := x.commit(); err != nil {
-		return make([]bool, len(es)), failed("apply", err)
+	if err := x.Commit(); err != nil {
+		return make([]bool, len(es)), sqlrun.Failed("apply", err)
 	}
 	if wrote {
-		s.waker.wake()
+		s.run.Wake()
 	}
 	return stood, nil
 }
 
-func (x *session) each(ctx context.Context, es []store.Effect, stood []bool) (wrote bool, err error) {
+func each(ctx context.Context, x *sqlrun.Session, es []store.Effect, stood []bool) (wrote bool, err error) {
 	for i, e := range es {
-		if _, err := x.exec(ctx, "Savepoint"); err != nil {
+		if _, err := x.Exec(ctx, "Savepoint"); err != nil {
 			return false, err
 		}
-		err := x.put(ctx, e, map[entity]int64{})
+		err := put(ctx, x, e, map[entity]int64{})
 		if errors.Is(err, store.ErrLost) {
-			if _, err := x.exec(ctx, "Undo"); err != nil {
+			if _, err := x.Exec(ctx, "Undo"); err != nil {
 				return false, err
 			}
 			continue
@@ -100,7 +99,7 @@ func (x *session) each(ctx context.Context, es []store.Effect, stood []bool) (wr
 		if err != nil {
 			return false, err
 		}
-		if _, err := x.exec(ctx, "Requeue"); err != nil {
+		if _, err := x.Exec(ctx, "Requeue"); err != nil {
 			return false, err
 		}
 		stood[i] = true
@@ -111,9 +110,9 @@ func (x *session) each(ctx context.Context, es []store.Effect, stood []bool) (wr
 
 // put checks the guards of e and writes what it holds. given are the entities that this unit or effect has
 // locked: each is raised once.
-func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int64) error {
+func put(ctx context.Context, x *sqlrun.Session, e store.Effect, given map[entity]int64) error {
 	if e.Mark != nil && e.Mark.KeyOrder != store.Anytime {
-		stands, err := x.turn(ctx, e.Mark, nil)
+		stands, err := turn(ctx, x, e.Mark, nil)
 		if err != nil {
 			return err
 		}
@@ -122,7 +121,7 @@ func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int6
 		}
 	}
 	if e.Mark != nil {
-		was, err := x.mark(ctx, *e.Mark)
+		was, err := mark(ctx, x, *e.Mark)
 		if err != nil {
 			return err
 		}
@@ -130,18 +129,18 @@ func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int6
 			return fmt.Errorf("mark %s is %v: %w", e.Mark.ID, was.Outcome, store.ErrLost)
 		}
 		if effects.Answered(e.Mark) {
-			if err := x.answer(ctx, e.Mark); err != nil {
+			if err := answer(ctx, x, e.Mark); err != nil {
 				return err
 			}
 		}
 	}
 	if e.Step != nil {
-		if err := x.setStep(ctx, e.Step); err != nil {
+		if err := setStep(ctx, x, e.Step); err != nil {
 			return err
 		}
 	}
 	for _, l := range e.Locks {
-		version, err := x.entity(ctx, l, given)
+		version, err := lockEntity(ctx, x, l, given)
 		if err != nil {
 			return err
 		}
@@ -151,34 +150,34 @@ func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int6
 		}
 	}
 	if e.Shard != nil {
-		if err := x.progress(ctx, e.Shard); err != nil {
+		if err := progress(ctx, x, e.Shard); err != nil {
 			return err
 		}
 	}
-	if err := x.moveSaga(ctx, e.Saga); err != nil {
+	if err := moveSaga(ctx, x, e.Saga); err != nil {
 		return err
 	}
-	if err := x.keep(ctx, &e); err != nil {
+	if err := keep(ctx, x, &e); err != nil {
 		return err
 	}
-	if err := x.keepApart(ctx, &e); err != nil {
+	if err := keepApart(ctx, x, &e); err != nil {
 		return err
 	}
-	return x.insert(ctx, e.Rows)
+	return insert(ctx, x, e.Rows)
 }
 
 // mark inserts m unless it is there, and says what it found.
-func (x *session) mark(ctx context.Context, m store.Mark) (v store.Verdict, err error) {
+func mark(ctx context.Context, x *sqlrun.Session, m store.Mark) (v store.Verdict, err error) {
 	if !storable(m.As) {
 		return v, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
 	}
 	reason := sql.NullString{String: clip(m.Reason), Valid: m.As == store.Rejected}
 	fingerprint := sql.NullInt64{Int64: m.Fingerprint, Valid: m.Fingerprint != 0}
 	keep := sql.NullInt64{Int64: m.Keep.Milliseconds(), Valid: m.Keep > 0}
-	if err := x.expire(ctx, m.Consumer, m.Identity, m.Keep); err != nil {
+	if err := expire(ctx, x, m.Consumer, m.Identity, m.Keep); err != nil {
 		return v, err
 	}
-	n, err := x.count(ctx, "InsertMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, fingerprint,
+	n, err := x.Count(ctx, "InsertMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, fingerprint,
 		written(m.ID), !m.Held, keep)
 	if err != nil {
 		return v, fmt.Errorf("insert mark: %w", err)
@@ -186,7 +185,7 @@ func (x *session) mark(ctx context.Context, m store.Mark) (v store.Verdict, err 
 	if n == 1 {
 		return v, nil
 	}
-	err = verdict(x.row(ctx, "FindMark", m.Consumer, m.Source, m.ID), &v)
+	err = verdict(x.Row(ctx, "FindMark", m.Consumer, m.Source, m.ID), &v)
 	if errors.Is(err, sql.ErrNoRows) {
 		return store.Verdict{Outcome: store.TooOld}, nil
 	}
@@ -197,11 +196,12 @@ func (x *session) mark(ctx context.Context, m store.Mark) (v store.Verdict, err 
 }
 
 // expire takes away a mark whose time is over. Where the id tells a time, that decides.
-func (x *session) expire(ctx context.Context, consumer string, id store.Identity, keep time.Duration) error {
+func expire(ctx context.Context, x *sqlrun.Session, consumer string, id store.Identity,
+	keep time.Duration) error {
 	if keep <= 0 || written(id.ID) != nil {
 		return nil
 	}
-	if _, err := x.exec(ctx, "ExpireMark", consumer, id.Source, id.ID); err != nil {
+	if _, err := x.Exec(ctx, "ExpireMark", consumer, id.Source, id.ID); err != nil {
 		return fmt.Errorf("expire mark: %w", err)
 	}
 	return nil
@@ -212,13 +212,13 @@ func storable(o store.Outcome) bool {
 }
 
 // entity locks l and says which version this transaction gives it.
-func (x *session) entity(ctx context.Context, l store.Lock,
+func lockEntity(ctx context.Context, x *sqlrun.Session, l store.Lock,
 	given map[entity]int64) (version int64, err error) {
 	e := entity{l.Space, l.Key}
 	if version, ok := given[e]; ok {
 		return version, nil
 	}
-	if err := x.row(ctx, "LockEntity", l.Space, l.Key).Scan(&version); err != nil {
+	if err := x.Row(ctx, "LockEntity", l.Space, l.Key).Scan(&version); err != nil {
 		return 0, fmt.Errorf("lock entity: %w", err)
 	}
 	given[e] = version
@@ -249,7 +249,7 @@ func clipTo(s string, most int) string {
 }
 
 // insert writes rows into the outbox.
-func (x *session) insert(ctx context.Context, rows []skald.Message) error {
+func insert(ctx context.Context, x *sqlrun.Session, rows []skald.Message) error {
 	for i := range rows {
 		if err := complete.Limits(&rows[i]); err != nil {
 			return err
@@ -258,7 +258,7 @@ func (x *session) insert(ctx context.Context, rows []skald.Message) error {
 		if err != nil {
 			return err
 		}
-		if _, err := x.exec(ctx, "InsertRow", args[1:]...); err != nil {
+		if _, err := x.Exec(ctx, "InsertRow", args[1:]...); err != nil {
 			return fmt.Errorf("insert row: %w", err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-go/skald/internal/diskfree"
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // Bytes of an entry with its indexes, and synchronous as SQLite numbers it.
@@ -27,16 +28,16 @@ func (s *Store) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, err
 	if e.Server {
 		return s.examineServer(ctx)
 	}
-	p, err := s.prepare(ctx)
+	p, err := s.run.Prepare(ctx)
 	if err != nil {
-		return nil, failed("examine", err)
+		return nil, sqlrun.Failed("examine", err)
 	}
 	var journal, file string
 	var synchronous int
 	var size, looked int64
-	if err := p.stmts["Examine"].QueryRowContext(ctx).Scan(&journal, &synchronous, &size, &file,
+	if err := p.Row(ctx, "Examine").Scan(&journal, &synchronous, &size, &file,
 		&looked); err != nil {
-		return nil, failed("examine", err)
+		return nil, sqlrun.Failed("examine", err)
 	}
 	keep, err := s.keeps(ctx)
 	if err != nil {
@@ -75,9 +76,9 @@ func (s *Store) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, err
 // examineServer looks at the disk that the file is on.
 func (s *Store) examineServer(ctx context.Context) ([]skald.Finding, error) {
 	var file string
-	if err := s.db.QueryRowContext(ctx,
+	if err := s.run.SQL.QueryRowContext(ctx,
 		"SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&file); err != nil {
-		return nil, failed("examine the disk", err)
+		return nil, sqlrun.Failed("examine the disk", err)
 	}
 	if file == "" { // it is in memory
 		return nil, nil

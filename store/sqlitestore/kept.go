@@ -9,27 +9,28 @@ import (
 
 	"github.com/skald-go/skald/internal/keptrow"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // kept lists kept messages, and says how far it looked where Scan ended the list.
 func (s *Store) kept(ctx context.Context, what store.Sought,
 	limit int) (out []store.Parked, to int64, err error) {
-	p, err := s.prepare(ctx)
+	p, err := s.run.Prepare(ctx)
 	if err != nil {
-		return nil, 0, failed("list kept messages", err)
+		return nil, 0, sqlrun.Failed("list kept messages", err)
 	}
 	most := min(limit, cmp.Or(what.Scan, limit))
 	if keptrow.ByRow(&what) {
 		most = cmp.Or(what.Scan, -1)
 	}
-	text, args := sought(p.text["Parked"], what, most)
-	rows, err := s.db.QueryContext(ctx, text, args...)
+	text, args := sought(p.Text("Parked"), what, most)
+	rows, err := s.run.SQL.QueryContext(ctx, text, args...)
 	if err != nil {
-		return nil, 0, failed("list kept messages", err)
+		return nil, 0, sqlrun.Failed("list kept messages", err)
 	}
 	defer func() {
 		if err = errors.Join(err, rows.Close()); err != nil {
-			out, to, err = nil, 0, failed("list kept messages", err)
+			out, to, err = nil, 0, sqlrun.Failed("list kept messages", err)
 		}
 	}()
 	for read := 1; len(out) < limit && rows.Next(); read++ {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 //go:embed migration/*.sql
@@ -74,7 +75,7 @@ func Migrate(ctx context.Context, db *sql.DB, o *MigrateOptions) (applied []Migr
 	}
 	m, err := newMigrator(ctx, db, o.files)
 	if err != nil {
-		return nil, failed("migrate", err)
+		return nil, sqlrun.Failed("migrate", err)
 	}
 	m.source = o.Source
 	have, err := m.applied(ctx, db)
@@ -82,12 +83,12 @@ func Migrate(ctx context.Context, db *sql.DB, o *MigrateOptions) (applied []Migr
 		err = m.usable(have)
 	}
 	if err != nil {
-		return nil, failed("migrate", err)
+		return nil, sqlrun.Failed("migrate", err)
 	}
 	for _, one := range m.files {
 		did, err := m.apply(ctx, one)
 		if err != nil {
-			return applied, failed("migrate "+one.Name, err)
+			return applied, sqlrun.Failed("migrate "+one.Name, err)
 		}
 		if did {
 			applied = append(applied, Migration{one.Version, one.Name, one.Checksum})
@@ -100,11 +101,11 @@ func Migrate(ctx context.Context, db *sql.DB, o *MigrateOptions) (applied []Migr
 func Pending(ctx context.Context, db *sql.DB) ([]Migration, error) {
 	m, err := newMigrator(ctx, db, nil)
 	if err != nil {
-		return nil, failed("pending migrations", err)
+		return nil, sqlrun.Failed("pending migrations", err)
 	}
 	have, err := m.applied(ctx, db)
 	if err != nil {
-		return nil, failed("pending migrations", err)
+		return nil, sqlrun.Failed("pending migrations", err)
 	}
 	var out []Migration
 	for _, one := range m.files {
@@ -131,7 +132,7 @@ func newMigrator(ctx context.Context, db *sql.DB, from fs.FS) (*migrator, error)
 	if from == nil {
 		from = Migrations()
 	}
-	text, err := sqlfile.Load(statements, "sql", "")
+	text, err := texts()
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +182,7 @@ func (m *migrator) applied(ctx context.Context, q querier) (map[int]sqlfile.Migr
 	if err != nil {
 		return nil, err
 	}
-	list, err := collect(rows, func(scan func(...any) error) (one sqlfile.Migration, err error) {
+	list, err := sqlrun.Collect(rows, func(scan func(...any) error) (one sqlfile.Migration, err error) {
 		err = scan(&one.Version, &one.Name, &one.Checksum, &one.Builds)
 		return one, err
 	})
@@ -243,7 +244,7 @@ func (m *migrator) wanted() string {
 func (m *migrator) sameSource(ctx context.Context) error {
 	var have string
 	if err := m.db.QueryRowContext(ctx, m.text["Source"]).Scan(&have); err != nil {
-		return failed("migrate", fmt.Errorf("read source: %w", err))
+		return sqlrun.Failed("migrate", fmt.Errorf("read source: %w", err))
 	}
 	if m.source == "" || have == quote(m.source) {
 		return nil
@@ -256,16 +257,16 @@ func (m *migrator) sameSource(ctx context.Context) error {
 // written: a *store.SchemaError that names `skald migrate`, a *store.RightError, or an outage. A file has no
 // roles.
 func (s *Store) Check(ctx context.Context, _ store.Role) error {
-	if err := engine(ctx, s.db); err != nil {
-		return failed("check", err)
+	if err := sqlrun.Engine(ctx, s.run.SQL); err != nil {
+		return sqlrun.Failed("check", err)
 	}
-	m, err := newMigrator(ctx, s.db, nil)
+	m, err := newMigrator(ctx, s.run.SQL, nil)
 	if err != nil {
-		return failed("check", err)
+		return sqlrun.Failed("check", err)
 	}
-	have, err := m.applied(ctx, s.db)
+	have, err := m.applied(ctx, s.run.SQL)
 	if err != nil {
-		return failed("check", err)
+		return sqlrun.Failed("check", err)
 	}
 	if err := m.usable(have); err != nil {
 		return err
@@ -281,11 +282,11 @@ func (s *Store) Check(ctx context.Context, _ store.Role) error {
 func (m *migrator) writable(ctx context.Context) error {
 	tx, err := m.db.BeginTx(ctx, nil)
 	if err != nil {
-		return failed("check", err)
+		return sqlrun.Failed("check", err)
 	}
 	defer func() { _ = tx.Rollback() }() // it has changed nothing
 	if _, err := tx.ExecContext(ctx, m.text["TakeBack"], -1); err != nil {
-		return failed("check", err)
+		return sqlrun.Failed("check", err)
 	}
 	return nil
 }

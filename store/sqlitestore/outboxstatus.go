@@ -4,26 +4,27 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // outboxStatus reads the views of the contract.
 func (s *Store) outboxStatus(ctx context.Context) (out store.OutboxStatus, err error) {
-	p, err := s.prepare(ctx)
+	p, err := s.run.Prepare(ctx)
 	if err != nil {
-		return out, failed("read outbox status", err)
+		return out, sqlrun.Failed("read outbox status", err)
 	}
 	var oldest int64 // milliseconds
-	if err := p.stmts["OutboxStatus"].QueryRowContext(ctx).Scan(&out.Pending, &out.Exact, &oldest,
+	if err := p.Row(ctx, "OutboxStatus").Scan(&out.Pending, &out.Exact, &oldest,
 		&out.Deferred); err != nil {
-		return out, failed("read outbox status", err)
+		return out, sqlrun.Failed("read outbox status", err)
 	}
 	out.Oldest = past(oldest)
-	rows, err := p.stmts["OutboxShards"].QueryContext(ctx)
+	rows, err := p.Rows(ctx, "OutboxShards")
 	if err != nil {
-		return out, failed("read outbox status", err)
+		return out, sqlrun.Failed("read outbox status", err)
 	}
-	out.Shards, err = collect(rows, func(scan func(...any) error) (l store.OutboxShard, err error) {
+	out.Shards, err = sqlrun.Collect(rows, func(scan func(...any) error) (l store.OutboxShard, err error) {
 		return l, scan(&l.Shard, &l.Owner, &l.Epoch, &l.Pending)
 	})
-	return out, failedOr("read outbox status", err)
+	return out, sqlrun.Failed("read outbox status", err)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 const (
@@ -27,9 +28,9 @@ type keptRow struct {
 
 func (k *keptRow) dead() bool { return k.died != "" }
 
-func (x *session) findKept(ctx context.Context, consumer string,
+func findKept(ctx context.Context, x *sqlrun.Session, consumer string,
 	id store.Identity) (k keptRow, there bool, err error) {
-	err = x.row(ctx, "FindParked", consumer, id.Source, id.ID).Scan(&k.place, &k.key, &k.attempts, &k.died)
+	err = x.Row(ctx, "FindParked", consumer, id.Source, id.ID).Scan(&k.place, &k.key, &k.attempts, &k.died)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return k, false, nil
@@ -40,12 +41,12 @@ func (x *session) findKept(ctx context.Context, consumer string,
 }
 
 // firstOf is the place of the first message that holds a key, behind that place; 0: none does.
-func (x *session) firstOf(ctx context.Context, consumer string, key []byte,
+func firstOf(ctx context.Context, x *sqlrun.Session, consumer string, key []byte,
 	behind int64) (place int64, err error) {
 	if key == nil {
 		return 0, nil
 	}
-	err = x.row(ctx, "FirstOfKey", consumer, key, behind).Scan(&place)
+	err = x.Row(ctx, "FirstOfKey", consumer, key, behind).Scan(&place)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return 0, fmt.Errorf("find the first of a key: %w", err)
 	}
@@ -57,8 +58,8 @@ func (x *session) firstOf(ctx context.Context, consumer string, key []byte,
 type ahead map[[2]string]int64
 
 // turn says how m stands; Fresh, if it may be taken. The transaction holds the only write lock there is.
-func (x *session) turn(ctx context.Context, m *store.Mark, before ahead) (store.Outcome, error) {
-	k, there, err := x.findKept(ctx, m.Consumer, m.Identity)
+func turn(ctx context.Context, x *sqlrun.Session, m *store.Mark, before ahead) (store.Outcome, error) {
+	k, there, err := findKept(ctx, x, m.Consumer, m.Identity)
 	if err != nil {
 		return 0, err
 	}
@@ -67,7 +68,7 @@ func (x *session) turn(ctx context.Context, m *store.Mark, before ahead) (store.
 	if m.KeyOrder != store.Retrying {
 		behind = 0
 	}
-	first, err := x.firstOf(ctx, m.Consumer, m.Key, max(behind, 0))
+	first, err := firstOf(ctx, x, m.Consumer, m.Key, max(behind, 0))
 	if err != nil {
 		return 0, err
 	}
@@ -95,21 +96,21 @@ func (x *session) turn(ctx context.Context, m *store.Mark, before ahead) (store.
 }
 
 // keep carries out what e says of kept messages.
-func (x *session) keep(ctx context.Context, e *store.Effect) error {
+func keep(ctx context.Context, x *sqlrun.Session, e *store.Effect) error {
 	if e.Park != nil {
-		if err := x.park(ctx, e.Park); err != nil {
+		if err := park(ctx, x, e.Park); err != nil {
 			return err
 		}
-		if err := x.noteStep(ctx, e.Park); err != nil {
+		if err := noteStep(ctx, x, e.Park); err != nil {
 			return err
 		}
 	}
 	if r := e.Requeue; r != nil && r.Dead {
-		if err := x.releaseDead(ctx, r); err != nil {
+		if err := releaseDead(ctx, x, r); err != nil {
 			return err
 		}
 	} else if r != nil {
-		if err := x.release(ctx, "RequeueParked", r); err != nil {
+		if err := release(ctx, x, "RequeueParked", r); err != nil {
 			return err
 		}
 	}
@@ -118,61 +119,61 @@ func (x *session) keep(ctx context.Context, e *store.Effect) error {
 		if f.Attempts != nil {
 			at = held.CallKey(f.WasCall)
 		}
-		err := x.stillDead(ctx, f.Consumer, f.Identity, f.DeadAt)
+		err := stillDead(ctx, x, f.Consumer, f.Identity, f.DeadAt)
 		if err == nil {
-			err = x.change(ctx, "DeleteParked", f.Consumer, f.Identity, f.Attempts, at, f.Place)
+			err = change(ctx, x, "DeleteParked", f.Consumer, f.Identity, f.Attempts, at, f.Place)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	if r := e.Rewind; r != nil {
-		if err := x.rewind(ctx, r); err != nil {
+		if err := rewind(ctx, x, r); err != nil {
 			return err
 		}
 	}
-	if err := x.operate(ctx, e); err != nil {
+	if err := operate(ctx, x, e); err != nil {
 		return err
 	}
-	return x.note(ctx, e.Audit)
+	return note(ctx, x, e.Audit)
 }
 
 // change runs a statement about one kept message, which must be there, and parked with those attempts if any
 // are asked for.
-func (x *session) change(ctx context.Context, name, consumer string, id store.Identity, attempts *int,
+func change(ctx context.Context, x *sqlrun.Session, name, consumer string, id store.Identity, attempts *int,
 	more ...any) error {
-	k, there, err := x.findKept(ctx, consumer, id)
+	k, there, err := findKept(ctx, x, consumer, id)
 	if err != nil {
 		return err
 	}
 	if !there || attempts != nil && (k.dead() || k.attempts != *attempts) {
 		return fmt.Errorf("%s is not kept as it was: %w", id.ID, store.ErrLost)
 	}
-	switch n, err := x.count(ctx, name, append([]any{consumer, id.Source, id.ID}, more...)...); {
+	switch n, err := x.Count(ctx, name, append([]any{consumer, id.Source, id.ID}, more...)...); {
 	case err != nil:
 		return fmt.Errorf("change kept message: %w", err)
 	case n == 0:
 		return fmt.Errorf("%s is not at the call or the place that it was at: %w", id.ID, store.ErrLost)
 	}
-	return x.settleKey(ctx, consumer, blob(k.key))
+	return settleKey(ctx, x, consumer, blob(k.key))
 }
 
 // settleKey makes the first of a key due and the others wait.
-func (x *session) settleKey(ctx context.Context, consumer string, key []byte) error {
-	first, err := x.firstOf(ctx, consumer, key, 0)
+func settleKey(ctx context.Context, x *sqlrun.Session, consumer string, key []byte) error {
+	first, err := firstOf(ctx, x, consumer, key, 0)
 	if err != nil || first == 0 {
 		return err
 	}
-	if _, err := x.exec(ctx, "OthersWait", consumer, key, first); err != nil {
+	if _, err := x.Exec(ctx, "OthersWait", consumer, key, first); err != nil {
 		return fmt.Errorf("let others of a key wait: %w", err)
 	}
-	if _, err := x.exec(ctx, "FirstIsDue", first); err != nil {
+	if _, err := x.Exec(ctx, "FirstIsDue", first); err != nil {
 		return fmt.Errorf("make the next of a key due: %w", err)
 	}
 	return nil
 }
 
-func (x *session) park(ctx context.Context, p *store.Park) error {
+func park(ctx context.Context, x *sqlrun.Session, p *store.Park) error {
 	if p.Was != nil {
 		at, err := held.EncodeCall(p.Call)
 		if err != nil {
@@ -183,31 +184,31 @@ func (x *session) park(ctx context.Context, p *store.Park) error {
 		if c := p.WasClaim; c != nil {
 			claims, sessionID = c.Claims, c.Session
 		}
-		return x.change(ctx, "UpdateParked", p.Consumer, p.Identity, p.Was,
+		return change(ctx, x, "UpdateParked", p.Consumer, p.Identity, p.Was,
 			append(stateArgs(&p.Parked), at, p.Claims, p.CrashCount, p.Session, held.CallKey(p.WasCall),
 				claims, sessionID)...)
 	}
 	var done store.Verdict
-	err := verdict(x.row(ctx, "FindMark", p.Consumer, p.Source, p.ID), &done)
+	err := verdict(x.Row(ctx, "FindMark", p.Consumer, p.Source, p.ID), &done)
 	if err == nil && !p.Marked {
 		return fmt.Errorf("%s is finished: %w", p.ID, store.ErrLost)
 	}
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("find mark: %w", err)
 	}
-	_, there, err := x.findKept(ctx, p.Consumer, p.Identity)
+	_, there, err := findKept(ctx, x, p.Consumer, p.Identity)
 	switch {
 	case err != nil:
 		return err
 	case there:
 		return fmt.Errorf("%s is kept: %w", p.ID, store.ErrLost)
 	case p.Instead != nil:
-		return x.replaceKept(ctx, p)
+		return replaceKept(ctx, x, p)
 	}
-	return x.insertKept(ctx, p)
+	return insertKept(ctx, x, p)
 }
 
-func (x *session) insertKept(ctx context.Context, p *store.Park) error {
+func insertKept(ctx context.Context, x *sqlrun.Session, p *store.Park) error {
 	m := &p.Message
 	args, err := keptArgs(p)
 	if err != nil {
@@ -215,7 +216,7 @@ func (x *session) insertKept(ctx context.Context, p *store.Park) error {
 	}
 	var rows, size, nth, running int64
 	if m.Key != nil {
-		err = x.row(ctx, "RoomOfKey", p.Consumer, m.Key).Scan(&rows, &size, &nth, &running)
+		err = x.Row(ctx, "RoomOfKey", p.Consumer, m.Key).Scan(&rows, &size, &nth, &running)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("measure key: %w", err)
 		}
@@ -228,7 +229,7 @@ func (x *session) insertKept(ctx context.Context, p *store.Park) error {
 		return err
 	}
 	waiting := rows > 0 && (p.Dead == nil || p.Dead.BlocksKey)
-	if _, err := x.exec(ctx, "InsertParked", append(args, waiting, nth+1, running+keptSize(m), at, p.Claims,
+	if _, err := x.Exec(ctx, "InsertParked", append(args, waiting, nth+1, running+keptSize(m), at, p.Claims,
 		p.CrashCount, p.Session)...); err != nil {
 		return fmt.Errorf("park message: %w", err)
 	}
@@ -236,7 +237,7 @@ func (x *session) insertKept(ctx context.Context, p *store.Park) error {
 }
 
 // replaceKept puts a message where another one of its key is.
-func (x *session) replaceKept(ctx context.Context, p *store.Park) error {
+func replaceKept(ctx context.Context, x *sqlrun.Session, p *store.Park) error {
 	args, err := keptArgs(p)
 	if err != nil {
 		return err
@@ -245,23 +246,23 @@ func (x *session) replaceKept(ctx context.Context, p *store.Park) error {
 	if err != nil {
 		return err
 	}
-	_, there, err := x.findKept(ctx, p.Consumer, *p.Instead)
+	_, there, err := findKept(ctx, x, p.Consumer, *p.Instead)
 	switch {
 	case err != nil:
 		return err
 	case !there:
 		return fmt.Errorf("%s is not kept: %w", p.Instead.ID, store.ErrLost)
 	}
-	if err := x.stepBack(ctx, p.Consumer, *p.Instead); err != nil {
+	if err := stepBack(ctx, x, p.Consumer, *p.Instead); err != nil {
 		return err
 	}
-	switch n, err := x.count(ctx, "ReplaceParked", append(args, p.Instead.Source, p.Instead.ID, at)...); {
+	switch n, err := x.Count(ctx, "ReplaceParked", append(args, p.Instead.Source, p.Instead.ID, at)...); {
 	case err != nil:
 		return fmt.Errorf("replace kept message: %w", err)
 	case n == 0:
 		return fmt.Errorf("%s is at a call: %w", p.Instead.ID, store.ErrLost)
 	}
-	return x.settleKey(ctx, p.Consumer, p.Message.Key)
+	return settleKey(ctx, x, p.Consumer, p.Message.Key)
 }
 
 func keptSize(m *skald.Message) int64 { return int64(len(m.Key) + len(m.Data)) }
@@ -352,14 +353,14 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 
 // keeping counts what is kept for a consumer.
 func (s *Store) keeping(ctx context.Context, consumer string) (n store.Keeping, err error) {
-	p, err := s.prepare(ctx)
+	p, err := s.run.Prepare(ctx)
 	if err != nil {
-		return n, failed("count kept messages", err)
+		return n, sqlrun.Failed("count kept messages", err)
 	}
 	var oldest int64
-	err = p.stmts["Keeping"].QueryRowContext(ctx, consumer).Scan(&n.Parked, &n.Dead, &n.Bytes, &oldest)
+	err = p.Row(ctx, "Keeping", consumer).Scan(&n.Parked, &n.Dead, &n.Bytes, &oldest)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return n, failed("count kept messages", err)
+		return n, sqlrun.Failed("count kept messages", err)
 	}
 	n.Oldest = time.Duration(oldest) * time.Millisecond
 	return n, nil

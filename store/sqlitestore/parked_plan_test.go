@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // Thirty thousand messages that are parked, of one key, cost the next one no more than an empty table:
@@ -17,12 +18,12 @@ import (
 // are new, when they are full, and when ANALYZE saw that all are of one key.
 // Interleaving 12.
 func TestParkedMessagesStayCheap(t *testing.T) {
-	s, db, _ := fresh(t)
-	p, err := s.prepare(t.Context())
+	_, db, _ := fresh(t)
+	text, err := texts()
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := asksOf(t, p.text)
+	asked := asksOf(t, text)
 	check := func(when string) {
 		for name, a := range asked {
 			for _, line := range dear(t, db, a) {
@@ -153,7 +154,7 @@ func planWith(t *testing.T, db *sql.DB, a ask) []string {
 	if err != nil {
 		t.Fatalf("%s: %v", a.sql, err)
 	}
-	lines, err := collect(rows, func(scan func(...any) error) (line string, err error) {
+	lines, err := sqlrun.Collect(rows, func(scan func(...any) error) (line string, err error) {
 		var id, parent, unused int
 		return line, scan(&id, &parent, &unused, &line)
 	})

@@ -5,15 +5,16 @@ import (
 	"database/sql"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // payloads reads what rows of the outbox carry.
 func (s *Store) payloads(ctx context.Context) ([]store.Payload, error) {
-	rows, err := s.query(ctx, "ListPayloads", store.PayloadRows, store.PayloadBytes, store.PayloadsAll)
+	rows, err := s.run.Query(ctx, "ListPayloads", store.PayloadRows, store.PayloadBytes, store.PayloadsAll)
 	if err != nil {
-		return nil, failed("list payloads", err)
+		return nil, sqlrun.Failed("list payloads", err)
 	}
-	out, err := collect(rows, func(scan func(...any) error) (p store.Payload, err error) {
+	out, err := sqlrun.Collect(rows, func(scan func(...any) error) (p store.Payload, err error) {
 		var data, headers sql.NullString
 		var raw sql.Null[[]byte]
 		m := &p.Message
@@ -27,5 +28,5 @@ func (s *Store) payloads(ctx context.Context) ([]store.Payload, error) {
 		}
 		return p, nil
 	})
-	return out, failedOr("list payloads", err)
+	return out, sqlrun.Failed("list payloads", err)
 }

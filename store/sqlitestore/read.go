@@ -10,48 +10,28 @@ import (
 
 	"github.com/skald-go/skald/internal/weight"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
-
-// query runs a statement outside any transaction: it sees what is committed and waits for nobody.
-func (s *Store) query(ctx context.Context, name string, args ...any) (*sql.Rows, error) {
-	p, err := s.prepare(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return p.stmts[name].QueryContext(ctx, args...)
-}
-
-// collect reads all rows and closes them.
-func collect[T any](rows *sql.Rows, read func(scan func(...any) error) (T, error)) (out []T, err error) {
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		v, err := read(rows.Scan)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
-	}
-	return out, rows.Err()
-}
 
 // Seen looks marks up, all as of one moment.
 func (s *Store) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
 	out := make([]store.Verdict, len(ids))
-	p, err := s.prepare(ctx)
+	p, err := s.run.Prepare(ctx)
 	if err != nil {
-		return nil, failed("seen", err)
+		return nil, sqlrun.Failed("seen", err)
 	}
-	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	tx, err := s.run.SQL.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
-		return nil, failed("seen", err)
+		return nil, sqlrun.Failed("seen", err)
 	}
 	defer func() { _ = tx.Rollback() }() // it has only read
-	find := tx.StmtContext(ctx, p.stmts["SeenMark"])
+	find := p.In(ctx, tx, "SeenMark")
 	for i, id := range ids {
-		err := verdict(find.QueryRowContext(quiet(ctx), consumer, id.Source, id.ID, written(id.ID) != nil),
+		err := verdict(find.QueryRowContext(sqlrun.Quiet(ctx), consumer, id.Source, id.ID,
+			written(id.ID) != nil),
 			&out[i])
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return nil, failed("seen", err)
+			return nil, sqlrun.Failed("seen", err)
 		}
 	}
 	return out, nil
@@ -61,11 +41,11 @@ func (s *Store) Seen(ctx context.Context, consumer string, ids []store.Identity)
 func (s *Store) snapshot(ctx context.Context, base string) (string, error) {
 	from, err := parseTick(base)
 	if err != nil {
-		return "", failed("tick", err)
+		return "", sqlrun.Failed("tick", err)
 	}
 	tip, err := s.tip(ctx)
 	if err != nil {
-		return "", failed("tick", err)
+		return "", sqlrun.Failed("tick", err)
 	}
 	switch {
 	case tip < from:
@@ -78,11 +58,11 @@ func (s *Store) snapshot(ctx context.Context, base string) (string, error) {
 
 // tip is the largest seq there ever was.
 func (s *Store) tip(ctx context.Context) (tip int64, err error) {
-	p, err := s.prepare(ctx)
+	p, err := s.run.Prepare(ctx)
 	if err != nil {
 		return 0, err
 	}
-	err = p.stmts["Tip"].QueryRowContext(ctx).Scan(&tip)
+	err = p.Row(ctx, "Tip").Scan(&tip)
 	return tip, err
 }
 
@@ -101,26 +81,26 @@ func parseTick(tick string) (int64, error) {
 func (s *Store) Pull(ctx context.Context, w store.Window, limit int) (page store.Page, err error) {
 	base, err := parseTick(w.Base)
 	if err != nil {
-		return page, failed("pull", err)
+		return page, sqlrun.Failed("pull", err)
 	}
 	tip, err := parseTick(w.Tip)
 	if err != nil {
-		return page, failed("pull", err)
+		return page, sqlrun.Failed("pull", err)
 	}
 	end, err := s.tip(ctx)
 	if err != nil {
-		return page, failed("pull", err)
+		return page, sqlrun.Failed("pull", err)
 	}
 	if max(base, tip) > end {
 		return page, fmt.Errorf("pull from %d to %d, the last row is %d: %w", base, tip, end, store.ErrMoved)
 	}
 	first, last := hull(w.Buckets)
-	rows, err := s.query(ctx, "Pull", max(base, w.After), tip, first, last)
+	rows, err := s.run.Query(ctx, "Pull", max(base, w.After), tip, first, last)
 	if err != nil {
-		return page, failed("pull", err)
+		return page, sqlrun.Failed("pull", err)
 	}
 	if err := fill(&page, rows, w.Buckets, limit); err != nil {
-		return store.Page{}, failed("pull", err)
+		return store.Page{}, sqlrun.Failed("pull", err)
 	}
 	return page, nil
 }

@@ -2,23 +2,22 @@ package sqlitestore
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // moved is what must not be: a shard beyond the last row, or what a relay knew and the file does not.
-func (x *session) moved(ctx context.Context, knew []store.Shard) (saw string, err error) {
-	if err := x.row(ctx, "Moved").Scan(&saw); err != nil || saw != "" {
+func moved(ctx context.Context, x *sqlrun.Session, knew []store.Shard) (saw string, err error) {
+	if err := x.Row(ctx, "Moved").Scan(&saw); err != nil || saw != "" {
 		return saw, err
 	}
 	var end int64
-	if err := x.row(ctx, "Tip").Scan(&end); err != nil {
+	if err := x.Row(ctx, "Tip").Scan(&end); err != nil {
 		return "", fmt.Errorf("last row: %w", err)
 	}
-	shards, err := x.shards(ctx)
+	shards, err := shards(ctx, x)
 	if err != nil {
 		return "", err
 	}
@@ -61,73 +60,45 @@ func last(c store.Cursor) string {
 
 // movedAway finds out whether the file moved. A relay's word for it is kept, in a transaction of its own.
 func (s *Store) movedAway(ctx context.Context, knew []store.Shard) (saw string, err error) {
-	err = s.alone(ctx, func(ctx context.Context, x *session) (err error) {
-		if saw, err = x.moved(ctx, knew); err == nil && saw != "" {
-			_, err = x.exec(ctx, "NoteMoved", saw)
+	err = s.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
+		if saw, err = moved(ctx, x, knew); err == nil && saw != "" {
+			_, err = x.Exec(ctx, "NoteMoved", saw)
 		}
 		return err
 	})
 	return saw, err
 }
 
-// alone does f in a transaction of its own.
-func (s *Store) alone(ctx context.Context, f func(context.Context, *session) error) error {
-	return s.aloneFor(ctx, defaultHandle, f)
-}
-
-// aloneFor is alone with another bound on how long f takes.
-func (s *Store) aloneFor(ctx context.Context, most time.Duration,
-	f func(context.Context, *session) error) error {
-	x, err := s.begin(ctx, s.wait, most)
-	if err != nil {
-		return err
-	}
-	if err := f(quiet(ctx), x); err != nil {
-		err = x.why(err)
-		return errors.Join(err, x.close())
-	}
-	defer x.end()
-	x.timer.Stop()
-	return x.commit()
-}
-
 // Recover starts all shards at the oldest row that is kept: a file that went back has given numbers out
 // twice. It looks in the transaction in which it seats: of two at the same time the second finds that nothing
 // moved.
-func (s *Store) Recover(ctx context.Context, note *store.Audit) (done store.Recovered, err error) {
-	if note == nil {
+func (s *Store) Recover(ctx context.Context, audit *store.Audit) (done store.Recovered, err error) {
+	if audit == nil {
 		done.Moved, err = s.movedAway(ctx, nil)
-		return done, failedOr("recover", err)
+		return done, sqlrun.Failed("recover", err)
 	}
-	err = s.alone(ctx, func(ctx context.Context, x *session) (err error) {
-		if done.Moved, err = x.moved(ctx, nil); err != nil || done.Moved == "" {
+	err = s.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
+		if done.Moved, err = moved(ctx, x, nil); err != nil || done.Moved == "" {
 			return err
 		}
-		if err := x.row(ctx, "Rows").Scan(&done.Again); err != nil {
+		if err := x.Row(ctx, "Rows").Scan(&done.Again); err != nil {
 			return fmt.Errorf("count rows: %w", err)
 		}
-		n, err := x.count(ctx, "SeatShards")
+		n, err := x.Count(ctx, "SeatShards")
 		if err != nil {
 			return fmt.Errorf("free shards: %w", err)
 		}
 		done.Shards = int(n)
-		if _, err = x.exec(ctx, "ForgetAllRelays"); err != nil {
+		if _, err = x.Exec(ctx, "ForgetAllRelays"); err != nil {
 			return fmt.Errorf("forget relays: %w", err)
 		}
-		if _, err = x.exec(ctx, "NoteMoved", ""); err != nil {
+		if _, err = x.Exec(ctx, "NoteMoved", ""); err != nil {
 			return err
 		}
-		return x.note(ctx, note)
+		return note(ctx, x, audit)
 	})
 	if done.Moved != "" {
-		s.waker.wake()
+		s.run.Wake()
 	}
-	return done, failedOr("recover", err)
-}
-
-func failedOr(act string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return failed(act, err)
+	return done, sqlrun.Failed("recover", err)
 }

@@ -6,23 +6,24 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // releaseDead has a dead letter parked again; of what is none nothing is done.
-func (x *session) releaseDead(ctx context.Context, r *store.Requeue) error {
-	k, there, err := x.findKept(ctx, r.Consumer, r.Identity)
+func releaseDead(ctx context.Context, x *sqlrun.Session, r *store.Requeue) error {
+	k, there, err := findKept(ctx, x, r.Consumer, r.Identity)
 	if err != nil || !there || !k.dead() {
 		return err
 	}
-	return x.release(ctx, "RequeueDead", r)
+	return release(ctx, x, "RequeueDead", r)
 }
 
-func (x *session) release(ctx context.Context, name string, r *store.Requeue) error {
-	if err := x.stillDead(ctx, r.Consumer, r.Identity, r.DeadAt); err != nil {
+func release(ctx context.Context, x *sqlrun.Session, name string, r *store.Requeue) error {
+	if err := stillDead(ctx, x, r.Consumer, r.Identity, r.DeadAt); err != nil {
 		return err
 	}
 	if r.Attempts != nil {
-		k, there, err := x.findKept(ctx, r.Consumer, r.Identity)
+		k, there, err := findKept(ctx, x, r.Consumer, r.Identity)
 		if err == nil && (!there || k.dead() || k.attempts < *r.Attempts) {
 			err = fmt.Errorf("%s is not parked as it was: %w", r.ID, store.ErrLost)
 		}
@@ -30,18 +31,19 @@ func (x *session) release(ctx context.Context, name string, r *store.Requeue) er
 			return err
 		}
 	}
-	if err := x.stepBack(ctx, r.Consumer, r.Identity); err != nil {
+	if err := stepBack(ctx, x, r.Consumer, r.Identity); err != nil {
 		return err
 	}
-	return x.change(ctx, name, r.Consumer, r.Identity, nil)
+	return change(ctx, x, name, r.Consumer, r.Identity, nil)
 }
 
 // stillDead guards that a message is the dead letter that died then; of none, where it is zero.
-func (x *session) stillDead(ctx context.Context, consumer string, id store.Identity, died time.Time) error {
+func stillDead(ctx context.Context, x *sqlrun.Session, consumer string, id store.Identity,
+	died time.Time) error {
 	if died.IsZero() {
 		return nil
 	}
-	k, _, err := x.findKept(ctx, consumer, id)
+	k, _, err := findKept(ctx, x, consumer, id)
 	if err == nil && !readTime(k.died).Equal(died) {
 		err = fmt.Errorf("%s is not the dead letter that it was: %w", id.ID, store.ErrLost)
 	}
@@ -49,8 +51,8 @@ func (x *session) stillDead(ctx context.Context, consumer string, id store.Ident
 }
 
 // stepBack goes before what lets a dead letter hold its key again that had freed it.
-func (x *session) stepBack(ctx context.Context, consumer string, id store.Identity) error {
-	if _, err := x.exec(ctx, "StepBack", consumer, id.Source, id.ID); err != nil {
+func stepBack(ctx context.Context, x *sqlrun.Session, consumer string, id store.Identity) error {
+	if _, err := x.Exec(ctx, "StepBack", consumer, id.Source, id.ID); err != nil {
 		return fmt.Errorf("put a dead letter behind the calls of its key: %w", err)
 	}
 	return nil

@@ -8,38 +8,32 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // Reserve takes a key by lease.
 func (s *Store) Reserve(ctx context.Context, r store.Reservation) (out store.Reserved, err error) {
-	x, err := s.begin(ctx, s.wait, defaultHandle)
+	err = s.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
+		out, err = reserve(ctx, x, r)
+		return err
+	})
 	if err != nil {
-		return out, failed("reserve", err)
-	}
-	out, err = x.reserve(quiet(ctx), r)
-	if err != nil {
-		err = x.why(err)
-		return store.Reserved{}, failed("reserve", errors.Join(err, x.close()))
-	}
-	defer x.end()
-	x.timer.Stop()
-	if err := x.commit(); err != nil {
-		return store.Reserved{}, failed("reserve", err)
+		return store.Reserved{}, sqlrun.Failed("reserve", err)
 	}
 	return out, nil
 }
 
-func (x *session) reserve(ctx context.Context, r store.Reservation) (out store.Reserved, err error) {
-	if err := x.expire(ctx, r.Consumer, r.Identity, r.Keep); err != nil {
+func reserve(ctx context.Context, x *sqlrun.Session, r store.Reservation) (out store.Reserved, err error) {
+	if err := expire(ctx, x, r.Consumer, r.Identity, r.Keep); err != nil {
 		return out, err
 	}
-	err = verdict(x.row(ctx, "FindMark", r.Consumer, r.Source, r.ID), &out.Verdict)
+	err = verdict(x.Row(ctx, "FindMark", r.Consumer, r.Source, r.ID), &out.Verdict)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return out, err
 	}
 	var old bool
 	if at := written(r.ID); at != nil {
-		if err := x.row(ctx, "Forgotten", r.Consumer, at).Scan(&old); err != nil {
+		if err := x.Row(ctx, "Forgotten", r.Consumer, at).Scan(&old); err != nil {
 			return out, err
 		}
 	}
@@ -48,24 +42,24 @@ func (x *session) reserve(ctx context.Context, r store.Reservation) (out store.R
 		return out, nil
 	}
 	fingerprint := sql.NullInt64{Int64: r.Fingerprint, Valid: r.Fingerprint != 0}
-	n, err := x.count(ctx, "Reserve", r.Consumer, r.Source, r.ID, fingerprint, r.Token,
+	n, err := x.Count(ctx, "Reserve", r.Consumer, r.Source, r.ID, fingerprint, r.Token,
 		r.Lease.Milliseconds())
 	if err != nil || n == 1 {
 		return out, err
 	}
 	var left int64
 	out.Rival = true
-	err = x.row(ctx, "FindReservation", r.Consumer, r.Source, r.ID).Scan(&out.Fingerprint, &left)
+	err = x.Row(ctx, "FindReservation", r.Consumer, r.Source, r.ID).Scan(&out.Fingerprint, &left)
 	out.Left = time.Duration(left) * time.Millisecond
 	return out, err
 }
 
 // unreserve gives a key back, if r still has it.
-func (x *session) unreserve(ctx context.Context, r *store.Reservation) error {
+func unreserve(ctx context.Context, x *sqlrun.Session, r *store.Reservation) error {
 	if r == nil {
 		return nil
 	}
-	n, err := x.count(ctx, "Unreserve", r.Consumer, r.Source, r.ID, r.Token)
+	n, err := x.Count(ctx, "Unreserve", r.Consumer, r.Source, r.ID, r.Token)
 	if err == nil && n != 1 {
 		err = store.ErrLost
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 const (
@@ -20,65 +21,71 @@ const (
 // in the way.
 func (s *Store) maintain(ctx context.Context, keep store.Retention) (done store.Maintained, err error) {
 	if keep, err = retention.OrDefaults(keep); err != nil {
-		return done, failed("maintain", err)
+		return done, sqlrun.Failed("maintain", err)
 	}
 	done.Rows, err = s.empty(ctx, &done, "skald_outbox",
-		func(ctx context.Context, x *session) (int64, error) {
-			if _, err := x.exec(ctx, "Looked", keep.Outbox.Milliseconds(), keep.Marks.Milliseconds(),
+		func(ctx context.Context, x *sqlrun.Session) (int64, error) {
+			if _, err := x.Exec(ctx, "Looked", keep.Outbox.Milliseconds(), keep.Marks.Milliseconds(),
 				keep.Steps.Milliseconds(), keep.Sagas.Milliseconds()); err != nil {
 				return 0, err
 			}
 			var covered int64
-			if err := x.row(ctx, "Covered").Scan(&covered); err != nil {
+			if err := x.Row(ctx, "Covered").Scan(&covered); err != nil {
 				return 0, err
 			}
-			return x.count(ctx, "DeleteRows", covered, ago(keep.Outbox), batch)
+			return x.Count(ctx, "DeleteRows", covered, ago(keep.Outbox), batch)
 		})
 	if err != nil {
-		return done, failed("maintain outbox", err)
+		return done, sqlrun.Failed("maintain outbox", err)
 	}
-	done.Marks, err = s.empty(ctx, &done, "skald_mark", func(ctx context.Context, x *session) (int64, error) {
-		if _, err := x.exec(ctx, "RaiseFloors", ago(keep.Marks), batch); err != nil {
+	done.Marks, err = s.empty(ctx, &done, "skald_mark", func(ctx context.Context, x *sqlrun.Session) (int64,
+		error) {
+		if _, err := x.Exec(ctx, "RaiseFloors", ago(keep.Marks), batch); err != nil {
 			return 0, err
 		}
-		return x.count(ctx, "DeleteMarks", ago(keep.Marks), batch)
+		return x.Count(ctx, "DeleteMarks", ago(keep.Marks), batch)
 	})
 	if err != nil {
-		return done, failed("maintain marks", err)
+		return done, sqlrun.Failed("maintain marks", err)
 	}
-	expired, err := s.empty(ctx, &done, "skald_mark", func(ctx context.Context, x *session) (int64, error) {
-		if _, err := x.exec(ctx, "RaiseExpired", ago(retention.LeastMarks), batch); err != nil {
+	expired, err := s.empty(ctx, &done, "skald_mark", func(ctx context.Context, x *sqlrun.Session) (int64,
+		error) {
+		if _, err := x.Exec(ctx, "RaiseExpired", ago(retention.LeastMarks), batch); err != nil {
 			return 0, err
 		}
-		return x.count(ctx, "DeleteExpired", ago(retention.LeastMarks), batch)
+		return x.Count(ctx, "DeleteExpired", ago(retention.LeastMarks), batch)
 	})
 	if err != nil {
-		return done, failed("maintain marks", err)
+		return done, sqlrun.Failed("maintain marks", err)
 	}
 	done.Marks += expired
-	_, err = s.empty(ctx, &done, "skald_quarantine", func(ctx context.Context, x *session) (int64, error) {
-		return x.count(ctx, "DeleteQuarantine", ago(keep.Marks), batch)
+	_, err = s.empty(ctx, &done, "skald_quarantine", func(ctx context.Context, x *sqlrun.Session) (int64,
+		error) {
+		return x.Count(ctx, "DeleteQuarantine", ago(keep.Marks), batch)
 	})
 	if err != nil {
-		return done, failed("maintain quarantine", err)
+		return done, sqlrun.Failed("maintain quarantine", err)
 	}
-	_, err = s.empty(ctx, &done, "skald_reservation", func(ctx context.Context, x *session) (int64, error) {
-		return x.count(ctx, "DeleteReservations")
+	_, err = s.empty(ctx, &done, "skald_reservation", func(ctx context.Context, x *sqlrun.Session) (int64,
+		error) {
+		return x.Count(ctx, "DeleteReservations")
 	})
 	if err != nil {
-		return done, failed("maintain reservations", err)
+		return done, sqlrun.Failed("maintain reservations", err)
 	}
-	done.Steps, err = s.empty(ctx, &done, "skald_step", func(ctx context.Context, x *session) (int64, error) {
+	done.Steps, err = s.empty(ctx, &done, "skald_step", func(ctx context.Context, x *sqlrun.Session) (int64,
+		error) {
 		return forgetSteps(ctx, x, keep.Steps)
 	})
 	if err != nil {
-		return done, failed("maintain steps", err)
+		return done, sqlrun.Failed("maintain steps", err)
 	}
-	done.Sagas, err = s.empty(ctx, &done, "skald_saga", func(ctx context.Context, x *session) (int64, error) {
-		return x.count(ctx, "DeleteSagas", ago(keep.Sagas), batch)
+	done.Sagas, err = s.empty(ctx, &done, "skald_saga", func(ctx context.Context, x *sqlrun.Session) (int64,
+		error) {
+		return x.Count(ctx, "DeleteSagas", ago(keep.Sagas), batch)
 	})
 	if err != nil {
-		return done, failed("maintain sagas", err)
+		return done, sqlrun.Failed("maintain sagas", err)
 	}
 	return done, nil
 }
@@ -86,20 +93,20 @@ func (s *Store) maintain(ctx context.Context, keep store.Retention) (done store.
 // forecast counts what Maintain would delete.
 func (s *Store) forecast(ctx context.Context, keep store.Retention) (out store.Maintained, err error) {
 	if keep, err = retention.OrDefaults(keep); err != nil {
-		return out, failed("forecast", err)
+		return out, sqlrun.Failed("forecast", err)
 	}
-	p, err := s.prepare(ctx)
+	p, err := s.run.Prepare(ctx)
 	if err != nil {
-		return out, failed("forecast", err)
+		return out, sqlrun.Failed("forecast", err)
 	}
 	var covered int64
-	if err = p.stmts["Covered"].QueryRowContext(ctx).Scan(&covered); err == nil {
-		err = p.stmts["Forecast"].QueryRowContext(ctx, covered, ago(keep.Outbox), ago(keep.Marks),
+	if err = p.Row(ctx, "Covered").Scan(&covered); err == nil {
+		err = p.Row(ctx, "Forecast", covered, ago(keep.Outbox), ago(keep.Marks),
 			ago(keep.Steps), ago(keep.Sagas), ago(retention.LeastMarks)).
 			Scan(&out.Rows, &out.Marks, &out.Steps, &out.Sagas)
 	}
 	if err != nil {
-		return out, failed("forecast", err)
+		return out, sqlrun.Failed("forecast", err)
 	}
 	return out, nil
 }
@@ -109,27 +116,20 @@ func ago(d time.Duration) string { return fmt.Sprintf("-%.3f seconds", d.Seconds
 
 // empty deletes batch after batch, each in a transaction of its own.
 func (s *Store) empty(ctx context.Context, done *store.Maintained, what string,
-	one func(context.Context, *session) (int64, error)) (total int64, err error) {
+	one func(context.Context, *sqlrun.Session) (int64, error)) (total int64, err error) {
 	for {
-		x, err := s.begin(ctx, batchWait, defaultHandle)
+		var n int64
+		err := s.run.AloneFor(ctx, batchWait, sqlrun.DefaultHandle,
+			func(ctx context.Context, x *sqlrun.Session) (err error) {
+				if n, err = one(ctx, x); err == nil && n > 0 {
+					_, err = x.Exec(ctx, "Emptied", what)
+				}
+				return err
+			})
 		if errors.Is(err, store.ErrBusy) {
 			done.Left = append(done.Left, what+": another writer has the file")
 			return total, nil
 		}
-		if err != nil {
-			return total, err
-		}
-		n, err := one(quiet(ctx), x)
-		if err == nil && n > 0 {
-			_, err = x.exec(quiet(ctx), "Emptied", what)
-		}
-		if err != nil {
-			err = x.why(err)
-			return total, errors.Join(err, x.close())
-		}
-		x.timer.Stop()
-		err = x.commit()
-		x.end()
 		if err != nil {
 			return total, err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // wakes tells of an effect that somebody waits for.
@@ -49,18 +50,18 @@ func (s *Store) StartSaga(ctx context.Context, tx *sql.Tx,
 	}
 	x, u, err := s.within(ctx, tx)
 	if err != nil {
-		return stored, false, failed("start a saga", err)
+		return stored, false, sqlrun.Failed("start a saga", err)
 	}
 	at := sagarow.Standing(start.Standing)
-	n, err := x.count(ctx, "StartSaga", start.Name, start.Key, start.ID, start.Hash, start.Input,
+	n, err := x.Count(ctx, "StartSaga", start.Name, start.Key, start.ID, start.Hash, start.Input,
 		start.Fingerprint, start.Origin, start.State, at.Status,
 		at.Stuck, at.Paused, at.Step, at.Error, at.Failed, millis(at.Since), millis(at.Retry), start.Session,
 		start.Lease.Milliseconds())
 	if err == nil {
-		stored, err = scanSaga(x.row(ctx, "FindSaga", start.Name, start.Key).Scan)
+		stored, err = scanSaga(x.Row(ctx, "FindSaga", start.Name, start.Key).Scan)
 	}
 	if err != nil {
-		return store.Saga{}, false, failed("start a saga", err)
+		return store.Saga{}, false, sqlrun.Failed("start a saga", err)
 	}
 	if fresh = n == 1; fresh {
 		s.moved(u)
@@ -74,7 +75,7 @@ func (s *Store) moved(u *unit) {
 		u.wrote = true
 		return
 	}
-	s.waker.wake()
+	s.run.Wake()
 }
 
 // LockSaga reads a saga. SQLite has one writer: nothing need be locked but the file, for which the
@@ -83,30 +84,30 @@ func (s *Store) LockSaga(ctx context.Context, tx *sql.Tx, name,
 	key string) (stored store.Saga, there bool, err error) {
 	x, _, err := s.within(ctx, tx)
 	if err == nil {
-		_, err = x.exec(ctx, "LockSaga", name, key)
+		_, err = x.Exec(ctx, "LockSaga", name, key)
 	}
 	if err == nil {
-		stored, err = scanSaga(x.row(ctx, "FindSaga", name, key).Scan)
+		stored, err = scanSaga(x.Row(ctx, "FindSaga", name, key).Scan)
 		stored.Read = time.Now().UTC() // the clock of the statements, too
 	}
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return store.Saga{}, false, nil
 	case err != nil:
-		return store.Saga{}, false, failed("lock a saga", err)
+		return store.Saga{}, false, sqlrun.Failed("lock a saga", err)
 	}
 	return stored, true, nil
 }
 
-func (x *session) standsSaga(ctx context.Context, r store.SagaRef) (stands bool, err error) {
-	if err := x.row(ctx, "StandsSaga", r.Name, r.Key, r.Version).Scan(&stands); err != nil {
+func standsSaga(ctx context.Context, x *sqlrun.Session, r store.SagaRef) (stands bool, err error) {
+	if err := x.Row(ctx, "StandsSaga", r.Name, r.Key, r.Version).Scan(&stands); err != nil {
 		return false, fmt.Errorf("look at a saga: %w", err)
 	}
 	return stands, nil
 }
 
 // moveSaga is the guard of an effect, and what becomes of its saga.
-func (x *session) moveSaga(ctx context.Context, m *store.SagaMove) error {
+func moveSaga(ctx context.Context, x *sqlrun.Session, m *store.SagaMove) error {
 	if m == nil {
 		return nil
 	}
@@ -118,7 +119,7 @@ func (x *session) moveSaga(ctx context.Context, m *store.SagaMove) error {
 		wake = m.Wake.Milliseconds()
 	}
 	at := sagarow.Standing(m.Standing)
-	n, err := x.count(ctx, "MoveSaga", m.Name, m.Key, m.Version, m.Hash, m.State, at.Status, at.Stuck,
+	n, err := x.Count(ctx, "MoveSaga", m.Name, m.Key, m.Version, m.Hash, m.State, at.Status, at.Stuck,
 		at.Paused, at.Step, at.Error, at.Failed,
 		millis(at.Since), millis(at.Retry), m.Release, wake, m.Final, m.Lease.Milliseconds())
 	if err != nil {
@@ -148,13 +149,13 @@ func (s *Store) ClaimSagas(ctx context.Context, c store.ClaimSagas) (out store.C
 	hashes := slices.Compact(slices.Sorted(slices.Values(c.Hashes)))
 	some, next, err := s.lookSagas(ctx, hashes)
 	if err == nil && some {
-		err = s.alone(ctx, func(ctx context.Context, x *session) (err error) {
-			out.Sagas, some, err = x.claimSagas(ctx, c, hashes)
+		err = s.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
+			out.Sagas, some, err = claimSagas(ctx, x, c, hashes)
 			return err
 		})
 	}
 	if err != nil {
-		return store.ClaimedSagas{}, failed("claim sagas", err)
+		return store.ClaimedSagas{}, sqlrun.Failed("claim sagas", err)
 	}
 	if out.Next = next; some {
 		out.Next = 0
@@ -165,14 +166,14 @@ func (s *Store) ClaimSagas(ctx context.Context, c store.ClaimSagas) (out store.C
 // lookSagas tells whether some sagas are due, and how long it is until another one is.
 func (s *Store) lookSagas(ctx context.Context, hashes []string) (some bool, next time.Duration, err error) {
 	next = -1
-	p, err := s.prepare(ctx)
+	p, err := s.run.Prepare(ctx)
 	if err != nil {
 		return false, next, err
 	}
 	for _, hash := range hashes {
 		var in sql.NullInt64
 		var due int
-		if err := p.stmts["NextSaga"].QueryRowContext(ctx, hash).Scan(&in, &due); err != nil {
+		if err := p.Row(ctx, "NextSaga", hash).Scan(&in, &due); err != nil {
 			return false, next, err
 		}
 		if d := time.Duration(max(in.Int64, 1)) * time.Millisecond; in.Valid && (next < 0 || d < next) {
@@ -184,15 +185,15 @@ func (s *Store) lookSagas(ctx context.Context, hashes []string) (some bool, next
 }
 
 // claimSagas tells also whether it left some that are due.
-func (x *session) claimSagas(ctx context.Context, c store.ClaimSagas,
+func claimSagas(ctx context.Context, x *sqlrun.Session, c store.ClaimSagas,
 	hashes []string) (out []store.Saga, left bool, err error) {
 	var all []dueSaga
 	for _, hash := range hashes {
-		rows, err := x.rows(ctx, "DueSagas", hash, c.Limit+1)
+		rows, err := x.Rows(ctx, "DueSagas", hash, c.Limit+1)
 		if err != nil {
 			return nil, false, err
 		}
-		due, err := collect(rows, scanDue)
+		due, err := sqlrun.Collect(rows, scanDue)
 		if err != nil {
 			return nil, false, err
 		}
@@ -206,10 +207,10 @@ func (x *session) claimSagas(ctx context.Context, c store.ClaimSagas,
 		if bytes += d.bytes; len(out) == c.Limit || len(out) > 0 && bytes > sagarow.MaxClaim {
 			return out, true, nil
 		}
-		if _, err := x.exec(ctx, "ClaimSaga", d.name, d.key, c.Session, c.Lease.Milliseconds()); err != nil {
+		if _, err := x.Exec(ctx, "ClaimSaga", d.name, d.key, c.Session, c.Lease.Milliseconds()); err != nil {
 			return nil, false, err
 		}
-		one, err := scanSaga(x.row(ctx, "FindSaga", d.name, d.key).Scan)
+		one, err := scanSaga(x.Row(ctx, "FindSaga", d.name, d.key).Scan)
 		if err != nil {
 			return nil, false, err
 		}
@@ -226,9 +227,10 @@ func (s *Store) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefiniti
 			return err
 		}
 	}
-	return failedOr("note definitions of sagas", s.alone(ctx, func(ctx context.Context, x *session) error {
+	return sqlrun.Failed("note definitions of sagas", s.run.Alone(ctx, func(ctx context.Context,
+		x *sqlrun.Session) error {
 		for _, d := range ds {
-			if _, err := x.exec(ctx, "NoteSagaDefinition", d.Name, d.Hash, d.Written); err != nil {
+			if _, err := x.Exec(ctx, "NoteSagaDefinition", d.Name, d.Hash, d.Written); err != nil {
 				return err
 			}
 		}
@@ -243,7 +245,7 @@ func (s *Store) listSagas(ctx context.Context, q store.SagaQuery,
 	if len(q.Status) > 0 {
 		text, err := json.Marshal(q.Status)
 		if err != nil {
-			return nil, nil, failed("list sagas", err)
+			return nil, nil, sqlrun.Failed("list sagas", err)
 		}
 		statuses = string(text)
 	}
@@ -255,57 +257,58 @@ func (s *Store) listSagas(ctx context.Context, q store.SagaQuery,
 		if q.Name != "" {
 			name, args = "FindSaga", []any{q.Name, q.Key}
 		}
-		rows, err := s.query(ctx, name, args...)
+		rows, err := s.run.Query(ctx, name, args...)
 		if err != nil {
-			return nil, nil, failed("list sagas", err)
+			return nil, nil, sqlrun.Failed("list sagas", err)
 		}
-		out, err := collect(rows, func(scan func(...any) error) (store.Saga, error) {
+		out, err := sqlrun.Collect(rows, func(scan func(...any) error) (store.Saga, error) {
 			one, err := scanSaga(scan)
 			one.Read = time.Now().UTC()
 			return one, err
 		})
-		return out, nil, failedOr("list sagas", err)
+		return out, nil, sqlrun.Failed("list sagas", err)
 	}
-	rows, err := s.query(ctx, "ListSagas", q.Light, q.Name, q.Key, q.ID, statuses, sagarow.Live(&q), q.Stuck,
+	rows, err := s.run.Query(ctx, "ListSagas", q.Light, q.Name, q.Key, q.ID, statuses, sagarow.Live(&q),
+		q.Stuck,
 		q.Paused, q.Failing,
 		q.Step, q.Error, millis(q.StartedBefore), millis(q.StartedAfter), after.Name, after.Key, limit,
 		cmp.Or(sagarow.Within(&q, limit), -1))
 	if err != nil {
-		return nil, nil, failed("list sagas", err)
+		return nil, nil, sqlrun.Failed("list sagas", err)
 	}
 	out := sagarow.Listing{Scan: q.Scan, Limit: limit}
-	_, err = collect(rows, func(scan func(...any) error) (none struct{}, err error) {
+	_, err = sqlrun.Collect(rows, func(scan func(...any) error) (none struct{}, err error) {
 		n, meant := 0, false
 		one, err := scanSaga(scan, &n, &meant)
 		one.Read = time.Now().UTC()
 		out.Add(&one, n, meant)
 		return none, err
 	})
-	return out.List, out.To, failedOr("list sagas", err)
+	return out.List, out.To, sqlrun.Failed("list sagas", err)
 }
 
 // listDefinitions lists definitions of sagas.
 func (s *Store) listDefinitions(ctx context.Context) ([]store.SagaDefinition, error) {
-	rows, err := s.query(ctx, "ListSagaDefinitions")
+	rows, err := s.run.Query(ctx, "ListSagaDefinitions")
 	if err != nil {
-		return nil, failed("list definitions of sagas", err)
+		return nil, sqlrun.Failed("list definitions of sagas", err)
 	}
-	out, err := collect(rows, func(scan func(...any) error) (d store.SagaDefinition, err error) {
+	out, err := sqlrun.Collect(rows, func(scan func(...any) error) (d store.SagaDefinition, err error) {
 		var at sql.NullInt64
 		err = scan(&d.Name, &d.Hash, &d.Written, &at)
 		d.Noted = ofMillis(at)
 		return d, err
 	})
-	return out, failedOr("list definitions of sagas", err)
+	return out, sqlrun.Failed("list definitions of sagas", err)
 }
 
 // countSagas counts sagas that have not ended.
 func (s *Store) countSagas(ctx context.Context, b *store.Backlog) error {
-	rows, err := s.query(ctx, "CountSagas", sagarow.Overdue.Milliseconds())
+	rows, err := s.run.Query(ctx, "CountSagas", sagarow.Overdue.Milliseconds())
 	if err != nil {
-		return failed("count sagas", err)
+		return sqlrun.Failed("count sagas", err)
 	}
-	b.Sagas, err = collect(rows, func(scan func(...any) error) (n store.SagaCounts, err error) {
+	b.Sagas, err = sqlrun.Collect(rows, func(scan func(...any) error) (n store.SagaCounts, err error) {
 		var oldest int64
 		err = scan(&n.Name, &n.Running, &n.Compensating, &n.Stuck, &n.Paused, &n.Failing, &n.Overdue, &oldest)
 		n.Oldest = time.Duration(max(oldest, 0)) * time.Millisecond
@@ -314,5 +317,5 @@ func (s *Store) countSagas(ctx context.Context, b *store.Backlog) error {
 	if err == nil {
 		b.Tracked, err = s.countTracked(ctx)
 	}
-	return failedOr("count sagas", err)
+	return sqlrun.Failed("count sagas", err)
 }

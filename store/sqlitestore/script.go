@@ -10,7 +10,7 @@ import (
 // Script is the SQL of Migrate for a file that has no tables yet, to be applied by other means: all files, in
 // one transaction, and the notes that they were applied. With source "" it is the default for a file at path.
 func Script(path, source string) (string, error) {
-	text, err := sqlfile.Load(statements, "sql", "")
+	text, err := texts()
 	if err != nil {
 		return "", fmt.Errorf("script: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // shardRow is a shard and who has it; "": nobody.
@@ -32,69 +33,69 @@ func (s *Store) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) 
 func (s *Store) lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
 	if len(ask.Knew) > 0 {
 		if _, err := s.movedAway(ctx, ask.Knew); err != nil {
-			return got, failed("compare shards", err)
+			return got, sqlrun.Failed("compare shards", err)
 		}
 	}
-	err = s.alone(ctx, func(ctx context.Context, x *session) (err error) {
-		got, err = x.lease(ctx, ask)
+	err = s.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
+		got, err = lease(ctx, x, ask)
 		return err
 	})
 	if err != nil {
-		return store.Leased{}, failed("lease", err)
+		return store.Leased{}, sqlrun.Failed("lease", err)
 	}
 	return got, nil
 }
 
-func (x *session) lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
-	saw, err := x.moved(ctx, nil)
+func lease(ctx context.Context, x *sqlrun.Session, ask store.Ask) (got store.Leased, err error) {
+	saw, err := moved(ctx, x, nil)
 	if err != nil {
 		return got, err
 	}
 	if saw != "" {
 		return got, &store.MovedError{Saw: saw}
 	}
-	if _, err := x.exec(ctx, "ForgetRelays", ask.Owner); err != nil {
+	if _, err := x.Exec(ctx, "ForgetRelays", ask.Owner); err != nil {
 		return got, fmt.Errorf("forget relays: %w", err)
 	}
 	if ask.Leave {
-		return x.leave(ctx, ask)
+		return leave(ctx, x, ask)
 	}
 	ttl := cmp.Or(ask.TTL, defaultTTL)
-	if _, err := x.exec(ctx, "KeepRelay", ask.Owner, ask.Session, ttl.Milliseconds(),
+	if _, err := x.Exec(ctx, "KeepRelay", ask.Owner, ask.Session, ttl.Milliseconds(),
 		cmp.Or(ask.Wait, ttl).Milliseconds()); err != nil {
 		return got, fmt.Errorf("keep relay: %w", err)
 	}
-	if err := x.row(ctx, "Waiting").Scan(&got.Waiting); err != nil {
+	if err := x.Row(ctx, "Waiting").Scan(&got.Waiting); err != nil {
 		return got, fmt.Errorf("waiting relays: %w", err)
 	}
-	relays, err := x.relays(ctx)
+	relays, err := relays(ctx, x)
 	if err != nil {
 		return got, err
 	}
-	shards, err := x.shards(ctx)
+	shards, err := shards(ctx, x)
 	if err != nil {
 		return got, err
 	}
 	got.Sessions, got.Share = len(relays), share(len(shards), relays, ask.Owner)
-	err = x.deal(ctx, ask, shards, relays, &got)
+	err = deal(ctx, x, ask, shards, relays, &got)
 	return got, err
 }
 
 // deal renews, frees and takes.
-func (x *session) deal(ctx context.Context, ask store.Ask, shards []shardRow, relays []string,
+func deal(ctx context.Context, x *sqlrun.Session, ask store.Ask, shards []shardRow, relays []string,
 	got *store.Leased) error {
 	for _, l := range shards {
 		if l.owner != ask.Owner {
 			continue
 		}
 		if slices.Contains(ask.Free, l.ID) {
-			if _, err := x.exec(ctx, "FreeShard", l.ID, ask.Owner); err != nil {
+			if _, err := x.Exec(ctx, "FreeShard", l.ID, ask.Owner); err != nil {
 				return fmt.Errorf("free shard: %w", err)
 			}
 			continue
 		}
 		if l.sessionID != ask.Session {
-			if err := x.takeShard(ctx, ask, &l.Shard); err != nil {
+			if err := takeShard(ctx, x, ask, &l.Shard); err != nil {
 				return err
 			}
 		}
@@ -107,7 +108,7 @@ func (x *session) deal(ctx context.Context, ask store.Ask, shards []shardRow, re
 		if slices.Contains(relays, l.owner) || slices.Contains(ask.Free, l.ID) {
 			continue
 		}
-		if err := x.takeShard(ctx, ask, &l.Shard); err != nil {
+		if err := takeShard(ctx, x, ask, &l.Shard); err != nil {
 			return err
 		}
 		got.Shards = append(got.Shards, l.Shard)
@@ -116,43 +117,43 @@ func (x *session) deal(ctx context.Context, ask store.Ask, shards []shardRow, re
 	return nil
 }
 
-func (x *session) takeShard(ctx context.Context, ask store.Ask, l *store.Shard) error {
+func takeShard(ctx context.Context, x *sqlrun.Session, ask store.Ask, l *store.Shard) error {
 	l.Token = rand.Text()
-	if err := x.row(ctx, "TakeShard", l.ID, ask.Owner, ask.Session, l.Token).Scan(&l.Epoch); err != nil {
+	if err := x.Row(ctx, "TakeShard", l.ID, ask.Owner, ask.Session, l.Token).Scan(&l.Epoch); err != nil {
 		return fmt.Errorf("take shard: %w", err)
 	}
 	return nil
 }
 
 // leave frees all that the owner's life holds and forgets it; a newer session stays.
-func (x *session) leave(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
+func leave(ctx context.Context, x *sqlrun.Session, ask store.Ask) (got store.Leased, err error) {
 	for _, name := range []string{"LeaveRelay", "LeaveShards"} {
-		if _, err := x.exec(ctx, name, ask.Owner, ask.Session); err != nil {
+		if _, err := x.Exec(ctx, name, ask.Owner, ask.Session); err != nil {
 			return got, fmt.Errorf("leave: %w", err)
 		}
 	}
-	relays, err := x.relays(ctx)
+	relays, err := relays(ctx, x)
 	return store.Leased{Sessions: len(relays)}, err
 }
 
 // relays are the owners that live and may hold shards, sorted.
-func (x *session) relays(ctx context.Context) (out []string, err error) {
-	rows, err := x.rows(ctx, "Relays")
+func relays(ctx context.Context, x *sqlrun.Session) (out []string, err error) {
+	rows, err := x.Rows(ctx, "Relays")
 	if err != nil {
 		return nil, fmt.Errorf("relays: %w", err)
 	}
-	return collect(rows, func(scan func(...any) error) (owner string, err error) {
+	return sqlrun.Collect(rows, func(scan func(...any) error) (owner string, err error) {
 		err = scan(&owner)
 		return owner, err
 	})
 }
 
-func (x *session) shards(ctx context.Context) ([]shardRow, error) {
-	rows, err := x.rows(ctx, "Shards")
+func shards(ctx context.Context, x *sqlrun.Session) ([]shardRow, error) {
+	rows, err := x.Rows(ctx, "Shards")
 	if err != nil {
 		return nil, fmt.Errorf("shards: %w", err)
 	}
-	return collect(rows, func(scan func(...any) error) (l shardRow, err error) {
+	return sqlrun.Collect(rows, func(scan func(...any) error) (l shardRow, err error) {
 		err = scan(&l.ID, &l.First, &l.Last, &l.Epoch, &l.Token, &l.Cursor.Base, &l.Cursor.Tip, &l.Cursor.Seq,
 			&l.Incarnation, &l.owner, &l.sessionID)
 		return l, err
@@ -173,7 +174,7 @@ func share(shards int, relays []string, owner string) int {
 }
 
 // progress stores what a shard's owner reports, if it still is the owner.
-func (x *session) progress(ctx context.Context, p *store.Progress) error {
+func progress(ctx context.Context, x *sqlrun.Session, p *store.Progress) error {
 	var base, tip, seq, incarnation any
 	if c := p.Cursor; c != nil {
 		base, tip, seq = c.Base, c.Tip, c.Seq
@@ -181,7 +182,7 @@ func (x *session) progress(ctx context.Context, p *store.Progress) error {
 	if p.Incarnation != nil {
 		incarnation = *p.Incarnation
 	}
-	n, err := x.count(ctx, "KeepProgress", p.Shard, p.Epoch, p.Token, base, tip, seq, incarnation)
+	n, err := x.Count(ctx, "KeepProgress", p.Shard, p.Epoch, p.Token, base, tip, seq, incarnation)
 	if err != nil {
 		return fmt.Errorf("keep progress: %w", err)
 	}
@@ -189,12 +190,12 @@ func (x *session) progress(ctx context.Context, p *store.Progress) error {
 		return fmt.Errorf("shard %d is not held with epoch %d: %w", p.Shard, p.Epoch, store.ErrLost)
 	}
 	for i := range p.Deferred {
-		if err := x.setAside(ctx, &p.Deferred[i]); err != nil {
+		if err := setAside(ctx, x, &p.Deferred[i]); err != nil {
 			return err
 		}
 	}
 	for _, seq := range p.Freed {
-		if _, err := x.exec(ctx, "FinishDeferred", seq); err != nil {
+		if _, err := x.Exec(ctx, "FinishDeferred", seq); err != nil {
 			return fmt.Errorf("free row set aside: %w", err)
 		}
 	}

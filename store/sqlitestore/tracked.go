@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 var _ store.Tracker[*sql.Tx] = (*Store)(nil)
@@ -17,9 +18,9 @@ func (s *Store) LockTracked(ctx context.Context, tx *sql.Tx, flow string,
 	x, _, err := s.within(ctx, tx)
 	rows := make([]store.Tracked, len(keys))
 	for i := 0; i < len(keys) && err == nil; i++ {
-		rows[i], err = scanTracked(x.row(ctx, "MakeTracked", keys[i], flow).Scan)
+		rows[i], err = scanTracked(x.Row(ctx, "MakeTracked", keys[i], flow).Scan)
 	}
-	return rows, failedOr("lock tracked sagas", err)
+	return rows, sqlrun.Failed("lock tracked sagas", err)
 }
 
 // SaveTracked writes rows that LockTracked locked.
@@ -28,19 +29,20 @@ func (s *Store) SaveTracked(ctx context.Context, tx *sql.Tx, rows ...store.Track
 	for i := 0; i < len(rows) && err == nil; i++ {
 		t := &rows[i]
 		due := sql.NullInt64{Int64: t.Due.UnixMilli(), Valid: !t.Due.IsZero()}
-		_, err = x.exec(ctx, "SaveTracked", t.Key, t.Flow, t.State, due, t.Body, t.Drift)
+		_, err = x.Exec(ctx, "SaveTracked", t.Key, t.Flow, t.State, due, t.Body, t.Drift)
 	}
-	return failedOr("save tracked sagas", err)
+	return sqlrun.Failed("save tracked sagas", err)
 }
 
 // tracked lists tracked sagas.
 func (s *Store) tracked(ctx context.Context, q store.TrackedQuery) ([]store.Tracked, error) {
-	rows, err := s.query(ctx, "ListTracked", q.Flow, q.Key, q.State, q.Overdue, cmp.Or(q.Limit, defaultLimit))
+	rows, err := s.run.Query(ctx, "ListTracked", q.Flow, q.Key, q.State, q.Overdue, cmp.Or(q.Limit,
+		defaultLimit))
 	if err != nil {
-		return nil, failed("list tracked sagas", err)
+		return nil, sqlrun.Failed("list tracked sagas", err)
 	}
-	out, err := collect(rows, scanTracked)
-	return out, failedOr("list tracked sagas", err)
+	out, err := sqlrun.Collect(rows, scanTracked)
+	return out, sqlrun.Failed("list tracked sagas", err)
 }
 
 func scanTracked(scan func(...any) error) (t store.Tracked, err error) {
@@ -56,13 +58,13 @@ func scanTracked(scan func(...any) error) (t store.Tracked, err error) {
 
 // countTracked counts tracked sagas.
 func (s *Store) countTracked(ctx context.Context) ([]store.TrackedCounts, error) {
-	rows, err := s.query(ctx, "CountTracked")
+	rows, err := s.run.Query(ctx, "CountTracked")
 	if err != nil {
-		return nil, failed("count tracked sagas", err)
+		return nil, sqlrun.Failed("count tracked sagas", err)
 	}
-	out, err := collect(rows, func(scan func(...any) error) (n store.TrackedCounts, err error) {
+	out, err := sqlrun.Collect(rows, func(scan func(...any) error) (n store.TrackedCounts, err error) {
 		err = scan(&n.Flow, &n.Running, &n.Compensating, &n.Overdue, &n.OverdueKey, &n.Drifted, &n.DriftedKey)
 		return n, err
 	})
-	return out, failedOr("count tracked sagas", err)
+	return out, sqlrun.Failed("count tracked sagas", err)
 }

@@ -22,9 +22,6 @@ SELECT dflt_value FROM pragma_table_info('skald_outbox') WHERE name = 'source';
 -- name: File
 SELECT file FROM pragma_database_list WHERE name = 'main';
 
--- name: Engine
-SELECT sqlite_version();
-
 -- name: Backup
 VACUUM INTO ?1;
 

@@ -1,4 +1,4 @@
-package sqlitestore
+package sqlrun
 
 import (
 	"context"
@@ -6,107 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"modernc.org/sqlite"
-
-	"github.com/skald-go/skald/store"
 )
-
-// A turnstile lets one transaction of this process at a time at the file, in the order of their coming.
-// SQLite alone would let them poll for its lock.
-type turnstile chan struct{}
-
-func newTurnstile() turnstile { return make(turnstile, 1) }
-
-// A turn is given back once, however often asked.
-type turn struct {
-	at   turnstile
-	over atomic.Bool
-}
-
-func (t *turn) end() {
-	if t != nil && !t.over.Swap(true) {
-		<-t.at
-	}
-}
-
-// take waits for the turn; most bounds it where ctx does not.
-func (t turnstile) take(ctx context.Context, most time.Duration) (*turn, error) {
-	select {
-	case t <- struct{}{}: // however little most is, nobody is in the way
-		return &turn{at: t}, nil
-	default:
-	}
-	timer := time.NewTimer(most)
-	defer timer.Stop()
-	select {
-	case t <- struct{}{}:
-		return &turn{at: t}, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-timer.C:
-		return nil, fmt.Errorf("wait for the other transactions of this process: %w", store.ErrBusy)
-	}
-}
-
-type turnKey struct{}
-
-// connector makes connections whose transactions take turns.
-type connector struct {
-	driver.Connector
-	turn  turnstile
-	waker *waker
-	place atomic.Pointer[place] // nil: not yet known
-}
-
-// same tells whether the file is still the one that was opened.
-func (c *connector) same() error {
-	if at := c.place.Load(); at != nil {
-		return at.same()
-	}
-	return nil
-}
-
-func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	base, err := c.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	full, ok := base.(fullConn)
-	if !ok {
-		return nil, fmt.Errorf("connect: %T is not a connection that Skald knows", base)
-	}
-	out := &conn{fullConn: full, turns: c.turn, same: c.same}
-	full.RegisterRollbackHook(func() { out.gone = out.inTx })
-	return out, nil
-}
-
-// connect tries again while others turn a new file to WAL: SQLite does not wait for that itself.
-func (c *connector) connect(ctx context.Context) (driver.Conn, error) {
-	until := time.Now().Add(busyTimeout)
-	for {
-		base, err := c.Connector.Connect(ctx)
-		if err == nil || !busy(err) || time.Now().After(until) {
-			return base, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(time.Millisecond):
-		}
-	}
-}
-
-// Driver is found again by New, which lets its own transactions wait before they take a connection.
-func (c *connector) Driver() driver.Driver { return &files{c.Connector.Driver(), c.turn, c.waker} }
-
-type files struct {
-	driver.Driver
-	turn  turnstile
-	waker *waker
-}
 
 // fullConn is what the vendor's connection can do and database/sql makes use of.
 type fullConn interface {
@@ -177,7 +79,7 @@ func (c *conn) enter(ctx context.Context, o driver.TxOptions) (*turn, error) {
 	if o.ReadOnly {
 		return nil, nil
 	}
-	return c.turns.take(ctx, busyTimeout)
+	return c.turns.take(ctx, BusyTimeout)
 }
 
 func (c *conn) leave() {
@@ -193,7 +95,7 @@ func (c *conn) Close() error {
 
 func (c *conn) ExecContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Result, error) {
 	if c.gone {
-		return nil, errGone
+		return nil, ErrGone
 	}
 	c.heed(q)
 	return c.fullConn.ExecContext(ctx, q, args)
@@ -201,7 +103,7 @@ func (c *conn) ExecContext(ctx context.Context, q string, args []driver.NamedVal
 
 func (c *conn) QueryContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Rows, error) {
 	if c.gone {
-		return nil, errGone
+		return nil, ErrGone
 	}
 	c.heed(q)
 	return c.fullConn.QueryContext(ctx, q, args)
@@ -233,14 +135,14 @@ type stmt struct {
 
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	if s.c.gone {
-		return nil, errGone
+		return nil, ErrGone
 	}
 	return s.fullStmt.ExecContext(ctx, args)
 }
 
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
 	if s.c.gone {
-		return nil, errGone
+		return nil, ErrGone
 	}
 	return s.fullStmt.QueryContext(ctx, args)
 }
@@ -255,7 +157,7 @@ func (t *connTx) Commit() error {
 	if t.c.gone {
 		// of what may have been begun behind it, in the same text: no answer where nothing was
 		_ = t.Tx.Rollback()
-		return errGone
+		return ErrGone
 	}
 	t.c.inTx = false
 	if err := t.c.same(); err != nil {

@@ -1,4 +1,4 @@
-package sqlitestore
+package sqlrun
 
 import (
 	"context"
@@ -11,32 +11,23 @@ import (
 	"time"
 
 	"modernc.org/sqlite"
-
-	"github.com/skald-go/skald/internal/sqlfile"
 )
 
 const (
-	// busyTimeout is how long a statement waits for another process's write lock.
-	busyTimeout = 5 * time.Second
+	// BusyTimeout is how long a statement waits for another process's write lock.
+	BusyTimeout = 5 * time.Second
 	// Connections are not limited: one that waits for its turn must not keep another from taking its own.
 	idleConns = 256 // each new one reads the schema, which takes a millisecond of a processor
 	idleTime  = time.Minute
 )
 
-// Open opens the file at path, which it makes if it is not there, as Skald needs it: WAL, synchronous=FULL,
-// foreign keys on, a busy timeout of 5 s, every transaction BEGIN IMMEDIATE. Transactions of this *sql.DB
-// take turns, first come first served; reads outside a transaction do not wait for them. A connection in the
-// middle of a transaction that SQLite rolled back of its own accord (a full disk, an interrupted statement)
-// refuses further statements until that transaction is ended. Once another file stands at path, or none, each
-// Begin and Commit answers a *store.MovedError: close the DB and open it again.
-//
-// It refuses SQLite before 3.51.3, which can corrupt a WAL file, and ":memory:", which each connection would
-// have for itself.
+// Open opens the file at path, which it makes if it is not there, as Skald needs it. Its transactions take
+// turns; they refuse statements once SQLite rolled them back, and another file that stands at path.
 func Open(path string) (*sql.DB, error) {
 	if path == "" || path == ":memory:" {
 		return nil, fmt.Errorf("open %q: a database of Skald is a file", path)
 	}
-	base, err := sqlite.NewConnector(dsn(path))
+	base, err := sqlite.NewConnector(DSN(path))
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
@@ -44,9 +35,9 @@ func Open(path string) (*sql.DB, error) {
 	db := sql.OpenDB(c)
 	db.SetMaxIdleConns(idleConns)
 	db.SetConnMaxIdleTime(idleTime)
-	ctx, cancel := context.WithTimeout(context.Background(), 2*busyTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*BusyTimeout)
 	defer cancel()
-	err = engine(ctx, db)
+	err = Engine(ctx, db)
 	if err == nil {
 		var at *place
 		at, err = placeOf(path)
@@ -58,9 +49,10 @@ func Open(path string) (*sql.DB, error) {
 	return db, nil
 }
 
-func dsn(path string) string {
+// DSN names the file at path to the driver, as Skald needs it.
+func DSN(path string) string {
 	q := url.Values{
-		"_busy_timeout": {strconv.FormatInt(busyTimeout.Milliseconds(), 10)},
+		"_busy_timeout": {strconv.FormatInt(BusyTimeout.Milliseconds(), 10)},
 		"_journal_mode": {"WAL"},
 		"_synchronous":  {"FULL"},
 		"_foreign_keys": {"1"},
@@ -70,9 +62,9 @@ func dsn(path string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
 }
 
-// engine checks the version of SQLite.
-func engine(ctx context.Context, db *sql.DB) error {
-	text, err := sqlfile.Load(statements, "sql", "")
+// Engine checks the version of SQLite.
+func Engine(ctx context.Context, db *sql.DB) error {
+	text, err := Statements()
 	if err != nil {
 		return err
 	}
