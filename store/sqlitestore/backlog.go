@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/column"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
@@ -36,7 +36,7 @@ func (s *Store) backlog(ctx context.Context) (store.Backlog, error) {
 		return store.Backlog{}, sqlrun.Failed("read backlog", err)
 	}
 	b.Source = strings.ReplaceAll(strings.Trim(b.Source, "'"), "''", "'") // it is a literal
-	b.Oldest, b.Retained = past(oldest), past(retained)
+	b.Oldest, b.Retained = column.Past(oldest), column.Past(retained)
 	return b, nil
 }
 
@@ -81,8 +81,8 @@ func keptFor(ctx context.Context, p *sqlrun.Prepared) (out []store.Kept, err err
 			&apart, &k.Calls, &called); err != nil {
 			return nil, err
 		}
-		k.Oldest, k.Apart = past(parked), past(apart)
-		k.Called = past(called)
+		k.Oldest, k.Apart = column.Past(parked), column.Past(apart)
+		k.Called = column.Past(called)
 		out = append(out, k)
 	}
 	return out, rows.Err()
@@ -103,9 +103,4 @@ func reserved(ctx context.Context, p *sqlrun.Prepared) (out []store.ReservedCoun
 		out = append(out, r)
 	}
 	return out, rows.Err()
-}
-
-// past is so many milliseconds, or as many of them as a Duration has room for.
-func past(n int64) time.Duration {
-	return time.Duration(min(n, int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }

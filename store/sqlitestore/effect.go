@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/bucket"
-	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/effects"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/column"
+	"github.com/skald-go/skald/store/sqlitestore/internal/outbox"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
@@ -37,7 +36,7 @@ func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error
 		if err := moveSaga(ctx, x, e.Saga); err != nil {
 			return sqlrun.Failed("write", err)
 		}
-		if err := insert(ctx, x, e.Rows); err != nil {
+		if err := outbox.Insert(ctx, x, e.Rows); err != nil {
 			return sqlrun.Failed("write", err)
 		}
 		if u != nil {
@@ -150,7 +149,7 @@ func put(ctx context.Context, x *sqlrun.Session, e store.Effect, given map[entit
 		}
 	}
 	if e.Shard != nil {
-		if err := progress(ctx, x, e.Shard); err != nil {
+		if err := outbox.Progress(ctx, x, e.Shard); err != nil {
 			return err
 		}
 	}
@@ -163,7 +162,7 @@ func put(ctx context.Context, x *sqlrun.Session, e store.Effect, given map[entit
 	if err := keepApart(ctx, x, &e); err != nil {
 		return err
 	}
-	return insert(ctx, x, e.Rows)
+	return outbox.Insert(ctx, x, e.Rows)
 }
 
 // mark inserts m unless it is there, and says what it found.
@@ -171,7 +170,7 @@ func mark(ctx context.Context, x *sqlrun.Session, m store.Mark) (v store.Verdict
 	if !storable(m.As) {
 		return v, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
 	}
-	reason := sql.NullString{String: clip(m.Reason), Valid: m.As == store.Rejected}
+	reason := sql.NullString{String: column.Clip(m.Reason), Valid: m.As == store.Rejected}
 	fingerprint := sql.NullInt64{Int64: m.Fingerprint, Valid: m.Fingerprint != 0}
 	keep := sql.NullInt64{Int64: m.Keep.Milliseconds(), Valid: m.Keep > 0}
 	if err := expire(ctx, x, m.Consumer, m.Identity, m.Keep); err != nil {
@@ -232,35 +231,4 @@ func written(id string) any {
 		return nil
 	}
 	return at.UnixMilli()
-}
-
-// clip cuts a reason to 1 KiB, between two characters.
-func clip(s string) string { return clipTo(s, 1<<10) }
-
-func clipTo(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	n := most
-	for n > 0 && s[n]&0xc0 == 0x80 {
-		n--
-	}
-	return s[:n]
-}
-
-// insert writes rows into the outbox.
-func insert(ctx context.Context, x *sqlrun.Session, rows []skald.Message) error {
-	for i := range rows {
-		if err := complete.Limits(&rows[i]); err != nil {
-			return err
-		}
-		args, err := rowArgs(&rows[i], bucket.Of(&rows[i]))
-		if err != nil {
-			return err
-		}
-		if _, err := x.Exec(ctx, "InsertRow", args[1:]...); err != nil {
-			return fmt.Errorf("insert row: %w", err)
-		}
-	}
-	return nil
 }

@@ -5,9 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/column"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
@@ -34,24 +34,8 @@ func (s *Store) locks(ctx context.Context, q store.LockQuery) (out store.Locks, 
 	out.Reserved, err = sqlrun.Collect(rows, func(scan func(...any) error) (r store.ReservedKey, err error) {
 		var since, left int64
 		err = scan(&r.Consumer, &r.Source, &r.ID, &since, &left)
-		r.Since, r.Left = past(since), past(left)
+		r.Since, r.Left = column.Past(since), column.Past(left)
 		return r, err
 	})
 	return out, sqlrun.Failed("list locks", err)
-}
-
-// waiting lists rows of the outbox that are not published.
-func (s *Store) waiting(ctx context.Context, most int) ([]store.WaitingRow, error) {
-	rows, err := s.run.Query(ctx, "ListWaiting", most, store.WaitingScan)
-	if err != nil {
-		return nil, sqlrun.Failed("list rows that wait", err)
-	}
-	out, err := sqlrun.Collect(rows, func(scan func(...any) error) (w store.WaitingRow, err error) {
-		var at, age int64
-		err = scan(&w.Seq, &w.Shard, &w.ID, &w.Topic, &w.Type, &w.Key, &at, &age, &w.Deferred, &w.Attempts,
-			&w.LastError)
-		w.Written, w.Age = time.UnixMilli(at).UTC(), past(age)
-		return w, err
-	})
-	return out, sqlrun.Failed("list rows that wait", err)
 }

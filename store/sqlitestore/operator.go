@@ -3,9 +3,9 @@ package sqlitestore
 import (
 	"cmp"
 	"context"
-	"math"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/audit"
 )
 
 // defaultLimit is how many a list has at most if it is not said.
@@ -32,24 +32,20 @@ func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err e
 		out.Definitions, err = s.listDefinitions(ctx)
 	}
 	if err == nil && l.Payloads {
-		out.Payloads, err = s.payloads(ctx)
+		out.Payloads, err = s.outbox.Payloads(ctx)
 	}
 	if err == nil && l.Locks != nil {
 		out.Locks, err = s.locks(ctx, *l.Locks)
 	}
 	if err == nil && l.Waiting > 0 {
-		out.Waiting, err = s.waiting(ctx, l.Waiting)
+		out.Waiting, err = s.outbox.Waiting(ctx, l.Waiting)
 	}
 	return out, err
 }
 
 // Audits lists what operators did.
 func (s *Store) Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error) {
-	limit := cmp.Or(q.Limit, defaultLimit)
-	if q.Run != "" {
-		return s.audited(ctx, "Audited", q.Run, q.After, limit)
-	}
-	return s.audited(ctx, "AuditedLast", cmp.Or(q.Before, math.MaxInt64), limit)
+	return audit.List(ctx, s.run, q)
 }
 
 // Status tells how the database stands.
@@ -67,7 +63,7 @@ func (s *Store) Status(ctx context.Context, q store.StatusQuery) (out store.Stat
 		out.Retention, err = s.keeps(ctx)
 	}
 	if err == nil && q.Outbox {
-		out.Outbox, err = s.outboxStatus(ctx)
+		out.Outbox, err = s.outbox.Status(ctx)
 	}
 	if err == nil && q.Sagas {
 		err = s.countSagas(ctx, &out.Backlog)

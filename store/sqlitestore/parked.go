@@ -10,6 +10,8 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/audit"
+	"github.com/skald-go/skald/store/sqlitestore/internal/column"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
@@ -135,7 +137,7 @@ func keep(ctx context.Context, x *sqlrun.Session, e *store.Effect) error {
 	if err := operate(ctx, x, e); err != nil {
 		return err
 	}
-	return note(ctx, x, e.Audit)
+	return audit.Note(ctx, x, e.Audit)
 }
 
 // change runs a statement about one kept message, which must be there, and parked with those attempts if any
@@ -155,7 +157,7 @@ func change(ctx context.Context, x *sqlrun.Session, name, consumer string, id st
 	case n == 0:
 		return fmt.Errorf("%s is not at the call or the place that it was at: %w", id.ID, store.ErrLost)
 	}
-	return settleKey(ctx, x, consumer, blob(k.key))
+	return settleKey(ctx, x, consumer, column.Blob(k.key))
 }
 
 // settleKey makes the first of a key due and the others wait.
@@ -275,7 +277,8 @@ func keptArgs(p *store.Park) ([]any, error) {
 		return nil, err
 	}
 	args := append([]any{p.Consumer, p.Source, p.ID}, stateArgs(&p.Parked)...)
-	return append(args, null(m.Key), m.Topic, m.Type, null(m.Data), env, keptSize(m), p.Partition, p.Position,
+	return append(args, column.Bytes(m.Key), m.Topic, m.Type, column.Bytes(m.Data), env, keptSize(m),
+		p.Partition, p.Position,
 		p.Fault), nil
 }
 
@@ -286,31 +289,10 @@ func stateArgs(p *store.Parked) []any {
 		d = *p.Dead
 		dead = d.At.UTC().Format(time.RFC3339Nano)
 	}
-	return []any{p.Attempts, p.Due.Milliseconds(), d.BlocksKey, moment(p.First.At),
-		clipTo(p.First.Why, maxWhy), p.First.Host,
-		moment(p.Last.At), clipTo(p.Last.Why, maxWhy), p.Last.Host, dead, d.Kind, d.Fingerprint,
-		clipTo(d.Stack, maxStack), d.Version}
-}
-
-func moment(t time.Time) any {
-	if t.IsZero() {
-		return nil
-	}
-	return t.UTC().Format(time.RFC3339Nano)
-}
-
-func null(b []byte) any {
-	if b == nil {
-		return nil
-	}
-	return b
-}
-
-func blob(b sql.Null[[]byte]) []byte {
-	if b.Valid && b.V == nil {
-		return []byte{}
-	}
-	return b.V
+	return []any{p.Attempts, p.Due.Milliseconds(), d.BlocksKey, column.Moment(p.First.At),
+		column.ClipTo(p.First.Why, maxWhy), p.First.Host,
+		column.Moment(p.Last.At), column.ClipTo(p.Last.Why, maxWhy), p.Last.Host, dead, d.Kind, d.Fingerprint,
+		column.ClipTo(d.Stack, maxStack), d.Version}
 }
 
 // scanKept reads what Claim and Kept return.
@@ -329,20 +311,21 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 		&p.Waiting, &p.Place, &since, &at, &p.Claims, &p.CrashCount, &p.Session); err != nil {
 		return p, err
 	}
-	if p.Message, err = held.Open(env.V, blob(key), blob(data)); err != nil {
+	if p.Message, err = held.Open(env.V, column.Blob(key), column.Blob(data)); err != nil {
 		// it is its own fault: others are read
-		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: blob(key), Data: blob(data)},
-			fault(err)
+		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: column.Blob(key),
+			Data: column.Blob(data)},
+			column.Fault(err)
 	}
 	if p.Call, err = held.DecodeCall(at); err != nil {
-		p.Fault = fault(err)
+		p.Fault = column.Fault(err)
 	} else if p.Call != nil {
 		p.Call.Age = time.Since(p.Call.Since) // the clock of the database is the host's
 	}
 	p.Since = time.UnixMilli(since).UTC()
-	p.First.At, p.Last.At = readTime(firstAt.String), readTime(lastAt.String)
+	p.First.At, p.Last.At = column.ReadTime(firstAt.String), column.ReadTime(lastAt.String)
 	if died.Valid {
-		d.At = readTime(died.String)
+		d.At = column.ReadTime(died.String)
 		p.Dead = &d
 	}
 	if p.Dead == nil && !p.Waiting {

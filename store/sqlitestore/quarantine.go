@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/column"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
@@ -31,7 +32,7 @@ func answer(ctx context.Context, x *sqlrun.Session, m *store.Mark) error {
 	if !storable(m.As) {
 		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.As)
 	}
-	reason := sql.NullString{String: clip(m.Reason), Valid: m.As == store.Rejected}
+	reason := sql.NullString{String: column.Clip(m.Reason), Valid: m.As == store.Rejected}
 	var result []byte
 	if m.Result != "" {
 		result = []byte(m.Result)
@@ -64,7 +65,7 @@ func keepApart(ctx context.Context, x *sqlrun.Session, e *store.Effect) error {
 			return err
 		}
 		_, err = x.Exec(ctx, "Quarantine", q.Consumer, q.Source, q.ID, q.Fingerprint, int64(q.Why),
-			q.Message.Topic, q.Message.Type, text, null(q.Message.Data))
+			q.Message.Topic, q.Message.Type, text, column.Bytes(q.Message.Data))
 		if err != nil {
 			return fmt.Errorf("quarantine %s: %w", q.ID, err)
 		}
@@ -146,7 +147,7 @@ func quarantined(scan func(...any) error) (one store.Quarantined, err error) {
 		}
 	}
 	one.Message, err = held.Decode(text)
-	one.Message.Data = blob(data)
+	one.Message.Data = column.Blob(data)
 	return one, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/column"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
@@ -44,7 +45,7 @@ func stillDead(ctx context.Context, x *sqlrun.Session, consumer string, id store
 		return nil
 	}
 	k, _, err := findKept(ctx, x, consumer, id)
-	if err == nil && !readTime(k.died).Equal(died) {
+	if err == nil && !column.ReadTime(k.died).Equal(died) {
 		err = fmt.Errorf("%s is not the dead letter that it was: %w", id.ID, store.ErrLost)
 	}
 	return err

@@ -12,23 +12,12 @@ import (
 
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/column"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // wakes tells of an effect that somebody waits for.
 func wakes(e *store.Effect) bool { return len(e.Rows) > 0 || e.Saga != nil }
-
-// millis is a time, NULL where it is zero.
-func millis(t time.Time) sql.NullInt64 {
-	return sql.NullInt64{Int64: t.UnixMilli(), Valid: !t.IsZero()}
-}
-
-func ofMillis(n sql.NullInt64) time.Time {
-	if !n.Valid {
-		return time.Time{}
-	}
-	return time.UnixMilli(n.Int64).UTC()
-}
 
 // scanSaga reads the columns of a saga, and more after them.
 func scanSaga(scan func(...any) error, more ...any) (s store.Saga, err error) {
@@ -37,8 +26,9 @@ func scanSaga(scan func(...any) error, more ...any) (s store.Saga, err error) {
 		&s.Version, &s.Status, &s.Stuck, &s.Paused,
 		&s.Step, &s.Error, &s.Failed, &since, &retry, &s.Session, &due, &started, &changed, &ended},
 		more...)...)
-	s.Since, s.Retry, s.Due, s.Started, s.Changed, s.Ended = ofMillis(since), ofMillis(retry), ofMillis(due),
-		ofMillis(started), ofMillis(changed), ofMillis(ended)
+	s.Since, s.Retry, s.Due, s.Started, s.Changed, s.Ended = column.OfMillis(since), column.OfMillis(retry),
+		column.OfMillis(due),
+		column.OfMillis(started), column.OfMillis(changed), column.OfMillis(ended)
 	return s, err
 }
 
@@ -55,7 +45,8 @@ func (s *Store) StartSaga(ctx context.Context, tx *sql.Tx,
 	at := sagarow.Standing(start.Standing)
 	n, err := x.Count(ctx, "StartSaga", start.Name, start.Key, start.ID, start.Hash, start.Input,
 		start.Fingerprint, start.Origin, start.State, at.Status,
-		at.Stuck, at.Paused, at.Step, at.Error, at.Failed, millis(at.Since), millis(at.Retry), start.Session,
+		at.Stuck, at.Paused, at.Step, at.Error, at.Failed, column.Millis(at.Since), column.Millis(at.Retry),
+		start.Session,
 		start.Lease.Milliseconds())
 	if err == nil {
 		stored, err = scanSaga(x.Row(ctx, "FindSaga", start.Name, start.Key).Scan)
@@ -121,7 +112,7 @@ func moveSaga(ctx context.Context, x *sqlrun.Session, m *store.SagaMove) error {
 	at := sagarow.Standing(m.Standing)
 	n, err := x.Count(ctx, "MoveSaga", m.Name, m.Key, m.Version, m.Hash, m.State, at.Status, at.Stuck,
 		at.Paused, at.Step, at.Error, at.Failed,
-		millis(at.Since), millis(at.Retry), m.Release, wake, m.Final, m.Lease.Milliseconds())
+		column.Millis(at.Since), column.Millis(at.Retry), m.Release, wake, m.Final, m.Lease.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("move a saga: %w", err)
 	}
@@ -271,7 +262,8 @@ func (s *Store) listSagas(ctx context.Context, q store.SagaQuery,
 	rows, err := s.run.Query(ctx, "ListSagas", q.Light, q.Name, q.Key, q.ID, statuses, sagarow.Live(&q),
 		q.Stuck,
 		q.Paused, q.Failing,
-		q.Step, q.Error, millis(q.StartedBefore), millis(q.StartedAfter), after.Name, after.Key, limit,
+		q.Step, q.Error, column.Millis(q.StartedBefore), column.Millis(q.StartedAfter), after.Name,
+		after.Key, limit,
 		cmp.Or(sagarow.Within(&q, limit), -1))
 	if err != nil {
 		return nil, nil, sqlrun.Failed("list sagas", err)
@@ -296,7 +288,7 @@ func (s *Store) listDefinitions(ctx context.Context) ([]store.SagaDefinition, er
 	out, err := sqlrun.Collect(rows, func(scan func(...any) error) (d store.SagaDefinition, err error) {
 		var at sql.NullInt64
 		err = scan(&d.Name, &d.Hash, &d.Written, &at)
-		d.Noted = ofMillis(at)
+		d.Noted = column.OfMillis(at)
 		return d, err
 	})
 	return out, sqlrun.Failed("list definitions of sagas", err)

@@ -24,6 +24,8 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/audit"
+	"github.com/skald-go/skald/store/sqlitestore/internal/outbox"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
@@ -35,10 +37,7 @@ var (
 	_ store.Unit[*sql.Tx]   = (*unit)(nil)
 )
 
-const (
-	defaultWait = 5 * time.Second
-	defaultTTL  = 3 * time.Second
-)
+const defaultWait = 5 * time.Second
 
 // Options of a Store. The zero value works.
 type Options struct {
@@ -49,8 +48,9 @@ type Options struct {
 
 // A Store is a handle on a file. It is safe for concurrent use.
 type Store struct {
-	run  *sqlrun.DB
-	lent sync.Map // *sql.Tx → *unit
+	run    *sqlrun.DB
+	outbox *outbox.Outbox
+	lent   sync.Map // *sql.Tx → *unit
 }
 
 // String names it in a log.
@@ -65,6 +65,7 @@ func New(db *sql.DB, o *Options) *Store {
 	s := &Store{}
 	s.run = sqlrun.New(db, cmp.Or(o.Wait, defaultWait), texts,
 		func(ctx context.Context) error { return s.Check(ctx, store.App) })
+	s.outbox = outbox.New(s.run)
 	return s
 }
 
@@ -74,7 +75,9 @@ func texts() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, room := range []func() (map[string]string, error){sqlrun.Statements} {
+	for _, room := range []func() (map[string]string, error){
+		sqlrun.Statements, audit.Statements, outbox.Statements,
+	} {
 		more, err := room()
 		if err == nil {
 			err = sqlrun.Merge(all, more)

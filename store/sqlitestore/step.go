@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/column"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
@@ -28,7 +29,7 @@ func step(ctx context.Context, x *sqlrun.Session, s *store.Step) (found store.St
 	switch s.State {
 	case store.StepDone, store.StepCalling:
 		row = x.Row(ctx, "TakeStep", stepArgs(s, int64(s.State), s.Source, s.ID, begun(s),
-			orNull(s.OutsideKey))...)
+			column.Text(s.OutsideKey))...)
 	case store.StepUndone:
 		row = x.Row(ctx, "UndoStep", stepArgs(s, s.Source, s.ID, begun(s))...)
 	default:
@@ -68,7 +69,7 @@ func setStep(ctx context.Context, x *sqlrun.Session, s *store.Step) error {
 		from |= 1 << state
 	}
 	n, err := x.Count(ctx, "SetStep", stepArgs(s, int64(s.State), s.Source, s.ID, begun(s), s.Code,
-		blobOrNull(s.Result), orNull(s.OutsideKey), blobOrNull(s.Outcome), from)...)
+		column.TextBytes(s.Result), column.Text(s.OutsideKey), column.TextBytes(s.Outcome), from)...)
 	if err != nil {
 		return fmt.Errorf("set step: %w", err)
 	}
@@ -76,13 +77,6 @@ func setStep(ctx context.Context, x *sqlrun.Session, s *store.Step) error {
 		return fmt.Errorf("step %s of %s is not as it was: %w", s.Name, s.Saga, store.ErrLost)
 	}
 	return nil
-}
-
-func blobOrNull(s string) any {
-	if s == "" {
-		return nil
-	}
-	return []byte(s)
 }
 
 // noteStep notes whose message waits to take a step.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/column"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
@@ -49,7 +50,7 @@ func scanTracked(scan func(...any) error) (t store.Tracked, err error) {
 	var due, drifted sql.NullInt64
 	var at, changed int64
 	err = scan(&t.Flow, &t.Key, &t.State, &due, &t.Drift, &t.Body, &at, &changed, &drifted)
-	t.Drifted = ofMillis(drifted)
+	t.Drifted = column.OfMillis(drifted)
 	if t.At, t.Changed = time.UnixMilli(at).UTC(), time.UnixMilli(changed).UTC(); due.Valid {
 		t.Due = time.UnixMilli(due.Int64).UTC()
 	}

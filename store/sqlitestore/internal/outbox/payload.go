@@ -1,16 +1,17 @@
-package sqlitestore
+package outbox
 
 import (
 	"context"
 	"database/sql"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/column"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
-// payloads reads what rows of the outbox carry.
-func (s *Store) payloads(ctx context.Context) ([]store.Payload, error) {
-	rows, err := s.run.Query(ctx, "ListPayloads", store.PayloadRows, store.PayloadBytes, store.PayloadsAll)
+// Payloads reads what rows of the outbox carry.
+func (o *Outbox) Payloads(ctx context.Context) ([]store.Payload, error) {
+	rows, err := o.run.Query(ctx, "ListPayloads", store.PayloadRows, store.PayloadBytes, store.PayloadsAll)
 	if err != nil {
 		return nil, sqlrun.Failed("list payloads", err)
 	}
@@ -22,8 +23,8 @@ func (s *Store) payloads(ctx context.Context) ([]store.Payload, error) {
 			&headers); err != nil || !p.Read {
 			return p, err
 		}
-		m.Data = join(data, raw)
-		if m.Headers, err = unpackHeaders(headers); err != nil { // it is the row's own fault
+		m.Data = column.Join(data, raw)
+		if m.Headers, err = column.ReadHeaders(headers); err != nil { // it is the row's own fault
 			p.Read = false
 		}
 		return p, nil

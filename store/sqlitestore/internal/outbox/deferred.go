@@ -1,4 +1,4 @@
-package sqlitestore
+package outbox
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/skald-go/skald/internal/weight"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/column"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
@@ -20,7 +21,7 @@ func setAside(ctx context.Context, x *sqlrun.Session, a *store.DeferredRow) erro
 			names = names[1:]
 		}
 		for _, name := range names {
-			if _, err := x.Exec(ctx, name, a.Seq, a.Bucket, a.Attempts, clip(a.Why),
+			if _, err := x.Exec(ctx, name, a.Seq, a.Bucket, a.Attempts, column.Clip(a.Why),
 				a.Due.Milliseconds()); err != nil {
 				return fmt.Errorf("set row aside: %w", err)
 			}
@@ -33,7 +34,7 @@ func setAside(ctx context.Context, x *sqlrun.Session, a *store.DeferredRow) erro
 	}
 	source, id, rest, bucket := args[0], args[1], args[2:len(args)-1], args[len(args)-1]
 	all := append([]any{a.Seq, bucket, id, source}, rest...)
-	all = append(all, a.Attempts, clip(a.Why), a.Due.Milliseconds(), nil, nil)
+	all = append(all, a.Attempts, column.Clip(a.Why), a.Due.Milliseconds(), nil, nil)
 	if a.Large != nil {
 		all[len(all)-2], all[len(all)-1] = a.Large.Bytes, a.Large.SHA256
 	}
@@ -44,23 +45,23 @@ func setAside(ctx context.Context, x *sqlrun.Session, a *store.DeferredRow) erro
 }
 
 // Deferred reads rows that the broker refused, and those that wait after them.
-func (s *Store) Deferred(ctx context.Context, q store.DeferredQuery) (out store.Deferred, err error) {
+func (o *Outbox) Deferred(ctx context.Context, q store.DeferredQuery) (out store.Deferred, err error) {
 	if q.Keys {
-		out.Keys, err = s.deferredKeys(ctx, q.Shards)
+		out.Keys, err = o.deferredKeys(ctx, q.Shards)
 	}
 	if err == nil && q.Due > 0 {
-		out.Due, err = s.dueRows(ctx, q.Shards, q.Due)
+		out.Due, err = o.dueRows(ctx, q.Shards, q.Due)
 	}
 	return out, err
 }
 
 // deferredKeys lists the keys that have rows deferred.
-func (s *Store) deferredKeys(ctx context.Context, shards []int) ([]store.Held, error) {
+func (o *Outbox) deferredKeys(ctx context.Context, shards []int) ([]store.Held, error) {
 	list, err := json.Marshal(shards)
 	if err != nil {
 		return nil, fmt.Errorf("held: %w", err)
 	}
-	rows, err := s.run.Query(ctx, "Held", string(list))
+	rows, err := o.run.Query(ctx, "Held", string(list))
 	if err != nil {
 		return nil, sqlrun.Failed("held", err)
 	}
@@ -78,12 +79,12 @@ func (s *Store) deferredKeys(ctx context.Context, shards []int) ([]store.Held, e
 }
 
 // dueRows reads rows that were deferred and are due.
-func (s *Store) dueRows(ctx context.Context, shards []int, limit int) (out []store.DeferredRow, err error) {
+func (o *Outbox) dueRows(ctx context.Context, shards []int, limit int) (out []store.DeferredRow, err error) {
 	list, err := json.Marshal(shards)
 	if err != nil {
 		return nil, fmt.Errorf("retry: %w", err)
 	}
-	rows, err := s.run.Query(ctx, "Retry", string(list), limit)
+	rows, err := o.run.Query(ctx, "Retry", string(list), limit)
 	if err != nil {
 		return nil, sqlrun.Failed("retry", err)
 	}

@@ -1,4 +1,4 @@
-package sqlitestore
+package outbox
 
 import (
 	"context"
@@ -13,37 +13,13 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
-// Seen looks marks up, all as of one moment.
-func (s *Store) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
-	out := make([]store.Verdict, len(ids))
-	p, err := s.run.Prepare(ctx)
-	if err != nil {
-		return nil, sqlrun.Failed("seen", err)
-	}
-	tx, err := s.run.SQL.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return nil, sqlrun.Failed("seen", err)
-	}
-	defer func() { _ = tx.Rollback() }() // it has only read
-	find := p.In(ctx, tx, "SeenMark")
-	for i, id := range ids {
-		err := verdict(find.QueryRowContext(sqlrun.Quiet(ctx), consumer, id.Source, id.ID,
-			written(id.ID) != nil),
-			&out[i])
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return nil, sqlrun.Failed("seen", err)
-		}
-	}
-	return out, nil
-}
-
 // snapshot draws the largest seq. With synchronous=FULL what is visible is on the disk.
-func (s *Store) snapshot(ctx context.Context, base string) (string, error) {
+func (o *Outbox) snapshot(ctx context.Context, base string) (string, error) {
 	from, err := parseTick(base)
 	if err != nil {
 		return "", sqlrun.Failed("tick", err)
 	}
-	tip, err := s.tip(ctx)
+	tip, err := o.tip(ctx)
 	if err != nil {
 		return "", sqlrun.Failed("tick", err)
 	}
@@ -57,8 +33,8 @@ func (s *Store) snapshot(ctx context.Context, base string) (string, error) {
 }
 
 // tip is the largest seq there ever was.
-func (s *Store) tip(ctx context.Context) (tip int64, err error) {
-	p, err := s.run.Prepare(ctx)
+func (o *Outbox) tip(ctx context.Context) (tip int64, err error) {
+	p, err := o.run.Prepare(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -78,7 +54,7 @@ func parseTick(tick string) (int64, error) {
 }
 
 // Pull reads a page of a window.
-func (s *Store) Pull(ctx context.Context, w store.Window, limit int) (page store.Page, err error) {
+func (o *Outbox) Pull(ctx context.Context, w store.Window, limit int) (page store.Page, err error) {
 	base, err := parseTick(w.Base)
 	if err != nil {
 		return page, sqlrun.Failed("pull", err)
@@ -87,7 +63,7 @@ func (s *Store) Pull(ctx context.Context, w store.Window, limit int) (page store
 	if err != nil {
 		return page, sqlrun.Failed("pull", err)
 	}
-	end, err := s.tip(ctx)
+	end, err := o.tip(ctx)
 	if err != nil {
 		return page, sqlrun.Failed("pull", err)
 	}
@@ -95,7 +71,7 @@ func (s *Store) Pull(ctx context.Context, w store.Window, limit int) (page store
 		return page, fmt.Errorf("pull from %d to %d, the last row is %d: %w", base, tip, end, store.ErrMoved)
 	}
 	first, last := hull(w.Buckets)
-	rows, err := s.run.Query(ctx, "Pull", max(base, w.After), tip, first, last)
+	rows, err := o.run.Query(ctx, "Pull", max(base, w.After), tip, first, last)
 	if err != nil {
 		return page, sqlrun.Failed("pull", err)
 	}

@@ -1,15 +1,16 @@
-package sqlitestore
+package outbox
 
 import (
 	"context"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/column"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
-// outboxStatus reads the views of the contract.
-func (s *Store) outboxStatus(ctx context.Context) (out store.OutboxStatus, err error) {
-	p, err := s.run.Prepare(ctx)
+// Status reads the views of the contract.
+func (o *Outbox) Status(ctx context.Context) (out store.OutboxStatus, err error) {
+	p, err := o.run.Prepare(ctx)
 	if err != nil {
 		return out, sqlrun.Failed("read outbox status", err)
 	}
@@ -18,7 +19,7 @@ func (s *Store) outboxStatus(ctx context.Context) (out store.OutboxStatus, err e
 		&out.Deferred); err != nil {
 		return out, sqlrun.Failed("read outbox status", err)
 	}
-	out.Oldest = past(oldest)
+	out.Oldest = column.Past(oldest)
 	rows, err := p.Rows(ctx, "OutboxShards")
 	if err != nil {
 		return out, sqlrun.Failed("read outbox status", err)

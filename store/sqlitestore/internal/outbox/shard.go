@@ -1,4 +1,4 @@
-package sqlitestore
+package outbox
 
 import (
 	"cmp"
@@ -6,10 +6,14 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
+
+// defaultTTL is how long a relay is there after its last sign of life, if it does not say.
+const defaultTTL = 3 * time.Second
 
 // shardRow is a shard and who has it; "": nobody.
 type shardRow struct {
@@ -18,25 +22,25 @@ type shardRow struct {
 }
 
 // Lease takes, renews and gives back shards. A shard belongs to a live relay, so a renewal writes one row.
-func (s *Store) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+func (o *Outbox) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 	var got store.Leased
 	var err error
 	if ask.Owner != "" {
-		got, err = s.lease(ctx, ask)
+		got, err = o.lease(ctx, ask)
 	}
 	if err == nil && ask.Look != nil {
-		got.Tip, err = s.snapshot(ctx, *ask.Look)
+		got.Tip, err = o.snapshot(ctx, *ask.Look)
 	}
 	return got, err
 }
 
-func (s *Store) lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
+func (o *Outbox) lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
 	if len(ask.Knew) > 0 {
-		if _, err := s.movedAway(ctx, ask.Knew); err != nil {
+		if _, err := o.movedAway(ctx, ask.Knew); err != nil {
 			return got, sqlrun.Failed("compare shards", err)
 		}
 	}
-	err = s.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
+	err = o.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
 		got, err = lease(ctx, x, ask)
 		return err
 	})
@@ -171,33 +175,4 @@ func share(shards int, relays []string, owner string) int {
 		n++
 	}
 	return n
-}
-
-// progress stores what a shard's owner reports, if it still is the owner.
-func progress(ctx context.Context, x *sqlrun.Session, p *store.Progress) error {
-	var base, tip, seq, incarnation any
-	if c := p.Cursor; c != nil {
-		base, tip, seq = c.Base, c.Tip, c.Seq
-	}
-	if p.Incarnation != nil {
-		incarnation = *p.Incarnation
-	}
-	n, err := x.Count(ctx, "KeepProgress", p.Shard, p.Epoch, p.Token, base, tip, seq, incarnation)
-	if err != nil {
-		return fmt.Errorf("keep progress: %w", err)
-	}
-	if n != 1 {
-		return fmt.Errorf("shard %d is not held with epoch %d: %w", p.Shard, p.Epoch, store.ErrLost)
-	}
-	for i := range p.Deferred {
-		if err := setAside(ctx, x, &p.Deferred[i]); err != nil {
-			return err
-		}
-	}
-	for _, seq := range p.Freed {
-		if _, err := x.Exec(ctx, "FinishDeferred", seq); err != nil {
-			return fmt.Errorf("free row set aside: %w", err)
-		}
-	}
-	return nil
 }

@@ -1,10 +1,11 @@
-package sqlitestore
+package outbox
 
 import (
 	"context"
 	"fmt"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/audit"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
@@ -59,8 +60,8 @@ func last(c store.Cursor) string {
 }
 
 // movedAway finds out whether the file moved. A relay's word for it is kept, in a transaction of its own.
-func (s *Store) movedAway(ctx context.Context, knew []store.Shard) (saw string, err error) {
-	err = s.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
+func (o *Outbox) movedAway(ctx context.Context, knew []store.Shard) (saw string, err error) {
+	err = o.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
 		if saw, err = moved(ctx, x, knew); err == nil && saw != "" {
 			_, err = x.Exec(ctx, "NoteMoved", saw)
 		}
@@ -72,12 +73,12 @@ func (s *Store) movedAway(ctx context.Context, knew []store.Shard) (saw string, 
 // Recover starts all shards at the oldest row that is kept: a file that went back has given numbers out
 // twice. It looks in the transaction in which it seats: of two at the same time the second finds that nothing
 // moved.
-func (s *Store) Recover(ctx context.Context, audit *store.Audit) (done store.Recovered, err error) {
-	if audit == nil {
-		done.Moved, err = s.movedAway(ctx, nil)
+func (o *Outbox) Recover(ctx context.Context, by *store.Audit) (done store.Recovered, err error) {
+	if by == nil {
+		done.Moved, err = o.movedAway(ctx, nil)
 		return done, sqlrun.Failed("recover", err)
 	}
-	err = s.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
+	err = o.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
 		if done.Moved, err = moved(ctx, x, nil); err != nil || done.Moved == "" {
 			return err
 		}
@@ -95,10 +96,10 @@ func (s *Store) Recover(ctx context.Context, audit *store.Audit) (done store.Rec
 		if _, err = x.Exec(ctx, "NoteMoved", ""); err != nil {
 			return err
 		}
-		return note(ctx, x, audit)
+		return audit.Note(ctx, x, by)
 	})
 	if done.Moved != "" {
-		s.run.Wake()
+		o.run.Wake()
 	}
 	return done, sqlrun.Failed("recover", err)
 }
