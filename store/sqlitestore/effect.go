@@ -12,6 +12,7 @@ import (
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/column"
 	"github.com/skald-go/skald/store/sqlitestore/internal/outbox"
+	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
@@ -33,7 +34,7 @@ func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error
 				return sqlrun.Failed("write", err)
 			}
 		}
-		if err := moveSaga(ctx, x, e.Saga); err != nil {
+		if err := saga.Move(ctx, x, e.Saga); err != nil {
 			return sqlrun.Failed("write", err)
 		}
 		if err := outbox.Insert(ctx, x, e.Rows); err != nil {
@@ -153,7 +154,7 @@ func put(ctx context.Context, x *sqlrun.Session, e store.Effect, given map[entit
 			return err
 		}
 	}
-	if err := moveSaga(ctx, x, e.Saga); err != nil {
+	if err := saga.Move(ctx, x, e.Saga); err != nil {
 		return err
 	}
 	if err := keep(ctx, x, &e); err != nil {

@@ -23,13 +23,13 @@ func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err e
 		out.Steps, err = s.steps(ctx, *l.Steps)
 	}
 	if err == nil && l.Tracked != nil {
-		out.Tracked, err = s.tracked(ctx, *l.Tracked)
+		out.Tracked, err = s.sagas.Tracked(ctx, *l.Tracked)
 	}
 	if err == nil && l.Sagas != nil {
-		out.Sagas, out.SagasTo, err = s.listSagas(ctx, *l.Sagas, cmp.Or(l.Sagas.Limit, defaultLimit))
+		out.Sagas, out.SagasTo, err = s.sagas.List(ctx, *l.Sagas, cmp.Or(l.Sagas.Limit, defaultLimit))
 	}
 	if err == nil && l.Definitions {
-		out.Definitions, err = s.listDefinitions(ctx)
+		out.Definitions, err = s.sagas.Definitions(ctx)
 	}
 	if err == nil && l.Payloads {
 		out.Payloads, err = s.outbox.Payloads(ctx)
@@ -60,13 +60,13 @@ func (s *Store) Status(ctx context.Context, q store.StatusQuery) (out store.Stat
 		out.Left, err = s.leftKinds(ctx)
 	}
 	if err == nil && q.Retention {
-		out.Retention, err = s.keeps(ctx)
+		out.Retention, err = s.steward.Keeps(ctx)
 	}
 	if err == nil && q.Outbox {
 		out.Outbox, err = s.outbox.Status(ctx)
 	}
 	if err == nil && q.Sagas {
-		err = s.countSagas(ctx, &out.Backlog)
+		err = s.sagas.Count(ctx, &out.Backlog)
 	}
 	return out, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/column"
+	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
@@ -183,7 +184,7 @@ func (s *Store) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found s
 		}
 	}
 	for i, r := range in.Sagas {
-		if found.Sagas[i], err = standsSaga(ctx, x, r); err != nil {
+		if found.Sagas[i], err = saga.Stands(ctx, x, r); err != nil {
 			return found, sqlrun.Failed("enter", err)
 		}
 	}

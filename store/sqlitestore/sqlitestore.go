@@ -25,8 +25,11 @@ import (
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/audit"
+	"github.com/skald-go/skald/store/sqlitestore/internal/doctor"
 	"github.com/skald-go/skald/store/sqlitestore/internal/outbox"
+	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/steward"
 )
 
 //go:embed sql/*.sql
@@ -48,9 +51,11 @@ type Options struct {
 
 // A Store is a handle on a file. It is safe for concurrent use.
 type Store struct {
-	run    *sqlrun.DB
-	outbox *outbox.Outbox
-	lent   sync.Map // *sql.Tx → *unit
+	run     *sqlrun.DB
+	outbox  *outbox.Outbox
+	sagas   *saga.Sagas
+	steward *steward.Steward
+	lent    sync.Map // *sql.Tx → *unit
 }
 
 // String names it in a log.
@@ -65,7 +70,7 @@ func New(db *sql.DB, o *Options) *Store {
 	s := &Store{}
 	s.run = sqlrun.New(db, cmp.Or(o.Wait, defaultWait), texts,
 		func(ctx context.Context) error { return s.Check(ctx, store.App) })
-	s.outbox = outbox.New(s.run)
+	s.outbox, s.sagas, s.steward = outbox.New(s.run), saga.New(s.run), steward.New(s.run)
 	return s
 }
 
@@ -76,7 +81,8 @@ func texts() (map[string]string, error) {
 		return nil, err
 	}
 	for _, room := range []func() (map[string]string, error){
-		sqlrun.Statements, audit.Statements, outbox.Statements,
+		sqlrun.Statements, audit.Statements, outbox.Statements, saga.Statements, steward.Statements,
+		doctor.Statements,
 	} {
 		more, err := room()
 		if err == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"time"
 
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/column"
@@ -102,12 +101,4 @@ func noteStep(ctx context.Context, x *sqlrun.Session, k *store.Park) error {
 		return nil
 	}
 	return settleKey(ctx, x, k.Consumer, k.Message.Key)
-}
-
-// forgetSteps deletes a batch of steps and raises the floors.
-func forgetSteps(ctx context.Context, x *sqlrun.Session, keep time.Duration) (int64, error) {
-	if _, err := x.Exec(ctx, "RaiseStepFloors", ago(keep), batch); err != nil {
-		return 0, err
-	}
-	return x.Count(ctx, "DeleteSteps", batch)
 }

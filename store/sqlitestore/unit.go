@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
@@ -91,7 +92,7 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 		}
 	}
 	for i, r := range in.Sagas {
-		if u.found.Sagas[i], err = standsSaga(ctx, u.x, r); err != nil {
+		if u.found.Sagas[i], err = saga.Stands(ctx, u.x, r); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package sqlitestore
+package saga
 
 import (
 	"cmp"
@@ -11,34 +11,38 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
-var _ store.Tracker[*sql.Tx] = (*Store)(nil)
+// defaultLimit is how many a list has at most if it is not said.
+const defaultLimit = 1000
 
 // LockTracked reads the rows of sagas, or makes them. SQLite has one writer: nothing else need be locked.
-func (s *Store) LockTracked(ctx context.Context, tx *sql.Tx, flow string,
-	keys ...string) ([]store.Tracked, error) {
-	x, _, err := s.within(ctx, tx)
+func LockTracked(ctx context.Context, x *sqlrun.Session, flow string, keys ...string) ([]store.Tracked,
+	error) {
 	rows := make([]store.Tracked, len(keys))
-	for i := 0; i < len(keys) && err == nil; i++ {
-		rows[i], err = scanTracked(x.Row(ctx, "MakeTracked", keys[i], flow).Scan)
+	for i, key := range keys {
+		var err error
+		if rows[i], err = scanTracked(x.Row(ctx, "MakeTracked", key, flow).Scan); err != nil {
+			return rows, err
+		}
 	}
-	return rows, sqlrun.Failed("lock tracked sagas", err)
+	return rows, nil
 }
 
 // SaveTracked writes rows that LockTracked locked.
-func (s *Store) SaveTracked(ctx context.Context, tx *sql.Tx, rows ...store.Tracked) error {
-	x, _, err := s.within(ctx, tx)
-	for i := 0; i < len(rows) && err == nil; i++ {
+func SaveTracked(ctx context.Context, x *sqlrun.Session, rows ...store.Tracked) error {
+	for i := range rows {
 		t := &rows[i]
-		due := sql.NullInt64{Int64: t.Due.UnixMilli(), Valid: !t.Due.IsZero()}
-		_, err = x.Exec(ctx, "SaveTracked", t.Key, t.Flow, t.State, due, t.Body, t.Drift)
+		if _, err := x.Exec(ctx, "SaveTracked", t.Key, t.Flow, t.State, column.Millis(t.Due), t.Body,
+			t.Drift); err != nil {
+			return err
+		}
 	}
-	return sqlrun.Failed("save tracked sagas", err)
+	return nil
 }
 
-// tracked lists tracked sagas.
-func (s *Store) tracked(ctx context.Context, q store.TrackedQuery) ([]store.Tracked, error) {
-	rows, err := s.run.Query(ctx, "ListTracked", q.Flow, q.Key, q.State, q.Overdue, cmp.Or(q.Limit,
-		defaultLimit))
+// Tracked lists tracked sagas.
+func (s *Sagas) Tracked(ctx context.Context, q store.TrackedQuery) ([]store.Tracked, error) {
+	limit := cmp.Or(q.Limit, defaultLimit)
+	rows, err := s.run.Query(ctx, "ListTracked", q.Flow, q.Key, q.State, q.Overdue, limit)
 	if err != nil {
 		return nil, sqlrun.Failed("list tracked sagas", err)
 	}
@@ -58,7 +62,7 @@ func scanTracked(scan func(...any) error) (t store.Tracked, err error) {
 }
 
 // countTracked counts tracked sagas.
-func (s *Store) countTracked(ctx context.Context) ([]store.TrackedCounts, error) {
+func (s *Sagas) countTracked(ctx context.Context) ([]store.TrackedCounts, error) {
 	rows, err := s.run.Query(ctx, "CountTracked")
 	if err != nil {
 		return nil, sqlrun.Failed("count tracked sagas", err)

@@ -1,4 +1,4 @@
-package sqlitestore
+package doctor
 
 import (
 	"cmp"
@@ -24,11 +24,11 @@ const (
 )
 
 // Examine looks at the file's settings and at its size.
-func (s *Store) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
+func (d *Doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
 	if e.Server {
-		return s.examineServer(ctx)
+		return d.examineServer(ctx)
 	}
-	p, err := s.run.Prepare(ctx)
+	p, err := d.run.Prepare(ctx)
 	if err != nil {
 		return nil, sqlrun.Failed("examine", err)
 	}
@@ -39,7 +39,7 @@ func (s *Store) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, err
 		&looked); err != nil {
 		return nil, sqlrun.Failed("examine", err)
 	}
-	keep, err := s.keeps(ctx)
+	keep, err := d.steward.Keeps(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -74,9 +74,9 @@ func (s *Store) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, err
 }
 
 // examineServer looks at the disk that the file is on.
-func (s *Store) examineServer(ctx context.Context) ([]skald.Finding, error) {
+func (d *Doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
 	var file string
-	if err := s.run.SQL.QueryRowContext(ctx,
+	if err := d.run.SQL.QueryRowContext(ctx,
 		"SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&file); err != nil {
 		return nil, sqlrun.Failed("examine the disk", err)
 	}

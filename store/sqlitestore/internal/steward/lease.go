@@ -1,4 +1,4 @@
-package sqlitestore
+package steward
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 )
 
 // own takes, renews or gives back the lease on what.
-func (s *Store) own(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
+func (s *Steward) own(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
 	err = s.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) error {
 		if ttl <= 0 {
 			_, err := x.Count(ctx, "Disown", what, owner)
@@ -22,8 +22,8 @@ func (s *Store) own(ctx context.Context, what, owner string, ttl time.Duration) 
 	return mine && err == nil, sqlrun.Failed("take "+what, err)
 }
 
-// keeps tells what retention Maintain last went by.
-func (s *Store) keeps(ctx context.Context) (store.Retention, error) {
+// Keeps tells what retention Maintain last went by.
+func (s *Steward) Keeps(ctx context.Context) (store.Retention, error) {
 	p, err := s.run.Prepare(ctx)
 	if err != nil {
 		return store.Retention{}, sqlrun.Failed("look at retention", err)

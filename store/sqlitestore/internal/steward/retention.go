@@ -1,4 +1,4 @@
-package sqlitestore
+package steward
 
 import (
 	"context"
@@ -19,7 +19,7 @@ const (
 
 // maintain deletes rows and marks in small transactions, the oldest first, and stops where another writer is
 // in the way.
-func (s *Store) maintain(ctx context.Context, keep store.Retention) (done store.Maintained, err error) {
+func (s *Steward) maintain(ctx context.Context, keep store.Retention) (done store.Maintained, err error) {
 	if keep, err = retention.OrDefaults(keep); err != nil {
 		return done, sqlrun.Failed("maintain", err)
 	}
@@ -91,7 +91,7 @@ func (s *Store) maintain(ctx context.Context, keep store.Retention) (done store.
 }
 
 // forecast counts what Maintain would delete.
-func (s *Store) forecast(ctx context.Context, keep store.Retention) (out store.Maintained, err error) {
+func (s *Steward) forecast(ctx context.Context, keep store.Retention) (out store.Maintained, err error) {
 	if keep, err = retention.OrDefaults(keep); err != nil {
 		return out, sqlrun.Failed("forecast", err)
 	}
@@ -115,7 +115,7 @@ func (s *Store) forecast(ctx context.Context, keep store.Retention) (out store.M
 func ago(d time.Duration) string { return fmt.Sprintf("-%.3f seconds", d.Seconds()) }
 
 // empty deletes batch after batch, each in a transaction of its own.
-func (s *Store) empty(ctx context.Context, done *store.Maintained, what string,
+func (s *Steward) empty(ctx context.Context, done *store.Maintained, what string,
 	one func(context.Context, *sqlrun.Session) (int64, error)) (total int64, err error) {
 	for {
 		var n int64
@@ -137,4 +137,12 @@ func (s *Store) empty(ctx context.Context, done *store.Maintained, what string,
 			return total, nil
 		}
 	}
+}
+
+// forgetSteps deletes a batch of steps and raises the floors.
+func forgetSteps(ctx context.Context, x *sqlrun.Session, keep time.Duration) (int64, error) {
+	if _, err := x.Exec(ctx, "RaiseStepFloors", ago(keep), batch); err != nil {
+		return 0, err
+	}
+	return x.Count(ctx, "DeleteSteps", batch)
 }
