@@ -25,7 +25,9 @@ import (
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/audit"
+	"github.com/skald-go/skald/store/sqlitestore/internal/backup"
 	"github.com/skald-go/skald/store/sqlitestore/internal/doctor"
+	"github.com/skald-go/skald/store/sqlitestore/internal/migration"
 	"github.com/skald-go/skald/store/sqlitestore/internal/outbox"
 	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
@@ -82,7 +84,7 @@ func texts() (map[string]string, error) {
 	}
 	for _, room := range []func() (map[string]string, error){
 		sqlrun.Statements, audit.Statements, outbox.Statements, saga.Statements, steward.Statements,
-		doctor.Statements,
+		doctor.Statements, migration.Statements, backup.Statements,
 	} {
 		more, err := room()
 		if err == nil {
@@ -105,6 +107,12 @@ func texts() (map[string]string, error) {
 // It refuses SQLite before 3.51.3, which can corrupt a WAL file, and ":memory:", which each connection would
 // have for itself.
 func Open(path string) (*sql.DB, error) { return sqlrun.Open(path) }
+
+// Backup copies the file at path to a new file at to, while services write: the copy holds one moment, all of
+// it. The copy is checked and is on the disk before it gets its name, so a backup that was interrupted leaves
+// to as it was, and a file to + ".part" that the next backup replaces. It fails if to is there, or if there
+// is no file at path.
+func Backup(ctx context.Context, path, to string) error { return backup.Take(ctx, path, to) }
 
 // Outage tells of a busy or locked file, a full disk, an I/O error, a transaction that was held for too long.
 func (s *Store) Outage(err error) bool { return sqlrun.Outage(err) }

@@ -1,4 +1,4 @@
-package sqlitestore
+package migration
 
 import (
 	"fmt"
@@ -7,14 +7,15 @@ import (
 	"github.com/skald-go/skald/internal/sqlfile"
 )
 
-// Script is the SQL of Migrate for a file that has no tables yet, to be applied by other means: all files, in
-// one transaction, and the notes that they were applied. With source "" it is the default for a file at path.
-func Script(path, source string) (string, error) {
-	text, err := texts()
+// Script is the SQL of Apply for a file that has no tables yet, to be applied by other means: all files, in
+// one transaction, and the notes that they were applied. With source "" it is the default for a file at
+// path.
+func (t Tables) Script(path, source string) (string, error) {
+	text, err := Statements()
 	if err != nil {
 		return "", fmt.Errorf("script: %w", err)
 	}
-	files, err := sqlfile.Migrations(migrations, "migration")
+	files, err := sqlfile.Migrations(t.Files, ".")
 	if err != nil {
 		return "", fmt.Errorf("script: %w", err)
 	}

@@ -1,8 +1,10 @@
-package sqlitestore
+// Package backup copies a file while services write.
+package backup
 
 import (
 	"context"
 	"database/sql"
+	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,21 +14,28 @@ import (
 
 	"modernc.org/sqlite"
 
+	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
-// Backup copies the file at path to a new file at to, while services write: the copy holds one moment, all of
+//go:embed sql/*.sql
+var statements embed.FS
+
+// Statements are the statements of a backup, by name.
+func Statements() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
+
+// Take copies the file at path to a new file at to, while services write: the copy holds one moment, all of
 // it. The copy is checked and is on the disk before it gets its name, so a backup that was interrupted leaves
 // to as it was, and a file to + ".part" that the next backup replaces. It fails if to is there, or if there
 // is no file at path.
-func Backup(ctx context.Context, path, to string) (err error) {
+func Take(ctx context.Context, path, to string) (err error) {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("back up: %w", err)
 	}
 	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("back up %s: %s is there already: remove it, or give another name", path, to)
 	}
-	text, err := texts()
+	text, err := Statements()
 	if err != nil {
 		return err
 	}

@@ -22,8 +22,6 @@ SELECT dflt_value FROM pragma_table_info('skald_outbox') WHERE name = 'source';
 -- name: File
 SELECT file FROM pragma_database_list WHERE name = 'main';
 
--- name: Backup
-VACUUM INTO ?1;
-
--- name: QuickCheck
-PRAGMA quick_check;
+-- name: TryToWrite
+-- It changes nothing.
+DELETE FROM skald_commit_guard WHERE id = -1;
