@@ -5,13 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/skald-go/skald/internal/effects"
-	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/column"
+	"github.com/skald-go/skald/store/sqlitestore/internal/mark"
 	"github.com/skald-go/skald/store/sqlitestore/internal/outbox"
+	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
 	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
@@ -30,7 +29,7 @@ func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error
 	}
 	for _, e := range es {
 		if e.Answer != nil {
-			if err := answer(ctx, x, e.Answer); err != nil {
+			if err := mark.Answer(ctx, x, e.Answer); err != nil {
 				return sqlrun.Failed("write", err)
 			}
 		}
@@ -112,7 +111,7 @@ func each(ctx context.Context, x *sqlrun.Session, es []store.Effect, stood []boo
 // locked: each is raised once.
 func put(ctx context.Context, x *sqlrun.Session, e store.Effect, given map[entity]int64) error {
 	if e.Mark != nil && e.Mark.KeyOrder != store.Anytime {
-		stands, err := turn(ctx, x, e.Mark, nil)
+		stands, err := parked.Turn(ctx, x, e.Mark, nil)
 		if err != nil {
 			return err
 		}
@@ -121,7 +120,7 @@ func put(ctx context.Context, x *sqlrun.Session, e store.Effect, given map[entit
 		}
 	}
 	if e.Mark != nil {
-		was, err := mark(ctx, x, *e.Mark)
+		was, err := mark.Put(ctx, x, *e.Mark)
 		if err != nil {
 			return err
 		}
@@ -129,7 +128,7 @@ func put(ctx context.Context, x *sqlrun.Session, e store.Effect, given map[entit
 			return fmt.Errorf("mark %s is %v: %w", e.Mark.ID, was.Outcome, store.ErrLost)
 		}
 		if effects.Answered(e.Mark) {
-			if err := answer(ctx, x, e.Mark); err != nil {
+			if err := mark.Answer(ctx, x, e.Mark); err != nil {
 				return err
 			}
 		}
@@ -166,51 +165,6 @@ func put(ctx context.Context, x *sqlrun.Session, e store.Effect, given map[entit
 	return outbox.Insert(ctx, x, e.Rows)
 }
 
-// mark inserts m unless it is there, and says what it found.
-func mark(ctx context.Context, x *sqlrun.Session, m store.Mark) (v store.Verdict, err error) {
-	if !storable(m.As) {
-		return v, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
-	}
-	reason := sql.NullString{String: column.Clip(m.Reason), Valid: m.As == store.Rejected}
-	fingerprint := sql.NullInt64{Int64: m.Fingerprint, Valid: m.Fingerprint != 0}
-	keep := sql.NullInt64{Int64: m.Keep.Milliseconds(), Valid: m.Keep > 0}
-	if err := expire(ctx, x, m.Consumer, m.Identity, m.Keep); err != nil {
-		return v, err
-	}
-	n, err := x.Count(ctx, "InsertMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, fingerprint,
-		written(m.ID), !m.Held, keep)
-	if err != nil {
-		return v, fmt.Errorf("insert mark: %w", err)
-	}
-	if n == 1 {
-		return v, nil
-	}
-	err = verdict(x.Row(ctx, "FindMark", m.Consumer, m.Source, m.ID), &v)
-	if errors.Is(err, sql.ErrNoRows) {
-		return store.Verdict{Outcome: store.TooOld}, nil
-	}
-	if err != nil {
-		return v, fmt.Errorf("find mark: %w", err)
-	}
-	return v, nil
-}
-
-// expire takes away a mark whose time is over. Where the id tells a time, that decides.
-func expire(ctx context.Context, x *sqlrun.Session, consumer string, id store.Identity,
-	keep time.Duration) error {
-	if keep <= 0 || written(id.ID) != nil {
-		return nil
-	}
-	if _, err := x.Exec(ctx, "ExpireMark", consumer, id.Source, id.ID); err != nil {
-		return fmt.Errorf("expire mark: %w", err)
-	}
-	return nil
-}
-
-func storable(o store.Outcome) bool {
-	return o == store.Done || o == store.Rejected || o == store.Barred
-}
-
 // entity locks l and says which version this transaction gives it.
 func lockEntity(ctx context.Context, x *sqlrun.Session, l store.Lock,
 	given map[entity]int64) (version int64, err error) {
@@ -223,13 +177,4 @@ func lockEntity(ctx context.Context, x *sqlrun.Session, l store.Lock,
 	}
 	given[e] = version
 	return version, nil
-}
-
-// written is the time that an id tells, in milliseconds, or NULL.
-func written(id string) any {
-	at, ok := uuid7.Time(id)
-	if !ok {
-		return nil
-	}
-	return at.UnixMilli()
 }

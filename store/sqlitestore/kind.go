@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -70,14 +69,4 @@ func (s *Store) leftKinds(ctx context.Context) (out []store.LeftKind, err error)
 		})
 	}
 	return out, sqlrun.Failed("look who handles what", err)
-}
-
-// joined is kinds as a statement compares them: a list in JSON.
-func joined(kinds []store.Kind) string {
-	list := make([]string, len(kinds))
-	for i, k := range kinds {
-		list[i] = k.Topic + "\x1f" + k.Type
-	}
-	text, _ := json.Marshal(list) // of texts it cannot fail
-	return string(text)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/audit"
+	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
 )
 
 // defaultLimit is how many a list has at most if it is not said.
@@ -14,7 +15,7 @@ const defaultLimit = 1000
 // List lists messages that are kept or in quarantine, steps, and sagas.
 func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err error) {
 	if l.Kept != nil {
-		out.Kept, out.KeptTo, err = s.kept(ctx, *l.Kept, cmp.Or(l.Kept.Limit, defaultLimit))
+		out.Kept, out.KeptTo, err = parked.List(ctx, s.run, *l.Kept, cmp.Or(l.Kept.Limit, defaultLimit))
 	}
 	if err == nil && l.Quarantined != nil {
 		out.Quarantined, err = s.quarantined(ctx, *l.Quarantined)
@@ -54,7 +55,7 @@ func (s *Store) Status(ctx context.Context, q store.StatusQuery) (out store.Stat
 		out.Backlog, err = s.backlog(ctx)
 	}
 	if err == nil && q.Keeping != "" {
-		out.Keeping, err = s.keeping(ctx, q.Keeping)
+		out.Keeping, err = parked.Keeping(ctx, s.run, q.Keeping)
 	}
 	if err == nil && q.Left {
 		out.Left, err = s.leftKinds(ctx)

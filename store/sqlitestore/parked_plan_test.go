@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
@@ -106,7 +107,7 @@ func asksOf(t *testing.T, text map[string]string) map[string]ask {
 		"a repeat of what is kept":  {Consumer: "stock", Identity: &store.Identity{Source: "/o", ID: "m1"}},
 		"what every consumer tells": {Consumer: "stock", Failed: true, Dead: &no, Bare: true},
 	} {
-		q, args := sought(text["Parked"], what, 1000)
+		q, args := parked.Sought(text["Parked"], what, 1000)
 		asks[name] = ask{q, args}
 	}
 	if len(asks) < 30 {

@@ -12,51 +12,18 @@ import (
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/column"
+	"github.com/skald-go/skald/store/sqlitestore/internal/mark"
 	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
-// verdict reads what FindMark answers.
-func verdict(row *sql.Row, v *store.Verdict) error {
-	var result []byte
-	var left sql.NullInt64 // milliseconds
-	err := row.Scan(&v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result, &v.Emitted, &v.Headers, &left)
-	v.Result, v.Left = string(result), 0
-	if left.Valid {
-		v.Left = cmp.Or(time.Duration(left.Int64)*time.Millisecond, -1)
-	}
-	return err
-}
-
-// answer stores what the handler answers with its mark.
-func answer(ctx context.Context, x *sqlrun.Session, m *store.Mark) error {
-	if !storable(m.As) {
-		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.As)
-	}
-	reason := sql.NullString{String: column.Clip(m.Reason), Valid: m.As == store.Rejected}
-	var result []byte
-	if m.Result != "" {
-		result = []byte(m.Result)
-	}
-	n, err := x.Count(ctx, "AnswerMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, m.Code, result,
-		sql.NullString{String: m.Emitted, Valid: m.Emitted != ""},
-		sql.NullString{String: m.Headers, Valid: m.Headers != ""})
-	if err == nil && n != 1 {
-		err = store.ErrLost
-	}
-	if err != nil {
-		return fmt.Errorf("answer %s: %w", m.ID, err)
-	}
-	return nil
-}
-
 // keepApart is what e does with answers, reservations and the quarantine.
 func keepApart(ctx context.Context, x *sqlrun.Session, e *store.Effect) error {
-	if err := unreserve(ctx, x, e.Reservation); err != nil {
+	if err := mark.Unreserve(ctx, x, e.Reservation); err != nil {
 		return err
 	}
 	if e.Answer != nil {
-		if err := answer(ctx, x, e.Answer); err != nil {
+		if err := mark.Answer(ctx, x, e.Answer); err != nil {
 			return err
 		}
 	}
@@ -169,7 +136,7 @@ func (s *Store) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found s
 		Locks: make([]int64, len(in.Locks)),
 		Sagas: make([]bool, len(in.Sagas))}
 	for i, m := range in.Marks {
-		if found.Marks[i], err = mark(ctx, x, m); err != nil {
+		if found.Marks[i], err = mark.Put(ctx, x, m); err != nil {
 			return found, sqlrun.Failed("enter", err)
 		}
 	}

@@ -27,8 +27,10 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/audit"
 	"github.com/skald-go/skald/store/sqlitestore/internal/backup"
 	"github.com/skald-go/skald/store/sqlitestore/internal/doctor"
+	"github.com/skald-go/skald/store/sqlitestore/internal/mark"
 	"github.com/skald-go/skald/store/sqlitestore/internal/migration"
 	"github.com/skald-go/skald/store/sqlitestore/internal/outbox"
+	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
 	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 	"github.com/skald-go/skald/store/sqlitestore/internal/steward"
@@ -83,7 +85,9 @@ func texts() (map[string]string, error) {
 		return nil, err
 	}
 	for _, room := range []func() (map[string]string, error){
-		sqlrun.Statements, audit.Statements, outbox.Statements, saga.Statements, steward.Statements,
+		sqlrun.Statements, audit.Statements, mark.Statements, outbox.Statements, parked.Statements,
+		saga.Statements,
+		steward.Statements,
 		doctor.Statements, migration.Statements, backup.Statements,
 	} {
 		more, err := room()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/column"
+	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
@@ -94,11 +95,5 @@ func noteStep(ctx context.Context, x *sqlrun.Session, k *store.Park) error {
 	if k.Dead == nil || !k.Dead.BlocksKey {
 		return nil
 	}
-	switch n, err := x.Count(ctx, "LetGo", k.Consumer, k.Source, k.ID, s.Saga, s.Name, s.Occurrence); {
-	case err != nil:
-		return fmt.Errorf("let a dead letter go whose step is barred: %w", err)
-	case n == 0:
-		return nil
-	}
-	return settleKey(ctx, x, k.Consumer, k.Message.Key)
+	return parked.LetGo(ctx, x, k)
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/mark"
+	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
 	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
@@ -60,22 +62,22 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)),
 		Steps: make([]store.Step, len(in.Steps)), Locks: make([]int64, len(in.Locks)),
 		Sagas: make([]bool, len(in.Sagas))}
-	before := ahead{}
+	before := parked.Ahead{}
 	for i, m := range in.Marks {
 		stands := store.Fresh
 		if m.KeyOrder != store.Anytime {
-			if stands, err = turn(ctx, u.x, &m, before); err != nil {
+			if stands, err = parked.Turn(ctx, u.x, &m, before); err != nil {
 				return err
 			}
 		}
-		if u.found.Marks[i], err = mark(ctx, u.x, m); err != nil {
+		if u.found.Marks[i], err = mark.Put(ctx, u.x, m); err != nil {
 			return err
 		}
 		if found := &u.found.Marks[i].Outcome; *found == store.Fresh || *found == store.TooOld &&
 			(stands == store.Waiting || stands == store.Dead) {
 			if *found == store.Fresh && stands != store.Fresh {
-				if _, err := u.x.Exec(ctx, "TakeBackMark", m.Consumer, m.Source, m.ID); err != nil {
-					return fmt.Errorf("take back a mark: %w", err)
+				if err := mark.TakeBack(ctx, u.x, &m); err != nil {
+					return err
 				}
 			}
 			*found = stands // what is kept is not too old

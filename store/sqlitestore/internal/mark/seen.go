@@ -1,4 +1,4 @@
-package sqlitestore
+package mark
 
 import (
 	"context"
@@ -10,13 +10,14 @@ import (
 )
 
 // Seen looks marks up, all as of one moment.
-func (s *Store) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
+func Seen(ctx context.Context, run *sqlrun.DB, consumer string, ids []store.Identity) ([]store.Verdict,
+	error) {
 	out := make([]store.Verdict, len(ids))
-	p, err := s.run.Prepare(ctx)
+	p, err := run.Prepare(ctx)
 	if err != nil {
 		return nil, sqlrun.Failed("seen", err)
 	}
-	tx, err := s.run.SQL.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	tx, err := run.SQL.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return nil, sqlrun.Failed("seen", err)
 	}

@@ -1,21 +1,23 @@
-package sqlitestore
+package parked
 
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/skald-go/skald/internal/keptrow"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
-// kept lists kept messages, and says how far it looked where Scan ended the list.
-func (s *Store) kept(ctx context.Context, what store.Sought,
+// List lists kept messages, and says how far it looked where Scan ended the list.
+func List(ctx context.Context, run *sqlrun.DB, what store.Sought,
 	limit int) (out []store.Parked, to int64, err error) {
-	p, err := s.run.Prepare(ctx)
+	p, err := run.Prepare(ctx)
 	if err != nil {
 		return nil, 0, sqlrun.Failed("list kept messages", err)
 	}
@@ -23,8 +25,8 @@ func (s *Store) kept(ctx context.Context, what store.Sought,
 	if keptrow.ByRow(&what) {
 		most = cmp.Or(what.Scan, -1)
 	}
-	text, args := sought(p.Text("Parked"), what, most)
-	rows, err := s.run.SQL.QueryContext(ctx, text, args...)
+	text, args := Sought(p.Text("Parked"), what, most)
+	rows, err := run.SQL.QueryContext(ctx, text, args...)
 	if err != nil {
 		return nil, 0, sqlrun.Failed("list kept messages", err)
 	}
@@ -54,9 +56,9 @@ func (s *Store) kept(ctx context.Context, what store.Sought,
 	return out, to, rows.Err()
 }
 
-// sought is the statement that reads what is asked for: a condition that is there or not by an argument of
+// Sought is the statement that reads what is asked for: a condition that is there or not by an argument of
 // its own would have SQLite read all that is kept, also for a message that is looked up by its id.
-func sought(text string, what store.Sought, limit int) (string, []any) {
+func Sought(text string, what store.Sought, limit int) (string, []any) {
 	args := []any{what.After, what.Bare, limit}
 	var where strings.Builder
 	is := func(column string, arg any) {
@@ -94,4 +96,19 @@ func sought(text string, what store.Sought, limit int) (string, []any) {
 		index = " INDEXED BY skald_parked_failed" // what every consumer asks for, again and again
 	}
 	return strings.NewReplacer("/*index*/", index, "/*where*/", where.String()).Replace(text), args
+}
+
+// Keeping counts what is kept for a consumer.
+func Keeping(ctx context.Context, run *sqlrun.DB, consumer string) (n store.Keeping, err error) {
+	p, err := run.Prepare(ctx)
+	if err != nil {
+		return n, sqlrun.Failed("count kept messages", err)
+	}
+	var oldest int64
+	err = p.Row(ctx, "Keeping", consumer).Scan(&n.Parked, &n.Dead, &n.Bytes, &oldest)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return n, sqlrun.Failed("count kept messages", err)
+	}
+	n.Oldest = time.Duration(oldest) * time.Millisecond
+	return n, nil
 }

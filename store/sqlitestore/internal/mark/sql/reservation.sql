@@ -14,7 +14,3 @@ SELECT EXISTS (SELECT 1 FROM skald_floor AS f WHERE f.consumer = ?1 AND f.at >= 
 
 -- name: Unreserve
 DELETE FROM skald_reservation WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND token = ?4;
-
--- name: CountReservations
-SELECT consumer, count(*) FILTER (WHERE until > CAST(unixepoch('subsec') * 1000 AS INTEGER)), count(*) FILTER (WHERE until <= CAST(unixepoch('subsec') * 1000 AS INTEGER))
-FROM (SELECT consumer, until FROM skald_reservation LIMIT 10000) GROUP BY consumer ORDER BY consumer;

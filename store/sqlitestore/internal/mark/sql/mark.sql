@@ -27,9 +27,6 @@ INSERT INTO skald_answer (arrival, outcome, reason, code, result, emitted, heade
 SELECT arrival, ?4, ?5, ?6, ?7, ?8, ?9 FROM skald_mark WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND outcome IN (1, ?4)
 ON CONFLICT DO NOTHING;
 
--- name: Secret
-SELECT value FROM skald_setting WHERE name = 'fingerprint key';
-
 -- name: TakeBackMark
 -- Of a message that is kept, where others of its transaction are to be committed.
 DELETE FROM skald_mark WHERE consumer = ?1 AND source = ?2 AND id = ?3;

@@ -1,14 +1,36 @@
-package sqlitestore
+package parked
 
 import (
 	"context"
 	"fmt"
 	"time"
 
+	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/column"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
+
+// Release has a message that is kept tried again. One that is to be a dead letter, and is none, stays as it
+// is.
+func Release(ctx context.Context, x *sqlrun.Session, r *store.Requeue) error {
+	if r.Dead {
+		return releaseDead(ctx, x, r)
+	}
+	return release(ctx, x, "RequeueParked", r)
+}
+
+// Finish takes a message away that is kept.
+func Finish(ctx context.Context, x *sqlrun.Session, f *store.Finish) error {
+	var at any // the call; nil: any
+	if f.Attempts != nil {
+		at = held.CallKey(f.WasCall)
+	}
+	if err := stillDead(ctx, x, f.Consumer, f.Identity, f.DeadAt); err != nil {
+		return err
+	}
+	return change(ctx, x, "DeleteParked", f.Consumer, f.Identity, f.Attempts, at, f.Place)
+}
 
 // releaseDead has a dead letter parked again; of what is none nothing is done.
 func releaseDead(ctx context.Context, x *sqlrun.Session, r *store.Requeue) error {

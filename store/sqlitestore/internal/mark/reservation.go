@@ -1,4 +1,4 @@
-package sqlitestore
+package mark
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 )
 
 // Reserve takes a key by lease.
-func (s *Store) Reserve(ctx context.Context, r store.Reservation) (out store.Reserved, err error) {
-	err = s.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
+func Reserve(ctx context.Context, run *sqlrun.DB, r store.Reservation) (out store.Reserved, err error) {
+	err = run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
 		out, err = reserve(ctx, x, r)
 		return err
 	})
@@ -27,7 +27,7 @@ func reserve(ctx context.Context, x *sqlrun.Session, r store.Reservation) (out s
 	if err := expire(ctx, x, r.Consumer, r.Identity, r.Keep); err != nil {
 		return out, err
 	}
-	err = verdict(x.Row(ctx, "FindMark", r.Consumer, r.Source, r.ID), &out.Verdict)
+	err = Find(ctx, x, r.Consumer, r.Identity, &out.Verdict)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return out, err
 	}
@@ -54,8 +54,8 @@ func reserve(ctx context.Context, x *sqlrun.Session, r store.Reservation) (out s
 	return out, err
 }
 
-// unreserve gives a key back, if r still has it.
-func unreserve(ctx context.Context, x *sqlrun.Session, r *store.Reservation) error {
+// Unreserve gives a key back, if r still has it.
+func Unreserve(ctx context.Context, x *sqlrun.Session, r *store.Reservation) error {
 	if r == nil {
 		return nil
 	}

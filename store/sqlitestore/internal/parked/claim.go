@@ -1,7 +1,8 @@
-package sqlitestore
+package parked
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -11,31 +12,22 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
-// Claim takes due work.
-func (s *Store) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
-	if w.Work != store.Parkeds {
-		return store.Claimed{}, fmt.Errorf("claim: work of kind %d is not known to this build", w.Work)
-	}
-	return s.claim(ctx, w.Consumer, w.Session, w.ClaimSize, w.Lease, w.Not...)
-}
-
-// claim takes parked messages that are due; it writes nothing where none is.
-func (s *Store) claim(ctx context.Context, consumer, sessionID string, most store.ClaimSize,
-	lease time.Duration, not ...store.Kind) (c store.Claimed, err error) {
-	others := joined(not)
-	p, err := s.run.Prepare(ctx)
+// Claim takes parked messages that are due; it writes nothing where none is.
+func Claim(ctx context.Context, run *sqlrun.DB, w store.Want) (c store.Claimed, err error) {
+	others, most := joined(w.Not), w.ClaimSize
+	p, err := run.Prepare(ctx)
 	if err != nil {
 		return c, sqlrun.Failed("claim", err)
 	}
 	var some bool
-	if err := p.Row(ctx, "SomeDue", consumer, others).Scan(&some); err != nil {
+	if err := p.Row(ctx, "SomeDue", w.Consumer, others).Scan(&some); err != nil {
 		return c, sqlrun.Failed("claim", err)
 	}
 	keys := 0
 	if some {
-		err = s.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) error {
-			rows, err := x.Rows(ctx, "Claim", consumer, most.Keys, lease.Milliseconds(), sessionID, others,
-				store.PageBytes)
+		err = run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) error {
+			rows, err := x.Rows(ctx, "Claim", w.Consumer, most.Keys, w.Lease.Milliseconds(), w.Session,
+				others, store.PageBytes)
 			if err == nil {
 				c.Parked, err = sqlrun.Collect(rows, scanKept)
 			}
@@ -43,7 +35,7 @@ func (s *Store) claim(ctx context.Context, consumer, sessionID string, most stor
 				return err
 			}
 			keys = len(c.Parked)
-			with, err := along(ctx, x, c.Parked, most, not)
+			with, err := along(ctx, x, c.Parked, most, w.Not)
 			c.Parked = append(c.Parked, with...)
 			return err
 		})
@@ -56,7 +48,7 @@ func (s *Store) claim(ctx context.Context, consumer, sessionID string, most stor
 		return c, nil
 	}
 	var next int64
-	if err := p.Row(ctx, "NextDue", consumer, others).Scan(&next); err != nil {
+	if err := p.Row(ctx, "NextDue", w.Consumer, others).Scan(&next); err != nil {
 		return store.Claimed{}, sqlrun.Failed("claim", err)
 	}
 	c.Next = time.Duration(next) * time.Millisecond
@@ -112,4 +104,14 @@ func along(ctx context.Context, x *sqlrun.Session, claimed []store.Parked, most 
 func plain(p *store.Parked, not []store.Kind) bool {
 	return p.Dead == nil && p.Call == nil && p.Claims == 0 && p.CrashCount == 0 &&
 		!slices.Contains(not, store.Kind{Topic: p.Message.Topic, Type: p.Message.Type})
+}
+
+// joined is kinds as a statement compares them: a list in JSON.
+func joined(kinds []store.Kind) string {
+	list := make([]string, len(kinds))
+	for i, k := range kinds {
+		list[i] = k.Topic + "\x1f" + k.Type
+	}
+	text, _ := json.Marshal(list) // of texts it cannot fail
+	return string(text)
 }
