@@ -86,9 +86,7 @@ func texts() (map[string]string, error) {
 	}
 	for _, room := range []func() (map[string]string, error){
 		sqlrun.Statements, audit.Statements, mark.Statements, outbox.Statements, parked.Statements,
-		saga.Statements,
-		steward.Statements,
-		doctor.Statements, migration.Statements, backup.Statements,
+		saga.Statements, steward.Statements, doctor.Statements, migration.Statements, backup.Statements,
 	} {
 		more, err := room()
 		if err == nil {
