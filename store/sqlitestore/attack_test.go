@@ -18,6 +18,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 func TestMain(m *testing.M) {
@@ -98,7 +99,7 @@ func TestPausedProcess(t *testing.T) {
 	p := startRival(t, path)
 	p.signal(t, syscall.SIGSTOP)
 	took := time.Hour
-	for n := 0; n < 5 && took > busyTimeout; n++ { // the machine may be slow
+	for n := 0; n < 5 && took > sqlrun.BusyTimeout; n++ { // the machine may be slow
 		began := time.Now()
 		_, err := s.Begin(t.Context(), store.Intake{Wait: 50 * time.Millisecond})
 		if !errors.Is(err, store.ErrBusy) || !s.Outage(err) {
@@ -106,7 +107,7 @@ func TestPausedProcess(t *testing.T) {
 		}
 		took = time.Since(began)
 	}
-	if took > busyTimeout {
+	if took > sqlrun.BusyTimeout {
 		t.Errorf("Begin waited for %v", took)
 	}
 	if tip, err := store.Snapshot(t.Context(), s, ""); tip != "" || err != nil {
@@ -229,17 +230,18 @@ func TestRolledBackInTheMiddle(t *testing.T) {
 	if _, err := u.Tx().Exec("INSERT OR ROLLBACK INTO kv VALUES ('a', NULL)"); err == nil {
 		t.Fatal("NULL was taken")
 	}
-	if _, err := prepared.Exec(); !errors.Is(err, errGone) {
+	if _, err := prepared.Exec(); !errors.Is(err, sqlrun.ErrGone) {
 		t.Errorf("a prepared statement behind it: %v", err)
 	}
-	if _, err := u.Tx().Query("INSERT INTO kv VALUES ('c', 'v') RETURNING k"); !errors.Is(err, errGone) {
+	_, err = u.Tx().Query("INSERT INTO kv VALUES ('c', 'v') RETURNING k")
+	if !errors.Is(err, sqlrun.ErrGone) {
 		t.Errorf("a query behind it: %v", err)
 	}
 	if err := s.Write(t.Context(), u.Tx(),
 		store.Effect{Rows: []skald.Message{message("t", "k")}}); err == nil {
 		t.Error("Write behind it stands")
 	}
-	if err := u.Commit(t.Context()); !errors.Is(err, errGone) {
+	if err := u.Commit(t.Context()); !errors.Is(err, sqlrun.ErrGone) {
 		t.Errorf("Commit = %v", err)
 	}
 	if n := count(t, db,
@@ -254,10 +256,10 @@ func TestRolledBackInTheMiddle(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = tx.Exec("INSERT OR ROLLBACK INTO kv VALUES ('a', NULL)")
-	if _, err := tx.Exec("INSERT INTO kv VALUES ('e', 'v')"); !errors.Is(err, errGone) {
+	if _, err := tx.Exec("INSERT INTO kv VALUES ('e', 'v')"); !errors.Is(err, sqlrun.ErrGone) {
 		t.Errorf("Exec = %v", err)
 	}
-	if err := tx.Commit(); !errors.Is(err, errGone) {
+	if err := tx.Commit(); !errors.Is(err, sqlrun.ErrGone) {
 		t.Errorf("Commit = %v", err)
 	}
 }
@@ -289,7 +291,7 @@ func TestSavepoint(t *testing.T) {
 // A caller's transaction on another *sql.DB, opened without us, is as good.
 func TestForeignHandle(t *testing.T) {
 	s, _, path := fresh(t)
-	db, err := sql.Open("sqlite", dsn(path))
+	db, err := sql.Open("sqlite", sqlrun.DSN(path))
 	if err != nil {
 		t.Fatal(err)
 	}

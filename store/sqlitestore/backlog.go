@@ -5,43 +5,44 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/column"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // backlog reads the views of the contract.
 func (s *Store) backlog(ctx context.Context) (store.Backlog, error) {
-	p, err := s.prepare(ctx)
+	p, err := s.run.Prepare(ctx)
 	if err != nil {
-		return store.Backlog{}, failed("read backlog", err)
+		return store.Backlog{}, sqlrun.Failed("read backlog", err)
 	}
 	var b store.Backlog
 	var oldest, retained int64 // milliseconds
-	err = p.stmts["Backlog"].QueryRowContext(ctx).Scan(&b.Source, &b.Pending, &oldest, &b.Deferred,
+	err = p.Row(ctx, "Backlog").Scan(&b.Source, &b.Pending, &oldest, &b.Deferred,
 		&retained, &b.Free)
 	if err != nil {
-		return store.Backlog{}, failed("read backlog", err)
+		return store.Backlog{}, sqlrun.Failed("read backlog", err)
 	}
 	if b.Kept, err = keptFor(ctx, p); err != nil {
-		return store.Backlog{}, failed("read backlog", err)
+		return store.Backlog{}, sqlrun.Failed("read backlog", err)
 	}
 	if err := progressOf(ctx, p, &b); err != nil {
-		return store.Backlog{}, failed("read backlog", err)
+		return store.Backlog{}, sqlrun.Failed("read backlog", err)
 	}
 	if b.Reserved, err = reserved(ctx, p); err != nil {
-		return store.Backlog{}, failed("read backlog", err)
+		return store.Backlog{}, sqlrun.Failed("read backlog", err)
 	}
 	b.Source = strings.ReplaceAll(strings.Trim(b.Source, "'"), "''", "'") // it is a literal
-	b.Oldest, b.Retained = past(oldest), past(retained)
+	b.Oldest, b.Retained = column.Past(oldest), column.Past(retained)
 	return b, nil
 }
 
 // progressOf adds how consumers and relays get on.
-func progressOf(ctx context.Context, p *prepared, b *store.Backlog) (err error) {
-	rows, err := p.stmts["Progress"].QueryContext(ctx)
+func progressOf(ctx context.Context, p *sqlrun.Prepared, b *store.Backlog) (err error) {
+	rows, err := p.Rows(ctx, "Progress")
 	if err != nil {
 		return err
 	}
@@ -67,8 +68,8 @@ func progressOf(ctx context.Context, p *prepared, b *store.Backlog) (err error) 
 }
 
 // keptFor is what is kept for each consumer.
-func keptFor(ctx context.Context, p *prepared) (out []store.Kept, err error) {
-	rows, err := p.stmts["KeptFor"].QueryContext(ctx)
+func keptFor(ctx context.Context, p *sqlrun.Prepared) (out []store.Kept, err error) {
+	rows, err := p.Rows(ctx, "KeptFor")
 	if err != nil {
 		return nil, err
 	}
@@ -80,16 +81,16 @@ func keptFor(ctx context.Context, p *prepared) (out []store.Kept, err error) {
 			&apart, &k.Calls, &called); err != nil {
 			return nil, err
 		}
-		k.Oldest, k.Apart = past(parked), past(apart)
-		k.Called = past(called)
+		k.Oldest, k.Apart = column.Past(parked), column.Past(apart)
+		k.Called = column.Past(called)
 		out = append(out, k)
 	}
 	return out, rows.Err()
 }
 
 // reserved counts reservations.
-func reserved(ctx context.Context, p *prepared) (out []store.ReservedCounts, err error) {
-	rows, err := p.stmts["CountReservations"].QueryContext(ctx)
+func reserved(ctx context.Context, p *sqlrun.Prepared) (out []store.ReservedCounts, err error) {
+	rows, err := p.Rows(ctx, "CountReservations")
 	if err != nil {
 		return nil, err
 	}
@@ -102,9 +103,4 @@ func reserved(ctx context.Context, p *prepared) (out []store.ReservedCounts, err
 		out = append(out, r)
 	}
 	return out, rows.Err()
-}
-
-// past is so many milliseconds, or as many of them as a Duration has room for.
-func past(n int64) time.Duration {
-	return time.Duration(min(n, int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 func scanCheckpoint(scan func(...any) error) (s store.Checkpoint, err error) {
@@ -21,7 +22,7 @@ func checkpoints(rows *sql.Rows, err error) ([]store.Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	return collect(rows, scanCheckpoint)
+	return sqlrun.Collect(rows, scanCheckpoint)
 }
 
 // Attend reads how far a consumer has come, and writes what its process knows. It takes the file for writing
@@ -36,13 +37,13 @@ func (s *Store) Attend(ctx context.Context, a store.Attend) (out store.Attended,
 		return s.attended(ctx, a)
 	}
 	if err == nil {
-		err = s.alone(ctx, func(ctx context.Context, x *session) (err error) {
-			out, err = x.attend(ctx, a)
+		err = s.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
+			out, err = attend(ctx, x, a)
 			return err
 		})
 	}
 	if err != nil {
-		return store.Attended{}, failed("attend", err)
+		return store.Attended{}, sqlrun.Failed("attend", err)
 	}
 	return out, nil
 }
@@ -50,40 +51,40 @@ func (s *Store) Attend(ctx context.Context, a store.Attend) (out store.Attended,
 // attended only reads.
 func (s *Store) attended(ctx context.Context, a store.Attend) (out store.Attended, err error) {
 	if a.Beat != nil {
-		rows, err := s.query(ctx, "Types", a.Consumer)
+		rows, err := s.run.Query(ctx, "Types", a.Consumer)
 		if err == nil {
-			out.Kinds, err = collect(rows, scanKind)
+			out.Kinds, err = sqlrun.Collect(rows, scanKind)
 		}
 		if err != nil {
-			return store.Attended{}, failed("read types", err)
+			return store.Attended{}, sqlrun.Failed("read types", err)
 		}
 	}
-	out.Checkpoints, err = checkpoints(s.query(ctx, "Checkpoints", a.Consumer))
-	return out, failedOr("read checkpoints", err)
+	out.Checkpoints, err = checkpoints(s.run.Query(ctx, "Checkpoints", a.Consumer))
+	return out, sqlrun.Failed("read checkpoints", err)
 }
 
-func (x *session) attend(ctx context.Context, a store.Attend) (out store.Attended, err error) {
+func attend(ctx context.Context, x *sqlrun.Session, a store.Attend) (out store.Attended, err error) {
 	if a.Beat != nil {
-		if out.Kinds, err = x.beat(ctx, a.Consumer, *a.Beat); err != nil {
+		if out.Kinds, err = beat(ctx, x, a.Consumer, *a.Beat); err != nil {
 			return out, err
 		}
 	}
 	if !a.Take {
 		for _, l := range a.Checkpoints {
-			if _, err := x.exec(ctx, "AdvanceCheckpoint", a.Consumer, l.Partition, l.Stamp, l.Position,
+			if _, err := x.Exec(ctx, "AdvanceCheckpoint", a.Consumer, l.Partition, l.Stamp, l.Position,
 				l.InFlightEnd, l.Session, a.Stamp); err != nil {
 				return out, fmt.Errorf("partition %s: %w", l.Partition, err)
 			}
 		}
 	}
-	if out.Checkpoints, err = checkpoints(x.rows(ctx, "Checkpoints", a.Consumer)); err != nil || !a.Take {
+	if out.Checkpoints, err = checkpoints(x.Rows(ctx, "Checkpoints", a.Consumer)); err != nil || !a.Take {
 		return out, err
 	}
 	for _, l := range a.Checkpoints {
-		if _, err := x.exec(ctx, "Unclaim", a.Consumer, l.Partition, a.Session); err != nil {
+		if _, err := x.Exec(ctx, "Unclaim", a.Consumer, l.Partition, a.Session); err != nil {
 			return out, fmt.Errorf("partition %s: %w", l.Partition, err)
 		}
-		if _, err := x.exec(ctx, "OccupyCheckpoint", a.Consumer, l.Partition, l.Origin, l.Position,
+		if _, err := x.Exec(ctx, "OccupyCheckpoint", a.Consumer, l.Partition, l.Origin, l.Position,
 			l.InFlightEnd, a.Session, a.Stamp); err != nil {
 			return out, fmt.Errorf("partition %s: %w", l.Partition, err)
 		}
@@ -91,8 +92,8 @@ func (x *session) attend(ctx context.Context, a store.Attend) (out store.Attende
 	return out, nil
 }
 
-func (x *session) rewind(ctx context.Context, r *store.Rewind) error {
-	n, err := x.count(ctx, "RewindCheckpoint", r.Consumer, r.Partition, r.Origin, r.Position, r.Stamp)
+func rewind(ctx context.Context, x *sqlrun.Session, r *store.Rewind) error {
+	n, err := x.Count(ctx, "RewindCheckpoint", r.Consumer, r.Partition, r.Origin, r.Position, r.Stamp)
 	if err == nil && n != 1 {
 		err = store.ErrLost
 	}

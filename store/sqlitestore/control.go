@@ -5,20 +5,21 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // operate carries out what an operator does beside kept messages.
-func (x *session) operate(ctx context.Context, e *store.Effect) error {
+func operate(ctx context.Context, x *sqlrun.Session, e *store.Effect) error {
 	if c := e.Control; c != nil {
 		for _, s := range c.Checkpoints {
-			if _, err := x.exec(ctx, "OccupyCheckpoint", c.Consumer, s.Partition, s.Origin, s.Position,
+			if _, err := x.Exec(ctx, "OccupyCheckpoint", c.Consumer, s.Partition, s.Origin, s.Position,
 				s.InFlightEnd, s.Session, s.Stamp); err != nil {
 				return fmt.Errorf("control %s: %w", s.Partition, err)
 			}
 		}
 	}
 	if r := e.DropDeferred; r != nil {
-		n, err := x.count(ctx, "DropDeferred", r.ID)
+		n, err := x.Count(ctx, "DropDeferred", r.ID)
 		if err == nil && n == 0 {
 			err = store.ErrLost
 		}

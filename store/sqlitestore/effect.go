@@ -5,14 +5,14 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
-	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/bucket"
-	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/effects"
-	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/mark"
+	"github.com/skald-go/skald/store/sqlitestore/internal/outbox"
+	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
+	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // Write inserts the rows of es at once, also in a lent transaction: there is no round trip to be saved, and a
@@ -25,38 +25,38 @@ func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error
 	}
 	x, u, err := s.within(ctx, tx)
 	if err != nil {
-		return failed("write", err)
+		return sqlrun.Failed("write", err)
 	}
 	for _, e := range es {
 		if e.Answer != nil {
-			if err := x.answer(ctx, e.Answer); err != nil {
-				return failed("write", err)
+			if err := mark.Answer(ctx, x, e.Answer); err != nil {
+				return sqlrun.Failed("write", err)
 			}
 		}
-		if err := x.moveSaga(ctx, e.Saga); err != nil {
-			return failed("write", err)
+		if err := saga.Move(ctx, x, e.Saga); err != nil {
+			return sqlrun.Failed("write", err)
 		}
-		if err := x.insert(ctx, e.Rows); err != nil {
-			return failed("write", err)
+		if err := outbox.Insert(ctx, x, e.Rows); err != nil {
+			return sqlrun.Failed("write", err)
 		}
 		if u != nil {
 			u.wrote = u.wrote || wakes(&e)
 		}
 	}
 	if u == nil {
-		s.waker.wake()
+		s.run.Wake()
 	}
 	return nil
 }
 
 // within is the session of tx, and its unit if it is one that was lent.
-func (s *Store) within(ctx context.Context, tx *sql.Tx) (*session, *unit, error) {
+func (s *Store) within(ctx context.Context, tx *sql.Tx) (*sqlrun.Session, *unit, error) {
 	if v, ok := s.lent.Load(tx); ok {
 		u := v.(*unit)
-		return u.session, u, nil
+		return u.x, u, nil
 	}
-	p, err := s.prepare(ctx)
-	return &session{tx: tx, p: p}, nil, err
+	x, err := s.run.Join(ctx, tx)
+	return x, nil, err
 }
 
 // Apply carries out each effect for itself, in order, in one transaction with a savepoint for each.
@@ -65,34 +65,32 @@ func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	if len(es) == 0 {
 		return stood, nil
 	}
-	x, err := s.begin(ctx, s.wait, defaultHandle)
+	x, err := s.run.Begin(ctx, s.run.Wait, sqlrun.DefaultHandle)
 	if err != nil {
-		return stood, failed("apply", err)
+		return stood, sqlrun.Failed("apply", err)
 	}
-	wrote, err := x.each(quiet(ctx), es, stood)
+	wrote, err := each(sqlrun.Quiet(ctx), x, es, stood)
 	if err != nil {
-		err = x.why(err)
-		return make([]bool, len(es)), failed("apply", errors.Join(err, x.close()))
+		err = x.Why(err)
+		return make([]bool, len(es)), sqlrun.Failed("apply", errors.Join(err, x.Close()))
 	}
-	defer x.end()
-	x.timer.Stop()
-	if err := x.commit(); err != nil {
-		return make([]bool, len(es)), failed("apply", err)
+	if err := x.Commit(); err != nil {
+		return make([]bool, len(es)), sqlrun.Failed("apply", err)
 	}
 	if wrote {
-		s.waker.wake()
+		s.run.Wake()
 	}
 	return stood, nil
 }
 
-func (x *session) each(ctx context.Context, es []store.Effect, stood []bool) (wrote bool, err error) {
+func each(ctx context.Context, x *sqlrun.Session, es []store.Effect, stood []bool) (wrote bool, err error) {
 	for i, e := range es {
-		if _, err := x.exec(ctx, "Savepoint"); err != nil {
+		if _, err := x.Exec(ctx, "Savepoint"); err != nil {
 			return false, err
 		}
-		err := x.put(ctx, e, map[entity]int64{})
+		err := put(ctx, x, e, map[entity]int64{})
 		if errors.Is(err, store.ErrLost) {
-			if _, err := x.exec(ctx, "Undo"); err != nil {
+			if _, err := x.Exec(ctx, "Undo"); err != nil {
 				return false, err
 			}
 			continue
@@ -100,7 +98,7 @@ func (x *session) each(ctx context.Context, es []store.Effect, stood []bool) (wr
 		if err != nil {
 			return false, err
 		}
-		if _, err := x.exec(ctx, "Requeue"); err != nil {
+		if _, err := x.Exec(ctx, "Requeue"); err != nil {
 			return false, err
 		}
 		stood[i] = true
@@ -111,9 +109,9 @@ func (x *session) each(ctx context.Context, es []store.Effect, stood []bool) (wr
 
 // put checks the guards of e and writes what it holds. given are the entities that this unit or effect has
 // locked: each is raised once.
-func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int64) error {
+func put(ctx context.Context, x *sqlrun.Session, e store.Effect, given map[entity]int64) error {
 	if e.Mark != nil && e.Mark.KeyOrder != store.Anytime {
-		stands, err := x.turn(ctx, e.Mark, nil)
+		stands, err := parked.Turn(ctx, x, e.Mark, nil)
 		if err != nil {
 			return err
 		}
@@ -122,7 +120,7 @@ func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int6
 		}
 	}
 	if e.Mark != nil {
-		was, err := x.mark(ctx, *e.Mark)
+		was, err := mark.Put(ctx, x, *e.Mark)
 		if err != nil {
 			return err
 		}
@@ -130,18 +128,18 @@ func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int6
 			return fmt.Errorf("mark %s is %v: %w", e.Mark.ID, was.Outcome, store.ErrLost)
 		}
 		if effects.Answered(e.Mark) {
-			if err := x.answer(ctx, e.Mark); err != nil {
+			if err := mark.Answer(ctx, x, e.Mark); err != nil {
 				return err
 			}
 		}
 	}
 	if e.Step != nil {
-		if err := x.setStep(ctx, e.Step); err != nil {
+		if err := setStep(ctx, x, e.Step); err != nil {
 			return err
 		}
 	}
 	for _, l := range e.Locks {
-		version, err := x.entity(ctx, l, given)
+		version, err := lockEntity(ctx, x, l, given)
 		if err != nil {
 			return err
 		}
@@ -151,116 +149,32 @@ func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int6
 		}
 	}
 	if e.Shard != nil {
-		if err := x.progress(ctx, e.Shard); err != nil {
+		if err := outbox.Progress(ctx, x, e.Shard); err != nil {
 			return err
 		}
 	}
-	if err := x.moveSaga(ctx, e.Saga); err != nil {
+	if err := saga.Move(ctx, x, e.Saga); err != nil {
 		return err
 	}
-	if err := x.keep(ctx, &e); err != nil {
+	if err := keep(ctx, x, &e); err != nil {
 		return err
 	}
-	if err := x.keepApart(ctx, &e); err != nil {
+	if err := keepApart(ctx, x, &e); err != nil {
 		return err
 	}
-	return x.insert(ctx, e.Rows)
-}
-
-// mark inserts m unless it is there, and says what it found.
-func (x *session) mark(ctx context.Context, m store.Mark) (v store.Verdict, err error) {
-	if !storable(m.As) {
-		return v, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
-	}
-	reason := sql.NullString{String: clip(m.Reason), Valid: m.As == store.Rejected}
-	fingerprint := sql.NullInt64{Int64: m.Fingerprint, Valid: m.Fingerprint != 0}
-	keep := sql.NullInt64{Int64: m.Keep.Milliseconds(), Valid: m.Keep > 0}
-	if err := x.expire(ctx, m.Consumer, m.Identity, m.Keep); err != nil {
-		return v, err
-	}
-	n, err := x.count(ctx, "InsertMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, fingerprint,
-		written(m.ID), !m.Held, keep)
-	if err != nil {
-		return v, fmt.Errorf("insert mark: %w", err)
-	}
-	if n == 1 {
-		return v, nil
-	}
-	err = verdict(x.row(ctx, "FindMark", m.Consumer, m.Source, m.ID), &v)
-	if errors.Is(err, sql.ErrNoRows) {
-		return store.Verdict{Outcome: store.TooOld}, nil
-	}
-	if err != nil {
-		return v, fmt.Errorf("find mark: %w", err)
-	}
-	return v, nil
-}
-
-// expire takes away a mark whose time is over. Where the id tells a time, that decides.
-func (x *session) expire(ctx context.Context, consumer string, id store.Identity, keep time.Duration) error {
-	if keep <= 0 || written(id.ID) != nil {
-		return nil
-	}
-	if _, err := x.exec(ctx, "ExpireMark", consumer, id.Source, id.ID); err != nil {
-		return fmt.Errorf("expire mark: %w", err)
-	}
-	return nil
-}
-
-func storable(o store.Outcome) bool {
-	return o == store.Done || o == store.Rejected || o == store.Barred
+	return outbox.Insert(ctx, x, e.Rows)
 }
 
 // entity locks l and says which version this transaction gives it.
-func (x *session) entity(ctx context.Context, l store.Lock,
+func lockEntity(ctx context.Context, x *sqlrun.Session, l store.Lock,
 	given map[entity]int64) (version int64, err error) {
 	e := entity{l.Space, l.Key}
 	if version, ok := given[e]; ok {
 		return version, nil
 	}
-	if err := x.row(ctx, "LockEntity", l.Space, l.Key).Scan(&version); err != nil {
+	if err := x.Row(ctx, "LockEntity", l.Space, l.Key).Scan(&version); err != nil {
 		return 0, fmt.Errorf("lock entity: %w", err)
 	}
 	given[e] = version
 	return version, nil
-}
-
-// written is the time that an id tells, in milliseconds, or NULL.
-func written(id string) any {
-	at, ok := uuid7.Time(id)
-	if !ok {
-		return nil
-	}
-	return at.UnixMilli()
-}
-
-// clip cuts a reason to 1 KiB, between two characters.
-func clip(s string) string { return clipTo(s, 1<<10) }
-
-func clipTo(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	n := most
-	for n > 0 && s[n]&0xc0 == 0x80 {
-		n--
-	}
-	return s[:n]
-}
-
-// insert writes rows into the outbox.
-func (x *session) insert(ctx context.Context, rows []skald.Message) error {
-	for i := range rows {
-		if err := complete.Limits(&rows[i]); err != nil {
-			return err
-		}
-		args, err := rowArgs(&rows[i], bucket.Of(&rows[i]))
-		if err != nil {
-			return err
-		}
-		if _, err := x.exec(ctx, "InsertRow", args[1:]...); err != nil {
-			return fmt.Errorf("insert row: %w", err)
-		}
-	}
-	return nil
 }

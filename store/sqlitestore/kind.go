@@ -2,12 +2,12 @@ package sqlitestore
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 func scanKind(scan func(...any) error) (k store.Kind, err error) {
@@ -26,39 +26,40 @@ func (s *Store) known(ctx context.Context, a store.Attend) (bool, error) {
 		return false, nil
 	}
 	var noted []store.Kind
-	rows, err := s.query(ctx, "TypesNoted", a.Consumer)
+	rows, err := s.run.Query(ctx, "TypesNoted", a.Consumer)
 	if err == nil {
-		noted, err = collect(rows, scanKind)
+		noted, err = sqlrun.Collect(rows, scanKind)
 	}
 	return !slices.ContainsFunc(a.Beat.Own, func(k store.Kind) bool { return !slices.Contains(noted, k) }),
 		err
 }
 
 // beat writes what a process of a consumer says of itself, and answers with the types that were noted before.
-func (x *session) beat(ctx context.Context, consumer string, b store.Beat) (was []store.Kind, err error) {
+func beat(ctx context.Context, x *sqlrun.Session, consumer string, b store.Beat) (was []store.Kind,
+	err error) {
 	if b.Forget > 0 {
-		if _, err := x.exec(ctx, "ForgetTypes", consumer, b.Forget.Milliseconds()); err != nil {
+		if _, err := x.Exec(ctx, "ForgetTypes", consumer, b.Forget.Milliseconds()); err != nil {
 			return nil, fmt.Errorf("forget types: %w", err)
 		}
 	}
-	rows, err := x.rows(ctx, "Types", consumer)
+	rows, err := x.Rows(ctx, "Types", consumer)
 	if err == nil {
-		was, err = collect(rows, scanKind)
+		was, err = sqlrun.Collect(rows, scanKind)
 	}
 	for i := 0; err == nil && i < len(b.Own); i++ {
-		_, err = x.exec(ctx, "NoteType", consumer, b.Own[i].Topic, b.Own[i].Type)
+		_, err = x.Exec(ctx, "NoteType", consumer, b.Own[i].Topic, b.Own[i].Type)
 	}
 	if err == nil && len(b.Own) > 0 {
-		_, err = x.exec(ctx, "NoteConsumer", consumer, b.Progress)
+		_, err = x.Exec(ctx, "NoteConsumer", consumer, b.Progress)
 	}
 	return was, err
 }
 
 // leftKinds lists the types of messages that were left to another build, and wait.
 func (s *Store) leftKinds(ctx context.Context) (out []store.LeftKind, err error) {
-	rows, err := s.query(ctx, "LeftTypes")
+	rows, err := s.run.Query(ctx, "LeftTypes")
 	if err == nil {
-		out, err = collect(rows, func(scan func(...any) error) (k store.LeftKind, err error) {
+		out, err = sqlrun.Collect(rows, func(scan func(...any) error) (k store.LeftKind, err error) {
 			var heard int64 // milliseconds
 			err = scan(&k.Consumer, &k.Topic, &k.Type, &k.Messages, &k.Host, &heard)
 			if k.Heard = -1; heard >= 0 {
@@ -67,15 +68,5 @@ func (s *Store) leftKinds(ctx context.Context) (out []store.LeftKind, err error)
 			return k, err
 		})
 	}
-	return out, failedOr("look who handles what", err)
-}
-
-// joined is kinds as a statement compares them: a list in JSON.
-func joined(kinds []store.Kind) string {
-	list := make([]string, len(kinds))
-	for i, k := range kinds {
-		list[i] = k.Topic + "\x1f" + k.Type
-	}
-	text, _ := json.Marshal(list) // of texts it cannot fail
-	return string(text)
+	return out, sqlrun.Failed("look who handles what", err)
 }

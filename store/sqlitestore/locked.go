@@ -5,52 +5,37 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/column"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // locks lists keys that are reserved. Which transaction has an entity SQLite does not tell: whoever writes
 // has them all.
 func (s *Store) locks(ctx context.Context, q store.LockQuery) (out store.Locks, err error) {
-	p, err := s.prepare(ctx)
+	p, err := s.run.Prepare(ctx)
 	if err != nil {
-		return out, failed("list locks", err)
+		return out, sqlrun.Failed("list locks", err)
 	}
 	if q.Entity != nil {
 		e := store.LockedEntity{Lock: store.Lock{Space: q.Entity.Space, Key: q.Entity.Key}}
-		switch err := p.stmts["FindEntity"].QueryRowContext(ctx, e.Space, e.Key).Scan(&e.Version); {
+		switch err := p.Row(ctx, "FindEntity", e.Space, e.Key).Scan(&e.Version); {
 		case err == nil:
 			out.Entities = []store.LockedEntity{e}
 		case !errors.Is(err, sql.ErrNoRows):
-			return out, failed("list locks", err)
+			return out, sqlrun.Failed("list locks", err)
 		}
 	}
-	rows, err := s.query(ctx, "ListReserved", q.Consumer, cmp.Or(q.Limit, defaultLimit))
+	rows, err := s.run.Query(ctx, "ListReserved", q.Consumer, cmp.Or(q.Limit, defaultLimit))
 	if err != nil {
-		return out, failed("list locks", err)
+		return out, sqlrun.Failed("list locks", err)
 	}
-	out.Reserved, err = collect(rows, func(scan func(...any) error) (r store.ReservedKey, err error) {
+	out.Reserved, err = sqlrun.Collect(rows, func(scan func(...any) error) (r store.ReservedKey, err error) {
 		var since, left int64
 		err = scan(&r.Consumer, &r.Source, &r.ID, &since, &left)
-		r.Since, r.Left = past(since), past(left)
+		r.Since, r.Left = column.Past(since), column.Past(left)
 		return r, err
 	})
-	return out, failedOr("list locks", err)
-}
-
-// waiting lists rows of the outbox that are not published.
-func (s *Store) waiting(ctx context.Context, most int) ([]store.WaitingRow, error) {
-	rows, err := s.query(ctx, "ListWaiting", most, store.WaitingScan)
-	if err != nil {
-		return nil, failed("list rows that wait", err)
-	}
-	out, err := collect(rows, func(scan func(...any) error) (w store.WaitingRow, err error) {
-		var at, age int64
-		err = scan(&w.Seq, &w.Shard, &w.ID, &w.Topic, &w.Type, &w.Key, &at, &age, &w.Deferred, &w.Attempts,
-			&w.LastError)
-		w.Written, w.Age = time.UnixMilli(at).UTC(), past(age)
-		return w, err
-	})
-	return out, failedOr("list rows that wait", err)
+	return out, sqlrun.Failed("list locks", err)
 }

@@ -3,9 +3,10 @@ package sqlitestore
 import (
 	"cmp"
 	"context"
-	"math"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/audit"
+	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
 )
 
 // defaultLimit is how many a list has at most if it is not said.
@@ -14,7 +15,7 @@ const defaultLimit = 1000
 // List lists messages that are kept or in quarantine, steps, and sagas.
 func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err error) {
 	if l.Kept != nil {
-		out.Kept, out.KeptTo, err = s.kept(ctx, *l.Kept, cmp.Or(l.Kept.Limit, defaultLimit))
+		out.Kept, out.KeptTo, err = parked.List(ctx, s.run, *l.Kept, cmp.Or(l.Kept.Limit, defaultLimit))
 	}
 	if err == nil && l.Quarantined != nil {
 		out.Quarantined, err = s.quarantined(ctx, *l.Quarantined)
@@ -23,33 +24,29 @@ func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err e
 		out.Steps, err = s.steps(ctx, *l.Steps)
 	}
 	if err == nil && l.Tracked != nil {
-		out.Tracked, err = s.tracked(ctx, *l.Tracked)
+		out.Tracked, err = s.sagas.Tracked(ctx, *l.Tracked)
 	}
 	if err == nil && l.Sagas != nil {
-		out.Sagas, out.SagasTo, err = s.listSagas(ctx, *l.Sagas, cmp.Or(l.Sagas.Limit, defaultLimit))
+		out.Sagas, out.SagasTo, err = s.sagas.List(ctx, *l.Sagas, cmp.Or(l.Sagas.Limit, defaultLimit))
 	}
 	if err == nil && l.Definitions {
-		out.Definitions, err = s.listDefinitions(ctx)
+		out.Definitions, err = s.sagas.Definitions(ctx)
 	}
 	if err == nil && l.Payloads {
-		out.Payloads, err = s.payloads(ctx)
+		out.Payloads, err = s.outbox.Payloads(ctx)
 	}
 	if err == nil && l.Locks != nil {
 		out.Locks, err = s.locks(ctx, *l.Locks)
 	}
 	if err == nil && l.Waiting > 0 {
-		out.Waiting, err = s.waiting(ctx, l.Waiting)
+		out.Waiting, err = s.outbox.Waiting(ctx, l.Waiting)
 	}
 	return out, err
 }
 
 // Audits lists what operators did.
 func (s *Store) Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error) {
-	limit := cmp.Or(q.Limit, defaultLimit)
-	if q.Run != "" {
-		return s.audited(ctx, "Audited", q.Run, q.After, limit)
-	}
-	return s.audited(ctx, "AuditedLast", cmp.Or(q.Before, math.MaxInt64), limit)
+	return audit.List(ctx, s.run, q)
 }
 
 // Status tells how the database stands.
@@ -58,19 +55,19 @@ func (s *Store) Status(ctx context.Context, q store.StatusQuery) (out store.Stat
 		out.Backlog, err = s.backlog(ctx)
 	}
 	if err == nil && q.Keeping != "" {
-		out.Keeping, err = s.keeping(ctx, q.Keeping)
+		out.Keeping, err = parked.Keeping(ctx, s.run, q.Keeping)
 	}
 	if err == nil && q.Left {
 		out.Left, err = s.leftKinds(ctx)
 	}
 	if err == nil && q.Retention {
-		out.Retention, err = s.keeps(ctx)
+		out.Retention, err = s.steward.Keeps(ctx)
 	}
 	if err == nil && q.Outbox {
-		out.Outbox, err = s.outboxStatus(ctx)
+		out.Outbox, err = s.outbox.Status(ctx)
 	}
 	if err == nil && q.Sagas {
-		err = s.countSagas(ctx, &out.Backlog)
+		err = s.sagas.Count(ctx, &out.Backlog)
 	}
 	return out, err
 }

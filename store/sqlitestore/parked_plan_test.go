@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // Thirty thousand messages that are parked, of one key, cost the next one no more than an empty table:
@@ -17,12 +19,12 @@ import (
 // are new, when they are full, and when ANALYZE saw that all are of one key.
 // Interleaving 12.
 func TestParkedMessagesStayCheap(t *testing.T) {
-	s, db, _ := fresh(t)
-	p, err := s.prepare(t.Context())
+	_, db, _ := fresh(t)
+	text, err := texts()
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := asksOf(t, p.text)
+	asked := asksOf(t, text)
 	check := func(when string) {
 		for name, a := range asked {
 			for _, line := range dear(t, db, a) {
@@ -105,7 +107,7 @@ func asksOf(t *testing.T, text map[string]string) map[string]ask {
 		"a repeat of what is kept":  {Consumer: "stock", Identity: &store.Identity{Source: "/o", ID: "m1"}},
 		"what every consumer tells": {Consumer: "stock", Failed: true, Dead: &no, Bare: true},
 	} {
-		q, args := sought(text["Parked"], what, 1000)
+		q, args := parked.Sought(text["Parked"], what, 1000)
 		asks[name] = ask{q, args}
 	}
 	if len(asks) < 30 {
@@ -153,7 +155,7 @@ func planWith(t *testing.T, db *sql.DB, a ask) []string {
 	if err != nil {
 		t.Fatalf("%s: %v", a.sql, err)
 	}
-	lines, err := collect(rows, func(scan func(...any) error) (line string, err error) {
+	lines, err := sqlrun.Collect(rows, func(scan func(...any) error) (line string, err error) {
 		var id, parent, unused int
 		return line, scan(&id, &parent, &unused, &line)
 	})

@@ -11,49 +11,19 @@ import (
 
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/column"
+	"github.com/skald-go/skald/store/sqlitestore/internal/mark"
+	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
-// verdict reads what FindMark answers.
-func verdict(row *sql.Row, v *store.Verdict) error {
-	var result []byte
-	var left sql.NullInt64 // milliseconds
-	err := row.Scan(&v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result, &v.Emitted, &v.Headers, &left)
-	v.Result, v.Left = string(result), 0
-	if left.Valid {
-		v.Left = cmp.Or(time.Duration(left.Int64)*time.Millisecond, -1)
-	}
-	return err
-}
-
-// answer stores what the handler answers with its mark.
-func (x *session) answer(ctx context.Context, m *store.Mark) error {
-	if !storable(m.As) {
-		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.As)
-	}
-	reason := sql.NullString{String: clip(m.Reason), Valid: m.As == store.Rejected}
-	var result []byte
-	if m.Result != "" {
-		result = []byte(m.Result)
-	}
-	n, err := x.count(ctx, "AnswerMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, m.Code, result,
-		sql.NullString{String: m.Emitted, Valid: m.Emitted != ""},
-		sql.NullString{String: m.Headers, Valid: m.Headers != ""})
-	if err == nil && n != 1 {
-		err = store.ErrLost
-	}
-	if err != nil {
-		return fmt.Errorf("answer %s: %w", m.ID, err)
-	}
-	return nil
-}
-
 // keepApart is what e does with answers, reservations and the quarantine.
-func (x *session) keepApart(ctx context.Context, e *store.Effect) error {
-	if err := x.unreserve(ctx, e.Reservation); err != nil {
+func keepApart(ctx context.Context, x *sqlrun.Session, e *store.Effect) error {
+	if err := mark.Unreserve(ctx, x, e.Reservation); err != nil {
 		return err
 	}
 	if e.Answer != nil {
-		if err := x.answer(ctx, e.Answer); err != nil {
+		if err := mark.Answer(ctx, x, e.Answer); err != nil {
 			return err
 		}
 	}
@@ -62,14 +32,14 @@ func (x *session) keepApart(ctx context.Context, e *store.Effect) error {
 		if err != nil {
 			return err
 		}
-		_, err = x.exec(ctx, "Quarantine", q.Consumer, q.Source, q.ID, q.Fingerprint, int64(q.Why),
-			q.Message.Topic, q.Message.Type, text, null(q.Message.Data))
+		_, err = x.Exec(ctx, "Quarantine", q.Consumer, q.Source, q.ID, q.Fingerprint, int64(q.Why),
+			q.Message.Topic, q.Message.Type, text, column.Bytes(q.Message.Data))
 		if err != nil {
 			return fmt.Errorf("quarantine %s: %w", q.ID, err)
 		}
 	}
 	if q := e.Admitted; q != nil {
-		n, err := x.count(ctx, "TakeAdmitted", q.Consumer, q.Source, q.ID, q.Fingerprint)
+		n, err := x.Count(ctx, "TakeAdmitted", q.Consumer, q.Source, q.ID, q.Fingerprint)
 		if err == nil && n != 1 {
 			err = store.ErrLost
 		}
@@ -78,7 +48,7 @@ func (x *session) keepApart(ctx context.Context, e *store.Effect) error {
 		}
 	}
 	if a := e.Admit; a != nil {
-		n, err := x.count(ctx, "Admit", a.Number, a.By, a.Reason)
+		n, err := x.Count(ctx, "Admit", a.Number, a.By, a.Reason)
 		if err == nil && n != 1 {
 			err = store.ErrLost
 		}
@@ -91,13 +61,13 @@ func (x *session) keepApart(ctx context.Context, e *store.Effect) error {
 
 // Secret is the key of this database's fingerprints.
 func (s *Store) Secret(ctx context.Context) ([]byte, error) {
-	p, err := s.prepare(ctx)
+	p, err := s.run.Prepare(ctx)
 	if err != nil {
-		return nil, failed("read key", err)
+		return nil, sqlrun.Failed("read key", err)
 	}
 	var text string
-	if err := p.stmts["Secret"].QueryRowContext(ctx).Scan(&text); err != nil {
-		return nil, failed("read key", err)
+	if err := p.Row(ctx, "Secret").Scan(&text); err != nil {
+		return nil, sqlrun.Failed("read key", err)
 	}
 	key, err := hex.DecodeString(text)
 	if err != nil || len(key) < 16 {
@@ -118,12 +88,12 @@ func (s *Store) quarantined(ctx context.Context, q store.Query) ([]store.Quarant
 		// by an index of its own: consumers ask for it all the time
 		name, args = "Admitted", []any{q.After, q.Consumer, limit}
 	}
-	rows, err := s.query(ctx, name, args...)
+	rows, err := s.run.Query(ctx, name, args...)
 	if err != nil {
-		return nil, failed("list quarantine", err)
+		return nil, sqlrun.Failed("list quarantine", err)
 	}
-	out, err := collect(rows, quarantined)
-	return out, failedOr("list quarantine", err)
+	out, err := sqlrun.Collect(rows, quarantined)
+	return out, sqlrun.Failed("list quarantine", err)
 }
 
 func quarantined(scan func(...any) error) (one store.Quarantined, err error) {
@@ -145,18 +115,18 @@ func quarantined(scan func(...any) error) (one store.Quarantined, err error) {
 		}
 	}
 	one.Message, err = held.Decode(text)
-	one.Message.Data = blob(data)
+	one.Message.Data = column.Blob(data)
 	return one, err
 }
 
 // Enter takes in within a transaction of the caller's own.
 func (s *Store) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found store.Found, err error) {
 	if len(in.Settings) > 0 {
-		return found, failed("enter", store.ErrNoSettings)
+		return found, sqlrun.Failed("enter", store.ErrNoSettings)
 	}
 	x, u, err := s.within(ctx, tx)
 	if err != nil {
-		return found, failed("enter", err)
+		return found, sqlrun.Failed("enter", err)
 	}
 	given := map[entity]int64{}
 	if u != nil {
@@ -166,23 +136,23 @@ func (s *Store) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found s
 		Locks: make([]int64, len(in.Locks)),
 		Sagas: make([]bool, len(in.Sagas))}
 	for i, m := range in.Marks {
-		if found.Marks[i], err = x.mark(ctx, m); err != nil {
-			return found, failed("enter", err)
+		if found.Marks[i], err = mark.Put(ctx, x, m); err != nil {
+			return found, sqlrun.Failed("enter", err)
 		}
 	}
 	for i := range in.Steps {
-		if found.Steps[i], err = x.step(ctx, &in.Steps[i]); err != nil {
-			return found, failed("enter", err)
+		if found.Steps[i], err = step(ctx, x, &in.Steps[i]); err != nil {
+			return found, sqlrun.Failed("enter", err)
 		}
 	}
 	for i, l := range in.Locks {
-		if found.Locks[i], err = x.entity(ctx, l, given); err != nil {
-			return found, failed("enter", err)
+		if found.Locks[i], err = lockEntity(ctx, x, l, given); err != nil {
+			return found, sqlrun.Failed("enter", err)
 		}
 	}
 	for i, r := range in.Sagas {
-		if found.Sagas[i], err = x.standsSaga(ctx, r); err != nil {
-			return found, failed("enter", err)
+		if found.Sagas[i], err = saga.Stands(ctx, x, r); err != nil {
+			return found, sqlrun.Failed("enter", err)
 		}
 	}
 	return found, nil

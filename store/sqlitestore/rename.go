@@ -8,6 +8,8 @@ import (
 	"github.com/skald-go/skald/internal/belonging"
 	"github.com/skald-go/skald/internal/control"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/audit"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // moveTakes is how long the file's write lock is held at most, while marks are written anew.
@@ -15,11 +17,12 @@ const moveTakes = time.Hour
 
 // Rename gives what is kept of a consumer to another name. Nobody else writes to the file meanwhile.
 func (s *Store) Rename(ctx context.Context, r store.Rename) (out store.Renamed, err error) {
-	err = s.aloneFor(ctx, moveTakes, func(ctx context.Context, x *session) (err error) {
-		if out.Old, err = x.belongings(ctx, r.Old); err != nil {
+	err = s.run.AloneFor(ctx, s.run.Wait, moveTakes, func(ctx context.Context,
+		x *sqlrun.Session) (err error) {
+		if out.Old, err = belongings(ctx, x, r.Old); err != nil {
 			return err
 		}
-		if out.New, err = x.belongings(ctx, r.New); err != nil {
+		if out.New, err = belongings(ctx, x, r.New); err != nil {
 			return err
 		}
 		if r.Audit == nil || !belonging.Movable(&out, r.Quiet) {
@@ -28,22 +31,22 @@ func (s *Store) Rename(ctx context.Context, r store.Rename) (out store.Renamed, 
 		for _, move := range []string{"MoveMarks", "MoveParked", "MoveQuarantined", "MoveSteps", "MoveFloor",
 			"MoveStepFloors",
 			"DropCheckpoints", "MoveCheckpoints", "DropTypes", "MoveTypes", "DropConsumer", "MoveConsumer"} {
-			if _, err := x.exec(ctx, move, r.Old, r.New); err != nil {
+			if _, err := x.Exec(ctx, move, r.Old, r.New); err != nil {
 				return fmt.Errorf("%s: %w", move, err)
 			}
 		}
 		out.Done = true
-		return x.note(ctx, r.Audit)
+		return audit.Note(ctx, x, r.Audit)
 	})
 	if err != nil {
 		out.Done = false
 	}
-	return out, failedOr("rename a consumer", err)
+	return out, sqlrun.Failed("rename a consumer", err)
 }
 
-func (x *session) belongings(ctx context.Context, consumer string) (b store.Belongings, err error) {
+func belongings(ctx context.Context, x *sqlrun.Session, consumer string) (b store.Belongings, err error) {
 	var heard int64 // milliseconds
-	err = x.row(ctx, "Belongings", consumer, control.Prefix).Scan(&b.Marks, &b.Positions, &b.Controls,
+	err = x.Row(ctx, "Belongings", consumer, control.Prefix).Scan(&b.Marks, &b.Positions, &b.Controls,
 		&b.Parked, &b.Dead, &b.Quarantined, &b.Steps,
 		&b.Floors, &b.Types, &heard)
 	if b.Heard = -1; heard >= 0 {

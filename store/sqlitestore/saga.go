@@ -1,45 +1,17 @@
 package sqlitestore
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"slices"
-	"time"
 
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // wakes tells of an effect that somebody waits for.
 func wakes(e *store.Effect) bool { return len(e.Rows) > 0 || e.Saga != nil }
-
-// millis is a time, NULL where it is zero.
-func millis(t time.Time) sql.NullInt64 {
-	return sql.NullInt64{Int64: t.UnixMilli(), Valid: !t.IsZero()}
-}
-
-func ofMillis(n sql.NullInt64) time.Time {
-	if !n.Valid {
-		return time.Time{}
-	}
-	return time.UnixMilli(n.Int64).UTC()
-}
-
-// scanSaga reads the columns of a saga, and more after them.
-func scanSaga(scan func(...any) error, more ...any) (s store.Saga, err error) {
-	var since, retry, due, started, changed, ended sql.NullInt64
-	err = scan(append([]any{&s.Name, &s.Key, &s.ID, &s.Hash, &s.Input, &s.Fingerprint, &s.Origin, &s.State,
-		&s.Version, &s.Status, &s.Stuck, &s.Paused,
-		&s.Step, &s.Error, &s.Failed, &since, &retry, &s.Session, &due, &started, &changed, &ended},
-		more...)...)
-	s.Since, s.Retry, s.Due, s.Started, s.Changed, s.Ended = ofMillis(since), ofMillis(retry), ofMillis(due),
-		ofMillis(started), ofMillis(changed), ofMillis(ended)
-	return s, err
-}
 
 // StartSaga writes a new saga, or reads the one that is there.
 func (s *Store) StartSaga(ctx context.Context, tx *sql.Tx,
@@ -48,21 +20,13 @@ func (s *Store) StartSaga(ctx context.Context, tx *sql.Tx,
 		return stored, false, err
 	}
 	x, u, err := s.within(ctx, tx)
-	if err != nil {
-		return stored, false, failed("start a saga", err)
-	}
-	at := sagarow.Standing(start.Standing)
-	n, err := x.count(ctx, "StartSaga", start.Name, start.Key, start.ID, start.Hash, start.Input,
-		start.Fingerprint, start.Origin, start.State, at.Status,
-		at.Stuck, at.Paused, at.Step, at.Error, at.Failed, millis(at.Since), millis(at.Retry), start.Session,
-		start.Lease.Milliseconds())
 	if err == nil {
-		stored, err = scanSaga(x.row(ctx, "FindSaga", start.Name, start.Key).Scan)
+		stored, fresh, err = saga.Start(ctx, x, &start)
 	}
 	if err != nil {
-		return store.Saga{}, false, failed("start a saga", err)
+		return store.Saga{}, false, sqlrun.Failed("start a saga", err)
 	}
-	if fresh = n == 1; fresh {
+	if fresh {
 		s.moved(u)
 	}
 	return stored, fresh, nil
@@ -74,7 +38,7 @@ func (s *Store) moved(u *unit) {
 		u.wrote = true
 		return
 	}
-	s.waker.wake()
+	s.run.Wake()
 }
 
 // LockSaga reads a saga. SQLite has one writer: nothing need be locked but the file, for which the
@@ -83,236 +47,41 @@ func (s *Store) LockSaga(ctx context.Context, tx *sql.Tx, name,
 	key string) (stored store.Saga, there bool, err error) {
 	x, _, err := s.within(ctx, tx)
 	if err == nil {
-		_, err = x.exec(ctx, "LockSaga", name, key)
+		stored, there, err = saga.Lock(ctx, x, name, key)
 	}
-	if err == nil {
-		stored, err = scanSaga(x.row(ctx, "FindSaga", name, key).Scan)
-		stored.Read = time.Now().UTC() // the clock of the statements, too
-	}
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return store.Saga{}, false, nil
-	case err != nil:
-		return store.Saga{}, false, failed("lock a saga", err)
-	}
-	return stored, true, nil
-}
-
-func (x *session) standsSaga(ctx context.Context, r store.SagaRef) (stands bool, err error) {
-	if err := x.row(ctx, "StandsSaga", r.Name, r.Key, r.Version).Scan(&stands); err != nil {
-		return false, fmt.Errorf("look at a saga: %w", err)
-	}
-	return stands, nil
-}
-
-// moveSaga is the guard of an effect, and what becomes of its saga.
-func (x *session) moveSaga(ctx context.Context, m *store.SagaMove) error {
-	if m == nil {
-		return nil
-	}
-	if err := sagarow.CheckMove(m); err != nil {
-		return err
-	}
-	wake := int64(-1)
-	if m.Wake >= 0 {
-		wake = m.Wake.Milliseconds()
-	}
-	at := sagarow.Standing(m.Standing)
-	n, err := x.count(ctx, "MoveSaga", m.Name, m.Key, m.Version, m.Hash, m.State, at.Status, at.Stuck,
-		at.Paused, at.Step, at.Error, at.Failed,
-		millis(at.Since), millis(at.Retry), m.Release, wake, m.Final, m.Lease.Milliseconds())
 	if err != nil {
-		return fmt.Errorf("move a saga: %w", err)
+		return store.Saga{}, false, sqlrun.Failed("lock a saga", err)
 	}
-	if n == 0 {
-		return fmt.Errorf("saga %s %s is not at %d: %w", m.Name, m.Key, m.Version, store.ErrLost)
-	}
-	return nil
-}
-
-// A dueSaga is one that may be claimed.
-type dueSaga struct {
-	name, key string
-	due       int64
-	session   string // whose lease is over
-	bytes     int
-}
-
-func scanDue(scan func(...any) error) (d dueSaga, err error) {
-	err = scan(&d.name, &d.key, &d.due, &d.session, &d.bytes)
-	return d, err
+	return stored, there, nil
 }
 
 // ClaimSagas leases sagas that are due; it writes nothing where none is.
-func (s *Store) ClaimSagas(ctx context.Context, c store.ClaimSagas) (out store.ClaimedSagas, err error) {
-	hashes := slices.Compact(slices.Sorted(slices.Values(c.Hashes)))
-	some, next, err := s.lookSagas(ctx, hashes)
-	if err == nil && some {
-		err = s.alone(ctx, func(ctx context.Context, x *session) (err error) {
-			out.Sagas, some, err = x.claimSagas(ctx, c, hashes)
-			return err
-		})
-	}
-	if err != nil {
-		return store.ClaimedSagas{}, failed("claim sagas", err)
-	}
-	if out.Next = next; some {
-		out.Next = 0
-	}
-	return out, nil
-}
-
-// lookSagas tells whether some sagas are due, and how long it is until another one is.
-func (s *Store) lookSagas(ctx context.Context, hashes []string) (some bool, next time.Duration, err error) {
-	next = -1
-	p, err := s.prepare(ctx)
-	if err != nil {
-		return false, next, err
-	}
-	for _, hash := range hashes {
-		var in sql.NullInt64
-		var due int
-		if err := p.stmts["NextSaga"].QueryRowContext(ctx, hash).Scan(&in, &due); err != nil {
-			return false, next, err
-		}
-		if d := time.Duration(max(in.Int64, 1)) * time.Millisecond; in.Valid && (next < 0 || d < next) {
-			next = d
-		}
-		some = some || due > 0
-	}
-	return some, next, nil
-}
-
-// claimSagas tells also whether it left some that are due.
-func (x *session) claimSagas(ctx context.Context, c store.ClaimSagas,
-	hashes []string) (out []store.Saga, left bool, err error) {
-	var all []dueSaga
-	for _, hash := range hashes {
-		rows, err := x.rows(ctx, "DueSagas", hash, c.Limit+1)
-		if err != nil {
-			return nil, false, err
-		}
-		due, err := collect(rows, scanDue)
-		if err != nil {
-			return nil, false, err
-		}
-		all = append(all, due...)
-	}
-	slices.SortFunc(all, func(a, b dueSaga) int {
-		return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.name, b.name), cmp.Compare(a.key, b.key))
-	})
-	bytes := 0
-	for _, d := range all {
-		if bytes += d.bytes; len(out) == c.Limit || len(out) > 0 && bytes > sagarow.MaxClaim {
-			return out, true, nil
-		}
-		if _, err := x.exec(ctx, "ClaimSaga", d.name, d.key, c.Session, c.Lease.Milliseconds()); err != nil {
-			return nil, false, err
-		}
-		one, err := scanSaga(x.row(ctx, "FindSaga", d.name, d.key).Scan)
-		if err != nil {
-			return nil, false, err
-		}
-		one.Lapsed = d.session
-		out = append(out, one)
-	}
-	return out, false, nil
+func (s *Store) ClaimSagas(ctx context.Context, c store.ClaimSagas) (store.ClaimedSagas, error) {
+	return s.sagas.Claim(ctx, c)
 }
 
 // NoteSagaDefinitions stores definitions, in one transaction.
 func (s *Store) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefinition) error {
-	for i := range ds {
-		if err := sagarow.CheckDefinition(&ds[i]); err != nil {
-			return err
-		}
-	}
-	return failedOr("note definitions of sagas", s.alone(ctx, func(ctx context.Context, x *session) error {
-		for _, d := range ds {
-			if _, err := x.exec(ctx, "NoteSagaDefinition", d.Name, d.Hash, d.Written); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
+	return s.sagas.NoteDefinitions(ctx, ds)
 }
 
-// listSagas lists sagas, and where it ended.
-func (s *Store) listSagas(ctx context.Context, q store.SagaQuery,
-	limit int) ([]store.Saga, *store.SagaRef, error) {
-	statuses, after := "", store.SagaRef{}
-	if len(q.Status) > 0 {
-		text, err := json.Marshal(q.Status)
-		if err != nil {
-			return nil, nil, failed("list sagas", err)
-		}
-		statuses = string(text)
-	}
-	if q.After != nil {
-		after = *q.After
-	}
-	if sagarow.OnlyKey(&q) {
-		name, args := "ListSagasOfKey", []any{q.Key, limit}
-		if q.Name != "" {
-			name, args = "FindSaga", []any{q.Name, q.Key}
-		}
-		rows, err := s.query(ctx, name, args...)
-		if err != nil {
-			return nil, nil, failed("list sagas", err)
-		}
-		out, err := collect(rows, func(scan func(...any) error) (store.Saga, error) {
-			one, err := scanSaga(scan)
-			one.Read = time.Now().UTC()
-			return one, err
-		})
-		return out, nil, failedOr("list sagas", err)
-	}
-	rows, err := s.query(ctx, "ListSagas", q.Light, q.Name, q.Key, q.ID, statuses, sagarow.Live(&q), q.Stuck,
-		q.Paused, q.Failing,
-		q.Step, q.Error, millis(q.StartedBefore), millis(q.StartedAfter), after.Name, after.Key, limit,
-		cmp.Or(sagarow.Within(&q, limit), -1))
-	if err != nil {
-		return nil, nil, failed("list sagas", err)
-	}
-	out := sagarow.Listing{Scan: q.Scan, Limit: limit}
-	_, err = collect(rows, func(scan func(...any) error) (none struct{}, err error) {
-		n, meant := 0, false
-		one, err := scanSaga(scan, &n, &meant)
-		one.Read = time.Now().UTC()
-		out.Add(&one, n, meant)
-		return none, err
-	})
-	return out.List, out.To, failedOr("list sagas", err)
-}
+var _ store.Tracker[*sql.Tx] = (*Store)(nil)
 
-// listDefinitions lists definitions of sagas.
-func (s *Store) listDefinitions(ctx context.Context) ([]store.SagaDefinition, error) {
-	rows, err := s.query(ctx, "ListSagaDefinitions")
-	if err != nil {
-		return nil, failed("list definitions of sagas", err)
-	}
-	out, err := collect(rows, func(scan func(...any) error) (d store.SagaDefinition, err error) {
-		var at sql.NullInt64
-		err = scan(&d.Name, &d.Hash, &d.Written, &at)
-		d.Noted = ofMillis(at)
-		return d, err
-	})
-	return out, failedOr("list definitions of sagas", err)
-}
-
-// countSagas counts sagas that have not ended.
-func (s *Store) countSagas(ctx context.Context, b *store.Backlog) error {
-	rows, err := s.query(ctx, "CountSagas", sagarow.Overdue.Milliseconds())
-	if err != nil {
-		return failed("count sagas", err)
-	}
-	b.Sagas, err = collect(rows, func(scan func(...any) error) (n store.SagaCounts, err error) {
-		var oldest int64
-		err = scan(&n.Name, &n.Running, &n.Compensating, &n.Stuck, &n.Paused, &n.Failing, &n.Overdue, &oldest)
-		n.Oldest = time.Duration(max(oldest, 0)) * time.Millisecond
-		return n, err
-	})
+// LockTracked reads the rows of sagas, or makes them. SQLite has one writer: nothing else need be locked.
+func (s *Store) LockTracked(ctx context.Context, tx *sql.Tx, flow string,
+	keys ...string) (rows []store.Tracked, err error) {
+	x, _, err := s.within(ctx, tx)
 	if err == nil {
-		b.Tracked, err = s.countTracked(ctx)
+		rows, err = saga.LockTracked(ctx, x, flow, keys...)
 	}
-	return failedOr("count sagas", err)
+	return rows, sqlrun.Failed("lock tracked sagas", err)
+}
+
+// SaveTracked writes rows that LockTracked locked.
+func (s *Store) SaveTracked(ctx context.Context, tx *sql.Tx, rows ...store.Tracked) error {
+	x, _, err := s.within(ctx, tx)
+	if err == nil {
+		err = saga.SaveTracked(ctx, x, rows...)
+	}
+	return sqlrun.Failed("save tracked sagas", err)
 }

@@ -19,13 +19,21 @@ import (
 	"context"
 	"database/sql"
 	"embed"
-	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/audit"
+	"github.com/skald-go/skald/store/sqlitestore/internal/backup"
+	"github.com/skald-go/skald/store/sqlitestore/internal/doctor"
+	"github.com/skald-go/skald/store/sqlitestore/internal/mark"
+	"github.com/skald-go/skald/store/sqlitestore/internal/migration"
+	"github.com/skald-go/skald/store/sqlitestore/internal/outbox"
+	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
+	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/steward"
 )
 
 //go:embed sql/*.sql
@@ -36,11 +44,7 @@ var (
 	_ store.Unit[*sql.Tx]   = (*unit)(nil)
 )
 
-const (
-	defaultWait   = 5 * time.Second
-	defaultHandle = 60 * time.Second
-	defaultTTL    = 3 * time.Second
-)
+const defaultWait = 5 * time.Second
 
 // Options of a Store. The zero value works.
 type Options struct {
@@ -51,24 +55,15 @@ type Options struct {
 
 // A Store is a handle on a file. It is safe for concurrent use.
 type Store struct {
-	db    *sql.DB
-	wait  time.Duration
-	turns turnstile // nil: db was not opened by Open
-	waker *waker
-
-	setUp sync.Mutex
-	ready atomic.Pointer[prepared]
-	lent  sync.Map // *sql.Tx → *unit
+	run     *sqlrun.DB
+	outbox  *outbox.Outbox
+	sagas   *saga.Sagas
+	steward *steward.Steward
+	lent    sync.Map // *sql.Tx → *unit
 }
 
 // String names it in a log.
 func (*Store) String() string { return "SQLite" }
-
-// prepared are the statements, by name.
-type prepared struct {
-	text  map[string]string
-	stmts map[string]*sql.Stmt
-}
 
 // New is a store in the file of db, which should come from Open: else transactions of this process poll for
 // their turn, and a handler's own Commit of the transaction that it was lent is only found afterwards.
@@ -76,71 +71,53 @@ func New(db *sql.DB, o *Options) *Store {
 	if o == nil {
 		o = &Options{}
 	}
-	s := &Store{db: db, wait: cmp.Or(o.Wait, defaultWait)}
-	if f, ok := db.Driver().(*files); ok {
-		s.turns, s.waker = f.turn, f.waker
-	} else {
-		s.waker = newWaker()
-	}
+	s := &Store{}
+	s.run = sqlrun.New(db, cmp.Or(o.Wait, defaultWait), texts,
+		func(ctx context.Context) error { return s.Check(ctx, store.App) })
+	s.outbox, s.sagas, s.steward = outbox.New(s.run), saga.New(s.run), steward.New(s.run)
 	return s
 }
 
-// prepare makes the statements ready, once the tables are there.
-func (s *Store) prepare(ctx context.Context) (*prepared, error) {
-	if p := s.ready.Load(); p != nil {
-		return p, nil
-	}
-	s.setUp.Lock()
-	defer s.setUp.Unlock()
-	if p := s.ready.Load(); p != nil {
-		return p, nil
-	}
-	text, err := sqlfile.Load(statements, "sql", "")
+// texts are the statements of all rooms.
+func texts() (map[string]string, error) {
+	all, err := sqlfile.Load(statements, "sql", "")
 	if err != nil {
 		return nil, err
 	}
-	p := &prepared{text: text, stmts: map[string]*sql.Stmt{}}
-	for name, q := range text {
-		stmt, err := s.db.PrepareContext(ctx, q)
-		if err != nil {
-			p.close()
-			if bad := s.Check(ctx, store.App); bad != nil {
-				return nil, bad
-			}
-			return nil, fmt.Errorf("prepare %s: %w", name, err)
+	for _, room := range []func() (map[string]string, error){
+		sqlrun.Statements, audit.Statements, mark.Statements, outbox.Statements, parked.Statements,
+		saga.Statements, steward.Statements, doctor.Statements, migration.Statements, backup.Statements,
+	} {
+		more, err := room()
+		if err == nil {
+			err = sqlrun.Merge(all, more)
 		}
-		p.stmts[name] = stmt
+		if err != nil {
+			return nil, err
+		}
 	}
-	s.ready.Store(p)
-	return p, nil
+	return all, nil
 }
 
-func (p *prepared) close() {
-	for _, stmt := range p.stmts {
-		_ = stmt.Close() // there is nothing to be lost
-	}
-}
+// Open opens the file at path, which it makes if it is not there, as Skald needs it: WAL, synchronous=FULL,
+// foreign keys on, a busy timeout of 5 s, every transaction BEGIN IMMEDIATE. Transactions of this *sql.DB
+// take turns, first come first served; reads outside a transaction do not wait for them. A connection in the
+// middle of a transaction that SQLite rolled back of its own accord (a full disk, an interrupted statement)
+// refuses further statements until that transaction is ended. Once another file stands at path, or none, each
+// Begin and Commit answers a *store.MovedError: close the DB and open it again.
+//
+// It refuses SQLite before 3.51.3, which can corrupt a WAL file, and ":memory:", which each connection would
+// have for itself.
+func Open(path string) (*sql.DB, error) { return sqlrun.Open(path) }
+
+// Backup copies the file at path to a new file at to, while services write: the copy holds one moment, all of
+// it. The copy is checked and is on the disk before it gets its name, so a backup that was interrupted leaves
+// to as it was, and a file to + ".part" that the next backup replaces. It fails if to is there, or if there
+// is no file at path.
+func Backup(ctx context.Context, path, to string) error { return backup.Take(ctx, path, to) }
+
+// Outage tells of a busy or locked file, a full disk, an I/O error, a transaction that was held for too long.
+func (s *Store) Outage(err error) bool { return sqlrun.Outage(err) }
 
 // Woken is closed when rows are next written through the same *sql.DB, by this Store or another.
-func (s *Store) Woken() <-chan struct{} { return s.waker.woken() }
-
-// A waker tells all who wait.
-type waker struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-func newWaker() *waker { return &waker{ch: make(chan struct{})} }
-
-func (w *waker) woken() <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.ch
-}
-
-func (w *waker) wake() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	close(w.ch)
-	w.ch = make(chan struct{})
-}
+func (s *Store) Woken() <-chan struct{} { return s.run.Woken() }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,9 +15,9 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // fresh is a store in a new file.
@@ -111,21 +112,21 @@ func pullAll(t testing.TB, s *Store) []store.Row {
 // Every statement can be prepared on a new file, and is used.
 func TestStatementsPrepare(t *testing.T) {
 	_, db, _ := fresh(t)
-	text, err := sqlfile.Load(statements, "sql", "")
+	text, err := texts()
 	if err != nil {
 		t.Fatal(err)
 	}
 	code := ""
-	files, err := filepath.Glob("*.go")
+	err = filepath.WalkDir(".", func(at string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(at, ".go") || strings.HasSuffix(at, "_test.go") {
+			return err
+		}
+		b, err := os.ReadFile(at)
+		code += string(b)
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		code += string(b)
 	}
 	for name, q := range text {
 		stmt, err := db.PrepareContext(t.Context(), q)
@@ -139,7 +140,8 @@ func TestStatementsPrepare(t *testing.T) {
 		}
 	}
 	for _, used := range regexp.MustCompile(
-		`(?:exec|count|row|rows|query)\((?:quiet\()?ctx\)?, "(\w+)"`).FindAllStringSubmatch(code, -1) {
+		`\.(?:Exec|Count|Rows?|Query)\((?:sqlrun\.Quiet\()?ctx\)?, "(\w+)"`).
+		FindAllStringSubmatch(code, -1) {
 		if text[used[1]] == "" {
 			t.Errorf("%s is no statement", used[1])
 		}
@@ -216,7 +218,7 @@ func TestLent(t *testing.T) {
 				t.Error("a statement behind the end stands for itself")
 			}
 			if err := u.Commit(t.Context()); !errors.Is(err, store.ErrLent) &&
-				(name != "ROLLBACK" || !errors.Is(err, errGone)) {
+				(name != "ROLLBACK" || !errors.Is(err, sqlrun.ErrGone)) {
 				t.Errorf("Commit = %v", err)
 			}
 			if n := count(t, db, "SELECT count(*) FROM skald_mark"); n != 0 {

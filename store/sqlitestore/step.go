@@ -4,9 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/column"
+	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 func stepArgs(s *store.Step, more ...any) []any {
@@ -22,14 +24,14 @@ func begun(s *store.Step) any {
 }
 
 // step takes or undoes s, and says how it stood before.
-func (x *session) step(ctx context.Context, s *store.Step) (found store.Step, err error) {
+func step(ctx context.Context, x *sqlrun.Session, s *store.Step) (found store.Step, err error) {
 	var row *sql.Row
 	switch s.State {
 	case store.StepDone, store.StepCalling:
-		row = x.row(ctx, "TakeStep", stepArgs(s, int64(s.State), s.Source, s.ID, begun(s),
-			orNull(s.OutsideKey))...)
+		row = x.Row(ctx, "TakeStep", stepArgs(s, int64(s.State), s.Source, s.ID, begun(s),
+			column.Text(s.OutsideKey))...)
 	case store.StepUndone:
-		row = x.row(ctx, "UndoStep", stepArgs(s, s.Source, s.ID, begun(s))...)
+		row = x.Row(ctx, "UndoStep", stepArgs(s, s.Source, s.ID, begun(s))...)
 	default:
 		return found, fmt.Errorf("step %s: an intake cannot make it %v", s.Name, s.State)
 	}
@@ -46,7 +48,7 @@ func (x *session) step(ctx context.Context, s *store.Step) (found store.Step, er
 		return found, nil
 	}
 	var forgotten bool
-	if err := x.row(ctx, "ForgottenStep", s.Consumer, s.Name, begun(s)).Scan(&forgotten); err != nil {
+	if err := x.Row(ctx, "ForgottenStep", s.Consumer, s.Name, begun(s)).Scan(&forgotten); err != nil {
 		return found, fmt.Errorf("step: look at its floor: %w", err)
 	}
 	if forgotten {
@@ -61,13 +63,13 @@ func free(s store.StepState) bool {
 }
 
 // setStep is the guard of an effect, and what it makes of the step.
-func (x *session) setStep(ctx context.Context, s *store.Step) error {
+func setStep(ctx context.Context, x *sqlrun.Session, s *store.Step) error {
 	from := int64(0)
 	for _, state := range s.From {
 		from |= 1 << state
 	}
-	n, err := x.count(ctx, "SetStep", stepArgs(s, int64(s.State), s.Source, s.ID, begun(s), s.Code,
-		blobOrNull(s.Result), orNull(s.OutsideKey), blobOrNull(s.Outcome), from)...)
+	n, err := x.Count(ctx, "SetStep", stepArgs(s, int64(s.State), s.Source, s.ID, begun(s), s.Code,
+		column.TextBytes(s.Result), column.Text(s.OutsideKey), column.TextBytes(s.Outcome), from)...)
 	if err != nil {
 		return fmt.Errorf("set step: %w", err)
 	}
@@ -77,15 +79,8 @@ func (x *session) setStep(ctx context.Context, s *store.Step) error {
 	return nil
 }
 
-func blobOrNull(s string) any {
-	if s == "" {
-		return nil
-	}
-	return []byte(s)
-}
-
 // noteStep notes whose message waits to take a step.
-func (x *session) noteStep(ctx context.Context, k *store.Park) error {
+func noteStep(ctx context.Context, x *sqlrun.Session, k *store.Park) error {
 	s := k.Step
 	if s == nil {
 		return nil
@@ -94,25 +89,11 @@ func (x *session) noteStep(ctx context.Context, k *store.Park) error {
 	if k.Dead != nil {
 		state = store.StepDead
 	}
-	if _, err := x.exec(ctx, "NoteStep", stepArgs(s, int64(state), s.Source, s.ID, begun(s))...); err != nil {
+	if _, err := x.Exec(ctx, "NoteStep", stepArgs(s, int64(state), s.Source, s.ID, begun(s))...); err != nil {
 		return fmt.Errorf("note step: %w", err)
 	}
 	if k.Dead == nil || !k.Dead.BlocksKey {
 		return nil
 	}
-	switch n, err := x.count(ctx, "LetGo", k.Consumer, k.Source, k.ID, s.Saga, s.Name, s.Occurrence); {
-	case err != nil:
-		return fmt.Errorf("let a dead letter go whose step is barred: %w", err)
-	case n == 0:
-		return nil
-	}
-	return x.settleKey(ctx, k.Consumer, k.Message.Key)
-}
-
-// forgetSteps deletes a batch of steps and raises the floors.
-func forgetSteps(ctx context.Context, x *session, keep time.Duration) (int64, error) {
-	if _, err := x.exec(ctx, "RaiseStepFloors", ago(keep), batch); err != nil {
-		return 0, err
-	}
-	return x.count(ctx, "DeleteSteps", batch)
+	return parked.LetGo(ctx, x, k)
 }

@@ -7,17 +7,19 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // steps lists steps.
 func (s *Store) steps(ctx context.Context, q store.StepQuery) ([]store.StepRecord, error) {
 	limit := cmp.Or(q.Limit, 1000)
-	rows, err := s.query(ctx, "ListSteps", q.Consumer, q.Saga, q.OutsideKey, int64(q.State), q.Dropped, limit)
+	rows, err := s.run.Query(ctx, "ListSteps", q.Consumer, q.Saga, q.OutsideKey, int64(q.State), q.Dropped,
+		limit)
 	if err != nil {
-		return nil, failed("list steps", err)
+		return nil, sqlrun.Failed("list steps", err)
 	}
-	out, err := collect(rows, scanStep)
-	return out, failedOr("list steps", err)
+	out, err := sqlrun.Collect(rows, scanStep)
+	return out, sqlrun.Failed("list steps", err)
 }
 
 func scanStep(scan func(...any) error) (s store.StepRecord, err error) {

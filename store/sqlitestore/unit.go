@@ -7,15 +7,17 @@ import (
 	"errors"
 	"fmt"
 
-	sqlite3 "modernc.org/sqlite/lib"
-
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/mark"
+	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
+	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
 // unit is a transaction lent to a handler. Until Commit it holds a row of skald_commit_guard whose reference
 // leads nowhere, so that nobody else can commit it.
 type unit struct {
-	*session
+	x     *sqlrun.Session
 	s     *Store
 	hold  int64 // the row of skald_commit_guard
 	found store.Found
@@ -27,30 +29,30 @@ type unit struct {
 type entity struct{ space, key string }
 
 // Begin opens a unit and takes in. store.ErrBusy: another writer had the file for longer than in.Wait, one of
-// another process for longer than that and leastBegin.
+// another process for longer than that and a second.
 // In.Handle bounds the whole time to Commit, since the unit holds up every other writer of the file.
 func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.Tx], error) {
 	if len(in.Settings) > 0 {
-		return nil, failed("begin", store.ErrNoSettings)
+		return nil, sqlrun.Failed("begin", store.ErrNoSettings)
 	}
 	if in.Server != "" {
-		return nil, failed("begin on another server", store.ErrLost)
+		return nil, sqlrun.Failed("begin on another server", store.ErrLost)
 	}
-	x, err := s.begin(ctx, cmp.Or(in.Wait, s.wait), cmp.Or(in.Handle, defaultHandle))
+	x, err := s.run.Begin(ctx, cmp.Or(in.Wait, s.run.Wait), cmp.Or(in.Handle, sqlrun.DefaultHandle))
 	if err != nil {
-		return nil, failed("begin", err)
+		return nil, sqlrun.Failed("begin", err)
 	}
-	u := &unit{session: x, s: s, given: map[entity]int64{}}
-	if err := u.take(quiet(ctx), in); err != nil {
-		err = u.why(err)
-		return nil, failed("begin", errors.Join(err, x.close()))
+	u := &unit{x: x, s: s, given: map[entity]int64{}}
+	if err := u.take(sqlrun.Quiet(ctx), in); err != nil {
+		err = u.x.Why(err)
+		return nil, sqlrun.Failed("begin", errors.Join(err, x.Close()))
 	}
-	s.lent.Store(x.tx, u)
+	s.lent.Store(x.Tx, u)
 	return u, nil
 }
 
 func (u *unit) take(ctx context.Context, in store.Intake) error {
-	res, err := u.exec(ctx, "Lend")
+	res, err := u.x.Exec(ctx, "Lend")
 	if err != nil {
 		return fmt.Errorf("lend: %w", err)
 	}
@@ -60,46 +62,46 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)),
 		Steps: make([]store.Step, len(in.Steps)), Locks: make([]int64, len(in.Locks)),
 		Sagas: make([]bool, len(in.Sagas))}
-	before := ahead{}
+	before := parked.Ahead{}
 	for i, m := range in.Marks {
 		stands := store.Fresh
 		if m.KeyOrder != store.Anytime {
-			if stands, err = u.turn(ctx, &m, before); err != nil {
+			if stands, err = parked.Turn(ctx, u.x, &m, before); err != nil {
 				return err
 			}
 		}
-		if u.found.Marks[i], err = u.mark(ctx, m); err != nil {
+		if u.found.Marks[i], err = mark.Put(ctx, u.x, m); err != nil {
 			return err
 		}
 		if found := &u.found.Marks[i].Outcome; *found == store.Fresh || *found == store.TooOld &&
 			(stands == store.Waiting || stands == store.Dead) {
 			if *found == store.Fresh && stands != store.Fresh {
-				if _, err := u.exec(ctx, "TakeBackMark", m.Consumer, m.Source, m.ID); err != nil {
-					return fmt.Errorf("take back a mark: %w", err)
+				if err := mark.TakeBack(ctx, u.x, &m); err != nil {
+					return err
 				}
 			}
 			*found = stands // what is kept is not too old
 		}
 	}
 	for i := range in.Steps {
-		if u.found.Steps[i], err = u.step(ctx, &in.Steps[i]); err != nil {
+		if u.found.Steps[i], err = step(ctx, u.x, &in.Steps[i]); err != nil {
 			return err
 		}
 	}
 	for i, l := range in.Locks {
-		if u.found.Locks[i], err = u.entity(ctx, l, u.given); err != nil {
+		if u.found.Locks[i], err = lockEntity(ctx, u.x, l, u.given); err != nil {
 			return err
 		}
 	}
 	for i, r := range in.Sagas {
-		if u.found.Sagas[i], err = u.standsSaga(ctx, r); err != nil {
+		if u.found.Sagas[i], err = saga.Stands(ctx, u.x, r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (u *unit) Tx() *sql.Tx        { return u.tx }
+func (u *unit) Tx() *sql.Tx        { return u.x.Tx }
 func (u *unit) Found() store.Found { return u.found }
 
 // Outage tells whether the transaction was held for too long, or SQLite rolled it back in the middle: for a
@@ -109,15 +111,12 @@ func (u *unit) Outage(ctx context.Context, err error) bool {
 	switch {
 	case err == nil || u.over:
 		return false
-	case u.sessionID.Err() != nil:
+	case u.x.Held():
 		return true
 	}
-	switch code(err) {
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL,
-		sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM,
-		sqlite3.SQLITE_PROTOCOL:
+	if sqlrun.Unable(err) {
 		var there int
-		return u.row(quiet(ctx), "StillLent", u.hold).Scan(&there) != nil
+		return u.x.Row(sqlrun.Quiet(ctx), "StillLent", u.hold).Scan(&there) != nil
 	}
 	return false
 }
@@ -129,27 +128,25 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	}
 	err := ctx.Err()
 	if err == nil {
-		err = u.settle(quiet(ctx), es)
+		err = u.settle(sqlrun.Quiet(ctx), es)
 	}
 	if err != nil {
-		err = u.why(err)
-		_ = u.close() // err says why it has to go
-		return failed("commit", err)
+		err = u.x.Why(err)
+		_ = u.x.Close() // err says why it has to go
+		return sqlrun.Failed("commit", err)
 	}
-	defer u.end()
-	u.timer.Stop()
-	if err := u.commit(); err != nil {
-		return failed("commit", err)
+	if err := u.x.Commit(); err != nil {
+		return sqlrun.Failed("commit", err)
 	}
 	if u.wrote {
-		u.s.waker.wake()
+		u.s.run.Wake()
 	}
 	return nil
 }
 
 // settle takes the transaction back and writes es into it.
 func (u *unit) settle(ctx context.Context, es []store.Effect) error {
-	n, err := u.count(ctx, "TakeBack", u.hold)
+	n, err := u.x.Count(ctx, "TakeBack", u.hold)
 	if err != nil {
 		return err
 	}
@@ -157,7 +154,7 @@ func (u *unit) settle(ctx context.Context, es []store.Effect) error {
 		return store.ErrLent // it was ended in SQL
 	}
 	for _, e := range es {
-		if err := u.put(ctx, e, u.given); err != nil {
+		if err := put(ctx, u.x, e, u.given); err != nil {
 			return err
 		}
 		u.wrote = u.wrote || wakes(&e)
@@ -171,7 +168,7 @@ func (u *unit) finish() error {
 		return sql.ErrTxDone
 	}
 	u.over = true
-	u.s.lent.Delete(u.tx)
+	u.s.lent.Delete(u.x.Tx)
 	return nil
 }
 
@@ -187,15 +184,11 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 	if err := u.finish(); err != nil {
 		return nil, fmt.Errorf("roll back: %w", err)
 	}
-	held := u.sessionID.Err() != nil
-	u.timer.Stop()
-	err := u.tx.Rollback()
-	u.end()
-	switch {
-	case errors.Is(err, sql.ErrTxDone) && !held:
-		return nil, fmt.Errorf("roll back: %w", store.ErrLent)
-	case len(instead) == 0:
-		return nil, nil // whatever err is: the rows are undone
+	if err := u.x.Undo(); err != nil {
+		return nil, fmt.Errorf("roll back: %w", err)
+	}
+	if len(instead) == 0 {
+		return nil, nil
 	}
 	return u.s.Apply(ctx, instead...)
 }

@@ -16,3 +16,7 @@ SELECT k.consumer, k.parked, k.dead, k.parked_bytes, CAST(round(k.parked_seconds
 FROM skald_consumers AS k
 LEFT JOIN (SELECT consumer, count(*) AS calls, max(seconds) AS seconds FROM skald_calls GROUP BY consumer) AS c ON c.consumer = k.consumer
 ORDER BY k.consumer;
+
+-- name: CountReservations
+SELECT consumer, count(*) FILTER (WHERE until > CAST(unixepoch('subsec') * 1000 AS INTEGER)), count(*) FILTER (WHERE until <= CAST(unixepoch('subsec') * 1000 AS INTEGER))
+FROM (SELECT consumer, until FROM skald_reservation LIMIT 10000) GROUP BY consumer ORDER BY consumer;

@@ -44,22 +44,3 @@ ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET
 	id = CASE WHEN state IN (3, 4) OR id IS NULL THEN excluded.id ELSE id END,
 	begun = max(coalesce(begun, excluded.begun), coalesce(excluded.begun, begun)),
 	changed_at = CASE WHEN state IN (3, 4) THEN excluded.changed_at ELSE changed_at END;
-
--- name: RaiseStepFloors
--- Of those that DeleteSteps deletes next: the same rows, in the same transaction.
-INSERT INTO skald_step_floor (consumer, step, at)
-SELECT DISTINCT consumer, step, CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) FROM (
-	SELECT s.consumer, s.step FROM skald_step AS s
-	WHERE s.at < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) AND s.begun < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER)
-		AND s.state <> 2 AND NOT EXISTS (SELECT 1 FROM skald_parked AS p WHERE p.consumer = s.consumer AND p.source = s.source AND p.id = s.id)
-	ORDER BY s.at LIMIT ?2)
-WHERE true
-ON CONFLICT (consumer, step) DO UPDATE SET at = max(at, excluded.at);
-
--- name: DeleteSteps
--- Below the floors. One that is under way stays, and so does one whose message is kept, or of which nobody said when its saga began.
-DELETE FROM skald_step WHERE (consumer, saga, step, occurrence) IN (
-	SELECT s.consumer, s.saga, s.step, s.occurrence FROM skald_step AS s JOIN skald_step_floor AS f ON f.consumer = s.consumer AND f.step = s.step
-	WHERE s.at < f.at AND s.begun < f.at
-		AND s.state <> 2 AND NOT EXISTS (SELECT 1 FROM skald_parked AS p WHERE p.consumer = s.consumer AND p.source = s.source AND p.id = s.id)
-	ORDER BY s.at LIMIT ?1);

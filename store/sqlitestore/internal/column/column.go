@@ -1,0 +1,84 @@
+// Package column is what columns of SQLite can hold, and what comes back from them: text or bytes that may be
+// none, times, headers.
+package column
+
+import (
+	"bytes"
+	"database/sql"
+	"strings"
+	"unicode/utf8"
+)
+
+// Split puts b into the one column or the other; nil is NULL in both.
+func Split(b []byte, text bool) (any, any) {
+	switch {
+	case b == nil:
+		return nil, nil
+	case text:
+		return string(b), nil
+	}
+	return nil, b
+}
+
+// Join is what Split put into two columns.
+func Join(text sql.NullString, raw sql.Null[[]byte]) []byte {
+	if text.Valid {
+		return []byte(text.String)
+	}
+	return Blob(raw)
+}
+
+// CanBeText: SQL reads text up to the first NUL.
+func CanBeText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }
+
+// Bytes is b, NULL if there is none.
+func Bytes(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return b
+}
+
+// Blob is what a column has, nil for NULL.
+func Blob(b sql.Null[[]byte]) []byte {
+	if b.Valid && b.V == nil {
+		return []byte{}
+	}
+	return b.V
+}
+
+// Text is s, NULL for "".
+func Text(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// TextBytes is s as bytes, NULL for "".
+func TextBytes(s string) any {
+	if s == "" {
+		return nil
+	}
+	return []byte(s)
+}
+
+// Clip cuts a reason to 1 KiB, between two characters.
+func Clip(s string) string { return ClipTo(s, 1<<10) }
+
+// ClipTo cuts s at most bytes, between two characters.
+func ClipTo(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	n := most
+	for n > 0 && s[n]&0xc0 == 0x80 {
+		n--
+	}
+	return s[:n]
+}
+
+// Fault says of a row or message, which is deferred for it, why it cannot be read.
+func Fault(err error) string {
+	return Clip(strings.ToValidUTF8("it cannot be read: "+err.Error(), "\ufffd"))
+}

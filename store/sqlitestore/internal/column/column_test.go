@@ -1,0 +1,56 @@
+package column
+
+import (
+	"database/sql"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+)
+
+func TestClipEndsBetweenCharacters(t *testing.T) {
+	for s, want := range map[string]string{"abc": "abc", "abcd": "abcd", "abcde": "abcd", "abcé": "abc",
+		"é": "é"} {
+		if got := ClipTo(s, 4); got != want {
+			t.Errorf("ClipTo(%q) = %q, want %q", s, got, want)
+		}
+	}
+}
+
+func TestHeadersComeBack(t *testing.T) {
+	want := []skald.Header{{Name: "a", Value: []byte{0, 255}}, {Name: "b", Value: []byte{}}}
+	text, err := Headers(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadHeaders(sql.NullString{String: text.(string), Valid: true})
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v came back as %v, %v", want, got, err)
+	}
+	if none, err := Headers(nil); none != nil || err != nil {
+		t.Errorf("no headers are %v, %v", none, err)
+	}
+	if _, err := ReadHeaders(sql.NullString{String: `[["a","!"]]`, Valid: true}); err == nil {
+		t.Error("what is not base64 was read")
+	}
+}
+
+func TestTimes(t *testing.T) {
+	at := time.Date(2026, 3, 4, 5, 6, 7, 8_000_000, time.UTC)
+	for _, s := range []string{"2026-03-04T05:06:07.008Z", "2026-03-04 05:06:07.008",
+		"2026-03-04 06:06:07.008+01:00"} {
+		if got := ReadTime(s); !got.Equal(at) {
+			t.Errorf("ReadTime(%q) = %v", s, got)
+		}
+	}
+	if got := ReadTime("soon"); !got.IsZero() {
+		t.Errorf("ReadTime of no time = %v", got)
+	}
+	if got := OfMillis(Millis(at)); !got.Equal(at) {
+		t.Errorf("%v came back as %v", at, got)
+	}
+	if Millis(time.Time{}).Valid || !OfMillis(sql.NullInt64{}).IsZero() || Moment(time.Time{}) != nil {
+		t.Error("no time is one")
+	}
+}

@@ -1,0 +1,47 @@
+package column
+
+import (
+	"database/sql"
+	"math"
+	"time"
+)
+
+// Layout of a time sorts as text, and has what PostgreSQL keeps.
+const Layout = "2006-01-02T15:04:05.000000Z"
+
+// ReadTime reads what SQLite calls a time; other text, which order never depends on, is the zero time.
+func ReadTime(s string) time.Time {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07:00",
+		"2006-01-02 15:04:05.999999999", "2006-01-02T15:04:05.999999999"} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t.UTC()
+		}
+	}
+	return time.Time{}
+}
+
+// Moment is a time as text, NULL where it is zero.
+func Moment(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// Millis is a time in milliseconds, NULL where it is zero.
+func Millis(t time.Time) sql.NullInt64 {
+	return sql.NullInt64{Int64: t.UnixMilli(), Valid: !t.IsZero()}
+}
+
+// OfMillis is a time that Millis wrote.
+func OfMillis(n sql.NullInt64) time.Time {
+	if !n.Valid {
+		return time.Time{}
+	}
+	return time.UnixMilli(n.Int64).UTC()
+}
+
+// Past is so many milliseconds, or as many of them as a Duration has room for.
+func Past(n int64) time.Duration {
+	return time.Duration(min(n, int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
+}

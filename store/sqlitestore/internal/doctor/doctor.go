@@ -1,0 +1,25 @@
+// Package doctor examines a file: its settings, its retention, and what a rate of messages takes.
+package doctor
+
+import (
+	"embed"
+
+	"github.com/skald-go/skald/internal/sqlfile"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/steward"
+)
+
+//go:embed sql/*.sql
+var statements embed.FS
+
+// Statements are the statements of a Doctor, by name.
+func Statements() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
+
+// A Doctor examines one file.
+type Doctor struct {
+	run     *sqlrun.DB
+	steward *steward.Steward
+}
+
+// New is the doctor of the file of run, whose retention is s.
+func New(run *sqlrun.DB, s *steward.Steward) *Doctor { return &Doctor{run, s} }

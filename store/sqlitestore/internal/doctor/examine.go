@@ -1,0 +1,142 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/diskfree"
+	"github.com/skald-go/skald/internal/retention"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+)
+
+// Bytes of an entry with its indexes, and synchronous as SQLite numbers it.
+const (
+	rowBytes, markBytes = 620, 190
+	synchronousFull     = 2
+)
+
+// Examine looks at the file's settings and at its size.
+func (d *Doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
+	if e.Server {
+		return d.examineServer(ctx)
+	}
+	p, err := d.run.Prepare(ctx)
+	if err != nil {
+		return nil, sqlrun.Failed("examine", err)
+	}
+	var journal, file string
+	var synchronous int
+	var size, looked int64
+	if err := p.Row(ctx, "Examine").Scan(&journal, &synchronous, &size, &file,
+		&looked); err != nil {
+		return nil, sqlrun.Failed("examine", err)
+	}
+	keep, err := d.steward.Keeps(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []skald.Finding
+	say := func(name string, ok bool, worst skald.Grade, saw, remedy string) {
+		if ok {
+			worst, remedy = skald.Fine, ""
+		}
+		out = append(out, skald.Finding{Name: name, Grade: worst, Saw: saw, Remedy: remedy})
+	}
+	say("journal_mode", journal == "wal", skald.Failed, journal,
+		"open the file with sqlitestore.Open, or run PRAGMA journal_mode = wal: readers and the writer stop each other otherwise")
+	say("synchronous", synchronous >= synchronousFull, skald.Failed, fmt.Sprint(synchronous),
+		"open the file with sqlitestore.Open, which sets synchronous to FULL: what is committed does not outlive the machine otherwise")
+	const remedy = "start a relay, set inbox.Options.Retention.Keep in one service, or run: skald maintain"
+	ago := time.Duration(looked) * time.Second
+	switch {
+	case looked < 0:
+		say("retention", false, skald.Doubtful, "nobody has seen to it yet", remedy)
+	default:
+		say("retention", ago <= time.Hour, skald.Failed,
+			fmt.Sprintf("rows are kept %v, marks %v; it last looked %v ago", keep.Outbox, keep.Marks, ago),
+			remedy)
+	}
+	if e.Connections > 1 {
+		say("connections", true, "", "one transaction writes at a time, however many there are", "")
+	}
+	if e.Rate > 0 {
+		loaded(say, e.Rate, keep, size, file)
+	}
+	return out, nil
+}
+
+// examineServer looks at the disk that the file is on.
+func (d *Doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
+	var file string
+	if err := d.run.SQL.QueryRowContext(ctx,
+		"SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&file); err != nil {
+		return nil, sqlrun.Failed("examine the disk", err)
+	}
+	if file == "" { // it is in memory
+		return nil, nil
+	}
+	f, err := diskfree.Finding(filepath.Dir(file))
+	if err != nil {
+		f = skald.Finding{Name: "free disk", Grade: skald.Doubtful,
+			Saw: fmt.Sprintf("it cannot be seen: %v", err), Remedy: "look at the disk by other means"}
+	}
+	return []skald.Finding{f}, nil
+}
+
+// loaded says what a rate takes: the disk for as long as things are kept, and commits, of which there is one
+// at a time.
+func loaded(say func(name string, ok bool, worst skald.Grade, saw, remedy string), rate float64,
+	keep store.Retention, size int64, file string) {
+	if file != "" { // else it is in memory
+		switch flush, err := flushing(filepath.Dir(file)); {
+		case err != nil:
+			say("rate", false, skald.Doubtful, fmt.Sprintf("what a commit waits for could not be timed: %v",
+				err), "let this user make a file beside the database, for as long as it looks")
+		default:
+			most := 1 / flush.Seconds()
+			say("rate", most >= rate, skald.Doubtful,
+				fmt.Sprintf("a commit waits %v for its disk, and one commits at a time: %.0f messages/s at most, taken one by one, %.0f are wanted", flush.Round(time.Microsecond), most, rate),
+				"set inbox.Options.Batch, with which up to so many messages share a commit, or use PostgreSQL")
+		}
+	}
+	if full, err := retention.OrDefaults(keep); err == nil {
+		keep = full
+	}
+	gib := func(bytes float64, keep time.Duration) float64 {
+		return bytes * rate * keep.Seconds() / (1 << 30)
+	}
+	say("disk", true, "",
+		fmt.Sprintf("at %.0f messages/s of 256 bytes the outbox takes %.1f GiB and the marks of each consumer %.1f GiB; the file has %.1f GiB now",
+			rate, gib(rowBytes, keep.Outbox), gib(markBytes, keep.Marks), float64(size)/(1<<30)), "")
+}
+
+// flushing is how long it takes to have a page of a file in dir on its disk, as a commit does: the median of
+// some. The file is one of its own, and goes.
+func flushing(dir string) (_ time.Duration, err error) {
+	f, err := os.CreateTemp(dir, "skald-doctor-*")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	took := make([]time.Duration, 15)
+	for i := range took {
+		began := time.Now()
+		if _, err := f.WriteAt(make([]byte, 4096), int64(i)*4096); err != nil {
+			return 0, err
+		}
+		if err := f.Sync(); err != nil {
+			return 0, err
+		}
+		took[i] = time.Since(began)
+	}
+	slices.Sort(took)
+	return cmp.Or(took[len(took)/2], time.Nanosecond), nil
+}

@@ -1,0 +1,106 @@
+// Package mark is the table of marks, by which a consumer knows what it has finished, with the answers and
+// the reservations of their keys.
+package mark
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/sqlfile"
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/column"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+)
+
+//go:embed sql/*.sql
+var statements embed.FS
+
+// Statements are the statements of marks, by name.
+func Statements() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
+
+// Put inserts m unless it is there, and says what it found.
+func Put(ctx context.Context, x *sqlrun.Session, m store.Mark) (v store.Verdict, err error) {
+	if !storable(m.As) {
+		return v, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
+	}
+	reason := sql.NullString{String: column.Clip(m.Reason), Valid: m.As == store.Rejected}
+	fingerprint := sql.NullInt64{Int64: m.Fingerprint, Valid: m.Fingerprint != 0}
+	keep := sql.NullInt64{Int64: m.Keep.Milliseconds(), Valid: m.Keep > 0}
+	if err := expire(ctx, x, m.Consumer, m.Identity, m.Keep); err != nil {
+		return v, err
+	}
+	n, err := x.Count(ctx, "InsertMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, fingerprint,
+		written(m.ID), !m.Held, keep)
+	if err != nil {
+		return v, fmt.Errorf("insert mark: %w", err)
+	}
+	if n == 1 {
+		return v, nil
+	}
+	err = Find(ctx, x, m.Consumer, m.Identity, &v)
+	if errors.Is(err, sql.ErrNoRows) {
+		return store.Verdict{Outcome: store.TooOld}, nil
+	}
+	if err != nil {
+		return v, fmt.Errorf("find mark: %w", err)
+	}
+	return v, nil
+}
+
+// TakeBack takes a mark away again, of a message that is kept, where others of its transaction are to be
+// committed.
+func TakeBack(ctx context.Context, x *sqlrun.Session, m *store.Mark) error {
+	if _, err := x.Exec(ctx, "TakeBackMark", m.Consumer, m.Source, m.ID); err != nil {
+		return fmt.Errorf("take back a mark: %w", err)
+	}
+	return nil
+}
+
+// Find reads a mark and its answer into v; sql.ErrNoRows: there is none.
+func Find(ctx context.Context, x *sqlrun.Session, consumer string, id store.Identity,
+	v *store.Verdict) error {
+	return verdict(x.Row(ctx, "FindMark", consumer, id.Source, id.ID), v)
+}
+
+// verdict reads what FindMark answers.
+func verdict(row *sql.Row, v *store.Verdict) error {
+	var result []byte
+	var left sql.NullInt64 // milliseconds
+	err := row.Scan(&v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result, &v.Emitted, &v.Headers, &left)
+	v.Result, v.Left = string(result), 0
+	if left.Valid {
+		v.Left = cmp.Or(time.Duration(left.Int64)*time.Millisecond, -1)
+	}
+	return err
+}
+
+// expire takes away a mark whose time is over. Where the id tells a time, that decides.
+func expire(ctx context.Context, x *sqlrun.Session, consumer string, id store.Identity,
+	keep time.Duration) error {
+	if keep <= 0 || written(id.ID) != nil {
+		return nil
+	}
+	if _, err := x.Exec(ctx, "ExpireMark", consumer, id.Source, id.ID); err != nil {
+		return fmt.Errorf("expire mark: %w", err)
+	}
+	return nil
+}
+
+func storable(o store.Outcome) bool {
+	return o == store.Done || o == store.Rejected || o == store.Barred
+}
+
+// written is the time that an id tells, in milliseconds, or NULL.
+func written(id string) any {
+	at, ok := uuid7.Time(id)
+	if !ok {
+		return nil
+	}
+	return at.UnixMilli()
+}

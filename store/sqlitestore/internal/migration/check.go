@@ -1,0 +1,49 @@
+package migration
+
+import (
+	"context"
+	"database/sql"
+	"maps"
+	"slices"
+
+	"github.com/skald-go/skald/internal/sqlfile"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+)
+
+// Check says whether the tables are there, in a version that this build can use, in a file that can be
+// written: a *store.SchemaError that names `skald migrate`, a *store.RightError, or an outage.
+func (t Tables) Check(ctx context.Context, db *sql.DB) error {
+	if err := sqlrun.Engine(ctx, db); err != nil {
+		return sqlrun.Failed("check", err)
+	}
+	m, err := t.migrator(ctx, db)
+	if err != nil {
+		return sqlrun.Failed("check", err)
+	}
+	have, err := m.applied(ctx, db)
+	if err != nil {
+		return sqlrun.Failed("check", err)
+	}
+	if err := m.usable(have); err != nil {
+		return err
+	}
+	if version := sqlfile.Reached(m.files, slices.Collect(maps.Keys(have))); version < t.Oldest {
+		return &store.SchemaError{Where: m.file, Have: version, Need: t.Oldest, Last: m.newest(),
+			Remedy: "run: skald migrate --store sqlite:" + m.file}
+	}
+	return m.writable(ctx)
+}
+
+// writable tries a statement that would write.
+func (m *migrator) writable(ctx context.Context) error {
+	tx, err := m.db.BeginTx(ctx, nil)
+	if err != nil {
+		return sqlrun.Failed("check", err)
+	}
+	defer func() { _ = tx.Rollback() }() // it has changed nothing
+	if _, err := tx.ExecContext(ctx, m.text["TryToWrite"]); err != nil {
+		return sqlrun.Failed("check", err)
+	}
+	return nil
+}

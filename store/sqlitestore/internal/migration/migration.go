@@ -1,0 +1,99 @@
+// Package migration makes the tables in a file and brings them up to date, and says whether a build can work
+// with those that are there.
+package migration
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"io/fs"
+
+	"github.com/skald-go/skald/internal/sqlfile"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+)
+
+//go:embed sql/*.sql
+var statements embed.FS
+
+// Statements are the statements of Tables, by name.
+func Statements() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
+
+// Tables are those that a build knows.
+type Tables struct {
+	Files  fs.FS // what makes them, in order: NNN_name.sql
+	Oldest int   // the oldest version that the build works with
+}
+
+// A Migration is one file.
+type Migration struct {
+	Version  int
+	Name     string // of the file
+	Checksum string // SHA-256 of the file, in hexadecimal
+}
+
+// SourceError says that messages of this database have another source already.
+type SourceError struct{ Where, Have, Want string }
+
+func (e *SourceError) Error() string {
+	return fmt.Sprintf("migrate: messages of %s have the source %q; it cannot become %q", e.Where,
+		e.Have, e.Want)
+}
+
+// ChangedError says that a migration was changed after it had been applied.
+type ChangedError struct{ Where, Name string }
+
+func (e *ChangedError) Error() string {
+	return fmt.Sprintf(
+		"migrate: %s was applied to %s in another text than this build has: do not edit an applied migration",
+		e.Name, e.Where)
+}
+
+// Apply makes or brings up to date the tables in the file of db, each file in a transaction, and says what it
+// did. Several at once wait for each other.
+func (t Tables) Apply(ctx context.Context, db *sql.DB, source string) (applied []Migration, err error) {
+	m, err := t.migrator(ctx, db)
+	if err != nil {
+		return nil, sqlrun.Failed("migrate", err)
+	}
+	m.source = source
+	have, err := m.applied(ctx, db)
+	if err == nil {
+		err = m.usable(have)
+	}
+	if err != nil {
+		return nil, sqlrun.Failed("migrate", err)
+	}
+	for _, one := range m.files {
+		did, err := m.apply(ctx, one)
+		if err != nil {
+			return applied, sqlrun.Failed("migrate "+one.Name, err)
+		}
+		if did {
+			applied = append(applied, Migration{one.Version, one.Name, one.Checksum})
+		}
+	}
+	return applied, m.sameSource(ctx)
+}
+
+// Pending are the migrations that Apply would apply. It changes nothing.
+func (t Tables) Pending(ctx context.Context, db *sql.DB) ([]Migration, error) {
+	m, err := t.migrator(ctx, db)
+	if err != nil {
+		return nil, sqlrun.Failed("pending migrations", err)
+	}
+	have, err := m.applied(ctx, db)
+	if err != nil {
+		return nil, sqlrun.Failed("pending migrations", err)
+	}
+	var out []Migration
+	for _, one := range m.files {
+		switch was, ok := have[one.Version]; {
+		case !ok:
+			out = append(out, Migration{one.Version, one.Name, one.Checksum})
+		case was.Checksum != one.Checksum:
+			return nil, &ChangedError{m.file, one.Name}
+		}
+	}
+	return out, m.usable(have)
+}

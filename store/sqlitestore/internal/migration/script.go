@@ -1,0 +1,39 @@
+package migration
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/skald-go/skald/internal/sqlfile"
+)
+
+// Script is the SQL of Apply for a file that has no tables yet, to be applied by other means: all files, in
+// one transaction, and the notes that they were applied. With source "" it is the default for a file at
+// path.
+func (t Tables) Script(path, source string) (string, error) {
+	text, err := Statements()
+	if err != nil {
+		return "", fmt.Errorf("script: %w", err)
+	}
+	files, err := sqlfile.Migrations(t.Files, ".")
+	if err != nil {
+		return "", fmt.Errorf("script: %w", err)
+	}
+	m := &migrator{text: text, files: files, file: path, source: source}
+	return m.script(), nil
+}
+
+func (m *migrator) script() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "BEGIN IMMEDIATE;\n%s\n", closed(m.text["CreateMigrations"]))
+	for _, one := range m.files {
+		fmt.Fprintf(&b, "\n%s\n", closed(strings.ReplaceAll(one.Text, "/*source*/''", quote(m.wanted()))))
+		fmt.Fprintf(&b,
+			"INSERT INTO skald_migration (version, name, checksum, builds) VALUES (%d, %s, %s, %d);\n",
+			one.Version, quote(one.Name), quote(one.Checksum), one.Builds)
+	}
+	return b.String() + "COMMIT;\n"
+}
+
+// closed is text with a semicolon behind its last statement.
+func closed(text string) string { return strings.TrimRight(text, "; \n\t") + ";" }

@@ -1,0 +1,178 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+)
+
+// defaultTTL is how long a relay is there after its last sign of life, if it does not say.
+const defaultTTL = 3 * time.Second
+
+// shardRow is a shard and who has it; "": nobody.
+type shardRow struct {
+	store.Shard
+	owner, sessionID string
+}
+
+// Lease takes, renews and gives back shards. A shard belongs to a live relay, so a renewal writes one row.
+func (o *Outbox) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+	var got store.Leased
+	var err error
+	if ask.Owner != "" {
+		got, err = o.lease(ctx, ask)
+	}
+	if err == nil && ask.Look != nil {
+		got.Tip, err = o.snapshot(ctx, *ask.Look)
+	}
+	return got, err
+}
+
+func (o *Outbox) lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
+	if len(ask.Knew) > 0 {
+		if _, err := o.movedAway(ctx, ask.Knew); err != nil {
+			return got, sqlrun.Failed("compare shards", err)
+		}
+	}
+	err = o.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
+		got, err = lease(ctx, x, ask)
+		return err
+	})
+	if err != nil {
+		return store.Leased{}, sqlrun.Failed("lease", err)
+	}
+	return got, nil
+}
+
+func lease(ctx context.Context, x *sqlrun.Session, ask store.Ask) (got store.Leased, err error) {
+	saw, err := moved(ctx, x, nil)
+	if err != nil {
+		return got, err
+	}
+	if saw != "" {
+		return got, &store.MovedError{Saw: saw}
+	}
+	if _, err := x.Exec(ctx, "ForgetRelays", ask.Owner); err != nil {
+		return got, fmt.Errorf("forget relays: %w", err)
+	}
+	if ask.Leave {
+		return leave(ctx, x, ask)
+	}
+	ttl := cmp.Or(ask.TTL, defaultTTL)
+	if _, err := x.Exec(ctx, "KeepRelay", ask.Owner, ask.Session, ttl.Milliseconds(),
+		cmp.Or(ask.Wait, ttl).Milliseconds()); err != nil {
+		return got, fmt.Errorf("keep relay: %w", err)
+	}
+	if err := x.Row(ctx, "Waiting").Scan(&got.Waiting); err != nil {
+		return got, fmt.Errorf("waiting relays: %w", err)
+	}
+	relays, err := relays(ctx, x)
+	if err != nil {
+		return got, err
+	}
+	shards, err := shards(ctx, x)
+	if err != nil {
+		return got, err
+	}
+	got.Sessions, got.Share = len(relays), share(len(shards), relays, ask.Owner)
+	err = deal(ctx, x, ask, shards, relays, &got)
+	return got, err
+}
+
+// deal renews, frees and takes.
+func deal(ctx context.Context, x *sqlrun.Session, ask store.Ask, shards []shardRow, relays []string,
+	got *store.Leased) error {
+	for _, l := range shards {
+		if l.owner != ask.Owner {
+			continue
+		}
+		if slices.Contains(ask.Free, l.ID) {
+			if _, err := x.Exec(ctx, "FreeShard", l.ID, ask.Owner); err != nil {
+				return fmt.Errorf("free shard: %w", err)
+			}
+			continue
+		}
+		if l.sessionID != ask.Session {
+			if err := takeShard(ctx, x, ask, &l.Shard); err != nil {
+				return err
+			}
+		}
+		got.Shards = append(got.Shards, l.Shard)
+	}
+	for _, l := range shards {
+		if len(got.Shards) >= got.Share {
+			break
+		}
+		if slices.Contains(relays, l.owner) || slices.Contains(ask.Free, l.ID) {
+			continue
+		}
+		if err := takeShard(ctx, x, ask, &l.Shard); err != nil {
+			return err
+		}
+		got.Shards = append(got.Shards, l.Shard)
+	}
+	slices.SortFunc(got.Shards, func(a, b store.Shard) int { return a.ID - b.ID })
+	return nil
+}
+
+func takeShard(ctx context.Context, x *sqlrun.Session, ask store.Ask, l *store.Shard) error {
+	l.Token = rand.Text()
+	if err := x.Row(ctx, "TakeShard", l.ID, ask.Owner, ask.Session, l.Token).Scan(&l.Epoch); err != nil {
+		return fmt.Errorf("take shard: %w", err)
+	}
+	return nil
+}
+
+// leave frees all that the owner's life holds and forgets it; a newer session stays.
+func leave(ctx context.Context, x *sqlrun.Session, ask store.Ask) (got store.Leased, err error) {
+	for _, name := range []string{"LeaveRelay", "LeaveShards"} {
+		if _, err := x.Exec(ctx, name, ask.Owner, ask.Session); err != nil {
+			return got, fmt.Errorf("leave: %w", err)
+		}
+	}
+	relays, err := relays(ctx, x)
+	return store.Leased{Sessions: len(relays)}, err
+}
+
+// relays are the owners that live and may hold shards, sorted.
+func relays(ctx context.Context, x *sqlrun.Session) (out []string, err error) {
+	rows, err := x.Rows(ctx, "Relays")
+	if err != nil {
+		return nil, fmt.Errorf("relays: %w", err)
+	}
+	return sqlrun.Collect(rows, func(scan func(...any) error) (owner string, err error) {
+		err = scan(&owner)
+		return owner, err
+	})
+}
+
+func shards(ctx context.Context, x *sqlrun.Session) ([]shardRow, error) {
+	rows, err := x.Rows(ctx, "Shards")
+	if err != nil {
+		return nil, fmt.Errorf("shards: %w", err)
+	}
+	return sqlrun.Collect(rows, func(scan func(...any) error) (l shardRow, err error) {
+		err = scan(&l.ID, &l.First, &l.Last, &l.Epoch, &l.Token, &l.Cursor.Base, &l.Cursor.Tip, &l.Cursor.Seq,
+			&l.Incarnation, &l.owner, &l.sessionID)
+		return l, err
+	})
+}
+
+// share deals the shards out evenly: what is left over goes to the first owners by name.
+func share(shards int, relays []string, owner string) int {
+	rank := slices.Index(relays, owner)
+	if rank < 0 {
+		return 0 // it waits
+	}
+	n, rest := shards/len(relays), shards%len(relays)
+	if rank < rest {
+		n++
+	}
+	return n
+}

@@ -1,0 +1,44 @@
+package saga
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/skald-go/skald/internal/sagarow"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/column"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+)
+
+// NoteDefinitions stores definitions, in one transaction.
+func (s *Sagas) NoteDefinitions(ctx context.Context, ds []store.SagaDefinition) error {
+	for i := range ds {
+		if err := sagarow.CheckDefinition(&ds[i]); err != nil {
+			return err
+		}
+	}
+	return sqlrun.Failed("note definitions of sagas", s.run.Alone(ctx, func(ctx context.Context,
+		x *sqlrun.Session) error {
+		for _, d := range ds {
+			if _, err := x.Exec(ctx, "NoteSagaDefinition", d.Name, d.Hash, d.Written); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// Definitions lists definitions of sagas.
+func (s *Sagas) Definitions(ctx context.Context) ([]store.SagaDefinition, error) {
+	rows, err := s.run.Query(ctx, "ListSagaDefinitions")
+	if err != nil {
+		return nil, sqlrun.Failed("list definitions of sagas", err)
+	}
+	out, err := sqlrun.Collect(rows, func(scan func(...any) error) (d store.SagaDefinition, err error) {
+		var at sql.NullInt64
+		err = scan(&d.Name, &d.Hash, &d.Written, &at)
+		d.Noted = column.OfMillis(at)
+		return d, err
+	})
+	return out, sqlrun.Failed("list definitions of sagas", err)
+}

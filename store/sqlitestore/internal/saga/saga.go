@@ -1,0 +1,102 @@
+// Package saga is the table of sagas, that of their definitions, and that of sagas that are tracked.
+package saga
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/sagarow"
+	"github.com/skald-go/skald/internal/sqlfile"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/column"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+)
+
+//go:embed sql/*.sql
+var statements embed.FS
+
+// Statements are the statements of Sagas, by name.
+func Statements() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
+
+// Sagas are those in one file.
+type Sagas struct{ run *sqlrun.DB }
+
+// New is the sagas in the file of run.
+func New(run *sqlrun.DB) *Sagas { return &Sagas{run} }
+
+// scanSaga reads the columns of a saga, and more after them.
+func scanSaga(scan func(...any) error, more ...any) (s store.Saga, err error) {
+	var since, retry, due, started, changed, ended sql.NullInt64
+	err = scan(append([]any{&s.Name, &s.Key, &s.ID, &s.Hash, &s.Input, &s.Fingerprint, &s.Origin, &s.State,
+		&s.Version, &s.Status, &s.Stuck, &s.Paused,
+		&s.Step, &s.Error, &s.Failed, &since, &retry, &s.Session, &due, &started, &changed, &ended},
+		more...)...)
+	s.Since, s.Retry, s.Due = column.OfMillis(since), column.OfMillis(retry), column.OfMillis(due)
+	s.Started, s.Changed, s.Ended = column.OfMillis(started), column.OfMillis(changed), column.OfMillis(ended)
+	return s, err
+}
+
+// Start writes a new saga, or reads the one that is there.
+func Start(ctx context.Context, x *sqlrun.Session, start *store.Saga) (was store.Saga, fresh bool,
+	err error) {
+	at := sagarow.Standing(start.Standing)
+	n, err := x.Count(ctx, "StartSaga", start.Name, start.Key, start.ID, start.Hash, start.Input,
+		start.Fingerprint, start.Origin, start.State, at.Status,
+		at.Stuck, at.Paused, at.Step, at.Error, at.Failed, column.Millis(at.Since), column.Millis(at.Retry),
+		start.Session, start.Lease.Milliseconds())
+	if err == nil {
+		was, err = scanSaga(x.Row(ctx, "FindSaga", start.Name, start.Key).Scan)
+	}
+	return was, n == 1, err
+}
+
+// Lock reads a saga. SQLite has one writer: nothing need be locked but the file, for which the transaction
+// writes.
+func Lock(ctx context.Context, x *sqlrun.Session, name, key string) (was store.Saga, there bool, err error) {
+	if _, err := x.Exec(ctx, "LockSaga", name, key); err != nil {
+		return was, false, err
+	}
+	was, err = scanSaga(x.Row(ctx, "FindSaga", name, key).Scan)
+	was.Read = time.Now().UTC() // the clock of the statements, too
+	if errors.Is(err, sql.ErrNoRows) {
+		return store.Saga{}, false, nil
+	}
+	return was, err == nil, err
+}
+
+// Stands tells whether a saga is at a version.
+func Stands(ctx context.Context, x *sqlrun.Session, r store.SagaRef) (stands bool, err error) {
+	if err := x.Row(ctx, "StandsSaga", r.Name, r.Key, r.Version).Scan(&stands); err != nil {
+		return false, fmt.Errorf("look at a saga: %w", err)
+	}
+	return stands, nil
+}
+
+// Move is the guard of an effect, and what becomes of its saga.
+func Move(ctx context.Context, x *sqlrun.Session, m *store.SagaMove) error {
+	if m == nil {
+		return nil
+	}
+	if err := sagarow.CheckMove(m); err != nil {
+		return err
+	}
+	wake := int64(-1)
+	if m.Wake >= 0 {
+		wake = m.Wake.Milliseconds()
+	}
+	at := sagarow.Standing(m.Standing)
+	n, err := x.Count(ctx, "MoveSaga", m.Name, m.Key, m.Version, m.Hash, m.State, at.Status, at.Stuck,
+		at.Paused, at.Step, at.Error, at.Failed,
+		column.Millis(at.Since), column.Millis(at.Retry), m.Release, wake, m.Final, m.Lease.Milliseconds())
+	if err != nil {
+		return fmt.Errorf("move a saga: %w", err)
+	}
+	if n == 0 {
+		return fmt.Errorf("saga %s %s is not at %d: %w", m.Name, m.Key, m.Version, store.ErrLost)
+	}
+	return nil
+}

@@ -1,0 +1,26 @@
+package sqlrun
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Alone does f in a transaction of its own.
+func (d *DB) Alone(ctx context.Context, f func(context.Context, *Session) error) error {
+	return d.AloneFor(ctx, d.Wait, DefaultHandle, f)
+}
+
+// AloneFor is Alone with other bounds: on the waiting for other writers, and on how long f takes.
+func (d *DB) AloneFor(ctx context.Context, wait, most time.Duration,
+	f func(context.Context, *Session) error) error {
+	x, err := d.Begin(ctx, wait, most)
+	if err != nil {
+		return err
+	}
+	if err := f(Quiet(ctx), x); err != nil {
+		err = x.Why(err)
+		return errors.Join(err, x.Close())
+	}
+	return x.Commit()
+}

@@ -1,0 +1,64 @@
+package sqlrun
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// connector makes connections whose transactions take turns.
+type connector struct {
+	driver.Connector
+	turn  turnstile
+	waker *Waker
+	place atomic.Pointer[place] // nil: not yet known
+}
+
+// same tells whether the file is still the one that was opened.
+func (c *connector) same() error {
+	if at := c.place.Load(); at != nil {
+		return at.same()
+	}
+	return nil
+}
+
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	base, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	full, ok := base.(fullConn)
+	if !ok {
+		return nil, fmt.Errorf("connect: %T is not a connection that Skald knows", base)
+	}
+	out := &conn{fullConn: full, turns: c.turn, same: c.same}
+	full.RegisterRollbackHook(func() { out.gone = out.inTx })
+	return out, nil
+}
+
+// connect tries again while others turn a new file to WAL: SQLite does not wait for that itself.
+func (c *connector) connect(ctx context.Context) (driver.Conn, error) {
+	until := time.Now().Add(BusyTimeout)
+	for {
+		base, err := c.Connector.Connect(ctx)
+		if err == nil || !busy(err) || time.Now().After(until) {
+			return base, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// Driver is found again by New, which lets its own transactions wait before they take a connection.
+func (c *connector) Driver() driver.Driver { return &files{c.Connector.Driver(), c.turn, c.waker} }
+
+type files struct {
+	driver.Driver
+	turn  turnstile
+	waker *Waker
+}

@@ -1,0 +1,88 @@
+package sqlrun
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"modernc.org/sqlite"
+)
+
+const (
+	// BusyTimeout is how long a statement waits for another process's write lock.
+	BusyTimeout = 5 * time.Second
+	// Connections are not limited: one that waits for its turn must not keep another from taking its own.
+	idleConns = 256 // each new one reads the schema, which takes a millisecond of a processor
+	idleTime  = time.Minute
+)
+
+// Open opens the file at path, which it makes if it is not there, as Skald needs it. Its transactions take
+// turns; they refuse statements once SQLite rolled them back, and another file that stands at path.
+func Open(path string) (*sql.DB, error) {
+	if path == "" || path == ":memory:" {
+		return nil, fmt.Errorf("open %q: a database of Skald is a file", path)
+	}
+	base, err := sqlite.NewConnector(DSN(path))
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	c := &connector{Connector: base, turn: newTurnstile(), waker: newWaker()}
+	db := sql.OpenDB(c)
+	db.SetMaxIdleConns(idleConns)
+	db.SetConnMaxIdleTime(idleTime)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*BusyTimeout)
+	defer cancel()
+	err = Engine(ctx, db)
+	if err == nil {
+		var at *place
+		at, err = placeOf(path)
+		c.place.Store(at)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), db.Close())
+	}
+	return db, nil
+}
+
+// DSN names the file at path to the driver, as Skald needs it.
+func DSN(path string) string {
+	q := url.Values{
+		"_busy_timeout": {strconv.FormatInt(BusyTimeout.Milliseconds(), 10)},
+		"_journal_mode": {"WAL"},
+		"_synchronous":  {"FULL"},
+		"_foreign_keys": {"1"},
+		"_txlock":       {"immediate"},
+		"_dqs":          {"0"},
+	}
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
+}
+
+// Engine checks the version of SQLite.
+func Engine(ctx context.Context, db *sql.DB) error {
+	text, err := Statements()
+	if err != nil {
+		return err
+	}
+	var version string
+	if err := db.QueryRowContext(ctx, text["Engine"]).Scan(&version); err != nil {
+		return err
+	}
+	if olderThan(version, 3, 51, 3) {
+		return fmt.Errorf("this is SQLite %s; 3.51.3 or newer is needed, older ones can corrupt a WAL file (sqlite.org/wal.html#walresetbug)", version)
+	}
+	return nil
+}
+
+func olderThan(version string, want ...int) bool {
+	for i, part := range strings.SplitN(version, ".", len(want)) {
+		if n, err := strconv.Atoi(part); err != nil || n != want[i] {
+			return err != nil || n < want[i]
+		}
+	}
+	return false
+}

@@ -1,0 +1,43 @@
+package sqlrun
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A place is the file that was opened, by its name and by what stood there.
+type place struct {
+	path string
+	was  os.FileInfo
+}
+
+func placeOf(path string) (*place, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	was, err := os.Stat(path)
+	return &place{path, was}, err
+}
+
+// same fails where another file, or none, stands under the name: what is committed to the one that was opened
+// would be seen by nobody. It costs about a microsecond.
+func (p *place) same() error {
+	is, err := os.Stat(p.path)
+	switch {
+	case err == nil && os.SameFile(p.was, is):
+		return nil
+	case err == nil:
+		return &store.MovedError{Saw: fmt.Sprintf(
+			"%s is another file than the one that this process has open, end the process first", p.path)}
+	case errors.Is(err, fs.ErrNotExist):
+		return &store.MovedError{Saw: fmt.Sprintf(
+			"%s is gone while this process has it open, end the process first", p.path)}
+	}
+	return nil // of a folder that cannot be read for now nothing is known
+}

@@ -1,0 +1,2 @@
+-- name: Engine
+SELECT sqlite_version();

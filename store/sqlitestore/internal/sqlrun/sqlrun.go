@@ -1,0 +1,121 @@
+// Package sqlrun runs statements on a SQLite file: outside of transactions, where they wait for nobody, and
+// in transactions, which take turns. It opens the file, and says what SQLite's errors mean.
+package sqlrun
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/skald-go/skald/internal/sqlfile"
+)
+
+//go:embed sql/*.sql
+var statements embed.FS
+
+// Statements are those of this package, by name.
+func Statements() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
+
+// Merge adds the statements more to all. Each name is there once, whichever package has it.
+func Merge(all, more map[string]string) error {
+	for name, text := range more {
+		if all[name] != "" {
+			return fmt.Errorf("statement %s is there twice", name)
+		}
+		all[name] = text
+	}
+	return nil
+}
+
+// DefaultHandle is how long a transaction is at most, if nothing else is said.
+const DefaultHandle = 60 * time.Second
+
+// A DB runs the statements of a store on one file. It is safe for concurrent use.
+type DB struct {
+	*Waker
+	SQL  *sql.DB
+	Wait time.Duration // for other writers
+
+	texts   func() (map[string]string, error)
+	lacking func(context.Context) error
+	turns   turnstile // nil: SQL was not opened by Open
+	setUp   sync.Mutex
+	ready   atomic.Pointer[Prepared]
+}
+
+// New runs the statements of texts on db, which should come from Open. Lacking says what is wrong with a file
+// that they cannot be prepared for, if it knows.
+func New(db *sql.DB, wait time.Duration, texts func() (map[string]string, error),
+	lacking func(context.Context) error) *DB {
+	d := &DB{SQL: db, Wait: wait, texts: texts, lacking: lacking}
+	if f, ok := db.Driver().(*files); ok {
+		d.turns, d.Waker = f.turn, f.waker
+	} else {
+		d.Waker = newWaker()
+	}
+	return d
+}
+
+// Prepared are the statements, by name.
+type Prepared struct {
+	text  map[string]string
+	stmts map[string]*sql.Stmt
+}
+
+// Prepare makes the statements ready, once the tables are there.
+func (d *DB) Prepare(ctx context.Context) (*Prepared, error) {
+	if p := d.ready.Load(); p != nil {
+		return p, nil
+	}
+	d.setUp.Lock()
+	defer d.setUp.Unlock()
+	if p := d.ready.Load(); p != nil {
+		return p, nil
+	}
+	text, err := d.texts()
+	if err != nil {
+		return nil, err
+	}
+	p := &Prepared{text: text, stmts: map[string]*sql.Stmt{}}
+	for name, q := range text {
+		stmt, err := d.SQL.PrepareContext(ctx, q)
+		if err != nil {
+			p.close()
+			if bad := d.lacking(ctx); bad != nil {
+				return nil, bad
+			}
+			return nil, fmt.Errorf("prepare %s: %w", name, err)
+		}
+		p.stmts[name] = stmt
+	}
+	d.ready.Store(p)
+	return p, nil
+}
+
+func (p *Prepared) close() {
+	for _, stmt := range p.stmts {
+		_ = stmt.Close() // there is nothing to be lost
+	}
+}
+
+// Text is the text of a statement.
+func (p *Prepared) Text(name string) string { return p.text[name] }
+
+// Row runs a statement outside any transaction, for one row.
+func (p *Prepared) Row(ctx context.Context, name string, args ...any) *sql.Row {
+	return p.stmts[name].QueryRowContext(ctx, args...)
+}
+
+// Rows runs a statement outside any transaction: it sees what is committed and waits for nobody.
+func (p *Prepared) Rows(ctx context.Context, name string, args ...any) (*sql.Rows, error) {
+	return p.stmts[name].QueryContext(ctx, args...)
+}
+
+// In is a statement in a transaction.
+func (p *Prepared) In(ctx context.Context, tx *sql.Tx, name string) *sql.Stmt {
+	return tx.StmtContext(ctx, p.stmts[name])
+}

@@ -1,0 +1,37 @@
+package steward
+
+import (
+	"context"
+	"time"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+)
+
+// own takes, renews or gives back the lease on what.
+func (s *Steward) own(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
+	err = s.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) error {
+		if ttl <= 0 {
+			_, err := x.Count(ctx, "Disown", what, owner)
+			return err
+		}
+		n, err := x.Count(ctx, "Own", what, owner, ttl.Milliseconds())
+		mine = n > 0
+		return err
+	})
+	return mine && err == nil, sqlrun.Failed("take "+what, err)
+}
+
+// Keeps tells what retention Maintain last went by.
+func (s *Steward) Keeps(ctx context.Context) (store.Retention, error) {
+	p, err := s.run.Prepare(ctx)
+	if err != nil {
+		return store.Retention{}, sqlrun.Failed("look at retention", err)
+	}
+	var rows, marks, steps, sagas int64 // milliseconds
+	if err := p.Row(ctx, "Keeps").Scan(&rows, &marks, &steps, &sagas); err != nil {
+		return store.Retention{}, sqlrun.Failed("look at retention", err)
+	}
+	of := func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+	return store.Retention{Outbox: of(rows), Marks: of(marks), Steps: of(steps), Sagas: of(sagas)}, nil
+}

@@ -1,0 +1,148 @@
+package steward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/retention"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+)
+
+const (
+	// A batch holds the write lock for some milliseconds; a busy file is left for the next time.
+	batch     = 500
+	batchWait = 20 * time.Millisecond
+)
+
+// maintain deletes rows and marks in small transactions, the oldest first, and stops where another writer is
+// in the way.
+func (s *Steward) maintain(ctx context.Context, keep store.Retention) (done store.Maintained, err error) {
+	if keep, err = retention.OrDefaults(keep); err != nil {
+		return done, sqlrun.Failed("maintain", err)
+	}
+	done.Rows, err = s.empty(ctx, &done, "skald_outbox",
+		func(ctx context.Context, x *sqlrun.Session) (int64, error) {
+			if _, err := x.Exec(ctx, "Looked", keep.Outbox.Milliseconds(), keep.Marks.Milliseconds(),
+				keep.Steps.Milliseconds(), keep.Sagas.Milliseconds()); err != nil {
+				return 0, err
+			}
+			var covered int64
+			if err := x.Row(ctx, "Covered").Scan(&covered); err != nil {
+				return 0, err
+			}
+			return x.Count(ctx, "DeleteRows", covered, ago(keep.Outbox), batch)
+		})
+	if err != nil {
+		return done, sqlrun.Failed("maintain outbox", err)
+	}
+	done.Marks, err = s.empty(ctx, &done, "skald_mark", func(ctx context.Context, x *sqlrun.Session) (int64,
+		error) {
+		if _, err := x.Exec(ctx, "RaiseFloors", ago(keep.Marks), batch); err != nil {
+			return 0, err
+		}
+		return x.Count(ctx, "DeleteMarks", ago(keep.Marks), batch)
+	})
+	if err != nil {
+		return done, sqlrun.Failed("maintain marks", err)
+	}
+	expired, err := s.empty(ctx, &done, "skald_mark", func(ctx context.Context, x *sqlrun.Session) (int64,
+		error) {
+		if _, err := x.Exec(ctx, "RaiseExpired", ago(retention.LeastMarks), batch); err != nil {
+			return 0, err
+		}
+		return x.Count(ctx, "DeleteExpired", ago(retention.LeastMarks), batch)
+	})
+	if err != nil {
+		return done, sqlrun.Failed("maintain marks", err)
+	}
+	done.Marks += expired
+	_, err = s.empty(ctx, &done, "skald_quarantine", func(ctx context.Context, x *sqlrun.Session) (int64,
+		error) {
+		return x.Count(ctx, "DeleteQuarantine", ago(keep.Marks), batch)
+	})
+	if err != nil {
+		return done, sqlrun.Failed("maintain quarantine", err)
+	}
+	_, err = s.empty(ctx, &done, "skald_reservation", func(ctx context.Context, x *sqlrun.Session) (int64,
+		error) {
+		return x.Count(ctx, "DeleteReservations")
+	})
+	if err != nil {
+		return done, sqlrun.Failed("maintain reservations", err)
+	}
+	done.Steps, err = s.empty(ctx, &done, "skald_step", func(ctx context.Context, x *sqlrun.Session) (int64,
+		error) {
+		return forgetSteps(ctx, x, keep.Steps)
+	})
+	if err != nil {
+		return done, sqlrun.Failed("maintain steps", err)
+	}
+	done.Sagas, err = s.empty(ctx, &done, "skald_saga", func(ctx context.Context, x *sqlrun.Session) (int64,
+		error) {
+		return x.Count(ctx, "DeleteSagas", ago(keep.Sagas), batch)
+	})
+	if err != nil {
+		return done, sqlrun.Failed("maintain sagas", err)
+	}
+	return done, nil
+}
+
+// forecast counts what Maintain would delete.
+func (s *Steward) forecast(ctx context.Context, keep store.Retention) (out store.Maintained, err error) {
+	if keep, err = retention.OrDefaults(keep); err != nil {
+		return out, sqlrun.Failed("forecast", err)
+	}
+	p, err := s.run.Prepare(ctx)
+	if err != nil {
+		return out, sqlrun.Failed("forecast", err)
+	}
+	var covered int64
+	if err = p.Row(ctx, "Covered").Scan(&covered); err == nil {
+		err = p.Row(ctx, "Forecast", covered, ago(keep.Outbox), ago(keep.Marks),
+			ago(keep.Steps), ago(keep.Sagas), ago(retention.LeastMarks)).
+			Scan(&out.Rows, &out.Marks, &out.Steps, &out.Sagas)
+	}
+	if err != nil {
+		return out, sqlrun.Failed("forecast", err)
+	}
+	return out, nil
+}
+
+// ago is d as a modifier of SQLite's time functions.
+func ago(d time.Duration) string { return fmt.Sprintf("-%.3f seconds", d.Seconds()) }
+
+// empty deletes batch after batch, each in a transaction of its own.
+func (s *Steward) empty(ctx context.Context, done *store.Maintained, what string,
+	one func(context.Context, *sqlrun.Session) (int64, error)) (total int64, err error) {
+	for {
+		var n int64
+		err := s.run.AloneFor(ctx, batchWait, sqlrun.DefaultHandle,
+			func(ctx context.Context, x *sqlrun.Session) (err error) {
+				if n, err = one(ctx, x); err == nil && n > 0 {
+					_, err = x.Exec(ctx, "Emptied", what)
+				}
+				return err
+			})
+		if errors.Is(err, store.ErrBusy) {
+			done.Left = append(done.Left, what+": another writer has the file")
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+		if total += n; n < batch {
+			return total, nil
+		}
+	}
+}
+
+// forgetSteps deletes a batch of steps and raises the floors.
+func forgetSteps(ctx context.Context, x *sqlrun.Session, keep time.Duration) (int64, error) {
+	if _, err := x.Exec(ctx, "RaiseStepFloors", ago(keep), batch); err != nil {
+		return 0, err
+	}
+	return x.Count(ctx, "DeleteSteps", batch)
+}

@@ -1,0 +1,104 @@
+-- name: Covered
+-- All rows up to it were acknowledged by every shard.
+SELECT coalesce(min(max(CAST(base AS INTEGER), CASE WHEN tip IN ('', base) THEN 0 ELSE min(seq, CAST(tip AS INTEGER)) END)), 0)
+FROM skald_shard;
+
+-- name: DeleteRows
+-- Looks at no more than ?3 rows, the oldest.
+DELETE FROM skald_outbox WHERE seq IN (
+	SELECT seq FROM (SELECT seq, stored_at FROM skald_outbox WHERE seq <= ?1 ORDER BY seq LIMIT ?3)
+	WHERE stored_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?2));
+
+-- name: RaiseFloors
+-- To the latest of the marks that DeleteMarks deletes next, in this transaction.
+INSERT INTO skald_floor (consumer, at)
+SELECT consumer, max(written) FROM (
+	SELECT consumer, written FROM skald_mark WHERE written < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER)
+		AND (until IS NULL OR until <= CAST(unixepoch('subsec') * 1000 AS INTEGER)) ORDER BY written LIMIT ?2)
+WHERE true GROUP BY consumer
+ON CONFLICT (consumer) DO UPDATE SET at = max(at, excluded.at);
+
+-- name: DeleteMarks
+-- Below the floors, the oldest first.
+DELETE FROM skald_mark WHERE arrival IN (
+	SELECT m.arrival FROM skald_mark AS m JOIN skald_floor AS f ON f.consumer = m.consumer
+	WHERE m.written < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) AND m.written <= f.at
+		AND (m.until IS NULL OR m.until <= CAST(unixepoch('subsec') * 1000 AS INTEGER)) ORDER BY m.written LIMIT ?2);
+
+-- name: RaiseExpired
+-- RaiseFloors of those whose scope keeps them for less. None of the last ?1: messages of that time are not looked up.
+INSERT INTO skald_floor (consumer, at)
+SELECT consumer, max(written) FROM (
+	SELECT consumer, written FROM skald_mark WHERE until <= CAST(unixepoch('subsec') * 1000 AS INTEGER)
+		AND written < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) ORDER BY until LIMIT ?2)
+WHERE true GROUP BY consumer
+ON CONFLICT (consumer) DO UPDATE SET at = max(at, excluded.at);
+
+-- name: DeleteExpired
+DELETE FROM skald_mark WHERE arrival IN (
+	SELECT m.arrival FROM skald_mark AS m JOIN skald_floor AS f ON f.consumer = m.consumer
+	WHERE m.until <= CAST(unixepoch('subsec') * 1000 AS INTEGER) AND m.written < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER)
+		AND m.written <= f.at ORDER BY m.until LIMIT ?2);
+
+-- name: Forecast
+-- What DeleteRows, DeleteMarks, DeleteSteps and DeleteSagas would delete in all: rows up to ?1, kept for ?2, marks for ?3, steps for ?4, sagas for ?5.
+SELECT (SELECT count(*) FROM skald_outbox WHERE seq <= ?1 AND stored_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?2)),
+	(SELECT count(*) FROM skald_mark WHERE written < CAST(unixepoch('now', 'subsec', ?3) * 1000 AS INTEGER)
+		AND (until IS NULL OR until <= CAST(unixepoch('subsec') * 1000 AS INTEGER)))
+	+ (SELECT count(*) FROM skald_mark WHERE until <= CAST(unixepoch('subsec') * 1000 AS INTEGER) AND written < CAST(unixepoch('now', 'subsec', ?6) * 1000 AS INTEGER)
+		AND written >= CAST(unixepoch('now', 'subsec', ?3) * 1000 AS INTEGER)),
+	(SELECT count(*) FROM skald_step AS s LEFT JOIN skald_step_floor AS f ON f.consumer = s.consumer AND f.step = s.step
+		WHERE max(s.at, s.begun) < max(CAST(unixepoch('now', 'subsec', ?4) * 1000 AS INTEGER), coalesce(f.at, 0))
+			AND s.state <> 2 AND NOT EXISTS (SELECT 1 FROM skald_parked AS p WHERE p.consumer = s.consumer AND p.source = s.source AND p.id = s.id)),
+	(SELECT count(*) FROM skald_saga AS s WHERE s.ended_at < CAST(unixepoch('now', 'subsec', ?5) * 1000 AS INTEGER) AND NOT EXISTS (
+		SELECT 1 FROM skald_saga AS p WHERE p.ended_at IS NULL AND instr(s.origin, '"parent"') > 0
+			AND p.name = CASE WHEN instr(s.origin, '"parent"') > 0 THEN json_extract(s.origin, '$.parent.name') END
+			AND p.key = CASE WHEN instr(s.origin, '"parent"') > 0 THEN json_extract(s.origin, '$.parent.key') END
+			AND p.id = CASE WHEN instr(s.origin, '"parent"') > 0 THEN json_extract(s.origin, '$.parent.id') END));
+
+-- name: DeleteQuarantine
+-- What was taken; what waits, waits for somebody.
+DELETE FROM skald_quarantine WHERE number IN (
+	SELECT number FROM skald_quarantine WHERE taken_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?1) LIMIT ?2);
+
+-- name: Looked
+UPDATE skald_retention_run SET ran_at = CAST(unixepoch('subsec') * 1000 AS INTEGER), keep = CASE name WHEN 'skald_outbox' THEN ?1 WHEN 'skald_step' THEN ?3 WHEN 'skald_saga' THEN ?4 ELSE ?2 END;
+
+-- name: Own
+INSERT INTO skald_lease (name, owner, until) VALUES (?1, ?2, CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?3)
+ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until
+WHERE skald_lease.owner = excluded.owner OR skald_lease.until <= unixepoch('subsec') * 1000;
+
+-- name: Disown
+DELETE FROM skald_lease WHERE name = ?1 AND owner = ?2;
+
+-- name: Keeps
+SELECT coalesce(max(CASE name WHEN 'skald_outbox' THEN keep END), 0), coalesce(max(CASE name WHEN 'skald_mark' THEN keep END), 0),
+	coalesce(max(CASE name WHEN 'skald_step' THEN keep END), 0), coalesce(max(CASE name WHEN 'skald_saga' THEN keep END), 0)
+FROM skald_retention_run;
+
+-- name: Emptied
+UPDATE skald_retention_run SET removed_at = CAST(unixepoch('subsec') * 1000 AS INTEGER) WHERE name = ?1;
+
+-- name: RaiseStepFloors
+-- Of those that DeleteSteps deletes next: the same rows, in the same transaction.
+INSERT INTO skald_step_floor (consumer, step, at)
+SELECT DISTINCT consumer, step, CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) FROM (
+	SELECT s.consumer, s.step FROM skald_step AS s
+	WHERE s.at < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) AND s.begun < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER)
+		AND s.state <> 2 AND NOT EXISTS (SELECT 1 FROM skald_parked AS p WHERE p.consumer = s.consumer AND p.source = s.source AND p.id = s.id)
+	ORDER BY s.at LIMIT ?2)
+WHERE true
+ON CONFLICT (consumer, step) DO UPDATE SET at = max(at, excluded.at);
+
+-- name: DeleteSteps
+-- Below the floors. One that is under way stays, and so does one whose message is kept, or of which nobody said when its saga began.
+DELETE FROM skald_step WHERE (consumer, saga, step, occurrence) IN (
+	SELECT s.consumer, s.saga, s.step, s.occurrence FROM skald_step AS s JOIN skald_step_floor AS f ON f.consumer = s.consumer AND f.step = s.step
+	WHERE s.at < f.at AND s.begun < f.at
+		AND s.state <> 2 AND NOT EXISTS (SELECT 1 FROM skald_parked AS p WHERE p.consumer = s.consumer AND p.source = s.source AND p.id = s.id)
+	ORDER BY s.at LIMIT ?1);
+
+-- name: DeleteReservations
+-- Those that nobody asked for again.
+DELETE FROM skald_reservation WHERE until < CAST(unixepoch('subsec') * 1000 AS INTEGER) - 86400000;

@@ -1,0 +1,44 @@
+// Package steward empties what is older than it is to be kept, under a lease.
+package steward
+
+import (
+	"context"
+	"embed"
+
+	"github.com/skald-go/skald/internal/sqlfile"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+)
+
+//go:embed sql/*.sql
+var statements embed.FS
+
+// Statements are the statements of a Steward, by name.
+func Statements() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
+
+// A Steward is that of one file.
+type Steward struct{ run *sqlrun.DB }
+
+// New is the steward of the file of run.
+func New(run *sqlrun.DB) *Steward { return &Steward{run} }
+
+// Maintain empties what is older than it is to be kept, under the lease on the retention if there is an
+// owner.
+func (s *Steward) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
+	switch {
+	case m.Leave:
+		_, err := s.own(ctx, retentionLease, m.Owner, 0)
+		return store.Maintained{}, err
+	case m.Owner != "":
+		mine, err := s.own(ctx, retentionLease, m.Owner, m.Lease)
+		if err != nil || !mine {
+			return store.Maintained{Other: err == nil}, err
+		}
+	}
+	if m.DryRun {
+		return s.forecast(ctx, m.Keep)
+	}
+	return s.maintain(ctx, m.Keep)
+}
+
+const retentionLease = "retention"

@@ -1,0 +1,2 @@
+-- name: Secret
+SELECT value FROM skald_setting WHERE name = 'fingerprint key';
