@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"time"
@@ -9,32 +8,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// backlog tells what is not published yet.
-func (s *Store) backlog(ctx context.Context) (b store.Backlog, err error) {
-	err = s.enter(ctx, func() error {
-		b = s.db.backlog()
-		return nil
-	})
-	return b, err
-}
-
-func (d *database) backlog() store.Backlog {
+func (d *database) backlog() (b store.Backlog) {
 	now := d.now()
-	b := store.Backlog{Source: d.source, Deferred: int64(len(d.aside))}
-	for _, r := range d.rows {
-		b.Retained = max(b.Retained, now.Sub(r.at))
-		if _, aside := d.aside[r.Seq]; aside || d.passed(d.shards[d.shardOf(r.Bucket)], r) {
-			continue
-		}
-		b.Pending++
-		b.Oldest = max(b.Oldest, now.Sub(r.Time)) // as the writer has it
-	}
-	for _, l := range d.shards {
-		if sessionID, ok := d.sessions[l.owner]; !ok || sessionID.id != l.sessionID ||
-			!sessionID.until.After(now) {
-			b.Free++
-		}
-	}
+	d.outbox.Count(&b, now)
 	b.Kept = d.keptFor(now)
 	d.standing(&b, now)
 	b.Reserved = d.reservedCounts(now)
@@ -60,9 +36,9 @@ func (d *database) reservedCounts(now time.Time) (out []store.ReservedCounts) {
 	return out
 }
 
-// standing adds how consumers and relays get on.
+// standing adds how consumers get on.
 func (d *database) standing(b *store.Backlog, now time.Time) {
-	topics, relays := map[string][]string{}, map[string]time.Duration{}
+	topics := map[string][]string{}
 	for k := range d.kinds {
 		topics[k.consumer] = append(topics[k.consumer], k.Topic)
 	}
@@ -71,17 +47,6 @@ func (d *database) standing(b *store.Backlog, now time.Time) {
 		slices.Sort(of)
 		b.Consumers = append(b.Consumers, store.Consumer{Name: name, Topics: slices.Compact(of),
 			Heard: now.Sub(c.heard), Progress: now.Sub(c.progress)})
-	}
-	for _, l := range d.shards {
-		if l.owner == "" {
-			continue
-		}
-		if age, known := relays[l.owner]; !known || now.Sub(l.changed) < age {
-			relays[l.owner] = now.Sub(l.changed)
-		}
-	}
-	for _, owner := range slices.Sorted(maps.Keys(relays)) {
-		b.Relays = append(b.Relays, store.RelayProgress{Owner: owner, Progress: relays[owner]})
 	}
 }
 

@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"fmt"
-	"maps"
 
 	"github.com/skald-go/skald/store"
 )
@@ -18,15 +17,10 @@ func (tx *Tx) operate(e *store.Effect) error {
 		})
 	}
 	if r := e.DropDeferred; r != nil {
-		drop := func(_ int64, a asideRow) bool { return a.ID == r.ID && a.Attempts > 0 }
-		there := false
-		for seq, a := range tx.s.db.aside {
-			there = there || drop(seq, a)
-		}
-		if !there {
+		if !tx.s.db.outbox.Refused(r.ID) {
 			return fmt.Errorf("drop deferred row %s: %w", r.ID, store.ErrLost)
 		}
-		tx.keeps = append(tx.keeps, func(d *database) { maps.DeleteFunc(d.aside, drop) })
+		tx.keeps = append(tx.keeps, func(d *database) { d.outbox.Drop(r.ID) })
 	}
 	return nil
 }

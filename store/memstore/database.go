@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/outbox"
 )
 
 type (
@@ -24,40 +25,30 @@ type (
 	entity struct{ space, key string }
 	// lockID is a row: a markKey, an entity, or the key (a string) of a row in the user's table.
 	lockID any
-	row    struct {
-		store.Row
-		commit int64 // the number of the commit that made it visible
-		at     time.Time
-	}
 )
 
 // database is what outlives processes. All of it is guarded by mu.
 type database struct {
 	mu      sync.Mutex
-	id      string // of this database, in its ticks
-	source  string
+	id      string
 	now     func() time.Time
 	wait    time.Duration
 	changed chan struct{} // closed when a transaction ends
 	held    map[lockID]*Tx
 
 	user        map[string]string
+	outbox      *outbox.Outbox
 	marks       map[markKey]markRow
 	versions    map[entity]int64
 	floors      map[string]time.Time // of consumers: the latest mark that was forgotten
 	apart       []store.Quarantined
-	rows        []row // visible ones, by Seq
-	aside       map[int64]asideRow
 	kept        map[markKey]keptRow
 	checkpoints map[checkpointKey]store.Checkpoint
 	kinds       map[kindKey]time.Time // that are handled, and when that was said last
 	consumers   map[string]consumerRow
 	audit       []store.Audit
-	shards      []shardRow
-	sessions    map[string]sessionID // of relays, by owner
 	leases      map[string]lease
 	keeps       store.Retention // that Maintain last went by
-	moved       string          // what must not be, as it was seen; "": all is well
 	steps       map[stepKey]stepRow
 	stepFloors  map[stepFloor]time.Time
 	tracked     map[trackedKey]store.Tracked
@@ -66,11 +57,9 @@ type database struct {
 	schemas     map[schemaKey]string // that payloads were written with
 	reserved    map[reservedKey]reservation
 
-	seq      int64 // last number drawn for a row
 	arrival  int64 // last number drawn for a mark
 	numbered int64 // last number of a message in quarantine
 	places   int64 // last number of a kept message
-	commits  int64 // number of the last commit that made rows visible
 }
 
 // acquire locks a row for tx until it ends. It lets go of mu while a rival has the row, until then at most.

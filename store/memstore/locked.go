@@ -3,7 +3,6 @@ package memstore
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 
 	"github.com/skald-go/skald/store"
@@ -48,33 +47,5 @@ func (s *Store) locks(ctx context.Context, q store.LockQuery) (out store.Locks, 
 	})
 	out.Entities, out.Reserved = out.Entities[:min(limit, len(out.Entities))],
 		out.Reserved[:min(limit, len(out.Reserved))]
-	return out, err
-}
-
-// waiting lists rows that are not published.
-func (s *Store) waiting(ctx context.Context, most int) (out []store.WaitingRow, err error) {
-	err = s.enter(ctx, func() error {
-		d := s.db
-		row := func(r *store.Row) store.WaitingRow {
-			return store.WaitingRow{Seq: r.Seq, Shard: d.shardOf(r.Bucket), ID: r.ID, Topic: r.Topic,
-				Type: r.Type, Key: slices.Clone(r.Key),
-				Written: r.Time, Age: max(d.now().Sub(r.Time), 0)}
-		}
-		for _, r := range d.rows {
-			if _, deferred := d.aside[r.Seq]; !deferred && len(out) < most &&
-				!d.passed(d.shards[d.shardOf(r.Bucket)], r) {
-				out = append(out, row(&r.Row))
-			}
-		}
-		aside := slices.Sorted(maps.Keys(d.aside))
-		for _, seq := range aside[:min(most, len(aside))] {
-			a := d.aside[seq]
-			w := row(&a.Row)
-			w.Deferred, w.Attempts, w.LastError = true, a.Attempts, a.Why
-			out = append(out, w)
-		}
-		return nil
-	})
-	slices.SortFunc(out, func(a, b store.WaitingRow) int { return cmp.Compare(a.Seq, b.Seq) })
 	return out, err
 }

@@ -21,8 +21,7 @@ func (s *Store) maintain(ctx context.Context, keep store.Retention) (done store.
 		d.keeps = keep
 		now := d.now()
 		rows, marks := now.Add(-keep.Outbox), now.Add(-keep.Marks)
-		nRows, nMarks := len(d.rows), len(d.marks)
-		d.rows = slices.DeleteFunc(d.rows, func(r row) bool { return r.at.Before(rows) && d.covered(r) })
+		nMarks := len(d.marks)
 		d.forget(marks)
 		d.apart = slices.DeleteFunc(d.apart,
 			func(q store.Quarantined) bool { return !q.Taken.IsZero() && q.Taken.Before(marks) })
@@ -30,7 +29,7 @@ func (s *Store) maintain(ctx context.Context, keep store.Retention) (done store.
 			func(_ reservedKey, r reservation) bool { return r.until.Before(now.Add(-24 * time.Hour)) })
 		steps := d.forgetSteps(now.Add(-keep.Steps))
 		done = store.Maintained{Sagas: d.forgetSagas(now.Add(-keep.Sagas)), Steps: steps,
-			Rows: int64(nRows - len(d.rows)), Marks: int64(nMarks - len(d.marks))}
+			Rows: d.outbox.Empty(rows), Marks: int64(nMarks - len(d.marks))}
 		return nil
 	})
 	return done, err
@@ -44,9 +43,7 @@ func (s *Store) forecast(ctx context.Context, keep store.Retention) (out store.M
 	err = s.enter(ctx, func() error {
 		d, now := s.db, s.db.now()
 		rows, marks, steps := now.Add(-keep.Outbox), now.Add(-keep.Marks), now.Add(-keep.Steps)
-		for _, r := range d.rows {
-			out.Rows += one(r.at.Before(rows) && d.covered(r))
-		}
+		out.Rows = d.outbox.Leaving(rows)
 		for _, m := range d.marks {
 			out.Marks += one(m.leaves(now, marks))
 		}
@@ -100,19 +97,4 @@ func (s *Store) own(ctx context.Context, what, owner string, ttl time.Duration) 
 		return nil
 	})
 	return mine, err
-}
-
-// covered tells whether every shard has passed r.
-func (d *database) covered(r row) bool {
-	return !slices.ContainsFunc(d.shards, func(l shardRow) bool { return !d.passed(l, r) })
-}
-
-// passed tells whether a shard's cursor is behind r.
-func (d *database) passed(l shardRow, r row) bool {
-	base, err := d.commitOf(l.Cursor.Base)
-	if err != nil || r.commit <= base {
-		return err == nil
-	}
-	tip, err := d.commitOf(l.Cursor.Tip)
-	return err == nil && r.commit <= tip && r.Seq <= l.Cursor.Seq
 }

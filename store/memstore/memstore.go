@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/outbox"
 )
 
 // Errors of this driver. Those of every driver are in package store.
@@ -48,7 +49,6 @@ var (
 const (
 	defaultWait   = 5 * time.Second
 	defaultHandle = 60 * time.Second
-	defaultTTL    = 3 * time.Second
 )
 
 // Options of a database. The zero value works.
@@ -86,20 +86,20 @@ func New(o *Options) *Store {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
+	id := rand.Text()
 	d := &database{
-		id: rand.Text(), source: opt.Source, now: opt.Now, wait: cmp.Or(opt.Wait, defaultWait),
+		id: id, outbox: outbox.New(id, opt.Source, min(opt.Shards, store.Buckets)),
+		now: opt.Now, wait: cmp.Or(opt.Wait, defaultWait),
 		changed: make(chan struct{}),
 		held:    map[lockID]*Tx{}, user: map[string]string{}, marks: map[markKey]markRow{},
-		versions: map[entity]int64{}, floors: map[string]time.Time{}, sessions: map[string]sessionID{},
-		aside: map[int64]asideRow{},
-		kept:  map[markKey]keptRow{}, checkpoints: map[checkpointKey]store.Checkpoint{},
+		versions: map[entity]int64{}, floors: map[string]time.Time{},
+		kept: map[markKey]keptRow{}, checkpoints: map[checkpointKey]store.Checkpoint{},
 		kinds: map[kindKey]time.Time{}, consumers: map[string]consumerRow{}, leases: map[string]lease{},
 		schemas: map[schemaKey]string{},
 		steps:   map[stepKey]stepRow{}, stepFloors: map[stepFloor]time.Time{},
 		tracked: map[trackedKey]store.Tracked{},
 		sagas:   map[sagaKey]store.Saga{}, definitions: map[definitionKey]store.SagaDefinition{},
 		reserved: map[reservedKey]reservation{},
-		shards:   cut(min(opt.Shards, store.Buckets)),
 	}
 	return d.session()
 }

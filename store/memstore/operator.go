@@ -32,13 +32,19 @@ func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err e
 		out.Definitions, err = s.listDefinitions(ctx)
 	}
 	if err == nil && l.Payloads {
-		out.Payloads, err = s.payloads(ctx)
+		err = s.enter(ctx, func() error {
+			out.Payloads = s.db.outbox.Payloads()
+			return nil
+		})
 	}
 	if err == nil && l.Locks != nil {
 		out.Locks, err = s.locks(ctx, *l.Locks)
 	}
 	if err == nil && l.Waiting > 0 {
-		out.Waiting, err = s.waiting(ctx, l.Waiting)
+		err = s.enter(ctx, func() error {
+			out.Waiting = s.db.outbox.Waiting(l.Waiting, s.db.now())
+			return nil
+		})
 	}
 	return out, err
 }
@@ -66,7 +72,10 @@ func (s *Store) Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, 
 // Status tells how the database stands.
 func (s *Store) Status(ctx context.Context, q store.StatusQuery) (out store.Status, err error) {
 	if q.Backlog {
-		out.Backlog, err = s.backlog(ctx)
+		err = s.enter(ctx, func() error {
+			out.Backlog = s.db.backlog()
+			return nil
+		})
 	}
 	if err == nil && q.Keeping != "" {
 		out.Keeping, err = s.keeping(ctx, q.Keeping)
@@ -78,7 +87,10 @@ func (s *Store) Status(ctx context.Context, q store.StatusQuery) (out store.Stat
 		out.Retention, err = s.keeps(ctx)
 	}
 	if err == nil && q.Outbox {
-		out.Outbox, err = s.outboxStatus(ctx)
+		err = s.enter(ctx, func() error {
+			out.Outbox = s.db.outbox.Status(s.db.now())
+			return nil
+		})
 	}
 	if err == nil && q.Sagas {
 		err = s.countSagas(ctx, &out.Backlog)

@@ -10,8 +10,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/internal/keptrow"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/own"
 )
 
 // turnKey is the lock of a key of a consumer, or of a message without a key.
@@ -200,7 +202,7 @@ func (tx *Tx) keptAs(ctx context.Context, id markKey, attempts *int, until time.
 func (tx *Tx) park(ctx context.Context, p store.Park, until time.Time) error {
 	d, back := tx.s.db, false
 	k, at := keptRow{Parked: p.Parked}, (*store.Call)(nil)
-	k.Message = copied(p.Message)
+	k.Message = own.Message(p.Message)
 	if p.Was != nil {
 		was, err := tx.keptAs(ctx, k.id(), p.Was, until)
 		if err != nil {
@@ -238,10 +240,10 @@ func (tx *Tx) park(ctx context.Context, p store.Park, until time.Time) error {
 	k.First.Why, k.Last.Why = cut4(k.First.Why), cut4(k.Last.Why)
 	if p.Dead != nil {
 		dead := *p.Dead
-		dead.Stack = clipTo(dead.Stack, 16<<10)
+		dead.Stack = clip.To(dead.Stack, 16<<10)
 		k.Dead = &dead
 	}
-	k.Call = copiedCall(p.Call)
+	k.Call = own.Call(p.Call)
 	if c := k.Call; c != nil && c.Since.IsZero() {
 		if c.Since = d.now(); at != nil && at.Key == c.Key {
 			c.Since = at.Since
@@ -272,14 +274,6 @@ func (k keptRow) isAt(call string) error {
 		return fmt.Errorf("%s is not at the call that it was at: %w", k.ID, store.ErrLost)
 	}
 	return nil
-}
-
-func copiedCall(c *store.Call) *store.Call {
-	if c == nil {
-		return nil
-	}
-	out := *c
-	return &out
 }
 
 // room is the guard of what is new: not finished, not kept, and the key is not full.
@@ -320,19 +314,16 @@ func (d *database) settle(t turnKey) {
 	}
 }
 
-func cut4(s string) string { return clipTo(s, 4<<10) }
+func cut4(s string) string { return clip.To(s, 4<<10) }
 
 func (k keptRow) out(now time.Time) store.Parked {
 	p := k.Parked
-	p.Message = copied(p.Message)
+	p.Message = own.Message(p.Message)
 	if p.Due = 0; k.claimable() {
 		p.Due = max(0, k.due.Sub(now))
 	}
-	if p.Dead != nil {
-		dead := *p.Dead
-		p.Dead = &dead
-	}
-	if p.Call = copiedCall(p.Call); p.Call != nil {
+	p.Dead = own.Death(p.Dead)
+	if p.Call = own.Call(p.Call); p.Call != nil {
 		p.Call.Age = now.Sub(p.Call.Since)
 	}
 	return p

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/own"
 )
 
 type apartKey struct {
@@ -53,7 +55,7 @@ func (tx *Tx) answer(ctx context.Context, m store.Mark, until time.Time) error {
 	was.answered, was.As, was.Code, was.Result, was.Emitted = true, m.As, m.Code, m.Result, m.Emitted
 	was.Headers = m.Headers
 	if m.As == store.Rejected {
-		was.Reason = clip(m.Reason)
+		was.Reason = clip.Reason(m.Reason)
 	}
 	tx.marks[key] = was
 	return nil
@@ -67,7 +69,7 @@ func (tx *Tx) keepApart(ctx context.Context, e store.Effect, until time.Time) er
 	}
 	if q := e.Quarantine; q != nil {
 		one := *q
-		one.Message, one.At = copied(q.Message), d.now()
+		one.Message, one.At = own.Message(q.Message), d.now()
 		tx.apart = append(tx.apart, func(d *database) {
 			if d.findApart(&one) == nil && d.roomApart(&one) {
 				d.numbered++
@@ -150,7 +152,7 @@ func (s *Store) quarantined(ctx context.Context, q store.Query) (out []store.Qua
 				if q.Bare {
 					one.Message.Data = nil
 				}
-				one.Message = copied(one.Message)
+				one.Message = own.Message(one.Message)
 				out = append(out, one)
 			}
 		}

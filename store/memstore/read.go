@@ -20,11 +20,7 @@ type Marked struct {
 func (s *Store) Rows() []store.Row {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
-	out := make([]store.Row, len(s.db.rows))
-	for i, r := range s.db.rows {
-		out[i] = r.out()
-	}
-	return out
+	return s.db.outbox.Rows()
 }
 
 // Marks is all marks, by Arrival.
@@ -43,23 +39,14 @@ func (s *Store) Marks() []Marked {
 func (s *Store) Asides() []store.DeferredRow {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
-	var out []store.DeferredRow
-	for _, a := range s.db.aside {
-		out = append(out, a.out())
-	}
-	slices.SortFunc(out, func(a, b store.DeferredRow) int { return cmp.Compare(a.Seq, b.Seq) })
-	return out
+	return s.db.outbox.Deferred()
 }
 
 // Shards is all shards, by ID.
 func (s *Store) Shards() []store.Shard {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
-	out := make([]store.Shard, len(s.db.shards))
-	for i, l := range s.db.shards {
-		out[i] = l.Shard
-	}
-	return out
+	return s.db.outbox.Shards()
 }
 
 // User is the user's table.

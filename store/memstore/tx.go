@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/outbox"
 )
 
 // A Tx is a transaction. Beside what Skald writes into it, it has a small table of the user's own: keys and
@@ -33,7 +34,7 @@ type Tx struct {
 	tracks map[trackedKey]store.Tracked
 	sagas  map[sagaKey]store.Saga
 	given  map[entity]int64
-	rows   []row
+	rows   []outbox.Row
 	shards []store.Progress
 	kept   []store.Effect // written by a handler, for the unit's Commit
 	apart  []func(*database)
@@ -234,7 +235,7 @@ func (tx *Tx) commit() error {
 	}
 	defer tx.end(ErrEnded)
 	for _, p := range tx.shards {
-		if err := d.guard(p); err != nil {
+		if err := d.outbox.Guard(p); err != nil {
 			return err
 		}
 	}
@@ -252,13 +253,13 @@ func (tx *Tx) commit() error {
 		f(d)
 	}
 	for _, p := range tx.shards {
-		d.progress(p)
+		d.outbox.Report(p, d.now())
 	}
 	for _, f := range tx.keeps {
 		f(d)
 	}
 	if len(tx.rows) > 0 {
-		d.publish(tx.rows)
+		d.outbox.Publish(tx.rows)
 	}
 	if len(tx.rows)+len(tx.sagas) > 0 {
 		for _, s := range append(tx.by, tx.s) {

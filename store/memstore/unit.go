@@ -6,16 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
-	"github.com/skald-go/skald/internal/bucket"
+	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/effects"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/own"
 )
-
-const maxReason = 1 << 10
 
 var errOther = errors.New("the transaction is of another database")
 
@@ -123,7 +121,7 @@ func (tx *Tx) mark(ctx context.Context, m store.Mark, until time.Time) (store.Ve
 	if !m.Held && d.tooOld(m) {
 		return store.Verdict{Outcome: store.TooOld}, nil
 	}
-	m.Reason, m.Code, m.Result, m.Emitted = clip(m.Reason), 0, "", ""
+	m.Reason, m.Code, m.Result, m.Emitted = clip.Reason(m.Reason), 0, "", ""
 	m.Headers = ""
 	m.KeyOrder, m.Key, m.Attempts = store.Anytime, nil, 0
 	if m.As != store.Rejected {
@@ -146,19 +144,6 @@ func (tx *Tx) entity(ctx context.Context, l store.Lock, until time.Time) (int64,
 	}
 	tx.given[e] = d.versions[e] + 1
 	return tx.given[e], nil
-}
-
-func clip(s string) string { return clipTo(s, maxReason) }
-
-func clipTo(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	n := most
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }
 
 func (u *unit) Tx() *Tx            { return u.tx }
@@ -266,7 +251,7 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 		}
 	}
 	if e.Shard != nil {
-		if err := tx.s.db.guard(*e.Shard); err != nil {
+		if err := tx.s.db.outbox.Guard(*e.Shard); err != nil {
 			return err
 		}
 		tx.shards = append(tx.shards, *e.Shard)
@@ -295,11 +280,7 @@ func (tx *Tx) write(e store.Effect) error {
 		if err := complete.Limits(&e.Rows[i]); err != nil {
 			return err
 		}
-		m := copied(e.Rows[i])
-		m.Source, m.Sequence = d.source, ""
-		d.seq++
-		tx.rows = append(tx.rows, row{Row: store.Row{Message: m, Seq: d.seq, Bucket: bucket.Of(&m)},
-			at: d.now()})
+		tx.rows = append(tx.rows, d.outbox.Draw(e.Rows[i], d.now()))
 	}
 	return nil
 }
@@ -347,7 +328,7 @@ func (tx *Tx) say(e store.Effect) error {
 		if err := complete.Limits(&e.Rows[i]); err != nil {
 			return err
 		}
-		kept.Rows = append(kept.Rows, copied(e.Rows[i]))
+		kept.Rows = append(kept.Rows, own.Message(e.Rows[i]))
 	}
 	tx.kept = append(tx.kept, kept)
 	return nil
