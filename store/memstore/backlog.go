@@ -20,13 +20,13 @@ func (d *database) backlog() (b store.Backlog) {
 func (d *database) reservedCounts(now time.Time) (out []store.ReservedCounts) {
 	all := map[string]store.ReservedCounts{}
 	for key, r := range d.reserved {
-		n := all[key.consumer]
+		n := all[key.Consumer]
 		if r.until.After(now) {
 			n.Held++
 		} else {
 			n.Expired++
 		}
-		all[key.consumer] = n
+		all[key.Consumer] = n
 	}
 	for _, consumer := range slices.Sorted(maps.Keys(all)) {
 		n := all[consumer]

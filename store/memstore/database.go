@@ -7,23 +7,13 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/mark"
 	"github.com/skald-go/skald/store/memstore/internal/outbox"
 )
 
 type (
-	markKey struct {
-		consumer string
-		store.Identity
-	}
-	markRow struct {
-		store.Mark
-		answered bool
-		arrival  int64
-		at       time.Time // when it came, or was written, if that is later
-		until    time.Time // it stands; zero: as long as marks are kept
-	}
 	entity struct{ space, key string }
-	// lockID is a row: a markKey, an entity, or the key (a string) of a row in the user's table.
+	// lockID is a row: a mark.Key, an entity, or the key (a string) of a row in the user's table.
 	lockID any
 )
 
@@ -38,11 +28,10 @@ type database struct {
 
 	user        map[string]string
 	outbox      *outbox.Outbox
-	marks       map[markKey]markRow
+	marks       *mark.Marks
 	versions    map[entity]int64
-	floors      map[string]time.Time // of consumers: the latest mark that was forgotten
 	apart       []store.Quarantined
-	kept        map[markKey]keptRow
+	kept        map[mark.Key]keptRow
 	checkpoints map[checkpointKey]store.Checkpoint
 	kinds       map[kindKey]time.Time // that are handled, and when that was said last
 	consumers   map[string]consumerRow
@@ -57,7 +46,6 @@ type database struct {
 	schemas     map[schemaKey]string // that payloads were written with
 	reserved    map[reservedKey]reservation
 
-	arrival  int64 // last number drawn for a mark
 	numbered int64 // last number of a message in quarantine
 	places   int64 // last number of a kept message
 }

@@ -31,8 +31,8 @@ func (s *Store) locks(ctx context.Context, q store.LockQuery) (out store.Locks, 
 			}
 		}
 		for key, r := range d.reserved {
-			if q.Consumer == "" || q.Consumer == key.consumer {
-				out.Reserved = append(out.Reserved, store.ReservedKey{Consumer: key.consumer,
+			if q.Consumer == "" || q.Consumer == key.Consumer {
+				out.Reserved = append(out.Reserved, store.ReservedKey{Consumer: key.Consumer,
 					Identity: key.Identity, Since: d.now().Sub(r.at), Left: max(r.until.Sub(d.now()), 0)})
 			}
 		}

@@ -21,15 +21,13 @@ func (s *Store) maintain(ctx context.Context, keep store.Retention) (done store.
 		d.keeps = keep
 		now := d.now()
 		rows, marks := now.Add(-keep.Outbox), now.Add(-keep.Marks)
-		nMarks := len(d.marks)
-		d.forget(marks)
 		d.apart = slices.DeleteFunc(d.apart,
 			func(q store.Quarantined) bool { return !q.Taken.IsZero() && q.Taken.Before(marks) })
 		maps.DeleteFunc(d.reserved,
 			func(_ reservedKey, r reservation) bool { return r.until.Before(now.Add(-24 * time.Hour)) })
 		steps := d.forgetSteps(now.Add(-keep.Steps))
 		done = store.Maintained{Sagas: d.forgetSagas(now.Add(-keep.Sagas)), Steps: steps,
-			Rows: d.outbox.Empty(rows), Marks: int64(nMarks - len(d.marks))}
+			Rows: d.outbox.Empty(rows), Marks: d.marks.Forget(marks, now)}
 		return nil
 	})
 	return done, err
@@ -44,9 +42,7 @@ func (s *Store) forecast(ctx context.Context, keep store.Retention) (out store.M
 		d, now := s.db, s.db.now()
 		rows, marks, steps := now.Add(-keep.Outbox), now.Add(-keep.Marks), now.Add(-keep.Steps)
 		out.Rows = d.outbox.Leaving(rows)
-		for _, m := range d.marks {
-			out.Marks += one(m.leaves(now, marks))
-		}
+		out.Marks = d.marks.Leaving(marks, now)
 		for key, row := range d.steps {
 			out.Steps += one(d.forgettable(key, row, steps))
 		}

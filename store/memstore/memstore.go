@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/mark"
 	"github.com/skald-go/skald/store/memstore/internal/outbox"
 )
 
@@ -91,9 +92,9 @@ func New(o *Options) *Store {
 		id: id, outbox: outbox.New(id, opt.Source, min(opt.Shards, store.Buckets)),
 		now: opt.Now, wait: cmp.Or(opt.Wait, defaultWait),
 		changed: make(chan struct{}),
-		held:    map[lockID]*Tx{}, user: map[string]string{}, marks: map[markKey]markRow{},
-		versions: map[entity]int64{}, floors: map[string]time.Time{},
-		kept: map[markKey]keptRow{}, checkpoints: map[checkpointKey]store.Checkpoint{},
+		held:    map[lockID]*Tx{}, user: map[string]string{}, marks: mark.New(),
+		versions: map[entity]int64{},
+		kept:     map[mark.Key]keptRow{}, checkpoints: map[checkpointKey]store.Checkpoint{},
 		kinds: map[kindKey]time.Time{}, consumers: map[string]consumerRow{}, leases: map[string]lease{},
 		schemas: map[schemaKey]string{},
 		steps:   map[stepKey]stepRow{}, stepFloors: map[stepFloor]time.Time{},

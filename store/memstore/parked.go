@@ -13,6 +13,7 @@ import (
 	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/internal/keptrow"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/mark"
 	"github.com/skald-go/skald/store/memstore/internal/own"
 )
 
@@ -35,7 +36,7 @@ type keptRow struct {
 	along int64 // the place of the last that was read along with it when it was claimed; 0: none was
 }
 
-func (k keptRow) id() markKey     { return markKey{k.Consumer, k.Identity} }
+func (k keptRow) id() mark.Key    { return mark.Key{Consumer: k.Consumer, Identity: k.Identity} }
 func (k keptRow) turn() turnKey   { return turnOf(k.Consumer, k.Identity, k.Message.Key) }
 func (k keptRow) bytes() int64    { return int64(len(k.Message.Key) + len(k.Message.Data)) }
 func (k keptRow) holding() bool   { return k.Message.Key != nil && (k.Dead == nil || k.Dead.BlocksKey) }
@@ -51,7 +52,7 @@ func (tx *Tx) turn(ctx context.Context, m store.Mark, before ahead, until time.T
 	if err := d.acquire(ctx, tx, turnOf(m.Consumer, m.Identity, m.Key), until); err != nil {
 		return 0, fmt.Errorf("lock key: %w", err)
 	}
-	k, there := d.kept[markKey{m.Consumer, m.Identity}]
+	k, there := d.kept[mark.Key{Consumer: m.Consumer, Identity: m.Identity}]
 	of := turnOf(m.Consumer, m.Identity, m.Key)
 	holding := d.behindOf(of)
 	switch {
@@ -111,7 +112,7 @@ func (tx *Tx) keep(ctx context.Context, e store.Effect, until time.Time) error {
 		}
 	}
 	if f := e.Finish; f != nil {
-		k, err := tx.keptAs(ctx, markKey{f.Consumer, f.Identity}, f.Attempts, until)
+		k, err := tx.keptAs(ctx, mark.Key{Consumer: f.Consumer, Identity: f.Identity}, f.Attempts, until)
 		if err == nil && f.Attempts != nil {
 			err = k.isAt(f.WasCall)
 		}
@@ -143,7 +144,7 @@ func (tx *Tx) keep(ctx context.Context, e store.Effect, until time.Time) error {
 
 // release lets a kept message be tried now.
 func (tx *Tx) release(ctx context.Context, r *store.Requeue, until time.Time) error {
-	k, err := tx.keptAs(ctx, markKey{r.Consumer, r.Identity}, nil, until)
+	k, err := tx.keptAs(ctx, mark.Key{Consumer: r.Consumer, Identity: r.Identity}, nil, until)
 	if r.Dead && (err == nil && k.Dead == nil || errors.Is(err, store.ErrLost)) {
 		return nil
 	}
@@ -185,7 +186,7 @@ func (d *database) stepBack(k *keptRow) {
 
 // keptAs locks the key of a kept message, which must be there, and parked with those attempts if any are
 // asked for.
-func (tx *Tx) keptAs(ctx context.Context, id markKey, attempts *int, until time.Time) (keptRow, error) {
+func (tx *Tx) keptAs(ctx context.Context, id mark.Key, attempts *int, until time.Time) (keptRow, error) {
 	d := tx.s.db
 	if k, there := d.kept[id]; there {
 		if err := d.acquire(ctx, tx, k.turn(), until); err != nil {
@@ -225,7 +226,7 @@ func (tx *Tx) park(ctx context.Context, p store.Park, until time.Time) error {
 		return err
 	}
 	if p.Instead != nil {
-		old, err := tx.keptAs(ctx, markKey{k.Consumer, *p.Instead}, nil, until)
+		old, err := tx.keptAs(ctx, mark.Key{Consumer: k.Consumer, Identity: *p.Instead}, nil, until)
 		if err == nil && old.Call != nil {
 			err = fmt.Errorf("%s is at a call: %w", old.ID, store.ErrLost)
 		}
@@ -284,7 +285,7 @@ func (tx *Tx) room(ctx context.Context, k keptRow, p store.Park, until time.Time
 			return fmt.Errorf("lock key: %w", err)
 		}
 	}
-	if _, done := tx.there(k.id()); done && !p.Marked {
+	if _, done := tx.marks.Get(k.id()); done && !p.Marked {
 		return fmt.Errorf("%s is finished: %w", k.ID, store.ErrLost)
 	}
 	if _, there := d.kept[k.id()]; there {

@@ -7,58 +7,30 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/mark"
 	"github.com/skald-go/skald/store/memstore/internal/own"
 )
 
 type apartKey struct {
-	markKey
+	mark.Key
 	fingerprint int64
 }
 
 func keyApart(q *store.Quarantined) apartKey {
-	return apartKey{markKey{q.Consumer, q.Identity}, q.Fingerprint}
-}
-
-func (m markRow) verdict(now time.Time) store.Verdict {
-	v := store.Verdict{Outcome: m.As, Reason: m.Reason, Fingerprint: m.Fingerprint, Code: m.Code,
-		Result: m.Result, Emitted: m.Emitted, Headers: m.Headers}
-	if !m.until.IsZero() {
-		v.Left = cmp.Or(m.until.Sub(now), -1)
-	}
-	return v
-}
-
-// there is a mark that tx sees.
-func (tx *Tx) there(key markKey) (markRow, bool) {
-	if was, ok := tx.marks[key]; ok {
-		return was, true
-	}
-	was, ok := tx.s.db.marks[key]
-	return was, ok
+	return apartKey{mark.Key{Consumer: q.Consumer, Identity: q.Identity}, q.Fingerprint}
 }
 
 // answer stores what the handler answers with its mark.
 func (tx *Tx) answer(ctx context.Context, m store.Mark, until time.Time) error {
-	if !storable(m.As) {
+	if !mark.Storable(m.As) {
 		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.As)
 	}
-	key := markKey{m.Consumer, m.Identity}
+	key := mark.Key{Consumer: m.Consumer, Identity: m.Identity}
 	if err := tx.s.db.acquire(ctx, tx, key, until); err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
-	was, ok := tx.there(key)
-	if !ok || was.answered || was.As != store.Done && was.As != m.As {
-		return fmt.Errorf("answer %s: %w", m.ID, store.ErrLost)
-	}
-	was.answered, was.As, was.Code, was.Result, was.Emitted = true, m.As, m.Code, m.Result, m.Emitted
-	was.Headers = m.Headers
-	if m.As == store.Rejected {
-		was.Reason = clip.Reason(m.Reason)
-	}
-	tx.marks[key] = was
-	return nil
+	return tx.marks.Answer(m)
 }
 
 // keepApart stages what e does with reservations and the quarantine.

@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -28,10 +27,9 @@ func (s *Store) Marks() []Marked {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	var out []Marked
-	for _, m := range s.db.marks {
-		out = append(out, Marked{m.Mark, m.arrival})
+	for _, m := range s.db.marks.Rows() {
+		out = append(out, Marked{m.Mark, m.Arrival})
 	}
-	slices.SortFunc(out, func(a, b Marked) int { return cmp.Compare(a.Arrival, b.Arrival) })
 	return out
 }
 

@@ -2,12 +2,13 @@ package memstore
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	"github.com/skald-go/skald/internal/belonging"
 	"github.com/skald-go/skald/internal/control"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/mark"
+	"github.com/skald-go/skald/store/memstore/internal/table"
 )
 
 // Rename gives what is kept of a consumer to another name.
@@ -33,9 +34,7 @@ func (d *database) belongings(consumer string) (b store.Belongings) {
 			heard = at
 		}
 	}
-	for key := range d.marks {
-		b.Marks += one(key.consumer == consumer)
-	}
+	d.marks.Belonging(consumer, &b)
 	for key, s := range d.checkpoints {
 		switch {
 		case key.consumer != consumer:
@@ -48,8 +47,8 @@ func (d *database) belongings(consumer string) (b store.Belongings) {
 		}
 	}
 	for key, k := range d.kept {
-		b.Parked += one(key.consumer == consumer && k.Dead == nil)
-		b.Dead += one(key.consumer == consumer && k.Dead != nil)
+		b.Parked += one(key.Consumer == consumer && k.Dead == nil)
+		b.Dead += one(key.Consumer == consumer && k.Dead != nil)
 	}
 	for i := range d.apart {
 		b.Quarantined += one(d.apart[i].Consumer == consumer)
@@ -57,8 +56,6 @@ func (d *database) belongings(consumer string) (b store.Belongings) {
 	for key := range d.steps {
 		b.Steps += one(key.consumer == consumer)
 	}
-	_, floor := d.floors[consumer]
-	b.Floors = one(floor)
 	for key := range d.stepFloors {
 		b.Floors += one(key.consumer == consumer)
 	}
@@ -77,14 +74,10 @@ func (d *database) belongings(consumer string) (b store.Belongings) {
 
 // rename moves the rows of all tables. It looks at copies: a map that is written may show what is new.
 func (d *database) rename(was, is string) {
-	moveKeys(d.marks, func(k markKey, m markRow) (markKey, markRow, bool) {
-		of := k.consumer == was
-		k.consumer, m.Consumer = is, is
-		return k, m, of
-	})
-	moveKeys(d.kept, func(k markKey, p keptRow) (markKey, keptRow, bool) {
-		of := k.consumer == was
-		k.consumer, p.Consumer = is, is
+	d.marks.Rename(was, is)
+	table.Move(d.kept, func(k mark.Key, p keptRow) (mark.Key, keptRow, bool) {
+		of := k.Consumer == was
+		k.Consumer, p.Consumer = is, is
 		return k, p, of
 	})
 	for i := range d.apart {
@@ -92,31 +85,21 @@ func (d *database) rename(was, is string) {
 			d.apart[i].Consumer = is
 		}
 	}
-	moveKeys(d.steps, func(k stepKey, s stepRow) (stepKey, stepRow, bool) {
+	table.Move(d.steps, func(k stepKey, s stepRow) (stepKey, stepRow, bool) {
 		of := k.consumer == was
 		k.consumer, s.Consumer = is, is
 		return k, s, of
 	})
-	moveKeys(d.stepFloors, func(k stepFloor, at time.Time) (stepFloor, time.Time, bool) {
+	table.Move(d.stepFloors, func(k stepFloor, at time.Time) (stepFloor, time.Time, bool) {
 		return stepFloor{is, k.name}, at, k.consumer == was
 	})
-	moveKeys(d.floors, func(k string, at time.Time) (string, time.Time, bool) { return is, at, k == was })
-	moveKeys(d.checkpoints,
+	table.Move(d.checkpoints,
 		func(k checkpointKey, s store.Checkpoint) (checkpointKey, store.Checkpoint, bool) {
 			return checkpointKey{is, k.partition}, s, k.consumer == was
 		})
-	moveKeys(d.kinds, func(k kindKey, at time.Time) (kindKey, time.Time, bool) {
+	table.Move(d.kinds, func(k kindKey, at time.Time) (kindKey, time.Time, bool) {
 		return kindKey{is, k.Kind}, at, k.consumer == was
 	})
-	moveKeys(d.consumers,
+	table.Move(d.consumers,
 		func(k string, c consumerRow) (string, consumerRow, bool) { return is, c, k == was })
-}
-
-func moveKeys[K comparable, V any](rows map[K]V, move func(K, V) (K, V, bool)) {
-	for key, row := range maps.Clone(rows) {
-		if to, as, of := move(key, row); of {
-			delete(rows, key)
-			rows[to] = as
-		}
-	}
 }

@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/mark"
 )
 
 type (
-	reservedKey markKey
+	reservedKey mark.Key
 	// A reservation is whose a key is, and until when.
 	reservation struct {
 		token       string
@@ -29,11 +30,11 @@ func (s *Store) Reserve(ctx context.Context, r store.Reservation) (out store.Res
 		if err := d.acquire(ctx, tx, key, time.Now().Add(d.wait)); err != nil {
 			return err
 		}
-		if was, done := d.marks[markKey(key)]; done && (r.Keep == 0 || !d.expired(was)) {
-			out.Verdict = was.verdict(d.now())
+		var done bool
+		if out.Verdict, done = d.marks.Find(mark.Key(key), r.Keep, d.now()); done {
 			return nil
 		}
-		if d.tooOld(store.Mark{Consumer: r.Consumer, Identity: r.Identity}) {
+		if d.marks.TooOld(mark.Key(key)) {
 			out.Outcome = store.TooOld
 			return nil
 		}

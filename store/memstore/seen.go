@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/mark"
 )
 
 // Seen looks marks up.
@@ -11,9 +12,7 @@ func (s *Store) Seen(ctx context.Context, consumer string, ids []store.Identity)
 	out := make([]store.Verdict, len(ids))
 	return out, s.enter(ctx, func() error {
 		for i, id := range ids {
-			if m := s.db.marks[markKey{consumer, id}]; !s.db.expired(m) {
-				out[i] = m.verdict(s.db.now())
-			}
+			out[i] = s.db.marks.Seen(mark.Key{Consumer: consumer, Identity: id}, s.db.now())
 		}
 		return nil
 	})

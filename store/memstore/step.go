@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/mark"
 )
 
 type stepKey struct{ consumer, saga, name, occurrence string }
@@ -135,13 +136,15 @@ func (tx *Tx) noteStep(ctx context.Context, k store.Park, until time.Time) error
 	}
 	tx.steps[keyOfStep(*k.Step)] = row
 	if over := row.State == store.StepBarred || row.State == store.StepUndone; over && k.Dead != nil {
-		tx.keeps = append(tx.keeps, func(d *database) { d.letGo(markKey{k.Consumer, k.Identity}) })
+		tx.keeps = append(tx.keeps, func(d *database) {
+			d.letGo(mark.Key{Consumer: k.Consumer, Identity: k.Identity})
+		})
 	}
 	return nil
 }
 
 // letGo has a dead letter hold nobody whose step is barred or undone: it can do nothing any more.
-func (d *database) letGo(id markKey) {
+func (d *database) letGo(id mark.Key) {
 	k := d.kept[id]
 	dead := *k.Dead
 	dead.BlocksKey = false
@@ -175,7 +178,7 @@ func (d *database) forgetSteps(before time.Time) (n int64) {
 }
 
 func (d *database) forgettable(key stepKey, row stepRow, before time.Time) bool {
-	_, kept := d.kept[markKey{row.Consumer, row.Identity}]
+	_, kept := d.kept[mark.Key{Consumer: row.Consumer, Identity: row.Identity}]
 	return !kept && d.held[key] == nil && row.State != store.StepCalling && !row.Begun.IsZero() &&
 		row.Begun.Before(before) && row.at.Before(before)
 }

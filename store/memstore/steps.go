@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/mark"
 )
 
 // steps lists steps.
@@ -34,7 +35,7 @@ func (d *database) record(row stepRow) store.StepRecord {
 	if r.State != store.StepParked && r.State != store.StepDead {
 		return r
 	}
-	k, kept := d.kept[markKey{row.Consumer, row.Identity}]
+	k, kept := d.kept[mark.Key{Consumer: row.Consumer, Identity: row.Identity}]
 	r.Dropped, r.State = !kept, store.StepDead
 	if kept && k.Dead == nil {
 		r.State = store.StepParked

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/mark"
 	"github.com/skald-go/skald/store/memstore/internal/outbox"
 )
 
@@ -29,7 +30,7 @@ type Tx struct {
 	waiters  int // that wait for it
 
 	user   map[string]*string // nil: deleted
-	marks  map[markKey]markRow
+	marks  mark.View
 	steps  map[stepKey]stepRow
 	tracks map[trackedKey]store.Tracked
 	sagas  map[sagaKey]store.Saga
@@ -45,7 +46,7 @@ type Tx struct {
 
 // begin opens a transaction; mu is held.
 func (s *Store) begin() *Tx {
-	tx := &Tx{s: s, wait: s.db.wait, user: map[string]*string{}, marks: map[markKey]markRow{},
+	tx := &Tx{s: s, wait: s.db.wait, user: map[string]*string{}, marks: s.db.marks.View(),
 		steps:  map[stepKey]stepRow{},
 		tracks: map[trackedKey]store.Tracked{}, sagas: map[sagaKey]store.Saga{}, given: map[entity]int64{}}
 	if s.killed {
@@ -244,7 +245,7 @@ func (tx *Tx) commit() error {
 			d.user[k] = *v
 		}
 	}
-	maps.Copy(d.marks, tx.marks)
+	tx.marks.Commit()
 	maps.Copy(d.steps, tx.steps)
 	maps.Copy(d.tracked, tx.tracks)
 	maps.Copy(d.sagas, tx.sagas)

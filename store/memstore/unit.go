@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/effects"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/mark"
 	"github.com/skald-go/skald/store/memstore/internal/own"
 )
 
@@ -82,7 +82,7 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 		}
 		if stands[i] != store.Fresh {
 			// the others may be committed
-			delete(u.tx.marks, markKey{in.Marks[i].Consumer, in.Marks[i].Identity})
+			u.tx.marks.Undo(mark.KeyOf(&in.Marks[i]))
 		}
 	}
 	for _, i := range order(in.Steps, byStep) {
@@ -108,32 +108,14 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 
 // mark inserts m unless it is there, and says what it found.
 func (tx *Tx) mark(ctx context.Context, m store.Mark, until time.Time) (store.Verdict, error) {
-	if !storable(m.As) {
+	if !mark.Storable(m.As) {
 		return store.Verdict{}, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
 	}
-	d, key := tx.s.db, markKey{m.Consumer, m.Identity}
-	if err := d.acquire(ctx, tx, key, until); err != nil {
+	d := tx.s.db
+	if err := d.acquire(ctx, tx, mark.KeyOf(&m), until); err != nil {
 		return store.Verdict{}, fmt.Errorf("mark: %w", err)
 	}
-	if was, ok := tx.there(key); ok && (m.Keep == 0 || !d.expired(was)) {
-		return was.verdict(d.now()), nil
-	}
-	if !m.Held && d.tooOld(m) {
-		return store.Verdict{Outcome: store.TooOld}, nil
-	}
-	m.Reason, m.Code, m.Result, m.Emitted = clip.Reason(m.Reason), 0, "", ""
-	m.Headers = ""
-	m.KeyOrder, m.Key, m.Attempts = store.Anytime, nil, 0
-	if m.As != store.Rejected {
-		m.Reason = ""
-	}
-	d.arrival++
-	tx.marks[key] = d.came(m)
-	return store.Verdict{}, nil
-}
-
-func storable(o store.Outcome) bool {
-	return o == store.Done || o == store.Rejected || o == store.Barred
+	return tx.marks.Take(m, d.now()), nil
 }
 
 // entity locks l and says which version tx gives it.
