@@ -59,14 +59,7 @@ func (d *database) keptFor(now time.Time) (out []store.Kept) {
 		}
 		return all[consumer]
 	}
-	for _, k := range d.kept {
-		n := of(k.Consumer)
-		count(&n.Keeping, k, now)
-		if k.Call != nil {
-			n.Calls++
-			n.Called = max(n.Called, now.Sub(k.Call.Since))
-		}
-	}
+	d.kept.Count(of, now)
 	for _, q := range d.apart {
 		if !q.Admitted.IsZero() {
 			continue
@@ -83,15 +76,4 @@ func (d *database) keptFor(now time.Time) (out []store.Kept) {
 		out = append(out, *all[consumer])
 	}
 	return out
-}
-
-// count counts k in.
-func count(n *store.Keeping, k keptRow, now time.Time) {
-	if k.Dead != nil {
-		n.Dead++
-		return
-	}
-	n.Parked++
-	n.Bytes += k.bytes()
-	n.Oldest = max(n.Oldest, now.Sub(k.Since))
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/skald-go/skald/store"
 )
@@ -50,23 +51,13 @@ func (d *database) take(a store.Attend) {
 			l = was
 		}
 		if was.Session != a.Session {
-			d.unclaim(a.Consumer, was.Session)
+			d.kept.Unclaim(a.Consumer, was.Session, d.now())
 		}
 		if was.Session != "" && was.Session != a.Session && was.Origin == l.Origin {
 			l.CrashSuspect = was.InFlightEnd
 		}
 		l.Session, l.Stamp, l.At = a.Session, a.Stamp, d.now()
 		d.checkpoints[checkpointKey{a.Consumer, l.Partition}] = l
-	}
-}
-
-// unclaim makes due what a session has in hand.
-func (d *database) unclaim(consumer, sessionID string) {
-	for id, k := range d.kept {
-		if sessionID != "" && k.Consumer == consumer && k.Session == sessionID && k.due.After(d.now()) {
-			k.due = d.now()
-			d.kept[id] = k
-		}
 	}
 }
 
@@ -81,15 +72,16 @@ func (d *database) advance(a store.Attend) {
 }
 
 // rewind checks the guard of r and stages it.
-func (tx *Tx) rewind(r store.Rewind) error {
+func (tx *Tx) rewind(r *store.Rewind) error {
 	key := checkpointKey{r.Consumer, r.Partition}
 	was, there := tx.s.db.checkpoints[key]
 	if !there || was.Origin != r.Origin || was.Position >= 0 && was.Position <= r.Position {
 		return fmt.Errorf("rewind partition %s: %w", r.Partition, store.ErrLost)
 	}
-	tx.keeps = append(tx.keeps, func(d *database) {
+	d := tx.s.db
+	tx.changes = append(tx.changes, func(now time.Time) {
 		s := d.checkpoints[key]
-		s.Position, s.Stamp, s.At = r.Position, r.Stamp, d.now()
+		s.Position, s.Stamp, s.At = r.Position, r.Stamp, now
 		d.checkpoints[key] = s
 	})
 	return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/kept"
 	"github.com/skald-go/skald/store/memstore/internal/mark"
 	"github.com/skald-go/skald/store/memstore/internal/outbox"
 )
@@ -31,7 +32,7 @@ type database struct {
 	marks       *mark.Marks
 	versions    map[entity]int64
 	apart       []store.Quarantined
-	kept        map[mark.Key]keptRow
+	kept        *kept.Messages
 	checkpoints map[checkpointKey]store.Checkpoint
 	kinds       map[kindKey]time.Time // that are handled, and when that was said last
 	consumers   map[string]consumerRow
@@ -47,7 +48,6 @@ type database struct {
 	reserved    map[reservedKey]reservation
 
 	numbered int64 // last number of a message in quarantine
-	places   int64 // last number of a kept message
 }
 
 // acquire locks a row for tx until it ends. It lets go of mu while a rival has the row, until then at most.

@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"time"
 
@@ -51,33 +50,13 @@ func (d *database) heard(consumer string, now time.Time, progress bool) {
 	d.consumers[consumer] = c
 }
 
-// leftKinds lists the types of messages that were left to another build, and wait.
-func (s *Store) leftKinds(ctx context.Context) (out []store.LeftKind, err error) {
-	err = s.enter(ctx, func() error {
-		all, last := map[kindKey]*store.LeftKind{}, map[kindKey]time.Time{}
-		for _, k := range s.db.kept {
-			if k.Dead != nil || !k.First.At.IsZero() || k.Last.At.IsZero() {
-				continue
-			}
-			key := kindKey{k.Consumer, store.Kind{Topic: k.Message.Topic, Type: k.Message.Type}}
-			if all[key] == nil {
-				all[key] = &store.LeftKind{Consumer: key.consumer, Kind: key.Kind, Heard: -1}
-				if at, noted := s.db.kinds[key]; noted {
-					all[key].Heard = s.db.now().Sub(at)
-				}
-			}
-			if all[key].Messages++; !k.Last.At.Before(last[key]) {
-				all[key].Host, last[key] = k.Last.Host, k.Last.At
-			}
+// left lists the types of messages that were left to another build, and wait.
+func (d *database) left() []store.LeftKind {
+	out := d.kept.Left()
+	for i := range out {
+		if at, noted := d.kinds[kindKey{out[i].Consumer, out[i].Kind}]; noted {
+			out[i].Heard = d.now().Sub(at)
 		}
-		for _, one := range all {
-			out = append(out, *one)
-		}
-		return nil
-	})
-	slices.SortFunc(out, func(a, b store.LeftKind) int {
-		return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Topic, b.Topic),
-			cmp.Compare(a.Type, b.Type))
-	})
-	return out, err
+	}
+	return out
 }

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/kept"
 	"github.com/skald-go/skald/store/memstore/internal/mark"
 	"github.com/skald-go/skald/store/memstore/internal/outbox"
 )
@@ -94,7 +95,7 @@ func New(o *Options) *Store {
 		changed: make(chan struct{}),
 		held:    map[lockID]*Tx{}, user: map[string]string{}, marks: mark.New(),
 		versions: map[entity]int64{},
-		kept:     map[mark.Key]keptRow{}, checkpoints: map[checkpointKey]store.Checkpoint{},
+		kept:     kept.New(), checkpoints: map[checkpointKey]store.Checkpoint{},
 		kinds: map[kindKey]time.Time{}, consumers: map[string]consumerRow{}, leases: map[string]lease{},
 		schemas: map[schemaKey]string{},
 		steps:   map[stepKey]stepRow{}, stepFloors: map[stepFloor]time.Time{},

@@ -14,7 +14,10 @@ const defaultLimit = 1000
 // List lists messages that are kept or in quarantine, steps, and sagas.
 func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err error) {
 	if l.Kept != nil {
-		out.Kept, out.KeptTo, err = s.kept(ctx, *l.Kept, cmp.Or(l.Kept.Limit, defaultLimit))
+		err = s.enter(ctx, func() error {
+			out.Kept, out.KeptTo = s.db.kept.List(*l.Kept, cmp.Or(l.Kept.Limit, defaultLimit), s.db.now())
+			return nil
+		})
 	}
 	if err == nil && l.Quarantined != nil {
 		out.Quarantined, err = s.quarantined(ctx, *l.Quarantined)
@@ -78,10 +81,16 @@ func (s *Store) Status(ctx context.Context, q store.StatusQuery) (out store.Stat
 		})
 	}
 	if err == nil && q.Keeping != "" {
-		out.Keeping, err = s.keeping(ctx, q.Keeping)
+		err = s.enter(ctx, func() error {
+			out.Keeping = s.db.kept.Keeping(q.Keeping, s.db.now())
+			return nil
+		})
 	}
 	if err == nil && q.Left {
-		out.Left, err = s.leftKinds(ctx)
+		err = s.enter(ctx, func() error {
+			out.Left = s.db.left()
+			return nil
+		})
 	}
 	if err == nil && q.Retention {
 		out.Retention, err = s.keeps(ctx)

@@ -42,7 +42,7 @@ func (tx *Tx) keepApart(ctx context.Context, e store.Effect, until time.Time) er
 	if q := e.Quarantine; q != nil {
 		one := *q
 		one.Message, one.At = own.Message(q.Message), d.now()
-		tx.apart = append(tx.apart, func(d *database) {
+		tx.changes = append(tx.changes, func(time.Time) {
 			if d.findApart(&one) == nil && d.roomApart(&one) {
 				d.numbered++
 				one.Number = d.numbered
@@ -58,7 +58,7 @@ func (tx *Tx) keepApart(ctx context.Context, e store.Effect, until time.Time) er
 		if was := d.findApart(q); was == nil || was.Admitted.IsZero() || !was.Taken.IsZero() {
 			return fmt.Errorf("take %s from quarantine: %w", q.ID, store.ErrLost)
 		}
-		tx.apart = append(tx.apart, func(d *database) { d.findApart(q).Taken = d.now() })
+		tx.changes = append(tx.changes, func(now time.Time) { d.findApart(q).Taken = now })
 	}
 	if a := e.Admit; a != nil {
 		at := slices.IndexFunc(d.apart,
@@ -70,10 +70,10 @@ func (tx *Tx) keepApart(ctx context.Context, e store.Effect, until time.Time) er
 			tx.admits = map[int64]bool{}
 		}
 		tx.admits[a.Number] = true
-		tx.apart = append(tx.apart, func(d *database) {
+		tx.changes = append(tx.changes, func(now time.Time) {
 			for i := range d.apart {
 				if one := &d.apart[i]; one.Number == a.Number {
-					one.Admitted, one.By, one.Reason = d.now(), a.By, a.Reason
+					one.Admitted, one.By, one.Reason = now, a.By, a.Reason
 				}
 			}
 		})

@@ -7,7 +7,6 @@ import (
 	"github.com/skald-go/skald/internal/belonging"
 	"github.com/skald-go/skald/internal/control"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/memstore/internal/mark"
 	"github.com/skald-go/skald/store/memstore/internal/table"
 )
 
@@ -46,10 +45,7 @@ func (d *database) belongings(consumer string) (b store.Belongings) {
 			}
 		}
 	}
-	for key, k := range d.kept {
-		b.Parked += one(key.Consumer == consumer && k.Dead == nil)
-		b.Dead += one(key.Consumer == consumer && k.Dead != nil)
-	}
+	d.kept.Belonging(consumer, &b)
 	for i := range d.apart {
 		b.Quarantined += one(d.apart[i].Consumer == consumer)
 	}
@@ -75,11 +71,7 @@ func (d *database) belongings(consumer string) (b store.Belongings) {
 // rename moves the rows of all tables. It looks at copies: a map that is written may show what is new.
 func (d *database) rename(was, is string) {
 	d.marks.Rename(was, is)
-	table.Move(d.kept, func(k mark.Key, p keptRow) (mark.Key, keptRow, bool) {
-		of := k.Consumer == was
-		k.Consumer, p.Consumer = is, is
-		return k, p, of
-	})
+	d.kept.Rename(was, is)
 	for i := range d.apart {
 		if d.apart[i].Consumer == was {
 			d.apart[i].Consumer = is

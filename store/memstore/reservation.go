@@ -64,6 +64,7 @@ func (tx *Tx) unreserve(ctx context.Context, r *store.Reservation, until time.Ti
 	if was, taken := tx.s.db.reserved[key]; !taken || was.token != r.Token {
 		return fmt.Errorf("give %s back: %w", r.ID, store.ErrLost)
 	}
-	tx.keeps = append(tx.keeps, func(d *database) { delete(d.reserved, key) })
+	d := tx.s.db
+	tx.changes = append(tx.changes, func(time.Time) { delete(d.reserved, key) })
 	return nil
 }

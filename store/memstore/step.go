@@ -117,7 +117,7 @@ func (tx *Tx) setStep(ctx context.Context, s store.Step, until time.Time) error 
 }
 
 // noteStep notes whose message waits to take a step.
-func (tx *Tx) noteStep(ctx context.Context, k store.Park, until time.Time) error {
+func (tx *Tx) noteStep(ctx context.Context, k *store.Park, until time.Time) error {
 	if k.Step == nil {
 		return nil
 	}
@@ -136,21 +136,10 @@ func (tx *Tx) noteStep(ctx context.Context, k store.Park, until time.Time) error
 	}
 	tx.steps[keyOfStep(*k.Step)] = row
 	if over := row.State == store.StepBarred || row.State == store.StepUndone; over && k.Dead != nil {
-		tx.keeps = append(tx.keeps, func(d *database) {
-			d.letGo(mark.Key{Consumer: k.Consumer, Identity: k.Identity})
-		})
+		id := mark.Key{Consumer: k.Consumer, Identity: k.Identity}
+		tx.changes = append(tx.changes, func(now time.Time) { tx.s.db.kept.LetGo(id, now) })
 	}
 	return nil
-}
-
-// letGo has a dead letter hold nobody whose step is barred or undone: it can do nothing any more.
-func (d *database) letGo(id mark.Key) {
-	k := d.kept[id]
-	dead := *k.Dead
-	dead.BlocksKey = false
-	k.Dead = &dead
-	d.kept[id] = k
-	d.settle(k.turn())
 }
 
 // forgotten tells of a step that nothing is known of whether it may have been forgotten.
@@ -178,7 +167,7 @@ func (d *database) forgetSteps(before time.Time) (n int64) {
 }
 
 func (d *database) forgettable(key stepKey, row stepRow, before time.Time) bool {
-	_, kept := d.kept[mark.Key{Consumer: row.Consumer, Identity: row.Identity}]
+	_, kept := d.kept.Find(mark.Key{Consumer: row.Consumer, Identity: row.Identity})
 	return !kept && d.held[key] == nil && row.State != store.StepCalling && !row.Begun.IsZero() &&
 		row.Begun.Before(before) && row.at.Before(before)
 }

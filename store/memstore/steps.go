@@ -35,9 +35,9 @@ func (d *database) record(row stepRow) store.StepRecord {
 	if r.State != store.StepParked && r.State != store.StepDead {
 		return r
 	}
-	k, kept := d.kept[mark.Key{Consumer: row.Consumer, Identity: row.Identity}]
+	dead, kept := d.kept.Find(mark.Key{Consumer: row.Consumer, Identity: row.Identity})
 	r.Dropped, r.State = !kept, store.StepDead
-	if kept && k.Dead == nil {
+	if kept && !dead {
 		r.State = store.StepParked
 	}
 	return r

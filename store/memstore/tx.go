@@ -29,19 +29,18 @@ type Tx struct {
 	waitsFor *Tx
 	waiters  int // that wait for it
 
-	user   map[string]*string // nil: deleted
-	marks  mark.View
-	steps  map[stepKey]stepRow
-	tracks map[trackedKey]store.Tracked
-	sagas  map[sagaKey]store.Saga
-	given  map[entity]int64
-	rows   []outbox.Row
-	shards []store.Progress
-	kept   []store.Effect // written by a handler, for the unit's Commit
-	apart  []func(*database)
-	admits map[int64]bool    // numbers in quarantine that it admits
-	keeps  []func(*database) // what is kept and audited
-	by     []*Store          // handles that wrote, to be woken
+	user    map[string]*string // nil: deleted
+	marks   mark.View
+	steps   map[stepKey]stepRow
+	tracks  map[trackedKey]store.Tracked
+	sagas   map[sagaKey]store.Saga
+	given   map[entity]int64
+	rows    []outbox.Row
+	shards  []store.Progress
+	said    []store.Effect        // written by a handler, for the unit's Commit
+	admits  map[int64]bool        // numbers in quarantine that it admits
+	changes []func(now time.Time) // what else the commit does, in order
+	by      []*Store              // handles that wrote, to be woken
 }
 
 // begin opens a transaction; mu is held.
@@ -250,14 +249,11 @@ func (tx *Tx) commit() error {
 	maps.Copy(d.tracked, tx.tracks)
 	maps.Copy(d.sagas, tx.sagas)
 	maps.Copy(d.versions, tx.given)
-	for _, f := range tx.apart {
-		f(d)
-	}
 	for _, p := range tx.shards {
 		d.outbox.Report(p, d.now())
 	}
-	for _, f := range tx.keeps {
-		f(d)
+	for _, change := range tx.changes {
+		change(d.now())
 	}
 	if len(tx.rows) > 0 {
 		d.outbox.Publish(tx.rows)

@@ -11,6 +11,7 @@ import (
 	"github.com/skald-go/skald/internal/effects"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/kept"
 	"github.com/skald-go/skald/store/memstore/internal/mark"
 	"github.com/skald-go/skald/store/memstore/internal/own"
 )
@@ -55,13 +56,13 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*Tx], er
 // take does the intake, marks first, each kind in sorted order so that two intakes never wait in a circle.
 func (u *unit) take(ctx context.Context, in store.Intake) error {
 	until := time.Now().Add(u.tx.wait)
-	stands, before := make([]store.Outcome, len(in.Marks)), ahead{} // by what is kept
-	for _, i := range order(in.Marks, byTurn) {
+	stands, before := make([]store.Outcome, len(in.Marks)), kept.Ahead{} // by what is kept
+	for _, i := range order(in.Marks, kept.ByTurn) {
 		if in.Marks[i].KeyOrder == store.Anytime {
 			continue
 		}
 		var err error
-		if stands[i], err = u.tx.turn(ctx, in.Marks[i], before, until); err != nil {
+		if stands[i], err = u.tx.turn(ctx, &in.Marks[i], before, until); err != nil {
 			return err
 		}
 	}
@@ -143,12 +144,12 @@ func (u *unit) Outage(_ context.Context, err error) bool {
 	return u.tx.s.Outage(u.tx.over) || errors.Is(u.tx.failed, store.ErrBusy) && errors.Is(err, store.ErrBusy)
 }
 
-// Commit writes what was kept, then es, then commits.
+// Commit writes what was said, then es, then commits.
 func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	d := u.tx.s.db
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := u.tx.finish(ctx, append(u.tx.kept, es...)); err != nil {
+	if err := u.tx.finish(ctx, append(u.tx.said, es...)); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
 	return nil
@@ -194,7 +195,7 @@ func (tx *Tx) finish(ctx context.Context, es []store.Effect) error {
 // stage checks the guards of e and keeps what it writes for the commit.
 func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error {
 	if e.Mark != nil && e.Mark.KeyOrder != store.Anytime {
-		stands, err := tx.turn(ctx, *e.Mark, nil, until)
+		stands, err := tx.turn(ctx, e.Mark, nil, until)
 		if err != nil {
 			return err
 		}
@@ -246,7 +247,10 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 	if err := tx.moveSaga(ctx, e.Saga, until); err != nil {
 		return err
 	}
-	if err := tx.keep(ctx, e, until); err != nil {
+	if err := tx.keep(ctx, &e, until); err != nil {
+		return err
+	}
+	if err := tx.operate(&e); err != nil {
 		return err
 	}
 	if err := tx.keepApart(ctx, e, until); err != nil {
@@ -305,14 +309,14 @@ func (tx *Tx) say(e store.Effect) error {
 	if !tx.lent {
 		return tx.write(e)
 	}
-	kept := store.Effect{}
+	said := store.Effect{}
 	for i := range e.Rows {
 		if err := complete.Limits(&e.Rows[i]); err != nil {
 			return err
 		}
-		kept.Rows = append(kept.Rows, own.Message(e.Rows[i]))
+		said.Rows = append(said.Rows, own.Message(e.Rows[i]))
 	}
-	tx.kept = append(tx.kept, kept)
+	tx.said = append(tx.said, said)
 	return nil
 }
 
