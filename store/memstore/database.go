@@ -10,6 +10,7 @@ import (
 	"github.com/skald-go/skald/store/memstore/internal/kept"
 	"github.com/skald-go/skald/store/memstore/internal/mark"
 	"github.com/skald-go/skald/store/memstore/internal/outbox"
+	"github.com/skald-go/skald/store/memstore/internal/saga"
 )
 
 type (
@@ -42,8 +43,7 @@ type database struct {
 	steps       map[stepKey]stepRow
 	stepFloors  map[stepFloor]time.Time
 	tracked     map[trackedKey]store.Tracked
-	sagas       map[sagaKey]store.Saga
-	definitions map[definitionKey]store.SagaDefinition
+	sagas       *saga.Sagas
 	schemas     map[schemaKey]string // that payloads were written with
 	reserved    map[reservedKey]reservation
 

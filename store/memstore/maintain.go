@@ -26,7 +26,7 @@ func (s *Store) maintain(ctx context.Context, keep store.Retention) (done store.
 		maps.DeleteFunc(d.reserved,
 			func(_ reservedKey, r reservation) bool { return r.until.Before(now.Add(-24 * time.Hour)) })
 		steps := d.forgetSteps(now.Add(-keep.Steps))
-		done = store.Maintained{Sagas: d.forgetSagas(now.Add(-keep.Sagas)), Steps: steps,
+		done = store.Maintained{Sagas: d.sagas.Forget(now.Add(-keep.Sagas), d.lockedSaga), Steps: steps,
 			Rows: d.outbox.Empty(rows), Marks: d.marks.Forget(marks, now)}
 		return nil
 	})
@@ -46,9 +46,7 @@ func (s *Store) forecast(ctx context.Context, keep store.Retention) (out store.M
 		for key, row := range d.steps {
 			out.Steps += one(d.forgettable(key, row, steps))
 		}
-		for _, s := range d.sagas {
-			out.Sagas += one(d.outlived(&s, now.Add(-keep.Sagas)))
-		}
+		out.Sagas = d.sagas.Leaving(now.Add(-keep.Sagas))
 		return nil
 	})
 	return out, err

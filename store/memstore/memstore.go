@@ -27,6 +27,7 @@ import (
 	"github.com/skald-go/skald/store/memstore/internal/kept"
 	"github.com/skald-go/skald/store/memstore/internal/mark"
 	"github.com/skald-go/skald/store/memstore/internal/outbox"
+	"github.com/skald-go/skald/store/memstore/internal/saga"
 )
 
 // Errors of this driver. Those of every driver are in package store.
@@ -99,8 +100,8 @@ func New(o *Options) *Store {
 		kinds: map[kindKey]time.Time{}, consumers: map[string]consumerRow{}, leases: map[string]lease{},
 		schemas: map[schemaKey]string{},
 		steps:   map[stepKey]stepRow{}, stepFloors: map[stepFloor]time.Time{},
-		tracked: map[trackedKey]store.Tracked{},
-		sagas:   map[sagaKey]store.Saga{}, definitions: map[definitionKey]store.SagaDefinition{},
+		tracked:  map[trackedKey]store.Tracked{},
+		sagas:    saga.New(),
 		reserved: map[reservedKey]reservation{},
 	}
 	return d.session()

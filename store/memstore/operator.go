@@ -29,10 +29,17 @@ func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err e
 		out.Tracked, err = s.tracked(ctx, *l.Tracked)
 	}
 	if err == nil && l.Sagas != nil {
-		out.Sagas, out.SagasTo, err = s.sagas(ctx, *l.Sagas, cmp.Or(l.Sagas.Limit, defaultLimit))
+		err = s.enter(ctx, func() error {
+			out.Sagas, out.SagasTo = s.db.sagas.List(*l.Sagas, cmp.Or(l.Sagas.Limit, defaultLimit),
+				s.db.now())
+			return nil
+		})
 	}
 	if err == nil && l.Definitions {
-		out.Definitions, err = s.listDefinitions(ctx)
+		err = s.enter(ctx, func() error {
+			out.Definitions = s.db.sagas.Definitions()
+			return nil
+		})
 	}
 	if err == nil && l.Payloads {
 		err = s.enter(ctx, func() error {
@@ -102,7 +109,10 @@ func (s *Store) Status(ctx context.Context, q store.StatusQuery) (out store.Stat
 		})
 	}
 	if err == nil && q.Sagas {
-		err = s.countSagas(ctx, &out.Backlog)
+		err = s.enter(ctx, func() error {
+			out.Sagas, out.Tracked = s.db.sagas.Count(s.db.now()), s.db.countTracked()
+			return nil
+		})
 	}
 	return out, err
 }

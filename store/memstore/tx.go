@@ -11,6 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore/internal/mark"
 	"github.com/skald-go/skald/store/memstore/internal/outbox"
+	"github.com/skald-go/skald/store/memstore/internal/saga"
 )
 
 // A Tx is a transaction. Beside what Skald writes into it, it has a small table of the user's own: keys and
@@ -33,7 +34,7 @@ type Tx struct {
 	marks   mark.View
 	steps   map[stepKey]stepRow
 	tracks  map[trackedKey]store.Tracked
-	sagas   map[sagaKey]store.Saga
+	sagas   saga.View
 	given   map[entity]int64
 	rows    []outbox.Row
 	shards  []store.Progress
@@ -47,7 +48,7 @@ type Tx struct {
 func (s *Store) begin() *Tx {
 	tx := &Tx{s: s, wait: s.db.wait, user: map[string]*string{}, marks: s.db.marks.View(),
 		steps:  map[stepKey]stepRow{},
-		tracks: map[trackedKey]store.Tracked{}, sagas: map[sagaKey]store.Saga{}, given: map[entity]int64{}}
+		tracks: map[trackedKey]store.Tracked{}, sagas: s.db.sagas.View(), given: map[entity]int64{}}
 	if s.killed {
 		tx.over = ErrKilled
 		return tx
@@ -247,7 +248,7 @@ func (tx *Tx) commit() error {
 	tx.marks.Commit()
 	maps.Copy(d.steps, tx.steps)
 	maps.Copy(d.tracked, tx.tracks)
-	maps.Copy(d.sagas, tx.sagas)
+	tx.sagas.Commit()
 	maps.Copy(d.versions, tx.given)
 	for _, p := range tx.shards {
 		d.outbox.Report(p, d.now())
@@ -258,7 +259,7 @@ func (tx *Tx) commit() error {
 	if len(tx.rows) > 0 {
 		d.outbox.Publish(tx.rows)
 	}
-	if len(tx.rows)+len(tx.sagas) > 0 {
+	if len(tx.rows) > 0 || tx.sagas.Written() {
 		for _, s := range append(tx.by, tx.s) {
 			s.wake()
 		}

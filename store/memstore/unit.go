@@ -14,6 +14,7 @@ import (
 	"github.com/skald-go/skald/store/memstore/internal/kept"
 	"github.com/skald-go/skald/store/memstore/internal/mark"
 	"github.com/skald-go/skald/store/memstore/internal/own"
+	"github.com/skald-go/skald/store/memstore/internal/saga"
 )
 
 var errOther = errors.New("the transaction is of another database")
@@ -98,7 +99,7 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 			return err
 		}
 	}
-	for _, i := range order(in.Sagas, byRef) {
+	for _, i := range order(in.Sagas, saga.ByRef) {
 		var err error
 		if u.found.Sagas[i], err = u.tx.standsSaga(ctx, in.Sagas[i], until); err != nil {
 			return err
