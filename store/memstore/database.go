@@ -11,6 +11,7 @@ import (
 	"github.com/skald-go/skald/store/memstore/internal/mark"
 	"github.com/skald-go/skald/store/memstore/internal/outbox"
 	"github.com/skald-go/skald/store/memstore/internal/saga"
+	"github.com/skald-go/skald/store/memstore/internal/step"
 )
 
 type (
@@ -40,8 +41,7 @@ type database struct {
 	audit       []store.Audit
 	leases      map[string]lease
 	keeps       store.Retention // that Maintain last went by
-	steps       map[stepKey]stepRow
-	stepFloors  map[stepFloor]time.Time
+	steps       *step.Steps
 	tracked     map[trackedKey]store.Tracked
 	sagas       *saga.Sagas
 	schemas     map[schemaKey]string // that payloads were written with

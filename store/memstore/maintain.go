@@ -25,7 +25,7 @@ func (s *Store) maintain(ctx context.Context, keep store.Retention) (done store.
 			func(q store.Quarantined) bool { return !q.Taken.IsZero() && q.Taken.Before(marks) })
 		maps.DeleteFunc(d.reserved,
 			func(_ reservedKey, r reservation) bool { return r.until.Before(now.Add(-24 * time.Hour)) })
-		steps := d.forgetSteps(now.Add(-keep.Steps))
+		steps := d.steps.Forget(now.Add(-keep.Steps), d.kept.Find, d.lockedStep)
 		done = store.Maintained{Sagas: d.sagas.Forget(now.Add(-keep.Sagas), d.lockedSaga), Steps: steps,
 			Rows: d.outbox.Empty(rows), Marks: d.marks.Forget(marks, now)}
 		return nil
@@ -43,9 +43,7 @@ func (s *Store) forecast(ctx context.Context, keep store.Retention) (out store.M
 		rows, marks, steps := now.Add(-keep.Outbox), now.Add(-keep.Marks), now.Add(-keep.Steps)
 		out.Rows = d.outbox.Leaving(rows)
 		out.Marks = d.marks.Leaving(marks, now)
-		for key, row := range d.steps {
-			out.Steps += one(d.forgettable(key, row, steps))
-		}
+		out.Steps = d.steps.Leaving(steps, d.kept.Find, d.lockedStep)
 		out.Sagas = d.sagas.Leaving(now.Add(-keep.Sagas))
 		return nil
 	})

@@ -28,6 +28,7 @@ import (
 	"github.com/skald-go/skald/store/memstore/internal/mark"
 	"github.com/skald-go/skald/store/memstore/internal/outbox"
 	"github.com/skald-go/skald/store/memstore/internal/saga"
+	"github.com/skald-go/skald/store/memstore/internal/step"
 )
 
 // Errors of this driver. Those of every driver are in package store.
@@ -98,8 +99,8 @@ func New(o *Options) *Store {
 		versions: map[entity]int64{},
 		kept:     kept.New(), checkpoints: map[checkpointKey]store.Checkpoint{},
 		kinds: map[kindKey]time.Time{}, consumers: map[string]consumerRow{}, leases: map[string]lease{},
-		schemas: map[schemaKey]string{},
-		steps:   map[stepKey]stepRow{}, stepFloors: map[stepFloor]time.Time{},
+		schemas:  map[schemaKey]string{},
+		steps:    step.New(),
 		tracked:  map[trackedKey]store.Tracked{},
 		sagas:    saga.New(),
 		reserved: map[reservedKey]reservation{},

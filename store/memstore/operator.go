@@ -23,7 +23,10 @@ func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err e
 		out.Quarantined, err = s.quarantined(ctx, *l.Quarantined)
 	}
 	if err == nil && l.Steps != nil {
-		out.Steps, err = s.steps(ctx, *l.Steps)
+		err = s.enter(ctx, func() error {
+			out.Steps = s.db.steps.List(l.Steps, s.db.kept.Find, cmp.Or(l.Steps.Limit, defaultLimit))
+			return nil
+		})
 	}
 	if err == nil && l.Tracked != nil {
 		out.Tracked, err = s.tracked(ctx, *l.Tracked)

@@ -49,12 +49,7 @@ func (d *database) belongings(consumer string) (b store.Belongings) {
 	for i := range d.apart {
 		b.Quarantined += one(d.apart[i].Consumer == consumer)
 	}
-	for key := range d.steps {
-		b.Steps += one(key.consumer == consumer)
-	}
-	for key := range d.stepFloors {
-		b.Floors += one(key.consumer == consumer)
-	}
+	d.steps.Belonging(consumer, &b)
 	for key, at := range d.kinds {
 		if key.consumer == consumer {
 			b.Types++
@@ -77,14 +72,7 @@ func (d *database) rename(was, is string) {
 			d.apart[i].Consumer = is
 		}
 	}
-	table.Move(d.steps, func(k stepKey, s stepRow) (stepKey, stepRow, bool) {
-		of := k.consumer == was
-		k.consumer, s.Consumer = is, is
-		return k, s, of
-	})
-	table.Move(d.stepFloors, func(k stepFloor, at time.Time) (stepFloor, time.Time, bool) {
-		return stepFloor{is, k.name}, at, k.consumer == was
-	})
+	d.steps.Rename(was, is)
 	table.Move(d.checkpoints,
 		func(k checkpointKey, s store.Checkpoint) (checkpointKey, store.Checkpoint, bool) {
 			return checkpointKey{is, k.partition}, s, k.consumer == was

@@ -12,6 +12,7 @@ import (
 	"github.com/skald-go/skald/store/memstore/internal/mark"
 	"github.com/skald-go/skald/store/memstore/internal/outbox"
 	"github.com/skald-go/skald/store/memstore/internal/saga"
+	"github.com/skald-go/skald/store/memstore/internal/step"
 )
 
 // A Tx is a transaction. Beside what Skald writes into it, it has a small table of the user's own: keys and
@@ -32,7 +33,7 @@ type Tx struct {
 
 	user    map[string]*string // nil: deleted
 	marks   mark.View
-	steps   map[stepKey]stepRow
+	steps   step.View
 	tracks  map[trackedKey]store.Tracked
 	sagas   saga.View
 	given   map[entity]int64
@@ -47,7 +48,7 @@ type Tx struct {
 // begin opens a transaction; mu is held.
 func (s *Store) begin() *Tx {
 	tx := &Tx{s: s, wait: s.db.wait, user: map[string]*string{}, marks: s.db.marks.View(),
-		steps:  map[stepKey]stepRow{},
+		steps:  s.db.steps.View(),
 		tracks: map[trackedKey]store.Tracked{}, sagas: s.db.sagas.View(), given: map[entity]int64{}}
 	if s.killed {
 		tx.over = ErrKilled
@@ -246,7 +247,7 @@ func (tx *Tx) commit() error {
 		}
 	}
 	tx.marks.Commit()
-	maps.Copy(d.steps, tx.steps)
+	tx.steps.Commit()
 	maps.Copy(d.tracked, tx.tracks)
 	tx.sagas.Commit()
 	maps.Copy(d.versions, tx.given)

@@ -15,6 +15,7 @@ import (
 	"github.com/skald-go/skald/store/memstore/internal/mark"
 	"github.com/skald-go/skald/store/memstore/internal/own"
 	"github.com/skald-go/skald/store/memstore/internal/saga"
+	"github.com/skald-go/skald/store/memstore/internal/step"
 )
 
 var errOther = errors.New("the transaction is of another database")
@@ -87,9 +88,9 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 			u.tx.marks.Undo(mark.KeyOf(&in.Marks[i]))
 		}
 	}
-	for _, i := range order(in.Steps, byStep) {
+	for _, i := range order(in.Steps, step.ByKey) {
 		var err error
-		if u.found.Steps[i], err = u.tx.step(ctx, in.Steps[i], until); err != nil {
+		if u.found.Steps[i], err = u.tx.step(ctx, &in.Steps[i], until); err != nil {
 			return err
 		}
 	}
@@ -219,7 +220,7 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 		}
 	}
 	if e.Step != nil {
-		if err := tx.setStep(ctx, *e.Step, until); err != nil {
+		if err := tx.setStep(ctx, e.Step, until); err != nil {
 			return err
 		}
 	}
