@@ -7,11 +7,16 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/audit"
+	"github.com/skald-go/skald/store/memstore/internal/consumer"
 	"github.com/skald-go/skald/store/memstore/internal/kept"
 	"github.com/skald-go/skald/store/memstore/internal/mark"
 	"github.com/skald-go/skald/store/memstore/internal/outbox"
+	"github.com/skald-go/skald/store/memstore/internal/quarantine"
+	"github.com/skald-go/skald/store/memstore/internal/reservation"
 	"github.com/skald-go/skald/store/memstore/internal/saga"
 	"github.com/skald-go/skald/store/memstore/internal/step"
+	"github.com/skald-go/skald/store/memstore/internal/tracked"
 )
 
 type (
@@ -23,31 +28,27 @@ type (
 // database is what outlives processes. All of it is guarded by mu.
 type database struct {
 	mu      sync.Mutex
-	id      string
+	id      string // its own, in snapshots and as the key of fingerprints
 	now     func() time.Time
 	wait    time.Duration
 	changed chan struct{} // closed when a transaction ends
 	held    map[lockID]*Tx
 
-	user        map[string]string
-	outbox      *outbox.Outbox
-	marks       *mark.Marks
-	versions    map[entity]int64
-	apart       []store.Quarantined
-	kept        *kept.Messages
-	checkpoints map[checkpointKey]store.Checkpoint
-	kinds       map[kindKey]time.Time // that are handled, and when that was said last
-	consumers   map[string]consumerRow
-	audit       []store.Audit
-	leases      map[string]lease
-	keeps       store.Retention // that Maintain last went by
-	steps       *step.Steps
-	tracked     map[trackedKey]store.Tracked
-	sagas       *saga.Sagas
-	schemas     map[schemaKey]string // that payloads were written with
-	reserved    map[reservedKey]reservation
-
-	numbered int64 // last number of a message in quarantine
+	user         map[string]string
+	versions     map[entity]int64
+	outbox       *outbox.Outbox
+	marks        *mark.Marks
+	kept         *kept.Messages
+	quarantine   quarantine.Quarantine
+	reservations *reservation.Reservations
+	steps        *step.Steps
+	sagas        *saga.Sagas
+	tracked      *tracked.Sagas
+	consumers    *consumer.Consumers
+	audit        audit.Log
+	schemas      map[schemaKey]string // that payloads were written with
+	leases       map[string]lease
+	keeps        store.Retention // that Maintain last went by
 }
 
 // acquire locks a row for tx until it ends. It lets go of mu while a rival has the row, until then at most.

@@ -3,8 +3,6 @@ package memstore
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/skald-go/skald/internal/retention"
@@ -21,10 +19,8 @@ func (s *Store) maintain(ctx context.Context, keep store.Retention) (done store.
 		d.keeps = keep
 		now := d.now()
 		rows, marks := now.Add(-keep.Outbox), now.Add(-keep.Marks)
-		d.apart = slices.DeleteFunc(d.apart,
-			func(q store.Quarantined) bool { return !q.Taken.IsZero() && q.Taken.Before(marks) })
-		maps.DeleteFunc(d.reserved,
-			func(_ reservedKey, r reservation) bool { return r.until.Before(now.Add(-24 * time.Hour)) })
+		d.quarantine.Forget(marks)
+		d.reservations.Forget(now.Add(-24 * time.Hour))
 		steps := d.steps.Forget(now.Add(-keep.Steps), d.kept.Find, d.lockedStep)
 		done = store.Maintained{Sagas: d.sagas.Forget(now.Add(-keep.Sagas), d.lockedSaga), Steps: steps,
 			Rows: d.outbox.Empty(rows), Marks: d.marks.Forget(marks, now)}
@@ -48,22 +44,6 @@ func (s *Store) forecast(ctx context.Context, keep store.Retention) (out store.M
 		return nil
 	})
 	return out, err
-}
-
-func one(so bool) int64 {
-	if so {
-		return 1
-	}
-	return 0
-}
-
-// keeps tells what retention Maintain last went by.
-func (s *Store) keeps(ctx context.Context) (keep store.Retention, err error) {
-	err = s.enter(ctx, func() error {
-		keep = s.db.keeps
-		return nil
-	})
-	return keep, err
 }
 
 // A lease is whose something is, and until when.

@@ -24,11 +24,14 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/consumer"
 	"github.com/skald-go/skald/store/memstore/internal/kept"
 	"github.com/skald-go/skald/store/memstore/internal/mark"
 	"github.com/skald-go/skald/store/memstore/internal/outbox"
+	"github.com/skald-go/skald/store/memstore/internal/reservation"
 	"github.com/skald-go/skald/store/memstore/internal/saga"
 	"github.com/skald-go/skald/store/memstore/internal/step"
+	"github.com/skald-go/skald/store/memstore/internal/tracked"
 )
 
 // Errors of this driver. Those of every driver are in package store.
@@ -92,18 +95,13 @@ func New(o *Options) *Store {
 	}
 	id := rand.Text()
 	d := &database{
-		id: id, outbox: outbox.New(id, opt.Source, min(opt.Shards, store.Buckets)),
-		now: opt.Now, wait: cmp.Or(opt.Wait, defaultWait),
-		changed: make(chan struct{}),
-		held:    map[lockID]*Tx{}, user: map[string]string{}, marks: mark.New(),
-		versions: map[entity]int64{},
-		kept:     kept.New(), checkpoints: map[checkpointKey]store.Checkpoint{},
-		kinds: map[kindKey]time.Time{}, consumers: map[string]consumerRow{}, leases: map[string]lease{},
-		schemas:  map[schemaKey]string{},
-		steps:    step.New(),
-		tracked:  map[trackedKey]store.Tracked{},
-		sagas:    saga.New(),
-		reserved: map[reservedKey]reservation{},
+		id: id, now: opt.Now, wait: cmp.Or(opt.Wait, defaultWait),
+		changed: make(chan struct{}), held: map[lockID]*Tx{},
+		user: map[string]string{}, versions: map[entity]int64{},
+		outbox: outbox.New(id, opt.Source, min(opt.Shards, store.Buckets)),
+		marks:  mark.New(), kept: kept.New(), reservations: reservation.New(),
+		steps: step.New(), sagas: saga.New(), tracked: tracked.New(), consumers: consumer.New(),
+		schemas: map[schemaKey]string{}, leases: map[string]lease{},
 	}
 	return d.session()
 }

@@ -55,7 +55,7 @@ func (s *Store) Recover(ctx context.Context, note *store.Audit) (done store.Reco
 	err = s.enter(ctx, func() error {
 		done = s.db.outbox.Recover(note == nil)
 		if done.Moved != "" && note != nil {
-			s.db.note(*note)
+			s.db.audit.Note(*note, s.db.now())
 			s.wake()
 		}
 		return nil

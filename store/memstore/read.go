@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"maps"
-	"slices"
 
 	"github.com/skald-go/skald/store"
 )
@@ -65,5 +64,5 @@ func (s *Store) Open() int {
 func (s *Store) AuditLog() []store.Audit {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
-	return slices.Clone(s.db.audit)
+	return s.db.audit.Rows()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-go/skald/store/memstore/internal/outbox"
 	"github.com/skald-go/skald/store/memstore/internal/saga"
 	"github.com/skald-go/skald/store/memstore/internal/step"
+	"github.com/skald-go/skald/store/memstore/internal/tracked"
 )
 
 // A Tx is a transaction. Beside what Skald writes into it, it has a small table of the user's own: keys and
@@ -34,7 +35,7 @@ type Tx struct {
 	user    map[string]*string // nil: deleted
 	marks   mark.View
 	steps   step.View
-	tracks  map[trackedKey]store.Tracked
+	tracks  tracked.View
 	sagas   saga.View
 	given   map[entity]int64
 	rows    []outbox.Row
@@ -49,7 +50,7 @@ type Tx struct {
 func (s *Store) begin() *Tx {
 	tx := &Tx{s: s, wait: s.db.wait, user: map[string]*string{}, marks: s.db.marks.View(),
 		steps:  s.db.steps.View(),
-		tracks: map[trackedKey]store.Tracked{}, sagas: s.db.sagas.View(), given: map[entity]int64{}}
+		tracks: s.db.tracked.View(), sagas: s.db.sagas.View(), given: map[entity]int64{}}
 	if s.killed {
 		tx.over = ErrKilled
 		return tx
@@ -248,7 +249,7 @@ func (tx *Tx) commit() error {
 	}
 	tx.marks.Commit()
 	tx.steps.Commit()
-	maps.Copy(d.tracked, tx.tracks)
+	tx.tracks.Commit()
 	tx.sagas.Commit()
 	maps.Copy(d.versions, tx.given)
 	for _, p := range tx.shards {

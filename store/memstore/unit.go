@@ -55,6 +55,22 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*Tx], er
 	return u, nil
 }
 
+// Enter takes in within a transaction of the caller's own.
+func (s *Store) Enter(ctx context.Context, tx *Tx, in store.Intake) (store.Found, error) {
+	u := &unit{tx: tx}
+	if len(in.Settings) > 0 {
+		return u.found, fmt.Errorf("enter: %w", store.ErrNoSettings)
+	}
+	if tx.s.db != s.db {
+		return u.found, errOther
+	}
+	err := tx.do(func(*database) error { return u.take(ctx, in) })
+	if err != nil {
+		return u.found, fmt.Errorf("enter: %w", err)
+	}
+	return u.found, nil
+}
+
 // take does the intake, marks first, each kind in sorted order so that two intakes never wait in a circle.
 func (u *unit) take(ctx context.Context, in store.Intake) error {
 	until := time.Now().Add(u.tx.wait)
@@ -107,18 +123,6 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 		}
 	}
 	return nil
-}
-
-// mark inserts m unless it is there, and says what it found.
-func (tx *Tx) mark(ctx context.Context, m store.Mark, until time.Time) (store.Verdict, error) {
-	if !mark.Storable(m.As) {
-		return store.Verdict{}, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
-	}
-	d := tx.s.db
-	if err := d.acquire(ctx, tx, mark.KeyOf(&m), until); err != nil {
-		return store.Verdict{}, fmt.Errorf("mark: %w", err)
-	}
-	return tx.marks.Take(m, d.now()), nil
 }
 
 // entity locks l and says which version tx gives it.
@@ -255,7 +259,10 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 	if err := tx.operate(&e); err != nil {
 		return err
 	}
-	if err := tx.keepApart(ctx, e, until); err != nil {
+	if err := tx.unreserve(ctx, e.Reservation, until); err != nil {
+		return err
+	}
+	if err := tx.keepApart(ctx, &e, until); err != nil {
 		return err
 	}
 	return tx.write(e)

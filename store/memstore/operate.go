@@ -10,18 +10,14 @@ import (
 // operate checks and stages what an operator does beside kept messages.
 func (tx *Tx) operate(e *store.Effect) error {
 	d := tx.s.db
-	if e.Rewind != nil {
-		if err := tx.rewind(e.Rewind); err != nil {
+	if r := e.Rewind; r != nil {
+		if err := d.consumers.Rewindable(r); err != nil {
 			return err
 		}
+		tx.changes = append(tx.changes, func(now time.Time) { d.consumers.Rewind(r, now) })
 	}
 	if c := e.Control; c != nil {
-		tx.changes = append(tx.changes, func(now time.Time) {
-			for _, s := range c.Checkpoints {
-				s.At = now
-				d.checkpoints[checkpointKey{c.Consumer, s.Partition}] = s
-			}
-		})
+		tx.changes = append(tx.changes, func(now time.Time) { d.consumers.Control(c, now) })
 	}
 	if r := e.DropDeferred; r != nil {
 		if !d.outbox.Refused(r.ID) {
@@ -30,8 +26,7 @@ func (tx *Tx) operate(e *store.Effect) error {
 		tx.changes = append(tx.changes, func(time.Time) { d.outbox.Drop(r.ID) })
 	}
 	if e.Audit != nil {
-		a := *e.Audit
-		tx.changes = append(tx.changes, func(time.Time) { d.note(a) })
+		tx.changes = append(tx.changes, func(now time.Time) { d.audit.Note(*e.Audit, now) })
 	}
 	return nil
 }
