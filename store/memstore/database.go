@@ -25,7 +25,8 @@ type (
 	lockID any
 )
 
-// database is what outlives processes. All of it is guarded by mu.
+// database is what outlives processes. All of it is guarded by mu. The packages in internal are its data,
+// each with its rules; locks, waiting and transactions are here.
 type database struct {
 	mu      sync.Mutex
 	id      string // its own, in snapshots and as the key of fingerprints
