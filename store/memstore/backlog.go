@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"time"
@@ -9,80 +8,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// backlog tells what is not published yet.
-func (s *Store) backlog(ctx context.Context) (b store.Backlog, err error) {
-	err = s.enter(ctx, func() error {
-		b = s.db.backlog()
-		return nil
-	})
-	return b, err
-}
-
-func (d *database) backlog() store.Backlog {
+// backlog tells what is not published, what is kept, and how consumers and relays get on.
+func (d *database) backlog() (b store.Backlog) {
 	now := d.now()
-	b := store.Backlog{Source: d.source, Deferred: int64(len(d.aside))}
-	for _, r := range d.rows {
-		b.Retained = max(b.Retained, now.Sub(r.at))
-		if _, aside := d.aside[r.Seq]; aside || d.passed(d.shards[d.shardOf(r.Bucket)], r) {
-			continue
-		}
-		b.Pending++
-		b.Oldest = max(b.Oldest, now.Sub(r.Time)) // as the writer has it
-	}
-	for _, l := range d.shards {
-		if sessionID, ok := d.sessions[l.owner]; !ok || sessionID.id != l.sessionID ||
-			!sessionID.until.After(now) {
-			b.Free++
-		}
-	}
-	b.Kept = d.keptFor(now)
-	d.standing(&b, now)
-	b.Reserved = d.reservedCounts(now)
+	d.outbox.Count(&b, now)
+	b.Kept, b.Consumers = d.keptFor(now), d.consumers.List(now)
+	b.Reserved = d.reservations.Count(now)
 	return b
-}
-
-func (d *database) reservedCounts(now time.Time) (out []store.ReservedCounts) {
-	all := map[string]store.ReservedCounts{}
-	for key, r := range d.reserved {
-		n := all[key.consumer]
-		if r.until.After(now) {
-			n.Held++
-		} else {
-			n.Expired++
-		}
-		all[key.consumer] = n
-	}
-	for _, consumer := range slices.Sorted(maps.Keys(all)) {
-		n := all[consumer]
-		n.Consumer = consumer
-		out = append(out, n)
-	}
-	return out
-}
-
-// standing adds how consumers and relays get on.
-func (d *database) standing(b *store.Backlog, now time.Time) {
-	topics, relays := map[string][]string{}, map[string]time.Duration{}
-	for k := range d.kinds {
-		topics[k.consumer] = append(topics[k.consumer], k.Topic)
-	}
-	for _, name := range slices.Sorted(maps.Keys(d.consumers)) {
-		c, of := d.consumers[name], topics[name]
-		slices.Sort(of)
-		b.Consumers = append(b.Consumers, store.Consumer{Name: name, Topics: slices.Compact(of),
-			Heard: now.Sub(c.heard), Progress: now.Sub(c.progress)})
-	}
-	for _, l := range d.shards {
-		if l.owner == "" {
-			continue
-		}
-		if age, known := relays[l.owner]; !known || now.Sub(l.changed) < age {
-			relays[l.owner] = now.Sub(l.changed)
-		}
-	}
-	for _, owner := range slices.Sorted(maps.Keys(relays)) {
-		b.Relays = append(b.Relays, store.RelayProgress{Owner: owner, Progress: relays[owner]})
-	}
 }
 
 // keptFor is what is kept for each consumer that something is kept for.
@@ -94,39 +26,10 @@ func (d *database) keptFor(now time.Time) (out []store.Kept) {
 		}
 		return all[consumer]
 	}
-	for _, k := range d.kept {
-		n := of(k.Consumer)
-		count(&n.Keeping, k, now)
-		if k.Call != nil {
-			n.Calls++
-			n.Called = max(n.Called, now.Sub(k.Call.Since))
-		}
-	}
-	for _, q := range d.apart {
-		if !q.Admitted.IsZero() {
-			continue
-		}
-		k := of(q.Consumer)
-		k.Apart = max(k.Apart, now.Sub(q.At))
-		if q.Why == store.Conflict {
-			k.Conflicts++
-		} else {
-			k.TooOld++
-		}
-	}
+	d.kept.Count(of, now)
+	d.quarantine.Count(of, now)
 	for _, consumer := range slices.Sorted(maps.Keys(all)) {
 		out = append(out, *all[consumer])
 	}
 	return out
-}
-
-// count counts k in.
-func count(n *store.Keeping, k keptRow, now time.Time) {
-	if k.Dead != nil {
-		n.Dead++
-		return
-	}
-	n.Parked++
-	n.Bytes += k.bytes()
-	n.Oldest = max(n.Oldest, now.Sub(k.Since))
 }

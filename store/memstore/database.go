@@ -7,70 +7,49 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/audit"
+	"github.com/skald-go/skald/store/memstore/internal/consumer"
+	"github.com/skald-go/skald/store/memstore/internal/kept"
+	"github.com/skald-go/skald/store/memstore/internal/mark"
+	"github.com/skald-go/skald/store/memstore/internal/outbox"
+	"github.com/skald-go/skald/store/memstore/internal/quarantine"
+	"github.com/skald-go/skald/store/memstore/internal/reservation"
+	"github.com/skald-go/skald/store/memstore/internal/saga"
+	"github.com/skald-go/skald/store/memstore/internal/step"
+	"github.com/skald-go/skald/store/memstore/internal/tracked"
 )
 
 type (
-	markKey struct {
-		consumer string
-		store.Identity
-	}
-	markRow struct {
-		store.Mark
-		answered bool
-		arrival  int64
-		at       time.Time // when it came, or was written, if that is later
-		until    time.Time // it stands; zero: as long as marks are kept
-	}
 	entity struct{ space, key string }
-	// lockID is a row: a markKey, an entity, or the key (a string) of a row in the user's table.
+	// lockID is a row: a mark.Key, an entity, or the key (a string) of a row in the user's table.
 	lockID any
-	row    struct {
-		store.Row
-		commit int64 // the number of the commit that made it visible
-		at     time.Time
-	}
 )
 
-// database is what outlives processes. All of it is guarded by mu.
+// database is what outlives processes. All of it is guarded by mu. The packages in internal are its data,
+// each with its rules; locks, waiting and transactions are here.
 type database struct {
 	mu      sync.Mutex
-	id      string // of this database, in its ticks
-	source  string
+	id      string // its own, in snapshots and as the key of fingerprints
 	now     func() time.Time
 	wait    time.Duration
 	changed chan struct{} // closed when a transaction ends
 	held    map[lockID]*Tx
 
-	user        map[string]string
-	marks       map[markKey]markRow
-	versions    map[entity]int64
-	floors      map[string]time.Time // of consumers: the latest mark that was forgotten
-	apart       []store.Quarantined
-	rows        []row // visible ones, by Seq
-	aside       map[int64]asideRow
-	kept        map[markKey]keptRow
-	checkpoints map[checkpointKey]store.Checkpoint
-	kinds       map[kindKey]time.Time // that are handled, and when that was said last
-	consumers   map[string]consumerRow
-	audit       []store.Audit
-	shards      []shardRow
-	sessions    map[string]sessionID // of relays, by owner
-	leases      map[string]lease
-	keeps       store.Retention // that Maintain last went by
-	moved       string          // what must not be, as it was seen; "": all is well
-	steps       map[stepKey]stepRow
-	stepFloors  map[stepFloor]time.Time
-	tracked     map[trackedKey]store.Tracked
-	sagas       map[sagaKey]store.Saga
-	definitions map[definitionKey]store.SagaDefinition
-	schemas     map[schemaKey]string // that payloads were written with
-	reserved    map[reservedKey]reservation
-
-	seq      int64 // last number drawn for a row
-	arrival  int64 // last number drawn for a mark
-	numbered int64 // last number of a message in quarantine
-	places   int64 // last number of a kept message
-	commits  int64 // number of the last commit that made rows visible
+	user         map[string]string
+	versions     map[entity]int64
+	outbox       *outbox.Outbox
+	marks        *mark.Marks
+	kept         *kept.Messages
+	quarantine   quarantine.Quarantine
+	reservations *reservation.Reservations
+	steps        *step.Steps
+	sagas        *saga.Sagas
+	tracked      *tracked.Sagas
+	consumers    *consumer.Consumers
+	audit        audit.Log
+	schemas      map[schemaKey]string // that payloads were written with
+	leases       map[string]lease
+	keeps        store.Retention // that Maintain last went by
 }
 
 // acquire locks a row for tx until it ends. It lets go of mu while a rival has the row, until then at most.

@@ -2,79 +2,35 @@ package memstore
 
 import (
 	"cmp"
-	"context"
-	"maps"
 	"slices"
 
 	"github.com/skald-go/skald/store"
 )
 
 // locks lists entities that transactions have locked, and keys that are reserved.
-func (s *Store) locks(ctx context.Context, q store.LockQuery) (out store.Locks, err error) {
-	out.Told = true
-	limit := cmp.Or(q.Limit, defaultLimit)
-	err = s.enter(ctx, func() error {
-		d := s.db
-		for l, tx := range d.held {
-			if e, ok := l.(entity); ok && tx.over == nil {
-				out.Entities = append(out.Entities,
-					store.LockedEntity{Lock: store.Lock{Space: e.space, Key: e.key, Version: d.versions[e]},
-						Holder: "a transaction of this process", Since: d.now().Sub(tx.began),
-						Waiting: tx.waiters})
-			}
-		}
-		if q.Entity != nil && !slices.ContainsFunc(out.Entities,
-			func(e store.LockedEntity) bool { return e.Space == q.Entity.Space && e.Key == q.Entity.Key }) {
-			if version := d.versions[entity{q.Entity.Space, q.Entity.Key}]; version > 0 {
-				out.Entities = append(out.Entities,
-					store.LockedEntity{Lock: store.Lock{Space: q.Entity.Space, Key: q.Entity.Key,
-						Version: version}})
-			}
-		}
-		for key, r := range d.reserved {
-			if q.Consumer == "" || q.Consumer == key.consumer {
-				out.Reserved = append(out.Reserved, store.ReservedKey{Consumer: key.consumer,
-					Identity: key.Identity, Since: d.now().Sub(r.at), Left: max(r.until.Sub(d.now()), 0)})
-			}
-		}
-		return nil
-	})
-	slices.SortFunc(out.Entities, func(a, b store.LockedEntity) int {
-		return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))
-	})
-	slices.SortFunc(out.Reserved, func(a, b store.ReservedKey) int {
-		return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Source, b.Source),
-			cmp.Compare(a.ID, b.ID))
-	})
-	out.Entities, out.Reserved = out.Entities[:min(limit, len(out.Entities))],
-		out.Reserved[:min(limit, len(out.Reserved))]
-	return out, err
+func (d *database) locks(q *store.LockQuery, limit int) store.Locks {
+	return store.Locks{Told: true, Entities: d.lockedEntities(q, limit),
+		Reserved: d.reservations.List(q.Consumer, limit, d.now())}
 }
 
-// waiting lists rows that are not published.
-func (s *Store) waiting(ctx context.Context, most int) (out []store.WaitingRow, err error) {
-	err = s.enter(ctx, func() error {
-		d := s.db
-		row := func(r *store.Row) store.WaitingRow {
-			return store.WaitingRow{Seq: r.Seq, Shard: d.shardOf(r.Bucket), ID: r.ID, Topic: r.Topic,
-				Type: r.Type, Key: slices.Clone(r.Key),
-				Written: r.Time, Age: max(d.now().Sub(r.Time), 0)}
+func (d *database) lockedEntities(q *store.LockQuery, limit int) (out []store.LockedEntity) {
+	for l, tx := range d.held {
+		if e, ok := l.(entity); ok && tx.over == nil {
+			out = append(out,
+				store.LockedEntity{Lock: store.Lock{Space: e.space, Key: e.key, Version: d.versions[e]},
+					Holder: "a transaction of this process", Since: d.now().Sub(tx.began),
+					Waiting: tx.waiters})
 		}
-		for _, r := range d.rows {
-			if _, deferred := d.aside[r.Seq]; !deferred && len(out) < most &&
-				!d.passed(d.shards[d.shardOf(r.Bucket)], r) {
-				out = append(out, row(&r.Row))
-			}
+	}
+	if of := q.Entity; of != nil && !slices.ContainsFunc(out,
+		func(e store.LockedEntity) bool { return e.Space == of.Space && e.Key == of.Key }) {
+		if version := d.versions[entity{of.Space, of.Key}]; version > 0 {
+			out = append(out,
+				store.LockedEntity{Lock: store.Lock{Space: of.Space, Key: of.Key, Version: version}})
 		}
-		aside := slices.Sorted(maps.Keys(d.aside))
-		for _, seq := range aside[:min(most, len(aside))] {
-			a := d.aside[seq]
-			w := row(&a.Row)
-			w.Deferred, w.Attempts, w.LastError = true, a.Attempts, a.Why
-			out = append(out, w)
-		}
-		return nil
+	}
+	slices.SortFunc(out, func(a, b store.LockedEntity) int {
+		return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))
 	})
-	slices.SortFunc(out, func(a, b store.WaitingRow) int { return cmp.Compare(a.Seq, b.Seq) })
-	return out, err
+	return out[:min(limit, len(out))]
 }

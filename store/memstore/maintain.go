@@ -3,8 +3,6 @@ package memstore
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/skald-go/skald/internal/retention"
@@ -21,16 +19,11 @@ func (s *Store) maintain(ctx context.Context, keep store.Retention) (done store.
 		d.keeps = keep
 		now := d.now()
 		rows, marks := now.Add(-keep.Outbox), now.Add(-keep.Marks)
-		nRows, nMarks := len(d.rows), len(d.marks)
-		d.rows = slices.DeleteFunc(d.rows, func(r row) bool { return r.at.Before(rows) && d.covered(r) })
-		d.forget(marks)
-		d.apart = slices.DeleteFunc(d.apart,
-			func(q store.Quarantined) bool { return !q.Taken.IsZero() && q.Taken.Before(marks) })
-		maps.DeleteFunc(d.reserved,
-			func(_ reservedKey, r reservation) bool { return r.until.Before(now.Add(-24 * time.Hour)) })
-		steps := d.forgetSteps(now.Add(-keep.Steps))
-		done = store.Maintained{Sagas: d.forgetSagas(now.Add(-keep.Sagas)), Steps: steps,
-			Rows: int64(nRows - len(d.rows)), Marks: int64(nMarks - len(d.marks))}
+		d.quarantine.Forget(marks)
+		d.reservations.Forget(now.Add(-24 * time.Hour))
+		steps := d.steps.Forget(now.Add(-keep.Steps), d.kept.Find, d.lockedStep)
+		done = store.Maintained{Sagas: d.sagas.Forget(now.Add(-keep.Sagas), d.lockedSaga), Steps: steps,
+			Rows: d.outbox.Empty(rows), Marks: d.marks.Forget(marks, now)}
 		return nil
 	})
 	return done, err
@@ -44,37 +37,13 @@ func (s *Store) forecast(ctx context.Context, keep store.Retention) (out store.M
 	err = s.enter(ctx, func() error {
 		d, now := s.db, s.db.now()
 		rows, marks, steps := now.Add(-keep.Outbox), now.Add(-keep.Marks), now.Add(-keep.Steps)
-		for _, r := range d.rows {
-			out.Rows += one(r.at.Before(rows) && d.covered(r))
-		}
-		for _, m := range d.marks {
-			out.Marks += one(m.leaves(now, marks))
-		}
-		for key, row := range d.steps {
-			out.Steps += one(d.forgettable(key, row, steps))
-		}
-		for _, s := range d.sagas {
-			out.Sagas += one(d.outlived(&s, now.Add(-keep.Sagas)))
-		}
+		out.Rows = d.outbox.Leaving(rows)
+		out.Marks = d.marks.Leaving(marks, now)
+		out.Steps = d.steps.Leaving(steps, d.kept.Find, d.lockedStep)
+		out.Sagas = d.sagas.Leaving(now.Add(-keep.Sagas))
 		return nil
 	})
 	return out, err
-}
-
-func one(so bool) int64 {
-	if so {
-		return 1
-	}
-	return 0
-}
-
-// keeps tells what retention Maintain last went by.
-func (s *Store) keeps(ctx context.Context) (keep store.Retention, err error) {
-	err = s.enter(ctx, func() error {
-		keep = s.db.keeps
-		return nil
-	})
-	return keep, err
 }
 
 // A lease is whose something is, and until when.
@@ -100,19 +69,4 @@ func (s *Store) own(ctx context.Context, what, owner string, ttl time.Duration) 
 		return nil
 	})
 	return mine, err
-}
-
-// covered tells whether every shard has passed r.
-func (d *database) covered(r row) bool {
-	return !slices.ContainsFunc(d.shards, func(l shardRow) bool { return !d.passed(l, r) })
-}
-
-// passed tells whether a shard's cursor is behind r.
-func (d *database) passed(l shardRow, r row) bool {
-	base, err := d.commitOf(l.Cursor.Base)
-	if err != nil || r.commit <= base {
-		return err == nil
-	}
-	tip, err := d.commitOf(l.Cursor.Tip)
-	return err == nil && r.commit <= tip && r.Seq <= l.Cursor.Seq
 }

@@ -24,6 +24,14 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/consumer"
+	"github.com/skald-go/skald/store/memstore/internal/kept"
+	"github.com/skald-go/skald/store/memstore/internal/mark"
+	"github.com/skald-go/skald/store/memstore/internal/outbox"
+	"github.com/skald-go/skald/store/memstore/internal/reservation"
+	"github.com/skald-go/skald/store/memstore/internal/saga"
+	"github.com/skald-go/skald/store/memstore/internal/step"
+	"github.com/skald-go/skald/store/memstore/internal/tracked"
 )
 
 // Errors of this driver. Those of every driver are in package store.
@@ -48,7 +56,6 @@ var (
 const (
 	defaultWait   = 5 * time.Second
 	defaultHandle = 60 * time.Second
-	defaultTTL    = 3 * time.Second
 )
 
 // Options of a database. The zero value works.
@@ -86,20 +93,15 @@ func New(o *Options) *Store {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
+	id := rand.Text()
 	d := &database{
-		id: rand.Text(), source: opt.Source, now: opt.Now, wait: cmp.Or(opt.Wait, defaultWait),
-		changed: make(chan struct{}),
-		held:    map[lockID]*Tx{}, user: map[string]string{}, marks: map[markKey]markRow{},
-		versions: map[entity]int64{}, floors: map[string]time.Time{}, sessions: map[string]sessionID{},
-		aside: map[int64]asideRow{},
-		kept:  map[markKey]keptRow{}, checkpoints: map[checkpointKey]store.Checkpoint{},
-		kinds: map[kindKey]time.Time{}, consumers: map[string]consumerRow{}, leases: map[string]lease{},
-		schemas: map[schemaKey]string{},
-		steps:   map[stepKey]stepRow{}, stepFloors: map[stepFloor]time.Time{},
-		tracked: map[trackedKey]store.Tracked{},
-		sagas:   map[sagaKey]store.Saga{}, definitions: map[definitionKey]store.SagaDefinition{},
-		reserved: map[reservedKey]reservation{},
-		shards:   cut(min(opt.Shards, store.Buckets)),
+		id: id, now: opt.Now, wait: cmp.Or(opt.Wait, defaultWait),
+		changed: make(chan struct{}), held: map[lockID]*Tx{},
+		user: map[string]string{}, versions: map[entity]int64{},
+		outbox: outbox.New(id, opt.Source, min(opt.Shards, store.Buckets)),
+		marks:  mark.New(), kept: kept.New(), reservations: reservation.New(),
+		steps: step.New(), sagas: saga.New(), tracked: tracked.New(), consumers: consumer.New(),
+		schemas: map[schemaKey]string{}, leases: map[string]lease{},
 	}
 	return d.session()
 }

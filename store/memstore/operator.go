@@ -3,7 +3,6 @@ package memstore
 import (
 	"cmp"
 	"context"
-	"slices"
 
 	"github.com/skald-go/skald/store"
 )
@@ -13,51 +12,48 @@ const defaultLimit = 1000
 
 // List lists messages that are kept or in quarantine, steps, and sagas.
 func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err error) {
-	if l.Kept != nil {
-		out.Kept, out.KeptTo, err = s.kept(ctx, *l.Kept, cmp.Or(l.Kept.Limit, defaultLimit))
-	}
-	if err == nil && l.Quarantined != nil {
-		out.Quarantined, err = s.quarantined(ctx, *l.Quarantined)
-	}
-	if err == nil && l.Steps != nil {
-		out.Steps, err = s.steps(ctx, *l.Steps)
-	}
-	if err == nil && l.Tracked != nil {
-		out.Tracked, err = s.tracked(ctx, *l.Tracked)
-	}
-	if err == nil && l.Sagas != nil {
-		out.Sagas, out.SagasTo, err = s.sagas(ctx, *l.Sagas, cmp.Or(l.Sagas.Limit, defaultLimit))
-	}
-	if err == nil && l.Definitions {
-		out.Definitions, err = s.listDefinitions(ctx)
-	}
-	if err == nil && l.Payloads {
-		out.Payloads, err = s.payloads(ctx)
-	}
-	if err == nil && l.Locks != nil {
-		out.Locks, err = s.locks(ctx, *l.Locks)
-	}
-	if err == nil && l.Waiting > 0 {
-		out.Waiting, err = s.waiting(ctx, l.Waiting)
-	}
+	err = s.enter(ctx, func() error {
+		s.db.list(&l, &out)
+		return nil
+	})
 	return out, err
 }
 
+func (d *database) list(l *store.List, out *store.Listed) {
+	now := d.now()
+	if q := l.Kept; q != nil {
+		out.Kept, out.KeptTo = d.kept.List(*q, cmp.Or(q.Limit, defaultLimit), now)
+	}
+	if q := l.Quarantined; q != nil {
+		out.Quarantined = d.quarantine.List(q, min(cmp.Or(q.Limit, defaultLimit), defaultLimit))
+	}
+	if q := l.Steps; q != nil {
+		out.Steps = d.steps.List(q, d.kept.Find, cmp.Or(q.Limit, defaultLimit))
+	}
+	if q := l.Tracked; q != nil {
+		out.Tracked = d.tracked.List(q, cmp.Or(q.Limit, defaultLimit), now)
+	}
+	if q := l.Sagas; q != nil {
+		out.Sagas, out.SagasTo = d.sagas.List(*q, cmp.Or(q.Limit, defaultLimit), now)
+	}
+	if l.Definitions {
+		out.Definitions = d.sagas.Definitions()
+	}
+	if l.Payloads {
+		out.Payloads = d.outbox.Payloads()
+	}
+	if q := l.Locks; q != nil {
+		out.Locks = d.locks(q, cmp.Or(q.Limit, defaultLimit))
+	}
+	if l.Waiting > 0 {
+		out.Waiting = d.outbox.Waiting(l.Waiting, now)
+	}
+}
+
 // Audits lists what operators did.
-func (s *Store) Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error) {
-	limit := cmp.Or(q.Limit, defaultLimit)
-	var out []store.Audit
-	err := s.enter(ctx, func() error {
-		for _, a := range s.db.audit {
-			if q.Run != "" && a.Run == q.Run && a.Number > q.After && len(out) < limit {
-				out = append(out, a)
-			}
-		}
-		for _, a := range slices.Backward(s.db.audit) {
-			if q.Run == "" && (q.Before == 0 || a.Number < q.Before) && len(out) < limit {
-				out = append(out, a)
-			}
-		}
+func (s *Store) Audits(ctx context.Context, q store.AuditQuery) (out []store.Audit, err error) {
+	err = s.enter(ctx, func() error {
+		out = s.db.audit.List(&q, cmp.Or(q.Limit, defaultLimit))
 		return nil
 	})
 	return out, err
@@ -65,23 +61,28 @@ func (s *Store) Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, 
 
 // Status tells how the database stands.
 func (s *Store) Status(ctx context.Context, q store.StatusQuery) (out store.Status, err error) {
-	if q.Backlog {
-		out.Backlog, err = s.backlog(ctx)
-	}
-	if err == nil && q.Keeping != "" {
-		out.Keeping, err = s.keeping(ctx, q.Keeping)
-	}
-	if err == nil && q.Left {
-		out.Left, err = s.leftKinds(ctx)
-	}
-	if err == nil && q.Retention {
-		out.Retention, err = s.keeps(ctx)
-	}
-	if err == nil && q.Outbox {
-		out.Outbox, err = s.outboxStatus(ctx)
-	}
-	if err == nil && q.Sagas {
-		err = s.countSagas(ctx, &out.Backlog)
-	}
+	err = s.enter(ctx, func() error {
+		d, now := s.db, s.db.now()
+		if q.Backlog {
+			out.Backlog = d.backlog()
+		}
+		if q.Keeping != "" {
+			out.Keeping = d.kept.Keeping(q.Keeping, now)
+		}
+		if q.Left {
+			out.Left = d.kept.Left()
+			d.consumers.Hear(out.Left, now)
+		}
+		if q.Retention {
+			out.Retention = d.keeps
+		}
+		if q.Outbox {
+			out.Outbox = d.outbox.Status(now)
+		}
+		if q.Sagas {
+			out.Sagas, out.Tracked = d.sagas.Count(now), d.tracked.Count(now)
+		}
+		return nil
+	})
 	return out, err
 }

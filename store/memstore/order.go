@@ -17,12 +17,6 @@ func order[T any](list []T, compare func(a, b T) int) []int {
 	return idx
 }
 
-func byTurn(a, b store.Mark) int {
-	x, y := turnOf(a.Consumer, a.Identity, a.Key), turnOf(b.Consumer, b.Identity, b.Key)
-	return cmp.Or(cmp.Compare(x.consumer, y.consumer), cmp.Compare(x.key, y.key),
-		cmp.Compare(x.Source, y.Source), cmp.Compare(x.ID, y.ID))
-}
-
 func byEntity(a, b store.Lock) int {
 	return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))
 }

@@ -1,134 +1,45 @@
 package memstore
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/quarantine"
 )
 
-type apartKey struct {
-	markKey
-	fingerprint int64
-}
-
-func keyApart(q *store.Quarantined) apartKey {
-	return apartKey{markKey{q.Consumer, q.Identity}, q.Fingerprint}
-}
-
-func (m markRow) verdict(now time.Time) store.Verdict {
-	v := store.Verdict{Outcome: m.As, Reason: m.Reason, Fingerprint: m.Fingerprint, Code: m.Code,
-		Result: m.Result, Emitted: m.Emitted, Headers: m.Headers}
-	if !m.until.IsZero() {
-		v.Left = cmp.Or(m.until.Sub(now), -1)
-	}
-	return v
-}
-
-// there is a mark that tx sees.
-func (tx *Tx) there(key markKey) (markRow, bool) {
-	if was, ok := tx.marks[key]; ok {
-		return was, true
-	}
-	was, ok := tx.s.db.marks[key]
-	return was, ok
-}
-
-// answer stores what the handler answers with its mark.
-func (tx *Tx) answer(ctx context.Context, m store.Mark, until time.Time) error {
-	if !storable(m.As) {
-		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.As)
-	}
-	key := markKey{m.Consumer, m.Identity}
-	if err := tx.s.db.acquire(ctx, tx, key, until); err != nil {
-		return fmt.Errorf("answer: %w", err)
-	}
-	was, ok := tx.there(key)
-	if !ok || was.answered || was.As != store.Done && was.As != m.As {
-		return fmt.Errorf("answer %s: %w", m.ID, store.ErrLost)
-	}
-	was.answered, was.As, was.Code, was.Result, was.Emitted = true, m.As, m.Code, m.Result, m.Emitted
-	was.Headers = m.Headers
-	if m.As == store.Rejected {
-		was.Reason = clip(m.Reason)
-	}
-	tx.marks[key] = was
-	return nil
-}
-
-// keepApart stages what e does with reservations and the quarantine.
-func (tx *Tx) keepApart(ctx context.Context, e store.Effect, until time.Time) error {
+// keepApart stages what e does with the quarantine.
+func (tx *Tx) keepApart(ctx context.Context, e *store.Effect, until time.Time) error {
 	d := tx.s.db
-	if err := tx.unreserve(ctx, e.Reservation, until); err != nil {
-		return err
-	}
-	if q := e.Quarantine; q != nil {
-		one := *q
-		one.Message, one.At = copied(q.Message), d.now()
-		tx.apart = append(tx.apart, func(d *database) {
-			if d.findApart(&one) == nil && d.roomApart(&one) {
-				d.numbered++
-				one.Number = d.numbered
-				d.apart = append(d.apart, one)
-			}
-		})
+	if e.Quarantine != nil {
+		one := *e.Quarantine
+		one.At = d.now()
+		tx.changes = append(tx.changes, func(time.Time) { d.quarantine.Add(one) })
 	}
 	if q := e.Admitted; q != nil {
-		key := keyApart(q)
-		if err := d.acquire(ctx, tx, key, until); err != nil {
+		if err := d.acquire(ctx, tx, quarantine.KeyOf(q), until); err != nil {
 			return fmt.Errorf("take from quarantine: %w", err)
 		}
-		if was := d.findApart(q); was == nil || was.Admitted.IsZero() || !was.Taken.IsZero() {
-			return fmt.Errorf("take %s from quarantine: %w", q.ID, store.ErrLost)
+		if err := d.quarantine.Takeable(q); err != nil {
+			return err
 		}
-		tx.apart = append(tx.apart, func(d *database) { d.findApart(q).Taken = d.now() })
+		tx.changes = append(tx.changes, func(now time.Time) { d.quarantine.Take(q, now) })
 	}
 	if a := e.Admit; a != nil {
-		at := slices.IndexFunc(d.apart,
-			func(q store.Quarantined) bool { return q.Number == a.Number && q.Admitted.IsZero() })
-		if at < 0 || tx.admits[a.Number] {
+		if tx.admits[a.Number] {
 			return fmt.Errorf("admit %d: %w", a.Number, store.ErrLost)
+		}
+		if err := d.quarantine.Admittable(a); err != nil {
+			return err
 		}
 		if tx.admits == nil {
 			tx.admits = map[int64]bool{}
 		}
 		tx.admits[a.Number] = true
-		tx.apart = append(tx.apart, func(d *database) {
-			for i := range d.apart {
-				if one := &d.apart[i]; one.Number == a.Number {
-					one.Admitted, one.By, one.Reason = d.now(), a.By, a.Reason
-				}
-			}
-		})
+		tx.changes = append(tx.changes, func(now time.Time) { d.quarantine.Admit(a, now) })
 	}
 	return nil
-}
-
-// roomApart tells whether one more message may be in quarantine.
-func (d *database) roomApart(one *store.Quarantined) bool {
-	same, all := 0, 0
-	for i := range d.apart {
-		switch was := &d.apart[i]; {
-		case was.Consumer != one.Consumer:
-		case was.Identity == one.Identity:
-			same++
-			fallthrough
-		case was.Taken.IsZero():
-			all++
-		}
-	}
-	return same < store.QuarantineOfOne && all < store.QuarantineOfAll
-}
-
-func (d *database) findApart(q *store.Quarantined) *store.Quarantined {
-	i := slices.IndexFunc(d.apart, func(was store.Quarantined) bool { return keyApart(&was) == keyApart(q) })
-	if i < 0 {
-		return nil
-	}
-	return &d.apart[i]
 }
 
 // Secret is the key of this database's fingerprints.
@@ -138,47 +49,4 @@ func (s *Store) Secret(ctx context.Context) (key []byte, err error) {
 		return nil
 	})
 	return key, err
-}
-
-// quarantined lists messages in quarantine.
-func (s *Store) quarantined(ctx context.Context, q store.Query) (out []store.Quarantined, err error) {
-	limit := min(cmp.Or(q.Limit, 1000), 1000)
-	err = s.enter(ctx, func() error {
-		for _, one := range s.db.apart {
-			if len(out) < limit && chosen(&one, &q) {
-				one.Bytes = len(one.Message.Data)
-				if q.Bare {
-					one.Message.Data = nil
-				}
-				one.Message = copied(one.Message)
-				out = append(out, one)
-			}
-		}
-		return nil
-	})
-	return out, err
-}
-
-func chosen(one *store.Quarantined, q *store.Query) bool {
-	any := func(want, have string) bool { return want == "" || want == have }
-	return one.Number > q.After && any(q.Consumer, one.Consumer) && any(q.ID, one.ID) &&
-		any(q.Topic, one.Message.Topic) &&
-		any(q.Type, one.Message.Type) && (q.Why == store.Fresh || q.Why == one.Why) &&
-		(q.Taken || one.Taken.IsZero()) && (!q.Admitted || !one.Admitted.IsZero())
-}
-
-// Enter takes in within a transaction of the caller's own.
-func (s *Store) Enter(ctx context.Context, tx *Tx, in store.Intake) (store.Found, error) {
-	u := &unit{tx: tx}
-	if len(in.Settings) > 0 {
-		return u.found, fmt.Errorf("enter: %w", store.ErrNoSettings)
-	}
-	if tx.s.db != s.db {
-		return u.found, errOther
-	}
-	err := tx.do(func(*database) error { return u.take(ctx, in) })
-	if err != nil {
-		return u.found, fmt.Errorf("enter: %w", err)
-	}
-	return u.found, nil
 }

@@ -1,9 +1,7 @@
 package memstore
 
 import (
-	"cmp"
 	"maps"
-	"slices"
 
 	"github.com/skald-go/skald/store"
 )
@@ -20,11 +18,7 @@ type Marked struct {
 func (s *Store) Rows() []store.Row {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
-	out := make([]store.Row, len(s.db.rows))
-	for i, r := range s.db.rows {
-		out[i] = r.out()
-	}
-	return out
+	return s.db.outbox.Rows()
 }
 
 // Marks is all marks, by Arrival.
@@ -32,10 +26,9 @@ func (s *Store) Marks() []Marked {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	var out []Marked
-	for _, m := range s.db.marks {
-		out = append(out, Marked{m.Mark, m.arrival})
+	for _, m := range s.db.marks.Rows() {
+		out = append(out, Marked{m.Mark, m.Arrival})
 	}
-	slices.SortFunc(out, func(a, b Marked) int { return cmp.Compare(a.Arrival, b.Arrival) })
 	return out
 }
 
@@ -43,23 +36,14 @@ func (s *Store) Marks() []Marked {
 func (s *Store) Asides() []store.DeferredRow {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
-	var out []store.DeferredRow
-	for _, a := range s.db.aside {
-		out = append(out, a.out())
-	}
-	slices.SortFunc(out, func(a, b store.DeferredRow) int { return cmp.Compare(a.Seq, b.Seq) })
-	return out
+	return s.db.outbox.Deferred()
 }
 
 // Shards is all shards, by ID.
 func (s *Store) Shards() []store.Shard {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
-	out := make([]store.Shard, len(s.db.shards))
-	for i, l := range s.db.shards {
-		out[i] = l.Shard
-	}
-	return out
+	return s.db.outbox.Shards()
 }
 
 // User is the user's table.
@@ -80,5 +64,5 @@ func (s *Store) Open() int {
 func (s *Store) AuditLog() []store.Audit {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
-	return slices.Clone(s.db.audit)
+	return s.db.audit.Rows()
 }

@@ -2,11 +2,8 @@ package memstore
 
 import (
 	"context"
-	"maps"
-	"time"
 
 	"github.com/skald-go/skald/internal/belonging"
-	"github.com/skald-go/skald/internal/control"
 	"github.com/skald-go/skald/store"
 )
 
@@ -18,8 +15,12 @@ func (s *Store) Rename(ctx context.Context, r store.Rename) (out store.Renamed, 
 		if r.Audit == nil || !belonging.Movable(&out, r.Quiet) {
 			return nil
 		}
-		d.rename(r.Old, r.New)
-		d.note(*r.Audit)
+		d.marks.Rename(r.Old, r.New)
+		d.kept.Rename(r.Old, r.New)
+		d.quarantine.Rename(r.Old, r.New)
+		d.steps.Rename(r.Old, r.New)
+		d.consumers.Rename(r.Old, r.New)
+		d.audit.Note(*r.Audit, d.now())
 		out.Done = true
 		return nil
 	})
@@ -27,96 +28,10 @@ func (s *Store) Rename(ctx context.Context, r store.Rename) (out store.Renamed, 
 }
 
 func (d *database) belongings(consumer string) (b store.Belongings) {
-	var heard time.Time
-	last := func(at time.Time) {
-		if at.After(heard) {
-			heard = at
-		}
-	}
-	for key := range d.marks {
-		b.Marks += one(key.consumer == consumer)
-	}
-	for key, s := range d.checkpoints {
-		switch {
-		case key.consumer != consumer:
-		case control.Is(&s):
-			b.Controls++
-		default:
-			if b.Positions++; s.Session != "" {
-				last(s.At)
-			}
-		}
-	}
-	for key, k := range d.kept {
-		b.Parked += one(key.consumer == consumer && k.Dead == nil)
-		b.Dead += one(key.consumer == consumer && k.Dead != nil)
-	}
-	for i := range d.apart {
-		b.Quarantined += one(d.apart[i].Consumer == consumer)
-	}
-	for key := range d.steps {
-		b.Steps += one(key.consumer == consumer)
-	}
-	_, floor := d.floors[consumer]
-	b.Floors = one(floor)
-	for key := range d.stepFloors {
-		b.Floors += one(key.consumer == consumer)
-	}
-	for key, at := range d.kinds {
-		if key.consumer == consumer {
-			b.Types++
-			last(at)
-		}
-	}
-	last(d.consumers[consumer].heard)
-	if b.Heard = -1; !heard.IsZero() {
-		b.Heard = max(0, d.now().Sub(heard))
-	}
+	d.marks.Belonging(consumer, &b)
+	d.kept.Belonging(consumer, &b)
+	d.quarantine.Belonging(consumer, &b)
+	d.steps.Belonging(consumer, &b)
+	d.consumers.Belonging(consumer, &b, d.now())
 	return b
-}
-
-// rename moves the rows of all tables. It looks at copies: a map that is written may show what is new.
-func (d *database) rename(was, is string) {
-	moveKeys(d.marks, func(k markKey, m markRow) (markKey, markRow, bool) {
-		of := k.consumer == was
-		k.consumer, m.Consumer = is, is
-		return k, m, of
-	})
-	moveKeys(d.kept, func(k markKey, p keptRow) (markKey, keptRow, bool) {
-		of := k.consumer == was
-		k.consumer, p.Consumer = is, is
-		return k, p, of
-	})
-	for i := range d.apart {
-		if d.apart[i].Consumer == was {
-			d.apart[i].Consumer = is
-		}
-	}
-	moveKeys(d.steps, func(k stepKey, s stepRow) (stepKey, stepRow, bool) {
-		of := k.consumer == was
-		k.consumer, s.Consumer = is, is
-		return k, s, of
-	})
-	moveKeys(d.stepFloors, func(k stepFloor, at time.Time) (stepFloor, time.Time, bool) {
-		return stepFloor{is, k.name}, at, k.consumer == was
-	})
-	moveKeys(d.floors, func(k string, at time.Time) (string, time.Time, bool) { return is, at, k == was })
-	moveKeys(d.checkpoints,
-		func(k checkpointKey, s store.Checkpoint) (checkpointKey, store.Checkpoint, bool) {
-			return checkpointKey{is, k.partition}, s, k.consumer == was
-		})
-	moveKeys(d.kinds, func(k kindKey, at time.Time) (kindKey, time.Time, bool) {
-		return kindKey{is, k.Kind}, at, k.consumer == was
-	})
-	moveKeys(d.consumers,
-		func(k string, c consumerRow) (string, consumerRow, bool) { return is, c, k == was })
-}
-
-func moveKeys[K comparable, V any](rows map[K]V, move func(K, V) (K, V, bool)) {
-	for key, row := range maps.Clone(rows) {
-		if to, as, of := move(key, row); of {
-			delete(rows, key)
-			rows[to] = as
-		}
-	}
 }

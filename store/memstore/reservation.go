@@ -6,43 +6,28 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/mark"
+	"github.com/skald-go/skald/store/memstore/internal/reservation"
 )
-
-type (
-	reservedKey markKey
-	// A reservation is whose a key is, and until when.
-	reservation struct {
-		token       string
-		fingerprint int64
-		at, until   time.Time
-	}
-)
-
-func keyReserved(r *store.Reservation) reservedKey { return reservedKey{r.Consumer, r.Identity} }
 
 // Reserve takes a key by lease.
 func (s *Store) Reserve(ctx context.Context, r store.Reservation) (out store.Reserved, err error) {
 	err = s.enter(ctx, func() error {
 		tx := s.begin()
 		defer tx.end(ErrEnded)
-		d, key := s.db, keyReserved(&r)
+		d, key := s.db, reservation.KeyOf(&r)
 		if err := d.acquire(ctx, tx, key, time.Now().Add(d.wait)); err != nil {
 			return err
 		}
-		if was, done := d.marks[markKey(key)]; done && (r.Keep == 0 || !d.expired(was)) {
-			out.Verdict = was.verdict(d.now())
+		var done bool
+		if out.Verdict, done = d.marks.Find(mark.Key(key), r.Keep, d.now()); done {
 			return nil
 		}
-		if d.tooOld(store.Mark{Consumer: r.Consumer, Identity: r.Identity}) {
+		if d.marks.TooOld(mark.Key(key)) {
 			out.Outcome = store.TooOld
 			return nil
 		}
-		was, taken := d.reserved[key]
-		if left := was.until.Sub(d.now()); taken && left > 0 {
-			out.Rival, out.Left, out.Fingerprint = true, left, was.fingerprint
-			return nil
-		}
-		d.reserved[key] = reservation{r.Token, r.Fingerprint, d.now(), d.now().Add(r.Lease)}
+		out = d.reservations.Take(&r, d.now())
 		return nil
 	})
 	if err != nil {
@@ -56,13 +41,13 @@ func (tx *Tx) unreserve(ctx context.Context, r *store.Reservation, until time.Ti
 	if r == nil {
 		return nil
 	}
-	key := keyReserved(r)
-	if err := tx.s.db.acquire(ctx, tx, key, until); err != nil {
+	d, key := tx.s.db, reservation.KeyOf(r)
+	if err := d.acquire(ctx, tx, key, until); err != nil {
 		return fmt.Errorf("give back: %w", err)
 	}
-	if was, taken := tx.s.db.reserved[key]; !taken || was.token != r.Token {
-		return fmt.Errorf("give %s back: %w", r.ID, store.ErrLost)
+	if err := d.reservations.Mine(r); err != nil {
+		return err
 	}
-	tx.keeps = append(tx.keeps, func(d *database) { delete(d.reserved, key) })
+	tx.changes = append(tx.changes, func(time.Time) { d.reservations.Give(key) })
 	return nil
 }

@@ -9,6 +9,11 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/mark"
+	"github.com/skald-go/skald/store/memstore/internal/outbox"
+	"github.com/skald-go/skald/store/memstore/internal/saga"
+	"github.com/skald-go/skald/store/memstore/internal/step"
+	"github.com/skald-go/skald/store/memstore/internal/tracked"
 )
 
 // A Tx is a transaction. Beside what Skald writes into it, it has a small table of the user's own: keys and
@@ -27,26 +32,25 @@ type Tx struct {
 	waitsFor *Tx
 	waiters  int // that wait for it
 
-	user   map[string]*string // nil: deleted
-	marks  map[markKey]markRow
-	steps  map[stepKey]stepRow
-	tracks map[trackedKey]store.Tracked
-	sagas  map[sagaKey]store.Saga
-	given  map[entity]int64
-	rows   []row
-	shards []store.Progress
-	kept   []store.Effect // written by a handler, for the unit's Commit
-	apart  []func(*database)
-	admits map[int64]bool    // numbers in quarantine that it admits
-	keeps  []func(*database) // what is kept and audited
-	by     []*Store          // handles that wrote, to be woken
+	user    map[string]*string // nil: deleted
+	marks   mark.View
+	steps   step.View
+	tracks  tracked.View
+	sagas   saga.View
+	given   map[entity]int64
+	rows    []outbox.Row
+	shards  []store.Progress
+	said    []store.Effect        // written by a handler, for the unit's Commit
+	admits  map[int64]bool        // numbers in quarantine that it admits
+	changes []func(now time.Time) // what else the commit does, in order
+	by      []*Store              // handles that wrote, to be woken
 }
 
 // begin opens a transaction; mu is held.
 func (s *Store) begin() *Tx {
-	tx := &Tx{s: s, wait: s.db.wait, user: map[string]*string{}, marks: map[markKey]markRow{},
-		steps:  map[stepKey]stepRow{},
-		tracks: map[trackedKey]store.Tracked{}, sagas: map[sagaKey]store.Saga{}, given: map[entity]int64{}}
+	tx := &Tx{s: s, wait: s.db.wait, user: map[string]*string{}, marks: s.db.marks.View(),
+		steps:  s.db.steps.View(),
+		tracks: s.db.tracked.View(), sagas: s.db.sagas.View(), given: map[entity]int64{}}
 	if s.killed {
 		tx.over = ErrKilled
 		return tx
@@ -234,7 +238,7 @@ func (tx *Tx) commit() error {
 	}
 	defer tx.end(ErrEnded)
 	for _, p := range tx.shards {
-		if err := d.guard(p); err != nil {
+		if err := d.outbox.Guard(p); err != nil {
 			return err
 		}
 	}
@@ -243,24 +247,21 @@ func (tx *Tx) commit() error {
 			d.user[k] = *v
 		}
 	}
-	maps.Copy(d.marks, tx.marks)
-	maps.Copy(d.steps, tx.steps)
-	maps.Copy(d.tracked, tx.tracks)
-	maps.Copy(d.sagas, tx.sagas)
+	tx.marks.Commit()
+	tx.steps.Commit()
+	tx.tracks.Commit()
+	tx.sagas.Commit()
 	maps.Copy(d.versions, tx.given)
-	for _, f := range tx.apart {
-		f(d)
-	}
 	for _, p := range tx.shards {
-		d.progress(p)
+		d.outbox.Report(p, d.now())
 	}
-	for _, f := range tx.keeps {
-		f(d)
+	for _, change := range tx.changes {
+		change(d.now())
 	}
 	if len(tx.rows) > 0 {
-		d.publish(tx.rows)
+		d.outbox.Publish(tx.rows)
 	}
-	if len(tx.rows)+len(tx.sagas) > 0 {
+	if len(tx.rows) > 0 || tx.sagas.Written() {
 		for _, s := range append(tx.by, tx.s) {
 			s.wake()
 		}

@@ -6,16 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
-	"github.com/skald-go/skald/internal/bucket"
 	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/effects"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/kept"
+	"github.com/skald-go/skald/store/memstore/internal/mark"
+	"github.com/skald-go/skald/store/memstore/internal/own"
+	"github.com/skald-go/skald/store/memstore/internal/saga"
+	"github.com/skald-go/skald/store/memstore/internal/step"
 )
-
-const maxReason = 1 << 10
 
 var errOther = errors.New("the transaction is of another database")
 
@@ -54,16 +55,32 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*Tx], er
 	return u, nil
 }
 
+// Enter takes in within a transaction of the caller's own.
+func (s *Store) Enter(ctx context.Context, tx *Tx, in store.Intake) (store.Found, error) {
+	u := &unit{tx: tx}
+	if len(in.Settings) > 0 {
+		return u.found, fmt.Errorf("enter: %w", store.ErrNoSettings)
+	}
+	if tx.s.db != s.db {
+		return u.found, errOther
+	}
+	err := tx.do(func(*database) error { return u.take(ctx, in) })
+	if err != nil {
+		return u.found, fmt.Errorf("enter: %w", err)
+	}
+	return u.found, nil
+}
+
 // take does the intake, marks first, each kind in sorted order so that two intakes never wait in a circle.
 func (u *unit) take(ctx context.Context, in store.Intake) error {
 	until := time.Now().Add(u.tx.wait)
-	stands, before := make([]store.Outcome, len(in.Marks)), ahead{} // by what is kept
-	for _, i := range order(in.Marks, byTurn) {
+	stands, before := make([]store.Outcome, len(in.Marks)), kept.Ahead{} // by what is kept
+	for _, i := range order(in.Marks, kept.ByTurn) {
 		if in.Marks[i].KeyOrder == store.Anytime {
 			continue
 		}
 		var err error
-		if stands[i], err = u.tx.turn(ctx, in.Marks[i], before, until); err != nil {
+		if stands[i], err = u.tx.turn(ctx, &in.Marks[i], before, until); err != nil {
 			return err
 		}
 	}
@@ -84,12 +101,12 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 		}
 		if stands[i] != store.Fresh {
 			// the others may be committed
-			delete(u.tx.marks, markKey{in.Marks[i].Consumer, in.Marks[i].Identity})
+			u.tx.marks.Undo(mark.KeyOf(&in.Marks[i]))
 		}
 	}
-	for _, i := range order(in.Steps, byStep) {
+	for _, i := range order(in.Steps, step.ByKey) {
 		var err error
-		if u.found.Steps[i], err = u.tx.step(ctx, in.Steps[i], until); err != nil {
+		if u.found.Steps[i], err = u.tx.step(ctx, &in.Steps[i], until); err != nil {
 			return err
 		}
 	}
@@ -99,43 +116,13 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 			return err
 		}
 	}
-	for _, i := range order(in.Sagas, byRef) {
+	for _, i := range order(in.Sagas, saga.ByRef) {
 		var err error
 		if u.found.Sagas[i], err = u.tx.standsSaga(ctx, in.Sagas[i], until); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// mark inserts m unless it is there, and says what it found.
-func (tx *Tx) mark(ctx context.Context, m store.Mark, until time.Time) (store.Verdict, error) {
-	if !storable(m.As) {
-		return store.Verdict{}, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
-	}
-	d, key := tx.s.db, markKey{m.Consumer, m.Identity}
-	if err := d.acquire(ctx, tx, key, until); err != nil {
-		return store.Verdict{}, fmt.Errorf("mark: %w", err)
-	}
-	if was, ok := tx.there(key); ok && (m.Keep == 0 || !d.expired(was)) {
-		return was.verdict(d.now()), nil
-	}
-	if !m.Held && d.tooOld(m) {
-		return store.Verdict{Outcome: store.TooOld}, nil
-	}
-	m.Reason, m.Code, m.Result, m.Emitted = clip(m.Reason), 0, "", ""
-	m.Headers = ""
-	m.KeyOrder, m.Key, m.Attempts = store.Anytime, nil, 0
-	if m.As != store.Rejected {
-		m.Reason = ""
-	}
-	d.arrival++
-	tx.marks[key] = d.came(m)
-	return store.Verdict{}, nil
-}
-
-func storable(o store.Outcome) bool {
-	return o == store.Done || o == store.Rejected || o == store.Barred
 }
 
 // entity locks l and says which version tx gives it.
@@ -146,19 +133,6 @@ func (tx *Tx) entity(ctx context.Context, l store.Lock, until time.Time) (int64,
 	}
 	tx.given[e] = d.versions[e] + 1
 	return tx.given[e], nil
-}
-
-func clip(s string) string { return clipTo(s, maxReason) }
-
-func clipTo(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	n := most
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }
 
 func (u *unit) Tx() *Tx            { return u.tx }
@@ -176,12 +150,12 @@ func (u *unit) Outage(_ context.Context, err error) bool {
 	return u.tx.s.Outage(u.tx.over) || errors.Is(u.tx.failed, store.ErrBusy) && errors.Is(err, store.ErrBusy)
 }
 
-// Commit writes what was kept, then es, then commits.
+// Commit writes what was said, then es, then commits.
 func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	d := u.tx.s.db
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := u.tx.finish(ctx, append(u.tx.kept, es...)); err != nil {
+	if err := u.tx.finish(ctx, append(u.tx.said, es...)); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
 	return nil
@@ -227,7 +201,7 @@ func (tx *Tx) finish(ctx context.Context, es []store.Effect) error {
 // stage checks the guards of e and keeps what it writes for the commit.
 func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error {
 	if e.Mark != nil && e.Mark.KeyOrder != store.Anytime {
-		stands, err := tx.turn(ctx, *e.Mark, nil, until)
+		stands, err := tx.turn(ctx, e.Mark, nil, until)
 		if err != nil {
 			return err
 		}
@@ -250,7 +224,7 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 		}
 	}
 	if e.Step != nil {
-		if err := tx.setStep(ctx, *e.Step, until); err != nil {
+		if err := tx.setStep(ctx, e.Step, until); err != nil {
 			return err
 		}
 	}
@@ -266,7 +240,7 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 		}
 	}
 	if e.Shard != nil {
-		if err := tx.s.db.guard(*e.Shard); err != nil {
+		if err := tx.s.db.outbox.Guard(*e.Shard); err != nil {
 			return err
 		}
 		tx.shards = append(tx.shards, *e.Shard)
@@ -279,10 +253,16 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 	if err := tx.moveSaga(ctx, e.Saga, until); err != nil {
 		return err
 	}
-	if err := tx.keep(ctx, e, until); err != nil {
+	if err := tx.keep(ctx, &e, until); err != nil {
 		return err
 	}
-	if err := tx.keepApart(ctx, e, until); err != nil {
+	if err := tx.operate(&e); err != nil {
+		return err
+	}
+	if err := tx.unreserve(ctx, e.Reservation, until); err != nil {
+		return err
+	}
+	if err := tx.keepApart(ctx, &e, until); err != nil {
 		return err
 	}
 	return tx.write(e)
@@ -295,11 +275,7 @@ func (tx *Tx) write(e store.Effect) error {
 		if err := complete.Limits(&e.Rows[i]); err != nil {
 			return err
 		}
-		m := copied(e.Rows[i])
-		m.Source, m.Sequence = d.source, ""
-		d.seq++
-		tx.rows = append(tx.rows, row{Row: store.Row{Message: m, Seq: d.seq, Bucket: bucket.Of(&m)},
-			at: d.now()})
+		tx.rows = append(tx.rows, d.outbox.Draw(e.Rows[i], d.now()))
 	}
 	return nil
 }
@@ -342,14 +318,14 @@ func (tx *Tx) say(e store.Effect) error {
 	if !tx.lent {
 		return tx.write(e)
 	}
-	kept := store.Effect{}
+	said := store.Effect{}
 	for i := range e.Rows {
 		if err := complete.Limits(&e.Rows[i]); err != nil {
 			return err
 		}
-		kept.Rows = append(kept.Rows, copied(e.Rows[i]))
+		said.Rows = append(said.Rows, own.Message(e.Rows[i]))
 	}
-	tx.kept = append(tx.kept, kept)
+	tx.said = append(tx.said, said)
 	return nil
 }
 

@@ -1,0 +1,29 @@
+package memstore
+
+import (
+	"context"
+
+	"github.com/skald-go/skald/store"
+)
+
+// Attend reads how far a consumer has come, and writes what its process knows. A database in memory has no
+// server that could be another one.
+func (s *Store) Attend(ctx context.Context, a store.Attend) (out store.Attended, err error) {
+	err = s.enter(ctx, func() error {
+		d, now := s.db, s.db.now()
+		if a.Beat != nil {
+			out.Kinds = d.consumers.Beat(a.Consumer, a.Beat, now)
+		}
+		if !a.Take {
+			d.consumers.Advance(&a, now)
+		}
+		out.Checkpoints = d.consumers.Checkpoints(a.Consumer)
+		if a.Take {
+			for _, session := range d.consumers.Take(&a, now) {
+				d.kept.Unclaim(a.Consumer, session, now)
+			}
+		}
+		return nil
+	})
+	return out, err
+}

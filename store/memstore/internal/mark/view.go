@@ -1,0 +1,56 @@
+package mark
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/clip"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/table"
+)
+
+// A View is the marks as a transaction sees them.
+type View struct {
+	table.View[Key, Row]
+	marks *Marks
+}
+
+// Take writes m unless it is there, and says what it found; Fresh: nothing.
+func (v *View) Take(m store.Mark, now time.Time) store.Verdict {
+	key := KeyOf(&m)
+	if was, there := v.Get(key); there && was.stands(m.Keep, now) {
+		return was.verdict(now)
+	}
+	if !m.Held && v.marks.TooOld(key) {
+		return store.Verdict{Outcome: store.TooOld}
+	}
+	m.Reason, m.Code, m.Result, m.Emitted = clip.Reason(m.Reason), 0, "", ""
+	m.Headers = ""
+	m.KeyOrder, m.Key, m.Attempts = store.Anytime, nil, 0
+	if m.As != store.Rejected {
+		m.Reason = ""
+	}
+	v.marks.arrival++
+	row := Row{Mark: m, Arrival: v.marks.arrival, at: counted(m.ID, now)}
+	if m.Keep > 0 {
+		row.until = now.Add(m.Keep)
+	}
+	row.Keep = 0
+	v.Put(key, row)
+	return store.Verdict{}
+}
+
+// Answer stores what the handler answers with its mark.
+func (v *View) Answer(m store.Mark) error {
+	was, there := v.Get(KeyOf(&m))
+	if !there || was.answered || was.As != store.Done && was.As != m.As {
+		return fmt.Errorf("answer %s: %w", m.ID, store.ErrLost)
+	}
+	was.answered, was.As, was.Code, was.Result, was.Emitted = true, m.As, m.Code, m.Result, m.Emitted
+	was.Headers = m.Headers
+	if m.As == store.Rejected {
+		was.Reason = clip.Reason(m.Reason)
+	}
+	v.Put(KeyOf(&m), was)
+	return nil
+}

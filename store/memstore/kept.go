@@ -1,0 +1,116 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore/internal/kept"
+	"github.com/skald-go/skald/store/memstore/internal/mark"
+)
+
+// Claim takes due work: parked messages.
+func (s *Store) Claim(ctx context.Context, w store.Want) (c store.Claimed, err error) {
+	if w.Work != store.Parkeds {
+		return c, fmt.Errorf("claim: work of kind %d is not known to this build", w.Work)
+	}
+	err = s.enter(ctx, func() error {
+		c = s.db.kept.Claim(w, s.db.now())
+		return nil
+	})
+	return c, err
+}
+
+// turn locks the key of m and says how m stands; Fresh, if it may be taken.
+func (tx *Tx) turn(ctx context.Context, m *store.Mark, before kept.Ahead,
+	until time.Time) (store.Outcome, error) {
+	if err := tx.lockTurn(ctx, kept.TurnOf(m.Consumer, m.Identity, m.Key), until); err != nil {
+		return 0, err
+	}
+	return tx.s.db.kept.Stands(m, before), nil
+}
+
+func (tx *Tx) lockTurn(ctx context.Context, t kept.Turn, until time.Time) error {
+	if err := tx.s.db.acquire(ctx, tx, t, until); err != nil {
+		return fmt.Errorf("lock key: %w", err)
+	}
+	return nil
+}
+
+// lockKept locks the key of a kept message, if it is there.
+func (tx *Tx) lockKept(ctx context.Context, id mark.Key, until time.Time) error {
+	if t, there := tx.s.db.kept.TurnAt(id); there {
+		return tx.lockTurn(ctx, t, until)
+	}
+	return nil
+}
+
+// keep checks the guards of e about what is kept, and stages it.
+func (tx *Tx) keep(ctx context.Context, e *store.Effect, until time.Time) error {
+	d := tx.s.db
+	if e.Park != nil {
+		if err := tx.park(ctx, e.Park, until); err != nil {
+			return err
+		}
+		if err := tx.noteStep(ctx, e.Park, until); err != nil {
+			return err
+		}
+	}
+	if r := e.Requeue; r != nil {
+		if err := tx.lockKept(ctx, mark.Key{Consumer: r.Consumer, Identity: r.Identity}, until); err != nil {
+			return err
+		}
+		change, err := d.kept.Requeue(r, d.now())
+		if err != nil {
+			return err
+		}
+		if change != nil {
+			tx.changes = append(tx.changes, change)
+		}
+	}
+	if f := e.Finish; f != nil {
+		if err := tx.lockKept(ctx, mark.Key{Consumer: f.Consumer, Identity: f.Identity}, until); err != nil {
+			return err
+		}
+		change, err := d.kept.Finish(f)
+		if err != nil {
+			return err
+		}
+		tx.changes = append(tx.changes, change)
+	}
+	return nil
+}
+
+// park stages that a message is kept, or that a kept one stands otherwise.
+func (tx *Tx) park(ctx context.Context, p *store.Park, until time.Time) error {
+	d, id := tx.s.db, mark.Key{Consumer: p.Consumer, Identity: p.Identity}
+	if p.Was != nil {
+		if err := tx.lockKept(ctx, id, until); err != nil {
+			return err
+		}
+	} else {
+		if err := tx.lockTurn(ctx, kept.TurnOf(p.Consumer, p.Identity, p.Message.Key), until); err != nil {
+			return err
+		}
+		if err := d.acquire(ctx, tx, id, until); err != nil {
+			return fmt.Errorf("lock mark: %w", err)
+		}
+	}
+	_, done := tx.marks.Get(id)
+	parking, err := d.kept.Park(p, done, d.now())
+	if err != nil {
+		return err
+	}
+	if p.Instead != nil {
+		old := mark.Key{Consumer: p.Consumer, Identity: *p.Instead}
+		if err := tx.lockKept(ctx, old, until); err != nil {
+			return err
+		}
+		if err := parking.Instead(old, d.now()); err != nil {
+			return err
+		}
+	}
+	tx.changes = append(tx.changes, parking.Put)
+	return nil
+}
