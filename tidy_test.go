@@ -87,6 +87,7 @@ func house() map[string]rule {
 		"saga": {ours: append([]string{"broker", "inbox"}, below.ours...),
 			vendors: []string{otel}},
 		"internal/saga/engine": {ours: []string{".", "store", "internal", "call", "failure"}},
+		"internal/saga/engine/internal/groupcommit": {ours: []string{"store"}},
 		"internal/saga/stored": {ours: []string{"store", "internal/saga/plan"}},
 		"internal/saga/plan":   {}, // pure: no seam, no clock
 		"internal/saga/draw":   {ours: []string{"internal/saga/plan"}},

@@ -39,7 +39,7 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 	flushed := make(chan struct{})
 	go func() {
 		defer close(flushed)
-		e.batch.run(hard)
+		e.moves.Run(hard)
 	}()
 	err := e.loop(ctx, hard)
 	e.running.Store(false)
@@ -316,7 +316,7 @@ func mapping(d *body.Definition, from string) plan.Mapping {
 
 // Step claims what is due and works on it, in this goroutine: for tests that decide what happens when.
 func (e *Engine[TTx]) Step(ctx context.Context) (busy bool, err error) {
-	e.batch.straight = true
+	e.straight = true
 	if now := e.o.Now(); e.noted.IsZero() || now.Sub(e.noted) >= noteEvery {
 		if err := e.note(ctx); err != nil {
 			return false, err

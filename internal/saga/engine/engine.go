@@ -5,7 +5,7 @@
 // think.go (decisions, commands, times), local.go (functions in a transaction), request.go (calls to the
 // outside), family.go (children and parents). What ends its process runs alone: solo.go; what does not
 // return is given up: hang.go. What moves it from elsewhere: reply.go, signal.go. How a move is written:
-// write.go, batch.go.
+// write.go.
 //
 // Each write names the version that was read. Whoever comes second writes nothing, reads anew and goes on
 // from there, so no lease has to be believed.
@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine/internal/groupcommit"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/internal/telemetry"
@@ -67,19 +68,20 @@ type Engine[TTx any] struct {
 	waiters map[store.SagaRef][]chan outcome
 	lookers chan struct{} // Awaits that ask the database
 
-	running atomic.Bool
-	stop    chan struct{} // closed when Run is to end
-	slots   chan struct{} // of transactions
-	kicked  chan struct{} // there is something to be claimed
-	begun   chan *live[TTx]
-	inHand  atomic.Int64
-	ready   atomic.Int64 // of them: those that wait for a slot
-	gate    gate[TTx]
-	batch   *batch
-	workers sync.WaitGroup
-	counts  counts
-	metrics *telemetry.Saga
-	noted   time.Time // by Step
+	running  atomic.Bool
+	stop     chan struct{} // closed when Run is to end
+	slots    chan struct{} // of transactions
+	kicked   chan struct{} // there is something to be claimed
+	begun    chan *live[TTx]
+	inHand   atomic.Int64
+	ready    atomic.Int64 // of them: those that wait for a slot
+	gate     gate[TTx]
+	moves    *groupcommit.Writer
+	straight bool // each alone, in the caller's goroutine: Step does so
+	workers  sync.WaitGroup
+	counts   counts
+	metrics  *telemetry.Saga
+	noted    time.Time // by Step
 }
 
 // New is an engine of definitions without faults, one of each name. Children's are among them.
@@ -98,7 +100,7 @@ func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
 	e.clock.local = o.Now
 	e.gate = gate[TTx]{turns: map[*live[TTx]]time.Time{}, over: make(chan struct{}, 1)}
 	e.hanging = map[hung]bool{}
-	e.batch = &batch{db: db, more: make(chan struct{}, 1)}
+	e.moves = groupcommit.New(db, storeTimeout)
 	for _, d := range defs {
 		e.defs[d.Name], e.hashes[d.Hash] = d, d
 		e.hashed = append(e.hashed, d.Hash)

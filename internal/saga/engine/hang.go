@@ -39,7 +39,7 @@ func (l *live[TTx]) hung(a plan.Action) hung {
 // are over. The charge waits for the saga's lock a little before that, so it comes before whoever claims it.
 func (l *live[TTx]) timed(ctx context.Context, a plan.Action, timeout time.Duration, f func() error) error {
 	l.e.gate.expect(l, timeout+mercy)
-	if l.e.batch.straight {
+	if l.e.straight {
 		return l.guard(f)
 	}
 	h := &hang[TTx]{l: l, a: a, saga: l.saga, took: timeout}

@@ -128,7 +128,7 @@ func (g *gate[TTx]) sits(l *live[TTx], now time.Time) (after time.Duration) {
 	switch {
 	case g.taken(l, now):
 		return asideWait
-	case now.Before(g.rest) && !l.e.batch.straight:
+	case now.Before(g.rest) && !l.e.straight:
 		return g.rest.Sub(now)
 	case g.solo != l:
 		g.solo, g.since, l.alone = l, now, true
@@ -180,7 +180,7 @@ func (l *live[TTx]) enter(ctx context.Context) (begins bool, err error) {
 // enterAlone begins a turn that nothing runs beside. That it begins is stored: whose process ends before is
 // not charged with that.
 func (l *live[TTx]) enterAlone(ctx context.Context) (begins bool, err error) {
-	if !l.e.batch.straight && !l.quiet(ctx) {
+	if !l.e.straight && !l.quiet(ctx) {
 		return false, l.stepAside(ctx, restFor)
 	}
 	for _, a := range l.d.Plan.Pending(l.state) {

@@ -220,7 +220,7 @@ func (l *live[TTx]) complain(ctx context.Context, err error) {
 
 // rest waits; false: there is no time for that.
 func (l *live[TTx]) rest(ctx context.Context, d time.Duration) bool {
-	if l.e.batch.straight || l.left() < d {
+	if l.e.straight || l.left() < d {
 		return false
 	}
 	timer := time.NewTimer(d)
@@ -355,7 +355,7 @@ func (l *live[TTx]) facts(a plan.Action) *body.Facts {
 
 // guard runs a function of the user's.
 func (l *live[TTx]) guard(f func() error) error {
-	return called(f, l.e.batch.straight)
+	return called(f, l.e.straight)
 }
 
 // wrong feeds an error of a function of the user's.

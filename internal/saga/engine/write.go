@@ -72,7 +72,11 @@ func (l *live[TTx]) put(ctx context.Context, m store.SagaMove) error {
 	if l.related() {
 		return l.putRelated(ctx, m)
 	}
-	stands, err := l.e.batch.apply(ctx, store.Effect{Saga: &m, Rows: l.rows})
+	write := l.e.moves.Write
+	if l.e.straight {
+		write = l.e.moves.Alone
+	}
+	stands, err := write(ctx, store.Effect{Saga: &m, Rows: l.rows})
 	switch {
 	case err != nil:
 		return err
