@@ -86,12 +86,13 @@ func house() map[string]rule {
 		"httpidem": {ours: below.ours, vendors: []string{otel}},
 		"saga": {ours: append([]string{"broker", "inbox"}, below.ours...),
 			vendors: []string{otel}},
-		"internal/saga/engine": {ours: []string{".", "store", "internal", "call", "failure"}},
+		"internal/saga/engine":                      {ours: []string{".", "store", "internal", "call", "failure"}},
 		"internal/saga/engine/internal/groupcommit": {ours: []string{"store"}},
-		"internal/saga/stored": {ours: []string{"store", "internal/saga/plan"}},
-		"internal/saga/plan":   {}, // pure: no seam, no clock
-		"internal/saga/draw":   {ours: []string{"internal/saga/plan"}},
-		"internal/saga/body":   {ours: []string{".", "call", "internal/saga/plan"}},
+		"internal/saga/engine/internal/clock":       {},
+		"internal/saga/stored":                      {ours: []string{"store", "internal/saga/plan"}},
+		"internal/saga/plan":                        {}, // pure: no seam, no clock
+		"internal/saga/draw":                        {ours: []string{"internal/saga/plan"}},
+		"internal/saga/body":                        {ours: []string{".", "call", "internal/saga/plan"}},
 
 		// what an operator does: the command and services call it
 		"operate": {ours: []string{".", "store", "broker", "internal", "flow"}},

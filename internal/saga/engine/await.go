@@ -18,7 +18,7 @@ func (e *Engine[TTx]) tell(s store.Saga, st plan.State, told []plan.Action) {
 	for _, a := range told {
 		if a.Verb == plan.Finish {
 			e.counts.ended(st.Status)
-			e.metrics.Ended(s.Name, string(st.Status), took(s.Started, e.clock.now()))
+			e.metrics.Ended(s.Name, string(st.Status), took(s.Started, e.clock.Now()))
 			e.o.Logger.Debug("saga: it has ended", "saga", s.Name, "key", s.Key, "status", a.Reason)
 			e.wake(outcome{s, st})
 		}

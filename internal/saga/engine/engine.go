@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine/internal/clock"
 	"github.com/skald-go/skald/internal/saga/engine/internal/groupcommit"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/shortlog"
@@ -56,7 +57,7 @@ type Engine[TTx any] struct {
 	session string
 	defs    map[string]*body.Definition // by name
 	hashes  map[string]*body.Definition // by hash
-	clock   clock
+	clock   *clock.Clock
 	commits commits
 
 	mu      sync.Mutex
@@ -86,7 +87,7 @@ type Engine[TTx any] struct {
 
 // New is an engine of definitions without faults, one of each name. Children's are among them.
 func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
-	e := &Engine[TTx]{db: db, o: o, session: rand.Text(), defs: map[string]*body.Definition{},
+	e := &Engine[TTx]{db: db, o: o, clock: clock.New(o.Now), session: rand.Text(), defs: map[string]*body.Definition{},
 		hashes: map[string]*body.Definition{},
 		older:  map[string]plan.Graph{}, hands: map[store.SagaRef]*live[TTx]{},
 		waiters: map[store.SagaRef][]chan outcome{}, coming: map[store.SagaRef]bool{},
@@ -97,7 +98,6 @@ func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
 	if e.o.NewID == nil {
 		e.o.NewID = uuid7.New
 	}
-	e.clock.local = o.Now
 	e.gate = gate[TTx]{turns: map[*live[TTx]]time.Time{}, over: make(chan struct{}, 1)}
 	e.hanging = map[hung]bool{}
 	e.moves = groupcommit.New(db, storeTimeout)
@@ -122,34 +122,11 @@ func (e *Engine[TTx]) Definition(name string) (*body.Definition, bool) {
 // errMoved: the saga was written by somebody else since it was read.
 var errMoved = errors.New("the saga has moved on")
 
-// A clock is the store's, as far as this process knows it.
-type clock struct {
-	local func() time.Time
-	ahead atomic.Int64
-}
-
-func (c *clock) now() time.Time { return c.local().Add(time.Duration(c.ahead.Load())).UTC() }
-
-// saw notes what the store's clock shows now.
-func (c *clock) saw(at time.Time) {
-	if !at.IsZero() {
-		c.ahead.Store(int64(at.Sub(c.local())))
-	}
-}
-
-// read notes what it showed at some time between two of this process: how far off it is stays as it was
-// believed, as far as that can be.
-func (c *clock) read(at, from, to time.Time) {
-	if !at.IsZero() {
-		c.ahead.Store(int64(min(max(time.Duration(c.ahead.Load()), at.Sub(to)), at.Sub(from))))
-	}
-}
-
 // lock is LockSaga, by which a process that has seen nothing of the store's clock learns what it shows.
 func (e *Engine[TTx]) lock(ctx context.Context, tx TTx, name, key string) (store.Saga, bool, error) {
 	from := e.o.Now()
 	s, there, err := e.db.LockSaga(ctx, tx, name, key)
-	e.clock.read(s.Read, from, e.o.Now())
+	e.clock.Read(s.Read, from, e.o.Now())
 	return s, there, err
 }
 

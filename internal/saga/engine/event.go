@@ -41,7 +41,7 @@ func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga,
 	if err != nil {
 		return m, plan.Unknown, err
 	}
-	now := e.clock.now()
+	now := e.clock.Now()
 	next, actions, outs := p.AdvanceAll(was, events, now)
 	for i := range outs {
 		if out = outs[i]; out == plan.TooLarge {

@@ -136,7 +136,7 @@ func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hang[TTx]) (again bool,
 	if err != nil {
 		return false, err
 	}
-	m = stored.Released(m, l.state, e.clock.now(), len(l.d.Plan.Pending(l.state)) > 0)
+	m = stored.Released(m, l.state, e.clock.Now(), len(l.d.Plan.Pending(l.state)) > 0)
 	m.Lease = 0
 	return l.putAlone(ctx, m)
 }

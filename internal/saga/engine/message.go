@@ -56,7 +56,7 @@ func (l *live[TTx]) message(ctx context.Context, a plan.Action, d skald.Draft) (
 		d.Headers = append(d.Headers, skald.Header{Name: HeaderOrigin, Value: []byte(o)})
 	}
 	run, _ := l.state.Run(a.Step, a.Occurrence)
-	c := complete.Completer{Now: l.e.clock.now, NewID: func(now time.Time) string {
+	c := complete.Completer{Now: l.e.clock.Now, NewID: func(now time.Time) string {
 		return uuid7.From(now, tail(l.saga.ID, run.Born(), a.Occurrence, a.Verb == plan.UndoStep, a.Sends+1))
 	}}
 	ms, err := c.Messages(l.caused(ctx), []skald.Draft{d})

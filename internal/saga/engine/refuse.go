@@ -144,7 +144,7 @@ func (l *live[TTx]) answerRefused(ctx context.Context, is answer, no *refusal) e
 // feedData is feed for an event with data: that may be too large to be kept.
 func (l *live[TTx]) feedData(e plan.Event) error {
 	if l.feed(e) == plan.TooLarge {
-		return skald.Permanent(l.d.Plan.Large(l.state, e, l.e.clock.now()))
+		return skald.Permanent(l.d.Plan.Large(l.state, e, l.e.clock.Now()))
 	}
 	return nil
 }

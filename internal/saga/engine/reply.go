@@ -280,7 +280,7 @@ func (t *taking[TTx]) take(ctx context.Context, r *reply) (err error) {
 		ev = without(ev, err)
 	}
 	if t.course == nil {
-		t.now = t.e.clock.now()
+		t.now = t.e.clock.Now()
 		t.course = t.p.Course(stored.Dated(t.s, t.st, t.p.Graph.Deadline), t.now)
 	}
 	was := t.course.State()

@@ -64,7 +64,7 @@ func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r body.Request[TT
 	if err != nil {
 		return l.failedIn(within, u, a, err)
 	}
-	c.Since = l.e.clock.now()
+	c.Since = l.e.clock.Now()
 	memo, err := json.Marshal(c)
 	if err != nil {
 		return l.failedIn(within, u, a, skald.Permanent(fmt.Errorf("encode the call: %w", err)))
@@ -140,7 +140,7 @@ func (l *live[TTx]) asking(a plan.Action) func(ctx context.Context) answer {
 	var c store.Call
 	err := json.Unmarshal(run.Memo, &c)
 	c.Undo = a.Verb == plan.SettleStep
-	c.Age = l.e.clock.now().Sub(c.Since)
+	c.Age = l.e.clock.Now().Sub(c.Since)
 	return func(ctx context.Context) (out answer) {
 		if err != nil {
 			return answer{a: a, err: skald.Permanent(fmt.Errorf("the stored call of the step %s: %w",

@@ -115,7 +115,7 @@ func (l *live[TTx]) stepAside(ctx context.Context, away time.Duration) error {
 		return err
 	}
 	if next := l.state.Next(); !next.IsZero() {
-		away = max(0, min(away, next.Sub(l.e.clock.now())))
+		away = max(0, min(away, next.Sub(l.e.clock.Now())))
 	}
 	m.Release, m.Wake, m.Lease = true, away, 0
 	return l.put(ctx, m)

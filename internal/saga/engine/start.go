@@ -60,7 +60,7 @@ func originOf(ctx context.Context) stored.Origin {
 // start is leased to this session where it runs and has room: else it is due at once, to whoever claims it.
 func (e *Engine[TTx]) start(ctx context.Context, tx TTx, d *body.Definition, key string, in json.RawMessage,
 	from stored.Origin) (s store.Saga, fresh bool, err error) {
-	now := e.clock.now()
+	now := e.clock.Now()
 	state, _ := d.Plan.Begin(e.o.NewID(now), now)
 	s = store.Saga{Name: d.Name, Key: key, ID: state.ID, Hash: d.Hash, Input: string(in),
 		Fingerprint: fingerprint.Of([]byte(d.Name), in),
@@ -79,7 +79,7 @@ func (e *Engine[TTx]) start(ctx context.Context, tx TTx, d *body.Definition, key
 		return s, false, fmt.Errorf("the saga %s %q: %w", s.Name, s.Key, err)
 	}
 	if fresh {
-		e.clock.saw(was.Started)
+		e.clock.Saw(was.Started)
 		e.metrics.Started(s.Name)
 		return was, true, nil
 	}

@@ -83,7 +83,7 @@ func (l *live[TTx]) until(a plan.Action, step *body.Step) {
 		return
 	}
 	l.feed(e)
-	if !e.Until.After(l.e.clock.now()) {
+	if !e.Until.After(l.e.clock.Now()) {
 		l.feed(plan.Event{What: plan.Tick})
 	}
 }

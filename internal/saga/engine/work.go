@@ -105,7 +105,7 @@ func (l *live[TTx]) left() time.Duration {
 
 // feed takes an event into the state.
 func (l *live[TTx]) feed(e plan.Event) plan.Outcome {
-	next, actions, out := l.d.Plan.Advance(l.state, e, l.e.clock.now())
+	next, actions, out := l.d.Plan.Advance(l.state, e, l.e.clock.Now())
 	if out.Changed() {
 		l.state, l.dirty = next, true
 		for _, a := range actions {
@@ -264,7 +264,7 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 	if l.refused != nil {
 		return true, l.charged(ctx)
 	}
-	if next := l.state.Next(); !next.IsZero() && !next.After(l.e.clock.now()) {
+	if next := l.state.Next(); !next.IsZero() && !next.After(l.e.clock.Now()) {
 		l.feed(plan.Event{What: plan.Tick})
 	}
 	if l.suspect {

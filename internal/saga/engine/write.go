@@ -13,13 +13,13 @@ import (
 
 // move writes the state as it is to be, and keeps the lease for at least need.
 func (l *live[TTx]) move(need time.Duration) (store.SagaMove, error) {
-	m, err := stored.Move(l.saga, l.state, l.e.clock.now())
+	m, err := stored.Move(l.saga, l.state, l.e.clock.Now())
 	if err != nil {
 		return m, err
 	}
 	m.Hash = l.hash
 	if l.saga.Session != l.e.session { // it is somebody else's, who is to look again
-		return stored.Released(m, l.state, l.e.clock.now(), true), nil
+		return stored.Released(m, l.state, l.e.clock.Now(), true), nil
 	}
 	if !m.Final && l.left() < max(need, l.e.o.Lease/2) {
 		m.Lease = max(need, l.e.o.Lease)
@@ -99,7 +99,7 @@ func (l *live[TTx]) settleDown(ctx context.Context) error {
 // givenBack is m with the lease given back.
 func (l *live[TTx]) givenBack(m store.SagaMove) store.SagaMove {
 	soon := len(l.d.Plan.Pending(l.state)) > 0
-	m = stored.Released(m, l.state, l.e.clock.now(), soon)
+	m = stored.Released(m, l.state, l.e.clock.Now(), soon)
 	m.Lease = 0
 	return m
 }
