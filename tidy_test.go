@@ -89,6 +89,8 @@ func house() map[string]rule {
 		"internal/saga/engine":                      {ours: []string{".", "store", "internal", "call", "failure"}},
 		"internal/saga/engine/internal/groupcommit": {ours: []string{"store"}},
 		"internal/saga/engine/internal/clock":       {},
+		"internal/saga/engine/internal/gate":        {},
+		"internal/saga/engine/internal/tally":       {ours: []string{"store", "internal"}},
 		"internal/saga/stored":                      {ours: []string{"store", "internal/saga/plan"}},
 		"internal/saga/plan":                        {}, // pure: no seam, no clock
 		"internal/saga/draw":                        {ours: []string{"internal/saga/plan"}},

@@ -14,24 +14,12 @@ import (
 
 // tell has everybody know what a write of a saga came to.
 func (e *Engine[TTx]) tell(s store.Saga, st plan.State, told []plan.Action) {
-	e.alarm(s, told)
+	e.tally.Alarms(s, told)
 	for _, a := range told {
 		if a.Verb == plan.Finish {
-			e.counts.ended(st.Status)
-			e.metrics.Ended(s.Name, string(st.Status), took(s.Started, e.clock.Now()))
+			e.tally.Ended(s, st.Status, e.clock.Now())
 			e.o.Logger.Debug("saga: it has ended", "saga", s.Name, "key", s.Key, "status", a.Reason)
 			e.wake(outcome{s, st})
-		}
-	}
-}
-
-// alarm tells what somebody has to look at.
-func (e *Engine[TTx]) alarm(s store.Saga, told []plan.Action) {
-	for _, a := range told {
-		if a.Verb == plan.Alarm {
-			e.counts.add(&e.counts.Alarms)
-			e.o.Logger.Warn("saga: somebody has to look", "saga", s.Name, "key", s.Key,
-				"step", stored.Name(a.Step, a.Occurrence), "why", a.Reason)
 		}
 	}
 }

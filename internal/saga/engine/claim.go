@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
@@ -48,7 +49,7 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 	e.giveBack(hard)
 	kill()
 	<-flushed
-	e.counts.live(false)
+	e.tally.Live(false)
 	return err
 }
 
@@ -107,7 +108,7 @@ func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 		switch {
 		case err == nil:
 			outages, outage = 0, time.Time{}
-			e.counts.live(true)
+			e.tally.Live(true)
 		case store.Incurable(err):
 			return fmt.Errorf("saga: the engine stops: %w", err)
 		case ctx.Err() != nil:
@@ -180,8 +181,8 @@ func (e *Engine[TTx]) claim(ctx context.Context, room int) (n int, next time.Dur
 }
 
 func (e *Engine[TTx]) due(ctx context.Context, room int) (ls []*live[TTx], next time.Duration, err error) {
-	if e.seated() {
-		return nil, asideWait, nil
+	if e.gate.Taken() {
+		return nil, gate.AsideWait, nil
 	}
 	within, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -205,8 +206,8 @@ func (e *Engine[TTx]) due(ctx context.Context, room int) (ls []*live[TTx], next 
 		ls = append(ls, l)
 	}
 	now := e.setAside(ctx, ls)
-	if len(now) < len(ls) && (c.Next < 0 || c.Next > asideWait) {
-		c.Next = asideWait
+	if len(now) < len(ls) && (c.Next < 0 || c.Next > gate.AsideWait) {
+		c.Next = gate.AsideWait
 	}
 	return now, c.Next, nil
 }
@@ -234,7 +235,7 @@ func (e *Engine[TTx]) claimed(ctx context.Context, s store.Saga) (*live[TTx], er
 
 // refuse leaves a saga to another build.
 func (e *Engine[TTx]) refuse(ctx context.Context, s store.Saga, why error) {
-	e.counts.add(&e.counts.Refused)
+	e.tally.Refused()
 	e.o.Logger.WarnContext(ctx, "saga: it is left to another build", "saga", s.Name, "key", s.Key,
 		"error", why)
 	m := store.SagaMove{SagaRef: stored.Ref(s), State: s.State, Standing: s.Standing, Release: true,

@@ -23,7 +23,9 @@ import (
 
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/engine/internal/clock"
+	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
 	"github.com/skald-go/skald/internal/saga/engine/internal/groupcommit"
+	"github.com/skald-go/skald/internal/saga/engine/internal/tally"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/internal/telemetry"
@@ -76,12 +78,11 @@ type Engine[TTx any] struct {
 	begun    chan *live[TTx]
 	inHand   atomic.Int64
 	ready    atomic.Int64 // of them: those that wait for a slot
-	gate     gate[TTx]
+	gate     *gate.Gate
 	moves    *groupcommit.Writer
 	straight bool // each alone, in the caller's goroutine: Step does so
 	workers  sync.WaitGroup
-	counts   counts
-	metrics  *telemetry.Saga
+	tally    *tally.Tally
 	noted    time.Time // by Step
 }
 
@@ -94,24 +95,23 @@ func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
 		slots: make(chan struct{}, o.Workers), kicked: make(chan struct{}, 1),
 		begun: make(chan *live[TTx], o.InHand),
 		stop:  make(chan struct{}), lookers: make(chan struct{}, lookMany)}
-	e.o.Logger, e.metrics = shortlog.New(o.Logger), o.Metrics
+	e.o.Logger = shortlog.New(o.Logger)
+	e.tally = tally.New(e.o.Logger, o.Metrics, defs)
 	if e.o.NewID == nil {
 		e.o.NewID = uuid7.New
 	}
-	e.gate = gate[TTx]{turns: map[*live[TTx]]time.Time{}, over: make(chan struct{}, 1)}
+	e.gate = gate.New(o.Now)
 	e.hanging = map[hung]bool{}
 	e.moves = groupcommit.New(db, storeTimeout)
 	for _, d := range defs {
 		e.defs[d.Name], e.hashes[d.Hash] = d, d
 		e.hashed = append(e.hashed, d.Hash)
-		var steps []string
-		for _, s := range d.Plan.Graph.Steps {
-			steps = append(steps, s.Name)
-		}
-		e.metrics.Knows(d.Name, steps, string(plan.Done), string(plan.Compensated))
 	}
 	return e
 }
+
+// Health tells how the engine stands.
+func (e *Engine[TTx]) Health() tally.Health { return e.tally.Health(int(e.inHand.Load())) }
 
 // Definition returns the one of a name.
 func (e *Engine[TTx]) Definition(name string) (*body.Definition, bool) {

@@ -38,7 +38,7 @@ func (l *live[TTx]) hung(a plan.Action) hung {
 // timed is guard for a function in a transaction, which the database ends when the function's time and mercy
 // are over. The charge waits for the saga's lock a little before that, so it comes before whoever claims it.
 func (l *live[TTx]) timed(ctx context.Context, a plan.Action, timeout time.Duration, f func() error) error {
-	l.e.gate.expect(l, timeout+mercy)
+	l.e.gate.Expect(&l.seat, timeout+mercy)
 	if l.e.straight {
 		return l.guard(f)
 	}
@@ -103,7 +103,7 @@ func (e *Engine[TTx]) noteHang(h *hang[TTx]) bool {
 	e.hanging[h.l.hung(h.a)] = true
 	e.inHand.Add(-1)
 	h.l.givenUp.Store(true)
-	h.l.leaseEnd.Store(0)
+	h.l.seat.LeaseEnd.Store(0)
 	return true
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine/internal/tally"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/internal/telemetry"
@@ -62,11 +63,9 @@ type mail struct {
 	replies []*reply
 	saga    store.Saga
 	told    []plan.Action
-	changes []change       // of the saga's runs, one reply after the other
+	changes []tally.Change // of the saga's runs, one reply after the other
 	effects []store.Effect // none: no reply counts
 }
-
-type change struct{ was, is plan.Run }
 
 // A replyError is the error of one reply of a batch.
 type replyError struct {
@@ -105,8 +104,7 @@ func (e *Engine[TTx]) ReplyAll(ctx context.Context, tx TTx, ms []skald.Message) 
 	}
 	for i := range all {
 		r := &all[i]
-		e.counts.reply(r.out)
-		e.metrics.Replied(string(r.out))
+		e.tally.Replied(r.out)
 		if r.out == Foreign || r.out == plan.Repeat || r.out.Changed() {
 			continue
 		}
@@ -165,8 +163,7 @@ func (e *Engine[TTx]) Answer(ctx context.Context, tx TTx, d *body.Definition, ke
 	if err != nil {
 		return plan.Unknown, fmt.Errorf("take %s as a reply to %s %q: %w", m.Type, d.Name, key, err)
 	}
-	e.counts.reply(r.out)
-	e.metrics.Replied(string(r.out))
+	e.tally.Replied(r.out)
 	return r.out, nil
 }
 
@@ -228,9 +225,9 @@ func (e *Engine[TTx]) deliver(ctx context.Context, tx TTx, mails ...*mail) error
 	}
 	for _, to := range mails { // which may still be rolled back
 		for _, c := range to.changes {
-			e.measureRun(to.name, c.was, c.is)
+			e.tally.Ran(to.name, c)
 		}
-		e.alarm(to.saga, to.told)
+		e.tally.Alarms(to.saga, to.told)
 	}
 	e.kick() // it is seen once the caller has committed
 	return nil
@@ -249,7 +246,7 @@ type taking[TTx any] struct {
 	now     time.Time
 	moved   bool
 	before  []plan.Run
-	changes []change
+	changes []tally.Change
 }
 
 func (t *taking[TTx]) take(ctx context.Context, r *reply) (err error) {
@@ -291,17 +288,7 @@ func (t *taking[TTx]) take(ctx context.Context, r *reply) (err error) {
 	}
 	if r.out.Changed() {
 		t.moved = true
-		t.changed(was, t.course.State())
+		t.changes = tally.Changed(t.changes, was, t.course.State())
 	}
 	return nil
-}
-
-// changed notes what a reply has changed.
-func (t *taking[TTx]) changed(was, is plan.State) {
-	for i := range is.Runs {
-		before, now := earlier(was, is, i), is.Runs[i]
-		if before.Phase != now.Phase || before.Attempts != now.Attempts {
-			t.changes = append(t.changes, change{before, now})
-		}
-	}
 }

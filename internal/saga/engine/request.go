@@ -103,7 +103,7 @@ func (l *live[TTx]) request(ctx context.Context, asks []plan.Action) error {
 		r, _ := l.outside(a)
 		need = max(need, l.bind(r).Timeout()+answerTime)
 	}
-	l.e.gate.expect(l, need)
+	l.e.gate.Expect(&l.seat, need)
 	if l.dirty || l.left() < need {
 		m, err := l.move(need)
 		if err == nil {

@@ -80,7 +80,7 @@ func (e *Engine[TTx]) start(ctx context.Context, tx TTx, d *body.Definition, key
 	}
 	if fresh {
 		e.clock.Saw(was.Started)
-		e.metrics.Started(s.Name)
+		e.tally.Started(s.Name)
 		return was, true, nil
 	}
 	if was.Fingerprint != s.Fingerprint {

@@ -11,6 +11,7 @@ import (
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
@@ -34,17 +35,16 @@ type live[TTx any] struct {
 	then   []func()      // what follows once it is stored
 	after  *live[TTx]    // the same saga, claimed again meanwhile
 
-	since    time.Time     // when the lease began, by this process
-	lease    time.Duration // how long it is
-	leaseEnd atomic.Int64  // when it ends, for others
-	unit     store.Unit[TTx]
-	slotted  atomic.Bool // it may open a transaction
-	givenUp  atomic.Bool // a function of it hangs, or did: somebody else has the saga
-	over     bool        // it was given back, or has ended
-	unseen   bool        // it was started here, and may not be committed yet
+	since   time.Time     // when the lease began, by this process
+	lease   time.Duration // how long it is
+	seat    gate.Seat
+	unit    store.Unit[TTx]
+	slotted atomic.Bool // it may open a transaction
+	givenUp atomic.Bool // a function of it hangs, or did: somebody else has the saga
+	over    bool        // it was given back, or has ended
+	unseen  bool        // it was started here, and may not be committed yet
 	// it was taken over from a session that left it: what it was at may have ended the process
 	suspect bool
-	alone   bool            // it is gate.solo
 	sent    map[string]bool // requests whose intent was stored here and that nobody has made yet
 	outages int
 	ended   atomic.Bool // whoever waits for it was told
@@ -94,7 +94,7 @@ func (l *live[TTx]) read(s store.Saga, older plan.Graph) (err error) {
 
 func (l *live[TTx]) leased(lease time.Duration) {
 	l.since, l.lease = l.e.o.Now(), lease
-	l.leaseEnd.Store(l.since.Add(lease).UnixNano())
+	l.seat.LeaseEnd.Store(l.since.Add(lease).UnixNano())
 }
 
 // left is how much of the lease is left.
@@ -123,7 +123,7 @@ func (e *Engine[TTx]) employ(ctx context.Context, l *live[TTx]) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.coming, at)
-	if was := e.hands[at]; was != nil && e.o.Now().UnixNano() < was.leaseEnd.Load() {
+	if was := e.hands[at]; was != nil && e.o.Now().UnixNano() < was.seat.LeaseEnd.Load() {
 		was.after = l
 		return
 	}
@@ -275,7 +275,7 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 	if begins, err := l.enter(ctx); !begins {
 		return false, err
 	}
-	defer l.e.gate.leave(l)
+	defer l.e.gate.Leave(&l.seat)
 	l.thinkAll(ctx)
 	if l.left() <= 0 || l.givenUp.Load() || l.e.stopping() || ctx.Err() != nil {
 		return false, l.settleDown(ctx)
@@ -318,7 +318,7 @@ func (l *live[TTx]) charge() {
 		return
 	}
 	a := todo[0]
-	l.e.counts.add(&l.e.counts.TakenOver)
+	l.e.tally.TakenOver()
 	if run, _ := l.state.Run(a.Step, a.Occurrence); a.Crashes > 1 && !run.Alone {
 		return // it was to run alone, and had not begun
 	}

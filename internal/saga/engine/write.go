@@ -41,7 +41,7 @@ func (l *live[TTx]) wrote(m store.SagaMove) {
 	}
 	l.dirty, l.hash, l.rows, l.family, l.unseen, l.thought = false, "", nil, nil, false, nil
 	l.over = m.Release || m.Final
-	l.e.measure(l.saga.Name, l.stored, l.state)
+	l.e.tally.Moved(l.saga.Name, l.stored, l.state)
 	l.stored = l.state
 	l.e.tell(l.saga, l.state, l.told)
 	for _, f := range l.then {
