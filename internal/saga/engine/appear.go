@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 )
 
 // commits is how long callers take, usually, from a saga's start to their commit: who looks sooner looks in
@@ -93,7 +95,7 @@ func (l *live[TTx]) untilSeen(ctx context.Context, visible func() bool) (seen bo
 
 // unsure tells of an error by which nobody knows whether the start is there.
 func (l *live[TTx]) unsure(ctx context.Context, err error) {
-	if err != nil && !errors.Is(err, errMoved) && ctx.Err() == nil {
+	if err != nil && !errors.Is(err, fault.ErrMoved) && ctx.Err() == nil {
 		l.outages++
 		l.complain(ctx, err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine/internal/attempt"
 	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
@@ -239,11 +240,9 @@ func (e *Engine[TTx]) refuse(ctx context.Context, s store.Saga, why error) {
 	e.o.Logger.WarnContext(ctx, "saga: it is left to another build", "saga", s.Name, "key", s.Key,
 		"error", why)
 	m := store.SagaMove{SagaRef: stored.Ref(s), State: s.State, Standing: s.Standing, Release: true,
-		Wake: refusedWait}
+		Wake: attempt.VersionWait}
 	_, _ = e.db.Apply(ctx, store.Effect{Saga: &m}) // else it is claimed again when the lease is over
 }
-
-const refusedWait = 30 * time.Second
 
 // note stores the definitions of this build, and looks which of other builds' it can take on.
 func (e *Engine[TTx]) note(ctx context.Context) error {

@@ -14,7 +14,6 @@ package engine
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -88,7 +87,8 @@ type Engine[TTx any] struct {
 
 // New is an engine of definitions without faults, one of each name. Children's are among them.
 func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
-	e := &Engine[TTx]{db: db, o: o, clock: clock.New(o.Now), session: rand.Text(), defs: map[string]*body.Definition{},
+	e := &Engine[TTx]{db: db, o: o, clock: clock.New(o.Now), session: rand.Text(),
+		defs:   map[string]*body.Definition{},
 		hashes: map[string]*body.Definition{},
 		older:  map[string]plan.Graph{}, hands: map[store.SagaRef]*live[TTx]{},
 		waiters: map[store.SagaRef][]chan outcome{}, coming: map[store.SagaRef]bool{},
@@ -118,9 +118,6 @@ func (e *Engine[TTx]) Definition(name string) (*body.Definition, bool) {
 	d, ok := e.defs[name]
 	return d, ok
 }
-
-// errMoved: the saga was written by somebody else since it was read.
-var errMoved = errors.New("the saga has moved on")
 
 // lock is LockSaga, by which a process that has seen nothing of the store's clock learns what it shows.
 func (e *Engine[TTx]) lock(ctx context.Context, tx TTx, name, key string) (store.Saga, bool, error) {

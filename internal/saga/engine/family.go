@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
@@ -88,7 +89,7 @@ func (l *live[TTx]) putRelated(ctx context.Context, m store.SagaMove) error {
 		return err
 	}
 	if err := u.Commit(ctx, append([]store.Effect{{Saga: &m, Rows: l.rows}}, others...)...); err != nil {
-		return lost(err)
+		return fault.Moved(err)
 	}
 	l.wrote(m)
 	return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
@@ -146,7 +147,7 @@ func (l *live[TTx]) putAlone(ctx context.Context, m store.SagaMove) (again bool,
 	within, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	if l.related() {
-		if err = l.putRelated(within, m); errors.Is(err, errMoved) {
+		if err = l.putRelated(within, m); errors.Is(err, fault.ErrMoved) {
 			err = nil
 		}
 		return err != nil, err

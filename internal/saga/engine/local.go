@@ -9,6 +9,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
@@ -106,7 +107,7 @@ func (l *live[TTx]) insteadOf(ctx context.Context, u store.Unit[TTx], need time.
 	case err != nil:
 		return err
 	case !stand[0]:
-		return errMoved
+		return fault.ErrMoved
 	}
 	l.wrote(m)
 	return nil
@@ -117,7 +118,7 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 	l.think(ctx)
 	others, err := l.relate(ctx, u.Tx())
 	if err != nil {
-		if aborted(err) {
+		if fault.Aborted(err) {
 			err = l.blame(ctx, a, err)
 		}
 		return l.undone(ctx, u, a, err)
@@ -135,7 +136,7 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 	es := append([]store.Effect{{Saga: &m, Rows: l.rows}}, others...)
 	if !follows {
 		if err := u.Commit(ctx, es...); err != nil {
-			return l.blame(ctx, a, l.lost(a, err))
+			return l.blame(ctx, a, fault.Lost(err, a, l.saga.Version))
 		}
 		l.wrote(m)
 		return nil
@@ -144,7 +145,7 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 	in.Sagas[0].Version++
 	next, err := u.CommitThen(ctx, in, es...)
 	if err != nil {
-		return l.blame(ctx, a, l.lost(a, err))
+		return l.blame(ctx, a, fault.Lost(err, a, l.saga.Version))
 	}
 	l.wrote(m)
 	l.unit = next

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine/internal/attempt"
 	"github.com/skald-go/skald/internal/saga/engine/internal/tally"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
@@ -274,7 +275,7 @@ func (t *taking[TTx]) take(ctx context.Context, r *reply) (err error) {
 	}
 	if err := body.Fits("the output of the step "+ev.Step, ev.Output, t.d.MaxBytes); err != nil &&
 		ev.What == plan.Succeeded {
-		ev = without(ev, err)
+		ev = attempt.Without(ev, err)
 	}
 	if t.course == nil {
 		t.now = t.e.clock.Now()
@@ -284,7 +285,7 @@ func (t *taking[TTx]) take(ctx context.Context, r *reply) (err error) {
 	t.before = append(t.before[:0], was.Runs...)
 	was.Runs = t.before
 	if r.out = t.course.Take(ev); r.out == plan.TooLarge { // it took effect, so it is done, and turned back
-		r.out = t.course.Take(without(ev, t.course.Large()))
+		r.out = t.course.Take(attempt.Without(ev, t.course.Large()))
 	}
 	if r.out.Changed() {
 		t.moved = true

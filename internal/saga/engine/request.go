@@ -11,6 +11,8 @@ import (
 	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine/internal/attempt"
+	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
@@ -153,7 +155,7 @@ func (l *live[TTx]) asking(a plan.Action) func(ctx context.Context) answer {
 		if failed != nil {
 			out = answer{a: a, c: c, err: failed}
 		}
-		out.err = legible(out.err)
+		out.err = attempt.Legible(out.err)
 		return out
 	}
 }
@@ -175,7 +177,7 @@ func (o *owner) Answered(_ context.Context, c store.Call) answer {
 }
 
 func (o *owner) Later(_ context.Context, after time.Duration, err error) answer {
-	return answer{a: o.a, later: max(after, leastWait), err: err}
+	return answer{a: o.a, later: max(after, attempt.LeastWait), err: err}
 }
 
 func (o *owner) Failed(ctx context.Context, err error) answer {
@@ -188,27 +190,27 @@ func (o *owner) Late() answer { return answer{a: o.a, nothing: true} }
 // not to be asked for again.
 func (l *live[TTx]) answered(ctx context.Context, is answer) error {
 	if is.nothing {
-		return errMoved
+		return fault.ErrMoved
 	}
 	for n := 1; ; n++ {
 		err := l.blamed(ctx, l.note(ctx, is))
-		var no *refusal
+		var no *fault.Refusal
 		if errors.As(err, &no) {
 			return l.answerRefused(ctx, is, no)
 		}
 		if err == nil || n == 10 || ctx.Err() != nil {
 			return err
 		}
-		if !errors.Is(err, errMoved) {
+		if !errors.Is(err, fault.ErrMoved) {
 			l.complain(ctx, err)
 			if !l.rest(ctx, backoff.After(n, 20*time.Millisecond, time.Second)) {
 				return err
 			}
 		}
 		if !l.again(ctx) {
-			return errMoved
+			return fault.ErrMoved
 		}
-		if no := l.ownFault(err); no != nil {
+		if no := l.lostAlone.Own(err, l.saga.Version); no != nil {
 			return l.answerRefused(ctx, is, no)
 		}
 	}
@@ -231,7 +233,7 @@ func (l *live[TTx]) note(ctx context.Context, is answer) error {
 		a.Verb = plan.SettleStep
 	}
 	if !is.known {
-		e := failed(a, is.err)
+		e := attempt.Failed(a, is.err)
 		if is.later > 0 {
 			e.Later = is.later
 		}
@@ -255,7 +257,7 @@ func (l *live[TTx]) note(ctx context.Context, is answer) error {
 		e.What, e.Reason = plan.Rejected, why
 	default:
 		if err := body.Fits("the output of the step "+a.Step, output, l.d.MaxBytes); err != nil {
-			e = without(e, err)
+			e = attempt.Without(e, err)
 		}
 	}
 	return l.settle(ctx, a, is.c, bound[TTx]{l.bind(r)}, e, refused)

@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine/internal/attempt"
+	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
@@ -44,16 +45,15 @@ type live[TTx any] struct {
 	over    bool        // it was given back, or has ended
 	unseen  bool        // it was started here, and may not be committed yet
 	// it was taken over from a session that left it: what it was at may have ended the process
-	suspect bool
-	sent    map[string]bool // requests whose intent was stored here and that nobody has made yet
-	outages int
-	ended   atomic.Bool // whoever waits for it was told
-	// how often in a row what an action did could not be committed, though nobody else had written the saga
-	lostAlone int
+	suspect   bool
+	sent      map[string]bool // requests whose intent was stored here and that nobody has made yet
+	outages   int
+	ended     atomic.Bool // whoever waits for it was told
+	lostAlone fault.Alone
 
-	refused *refusal     // to be charged
-	thought *plan.Action // the last one of those that were thought, and are not stored
-	careful bool         // each is stored by itself: of several together the database has refused one
+	refused *fault.Refusal // to be charged
+	thought *plan.Action   // the last one of those that were thought, and are not stored
+	careful bool           // each is stored by itself: of several together the database has refused one
 }
 
 // taken is a saga that is leased to this session.
@@ -170,8 +170,8 @@ func (l *live[TTx]) work(ctx context.Context) {
 	for {
 		more, err := l.turn(ctx)
 		var kin *kinError
-		var no *refusal
-		if l.unseen && errors.Is(err, errMoved) {
+		var no *fault.Refusal
+		if l.unseen && errors.Is(err, fault.ErrMoved) {
 			same, there := l.look(ctx)
 			if !there {
 				return
@@ -187,7 +187,7 @@ func (l *live[TTx]) work(ctx context.Context) {
 				return
 			}
 			continue
-		case errors.As(err, &kin), errors.As(err, &no), errors.Is(err, errMoved):
+		case errors.As(err, &kin), errors.As(err, &no), errors.Is(err, fault.ErrMoved):
 		default:
 			l.outages++
 			l.complain(ctx, err)
@@ -198,7 +198,7 @@ func (l *live[TTx]) work(ctx context.Context) {
 		if !l.reread(ctx) {
 			return
 		}
-		if own := l.ownFault(err); own != nil {
+		if own := l.lostAlone.Own(err, l.saga.Version); own != nil {
 			no = own
 		}
 		l.refused = no
@@ -355,41 +355,10 @@ func (l *live[TTx]) facts(a plan.Action) *body.Facts {
 
 // guard runs a function of the user's.
 func (l *live[TTx]) guard(f func() error) error {
-	return called(f, l.e.straight)
+	return attempt.Run(f, l.e.straight)
 }
 
 // wrong feeds an error of a function of the user's.
 func (l *live[TTx]) wrong(a plan.Action, err error) {
-	l.feed(failed(a, err))
-}
-
-// leastWait is how soon an attempt that is not charged is made again.
-const leastWait = 100 * time.Millisecond
-
-// failed is the event of an error.
-func failed(a plan.Action, err error) plan.Event {
-	e := plan.Event{What: plan.Failed, Step: a.Step, Occurrence: a.Occurrence, Attempt: a.Attempt,
-		Reason: err.Error()}
-	if a.Verb == plan.UndoStep {
-		e.What = plan.UndoFailed
-	}
-	var (
-		no      *skald.RejectedError
-		never   *skald.PermanentError
-		later   *skald.LaterError
-		version *skald.VersionError
-	)
-	switch {
-	case failure.IsOutage(err):
-		e.Later = backoff.After(1, time.Second, time.Second)
-	case errors.As(err, &no) && a.Verb == plan.RunStep:
-		e.What, e.Attempt = plan.Rejected, 0
-	case errors.As(err, &no), errors.As(err, &never):
-		e.Permanent = true
-	case errors.As(err, &later):
-		e.Later = max(later.After, leastWait)
-	case errors.As(err, &version):
-		e.Later = refusedWait
-	}
-	return e
+	l.feed(attempt.Failed(a, err))
 }

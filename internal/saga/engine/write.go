@@ -2,10 +2,10 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
+	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
@@ -81,7 +81,7 @@ func (l *live[TTx]) put(ctx context.Context, m store.SagaMove) error {
 	case err != nil:
 		return err
 	case !stands:
-		return errMoved
+		return fault.ErrMoved
 	}
 	l.wrote(m)
 	return nil
@@ -137,7 +137,7 @@ func (l *live[TTx]) standing(ctx context.Context, u store.Unit[TTx]) (store.Unit
 		return u, nil
 	}
 	_, _ = u.Rollback(ctx)
-	return nil, errMoved
+	return nil, fault.ErrMoved
 }
 
 // rollback ends a transaction that the last commit began and that is not needed.
@@ -147,14 +147,6 @@ func (l *live[TTx]) rollback(ctx context.Context) {
 		l.unit = nil
 	}
 	l.free()
-}
-
-// lost is errMoved for a guard that did not hold.
-func lost(err error) error {
-	if errors.Is(err, store.ErrLost) {
-		return errMoved
-	}
-	return err
 }
 
 // inTx tells whether a function in a transaction is asked for.
