@@ -92,7 +92,11 @@ func house() map[string]rule {
 		"internal/saga/engine/internal/gate":        {},
 		"internal/saga/engine/internal/tally":       {ours: []string{"store", "internal"}},
 		"internal/saga/engine/internal/attempt":     {ours: []string{".", "failure", "internal/backoff", "internal/saga/plan"}},
-		"internal/saga/engine/internal/fault":       {ours: []string{".", "store", "internal/saga/plan", "internal/saga/engine/internal/attempt"}},
+		"internal/saga/engine/internal/fault": {ours: []string{".", "store", "internal/saga/plan",
+			"internal/saga/engine/internal/attempt"}},
+		"internal/saga/engine/internal/definitions": {ours: []string{"store", "internal/saga"}},
+		"internal/saga/engine/internal/address":     {ours: []string{"internal/uuid7"}},
+		"internal/saga/engine/internal/reply":       {ours: []string{".", "store", "failure", "internal"}},
 		"internal/saga/stored":                      {ours: []string{"store", "internal/saga/plan"}},
 		"internal/saga/plan":                        {}, // pure: no seam, no clock
 		"internal/saga/draw":                        {ours: []string{"internal/saga/plan"}},

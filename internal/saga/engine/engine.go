@@ -14,7 +14,6 @@ package engine
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -22,10 +21,10 @@ import (
 
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/engine/internal/clock"
+	"github.com/skald-go/skald/internal/saga/engine/internal/definitions"
 	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
 	"github.com/skald-go/skald/internal/saga/engine/internal/groupcommit"
 	"github.com/skald-go/skald/internal/saga/engine/internal/tally"
-	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/internal/uuid7"
@@ -56,15 +55,12 @@ type Engine[TTx any] struct {
 	db      DB[TTx]
 	o       Options
 	session string
-	defs    map[string]*body.Definition // by name
-	hashes  map[string]*body.Definition // by hash
+	book    *definitions.Book
 	clock   *clock.Clock
 	commits commits
 
 	mu      sync.Mutex
 	hands   map[store.SagaRef]*live[TTx] // sagas in hand, by name and key
-	older   map[string]plan.Graph        // by hash: of other builds
-	hashed  []string                     // that are claimed
 	coming  map[store.SagaRef]bool       // started here, and not in hand yet
 	hanging map[hung]bool                // functions that do not return
 	waiters map[store.SagaRef][]chan outcome
@@ -88,9 +84,7 @@ type Engine[TTx any] struct {
 // New is an engine of definitions without faults, one of each name. Children's are among them.
 func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
 	e := &Engine[TTx]{db: db, o: o, clock: clock.New(o.Now), session: rand.Text(),
-		defs:   map[string]*body.Definition{},
-		hashes: map[string]*body.Definition{},
-		older:  map[string]plan.Graph{}, hands: map[store.SagaRef]*live[TTx]{},
+		hands:   map[store.SagaRef]*live[TTx]{},
 		waiters: map[store.SagaRef][]chan outcome{}, coming: map[store.SagaRef]bool{},
 		slots: make(chan struct{}, o.Workers), kicked: make(chan struct{}, 1),
 		begun: make(chan *live[TTx], o.InHand),
@@ -103,10 +97,7 @@ func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
 	e.gate = gate.New(o.Now)
 	e.hanging = map[hung]bool{}
 	e.moves = groupcommit.New(db, storeTimeout)
-	for _, d := range defs {
-		e.defs[d.Name], e.hashes[d.Hash] = d, d
-		e.hashed = append(e.hashed, d.Hash)
-	}
+	e.book = definitions.New(db, e.o.Logger, defs)
 	return e
 }
 
@@ -115,8 +106,8 @@ func (e *Engine[TTx]) Health() tally.Health { return e.tally.Health(int(e.inHand
 
 // Definition returns the one of a name.
 func (e *Engine[TTx]) Definition(name string) (*body.Definition, bool) {
-	d, ok := e.defs[name]
-	return d, ok
+	d := e.book.Named(name)
+	return d, d != nil
 }
 
 // lock is LockSaga, by which a process that has seen nothing of the store's clock learns what it shows.
@@ -125,25 +116,4 @@ func (e *Engine[TTx]) lock(ctx context.Context, tx TTx, name, key string) (store
 	s, there, err := e.db.LockSaga(ctx, tx, name, key)
 	e.clock.Read(s.Read, from, e.o.Now())
 	return s, there, err
-}
-
-// planOf is the plan of a hash: of this build, or of another one that noted it.
-func (e *Engine[TTx]) planOf(ctx context.Context, name, hash string) (*plan.Plan, error) {
-	if d, ok := e.hashes[hash]; ok {
-		return d.Plan, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout/3) // a caller's transaction may be open meanwhile
-	defer cancel()
-	for range 2 {
-		e.mu.Lock()
-		g, ok := e.older[hash]
-		e.mu.Unlock()
-		if ok {
-			return plan.New(g), nil
-		}
-		if err := e.readOlder(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return nil, fmt.Errorf("the saga %s has the definition %s, which no engine has noted", name, hash)
 }

@@ -159,7 +159,7 @@ func (l *live[TTx]) relateTo(ctx context.Context, tx TTx, r relative) (*store.Ef
 	case !out.Changed():
 		return nil, nil
 	}
-	m.SagaMove = left(m.SagaMove)
+	m.SagaMove = stored.Left(m.SagaMove)
 	return &store.Effect{Saga: &m.SagaMove}, nil
 }
 

@@ -118,13 +118,9 @@ func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hang[TTx]) (again bool,
 	if !there || s.ID != h.saga.ID || s.Version != h.saga.Version {
 		return false, nil
 	}
-	var older plan.Graph
-	if s.Hash != h.l.d.Hash {
-		p, err := e.planOf(ctx, s.Name, s.Hash)
-		if err != nil {
-			return true, err
-		}
-		older = p.Graph
+	older, err := e.book.Before(ctx, s, h.l.d)
+	if err != nil {
+		return true, err
 	}
 	l, err := e.taken(s, h.l.d, older)
 	if err != nil {

@@ -33,7 +33,7 @@ func (e *OtherError) Error() string {
 func (e *Engine[TTx]) Start(ctx context.Context, tx TTx, d *body.Definition,
 	in any) (s store.Saga, fresh bool, err error) {
 	fail := func(err error) (store.Saga, bool, error) { return s, false, fmt.Errorf("start a saga: %w", err) }
-	if e.hashes[d.Hash] != d {
+	if !e.book.Has(d) {
 		return fail(fmt.Errorf("the engine does not know this definition of %s: give it to NewEngine",
 			d.Name))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/engine/internal/attempt"
+	"github.com/skald-go/skald/internal/saga/engine/internal/definitions"
 	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
 	"github.com/skald-go/skald/internal/saga/plan"
@@ -84,7 +85,8 @@ func (l *live[TTx]) read(s store.Saga, older plan.Graph) (err error) {
 	if s.Hash == l.d.Hash {
 		return nil
 	}
-	if l.state, err = plan.Move(older, l.d.Plan.Graph, mapping(l.d, s.Hash), l.state); err != nil {
+	if l.state, err = plan.Move(older, l.d.Plan.Graph, definitions.Mapping(l.d, s.Hash),
+		l.state); err != nil {
 		return err
 	}
 	l.hash, l.dirty = l.d.Hash, true
@@ -245,15 +247,8 @@ func (l *live[TTx]) reread(ctx context.Context) bool {
 		l.left() <= 0 {
 		return false // after an error it is claimed again when its lease is over
 	}
-	older := plan.Graph{}
-	if s.Hash != l.d.Hash {
-		p, err := l.e.planOf(ctx, s.Name, s.Hash)
-		if err != nil {
-			return false
-		}
-		older = p.Graph
-	}
-	return l.read(s, older) == nil
+	older, err := l.e.book.Before(ctx, s, l.d)
+	return err == nil && l.read(s, older) == nil
 }
 
 // turn does what is next. More: there may be something after it.
