@@ -97,6 +97,9 @@ func house() map[string]rule {
 		"internal/saga/engine/internal/definitions": {ours: []string{"store", "internal/saga"}},
 		"internal/saga/engine/internal/address":     {ours: []string{"internal/uuid7"}},
 		"internal/saga/engine/internal/reply":       {ours: []string{".", "store", "failure", "internal"}},
+		"internal/saga/engine/internal/family":      {ours: []string{"store", "internal/saga"}},
+		"internal/saga/engine/internal/progress":    {ours: []string{".", "store", "internal"}},
+		"internal/saga/engine/internal/request":     {ours: []string{".", "store", "call", "internal"}},
 		"internal/saga/stored":                      {ours: []string{"store", "internal/saga/plan"}},
 		"internal/saga/plan":                        {}, // pure: no seam, no clock
 		"internal/saga/draw":                        {ours: []string{"internal/saga/plan"}},

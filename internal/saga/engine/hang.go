@@ -8,7 +8,6 @@ import (
 
 	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
 )
 
@@ -33,7 +32,7 @@ type hung struct {
 }
 
 func (l *live[TTx]) hung(a plan.Action) hung {
-	return hung{l.saga.ID, a.Step, a.Occurrence, a.Verb}
+	return hung{l.Row.ID, a.Step, a.Occurrence, a.Verb}
 }
 
 // timed is guard for a function in a transaction, which the database ends when the function's time and mercy
@@ -41,16 +40,16 @@ func (l *live[TTx]) hung(a plan.Action) hung {
 func (l *live[TTx]) timed(ctx context.Context, a plan.Action, timeout time.Duration, f func() error) error {
 	l.e.gate.Expect(&l.seat, timeout+mercy)
 	if l.e.straight {
-		return l.guard(f)
+		return l.Guard(f)
 	}
-	h := &hang[TTx]{l: l, a: a, saga: l.saga, took: timeout}
+	h := &hang[TTx]{l: l, a: a, saga: l.Row, took: timeout}
 	timer := time.AfterFunc(timeout+mercy*4/5, func() { l.e.hangs(ctx, h) })
 	defer func() {
 		if !timer.Stop() {
 			l.e.returned(h)
 		}
 	}()
-	return l.guard(f)
+	return l.Guard(f)
 }
 
 func (e *Engine[TTx]) returned(h *hang[TTx]) {
@@ -118,23 +117,22 @@ func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hang[TTx]) (again bool,
 	if !there || s.ID != h.saga.ID || s.Version != h.saga.Version {
 		return false, nil
 	}
-	older, err := e.book.Before(ctx, s, h.l.d)
+	older, err := e.book.Before(ctx, s, h.l.Def)
 	if err != nil {
 		return true, err
 	}
-	l, err := e.taken(s, h.l.d, older)
+	l, err := e.taken(s, h.l.Def, older)
 	if err != nil {
 		return false, err
 	}
-	l.think(ctx) // up to where it was
-	l.wrong(h.a, fmt.Errorf("%w (%v), and does not return: it ignores its context", errSlow, h.took))
-	l.think(ctx)
+	l.Think(ctx) // up to where it was
+	l.Wrong(h.a, fmt.Errorf("%w (%v), and does not return: it ignores its context", errSlow, h.took))
+	l.Think(ctx)
 	m, err := l.move(0)
 	if err != nil {
 		return false, err
 	}
-	m = stored.Released(m, l.state, e.clock.Now(), len(l.d.Plan.Pending(l.state)) > 0)
-	m.Lease = 0
+	m = l.GivenBack(m)
 	return l.putAlone(ctx, m)
 }
 
@@ -142,13 +140,13 @@ func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hang[TTx]) (again bool,
 func (l *live[TTx]) putAlone(ctx context.Context, m store.SagaMove) (again bool, err error) {
 	within, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	if l.related() {
+	if l.Related() {
 		if err = l.putRelated(within, m); errors.Is(err, fault.ErrMoved) {
 			err = nil
 		}
 		return err != nil, err
 	}
-	stood, err := l.e.db.Apply(within, store.Effect{Saga: &m, Rows: l.rows})
+	stood, err := l.e.db.Apply(within, l.Effect(&m))
 	if err != nil {
 		return true, err
 	}

@@ -3,26 +3,13 @@ package engine
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
+	"github.com/skald-go/skald/internal/saga/engine/internal/progress"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
-
-// crashed tells whether something is next that ended its process at least n times.
-func (l *live[TTx]) crashed(n int) bool {
-	if !slices.ContainsFunc(l.state.Runs, func(r plan.Run) bool { return r.Crashes >= n }) {
-		return false
-	}
-	for _, a := range l.d.Plan.Pending(l.state) {
-		if a.Crashes >= n {
-			return true
-		}
-	}
-	return false
-}
 
 // setAside keeps what may be worked on now, of what was just claimed: one at most that ended its process
 // twice. If the process ends, whatever it has leased is charged with that, and is stuck once it was charged
@@ -30,7 +17,7 @@ func (l *live[TTx]) crashed(n int) bool {
 func (e *Engine[TTx]) setAside(ctx context.Context, ls []*live[TTx]) (now []*live[TTx]) {
 	var charged, away []*live[TTx]
 	for _, l := range ls {
-		if l.suspect && l.crashed(1) && !l.related() {
+		if l.suspect && l.Crashed(1) && !l.Related() {
 			l.charge()
 			charged = append(charged, l)
 		} else {
@@ -41,7 +28,7 @@ func (e *Engine[TTx]) setAside(ctx context.Context, ls []*live[TTx]) (now []*liv
 	now = claimed[:0]
 	wait := gate.AsideWait
 	for _, l := range claimed {
-		if !l.crashed(2) {
+		if !l.Crashed(2) {
 			now = append(now, l)
 		} else if after := e.gate.Sit(&l.seat, e.straight); after == 0 {
 			now = append(now, l)
@@ -94,7 +81,7 @@ func (l *live[TTx]) stepAside(ctx context.Context, away time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if next := l.state.Next(); !next.IsZero() {
+	if next := l.State.Next(); !next.IsZero() {
 		away = max(0, min(away, next.Sub(l.e.clock.Now())))
 	}
 	m.Release, m.Wake, m.Lease = true, away, 0
@@ -104,19 +91,19 @@ func (l *live[TTx]) stepAside(ctx context.Context, away time.Duration) error {
 // enter begins a turn, which leave ends. False: another saga is to run alone, or this one is and cannot yet.
 // It was given back.
 func (l *live[TTx]) enter(ctx context.Context) (begins bool, err error) {
-	if l.seat.Alone && !l.crashed(2) {
+	if l.seat.Alone && !l.Crashed(2) {
 		l.rise()
 	}
-	if l.state.Status.Final() || len(l.family) > 0 {
+	if l.State.Status.Final() || len(l.Family()) > 0 {
 		return true, nil // no function is next
 	}
-	if l.crashed(2) {
+	if l.Crashed(2) {
 		if after := l.e.gate.Sit(&l.seat, l.e.straight); after > 0 {
 			return false, l.stepAside(ctx, after)
 		}
 		return l.enterAlone(ctx)
 	}
-	if l.e.gate.Enter(&l.seat, usualTimeout+mercy) {
+	if l.e.gate.Enter(&l.seat, progress.UsualTimeout+mercy) {
 		return true, nil
 	}
 	return false, l.stepAside(ctx, gate.AsideWait)
@@ -128,15 +115,15 @@ func (l *live[TTx]) enterAlone(ctx context.Context) (begins bool, err error) {
 	if !l.e.straight && !l.e.gate.Quiet(ctx, &l.seat, l.e.stop) {
 		return false, l.stepAside(ctx, gate.RestFor)
 	}
-	for _, a := range l.d.Plan.Pending(l.state) {
+	for _, a := range l.Pending() {
 		if a.Crashes > 1 {
-			l.feed(plan.Event{What: plan.Alone, Step: a.Step, Occurrence: a.Occurrence})
+			l.Feed(plan.Event{What: plan.Alone, Step: a.Step, Occurrence: a.Occurrence})
 		}
 	}
 	if err := l.write(ctx, 0); err != nil {
 		return false, err
 	}
-	l.e.gate.Expect(&l.seat, usualTimeout+mercy)
+	l.e.gate.Expect(&l.seat, progress.UsualTimeout+mercy)
 	return true, nil
 }
 

@@ -10,32 +10,20 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/saga/body"
-	"github.com/skald-go/skald/internal/saga/engine/internal/attempt"
-	"github.com/skald-go/skald/internal/saga/engine/internal/definitions"
+	"github.com/skald-go/skald/internal/saga/engine/internal/family"
 	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
+	"github.com/skald-go/skald/internal/saga/engine/internal/progress"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
 )
 
 // live is a saga that this process has in hand. One goroutine works on it.
 type live[TTx any] struct {
-	e      *Engine[TTx]
-	d      *body.Definition
-	saga   store.Saga // as it was read or written last
-	origin stored.Origin
-	input  *body.Input
-
-	stored plan.State // as it was read or written last
-	state  plan.State // as it is to be
-	dirty  bool       // it is not stored yet
-	hash   string     // to be stored with it: of another definition; "": as it is
-	rows   []skald.Message
-	family []relative
-	told   []plan.Action // alarms, and that it ends
-	then   []func()      // what follows once it is stored
-	after  *live[TTx]    // the same saga, claimed again meanwhile
+	progress.Saga
+	e     *Engine[TTx]
+	then  []func()   // what follows once it is stored
+	after *live[TTx] // the same saga, claimed again meanwhile
 
 	since   time.Time     // when the lease began, by this process
 	lease   time.Duration // how long it is
@@ -53,18 +41,13 @@ type live[TTx any] struct {
 	lostAlone fault.Alone
 
 	refused *fault.Refusal // to be charged
-	thought *plan.Action   // the last one of those that were thought, and are not stored
-	careful bool           // each is stored by itself: of several together the database has refused one
 }
 
 // taken is a saga that is leased to this session.
 func (e *Engine[TTx]) taken(s store.Saga, d *body.Definition, older plan.Graph) (*live[TTx], error) {
-	l := &live[TTx]{e: e, d: d, input: &body.Input{Data: []byte(s.Input)}, sent: map[string]bool{}}
+	l := &live[TTx]{e: e, sent: map[string]bool{}}
 	var err error
-	if l.origin, err = stored.OriginOf(s); err != nil {
-		return nil, err
-	}
-	if err := l.read(s, older); err != nil {
+	if l.Saga, err = progress.New(s, d, older, e.clock, e.straight); err != nil {
 		return nil, err
 	}
 	l.leased(e.o.Lease)
@@ -72,26 +55,9 @@ func (e *Engine[TTx]) taken(s store.Saga, d *body.Definition, older plan.Graph) 
 }
 
 // read takes s as what is so.
-func (l *live[TTx]) read(s store.Saga, older plan.Graph) (err error) {
-	l.saga, l.dirty, l.hash, l.rows, l.family, l.told, l.then, l.thought = s, false, "", nil, nil,
-		nil, nil, nil
-	if l.state, err = stored.StateOf(s, l.d.Plan.Graph.Deadline); err != nil {
-		return err
-	}
-	l.stored = l.state
-	if l.state.Status.Final() { // an operator ended it, and nobody was told yet
-		l.told = append(l.told, plan.Action{Verb: plan.Finish, Reason: string(l.state.Status)})
-	}
-	if s.Hash == l.d.Hash {
-		return nil
-	}
-	if l.state, err = plan.Move(older, l.d.Plan.Graph, definitions.Mapping(l.d, s.Hash),
-		l.state); err != nil {
-		return err
-	}
-	l.hash, l.dirty = l.d.Hash, true
-	l.feed(plan.Event{What: plan.Tick})
-	return nil
+func (l *live[TTx]) read(s store.Saga, older plan.Graph) error {
+	l.then = nil
+	return l.Read(s, older)
 }
 
 func (l *live[TTx]) leased(lease time.Duration) {
@@ -105,23 +71,9 @@ func (l *live[TTx]) left() time.Duration {
 	return l.lease - max(now.Sub(l.since), now.Round(0).Sub(l.since.Round(0)))
 }
 
-// feed takes an event into the state.
-func (l *live[TTx]) feed(e plan.Event) plan.Outcome {
-	next, actions, out := l.d.Plan.Advance(l.state, e, l.e.clock.Now())
-	if out.Changed() {
-		l.state, l.dirty = next, true
-		for _, a := range actions {
-			if a.Verb == plan.Alarm || a.Verb == plan.Finish {
-				l.told = append(l.told, a)
-			}
-		}
-	}
-	return out
-}
-
 // employ has a goroutine work on l; or the one that has the saga in hand, once it is done with that.
 func (e *Engine[TTx]) employ(ctx context.Context, l *live[TTx]) {
-	at := refOf(l.saga)
+	at := refOf(l.Row)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.coming, at)
@@ -171,7 +123,7 @@ func (l *live[TTx]) work(ctx context.Context) {
 	}
 	for {
 		more, err := l.turn(ctx)
-		var kin *kinError
+		var kin *family.Error
 		var no *fault.Refusal
 		if l.unseen && errors.Is(err, fault.ErrMoved) {
 			same, there := l.look(ctx)
@@ -200,13 +152,13 @@ func (l *live[TTx]) work(ctx context.Context) {
 		if !l.reread(ctx) {
 			return
 		}
-		if own := l.lostAlone.Own(err, l.saga.Version); own != nil {
+		if own := l.lostAlone.Own(err, l.Row.Version); own != nil {
 			no = own
 		}
 		l.refused = no
 		if kin != nil {
-			l.think(ctx) // up to where it was
-			l.wrong(kin.a, skald.Permanent(kin.err))
+			l.Think(ctx) // up to where it was
+			l.Wrong(kin.Action, skald.Permanent(kin.Err))
 		}
 	}
 }
@@ -214,8 +166,8 @@ func (l *live[TTx]) work(ctx context.Context) {
 func (l *live[TTx]) complain(ctx context.Context, err error) {
 	if l.outages&(l.outages-1) == 0 { // the first, second, fourth …
 		l.e.o.Logger.WarnContext(ctx,
-			"saga: the database does not take a transition, or does not show a start", "saga", l.saga.Name,
-			"key", l.saga.Key,
+			"saga: the database does not take a transition, or does not show a start", "saga", l.Row.Name,
+			"key", l.Row.Key,
 			"times", l.outages, "error", err)
 	}
 }
@@ -242,12 +194,12 @@ func (l *live[TTx]) reread(ctx context.Context) bool {
 	if l.givenUp.Load() {
 		return false
 	}
-	s, there, err := l.e.find(ctx, l.saga.Name, l.saga.Key)
-	if err != nil || !there || s.ID != l.saga.ID || s.Session != l.e.session || !s.Ended.IsZero() ||
+	s, there, err := l.e.find(ctx, l.Row.Name, l.Row.Key)
+	if err != nil || !there || s.ID != l.Row.ID || s.Session != l.e.session || !s.Ended.IsZero() ||
 		l.left() <= 0 {
 		return false // after an error it is claimed again when its lease is over
 	}
-	older, err := l.e.book.Before(ctx, s, l.d)
+	older, err := l.e.book.Before(ctx, s, l.Def)
 	return err == nil && l.read(s, older) == nil
 }
 
@@ -259,9 +211,7 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 	if l.refused != nil {
 		return true, l.charged(ctx)
 	}
-	if next := l.state.Next(); !next.IsZero() && !next.After(l.e.clock.Now()) {
-		l.feed(plan.Event{What: plan.Tick})
-	}
+	l.Due()
 	if l.suspect {
 		if err := l.accuse(ctx); err != nil {
 			return false, err
@@ -271,16 +221,16 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	defer l.e.gate.Leave(&l.seat)
-	l.thinkAll(ctx)
+	l.ThinkAll(ctx)
 	if l.left() <= 0 || l.givenUp.Load() || l.e.stopping() || ctx.Err() != nil {
 		return false, l.settleDown(ctx)
 	}
 	var asks []plan.Action
-	if len(l.family) > 0 || l.careful && l.thought != nil {
+	if l.First() {
 		return true, l.blamed(ctx, l.write(ctx, 0))
 	}
 	hangs := false
-	for _, a := range l.d.Plan.Pending(l.state) {
+	for _, a := range l.Pending() {
 		switch {
 		case l.hangsHere(a):
 			hangs = true
@@ -308,22 +258,14 @@ func (l *live[TTx]) accuse(ctx context.Context) error {
 // charge counts the end of a process against what the saga was at.
 func (l *live[TTx]) charge() {
 	l.suspect = false
-	todo := l.d.Plan.Pending(l.state)
-	if len(todo) == 0 {
-		return
+	if l.Charge() {
+		l.e.tally.TakenOver()
 	}
-	a := todo[0]
-	l.e.tally.TakenOver()
-	if run, _ := l.state.Run(a.Step, a.Occurrence); a.Crashes > 1 && !run.Alone {
-		return // it was to run alone, and had not begun
-	}
-	l.feed(plan.Event{What: plan.Crashed, Step: a.Step, Occurrence: a.Occurrence,
-		Reason: fmt.Sprintf("its process (session %s) ended", l.saga.Lapsed)})
 }
 
 // transact does what needs a transaction of the user's.
 func (l *live[TTx]) transact(ctx context.Context, a plan.Action) error {
-	step, _ := l.d.Step(a.Step)
+	step, _ := l.Def.Step(a.Step)
 	switch tx := step.Tx.(type) {
 	case *body.Local[TTx]:
 		return l.local(ctx, a, tx.Do, tx.Undo)
@@ -336,24 +278,6 @@ func (l *live[TTx]) transact(ctx context.Context, a plan.Action) error {
 		}
 		return l.local(ctx, a, nil, tx.Local)
 	}
-	l.wrong(a, skald.Permanent(fmt.Errorf("this build cannot run the step %s", a.Step)))
+	l.Wrong(a, skald.Permanent(fmt.Errorf("this build cannot run the step %s", a.Step)))
 	return nil
-}
-
-// facts are those of an action.
-func (l *live[TTx]) facts(a plan.Action) *body.Facts {
-	s := l.state
-	return &body.Facts{Definition: l.d, Key: l.saga.Key, Input: l.input, State: &s, Step: a.Step,
-		Occurrence: a.Occurrence,
-		Undo:       a.Verb == plan.UndoStep, Attempt: a.Attempt}
-}
-
-// guard runs a function of the user's.
-func (l *live[TTx]) guard(f func() error) error {
-	return attempt.Run(f, l.e.straight)
-}
-
-// wrong feeds an error of a function of the user's.
-func (l *live[TTx]) wrong(a plan.Action, err error) {
-	l.feed(attempt.Failed(a, err))
 }
