@@ -91,7 +91,8 @@ func house() map[string]rule {
 		"internal/saga/engine/internal/clock":       {},
 		"internal/saga/engine/internal/gate":        {},
 		"internal/saga/engine/internal/tally":       {ours: []string{"store", "internal"}},
-		"internal/saga/engine/internal/attempt":     {ours: []string{".", "failure", "internal/backoff", "internal/saga/plan"}},
+		"internal/saga/engine/internal/attempt": {ours: []string{".", "failure", "internal/backoff",
+			"internal/saga/plan"}},
 		"internal/saga/engine/internal/fault": {ours: []string{".", "store", "internal/saga/plan",
 			"internal/saga/engine/internal/attempt"}},
 		"internal/saga/engine/internal/definitions": {ours: []string{"store", "internal/saga"}},
@@ -100,6 +101,8 @@ func house() map[string]rule {
 		"internal/saga/engine/internal/family":      {ours: []string{"store", "internal/saga"}},
 		"internal/saga/engine/internal/progress":    {ours: []string{".", "store", "internal"}},
 		"internal/saga/engine/internal/request":     {ours: []string{".", "store", "call", "internal"}},
+		"internal/saga/engine/internal/ending":      {ours: []string{"store", "internal/saga/plan"}},
+		"internal/saga/engine/internal/hang":        {ours: []string{"internal/saga/plan"}},
 		"internal/saga/stored":                      {ours: []string{"store", "internal/saga/plan"}},
 		"internal/saga/plan":                        {}, // pure: no seam, no clock
 		"internal/saga/draw":                        {ours: []string{"internal/saga/plan"}},

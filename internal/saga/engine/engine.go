@@ -22,8 +22,10 @@ import (
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/engine/internal/clock"
 	"github.com/skald-go/skald/internal/saga/engine/internal/definitions"
+	"github.com/skald-go/skald/internal/saga/engine/internal/ending"
 	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
 	"github.com/skald-go/skald/internal/saga/engine/internal/groupcommit"
+	"github.com/skald-go/skald/internal/saga/engine/internal/hang"
 	"github.com/skald-go/skald/internal/saga/engine/internal/tally"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/internal/telemetry"
@@ -59,11 +61,12 @@ type Engine[TTx any] struct {
 	clock   *clock.Clock
 	commits commits
 
-	mu      sync.Mutex
-	hands   map[store.SagaRef]*live[TTx] // sagas in hand, by name and key
-	coming  map[store.SagaRef]bool       // started here, and not in hand yet
-	hanging map[hung]bool                // functions that do not return
-	waiters map[store.SagaRef][]chan outcome
+	mu     sync.Mutex
+	hands  map[store.SagaRef]*live[TTx] // sagas in hand, by name and key
+	coming map[store.SagaRef]bool       // started here, and not in hand yet
+
+	waiters ending.Waiters
+	hanging hang.Functions
 	lookers chan struct{} // Awaits that ask the database
 
 	running  atomic.Bool
@@ -84,9 +87,9 @@ type Engine[TTx any] struct {
 // New is an engine of definitions without faults, one of each name. Children's are among them.
 func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
 	e := &Engine[TTx]{db: db, o: o, clock: clock.New(o.Now), session: rand.Text(),
-		hands:   map[store.SagaRef]*live[TTx]{},
-		waiters: map[store.SagaRef][]chan outcome{}, coming: map[store.SagaRef]bool{},
-		slots: make(chan struct{}, o.Workers), kicked: make(chan struct{}, 1),
+		hands:  map[store.SagaRef]*live[TTx]{},
+		coming: map[store.SagaRef]bool{},
+		slots:  make(chan struct{}, o.Workers), kicked: make(chan struct{}, 1),
 		begun: make(chan *live[TTx], o.InHand),
 		stop:  make(chan struct{}), lookers: make(chan struct{}, lookMany)}
 	e.o.Logger = shortlog.New(o.Logger)
@@ -95,7 +98,6 @@ func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
 		e.o.NewID = uuid7.New
 	}
 	e.gate = gate.New(o.Now)
-	e.hanging = map[hung]bool{}
 	e.moves = groupcommit.New(db, storeTimeout)
 	e.book = definitions.New(db, e.o.Logger, defs)
 	return e

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
+	"github.com/skald-go/skald/internal/saga/engine/internal/hang"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
@@ -14,25 +15,14 @@ import (
 // hangWait is how long a saga stays away whose function hangs in this process: another one may take it.
 const hangWait = 2 * time.Second
 
-// A hang is a function in a transaction that goes on though its time is over. Its attempt is charged, its
+// A hung is a function in a transaction that goes on though its time is over. Its attempt is charged, its
 // slot and its saga are given back, and it is not called again here while it hangs.
-type hang[TTx any] struct {
+type hung[TTx any] struct {
+	hang.Function
 	l    *live[TTx]
 	a    plan.Action
 	saga store.Saga // as it was read
 	took time.Duration
-	// under Engine.mu
-	is, returned bool
-}
-
-// A hung function is one of an action that hangs here.
-type hung struct {
-	id, step, occurrence string
-	verb                 plan.Verb
-}
-
-func (l *live[TTx]) hung(a plan.Action) hung {
-	return hung{l.Row.ID, a.Step, a.Occurrence, a.Verb}
 }
 
 // timed is guard for a function in a transaction, which the database ends when the function's time and mercy
@@ -42,28 +32,20 @@ func (l *live[TTx]) timed(ctx context.Context, a plan.Action, timeout time.Durat
 	if l.e.straight {
 		return l.Guard(f)
 	}
-	h := &hang[TTx]{l: l, a: a, saga: l.Row, took: timeout}
+	h := &hung[TTx]{Function: hang.Function{Key: hang.Of(l.Row.ID, a)}, l: l, a: a, saga: l.Row,
+		took: timeout}
 	timer := time.AfterFunc(timeout+mercy*4/5, func() { l.e.hangs(ctx, h) })
 	defer func() {
 		if !timer.Stop() {
-			l.e.returned(h)
+			l.e.hanging.Returned(&h.Function)
 		}
 	}()
 	return l.Guard(f)
 }
 
-func (e *Engine[TTx]) returned(h *hang[TTx]) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	h.returned = true
-	if h.is {
-		delete(e.hanging, h.l.hung(h.a))
-	}
-}
-
 // hangs is called when a function's time has been over for a while.
-func (e *Engine[TTx]) hangs(ctx context.Context, h *hang[TTx]) {
-	if !e.noteHang(h) {
+func (e *Engine[TTx]) hangs(ctx context.Context, h *hung[TTx]) {
+	if !e.hanging.Hangs(&h.Function, h.giveUp) {
 		return
 	}
 	h.l.unslot()
@@ -92,24 +74,16 @@ func (e *Engine[TTx]) hangs(ctx context.Context, h *hang[TTx]) {
 	e.kick()
 }
 
-// noteHang gives up the goroutine that h hangs in. False: it has returned.
-func (e *Engine[TTx]) noteHang(h *hang[TTx]) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if h.returned {
-		return false
-	}
-	h.is = true
-	e.hanging[h.l.hung(h.a)] = true
-	e.inHand.Add(-1)
+// giveUp gives up the goroutine that h hangs in.
+func (h *hung[TTx]) giveUp() {
+	h.l.e.inHand.Add(-1)
 	h.l.givenUp.Store(true)
 	h.l.seat.LeaseEnd.Store(0)
-	return true
 }
 
 // chargeHang counts the attempt as failed, and gives the saga back. Again: the database did not answer, so it
 // is to be tried again.
-func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hang[TTx]) (again bool, err error) {
+func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hung[TTx]) (again bool, err error) {
 	s, there, err := e.find(ctx, h.saga.Name, h.saga.Key)
 	if err != nil {
 		return true, err
@@ -154,11 +128,4 @@ func (l *live[TTx]) putAlone(ctx context.Context, m store.SagaMove) (again bool,
 		l.wrote(m)
 	}
 	return false, nil
-}
-
-// hangsHere tells whether the function of a hangs in this process.
-func (l *live[TTx]) hangsHere(a plan.Action) bool {
-	l.e.mu.Lock()
-	defer l.e.mu.Unlock()
-	return len(l.e.hanging) > 0 && l.e.hanging[l.hung(a)]
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/engine/internal/family"
 	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
+	"github.com/skald-go/skald/internal/saga/engine/internal/hang"
 	"github.com/skald-go/skald/internal/saga/engine/internal/progress"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
@@ -232,7 +233,7 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 	hangs := false
 	for _, a := range l.Pending() {
 		switch {
-		case l.hangsHere(a):
+		case l.e.hanging.Has(hang.Of(l.Row.ID, a)):
 			hangs = true
 		case l.asks(a):
 			asks = append(asks, a)
