@@ -15,7 +15,7 @@ import (
 // hangWait is how long a saga stays away whose function hangs in this process: another one may take it.
 const hangWait = 2 * time.Second
 
-// A hung is a function in a transaction that goes on though its time is over. Its attempt is charged, its
+// A hung function is one in a transaction that goes on though its time is over. Its attempt is charged, its
 // slot and its saga are given back, and it is not called again here while it hangs.
 type hung[TTx any] struct {
 	hang.Function
