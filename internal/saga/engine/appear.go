@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 )
 
 // commits is how long callers take, usually, from a saga's start to their commit: who looks sooner looks in
@@ -28,7 +30,7 @@ func (c *commits) missed() { c.after.Store(int64(c.usual() * 5 / 4)) }
 // in time.
 func (l *live[TTx]) appear(ctx context.Context) bool {
 	l.linger(ctx, l.e.commits.usual()-l.e.o.Now().Sub(l.since))
-	todo := l.d.Plan.Pending(l.state)
+	todo := l.Pending()
 	if len(todo) == 0 || !l.inTx(todo[0]) {
 		return true
 	}
@@ -41,12 +43,12 @@ func (l *live[TTx]) appear(ctx context.Context) bool {
 	moved := false // by a cancel, or a signal: the saga was released, and is claimed anew
 	// Looks take no slot of the sagas that are worked on.
 	there := l.untilSeen(ctx, func() bool {
-		s, is, err := l.e.find(ctx, l.saga.Name, l.saga.Key)
+		s, is, err := l.e.find(ctx, l.Row.Name, l.Row.Key)
 		l.unsure(ctx, err)
-		if err != nil || !is || s.ID != l.saga.ID {
+		if err != nil || !is || s.ID != l.Row.ID {
 			return false
 		}
-		moved = s.Version != l.saga.Version
+		moved = s.Version != l.Row.Version
 		return moved || l.begun(ctx)
 	})
 	return there && !moved
@@ -66,10 +68,10 @@ func (l *live[TTx]) begun(ctx context.Context) bool {
 func (l *live[TTx]) look(ctx context.Context) (same, there bool) {
 	l.e.commits.missed()
 	there = l.untilSeen(ctx, func() bool {
-		s, there, err := l.e.find(ctx, l.saga.Name, l.saga.Key)
+		s, there, err := l.e.find(ctx, l.Row.Name, l.Row.Key)
 		l.unsure(ctx, err)
-		same = s.Version == l.saga.Version
-		return err == nil && there && s.ID == l.saga.ID
+		same = s.Version == l.Row.Version
+		return err == nil && there && s.ID == l.Row.ID
 	})
 	return same, there
 }
@@ -93,7 +95,7 @@ func (l *live[TTx]) untilSeen(ctx context.Context, visible func() bool) (seen bo
 
 // unsure tells of an error by which nobody knows whether the start is there.
 func (l *live[TTx]) unsure(ctx context.Context, err error) {
-	if err != nil && !errors.Is(err, errMoved) && ctx.Err() == nil {
+	if err != nil && !errors.Is(err, fault.ErrMoved) && ctx.Err() == nil {
 		l.outages++
 		l.complain(ctx, err)
 	}

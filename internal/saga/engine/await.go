@@ -3,9 +3,9 @@ package engine
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
+	"github.com/skald-go/skald/internal/saga/engine/internal/ending"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/internal/sagarow"
@@ -14,66 +14,35 @@ import (
 
 // tell has everybody know what a write of a saga came to.
 func (e *Engine[TTx]) tell(s store.Saga, st plan.State, told []plan.Action) {
-	e.alarm(s, told)
+	e.tally.Alarms(s, told)
 	for _, a := range told {
 		if a.Verb == plan.Finish {
-			e.counts.ended(st.Status)
-			e.metrics.Ended(s.Name, string(st.Status), took(s.Started, e.clock.now()))
+			e.tally.Ended(s, st.Status, e.clock.Now())
 			e.o.Logger.Debug("saga: it has ended", "saga", s.Name, "key", s.Key, "status", a.Reason)
-			e.wake(outcome{s, st})
+			e.wake(ending.Ending{Saga: s, State: st})
 		}
 	}
-}
-
-// alarm tells what somebody has to look at.
-func (e *Engine[TTx]) alarm(s store.Saga, told []plan.Action) {
-	for _, a := range told {
-		if a.Verb == plan.Alarm {
-			e.counts.add(&e.counts.Alarms)
-			e.o.Logger.Warn("saga: somebody has to look", "saga", s.Name, "key", s.Key,
-				"step", stored.Name(a.Step, a.Occurrence), "why", a.Reason)
-		}
-	}
-}
-
-// outcome is a saga as it has ended.
-type outcome struct {
-	saga  store.Saga
-	state plan.State
 }
 
 // wake tells those that wait for a saga in this process how it has ended.
-func (e *Engine[TTx]) wake(is outcome) {
-	at := refOf(is.saga)
+func (e *Engine[TTx]) wake(is ending.Ending) {
+	at := refOf(is.Saga)
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	if l := e.hands[at]; l != nil {
-		l.ended.Store(true)
+		l.ended.Store(true) // before they are told: see here
 	}
-	for _, c := range e.waiters[at] {
-		c <- is
-	}
-	delete(e.waiters, at)
+	e.mu.Unlock()
+	e.waiters.Tell(at, is)
 }
 
 func refOf(s store.Saga) store.SagaRef { return store.SagaRef{Name: s.Name, Key: s.Key} }
 
-// waiter is told once a saga ends in this process. Here: this process works on the saga now, or is about to.
-func (e *Engine[TTx]) waiter(at store.SagaRef) (c chan outcome, here bool, leave func()) {
-	c = make(chan outcome, 1)
+// here tells whether this process works on a saga now, or is about to: its end is told to who waits already.
+func (e *Engine[TTx]) here(at store.SagaRef) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.waiters[at] = append(e.waiters[at], c)
 	l := e.hands[at]
-	here = l != nil && !l.ended.Load() || e.coming[at]
-	return c, here, func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.waiters[at] = slices.DeleteFunc(e.waiters[at], func(one chan outcome) bool { return one == c })
-		if len(e.waiters[at]) == 0 {
-			delete(e.waiters, at)
-		}
-	}
+	return l != nil && !l.ended.Load() || e.coming[at]
 }
 
 // Await waits until a saga has ended, and returns how it stands then. The end of a saga that this process
@@ -83,8 +52,10 @@ func (e *Engine[TTx]) Await(ctx context.Context, name, key string) (store.Saga, 
 	fail := func(err error) (store.Saga, plan.State, error) {
 		return store.Saga{}, plan.State{}, fmt.Errorf("await %s %q: %w", name, key, err)
 	}
-	c, here, leave := e.waiter(store.SagaRef{Name: name, Key: key})
+	at := store.SagaRef{Name: name, Key: key}
+	c, leave := e.waiters.Add(at)
 	defer leave()
+	here := e.here(at)
 	wait := 20 * time.Millisecond
 	if here {
 		wait = 250 * time.Millisecond
@@ -107,7 +78,7 @@ func (e *Engine[TTx]) Await(ctx context.Context, name, key string) (store.Saga, 
 		select {
 		case is := <-c:
 			timer.Stop()
-			return is.saga, is.state, nil
+			return is.Saga, is.State, nil
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()

@@ -3,13 +3,11 @@ package engine
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/skald-go/skald/internal/backoff"
-	"github.com/skald-go/skald/internal/saga/body"
-	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/engine/internal/attempt"
+	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
 )
@@ -39,7 +37,7 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 	flushed := make(chan struct{})
 	go func() {
 		defer close(flushed)
-		e.batch.run(hard)
+		e.moves.Run(hard)
 	}()
 	err := e.loop(ctx, hard)
 	e.running.Store(false)
@@ -48,7 +46,7 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 	e.giveBack(hard)
 	kill()
 	<-flushed
-	e.counts.live(false)
+	e.tally.Live(false)
 	return err
 }
 
@@ -58,7 +56,7 @@ func (e *Engine[TTx]) giveBack(ctx context.Context) {
 		select {
 		case l := <-e.begun:
 			e.mu.Lock()
-			delete(e.coming, refOf(l.saga))
+			delete(e.coming, refOf(l.Row))
 			e.mu.Unlock()
 			l.drop(ctx)
 		default:
@@ -86,7 +84,7 @@ func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 		woken, now := e.db.Woken(), time.Now()
 		err := error(nil)
 		if now.Sub(noted) >= noteEvery {
-			if err = e.note(hard); err == nil {
+			if err = e.book.Note(hard); err == nil {
 				noted = now
 			}
 		}
@@ -107,7 +105,7 @@ func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 		switch {
 		case err == nil:
 			outages, outage = 0, time.Time{}
-			e.counts.live(true)
+			e.tally.Live(true)
 		case store.Incurable(err):
 			return fmt.Errorf("saga: the engine stops: %w", err)
 		case ctx.Err() != nil:
@@ -180,22 +178,19 @@ func (e *Engine[TTx]) claim(ctx context.Context, room int) (n int, next time.Dur
 }
 
 func (e *Engine[TTx]) due(ctx context.Context, room int) (ls []*live[TTx], next time.Duration, err error) {
-	if e.seated() {
-		return nil, asideWait, nil
+	if e.gate.Taken() {
+		return nil, gate.AsideWait, nil
 	}
 	within, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	e.mu.Lock()
-	hashes := slices.Clone(e.hashed)
-	e.mu.Unlock()
-	c, err := e.db.ClaimSagas(within, store.ClaimSagas{Session: e.session, Hashes: hashes, Limit: room,
-		Lease: e.o.Lease})
+	c, err := e.db.ClaimSagas(within, store.ClaimSagas{Session: e.session, Hashes: e.book.Claimed(),
+		Limit: room, Lease: e.o.Lease})
 	if err != nil {
 		return nil, -1, fmt.Errorf("claim sagas: %w", err)
 	}
 	for _, s := range c.Sagas {
 		if !s.Due.IsZero() {
-			e.clock.saw(s.Due.Add(-e.o.Lease))
+			e.clock.Saw(s.Due.Add(-e.o.Lease))
 		}
 		l, err := e.claimed(ctx, s)
 		if err != nil {
@@ -205,25 +200,21 @@ func (e *Engine[TTx]) due(ctx context.Context, room int) (ls []*live[TTx], next 
 		ls = append(ls, l)
 	}
 	now := e.setAside(ctx, ls)
-	if len(now) < len(ls) && (c.Next < 0 || c.Next > asideWait) {
-		c.Next = asideWait
+	if len(now) < len(ls) && (c.Next < 0 || c.Next > gate.AsideWait) {
+		c.Next = gate.AsideWait
 	}
 	return now, c.Next, nil
 }
 
 // claimed is a saga that was just claimed, moved to this build's definition.
 func (e *Engine[TTx]) claimed(ctx context.Context, s store.Saga) (*live[TTx], error) {
-	d, ok := e.defs[s.Name]
-	if !ok {
+	d := e.book.Named(s.Name)
+	if d == nil {
 		return nil, fmt.Errorf("this build has no definition of %s", s.Name)
 	}
-	var older plan.Graph
-	if s.Hash != d.Hash {
-		p, err := e.planOf(ctx, s.Name, s.Hash)
-		if err != nil {
-			return nil, err
-		}
-		older = p.Graph
+	older, err := e.book.Before(ctx, s, d)
+	if err != nil {
+		return nil, err
 	}
 	l, err := e.taken(s, d, older)
 	if err == nil {
@@ -234,91 +225,19 @@ func (e *Engine[TTx]) claimed(ctx context.Context, s store.Saga) (*live[TTx], er
 
 // refuse leaves a saga to another build.
 func (e *Engine[TTx]) refuse(ctx context.Context, s store.Saga, why error) {
-	e.counts.add(&e.counts.Refused)
+	e.tally.Refused()
 	e.o.Logger.WarnContext(ctx, "saga: it is left to another build", "saga", s.Name, "key", s.Key,
 		"error", why)
 	m := store.SagaMove{SagaRef: stored.Ref(s), State: s.State, Standing: s.Standing, Release: true,
-		Wake: refusedWait}
+		Wake: attempt.VersionWait}
 	_, _ = e.db.Apply(ctx, store.Effect{Saga: &m}) // else it is claimed again when the lease is over
-}
-
-const refusedWait = 30 * time.Second
-
-// note stores the definitions of this build, and looks which of other builds' it can take on.
-func (e *Engine[TTx]) note(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	if err := e.db.Check(ctx, store.App); err != nil {
-		return err
-	}
-	ds := make([]store.SagaDefinition, 0, len(e.defs))
-	for _, d := range e.defs {
-		var text strings.Builder
-		if err := plan.Write(&text, plan.Written{Hash: d.Hash, Graph: d.Plan.Graph,
-			Mappings: d.Mappings}); err != nil {
-			return err
-		}
-		ds = append(ds, store.SagaDefinition{Name: d.Name, Hash: d.Hash, Written: text.String()})
-	}
-	slices.SortFunc(ds, func(a, b store.SagaDefinition) int { return strings.Compare(a.Name, b.Name) })
-	if err := e.db.NoteSagaDefinitions(ctx, ds); err != nil {
-		return fmt.Errorf("note definitions: %w", err)
-	}
-	return e.readOlder(ctx)
-}
-
-// readOlder reads the definitions that other builds have noted.
-func (e *Engine[TTx]) readOlder(ctx context.Context) error {
-	l, err := e.db.List(ctx, store.List{Definitions: true})
-	if err != nil {
-		return fmt.Errorf("read definitions: %w", err)
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.hashed = e.hashed[:0]
-	for hash := range e.hashes {
-		e.hashed = append(e.hashed, hash)
-	}
-	for _, one := range l.Definitions {
-		if _, own := e.hashes[one.Hash]; own {
-			continue
-		}
-		f, err := plan.Read(strings.NewReader(one.Written))
-		if err != nil || len(f.Definitions) != 1 {
-			e.o.Logger.WarnContext(ctx, "saga: a definition cannot be read", "saga", one.Name,
-				"hash", one.Hash, "error", err)
-			continue
-		}
-		e.older[one.Hash] = f.Definitions[0].Graph
-		if d, ok := e.defs[one.Name]; ok && takesOn(d, one.Hash, f.Definitions[0].Graph) {
-			e.hashed = append(e.hashed, one.Hash)
-		}
-	}
-	return nil
-}
-
-// takesOn tells whether d can take on sagas of an older definition, but for some of them.
-func takesOn(d *body.Definition, hash string, older plan.Graph) bool {
-	return !slices.ContainsFunc(plan.Compare(older, d.Plan.Graph, mapping(d, hash)),
-		func(c plan.Change) bool {
-			return c.Class == plan.Refuses && c.Begun == ""
-		})
-}
-
-func mapping(d *body.Definition, from string) plan.Mapping {
-	for _, m := range d.Mappings {
-		if m.From == from {
-			return m
-		}
-	}
-	return plan.Mapping{}
 }
 
 // Step claims what is due and works on it, in this goroutine: for tests that decide what happens when.
 func (e *Engine[TTx]) Step(ctx context.Context) (busy bool, err error) {
-	e.batch.straight = true
+	e.straight = true
 	if now := e.o.Now(); e.noted.IsZero() || now.Sub(e.noted) >= noteEvery {
-		if err := e.note(ctx); err != nil {
+		if err := e.book.Note(ctx); err != nil {
 			return false, err
 		}
 		e.noted = now

@@ -2,10 +2,10 @@
 //
 // The way of a saga through the files: start.go (in the caller's transaction), appear.go (until the caller
 // has committed), claim.go (which are due), work.go (the loop around one saga), then by what it asks for:
-// think.go (decisions, commands, times), local.go (functions in a transaction), request.go (calls to the
-// outside), family.go (children and parents). What ends its process runs alone: solo.go; what does not
-// return is given up: hang.go. What moves it from elsewhere: reply.go, signal.go. How a move is written:
-// write.go, batch.go.
+// package progress (decisions, commands, times, in memory), local.go (functions in a transaction), request.go
+// (calls to the outside), family.go (children and parents). What ends its process runs alone: solo.go; what
+// does not return is given up: hang.go. What moves it from elsewhere: event.go, reply.go, signal.go. How a
+// move is written: write.go, and packages groupcommit and fault.
 //
 // Each write names the version that was read. Whoever comes second writes nothing, reads anew and goes on
 // from there, so no lease has to be believed.
@@ -14,15 +14,19 @@ package engine
 import (
 	"context"
 	"crypto/rand"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/body"
-	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/engine/internal/clock"
+	"github.com/skald-go/skald/internal/saga/engine/internal/definitions"
+	"github.com/skald-go/skald/internal/saga/engine/internal/ending"
+	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
+	"github.com/skald-go/skald/internal/saga/engine/internal/groupcommit"
+	"github.com/skald-go/skald/internal/saga/engine/internal/hang"
+	"github.com/skald-go/skald/internal/saga/engine/internal/tally"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/internal/uuid7"
@@ -53,121 +57,65 @@ type Engine[TTx any] struct {
 	db      DB[TTx]
 	o       Options
 	session string
-	defs    map[string]*body.Definition // by name
-	hashes  map[string]*body.Definition // by hash
-	clock   clock
+	book    *definitions.Book
+	clock   *clock.Clock
 	commits commits
 
-	mu      sync.Mutex
-	hands   map[store.SagaRef]*live[TTx] // sagas in hand, by name and key
-	older   map[string]plan.Graph        // by hash: of other builds
-	hashed  []string                     // that are claimed
-	coming  map[store.SagaRef]bool       // started here, and not in hand yet
-	hanging map[hung]bool                // functions that do not return
-	waiters map[store.SagaRef][]chan outcome
+	mu     sync.Mutex
+	hands  map[store.SagaRef]*live[TTx] // sagas in hand, by name and key
+	coming map[store.SagaRef]bool       // started here, and not in hand yet
+
+	waiters ending.Waiters
+	hanging hang.Functions
 	lookers chan struct{} // Awaits that ask the database
 
-	running atomic.Bool
-	stop    chan struct{} // closed when Run is to end
-	slots   chan struct{} // of transactions
-	kicked  chan struct{} // there is something to be claimed
-	begun   chan *live[TTx]
-	inHand  atomic.Int64
-	ready   atomic.Int64 // of them: those that wait for a slot
-	gate    gate[TTx]
-	batch   *batch
-	workers sync.WaitGroup
-	counts  counts
-	metrics *telemetry.Saga
-	noted   time.Time // by Step
+	running  atomic.Bool
+	stop     chan struct{} // closed when Run is to end
+	slots    chan struct{} // of transactions
+	kicked   chan struct{} // there is something to be claimed
+	begun    chan *live[TTx]
+	inHand   atomic.Int64
+	ready    atomic.Int64 // of them: those that wait for a slot
+	gate     *gate.Gate
+	moves    *groupcommit.Writer
+	straight bool // each alone, in the caller's goroutine: Step does so
+	workers  sync.WaitGroup
+	tally    *tally.Tally
+	noted    time.Time // by Step
 }
 
 // New is an engine of definitions without faults, one of each name. Children's are among them.
 func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
-	e := &Engine[TTx]{db: db, o: o, session: rand.Text(), defs: map[string]*body.Definition{},
-		hashes: map[string]*body.Definition{},
-		older:  map[string]plan.Graph{}, hands: map[store.SagaRef]*live[TTx]{},
-		waiters: map[store.SagaRef][]chan outcome{}, coming: map[store.SagaRef]bool{},
-		slots: make(chan struct{}, o.Workers), kicked: make(chan struct{}, 1),
+	e := &Engine[TTx]{db: db, o: o, clock: clock.New(o.Now), session: rand.Text(),
+		hands:  map[store.SagaRef]*live[TTx]{},
+		coming: map[store.SagaRef]bool{},
+		slots:  make(chan struct{}, o.Workers), kicked: make(chan struct{}, 1),
 		begun: make(chan *live[TTx], o.InHand),
 		stop:  make(chan struct{}), lookers: make(chan struct{}, lookMany)}
-	e.o.Logger, e.metrics = shortlog.New(o.Logger), o.Metrics
+	e.o.Logger = shortlog.New(o.Logger)
+	e.tally = tally.New(e.o.Logger, o.Metrics, defs)
 	if e.o.NewID == nil {
 		e.o.NewID = uuid7.New
 	}
-	e.clock.local = o.Now
-	e.gate = gate[TTx]{turns: map[*live[TTx]]time.Time{}, over: make(chan struct{}, 1)}
-	e.hanging = map[hung]bool{}
-	e.batch = &batch{db: db, more: make(chan struct{}, 1)}
-	for _, d := range defs {
-		e.defs[d.Name], e.hashes[d.Hash] = d, d
-		e.hashed = append(e.hashed, d.Hash)
-		var steps []string
-		for _, s := range d.Plan.Graph.Steps {
-			steps = append(steps, s.Name)
-		}
-		e.metrics.Knows(d.Name, steps, string(plan.Done), string(plan.Compensated))
-	}
+	e.gate = gate.New(o.Now)
+	e.moves = groupcommit.New(db, storeTimeout)
+	e.book = definitions.New(db, e.o.Logger, defs)
 	return e
 }
 
+// Health tells how the engine stands.
+func (e *Engine[TTx]) Health() tally.Health { return e.tally.Health(int(e.inHand.Load())) }
+
 // Definition returns the one of a name.
 func (e *Engine[TTx]) Definition(name string) (*body.Definition, bool) {
-	d, ok := e.defs[name]
-	return d, ok
-}
-
-// errMoved: the saga was written by somebody else since it was read.
-var errMoved = errors.New("the saga has moved on")
-
-// A clock is the store's, as far as this process knows it.
-type clock struct {
-	local func() time.Time
-	ahead atomic.Int64
-}
-
-func (c *clock) now() time.Time { return c.local().Add(time.Duration(c.ahead.Load())).UTC() }
-
-// saw notes what the store's clock shows now.
-func (c *clock) saw(at time.Time) {
-	if !at.IsZero() {
-		c.ahead.Store(int64(at.Sub(c.local())))
-	}
-}
-
-// read notes what it showed at some time between two of this process: how far off it is stays as it was
-// believed, as far as that can be.
-func (c *clock) read(at, from, to time.Time) {
-	if !at.IsZero() {
-		c.ahead.Store(int64(min(max(time.Duration(c.ahead.Load()), at.Sub(to)), at.Sub(from))))
-	}
+	d := e.book.Named(name)
+	return d, d != nil
 }
 
 // lock is LockSaga, by which a process that has seen nothing of the store's clock learns what it shows.
 func (e *Engine[TTx]) lock(ctx context.Context, tx TTx, name, key string) (store.Saga, bool, error) {
 	from := e.o.Now()
 	s, there, err := e.db.LockSaga(ctx, tx, name, key)
-	e.clock.read(s.Read, from, e.o.Now())
+	e.clock.Read(s.Read, from, e.o.Now())
 	return s, there, err
-}
-
-// planOf is the plan of a hash: of this build, or of another one that noted it.
-func (e *Engine[TTx]) planOf(ctx context.Context, name, hash string) (*plan.Plan, error) {
-	if d, ok := e.hashes[hash]; ok {
-		return d.Plan, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout/3) // a caller's transaction may be open meanwhile
-	defer cancel()
-	for range 2 {
-		e.mu.Lock()
-		g, ok := e.older[hash]
-		e.mu.Unlock()
-		if ok {
-			return plan.New(g), nil
-		}
-		if err := e.readOlder(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return nil, fmt.Errorf("the saga %s has the definition %s, which no engine has noted", name, hash)
 }

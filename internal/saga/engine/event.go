@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/body"
@@ -21,19 +20,11 @@ type moved struct {
 	tell  func() // once it is stored
 }
 
-// left is m with its end left to an engine, which tells the parent and whoever waits in a commit of its own.
-func left(m store.SagaMove) store.SagaMove {
-	if m.Final {
-		m.Final, m.Wake = false, 0
-	}
-	return m
-}
-
 // advance takes an event into a saga that is locked, or whose version guards the write. It is given back, and
 // due at once: whoever has it in hand finds its version gone, and reads anew.
 func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga,
 	events ...plan.Event) (m moved, out plan.Outcome, err error) {
-	p, err := e.planOf(ctx, s.Name, s.Hash)
+	p, err := e.book.Plan(ctx, s.Name, s.Hash)
 	if err != nil {
 		return m, plan.Unknown, err
 	}
@@ -41,7 +32,7 @@ func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga,
 	if err != nil {
 		return m, plan.Unknown, err
 	}
-	now := e.clock.now()
+	now := e.clock.Now()
 	next, actions, outs := p.AdvanceAll(was, events, now)
 	for i := range outs {
 		if out = outs[i]; out == plan.TooLarge {
@@ -54,25 +45,16 @@ func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga,
 	if !out.Changed() {
 		return m, out, nil
 	}
-	if m.SagaMove, err = released(s, p, next, now); err != nil {
+	if m.SagaMove, err = stored.GivenBack(s, next, now, len(p.Pending(next)) > 0); err != nil {
 		return m, out, err
 	}
 	m.state, m.was, m.told = next, was, actions
 	m.tell = func() {
-		e.measure(s.Name, was, next)
+		e.tally.Moved(s.Name, was, next)
 		e.tell(s, next, actions)
 		e.kick()
 	}
 	return m, out, nil
-}
-
-// released writes next in place of what was read as s, and gives the saga back.
-func released(s store.Saga, p *plan.Plan, next plan.State, now time.Time) (store.SagaMove, error) {
-	m, err := stored.Move(s, next, now)
-	if err != nil {
-		return m, err
-	}
-	return stored.Released(m, next, now, len(p.Pending(next)) > 0), nil
 }
 
 // Cancel turns a saga back in tx. Nothing: there was nothing to be undone, so it has ended with
@@ -112,12 +94,12 @@ func (e *Engine[TTx]) put(ctx context.Context, tx TTx, name, key string,
 	if err != nil || !out.Changed() {
 		return out, true, err
 	}
-	m.SagaMove = left(m.SagaMove)
+	m.SagaMove = stored.Left(m.SagaMove)
 	if err := e.db.Write(ctx, tx, store.Effect{Saga: &m.SagaMove}); err != nil {
 		return out, true, fmt.Errorf("write the saga %s %q: %w", name, key, err)
 	}
-	e.measure(name, m.was, m.state) // which may still be rolled back
-	e.alarm(s, m.told)
+	e.tally.Moved(name, m.was, m.state) // which may still be rolled back
+	e.tally.Alarms(s, m.told)
 	e.kick() // it is seen once the caller has committed
 	return out, true, nil
 }

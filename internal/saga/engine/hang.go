@@ -6,64 +6,46 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
+	"github.com/skald-go/skald/internal/saga/engine/internal/hang"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
 )
 
 // hangWait is how long a saga stays away whose function hangs in this process: another one may take it.
 const hangWait = 2 * time.Second
 
-// A hang is a function in a transaction that goes on though its time is over. Its attempt is charged, its
+// A hung function is one in a transaction that goes on though its time is over. Its attempt is charged, its
 // slot and its saga are given back, and it is not called again here while it hangs.
-type hang[TTx any] struct {
+type hung[TTx any] struct {
+	hang.Function
 	l    *live[TTx]
 	a    plan.Action
 	saga store.Saga // as it was read
 	took time.Duration
-	// under Engine.mu
-	is, returned bool
-}
-
-// A hung function is one of an action that hangs here.
-type hung struct {
-	id, step, occurrence string
-	verb                 plan.Verb
-}
-
-func (l *live[TTx]) hung(a plan.Action) hung {
-	return hung{l.saga.ID, a.Step, a.Occurrence, a.Verb}
 }
 
 // timed is guard for a function in a transaction, which the database ends when the function's time and mercy
 // are over. The charge waits for the saga's lock a little before that, so it comes before whoever claims it.
 func (l *live[TTx]) timed(ctx context.Context, a plan.Action, timeout time.Duration, f func() error) error {
-	l.e.gate.expect(l, timeout+mercy)
-	if l.e.batch.straight {
-		return l.guard(f)
+	l.e.gate.Expect(&l.seat, timeout+mercy)
+	if l.e.straight {
+		return l.Guard(f)
 	}
-	h := &hang[TTx]{l: l, a: a, saga: l.saga, took: timeout}
+	h := &hung[TTx]{Function: hang.Function{Key: hang.Of(l.Row.ID, a)}, l: l, a: a, saga: l.Row,
+		took: timeout}
 	timer := time.AfterFunc(timeout+mercy*4/5, func() { l.e.hangs(ctx, h) })
 	defer func() {
 		if !timer.Stop() {
-			l.e.returned(h)
+			l.e.hanging.Returned(&h.Function)
 		}
 	}()
-	return l.guard(f)
-}
-
-func (e *Engine[TTx]) returned(h *hang[TTx]) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	h.returned = true
-	if h.is {
-		delete(e.hanging, h.l.hung(h.a))
-	}
+	return l.Guard(f)
 }
 
 // hangs is called when a function's time has been over for a while.
-func (e *Engine[TTx]) hangs(ctx context.Context, h *hang[TTx]) {
-	if !e.noteHang(h) {
+func (e *Engine[TTx]) hangs(ctx context.Context, h *hung[TTx]) {
+	if !e.hanging.Hangs(&h.Function, h.giveUp) {
 		return
 	}
 	h.l.unslot()
@@ -92,24 +74,16 @@ func (e *Engine[TTx]) hangs(ctx context.Context, h *hang[TTx]) {
 	e.kick()
 }
 
-// noteHang gives up the goroutine that h hangs in. False: it has returned.
-func (e *Engine[TTx]) noteHang(h *hang[TTx]) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if h.returned {
-		return false
-	}
-	h.is = true
-	e.hanging[h.l.hung(h.a)] = true
-	e.inHand.Add(-1)
+// giveUp gives up the goroutine that h hangs in.
+func (h *hung[TTx]) giveUp() {
+	h.l.e.inHand.Add(-1)
 	h.l.givenUp.Store(true)
-	h.l.leaseEnd.Store(0)
-	return true
+	h.l.seat.LeaseEnd.Store(0)
 }
 
 // chargeHang counts the attempt as failed, and gives the saga back. Again: the database did not answer, so it
 // is to be tried again.
-func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hang[TTx]) (again bool, err error) {
+func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hung[TTx]) (again bool, err error) {
 	s, there, err := e.find(ctx, h.saga.Name, h.saga.Key)
 	if err != nil {
 		return true, err
@@ -117,27 +91,22 @@ func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hang[TTx]) (again bool,
 	if !there || s.ID != h.saga.ID || s.Version != h.saga.Version {
 		return false, nil
 	}
-	var older plan.Graph
-	if s.Hash != h.l.d.Hash {
-		p, err := e.planOf(ctx, s.Name, s.Hash)
-		if err != nil {
-			return true, err
-		}
-		older = p.Graph
+	older, err := e.book.Before(ctx, s, h.l.Def)
+	if err != nil {
+		return true, err
 	}
-	l, err := e.taken(s, h.l.d, older)
+	l, err := e.taken(s, h.l.Def, older)
 	if err != nil {
 		return false, err
 	}
-	l.think(ctx) // up to where it was
-	l.wrong(h.a, fmt.Errorf("%w (%v), and does not return: it ignores its context", errSlow, h.took))
-	l.think(ctx)
+	l.Think(ctx) // up to where it was
+	l.Wrong(h.a, fmt.Errorf("%w (%v), and does not return: it ignores its context", errSlow, h.took))
+	l.Think(ctx)
 	m, err := l.move(0)
 	if err != nil {
 		return false, err
 	}
-	m = stored.Released(m, l.state, e.clock.now(), len(l.d.Plan.Pending(l.state)) > 0)
-	m.Lease = 0
+	m = l.GivenBack(m)
 	return l.putAlone(ctx, m)
 }
 
@@ -145,13 +114,13 @@ func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hang[TTx]) (again bool,
 func (l *live[TTx]) putAlone(ctx context.Context, m store.SagaMove) (again bool, err error) {
 	within, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	if l.related() {
-		if err = l.putRelated(within, m); errors.Is(err, errMoved) {
+	if l.Related() {
+		if err = l.putRelated(within, m); errors.Is(err, fault.ErrMoved) {
 			err = nil
 		}
 		return err != nil, err
 	}
-	stood, err := l.e.db.Apply(within, store.Effect{Saga: &m, Rows: l.rows})
+	stood, err := l.e.db.Apply(within, l.Effect(&m))
 	if err != nil {
 		return true, err
 	}
@@ -159,11 +128,4 @@ func (l *live[TTx]) putAlone(ctx context.Context, m store.SagaMove) (again bool,
 		l.wrote(m)
 	}
 	return false, nil
-}
-
-// hangsHere tells whether the function of a hangs in this process.
-func (l *live[TTx]) hangsHere(a plan.Action) bool {
-	l.e.mu.Lock()
-	defer l.e.mu.Unlock()
-	return len(l.e.hanging) > 0 && l.e.hanging[l.hung(a)]
 }

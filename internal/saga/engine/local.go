@@ -6,63 +6,48 @@ import (
 	"errors"
 	"time"
 
-	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
 
 var errSlow = errors.New("it took longer than its Timeout")
 
-const (
-	usualTimeout = 30 * time.Second // of a function whose policy names none
-	mercy        = 5 * time.Second  // after a function's time, before the database ends its transaction
-)
+// mercy is after a function's time, before the database ends its transaction.
+const mercy = 5 * time.Second
 
 // local runs a function in a transaction that is committed with the saga's next state.
 func (l *live[TTx]) local(ctx context.Context, a plan.Action,
 	do func(context.Context, TTx, *body.Facts) (json.RawMessage, error),
 	undo func(context.Context, TTx, *body.Facts, json.RawMessage) error) error {
 	defer l.free()
-	timeout := l.timeout(a)
+	timeout := l.Timeout(a)
 	u, err := l.begin(ctx, timeout+mercy)
 	if err != nil {
 		return err
 	}
 	e := plan.Event{What: plan.Succeeded, Step: a.Step, Occurrence: a.Occurrence}
-	f := l.facts(a)
-	within, cancel := context.WithTimeoutCause(l.caused(ctx), timeout, errSlow)
+	f := l.Facts(a)
+	within, cancel := context.WithTimeoutCause(l.Caused(ctx), timeout, errSlow)
 	defer cancel()
 	err = l.timed(ctx, a, timeout, func() (err error) {
 		if a.Verb == plan.UndoStep {
 			e.What = plan.UndoDone
-			run, _ := l.state.Run(a.Step, a.Occurrence)
+			run, _ := l.State.Run(a.Step, a.Occurrence)
 			return undo(within, u.Tx(), f, run.Output)
 		}
 		e.Output, err = do(within, u.Tx(), f)
 		return err
 	})
 	if err == nil {
-		err = l.feedData(e)
+		err = l.FeedData(e)
 	}
 	if err != nil {
 		return l.failedIn(within, u, a, err)
 	}
 	return l.commit(ctx, u, a)
-}
-
-// timeout is how long a function may take.
-func (l *live[TTx]) timeout(a plan.Action) time.Duration {
-	node, _ := l.d.Plan.Step(a.Step)
-	by := node.Try
-	if a.Verb != plan.RunStep {
-		by = node.Back
-	}
-	if by.Timeout <= 0 || node.Kind != plan.Do {
-		return usualTimeout
-	}
-	return by.Timeout
 }
 
 // failedIn ends a transaction in which a function failed, and stores that.
@@ -76,21 +61,21 @@ func (l *live[TTx]) failedIn(ctx context.Context, u store.Unit[TTx], a plan.Acti
 		return l.undone(outside, u, a, err)
 	}
 	if p := (*failure.PanicError)(nil); errors.As(err, &p) {
-		l.e.o.Logger.ErrorContext(ctx, "saga: a step panicked", "saga", l.saga.Name, "key", l.saga.Key,
+		l.e.o.Logger.ErrorContext(ctx, "saga: a step panicked", "saga", l.Row.Name, "key", l.Row.Key,
 			"step", a.Step,
 			"occurrence", a.Occurrence, "error", err, "stack", string(p.Stack))
 	}
 	if errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errSlow) {
 		err = errors.Join(errSlow, err)
 	}
-	l.wrong(a, err)
-	l.think(outside)
+	l.Wrong(a, err)
+	l.Think(outside)
 	return l.blame(outside, a, l.insteadOf(outside, u, 0))
 }
 
 // insteadOf undoes what was written in u, and stores the state as it is to be.
 func (l *live[TTx]) insteadOf(ctx context.Context, u store.Unit[TTx], need time.Duration) error {
-	if l.related() {
+	if l.Related() {
 		if _, err := u.Rollback(ctx); errors.Is(err, store.ErrLent) {
 			return err
 		}
@@ -101,12 +86,12 @@ func (l *live[TTx]) insteadOf(ctx context.Context, u store.Unit[TTx], need time.
 		_, _ = u.Rollback(ctx)
 		return err
 	}
-	stand, err := u.Rollback(ctx, store.Effect{Saga: &m, Rows: l.rows})
+	stand, err := u.Rollback(ctx, l.Effect(&m))
 	switch {
 	case err != nil:
 		return err
 	case !stand[0]:
-		return errMoved
+		return fault.ErrMoved
 	}
 	l.wrote(m)
 	return nil
@@ -114,10 +99,10 @@ func (l *live[TTx]) insteadOf(ctx context.Context, u store.Unit[TTx], need time.
 
 // commit stores the state with what a has written in u, and begins the next function's transaction with that.
 func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action) error {
-	l.think(ctx)
+	l.Think(ctx)
 	others, err := l.relate(ctx, u.Tx())
 	if err != nil {
-		if aborted(err) {
+		if fault.Aborted(err) {
 			err = l.blame(ctx, a, err)
 		}
 		return l.undone(ctx, u, a, err)
@@ -128,14 +113,14 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 		return l.blame(ctx, a, err)
 	}
 	timeout, follows := l.next(u)
-	done := !follows && len(l.d.Plan.Pending(l.state)) == 0
+	done := !follows && len(l.Pending()) == 0
 	if done { // the lease is given back with it
-		m = l.givenBack(m)
+		m = l.GivenBack(m)
 	}
-	es := append([]store.Effect{{Saga: &m, Rows: l.rows}}, others...)
+	es := append([]store.Effect{l.Effect(&m)}, others...)
 	if !follows {
 		if err := u.Commit(ctx, es...); err != nil {
-			return l.blame(ctx, a, l.lost(a, err))
+			return l.blame(ctx, a, fault.Lost(err, a, l.Row.Version))
 		}
 		l.wrote(m)
 		return nil
@@ -144,7 +129,7 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 	in.Sagas[0].Version++
 	next, err := u.CommitThen(ctx, in, es...)
 	if err != nil {
-		return l.blame(ctx, a, l.lost(a, err))
+		return l.blame(ctx, a, fault.Lost(err, a, l.Row.Version))
 	}
 	l.wrote(m)
 	l.unit = next
@@ -153,17 +138,11 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 
 // next tells whether another function in a transaction follows at once, and how long it may take.
 func (l *live[TTx]) next(u store.Unit[TTx]) (timeout time.Duration, follows bool) {
-	if !u.Found().Follows || l.e.stopping() || l.state.Status.Final() {
+	if !u.Found().Follows || l.e.stopping() || l.State.Status.Final() {
 		return 0, false
 	}
-	if todo := l.d.Plan.Pending(l.state); len(todo) > 0 && l.inTx(todo[0]) {
-		return l.timeout(todo[0]), true
+	if todo := l.Pending(); len(todo) > 0 && l.inTx(todo[0]) {
+		return l.Timeout(todo[0]), true
 	}
 	return 0, false
-}
-
-// caused is ctx for a function of the user's: what it emits is stamped as the saga's.
-func (l *live[TTx]) caused(ctx context.Context) context.Context {
-	return skald.WithCause(ctx, skald.Message{ID: l.origin.Causation, CorrelationID: l.correlation(),
-		TraceParent: l.origin.Trace})
 }

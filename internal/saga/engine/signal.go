@@ -37,7 +37,7 @@ func (e *Engine[TTx]) Signal(ctx context.Context, tx TTx, d *body.Definition, ke
 	if err != nil {
 		return plan.Unknown, fmt.Errorf("signal %s to %s %q: %w", s.Name, d.Name, key, err)
 	}
-	e.counts.signal(out)
+	e.tally.Signalled(out)
 	return out, nil
 }
 

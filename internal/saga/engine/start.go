@@ -33,7 +33,7 @@ func (e *OtherError) Error() string {
 func (e *Engine[TTx]) Start(ctx context.Context, tx TTx, d *body.Definition,
 	in any) (s store.Saga, fresh bool, err error) {
 	fail := func(err error) (store.Saga, bool, error) { return s, false, fmt.Errorf("start a saga: %w", err) }
-	if e.hashes[d.Hash] != d {
+	if !e.book.Has(d) {
 		return fail(fmt.Errorf("the engine does not know this definition of %s: give it to NewEngine",
 			d.Name))
 	}
@@ -60,7 +60,7 @@ func originOf(ctx context.Context) stored.Origin {
 // start is leased to this session where it runs and has room: else it is due at once, to whoever claims it.
 func (e *Engine[TTx]) start(ctx context.Context, tx TTx, d *body.Definition, key string, in json.RawMessage,
 	from stored.Origin) (s store.Saga, fresh bool, err error) {
-	now := e.clock.now()
+	now := e.clock.Now()
 	state, _ := d.Plan.Begin(e.o.NewID(now), now)
 	s = store.Saga{Name: d.Name, Key: key, ID: state.ID, Hash: d.Hash, Input: string(in),
 		Fingerprint: fingerprint.Of([]byte(d.Name), in),
@@ -79,8 +79,8 @@ func (e *Engine[TTx]) start(ctx context.Context, tx TTx, d *body.Definition, key
 		return s, false, fmt.Errorf("the saga %s %q: %w", s.Name, s.Key, err)
 	}
 	if fresh {
-		e.clock.saw(was.Started)
-		e.metrics.Started(s.Name)
+		e.clock.Saw(was.Started)
+		e.tally.Started(s.Name)
 		return was, true, nil
 	}
 	if was.Fingerprint != s.Fingerprint {

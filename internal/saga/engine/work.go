@@ -8,62 +8,47 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine/internal/family"
+	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
+	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
+	"github.com/skald-go/skald/internal/saga/engine/internal/hang"
+	"github.com/skald-go/skald/internal/saga/engine/internal/progress"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
 )
 
 // live is a saga that this process has in hand. One goroutine works on it.
 type live[TTx any] struct {
-	e      *Engine[TTx]
-	d      *body.Definition
-	saga   store.Saga // as it was read or written last
-	origin stored.Origin
-	input  *body.Input
+	progress.Saga
+	e     *Engine[TTx]
+	then  []func()   // what follows once it is stored
+	after *live[TTx] // the same saga, claimed again meanwhile
 
-	stored plan.State // as it was read or written last
-	state  plan.State // as it is to be
-	dirty  bool       // it is not stored yet
-	hash   string     // to be stored with it: of another definition; "": as it is
-	rows   []skald.Message
-	family []relative
-	told   []plan.Action // alarms, and that it ends
-	then   []func()      // what follows once it is stored
-	after  *live[TTx]    // the same saga, claimed again meanwhile
-
-	since    time.Time     // when the lease began, by this process
-	lease    time.Duration // how long it is
-	leaseEnd atomic.Int64  // when it ends, for others
-	unit     store.Unit[TTx]
-	slotted  atomic.Bool // it may open a transaction
-	givenUp  atomic.Bool // a function of it hangs, or did: somebody else has the saga
-	over     bool        // it was given back, or has ended
-	unseen   bool        // it was started here, and may not be committed yet
+	since   time.Time     // when the lease began, by this process
+	lease   time.Duration // how long it is
+	seat    gate.Seat
+	unit    store.Unit[TTx]
+	slotted atomic.Bool // it may open a transaction
+	givenUp atomic.Bool // a function of it hangs, or did: somebody else has the saga
+	over    bool        // it was given back, or has ended
+	unseen  bool        // it was started here, and may not be committed yet
 	// it was taken over from a session that left it: what it was at may have ended the process
-	suspect bool
-	alone   bool            // it is gate.solo
-	sent    map[string]bool // requests whose intent was stored here and that nobody has made yet
-	outages int
-	ended   atomic.Bool // whoever waits for it was told
-	// how often in a row what an action did could not be committed, though nobody else had written the saga
-	lostAlone int
+	suspect   bool
+	sent      map[string]bool // requests whose intent was stored here and that nobody has made yet
+	outages   int
+	ended     atomic.Bool // whoever waits for it was told
+	lostAlone fault.Alone
 
-	refused *refusal     // to be charged
-	thought *plan.Action // the last one of those that were thought, and are not stored
-	careful bool         // each is stored by itself: of several together the database has refused one
+	refused *fault.Refusal // to be charged
 }
 
 // taken is a saga that is leased to this session.
 func (e *Engine[TTx]) taken(s store.Saga, d *body.Definition, older plan.Graph) (*live[TTx], error) {
-	l := &live[TTx]{e: e, d: d, input: &body.Input{Data: []byte(s.Input)}, sent: map[string]bool{}}
+	l := &live[TTx]{e: e, sent: map[string]bool{}}
 	var err error
-	if l.origin, err = stored.OriginOf(s); err != nil {
-		return nil, err
-	}
-	if err := l.read(s, older); err != nil {
+	if l.Saga, err = progress.New(s, d, older, e.clock, e.straight); err != nil {
 		return nil, err
 	}
 	l.leased(e.o.Lease)
@@ -71,30 +56,14 @@ func (e *Engine[TTx]) taken(s store.Saga, d *body.Definition, older plan.Graph) 
 }
 
 // read takes s as what is so.
-func (l *live[TTx]) read(s store.Saga, older plan.Graph) (err error) {
-	l.saga, l.dirty, l.hash, l.rows, l.family, l.told, l.then, l.thought = s, false, "", nil, nil,
-		nil, nil, nil
-	if l.state, err = stored.StateOf(s, l.d.Plan.Graph.Deadline); err != nil {
-		return err
-	}
-	l.stored = l.state
-	if l.state.Status.Final() { // an operator ended it, and nobody was told yet
-		l.told = append(l.told, plan.Action{Verb: plan.Finish, Reason: string(l.state.Status)})
-	}
-	if s.Hash == l.d.Hash {
-		return nil
-	}
-	if l.state, err = plan.Move(older, l.d.Plan.Graph, mapping(l.d, s.Hash), l.state); err != nil {
-		return err
-	}
-	l.hash, l.dirty = l.d.Hash, true
-	l.feed(plan.Event{What: plan.Tick})
-	return nil
+func (l *live[TTx]) read(s store.Saga, older plan.Graph) error {
+	l.then = nil
+	return l.Read(s, older)
 }
 
 func (l *live[TTx]) leased(lease time.Duration) {
 	l.since, l.lease = l.e.o.Now(), lease
-	l.leaseEnd.Store(l.since.Add(lease).UnixNano())
+	l.seat.LeaseEnd.Store(l.since.Add(lease).UnixNano())
 }
 
 // left is how much of the lease is left.
@@ -103,27 +72,13 @@ func (l *live[TTx]) left() time.Duration {
 	return l.lease - max(now.Sub(l.since), now.Round(0).Sub(l.since.Round(0)))
 }
 
-// feed takes an event into the state.
-func (l *live[TTx]) feed(e plan.Event) plan.Outcome {
-	next, actions, out := l.d.Plan.Advance(l.state, e, l.e.clock.now())
-	if out.Changed() {
-		l.state, l.dirty = next, true
-		for _, a := range actions {
-			if a.Verb == plan.Alarm || a.Verb == plan.Finish {
-				l.told = append(l.told, a)
-			}
-		}
-	}
-	return out
-}
-
 // employ has a goroutine work on l; or the one that has the saga in hand, once it is done with that.
 func (e *Engine[TTx]) employ(ctx context.Context, l *live[TTx]) {
-	at := refOf(l.saga)
+	at := refOf(l.Row)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.coming, at)
-	if was := e.hands[at]; was != nil && e.o.Now().UnixNano() < was.leaseEnd.Load() {
+	if was := e.hands[at]; was != nil && e.o.Now().UnixNano() < was.seat.LeaseEnd.Load() {
 		was.after = l
 		return
 	}
@@ -169,9 +124,9 @@ func (l *live[TTx]) work(ctx context.Context) {
 	}
 	for {
 		more, err := l.turn(ctx)
-		var kin *kinError
-		var no *refusal
-		if l.unseen && errors.Is(err, errMoved) {
+		var kin *family.Error
+		var no *fault.Refusal
+		if l.unseen && errors.Is(err, fault.ErrMoved) {
 			same, there := l.look(ctx)
 			if !there {
 				return
@@ -187,7 +142,7 @@ func (l *live[TTx]) work(ctx context.Context) {
 				return
 			}
 			continue
-		case errors.As(err, &kin), errors.As(err, &no), errors.Is(err, errMoved):
+		case errors.As(err, &kin), errors.As(err, &no), errors.Is(err, fault.ErrMoved):
 		default:
 			l.outages++
 			l.complain(ctx, err)
@@ -198,13 +153,13 @@ func (l *live[TTx]) work(ctx context.Context) {
 		if !l.reread(ctx) {
 			return
 		}
-		if own := l.ownFault(err); own != nil {
+		if own := l.lostAlone.Own(err, l.Row.Version); own != nil {
 			no = own
 		}
 		l.refused = no
 		if kin != nil {
-			l.think(ctx) // up to where it was
-			l.wrong(kin.a, skald.Permanent(kin.err))
+			l.Think(ctx) // up to where it was
+			l.Wrong(kin.Action, skald.Permanent(kin.Err))
 		}
 	}
 }
@@ -212,15 +167,15 @@ func (l *live[TTx]) work(ctx context.Context) {
 func (l *live[TTx]) complain(ctx context.Context, err error) {
 	if l.outages&(l.outages-1) == 0 { // the first, second, fourth …
 		l.e.o.Logger.WarnContext(ctx,
-			"saga: the database does not take a transition, or does not show a start", "saga", l.saga.Name,
-			"key", l.saga.Key,
+			"saga: the database does not take a transition, or does not show a start", "saga", l.Row.Name,
+			"key", l.Row.Key,
 			"times", l.outages, "error", err)
 	}
 }
 
 // rest waits; false: there is no time for that.
 func (l *live[TTx]) rest(ctx context.Context, d time.Duration) bool {
-	if l.e.batch.straight || l.left() < d {
+	if l.e.straight || l.left() < d {
 		return false
 	}
 	timer := time.NewTimer(d)
@@ -240,20 +195,13 @@ func (l *live[TTx]) reread(ctx context.Context) bool {
 	if l.givenUp.Load() {
 		return false
 	}
-	s, there, err := l.e.find(ctx, l.saga.Name, l.saga.Key)
-	if err != nil || !there || s.ID != l.saga.ID || s.Session != l.e.session || !s.Ended.IsZero() ||
+	s, there, err := l.e.find(ctx, l.Row.Name, l.Row.Key)
+	if err != nil || !there || s.ID != l.Row.ID || s.Session != l.e.session || !s.Ended.IsZero() ||
 		l.left() <= 0 {
 		return false // after an error it is claimed again when its lease is over
 	}
-	older := plan.Graph{}
-	if s.Hash != l.d.Hash {
-		p, err := l.e.planOf(ctx, s.Name, s.Hash)
-		if err != nil {
-			return false
-		}
-		older = p.Graph
-	}
-	return l.read(s, older) == nil
+	older, err := l.e.book.Before(ctx, s, l.Def)
+	return err == nil && l.read(s, older) == nil
 }
 
 // turn does what is next. More: there may be something after it.
@@ -264,9 +212,7 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 	if l.refused != nil {
 		return true, l.charged(ctx)
 	}
-	if next := l.state.Next(); !next.IsZero() && !next.After(l.e.clock.now()) {
-		l.feed(plan.Event{What: plan.Tick})
-	}
+	l.Due()
 	if l.suspect {
 		if err := l.accuse(ctx); err != nil {
 			return false, err
@@ -275,19 +221,19 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 	if begins, err := l.enter(ctx); !begins {
 		return false, err
 	}
-	defer l.e.gate.leave(l)
-	l.thinkAll(ctx)
+	defer l.e.gate.Leave(&l.seat)
+	l.ThinkAll(ctx)
 	if l.left() <= 0 || l.givenUp.Load() || l.e.stopping() || ctx.Err() != nil {
 		return false, l.settleDown(ctx)
 	}
 	var asks []plan.Action
-	if len(l.family) > 0 || l.careful && l.thought != nil {
+	if l.First() {
 		return true, l.blamed(ctx, l.write(ctx, 0))
 	}
 	hangs := false
-	for _, a := range l.d.Plan.Pending(l.state) {
+	for _, a := range l.Pending() {
 		switch {
-		case l.hangsHere(a):
+		case l.e.hanging.Has(hang.Of(l.Row.ID, a)):
 			hangs = true
 		case l.asks(a):
 			asks = append(asks, a)
@@ -313,22 +259,14 @@ func (l *live[TTx]) accuse(ctx context.Context) error {
 // charge counts the end of a process against what the saga was at.
 func (l *live[TTx]) charge() {
 	l.suspect = false
-	todo := l.d.Plan.Pending(l.state)
-	if len(todo) == 0 {
-		return
+	if l.Charge() {
+		l.e.tally.TakenOver()
 	}
-	a := todo[0]
-	l.e.counts.add(&l.e.counts.TakenOver)
-	if run, _ := l.state.Run(a.Step, a.Occurrence); a.Crashes > 1 && !run.Alone {
-		return // it was to run alone, and had not begun
-	}
-	l.feed(plan.Event{What: plan.Crashed, Step: a.Step, Occurrence: a.Occurrence,
-		Reason: fmt.Sprintf("its process (session %s) ended", l.saga.Lapsed)})
 }
 
 // transact does what needs a transaction of the user's.
 func (l *live[TTx]) transact(ctx context.Context, a plan.Action) error {
-	step, _ := l.d.Step(a.Step)
+	step, _ := l.Def.Step(a.Step)
 	switch tx := step.Tx.(type) {
 	case *body.Local[TTx]:
 		return l.local(ctx, a, tx.Do, tx.Undo)
@@ -341,55 +279,6 @@ func (l *live[TTx]) transact(ctx context.Context, a plan.Action) error {
 		}
 		return l.local(ctx, a, nil, tx.Local)
 	}
-	l.wrong(a, skald.Permanent(fmt.Errorf("this build cannot run the step %s", a.Step)))
+	l.Wrong(a, skald.Permanent(fmt.Errorf("this build cannot run the step %s", a.Step)))
 	return nil
-}
-
-// facts are those of an action.
-func (l *live[TTx]) facts(a plan.Action) *body.Facts {
-	s := l.state
-	return &body.Facts{Definition: l.d, Key: l.saga.Key, Input: l.input, State: &s, Step: a.Step,
-		Occurrence: a.Occurrence,
-		Undo:       a.Verb == plan.UndoStep, Attempt: a.Attempt}
-}
-
-// guard runs a function of the user's.
-func (l *live[TTx]) guard(f func() error) error {
-	return called(f, l.e.batch.straight)
-}
-
-// wrong feeds an error of a function of the user's.
-func (l *live[TTx]) wrong(a plan.Action, err error) {
-	l.feed(failed(a, err))
-}
-
-// leastWait is how soon an attempt that is not charged is made again.
-const leastWait = 100 * time.Millisecond
-
-// failed is the event of an error.
-func failed(a plan.Action, err error) plan.Event {
-	e := plan.Event{What: plan.Failed, Step: a.Step, Occurrence: a.Occurrence, Attempt: a.Attempt,
-		Reason: err.Error()}
-	if a.Verb == plan.UndoStep {
-		e.What = plan.UndoFailed
-	}
-	var (
-		no      *skald.RejectedError
-		never   *skald.PermanentError
-		later   *skald.LaterError
-		version *skald.VersionError
-	)
-	switch {
-	case failure.IsOutage(err):
-		e.Later = backoff.After(1, time.Second, time.Second)
-	case errors.As(err, &no) && a.Verb == plan.RunStep:
-		e.What, e.Attempt = plan.Rejected, 0
-	case errors.As(err, &no), errors.As(err, &never):
-		e.Permanent = true
-	case errors.As(err, &later):
-		e.Later = max(later.After, leastWait)
-	case errors.As(err, &version):
-		e.Later = refusedWait
-	}
-	return e
 }

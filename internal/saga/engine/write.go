@@ -2,10 +2,10 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
+	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
@@ -13,51 +13,34 @@ import (
 
 // move writes the state as it is to be, and keeps the lease for at least need.
 func (l *live[TTx]) move(need time.Duration) (store.SagaMove, error) {
-	m, err := stored.Move(l.saga, l.state, l.e.clock.now())
-	if err != nil {
-		return m, err
-	}
-	m.Hash = l.hash
-	if l.saga.Session != l.e.session { // it is somebody else's, who is to look again
-		return stored.Released(m, l.state, l.e.clock.now(), true), nil
-	}
-	if !m.Final && l.left() < max(need, l.e.o.Lease/2) {
+	m, mine, err := l.Move(l.e.session)
+	if err == nil && mine && !m.Final && l.left() < max(need, l.e.o.Lease/2) {
 		m.Lease = max(need, l.e.o.Lease)
 	}
-	return m, nil
+	return m, err
 }
 
 // wrote notes that m stands.
 func (l *live[TTx]) wrote(m store.SagaMove) {
-	l.saga.Version, l.saga.State, l.saga.Standing = m.Version+1, m.State, m.Standing
-	if m.Hash != "" {
-		l.saga.Hash = m.Hash
-	}
 	if m.Lease > 0 {
 		l.leased(m.Lease)
 	}
 	if l.unseen {
 		l.e.commits.saw()
 	}
-	l.dirty, l.hash, l.rows, l.family, l.unseen, l.thought = false, "", nil, nil, false, nil
-	l.over = m.Release || m.Final
-	l.e.measure(l.saga.Name, l.stored, l.state)
-	l.stored = l.state
-	l.e.tell(l.saga, l.state, l.told)
+	l.unseen, l.over = false, m.Release || m.Final
+	was, told := l.Wrote(&m)
+	l.e.tally.Moved(l.Row.Name, was, l.State)
+	l.e.tell(l.Row, l.State, told)
 	for _, f := range l.then {
 		f()
 	}
-	l.told, l.then = nil, nil
-}
-
-// related tells whether the state can only be written in a transaction, with those of other sagas.
-func (l *live[TTx]) related() bool {
-	return len(l.family) > 0 || l.state.Status.Final() && l.origin.Parent != nil
+	l.then = nil
 }
 
 // write stores the state as it is to be, together with what other sagas store now.
 func (l *live[TTx]) write(ctx context.Context, need time.Duration) error {
-	if !l.dirty {
+	if !l.Dirty() {
 		return nil
 	}
 	m, err := l.move(need)
@@ -69,15 +52,19 @@ func (l *live[TTx]) write(ctx context.Context, need time.Duration) error {
 
 func (l *live[TTx]) put(ctx context.Context, m store.SagaMove) error {
 	l.rollback(ctx)
-	if l.related() {
+	if l.Related() {
 		return l.putRelated(ctx, m)
 	}
-	stands, err := l.e.batch.apply(ctx, store.Effect{Saga: &m, Rows: l.rows})
+	write := l.e.moves.Write
+	if l.e.straight {
+		write = l.e.moves.Alone
+	}
+	stands, err := write(ctx, l.Effect(&m))
 	switch {
 	case err != nil:
 		return err
 	case !stands:
-		return errMoved
+		return fault.ErrMoved
 	}
 	l.wrote(m)
 	return nil
@@ -89,20 +76,12 @@ func (l *live[TTx]) settleDown(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return l.put(ctx, l.givenBack(m))
-}
-
-// givenBack is m with the lease given back.
-func (l *live[TTx]) givenBack(m store.SagaMove) store.SagaMove {
-	soon := len(l.d.Plan.Pending(l.state)) > 0
-	m = stored.Released(m, l.state, l.e.clock.now(), soon)
-	m.Lease = 0
-	return m
+	return l.put(ctx, l.GivenBack(m))
 }
 
 // drop gives back what nothing was done about.
 func (l *live[TTx]) drop(ctx context.Context) {
-	m := store.SagaMove{SagaRef: stored.Ref(l.saga), State: l.saga.State, Standing: l.saga.Standing,
+	m := store.SagaMove{SagaRef: stored.Ref(l.Row), State: l.Row.State, Standing: l.Row.Standing,
 		Release: true}
 	_, _ = l.e.db.Apply(ctx, store.Effect{Saga: &m}) // else it is claimed when the lease is over
 }
@@ -125,7 +104,7 @@ func (l *live[TTx]) begin(ctx context.Context, handle time.Duration) (store.Unit
 }
 
 func (l *live[TTx]) intake(handle time.Duration) store.Intake {
-	return store.Intake{Sagas: []store.SagaRef{stored.Ref(l.saga)}, Handle: handle}
+	return store.Intake{Sagas: []store.SagaRef{stored.Ref(l.Row)}, Handle: handle}
 }
 
 func (l *live[TTx]) standing(ctx context.Context, u store.Unit[TTx]) (store.Unit[TTx], error) {
@@ -133,7 +112,7 @@ func (l *live[TTx]) standing(ctx context.Context, u store.Unit[TTx]) (store.Unit
 		return u, nil
 	}
 	_, _ = u.Rollback(ctx)
-	return nil, errMoved
+	return nil, fault.ErrMoved
 }
 
 // rollback ends a transaction that the last commit began and that is not needed.
@@ -145,17 +124,9 @@ func (l *live[TTx]) rollback(ctx context.Context) {
 	l.free()
 }
 
-// lost is errMoved for a guard that did not hold.
-func lost(err error) error {
-	if errors.Is(err, store.ErrLost) {
-		return errMoved
-	}
-	return err
-}
-
 // inTx tells whether a function in a transaction is asked for.
 func (l *live[TTx]) inTx(a plan.Action) bool {
-	step, ok := l.d.Step(a.Step)
+	step, ok := l.Def.Step(a.Step)
 	return ok && step.Tx != nil && a.Verb != plan.DecideStep && !l.asks(a)
 }
 

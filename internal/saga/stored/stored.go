@@ -113,6 +113,23 @@ func Released(m store.SagaMove, st plan.State, now time.Time, soon bool) store.S
 	return m
 }
 
+// GivenBack writes st in place of what was read as s, and gives the saga back: as Move and Released do.
+func GivenBack(s store.Saga, st plan.State, now time.Time, soon bool) (store.SagaMove, error) {
+	m, err := Move(s, st, now)
+	if err != nil {
+		return m, err
+	}
+	return Released(m, st, now, soon), nil
+}
+
+// Left is m with its end left to an engine, which tells the parent and whoever waits in a commit of its own.
+func Left(m store.SagaMove) store.SagaMove {
+	if m.Final {
+		m.Final, m.Wake = false, 0
+	}
+	return m
+}
+
 // Ref names s as it was read.
 func Ref(s store.Saga) store.SagaRef {
 	return store.SagaRef{Name: s.Name, Key: s.Key, Version: s.Version}

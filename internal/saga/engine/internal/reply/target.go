@@ -1,4 +1,4 @@
-package engine
+package reply
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine/internal/address"
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
@@ -21,13 +22,15 @@ type target struct {
 }
 
 // commands are those that a saga has sent, by what their ids have of their own. Replies do not change them.
-func (t *taking[TTx]) commands() map[string]target {
+func (t *taking) commands() map[string]target {
 	all := map[string]target{}
 	for _, r := range t.st.Runs {
 		for _, to := range t.ways(r) {
 			for n := 1; n <= r.Sends; n++ {
 				to.sends = n
-				all[ownOf(t.st.ID, r.Born(), r.Occurrence, to.undo, n)] = to
+				id := address.Command{Saga: t.st.ID, Step: r.Born(), Occurrence: r.Occurrence,
+					Undo: to.undo, Number: n}
+				all[id.Own()] = to
 			}
 		}
 	}
@@ -36,7 +39,7 @@ func (t *taking[TTx]) commands() map[string]target {
 
 // ways are the commands of a run, forward and back. A saga may be of a definition that knows more of them
 // than this build does.
-func (t *taking[TTx]) ways(r plan.Run) []target {
+func (t *taking) ways(r plan.Run) []target {
 	if node, _ := t.p.Step(r.Step); node.Kind != plan.Command {
 		return nil
 	}
@@ -49,19 +52,19 @@ func (t *taking[TTx]) ways(r plan.Run) []target {
 }
 
 // strange tells whether the saga is of another definition than this build's.
-func (t *taking[TTx]) strange() bool { return t.s.Hash != t.d.Hash }
+func (t *taking) strange() bool { return t.s.Hash != t.d.Hash }
 
 // answers is the command that a reply answers. One that names it is told by that; where only the saga's key
 // is known, one that names another message is taken for an answer to the one command of its kind that waits.
 // What may answer a command that another build knows is left to that one.
-func (t *taking[TTx]) answers(r *reply, st plan.State) (to target, ok bool, err error) {
-	to, ok = t.sent[own(r.m.CausationID)]
+func (t *taking) answers(r *Reply, st plan.State) (to target, ok bool, err error) {
+	to, ok = t.sent[address.Own(r.Message.CausationID)]
 	switch {
-	case ok && to.by(r.m):
+	case ok && to.by(r.Message):
 		return to, true, nil
 	case ok && t.strange():
 		return to, false, t.elsewhere(to)
-	case r.m.CausationID != "" && r.id != "":
+	case r.Message.CausationID != "" && r.id != "":
 		return to, false, nil
 	}
 	n := 0
@@ -71,7 +74,7 @@ func (t *taking[TTx]) answers(r *reply, st plan.State) (to target, ok bool, err 
 			case !one.open():
 			case one.command == nil:
 				return to, false, t.elsewhere(one)
-			case one.by(r.m):
+			case one.by(r.Message):
 				to = one
 				n++
 			}
@@ -81,7 +84,7 @@ func (t *taking[TTx]) answers(r *reply, st plan.State) (to target, ok bool, err 
 }
 
 // elsewhere leaves a reply to a build that knows the command.
-func (t *taking[TTx]) elsewhere(to target) error {
+func (t *taking) elsewhere(to target) error {
 	return skald.UnknownVersion(fmt.Errorf(
 		"the saga %s %q is of the definition %s, and this build has another one, whose step %s "+
 			"does not take the reply: it is left to a build that does", t.s.Name, t.s.Key, t.s.Hash,

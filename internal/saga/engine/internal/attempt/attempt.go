@@ -1,4 +1,5 @@
-package engine
+// Package attempt runs a function of the user's once, and says what its error means for a saga.
+package attempt
 
 import (
 	"errors"
@@ -10,9 +11,9 @@ import (
 var errQuit = errors.New(
 	"its function ended its goroutine (runtime.Goexit, as t.FailNow and t.Fatal do): return an error instead")
 
-// called runs a function of the user's, and makes errors of its panic and of the end of its goroutine. That
+// Run runs a function of the user's, and makes errors of its panic and of the end of its goroutine. That
 // is one of its own, since that of the saga has a transaction to end; straight: it is the caller's, a test's.
-func called(f func() error, straight bool) error {
+func Run(f func() error, straight bool) error {
 	done := make(chan error, 1)
 	run := func() {
 		err := errQuit // unless it returns
@@ -25,12 +26,12 @@ func called(f func() error, straight bool) error {
 	} else {
 		go run()
 	}
-	return legible(<-done)
+	return Legible(<-done)
 }
 
-// legible is err, or another error in place of one that panics when it is asked: a nil pointer that was
+// Legible is err, or another error in place of one that panics when it is asked: a nil pointer that was
 // returned as an error is none that is nil.
-func legible(err error) (out error) {
+func Legible(err error) (out error) {
 	if err == nil {
 		return nil
 	}

@@ -1,0 +1,41 @@
+package address
+
+import (
+	"testing"
+	"time"
+)
+
+func TestParseGivesBackWhatOfWasGiven(t *testing.T) {
+	for _, c := range [][3]string{
+		{"order", "4711", "id"}, {"a:b", "100%", "id"}, {"%3A", "line\none\r", "id"}, {"", "", ""},
+	} {
+		name, key, id, ok := Parse(Of(c[0], c[1], c[2]))
+		if !ok || name != c[0] || key != c[1] || id != c[2] {
+			t.Errorf("%q became %q %q %q", c, name, key, id)
+		}
+	}
+	for _, other := range []string{"", "order", "saga:a:b", "saga:a:b:c:d", "0198c0de-0000"} {
+		if _, _, _, ok := Parse(other); ok {
+			t.Errorf("%q is taken for an address", other)
+		}
+	}
+}
+
+func TestACommandIsKnownByItsIDWheneverItWasSent(t *testing.T) {
+	c := Command{Saga: "s", Step: "pay", Number: 1}
+	if Own(c.ID(time.Now())) != c.Own() || c.Own() == "" {
+		t.Errorf("%q is not known by %q", c.ID(time.Now()), c.Own())
+	}
+	for _, other := range []Command{
+		{Saga: "t", Step: "pay", Number: 1}, {Saga: "s", Step: "pack", Number: 1},
+		{Saga: "s", Step: "pay", Number: 2}, {Saga: "s", Step: "pay", Number: 1, Undo: true},
+		{Saga: "s", Step: "pay", Number: 1, Occurrence: "a"},
+	} {
+		if other.Own() == c.Own() {
+			t.Errorf("%+v is taken for %+v", other, c)
+		}
+	}
+	if Own("another id") != "" {
+		t.Error("an id of another form is taken for a command's")
+	}
+}

@@ -1,0 +1,56 @@
+package attempt
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/saga/plan"
+)
+
+const (
+	// LeastWait is how soon an attempt that is not charged is made again.
+	LeastWait = 100 * time.Millisecond
+	// VersionWait is how long a saga waits for another build, which knows what this one does not.
+	VersionWait = 30 * time.Second
+)
+
+// Failed is the event of an error.
+func Failed(a plan.Action, err error) plan.Event {
+	e := plan.Event{What: plan.Failed, Step: a.Step, Occurrence: a.Occurrence, Attempt: a.Attempt,
+		Reason: err.Error()}
+	if a.Verb == plan.UndoStep {
+		e.What = plan.UndoFailed
+	}
+	var (
+		no      *skald.RejectedError
+		never   *skald.PermanentError
+		later   *skald.LaterError
+		version *skald.VersionError
+	)
+	switch {
+	case failure.IsOutage(err):
+		e.Later = backoff.After(1, time.Second, time.Second)
+	case errors.As(err, &no) && a.Verb == plan.RunStep:
+		e.What, e.Attempt = plan.Rejected, 0
+	case errors.As(err, &no), errors.As(err, &never):
+		e.Permanent = true
+	case errors.As(err, &later):
+		e.Later = max(later.After, LeastWait)
+	case errors.As(err, &version):
+		e.Later = VersionWait
+	}
+	return e
+}
+
+// Without is an event of what took effect, and whose output cannot be kept: err says why.
+func Without(e plan.Event, err error) plan.Event {
+	if e.Output = nil; e.Reason != "" {
+		err = fmt.Errorf("%s; %w", e.Reason, err)
+	}
+	e.Reason = err.Error()
+	return e
+}

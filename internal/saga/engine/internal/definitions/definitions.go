@@ -1,0 +1,176 @@
+// Package definitions knows the definitions of sagas: those of this build, and those that other builds have
+// noted in the database.
+package definitions
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/store"
+)
+
+// timeout is how long a talk with the database may take.
+const timeout = 15 * time.Second
+
+// A DB is where definitions are noted.
+type DB interface {
+	Check(ctx context.Context, as store.Role) error
+	List(ctx context.Context, l store.List) (store.Listed, error)
+	NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefinition) error
+}
+
+// A Book has the definitions of this build, and the plans of other builds' as far as they are known.
+type Book struct {
+	db     DB
+	log    *slog.Logger
+	byName map[string]*body.Definition
+	byHash map[string]*body.Definition
+
+	mu      sync.Mutex
+	older   map[string]plan.Graph // by hash: of other builds
+	claimed []string              // hashes of sagas that this build can take on
+}
+
+// New is a book of this build's definitions, one of each name.
+func New(db DB, log *slog.Logger, defs []*body.Definition) *Book {
+	b := &Book{db: db, log: log, byName: map[string]*body.Definition{},
+		byHash: map[string]*body.Definition{}, older: map[string]plan.Graph{}}
+	for _, d := range defs {
+		b.byName[d.Name], b.byHash[d.Hash] = d, d
+		b.claimed = append(b.claimed, d.Hash)
+	}
+	return b
+}
+
+// All yields this build's definitions.
+func (b *Book) All(yield func(*body.Definition) bool) {
+	for _, d := range b.byName {
+		if !yield(d) {
+			return
+		}
+	}
+}
+
+// Named is this build's definition of a name; nil: it has none.
+func (b *Book) Named(name string) *body.Definition { return b.byName[name] }
+
+// Has tells whether d is one of this build's.
+func (b *Book) Has(d *body.Definition) bool { return b.byHash[d.Hash] == d }
+
+// Claimed are the hashes of the definitions whose sagas this build can take on.
+func (b *Book) Claimed() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.claimed)
+}
+
+// Plan is the plan of a hash: of this build, or of another one that noted it.
+func (b *Book) Plan(ctx context.Context, name, hash string) (*plan.Plan, error) {
+	if d, ok := b.byHash[hash]; ok {
+		return d.Plan, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout/3) // a caller's transaction may be open meanwhile
+	defer cancel()
+	for range 2 {
+		b.mu.Lock()
+		g, ok := b.older[hash]
+		b.mu.Unlock()
+		if ok {
+			return plan.New(g), nil
+		}
+		if err := b.readOlder(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("the saga %s has the definition %s, which no engine has noted", name, hash)
+}
+
+// Before is the graph of what a saga was begun by, where that is not d; else an empty one.
+func (b *Book) Before(ctx context.Context, s store.Saga, d *body.Definition) (older plan.Graph, err error) {
+	if s.Hash == d.Hash {
+		return older, nil
+	}
+	p, err := b.Plan(ctx, s.Name, s.Hash)
+	if err != nil {
+		return older, err
+	}
+	return p.Graph, nil
+}
+
+// Note stores the definitions of this build, and looks which of other builds' it can take on.
+func (b *Book) Note(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if err := b.db.Check(ctx, store.App); err != nil {
+		return err
+	}
+	ds := make([]store.SagaDefinition, 0, len(b.byName))
+	for _, d := range b.byName {
+		var text strings.Builder
+		if err := plan.Write(&text, plan.Written{Hash: d.Hash, Graph: d.Plan.Graph,
+			Mappings: d.Mappings}); err != nil {
+			return err
+		}
+		ds = append(ds, store.SagaDefinition{Name: d.Name, Hash: d.Hash, Written: text.String()})
+	}
+	slices.SortFunc(ds, func(a, b store.SagaDefinition) int { return strings.Compare(a.Name, b.Name) })
+	if err := b.db.NoteSagaDefinitions(ctx, ds); err != nil {
+		return fmt.Errorf("note definitions: %w", err)
+	}
+	return b.readOlder(ctx)
+}
+
+// readOlder reads the definitions that other builds have noted.
+func (b *Book) readOlder(ctx context.Context) error {
+	l, err := b.db.List(ctx, store.List{Definitions: true})
+	if err != nil {
+		return fmt.Errorf("read definitions: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.claimed = b.claimed[:0]
+	for hash := range b.byHash {
+		b.claimed = append(b.claimed, hash)
+	}
+	for _, one := range l.Definitions {
+		if _, own := b.byHash[one.Hash]; own {
+			continue
+		}
+		f, err := plan.Read(strings.NewReader(one.Written))
+		if err != nil || len(f.Definitions) != 1 {
+			b.log.WarnContext(ctx, "saga: a definition cannot be read", "saga", one.Name,
+				"hash", one.Hash, "error", err)
+			continue
+		}
+		b.older[one.Hash] = f.Definitions[0].Graph
+		if d, ok := b.byName[one.Name]; ok && takesOn(d, one.Hash, f.Definitions[0].Graph) {
+			b.claimed = append(b.claimed, one.Hash)
+		}
+	}
+	return nil
+}
+
+// takesOn tells whether d can take on sagas of an older definition, but for some of them.
+func takesOn(d *body.Definition, hash string, older plan.Graph) bool {
+	return !slices.ContainsFunc(plan.Compare(older, d.Plan.Graph, Mapping(d, hash)),
+		func(c plan.Change) bool {
+			return c.Class == plan.Refuses && c.Begun == ""
+		})
+}
+
+// Mapping is how d takes on sagas of the definition of a hash.
+func Mapping(d *body.Definition, from string) plan.Mapping {
+	for _, m := range d.Mappings {
+		if m.From == from {
+			return m
+		}
+	}
+	return plan.Mapping{}
+}

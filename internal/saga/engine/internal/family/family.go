@@ -1,0 +1,111 @@
+// Package family knows what parents and children among sagas tell each other.
+package family
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/store"
+)
+
+// A Child is one that is to be started, or told to turn back, in the commit that says so of its parent.
+type Child struct {
+	Action plan.Action // of the parent's step
+	Def    *body.Definition
+	Key    string
+	Input  json.RawMessage // of one that is started
+	Parent stored.Parent
+}
+
+// An Error is what makes a parent's step fail: its transaction is rolled back first.
+type Error struct {
+	Action plan.Action
+	Err    error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Ended is what a Child puts out: saga.Ended.
+type Ended struct{ ID, Key string }
+
+// Fails makes the parent's step fail with err.
+func (c *Child) Fails(err error) error { return &Error{c.Action, err} }
+
+// Gone makes the parent's step fail because the child is not there any more.
+func (c *Child) Gone() error {
+	return c.Fails(fmt.Errorf("the child %s %q is not kept any more", c.Def.Name, c.Key))
+}
+
+// Own refuses a saga that is another one's child, or nobody's.
+func (c *Child) Own(s store.Saga) error {
+	o, err := stored.OriginOf(s)
+	if err == nil && (o.Parent == nil || *o.Parent != c.Parent) {
+		err = fmt.Errorf("the saga %s %q was not started by this step", s.Name, s.Key)
+	}
+	if err != nil {
+		return c.Fails(err)
+	}
+	return nil
+}
+
+// Back is the event that tells the child to turn back.
+func (c *Child) Back() plan.Event {
+	e := plan.Event{What: plan.Cancel, Reason: "its parent turned back"}
+	if c.Action.Verb == plan.UndoStep {
+		e.What = plan.Recall
+	}
+	return e
+}
+
+// Refuses makes the parent's step fail where a child that came to out cannot be undone.
+func (c *Child) Refuses(e plan.Event, out plan.Outcome) error {
+	if out == plan.TooLate && e.What == plan.Recall {
+		return c.Fails(fmt.Errorf("the child %s %q is past its pivot", c.Def.Name, c.Key))
+	}
+	return nil
+}
+
+// Up is the event that tells a parent, which stands as was, how its child has ended.
+func Up(was plan.State, parent *stored.Parent, child store.Saga, as plan.State) (e plan.Event, err error) {
+	run := bornAs(was, parent)
+	e = plan.Event{What: plan.Rejected, Step: run.Step, Occurrence: run.Occurrence}
+	switch {
+	case as.Status == plan.Done:
+		e.What = plan.Succeeded
+		e.Output, err = json.Marshal(Ended{child.ID, child.Key})
+	case run.Phase == plan.Undo || run.Phase == plan.Undoing:
+		e.What = plan.UndoDone
+	default:
+		e.Reason = reason(as)
+	}
+	return e, err
+}
+
+// bornAs is the parent's run whose child it is, whatever its step is called now.
+func bornAs(of plan.State, parent *stored.Parent) (run plan.Run) {
+	if i := slices.IndexFunc(of.Runs, func(r plan.Run) bool {
+		return r.Born() == parent.Step && r.Occurrence == parent.Occurrence
+	}); i >= 0 {
+		run = of.Runs[i]
+	}
+	return run
+}
+
+// reason says why a saga turned back.
+func reason(s plan.State) string {
+	if s.Cause == nil {
+		return "it turned back"
+	}
+	text := "it turned back: " + string(s.Cause.Why)
+	if s.Cause.Step != "" {
+		text += " at " + stored.Name(s.Cause.Step, s.Cause.Occurrence)
+	}
+	if s.Cause.Reason != "" {
+		text += ": " + s.Cause.Reason
+	}
+	return text
+}

@@ -1,0 +1,63 @@
+// Package fault says whose fault it is that the database does not take what a saga came to.
+package fault
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/saga/engine/internal/attempt"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/store"
+)
+
+// ErrMoved says that the saga was written by somebody else since it was read.
+var ErrMoved = errors.New("the saga has moved on")
+
+// A Refusal is why the database, which is there, does not take what an action came to. It is charged to that,
+// once the saga was read again.
+type Refusal struct {
+	Action plan.Action
+	Err    error
+}
+
+func (r *Refusal) Error() string { return r.Err.Error() }
+func (r *Refusal) Unwrap() error { return r.Err }
+
+// errEnded is what a step is stuck with whose effect may stand without the saga's state.
+var errEnded = errors.New("its function ended the transaction that it was lent, by a COMMIT or ROLLBACK of its own, so what it wrote may stand: " +
+	"have it return nil to commit and an error to roll back, look at what it wrote, then retry, complete or skip the step")
+
+// errOwn is what an action is charged with that keeps itself from being committed.
+var errOwn = errors.New("its own transaction writes its saga, by saga.Cancel, SendIn or Answer, so it can never be committed with the saga's " +
+	"next state: to turn back return skald.Reject, and send a signal in a transaction of its own")
+
+// Event is a refusal as the saga takes it.
+func (r *Refusal) Event() plan.Event {
+	var large *plan.TooLargeError
+	switch {
+	case errors.Is(r.Err, store.ErrLent):
+		e := attempt.Failed(r.Action, errEnded)
+		e.Permanent, e.Stick = true, true
+		return e
+	case errors.Is(r.Err, errOwn):
+		return attempt.Failed(r.Action, errOwn)
+	case errors.As(r.Err, &large):
+		return attempt.Failed(r.Action, skald.Permanent(large))
+	}
+	return attempt.Failed(r.Action, fmt.Errorf("the database refuses what it did: %w", r.Err))
+}
+
+// Aborted tells of an error that comes of an earlier one, which a function has swallowed.
+func Aborted(err error) bool {
+	var server interface{ SQLState() string }
+	return errors.As(err, &server) && server.SQLState() == "25P02"
+}
+
+// Moved is ErrMoved for a guard that did not hold.
+func Moved(err error) error {
+	if errors.Is(err, store.ErrLost) {
+		return ErrMoved
+	}
+	return err
+}

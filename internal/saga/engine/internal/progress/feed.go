@@ -1,0 +1,54 @@
+package progress
+
+import (
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/saga/engine/internal/attempt"
+	"github.com/skald-go/skald/internal/saga/plan"
+)
+
+// Feed takes an event into the state.
+func (s *Saga) Feed(e plan.Event) plan.Outcome {
+	next, actions, out := s.Def.Plan.Advance(s.State, e, s.clock.Now())
+	if out.Changed() {
+		s.State, s.dirty = next, true
+		for _, a := range actions {
+			if a.Verb == plan.Alarm || a.Verb == plan.Finish {
+				s.told = append(s.told, a)
+			}
+		}
+	}
+	return out
+}
+
+// FeedData is Feed for an event with data: that may be too large to be kept.
+func (s *Saga) FeedData(e plan.Event) error {
+	if s.Feed(e) == plan.TooLarge {
+		return skald.Permanent(s.Def.Plan.Large(s.State, e, s.clock.Now()))
+	}
+	return nil
+}
+
+// FeedEffect is Feed for what took effect. Where its output is too large to be kept it is done without, and
+// turned back.
+func (s *Saga) FeedEffect(e plan.Event) {
+	if err := s.FeedData(e); err != nil {
+		s.Feed(attempt.Without(e, err))
+	}
+}
+
+// Wrong feeds an error of a function of the user's.
+func (s *Saga) Wrong(a plan.Action, err error) {
+	s.Feed(attempt.Failed(a, err))
+}
+
+// Guard runs a function of the user's.
+func (s *Saga) Guard(f func() error) error {
+	return attempt.Run(f, s.straight)
+}
+
+// Due feeds that it is time for what waits until now.
+func (s *Saga) Due() {
+	if next := s.State.Next(); !next.IsZero() && !next.After(s.clock.Now()) {
+		s.Feed(plan.Event{What: plan.Tick})
+	}
+}

@@ -1,0 +1,159 @@
+// Package progress works out, in memory, how a saga in hand goes on: as it was read, as it is to be, and what
+// is stored with that. It knows no database.
+package progress
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine/internal/address"
+	"github.com/skald-go/skald/internal/saga/engine/internal/clock"
+	"github.com/skald-go/skald/internal/saga/engine/internal/definitions"
+	"github.com/skald-go/skald/internal/saga/engine/internal/family"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/store"
+)
+
+// UsualTimeout is that of a function whose policy names none.
+const UsualTimeout = 30 * time.Second
+
+// A Saga is one that is worked on, by one goroutine.
+type Saga struct {
+	Def    *body.Definition
+	Row    store.Saga // as it was read or written last
+	Origin stored.Origin
+	State  plan.State // as it is to be
+
+	clock    *clock.Clock
+	straight bool // functions run in the caller's goroutine: a test's
+	input    *body.Input
+
+	was     plan.State // as it was read or written last
+	dirty   bool       // State is not stored yet
+	hash    string     // to be stored with it: of another definition; "": as it is
+	rows    []skald.Message
+	family  []family.Child
+	told    []plan.Action // alarms, and that it ends
+	thought *plan.Action  // the last one of those that were thought, and are not stored
+	careful bool          // each is stored by itself: of several together the database has refused one
+}
+
+// New is a saga that was read as s, of d or of an older definition. Straight: its functions run in the
+// caller's goroutine.
+func New(s store.Saga, d *body.Definition, older plan.Graph, clock *clock.Clock,
+	straight bool) (is Saga, err error) {
+	is = Saga{Def: d, input: &body.Input{Data: []byte(s.Input)}, clock: clock, straight: straight}
+	if is.Origin, err = stored.OriginOf(s); err != nil {
+		return is, err
+	}
+	return is, is.Read(s, older)
+}
+
+// Read takes s as what is so.
+func (s *Saga) Read(row store.Saga, older plan.Graph) (err error) {
+	s.Row, s.dirty, s.hash, s.rows, s.family, s.told, s.thought = row, false, "", nil, nil, nil, nil
+	if s.State, err = stored.StateOf(row, s.Def.Plan.Graph.Deadline); err != nil {
+		return err
+	}
+	s.was = s.State
+	if s.State.Status.Final() { // an operator ended it, and nobody was told yet
+		s.told = append(s.told, plan.Action{Verb: plan.Finish, Reason: string(s.State.Status)})
+	}
+	if row.Hash == s.Def.Hash {
+		return nil
+	}
+	if s.State, err = plan.Move(older, s.Def.Plan.Graph, definitions.Mapping(s.Def, row.Hash),
+		s.State); err != nil {
+		return err
+	}
+	s.hash, s.dirty = s.Def.Hash, true
+	s.Feed(plan.Event{What: plan.Tick})
+	return nil
+}
+
+// Pending is what is to be done next.
+func (s *Saga) Pending() []plan.Action { return s.Def.Plan.Pending(s.State) }
+
+// Family are the children that are to be started, or told, in the commit of its state.
+func (s *Saga) Family() []family.Child { return s.family }
+
+// Related tells whether the state can only be written in a transaction, with those of other sagas.
+func (s *Saga) Related() bool {
+	return len(s.family) > 0 || s.State.Status.Final() && s.Origin.Parent != nil
+}
+
+// Dirty tells whether the state is not stored yet.
+func (s *Saga) Dirty() bool { return s.dirty }
+
+// Thought is the last action that was thought, and is not stored. Nil: there is none.
+func (s *Saga) Thought() *plan.Action { return s.thought }
+
+// First tells whether what was thought is to be stored before anything else is done.
+func (s *Saga) First() bool { return len(s.family) > 0 || s.careful && s.thought != nil }
+
+// Doubt has each thought be stored by itself from now on, since one of several may be why the database
+// refuses them. False: none was thought, or each was stored by itself before.
+func (s *Saga) Doubt() bool {
+	if s.thought == nil || s.careful {
+		return false
+	}
+	s.careful = true
+	return true
+}
+
+// Crashed tells whether something is next that ended its process at least n times.
+func (s *Saga) Crashed(n int) bool {
+	if !slices.ContainsFunc(s.State.Runs, func(r plan.Run) bool { return r.Crashes >= n }) {
+		return false
+	}
+	return slices.ContainsFunc(s.Pending(), func(a plan.Action) bool { return a.Crashes >= n })
+}
+
+// Charge counts the end of a process against what the saga was at. False: it was at nothing.
+func (s *Saga) Charge() bool {
+	todo := s.Pending()
+	if len(todo) == 0 {
+		return false
+	}
+	a := todo[0]
+	if run, _ := s.State.Run(a.Step, a.Occurrence); a.Crashes > 1 && !run.Alone {
+		return true // it was to run alone, and had not begun
+	}
+	s.Feed(plan.Event{What: plan.Crashed, Step: a.Step, Occurrence: a.Occurrence,
+		Reason: fmt.Sprintf("its process (session %s) ended", s.Row.Lapsed)})
+	return true
+}
+
+// Timeout is how long a function may take.
+func (s *Saga) Timeout(a plan.Action) time.Duration {
+	node, _ := s.Def.Plan.Step(a.Step)
+	by := node.Try
+	if a.Verb != plan.RunStep {
+		by = node.Back
+	}
+	if by.Timeout <= 0 || node.Kind != plan.Do {
+		return UsualTimeout
+	}
+	return by.Timeout
+}
+
+// Facts are those of an action.
+func (s *Saga) Facts(a plan.Action) *body.Facts {
+	st := s.State
+	return &body.Facts{Definition: s.Def, Key: s.Row.Key, Input: s.input, State: &st, Step: a.Step,
+		Occurrence: a.Occurrence,
+		Undo:       a.Verb == plan.UndoStep, Attempt: a.Attempt}
+}
+
+func (s *Saga) address() string { return address.Of(s.Row.Name, s.Row.Key, s.Row.ID) }
+
+// Caused is ctx for a function of the user's: what it emits is stamped as the saga's.
+func (s *Saga) Caused(ctx context.Context) context.Context {
+	return skald.WithCause(ctx, skald.Message{ID: s.Origin.Causation, CorrelationID: s.address(),
+		TraceParent: s.Origin.Trace})
+}

@@ -1,0 +1,67 @@
+package tally
+
+import (
+	"time"
+
+	"github.com/skald-go/skald/internal/saga/plan"
+)
+
+// A Change is how a run stood before a transition and after it.
+type Change struct{ Was, Is plan.Run }
+
+// Changed appends to list the runs whose phase or attempts a transition from was to is has changed.
+func Changed(list []Change, was, is plan.State) []Change {
+	for i := range is.Runs {
+		before, now := earlier(was, is, i), is.Runs[i]
+		if before.Phase != now.Phase || before.Attempts != now.Attempts {
+			list = append(list, Change{before, now})
+		}
+	}
+	return list
+}
+
+// Moved measures what a transition that is stored did to the steps of a saga: what has changed between two
+// states.
+func (t *Tally) Moved(saga string, was, is plan.State) {
+	for i := range is.Runs {
+		t.Ran(saga, Change{earlier(was, is, i), is.Runs[i]})
+	}
+}
+
+// Ran measures a change of one run.
+func (t *Tally) Ran(saga string, c Change) {
+	switch {
+	case c.Is.Phase == c.Was.Phase:
+		t.metrics.Failed(saga, c.Is.Step, c.Is.Attempts-c.Was.Attempts)
+	case settled(c.Is.Phase):
+		t.metrics.Stepped(saga, c.Is.Step, string(c.Is.Phase), took(c.Was.At, c.Is.At))
+	}
+}
+
+// earlier is how a run of is stood in was.
+func earlier(was, is plan.State, i int) plan.Run {
+	r := &is.Runs[i]
+	if i < len(was.Runs) && was.Runs[i].Step == r.Step && was.Runs[i].Occurrence == r.Occurrence {
+		return was.Runs[i]
+	}
+	if other, there := was.Run(r.Step, r.Occurrence); there { // the definition is another one
+		return other
+	}
+	return plan.Run{At: r.At}
+}
+
+// settled tells whether a run has come to an outcome, of the step or of its undo.
+func settled(p plan.Phase) bool {
+	switch p {
+	case plan.IsDone, plan.Skipped, plan.Refused, plan.Dropped, plan.Undone:
+		return true
+	}
+	return false
+}
+
+func took(from, to time.Time) time.Duration {
+	if from.IsZero() || to.IsZero() {
+		return 0
+	}
+	return to.Sub(from)
+}

@@ -1,0 +1,117 @@
+// Package tally counts and measures what an engine does, and logs what somebody has to look at.
+package tally
+
+import (
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/telemetry"
+	"github.com/skald-go/skald/store"
+)
+
+// Health is how an engine stands. Counts are since it was made.
+type Health struct {
+	Live   bool // the database answers, and it claims
+	InHand int  // sagas that it works on
+
+	Done, Compensated int64 // sagas that ended here
+	TakenOver         int64 // from processes that ended
+	Refused           int64 // claims of sagas that this build cannot take on
+	Alarms            int64 // that somebody has to look at
+	Replies           map[plan.Outcome]int64
+	Signals           map[plan.Outcome]int64
+}
+
+// A Tally is of one engine. It is for any goroutine.
+type Tally struct {
+	log     *slog.Logger
+	metrics *telemetry.Saga
+
+	mu     sync.Mutex
+	health Health
+}
+
+// New is a tally of an engine that runs sagas of defs.
+func New(log *slog.Logger, metrics *telemetry.Saga, defs []*body.Definition) *Tally {
+	for _, d := range defs {
+		var steps []string
+		for _, s := range d.Plan.Graph.Steps {
+			steps = append(steps, s.Name)
+		}
+		metrics.Knows(d.Name, steps, string(plan.Done), string(plan.Compensated))
+	}
+	return &Tally{log: log, metrics: metrics,
+		health: Health{Replies: map[plan.Outcome]int64{}, Signals: map[plan.Outcome]int64{}}}
+}
+
+// Health tells how the engine stands.
+func (t *Tally) Health(inHand int) Health {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.health
+	h.InHand, h.Replies, h.Signals = inHand, maps.Clone(h.Replies), maps.Clone(h.Signals)
+	return h
+}
+
+func (t *Tally) add(n *int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	*n++
+}
+
+// Live notes whether the database answers.
+func (t *Tally) Live(is bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.health.Live = is
+}
+
+// Refused counts a claim of a saga that this build cannot take on.
+func (t *Tally) Refused() { t.add(&t.health.Refused) }
+
+// TakenOver counts a saga of a process that ended.
+func (t *Tally) TakenOver() { t.add(&t.health.TakenOver) }
+
+// Started counts a saga that was given to a transaction of the caller's.
+func (t *Tally) Started(saga string) { t.metrics.Started(saga) }
+
+// Ended counts the end of a saga.
+func (t *Tally) Ended(s store.Saga, as plan.Status, now time.Time) {
+	if as == plan.Done {
+		t.add(&t.health.Done)
+	} else {
+		t.add(&t.health.Compensated)
+	}
+	t.metrics.Ended(s.Name, string(as), took(s.Started, now))
+}
+
+// Alarms tells what somebody has to look at, of what was told about a saga.
+func (t *Tally) Alarms(s store.Saga, told []plan.Action) {
+	for _, a := range told {
+		if a.Verb == plan.Alarm {
+			t.add(&t.health.Alarms)
+			t.log.Warn("saga: somebody has to look", "saga", s.Name, "key", s.Key,
+				"step", stored.Name(a.Step, a.Occurrence), "why", a.Reason)
+		}
+	}
+}
+
+// Replied counts a reply by what it came to.
+func (t *Tally) Replied(out plan.Outcome) {
+	t.mu.Lock()
+	t.health.Replies[out]++
+	t.mu.Unlock()
+	t.metrics.Replied(string(out))
+}
+
+// Signalled counts a signal by what it came to.
+func (t *Tally) Signalled(out plan.Outcome) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.health.Signals[out]++
+}
