@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/bus"
 	"github.com/skald-go/skald/examples/shop/gateway"
 	"github.com/skald-go/skald/examples/shop/mail"
 	"github.com/skald-go/skald/examples/shop/place"
@@ -27,7 +28,7 @@ type crew struct {
 	site   site
 	book   *ledger
 	o      *Options
-	bus    *bus
+	bus    *bus.Bus
 	faults *sagatest.Faults
 	watch  *witness
 	once   sync.Once
@@ -75,7 +76,7 @@ const (
 // default of 3 one of thousands would be taken for it.
 const kills = 20
 
-func newCrew(s site, b *bus, book *ledger, o *Options) *crew {
+func newCrew(s site, b *bus.Bus, book *ledger, o *Options) *crew {
 	rates, _ := sagatest.RatesOf(o.Faults) // Check has seen to the name
 	moods, _ := gateway.RatesOf(o.Faults)
 	manner, _ := mail.RatesOf(o.Faults)
@@ -174,7 +175,7 @@ func (h *hand) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	if _, err := h.site.Service(ctx, h.name, h.bus.own, h.options(h.name)); err != nil {
+	if _, err := h.site.Service(ctx, h.name, h.bus.Own, h.options(h.name)); err != nil {
 		return err
 	}
 	h.ready <- h.name
@@ -182,7 +183,7 @@ func (h *hand) prepare(ctx context.Context) error {
 		return nil
 	}
 	// customers see no service die: they ask again
-	s, err := h.site.session(ctx, h.name, h.faults, h.bus.own, h.crew)
+	s, err := h.site.session(ctx, h.name, h.faults, h.bus.Own, h.crew)
 	if err != nil {
 		return err
 	}
@@ -221,7 +222,7 @@ func (c *crew) options(name string) *service.Options {
 
 // live is one session of the service, until it dies or ctx is done.
 func (h *hand) live(ctx context.Context) error {
-	client, err := h.bus.connect()
+	client, err := h.bus.Connect()
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/bus"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/event"
@@ -146,7 +147,7 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 	if e != nil && e.over() && o.Keep == nil {
 		return o.told(e.report.again(ctx, s))
 	}
-	b, err := openBus(o)
+	b, err := bus.Open(o.Broker)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +168,12 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 	if e == nil {
 		return nil, errRemoved(s.url())
 	}
-	if err := b.topics(ctx, book, e); err != nil {
+	ids, made, err := b.Topics(ctx, e.onBus())
+	if err == nil && made {
+		e.topics = ids
+		err = book.made(ctx, e)
+	}
+	if err != nil {
 		return nil, err
 	}
 	cache, end, err := openCache(o)
@@ -224,8 +230,8 @@ func find(ctx context.Context, s site, o *Options) (*ledger, *entry, error) {
 }
 
 // claim begins a run, where nothing of its names is in use yet.
-func claim(ctx context.Context, s site, b *bus, o *Options) (*ledger, error) {
-	cluster, err := b.cluster(ctx, o.Prefix)
+func claim(ctx context.Context, s site, b *bus.Bus, o *Options) (*ledger, error) {
+	cluster, err := b.Cluster(ctx, o.Prefix)
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func (c *crew) poison(ctx context.Context, order string, n int) {
 	if n/poisonEvery%2 == 1 {
 		m.Schema, m.Data = kind+"/2", []byte(`{"order": 1}`)
 	}
-	c.insist(ctx, order, func() error { return c.bus.own.Publish(ctx, []skald.Message{m}).Wait(ctx) })
+	c.insist(ctx, order, func() error { return c.bus.Own.Publish(ctx, []skald.Message{m}).Wait(ctx) })
 	c.poisoned.Add(int64(len(audit.Subscribers(kind, c.o.orchestrated()))))
 }
 

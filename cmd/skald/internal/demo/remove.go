@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/bus"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/examples/shop/place"
 )
@@ -38,20 +39,20 @@ func Remove(ctx context.Context, o Options, ask func(what string) error) (said s
 	if e == nil {
 		return "", errRemoved(s.url())
 	}
-	b, err := openBus(&o)
+	b, err := bus.Open(o.Broker)
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	topics, err := b.made(ctx, e)
+	topics, err := b.Made(ctx, e.onBus())
 	if err == nil {
 		err = s.own(ctx)
 	}
 	if err == nil {
-		err = ask(s.remains() + b.remains(e.prefix))
+		err = ask(s.remains() + b.Remains(e.prefix))
 	}
 	if err == nil {
-		err = b.remove(ctx, e, topics)
+		err = b.Remove(ctx, e.prefix, topics)
 	}
 	if err != nil {
 		return "", err
