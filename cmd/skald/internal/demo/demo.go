@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/bus"
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/ground"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/event"
@@ -157,7 +158,7 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 			return nil, err
 		}
 	}
-	release, err := s.lock(ctx)
+	release, err := s.Lock(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +167,7 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 		return nil, err
 	}
 	if e == nil {
-		return nil, errRemoved(s.url())
+		return nil, ground.Removed(s.URL())
 	}
 	ids, made, err := b.Topics(ctx, e.onBus())
 	if err == nil && made {

@@ -100,8 +100,8 @@ func (c *crew) mended(ctx context.Context) (bool, error) {
 }
 
 // mend redrives, drops and releases what a service keeps, if its database is there.
-func (g *ground[TTx]) mend(ctx context.Context, name, consumer string) (dropped int, err error) {
-	home, err := g.Home(ctx, name)
+func (s *shop[TTx]) mend(ctx context.Context, name, consumer string) (dropped int, err error) {
+	home, err := s.Home(ctx, name)
 	if err != nil {
 		return 0, nil // not yet
 	}
@@ -131,8 +131,8 @@ func (g *ground[TTx]) mend(ctx context.Context, name, consumer string) (dropped 
 }
 
 // retry has the steps of stuck sagas tried again: their failures do not last.
-func (g *ground[TTx]) retry(ctx context.Context) error {
-	home, err := g.Home(ctx, "order")
+func (s *shop[TTx]) retry(ctx context.Context) error {
+	home, err := s.Home(ctx, "order")
 	if err != nil {
 		return nil // not yet
 	}
@@ -169,8 +169,8 @@ func mending(p *store.Parked) (e store.Effect, some bool) {
 }
 
 // keeping is how many messages a service keeps.
-func (g *ground[TTx]) keeping(ctx context.Context, name, consumer string) (int64, error) {
-	home, err := g.Home(ctx, name)
+func (s *shop[TTx]) keeping(ctx context.Context, name, consumer string) (int64, error) {
+	home, err := s.Home(ctx, name)
 	if err != nil {
 		return 0, err
 	}

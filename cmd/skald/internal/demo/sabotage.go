@@ -43,9 +43,9 @@ func (o *Options) checkSabotage() error {
 
 // life is one session of a service: its seams wrapped with faults, one safeguard taken out where that was
 // asked for.
-func (g *ground[TTx]) session(ctx context.Context, name string, session *sagatest.Faults,
+func (s *shop[TTx]) session(ctx context.Context, name string, session *sagatest.Faults,
 	client broker.Broker, c *crew) (place.Service, error) {
-	home, err := g.Home(ctx, name)
+	home, err := s.Home(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -61,12 +61,12 @@ func (g *ground[TTx]) session(ctx context.Context, name string, session *sagates
 	case idCursor:
 		home.Store = &polling[TTx]{Driver: home.Store, db: home.Read, polled: c.polledOf(name),
 			holds: session == c.faults, by: polledBy{
-				largest: g.sql["LargestRow"], value: bySeq, drawn: number(home.Read, g.sql["LastNumber"]),
+				largest: s.sql["LargestRow"], value: bySeq, drawn: number(home.Read, s.sql["LastNumber"]),
 			}}
 	case createdAt:
 		home.Store = &polling[TTx]{Driver: home.Store, db: home.Read, polled: c.polledOf(name),
 			holds: session == c.faults, by: polledBy{
-				largest: g.sql["LatestRow"], value: byTime, drawn: number(home.Read, g.sql["LatestTime"]),
+				largest: s.sql["LatestRow"], value: byTime, drawn: number(home.Read, s.sql["LatestTime"]),
 			}}
 	case checkThenAct:
 		home.Store = &checked[TTx]{home.Store}

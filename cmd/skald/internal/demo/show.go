@@ -20,7 +20,7 @@ func Show(ctx context.Context, o Options, order string) (lines []string, err err
 	defer func() { err = errors.Join(err, s.Close()) }()
 	_, e, err := find(ctx, s, &o)
 	if err == nil && e == nil {
-		err = fmt.Errorf("%w: no demo has run at %s", exit.ErrNone, s.url())
+		err = fmt.Errorf("%w: no demo has run at %s", exit.ErrNone, s.URL())
 	}
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func Show(ctx context.Context, o Options, order string) (lines []string, err err
 		return nil, err
 	}
 	if len(chapters) == 0 {
-		return nil, &exit.UsageError{What: fmt.Sprintf("there is no order %s at %s", order, s.url())}
+		return nil, &exit.UsageError{What: fmt.Sprintf("there is no order %s at %s", order, s.URL())}
 	}
 	moves, err := s.moves(ctx, order)
 	if err != nil {
