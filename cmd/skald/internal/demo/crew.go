@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/bus"
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/sabotage"
 	"github.com/skald-go/skald/examples/shop/gateway"
 	"github.com/skald-go/skald/examples/shop/mail"
 	"github.com/skald-go/skald/examples/shop/place"
@@ -30,6 +31,7 @@ type crew struct {
 	o      *Options
 	bus    *bus.Bus
 	faults *sagatest.Faults
+	lack   *sabotage.Lack
 	watch  *witness
 	once   sync.Once
 	open   chan struct{} // closed when shop is there
@@ -45,9 +47,8 @@ type crew struct {
 	poisoned atomic.Int64 // messages that nobody can read, published by this process
 	dropped  atomic.Int64 // of these, by the consumers that were given them
 
-	mu     sync.Mutex
-	tally  tally
-	polled map[string]*polled // by service, for the sabotages that poll by a value
+	mu    sync.Mutex
+	tally tally
 }
 
 // tally is what this process counts.
@@ -76,11 +77,15 @@ const (
 // default of 3 one of thousands would be taken for it.
 const kills = 20
 
-func newCrew(s site, b *bus.Bus, book *ledger, o *Options) *crew {
+func newCrew(s site, b *bus.Bus, book *ledger, o *Options) (*crew, error) {
+	lack, err := sabotage.New(o.Sabotage)
+	if err != nil {
+		return nil, err
+	}
 	rates, _ := sagatest.RatesOf(o.Faults) // Check has seen to the name
 	moods, _ := gateway.RatesOf(o.Faults)
 	manner, _ := mail.RatesOf(o.Faults)
-	if o.Sabotage == ackFirst && rates.Die > 0 {
+	if o.Sabotage == sabotage.AckFirst && rates.Die > 0 {
 		rates.Die = max(rates.Die, deadlyEnough)
 	}
 	return &crew{
@@ -88,11 +93,11 @@ func newCrew(s site, b *bus.Bus, book *ledger, o *Options) *crew {
 		faults: sagatest.NewFaults(o.Seed, rates),
 		moods:  gateway.NewMoods(o.Seed, moods),
 		manner: mail.NewMoods(o.Seed, manner),
+		lack:   lack,
 		watch:  newWitness(),
 		open:   make(chan struct{}),
 		ready:  make(chan string, len(service.Names())),
-		polled: map[string]*polled{},
-	}
+	}, nil
 }
 
 // work is the whole run: services, orders, and the end of all that moves.

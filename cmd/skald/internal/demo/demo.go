@@ -17,6 +17,7 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/bus"
 	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/ground"
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/sabotage"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/event"
@@ -87,11 +88,14 @@ func (o *Options) Check() error {
 		return &exit.UsageError{
 			What: "--redis and --sabotage: a cache would hide some of what a missing safeguard does; give one of them"}
 	}
-	return o.checkSabotage()
+	return sabotage.Check(o.Sabotage, o.Store)
 }
 
 // Styles are the words for --style.
 func Styles() []string { return []string{"choreographed", "orchestrated"} }
+
+// Sabotages are the words for --sabotage.
+func Sabotages() []string { return sabotage.Names() }
 
 func (o *Options) orchestrated() bool { return styleOf(o.Style) == event.Orchestrated }
 
@@ -182,7 +186,10 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	c := newCrew(s, b, book, o)
+	c, err := newCrew(s, b, book, o)
+	if err != nil {
+		return nil, err
+	}
 	c.cache = cache
 	if e.over() {
 		r, err = o.told(e.report.again(ctx, s))

@@ -11,7 +11,6 @@ import (
 	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/service"
-	"github.com/skald-go/skald/examples/shop/table"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/sagatest"
 	"github.com/skald-go/skald/store"
@@ -176,19 +175,4 @@ func (s *shop[TTx]) keeping(ctx context.Context, name, consumer string) (int64, 
 	}
 	k, err := home.Store.Status(ctx, store.StatusQuery{Keeping: consumer})
 	return k.Keeping.Parked + k.Keeping.Dead, err
-}
-
-// upsetting is a service's tables, at which its handlers fail now and then.
-type upsetting struct {
-	table.DB
-	session *sagatest.Faults
-}
-
-func (u upsetting) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
-	if m, ok := skald.Cause(ctx); ok { // in a handler
-		if err := u.session.Upset(m); err != nil {
-			return 0, err
-		}
-	}
-	return u.DB.Exec(ctx, sql, args...)
 }
