@@ -13,6 +13,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/bus"
 	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/sabotage"
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/witness"
 	"github.com/skald-go/skald/examples/shop/gateway"
 	"github.com/skald-go/skald/examples/shop/mail"
 	"github.com/skald-go/skald/examples/shop/place"
@@ -32,7 +33,7 @@ type crew struct {
 	bus    *bus.Bus
 	faults *sagatest.Faults
 	lack   *sabotage.Lack
-	watch  *witness
+	watch  *witness.Witness
 	once   sync.Once
 	open   chan struct{} // closed when shop is there
 	shop   placer
@@ -94,7 +95,7 @@ func newCrew(s site, b *bus.Bus, book *ledger, o *Options) (*crew, error) {
 		moods:  gateway.NewMoods(o.Seed, moods),
 		manner: mail.NewMoods(o.Seed, manner),
 		lack:   lack,
-		watch:  newWitness(),
+		watch:  witness.New(),
 		open:   make(chan struct{}),
 		ready:  make(chan string, len(service.Names())),
 	}, nil
@@ -232,7 +233,7 @@ func (h *hand) live(ctx context.Context) error {
 		return err
 	}
 	session := h.faults.Session()
-	h.watch.struck(h.name, session)
+	h.watch.Struck(h.name, session)
 	s, err := h.site.session(ctx, h.name, session, client, h.crew)
 	if err != nil {
 		return errors.Join(err, client.Close())

@@ -18,6 +18,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/bus"
 	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/ground"
 	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/sabotage"
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/witness"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/event"
@@ -219,8 +220,8 @@ func (c *crew) run(ctx context.Context, began time.Time, e *entry) (*Report, err
 	if err != nil {
 		return nil, err
 	}
-	e.report = &finished{Report: *r, Story: r.Story, Remains: r.Remains, Repeats: c.watch.repeats(c.o.Prefix),
-		Faults: c.watch.struckOrders()}
+	e.report = &finished{Report: *r, Story: r.Story, Remains: r.Remains, Repeats: c.watch.Repeats(c.o.Prefix),
+		Faults: c.watch.Faults()}
 	return r, c.book.finish(ctx, *e.report)
 }
 
@@ -254,9 +255,9 @@ type finished struct {
 	Story   []string `json:"story"`
 	Remains string   `json:"remains"`
 	// Repeats are those of the orders that were watched.
-	Repeats map[string][]Repeat `json:"repeats"`
+	Repeats map[string][]witness.Repeat `json:"repeats"`
 	// Faults are those that were injected into their messages.
-	Faults map[string][]Fault `json:"faults"`
+	Faults map[string][]witness.Fault `json:"faults"`
 	// Open: orders were taken behind the report, and may be under way.
 	Open bool `json:"open,omitempty"`
 }

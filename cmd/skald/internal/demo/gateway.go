@@ -52,13 +52,3 @@ func (s *shop[TTx]) moves(ctx context.Context, order string) ([]gateway.Moved, e
 	}
 	return l.Moves(ctx, order)
 }
-
-// tellMoves is the end of an order's story: what happened outside, where Skald has no tables.
-func tellMoves(moves []gateway.Moved) (lines []string) {
-	for _, m := range moves {
-		lines = append(lines,
-			line(m.At, "gateway moves a %s of %d cents under the key %s   # examples/shop/gateway/ledger.go",
-				m.Kind, m.Cents, m.Key))
-	}
-	return lines
-}

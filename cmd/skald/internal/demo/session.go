@@ -25,7 +25,7 @@ func (s *shop[TTx]) session(ctx context.Context, name string, session *sagatest.
 	inner := home.DB
 	home.DB = func(tx TTx) table.DB { return upsetting{inner(tx), session} }
 	home, b = sabotage.Without(c.lack, name, session == c.faults, home, b)
-	return service.New(name, home, c.watch.over(b), c.options(name))
+	return service.New(name, home, c.watch.Over(b), c.options(name))
 }
 
 // upsetting is a service's tables, at which its handlers fail now and then.
