@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/bus"
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/customers"
 	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/sabotage"
 	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/witness"
 	"github.com/skald-go/skald/examples/shop/gateway"
@@ -27,23 +27,22 @@ import (
 
 // A crew is the six services at work in one process.
 type crew struct {
-	site   site
-	book   *ledger
-	o      *Options
-	bus    *bus.Bus
-	faults *sagatest.Faults
-	lack   *sabotage.Lack
-	watch  *witness.Witness
-	once   sync.Once
-	open   chan struct{} // closed when shop is there
-	shop   placer
-	door   http.Handler // of the Order service
-	ready  chan string  // gets each service whose database is there
-	moods  *gateway.Moods
-	cache  *rediscache.Cache // in front of all databases; nil: none
-	bank   gateway.Gateway   // set before Payment's first session
-	manner *mail.Moods       // of the mail server
-	mailer mail.Sender       // set before Notification's first session
+	site      site
+	book      *ledger
+	o         *Options
+	bus       *bus.Bus
+	faults    *sagatest.Faults
+	lack      *sabotage.Lack
+	watch     *witness.Witness
+	once      sync.Once
+	open      chan struct{} // closed when customers are there
+	customers *customers.Customers
+	ready     chan string // gets each service whose database is there
+	moods     *gateway.Moods
+	cache     *rediscache.Cache // in front of all databases; nil: none
+	bank      gateway.Gateway   // set before Payment's first session
+	manner    *mail.Moods       // of the mail server
+	mailer    mail.Sender       // set before Notification's first session
 
 	poisoned atomic.Int64 // messages that nobody can read, published by this process
 	dropped  atomic.Int64 // of these, by the consumers that were given them
@@ -124,7 +123,7 @@ func (c *crew) trade(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case <-c.open:
-		c.load(ctx)
+		c.customers.Load(ctx, c.o.Seed, c.o.Orders)
 	}
 	for range service.Names() {
 		select {
@@ -193,11 +192,13 @@ func (h *hand) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.door = s.HTTP()
-	if h.shop, err = h.site.placer(s); err == nil {
-		close(h.open)
+	wishes, err := h.site.wishes(s)
+	if err != nil {
+		return err
 	}
-	return err
+	h.customers = &customers.Customers{Door: s.HTTP(), Wishes: wishes, Logger: h.o.Logger, Placed: h.placed}
+	close(h.open)
+	return nil
 }
 
 func (c *crew) options(name string) *service.Options {
@@ -272,9 +273,10 @@ func (c *crew) count(s place.Service) {
 	}
 }
 
-// first tells that an order is placed, the first time.
-func (c *crew) first() {
+// placed is told of each order that was placed.
+func (c *crew) placed(ctx context.Context, id string, n int) {
 	if c.o.First != nil {
 		c.once.Do(c.o.First)
 	}
+	c.poison(ctx, id, n)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/customers"
 	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/service"
@@ -38,7 +39,7 @@ func (c *crew) upsets() bool {
 // poison publishes, under the key of an order, what no service can read: half a payload, or one of a version
 // that no build here knows. The order waits behind it, until the operator has dropped it.
 func (c *crew) poison(ctx context.Context, order string, n int) {
-	if !c.upsets() || order == "" || n%poisonEvery != poisonEvery/2 {
+	if !c.upsets() || n%poisonEvery != poisonEvery/2 {
 		return
 	}
 	placed := event.New(c.o.Prefix).OrderPlaced
@@ -54,7 +55,8 @@ func (c *crew) poison(ctx context.Context, order string, n int) {
 	if n/poisonEvery%2 == 1 {
 		m.Schema, m.Data = kind+"/2", []byte(`{"order": 1}`)
 	}
-	c.insist(ctx, order, func() error { return c.bus.Own.Publish(ctx, []skald.Message{m}).Wait(ctx) })
+	customers.Insist(ctx, c.o.Logger, order,
+		func() error { return c.bus.Own.Publish(ctx, []skald.Message{m}).Wait(ctx) })
 	c.poisoned.Add(int64(len(audit.Subscribers(kind, c.o.orchestrated()))))
 }
 

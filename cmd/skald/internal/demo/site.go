@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/customers"
 	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/ground"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/console"
@@ -31,8 +32,8 @@ type site interface {
 		c *crew) (place.Service, error)
 	// moves is what the gateway has moved for an order, by its own ledger.
 	moves(ctx context.Context, order string) ([]gateway.Moved, error)
-	// placer takes wishes at the Order service.
-	placer(s place.Service) (placer, error)
+	// wishes are those at the Order service.
+	wishes(s place.Service) (customers.Wishes, error)
 	// mend sees to what a service keeps, and tells how many it has dropped.
 	mend(ctx context.Context, name, consumer string) (dropped int, err error)
 	// retry has the steps of stuck sagas tried again.
@@ -53,12 +54,6 @@ type site interface {
 	Own(ctx context.Context) error
 	Remove(ctx context.Context) (said string, err error)
 	Sweep() error
-}
-
-type placer interface {
-	Note(ctx context.Context, key string, code int, body string) error
-	Change(ctx context.Context, id, address string) (fresh bool, err error)
-	Cancel(ctx context.Context, id string) (fresh bool, err error)
 }
 
 // openSite knows the databases by --store. It touches nothing.
@@ -84,9 +79,9 @@ type shop[TTx any] struct {
 	sql map[string]string
 }
 
-func (s *shop[TTx]) placer(order place.Service) (placer, error) {
+func (s *shop[TTx]) wishes(order place.Service) (customers.Wishes, error) {
 	if whole, ok := order.(*service.Service[TTx]); ok {
-		if p, ok := whole.Part.(placer); ok {
+		if p, ok := whole.Part.(customers.Wishes); ok {
 			return p, nil
 		}
 	}
