@@ -2,8 +2,10 @@
 // auditor.
 //
 // The way of a run through the files: ledger.go (is there a run here, and is it ours), site.go (its
-// databases), crew.go (the services, each running until it dies, and again), load.go (orders are placed),
-// rest.go (until nothing moves any more), report.go and story.go (what is told).
+// databases), crew.go (the services, each running until it dies, and again), session.go (one life of one),
+// rest.go (until nothing moves any more), report.go and story.go (what is told). The rooms: ground (where
+// the databases are), bus (the broker), sabotage (a safeguard left out), customers, oncall (who sees to dead
+// letters), witness (who watches), story (how it is told).
 package demo
 
 import (
