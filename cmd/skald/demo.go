@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/demo"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
@@ -181,7 +182,7 @@ func runDemo(ctx context.Context, o demo.Options, asJSON bool, out, errs io.Writ
 	err := demo.Run(ctx, o)
 	t.end()
 	if errors.Is(err, exit.ErrInterrupted) {
-		return fmt.Errorf("%w: go on with: %s", err, command(self()+" demo", o, demo.Shown(o.Store)))
+		return fmt.Errorf("%w: go on with: %s", err, command(self()+" demo", o, connect.Shown(o.Store)))
 	}
 	return err
 }

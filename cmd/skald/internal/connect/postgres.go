@@ -3,6 +3,7 @@ package connect
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -35,6 +36,28 @@ func PoolConfig(at string) (*pgxpool.Config, error) {
 		cfg.BeforeConnect = newMode().before
 	}
 	return cfg, nil
+}
+
+// Shown is a store's URL without its password.
+func Shown(store string) string {
+	if strings.HasPrefix(store, "sqlite:") {
+		return store
+	}
+	u, err := url.Parse(store)
+	if err != nil {
+		return "postgres://…"
+	}
+	if u.User != nil {
+		u.User = url.User(u.User.Username())
+	}
+	q := u.Query()
+	for name := range q {
+		if strings.Contains(name, "password") {
+			q.Del(name)
+		}
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
 }
 
 // Postgres opens one connection as cfg's pool would.

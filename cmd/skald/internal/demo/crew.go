@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/bus"
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/customers"
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/sabotage"
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/witness"
 	"github.com/skald-go/skald/examples/shop/gateway"
 	"github.com/skald-go/skald/examples/shop/mail"
 	"github.com/skald-go/skald/examples/shop/place"
@@ -24,29 +27,28 @@ import (
 
 // A crew is the six services at work in one process.
 type crew struct {
-	site   site
-	book   *ledger
-	o      *Options
-	bus    *bus
-	faults *sagatest.Faults
-	watch  *witness
-	once   sync.Once
-	open   chan struct{} // closed when shop is there
-	shop   placer
-	door   http.Handler // of the Order service
-	ready  chan string  // gets each service whose database is there
-	moods  *gateway.Moods
-	cache  *rediscache.Cache // in front of all databases; nil: none
-	bank   gateway.Gateway   // set before Payment's first session
-	manner *mail.Moods       // of the mail server
-	mailer mail.Sender       // set before Notification's first session
+	site      site
+	book      *ledger
+	o         *Options
+	bus       *bus.Bus
+	faults    *sagatest.Faults
+	lack      *sabotage.Lack
+	watch     *witness.Witness
+	once      sync.Once
+	open      chan struct{} // closed when customers are there
+	customers *customers.Customers
+	ready     chan string // gets each service whose database is there
+	moods     *gateway.Moods
+	cache     *rediscache.Cache // in front of all databases; nil: none
+	bank      gateway.Gateway   // set before Payment's first session
+	manner    *mail.Moods       // of the mail server
+	mailer    mail.Sender       // set before Notification's first session
 
 	poisoned atomic.Int64 // messages that nobody can read, published by this process
 	dropped  atomic.Int64 // of these, by the consumers that were given them
 
-	mu     sync.Mutex
-	tally  tally
-	polled map[string]*polled // by service, for the sabotages that poll by a value
+	mu    sync.Mutex
+	tally tally
 }
 
 // tally is what this process counts.
@@ -75,11 +77,15 @@ const (
 // default of 3 one of thousands would be taken for it.
 const kills = 20
 
-func newCrew(s site, b *bus, book *ledger, o *Options) *crew {
+func newCrew(s site, b *bus.Bus, book *ledger, o *Options) (*crew, error) {
+	lack, err := sabotage.New(o.Sabotage)
+	if err != nil {
+		return nil, err
+	}
 	rates, _ := sagatest.RatesOf(o.Faults) // Check has seen to the name
 	moods, _ := gateway.RatesOf(o.Faults)
 	manner, _ := mail.RatesOf(o.Faults)
-	if o.Sabotage == ackFirst && rates.Die > 0 {
+	if o.Sabotage == sabotage.AckFirst && rates.Die > 0 {
 		rates.Die = max(rates.Die, deadlyEnough)
 	}
 	return &crew{
@@ -87,11 +93,11 @@ func newCrew(s site, b *bus, book *ledger, o *Options) *crew {
 		faults: sagatest.NewFaults(o.Seed, rates),
 		moods:  gateway.NewMoods(o.Seed, moods),
 		manner: mail.NewMoods(o.Seed, manner),
-		watch:  newWitness(),
+		lack:   lack,
+		watch:  witness.New(),
 		open:   make(chan struct{}),
 		ready:  make(chan string, len(service.Names())),
-		polled: map[string]*polled{},
-	}
+	}, nil
 }
 
 // work is the whole run: services, orders, and the end of all that moves.
@@ -117,7 +123,7 @@ func (c *crew) trade(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case <-c.open:
-		c.load(ctx)
+		c.customers.Load(ctx, c.o.Seed, c.o.Orders)
 	}
 	for range service.Names() {
 		select {
@@ -174,7 +180,7 @@ func (h *hand) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	if _, err := h.site.Service(ctx, h.name, h.bus.own, h.options(h.name)); err != nil {
+	if _, err := h.site.Service(ctx, h.name, h.bus.Own, h.options(h.name)); err != nil {
 		return err
 	}
 	h.ready <- h.name
@@ -182,15 +188,17 @@ func (h *hand) prepare(ctx context.Context) error {
 		return nil
 	}
 	// customers see no service die: they ask again
-	s, err := h.site.session(ctx, h.name, h.faults, h.bus.own, h.crew)
+	s, err := h.site.session(ctx, h.name, h.faults, h.bus.Own, h.crew)
 	if err != nil {
 		return err
 	}
-	h.door = s.HTTP()
-	if h.shop, err = h.site.placer(s); err == nil {
-		close(h.open)
+	wishes, err := h.site.wishes(s)
+	if err != nil {
+		return err
 	}
-	return err
+	h.customers = &customers.Customers{Door: s.HTTP(), Wishes: wishes, Logger: h.o.Logger, Placed: h.placed}
+	close(h.open)
+	return nil
 }
 
 func (c *crew) options(name string) *service.Options {
@@ -221,12 +229,12 @@ func (c *crew) options(name string) *service.Options {
 
 // live is one session of the service, until it dies or ctx is done.
 func (h *hand) live(ctx context.Context) error {
-	client, err := h.bus.connect()
+	client, err := h.bus.Connect()
 	if err != nil {
 		return err
 	}
 	session := h.faults.Session()
-	h.watch.struck(h.name, session)
+	h.watch.Struck(h.name, session)
 	s, err := h.site.session(ctx, h.name, session, client, h.crew)
 	if err != nil {
 		return errors.Join(err, client.Close())
@@ -265,9 +273,10 @@ func (c *crew) count(s place.Service) {
 	}
 }
 
-// first tells that an order is placed, the first time.
-func (c *crew) first() {
+// placed is told of each order that was placed.
+func (c *crew) placed(ctx context.Context, id string, n int) {
 	if c.o.First != nil {
 		c.once.Do(c.o.First)
 	}
+	c.poison(ctx, id, n)
 }

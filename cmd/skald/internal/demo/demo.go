@@ -2,8 +2,10 @@
 // auditor.
 //
 // The way of a run through the files: ledger.go (is there a run here, and is it ours), site.go (its
-// databases), crew.go (the services, each running until it dies, and again), load.go (orders are placed),
-// rest.go (until nothing moves any more), report.go and story.go (what is told).
+// databases), crew.go (the services, each running until it dies, and again), session.go (one life of one),
+// rest.go (until nothing moves any more), report.go and story.go (what is told). The rooms: ground (where
+// the databases are), bus (the broker), sabotage (a safeguard left out), customers, oncall (who sees to dead
+// letters), witness (who watches), story (how it is told).
 package demo
 
 import (
@@ -15,6 +17,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/bus"
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/ground"
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/sabotage"
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/witness"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/event"
@@ -85,11 +91,14 @@ func (o *Options) Check() error {
 		return &exit.UsageError{
 			What: "--redis and --sabotage: a cache would hide some of what a missing safeguard does; give one of them"}
 	}
-	return o.checkSabotage()
+	return sabotage.Check(o.Sabotage, o.Store)
 }
 
 // Styles are the words for --style.
 func Styles() []string { return []string{"choreographed", "orchestrated"} }
+
+// Sabotages are the words for --sabotage.
+func Sabotages() []string { return sabotage.Names() }
 
 func (o *Options) orchestrated() bool { return styleOf(o.Style) == event.Orchestrated }
 
@@ -146,7 +155,7 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 	if e != nil && e.over() && o.Keep == nil {
 		return o.told(e.report.again(ctx, s))
 	}
-	b, err := openBus(o)
+	b, err := bus.Open(o.Broker)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +165,7 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 			return nil, err
 		}
 	}
-	release, err := s.lock(ctx)
+	release, err := s.Lock(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -165,9 +174,14 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 		return nil, err
 	}
 	if e == nil {
-		return nil, errRemoved(s.url())
+		return nil, ground.Removed(s.URL())
 	}
-	if err := b.topics(ctx, book, e); err != nil {
+	ids, made, err := b.Topics(ctx, e.onBus())
+	if err == nil && made {
+		e.topics = ids
+		err = book.made(ctx, e)
+	}
+	if err != nil {
 		return nil, err
 	}
 	cache, end, err := openCache(o)
@@ -175,7 +189,10 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	c := newCrew(s, b, book, o)
+	c, err := newCrew(s, b, book, o)
+	if err != nil {
+		return nil, err
+	}
 	c.cache = cache
 	if e.over() {
 		r, err = o.told(e.report.again(ctx, s))
@@ -205,8 +222,8 @@ func (c *crew) run(ctx context.Context, began time.Time, e *entry) (*Report, err
 	if err != nil {
 		return nil, err
 	}
-	e.report = &finished{Report: *r, Story: r.Story, Remains: r.Remains, Repeats: c.watch.repeats(c.o.Prefix),
-		Faults: c.watch.struckOrders()}
+	e.report = &finished{Report: *r, Story: r.Story, Remains: r.Remains, Repeats: c.watch.Repeats(c.o.Prefix),
+		Faults: c.watch.Faults()}
 	return r, c.book.finish(ctx, *e.report)
 }
 
@@ -224,8 +241,8 @@ func find(ctx context.Context, s site, o *Options) (*ledger, *entry, error) {
 }
 
 // claim begins a run, where nothing of its names is in use yet.
-func claim(ctx context.Context, s site, b *bus, o *Options) (*ledger, error) {
-	cluster, err := b.cluster(ctx, o.Prefix)
+func claim(ctx context.Context, s site, b *bus.Bus, o *Options) (*ledger, error) {
+	cluster, err := b.Cluster(ctx, o.Prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -240,9 +257,9 @@ type finished struct {
 	Story   []string `json:"story"`
 	Remains string   `json:"remains"`
 	// Repeats are those of the orders that were watched.
-	Repeats map[string][]Repeat `json:"repeats"`
+	Repeats map[string][]witness.Repeat `json:"repeats"`
 	// Faults are those that were injected into their messages.
-	Faults map[string][]Fault `json:"faults"`
+	Faults map[string][]witness.Fault `json:"faults"`
 	// Open: orders were taken behind the report, and may be under way.
 	Open bool `json:"open,omitempty"`
 }

@@ -37,12 +37,12 @@ func (c *crew) openBank(ctx context.Context, moods *gateway.Moods) error {
 }
 
 // moves is what the gateway has moved for an order, as its ledger says; none where it is not there yet.
-func (g *ground[TTx]) moves(ctx context.Context, order string) ([]gateway.Moved, error) {
-	names, err := g.present(ctx, place.Bank)
+func (s *shop[TTx]) moves(ctx context.Context, order string) ([]gateway.Moved, error) {
+	names, err := s.Present(ctx, place.Bank)
 	if err != nil || !slices.Contains(names, "gateway_moves") {
 		return nil, err
 	}
-	home, err := g.Home(ctx, place.Bank)
+	home, err := s.Home(ctx, place.Bank)
 	if err != nil {
 		return nil, err
 	}
@@ -51,14 +51,4 @@ func (g *ground[TTx]) moves(ctx context.Context, order string) ([]gateway.Moved,
 		return nil, err
 	}
 	return l.Moves(ctx, order)
-}
-
-// tellMoves is the end of an order's story: what happened outside, where Skald has no tables.
-func tellMoves(moves []gateway.Moved) (lines []string) {
-	for _, m := range moves {
-		lines = append(lines,
-			line(m.At, "gateway moves a %s of %d cents under the key %s   # examples/shop/gateway/ledger.go",
-				m.Kind, m.Cents, m.Key))
-	}
-	return lines
 }

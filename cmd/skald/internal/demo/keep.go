@@ -32,7 +32,7 @@ func (c *crew) keep(ctx context.Context, f *finished) (err error) {
 	var runners []skald.Runner
 	var orders http.Handler
 	for _, name := range service.Names() {
-		client, bad := c.bus.connect()
+		client, bad := c.bus.Connect()
 		if bad != nil {
 			return fmt.Errorf("keep %s: %w", name, bad)
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/bus"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/examples/shop/table"
 )
@@ -28,6 +29,11 @@ type entry struct {
 
 // over tells that nothing of the run is under way.
 func (e *entry) over() bool { return e.report != nil && !e.report.Open }
+
+// onBus is what a run has at its broker.
+func (e *entry) onBus() bus.Run {
+	return bus.Run{Prefix: e.prefix, Style: styleOf(e.style), Cluster: e.cluster, Topics: e.topics}
+}
 
 // A ledger keeps the entry. It is the first thing that a run makes and what tells a run's own objects from
 // others.

@@ -13,14 +13,14 @@ import (
 const consoleAt = "/console"
 
 // sources are the databases of the six services, as a console knows them.
-func (g *ground[TTx]) sources(ctx context.Context) (map[string]console.Source, error) {
+func (s *shop[TTx]) sources(ctx context.Context) (map[string]console.Source, error) {
 	out := map[string]console.Source{}
 	for _, name := range service.Names() {
-		home, err := g.Home(ctx, name)
+		home, err := s.Home(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		out[name] = console.Of(home.Store).At(g.Flags(name))
+		out[name] = console.Of(home.Store).At(s.Flags(name))
 	}
 	return out, nil
 }

@@ -91,7 +91,7 @@ func (c *crew) report(ctx context.Context, took time.Duration) (*Report, error) 
 	maps.Copy(faults, c.moods.Counts())
 	maps.Copy(faults, c.manner.Counts())
 	return &Report{
-		OK: audit.OK(found), Store: c.site.url(), Broker: c.bus.url, Seed: c.o.Seed,
+		OK: audit.OK(found), Store: c.site.URL(), Broker: c.bus.URL, Seed: c.o.Seed,
 		Seconds: float64(took.Milliseconds()) / 1000,
 		Orders:  Orders{n.Placed, n.Confirmed, n.Cancelled},
 		Messages: Messages{
@@ -102,7 +102,7 @@ func (c *crew) report(ctx context.Context, took time.Duration) (*Report, error) 
 			UnknownSettled: c.tally.unknownSettled,
 		},
 		Sagas: sagas, Cache: c.cached(), Faults: faults, Invariants: found, Story: story,
-		Remains: c.site.remains() + c.bus.remains(c.o.Prefix),
+		Remains: c.site.Remains() + c.bus.Remains(c.o.Prefix),
 	}, nil
 }
 

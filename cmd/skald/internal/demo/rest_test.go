@@ -3,6 +3,7 @@ package demo
 import (
 	"testing"
 
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/sabotage"
 	"github.com/skald-go/skald/examples/shop/audit"
 )
 
@@ -14,8 +15,8 @@ func TestRunaway(t *testing.T) {
 		written  int
 		over     bool
 	}{
-		{noMark, 2549, false}, // as seen where the repeats came to an end
-		{noMark, 20_770, true},
+		{sabotage.NoMark, 2549, false}, // as seen where the repeats came to an end
+		{sabotage.NoMark, 20_770, true},
 		{"", 20_770, false},
 	} {
 		one := crew{o: &Options{Orders: 200, Sabotage: c.sabotage}}

@@ -1,4 +1,4 @@
-package demo
+package ground
 
 import (
 	"context"
@@ -25,19 +25,24 @@ type files struct {
 	order  *sql.DB // Order's, once it was needed
 }
 
-func newFiles(o *Options, statements map[string]string) *ground[*sql.Tx] {
-	f := &files{folder: strings.TrimPrefix(o.Store, "sqlite:"), sql: statements}
-	return &ground[*sql.Tx]{Databases: place.SQLite(f.folder), kind: f, sql: statements}
+// SQLite is the ground in a folder. It touches nothing.
+func SQLite(folder string) (*Ground[*sql.Tx], error) {
+	statements, err := table.Statements(queries)
+	if err != nil {
+		return nil, err
+	}
+	f := &files{folder: folder, sql: statements}
+	return &Ground[*sql.Tx]{Databases: place.SQLite(folder), kind: f}, nil
 }
 
 func (f *files) called(service string) string { return filepath.Join(f.folder, service+".db") }
-func (f *files) url() string                  { return "sqlite:" + f.folder }
+func (f *files) URL() string                  { return "sqlite:" + f.folder }
 
-func (f *files) remains() string {
+func (f *files) Remains() string {
 	return "The databases are in " + f.folder
 }
 
-func (f *files) present(ctx context.Context, service string) (names []string, err error) {
+func (f *files) Present(ctx context.Context, service string) (names []string, err error) {
 	if _, err := os.Stat(f.called(service)); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -64,22 +69,22 @@ func (f *files) bare(context.Context) (home table.Home[*sql.Tx], err error) {
 	return table.SQLite(f.order, nil), nil
 }
 
-func (f *files) first(context.Context) (string, error) { return "", nil }
+func (f *files) First(context.Context) (string, error) { return "", nil }
 
-// lock is a transaction that writes to a file of its own.
-func (f *files) lock(ctx context.Context) (func(), error) {
+// Lock is a transaction that writes to a file of its own.
+func (f *files) Lock(ctx context.Context) (func(), error) {
 	db, err := sqlitestore.Open(filepath.Join(f.folder, lockFile))
 	if err != nil {
 		return nil, err
 	}
 	tx, err := db.BeginTx(ctx, nil)
 	if err == nil && (f.gone("order.db") || f.gone(lockFile)) { // while this one waited
-		err = errors.Join(errRemoved(f.folder), tx.Rollback())
+		err = errors.Join(Removed(f.folder), tx.Rollback())
 	}
 	if err != nil {
 		err = errors.Join(err, db.Close())
 		if sqlitestore.New(db, nil).Outage(err) && ctx.Err() == nil {
-			err = errOther(f.folder)
+			err = other(f.folder)
 		}
 		return nil, err
 	}
@@ -92,7 +97,7 @@ func (f *files) gone(name string) bool {
 }
 
 func (f *files) foreign(ctx context.Context, service string) (string, error) {
-	names, err := f.present(ctx, service)
+	names, err := f.Present(ctx, service)
 	known := tables(service)
 	names = slices.DeleteFunc(names, func(n string) bool {
 		return slices.Contains(known, n) || strings.HasPrefix(n, "skald_") || strings.HasPrefix(n, "sqlite_")
@@ -140,7 +145,7 @@ func (f *files) clean() (stays string, err error) {
 	return stays, nil
 }
 
-func (f *files) sweep() error {
+func (f *files) Sweep() error {
 	list, err := os.ReadDir(f.folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

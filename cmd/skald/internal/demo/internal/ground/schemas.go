@@ -1,10 +1,9 @@
-package demo
+package ground
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"time"
 
@@ -25,19 +24,24 @@ type schemas struct {
 	sql        map[string]string
 }
 
-func newSchemas(o *Options, statements map[string]string) (site, error) {
-	cfg, err := connect.PoolConfig(o.Store)
+// Postgres is the ground in schemas whose names begin with prefix, at the URL at; typed is how a command
+// names that, as a word of a shell. It touches nothing.
+func Postgres(at, prefix, typed string) (*Ground[pgx.Tx], error) {
+	statements, err := table.Statements(queries)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := connect.PoolConfig(at)
 	if err != nil {
 		return nil, err
 	}
 	theirs := cfg.Copy()
-	if !strings.Contains(o.Store, "pool_max_conns=") {
+	if !strings.Contains(at, "pool_max_conns=") {
 		theirs.MaxConns = serviceConns
 	}
-	dbs := place.Schemas(theirs, o.Prefix, o.Typed)
 	cfg.MaxConns = 1
-	s := &schemas{at: o.Store, prefix: o.Prefix, cfg: cfg, sql: statements}
-	return &ground[pgx.Tx]{Databases: dbs, kind: s, sql: statements}, nil
+	s := &schemas{at: at, prefix: prefix, cfg: cfg, sql: statements}
+	return &Ground[pgx.Tx]{Databases: place.Schemas(theirs, prefix, typed), kind: s}, nil
 }
 
 // serviceConns is how many connections a service opens at most, unless the URL has pool_max_conns.
@@ -45,36 +49,14 @@ const serviceConns = 6
 
 func (s *schemas) called(service string) string { return s.prefix + "_" + service }
 
-func (s *schemas) url() string { return Shown(s.at) }
+func (s *schemas) URL() string { return connect.Shown(s.at) }
 
-// Shown is a store's URL without its password.
-func Shown(store string) string {
-	if strings.HasPrefix(store, "sqlite:") {
-		return store
-	}
-	u, err := url.Parse(store)
-	if err != nil {
-		return "postgres://…"
-	}
-	if u.User != nil {
-		u.User = url.User(u.User.Username())
-	}
-	q := u.Query()
-	for name := range q {
-		if strings.Contains(name, "password") {
-			q.Del(name)
-		}
-	}
-	u.RawQuery = q.Encode()
-	return u.String()
-}
-
-func (s *schemas) remains() string {
+func (s *schemas) Remains() string {
 	names := make([]string, 0, len(place.Names()))
 	for _, name := range place.Names() {
 		names = append(names, pgx.Identifier{s.called(name)}.Sanitize())
 	}
-	return fmt.Sprintf("The databases are the schemas %s at %s", strings.Join(names, ", "), s.url())
+	return fmt.Sprintf("The databases are the schemas %s at %s", strings.Join(names, ", "), s.URL())
 }
 
 // open connects, once.
@@ -89,7 +71,7 @@ func (s *schemas) open(ctx context.Context) (*pgxpool.Pool, error) {
 	return s.pool, nil
 }
 
-func (s *schemas) present(ctx context.Context, service string) (names []string, err error) {
+func (s *schemas) Present(ctx context.Context, service string) (names []string, err error) {
 	pool, err := s.open(ctx)
 	if err != nil {
 		return nil, err
@@ -110,8 +92,8 @@ func (s *schemas) bare(ctx context.Context) (table.Home[pgx.Tx], error) {
 	return table.Postgres(pool, s.called("order"), nil), nil
 }
 
-// first makes the schema, unless somebody with more rights has made it for us.
-func (s *schemas) first(ctx context.Context) (string, error) {
+// First makes the schema, unless somebody with more rights has made it for us.
+func (s *schemas) First(ctx context.Context) (string, error) {
 	var there bool
 	err := s.pool.QueryRow(ctx,
 		"SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text)",
@@ -122,8 +104,8 @@ func (s *schemas) first(ctx context.Context) (string, error) {
 	return "CREATE SCHEMA " + pgx.Identifier{s.called("order")}.Sanitize(), nil
 }
 
-// lock is a transaction that stays open, on a connection of its own.
-func (s *schemas) lock(ctx context.Context) (func(), error) {
+// Lock is a transaction that stays open, on a connection of its own.
+func (s *schemas) Lock(ctx context.Context) (func(), error) {
 	conn, err := connect.Postgres(ctx, s.cfg)
 	if err != nil {
 		return nil, err
@@ -144,7 +126,7 @@ func (s *schemas) lock(ctx context.Context) (func(), error) {
 			case <-time.After(100 * time.Millisecond):
 			}
 			if time.Now().After(end) {
-				err = errOther(s.url() + ", --prefix " + s.prefix)
+				err = other(s.URL() + ", --prefix " + s.prefix)
 			}
 		}
 	}
@@ -206,7 +188,7 @@ func (s *schemas) dropped(ctx context.Context, service string,
 }
 
 func (s *schemas) clean() (string, error) { return "", nil }
-func (s *schemas) sweep() error           { return nil }
+func (s *schemas) Sweep() error           { return nil }
 
 func (s *schemas) close() error {
 	if s.pool != nil {

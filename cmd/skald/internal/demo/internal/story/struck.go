@@ -1,13 +1,14 @@
-package demo
+package story
 
 import (
 	"fmt"
 
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/witness"
 	"github.com/skald-go/skald/sagatest"
 )
 
 // words say what f did to a message of this type.
-func (f Fault) words(typ string) string {
+func words(f witness.Fault, typ string) string {
 	switch f.Kind {
 	case sagatest.PublishFailed:
 		return fmt.Sprintf("%s: publish of %s failed, nothing was sent", f.Service, typ)
@@ -46,7 +47,7 @@ func (f Fault) words(typ string) string {
 }
 
 // file is where what f struck is at work: the relay, or a handler.
-func (f Fault) file() string {
+func file(f witness.Fault) string {
 	if f.Kind == sagatest.PublishFailed || f.Kind == sagatest.PublishUnknown {
 		return "relay/publish.go"
 	}

@@ -1,8 +1,11 @@
-package demo
+// Package witness watches the first orders of a run at the broker: what came again, and which faults struck
+// their messages. One of them is told about.
+package witness
 
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -12,12 +15,12 @@ import (
 	"github.com/skald-go/skald/sagatest"
 )
 
-// watchedOrders is how many orders are watched: one of them is told about.
-const watchedOrders = 48
+// Orders is how many orders are watched.
+const Orders = 48
 
-// A witness remembers each delivery of the first orders that come by, and each fault that was injected into
+// A Witness remembers each delivery of the first orders that come by, and each fault that was injected into
 // one of their messages.
-type witness struct {
+type Witness struct {
 	mu     sync.Mutex
 	seen   map[string][]arrival // by order
 	orders map[string]string    // by message
@@ -30,13 +33,14 @@ type arrival struct {
 	again     bool // not the first time in this process
 }
 
-func newWitness() *witness {
-	return &witness{seen: map[string][]arrival{}, orders: map[string]string{}, faults: map[string][]Fault{}}
+// New is a witness that has seen nothing yet.
+func New() *Witness {
+	return &Witness{seen: map[string][]arrival{}, orders: map[string]string{}, faults: map[string][]Fault{}}
 }
 
 // meet tells whether the order of m is watched. It is called under mu.
-func (w *witness) meet(m *skald.Message) bool {
-	if _, ok := w.seen[string(m.Key)]; !ok && len(w.seen) >= watchedOrders || m.ID == "" {
+func (w *Witness) meet(m *skald.Message) bool {
+	if _, ok := w.seen[string(m.Key)]; !ok && len(w.seen) >= Orders || m.ID == "" {
 		return false
 	}
 	w.orders[m.ID] = string(m.Key)
@@ -44,7 +48,7 @@ func (w *witness) meet(m *skald.Message) bool {
 	return true
 }
 
-func (w *witness) note(group string, ds []broker.Delivery) {
+func (w *Witness) note(group string, ds []broker.Delivery) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -62,11 +66,12 @@ func (w *witness) note(group string, ds []broker.Delivery) {
 	}
 }
 
-// of is what was seen of an order.
-func (w *witness) of(order string) []arrival {
+// Saw tells whether an order's messages were seen, and one of them more than once.
+func (w *Witness) Saw(order string) (any, again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.seen[order]
+	seen := w.seen[order]
+	return len(seen) > 0, slices.ContainsFunc(seen, func(a arrival) bool { return a.again })
 }
 
 // A Repeat is a message that a service was given more than once.
@@ -76,8 +81,8 @@ type Repeat struct {
 	At      time.Time `json:"at"`
 }
 
-// repeats are those of the orders that were watched.
-func (w *witness) repeats(prefix string) map[string][]Repeat {
+// Repeats are those of the orders that were watched.
+func (w *Witness) Repeats(prefix string) map[string][]Repeat {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := map[string][]Repeat{}
@@ -100,8 +105,8 @@ type Fault struct {
 	At      time.Time `json:"at"`
 }
 
-// struck notes the faults of a service's life.
-func (w *witness) struck(service string, session *sagatest.Faults) {
+// Struck notes the faults of a service's life.
+func (w *Witness) Struck(service string, session *sagatest.Faults) {
 	session.Tell(func(i sagatest.Injection) {
 		now := time.Now()
 		w.mu.Lock()
@@ -114,19 +119,19 @@ func (w *witness) struck(service string, session *sagatest.Faults) {
 	})
 }
 
-// struckOrders are the faults by order.
-func (w *witness) struckOrders() map[string][]Fault {
+// Faults are those that struck, by order.
+func (w *Witness) Faults() map[string][]Fault {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.faults)
 }
 
-// over is b, watched by w.
-func (w *witness) over(b broker.Broker) broker.Broker { return watchedBroker{b, w} }
+// Over is b, watched by w.
+func (w *Witness) Over(b broker.Broker) broker.Broker { return watchedBroker{b, w} }
 
 type watchedBroker struct {
 	broker.Broker
-	w *witness
+	w *Witness
 }
 
 // Publish meets messages before a fault can strike them.
@@ -151,7 +156,7 @@ func (b watchedBroker) Subscribe(ctx context.Context, g broker.Group) (broker.Su
 type watchedSubscription struct {
 	broker.Subscription
 	group string
-	w     *witness
+	w     *Witness
 }
 
 func (s watchedSubscription) Receive(ctx context.Context, most int) (broker.Batch, error) {

@@ -1,4 +1,4 @@
-package demo
+package sabotage
 
 import (
 	"context"
@@ -43,15 +43,6 @@ type polled struct {
 
 func newPolled() *polled {
 	return &polled{seen: map[string]int64{}, grown: make(chan struct{})}
-}
-
-func (c *crew) polledOf(service string) *polled {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.polled[service] == nil {
-		c.polled[service] = newPolled()
-	}
-	return c.polled[service]
 }
 
 // number reads one by a statement.

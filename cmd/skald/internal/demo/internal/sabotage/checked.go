@@ -1,4 +1,4 @@
-package demo
+package sabotage
 
 import (
 	"context"

@@ -1,14 +1,16 @@
-package demo
+package story
 
 import (
 	"testing"
 	"time"
+
+	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/witness"
 )
 
 // What services receive once more stands in one line for each message.
 func TestAgain(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	repeats := []Repeat{
+	repeats := []witness.Repeat{
 		{Message: "m", Service: "order", At: at.Add(2 * time.Second)},
 		{Message: "m", Service: "payment", At: at},
 		{Message: "other", Service: "tracker", At: at.Add(-time.Second)},

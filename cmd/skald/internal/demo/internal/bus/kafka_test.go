@@ -1,4 +1,4 @@
-package demo
+package bus
 
 import (
 	"crypto/rand"
