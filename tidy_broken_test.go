@@ -136,6 +136,8 @@ func broken() []breach {
 
 		{"a long file", "outbox/a.go", "package outbox\n" + strings.Repeat("//\n", maxCode),
 			"sizes", "has 401 lines"},
+		{"a large package", "outbox/a.go", "package outbox\n" + strings.Repeat("//\n", maxRoom),
+			"sizes", "the package outbox has 2501 lines"},
 		{"a long test", "outbox/a_test.go", "package outbox\n" + strings.Repeat("//\n", maxTest),
 			"sizes", "has 801 lines"},
 		{"a wide comment", "outbox/a.go", "package outbox\n\n\t// " + strings.Repeat("x", maxWide-6) + "\n",

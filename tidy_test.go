@@ -57,7 +57,7 @@ func house() map[string]rule {
 		"inbox":  station,
 
 		"inbox/internal/decide":    {ours: []string{"store"}}, // pure: no seam is called, no clock
-		"inbox/internal/partition": {ours: []string{"store", "broker", "internal"}},
+		"inbox/internal/partition": {ours: []string{"store", "broker", "internal", "failure"}},
 		"inbox/internal/checkpoint": {ours: []string{"store", "broker", "internal", "failure",
 			"inbox/internal/partition"}},
 		"inbox/internal/parked": {ours: []string{"store", "broker", "internal", "inbox/internal/decide",

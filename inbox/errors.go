@@ -3,6 +3,7 @@ package inbox
 import (
 	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/identity"
+	"github.com/skald-go/skald/inbox/internal/partition"
 )
 
 // What a dead letter, a parked message or a log says failed.
@@ -10,9 +11,9 @@ var (
 	// ErrNoID is the failure of a message without an id: Skald cannot know it again.
 	ErrNoID = identity.ErrNoID
 	// ErrNoEnvelope is the failure of a message whose envelope cannot be read.
-	ErrNoEnvelope = exec.ErrNoEnvelope
+	ErrNoEnvelope = partition.ErrNoEnvelope
 	// ErrTooLarge is the failure of a dead letter of the kind too_large that is redriven.
-	ErrTooLarge = exec.ErrTooLarge
+	ErrTooLarge = partition.ErrTooLarge
 	// ErrCrashes is the failure of a message that ended its process again and again.
 	ErrCrashes = exec.ErrCrashes
 	// ErrFull is why a partition pauses: no more may be parked of a key or for the consumer.

@@ -54,9 +54,7 @@ func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("receive for %s: %w", in.group, err)
 	}
-	if len(batch.Gained)+len(batch.Deliveries) > 0 {
-		in.outage.Alive()
-	}
+	in.outage.Received(len(batch.Gained) + len(batch.Deliveries))
 	in.move(batch)
 	for _, m := range batch.Missed {
 		in.count(func(h *Health) { h.Missed += m.Count })

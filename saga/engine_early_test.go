@@ -125,6 +125,42 @@ func TestRolledBackStartsAreLookedForSeldom(t *testing.T) {
 	})
 }
 
+// A start that was rolled back is never run, not even where the next start of its key, with another input or
+// the same, is stored before its worker looks; and that one does not wait for it.
+func TestRolledBackStartAndTheNextOfItsKey(t *testing.T) {
+	note := func(_ context.Context, tx tx, r saga.Run[trip]) (string, error) {
+		return r.ID, tx.Put(r.Key, r.ID+" "+r.In.Fail["as"])
+	}
+	d := saga.New("trip", &saga.Options[trip]{Key: tripKey},
+		saga.Do("note", note, nil, saga.NoEffect()), saga.Do("again", note, nil, saga.NoEffect()))
+	inBubble(t, d, func(t *testing.T, ctx context.Context, db *tallied, e *saga.Engine[tx]) {
+		start := func(key, as string, end func(tx) error) (id string) {
+			t.Helper()
+			tx := db.BeginTx()
+			s, err := saga.Start(ctx, e, tx, d, trip{ID: key, Fail: map[string]string{"as": as}})
+			if err := errors.Join(err, end(tx)); err != nil || !s.Fresh {
+				t.Fatalf("%+v, %v", s, err)
+			}
+			return s.ID
+		}
+		began := time.Now()
+		for i := range 20 {
+			key, second := fmt.Sprint("k-", i), []string{"second", "first"}[i%2]
+			start(key, "first", tx.Rollback)
+			id := start(key, second, tx.Commit)
+			if end, err := e.Await(ctx, d, key); err != nil || !end.Done {
+				t.Errorf("%+v, %v", end, err)
+			}
+			if got := db.User()[key]; got != id+" "+second {
+				t.Errorf("it was run as %q, want %q", got, id+" "+second)
+			}
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("20 sagas took %v", took)
+		}
+	})
+}
+
 // While sagas wait for a worker the engine's loop looks now and then, it does not spin.
 func TestEngineWithoutRoomDoesNotSpin(t *testing.T) {
 	db := &tallied{Store: memstore.New(nil)}

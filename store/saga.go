@@ -39,6 +39,8 @@ type Saga struct {
 	Origin      string // correlation, trace, and the parent of a child; never changes
 	State       string // JSON
 
+	// Version is the fence. StartSaga takes the first one: another one each time, so that what was read of
+	// a start that was rolled back is no version of the next one of its key. 0: 1.
 	Version int64
 	Standing
 

@@ -97,6 +97,9 @@ func Standing(s store.Standing) store.Standing {
 	return s
 }
 
+// First is the version of a new saga.
+func First(s *store.Saga) int64 { return cmp.Or(s.Version, 1) }
+
 // Time is t as every store keeps it: in UTC and milliseconds.
 func Time(t time.Time) time.Time {
 	if t.IsZero() {

@@ -26,7 +26,7 @@ import (
 // makes no call to the outside. Others are taken alone.
 func Sociable(e *partition.Entry) bool {
 	return e.Again == 0 && !e.Lonely && !e.Foreign && e.Call == nil && !e.Suspect && !e.Alone &&
-		unreadable(e) == nil
+		e.Unreadable() == nil
 }
 
 // A member is a message of a batch.

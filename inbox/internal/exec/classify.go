@@ -32,9 +32,9 @@ func (x *Executor[TTx]) classify(m skald.Message, err error) failure.Class {
 	}
 	var large *broker.TooLargeError
 	switch {
-	case errors.As(err, &large), errors.Is(err, ErrTooLarge):
+	case errors.As(err, &large), errors.Is(err, partition.ErrTooLarge):
 		return failure.TooLarge
-	case errors.Is(err, ErrNoEnvelope), errors.Is(err, identity.ErrNoID):
+	case errors.Is(err, partition.ErrNoEnvelope), errors.Is(err, identity.ErrNoID):
 		return failure.Malformed
 	}
 	return class

@@ -27,13 +27,7 @@ func (x *Executor[TTx]) Parcel(e *partition.Entry) *store.Park {
 		return k
 	}
 	k.Parked = store.Parked{Consumer: x.o.Group, Identity: e.Identity(), Message: e.Message,
-		Partition: e.Partition, Position: e.Position}
-	if !e.Readable() {
-		k.Fault = unreadable(e).Error()
-		if e.TooLarge() {
-			k.Fault = faultTooLarge + k.Fault
-		}
-	}
+		Partition: e.Partition, Position: e.Position, Fault: e.Kept()}
 	return k
 }
 

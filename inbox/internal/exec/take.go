@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/skald-go/skald"
@@ -16,34 +15,6 @@ import (
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
-
-var (
-	// ErrNoEnvelope is the failure of a message whose envelope cannot be read.
-	ErrNoEnvelope = errors.New("inbox: the envelope cannot be read")
-	// ErrTooLarge is the failure of a dead letter of the kind too_large that is redriven.
-	ErrTooLarge = errors.New("inbox: it was too large, and not all of it is kept: have it sent again in parts, or after Options.Limits.Record was raised, and drop this letter")
-)
-
-// faultTooLarge begins the Fault of what is kept of a record that is too large: redriven, it is of that kind
-// again.
-const faultTooLarge = string(failure.TooLarge) + ": "
-
-// unreadable is why e cannot be taken.
-func unreadable(e *partition.Entry) error {
-	switch {
-	case e.Parked != nil && strings.HasPrefix(e.Parked.Fault, faultTooLarge):
-		return fmt.Errorf("%w: %s", ErrTooLarge, strings.TrimPrefix(e.Parked.Fault, faultTooLarge))
-	case e.Parked != nil && e.Parked.Fault != "":
-		return fmt.Errorf("%w: %s", ErrNoEnvelope, e.Parked.Fault)
-	case e.TooLarge():
-		return e.Fault
-	case e.Fault != nil:
-		return fmt.Errorf("%w: %w", ErrNoEnvelope, e.Fault)
-	case e.Unknown != nil && e.Parked == nil:
-		return fmt.Errorf("what is it: %w", e.Unknown)
-	}
-	return nil
-}
 
 // collisions are how many a message may have with rivals' transactions and be taken again at its place; then
 // it is an outage.
@@ -70,7 +41,7 @@ func (x *Executor[TTx]) attempt(ctx context.Context, e *partition.Entry) Result 
 // database holds its mark; after queued, later, failed or dead it holds the message; and whatever else
 // happens it may be taken again.
 func (x *Executor[TTx]) take(ctx context.Context, e *partition.Entry) Result {
-	if err := unreadable(e); err != nil {
+	if err := e.Unreadable(); err != nil {
 		return x.untaken(ctx, e, err)
 	}
 	if e.Suspect || e.Alone {

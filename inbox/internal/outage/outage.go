@@ -32,8 +32,8 @@ func (o *Outage) Failed(now time.Time, why error) {
 	}
 }
 
-// Alive notes that the broker brought or took something.
-func (o *Outage) Alive() { o.alive = true }
+// Received notes that the broker brought or took n things.
+func (o *Outage) Received(n int) { o.alive = o.alive || n > 0 }
 
 // Over ends the outage if the broker is back.
 func (o *Outage) Over(now time.Time) {

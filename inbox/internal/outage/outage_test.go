@@ -23,7 +23,7 @@ func TestOutage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			now, o := time.Unix(1e9, 0), New(slog.New(slog.NewTextHandler(&log, nil)))
-			o.Alive()
+			o.Received(1)
 			if o.Over(now); log.Len() > 0 {
 				t.Errorf("the end of an outage that never began: %s", &log)
 			}
@@ -32,7 +32,7 @@ func TestOutage(t *testing.T) {
 				t.Errorf("away because of %v: %s", o.Why(), &log)
 			}
 			if tt.alive {
-				o.Alive()
+				o.Received(1)
 			}
 			o.Over(now.Add(tt.after))
 			if back := strings.Contains(log.String(), "the broker is back"); back != tt.over ||

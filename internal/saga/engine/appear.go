@@ -45,7 +45,7 @@ func (l *live[TTx]) appear(ctx context.Context) bool {
 	there := l.untilSeen(ctx, func() bool {
 		s, is, err := l.e.find(ctx, l.Row.Name, l.Row.Key)
 		l.unsure(ctx, err)
-		if err != nil || !is || s.ID != l.Row.ID {
+		if l.gone = is && s.ID != l.Row.ID; err != nil || !is || l.gone {
 			return false
 		}
 		moved = s.Version != l.Row.Version
@@ -70,19 +70,23 @@ func (l *live[TTx]) look(ctx context.Context) (same, there bool) {
 	there = l.untilSeen(ctx, func() bool {
 		s, there, err := l.e.find(ctx, l.Row.Name, l.Row.Key)
 		l.unsure(ctx, err)
-		same = s.Version == l.Row.Version
-		return err == nil && there && s.ID == l.Row.ID
+		same, l.gone = s.Version == l.Row.Version, there && s.ID != l.Row.ID
+		return err == nil && there && !l.gone
 	})
 	return same, there
 }
 
-// untilSeen asks again and again, less and less often. False: the lease is over, or the engine stops.
+// untilSeen asks again and again, less and less often. False: the lease is over, the engine stops, or another
+// start of the key is stored, and this one never will be.
 func (l *live[TTx]) untilSeen(ctx context.Context, visible func() bool) (seen bool) {
 	wait := soonest
 	for l.left() > 0 && !l.e.stopping() && ctx.Err() == nil {
 		if visible() {
 			l.unseen = false
 			return true
+		}
+		if l.gone {
+			return false
 		}
 		l.linger(ctx, wait)
 		wait = min(2*wait, time.Second)

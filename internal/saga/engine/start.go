@@ -57,14 +57,21 @@ func originOf(ctx context.Context) stored.Origin {
 		Trace: cmp.Or(telemetry.TraceParent(ctx), cause.TraceParent)}
 }
 
+// firstVersion is that of the saga of an id. Nobody knows at first whether the start of a saga that is handed
+// to a worker is committed: its writes name its version, which no other start of the key has. It has 52
+// bits, so that it is exact in JSON.
+func firstVersion(id string) int64 {
+	return fingerprint.Of([]byte("version"), []byte(id))&(1<<52-1) | 1
+}
+
 // start is leased to this session where it runs and has room: else it is due at once, to whoever claims it.
 func (e *Engine[TTx]) start(ctx context.Context, tx TTx, d *body.Definition, key string, in json.RawMessage,
 	from stored.Origin) (s store.Saga, fresh bool, err error) {
 	now := e.clock.Now()
 	state, _ := d.Plan.Begin(e.o.NewID(now), now)
 	s = store.Saga{Name: d.Name, Key: key, ID: state.ID, Hash: d.Hash, Input: string(in),
-		Fingerprint: fingerprint.Of([]byte(d.Name), in),
-		Origin:      from.Encode(), Standing: stored.Standing(store.Standing{}, state, now)}
+		Fingerprint: fingerprint.Of([]byte(d.Name), in), Version: firstVersion(state.ID),
+		Origin: from.Encode(), Standing: stored.Standing(store.Standing{}, state, now)}
 	if err = d.Plan.Room(state); err == nil {
 		s.State, err = stored.Encode(state)
 	}

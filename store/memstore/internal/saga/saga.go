@@ -56,7 +56,7 @@ func (v *View) Start(s store.Saga, now time.Time) (stored store.Saga, fresh bool
 	if stored, there := v.Get(at); there {
 		return stored, false
 	}
-	s.Version, s.Standing, s.Due = 1, sagarow.Standing(s.Standing), now.Add(s.Lease)
+	s.Version, s.Standing, s.Due = sagarow.First(&s), sagarow.Standing(s.Standing), now.Add(s.Lease)
 	s.Lease, s.Started, s.Changed, s.Ended = 0, now, now, time.Time{}
 	v.Put(at, s)
 	return s, true

@@ -47,7 +47,7 @@ func Start(ctx context.Context, x *sqlrun.Session, start *store.Saga) (was store
 	n, err := x.Count(ctx, "StartSaga", start.Name, start.Key, start.ID, start.Hash, start.Input,
 		start.Fingerprint, start.Origin, start.State, at.Status,
 		at.Stuck, at.Paused, at.Step, at.Error, at.Failed, column.Millis(at.Since), column.Millis(at.Retry),
-		start.Session, start.Lease.Milliseconds())
+		start.Session, start.Lease.Milliseconds(), sagarow.First(start))
 	if err == nil {
 		was, err = scanSaga(x.Row(ctx, "FindSaga", start.Name, start.Key).Scan)
 	}

@@ -3,7 +3,7 @@
 INSERT INTO /*schema*/skald_saga (name, key, id, hash, input, fingerprint, origin, state, status, stuck, paused, step, error, failed, since, retry,
 	session, version, started_at, changed_at, due)
 SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::bigint, $7::text, $8::text, $9::text, $10::boolean, $11::boolean, $12::text, $13::text,
-	$14::integer, $15::timestamptz, $16::timestamptz, $17::text, 1, n.at, n.at, n.at + $18::bigint * interval '1 microsecond'
+	$14::integer, $15::timestamptz, $16::timestamptz, $17::text, $19::bigint, n.at, n.at, n.at + $18::bigint * interval '1 microsecond'
 FROM (SELECT clock_timestamp() AS at) AS n
 ON CONFLICT (name, key) DO NOTHING
 RETURNING (extract(epoch FROM started_at) * 1000000)::bigint, (extract(epoch FROM due) * 1000000)::bigint;

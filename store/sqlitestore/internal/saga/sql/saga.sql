@@ -1,8 +1,8 @@
 -- name: StartSaga
--- ?18 is the lease in milliseconds.
+-- ?18 is the lease in milliseconds, ?19 the first version.
 INSERT INTO skald_saga (name, key, id, hash, input, fingerprint, origin, state, status, stuck, paused, step, error, failed, since, retry,
 	session, version, started_at, changed_at, due)
-SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, 1, n.at, n.at, n.at + ?18
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?19, n.at, n.at, n.at + ?18
 FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS at) AS n WHERE true
 ON CONFLICT (name, key) DO NOTHING;
 
