@@ -246,3 +246,43 @@ func TestAwaitsOfASlowStore(t *testing.T) {
 		}
 	})
 }
+
+// Sagas that wait for a worker are given back before their lease ends: another engine that takes them takes
+// none for one whose process ended.
+func TestSagasThatWaitForAWorkerAreNotTakenOver(t *testing.T) {
+	slow := func(ctx context.Context, tx tx, r saga.Run[trip]) (string, error) {
+		<-time.After(7 * time.Second) // work that takes its time; the lease is 10 s
+		return "", tx.Put(r.Key, "done")
+	}
+	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, saga.Do("slow", slow, nil, saga.NoEffect()))
+	inBubble(t, d, func(t *testing.T, ctx context.Context, db *tallied, e *saga.Engine[tx]) {
+		other, err := saga.NewEngine(db, &saga.EngineOptions{Workers: 2}, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		ctx, stop := context.WithCancel(ctx)
+		go func() { ended <- other.Run(ctx) }()
+		began, keys := time.Now(), 12
+		for i := range keys {
+			tx := db.BeginTx()
+			_, err := saga.Start(ctx, e, tx, d, trip{ID: fmt.Sprint("k-", i)})
+			done(t, "start", tx, err)
+		}
+		for i := range keys {
+			if end, err := e.Await(ctx, d, fmt.Sprint("k-", i)); err != nil || !end.Done {
+				t.Errorf("%+v, %v", end, err)
+			}
+		}
+		if took := time.Since(began); took > 35*time.Second {
+			t.Errorf("12 steps of 7 s by four workers took %v", took)
+		}
+		if n := e.Health().TakenOver + other.Health().TakenOver; n > 0 {
+			t.Errorf("%d sagas were taken over, and no process ended", n)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

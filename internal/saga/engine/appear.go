@@ -56,9 +56,13 @@ func (l *live[TTx]) appear(ctx context.Context) bool {
 
 // begun tells whether the transaction of the first step could begin.
 func (l *live[TTx]) begun(ctx context.Context) bool {
-	u, err := l.begin(ctx, 0)
+	u, err := l.open(ctx, 0)
 	if l.unit = u; err != nil {
 		l.rollback(ctx)
+	}
+	if errors.Is(err, errCrowded) {
+		l.drop(ctx) // nothing happens where it is not there yet
+		return false
 	}
 	l.unsure(ctx, err)
 	return err == nil

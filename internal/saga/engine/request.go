@@ -37,7 +37,7 @@ func (l *live[TTx]) bind(r body.Request[TTx]) call.Bound[TTx] {
 // intend stores what is to be requested, instead of what was written in the transaction that it was read in.
 func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r body.Request[TTx]) error {
 	defer l.free()
-	u, err := l.begin(ctx, progress.UsualTimeout+mercy)
+	u, err := l.open(ctx, progress.UsualTimeout+mercy)
 	if err != nil {
 		return err
 	}

@@ -144,6 +144,9 @@ func (l *live[TTx]) work(ctx context.Context) {
 			}
 			continue
 		case errors.As(err, &kin), errors.As(err, &no), errors.Is(err, fault.ErrMoved):
+		case errors.Is(err, errCrowded):
+			l.drop(ctx)
+			return
 		default:
 			l.outages++
 			l.complain(ctx, err)

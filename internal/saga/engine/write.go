@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -103,6 +104,22 @@ func (l *live[TTx]) begin(ctx context.Context, handle time.Duration) (store.Unit
 	return l.standing(ctx, u)
 }
 
+// errCrowded: the saga waited for a worker for as long as its lease allows. It is to be given back: if the lease
+// ended, whoever claims it would take this process for one that ended.
+var errCrowded = errors.New("every worker is busy")
+
+// open is begin for work that has not been begun.
+func (l *live[TTx]) open(ctx context.Context, handle time.Duration) (store.Unit[TTx], error) {
+	if l.unit == nil && !l.slotAtOnce() {
+		within, cancel := context.WithTimeout(ctx, l.left()-l.e.o.Lease/3)
+		defer cancel()
+		if err := l.slot(within); err != nil && ctx.Err() == nil {
+			return nil, errCrowded
+		}
+	}
+	return l.begin(ctx, handle)
+}
+
 func (l *live[TTx]) intake(handle time.Duration) store.Intake {
 	return store.Intake{Sagas: []store.SagaRef{stored.Ref(l.Row)}, Handle: handle}
 }
@@ -132,14 +149,8 @@ func (l *live[TTx]) inTx(a plan.Action) bool {
 
 // slot waits for leave to open a transaction. It is kept with the transaction that a commit has begun.
 func (l *live[TTx]) slot(ctx context.Context) error {
-	if l.slotted.Load() {
+	if l.slotAtOnce() {
 		return nil
-	}
-	select {
-	case l.e.slots <- struct{}{}:
-		l.slotted.Store(true)
-		return nil
-	default:
 	}
 	l.e.ready.Add(1)
 	defer l.e.ready.Add(-1)
@@ -149,6 +160,19 @@ func (l *live[TTx]) slot(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+func (l *live[TTx]) slotAtOnce() bool {
+	if l.slotted.Load() {
+		return true
+	}
+	select {
+	case l.e.slots <- struct{}{}:
+		l.slotted.Store(true)
+		return true
+	default:
+		return false
 	}
 }
 
