@@ -64,8 +64,10 @@ func (w *work) back() {
 		switch r.Phase {
 		case Undo, Undoing:
 			return
-		case IsDone, Waiting:
-			if w.step(r).Undo {
+		case IsDone, Waiting, Skipped:
+			step := w.step(r)
+			// a command that was skipped after it was sent may have taken effect: its undo settles that
+			if step.Undo && (r.Phase != Skipped || step.Kind == Command && r.Sends > 0) {
 				settled(r)
 				r.Phase = Undo
 				return
@@ -96,6 +98,9 @@ func (w *work) undid(r *Run, e Event) Outcome {
 	case UndoDone:
 		w.undone(r)
 	case UndoFailed:
+		if e.Sends != 0 && (!r.Sent || e.Sends != r.Sends) { // another command is under way since, or will be
+			return late(r.Stuck && e.Sends == r.Sends)
+		}
 		if e.Attempt != 0 && e.Attempt != r.Attempts+1 || r.Stuck && !e.Permanent {
 			return Late
 		}

@@ -56,6 +56,66 @@ func TestByHandOfAChild(t *testing.T) {
 	}
 }
 
+// A command that is skipped after it was sent may have taken effect: it is undone when the saga turns back. A
+// call whose request was sent is not skipped.
+func TestSkipOfWhatWasSent(t *testing.T) {
+	p, now := plan.New(line(t, "charge call undo", "ship command undo", "pay do pivot")), time.Now()
+	s, _ := p.Begin("id", now)
+	s, _, _ = p.Advance(s, plan.Event{What: plan.Sent, Step: "charge"}, now)
+	if _, _, out := p.Advance(s, plan.Event{What: plan.Skip, Step: "charge"}, now); out != plan.Runs {
+		t.Error("skip the call:", out)
+	}
+	s, _, _ = p.Advance(s, plan.Event{What: plan.Complete, Step: "charge"}, now)
+	for name, sent := range map[string]bool{"sent": true, "not sent": false} {
+		s := s
+		if sent {
+			s, _, _ = p.Advance(s, plan.Event{What: plan.Sent, Step: "ship"}, now)
+		}
+		s, _, out := p.Advance(s, plan.Event{What: plan.Skip, Step: "ship"}, now)
+		if out != plan.Taken {
+			t.Fatalf("%s: skip: %s", name, out)
+		}
+		s, _, _ = p.Advance(s, plan.Event{What: plan.Cancel}, now)
+		want := map[bool]plan.Phase{true: plan.Undo, false: plan.Skipped}[sent]
+		if run, _ := s.Run("ship", ""); run.Phase != want {
+			t.Errorf("%s, skipped and cancelled: %s, want %s", name, run.Phase, want)
+		}
+	}
+}
+
+// A no to an earlier sending of an undo does not count: another one is under way.
+func TestRefusalOfAnEarlierUndo(t *testing.T) {
+	p, now := plan.New(line(t, "ship command undo", "pay do pivot")), time.Now()
+	s, _ := p.Begin("id", now)
+	feed := func(e plan.Event, want plan.Outcome) {
+		t.Helper()
+		e.Step = "ship"
+		var out plan.Outcome
+		if s, _, out = p.Advance(s, e, now); out != want {
+			t.Fatalf("%s: %s, want %s", e.What, out, want)
+		}
+	}
+	no := plan.Event{What: plan.UndoFailed, Permanent: true, Reason: "no"}
+	feed(plan.Event{What: plan.Sent}, plan.Taken)
+	feed(plan.Event{What: plan.Cancel}, plan.Taken)
+	feed(plan.Event{What: plan.UndoSent}, plan.Taken)
+	feed(plan.Event{What: plan.UndoFailed, Attempt: 1, Reason: "no reply in time"}, plan.Taken)
+	feed(plan.Event{What: plan.UndoSent}, plan.Taken)
+	run, _ := s.Run("ship", "")
+	no.Sends = run.Sends - 1
+	feed(no, plan.Late)
+	no.Sends = run.Sends
+	feed(no, plan.Taken)
+	if run, _ := s.Run("ship", ""); !run.Stuck {
+		t.Errorf("%+v", run)
+	}
+	feed(no, plan.Repeat)
+	feed(plan.Event{What: plan.Retry}, plan.Taken)
+	feed(plan.Event{What: plan.UndoSent}, plan.Taken)
+	feed(no, plan.Late)
+	feed(plan.Event{What: plan.UndoDone}, plan.Taken)
+}
+
 // A signal for an occurrence that its step has not is for nothing, and two steps do not wait for one signal.
 func TestSignalsOfSteps(t *testing.T) {
 	g := line(t, "weigh wait signal=weighed each noeffect", "pay do pivot")

@@ -77,7 +77,7 @@ func (w *work) byHand(r *Run, e Event) Outcome {
 		return Taken
 	case r.Phase != Deciding && r.Phase != Ready && r.Phase != Waiting:
 		return late(r.Phase == IsDone || r.Phase == Skipped || r.Phase == Undone)
-	case e.What == Skip && r.Sent && w.s.Status == Running && w.step(r).Kind == Child:
+	case e.What == Skip && r.Sent && w.s.Status == Running && w.runs(r):
 		return Runs
 	case e.What == Complete && r.Phase == Deciding && w.step(r).Each:
 		return Unknown // of which occurrence?
@@ -93,6 +93,13 @@ func (w *work) byHand(r *Run, e Event) Outcome {
 		r.Phase = Refused
 	}
 	return Taken
+}
+
+// runs tells of a run that may have an effect which nobody would undo if it were skipped: a child, or a call.
+// The undo of a command settles what became of it.
+func (w *work) runs(r *Run) bool {
+	step := w.step(r)
+	return step.Kind == Child || step.Kind == Call && step.Undo
 }
 
 func (w *work) completed(r *Run, e Event) Outcome {
