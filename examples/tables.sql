@@ -1,8 +1,9 @@
--- The tables of the programs in write/, consume/, compensate/ and charge/. Skald's own are made by `skald migrate`.
+-- The tables of the programs in write/, consume/, compensate/, charge/ and orchestrate/. Skald's own are made by `skald migrate`.
 CREATE TABLE orders (
-	id       text PRIMARY KEY,
-	sku      text NOT NULL,
-	quantity integer NOT NULL
+	id        text PRIMARY KEY,
+	sku       text NOT NULL,
+	quantity  integer NOT NULL,
+	cancelled boolean NOT NULL DEFAULT false
 );
 CREATE TABLE stock (
 	sku  text PRIMARY KEY,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store/memstore"
 )
 
 type (
@@ -88,7 +90,59 @@ func ExampleNew() {
 	//   3  ship    command, pivot
 }
 
-// What docs/sagas.md shows compiles: each line of its Go blocks stands in this file or in one beside it.
+type gift struct {
+	ID    string
+	Day   time.Time
+	Paper string
+}
+
+// Approved is declared once, for the saga and for those who send it.
+var Approved = saga.Signal[string]{Name: "approved"}
+
+// The steps that wait: for a signal, for a time, and for a saga of its own.
+func ExampleSend() {
+	key := func(g gift) string { return g.ID }
+	wrap := func(_ context.Context, tx *memstore.Tx, r saga.Run[gift]) (bool, error) {
+		return true, tx.Put(r.Key+" wrapped", r.In.Paper)
+	}
+	unwrap := func(_ context.Context, tx *memstore.Tx, r saga.Run[gift], _ bool) error {
+		return tx.Delete(r.Key + " wrapped")
+	}
+	send := func(_ context.Context, tx *memstore.Tx, r saga.Run[gift]) (bool, error) {
+		return true, tx.Put(r.Key+" sent", "yes")
+	}
+	wrapping := saga.New("wrapping", &saga.Options[gift]{Key: key}, saga.Do("wrap", wrap, unwrap))
+
+	approve := saga.Wait[gift]("approve", Approved, saga.Timeout(24*time.Hour)) // then the saga turns back
+	day := saga.Until("day", func(r saga.Run[gift]) time.Time { return r.In.Day })
+	inside := saga.Child("wrap", wrapping, func(r saga.Run[gift]) gift {
+		return gift{ID: r.Key, Paper: approve.Of(r)} // what the signal brought
+	})
+	gifts := saga.New("gift", &saga.Options[gift]{Key: key}, approve, day, inside,
+		saga.Do("send", send, nil, saga.Pivot()))
+
+	ctx, stop := context.WithCancel(context.Background())
+	db := memstore.New(nil)
+	engine, err := saga.NewEngine(db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler)}, gifts)
+	if err != nil {
+		fmt.Println(err)
+	}
+	done := make(chan error)
+	go func() { done <- engine.Run(ctx) }()
+	tx := db.BeginTx()
+	_, err = saga.Start(ctx, engine, tx, gifts, gift{ID: "g-1", Day: time.Now()})
+	fmt.Println(errors.Join(err, tx.Commit()))
+
+	_, err = saga.Send(ctx, engine, gifts, "g-1", Approved, "red") // from a handler of yours
+	end, lost := engine.Await(ctx, gifts, "g-1")
+	stop()
+	fmt.Println(end.Done, db.User(), errors.Join(err, lost, <-done))
+	// Output:
+	// <nil>
+	// true map[g-1 sent:yes g-1 wrapped:red] <nil>
+}
+
+// What docs/sagas.md shows compiles: each line of its Go blocks stands in a file that is compiled.
 func TestPageShowsCodeThatCompiles(t *testing.T) {
 	page, err := os.ReadFile("../docs/sagas.md")
 	if err != nil {
@@ -96,7 +150,8 @@ func TestPageShowsCodeThatCompiles(t *testing.T) {
 	}
 	var code strings.Builder
 	for _, name := range []string{"example_test.go", "read_test.go", "../sagatest/check_test.go",
-		"../sagatest/checkexample_test.go"} {
+		"../sagatest/checkexample_test.go", "../examples/command/main.go", "../examples/command/orders.go",
+		"../examples/command/warehouse.go"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -40,6 +40,14 @@ func release(ctx context.Context, tx pgx.Tx, r saga.Run[Order], quantity int) er
 	return err
 }
 
+// accept does nothing: the order is written with the start of its saga. The step is there for its undo.
+func accept(context.Context, pgx.Tx, saga.Run[Order]) (bool, error) { return true, nil }
+
+func cancel(ctx context.Context, tx pgx.Tx, r saga.Run[Order], _ bool) error {
+	_, err := tx.Exec(ctx, `UPDATE orders SET cancelled = true WHERE id = $1`, r.Key)
+	return err
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -63,7 +71,7 @@ func main() {
 	orders := saga.New("order", &saga.Options[Order]{
 		Key:      func(o Order) string { return o.ID },
 		Deadline: 10 * time.Minute,
-	}, hold, pay, note)
+	}, saga.Do("accept", accept, cancel), hold, pay, note) // cancel marks the order if the saga turns back
 
 	engine, err := saga.NewEngine(pgstore.New(pool, nil), nil, orders)
 	check(err)
