@@ -79,9 +79,8 @@ func anyhow[T any](barred func(skald.Received[T]) []skald.Draft) func(skald.Rece
 // parked or a dead letter, will not. In both cases what say says is published (nil: nothing), with how the
 // step stood: a refund is answered though no money was ever taken.
 //
-// A message waits for those of its key that are parked, and for a dead letter that blocks its key. So, in a
-// choreographed saga, a compensation under the key of its step's message waits for that one where it is
-// parked or a dead letter, and undoes and bars nothing before; under another key it bars the step at once.
+// Where the step's message is kept, a compensation does not wait for its key, under which that message may
+// be: it bars the step at once. With LegacySteps it waits its turn.
 func Compensate[TTx, T any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step,
 	undo func(ctx context.Context, tx TTx, m skald.Received[T], took Took) (Result, error),
 	say func(m skald.Received[T], was store.StepState) []skald.Draft) {
