@@ -115,10 +115,12 @@ func Make[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Cal
 	}
 	pass, wait := b.at.breaker.Enter(b.by.Now())
 	if pass == nil {
-		if wait == 0 { // there is no room now
-			wait = backoff.After(1, b.by.Retry, b.by.Retry)
+		if wait == 0 {
+			return o.Later(ctx, backoff.After(1, b.by.Retry, b.by.Retry),
+				fmt.Errorf("%s is not asked now: as many requests as it may have are under way", b.at.name))
 		}
-		return o.Later(ctx, wait, fmt.Errorf("%s is not asked now", b.at.name))
+		return o.Later(ctx, wait, fmt.Errorf("%s is not asked now, since it gave no answer: %v", b.at.name,
+			b.at.last.Load()))
 	}
 	lease := o.Lease()
 	if !b.Timely(lease) {
@@ -144,8 +146,9 @@ func Make[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Cal
 		pass.Leave(false, b.by.Now())
 		return o.Failed(ctx, err)
 	}
+	b.at.last.Store(noAnswer(err.Error()))
 	if pass.Leave(true, b.by.Now()) {
-		b.by.Logger.WarnContext(ctx, "inbox: a provider does not answer; it is let alone for a while",
+		b.by.Logger.WarnContext(ctx, "call: a provider does not answer; it is let alone for a while",
 			"consumer", b.by.Name, "provider", b.at.name, "error", err)
 	}
 	return o.Failed(ctx, &failure.UnknownError{Provider: b.at.name, Key: c.Key, Err: err})

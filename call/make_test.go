@@ -19,6 +19,7 @@ type job struct {
 	lease   call.Lease
 	sending int
 	ended   int
+	err     error // why it is later
 }
 
 func (j *job) Lease() call.Lease { return j.lease }
@@ -27,7 +28,8 @@ func (j *job) Sending(ctx context.Context, _ time.Duration) (context.Context, fu
 	return ctx, func() { j.ended++ }
 }
 func (j *job) Answered(_ context.Context, c store.Call) string { return "answered " + c.Outcome }
-func (j *job) Later(_ context.Context, after time.Duration, _ error) string {
+func (j *job) Later(_ context.Context, after time.Duration, err error) string {
+	j.err = err
 	return "later " + after.String()
 }
 func (j *job) Failed(_ context.Context, err error) string {
@@ -125,6 +127,9 @@ func TestMakeWithoutRoomOrAnswers(t *testing.T) {
 	if got := call.Make(t.Context(), b, j, store.Call{Key: "k", Request: `""`}, true); got != "later 1m0s" ||
 		j.sending != 2 {
 		t.Errorf("%s after %d requests", got, j.sending)
+	}
+	if j.err == nil || !strings.Contains(j.err.Error(), "connection reset") {
+		t.Errorf("what failed is not told: %v", j.err)
 	}
 }
 

@@ -2,7 +2,9 @@ package saga
 
 import (
 	"io"
+	"slices"
 
+	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/draw"
 	"github.com/skald-go/skald/internal/saga/plan"
 )
@@ -53,17 +55,35 @@ func Compare(older, newer Defined) (out []Change) {
 	return out
 }
 
-// Write writes definitions as JSON, for `skald saga check --definitions FILE`, which compares them with the
-// sagas that run.
+// Write writes definitions, with their children's, as JSON, for `skald saga check --definitions FILE`, which
+// compares them with the sagas that run.
 func Write(w io.Writer, ds ...Defined) error {
-	out := make([]plan.Written, len(ds))
-	for i, d := range ds {
+	var all []*body.Definition
+	for _, d := range ds {
 		if err := d.Faults(); err != nil {
 			return err
 		}
-		out[i] = plan.Written{Hash: d.Hash(), Graph: d.Body().Plan.Graph, Mappings: d.Body().Mappings}
+		all = withChildren(all, d.Body())
+	}
+	var out []plan.Written
+	for _, d := range all {
+		out = append(out, plan.Written{Hash: d.Hash, Graph: d.Plan.Graph, Mappings: d.Mappings})
 	}
 	return plan.Write(w, out...)
+}
+
+// withChildren adds a definition and its children to all, each once.
+func withChildren(all []*body.Definition, d *body.Definition) []*body.Definition {
+	if slices.Contains(all, d) {
+		return all
+	}
+	all = append(all, d)
+	for i := range d.Steps {
+		if c := d.Steps[i].Child; c != nil {
+			all = withChildren(all, c.Definition)
+		}
+	}
+	return all
 }
 
 // Text is the definition as a table.

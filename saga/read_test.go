@@ -192,6 +192,16 @@ func TestCompareDefinitions(t *testing.T) {
 	if err != nil || len(f.Definitions) != 2 || f.Definitions[1].Hash != newer.Hash() {
 		t.Errorf("%+v %v", f, err)
 	}
+	parent := saga.New("parent", &saga.Options[order]{Key: orderID},
+		saga.Child("kid", newer, func(r saga.Run[order]) order { return r.In }))
+	b.Reset()
+	if err := saga.Write(&b, parent, newer); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := plan.Read(&b); err != nil || len(f.Definitions) != 2 ||
+		f.Definitions[1].Hash != newer.Hash() {
+		t.Errorf("with its child: %+v %v", f, err)
+	}
 	wrong := saga.New("order", &saga.Options[order]{Key: orderID,
 		Mappings: []saga.Mapping{{Skip: []string{"nothing"}}}}, held)
 	if err := wrong.Faults(); err == nil || !strings.Contains(err.Error(),
