@@ -3,6 +3,7 @@ package saga_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -204,4 +205,36 @@ func (r *renamed) cancel(key string) (out saga.Received, err error) {
 	return within(r.t, db, func(tx tx) (saga.Received, error) {
 		return saga.Cancel(r.t.Context(), r.e, tx, r.newer, key, "no more")
 	}), nil
+}
+
+// A saga that a build cannot take on says so where operators look, until a build that can goes on with it.
+func TestLeftToAnotherBuild(t *testing.T) {
+	db := memstore.New(nil)
+	soon := saga.Retry(saga.Policy{First: time.Millisecond})
+	older := saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("flight"), ledger("hotel", soon))
+	newer := saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("train"))
+	was, is := engineOf(t, db, older), engineOf(t, db, newer)
+	begun := db.BeginTx()
+	_, err := saga.Start(t.Context(), was, begun, older,
+		trip{ID: "t", Fail: map[string]string{"hotel": "once"}})
+	done(t, "start", begun, err)
+	step := func(e *saga.Engine[tx], until func(s store.Saga) bool) {
+		t.Helper()
+		for {
+			if _, err := e.Step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			list, err := store.ListSagas(t.Context(), db, store.SagaQuery{Name: "trip", Key: "t"})
+			if err != nil || len(list) != 1 {
+				t.Fatalf("%+v, %v", list, err)
+			}
+			if until(list[0]) {
+				return
+			}
+		}
+	}
+	step(was, func(s store.Saga) bool { return s.Failed == 1 })
+	step(is, func(s store.Saga) bool {
+		return strings.HasPrefix(s.Error, "left to another build: ") && !s.Since.IsZero() && !s.Retry.IsZero()
+	})
 }

@@ -223,13 +223,17 @@ func (e *Engine[TTx]) claimed(ctx context.Context, s store.Saga) (*live[TTx], er
 	return l, err
 }
 
-// refuse leaves a saga to another build.
+// refuse leaves a saga to another build, and notes why. The next write of its state forgets that.
 func (e *Engine[TTx]) refuse(ctx context.Context, s store.Saga, why error) {
 	e.tally.Refused()
 	e.o.Logger.WarnContext(ctx, "saga: it is left to another build", "saga", s.Name, "key", s.Key,
 		"error", why)
 	m := store.SagaMove{SagaRef: stored.Ref(s), State: s.State, Standing: s.Standing, Release: true,
 		Wake: attempt.VersionWait}
+	now := e.clock.Now()
+	if m.Error, m.Retry = stored.LeftToOthers+why.Error(), now.Add(attempt.VersionWait); m.Since.IsZero() {
+		m.Since = now
+	}
 	_, _ = e.db.Apply(ctx, store.Effect{Saga: &m}) // else it is claimed again when the lease is over
 }
 

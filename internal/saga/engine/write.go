@@ -104,8 +104,8 @@ func (l *live[TTx]) begin(ctx context.Context, handle time.Duration) (store.Unit
 	return l.standing(ctx, u)
 }
 
-// errCrowded: the saga waited for a worker for as long as its lease allows. It is to be given back: if the lease
-// ended, whoever claims it would take this process for one that ended.
+// errCrowded: the saga waited for a worker for as long as its lease allows. It is to be given back: if the
+// lease ended, whoever claims it would take this process for one that ended.
 var errCrowded = errors.New("every worker is busy")
 
 // open is begin for work that has not been begun.

@@ -135,6 +135,9 @@ func Ref(s store.Saga) store.SagaRef {
 	return store.SagaRef{Name: s.Name, Key: s.Key, Version: s.Version}
 }
 
+// LeftToOthers begins the error of a saga that a build could not take on.
+const LeftToOthers = "left to another build: "
+
 // Standing is how a saga stands by st, that stood as was before.
 func Standing(was store.Standing, st plan.State, now time.Time) store.Standing {
 	out := store.Standing{Status: string(st.Status), Stuck: st.Stuck(), Paused: st.Paused}
