@@ -116,7 +116,8 @@ func gather[TTx any](all map[string]*body.Definition, d *body.Definition) (fault
 }
 
 // Run runs sagas until ctx is done. Then it begins no more steps, waits for those under way, for at most
-// EngineOptions.Drain, and gives its sagas back. Outages of the database are waited for. It returns an error
+// EngineOptions.Drain, and gives its sagas back. A function that does not end with its context is waited for
+// longer: nothing that it did stands. Outages of the database are waited for. It returns an error
 // only for what waiting cannot cure.
 func (e *Engine[TTx]) Run(ctx context.Context) error { return e.core.Run(ctx) }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -283,6 +284,26 @@ func TestSagasThatWaitForAWorkerAreNotTakenOver(t *testing.T) {
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A time of an odd zone is that time, and the longest timeout is one.
+func TestOddTimes(t *testing.T) {
+	d := saga.New("trip", &saga.Options[trip]{Key: tripKey},
+		ledger("flight", saga.Retry(saga.Policy{Timeout: math.MaxInt64})),
+		saga.Until("zone", func(saga.Run[trip]) time.Time {
+			return time.Now().Add(time.Minute).In(time.FixedZone("far", 25*3600+30))
+		}))
+	inBubble(t, d, func(t *testing.T, ctx context.Context, db *tallied, e *saga.Engine[tx]) {
+		began, tx := time.Now(), db.BeginTx()
+		_, err := saga.Start(ctx, e, tx, d, trip{ID: "t"})
+		done(t, "start", tx, err)
+		if end, err := e.Await(ctx, d, "t"); err != nil || !end.Done {
+			t.Errorf("%+v, %v", end, err)
+		}
+		if took := time.Since(began); took < time.Minute || took > time.Minute+5*time.Second {
+			t.Errorf("it took %v", took)
 		}
 	})
 }

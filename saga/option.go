@@ -96,6 +96,9 @@ func When[In any](is func(r Run[In]) bool) Option {
 		if s.in != typeOf[In]() {
 			s.fault("its When takes %v, and the step takes %v", typeOf[In](), s.in)
 		}
+		if is == nil {
+			s.fault("its When has no function")
+		}
 		s.body.When = func(f *body.Facts) (bool, error) {
 			r, err := runOf[In](f)
 			if err != nil {
@@ -114,6 +117,9 @@ func Each[In any](of func(r Run[In]) []string) Option {
 	return func(s *spec) {
 		if s.in != typeOf[In]() {
 			s.fault("its Each takes %v, and the step takes %v", typeOf[In](), s.in)
+		}
+		if of == nil {
+			s.fault("its Each has no function")
 		}
 		s.body.Each = func(f *body.Facts) ([]string, error) {
 			r, err := runOf[In](f)

@@ -110,3 +110,14 @@ func TestFaults(t *testing.T) {
 		}
 	}
 }
+
+// An option without its function is a fault of the definition, not of a saga that runs.
+func TestOptionsWithoutAFunction(t *testing.T) {
+	err := saga.New("order", &saga.Options[order]{Key: orderID},
+		saga.Do("a", reserve, release, saga.When[order](nil), saga.Each[order](nil))).Faults()
+	for _, want := range []string{"its When has no function", "its Each has no function"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

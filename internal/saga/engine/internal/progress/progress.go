@@ -139,7 +139,7 @@ func (s *Saga) Timeout(a plan.Action) time.Duration {
 	if by.Timeout <= 0 || node.Kind != plan.Do {
 		return UsualTimeout
 	}
-	return by.Timeout
+	return min(by.Timeout, plan.MaxWait) // to which a pause can be added
 }
 
 // Facts are those of an action.

@@ -79,6 +79,7 @@ func (s *Saga) until(a plan.Action, step *body.Step) {
 	f := s.Facts(a)
 	err := s.Guard(func() (err error) {
 		e.Until, err = step.Until(f)
+		e.Until = e.Until.UTC() // JSON has no seconds of an offset, and no offset of a day
 		return err
 	})
 	if err != nil {
