@@ -78,8 +78,11 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 			c.SetOut(errs)
 			return errors.Join(&exit.UsageError{What: "which command?"}, exit.ErrTold, c.Usage())
 		},
-		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+		PersistentPreRunE: func(c *cobra.Command, args []string) error {
 			ran = true
+			if err := given.NoneEmpty(c, args); err != nil {
+				return err
+			}
 			return given.Resolve(c)
 		},
 	}

@@ -33,7 +33,7 @@ func missedCommand(out, errs io.Writer) *cobra.Command {
 		Args: cobra.NoArgs}
 	given.StoreFlags(c, &a.schema, &a.asJSON)
 	f := c.Flags()
-	f.StringVar(&a.consumer, "consumer", "", "the consumer group (default: the one that missed something)")
+	given.Filter(f, &a.consumer, "consumer", "the consumer group (default: the one that missed something)")
 	f.StringVar(&a.reason, "reason", "", "why; it is noted")
 	f.StringVar(&a.by, "by", given.Whoami(), "who; it is noted")
 	f.BoolVar(&a.dry, "dry-run", false, "list them, and note nothing")

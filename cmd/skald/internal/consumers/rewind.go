@@ -39,7 +39,7 @@ func rewindCommand(out, errs io.Writer) *cobra.Command {
 	f := c.Flags()
 	f.String("broker", "",
 		"kafka:// or nats://host:port[,host:port][?option=value&…]; SKALD_BROKER stands for it")
-	f.StringVar(&r.consumer, "consumer", "",
+	given.Filter(f, &r.consumer, "consumer",
 		"the consumer group (default: that of the database, where it knows one)")
 	f.StringVar(&r.topic, "topic", "", "the topic")
 	f.StringVar(&r.to, "to-time", "", "a time as in RFC 3339, or how long ago: 90m")

@@ -29,7 +29,7 @@ func showCommand(out io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "show ID", Short: "What a consumer knows of a message", Long: showAbout,
 		Args: cobra.ExactArgs(1)}
 	given.StoreFlags(c, &schema, &asJSON)
-	c.Flags().StringVar(&consumer, "consumer", "",
+	given.Filter(c.Flags(), &consumer, "consumer",
 		"the consumer group, or the scope of a key (default: the consumer of the database, where it knows one)")
 	c.Flags().StringVar(&source, "source", "",
 		"the message's source (default: that of the one that is kept; a key has none)")

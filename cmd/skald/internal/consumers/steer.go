@@ -36,9 +36,9 @@ func steerCommand(out io.Writer, verb, short, about string) *cobra.Command {
 	c := &cobra.Command{Use: verb, Short: short, Long: about, Args: cobra.NoArgs}
 	given.StoreFlags(c, &s.schema, &s.asJSON)
 	f := c.Flags()
-	f.StringVar(&s.consumer, "consumer", "", "the consumer group")
+	given.Filter(f, &s.consumer, "consumer", "the consumer group")
 	if verb != "pause" {
-		f.StringVar(&s.fingerprint, "fingerprint", "", "of the failures that are meant")
+		given.Filter(f, &s.fingerprint, "fingerprint", "of the failures that are meant")
 	}
 	f.StringVar(&s.reason, "reason", "", "why; it is noted")
 	f.StringVar(&s.by, "by", given.Whoami(), "who; it is noted")

@@ -38,11 +38,11 @@ func redrivesCommand(out io.Writer) *cobra.Command {
 		Long: redrivesAbout, Args: cobra.NoArgs}
 	given.ListFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
-	f.StringVar(&w.consumer, "consumer", "", "only of this consumer group")
-	f.StringVar(&w.source, "source", "", "with ID: only this message")
+	given.Filter(f, &w.consumer, "consumer", "only of this consumer group")
+	given.Filter(f, &w.source, "source", "with ID: only this message")
 	given.ByID(c, &w.id)
-	f.StringVar(&w.since, "since", "", "only those redriven since then: 2026-01-31T08:00:00Z, or 2h ago")
-	f.StringVar(&w.until, "until", "", "only those redriven before; the same")
+	given.Filter(f, &w.since, "since", "only those redriven since then: 2026-01-31T08:00:00Z, or 2h ago")
+	given.Filter(f, &w.until, "until", "only those redriven before; the same")
 	f.IntVar(&w.limit, "limit", 100, "at most so many, the last ones; 0: all")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return w.with(c, func(ctx context.Context, k keeper) error {

@@ -35,8 +35,8 @@ func Compensate(out, errs io.Writer) *cobra.Command {
 		Long: compensateAbout, Args: cobra.MaximumNArgs(1)}
 	given.StoreFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
-	f.StringVar(&wish.Flow, "flow", "", "of this flow, where sagas of several flows have the key")
-	f.StringVar(&all.State, "state", "", "without KEY: all that are so, one of "+
+	given.Filter(f, &wish.Flow, "flow", "of this flow, where sagas of several flows have the key")
+	given.Filter(f, &all.State, "state", "without KEY: all that are so, one of "+
 		strings.Join(operate.SagaStatuses(), ", ")+"; with --flow, of this one")
 	f.BoolVar(&all.Overdue, "overdue", false, "without KEY: all that wait for something that is due")
 	f.BoolVar(&wish.Again, "again", false,

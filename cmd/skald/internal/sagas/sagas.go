@@ -56,17 +56,17 @@ func (w *wanted) flags(c *cobra.Command) {
 
 func (w *wanted) filters(c *cobra.Command) {
 	f, s := c.Flags(), &w.which
-	f.StringVar(&s.Name, "name", "", "only sagas of this definition")
-	f.StringVar(&s.ID, "id", "", "only the saga of this id")
-	f.StringVar(&s.Status, "status", "", "only those that are "+strings.Join(operate.SagaStatuses(), ", "))
+	given.Filter(f, &s.Name, "name", "only sagas of this definition")
+	given.Filter(f, &s.ID, "id", "only the saga of this id")
+	given.Filter(f, &s.Status, "status", "only those that are "+strings.Join(operate.SagaStatuses(), ", "))
 	f.BoolVar(&s.Stuck, "stuck", false, "only those that wait for an operator")
 	f.BoolVar(&s.Paused, "paused", false, "only those that are paused")
 	f.BoolVar(&s.Failing, "failing", false, "only those that wait for another attempt")
-	f.StringVar(&s.Step, "at", "", "only those that are at this step; with its occurrence: pack/line-1")
-	f.StringVar(&s.Error, "error", "", "only those whose last error contains this")
-	f.StringVar(&w.started, "since", "",
+	given.Filter(f, &s.Step, "at", "only those that are at this step; with its occurrence: pack/line-1")
+	given.Filter(f, &s.Error, "error", "only those whose last error contains this")
+	given.Filter(f, &w.started, "since",
 		"only those that were started since then: 2026-01-31T08:00:00Z, or 2h ago")
-	f.StringVar(&w.before, "until", "", "only those that were started before; the same")
+	given.Filter(f, &w.before, "until", "only those that were started before; the same")
 }
 
 // named reads [NAME] KEY.

@@ -39,8 +39,8 @@ type stepsWanted struct {
 func (w *stepsWanted) flags(c *cobra.Command) {
 	given.ListFlags(c, &w.schema, &w.asJSON)
 	f := c.Flags()
-	f.StringVar(&w.consumer, "consumer", "", "only of this consumer group")
-	f.StringVar(&w.saga, "saga", "", "only of this saga")
+	given.Filter(f, &w.consumer, "consumer", "only of this consumer group")
+	given.Filter(f, &w.saga, "saga", "only of this saga")
 }
 
 func stepsListCommand(out io.Writer) *cobra.Command {
@@ -71,7 +71,7 @@ func stepsListCommand(out io.Writer) *cobra.Command {
 			return errors.Join(err, t.Flush())
 		}}
 	w.flags(c)
-	c.Flags().StringVar(&w.state, "state", "", "only those that stand so: "+
+	given.Filter(c.Flags(), &w.state, "state", "only those that stand so: "+
 		strings.Join(operate.StepStates(), ", "))
 	c.Flags().IntVar(&w.limit, "limit", 100, "at most so many")
 	return c

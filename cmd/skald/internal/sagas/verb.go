@@ -68,7 +68,7 @@ func verbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command {
 	f.BoolVar(&w.which.All, "all", false, "all that there are, where nothing else says which")
 	steps := verb == operate.RetrySaga || verb == operate.CompleteSaga || verb == operate.SkipSaga
 	if steps {
-		f.StringVar(&change.Step, "step", "", "which step")
+		given.Filter(f, &change.Step, "step", "which step")
 	}
 	if verb == operate.SignalSaga {
 		f.StringVar(&change.Signal, "signal", "", "which signal")

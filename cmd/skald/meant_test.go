@@ -1,0 +1,85 @@
+package main_test
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store/sqlitestore"
+)
+
+// idle are sagas in a file of their own which no engine runs: a definition and a key each.
+func idle(t *testing.T, sagas ...[2]string) (env []string, db *sql.DB) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "o.db")
+	env = []string{"SKALD_STORE=sqlite:" + path}
+	start(t, env, "migrate").expect(0)
+	db, err := sqlitestore.Open(path)
+	must(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	var parts []saga.Defined
+	defs := map[string]*saga.Definition[string]{}
+	for _, s := range sagas {
+		if defs[s[0]] != nil {
+			continue
+		}
+		pay := saga.Do("pay", func(context.Context, *sql.Tx, saga.Run[string]) (string, error) {
+			return "r-1", nil
+		}, nil, saga.NoEffect())
+		ship := saga.Do("ship", func(context.Context, *sql.Tx, saga.Run[string]) (string, error) {
+			return "by van", nil
+		}, nil, saga.NoEffect())
+		defs[s[0]] = saga.New(s[0], &saga.Options[string]{Key: func(k string) string { return k }}, pay, ship)
+		parts = append(parts, defs[s[0]])
+	}
+	e, err := saga.NewEngine(sqlitestore.New(db, nil), nil, parts...)
+	must(t, err)
+	for _, s := range sagas {
+		tx, err := db.BeginTx(t.Context(), nil)
+		must(t, err)
+		_, err = saga.Start(t.Context(), e, tx, defs[s[0]], s[1])
+		must(t, err)
+		must(t, tx.Commit())
+	}
+	return env, db
+}
+
+// turned is how many of them turned back.
+func turned(t *testing.T, db *sql.DB) string {
+	t.Helper()
+	return text(t, db, "SELECT count(*) FROM skald_saga WHERE status <> 'running'")
+}
+
+// An argument, or a flag that chooses, of a variable that was not set is refused: it never means all.
+func TestEmptyIsNotAll(t *testing.T) {
+	t.Parallel()
+	env, db := idle(t, [2]string{"order", "o-1"}, [2]string{"order", "o-2"})
+	why := []string{"--yes", "--reason", "x"}
+	for _, args := range []string{"saga cancel order |", "saga cancel |", "saga cancel | o-1",
+		"saga cancel | --all", "saga retry |", "saga show order |", "saga explain |", "saga graph |",
+		"status |", "compensate | --state running", "parked list |", "dead list |", "dead redrive | --all",
+		"dead drop | --all", "dead redrives |", "inbox show |", "inbox admit | --all", "inbox rename a |",
+		"outbox drop |", "dead import |"} {
+		p := start(t, env, strings.Split(strings.ReplaceAll(args, "|", ""), " ")...)
+		p.expect(2, "an argument is empty")
+	}
+	start(t, env, append([]string{"saga", "cancel", "order", ""}, why...)...).expect(2,
+		"to mean all, leave it out, and give --all or flags that choose: skald saga cancel [[NAME] KEY]")
+	for _, args := range []string{"saga cancel --name", "saga cancel --all --id", "saga list --status",
+		"saga list --at", "saga list --error", "saga list --since", "saga list --until",
+		"saga retry o-1 --step", "steps list --consumer", "steps list --saga", "steps list --state",
+		"compensate --state running --flow", "compensate --state", "dead list --consumer",
+		"dead list --source", "dead list --topic", "dead list --type", "dead list --fingerprint",
+		"dead list --kind", "dead list --since", "parked release --all --topic", "dead redrives --consumer",
+		"inbox admit --all --why", "inbox resume --consumer a --fingerprint",
+		"inbox acknowledge-missed --consumer"} {
+		words := strings.Split(args, " ")
+		start(t, env, append(append(words, ""), why...)...).expect(2, words[len(words)-1], "it is empty")
+	}
+	if n := turned(t, db); n != "0" {
+		t.Errorf("%s turned back", n)
+	}
+}
