@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// idle are sagas in a file of their own which no engine runs: a definition and a key each.
+// idle are sagas in a file of their own which no engine runs any more: a definition and a key each.
 func idle(t *testing.T, sagas ...[2]string) (env []string, db *sql.DB) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "o.db")
@@ -26,13 +26,11 @@ func idle(t *testing.T, sagas ...[2]string) (env []string, db *sql.DB) {
 		if defs[s[0]] != nil {
 			continue
 		}
-		pay := saga.Do("pay", func(context.Context, *sql.Tx, saga.Run[string]) (string, error) {
-			return "r-1", nil
-		}, nil, saga.NoEffect())
+		wait := saga.Wait[string]("approve", saga.Signal[bool]{Name: "approved"})
 		ship := saga.Do("ship", func(context.Context, *sql.Tx, saga.Run[string]) (string, error) {
 			return "by van", nil
-		}, nil, saga.NoEffect())
-		defs[s[0]] = saga.New(s[0], &saga.Options[string]{Key: func(k string) string { return k }}, pay, ship)
+		}, nil, saga.Pivot())
+		defs[s[0]] = saga.New(s[0], &saga.Options[string]{Key: func(k string) string { return k }}, wait, ship)
 		parts = append(parts, defs[s[0]])
 	}
 	e, err := saga.NewEngine(sqlitestore.New(db, nil), nil, parts...)
@@ -44,6 +42,8 @@ func idle(t *testing.T, sagas ...[2]string) (env []string, db *sql.DB) {
 		must(t, err)
 		must(t, tx.Commit())
 	}
+	_, err = e.Step(t.Context()) // it notes the definitions
+	must(t, err)
 	return env, db
 }
 
@@ -80,6 +80,23 @@ func TestEmptyIsNotAll(t *testing.T) {
 		start(t, env, append(append(words, ""), why...)...).expect(2, words[len(words)-1], "it is empty")
 	}
 	if n := turned(t, db); n != "0" {
+		t.Errorf("%s turned back", n)
+	}
+}
+
+// A key that a parent and its child share names neither: verbs refuse it, as show does.
+func TestKeyNamesOneSaga(t *testing.T) {
+	t.Parallel()
+	env, db := idle(t, [2]string{"child", "o-1"}, [2]string{"parent", "o-1"})
+	which := "name one of them, child or parent"
+	start(t, env, "saga", "show", "o-1").expect(2, which)
+	start(t, env, "saga", "cancel", "o-1", "--reason", "x", "--yes").expect(2, which)
+	start(t, env, "saga", "cancel", "o-1", "--dry-run").expect(2, which)
+	if n := turned(t, db); n != "0" {
+		t.Errorf("%s turned back", n)
+	}
+	start(t, env, "saga", "cancel", "child", "o-1", "--reason", "x").expect(0)
+	if n := turned(t, db); n != "1" {
 		t.Errorf("%s turned back", n)
 	}
 }

@@ -271,10 +271,7 @@ func readSaga(ctx context.Context, db store.Lister, name,
 				"there is no saga %q in this database, or it ended and is not kept any more",
 				strings.TrimSpace(name+" "+key))}
 	case len(list) > 1:
-		return s, st, nil,
-			&order.UsageError{What: fmt.Sprintf(
-				"sagas of several definitions have the key %q: name one of them, %s or %s", key, list[0].Name,
-				list[1].Name)}
+		return s, st, nil, several(key, list[0].Name, list[1].Name)
 	}
 	s = list[0]
 	plans, err := ReadPlans(ctx, db)

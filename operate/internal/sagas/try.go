@@ -17,7 +17,11 @@ func trySagas(ctx context.Context, db store.Lister, s *SagaSelection, c *SagaCha
 	if err != nil {
 		return r, err
 	}
+	only := one{of: s, run: o.Run}
 	err = eachSaga(ctx, db, s, false, func(one store.Saga) error {
+		if err := only.also(&one); err != nil {
+			return err
+		}
 		r.Selected++
 		p, deadline := plans[one.Hash], time.Duration(0)
 		if p != nil {
@@ -36,7 +40,7 @@ func trySagas(ctx context.Context, db store.Lister, s *SagaSelection, c *SagaCha
 	})
 	switch {
 	case err != nil:
-		return r, err
+		return SagaReport{}, err
 	case r.Selected == 0:
 		return r, &order.NoneError{What: "no saga is selected"}
 	}
