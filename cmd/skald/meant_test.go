@@ -3,23 +3,16 @@ package main_test
 import (
 	"context"
 	"database/sql"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/skald-go/skald/saga"
-	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// idle are sagas in a file of their own which no engine runs any more: a definition and a key each.
-func idle(t *testing.T, sagas ...[2]string) (env []string, db *sql.DB) {
+// idle starts sagas which no engine runs any more: a definition and a key each.
+func (b *bed) idle(sagas ...[2]string) {
+	t := b.t
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "o.db")
-	env = []string{"SKALD_STORE=sqlite:" + path}
-	start(t, env, "migrate").expect(0)
-	db, err := sqlitestore.Open(path)
-	must(t, err)
-	t.Cleanup(func() { _ = db.Close() })
 	var parts []saga.Defined
 	defs := map[string]*saga.Definition[string]{}
 	for _, s := range sagas {
@@ -30,13 +23,14 @@ func idle(t *testing.T, sagas ...[2]string) (env []string, db *sql.DB) {
 		ship := saga.Do("ship", func(context.Context, *sql.Tx, saga.Run[string]) (string, error) {
 			return "by van", nil
 		}, nil, saga.Pivot())
-		defs[s[0]] = saga.New(s[0], &saga.Options[string]{Key: func(k string) string { return k }}, wait, ship)
+		byKey := &saga.Options[string]{Key: func(k string) string { return k }}
+		defs[s[0]] = saga.New(s[0], byKey, wait, ship)
 		parts = append(parts, defs[s[0]])
 	}
-	e, err := saga.NewEngine(sqlitestore.New(db, nil), nil, parts...)
+	e, err := saga.NewEngine(b.s, nil, parts...)
 	must(t, err)
 	for _, s := range sagas {
-		tx, err := db.BeginTx(t.Context(), nil)
+		tx, err := b.db.BeginTx(t.Context(), nil)
 		must(t, err)
 		_, err = saga.Start(t.Context(), e, tx, defs[s[0]], s[1])
 		must(t, err)
@@ -44,19 +38,17 @@ func idle(t *testing.T, sagas ...[2]string) (env []string, db *sql.DB) {
 	}
 	_, err = e.Step(t.Context()) // it notes the definitions
 	must(t, err)
-	return env, db
 }
 
-// turned is how many of them turned back.
-func turned(t *testing.T, db *sql.DB) string {
-	t.Helper()
-	return text(t, db, "SELECT count(*) FROM skald_saga WHERE status <> 'running'")
-}
+// turned is how many sagas turned back.
+func (b *bed) turned() int { return b.count("skald_saga WHERE status <> 'running'") }
 
 // An argument, or a flag that chooses, of a variable that was not set is refused: it never means all.
 func TestEmptyIsNotAll(t *testing.T) {
 	t.Parallel()
-	env, db := idle(t, [2]string{"order", "o-1"}, [2]string{"order", "o-2"})
+	b := onSQLite(t).migrate()
+	b.idle([2]string{"order", "o-1"}, [2]string{"order", "o-2"})
+	env := b.env
 	why := []string{"--yes", "--reason", "x"}
 	for _, args := range []string{"saga cancel order |", "saga cancel |", "saga cancel | o-1",
 		"saga cancel | --all", "saga retry |", "saga show order |", "saga explain |", "saga graph |",
@@ -79,24 +71,26 @@ func TestEmptyIsNotAll(t *testing.T) {
 		words := strings.Split(args, " ")
 		start(t, env, append(append(words, ""), why...)...).expect(2, words[len(words)-1], "it is empty")
 	}
-	if n := turned(t, db); n != "0" {
-		t.Errorf("%s turned back", n)
+	if n := b.turned(); n != 0 {
+		t.Errorf("%d turned back", n)
 	}
 }
 
 // A key that a parent and its child share names neither: verbs refuse it, as show does.
 func TestKeyNamesOneSaga(t *testing.T) {
 	t.Parallel()
-	env, db := idle(t, [2]string{"child", "o-1"}, [2]string{"parent", "o-1"})
+	b := onSQLite(t).migrate()
+	b.idle([2]string{"child", "o-1"}, [2]string{"parent", "o-1"})
+	env := b.env
 	which := "name one of them, child or parent"
 	start(t, env, "saga", "show", "o-1").expect(2, which)
 	start(t, env, "saga", "cancel", "o-1", "--reason", "x", "--yes").expect(2, which)
 	start(t, env, "saga", "cancel", "o-1", "--dry-run").expect(2, which)
-	if n := turned(t, db); n != "0" {
-		t.Errorf("%s turned back", n)
+	if n := b.turned(); n != 0 {
+		t.Errorf("%d turned back", n)
 	}
 	start(t, env, "saga", "cancel", "child", "o-1", "--reason", "x").expect(0)
-	if n := turned(t, db); n != "1" {
-		t.Errorf("%s turned back", n)
+	if n := b.turned(); n != 1 {
+		t.Errorf("%d turned back", n)
 	}
 }

@@ -69,7 +69,7 @@ func importCommand(out, errs io.Writer) *cobra.Command {
 			return err
 		}
 		defer end()
-		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) error {
+		return withKnower(c, schema, dry, func(ctx context.Context, k knower) error {
 			if !dry && !sure {
 				if err := given.Yes(ctx, errs,
 					fmt.Sprintf("What %s names is never handled by %s.\nShall it be marked?", path, consumer),

@@ -47,9 +47,13 @@ type knower interface {
 	Check(ctx context.Context, as store.Role) error
 }
 
-// withKnower opens the store that the flags name for as long as f takes.
-func withKnower(c *cobra.Command, schema string, as store.Role, f func(context.Context, knower) error) error {
-	return database.With(c, schema, as, f)
+// withKnower opens the store that the flags name for as long as f takes. A look, as each dry run is one,
+// wants no right to write.
+func withKnower(c *cobra.Command, schema string, look bool, f func(context.Context, knower) error) error {
+	if look {
+		return database.Unchecked(c, schema, f)
+	}
+	return database.With(c, schema, store.App, f)
 }
 
 const statusAbout = `Says how many messages are in quarantine, of which consumer and why, and since when: those of which another payload was
@@ -62,7 +66,7 @@ func statusCommand(out io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "status", Short: "What is in quarantine", Long: statusAbout, Args: cobra.NoArgs}
 	given.StoreFlags(c, &schema, &asJSON)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) error {
+		return withKnower(c, schema, true, func(ctx context.Context, k knower) error {
 			groups, err := operate.QuarantineGroups(ctx, k)
 			if err != nil {
 				return fmt.Errorf("inbox status: %w", err)
@@ -129,7 +133,7 @@ func admitCommand(out, errs io.Writer) *cobra.Command {
 						n))
 			}
 		}
-		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) error {
+		return withKnower(c, schema, o.DryRun, func(ctx context.Context, k knower) error {
 			r, err := operate.Admit(ctx, k, a, o)
 			if !exit.Reported(err) {
 				return fmt.Errorf("inbox admit: %w", err)

@@ -42,7 +42,7 @@ func missedCommand(out, errs io.Writer) *cobra.Command {
 		if !a.dry && strings.TrimSpace(a.reason) == "" {
 			return &exit.UsageError{What: "why? Give --reason"}
 		}
-		return withKnower(c, a.schema, store.App, func(ctx context.Context, k knower) error {
+		return withKnower(c, a.schema, a.dry, func(ctx context.Context, k knower) error {
 			if err := a.run(ctx, out, errs, k); err != nil {
 				return fmt.Errorf("inbox acknowledge-missed: %w", err)
 			}

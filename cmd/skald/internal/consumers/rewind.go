@@ -17,7 +17,6 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
-	"github.com/skald-go/skald/store"
 )
 
 const rewindAbout = `Has a consumer read a topic again from a time on: the position of each partition is set back in the consumer's database, and a
@@ -69,7 +68,7 @@ func (r *rewinding) run(c *cobra.Command, out, errs io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("inbox rewind: %w", err)
 	}
-	return withKnower(c, r.schema, store.App, func(ctx context.Context, k knower) error {
+	return withKnower(c, r.schema, r.DryRun, func(ctx context.Context, k knower) error {
 		if r.consumer == "" {
 			if r.consumer, err = onlyConsumer(ctx, k); err != nil {
 				return err

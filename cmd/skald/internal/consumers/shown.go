@@ -34,7 +34,7 @@ func showCommand(out io.Writer) *cobra.Command {
 	c.Flags().StringVar(&source, "source", "",
 		"the message's source (default: that of the one that is kept; a key has none)")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) (err error) {
+		return withKnower(c, schema, true, func(ctx context.Context, k knower) (err error) {
 			if consumer == "" {
 				if consumer, err = onlyConsumer(ctx, k); err != nil {
 					return err

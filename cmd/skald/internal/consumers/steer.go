@@ -12,7 +12,6 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
-	"github.com/skald-go/skald/store"
 )
 
 const (
@@ -55,7 +54,7 @@ func (s *steering) run(c *cobra.Command, out io.Writer, verb string) error {
 	case strings.TrimSpace(s.reason) == "":
 		return &exit.UsageError{What: "why? Give --reason"}
 	}
-	return withKnower(c, s.schema, store.App, func(ctx context.Context, k knower) error {
+	return withKnower(c, s.schema, false, func(ctx context.Context, k knower) error {
 		if err := s.tell(ctx, k, verb); err != nil {
 			return fmt.Errorf("inbox %s: %w", verb, err)
 		}

@@ -55,7 +55,7 @@ func groupsCommand(out io.Writer) *cobra.Command {
 	w := &wanted{dead: true}
 	c := &cobra.Command{Use: "groups", Short: "Dead letters by what went wrong", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return w.with(c, func(ctx context.Context, k keeper) error {
+			return w.look(c, func(ctx context.Context, k keeper) error {
 				all, err := operate.Groups(ctx, k, w.selection())
 				if err != nil {
 					return err

@@ -41,7 +41,7 @@ func editCommand(out io.Writer) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return w.with(c, func(ctx context.Context, k keeper) error {
+		return w.write(c, func(ctx context.Context, k keeper) error {
 			r, err := operate.Edit(ctx, k, w.selection(), payload, w.Order(nil, "edit"))
 			if err != nil {
 				return err

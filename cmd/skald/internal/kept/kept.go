@@ -62,7 +62,7 @@ func (w *wanted) each(c *cobra.Command, bare bool, f func(p *store.Parked) error
 // eachIn also hands over where it is kept.
 func (w *wanted) eachIn(c *cobra.Command, bare bool,
 	f func(ctx context.Context, k keeper, p *store.Parked) error) error {
-	return w.with(c, func(ctx context.Context, k keeper) error {
+	return w.look(c, func(ctx context.Context, k keeper) error {
 		n := 0
 		for p, err := range operate.List(ctx, k, w.selection(), bare) {
 			if err == nil {

@@ -67,7 +67,7 @@ func importCommand(out, errs io.Writer) *cobra.Command {
 				return err
 			}
 		}
-		return w.with(c, func(ctx context.Context, k keeper) error {
+		return w.write(c, func(ctx context.Context, k keeper) error {
 			r, err := importLetters(ctx, k, lettersOf(file), tooOld, left, w.Order(errs, "import"))
 			if err != nil {
 				return err

@@ -45,7 +45,7 @@ func redrivesCommand(out io.Writer) *cobra.Command {
 	given.Filter(f, &w.until, "until", "only those redriven before; the same")
 	f.IntVar(&w.limit, "limit", 100, "at most so many, the last ones; 0: all")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return w.with(c, func(ctx context.Context, k keeper) error {
+		return w.look(c, func(ctx context.Context, k keeper) error {
 			all, more, err := operate.Redrives(ctx, k, operate.RedriveQuery{Consumer: w.consumer,
 				Source: w.source, ID: w.id, From: w.from, To: w.to, Limit: w.limit})
 			if err != nil {

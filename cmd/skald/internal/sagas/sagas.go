@@ -95,9 +95,17 @@ type keeper interface {
 	Check(ctx context.Context, as store.Role) error
 }
 
-// open has f ask the store.
-func (w *wanted) open(c *cobra.Command, as store.Role, f func(ctx context.Context, k keeper) error) error {
-	return database.With(c, w.Schema, as, f)
+// look has f ask the store. It wants no right to write: a dry run is a look, too.
+func (w *wanted) look(c *cobra.Command, f func(ctx context.Context, k keeper) error) error {
+	return database.Unchecked(c, w.Schema, f)
+}
+
+// write has f change what the store has.
+func (w *wanted) write(c *cobra.Command, f func(ctx context.Context, k keeper) error) error {
+	if w.Dry {
+		return w.look(c, f)
+	}
+	return database.With(c, w.Schema, store.App, f)
 }
 
 func listCommand(out io.Writer) *cobra.Command {
@@ -110,7 +118,7 @@ func listCommand(out io.Writer) *cobra.Command {
 		if err := w.named(nil); err != nil {
 			return err
 		}
-		return w.open(c, store.App, func(ctx context.Context, k keeper) error {
+		return w.look(c, func(ctx context.Context, k keeper) error {
 			list, err := operate.Sagas(ctx, k, w.which)
 			if err != nil {
 				return err
@@ -157,7 +165,7 @@ func (w *wanted) read(c *cobra.Command, args []string, f func(r *operate.SagaRea
 	if err := w.named(args); err != nil {
 		return err
 	}
-	return w.open(c, store.App, func(ctx context.Context, k keeper) error {
+	return w.look(c, func(ctx context.Context, k keeper) error {
 		r, err := operate.ReadSaga(ctx, k, w.which.Name, w.which.Key)
 		if err != nil {
 			return err
@@ -293,7 +301,7 @@ func checkCommand(out io.Writer) *cobra.Command {
 			return &exit.UsageError{What: err.Error()}
 		}
 		defer func() { _ = f.Close() }()
-		return w.open(c, store.App, func(ctx context.Context, k keeper) error {
+		return w.look(c, func(ctx context.Context, k keeper) error {
 			list, err := operate.CheckSagas(ctx, k, f)
 			if err != nil {
 				return err

@@ -16,7 +16,6 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
-	"github.com/skald-go/skald/store"
 )
 
 func tellCheck(out io.Writer, list []operate.SagaCheck, asJSON bool) error {
@@ -91,7 +90,7 @@ func verbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command {
 				return err
 			}
 		}
-		return w.open(c, store.App, func(ctx context.Context, k keeper) error {
+		return w.write(c, func(ctx context.Context, k keeper) error {
 			r, err := w.change(ctx, k, change, w.order(errs, verb))
 			if err != nil && !errors.As(err, new(*operate.PartlyError)) {
 				return err
