@@ -152,6 +152,10 @@ func TestSagasByLimit(t *testing.T) {
 			t.Errorf("at most %d: %d, %v", limit, len(list), err)
 		}
 	}
+	usage := new(operate.UsageError)
+	if _, err := operate.Sagas(t.Context(), b.db, operate.SagaSelection{Limit: -1}); !errors.As(err, &usage) {
+		t.Errorf("at most -1: %v", err)
+	}
 }
 
 // A call of an engine whose answer is lost is named, with the command to settle it, until it is known.

@@ -94,3 +94,13 @@ func TestKeyNamesOneSaga(t *testing.T) {
 		t.Errorf("%d turned back", n)
 	}
 }
+
+// A limit below 0 is refused: it would mean all.
+func TestLimitBelowZero(t *testing.T) {
+	t.Parallel()
+	env := onSQLite(t).migrate().env
+	for _, list := range []string{"saga list", "steps list", "dead list", "dead groups", "dead export",
+		"dead redrives", "parked list"} {
+		start(t, env, append(strings.Fields(list), "--limit", "-1")...).expect(2, "--limit is how many at most")
+	}
+}

@@ -138,6 +138,10 @@ func TestSagasByTheCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	says([]string{"2 of 2 sagas go on"}, "check", "--definitions", definitions)
+	once, err := os.ReadFile(definitions)
+	must(t, err)
+	must(t, os.WriteFile(definitions, slices.Concat(once, once), 0o600))
+	start(t, env, "saga", "check", "--definitions", definitions).expect(2, "something follows them")
 	says([]string{"retry: 1 of 1 sagas would be done"}, "retry", "--stuck", "--dry-run")
 	mended.Store(true)
 	says([]string{"retry: 1 of 1 sagas done; run saga-retry-"}, "retry", "--stuck", "--yes", "--reason",

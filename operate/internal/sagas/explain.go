@@ -1,7 +1,9 @@
 package sagas
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -171,9 +173,17 @@ const mostRefused = 100
 
 // CheckSagas compares the sagas that run with the definitions that saga.Write has written of the next build.
 func CheckSagas(ctx context.Context, db store.Lister, definitions io.Reader) (out []SagaCheck, err error) {
-	f, err := plan.Read(definitions)
+	text, err := io.ReadAll(definitions)
 	if err != nil {
+		return nil, fmt.Errorf("read definitions: %w", err)
+	}
+	f, err := plan.Read(bytes.NewReader(text))
+	switch {
+	case err != nil:
 		return nil, &order.UsageError{What: err.Error()}
+	case !json.Valid(text):
+		return nil, &order.UsageError{What: "read definitions: something follows them in the file: " +
+			"give one that saga.Write has written once, with all definitions of the build"}
 	}
 	next := map[string]plan.Written{}
 	for _, w := range f.Definitions {

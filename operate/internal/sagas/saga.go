@@ -77,6 +77,9 @@ func (s *SagaSelection) query(light bool) (q store.SagaQuery, err error) {
 		return q, &order.UsageError{What: fmt.Sprintf("a saga's status is one of %s, not %q",
 			strings.Join(SagaStatuses(), ", "), s.Status)}
 	}
+	if s.Limit < 0 {
+		return q, &order.UsageError{What: "a limit is how many sagas at most; 0: all"}
+	}
 	q = store.SagaQuery{Name: s.Name, Key: s.Key, ID: s.ID, Stuck: s.Stuck, Paused: s.Paused,
 		Failing: s.Failing, Step: s.Step, Error: s.Error,
 		StartedBefore: s.StartedBefore, StartedAfter: s.StartedAfter, Light: light, Limit: order.PageSize}

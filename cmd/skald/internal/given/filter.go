@@ -32,6 +32,14 @@ func (w *filter) String() string { return string(*w) }
 // Type is what the help calls it.
 func (w *filter) Type() string { return "string" }
 
+// Limit refuses a --limit below 0.
+func Limit(n int) error {
+	if n < 0 {
+		return &exit.UsageError{What: "--limit is how many at most: not below 0"}
+	}
+	return nil
+}
+
 // NoneEmpty refuses an argument that is empty: a name or a key that was left out would mean all.
 func NoneEmpty(c *cobra.Command, args []string) error {
 	if !slices.Contains(args, "") {

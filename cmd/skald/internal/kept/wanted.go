@@ -74,12 +74,12 @@ func (w *wanted) filters() string {
 
 // valid holds that the flags can be meant.
 func (w *wanted) valid() (err error) {
-	switch {
-	case w.kind != "" && !slices.Contains(operate.DeadKinds(), w.kind):
+	if w.kind != "" && !slices.Contains(operate.DeadKinds(), w.kind) {
 		return &exit.UsageError{What: fmt.Sprintf("--kind is one of %s, not %q",
 			strings.Join(operate.DeadKinds(), ", "), w.kind)}
-	case w.limit < 0:
-		return &exit.UsageError{What: "--limit is how many at most; 0: all"}
+	}
+	if err := given.Limit(w.limit); err != nil {
+		return err
 	}
 	if w.from, err = given.Moment("since", w.since); err != nil {
 		return err

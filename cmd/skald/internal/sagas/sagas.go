@@ -115,6 +115,9 @@ func listCommand(out io.Writer) *cobra.Command {
 	w.filters(c)
 	c.Flags().IntVar(&w.which.Limit, "limit", 100, "at most so many; 0: all")
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := given.Limit(w.which.Limit); err != nil {
+			return err
+		}
 		if err := w.named(nil); err != nil {
 			return err
 		}

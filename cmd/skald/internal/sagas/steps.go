@@ -51,6 +51,9 @@ func stepsListCommand(out io.Writer) *cobra.Command {
 				return &exit.UsageError{What: fmt.Sprintf("--state is one of %s, not %q",
 					strings.Join(operate.StepStates(), ", "), w.state)}
 			}
+			if err := given.Limit(w.limit); err != nil {
+				return err
+			}
 			t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 			n := 0
 			err := w.each(c, func(s *operate.SagaStep) error {
