@@ -104,3 +104,30 @@ func TestLimitBelowZero(t *testing.T) {
 		start(t, env, append(strings.Fields(list), "--limit", "-1")...).expect(2, "--limit is how many at most")
 	}
 }
+
+// What a participant or an operator wrote does not reach a terminal as a command of the terminal, whichever
+// way it is looked at, nor as a line of its own.
+func TestControlCharactersOfOthers(t *testing.T) {
+	t.Parallel()
+	b := onSQLite(t).migrate()
+	key := "o\x1b[2J1"
+	b.idle([2]string{"order", key}, [2]string{"order", "o-2"})
+	b.exec("UPDATE skald_saga SET failed = 1, error = 'no van' || char(27) || '[2J' || char(10) || 'row'")
+	start(t, b.env, "saga", "cancel", "order", key, "--reason", "away\x1b]0;t\a\rgone\u009b2J\nrow").expect(0)
+	for _, args := range [][]string{{"saga", "list"}, {"saga", "show", key}, {"saga", "explain", key},
+		{"status", key}, {"status", key, "--explain"}, {"saga", "show", "none\x1b[2J"},
+		{"steps", "show", "--saga", "none\x1b[2J"}} {
+		p := start(t, b.env, args...)
+		p.wait()
+		said := p.out.String() + p.errs.String()
+		if strings.ContainsAny(said, "\x1b\a\r\u009b") || !strings.Contains(said, `\x1b`) ||
+			strings.Contains(said, "\nrow") {
+			t.Errorf("%q says %q", args, said)
+		}
+	}
+	p := start(t, b.env, "saga", "explain", key, "--json")
+	p.expect(0)
+	if !strings.Contains(p.out.String(), "\u009b") {
+		t.Errorf("a program gets %q", &p.out)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/plan"
@@ -76,7 +77,7 @@ func explainRun(p *plan.Plan, st *plan.State, r *plan.Run, which verbOn) string 
 	}
 	failed := ""
 	if r.Error != "" {
-		failed = fmt.Sprintf(" It failed %s, last with: %s.", times(r.Attempts), r.Error)
+		failed = fmt.Sprintf(" It failed %s, last with: %s.", times(r.Attempts), strings.TrimSpace(r.Error))
 	}
 	verbs := "retry, complete or skip it: " +
 		which.typed("retry", " --step "+words.Shell(r.Step)+occurrenceWord(r))

@@ -256,7 +256,7 @@ func causeText(c *plan.Cause) string {
 		text += " (" + stored.Name(c.Step, c.Occurrence) + ")"
 	}
 	if c.Reason != "" {
-		text += ": " + c.Reason
+		text += ": " + strings.TrimSpace(c.Reason)
 	}
 	return text
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,7 +74,7 @@ func statusCommand(out io.Writer) *cobra.Command {
 				return json.NewEncoder(out).Encode(map[string]any{"quarantine": groups})
 			}
 			say.None(c.ErrOrStderr(), len(groups), asJSON)
-			w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+			w := say.Table(out)
 			for i, g := range groups {
 				if i == 0 {
 					fmt.Fprintln(w, "consumer\twhy\twaiting\tadmitted\toldest\tfirst")
@@ -162,10 +161,10 @@ func tellAdmitted(out io.Writer, r *operate.AdmitReport, dry, asJSON bool) error
 		return json.NewEncoder(out).Encode(map[string]any{"chosen": r.Selected, "admitted": r.Done,
 			"dry_run": dry})
 	case dry:
-		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		w := say.Table(out)
 		for _, q := range r.Chosen {
 			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", q.Number, q.Consumer, q.Why, q.Message.Topic,
-				q.Message.Type, q.ID)
+				say.Line(q.Message.Type), say.Line(q.ID))
 		}
 		return w.Flush()
 	case r.Selected == 0:

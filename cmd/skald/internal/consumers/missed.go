@@ -13,6 +13,7 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -62,7 +63,7 @@ func (a *acknowledging) run(ctx context.Context, out, errs io.Writer, db operate
 	}
 	if !a.asJSON {
 		for _, n := range notes {
-			fmt.Fprintf(out, "%s  %s\n", n.At.Format(time.RFC3339), n.Reason)
+			fmt.Fprintf(out, "%s  %s\n", n.At.Format(time.RFC3339), say.Line(n.Reason))
 		}
 	}
 	if !a.dry && !a.sure {

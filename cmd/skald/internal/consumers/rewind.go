@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +15,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -134,7 +134,7 @@ func (r *rewinding) tell(out io.Writer, partitions []operate.Rewound) error {
 		return json.NewEncoder(out).Encode(map[string]any{"consumer": r.consumer, "topic": r.topic,
 			"dry_run": r.DryRun, "partitions": partitions})
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := say.Table(out)
 	fmt.Fprintln(w, "partition\tfrom\tto\t")
 	for _, l := range partitions {
 		state := l.Why

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -67,14 +67,15 @@ func tellRedrives(out io.Writer, all []operate.Redriven, more, asJSON bool) erro
 		}
 		return nil
 	}
-	table, counts := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), map[string]int{}
+	table, counts := say.Table(out), map[string]int{}
 	for i, o := range all {
 		if i == 0 {
 			fmt.Fprintln(table, "redriven\tby\treason\tconsumer\tid\toutcome\twhy")
 		}
 		counts[o.Outcome]++
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", o.At.Format(time.RFC3339), o.Who, o.Reason,
-			o.Consumer, o.ID, o.Outcome, o.Why)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", o.At.Format(time.RFC3339), o.Who,
+			say.Line(o.Reason),
+			o.Consumer, say.Line(o.ID), o.Outcome, say.Line(o.Why))
 	}
 	err := table.Flush()
 	var words []string

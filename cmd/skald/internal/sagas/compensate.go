@@ -15,6 +15,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/flow"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -137,7 +138,8 @@ func tellCompensated(out io.Writer, w *given.Change, r *operate.CompensateReport
 	}
 	for i := range r.Events {
 		m := &r.Events[i]
-		if _, err := fmt.Fprintf(out, "%s %s: %s to %s\n", m.ID, word, m.Type, m.Topic); err != nil {
+		if _, err := fmt.Fprintf(out, "%s %s: %s to %s\n", say.Line(m.ID), word,
+			say.Line(m.Type), m.Topic); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -134,7 +133,7 @@ func listCommand(out io.Writer) *cobra.Command {
 }
 
 func listSagas(out io.Writer, list []operate.Saga, asJSON bool) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	t := say.Table(out)
 	for i := range list {
 		s := &list[i]
 		if asJSON {
@@ -196,10 +195,10 @@ func showCommand(out io.Writer) *cobra.Command {
 }
 
 func tellOrchestrated(out io.Writer, d *operate.SagaDetail) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	t := say.Table(out)
 	line := func(what, is string) {
 		if is != "" {
-			fmt.Fprintf(t, "  %s\t%s\n", what, is)
+			fmt.Fprintf(t, "  %s\t%s\n", say.Line(what), say.Line(is))
 		}
 	}
 	at := func(at *time.Time) string {
@@ -258,7 +257,7 @@ func explainCommand(out io.Writer) *cobra.Command {
 			if w.JSON {
 				return json.NewEncoder(out).Encode(map[string]any{"key": w.which.Key, "lines": lines})
 			}
-			_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
+			_, err := fmt.Fprintln(out, say.Lines(lines))
 			return err
 		})
 	}

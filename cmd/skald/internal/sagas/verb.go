@@ -31,10 +31,10 @@ func tellCheck(out io.Writer, list []operate.SagaCheck, asJSON bool) error {
 		}
 		fmt.Fprintf(out, "%s %s: %d of %d sagas go on\n", c.Name, c.Hash, c.Moves, c.Sagas)
 		for _, change := range c.Changes {
-			fmt.Fprintf(out, "  %s\n", change)
+			fmt.Fprintf(out, "  %s\n", say.Line(change))
 		}
 		for _, r := range c.Refused {
-			fmt.Fprintf(out, "  %s stays with the older build: %s\n", say.ShortKey(r.Key), r.Why)
+			fmt.Fprintf(out, "  %s stays with the older build: %s\n", say.ShortKey(r.Key), say.Line(r.Why))
 		}
 	}
 	if left > 0 {
@@ -163,7 +163,7 @@ func tellChanged(out io.Writer, asJSON, dry bool, verb string, r *operate.SagaRe
 	}
 	_, err := fmt.Fprintf(out, "%s: %d of %d sagas %s\n", verb, r.Done, r.Selected, word)
 	for _, l := range r.Left {
-		_, wrote := fmt.Fprintf(out, "  %s %s is left: %s\n", l.Name, say.ShortKey(l.Key), l.Why)
+		_, wrote := fmt.Fprintf(out, "  %s %s is left: %s\n", l.Name, say.ShortKey(l.Key), say.Line(l.Why))
 		err = errors.Join(err, wrote)
 	}
 	return err
