@@ -65,3 +65,28 @@ func TestKeyOfSeveralDefinitions(t *testing.T) {
 		t.Errorf("as a run: %+v, %v", r, err)
 	}
 }
+
+// A verb that leaves a saga says why: what it named, and what there is.
+func TestWhyASagaIsLeft(t *testing.T) {
+	broken := false
+	b := newSagaBench(t, &broken)
+	b.start("k-1")
+	for want, c := range map[string]operate.SagaChange{
+		`it has no step "x": its steps are a, wait, pivot, b`:     {Verb: operate.SkipSaga, Step: "x"},
+		"its step b has not begun":                                {Verb: operate.RetrySaga, Step: "b"},
+		"wait waits for its signal: nothing is to be tried again": {Verb: operate.RetrySaga, Step: "wait"},
+		`it has no signal "x": its signals are go`:                {Verb: operate.SignalSaga, Signal: "x"},
+		"it waits for no signal go/x":                             {Verb: operate.SignalSaga, Signal: "go", Occurrence: "x"},
+	} {
+		r, err := operate.ChangeSagas(t.Context(), b.db, operate.SagaSelection{Key: "k-1"}, c,
+			operate.Order{DryRun: true})
+		if len(r.Left) != 1 || r.Left[0].Why != want {
+			t.Errorf("%+v: %+v, %v, want %s", c, r, err, want)
+		}
+	}
+	c := operate.SagaChange{Verb: operate.SignalSaga, Signal: "go", Data: []byte("sent")}
+	if _, err := operate.ChangeSagas(t.Context(), b.db, operate.SagaSelection{Key: "k-1"}, c,
+		operate.Order{DryRun: true}); err == nil || !strings.Contains(err.Error(), `--data '"sent"'`) {
+		t.Error(err)
+	}
+}

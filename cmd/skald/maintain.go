@@ -73,7 +73,7 @@ func maintainCommand(out, errs io.Writer) *cobra.Command {
 	f := c.Flags()
 	given.KeepFlags(f, &m.keep)
 	f.StringVar(&m.Reason, "reason", "", "why; it is noted")
-	f.StringVar(&m.Author, "by", given.Whoami(), "who; it is noted")
+	f.StringVar(&m.Author, "by", given.Whoami(), "who does it, for the audit")
 	f.BoolVar(&m.DryRun, "dry-run", false, "say how many would go, and do nothing")
 	f.BoolVar(&m.sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {

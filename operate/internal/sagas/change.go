@@ -55,7 +55,7 @@ func CheckChange(c *SagaChange) error {
 	case c.Signal == "" && c.Verb == SignalSaga:
 		return &order.UsageError{What: "which signal?"}
 	case c.Data != nil && !json.Valid(c.Data):
-		return &order.UsageError{What: "the data is no JSON"}
+		return &order.UsageError{What: `the data is no JSON: a text is given in quotes, as --data '"sent"'`}
 	}
 	return nil
 }
@@ -254,8 +254,6 @@ func outcomeText(out plan.Outcome) string {
 		return "its child runs: cancel that one, or count the step as done with complete"
 	case plan.Full:
 		return fmt.Sprintf("it keeps %d signals already whose steps have not begun", plan.MaxEarly)
-	case plan.Unknown:
-		return "it has no such step, occurrence or signal, or that has not begun"
 	}
 	return string(out)
 }

@@ -109,7 +109,7 @@ func admitCommand(out, errs io.Writer) *cobra.Command {
 	given.Filter(f, &why, "why", "conflict or too-old: those that are there for that")
 	f.BoolVar(&a.All, "all", false, "all that there are")
 	f.StringVar(&o.Reason, "reason", "", "why; it is noted")
-	f.StringVar(&o.Author, "by", given.Whoami(), "who; it is noted")
+	f.StringVar(&o.Author, "by", given.Whoami(), "who does it, for the audit")
 	f.BoolVar(&o.DryRun, "dry-run", false, "say what would be admitted, and change nothing")
 	f.BoolVar(&sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {

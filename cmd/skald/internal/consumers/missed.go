@@ -36,7 +36,7 @@ func missedCommand(out, errs io.Writer) *cobra.Command {
 	f := c.Flags()
 	given.Filter(f, &a.consumer, "consumer", "the consumer group (default: the one that missed something)")
 	f.StringVar(&a.reason, "reason", "", "why; it is noted")
-	f.StringVar(&a.by, "by", given.Whoami(), "who; it is noted")
+	f.StringVar(&a.by, "by", given.Whoami(), "who does it, for the audit")
 	f.BoolVar(&a.dry, "dry-run", false, "list them, and note nothing")
 	f.BoolVar(&a.sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {

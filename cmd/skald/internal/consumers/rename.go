@@ -35,7 +35,7 @@ func renameCommand(out, errs io.Writer) *cobra.Command {
 	f.String("broker", "",
 		"kafka://, amqp:// or nats://…, where the consumer reads; SKALD_BROKER stands for it")
 	f.StringVar(&r.reason, "reason", "", "why; it is noted")
-	f.StringVar(&r.by, "by", given.Whoami(), "who; it is noted")
+	f.StringVar(&r.by, "by", given.Whoami(), "who does it, for the audit")
 	f.BoolVar(&r.dry, "dry-run", false, "count what would be moved, and change nothing")
 	f.BoolVar(&r.sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, args []string) error { return r.run(c, out, errs, args[0], args[1]) }

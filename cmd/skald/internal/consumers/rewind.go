@@ -43,7 +43,7 @@ func rewindCommand(out, errs io.Writer) *cobra.Command {
 	f.StringVar(&r.topic, "topic", "", "the topic")
 	f.StringVar(&r.to, "to-time", "", "a time as in RFC 3339, or how long ago: 90m")
 	f.StringVar(&r.Reason, "reason", "", "why; it is noted")
-	f.StringVar(&r.Author, "by", given.Whoami(), "who; it is noted")
+	f.StringVar(&r.Author, "by", given.Whoami(), "who does it, for the audit")
 	f.BoolVar(&r.DryRun, "dry-run", false, "say what would be done, and do nothing")
 	f.BoolVar(&r.sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error { return r.run(c, out, errs) }

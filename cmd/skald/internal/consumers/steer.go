@@ -40,7 +40,7 @@ func steerCommand(out io.Writer, verb, short, about string) *cobra.Command {
 		given.Filter(f, &s.fingerprint, "fingerprint", "of the failures that are meant")
 	}
 	f.StringVar(&s.reason, "reason", "", "why; it is noted")
-	f.StringVar(&s.by, "by", given.Whoami(), "who; it is noted")
+	f.StringVar(&s.by, "by", given.Whoami(), "who does it, for the audit")
 	c.RunE = func(c *cobra.Command, _ []string) error { return s.run(c, out, verb) }
 	return c
 }

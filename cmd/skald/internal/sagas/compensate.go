@@ -45,7 +45,7 @@ func Compensate(out, errs io.Writer) *cobra.Command {
 	f.BoolVar(&w.Yes, "yes", false, "do not ask")
 	f.BoolVar(&w.Dry, "dry-run", false, "say what would be asked for, and change nothing")
 	f.StringVar(&w.Reason, "reason", "", "why; it is kept in skald_audit")
-	f.StringVar(&w.By, "by", given.Whoami(), "who; the same")
+	f.StringVar(&w.By, "by", given.Whoami(), "who does it, for the audit")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := w.Reasoned("compensate"); err != nil {
 			return err

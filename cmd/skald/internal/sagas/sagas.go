@@ -218,7 +218,7 @@ func tellOrchestrated(out io.Writer, d *operate.SagaDetail) error {
 	line("step of", d.Parent)
 	line("correlation", d.Correlation)
 	line("in hand of", d.Session)
-	line("looked at", at(d.Due))
+	line("next look", at(d.Due))
 	line("input", string(d.Input))
 	for _, r := range d.Runs {
 		name, text := r.Step, r.Phase

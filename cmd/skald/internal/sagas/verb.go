@@ -151,9 +151,9 @@ func tellChanged(out io.Writer, asJSON, dry bool, verb string, r *operate.SagaRe
 		return json.NewEncoder(out).Encode(map[string]any{"what": verb, "meant": r.Selected, "done": r.Done,
 			"left": r.Left, "dry_run": dry, "run": r.Run, "before": r.Before})
 	}
-	word := "done"
+	word := "changed"
 	if dry {
-		word = "would be done"
+		word = "would be changed"
 	}
 	if r.Before > 0 {
 		word += fmt.Sprintf(", and %d before, by the same run", r.Before)
