@@ -1,6 +1,6 @@
 // Package operate has each verb of an operator as a Go API: the command skald stands on it, and so can a
 // service or a console. It stands on the seams alone and needs the rights of an app, unless a verb says
-// otherwise.
+// otherwise; to look, and for the dry run of most verbs, those of a reader do.
 //
 // A verb that changes something takes an Order and returns a report. A question returns what it found. A
 // store is any driver of Skald; each verb names the few methods that it calls.

@@ -113,7 +113,7 @@ func carry(ctx context.Context, db runKeeper, name string, fresh Run, o Order,
 	if !begun || no != nil { // nothing was selected, or somebody said no
 		return r, err
 	}
-	return r, errors.Join(err, endSagas(ctx, db, &run, &r, err))
+	return r, errors.Join(err, endSagas(ctx, db, &run, err))
 }
 
 // openRun is the first run of a name that has not ended; begun: it is there.
@@ -139,20 +139,30 @@ func openRun(ctx context.Context, db RunReader, name string) (r Run, begun bool,
 // noteWithin is how long the last note of a run may take, also after ctx has ended.
 const noteWithin = 10 * time.Second
 
-// endSagas notes how a run ended, or that it was interrupted.
-func endSagas(ctx context.Context, db Applier, run *Run, r *SagaReport, err error) error {
+// endSagas notes how a run ended, or that it was interrupted. Of several that went on with it at once the
+// first one notes it.
+func endSagas(ctx context.Context, db runKeeper, run *Run, err error) error {
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), noteWithin)
 	defer stop()
 	partly, none := new(PartlyError), new(NoneError)
 	switch {
-	case err == nil:
-		return EndRun(last, db, *run, fmt.Sprintf("%d of %d sagas", r.Before+r.Done, run.Request.Of))
-	case errors.As(err, &partly):
-		return EndRun(last, db, *run, err.Error())
-	case errors.As(err, &none):
-		return EndRun(last, db, *run, "nothing is left to do")
+	case err == nil, errors.As(err, &partly), errors.As(err, &none):
+		now, err := ReadRun(last, db, run.ID)
+		if err != nil || now.Ended != "" {
+			return err
+		}
+		return EndRun(last, db, *run, outcomeOf(now.Done, run.Request.Of))
 	case ctx.Err() != nil:
 		return StopRun(last, db, *run, run.Author, "it was stopped by a signal, or its time was up")
 	}
 	return StopRun(last, db, *run, run.Author, words.FirstLine(err.Error()))
+}
+
+// outcomeOf says what a run did in all, whoever went on with it.
+func outcomeOf(done, of int) string {
+	text := fmt.Sprintf("%d of %d sagas", done, of)
+	if done < of {
+		text += "; the others were left as they are"
+	}
+	return text
 }

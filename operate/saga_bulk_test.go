@@ -42,6 +42,30 @@ func TestTwoGoOnWithARun(t *testing.T) {
 	}
 }
 
+// Of two that typed the same at once the second one did nothing: the end of the run still says what the run
+// did in all.
+func TestTwoBeginTheSameRun(t *testing.T) {
+	broken := false
+	b := newSagaBench(t, &broken)
+	b.start("k-1", "k-2")
+	pause, all := operate.SagaChange{Verb: operate.PauseSaga}, operate.SagaSelection{Name: "order"}
+	o := operate.Order{Author: "ann", Reason: "the bank is away"}
+	rival := &rivalOfRun{Store: b.db, act: func() {
+		if r, err := operate.RunSagas(t.Context(), b.db, "r", all, pause, o); err != nil || r.Done != 2 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}}
+	partly := new(operate.PartlyError)
+	if r, err := operate.RunSagas(t.Context(), rival, "r", all, pause, o); !errors.As(err, &partly) ||
+		r.Done != 0 || len(r.Left) != 2 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if r, err := operate.ReadRun(t.Context(), b.db, "r"); err != nil || r.Done != 2 ||
+		r.Ended != "2 of 2 sagas" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 // A rivalOfRun acts before the first change of a saga.
 type rivalOfRun struct {
 	*memstore.Store
@@ -151,6 +175,10 @@ func TestSagasByLimit(t *testing.T) {
 			len(list) != want {
 			t.Errorf("at most %d: %d, %v", limit, len(list), err)
 		}
+	}
+	usage := new(operate.UsageError)
+	if _, err := operate.Sagas(t.Context(), b.db, operate.SagaSelection{Limit: -1}); !errors.As(err, &usage) {
+		t.Errorf("at most -1: %v", err)
 	}
 }
 

@@ -50,7 +50,8 @@ func testKeptMessagesByTheCommand(t *testing.T, fresh func(*testing.T) *bed) {
 	for _, all := range [][]string{{"dead", "redrive"}, {"dead", "drop"}, {"parked", "release"}} {
 		says(2, append(all, "--yes", "--reason", "fixed"), "which messages", "--all")
 		// of a variable that was not set
-		says(2, append(all, "--yes", "--reason", "fixed", ""), "which messages")
+		says(2, append(all, "--yes", "--all", "--reason", "fixed", ""), "an argument is empty", "--all")
+		says(2, append(all, "--yes", "--reason", "fixed", "--consumer", ""), "--consumer", "it is empty")
 		says(2, append(all, "--all", "--reason", "fixed"), "--yes")
 		says(0, append(all, "--dry-run"), "would be done")
 	}

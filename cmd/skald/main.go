@@ -45,6 +45,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/outboxes"
 	"github.com/skald-go/skald/cmd/skald/internal/relays"
 	"github.com/skald-go/skald/cmd/skald/internal/sagas"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/cmd/skald/internal/schemas"
 	"github.com/skald-go/skald/cmd/skald/internal/setup"
 )
@@ -78,8 +79,11 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 			c.SetOut(errs)
 			return errors.Join(&exit.UsageError{What: "which command?"}, exit.ErrTold, c.Usage())
 		},
-		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+		PersistentPreRunE: func(c *cobra.Command, args []string) error {
 			ran = true
+			if err := given.NoneEmpty(c, args); err != nil {
+				return err
+			}
 			return given.Resolve(c)
 		},
 	}
@@ -92,7 +96,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		err = &exit.UsageError{What: misused(c, err)}
 	}
 	if err != nil && !errors.Is(err, exit.ErrTold) {
-		fmt.Fprintln(errs, "skald: "+strings.ReplaceAll(err.Error(), "\n\t", " ")+exit.Remedy(err))
+		fmt.Fprintln(say.Plain(errs), "skald: "+strings.ReplaceAll(err.Error(), "\n\t", " ")+exit.Remedy(err))
 	}
 	return exit.Code(err)
 }

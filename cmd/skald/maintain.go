@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +14,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -73,7 +73,7 @@ func maintainCommand(out, errs io.Writer) *cobra.Command {
 	f := c.Flags()
 	given.KeepFlags(f, &m.keep)
 	f.StringVar(&m.Reason, "reason", "", "why; it is noted")
-	f.StringVar(&m.Author, "by", given.Whoami(), "who; it is noted")
+	f.StringVar(&m.Author, "by", given.Whoami(), "who does it, for the audit")
 	f.BoolVar(&m.DryRun, "dry-run", false, "say how many would go, and do nothing")
 	f.BoolVar(&m.sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -116,7 +116,7 @@ func (m *maintenance) tell(out io.Writer, t maintained) error {
 		return json.NewEncoder(out).Encode(t)
 	}
 	if t.DryRun {
-		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		w := say.Table(out)
 		fmt.Fprintln(w, "\twould go\twould be kept\twere kept before\t")
 		for _, l := range []struct {
 			what        string

@@ -130,7 +130,7 @@ func TestCompensateByTheCommand(t *testing.T) {
 	start(t, env, "compensate", "o-1", "--overdue", "--reason", "x").expect(2, "or a KEY")
 	many := start(t, env, "compensate", "--state", "compensating", "--reason", "fraud", "--yes")
 	many.expect(0)
-	if said := many.out.String(); !strings.Contains(said, "compensate: 1 of 1 sagas done; run compensate-") {
+	if said := many.out.String(); !strings.Contains(said, "compensate: 1 of 1 sagas changed; run compensate-") {
 		t.Errorf("of many it says %q", said)
 	}
 	p := start(t, env, "compensate", "o-1", "--reason", "fraud", "--yes", "--again", "--dry-run", "--json")

@@ -100,7 +100,7 @@ func TestSagasByTheCommand(t *testing.T) {
 			t.Errorf("%v: %s", args, &wrong.out)
 		}
 	}
-	says([]string{"signal: 1 of 1 sagas done"}, "signal", "o-1", "--signal", "approved", "--data", "true",
+	says([]string{"signal: 1 of 1 sagas changed"}, "signal", "o-1", "--signal", "approved", "--data", "true",
 		"--reason", "ann says yes")
 	awaits("o-1", func(s store.Saga) bool { return s.Stuck })
 	says([]string{"o-1", "running, stuck", "no van"}, "list", "--stuck")
@@ -138,9 +138,13 @@ func TestSagasByTheCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	says([]string{"2 of 2 sagas go on"}, "check", "--definitions", definitions)
-	says([]string{"retry: 1 of 1 sagas would be done"}, "retry", "--stuck", "--dry-run")
+	once, err := os.ReadFile(definitions)
+	must(t, err)
+	must(t, os.WriteFile(definitions, slices.Concat(once, once), 0o600))
+	start(t, env, "saga", "check", "--definitions", definitions).expect(2, "something follows them")
+	says([]string{"retry: 1 of 1 sagas would be changed"}, "retry", "--stuck", "--dry-run")
 	mended.Store(true)
-	says([]string{"retry: 1 of 1 sagas done; run saga-retry-"}, "retry", "--stuck", "--yes", "--reason",
+	says([]string{"retry: 1 of 1 sagas changed; run saga-retry-"}, "retry", "--stuck", "--yes", "--reason",
 		"there is a van")
 	awaits("o-1", func(s store.Saga) bool { return s.Status == "done" })
 	says([]string{"cancel: 1 of 1"}, "cancel", "o-2", "--reason", "nobody wants it")

@@ -55,7 +55,7 @@ func CheckChange(c *SagaChange) error {
 	case c.Signal == "" && c.Verb == SignalSaga:
 		return &order.UsageError{What: "which signal?"}
 	case c.Data != nil && !json.Valid(c.Data):
-		return &order.UsageError{What: "the data is no JSON"}
+		return &order.UsageError{What: `the data is no JSON: a text is given in quotes, as --data '"sent"'`}
 	}
 	return nil
 }
@@ -126,7 +126,11 @@ func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChan
 	}
 	r.Before = len(done.ids)
 	var all []store.Saga
+	only := one{of: &s, run: o.Run}
 	if err := eachSaga(ctx, db, &s, true, func(one store.Saga) error {
+		if err := only.also(&one); err != nil {
+			return err
+		}
 		if !done.ids[one.ID] {
 			all = append(all, one)
 		}
@@ -154,6 +158,32 @@ func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChan
 		order.Progress(&o, i+1, len(all))
 	}
 	return r, c.partly(&r)
+}
+
+// one is the saga that a key alone means: of a parent and its child, which often share a key, a verb is about
+// one. In a run a key is a filter, as each other field.
+type one struct {
+	of   *SagaSelection
+	run  string
+	name string // of the definition, once there is one
+}
+
+// also is an error where s is of another definition than those before.
+func (o *one) also(s *store.Saga) error {
+	if o.run != "" || o.of.Key == "" || o.of.Name != "" || o.of.ID != "" {
+		return nil
+	}
+	if o.name != "" && o.name != s.Name {
+		return several(s.Key, o.name, s.Name)
+	}
+	o.name = s.Name
+	return nil
+}
+
+// several is the error of a key that does not say which saga is meant.
+func several(key, name, other string) error {
+	return &order.UsageError{What: fmt.Sprintf(
+		"sagas of several definitions have the key %q: name one of them, %s or %s", key, name, other)}
 }
 
 // partly says that some were left.
@@ -224,8 +254,6 @@ func outcomeText(out plan.Outcome) string {
 		return "its child runs: cancel that one, or count the step as done with complete"
 	case plan.Full:
 		return fmt.Sprintf("it keeps %d signals already whose steps have not begun", plan.MaxEarly)
-	case plan.Unknown:
-		return "it has no such step, occurrence or signal, or that has not begun"
 	}
 	return string(out)
 }

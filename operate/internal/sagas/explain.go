@@ -1,9 +1,12 @@
 package sagas
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/plan"
@@ -74,7 +77,7 @@ func explainRun(p *plan.Plan, st *plan.State, r *plan.Run, which verbOn) string 
 	}
 	failed := ""
 	if r.Error != "" {
-		failed = fmt.Sprintf(" It failed %s, last with: %s.", times(r.Attempts), r.Error)
+		failed = fmt.Sprintf(" It failed %s, last with: %s.", times(r.Attempts), strings.TrimSpace(r.Error))
 	}
 	verbs := "retry, complete or skip it: " +
 		which.typed("retry", " --step "+words.Shell(r.Step)+occurrenceWord(r))
@@ -171,9 +174,17 @@ const mostRefused = 100
 
 // CheckSagas compares the sagas that run with the definitions that saga.Write has written of the next build.
 func CheckSagas(ctx context.Context, db store.Lister, definitions io.Reader) (out []SagaCheck, err error) {
-	f, err := plan.Read(definitions)
+	text, err := io.ReadAll(definitions)
 	if err != nil {
+		return nil, fmt.Errorf("read definitions: %w", err)
+	}
+	f, err := plan.Read(bytes.NewReader(text))
+	switch {
+	case err != nil:
 		return nil, &order.UsageError{What: err.Error()}
+	case !json.Valid(text):
+		return nil, &order.UsageError{What: "read definitions: something follows them in the file: " +
+			"give one that saga.Write has written once, with all definitions of the build"}
 	}
 	next := map[string]plan.Written{}
 	for _, w := range f.Definitions {

@@ -77,6 +77,9 @@ func (s *SagaSelection) query(light bool) (q store.SagaQuery, err error) {
 		return q, &order.UsageError{What: fmt.Sprintf("a saga's status is one of %s, not %q",
 			strings.Join(SagaStatuses(), ", "), s.Status)}
 	}
+	if s.Limit < 0 {
+		return q, &order.UsageError{What: "a limit is how many sagas at most; 0: all"}
+	}
 	q = store.SagaQuery{Name: s.Name, Key: s.Key, ID: s.ID, Stuck: s.Stuck, Paused: s.Paused,
 		Failing: s.Failing, Step: s.Step, Error: s.Error,
 		StartedBefore: s.StartedBefore, StartedAfter: s.StartedAfter, Light: light, Limit: order.PageSize}
@@ -253,7 +256,7 @@ func causeText(c *plan.Cause) string {
 		text += " (" + stored.Name(c.Step, c.Occurrence) + ")"
 	}
 	if c.Reason != "" {
-		text += ": " + c.Reason
+		text += ": " + strings.TrimSpace(c.Reason)
 	}
 	return text
 }
@@ -271,10 +274,7 @@ func readSaga(ctx context.Context, db store.Lister, name,
 				"there is no saga %q in this database, or it ended and is not kept any more",
 				strings.TrimSpace(name+" "+key))}
 	case len(list) > 1:
-		return s, st, nil,
-			&order.UsageError{What: fmt.Sprintf(
-				"sagas of several definitions have the key %q: name one of them, %s or %s", key, list[0].Name,
-				list[1].Name)}
+		return s, st, nil, several(key, list[0].Name, list[1].Name)
 	}
 	s = list[0]
 	plans, err := ReadPlans(ctx, db)

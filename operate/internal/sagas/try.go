@@ -1,7 +1,10 @@
 package sagas
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/plan"
@@ -17,7 +20,11 @@ func trySagas(ctx context.Context, db store.Lister, s *SagaSelection, c *SagaCha
 	if err != nil {
 		return r, err
 	}
+	only := one{of: s, run: o.Run}
 	err = eachSaga(ctx, db, s, false, func(one store.Saga) error {
+		if err := only.also(&one); err != nil {
+			return err
+		}
 		r.Selected++
 		p, deadline := plans[one.Hash], time.Duration(0)
 		if p != nil {
@@ -36,7 +43,7 @@ func trySagas(ctx context.Context, db store.Lister, s *SagaSelection, c *SagaCha
 	})
 	switch {
 	case err != nil:
-		return r, err
+		return SagaReport{}, err
 	case r.Selected == 0:
 		return r, &order.NoneError{What: "no saga is selected"}
 	}
@@ -60,5 +67,72 @@ func (c *SagaChange) try(s *store.Saga, st plan.State, p *plan.Plan,
 	case st.Status.Final() && out != plan.Repeat:
 		return next, now, "it has ended: " + s.Status
 	}
-	return next, now, outcomeText(out)
+	return next, now, c.refused(out, &st, p)
+}
+
+// refused says why nothing came of c.
+func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) string {
+	r, begun := st.Run(c.Step, c.Occurrence)
+	switch {
+	case out == plan.Unknown && c.Verb == SignalSaga:
+		return c.unknownSignal(p)
+	case out == plan.Unknown:
+		return c.unknownStep(st, p)
+	case out == plan.Late && c.Verb == RetrySaga && begun && r.Phase == plan.Waiting:
+		w, _ := waitOf(p, &r)
+		what := map[string]string{WaitSignal: "its signal", WaitTime: "its time",
+			WaitChild: "its child"}[w.What]
+		return fmt.Sprintf("%s waits for %s: nothing is to be tried again",
+			stored.Name(c.Step, c.Occurrence), cmp.Or(what, "its reply"))
+	case out == plan.Late && c.Verb == RetrySaga && begun && r.Phase == plan.Undoing:
+		return fmt.Sprintf("%s waits for the reply to its undo: nothing is to be tried again",
+			stored.Name(c.Step, c.Occurrence))
+	}
+	return outcomeText(out)
+}
+
+func (c *SagaChange) unknownStep(st *plan.State, p *plan.Plan) string {
+	if _, known := p.Step(c.Step); known {
+		return c.unknownOccurrence(st)
+	}
+	names := make([]string, len(p.Graph.Steps))
+	for i := range p.Graph.Steps {
+		names[i] = p.Graph.Steps[i].Name
+	}
+	return fmt.Sprintf("it has no step %q: its steps are %s", c.Step, strings.Join(names, ", "))
+}
+
+func (c *SagaChange) unknownOccurrence(st *plan.State) string {
+	var names []string
+	for i := range st.Runs {
+		if r := &st.Runs[i]; r.Step == c.Step && r.Occurrence != "" {
+			names = append(names, r.Occurrence)
+		}
+	}
+	_, begun := st.Run(c.Step, c.Occurrence)
+	switch {
+	case len(names) > 0:
+		return fmt.Sprintf("its step %s has no such occurrence: those that have begun are %s", c.Step,
+			strings.Join(names, ", "))
+	case begun:
+		return fmt.Sprintf("it is not known yet which occurrences its step %s has", c.Step)
+	}
+	return fmt.Sprintf("its step %s has not begun", stored.Name(c.Step, c.Occurrence))
+}
+
+func (c *SagaChange) unknownSignal(p *plan.Plan) string {
+	var names []string
+	for i := range p.Graph.Steps {
+		s := &p.Graph.Steps[i]
+		if s.Signal == c.Signal && s.Kind == plan.Wait {
+			return fmt.Sprintf("it waits for no signal %s", stored.Name(c.Signal, c.Occurrence))
+		}
+		if s.Kind == plan.Wait && s.Signal != "" {
+			names = append(names, s.Signal)
+		}
+	}
+	if len(names) == 0 {
+		return fmt.Sprintf("it has no signal %q, nor another one", c.Signal)
+	}
+	return fmt.Sprintf("it has no signal %q: its signals are %s", c.Signal, strings.Join(names, ", "))
 }

@@ -52,7 +52,7 @@ func importCommand(out, errs io.Writer) *cobra.Command {
 	f.DurationVar(&keep, "keep", 0,
 		"how long from now, as Options.Keep of the endpoint says; 0: as long as marks are kept")
 	f.StringVar(&reason, "reason", "", "why; it is noted")
-	f.StringVar(&by, "by", given.Whoami(), "who; it is noted")
+	f.StringVar(&by, "by", given.Whoami(), "who does it, for the audit")
 	f.BoolVar(&dry, "dry-run", false, "say what would be marked, and change nothing")
 	f.BoolVar(&sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -69,7 +69,7 @@ func importCommand(out, errs io.Writer) *cobra.Command {
 			return err
 		}
 		defer end()
-		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) error {
+		return withKnower(c, schema, dry, func(ctx context.Context, k knower) error {
 			if !dry && !sure {
 				if err := given.Yes(ctx, errs,
 					fmt.Sprintf("What %s names is never handled by %s.\nShall it be marked?", path, consumer),

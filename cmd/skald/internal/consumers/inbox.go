@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,9 +46,13 @@ type knower interface {
 	Check(ctx context.Context, as store.Role) error
 }
 
-// withKnower opens the store that the flags name for as long as f takes.
-func withKnower(c *cobra.Command, schema string, as store.Role, f func(context.Context, knower) error) error {
-	return database.With(c, schema, as, f)
+// withKnower opens the store that the flags name for as long as f takes. A look, as each dry run is one,
+// wants no right to write.
+func withKnower(c *cobra.Command, schema string, look bool, f func(context.Context, knower) error) error {
+	if look {
+		return database.Unchecked(c, schema, f)
+	}
+	return database.With(c, schema, store.App, f)
 }
 
 const statusAbout = `Says how many messages are in quarantine, of which consumer and why, and since when: those of which another payload was
@@ -62,7 +65,7 @@ func statusCommand(out io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "status", Short: "What is in quarantine", Long: statusAbout, Args: cobra.NoArgs}
 	given.StoreFlags(c, &schema, &asJSON)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) error {
+		return withKnower(c, schema, true, func(ctx context.Context, k knower) error {
 			groups, err := operate.QuarantineGroups(ctx, k)
 			if err != nil {
 				return fmt.Errorf("inbox status: %w", err)
@@ -71,7 +74,7 @@ func statusCommand(out io.Writer) *cobra.Command {
 				return json.NewEncoder(out).Encode(map[string]any{"quarantine": groups})
 			}
 			say.None(c.ErrOrStderr(), len(groups), asJSON)
-			w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+			w := say.Table(out)
 			for i, g := range groups {
 				if i == 0 {
 					fmt.Fprintln(w, "consumer\twhy\twaiting\tadmitted\toldest\tfirst")
@@ -100,13 +103,13 @@ func admitCommand(out, errs io.Writer) *cobra.Command {
 	f := c.Flags()
 	f.Int64Var(&a.Number, "number", 0, "this one, as skald inbox show numbers it")
 	given.ByID(c, &a.ID)
-	f.StringVar(&a.Consumer, "consumer", "", "those of this consumer")
-	f.StringVar(&a.Topic, "topic", "", "those of this topic")
-	f.StringVar(&a.Type, "type", "", "those of this type")
-	f.StringVar(&why, "why", "", "conflict or too-old: those that are there for that")
+	given.Filter(f, &a.Consumer, "consumer", "those of this consumer")
+	given.Filter(f, &a.Topic, "topic", "those of this topic")
+	given.Filter(f, &a.Type, "type", "those of this type")
+	given.Filter(f, &why, "why", "conflict or too-old: those that are there for that")
 	f.BoolVar(&a.All, "all", false, "all that there are")
 	f.StringVar(&o.Reason, "reason", "", "why; it is noted")
-	f.StringVar(&o.Author, "by", given.Whoami(), "who; it is noted")
+	f.StringVar(&o.Author, "by", given.Whoami(), "who does it, for the audit")
 	f.BoolVar(&o.DryRun, "dry-run", false, "say what would be admitted, and change nothing")
 	f.BoolVar(&sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -129,7 +132,7 @@ func admitCommand(out, errs io.Writer) *cobra.Command {
 						n))
 			}
 		}
-		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) error {
+		return withKnower(c, schema, o.DryRun, func(ctx context.Context, k knower) error {
 			r, err := operate.Admit(ctx, k, a, o)
 			if !exit.Reported(err) {
 				return fmt.Errorf("inbox admit: %w", err)
@@ -158,10 +161,10 @@ func tellAdmitted(out io.Writer, r *operate.AdmitReport, dry, asJSON bool) error
 		return json.NewEncoder(out).Encode(map[string]any{"chosen": r.Selected, "admitted": r.Done,
 			"dry_run": dry})
 	case dry:
-		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		w := say.Table(out)
 		for _, q := range r.Chosen {
 			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", q.Number, q.Consumer, q.Why, q.Message.Topic,
-				q.Message.Type, q.ID)
+				say.Line(q.Message.Type), say.Line(q.ID))
 		}
 		return w.Flush()
 	case r.Selected == 0:

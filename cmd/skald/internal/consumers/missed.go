@@ -13,6 +13,7 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -33,16 +34,16 @@ func missedCommand(out, errs io.Writer) *cobra.Command {
 		Args: cobra.NoArgs}
 	given.StoreFlags(c, &a.schema, &a.asJSON)
 	f := c.Flags()
-	f.StringVar(&a.consumer, "consumer", "", "the consumer group (default: the one that missed something)")
+	given.Filter(f, &a.consumer, "consumer", "the consumer group (default: the one that missed something)")
 	f.StringVar(&a.reason, "reason", "", "why; it is noted")
-	f.StringVar(&a.by, "by", given.Whoami(), "who; it is noted")
+	f.StringVar(&a.by, "by", given.Whoami(), "who does it, for the audit")
 	f.BoolVar(&a.dry, "dry-run", false, "list them, and note nothing")
 	f.BoolVar(&a.sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if !a.dry && strings.TrimSpace(a.reason) == "" {
 			return &exit.UsageError{What: "why? Give --reason"}
 		}
-		return withKnower(c, a.schema, store.App, func(ctx context.Context, k knower) error {
+		return withKnower(c, a.schema, a.dry, func(ctx context.Context, k knower) error {
 			if err := a.run(ctx, out, errs, k); err != nil {
 				return fmt.Errorf("inbox acknowledge-missed: %w", err)
 			}
@@ -62,7 +63,7 @@ func (a *acknowledging) run(ctx context.Context, out, errs io.Writer, db operate
 	}
 	if !a.asJSON {
 		for _, n := range notes {
-			fmt.Fprintf(out, "%s  %s\n", n.At.Format(time.RFC3339), n.Reason)
+			fmt.Fprintf(out, "%s  %s\n", n.At.Format(time.RFC3339), say.Line(n.Reason))
 		}
 	}
 	if !a.dry && !a.sure {

@@ -35,7 +35,7 @@ func renameCommand(out, errs io.Writer) *cobra.Command {
 	f.String("broker", "",
 		"kafka://, amqp:// or nats://…, where the consumer reads; SKALD_BROKER stands for it")
 	f.StringVar(&r.reason, "reason", "", "why; it is noted")
-	f.StringVar(&r.by, "by", given.Whoami(), "who; it is noted")
+	f.StringVar(&r.by, "by", given.Whoami(), "who does it, for the audit")
 	f.BoolVar(&r.dry, "dry-run", false, "count what would be moved, and change nothing")
 	f.BoolVar(&r.sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, args []string) error { return r.run(c, out, errs, args[0], args[1]) }
@@ -63,7 +63,7 @@ func (r *renaming) run(c *cobra.Command, out, errs io.Writer, was, is string) er
 		defer b.Close()
 		at = b
 	}
-	return withKnower(c, r.schema, store.App, func(ctx context.Context, k knower) error {
+	return withKnower(c, r.schema, false, func(ctx context.Context, k knower) error {
 		db, ok := k.(operate.RenameStore)
 		if !ok {
 			return fmt.Errorf("inbox rename: %T renames no consumer", k)

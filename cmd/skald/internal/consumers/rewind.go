@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,8 +15,8 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
-	"github.com/skald-go/skald/store"
 )
 
 const rewindAbout = `Has a consumer read a topic again from a time on: the position of each partition is set back in the consumer's database, and a
@@ -39,12 +38,12 @@ func rewindCommand(out, errs io.Writer) *cobra.Command {
 	f := c.Flags()
 	f.String("broker", "",
 		"kafka:// or nats://host:port[,host:port][?option=value&…]; SKALD_BROKER stands for it")
-	f.StringVar(&r.consumer, "consumer", "",
+	given.Filter(f, &r.consumer, "consumer",
 		"the consumer group (default: that of the database, where it knows one)")
 	f.StringVar(&r.topic, "topic", "", "the topic")
 	f.StringVar(&r.to, "to-time", "", "a time as in RFC 3339, or how long ago: 90m")
 	f.StringVar(&r.Reason, "reason", "", "why; it is noted")
-	f.StringVar(&r.Author, "by", given.Whoami(), "who; it is noted")
+	f.StringVar(&r.Author, "by", given.Whoami(), "who does it, for the audit")
 	f.BoolVar(&r.DryRun, "dry-run", false, "say what would be done, and do nothing")
 	f.BoolVar(&r.sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error { return r.run(c, out, errs) }
@@ -69,7 +68,7 @@ func (r *rewinding) run(c *cobra.Command, out, errs io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("inbox rewind: %w", err)
 	}
-	return withKnower(c, r.schema, store.App, func(ctx context.Context, k knower) error {
+	return withKnower(c, r.schema, r.DryRun, func(ctx context.Context, k knower) error {
 		if r.consumer == "" {
 			if r.consumer, err = onlyConsumer(ctx, k); err != nil {
 				return err
@@ -135,7 +134,7 @@ func (r *rewinding) tell(out io.Writer, partitions []operate.Rewound) error {
 		return json.NewEncoder(out).Encode(map[string]any{"consumer": r.consumer, "topic": r.topic,
 			"dry_run": r.DryRun, "partitions": partitions})
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := say.Table(out)
 	fmt.Fprintln(w, "partition\tfrom\tto\t")
 	for _, l := range partitions {
 		state := l.Why

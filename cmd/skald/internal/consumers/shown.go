@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,12 +28,12 @@ func showCommand(out io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "show ID", Short: "What a consumer knows of a message", Long: showAbout,
 		Args: cobra.ExactArgs(1)}
 	given.StoreFlags(c, &schema, &asJSON)
-	c.Flags().StringVar(&consumer, "consumer", "",
+	given.Filter(c.Flags(), &consumer, "consumer",
 		"the consumer group, or the scope of a key (default: the consumer of the database, where it knows one)")
 	c.Flags().StringVar(&source, "source", "",
 		"the message's source (default: that of the one that is kept; a key has none)")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) (err error) {
+		return withKnower(c, schema, true, func(ctx context.Context, k knower) (err error) {
 			if consumer == "" {
 				if consumer, err = onlyConsumer(ctx, k); err != nil {
 					return err
@@ -75,14 +74,14 @@ func onlyConsumer(ctx context.Context, db store.Teller) (string, error) {
 }
 
 func tellShown(out io.Writer, s *operate.Knowledge) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "%s\t%s\t%s\n", s.ID, s.Status, s.Reason)
+	w := say.Table(out)
+	fmt.Fprintf(w, "%s\t%s\t%s\n", say.Line(s.ID), s.Status, say.Line(s.Reason))
 	if s.Code != 0 || s.Result != "" {
-		fmt.Fprintf(w, "answer\t%d\t%s\n", s.Code, s.Result)
+		fmt.Fprintf(w, "answer\t%d\t%s\n", s.Code, say.Line(s.Result))
 	}
 	if k := s.Kept; k != nil {
 		fmt.Fprintf(w, "kept\t%s since %s\t%s %s, %d attempts: %s\n", s.Status, k.Since.Format(time.RFC3339),
-			k.Topic, k.Type, k.Attempts, say.FirstLine(k.LastError))
+			k.Topic, say.Line(k.Type), k.Attempts, say.FirstLine(k.LastError))
 	}
 	if s.Status == "unknown" && s.Source == "" {
 		fmt.Fprintln(w, "without a source nothing is known of a message: give --source")
@@ -96,7 +95,7 @@ func tellShown(out io.Writer, s *operate.Knowledge) error {
 			state = "admitted by " + q.AdmittedBy + ": " + q.Reason
 		}
 		fmt.Fprintf(w, "quarantine %d\t%s since %s\t%s %s, %d bytes: %s\n", q.Number, q.Why,
-			q.At.Format(time.RFC3339), q.Topic, q.Type, len(q.Data), state)
+			q.At.Format(time.RFC3339), q.Topic, say.Line(q.Type), len(q.Data), state)
 	}
 	return w.Flush()
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
-	"github.com/skald-go/skald/store"
 )
 
 const (
@@ -36,12 +35,12 @@ func steerCommand(out io.Writer, verb, short, about string) *cobra.Command {
 	c := &cobra.Command{Use: verb, Short: short, Long: about, Args: cobra.NoArgs}
 	given.StoreFlags(c, &s.schema, &s.asJSON)
 	f := c.Flags()
-	f.StringVar(&s.consumer, "consumer", "", "the consumer group")
+	given.Filter(f, &s.consumer, "consumer", "the consumer group")
 	if verb != "pause" {
-		f.StringVar(&s.fingerprint, "fingerprint", "", "of the failures that are meant")
+		given.Filter(f, &s.fingerprint, "fingerprint", "of the failures that are meant")
 	}
 	f.StringVar(&s.reason, "reason", "", "why; it is noted")
-	f.StringVar(&s.by, "by", given.Whoami(), "who; it is noted")
+	f.StringVar(&s.by, "by", given.Whoami(), "who does it, for the audit")
 	c.RunE = func(c *cobra.Command, _ []string) error { return s.run(c, out, verb) }
 	return c
 }
@@ -55,7 +54,7 @@ func (s *steering) run(c *cobra.Command, out io.Writer, verb string) error {
 	case strings.TrimSpace(s.reason) == "":
 		return &exit.UsageError{What: "why? Give --reason"}
 	}
-	return withKnower(c, s.schema, store.App, func(ctx context.Context, k knower) error {
+	return withKnower(c, s.schema, false, func(ctx context.Context, k knower) error {
 		if err := s.tell(ctx, k, verb); err != nil {
 			return fmt.Errorf("inbox %s: %w", verb, err)
 		}

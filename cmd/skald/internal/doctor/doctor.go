@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +17,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/schema"
 )
@@ -149,7 +149,7 @@ func (d *doctor) tell(out io.Writer) error {
 			"warnings": warned, "findings": d.Found})
 		return errors.Join(err, verdictOf(failed, len(d.Found)))
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := say.Table(out)
 	for _, f := range d.Found {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", f.Grade, f.About, f.Name, cmp.Or(f.Saw, "–"))
 		if f.Remedy != "" {

@@ -25,7 +25,7 @@ func (w *Change) ChangeFlags(c *cobra.Command) {
 	f.BoolVar(&w.Dry, "dry-run", false, "say what would be done, and do nothing")
 	f.BoolVar(&w.Yes, "yes", false, "do not ask")
 	f.StringVar(&w.Reason, "reason", "", "why; it is kept in skald_audit")
-	f.StringVar(&w.By, "by", Whoami(), "who; the same")
+	f.StringVar(&w.By, "by", Whoami(), "who does it, for the audit")
 }
 
 // Order is who does it and why. Before many messages are changed it asks, unless --yes was given.

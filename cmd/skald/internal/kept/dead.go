@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,7 +54,7 @@ func groupsCommand(out io.Writer) *cobra.Command {
 	w := &wanted{dead: true}
 	c := &cobra.Command{Use: "groups", Short: "Dead letters by what went wrong", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return w.with(c, func(ctx context.Context, k keeper) error {
+			return w.look(c, func(ctx context.Context, k keeper) error {
 				all, err := operate.Groups(ctx, k, w.selection())
 				if err != nil {
 					return err
@@ -72,7 +71,7 @@ func groupsCommand(out io.Writer) *cobra.Command {
 }
 
 func tellGroups(out io.Writer, all []operate.Group, asJSON bool) (err error) {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	table := say.Table(out)
 	if len(all) > 0 && !asJSON {
 		fmt.Fprintln(table, "dead\tconsumer\tfingerprint\tkind\ttype\tfirst\tlast\terror of one")
 	}
@@ -82,7 +81,7 @@ func tellGroups(out io.Writer, all []operate.Group, asJSON bool) (err error) {
 			continue
 		}
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Count, g.Consumer, g.Fingerprint,
-			g.Kind, g.Type,
+			g.Kind, say.Line(g.Type),
 			g.First.Format(time.RFC3339), g.Last.Format(time.RFC3339), say.FirstLine(g.Error))
 	}
 	return errors.Join(err, table.Flush())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -41,7 +42,7 @@ func editCommand(out io.Writer) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return w.with(c, func(ctx context.Context, k keeper) error {
+		return w.write(c, func(ctx context.Context, k keeper) error {
 			r, err := operate.Edit(ctx, k, w.selection(), payload, w.Order(nil, "edit"))
 			if err != nil {
 				return err
@@ -63,6 +64,6 @@ func tellEdit(out io.Writer, w *wanted, r operate.EditReport) error {
 		word = "would be parked"
 	}
 	_, err := fmt.Fprintf(out, "%s %s in the place of %s, with %d bytes instead of %d\n", r.ID, word,
-		r.InsteadOf, r.Bytes, r.Before)
+		say.Line(r.InsteadOf), r.Bytes, r.Before)
 	return err
 }

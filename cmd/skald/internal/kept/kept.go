@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +30,7 @@ func listCommand(out io.Writer, dead bool, short string) *cobra.Command {
 	w := &wanted{dead: dead}
 	c := &cobra.Command{Use: "list", Short: short, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+			table := say.Table(out)
 			n := 0
 			err := w.each(c, true, func(p *store.Parked) error {
 				n++
@@ -41,7 +40,8 @@ func listCommand(out io.Writer, dead bool, short string) *cobra.Command {
 				if n == 1 {
 					fmt.Fprintln(table, "consumer\tid\ttype\tkey\tattempts\tstate\terror")
 				}
-				_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", p.Consumer, p.ID, p.Message.Type,
+				_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", p.Consumer,
+					say.Line(p.ID), say.Line(p.Message.Type),
 					given.KeyText(p.Message.Key), p.Attempts, operate.State(p), say.FirstLine(p.Last.Why))
 				return err
 			})
@@ -62,7 +62,7 @@ func (w *wanted) each(c *cobra.Command, bare bool, f func(p *store.Parked) error
 // eachIn also hands over where it is kept.
 func (w *wanted) eachIn(c *cobra.Command, bare bool,
 	f func(ctx context.Context, k keeper, p *store.Parked) error) error {
-	return w.with(c, func(ctx context.Context, k keeper) error {
+	return w.look(c, func(ctx context.Context, k keeper) error {
 		n := 0
 		for p, err := range operate.List(ctx, k, w.selection(), bare) {
 			if err == nil {
@@ -91,7 +91,7 @@ func tellBulk(out io.Writer, w *wanted, verb string, r operate.Report, wanted ..
 	}
 	_, err := fmt.Fprintf(out, "%s: %d of %d messages %s\n", verb, r.Done, r.Selected, word)
 	for _, more := range wanted {
-		_, wrote := fmt.Fprintln(out, more)
+		_, wrote := fmt.Fprintln(out, say.Line(more))
 		err = errors.Join(err, wrote)
 	}
 	return err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -67,7 +68,7 @@ func importCommand(out, errs io.Writer) *cobra.Command {
 				return err
 			}
 		}
-		return w.with(c, func(ctx context.Context, k keeper) error {
+		return w.write(c, func(ctx context.Context, k keeper) error {
 			r, err := importLetters(ctx, k, lettersOf(file), tooOld, left, w.Order(errs, "import"))
 			if err != nil {
 				return err
@@ -128,6 +129,6 @@ func tellLeft(out io.Writer, w *wanted, l operate.Left) error {
 	if w.JSON {
 		return json.NewEncoder(out).Encode(l)
 	}
-	_, err := fmt.Fprintf(out, "left\t%s\t%s\t%s\n", l.Why, l.Consumer, l.ID)
+	_, err := fmt.Fprintf(out, "left\t%s\t%s\t%s\n", l.Why, l.Consumer, say.Line(l.ID))
 	return err
 }

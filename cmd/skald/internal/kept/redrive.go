@@ -8,13 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -119,7 +119,7 @@ func tellPlan(out io.Writer, w *wanted, r *operate.RedriveReport, canary bool) e
 			"done": r.Done, "dry_run": true,
 			"keys": len(firsts), "groups": len(groups), "behind": behind, "rejections": r.Rejections})
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	table := say.Table(out)
 	for i, p := range r.Planned {
 		how := ""
 		switch {
@@ -128,7 +128,7 @@ func tellPlan(out io.Writer, w *wanted, r *operate.RedriveReport, canary bool) e
 		case p.Waiting:
 			how = "behind others of its key"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Consumer, p.ID, p.Message.Type,
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Consumer, say.Line(p.ID), say.Line(p.Message.Type),
 			given.KeyText(p.Message.Key), operate.State(&p), how)
 	}
 	if err := table.Flush(); err != nil {

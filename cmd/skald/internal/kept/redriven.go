@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -38,14 +38,14 @@ func redrivesCommand(out io.Writer) *cobra.Command {
 		Long: redrivesAbout, Args: cobra.NoArgs}
 	given.ListFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
-	f.StringVar(&w.consumer, "consumer", "", "only of this consumer group")
-	f.StringVar(&w.source, "source", "", "with ID: only this message")
+	given.Filter(f, &w.consumer, "consumer", "only of this consumer group")
+	given.Filter(f, &w.source, "source", "with ID: only this message")
 	given.ByID(c, &w.id)
-	f.StringVar(&w.since, "since", "", "only those redriven since then: 2026-01-31T08:00:00Z, or 2h ago")
-	f.StringVar(&w.until, "until", "", "only those redriven before; the same")
+	given.Filter(f, &w.since, "since", "only those redriven since then: 2026-01-31T08:00:00Z, or 2h ago")
+	given.Filter(f, &w.until, "until", "only those redriven before; the same")
 	f.IntVar(&w.limit, "limit", 100, "at most so many, the last ones; 0: all")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return w.with(c, func(ctx context.Context, k keeper) error {
+		return w.look(c, func(ctx context.Context, k keeper) error {
 			all, more, err := operate.Redrives(ctx, k, operate.RedriveQuery{Consumer: w.consumer,
 				Source: w.source, ID: w.id, From: w.from, To: w.to, Limit: w.limit})
 			if err != nil {
@@ -67,14 +67,15 @@ func tellRedrives(out io.Writer, all []operate.Redriven, more, asJSON bool) erro
 		}
 		return nil
 	}
-	table, counts := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), map[string]int{}
+	table, counts := say.Table(out), map[string]int{}
 	for i, o := range all {
 		if i == 0 {
 			fmt.Fprintln(table, "redriven\tby\treason\tconsumer\tid\toutcome\twhy")
 		}
 		counts[o.Outcome]++
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", o.At.Format(time.RFC3339), o.Who, o.Reason,
-			o.Consumer, o.ID, o.Outcome, o.Why)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", o.At.Format(time.RFC3339), o.Who,
+			say.Line(o.Reason),
+			o.Consumer, say.Line(o.ID), o.Outcome, say.Line(o.Why))
 	}
 	err := table.Flush()
 	var words []string

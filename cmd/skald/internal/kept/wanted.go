@@ -32,17 +32,17 @@ type wanted struct {
 func (w *wanted) flags(c *cobra.Command, changes bool) {
 	given.ListFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
-	f.StringVar(&w.consumer, "consumer", "", "only of this consumer group")
-	f.StringVar(&w.source, "source", "", "with ID: only this message")
+	given.Filter(f, &w.consumer, "consumer", "only of this consumer group")
+	given.Filter(f, &w.source, "source", "with ID: only this message")
 	given.ByID(c, &w.id)
 	f.Var(&w.key, "key", "only messages of this key; base64:… is one that is no text, as the lists print it")
-	f.StringVar(&w.topic, "topic", "", "only messages of this topic")
-	f.StringVar(&w.typ, "type", "", "only messages of this type")
+	given.Filter(f, &w.topic, "topic", "only messages of this topic")
+	given.Filter(f, &w.typ, "type", "only messages of this type")
 	if w.dead {
-		f.StringVar(&w.fingerprint, "fingerprint", "", "only those that failed in this way")
-		f.StringVar(&w.kind, "kind", "", "only those that ended so: "+strings.Join(operate.DeadKinds(), ", "))
-		f.StringVar(&w.since, "since", "", "only those that died since then: 2026-01-31T08:00:00Z, or 2h ago")
-		f.StringVar(&w.until, "until", "", "only those that died before; the same")
+		given.Filter(f, &w.fingerprint, "fingerprint", "only those that failed in this way")
+		given.Filter(f, &w.kind, "kind", "only those that ended so: "+strings.Join(operate.DeadKinds(), ", "))
+		given.Filter(f, &w.since, "since", "only those that died since then: 2026-01-31T08:00:00Z, or 2h ago")
+		given.Filter(f, &w.until, "until", "only those that died before; the same")
 	}
 	if !changes {
 		f.IntVar(&w.limit, "limit", 100, "at most so many; 0: all")
@@ -57,8 +57,7 @@ func (w *wanted) bulkFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&w.all, "all", false, "all that there are, where no other flag says which")
 }
 
-// filtered tells whether a flag says which messages are meant. An empty one, of a variable that was not set,
-// says nothing.
+// filtered tells whether a flag says which messages are meant.
 func (w *wanted) filtered() bool {
 	says := func(s string) bool { return s != "" }
 	return w.key != nil || slices.ContainsFunc([]string{w.consumer, w.source, w.id, w.topic, w.typ,
@@ -75,12 +74,12 @@ func (w *wanted) filters() string {
 
 // valid holds that the flags can be meant.
 func (w *wanted) valid() (err error) {
-	switch {
-	case w.kind != "" && !slices.Contains(operate.DeadKinds(), w.kind):
+	if w.kind != "" && !slices.Contains(operate.DeadKinds(), w.kind) {
 		return &exit.UsageError{What: fmt.Sprintf("--kind is one of %s, not %q",
 			strings.Join(operate.DeadKinds(), ", "), w.kind)}
-	case w.limit < 0:
-		return &exit.UsageError{What: "--limit is how many at most; 0: all"}
+	}
+	if err := given.Limit(w.limit); err != nil {
+		return err
 	}
 	if w.from, err = given.Moment("since", w.since); err != nil {
 		return err
@@ -106,11 +105,22 @@ func (w *wanted) bulk(c *cobra.Command, errs io.Writer, verb string,
 		return &exit.UsageError{What: fmt.Sprintf(
 			"%s which messages? Give %s; or --all, if all of them are meant", verb, w.filters())}
 	}
-	return w.with(c, func(ctx context.Context, k keeper) error { return f(ctx, k, w.Order(errs, verb)) })
+	return w.write(c, func(ctx context.Context, k keeper) error { return f(ctx, k, w.Order(errs, verb)) })
 }
 
-// with opens the store, checked, for as long as f takes.
-func (w *wanted) with(c *cobra.Command, f func(context.Context, keeper) error) error {
+// look opens the store for as long as f takes. It wants no right to write: a dry run is a look, too.
+func (w *wanted) look(c *cobra.Command, f func(context.Context, keeper) error) error {
+	if err := w.valid(); err != nil {
+		return err
+	}
+	return database.Unchecked(c, w.Schema, f)
+}
+
+// write is look for what changes something: it checks the rights first.
+func (w *wanted) write(c *cobra.Command, f func(context.Context, keeper) error) error {
+	if w.Dry {
+		return w.look(c, f)
+	}
 	if err := w.valid(); err != nil {
 		return err
 	}

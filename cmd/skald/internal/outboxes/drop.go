@@ -35,7 +35,7 @@ func dropCommand(out io.Writer) *cobra.Command {
 	given.StoreFlags(c, &schema, &asJSON)
 	f := c.Flags()
 	f.StringVar(&o.Reason, "reason", "", "why; it is kept in skald_audit")
-	f.StringVar(&o.Author, "by", given.Whoami(), "who; the same")
+	f.StringVar(&o.Author, "by", given.Whoami(), "who does it, for the audit")
 	f.BoolVar(&sure, "yes", false, "do not ask; nothing is asked of one message")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if strings.TrimSpace(o.Reason) == "" {

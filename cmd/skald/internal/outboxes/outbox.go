@@ -8,12 +8,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -87,7 +87,7 @@ func tellStatus(out io.Writer, s *store.OutboxStatus, asJSON bool) error {
 	if !s.Exact {
 		about = "about "
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := say.Table(out)
 	fmt.Fprintf(w, "pending\t%s%d\n", about, s.Pending)
 	fmt.Fprintf(w, "oldest\t%v\n", s.Oldest)
 	fmt.Fprintf(w, "deferred\t%d\n\n", s.Deferred)

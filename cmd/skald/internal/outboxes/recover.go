@@ -59,7 +59,7 @@ func recoverCommand(out, errs io.Writer) *cobra.Command {
 	given.StoreFlags(c, &schema, &asJSON)
 	f := c.Flags()
 	f.StringVar(&o.Reason, "reason", "", "why; it is kept in skald_audit")
-	f.StringVar(&o.Author, "by", given.Whoami(), "who; the same")
+	f.StringVar(&o.Author, "by", given.Whoami(), "who does it, for the audit")
 	f.BoolVar(&o.DryRun, "dry-run", false, "say what moved, and do nothing")
 	f.BoolVar(&sure, "yes", false, "do not ask")
 	return c

@@ -43,7 +43,7 @@ func writeCommand(out io.Writer) *cobra.Command {
 	f.BoolVar(&w.Yes, "yes", false, "do not ask; nothing is asked of one message")
 	f.BoolVar(&w.Dry, "dry-run", false, "say what would be written, and write nothing")
 	f.StringVar(&w.Reason, "reason", "", "why; it is kept in skald_audit")
-	f.StringVar(&w.By, "by", given.Whoami(), "who; the same")
+	f.StringVar(&w.By, "by", given.Whoami(), "who does it, for the audit")
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		switch {
 		case d.Topic == "" || d.Type == "":

@@ -15,6 +15,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/flow"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -35,8 +36,8 @@ func Compensate(out, errs io.Writer) *cobra.Command {
 		Long: compensateAbout, Args: cobra.MaximumNArgs(1)}
 	given.StoreFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
-	f.StringVar(&wish.Flow, "flow", "", "of this flow, where sagas of several flows have the key")
-	f.StringVar(&all.State, "state", "", "without KEY: all that are so, one of "+
+	given.Filter(f, &wish.Flow, "flow", "of this flow, where sagas of several flows have the key")
+	given.Filter(f, &all.State, "state", "without KEY: all that are so, one of "+
 		strings.Join(operate.SagaStatuses(), ", ")+"; with --flow, of this one")
 	f.BoolVar(&all.Overdue, "overdue", false, "without KEY: all that wait for something that is due")
 	f.BoolVar(&wish.Again, "again", false,
@@ -44,7 +45,7 @@ func Compensate(out, errs io.Writer) *cobra.Command {
 	f.BoolVar(&w.Yes, "yes", false, "do not ask")
 	f.BoolVar(&w.Dry, "dry-run", false, "say what would be asked for, and change nothing")
 	f.StringVar(&w.Reason, "reason", "", "why; it is kept in skald_audit")
-	f.StringVar(&w.By, "by", given.Whoami(), "who; the same")
+	f.StringVar(&w.By, "by", given.Whoami(), "who does it, for the audit")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := w.Reasoned("compensate"); err != nil {
 			return err
@@ -137,7 +138,8 @@ func tellCompensated(out io.Writer, w *given.Change, r *operate.CompensateReport
 	}
 	for i := range r.Events {
 		m := &r.Events[i]
-		if _, err := fmt.Fprintf(out, "%s %s: %s to %s\n", m.ID, word, m.Type, m.Topic); err != nil {
+		if _, err := fmt.Fprintf(out, "%s %s: %s to %s\n", say.Line(m.ID), word,
+			say.Line(m.Type), m.Topic); err != nil {
 			return err
 		}
 	}

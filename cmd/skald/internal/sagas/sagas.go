@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -56,17 +55,17 @@ func (w *wanted) flags(c *cobra.Command) {
 
 func (w *wanted) filters(c *cobra.Command) {
 	f, s := c.Flags(), &w.which
-	f.StringVar(&s.Name, "name", "", "only sagas of this definition")
-	f.StringVar(&s.ID, "id", "", "only the saga of this id")
-	f.StringVar(&s.Status, "status", "", "only those that are "+strings.Join(operate.SagaStatuses(), ", "))
+	given.Filter(f, &s.Name, "name", "only sagas of this definition")
+	given.Filter(f, &s.ID, "id", "only the saga of this id")
+	given.Filter(f, &s.Status, "status", "only those that are "+strings.Join(operate.SagaStatuses(), ", "))
 	f.BoolVar(&s.Stuck, "stuck", false, "only those that wait for an operator")
 	f.BoolVar(&s.Paused, "paused", false, "only those that are paused")
 	f.BoolVar(&s.Failing, "failing", false, "only those that wait for another attempt")
-	f.StringVar(&s.Step, "at", "", "only those that are at this step; with its occurrence: pack/line-1")
-	f.StringVar(&s.Error, "error", "", "only those whose last error contains this")
-	f.StringVar(&w.started, "since", "",
+	given.Filter(f, &s.Step, "at", "only those that are at this step; with its occurrence: pack/line-1")
+	given.Filter(f, &s.Error, "error", "only those whose last error contains this")
+	given.Filter(f, &w.started, "since",
 		"only those that were started since then: 2026-01-31T08:00:00Z, or 2h ago")
-	f.StringVar(&w.before, "until", "", "only those that were started before; the same")
+	given.Filter(f, &w.before, "until", "only those that were started before; the same")
 }
 
 // named reads [NAME] KEY.
@@ -95,9 +94,17 @@ type keeper interface {
 	Check(ctx context.Context, as store.Role) error
 }
 
-// open has f ask the store.
-func (w *wanted) open(c *cobra.Command, as store.Role, f func(ctx context.Context, k keeper) error) error {
-	return database.With(c, w.Schema, as, f)
+// look has f ask the store. It wants no right to write: a dry run is a look, too.
+func (w *wanted) look(c *cobra.Command, f func(ctx context.Context, k keeper) error) error {
+	return database.Unchecked(c, w.Schema, f)
+}
+
+// write has f change what the store has.
+func (w *wanted) write(c *cobra.Command, f func(ctx context.Context, k keeper) error) error {
+	if w.Dry {
+		return w.look(c, f)
+	}
+	return database.With(c, w.Schema, store.App, f)
 }
 
 func listCommand(out io.Writer) *cobra.Command {
@@ -107,10 +114,13 @@ func listCommand(out io.Writer) *cobra.Command {
 	w.filters(c)
 	c.Flags().IntVar(&w.which.Limit, "limit", 100, "at most so many; 0: all")
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := given.Limit(w.which.Limit); err != nil {
+			return err
+		}
 		if err := w.named(nil); err != nil {
 			return err
 		}
-		return w.open(c, store.App, func(ctx context.Context, k keeper) error {
+		return w.look(c, func(ctx context.Context, k keeper) error {
 			list, err := operate.Sagas(ctx, k, w.which)
 			if err != nil {
 				return err
@@ -123,7 +133,7 @@ func listCommand(out io.Writer) *cobra.Command {
 }
 
 func listSagas(out io.Writer, list []operate.Saga, asJSON bool) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	t := say.Table(out)
 	for i := range list {
 		s := &list[i]
 		if asJSON {
@@ -157,7 +167,7 @@ func (w *wanted) read(c *cobra.Command, args []string, f func(r *operate.SagaRea
 	if err := w.named(args); err != nil {
 		return err
 	}
-	return w.open(c, store.App, func(ctx context.Context, k keeper) error {
+	return w.look(c, func(ctx context.Context, k keeper) error {
 		r, err := operate.ReadSaga(ctx, k, w.which.Name, w.which.Key)
 		if err != nil {
 			return err
@@ -185,10 +195,10 @@ func showCommand(out io.Writer) *cobra.Command {
 }
 
 func tellOrchestrated(out io.Writer, d *operate.SagaDetail) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	t := say.Table(out)
 	line := func(what, is string) {
 		if is != "" {
-			fmt.Fprintf(t, "  %s\t%s\n", what, is)
+			fmt.Fprintf(t, "  %s\t%s\n", say.Line(what), say.Line(is))
 		}
 	}
 	at := func(at *time.Time) string {
@@ -208,7 +218,7 @@ func tellOrchestrated(out io.Writer, d *operate.SagaDetail) error {
 	line("step of", d.Parent)
 	line("correlation", d.Correlation)
 	line("in hand of", d.Session)
-	line("looked at", at(d.Due))
+	line("next look", at(d.Due))
 	line("input", string(d.Input))
 	for _, r := range d.Runs {
 		name, text := r.Step, r.Phase
@@ -247,7 +257,7 @@ func explainCommand(out io.Writer) *cobra.Command {
 			if w.JSON {
 				return json.NewEncoder(out).Encode(map[string]any{"key": w.which.Key, "lines": lines})
 			}
-			_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
+			_, err := fmt.Fprintln(out, say.Lines(lines))
 			return err
 		})
 	}
@@ -293,7 +303,7 @@ func checkCommand(out io.Writer) *cobra.Command {
 			return &exit.UsageError{What: err.Error()}
 		}
 		defer func() { _ = f.Close() }()
-		return w.open(c, store.App, func(ctx context.Context, k keeper) error {
+		return w.look(c, func(ctx context.Context, k keeper) error {
 			list, err := operate.CheckSagas(ctx, k, f)
 			if err != nil {
 				return err

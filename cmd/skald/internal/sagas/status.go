@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,14 +50,14 @@ func Status(out io.Writer) *cobra.Command {
 				return &exit.NoneError{What: strings.Join(append(rows, none), "; ")}
 			}
 			for _, row := range rows {
-				fmt.Fprintln(c.ErrOrStderr(), row)
+				fmt.Fprintln(c.ErrOrStderr(), say.Line(row))
 			}
 			a.Link(traces)
 			switch {
 			case asJSON:
 				return json.NewEncoder(out).Encode(&a)
 			case explain:
-				_, err = fmt.Fprintln(out, strings.Join(where.Explain(&a, time.Now()), "\n"))
+				_, err = fmt.Fprintln(out, say.Lines(where.Explain(&a, time.Now())))
 				return err
 			}
 			return tellStatus(out, &a, time.Now())
@@ -94,8 +93,8 @@ func unpublishedOf(ctx context.Context, db store.Lister, a *where.Answer) (out [
 }
 
 func tellStatus(out io.Writer, a *where.Answer, now time.Time) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	line := func(what, is string) { fmt.Fprintf(t, "  %s\t%s\n", what, is) }
+	t := say.Table(out)
+	line := func(what, is string) { fmt.Fprintf(t, "  %s\t%s\n", say.Line(what), say.Line(is)) }
 	at := func(at time.Time) string { return at.Format(time.RFC3339) }
 	for i := range a.Sagas {
 		s := &a.Sagas[i]
@@ -133,7 +132,8 @@ func tellStatus(out io.Writer, a *where.Answer, now time.Time) error {
 	}
 	for i := range a.Held {
 		h := &a.Held[i]
-		fmt.Fprintf(t, "%s %s holds it up: %s at %s since %s\n", h.Type, h.ID, h.State, h.Consumer,
+		fmt.Fprintf(t, "%s %s holds it up: %s at %s since %s\n", say.Line(h.Type),
+			say.Line(h.ID), h.State, h.Consumer,
 			at(h.Since))
 		if h.LastError != "" {
 			line("last error", h.LastError)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,8 +38,8 @@ type stepsWanted struct {
 func (w *stepsWanted) flags(c *cobra.Command) {
 	given.ListFlags(c, &w.schema, &w.asJSON)
 	f := c.Flags()
-	f.StringVar(&w.consumer, "consumer", "", "only of this consumer group")
-	f.StringVar(&w.saga, "saga", "", "only of this saga")
+	given.Filter(f, &w.consumer, "consumer", "only of this consumer group")
+	given.Filter(f, &w.saga, "saga", "only of this saga")
 }
 
 func stepsListCommand(out io.Writer) *cobra.Command {
@@ -51,7 +50,10 @@ func stepsListCommand(out io.Writer) *cobra.Command {
 				return &exit.UsageError{What: fmt.Sprintf("--state is one of %s, not %q",
 					strings.Join(operate.StepStates(), ", "), w.state)}
 			}
-			t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+			if err := given.Limit(w.limit); err != nil {
+				return err
+			}
+			t := say.Table(out)
 			n := 0
 			err := w.each(c, func(s *operate.SagaStep) error {
 				n++
@@ -61,8 +63,9 @@ func stepsListCommand(out io.Writer) *cobra.Command {
 				if n == 1 {
 					fmt.Fprintln(t, "consumer\tsaga\tstep\tstate\tsince\ttaken by\tundone or barred by")
 				}
-				_, err := fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Consumer, s.Saga, stepName(s),
-					s.State, s.ChangedAt.Format(time.RFC3339), s.ID, s.ByID)
+				_, err := fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Consumer, say.Line(s.Saga),
+					stepName(s), s.State, s.ChangedAt.Format(time.RFC3339), say.Line(s.ID),
+					say.Line(s.ByID))
 				return err
 			})
 			if err == nil {
@@ -71,7 +74,7 @@ func stepsListCommand(out io.Writer) *cobra.Command {
 			return errors.Join(err, t.Flush())
 		}}
 	w.flags(c)
-	c.Flags().StringVar(&w.state, "state", "", "only those that stand so: "+
+	given.Filter(c.Flags(), &w.state, "state", "only those that stand so: "+
 		strings.Join(operate.StepStates(), ", "))
 	c.Flags().IntVar(&w.limit, "limit", 100, "at most so many")
 	return c
@@ -110,13 +113,13 @@ func stepName(s *operate.SagaStep) string {
 }
 
 func tellStep(out io.Writer, s *operate.SagaStep) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	t := say.Table(out)
 	line := func(what, is string) {
 		if is != "" {
-			fmt.Fprintf(t, "  %s\t%s\n", what, is)
+			fmt.Fprintf(t, "  %s\t%s\n", what, say.Line(is))
 		}
 	}
-	fmt.Fprintf(t, "%s of %s at %s: %s\n", stepName(s), s.Saga, s.Consumer, s.State)
+	fmt.Fprintf(t, "%s of %s at %s: %s\n", stepName(s), say.Line(s.Saga), s.Consumer, s.State)
 	line("taken by", messageName(s.Source, s.ID))
 	line("undone or barred by", messageName(s.BySource, s.ByID))
 	if s.Code != 0 || len(s.Result) > 0 {

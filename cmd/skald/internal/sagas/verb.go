@@ -16,7 +16,6 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
-	"github.com/skald-go/skald/store"
 )
 
 func tellCheck(out io.Writer, list []operate.SagaCheck, asJSON bool) error {
@@ -32,10 +31,10 @@ func tellCheck(out io.Writer, list []operate.SagaCheck, asJSON bool) error {
 		}
 		fmt.Fprintf(out, "%s %s: %d of %d sagas go on\n", c.Name, c.Hash, c.Moves, c.Sagas)
 		for _, change := range c.Changes {
-			fmt.Fprintf(out, "  %s\n", change)
+			fmt.Fprintf(out, "  %s\n", say.Line(change))
 		}
 		for _, r := range c.Refused {
-			fmt.Fprintf(out, "  %s stays with the older build: %s\n", say.ShortKey(r.Key), r.Why)
+			fmt.Fprintf(out, "  %s stays with the older build: %s\n", say.ShortKey(r.Key), say.Line(r.Why))
 		}
 	}
 	if left > 0 {
@@ -68,7 +67,7 @@ func verbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command {
 	f.BoolVar(&w.which.All, "all", false, "all that there are, where nothing else says which")
 	steps := verb == operate.RetrySaga || verb == operate.CompleteSaga || verb == operate.SkipSaga
 	if steps {
-		f.StringVar(&change.Step, "step", "", "which step")
+		given.Filter(f, &change.Step, "step", "which step")
 	}
 	if verb == operate.SignalSaga {
 		f.StringVar(&change.Signal, "signal", "", "which signal")
@@ -91,7 +90,7 @@ func verbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command {
 				return err
 			}
 		}
-		return w.open(c, store.App, func(ctx context.Context, k keeper) error {
+		return w.write(c, func(ctx context.Context, k keeper) error {
 			r, err := w.change(ctx, k, change, w.order(errs, verb))
 			if err != nil && !errors.As(err, new(*operate.PartlyError)) {
 				return err
@@ -152,9 +151,9 @@ func tellChanged(out io.Writer, asJSON, dry bool, verb string, r *operate.SagaRe
 		return json.NewEncoder(out).Encode(map[string]any{"what": verb, "meant": r.Selected, "done": r.Done,
 			"left": r.Left, "dry_run": dry, "run": r.Run, "before": r.Before})
 	}
-	word := "done"
+	word := "changed"
 	if dry {
-		word = "would be done"
+		word = "would be changed"
 	}
 	if r.Before > 0 {
 		word += fmt.Sprintf(", and %d before, by the same run", r.Before)
@@ -164,7 +163,7 @@ func tellChanged(out io.Writer, asJSON, dry bool, verb string, r *operate.SagaRe
 	}
 	_, err := fmt.Fprintf(out, "%s: %d of %d sagas %s\n", verb, r.Done, r.Selected, word)
 	for _, l := range r.Left {
-		_, wrote := fmt.Fprintf(out, "  %s %s is left: %s\n", l.Name, say.ShortKey(l.Key), l.Why)
+		_, wrote := fmt.Fprintf(out, "  %s %s is left: %s\n", l.Name, say.ShortKey(l.Key), say.Line(l.Why))
 		err = errors.Join(err, wrote)
 	}
 	return err

@@ -5,12 +5,6 @@ import (
 	"strings"
 )
 
-// FirstLine is that of a text of several.
-func FirstLine(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	return line
-}
-
 // ShortKey keeps a key in its column.
 func ShortKey(key string) string { return strings.Trim(fmt.Sprintf("%.60q", key), `"`) }
 

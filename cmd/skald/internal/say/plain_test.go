@@ -1,0 +1,34 @@
+package say_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/skald-go/skald/cmd/skald/internal/say"
+)
+
+// What a terminal would take for a command is seen instead, and stays in its line.
+func TestControlCharactersAreSeen(t *testing.T) {
+	for text, want := range map[string]string{
+		"no van":                    "no van",
+		"no van\n":                  "no van",
+		"no van\r\nat all":          "no van",
+		"a\tb é 日本":                 "a\tb é 日本",
+		"\x1b[2J\x1b]0;t\a\rgone":   `\x1b[2J\x1b]0;t\a\rgone`,
+		"\x7f \u009b2J \u0085 \x9b": `\x7f \u009b2J \u0085 \x9b`,
+	} {
+		if got := say.FirstLine(text); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
+	if got := say.Line("one\ntwo\n"); got != `one\ntwo` {
+		t.Errorf("a line is %q", got)
+	}
+	var out bytes.Buffer
+	table := say.Table(&out)
+	fmt.Fprintf(table, "a\x1b\tb\nc\td\n")
+	if err := table.Flush(); err != nil || out.String() != "a\\x1b  b\nc   d\n" {
+		t.Errorf("%v, %q", err, out.String())
+	}
+}

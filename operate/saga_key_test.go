@@ -1,0 +1,92 @@
+package operate_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// twins are two sagas of two definitions, which share the key k-1.
+func twins(t *testing.T) *memstore.Store {
+	t.Helper()
+	db := memstore.New(nil)
+	key := &saga.Options[string]{Key: func(s string) string { return s }}
+	child := saga.New("child", key, saga.Wait[string]("wait", goAhead))
+	parent := saga.New("parent", key, saga.Wait[string]("wait", goAhead))
+	e, err := saga.NewEngine(db, nil, child, parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []*saga.Definition[string]{child, parent} {
+		tx := db.BeginTx()
+		if _, err := saga.Start(t.Context(), e, tx, d, "k-1"); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := e.Step(t.Context()); err != nil { // it notes the definitions
+		t.Fatal(err)
+	}
+	return db
+}
+
+// A key that sagas of several definitions have does not say which is meant: nothing is changed, as nothing
+// is shown. In a run it is a filter.
+func TestKeyOfSeveralDefinitions(t *testing.T) {
+	db := twins(t)
+	pause := operate.SagaChange{Verb: operate.PauseSaga}
+	o := operate.Order{Author: "ann", Reason: "the bank is away"}
+	key := operate.SagaSelection{Key: "k-1"}
+	for _, dry := range []bool{false, true} {
+		o.DryRun = dry
+		r, err := operate.ChangeSagas(t.Context(), db, key, pause, o)
+		if usage := new(operate.UsageError); !errors.As(err, &usage) || r.Selected != 0 ||
+			!strings.Contains(err.Error(), `key "k-1": name one of them, child or parent`) {
+			t.Errorf("dry run %v: %+v, %v", dry, r, err)
+		}
+	}
+	o.DryRun = false
+	if list, err := operate.Sagas(t.Context(), db, operate.SagaSelection{Paused: true}); err != nil ||
+		len(list) != 0 {
+		t.Errorf("paused: %+v, %v", list, err)
+	}
+	named := operate.SagaSelection{Name: "parent", Key: "k-1"}
+	if r, err := operate.ChangeSagas(t.Context(), db, named, pause, o); err != nil || r.Done != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	cancel := operate.SagaChange{Verb: operate.CancelSaga}
+	if r, err := operate.RunSagas(t.Context(), db, "cancel", key, cancel, o); err != nil || r.Done != 2 {
+		t.Errorf("as a run: %+v, %v", r, err)
+	}
+}
+
+// A verb that leaves a saga says why: what it named, and what there is.
+func TestWhyASagaIsLeft(t *testing.T) {
+	broken := false
+	b := newSagaBench(t, &broken)
+	b.start("k-1")
+	for want, c := range map[string]operate.SagaChange{
+		`it has no step "x": its steps are a, wait, pivot, b`:     {Verb: operate.SkipSaga, Step: "x"},
+		"its step b has not begun":                                {Verb: operate.RetrySaga, Step: "b"},
+		"wait waits for its signal: nothing is to be tried again": {Verb: operate.RetrySaga, Step: "wait"},
+		`it has no signal "x": its signals are go`:                {Verb: operate.SignalSaga, Signal: "x"},
+		"it waits for no signal go/x":                             {Verb: operate.SignalSaga, Signal: "go", Occurrence: "x"},
+	} {
+		r, err := operate.ChangeSagas(t.Context(), b.db, operate.SagaSelection{Key: "k-1"}, c,
+			operate.Order{DryRun: true})
+		if len(r.Left) != 1 || r.Left[0].Why != want {
+			t.Errorf("%+v: %+v, %v, want %s", c, r, err, want)
+		}
+	}
+	c := operate.SagaChange{Verb: operate.SignalSaga, Signal: "go", Data: []byte("sent")}
+	if _, err := operate.ChangeSagas(t.Context(), b.db, operate.SagaSelection{Key: "k-1"}, c,
+		operate.Order{DryRun: true}); err == nil || !strings.Contains(err.Error(), `--data '"sent"'`) {
+		t.Error(err)
+	}
+}
