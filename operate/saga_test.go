@@ -14,6 +14,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
 )
 
@@ -265,5 +266,29 @@ func TestSagaRead(t *testing.T) {
 	if err != nil || len(check) != 1 || check[0].Moves != 0 || len(check[0].Refused) != 1 ||
 		!strings.Contains(fmt.Sprint(check[0].Changes), "it is gone") {
 		t.Errorf("another: %+v, %v", check, err)
+	}
+}
+
+// A saga that a build left to another one says so, and how to compare.
+func TestExplainLeftToAnotherBuild(t *testing.T) {
+	b := newSagaBench(t, new(bool))
+	b.start("a")
+	list, err := store.ListSagas(t.Context(), b.db, store.SagaQuery{Name: "order", Key: "a"})
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	s := &list[0]
+	s.Error = "left to another build: the step b is not there"
+	if _, err := b.db.Apply(t.Context(),
+		store.Effect{Saga: &store.SagaMove{Standing: s.Standing, State: s.State,
+			SagaRef: store.SagaRef{Name: s.Name, Key: s.Key, Version: s.Version},
+			Release: true}}); err != nil {
+		t.Fatal(err)
+	}
+	read, err := operate.ReadSaga(t.Context(), b.db, "order", "a")
+	if text := strings.Join(read.Explain(""), "\n"); err != nil ||
+		!strings.Contains(text,
+			"A build could not take it on, and left it to another one: the step b is not there.") {
+		t.Errorf("explained: %s, %v", text, err)
 	}
 }

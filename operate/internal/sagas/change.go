@@ -251,7 +251,7 @@ func outcomeText(out plan.Outcome) string {
 	case plan.TooLate:
 		return "it is too late to turn back: its pivot is passed, or it has ended"
 	case plan.Runs:
-		return "its child runs: cancel that one, or count the step as done with complete"
+		return "its child or its request is under way: cancel the saga, or count the step as done with complete"
 	case plan.Full:
 		return fmt.Sprintf("it keeps %d signals already whose steps have not begun", plan.MaxEarly)
 	}
