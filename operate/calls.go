@@ -84,7 +84,7 @@ func callOf(p *store.Parked, at string) UnknownCall {
 		c.Commands = []string{"skald parked release" + who + " --reason 'ask again now'"}
 		return c
 	}
-	who += " --source " + words.Shell(p.Source)
+	who += sourceFlag(p.Source)
 	id := " -- " + words.Shell(p.ID) // which may begin with a dash
 	c.Commands = []string{"skald dead redrive" + who + " --reason 'ask again'" + id}
 	for _, found := range []Settlement{CallDone, CallRefused} {

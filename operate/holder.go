@@ -99,11 +99,19 @@ func holderOf(p *store.Parked, at string) Holder {
 		return h
 	}
 	h.State, h.Kind, h.Fingerprint = "dead", p.Dead.Kind, p.Dead.Fingerprint
-	who += " --source " + words.Shell(p.Source)
+	who += sourceFlag(p.Source)
 	id := " -- " + words.Shell(p.ID) // which may begin with a dash
 	h.Command = "skald dead redrive" + who + reason + id
 	if p.Dead.Kind == kindRejected { // it was answered; to take it again changes nothing
 		h.Command = "skald dead drop" + who + " --reason 'the answer stands'" + id
 	}
 	return h
+}
+
+// sourceFlag is --source as it is typed; a message without a source needs none.
+func sourceFlag(source string) string {
+	if source == "" {
+		return ""
+	}
+	return " --source " + words.Shell(source)
 }
