@@ -155,49 +155,33 @@ func TestBatchThatTakesTooLongTogether(t *testing.T) {
 	}
 }
 
-// A compensation that comes under the key of its step's message does not wait for that message, which may
-// never succeed: parked, a dead letter, or behind another message of the key, it is barred at once, and the
-// key goes on.
-func TestCompensationUnderTheKeyOfItsStep(t *testing.T) {
-	never := skald.Permanent(errors.New("never"))
-	for name, tt := range map[string]struct {
-		first string // an order whose message comes before, under the same key; "": none
-		fail  error
-		stood store.StepState
-	}{
-		"parked":               {"", errors.New("not now"), store.StepParked},
-		"dead":                 {"", never, store.StepDead},
-		"behind a parked one":  {"b", errors.New("not now"), store.StepParked},
-		"behind a dead letter": {"b", never, store.StepParked},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := newTill(t, &inbox.Options{Retry: inbox.Retry{First: time.Minute, Most: time.Minute}})
-			l.fail = tt.fail
-			if tt.first != "" {
-				l.publish(l.message(placed, "a", purchase{Order: tt.first}))
-			}
-			m := l.message(placed, "a", purchase{Order: "a"})
-			l.publish(m)
-			l.quiet(l.in)
-			l.stands("a", tt.stood)
-			l.publish(l.message(cancelled, "a", purchase{Order: "a"}))
-			l.quiet(l.in)
-			l.says("cancelled: " + tt.stood.String())
-			l.stands("a", store.StepBarred)
-			if tt.first != "" && tt.fail == never {
-				return // that one holds the key, until somebody decides about it
-			}
-			l.fail = nil
-			for range 3 {
-				l.pass(10 * time.Minute)
-				l.quiet(l.in)
-			}
-			l.marked(m, store.Barred)
-			l.expect("a", "")
-			if kept := l.kept(); len(kept) != 0 {
-				t.Errorf("kept %+v", kept)
-			}
-		})
+// A compensation of the key of the dead letter that it would undo waits behind it, as all of its key do, and
+// is answered behind it.
+func TestCompensationBehindItsDeadLetter(t *testing.T) {
+	l := newTill(t, nil)
+	l.fail = skald.Permanent(errors.New("never"))
+	m := l.message(placed, "a", purchase{Order: "a"})
+	l.publish(m)
+	l.quiet(l.in)
+	l.publish(l.message(cancelled, "a", purchase{Order: "a"}))
+	l.quiet(l.in)
+	l.says()
+	l.stands("a", store.StepDead)
+	if k := l.kept(); len(k) != 2 || k[0].Dead == nil || !k[0].Dead.BlocksKey || k[1].Dead != nil ||
+		!k[1].Waiting {
+		t.Fatalf("kept %+v", k)
+	}
+	l.fail = nil
+	l.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock",
+		Identity: store.Identity{Source: m.Source, ID: m.ID}}})
+	for range 3 {
+		l.pass(time.Minute)
+		l.quiet(l.in)
+	}
+	l.expect("a", "charged refunded")
+	l.says("cancelled: done")
+	if len(l.kept()) != 0 {
+		t.Errorf("kept %+v", l.kept())
 	}
 }
 

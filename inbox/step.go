@@ -75,9 +75,9 @@ func anyhow[T any](barred func(skald.Received[T]) []skald.Draft) func(skald.Rece
 }
 
 // Compensate handles e by undoing what Forward's message of the same step did. Undo is called only if that
-// took effect, and at most once; else the step is barred: a message that would take it and comes late, or was
-// parked or a dead letter, under the same key too unless LegacySteps is told, will not. In both cases what
-// say says is published (nil: nothing), with how the step stood: a refund is answered if none was due, too.
+// took effect, and at most once; else the step is barred: a message that would take it and comes late, or is
+// parked or a dead letter under another key, will not. Under the same key a compensation waits for that one.
+// Say (nil: nothing) is published with how the step stood: a refund is answered if none was due, too.
 func Compensate[TTx, T any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step,
 	undo func(ctx context.Context, tx TTx, m skald.Received[T], took Took) (Result, error),
 	say func(m skald.Received[T], was store.StepState) []skald.Draft) {

@@ -58,7 +58,9 @@ func (p Replies[Out]) replies(to *body.Command) {
 type CommandUndo[In any] struct{ command body.Command }
 
 // UndoBy undoes a Command with another command. It is also sent where no reply to the first one has come: the
-// participant undoes the step, or bars it, and replies in both cases, as inbox.Compensate does.
+// participant undoes the step, or bars it, and replies in both cases, as inbox.Compensate does. Both have
+// the saga's key: where the participant has parked the command, or made it a dead letter, the undo waits for
+// that message.
 func UndoBy[In, Cmd, Ans any](e skald.Event[Cmd], payload func(r Run[In]) Cmd,
 	replies Replies[Ans]) *CommandUndo[In] {
 	return &CommandUndo[In]{commandOf(e, payload, replies)}

@@ -20,7 +20,6 @@ func stepTests[TTx any]() map[string]func(*suite[TTx]) {
 		"AtOnce":          (*suite[TTx]).stepAtOnce,
 		"RivalWaits":      (*suite[TTx]).stepRivalWaits,
 		"NoCircle":        (*suite[TTx]).stepNoCircle,
-		"BeforeItsKey":    (*suite[TTx]).stepBeforeItsKey,
 		"Names":           (*suite[TTx]).stepNames,
 		"Enter":           (*suite[TTx]).stepEnter,
 		"Floor":           (*suite[TTx]).stepFloor,

@@ -126,31 +126,3 @@ func (s *suite[TTx]) stepGoesBesideRival() {
 	s.forgets(1)
 	s.stoodAs(undo, store.StepTooOld)
 }
-
-// What undoes a step finds how the step stands though messages of its key are kept, and can be taken in
-// before them: the key may wait for the very message that it bars.
-func (s *suite[TTx]) stepBeforeItsKey() {
-	for saga, dead := range map[string]bool{"parked": false, "dead": true} {
-		want := map[bool]store.StepState{false: store.StepParked, true: store.StepDead}[dead]
-		p := s.waitingStep(saga, dead)
-		s.apply(store.Effect{Park: &store.Park{Parked: parked(saga, 2)}})
-		m, undo := mark(), undoing(saga)
-		m.KeyOrder, m.Key, undo.Identity = store.Arriving, p.Message.Key, m.Identity
-		in := store.Intake{Marks: []store.Mark{m}, Steps: []store.Step{undo}, Wait: patience}
-		for _, order := range []store.KeyOrder{store.Arriving, store.Anytime} {
-			in.Marks[0].KeyOrder = order
-			u := s.begin(s.d, in)
-			as := map[store.KeyOrder]store.Outcome{store.Arriving: store.Behind, store.Anytime: store.Fresh}
-			if f := u.Found(); f.Marks[0].Outcome != as[order] || f.Steps[0].State != want {
-				s.Errorf("%s, %v: found %v, %v", saga, order, f.Marks[0].Outcome, f.Steps[0].State)
-			}
-			if order == store.Arriving {
-				s.rollback(u)
-				s.stoodAs(taking(saga), want)
-				continue
-			}
-			s.commit(u)
-		}
-		s.stoodAs(taking(saga), store.StepBarred)
-	}
-}

@@ -20,7 +20,6 @@ const (
 	IntendAgain               // store its call once more, under the key that its step knows
 	Wait                      // park it for a while
 	Queue                     // park it behind those of its key
-	Overtake                  // take it in before those of its key, and finish it without its handler
 	LookUp                    // compare it with what is kept under its identity
 	Quarantine                // put it into quarantine
 	Repeat                    // it is a duplicate: emit again what was emitted, where that is asked for

@@ -61,7 +61,7 @@ func words() []string {
 }
 
 func (a Action) String() string {
-	return strings.Fields(`stay drop leave handle undo ask-legacy finish-bare intend-again wait queue overtake look-up quarantine repeat
+	return strings.Fields(`stay drop leave handle undo ask-legacy finish-bare intend-again wait queue look-up quarantine repeat
 		take-in-step let-go commit take-again intend reject fail`)[a]
 }
 
@@ -236,8 +236,6 @@ func TestPromises(t *testing.T) {
 		case (d.Do == FinishBare || d.Do == Repeat || d.Do == LetGo) && stood == StoodCalling &&
 			f&MarkFresh != 0:
 			t.Errorf("it is finished while it is not known what became of a call of its step: %s", named(f))
-		case d.Do == Overtake && (f&Undoes == 0 || stood&(StoodParked|StoodDead) == 0 || f&LegacyNot == 0):
-			t.Errorf("what may have an effect to undo does not wait its turn: %s", named(f))
 		case d.Do == Queue && f&Came == 0:
 			t.Errorf("what is parked is parked anew: %s", named(f))
 		case d.Requeue && (f&Undoes == 0 || stood != StoodDead):

@@ -49,9 +49,6 @@ func takenIn() []rule {
 
 		{MarkBehind | Takes | Undoes | StoodTooOld,
 			Decision{Do: Quarantine, Ending: TooOld, Mark: store.TooOld}},
-		// the message of its step is kept, perhaps under the same key: it must not wait for what it bars
-		{MarkBehind | Undoes | StoodParked | StoodDead | LegacyNot,
-			Decision{Do: Overtake, Ending: Handled}},
 		{MarkBehind, Decision{Do: Queue, Ending: Queued}},
 		{MarkKept, Decision{Do: LookUp, Ending: Duplicate}},
 		{MarkTooOld, Decision{Do: Quarantine, Ending: TooOld, Mark: store.TooOld}},

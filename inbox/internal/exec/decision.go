@@ -150,8 +150,6 @@ func (x *Executor[TTx]) carryOut(ctx context.Context, e *partition.Entry, unit s
 		return x.unhandled(ctx, e, unit.Rollback)
 	case decide.Queue:
 		return x.queue(ctx, e, unit.Rollback)
-	case decide.Overtake:
-		return x.overtake(ctx, e, unit, intake)
 	case decide.LookUp:
 		return x.keptAlready(ctx, e, unit, print)
 	case decide.Quarantine:

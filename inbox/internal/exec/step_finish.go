@@ -3,7 +3,6 @@ package exec
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/skald-go/skald"
@@ -70,28 +69,6 @@ func (x *Executor[TTx]) finishBare(ctx context.Context, e *partition.Entry, unit
 		leaves.Answer = &mark
 	}
 	return x.commit(ctx, e, unit, leaves, d.Ending)
-}
-
-// overtake finishes a message before those of its key that are kept: its step's own message is among the kept
-// ones, so there is no effect to undo, and no handler runs out of turn. If that is so no more, it is taken
-// again.
-func (x *Executor[TTx]) overtake(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
-	intake store.Intake) Result {
-	_, _ = unit.Rollback(ctx)
-	intake.Marks = slices.Clone(intake.Marks)
-	intake.Marks[0].KeyOrder = store.Anytime
-	intake.Locks, intake.Settings = nil, nil // those are the handler's
-	unit, err := x.db.Begin(ctx, intake)
-	if err != nil {
-		return x.storeFailed(ctx, e, fmt.Errorf("take in %s before its key: %w", e.ID, err))
-	}
-	d := x.table.TakenIn(x.found(e, unit.Found(), intake.Marks[0].Fingerprint))
-	if d.Do != decide.FinishBare || d.Ending != decide.Handled {
-		_, _ = unit.Rollback(ctx)
-		return Result{Entry: e, What: decide.Again, Err: fmt.Errorf("step %s of %s: %w", e.Step.Name,
-			e.Step.Saga, store.ErrLost)}
-	}
-	return x.finishBare(ctx, e, unit, intake, d)
 }
 
 // requeued has the dead letter go on that would take the step of e.
