@@ -113,7 +113,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 	}
 	in.exec = exec.New(db, in.execConfig())
 	in.sources = breaker.NewSources(breaker.Limits(d.Breaker), log, &in.schedule)
-	in.outage = outage.New(log.With("consumer", group))
+	in.outage = outage.New(log)
 	in.said = logonce.New(logonce.Config{Group: group, DB: db, Bus: bus, Handled: in.exec.Kinds,
 		Topics: func() []string { return in.topics }, Log: log})
 	in.orders = orders.New(log)

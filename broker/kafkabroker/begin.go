@@ -132,6 +132,7 @@ type offsets = map[string]map[int32]kgo.Offset
 
 // from is where partitions are read from: where they are committed, or earlier if that is wanted.
 func (s *Subscription) from(ctx context.Context, at offsets) (offsets, error) {
+	<-s.made
 	if err := s.b.checkOwner(ctx, s.group); err != nil {
 		return nil, err
 	}

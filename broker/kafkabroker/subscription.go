@@ -23,6 +23,7 @@ import (
 type Subscription struct {
 	b     *Broker
 	cl    *kgo.Client
+	made  chan struct{} // closed when cl is set: a client calls back before its maker has it
 	group broker.Group
 	room  chan struct{} // something was taken out, or resumed
 	dirty chan struct{} // something was acknowledged
@@ -67,7 +68,7 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 		return nil, fmt.Errorf("subscribe group %q: %w", g.Name, err)
 	}
 	s := &Subscription{b: b, group: g, ids: map[string]string{}, anew: map[string]string{}}
-	s.room, s.dirty = make(chan struct{}, 1), make(chan struct{}, 1)
+	s.room, s.dirty, s.made = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	s.assigned = assignment{feed.New[*partition](&s.mu), b.with.codec}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	b.mu.Lock()
@@ -78,6 +79,7 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	if s.cl, err = kgo.NewClient(b.client(s.consuming()...)...); err != nil {
 		return nil, fmt.Errorf("subscribe group %q: %w", g.Name, err)
 	}
+	close(s.made)
 	b.subs[s] = true
 	s.wg.Go(s.fetch)
 	s.wg.Go(s.commitLoop)
@@ -128,6 +130,7 @@ func (f onGroupError) OnGroupManageError(err error) { f(err) }
 // trouble keeps err for Receive. A member whose name has a new session ends: rejoining would throw that one
 // out.
 func (s *Subscription) trouble(err error) {
+	<-s.made
 	if errors.Is(err, kerr.FencedInstanceID) {
 		fenced := fmt.Errorf("member %q of group %q: a new life of the same member took over: %w: %w",
 			s.group.Member, s.group.Name, err, broker.ErrClosed)
@@ -148,6 +151,7 @@ func (s *Subscription) gain(ps map[string][]int32) {
 
 // handOver commits what was acknowledged of ps, and only then lets others have them.
 func (s *Subscription) handOver(ctx context.Context, ps map[string][]int32) {
+	<-s.made
 	s.committing.Lock()
 	defer s.committing.Unlock()
 	_ = s.commit(ctx, ps) // what is not stored comes again
@@ -158,6 +162,7 @@ func (s *Subscription) lose(ps map[string][]int32, clean bool) {
 	if len(ps) == 0 {
 		return
 	}
+	<-s.made
 	s.mu.Lock()
 	s.assigned.lose(ps, clean)
 	s.mu.Unlock()
@@ -301,9 +306,9 @@ func (s *Subscription) leave(ctx context.Context, member string) error {
 	if err == nil {
 		err = kerr.ErrorForCode(resp.ErrorCode)
 	}
-	for _, m := range respMembers(resp, err) {
-		if e := kerr.ErrorForCode(m.ErrorCode); e != nil &&
-			!fault.Any(e, kerr.UnknownMemberID, kerr.FencedInstanceID) {
+	for i := 0; err == nil && i < len(resp.Members); i++ {
+		e := kerr.ErrorForCode(resp.Members[i].ErrorCode)
+		if e != nil && !fault.Any(e, kerr.UnknownMemberID, kerr.FencedInstanceID) {
 			err = e
 		}
 	}
@@ -311,11 +316,4 @@ func (s *Subscription) leave(ctx context.Context, member string) error {
 		return fmt.Errorf("leave group %q: %w", s.group.Name, err)
 	}
 	return nil
-}
-
-func respMembers(resp *kmsg.LeaveGroupResponse, err error) []kmsg.LeaveGroupResponseMember {
-	if err != nil {
-		return nil
-	}
-	return resp.Members
 }
