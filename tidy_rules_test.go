@@ -330,7 +330,7 @@ func receiver(fn *ast.FuncDecl) string {
 	return ""
 }
 
-// kits are no product code: programs to copy, and what tests stand on.
+// kit tells what is no product code: programs to copy, and what tests stand on.
 func (f file) kit() bool {
 	return f.dir == "sagatest" || f.dir == "store/storetest" || f.dir == "broker/brokertest" ||
 		strings.HasPrefix(f.dir, "examples/")

@@ -146,7 +146,7 @@ func Make[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Cal
 		pass.Leave(false, b.by.Now())
 		return o.Failed(ctx, err)
 	}
-	b.at.last.Store(noAnswer(err.Error()))
+	b.at.last.Store(fmt.Sprintf("%.500s", err))
 	if pass.Leave(true, b.by.Now()) {
 		b.by.Logger.WarnContext(ctx, "call: a provider does not answer; it is let alone for a while",
 			"consumer", b.by.Name, "provider", b.at.name, "error", err)

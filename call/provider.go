@@ -1,7 +1,6 @@
 package call
 
 import (
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -26,22 +25,7 @@ type Provider struct {
 	name    string
 	timeout time.Duration
 	breaker *circuit.Breaker
-	last    atomic.Pointer[lastError]
-}
-
-// A lastError is how the last request without an answer failed, for those that are not sent.
-type lastError string
-
-func noAnswer(why string) *lastError {
-	last := lastError(fmt.Sprintf("%.500s", why))
-	return &last
-}
-
-func (e *lastError) String() string {
-	if e == nil {
-		return "its error is not known"
-	}
-	return string(*e)
+	last    atomic.Value // string: how the last request without an answer failed
 }
 
 // NewProvider returns a provider. The name is for the log and for errors.

@@ -155,6 +155,28 @@ func TestBatchThatTakesTooLongTogether(t *testing.T) {
 	}
 }
 
+// A compensation under the key of its step's parked message waits for that message, and undoes what it did.
+func TestCompensationBehindItsParkedStep(t *testing.T) {
+	l := newTill(t, &inbox.Options{Retry: inbox.Retry{First: time.Minute, Most: time.Minute}})
+	l.fail = errors.New("not now")
+	l.publish(l.message(placed, "a", purchase{Order: "a"}))
+	l.quiet(l.in)
+	l.publish(l.message(cancelled, "a", purchase{Order: "a"}))
+	l.quiet(l.in)
+	l.says()
+	l.stands("a", store.StepParked)
+	l.fail = nil
+	for range 3 {
+		l.pass(10 * time.Minute)
+		l.quiet(l.in)
+	}
+	l.expect("a", "charged refunded")
+	l.says("cancelled: done")
+	if len(l.kept()) != 0 {
+		t.Errorf("kept %+v", l.kept())
+	}
+}
+
 // A compensation of the key of the dead letter that it would undo waits behind it, as all of its key do, and
 // is answered behind it.
 func TestCompensationBehindItsDeadLetter(t *testing.T) {
@@ -302,6 +324,7 @@ func TestBrokerThatBringsNothing(t *testing.T) {
 		t.Errorf("the broker is away:\n%s", &log)
 	}
 	bus.out.Store(false)
+	w.publish(w.message("k", "2"))
 	until(t, "it to be ready", func() bool { return in.Health().Ready })
 	if !strings.Contains(log.String(), "the broker is back") {
 		t.Errorf("nobody says that the broker is back:\n%s", &log)

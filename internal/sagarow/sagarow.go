@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/store"
 )
 
@@ -65,7 +66,7 @@ func told(name, key string, err error) error {
 }
 
 // shown is the beginning of a text, for an error.
-func shown(s string) string { return cut(s, 64) }
+func shown(s string) string { return clip.To(s, 64) }
 
 func named(name, key string) error {
 	return cmp.Or(text("name", name, 1, MaxName), text("key", key, 1, MaxName))
@@ -73,7 +74,7 @@ func named(name, key string) error {
 
 func standing(s *store.Standing) error {
 	return cmp.Or(text("status", s.Status, 1, MaxName), text("step", s.Step, 0, MaxName),
-		text("error", cut(s.Error, MaxError), 0, MaxError))
+		text("error", clip.To(s.Error, MaxError), 0, MaxError))
 }
 
 func text(what, s string, least, most int) error {
@@ -92,7 +93,7 @@ func text(what, s string, least, most int) error {
 
 // Standing is s as it is stored.
 func Standing(s store.Standing) store.Standing {
-	s.Error = cut(s.Error, MaxError)
+	s.Error = clip.To(s.Error, MaxError)
 	s.Since, s.Retry = Time(s.Since), Time(s.Retry)
 	return s
 }
@@ -106,17 +107,6 @@ func Time(t time.Time) time.Time {
 		return time.Time{}
 	}
 	return t.UTC().Truncate(time.Millisecond)
-}
-
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	n := most
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }
 
 // Move is what becomes of s by m, at a time of the store's.

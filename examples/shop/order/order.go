@@ -8,6 +8,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -43,6 +44,7 @@ type Options struct {
 	Prices map[string]int64
 	Saga   saga.EngineOptions // of the orchestrated style. Default: as they say
 	Seen   once.Cache         // of answers over HTTP. Default: none
+	Logger *slog.Logger       // of requests that failed. Default: slog.Default
 	Where  http.Handler       // GET /{id}: where the saga of an order stands. Default: none
 }
 

@@ -183,7 +183,7 @@ func (s *Service[TTx]) build(home table.Home[TTx], events *event.Events, o Optio
 	case "order":
 		var part *order.Order[TTx]
 		part, err = order.New(home, events, &order.Options{Outbox: &o.Outbox, Now: o.Now, NewID: o.NewID,
-			Where: o.Where, Seen: o.Seen, Saga: o.Saga, Prices: sample.Prices()})
+			Where: o.Where, Seen: o.Seen, Logger: o.Inbox.Logger, Saga: o.Saga, Prices: sample.Prices()})
 		if err == nil {
 			s.Part, s.http, s.engine = part, part.Handler(), part.Engine()
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
+	"github.com/skald-go/skald/store"
 )
 
 // commits is how long callers take, usually, from a saga's start to their commit: who looks sooner looks in
@@ -42,12 +43,7 @@ func (l *live[TTx]) appear(ctx context.Context) bool {
 	l.e.commits.missed()
 	moved := false // by a cancel, or a signal: the saga was released, and is claimed anew
 	// Looks take no slot of the sagas that are worked on.
-	there := l.untilSeen(ctx, func() bool {
-		s, is, err := l.e.find(ctx, l.Row.Name, l.Row.Key)
-		l.unsure(ctx, err)
-		if l.gone = is && s.ID != l.Row.ID; err != nil || !is || l.gone {
-			return false
-		}
+	there := l.untilSeen(ctx, func(s store.Saga) bool {
 		moved = s.Version != l.Row.Version
 		return moved || l.begun(ctx)
 	})
@@ -71,26 +67,28 @@ func (l *live[TTx]) begun(ctx context.Context) bool {
 // look waits for the same after a write that found no saga. Same: nobody else has written it meanwhile.
 func (l *live[TTx]) look(ctx context.Context) (same, there bool) {
 	l.e.commits.missed()
-	there = l.untilSeen(ctx, func() bool {
-		s, there, err := l.e.find(ctx, l.Row.Name, l.Row.Key)
-		l.unsure(ctx, err)
-		same, l.gone = s.Version == l.Row.Version, there && s.ID != l.Row.ID
-		return err == nil && there && !l.gone
+	there = l.untilSeen(ctx, func(s store.Saga) bool {
+		same = s.Version == l.Row.Version
+		return true
 	})
 	return same, there
 }
 
-// untilSeen asks again and again, less and less often. False: the lease is over, the engine stops, or another
-// start of the key is stored, and this one never will be.
-func (l *live[TTx]) untilSeen(ctx context.Context, visible func() bool) (seen bool) {
+// untilSeen looks for the start again and again, less and less often, until it is there and enough says that
+// it is seen. False: the lease is over, the engine stops, or another start of the key is stored: this one was
+// rolled back.
+func (l *live[TTx]) untilSeen(ctx context.Context, enough func(store.Saga) bool) (seen bool) {
 	wait := soonest
 	for l.left() > 0 && !l.e.stopping() && ctx.Err() == nil {
-		if visible() {
+		s, there, err := l.e.find(ctx, l.Row.Name, l.Row.Key)
+		l.unsure(ctx, err)
+		switch {
+		case err != nil, !there:
+		case s.ID != l.Row.ID:
+			return false
+		case enough(s):
 			l.unseen = false
 			return true
-		}
-		if l.gone {
-			return false
 		}
 		l.linger(ctx, wait)
 		wait = min(2*wait, time.Second)

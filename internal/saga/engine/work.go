@@ -34,7 +34,6 @@ type live[TTx any] struct {
 	givenUp atomic.Bool // a function of it hangs, or did: somebody else has the saga
 	over    bool        // it was given back, or has ended
 	unseen  bool        // it was started here, and may not be committed yet
-	gone    bool        // its start was rolled back: another one of its key is stored
 	// it was taken over from a session that left it: what it was at may have ended the process
 	suspect   bool
 	sent      map[string]bool // requests whose intent was stored here and that nobody has made yet

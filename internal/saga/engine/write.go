@@ -56,11 +56,7 @@ func (l *live[TTx]) put(ctx context.Context, m store.SagaMove) error {
 	if l.Related() {
 		return l.putRelated(ctx, m)
 	}
-	write := l.e.moves.Write
-	if l.e.straight {
-		write = l.e.moves.Alone
-	}
-	stands, err := write(ctx, l.Effect(&m))
+	stands, err := l.e.write(ctx, l.Effect(&m))
 	switch {
 	case err != nil:
 		return err
@@ -69,6 +65,14 @@ func (l *live[TTx]) put(ctx context.Context, m store.SagaMove) error {
 	}
 	l.wrote(m)
 	return nil
+}
+
+// write has a move stored, in a commit that it shares with others.
+func (e *Engine[TTx]) write(ctx context.Context, m store.Effect) (stands bool, err error) {
+	if e.straight {
+		return e.moves.Alone(ctx, m)
+	}
+	return e.moves.Write(ctx, m)
 }
 
 // settleDown gives the saga back, until it is to be looked at again.
@@ -84,7 +88,7 @@ func (l *live[TTx]) settleDown(ctx context.Context) error {
 func (l *live[TTx]) drop(ctx context.Context) {
 	m := store.SagaMove{SagaRef: stored.Ref(l.Row), State: l.Row.State, Standing: l.Row.Standing,
 		Release: true}
-	_, _ = l.e.db.Apply(ctx, store.Effect{Saga: &m}) // else it is claimed when the lease is over
+	_, _ = l.e.write(ctx, store.Effect{Saga: &m}) // else it is claimed when the lease is over
 }
 
 // begin opens a transaction in which the saga stands as it was read, or takes the one that the last commit

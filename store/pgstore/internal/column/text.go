@@ -8,11 +8,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/internal/held"
 )
 
 const (
-	maxReason = 1 << 10
 	// MaxName bounds a consumer, source or id that is kept as it is. A longer one is kept as its hash: an
 	// index entry is limited.
 	MaxName = 1 << 10
@@ -45,27 +45,12 @@ func Handles(names ...*string) {
 	}
 }
 
-// Clip cuts a reason at the limit, between letters.
-func Clip(s string) string { return ClipTo(s, maxReason) }
-
-// ClipTo cuts s at most bytes, between letters.
-func ClipTo(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	n := most
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
-}
-
 // Fault says of a row or message, which is deferred for it, why it cannot be read.
 func Fault(err error) string {
 	if err == nil {
 		return ""
 	}
-	return Clip(Legible("it cannot be read: " + err.Error()))
+	return clip.Reason(Legible("it cannot be read: " + err.Error()))
 }
 
 // Quote is s as a literal of SQL; it has no backslash.

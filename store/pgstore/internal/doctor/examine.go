@@ -240,8 +240,8 @@ func (p *patient) retention() {
 		p.say("retention", skald.Failed, fmt.Sprintf("it last looked %v ago", p.looked),
 			"start a relay, set inbox.Options.Retention.Keep in one service, or run: skald maintain")
 	default:
-		p.say("retention", skald.Fine, fmt.Sprintf("rows are kept %v, marks %v; it last looked %v ago",
-			p.keep.Outbox, p.keep.Marks, p.looked), "")
+		p.say("retention", skald.Fine, fmt.Sprintf("rows are kept %s, marks %s; it last looked %v ago",
+			retention.Spell(p.keep.Outbox), retention.Spell(p.keep.Marks), p.looked), "")
 	}
 	if p.ringRefused != nil {
 		p.say("rings", skald.Failed, p.ringRefused.Error(),

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/column"
@@ -114,10 +115,10 @@ func stateArgs(p *store.Parked) []any {
 	if p.Dead != nil {
 		d, dead = *p.Dead, &p.Dead.At
 	}
-	why := func(s string) string { return column.ClipTo(column.Legible(s), maxWhy) }
+	why := func(s string) string { return clip.To(column.Legible(s), maxWhy) }
 	return []any{int32(p.Attempts), p.Due.Microseconds(), d.BlocksKey, column.Moment(p.First.At),
 		why(p.First.Why), column.Legible(p.First.Host),
 		column.Moment(p.Last.At), why(p.Last.Why), column.Legible(p.Last.Host), dead, column.Legible(d.Kind),
-		column.Legible(d.Fingerprint), column.ClipTo(column.Legible(d.Stack), maxStack),
+		column.Legible(d.Fingerprint), clip.To(column.Legible(d.Stack), maxStack),
 		column.Legible(d.Version)}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/column"
@@ -18,8 +19,8 @@ func (c *Kept) Quarantine(e *store.Effect) (calls []pgrun.Call, err error) {
 			return nil, err
 		}
 		calls = append(calls, c.pg.Call("Quarantine",
-			append(apartArgs(q), int16(q.Why), column.Clip(column.Legible(q.Message.Topic)),
-				column.Clip(column.Legible(q.Message.Type)), text, q.Message.Data)...))
+			append(apartArgs(q), int16(q.Why), clip.Reason(column.Legible(q.Message.Topic)),
+				clip.Reason(column.Legible(q.Message.Type)), text, q.Message.Data)...))
 	}
 	if q := e.Admitted; q != nil {
 		calls = append(calls, c.pg.Call("TakeAdmitted", apartArgs(q)...))
@@ -39,7 +40,7 @@ func (c *Kept) Quarantined(ctx context.Context, q store.Query, most int) ([]stor
 	var out []store.Quarantined
 	limit := int32(most)
 	list := c.pg.Call("Quarantined", q.After, column.Name(q.Consumer), column.Name(q.ID),
-		column.Clip(column.Legible(q.Topic)), column.Clip(column.Legible(q.Type)), int16(q.Why), q.Taken,
+		clip.Reason(column.Legible(q.Topic)), clip.Reason(column.Legible(q.Type)), int16(q.Why), q.Taken,
 		q.Admitted, limit, q.Bare)
 	if waiting := (store.Query{Consumer: q.Consumer, Admitted: true, After: q.After,
 		Limit: q.Limit}); q == waiting && q.Consumer != "" {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/internal/effects"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
@@ -32,7 +33,7 @@ func markArgs(m *store.Mark) ([]any, error) {
 	}
 	var reason *string
 	if m.As == store.Rejected {
-		reason = column.Some(column.Clip(column.Legible(m.Reason)))
+		reason = column.Some(clip.Reason(column.Legible(m.Reason)))
 	}
 	return []any{column.Name(m.Consumer), column.Name(m.Source), column.Name(m.ID), int16(m.As), reason,
 		column.Number(m.Fingerprint), writtenAt(m.ID), m.Held}, nil

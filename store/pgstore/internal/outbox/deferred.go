@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/column"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
@@ -13,7 +14,7 @@ import (
 // setAside are the calls that keep a full copy of a row: its outbox row may go. One that could not be read is
 // copied as it lies in the outbox; of one that is deferred already only the attempt is new.
 func (o *Outbox) setAside(a *store.DeferredRow) []pgrun.Call {
-	state := []any{a.Seq, int32(a.Attempts), column.Clip(column.Legible(a.Why)), a.Due.Microseconds()}
+	state := []any{a.Seq, int32(a.Attempts), clip.Reason(column.Legible(a.Why)), a.Due.Microseconds()}
 	switch {
 	case a.Attempts > 1: // it is there, or was dropped meanwhile
 		return []pgrun.Call{o.pg.Call("PutOffDeferred", state...)}
@@ -32,7 +33,7 @@ func (o *Outbox) setAside(a *store.DeferredRow) []pgrun.Call {
 		a.Data, a.ContentType,
 		column.Some(a.Schema), column.Some(a.Subject), column.Some(a.CorrelationID),
 		column.Some(a.CausationID), column.Some(a.TraceParent), headers, a.Time,
-		int32(a.Attempts), column.Clip(column.Legible(a.Why)), a.Due.Microseconds(), size, hash)}
+		int32(a.Attempts), clip.Reason(column.Legible(a.Why)), a.Due.Microseconds(), size, hash)}
 }
 
 func shardIDs(shards []int) []int32 {

@@ -88,7 +88,8 @@ func (k *Keeping) oldRows() []int {
 func Fits(keep store.Retention, rows ring.Rings) error {
 	if most := time.Duration(rows.Slots()-2) * Day; keep.Outbox > most {
 		return &store.RetentionError{
-			What:   fmt.Sprintf("rows are to be kept %v, the ring has room for %v", keep.Outbox, most),
+			What: fmt.Sprintf("rows are to be kept %s, the ring has room for %s",
+				retention.Spell(keep.Outbox), retention.Spell(most)),
 			Remedy: fmt.Sprintf("run: skald migrate --outbox-slots %d", (keep.Outbox+Day-1)/Day+2),
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"database/sql"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/skald-go/skald/internal/clip"
 )
 
 // Split puts b into the one column or the other; nil is NULL in both.
@@ -63,22 +65,7 @@ func TextBytes(s string) any {
 	return []byte(s)
 }
 
-// Clip cuts a reason to 1 KiB, between two characters.
-func Clip(s string) string { return ClipTo(s, 1<<10) }
-
-// ClipTo cuts s at most bytes, between two characters.
-func ClipTo(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	n := most
-	for n > 0 && s[n]&0xc0 == 0x80 {
-		n--
-	}
-	return s[:n]
-}
-
 // Fault says of a row or message, which is deferred for it, why it cannot be read.
 func Fault(err error) string {
-	return Clip(strings.ToValidUTF8("it cannot be read: "+err.Error(), "\ufffd"))
+	return clip.Reason(strings.ToValidUTF8("it cannot be read: "+err.Error(), "\ufffd"))
 }

@@ -9,15 +9,6 @@ import (
 	"github.com/skald-go/skald"
 )
 
-func TestClipEndsBetweenCharacters(t *testing.T) {
-	for s, want := range map[string]string{"abc": "abc", "abcd": "abcd", "abcde": "abcd", "abcé": "abc",
-		"é": "é"} {
-		if got := ClipTo(s, 4); got != want {
-			t.Errorf("ClipTo(%q) = %q, want %q", s, got, want)
-		}
-	}
-}
-
 func TestHeadersComeBack(t *testing.T) {
 	want := []skald.Header{{Name: "a", Value: []byte{0, 255}}, {Name: "b", Value: []byte{}}}
 	text, err := Headers(want)

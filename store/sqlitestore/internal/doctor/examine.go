@@ -61,7 +61,8 @@ func (d *Doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, er
 		say("retention", false, skald.Doubtful, "nobody has seen to it yet", remedy)
 	default:
 		say("retention", ago <= time.Hour, skald.Failed,
-			fmt.Sprintf("rows are kept %v, marks %v; it last looked %v ago", keep.Outbox, keep.Marks, ago),
+			fmt.Sprintf("rows are kept %s, marks %s; it last looked %v ago", retention.Spell(keep.Outbox),
+				retention.Spell(keep.Marks), ago),
 			remedy)
 	}
 	if e.Connections > 1 {

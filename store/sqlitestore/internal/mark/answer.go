@@ -5,8 +5,8 @@ import (
 	"database/sql"
 	"fmt"
 
+	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/column"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
@@ -15,7 +15,7 @@ func Answer(ctx context.Context, x *sqlrun.Session, m *store.Mark) error {
 	if !storable(m.As) {
 		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.As)
 	}
-	reason := sql.NullString{String: column.Clip(m.Reason), Valid: m.As == store.Rejected}
+	reason := sql.NullString{String: clip.Reason(m.Reason), Valid: m.As == store.Rejected}
 	var result []byte
 	if m.Result != "" {
 		result = []byte(m.Result)

@@ -11,10 +11,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/column"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
@@ -29,7 +29,7 @@ func Put(ctx context.Context, x *sqlrun.Session, m store.Mark) (v store.Verdict,
 	if !storable(m.As) {
 		return v, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
 	}
-	reason := sql.NullString{String: column.Clip(m.Reason), Valid: m.As == store.Rejected}
+	reason := sql.NullString{String: clip.Reason(m.Reason), Valid: m.As == store.Rejected}
 	fingerprint := sql.NullInt64{Int64: m.Fingerprint, Valid: m.Fingerprint != 0}
 	keep := sql.NullInt64{Int64: m.Keep.Milliseconds(), Valid: m.Keep > 0}
 	if err := expire(ctx, x, m.Consumer, m.Identity, m.Keep); err != nil {

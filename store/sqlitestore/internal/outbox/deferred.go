@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/internal/weight"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/column"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
 )
 
@@ -21,7 +21,7 @@ func setAside(ctx context.Context, x *sqlrun.Session, a *store.DeferredRow) erro
 			names = names[1:]
 		}
 		for _, name := range names {
-			if _, err := x.Exec(ctx, name, a.Seq, a.Bucket, a.Attempts, column.Clip(a.Why),
+			if _, err := x.Exec(ctx, name, a.Seq, a.Bucket, a.Attempts, clip.Reason(a.Why),
 				a.Due.Milliseconds()); err != nil {
 				return fmt.Errorf("set row aside: %w", err)
 			}
@@ -34,7 +34,7 @@ func setAside(ctx context.Context, x *sqlrun.Session, a *store.DeferredRow) erro
 	}
 	source, id, rest, bucket := args[0], args[1], args[2:len(args)-1], args[len(args)-1]
 	all := append([]any{a.Seq, bucket, id, source}, rest...)
-	all = append(all, a.Attempts, column.Clip(a.Why), a.Due.Milliseconds(), nil, nil)
+	all = append(all, a.Attempts, clip.Reason(a.Why), a.Due.Milliseconds(), nil, nil)
 	if a.Large != nil {
 		all[len(all)-2], all[len(all)-1] = a.Large.Bytes, a.Large.SHA256
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/column"
@@ -136,7 +137,7 @@ func stateArgs(p *store.Parked) []any {
 		dead = d.At.UTC().Format(time.RFC3339Nano)
 	}
 	return []any{p.Attempts, p.Due.Milliseconds(), d.BlocksKey, column.Moment(p.First.At),
-		column.ClipTo(p.First.Why, maxWhy), p.First.Host,
-		column.Moment(p.Last.At), column.ClipTo(p.Last.Why, maxWhy), p.Last.Host, dead, d.Kind, d.Fingerprint,
-		column.ClipTo(d.Stack, maxStack), d.Version}
+		clip.To(p.First.Why, maxWhy), p.First.Host,
+		column.Moment(p.Last.At), clip.To(p.Last.Why, maxWhy), p.Last.Host, dead, d.Kind, d.Fingerprint,
+		clip.To(d.Stack, maxStack), d.Version}
 }
