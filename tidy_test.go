@@ -110,13 +110,13 @@ func house() map[string]rule {
 		"internal/saga/body":                        {ours: []string{".", "call", "internal/saga/plan"}},
 
 		// what an operator does: the command and services call it
-		"operate": {ours: []string{".", "store", "broker", "internal", "flow"}},
+		"operate": {ours: []string{".", "store", "broker", "failure", "internal", "flow"}},
 		// probes over HTTP, which any service mounts
 		"health": {ours: []string{"relay", "inbox"}},
 		// a consumer like others, of the user's
 		"flow": {ours: []string{".", "store", "inbox", "failure", "internal"}},
 		// how sagas stand, over HTTP, which any service mounts
-		"status": {ours: []string{".", "store", "operate", "flow", "internal/nearby"}},
+		"status": {ours: []string{".", "store", "failure", "operate", "flow", "internal/nearby"}},
 
 		// what is in the tables, over HTTP, which any service mounts
 		"console": {ours: []string{".", "store", "operate", "internal"}},

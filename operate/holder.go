@@ -6,13 +6,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
 )
-
-// kindRejected is the kind of a dead letter whose handler said no, for good.
-const kindRejected = "rejected"
 
 // A Holder is a message that keeps a saga from going on, and the command that frees it: its names in JSON are
 // stable.
@@ -50,7 +48,7 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 				p := &page[i]
 				what.After = p.Place
 				failed := p.Dead != nil || p.Last.Why != "" // else it is on its way, a call perhaps
-				answered := p.Dead != nil && p.Dead.Kind == kindRejected && !p.Dead.BlocksKey
+				answered := p.Dead != nil && p.Dead.Kind == failure.KindRejected && !p.Dead.BlocksKey
 				if failed && !answered && !p.Waiting {
 					out = append(out, holderOf(p, at))
 				}
@@ -102,7 +100,7 @@ func holderOf(p *store.Parked, at string) Holder {
 	who += sourceFlag(p.Source)
 	id := " -- " + words.Shell(p.ID) // which may begin with a dash
 	h.Command = "skald dead redrive" + who + reason + id
-	if p.Dead.Kind == kindRejected { // it was answered; to take it again changes nothing
+	if p.Dead.Kind == failure.KindRejected { // it was answered; to take it again changes nothing
 		h.Command = "skald dead drop" + who + " --reason 'the answer stands'" + id
 	}
 	return h

@@ -43,6 +43,7 @@ func RunSagas(ctx context.Context, db SagaKeeper, name string, s SagaSelection, 
 	}
 	switch {
 	case o.DryRun:
+		o.Run = name // in a run a key is a filter
 		return ChangeSagas(ctx, db, s, c, o)
 	case !s.All && !s.Filtered(): // before the run's own bound counts as a filter
 		return r, sagas.WhichSagas()
@@ -139,8 +140,8 @@ func openRun(ctx context.Context, db RunReader, name string) (r Run, begun bool,
 // noteWithin is how long the last note of a run may take, also after ctx has ended.
 const noteWithin = 10 * time.Second
 
-// endSagas notes how a run ended, or that it was interrupted. Of several that went on with it at once the
-// first one notes it.
+// endSagas notes how a run ended, or that it was interrupted. Of several that went on with it at once,
+// usually the first one notes it; two that end together note the same.
 func endSagas(ctx context.Context, db runKeeper, run *Run, err error) error {
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), noteWithin)
 	defer stop()

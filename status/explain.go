@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -201,7 +202,7 @@ func (h *Held) explain() string {
 	}
 	text := ""
 	switch {
-	case h.State == "dead" && h.Kind == "rejected":
+	case h.State == "dead" && h.Kind == failure.KindRejected:
 		return fmt.Sprintf(
 			"%s said no to %s (%s): %s. That stands, and messages after it wait until somebody drops it: %s",
 			at, h.Type, h.ID, strings.TrimRight(h.LastError, "."), h.Command)

@@ -1,6 +1,6 @@
 // Command is a saga over two services. Orders (orders.go) has the process; the warehouse (warehouse.go) takes
 // commands from it, and knows of no saga. Each has a database of its own. Here both run in this process, with
-// a broker in it; as services of their own they are the same two files.
+// a broker in it; as services of their own they are the same two files, with the messages below.
 package main
 
 import (
@@ -69,7 +69,11 @@ func run(ctx context.Context, dir string, out io.Writer) (err error) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
-	go func() { done <- skald.Run(ctx, append(orders.runners, warehouse(theirs, bus)...)...) }()
+	go func() {
+		err := skald.Run(ctx, append(orders.runners, warehouse(theirs, bus)...)...)
+		stop() // nobody is to wait for what does not run any more
+		done <- err
+	}()
 	defer func() {
 		stop()
 		err = errors.Join(err, <-done)

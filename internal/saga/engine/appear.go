@@ -52,12 +52,12 @@ func (l *live[TTx]) appear(ctx context.Context) bool {
 
 // begun tells whether the transaction of the first step could begin.
 func (l *live[TTx]) begun(ctx context.Context) bool {
-	u, err := l.open(ctx, 0)
+	u, err := l.begin(ctx, 0)
 	if l.unit = u; err != nil {
 		l.rollback(ctx)
 	}
 	if errors.Is(err, errCrowded) {
-		l.drop(ctx) // nothing happens where it is not there yet
+		l.crowded(ctx) // nothing is written where it is not there yet
 		return false
 	}
 	l.unsure(ctx, err)

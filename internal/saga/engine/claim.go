@@ -230,10 +230,7 @@ func (e *Engine[TTx]) refuse(ctx context.Context, s store.Saga, why error) {
 		"error", why)
 	m := store.SagaMove{SagaRef: stored.Ref(s), State: s.State, Standing: s.Standing, Release: true,
 		Wake: attempt.VersionWait}
-	now := e.clock.Now()
-	if m.Error, m.Retry = stored.LeftToOthers+why.Error(), now.Add(attempt.VersionWait); m.Since.IsZero() {
-		m.Since = now
-	}
+	m.Error = stored.LeftToOthers + why.Error()
 	_, _ = e.db.Apply(ctx, store.Effect{Saga: &m}) // else it is claimed again when the lease is over
 }
 

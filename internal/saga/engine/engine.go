@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/engine/internal/clock"
 	"github.com/skald-go/skald/internal/saga/engine/internal/definitions"
@@ -64,6 +65,8 @@ type Engine[TTx any] struct {
 	mu     sync.Mutex
 	hands  map[store.SagaRef]*live[TTx] // sagas in hand, by name and key
 	coming map[store.SagaRef]bool       // started here, and not in hand yet
+	// how often to say that every worker is busy
+	sayCrowded backoff.Rarely
 
 	waiters ending.Waiters
 	hanging hang.Functions
@@ -99,7 +102,8 @@ func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
 	}
 	e.gate = gate.New(o.Now)
 	e.moves = groupcommit.New(db, storeTimeout)
-	e.book = definitions.New(db, e.o.Logger, defs)
+	e.book = definitions.New(db, e.o.Logger, storeTimeout, defs)
+	e.sayCrowded = backoff.Seldom()
 	return e
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// putRelated writes m in a transaction with what other sagas are told.
+// putRelated writes m, by a worker, in a transaction with what other sagas are told.
 func (l *live[TTx]) putRelated(ctx context.Context, m store.SagaMove) error {
 	if err := l.slot(ctx); err != nil {
 		return err

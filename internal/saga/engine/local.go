@@ -24,7 +24,7 @@ func (l *live[TTx]) local(ctx context.Context, a plan.Action,
 	undo func(context.Context, TTx, *body.Facts, json.RawMessage) error) error {
 	defer l.free()
 	timeout := l.Timeout(a)
-	u, err := l.open(ctx, timeout+mercy)
+	u, err := l.begin(ctx, timeout+mercy)
 	if err != nil {
 		return err
 	}

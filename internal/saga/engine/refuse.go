@@ -17,7 +17,8 @@ func (l *live[TTx]) blame(ctx context.Context, a plan.Action, err error) error {
 	var kin *family.Error
 	var known *fault.Refusal
 	switch {
-	case err == nil, errors.As(err, &known), errors.As(err, &kin), errors.Is(err, fault.ErrMoved):
+	case err == nil, errors.As(err, &known), errors.As(err, &kin), errors.Is(err, fault.ErrMoved),
+		errors.Is(err, errCrowded):
 		return err
 	case errors.Is(err, store.ErrLent):
 		return &fault.Refusal{Action: a, Err: err}

@@ -37,7 +37,7 @@ func (l *live[TTx]) bind(r body.Request[TTx]) call.Bound[TTx] {
 // intend stores what is to be requested, instead of what was written in the transaction that it was read in.
 func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r body.Request[TTx]) error {
 	defer l.free()
-	u, err := l.open(ctx, progress.UsualTimeout+mercy)
+	u, err := l.begin(ctx, progress.UsualTimeout+mercy)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (l *live[TTx]) answered(ctx context.Context, is request.Answer) error {
 		if errors.As(err, &no) {
 			return l.answerRefused(ctx, is, no)
 		}
-		if err == nil || n == 10 || ctx.Err() != nil {
+		if err == nil || n == 10 || ctx.Err() != nil || errors.Is(err, errCrowded) {
 			return err
 		}
 		if !errors.Is(err, fault.ErrMoved) {
@@ -180,6 +180,12 @@ func (l *live[TTx]) note(ctx context.Context, is request.Answer) error {
 func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b call.Bound[TTx], e plan.Event,
 	refused bool) error {
 	defer l.free()
+	if !l.slotAtOnce() { // the answer is stored first: it is not asked for again, however long that takes
+		l.Feed(request.Noted(a, c))
+		if err := l.write(ctx, 0); err != nil {
+			return err
+		}
+	}
 	u, err := l.begin(ctx, progress.UsualTimeout+mercy)
 	if err != nil {
 		return err

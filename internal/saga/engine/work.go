@@ -144,7 +144,7 @@ func (l *live[TTx]) work(ctx context.Context) {
 			continue
 		case errors.As(err, &kin), errors.As(err, &no), errors.Is(err, fault.ErrMoved):
 		case errors.Is(err, errCrowded):
-			l.drop(ctx)
+			l.crowded(ctx)
 			return
 		default:
 			l.outages++
@@ -269,17 +269,14 @@ func (l *live[TTx]) charge() {
 
 // transact does what needs a transaction of the user's.
 func (l *live[TTx]) transact(ctx context.Context, a plan.Action) error {
+	if r, is := l.outside(a); is {
+		return l.intend(ctx, a, r)
+	}
 	step, _ := l.Def.Step(a.Step)
 	switch tx := step.Tx.(type) {
 	case *body.Local[TTx]:
 		return l.local(ctx, a, tx.Do, tx.Undo)
-	case *body.Outside[TTx]:
-		switch {
-		case a.Verb != plan.UndoStep:
-			return l.intend(ctx, a, tx.Call)
-		case tx.Undo != nil:
-			return l.intend(ctx, a, *tx.Undo)
-		}
+	case *body.Outside[TTx]: // undone by a function
 		return l.local(ctx, a, nil, tx.Local)
 	}
 	l.Wrong(a, skald.Permanent(fmt.Errorf("this build cannot run the step %s", a.Step)))

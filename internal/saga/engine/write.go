@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
@@ -88,6 +89,9 @@ func (l *live[TTx]) settleDown(ctx context.Context) error {
 func (l *live[TTx]) drop(ctx context.Context) {
 	m := store.SagaMove{SagaRef: stored.Ref(l.Row), State: l.Row.State, Standing: l.Row.Standing,
 		Release: true}
+	if strings.HasPrefix(m.Error, stored.LeftToOthers) { // this build can
+		m.Error = ""
+	}
 	_, _ = l.e.write(ctx, store.Effect{Saga: &m}) // else it is claimed when the lease is over
 }
 
@@ -106,22 +110,6 @@ func (l *live[TTx]) begin(ctx context.Context, handle time.Duration) (store.Unit
 		return nil, fmt.Errorf("begin: %w", err)
 	}
 	return l.standing(ctx, u)
-}
-
-// errCrowded: the saga waited for a worker for as long as its lease allows. It is to be given back: if the
-// lease ended, whoever claims it would take this process for one that ended.
-var errCrowded = errors.New("every worker is busy")
-
-// open is begin for work that has not been begun.
-func (l *live[TTx]) open(ctx context.Context, handle time.Duration) (store.Unit[TTx], error) {
-	if l.unit == nil && !l.slotAtOnce() {
-		within, cancel := context.WithTimeout(ctx, l.left()-l.e.o.Lease/3)
-		defer cancel()
-		if err := l.slot(within); err != nil && ctx.Err() == nil {
-			return nil, errCrowded
-		}
-	}
-	return l.begin(ctx, handle)
 }
 
 func (l *live[TTx]) intake(handle time.Duration) store.Intake {
@@ -151,19 +139,42 @@ func (l *live[TTx]) inTx(a plan.Action) bool {
 	return ok && step.Tx != nil && a.Verb != plan.DecideStep && !l.asks(a)
 }
 
-// slot waits for leave to open a transaction. It is kept with the transaction that a commit has begun.
+// errCrowded: the saga has waited for a worker for as long as its lease allows. It is to be given back: if
+// the lease ended, whoever claims it would take this process for one that ended.
+var errCrowded = errors.New("every worker is busy")
+
+// slot waits for a worker: leave to open a transaction. It is kept with the transaction that a commit has
+// begun.
 func (l *live[TTx]) slot(ctx context.Context) error {
 	if l.slotAtOnce() {
 		return nil
 	}
 	l.e.ready.Add(1)
 	defer l.e.ready.Add(-1)
+	timer := time.NewTimer(l.left() - l.e.o.Lease/3)
+	defer timer.Stop()
 	select {
 	case l.e.slots <- struct{}{}:
 		l.slotted.Store(true)
 		return nil
+	case <-timer.C:
+		return errCrowded
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// crowded gives the saga back, since every worker is busy.
+func (l *live[TTx]) crowded(ctx context.Context) {
+	l.rollback(ctx)
+	l.drop(ctx)
+	l.e.mu.Lock()
+	say := l.e.sayCrowded.Due(time.Now())
+	l.e.mu.Unlock()
+	if say {
+		l.e.o.Logger.WarnContext(ctx,
+			"saga: every worker is busy, so sagas are given back before their lease ends: "+
+				"raise EngineOptions.Workers, or start another engine", "workers", l.e.o.Workers)
 	}
 }
 

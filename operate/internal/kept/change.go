@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
-
-// kindRejected is the kind of a rejection that is a dead letter, too.
-const kindRejected = "rejected"
 
 // A change is what a verb does to one message. The audit is added to it, unless it has one.
 type change func(ctx context.Context, p *store.Parked) (store.Effect, error)
@@ -71,7 +69,7 @@ func requeue(_ context.Context, p *store.Parked) (store.Effect, error) {
 // givenUp is the mark of a dead letter that will never be taken. A rejection has one already, where it was
 // made.
 func givenUp(ctx context.Context, db Keeper, p *store.Parked, why string) (*store.Mark, error) {
-	if p.Dead != nil && p.Dead.Kind == kindRejected {
+	if p.Dead != nil && p.Dead.Kind == failure.KindRejected {
 		seen, err := db.Seen(ctx, p.Consumer, []store.Identity{p.Identity})
 		if err != nil || seen[0].Outcome != store.Fresh {
 			return nil, err

@@ -30,8 +30,8 @@ type letter struct {
 	Fault       held.Text       `json:"fault,omitempty"`
 	Attempts    int             `json:"attempts"`
 	Since       time.Time       `json:"since"`
-	First       *failure        `json:"first"`
-	Last        *failure        `json:"last"`
+	First       *attempt        `json:"first"`
+	Last        *attempt        `json:"last"`
 	DeadAt      time.Time       `json:"dead_at"`
 	Kind        held.Text       `json:"kind"`
 	Fingerprint held.Text       `json:"fingerprint"`
@@ -41,24 +41,24 @@ type letter struct {
 	Call        json.RawMessage `json:"call,omitempty"` // to the outside, that it is at
 }
 
-type failure struct {
+type attempt struct {
 	At    time.Time `json:"at"`
 	Error held.Text `json:"error"`
 	Host  held.Text `json:"host"`
 }
 
-func (f *failure) failure() store.Failure {
+func (f *attempt) failure() store.Failure {
 	if f == nil {
 		return store.Failure{}
 	}
 	return store.Failure{At: f.At, Why: string(f.Error), Host: string(f.Host)}
 }
 
-func failureOf(f store.Failure) *failure {
+func failureOf(f store.Failure) *attempt {
 	if f == (store.Failure{}) {
 		return nil
 	}
-	return &failure{f.At, held.Text(f.Why), held.Text(f.Host)}
+	return &attempt{f.At, held.Text(f.Why), held.Text(f.Host)}
 }
 
 // WriteLetter writes a dead letter as one line of JSON: see operate.WriteLetter.

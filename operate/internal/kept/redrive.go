@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/operate/internal/acts"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
@@ -198,7 +199,7 @@ func (r *redrive) todo(ctx context.Context) (todo []store.Parked, err error) {
 	}
 	for _, p := range all {
 		switch {
-		case p.Dead.Kind == kindRejected:
+		case p.Dead.Kind == failure.KindRejected:
 			r.report.Rejections++
 		// else it is one of this run, and dead again
 		case r.known[acts.Target{Consumer: p.Consumer, Identity: p.Identity}] == nil:

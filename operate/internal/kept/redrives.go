@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/operate/internal/acts"
 	"github.com/skald-go/skald/operate/internal/words"
@@ -179,7 +180,7 @@ func look(ctx context.Context, db Historian, part []*Redriven) error {
 func keptOutcome(p *store.Parked) (outcome, why string) {
 	why = words.FirstLine(p.Last.Why)
 	switch {
-	case p.Dead != nil && p.Dead.Kind == kindRejected:
+	case p.Dead != nil && p.Dead.Kind == failure.KindRejected:
 		return store.Rejected.String(), why
 	case p.Dead != nil:
 		return store.Dead.String(), why

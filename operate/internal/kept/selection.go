@@ -8,6 +8,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/operate/internal/acts"
 	"github.com/skald-go/skald/operate/internal/order"
@@ -38,7 +39,7 @@ type Selection struct {
 
 // DeadKinds are the ways in which a message can end as a dead letter, as package failure names them.
 func DeadKinds() []string {
-	return []string{"attempts", "age", "malformed", "permanent", kindRejected, "crash", "unhandled",
+	return []string{"attempts", "age", "malformed", "permanent", failure.KindRejected, "crash", "unhandled",
 		"skipped", "too_large"}
 }
 

@@ -126,7 +126,7 @@ func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChan
 	}
 	r.Before = len(done.ids)
 	var all []store.Saga
-	only := one{of: &s, run: o.Run}
+	only := single{of: &s, run: o.Run}
 	if err := eachSaga(ctx, db, &s, true, func(one store.Saga) error {
 		if err := only.also(&one); err != nil {
 			return err
@@ -160,16 +160,16 @@ func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChan
 	return r, c.partly(&r)
 }
 
-// one is the saga that a key alone means: of a parent and its child, which often share a key, a verb is about
-// one. In a run a key is a filter, as each other field.
-type one struct {
+// A single is the saga that a key alone means: of a parent and its child, which often share a key, a verb is
+// about one. In a run a key is a filter, as each other field.
+type single struct {
 	of   *SagaSelection
 	run  string
 	name string // of the definition, once there is one
 }
 
 // also is an error where s is of another definition than those before.
-func (o *one) also(s *store.Saga) error {
+func (o *single) also(s *store.Saga) error {
 	if o.run != "" || o.of.Key == "" || o.of.Name != "" || o.of.ID != "" {
 		return nil
 	}
@@ -251,7 +251,7 @@ func outcomeText(out plan.Outcome) string {
 	case plan.TooLate:
 		return "it is too late to turn back: its pivot is passed, or it has ended"
 	case plan.Runs:
-		return "its child or its request is under way: cancel the saga, or count the step as done with complete"
+		return "it may have taken effect, and nobody would undo it: cancel the saga, or count the step as done with complete"
 	case plan.Full:
 		return fmt.Sprintf("it keeps %d signals already whose steps have not begun", plan.MaxEarly)
 	}

@@ -20,7 +20,7 @@ func trySagas(ctx context.Context, db store.Lister, s *SagaSelection, c *SagaCha
 	if err != nil {
 		return r, err
 	}
-	only := one{of: s, run: o.Run}
+	only := single{of: s, run: o.Run}
 	err = eachSaga(ctx, db, s, false, func(one store.Saga) error {
 		if err := only.also(&one); err != nil {
 			return err

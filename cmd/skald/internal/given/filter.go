@@ -21,7 +21,7 @@ func Filter(f *pflag.FlagSet, p *string, name, usage string) { f.Var((*filter)(p
 
 func (w *filter) Set(text string) error {
 	if text == "" {
-		return errors.New("it is empty (was a variable not set?): leave the flag out, if all are meant")
+		return errors.New("it is empty: was a variable not set? Give a value, or leave the flag out")
 	}
 	*w = filter(text)
 	return nil

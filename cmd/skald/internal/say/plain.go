@@ -29,10 +29,10 @@ func Lines(all []string) string {
 	return strings.Join(out, "\n")
 }
 
-// visible is text with each control character written out, but for tabs and, if breaks are kept, those.
-func visible(text string, breaks bool) string {
+// visible is text with each control character written out, but for tabs and breaks where they are the layout.
+func visible(text string, layout bool) string {
 	control := func(r rune) bool {
-		return r < ' ' && r != '\t' && (r != '\n' || !breaks) || r >= 0x7f && r < 0xa0
+		return r < ' ' && (!layout || r != '\t' && r != '\n') || r >= 0x7f && r < 0xa0
 	}
 	var out strings.Builder
 	for len(text) > 0 {

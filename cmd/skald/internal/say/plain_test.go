@@ -14,7 +14,7 @@ func TestControlCharactersAreSeen(t *testing.T) {
 		"no van":                    "no van",
 		"no van\n":                  "no van",
 		"no van\r\nat all":          "no van",
-		"a\tb é 日本":                 "a\tb é 日本",
+		"a\tb é 日本":                 `a\tb é 日本`,
 		"\x1b[2J\x1b]0;t\a\rgone":   `\x1b[2J\x1b]0;t\a\rgone`,
 		"\x7f \u009b2J \u0085 \x9b": `\x7f \u009b2J \u0085 \x9b`,
 	} {

@@ -16,9 +16,6 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// timeout is how long a talk with the database may take.
-const timeout = 15 * time.Second
-
 // A DB is where definitions are noted.
 type DB interface {
 	Check(ctx context.Context, as store.Role) error
@@ -28,10 +25,11 @@ type DB interface {
 
 // A Book has the definitions of this build, and the plans of other builds' as far as they are known.
 type Book struct {
-	db     DB
-	log    *slog.Logger
-	byName map[string]*body.Definition
-	byHash map[string]*body.Definition
+	db      DB
+	log     *slog.Logger
+	timeout time.Duration // of one talk with the database
+	byName  map[string]*body.Definition
+	byHash  map[string]*body.Definition
 
 	mu      sync.Mutex
 	older   map[string]plan.Graph // by hash: of other builds
@@ -39,8 +37,8 @@ type Book struct {
 }
 
 // New is a book of this build's definitions, one of each name.
-func New(db DB, log *slog.Logger, defs []*body.Definition) *Book {
-	b := &Book{db: db, log: log, byName: map[string]*body.Definition{},
+func New(db DB, log *slog.Logger, timeout time.Duration, defs []*body.Definition) *Book {
+	b := &Book{db: db, log: log, timeout: timeout, byName: map[string]*body.Definition{},
 		byHash: map[string]*body.Definition{}, older: map[string]plan.Graph{}}
 	for _, d := range defs {
 		b.byName[d.Name], b.byHash[d.Hash] = d, d
@@ -76,7 +74,7 @@ func (b *Book) Plan(ctx context.Context, name, hash string) (*plan.Plan, error) 
 	if d, ok := b.byHash[hash]; ok {
 		return d.Plan, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout/3) // a caller's transaction may be open meanwhile
+	ctx, cancel := context.WithTimeout(ctx, b.timeout/3) // a caller's transaction may be open meanwhile
 	defer cancel()
 	for range 2 {
 		b.mu.Lock()
@@ -106,7 +104,7 @@ func (b *Book) Before(ctx context.Context, s store.Saga, d *body.Definition) (ol
 
 // Note stores the definitions of this build, and looks which of other builds' it can take on.
 func (b *Book) Note(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	if err := b.db.Check(ctx, store.App); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
@@ -40,10 +41,11 @@ func defined(steps ...string) *body.Definition {
 func TestABookKnowsWhatOtherBuildsHaveNoted(t *testing.T) {
 	db := &shelf{}
 	old, now := defined("pay"), defined("pay", "ship")
-	if err := New(db, slog.New(slog.DiscardHandler), []*body.Definition{old}).Note(t.Context()); err != nil {
+	if err := New(db, slog.New(slog.DiscardHandler), time.Second,
+		[]*body.Definition{old}).Note(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b := New(db, slog.New(slog.DiscardHandler), []*body.Definition{now})
+	b := New(db, slog.New(slog.DiscardHandler), time.Second, []*body.Definition{now})
 	if err := b.Note(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -42,8 +42,8 @@ func New(now func() time.Time) *Gate {
 	return &Gate{now: now, turns: map[*Seat]time.Time{}, over: make(chan struct{}, 1)}
 }
 
-// Sit has s be the one that runs alone. Above 0: another one is, or was, for so long. What is tireless does
-// not rest after another one.
+// Sit has s be the one that runs alone. Above 0: another one is, or was, for so long. Tireless:
+// by Step, which has no clock to rest by after another one.
 func (g *Gate) Sit(s *Seat, tireless bool) (after time.Duration) {
 	now := g.now()
 	g.mu.Lock()

@@ -51,7 +51,8 @@ func New(s store.Saga, d *body.Definition, older plan.Graph, clock *clock.Clock,
 	if is.Origin, err = stored.OriginOf(s); err != nil {
 		return is, err
 	}
-	return is, is.Read(s, older)
+	err = is.Read(s, older)
+	return is, err
 }
 
 // Read takes s as what is so.

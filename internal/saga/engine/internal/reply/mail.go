@@ -22,7 +22,7 @@ import (
 // Outcomes of replies, beside those of events.
 const (
 	Foreign plan.Outcome = "foreign" // it answers no command of a saga
-	Orphan  plan.Outcome = "orphan"  // its saga, or its command, is not known
+	orphan  plan.Outcome = "orphan"  // its saga, or its command, is not known
 )
 
 // A Reply is one of a batch, and what becomes of it.
@@ -99,7 +99,7 @@ func (to *Mail) Take(ctx context.Context, s store.Saga, there bool, book *defini
 	}
 	t := &taking{book: book, clock: clock, d: to.d, s: s}
 	for _, r := range to.replies {
-		if r.Out = Orphan; !there || r.id != "" && r.id != s.ID {
+		if r.Out = orphan; !there || r.id != "" && r.id != s.ID {
 			continue
 		}
 		if err := t.take(About(ctx, r.Message), r); err != nil {
