@@ -21,7 +21,8 @@ import (
 
 type (
 	entity struct{ space, key string }
-	// lockID is a row: a mark.Key, an entity, or the key (a string) of a row in the user's table.
+	// lockID is a row: an entity, the key (a string) of a row in the user's table, or a key of one of the
+	// rooms, each of a type of its own, which tells their locks apart.
 	lockID any
 )
 
@@ -89,7 +90,7 @@ func (d *database) acquire(ctx context.Context, tx *Tx, l lockID, until time.Tim
 	}
 }
 
-// await lets go of mu until some transaction ends, at most for d.
+// await lets go of mu until some transaction ends, for most at most.
 func (d *database) await(ctx context.Context, tx, rival *Tx, most time.Duration) error {
 	changed, timer := d.changed, time.NewTimer(most)
 	defer timer.Stop()

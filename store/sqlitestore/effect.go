@@ -98,7 +98,7 @@ func each(ctx context.Context, x *sqlrun.Session, es []store.Effect, stood []boo
 		if err != nil {
 			return false, err
 		}
-		if _, err := x.Exec(ctx, "Requeue"); err != nil {
+		if _, err := x.Exec(ctx, "ReleaseSavepoint"); err != nil {
 			return false, err
 		}
 		stood[i] = true
@@ -165,7 +165,7 @@ func put(ctx context.Context, x *sqlrun.Session, e store.Effect, given map[entit
 	return outbox.Insert(ctx, x, e.Rows)
 }
 
-// entity locks l and says which version this transaction gives it.
+// lockEntity locks l and says which version this transaction gives it.
 func lockEntity(ctx context.Context, x *sqlrun.Session, l store.Lock,
 	given map[entity]int64) (version int64, err error) {
 	e := entity{l.Space, l.Key}

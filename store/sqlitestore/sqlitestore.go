@@ -28,7 +28,6 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/backup"
 	"github.com/skald-go/skald/store/sqlitestore/internal/doctor"
 	"github.com/skald-go/skald/store/sqlitestore/internal/mark"
-	"github.com/skald-go/skald/store/sqlitestore/internal/migration"
 	"github.com/skald-go/skald/store/sqlitestore/internal/outbox"
 	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
 	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
@@ -78,15 +77,15 @@ func New(db *sql.DB, o *Options) *Store {
 	return s
 }
 
-// texts are the statements of all rooms.
+// texts are the statements that stores run prepared. What opens, migrates and copies a file runs its own.
 func texts() (map[string]string, error) {
 	all, err := sqlfile.Load(statements, "sql", "")
 	if err != nil {
 		return nil, err
 	}
 	for _, room := range []func() (map[string]string, error){
-		sqlrun.Statements, audit.Statements, mark.Statements, outbox.Statements, parked.Statements,
-		saga.Statements, steward.Statements, doctor.Statements, migration.Statements, backup.Statements,
+		audit.Statements, mark.Statements, outbox.Statements, parked.Statements, saga.Statements,
+		steward.Statements, doctor.Statements,
 	} {
 		more, err := room()
 		if err == nil {

@@ -1,7 +1,7 @@
 -- name: Savepoint
 SAVEPOINT skald_effect;
 
--- name: Requeue
+-- name: ReleaseSavepoint
 RELEASE skald_effect;
 
 -- name: Undo

@@ -21,8 +21,12 @@ type Parking struct {
 // Park checks the guards of p. Of a new message they are that it is not done, not kept, and its key not full.
 func (ms *Messages) Park(p *store.Park, done bool, now time.Time) (*Parking, error) {
 	k, at := row{Parked: p.Parked}, (*store.Call)(nil)
-	k.Message = own.Message(p.Message)
-	if p.Was != nil {
+	if p.Was == nil {
+		if err := ms.room(&k, p, done); err != nil {
+			return nil, err
+		}
+		k.Message = own.Message(p.Message)
+	} else {
 		was, err := ms.again(p)
 		if err != nil {
 			return nil, err
@@ -30,8 +34,6 @@ func (ms *Messages) Park(p *store.Park, done bool, now time.Time) (*Parking, err
 		at = was.Call
 		k.Message, k.Place, k.Since, k.Partition, k.Position, k.Fault = was.Message, was.Place, was.Since,
 			was.Partition, was.Position, was.Fault
-	} else if err := ms.room(&k, p, done); err != nil {
-		return nil, err
 	}
 	k.First.Why, k.Last.Why = clip.To(k.First.Why, 4<<10), clip.To(k.Last.Why, 4<<10)
 	if k.Dead = own.Death(p.Dead); k.Dead != nil {

@@ -51,9 +51,7 @@ func (ms *Marks) View() View { return View{table.See(ms.rows), ms} }
 
 // Seen is what is known of a message; Fresh: nothing.
 func (ms *Marks) Seen(key Key, now time.Time) (v store.Verdict) {
-	if m := ms.rows[key]; !m.expired(now) {
-		return m.verdict(now)
-	}
+	v, _ = ms.Find(key, 1, now)
 	return v
 }
 

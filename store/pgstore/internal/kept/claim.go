@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
-// scanKept reads what Claim and Kept return.
+// scanKept reads what the statements Claim and Parked answer.
 func scanKept(row pgrun.Scanner) (p store.Parked, err error) {
 	var (
 		env, key, data        []byte

@@ -38,7 +38,7 @@ const (
 	arrived = `CASE WHEN to_timestamp($written / 1000.0) < clock_timestamp() + interval '7 days'
 	THEN greatest(to_timestamp($written / 1000.0), clock_timestamp()) ELSE clock_timestamp() END`
 
-	// No floor is above an id of the last hour: see leastMarks.
+	// No floor is above an id of the last hour: see leastMarks in package steward.
 	known = `CASE WHEN $written = 0 OR to_timestamp($written / 1000.0) > clock_timestamp() - interval '1 hour' THEN true
 		ELSE (SELECT k.arrival FROM /*schema*/skald_mark AS k WHERE k.consumer = $1::text AND k.source = $source AND k.id = $id) IS NULL
 			AND ($held OR (SELECT f.at FROM /*schema*/skald_floor AS f

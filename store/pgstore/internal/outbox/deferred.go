@@ -96,7 +96,7 @@ func scanAside(row pgrun.Scanner) (a store.DeferredRow, err error) {
 	}
 	a.Schema, a.Subject, a.CorrelationID, a.CausationID, a.TraceParent = column.OrEmpty(schema),
 		column.OrEmpty(subject), column.OrEmpty(correlation), column.OrEmpty(cause), column.OrEmpty(trace)
-	if a.Headers, err = ParseHeaders(headers); at == nil {
+	if a.Headers, err = parseHeaders(headers); at == nil {
 		err = errors.New("its time lies outside of the years 1 to 9999")
 	} else {
 		a.Time = time.UnixMicro(*at).UTC()

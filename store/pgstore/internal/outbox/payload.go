@@ -19,7 +19,7 @@ func (o *Outbox) Payloads(ctx context.Context) (out []store.Payload, err error) 
 			return err
 		}
 		var err error
-		if m.Headers, err = ParseHeaders(headers); err != nil { // it is the row's own fault
+		if m.Headers, err = parseHeaders(headers); err != nil { // it is the row's own fault
 			p.Read = false
 		}
 		out = append(out, p)

@@ -135,7 +135,7 @@ func (r *reader) content(v [][]byte, out *store.Row) (err error) {
 	if out.Time, err = r.time(v[3]); err != nil {
 		return err
 	}
-	if out.Headers, err = ParseHeaders(v[13]); err != nil {
+	if out.Headers, err = parseHeaders(v[13]); err != nil {
 		return err
 	}
 	out.Data, err = r.either(16, v)
@@ -254,7 +254,7 @@ func scanRow(row pgrun.Scanner, out *store.Row, last *bool) error {
 		column.OrEmpty(subject), column.OrEmpty(correlation), column.OrEmpty(cause), column.OrEmpty(trace)
 	out.Time, err = at.Read()
 	if err == nil {
-		out.Headers, err = ParseHeaders([]byte(column.OrEmpty(headers)))
+		out.Headers, err = parseHeaders([]byte(column.OrEmpty(headers)))
 	}
 	if large != nil {
 		out.Large = &store.Large{Bytes: *large, SHA256: column.OrEmpty(hash)}

@@ -119,8 +119,8 @@ func headersJSON(hs []skald.Header) []byte {
 	return b.Bytes()
 }
 
-// ParseHeaders reads what headersJSON wrote.
-func ParseHeaders(text []byte) ([]skald.Header, error) {
+// parseHeaders reads what headersJSON wrote.
+func parseHeaders(text []byte) ([]skald.Header, error) {
 	if len(text) == 0 {
 		return nil, nil
 	}

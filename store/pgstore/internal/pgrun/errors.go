@@ -148,7 +148,7 @@ func (d *DB) Explain(err error) error {
 			"or use PgBouncer 1.21 or later with max_prepared_statements above 0", err)
 	case "42501":
 		// What a trigger or a policy of the user's own refuses is the fault of one message.
-		if bad := (*SettingError)(nil); !errors.As(err, &bad) &&
+		if bad := (*settingError)(nil); !errors.As(err, &bad) &&
 			(strings.Contains(err.Error(), "skald_") || strings.Contains(err.Error(), d.Schema)) {
 			return &store.RightError{What: Refused(err), Remedy: "run what `skald roles --schema " +
 				ShellWord(d.Schema) + "` prints", Err: err}
@@ -238,18 +238,18 @@ func ConnectionLost(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF) || classOf(err, "08", "57")
 }
 
-// A SettingError is the fault of whoever chose the settings of one message: never a missing right of the
+// A settingError is the fault of whoever chose the settings of one message: never a missing right of the
 // process, which would stop it for all.
-type SettingError struct {
+type settingError struct {
 	Names string
 	Err   error
 }
 
-func (e *SettingError) Error() string {
+func (e *settingError) Error() string {
 	return fmt.Sprintf("set %s for the handler: %v: see inbox.Options.Transaction.Settings, and pg_settings for what there is", e.Names, e.Err)
 }
 
-func (e *SettingError) Unwrap() error { return e.Err }
+func (e *settingError) Unwrap() error { return e.Err }
 
 // NoRow tells of a query that found nothing.
 func NoRow(err error) bool { return errors.Is(err, pgx.ErrNoRows) || errors.Is(err, sql.ErrNoRows) }

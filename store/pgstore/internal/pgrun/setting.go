@@ -18,16 +18,16 @@ func (d *DB) Settings(list []store.Setting) (Call, error) {
 	for _, s := range list {
 		switch strings.ToLower(s.Name) {
 		case "lock_timeout", "idle_in_transaction_session_timeout", "synchronous_commit":
-			return Call{}, &SettingError{Names: all,
+			return Call{}, &settingError{Names: all,
 				Err: fmt.Errorf("%s is Skald's own: see inbox.Options.Timeouts.Wait and Handle", s.Name)}
 		}
 		if !column.Storable(s.Name) || !column.Storable(s.Value) {
-			return Call{}, &SettingError{Names: all,
+			return Call{}, &settingError{Names: all,
 				Err: fmt.Errorf("%q is no text, or its value is none", s.Name)}
 		}
 	}
 	set := d.Call("Settings", names, values)
 	set.Scan = func(Scanner) error { return nil }
-	set.Fail = func(err error) error { return &SettingError{Names: all, Err: err} }
+	set.Fail = func(err error) error { return &settingError{Names: all, Err: err} }
 	return set, nil
 }

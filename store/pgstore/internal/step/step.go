@@ -18,7 +18,7 @@ import (
 var statements embed.FS
 
 // forgottenStep is a fragment of the statements that take a step: see TakeStep. No floor is above a saga of
-// the last hour: see leastSteps.
+// the last hour: see leastSteps in package steward.
 const forgottenStep = `s.was = 0 AND CASE WHEN s.begun > clock_timestamp() - interval '1 hour' THEN false
 		ELSE EXISTS (SELECT FROM /*schema*/skald_step AS o
 				WHERE o.consumer = $1::text AND o.saga = $2::text AND o.step = $3::text AND o.occurrence = $4::text)

@@ -21,8 +21,8 @@ import (
 //go:embed sql/*.sql
 var statements embed.FS
 
-// Statements are the statements of a backup, by name.
-func Statements() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
+// texts are the statements of a backup, by name.
+func texts() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
 
 // Take copies the file at path to a new file at to, while services write: the copy holds one moment, all of
 // it. The copy is checked and is on the disk before it gets its name, so a backup that was interrupted leaves
@@ -35,7 +35,7 @@ func Take(ctx context.Context, path, to string) (err error) {
 	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("back up %s: %s is there already: remove it, or give another name", path, to)
 	}
-	text, err := Statements()
+	text, err := texts()
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,11 @@ func Take(ctx context.Context, path, to string) (err error) {
 	if err := os.Remove(part); err != nil {
 		return fmt.Errorf("back up %s: %w", path, err)
 	}
-	return synced(filepath.Dir(to))
+	if err := synced(filepath.Dir(to)); err != nil {
+		return fmt.Errorf("back up %s: %s is written, but whether its folder has it after a crash is not known: %w",
+			path, to, err)
+	}
+	return nil
 }
 
 // dropped removes what a failed backup wrote.

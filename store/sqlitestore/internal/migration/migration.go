@@ -16,8 +16,8 @@ import (
 //go:embed sql/*.sql
 var statements embed.FS
 
-// Statements are the statements of Tables, by name.
-func Statements() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
+// texts are the statements of Tables, by name.
+func texts() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
 
 // Tables are those that a build knows.
 type Tables struct {

@@ -23,7 +23,7 @@ type migrator struct {
 }
 
 func (t Tables) migrator(ctx context.Context, db *sql.DB) (*migrator, error) {
-	text, err := Statements()
+	text, err := texts()
 	if err != nil {
 		return nil, err
 	}

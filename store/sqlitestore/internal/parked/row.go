@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/column"
 )
 
-// scanKept reads what Claim and Kept return.
+// scanKept reads what the statements Claim and Parked answer.
 func scanKept(scan func(...any) error) (p store.Parked, err error) {
 	var (
 		key, data, env        sql.Null[[]byte]

@@ -64,7 +64,7 @@ func DSN(path string) string {
 
 // Engine checks the version of SQLite.
 func Engine(ctx context.Context, db *sql.DB) error {
-	text, err := Statements()
+	text, err := texts()
 	if err != nil {
 		return err
 	}

@@ -15,10 +15,10 @@ type Session struct {
 	Tx *sql.Tx
 	p  *Prepared
 
-	// Of our own transactions: sessionID is the context that Tx lives under, cut off by end or by the timer.
-	sessionID context.Context
-	end       context.CancelFunc
-	timer     *time.Timer
+	// Of our own transactions: life is the context that Tx lives under, cut off by end or by the timer.
+	life  context.Context
+	end   context.CancelFunc
+	timer *time.Timer
 }
 
 // leastBegin is what BEGIN gets in any case: the machine may be slow, and nobody in the way.
@@ -32,22 +32,22 @@ func (d *DB) Begin(ctx context.Context, wait, most time.Duration) (*Session, err
 		return nil, err
 	}
 	began := time.Now()
-	sessionID := context.WithoutCancel(ctx) // the transaction outlives the context that it was begun under
+	life := context.WithoutCancel(ctx) // the transaction outlives the context that it was begun under
 	var mine *turn
 	if d.turns != nil {
 		if mine, err = d.turns.take(ctx, wait); err != nil {
 			return nil, err
 		}
-		sessionID = context.WithValue(sessionID, turnKey{}, mine)
+		life = context.WithValue(life, turnKey{}, mine)
 	}
-	sessionID, end := context.WithCancel(sessionID)
+	life, end := context.WithCancel(life)
 	stop := context.AfterFunc(ctx, end)
 	timer := time.AfterFunc(max(wait-time.Since(began), leastBegin), end)
-	tx, err := d.lock(sessionID)
+	tx, err := d.lock(life)
 	inTime, alive := timer.Stop(), stop()
 	if err == nil && inTime && alive {
 		timer.Reset(most)
-		return &Session{Tx: tx, p: p, sessionID: sessionID, end: end, timer: timer}, nil
+		return &Session{Tx: tx, p: p, life: life, end: end, timer: timer}, nil
 	}
 	if err == nil {
 		err = errors.Join(store.ErrBusy, tx.Rollback())
@@ -64,14 +64,14 @@ func (d *DB) Begin(ctx context.Context, wait, most time.Duration) (*Session, err
 }
 
 // lock begins a transaction; a busy timeout that is shorter than its life is waited for again.
-func (d *DB) lock(sessionID context.Context) (*sql.Tx, error) {
+func (d *DB) lock(life context.Context) (*sql.Tx, error) {
 	for {
-		tx, err := d.SQL.BeginTx(sessionID, nil)
+		tx, err := d.SQL.BeginTx(life, nil)
 		if err == nil || !busy(err) {
 			return tx, err
 		}
 		select {
-		case <-sessionID.Done():
+		case <-life.Done():
 			return nil, err
 		case <-time.After(time.Millisecond):
 		}
@@ -119,7 +119,7 @@ func (x *Session) Undo() error {
 }
 
 // Held tells whether a transaction of our own is over, since it was held for too long.
-func (x *Session) Held() bool { return x.sessionID.Err() != nil }
+func (x *Session) Held() bool { return x.life.Err() != nil }
 
 // Why tells of err in a transaction of our own what the matter is.
 func (x *Session) Why(err error) error {
@@ -134,7 +134,7 @@ func (x *Session) Why(err error) error {
 
 // Exec runs a statement. Where the session has no prepared statements it runs the text.
 func (x *Session) Exec(ctx context.Context, name string, args ...any) (sql.Result, error) {
-	if x.sessionID == nil {
+	if x.life == nil {
 		return x.Tx.ExecContext(ctx, x.p.text[name], args...)
 	}
 	return x.p.In(ctx, x.Tx, name).ExecContext(ctx, args...)
@@ -151,7 +151,7 @@ func (x *Session) Count(ctx context.Context, name string, args ...any) (int64, e
 
 // Row runs a statement for one row.
 func (x *Session) Row(ctx context.Context, name string, args ...any) *sql.Row {
-	if x.sessionID == nil {
+	if x.life == nil {
 		return x.Tx.QueryRowContext(ctx, x.p.text[name], args...)
 	}
 	return x.p.In(ctx, x.Tx, name).QueryRowContext(ctx, args...)

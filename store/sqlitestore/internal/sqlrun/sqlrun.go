@@ -17,8 +17,8 @@ import (
 //go:embed sql/*.sql
 var statements embed.FS
 
-// Statements are those of this package, by name.
-func Statements() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
+// texts are those of this package, by name.
+func texts() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
 
 // Merge adds the statements more to all. Each name is there once, whichever package has it.
 func Merge(all, more map[string]string) error {

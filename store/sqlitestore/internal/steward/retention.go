@@ -119,14 +119,16 @@ func (s *Steward) empty(ctx context.Context, done *store.Maintained, what string
 	one func(context.Context, *sqlrun.Session) (int64, error)) (total int64, err error) {
 	for {
 		var n int64
+		begun := false
 		err := s.run.AloneFor(ctx, batchWait, sqlrun.DefaultHandle,
 			func(ctx context.Context, x *sqlrun.Session) (err error) {
+				begun = true
 				if n, err = one(ctx, x); err == nil && n > 0 {
 					_, err = x.Exec(ctx, "Emptied", what)
 				}
 				return err
 			})
-		if errors.Is(err, store.ErrBusy) {
+		if errors.Is(err, store.ErrBusy) && !begun {
 			done.Left = append(done.Left, what+": another writer has the file")
 			return total, nil
 		}
