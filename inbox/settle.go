@@ -161,7 +161,6 @@ func (in *Inbox[TTx]) ack(ctx context.Context) (busy bool, err error) {
 	if err := in.sub.Ack(ctx, done); err != nil {
 		return true, fmt.Errorf("acknowledge for %s: %w", in.group, err)
 	}
-	in.outage.Received(len(done))
 	in.checkpoints.Acked()
 	return true, nil
 }

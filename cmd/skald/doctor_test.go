@@ -68,7 +68,7 @@ func TestDoctorOnSQLite(t *testing.T) {
 		"store/synchronous": "ok", "store/retention": "warning nobody has seen to it",
 		"window/marks": "warning how long it does was not compared → give --broker with each --topic, or --broker-keeps"}, "--store", at, "--rate", "10", "--connections", "5")
 	start(t, nil, "maintain", "--store", at, "--reason", "test", "--keep-marks", "480h").expect(0)
-	doctor(t, 8, map[string]string{"store/retention": "ok marks 480h", "store/disk": "ok 10 messages/s",
+	doctor(t, 8, map[string]string{"store/retention": "ok marks 20 days", "store/disk": "ok 10 messages/s",
 		"window/marks": "failed marks are kept 20 days, less than 21 days, in which a message of topic orders may come: 7 days in the outbox of its producer and 14 days at the broker"},
 		"--store", at, "--rate", "10", "--topic", "orders", "--broker-keeps", "336h")
 	doctor(t, 8, map[string]string{"window/marks": "failed 30 days, in which a saga"}, "--store", at,

@@ -12,8 +12,8 @@ import (
 // reads in the background hears only now and then that it still cannot reach its broker: Kafka's every 2.5 s.
 const calm = 5 * time.Second
 
-// An Outage is one of the broker: from the first error until the broker brings or takes something, or gives
-// no error for 5 s.
+// An Outage is one of the broker: from the first error until the broker brings something, or gives no error
+// for 5 s. An acknowledgement that it takes says nothing: a driver may keep that until it can send it.
 type Outage struct {
 	log   *slog.Logger
 	say   backoff.Rarely
@@ -32,7 +32,7 @@ func (o *Outage) Failed(now time.Time, why error) {
 	}
 }
 
-// Received notes that the broker brought or took n things.
+// Received notes that the broker brought n things.
 func (o *Outage) Received(n int) { o.alive = o.alive || n > 0 }
 
 // Over ends the outage if the broker is back.
