@@ -119,7 +119,7 @@ func house() map[string]rule {
 		"status": {ours: []string{".", "store", "failure", "operate", "flow", "internal/nearby"}},
 
 		// what is in the tables, over HTTP, which any service mounts
-		"console": {ours: []string{".", "store", "operate", "internal"}},
+		"console": {ours: []string{".", "failure", "store", "operate", "internal"}},
 
 		"store/memstore":    driver("store"),
 		"store/sqlitestore": driver("store", "modernc.org/"),

@@ -77,11 +77,11 @@ func (d *database) acquire(ctx context.Context, tx *Tx, l lockID, until time.Tim
 			left = min(left, idle)
 		}
 		if time.Until(until) <= 0 {
-			return fmt.Errorf("wait for %v: %w", l, store.ErrBusy)
+			return fmt.Errorf("wait for row %+v: %w", l, store.ErrBusy)
 		}
 		for r := rival; r != nil; r = r.waitsFor {
 			if r == tx {
-				return fmt.Errorf("wait for %v: deadlock: %w", l, store.ErrBusy)
+				return fmt.Errorf("wait for row %+v: deadlock: %w", l, store.ErrBusy)
 			}
 		}
 		if err := d.await(ctx, tx, rival, left); err != nil {

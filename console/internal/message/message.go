@@ -19,9 +19,6 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// KindRejected is the kind of dead letters that a handler rejected.
-const KindRejected = "rejected"
-
 // A messagePage is what one consumer knows of one message. Its list and this page read the same row.
 type messagePage struct {
 	Source string `json:"source"`

@@ -12,6 +12,7 @@ import (
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/payload"
 	"github.com/skald-go/skald/console/internal/spell"
+	"github.com/skald-go/skald/failure"
 )
 
 func (v *messagePage) HTML(p *page.Page) {
@@ -122,7 +123,7 @@ func (v *messagePage) verbs(p *page.Page) {
 	if v.sel.Dead {
 		names = []string{"redrive", "drop"}
 	}
-	if v.sel.Dead && v.Kept.Kind == KindRejected {
+	if v.sel.Dead && v.Kept.Kind == failure.KindRejected {
 		names = []string{"drop"} // it was answered: to take it again changes nothing
 	}
 	for _, name := range names {

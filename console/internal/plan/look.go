@@ -17,6 +17,7 @@ import (
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/console/internal/state"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -102,7 +103,7 @@ func (v *plan) look(ctx context.Context, s *source.Source) error {
 		if p.Call != nil {
 			calls++
 		}
-		if v.Verb != "redrive" || p.Dead.Kind != message.KindRejected {
+		if v.Verb != "redrive" || p.Dead.Kind != failure.KindRejected {
 			v.Change++
 		}
 		if p.Dead != nil && p.Dead.At.After(last) {

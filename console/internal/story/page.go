@@ -10,6 +10,7 @@ import (
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/internal/saga/draw"
 	graph "github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -53,7 +54,7 @@ func (part *storyPart) holders(p *page.Page) {
 		held := &part.held[i]
 		verb := "release"
 		switch {
-		case held.Dead != nil && held.Dead.Kind == message.KindRejected:
+		case held.Dead != nil && held.Dead.Kind == failure.KindRejected:
 			verb = "drop"
 		case held.Dead != nil:
 			verb = "redrive"
