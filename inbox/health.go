@@ -218,3 +218,12 @@ func (in *Inbox[TTx]) Backlog(ctx context.Context) (store.Backlog, error) {
 func (in *Inbox[TTx]) Kept(ctx context.Context, limit int) ([]store.Parked, error) {
 	return store.ListKept(ctx, in.db, store.Sought{Consumer: in.group, Bare: true, Limit: limit})
 }
+
+// uncharged are messages whose attempts end without a charge again and again, the oldest first.
+func (in *Inbox[TTx]) uncharged() (out []Stuck) {
+	for _, m := range in.delays.Lasting(in.o.Now()) {
+		out = append(out, Stuck{Topic: m.Topic, Partition: m.Partition, Position: m.Position, ID: m.ID,
+			Type: m.Type, Attempts: m.Attempts, Since: m.Since, Error: m.Error, Uncharged: true})
+	}
+	return bySince(out)
+}

@@ -3,7 +3,6 @@ package exec
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/skald-go/skald"
@@ -11,7 +10,6 @@ import (
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/identity"
 	"github.com/skald-go/skald/inbox/internal/partition"
-	"github.com/skald-go/skald/internal/lending"
 	"github.com/skald-go/skald/store"
 )
 
@@ -74,38 +72,3 @@ func (x *Executor[TTx]) Away(err error) bool {
 
 // mercy is how much longer than a handler may take its transaction lives.
 const mercy = 5 * time.Second
-
-// run calls the handler of e, with a bound on its time. One that took longer has failed, unless the whole
-// consumer was told to end; and where its transaction may be gone meanwhile, what it says does not count.
-func (x *Executor[TTx]) run(ctx context.Context, e *partition.Entry, tx TTx) (r Reply, err error) {
-	begun := time.Now()
-	hctx, cancel := context.WithTimeout(lends(skald.WithCause(ctx, e.Message), x.o.Group, tx, e.Message),
-		x.o.Handle)
-	defer cancel()
-	over := x.acts.Begin(e, x.o.Handle)
-	r, err = safely(x.handler(e), hctx, tx, e.Message)
-	over()
-	took := time.Since(begun)
-	x.o.Telemetry.Ran(e.Topic, took)
-	stopped := ctx.Err() != nil && !errors.Is(context.Cause(ctx), failure.ErrTimeout)
-	switch {
-	case took < x.o.Handle || stopped:
-		return r, err
-	case ctx.Err() != nil || took >= x.o.Handle+mercy:
-		return r, fmt.Errorf("%w (%v): after %v it said: %v", failure.ErrTimeout, x.o.Handle,
-			took.Round(time.Millisecond), err)
-	case err != nil:
-		return r, fmt.Errorf("%w (%v): %w", failure.ErrTimeout, x.o.Handle, err)
-	}
-	return r, nil
-}
-
-// lends is ctx for a handler of m, which gets tx.
-func lends[TTx any](ctx context.Context, consumer string, tx TTx, m skald.Message) context.Context {
-	return lending.With(ctx, lending.Loan{Tx: tx, Consumer: consumer, ID: m.ID, Type: m.Type})
-}
-
-func safely[TTx any](h Handler[TTx], ctx context.Context, tx TTx, m skald.Message) (r Reply, err error) {
-	defer failure.Recover(&err)
-	return h(ctx, tx, m)
-}

@@ -35,16 +35,3 @@ func (x *Executor[TTx]) printed(e *partition.Entry) (print int64) {
 func (x *Executor[TTx]) Seal(e *partition.Entry, server string) once.Entry {
 	return once.Seal(x.key.Load(), server, x.o.Group, e.Identity(), x.printed(e))
 }
-
-// earlier returns how often e failed elsewhere.
-func (x *Executor[TTx]) earlier(e *partition.Entry) (n int) {
-	if x.o.Earlier == nil {
-		return 0
-	}
-	defer func() {
-		if recover() != nil {
-			n = 0 // the count starts here
-		}
-	}()
-	return max(0, x.o.Earlier(e.Delivery))
-}

@@ -191,3 +191,16 @@ func (x *Executor[TTx]) keptAs(ctx context.Context, e *partition.Entry, print in
 	}
 	return Result{Entry: e, What: decide.Conflict}, true
 }
+
+// earlier returns how often e failed elsewhere.
+func (x *Executor[TTx]) earlier(e *partition.Entry) (n int) {
+	if x.o.Earlier == nil {
+		return 0
+	}
+	defer func() {
+		if recover() != nil {
+			n = 0 // the count starts here
+		}
+	}()
+	return max(0, x.o.Earlier(e.Delivery))
+}

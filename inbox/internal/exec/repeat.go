@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/store"
 )
 
@@ -55,4 +56,36 @@ func (x *Executor[TTx]) letGo(ctx context.Context, e *partition.Entry, what deci
 		x.tellApart(ctx, e, store.Conflict)
 	}
 	return Result{Entry: e, What: what}
+}
+
+// again tells whether a repeat is to send again what was said.
+func (x *Executor[TTx]) again(e *partition.Entry, v store.Verdict) bool {
+	return v.Emitted != "" && x.o.Again != nil && x.o.Again(e.Message)
+}
+
+// Harmless tells of a message that was finished before whether nothing more is to be done about it.
+func (x *Executor[TTx]) Harmless(e *partition.Entry, v store.Verdict) (yes bool) {
+	defer func() {
+		if recover() != nil {
+			yes = false // the attempt at it will say so
+		}
+	}()
+	return once.Judge(v, x.print(e)) != store.Conflict && !x.again(e, v)
+}
+
+// repeat is done with that it was done before; what was said then is sent again where that is asked for.
+func (x *Executor[TTx]) repeat(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	v store.Verdict) Result {
+	if !x.again(e, v) {
+		_, _ = unit.Rollback(ctx) // nothing was written: a lost connection changes nothing
+		return Result{Entry: e, What: decide.Duplicate}
+	}
+	rows, err := once.DecodeEmitted(v.Emitted)
+	if err == nil {
+		_, err = unit.Rollback(ctx, store.Effect{Rows: rows})
+	}
+	if err != nil {
+		return x.storeFailed(ctx, e, fmt.Errorf("say again what %s said: %w", e.Given.ID, err))
+	}
+	return Result{Entry: e, What: decide.Duplicate}
 }

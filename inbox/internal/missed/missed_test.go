@@ -1,4 +1,4 @@
-package unread
+package missed
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func TestMissedIsNoted(t *testing.T) {
 	Tell(ctx, notes, slog.New(slog.NewTextHandler(&log, nil)), "stock",
 		broker.Missed{Partition: "orders/0", From: 10, To: 100, Count: 90})
 	note := <-notes
-	if note.Consumer != "stock" || note.Action != missed ||
+	if note.Consumer != "stock" || note.Action != action ||
 		!strings.Contains(note.Reason, "90 messages of partition orders/0") {
 		t.Errorf("noted is %+v", note)
 	}

@@ -39,12 +39,3 @@ func (in *Inbox[TTx]) failures() (out []Failing) {
 	}
 	return out
 }
-
-// uncharged are messages whose attempts end without a charge again and again, the oldest first.
-func (in *Inbox[TTx]) uncharged() (out []Stuck) {
-	for _, m := range in.delays.Lasting(in.o.Now()) {
-		out = append(out, Stuck{Topic: m.Topic, Partition: m.Partition, Position: m.Position, ID: m.ID,
-			Type: m.Type, Attempts: m.Attempts, Since: m.Since, Error: m.Error, Uncharged: true})
-	}
-	return bySince(out)
-}

@@ -1,6 +1,6 @@
-// Package unread tells of messages that the broker removed before a consumer had them: nothing here can bring
+// Package missed tells of messages that the broker removed before a consumer had them: nothing here can bring
 // them back.
-package unread
+package missed
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// missed is what an audit says that is about messages that were removed unread.
-const missed = "missed"
+// action is what an audit says that is about messages that were removed unread.
+const action = "missed"
 
 // A Store has the audit.
 type Store interface {
@@ -29,7 +29,7 @@ func Tell(ctx context.Context, db Store, log *slog.Logger, consumer string, m br
 	log.ErrorContext(ctx,
 		"inbox: messages were removed unread: by retention or a purge; have them sent again",
 		"partition", m.Partition, "from", m.From, "to", m.To, "messages", m.Count)
-	note := store.Audit{Author: "skald", Action: missed, Reason: why, Consumer: consumer}
+	note := store.Audit{Author: "skald", Action: action, Reason: why, Consumer: consumer}
 	go func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
