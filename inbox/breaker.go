@@ -11,7 +11,7 @@ import (
 // none. What was received stays unacknowledged meanwhile.
 //
 // Malformed messages count apart, by their source and partition: where Share and Least of these are
-// malformed, no more of that source is taken in that partition, and all else goes on. What is tried then is
+// malformed, no more of that source is taken in that partition; other sources go on. What is tried then is
 // the message of the source that came last.
 type Breaker struct {
 	// Off: it never stops.

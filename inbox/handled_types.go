@@ -7,8 +7,8 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 )
 
-// enroll notes which types this build handles, before it joins the group. Where others do not know yet that
-// they are handled, Run waits until they must: from then on, nobody skips them.
+// enroll notes which types this build handles, before it joins the group. Where other builds may
+// not have read that yet, Run waits until each has: from then on, none skips them.
 func (in *Inbox[TTx]) enroll(ctx context.Context) error {
 	first, wait, err := in.checkpoints.Enroll(ctx)
 	if err != nil {

@@ -24,8 +24,8 @@ type Health struct {
 	// Stopped says who paused the consumer, or why the breaker lets nothing be taken, or one message at a
 	// time; "": neither. Then it is not ready.
 	Stopped string
-	// StoppedSources says of which sources malformed messages are held back, in which partitions, and why:
-	// all else goes on. See Breaker.
+	// StoppedSources are the sources of which nothing is taken, because many of their messages are
+	// malformed, with their partitions and why. Other sources go on. See Breaker.
 	StoppedSources []string
 
 	// Stuck are the parked messages that failed and hold their keys, whichever instance parked them, at most
@@ -195,8 +195,7 @@ func bySince(all []Stuck) []Stuck {
 }
 
 // Quiet tells whether no delivery is in hand: each that came is finished, or kept by the store. It is for
-// those who step an inbox: a Step that had nothing to do may have one that waits, for a rival or for its
-// database.
+// those who step an inbox: a Step may do nothing while a delivery waits for a rival or for the database.
 func (in *Inbox[TTx]) Quiet(context.Context) (bool, error) {
 	return in.Health().Unacknowledged == 0, nil
 }

@@ -152,7 +152,7 @@ type Identity struct {
 	Again func(skald.Message) bool
 }
 
-// A Front spares the database questions. It guards nothing.
+// A Front saves the database queries. Correctness does not depend on it.
 type Front struct {
 	// Seen is asked before the database whether messages are finished, and told of those that are: a repeat
 	// that it knows costs no statement. It cannot make anything wrong: see once.Cache. Its TTL has to be

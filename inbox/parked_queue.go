@@ -101,7 +101,7 @@ func (in *Inbox[TTx]) handBack(ctx context.Context) {
 		return
 	}
 	if _, err := in.db.Apply(ctx, back...); err != nil {
-		in.o.Logger.WarnContext(ctx, "inbox: hand claimed messages back", "consumer", in.group,
+		in.o.Logger.WarnContext(ctx, "inbox: could not hand claimed messages back", "consumer", in.group,
 			"messages", len(back), "error", err)
 	}
 }

@@ -108,8 +108,8 @@ func TookOf(ctx context.Context) (Took, bool) {
 }
 
 // A LegacyLookup function asks a table of your own whether a step took effect before it had a row of Skald's,
-// and notes there, in the same statement, that it is taken now or (undo) will not be. It waits for a rival
-// that has the row in hand.
+// and notes there, in the same statement, that it is taken now or (undo) will not be. It has to block
+// while another transaction holds that row.
 type LegacyLookup[TTx any] func(ctx context.Context, tx TTx, s Step, undo bool) (bool, error)
 
 // LegacySteps is for a consumer whose steps were taken by hand before they were taken by Forward, or still

@@ -16,8 +16,8 @@ type Health struct {
 	Ready  bool   // database and broker answer
 	Why    string // it is not ready
 	Shards int    // held now
-	// why it looks at the table, though its source is to hear of commits, or why positions do not follow a
-	// slot that another reads; "": it hears, follows, stands by, or is not to
+	// Polls is why the relay polls instead of hearing of commits, or why its positions do not follow the slot
+	// that another program reads. "": all is as configured.
 	Polls string
 
 	// Counts of this process, since New. A repeat after a crash or a failure counts again.

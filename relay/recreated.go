@@ -38,7 +38,7 @@ func readNote(text string) (n note) {
 	return n
 }
 
-// String is what readNote reads.
+// String encodes n; readNote decodes it.
 func (n *note) String() string {
 	text, err := json.Marshal(n)
 	if err != nil {
@@ -198,8 +198,8 @@ func (l *shard) renewed() {
 	}
 }
 
-// passesOver tells whether a row that g has read is not for now: see note. Reading may be farther than what
-// is answered.
+// passesOver tells whether a row that g has read is not for now: see note. Rows may be
+// read that lie after the last one that the broker answered.
 func (l *shard) passesOver(g *group, row *store.Row) bool {
 	switch {
 	case len(l.note.Anew) == 0, l.note.To != "" && g.base != "":

@@ -56,8 +56,8 @@ type Options struct {
 	TTL time.Duration
 	// PollMost is the longest pause between two looks for new rows. Default 105 ms for each relay that works
 	// on this outbox, so that all of them together ask an idle database nine times a second, and at most a
-	// third of TTL. While rows come, or a write in this process is near, the pauses are a twentieth of the
-	// time since, from 1 ms on.
+	// third of TTL. While rows come, or soon after a write in this process, a pause is a twentieth of the time
+	// since the last row or write, and at least 1 ms.
 	PollMost time.Duration
 	// Outboxes is how many outboxes of one database this process carries, a relay for each: the default of
 	// PollMost is as many times longer, so that an idle database is hardly asked more often for more of them.
@@ -139,7 +139,7 @@ type Relay struct {
 	ids     broker.Topics        // as told last; never changed, always replaced
 	idless  map[string]time.Time // topics that have none, and until when that is believed
 	tells   int                  // how often they were
-	asking  bool                 // ask is under way
+	asking  bool                 // a request for ids of topics is under way
 
 	ask      func(topics []string, take func(broker.Topics, error))
 	publish  func(c *call, msgs []skald.Message)

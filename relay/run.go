@@ -319,7 +319,7 @@ func (l *loop) drain() {
 	_, err := r.save(l.hard, true)
 	r.forget()
 	if err = errors.Join(err, r.leave(l.hard)); err != nil {
-		r.o.Logger.Warn("relay: stop", "owner", r.o.Owner, "error", err)
+		r.o.Logger.Warn("relay: could not give its shards back as it stopped", "owner", r.o.Owner, "error", err)
 	}
 }
 
@@ -345,7 +345,7 @@ func (r *Relay) maintain(ctx context.Context) (more bool) {
 	did, err := r.db.Maintain(ctx, store.Maintain{Keep: r.o.Keep})
 	switch {
 	case err != nil && ctx.Err() == nil: // else it was ended with the relay
-		r.o.Logger.Warn("relay: retention", "owner", r.o.Owner, "error", err)
+		r.o.Logger.Warn("relay: retention failed", "owner", r.o.Owner, "error", err)
 	case did.Rows != 0 || did.Marks != 0 || did.Steps != 0 || len(did.Left) > 0:
 		r.o.Logger.Info("relay: retention", "owner", r.o.Owner, "rows", did.Rows, "marks", did.Marks,
 			"steps", did.Steps, "left", did.Left)

@@ -95,10 +95,10 @@ func (p *publisher) init(o Options, with compiled) {
 	p.limits.Init()
 }
 
-// Publish hands msgs over and returns at once. What was handed over is sent even if ctx ends meanwhile; but a
-// caller whose ctx ended is taken to ask no more: what its failures hold back is free again. A message that
+// Publish hands msgs over and returns at once. What was handed over is sent even if ctx ends meanwhile. Once
+// ctx has ended, failed messages of this call no longer hold back later ones of their keys. A message that
 // is larger than its topic allows, counted uncompressed, is refused; when Kafka itself finds a batch too
-// large, all messages of that batch and those behind it in the partition are named.
+// large, all messages of that batch and those after it in the partition are named.
 func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	c := &call{p: p, ctx: ctx, left: len(msgs), answered: make(chan struct{})}
 	if err := ctx.Err(); err != nil {

@@ -218,14 +218,14 @@ func (p *publisher) dismiss(s *sender) {
 	p.wg.Go(s.cl.Close)
 }
 
-// sift answers what of segs cannot be sent: what is held back, and what its topic cannot take. What a hold
-// keeps waits there. The others go by the sender; if there is none, they wait with the last hold. To a topic
-// that the sender has not taken up goes one message alone: franz-go hands over what it got before it knew a
-// topic record by record, while it sends the first.
+// sift answers the messages of segs that cannot be sent: those held back, and those too large for their
+// topic. What a hold keeps waits there. The rest is for the sender; without one it waits with the last hold.
+// The first message of a sender to a topic goes alone: franz-go hands over record by record what it got before
+// it knew the topic.
 func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var again []segment        // forgotten since learn, or behind a first one
+	var again []segment        // forgotten since learn, or after a first one
 	first := map[string]bool{} // topics that the sender takes up
 	for _, s := range p.rest(segs) {
 		c := s.call

@@ -21,7 +21,7 @@ func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding
 	for _, name := range topics {
 		s, err := b.streamOf(ctx, name)
 		if errors.Is(err, broker.ErrNoTopic) {
-			continue // who looks for topics says so
+			continue // CheckTopics reports it
 		}
 		if err != nil {
 			return nil, fmt.Errorf("look up topic %q: %w", name, err)

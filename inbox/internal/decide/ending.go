@@ -27,7 +27,7 @@ const (
 	Calling // what is to be asked of the outside is stored with it; never settled
 )
 
-// The words are those of the metrics.
+// String is the value that metrics have as their label, too.
 func (e Ending) String() string {
 	return [...]string{"processed", "duplicate", "rejected", "conflict", "too_old", "parked", "later",
 		"failed", "dead",

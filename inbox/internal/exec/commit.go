@@ -36,7 +36,7 @@ func (x *Executor[TTx]) commit(ctx context.Context, e *partition.Entry, unit sto
 	return x.storeFailed(ctx, e, fmt.Errorf("commit %s: %w", e.Given.ID, err))
 }
 
-// leaves is what a result leaves behind besides the handler's rows, where the handler says done or no.
+// leaves is what is committed beside the rows of the handler, which has answered with done or a rejection.
 func (x *Executor[TTx]) leaves(ctx context.Context, e *partition.Entry, r Reply,
 	intake store.Intake, says decide.Facts) (out store.Effect, err error) {
 	if len(r.Say) > 0 {

@@ -42,7 +42,8 @@ func (x *Executor[TTx]) aheadOf(ctx context.Context, e *partition.Entry) Result 
 	return r
 }
 
-// How long it may take to get round to what was claimed, and to what was intended just now.
+// The longest that a message waits for its worker: one that was claimed, and one whose call was intended
+// just now.
 const (
 	TurnOfClaimed  = 4 * time.Second
 	turnOfIntended = 2 * time.Second

@@ -38,7 +38,7 @@ func (x *Executor[TTx]) tellApart(ctx context.Context, e *partition.Entry, why s
 	x.o.Logger.WarnContext(ctx, "inbox: message put into quarantine; see: skald inbox status",
 		"consumer", x.o.Group, "why", why.String(), "topic", e.Topic, "partition", e.Partition,
 		"position", e.Position, "source", e.Given.Source, "id", e.Given.ID, "type", e.Type,
-		"since_last_told", n)
+		"count_since_last_line", n)
 }
 
 func apartOf(consumer string, e *partition.Entry, why store.Outcome, print int64) *store.Quarantined {

@@ -35,7 +35,7 @@ type Entry struct {
 	Again   int  // attempts in a row after which it is still here: outages, and no room to park it
 	Full    bool // of those, the latter
 	Suspect bool // it may have been in hand when a process died
-	Alone   bool // so it is run with nothing beside it
+	Alone   bool // it is run while nothing else runs
 	Foreign bool // this build has no handler for its type
 	Lonely  bool // its handler makes a call
 

@@ -23,7 +23,7 @@ func Findings(ctx context.Context, cl *kgo.Client, topics []string,
 	for _, name := range topics {
 		t, there := told[name]
 		if !there || t.Err != nil {
-			continue // who looks for topics says so
+			continue // CheckTopics reports it
 		}
 		is, known := set[name]
 		if !known {
