@@ -56,8 +56,8 @@ type Options struct {
 	TTL time.Duration
 	// PollMost is the longest pause between two looks for new rows. Default 105 ms for each relay that works
 	// on this outbox, so that all of them together ask an idle database nine times a second, and at most a
-	// third of TTL. While rows come, or soon after a write in this process, a pause is a twentieth of the time
-	// since the last row or write, and at least 1 ms.
+	// third of TTL. While rows come, or soon after a write in this process, a pause is a twentieth of the
+	// time since then, and at least 1 ms.
 	PollMost time.Duration
 	// Outboxes is how many outboxes of one database this process carries, a relay for each: the default of
 	// PollMost is as many times longer, so that an idle database is hardly asked more often for more of them.

@@ -319,7 +319,7 @@ func (l *loop) drain() {
 	_, err := r.save(l.hard, true)
 	r.forget()
 	if err = errors.Join(err, r.leave(l.hard)); err != nil {
-		r.o.Logger.Warn("relay: could not give its shards back as it stopped", "owner", r.o.Owner, "error", err)
+		r.o.Logger.Warn("relay: could not give its shards back", "owner", r.o.Owner, "error", err)
 	}
 }
 
