@@ -220,8 +220,8 @@ func (p *publisher) dismiss(s *sender) {
 
 // sift answers the messages of segs that cannot be sent: those held back, and those too large for their
 // topic. What a hold keeps waits there. The rest is for the sender; without one it waits with the last hold.
-// The first message of a sender to a topic goes alone: franz-go hands over record by record what it got before
-// it knew the topic.
+// The first message of a sender to a topic goes alone: what franz-go got before it knew the topic, it hands
+// over record by record.
 func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
