@@ -83,15 +83,13 @@ func (r *Relay) judge(c *call, l *shard, p *piece, v verdict) {
 			delete(l.failed, row.Seq)
 			taken++
 			run.Took(&row.Message)
-			if len(r.missing) > 0 {
-				delete(r.missing, row.Topic)
-			}
+			r.topics.took(row.Topic)
 			continue
 		case refused != nil && c.alone:
 			r.setAside(l, p, row, refused)
 			continue
 		case errors.Is(failed, broker.ErrRecreated):
-			r.unlearn(row.Topic)
+			r.topics.unlearn(row.Topic)
 		case v.all == nil && failed != nil && r.deferRow(l, p, row, failed):
 			continue
 		case errors.Is(refused, broker.ErrNoTopic):
@@ -115,12 +113,11 @@ func (r *Relay) judge(c *call, l *shard, p *piece, v verdict) {
 // misses notes that the broker does not have a topic, and says so once, however often it is asked again
 // meanwhile.
 func (r *Relay) misses(topic string) {
-	if _, known := r.missing[topic]; !known {
+	if r.topics.miss(topic, r.o.Now()) {
 		r.o.Logger.Warn("relay: a topic is missing; its rows are deferred until it is there", "owner",
 			r.o.Owner, "topic", topic,
 			"remedy", "skald migrate --broker URL --topic "+topic)
 	}
-	r.missing[topic] = r.o.Now().Add(missingFor)
 }
 
 // setAside takes a row out of the way that the broker refused alone; its key waits for it.

@@ -59,7 +59,7 @@ func (r *Relay) retryAside(ctx context.Context) (busy bool, err error) {
 		l := r.byBucket[due[i].Bucket]
 		c.shards = append(c.shards, l)
 		if l != nil {
-			l.publishesTo(due[i].Topic, r.ids)
+			l.publishesTo(due[i].Topic, r.topics.ids)
 		}
 	}
 	r.retrying = true
@@ -156,7 +156,7 @@ func (r *Relay) asideAnswered(c *call, err error) {
 		}
 		switch failed, refused := v.of(i); {
 		case errors.Is(failed, broker.ErrRecreated):
-			r.unlearn(a.Topic)
+			r.topics.unlearn(a.Topic)
 		case failed != nil && v.all == nil && !first.of(&a.Message): // it was held back behind that
 		case failed != nil && v.all == nil:
 			r.pushesBack(l, &a.Row, failed)
@@ -170,7 +170,7 @@ func (r *Relay) asideAnswered(c *call, err error) {
 			}
 		case failed == nil:
 			l.freed = append(l.freed, a.Seq)
-			delete(r.missing, a.Topic)
+			r.topics.took(a.Topic)
 			r.count(func(h *Health) { h.Published++ })
 			r.tel.Took(&a.Message, r.o.Now())
 			freed = true

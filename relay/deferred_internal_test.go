@@ -71,7 +71,7 @@ func TestRowOfATopicKnownToBeMissingIsLookedForSoon(t *testing.T) {
 	for b := range r.byBucket {
 		r.byBucket[b] = l
 	}
-	r.missing["payments"] = now.Add(time.Minute)
+	r.topics.missing["payments"] = now.Add(time.Minute)
 	r.asideAt = now.Add(time.Hour)
 	r.handOver(g, []store.Row{{Message: skald.Message{Topic: "payments", ID: "1"}, Seq: 1}})
 	if wait := r.asideAt.Sub(now); !r.hasAside || wait > asideSoon {

@@ -142,7 +142,7 @@ func (r *Relay) takeUp(ctx context.Context, gained []store.Shard) error {
 		shards[i] = l
 	}
 	for _, name := range topics { // they may have been made anew since we asked
-		r.unlearn(name)
+		r.topics.unlearn(name)
 	}
 	if err := r.learn(ctx, topics); err != nil {
 		return err

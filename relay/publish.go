@@ -58,7 +58,7 @@ func (r *Relay) handOver(g *group, rows []store.Row) {
 			delete(l.suspects, row.Seq)
 			continue
 		}
-		l.publishesTo(row.Topic, r.ids)
+		l.publishesTo(row.Topic, r.topics.ids)
 		p.rows, p.at = append(p.rows, row), append(p.at, len(msgs))
 		msgs = append(msgs, outgoing(row))
 		c.bytes += weight.Of(&row.Message)
@@ -85,7 +85,7 @@ func (r *Relay) mustWait(l *shard, row *store.Row) *store.DeferredRow {
 			"id", row.ID, "error", a.Why)
 		return a
 	}
-	if until, ok := r.missing[row.Topic]; !ok || r.o.Now().After(until) {
+	if !r.topics.isMissing(row.Topic, r.o.Now()) {
 		return nil
 	}
 	r.count(func(h *Health) { h.Deferred++ })

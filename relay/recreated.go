@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/store"
 )
 
@@ -49,16 +48,9 @@ func (n *note) String() string {
 
 // learn asks for the ids of those of names that are not known.
 func (r *Relay) learn(ctx context.Context, names []string) error {
-	names = slices.DeleteFunc(names, func(name string) bool {
-		_, known := r.ids[name]
-		// a broker may fail for all because of it
-		return known || r.o.Now().Before(r.idless[name]) || !complete.Topic(name)
-	})
-	if len(names) == 0 {
+	if names = r.topics.unknown(names, r.o.Now()); len(names) == 0 {
 		return nil
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
 	ctx, cancel := context.WithTimeout(ctx, r.o.TTL/3)
 	defer cancel()
 	ids, err := r.bus.Topics(ctx, names...)
@@ -82,18 +74,7 @@ func topicsOf(rows []store.Row) (names []string) {
 // told takes up the ids of topics that were asked for. A shard that has noted another one stops, and begins
 // again as soon as nothing of it is under way.
 func (r *Relay) told(asked []string, ids broker.Topics) {
-	next := broker.Topics{}
-	maps.Copy(next, r.ids) // calls under way have the one before
-	for _, name := range asked {
-		delete(next, name)
-		r.idless[name] = r.o.Now().Add(missingFor)
-		if id, there := ids[name]; there {
-			next[name] = id
-			delete(r.idless, name)
-			delete(r.missing, name)
-		}
-	}
-	r.ids, r.tells = next, r.tells+1
+	r.topics.learn(asked, ids, r.o.Now())
 	for _, id := range slices.Sorted(maps.Keys(r.shards)) { // so that what an explorer saw can be replayed
 		if l := r.shards[id]; !l.leaving && r.differs(l) {
 			r.stop(l)
@@ -114,7 +95,7 @@ func (r *Relay) stop(l *shard) {
 // differs tells whether topics that l has noted were made anew, and notes it.
 func (r *Relay) differs(l *shard) bool {
 	for name, was := range l.note.Topics {
-		if is, known := r.ids[name]; known && is != was {
+		if is, known := r.topics.ids[name]; known && is != was {
 			if id, told := l.told[name]; told && id == is {
 				continue
 			}
@@ -129,18 +110,10 @@ func (r *Relay) differs(l *shard) bool {
 	return len(l.told) > 0
 }
 
-// unlearn makes the relay ask again for the id of a topic that the broker knows under another one.
-func (r *Relay) unlearn(topic string) {
-	next := maps.Clone(r.ids)
-	delete(next, topic)
-	delete(r.idless, topic)
-	r.ids = next
-}
-
 // askTopics looks, now and then, whether topics that our shards have published to were made anew.
 func (r *Relay) askTopics(context.Context) (busy bool, err error) {
 	now := r.o.Now()
-	if r.asking || now.Before(r.topicsAt) {
+	if r.topics.asking || now.Before(r.topics.askAt) {
 		return false, nil
 	}
 	var names []string
@@ -151,11 +124,11 @@ func (r *Relay) askTopics(context.Context) (busy bool, err error) {
 		return false, nil
 	}
 	slices.Sort(names)
-	r.asking, r.topicsAt = true, now.Add(topicsEvery)
-	names, tells := slices.Compact(names), r.tells
+	r.topics.asking, r.topics.askAt = true, now.Add(topicsEvery)
+	names, before := slices.Compact(names), r.topics.answers
 	r.ask(names, func(ids broker.Topics, err error) {
-		r.asking = false
-		if err == nil && r.tells == tells {
+		r.topics.asking = false
+		if err == nil && r.topics.answers == before {
 			// else something newer was told meanwhile; an outage is found out by those that publish
 			r.told(names, ids)
 		}

@@ -133,13 +133,8 @@ type Relay struct {
 	shards                 map[int]*shard
 	byBucket               [store.Buckets]*shard
 	groups                 []*group
-	// topics that the broker did not have, and until when that is believed; until it takes a row of them
-	missing map[string]time.Time
-	pushed  map[string]pushback  // topics that do not take what they are given
-	ids     broker.Topics        // as told last; never changed, always replaced
-	idless  map[string]time.Time // topics that have none, and until when that is believed
-	tells   int                  // how often they were
-	asking  bool                 // a request for ids of topics is under way
+	topics                 topics
+	pushed                 map[string]pushback // topics that do not take what they are given
 
 	ask      func(topics []string, take func(broker.Topics, error))
 	publish  func(c *call, msgs []skald.Message)
@@ -153,7 +148,7 @@ type Relay struct {
 	// when the last row that we deferred or put off is due: those without a key are in no shard's held
 	asideLast time.Time
 
-	leaseAt, expires, pollAt, asideAt, keepAt, topicsAt time.Time
+	leaseAt, expires, pollAt, asideAt, keepAt time.Time
 	// when rows were last seen, or a write in this process
 	activity       time.Time
 	failedAt       time.Time // by the store
@@ -184,8 +179,7 @@ func New(db Source, bus broker.Publisher, o *Options) *Relay {
 	return &Relay{
 		db: db, hearer: hearer, bus: bus, o: d, session: rand.Text(),
 		tel:    telemetry.NewRelay(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}),
-		shards: map[int]*shard{}, missing: map[string]time.Time{}, pushed: map[string]pushback{},
-		idless: map[string]time.Time{}, page: pageFirst,
+		shards: map[int]*shard{}, topics: newTopics(), pushed: map[string]pushback{}, page: pageFirst,
 		health: Health{Live: true}, storeAway: "not started yet",
 		say: seldom(), sayBroker: seldom(),
 	}

@@ -19,7 +19,7 @@ import (
 // answer and saves how far the shards have come. It never waits for rows.
 func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 	r.publish = func(c *call, msgs []skald.Message) {
-		r.answered(c, r.bus.Publish(ctx, msgs, r.ids).Wait(ctx))
+		r.answered(c, r.bus.Publish(ctx, msgs, r.topics.ids).Wait(ctx))
 	}
 	r.ask = func(topics []string, take func(broker.Topics, error)) { take(r.bus.Topics(ctx, topics...)) }
 	r.pollAt = time.Time{} // who steps decides when to look
@@ -147,7 +147,7 @@ type loop struct {
 
 // publish makes a call and has the loop told when it is answered.
 func (l *loop) publish(c *call, msgs []skald.Message) {
-	c.pending = l.r.bus.Publish(l.hard, msgs, l.r.ids)
+	c.pending = l.r.bus.Publish(l.hard, msgs, l.r.topics.ids)
 	go func() {
 		select {
 		case <-c.pending.Done():
