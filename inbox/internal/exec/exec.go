@@ -10,8 +10,6 @@ package exec
 
 import (
 	"log/slog"
-	"maps"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,12 +17,10 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
-	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/inbox/internal/running"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/control"
-	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/store"
@@ -72,16 +68,9 @@ type Executor[TTx any] struct {
 	db    store.Driver[TTx]
 	table *decide.Table
 
-	handlers map[store.Kind]Handler[TTx]
-	many     map[store.Kind]*BatchHandler[TTx] // for several messages at once; in handlers, for one
-	steps    map[store.Kind]Course
-	calls    map[store.Kind]Outside[TTx]
-	beside   Known[TTx]  // nil: nothing
-	took     Lookup[TTx] // nil: nothing
-
+	registry[TTx]
+	printer
 	prints  *failure.Fingerprints
-	key     atomic.Pointer[fingerprint.Printer]
-	keyAt   time.Time // when it is read again
 	skips   atomic.Pointer[map[string]control.Order]
 	follows atomic.Bool // the store can begin a message with the commit of another
 	acts    running.Acts
@@ -94,55 +83,12 @@ func New[TTx any](db store.Driver[TTx], o Config) *Executor[TTx] {
 		o:        o,
 		db:       db,
 		table:    decide.New(),
-		handlers: map[store.Kind]Handler[TTx]{},
-		many:     map[store.Kind]*BatchHandler[TTx]{},
-		steps:    map[store.Kind]Course{},
-		calls:    map[store.Kind]Outside[TTx]{},
+		registry: newRegistry[TTx](),
+		printer:  printer{of: o.Fingerprint, without: o.Without},
 		prints:   failure.NewFingerprints(),
 		untold:   apart{say: backoff.Rarely{First: time.Second, Most: time.Minute}},
 	}
 }
-
-// Handle has messages of k run by h, and by nothing else that was said before.
-func (x *Executor[TTx]) Handle(k store.Kind, h Handler[TTx]) {
-	x.handlers[k] = h
-	delete(x.many, k)
-	delete(x.steps, k)
-	delete(x.calls, k)
-}
-
-// HandleBatch has several messages of k, which has a handler, run by h at once. Those whose h is the same
-// may be of several kinds.
-func (x *Executor[TTx]) HandleBatch(k store.Kind, h *BatchHandler[TTx]) { x.many[k] = h }
-
-// Course says what messages of k, which has a handler, are to a saga.
-func (x *Executor[TTx]) Course(k store.Kind, c Course) { x.steps[k] = c }
-
-// Call says which call the handler of k intends.
-func (x *Executor[TTx]) Call(k store.Kind, c Outside[TTx]) { x.calls[k] = c }
-
-// Beside has known asked of each message in its transaction.
-func (x *Executor[TTx]) Beside(known Known[TTx]) { x.beside = known }
-
-// LegacySteps has took asked of steps that nobody here has taken.
-func (x *Executor[TTx]) LegacySteps(took Lookup[TTx]) { x.took = took }
-
-// Handles tells whether there is a handler for k.
-func (x *Executor[TTx]) Handles(k store.Kind) bool { return x.handlers[k] != nil }
-
-// Calls tells whether the handler of k makes a call.
-func (x *Executor[TTx]) Calls(k store.Kind) bool {
-	_, some := x.calls[k]
-	return some
-}
-
-// Kinds are those that there are handlers for, in their order.
-func (x *Executor[TTx]) Kinds() []store.Kind {
-	return slices.SortedFunc(maps.Keys(x.handlers), partition.CompareKinds)
-}
-
-// AsksBeside tells whether a table of the user's is asked of each message.
-func (x *Executor[TTx]) AsksBeside() bool { return x.beside != nil }
 
 // Follows tells whether the store was seen to begin a message with the commit of another.
 func (x *Executor[TTx]) Follows() bool { return x.follows.Load() }
