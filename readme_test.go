@@ -30,30 +30,33 @@ func TestStartShowsTheProgramsThatCompile(t *testing.T) {
 	}
 }
 
-// The compensation and the call of the README are the handlers of programs that compile.
+// The compensation and the saga of the README are in programs that compile.
 func TestReadmeShowsTheHandlersThatCompile(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, from := range map[string]string{"compensate": "charge := ", "charge": "inbox.OnCall(",
-		"orchestrate": "hold := saga.Do("} {
+	for name, part := range map[string][2]string{
+		"compensate":  {"charge := ", "\tcheck(skald.Run"},
+		"orchestrate": {"hold := saga.Do(", "\n\tengine, err := "},
+	} {
+		from, end := part[0], part[1]
 		code, err := os.ReadFile(path.Join("examples", name, "main.go"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, body, ok := strings.Cut(string(code), "\t"+from)
-		body, _, _ = strings.Cut(body, "\tcheck(skald.Run")
+		body, _, _ = strings.Cut(body, end)
 		if shown := from + strings.ReplaceAll(body, "\n\t", "\n"); !ok ||
 			!strings.Contains(string(readme), shown) {
-			t.Errorf("README.md does not show the handlers of examples/%s as they are:\n%s", name, shown)
+			t.Errorf("README.md does not show examples/%s as it is:\n%s", name, shown)
 		}
 	}
 }
 
-// The two styles of the README are functions of the shop's.
-func TestReadmeShowsTheShopInBothStyles(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+// The two styles of docs/services.md are functions of the shop's.
+func TestServicesShowsTheShopInBothStyles(t *testing.T) {
+	page, err := os.ReadFile("docs/services.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +72,8 @@ func TestReadmeShowsTheShopInBothStyles(t *testing.T) {
 		_, body, _ = strings.Cut(body, "{\n\t")
 		body, _, ok := strings.Cut(body, "\n}\n")
 		shown := strings.ReplaceAll(body, "\n\t", "\n")
-		if !ok || !strings.Contains(string(readme), "```go\n"+shown+"\n```") {
-			t.Errorf("README.md does not show %s of examples/shop/%s as it is:\n%s", from, file, shown)
+		if !ok || !strings.Contains(string(page), "```go\n"+shown+"\n```") {
+			t.Errorf("docs/services.md does not show %s of examples/shop/%s as it is:\n%s", from, file, shown)
 		}
 		if n := strings.Count(shown, "\n") + 1; n >= 40 {
 			t.Errorf("%s is %d lines long, and was to be shorter than 40", file, n)

@@ -142,16 +142,14 @@ func ExampleSend() {
 	// true map[g-1 sent:yes g-1 wrapped:red] <nil>
 }
 
-// What docs/sagas.md shows compiles: each line of its Go blocks stands in a file that is compiled.
+// What docs/sagas.md and docs/services.md show compiles: each line of their Go stands in a file that is
+// compiled.
 func TestPageShowsCodeThatCompiles(t *testing.T) {
-	page, err := os.ReadFile("../docs/sagas.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var code strings.Builder
 	for _, name := range []string{"example_test.go", "read_test.go", "../sagatest/check_test.go",
 		"../sagatest/checkexample_test.go", "../examples/command/main.go", "../examples/command/orders.go",
-		"../examples/command/warehouse.go"} {
+		"../examples/command/warehouse.go", "../examples/shop/inventory/inventory.go",
+		"../examples/shop/order/saga.go"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -162,19 +160,25 @@ func TestPageShowsCodeThatCompiles(t *testing.T) {
 	for line := range strings.Lines(code.String()) {
 		lines[strings.TrimSpace(line)] = true
 	}
-	in, shown := false, 0
-	for line := range strings.Lines(string(page)) {
-		line = strings.TrimSpace(line)
-		switch {
-		case strings.HasPrefix(line, "```"):
-			in = line == "```go"
-		case in && line != "" && !strings.HasPrefix(line, "//"):
-			if shown++; !lines[line] {
-				t.Errorf("docs/sagas.md shows a line that stands in no file: %s", line)
+	for _, name := range []string{"sagas.md", "services.md"} {
+		page, err := os.ReadFile("../docs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, shown := false, 0
+		for line := range strings.Lines(string(page)) {
+			line = strings.TrimSpace(line)
+			switch {
+			case strings.HasPrefix(line, "```"):
+				in = line == "```go"
+			case in && line != "" && !strings.HasPrefix(line, "//"):
+				if shown++; !lines[line] {
+					t.Errorf("docs/%s shows a line that stands in no file: %s", name, line)
+				}
 			}
 		}
-	}
-	if shown < 30 {
-		t.Errorf("it shows only %d lines", shown)
+		if shown < 30 {
+			t.Errorf("docs/%s shows only %d lines", name, shown)
+		}
 	}
 }

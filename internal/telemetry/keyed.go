@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// What became of work under a key. Labels of metrics: docs/operations.md says what each means.
+// What became of work under a key. Labels of metrics: docs/metrics.md says what each means.
 const (
 	KeyDone       = "done"        // now, and its answer is stored
 	KeyRefused    = "refused"     // now, for good, and that is stored

@@ -16,7 +16,7 @@ import (
 
 const scope = "github.com/skald-go/skald"
 
-// The metrics. Alert rules and dashboard speak of these; docs/operations.md says what each means.
+// The metrics. Alert rules and dashboard speak of these; docs/metrics.md says what each means.
 const (
 	Written          = "skald.outbox.message.written"
 	Published        = "skald.outbox.message.published"

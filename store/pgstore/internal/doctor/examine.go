@@ -251,7 +251,7 @@ func (p *patient) retention() {
 	p.say("rings", skald.Fine, "the outbox has room for what is to be kept", "")
 }
 
-// Bytes of an entry, heap and indexes: docs/operations.md.
+// Bytes of an entry, heap and indexes: docs/metrics.md.
 const (
 	rowBytes  = 576
 	markBytes = 220
