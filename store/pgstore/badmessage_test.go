@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/outbox"
@@ -163,5 +164,36 @@ func TestLargestMessage(t *testing.T) {
 	if _, err := s.Apply(t.Context(), store.Effect{Rows: rowsOf(m)}); !errors.As(err, &limit) ||
 		!strings.Contains(err.Error(), "921601 bytes, at most 921600") {
 		t.Error(err)
+	}
+}
+
+// PostgreSQL calls some statements a violation of the protocol, and goes on with the session. They are the
+// fault of who wrote them. What ends the session, and what a pooler refuses, is an outage.
+func TestStatementsThatViolateTheProtocol(t *testing.T) {
+	b := newBed(t)
+	ctx, s := t.Context(), b.store(t)
+	conn, err := b.connect(t, pgx.QueryExecModeSimpleProtocol).Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	_, nul := conn.Exec(ctx, "SELECT $1::text", "a\x00b")
+	_, few := conn.Conn().PgConn().ExecParams(ctx, "SELECT $1::text", nil, nil, nil, nil).Close()
+	for what, err := range map[string]error{"a NUL": nul, "no parameter": few} {
+		if pe := (*pgconn.PgError)(nil); !errors.As(err, &pe) || pe.Code != "08P01" ||
+			s.Outage(err) || store.Incurable(err) {
+			t.Errorf("%s: %v, an outage is %v", what, err, s.Outage(err))
+		}
+	}
+	if _, err := conn.Exec(ctx, "SELECT 1"); err != nil {
+		t.Errorf("the session after these: %v", err)
+	}
+	for what, err := range map[string]error{
+		"its end":  &pgconn.PgError{Code: "08P01", Severity: "FATAL", SeverityUnlocalized: "FATAL"},
+		"a pooler": &pgconn.PgError{Code: "08P01", Severity: "ERROR", Message: "query_wait_timeout"},
+	} {
+		if !s.Outage(err) {
+			t.Errorf("%s is no outage", what)
+		}
 	}
 }

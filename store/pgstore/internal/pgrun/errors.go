@@ -42,6 +42,8 @@ func SQLState(err error) string {
 	says := func(part string) bool { return strings.Contains(text, part) }
 	switch {
 	case code != "08P01":
+	case ofStatement(err):
+		return "22000"
 	case says("unsupported startup parameter"):
 		return "0A000"
 	case says("no such database"), says("database") && says("does not exist"):
@@ -50,6 +52,17 @@ func SQLState(err error) string {
 		return "28000"
 	}
 	return code
+}
+
+// ofStatement tells whether a server calls one statement a violation of the protocol, and goes on with the
+// session: a text with a NUL that pgx has put into a query (simple_protocol), parameters that do not fit. No
+// try again cures that. What ends a session is FATAL; PgBouncer does not tell the unlocalized severity.
+func ofStatement(err error) bool {
+	if pe := (*pgconn.PgError)(nil); errors.As(err, &pe) {
+		return pe.SeverityUnlocalized == "ERROR"
+	}
+	text := err.Error()
+	return strings.Contains(text, "invalid message format") || strings.Contains(text, "bind message supplies")
 }
 
 // movedAway is what skald_check_identity raises.
