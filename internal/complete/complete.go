@@ -25,6 +25,8 @@ const (
 	MaxTopic   = 249
 	MaxType    = 255
 	MaxText    = 1 << 10 // of a subject, a schema, a stamp
+
+	mostHeaders = 1024 // else their packing takes more bytes than they do
 )
 
 // A Completer has what a draft lacks.
@@ -122,6 +124,8 @@ func Limits(m *skald.Message) error {
 	case len(m.Data) > MaxData:
 		what = fmt.Sprintf("data is %d bytes, at most %d are allowed: send a reference instead",
 			len(m.Data), MaxData)
+	case len(m.Headers) > mostHeaders:
+		what = fmt.Sprintf("there are %d headers, at most %d are allowed", len(m.Headers), mostHeaders)
 	case size > MaxHeaders:
 		what = fmt.Sprintf("headers are %d bytes, at most %d are allowed", size, MaxHeaders)
 	case !textOK(m.Subject) || len(m.Subject) > MaxText:

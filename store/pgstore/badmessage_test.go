@@ -47,6 +47,8 @@ func TestMessagesThatCannotBeWritten(t *testing.T) {
 			"headers too large": {func(d *skald.Draft) {
 				d.Headers = []skald.Header{{Name: "a", Value: make([]byte, 17<<10)}}
 			}, []string{"order.placed", "16384"}},
+			"too many headers": {func(d *skald.Draft) { d.Headers = make([]skald.Header, 1025) },
+				[]string{"order.placed", "1025 headers", "1024"}},
 			"key too large": {func(d *skald.Draft) { d.Key = make([]byte, 1025) },
 				[]string{"order.placed", "1025 bytes", "1024"}},
 			"message too large": {func(d *skald.Draft) { d.Value = strings.Repeat("x", 900<<10) },

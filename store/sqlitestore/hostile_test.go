@@ -28,17 +28,27 @@ func hostileFile(t *testing.T) (*sql.DB, *Store) {
 func TestRowsThatSQLReadsInPart(t *testing.T) {
 	db, s := hostileFile(t)
 	for values, limit := range map[string]string{
-		`(topic, type, headers) VALUES ('t', 'x', '[["h","YWJj\u0000!!!!"]]')`:                             "skald_outbox_headers",
-		`(topic, type, headers) VALUES ('t', 'x', '[["h\u0000 h","YWJj"]]')`:                               "skald_outbox_headers",
-		`(topic, type, headers) VALUES ('t', 'x', '[["h","YWJj' || char(0) || '"]]')`:                      "skald_outbox_headers",
-		`(topic, type, headers) VALUES ('t', 'x', '[["h","\u0000' || hex(randomblob(400000)) || '"]]')`:    "skald_outbox_sizes",
-		`(topic, type) VALUES ('t' || char(0) || ' no topic', 'x')`:                                        "skald_outbox_text",
-		`(topic, type, subject) VALUES ('t', 'x', 'a' || char(0) || char(10))`:                             "skald_outbox_text",
-		`(topic, type, key) VALUES ('t', 'x', 'a' || char(0))`:                                             "skald_outbox_text",
-		`(seq, topic, type) VALUES (0, 't', 'x')`:                                                          "skald_outbox_seq",
-		`(seq, topic, type) VALUES (-1, 't', 'x')`:                                                         "skald_outbox_seq",
-		`(seq, topic, type) VALUES (-7, 't', 'x')`:                                                         "skald_outbox_seq",
-		`(seq, topic, type) VALUES (9223372036854775807, 't', 'x')`:                                        "skald_outbox_seq",
+		`(topic, type, headers) VALUES ('t', 'x', '[["h","YWJj\u0000!!!!"]]')`:                          "skald_outbox_headers",
+		`(topic, type, headers) VALUES ('t', 'x', '[["h\u0000 h","YWJj"]]')`:                            "skald_outbox_headers",
+		`(topic, type, headers) VALUES ('t', 'x', '[["h","YWJj' || char(0) || '"]]')`:                   "skald_outbox_headers",
+		`(topic, type, headers) VALUES ('t', 'x', '[["h","\u0000' || hex(randomblob(400000)) || '"]]')`: "skald_outbox_sizes",
+		`(topic, type) VALUES ('t' || char(0) || ' no topic', 'x')`:                                     "skald_outbox_text",
+		`(topic, type, subject) VALUES ('t', 'x', 'a' || char(0) || char(10))`:                          "skald_outbox_text",
+		`(topic, type, key) VALUES ('t', 'x', 'a' || char(0))`:                                          "skald_outbox_text",
+		`(seq, topic, type) VALUES (0, 't', 'x')`:                                                       "skald_outbox_seq",
+		`(seq, topic, type) VALUES (-1, 't', 'x')`:                                                      "skald_outbox_seq",
+		`(seq, topic, type) VALUES (-7, 't', 'x')`:                                                      "skald_outbox_seq",
+		`(seq, topic, type) VALUES (9223372036854775807, 't', 'x')`:                                     "skald_outbox_seq",
+		`(topic, type, time) VALUES ('t', 'x', 'garbage')`:                                              "skald_outbox_time",
+		`(topic, type, time) VALUES ('t', 'x', '')`:                                                     "skald_outbox_time",
+		`(topic, type, time) VALUES ('t', 'x', '1764000000')`:                                           "skald_outbox_time",
+		`(topic, type, time) VALUES ('t', 'x', '2026-11-27')`:                                           "skald_outbox_time",
+		`(topic, type, time) VALUES ('t', 'x', '2026-13-27T10:00:00Z')`:                                 "skald_outbox_time",
+		`(topic, type, time) VALUES ('t', 'x', '0000-01-01T00:00:00Z')`:                                 "skald_outbox_time",
+		`(topic, type, time) VALUES ('t', 'x', '10000-01-01T00:00:00Z')`:                                "skald_outbox_time",
+		`(topic, type, time) VALUES ('t', 'x', '2026-11-27 10:00:00 +01:00')`:                           "skald_outbox_time",
+		`(topic, type, time) VALUES ('t', 'x', '2026-11-27 10:00:00.123456789+01:00')`:                  "",
+		`(topic, type, headers) WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 1025) SELECT 't', 'x', json_group_array(json_array('h', '')) FROM n`: "skald_outbox_headers",
 		`(seq, topic, type) VALUES (NULL, 't', 'x')`:                                                       "",
 		`(topic, type, data, headers) VALUES ('t', 'x', 'a' || char(0) || 'b', '[["h","YWJj"],["i",""]]')`: "",
 	} {
@@ -53,7 +63,7 @@ func TestRowsThatSQLReadsInPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	page, err := s.Pull(t.Context(), store.Window{Tip: tip}, 10)
-	if err != nil || len(page.Rows) != 2 || page.Rows[0].Fault+page.Rows[1].Fault != "" {
+	if err != nil || len(page.Rows) != 3 || page.Rows[0].Fault+page.Rows[1].Fault+page.Rows[2].Fault != "" {
 		t.Errorf("%d rows, %v", len(page.Rows), err)
 	}
 }

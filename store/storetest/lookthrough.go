@@ -13,6 +13,9 @@ func (s *suite[TTx]) lookThrough() {
 	for n := range 8 {
 		p := parked("k", n)
 		p.Message.Topic, p.Message.Type = "goods", "odd"
+		if n == 2 { // what it is identified by is not in it
+			p.Message.ID = ""
+		}
 		if n%2 == 0 {
 			p.Message.Type = "even"
 		}
@@ -39,6 +42,7 @@ func (s *suite[TTx]) lookThrough() {
 		{store.Sought{Dead: &yes, Kind: "attempts", Fingerprint: "f"}, []string{"5", "7"}, false},
 		{store.Sought{DeadFrom: died(5)}, []string{"5", "6", "7"}, false},
 		{store.Sought{DeadFrom: died(5), DeadTo: died(7)}, []string{"5", "6"}, false},
+		{store.Sought{About: all[2].ID}, []string{"2"}, false},
 		{store.Sought{About: all[3].ID}, []string{"3"}, false},
 		{store.Sought{About: "5"}, []string{"5"}, false},
 		{store.Sought{About: `a <"process">`}, []string{"0", "1", "2", "3", "4", "5", "6", "7"}, false},

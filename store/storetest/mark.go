@@ -53,7 +53,11 @@ func (s *suite[TTx]) markVerdicts() {
 	s.applied([]bool{false}, store.Effect{Mark: &again})
 	s.commit(s.begin(s.d, intake(again)))
 	s.seen(done, store.Done)
-	s.counts(0, 2, 0)
+	barred := mark()
+	barred.As = store.Barred
+	s.apply(store.Effect{Mark: &barred})
+	s.seen(barred, store.Barred)
+	s.counts(0, 3, 0)
 }
 
 func (s *suite[TTx]) markLongReason() {

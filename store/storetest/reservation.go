@@ -39,6 +39,9 @@ func (s *suite[TTx]) reservationOneHasIt() {
 		if got := s.reserve(one); got != (store.Reserved{}) {
 			s.Fatalf("a fresh key: %+v", got)
 		}
+		if got := s.reserve(one); got != (store.Reserved{}) {
+			s.Fatalf("the same reservation again: %+v", got)
+		}
 		got := s.reserve(reserving(m, "two", time.Hour))
 		if left := got.Left; left <= 0 || left > time.Hour || !got.Rival || got.Fingerprint != 7 ||
 			got.Outcome != store.Fresh {

@@ -71,7 +71,7 @@ BEGIN
 		END IF;
 		size := size + length(h ->> 0) + octet_length(value);
 	END LOOP;
-	RETURN size <= 16384;
+	RETURN size <= 16384 AND jsonb_array_length(headers) <= 1024;
 EXCEPTION WHEN invalid_parameter_value THEN
 	RETURN false; -- not base64
 END $$;

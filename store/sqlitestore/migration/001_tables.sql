@@ -58,7 +58,7 @@ BEGIN
 	SELECT RAISE(ABORT, 'skald_outbox_engine: write with SQLite 3.51.3 or newer: an older one can corrupt the file (sqlite.org/wal.html#walresetbug)');
 END;
 
--- Headers: names of 1 to 128 of A-Z a-z 0-9 . _ -, values in base64, together at most 16 KiB.
+-- Headers: at most 1,024, names of 1 to 128 of A-Z a-z 0-9 . _ -, values in base64, together at most 16 KiB.
 CREATE TRIGGER skald_outbox_headers BEFORE INSERT ON skald_outbox WHEN NEW.headers IS NOT NULL
 BEGIN
 	SELECT RAISE(ABORT, 'skald_outbox_headers: headers are not [[name, base64], …]')
@@ -71,6 +71,7 @@ BEGIN
 	WHERE length(h.value ->> 0) NOT BETWEEN 1 AND 128 OR h.value ->> 0 GLOB '*[^A-Za-z0-9._-]*'
 		OR length(h.value ->> 1) % 4 <> 0 OR rtrim(h.value ->> 1, '=') GLOB '*[^A-Za-z0-9+/]*'
 		OR length(h.value ->> 1) - length(rtrim(h.value ->> 1, '=')) > 2;
+	SELECT RAISE(ABORT, 'skald_outbox_headers: there are more than 1024 headers') WHERE json_array_length(NEW.headers) > 1024;
 	SELECT RAISE(ABORT, 'skald_outbox_headers: headers take more than 16384 bytes')
 	WHERE (SELECT sum(length(h.value ->> 0) + length(rtrim(h.value ->> 1, '=')) * 3 / 4) FROM json_each(NEW.headers) AS h) > 16384;
 END;
@@ -81,6 +82,14 @@ WHEN instr(NEW.id || NEW.source || NEW.topic || NEW.type || NEW.content_type || 
 	|| coalesce(NEW.subject, '') || coalesce(NEW.correlation_id, '') || coalesce(NEW.causation_id, '') || coalesce(NEW.traceparent, ''), char(0)) > 0
 BEGIN
 	SELECT RAISE(ABORT, 'skald_outbox_text: a column has a NUL in it, which only data, data_bytes and key_bytes may');
+END;
+
+-- A time is one that a relay can read.
+CREATE TRIGGER skald_outbox_time BEFORE INSERT ON skald_outbox
+WHEN NEW.time NOT GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][T ][0-9][0-9]:[0-9][0-9]:[0-9][0-9]*' OR NEW.time GLOB '0000*'
+	OR instr(substr(NEW.time, 12), ' ') > 0 OR julianday(NEW.time) IS NULL
+BEGIN
+	SELECT RAISE(ABORT, 'skald_outbox_time: write a time as 2006-01-02T15:04:05Z, of the years 1 to 9999, or leave it out');
 END;
 
 -- The table alone gives out seq: a writer's own number may lie where no relay looks, or leave none for later rows. Before the INSERT a
@@ -174,7 +183,7 @@ CREATE TABLE skald_mark (
 	consumer    TEXT NOT NULL,
 	source      TEXT NOT NULL,
 	id          TEXT NOT NULL,
-	outcome     INTEGER NOT NULL CHECK (outcome IN (1, 2)), -- 1 done, 2 rejected
+	outcome     INTEGER NOT NULL CHECK (outcome IN (1, 2, 3)), -- 1 done, 2 rejected, 3 barred
 	reason      TEXT, -- of a rejection
 	at          TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
 	written     INTEGER NOT NULL, -- the later of at and of the time in the id, milliseconds since 1970: for retention

@@ -36,7 +36,9 @@ func New() *Reservations { return &Reservations{map[Key]row{}} }
 // Take takes a key by lease, unless a rival has it.
 func (rs *Reservations) Take(r *store.Reservation, now time.Time) (out store.Reserved) {
 	was, taken := rs.rows[KeyOf(r)]
-	if left := was.until.Sub(now); taken && left > 0 {
+	if left := was.until.Sub(now); taken && left > 0 && was.token == r.Token {
+		return out // it was asked for before, and that answer was lost
+	} else if taken && left > 0 {
 		out.Rival, out.Left, out.Fingerprint = true, left, was.fingerprint
 		return out
 	}

@@ -19,9 +19,13 @@ type choice struct {
 	args  []any
 }
 
-func (w *choice) is(condition, as string, arg any) {
+func (w *choice) is(condition, as string, arg any) { w.add(" AND ", condition, as, arg) }
+
+func (w *choice) or(condition, as string, arg any) { w.add(" OR ", condition, as, arg) }
+
+func (w *choice) add(how, condition, as string, arg any) {
 	w.args = append(w.args, arg)
-	w.where.WriteString(" AND " + strings.ReplaceAll(condition, "?", "$"+strconv.Itoa(len(w.args))+"::"+as))
+	w.where.WriteString(how + strings.ReplaceAll(condition, "?", "$"+strconv.Itoa(len(w.args))+"::"+as))
 }
 
 // byIndex adds what leads to few rows.
@@ -69,7 +73,8 @@ func (w *choice) byRow(what *store.Sought) {
 	if held.IsHandle(what.About) { // which is in no envelope
 		w.is("id = ?", "text", column.Name(what.About))
 	} else if what.About != "" { // other parts of an envelope may have that text, too: see List
-		w.is("position(convert_to(?, 'UTF8') IN envelope) > 0", "text",
+		w.is("(id = ?", "text", column.Name(what.About))
+		w.or("position(convert_to(?, 'UTF8') IN envelope) > 0)", "text",
 			column.Legible(held.Within(what.About)))
 	}
 }

@@ -48,8 +48,11 @@ func reserve(ctx context.Context, x *sqlrun.Session, r store.Reservation) (out s
 		return out, err
 	}
 	var left int64
-	out.Rival = true
-	err = x.Row(ctx, "FindReservation", r.Consumer, r.Source, r.ID).Scan(&out.Fingerprint, &left)
+	err = x.Row(ctx, "FindReservation", r.Consumer, r.Source, r.ID, r.Token).
+		Scan(&out.Rival, &out.Fingerprint, &left)
+	if !out.Rival { // it was asked for before, and that answer was lost
+		return store.Reserved{}, err
+	}
 	out.Left = time.Duration(left) * time.Millisecond
 	return out, err
 }

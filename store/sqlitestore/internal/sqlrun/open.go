@@ -44,7 +44,7 @@ func Open(path string) (*sql.DB, error) {
 		c.place.Store(at)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), db.Close())
+		return nil, errors.Join(Failed("open "+path, err), db.Close())
 	}
 	return db, nil
 }

@@ -6,7 +6,7 @@ ON CONFLICT (consumer, source, id) DO UPDATE SET fingerprint = excluded.fingerpr
 WHERE r.until <= excluded.at;
 
 -- name: FindReservation
-SELECT coalesce(fingerprint, 0), max(until - CAST(unixepoch('subsec') * 1000 AS INTEGER), 0)
+SELECT token <> ?4, coalesce(fingerprint, 0), max(until - CAST(unixepoch('subsec') * 1000 AS INTEGER), 0)
 FROM skald_reservation WHERE consumer = ?1 AND source = ?2 AND id = ?3;
 
 -- name: Forgotten
