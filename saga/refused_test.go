@@ -13,11 +13,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
+	"github.com/skald-go/skald/store/pgstore"
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
@@ -220,5 +222,162 @@ func TestPostgresRefuses(t *testing.T) {
 		if n := pgRows(t, pool, schema, name); n != c.rows {
 			t.Errorf("%s: %d rows", name, n)
 		}
+	}
+}
+
+// What a function sets in its transaction, so that the engine cannot write there, is charged to it: a step
+// turns back when its attempts are used up, an undo is stuck.
+func TestFunctionThatShutsItsTransaction(t *testing.T) {
+	t.Parallel()
+	role, reads := "SET ROLE pg_monitor", "SET TRANSACTION READ ONLY"
+	both := []string{role, "SET SESSION AUTHORIZATION pg_monitor", reads,
+		"DO $$BEGIN SET TRANSACTION READ ONLY; CREATE TABLE nowhere (); END$$"}
+	t.Run("pgx", func(t *testing.T) {
+		t.Parallel()
+		pool, db, schema := onPostgres(t)
+		shut(t, db, schema+".ledger", both, func(do func(pgx.Tx) error) error {
+			return pgx.BeginFunc(t.Context(), pool, do)
+		}, func(ctx context.Context, tx pgx.Tx, text string) error {
+			_, err := tx.Exec(ctx, text)
+			return err
+		}, func(key string) int { return pgRows(t, pool, schema, key) })
+	})
+	exec := func(ctx context.Context, tx *sql.Tx, text string) error {
+		_, err := tx.ExecContext(ctx, text)
+		return err
+	}
+	begun := func(db *sql.DB) func(func(*sql.Tx) error) error {
+		return func(do func(*sql.Tx) error) error {
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err == nil {
+				err = errors.Join(do(tx), tx.Commit())
+			}
+			return err
+		}
+	}
+	t.Run("database/sql", func(t *testing.T) {
+		t.Parallel()
+		pool, _, schema := onPostgres(t)
+		db := stdlib.OpenDBFromPool(pool)
+		shut(t, pgstore.NewSQL(db, &pgstore.Options{Schema: schema}), schema+".ledger", both, begun(db), exec,
+			func(key string) int { return pgRows(t, pool, schema, key) })
+	})
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		file := opened(t, t.TempDir(), "sagas")
+		_, err := sqlitestore.Migrate(t.Context(), file, nil)
+		if _, made := file.ExecContext(t.Context(),
+			"CREATE TABLE ledger (key TEXT, step TEXT)"); err != nil || made != nil {
+			t.Fatal(err, made)
+		}
+		shut(t, sqlitestore.New(file, nil), "ledger", []string{"PRAGMA query_only = ON"}, begun(file), exec,
+			func(key string) (n int) {
+				if err := file.QueryRowContext(t.Context(), "SELECT count(*) FROM ledger WHERE key = ?",
+					key).Scan(&n); err != nil {
+					t.Error(err)
+				}
+				return n
+			})
+	})
+}
+
+// shut has each of some statements run last by a step, and last by an undo: nothing of either stands.
+func shut[TTx any](t *testing.T, db interface {
+	store.Driver[TTx]
+	store.Sagas[TTx]
+}, ledger string, texts []string, begin func(func(TTx) error) error,
+	exec func(context.Context, TTx, string) error, rows func(key string) int) {
+	readOnly := func(why string) bool {
+		return strings.Contains(why, "READ ONLY") || strings.Contains(why, "read-only")
+	}
+	few := saga.Policy{Attempts: 2, First: time.Millisecond}
+	fly := func(ctx context.Context, tx TTx, r saga.Run[trip]) (int, error) {
+		return 0, exec(ctx, tx, "INSERT INTO "+ledger+" VALUES ('"+r.Key+"', 'flight')")
+	}
+	walk := func(ctx context.Context, tx TTx, r saga.Run[trip], _ int) error {
+		err := exec(ctx, tx, "DELETE FROM "+ledger+" WHERE key = '"+r.Key+"'")
+		if err == nil && r.In.Fail["undo"] != "" {
+			err = exec(ctx, tx, r.In.Fail["undo"])
+		}
+		return err
+	}
+	stay := func(ctx context.Context, tx TTx, r saga.Run[trip]) (int, error) {
+		if r.In.Fail["undo"] != "" {
+			return 0, skald.Reject(errors.New("no"))
+		}
+		return 0, errors.Join(exec(ctx, tx, "INSERT INTO "+ledger+" VALUES ('"+r.Key+"', 'hotel')"),
+			exec(ctx, tx, r.In.Fail["do"]))
+	}
+	d := saga.New("trip", &saga.Options[trip]{Key: tripKey},
+		saga.Do("flight", fly, walk, saga.RetryUndo(few)),
+		saga.Do("hotel", stay, nil, saga.NoEffect(), saga.Retry(few)))
+	e, err := saga.NewEngine(db,
+		&saga.EngineOptions{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	for i, text := range texts {
+		for _, way := range []string{"do", "undo"} {
+			key := fmt.Sprint(way, i)
+			err := begin(func(tx TTx) error {
+				_, err := saga.Start(t.Context(), e, tx, d, trip{ID: key, Fail: map[string]string{way: text}})
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			is := settled(t, db, key)
+			if n := rows(key); n != strings.Count(way, "undo") {
+				t.Errorf("after %s in %s there are %d rows", text, way, n)
+			}
+			if way == "undo" {
+				if !is.Stuck || is.Step != "flight" || is.Failed != 2 || !readOnly(is.Error) {
+					t.Errorf("after %s in an undo it is %+v", text, is.Standing)
+				}
+				continue
+			}
+			end, err := e.Await(t.Context(), d, key)
+			if err != nil || end.Done || end.Step != "hotel" || !readOnly(end.Reason) {
+				t.Errorf("after %s it ended as %+v, %v", text, end, err)
+			}
+		}
+	}
+}
+
+// What looks like an outage, and is met by one function alone, is not charged, and is to be seen.
+func TestOutageOfOneFunctionIsSeen(t *testing.T) {
+	t.Parallel()
+	pool, db, schema := onPostgres(t)
+	d := saga.New("trip", &saga.Options[trip]{Key: tripKey},
+		pgLedger(schema, "flight", func(ctx context.Context, tx pgx.Tx, _ saga.Run[trip]) error {
+			_, err := tx.Exec(ctx, "DO $$BEGIN RAISE EXCEPTION 'too slow' USING ERRCODE = '57014'; END$$")
+			return err
+		}))
+	e := pgEngine(t, db, saga.EngineOptions{}, d)
+	pgRun(t, e)
+	if _, err := pgStart(t, pool, e, d, trip{ID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(5 * time.Minute); ; <-time.After(2 * time.Millisecond) {
+		ss, err := store.ListSagas(t.Context(), db, store.SagaQuery{Key: "a", Failing: true})
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("it is not listed, %v", err)
+		}
+		if len(ss) == 0 {
+			continue
+		}
+		if is := ss[0]; is.Failed != 0 || is.Step != "flight" || !strings.Contains(is.Error, "too slow") {
+			t.Errorf("it is %+v", is.Standing)
+		}
+		return
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/ring"
 	"github.com/skald-go/skald/store/pgstore/internal/steward"
 )
@@ -267,6 +268,35 @@ func TestOutage(t *testing.T) {
 	conn.Release()
 	if _, err := store.Snapshot(ctx, reader, ""); err != nil {
 		t.Errorf("a tick where transactions only read unless told otherwise: %v", err)
+	}
+}
+
+// A transaction that was lent writes until its function says otherwise: that it only reads is no outage.
+func TestReadOnlyByAFunction(t *testing.T) {
+	b := newBed(t)
+	s, ctx := b.store(t), context.Background()
+	for _, writes := range []bool{false, true} {
+		m := aMark()
+		u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := u.Tx().Exec(ctx, "SET TRANSACTION READ ONLY"); err != nil {
+			t.Fatal(err)
+		}
+		if writes {
+			_, err := u.Tx().Exec(ctx, "CREATE TABLE nowhere ()")
+			if pgrun.SQLState(err) != "25006" || u.Outage(ctx, err) {
+				t.Errorf("the function's own statement is an outage: %v", err)
+			}
+		}
+		err = u.Commit(ctx, store.Effect{Rows: rowsOf(aMessage("a"))})
+		if err == nil || s.Outage(err) || !writes && !strings.Contains(err.Error(), "leave that out") {
+			t.Errorf("the commit is an outage: %v", err)
+		}
+	}
+	if got := b.Count(t); got.Rows != 0 || got.Marks != 0 {
+		t.Errorf("the database has %+v", got)
 	}
 }
 

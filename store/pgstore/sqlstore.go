@@ -173,7 +173,7 @@ func (u *sqlUnit) Commit(ctx context.Context, es ...store.Effect) error {
 		err = fmt.Errorf("%w: %w", store.ErrLost, err)
 	}
 	if err != nil {
-		return fmt.Errorf("commit: %w", pgrun.Limit(u.s.pg.Explain(err), messages(es)))
+		return fmt.Errorf("commit: %w", pgrun.Limit(u.s.pg.Explain(pgrun.Lent(err)), messages(es)))
 	}
 	u.s.stood(es...)
 	return nil

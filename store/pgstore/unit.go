@@ -96,7 +96,7 @@ func failedItself(closed, aborted bool, err error) bool {
 	case closed:
 		return !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 	}
-	return aborted && pgrun.SQLState(err) != "" && Outage(err)
+	return aborted && pgrun.SQLState(err) != "" && Outage(pgrun.Lent(err))
 }
 
 // end takes the transaction away from the handler and hands the connection back, once.
@@ -136,7 +136,7 @@ func (u *unit) committed(ctx context.Context, err error, es []store.Effect) erro
 	if pgrun.Lost(err) {
 		err = fmt.Errorf("%w: %w", store.ErrLost, err)
 	}
-	return fmt.Errorf("commit: %w", pgrun.Limit(u.s.pg.Explain(err), u.tx.said(es)))
+	return fmt.Errorf("commit: %w", pgrun.Limit(u.s.pg.Explain(pgrun.Lent(err)), u.tx.said(es)))
 }
 
 // last are the calls before COMMIT.

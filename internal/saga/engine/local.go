@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
@@ -17,6 +18,9 @@ var errSlow = errors.New("it took longer than its Timeout")
 
 // mercy is after a function's time, before the database ends its transaction.
 const mercy = 5 * time.Second
+
+// seldom is how often in a row a function's transaction fails by nobody's fault before that is stored.
+const seldom = 3
 
 // local runs a function in a transaction that is committed with the saga's next state.
 func (l *live[TTx]) local(ctx context.Context, a plan.Action,
@@ -57,8 +61,11 @@ func (l *live[TTx]) failedIn(ctx context.Context, u store.Unit[TTx], a plan.Acti
 	if errors.Is(context.Cause(ctx), context.Canceled) {
 		return l.undone(outside, u, a, err) // this process is told to stop
 	}
-	if away {
+	if away && l.outages < seldom && l.left() > l.e.o.Lease/2 {
 		return l.undone(outside, u, a, err)
+	}
+	if away { // if the database takes what is stored now, this function alone meets it: that is to be seen
+		err = skald.Outage(err)
 	}
 	if p := (*failure.PanicError)(nil); errors.As(err, &p) {
 		l.e.o.Logger.ErrorContext(ctx, "saga: a step panicked", "saga", l.Row.Name, "key", l.Row.Key,
@@ -102,8 +109,8 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 	l.Think(ctx)
 	others, err := l.relate(ctx, u.Tx())
 	if err != nil {
-		if fault.Aborted(err) {
-			err = l.blame(ctx, a, err)
+		if fault.Aborted(err) || fault.Shut(err) {
+			err = l.unwritten(ctx, a, err)
 		}
 		return l.undone(ctx, u, a, err)
 	}
@@ -120,7 +127,7 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 	es := append([]store.Effect{l.Effect(&m)}, others...)
 	if !follows {
 		if err := u.Commit(ctx, es...); err != nil {
-			return l.blame(ctx, a, fault.Lost(err, a, l.Row.Version))
+			return l.unwritten(ctx, a, err)
 		}
 		l.wrote(m)
 		return nil
@@ -129,7 +136,7 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 	in.Sagas[0].Version++
 	next, err := u.CommitThen(ctx, in, es...)
 	if err != nil {
-		return l.blame(ctx, a, fault.Lost(err, a, l.Row.Version))
+		return l.unwritten(ctx, a, err)
 	}
 	l.wrote(m)
 	l.unit = next

@@ -31,6 +31,14 @@ func (l *live[TTx]) blame(ctx context.Context, a plan.Action, err error) error {
 	return &fault.Refusal{Action: a, Err: err}
 }
 
+// unwritten is blame for what was not written in the transaction that the function of a was lent.
+func (l *live[TTx]) unwritten(ctx context.Context, a plan.Action, err error) error {
+	if fault.Shut(err) {
+		return &fault.Refusal{Action: a, Err: err}
+	}
+	return l.blame(ctx, a, fault.Lost(err, a, l.Row.Version))
+}
+
 // blamed is blame for a write of what was thought alone.
 func (l *live[TTx]) blamed(ctx context.Context, err error) error {
 	if l.Thought() == nil || l.Related() {

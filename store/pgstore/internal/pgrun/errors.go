@@ -82,7 +82,7 @@ func standby(err error) bool {
 // server that is away, starts or stops, a lost connection, a deadlock, a serialisation failure, a timeout, a
 // full disk.
 func Outage(err error) bool {
-	if err == nil || store.Incurable(err) {
+	if err == nil || store.Incurable(err) || errors.Is(err, errReadOnly) {
 		return false
 	}
 	if errors.Is(err, store.ErrBusy) || standby(err) {
@@ -101,6 +101,17 @@ func Outage(err error) bool {
 		return false
 	}
 	return classOf(err, "08", "53", "57")
+}
+
+// errReadOnly is the fault of a function, and no outage.
+var errReadOnly = errors.New("the function that was lent this transaction has made it READ ONLY, so that Skald cannot write in it: leave that out")
+
+// Lent is err of a transaction that was lent: it began as one that writes.
+func Lent(err error) error {
+	if SQLState(err) == "25006" {
+		return fmt.Errorf("%w: %w", errReadOnly, err)
+	}
+	return err
 }
 
 func classOf(err error, classes ...string) bool {
@@ -146,6 +157,9 @@ func (d *DB) Explain(err error) error {
 	}
 	switch SQLState(err) {
 	case "25006":
+		if errors.Is(err, errReadOnly) {
+			return err
+		}
 		return fmt.Errorf("%w: transactions of this role or database only read unless told otherwise: begin yours with READ WRITE, "+
 			"or ALTER ROLE … SET default_transaction_read_only = off", err)
 	case "57014":

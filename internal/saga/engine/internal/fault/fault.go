@@ -32,6 +32,11 @@ var errEnded = errors.New("its function ended the transaction that it was lent, 
 var errOwn = errors.New("its own transaction writes its saga, by saga.Cancel, SendIn or Answer, so it can never be committed with the saga's " +
 	"next state: to turn back return skald.Reject, and send a signal in a transaction of its own")
 
+// errShut is what an action is charged with whose function has left its transaction so that nobody but a
+// function can go on in it.
+var errShut = errors.New("its function left the transaction that it was lent so that the saga's state cannot be written in it: " +
+	"a role that it sets is to be RESET before it returns, SET TRANSACTION READ ONLY and PRAGMA query_only left out")
+
 // Event is a refusal as the saga takes it.
 func (r *Refusal) Event() plan.Event {
 	var large *plan.TooLargeError
@@ -42,10 +47,29 @@ func (r *Refusal) Event() plan.Event {
 		return e
 	case errors.Is(r.Err, errOwn):
 		return attempt.Failed(r.Action, errOwn)
+	case Shut(r.Err):
+		return attempt.Failed(r.Action, fmt.Errorf("%w: %w", errShut, bare(r.Err)))
 	case errors.As(r.Err, &large):
 		return attempt.Failed(r.Action, skald.Permanent(large))
 	}
 	return attempt.Failed(r.Action, fmt.Errorf("the database refuses what it did: %w", r.Err))
+}
+
+// Shut tells of an error of the engine's own in a transaction that was lent whether it may come of what the
+// function has set there: another role, or that it only reads. Where it does not, what the engine writes in a
+// transaction of its own fails as well.
+func Shut(err error) bool {
+	var right *store.RightError
+	var server interface{ SQLState() string }
+	return errors.As(err, &right) || errors.As(err, &server) && server.SQLState() == "25006"
+}
+
+// bare is what the database said where a right is missing, without what to do about that; else err.
+func bare(err error) error {
+	if right := (*store.RightError)(nil); errors.As(err, &right) {
+		return right.Err
+	}
+	return err
 }
 
 // Aborted tells of an error that comes of an earlier one, which a function has swallowed.
