@@ -55,7 +55,7 @@ func TestBooking(t *testing.T) {
 
 type approval struct{ By string }
 
-// approved says by whom; "": it is refused.
+// It brings who approved; "": it is refused.
 var approved = saga.Signal[approval]{Name: "approved"}
 
 // What a person decides is given to Check: here an approval, and a refusal, which this saga forgets to read.

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/saga"
 )
 
-// Signal says what a signal brings, to each step that waits for it. With the first value the saga has to end
-// well; with each other one, with which it may turn back, all is tried again.
+// Signal says what a signal brings, to each step that waits for it and each occurrence. With the first value
+// the saga has to end well; with each other one, with which it may turn back, all is tried again.
 func Signal[T any](s saga.Signal[T], first T, others ...T) Term {
 	return bringing(source{Signal: s.Name}, append([]T{first}, others...))
 }

@@ -262,7 +262,7 @@ func TestCheckSaysWhatItIsNotTold(t *testing.T) {
 		"an error that is a nil pointer": {step(func(saga.Run[buy]) (string, error) {
 			var err *strconv.NumError
 			return "", err
-		}), nil, "nil pointer"},
+		}), nil, `it turns back at "do": failed:`},
 		"an answer that is not kept": {saga.New("told", &saga.Options[buy]{Key: key, MaxBytes: 1000},
 			saga.Call("ask", saga.Request[mtx, buy, int, string]{At: bank,
 				Intent: func(context.Context, mtx, saga.Run[buy]) (int, error) { return 1, nil },
