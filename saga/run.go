@@ -78,7 +78,7 @@ func (s *Step[In, Out]) Of(r Run[In]) Out {
 	out, ok := s.read(r, r.Occurrence)
 	if !ok {
 		r.fail(
-			fmt.Errorf("the step %s has put nothing out: an operator skipped it, or it has other occurrences (see All)", s.spec.name))
+			fmt.Errorf("the step %s has put nothing out: it has no answer yet, an operator skipped it, or it has other occurrences (see All)", s.spec.name))
 	}
 	return out
 }

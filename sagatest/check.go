@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -23,17 +24,23 @@ const (
 	// the step says no: the function ran and was rolled back, or the answer is a refusal
 	Rejects  Mode = "rejects"
 	Dies     Mode = "dies"     // the process dies after the function ran, and before its commit
-	Lost     Mode = "lost"     // a request took effect, and its answer is lost
+	Lost     Mode = "lost"     // a request or a command took effect, and its answer is lost
+	Late     Mode = "late"     // a signal or a reply comes after the time for it is up
+	Twice    Mode = "twice"    // a signal or a reply comes twice
 	Cancels  Mode = "cancels"  // the saga is cancelled before the function
 	Overtook Mode = "overtook" // the saga is cancelled while the function runs: its commit loses
 	Deadline Mode = "deadline" // the deadline passes before the function
 	GivesUp  Mode = "gives-up" // it fails and is not tried again; of an undo an operator has it tried again
 	Beside   Mode = "beside"   // another saga runs from its start to its end before the function: see Rival
 	Deploys  Mode = "deploys"  // the saga ran by an older definition up to here: see Older
+	// what somebody outside brings, by its number: the values after the first of each Signal and Reply, in
+	// the order of the terms, then that a signal comes too late for a step that Lapses
+	Value Mode = "value"
 )
 
 func checkModes() []Mode {
-	return []Mode{Fails, Rejects, Dies, Lost, Cancels, Overtook, Deadline, GivesUp, Beside, Deploys}
+	return []Mode{Fails, Rejects, Dies, Lost, Late, Twice, Cancels, Overtook, Deadline, GivesUp, Beside,
+		Deploys, Value}
 }
 
 // An End is how a saga has ended.
@@ -55,7 +62,8 @@ func (e End) Output(step, occurrence string, out any) (bool, error) {
 	return true, json.Unmarshal(r.Output, out)
 }
 
-// A Term is what Check is told beside a definition: Given, Promise, View, Outside, Rival or Older.
+// A Term is what Check is told beside a definition: Given, Promise, View, Outside, Signal, Reply,
+// Rival or Older.
 type Term interface{ term() }
 
 type (
@@ -115,8 +123,10 @@ type Beginner[TTx any] interface {
 // second fault at each point after one that turned the saga back. After each run the promises must hold, and
 // View must be as it says. What fails is printed with the line that runs it again.
 //
-// Participants and children are played: they answer with the zero value of the step's output, and undo what
-// they are told to; signals come when they are waited for. Your own functions and requests run as they are.
+// Participants, children and whoever sends signals are played. A participant says yes, with what Reply
+// says, or no, or nothing in time, or late, or twice; a signal brings what Signal says, once, twice, or too
+// late. Without such a term it is the zero value. A child is done, or turned back. Your own functions and
+// requests run as they are: what an outside service answers, a fake of yours says.
 func Check[In any](t T, d *saga.Definition[In], in In, terms ...Term) Checked {
 	t.Helper()
 	whole := false
@@ -142,7 +152,8 @@ func Check[In any](t T, d *saga.Definition[In], in In, terms ...Term) Checked {
 func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], error), d *saga.Definition[In],
 	in In, terms ...Term) Checked {
 	t.Helper()
-	c := &checker[TTx]{ctx: t.Context(), fresh: fresh, d: d.Body(), in: in}
+	c := &checker[TTx]{ctx: t.Context(), fresh: fresh, d: d.Body(), in: in, usual: map[string]outcome{},
+		same: map[string]int{}}
 	err := d.Faults()
 	for i, s := range c.d.Steps {
 		if _, local := s.Tx.(*body.Local[TTx]); s.Tx != nil && !local {
@@ -153,8 +164,11 @@ func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], e
 			}
 		}
 	}
+	var all []brings
 	for _, term := range terms {
 		switch term := term.(type) {
+		case brings:
+			all = append(all, term)
 		case given[TTx]:
 			c.given = append(c.given, term)
 		case promise[TTx]:
@@ -173,7 +187,7 @@ func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], e
 				fmt.Errorf("a term of the type %T takes another transaction than this database has", term))
 		}
 	}
-	if err != nil {
+	if err = errors.Join(err, c.take(all)); err != nil {
 		t.Fatalf("check: %v", err)
 	}
 	if text, ok := os.LookupEnv(Replay); ok {
@@ -181,8 +195,15 @@ func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], e
 	}
 	c.all()
 	for _, f := range c.failures {
-		t.Errorf("%s\nrun it again: %s\n%s", strings.Join(f.Broken, "\n"),
-			line(t.Name(), f.Schedule), f.Trace)
+		how, others := strings.Join(f.Broken, "\n"), ""
+		if n := c.same[how]; n > 1 {
+			others = fmt.Sprintf("\nso it is after %d schedules, of which this is the first", n)
+		}
+		t.Errorf("%s%s\nrun it again: %s\n%s", how, others, line(t.Name(), f.Schedule), f.Trace)
+	}
+	if c.serial != nil && c.serial[[2]bool{true, true}] == nil {
+		t.Logf("the saga and its rival never both end well, so it is hardly seen whether one loses what the other wrote: " +
+			"give inputs of which both can")
 	}
 	r := Checked{Runs: c.runs, Refused: c.refused, Failures: c.failures}
 	t.Logf("%d runs of the saga %s, %d of them refused", r.Runs, c.d.Name, r.Refused)
@@ -193,7 +214,7 @@ func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], e
 type Checked struct {
 	Runs     int
 	Refused  int       // sagas of an older definition that the new one does not take on
-	Failures []Failure // at most ten
+	Failures []Failure // at most ten, each of another kind
 }
 
 // checker runs one saga over and over.
@@ -209,42 +230,80 @@ type checker[TTx any] struct {
 	rival    any
 	older    *body.Definition
 
-	usual    string               // the view of the run in which nothing goes wrong
+	first  map[source]json.RawMessage // what is brought where no Value says otherwise
+	values []value                    // what else may be
+
+	usual    map[string]outcome   // of the run in which nothing goes wrong, by its values
 	serial   map[[2]bool][]string // the views of two sagas one after the other, by which of them are done
 	runs     int
 	refused  int
 	failures []Failure
+	same     map[string]int // schedules that break what is promised in this way
+}
+
+// outcome is how a run ends.
+type outcome struct {
+	done bool
+	view string
 }
 
 const mostFailures = 10
 
 // all tries each schedule.
 func (c *checker[TTx]) all() {
-	base := c.first()
-	for _, first := range base.log {
-		for _, mode := range first.modes {
-			c.second(Schedule{{mode, first.at}})
-			if len(c.failures) >= mostFailures || c.ctx.Err() != nil {
-				return
-			}
-		}
+	base := c.begin()
+	if base != nil {
+		c.from(nil, base, map[source]bool{})
 	}
 	if c.older != nil && len(c.failures) == 0 {
 		for n := range len(base.log) + 20 { // the older one may have more points
-			if c.second(Schedule{{Deploys, n + 1}}); len(c.failures) >= mostFailures {
+			if c.second(nil, Fault{Deploys, n + 1}); len(c.failures) >= mostFailures {
 				return
 			}
 		}
 	}
 }
 
-// first is the run in which nothing goes wrong, and those of two sagas one after the other.
-func (c *checker[TTx]) first() *sagaRun[TTx] {
+// from tries each fault where these values are brought, and then each other value of those sources that the
+// saga came to only by these.
+func (c *checker[TTx]) from(values Schedule, base *sagaRun[TTx], met map[source]bool) {
+	for _, beside := range []bool{false, true} { // what one saga does wrong by itself is seen there best
+		for _, first := range base.log {
+			for _, mode := range first.modes {
+				if (mode == Beside) != beside {
+					continue
+				}
+				c.second(values, Fault{mode, first.at})
+				if len(c.failures) >= mostFailures || c.ctx.Err() != nil {
+					return
+				}
+			}
+		}
+	}
+	known := maps.Clone(met)
+	maps.Copy(known, base.met)
+	for n, v := range c.values {
+		if base.met[v.of] && !met[v.of] && len(c.failures) == 0 {
+			more := append(slices.Clone(values), Fault{Value, n + 1})
+			if other := c.try(more); len(other.broken) == 0 {
+				c.from(more, other, known)
+			}
+		}
+	}
+}
+
+// begin is the run in which nothing goes wrong, twice, and those of two sagas one after the other. Nil: one
+// of them fails.
+func (c *checker[TTx]) begin() *sagaRun[TTx] {
 	base := c.try(nil)
 	if len(c.failures) > 0 {
-		return &sagaRun[TTx]{}
+		return nil
 	}
-	if c.rival != nil {
+	if again := c.try(nil); len(c.failures) == 0 && again.trace() != base.trace() {
+		c.failures = append(c.failures, Failure{Broken: []string{"twice nothing goes wrong, and it went first\n" +
+			indent(base.trace()) + "and then as below: " + chance}, Trace: again.trace()})
+	}
+	if c.rival != nil && len(c.failures) == 0 {
 		c.serial = map[[2]bool][]string{}
 		for _, order := range [][]int{{0, 1}, {1, 0}, {0}, {1}, {}} {
 			if err := c.inTurn(order...); err != nil {
@@ -252,16 +311,23 @@ func (c *checker[TTx]) first() *sagaRun[TTx] {
 			}
 		}
 	}
+	if len(c.failures) > 0 {
+		return nil
+	}
 	return base
 }
 
-// second tries a schedule, and then with one more fault at each later point, where the first one leads to
-// something new.
-func (c *checker[TTx]) second(s Schedule) {
+// second tries a fault, and then with one more at each later point, where the first one leads to something
+// new.
+func (c *checker[TTx]) second(values Schedule, f Fault) {
+	s := append(slices.Clone(values), f)
 	run := c.try(s)
-	aside := s[0].Mode == Beside || s[0].Mode == Deploys
+	if len(run.broken) > 0 {
+		return
+	}
+	aside := f.Mode == Beside || f.Mode == Deploys
 	for _, point := range run.log {
-		if point.at < s[0].At || point.at == s[0].At && !aside || !run.turned && !aside {
+		if point.at < f.At || point.at == f.At && !aside || !run.turned && !aside {
 			continue
 		}
 		for _, mode := range point.modes {
@@ -280,8 +346,17 @@ func (c *checker[TTx]) replay(t T, text string) Checked {
 	if err != nil {
 		t.Fatalf("%s: %v", Replay, err)
 	}
-	c.first()
-	if run := c.try(s); len(s) > 0 {
+	run, values := c.begin(), s.values()
+	for i, f := range values {
+		if f.At > len(c.values) {
+			t.Fatalf("%s: there are %d values beside the first ones, and no %v", Replay, len(c.values), Schedule{f})
+		}
+		run = c.try(values[:i+1])
+	}
+	if len(s) > len(values) {
+		run = c.try(s)
+	}
+	if len(s) > 0 && run != nil {
 		t.Logf("schedule %s\n%s", text, run.trace())
 	}
 	for _, f := range c.failures {
@@ -302,7 +377,11 @@ func (c *checker[TTx]) try(s Schedule) *sagaRun[TTx] {
 	if err != nil {
 		r.broken = append(r.broken, err.Error())
 	}
-	if len(r.broken) > 0 && len(c.failures) < mostFailures {
+	if len(r.broken) == 0 {
+		return r
+	}
+	how := strings.Join(r.broken, "\n")
+	if c.same[how]++; c.same[how] == 1 && len(c.failures) < mostFailures {
 		c.failures = append(c.failures, Failure{Schedule: s, Broken: r.broken, Trace: r.trace()})
 	}
 	return r

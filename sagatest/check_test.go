@@ -335,7 +335,7 @@ func TestCheckFindsSeededBugs(t *testing.T) {
 				return track{strconv.Itoa(sent)}, errors.Join(err, tx.Put("mails", strconv.Itoa(sent)))
 			}
 			_ = reset
-		}, "it is done, and left"},
+		}, "twice nothing goes wrong"},
 		"the provider does not know keys": {func(s *shopSaga) { s.till.forgetful = true }, "till"},
 		"the key is another one each time": {func(s *shopSaga) {
 			n := 0

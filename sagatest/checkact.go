@@ -12,6 +12,7 @@ import (
 	calls "github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/store"
 )
 
@@ -64,8 +65,12 @@ func (r *sagaRun[TTx]) act(a plan.Action) error {
 			_, err = step.Command.Draft(f)
 		case step.Child != nil && a.Verb == plan.RunStep:
 			var in any
+			var own saga.Ended
 			if in, err = step.Child.Input(f); err == nil {
-				_, _, err = step.Child.Definition.Encode(in)
+				own.Key, _, err = step.Child.Definition.Encode(in)
+			}
+			if err == nil {
+				e.Memo, err = json.Marshal(own)
 			}
 		}
 		return err
@@ -260,6 +265,11 @@ func (o *requestOwner[TTx]) Answered(_ context.Context, c store.Call) error {
 		e.What = plan.UndoDone
 	case refused:
 		e.What, e.Reason = plan.Rejected, why
+	default:
+		if err := body.Fits("the output of the step "+a.Step, output, r.d.MaxBytes); err != nil {
+			r.say(err.Error())
+			e.Output, e.Reason = nil, err.Error()
+		}
 	}
 	commit := o.mode == "" || o.mode == Rejects
 	err = r.in(commit, func(ctx context.Context, tx TTx) error {

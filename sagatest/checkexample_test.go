@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/saga"
@@ -51,3 +52,46 @@ func TestBooking(t *testing.T) {
 			return nil
 		}))
 }
+
+type approval struct{ By string }
+
+// It brings who approved; "": it is refused.
+var approved = saga.Signal[approval]{Name: "approved"}
+
+// What a person decides is given to Check: here an approval, and a refusal, which this saga forgets to read.
+func ExampleSignal() {
+	approve := saga.Wait[seats]("approve", approved, saga.Timeout(24*time.Hour))
+	booking := saga.New("booking", &saga.Options[seats]{Key: func(s seats) string { return s.Show }},
+		saga.Do("book", book, unbook),
+		approve,
+		saga.Do("tell", tell, nil, saga.Pivot()))
+	c := sagatest.Check(quiet{}, booking, seats{"hamlet", 2},
+		sagatest.Given(func(_ context.Context, tx *memstore.Tx) error { return tx.Put("free", "9") }),
+		sagatest.Signal(approved, approval{By: "ada"}, approval{}),
+		sagatest.Promise(func(_ context.Context, _ *memstore.Tx, end sagatest.End) error {
+			var who approval
+			if _, err := end.Output("approve", "", &who); err != nil || end.Done && who.By == "" {
+				return errors.Join(err, errors.New("a letter was written, and nobody has approved"))
+			}
+			return nil
+		}))
+	for _, f := range c.Failures {
+		fmt.Println(f.Broken)
+		fmt.Print(f.Trace)
+	}
+	// Output:
+	// [a promise is broken: a letter was written, and nobody has approved]
+	//    1  run book
+	//    2  signal approved brings {"By":""}
+	//    3  run tell
+}
+
+// quiet is a T of its own, for an example; a test has *testing.T.
+type quiet struct{}
+
+func (quiet) Helper()                      {}
+func (quiet) Name() string                 { return "Example" }
+func (quiet) Context() context.Context     { return context.Background() }
+func (quiet) Logf(string, ...any)          {}
+func (quiet) Errorf(string, ...any)        {}
+func (quiet) Fatalf(text string, a ...any) { fmt.Printf(text+"\n", a...) }

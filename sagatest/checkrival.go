@@ -30,12 +30,18 @@ func (r *sagaRun[TTx]) deploy() error {
 
 // rival runs another saga, from its start to its end.
 func (r *sagaRun[TTx]) rival() {
-	other := &sagaRun[TTx]{c: r.c, d: r.c.d, db: r.db, now: r.now, own: map[string]int{}}
+	other := r.another()
 	if err := other.run(r.c.rival, "00000000-0000-7000-8000-000000000002"); err != nil {
 		r.broken = append(r.broken, "the rival: "+err.Error())
 	}
 	done := other.state.Status == plan.Done
 	r.beside = &done
+}
+
+// another saga on the database of r.
+func (r *sagaRun[TTx]) another() *sagaRun[TTx] {
+	return &sagaRun[TTx]{c: r.c, d: r.c.d, db: r.db, now: r.now, own: map[string]int{},
+		met: map[source]bool{}}
 }
 
 // inTurn runs sagas one after the other, of which 0 is the first and 1 the rival, and notes what they leave.
@@ -46,7 +52,7 @@ func (c *checker[TTx]) inTurn(which ...int) error {
 	}
 	var done [2]bool
 	for _, n := range which {
-		one := &sagaRun[TTx]{c: c, d: c.d, db: r.db, now: r.now, own: map[string]int{}}
+		one := r.another()
 		if err := one.run([]any{c.in, c.rival}[n],
 			fmt.Sprintf("00000000-0000-7000-8000-00000000000%d", n+1)); err != nil {
 			return err

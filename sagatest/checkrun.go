@@ -21,7 +21,13 @@ type point struct {
 	at    int
 	what  string
 	modes []Mode
-	mode  Mode // that it had
+	mode  Mode   // that it had
+	said  string // what a function failed with that nobody had fail
+}
+
+// again tells whether p is what was before.
+func (p point) again(was point) bool {
+	return p.mode == "" && was.mode == "" && p.what == was.what && p.said == was.said
 }
 
 // sagaRun is one run of a saga, by a schedule, in one thread. What it stores after a commit is what a process
@@ -41,6 +47,8 @@ type sagaRun[TTx any] struct {
 	mixed  bool  // it began by an older definition
 	beside *bool // a rival ran within it, and is done
 	own    map[string]int
+	met    map[source]bool // that were waited for
+	large  error           // what came has no room in the state
 	broken []string
 }
 
@@ -49,12 +57,22 @@ const (
 	mostOwn   = 25 // errors of one function that nobody injected
 )
 
+// trace has a line for each point, and one for those that are all the same.
 func (r *sagaRun[TTx]) trace() string {
 	var b strings.Builder
-	for _, p := range r.log {
+	for i, p := range r.log {
+		if i > 0 && p.again(r.log[i-1]) {
+			if i+1 == len(r.log) || !r.log[i+1].again(p) {
+				fmt.Fprintf(&b, "%4d  the same\n", p.at)
+			}
+			continue
+		}
 		fmt.Fprintf(&b, "%4d  %s", p.at, p.what)
 		if p.mode != "" {
 			fmt.Fprintf(&b, "    <- %s", p.mode)
+		}
+		if p.said != "" {
+			fmt.Fprintf(&b, "    : %.300s", p.said)
 		}
 		b.WriteByte('\n')
 	}
@@ -83,7 +101,7 @@ func (r *sagaRun[TTx]) whole() (err error) {
 // begin makes what has to be there before any saga.
 func (r *sagaRun[TTx]) begin() (err error) {
 	c := r.c
-	r.own, r.now = map[string]int{}, time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	r.own, r.met, r.now = map[string]int{}, map[source]bool{}, time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	if r.db, err = c.fresh(c.ctx); err != nil {
 		return fmt.Errorf("a fresh database: %w", err)
 	}
@@ -117,59 +135,11 @@ func (r *sagaRun[TTx]) run(in any, id string) (err error) {
 		if err := r.deploy(); err != nil {
 			return err
 		}
-		if err := r.move(); err != nil {
+		if err := errors.Join(r.move(), r.large); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// judge asks the promises.
-func (r *sagaRun[TTx]) judge(before string) error {
-	after, err := r.view()
-	if err != nil {
-		return err
-	}
-	end := End{Done: r.state.Status == plan.Done, Key: r.key, state: &r.state}
-	if r.state.Cause != nil {
-		end.Why, end.Step = string(r.state.Cause.Why), r.state.Cause.Step
-	}
-	switch {
-	case len(r.faults) == 0 && !end.Done:
-		return fmt.Errorf("nothing goes wrong, and it turns back at %q: %s: %s", end.Step, end.Why,
-			r.state.Cause.Reason)
-	case len(r.faults) == 0:
-		r.c.usual = after
-	case r.beside != nil:
-		if views := r.c.serial[[2]bool{end.Done, *r.beside}]; !slices.Contains(views, after) {
-			r.broken = append(r.broken,
-				fmt.Sprintf("it ran beside a rival (it is done: %v; the rival is done: %v), and they left\n%swhere one after the other "+
-					"they leave\n%s", end.Done, *r.beside, indent(after),
-					indent(strings.Join(views, "or\n"))))
-		}
-	case end.Done && r.mixed: // what it should leave, promises tell
-	case end.Done && after != r.c.usual:
-		r.broken = append(r.broken, "it is done, and left\n"+indent(after)+
-			"where it leaves, if nothing goes wrong,\n"+indent(r.c.usual))
-	case !end.Done && after != before:
-		r.broken = append(r.broken, "it is compensated, and left\n"+indent(after)+
-			"where there was before it\n"+indent(before))
-	}
-	return r.in(false, func(ctx context.Context, tx TTx) error {
-		for _, p := range r.c.promises {
-			if err := p(ctx, tx, end); err != nil {
-				r.broken = append(r.broken, "a promise is broken: "+err.Error())
-			}
-		}
-		return nil
-	})
-}
-
-func indent(s string) string {
-	if s == "" {
-		return "    nothing\n"
-	}
-	return "    " + strings.ReplaceAll(strings.TrimSuffix(s, "\n"), "\n", "\n    ") + "\n"
 }
 
 func (r *sagaRun[TTx]) view() (string, error) {
@@ -217,7 +187,7 @@ func (r *sagaRun[TTx]) point(what string, modes ...Mode) (mode Mode, gone bool) 
 			modes = append(modes, Deadline)
 		}
 	}
-	if r.c.rival != nil && !r.mixed && r.beside == nil {
+	if r.c.rival != nil && !r.mixed && r.beside == nil && r.faults.values() == nil {
 		modes = append(modes, Beside)
 	}
 	p := point{at: len(r.log) + 1, what: what, modes: modes}
@@ -247,6 +217,9 @@ func (r *sagaRun[TTx]) feed(e plan.Event) {
 	if out.Changed() {
 		r.state = s
 	}
+	if out == plan.TooLarge {
+		r.large = r.d.Plan.Large(r.state, e, r.now)
+	}
 	r.turned = r.turned || r.state.Status == plan.Compensating || r.state.Status == plan.Compensated
 }
 
@@ -275,36 +248,6 @@ func (r *sagaRun[TTx]) move() error {
 	}
 	r.feed(plan.Event{What: plan.Tick})
 	return nil
-}
-
-// answer plays a participant, a child or whoever sends a signal.
-func (r *sagaRun[TTx]) answer(run plan.Run) bool {
-	step, _ := r.d.Plan.Step(run.Step)
-	e := plan.Event{Step: run.Step, Occurrence: run.Occurrence, Output: json.RawMessage("null"),
-		Sends: run.Sends}
-	switch {
-	case run.Phase == plan.Undoing:
-		e.What = plan.UndoDone
-	case step.Kind == plan.Wait && step.Signal == "":
-		return false
-	case step.Kind == plan.Wait:
-		if _, gone := r.point("signal " + step.Signal); !gone {
-			r.feed(plan.Event{What: plan.Signal, Name: step.Signal, Occurrence: run.Occurrence,
-				Output: e.Output})
-		}
-		return true
-	default:
-		mode, gone := r.point("reply to "+name(run.Step, run.Occurrence), r.mayReject(Rejects)...)
-		if gone {
-			return true
-		}
-		if e.What = plan.Succeeded; mode == Rejects || r.state.Status == plan.Compensating &&
-			step.Kind == plan.Child {
-			e.What, e.Reason = plan.Rejected, "injected"
-		}
-	}
-	r.feed(e)
-	return true
 }
 
 // mayReject leaves out what a step after the pivot does not do.
@@ -360,8 +303,16 @@ func (r *sagaRun[TTx]) failed(a plan.Action, err error) plan.Event {
 	return e
 }
 
+// say notes something at the last point.
+func (r *sagaRun[TTx]) say(what string) {
+	if n := len(r.log); n > 0 {
+		r.log[n-1].said = what
+	}
+}
+
 // wrong feeds an error that nobody injected. One function may fail so often, then the run is over.
 func (r *sagaRun[TTx]) wrong(a plan.Action, err error) error {
+	r.say(err.Error())
 	what := string(a.Verb) + " of " + name(a.Step, a.Occurrence)
 	if r.own[what]++; r.own[what] > mostOwn {
 		return fmt.Errorf("the %s fails each time: %w", what, err)
@@ -373,5 +324,8 @@ func (r *sagaRun[TTx]) wrong(a plan.Action, err error) error {
 // safely calls f; a panic is an error.
 func safely(f func() error) (err error) {
 	defer failure.Recover(&err)
-	return f()
+	if err = f(); err != nil {
+		_ = err.Error() // a nil pointer that was returned as an error panics here
+	}
+	return err
 }

@@ -63,6 +63,16 @@ func parseSchedule(text string, modes []Mode) (s Schedule, err error) {
 	return s, nil
 }
 
+// values are those of what others bring.
+func (s Schedule) values() (out Schedule) {
+	for _, f := range s {
+		if f.Mode == Value {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
 func (s Schedule) at(n int) Mode {
 	for _, f := range s {
 		if f.At == n {

@@ -1,0 +1,235 @@
+package sagatest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/saga"
+)
+
+// Signal says what a signal brings, to each step that waits for it and each occurrence. With the first value
+// the saga has to end well; with each other one, with which it may turn back, all is tried again.
+func Signal[T any](s saga.Signal[T], first T, others ...T) Term {
+	return bringing(source{Signal: s.Name}, append([]T{first}, others...))
+}
+
+// Reply says what a participant brings where it has done a command, as Signal does. It says no by itself.
+func Reply[T any](e skald.Event[T], first T, others ...T) Term {
+	return bringing(source{Topic: e.Topic, Type: e.Type}, append([]T{first}, others...))
+}
+
+// source is a signal, or a reply.
+type source struct{ Signal, Topic, Type string }
+
+func (s source) String() string {
+	if s.Signal != "" {
+		return "the signal " + s.Signal
+	}
+	return fmt.Sprintf("the reply %s on %s", s.Type, s.Topic)
+}
+
+// brings are the values of a source.
+type brings struct {
+	of     source
+	values []json.RawMessage
+	err    error
+}
+
+func (brings) term() {}
+
+func bringing[T any](of source, values []T) brings {
+	b := brings{of: of}
+	for _, v := range values {
+		data, err := json.Marshal(v)
+		if err != nil {
+			b.err = fmt.Errorf("encode what %v brings: %w", of, err)
+		}
+		b.values = append(b.values, data)
+	}
+	return b
+}
+
+// A value is what a source brings instead of its first one, or that it comes too late for its step.
+type value struct {
+	of   source
+	data json.RawMessage
+	late bool
+}
+
+// sourceOf is what a step waits for, if somebody outside brings it with a value.
+func sourceOf(d *body.Definition, at int) (s source, is bool) {
+	node, step := d.Plan.Graph.Steps[at], d.Steps[at]
+	switch {
+	case node.Signal != "":
+		return source{Signal: node.Signal}, true
+	case step.Command != nil:
+		return source{Topic: step.Command.Done.Topic, Type: step.Command.Done.Type}, true
+	}
+	return s, false
+}
+
+// take takes in what sources bring.
+func (c *checker[TTx]) take(all []brings) error {
+	var errs []error
+	c.first = map[source]json.RawMessage{}
+	for _, b := range all {
+		_, twice := c.first[b.of]
+		if errs = append(errs, b.err, c.takes(b)); twice {
+			errs = append(errs, fmt.Errorf("what %v brings is said twice", b.of))
+		}
+		c.first[b.of] = b.values[0]
+		for _, data := range b.values[1:] {
+			c.values = append(c.values, value{of: b.of, data: data})
+		}
+	}
+	for i, step := range c.d.Plan.Graph.Steps {
+		if s, is := sourceOf(c.d, i); is && step.Lapses {
+			c.values = append(c.values, value{of: s, late: true})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// takes tells why no step takes what b brings.
+func (c *checker[TTx]) takes(b brings) error {
+	found := false
+	for _, d := range []*body.Definition{c.d, c.older} {
+		if d == nil {
+			continue
+		}
+		for i, step := range d.Steps {
+			if s, is := sourceOf(d, i); !is || s != b.of {
+				continue
+			}
+			found = true
+			for _, data := range b.values {
+				err := step.Check(data)
+				if err == nil {
+					err = body.Fits("it", data, d.MaxBytes)
+				}
+				if err != nil {
+					return fmt.Errorf("the step %s does not take %.200s from %v: %w",
+						d.Plan.Graph.Steps[i].Name, data, b.of, err)
+				}
+			}
+		}
+	}
+	if !found {
+		return fmt.Errorf("no step of the saga %s waits for %v", c.d.Name, b.of)
+	}
+	return nil
+}
+
+// brought is what a source brings in this run.
+func (r *sagaRun[TTx]) brought(of source) (v value, said string) {
+	r.met[of] = true
+	v = value{of: of, data: r.c.first[of]}
+	for _, f := range r.faults {
+		if f.Mode == Value && r.c.values[f.At-1].of == of {
+			v = r.c.values[f.At-1]
+		}
+	}
+	if v.data == nil {
+		v.data = json.RawMessage("null")
+	} else {
+		said = fmt.Sprintf(" brings %.200s", v.data)
+	}
+	return v, said
+}
+
+// answer plays a participant, a child or whoever sends a signal.
+func (r *sagaRun[TTx]) answer(run plan.Run) bool {
+	step, _ := r.d.Plan.Step(run.Step)
+	switch {
+	case run.Phase == plan.Undoing:
+		r.feed(plan.Event{What: plan.UndoDone, Step: run.Step, Occurrence: run.Occurrence, Sends: run.Sends})
+	case step.Kind == plan.Wait && step.Signal == "":
+		return false
+	case step.Kind == plan.Wait:
+		r.signal(run, step)
+	default:
+		r.reply(run, step)
+	}
+	return true
+}
+
+// signal comes to a step that waits for it.
+func (r *sagaRun[TTx]) signal(run plan.Run, step plan.Step) {
+	v, said := r.brought(source{Signal: step.Signal})
+	modes := []Mode{Twice}
+	if !run.Due.IsZero() && !step.Lapses {
+		modes = append(modes, Late)
+	}
+	mode, gone := r.point("signal "+step.Signal+said, modes...)
+	if gone {
+		return
+	}
+	if mode == Late || v.late && !run.Due.IsZero() {
+		r.say("it comes after its Timeout")
+		r.until(run.Due)
+	}
+	e := plan.Event{What: plan.Signal, Name: step.Signal, Occurrence: run.Occurrence, Output: v.data}
+	if r.feed(e); mode == Twice {
+		r.feed(e)
+	}
+}
+
+// reply comes from a participant, or a child ends.
+func (r *sagaRun[TTx]) reply(run plan.Run, step plan.Step) {
+	e := plan.Event{Step: run.Step, Occurrence: run.Occurrence, Sends: run.Sends}
+	modes, said := r.mayReject(Rejects, Twice), ""
+	if step.Kind == plan.Child {
+		e.Output = childEnded(run)
+	} else {
+		own, _ := r.d.Step(run.Step)
+		var v value
+		v, said = r.brought(source{Topic: own.Command.Done.Topic, Type: own.Command.Done.Type})
+		e.Output = v.data
+	}
+	if !run.Due.IsZero() && r.state.Status == plan.Running {
+		if modes = append(modes, Lost); step.Kind == plan.Command {
+			modes = append(modes, Late)
+		}
+	}
+	mode, gone := r.point("reply to "+name(run.Step, run.Occurrence)+said, modes...)
+	if gone {
+		return
+	}
+	if mode == Lost || mode == Late {
+		r.until(run.Due)
+	}
+	if mode == Lost {
+		return
+	}
+	if e.What = plan.Succeeded; mode == Rejects || r.state.Status == plan.Compensating &&
+		step.Kind == plan.Child {
+		e.What, e.Reason = plan.Rejected, "injected"
+	}
+	if r.feed(e); mode == Twice {
+		r.feed(e)
+	}
+}
+
+// childEnded is what a child puts out.
+func childEnded(run plan.Run) json.RawMessage {
+	var was saga.Ended
+	if json.Unmarshal(run.Memo, &was) != nil {
+		return json.RawMessage("null")
+	}
+	was.ID = "00000000-0000-7000-8000-000000000009"
+	data, _ := json.Marshal(was)
+	return data
+}
+
+// until has time pass.
+func (r *sagaRun[TTx]) until(t time.Time) {
+	if t.After(r.now) {
+		r.now = t
+	}
+	r.feed(plan.Event{What: plan.Tick})
+}
