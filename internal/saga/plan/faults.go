@@ -143,11 +143,12 @@ func (g Graph) pivotFaults() (out []error) {
 // HasPivot tells whether there is a step after which nothing is undone.
 func (p *Plan) HasPivot() bool { return p.pivot >= 0 }
 
-// Hash is the same for graphs that a saga cannot tell apart: policies and the deadline do not count.
+// Hash is the same for graphs that a saga cannot tell apart: policies, the deadline and what an operator's
+// data is checked by do not count.
 func (g Graph) Hash() string {
-	g.Deadline, g.Steps = 0, slices.Clone(g.Steps)
+	g.Deadline, g.MaxBytes, g.Steps = 0, 0, slices.Clone(g.Steps)
 	for i := range g.Steps {
-		g.Steps[i].Try, g.Steps[i].Back = Policy{}, Policy{}
+		g.Steps[i].Try, g.Steps[i].Back, g.Steps[i].Reads = Policy{}, Policy{}, ""
 		g.Steps[i].After = slices.Sorted(slices.Values(g.Steps[i].After))
 	}
 	data, err := json.Marshal(g)
