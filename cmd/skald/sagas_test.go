@@ -43,7 +43,8 @@ func TestSagasByTheCommand(t *testing.T) {
 		return "by van", nil
 	}, nil)
 	wait := saga.Wait[string]("approve", saga.Signal[bool]{Name: "approved"})
-	d := saga.New("order", &saga.Options[string]{Key: func(s string) string { return s }}, wait, pay, ship)
+	d := saga.New("order", &saga.Options[string]{Key: func(s string) string { return s },
+		Deadline: 24 * time.Hour}, wait, pay, ship)
 	e, err := saga.NewEngine(db, nil, d)
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +123,8 @@ func TestSagasByTheCommand(t *testing.T) {
 	tells([]string{"order o-1 is under way since", "ship is stuck",
 		"somebody has to remove the cause, and then run: " + free}, "o-1", "--explain")
 	tells([]string{"order o-2: running", "waits for the signal approved, since",
-		"remains approve, pay, ship"}, "o-2")
+		"remains approve, pay, ship", " deadline in ",
+		"then it turns back, unless its pivot is done"}, "o-2")
 	tells([]string{`"style":"orchestrated"`, `"stuck":true`}, "o-1", "--explain", "--json")
 	start(t, env, "status", "o-1", "--trace-url", "traces/{trace}").expect(2, "give an http or https URL")
 	says([]string{"r-1", "step ship"}, "show", "order", "o-1", "--data")
