@@ -156,3 +156,33 @@ func TestSagasByTheCommand(t *testing.T) {
 	start(t, env, "saga", "cancel", "--reason", "all of them").expect(2, "which sagas?")
 	start(t, env, "saga").expect(2)
 }
+
+// A parent says of the child that it waits for which it is, how that stands, and what to type for more.
+func TestExplainAChild(t *testing.T) {
+	onEachStore(t, func(t *testing.T, fresh func(*testing.T) *bed) {
+		b := fresh(t).migrate()
+		byKey := &saga.Options[string]{Key: func(s string) string { return s }}
+		inner := saga.New("inner", byKey, saga.Wait[string]("approve", saga.Signal[bool]{Name: "approved"}))
+		outer := saga.New("outer", byKey, saga.Child("inside", inner,
+			func(r saga.Run[string]) string { return "in-" + r.Key }))
+		e, err := saga.NewEngine(b.s, nil, outer)
+		must(t, err)
+		tx, err := b.db.BeginTx(t.Context(), nil)
+		must(t, err)
+		_, err = saga.Start(t.Context(), e, tx, outer, "o-1")
+		must(t, err)
+		must(t, tx.Commit())
+		for busy := true; busy; {
+			busy, err = e.Step(t.Context())
+			must(t, err)
+		}
+		p := start(t, b.env, "saga", "explain", "o-1")
+		p.expect(0)
+		for _, want := range []string{"inside waits for its child. Its child inner in-o-1 is running, at approve. " +
+			"More: skald saga explain", " -- inner in-o-1\n"} {
+			if !strings.Contains(p.out.String(), want) {
+				t.Errorf("%s, want %s", &p.out, want)
+			}
+		}
+	})
+}

@@ -46,7 +46,11 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 		say("It cannot turn back any more: %s.", past)
 	}
 	for i := range st.Runs {
-		if text := explainRun(p, &st, &st.Runs[i], which); text != "" {
+		text := explainRun(p, &st, &st.Runs[i], which)
+		if c, is := r.children[i]; is {
+			text += c.explain(at)
+		}
+		if text != "" {
 			say("%s", text)
 		}
 	}
@@ -100,6 +104,8 @@ func explainRun(p *plan.Plan, st *plan.State, r *plan.Run, which verbOn) string 
 		return fmt.Sprintf("%s is to be run.%s%s", name, failed, again(r))
 	case r.Phase == plan.Undo:
 		return fmt.Sprintf("%s is to be undone.%s%s", name, failed, again(r))
+	case r.Phase == plan.Undoing && node.Kind == plan.Child:
+		return fmt.Sprintf("%s waits until its child is undone.%s", name, until(r))
 	case r.Phase == plan.Undoing:
 		return fmt.Sprintf("%s: the reply to its undo is waited for.%s", name, until(r))
 	case r.Phase == plan.Waiting:
