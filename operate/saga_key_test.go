@@ -2,6 +2,7 @@ package operate_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"strings"
@@ -78,6 +79,7 @@ func TestWhyASagaIsLeft(t *testing.T) {
 	for want, c := range map[string]operate.SagaChange{
 		`it has no step "x": its steps are a, wait, pivot, b`: {Verb: operate.SkipSaga, Step: "x"},
 		"its step b has not begun":                            {Verb: operate.RetrySaga, Step: "b"},
+		"a is done already":                                   {Verb: operate.SkipSaga, Step: "a"},
 		"no step of it is stuck: one that waits for its next attempt is named with --step": {
 			Verb: operate.RetrySaga},
 		"wait waits for its signal: nothing is to be tried again": {Verb: operate.RetrySaga, Step: "wait"},
@@ -131,7 +133,7 @@ func TestExplainNamesTheChild(t *testing.T) {
 		}
 	}
 	more := " More: skald saga explain --store @o.url -- wrapping 'g-1 inside'"
-	explains("inside waits for its child. Its child wrapping g-1 inside is running, at wrap. " +
+	explains(" Its child wrapping g-1 inside is running, at wrap. " +
 		"That failed once, last with: no paper." + more)
 	broken = false
 	retry := operate.SagaChange{Verb: operate.RetrySaga, Step: "wrap"}
@@ -144,4 +146,39 @@ func TestExplainNamesTheChild(t *testing.T) {
 	}
 	explains("inside waits until its child is undone. Its child wrapping g-1 inside is compensating, stuck, " +
 		"at wrap. That failed once, last with: permanent: it is glued." + more)
+
+	// Whoever means to complete the step, and comes after it turned back, is told.
+	complete := operate.SagaChange{Verb: operate.CompleteSaga, Step: "wrap", Data: json.RawMessage(`"red"`)}
+	which := operate.SagaSelection{Name: "wrapping", Key: "g-1 inside"}
+	if r, err := b.change(which, complete); len(r.Left) != 1 ||
+		!strings.Contains(r.Left[0].Why, "wrap is being undone, which puts nothing out: leave --data away") {
+		t.Errorf("an undo is completed with data: %+v, %v", r, err)
+	}
+	complete.Data = nil
+	if r, err := b.change(which, complete); err != nil || r.Done != 1 {
+		t.Errorf("an undo is completed: %+v, %v", r, err)
+	}
+}
+
+// A command that is not replied to is looked for at its participant: it is said how.
+func TestExplainNamesWhereACommandIs(t *testing.T) {
+	db := memstore.New(nil)
+	event := func(name string) skald.Event[string] { return skald.Event[string]{Topic: "ship", Type: name} }
+	byKey := &saga.Options[string]{Key: func(s string) string { return s }}
+	d := saga.New("order", byKey, saga.Command("ship", event("ship"),
+		func(r saga.Run[string]) string { return r.Key }, saga.Reply(event("shipped")), nil, saga.Pivot()))
+	e, err := saga.NewEngine(db, nil, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &sagaBench{t, db, e, d}
+	b.start("o 1")
+	read, err := operate.ReadSaga(t.Context(), db, "order", "o 1")
+	text := strings.Join(read.Explain(""), "\n")
+	for _, want := range []string{"ship waits for a reply since 20",
+		"What holds it up, at the service that replies: skald status --store '…' -- 'o 1'"} {
+		if err != nil || !strings.Contains(text, want) {
+			t.Errorf("%s, %v: want %s", text, err, want)
+		}
+	}
 }

@@ -178,8 +178,8 @@ func TestExplainAChild(t *testing.T) {
 		}
 		p := start(t, b.env, "saga", "explain", "o-1")
 		p.expect(0)
-		for _, want := range []string{"inside waits for its child. Its child inner in-o-1 is running, at approve. " +
-			"More: skald saga explain", " -- inner in-o-1\n"} {
+		for _, want := range []string{"inside waits for its child since ",
+			" Its child inner in-o-1 is running, at approve. More: skald saga explain", " -- inner in-o-1\n"} {
 			if !strings.Contains(p.out.String(), want) {
 				t.Errorf("%s, want %s", &p.out, want)
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
 )
 
 // unfit tells why a saga cannot take the data: an undo, or a later step, would run on a zero value, or be
@@ -13,6 +14,9 @@ import (
 func (c *SagaChange) unfit(p *plan.Plan, st *plan.State) string {
 	what, step := c.takes(p, st)
 	switch {
+	case what == "" && c.Verb == CompleteSaga && c.Data != nil && string(c.Data) != "null":
+		return fmt.Sprintf("the saga turned back, and %s is being undone, which puts nothing out: "+
+			"leave --data away, if its undo is to count as done", stored.Name(c.Step, c.Occurrence))
 	case what == "" || step.Shape == plan.Nothing && c.Data == nil:
 		return ""
 	case c.Data == nil && step.Shape != "":
