@@ -31,7 +31,8 @@ type Waiting interface {
 // notes it: marks with their answers, positions, controls, parked messages and dead letters, quarantine,
 // steps, floors, types. It refuses with a *RenameError while a process of either name was heard of in the
 // last 3 minutes (Gone), where is has done anything, and where at holds messages for was. A nil at is for
-// Kafka, which keeps them for every group. A dry run only looks. The login must own the tables.
+// Kafka, which keeps them for every group. A dry run only looks, as a reader may. Else the login
+// must own the tables.
 //
 // Each mark is written anew, and none of a consumer that starts as one of both meanwhile is lost: it waits. A
 // process that was suspended for longer than 3 minutes gives no sign, and works under the old name when it

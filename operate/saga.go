@@ -54,7 +54,8 @@ type SagaRun = sagas.SagaRun
 // A SagaRead is a saga as it was when it was read.
 type SagaRead = sagas.SagaRead
 
-// ReadSaga reads one saga. The name may be empty where no other definition has a saga of the key.
+// ReadSaga reads one saga, and how its children stand that it waits for. The name may be empty where no other
+// definition has a saga of the key.
 func ReadSaga(ctx context.Context, db store.Lister, name, key string) (r SagaRead, err error) {
 	return sagas.ReadSaga(ctx, db, name, key)
 }

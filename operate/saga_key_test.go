@@ -1,10 +1,15 @@
 package operate_test
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/store/memstore"
@@ -72,8 +77,11 @@ func TestWhyASagaIsLeft(t *testing.T) {
 	b := newSagaBench(t, &broken)
 	b.start("k-1")
 	for want, c := range map[string]operate.SagaChange{
-		`it has no step "x": its steps are a, wait, pivot, b`:     {Verb: operate.SkipSaga, Step: "x"},
-		"its step b has not begun":                                {Verb: operate.RetrySaga, Step: "b"},
+		`it has no step "x": its steps are a, wait, pivot, b`: {Verb: operate.SkipSaga, Step: "x"},
+		"its step b has not begun":                            {Verb: operate.RetrySaga, Step: "b"},
+		"a is done already":                                   {Verb: operate.SkipSaga, Step: "a"},
+		"no step of it is stuck: one that waits for its next attempt is named with --step": {
+			Verb: operate.RetrySaga},
 		"wait waits for its signal: nothing is to be tried again": {Verb: operate.RetrySaga, Step: "wait"},
 		`it has no signal "x": its signals are go`:                {Verb: operate.SignalSaga, Signal: "x"},
 		"it waits for no signal go/x":                             {Verb: operate.SignalSaga, Signal: "go", Occurrence: "x"},
@@ -88,5 +96,89 @@ func TestWhyASagaIsLeft(t *testing.T) {
 	if _, err := operate.ChangeSagas(t.Context(), b.db, operate.SagaSelection{Key: "k-1"}, c,
 		operate.Order{DryRun: true}); err == nil || !strings.Contains(err.Error(), `--data '"sent"'`) {
 		t.Error(err)
+	}
+}
+
+// A parent that waits for its child says which it is, how that stands and fails, and what to type for more;
+// also while the child is undone.
+func TestExplainNamesTheChild(t *testing.T) {
+	db, broken := memstore.New(nil), true
+	byKey := &saga.Options[string]{Key: func(s string) string { return s }}
+	wrap := saga.Do("wrap", func(context.Context, sagaTx, saga.Run[string]) (string, error) {
+		if broken {
+			return "", errors.New("no paper\nat all")
+		}
+		return "red", nil
+	}, func(context.Context, sagaTx, saga.Run[string], string) error {
+		return skald.Permanent(errors.New("it is glued"))
+	}, saga.Retry(saga.Policy{First: time.Hour, Most: time.Hour}))
+	child := saga.New("wrapping", byKey, wrap)
+	other := saga.New("other", byKey, saga.Wait[string]("wait", goAhead)) // has the child's key, too
+	of := func(r saga.Run[string]) string { return r.Key + " inside" }
+	parent := saga.New("gift", byKey, saga.Child("inside", child, of), saga.Wait[string]("wait", goAhead))
+	e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler)}, parent, other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &sagaBench{t, db, e, other}
+	b.start("g-1 inside")
+	b.d = parent
+	b.start("g-1")
+	explains := func(want string) {
+		t.Helper()
+		read, err := operate.ReadSaga(t.Context(), db, "gift", "g-1")
+		lines := read.Explain("--store @o.url")
+		if text := strings.Join(lines, "\n"); err != nil || !strings.Contains(text, want) {
+			t.Errorf("%s, %v: want %s", text, err, want)
+		}
+	}
+	more := " More: skald saga explain --store @o.url -- wrapping 'g-1 inside'"
+	explains(" Its child wrapping g-1 inside is running, at wrap. " +
+		"That failed once, last with: no paper." + more)
+	broken = false
+	retry := operate.SagaChange{Verb: operate.RetrySaga, Step: "wrap"}
+	if _, err := b.change(operate.SagaSelection{Name: "wrapping", Key: "g-1 inside"}, retry); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.change(operate.SagaSelection{Name: "gift", Key: "g-1"},
+		operate.SagaChange{Verb: operate.CancelSaga}); err != nil {
+		t.Fatal(err)
+	}
+	explains("inside waits until its child is undone. Its child wrapping g-1 inside is compensating, stuck, " +
+		"at wrap. That failed once, last with: permanent: it is glued." + more)
+
+	// Whoever means to complete the step, and comes after it turned back, is told.
+	complete := operate.SagaChange{Verb: operate.CompleteSaga, Step: "wrap", Data: json.RawMessage(`"red"`)}
+	which := operate.SagaSelection{Name: "wrapping", Key: "g-1 inside"}
+	if r, err := b.change(which, complete); len(r.Left) != 1 ||
+		!strings.Contains(r.Left[0].Why, "wrap is being undone, which puts nothing out: leave --data away") {
+		t.Errorf("an undo is completed with data: %+v, %v", r, err)
+	}
+	complete.Data = nil
+	if r, err := b.change(which, complete); err != nil || r.Done != 1 {
+		t.Errorf("an undo is completed: %+v, %v", r, err)
+	}
+}
+
+// A command that is not replied to is looked for at its participant: it is said how.
+func TestExplainNamesWhereACommandIs(t *testing.T) {
+	db := memstore.New(nil)
+	event := func(name string) skald.Event[string] { return skald.Event[string]{Topic: "ship", Type: name} }
+	byKey := &saga.Options[string]{Key: func(s string) string { return s }}
+	d := saga.New("order", byKey, saga.Command("ship", event("ship"),
+		func(r saga.Run[string]) string { return r.Key }, saga.Reply(event("shipped")), nil, saga.Pivot()))
+	e, err := saga.NewEngine(db, nil, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &sagaBench{t, db, e, d}
+	b.start("o 1")
+	read, err := operate.ReadSaga(t.Context(), db, "order", "o 1")
+	text := strings.Join(read.Explain(""), "\n")
+	for _, want := range []string{"ship waits for a reply since 20",
+		"What holds it up, at the service that replies: skald status --store '…' -- 'o 1'"} {
+		if err != nil || !strings.Contains(text, want) {
+			t.Errorf("%s, %v: want %s", text, err, want)
+		}
 	}
 }

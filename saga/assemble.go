@@ -19,14 +19,14 @@ func assemble(name string, steps []Handle) (plan.Graph, []body.Step, []error) {
 	var bodies []body.Step
 	var faults []error
 	var tx reflect.Type
-	listed := map[string]*spec{}
+	listed := map[string][]*spec{} // a name that is there twice is a fault of the graph
 	for i, h := range steps {
 		if h == nil || h.of() == nil {
 			faults = append(faults, fmt.Errorf("step %d is nil", i+1))
 			continue
 		}
 		s := h.of()
-		listed[s.name] = s
+		listed[s.name] = append(listed[s.name], s)
 		faults = append(faults, s.ownFaults()...)
 		if t := s.body.Tx; t != nil {
 			if tx == nil {
@@ -48,7 +48,7 @@ func assemble(name string, steps []Handle) (plan.Graph, []body.Step, []error) {
 		for _, a := range h.of().after {
 			if a == nil || a.of() == nil {
 				faults = append(faults, fmt.Errorf("step %q: its After names a nil step", h.Name()))
-			} else if other, ok := listed[a.Name()]; ok && other != a.of() {
+			} else if all := listed[a.Name()]; len(all) > 0 && !slices.Contains(all, a.of()) {
 				faults = append(faults,
 					fmt.Errorf("step %q: its After names a step %q that is not the one listed here",
 						h.Name(), a.Name()))
@@ -63,7 +63,7 @@ func assemble(name string, steps []Handle) (plan.Graph, []body.Step, []error) {
 func (s *spec) node(before []plan.Step) plan.Step {
 	n := plan.Step{Name: s.name, Kind: s.kind, Pivot: s.pivot, Undo: s.undo, NoEffect: s.noEffect,
 		When: s.body.When != nil,
-		Each: s.body.Each != nil, Signal: s.signal, Lapses: s.lapses, Shape: s.shape,
+		Each: s.body.Each != nil, Signal: s.signal, Lapses: s.lapses, Shape: s.shape, Reads: s.reads,
 		Try: plan.Policy(s.try), Back: plan.Policy(s.back)}
 	for _, a := range s.after {
 		if a != nil && a.of() != nil && !slices.Contains(n.After, a.Name()) {

@@ -1,15 +1,19 @@
 package saga
 
 import (
+	"cmp"
+	"encoding"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
 )
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
@@ -43,70 +47,115 @@ func decodeOutput[Out any](f *body.Facts, data json.RawMessage) (out Out, err er
 // shapeOf is how values of a type look as JSON: {"id":string,"lines":[{"sku":string}]}. Two types of one
 // shape read each other.
 func shapeOf[T any]() string {
-	var b strings.Builder
-	shape(&b, typeOf[T](), nil)
-	return b.String()
+	var s shaper
+	s.shape(typeOf[T](), nil)
+	return s.String()
 }
 
-func shape(b *strings.Builder, t reflect.Type, within []reflect.Type) {
+// readsOf is what JSON has to be to be read as a value of a type; "": its shape tells.
+func readsOf[T any]() string {
+	s := shaper{reads: true}
+	s.shape(typeOf[T](), nil)
+	if s.String() == shapeOf[T]() {
+		return ""
+	}
+	return s.String()
+}
+
+// A shaper writes how values of a type look as JSON, or else what they are read from.
+type shaper struct {
+	strings.Builder
+	reads bool
+}
+
+func (s *shaper) shape(t reflect.Type, within []reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+	name := t.String()
+	if s.reads {
+		name = "any"
+	}
 	if slices.Contains(within, t) || len(within) > 20 {
-		b.WriteString(t.String())
+		s.WriteString(name)
 		return
 	}
 	within = append(within, t)
-	if own(t) {
-		b.WriteString(t.String())
+	if own, as := s.own(t); own {
+		s.WriteString(cmp.Or(as, name))
 		return
 	}
-	switch t.Kind() {
-	case reflect.Bool:
-		b.WriteString("bool")
-	case reflect.String:
-		b.WriteString("string")
-	case reflect.Struct:
-		fields(b, t, within)
-	case reflect.Slice, reflect.Array:
-		if t.Elem().Kind() == reflect.Uint8 && t.Kind() == reflect.Slice {
-			b.WriteString("string")
-			return
+	switch k := t.Kind(); {
+	case k == reflect.Bool, k == reflect.String:
+		s.WriteString(k.String())
+	case k == reflect.Struct:
+		s.fields(t, within)
+	case k == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
+		s.WriteString(s.either("string", plan.Bytes))
+	case k == reflect.Slice, k == reflect.Array:
+		s.WriteByte('[')
+		s.shape(t.Elem(), within)
+		s.WriteByte(']')
+	case k == reflect.Map:
+		key := "*"
+		if own, _ := s.own(t.Key()); s.reads && !own && number(t.Key().Kind()) {
+			key = sized(t.Key())
 		}
-		b.WriteByte('[')
-		shape(b, t.Elem(), within)
-		b.WriteByte(']')
-	case reflect.Map:
-		b.WriteString("{*:")
-		shape(b, t.Elem(), within)
-		b.WriteByte('}')
-	case reflect.Interface:
-		b.WriteString("any")
+		s.WriteString("{" + key + ":")
+		s.shape(t.Elem(), within)
+		s.WriteByte('}')
+	case k == reflect.Interface:
+		s.WriteString("any")
+	case number(k):
+		s.WriteString(s.either("number", sized(t)))
 	default:
-		if t.Kind() >= reflect.Int && t.Kind() <= reflect.Float64 {
-			b.WriteString("number")
-			return
-		}
-		b.WriteString(t.String()) // no JSON: encoding fails
+		s.WriteString(name) // no JSON: encoding fails
 	}
 }
 
-// own tells of a type that writes itself.
-func own(t reflect.Type) bool {
-	for _, i := range []reflect.Type{reflect.TypeFor[json.Marshaler](),
-		reflect.TypeFor[interface{ MarshalText() ([]byte, error) }]()} {
-		if t.Implements(i) || reflect.PointerTo(t).Implements(i) {
-			return true
-		}
+func (s *shaper) either(shape, reads string) string {
+	if s.reads {
+		return reads
 	}
-	return false
+	return shape
 }
 
-func fields(b *strings.Builder, t reflect.Type, within []reflect.Type) {
+func number(k reflect.Kind) bool { return k >= reflect.Int && k <= reflect.Float64 }
+
+// sized is the kind of a number with its bits: int64 for an int.
+func sized(t reflect.Type) string {
+	kind := strings.TrimSuffix(strings.TrimRight(t.Kind().String(), "0123456789"), "ptr")
+	return kind + strconv.Itoa(t.Bits())
+}
+
+// own tells of a type that writes itself, or else reads itself, and what that is read from, if it is known.
+func (s *shaper) own(t reflect.Type) (own bool, as string) {
+	is := func(i reflect.Type) bool { return t.Implements(i) || reflect.PointerTo(t).Implements(i) }
+	switch {
+	case !s.reads:
+		return is(reflect.TypeFor[json.Marshaler]()) || is(reflect.TypeFor[encoding.TextMarshaler]()), ""
+	case t == reflect.TypeFor[time.Time]():
+		return true, plan.Moment
+	case t == reflect.TypeFor[json.Number]():
+		return true, plan.Numeral
+	case is(reflect.TypeFor[json.Unmarshaler]()):
+		return true, ""
+	case is(reflect.TypeFor[encoding.TextUnmarshaler]()):
+		return true, "string"
+	}
+	return false, ""
+}
+
+func (s *shaper) fields(t reflect.Type, within []reflect.Type) {
 	var out []string
 	for _, f := range reflect.VisibleFields(t) {
 		name, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
-		embedded := f.Anonymous && name == "" // its fields are visible themselves
+		in := f.Type
+		if in.Kind() == reflect.Pointer {
+			in = in.Elem()
+		}
+		// its fields are visible themselves
+		embedded := f.Anonymous && name == "" && in.Kind() == reflect.Struct
 		if !f.IsExported() || name == "-" && opts == "" || embedded || len(f.Index) > 1 &&
 			!promoted(t, f.Index) {
 			continue
@@ -114,17 +163,36 @@ func fields(b *strings.Builder, t reflect.Type, within []reflect.Type) {
 		if name == "" {
 			name = f.Name
 		}
-		var one strings.Builder
+		one := shaper{reads: s.reads}
 		one.WriteString(strconv.Quote(name) + ":")
 		if strings.Contains(","+opts+",", ",string,") {
-			one.WriteString("string")
+			one.WriteString(s.inText(f.Type))
 		} else {
-			shape(&one, f.Type, within)
+			one.shape(f.Type, within)
 		}
 		out = append(out, one.String())
 	}
 	slices.Sort(out)
-	b.WriteString("{" + strings.Join(out, ",") + "}")
+	s.WriteString("{" + strings.Join(out, ",") + "}")
+}
+
+// inText is the shape of a field whose JSON stands in a text.
+func (s *shaper) inText(t reflect.Type) string {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	own, _ := s.own(t)
+	switch k := t.Kind(); {
+	case !s.reads:
+		return "string"
+	case own:
+		return "any"
+	case k == reflect.Bool, k == reflect.String:
+		return plan.Quoted + k.String()
+	case number(k):
+		return plan.Quoted + sized(t)
+	}
+	return "any"
 }
 
 // promoted tells of a field of embedded structs whether JSON shows it on the outside: none of them has a name

@@ -45,6 +45,7 @@ type spec struct {
 	undo     bool
 	signal   string
 	shape    string
+	reads    string
 	try      Policy
 	back     Policy
 	body     body.Step

@@ -2,6 +2,7 @@ package saga_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -237,5 +238,91 @@ func TestShapes(t *testing.T) {
 	want := `{"E":any,"F":time.Time,"G":[bool],"J":saga_test.all,"X":number,"a":string,"b":string,"c":{*:{"X":number}},"d":string}`
 	if g := d.Body().Plan.Graph; g.Shape != want || g.Steps[0].Shape != `{"X":number}` {
 		t.Errorf("got  %s\nwant %s\n%s", g.Shape, want, g.Steps[0].Shape)
+	}
+}
+
+type (
+	size   int16
+	upside int // reads itself
+	word   string
+	shout  struct{ loud string } // is written as a text, and is read from one
+	node   struct {
+		N    int8
+		Next *node
+	}
+)
+
+func (u *upside) UnmarshalJSON(b []byte) error { *u = upside(-len(b)); return nil }
+
+func (s shout) MarshalText() ([]byte, error)     { return []byte(s.loud), nil }
+func (s *shout) UnmarshalText(text []byte) error { s.loud = string(text); return nil }
+
+// What a definition tells an operator's verb of an output is what encoding/json reads into it: no more, so
+// that nothing is stuck, and no less.
+func TestReads(t *testing.T) {
+	reads[int](t)
+	reads[*int8](t)
+	reads[size](t)
+	reads[uint](t)
+	reads[uint64](t)
+	reads[int64](t)
+	reads[float32](t)
+	reads[float64](t)
+	reads[bool](t)
+	reads[string](t)
+	reads[json.Number](t)
+	reads[json.RawMessage](t)
+	reads[any](t)
+	reads[upside](t)
+	reads[shout](t)
+	reads[time.Time](t)
+	reads[time.Duration](t)
+	reads[[]byte](t)
+	reads[[3]byte](t)
+	reads[[]int32](t)
+	reads[map[string]int8](t)
+	reads[map[int8]bool](t)
+	reads[map[word]*uint](t)
+	reads[map[shout]int](t)
+	reads[struct {
+		N  int8    `json:"n,string"`
+		X  *uint16 `json:"x"`
+		P  *string `json:"p,string"`
+		At []struct{ T time.Time }
+		word
+		Size size
+	}](t)
+	reads[struct {
+		size // is not exported: no field
+		node
+		X []node `json:"x"`
+	}](t)
+	reads[node](t)
+}
+
+func reads[T any](t *testing.T) {
+	t.Helper()
+	d := saga.New("reads", &saga.Options[string]{Key: func(s string) string { return s }},
+		saga.Do("a", func(context.Context, tx, saga.Run[string]) (out T, err error) { return out, nil }, nil,
+			saga.NoEffect()))
+	s := d.Body().Plan.Graph.Steps[0]
+	for _, data := range []string{
+		`null`, `0`, `1`, `-1`, `1.5`, `1.0`, `1e3`, `127`, `128`, `-129`, `255`, `256`, `-32768`,
+		`32768`, `9007199254740993`, `9223372036854775807`, `9223372036854775808`,
+		`18446744073709551615`, `18446744073709551616`, `1e39`, `true`, `"x"`, `""`, `"1"`, `"1.5"`,
+		`"-1"`, `"AQID"`, `"AQI"`, `"2026-01-02T15:04:05.123+01:00"`, `"2026-01-02"`, `[]`, `[1]`,
+		`[1,300]`, `[1.5]`, `["a"]`, `[null]`, `{}`, `{"n":1}`, `{"n":"1"}`, `{"n":"128"}`,
+		`{"n":"null"}`, `{"n":null}`, `{"x":1}`, `{"x":-1}`, `{"p":"\"a\""}`, `{"p":"a"}`, `{"p":1}`,
+		`{"At":[{"T":"2026-01-02T15:04:05Z"}]}`, `{"At":[{"T":"now"}]}`, `{"Size":1.5}`,
+		`{"1":true}`, `{"128":true}`, `{"a":1}`, `{"a":1.5}`, `{"x":[{"N":1}]}`, `{"x":[{"N":300}]}`,
+		`{"N":300}`, `{"Next":{"N":1}}`,
+	} {
+		err := json.Unmarshal([]byte(data), new(T))
+		why := plan.Fits(cmp.Or(s.Reads, s.Shape), []byte(data))
+		// A typing error, most likely: encoding/json passes it over.
+		unknown := strings.Contains(why, "it has the field")
+		if (err == nil) != (why == "") && !unknown {
+			t.Errorf("%s read as %s (%T): %v, and told is %q", data, s.Reads, *new(T), err, why)
+		}
 	}
 }

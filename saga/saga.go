@@ -105,6 +105,7 @@ func New[In any](name string, o *Options[In], steps ...Listed[In]) *Definition[I
 		faults = append(faults, fmt.Errorf("Options.MaxBytes is %d, and at most %d are possible",
 			o.MaxBytes, MostBytes))
 	}
+	graph.MaxBytes = most
 	faults = append(faults, graph.Faults()...)
 	known, wrong := mappings(graph, o.Mappings)
 	faults = append(faults, wrong...)

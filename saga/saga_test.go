@@ -121,3 +121,20 @@ func TestOptionsWithoutAFunction(t *testing.T) {
 		}
 	}
 }
+
+// A name that is there twice hides no other fault, and makes none of its own.
+func TestFaultsBesideANameTwice(t *testing.T) {
+	a := saga.Do("a", reserve, release)
+	err := saga.New("order", &saga.Options[order]{Key: orderID}, a, saga.Do("b", reserve, nil),
+		saga.Do("a", reserve, nil), saga.Do("pay", reserve, nil, saga.Pivot()),
+		saga.Do("late", reserve, release, saga.AtStart()), saga.Do("c", reserve, release,
+			saga.After(a))).Faults()
+	want := `saga "order": step "a" is there twice: each step needs a name of its own
+step "b" has no undo: give one, or say NoEffect where there is nothing to undo
+step "a (again)" has no undo: give one, or say NoEffect where there is nothing to undo
+step "late" runs beside the pivot "pay": it has to come before it or after it
+step "c" runs beside the pivot "pay": it has to come before it or after it`
+	if err == nil || err.Error() != want {
+		t.Errorf("%v\nwant\n%s", err, want)
+	}
+}

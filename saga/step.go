@@ -11,7 +11,8 @@ import (
 )
 
 func newStep[In, Out any](name string, kind plan.Kind, b body.Step, undo bool, opts []Option) *Step[In, Out] {
-	s := &spec{name: name, kind: kind, in: typeOf[In](), shape: shapeOf[Out](), undo: undo, body: b}
+	s := &spec{name: name, kind: kind, in: typeOf[In](), shape: shapeOf[Out](), reads: readsOf[Out](),
+		undo: undo, body: b}
 	s.body.Check = func(output json.RawMessage) error {
 		var out Out
 		return json.Unmarshal(output, &out)

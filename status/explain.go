@@ -136,8 +136,10 @@ func (s *Saga) troubles(now time.Time) (lines []string) {
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	if s.Overdue && s.Style == operate.Choreographed {
 		say("That is later than it should be.")
+	} else if text := s.Deadline(now); text != "" {
+		say("Its deadline: %s.", text)
 	} else if s.Overdue {
-		say("Its deadline has passed. It cannot turn back any more, so it goes on.")
+		say("It was to turn back, but could not any more: it goes on.")
 	}
 	if r := s.Retrying; r != nil {
 		say("%s %s. The last error: %s", r.Step, s.Again(now), r.Error)

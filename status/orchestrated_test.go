@@ -255,3 +255,49 @@ func TestExplainWithoutCommands(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// When the time of an orchestrated saga is up is said with what comes of it, also once it has passed after
+// the pivot.
+func TestDeadlineOfAnOrchestratedSaga(t *testing.T) {
+	now := time.Now()
+	o := &office{t: t, db: memstore.New(&memstore.Options{Now: func() time.Time { return now }})}
+	do := func(context.Context, *memstore.Tx, saga.Run[string]) (bool, error) { return true, nil }
+	d := saga.New("order", &saga.Options[string]{Key: func(s string) string { return s },
+		Deadline: 10 * time.Minute}, saga.Wait[string]("approve", saga.Signal[bool]{Name: "approved"}),
+		saga.Do("pay", do, nil, saga.Pivot()), saga.Wait[string]("fetch", saga.Signal[bool]{Name: "fetched"}))
+	var err error
+	quiet := &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler)}
+	if o.e, err = saga.NewEngine(o.db, quiet, d); err != nil {
+		t.Fatal(err)
+	}
+	tx := o.db.BeginTx()
+	if _, err = saga.Start(t.Context(), o.e, tx, d, "o-1"); err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.work()
+	deadline := func(want string) {
+		t.Helper()
+		a, err := status.Ask(t.Context(), o.db, "o-1", "")
+		if err != nil || len(a.Sagas) != 1 || a.Sagas[0].Due == nil {
+			t.Fatalf("%+v, %v", a, err)
+		}
+		got := a.Sagas[0].Deadline(now)
+		if at := a.Sagas[0].Due.UTC().Format(time.RFC3339); got != strings.ReplaceAll(want, "T", at) {
+			t.Errorf("its deadline: %s, want %s", got, want)
+		}
+		text := strings.Join(status.Explain(&a, now), "\n")
+		if !strings.Contains(text, "Its deadline: "+got) {
+			t.Errorf("in plain words: %s", text)
+		}
+	}
+	deadline("in 10m0s, at T: then it turns back, unless its pivot is done")
+	o.approve()
+	deadline("in 10m0s, at T: then it turns back, unless its pivot is done")
+	now = now.Add(12 * time.Minute)
+	deadline("was 2m0s ago, at T: no engine has looked at it since")
+	o.work()
+	deadline("was 2m0s ago, at T: its pivot is done, so it goes on")
+}

@@ -68,6 +68,9 @@ func (p *page) saga(s *Saga, now time.Time) {
 	if s.Why != "" {
 		p.put("<p>It turned back because %s.</p>\n", s.Why)
 	}
+	if text := s.Deadline(now); text != "" {
+		p.put("<p>Its deadline: %s.</p>\n", text)
+	}
 	p.steps(s)
 	for _, w := range s.Waiting {
 		p.put("<p>")

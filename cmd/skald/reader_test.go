@@ -23,7 +23,10 @@ func TestReaderLooks(t *testing.T) {
 		{"dead", "redrives"}, {"dead", "redrive", "--all", "--dry-run"},
 		{"dead", "drop", "--all", "--dry-run"}, {"dead", "edit", "m-2", "--data", "1", "--dry-run"},
 		{"parked", "list"}, {"parked", "release", "--all", "--dry-run"}, {"inbox", "status"},
-		{"inbox", "show", "m-1", "--consumer", "stock"}, {"outbox", "status"}}
+		{"inbox", "show", "m-1", "--consumer", "stock"}, {"outbox", "status"},
+		{"compensate", "o-1", "--dry-run"}, {"compensate", "--state", "running", "--dry-run"},
+		{"inbox", "rename", "stock", "shelf", "--broker", "kafka://localhost:1", "--dry-run"},
+		{"outbox", "write", "--topic", "t", "--type", "a", "--data", "1", "--caused-by", "m-2", "--dry-run"}}
 	for _, args := range looks {
 		start(t, b.env, args...).expect(5, "skald migrate")
 	}
@@ -38,6 +41,7 @@ func TestReaderLooks(t *testing.T) {
 	_, err := b.s.Apply(t.Context(), keep("m-1", nil),
 		keep("m-2", &store.Death{At: time.Now(), Kind: "attempts", Fingerprint: "abc"}))
 	must(t, err)
+	sagaTook(t, b.db, b.s)
 	conn, err := pgx.Connect(t.Context(), b.at)
 	must(t, err)
 	login := readerOf(t, conn)
@@ -46,7 +50,7 @@ func TestReaderLooks(t *testing.T) {
 		start(t, env, args...).expect(0)
 	}
 	for _, args := range [][]string{{"saga", "cancel", "o-1"}, {"dead", "drop", "m-2"},
-		{"parked", "release", "--all"}} {
+		{"parked", "release", "--all"}, {"compensate", "o-1"}} {
 		start(t, env, slices.Concat(args, []string{"--yes", "--reason", "x"})...).expect(3, "missing right",
 			"skald roles app")
 	}

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"database/sql"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -106,7 +107,10 @@ func TestCompensateByTheCommand(t *testing.T) {
 	env := []string{"SKALD_STORE=sqlite:" + path}
 	start(t, env, "migrate").expect(0)
 	start(t, env, "compensate", "o-1", "--reason", "x", "--yes").expect(4, "no tracker has heard of")
-	sagaTook(t, path)
+	file, err := sqlitestore.Open(path)
+	must(t, err)
+	defer func() { _ = file.Close() }()
+	sagaTook(t, file, sqlitestore.New(file, nil))
 	start(t, env, "compensate", "o-1", "--flow", "ordr", "--reason", "x", "--yes").expect(4,
 		"no saga \"o-1\" of the flow ordr", "there is one of: order")
 	start(t, env, "compensate", "--state", "runing", "--reason", "x", "--yes").expect(2,
@@ -145,26 +149,16 @@ func TestCompensateByTheCommand(t *testing.T) {
 		"undo asked for payment.taken") || !strings.Contains(said, "order o-1: compensating") {
 		t.Errorf("the status says %s", said)
 	}
-	db, err := sqlitestore.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = db.Close() }()
 	var rows, audits int
-	if err := db.QueryRowContext(t.Context(),
+	if err := file.QueryRowContext(t.Context(),
 		`SELECT (SELECT count(*) FROM skald_outbox), (SELECT count(*) FROM skald_audit WHERE author = 'ada' AND reason = 'fraud')`).Scan(&rows, &audits); err != nil || rows != 1 || audits != 1 {
 		t.Errorf("%d rows in the outbox, %d audits, %v: want one of each", rows, audits, err)
 	}
 }
 
 // sagaTook leaves a saga of which a payment took effect that can be undone.
-func sagaTook(t *testing.T, path string) {
+func sagaTook(t *testing.T, in *sql.DB, db store.Tracker[*sql.Tx]) {
 	t.Helper()
-	file, err := sqlitestore.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = file.Close() }()
 	event := func(name string) skald.Event[string] { return skald.Event[string]{Topic: "orders", Type: name} }
 	taken := event("payment.taken")
 	f, err := flow.New("order", flow.From(taken), flow.Undo(taken, event("payment.refunded"),
@@ -174,9 +168,9 @@ func sagaTook(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tx, err := file.BeginTx(t.Context(), nil)
+	tx, err := in.BeginTx(t.Context(), nil)
 	if err == nil {
-		err = flow.NewTracker(f, sqlitestore.New(file, nil), nil).Handle(t.Context(), tx,
+		err = flow.NewTracker(f, db, nil).Handle(t.Context(), tx,
 			[]skald.Message{{ID: "m-1", Source: "/shop", Topic: "orders", Type: "payment.taken",
 				Key: []byte("o-1"), CorrelationID: "o-1", Time: time.Now(), Data: []byte(`"o-1"`),
 				ContentType: "application/json"}})

@@ -43,7 +43,8 @@ func TestSagasByTheCommand(t *testing.T) {
 		return "by van", nil
 	}, nil)
 	wait := saga.Wait[string]("approve", saga.Signal[bool]{Name: "approved"})
-	d := saga.New("order", &saga.Options[string]{Key: func(s string) string { return s }}, wait, pay, ship)
+	d := saga.New("order", &saga.Options[string]{Key: func(s string) string { return s },
+		Deadline: 24 * time.Hour}, wait, pay, ship)
 	e, err := saga.NewEngine(db, nil, d)
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +123,8 @@ func TestSagasByTheCommand(t *testing.T) {
 	tells([]string{"order o-1 is under way since", "ship is stuck",
 		"somebody has to remove the cause, and then run: " + free}, "o-1", "--explain")
 	tells([]string{"order o-2: running", "waits for the signal approved, since",
-		"remains approve, pay, ship"}, "o-2")
+		"remains approve, pay, ship", " deadline in ",
+		"then it turns back, unless its pivot is done"}, "o-2")
 	tells([]string{`"style":"orchestrated"`, `"stuck":true`}, "o-1", "--explain", "--json")
 	start(t, env, "status", "o-1", "--trace-url", "traces/{trace}").expect(2, "give an http or https URL")
 	says([]string{"r-1", "step ship"}, "show", "order", "o-1", "--data")
@@ -153,4 +155,34 @@ func TestSagasByTheCommand(t *testing.T) {
 	start(t, env, "saga", "show", "o-9").expect(4, `there is no saga "o-9"`)
 	start(t, env, "saga", "cancel", "--reason", "all of them").expect(2, "which sagas?")
 	start(t, env, "saga").expect(2)
+}
+
+// A parent says of the child that it waits for which it is, how that stands, and what to type for more.
+func TestExplainAChild(t *testing.T) {
+	onEachStore(t, func(t *testing.T, fresh func(*testing.T) *bed) {
+		b := fresh(t).migrate()
+		byKey := &saga.Options[string]{Key: func(s string) string { return s }}
+		inner := saga.New("inner", byKey, saga.Wait[string]("approve", saga.Signal[bool]{Name: "approved"}))
+		outer := saga.New("outer", byKey, saga.Child("inside", inner,
+			func(r saga.Run[string]) string { return "in-" + r.Key }))
+		e, err := saga.NewEngine(b.s, nil, outer)
+		must(t, err)
+		tx, err := b.db.BeginTx(t.Context(), nil)
+		must(t, err)
+		_, err = saga.Start(t.Context(), e, tx, outer, "o-1")
+		must(t, err)
+		must(t, tx.Commit())
+		for busy := true; busy; {
+			busy, err = e.Step(t.Context())
+			must(t, err)
+		}
+		p := start(t, b.env, "saga", "explain", "o-1")
+		p.expect(0)
+		for _, want := range []string{"inside waits for its child since ",
+			" Its child inner in-o-1 is running, at approve. More: skald saga explain", " -- inner in-o-1\n"} {
+			if !strings.Contains(p.out.String(), want) {
+				t.Errorf("%s, want %s", &p.out, want)
+			}
+		}
+	})
 }

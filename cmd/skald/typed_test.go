@@ -45,7 +45,7 @@ func full(t *testing.T) *morgue {
 			t.Fatal(stood, err)
 		}
 	}
-	sagaTook(t, strings.TrimPrefix(m.at, "sqlite:"))
+	sagaTook(t, m.db, m.s)
 	approve := saga.Wait[string]("approve", saga.Signal[bool]{Name: "approved"})
 	d := saga.New("refund", &saga.Options[string]{Key: func(s string) string { return s }}, approve)
 	e, err := saga.NewEngine(m.s, nil, d)

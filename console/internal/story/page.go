@@ -2,6 +2,7 @@ package story
 
 import (
 	"strings"
+	"time"
 
 	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/guard"
@@ -101,6 +102,9 @@ func (part *storyPart) saga(p *page.Page, s *operate.SagaStanding) {
 		p.Put("<div class=\"picture\">")
 		p.WriteString(picture(s)) // draw escapes what it is given
 		p.Put("</div>\n")
+	}
+	if text := s.Deadline(time.Now()); text != "" {
+		p.Put("<p>Its deadline: %s</p>\n", text)
 	}
 	for i := range s.Waiting {
 		waitsLine(p, &s.Waiting[i])

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -54,11 +55,37 @@ func (g Graph) Faults() (out []error) {
 			fault("step %q: it has an undo, and says NoEffect: which?", s.Name)
 		}
 	}
+	g = g.apart()
 	if cycle := g.cycle(); len(cycle) > 0 {
 		fault("the steps %s wait for each other", strings.Join(cycle, " → "))
 		return out
 	}
 	return append(out, g.pivotFaults()...)
+}
+
+// apart is g with a name of its own for each step, so that one which is there twice hides no other fault.
+// What comes after it comes after the one that is listed before, if there is one.
+func (g Graph) apart() Graph {
+	g.Steps = slices.Clone(g.Steps)
+	taken, now := map[string]bool{}, map[string]string{}
+	for _, s := range g.Steps {
+		taken[s.Name] = true
+	}
+	for i := range g.Steps {
+		s := &g.Steps[i]
+		s.After = slices.Clone(s.After)
+		for j, a := range s.After {
+			s.After[j] = cmp.Or(now[a], a)
+		}
+		name := s.Name
+		if _, twice := now[name]; twice {
+			for s.Name += " (again)"; taken[s.Name]; {
+				s.Name += " (again)"
+			}
+		}
+		taken[s.Name], now[name] = true, s.Name
+	}
+	return g
 }
 
 func text(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
@@ -143,11 +170,12 @@ func (g Graph) pivotFaults() (out []error) {
 // HasPivot tells whether there is a step after which nothing is undone.
 func (p *Plan) HasPivot() bool { return p.pivot >= 0 }
 
-// Hash is the same for graphs that a saga cannot tell apart: policies and the deadline do not count.
+// Hash is the same for graphs that a saga cannot tell apart: policies, the deadline and what an operator's
+// data is checked by do not count.
 func (g Graph) Hash() string {
-	g.Deadline, g.Steps = 0, slices.Clone(g.Steps)
+	g.Deadline, g.MaxBytes, g.Steps = 0, 0, slices.Clone(g.Steps)
 	for i := range g.Steps {
-		g.Steps[i].Try, g.Steps[i].Back = Policy{}, Policy{}
+		g.Steps[i].Try, g.Steps[i].Back, g.Steps[i].Reads = Policy{}, Policy{}, ""
 		g.Steps[i].After = slices.Sorted(slices.Values(g.Steps[i].After))
 	}
 	data, err := json.Marshal(g)

@@ -2,18 +2,23 @@ package plan
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Nothing is the shape of a type without a field: no data has to be given for it.
 const Nothing = "{}"
 
-// Fits tells why JSON cannot be a value of a shape; "" where it can, or where the shape does not tell. Null
-// and an object that lacks fields can be one of any shape: encoding/json takes them, too.
+// Fits tells why JSON cannot be a value of a shape, or of what is read; "" where it can, or where that does
+// not tell. Null and an object that lacks fields can be one of any: encoding/json takes them, too.
 func Fits(shape string, data []byte) string {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -25,32 +30,34 @@ func Fits(shape string, data []byte) string {
 }
 
 func fits(shape string, v any, at string) string {
-	is, want := kindOf(v), shape
-	o := members(shape)
-	switch {
-	case v == nil || shape == "" || shape == "any":
-		return ""
+	in, listed := strings.CutPrefix(shape, "[")
+	in, closed := strings.CutSuffix(in, "]")
+	want, o := "", members(shape)
+	switch list, isList := v.([]any); {
+	case v == nil:
 	case o != nil:
-		want = "object"
-	case strings.HasPrefix(shape, "[") && strings.HasSuffix(shape, "]"):
-		want = "array"
-	case !slices.Contains([]string{"string", "number", "bool"}, shape):
-		return "" // a type that writes itself
-	}
-	if is != want {
-		return fmt.Sprintf("%sit is %s and has to be %s", place(at), article(is), article(want))
-	}
-	switch v := v.(type) {
-	case []any:
-		for i, one := range v {
-			if why := fits(shape[1:len(shape)-1], one, fmt.Sprintf("%s[%d]", at, i)); why != "" {
+		if fields, is := v.(map[string]any); is {
+			return o.fits(fields, at)
+		}
+		want = "an object"
+	case listed && closed && !isList:
+		want = "an array"
+	case listed && closed, shape == Bytes && isList:
+		if shape == Bytes {
+			in = "uint8"
+		}
+		for i, one := range list {
+			if why := fits(in, one, fmt.Sprintf("%s[%d]", at, i)); why != "" {
 				return why
 			}
 		}
-	case map[string]any:
-		return o.fits(v, at)
+	default:
+		want = wanted(shape, v)
 	}
-	return ""
+	if want == "" {
+		return ""
+	}
+	return fmt.Sprintf("%sit is %s and has to be %s", place(at), kindOf(v), want)
 }
 
 func (o *object) fits(v map[string]any, at string) string {
@@ -59,12 +66,24 @@ func (o *object) fits(v map[string]any, at string) string {
 	for i, quoted := range o.names {
 		known[i] = quoted
 		if name, err := strconv.Unquote(quoted); err == nil {
-			known[i], of[strings.ToLower(name)] = name, o.of[quoted]
+			known[i], of[name] = name, o.of[quoted]
+			if other := strings.ToLower(name); of[other] == "" { // as encoding/json matches them
+				of[other] = o.of[quoted]
+			}
 		}
 	}
-	for name, one := range v {
-		shape, ok := of[strings.ToLower(name)] // as encoding/json matches them
+	numbered := len(known) == 1 && integer(known[0]) && known[0] == o.names[0]
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		shape, ok := of[name]
+		if !ok {
+			shape, ok = of[strings.ToLower(name)]
+		}
 		switch {
+		case numbered:
+			if want := wanted(known[0], json.Number(name)); want != "" {
+				return fmt.Sprintf("%sthe name of its field %q has to be %s", place(at), name, want)
+			}
+			shape = o.of[known[0]]
 		case free:
 			shape = each
 		case !ok && len(known) == 0:
@@ -73,32 +92,105 @@ func (o *object) fits(v map[string]any, at string) string {
 			return fmt.Sprintf("%sit has the field %q; known are %s", place(at), name,
 				strings.Join(known, ", "))
 		}
-		if why := fits(shape, one, strings.TrimPrefix(at+"."+name, ".")); why != "" {
+		if why := fits(shape, v[name], strings.TrimPrefix(at+"."+name, ".")); why != "" {
 			return why
 		}
 	}
 	return ""
 }
 
+// What is read of one value, beside string, number, bool and the sizes of numbers.
+const (
+	Bytes   = "bytes"   // in base64, or as an array
+	Numeral = "numeral" // a number that is kept as it is written
+	Moment  = "time"
+	Quoted  = "quoted " // before another one: its JSON is in a text
+)
+
+// wanted is what v has to be and is not; "": it is, or shape does not tell.
+func wanted(shape string, v any) string {
+	text, isText := v.(string)
+	number, isNumber := v.(json.Number)
+	ok, want := true, "a "+shape
+	switch in, quoted := strings.CutPrefix(shape, Quoted); {
+	case quoted:
+		return wantedIn(in, text, isText)
+	case shape == "string":
+		ok = isText
+	case shape == "bool":
+		_, ok = v.(bool)
+	case shape == "number":
+		ok = isNumber
+	case shape == Numeral:
+		want = "a number"
+		if isText {
+			number, isNumber = json.Number(text), true
+		}
+		_, err := number.Float64()
+		ok = isNumber && (err == nil || errors.Is(err, strconv.ErrRange))
+	case shape == Moment:
+		want = `a text such as "2006-01-02T15:04:05Z"`
+		ok = isText && new(time.Time).UnmarshalText([]byte(text)) == nil
+	case shape == Bytes:
+		want = "a text in base64"
+		_, err := base64.StdEncoding.DecodeString(text)
+		ok = isText && err == nil
+	case shape == "float32", shape == "float64":
+		bits, _ := strconv.Atoi(shape[len("float"):])
+		want = fmt.Sprintf("a number that a %s can be", shape)
+		_, err := strconv.ParseFloat(string(number), bits)
+		ok = isNumber && err == nil
+	case integer(shape):
+		ok, want = wantedInteger(shape, string(number))
+		ok = ok && isNumber
+	}
+	if ok {
+		return ""
+	}
+	return want
+}
+
+// wantedIn is wanted of what stands in a text.
+func wantedIn(shape, text string, isText bool) string {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	var v any
+	if isText && json.Valid([]byte(text)) && d.Decode(&v) == nil && (v == nil || wanted(shape, v) == "") {
+		return ""
+	}
+	return wanted(shape, nil) + " in quotes" // nil is none of them
+}
+
+func integer(shape string) bool {
+	sizes := []string{"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
+	return slices.Contains(sizes, shape)
+}
+
+// wantedInteger tells whether a number is one, as encoding/json reads it: 1.0 and 1e3 are none.
+func wantedInteger(shape, number string) (ok bool, want string) {
+	if size, unsigned := strings.CutPrefix(shape, "uint"); unsigned {
+		bits, _ := strconv.Atoi(size)
+		_, err := strconv.ParseUint(number, 10, bits)
+		return err == nil, fmt.Sprintf("an integer from 0 to %d", uint64(math.MaxUint64)>>(64-bits))
+	}
+	bits, _ := strconv.Atoi(shape[len("int"):])
+	_, err := strconv.ParseInt(number, 10, bits)
+	return err == nil, fmt.Sprintf("an integer from %d to %d", int64(math.MinInt64)>>(64-bits),
+		int64(math.MaxInt64)>>(64-bits))
+}
+
 func kindOf(v any) string {
 	switch v.(type) {
 	case string:
-		return "string"
+		return "a string"
 	case json.Number:
-		return "number"
+		return "a number"
 	case bool:
-		return "bool"
+		return "a bool"
 	case []any:
-		return "array"
+		return "an array"
 	}
-	return "object"
-}
-
-func article(kind string) string {
-	if kind == "array" || kind == "object" {
-		return "an " + kind
-	}
-	return "a " + kind
+	return "an object"
 }
 
 func place(at string) string {

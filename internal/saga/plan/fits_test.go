@@ -35,6 +35,16 @@ func TestFits(t *testing.T) {
 		{order, `{"lines":[{"sku":"tea","m":2}]}`, `lines[0]: it has the field "m"; known are sku, n`},
 		{order, `{"lines":[{"sku":7}]}`, "lines[0].sku: it is a number and has to be a string"},
 		{order, `{"tags":{"x":1}}`, "tags.x: it is a number"},
+		{"int8", `300`, "it is a number and has to be an integer from -128 to 127"},
+		{"uint64", `-1`, "it is a number and has to be an integer from 0 to 18446744073709551615"},
+		{"int64", `1.5`, "an integer from -9223372036854775808 to 9223372036854775807"},
+		{"float32", `1e39`, "it is a number and has to be a number that a float32 can be"},
+		{"time", `"now"`, `it is a string and has to be a text such as "2006-01-02T15:04:05Z"`},
+		{"bytes", `"?"`, "it is a string and has to be a text in base64"},
+		{`{"n":quoted uint8}`, `{"n":1}`, "n: it is a number and has to be an integer from 0 to 255 in quot"},
+		{`{int8:bool}`, `{"x":true}`, `the name of its field "x" has to be an integer from -128 to 127`},
+		{`{"a":int8,"A":string}`, `{"a":1,"A":"x"}`, ""},
+		{"of.a.later.build", `1.5`, ""},
 	} {
 		if got := plan.Fits(c.shape, []byte(c.data)); c.want == "" && got != "" ||
 			!strings.Contains(got, c.want) {

@@ -51,6 +51,9 @@ type Step struct {
 	// of a Wait for a signal: it is skipped once its time is up. Else it fails then
 	Lapses bool   `json:"lapses,omitempty"`
 	Shape  string `json:"shape,omitempty"` // of its output, as JSON
+	// what its output is read as, where the shape does not tell: int8 for a number. It is no part of the
+	// hash, and earlier builds do not note it
+	Reads string `json:"reads,omitempty"`
 
 	Try  Policy `json:"try,omitzero"`
 	Back Policy `json:"back,omitzero"` // of its undo, and of settling it before that
@@ -61,7 +64,9 @@ type Graph struct {
 	Name     string        `json:"name"`
 	Deadline time.Duration `json:"deadline,omitempty"` // since the saga began. 0: none
 	Shape    string        `json:"shape,omitempty"`    // of the input, as JSON
-	Steps    []Step        `json:"steps"`
+	// of each output, as JSON; 0: it is not known. It is no part of the hash
+	MaxBytes int    `json:"max_bytes,omitempty"`
+	Steps    []Step `json:"steps"`
 }
 
 // A Plan is a graph that is ready to use. It is safe for concurrent use.

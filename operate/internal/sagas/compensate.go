@@ -35,8 +35,13 @@ func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish,
 	if err := order.Check(&o); err != nil {
 		return r, err
 	}
-	if w.Flow, err = flowOf(ctx, db, w); err != nil {
+	row, err := rowOf(ctx, db, w)
+	if err != nil {
 		return r, err
+	}
+	w.Flow = row.Flow
+	if o.DryRun { // it locks nothing: whoever may look can do that
+		return compensation(row, w)
 	}
 	if err := order.Confirm(ctx, &o, 1); err != nil {
 		return r, err
@@ -45,8 +50,11 @@ func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish,
 	if err != nil {
 		return r, err
 	}
-	r, err = compensation(ctx, db, unit.Tx(), w)
-	if err != nil || o.DryRun || len(r.Events) == 0 {
+	rows, err := db.LockTracked(ctx, unit.Tx(), w.Flow, w.Key)
+	if err == nil {
+		r, err = compensation(rows[0], w)
+	}
+	if err != nil || len(r.Events) == 0 {
 		_, _ = unit.Rollback(ctx) // nothing was written
 		return r, err
 	}
@@ -68,18 +76,13 @@ func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish,
 	return r, nil
 }
 
-// compensation is what undoes the saga, whose row is locked by it.
-func compensation[TTx any](ctx context.Context, db store.Tracker[TTx], tx TTx,
-	w Wish) (r CompensateReport, err error) {
-	rows, err := db.LockTracked(ctx, tx, w.Flow, w.Key)
-	switch {
-	case err != nil:
-		return r, err
-	case rows[0].Body == "":
+// compensation is what undoes the saga of a row.
+func compensation(row store.Tracked, w Wish) (r CompensateReport, err error) {
+	if row.Body == "" {
 		return r, &order.NoneError{What: fmt.Sprintf("saga %.100q of flow %s: its row is deleted",
 			w.Key, w.Flow)}
 	}
-	r.Compensation, err = flow.Compensate(rows[0], time.Now(), w.Again)
+	r.Compensation, err = flow.Compensate(row, time.Now(), w.Again)
 	switch {
 	case err != nil:
 		return r, err
@@ -94,26 +97,26 @@ func compensation[TTx any](ctx context.Context, db store.Tracker[TTx], tx TTx,
 	return r, nil
 }
 
-// flowOf is the flow that is meant.
-func flowOf(ctx context.Context, db store.Lister, w Wish) (string, error) {
+// rowOf is the row of the saga that is meant.
+func rowOf(ctx context.Context, db store.Lister, w Wish) (none store.Tracked, err error) {
 	rows, err := store.ListTracked(ctx, db, store.TrackedQuery{Key: w.Key, Flow: w.Flow})
 	switch {
 	case w.Key == "":
-		return "", &order.UsageError{What: "which saga? Give its key"}
+		return none, &order.UsageError{What: "which saga? Give its key"}
 	case err != nil:
-		return "", err
+		return none, err
 	case len(rows) == 0 && w.Flow != "":
-		return "", ofAnotherFlow(ctx, db, w)
+		return none, ofAnotherFlow(ctx, db, w)
 	case len(rows) == 0:
-		return "", &order.NoneError{What: fmt.Sprintf("no tracker has heard of saga %.100q in this database",
+		return none, &order.NoneError{What: fmt.Sprintf("no tracker has heard of saga %.100q in this database",
 			w.Key)}
 	case len(rows) > 1:
-		return "",
+		return none,
 			&order.UsageError{What: fmt.Sprintf(
 				"sagas of %d flows have the key %.100q, %s and %s among them: name the flow", len(rows),
 				w.Key, rows[0].Flow, rows[1].Flow)}
 	}
-	return rows[0].Flow, nil
+	return rows[0], nil
 }
 
 // ofAnotherFlow names the flows that do have the key.

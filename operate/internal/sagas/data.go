@@ -1,50 +1,59 @@
 package sagas
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 
 	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
 )
 
 // unfit tells why a saga cannot take the data: an undo, or a later step, would run on a zero value, or be
-// stuck with what it cannot read.
+// stuck with what it cannot read. What the build that noted the definition does not tell is not checked.
 func (c *SagaChange) unfit(p *plan.Plan, st *plan.State) string {
-	what, shape := c.takes(p, st)
+	what, step := c.takes(p, st)
 	switch {
-	case shape == "" || shape == plan.Nothing && c.Data == nil:
+	case what == "" && c.Verb == CompleteSaga && c.Data != nil && string(c.Data) != "null":
+		return fmt.Sprintf("the saga turned back, and %s is being undone, which puts nothing out: "+
+			"leave --data away, if its undo is to count as done", stored.Name(c.Step, c.Occurrence))
+	case what == "" || step.Shape == plan.Nothing && c.Data == nil:
 		return ""
-	case c.Data == nil:
+	case c.Data == nil && step.Shape != "":
 		return fmt.Sprintf(
 			"%s is %.300s, and no data was given: give it with --data; or --data null, if nothing reads it",
-			what, shape)
+			what, step.Shape)
+	case c.Data == nil:
+		return ""
 	}
-	if why := plan.Fits(shape, c.Data); why != "" {
-		return fmt.Sprintf("the data does not fit: %s is %.300s; %s", what, shape, why)
+	if why := plan.Fits(cmp.Or(step.Reads, step.Shape), c.Data); why != "" {
+		return fmt.Sprintf("the data does not fit: %s is %.300s; %s", what, step.Shape, why)
+	}
+	kept, err := json.Marshal(c.Data) // without blanks
+	if most := p.Graph.MaxBytes; err == nil && most > 0 && len(kept) > most {
+		return fmt.Sprintf("the data is too large: %s is %d bytes as JSON, at most %d are kept: keep it in a "+
+			"table, and give its key; or have a build raise saga.Options.MaxBytes", what, len(kept), most)
 	}
 	return ""
 }
 
-// takes is what the data would be, and its shape; "": nothing reads it, or it is not known.
-func (c *SagaChange) takes(p *plan.Plan, st *plan.State) (what, shape string) {
+// takes is what the data would be, and the step that has it; "": nothing reads it.
+func (c *SagaChange) takes(p *plan.Plan, st *plan.State) (what string, step plan.Step) {
 	if c.Verb == SignalSaga {
-		return "the signal " + c.Signal, signalShape(p, c.Signal)
+		for _, s := range p.Graph.Steps {
+			if s.Kind == plan.Wait && s.Signal == c.Signal {
+				return "the signal " + c.Signal, s
+			}
+		}
+		return "", step
 	}
 	r, begun := st.Run(c.Step, c.Occurrence)
 	undo := begun && (r.Phase == plan.Undo || r.Phase == plan.Undoing) // it puts nothing out
 	if c.Verb != CompleteSaga || undo {
-		return "", ""
+		return "", step
 	}
-	step, _ := p.Step(c.Step)
-	return "the output of " + c.Step, step.Shape
-}
-
-func signalShape(p *plan.Plan, signal string) string {
-	for _, s := range p.Graph.Steps {
-		if s.Kind == plan.Wait && s.Signal == signal {
-			return s.Shape
-		}
-	}
-	return ""
+	step, _ = p.Step(c.Step)
+	return "the output of " + c.Step, step
 }
 
 // Sample is the data as a command is printed with it: for the reader to fill in.

@@ -47,7 +47,11 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 		say("It cannot turn back any more: %s.", past)
 	}
 	for i := range st.Runs {
-		if text := explainRun(p, &st, &st.Runs[i], which); text != "" {
+		text := explainRun(p, &st, &st.Runs[i], which)
+		if c, is := r.children[i]; is {
+			text += c.explain(at)
+		}
+		if text != "" {
 			say("%s", text)
 		}
 	}
@@ -101,8 +105,11 @@ func explainRun(p *plan.Plan, st *plan.State, r *plan.Run, which verbOn) string 
 		return fmt.Sprintf("%s is to be run.%s%s", name, failed, again(r))
 	case r.Phase == plan.Undo:
 		return fmt.Sprintf("%s is to be undone.%s%s", name, failed, again(r))
+	case r.Phase == plan.Undoing && node.Kind == plan.Child:
+		return fmt.Sprintf("%s waits until its child is undone.%s", name, until(r))
 	case r.Phase == plan.Undoing:
-		return fmt.Sprintf("%s: the reply to its undo is waited for.%s", name, until(r))
+		return fmt.Sprintf("%s: the reply to its undo is waited for%s.%s%s", name, since(r), until(r),
+			which.asked())
 	case r.Phase == plan.Waiting:
 		for_ := map[plan.Kind]string{plan.Command: "a reply", plan.Child: "its child"}[node.Kind]
 		if node.Kind == plan.Wait {
@@ -110,7 +117,10 @@ func explainRun(p *plan.Plan, st *plan.State, r *plan.Run, which verbOn) string 
 				for_ = "its time"
 			}
 		}
-		text := fmt.Sprintf("%s waits for %s.%s", name, for_, until(r))
+		text := fmt.Sprintf("%s waits for %s%s.%s", name, for_, since(r), until(r))
+		if node.Kind == plan.Command {
+			text += which.asked()
+		}
 		if node.Signal != "" {
 			text += " To send it: " + which.typed("signal", " --signal "+words.Shell(node.Signal)+
 				occurrenceWord(r)+Sample(node.Shape))
@@ -131,6 +141,12 @@ func (v verbOn) typed(verb, flags string) string {
 		flags = " " + v.at + flags
 	}
 	return "skald saga " + verb + flags + " --reason '…' -- " + words.Shell(v.saga.Name) + " " +
+		words.Shell(v.saga.Key)
+}
+
+// asked says where to look for a message that is not replied to.
+func (v verbOn) asked() string {
+	return " What holds it up, at the service that replies: skald status --store '…' -- " +
 		words.Shell(v.saga.Key)
 }
 
@@ -156,6 +172,13 @@ func again(r *plan.Run) string {
 		return ""
 	}
 	return fmt.Sprintf(" It is tried again at %s.", timeWord(r.Due))
+}
+
+func since(r *plan.Run) string {
+	if r.At.IsZero() {
+		return ""
+	}
+	return " since " + timeWord(r.At)
 }
 
 func until(r *plan.Run) string {

@@ -49,6 +49,9 @@ func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaStanding, e
 		Paused: s.Paused, Overdue: st.Overdue,
 		Steps: []StandingStep{}, Due: words.Some(st.Deadline), Started: s.Started, Changed: s.Changed,
 		Ended: words.Some(s.Ended)}
+	if st.Overdue && out.Due == nil && deadline > 0 { // the state lost it when it passed
+		out.Due = new(s.Started.Add(deadline))
+	}
 	if st.Cause != nil {
 		out.Why = causeText(st.Cause)
 	}
@@ -78,6 +81,28 @@ func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaStanding, e
 	}
 	out.Commands = frees(s, at)
 	return out, nil
+}
+
+// Deadline says when the time of an engine's saga that goes forward is up, and what comes of that; "": it has
+// none.
+func (s *SagaStanding) Deadline(now time.Time) string {
+	if s.Style != Orchestrated || s.State != string(plan.Running) || s.Due == nil {
+		return ""
+	}
+	left := s.Due.Sub(now).Round(time.Second)
+	when := fmt.Sprintf("in %s, at %s", left, timeWord(*s.Due))
+	if left <= 0 {
+		when = fmt.Sprintf("was %s ago, at %s", -left, timeWord(*s.Due))
+	}
+	switch {
+	case s.Overdue:
+		return when + ": its pivot is done, so it goes on"
+	case s.Paused:
+		return when + ": nothing comes of that while it is paused"
+	case left <= 0:
+		return when + ": no engine has looked at it since"
+	}
+	return when + ": then it turns back, unless its pivot is done"
 }
 
 func standingStep(r *plan.Run) StandingStep {

@@ -207,11 +207,15 @@ type SagaRead struct {
 	row   store.Saga
 	state plan.State
 	plan  *plan.Plan // nil: no engine has noted its definition
+
+	children map[int]child // that it waits for, by their runs
 }
 
-// ReadSaga reads one saga. The name may be empty where no other definition has a saga of the key.
+// ReadSaga reads one saga, and its children that it waits for: see operate.ReadSaga.
 func ReadSaga(ctx context.Context, db store.Lister, name, key string) (r SagaRead, err error) {
-	r.row, r.state, r.plan, err = readSaga(ctx, db, name, key)
+	if r.row, r.state, r.plan, err = readSaga(ctx, db, name, key); err == nil {
+		err = r.readChildren(ctx, db)
+	}
 	return r, err
 }
 

@@ -78,6 +78,10 @@ func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) str
 		return c.unknownSignal(p)
 	case out == plan.Unknown:
 		return c.unknownStep(st, p)
+	case out == plan.Repeat && c.Verb == RetrySaga && c.Step == "":
+		return "no step of it is stuck: one that waits for its next attempt is named with --step"
+	case out == plan.Repeat && begun && (c.Verb == CompleteSaga || c.Verb == SkipSaga):
+		return fmt.Sprintf("%s is %s already", stored.Name(c.Step, c.Occurrence), r.Phase)
 	case out == plan.Late && c.Verb == RetrySaga && begun && r.Phase == plan.Waiting:
 		w, _ := waitOf(p, &r)
 		what := map[string]string{WaitSignal: "its signal", WaitTime: "its time",

@@ -63,7 +63,7 @@ func (r *renaming) run(c *cobra.Command, out, errs io.Writer, was, is string) er
 		defer b.Close()
 		at = b
 	}
-	return withKnower(c, r.schema, false, func(ctx context.Context, k knower) error {
+	return withKnower(c, r.schema, r.dry, func(ctx context.Context, k knower) error {
 		db, ok := k.(operate.RenameStore)
 		if !ok {
 			return fmt.Errorf("inbox rename: %T renames no consumer", k)

@@ -61,13 +61,17 @@ func writeCommand(out io.Writer) *cobra.Command {
 		if d.ContentType == "application/json" && !json.Valid(d.Data) {
 			return &exit.UsageError{What: "the payload is no JSON: mend it, or give its --content-type"}
 		}
-		return database.With(c, w.Schema, store.App, func(ctx context.Context, k writer) error {
+		write := func(ctx context.Context, k writer) error {
 			r, err := operate.Write(ctx, k, d, w.Order(nil, "write"))
 			if err != nil {
 				return err
 			}
 			return tellWritten(out, w, &d, &r)
-		})
+		}
+		if w.Dry {
+			return database.Unchecked(c, w.Schema, write)
+		}
+		return database.With(c, w.Schema, store.App, write)
 	}
 	return c
 }

@@ -12,13 +12,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/flow"
 	"github.com/skald-go/skald/operate"
-	"github.com/skald-go/skald/store"
 )
 
 const compensateAbout = `Has a choreographed saga undone, for a reason. For each step that took effect it publishes the event by which the flow asks
@@ -52,17 +50,15 @@ func Compensate(out, errs io.Writer) *cobra.Command {
 		}
 		if len(args) == 0 {
 			all.Flow = wish.Flow
-			return database.With(c, w.Schema, store.App,
-				func(ctx context.Context, k keeper) error {
-					return compensateMany(ctx, k, w, all,
-						out, errs)
-				})
+			return writing(c, w, func(ctx context.Context, k keeper) error {
+				return compensateMany(ctx, k, w, all, out, errs)
+			})
 		}
 		if all != (operate.FlowSelection{}) {
 			return &exit.UsageError{What: "--state and --overdue choose many: give them, or a KEY"}
 		}
 		wish.Key = args[0]
-		return database.With(c, w.Schema, store.App, func(ctx context.Context, k keeper) error {
+		return writing(c, w, func(ctx context.Context, k keeper) error {
 			o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}
 			if !w.Yes {
 				o.Confirm = func(ctx context.Context, _ int) error {

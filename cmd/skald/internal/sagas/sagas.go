@@ -101,8 +101,12 @@ func (w *wanted) look(c *cobra.Command, f func(ctx context.Context, k keeper) er
 
 // write has f change what the store has.
 func (w *wanted) write(c *cobra.Command, f func(ctx context.Context, k keeper) error) error {
+	return writing(c, &w.Change, f)
+}
+
+func writing(c *cobra.Command, w *given.Change, f func(ctx context.Context, k keeper) error) error {
 	if w.Dry {
-		return w.look(c, f)
+		return database.Unchecked(c, w.Schema, f)
 	}
 	return database.With(c, w.Schema, store.App, f)
 }

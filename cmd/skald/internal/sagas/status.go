@@ -102,6 +102,9 @@ func tellStatus(out io.Writer, a *where.Answer, now time.Time) error {
 		if s.Why != "" {
 			line("it turned back", s.Why)
 		}
+		if text := s.Deadline(now); text != "" {
+			line("deadline", text)
+		}
 		for j := range s.Steps {
 			line(toldStep(&s.Steps[j]))
 		}
