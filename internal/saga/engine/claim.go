@@ -27,6 +27,7 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 		return fmt.Errorf("saga: this engine runs already")
 	}
 	defer e.running.Store(false)
+	e.introduce(ctx)
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	unhook := context.AfterFunc(ctx, func() { time.AfterFunc(e.o.Drain, kill) })
@@ -106,6 +107,7 @@ func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 		case err == nil:
 			outages, outage = 0, time.Time{}
 			e.tally.Live(true)
+			e.sayReady(ctx)
 		case store.Incurable(err):
 			return fmt.Errorf("saga: the engine stops: %w", err)
 		case ctx.Err() != nil:

@@ -72,6 +72,10 @@ type Engine[TTx any] struct {
 	hanging hang.Functions
 	lookers chan struct{} // Awaits that ask the database
 
+	// said once: what it runs, and what is around it
+	introduced, looked bool
+	asked              atomic.Bool // which replies it takes
+
 	running  atomic.Bool
 	stop     chan struct{} // closed when Run is to end
 	slots    chan struct{} // of transactions
@@ -84,7 +88,8 @@ type Engine[TTx any] struct {
 	straight bool // each alone, in the caller's goroutine: Step does so
 	workers  sync.WaitGroup
 	tally    *tally.Tally
-	noted    time.Time // by Step
+	failed   func(name string, err error) // tells of panics
+	noted    time.Time                    // by Step
 }
 
 // New is an engine of definitions without faults, one of each name. Children's are among them.
@@ -97,6 +102,7 @@ func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
 		stop:  make(chan struct{}), lookers: make(chan struct{}, lookMany)}
 	e.o.Logger = shortlog.New(o.Logger)
 	e.tally = tally.New(e.o.Logger, o.Metrics, defs)
+	e.failed = e.tally.Panicked
 	if e.o.NewID == nil {
 		e.o.NewID = uuid7.New
 	}

@@ -50,7 +50,7 @@ func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga,
 	}
 	m.state, m.was, m.told = next, was, actions
 	m.tell = func() {
-		e.tally.Moved(s.Name, was, next)
+		e.tally.Moved(s, was, next)
 		e.tell(s, next, actions)
 		e.kick()
 	}
@@ -98,7 +98,7 @@ func (e *Engine[TTx]) put(ctx context.Context, tx TTx, name, key string,
 	if err := e.db.Write(ctx, tx, store.Effect{Saga: &m.SagaMove}); err != nil {
 		return out, true, fmt.Errorf("write the saga %s %q: %w", name, key, err)
 	}
-	e.tally.Moved(name, m.was, m.state) // which may still be rolled back
+	e.tally.Moved(s, m.was, m.state) // which may still be rolled back
 	e.tally.Alarms(s, m.told)
 	e.kick() // it is seen once the caller has committed
 	return out, true, nil

@@ -51,6 +51,7 @@ func (e *Engine[TTx]) taken(s store.Saga, d *body.Definition, older plan.Graph) 
 	if l.Saga, err = progress.New(s, d, older, e.clock, e.straight); err != nil {
 		return nil, err
 	}
+	l.Failed = e.failed
 	l.leased(e.o.Lease)
 	return l, nil
 }
