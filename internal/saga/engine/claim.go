@@ -227,9 +227,7 @@ func (e *Engine[TTx]) claimed(ctx context.Context, s store.Saga) (*live[TTx], er
 
 // refuse leaves a saga to another build, and notes why. The next write of its state forgets that.
 func (e *Engine[TTx]) refuse(ctx context.Context, s store.Saga, why error) {
-	e.tally.Refused()
-	e.o.Logger.WarnContext(ctx, "saga: it is left to another build", "saga", s.Name, "key", s.Key,
-		"error", why)
+	e.tally.Refused(ctx, s, why)
 	m := store.SagaMove{SagaRef: stored.Ref(s), State: s.State, Standing: s.Standing, Release: true,
 		Wake: attempt.VersionWait}
 	m.Error = stored.LeftToOthers + why.Error()

@@ -71,9 +71,6 @@ func (t *Tally) Live(is bool) {
 	t.health.Live = is
 }
 
-// Refused counts a claim of a saga that this build cannot take on.
-func (t *Tally) Refused() { t.add(&t.health.Refused) }
-
 // TakenOver counts a saga of a process that ended.
 func (t *Tally) TakenOver() { t.add(&t.health.TakenOver) }
 

@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -67,6 +68,8 @@ const (
 	unundone = "saga: an undo failed; it is tried again; see: skald saga explain NAME KEY"
 	turned   = "saga: turns back; see: skald saga explain NAME KEY"
 	panicked = "saga: stack of the panic"
+	left     = "saga: it is left to another build"
+	unstored = "saga: the database does not take a transition, or does not show a start"
 )
 
 // told is what a line says besides of which saga it is.
@@ -138,6 +141,21 @@ func (t *Tally) Alarms(s store.Saga, told []plan.Action) {
 		if with := t.told(what, s, stored.Name(a.Step, a.Occurrence), a.Reason); with != nil {
 			t.log.Warn(what, append(with, "why", a.Reason)...)
 		}
+	}
+}
+
+// Refused counts a claim of a saga that this build cannot take on.
+func (t *Tally) Refused(ctx context.Context, s store.Saga, why error) {
+	t.add(&t.health.Refused)
+	if with := t.told(left, s, "", why.Error()); with != nil {
+		t.log.WarnContext(ctx, left, append(with, "error", why)...)
+	}
+}
+
+// Unstored tells that a move could not be stored, for so often in a row, by nobody's fault.
+func (t *Tally) Unstored(ctx context.Context, s store.Saga, times int, err error) {
+	if with := t.told(unstored, s, "", err.Error()); with != nil {
+		t.log.WarnContext(ctx, unstored, append(with, "times", times, "error", err)...)
 	}
 }
 

@@ -2,6 +2,7 @@ package tally
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,6 +51,22 @@ func TestAFaultOfManySagasIsToldRarely(t *testing.T) {
 		!strings.Contains(lines[0], `attempt=1 error="dial 0: refused"`) ||
 		!strings.Contains(lines[1], "another one") || !strings.Contains(lines[2], "others=99999") {
 		t.Errorf("%d lines: %.2000s", len(lines), lines)
+	}
+}
+
+// So it is with what the database, or this build, does not take.
+func TestOutagesAreToldRarely(t *testing.T) {
+	lines := logged(t, func(y *Tally) {
+		for i := range 1_000 {
+			y.Unstored(context.Background(), one(i), 1, fmt.Errorf("dial %d: refused", i))
+			y.Refused(context.Background(), one(i), errors.New("it has another step"))
+		}
+		if n := y.Health(0).Refused; n != 1_000 {
+			t.Errorf("%d refusals are counted", n)
+		}
+	})
+	if len(lines) != 2 {
+		t.Errorf("told: %s", strings.Join(lines, "\n"))
 	}
 }
 
