@@ -104,7 +104,7 @@ func house() map[string]rule {
 		"internal/saga/engine/internal/request":     {ours: []string{".", "store", "call", "internal"}},
 		"internal/saga/engine/internal/ending":      {ours: []string{"store", "internal/saga/plan"}},
 		"internal/saga/engine/internal/hang":        {ours: []string{"internal/saga/plan"}},
-		"internal/saga/stored":                      {ours: []string{"store", "internal/saga/plan"}},
+		"internal/saga/stored":                      {ours: []string{"store", "internal/saga/plan", "internal/sagarow"}},
 		"internal/saga/plan":                        {}, // pure: no seam, no clock
 		"internal/saga/draw":                        {ours: []string{"internal/saga/plan"}},
 		"internal/saga/body":                        {ours: []string{".", "call", "internal/saga/plan"}},

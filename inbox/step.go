@@ -20,8 +20,8 @@ type Step struct {
 	// change, if an order that is changed is charged again.
 	Occurrence string
 	// Begun is when the saga began, the same for all its messages. A step is forgotten once it is as old as
-	// store.Retention.Steps. Default: the time in Saga, where that is a UUID of version 7; else it is kept
-	// for ever.
+	// store.Retention.Steps. Default: the time in Saga, where that is a UUID of version 7, or what an engine
+	// gives its messages as their CorrelationID; else it is kept for ever.
 	Begun time.Time
 }
 
@@ -143,7 +143,7 @@ func stepOf[T any](e skald.Event[T],
 			return store.Step{}, skald.Permanent(ErrNoStep)
 		}
 		if step.Begun.IsZero() {
-			step.Begun, _ = uuid7.Time(step.Saga)
+			step.Begun, _ = uuid7.Begun(step.Saga)
 		}
 		return store.Step{Saga: step.Saga, Name: step.Name, Occurrence: step.Occurrence, Begun: step.Begun},
 			nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
 )
@@ -377,6 +378,20 @@ func TestCompensationThatIsTooOld(t *testing.T) {
 	}
 	if h := l.in.Health(); h.TooOld != 2 {
 		t.Errorf("%+v", h)
+	}
+}
+
+// A step that is named by its message's correlation id, as an engine gives it, is forgotten as one that is
+// named by the id of its saga. What tells no time is kept.
+func TestStepNamedByCorrelationIsForgotten(t *testing.T) {
+	l := newTill(t, nil)
+	id := uuid7.New(l.clock())
+	for _, saga := range []string{id, "saga:order:o-1:" + id, "o-1", "customer:" + id} {
+		l.come(placed, purchase{Order: saga})
+	}
+	l.pass(91 * 24 * time.Hour)
+	if did, err := l.db.Maintain(t.Context(), store.Maintain{}); err != nil || did.Steps != 2 {
+		t.Errorf("of four steps two tell when their saga began: %+v, %v", did, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package saga_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -207,20 +208,39 @@ func (r *renamed) cancel(key string) (out saga.Received, err error) {
 	}), nil
 }
 
-// A saga that a build cannot take on says so where operators look, until a build that can goes on with it.
+// A saga that a build cannot take on says so where operators look, and counts as overdue after 15 minutes,
+// until a build that can goes on with it.
 func TestLeftToAnotherBuild(t *testing.T) {
-	db := memstore.New(nil)
+	now := time.Now()
+	clock := func() time.Time { return now }
+	db := memstore.New(&memstore.Options{Now: clock})
 	soon := saga.Retry(saga.Policy{First: time.Millisecond})
 	older := saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("flight"), ledger("hotel", soon))
 	newer := saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("train"))
-	was, is := engineOf(t, db, older), engineOf(t, db, newer)
+	engine := func(d saga.Defined) *saga.Engine[tx] {
+		e, err := saga.NewEngine(db, &saga.EngineOptions{Now: clock,
+			Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	was, is := engine(older), engine(newer)
 	begun := db.BeginTx()
 	_, err := saga.Start(t.Context(), was, begun, older,
 		trip{ID: "t", Fail: map[string]string{"hotel": "once"}})
 	done(t, "start", begun, err)
+	overdue := func(want int64) {
+		t.Helper()
+		is, err := db.Status(t.Context(), store.StatusQuery{Sagas: true})
+		if err != nil || len(is.Sagas) != 1 || is.Sagas[0].Overdue != want {
+			t.Errorf("counted: %+v, want %d overdue, %v", is.Sagas, want, err)
+		}
+	}
 	step := func(e *saga.Engine[tx], until func(s store.Saga) bool) {
 		t.Helper()
 		for {
+			now = now.Add(10 * time.Second)
 			if _, err := e.Step(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -237,4 +257,14 @@ func TestLeftToAnotherBuild(t *testing.T) {
 	step(is, func(s store.Saga) bool {
 		return strings.HasPrefix(s.Error, "left to another build: ") && s.Failed == 1
 	})
+	left, version := now, int64(0)
+	overdue(0)
+	step(is, func(s store.Saga) bool {
+		version = s.Version
+		return now.Sub(left) > 14*time.Minute
+	})
+	overdue(0)
+	step(is, func(s store.Saga) bool { return now.Sub(left) > 16*time.Minute && s.Version > version })
+	overdue(1)
+	step(was, func(s store.Saga) bool { return !s.Ended.IsZero() })
 }

@@ -141,8 +141,9 @@ type SagaCounts struct {
 	Name                   string
 	Running, Compensating  int64
 	Stuck, Paused, Failing int64
-	Overdue                int64         // due for more than a minute, and claimed by nobody
-	Oldest                 time.Duration // since the oldest of those that have not ended was started
+	// due for more than a minute, or left to another build for more than 15; in nobody's hand
+	Overdue int64
+	Oldest  time.Duration // since the oldest of those that have not ended was started
 }
 
 // ListSagas lists sagas by name and key. It is quick by Key, with and without a Name.

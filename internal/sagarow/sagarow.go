@@ -26,6 +26,20 @@ const (
 // Overdue is how late a saga is before it counts as overdue.
 const Overdue = time.Minute
 
+// LeftToOthers begins the error of a saga that a build could not take on.
+const LeftToOthers = "left to another build: "
+
+// Left is for how long builds may leave a saga to another one before it counts as overdue. A deploy may take
+// as long: it is what consumers allow for types of messages.
+const Left = 15 * time.Minute
+
+// Late tells whether a saga counts as overdue.
+func Late(s *store.Saga, now time.Time) bool {
+	left := s.Session == "" && s.Ended.IsZero() && !s.Retry.IsZero() &&
+		strings.HasPrefix(s.Error, LeftToOthers) && !s.Since.IsZero() && now.Sub(s.Since) > Left
+	return left || !s.Due.IsZero() && now.Sub(s.Due) > Overdue
+}
+
 // Skipped is when to look again for a due saga that another transaction has locked.
 const Skipped = time.Second
 

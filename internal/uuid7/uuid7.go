@@ -4,6 +4,7 @@ package uuid7
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"strings"
 	"time"
 )
 
@@ -67,4 +68,13 @@ func Time(s string) (time.Time, bool) {
 		ms = ms<<8 | uint64(u[i])
 	}
 	return time.UnixMilli(int64(ms)), true
+}
+
+// Begun is the time in what names a saga: in its id, or in the id at the end of its address
+// (saga:NAME:KEY:ID), which all its messages have as their correlation id. False: there is none.
+func Begun(saga string) (time.Time, bool) {
+	if parts := strings.Split(saga, ":"); len(parts) == 4 && parts[0] == "saga" {
+		saga = parts[3]
+	}
+	return Time(saga)
 }

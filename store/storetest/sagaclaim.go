@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
 
@@ -284,7 +285,18 @@ func (s *suite[TTx]) sagaCounts() {
 	late := dueSaga("late", 2*time.Minute)
 	late.Name = "invoice"
 	s.start(append(all, late, dueSaga("due", time.Second))...)
+	for key, since := range map[string]time.Duration{"a": time.Minute, "b": 16 * time.Minute,
+		"in hand": time.Hour} { // what builds leave to others is looked at again and again
+		one := dueSaga(key, -20*time.Second)
+		one.Name, one.Status, one.Error = "move", "compensating", sagarow.LeftToOthers+"it is gone"
+		one.Since, one.Retry = time.Now().Add(-since), time.Now()
+		if key == "in hand" {
+			one.Session = "two"
+		}
+		s.start(one)
+	}
 	want := []store.SagaCounts{{Name: "invoice", Running: 1, Overdue: 1},
+		{Name: "move", Compensating: 3, Failing: 3, Overdue: 1},
 		{Name: "order", Running: 9, Compensating: 8, Stuck: 8, Paused: 8, Failing: 8}}
 	if got := counts(); !slices.Equal(got, want) {
 		s.Errorf("the counts are\n%+v, want\n%+v", got, want)
@@ -292,7 +304,7 @@ func (s *suite[TTx]) sagaCounts() {
 	end := moved(s.saga("k15"), "1")
 	end.Status, end.Final = "compensated", true
 	s.apply(store.Effect{Saga: end})
-	want[1].Compensating, want[1].Stuck, want[1].Paused, want[1].Failing = 7, 7, 7, 7
+	want[2].Compensating, want[2].Stuck, want[2].Paused, want[2].Failing = 7, 7, 7, 7
 	if got := counts(); !slices.Equal(got, want) {
 		s.Errorf("once one ended, the counts are\n%+v, want\n%+v", got, want)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/engine/internal/attempt"
 	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
 	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
 
@@ -230,7 +231,14 @@ func (e *Engine[TTx]) refuse(ctx context.Context, s store.Saga, why error) {
 	e.tally.Refused(ctx, s, why)
 	m := store.SagaMove{SagaRef: stored.Ref(s), State: s.State, Standing: s.Standing, Release: true,
 		Wake: attempt.VersionWait}
-	m.Error = stored.LeftToOthers + why.Error()
+	now := e.clock.Now()
+	if !stored.WasLeft(m.Standing) {
+		m.Since = now
+	}
+	if m.Retry.Before(now) { // as of one that is tried again: an index knows it
+		m.Retry = now.Add(attempt.VersionWait)
+	}
+	m.Error = sagarow.LeftToOthers + why.Error()
 	_, _ = e.db.Apply(ctx, store.Effect{Saga: &m}) // else it is claimed again when the lease is over
 }
 

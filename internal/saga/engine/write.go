@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
@@ -89,8 +88,8 @@ func (l *live[TTx]) settleDown(ctx context.Context) error {
 func (l *live[TTx]) drop(ctx context.Context) {
 	m := store.SagaMove{SagaRef: stored.Ref(l.Row), State: l.Row.State, Standing: l.Row.Standing,
 		Release: true}
-	if strings.HasPrefix(m.Error, stored.LeftToOthers) { // this build can
-		m.Error = ""
+	if stored.WasLeft(m.Standing) { // this build can
+		m.Standing = stored.Standing(m.Standing, l.State, l.e.clock.Now())
 	}
 	_, _ = l.e.write(ctx, store.Effect{Saga: &m}) // else it is claimed when the lease is over
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
 
@@ -135,8 +136,8 @@ func Ref(s store.Saga) store.SagaRef {
 	return store.SagaRef{Name: s.Name, Key: s.Key, Version: s.Version}
 }
 
-// LeftToOthers begins the error of a saga that a build could not take on.
-const LeftToOthers = "left to another build: "
+// WasLeft tells of a saga that a build left to another one: its error and Since are of that.
+func WasLeft(s store.Standing) bool { return strings.HasPrefix(s.Error, sagarow.LeftToOthers) }
 
 // Standing is how a saga stands by st, that stood as was before.
 func Standing(was store.Standing, st plan.State, now time.Time) store.Standing {
@@ -163,7 +164,7 @@ func Standing(was store.Standing, st plan.State, now time.Time) store.Standing {
 	r := st.Runs[at]
 	out.Step, out.Error, out.Failed = cut(Name(r.Step, r.Occurrence)), r.Error, r.Attempts
 	if r.Error != "" {
-		if out.Since = was.Since; out.Since.IsZero() {
+		if out.Since = was.Since; out.Since.IsZero() || WasLeft(was) {
 			out.Since = now
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
@@ -50,7 +51,7 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 			say("%s", text)
 		}
 	}
-	if why, left := strings.CutPrefix(s.Error, stored.LeftToOthers); left {
+	if why, left := strings.CutPrefix(s.Error, sagarow.LeftToOthers); left {
 		say("A build could not take it on, and left it to another one: %s. Does a build run that can? Compare: "+
 			"skald saga check", words.FirstLine(why))
 	}

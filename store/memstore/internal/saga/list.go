@@ -90,6 +90,6 @@ func count(c *store.SagaCounts, s *store.Saga, now time.Time) {
 	c.Stuck += one(s.Stuck)
 	c.Paused += one(s.Paused)
 	c.Failing += one(failing(s))
-	c.Overdue += one(!s.Due.IsZero() && now.Sub(s.Due) > sagarow.Overdue)
+	c.Overdue += one(sagarow.Late(s, now))
 	c.Oldest = max(c.Oldest, now.Sub(s.Started))
 }

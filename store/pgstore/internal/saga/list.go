@@ -161,7 +161,8 @@ func (c *Sagas) Definitions(ctx context.Context) (out []store.SagaDefinition, er
 // Count counts sagas that have not ended.
 func (c *Sagas) Count(ctx context.Context, b *store.Backlog) error {
 	b.Sagas, b.Tracked = nil, nil
-	count := c.pg.Call("CountSagas", sagarow.Overdue.Microseconds())
+	count := c.pg.Call("CountSagas", sagarow.Overdue.Microseconds(), sagarow.Left.Microseconds(),
+		sagarow.LeftToOthers)
 	count.Scan = func(row pgrun.Scanner) error {
 		var n store.SagaCounts
 		var oldest int64

@@ -64,7 +64,8 @@ func (s *Sagas) List(ctx context.Context, q store.SagaQuery,
 
 // Count counts sagas that have not ended.
 func (s *Sagas) Count(ctx context.Context, b *store.Backlog) error {
-	rows, err := s.run.Query(ctx, "CountSagas", sagarow.Overdue.Milliseconds())
+	rows, err := s.run.Query(ctx, "CountSagas", sagarow.Overdue.Milliseconds(), sagarow.Left.Milliseconds(),
+		sagarow.LeftToOthers)
 	if err != nil {
 		return sqlrun.Failed("count sagas", err)
 	}

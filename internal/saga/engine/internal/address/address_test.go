@@ -3,7 +3,22 @@ package address
 import (
 	"testing"
 	"time"
+
+	"github.com/skald-go/skald/internal/uuid7"
 )
+
+func TestAnAddressTellsWhenItsSagaBegan(t *testing.T) {
+	began := time.UnixMilli(1_700_000_000_123)
+	at, ok := uuid7.Begun(Of("a:b", "saga:%", uuid7.New(began)))
+	if !ok || !at.Equal(began) {
+		t.Errorf("it began at %v, %v", at, ok)
+	}
+	for _, other := range []string{Of("order", "4711", "id"), "order:" + uuid7.New(began)} {
+		if at, ok := uuid7.Begun(other); ok {
+			t.Errorf("%q began at %v", other, at)
+		}
+	}
+}
 
 func TestParseGivesBackWhatOfWasGiven(t *testing.T) {
 	for _, c := range [][3]string{

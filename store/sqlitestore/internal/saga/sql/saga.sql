@@ -78,7 +78,8 @@ SELECT s.name, s.key, id, hash, input, fingerprint, origin, state, version, stat
 FROM names AS n CROSS JOIN skald_saga AS s WHERE s.name = n.name AND s.key = ?1 ORDER BY s.name LIMIT ?2;
 
 -- name: CountSagas
--- Each count is a walk of one part of an index, of at most 10,000 entries.
+-- Each count is a walk of one part of an index, of at most 10,000 entries. Overdue is what sagarow.Late says: what builds leave to others is
+-- among those that are tried again.
 WITH RECURSIVE names (name) AS (
 	SELECT min(name) FROM skald_saga
 	UNION ALL
@@ -91,13 +92,19 @@ WITH RECURSIVE names (name) AS (
 		(SELECT count(*) FROM (SELECT 1 FROM skald_saga AS s WHERE s.ended_at IS NULL AND s.status = k.status AND s.stuck = k.stuck
 			AND s.paused = k.paused AND (s.retry IS NOT NULL) = k.failing AND s.name = n.name LIMIT 10000)) AS n,
 		(SELECT min(s.started_at) FROM skald_saga AS s WHERE s.ended_at IS NULL AND s.status = k.status AND s.stuck = k.stuck
-			AND s.paused = k.paused AND (s.retry IS NOT NULL) = k.failing AND s.name = n.name) AS oldest
+			AND s.paused = k.paused AND (s.retry IS NOT NULL) = k.failing AND s.name = n.name) AS oldest,
+		(SELECT count(*) FROM (SELECT s.session, s.due, s.since, s.error FROM skald_saga AS s WHERE k.failing AND s.ended_at IS NULL
+			AND s.status = k.status AND s.stuck = k.stuck AND s.paused = k.paused AND (s.retry IS NOT NULL) = k.failing AND s.name = n.name
+			LIMIT 10000) AS f WHERE f.session = '' AND substr(f.error, 1, length(?3)) = ?3
+			AND f.since < CAST(unixepoch('subsec') * 1000 AS INTEGER) - ?2
+			AND (f.due IS NULL OR f.due >= CAST(unixepoch('subsec') * 1000 AS INTEGER) - ?1)) AS left_over
 	FROM names AS n, kinds AS k WHERE n.name IS NOT NULL
 )
 SELECT p.name, min(sum(CASE WHEN p.status = 'running' THEN p.n ELSE 0 END), 10000), min(sum(CASE WHEN p.status = 'compensating' THEN p.n ELSE 0 END), 10000),
 	min(sum(CASE WHEN p.stuck THEN p.n ELSE 0 END), 10000), min(sum(CASE WHEN p.paused THEN p.n ELSE 0 END), 10000),
 	min(sum(CASE WHEN p.failing THEN p.n ELSE 0 END), 10000),
-	(SELECT count(*) FROM (SELECT 1 FROM skald_saga AS s WHERE s.name = p.name AND s.due < CAST(unixepoch('subsec') * 1000 AS INTEGER) - ?1 LIMIT 10000)),
+	min((SELECT count(*) FROM (SELECT 1 FROM skald_saga AS s WHERE s.name = p.name AND s.due < CAST(unixepoch('subsec') * 1000 AS INTEGER) - ?1
+		LIMIT 10000)) + sum(p.left_over), 10000),
 	coalesce(CAST(unixepoch('subsec') * 1000 AS INTEGER) - min(p.oldest), 0)
 FROM parts AS p GROUP BY p.name ORDER BY p.name;
 
