@@ -1,11 +1,12 @@
 // Package engine runs sagas. It knows no type of a user's: package saga gives it bodies.
 //
-// The way of a saga through the files: start.go (in the caller's transaction), appear.go (until the caller
-// has committed), claim.go (which are due), work.go (the loop around one saga), then by what it asks for:
-// package progress (decisions, commands, times, in memory), local.go (functions in a transaction), request.go
-// (calls to the outside), family.go (children and parents). What ends its process runs alone: solo.go; what
-// does not return is given up: hang.go. What moves it from elsewhere: event.go, reply.go, signal.go. How a
-// move is written: write.go, and packages groupcommit and fault.
+// The way of a saga through the files: start.go (in the caller's transaction), await_commit.go (until the
+// caller has committed), claim.go (which are due), work.go (the loop around one saga), then by what it asks
+// for: package progress (decisions, commands, times, in memory), local.go (functions in a transaction),
+// request.go (calls to the outside), family.go (children and parents), await_end.go (who waits for its end).
+// What ends its process runs alone: run_alone.go; what does not return is given up: hang.go. What moves it
+// from elsewhere: advance.go, cancel.go, reply.go, signal.go. How a move is written: write.go, and packages
+// groupcommit and fault; whose fault it is that it is not: blame.go. What the log says at first: begin.go.
 //
 // Each write names the version that was read. Whoever comes second writes nothing, reads anew and goes on
 // from there, so no lease has to be believed.
