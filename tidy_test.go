@@ -91,7 +91,7 @@ func house() map[string]rule {
 		"internal/saga/engine/internal/groupcommit": {ours: []string{"store"}},
 		"internal/saga/engine/internal/clock":       {},
 		"internal/saga/engine/internal/gate":        {},
-		"internal/saga/engine/internal/tally":       {ours: []string{"store", "internal"}},
+		"internal/saga/engine/internal/tally":       {ours: []string{"store", "internal", "failure"}},
 		"internal/saga/engine/internal/attempt": {ours: []string{".", "failure", "internal/backoff",
 			"internal/saga/plan"}},
 		"internal/saga/engine/internal/fault": {ours: []string{".", "store", "internal/saga/plan",

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/skald-go/skald"
@@ -291,4 +292,34 @@ func TestExplainLeftToAnotherBuild(t *testing.T) {
 			"A build could not take it on, and left it to another one: the step b is not there.") {
 		t.Errorf("explained: %s, %v", text, err)
 	}
+}
+
+// A wait has no retries: what is told of one whose signal does not come does not speak of any.
+func TestExplainAWaitThatTimedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := memstore.New(nil)
+		d := saga.New("order", &saga.Options[string]{Key: func(s string) string { return s }},
+			saga.Wait[string]("approve", goAhead, saga.Timeout(time.Minute)))
+		e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler)}, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tx := db.BeginTx()
+		if _, err := saga.Start(t.Context(), e, tx, d, "a"); err != nil || tx.Commit() != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer stop()
+		if err := e.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		read, err := operate.ReadSaga(t.Context(), db, "order", "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		const want = "because a step failed for good (approve): no signal go came within 1m0s."
+		if text := strings.Join(read.Explain(""), "\n"); !strings.Contains(text, want) {
+			t.Errorf("explained: %s", text)
+		}
+	})
 }

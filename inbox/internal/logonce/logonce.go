@@ -7,11 +7,11 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/internal/startup"
 	"github.com/skald-go/skald/store"
 )
@@ -42,8 +42,6 @@ type Announcer struct {
 // New is an Announcer that has said nothing.
 func New(o Config) *Announcer { return &Announcer{o: o} }
 
-const mostFrames = 16 // of a stack in the log; a dead letter keeps all of it
-
 // Panic logs the stack of a panic, a frame on each line, once for all that fail with the same fingerprint.
 func (a *Announcer) Panic(ctx context.Context, id, print string, err error) {
 	var p *failure.PanicError
@@ -54,28 +52,9 @@ func (a *Announcer) Panic(ctx context.Context, id, print string, err error) {
 		a.panics = map[string]bool{}
 	}
 	a.panics[print] = true
-	for i, frame := range framesOf(p.Stack) {
+	for i, frame := range shortlog.Frames(p.Stack) {
 		a.o.Log.ErrorContext(ctx, "inbox: stack of the panic", "id", id, "frame", i, "at", frame)
 	}
-}
-
-// framesOf lists the frames of a stack of package debug, "function file:line", from the function on that
-// panicked. Each frame has two lines: the function, and its place.
-func framesOf(stack []byte) (out []string) {
-	text := strings.TrimSpace(string(stack))
-	if at := strings.LastIndex(text, "\npanic("); at >= 0 { // the frames above recovered from it
-		_, text, _ = strings.Cut(text[at+1:], "\n")
-	}
-	// the place of panic; of a stack without one: "goroutine 7 [running]:"
-	_, text, _ = strings.Cut(text, "\n")
-	for frame := range slices.Chunk(strings.Split(text, "\n"), 2) {
-		if len(frame) < 2 || len(out) == mostFrames {
-			break
-		}
-		at, _, _ := strings.Cut(strings.TrimSpace(frame[1]), " +0x")
-		out = append(out, frame[0]+" "+at)
-	}
-	return out
 }
 
 // Begin says, once, what the consumer is and where it works.

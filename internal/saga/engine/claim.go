@@ -28,6 +28,7 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 		return fmt.Errorf("saga: this engine runs already")
 	}
 	defer e.running.Store(false)
+	e.introduce(ctx)
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	unhook := context.AfterFunc(ctx, func() { time.AfterFunc(e.o.Drain, kill) })
@@ -107,6 +108,7 @@ func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 		case err == nil:
 			outages, outage = 0, time.Time{}
 			e.tally.Live(true)
+			e.sayReady(ctx)
 		case store.Incurable(err):
 			return fmt.Errorf("saga: the engine stops: %w", err)
 		case ctx.Err() != nil:
@@ -119,7 +121,7 @@ func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 			due = now.Add(backoff.After(outages, 50*time.Millisecond, time.Second))
 			woken = nil
 		}
-		if e.await(ctx, hard, due, woken) {
+		if e.sleep(ctx, hard, due, woken) {
 			now := time.Now()
 			activity, due = now, later(now, looked.Add(lookMost))
 		}
@@ -143,8 +145,8 @@ func pause(since, next, most time.Duration) time.Duration {
 	return p
 }
 
-// await waits until it is time to look, and takes up what is started here meanwhile. True: there was a write.
-func (e *Engine[TTx]) await(ctx, hard context.Context, due time.Time, woken <-chan struct{}) bool {
+// sleep waits until it is time to look, and takes up what is started here meanwhile. True: there was a write.
+func (e *Engine[TTx]) sleep(ctx, hard context.Context, due time.Time, woken <-chan struct{}) bool {
 	timer := time.NewTimer(max(0, time.Until(due)))
 	defer timer.Stop()
 	for {
@@ -195,7 +197,7 @@ func (e *Engine[TTx]) due(ctx context.Context, room int) (ls []*live[TTx], next 
 		}
 		l, err := e.claimed(ctx, s)
 		if err != nil {
-			e.refuse(ctx, s, err)
+			e.leaveToOthers(ctx, s, err)
 			continue
 		}
 		ls = append(ls, l)
@@ -224,11 +226,9 @@ func (e *Engine[TTx]) claimed(ctx context.Context, s store.Saga) (*live[TTx], er
 	return l, err
 }
 
-// refuse leaves a saga to another build, and notes why. The next write of its state forgets that.
-func (e *Engine[TTx]) refuse(ctx context.Context, s store.Saga, why error) {
-	e.tally.Refused()
-	e.o.Logger.WarnContext(ctx, "saga: it is left to another build", "saga", s.Name, "key", s.Key,
-		"error", why)
+// leaveToOthers leaves a saga to another build, and notes why. The next write of its state forgets that.
+func (e *Engine[TTx]) leaveToOthers(ctx context.Context, s store.Saga, why error) {
+	e.tally.Refused(ctx, s, why)
 	m := store.SagaMove{SagaRef: stored.Ref(s), State: s.State, Standing: s.Standing, Release: true,
 		Wake: attempt.VersionWait}
 	now := e.clock.Now()

@@ -1,11 +1,12 @@
 // Package engine runs sagas. It knows no type of a user's: package saga gives it bodies.
 //
-// The way of a saga through the files: start.go (in the caller's transaction), appear.go (until the caller
-// has committed), claim.go (which are due), work.go (the loop around one saga), then by what it asks for:
-// package progress (decisions, commands, times, in memory), local.go (functions in a transaction), request.go
-// (calls to the outside), family.go (children and parents). What ends its process runs alone: solo.go; what
-// does not return is given up: hang.go. What moves it from elsewhere: event.go, reply.go, signal.go. How a
-// move is written: write.go, and packages groupcommit and fault.
+// The way of a saga through the files: start.go (in the caller's transaction), await_commit.go (until the
+// caller has committed), claim.go (which are due), work.go (the loop around one saga), then by what it asks
+// for: package progress (decisions, commands, times, in memory), local.go (functions in a transaction),
+// request.go (calls to the outside), family.go (children and parents), await_end.go (who waits for its end).
+// What ends its process runs alone: run_alone.go; what does not return is given up: hang.go. What moves it
+// from elsewhere: advance.go, cancel.go, reply.go, signal.go. How a move is written: write.go, and packages
+// groupcommit and fault; whose fault it is that it is not: blame.go. What the log says at first: begin.go.
 //
 // Each write names the version that was read. Whoever comes second writes nothing, reads anew and goes on
 // from there, so no lease has to be believed.
@@ -72,6 +73,10 @@ type Engine[TTx any] struct {
 	hanging hang.Functions
 	lookers chan struct{} // Awaits that ask the database
 
+	// said once: what it runs, and what is around it
+	introduced, looked bool
+	asked              atomic.Bool // which replies it takes
+
 	running  atomic.Bool
 	stop     chan struct{} // closed when Run is to end
 	slots    chan struct{} // of transactions
@@ -84,7 +89,8 @@ type Engine[TTx any] struct {
 	straight bool // each alone, in the caller's goroutine: Step does so
 	workers  sync.WaitGroup
 	tally    *tally.Tally
-	noted    time.Time // by Step
+	failed   func(name string, err error) // tells of panics
+	noted    time.Time                    // by Step
 }
 
 // New is an engine of definitions without faults, one of each name. Children's are among them.
@@ -97,6 +103,7 @@ func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
 		stop:  make(chan struct{}), lookers: make(chan struct{}, lookMany)}
 	e.o.Logger = shortlog.New(o.Logger)
 	e.tally = tally.New(e.o.Logger, o.Metrics, defs)
+	e.failed = e.tally.Panicked
 	if e.o.NewID == nil {
 		e.o.NewID = uuid7.New
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 	"github.com/skald-go/skald/internal/saga/plan"
@@ -66,11 +65,6 @@ func (l *live[TTx]) failedIn(ctx context.Context, u store.Unit[TTx], a plan.Acti
 	}
 	if away { // if the database takes what is stored now, this function alone meets it: that is to be seen
 		err = skald.Outage(err)
-	}
-	if p := (*failure.PanicError)(nil); errors.As(err, &p) {
-		l.e.o.Logger.ErrorContext(ctx, "saga: a step panicked", "saga", l.Row.Name, "key", l.Row.Key,
-			"step", a.Step,
-			"occurrence", a.Occurrence, "error", err, "stack", string(p.Stack))
 	}
 	if errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errSlow) {
 		err = errors.Join(errSlow, err)

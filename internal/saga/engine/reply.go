@@ -14,7 +14,10 @@ import (
 )
 
 // Replies are the kinds of messages that participants reply with.
-func (e *Engine[TTx]) Replies() []reply.Kind { return reply.Kinds(e.book) }
+func (e *Engine[TTx]) Replies() []reply.Kind {
+	e.asked.Store(true)
+	return reply.Kinds(e.book)
+}
 
 // ReplyAll takes participants' replies into their sagas, in the transaction of an inbox. Each saga is locked,
 // read and written once, however many replies it gets. What they came to is counted, and logged where they
@@ -98,6 +101,9 @@ func (e *Engine[TTx]) deliver(ctx context.Context, tx TTx, mails ...*reply.Mail)
 			e.tally.Ran(to.Name, c)
 		}
 		e.tally.Alarms(to.Saga, to.Told)
+		if to.Back != nil {
+			e.tally.TurnedBack(to.Saga, to.Back)
+		}
 	}
 	e.kick() // it is seen once the caller has committed
 	return nil

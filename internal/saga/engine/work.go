@@ -51,6 +51,7 @@ func (e *Engine[TTx]) taken(s store.Saga, d *body.Definition, older plan.Graph) 
 	if l.Saga, err = progress.New(s, d, older, e.clock, e.straight); err != nil {
 		return nil, err
 	}
+	l.Failed = e.failed
 	l.leased(e.o.Lease)
 	return l, nil
 }
@@ -168,12 +169,7 @@ func (l *live[TTx]) work(ctx context.Context) {
 }
 
 func (l *live[TTx]) complain(ctx context.Context, err error) {
-	if l.outages&(l.outages-1) == 0 { // the first, second, fourth …
-		l.e.o.Logger.WarnContext(ctx,
-			"saga: the database does not take a transition, or does not show a start", "saga", l.Row.Name,
-			"key", l.Row.Key,
-			"times", l.outages, "error", err)
-	}
+	l.e.tally.Unstored(ctx, l.Row, l.outages, err)
 }
 
 // rest waits; false: there is no time for that.

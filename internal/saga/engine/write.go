@@ -31,7 +31,7 @@ func (l *live[TTx]) wrote(m store.SagaMove) {
 	}
 	l.unseen, l.over = false, m.Release || m.Final
 	was, told := l.Wrote(&m)
-	l.e.tally.Moved(l.Row.Name, was, l.State)
+	l.e.tally.Moved(l.Row, was, l.State)
 	l.e.tell(l.Row, l.State, told)
 	for _, f := range l.then {
 		f()

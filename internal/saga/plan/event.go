@@ -107,6 +107,7 @@ type Action struct {
 	// how often something was sent before: with Step and Occurrence it tells messages apart
 	Sends   int
 	Sent    bool
-	Crashes int // above 0: it ended its process before, and nothing else should run beside it
+	Crashes int  // above 0: it ended its process before, and nothing else should run beside it
+	Stuck   bool // of an Alarm: the run waits for an operator. Else the saga goes on
 	Reason  string
 }

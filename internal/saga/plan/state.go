@@ -65,7 +65,7 @@ type Why string
 // Causes.
 const (
 	WhyRejected Why = "rejected" // a step said no
-	WhyFailed   Why = "failed"   // the retries of a step are used up
+	WhyFailed   Why = "failed"   // a step failed for good: its attempts or its time are used up
 	WhyDeadline Why = "deadline"
 	WhyCancel   Why = "cancel"
 	WhyRecall   Why = "recall" // the saga is a child that was done, and its parent turned back

@@ -186,7 +186,7 @@ func (w *work) rejected(r *Run, e Event) Outcome {
 			return Repeat
 		}
 		r.Phase, r.Sent, r.Memo = Ready, false, nil
-		w.stick(r, e.Reason)
+		w.stick(r, cut("the pivot is passed, so the saga cannot turn back for a no: "+e.Reason))
 		return Taken
 	}
 	r.Phase = Refused
@@ -202,6 +202,7 @@ func (w *work) rejected(r *Run, e Event) Outcome {
 func (w *work) stick(r *Run, reason string) {
 	r.Stuck, r.Due, r.Error = true, time.Time{}, reason
 	w.alarm(r, reason)
+	w.told[len(w.told)-1].Stuck = true
 }
 
 func (w *work) failed(r *Run, e Event) Outcome {

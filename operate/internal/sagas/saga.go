@@ -252,7 +252,7 @@ func (r *SagaRead) Detail(data bool) (d SagaDetail) {
 // causeText is a cause in words.
 func causeText(c *plan.Cause) string {
 	text := map[plan.Why]string{plan.WhyRejected: "a step said no",
-		plan.WhyFailed:   "the retries of a step were used up",
+		plan.WhyFailed:   "a step failed for good",
 		plan.WhyDeadline: "its deadline passed", plan.WhyCancel: "it was cancelled",
 		plan.WhyRecall: "its parent turned back"}[c.Why]
 	text = cmp.Or(text, string(c.Why))

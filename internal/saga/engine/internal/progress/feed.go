@@ -43,7 +43,11 @@ func (s *Saga) Wrong(a plan.Action, err error) {
 
 // Guard runs a function of the user's.
 func (s *Saga) Guard(f func() error) error {
-	return attempt.Run(f, s.straight)
+	err := attempt.Run(f, s.straight)
+	if err != nil && s.Failed != nil {
+		s.Failed(s.Def.Name, err)
+	}
+	return err
 }
 
 // Due feeds that it is time for what waits until now.

@@ -27,7 +27,8 @@ type Saga struct {
 	Def    *body.Definition
 	Row    store.Saga // as it was read or written last
 	Origin stored.Origin
-	State  plan.State // as it is to be
+	State  plan.State                   // as it is to be
+	Failed func(name string, err error) // is told how functions of the definition fail; for any goroutine
 
 	clock    *clock.Clock
 	straight bool // functions run in the caller's goroutine: a test's

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/store"
 )
 
 // A Change is how a run stood before a transition and after it.
@@ -21,11 +22,26 @@ func Changed(list []Change, was, is plan.State) []Change {
 }
 
 // Moved measures what a transition that is stored did to the steps of a saga: what has changed between two
-// states.
-func (t *Tally) Moved(saga string, was, is plan.State) {
-	for i := range is.Runs {
-		t.Ran(saga, Change{earlier(was, is, i), is.Runs[i]})
+// states. It tells what went wrong.
+func (t *Tally) Moved(s store.Saga, was, is plan.State) {
+	back := Back(was, is)
+	if back != nil {
+		t.TurnedBack(s, back)
 	}
+	for i := range is.Runs {
+		c := Change{earlier(was, is, i), is.Runs[i]}
+		if t.Ran(s.Name, c); back == nil {
+			t.failed(s, &c.Was, &c.Is)
+		}
+	}
+}
+
+// Back is why a saga turned back between two states; nil: it did not.
+func Back(was, is plan.State) *plan.Cause {
+	if was.Cause != nil {
+		return nil
+	}
+	return is.Cause
 }
 
 // Ran measures a change of one run.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
@@ -34,6 +33,7 @@ type Tally struct {
 
 	mu     sync.Mutex
 	health Health
+	faults faults
 }
 
 // New is a tally of an engine that runs sagas of defs.
@@ -71,9 +71,6 @@ func (t *Tally) Live(is bool) {
 	t.health.Live = is
 }
 
-// Refused counts a claim of a saga that this build cannot take on.
-func (t *Tally) Refused() { t.add(&t.health.Refused) }
-
 // TakenOver counts a saga of a process that ended.
 func (t *Tally) TakenOver() { t.add(&t.health.TakenOver) }
 
@@ -88,17 +85,6 @@ func (t *Tally) Ended(s store.Saga, as plan.Status, now time.Time) {
 		t.add(&t.health.Compensated)
 	}
 	t.metrics.Ended(s.Name, string(as), took(s.Started, now))
-}
-
-// Alarms tells what somebody has to look at, of what was told about a saga.
-func (t *Tally) Alarms(s store.Saga, told []plan.Action) {
-	for _, a := range told {
-		if a.Verb == plan.Alarm {
-			t.add(&t.health.Alarms)
-			t.log.Warn("saga: somebody has to look", "saga", s.Name, "key", s.Key,
-				"step", stored.Name(a.Step, a.Occurrence), "why", a.Reason)
-		}
-	}
 }
 
 // Replied counts a reply by what it came to.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
@@ -50,34 +49,11 @@ func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga,
 	}
 	m.state, m.was, m.told = next, was, actions
 	m.tell = func() {
-		e.tally.Moved(s.Name, was, next)
+		e.tally.Moved(s, was, next)
 		e.tell(s, next, actions)
 		e.kick()
 	}
 	return m, out, nil
-}
-
-// Cancel turns a saga back in tx. Nothing: there was nothing to be undone, so it has ended with
-// that.
-func (e *Engine[TTx]) Cancel(ctx context.Context, tx TTx, d *body.Definition, key,
-	reason string) (out plan.Outcome, nothing bool, err error) {
-	fail := func(err error) (plan.Outcome, bool, error) {
-		return plan.Unknown, false, fmt.Errorf("cancel %s %q: %w", d.Name, key, err)
-	}
-	out, there, err := e.put(ctx, tx, d.Name, key, plan.Event{What: plan.Cancel, Reason: reason})
-	switch {
-	case err != nil:
-		return fail(err)
-	case !there:
-		return fail(&NoSagaError{d.Name, key})
-	case out != plan.Taken:
-		return out, false, nil
-	}
-	s, _, err := e.db.LockSaga(ctx, tx, d.Name, key)
-	if err != nil {
-		return fail(err)
-	}
-	return out, s.Status == string(plan.Compensated), nil
 }
 
 // put takes an event into a saga in tx. False: there is none.
@@ -98,7 +74,7 @@ func (e *Engine[TTx]) put(ctx context.Context, tx TTx, name, key string,
 	if err := e.db.Write(ctx, tx, store.Effect{Saga: &m.SagaMove}); err != nil {
 		return out, true, fmt.Errorf("write the saga %s %q: %w", name, key, err)
 	}
-	e.tally.Moved(name, m.was, m.state) // which may still be rolled back
+	e.tally.Moved(s, m.was, m.state) // which may still be rolled back
 	e.tally.Alarms(s, m.told)
 	e.kick() // it is seen once the caller has committed
 	return out, true, nil

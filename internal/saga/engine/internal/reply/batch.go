@@ -40,6 +40,7 @@ type Mail struct {
 	Saga      store.Saga
 	Told      []plan.Action
 	Changes   []tally.Change // of the saga's runs, one reply after the other
+	Back      *plan.Cause    // why the saga turned back with them; nil: it did not
 	Effects   []store.Effect // none: no reply counts
 
 	d       *body.Definition // nil: this build has none of the name
@@ -116,6 +117,7 @@ func (to *Mail) Take(ctx context.Context, s store.Saga, there bool, book *defini
 	}
 	m = stored.Left(m)
 	to.Saga, to.Changes, to.Told, to.Effects = s, t.changes, t.course.Told(), []store.Effect{{Saga: &m}}
+	to.Back = tally.Back(t.st, st)
 	return nil
 }
 

@@ -1,0 +1,32 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
+)
+
+// Cancel turns a saga back in tx. Nothing: there was nothing to be undone, so it has ended with
+// that.
+func (e *Engine[TTx]) Cancel(ctx context.Context, tx TTx, d *body.Definition, key,
+	reason string) (out plan.Outcome, nothing bool, err error) {
+	fail := func(err error) (plan.Outcome, bool, error) {
+		return plan.Unknown, false, fmt.Errorf("cancel %s %q: %w", d.Name, key, err)
+	}
+	out, there, err := e.put(ctx, tx, d.Name, key, plan.Event{What: plan.Cancel, Reason: reason})
+	switch {
+	case err != nil:
+		return fail(err)
+	case !there:
+		return fail(&NoSagaError{d.Name, key})
+	case out != plan.Taken:
+		return out, false, nil
+	}
+	s, _, err := e.db.LockSaga(ctx, tx, d.Name, key)
+	if err != nil {
+		return fail(err)
+	}
+	return out, s.Status == string(plan.Compensated), nil
+}

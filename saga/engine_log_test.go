@@ -1,0 +1,176 @@
+package saga_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A logBook keeps the lines of a log.
+type logBook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logBook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// count is how many lines hold all of parts.
+func (l *logBook) count(parts ...string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.text.String()) {
+		all := true
+		for _, part := range parts {
+			all = all && strings.Contains(line, part)
+		}
+		if all {
+			n++
+		}
+	}
+	return n
+}
+
+func logging(t *testing.T, db *memstore.Store, log *logBook, defs ...saga.Defined) *saga.Engine[tx] {
+	t.Helper()
+	o := &saga.EngineOptions{Logger: slog.New(slog.NewTextHandler(log, nil))}
+	e, err := saga.NewEngine(db, o, defs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// runFor runs an engine for as long, by the clock of a bubble.
+func runFor(t *testing.T, e *saga.Engine[tx], d time.Duration) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), d)
+	defer stop()
+	if err := e.Run(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// The log of an engine says what runs, which steps fail and why, each fault once, and nothing of what
+// succeeds.
+func TestEngineLogsWhatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, log := memstore.New(nil), &logBook{}
+		none := map[string]map[string]int{}
+		d := saga.New("booking", &saga.Options[trip]{Key: tripKey}, ledger("hold"),
+			saga.Do("charge", func(_ context.Context, _ tx, r saga.Run[trip]) (int, error) {
+				if r.In.Fail != nil {
+					none["charged"][r.Key]++
+				}
+				return 0, nil
+			}, nil, saga.NoEffect(), saga.Retry(saga.Policy{First: time.Millisecond, Attempts: 5})),
+			saga.Wait[trip]("approve", saga.Signal[string]{Name: "approved"}, saga.Timeout(time.Minute)))
+		e := logging(t, db, log, d)
+		for i := range 20 {
+			begin(t, db, e, d, trip{ID: fmt.Sprint("bad-", i), Fail: map[string]string{"x": "y"}})
+		}
+		begin(t, db, e, d, trip{ID: "good"})
+		runFor(t, e, 2*time.Minute)
+		for line, want := range map[string]int{
+			`msg="saga: running" sagas=[booking]`:                                  1,
+			`msg="saga: ready"`:                                                    1,
+			`msg="saga: stack of the panic" saga=booking frame=0`:                  1,
+			`msg="saga: a step failed`:                                             1,
+			`msg="saga: turns back; see: skald saga explain NAME KEY"`:             2, // by the panic, and by the wait
+			`step=charge why=failed`:                                               1,
+			`step=approve why=failed reason="no signal approved came within 1m0s"`: 1,
+			`stack=`:      0,
+			`level=ERROR`: log.count("frame="),
+		} {
+			if n := log.count(line); n != want {
+				t.Errorf("%q is in %d lines, want %d", line, n, want)
+			}
+		}
+		if n := log.count("saga: a step failed", "saga=booking key=bad-", "step=charge", "attempt=1", "next="); n != 1 {
+			t.Errorf("the line of the failure: %s", log.text.String())
+		}
+	})
+}
+
+// A panic of a condition has its stack in the log, too.
+func TestEngineLogsThePanicOfACondition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, log := memstore.New(nil), &logBook{}
+		d := saga.New("booking", &saga.Options[trip]{Key: tripKey}, ledger("hold",
+			saga.When(func(saga.Run[trip]) bool { panic("odd") })))
+		e := logging(t, db, log, d)
+		begin(t, db, e, d, trip{ID: "a"})
+		runFor(t, e, 10*time.Second)
+		if log.count("stack of the panic", "frame=0", "TestEngineLogsThePanicOfACondition") != 1 {
+			t.Errorf("no stack: %s", log.text.String())
+		}
+	})
+}
+
+// An engine says once which sagas of the database it does not know: louder where nobody takes them.
+func TestEngineTellsOfNamesThatItDoesNotKnow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := memstore.New(nil)
+		d := trips()
+		begin(t, db, engineOf(t, db, d), d, trip{ID: "a"}) // by a process that runs no engine
+		tells := func(level string, want int) {
+			t.Helper()
+			log := &logBook{}
+			runFor(t, logging(t, db, log, packing()), 10*time.Second)
+			if n := log.count("level="+level, "name=trip running=1"); n != want {
+				t.Errorf("%s: %d lines: %s", level, n, log.text.String())
+			}
+		}
+		tells("INFO", 1)
+		time.Sleep(2 * time.Minute)
+		tells("WARN", 1)
+		runFor(t, engineOf(t, db, d), 10*time.Second)
+		tells("WARN", 0)
+		tells("INFO", 0)
+	})
+}
+
+// An engine with commands warns where no consumer of their replies is known, here or in another process.
+func TestEngineWarnsWhereNobodyTakesReplies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, bus := memstore.New(nil), membroker.New(nil)
+		if err := bus.MakeTopics(t.Context(), 2, "packing", "packed"); err != nil {
+			t.Fatal(err)
+		}
+		warned := func(with func(*saga.Engine[tx])) int {
+			log := &logBook{}
+			e := logging(t, db, log, packing())
+			with(e)
+			runFor(t, e, 10*time.Second)
+			return log.count("level=WARN", "saga=packing steps=[pack] topics=[packed]", "engine.Answers")
+		}
+		in := inbox.New(db, bus, "orders", nil)
+		if n := warned(func(*saga.Engine[tx]) {}); n != 1 {
+			t.Errorf("nobody takes replies: %d lines", n)
+		}
+		if n := warned(func(e *saga.Engine[tx]) { e.Answers(in) }); n != 0 {
+			t.Errorf("an inbox of this process takes them: %d lines", n)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		if err := in.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if n := warned(func(*saga.Engine[tx]) {}); n != 0 {
+			t.Errorf("another process takes them: %d lines", n)
+		}
+	})
+}
