@@ -88,6 +88,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		},
 	}
 	root.AddCommand(verbs(out, errs)...)
+	given.Strict(root)
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)
@@ -117,6 +118,9 @@ func verbs(out, errs io.Writer) []*cobra.Command {
 
 // misused says what is wrong with a command line, and for arguments what they are.
 func misused(c *cobra.Command, err error) string {
+	if usage := new(exit.UsageError); errors.As(err, &usage) {
+		return usage.What
+	}
 	if strings.Contains(err.Error(), "arg(s)") {
 		return fmt.Sprintf("%v: %s", err, c.UseLine())
 	}

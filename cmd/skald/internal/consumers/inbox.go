@@ -24,8 +24,7 @@ import (
 // Command is skald inbox.
 func Command(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "inbox",
-		Short: "What consumers know of messages, and what they can neither drop nor take",
-		RunE:  given.NoVerb}
+		Short: "What consumers know of messages, and what they can neither drop nor take"}
 	c.AddCommand(statusCommand(out), showCommand(out), admitCommand(out, errs), importCommand(out, errs),
 		rewindCommand(out, errs),
 		renameCommand(out, errs),

@@ -32,8 +32,7 @@ final at participants and providers. Cancel the saga, and start another one unde
 // Command is skald saga.
 func Command(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "saga",
-		Short: "Orchestrated sagas: look, explain, draw, check, retry, complete, skip, cancel, pause, resume, signal", Long: about,
-		RunE: given.NoVerb}
+		Short: "Orchestrated sagas: look, explain, draw, check, retry, complete, skip, cancel, pause, resume, signal", Long: about}
 	c.AddCommand(listCommand(out), showCommand(out), explainCommand(out), graphCommand(out),
 		checkCommand(out))
 	for _, verb := range operate.SagaVerbs() {

@@ -22,8 +22,7 @@ import (
 
 // Steps is skald steps.
 func Steps(out io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "steps", Short: "Steps of sagas: what took effect, what is barred, and by what",
-		RunE: given.NoVerb}
+	c := &cobra.Command{Use: "steps", Short: "Steps of sagas: what took effect, what is barred, and by what"}
 	c.AddCommand(stepsListCommand(out), stepsShowCommand(out))
 	return c
 }
