@@ -125,10 +125,10 @@ func admitCommand(out, errs io.Writer) *cobra.Command {
 		}
 		if !sure {
 			o.Confirm = func(ctx context.Context, n int) error {
-				return given.Yes(ctx, errs, fmt.Sprintf("%d messages.\nShall their consumers take them?", n),
+				return given.Yes(ctx, errs, say.Count(n, "message")+".\nShall consumers take what is admitted?",
 					fmt.Sprintf(
-						"inbox admit: %d messages: look at them with --dry-run; if that is meant, add --yes",
-						n))
+						"inbox admit: %s: look with --dry-run; if that is meant, add --yes",
+						say.Count(n, "message")))
 			}
 		}
 		return withKnower(c, schema, o.DryRun, func(ctx context.Context, k knower) error {
@@ -171,7 +171,7 @@ func tellAdmitted(out io.Writer, r *operate.AdmitReport, dry, asJSON bool) error
 			"What is selected is admitted already; its consumers take it within some seconds.")
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%d messages are admitted; their consumers take them within some seconds.\n",
-		r.Done)
+	_, err := fmt.Fprintf(out, "admitted: %s; consumers take what is admitted within some seconds.\n",
+		say.Count(r.Done, "message"))
 	return err
 }
