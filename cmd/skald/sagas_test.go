@@ -174,6 +174,8 @@ func TestSagasByTheCommand(t *testing.T) {
 	if ended.expect(5); !strings.Contains(ended.out.String(), "o-1 is left: it has ended: done") {
 		t.Errorf("it says %s", &ended.out)
 	}
+	start(t, env, "saga", "list", "--name", "ordr").expect(4, `a saga "ordr"`, "known are order")
+	start(t, env, "saga", "list", "--name", "order", "--stuck").expect(0)
 	start(t, env, "saga", "show", "o-9").expect(4, `there is no saga "o-9"`)
 	start(t, env, "saga", "cancel", "--reason", "all of them").expect(2, "cancel which sagas?", "--all")
 	start(t, env, "saga").expect(2)

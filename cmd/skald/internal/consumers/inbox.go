@@ -56,12 +56,12 @@ func withKnower(c *cobra.Command, schema string, look bool, f func(context.Conte
 
 const statusAbout = `Says how many messages are in quarantine, of which consumer and why, and since when: those of which another payload was
 taken under the same identity (conflict), and those that are older than marks are kept, so that nobody knows whether they
-were taken (too old). They hold nobody up, and wait for skald inbox admit.`
+were taken (too old). They hold nobody up, and wait for skald inbox admit, which takes the number of one.`
 
 func statusCommand(out io.Writer) *cobra.Command {
 	var schema string
 	var asJSON bool
-	c := &cobra.Command{Use: "status", Short: "What is in quarantine", Long: statusAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "status", Short: "What is in quarantine, and nothing else", Long: statusAbout, Args: cobra.NoArgs}
 	given.StoreFlags(c, &schema, &asJSON)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return withKnower(c, schema, true, func(ctx context.Context, k knower) error {
@@ -76,7 +76,7 @@ func statusCommand(out io.Writer) *cobra.Command {
 			w := say.Table(out)
 			for i, g := range groups {
 				if i == 0 {
-					fmt.Fprintln(w, "consumer\twhy\twaiting\tadmitted\toldest\tfirst")
+					fmt.Fprintln(w, "consumer\twhy\twaiting\tadmitted\toldest\tfirst number")
 				}
 				fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\n", g.Consumer, g.Why, g.Waiting, g.Admitted,
 					g.Oldest.Format(time.RFC3339), g.First)

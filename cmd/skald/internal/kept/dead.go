@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/cmd/skald/internal/schemas"
@@ -57,6 +58,11 @@ func groupsCommand(out io.Writer) *cobra.Command {
 				all, err := operate.Groups(ctx, k, w.selection())
 				if err != nil {
 					return err
+				}
+				if len(all) == 0 {
+					if err := database.Known(ctx, k, w.consumer); err != nil {
+						return err
+					}
 				}
 				if w.limit > 0 {
 					all = all[:min(w.limit, len(all))]
