@@ -61,7 +61,8 @@ were taken (too old). They hold nobody up, and wait for skald inbox admit, which
 func statusCommand(out io.Writer) *cobra.Command {
 	var schema string
 	var asJSON bool
-	c := &cobra.Command{Use: "status", Short: "What is in quarantine, and nothing else", Long: statusAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "status", Short: "What is in quarantine, and nothing else", Long: statusAbout,
+		Args: cobra.NoArgs}
 	given.StoreFlags(c, &schema, &asJSON)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return withKnower(c, schema, true, func(ctx context.Context, k knower) error {
