@@ -28,6 +28,8 @@ type Holder struct {
 	Fingerprint string    `json:"fingerprint,omitempty"`
 	Since       time.Time `json:"since"`
 	Command     string    `json:"command"`
+	// Look, of one in quarantine, is the command that shows it, to be run before Command.
+	Look string `json:"look,omitempty"`
 }
 
 // Holders are the messages of these keys that failed and come first of their key, dead letters, and those in
@@ -77,7 +79,9 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 					ID: one.ID, Type: one.Message.Type,
 					Kind: one.Why.String(), Since: one.At,
 					Command: "skald inbox admit" + at + " --number " + strconv.FormatInt(one.Number, 10) +
-						" --reason 'it is meant'"})
+						" --reason 'it is meant'",
+					Look: "skald inbox show" + at + " --consumer " + words.Shell(one.Consumer) +
+						sourceFlag(one.Source) + " -- " + words.Shell(one.ID)})
 			}
 		}
 		if len(page) < q.Limit {
@@ -100,6 +104,9 @@ func holderOf(p *store.Parked, at string) Holder {
 	who += sourceFlag(p.Source)
 	id := " -- " + words.Shell(p.ID) // which may begin with a dash
 	h.Command = "skald dead redrive" + who + reason + id
+	if p.Dead.Kind == string(failure.Malformed) && p.Fault == "" { // another attempt would read the same
+		h.Command = "skald dead edit" + who + " --data @FILE --reason 'its payload is mended'" + id
+	}
 	if p.Dead.Kind == failure.KindRejected { // it was answered; to take it again changes nothing
 		h.Command = "skald dead drop" + who + " --reason 'the answer stands'" + id
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
 )
 
 // Word is how a saga stands, in a few words: "running, overdue".
@@ -213,13 +214,23 @@ func (h *Held) explain() string {
 	case h.State == "dead":
 		text = fmt.Sprintf("%s gave %s (%s) up: somebody has to decide.", at, h.Type, h.ID)
 	default:
-		text = fmt.Sprintf(
-			"%s does not trust %s (%s), since it looks like one that it took before: somebody has to decide.",
-			at, h.Type, h.ID)
+		return fmt.Sprintf("%s does not trust %s (%s): %s. Somebody has to decide. Look: %s; if it is meant: %s",
+			at, h.Type, h.ID, h.Doubt(), h.Look, h.Command)
 	}
 	if h.LastError != "" {
 		text += fmt.Sprintf(" It failed %s since %s, last with: %s.", times(max(1, h.Attempts)),
 			moment(h.Since), strings.TrimRight(h.LastError, "."))
 	}
+	if h.State == "dead" && h.Kind == string(failure.Malformed) {
+		return text + " Another attempt would read the same: " + h.Command
+	}
 	return text + " Once the cause is gone: " + h.Command
+}
+
+// Doubt is why a message is in quarantine.
+func (h *Held) Doubt() string {
+	if h.Kind == store.Conflict.String() {
+		return "a message with another payload came under its id before, and was taken"
+	}
+	return "it is older than marks are kept, so nobody knows whether it was taken before"
 }

@@ -119,11 +119,16 @@ func TestAcrossServices(t *testing.T) {
 	for _, one := range a.Held {
 		got = append(got, fmt.Sprint(one.Service, " ", one.State, " ", one.ID, " ", one.LastError,
 			" ", one.Command))
+		if one.Look != "" {
+			got = append(got, one.Doubt()+": "+one.Look)
+		}
 	}
 	want := []string{
 		"payment parked m-1 no route to the bank skald parked release --store @payment.url --consumer payment --key 'k <1>' --reason 'the cause is gone'",
 		"stock dead m-1 no route to the bank skald dead redrive --consumer payment --source /shop --reason 'the cause is gone' -- m-1",
 		"stock quarantined m-9  skald inbox admit --number 1 --reason 'it is meant'",
+		"a message with another payload came under its id before, and was taken: " +
+			"skald inbox show --consumer payment --source /shop -- m-9",
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) || len(a.Silent) > 0 {
 		t.Errorf("held up by\n%s\nwant\n%s\nsilent: %v", strings.Join(got, "\n"),

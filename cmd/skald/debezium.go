@@ -34,10 +34,7 @@ type debezium struct {
 }
 
 func debeziumCommand(out, errs io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "debezium", Short: "Have Debezium read the outbox", Long: debeziumAbout,
-		RunE: func(*cobra.Command, []string) error {
-			return &exit.UsageError{What: "which? skald debezium config"}
-		}}
+	c := &cobra.Command{Use: "debezium", Short: "Have Debezium read the outbox", Long: debeziumAbout}
 	c.AddCommand(debeziumConfigCommand(out, errs))
 	return c
 }

@@ -304,7 +304,7 @@ func TestDebeziumConfig(t *testing.T) {
 	if strings.Contains(p.out.String()+p.errs.String(), "secret") {
 		t.Error("it prints the password")
 	}
-	start(t, env, "debezium").expect(2, "skald debezium config")
+	start(t, env, "debezium").expect(2, "skald debezium [command]")
 	start(t, env, "debezium", "config", "--payload", "both").expect(2, "text or bytes")
 	start(t, env, "debezium", "config", "--route-by", "data").expect(2, "--route-by")
 	start(t, env, "debezium", "config", "--route-by", "topic type").expect(2, "--route-by")

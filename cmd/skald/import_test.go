@@ -3,6 +3,7 @@ package main_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,8 +34,11 @@ func TestInboxImport(t *testing.T) {
 		start(t, nil, "migrate", "--store", at).expect(0)
 		imports := func(want string, args ...string) {
 			t.Helper()
+			if !slices.Contains(args, "--consumer") {
+				args = append(args, "--consumer", "stock")
+			}
 			p := start(t, []string{"SKALD_STORE=" + at},
-				append([]string{"inbox", "import", "--consumer", "stock", "--source", "/d"}, args...)...)
+				append([]string{"inbox", "import", "--source", "/d"}, args...)...)
 			if p.expect(0); !strings.Contains(p.out.String(), want) {
 				t.Errorf("%v: %q, want %q", args, p.out.String(), want)
 			}

@@ -63,9 +63,9 @@ func tellInit(t *say.Tidings, s starter.Service, dir string, names []string) err
 		names[i] = filepath.Join(dir, name)
 	}
 	next := []string{"cd " + say.Quoted(dir)}
-	if s.Skald == starter.Unreleased {
+	if strings.HasPrefix(s.Skald, starter.Unreleased) { // or v0.0.0-…, which a clone has and no proxy
 		next = append(next,
-			"go mod edit -replace github.com/skald-go/skald=FOLDER   # of Skald's source: this build has no version")
+			"go mod edit -replace github.com/skald-go/skald=FOLDER   # Skald's source: no release is this build")
 	}
 	next = append(next, "go mod tidy", "go test ./...        # with DATABASE_URL, on PostgreSQL",
 		"cat README.md")

@@ -26,7 +26,7 @@ func written(t *testing.T, programs int, tests []string, flags ...string) {
 	dir := filepath.Join(t.TempDir(), "my-orders")
 	p := start(t, nil, append([]string{"init", dir, "--module", "example.com/my-orders"}, flags...)...)
 	p.expect(0)
-	for _, says := range []string{"service_test.go", "go mod tidy", "cd " + dir} {
+	for _, says := range []string{"service_test.go", "go mod edit -replace", "go mod tidy", "cd " + dir} {
 		if !strings.Contains(p.out.String(), says) {
 			t.Errorf("init does not say %q: %s", says, p.out.String())
 		}

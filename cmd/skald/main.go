@@ -53,7 +53,8 @@ import (
 const about = `Skald: sagas that happen once. It needs nothing but its tables and your broker.
 
 Exit codes: 0 done, also after SIGTERM or SIGINT of relay; 1 other; 2 usage; 3 wrong password or missing right;
-4 no such database, schema, topic or message; 5 wrong state (missing table, wrong version, foreign objects, a database that moved or, for recover, did not);
+4 no such database, schema, topic or message; 5 wrong state (missing table, wrong version, foreign objects, a database that moved or, for recover, did not;
+a saga that has ended, or gone another way);
 6 server unreachable within 10 s; 7 part of what was meant is done, somebody else was first with the rest; 8 a check failed; 130 demo interrupted.
 
 No password need be an argument: SKALD_STORE and SKALD_BROKER stand for --store and --broker (not of the demo), --store @FILE and --broker @FILE
@@ -88,6 +89,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		},
 	}
 	root.AddCommand(verbs(out, errs)...)
+	given.Strict(root)
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)
@@ -117,6 +119,9 @@ func verbs(out, errs io.Writer) []*cobra.Command {
 
 // misused says what is wrong with a command line, and for arguments what they are.
 func misused(c *cobra.Command, err error) string {
+	if usage := new(exit.UsageError); errors.As(err, &usage) {
+		return usage.What
+	}
 	if strings.Contains(err.Error(), "arg(s)") {
 		return fmt.Sprintf("%v: %s", err, c.UseLine())
 	}

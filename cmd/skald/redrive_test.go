@@ -209,10 +209,9 @@ func testRedriveGoesOnAfterItWasKilled(t *testing.T, fresh func(*testing.T) *bed
 	}
 	m.fails["m-02"] = true
 	m.run()
-	args := []string{"dead", "redrive", "--fingerprint", "abc", "--canary", "--rate", "1", "--wait", "5m",
-		"--reason", "mended"}
+	args := []string{"dead", "redrive", "--fingerprint", "abc", "--canary", "--reason", "mended"}
 	for kills := range 3 {
-		p := start(t, m.env, append(args, "--yes")...)
+		p := start(t, m.env, append(args, "--rate", "1", "--wait", "5m", "--yes")...)
 		p.until("some are redriven", func() bool {
 			return m.count("skald_audit WHERE action = 'redrive'") >= 2+3*kills
 		})

@@ -30,6 +30,12 @@ func TestStatusByTheCommand(t *testing.T) {
 		"to t is not published: it waits in the outbox since")
 	sagaIsHeld(t, path)
 
+	start(t, env, "parked", "list", "--consumer", "paymnt").expect(4, "known are payment")
+	start(t, env, "parked", "release", "--consumer", "paymnt", "--reason", "x").expect(4, "known are payment")
+	for _, verb := range []string{"list", "groups", "export"} { // it has none, and is known
+		start(t, env, "dead", verb, "--consumer", "payment").expect(0)
+		start(t, env, "dead", verb, "--consumer", "paymnt").expect(4, "known are payment")
+	}
 	p := start(t, env, "status", "o-1", "--explain")
 	p.expect(0)
 	for _, want := range []string{"order o-1 is under way since",

@@ -97,8 +97,16 @@ func TestSagasByTheCommand(t *testing.T) {
 	for _, args := range [][]string{{"signal", "o-1", "--signal", "approved"}, {"complete", "o-1", "--step",
 		"approve", "--data", `"yes"`}, {"complete", "o-1", "--step", "approve", "--dry-run"}} {
 		wrong := start(t, env, slices.Concat([]string{"saga"}, args, []string{"--reason", "by mistake"})...)
-		if wrong.expect(7); !strings.Contains(wrong.out.String(), "is bool") {
+		if wrong.expect(2); !strings.Contains(wrong.out.String(), "is bool") {
 			t.Errorf("%v: %s", args, &wrong.out)
+		}
+	}
+	for code, words := range map[int][]string{2: {`no signal "aproved": its signals are approved`, "aproved"},
+		5: {`it waits for no signal approved/x`, "approved", "--occurrence", "x"}} {
+		no := start(t, env, append([]string{"saga", "signal", "o-1", "--data", "true", "--reason", "x",
+			"--signal"}, words[1:]...)...)
+		if no.expect(code); !strings.Contains(no.out.String(), words[0]) {
+			t.Errorf("it does not say %q: %s", words[0], &no.out)
 		}
 	}
 	says([]string{"signal: 1 of 1 sagas changed"}, "signal", "o-1", "--signal", "approved", "--data", "true",
@@ -151,9 +159,27 @@ func TestSagasByTheCommand(t *testing.T) {
 	awaits("o-1", func(s store.Saga) bool { return s.Status == "done" })
 	says([]string{"cancel: 1 of 1"}, "cancel", "o-2", "--reason", "nobody wants it")
 	awaits("o-2", func(s store.Saga) bool { return s.Status == "compensated" })
-	start(t, env, "saga", "cancel", "o-1", "--reason", "too late").expect(7, "left as they are")
+	start(t, env, "saga", "cancel", "o-1", "--reason", "too late").expect(5, "left as they are")
+	says7 := func(word string, args ...string) {
+		t.Helper()
+		p := start(t, env, slices.Concat([]string{"saga"}, args, []string{"--reason", "again"})...)
+		if p.expect(7, "left as they are"); !strings.Contains(p.out.String(), "o-1 is left: "+word) {
+			t.Errorf("%v: it does not say %q: %s", args, word, &p.out)
+		}
+	}
+	says7("it is so already", "signal", "o-1", "--signal", "approved", "--data", " true")
+	says7("this signal came before, with another value: that one counts, and this one was not taken", "signal",
+		"o-1", "--signal", "approved", "--data", "false")
+	says7("approve is done already, with another output", "complete", "o-1", "--step", "approve", "--data",
+		"false")
+	ended := start(t, env, "saga", "retry", "o-1", "--reason", "x")
+	if ended.expect(5); !strings.Contains(ended.out.String(), "o-1 is left: it has ended: done") {
+		t.Errorf("it says %s", &ended.out)
+	}
+	start(t, env, "saga", "list", "--name", "ordr").expect(4, `a saga "ordr"`, "known are order")
+	start(t, env, "saga", "list", "--name", "order", "--stuck").expect(0)
 	start(t, env, "saga", "show", "o-9").expect(4, `there is no saga "o-9"`)
-	start(t, env, "saga", "cancel", "--reason", "all of them").expect(2, "which sagas?")
+	start(t, env, "saga", "cancel", "--reason", "all of them").expect(2, "cancel which sagas?", "--all")
 	start(t, env, "saga").expect(2)
 }
 

@@ -87,7 +87,7 @@ func TestSchemaBadInput(t *testing.T) {
 		says string
 		args []string
 	}{
-		{2, "which? skald schema check", nil},
+		{2, "skald schema [command]", nil},
 		{2, "--lock FILE", []string{"check"}},
 		{4, "no such file", []string{"check", "--lock", lock + ".not"}},
 		{2, "its form is 7", []string{"check", "--lock", broken}},

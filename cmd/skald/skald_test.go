@@ -242,8 +242,17 @@ func TestUsage(t *testing.T) {
 		args []string
 		says string
 	}{
-		"no command":       {nil, "Usage:"},
-		"unknown command":  {[]string{"demmo"}, "demo"}, // did you mean
+		"no command":      {nil, "Usage:"},
+		"unknown command": {[]string{"demmo"}, "demo"}, // did you mean
+		"unknown of a group": {[]string{"saga", "lst", "--store", "sqlite:x"},
+			`unknown command "lst" for "skald saga": did you mean list?`},
+		"nothing like it": {[]string{"outbox", "list", "--store", "sqlite:x"},
+			`unknown command "list" for "skald outbox": it has drop, recover, status, write`},
+		"schema of nothing": {[]string{"schema", "chek"}, "did you mean check?"},
+		"twice": {[]string{"parked", "list", "--store", "sqlite:x", "--store", "sqlite:y"},
+			"skald: --store is given twice, and takes one value"},
+		"a number twice":   {[]string{"saga", "list", "--limit=1", "--limit", "2"}, "--limit is given twice"},
+		"a filter twice":   {[]string{"dead", "drop", "--consumer", "a", "--consumer", "b"}, "--consumer is given"},
 		"unknown flag":     {[]string{"demo", "--order", "3"}, "--order"},
 		"no number":        {[]string{"demo", "--orders", "x"}, "--orders"},
 		"no orders":        {[]string{"demo", "--orders", "0"}, "--orders is 1 to"},

@@ -27,6 +27,9 @@ func TestStepsByTheCommand(t *testing.T) {
 	defer func() { _ = db.Close() }()
 	stepsAreTaken(t, sqlitestore.New(db, nil))
 	stepsAreTold(t, env)
+	start(t, env, "status", "b").expect(4, `steps of a saga "b" are known here (charge/2 at payment: done)`,
+		"skald steps list --store", "--saga b; where it stands is known where its tracker or its engine writes")
+	start(t, env, "parked", "list", "--consumer", "paymnt").expect(4, `nothing is known of a consumer "paymnt"`)
 	start(t, env, "steps").expect(2)
 	start(t, env, "steps", "show").expect(2, "--saga")
 	start(t, env, "steps", "show", "--saga", "none").expect(4, "saga none")

@@ -91,7 +91,7 @@ func TestRelayTableBadInput(t *testing.T) {
 		{good, "sqlite:" + path, relay, 2, "has one writer at a time"},
 		{good, at, []string{"relay", "--table", path}, 2, "give --broker"},
 		{good, at, []string{"adopt", "outbox"}, 2, "give --print"},
-		{good, at, []string{"adopt"}, 2, "skald adopt outbox --print"},
+		{good, at, []string{"adopt"}, 2, "skald adopt [command]"},
 		{good, at, []string{"adopt", "outbox", "--print"}, 5, "none is called an outbox"},
 	} {
 		must(t, os.WriteFile(path, []byte(c.text), 0o600))

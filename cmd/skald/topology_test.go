@@ -45,7 +45,7 @@ func TestMigrateBroker(t *testing.T) {
 			t.Errorf("%s: %s", bus, out)
 		}
 		for _, args := range [][]string{one, append(one, "--check")} {
-			if out := said(0, args...); out != "up to date\n" {
+			if out := said(0, args...); out != "topics: up to date\n" {
 				t.Errorf("%s %v: %s", bus, args, out)
 			}
 		}
@@ -127,7 +127,7 @@ func TestMigrateRabbitMQ(t *testing.T) {
 	}
 	said(0, all...)
 	for _, args := range [][]string{all, append(all, "--check")} {
-		if out := said(0, args...); out != "up to date\n" {
+		if out := said(0, args...); out != "topics: up to date\n" {
 			t.Errorf("%v: %s", args, out)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/operate/internal/words"
 )
 
 // Broker looks at a broker, and tells how long it keeps messages of each topic, as far as it says: see
@@ -74,9 +75,15 @@ func (d *Doctor) missing(ctx context.Context, b broker.Broker) {
 		d.Failed("broker", "topics", err)
 		return
 	}
+	run := "run: skald migrate --broker URL"
+	for _, topic := range d.Topics {
+		run += " --topic " + words.Shell(topic)
+	}
+	if d.Consumer != "" {
+		run += " --group " + words.Shell(d.Consumer)
+	}
 	for _, what := range missing {
-		d.Say("broker", "topics", skald.Failed, what,
-			"run: skald migrate --broker URL --topic NAME, or change what is said")
+		d.Say("broker", "topics", skald.Failed, what, run+"; or change what is said")
 	}
 	if len(missing) == 0 {
 		d.Say("broker", "topics", skald.Fine, strings.Join(d.Topics, ", ")+

@@ -103,6 +103,10 @@ type LeftSaga struct {
 	Name string `json:"name"`
 	Key  string `json:"key"`
 	Why  string `json:"why"`
+	// Unfit: what was asked for does not fit its definition. First: it is so already, or somebody else writes
+	// it. Else it stands in another way: it has ended, say.
+	Unfit bool `json:"unfit,omitempty"`
+	First bool `json:"first,omitempty"`
 }
 
 // ChangeSagas does c to each selected saga: see operate.ChangeSagas.
@@ -146,14 +150,14 @@ func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChan
 	}
 	r.Selected = len(all)
 	for i := range all {
-		why, err := changeSaga(ctx, db, &all[i], &c, &o, done)
+		left, err := changeSaga(ctx, db, &all[i], &c, &o, done)
 		if err != nil {
 			return r, fmt.Errorf("%s: %s %q, after %d others: %w", &c, all[i].Name, all[i].Key, r.Done, err)
 		}
-		if why == "" {
+		if left == nil {
 			r.Done++
 		} else {
-			r.Left = append(r.Left, LeftSaga{all[i].Name, all[i].Key, why})
+			r.Left = append(r.Left, *left)
 		}
 		order.Progress(&o, i+1, len(all))
 	}
@@ -202,32 +206,35 @@ func WhichSagas() error {
 
 const sagaTries = 10 // against an engine that writes at the same time
 
-// changeSaga returns why a saga was left as it is.
+// changeSaga returns why a saga was left as it is; nil: it was not.
 func changeSaga(ctx context.Context, db SagaKeeper, was *store.Saga, c *SagaChange, o *order.Order,
-	done *changed) (why string, err error) {
+	done *changed) (left *LeftSaga, err error) {
+	first := func(why string) (*LeftSaga, error) {
+		return &LeftSaga{Name: was.Name, Key: was.Key, Why: why, First: true}, nil
+	}
 	for range sagaTries {
 		s, st, p, err := readSaga(ctx, db, was.Name, was.Key)
 		switch {
 		case err != nil:
-			return "", err
+			return nil, err
 		case s.ID != was.ID:
-			return "it ended, and another one was started under its key", nil
+			return first("it ended, and another one was started under its key")
 		}
 		// After the saga was read: what another one that goes on with the run changes from now on loses its
 		// guard.
 		if err := done.read(ctx); err != nil {
-			return "", err
+			return nil, err
 		}
 		if done.ids[s.ID] {
-			return "another one that went on with the run has changed it", nil
+			return first("another one that went on with the run has changed it")
 		}
-		next, now, why := c.try(&s, st, p, o)
-		if why != "" {
-			return why, nil
+		next, now, left := c.try(&s, st, p, o)
+		if left != nil {
+			return left, nil
 		}
 		m, err := stored.Move(s, next, now)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		m = stored.Released(m, next, now, len(p.Pending(next)) > 0)
 		if m.Final { // an engine ends it: it tells the parent, and whoever waits
@@ -236,16 +243,14 @@ func changeSaga(ctx context.Context, db SagaKeeper, was *store.Saga, c *SagaChan
 		audit := order.Audit(o, c.String(), s.Name, store.Identity{Source: s.ID, ID: s.Key})
 		audit.Run = o.Run
 		if stands, err := order.Apply(ctx, db, store.Effect{Saga: &m, Audit: audit}); err != nil || stands {
-			return "", err
+			return nil, err
 		}
 	}
-	return "an engine writes it again and again: try it once more", nil
+	return first("an engine writes it again and again: try it once more")
 }
 
 func outcomeText(out plan.Outcome) string {
 	switch out {
-	case plan.Repeat:
-		return "it is so already"
 	case plan.Late:
 		return "it went another way"
 	case plan.TooLate:

@@ -56,7 +56,7 @@ func CompensateAll[TTx any](ctx context.Context, db Compensator[TTx], s FlowSele
 		usage, none := new(order.UsageError), new(order.NoneError)
 		switch {
 		case errors.As(err, &usage), errors.As(err, &none):
-			r.Left = append(r.Left, LeftSaga{rows[i].Flow, rows[i].Key, err.Error()})
+			r.Left = append(r.Left, LeftSaga{Name: rows[i].Flow, Key: rows[i].Key, Why: err.Error()})
 		case err != nil:
 			return r, fmt.Errorf("after %d others: %w", r.Done, err)
 		default:

@@ -1,9 +1,11 @@
 package sagas
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
@@ -54,6 +56,49 @@ func (c *SagaChange) takes(p *plan.Plan, st *plan.State) (what string, step plan
 	}
 	step, _ = p.Step(c.Step)
 	return "the output of " + c.Step, step
+}
+
+// otherData tells of data that is not what the saga took before.
+func (c *SagaChange) otherData(st *plan.State, p *plan.Plan) bool {
+	what, step := c.takes(p, st)
+	if what == "" || step.Shape == plan.Nothing || step.Kind == plan.Child { // a child's is its own
+		return false
+	}
+	was, taken := c.took(st, p)
+	return taken && !sameJSON(was, c.Data)
+}
+
+// took is the data that came first.
+func (c *SagaChange) took(st *plan.State, p *plan.Plan) (data json.RawMessage, taken bool) {
+	if c.Verb == CompleteSaga {
+		r, begun := st.Run(c.Step, c.Occurrence)
+		return r.Output, begun && r.Phase == plan.IsDone
+	}
+	for i := range st.Runs {
+		r := &st.Runs[i]
+		step, known := p.Step(r.Step)
+		if known && step.Kind == plan.Wait && step.Signal == c.Signal && r.Occurrence == c.Occurrence &&
+			r.Phase == plan.IsDone {
+			return r.Output, true
+		}
+	}
+	for _, d := range st.Early {
+		if d.Name == c.Signal && d.Occurrence == c.Occurrence {
+			return d.Data, true
+		}
+	}
+	return nil, false
+}
+
+// sameJSON compares values, not how they are written; none is null.
+func sameJSON(a, b json.RawMessage) bool {
+	value := func(data json.RawMessage) (v any) {
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.UseNumber()
+		_ = d.Decode(&v) // it was checked when it came; nothing at all is null
+		return v
+	}
+	return reflect.DeepEqual(value(a), value(b))
 }
 
 // Sample is the data as a command is printed with it: for the reader to fill in.

@@ -286,6 +286,6 @@ func (c *SagaCheck) add(one *store.Saga, p *plan.Plan, next map[string]plan.Writ
 	if why == "" {
 		c.Moves++
 	} else if len(c.Refused) < mostRefused {
-		c.Refused = append(c.Refused, LeftSaga{one.Name, one.Key, why})
+		c.Refused = append(c.Refused, LeftSaga{Name: one.Name, Key: one.Key, Why: why})
 	}
 }

@@ -34,8 +34,8 @@ func trySagas(ctx context.Context, db store.Lister, s *SagaSelection, c *SagaCha
 		if err != nil {
 			return err
 		}
-		if _, _, why := c.try(&one, st, p, o); why != "" {
-			r.Left = append(r.Left, LeftSaga{one.Name, one.Key, why})
+		if _, _, left := c.try(&one, st, p, o); left != nil {
+			r.Left = append(r.Left, *left)
 		} else {
 			r.Done++
 		}
@@ -53,25 +53,33 @@ func trySagas(ctx context.Context, db store.Lister, s *SagaSelection, c *SagaCha
 // try is what becomes of a saga by c, or why it is left as it is. P is nil where no engine has noted its
 // definition.
 func (c *SagaChange) try(s *store.Saga, st plan.State, p *plan.Plan,
-	o *order.Order) (next plan.State, now time.Time, why string) {
+	o *order.Order) (next plan.State, now time.Time, left *LeftSaga) {
+	left = &LeftSaga{Name: s.Name, Key: s.Key}
 	if p == nil {
-		return next, now, unknownDefinition(s).Error()
+		left.Why = unknownDefinition(s).Error()
+		return next, now, left
 	}
 	now = s.Read // by the store's clock: this machine's may be another one
 	next, _, out := p.Advance(st, c.event(o), now)
 	switch {
 	case out == plan.TooLarge:
-		return next, now, p.Large(st, c.event(o), now).Error()
+		left.Why, left.Unfit = p.Large(st, c.event(o), now).Error(), true
 	case out.Changed():
-		return next, now, c.unfit(p, &st)
-	case st.Status.Final() && out != plan.Repeat:
-		return next, now, "it has ended: " + s.Status
+		if left.Why, left.Unfit = c.unfit(p, &st), true; left.Why == "" {
+			return next, now, nil
+		}
+	case st.Status.Final() && (out != plan.Repeat || c.Verb == RetrySaga):
+		left.Why = "it has ended: " + s.Status
+	case out == plan.Repeat:
+		left.Why, left.First = c.again(&st, p), true
+	default:
+		left.Why, left.Unfit = c.refused(out, &st, p)
 	}
-	return next, now, c.refused(out, &st, p)
+	return next, now, left
 }
 
-// refused says why nothing came of c.
-func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) string {
+// refused says why nothing came of c, and whether that is c's fault.
+func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (why string, unfit bool) {
 	r, begun := st.Run(c.Step, c.Occurrence)
 	switch {
 	case out == plan.Unknown && c.Verb == SignalSaga:
@@ -87,15 +95,29 @@ func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) str
 		what := map[string]string{WaitSignal: "its signal", WaitTime: "its time",
 			WaitChild: "its child"}[w.What]
 		return fmt.Sprintf("%s waits for %s: nothing is to be tried again",
-			stored.Name(c.Step, c.Occurrence), cmp.Or(what, "its reply"))
+			stored.Name(c.Step, c.Occurrence), cmp.Or(what, "its reply")), false
 	case out == plan.Late && c.Verb == RetrySaga && begun && r.Phase == plan.Undoing:
 		return fmt.Sprintf("%s waits for the reply to its undo: nothing is to be tried again",
-			stored.Name(c.Step, c.Occurrence))
+			stored.Name(c.Step, c.Occurrence)), false
 	}
-	return outcomeText(out)
+	return outcomeText(out), false
 }
 
-func (c *SagaChange) unknownStep(st *plan.State, p *plan.Plan) string {
+// again says what stands already, instead of c.
+func (c *SagaChange) again(st *plan.State, p *plan.Plan) string {
+	switch {
+	case c.Verb == RetrySaga && c.Step == "":
+		return "none of its steps is stuck"
+	case c.otherData(st, p) && c.Verb == SignalSaga:
+		return "this signal came before, with another value: that one counts, and this one was not taken"
+	case c.otherData(st, p):
+		return fmt.Sprintf("%s is done already, with another output: that one counts, and this one was not taken",
+			stored.Name(c.Step, c.Occurrence))
+	}
+	return "it is so already"
+}
+
+func (c *SagaChange) unknownStep(st *plan.State, p *plan.Plan) (why string, unfit bool) {
 	if _, known := p.Step(c.Step); known {
 		return c.unknownOccurrence(st)
 	}
@@ -103,10 +125,11 @@ func (c *SagaChange) unknownStep(st *plan.State, p *plan.Plan) string {
 	for i := range p.Graph.Steps {
 		names[i] = p.Graph.Steps[i].Name
 	}
-	return fmt.Sprintf("it has no step %q: its steps are %s", c.Step, strings.Join(names, ", "))
+	return fmt.Sprintf("it has no step %q: its steps are %s", c.Step,
+		strings.Join(names, ", ")), true
 }
 
-func (c *SagaChange) unknownOccurrence(st *plan.State) string {
+func (c *SagaChange) unknownOccurrence(st *plan.State) (why string, unfit bool) {
 	var names []string
 	for i := range st.Runs {
 		if r := &st.Runs[i]; r.Step == c.Step && r.Occurrence != "" {
@@ -117,26 +140,26 @@ func (c *SagaChange) unknownOccurrence(st *plan.State) string {
 	switch {
 	case len(names) > 0:
 		return fmt.Sprintf("its step %s has no such occurrence: those that have begun are %s", c.Step,
-			strings.Join(names, ", "))
+			strings.Join(names, ", ")), true
 	case begun:
-		return fmt.Sprintf("it is not known yet which occurrences its step %s has", c.Step)
+		return fmt.Sprintf("it is not known yet which occurrences its step %s has", c.Step), false
 	}
-	return fmt.Sprintf("its step %s has not begun", stored.Name(c.Step, c.Occurrence))
+	return fmt.Sprintf("its step %s has not begun", stored.Name(c.Step, c.Occurrence)), false
 }
 
-func (c *SagaChange) unknownSignal(p *plan.Plan) string {
+func (c *SagaChange) unknownSignal(p *plan.Plan) (why string, unfit bool) {
 	var names []string
 	for i := range p.Graph.Steps {
 		s := &p.Graph.Steps[i]
 		if s.Signal == c.Signal && s.Kind == plan.Wait {
-			return fmt.Sprintf("it waits for no signal %s", stored.Name(c.Signal, c.Occurrence))
+			return fmt.Sprintf("it waits for no signal %s", stored.Name(c.Signal, c.Occurrence)), false
 		}
 		if s.Kind == plan.Wait && s.Signal != "" {
 			names = append(names, s.Signal)
 		}
 	}
 	if len(names) == 0 {
-		return fmt.Sprintf("it has no signal %q, nor another one", c.Signal)
+		return fmt.Sprintf("it has no signal %q, nor another one", c.Signal), true
 	}
-	return fmt.Sprintf("it has no signal %q: its signals are %s", c.Signal, strings.Join(names, ", "))
+	return fmt.Sprintf("it has no signal %q: its signals are %s", c.Signal, strings.Join(names, ", ")), true
 }

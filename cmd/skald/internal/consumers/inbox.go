@@ -24,8 +24,7 @@ import (
 // Command is skald inbox.
 func Command(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "inbox",
-		Short: "What consumers know of messages, and what they can neither drop nor take",
-		RunE:  given.NoVerb}
+		Short: "What consumers know of messages, and what they can neither drop nor take"}
 	c.AddCommand(statusCommand(out), showCommand(out), admitCommand(out, errs), importCommand(out, errs),
 		rewindCommand(out, errs),
 		renameCommand(out, errs),
@@ -57,12 +56,13 @@ func withKnower(c *cobra.Command, schema string, look bool, f func(context.Conte
 
 const statusAbout = `Says how many messages are in quarantine, of which consumer and why, and since when: those of which another payload was
 taken under the same identity (conflict), and those that are older than marks are kept, so that nobody knows whether they
-were taken (too old). They hold nobody up, and wait for skald inbox admit.`
+were taken (too old). They hold nobody up, and wait for skald inbox admit, which takes the number of one.`
 
 func statusCommand(out io.Writer) *cobra.Command {
 	var schema string
 	var asJSON bool
-	c := &cobra.Command{Use: "status", Short: "What is in quarantine", Long: statusAbout, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "status", Short: "What is in quarantine, and nothing else", Long: statusAbout,
+		Args: cobra.NoArgs}
 	given.StoreFlags(c, &schema, &asJSON)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return withKnower(c, schema, true, func(ctx context.Context, k knower) error {
@@ -77,7 +77,7 @@ func statusCommand(out io.Writer) *cobra.Command {
 			w := say.Table(out)
 			for i, g := range groups {
 				if i == 0 {
-					fmt.Fprintln(w, "consumer\twhy\twaiting\tadmitted\toldest\tfirst")
+					fmt.Fprintln(w, "consumer\twhy\twaiting\tadmitted\toldest\tfirst number")
 				}
 				fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\n", g.Consumer, g.Why, g.Waiting, g.Admitted,
 					g.Oldest.Format(time.RFC3339), g.First)
@@ -126,10 +126,10 @@ func admitCommand(out, errs io.Writer) *cobra.Command {
 		}
 		if !sure {
 			o.Confirm = func(ctx context.Context, n int) error {
-				return given.Yes(ctx, errs, fmt.Sprintf("%d messages.\nShall their consumers take them?", n),
+				return given.Yes(ctx, errs, say.Count(n, "message")+".\nShall consumers take what is admitted?",
 					fmt.Sprintf(
-						"inbox admit: %d messages: look at them with --dry-run; if that is meant, add --yes",
-						n))
+						"inbox admit: %s: look with --dry-run; if that is meant, add --yes",
+						say.Count(n, "message")))
 			}
 		}
 		return withKnower(c, schema, o.DryRun, func(ctx context.Context, k knower) error {
@@ -172,7 +172,7 @@ func tellAdmitted(out io.Writer, r *operate.AdmitReport, dry, asJSON bool) error
 			"What is selected is admitted already; its consumers take it within some seconds.")
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%d messages are admitted; their consumers take them within some seconds.\n",
-		r.Done)
+	_, err := fmt.Fprintf(out, "admitted: %s; consumers take what is admitted within some seconds.\n",
+		say.Count(r.Done, "message"))
 	return err
 }

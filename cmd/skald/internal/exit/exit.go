@@ -70,6 +70,11 @@ type PartlyError struct{ What string }
 
 func (e *PartlyError) Error() string { return e.What }
 
+// A StateError says that what there is stands in a way in which the command does not apply.
+type StateError struct{ What string }
+
+func (e *StateError) Error() string { return e.What }
+
 // A ForeignError says that an object in the database or at the broker was made by somebody else.
 type ForeignError struct{ What, Remedy string }
 
@@ -106,12 +111,13 @@ func ownCode(err error) int {
 	var partly *PartlyError
 	var retention *store.RetentionError
 	var foreign *ForeignError
+	var state *StateError
 	switch {
 	case err == nil:
 		return 0
 	case errors.Is(err, ErrInterrupted):
 		return Interrupted
-	case errors.As(err, &foreign):
+	case errors.As(err, &foreign), errors.As(err, &state):
 		return State
 	case errors.As(err, &usage), errors.As(err, &name), errors.As(err, &retention):
 		return Usage

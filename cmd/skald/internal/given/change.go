@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -33,8 +34,8 @@ func (w *Change) Order(errs io.Writer, verb string) operate.Order {
 	o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}
 	if !w.Yes {
 		o.Confirm = func(ctx context.Context, n int) error {
-			return Yes(ctx, errs, fmt.Sprintf("%s %d messages?", verb, n),
-				fmt.Sprintf("%s would change %d messages: if that is meant, add --yes", verb, n))
+			return Yes(ctx, errs, fmt.Sprintf("%s %s?", verb, say.Count(n, "message")),
+				fmt.Sprintf("%s would change %s: if that is meant, add --yes", verb, say.Count(n, "message")))
 		}
 	}
 	return o

@@ -37,7 +37,11 @@ func Resolve(c *cobra.Command) (err error) {
 				return
 			}
 			line, _, _ := strings.Cut(string(text), "\n")
-			if err = f.Value.Set(strings.TrimSpace(line)); err == nil {
+			value := f.Value
+			if o, is := value.(*once); is { // it is given once: the file is what it is
+				value = o.Value
+			}
+			if err = value.Set(strings.TrimSpace(line)); err == nil {
 				err = c.Flags().SetAnnotation(f.Name, fromFile, []string{given})
 			}
 		case brokerurl.HasPassword(given):

@@ -2,14 +2,32 @@ package given
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 )
 
-// NoVerb runs where only the name of a group of commands was given: it prints which there are.
-func NoVerb(c *cobra.Command, _ []string) error {
+// noVerb runs where only the name of a group of commands was given: it prints which there are.
+func noVerb(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return unknownVerb(c, args[0])
+	}
 	c.SetOut(c.ErrOrStderr())
 	return errors.Join(&exit.UsageError{What: "which command of " + c.Name() + "?"}, exit.ErrTold, c.Usage())
+}
+
+func unknownVerb(c *cobra.Command, verb string) error {
+	c.SuggestionsMinimumDistance = 2 // cobra's own, which it sets for the root alone
+	text := fmt.Sprintf("unknown command %q for %q", verb, c.CommandPath())
+	if like := c.SuggestionsFor(verb); len(like) > 0 {
+		return &exit.UsageError{What: text + ": did you mean " + strings.Join(like, " or ") + "?"}
+	}
+	var names []string
+	for _, below := range c.Commands() {
+		names = append(names, below.Name())
+	}
+	return &exit.UsageError{What: text + ": it has " + strings.Join(names, ", ")}
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/cmd/skald/internal/schemas"
 	"github.com/skald-go/skald/operate"
@@ -22,7 +22,7 @@ import (
 // Parked is skald parked.
 func Parked(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "parked",
-		Short: "Messages that failed and are tried again, and those behind them", RunE: given.NoVerb}
+		Short: "Messages that failed and are tried again, and those behind them"}
 	w := &wanted{}
 	free := &cobra.Command{Use: "release",
 		Short: "Have parked messages tried now, with all their attempts before them", Args: cobra.NoArgs,
@@ -43,7 +43,7 @@ func Parked(out, errs io.Writer) *cobra.Command {
 
 // Dead is skald dead.
 func Dead(out, errs io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "dead", Short: "Dead letters: look, redrive, drop", RunE: given.NoVerb}
+	c := &cobra.Command{Use: "dead", Short: "Dead letters: look, redrive, drop"}
 	c.AddCommand(groupsCommand(out), listCommand(out, true, "Dead letters, in the order of arrival"),
 		showDeadCommand(out), redriveCommand(out, errs), redrivesCommand(out), dropCommand(out, errs),
 		editCommand(out), exportCommand(out), importCommand(out, errs))
@@ -58,6 +58,11 @@ func groupsCommand(out io.Writer) *cobra.Command {
 				all, err := operate.Groups(ctx, k, w.selection())
 				if err != nil {
 					return err
+				}
+				if len(all) == 0 {
+					if err := database.Known(ctx, k, w.consumer); err != nil {
+						return err
+					}
 				}
 				if w.limit > 0 {
 					all = all[:min(w.limit, len(all))]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
@@ -23,6 +24,7 @@ type keeper interface {
 	operate.Redriver
 	operate.Historian
 	store.PayloadSchemas
+	store.Teller
 	Check(ctx context.Context, as store.Role) error
 }
 
@@ -71,6 +73,9 @@ func (w *wanted) eachIn(c *cobra.Command, bare bool,
 			if n++; err != nil || n == w.limit {
 				return err
 			}
+		}
+		if n == 0 {
+			return database.Known(ctx, k, w.consumer)
 		}
 		return nil
 	})

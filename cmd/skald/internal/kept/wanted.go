@@ -1,7 +1,9 @@
 package kept
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -105,7 +107,13 @@ func (w *wanted) bulk(c *cobra.Command, errs io.Writer, verb string,
 		return &exit.UsageError{What: fmt.Sprintf(
 			"%s which messages? Give %s; or --all, if all of them are meant", verb, w.filters())}
 	}
-	return w.write(c, func(ctx context.Context, k keeper) error { return f(ctx, k, w.Order(errs, verb)) })
+	return w.write(c, func(ctx context.Context, k keeper) error {
+		err := f(ctx, k, w.Order(errs, verb))
+		if none := new(operate.NoneError); errors.As(err, &none) {
+			return cmp.Or(database.Known(ctx, k, w.consumer), err)
+		}
+		return err
+	})
 }
 
 // look opens the store for as long as f takes. It wants no right to write: a dry run is a look, too.

@@ -21,8 +21,7 @@ import (
 // Command is skald outbox.
 func Command(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "outbox",
-		Short: "What the outbox holds, a message by hand, and what to do when it moved",
-		RunE:  given.NoVerb}
+		Short: "What the outbox holds, a message by hand, and what to do when it moved"}
 	c.AddCommand(statusCommand(out), recoverCommand(out, errs), writeCommand(out), dropCommand(out))
 	return c
 }

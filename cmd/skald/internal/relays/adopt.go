@@ -22,10 +22,7 @@ skald relay --table FILE, which carries the table as it stands. Notes about what
 // Adopt is skald adopt.
 func Adopt(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "adopt", Short: "Write down how an outbox table that is there makes messages",
-		Long: adoptAbout,
-		RunE: func(*cobra.Command, []string) error {
-			return &exit.UsageError{What: "which? skald adopt outbox --print"}
-		}}
+		Long: adoptAbout}
 	c.AddCommand(adoptOutboxCommand(out, errs))
 	return c
 }

@@ -83,7 +83,7 @@ func compensateMany(ctx context.Context, k keeper, w *given.Change, all operate.
 	o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}
 	if !w.Yes {
 		o.Confirm = func(ctx context.Context, n int) error {
-			return given.Yes(ctx, errs, fmt.Sprintf("Shall %d sagas be undone?", n),
+			return given.Yes(ctx, errs, fmt.Sprintf("Shall %s be undone?", say.Count(n, "saga")),
 				"compensate: look with --dry-run; if it is meant, add --yes")
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,8 +33,7 @@ final at participants and providers. Cancel the saga, and start another one unde
 // Command is skald saga.
 func Command(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "saga",
-		Short: "Orchestrated sagas: look, explain, draw, check, retry, complete, skip, cancel, pause, resume, signal", Long: about,
-		RunE: given.NoVerb}
+		Short: "Orchestrated sagas: look, explain, draw, check, retry, complete, skip, cancel, pause, resume, signal", Long: about}
 	c.AddCommand(listCommand(out), showCommand(out), explainCommand(out), graphCommand(out),
 		checkCommand(out))
 	for _, verb := range operate.SagaVerbs() {
@@ -126,6 +126,9 @@ func listCommand(out io.Writer) *cobra.Command {
 		}
 		return w.look(c, func(ctx context.Context, k keeper) error {
 			list, err := operate.Sagas(ctx, k, w.which)
+			if err == nil && len(list) == 0 {
+				err = w.knownName(ctx, k)
+			}
 			if err != nil {
 				return err
 			}
@@ -134,6 +137,27 @@ func listCommand(out io.Writer) *cobra.Command {
 		})
 	}
 	return c
+}
+
+// knownName is an error where --name is of no definition, and of no saga.
+func (w *wanted) knownName(ctx context.Context, k keeper) error {
+	name := w.which.Name
+	if name == "" {
+		return nil
+	}
+	any, err := operate.Sagas(ctx, k, operate.SagaSelection{Name: name, Limit: 1})
+	if err != nil || len(any) > 0 {
+		return err
+	}
+	all, err := operate.Definitions(ctx, k, "")
+	var names []string
+	for i := range all {
+		names = append(names, all[i].Name)
+	}
+	if err != nil || slices.Contains(names, name) {
+		return err
+	}
+	return database.Unknown("saga", name, names)
 }
 
 func listSagas(out io.Writer, list []operate.Saga, asJSON bool) error {
@@ -309,6 +333,9 @@ func checkCommand(out io.Writer) *cobra.Command {
 		defer func() { _ = f.Close() }()
 		return w.look(c, func(ctx context.Context, k keeper) error {
 			list, err := operate.CheckSagas(ctx, k, f)
+			if err == nil && len(list) == 0 {
+				err = w.knownName(ctx, k)
+			}
 			if err != nil {
 				return err
 			}

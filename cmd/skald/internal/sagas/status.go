@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,7 +48,12 @@ func Status(out io.Writer) *cobra.Command {
 			if !a.Known() {
 				none := fmt.Sprintf("nothing is known of %.100q in this database: "+
 					"is it the key of a saga, and does a tracker or an engine write here?", args[0])
-				return &exit.NoneError{What: strings.Join(append(rows, none), "; ")}
+				steps, err := stepsTold(ctx, db, args[0], given.Same(c, schema))
+				if len(steps) > 0 {
+					none = "where it stands is known where its tracker or its engine writes"
+				}
+				return errors.Join(err, &exit.NoneError{What: strings.Join(slices.Concat(rows, steps,
+					[]string{none}), "; ")})
 			}
 			for _, row := range rows {
 				fmt.Fprintln(c.ErrOrStderr(), say.Line(row))
@@ -143,6 +149,10 @@ func tellStatus(out io.Writer, a *where.Answer, now time.Time) error {
 		}
 		if h.Attempts > 0 {
 			line("attempts", fmt.Sprint(h.Attempts))
+		}
+		if h.Look != "" {
+			line("why", h.Doubt())
+			line("look", h.Look)
 		}
 		line("free it", h.Command)
 	}

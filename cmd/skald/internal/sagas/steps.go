@@ -22,8 +22,7 @@ import (
 
 // Steps is skald steps.
 func Steps(out io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "steps", Short: "Steps of sagas: what took effect, what is barred, and by what",
-		RunE: given.NoVerb}
+	c := &cobra.Command{Use: "steps", Short: "Steps of sagas: what took effect, what is barred, and by what"}
 	c.AddCommand(stepsListCommand(out), stepsShowCommand(out))
 	return c
 }
@@ -154,4 +153,22 @@ func (w *stepsWanted) each(c *cobra.Command, f func(*operate.SagaStep) error) er
 		}
 		return err
 	})
+}
+
+// stepsTold tells of steps that participants have taken for a saga where nobody tracks it. Nothing is said
+// where the user may not read them.
+func stepsTold(ctx context.Context, db store.Lister, saga, at string) ([]string, error) {
+	list, err := operate.Steps(ctx, db, operate.StepSelection{Saga: saga, Limit: 10})
+	if len(list) == 0 || err != nil {
+		if errors.As(err, new(*store.RightError)) {
+			err = nil
+		}
+		return nil, err
+	}
+	names := make([]string, len(list))
+	for i := range list {
+		names[i] = fmt.Sprintf("%s at %s: %s", stepName(&list[i]), list[i].Consumer, list[i].State)
+	}
+	return []string{fmt.Sprintf("steps of a saga %.100q are known here (%s): skald steps list %s", saga,
+		strings.Join(names, ", "), strings.TrimSpace(at+" --saga "+say.Quoted(saga)))}, nil
 }

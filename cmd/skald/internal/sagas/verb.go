@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,7 +40,7 @@ func tellCheck(out io.Writer, list []operate.SagaCheck, asJSON bool) error {
 	}
 	if left > 0 {
 		return &exit.FailedError{Err: fmt.Errorf(
-			"%d sagas stay with the older build: let it finish them, or give a mapping", left)}
+			"left to the older build: %s: let it finish them, or give a mapping", say.Count(left, "saga"))}
 	}
 	return nil
 }
@@ -90,15 +91,33 @@ func verbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command {
 				return err
 			}
 		}
+		if !w.Dry && !w.which.All && !w.which.Filtered() {
+			return &exit.UsageError{What: string(verb) + " which sagas? Give a KEY, or flags that choose " +
+				"(--name, --status, --at …); or --all, if all of them are meant"}
+		}
 		return w.write(c, func(ctx context.Context, k keeper) error {
 			r, err := w.change(ctx, k, change, w.order(errs, verb))
 			if err != nil && !errors.As(err, new(*operate.PartlyError)) {
 				return err
 			}
-			return errors.Join(tellChanged(out, w.JSON, w.Dry, string(verb), &r), err)
+			return errors.Join(tellChanged(out, w.JSON, w.Dry, string(verb), &r), refused(&r, err))
 		})
 	}
 	return c
+}
+
+// refused is err, or where nothing came of the verb, and nobody was first: what was wrong, with it or with
+// how the sagas stand.
+func refused(r *operate.SagaReport, err error) error {
+	unfit := func(l operate.LeftSaga) bool { return l.Unfit }
+	first := func(l operate.LeftSaga) bool { return l.First }
+	switch {
+	case err == nil || r.Done+r.Before > 0 || slices.ContainsFunc(r.Left, first):
+		return err
+	case slices.ContainsFunc(r.Left, unfit):
+		return &exit.UsageError{What: err.Error()}
+	}
+	return &exit.StateError{What: err.Error()}
 }
 
 // change is of one saga, or of many in a run: the same command again goes on with one that was interrupted.
@@ -139,8 +158,8 @@ func (w *wanted) order(errs io.Writer, verb operate.SagaVerb) operate.Order {
 			if n == 1 && w.which.Key != "" {
 				return nil
 			}
-			return given.Yes(ctx, errs, fmt.Sprintf("%s %d sagas?", verb, n),
-				fmt.Sprintf("%s would change %d sagas: if that is meant, add --yes", verb, n))
+			return given.Yes(ctx, errs, fmt.Sprintf("%s %s?", verb, say.Count(n, "saga")),
+				fmt.Sprintf("%s would change %s: if that is meant, add --yes", verb, say.Count(n, "saga")))
 		}
 	}
 	return o

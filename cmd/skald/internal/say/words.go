@@ -15,3 +15,11 @@ func Quoted(word string) string {
 	}
 	return word
 }
+
+// Count is so many of what, 1 message or 2 messages.
+func Count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprint(n, " ", what)
+}

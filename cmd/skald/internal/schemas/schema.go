@@ -44,10 +44,7 @@ type flags struct {
 // Command is skald schema.
 func Command(out io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "schema", Short: "Compare schemas with a registry, and register them",
-		Long: about,
-		RunE: func(*cobra.Command, []string) error {
-			return &exit.UsageError{What: "which? skald schema check, push or pull"}
-		}}
+		Long: about}
 	c.AddCommand(verb(out, "check", "Say which schemas old and new programs cannot read", true, check),
 		verb(out, "push", "Check schemas, then register them", true, push),
 		verb(out, "pull", "Write what the registry has beside the lock", false, pull))

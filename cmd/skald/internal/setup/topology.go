@@ -68,9 +68,9 @@ func (w *topology) migrate(ctx context.Context, t *say.Tidings, check bool) (err
 	case err != nil:
 		return err
 	case len(missing) == 0 && !check:
-		return t.List("made", "", nil)
+		return t.Say("made", []string{}, "topics: up to date")
 	case len(missing) == 0:
-		return t.List("missing", "", nil)
+		return t.Say("missing", []string{}, "topics: up to date")
 	case check:
 		return errors.Join(t.List("missing", "pending", missing), &exit.FailedError{Err: errPending})
 	}
