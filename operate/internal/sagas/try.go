@@ -86,10 +86,6 @@ func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (wh
 		return c.unknownSignal(p)
 	case out == plan.Unknown:
 		return c.unknownStep(st, p)
-	case out == plan.Repeat && c.Verb == RetrySaga && c.Step == "":
-		return "no step of it is stuck: one that waits for its next attempt is named with --step"
-	case out == plan.Repeat && begun && (c.Verb == CompleteSaga || c.Verb == SkipSaga):
-		return fmt.Sprintf("%s is %s already", stored.Name(c.Step, c.Occurrence), r.Phase)
 	case out == plan.Late && c.Verb == RetrySaga && begun && r.Phase == plan.Waiting:
 		w, _ := waitOf(p, &r)
 		what := map[string]string{WaitSignal: "its signal", WaitTime: "its time",
@@ -105,14 +101,17 @@ func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (wh
 
 // again says what stands already, instead of c.
 func (c *SagaChange) again(st *plan.State, p *plan.Plan) string {
+	r, begun := st.Run(c.Step, c.Occurrence)
 	switch {
 	case c.Verb == RetrySaga && c.Step == "":
-		return "none of its steps is stuck"
+		return "no step of it is stuck: one that waits for its next attempt is named with --step"
 	case c.otherData(st, p) && c.Verb == SignalSaga:
 		return "this signal came before, with another value: that one counts, and this one was not taken"
 	case c.otherData(st, p):
 		return fmt.Sprintf("%s is done already, with another output: that one counts, and this one was not taken",
 			stored.Name(c.Step, c.Occurrence))
+	case begun && (c.Verb == CompleteSaga || c.Verb == SkipSaga):
+		return fmt.Sprintf("%s is %s already", stored.Name(c.Step, c.Occurrence), r.Phase)
 	}
 	return "it is so already"
 }
