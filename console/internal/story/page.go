@@ -9,9 +9,9 @@ import (
 	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/spell"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/saga/draw"
 	graph "github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/operate"
 )
 
