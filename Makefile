@@ -29,10 +29,11 @@ nightly: ## every schedule of the explorers, on every store, and the suite of st
 	@scripts/test nightly
 
 SAGAS := 100000
+FOR := 0
 
-soak: ## 10^5 sagas of the shop while its processes are killed and PostgreSQL and Kafka restart, on servers of its own: hours; SAGAS=3000 for fewer
+soak: ## 10^5 sagas of the shop while its processes are killed and PostgreSQL and Kafka restart, on servers of its own: hours; SAGAS=3000 or FOR=30m for fewer
 	@scripts/services up postgres kafka
-	@eval "$$(scripts/services env)" && go test -count=1 -v -timeout 48h -run '^TestSoak$$' ./examples/shop/killtest -soak.sagas=$(SAGAS)
+	@eval "$$(scripts/services env)" && go test -count=1 -v -timeout 48h -run '^TestSoak$$' ./examples/shop/killtest -soak.sagas=$(SAGAS) -soak.for=$(FOR)
 
 versions: ## the conformance suites on other versions of the servers: PostgreSQL 15 to 18, PgBouncer 1.24, three nodes of RabbitMQ 4
 	@scripts/test versions

@@ -14,11 +14,14 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-var soakSagas = flag.Int("soak.sagas", 0, "sagas of TestSoak, which is skipped without")
+var (
+	soakSagas = flag.Int("soak.sagas", 0, "sagas of TestSoak, which is skipped without")
+	soakFor   = flag.Duration("soak.for", 0, "how long TestSoak starts sagas at most; 0: until it has all")
+)
 
-// Something goes wrong every 8 to 24 s: a deck of ten in 160 s, with one crash of each server. Kafka needs
+// Something goes wrong every 15 to 45 s: a deck of ten in 5 min, with one crash of each server. Kafka needs
 // 10 s to come back, and its groups 10 s more: with a fault every second it is away half of the time.
-const soakRest, soakDeck = 8 * time.Second, 160 * time.Second
+const soakRest, soakDeck = 15 * time.Second, 5 * time.Minute
 
 // openMost is how many orders may be under way: customers of a shop that stands still wait.
 const openMost = 2000
@@ -44,11 +47,11 @@ func TestSoak(t *testing.T) {
 		defer close(placed)
 		c.place(t.Context(), orders)
 	}()
-	fed, counts := make(chan struct{}), map[string]int{}
+	fed, counts, asked := make(chan struct{}), map[string]int{}, 0
 	go func() {
 		defer close(fed)
 		defer close(orders)
-		soak(w, orders, seed)
+		asked = soak(w, orders, seed)
 	}()
 	for round, over := seed, false; !over; round++ {
 		p := newPlan(round, soakDeck, soakRest, len(w.instances), w.pooler != "")
@@ -81,18 +84,18 @@ func TestSoak(t *testing.T) {
 	}
 	whole, err := query[int](t.Context(), w, `SELECT count(*)::int FROM `+w.prefix+
 		`_order.skald_saga WHERE status IN ('done', 'compensated') AND NOT stuck`)
-	if err != nil || len(c.ids()) != *soakSagas || whole[0] != *soakSagas {
+	if err != nil || len(c.ids()) != asked || whole[0] != asked {
 		t.Errorf("%d orders are placed, %v sagas have ended: %v, %v", len(c.ids()), whole, stand, err)
 	}
 	t.Logf("seed %d, %v: %d sagas: %v; %d tried again after three kills; %v", seed,
-		time.Since(w.began).Round(time.Second), *soakSagas, stand, retried, counts)
+		time.Since(w.began).Round(time.Second), asked, stand, retried, counts)
 	ending(w)
 }
 
-// soak asks for orders, as fast as the shop brings them to their ends.
-func soak(w *world, orders chan<- sample.Order, seed uint64) {
+// soak asks for orders, as fast as the shop brings them to their ends, and returns for how many.
+func soak(w *world, orders chan<- sample.Order, seed uint64) (asked int) {
 	ctx := w.t.Context()
-	for n := 0; n < *soakSagas; n += 100 {
+	for n := 0; n < *soakSagas && (*soakFor == 0 || time.Since(w.began) < *soakFor); n += 100 {
 		for tick := time.NewTicker(200 * time.Millisecond); ; {
 			open, err := query[int](ctx, w, `SELECT count(*)::int FROM `+w.prefix+
 				`_order.orders WHERE state NOT IN ('confirmed', 'cancelled')`)
@@ -103,17 +106,19 @@ func soak(w *world, orders chan<- sample.Order, seed uint64) {
 			select { // or the server is away
 			case <-tick.C:
 			case <-ctx.Done():
-				return
+				return asked
 			}
 		}
 		for _, o := range sample.Orders(seed+uint64(n), min(100, *soakSagas-n)) { // other keys each time
 			select {
 			case orders <- o:
+				asked++
 			case <-ctx.Done():
-				return
+				return asked
 			}
 		}
 	}
+	return asked
 }
 
 // endSagas waits until all orders have ended, for as long as some do.
