@@ -291,6 +291,18 @@ func (s *sharing) effects(n int) map[string]int {
 	}
 }
 
+// awaitBug waits, in a process that is to have a bug, until that shows: what the cut instance had in hand may
+// come to others later than all else.
+func (s *sharing) awaitBug() {
+	for deadline := time.After(20 * time.Second); seeded.Bug() != "" && !s.Failed(); {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-deadline:
+			return
+		}
+	}
+}
+
 // meet is where several instances wait for each other: it lets them go when each is there.
 func meet(n int) func(ctx context.Context, id string) error {
 	var mu sync.Mutex
@@ -391,6 +403,7 @@ func TestSharedAndCutOff(t *testing.T) {
 			if claims != 2 {
 				t.Errorf("of 2 messages that a living instance has in hand %d are left to it", claims)
 			}
+			s.awaitBug()
 			close(free)
 			if by := s.effects(23); by["one"] < 2 {
 				t.Errorf("who handled them: %v", by)
