@@ -33,7 +33,8 @@ func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
 		}
 		in.report(err)
 		if say.Due(time.Now()) {
-			in.o.Logger.WarnContext(ctx, "inbox: cannot join yet, tries again", "consumer", in.group, "error", err)
+			in.o.Logger.WarnContext(ctx, "inbox: cannot join yet, tries again", "consumer", in.group,
+				"error", err)
 		}
 		if !backoff.Sleep(ctx, backoff.After(attempt, 100*time.Millisecond, time.Second)) {
 			return nil

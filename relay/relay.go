@@ -181,9 +181,6 @@ func New(db Source, bus broker.Publisher, o *Options) *Relay {
 		tel:    telemetry.NewRelay(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}),
 		shards: map[int]*shard{}, topics: newTopics(), pushed: map[string]pushback{}, page: pageFirst,
 		health: Health{Live: true}, storeAway: "not started yet",
-		say: seldom(), sayBroker: seldom(),
+		say: backoff.Seldom(), sayBroker: backoff.Seldom(),
 	}
 }
-
-// seldom is how often an outage is told while it lasts.
-func seldom() backoff.Rarely { return backoff.Rarely{First: 20 * time.Second, Most: 10 * time.Minute} }

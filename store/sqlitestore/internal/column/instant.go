@@ -9,15 +9,21 @@ import (
 // Layout of a time sorts as text, and has what PostgreSQL keeps.
 const Layout = "2006-01-02T15:04:05.000000Z"
 
-// ReadTime reads what SQLite calls a time; other text, which order never depends on, is the zero time.
+// ReadTime reads what SQLite calls a time; other text is the zero time.
 func ReadTime(s string) time.Time {
+	t, _ := ParseTime(s)
+	return t
+}
+
+// ParseTime reads what SQLite calls a time; false: it is none.
+func ParseTime(s string) (time.Time, bool) {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07:00",
 		"2006-01-02 15:04:05.999999999", "2006-01-02T15:04:05.999999999"} {
 		if t, err := time.Parse(layout, s); err == nil {
-			return t.UTC()
+			return t.UTC(), true
 		}
 	}
-	return time.Time{}
+	return time.Time{}, false
 }
 
 // Moment is a time as text, NULL where it is zero.

@@ -82,7 +82,10 @@ func scanRow(rows *sql.Rows, more ...any) (r store.Row, err error) {
 		err = column.ReadHeaders(headers); err != nil { // it is the row's own fault: others are read
 		r.Fault = column.Fault(err)
 	}
-	m.Time = column.ReadTime(at)
+	var is bool
+	if m.Time, is = column.ParseTime(at); !is {
+		r.Fault = column.Fault(fmt.Errorf("time: %.64q is none", at))
+	}
 	if r.Bucket = int(in.Int64); !in.Valid {
 		r.Bucket = bucket.Of(m)
 	}

@@ -52,7 +52,7 @@ func New(s store.Saga, d *body.Definition, older plan.Graph, clock *clock.Clock,
 	if is.Origin, err = stored.OriginOf(s); err != nil {
 		return is, err
 	}
-	err = is.Read(s, older)
+	err = is.Read(s, older) // which changes is
 	return is, err
 }
 

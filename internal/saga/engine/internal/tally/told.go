@@ -10,7 +10,6 @@ import (
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/store"
 )
@@ -72,14 +71,18 @@ const (
 	unstored = "saga: the database does not take a transition, or does not show a start"
 )
 
-// told is what a line says besides of which saga it is.
-func (t *Tally) told(what string, s store.Saga, step, text string) (with []any) {
+// told is what a line says of where a fault is; nil: it is not to be told now. Faults are told apart by
+// step and not by occurrence, of which there may be many.
+func (t *Tally) told(what string, s store.Saga, step, occurrence, text string) (with []any) {
 	due, _, more := t.faults.due(fault{what: what, saga: s.Name, step: step}, text, time.Now())
 	if !due {
 		return nil
 	}
 	if with = []any{"saga", s.Name, "key", s.Key}; step != "" {
 		with = append(with, "step", step)
+	}
+	if occurrence != "" {
+		with = append(with, "occurrence", occurrence)
 	}
 	if more > 0 {
 		with = append(with, "others", more) // that failed so, since a line told of it
@@ -100,12 +103,9 @@ func (t *Tally) failed(s store.Saga, was, r *plan.Run) {
 	default: // Due is that of a reply
 		return
 	}
-	with := t.told(what, s, r.Step, r.Error)
+	with := t.told(what, s, r.Step, r.Occurrence, r.Error)
 	if with == nil {
 		return
-	}
-	if r.Occurrence != "" {
-		with = append(with, "occurrence", r.Occurrence)
 	}
 	if !r.Due.IsZero() {
 		with = append(with, "next", r.Due)
@@ -115,7 +115,7 @@ func (t *Tally) failed(s store.Saga, was, r *plan.Run) {
 
 // TurnedBack tells that a saga turned back, and why: louder where nobody wanted it.
 func (t *Tally) TurnedBack(s store.Saga, why *plan.Cause) {
-	with := t.told(turned, s, why.Step, string(why.Why)+" "+why.Reason)
+	with := t.told(turned, s, why.Step, "", string(why.Why)+" "+why.Reason)
 	if with == nil {
 		return
 	}
@@ -138,7 +138,7 @@ func (t *Tally) Alarms(s store.Saga, told []plan.Action) {
 		if a.Stuck {
 			what = stuck
 		}
-		if with := t.told(what, s, stored.Name(a.Step, a.Occurrence), a.Reason); with != nil {
+		if with := t.told(what, s, a.Step, a.Occurrence, a.Reason); with != nil {
 			t.log.Warn(what, append(with, "why", a.Reason)...)
 		}
 	}
@@ -147,14 +147,14 @@ func (t *Tally) Alarms(s store.Saga, told []plan.Action) {
 // Refused counts a claim of a saga that this build cannot take on.
 func (t *Tally) Refused(ctx context.Context, s store.Saga, why error) {
 	t.add(&t.health.Refused)
-	if with := t.told(left, s, "", why.Error()); with != nil {
+	if with := t.told(left, s, "", "", why.Error()); with != nil {
 		t.log.WarnContext(ctx, left, append(with, "error", why)...)
 	}
 }
 
 // Unstored tells that a move could not be stored, for so often in a row, by nobody's fault.
 func (t *Tally) Unstored(ctx context.Context, s store.Saga, times int, err error) {
-	if with := t.told(unstored, s, "", err.Error()); with != nil {
+	if with := t.told(unstored, s, "", "", err.Error()); with != nil {
 		t.log.WarnContext(ctx, unstored, append(with, "times", times, "error", err)...)
 	}
 }
