@@ -162,7 +162,7 @@ func house() map[string]rule {
 func ranks() [][]string {
 	return [][]string{
 		{".", "internal/backoff", "internal/brokerurl", "internal/circuit", "internal/fingerprint",
-			"internal/lending", "internal/need", "internal/seeded",
+			"internal/lending", "internal/need", "internal/seeded", "internal/testlog",
 			"internal/saga/plan", "internal/shortlog", "internal/sqlfile", "internal/startup",
 			"internal/uuid7"},
 		{"store", "broker", "rediscmd", "internal/diskfree", "internal/saga/draw", "internal/weight"},
@@ -220,6 +220,7 @@ func onlyTests() map[string][]string {
 		"sagatest":          {"cmd/skald/internal/demo", "examples"},
 		"internal/need":     nil,
 		"internal/seeded":   {"broker/brokertest"},
+		"internal/testlog":  nil,
 		"internal/pgbed":    nil,
 		"testing": {"store/storetest", "broker/brokertest", "sagatest", "internal/need",
 			"internal/pgbed", "internal/seeded"},

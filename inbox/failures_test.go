@@ -14,6 +14,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/internal/testlog"
 	"github.com/skald-go/skald/store"
 )
 
@@ -305,7 +306,7 @@ func (s flickerSubscription) Receive(ctx context.Context, most int) (broker.Batc
 func TestBrokerThatBringsNothing(t *testing.T) {
 	w := newWorld(t, 1)
 	bus := &flicker{Subscriber: w.bus}
-	var log syncedLog
+	var log testlog.Log
 	in := inbox.New(w.db, bus, "stock", &inbox.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	inbox.On(in, said, keep)
 	stop := run(t, in)

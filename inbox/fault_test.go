@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -19,6 +18,7 @@ import (
 	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/internal/testlog"
 	"github.com/skald-go/skald/store"
 )
 
@@ -343,7 +343,7 @@ func TestHealthAfterARestart(t *testing.T) {
 func TestHandlerThatIgnoresItsContextIsListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
-		var log syncedLog
+		var log testlog.Log
 		free := make(chan struct{})
 		in := w.inbox(&inbox.Options{Timeouts: inbox.Timeouts{Handle: time.Second},
 			Logger: slog.New(slog.NewTextHandler(&log, nil))},
@@ -371,24 +371,6 @@ func TestHandlerThatIgnoresItsContextIsListed(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-}
-
-// A syncedLog is written by several.
-type syncedLog struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *syncedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *syncedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // connected is a broker whose positions last for one connection only.

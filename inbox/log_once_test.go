@@ -1,74 +1,44 @@
 package inbox_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/internal/testlog"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A told is a log that a test reads.
-type told struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *told) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *told) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
-
-// lines are those that have all of these.
-func (l *told) lines(have ...string) (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.text.String()) {
-		ok := true
-		for _, s := range have {
-			ok = ok && strings.Contains(line, s)
-		}
-		if ok {
-			n++
-		}
-	}
-	return n
-}
-
-func (l *told) want(t *testing.T, n int, have ...string) {
+// want fails where other than n lines of log have all of these.
+func want(t *testing.T, log *testlog.Log, n int, have ...string) {
 	t.Helper()
-	if got := l.lines(have...); got != n {
-		t.Errorf("%d lines have %q, want %d, of:\n%s", got, have, n, &l.text)
+	if got := log.Count(have...); got != n {
+		t.Errorf("%d lines have %q, want %d, of:\n%s", got, have, n, log)
 	}
 }
 
 // A type that nobody handles is named once, louder where it is a handled one misspelt; who consumes what is
 // said at the start.
 func TestWhatIsSkippedIsNamedOnce(t *testing.T) {
-	w, log := newWorld(t, 2), &told{}
-	in := w.inbox(&inbox.Options{Now: w.clock, Logger: log.logger()}, keep)
+	w, log := newWorld(t, 2), &testlog.Log{}
+	in := w.inbox(&inbox.Options{Now: w.clock, Logger: log.Logger()}, keep)
 	for _, typ := range []string{"siad", "other", "siad", "other", "said"} {
 		m := w.message("k", "x")
 		m.Type = typ
 		w.publish(m)
 	}
 	w.quiet(in)
-	log.want(t, 1, "level=WARN", "nobody handles", "type=siad", "handled=said")
-	log.want(t, 1, "level=INFO", "nobody handles", "type=other")
-	log.want(t, 2, "nobody handles")
-	log.want(t, 1, "inbox: consuming", "consumer=stock", "topics=[orders]", "orders: said", "store=memory",
+	want(t, log, 1, "level=WARN", "nobody handles", "type=siad", "handled=said")
+	want(t, log, 1, "level=INFO", "nobody handles", "type=other")
+	want(t, log, 2, "nobody handles")
+	want(t, log, 1, "inbox: consuming", "consumer=stock", "topics=[orders]", "orders: said", "store=memory",
 		"broker=memory")
-	log.want(t, 1, "inbox: ready", "partitions=2")
+	want(t, log, 1, "inbox: ready", "partitions=2")
 	if h := in.Health(); h.Skipped != 4 || h.Handled != 1 {
 		t.Errorf("%+v", h)
 	}
@@ -77,10 +47,11 @@ func TestWhatIsSkippedIsNamedOnce(t *testing.T) {
 // A consumer that is new to a database which knows another one of the same topic, of which nothing is heard
 // any more, may be that one renamed: it warns, once. Beside one that is at work it is another reader.
 func TestANewNameIsNoticed(t *testing.T) {
-	w, first, second, third, fourth := newWorld(t, 1), &told{}, &told{}, &told{}, &told{}
+	w, first, second, third, fourth := newWorld(t, 1), &testlog.Log{}, &testlog.Log{}, &testlog.Log{},
+		&testlog.Log{}
 	w.db = memstore.New(&memstore.Options{Now: w.clock})
-	named := func(name, topic string, log *told) {
-		in := inbox.New(w.db, w.bus, name, &inbox.Options{Now: w.clock, Logger: log.logger()})
+	named := func(name, topic string, log *testlog.Log) {
+		in := inbox.New(w.db, w.bus, name, &inbox.Options{Now: w.clock, Logger: log.Logger()})
 		inbox.On(in, skald.Event[string]{Topic: topic, Type: "said"}, keep)
 		w.quiet(in)
 		w.leave(in)
@@ -95,12 +66,12 @@ func TestANewNameIsNoticed(t *testing.T) {
 	w.pass(time.Hour)
 	named("stock-3", "orders", fourth)
 	const is = "this consumer is new to the database"
-	first.want(t, 0, is)
-	second.want(t, 1, is)
-	second.want(t, 1, "level=INFO", is, "consumer=stock-2", "others=[stock]")
-	fourth.want(t, 1, "level=WARN", is, "consumer=stock-3", `others="[stock stock-2]"`,
+	want(t, first, 0, is)
+	want(t, second, 1, is)
+	want(t, second, 1, "level=INFO", is, "consumer=stock-2", "others=[stock]")
+	want(t, fourth, 1, "level=WARN", is, "consumer=stock-3", `others="[stock stock-2]"`,
 		"give it the old name back", "skald inbox rename OLD NEW")
-	third.want(t, 0, is)
+	want(t, third, 0, is)
 }
 
 // A topic that is not there is named with the command that makes it.
@@ -123,9 +94,9 @@ func (plain) Unencrypted() []string { return []string{"db.example"} }
 
 // Who works over a network without TLS says so once.
 func TestWithoutTLS(t *testing.T) {
-	w, log := newWorld(t, 1), &told{}
-	in := w.over(plain{w.db}, &inbox.Options{Now: w.clock, Logger: log.logger()}, keep)
+	w, log := newWorld(t, 1), &testlog.Log{}
+	in := w.over(plain{w.db}, &inbox.Options{Now: w.clock, Logger: log.Logger()}, keep)
 	w.publish(w.message("k", "x"))
 	w.quiet(in)
-	log.want(t, 1, "level=WARN", "inbox: no TLS", "db.example", "sslmode=verify-full")
+	want(t, log, 1, "level=WARN", "inbox: no TLS", "db.example", "sslmode=verify-full")
 }

@@ -3,50 +3,20 @@ package saga_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/internal/testlog"
 	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A logBook keeps the lines of a log.
-type logBook struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logBook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// count is how many lines hold all of parts.
-func (l *logBook) count(parts ...string) (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.text.String()) {
-		all := true
-		for _, part := range parts {
-			all = all && strings.Contains(line, part)
-		}
-		if all {
-			n++
-		}
-	}
-	return n
-}
-
-func logging(t *testing.T, db *memstore.Store, log *logBook, defs ...saga.Defined) *saga.Engine[tx] {
+func logging(t *testing.T, db *memstore.Store, log *testlog.Log, defs ...saga.Defined) *saga.Engine[tx] {
 	t.Helper()
-	o := &saga.EngineOptions{Logger: slog.New(slog.NewTextHandler(log, nil))}
+	o := &saga.EngineOptions{Logger: log.Logger()}
 	e, err := saga.NewEngine(db, o, defs...)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +38,7 @@ func runFor(t *testing.T, e *saga.Engine[tx], d time.Duration) {
 // succeeds.
 func TestEngineLogsWhatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, log := memstore.New(nil), &logBook{}
+		db, log := memstore.New(nil), &testlog.Log{}
 		none := map[string]map[string]int{}
 		d := saga.New("booking", &saga.Options[trip]{Key: tripKey}, ledger("hold"),
 			saga.Do("charge", func(_ context.Context, _ tx, r saga.Run[trip]) (int, error) {
@@ -93,14 +63,14 @@ func TestEngineLogsWhatFails(t *testing.T) {
 			`step=charge why=failed`:                                               1,
 			`step=approve why=failed reason="no signal approved came within 1m0s"`: 1,
 			`stack=`:      0,
-			`level=ERROR`: log.count("frame="),
+			`level=ERROR`: log.Count("frame="),
 		} {
-			if n := log.count(line); n != want {
+			if n := log.Count(line); n != want {
 				t.Errorf("%q is in %d lines, want %d", line, n, want)
 			}
 		}
-		if n := log.count("saga: a step failed", "saga=booking key=bad-", "step=charge", "attempt=1", "next="); n != 1 {
-			t.Errorf("the line of the failure: %s", log.text.String())
+		if n := log.Count("saga: a step failed", "saga=booking key=bad-", "step=charge", "attempt=1", "next="); n != 1 {
+			t.Errorf("the line of the failure: %s", log)
 		}
 	})
 }
@@ -108,14 +78,14 @@ func TestEngineLogsWhatFails(t *testing.T) {
 // A panic of a condition has its stack in the log, too.
 func TestEngineLogsThePanicOfACondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, log := memstore.New(nil), &logBook{}
+		db, log := memstore.New(nil), &testlog.Log{}
 		d := saga.New("booking", &saga.Options[trip]{Key: tripKey}, ledger("hold",
 			saga.When(func(saga.Run[trip]) bool { panic("odd") })))
 		e := logging(t, db, log, d)
 		begin(t, db, e, d, trip{ID: "a"})
 		runFor(t, e, 10*time.Second)
-		if log.count("stack of the panic", "frame=0", "TestEngineLogsThePanicOfACondition") != 1 {
-			t.Errorf("no stack: %s", log.text.String())
+		if log.Count("stack of the panic", "frame=0", "TestEngineLogsThePanicOfACondition") != 1 {
+			t.Errorf("no stack: %s", log)
 		}
 	})
 }
@@ -128,10 +98,10 @@ func TestEngineTellsOfNamesThatItDoesNotKnow(t *testing.T) {
 		begin(t, db, engineOf(t, db, d), d, trip{ID: "a"}) // by a process that runs no engine
 		tells := func(level string, want int) {
 			t.Helper()
-			log := &logBook{}
+			log := &testlog.Log{}
 			runFor(t, logging(t, db, log, packing()), 10*time.Second)
-			if n := log.count("level="+level, "name=trip running=1"); n != want {
-				t.Errorf("%s: %d lines: %s", level, n, log.text.String())
+			if n := log.Count("level="+level, "name=trip running=1"); n != want {
+				t.Errorf("%s: %d lines: %s", level, n, log)
 			}
 		}
 		tells("INFO", 1)
@@ -151,11 +121,11 @@ func TestEngineWarnsWhereNobodyTakesReplies(t *testing.T) {
 			t.Fatal(err)
 		}
 		warned := func(with func(*saga.Engine[tx])) int {
-			log := &logBook{}
+			log := &testlog.Log{}
 			e := logging(t, db, log, packing())
 			with(e)
 			runFor(t, e, 10*time.Second)
-			return log.count("level=WARN", "saga=packing steps=[pack] topics=[packed]", "engine.Answers")
+			return log.Count("level=WARN", "saga=packing steps=[pack] topics=[packed]", "engine.Answers")
 		}
 		in := inbox.New(db, bus, "orders", nil)
 		if n := warned(func(*saga.Engine[tx]) {}); n != 1 {
