@@ -49,6 +49,15 @@ func Subscribers(kind string, orchestrated bool) []string {
 	return nil
 }
 
+// command tells whether a type is one that a saga gives.
+func command(kind string) bool {
+	switch kind {
+	case "payment.charge", "payment.refund", "stock.reserve", "stock.release", "parcel.ship":
+		return true
+	}
+	return false
+}
+
 func (b *books) service(name string) *service {
 	for _, s := range b.services {
 		if s.name == name {
@@ -76,10 +85,14 @@ func (b *books) deliveredToAll() Invariant {
 }
 
 // orderPerKey: each consumer took the messages of one topic and key in the order in which they were
-// committed.
+// committed. Commands count by themselves: an engine locks the saga's row when it writes one, and whoever
+// writes another message of the order the order's row, so that nothing orders these two.
 func (b *books) orderPerKey() Invariant {
 	var f findings
-	type line struct{ source, topic, key string }
+	type line struct {
+		source, topic, key string
+		command            bool
+	}
 	for _, to := range b.services {
 		for _, from := range b.services {
 			last := map[line]message{}
@@ -88,7 +101,7 @@ func (b *books) orderPerKey() Invariant {
 				if !ok {
 					continue
 				}
-				l := line{m.source, m.topic, m.key}
+				l := line{m.source, m.topic, m.key, command(m.kind)}
 				before, had := last[l]
 				last[l] = m
 				f.hold(!had || to.marks[before.identity].arrival < took.arrival,
