@@ -191,10 +191,15 @@ func (w *world) services(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// startServers starts servers of the test's own, and ends them with it.
+// startServers starts servers of the test's own, and ends them with it. A soak that failed leaves its servers
+// as they are: what it found in hours cannot be had again by another run.
 func (w *world) startServers() error {
 	w.t.Cleanup(func() {
 		w.end()
+		if *soakSagas > 0 && w.t.Failed() {
+			w.t.Logf("the servers still run: SKALD_SERVICES_DIR=%s/servers scripts/services down ends them", w.dir)
+			return
+		}
 		if _, err := w.services(context.Background(), "down"); err != nil {
 			w.t.Error(err)
 		}
