@@ -116,7 +116,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 	in.outage = outage.New(log)
 	in.said = logonce.New(logonce.Config{Group: group, DB: db, Bus: bus, Handled: in.exec.Kinds,
 		Topics: func() []string { return in.topics }, Log: log})
-	in.orders = orders.New(log)
+	in.orders = orders.New(group, log)
 	in.seen = seen.New(in.seenConfig())
 	in.parked = parked.New(in.parkedConfig(), &in.schedule)
 	in.checkpoints = checkpoint.New(checkpoint.Config{Group: group, Member: d.Instance.Member, DB: db,

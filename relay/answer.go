@@ -116,7 +116,7 @@ func (r *Relay) misses(topic string) {
 	if r.topics.miss(topic, r.o.Now()) {
 		r.o.Logger.Warn("relay: a topic is missing; its rows are deferred until it is there", "owner",
 			r.o.Owner, "topic", topic,
-			"remedy", "skald migrate --broker URL --topic "+topic)
+			"remedy", "skald migrate --broker URL --topic "+topic+"; of a broker in this process: its MakeTopics")
 	}
 }
 

@@ -45,7 +45,8 @@ func testKeptMessagesByTheCommand(t *testing.T, fresh func(*testing.T) *bed) {
 	says(0, []string{"dead", "list", "--json", "--fingerprint", "abc"}, `"id":"m-2"`, `"id":"m-3"`,
 		`"blocks_key":true`)
 	says(0, []string{"dead", "groups"}, "2", "abc", "no such column")
-	says(0, []string{"dead", "show", "m-2"}, "InNlY3JldCI=")
+	says(0, []string{"dead", "show", "m-2", "--json"}, `"data":"InNlY3JldCI="`)
+	says(0, []string{"dead", "show", "m-2"}, "dead: ", "payload\n\"secret\"\n")
 	says(2, []string{"dead", "redrive", "--yes"}, "--reason")
 	for _, all := range [][]string{{"dead", "redrive"}, {"dead", "drop"}, {"parked", "release"}} {
 		says(2, append(all, "--yes", "--reason", "fixed"), "which messages", "--all")

@@ -68,14 +68,22 @@ func TestDeadLettersAreShownWhole(t *testing.T) {
 			began, "crash"
 	})
 	m.bury(2, "", nil)
-	p := start(t, m.env, "dead", "show", "--kind", "crash")
-	p.expect(0)
-	for _, want := range []string{`"to": "<a&b>"`, `"correlation_id": "whole"`, `"causation_id": "before"`,
-		`"subject": "s"`, `"first_host": "a"`,
-		`"first_at": "` + began.Format(time.RFC3339), `"time": "` + began.Format(time.RFC3339),
-		`"crash_count": 3`, `"name": "tenant"`, `"value": "/w=="`} {
-		if !strings.Contains(p.out.String(), want) {
-			t.Errorf("%s is not in %s", want, &p.out)
+	at := began.Format(time.RFC3339)
+	for format, wants := range map[string][]string{
+		"--json": {`"to":"<a&b>"`, `"correlation_id":"whole"`, `"causation_id":"before"`, `"subject":"s"`,
+			`"first_host":"a"`, `"first_at":"` + at, `"time":"` + at, `"crash_count":3`, `"name":"tenant"`,
+			`"value":"/w=="`},
+		"--json=false": {`"to": "<a&b>"`, "  correlation         whole\n",
+			"  cause               before\n", "  first failure       " + at + " on a: first\n",
+			"  published           " + at + "\n", "  killed its process  3 times\n",
+			`  header              tenant: "\xff"` + "\n"},
+	} {
+		p := start(t, m.env, "dead", "show", "--kind", "crash", format)
+		p.expect(0)
+		for _, want := range wants {
+			if !strings.Contains(p.out.String(), want) {
+				t.Errorf("%s is not in %s", want, &p.out)
+			}
 		}
 	}
 	got := m.said(0, "dead", "groups")

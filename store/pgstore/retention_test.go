@@ -300,6 +300,26 @@ func TestReadOnlyByAFunction(t *testing.T) {
 	}
 }
 
+// A role that a function set and left is named as what may be the cause, where a right is missing at the end.
+func TestRoleLeftByAFunction(t *testing.T) {
+	b := newBed(t)
+	s, ctx := b.store(t), context.Background()
+	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{aMark()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.Tx().Exec(ctx, "SET ROLE pg_monitor"); err != nil {
+		t.Fatal(err)
+	}
+	err = u.Commit(ctx, store.Effect{Rows: rowsOf(aMessage("a"))})
+	if err == nil || s.Outage(err) || !strings.Contains(err.Error(), "RESET ROLE") {
+		t.Errorf("the commit says %v", err)
+	}
+	if got := b.Count(t); got.Rows != 0 || got.Marks != 0 {
+		t.Errorf("the database has %+v", got)
+	}
+}
+
 // However many marks are to go, a run goes on until they are gone, or says that there are more.
 func TestMarksGoHoweverMany(t *testing.T) {
 	b := newBed(t)

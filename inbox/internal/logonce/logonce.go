@@ -185,7 +185,7 @@ func (a *Announcer) Renamed(ctx context.Context) {
 		"inbox: this consumer is new to the database, which knows others of the same topics: what they handled is new to it",
 		"others", gone, "topics", a.o.Topics(),
 		"remedy",
-		"if it is one of them under a new name, stop it now and give it the old name back: what it knows is kept under that. To rename it: skald inbox rename OLD NEW, while no process runs")
+		"if it is one of them under a new name, stop it now and give it the old name back: what it knows is kept under that. To rename it: skald inbox rename OLD NEW --reason WHY, while no process runs")
 }
 
 // Left says once of a type that its messages are parked for another build, which handles it.

@@ -12,13 +12,14 @@ import (
 
 // Orders are what holds now. They belong to one goroutine.
 type Orders struct {
-	log  *slog.Logger
-	read bool // once, at least
-	now  control.Orders
+	consumer string
+	log      *slog.Logger
+	read     bool // once, at least
+	now      control.Orders
 }
 
 // New are none yet. Log names the consumer.
-func New(log *slog.Logger) *Orders { return &Orders{log: log} }
+func New(consumer string, log *slog.Logger) *Orders { return &Orders{consumer: consumer, log: log} }
 
 // Take takes up what stands among the positions, which are read anyway: what is to be skipped, and whether an
 // operator has the consumer go on since the last time.
@@ -29,8 +30,8 @@ func (o *Orders) Take(ctx context.Context,
 		o.log.WarnContext(ctx, "inbox: an operator has the consumer go on")
 	}
 	if was := o.now.Paused; next.Paused != nil && (was == nil || *was != *next.Paused) {
-		o.log.WarnContext(ctx, "inbox: an operator has the consumer pause: skald inbox resume",
-			"who", next.Paused.Who, "why", next.Paused.Why)
+		o.log.WarnContext(ctx, "inbox: an operator has the consumer pause",
+			"who", next.Paused.Who, "why", next.Paused.Why, "remedy", o.resume())
 	}
 	o.read, o.now = true, next
 	return next.Skipped, resumed
@@ -44,5 +45,9 @@ func (o *Orders) Why() string {
 	if o.now.Paused == nil {
 		return ""
 	}
-	return fmt.Sprintf("paused by %s: %s: skald inbox resume ends that", o.now.Paused.Who, o.now.Paused.Why)
+	return fmt.Sprintf("paused by %s: %s: %s ends that", o.now.Paused.Who, o.now.Paused.Why, o.resume())
+}
+
+func (o *Orders) resume() string {
+	return fmt.Sprintf("skald inbox resume --consumer %s --reason WHY", o.consumer)
 }

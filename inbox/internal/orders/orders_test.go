@@ -12,11 +12,11 @@ import (
 // A pause holds, and is told of once, until it is ended; what is read first ends nothing.
 func TestPauseAndResume(t *testing.T) {
 	var log strings.Builder
-	o := New(slog.New(slog.NewTextHandler(&log, nil)))
+	o := New("stock", slog.New(slog.NewTextHandler(&log, nil)))
 	pause := control.Pause(control.Order{Who: "ann", Why: "a repair"})
 	for range 2 {
 		if _, resumed := o.Take(t.Context(), []store.Checkpoint{pause}); resumed || !o.Pause() ||
-			!strings.Contains(o.Why(), "ann: a repair") {
+			!strings.Contains(o.Why(), "ann: a repair: skald inbox resume --consumer stock --reason") {
 			t.Fatalf("paused: %q, resumed: %v", o.Why(), resumed)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -80,7 +79,7 @@ func statusCommand(out io.Writer) *cobra.Command {
 					fmt.Fprintln(w, "consumer\twhy\twaiting\tadmitted\toldest\tfirst number")
 				}
 				fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\n", g.Consumer, g.Why, g.Waiting, g.Admitted,
-					g.Oldest.Format(time.RFC3339), g.First)
+					say.Time(g.Oldest), g.First)
 			}
 			return w.Flush()
 		})

@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -63,7 +62,7 @@ func (a *acknowledging) run(ctx context.Context, out, errs io.Writer, db operate
 	}
 	if !a.asJSON {
 		for _, n := range notes {
-			fmt.Fprintf(out, "%s  %s\n", n.At.Format(time.RFC3339), say.Line(n.Reason))
+			fmt.Fprintf(out, "%s  %s\n", say.Time(n.At), say.Line(n.Reason))
 		}
 	}
 	if !a.dry && !a.sure {

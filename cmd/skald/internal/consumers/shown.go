@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -80,7 +79,7 @@ func tellShown(out io.Writer, s *operate.Knowledge) error {
 		fmt.Fprintf(w, "answer\t%d\t%s\n", s.Code, say.Line(s.Result))
 	}
 	if k := s.Kept; k != nil {
-		fmt.Fprintf(w, "kept\t%s since %s\t%s %s, %d attempts: %s\n", s.Status, k.Since.Format(time.RFC3339),
+		fmt.Fprintf(w, "kept\t%s since %s\t%s %s, %d attempts: %s\n", s.Status, say.Time(k.Since),
 			k.Topic, say.Line(k.Type), k.Attempts, say.FirstLine(k.LastError))
 	}
 	if s.Status == "unknown" && s.Source == "" {
@@ -90,12 +89,12 @@ func tellShown(out io.Writer, s *operate.Knowledge) error {
 		state := "waits"
 		switch {
 		case q.TakenAt != nil:
-			state = "taken " + q.TakenAt.Format(time.RFC3339)
+			state = "taken " + say.Time(*q.TakenAt)
 		case q.AdmittedAt != nil:
 			state = "admitted by " + q.AdmittedBy + ": " + q.Reason
 		}
 		fmt.Fprintf(w, "quarantine %d\t%s since %s\t%s %s, %d bytes: %s\n", q.Number, q.Why,
-			q.At.Format(time.RFC3339), q.Topic, say.Line(q.Type), len(q.Data), state)
+			say.Time(q.At), q.Topic, say.Line(q.Type), len(q.Data), state)
 	}
 	return w.Flush()
 }

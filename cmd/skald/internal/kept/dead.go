@@ -6,17 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
-	"github.com/skald-go/skald/cmd/skald/internal/schemas"
 	"github.com/skald-go/skald/operate"
-	"github.com/skald-go/skald/schema"
-	"github.com/skald-go/skald/store"
 )
 
 // Parked is skald parked.
@@ -87,34 +83,7 @@ func tellGroups(out io.Writer, all []operate.Group, asJSON bool) (err error) {
 		}
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Count, g.Consumer, g.Fingerprint,
 			g.Kind, say.Line(g.Type),
-			g.First.Format(time.RFC3339), g.Last.Format(time.RFC3339), say.FirstLine(g.Error))
+			say.Time(g.First), say.Time(g.Last), say.FirstLine(g.Error))
 	}
 	return errors.Join(err, table.Flush())
-}
-
-func showDeadCommand(out io.Writer) *cobra.Command {
-	w := &wanted{dead: true}
-	c := &cobra.Command{Use: "show", Short: "Dead letters with all that is known, payloads too, as JSON",
-		Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
-			n := 0
-			err := w.eachIn(c, false, func(ctx context.Context, k keeper, p *store.Parked) error {
-				n++
-				enc := json.NewEncoder(out)
-				if !w.JSON {
-					enc.SetIndent("", "  ")
-				}
-				enc.SetEscapeHTML(false)
-				m := operate.MessageOf(p)
-				if m.Payload == nil { // what cannot be read by a schema is shown as bytes alone
-					m.Payload, _ = schema.Readable(ctx, k, "", p.Message, schemas.Formats()...)
-				}
-				return enc.Encode(m)
-			})
-			if err == nil && n == 0 {
-				err = &exit.NoneError{What: "no dead letter is meant by these flags"}
-			}
-			return err
-		}}
-	w.flags(c, false)
-	return c
 }

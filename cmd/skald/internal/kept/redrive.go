@@ -92,7 +92,7 @@ func tellRedrive(out io.Writer, w *wanted, r *operate.RedriveReport, canary bool
 	}
 	before := ""
 	if !r.Begun.IsZero() {
-		before = ", in a run that began at " + r.Begun.Format(time.RFC3339)
+		before = ", in a run that began at " + say.Time(r.Begun)
 	}
 	_, err := fmt.Fprintf(out, "redrive: %d of %d messages done%s: %s\n", r.Done, r.Selected, before,
 		r.Outcome())

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -73,7 +72,7 @@ func tellRedrives(out io.Writer, all []operate.Redriven, more, asJSON bool) erro
 			fmt.Fprintln(table, "redriven\tby\treason\tconsumer\tid\toutcome\twhy")
 		}
 		counts[o.Outcome]++
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", o.At.Format(time.RFC3339), o.Who,
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", say.Time(o.At), o.Who,
 			say.Line(o.Reason),
 			o.Consumer, say.Line(o.ID), o.Outcome, say.Line(o.Why))
 	}

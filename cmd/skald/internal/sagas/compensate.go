@@ -142,7 +142,7 @@ func tellCompensated(out io.Writer, w *given.Change, r *operate.CompensateReport
 	for _, a := range r.Before {
 		if _, err := fmt.Fprintf(out,
 			"the undo of %s was asked for at %s, and %s is not heard of yet: --again asks once more\n",
-			a.Step, a.At.Format("2006-01-02T15:04:05Z07:00"), listed(a.For, " or ")); err != nil {
+			a.Step, say.Time(a.At), listed(a.For, " or ")); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -174,7 +173,7 @@ func listSagas(out io.Writer, list []operate.Saga, asJSON bool) error {
 			fmt.Fprintln(t, "saga\tkey\tstatus\tat\tstarted\tfailed\terror")
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", s.Name, say.ShortKey(s.Key), statusOf(s), s.Step,
-			s.Started.Format(time.RFC3339), s.Failed, say.FirstLine(s.Error))
+			say.Time(s.Started), s.Failed, say.FirstLine(s.Error))
 	}
 	return t.Flush()
 }
@@ -229,24 +228,18 @@ func tellOrchestrated(out io.Writer, d *operate.SagaDetail) error {
 			fmt.Fprintf(t, "  %s\t%s\n", say.Line(what), say.Line(is))
 		}
 	}
-	at := func(at *time.Time) string {
-		if at == nil {
-			return ""
-		}
-		return at.Format(time.RFC3339)
-	}
 	fmt.Fprintf(t, "%s %s: %s\n", d.Name, say.ShortKey(d.Key), statusOf(&d.Saga))
 	line("id", d.ID)
 	line("definition", d.Hash)
-	line("started", at(&d.Started))
-	line("changed", at(&d.Changed))
-	line("ended", at(d.Ended))
-	line("deadline", at(d.Deadline))
+	line("started", say.Time(d.Started))
+	line("changed", say.Time(d.Changed))
+	line("ended", say.When(d.Ended))
+	line("deadline", say.When(d.Deadline))
 	line("it turned back", d.Why)
 	line("step of", d.Parent)
 	line("correlation", d.Correlation)
 	line("in hand of", d.Session)
-	line("next look", at(d.Due))
+	line("next look", say.When(d.Due))
 	line("input", string(d.Input))
 	for _, r := range d.Runs {
 		name, text := r.Step, r.Phase
@@ -260,7 +253,7 @@ func tellOrchestrated(out io.Writer, d *operate.SagaDetail) error {
 			text += fmt.Sprintf(", failed %d times", r.Attempts)
 		}
 		if r.Due != nil {
-			text += ", due " + at(r.Due)
+			text += ", due " + say.When(r.Due)
 		}
 		if r.Error != "" {
 			text += ": " + say.FirstLine(r.Error)

@@ -86,7 +86,7 @@ func unpublishedOf(ctx context.Context, db store.Lister, a *where.Answer) (out [
 	for i := range rows {
 		r := &rows[i]
 		text := fmt.Sprintf("%s %s to %s is not published: it waits in the outbox since %s", r.Type, r.ID,
-			r.Topic, r.Written.Format(time.RFC3339))
+			r.Topic, say.Time(r.Written))
 		if r.Deferred {
 			text += " (deferred; skald outbox status)"
 		}
@@ -101,7 +101,6 @@ func unpublishedOf(ctx context.Context, db store.Lister, a *where.Answer) (out [
 func tellStatus(out io.Writer, a *where.Answer, now time.Time) error {
 	t := say.Table(out)
 	line := func(what, is string) { fmt.Fprintf(t, "  %s\t%s\n", say.Line(what), say.Line(is)) }
-	at := func(at time.Time) string { return at.Format(time.RFC3339) }
 	for i := range a.Sagas {
 		s := &a.Sagas[i]
 		fmt.Fprintf(t, "%s %s: %s\n", s.Name, say.ShortKey(s.Key), s.Word())
@@ -124,7 +123,7 @@ func tellStatus(out io.Writer, a *where.Answer, now time.Time) error {
 			line("free it", c)
 		}
 		for _, a := range s.Asked {
-			line("undo asked for", fmt.Sprintf("%s, at %s", a.Step, at(a.At)))
+			line("undo asked for", fmt.Sprintf("%s, at %s", a.Step, say.Time(a.At)))
 		}
 		for _, more := range []struct {
 			what string
@@ -143,7 +142,7 @@ func tellStatus(out io.Writer, a *where.Answer, now time.Time) error {
 		h := &a.Held[i]
 		fmt.Fprintf(t, "%s %s holds it up: %s at %s since %s\n", say.Line(h.Type),
 			say.Line(h.ID), h.State, h.Consumer,
-			at(h.Since))
+			say.Time(h.Since))
 		if h.LastError != "" {
 			line("last error", h.LastError)
 		}
@@ -160,10 +159,7 @@ func tellStatus(out io.Writer, a *where.Answer, now time.Time) error {
 }
 
 func toldStep(s *operate.StandingStep) (when, what string) {
-	if s.At != nil {
-		when = s.At.Format(time.RFC3339)
-	}
-	what = s.Name
+	when, what = say.When(s.At), s.Name
 	if s.Outcome != operate.StepDone {
 		what += " is " + s.Outcome
 	}
@@ -181,10 +177,10 @@ func toldWait(w *operate.Wait) string {
 		w.After, operate.WaitChild: "the saga that " + w.After + " started",
 		operate.WaitSignal: "the signal "}[w.What] + strings.Join(w.For, " or ")
 	if w.Since != nil {
-		text += ", since " + w.Since.Format(time.RFC3339)
+		text += ", since " + say.Time(*w.Since)
 	}
 	if w.Due != nil {
-		text += ", due " + w.Due.Format(time.RFC3339)
+		text += ", due " + say.Time(*w.Due)
 	}
 	return text
 }

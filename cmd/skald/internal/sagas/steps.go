@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -63,7 +62,7 @@ func stepsListCommand(out io.Writer) *cobra.Command {
 					fmt.Fprintln(t, "consumer\tsaga\tstep\tstate\tsince\ttaken by\tundone or barred by")
 				}
 				_, err := fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Consumer, say.Line(s.Saga),
-					stepName(s), s.State, s.ChangedAt.Format(time.RFC3339), say.Line(s.ID),
+					stepName(s), s.State, say.Time(s.ChangedAt), say.Line(s.ID),
 					say.Line(s.ByID))
 				return err
 			})
@@ -126,11 +125,9 @@ func tellStep(out io.Writer, s *operate.SagaStep) error {
 	}
 	line("called outside as", s.OutsideKey)
 	line("outcome", string(s.Outcome))
-	if s.Begun != nil {
-		line("saga begun", s.Begun.Format(time.RFC3339Nano))
-	}
-	line("first heard of", s.At.Format(time.RFC3339Nano))
-	line("so since", s.ChangedAt.Format(time.RFC3339Nano))
+	line("saga begun", say.When(s.Begun))
+	line("first heard of", say.Time(s.At))
+	line("so since", say.Time(s.ChangedAt))
 	return t.Flush()
 }
 

@@ -106,10 +106,16 @@ func Outage(err error) bool {
 // errReadOnly is the fault of a function, and no outage.
 var errReadOnly = errors.New("the function that was lent this transaction has made it READ ONLY, so that Skald cannot write in it: leave that out")
 
-// Lent is err of a transaction that was lent: it began as one that writes.
+// errRefused is of a right that was there when the transaction began, as far as Skald knows.
+var errRefused = errors.New("refused at the end of a transaction that was lent to a function")
+
+// Lent is err of a transaction that was lent: it began as one that writes, under the role of the process.
 func Lent(err error) error {
-	if SQLState(err) == "25006" {
+	switch SQLState(err) {
+	case "25006":
 		return fmt.Errorf("%w: %w", errReadOnly, err)
+	case "42501":
+		return fmt.Errorf("%w: %w", errRefused, err)
 	}
 	return err
 }
@@ -177,8 +183,12 @@ func (d *DB) Explain(err error) error {
 		// What a trigger or a policy of the user's own refuses is the fault of one message.
 		if bad := (*settingError)(nil); !errors.As(err, &bad) &&
 			(strings.Contains(err.Error(), "skald_") || strings.Contains(err.Error(), d.Schema)) {
-			return &store.RightError{What: Refused(err), Remedy: "run what `skald roles --schema " +
-				ShellWord(d.Schema) + "` prints", Err: err}
+			remedy := "run what `skald roles --schema " + ShellWord(d.Schema) + "` prints"
+			if errors.Is(err, errRefused) {
+				remedy = "if a handler or a step did SET ROLE in its transaction, have it RESET ROLE before it returns; else " +
+					remedy
+			}
+			return &store.RightError{What: Refused(err), Remedy: remedy, Err: err}
 		}
 	}
 	return err
