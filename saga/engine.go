@@ -60,17 +60,20 @@ func (o *EngineOptions) orDefaults() engine.Options {
 		Metrics: telemetry.NewSaga(telemetry.Providers{Meter: d.MeterProvider})}
 }
 
+// A DB is a store that keeps sagas: that of pgstore, sqlitestore or memstore.
+type DB[TTx any] = engine.DB[TTx]
+
 // An Engine starts sagas, and runs them while Run does. Any number of engines share a database: each takes
 // the definitions that it knows.
 type Engine[TTx any] struct {
-	db   engine.DB[TTx]
+	db   DB[TTx]
 	core *engine.Engine[TTx]
 }
 
 // NewEngine is an engine of these definitions, with their children's. It refuses those that have faults, that
 // take another kind of transactions than db has, or of which two have one name; all that is wrong is in one
 // error.
-func NewEngine[TTx any](db engine.DB[TTx], o *EngineOptions, defs ...Defined) (*Engine[TTx], error) {
+func NewEngine[TTx any](db DB[TTx], o *EngineOptions, defs ...Defined) (*Engine[TTx], error) {
 	all := map[string]*body.Definition{}
 	var faults []error
 	for i, d := range defs {
