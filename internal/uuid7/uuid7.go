@@ -22,6 +22,19 @@ func From(now time.Time, tail [10]byte) string {
 	return text(u, now)
 }
 
+// Again is an id like another one, with a later time: with its random bits, if it is a UUID of version 7.
+func Again(id string, now time.Time) string {
+	u, _ := Parse(id)
+	at, ok := Time(id)
+	switch {
+	case !ok:
+		return New(now)
+	case now.UnixMilli() <= at.UnixMilli():
+		now = at.Add(time.Millisecond)
+	}
+	return text(u, now)
+}
+
 func text(u [16]byte, now time.Time) string {
 	ms := uint64(now.UnixMilli())
 	for i := range 6 {

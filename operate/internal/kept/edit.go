@@ -73,7 +73,8 @@ func one(ctx context.Context, db Keeper, s Selection) (found *store.Parked, err 
 	return found, nil
 }
 
-// edited is the message that takes the place of old.
+// edited is the message that takes the place of old. It has the same cause, and an id of the same tail: a
+// saga knows its commands and the replies to them by these.
 func edited(old *store.Parked, data []byte) (*store.Parked, error) {
 	if old.Fault != "" {
 		return nil, &order.UsageError{What: "its envelope cannot be read (" + old.Fault +
@@ -91,7 +92,7 @@ func edited(old *store.Parked, data []byte) (*store.Parked, error) {
 	}
 	m := old.Message
 	m.Time = time.Now().UTC().Truncate(time.Microsecond)
-	m.ID, m.CausationID = uuid7.New(m.Time), old.Message.ID
+	m.ID, m.CausationID = uuid7.Again(old.Message.ID, m.Time), cmp.Or(old.Message.CausationID, old.Message.ID)
 	m.CorrelationID = cmp.Or(old.Message.CorrelationID, old.Message.ID)
 	m.Data, m.Sequence = data, ""
 	return &store.Parked{Consumer: old.Consumer, Identity: store.Identity{Source: old.Source, ID: m.ID},
