@@ -96,7 +96,7 @@ func house() map[string]rule {
 			"internal/saga/plan"}},
 		"internal/saga/engine/internal/fault": {ours: []string{".", "store", "internal/saga/plan",
 			"internal/saga/engine/internal/attempt"}},
-		"internal/saga/engine/internal/definitions": {ours: []string{"store", "internal/saga"}},
+		"internal/saga/engine/internal/definitions": {ours: []string{".", "store", "internal/saga"}},
 		"internal/saga/engine/internal/address":     {ours: []string{"internal/uuid7"}},
 		"internal/saga/engine/internal/reply":       {ours: []string{".", "store", "failure", "internal"}},
 		"internal/saga/engine/internal/family":      {ours: []string{"store", "internal/saga"}},

@@ -223,7 +223,7 @@ func (b browser) until(path, part string) {
 	}
 }
 
-// A definition is drawn, and an older version is compared with the one that was noted last.
+// A definition is drawn, and an older version is compared with the newest one.
 func TestDefinitions(t *testing.T) {
 	e := newEngine(t, 1)
 	b := open(t, of(e.db), nil)
@@ -250,7 +250,7 @@ func TestDefinitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := b.page("/definition?in=orders&name=order&hash=" + url.QueryEscape(old))
-	for _, part := range []string{"<svg ", "which was noted last", "stay with the older build",
+	for _, part := range []string{"<svg ", "the newest version", "stay with the older build",
 		"send &lt;b&gt;"} {
 		if !strings.Contains(page, part) {
 			t.Errorf("no %q: %s", part, page)

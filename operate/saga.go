@@ -14,7 +14,7 @@ type Definition = sagas.Definition
 // A DefinitionChange is one difference between two versions.
 type DefinitionChange = sagas.DefinitionChange
 
-// Definitions lists the definitions that engines have noted, by name, the last noted first: one statement.
+// Definitions lists the definitions that engines have noted, by name, the newest first: one statement.
 // Each is compared with the last of its name. Name "": of all.
 func Definitions(ctx context.Context, db store.Lister, name string) ([]Definition, error) {
 	return sagas.Definitions(ctx, db, name)

@@ -9,9 +9,10 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// A Mapping takes running sagas of an older definition to this one: see Options.Mappings.
+// A Mapping takes running sagas of an older definition to this one: see Options.Mappings. One that names a
+// later definition takes its sagas back, after a rollback; without it they are left to the later build.
 type Mapping struct {
-	From   string            // Hash of the older definition
+	From   string            // Hash of the other definition
 	Rename map[string]string // steps: their older name, their newer one
 	Skip   []string          // steps that are new, and that sagas skip which are past them
 }

@@ -1,6 +1,7 @@
 package saga_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
@@ -208,6 +210,74 @@ func (r *renamed) cancel(key string) (out saga.Received, err error) {
 	}), nil
 }
 
+// A build whose step has a child of another definition does not take on a saga that has begun the step: it
+// would not find the child, which would stand for ever. The build that began it undoes it.
+func TestAnotherChild(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	clock := func() time.Time { return now }
+	db := memstore.New(&memstore.Options{Now: clock})
+	train, plane := saga.New("train", &saga.Options[trip]{Key: tripKey}, ledger("rail")),
+		saga.New("plane", &saga.Options[trip]{Key: tripKey}, ledger("air"))
+	define := func(child *saga.Definition[trip]) *saga.Definition[trip] {
+		return saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("hotel"),
+			saga.Child("ride", child, func(r saga.Run[trip]) trip { return trip{ID: r.Key} }),
+			saga.Wait[trip]("go", moved))
+	}
+	older, newer := define(train), define(plane)
+	was := engineAt(t, db, clock, older, train)
+	start := func(key string) {
+		begun := db.BeginTx()
+		_, err := saga.Start(t.Context(), was, begun, older, trip{ID: key})
+		done(t, "start", begun, err)
+	}
+	start("t")
+	settle(t, was)
+	is := engineAt(t, db, clock, newer, train, plane)
+	start("unbegun")
+	settle(t, is)
+	var next bytes.Buffer
+	if err := saga.Write(&next, newer, train); err != nil {
+		t.Fatal(err)
+	}
+	checks, err := operate.CheckSagas(t.Context(), db, &next)
+	if err != nil || len(checks) != 2 || checks[0].Moves+checks[1].Moves != 1 {
+		t.Errorf("checked: %+v, %v", checks, err)
+	}
+	within(t, db, func(tx tx) (saga.Received, error) {
+		return saga.Cancel(t.Context(), is, tx, newer, "t", "no more")
+	})
+	settle(t, is)
+	if _, there := db.User()["t rail"]; !there {
+		t.Error("the later build has undone what it cannot know")
+	}
+	if _, there := db.User()["unbegun air"]; !there {
+		t.Error("the later build does not take on what has not begun the step")
+	}
+	now = now.Add(time.Minute) // for which it is left to others
+	settle(t, engineAt(t, db, clock, older, train))
+	for _, name := range []string{"trip", "train"} {
+		list, err := store.ListSagas(t.Context(), db, store.SagaQuery{Name: name, Key: "t"})
+		if err != nil || len(list) != 1 || list[0].Status != "compensated" {
+			t.Errorf("%s: %+v, %v", name, list, err)
+		}
+	}
+	if n := left(db, "t"); n != 0 {
+		t.Errorf("%d rows of it are left", n)
+	}
+}
+
+func engineAt(t *testing.T, db *memstore.Store, clock func() time.Time,
+	defs ...saga.Defined) *saga.Engine[tx] {
+	t.Helper()
+	e, err := saga.NewEngine(db, &saga.EngineOptions{Now: clock,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}, defs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
 // A saga that a build cannot take on says so where operators look, and counts as overdue after 15 minutes,
 // until a build that can goes on with it.
 func TestLeftToAnotherBuild(t *testing.T) {
@@ -217,15 +287,7 @@ func TestLeftToAnotherBuild(t *testing.T) {
 	soon := saga.Retry(saga.Policy{First: time.Millisecond})
 	older := saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("flight"), ledger("hotel", soon))
 	newer := saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("train"))
-	engine := func(d saga.Defined) *saga.Engine[tx] {
-		e, err := saga.NewEngine(db, &saga.EngineOptions{Now: clock,
-			Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}, d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e
-	}
-	was, is := engine(older), engine(newer)
+	was, is := engineAt(t, db, clock, older), engineAt(t, db, clock, newer)
 	begun := db.BeginTx()
 	_, err := saga.Start(t.Context(), was, begun, older,
 		trip{ID: "t", Fail: map[string]string{"hotel": "once"}})

@@ -44,6 +44,7 @@ type spec struct {
 	lapses   bool
 	undo     bool
 	signal   string
+	child    string // the name of its definition
 	shape    string
 	reads    string
 	try      Policy

@@ -206,7 +206,7 @@ func TestCompareDefinitions(t *testing.T) {
 	wrong := saga.New("order", &saga.Options[order]{Key: orderID,
 		Mappings: []saga.Mapping{{Skip: []string{"nothing"}}}}, held)
 	if err := wrong.Faults(); err == nil || !strings.Contains(err.Error(),
-		`"nothing", which is not listed`) || !strings.Contains(err.Error(), "not from an older") {
+		`"nothing", which is not listed`) || !strings.Contains(err.Error(), "not from another") {
 		t.Error(err)
 	}
 	for name, text := range map[string]string{"text": older.Text(), "mermaid": older.Mermaid(),

@@ -126,7 +126,7 @@ func mappings(g plan.Graph, ms []Mapping) (out []plan.Mapping, faults []error) {
 			}
 		}
 		if m.From == "" || m.From == g.Hash() {
-			faults = append(faults, fmt.Errorf("the mapping from %q is not from an older definition's hash",
+			faults = append(faults, fmt.Errorf("the mapping from %q is not from another definition's hash",
 				m.From))
 		}
 		out = append(out, plan.Mapping(m))

@@ -133,6 +133,9 @@ func Child[In, CIn any](name string, d *Definition[CIn], input func(r Run[In]) C
 		}}
 	}
 	s := newStep[In, Ended](name, plan.Child, b, undo, opts)
+	if d != nil {
+		s.spec.child = d.body.Name
+	}
 	switch {
 	case d == nil || input == nil:
 		s.spec.fault("it has no definition, or no function that makes its input")

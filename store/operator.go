@@ -33,7 +33,7 @@ type List struct {
 	Steps       *StepQuery
 	Tracked     *TrackedQuery
 	Sagas       *SagaQuery
-	// Definitions lists the definitions of sagas, by name, the last noted first.
+	// Definitions lists the definitions of sagas, by name, the newest first.
 	Definitions bool
 	// Payloads reads what rows of the outbox carry: the newest ones and the first that are deferred, up to
 	// PayloadRows of either. Rows without a payload are passed over.

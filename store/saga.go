@@ -24,7 +24,8 @@ type Sagas[TTx any] interface {
 	// transaction.
 	ClaimSagas(ctx context.Context, c ClaimSagas) (ClaimedSagas, error)
 
-	// NoteSagaDefinitions stores definitions, so that operators can read them, and when each was last noted.
+	// NoteSagaDefinitions stores definitions, so that operators and other builds can read them, and when each
+	// was last noted. One that is new gets a Number, which it keeps.
 	NoteSagaDefinitions(ctx context.Context, ds []SagaDefinition) error
 }
 
@@ -113,6 +114,9 @@ type SagaDefinition struct {
 	Name, Hash string
 	Written    string    // JSON
 	Noted      time.Time // only read: when an engine last knew it
+	// Number, only read, never changes. It is larger than those of the name that were stored before; two
+	// that were stored at the same time may have the same.
+	Number int64
 }
 
 // A SagaQuery chooses among sagas. Zero fields choose all.

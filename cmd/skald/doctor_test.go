@@ -109,7 +109,7 @@ func TestDoctorOnSQLite(t *testing.T) {
 		map[string]string{
 			"store/sagas of transfer": "failed 1 have been due for more than a minute, or left to another build for 15, and no engine takes them; no engine ever noted a definition of that name"}, "--store", at)
 	exec1(t, strings.TrimPrefix(at, "sqlite:"),
-		"INSERT INTO skald_saga_definition (name, hash, written, noted_at) VALUES ('transfer', 'h', '{}', 1000)")
+		"INSERT INTO skald_saga_definition (name, hash, number, written, noted_at) VALUES ('transfer', 'h', 1, '{}', 1000)")
 	doctor(t, 8,
 		map[string]string{
 			"store/sagas of transfer": "failed an engine last noted its definition at 1970-01-01T00:00:01Z → start the service"}, "--store", at)

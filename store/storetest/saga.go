@@ -1,8 +1,11 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/skald-go/skald/store"
@@ -325,12 +328,14 @@ func (s *suite[TTx]) sagaDefinitions() {
 		s.ok(err, "list definitions")
 		return l.Definitions
 	}
-	at := read()[1].Noted
+	note(v2)
+	at := read()[2].Noted
 	s.until("the clock moves", func() bool {
-		note(v2)
-		return read()[1].Noted.After(at)
+		note(v1) // which stays the first
+		return read()[2].Noted.After(at)
 	})
 	got := read()
+	other.Number, v1.Number, v2.Number = 1, 1, 2
 	for i := range got {
 		if since := time.Since(got[i].Noted).Abs(); since > patience {
 			s.Errorf("noted %v ago", since)
@@ -339,6 +344,22 @@ func (s *suite[TTx]) sagaDefinitions() {
 	}
 	if want := []store.SagaDefinition{other, v2, v1}; !slices.Equal(got, want) {
 		s.Errorf("the definitions are %+v, want %+v", got, want)
+	}
+	var wg sync.WaitGroup
+	var errs [4]error
+	for i := range errs {
+		wg.Go(func() {
+			errs[i] = s.d.NoteSagaDefinitions(s.Context(), []store.SagaDefinition{{Name: "order",
+				Hash: fmt.Sprint("rival-", i), Written: "{}"}, v1})
+		})
+	}
+	wg.Wait()
+	s.ok(errors.Join(errs[:]...), "note definitions at once")
+	for _, d := range read() {
+		rival := strings.HasPrefix(d.Hash, "rival-")
+		if rival && (d.Number < 3 || d.Number > 6) || d.Hash == "v1" && d.Number != 1 {
+			s.Errorf("%s has the number %d", d.Hash, d.Number)
+		}
 	}
 	for _, bad := range []store.SagaDefinition{{Hash: "v1"}, {Name: "order"}, {Name: "\xff", Hash: "v1"}} {
 		if err := s.d.NoteSagaDefinitions(s.Context(), []store.SagaDefinition{bad}); err == nil {

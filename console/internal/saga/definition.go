@@ -125,10 +125,10 @@ func (v *definitionPage) HTML(p *page.Page) {
 	p.Link("Its sagas", "/sagas", "in", v.Source, "name", v.Name)
 	p.Put("</p>\n</section>\n")
 	if v.Against == "" {
-		p.Put("<p class=\"note fine\">It is the version that was noted last.</p>\n")
+		p.Put("<p class=\"note fine\">It is the newest version.</p>\n")
 		return
 	}
-	p.Put("<section class=\"card\"><h2>Against %s, which was noted last</h2>\n", v.Against)
+	p.Put("<section class=\"card\"><h2>Against %s, the newest version</h2>\n", v.Against)
 	if len(v.Changes) == 0 {
 		p.Put("<p>Nothing that its sagas meet: they go on as they are.</p></section>\n")
 		return

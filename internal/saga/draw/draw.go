@@ -97,6 +97,9 @@ func words(s plan.Step) (out []string) {
 	if out = append(out, string(s.Kind)); s.Signal != "" {
 		out = append(out, "for "+s.Signal)
 	}
+	if s.Child != "" {
+		out = append(out, "of "+s.Child)
+	}
 	for _, w := range []struct {
 		is   bool
 		word string
@@ -126,8 +129,8 @@ func Text(g plan.Graph, marks map[string]Mark) string {
 		case len(s.After) > 0 || i == 0:
 			after = ""
 		}
-		fmt.Fprintf(t, "  %d\t%s\t%s\t%s\t%s\n", i+1, line(s.Name), strings.Join(words(s), ", "), line(after),
-			marks[s.Name].Text)
+		fmt.Fprintf(t, "  %d\t%s\t%s\t%s\t%s\n", i+1, line(s.Name), line(strings.Join(words(s), ", ")),
+			line(after), marks[s.Name].Text)
 	}
 	_ = t.Flush() // into memory
 	var out strings.Builder
@@ -154,7 +157,7 @@ func Mermaid(g plan.Graph, marks map[string]Mark) string {
 	at := map[string]int{}
 	for i, s := range g.Steps {
 		at[s.Name] = i
-		label := []string{quoted(s.Name), strings.Join(words(s), ", ")}
+		label := []string{quoted(s.Name), quoted(strings.Join(words(s), ", "))}
 		if m := marks[s.Name]; m.Text != "" {
 			label = append(label, quoted(m.Text))
 		}

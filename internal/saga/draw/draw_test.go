@@ -19,6 +19,7 @@ func graph() plan.Graph {
 		{Name: "approve", Kind: plan.Wait, Signal: "approved", NoEffect: true},
 		{Name: "charge", Kind: plan.Call, Undo: true, Pivot: true, After: []string{"hold", "approve"}},
 		{Name: `ship "<fast>"`, Kind: plan.Command, After: []string{"charge"}},
+		{Name: "wrap", Kind: plan.Child, Child: `"gift"`, After: []string{`ship "<fast>"`}},
 	}}
 }
 
@@ -36,6 +37,7 @@ func TestText(t *testing.T) {
   2  approve        wait, for approved  at the start    waiting
   3  charge         call, pivot, undo   after hold, approve
   4  ship "<fast>"  command
+  5  wrap           child, of "gift"
 `
 	if got := squeeze(draw.Text(graph(), draw.Marks(state()))); got != squeeze(want) {
 		t.Errorf("got\n%s", draw.Text(graph(), draw.Marks(state())))
@@ -49,7 +51,8 @@ func TestMermaid(t *testing.T) {
 	for _, want := range []string{"flowchart LR\n",
 		`s0["hold<br/>do, undo, each<br/>1 of 2 done, 1 of 2 stuck"]`, "class s0 stuck", "s0 --> s2",
 		"s1 --> s2",
-		`s2{{"charge<br/>call, pivot, undo"}}`, `s3["ship #quot;#lt;fast#gt;#quot;<br/>command"]`} {
+		`s2{{"charge<br/>call, pivot, undo"}}`, `s3["ship #quot;#lt;fast#gt;#quot;<br/>command"]`,
+		`s4["wrap<br/>child, of #quot;gift#quot;"]`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("there is no %s in\n%s", want, got)
 		}

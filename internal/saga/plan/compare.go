@@ -120,6 +120,9 @@ func changes(was, is Step) (out []Change) {
 	if was.Kind != is.Kind || was.Signal != is.Signal {
 		add(Refuses, "it is a %s %s, and was a %s %s", is.Kind, is.Signal, was.Kind, was.Signal)
 	}
+	if was.Child != is.Child && was.Kind == is.Kind {
+		add(Refuses, "its child is a saga %q, and was a saga %q", is.Child, was.Child)
+	}
 	if was.Each != is.Each {
 		add(Refuses, "it has occurrences on one side only")
 	}

@@ -93,6 +93,24 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// A saga that has begun a child of one definition cannot undo it by another one.
+func TestAnotherChild(t *testing.T) {
+	older, newer := line(t, "pay do undo", "trip child undo child=train"),
+		line(t, "pay do undo", "trip child undo child=plane")
+	if older.Hash() == newer.Hash() {
+		t.Error("the hashes are the same")
+	}
+	want := `[refused: step "trip": its child is a saga "plane", and was a saga "train" (for sagas that have begun "trip")]`
+	if got := fmt.Sprint(plan.Compare(older, newer, plan.Mapping{})); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for n, s := range []plan.State{at(older), at(older, "pay")} {
+		if _, err := plan.Move(older, newer, plan.Mapping{}, s); (err == nil) != (n == 0) {
+			t.Errorf("one that has done %d steps: %v", n, err)
+		}
+	}
+}
+
 // A run that is renamed keeps the name that it had, and a newer step of that name gets another one.
 func TestNamesForLife(t *testing.T) {
 	older, newer := line(t, "hold do undo", "charge call undo"),

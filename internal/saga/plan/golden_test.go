@@ -134,6 +134,8 @@ func stepOf(t *testing.T, g plan.Graph, words []string) plan.Step {
 			s.After = strings.Split(value, ",")
 		case "signal":
 			s.Signal = value
+		case "child":
+			s.Child = value
 		case "timeout":
 			s.Try.Timeout, _ = time.ParseDuration(value)
 		case "undotimeout":

@@ -48,6 +48,7 @@ type Step struct {
 	When     bool     `json:"when,omitempty"`   // its condition is asked first: Decide
 	Each     bool     `json:"each,omitempty"`   // its occurrences are asked first: Decide
 	Signal   string   `json:"signal,omitempty"` // of a Wait: what it waits for; "": for a time
+	Child    string   `json:"child,omitempty"`  // of a Child: the name of its definition
 	// of a Wait for a signal: it is skipped once its time is up. Else it fails then
 	Lapses bool   `json:"lapses,omitempty"`
 	Shape  string `json:"shape,omitempty"` // of its output, as JSON

@@ -213,7 +213,8 @@ func changeSaga(ctx context.Context, db SagaKeeper, was *store.Saga, c *SagaChan
 		return &LeftSaga{Name: was.Name, Key: was.Key, Why: why, First: true}, nil
 	}
 	for range sagaTries {
-		s, st, p, err := readSaga(ctx, db, was.Name, was.Key)
+		r, err := readSaga(ctx, db, was.Name, was.Key)
+		s, p := r.row, r.plan
 		switch {
 		case err != nil:
 			return nil, err
@@ -228,7 +229,7 @@ func changeSaga(ctx context.Context, db SagaKeeper, was *store.Saga, c *SagaChan
 		if done.ids[s.ID] {
 			return first("another one that went on with the run has changed it")
 		}
-		next, now, left := c.try(&s, st, p, o)
+		next, now, left := c.try(&s, r.state, p, o)
 		if left != nil {
 			return left, nil
 		}

@@ -22,7 +22,8 @@ type Definition struct {
 	Steps    []string  `json:"steps"`
 	// Unread: a later version of Skald has written it, and this one cannot read it.
 	Unread string `json:"unread,omitempty"`
-	// Against is the version of the name that was noted last; "" of that one itself.
+	// Against is the newest version of the name: the one that engines noted for the first time after all
+	// others; "" of that one itself.
 	Against string `json:"against,omitempty"`
 	// Changes are what became different from this version to Against, and what becomes of this one's sagas by
 	// that. None: they go on as they are.
@@ -46,17 +47,17 @@ func Definitions(ctx context.Context, db store.Lister, name string) ([]Definitio
 		return nil, err
 	}
 	out := []Definition{}
-	last, written := 0, plan.Written{}
+	newest, written := 0, plan.Written{}
 	for i := range l.Definitions {
 		one := &l.Definitions[i]
 		if name != "" && name != one.Name {
 			continue
 		}
 		d, w := definitionOf(one)
-		if len(out) == 0 || out[last].Name != d.Name {
-			last, written = len(out), w
+		if len(out) == 0 || out[newest].Name != d.Name {
+			newest, written = len(out), w
 		} else {
-			d.against(&out[last], &written)
+			d.against(&out[newest], &written)
 		}
 		out = append(out, d)
 	}
@@ -88,14 +89,14 @@ func definitionOf(one *store.SagaDefinition) (Definition, plan.Written) {
 	return d, plan.Written{}
 }
 
-// against compares d with the version that was noted last.
-func (d *Definition) against(last *Definition, w *plan.Written) {
-	d.Against = last.Hash
-	if d.Unread != "" || last.Unread != "" {
+// against compares d with the newest version.
+func (d *Definition) against(newest *Definition, w *plan.Written) {
+	d.Against = newest.Hash
+	if d.Unread != "" || newest.Unread != "" {
 		return
 	}
 	known, m := map[string]bool{}, mappingFrom(*w, d.Hash)
-	for _, c := range plan.Compare(d.graph, last.graph, m) {
+	for _, c := range plan.Compare(d.graph, newest.graph, m) {
 		known[c.Step] = true
 		d.Changes = append(d.Changes, DefinitionChange{Step: c.Step, What: c.What, Class: string(c.Class),
 			Begun: c.Begun})
@@ -103,7 +104,7 @@ func (d *Definition) against(last *Definition, w *plan.Written) {
 	for _, step := range d.Steps {
 		known[cmp.Or(m.Rename[step], step)] = true
 	}
-	for _, step := range last.Steps {
+	for _, step := range newest.Steps {
 		if !known[step] {
 			d.Changes = append(d.Changes, DefinitionChange{Step: step, What: "it is new",
 				Class: string(plan.Compatible)})

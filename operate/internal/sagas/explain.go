@@ -59,6 +59,9 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 		say("A build could not take it on, and left it to another one: %s. Does a build run that can? Compare: "+
 			"skald saga check", words.FirstLine(why))
 	}
+	if r.alone != "" {
+		say("%s", r.alone)
+	}
 	if p == nil && !st.Status.Final() {
 		say("No engine has noted its definition (%s), so no engine runs it: does a build run that knows it?",
 			s.Hash)

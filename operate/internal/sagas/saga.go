@@ -207,13 +207,14 @@ type SagaRead struct {
 	row   store.Saga
 	state plan.State
 	plan  *plan.Plan // nil: no engine has noted its definition
+	alone string     // why no engine goes on with it; "": one does
 
 	children map[int]child // that it waits for, by their runs
 }
 
 // ReadSaga reads one saga, and its children that it waits for: see operate.ReadSaga.
 func ReadSaga(ctx context.Context, db store.Lister, name, key string) (r SagaRead, err error) {
-	if r.row, r.state, r.plan, err = readSaga(ctx, db, name, key); err == nil {
+	if r, err = readSaga(ctx, db, name, key); err == nil {
 		err = r.readChildren(ctx, db)
 	}
 	return r, err
@@ -265,32 +266,31 @@ func causeText(c *plan.Cause) string {
 	return text
 }
 
-// readSaga reads one saga. Of an ended one whose definition is not noted any more p is nil.
-func readSaga(ctx context.Context, db store.Lister, name,
-	key string) (s store.Saga, st plan.State, p *plan.Plan, err error) {
+// readSaga reads one saga, without its children.
+func readSaga(ctx context.Context, db store.Lister, name, key string) (r SagaRead, err error) {
 	list, err := store.ListSagas(ctx, db, store.SagaQuery{Name: name, Key: key, Limit: 2})
 	switch {
 	case err != nil:
-		return s, st, nil, err
+		return r, err
 	case len(list) == 0:
-		return s, st, nil,
-			&order.NoneError{What: fmt.Sprintf(
-				"there is no saga %q in this database, or it ended and is not kept any more",
-				strings.TrimSpace(name+" "+key))}
+		return r, &order.NoneError{What: fmt.Sprintf(
+			"there is no saga %q in this database, or it ended and is not kept any more",
+			strings.TrimSpace(name+" "+key))}
 	case len(list) > 1:
-		return s, st, nil, several(key, list[0].Name, list[1].Name)
+		return r, several(key, list[0].Name, list[1].Name)
 	}
-	s = list[0]
-	plans, err := ReadPlans(ctx, db)
+	l, err := db.List(ctx, store.List{Definitions: true})
 	if err != nil {
-		return s, st, nil, err
+		return r, err
 	}
+	r.row = list[0]
+	r.plan, r.alone = plansOf(l.Definitions)[r.row.Hash], noBuild(&r.row, l.Definitions)
 	deadline := time.Duration(0)
-	if p = plans[s.Hash]; p != nil {
-		deadline = p.Graph.Deadline
+	if r.plan != nil {
+		deadline = r.plan.Graph.Deadline
 	}
-	st, err = stored.StateOf(s, deadline)
-	return s, st, p, err
+	r.state, err = stored.StateOf(r.row, deadline)
+	return r, err
 }
 
 // ReadPlans are the definitions that engines have noted, by hash.
@@ -299,8 +299,12 @@ func ReadPlans(ctx context.Context, db store.Lister) (map[string]*plan.Plan, err
 	if err != nil {
 		return nil, err
 	}
+	return plansOf(l.Definitions), nil
+}
+
+func plansOf(all []store.SagaDefinition) map[string]*plan.Plan {
 	out := map[string]*plan.Plan{}
-	for _, d := range l.Definitions {
+	for _, d := range all {
 		f, err := plan.Read(strings.NewReader(d.Written))
 		if err != nil {
 			continue // of a later version of Skald; its sagas are then said to be of an unknown definition
@@ -309,7 +313,7 @@ func ReadPlans(ctx context.Context, db store.Lister) (map[string]*plan.Plan, err
 			out[w.Hash] = plan.New(w.Graph)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // Forms are those in which SagaRead.Draw draws.

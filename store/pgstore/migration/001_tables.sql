@@ -913,6 +913,7 @@ CREATE INDEX skald_saga_ended ON /*schema*/skald_saga (ended_at) WHERE ended_at 
 CREATE TABLE /*schema*/skald_saga_definition (
 	name     text COLLATE "C" NOT NULL,
 	hash     text COLLATE "C" NOT NULL,
+	number   bigint NOT NULL, -- in which order the first engine noted each of the name; never changes
 	written  text NOT NULL, -- JSON
 	noted_at timestamptz NOT NULL, -- when an engine last knew it
 	PRIMARY KEY (name, hash)

@@ -610,6 +610,7 @@ CREATE INDEX skald_saga_ended ON skald_saga (ended_at) WHERE ended_at IS NOT NUL
 CREATE TABLE skald_saga_definition (
 	name     TEXT NOT NULL,
 	hash     TEXT NOT NULL,
+	number   INTEGER NOT NULL, -- in which order the first engine noted each of the name; never changes
 	written  TEXT NOT NULL, -- JSON
 	noted_at INTEGER NOT NULL, -- when an engine last knew it
 	PRIMARY KEY (name, hash)

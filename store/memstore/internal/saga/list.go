@@ -55,15 +55,25 @@ func failing(s *store.Saga) bool { return s.Ended.IsZero() && !s.Retry.IsZero() 
 // Define stores definitions.
 func (ss *Sagas) Define(ds []store.SagaDefinition, now time.Time) {
 	for _, d := range ds {
-		d.Noted = now
-		ss.definitions[definitionKey{d.Name, d.Hash}] = d
+		at := definitionKey{d.Name, d.Hash}
+		d.Noted, d.Number = now, ss.definitions[at].Number
+		if d.Number == 0 {
+			for _, other := range ss.definitions {
+				if other.Name == d.Name {
+					d.Number = max(d.Number, other.Number)
+				}
+			}
+			d.Number++
+		}
+		ss.definitions[at] = d
 	}
 }
 
 // Definitions lists the definitions, of each name the newest first.
 func (ss *Sagas) Definitions() []store.SagaDefinition {
 	return slices.SortedFunc(maps.Values(ss.definitions), func(a, b store.SagaDefinition) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), b.Noted.Compare(a.Noted), cmp.Compare(a.Hash, b.Hash))
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.Number, a.Number),
+			cmp.Compare(a.Hash, b.Hash))
 	})
 }
 

@@ -147,7 +147,7 @@ func (c *Sagas) Definitions(ctx context.Context) (out []store.SagaDefinition, er
 	list := c.pg.Call("ListSagaDefinitions")
 	list.Scan = func(row pgrun.Scanner) error {
 		var d store.SagaDefinition
-		err := row.Scan(&d.Name, &d.Hash, &d.Written, &d.Noted)
+		err := row.Scan(&d.Name, &d.Hash, &d.Number, &d.Written, &d.Noted)
 		d.Noted = d.Noted.UTC()
 		out = append(out, d)
 		return err

@@ -36,7 +36,7 @@ func (s *Sagas) Definitions(ctx context.Context) ([]store.SagaDefinition, error)
 	}
 	out, err := sqlrun.Collect(rows, func(scan func(...any) error) (d store.SagaDefinition, err error) {
 		var at sql.NullInt64
-		err = scan(&d.Name, &d.Hash, &d.Written, &at)
+		err = scan(&d.Name, &d.Hash, &d.Number, &d.Written, &at)
 		d.Noted = column.OfMillis(at)
 		return d, err
 	})

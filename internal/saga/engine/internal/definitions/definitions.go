@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
@@ -32,14 +33,15 @@ type Book struct {
 	byHash  map[string]*body.Definition
 
 	mu      sync.Mutex
-	older   map[string]plan.Graph // by hash: of other builds
+	others  map[string]plan.Graph // by hash: of other builds
+	number  map[string]int64      // by hash: in which order the first engine noted each of its name
 	claimed []string              // hashes of sagas that this build can take on
 }
 
 // New is a book of this build's definitions, one of each name.
 func New(db DB, log *slog.Logger, timeout time.Duration, defs []*body.Definition) *Book {
 	b := &Book{db: db, log: log, timeout: timeout, byName: map[string]*body.Definition{},
-		byHash: map[string]*body.Definition{}, older: map[string]plan.Graph{}}
+		byHash: map[string]*body.Definition{}, others: map[string]plan.Graph{}, number: map[string]int64{}}
 	for _, d := range defs {
 		b.byName[d.Name], b.byHash[d.Hash] = d, d
 		b.claimed = append(b.claimed, d.Hash)
@@ -69,7 +71,8 @@ func (b *Book) Claimed() []string {
 	return slices.Clone(b.claimed)
 }
 
-// Plan is the plan of a hash: of this build, or of another one that noted it.
+// Plan is the plan of a hash: of this build, or of another one that noted it. A message about a saga of one
+// that nobody has noted yet is left to the build that has it.
 func (b *Book) Plan(ctx context.Context, name, hash string) (*plan.Plan, error) {
 	if d, ok := b.byHash[hash]; ok {
 		return d.Plan, nil
@@ -78,19 +81,21 @@ func (b *Book) Plan(ctx context.Context, name, hash string) (*plan.Plan, error) 
 	defer cancel()
 	for range 2 {
 		b.mu.Lock()
-		g, ok := b.older[hash]
+		g, ok := b.others[hash]
 		b.mu.Unlock()
 		if ok {
 			return plan.New(g), nil
 		}
-		if err := b.readOlder(ctx); err != nil {
+		if err := b.readOthers(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("the saga %s has the definition %s, which no engine has noted", name, hash)
+	return nil, skald.UnknownVersion(fmt.Errorf("the saga %s has the definition %s, which no engine has noted: "+
+		"run an engine of the build that has it", name, hash))
 }
 
-// Before is the graph of what a saga was begun by, where that is not d; else an empty one.
+// Before is the graph of what a saga was begun by, where that is not d; else an empty one. A saga of a later
+// definition than d is refused.
 func (b *Book) Before(ctx context.Context, s store.Saga, d *body.Definition) (older plan.Graph, err error) {
 	if s.Hash == d.Hash {
 		return older, nil
@@ -99,7 +104,9 @@ func (b *Book) Before(ctx context.Context, s store.Saga, d *body.Definition) (ol
 	if err != nil {
 		return older, err
 	}
-	return p.Graph, nil
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return p.Graph, b.backward(d, s.Hash)
 }
 
 // Note stores the definitions of this build, and looks which of other builds' it can take on.
@@ -122,11 +129,11 @@ func (b *Book) Note(ctx context.Context) error {
 	if err := b.db.NoteSagaDefinitions(ctx, ds); err != nil {
 		return fmt.Errorf("note definitions: %w", err)
 	}
-	return b.readOlder(ctx)
+	return b.readOthers(ctx)
 }
 
-// readOlder reads the definitions that other builds have noted.
-func (b *Book) readOlder(ctx context.Context) error {
+// readOthers reads the definitions that other builds have noted.
+func (b *Book) readOthers(ctx context.Context) error {
 	l, err := b.db.List(ctx, store.List{Definitions: true})
 	if err != nil {
 		return fmt.Errorf("read definitions: %w", err)
@@ -136,6 +143,10 @@ func (b *Book) readOlder(ctx context.Context) error {
 	b.claimed = b.claimed[:0]
 	for hash := range b.byHash {
 		b.claimed = append(b.claimed, hash)
+	}
+	clear(b.number)
+	for _, one := range l.Definitions {
+		b.number[one.Hash] = one.Number
 	}
 	for _, one := range l.Definitions {
 		if _, own := b.byHash[one.Hash]; own {
@@ -147,12 +158,32 @@ func (b *Book) readOlder(ctx context.Context) error {
 				"hash", one.Hash, "error", err)
 			continue
 		}
-		b.older[one.Hash] = f.Definitions[0].Graph
-		if d, ok := b.byName[one.Name]; ok && takesOn(d, one.Hash, f.Definitions[0].Graph) {
+		_, known := b.others[one.Hash]
+		b.others[one.Hash] = f.Definitions[0].Graph
+		d := b.byName[one.Name]
+		if d == nil {
+			continue
+		}
+		switch err := b.backward(d, one.Hash); {
+		case err == nil && takesOn(d, one.Hash, f.Definitions[0].Graph):
 			b.claimed = append(b.claimed, one.Hash)
+		case err != nil && !known:
+			b.log.InfoContext(ctx, "saga: sagas of a later definition are left to builds that have it",
+				"saga", one.Name, "hash", one.Hash, "why", err)
 		}
 	}
 	return nil
+}
+
+// backward tells why sagas of another definition of d's name are not taken on by d: it is no earlier one, and
+// no mapping of d says that its sagas are to go back. Nil: they may be.
+func (b *Book) backward(d *body.Definition, hash string) error {
+	own, other := b.number[d.Hash], b.number[hash]
+	if own > other && other > 0 || Mapping(d, hash).From == hash {
+		return nil
+	}
+	return fmt.Errorf("the definition %s is not an earlier one than %s, which this build has: run a build that "+
+		"has it; after a rollback for good, give this build a saga.Mapping whose From is %s", hash, d.Hash, hash)
 }
 
 // takesOn tells whether d can take on sagas of an older definition, but for some of them.

@@ -95,12 +95,14 @@ SELECT '', '', '', '', '', 0, '', '', 0, '', false, false, '', '', 0, NULL, NULL
 FROM now AS n;
 
 -- name: NoteSagaDefinitions
-INSERT INTO /*schema*/skald_saga_definition (name, hash, written, noted_at)
-SELECT d.name, d.hash, d.written, clock_timestamp() FROM unnest($1::text[], $2::text[], $3::text[]) AS d(name, hash, written)
+-- Two that are noted at once, and for the first time, may get the same number: then neither is the later one.
+INSERT INTO /*schema*/skald_saga_definition (name, hash, number, written, noted_at)
+SELECT d.name, d.hash, (SELECT coalesce(max(o.number), 0) + 1 FROM /*schema*/skald_saga_definition AS o WHERE o.name = d.name),
+	d.written, clock_timestamp() FROM unnest($1::text[], $2::text[], $3::text[]) AS d(name, hash, written)
 ON CONFLICT (name, hash) DO UPDATE SET written = EXCLUDED.written, noted_at = EXCLUDED.noted_at;
 
 -- name: ListSagaDefinitions
-SELECT name, hash, written, noted_at FROM /*schema*/skald_saga_definition ORDER BY name, noted_at DESC, hash;
+SELECT name, hash, number, written, noted_at FROM /*schema*/skald_saga_definition ORDER BY name, number DESC, hash;
 
 -- name: ListSagas
 -- What an index knows is chosen first, at most $17 of it (NULL: all), and is looked through for the rest. The last

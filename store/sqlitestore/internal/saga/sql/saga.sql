@@ -40,11 +40,12 @@ FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS at) AS n;
 UPDATE skald_saga SET version = version + 1, session = ?3, due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?4 WHERE name = ?1 AND key = ?2;
 
 -- name: NoteSagaDefinition
-INSERT INTO skald_saga_definition (name, hash, written, noted_at) VALUES (?1, ?2, ?3, CAST(unixepoch('subsec') * 1000 AS INTEGER))
+INSERT INTO skald_saga_definition (name, hash, number, written, noted_at) VALUES (?1, ?2,
+	(SELECT coalesce(max(number), 0) + 1 FROM skald_saga_definition WHERE name = ?1), ?3, CAST(unixepoch('subsec') * 1000 AS INTEGER))
 ON CONFLICT (name, hash) DO UPDATE SET written = excluded.written, noted_at = excluded.noted_at;
 
 -- name: ListSagaDefinitions
-SELECT name, hash, written, noted_at FROM skald_saga_definition ORDER BY name, noted_at DESC, hash;
+SELECT name, hash, number, written, noted_at FROM skald_saga_definition ORDER BY name, number DESC, hash;
 
 -- name: ListSagas
 -- What an index knows is chosen first, at most ?17 of it (negative: all), and is looked through for the rest. The last
