@@ -65,10 +65,7 @@ func (l *live[TTx]) relateTo(ctx context.Context, tx TTx, c *family.Child) (*sto
 	if err != nil {
 		return nil, fmt.Errorf("lock a child: %w", err)
 	}
-	if !there {
-		return nil, c.Gone()
-	}
-	if err := c.Own(s); err != nil {
+	if err := c.Meets(s, there, l.State); err != nil {
 		return nil, err
 	}
 	e := c.Back()
@@ -98,7 +95,7 @@ func (l *live[TTx]) startChild(ctx context.Context, tx TTx, c *family.Child) err
 		l.then = append(l.then, func() { l.e.hand(s, c.Def) })
 		return nil
 	}
-	return c.Own(s)
+	return c.Meets(s, true, l.State)
 }
 
 // ascend tells a parent that its child has ended, and its parent, if it ends with that.
