@@ -80,11 +80,15 @@ func (l *live[TTx]) relateTo(ctx context.Context, tx TTx, c *family.Child) (*sto
 	return &store.Effect{Saga: &m.SagaMove}, nil
 }
 
-// startChild starts a child, or finds the one that this saga has started before.
+// startChild starts a child, or finds the one that this saga has started before. One that has turned back,
+// and is tried again past the pivot, gives its place to another one.
 func (l *live[TTx]) startChild(ctx context.Context, tx TTx, c *family.Child) error {
 	from := stored.Origin{Correlation: l.Origin.Correlation, Causation: l.Origin.Causation,
 		Trace: l.Origin.Trace, Parent: &c.Parent}
-	s, fresh, err := l.e.start(ctx, tx, c.Def, c.Key, c.Input, from)
+	s, fresh, err := l.e.start(ctx, tx, c.Def, c.Key, c.Input, from, "")
+	if c.Undone(s) {
+		s, fresh, err = l.e.start(ctx, tx, c.Def, c.Key, c.Input, from, s.ID)
+	}
 	var other *OtherError
 	switch {
 	case errors.As(err, &other):

@@ -62,6 +62,11 @@ func (c *Child) Meets(s store.Saga, there bool, was plan.State) error {
 	return &Error{e, errors.New("the child has ended")}
 }
 
+// Undone tells of this step's own child that it has turned back: nothing of it is left.
+func (c *Child) Undone(s store.Saga) bool {
+	return !s.Ended.IsZero() && s.Status == string(plan.Compensated) && c.own(s) == nil
+}
+
 // own refuses a saga that is another one's child, or nobody's.
 func (c *Child) own(s store.Saga) error {
 	o, err := stored.OriginOf(s)
