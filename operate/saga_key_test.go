@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -135,6 +136,11 @@ func TestExplainNamesTheChild(t *testing.T) {
 	more := " More: skald saga explain --store @o.url -- wrapping 'g-1 inside'"
 	explains(" Its child wrapping g-1 inside is running, at wrap. " +
 		"That failed once, last with: no paper." + more)
+	skip := operate.SagaChange{Verb: operate.SkipSaga, Step: "inside"}
+	if r, err := b.change(operate.SagaSelection{Name: "gift", Key: "g-1"}, skip); len(r.Left) != 1 ||
+		!strings.HasPrefix(r.Left[0].Why, "its child goes on, and nobody would undo what it does: cancel that") {
+		t.Errorf("a child that runs is skipped: %+v, %v", r, err)
+	}
 	broken = false
 	retry := operate.SagaChange{Verb: operate.RetrySaga, Step: "wrap"}
 	if _, err := b.change(operate.SagaSelection{Name: "wrapping", Key: "g-1 inside"}, retry); err != nil {
@@ -146,6 +152,20 @@ func TestExplainNamesTheChild(t *testing.T) {
 	}
 	explains("inside waits until its child is undone. Its child wrapping g-1 inside is compensating, stuck, " +
 		"at wrap. That failed once, last with: permanent: it is glued." + more)
+	ss, err := operate.SagaStandings(t.Context(), db, "g-1", "")
+	if err != nil || len(ss) != 1 || len(ss[0].Waiting) != 1 || ss[0].Waiting[0].What != operate.WaitChild {
+		t.Errorf("it waits for %+v, %v", ss, err)
+	}
+	retry.Step = "inside"
+	if r, err := b.change(operate.SagaSelection{Name: "gift", Key: "g-1"}, retry); len(r.Left) != 1 ||
+		r.Left[0].Why != "inside waits until its child is undone: nothing is to be tried again" {
+		t.Errorf("a wait for an undo is retried: %+v, %v", r, err)
+	}
+	read, err := operate.ReadSaga(t.Context(), db, "wrapping", "g-1 inside")
+	if lines := read.Explain(""); err != nil ||
+		!slices.Contains(lines, "It turned back because its parent turned back.") {
+		t.Errorf("of the child it is said: %q, %v", lines, err)
+	}
 
 	// Whoever means to complete the step, and comes after it turned back, is told.
 	complete := operate.SagaChange{Verb: operate.CompleteSaga, Step: "wrap", Data: json.RawMessage(`"red"`)}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/saga"
@@ -162,6 +163,65 @@ func family() stage {
 		want: map[string]bool{"a": true},
 		ins:  []trip{{ID: "a"}, {ID: "b", Fail: map[string]string{"b": "reject"}}},
 	}
+}
+
+// A child says no past the pivot, and an operator repairs why and retries it: whatever goes wrong, nothing of
+// the first one is left, the other one is done once, and its parent hears of that.
+func TestExploreRetryOfAChild(t *testing.T) {
+	sagatest.Explore(t, repaired, &sagatest.Options{Pairs: !testing.Short(), Sample: 60,
+		Rest: 15 * time.Second})
+}
+
+func repaired(w *sagatest.World) error {
+	db := memstore.New(&memstore.Options{Now: w.Now, Wait: time.Millisecond})
+	short := true
+	child := saga.New("inner", &saga.Options[trip]{Key: tripKey}, ledger("x"),
+		saga.Do("y", func(_ context.Context, tx tx, r saga.Run[trip]) (string, error) {
+			if short {
+				return "", skald.Reject(errors.New("out of stock"))
+			}
+			return "", tx.Put(r.Key+" y", "done")
+		}, nil, saga.NoEffect()))
+	d := saga.New("outer", &saga.Options[trip]{Key: tripKey}, ledger("pay", saga.Pivot()),
+		saga.Child("inner", child, func(r saga.Run[trip]) trip { return r.In }))
+	if err := startAll(w, db, d, trip{ID: "a"}); err != nil {
+		return err
+	}
+	for _, name := range []string{"one", "two"} {
+		w.Process(name, func(p *sagatest.Process) error {
+			e, err := saga.NewEngine(session(p, db, nil), quietly(w), d)
+			if err == nil {
+				p.Step(e)
+			}
+			return err
+		})
+	}
+	w.Process("operator", func(p *sagatest.Process) error {
+		db := session(p, db, nil)
+		p.Step(stepping(func(ctx context.Context) (bool, error) {
+			ss, err := store.ListSagas(ctx, db, store.SagaQuery{Name: "outer"})
+			if err != nil || len(ss) != 1 || !ss[0].Stuck {
+				return false, err
+			}
+			short = false
+			_, err = operate.ChangeSagas(ctx, db, operate.SagaSelection{Name: "outer", Key: "a"},
+				operate.SagaChange{Verb: operate.RetrySaga}, operate.Order{Author: "ann", Reason: "test"})
+			if errors.As(err, new(*operate.PartlyError)) {
+				err = nil
+			}
+			return true, err
+		}))
+		return nil
+	})
+	w.Finally("done once", func() error {
+		ss, err := store.ListSagas(context.Background(), db, store.SagaQuery{})
+		if err != nil || len(ss) != 2 || ss[0].Status != "done" || ss[1].Status != "done" ||
+			left(db, "a") != 3 {
+			return fmt.Errorf("%+v, %v: %w", ss, db.User(), err)
+		}
+		return nil
+	})
+	return nil
 }
 
 // The scenes of the seeded bugs hold without a bug, whatever goes wrong.

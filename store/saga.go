@@ -13,7 +13,7 @@ import (
 type Sagas[TTx any] interface {
 	// StartSaga writes a new saga in tx, leased to s.Session for s.Lease. If one of its name and key is
 	// stored, that one is returned, nothing is written, and fresh is false; a rival that starts it at the
-	// same time is waited for.
+	// same time is waited for. With s.Instead it takes the place of the one of that ID, if that has ended.
 	StartSaga(ctx context.Context, tx TTx, s Saga) (stored Saga, fresh bool, err error)
 
 	// LockSaga reads a saga in tx and locks it until tx ends. False: there is none. It is written by an
@@ -35,9 +35,9 @@ type Saga struct {
 	ID        string // another one each time that a saga of the key is started
 	Hash      string // of the definition that wrote State
 
-	Input       string // JSON; never changes
+	Input       string // JSON; never changes, nor do Fingerprint and Origin
 	Fingerprint int64  // of Input: two starts of one key are told apart by it
-	Origin      string // correlation, trace, and the parent of a child; never changes
+	Origin      string // correlation, trace, and the parent of a child
 	State       string // JSON
 
 	// Version is the fence. StartSaga takes the first one: another one each time, so that what was read of
@@ -48,6 +48,7 @@ type Saga struct {
 	// Session has the saga leased until Due. With Session "" Due is when the saga is to be looked at next.
 	Session string
 	Lease   time.Duration // only StartSaga reads it
+	Instead string        // only StartSaga reads it: the ID of the one that has ended
 	Due     time.Time     // zero: not before somebody writes it
 	// Lapsed, of a saga that was just claimed, is the session whose lease ran out: it did not give the saga
 	// back. Only read.

@@ -310,8 +310,10 @@ func sagaDay(ctx context.Context, s *Store) error {
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		start := store.Saga{Name: ref.Name, Key: ref.Key, ID: ref.Key, Hash: hash, Input: "{}", State: "{}",
 			Standing: store.Standing{Status: "running"}}
-		if _, _, err := s.StartSaga(ctx, tx, start); err != nil {
-			return err
+		for _, start.Instead = range []string{"", "none"} {
+			if _, _, err := s.StartSaga(ctx, tx, start); err != nil {
+				return err
+			}
 		}
 		_, _, err := s.LockSaga(ctx, tx, ref.Name, ref.Key)
 		return err

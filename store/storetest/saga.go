@@ -16,6 +16,7 @@ func sagaTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Start":       (*suite[TTx]).sagaStart,
 		"StartAgain":  (*suite[TTx]).sagaStartAgain,
 		"StartRival":  (*suite[TTx]).sagaStartRival,
+		"Instead":     (*suite[TTx]).sagaStartInstead,
 		"Move":        (*suite[TTx]).sagaMove,
 		"MoveLost":    (*suite[TTx]).sagaMoveLost,
 		"MoveMany":    (*suite[TTx]).sagaMoveMany,
@@ -185,6 +186,52 @@ func (s *suite[TTx]) sagaStartRival() {
 		if fresh != (end == "rolled back") {
 			s.Errorf("the first was %s, and the rival's is fresh: %v", end, fresh)
 		}
+	}
+}
+
+// A saga takes the place of the one that it names, if that has ended: nothing of that is left, and whoever
+// has read it writes nothing.
+func (s *suite[TTx]) sagaStartInstead() {
+	was := s.start(sagaOf("a"))[0]
+	next := sagaOf("a")
+	next.Hash, next.Input, next.Fingerprint, next.Origin = "v2", `{"n":2}`, 8, "{}"
+	next.Version, next.Instead = 1<<40, was.ID
+	instead := func(of string) bool {
+		one := next
+		one.Instead = of
+		before := s.saga("a").ID
+		tx := s.db.Begin(s)
+		stored, fresh, err := s.d.StartSaga(s.Context(), tx, one)
+		s.ok(err, "start instead of another")
+		s.ok(s.db.Commit(tx), "commit")
+		if is := s.saga("a"); stored != is || fresh != (is.ID != before) {
+			s.Errorf("fresh %v, the answer is\n%+v, stored is\n%+v", fresh, stored, is)
+		}
+		return fresh
+	}
+	if instead(was.ID) {
+		s.Fatal("it takes the place of one that goes on")
+	}
+	end := moved(was, "1")
+	end.Final, end.Stuck, end.Error, end.Failed = true, true, "no", 3
+	end.Since, end.Retry = time.UnixMilli(1_700_000_000_123).UTC(), time.UnixMilli(1_700_000_060_000).UTC()
+	s.apply(store.Effect{Saga: end})
+	if instead(newID()) || instead("") {
+		s.Fatal("it takes the place of another one than it names")
+	}
+	ended := s.saga("a")
+	if !instead(was.ID) || instead(was.ID) {
+		s.Fatal("it does not take the place of one that has ended, once")
+	}
+	got := s.saga("a")
+	want := next
+	want.Instead, want.Lease, want.Started, want.Changed, want.Due = "", 0, got.Started, got.Changed, got.Due
+	if got != want || got.Started.Before(ended.Ended) || got.Due.Sub(got.Started) != time.Hour {
+		s.Errorf("stored is\n%+v, want\n%+v", got, want)
+	}
+	u := s.begin(s.d, store.Intake{})
+	if err := u.Commit(s.Context(), store.Effect{Saga: moved(ended, "2")}); !errors.Is(err, store.ErrLost) {
+		s.Errorf("whoever has read the one before writes: %v", err)
 	}
 }
 

@@ -65,10 +65,7 @@ func (l *live[TTx]) relateTo(ctx context.Context, tx TTx, c *family.Child) (*sto
 	if err != nil {
 		return nil, fmt.Errorf("lock a child: %w", err)
 	}
-	if !there {
-		return nil, c.Gone()
-	}
-	if err := c.Own(s); err != nil {
+	if err := c.Meets(s, there, l.State); err != nil {
 		return nil, err
 	}
 	e := c.Back()
@@ -83,11 +80,15 @@ func (l *live[TTx]) relateTo(ctx context.Context, tx TTx, c *family.Child) (*sto
 	return &store.Effect{Saga: &m.SagaMove}, nil
 }
 
-// startChild starts a child, or finds the one that this saga has started before.
+// startChild starts a child, or finds the one that this saga has started before. One that has turned back,
+// and is tried again past the pivot, gives its place to another one.
 func (l *live[TTx]) startChild(ctx context.Context, tx TTx, c *family.Child) error {
 	from := stored.Origin{Correlation: l.Origin.Correlation, Causation: l.Origin.Causation,
 		Trace: l.Origin.Trace, Parent: &c.Parent}
-	s, fresh, err := l.e.start(ctx, tx, c.Def, c.Key, c.Input, from)
+	s, fresh, err := l.e.start(ctx, tx, c.Def, c.Key, c.Input, from, "")
+	if c.Undone(s) {
+		s, fresh, err = l.e.start(ctx, tx, c.Def, c.Key, c.Input, from, s.ID)
+	}
 	var other *OtherError
 	switch {
 	case errors.As(err, &other):
@@ -98,7 +99,7 @@ func (l *live[TTx]) startChild(ctx context.Context, tx TTx, c *family.Child) err
 		l.then = append(l.then, func() { l.e.hand(s, c.Def) })
 		return nil
 	}
-	return c.Own(s)
+	return c.Meets(s, true, l.State)
 }
 
 // ascend tells a parent that its child has ended, and its parent, if it ends with that.

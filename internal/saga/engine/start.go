@@ -41,7 +41,7 @@ func (e *Engine[TTx]) Start(ctx context.Context, tx TTx, d *body.Definition,
 	if err != nil {
 		return fail(err)
 	}
-	s, fresh, err = e.start(ctx, tx, d, key, data, originOf(ctx))
+	s, fresh, err = e.start(ctx, tx, d, key, data, originOf(ctx), "")
 	if err != nil {
 		return fail(err)
 	}
@@ -65,13 +65,14 @@ func firstVersion(id string) int64 {
 }
 
 // start is leased to this session where it runs and has room: else it is due at once, to whoever claims it.
+// Instead is the id of one that has ended and gives its place; "": none does.
 func (e *Engine[TTx]) start(ctx context.Context, tx TTx, d *body.Definition, key string, in json.RawMessage,
-	from stored.Origin) (s store.Saga, fresh bool, err error) {
+	from stored.Origin, instead string) (s store.Saga, fresh bool, err error) {
 	now := e.clock.Now()
 	state, _ := d.Plan.Begin(e.o.NewID(now), now)
 	s = store.Saga{Name: d.Name, Key: key, ID: state.ID, Hash: d.Hash, Input: string(in),
 		Fingerprint: fingerprint.Of([]byte(d.Name), in), Version: firstVersion(state.ID),
-		Origin: from.Encode(), Standing: stored.Standing(store.Standing{}, state, now)}
+		Instead: instead, Origin: from.Encode(), Standing: stored.Standing(store.Standing{}, state, now)}
 	if err = d.Plan.Room(state); err == nil {
 		s.State, err = stored.Encode(state)
 	}

@@ -163,7 +163,7 @@ func (l *live[TTx]) work(ctx context.Context) {
 		l.refused = no
 		if kin != nil {
 			l.Think(ctx) // up to where it was
-			l.Wrong(kin.Action, skald.Permanent(kin.Err))
+			l.Feed(kin.Event)
 		}
 	}
 }

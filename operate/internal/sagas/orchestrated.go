@@ -124,7 +124,7 @@ func waitOf(p *plan.Plan, r *plan.Run) (w Wait, waits bool) {
 	}
 	w = Wait{What: WaitReply, After: stored.Name(r.Step, r.Occurrence), Since: words.Some(r.At),
 		Due: words.Some(r.Due)}
-	if p == nil || r.Phase == plan.Undoing {
+	if p == nil {
 		return w, true
 	}
 	switch step, _ := p.Step(r.Step); {

@@ -260,7 +260,7 @@ func causeText(c *plan.Cause) string {
 	if c.Step != "" {
 		text += " (" + stored.Name(c.Step, c.Occurrence) + ")"
 	}
-	if c.Reason != "" {
+	if c.Reason != "" && c.Reason != text { // the reason of a recall is just that
 		text += ": " + strings.TrimSpace(c.Reason)
 	}
 	return text

@@ -81,6 +81,7 @@ func (c *SagaChange) try(s *store.Saga, st plan.State, p *plan.Plan,
 // refused says why nothing came of c, and whether that is c's fault.
 func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (why string, unfit bool) {
 	r, begun := st.Run(c.Step, c.Occurrence)
+	step, _ := p.Step(c.Step)
 	switch {
 	case out == plan.Unknown && c.Verb == SignalSaga:
 		return c.unknownSignal(p)
@@ -93,8 +94,15 @@ func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (wh
 		return fmt.Sprintf("%s waits for %s: nothing is to be tried again",
 			stored.Name(c.Step, c.Occurrence), cmp.Or(what, "its reply")), false
 	case out == plan.Late && c.Verb == RetrySaga && begun && r.Phase == plan.Undoing:
-		return fmt.Sprintf("%s waits for the reply to its undo: nothing is to be tried again",
-			stored.Name(c.Step, c.Occurrence)), false
+		what := "for the reply to its undo"
+		if step.Kind == plan.Child {
+			what = "until its child is undone"
+		}
+		return fmt.Sprintf("%s waits %s: nothing is to be tried again", stored.Name(c.Step, c.Occurrence),
+			what), false
+	case out == plan.Runs && step.Kind == plan.Child:
+		return "its child goes on, and nobody would undo what it does: cancel that child, or count the step as " +
+			"done with complete", false
 	}
 	return outcomeText(out), false
 }

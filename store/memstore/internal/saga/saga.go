@@ -53,11 +53,12 @@ func (ss *Sagas) View() View { return View{table.See(ss.rows)} }
 // Start writes a new saga, or reads the one that is there.
 func (v *View) Start(s store.Saga, now time.Time) (stored store.Saga, fresh bool) {
 	at := KeyOf(s.Name, s.Key)
-	if stored, there := v.Get(at); there {
+	stored, there := v.Get(at)
+	if there && (s.Instead == "" || s.Instead != stored.ID || stored.Ended.IsZero()) {
 		return stored, false
 	}
 	s.Version, s.Standing, s.Due = sagarow.First(&s), sagarow.Standing(s.Standing), now.Add(s.Lease)
-	s.Lease, s.Started, s.Changed, s.Ended = 0, now, now, time.Time{}
+	s.Lease, s.Instead, s.Started, s.Changed, s.Ended = 0, "", now, now, time.Time{}
 	v.Put(at, s)
 	return s, true
 }

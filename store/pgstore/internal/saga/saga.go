@@ -58,13 +58,17 @@ func (c *Sagas) Start(s *store.Saga, ask Asking) (stored store.Saga, fresh bool,
 	for range turns {
 		stored = *s
 		stored.Standing, stored.Version = sagarow.Standing(s.Standing), sagarow.First(s)
-		stored.Lease, stored.Ended = 0, time.Time{}
+		stored.Lease, stored.Instead, stored.Ended = 0, "", time.Time{}
 		at := &stored.Standing
 		var started, due *int64
-		err = ask(c.pg.Call("StartSaga", s.Name, s.Key, s.ID, s.Hash, s.Input, s.Fingerprint, s.Origin,
+		how, args := "StartSaga", []any{s.Name, s.Key, s.ID, s.Hash, s.Input, s.Fingerprint, s.Origin,
 			s.State, at.Status, at.Stuck, at.Paused, at.Step,
 			at.Error, int32(at.Failed), column.Moment(at.Since), column.Moment(at.Retry), s.Session,
-			s.Lease.Microseconds(), stored.Version)).Scan(&started, &due)
+			s.Lease.Microseconds(), stored.Version}
+		if s.Instead != "" {
+			how, args = "StartSagaInstead", append(args, s.Instead)
+		}
+		err = ask(c.pg.Call(how, args...)).Scan(&started, &due)
 		if err == nil {
 			stored.Started, stored.Changed, stored.Due = column.AtMicros(started), column.AtMicros(started),
 				column.AtMicros(due)

@@ -44,10 +44,14 @@ func scanSaga(scan func(...any) error, more ...any) (s store.Saga, err error) {
 func Start(ctx context.Context, x *sqlrun.Session, start *store.Saga) (was store.Saga, fresh bool,
 	err error) {
 	at := sagarow.Standing(start.Standing)
-	n, err := x.Count(ctx, "StartSaga", start.Name, start.Key, start.ID, start.Hash, start.Input,
+	how, args := "StartSaga", []any{start.Name, start.Key, start.ID, start.Hash, start.Input,
 		start.Fingerprint, start.Origin, start.State, at.Status,
 		at.Stuck, at.Paused, at.Step, at.Error, at.Failed, column.Millis(at.Since), column.Millis(at.Retry),
-		start.Session, start.Lease.Milliseconds(), sagarow.First(start))
+		start.Session, start.Lease.Milliseconds(), sagarow.First(start)}
+	if start.Instead != "" {
+		how, args = "StartSagaInstead", append(args, start.Instead)
+	}
+	n, err := x.Count(ctx, how, args...)
 	if err == nil {
 		was, err = scanSaga(x.Row(ctx, "FindSaga", start.Name, start.Key).Scan)
 	}

@@ -3,10 +3,12 @@ package family
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine/internal/attempt"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
@@ -21,10 +23,11 @@ type Child struct {
 	Parent stored.Parent
 }
 
-// An Error is what makes a parent's step fail: its transaction is rolled back first.
+// An Error is why a child is not started, or told: Event is what the parent takes in instead, once its
+// transaction is rolled back.
 type Error struct {
-	Action plan.Action
-	Err    error
+	Event plan.Event
+	Err   error
 }
 
 func (e *Error) Error() string { return e.Err.Error() }
@@ -33,23 +36,55 @@ func (e *Error) Error() string { return e.Err.Error() }
 type Ended struct{ ID, Key string }
 
 // Fails makes the parent's step fail with err.
-func (c *Child) Fails(err error) error { return &Error{c.Action, err} }
-
-// Gone makes the parent's step fail because the child is not there any more.
-func (c *Child) Gone() error {
-	return c.Fails(fmt.Errorf("the child %s %q is not kept any more", c.Def.Name, c.Key))
+func (c *Child) Fails(err error) error {
+	e := attempt.Failed(c.Action, err)
+	e.Permanent = true
+	return &Error{e, err}
 }
 
-// Own refuses a saga that is another one's child, or nobody's.
-func (c *Child) Own(s store.Saga) error {
-	o, err := stored.OriginOf(s)
-	if err == nil && (o.Parent == nil || *o.Parent != c.Parent) {
-		err = fmt.Errorf("the saga %s %q was not started by this step", s.Name, s.Key)
+// Meets is an Error where s is not there, or is not this step's child, or has ended: whoever ended it told
+// its parent, and nobody will again. Was is how the parent stands. One that is done is no error to its undo.
+func (c *Child) Meets(s store.Saga, there bool, was plan.State) error {
+	if !there {
+		return c.Fails(fmt.Errorf("the child %s %q is not kept any more", c.Def.Name, c.Key))
 	}
+	if err := c.own(s); err != nil || s.Ended.IsZero() {
+		return err
+	}
+	as, err := stored.StateOf(s, 0)
+	if err != nil || as.Status == plan.Done && c.Action.Verb == plan.UndoStep {
+		return err
+	}
+	e, err := Up(was, &c.Parent, s, as)
+	if err != nil {
+		return err
+	}
+	return &Error{e, errors.New("the child has ended")}
+}
+
+// Undone tells of this step's own child that it has turned back: nothing of it is left.
+func (c *Child) Undone(s store.Saga) bool {
+	return !s.Ended.IsZero() && s.Status == string(plan.Compensated) && c.own(s) == nil
+}
+
+// own refuses a saga that is another one's child, or nobody's.
+func (c *Child) own(s store.Saga) error {
+	o, err := stored.OriginOf(s)
 	if err != nil {
 		return c.Fails(err)
 	}
-	return nil
+	if o.Parent == nil {
+		o.Parent = &stored.Parent{}
+	}
+	if *o.Parent == c.Parent {
+		return nil
+	}
+	other := o.Parent.Occurrence
+	if o.Parent.Occurrence = c.Parent.Occurrence; *o.Parent == c.Parent {
+		return c.Fails(fmt.Errorf("the saga %s %q is the child of another occurrence of this step, %q: "+
+			"let the child's key have the occurrence", s.Name, s.Key, other))
+	}
+	return c.Fails(fmt.Errorf("the saga %s %q was not started by this step", s.Name, s.Key))
 }
 
 // Back is the event that tells the child to turn back.
@@ -64,9 +99,14 @@ func (c *Child) Back() plan.Event {
 // Refuses makes the parent's step fail where a child that came to out cannot be undone.
 func (c *Child) Refuses(e plan.Event, out plan.Outcome) error {
 	if out == plan.TooLate && e.What == plan.Recall {
-		return c.Fails(fmt.Errorf("the child %s %q is past its pivot", c.Def.Name, c.Key))
+		return c.Fails(pastPivot(c.Def.Name, c.Key))
 	}
 	return nil
+}
+
+func pastPivot(name, key string) error {
+	return fmt.Errorf("the child %s %q is past its pivot, so it is not undone: undo by hand what it did, then "+
+		"skip its undo", name, key)
 }
 
 // Up is the event that tells a parent, which stands as was, how its child has ended.
@@ -74,6 +114,8 @@ func Up(was plan.State, parent *stored.Parent, child store.Saga, as plan.State) 
 	run := bornAs(was, parent)
 	e = plan.Event{What: plan.Rejected, Step: run.Step, Occurrence: run.Occurrence}
 	switch {
+	case as.Status == plan.Done && run.Phase == plan.Undoing:
+		e.What, e.Permanent, e.Reason = plan.UndoFailed, true, pastPivot(child.Name, child.Key).Error()
 	case as.Status == plan.Done:
 		e.What = plan.Succeeded
 		e.Output, err = json.Marshal(Ended{child.ID, child.Key})

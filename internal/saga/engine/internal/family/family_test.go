@@ -1,6 +1,8 @@
 package family
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/skald-go/skald/internal/saga/body"
@@ -24,6 +26,9 @@ func TestUpTellsAParentHowItsChildEnded(t *testing.T) {
 		{"done", plan.Waiting, plan.State{Status: plan.Done}, plan.Succeeded, ""},
 		{"turned back by itself", plan.Waiting, back, plan.Rejected, reason(back)},
 		{"turned back when it was told to", plan.Undoing, back, plan.UndoDone, ""},
+		{"done before it is told to turn back", plan.Undo, plan.State{Status: plan.Done}, plan.Succeeded, ""},
+		{"done though it was told to turn back", plan.Undoing, plan.State{Status: plan.Done}, plan.UndoFailed,
+			pastPivot("shipping", "s1").Error()},
 	} {
 		was := plan.State{Runs: []plan.Run{{Step: "pay"}, {Step: "ship", Phase: c.phase}}}
 		e, err := Up(was, parent, child, c.as)
@@ -33,17 +38,21 @@ func TestUpTellsAParentHowItsChildEnded(t *testing.T) {
 	}
 }
 
-func TestOwnRefusesAnothersChild(t *testing.T) {
+func TestAChildMeetsItsOwnStepAlone(t *testing.T) {
 	c := Child{Def: &body.Definition{Name: "shipping"}, Key: "s1",
-		Parent: stored.Parent{Name: "order", Key: "1", ID: "o", Step: "ship"}}
-	other := c.Parent
-	other.ID = "p"
-	if err := c.Own(store.Saga{Origin: stored.Origin{Parent: &c.Parent}.Encode()}); err != nil {
+		Parent: stored.Parent{Name: "order", Key: "1", ID: "o", Step: "ship", Occurrence: "tea"}}
+	other, sister := c.Parent, c.Parent
+	other.ID, sister.Occurrence = "p", "cup"
+	of := func(p *stored.Parent) store.Saga { return store.Saga{Origin: stored.Origin{Parent: p}.Encode()} }
+	if err := c.Meets(of(&c.Parent), true, plan.State{}); err != nil {
 		t.Errorf("its own child is refused: %v", err)
 	}
-	for _, o := range []stored.Origin{{}, {Parent: &other}} {
-		if err := c.Own(store.Saga{Origin: o.Encode()}); err == nil {
-			t.Errorf("the child of %+v is taken", o.Parent)
+	for want, s := range map[string]store.Saga{"was not started by this step": of(&other),
+		" was not started by this step": of(nil), `another occurrence of this step, "cup"`: of(&sister)} {
+		var e *Error
+		if err := c.Meets(s, true, plan.State{}); !errors.As(err, &e) || !e.Event.Permanent ||
+			e.Event.What != plan.Failed || !strings.Contains(e.Event.Reason, want) {
+			t.Errorf("the child %s is met with %+v, want %s", s.Origin, e, want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package progress
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/body"
@@ -137,6 +138,10 @@ func (s *Saga) child(a plan.Action, step *body.Step) {
 			e.Memo, err = json.Marshal(family.Ended{Key: c.Key})
 			return err
 		case plan.UndoStep:
+			if run.Sends == 0 {
+				return skald.Permanent(errors.New("it was completed by hand, and no child was started: " +
+					"undo what was done instead, then skip its undo"))
+			}
 			e.What, e.Memo = plan.UndoSent, run.Output
 			err = json.Unmarshal(run.Output, &was)
 		default:

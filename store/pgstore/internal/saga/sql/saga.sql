@@ -8,6 +8,16 @@ FROM (SELECT clock_timestamp() AS at) AS n
 ON CONFLICT (name, key) DO NOTHING
 RETURNING (extract(epoch FROM started_at) * 1000000)::bigint, (extract(epoch FROM due) * 1000000)::bigint;
 
+-- name: StartSagaInstead
+-- StartSaga in the place of one that has ended.
+UPDATE /*schema*/skald_saga AS s SET id = $3::text, hash = $4::text, input = $5::text, fingerprint = $6::bigint, origin = $7::text, state = $8::text,
+	status = $9::text, stuck = $10::boolean, paused = $11::boolean, step = $12::text, error = $13::text, failed = $14::integer,
+	since = $15::timestamptz, retry = $16::timestamptz, session = $17::text, version = $19::bigint, started_at = n.at, changed_at = n.at,
+	due = n.at + $18::bigint * interval '1 microsecond', ended_at = NULL
+FROM (SELECT clock_timestamp() AS at) AS n
+WHERE s.name = $1::text AND s.key = $2::text AND s.id = $20::text AND s.ended_at IS NOT NULL
+RETURNING (extract(epoch FROM s.started_at) * 1000000)::bigint, (extract(epoch FROM s.due) * 1000000)::bigint;
+
 -- name: FindSaga
 SELECT /*saga*/ FROM /*schema*/skald_saga AS s WHERE s.name = $1::text AND s.key = $2::text;
 

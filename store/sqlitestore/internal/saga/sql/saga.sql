@@ -6,6 +6,13 @@ SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?1
 FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS at) AS n WHERE true
 ON CONFLICT (name, key) DO NOTHING;
 
+-- name: StartSagaInstead
+-- StartSaga in the place of ?20, if that has ended.
+UPDATE skald_saga SET id = ?3, hash = ?4, input = ?5, fingerprint = ?6, origin = ?7, state = ?8, status = ?9, stuck = ?10, paused = ?11, step = ?12,
+	error = ?13, failed = ?14, since = ?15, retry = ?16, session = ?17, version = ?19, started_at = n.at, changed_at = n.at, due = n.at + ?18,
+	ended_at = NULL
+FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS at) AS n WHERE name = ?1 AND key = ?2 AND id = ?20 AND ended_at IS NOT NULL;
+
 -- name: FindSaga
 SELECT name, key, id, hash, input, fingerprint, origin, state, version, status, stuck, paused, step, error, failed, since, retry, session, due,
 	started_at, changed_at, ended_at
