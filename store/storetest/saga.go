@@ -221,8 +221,8 @@ func (s *suite[TTx]) sagaIntake() {
 	s.ok(s.db.Rollback(tx), "roll back")
 }
 
-// A saga that a unit has locked is waited for, and stands otherwise then; a claim leaves it alone. A move that
-// waits briefly is ErrBusy, and nothing of it stands.
+// A saga that a unit has locked is waited for, and stands otherwise then; a claim leaves it alone. A move
+// that waits briefly is ErrBusy, and nothing of it stands.
 func (s *suite[TTx]) sagaIntakeRival() {
 	one := sagaOf("a")
 	one.Lease = 0

@@ -213,7 +213,10 @@ type SagaRead struct {
 
 // ReadSaga reads one saga, and its children that it waits for: see operate.ReadSaga.
 func ReadSaga(ctx context.Context, db store.Lister, name, key string) (r SagaRead, err error) {
-	if r.row, r.state, r.plan, err = readSaga(ctx, db, name, key); err == nil {
+	if r, err = readRow(ctx, db, name, key); err == nil {
+		err = r.readState()
+	}
+	if err == nil {
 		err = r.readChildren(ctx, db)
 	}
 	return r, err
@@ -265,32 +268,34 @@ func causeText(c *plan.Cause) string {
 	return text
 }
 
-// readSaga reads one saga. Of an ended one whose definition is not noted any more p is nil.
-func readSaga(ctx context.Context, db store.Lister, name,
-	key string) (s store.Saga, st plan.State, p *plan.Plan, err error) {
+// readRow reads one saga, but not what its state says. Of an ended one whose definition is not noted any more
+// there is no plan.
+func readRow(ctx context.Context, db store.Lister, name, key string) (r SagaRead, err error) {
 	list, err := store.ListSagas(ctx, db, store.SagaQuery{Name: name, Key: key, Limit: 2})
 	switch {
 	case err != nil:
-		return s, st, nil, err
+		return r, err
 	case len(list) == 0:
-		return s, st, nil,
-			&order.NoneError{What: fmt.Sprintf(
-				"there is no saga %q in this database, or it ended and is not kept any more",
-				strings.TrimSpace(name+" "+key))}
+		return r, &order.NoneError{What: fmt.Sprintf(
+			"there is no saga %q in this database, or it ended and is not kept any more",
+			strings.TrimSpace(name+" "+key))}
 	case len(list) > 1:
-		return s, st, nil, several(key, list[0].Name, list[1].Name)
+		return r, several(key, list[0].Name, list[1].Name)
 	}
-	s = list[0]
+	r.row = list[0]
 	plans, err := ReadPlans(ctx, db)
-	if err != nil {
-		return s, st, nil, err
-	}
+	r.plan = plans[r.row.Hash]
+	return r, err
+}
+
+// readState reads what the state of the row says.
+func (r *SagaRead) readState() (err error) {
 	deadline := time.Duration(0)
-	if p = plans[s.Hash]; p != nil {
-		deadline = p.Graph.Deadline
+	if r.plan != nil {
+		deadline = r.plan.Graph.Deadline
 	}
-	st, err = stored.StateOf(s, deadline)
-	return s, st, p, err
+	r.state, err = stored.StateOf(r.row, deadline)
+	return err
 }
 
 // ReadPlans are the definitions that engines have noted, by hash.
