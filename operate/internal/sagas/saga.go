@@ -170,8 +170,8 @@ func eachSaga(ctx context.Context, db store.Lister, s *SagaSelection, light bool
 }
 
 func sagaOf(s *store.Saga) Saga {
-	return Saga{Name: s.Name, Key: s.Key, ID: s.ID, Status: s.Status, Stuck: s.Stuck, Paused: s.Paused,
-		Step: s.Step, Error: s.Error,
+	return Saga{Name: s.Name, Key: s.Key, ID: s.ID, Status: s.Status, Stuck: s.Stuck,
+		Paused: s.Paused && s.Ended.IsZero(), Step: s.Step, Error: s.Error,
 		Failed: s.Failed, Since: words.Some(s.Since), Retry: words.Some(s.Retry), Hash: s.Hash,
 		Session: s.Session, Due: words.Some(s.Due), Started: s.Started,
 		Changed: s.Changed, Ended: words.Some(s.Ended)}

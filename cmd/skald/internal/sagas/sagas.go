@@ -240,6 +240,9 @@ func tellOrchestrated(out io.Writer, d *operate.SagaDetail) error {
 	line("correlation", d.Correlation)
 	line("in hand of", d.Session)
 	line("next look", say.When(d.Due))
+	if d.Error != "" && d.Ended == nil {
+		line("error", say.FirstLine(d.Error)+", since "+say.When(d.Since))
+	}
 	line("input", string(d.Input))
 	for _, r := range d.Runs {
 		name, text := r.Step, r.Phase
