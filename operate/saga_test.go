@@ -213,7 +213,7 @@ func TestSagaVerbsRefuse(t *testing.T) {
 			operate.SagaChange{Verb: operate.CompleteSaga, Step: "wait", Data: []byte("x")}, o, "no JSON"},
 		"no verb": {operate.SagaSelection{Key: "a"}, operate.SagaChange{Verb: "rewind"}, o, "no verb"},
 		"none": {operate.SagaSelection{Key: "z"}, operate.SagaChange{Verb: operate.CancelSaga}, o,
-			"no saga is selected"},
+			`there is no saga "z"`},
 		"no status": {operate.SagaSelection{Status: "x"}, operate.SagaChange{Verb: operate.CancelSaga}, o,
 			"one of running"},
 	} {

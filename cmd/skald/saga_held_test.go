@@ -29,21 +29,7 @@ func (r *releasing) Apply(ctx context.Context, es ...store.Effect) ([]bool, erro
 func TestHeldSagaIsWaitedFor(t *testing.T) {
 	onEachStore(t, func(t *testing.T, fresh func(*testing.T) *bed) {
 		b := fresh(t).migrate()
-		d := saga.New("order", &saga.Options[string]{Key: func(s string) string { return s }},
-			saga.Wait[string]("approve", saga.Signal[bool]{Name: "approved"}))
-		e, err := saga.NewEngine(b.s, nil, d)
-		must(t, err)
-		for _, key := range []string{"o-1", "o-2", "o-3"} {
-			tx, err := b.db.BeginTx(t.Context(), nil)
-			must(t, err)
-			_, err = saga.Start(t.Context(), e, tx, d, key)
-			must(t, err)
-			must(t, tx.Commit())
-		}
-		for busy := true; busy; {
-			busy, err = e.Step(t.Context())
-			must(t, err)
-		}
+		b.sagas("o-1", "o-2", "o-3")
 		list, err := store.ListSagas(t.Context(), b.s, store.SagaQuery{Name: "order", Key: "o-1"})
 		must(t, err)
 		step, err := b.s.Begin(t.Context(), store.Intake{Sagas: []store.SagaRef{
@@ -58,4 +44,24 @@ func TestHeldSagaIsWaitedFor(t *testing.T) {
 			t.Errorf("%d are paused: %+v", n, r)
 		}
 	})
+}
+
+// sagas starts sagas that wait for approval, with an engine that is gone then.
+func (b *bed) sagas(keys ...string) {
+	b.t.Helper()
+	d := saga.New("order", &saga.Options[string]{Key: func(s string) string { return s }},
+		saga.Wait[string]("approve", saga.Signal[bool]{Name: "approved"}))
+	e, err := saga.NewEngine(b.s, nil, d)
+	must(b.t, err)
+	for _, key := range keys {
+		tx, err := b.db.BeginTx(b.t.Context(), nil)
+		must(b.t, err)
+		_, err = saga.Start(b.t.Context(), e, tx, d, key)
+		must(b.t, err)
+		must(b.t, tx.Commit())
+	}
+	for busy := true; busy; {
+		busy, err = e.Step(b.t.Context())
+		must(b.t, err)
+	}
 }

@@ -123,6 +123,8 @@ func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChan
 	if !o.DryRun && !s.All && !s.Filtered() {
 		return r, WhichSagas()
 	}
+	// No verb applies to a saga that has ended: whoever names one is told so.
+	s.Live = s.Live || s.Key == "" && s.ID == ""
 	if o.DryRun {
 		return trySagas(ctx, db, &s, &c, &o)
 	}
@@ -145,7 +147,7 @@ func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChan
 		return r, err
 	}
 	if len(all) == 0 {
-		return r, &order.NoneError{What: "no saga is selected"}
+		return r, s.none()
 	}
 	r.Selected = len(all)
 	switch err := order.Confirm(ctx, &o, len(all)); {
@@ -162,6 +164,17 @@ func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChan
 		err = c.partly(&r)
 	}
 	return r, err
+}
+
+// none is the error of a verb on no saga.
+func (s *SagaSelection) none() error {
+	switch {
+	case s.Key != "":
+		return noSaga(s.Name, s.Key)
+	case s.Live && s.Status == "":
+		return &order.NoneError{What: "no saga is selected that has not ended"}
+	}
+	return &order.NoneError{What: "no saga is selected"}
 }
 
 // A single is the saga that a key alone means: of a parent and its child, which often share a key, a verb is

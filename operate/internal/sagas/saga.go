@@ -62,6 +62,8 @@ type SagaSelection struct {
 	StartedBefore time.Time `json:"started_before,omitzero"`
 	StartedAfter  time.Time `json:"started_after,omitzero"`
 	Limit         int       `json:"limit,omitempty"` // 0: all
+	// Live leaves ended sagas out, unless Status says which. A verb on many does that by itself.
+	Live bool `json:"live,omitempty"`
 	// All is required where a verb changes sagas and no other field chooses.
 	All bool `json:"all,omitempty"`
 }
@@ -83,8 +85,11 @@ func (s *SagaSelection) query(light bool) (q store.SagaQuery, err error) {
 	q = store.SagaQuery{Name: s.Name, Key: s.Key, ID: s.ID, Stuck: s.Stuck, Paused: s.Paused,
 		Failing: s.Failing, Step: s.Step, Error: s.Error,
 		StartedBefore: s.StartedBefore, StartedAfter: s.StartedAfter, Light: light, Limit: order.PageSize}
-	if s.Status != "" {
+	switch {
+	case s.Status != "":
 		q.Status = []string{s.Status}
+	case s.Live:
+		q.Status = []string{string(plan.Running), string(plan.Compensating)}
 	}
 	return q, nil
 }
@@ -276,9 +281,7 @@ func readRow(ctx context.Context, db store.Lister, name, key string) (r SagaRead
 	case err != nil:
 		return r, err
 	case len(list) == 0:
-		return r, &order.NoneError{What: fmt.Sprintf(
-			"there is no saga %q in this database, or it ended and is not kept any more",
-			strings.TrimSpace(name+" "+key))}
+		return r, noSaga(name, key)
 	case len(list) > 1:
 		return r, several(key, list[0].Name, list[1].Name)
 	}
@@ -286,6 +289,12 @@ func readRow(ctx context.Context, db store.Lister, name, key string) (r SagaRead
 	plans, err := ReadPlans(ctx, db)
 	r.plan = plans[r.row.Hash]
 	return r, err
+}
+
+func noSaga(name, key string) error {
+	return &order.NoneError{What: fmt.Sprintf(
+		"there is no saga %q in this database, or it ended and is not kept any more",
+		strings.TrimSpace(name+" "+key))}
 }
 
 // readState reads what the state of the row says.

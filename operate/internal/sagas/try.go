@@ -42,7 +42,7 @@ func trySagas(ctx context.Context, db store.Lister, s *SagaSelection, c *SagaCha
 	case err != nil:
 		return SagaReport{}, err
 	case r.Selected == 0:
-		return r, &order.NoneError{What: "no saga is selected"}
+		return r, s.none()
 	}
 	return r, c.partly(&r)
 }
