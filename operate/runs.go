@@ -95,10 +95,19 @@ func EndRun(ctx context.Context, db Applier, r Run, outcome string) error {
 	return r.note(ctx, db, r.Author, r.Reason, acts.Ended+outcome)
 }
 
-func (r *Run) note(ctx context.Context, db Applier, author, reason, what string) error {
-	_, err := order.Apply(ctx, db, store.Effect{Audit: &store.Audit{Author: author, Reason: reason,
-		Action:   r.Verb + what,
-		Consumer: r.Request.Selection.Consumer, Run: r.ID}})
+// noteLong is how long a note of a run is tried while a step holds the file of an SQLite store: most are over
+// by then.
+const noteLong = 30 * time.Second
+
+func (r *Run) note(ctx context.Context, db Applier, author, reason, what string) (err error) {
+	for until := time.Now().Add(noteLong); ; {
+		_, err = order.Apply(ctx, db, store.Effect{Audit: &store.Audit{Author: author, Reason: reason,
+			Action:   r.Verb + what,
+			Consumer: r.Request.Selection.Consumer, Run: r.ID}})
+		if !errors.Is(err, store.ErrBusy) || ctx.Err() != nil || time.Now().After(until) {
+			break
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("note the run %s: %w", r.ID, err)
 	}

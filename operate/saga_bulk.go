@@ -106,8 +106,10 @@ func carry(ctx context.Context, db runKeeper, name string, fresh Run, o Order,
 		if begun {
 			return nil
 		}
-		run.Request.Of, begun = n, true
-		return BeginRun(ctx, db, run)
+		run.Request.Of = n
+		no = BeginRun(ctx, db, run)
+		begun = no == nil
+		return no
 	}
 	r, err = do(ctx, &run, o)
 	r.Run = run.ID

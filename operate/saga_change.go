@@ -39,9 +39,10 @@ type SagaReport = sagas.SagaReport
 type LeftSaga = sagas.LeftSaga
 
 // ChangeSagas does c to each selected saga, each in a transaction with its audit, under the guard of its
-// version: what the engine writes at the same time comes before it or after it. A key without a
-// definition or an id means one saga: it is a UsageError where sagas of several definitions have it. With a
-// *PartlyError the report is valid, too.
+// version: what the engine writes at the same time comes before it or after it. One that a step holds, or
+// that the store refuses, is left, and the others are changed. Those that have ended are not selected, unless
+// a key, an id or a status says so. A key without a definition or an id means one saga: it is a UsageError
+// where sagas of several definitions have it. With a *PartlyError the report is valid, too.
 func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChange,
 	o Order) (r SagaReport, err error) {
 	return sagas.ChangeSagas(ctx, db, s, c, o)

@@ -19,6 +19,7 @@ type SagaStanding = sagas.SagaStanding
 // Outcomes of a StandingStep.
 const (
 	StepRunning  = sagas.StepRunning // it is at work, or waits for an answer
+	StepNext     = sagas.StepNext    // its turn has come, and no build runs that takes it
 	StepDone     = sagas.StepDone    // it took effect, or: the event came
 	StepFailed   = sagas.StepFailed  // it ended without an effect, or: the saga failed by it
 	StepSkipped  = sagas.StepSkipped // it counts as passed

@@ -294,10 +294,12 @@ func TestDeadlineOfAnOrchestratedSaga(t *testing.T) {
 		}
 	}
 	deadline("in 10m0s, at T: then it turns back, unless its pivot is done")
-	o.approve()
-	deadline("in 10m0s, at T: then it turns back, unless its pivot is done")
 	now = now.Add(12 * time.Minute)
 	deadline("was 2m0s ago, at T: no engine has looked at it since")
+	now = now.Add(-12 * time.Minute)
+	o.approve()
+	deadline("in 10m0s, at T: its pivot is done, so it goes on")
+	now = now.Add(12 * time.Minute)
 	o.work()
 	deadline("was 2m0s ago, at T: its pivot is done, so it goes on")
 }

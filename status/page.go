@@ -91,13 +91,14 @@ func (p *page) saga(s *Saga, now time.Time) {
 	for _, c := range s.Commands {
 		p.put("<p><code>%s</code></p>\n", c)
 	}
+	undo := strings.ToUpper(s.UndoWord()[:1]) + s.UndoWord()[1:]
 	for _, more := range []struct {
 		what, between string
 		is            []string
 	}{
 		{"Not heard of yet, though something that follows was: ", " or ", s.Missing},
 		{"What remains: ", ", ", s.Remaining},
-		{"A failure undoes: ", ", ", s.Undo}, {"Nothing undoes: ", ", ", s.Stays},
+		{undo + ": ", ", ", s.Undo}, {"Nothing undoes: ", ", ", s.Stays},
 	} {
 		if len(more.is) > 0 {
 			p.put("<p>")

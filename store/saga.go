@@ -93,6 +93,9 @@ type SagaMove struct {
 	// Lease, if it is not 0 and Release is false, has the session keep the saga for so long from now.
 	Lease time.Duration
 	Final bool // the saga has ended: it is never due again
+	// Wait, of a move that is applied alone, bounds the waiting for rivals that hold the saga's row, at most;
+	// then ErrBusy. 0: 5 s.
+	Wait time.Duration
 }
 
 // ClaimSagas says which sagas a session claims.

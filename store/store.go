@@ -50,7 +50,7 @@ type Common interface {
 
 	// Apply carries out the effects in order, in one transaction, with a result each. False: a guard of it
 	// was lost and nothing of it stands; the others do. An error fails the whole call: all results are false,
-	// and nothing stands unless the error is an outage.
+	// and nothing stands unless the error is an outage. ErrBusy: a rival holds a row that it would change.
 	Apply(ctx context.Context, es ...Effect) ([]bool, error)
 
 	// Outage tells of an error that a call of this Store, or of a Unit of it, has returned whether it is

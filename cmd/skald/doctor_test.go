@@ -61,7 +61,8 @@ func TestDoctorOnSQLite(t *testing.T) {
 	t.Parallel()
 	at := "sqlite:" + filepath.Join(t.TempDir(), "shop.db")
 	start(t, nil, "doctor").expect(2, "--store")
-	doctor(t, 8, map[string]string{"store/connection": "failed skald migrate"}, "--store", at)
+	doctor(t, 8, map[string]string{"store/connection": "failed skald migrate",
+		"window/marks": "warning not looked at"}, "--store", at)
 	start(t, nil, "migrate", "--store", at).expect(0)
 	doctor(t, 0, map[string]string{"store/tables": "ok", "store/rights of relay": "ok",
 		"store/relay": "warning skald relay", "store/journal_mode": "ok wal",

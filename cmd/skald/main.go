@@ -125,5 +125,10 @@ func misused(c *cobra.Command, err error) string {
 	if strings.Contains(err.Error(), "arg(s)") {
 		return fmt.Sprintf("%v: %s", err, c.UseLine())
 	}
+	if extra, no := strings.CutPrefix(err.Error(), "unknown command "); no && !c.HasSubCommands() {
+		extra, _, _ = strings.Cut(extra, " for ")
+		return fmt.Sprintf("%s takes no argument, and %s is one: see %s --help", c.CommandPath(), extra,
+			c.CommandPath())
+	}
 	return err.Error()
 }

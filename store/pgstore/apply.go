@@ -102,7 +102,7 @@ func (c *core) oneByOne(ctx context.Context, groups [][]pgrun.Call, stood []bool
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("apply: %w", c.pg.Explain(err))
+		return fmt.Errorf("apply: %w", c.pg.Own(err))
 	}
 	return nil
 }
@@ -113,7 +113,11 @@ func (c *core) applyOne(ctx context.Context, e store.Effect) (bool, error) {
 		return true, ctx.Err()
 	}
 	if err == nil {
-		err = c.pg.Short(ctx, "apply", calls...)
+		wait := pgrun.DefaultWait
+		if e.Saga != nil && e.Saga.Wait > 0 {
+			wait = e.Saga.Wait
+		}
+		err = c.pg.Within(ctx, wait, "apply", calls...)
 	}
 	return c.verdict(err, e)
 }

@@ -26,7 +26,7 @@ func (s *Store) LockTracked(ctx context.Context, tx pgx.Tx, flow string,
 			func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, list.Scan(row) })
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lock tracked sagas: %w", s.pg.Explain(err))
+		return nil, fmt.Errorf("lock tracked sagas: %w", s.pg.Own(err))
 	}
 	return *out, nil
 }
@@ -51,7 +51,7 @@ func (s *SQLStore) LockTracked(ctx context.Context, tx *sql.Tx, flow string,
 		err = scanAll(ctx, tx, list)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lock tracked sagas: %w", s.pg.Explain(err))
+		return nil, fmt.Errorf("lock tracked sagas: %w", s.pg.Own(err))
 	}
 	return *out, nil
 }

@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -59,13 +60,18 @@ func (s *Store) within(ctx context.Context, tx *sql.Tx) (*sqlrun.Session, *unit,
 	return x, nil, err
 }
 
-// Apply carries out each effect for itself, in order, in one transaction with a savepoint for each.
+// Apply carries out each effect for itself, in order, in one transaction with a savepoint for each. A Wait of
+// a move is longer where another process holds the file: BEGIN gets a second in any case.
 func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	stood := make([]bool, len(es))
 	if len(es) == 0 {
 		return stood, nil
 	}
-	x, err := s.run.Begin(ctx, s.run.Wait, sqlrun.DefaultHandle)
+	wait := s.run.Wait
+	if len(es) == 1 && es[0].Saga != nil {
+		wait = cmp.Or(es[0].Saga.Wait, wait)
+	}
+	x, err := s.run.Begin(ctx, wait, sqlrun.DefaultHandle)
 	if err != nil {
 		return stood, sqlrun.Failed("apply", err)
 	}

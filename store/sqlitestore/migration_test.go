@@ -187,6 +187,30 @@ func TestCheckOfAFileThatCannotBeWritten(t *testing.T) {
 	}
 }
 
+// A file that a step of another process holds can be written, by whoever may, once that is over: it is not
+// refused for that; one that may only be read is, all the same.
+func TestCheckOfAFileThatIsHeld(t *testing.T) {
+	_, db, path := fresh(t)
+	step, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = step.Rollback() }()
+	for mode, writes := range map[string]bool{"&mode=rw": true, "&mode=ro": false} {
+		soon := strings.Replace(sqlrun.DSN(path), "_busy_timeout=5000", "_busy_timeout=1", 1)
+		db, err := sql.Open("sqlite", soon+mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		right := new(store.RightError)
+		if err := New(db, nil).Check(t.Context(), store.App); errors.As(err, &right) == writes ||
+			writes && err != nil {
+			t.Errorf("%s: Check = %v", mode, err)
+		}
+	}
+}
+
 func TestOpenRefuses(t *testing.T) {
 	for _, path := range []string{"", ":memory:", filepath.Join(t.TempDir(), "none", "x.db"), t.TempDir()} {
 		if db, err := Open(path); err == nil {

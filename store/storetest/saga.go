@@ -271,7 +271,8 @@ func (s *suite[TTx]) sagaIntake() {
 	s.ok(s.db.Rollback(tx), "roll back")
 }
 
-// A saga that a unit has locked is waited for, and stands otherwise then; a claim leaves it alone.
+// A saga that a unit has locked is waited for, and stands otherwise then; a claim leaves it alone. A move
+// that waits briefly is ErrBusy, and nothing of it stands.
 func (s *suite[TTx]) sagaIntakeRival() {
 	one := sagaOf("a")
 	one.Lease = 0
@@ -287,8 +288,14 @@ func (s *suite[TTx]) sagaIntakeRival() {
 		_, err = s.d.Begin(s.Context(), store.Intake{Sagas: []store.SagaRef{refOf(a)}, Wait: shortly})
 		s.is(err, store.ErrBusy, "begin behind a rival")
 	}
+	brief := moved(a, "brief")
+	brief.Wait = shortly
+	_, err := s.d.Apply(s.Context(), store.Effect{Saga: brief})
+	s.is(err, store.ErrBusy, "apply behind a rival")
+	if !s.d.Outage(err) {
+		s.Errorf("%v is somebody's fault", err)
+	}
 	var u store.Unit[TTx]
-	var err error
 	came := meanwhile(func() {
 		u, err = s.d.Begin(s.Context(), store.Intake{Sagas: []store.SagaRef{refOf(a)}, Wait: patience})
 	})

@@ -39,7 +39,7 @@ func (v *plan) manySagas(q *page.Request) error {
 	}
 	sel.All = !sel.Filtered()
 	look := sel
-	look.Limit = spell.Exact + 1
+	look.Limit, look.Live = spell.Exact+1, true
 	list, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) ([]operate.Saga, error) {
 		return operate.Sagas(ctx, s.DB, look)
 	})

@@ -119,13 +119,14 @@ func (part *storyPart) saga(p *page.Page, s *operate.SagaStanding) {
 			r.Attempt, spell.Cut(spell.FirstLine(r.Error), 300))
 	}
 	part.frees(p, s)
+	undo := strings.ToUpper(s.UndoWord()[:1]) + s.UndoWord()[1:]
 	for _, more := range []struct {
 		what, between string
 		is            []string
 	}{
 		{"Not heard of yet, though something that follows was", " or ", s.Missing},
 		{"What remains", ", ", s.Remaining},
-		{"A failure undoes", ", ", s.Undo}, {"Nothing undoes", ", ", s.Stays},
+		{undo, ", ", s.Undo}, {"Nothing undoes", ", ", s.Stays},
 	} {
 		if len(more.is) > 0 {
 			p.Put("<p>%s: <b>%s</b></p>\n", more.what, strings.Join(more.is, more.between))

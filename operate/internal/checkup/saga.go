@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
 )
@@ -39,6 +40,11 @@ func (d *Doctor) sagas(ctx context.Context, s Subject) error {
 		grade, remedy := skald.Fine, ""
 		saw := fmt.Sprintf("%d running, %d compensating; of them %d stuck, %d paused, %d failing", c.Running,
 			c.Compensating, c.Stuck, c.Paused, c.Failing)
+		left, err := leftOf(ctx, s, &c)
+		if err != nil {
+			return err
+		}
+		saw += left
 		if c.Stuck > 0 {
 			grade, remedy = skald.Doubtful,
 				fmt.Sprintf("run: skald saga list --stuck --name '%s', then skald saga explain", c.Name)
@@ -52,6 +58,30 @@ func (d *Doctor) sagas(ctx context.Context, s Subject) error {
 		d.Say(about, "sagas of "+c.Name, grade, saw, remedy)
 	}
 	return nil
+}
+
+// mostLeft bounds how many sagas are counted that builds left to others.
+const mostLeft = 1000
+
+// leftOf tells of sagas that builds left to others: a deploy may take a while, so that it is no fault yet.
+func leftOf(ctx context.Context, s store.Lister, c *store.SagaCounts) (string, error) {
+	if c.Failing == 0 {
+		return "", nil
+	}
+	list, err := store.ListSagas(ctx, s, store.SagaQuery{Name: c.Name, Failing: true, Light: true,
+		Error: sagarow.LeftToOthers, Limit: mostLeft, Scan: 10 * mostLeft})
+	if right := new(store.RightError); errors.As(err, &right) {
+		return "", nil // a relay's user may not see that
+	}
+	if err != nil || len(list) == 0 {
+		return "", err
+	}
+	some := fmt.Sprint(len(list))
+	if len(list) == mostLeft {
+		some += " or more"
+	}
+	return fmt.Sprintf("; builds left %s to others (skald saga list --name %s --error '%s')", some,
+		words.Shell(c.Name), strings.TrimSuffix(sagarow.LeftToOthers, ": ")), nil
 }
 
 // tracked tells of the sagas of a flow. Overdue ones may be those of a tracker that is late itself.

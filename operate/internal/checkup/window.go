@@ -3,6 +3,7 @@ package checkup
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,11 @@ type Window struct {
 // topic, "" of any, as far as it is known; asked: a broker was asked for it.
 func (d *Doctor) Windows(given Window, keeps map[string]time.Duration, asked bool) {
 	const about = "window"
+	if d.keeps == nil && slices.ContainsFunc(d.Found, ofStore) {
+		d.Say(about, "marks", skald.Doubtful, "not looked at: the database did not tell how long they are kept",
+			"see to what failed of the store, and look again")
+		return
+	}
 	var keep store.Retention
 	if d.keeps != nil {
 		keep = *d.keeps
@@ -58,6 +64,8 @@ func (d *Doctor) Windows(given Window, keeps map[string]time.Duration, asked boo
 		d.outlive(keep.Marks, apart, len(keeps) > 0)
 	}
 }
+
+func ofStore(f Finding) bool { return f.About == "store" }
 
 // outlive says that marks are kept long enough for all that was compared, and what was not: without it, that
 // is no more than a guess.

@@ -3,6 +3,7 @@ package sagas
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,6 +89,7 @@ type SagaKeeper interface {
 	store.Lister
 	order.Applier
 	acts.Reader
+	Outage(err error) bool
 }
 
 // A SagaReport tells also why sagas were left as they are.
@@ -121,6 +123,8 @@ func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChan
 	if !o.DryRun && !s.All && !s.Filtered() {
 		return r, WhichSagas()
 	}
+	// No verb applies to a saga that has ended: whoever names one is told so.
+	s.Live = s.Live || s.Key == "" && s.ID == ""
 	if o.DryRun {
 		return trySagas(ctx, db, &s, &c, &o)
 	}
@@ -143,25 +147,34 @@ func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChan
 		return r, err
 	}
 	if len(all) == 0 {
-		return r, &order.NoneError{What: "no saga is selected"}
-	}
-	if err := order.Confirm(ctx, &o, len(all)); err != nil {
-		return r, err
+		return r, s.none()
 	}
 	r.Selected = len(all)
-	for i := range all {
-		left, err := changeSaga(ctx, db, &all[i], &c, &o, done)
-		if err != nil {
-			return r, fmt.Errorf("%s: %s %q, after %d others: %w", &c, all[i].Name, all[i].Key, r.Done, err)
+	switch err := order.Confirm(ctx, &o, len(all)); {
+	case errors.Is(err, store.ErrBusy): // so the run could not even be noted: all rows of it are in one file
+		for i := range all {
+			r.Left = append(r.Left, held(&all[i]))
 		}
-		if left == nil {
-			r.Done++
-		} else {
-			r.Left = append(r.Left, *left)
-		}
-		order.Progress(&o, i+1, len(all))
+		return r, c.partly(&r)
+	case err != nil:
+		return r, err
 	}
-	return r, c.partly(&r)
+	err = (&bulk{db: db, c: &c, o: &o, done: done, report: &r}).all(ctx, all)
+	if err == nil {
+		err = c.partly(&r)
+	}
+	return r, err
+}
+
+// none is the error of a verb on no saga.
+func (s *SagaSelection) none() error {
+	switch {
+	case s.Key != "":
+		return noSaga(s.Name, s.Key)
+	case s.Live && s.Status == "":
+		return &order.NoneError{What: "no saga is selected that has not ended"}
+	}
+	return &order.NoneError{What: "no saga is selected"}
 }
 
 // A single is the saga that a key alone means: of a parent and its child, which often share a key, a verb is
@@ -202,52 +215,6 @@ func (c *SagaChange) partly(r *SagaReport) error {
 // WhichSagas is the error of a change that selects no sagas.
 func WhichSagas() error {
 	return &order.UsageError{What: "which sagas? Select some of them; or All, if all of them are meant"}
-}
-
-const sagaTries = 10 // against an engine that writes at the same time
-
-// changeSaga returns why a saga was left as it is; nil: it was not.
-func changeSaga(ctx context.Context, db SagaKeeper, was *store.Saga, c *SagaChange, o *order.Order,
-	done *changed) (left *LeftSaga, err error) {
-	first := func(why string) (*LeftSaga, error) {
-		return &LeftSaga{Name: was.Name, Key: was.Key, Why: why, First: true}, nil
-	}
-	for range sagaTries {
-		r, err := readSaga(ctx, db, was.Name, was.Key)
-		s, p := r.row, r.plan
-		switch {
-		case err != nil:
-			return nil, err
-		case s.ID != was.ID:
-			return first("it ended, and another one was started under its key")
-		}
-		// After the saga was read: what another one that goes on with the run changes from now on loses its
-		// guard.
-		if err := done.read(ctx); err != nil {
-			return nil, err
-		}
-		if done.ids[s.ID] {
-			return first("another one that went on with the run has changed it")
-		}
-		next, now, left := c.try(&s, r.state, p, o)
-		if left != nil {
-			return left, nil
-		}
-		m, err := stored.Move(s, next, now)
-		if err != nil {
-			return nil, err
-		}
-		m = stored.Released(m, next, now, len(p.Pending(next)) > 0)
-		if m.Final { // an engine ends it: it tells the parent, and whoever waits
-			m.Final, m.Wake = false, 0
-		}
-		audit := order.Audit(o, c.String(), s.Name, store.Identity{Source: s.ID, ID: s.Key})
-		audit.Run = o.Run
-		if stands, err := order.Apply(ctx, db, store.Effect{Saga: &m, Audit: audit}); err != nil || stands {
-			return nil, err
-		}
-	}
-	return first("an engine writes it again and again: try it once more")
 }
 
 func outcomeText(out plan.Outcome) string {

@@ -57,6 +57,9 @@ func CompensateAll[TTx any](ctx context.Context, db Compensator[TTx], s FlowSele
 		switch {
 		case errors.As(err, &usage), errors.As(err, &none):
 			r.Left = append(r.Left, LeftSaga{Name: rows[i].Flow, Key: rows[i].Key, Why: err.Error()})
+		case errors.Is(err, store.ErrBusy):
+			r.Left = append(r.Left, LeftSaga{Name: rows[i].Flow, Key: rows[i].Key, First: true,
+				Why: "its tracker, or another transaction, holds its row: type the verb again when that is over"})
 		case err != nil:
 			return r, fmt.Errorf("after %d others: %w", r.Done, err)
 		default:

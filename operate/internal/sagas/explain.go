@@ -11,7 +11,6 @@ import (
 
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
-	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
@@ -35,12 +34,14 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 	if st.Cause != nil {
 		say("It turned back because %s.", causeText(st.Cause))
 	}
-	if st.Paused {
+	if st.Paused && !st.Status.Final() {
 		say("It is paused: nothing is begun. To go on: %s", which.typed("resume", ""))
 	}
 	switch past := r.TurnsBack(); {
 	case st.Overdue:
 		say("Its deadline, or a cancellation, came after its pivot: it goes on.")
+	case st.Status == plan.Running && past == "" && !st.Deadline.IsZero() && st.Paused:
+		say("Its deadline is %s: nothing comes of that while it is paused.", timeWord(st.Deadline))
 	case st.Status == plan.Running && past == "" && !st.Deadline.IsZero():
 		say("At %s it turns back by its deadline, unless its pivot is done.", timeWord(st.Deadline))
 	case st.Status == plan.Running && past != "":
@@ -55,9 +56,8 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 			say("%s", text)
 		}
 	}
-	if why, left := strings.CutPrefix(s.Error, sagarow.LeftToOthers); left {
-		say("A build could not take it on, and left it to another one: %s. Does a build run that can? Compare: "+
-			"skald saga check", words.FirstLine(why))
+	if left := leftBy(&s, at); left != "" {
+		say("%s", strings.ToUpper(left[:1])+left[1:])
 	}
 	if r.alone != "" {
 		say("%s", r.alone)
@@ -103,15 +103,15 @@ func explainRun(p *plan.Plan, st *plan.State, r *plan.Run, which verbOn) string 
 		return fmt.Sprintf("%s is next: its condition is asked.%s", name, failed)
 	case r.Phase == plan.Ready && st.Status == plan.Compensating:
 		return fmt.Sprintf("%s may have taken effect: that is found out before anything is undone.%s%s", name,
-			failed, again(r))
+			failed, again(st, r))
 	case r.Phase == plan.Ready:
-		return fmt.Sprintf("%s is to be run.%s%s", name, failed, again(r))
+		return fmt.Sprintf("%s is to be run.%s%s", name, failed, again(st, r))
 	case r.Phase == plan.Undo:
-		return fmt.Sprintf("%s is to be undone.%s%s", name, failed, again(r))
+		return fmt.Sprintf("%s is to be undone.%s%s", name, failed, again(st, r))
 	case r.Phase == plan.Undoing && node.Kind == plan.Child:
-		return fmt.Sprintf("%s waits until its child is undone.%s", name, until(r))
+		return fmt.Sprintf("%s waits until its child is undone.%s", name, until(st, r))
 	case r.Phase == plan.Undoing:
-		return fmt.Sprintf("%s: the reply to its undo is waited for%s.%s%s", name, since(r), until(r),
+		return fmt.Sprintf("%s: the reply to its undo is waited for%s.%s%s", name, since(r), until(st, r),
 			which.asked())
 	case r.Phase == plan.Waiting:
 		for_ := map[plan.Kind]string{plan.Command: "a reply", plan.Child: "its child"}[node.Kind]
@@ -120,7 +120,7 @@ func explainRun(p *plan.Plan, st *plan.State, r *plan.Run, which verbOn) string 
 				for_ = "its time"
 			}
 		}
-		text := fmt.Sprintf("%s waits for %s%s.%s", name, for_, since(r), until(r))
+		text := fmt.Sprintf("%s waits for %s%s.%s", name, for_, since(r), until(st, r))
 		if node.Kind == plan.Command {
 			text += which.asked()
 		}
@@ -170,9 +170,12 @@ func occurrenceWord(r *plan.Run) string {
 	return " --occurrence " + words.Shell(r.Occurrence)
 }
 
-func again(r *plan.Run) string {
-	if r.Due.IsZero() {
+func again(st *plan.State, r *plan.Run) string {
+	switch {
+	case r.Due.IsZero():
 		return ""
+	case st.Paused:
+		return fmt.Sprintf(" It is tried again at %s, once it is not paused any more.", timeWord(r.Due))
 	}
 	return fmt.Sprintf(" It is tried again at %s.", timeWord(r.Due))
 }
@@ -184,9 +187,13 @@ func since(r *plan.Run) string {
 	return " since " + timeWord(r.At)
 }
 
-func until(r *plan.Run) string {
-	if r.Due.IsZero() {
+func until(st *plan.State, r *plan.Run) string {
+	switch {
+	case r.Due.IsZero():
 		return ""
+	case st.Paused:
+		return fmt.Sprintf(" Its time is up at %s: nothing comes of that while the saga is paused.",
+			timeWord(r.Due))
 	}
 	return fmt.Sprintf(" Its time is up at %s.", timeWord(r.Due))
 }

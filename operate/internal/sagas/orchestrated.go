@@ -5,11 +5,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/skald-go/skald/flow"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
 )
@@ -45,9 +47,11 @@ func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaStanding, e
 	if err != nil {
 		return out, err
 	}
+	final, left := st.Status.Final(), leftBy(s, at)
 	out = SagaStanding{Style: Orchestrated, Name: s.Name, Key: s.Key, State: s.Status, Stuck: s.Stuck,
-		Paused: s.Paused, Overdue: st.Overdue,
-		Steps: []StandingStep{}, Due: words.Some(st.Deadline), Started: s.Started, Changed: s.Changed,
+		Paused: s.Paused && !final, Overdue: st.Overdue,
+		Forward: st.Status == plan.Running && p != nil && p.Final(st),
+		Steps:   []StandingStep{}, Due: words.Some(st.Deadline), Started: s.Started, Changed: s.Changed,
 		Ended: words.Some(s.Ended)}
 	if st.Overdue && out.Due == nil && deadline > 0 { // the state lost it when it passed
 		out.Due = new(s.Started.Add(deadline))
@@ -60,27 +64,56 @@ func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaStanding, e
 	}
 	for i := range st.Runs {
 		r := &st.Runs[i]
-		out.Steps = append(out.Steps, standingStep(r))
-		if w, waits := waitOf(p, r); waits && !st.Status.Final() {
+		step := standingStep(r)
+		if step.Outcome == StepRunning && r.Phase != plan.Waiting && (left != "" || p == nil) {
+			step.Outcome = StepNext
+		}
+		out.Steps = append(out.Steps, step)
+		if w, waits := waitOf(p, r); waits && !final {
 			out.Waiting = append(out.Waiting, w)
 		}
 	}
-	if s.Failed > 0 || s.Stuck {
+	switch {
+	case left != "" && !s.Stuck: // its error and the times are of that
+	case s.Failed > 0 || s.Stuck:
 		out.Retrying = &Retrying{Step: s.Step, Attempt: s.Failed + 1, Error: s.Error,
 			Since: words.Some(s.Since), Next: words.Some(s.Retry)}
 	}
-	if p != nil && !st.Status.Final() {
+	if p != nil && !final {
 		out.Undo, out.Stays = undos(p, &st)
 		out.Remaining = remains(p, &st, out.Undo)
 	}
-	if p == nil && !st.Status.Final() {
-		out.Drift = []string{
-			fmt.Sprintf(
-				"no engine has noted its definition (%s), so none runs it: does a build run that knows it?",
-				s.Hash)}
+	if left != "" {
+		out.Drift = append(out.Drift, left)
 	}
-	out.Commands = frees(s, at)
+	if p == nil && !final {
+		out.Drift = append(out.Drift, fmt.Sprintf(
+			"no engine has noted its definition (%s), so none runs it: does a build run that knows it?",
+			s.Hash))
+	}
+	out.Commands = frees(s, !final, at)
 	return out, nil
+}
+
+// leftBy says since when and why a build has left s to another one, and what to do about it; "": none has.
+func leftBy(s *store.Saga, at string) string {
+	if !stored.WasLeft(s.Standing) || !s.Ended.IsZero() {
+		return ""
+	}
+	if at != "" {
+		at = " " + at
+	}
+	return fmt.Sprintf("since %s no build takes it on: one left it to another (%s). Start a build that can, "+
+		"or give the next one a mapping; to compare: skald saga check%s --definitions '…'", timeWord(s.Since),
+		words.FirstLine(strings.TrimPrefix(s.Error, sagarow.LeftToOthers)), at)
+}
+
+// UndoWord says what becomes of the steps in Undo.
+func (s *SagaStanding) UndoWord() string {
+	if s.State == string(plan.Compensating) {
+		return "to be undone"
+	}
+	return "a failure undoes"
 }
 
 // Deadline says when the time of an engine's saga that goes forward is up, and what comes of that; "": it has
@@ -95,7 +128,7 @@ func (s *SagaStanding) Deadline(now time.Time) string {
 		when = fmt.Sprintf("was %s ago, at %s", -left, timeWord(*s.Due))
 	}
 	switch {
-	case s.Overdue:
+	case s.Overdue, s.Forward:
 		return when + ": its pivot is done, so it goes on"
 	case s.Paused:
 		return when + ": nothing comes of that while it is paused"
@@ -177,8 +210,8 @@ func remains(p *plan.Plan, st *plan.State, undo []string) (out []string) {
 	return out
 }
 
-// frees are the commands after which an engine goes on with s.
-func frees(s *store.Saga, at string) (out []string) {
+// frees are the commands after which an engine goes on with s, if it has not ended.
+func frees(s *store.Saga, goesOn bool, at string) (out []string) {
 	if at != "" {
 		at = " " + at
 	}
@@ -186,7 +219,7 @@ func frees(s *store.Saga, at string) (out []string) {
 	if s.Stuck {
 		out = append(out, "skald saga retry"+at+" --reason 'the cause is gone'"+which)
 	}
-	if s.Paused {
+	if s.Paused && goesOn {
 		out = append(out, "skald saga resume"+at+" --reason 'it may go on'"+which)
 	}
 	return out

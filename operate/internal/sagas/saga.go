@@ -62,6 +62,8 @@ type SagaSelection struct {
 	StartedBefore time.Time `json:"started_before,omitzero"`
 	StartedAfter  time.Time `json:"started_after,omitzero"`
 	Limit         int       `json:"limit,omitempty"` // 0: all
+	// Live leaves ended sagas out, unless Status says which. A verb on many does that by itself.
+	Live bool `json:"live,omitempty"`
 	// All is required where a verb changes sagas and no other field chooses.
 	All bool `json:"all,omitempty"`
 }
@@ -83,8 +85,11 @@ func (s *SagaSelection) query(light bool) (q store.SagaQuery, err error) {
 	q = store.SagaQuery{Name: s.Name, Key: s.Key, ID: s.ID, Stuck: s.Stuck, Paused: s.Paused,
 		Failing: s.Failing, Step: s.Step, Error: s.Error,
 		StartedBefore: s.StartedBefore, StartedAfter: s.StartedAfter, Light: light, Limit: order.PageSize}
-	if s.Status != "" {
+	switch {
+	case s.Status != "":
 		q.Status = []string{s.Status}
+	case s.Live:
+		q.Status = []string{string(plan.Running), string(plan.Compensating)}
 	}
 	return q, nil
 }
@@ -170,8 +175,8 @@ func eachSaga(ctx context.Context, db store.Lister, s *SagaSelection, light bool
 }
 
 func sagaOf(s *store.Saga) Saga {
-	return Saga{Name: s.Name, Key: s.Key, ID: s.ID, Status: s.Status, Stuck: s.Stuck, Paused: s.Paused,
-		Step: s.Step, Error: s.Error,
+	return Saga{Name: s.Name, Key: s.Key, ID: s.ID, Status: s.Status, Stuck: s.Stuck,
+		Paused: s.Paused && s.Ended.IsZero(), Step: s.Step, Error: s.Error,
 		Failed: s.Failed, Since: words.Some(s.Since), Retry: words.Some(s.Retry), Hash: s.Hash,
 		Session: s.Session, Due: words.Some(s.Due), Started: s.Started,
 		Changed: s.Changed, Ended: words.Some(s.Ended)}
@@ -214,7 +219,10 @@ type SagaRead struct {
 
 // ReadSaga reads one saga, and its children that it waits for: see operate.ReadSaga.
 func ReadSaga(ctx context.Context, db store.Lister, name, key string) (r SagaRead, err error) {
-	if r, err = readSaga(ctx, db, name, key); err == nil {
+	if r, err = readRow(ctx, db, name, key); err == nil {
+		err = r.readState()
+	}
+	if err == nil {
 		err = r.readChildren(ctx, db)
 	}
 	return r, err
@@ -266,16 +274,15 @@ func causeText(c *plan.Cause) string {
 	return text
 }
 
-// readSaga reads one saga, without its children.
-func readSaga(ctx context.Context, db store.Lister, name, key string) (r SagaRead, err error) {
+// readRow reads one saga, but not what its state says. Of an ended one whose definition is not noted any more
+// there is no plan.
+func readRow(ctx context.Context, db store.Lister, name, key string) (r SagaRead, err error) {
 	list, err := store.ListSagas(ctx, db, store.SagaQuery{Name: name, Key: key, Limit: 2})
 	switch {
 	case err != nil:
 		return r, err
 	case len(list) == 0:
-		return r, &order.NoneError{What: fmt.Sprintf(
-			"there is no saga %q in this database, or it ended and is not kept any more",
-			strings.TrimSpace(name+" "+key))}
+		return r, noSaga(name, key)
 	case len(list) > 1:
 		return r, several(key, list[0].Name, list[1].Name)
 	}
@@ -285,12 +292,23 @@ func readSaga(ctx context.Context, db store.Lister, name, key string) (r SagaRea
 	}
 	r.row = list[0]
 	r.plan, r.alone = plansOf(l.Definitions)[r.row.Hash], noBuild(&r.row, l.Definitions)
+	return r, nil
+}
+
+func noSaga(name, key string) error {
+	return &order.NoneError{What: fmt.Sprintf(
+		"there is no saga %q in this database, or it ended and is not kept any more",
+		strings.TrimSpace(name+" "+key))}
+}
+
+// readState reads what the state of the row says.
+func (r *SagaRead) readState() (err error) {
 	deadline := time.Duration(0)
 	if r.plan != nil {
 		deadline = r.plan.Graph.Deadline
 	}
 	r.state, err = stored.StateOf(r.row, deadline)
-	return r, err
+	return err
 }
 
 // ReadPlans are the definitions that engines have noted, by hash.

@@ -27,6 +27,8 @@ type SagaStanding struct {
 	Paused bool `json:"paused,omitempty"`
 	// choreographed: what it waits for is due; orchestrated: its deadline passed, and it goes on
 	Overdue bool `json:"overdue"`
+	// orchestrated: it goes forward, and cannot turn back any more, since its pivot is done
+	Forward bool `json:"forward,omitempty"`
 
 	Steps    []StandingStep `json:"steps"`
 	Waiting  []Wait         `json:"waiting,omitempty"` // what has to come next
@@ -34,7 +36,7 @@ type SagaStanding struct {
 	// events: causes of what came that did not come yet
 	Missing   []string `json:"missing,omitempty"`
 	Remaining []string `json:"remaining,omitempty"` // until the end, or until all is undone
-	// steps that took effect, and that a failure undoes, or has to
+	// steps that took effect, and that a failure undoes; of one that turns back, that are to be undone
 	Undo  []string `json:"would_undo,omitempty"`
 	Stays []string `json:"cannot_undo,omitempty"` // steps that took effect, and that nothing undoes
 	// undos that an operator asked for, and that nobody reported yet
@@ -56,6 +58,7 @@ type SagaStanding struct {
 // Outcomes of a StandingStep.
 const (
 	StepRunning  = "running" // it is at work, or waits for an answer
+	StepNext     = "next"    // its turn has come, and no build runs that takes it
 	StepDone     = "done"    // it took effect, or: the event came
 	StepFailed   = "failed"  // it ended without an effect, or: the saga failed by it
 	StepSkipped  = "skipped" // it counts as passed

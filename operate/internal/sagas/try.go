@@ -26,15 +26,12 @@ func trySagas(ctx context.Context, db store.Lister, s *SagaSelection, c *SagaCha
 			return err
 		}
 		r.Selected++
-		p, deadline := plans[one.Hash], time.Duration(0)
-		if p != nil {
-			deadline = p.Graph.Deadline
+		read := SagaRead{row: one, plan: plans[one.Hash]}
+		if err := read.readState(); err != nil {
+			r.Left = append(r.Left, LeftSaga{Name: one.Name, Key: one.Key, Why: err.Error()})
+			return nil
 		}
-		st, err := stored.StateOf(one, deadline)
-		if err != nil {
-			return err
-		}
-		if _, _, left := c.try(&one, st, p, o); left != nil {
+		if _, _, left := c.try(&one, read.state, read.plan, o); left != nil {
 			r.Left = append(r.Left, *left)
 		} else {
 			r.Done++
@@ -45,7 +42,7 @@ func trySagas(ctx context.Context, db store.Lister, s *SagaSelection, c *SagaCha
 	case err != nil:
 		return SagaReport{}, err
 	case r.Selected == 0:
-		return r, &order.NoneError{What: "no saga is selected"}
+		return r, s.none()
 	}
 	return r, c.partly(&r)
 }

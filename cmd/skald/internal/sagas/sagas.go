@@ -126,7 +126,7 @@ func listCommand(out io.Writer) *cobra.Command {
 		return w.look(c, func(ctx context.Context, k keeper) error {
 			list, err := operate.Sagas(ctx, k, w.which)
 			if err == nil && len(list) == 0 {
-				err = w.knownName(ctx, k)
+				err = w.known(ctx, k)
 			}
 			if err != nil {
 				return err
@@ -138,25 +138,37 @@ func listCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-// knownName is an error where --name is of no definition, and of no saga.
-func (w *wanted) knownName(ctx context.Context, k keeper) error {
-	name := w.which.Name
-	if name == "" {
+// known is an error where --name is of no definition, and of no saga, or --at is no step of one: "nothing is
+// there" would hide that it is misspelt.
+func (w *wanted) known(ctx context.Context, k keeper) error {
+	if w.which.Name+w.which.Step == "" {
 		return nil
 	}
-	any, err := operate.Sagas(ctx, k, operate.SagaSelection{Name: name, Limit: 1})
-	if err != nil || len(any) > 0 {
-		return err
-	}
 	all, err := operate.Definitions(ctx, k, "")
-	var names []string
-	for i := range all {
-		names = append(names, all[i].Name)
-	}
-	if err != nil || slices.Contains(names, name) {
+	if err != nil {
 		return err
 	}
-	return database.Unknown("saga", name, names)
+	var names, steps []string
+	unread := false
+	for i := range all {
+		d := &all[i]
+		if names = append(names, d.Name); w.which.Name == "" || w.which.Name == d.Name {
+			steps, unread = append(steps, d.Steps...), unread || d.Unread != ""
+		}
+	}
+	if name := w.which.Name; name != "" && !slices.Contains(names, name) {
+		any, err := operate.Sagas(ctx, k, operate.SagaSelection{Name: name, Limit: 1})
+		if err != nil || len(any) > 0 {
+			return err
+		}
+		return database.Unknown("saga", name, names)
+	}
+	at := w.which.Step
+	is := func(step string) bool { return at == step || strings.HasPrefix(at, step+"/") }
+	if at == "" || unread || len(steps) == 0 || slices.ContainsFunc(steps, is) {
+		return nil
+	}
+	return database.Unknown("step", at, steps)
 }
 
 func listSagas(out io.Writer, list []operate.Saga, asJSON bool) error {
@@ -240,6 +252,9 @@ func tellOrchestrated(out io.Writer, d *operate.SagaDetail) error {
 	line("correlation", d.Correlation)
 	line("in hand of", d.Session)
 	line("next look", say.When(d.Due))
+	if d.Error != "" && d.Ended == nil {
+		line("error", say.FirstLine(d.Error)+", since "+say.When(d.Since))
+	}
 	line("input", string(d.Input))
 	for _, r := range d.Runs {
 		name, text := r.Step, r.Phase
@@ -326,15 +341,29 @@ func checkCommand(out io.Writer) *cobra.Command {
 		defer func() { _ = f.Close() }()
 		return w.look(c, func(ctx context.Context, k keeper) error {
 			list, err := operate.CheckSagas(ctx, k, f)
-			if err == nil && len(list) == 0 {
-				err = w.knownName(ctx, k)
-			}
 			if err != nil {
 				return err
 			}
-			say.None(c.ErrOrStderr(), len(list), w.JSON)
+			if len(list) == 0 {
+				return noneRuns(c, out, w)
+			}
 			return tellCheck(out, list, w.JSON)
 		})
 	}
 	return c
+}
+
+// noneRuns says that there was nothing to compare: perhaps it is another schema, or another database.
+func noneRuns(c *cobra.Command, out io.Writer, w *wanted) error {
+	where := "in this database"
+	if w.Schema != "" {
+		where = "in the schema " + w.Schema + " of this database"
+	} else if !strings.HasPrefix(given.From(c, "store", "SKALD_STORE"), "sqlite:") {
+		where = "in the schema public of this database"
+	}
+	if w.JSON { // a line of out is a check
+		out = c.ErrOrStderr()
+	}
+	_, err := fmt.Fprintf(out, "no saga runs %s: nothing was compared\n", where)
+	return err
 }

@@ -128,7 +128,7 @@ func tellStatus(out io.Writer, a *where.Answer, now time.Time) error {
 		for _, more := range []struct {
 			what string
 			is   []string
-		}{{"not heard of yet", s.Missing}, {"remains", s.Remaining}, {"a failure undoes", s.Undo},
+		}{{"not heard of yet", s.Missing}, {"remains", s.Remaining}, {s.UndoWord(), s.Undo},
 			{"nothing undoes", s.Stays}, {"drift", s.Drift}} {
 			if len(more.is) > 0 {
 				line(more.what, strings.Join(more.is, ", "))

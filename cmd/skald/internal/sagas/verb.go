@@ -1,6 +1,7 @@
 package sagas
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -97,6 +98,9 @@ func verbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command {
 		}
 		return w.write(c, func(ctx context.Context, k keeper) error {
 			r, err := w.change(ctx, k, change, w.order(errs, verb))
+			if errors.As(err, new(*operate.NoneError)) {
+				err = cmp.Or(w.known(ctx, k), err)
+			}
 			if err != nil && !errors.As(err, new(*operate.PartlyError)) {
 				return err
 			}

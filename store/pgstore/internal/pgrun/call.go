@@ -58,8 +58,10 @@ func (d *DB) Session(wait, idle time.Duration) Call {
 }
 
 // OwnSession is Session for a transaction of our own.
-func (d *DB) OwnSession() Call {
-	return d.Call("OwnSession", Millis(DefaultWait), Millis(DefaultHandle))
+func (d *DB) OwnSession() Call { return d.ownSession(DefaultWait) }
+
+func (d *DB) ownSession(wait time.Duration) Call {
+	return d.Call("OwnSession", Millis(wait), Millis(DefaultHandle))
 }
 
 // Millis is d as PostgreSQL's settings have it; there 0 would be for ever.
@@ -69,11 +71,16 @@ func Millis(d time.Duration) string {
 
 // Short runs calls in a short transaction of our own.
 func (d *DB) Short(ctx context.Context, act string, calls ...Call) error {
+	return d.Within(ctx, DefaultWait, act, calls...)
+}
+
+// Within is Short, and waits for so long for a rival at most.
+func (d *DB) Within(ctx context.Context, wait time.Duration, act string, calls ...Call) error {
 	if d.Err != nil {
 		return d.Err
 	}
-	if err := d.Runner.Run(ctx, append([]Call{d.OwnSession()}, calls...)...); err != nil {
-		return fmt.Errorf("%s: %w", act, d.Explain(err))
+	if err := d.Runner.Run(ctx, append([]Call{d.ownSession(wait)}, calls...)...); err != nil {
+		return fmt.Errorf("%s: %w", act, d.Own(err))
 	}
 	return nil
 }

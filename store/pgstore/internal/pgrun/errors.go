@@ -251,11 +251,16 @@ func Limit(err error, rows []skald.Message) error {
 
 // Beginning tells a rival from what else may hinder a begin.
 func (d *DB) Beginning(err error) error {
-	if SQLState(err) == "55P03" {
-		return fmt.Errorf("%w: %w", store.ErrBusy, err)
-	}
 	if Lost(err) {
 		return fmt.Errorf("%w: %w", store.ErrLost, err)
+	}
+	return d.Own(err)
+}
+
+// Own says what the matter is in a transaction of our own: a lock that was not to be had there, a rival has.
+func (d *DB) Own(err error) error {
+	if SQLState(err) == "55P03" {
+		return fmt.Errorf("%w: %w", store.ErrBusy, err)
 	}
 	return d.Explain(err)
 }

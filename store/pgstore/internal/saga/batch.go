@@ -147,7 +147,7 @@ func (c *Sagas) moveSome(ctx context.Context, moves pgrun.Call, es []store.Effec
 		return send(ctx, calls...)
 	})
 	if err != nil {
-		return fmt.Errorf("apply: %w", c.pg.Explain(err))
+		return fmt.Errorf("apply: %w", c.pg.Own(err))
 	}
 	return nil
 }

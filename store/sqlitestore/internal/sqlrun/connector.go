@@ -43,7 +43,7 @@ func (c *connector) connect(ctx context.Context) (driver.Conn, error) {
 	until := time.Now().Add(BusyTimeout)
 	for {
 		base, err := c.Connector.Connect(ctx)
-		if err == nil || !busy(err) || time.Now().After(until) {
+		if err == nil || !Busy(err) || time.Now().After(until) {
 			return base, err
 		}
 		select {

@@ -49,7 +49,8 @@ func code(err error) int {
 	return 0
 }
 
-func busy(err error) bool {
+// Busy tells that somebody else holds the file.
+func Busy(err error) bool {
 	c := code(err)
 	return c == sqlite3.SQLITE_BUSY || c == sqlite3.SQLITE_LOCKED
 }

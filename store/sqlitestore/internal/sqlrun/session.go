@@ -67,7 +67,7 @@ func (d *DB) Begin(ctx context.Context, wait, most time.Duration) (*Session, err
 func (d *DB) lock(life context.Context) (*sql.Tx, error) {
 	for {
 		tx, err := d.SQL.BeginTx(life, nil)
-		if err == nil || !busy(err) {
+		if err == nil || !Busy(err) {
 			return tx, err
 		}
 		select {
