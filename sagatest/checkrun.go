@@ -277,7 +277,7 @@ func name(step, occurrence string) string {
 // facts are those of an action, of a process that has just read the saga.
 func (r *sagaRun[TTx]) facts(a plan.Action) *body.Facts {
 	s := r.state
-	return &body.Facts{Definition: r.d, Key: r.key, Input: &body.Input{Data: r.input}, State: &s,
+	return &body.Facts{Definition: r.d, Key: r.key, Input: r.input, State: &s,
 		Step: a.Step, Occurrence: a.Occurrence,
 		Undo: a.Verb == plan.UndoStep, Attempt: a.Attempt}
 }
