@@ -106,11 +106,7 @@ type history struct {
 
 // ask returns the encoded Outcome of a call.
 func (c *Call[TTx, T, TReq, TOut]) ask(ctx context.Context, call store.Call, h history) (string, error) {
-	var req TReq
-	if err := json.Unmarshal([]byte(call.Request), &req); err != nil {
-		return "", skald.Permanent(fmt.Errorf("read the request of the call: %w", err))
-	}
-	out, err := c.answer(ctx, req, call, h)
+	out, err := c.answer(ctx, call, h)
 	o := Outcome[TOut]{Value: out}
 	if no := (*skald.RejectedError)(nil); errors.As(err, &no) {
 		o, err = Outcome[TOut]{Refused: true, Reason: no.Err.Error()}, nil
@@ -125,11 +121,26 @@ func (c *Call[TTx, T, TReq, TOut]) ask(ctx context.Context, call store.Call, h h
 	return string(text), nil
 }
 
-func (c *Call[TTx, T, TReq, TOut]) answer(ctx context.Context, req TReq, call store.Call,
+// read returns the request for one function: what that changes in it, no other one sees.
+func (c *Call[TTx, T, TReq, TOut]) read(call store.Call) (req TReq, err error) {
+	if err := json.Unmarshal([]byte(call.Request), &req); err != nil {
+		return req, skald.Permanent(fmt.Errorf("read the request of the call: %w", err))
+	}
+	return req, nil
+}
+
+func (c *Call[TTx, T, TReq, TOut]) answer(ctx context.Context, call store.Call,
 	h history) (out TOut, err error) {
+	req, err := c.read(call)
+	if err != nil {
+		return out, err
+	}
 	if h.begun && c.LookUp != nil {
 		out, found, err := c.LookUp(ctx, req, call.Key)
 		if err != nil || found {
+			return out, err
+		}
+		if req, err = c.read(call); err != nil {
 			return out, err
 		}
 	}

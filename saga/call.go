@@ -94,8 +94,10 @@ func Call[TTx, In, Req, Out any](name string, c Request[TTx, In, Req, Out], undo
 		err = undo.undoes(o, in, out)
 	}
 	s := newStep[In, Out](name, plan.Call, body.Step{Tx: o}, undo != nil, opts)
-	if err = errors.Join(c.valid(), err); err != nil {
-		s.spec.faults = append(s.spec.faults, err)
+	for _, fault := range []error{c.valid(), err} {
+		if fault != nil {
+			s.spec.fault("%w", fault)
+		}
 	}
 	return s
 }

@@ -32,7 +32,7 @@ func facts(d saga.Defined, step string, in any, outputs map[string]any) *body.Fa
 		s.Runs = append(s.Runs, plan.Run{Step: name, Occurrence: occurrence, Phase: plan.IsDone,
 			Output: data})
 	}
-	return &body.Facts{Definition: d.Body(), Key: "o-1", Input: &body.Input{Data: data}, State: &s,
+	return &body.Facts{Definition: d.Body(), Key: "o-1", Input: data, State: &s,
 		Step: step, Attempt: 1}
 }
 

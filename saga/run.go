@@ -11,7 +11,7 @@ import (
 
 // A Run is what a step's function may know of its saga.
 type Run[In any] struct {
-	In         In
+	In         In     // as it is stored: a function that changes its own changes nothing for another
 	ID         string // of the saga: another one each time that a saga of a key is started
 	Key        string // the business key
 	Occurrence string // of a step with Each; else ""

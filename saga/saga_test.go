@@ -111,6 +111,16 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// A Call and its undo may both lack something: each fault names the step.
+func TestFaultsOfACallNameTheStep(t *testing.T) {
+	c := saga.Call("c", saga.Request[tx, order, int, receipt]{}, saga.Refund[tx, order, receipt, int, bool]{})
+	err := saga.New("order", &saga.Options[order]{Key: orderID}, c).Faults()
+	if want := `saga "order": step "c": a Request needs At, Intent and Do
+step "c": its undo: a Request needs At, Intent and Do`; err == nil || err.Error() != want {
+		t.Errorf("%v\nwant\n%s", err, want)
+	}
+}
+
 // An option without its function is a fault of the definition, not of a saga that runs.
 func TestOptionsWithoutAFunction(t *testing.T) {
 	err := saga.New("order", &saga.Options[order]{Key: orderID},

@@ -121,7 +121,8 @@ type Beginner[TTx any] interface {
 // Check runs a saga over the memory store again and again, with each step failing, each answer lost, each
 // function repeated, its process dying, a cancellation and the deadline, at each point, and then with a
 // second fault at each point after one that turned the saga back. After each run the promises must hold, and
-// View must be as it says. What fails is printed with the line that runs it again.
+// View must be as it says. One failure that passes turns no saga back whose step has attempts left, and
+// leaves none stuck. What fails is printed with the line that runs it again.
 //
 // Participants, children and whoever sends signals are played. A participant says yes, with what Reply
 // says, or no, or nothing in time, or late, or twice; a signal brings what Signal says, once, twice, or too
@@ -148,7 +149,8 @@ func Check[In any](t T, d *saga.Definition[In], in In, terms ...Term) Checked {
 		d, in, terms...)
 }
 
-// CheckOn is Check over any database: fresh is asked for one without rows before each run.
+// CheckOn is Check over any database: fresh is asked for one without rows before each run. It needs View or a
+// Promise.
 func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], error), d *saga.Definition[In],
 	in In, terms ...Term) Checked {
 	t.Helper()
@@ -187,6 +189,10 @@ func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], e
 				fmt.Errorf("a term of the type %T takes another transaction than this database has", term))
 		}
 	}
+	if len(c.views)+len(c.promises) == 0 {
+		err = errors.Join(err, errors.New("nothing is compared, so that no fault would be seen: give View, "+
+			"all that matters of your tables, or a Promise"))
+	}
 	if err = errors.Join(err, c.take(all)); err != nil {
 		t.Fatalf("check: %v", err)
 	}
@@ -206,7 +212,9 @@ func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], e
 			"give inputs of which both can")
 	}
 	r := Checked{Runs: c.runs, Refused: c.refused, Failures: c.failures}
-	t.Logf("%d runs of the saga %s, %d of them refused", r.Runs, c.d.Name, r.Refused)
+	if t.Logf("%d runs of the saga %s", r.Runs, c.d.Name); c.older != nil {
+		t.Logf("%d of them began by the older definition and are refused by the newer one", r.Refused)
+	}
 	return r
 }
 
@@ -338,31 +346,6 @@ func (c *checker[TTx]) second(values Schedule, f Fault) {
 			c.try(append(slices.Clone(s), Fault{mode, point.at}))
 		}
 	}
-}
-
-func (c *checker[TTx]) replay(t T, text string) Checked {
-	t.Helper()
-	s, err := parseSchedule(text, checkModes())
-	if err != nil {
-		t.Fatalf("%s: %v", Replay, err)
-	}
-	run, values := c.begin(), s.values()
-	for i, f := range values {
-		if f.At > len(c.values) {
-			t.Fatalf("%s: there are %d values beside the first ones, and no %v", Replay, len(c.values), Schedule{f})
-		}
-		run = c.try(values[:i+1])
-	}
-	if len(s) > len(values) {
-		run = c.try(s)
-	}
-	if len(s) > 0 && run != nil {
-		t.Logf("schedule %s\n%s", text, run.trace())
-	}
-	for _, f := range c.failures {
-		t.Errorf("%s", strings.Join(f.Broken, "\n"))
-	}
-	return Checked{Runs: c.runs, Failures: c.failures}
 }
 
 // try is one run and its judgement.

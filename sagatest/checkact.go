@@ -49,8 +49,8 @@ func (r *sagaRun[TTx]) act(a plan.Action) error {
 		r.feed(e)
 		return nil
 	}
-	mode, gone := r.point(fmt.Sprintf("%s %s of %s", a.Verb, node.Kind, name(a.Step, a.Occurrence)),
-		Fails, Dies)
+	what := fmt.Sprintf("%s %s of %s", a.Verb, node.Kind, name(a.Step, a.Occurrence))
+	mode, gone := r.point(what, r.runOf(a), Fails, Dies)
 	if gone {
 		return nil
 	}
@@ -118,7 +118,7 @@ func (r *sagaRun[TTx]) local(a plan.Action,
 	if a.Verb == plan.UndoStep {
 		modes = []Mode{Fails, Dies, GivesUp}
 	}
-	mode, gone := r.point(fmt.Sprintf("%s %s", a.Verb, name(a.Step, a.Occurrence)), modes...)
+	mode, gone := r.point(fmt.Sprintf("%s %s", a.Verb, name(a.Step, a.Occurrence)), r.runOf(a), modes...)
 	if gone {
 		return nil
 	}
@@ -128,8 +128,7 @@ func (r *sagaRun[TTx]) local(a plan.Action,
 		return safely(func() (err error) {
 			if a.Verb == plan.UndoStep {
 				e.What = plan.UndoDone
-				run, _ := r.state.Run(a.Step, a.Occurrence)
-				return undo(ctx, tx, f, run.Output)
+				return undo(ctx, tx, f, r.runOf(a).Output)
 			}
 			e.Output, err = do(ctx, tx, f)
 			return err
@@ -157,6 +156,13 @@ func (r *sagaRun[TTx]) fault(a plan.Action, mode Mode, e plan.Event) {
 		return
 	}
 	r.feed(e)
+	r.stuck(a, mode)
+}
+
+// runOf is the run of an action's step.
+func (r *sagaRun[TTx]) runOf(a plan.Action) plan.Run {
+	run, _ := r.state.Run(a.Step, a.Occurrence)
+	return run
 }
 
 // request is a call: its intent, or the request and what follows from the answer.
@@ -167,7 +173,7 @@ func (r *sagaRun[TTx]) request(a plan.Action, req body.Request[TTx]) error {
 	if !a.Sent {
 		return r.intend(a, f, bound)
 	}
-	run, _ := r.state.Run(a.Step, a.Occurrence)
+	run := r.runOf(a)
 	var c store.Call
 	if err := json.Unmarshal(run.Memo, &c); err != nil {
 		return fmt.Errorf("the stored call of %s: %w", a.Step, err)
@@ -177,7 +183,7 @@ func (r *sagaRun[TTx]) request(a plan.Action, req body.Request[TTx]) error {
 	if a.Verb != plan.RunStep {
 		modes = []Mode{Lost, Dies}
 	}
-	mode, gone := r.point(fmt.Sprintf("%s request of %s", a.Verb, name(a.Step, a.Occurrence)), modes...)
+	mode, gone := r.point(fmt.Sprintf("%s request of %s", a.Verb, name(a.Step, a.Occurrence)), run, modes...)
 	if gone {
 		return nil
 	}
@@ -204,7 +210,8 @@ func (r *sagaRun[TTx]) asked(run plan.Run) bool {
 }
 
 func (r *sagaRun[TTx]) intend(a plan.Action, f *body.Facts, bound calls.Bound[TTx]) error {
-	mode, gone := r.point(fmt.Sprintf("%s intent of %s", a.Verb, name(a.Step, a.Occurrence)), Fails, Dies)
+	mode, gone := r.point(fmt.Sprintf("%s intent of %s", a.Verb, name(a.Step, a.Occurrence)), r.runOf(a),
+		Fails, Dies)
 	if gone {
 		return nil
 	}
@@ -251,6 +258,7 @@ func (o *requestOwner[TTx]) Answered(_ context.Context, c store.Call) error {
 	r, a := o.r, o.a
 	if o.mode == Lost {
 		r.feed(r.failed(a, errFault))
+		r.stuck(a, Lost)
 		return nil
 	}
 	output, refused, why, err := o.read(c.Outcome)

@@ -47,6 +47,9 @@ func (r *sagaRun[TTx]) compare(end End, before, after string) error {
 		return fmt.Errorf("twice nothing goes wrong, and it left first\n%sand then\n%s%s", indent(usual.view),
 			indent(after), chance)
 	}
+	if p, is := r.passing(); is && usual.done && !end.Done {
+		r.upset(p)
+	}
 	switch {
 	case r.beside != nil:
 		if views := r.c.serial[[2]bool{end.Done, *r.beside}]; !slices.Contains(views, after) {
@@ -66,6 +69,55 @@ func (r *sagaRun[TTx]) compare(end End, before, after string) error {
 			"where there was before it\n"+indent(before))
 	}
 	return nil
+}
+
+// passing is the one thing that went wrong, if a saga has to end in spite of it as it does without.
+func (r *sagaRun[TTx]) passing() (p point, is bool) {
+	faults := slices.DeleteFunc(slices.Clone(r.faults), func(f Fault) bool { return f.Mode == Value })
+	if len(faults) != 1 || faults[0].At > len(r.log) {
+		return p, false
+	}
+	p = r.log[faults[0].At-1]
+	node, _ := r.d.Plan.Step(p.step)
+	switch p.mode {
+	case Dies, Twice:
+		return p, true
+	case Fails:
+		return p, p.left
+	case Lost:
+		return p, p.left && node.Kind != plan.Child
+	case Late:
+		return p, p.left && node.Kind == plan.Command
+	}
+	return p, false
+}
+
+// upset says that the saga has turned back for a failure that passes. A step, or an occurrence, beside the
+// one that failed may say no for what that one had not done yet; and a deadline is no step's.
+func (r *sagaRun[TTx]) upset(p point) {
+	cause, who := r.state.Cause, "at its repeat the step "
+	if cause.Step != p.step || cause.Occurrence != p.occurrence {
+		if who = "after that the step "; !r.d.Plan.Before(p.step, cause.Step) {
+			return
+		}
+	}
+	r.broken = append(r.broken, fmt.Sprintf("one failure that passes (%s, at %q) turns the saga back, which "+
+		"ends well without it: %s%s says %q. A step has to come to the same each time that it runs", p.mode,
+		p.what, who, name(cause.Step, cause.Occurrence), cause.Reason))
+}
+
+// stuck notes that one failure that passes has left the saga to an operator.
+func (r *sagaRun[TTx]) stuck(a plan.Action, mode Mode) {
+	if mode != Fails && mode != Lost || !r.runOf(a).Stuck || r.attempts(a.Step) != 1 {
+		return
+	}
+	what, policy := "the step ", "its Retry allows one attempt, and the pivot is passed"
+	if a.Verb != plan.RunStep {
+		what, policy = string(a.Verb)+" of ", "its RetryUndo allows one attempt"
+	}
+	r.broken = append(r.broken, fmt.Sprintf("one failure that passes (%s) leaves the saga stuck until an operator "+
+		"decides: %s%s fails, and %s. Allow more; what an operator has to see fails with skald.Permanent", mode,
+		what, name(a.Step, a.Occurrence), policy))
 }
 
 const chance = "a function depends on a clock, on chance, on the order of a map, or on something outside of its " +

@@ -165,7 +165,7 @@ func (r *sagaRun[TTx]) signal(run plan.Run, step plan.Step) {
 	if !run.Due.IsZero() && !step.Lapses {
 		modes = append(modes, Late)
 	}
-	mode, gone := r.point("signal "+step.Signal+said, modes...)
+	mode, gone := r.point("signal "+step.Signal+said, run, modes...)
 	if gone {
 		return
 	}
@@ -196,7 +196,7 @@ func (r *sagaRun[TTx]) reply(run plan.Run, step plan.Step) {
 			modes = append(modes, Late)
 		}
 	}
-	mode, gone := r.point("reply to "+name(run.Step, run.Occurrence)+said, modes...)
+	mode, gone := r.point("reply to "+name(run.Step, run.Occurrence)+said, run, modes...)
 	if gone {
 		return
 	}

@@ -18,11 +18,13 @@ import (
 
 // A point is where something can go wrong.
 type point struct {
-	at    int
-	what  string
-	modes []Mode
-	mode  Mode   // that it had
-	said  string // what a function failed with that nobody had fail
+	at               int
+	what             string
+	modes            []Mode
+	step, occurrence string
+	left             bool   // the step has an attempt left where this one fails
+	mode             Mode   // that it had
+	said             string // what a function failed with that nobody had fail, or what came of a fault
 }
 
 // again tells whether p is what was before.
@@ -150,16 +152,24 @@ func (r *sagaRun[TTx]) view() (string, error) {
 			if err != nil {
 				return fmt.Errorf("view: %w", err)
 			}
-			out.WriteString(text)
+			out.WriteString(lined(text))
 		}
 		return nil
 	})
 	for _, o := range r.c.outside {
 		if o.view != nil {
-			out.WriteString(o.view())
+			out.WriteString(lined(o.view()))
 		}
 	}
 	return out.String(), err
+}
+
+// lined ends a text as a line, so that what follows is another one.
+func lined(text string) string {
+	if text == "" || strings.HasSuffix(text, "\n") {
+		return text
+	}
+	return text + "\n"
 }
 
 // in runs f in a transaction, which is committed where it is told and f does not fail.
@@ -178,9 +188,9 @@ func (r *sagaRun[TTx]) in(commit bool, f func(ctx context.Context, tx TTx) error
 	return err
 }
 
-// point notes that something can go wrong here, and tells what does. Where the saga is cancelled, or its
-// deadline passes, before the function, it has happened, and gone is true.
-func (r *sagaRun[TTx]) point(what string, modes ...Mode) (mode Mode, gone bool) {
+// point notes that something can go wrong here, at a run of a step, and tells what does. Where the saga is
+// cancelled, or its deadline passes, before the function, it has happened, and gone is true.
+func (r *sagaRun[TTx]) point(what string, of plan.Run, modes ...Mode) (mode Mode, gone bool) {
 	if r.state.Status == plan.Running {
 		modes = append(modes, Cancels)
 		if !r.state.Deadline.IsZero() {
@@ -190,7 +200,10 @@ func (r *sagaRun[TTx]) point(what string, modes ...Mode) (mode Mode, gone bool) 
 	if r.c.rival != nil && !r.mixed && r.beside == nil && r.faults.values() == nil {
 		modes = append(modes, Beside)
 	}
-	p := point{at: len(r.log) + 1, what: what, modes: modes}
+	most := r.attempts(of.Step)
+	p := point{at: len(r.log) + 1, what: what, modes: modes, step: of.Step,
+		occurrence: of.Occurrence,
+		left:       most == 0 || of.Attempts+1 < most}
 	for _, f := range r.faults {
 		if f.At == p.at && slices.Contains(modes, f.Mode) && p.mode == "" {
 			p.mode = f.Mode
@@ -212,6 +225,15 @@ func (r *sagaRun[TTx]) point(what string, modes ...Mode) (mode Mode, gone bool) 
 	return p.mode, false
 }
 
+// attempts is how often a step is tried on the way that the saga goes. 0: without end.
+func (r *sagaRun[TTx]) attempts(step string) int {
+	node, _ := r.d.Plan.Step(step)
+	if r.state.Status == plan.Running {
+		return node.Try.Attempts
+	}
+	return node.Back.Attempts
+}
+
 func (r *sagaRun[TTx]) feed(e plan.Event) {
 	s, _, out := r.d.Plan.Advance(r.state, e, r.now)
 	if out.Changed() {
@@ -229,6 +251,9 @@ func (r *sagaRun[TTx]) move() error {
 		return r.act(todo[0])
 	}
 	if r.state.Stuck() { // an operator looked, and what was wrong is gone
+		if n := len(r.log); n > 0 && r.log[n-1].said == "" {
+			r.say("it is stuck, and an operator has it tried again")
+		}
 		r.feed(plan.Event{What: plan.Retry})
 		return nil
 	}
@@ -277,7 +302,7 @@ func name(step, occurrence string) string {
 // facts are those of an action, of a process that has just read the saga.
 func (r *sagaRun[TTx]) facts(a plan.Action) *body.Facts {
 	s := r.state
-	return &body.Facts{Definition: r.d, Key: r.key, Input: &body.Input{Data: r.input}, State: &s,
+	return &body.Facts{Definition: r.d, Key: r.key, Input: r.input, State: &s,
 		Step: a.Step, Occurrence: a.Occurrence,
 		Undo: a.Verb == plan.UndoStep, Attempt: a.Attempt}
 }

@@ -149,6 +149,11 @@ func replay(t T, build func(w *World) error, o *Options, text string) Report {
 		t.Fatalf("explore: %v", err)
 	}
 	t.Logf("schedule %s\n%s", text, w.trace())
+	for _, f := range s {
+		if f.At > len(w.log) || !w.log[f.At-1].meets(f.Mode) {
+			t.Errorf("%s: the fault %v never came up: this run has %d I/Os", Replay, Schedule{f}, len(w.log))
+		}
+	}
 	for _, b := range w.broken {
 		t.Errorf("%s", b)
 	}

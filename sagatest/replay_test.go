@@ -47,6 +47,16 @@ func TestFailureNamesItsReplay(t *testing.T) {
 	}
 }
 
+// A schedule of which a fault never comes up was not played.
+func TestReplayOfNoIO(t *testing.T) {
+	t.Setenv(sagatest.Replay, "crash-after@3,crash-after@99999")
+	h := &silentTest{T: t}
+	sagatest.Explore(h, build(largeLoad(), wiring{}), nil)
+	if len(h.errors) != 1 || !strings.Contains(h.errors[0], "the fault crash-after@99999 never came up") {
+		t.Errorf("it said %q", h.errors)
+	}
+}
+
 func TestSchedulesReadAsTheyAreWritten(t *testing.T) {
 	for _, text := range []string{"", "crash-before@1", "crash-after@17,pause@40,part-last@99"} {
 		s, err := sagatest.ParseSchedule(text)

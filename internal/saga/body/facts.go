@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"sync"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/plan"
@@ -16,7 +15,7 @@ import (
 type Facts struct {
 	Definition *Definition
 	Key        string // the business key
-	Input      *Input
+	Input      json.RawMessage
 	State      *plan.State
 
 	Step, Occurrence string
@@ -26,24 +25,15 @@ type Facts struct {
 	fault error
 }
 
-// An Input is a saga's, decoded once for all its steps.
-type Input struct {
-	Data json.RawMessage
-
-	once  sync.Once
-	value any
-	err   error
-}
-
-// In is the input as the definition's type.
+// In is the input as the definition's type, decoded for each function: one that changes its own changes
+// nothing for another.
 func (f *Facts) In() (any, error) {
-	f.Input.once.Do(func() {
-		if f.Input.value, f.Input.err = f.Definition.decode(f.Input.Data); f.Input.err != nil {
-			f.Input.err = skald.Permanent(fmt.Errorf("read the input of the saga %s %q: %w",
-				f.Definition.Name, f.Key, f.Input.err))
-		}
-	})
-	return f.Input.value, f.Input.err
+	in, err := f.Definition.decode(f.Input)
+	if err != nil {
+		return nil, skald.Permanent(fmt.Errorf("read the input of the saga %s %q: %w", f.Definition.Name,
+			f.Key, err))
+	}
+	return in, nil
 }
 
 // Fail notes a fault in how a function reads its saga, the first one. Whatever the function returns then, it

@@ -4,6 +4,7 @@ package progress
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -32,7 +33,7 @@ type Saga struct {
 
 	clock    *clock.Clock
 	straight bool // functions run in the caller's goroutine: a test's
-	input    *body.Input
+	input    json.RawMessage
 
 	was     plan.State // as it was read or written last
 	dirty   bool       // State is not stored yet
@@ -48,7 +49,7 @@ type Saga struct {
 // caller's goroutine.
 func New(s store.Saga, d *body.Definition, older plan.Graph, clock *clock.Clock,
 	straight bool) (is Saga, err error) {
-	is = Saga{Def: d, input: &body.Input{Data: []byte(s.Input)}, clock: clock, straight: straight}
+	is = Saga{Def: d, input: json.RawMessage(s.Input), clock: clock, straight: straight}
 	if is.Origin, err = stored.OriginOf(s); err != nil {
 		return is, err
 	}
