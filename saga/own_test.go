@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,8 +13,10 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore"
 )
 
 // A step that cancels or signals its own saga in its own transaction can never be committed: that is charged
@@ -75,5 +78,104 @@ func childEnds[TTx any](k *desk[TTx], commit func(context.Context, TTx) error) {
 	}
 	if is := k.saga("o"); !is.Ended.IsZero() {
 		k.t.Errorf("its parent is %s", is.Status)
+	}
+}
+
+// A step that ended its transaction by itself is not forgotten when the saga turns back: nothing is undone
+// before an operator says what became of it, and then it is undone, or is not.
+func TestWhatMayStandIsNotForgotten(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) {
+		file := opened(t, t.TempDir(), "sagas")
+		if _, err := sqlitestore.Migrate(t.Context(), file, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := file.ExecContext(t.Context(), "CREATE TABLE ledger (key TEXT, step TEXT)"); err != nil {
+			t.Fatal(err)
+		}
+		mayStand(newDesk(t, sqlitestore.New(file, nil)), "ledger",
+			func(ctx context.Context, tx *sql.Tx, text string) error {
+				_, err := tx.ExecContext(ctx, text)
+				return err
+			}, (*sql.Tx).Commit, 0, func() (n int, err error) { // which the store refuses
+				return n, file.QueryRowContext(t.Context(), "SELECT count(*) FROM ledger").Scan(&n)
+			})
+	})
+	t.Run("postgres", func(t *testing.T) {
+		pool, db, schema := onPostgres(t)
+		exec := func(ctx context.Context, tx pgx.Tx, text string) error {
+			_, err := tx.Exec(ctx, text)
+			return err
+		}
+		mayStand(newDesk(t, db), schema+".ledger", exec, func(tx pgx.Tx) error {
+			return exec(t.Context(), tx, "COMMIT")
+		}, 1, func() (n int, err error) {
+			return n, pool.QueryRow(t.Context(), "SELECT count(*) FROM "+schema+".ledger").Scan(&n)
+		})
+	})
+}
+
+func mayStand[TTx any](k *desk[TTx], ledger string, exec func(context.Context, TTx, string) error,
+	commit func(TTx) error, stands int, rows func() (int, error)) {
+	step := func(name string, own bool) *saga.Step[order, string] {
+		return saga.Do(name, func(ctx context.Context, tx TTx, r saga.Run[order]) (string, error) {
+			err := exec(ctx, tx, "INSERT INTO "+ledger+" VALUES ('"+r.Key+"', '"+name+"')")
+			if own {
+				err = errors.Join(err, commit(tx))
+			}
+			return name, err
+		}, func(ctx context.Context, tx TTx, r saga.Run[order], out string) error {
+			return exec(ctx, tx, "DELETE FROM "+ledger+" WHERE key = '"+r.Key+"' AND step = '"+out+"'")
+		})
+	}
+	k.d = saga.New("own", &saga.Options[order]{Key: orderID}, step("hold", false), step("pay", true))
+	k.e = k.engine(k.db, metric.NewManualReader())
+	k.begin(order{ID: "complete"}, order{ID: "skip"})
+	left, keeper := 2+2*stands, k.db.(operate.SagaKeeper)
+	expect := func(when string, is store.Saga, status string, stuck bool) {
+		k.t.Helper()
+		if n, err := rows(); err != nil || n != left || is.Status != status || is.Stuck != stuck {
+			k.t.Errorf("%s: %d rows, %v; %s %s, stuck: %v", when, n, err, is.Key, is.Status, is.Stuck)
+		}
+	}
+	change := func(key string, c operate.SagaChange) (why string) {
+		r, err := operate.ChangeSagas(k.t.Context(), keeper, operate.SagaSelection{Key: key}, c,
+			operate.Order{Author: "ann", Reason: "r"})
+		if err != nil && len(r.Left) == 0 {
+			k.t.Fatal(err)
+		}
+		if k.quiet(k.e); len(r.Left) > 0 {
+			why = r.Left[0].Why
+		}
+		return why
+	}
+	for _, c := range []struct {
+		operate.SagaChange
+		gone int // rows
+	}{
+		{operate.SagaChange{Verb: operate.CompleteSaga, Step: "pay", Data: []byte(`"pay"`)}, 1 + stands},
+		{operate.SagaChange{Verb: operate.SkipSaga, Step: "pay"}, 1}, // what stands is another's
+	} {
+		key := string(c.Verb)
+		expect("it stands", k.saga(key), "running", true)
+		change(key, operate.SagaChange{Verb: operate.CancelSaga})
+		expect("it is cancelled", k.saga(key), "compensating", true)
+		for _, step := range []string{"", "pay"} {
+			why := change(key, operate.SagaChange{Verb: operate.RetrySaga, Step: step})
+			if !strings.Contains(why, "complete it or skip it") {
+				k.t.Errorf("retry %s: %s", step, why)
+			}
+		}
+		expect("it is not tried again", k.saga(key), "compensating", true)
+		if read, err := operate.ReadSaga(k.t.Context(), keeper, "own", key); err != nil ||
+			!strings.Contains(fmt.Sprint(read.Explain("")),
+				"pay may have taken effect: it is stuck, and nothing is undone before an operator looks. "+
+					"Its last failure: its function ended") {
+			k.t.Errorf("explained: %v, %v", read.Explain(""), err)
+		}
+		if why := change(key, c.SagaChange); why != "" {
+			k.t.Error(key, why)
+		}
+		left -= c.gone
+		expect(key, k.saga(key), "compensated", false)
 	}
 }

@@ -94,7 +94,7 @@ func late(again bool) Outcome {
 
 // open tells of a run that may still take effect.
 func (w *work) open(r *Run) bool {
-	return (r.Phase == Ready || r.Phase == Waiting) && (w.s.Status == Running || r.Sent)
+	return (r.Phase == Ready || r.Phase == Waiting) && (w.s.Status == Running || r.Sent || r.Unsure)
 }
 
 func (w *work) sent(r *Run, e Event) Outcome {
@@ -170,8 +170,8 @@ func (w *work) done(r *Run, e Event) {
 
 // settled clears what a run needs only while it is under way.
 func settled(r *Run) {
-	r.Sent, r.Stuck, r.Due, r.Error, r.Memo, r.Attempts, r.Crashes, r.Alone = false, false, time.Time{}, "",
-		nil, 0, 0, false
+	r.Sent, r.Stuck, r.Unsure, r.Due, r.Error, r.Memo = false, false, false, time.Time{}, "", nil
+	r.Attempts, r.Crashes, r.Alone = 0, 0, false
 }
 
 func (w *work) rejected(r *Run, e Event) Outcome {
@@ -213,6 +213,7 @@ func (w *work) failed(r *Run, e Event) Outcome {
 		return Late
 	}
 	if e.Stick {
+		r.Unsure = true
 		w.stick(r, e.Reason)
 		return Taken
 	}

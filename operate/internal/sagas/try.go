@@ -86,6 +86,8 @@ func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (wh
 		return c.unknownSignal(p)
 	case out == plan.Unknown:
 		return c.unknownStep(st, p)
+	case out == plan.Late && c.Verb == RetrySaga && begun && r.Unsure:
+		return notAgain(&r), false
 	case out == plan.Late && c.Verb == RetrySaga && begun && r.Phase == plan.Waiting:
 		w, _ := waitOf(p, &r)
 		what := map[string]string{WaitSignal: "its signal", WaitTime: "its time",
@@ -99,11 +101,22 @@ func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (wh
 	return outcomeText(out), false
 }
 
+// notAgain says of a run that may have taken effect, of a saga that turns back, what is to be done instead.
+func notAgain(r *plan.Run) string {
+	return stored.Name(r.Step, r.Occurrence) + " may have taken effect, and is not run again, since the saga " +
+		"turns back: look at what it wrote, and complete it or skip it"
+}
+
 // again says what stands already, instead of c.
 func (c *SagaChange) again(st *plan.State, p *plan.Plan) string {
 	r, begun := st.Run(c.Step, c.Occurrence)
 	switch {
 	case c.Verb == RetrySaga && c.Step == "":
+		for i := range st.Runs {
+			if st.Runs[i].Unsure {
+				return notAgain(&st.Runs[i])
+			}
+		}
 		return "no step of it is stuck: one that waits for its next attempt is named with --step"
 	case c.otherData(st, p) && c.Verb == SignalSaga:
 		return "this signal came before, with another value: that one counts, and this one was not taken"
