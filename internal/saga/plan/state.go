@@ -90,7 +90,7 @@ type Run struct {
 	Unsure   bool `json:"unsure,omitempty"`
 	Attempts int  `json:"attempts,omitempty"` // failed ones, of what Phase says
 	Crashes  int  `json:"crashes,omitempty"`  // how often in a row it ended its process
-	// Alone: it ended its process before, and has begun anew with nothing beside it
+	// Alone: something of the saga ended its process before, and this attempt begins with nothing beside it
 	Alone bool `json:"alone,omitempty"`
 	// how often something was sent, in either direction: never set back
 	Sends int `json:"sends,omitempty"`

@@ -25,6 +25,8 @@ func (w *work) take(e Event) Outcome {
 		if e.Step == "" {
 			return w.retryAll()
 		}
+	case Alone:
+		return w.alone(e)
 	}
 	i := slices.IndexFunc(w.s.Runs,
 		func(r Run) bool { return r.Step == e.Step && r.Occurrence == e.Occurrence })
@@ -48,8 +50,6 @@ func (w *work) take(e Event) Outcome {
 		return w.failed(r, e)
 	case Crashed:
 		return w.crashed(r, e)
-	case Alone:
-		return w.alone(r)
 	case UndoSent, UndoDone, UndoFailed:
 		return w.undid(r, e)
 	case Retry:
@@ -109,9 +109,9 @@ func (w *work) sent(r *Run, e Event) Outcome {
 		return w.failed(r, Event{Reason: fmt.Sprintf("a wait until %v is too long: at most %v from now",
 			e.Until.Format(time.DateOnly), MaxWait), Permanent: true})
 	}
+	r.Alone = false // what comes of it is another attempt
 	if r.Sent = step.Kind != Wait; r.Sent {
 		r.Sends++
-		r.Alone = false // what comes of it is another attempt
 	}
 	if e.Memo != nil {
 		r.Memo = e.Memo
@@ -200,7 +200,7 @@ func (w *work) rejected(r *Run, e Event) Outcome {
 
 // stick leaves a run to an operator.
 func (w *work) stick(r *Run, reason string) {
-	r.Stuck, r.Due, r.Error = true, time.Time{}, reason
+	r.Stuck, r.Alone, r.Due, r.Error = true, false, time.Time{}, reason
 	w.alarm(r, reason)
 	w.told[len(w.told)-1].Stuck = true
 }
@@ -274,13 +274,16 @@ func (w *work) crashed(r *Run, e Event) Outcome {
 	return Taken
 }
 
-// alone notes that the attempt begins.
-func (w *work) alone(r *Run) Outcome {
-	if r.Alone || r.Crashes == 0 {
-		return Repeat
+// alone notes that an attempt begins, and no other one; without a step, that none does.
+func (w *work) alone(e Event) Outcome {
+	out := Repeat
+	for i := range w.s.Runs {
+		r := &w.s.Runs[i]
+		if is := e.Step != "" && r.Step == e.Step && r.Occurrence == e.Occurrence; r.Alone != is {
+			r.Alone, out = is, Taken
+		}
 	}
-	r.Alone = true
-	return Taken
+	return out
 }
 
 // tick takes in that time has passed.

@@ -26,7 +26,7 @@ func (s *Saga) ThinkAll(ctx context.Context) {
 }
 
 func (s *Saga) thinkOnce(ctx context.Context, children bool) (did bool) {
-	for _, a := range s.Pending() {
+	for _, a := range s.Next() {
 		step, _ := s.Def.Step(a.Step)
 		switch {
 		case a.Verb == plan.DecideStep:
