@@ -81,6 +81,10 @@ func (w *work) decided(i int, e Event) Outcome {
 		}
 	}
 	w.s.Runs = slices.Replace(w.s.Runs, i, i+1, runs...)
+	if step.Signal != "" { // no run can take those that are left
+		w.s.Early = slices.DeleteFunc(slices.Clone(w.s.Early),
+			func(d Data) bool { return d.Name == step.Signal })
+	}
 	return Taken
 }
 
@@ -343,44 +347,4 @@ func (w *work) timedOut(r *Run) {
 			r.Phase = Waiting
 		}
 	}
-}
-
-func (w *work) signal(e Event) Outcome {
-	known, begun := false, false
-	for i := range w.p.Graph.Steps {
-		step := &w.p.Graph.Steps[i]
-		if step.Kind != Wait || step.Signal != e.Name || e.Name == "" {
-			continue
-		}
-		known = true
-		for n := range w.s.Runs {
-			r := &w.s.Runs[n]
-			if r.Step != step.Name || r.Occurrence != e.Occurrence {
-				begun = begun || r.Step == step.Name && r.Phase != Deciding
-				continue
-			}
-			if r.Phase == Waiting && w.s.Status == Running {
-				w.done(r, e)
-				return Taken
-			}
-			if r.Phase != Deciding {
-				return late(r.Phase == IsDone)
-			}
-		}
-	}
-	switch {
-	case !known:
-		return Unknown
-	case w.s.Status != Running:
-		return Late
-	case begun: // without this occurrence
-		return Unknown
-	case slices.ContainsFunc(w.s.Early,
-		func(d Data) bool { return d.Name == e.Name && d.Occurrence == e.Occurrence }):
-		return Repeat
-	case len(w.s.Early) >= MaxEarly:
-		return Full
-	}
-	w.s.Early = append(slices.Clone(w.s.Early), Data{Name: e.Name, Occurrence: e.Occurrence, Data: e.Output})
-	return Early
 }

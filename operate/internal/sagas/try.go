@@ -83,7 +83,7 @@ func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (wh
 	r, begun := st.Run(c.Step, c.Occurrence)
 	switch {
 	case out == plan.Unknown && c.Verb == SignalSaga:
-		return c.unknownSignal(p)
+		return c.unknownSignal(st, p)
 	case out == plan.Unknown:
 		return c.unknownStep(st, p)
 	case out == plan.Late && c.Verb == RetrySaga && begun && r.Unsure:
@@ -159,12 +159,12 @@ func (c *SagaChange) unknownOccurrence(st *plan.State) (why string, unfit bool) 
 	return fmt.Sprintf("its step %s has not begun", stored.Name(c.Step, c.Occurrence)), false
 }
 
-func (c *SagaChange) unknownSignal(p *plan.Plan) (why string, unfit bool) {
+func (c *SagaChange) unknownSignal(st *plan.State, p *plan.Plan) (why string, unfit bool) {
 	var names []string
 	for i := range p.Graph.Steps {
 		s := &p.Graph.Steps[i]
 		if s.Signal == c.Signal && s.Kind == plan.Wait {
-			return fmt.Sprintf("it waits for no signal %s", stored.Name(c.Signal, c.Occurrence)), false
+			return p.NoSignal(*st, c.Signal, c.Occurrence).Error(), true
 		}
 		if s.Kind == plan.Wait && s.Signal != "" {
 			names = append(names, s.Signal)
