@@ -16,6 +16,7 @@ import (
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
@@ -177,5 +178,29 @@ func mayStand[TTx any](k *desk[TTx], ledger string, exec func(context.Context, T
 		}
 		left -= c.gone
 		expect(key, k.saga(key), "compensated", false)
+	}
+}
+
+// A name and a key that no command could carry are refused by Start, and by the step whose child has them.
+func TestStartRefusesWhatNoMessageCarries(t *testing.T) {
+	long := saga.New(strings.Repeat("n:", 127), &saga.Options[trip]{Key: tripKey}, ledger("a"))
+	outer := saga.New("outer", &saga.Options[trip]{Key: tripKey},
+		saga.Child("kid", long, func(r saga.Run[trip]) trip { return trip{ID: strings.Repeat(":", 255)} }))
+	db := memstore.New(nil)
+	e := engineOf(t, db, outer, long)
+	tx := db.BeginTx()
+	if _, err := saga.Start(t.Context(), e, tx, long, trip{ID: strings.Repeat(":", 255)}); err == nil ||
+		!strings.Contains(err.Error(), "take a shorter key") {
+		t.Error(err)
+	}
+	done(t, "nothing", tx)
+	running(t, e)
+	begin(t, db, e, outer, trip{ID: "a"})
+	if end := await(t, e, outer, "a"); end.Done || !strings.Contains(end.Reason, "take a shorter key") {
+		t.Errorf("it ended as %+v", end)
+	}
+	ss, err := store.ListSagas(t.Context(), db, store.SagaQuery{})
+	if err != nil || len(ss) != 1 {
+		t.Errorf("%d sagas, %v", len(ss), err)
 	}
 }

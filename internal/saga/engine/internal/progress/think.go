@@ -134,6 +134,9 @@ func (s *Saga) child(a plan.Action, step *body.Step) {
 			if c.Key, c.Input, err = c.Def.Encode(in); err != nil {
 				return err
 			}
+			if err = CheckAddress(c.Def.Name, c.Key); err != nil {
+				return skald.Permanent(err)
+			}
 			e.Memo, err = json.Marshal(family.Ended{Key: c.Key})
 			return err
 		case plan.UndoStep:
