@@ -13,6 +13,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/internal/testlog"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/store"
@@ -202,5 +204,36 @@ func TestStartRefusesWhatNoMessageCarries(t *testing.T) {
 	ss, err := store.ListSagas(t.Context(), db, store.SagaQuery{})
 	if err != nil || len(ss) != 1 {
 		t.Errorf("%d sagas, %v", len(ss), err)
+	}
+}
+
+// An inbox for the replies of sagas without commands handles nothing: it is ready, and ends as any other.
+func TestInboxWithoutReplies(t *testing.T) {
+	onEach(t, inboxWithoutReplies[tx], inboxWithoutReplies[*sql.Tx], inboxWithoutReplies[pgx.Tx])
+}
+
+func inboxWithoutReplies[TTx any](k *desk[TTx]) {
+	k.d = saga.New("own", &saga.Options[order]{Key: orderID},
+		saga.Wait[order]("wait", saga.Signal[string]{Name: "word"}))
+	k.e = k.engine(k.db, metric.NewManualReader())
+	log := &testlog.Log{}
+	in := inbox.New(k.db, k.bus, "orders", &inbox.Options{Logger: log.Logger()})
+	k.e.Answers(in)
+	ctx, stop := context.WithCancel(k.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- in.Run(ctx) }()
+	for end := time.Now().Add(time.Minute); !in.Health().Ready; <-time.After(time.Millisecond) {
+		if time.Now().After(end) {
+			k.t.Fatalf("it is not ready: %+v, %s", in.Health(), log)
+		}
+	}
+	stop()
+	if err := <-done; err != nil || log.Count("it handles nothing") != 1 || log.Count("level=WARN") > 0 {
+		k.t.Errorf("%v, %s", err, log)
+	}
+	for range 2 {
+		if busy, err := in.Step(k.t.Context()); busy || err != nil {
+			k.t.Errorf("Step: %v, %v", busy, err)
+		}
 	}
 }
