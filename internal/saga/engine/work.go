@@ -227,7 +227,7 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 	}
 	defer l.e.gate.Leave(&l.seat)
 	if !l.halts(ctx) && l.Note(l.hangs) {
-		if err := l.write(ctx, 0); err != nil {
+		if err := l.write(ctx, 0); err != nil || l.over {
 			return false, err
 		}
 	}
