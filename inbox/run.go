@@ -10,6 +10,7 @@ import (
 	"github.com/skald-go/skald/inbox/internal/checkpoint"
 	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/lifetime"
+	"github.com/skald-go/skald/inbox/internal/member"
 	"github.com/skald-go/skald/inbox/internal/parked"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/telemetry"
@@ -93,7 +94,7 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 	if err := in.enroll(ctx); err != nil {
 		return fmt.Errorf("consumer %s: %w", in.group, err)
 	}
-	sub, err := in.bus.Subscribe(ctx, broker.Group{Name: in.group, Topics: in.topics,
+	sub, err := member.Join(ctx, in.bus, broker.Group{Name: in.group, Topics: in.topics,
 		Member: in.o.Instance.Member, Owner: in.exec.Owner(), Resume: in.checkpoints.Resume})
 	if err != nil {
 		return fmt.Errorf("subscribe %s: %w", in.group, in.withRemedy(err))

@@ -83,9 +83,9 @@ func TestWhyASagaIsLeft(t *testing.T) {
 		"a is done already":                                   {Verb: operate.SkipSaga, Step: "a"},
 		"no step of it is stuck: one that waits for its next attempt is named with --step": {
 			Verb: operate.RetrySaga},
-		"wait waits for its signal: nothing is to be tried again": {Verb: operate.RetrySaga, Step: "wait"},
-		`it has no signal "x": its signals are go`:                {Verb: operate.SignalSaga, Signal: "x"},
-		"it waits for no signal go/x":                             {Verb: operate.SignalSaga, Signal: "go", Occurrence: "x"},
+		"wait waits for its signal: nothing is to be tried again":                                           {Verb: operate.RetrySaga, Step: "wait"},
+		`it has no signal "x": its signals are go`:                                                          {Verb: operate.SignalSaga, Signal: "x"},
+		`the signal go came for the occurrence "x", and its step wait has no occurrences: send it for none`: {Verb: operate.SignalSaga, Signal: "go", Occurrence: "x"},
 	} {
 		r, err := operate.ChangeSagas(t.Context(), b.db, operate.SagaSelection{Key: "k-1"}, c,
 			operate.Order{DryRun: true})

@@ -3,7 +3,6 @@ package saga
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/skald-go/skald"
@@ -90,9 +89,6 @@ func SendIn[TTx, T any](ctx context.Context, e *Engine[TTx], tx TTx, d Defined, 
 }
 
 func received(out plan.Outcome, err error) (Received, error) {
-	if err == nil && out == plan.Unknown {
-		err = skald.Permanent(errors.New("the saga has no step that waits for this signal"))
-	}
 	if err != nil {
 		return "", err
 	}

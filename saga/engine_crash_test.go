@@ -2,12 +2,14 @@ package saga_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
@@ -35,26 +37,8 @@ func TestEndsItsProcess(t *testing.T) {
 	begin(t, db, starter, d, trip{ID: "k", Fail: map[string]string{"deadly": "exit"}})
 	begin(t, db, starter, d, trip{ID: "z"})
 	for range 10 {
-		process := db.Session()
-		e, err := saga.NewEngine(process, o, d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		died := true
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_, err = e.Step(t.Context())
-			died = false
-		}()
-		<-done
-		process.Kill()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if now = now.Add(time.Minute); died {
-			continue
-		}
+		turnOf(t, db.Session(), o, d)
+		now = now.Add(time.Minute)
 	}
 	ss, err := store.ListSagas(t.Context(), db, store.SagaQuery{})
 	if err != nil {
@@ -68,6 +52,86 @@ func TestEndsItsProcess(t *testing.T) {
 	}
 	if s := ss[1]; s.Status != "done" {
 		t.Errorf("the other one: %+v", s)
+	}
+}
+
+// turnOf has a process of its own claim what is due and work on it, to its end.
+func turnOf(t *testing.T, process *memstore.Store, o *saga.EngineOptions, d saga.Defined) {
+	t.Helper()
+	e, err := saga.NewEngine(process, o, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, err = e.Step(t.Context())
+	}()
+	<-done
+	process.Kill()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The end of a process is charged to the function that ran: not to one that was listed before it and not
+// called, nor to one that was called before it, however often that fails.
+func TestWhoEndsItsProcess(t *testing.T) {
+	var deaths, asked, fails int
+	die := func() { deaths++; runtime.Goexit() }
+	deadly := saga.Do("deadly", func(context.Context, tx, saga.Run[trip]) (int, error) {
+		die()
+		return 0, nil
+	}, nil, saga.NoEffect(), saga.AtStart())
+	never := saga.When(func(saga.Run[trip]) bool { die(); return true })
+	pay := saga.Call("pay", saga.Request[tx, trip, int, int]{At: call.NewProvider("bank", nil),
+		Intent: func(context.Context, tx, saga.Run[trip]) (int, error) { return 7, nil },
+		Do:     func(context.Context, int, string) (int, error) { asked++; return 0, nil },
+	}, nil, saga.NoEffect(), saga.AtStart())
+	flaky := saga.Do("flaky", func(context.Context, tx, saga.Run[trip]) (int, error) {
+		fails++
+		return 0, errors.New("not yet")
+	}, nil, saga.NoEffect(), saga.AtStart(), saga.Retry(saga.Policy{Attempts: 1_000}))
+	for name, c := range map[string]struct {
+		steps []saga.Listed[trip]
+		stuck string
+		rows  int
+	}{
+		"a condition beside a step":    {[]saga.Listed[trip]{ledger("a", saga.AtStart()), ledger("b", saga.AtStart(), never)}, "b", 1},
+		"a condition behind a step":    {[]saga.Listed[trip]{ledger("a"), ledger("b", never)}, "b", 1},
+		"a condition behind another":   {[]saga.Listed[trip]{ledger("a", saga.AtStart(), saga.When(func(saga.Run[trip]) bool { return true })), ledger("b", saga.AtStart(), never)}, "b", 1},
+		"a step behind a call":         {[]saga.Listed[trip]{pay, deadly}, "deadly", 0},
+		"a step beside one that fails": {[]saga.Listed[trip]{flaky, deadly}, "deadly", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deaths, asked = 0, 0
+			now := time.Now()
+			clock := func() time.Time { return now }
+			db := memstore.New(&memstore.Options{Now: clock})
+			d := saga.New("d", &saga.Options[trip]{Key: tripKey}, c.steps...)
+			o := &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler), Now: clock}
+			starter, err := saga.NewEngine(db, o, d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin(t, db, starter, d, trip{ID: "k"})
+			var is store.Saga
+			for n := 0; n < 20 && !is.Stuck; n++ {
+				turnOf(t, db.Session(), o, d)
+				now = now.Add(time.Minute)
+				ss, err := store.ListSagas(t.Context(), db, store.SagaQuery{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				is = ss[0]
+			}
+			if !is.Stuck || is.Step != c.stuck || !strings.Contains(is.Error, "ended its process 3 times") {
+				t.Errorf("it stands as %+v", is.Standing)
+			}
+			if n := left(db, "k"); n != c.rows || deaths < 3 || deaths > 4 || asked > 1 {
+				t.Errorf("%d rows, %d deaths, %d requests", n, deaths, asked)
+			}
+		})
 	}
 }
 

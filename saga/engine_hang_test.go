@@ -2,14 +2,17 @@ package saga_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/skald-go/skald/internal/testlog"
 	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
@@ -140,4 +143,55 @@ func TestHangs(t *testing.T) {
 	if n, v := calls.Load(), db.User()["h b"]; n != 2 || v != "2" {
 		t.Errorf("%d calls left %q", n, v)
 	}
+}
+
+var errCut = errors.New("conn closed")
+
+// cut is a store that has ended the connections of functions that took too long.
+type cut struct{ *memstore.Store }
+
+type cutUnit struct{ store.Unit[tx] }
+
+func (c cut) Outage(err error) bool { return errors.Is(err, errCut) || c.Store.Outage(err) }
+
+func (c cut) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
+	u, err := c.Store.Begin(ctx, in)
+	return cutUnit{u}, err
+}
+
+func (u cutUnit) Rollback(ctx context.Context, es ...store.Effect) ([]bool, error) {
+	stand, err := u.Unit.Rollback(ctx)
+	return stand, errors.Join(err, errCut)
+}
+
+// The log says once that a function hangs, and once that it came back: the connection that it had lost by
+// then is no fault of the database.
+func TestLogOfAFunctionThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, log := cut{memstore.New(nil)}, &testlog.Log{}
+		var calls atomic.Int64
+		d := saga.New("hangs", &saga.Options[trip]{Key: tripKey},
+			saga.Do("b", func(_ context.Context, tx tx, r saga.Run[trip]) (int, error) {
+				if calls.Add(1) == 1 {
+					<-time.After(time.Minute)
+					return 0, errCut
+				}
+				return 0, tx.Put(r.Key+" b", "done")
+			}, nil, saga.NoEffect(), saga.Retry(saga.Policy{First: time.Minute, Timeout: time.Second})))
+		e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: log.Logger()}, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin(t, db.Store, e, d, trip{ID: "h"})
+		runFor(t, e, 5*time.Minute)
+		if db.User()["h b"] != "done" {
+			t.Errorf("after %d calls: %v", calls.Load(), db.User())
+		}
+		for line, want := range map[string]int{"saga: a function does not return": 1,
+			"saga: a function that did not return in time has returned": 1, "the database does not take": 0} {
+			if n := log.Count(line); n != want {
+				t.Errorf("%q is in %d lines: %s", line, n, log)
+			}
+		}
+	})
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
@@ -60,6 +62,43 @@ func TestWait(t *testing.T) {
 	}
 	if _, err := saga.Send(t.Context(), e, d, "a", saga.Signal[int]{Name: "other"}, 1); err == nil {
 		t.Error("a signal that nobody waits for was taken")
+	}
+}
+
+// A signal that no run can ever take is refused, and told why; one for an occurrence that is not known yet is
+// kept, and not longer than that: nothing else is refused for want of room.
+func TestSignalsThatNobodyTakes(t *testing.T) {
+	db := memstore.New(nil)
+	gate, plain, each := saga.Signal[bool]{Name: "gate"}, saga.Signal[bool]{Name: "plain"},
+		saga.Signal[bool]{Name: "each"}
+	d := saga.New("early", &saga.Options[trip]{Key: tripKey}, saga.Wait[trip]("g", gate),
+		saga.Wait[trip]("e", each, saga.Each(func(saga.Run[trip]) []string { return []string{"x", "y"} })),
+		saga.Wait[trip]("p", plain))
+	e := engineOf(t, db, d)
+	running(t, e)
+	begin(t, db, e, d, trip{ID: "a"})
+	send := func(s saga.Signal[bool], want saga.Received, why string) {
+		t.Helper()
+		got, err := saga.Send(t.Context(), e, d, "a", s, true)
+		if got != want || (err != nil) != (why != "") || err != nil && !strings.Contains(err.Error(), why) {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	send(plain.For("typo"), "", `the signal plain came for the occurrence "typo", and its step p has no occurrences`)
+	send(each, "", "the signal each came for no occurrence, and its step e is one for each occurrence, which are "+
+		"not known yet")
+	send(each.For("x"), saga.Early, "")
+	for i := range plan.MaxEarly - 1 {
+		send(each.For(fmt.Sprint(i)), saga.Early, "")
+	}
+	send(plain, saga.Full, "")
+	send(gate, saga.Taken, "")
+	awaitStanding(t, db, "a", func(s store.Saga) bool { return s.Step == "e/y" })
+	send(each.For("7"), "", `the signal each came for the occurrence "7", and its step e has the occurrences x, y`)
+	send(plain, saga.Early, "")
+	send(each.For("y"), saga.Taken, "")
+	if end := await(t, e, d, "a"); !end.Done {
+		t.Errorf("it ended as %+v", end)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,8 +13,13 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/internal/testlog"
+	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+	"github.com/skald-go/skald/store/sqlitestore"
 )
 
 // A step that cancels or signals its own saga in its own transaction can never be committed: that is charged
@@ -75,5 +81,159 @@ func childEnds[TTx any](k *desk[TTx], commit func(context.Context, TTx) error) {
 	}
 	if is := k.saga("o"); !is.Ended.IsZero() {
 		k.t.Errorf("its parent is %s", is.Status)
+	}
+}
+
+// A step that ended its transaction by itself is not forgotten when the saga turns back: nothing is undone
+// before an operator says what became of it, and then it is undone, or is not.
+func TestWhatMayStandIsNotForgotten(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) {
+		file := opened(t, t.TempDir(), "sagas")
+		if _, err := sqlitestore.Migrate(t.Context(), file, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := file.ExecContext(t.Context(), "CREATE TABLE ledger (key TEXT, step TEXT)"); err != nil {
+			t.Fatal(err)
+		}
+		mayStand(newDesk(t, sqlitestore.New(file, nil)), "ledger",
+			func(ctx context.Context, tx *sql.Tx, text string) error {
+				_, err := tx.ExecContext(ctx, text)
+				return err
+			}, (*sql.Tx).Commit, 0, func() (n int, err error) { // which the store refuses
+				return n, file.QueryRowContext(t.Context(), "SELECT count(*) FROM ledger").Scan(&n)
+			})
+	})
+	t.Run("postgres", func(t *testing.T) {
+		pool, db, schema := onPostgres(t)
+		exec := func(ctx context.Context, tx pgx.Tx, text string) error {
+			_, err := tx.Exec(ctx, text)
+			return err
+		}
+		mayStand(newDesk(t, db), schema+".ledger", exec, func(tx pgx.Tx) error {
+			return exec(t.Context(), tx, "COMMIT")
+		}, 1, func() (n int, err error) {
+			return n, pool.QueryRow(t.Context(), "SELECT count(*) FROM "+schema+".ledger").Scan(&n)
+		})
+	})
+}
+
+func mayStand[TTx any](k *desk[TTx], ledger string, exec func(context.Context, TTx, string) error,
+	commit func(TTx) error, stands int, rows func() (int, error)) {
+	step := func(name string, own bool) *saga.Step[order, string] {
+		return saga.Do(name, func(ctx context.Context, tx TTx, r saga.Run[order]) (string, error) {
+			err := exec(ctx, tx, "INSERT INTO "+ledger+" VALUES ('"+r.Key+"', '"+name+"')")
+			if own {
+				err = errors.Join(err, commit(tx))
+			}
+			return name, err
+		}, func(ctx context.Context, tx TTx, r saga.Run[order], out string) error {
+			return exec(ctx, tx, "DELETE FROM "+ledger+" WHERE key = '"+r.Key+"' AND step = '"+out+"'")
+		})
+	}
+	k.d = saga.New("own", &saga.Options[order]{Key: orderID}, step("hold", false), step("pay", true))
+	k.e = k.engine(k.db, metric.NewManualReader())
+	k.begin(order{ID: "complete"}, order{ID: "skip"})
+	left, keeper := 2+2*stands, k.db.(operate.SagaKeeper)
+	expect := func(when string, is store.Saga, status string, stuck bool) {
+		k.t.Helper()
+		if n, err := rows(); err != nil || n != left || is.Status != status || is.Stuck != stuck {
+			k.t.Errorf("%s: %d rows, %v; %s %s, stuck: %v", when, n, err, is.Key, is.Status, is.Stuck)
+		}
+	}
+	change := func(key string, c operate.SagaChange) (why string) {
+		r, err := operate.ChangeSagas(k.t.Context(), keeper, operate.SagaSelection{Key: key}, c,
+			operate.Order{Author: "ann", Reason: "r"})
+		if err != nil && len(r.Left) == 0 {
+			k.t.Fatal(err)
+		}
+		if k.quiet(k.e); len(r.Left) > 0 {
+			why = r.Left[0].Why
+		}
+		return why
+	}
+	for _, c := range []struct {
+		operate.SagaChange
+		gone int // rows
+	}{
+		{operate.SagaChange{Verb: operate.CompleteSaga, Step: "pay", Data: []byte(`"pay"`)}, 1 + stands},
+		{operate.SagaChange{Verb: operate.SkipSaga, Step: "pay"}, 1}, // what stands is another's
+	} {
+		key := string(c.Verb)
+		expect("it stands", k.saga(key), "running", true)
+		change(key, operate.SagaChange{Verb: operate.CancelSaga})
+		expect("it is cancelled", k.saga(key), "compensating", true)
+		for _, step := range []string{"", "pay"} {
+			why := change(key, operate.SagaChange{Verb: operate.RetrySaga, Step: step})
+			if !strings.Contains(why, "complete it or skip it") {
+				k.t.Errorf("retry %s: %s", step, why)
+			}
+		}
+		expect("it is not tried again", k.saga(key), "compensating", true)
+		if read, err := operate.ReadSaga(k.t.Context(), keeper, "own", key); err != nil ||
+			!strings.Contains(fmt.Sprint(read.Explain("")),
+				"pay may have taken effect: it is stuck, and nothing is undone before an operator looks. "+
+					"Its last failure: its function ended") {
+			k.t.Errorf("explained: %v, %v", read.Explain(""), err)
+		}
+		if why := change(key, c.SagaChange); why != "" {
+			k.t.Error(key, why)
+		}
+		left -= c.gone
+		expect(key, k.saga(key), "compensated", false)
+	}
+}
+
+// A name and a key that no command could carry are refused by Start, and by the step whose child has them.
+func TestStartRefusesWhatNoMessageCarries(t *testing.T) {
+	long := saga.New(strings.Repeat("n:", 127), &saga.Options[trip]{Key: tripKey}, ledger("a"))
+	outer := saga.New("outer", &saga.Options[trip]{Key: tripKey},
+		saga.Child("kid", long, func(r saga.Run[trip]) trip { return trip{ID: strings.Repeat(":", 255)} }))
+	db := memstore.New(nil)
+	e := engineOf(t, db, outer, long)
+	tx := db.BeginTx()
+	if _, err := saga.Start(t.Context(), e, tx, long, trip{ID: strings.Repeat(":", 255)}); err == nil ||
+		!strings.Contains(err.Error(), "take a shorter key") {
+		t.Error(err)
+	}
+	done(t, "nothing", tx)
+	running(t, e)
+	begin(t, db, e, outer, trip{ID: "a"})
+	if end := await(t, e, outer, "a"); end.Done || !strings.Contains(end.Reason, "take a shorter key") {
+		t.Errorf("it ended as %+v", end)
+	}
+	ss, err := store.ListSagas(t.Context(), db, store.SagaQuery{})
+	if err != nil || len(ss) != 1 {
+		t.Errorf("%d sagas, %v", len(ss), err)
+	}
+}
+
+// An inbox for the replies of sagas without commands handles nothing: it is ready, and ends as any other.
+func TestInboxWithoutReplies(t *testing.T) {
+	onEach(t, inboxWithoutReplies[tx], inboxWithoutReplies[*sql.Tx], inboxWithoutReplies[pgx.Tx])
+}
+
+func inboxWithoutReplies[TTx any](k *desk[TTx]) {
+	k.d = saga.New("own", &saga.Options[order]{Key: orderID},
+		saga.Wait[order]("wait", saga.Signal[string]{Name: "word"}))
+	k.e = k.engine(k.db, metric.NewManualReader())
+	log := &testlog.Log{}
+	in := inbox.New(k.db, k.bus, "orders", &inbox.Options{Logger: log.Logger()})
+	k.e.Answers(in)
+	ctx, stop := context.WithCancel(k.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- in.Run(ctx) }()
+	for end := time.Now().Add(time.Minute); !in.Health().Ready; <-time.After(time.Millisecond) {
+		if time.Now().After(end) {
+			k.t.Fatalf("it is not ready: %+v, %s", in.Health(), log)
+		}
+	}
+	stop()
+	if err := <-done; err != nil || log.Count("it handles nothing") != 1 || log.Count("level=WARN") > 0 {
+		k.t.Errorf("%v, %s", err, log)
+	}
+	for range 2 {
+		if busy, err := in.Step(k.t.Context()); busy || err != nil {
+			k.t.Errorf("Step: %v, %v", busy, err)
+		}
 	}
 }

@@ -63,6 +63,10 @@ func (a *Announcer) Begin(ctx context.Context) {
 		return
 	}
 	a.begun = true
+	if len(a.o.Topics()) == 0 {
+		a.o.Log.InfoContext(ctx, "inbox: it handles nothing, so it joins no group")
+		return
+	}
 	var types []string
 	for _, k := range a.o.Handled() {
 		types = append(types, k.Topic+": "+k.Type)

@@ -34,8 +34,11 @@ func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga,
 	now := e.clock.Now()
 	next, actions, outs := p.AdvanceAll(was, events, now)
 	for i := range outs {
-		if out = outs[i]; out == plan.TooLarge {
+		switch out = outs[i]; {
+		case out == plan.TooLarge:
 			return m, out, skald.Permanent(p.Large(was, events[i], now))
+		case out == plan.Unknown && events[i].What == plan.Signal:
+			return m, out, skald.Permanent(p.NoSignal(was, events[i].Name, events[i].Occurrence))
 		}
 		if out.Changed() {
 			break

@@ -142,7 +142,7 @@ func (l *live[TTx]) next(u store.Unit[TTx]) (timeout time.Duration, follows bool
 	if !u.Found().Follows || l.e.stopping() || l.State.Status.Final() {
 		return 0, false
 	}
-	if todo := l.Pending(); len(todo) > 0 && l.inTx(todo[0]) {
+	if todo := l.Next(); len(todo) > 0 && l.inTx(todo[0]) {
 		return l.Timeout(todo[0]), true
 	}
 	return 0, false

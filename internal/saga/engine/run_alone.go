@@ -7,7 +7,6 @@ import (
 
 	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
 	"github.com/skald-go/skald/internal/saga/engine/internal/progress"
-	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
 
@@ -77,6 +76,7 @@ func (e *Engine[TTx]) putAll(ctx context.Context, ls []*live[TTx], away time.Dur
 
 // stepAside gives the saga back for a moment.
 func (l *live[TTx]) stepAside(ctx context.Context, away time.Duration) error {
+	l.Rest()
 	m, err := l.move(0)
 	if err != nil {
 		return err
@@ -97,34 +97,20 @@ func (l *live[TTx]) enter(ctx context.Context) (begins bool, err error) {
 	if l.State.Status.Final() || len(l.Family()) > 0 {
 		return true, nil // no function is next
 	}
-	if l.Crashed(2) {
+	if l.Crashed(2) { // nothing runs beside it
 		if after := l.e.gate.Sit(&l.seat, l.e.straight); after > 0 {
 			return false, l.stepAside(ctx, after)
 		}
-		return l.enterAlone(ctx)
+		if !l.e.straight && !l.e.gate.Quiet(ctx, &l.seat, l.e.stop) {
+			return false, l.stepAside(ctx, gate.RestFor)
+		}
+		l.e.gate.Expect(&l.seat, progress.UsualTimeout+mercy)
+		return true, nil
 	}
 	if l.e.gate.Enter(&l.seat, progress.UsualTimeout+mercy) {
 		return true, nil
 	}
 	return false, l.stepAside(ctx, gate.AsideWait)
-}
-
-// enterAlone begins a turn that nothing runs beside. That it begins is stored: whose process ends before is
-// not charged with that.
-func (l *live[TTx]) enterAlone(ctx context.Context) (begins bool, err error) {
-	if !l.e.straight && !l.e.gate.Quiet(ctx, &l.seat, l.e.stop) {
-		return false, l.stepAside(ctx, gate.RestFor)
-	}
-	for _, a := range l.Pending() {
-		if a.Crashes > 1 {
-			l.Feed(plan.Event{What: plan.Alone, Step: a.Step, Occurrence: a.Occurrence})
-		}
-	}
-	if err := l.write(ctx, 0); err != nil {
-		return false, err
-	}
-	l.e.gate.Expect(&l.seat, progress.UsualTimeout+mercy)
-	return true, nil
 }
 
 // rise lets others run again, if l was to run alone.

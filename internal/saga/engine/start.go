@@ -9,6 +9,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine/internal/progress"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/internal/telemetry"
@@ -38,6 +39,9 @@ func (e *Engine[TTx]) Start(ctx context.Context, tx TTx, d *body.Definition,
 			d.Name))
 	}
 	key, data, err := d.Encode(in)
+	if err == nil {
+		err = progress.CheckAddress(d.Name, key)
+	}
 	if err != nil {
 		return fail(err)
 	}

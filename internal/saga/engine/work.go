@@ -169,6 +169,11 @@ func (l *live[TTx]) work(ctx context.Context) {
 }
 
 func (l *live[TTx]) complain(ctx context.Context, err error) {
+	if l.givenUp.Load() { // it is the connection of the function that hung
+		l.e.o.Logger.InfoContext(ctx, "saga: a function that did not return in time has returned, after its attempt "+
+			"was charged: nothing of it is stored", "saga", l.Row.Name, "key", l.Row.Key, "error", err)
+		return
+	}
 	l.e.tally.Unstored(ctx, l.Row, l.outages, err)
 }
 
@@ -221,19 +226,22 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	defer l.e.gate.Leave(&l.seat)
+	if !l.halts(ctx) && l.Note(l.hangs) {
+		if err := l.write(ctx, 0); err != nil || l.over {
+			return false, err
+		}
+	}
 	l.ThinkAll(ctx)
-	if l.left() <= 0 || l.givenUp.Load() || l.e.stopping() || ctx.Err() != nil {
+	if l.halts(ctx) {
 		return false, l.settleDown(ctx)
 	}
 	var asks []plan.Action
 	if l.First() {
 		return true, l.blamed(ctx, l.write(ctx, 0))
 	}
-	hangs := false
-	for _, a := range l.Pending() {
+	for _, a := range l.Next() {
 		switch {
-		case l.e.hanging.Has(hang.Of(l.Row.ID, a)):
-			hangs = true
+		case l.hangs(a):
 		case l.asks(a):
 			asks = append(asks, a)
 		default:
@@ -243,11 +251,19 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 	switch {
 	case len(asks) > 0:
 		return true, l.request(ctx, asks)
-	case hangs:
+	case len(l.Pending()) > 0: // which hangs
 		return false, l.stepAside(ctx, hangWait)
 	}
 	return false, l.blamed(ctx, l.settleDown(ctx))
 }
+
+// halts tells whether nothing is to be begun any more.
+func (l *live[TTx]) halts(ctx context.Context) bool {
+	return l.left() <= 0 || l.givenUp.Load() || l.e.stopping() || ctx.Err() != nil
+}
+
+// hangs tells whether a function that a is about goes on in this process though its time is over.
+func (l *live[TTx]) hangs(a plan.Action) bool { return l.e.hanging.Has(hang.Of(l.Row.ID, a)) }
 
 // accuse notes, before a saga that was taken over goes on, that what it is at may have ended its process.
 func (l *live[TTx]) accuse(ctx context.Context) error {

@@ -77,6 +77,7 @@ func (e *Engine[TTx]) write(ctx context.Context, m store.Effect) (stands bool, e
 
 // settleDown gives the saga back, until it is to be looked at again.
 func (l *live[TTx]) settleDown(ctx context.Context) error {
+	l.Rest()
 	m, err := l.move(0)
 	if err != nil {
 		return err

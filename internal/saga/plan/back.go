@@ -14,10 +14,11 @@ func (w *work) turnBack(why Cause) bool {
 	return true
 }
 
-// leave takes a run out of the way forward. What may have taken effect is left to be settled.
+// leave takes a run out of the way forward. What may have taken effect is left to be settled, or to an
+// operator.
 func (w *work) leave(r *Run) {
 	_, known := w.p.index[r.Step]
-	if !known || r.Phase != Deciding && r.Phase != Ready && r.Phase != Waiting {
+	if !known || r.Unsure || r.Phase != Deciding && r.Phase != Ready && r.Phase != Waiting {
 		return
 	}
 	step := w.step(r)

@@ -19,7 +19,7 @@ const (
 	Rejected  What = "rejected" // the step took no effect and never will. Reason
 	// this attempt. Reason, Memo; Permanent: no other one will do better; Later: it is not charged
 	Failed     What = "failed"
-	Alone      What = "alone"       // the attempt begins, and nothing else runs beside it
+	Alone      What = "alone"       // the attempt begins, with nothing of the saga beside it; without Step: none
 	Crashed    What = "crashed"     // the process ended during this attempt, or during the undo's
 	UndoSent   What = "undo sent"   // as Sent, of the undo
 	UndoDone   What = "undone"      // of the undo

@@ -46,10 +46,11 @@ func (w *world) move() {
 			w.feed(plan.Event{What: plan.Pause})
 		}
 	case "retry":
+		w.lookAfter()
 		w.feed(plan.Event{What: plan.Retry})
 	case "skip":
 		for _, r := range w.s.Runs {
-			if r.Stuck && rapid.IntRange(0, 3).Draw(w.t, "skip") == 0 {
+			if r.Stuck && !r.Unsure && rapid.IntRange(0, 3).Draw(w.t, "skip") == 0 {
 				w.byHand, w.truths[key{r.Step, r.Occurrence}].settled = true, true
 				w.feed(plan.Event{What: plan.Skip, Step: r.Step, Occurrence: r.Occurrence})
 				return
@@ -58,11 +59,32 @@ func (w *world) move() {
 	}
 }
 
+// lookAfter has an operator say what became of the runs that may have taken effect.
+func (w *world) lookAfter() {
+	for _, r := range w.s.Runs {
+		if !r.Unsure {
+			continue
+		}
+		tr, e := w.truths[key{r.Step, r.Occurrence}], plan.Event{Step: r.Step, Occurrence: r.Occurrence}
+		switch tr.settled = true; {
+		case tr.effect == 1:
+			e.What, e.Output = plan.Complete, output(r.Step)
+		case w.s.Status == plan.Compensating:
+			e.What = plan.Skip
+		default:
+			e.What = plan.Retry
+		}
+		if out := w.feed(e); out != plan.Taken {
+			w.t.Fatalf("%+v of what may stand is %s: %s", e, out, stateText(w.s))
+		}
+	}
+}
+
 // feedPast sends an event once more, but one that names an attempt: it is another one now.
 func (w *world) feedPast(e plan.Event) plan.Outcome {
 	switch e.What {
-	case plan.Failed, plan.UndoFailed, plan.Skip, plan.Cancel, plan.Signal, plan.Crashed, plan.Decided,
-		plan.Sent, plan.UndoSent:
+	case plan.Failed, plan.UndoFailed, plan.Skip, plan.Complete, plan.Cancel, plan.Signal, plan.Crashed,
+		plan.Decided, plan.Sent, plan.UndoSent:
 		return plan.Late // these are told by attempts, by operators, or by an engine under its guard
 	}
 	if e.What == plan.Rejected && e.Sends == 0 { // an engine's own
@@ -147,6 +169,13 @@ func (w *world) run(e plan.Event, step plan.Step, tr *truth, a plan.Action) {
 }
 
 func (w *world) local(e plan.Event, tr *truth) {
+	if !w.stop && rapid.IntRange(0, 7).Draw(w.t, "ends its transaction") == 0 {
+		tr.sent, tr.settled = true, false
+		tr.effect = rapid.IntRange(0, 1).Draw(w.t, "stands")
+		e.What, e.Stick, e.Permanent = plan.Failed, true, true
+		w.feed(e)
+		return
+	}
 	switch {
 	case w.goes("do"):
 		e.What, e.Reason, e.Output = plan.Succeeded, "", output(e.Step)
@@ -254,6 +283,7 @@ func (w *world) finish() {
 	if w.s.Paused {
 		w.feed(plan.Event{What: plan.Resume})
 	}
+	w.lookAfter()
 	w.feed(plan.Event{What: plan.Retry})
 	for _, a := range w.p.Pending(w.s) {
 		w.act(a)

@@ -26,6 +26,8 @@ func mutants() []mutant {
 		{bug: "what was refused is undone", says: `undoes what was not done`, after: undoesRefused},
 		{bug: "a step in flight is forgotten", says: `nothing will ever move it|and was undone 0 times`,
 			after: forgetsFlight},
+		{bug: "what may stand is forgotten", after: forgetsDoubt,
+			says: `before it is known what became of|nothing will ever move it`},
 		{bug: "a timer starts what is done already", says: `took effect ([2-9]|\d\d+) times`,
 			after: startsAgain},
 		{bug: "a saga ends while a branch is open", says: `it is done without`, after: endsEarly},
@@ -116,6 +118,15 @@ func undoesRefused(p *plan.Plan, was plan.State, _ plan.Event, s *plan.State, ou
 func forgetsFlight(_ *plan.Plan, was plan.State, _ plan.Event, s *plan.State, out plan.Outcome) plan.Outcome {
 	for i := range s.Runs {
 		if r := &s.Runs[i]; turned(was, *s) && r.Sent && (r.Phase == plan.Ready || r.Phase == plan.Waiting) {
+			*r = plan.Run{Step: r.Step, Occurrence: r.Occurrence, Phase: plan.Dropped}
+		}
+	}
+	return out
+}
+
+func forgetsDoubt(_ *plan.Plan, was plan.State, _ plan.Event, s *plan.State, out plan.Outcome) plan.Outcome {
+	for i := range s.Runs {
+		if r := &s.Runs[i]; turned(was, *s) && r.Unsure {
 			*r = plan.Run{Step: r.Step, Occurrence: r.Occurrence, Phase: plan.Dropped}
 		}
 	}

@@ -84,10 +84,13 @@ type Run struct {
 	// undo.
 	Sent bool `json:"sent,omitempty"`
 	// Stuck: its retries are used up, and an operator decides. A late reply still counts.
-	Stuck    bool `json:"stuck,omitempty"`
+	Stuck bool `json:"stuck,omitempty"`
+	// Unsure: it is stuck since it may have taken effect, and only an operator can tell. Nothing is undone
+	// before
+	Unsure   bool `json:"unsure,omitempty"`
 	Attempts int  `json:"attempts,omitempty"` // failed ones, of what Phase says
 	Crashes  int  `json:"crashes,omitempty"`  // how often in a row it ended its process
-	// Alone: it ended its process before, and has begun anew with nothing beside it
+	// Alone: something of the saga ended its process before, and this attempt begins with nothing beside it
 	Alone bool `json:"alone,omitempty"`
 	// how often something was sent, in either direction: never set back
 	Sends int `json:"sends,omitempty"`

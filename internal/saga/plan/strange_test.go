@@ -154,3 +154,45 @@ func TestCrashesInARow(t *testing.T) {
 		t.Error("three in a row are not charged")
 	}
 }
+
+// A step that ended its own transaction may have taken effect: whatever turns the saga back, nothing is
+// undone before an operator says so, and it is undone itself only if that was a yes. One that ended its
+// process was rolled back: it holds nothing up.
+func TestWhatMayStandHoldsTheWayBack(t *testing.T) {
+	g := line(t, "hold do undo", "pay do undo", "look do noeffect")
+	g.Steps[2].After, g.Deadline = []string{"hold"}, time.Minute
+	p, now := plan.New(g), time.Now()
+	after := func(es ...plan.Event) (s plan.State, outs []plan.Outcome) {
+		s, _ = p.Begin("id", now)
+		s, _, outs = p.AdvanceAll(s, es, now.Add(time.Hour))
+		return s, outs
+	}
+	hold, own := plan.Event{What: plan.Succeeded, Step: "hold"}, plan.Event{What: plan.Failed, Step: "pay",
+		Stick: true, Permanent: true}
+	crash := plan.Event{What: plan.Crashed, Step: "pay"}
+	back := []plan.Event{{What: plan.Cancel}, {What: plan.Tick}, {What: plan.Rejected, Step: "look"},
+		{What: plan.Failed, Step: "look", Permanent: true}}
+	for _, turns := range back {
+		s, _ := after(hold, own, turns)
+		if s.Status != plan.Compensating || !s.Stuck() || len(p.Pending(s)) > 0 {
+			t.Errorf("%s: %s", turns.What, stateText(s))
+		}
+		for what, want := range map[plan.What]string{plan.Complete: "pay", plan.Skip: "hold"} {
+			s, _ := after(hold, own, turns, plan.Event{What: plan.Retry},
+				plan.Event{What: what, Step: "pay", Output: []byte("1")})
+			if todo := p.Pending(s); len(todo) != 1 || todo[0].Verb != plan.UndoStep || todo[0].Step != want {
+				t.Errorf("%s, %s: %+v", turns.What, what, todo)
+			}
+		}
+		if s, _ := after(hold, crash, crash, crash, turns); s.Stuck() || len(p.Pending(s)) != 1 {
+			t.Errorf("%s after it ended its process: %s", turns.What, stateText(s))
+		}
+	}
+	again := plan.Event{What: plan.Retry, Step: "pay"}
+	if s, outs := after(hold, own, back[0], again); outs[3] != plan.Late || !s.Stuck() {
+		t.Errorf("retried on the way back: %v", outs)
+	}
+	if s, _ := after(hold, own, again, back[0]); s.Stuck() { // it did not take effect, an operator says
+		t.Errorf("retried before that: %s", stateText(s))
+	}
+}

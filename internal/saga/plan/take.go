@@ -25,6 +25,8 @@ func (w *work) take(e Event) Outcome {
 		if e.Step == "" {
 			return w.retryAll()
 		}
+	case Alone:
+		return w.alone(e)
 	}
 	i := slices.IndexFunc(w.s.Runs,
 		func(r Run) bool { return r.Step == e.Step && r.Occurrence == e.Occurrence })
@@ -48,8 +50,6 @@ func (w *work) take(e Event) Outcome {
 		return w.failed(r, e)
 	case Crashed:
 		return w.crashed(r, e)
-	case Alone:
-		return w.alone(r)
 	case UndoSent, UndoDone, UndoFailed:
 		return w.undid(r, e)
 	case Retry:
@@ -81,6 +81,10 @@ func (w *work) decided(i int, e Event) Outcome {
 		}
 	}
 	w.s.Runs = slices.Replace(w.s.Runs, i, i+1, runs...)
+	if step.Signal != "" { // no run can take those that are left
+		w.s.Early = slices.DeleteFunc(slices.Clone(w.s.Early),
+			func(d Data) bool { return d.Name == step.Signal })
+	}
 	return Taken
 }
 
@@ -94,7 +98,7 @@ func late(again bool) Outcome {
 
 // open tells of a run that may still take effect.
 func (w *work) open(r *Run) bool {
-	return (r.Phase == Ready || r.Phase == Waiting) && (w.s.Status == Running || r.Sent)
+	return (r.Phase == Ready || r.Phase == Waiting) && (w.s.Status == Running || r.Sent || r.Unsure)
 }
 
 func (w *work) sent(r *Run, e Event) Outcome {
@@ -109,9 +113,9 @@ func (w *work) sent(r *Run, e Event) Outcome {
 		return w.failed(r, Event{Reason: fmt.Sprintf("a wait until %v is too long: at most %v from now",
 			e.Until.Format(time.DateOnly), MaxWait), Permanent: true})
 	}
+	r.Alone = false // what comes of it is another attempt
 	if r.Sent = step.Kind != Wait; r.Sent {
 		r.Sends++
-		r.Alone = false // what comes of it is another attempt
 	}
 	if e.Memo != nil {
 		r.Memo = e.Memo
@@ -170,8 +174,8 @@ func (w *work) done(r *Run, e Event) {
 
 // settled clears what a run needs only while it is under way.
 func settled(r *Run) {
-	r.Sent, r.Stuck, r.Due, r.Error, r.Memo, r.Attempts, r.Crashes, r.Alone = false, false, time.Time{}, "",
-		nil, 0, 0, false
+	r.Sent, r.Stuck, r.Unsure, r.Due, r.Error, r.Memo = false, false, false, time.Time{}, "", nil
+	r.Attempts, r.Crashes, r.Alone = 0, 0, false
 }
 
 func (w *work) rejected(r *Run, e Event) Outcome {
@@ -200,7 +204,7 @@ func (w *work) rejected(r *Run, e Event) Outcome {
 
 // stick leaves a run to an operator.
 func (w *work) stick(r *Run, reason string) {
-	r.Stuck, r.Due, r.Error = true, time.Time{}, reason
+	r.Stuck, r.Alone, r.Due, r.Error = true, false, time.Time{}, reason
 	w.alarm(r, reason)
 	w.told[len(w.told)-1].Stuck = true
 }
@@ -213,6 +217,7 @@ func (w *work) failed(r *Run, e Event) Outcome {
 		return Late
 	}
 	if e.Stick {
+		r.Unsure = true
 		w.stick(r, e.Reason)
 		return Taken
 	}
@@ -273,13 +278,16 @@ func (w *work) crashed(r *Run, e Event) Outcome {
 	return Taken
 }
 
-// alone notes that the attempt begins.
-func (w *work) alone(r *Run) Outcome {
-	if r.Alone || r.Crashes == 0 {
-		return Repeat
+// alone notes that an attempt begins, and no other one; without a step, that none does.
+func (w *work) alone(e Event) Outcome {
+	out := Repeat
+	for i := range w.s.Runs {
+		r := &w.s.Runs[i]
+		if is := e.Step != "" && r.Step == e.Step && r.Occurrence == e.Occurrence; r.Alone != is {
+			r.Alone, out = is, Taken
+		}
 	}
-	r.Alone = true
-	return Taken
+	return out
 }
 
 // tick takes in that time has passed.
@@ -339,44 +347,4 @@ func (w *work) timedOut(r *Run) {
 			r.Phase = Waiting
 		}
 	}
-}
-
-func (w *work) signal(e Event) Outcome {
-	known, begun := false, false
-	for i := range w.p.Graph.Steps {
-		step := &w.p.Graph.Steps[i]
-		if step.Kind != Wait || step.Signal != e.Name || e.Name == "" {
-			continue
-		}
-		known = true
-		for n := range w.s.Runs {
-			r := &w.s.Runs[n]
-			if r.Step != step.Name || r.Occurrence != e.Occurrence {
-				begun = begun || r.Step == step.Name && r.Phase != Deciding
-				continue
-			}
-			if r.Phase == Waiting && w.s.Status == Running {
-				w.done(r, e)
-				return Taken
-			}
-			if r.Phase != Deciding {
-				return late(r.Phase == IsDone)
-			}
-		}
-	}
-	switch {
-	case !known:
-		return Unknown
-	case w.s.Status != Running:
-		return Late
-	case begun: // without this occurrence
-		return Unknown
-	case slices.ContainsFunc(w.s.Early,
-		func(d Data) bool { return d.Name == e.Name && d.Occurrence == e.Occurrence }):
-		return Repeat
-	case len(w.s.Early) >= MaxEarly:
-		return Full
-	}
-	w.s.Early = append(slices.Clone(w.s.Early), Data{Name: e.Name, Occurrence: e.Occurrence, Data: e.Output})
-	return Early
 }

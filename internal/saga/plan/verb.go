@@ -44,7 +44,10 @@ func (w *work) retry(r *Run) Outcome {
 	if !r.Stuck && !waits {
 		return late(r.Phase == Ready || r.Phase == Undo)
 	}
-	r.Stuck, r.Attempts, r.Crashes, r.Alone, r.Due = false, 0, 0, false, time.Time{}
+	if r.Unsure && w.s.Status == Compensating && !r.Sent { // it is not called again: was it done?
+		return Late
+	}
+	r.Stuck, r.Unsure, r.Attempts, r.Crashes, r.Alone, r.Due = false, false, 0, 0, false, time.Time{}
 	switch step := w.step(r); {
 	case r.Phase != Waiting:
 	case w.s.Status == Compensating:
@@ -82,7 +85,7 @@ func (w *work) byHand(r *Run, e Event) Outcome {
 	case e.What == Complete && r.Phase == Deciding && w.step(r).Each:
 		return Unknown // of which occurrence?
 	case e.What == Complete:
-		if w.s.Status == Compensating && !r.Sent {
+		if w.s.Status == Compensating && !w.open(r) {
 			return Late
 		}
 		return w.completed(r, e)

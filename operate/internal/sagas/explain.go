@@ -88,17 +88,26 @@ func explainRun(p *plan.Plan, st *plan.State, r *plan.Run, which verbOn) string 
 		node, _ = p.Step(r.Step)
 	}
 	failed := ""
-	if r.Error != "" {
-		failed = fmt.Sprintf(" It failed %s, last with: %s.", times(r.Attempts), strings.TrimSpace(r.Error))
+	switch why := strings.TrimSpace(r.Error); {
+	case r.Error == "":
+	case r.Attempts == 0: // since a retry, or it ended otherwise than by an error
+		failed = fmt.Sprintf(" Its last failure: %s.", why)
+	default:
+		failed = fmt.Sprintf(" It failed %s, last with: %s.", times(r.Attempts), why)
 	}
-	verbs := "retry, complete or skip it: " +
-		which.typed("retry", " --step "+words.Shell(r.Step)+occurrenceWord(r))
+	typed := func(verb, data string) string {
+		return which.typed(verb, " --step "+words.Shell(r.Step)+occurrenceWord(r)+data)
+	}
 	switch {
+	case r.Unsure && st.Status == plan.Compensating && !r.Sent:
+		return fmt.Sprintf("%s may have taken effect: it is stuck, and nothing is undone before an operator looks.%s "+
+			"If it stands, complete it, and it is undone: %s. Else skip it: %s", name, failed,
+			typed("complete", Sample(node.Shape)), typed("skip", ""))
 	case r.Stuck:
 		what := map[plan.Phase]string{plan.Deciding: "the condition of ", plan.Undo: "the undo of ",
 			plan.Undoing: "the undo of "}[r.Phase]
-		return fmt.Sprintf("%s%s is stuck, and waits for an operator.%s To go on, %s", what, name,
-			failed, verbs)
+		return fmt.Sprintf("%s%s is stuck, and waits for an operator.%s To go on, retry, complete or "+
+			"skip it: %s", what, name, failed, typed("retry", ""))
 	case r.Phase == plan.Deciding:
 		return fmt.Sprintf("%s is next: its condition is asked.%s", name, failed)
 	case r.Phase == plan.Ready && st.Status == plan.Compensating:

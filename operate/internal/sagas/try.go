@@ -81,9 +81,11 @@ func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (wh
 	step, _ := p.Step(c.Step)
 	switch {
 	case out == plan.Unknown && c.Verb == SignalSaga:
-		return c.unknownSignal(p)
+		return c.unknownSignal(st, p)
 	case out == plan.Unknown:
 		return c.unknownStep(st, p)
+	case out == plan.Late && c.Verb == RetrySaga && begun && r.Unsure:
+		return notAgain(&r), false
 	case out == plan.Late && c.Verb == RetrySaga && begun && r.Phase == plan.Waiting:
 		w, _ := waitOf(p, &r)
 		what := map[string]string{WaitSignal: "its signal", WaitTime: "its time",
@@ -104,11 +106,22 @@ func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (wh
 	return outcomeText(out), false
 }
 
+// notAgain says of a run that may have taken effect, of a saga that turns back, what is to be done instead.
+func notAgain(r *plan.Run) string {
+	return stored.Name(r.Step, r.Occurrence) + " may have taken effect, and is not run again, since the saga " +
+		"turns back: look at what it wrote, and complete it or skip it"
+}
+
 // again says what stands already, instead of c.
 func (c *SagaChange) again(st *plan.State, p *plan.Plan) string {
 	r, begun := st.Run(c.Step, c.Occurrence)
 	switch {
 	case c.Verb == RetrySaga && c.Step == "":
+		for i := range st.Runs {
+			if st.Runs[i].Unsure {
+				return notAgain(&st.Runs[i])
+			}
+		}
 		return "no step of it is stuck: one that waits for its next attempt is named with --step"
 	case c.otherData(st, p) && c.Verb == SignalSaga:
 		return "this signal came before, with another value: that one counts, and this one was not taken"
@@ -151,12 +164,12 @@ func (c *SagaChange) unknownOccurrence(st *plan.State) (why string, unfit bool) 
 	return fmt.Sprintf("its step %s has not begun", stored.Name(c.Step, c.Occurrence)), false
 }
 
-func (c *SagaChange) unknownSignal(p *plan.Plan) (why string, unfit bool) {
+func (c *SagaChange) unknownSignal(st *plan.State, p *plan.Plan) (why string, unfit bool) {
 	var names []string
 	for i := range p.Graph.Steps {
 		s := &p.Graph.Steps[i]
 		if s.Signal == c.Signal && s.Kind == plan.Wait {
-			return fmt.Sprintf("it waits for no signal %s", stored.Name(c.Signal, c.Occurrence)), false
+			return p.NoSignal(*st, c.Signal, c.Occurrence).Error(), true
 		}
 		if s.Kind == plan.Wait && s.Signal != "" {
 			names = append(names, s.Signal)

@@ -26,7 +26,7 @@ func (r *Refusal) Unwrap() error { return r.Err }
 
 // errEnded is what a step is stuck with whose effect may stand without the saga's state.
 var errEnded = errors.New("its function ended the transaction that it was lent, by a COMMIT or ROLLBACK of its own, so what it wrote may stand: " +
-	"have it return nil to commit and an error to roll back, look at what it wrote, then retry, complete or skip the step")
+	"look at what it wrote before you say how to go on, and have it return nil to commit and an error to roll back")
 
 // errOwn is what an action is charged with that keeps itself from being committed.
 var errOwn = errors.New("its own transaction writes its saga, by saga.Cancel, SendIn or Answer, so it can never be committed with the saga's " +

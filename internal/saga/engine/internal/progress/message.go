@@ -4,23 +4,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/saga/engine/internal/address"
 	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 )
 
 // headerOrigin carries, on commands, the correlation id of the message in whose handler the saga was started.
 const headerOrigin = "saga-origin"
 
+// CheckAddress is an error where the address of a saga of a name and a key is longer than a message carries.
+func CheckAddress(name, key string) error {
+	if n := len(address.Of(name, key, uuid7.From(time.Time{}, [10]byte{}))); n > complete.MaxText {
+		return fmt.Errorf("the saga's name and key are %d bytes as an address, with three for each of : %% and line breaks, at most %d are possible: take a shorter key",
+			n, complete.MaxText)
+	}
+	return nil
+}
+
 // message completes a command.
 func (s *Saga) message(ctx context.Context, a plan.Action, d skald.Draft) (m skald.Message, err error) {
-	if n := len(s.address()); n > complete.MaxText {
-		return m,
-			skald.Permanent(
-				fmt.Errorf("the saga's name and key are %d bytes as an address, at most %d are possible: take a shorter key", n, complete.MaxText))
+	if err := CheckAddress(s.Row.Name, s.Row.Key); err != nil { // an earlier build started it
+		return m, skald.Permanent(err)
 	}
 	if o := s.Origin.Correlation; o != "" {
 		d.Headers = append(d.Headers, skald.Header{Name: headerOrigin, Value: []byte(o)})

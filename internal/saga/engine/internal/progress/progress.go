@@ -43,6 +43,7 @@ type Saga struct {
 	told    []plan.Action // alarms, and that it ends
 	thought *plan.Action  // the last one of those that were thought, and are not stored
 	careful bool          // each is stored by itself: of several together the database has refused one
+	wary    bool          // something of it may have ended its process: what is run is noted, alone, before
 }
 
 // New is a saga that was read as s, of d or of an older definition. Straight: its functions run in the
@@ -63,7 +64,8 @@ func (s *Saga) Read(row store.Saga, older plan.Graph) (err error) {
 	if s.State, err = stored.StateOf(row, s.Def.Plan.Graph.Deadline); err != nil {
 		return err
 	}
-	s.was = s.State
+	s.was, s.wary = s.State, s.wary || slices.ContainsFunc(s.State.Runs,
+		func(r plan.Run) bool { return r.Crashes > 0 || r.Alone })
 	if s.State.Status.Final() { // an operator ended it, and nobody was told yet
 		s.told = append(s.told, plan.Action{Verb: plan.Finish, Reason: string(s.State.Status)})
 	}
@@ -82,6 +84,43 @@ func (s *Saga) Read(row store.Saga, older plan.Graph) (err error) {
 // Pending is what is to be done next.
 func (s *Saga) Pending() []plan.Action { return s.Def.Plan.Pending(s.State) }
 
+// Next is what may be done before the next write: of a saga that is wary, what was noted.
+func (s *Saga) Next() []plan.Action {
+	todo := s.Pending()
+	if !s.wary {
+		return todo
+	}
+	return slices.DeleteFunc(todo, func(a plan.Action) bool { return !s.noted(a) })
+}
+
+func (s *Saga) noted(a plan.Action) bool {
+	run, _ := s.State.Run(a.Step, a.Occurrence)
+	return run.Alone
+}
+
+// Note notes what a wary saga is to do next, but what hangs: what ended its process most often. True: that is
+// to be stored before it is begun.
+func (s *Saga) Note(hangs func(plan.Action) bool) bool {
+	if !s.wary {
+		return false
+	}
+	var next plan.Action
+	for _, a := range s.Pending() {
+		switch {
+		case hangs(a):
+		case s.noted(a):
+			return false
+		case next.Step == "" || a.Crashes > next.Crashes:
+			next = a
+		}
+	}
+	return next.Step != "" && s.Feed(plan.Event{What: plan.Alone, Step: next.Step,
+		Occurrence: next.Occurrence}).Changed()
+}
+
+// Rest notes that nothing is begun.
+func (s *Saga) Rest() { s.Feed(plan.Event{What: plan.Alone}) }
+
 // Family are the children that are to be started, or told, in the commit of its state.
 func (s *Saga) Family() []family.Child { return s.family }
 
@@ -97,7 +136,9 @@ func (s *Saga) Dirty() bool { return s.dirty }
 func (s *Saga) Thought() *plan.Action { return s.thought }
 
 // First tells whether what was thought is to be stored before anything else is done.
-func (s *Saga) First() bool { return len(s.family) > 0 || s.careful && s.thought != nil }
+func (s *Saga) First() bool {
+	return len(s.family) > 0 || (s.careful || s.wary) && s.thought != nil
+}
 
 // Doubt has each thought be stored by itself from now on, since one of several may be why the database
 // refuses them. False: none was thought, or each was stored by itself before.
@@ -117,19 +158,38 @@ func (s *Saga) Crashed(n int) bool {
 	return slices.ContainsFunc(s.Pending(), func(a plan.Action) bool { return a.Crashes >= n })
 }
 
-// Charge counts the end of a process against what the saga was at. False: it was at nothing.
+// Charge counts the end of a process against what the saga was at: what was noted, else what comes first, and
+// then it is wary. False: it was at nothing.
 func (s *Saga) Charge() bool {
 	todo := s.Pending()
 	if len(todo) == 0 {
 		return false
 	}
-	a := todo[0]
-	if run, _ := s.State.Run(a.Step, a.Occurrence); a.Crashes > 1 && !run.Alone {
-		return true // it was to run alone, and had not begun
+	i := slices.IndexFunc(todo, s.noted)
+	switch {
+	case i < 0 && s.wary:
+		return true // nothing of it had begun
+	case i < 0:
+		first := slices.MinFunc(todo, func(a, b plan.Action) int { return s.turn(a) - s.turn(b) })
+		i = slices.Index(todo, first)
 	}
-	s.Feed(plan.Event{What: plan.Crashed, Step: a.Step, Occurrence: a.Occurrence,
+	s.wary = true
+	s.Feed(plan.Event{What: plan.Crashed, Step: todo[i].Step, Occurrence: todo[i].Occurrence,
 		Reason: fmt.Sprintf("its process (session %s) ended", s.Row.Lapsed)})
 	return true
+}
+
+// turn is when an action has its turn: first what is thought, requests last.
+func (s *Saga) turn(a plan.Action) int {
+	step, _ := s.Def.Step(a.Step)
+	node, _ := s.Def.Plan.Step(a.Step)
+	switch {
+	case a.Verb == plan.DecideStep || step.Tx == nil:
+		return 0
+	case node.Kind == plan.Call && a.Sent:
+		return 2
+	}
+	return 1
 }
 
 // Timeout is how long a function may take.

@@ -2,6 +2,7 @@ package progress
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +62,13 @@ func TestThinkWritesDownAllCommandsThatCanBeSent(t *testing.T) {
 	if was.Runs[0].Phase != plan.Ready || s.Dirty() || s.Thought() != nil || s.Row.Version != 4 ||
 		len(s.Effect(&m).Rows) != 0 {
 		t.Errorf("after it was stored: %+v, before that %+v", s, was)
+	}
+}
+
+func TestAnAddressFitsIntoAMessage(t *testing.T) {
+	name, most := strings.Repeat("n", 255), strings.Repeat(":", 242)
+	if err, longer := CheckAddress(name, most), CheckAddress(name, most+":"); err != nil || longer == nil {
+		t.Error(err, longer)
 	}
 }
 

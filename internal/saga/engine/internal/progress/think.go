@@ -27,7 +27,7 @@ func (s *Saga) ThinkAll(ctx context.Context) {
 }
 
 func (s *Saga) thinkOnce(ctx context.Context, children bool) (did bool) {
-	for _, a := range s.Pending() {
+	for _, a := range s.Next() {
 		step, _ := s.Def.Step(a.Step)
 		switch {
 		case a.Verb == plan.DecideStep:
@@ -134,6 +134,9 @@ func (s *Saga) child(a plan.Action, step *body.Step) {
 			}
 			if c.Key, c.Input, err = c.Def.Encode(in); err != nil {
 				return err
+			}
+			if err = CheckAddress(c.Def.Name, c.Key); err != nil {
+				return skald.Permanent(err)
 			}
 			e.Memo, err = json.Marshal(family.Ended{Key: c.Key})
 			return err
