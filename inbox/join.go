@@ -77,6 +77,6 @@ func (in *Inbox[TTx]) withRemedy(err error) error {
 	if !errors.Is(err, broker.ErrNoTopic) {
 		return err
 	}
-	return fmt.Errorf("%w; to make what is missing: skald migrate --broker URL --group %s --topic %s; of a broker in this process: its MakeTopics",
-		err, in.group, strings.Join(in.topics, " --topic "))
+	return fmt.Errorf("%w; to make what is missing: skald migrate --broker URL --group %s --topic %s; "+
+		"of a broker in this process: its MakeTopics", err, in.group, strings.Join(in.topics, " --topic "))
 }

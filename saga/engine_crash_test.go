@@ -97,9 +97,12 @@ func TestWhoEndsItsProcess(t *testing.T) {
 		stuck string
 		rows  int
 	}{
-		"a condition beside a step":    {[]saga.Listed[trip]{ledger("a", saga.AtStart()), ledger("b", saga.AtStart(), never)}, "b", 1},
-		"a condition behind a step":    {[]saga.Listed[trip]{ledger("a"), ledger("b", never)}, "b", 1},
-		"a condition behind another":   {[]saga.Listed[trip]{ledger("a", saga.AtStart(), saga.When(func(saga.Run[trip]) bool { return true })), ledger("b", saga.AtStart(), never)}, "b", 1},
+		"a condition beside a step": {[]saga.Listed[trip]{ledger("a", saga.AtStart()),
+			ledger("b", saga.AtStart(), never)}, "b", 1},
+		"a condition behind a step": {[]saga.Listed[trip]{ledger("a"), ledger("b", never)}, "b", 1},
+		"a condition behind another": {[]saga.Listed[trip]{ledger("a", saga.AtStart(),
+			saga.When(func(saga.Run[trip]) bool { return true })),
+			ledger("b", saga.AtStart(), never)}, "b", 1},
 		"a step behind a call":         {[]saga.Listed[trip]{pay, deadly}, "deadly", 0},
 		"a step beside one that fails": {[]saga.Listed[trip]{flaky, deadly}, "deadly", 0},
 	} {

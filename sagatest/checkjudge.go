@@ -115,8 +115,8 @@ func (r *sagaRun[TTx]) stuck(a plan.Action, mode Mode) {
 	if a.Verb != plan.RunStep {
 		what, policy = string(a.Verb)+" of ", "its RetryUndo allows one attempt"
 	}
-	r.broken = append(r.broken, fmt.Sprintf("one failure that passes (%s) leaves the saga stuck until an operator "+
-		"decides: %s%s fails, and %s. Allow more; what an operator has to see fails with skald.Permanent", mode,
+	r.broken = append(r.broken, fmt.Sprintf("one failure that passes (%s) leaves the saga stuck until an "+
+		"operator decides: %s%s fails, and %s. Allow more; what an operator has to see fails with skald.Permanent", mode,
 		what, name(a.Step, a.Occurrence), policy))
 }
 

@@ -101,7 +101,8 @@ func TestCheckFindsASagaThatOnePassingFailureEnds(t *testing.T) {
 		"one request after the pivot": {[]saga.Listed[buy]{pivot, asks(found, once)}, "fails@2",
 			"the step ask fails, and its Retry allows one attempt"},
 		"one attempt to undo": {[]saga.Listed[buy]{puts("hold", nil,
-			saga.RetryUndo(saga.Policy{Attempts: 1})), pivot}, "rejects@2,fails@3", "undo of hold fails, and its RetryUndo allows one attempt"},
+			saga.RetryUndo(saga.Policy{Attempts: 1})), pivot}, "rejects@2,fails@3",
+			"undo of hold fails, and its RetryUndo allows one attempt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &recorder{T: t}

@@ -59,7 +59,8 @@ func TestRowsThatSQLReadsInPart(t *testing.T) {
 		}
 	}
 	// SQLite takes a day that there is not; a relay defers the row.
-	if _, err := db.Exec("INSERT INTO skald_outbox (topic, type, time) VALUES ('t', 'x', '2026-02-30T10:00:00Z')"); err != nil {
+	if _, err := db.Exec("INSERT INTO skald_outbox (topic, type, time) " +
+		"VALUES ('t', 'x', '2026-02-30T10:00:00Z')"); err != nil {
 		t.Fatal(err)
 	}
 	tip, err := store.Snapshot(t.Context(), s, "")

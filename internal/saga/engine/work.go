@@ -170,8 +170,8 @@ func (l *live[TTx]) work(ctx context.Context) {
 
 func (l *live[TTx]) complain(ctx context.Context, err error) {
 	if l.givenUp.Load() { // it is the connection of the function that hung
-		l.e.o.Logger.InfoContext(ctx, "saga: a function that did not return in time has returned, after its attempt "+
-			"was charged: nothing of it is stored", "saga", l.Row.Name, "key", l.Row.Key, "error", err)
+		l.e.o.Logger.InfoContext(ctx, "saga: a function that did not return in time has returned, after "+
+			"its attempt was charged: nothing of it is stored", "saga", l.Row.Name, "key", l.Row.Key, "error", err)
 		return
 	}
 	l.e.tally.Unstored(ctx, l.Row, l.outages, err)

@@ -61,7 +61,8 @@ func (p *Plan) NoSignal(s State, signal, occurrence string) error {
 	}
 	step := p.Graph.Steps[at]
 	if !step.Each {
-		return fmt.Errorf("the signal %s came for the occurrence %q, and its step %s has no occurrences: send it for none", signal, occurrence, step.Name)
+		return fmt.Errorf("the signal %s came for the occurrence %q, and its step %s has no occurrences: "+
+			"send it for none", signal, occurrence, step.Name)
 	}
 	of := fmt.Sprintf("the occurrence %q", occurrence)
 	if occurrence == "" {

@@ -51,7 +51,8 @@ func (d *Doctor) sagas(ctx context.Context, s Subject) error {
 		}
 		if c.Overdue > 0 {
 			grade, remedy = skald.Failed,
-				"start the service whose engine has this definition; skald saga explain says which one; docs/operations.md: SkaldSagaOverdue"
+				"start the service whose engine has this definition; skald saga explain says which one; "+
+					"docs/operations.md: SkaldSagaOverdue"
 			saw += fmt.Sprintf("; %d have been due for more than a minute, or left to another build for 15, and no engine takes them; %s",
 				c.Overdue, noted(c.Name))
 		}

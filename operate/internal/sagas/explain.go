@@ -100,8 +100,8 @@ func explainRun(p *plan.Plan, st *plan.State, r *plan.Run, which verbOn) string 
 	}
 	switch {
 	case r.Unsure && st.Status == plan.Compensating && !r.Sent:
-		return fmt.Sprintf("%s may have taken effect: it is stuck, and nothing is undone before an operator looks.%s "+
-			"If it stands, complete it, and it is undone: %s. Else skip it: %s", name, failed,
+		return fmt.Sprintf("%s may have taken effect: it is stuck, and nothing is undone before an operator "+
+			"looks.%s If it stands, complete it, and it is undone: %s. Else skip it: %s", name, failed,
 			typed("complete", Sample(node.Shape)), typed("skip", ""))
 	case r.Stuck:
 		what := map[plan.Phase]string{plan.Deciding: "the condition of ", plan.Undo: "the undo of ",

@@ -59,8 +59,11 @@ func tellLetter(out io.Writer, m *operate.Message, state string, more bool) erro
 		}
 	}
 	failed := func(what, why, host string, when *time.Time) {
-		if why != "" {
-			line(what, fmt.Sprintf("%s on %s: %s", say.When(when), host, say.FirstLine(why)))
+		switch {
+		case why == "" || when == nil: // or it came from a build that noted no more
+			line(what, say.FirstLine(why))
+		default:
+			line(what, fmt.Sprintf("%s on %s: %s", say.Time(*when), host, say.FirstLine(why)))
 		}
 	}
 	fmt.Fprintf(t, "%s of %s: %s\n", say.Line(m.ID), m.Consumer, state)

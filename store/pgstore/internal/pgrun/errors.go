@@ -185,8 +185,8 @@ func (d *DB) Explain(err error) error {
 			(strings.Contains(err.Error(), "skald_") || strings.Contains(err.Error(), d.Schema)) {
 			remedy := "run what `skald roles --schema " + ShellWord(d.Schema) + "` prints"
 			if errors.Is(err, errRefused) {
-				remedy = "if a handler or a step did SET ROLE in its transaction, have it RESET ROLE before it returns; else " +
-					remedy
+				remedy = "if a handler or a step did SET ROLE in its transaction, have it RESET ROLE before it " +
+					"returns; else " + remedy
 			}
 			return &store.RightError{What: Refused(err), Remedy: remedy, Err: err}
 		}

@@ -19,9 +19,13 @@ const headerOrigin = "saga-origin"
 
 // CheckAddress is an error where the address of a saga of a name and a key is longer than a message carries.
 func CheckAddress(name, key string) error {
+	const rest, widest = 64, 3 // more than all but name and key; a byte of these at most
+	if rest+widest*(len(name)+len(key)) <= complete.MaxText {
+		return nil // as nearly all: each start of a saga asks
+	}
 	if n := len(address.Of(name, key, uuid7.From(time.Time{}, [10]byte{}))); n > complete.MaxText {
-		return fmt.Errorf("the saga's name and key are %d bytes as an address, with three for each of : %% and line breaks, at most %d are possible: take a shorter key",
-			n, complete.MaxText)
+		return fmt.Errorf("the saga's name and key are %d bytes as an address, with three for each of : %% and "+
+			"line breaks, at most %d are possible: take a shorter key", n, complete.MaxText)
 	}
 	return nil
 }
