@@ -92,7 +92,10 @@ func house() map[string]rule {
 		"internal/saga/engine/internal/groupcommit": {ours: []string{"store"}},
 		"internal/saga/engine/internal/clock":       {},
 		"internal/saga/engine/internal/gate":        {},
-		"internal/saga/engine/internal/tally":       {ours: []string{"store", "internal", "failure"}},
+		"internal/saga/engine/internal/committing":  {},
+		"internal/saga/engine/internal/holding": {ours: []string{"store", "internal/saga",
+			"internal/saga/engine/internal/progress"}},
+		"internal/saga/engine/internal/tally": {ours: []string{"store", "internal", "failure"}},
 		"internal/saga/engine/internal/attempt": {ours: []string{".", "failure", "internal/backoff",
 			"internal/saga/plan"}},
 		"internal/saga/engine/internal/fault": {ours: []string{".", "store", "internal/saga/plan",
@@ -108,7 +111,7 @@ func house() map[string]rule {
 		"internal/saga/stored":                      {ours: []string{"store", "internal/saga/plan", "internal/sagarow"}},
 		"internal/saga/plan":                        {}, // pure: no seam, no clock
 		"internal/saga/draw":                        {ours: []string{"internal/saga/plan"}},
-		"internal/saga/body":                        {ours: []string{".", "call", "internal/saga/plan"}},
+		"internal/saga/body":                        {ours: []string{".", "call", "store", "internal/saga/plan"}},
 
 		// what an operator does: the command and services call it
 		"operate": {ours: []string{".", "store", "broker", "failure", "internal", "flow"}},

@@ -63,9 +63,9 @@ func assemble(name string, steps []Handle) (plan.Graph, []body.Step, []error) {
 func (s *spec) node(before []plan.Step) plan.Step {
 	n := plan.Step{Name: s.name, Kind: s.kind, Pivot: s.pivot, Undo: s.undo, NoEffect: s.noEffect,
 		When: s.body.When != nil,
-		Each: s.body.Each != nil, Signal: s.signal, Child: s.child, Lapses: s.lapses, Shape: s.shape,
-		Reads: s.reads,
-		Try:   plan.Policy(s.try), Back: plan.Policy(s.back)}
+		Each: s.body.Each != nil, Signal: s.signal, Child: s.child, Locks: s.locks,
+		Lapses: s.lapses, Shape: s.shape, Reads: s.reads,
+		Try: plan.Policy(s.try), Back: plan.Policy(s.back)}
 	for _, a := range s.after {
 		if a != nil && a.of() != nil && !slices.Contains(n.After, a.Name()) {
 			n.After = append(n.After, a.Name())

@@ -45,6 +45,7 @@ type spec struct {
 	undo     bool
 	signal   string
 	child    string // the name of its definition
+	locks    bool   // of a Child: its definition locks entities
 	shape    string
 	reads    string
 	try      Policy

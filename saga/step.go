@@ -134,7 +134,7 @@ func Child[In, CIn any](name string, d *Definition[CIn], input func(r Run[In]) C
 	}
 	s := newStep[In, Ended](name, plan.Child, b, undo, opts)
 	if d != nil {
-		s.spec.child = d.body.Name
+		s.spec.child, s.spec.locks = d.body.Name, d.body.Plan.Locks()
 	}
 	switch {
 	case d == nil || input == nil:

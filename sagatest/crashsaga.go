@@ -27,6 +27,31 @@ func (c *crashDriver[TTx]) LockSaga(ctx context.Context, tx TTx, name,
 	return stored, there, err
 }
 
+func (c *crashDriver[TTx]) HoldEntities(ctx context.Context, tx TTx, h store.EntityHold) (first bool,
+	err error) {
+	err = c.p.io(call{act: "HoldEntities", effect: true, note: func() string { return short(h.Saga.Key) }},
+		func() (err error) {
+			first, err = c.d.HoldEntities(ctx, tx, h)
+			c.p.had(first, " first: %v", first)
+			return err
+		})
+	return first, err
+}
+
+func (c *crashDriver[TTx]) FreeEntities(ctx context.Context, tx TTx, holder string) error {
+	return c.p.io(call{act: "FreeEntities", effect: true},
+		func() error { return c.d.FreeEntities(ctx, tx, holder) })
+}
+
+func (c *crashDriver[TTx]) EntityHolders(ctx context.Context, tx TTx, es ...store.Lock) (hs []store.Hold,
+	err error) {
+	err = c.p.io(call{act: "EntityHolders"}, func() (err error) {
+		hs, err = c.d.EntityHolders(ctx, tx, es...)
+		return err
+	})
+	return hs, err
+}
+
 func (c *crashDriver[TTx]) ClaimSagas(ctx context.Context,
 	ask store.ClaimSagas) (out store.ClaimedSagas, err error) {
 	err = c.p.io(call{act: "ClaimSagas", effect: true}, func() (err error) {

@@ -21,6 +21,28 @@ func (d *faultyDriver[TTx]) LockSaga(ctx context.Context, tx TTx, name,
 	return d.d.LockSaga(ctx, tx, name, key)
 }
 
+func (d *faultyDriver[TTx]) HoldEntities(ctx context.Context, tx TTx, h store.EntityHold) (bool, error) {
+	if err := d.f.alive(); err != nil {
+		return false, err
+	}
+	return d.d.HoldEntities(ctx, tx, h)
+}
+
+func (d *faultyDriver[TTx]) FreeEntities(ctx context.Context, tx TTx, holder string) error {
+	if err := d.f.alive(); err != nil {
+		return err
+	}
+	return d.d.FreeEntities(ctx, tx, holder)
+}
+
+func (d *faultyDriver[TTx]) EntityHolders(ctx context.Context, tx TTx,
+	es ...store.Lock) ([]store.Hold, error) {
+	if err := d.f.alive(); err != nil {
+		return nil, err
+	}
+	return d.d.EntityHolders(ctx, tx, es...)
+}
+
 func (d *faultyDriver[TTx]) ClaimSagas(ctx context.Context, c store.ClaimSagas) (store.ClaimedSagas, error) {
 	if err := d.f.live(); err != nil {
 		return store.ClaimedSagas{}, err

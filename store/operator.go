@@ -39,6 +39,7 @@ type List struct {
 	// PayloadRows of either. Rows without a payload are passed over.
 	Payloads bool
 	Locks    *LockQuery
+	Holds    *HoldQuery
 	// Waiting lists rows of the outbox that are not published, the first written first, at most so many of
 	// those that are deferred and of the others; 0: none. Of the others it looks at WaitingScan rows.
 	Waiting int
@@ -72,6 +73,7 @@ type Listed struct {
 	Definitions []SagaDefinition
 	Payloads    []Payload // the newest first, then those that are deferred
 	Locks       Locks
+	Holds       []Hold       // by space, key and place
 	Waiting     []WaitingRow // by Seq
 }
 

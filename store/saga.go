@@ -20,6 +20,19 @@ type Sagas[TTx any] interface {
 	// Effect, given to Write.
 	LockSaga(ctx context.Context, tx TTx, name, key string) (Saga, bool, error)
 
+	// HoldEntities has a saga stand in line for entities, at all of them at once, where it does not yet.
+	// First: it stands first at each, so they are its own until FreeEntities. Else the saga is due, and its
+	// version raised, once others have left. In tx, which locks the entities as an Intake does.
+	HoldEntities(ctx context.Context, tx TTx, h EntityHold) (first bool, err error)
+
+	// FreeEntities has a holder leave all lines in which it stands, in tx, and wakes who is first then,
+	// unless another transaction has that saga locked.
+	FreeEntities(ctx context.Context, tx TTx, holder string) error
+
+	// EntityHolders tells in tx who holds entities, of those that somebody holds. Who has an entity locked, as
+	// an Intake does, until its commit sees nobody come or go.
+	EntityHolders(ctx context.Context, tx TTx, es ...Lock) ([]Hold, error)
+
 	// ClaimSagas leases sagas that are due, the longest due first, and raises their versions. One
 	// transaction.
 	ClaimSagas(ctx context.Context, c ClaimSagas) (ClaimedSagas, error)

@@ -45,6 +45,9 @@ func (d *database) list(l *store.List, out *store.Listed) {
 	if q := l.Locks; q != nil {
 		out.Locks = d.locks(q, cmp.Or(q.Limit, defaultLimit))
 	}
+	if q := l.Holds; q != nil {
+		out.Holds = d.sagas.Holds(*q, cmp.Or(q.Limit, defaultLimit))
+	}
 	if l.Waiting > 0 {
 		out.Waiting = d.outbox.Waiting(l.Waiting, now)
 	}

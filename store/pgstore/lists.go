@@ -39,6 +39,9 @@ func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err er
 	if err == nil && l.Locks != nil {
 		out.Locks, err = c.entities.List(ctx, *l.Locks, cmp.Or(l.Locks.Limit, defaultLimit))
 	}
+	if err == nil && l.Holds != nil {
+		out.Holds, err = c.sagas.Holds(ctx, *l.Holds, cmp.Or(l.Holds.Limit, defaultLimit))
+	}
 	if err == nil && l.Waiting > 0 {
 		out.Waiting, err = c.outbox.Waiting(ctx, l.Waiting)
 	}

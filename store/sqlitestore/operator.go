@@ -38,6 +38,9 @@ func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err e
 	if err == nil && l.Locks != nil {
 		out.Locks, err = s.locks(ctx, *l.Locks)
 	}
+	if err == nil && l.Holds != nil {
+		out.Holds, err = s.sagas.Holds(ctx, *l.Holds)
+	}
 	if err == nil && l.Waiting > 0 {
 		out.Waiting, err = s.outbox.Waiting(ctx, l.Waiting)
 	}

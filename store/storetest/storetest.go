@@ -104,6 +104,7 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 		{"Lock", lockTests[TTx]()},
 		{"Saga", sagaTests[TTx]()},
 		{"SagaClaim", sagaClaimTests[TTx]()},
+		{"SagaHold", sagaHoldTests[TTx]()},
 		{"Write", writeTests[TTx]()},
 		{"Message", messageTests[TTx]()},
 		{"Window", windowTests[TTx]()},

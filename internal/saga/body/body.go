@@ -12,6 +12,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/store"
 )
 
 // A Definition is a saga's definition, ready to run.
@@ -34,7 +35,8 @@ type Step struct {
 	When func(f *Facts) (bool, error)     // nil: always
 	Each func(f *Facts) ([]string, error) // nil: once
 
-	Tx      Transacted // a Do: *Local[TTx]; a Call: *Outside[TTx]
+	Tx      Transacted                           // a Do: *Local[TTx]; a Call: *Outside[TTx]
+	Lock    func(f *Facts) ([]store.Lock, error) // a Lock: which entities
 	Command *Command
 	Undo    *Command // of a Command
 	Until   func(f *Facts) (time.Time, error)
@@ -45,6 +47,9 @@ type Step struct {
 	// Handle is the step's handle in package saga: it tells two steps of one name apart.
 	Handle any
 }
+
+// InTx tells whether the step runs in a transaction of the engine's database.
+func (s *Step) InTx() bool { return s.Tx != nil || s.Lock != nil }
 
 // Transacted is what is done in transactions of a type.
 type Transacted interface{ Type() reflect.Type }

@@ -3,44 +3,28 @@ package engine
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
+	"github.com/skald-go/skald/internal/saga/engine/internal/committing"
 	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 	"github.com/skald-go/skald/store"
 )
-
-// commits is how long callers take, usually, from a saga's start to their commit: who looks sooner looks in
-// vain. One look in seven may, so that few wait longer than they must.
-type commits struct{ after atomic.Int64 }
-
-const (
-	soonest = 100 * time.Microsecond
-	latest  = 5 * time.Millisecond
-)
-
-func (c *commits) usual() time.Duration {
-	return min(max(time.Duration(c.after.Load()), soonest), latest)
-}
-
-func (c *commits) saw()    { c.after.Store(int64(c.usual() * 31 / 32)) }
-func (c *commits) missed() { c.after.Store(int64(c.usual() * 5 / 4)) }
 
 // appear waits until the caller has committed what started the saga, as far as that shows before something is
 // written: a first write that needs no transaction of the user's finds out by itself. False: it is not there
 // in time.
 func (l *live[TTx]) appear(ctx context.Context) bool {
-	l.linger(ctx, l.e.commits.usual()-l.e.o.Now().Sub(l.since))
+	l.linger(ctx, l.e.commits.Usual()-l.e.o.Now().Sub(l.since))
 	todo := l.Pending()
 	if len(todo) == 0 || !l.inTx(todo[0]) {
 		return true
 	}
 	if l.left() > 0 && !l.e.stopping() && l.begun(ctx) {
 		l.unseen = false
-		l.e.commits.saw()
+		l.e.commits.Saw()
 		return true
 	}
-	l.e.commits.missed()
+	l.e.commits.Missed()
 	moved := false // by a cancel, or a signal: the saga was released, and is claimed anew
 	// Looks take no slot of the sagas that are worked on.
 	there := l.untilSeen(ctx, func(s store.Saga) bool {
@@ -66,7 +50,7 @@ func (l *live[TTx]) begun(ctx context.Context) bool {
 
 // look waits for the same after a write that found no saga. Same: nobody else has written it meanwhile.
 func (l *live[TTx]) look(ctx context.Context) (same, there bool) {
-	l.e.commits.missed()
+	l.e.commits.Missed()
 	there = l.untilSeen(ctx, func(s store.Saga) bool {
 		same = s.Version == l.Row.Version
 		return true
@@ -78,7 +62,7 @@ func (l *live[TTx]) look(ctx context.Context) (same, there bool) {
 // it is seen. False: the lease is over, the engine stops, or another start of the key is stored: this one was
 // rolled back.
 func (l *live[TTx]) untilSeen(ctx context.Context, enough func(store.Saga) bool) (seen bool) {
-	wait := soonest
+	wait := committing.Soonest
 	for l.left() > 0 && !l.e.stopping() && ctx.Err() == nil {
 		s, there, err := l.e.find(ctx, l.Row.Name, l.Row.Key)
 		l.unsure(ctx, err)

@@ -23,6 +23,7 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/engine/internal/clock"
+	"github.com/skald-go/skald/internal/saga/engine/internal/committing"
 	"github.com/skald-go/skald/internal/saga/engine/internal/definitions"
 	"github.com/skald-go/skald/internal/saga/engine/internal/ending"
 	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
@@ -61,7 +62,7 @@ type Engine[TTx any] struct {
 	session string
 	book    *definitions.Book
 	clock   *clock.Clock
-	commits commits
+	commits committing.Usual
 
 	mu     sync.Mutex
 	hands  map[store.SagaRef]*live[TTx] // sagas in hand, by name and key

@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-go/skald/internal/saga/engine/internal/family"
 	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
+	"github.com/skald-go/skald/internal/saga/engine/internal/holding"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
@@ -40,6 +41,12 @@ func (l *live[TTx]) relate(ctx context.Context, tx TTx) (es []store.Effect, err 
 		return nil, nil
 	}
 	if l.State.Status.Final() {
+		if l.Holds() {
+			if err := holding.Free(ctx, l.e.db, tx, l.Row.ID); err != nil {
+				return nil, err
+			}
+			l.then = append(l.then, l.e.kick)
+		}
 		if es, err = l.ascend(ctx, tx, l.Row, l.State, l.Origin.Parent); err != nil {
 			return nil, err
 		}
@@ -84,7 +91,7 @@ func (l *live[TTx]) relateTo(ctx context.Context, tx TTx, c *family.Child) (*sto
 // and is tried again past the pivot, gives its place to another one.
 func (l *live[TTx]) startChild(ctx context.Context, tx TTx, c *family.Child) error {
 	from := stored.Origin{Correlation: l.Origin.Correlation, Causation: l.Origin.Causation,
-		Trace: l.Origin.Trace, Parent: &c.Parent}
+		Trace: l.Origin.Trace, Parent: &c.Parent, Root: l.Origin.Top()}
 	s, fresh, err := l.e.start(ctx, tx, c.Def, c.Key, c.Input, from, "")
 	if c.Undone(s) {
 		s, fresh, err = l.e.start(ctx, tx, c.Def, c.Key, c.Input, from, s.ID)

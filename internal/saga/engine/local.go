@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -21,30 +20,39 @@ const mercy = 5 * time.Second
 // seldom is how often in a row a function's transaction fails by nobody's fault before that is stored.
 const seldom = 3
 
+// A function of a step, in a transaction, and what it says became of an action.
+type function[TTx any] func(ctx context.Context, tx TTx, f *body.Facts) (plan.Event, error)
+
+// functionOf is the function of the user's that an action asks for.
+func (l *live[TTx]) functionOf(a plan.Action, tx *body.Local[TTx]) function[TTx] {
+	return func(ctx context.Context, in TTx, f *body.Facts) (e plan.Event, err error) {
+		if a.Verb == plan.UndoStep {
+			run, _ := l.State.Run(a.Step, a.Occurrence)
+			return plan.Event{What: plan.UndoDone}, tx.Undo(ctx, in, f, run.Output)
+		}
+		e.What = plan.Succeeded
+		e.Output, err = tx.Do(ctx, in, f)
+		return e, err
+	}
+}
+
 // local runs a function in a transaction that is committed with the saga's next state.
-func (l *live[TTx]) local(ctx context.Context, a plan.Action,
-	do func(context.Context, TTx, *body.Facts) (json.RawMessage, error),
-	undo func(context.Context, TTx, *body.Facts, json.RawMessage) error) error {
+func (l *live[TTx]) local(ctx context.Context, a plan.Action, run function[TTx]) error {
 	defer l.free()
 	timeout := l.Timeout(a)
 	u, err := l.begin(ctx, timeout+mercy)
 	if err != nil {
 		return err
 	}
-	e := plan.Event{What: plan.Succeeded, Step: a.Step, Occurrence: a.Occurrence}
+	var e plan.Event
 	f := l.Facts(a)
 	within, cancel := context.WithTimeoutCause(l.Caused(ctx), timeout, errSlow)
 	defer cancel()
 	err = l.timed(ctx, a, timeout, func() (err error) {
-		if a.Verb == plan.UndoStep {
-			e.What = plan.UndoDone
-			run, _ := l.State.Run(a.Step, a.Occurrence)
-			return undo(within, u.Tx(), f, run.Output)
-		}
-		e.Output, err = do(within, u.Tx(), f)
+		e, err = run(within, u.Tx(), f)
 		return err
 	})
-	if err == nil {
+	if e.Step, e.Occurrence = a.Step, a.Occurrence; err == nil {
 		err = l.FeedData(e)
 	}
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
 	"github.com/skald-go/skald/internal/saga/engine/internal/hang"
+	"github.com/skald-go/skald/internal/saga/engine/internal/holding"
 	"github.com/skald-go/skald/internal/saga/engine/internal/progress"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
@@ -287,9 +288,15 @@ func (l *live[TTx]) transact(ctx context.Context, a plan.Action) error {
 	step, _ := l.Def.Step(a.Step)
 	switch tx := step.Tx.(type) {
 	case *body.Local[TTx]:
-		return l.local(ctx, a, tx.Do, tx.Undo)
+		return l.local(ctx, a, l.functionOf(a, tx))
 	case *body.Outside[TTx]: // undone by a function
-		return l.local(ctx, a, nil, tx.Local)
+		return l.local(ctx, a, l.functionOf(a, &body.Local[TTx]{Undo: tx.Local}))
+	}
+	if step.Lock != nil {
+		l.then = append(l.then, l.e.kick) // it may be the turn of another one
+		return l.local(ctx, a, func(ctx context.Context, tx TTx, f *body.Facts) (plan.Event, error) {
+			return holding.Step(ctx, l.e.db, tx, &l.Saga, a, f, l.e.clock.Now())
+		})
 	}
 	l.Wrong(a, skald.Permanent(fmt.Errorf("this build cannot run the step %s", a.Step)))
 	return nil

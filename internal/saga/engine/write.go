@@ -27,7 +27,7 @@ func (l *live[TTx]) wrote(m store.SagaMove) {
 		l.leased(m.Lease)
 	}
 	if l.unseen {
-		l.e.commits.saw()
+		l.e.commits.Saw()
 	}
 	l.unseen, l.over = false, m.Release || m.Final
 	was, told := l.Wrote(&m)
@@ -136,7 +136,7 @@ func (l *live[TTx]) rollback(ctx context.Context) {
 // inTx tells whether a function in a transaction is asked for.
 func (l *live[TTx]) inTx(a plan.Action) bool {
 	step, ok := l.Def.Step(a.Step)
-	return ok && step.Tx != nil && a.Verb != plan.DecideStep && !l.asks(a)
+	return ok && step.InTx() && a.Verb != plan.DecideStep && !l.asks(a)
 }
 
 // errCrowded: the saga has waited for a worker for as long as its lease allows. It is to be given back: if

@@ -19,6 +19,7 @@ const (
 	Rejected  What = "rejected" // the step took no effect and never will. Reason
 	// this attempt. Reason, Memo; Permanent: no other one will do better; Later: it is not charged
 	Failed     What = "failed"
+	Turn       What = "turn"        // of a Lock that waits: it may be its turn
 	Alone      What = "alone"       // the attempt begins, with nothing of the saga beside it; without Step: none
 	Crashed    What = "crashed"     // the process ended during this attempt, or during the undo's
 	UndoSent   What = "undo sent"   // as Sent, of the undo
@@ -50,7 +51,7 @@ type Event struct {
 	Permanent   bool
 	Stick       bool          // of Failed: leave it to an operator, since it may have taken effect
 	Later       time.Duration // above 0: try again then
-	Until       time.Time     // of Sent, for a Wait: when its time is up
+	Until       time.Time     // of Sent, for a Wait: when its time is up; for a Lock: when it looks again
 	Name        string        // of a signal
 	Skip        bool
 	Occurrences []string // distinct, not empty texts
@@ -85,9 +86,11 @@ const (
 	// DecideStep: ask the step's condition and occurrences, and answer with Decided or Failed.
 	DecideStep Verb = "decide"
 	// RunStep: a Do in a transaction; a Call's intent, or where Sent is set its request; a command or a child
-	// to be sent; the time of a Wait to be asked. Answered with Sent, Succeeded, Rejected or Failed.
+	// to be sent; the time of a Wait to be asked; a Lock to stand in line, or to look whether it is first.
+	// Answered with Sent, Succeeded, Rejected or Failed.
 	RunStep Verb = "run"
-	// SettleStep: learn what became of a call, with its key used up, or cancel a child. The saga turned back.
+	// SettleStep: learn what became of a call, with its key used up, cancel a child, or have a Lock leave the
+	// line. The saga turned back.
 	// Answered as RunStep is.
 	SettleStep Verb = "settle"
 	// UndoStep: answered with UndoSent, UndoDone or UndoFailed.

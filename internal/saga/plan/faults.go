@@ -55,6 +55,7 @@ func (g Graph) Faults() (out []error) {
 			fault("step %q: it has an undo, and says NoEffect: which?", s.Name)
 		}
 	}
+	out = append(out, g.lockFaults()...)
 	g = g.apart()
 	if cycle := g.cycle(); len(cycle) > 0 {
 		fault("the steps %s wait for each other", strings.Join(cycle, " → "))
@@ -151,7 +152,7 @@ func (g Graph) pivotFaults() (out []error) {
 		}
 		switch {
 		case s.Pivot:
-		case after && s.Undo && s.Kind != Child:
+		case after && s.Undo && s.Kind != Child && s.Kind != Lock:
 			out = append(out,
 				fmt.Errorf("step %q has an undo, and comes after the pivot %q: it would never be called",
 					s.Name, pivots[0]))
@@ -163,6 +164,29 @@ func (g Graph) pivotFaults() (out []error) {
 				fmt.Errorf("step %q has no undo: give one, or say NoEffect where there is nothing to undo",
 					s.Name))
 		}
+	}
+	return out
+}
+
+// lockFaults: nobody holds entities and waits for others, so no two sagas wait for each other.
+func (g Graph) lockFaults() (out []error) {
+	var locks []string
+	for _, s := range g.Steps {
+		if s.Kind != Lock && !s.Locks {
+			continue
+		}
+		locks = append(locks, s.Name)
+		if s.Each {
+			out = append(out, fmt.Errorf("step %q: it locks entities, and has occurrences, which could wait for "+
+				"each other: lock all of them in one step before it", s.Name))
+		}
+		if s.Kind == Lock && s.Pivot {
+			out = append(out, fmt.Errorf("step %q: a Lock cannot be the pivot: it has no effect", s.Name))
+		}
+	}
+	if len(locks) > 1 {
+		out = append(out, fmt.Errorf("the steps %s lock entities, themselves or in a child, so that two sagas "+
+			"could wait for each other: lock all of them in one step before the others", strings.Join(locks, ", ")))
 	}
 	return out
 }

@@ -25,6 +25,7 @@ const (
 	Command Kind = "command" // a message to a participant, which replies
 	Wait    Kind = "wait"    // for a signal, or for a time
 	Child   Kind = "child"   // another saga
+	Lock    Kind = "lock"    // until entities are the saga's own
 )
 
 // A Policy says how often one direction of a step is tried.
@@ -49,6 +50,7 @@ type Step struct {
 	Each     bool     `json:"each,omitempty"`   // its occurrences are asked first: Decide
 	Signal   string   `json:"signal,omitempty"` // of a Wait: what it waits for; "": for a time
 	Child    string   `json:"child,omitempty"`  // of a Child: the name of its definition
+	Locks    bool     `json:"locks,omitempty"`  // of a Child: a Lock is among its steps, or its children's
 	// of a Wait for a signal: it is skipped once its time is up. Else it fails then
 	Lapses bool   `json:"lapses,omitempty"`
 	Shape  string `json:"shape,omitempty"` // of its output, as JSON

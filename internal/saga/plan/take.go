@@ -27,6 +27,8 @@ func (w *work) take(e Event) Outcome {
 		}
 	case Alone:
 		return w.alone(e)
+	case Turn:
+		return w.turn()
 	}
 	i := slices.IndexFunc(w.s.Runs,
 		func(r Run) bool { return r.Step == e.Step && r.Occurrence == e.Occurrence })
@@ -131,6 +133,9 @@ func (w *work) sent(r *Run, e Event) Outcome {
 	if !e.Until.IsZero() {
 		r.Due = e.Until
 	}
+	if end := lockEnd(r); step.Kind == Lock && !end.IsZero() && end.Before(r.Due) {
+		r.Due = end
+	}
 	return Taken
 }
 
@@ -194,6 +199,9 @@ func (w *work) rejected(r *Run, e Event) Outcome {
 		return Taken
 	}
 	r.Phase = Refused
+	if w.step(r).Kind == Lock && w.s.Status == Compensating { // it left the line
+		r.Phase = Dropped
+	}
 	settled(r)
 	r.Error = e.Reason
 	if w.s.Status == Running {
@@ -327,6 +335,8 @@ func (w *work) timedOut(r *Run) {
 	switch {
 	case step.Kind == Wait && step.Signal == "":
 		w.done(r, Event{})
+	case step.Kind == Lock:
+		w.inLine(r, step)
 	case step.Kind == Wait && step.Lapses:
 		r.Phase = Skipped
 		settled(r)

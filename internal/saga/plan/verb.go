@@ -49,6 +49,8 @@ func (w *work) retry(r *Run) Outcome {
 	}
 	r.Stuck, r.Unsure, r.Attempts, r.Crashes, r.Alone, r.Due = false, false, 0, 0, false, time.Time{}
 	switch step := w.step(r); {
+	case step.Kind == Lock:
+		r.Memo = nil // with all its time
 	case r.Phase != Waiting:
 	case w.s.Status == Compensating:
 		r.Due = w.timeout(step.Back)

@@ -20,6 +20,7 @@ type Origin struct {
 	Causation   string  `json:"causation,omitempty"`   // that message
 	Trace       string  `json:"trace,omitempty"`       // W3C trace context
 	Parent      *Parent `json:"parent,omitempty"`
+	Root        *Parent `json:"root,omitempty"` // the first of its parents, where that is another one
 }
 
 // A Parent is the saga whose step a child is.
@@ -29,6 +30,14 @@ type Parent struct {
 	ID         string `json:"id"`
 	Step       string `json:"step"`
 	Occurrence string `json:"occurrence,omitempty"`
+}
+
+// Top is the saga at the top of the family; nil: it is this one.
+func (o Origin) Top() *Parent {
+	if o.Root != nil {
+		return o.Root
+	}
+	return o.Parent
 }
 
 // Encode is o as JSON.

@@ -909,6 +909,19 @@ CREATE INDEX skald_saga_due ON /*schema*/skald_saga (hash, due) WHERE due IS NOT
 CREATE INDEX skald_saga_live ON /*schema*/skald_saga (status, stuck, paused, (retry IS NOT NULL), name, started_at) WHERE ended_at IS NULL;
 CREATE INDEX skald_saga_ended ON /*schema*/skald_saga (ended_at) WHERE ended_at IS NOT NULL;
 
+-- Lines for entities: the saga with the smallest place holds the entity. Who writes or removes a row has the row of skald_entity locked.
+CREATE TABLE /*schema*/skald_hold (
+	space    text COLLATE "C" NOT NULL, -- as in skald_entity
+	key      bytea NOT NULL,
+	place    bigint NOT NULL,
+	holder   text COLLATE "C" NOT NULL, -- id of the saga, or of the one at the top of its family
+	name     text COLLATE "C" NOT NULL, -- the saga that waits
+	saga_key text COLLATE "C" NOT NULL,
+	since    timestamptz NOT NULL DEFAULT clock_timestamp(),
+	PRIMARY KEY (space, key, place)
+);
+CREATE INDEX skald_hold_holder ON /*schema*/skald_hold (holder);
+
 -- What engines know, as they wrote it.
 CREATE TABLE /*schema*/skald_saga_definition (
 	name     text COLLATE "C" NOT NULL,

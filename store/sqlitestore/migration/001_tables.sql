@@ -606,6 +606,19 @@ CREATE INDEX skald_saga_due ON skald_saga (hash, due) WHERE due IS NOT NULL;
 CREATE INDEX skald_saga_live ON skald_saga (status, stuck, paused, retry IS NOT NULL, name, started_at) WHERE ended_at IS NULL;
 CREATE INDEX skald_saga_ended ON skald_saga (ended_at) WHERE ended_at IS NOT NULL;
 
+-- Lines for entities: the saga with the smallest place holds the entity.
+CREATE TABLE skald_hold (
+	space    TEXT NOT NULL, -- as in skald_entity
+	key      TEXT NOT NULL,
+	place    INTEGER NOT NULL,
+	holder   TEXT NOT NULL, -- id of the saga, or of the one at the top of its family
+	name     TEXT NOT NULL, -- the saga that waits
+	saga_key TEXT NOT NULL,
+	since    INTEGER NOT NULL,
+	PRIMARY KEY (space, key, place)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX skald_hold_holder ON skald_hold (holder);
+
 -- What engines know, as they wrote it.
 CREATE TABLE skald_saga_definition (
 	name     TEXT NOT NULL,

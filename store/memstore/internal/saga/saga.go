@@ -16,6 +16,7 @@ import (
 type Sagas struct {
 	rows        map[Key]store.Saga
 	definitions map[definitionKey]store.SagaDefinition
+	lines       map[Entity][]Place
 }
 
 type (
@@ -32,7 +33,8 @@ type Locked func(Key) bool
 
 // New has no sagas.
 func New() *Sagas {
-	return &Sagas{rows: map[Key]store.Saga{}, definitions: map[definitionKey]store.SagaDefinition{}}
+	return &Sagas{rows: map[Key]store.Saga{}, definitions: map[definitionKey]store.SagaDefinition{},
+		lines: map[Entity][]Place{}}
 }
 
 func byKey(a, b store.Saga) int {
@@ -45,10 +47,28 @@ func ByRef(a, b store.SagaRef) int {
 }
 
 // A View is the sagas as a transaction sees them.
-type View struct{ table.View[Key, store.Saga] }
+type View struct {
+	table.View[Key, store.Saga]
+	lines table.View[Entity, []Place]
+	all   map[Entity][]Place
+	left  []Entity // lines that may be empty
+}
 
 // View is the sagas as a transaction sees them.
-func (ss *Sagas) View() View { return View{table.See(ss.rows)} }
+func (ss *Sagas) View() View {
+	return View{View: table.See(ss.rows), lines: table.See(ss.lines), all: ss.lines}
+}
+
+// Commit shows all that was written to everybody.
+func (v *View) Commit() {
+	v.View.Commit()
+	v.lines.Commit()
+	for _, at := range v.left {
+		if len(v.all[at]) == 0 {
+			delete(v.all, at)
+		}
+	}
+}
 
 // Start writes a new saga, or reads the one that is there.
 func (v *View) Start(s store.Saga, now time.Time) (stored store.Saga, fresh bool) {

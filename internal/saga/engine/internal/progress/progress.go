@@ -126,8 +126,11 @@ func (s *Saga) Family() []family.Child { return s.family }
 
 // Related tells whether the state can only be written in a transaction, with those of other sagas.
 func (s *Saga) Related() bool {
-	return len(s.family) > 0 || s.State.Status.Final() && s.Origin.Parent != nil
+	return len(s.family) > 0 || s.State.Status.Final() && (s.Origin.Parent != nil || s.Holds())
 }
+
+// Holds tells whether the saga may hold entities.
+func (s *Saga) Holds() bool { return s.Def.Plan.Holds(s.State) }
 
 // Dirty tells whether the state is not stored yet.
 func (s *Saga) Dirty() bool { return s.dirty }
@@ -184,7 +187,7 @@ func (s *Saga) turn(a plan.Action) int {
 	step, _ := s.Def.Step(a.Step)
 	node, _ := s.Def.Plan.Step(a.Step)
 	switch {
-	case a.Verb == plan.DecideStep || step.Tx == nil:
+	case a.Verb == plan.DecideStep || !step.InTx():
 		return 0
 	case node.Kind == plan.Call && a.Sent:
 		return 2

@@ -32,7 +32,7 @@ func (s *Saga) thinkOnce(ctx context.Context, children bool) (did bool) {
 		switch {
 		case a.Verb == plan.DecideStep:
 			s.decide(a, step)
-		case step.Tx != nil:
+		case step.InTx():
 			continue
 		case step.Until != nil:
 			s.until(a, step)

@@ -21,6 +21,7 @@ GRANT SELECT, INSERT, UPDATE (heard_at, progress_at) ON /*schema*/skald_consumer
 GRANT SELECT, INSERT, UPDATE (state, due, drift, drifted_at, body, changed_at) ON /*schema*/skald_tracked TO /*role*/;
 GRANT SELECT, INSERT, UPDATE (hash, session, due, status, stuck, paused, version, changed_at, failed, step, error, state,
 	since, retry, ended_at, id, input, fingerprint, origin, started_at) ON /*schema*/skald_saga TO /*role*/;
+GRANT SELECT, INSERT, DELETE ON /*schema*/skald_hold TO /*role*/;
 GRANT SELECT, INSERT, UPDATE (written, noted_at) ON /*schema*/skald_saga_definition TO /*role*/;
 GRANT SELECT, INSERT ON /*schema*/skald_payload_schema TO /*role*/;
 GRANT SELECT ON /*schema*/skald_backlog TO /*role*/; -- for metrics

@@ -15,6 +15,7 @@ GRANT SELECT ON /*schema*/skald_keys TO /*role*/;
 GRANT SELECT ON /*schema*/skald_quarantined TO /*role*/;
 GRANT SELECT ON /*schema*/skald_tracked TO /*role*/;
 GRANT SELECT ON /*schema*/skald_saga TO /*role*/;
+GRANT SELECT ON /*schema*/skald_hold TO /*role*/;
 GRANT SELECT ON /*schema*/skald_saga_definition TO /*role*/;
 GRANT SELECT ON /*schema*/skald_sagas TO /*role*/;
 GRANT SELECT ON /*schema*/skald_entity TO /*role*/;

@@ -1,0 +1,82 @@
+// Package holding has sagas hold entities. A saga holds them for its whole family: what a child has locked
+// its parent keeps until its own end.
+package holding
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine/internal/progress"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/store"
+)
+
+// lookAgain is how often a saga that waits for entities looks whether it has them, beside being woken: it is
+// not where another step of it is in a transaction just then.
+const lookAgain = 10 * time.Second
+
+// A DB is what is needed of the store.
+type DB[TTx any] interface {
+	LockSaga(ctx context.Context, tx TTx, name, key string) (store.Saga, bool, error)
+	HoldEntities(ctx context.Context, tx TTx, h store.EntityHold) (first bool, err error)
+	FreeEntities(ctx context.Context, tx TTx, holder string) error
+}
+
+// Step does in tx what an action of a Lock asks for, at a time of the engine's clock.
+func Step[TTx any](ctx context.Context, db DB[TTx], tx TTx, s *progress.Saga, a plan.Action, f *body.Facts,
+	now time.Time) (e plan.Event, err error) {
+	holder, err := top(ctx, db, tx, s)
+	if err != nil {
+		return e, err
+	}
+	switch a.Verb {
+	case plan.UndoStep:
+		return plan.Event{What: plan.UndoDone}, Free(ctx, db, tx, holder)
+	case plan.SettleStep:
+		return plan.Event{What: plan.Rejected}, Free(ctx, db, tx, holder)
+	}
+	e.What = plan.Succeeded
+	step, _ := s.Def.Step(a.Step)
+	es, err := step.Lock(f)
+	if err != nil || len(es) == 0 {
+		return e, err
+	}
+	first, err := db.HoldEntities(ctx, tx, store.EntityHold{Holder: holder, Saga: stored.Ref(s.Row),
+		Entities: es})
+	if err != nil || first {
+		return e, err
+	}
+	e.What, e.Until = plan.Sent, now.Add(lookAgain)
+	if run, _ := s.State.Run(a.Step, a.Occurrence); run.Memo == nil {
+		node, _ := s.Def.Plan.Step(a.Step)
+		e.Memo = plan.LockTimeout(node.Try, now)
+	}
+	return e, nil
+}
+
+// top is the saga at the top of the family, as long as that goes on.
+func top[TTx any](ctx context.Context, db DB[TTx], tx TTx, s *progress.Saga) (id string, err error) {
+	of := s.Origin.Top()
+	if of == nil {
+		return s.Row.ID, nil
+	}
+	first, there, err := db.LockSaga(ctx, tx, of.Name, of.Key)
+	if err != nil {
+		return "", fmt.Errorf("lock the saga at the top of the family: %w", err)
+	}
+	if !there || first.ID != of.ID || !first.Ended.IsZero() { // an operator completed the step that started s
+		return s.Row.ID, nil
+	}
+	return of.ID, nil
+}
+
+// Free has a saga give up the entities that it holds, and its places in line.
+func Free[TTx any](ctx context.Context, db DB[TTx], tx TTx, holder string) error {
+	if err := db.FreeEntities(ctx, tx, holder); err != nil {
+		return fmt.Errorf("give up entities: %w", err)
+	}
+	return nil
+}

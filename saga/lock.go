@@ -1,0 +1,86 @@
+package saga
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/store"
+)
+
+// MaxEntities is how many entities a Lock may name.
+const MaxEntities = 1000
+
+// Lock is a step that ends once entities are the saga's own: no other saga has one of them until this one has
+// ended, or has undone all that came after the Lock. It is a semantic lock: rows stay free for whoever does
+// not ask, and no transaction is open meanwhile. Sagas that wait for an entity have it in the order in which
+// they came. All entities are taken at once, and a saga has one Lock at most, its children's with it: so no
+// two sagas wait for each other. What a child has locked its parent keeps until its own end.
+//
+// Entities is asked until the Lock is done, and must depend on nothing but r. Of each, space and key are
+// texts of 1 to 255 bytes; none: there is nothing to wait for. With a Timeout the step fails when it has
+// waited for so long; by default it waits as long as the saga lasts. An inbox, or a request, that locks the
+// same entities for its transaction does not wait for the saga: it asks with Held.
+func Lock[In any](name string, entities func(r Run[In]) []store.Lock, opts ...Option) *Step[In, struct{}] {
+	b := body.Step{Lock: func(f *body.Facts) ([]store.Lock, error) {
+		r, err := runOf[In](f)
+		if err != nil {
+			return nil, err
+		}
+		es := entities(r)
+		return es, f.Fault(validEntities(es))
+	}}
+	s := newStep[In, struct{}](name, plan.Lock, b, true, opts)
+	if entities == nil {
+		s.spec.fault("it has no function")
+	}
+	return s
+}
+
+func validEntities(es []store.Lock) error {
+	if len(es) > MaxEntities {
+		return skald.Permanent(fmt.Errorf("%d entities are to be locked, at most %d are possible", len(es),
+			MaxEntities))
+	}
+	var faults []error
+	for _, e := range es {
+		if err := errors.Join(validText("space of an entity", e.Space),
+			validText("key of an entity", e.Key)); err != nil {
+			faults = append(faults, err)
+		}
+		if len(faults) == 5 {
+			break
+		}
+	}
+	if len(faults) > 0 {
+		return skald.Permanent(errors.Join(faults...))
+	}
+	return nil
+}
+
+// A Holder is the saga that an entity is kept for.
+type Holder struct {
+	store.Lock        // the entity
+	Name, Key  string // of the saga
+	Since      time.Time
+}
+
+// Held tells, in a transaction of the caller's, which of entities a saga keeps for itself. The answer holds
+// until the transaction ends where the caller has them locked: an inbox whose Transaction.Entities names
+// them, a request of httpidem's that does, lock.In. A handler that must not change them meanwhile returns
+// skald.RetryAfter.
+func Held[TTx any](ctx context.Context, e *Engine[TTx], tx TTx, entities ...store.Lock) ([]Holder, error) {
+	if err := validEntities(entities); err != nil {
+		return nil, fmt.Errorf("ask who holds entities: %w", err)
+	}
+	hs, err := e.db.EntityHolders(ctx, tx, entities...)
+	out := make([]Holder, len(hs))
+	for i, h := range hs {
+		out[i] = Holder{store.Lock{Space: h.Space, Key: h.Key}, h.Saga.Name, h.Saga.Key, h.Since}
+	}
+	return out, err
+}

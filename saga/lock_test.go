@@ -1,0 +1,286 @@
+package saga_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// accounts are the entities that a trip's Fail names under "lock", by spaces; "acct" by default.
+func accounts(r saga.Run[trip]) (out []store.Lock) {
+	for name := range strings.FieldsSeq(r.In.Fail["lock"]) {
+		out = append(out, store.Lock{Space: "account", Key: name})
+	}
+	return out
+}
+
+// inside is a step in which a saga is alone with its accounts, until end undoes that or leave does.
+func inside() *saga.Step[trip, []string] {
+	return saga.Do("enter", func(_ context.Context, tx tx, r saga.Run[trip]) (out []string, err error) {
+		for _, e := range accounts(r) {
+			if by, there := tx.Get("in " + e.Key); there {
+				return nil, fmt.Errorf("%s is in %s already", by, e.Key)
+			}
+			if err := tx.Put("in "+e.Key, r.Key); err != nil {
+				return nil, err
+			}
+			out = append(out, e.Key)
+		}
+		return out, nil
+	}, func(_ context.Context, tx tx, _ saga.Run[trip], in []string) (err error) {
+		for _, key := range in {
+			err = errors.Join(err, tx.Delete("in "+key))
+		}
+		return err
+	}, saga.Retry(saga.Policy{Attempts: 1}))
+}
+
+func leave() *saga.Step[trip, string] {
+	return saga.Do("leave", func(_ context.Context, tx tx, r saga.Run[trip]) (_ string, err error) {
+		for _, e := range accounts(r) {
+			err = errors.Join(err, tx.Delete("in "+e.Key))
+		}
+		return "", err
+	}, nil, saga.NoEffect())
+}
+
+// locking are sagas that are alone with their accounts, and wait for a hand in there where "hold" is said.
+func locking(opts ...saga.Option) *saga.Definition[trip] {
+	return saga.New("locking", &saga.Options[trip]{Key: tripKey}, ledger("before"),
+		saga.Lock("lock", accounts, opts...), inside(),
+		saga.Wait[trip]("hand", hand, saga.When(func(r saga.Run[trip]) bool { return r.In.Fail["hold"] != "" })),
+		ledger("work"), leave())
+}
+
+var hand = saga.Signal[bool]{Name: "hand"}
+
+func holds(t *testing.T, db *memstore.Store) (out []string) {
+	t.Helper()
+	hs, err := store.ListHolds(t.Context(), db, store.HoldQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range hs {
+		out = append(out, fmt.Sprintf("%s: %s after %d, %s first", h.Key, h.Saga.Key, h.Before, h.First.Key))
+	}
+	return out
+}
+
+// Sagas of one entity are alone with it, one after the other, whether they end well or turn back; and nothing
+// is left of the line.
+func TestLock(t *testing.T) {
+	db, d := memstore.New(nil), locking()
+	e := engineOf(t, db, d)
+	running(t, e)
+	const sagas = 40
+	for i := range sagas {
+		in := trip{ID: fmt.Sprint("t-", i), Fail: map[string]string{"lock": []string{"a", "b a", "b", "a b c"}[i%4]}}
+		if i%3 == 0 {
+			in.Fail["work"] = "reject"
+		}
+		begin(t, db, e, d, in)
+	}
+	for i := range sagas {
+		key := fmt.Sprint("t-", i)
+		if end := await(t, e, d, key); end.Done != (i%3 != 0) || !end.Done && end.Step != "work" {
+			t.Errorf("%s ended as %+v", key, end)
+		}
+	}
+	if hs := holds(t, db); len(hs) > 0 {
+		t.Errorf("held are %q", hs)
+	}
+	for key := range db.User() {
+		if strings.HasPrefix(key, "in ") {
+			t.Errorf("somebody is %s", key)
+		}
+	}
+}
+
+// They have it in the order in which they came, and are woken: nothing waits for a timer. Who waits can be
+// cancelled, and is in nobody's way then.
+func TestLockInLine(t *testing.T) {
+	now := time.Now()
+	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
+	d := locking()
+	e, err := saga.NewEngine(db, &saga.EngineOptions{Now: func() time.Time { return now }}, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := func() {
+		t.Helper()
+		for range 100 {
+			if busy, err := e.Step(t.Context()); err != nil {
+				t.Fatal(err)
+			} else if !busy {
+				return
+			}
+		}
+		t.Fatal("it comes to no rest")
+	}
+	want := func(lines ...string) {
+		t.Helper()
+		if got := holds(t, db); !slices.Equal(got, lines) {
+			t.Errorf("the lines are %q, want %q", got, lines)
+		}
+	}
+	for _, s := range []struct{ key, lock string }{{"one", "a b"}, {"two", "b c"}, {"three", "c"}, {"four", "a"}} {
+		begin(t, db, e, d, trip{ID: s.key, Fail: map[string]string{"lock": s.lock, "hold": "yes"}})
+		step()
+	}
+	want("a: one after 0, one first", "a: four after 1, one first", "b: one after 0, one first",
+		"b: two after 1, one first", "c: two after 0, two first", "c: three after 1, two first")
+	send := func(key string) {
+		t.Helper()
+		if _, err := saga.Send(t.Context(), e, d, key, hand, true); err != nil {
+			t.Fatal(err)
+		}
+		step()
+	}
+	send("one")
+	want("a: four after 0, four first", "b: two after 0, two first", "c: two after 0, two first",
+		"c: three after 1, two first")
+	in := func(account, key string) {
+		t.Helper()
+		if got := db.User()["in "+account]; got != key {
+			t.Errorf("%q is in %s, want %q", got, account, key)
+		}
+	}
+	in("a", "four")
+	in("c", "two")
+	tx := db.BeginTx()
+	hs, err := saga.Held(t.Context(), e, tx, store.Lock{Space: "account", Key: "c"},
+		store.Lock{Space: "account", Key: "d"})
+	if err != nil || len(hs) != 1 || hs[0].Name != "locking" || hs[0].Key != "two" || hs[0].Lock.Key != "c" {
+		t.Errorf("held: %+v, %v", hs, err)
+	}
+	if _, err := saga.Cancel(t.Context(), e, tx, d, "three", "no more"); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	step()
+	want("a: four after 0, four first", "b: two after 0, two first", "c: two after 0, two first")
+	if end := await(t, e, d, "three"); end.Done || end.Why != "cancel" || left(db, "three") > 0 {
+		t.Errorf("three ended as %+v", end)
+	}
+	send("two")
+	send("four")
+	want()
+}
+
+// Where the entities are not free in time, the saga turns back.
+func TestLockTimeout(t *testing.T) {
+	now := time.Now()
+	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
+	d := locking(saga.Timeout(25 * time.Second))
+	e, err := saga.NewEngine(db, &saga.EngineOptions{Now: func() time.Time { return now }}, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"one", "two"} {
+		begin(t, db, e, d, trip{ID: key, Fail: map[string]string{"lock": "a", "hold": "yes"}})
+	}
+	for range 6 {
+		for busy := true; busy; {
+			if busy, err = e.Step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now = now.Add(6 * time.Second)
+	}
+	end := await(t, e, d, "two")
+	if end.Done || end.Step != "lock" || !strings.Contains(end.Reason, "not free within 25s") {
+		t.Errorf("two ended as %+v", end)
+	}
+	if hs := holds(t, db); len(hs) != 1 {
+		t.Errorf("held are %q", hs)
+	}
+}
+
+// What a child locks its parent keeps until its own end.
+func TestLockOfAChild(t *testing.T) {
+	db := memstore.New(nil)
+	inner := saga.New("inner", &saga.Options[trip]{Key: func(in trip) string { return in.ID + "/inner" }},
+		saga.Lock("lock", accounts), inside())
+	middle := saga.New("middle", &saga.Options[trip]{Key: func(in trip) string { return in.ID + "/middle" }},
+		saga.Child("inner", inner, func(r saga.Run[trip]) trip { return r.In }))
+	outer := saga.New("outer", &saga.Options[trip]{Key: tripKey},
+		saga.Child("middle", middle, func(r saga.Run[trip]) trip { return r.In }),
+		saga.Wait[trip]("hand", hand, saga.When(func(r saga.Run[trip]) bool { return r.In.Fail["hold"] != "" })),
+		ledger("work"), leave())
+	e := engineOf(t, db, outer)
+	running(t, e)
+	begin(t, db, e, outer, trip{ID: "one", Fail: map[string]string{"lock": "a", "hold": "yes"}})
+	awaitStanding(t, db, "one", func(s store.Saga) bool { return s.Step == "hand" })
+	begin(t, db, e, outer, trip{ID: "two", Fail: map[string]string{"lock": "a", "work": "reject"}})
+	awaitStanding(t, db, "two/inner", func(s store.Saga) bool { return s.Step == "lock" && s.Session == "" })
+	if hs := holds(t, db); len(hs) != 2 || hs[1] != "a: two/inner after 1, one/inner first" {
+		t.Errorf("held are %q", hs)
+	}
+	if _, err := saga.Send(t.Context(), e, outer, "one", hand, true); err != nil {
+		t.Fatal(err)
+	}
+	if end := await(t, e, outer, "one"); !end.Done {
+		t.Errorf("one ended as %+v", end)
+	}
+	if end := await(t, e, outer, "two"); end.Done || end.Step != "work" || left(db, "two") > 0 {
+		t.Errorf("two ended as %+v", end)
+	}
+	if hs := holds(t, db); len(hs) > 0 {
+		t.Errorf("held are %q", hs)
+	}
+}
+
+func TestLockFaults(t *testing.T) {
+	inner := saga.New("inner", &saga.Options[trip]{Key: tripKey}, saga.Lock("lock", accounts))
+	own := func(r saga.Run[trip]) trip { return r.In }
+	each := saga.Each(func(saga.Run[trip]) []string { return []string{"x", "y"} })
+	type steps = []saga.Listed[trip]
+	one := saga.Lock("one", accounts)
+	for _, c := range []struct {
+		want  string
+		steps steps
+	}{
+		{"could wait for each other", steps{one, saga.Lock("two", accounts)}},
+		{"could wait for each other", steps{one, saga.Child("in", inner, own)}},
+		{"has occurrences", steps{saga.Lock("one", accounts, each)}},
+		{"has occurrences", steps{saga.Child("in", inner, own, each)}},
+		{"cannot be the pivot", steps{saga.Lock("one", accounts, saga.Pivot())}},
+		{"no function", steps{saga.Lock[trip]("one", nil)}},
+	} {
+		d := saga.New("faulty", &saga.Options[trip]{Key: tripKey}, c.steps...)
+		if err := d.Faults(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("the faults are %v, want %q", err, c.want)
+		}
+	}
+	if err := inner.Faults(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A crash anywhere leaves nobody in the way, and nobody comes in beside another one.
+func TestExploreLock(t *testing.T) {
+	explored(t, stage{
+		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {
+			return locking(), func(db *memstore.Store, _ string, _ bool) error {
+				hs, err := store.ListHolds(context.Background(), db, store.HoldQuery{})
+				if err != nil || len(hs) > 0 {
+					return fmt.Errorf("held are %+v, %w", hs, err)
+				}
+				return nil
+			}
+		},
+		want: map[string]bool{"a": true},
+		ins: []trip{{ID: "a", Fail: map[string]string{"lock": "x"}},
+			{ID: "b", Fail: map[string]string{"lock": "x", "work": "reject"}}},
+	})
+}

@@ -1,0 +1,98 @@
+package saga
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// An Entity is what sagas stand in line for.
+type Entity struct{ Space, Key string }
+
+// A Place is one in a line. Who stands first holds the entity.
+type Place struct {
+	holder string
+	saga   Key
+	since  time.Time
+}
+
+func (p Place) of(holder string) bool { return p.holder == holder }
+
+// HoldEntity has a saga stand in line for an entity that is locked, where it does not yet. First: it is the
+// first one there.
+func (v *View) HoldEntity(h *store.EntityHold, e store.Lock, now time.Time) (first bool) {
+	at := Entity{e.Space, e.Key}
+	line, _ := v.lines.Get(at)
+	if !slices.ContainsFunc(line, func(p Place) bool { return p.of(h.Holder) }) {
+		line = append(slices.Clone(line), Place{h.Holder, KeyOf(h.Saga.Name, h.Saga.Key), now})
+		v.lines.Put(at, line)
+	}
+	return line[0].of(h.Holder)
+}
+
+// Lines are the entities that a holder stands in line for.
+func (ss *Sagas) Lines(holder string) (out []Entity) {
+	for at, line := range ss.lines {
+		if slices.ContainsFunc(line, func(p Place) bool { return p.of(holder) }) {
+			out = append(out, at)
+		}
+	}
+	return out
+}
+
+// Leave has a holder leave a line that is locked, and tells which saga is first then, if another one was.
+func (v *View) Leave(at Entity, holder string) (next Key, is bool) {
+	line, _ := v.lines.Get(at)
+	line = slices.DeleteFunc(slices.Clone(line), func(p Place) bool { return p.of(holder) })
+	v.lines.Put(at, line)
+	v.left = append(v.left, at)
+	if len(line) == 0 {
+		return next, false
+	}
+	return line[0].saga, true
+}
+
+// Wake has a saga due, if it goes on: whoever has it in hand reads it anew.
+func (v *View) Wake(at Key, now time.Time) {
+	if s, there := v.Get(at); there && s.Ended.IsZero() {
+		s.Version, s.Session, s.Due = s.Version+1, "", now
+		v.Put(at, s)
+	}
+}
+
+// Holder tells who holds an entity, if somebody does.
+func (v *View) Holder(e store.Lock) (h store.Hold, held bool) {
+	line, _ := v.lines.Get(Entity{e.Space, e.Key})
+	if len(line) == 0 {
+		return h, false
+	}
+	return hold(Entity{e.Space, e.Key}, line, 0), true
+}
+
+func hold(at Entity, line []Place, before int) store.Hold {
+	ref := func(k Key) store.SagaRef { return store.SagaRef{Name: k.name, Key: k.key} }
+	p := line[before]
+	return store.Hold{Space: at.Space, Key: at.Key, Holder: p.holder, Saga: ref(p.saga), Since: p.since,
+		Before: before, First: ref(line[0].saga)}
+}
+
+// Holds lists places in line.
+func (ss *Sagas) Holds(q store.HoldQuery, limit int) (out []store.Hold) {
+	at := slices.SortedFunc(maps.Keys(ss.lines), func(a, b Entity) int {
+		return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))
+	})
+	for _, at := range at {
+		if q.Entity != nil && at != (Entity{q.Entity.Space, q.Entity.Key}) {
+			continue
+		}
+		for i, p := range ss.lines[at] {
+			if (q.Holder == "" || p.of(q.Holder)) && len(out) < limit {
+				out = append(out, hold(at, ss.lines[at], i))
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,51 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+)
+
+// HoldEntities has a saga stand in line for entities.
+func (s *Store) HoldEntities(ctx context.Context, tx *sql.Tx, h store.EntityHold) (first bool, err error) {
+	x, u, err := s.within(ctx, tx)
+	given := map[entity]int64{}
+	if err == nil && u != nil {
+		given = u.given
+	}
+	first = true
+	for i := 0; err == nil && i < len(h.Entities); i++ {
+		e, is := h.Entities[i], false
+		if _, err = lockEntity(ctx, x, e, given); err == nil {
+			is, err = saga.HoldEntity(ctx, x, &h, e)
+		}
+		first = first && is
+	}
+	return first && err == nil, sqlrun.Failed("hold entities", err)
+}
+
+// FreeEntities has a holder leave all lines.
+func (s *Store) FreeEntities(ctx context.Context, tx *sql.Tx, holder string) error {
+	x, u, err := s.within(ctx, tx)
+	if err == nil {
+		err = saga.FreeEntities(ctx, x, holder)
+	}
+	if err != nil {
+		return sqlrun.Failed("free entities", err)
+	}
+	s.moved(u)
+	return nil
+}
+
+// EntityHolders tells who holds entities. SQLite has one writer: nobody comes or goes before tx ends.
+func (s *Store) EntityHolders(ctx context.Context, tx *sql.Tx, es ...store.Lock) ([]store.Hold, error) {
+	x, _, err := s.within(ctx, tx)
+	var out []store.Hold
+	if err == nil {
+		out, err = saga.EntityHolders(ctx, x, es)
+	}
+	return out, sqlrun.Failed("look who holds entities", err)
+}
