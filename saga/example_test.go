@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
 )
 
@@ -140,6 +142,56 @@ func ExampleSend() {
 	// Output:
 	// <nil>
 	// true map[g-1 sent:yes g-1 wrapped:red] <nil>
+}
+
+type transfer struct {
+	ID, From, To string
+	Cents        int
+}
+
+// Two sagas on one account, which run one after the other: the second one reads what the first one has left.
+func ExampleLock() {
+	key := func(t transfer) string { return t.ID }
+	account := saga.Lock("account", func(r saga.Run[transfer]) []store.Lock {
+		return []store.Lock{{Space: "account", Key: r.In.From}, {Space: "account", Key: r.In.To}}
+	})
+	read := saga.Do("read", func(_ context.Context, tx *memstore.Tx, r saga.Run[transfer]) (int, error) {
+		balance, _ := tx.Get(r.In.From)
+		return strconv.Atoi(balance)
+	}, nil, saga.NoEffect())
+	pay := saga.Do("pay", func(_ context.Context, tx *memstore.Tx, r saga.Run[transfer]) (string, error) {
+		return "", tx.Put(r.In.From, strconv.Itoa(read.Of(r)-r.In.Cents)) // nobody wrote since it was read
+	}, nil, saga.Pivot())
+	transfers := saga.New("transfer", &saga.Options[transfer]{Key: key}, account, read, pay)
+
+	ctx, stop := context.WithCancel(context.Background())
+	db := memstore.New(nil)
+	quiet := saga.EngineOptions{Logger: slog.New(slog.DiscardHandler)}
+	engine, err := saga.NewEngine(db, &quiet, transfers)
+	if err != nil {
+		fmt.Println(err)
+	}
+	done := make(chan error)
+	go func() { done <- engine.Run(ctx) }()
+	tx := db.BeginTx()
+	err = tx.Put("tea", "100")
+	for _, id := range []string{"t-1", "t-2"} {
+		_, failed := saga.Start(ctx, engine, tx, transfers, transfer{id, "tea", "honey", 30})
+		err = errors.Join(err, failed)
+	}
+	fmt.Println(errors.Join(err, tx.Commit()))
+	_, one := engine.Await(ctx, transfers, "t-1")
+	_, two := engine.Await(ctx, transfers, "t-2")
+
+	tx = db.BeginTx()
+	// in a handler of yours
+	holders, err := saga.Held(ctx, engine, tx, store.Lock{Space: "account", Key: "tea"})
+	_ = tx.Rollback()
+	stop()
+	fmt.Println(db.User(), holders, errors.Join(one, two, err, <-done))
+	// Output:
+	// <nil>
+	// map[tea:40] [] <nil>
 }
 
 // What docs/sagas.md and docs/services.md show compiles: each line of their Go stands in a file that is
