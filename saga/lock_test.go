@@ -2,16 +2,21 @@ package saga_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
+	"github.com/skald-go/skald/store/sqlitestore"
 )
 
 // accounts are the entities that a trip's Fail names under "lock", by spaces; "acct" by default.
@@ -237,6 +242,72 @@ func TestLockOfAChild(t *testing.T) {
 	}
 	if hs := holds(t, db); len(hs) > 0 {
 		t.Errorf("held are %q", hs)
+	}
+}
+
+// On SQLite, too: two engines of one file.
+func TestSQLiteLock(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := sqlitestore.Migrate(t.Context(), opened(t, dir, "sagas"), nil); err != nil {
+		t.Fatal(err)
+	}
+	var alone atomic.Int32
+	step := func(name string, by int32, fails bool) *saga.Step[trip, bool] {
+		return saga.Do(name, func(_ context.Context, _ *sql.Tx, r saga.Run[trip]) (bool, error) {
+			if fails && r.In.Fail["work"] != "" {
+				return false, skald.Reject(errors.New("no"))
+			}
+			if n := alone.Add(by); n > 1 {
+				t.Errorf("%d are inside", n)
+			}
+			return true, nil
+		}, func(context.Context, *sql.Tx, saga.Run[trip], bool) error {
+			alone.Add(-by)
+			return nil
+		})
+	}
+	d := saga.New("locking", &saga.Options[trip]{Key: tripKey}, saga.Lock("lock", accounts),
+		step("enter", 1, false), step("leave", -1, true))
+	var engines []*saga.Engine[*sql.Tx]
+	for range 2 {
+		db := sqlitestore.New(opened(t, dir, "sagas"), nil)
+		e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler)}, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- e.Run(ctx) }()
+		t.Cleanup(func() {
+			stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+		engines = append(engines, e)
+	}
+	file := opened(t, dir, "sagas")
+	const sagas = 20
+	for i := range sagas {
+		in := trip{ID: fmt.Sprint("t-", i), Fail: map[string]string{"lock": "a"}}
+		if i%3 == 0 {
+			in.Fail["work"] = "reject"
+		}
+		tx, err := file.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = saga.Start(t.Context(), engines[i%2], tx, d, in)
+		if err = errors.Join(err, tx.Commit()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	for i := range sagas {
+		if end, err := engines[0].Await(ctx, d, fmt.Sprint("t-", i)); err != nil || end.Done != (i%3 != 0) {
+			t.Errorf("t-%d ended as %+v, %v", i, end, err)
+		}
 	}
 }
 

@@ -315,8 +315,20 @@ func sagaDay(ctx context.Context, s *Store) error {
 				return err
 			}
 		}
-		_, _, err := s.LockSaga(ctx, tx, ref.Name, ref.Key)
-		return err
+		if _, _, err := s.LockSaga(ctx, tx, ref.Name, ref.Key); err != nil {
+			return err
+		}
+		es := []store.Lock{{Space: "order", Key: ref.Key}}
+		for _, holder := range []string{ref.Key, "other"} {
+			_, err := s.HoldEntities(ctx, tx, store.EntityHold{Holder: holder, Saga: ref, Entities: es})
+			if err != nil {
+				return err
+			}
+		}
+		if _, err := s.EntityHolders(ctx, tx, es...); err != nil {
+			return err
+		}
+		return s.FreeEntities(ctx, tx, ref.Key)
 	})
 	if err != nil {
 		return err
@@ -348,7 +360,7 @@ func sagaDay(ctx context.Context, s *Store) error {
 		return err
 	}
 	if _, err := s.List(ctx, store.List{Sagas: &store.SagaQuery{Name: ref.Name, Limit: 1},
-		Definitions: true}); err != nil {
+		Definitions: true, Holds: &store.HoldQuery{}}); err != nil {
 		return err
 	}
 	_, err = s.Status(ctx, store.StatusQuery{Sagas: true})
