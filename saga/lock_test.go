@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -248,26 +247,29 @@ func TestLockOfAChild(t *testing.T) {
 // On SQLite, too: two engines of one file.
 func TestSQLiteLock(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := sqlitestore.Migrate(t.Context(), opened(t, dir, "sagas"), nil); err != nil {
+	file := opened(t, dir, "sagas")
+	if _, err := sqlitestore.Migrate(t.Context(), file, nil); err != nil {
 		t.Fatal(err)
 	}
-	var alone atomic.Int32
-	step := func(name string, by int32, fails bool) *saga.Step[trip, bool] {
-		return saga.Do(name, func(_ context.Context, _ *sql.Tx, r saga.Run[trip]) (bool, error) {
-			if fails && r.In.Fail["work"] != "" {
-				return false, skald.Reject(errors.New("no"))
-			}
-			if n := alone.Add(by); n > 1 {
-				t.Errorf("%d are inside", n)
-			}
-			return true, nil
-		}, func(context.Context, *sql.Tx, saga.Run[trip], bool) error {
-			alone.Add(-by)
-			return nil
-		})
+	if _, err := file.ExecContext(t.Context(), "CREATE TABLE inside (account TEXT PRIMARY KEY)"); err != nil {
+		t.Fatal(err)
 	}
-	d := saga.New("locking", &saga.Options[trip]{Key: tripKey}, saga.Lock("lock", accounts),
-		step("enter", 1, false), step("leave", -1, true))
+	const in, out = "INSERT INTO inside VALUES ('a')", "DELETE FROM inside"
+	enter := saga.Do("enter", func(ctx context.Context, tx *sql.Tx, _ saga.Run[trip]) (bool, error) {
+		_, err := tx.ExecContext(ctx, in)
+		return true, err
+	}, func(ctx context.Context, tx *sql.Tx, _ saga.Run[trip], _ bool) error {
+		_, err := tx.ExecContext(ctx, out)
+		return err
+	}, saga.Retry(saga.Policy{Attempts: 1}))
+	leave := saga.Do("leave", func(ctx context.Context, tx *sql.Tx, r saga.Run[trip]) (bool, error) {
+		if r.In.Fail["work"] != "" {
+			return false, skald.Reject(errors.New("no"))
+		}
+		_, err := tx.ExecContext(ctx, out)
+		return true, err
+	}, nil, saga.NoEffect())
+	d := saga.New("locking", &saga.Options[trip]{Key: tripKey}, saga.Lock("lock", accounts), enter, leave)
 	var engines []*saga.Engine[*sql.Tx]
 	for range 2 {
 		db := sqlitestore.New(opened(t, dir, "sagas"), nil)
@@ -286,18 +288,17 @@ func TestSQLiteLock(t *testing.T) {
 		})
 		engines = append(engines, e)
 	}
-	file := opened(t, dir, "sagas")
 	const sagas = 20
 	for i := range sagas {
-		in := trip{ID: fmt.Sprint("t-", i), Fail: map[string]string{"lock": "a"}}
+		one := trip{ID: fmt.Sprint("t-", i), Fail: map[string]string{"lock": "a"}}
 		if i%3 == 0 {
-			in.Fail["work"] = "reject"
+			one.Fail["work"] = "reject"
 		}
 		tx, err := file.BeginTx(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = saga.Start(t.Context(), engines[i%2], tx, d, in)
+		_, err = saga.Start(t.Context(), engines[i%2], tx, d, one)
 		if err = errors.Join(err, tx.Commit()); err != nil {
 			t.Fatal(err)
 		}
