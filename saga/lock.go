@@ -21,7 +21,7 @@ const MaxEntities = 1000
 // they came. All entities are taken at once, and a saga has one Lock at most, its children's with it: so no
 // two sagas wait for each other. What a child has locked its parent keeps until its own end.
 //
-// Entities is asked until the Lock is done, and must depend on nothing but r. Of each, space and key are
+// Entities is asked once, unless that fails, and must depend on nothing but r. Of each, space and key are
 // texts of 1 to 255 bytes; none: there is nothing to wait for. With a Timeout the step fails when it has
 // waited for so long; by default it waits as long as the saga lasts. An inbox, or a request, that locks the
 // same entities for its transaction does not wait for the saga: it asks with Held.

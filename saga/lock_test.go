@@ -79,31 +79,39 @@ func holds(t *testing.T, db *memstore.Store) (out []string) {
 }
 
 // Sagas of one entity are alone with it, one after the other, whether they end well or turn back; and nothing
-// is left of the line.
+// is left of the line. The clock stands: nobody waits for a timer, each is woken.
 func TestLock(t *testing.T) {
-	db, d := memstore.New(nil), locking()
-	e := engineOf(t, db, d)
-	running(t, e)
-	const sagas = 40
-	for i := range sagas {
-		in := trip{ID: fmt.Sprint("t-", i), Fail: map[string]string{"lock": []string{"a", "b a", "b", "a b c"}[i%4]}}
-		if i%3 == 0 {
-			in.Fail["work"] = "reject"
+	at := time.Now()
+	clock := func() time.Time { return at }
+	for range 10 {
+		db, d := memstore.New(&memstore.Options{Now: clock}), locking()
+		e, err := saga.NewEngine(db, &saga.EngineOptions{Now: clock, Logger: slog.New(slog.DiscardHandler)}, d)
+		if err != nil {
+			t.Fatal(err)
 		}
-		begin(t, db, e, d, in)
-	}
-	for i := range sagas {
-		key := fmt.Sprint("t-", i)
-		if end := await(t, e, d, key); end.Done != (i%3 != 0) || !end.Done && end.Step != "work" {
-			t.Errorf("%s ended as %+v", key, end)
+		running(t, e)
+		const sagas = 40
+		locks := []string{"a", "b a", "b", "a b c"}
+		for i := range sagas {
+			in := trip{ID: fmt.Sprint("t-", i), Fail: map[string]string{"lock": locks[i%4]}}
+			if i%3 == 0 {
+				in.Fail["work"] = "reject"
+			}
+			begin(t, db, e, d, in)
 		}
-	}
-	if hs := holds(t, db); len(hs) > 0 {
-		t.Errorf("held are %q", hs)
-	}
-	for key := range db.User() {
-		if strings.HasPrefix(key, "in ") {
-			t.Errorf("somebody is %s", key)
+		for i := range sagas {
+			key := fmt.Sprint("t-", i)
+			if end := await(t, e, d, key); end.Done != (i%3 != 0) || !end.Done && end.Step != "work" {
+				t.Errorf("%s ended as %+v", key, end)
+			}
+		}
+		if hs := holds(t, db); len(hs) > 0 {
+			t.Errorf("held are %q", hs)
+		}
+		for key := range db.User() {
+			if strings.HasPrefix(key, "in ") {
+				t.Errorf("somebody is %s", key)
+			}
 		}
 	}
 }

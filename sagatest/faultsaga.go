@@ -28,6 +28,14 @@ func (d *faultyDriver[TTx]) HoldEntities(ctx context.Context, tx TTx, h store.En
 	return d.d.HoldEntities(ctx, tx, h)
 }
 
+func (d *faultyDriver[TTx]) InLine(ctx context.Context, tx TTx, holder string) (stands, first bool,
+	err error) {
+	if err := d.f.alive(); err != nil {
+		return false, false, err
+	}
+	return d.d.InLine(ctx, tx, holder)
+}
+
 func (d *faultyDriver[TTx]) FreeEntities(ctx context.Context, tx TTx, holder string) error {
 	if err := d.f.alive(); err != nil {
 		return err

@@ -25,6 +25,10 @@ type Sagas[TTx any] interface {
 	// version raised, once others have left. In tx, which locks the entities as an Intake does.
 	HoldEntities(ctx context.Context, tx TTx, h EntityHold) (first bool, err error)
 
+	// InLine tells in tx how a holder stands, and locks its entities so that nobody leaves a line meanwhile.
+	// Stands: it stands in some line; first: in each of them it is the first one.
+	InLine(ctx context.Context, tx TTx, holder string) (stands, first bool, err error)
+
 	// FreeEntities has a holder leave all lines in which it stands, in tx, and wakes who is first then,
 	// unless another transaction has that saga locked.
 	FreeEntities(ctx context.Context, tx TTx, holder string) error

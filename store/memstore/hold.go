@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/skald-go/skald/store"
@@ -33,26 +34,29 @@ func (s *Store) HoldEntities(ctx context.Context, tx *Tx, h store.EntityHold) (f
 	return first, nil
 }
 
+// InLine tells how a holder stands.
+func (s *Store) InLine(ctx context.Context, tx *Tx, holder string) (stands, first bool, err error) {
+	err = s.lines(ctx, tx, holder, func(_ *database, es []store.Lock) error {
+		stands = len(es) > 0
+		first = stands && !slices.ContainsFunc(es, func(e store.Lock) bool {
+			h, held := tx.sagas.Holder(e)
+			return !held || h.Holder != holder
+		})
+		return nil
+	})
+	if err != nil {
+		return false, false, fmt.Errorf("look in line: %w", err)
+	}
+	return stands, first, nil
+}
+
 // FreeEntities has a holder leave all lines.
 func (s *Store) FreeEntities(ctx context.Context, tx *Tx, holder string) error {
-	if tx.s.db != s.db {
-		return errOther
-	}
-	err := tx.do(func(d *database) error {
-		until := time.Now().Add(tx.wait)
-		var locks []store.Lock
-		for _, at := range d.sagas.Lines(holder) {
-			locks = append(locks, store.Lock{Space: at.Space, Key: at.Key})
-		}
-		for _, i := range order(locks, byEntity) {
-			if err := d.acquire(ctx, tx, entity{locks[i].Space, locks[i].Key}, until); err != nil {
-				return fmt.Errorf("lock: %w", err)
-			}
-		}
-		for _, l := range locks {
-			next, is := tx.sagas.Leave(saga.Entity{Space: l.Space, Key: l.Key}, holder)
+	err := s.lines(ctx, tx, holder, func(d *database, es []store.Lock) error {
+		for _, e := range es {
+			next, is := tx.sagas.Leave(saga.Entity{Space: e.Space, Key: e.Key}, holder)
 			if rival := d.held[next]; is && (rival == nil || rival == tx) {
-				if err := d.acquire(ctx, tx, next, until); err != nil {
+				if err := d.acquire(ctx, tx, next, time.Now().Add(tx.wait)); err != nil {
 					return fmt.Errorf("lock: %w", err)
 				}
 				tx.sagas.Wake(next, d.now())
@@ -65,6 +69,27 @@ func (s *Store) FreeEntities(ctx context.Context, tx *Tx, holder string) error {
 		return fmt.Errorf("free entities: %w", err)
 	}
 	return nil
+}
+
+// lines runs f with the entities that a holder stands in line for, which it locks.
+func (s *Store) lines(ctx context.Context, tx *Tx, holder string,
+	f func(*database, []store.Lock) error) error {
+	if tx.s.db != s.db {
+		return errOther
+	}
+	return tx.do(func(d *database) error {
+		var es []store.Lock
+		for _, at := range d.sagas.Lines(holder) {
+			es = append(es, store.Lock{Space: at.Space, Key: at.Key})
+		}
+		for _, i := range order(es, byEntity) {
+			at := entity{es[i].Space, es[i].Key}
+			if err := d.acquire(ctx, tx, at, time.Now().Add(tx.wait)); err != nil {
+				return fmt.Errorf("lock: %w", err)
+			}
+		}
+		return f(d, es)
+	})
 }
 
 // EntityHolders tells who holds entities.

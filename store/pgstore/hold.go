@@ -29,6 +29,18 @@ func (s *Store) HoldEntities(ctx context.Context, tx pgx.Tx, h store.EntityHold)
 	return first, nil
 }
 
+// InLine tells how a holder stands: one round trip.
+func (s *Store) InLine(ctx context.Context, tx pgx.Tx, holder string) (stands, first bool, err error) {
+	calls, err := s.sagas.InLine(holder, &stands, &first)
+	if err == nil {
+		err = pgrun.SendIn(ctx, tx, calls)
+	}
+	if err != nil {
+		return false, false, fmt.Errorf("look in line: %w", s.pg.Beginning(err))
+	}
+	return stands, first, nil
+}
+
 // FreeEntities has a holder leave all lines: one round trip.
 func (s *Store) FreeEntities(ctx context.Context, tx pgx.Tx, holder string) error {
 	calls, err := s.sagas.FreeEntities(holder)
@@ -63,6 +75,18 @@ func (s *SQLStore) HoldEntities(ctx context.Context, tx *sql.Tx, h store.EntityH
 		return false, fmt.Errorf("hold entities: %w", s.pg.Beginning(err))
 	}
 	return first, nil
+}
+
+// InLine tells how a holder stands: two round trips.
+func (s *SQLStore) InLine(ctx context.Context, tx *sql.Tx, holder string) (stands, first bool, err error) {
+	calls, err := s.sagas.InLine(holder, &stands, &first)
+	if err == nil {
+		err = s.each(ctx, tx, calls)
+	}
+	if err != nil {
+		return false, false, fmt.Errorf("look in line: %w", s.pg.Beginning(err))
+	}
+	return stands, first, nil
 }
 
 // FreeEntities has a holder leave all lines: two round trips.

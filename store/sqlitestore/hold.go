@@ -27,6 +27,15 @@ func (s *Store) HoldEntities(ctx context.Context, tx *sql.Tx, h store.EntityHold
 	return first && err == nil, sqlrun.Failed("hold entities", err)
 }
 
+// InLine tells how a holder stands.
+func (s *Store) InLine(ctx context.Context, tx *sql.Tx, holder string) (stands, first bool, err error) {
+	x, _, err := s.within(ctx, tx)
+	if err == nil {
+		stands, first, err = saga.InLine(ctx, x, holder)
+	}
+	return stands, first, sqlrun.Failed("look in line", err)
+}
+
 // FreeEntities has a holder leave all lines.
 func (s *Store) FreeEntities(ctx context.Context, tx *sql.Tx, holder string) error {
 	x, u, err := s.within(ctx, tx)

@@ -36,6 +36,16 @@ func (s *suite[TTx]) hold(m store.Saga, keys ...string) (first bool) {
 	return first
 }
 
+func (s *suite[TTx]) inLine(holder string, stands, first bool) {
+	s.Helper()
+	tx := s.db.Begin(s)
+	is, leads, err := s.d.InLine(s.Context(), tx, holder)
+	if s.ok(err, "look in line"); is != stands || leads != first {
+		s.Errorf("%s stands in line: %v, first: %v", holder, is, leads)
+	}
+	s.ok(s.db.Rollback(tx), "roll back")
+}
+
 func (s *suite[TTx]) giveUp(m store.Saga) {
 	s.Helper()
 	tx := s.db.Begin(s)
@@ -75,7 +85,12 @@ func (s *suite[TTx]) holdLine() {
 		"account y: a after 0, a first", "account z: b after 0, b first", "account z: c after 1, b first")
 	s.lines(store.HoldQuery{Holder: b.ID}, "account x: b after 1, a first", "account z: b after 0, b first")
 	s.lines(store.HoldQuery{Entity: &accounts("z")[0], Limit: 1}, "account z: b after 0, b first")
+	s.inLine(a.ID, true, true)
+	s.inLine(b.ID, true, false)
+	s.inLine("none", false, false)
 	s.giveUp(a)
+	s.inLine(a.ID, false, false)
+	s.inLine(b.ID, true, true)
 	s.lines(store.HoldQuery{}, "account x: b after 0, b first", "account z: b after 0, b first",
 		"account z: c after 1, b first")
 	if got := s.saga("b"); got.Version != b.Version+1 || got.Session != "" ||

@@ -60,7 +60,11 @@ func (e *Engine[TTx]) taken(s store.Saga, d *body.Definition, older plan.Graph) 
 // read takes s as what is so.
 func (l *live[TTx]) read(s store.Saga, older plan.Graph) error {
 	l.then = nil
-	return l.Read(s, older)
+	err := l.Read(s, older)
+	if err == nil {
+		l.Feed(plan.Event{What: plan.Turn}) // that may be what moved it
+	}
+	return err
 }
 
 func (l *live[TTx]) leased(lease time.Duration) {

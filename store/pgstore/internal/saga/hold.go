@@ -16,6 +16,12 @@ func (c *Sagas) HoldEntities(h store.EntityHold, first *bool) (pgrun.Call, error
 	return c.pg.Call("HoldEntities", es, h.Holder, h.Saga.Name, h.Saga.Key).Into(first), cmp.Or(c.pg.Err, err)
 }
 
+// InLine are the calls that tell how a holder stands.
+func (c *Sagas) InLine(holder string, stands, first *bool) ([]pgrun.Call, error) {
+	look := c.pg.Call("InLine", holder).Into(stands, first)
+	return []pgrun.Call{c.pg.Call("LockHeldEntities", holder), look}, c.pg.Err
+}
+
 // FreeEntities are the calls by which a holder leaves all lines.
 func (c *Sagas) FreeEntities(holder string) ([]pgrun.Call, error) {
 	return []pgrun.Call{c.pg.Call("LockHeldEntities", holder), c.pg.Call("FreeEntities", holder)}, c.pg.Err

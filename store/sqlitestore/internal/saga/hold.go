@@ -29,6 +29,12 @@ func HoldEntity(ctx context.Context, x *sqlrun.Session, h *store.EntityHold,
 	return holder == "" || holder == h.Holder, nil
 }
 
+// InLine tells how a holder stands.
+func InLine(ctx context.Context, x *sqlrun.Session, holder string) (stands, first bool, err error) {
+	err = x.Row(ctx, "InLine", holder).Scan(&stands, &first)
+	return stands, first, err
+}
+
 // FreeEntities has a holder leave all lines, and wakes who is first then.
 func FreeEntities(ctx context.Context, x *sqlrun.Session, holder string) error {
 	if _, err := x.Exec(ctx, "WakeNext", holder); err != nil {

@@ -16,12 +16,13 @@ import (
 
 // lookAgain is how often a saga that waits for entities looks whether it has them, beside being woken: it is
 // not where another step of it is in a transaction just then.
-const lookAgain = 10 * time.Second
+const lookAgain = 30 * time.Second
 
 // A DB is what is needed of the store.
 type DB[TTx any] interface {
 	LockSaga(ctx context.Context, tx TTx, name, key string) (store.Saga, bool, error)
 	HoldEntities(ctx context.Context, tx TTx, h store.EntityHold) (first bool, err error)
+	InLine(ctx context.Context, tx TTx, holder string) (stands, first bool, err error)
 	FreeEntities(ctx context.Context, tx TTx, holder string) error
 }
 
@@ -39,13 +40,13 @@ func Step[TTx any](ctx context.Context, db DB[TTx], tx TTx, s *progress.Saga, a 
 		return plan.Event{What: plan.Rejected}, Free(ctx, db, tx, holder)
 	}
 	e.What = plan.Succeeded
-	step, _ := s.Def.Step(a.Step)
-	es, err := step.Lock(f)
-	if err != nil || len(es) == 0 {
-		return e, err
+	stands, first := false, false
+	if a.Sent {
+		stands, first, err = db.InLine(ctx, tx, holder)
 	}
-	first, err := db.HoldEntities(ctx, tx, store.EntityHold{Holder: holder, Saga: stored.Ref(s.Row),
-		Entities: es})
+	if err == nil && !stands {
+		first, err = enter(ctx, db, tx, s, holder, a, f)
+	}
 	if err != nil || first {
 		return e, err
 	}
@@ -55,6 +56,17 @@ func Step[TTx any](ctx context.Context, db DB[TTx], tx TTx, s *progress.Saga, a 
 		e.Memo = plan.LockTimeout(node.Try, now)
 	}
 	return e, nil
+}
+
+// enter has the saga stand in line. First: it has its entities at once, or needs none.
+func enter[TTx any](ctx context.Context, db DB[TTx], tx TTx, s *progress.Saga, holder string, a plan.Action,
+	f *body.Facts) (first bool, err error) {
+	step, _ := s.Def.Step(a.Step)
+	es, err := step.Lock(f)
+	if err != nil || len(es) == 0 {
+		return err == nil, err
+	}
+	return db.HoldEntities(ctx, tx, store.EntityHold{Holder: holder, Saga: stored.Ref(s.Row), Entities: es})
 }
 
 // top is the saga at the top of the family, as long as that goes on.
