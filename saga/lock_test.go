@@ -85,7 +85,8 @@ func TestLock(t *testing.T) {
 	clock := func() time.Time { return at }
 	for range 10 {
 		db, d := memstore.New(&memstore.Options{Now: clock}), locking()
-		e, err := saga.NewEngine(db, &saga.EngineOptions{Now: clock, Logger: slog.New(slog.DiscardHandler)}, d)
+		quiet := slog.New(slog.DiscardHandler)
+		e, err := saga.NewEngine(db, &saga.EngineOptions{Now: clock, Logger: quiet}, d)
 		if err != nil {
 			t.Fatal(err)
 		}
