@@ -8,7 +8,6 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/saga/engine/internal/attempt"
 	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
-	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
@@ -222,7 +221,7 @@ func (e *Engine[TTx]) claimed(ctx context.Context, s store.Saga) (*live[TTx], er
 	}
 	l, err := e.taken(s, d, older)
 	if err == nil {
-		l.Feed(plan.Event{What: plan.Turn}) // that may be why it is due
+		l.Turn() // that may be why it is due
 		l.suspect = s.Lapsed != "" && s.Lapsed != e.session
 	}
 	return l, err

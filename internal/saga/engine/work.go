@@ -62,7 +62,7 @@ func (l *live[TTx]) read(s store.Saga, older plan.Graph) error {
 	l.then = nil
 	err := l.Read(s, older)
 	if err == nil {
-		l.Feed(plan.Event{What: plan.Turn}) // that may be what moved it
+		l.Turn() // that may be what moved it
 	}
 	return err
 }

@@ -50,6 +50,13 @@ func (s *Saga) Guard(f func() error) error {
 	return err
 }
 
+// Turn feeds that it may be the saga's turn at its entities.
+func (s *Saga) Turn() {
+	if s.Def.Plan.Locks() {
+		s.Feed(plan.Event{What: plan.Turn})
+	}
+}
+
 // Due feeds that it is time for what waits until now.
 func (s *Saga) Due() {
 	if next := s.State.Next(); !next.IsZero() && !next.After(s.clock.Now()) {
