@@ -133,8 +133,10 @@ func (w *work) sent(r *Run, e Event) Outcome {
 	if !e.Until.IsZero() {
 		r.Due = e.Until
 	}
-	if end := lockEnd(r); step.Kind == Lock && !end.IsZero() && end.Before(r.Due) {
-		r.Due = end
+	if step.Kind == Lock {
+		if end := lockEnd(r); !end.IsZero() && end.Before(r.Due) {
+			r.Due = end
+		}
 	}
 	return Taken
 }
