@@ -28,8 +28,8 @@ type Policy struct {
 	// Timeout of one attempt. For Do it bounds the function's context; default 30 s. One that ignores it is
 	// charged, and is not called again in its process before it returns: it keeps a connection until then.
 	// For Command and Child it is how long a reply is waited for, for Wait how long the signal is, for Lock
-	// how long its entities are; default:
-	// as long as the saga lasts, and 5 min for the reply to an undo. A Call has the timeout of its provider.
+	// how long its entities are; default: as long as the saga lasts, and 5 min for the reply to an undo. A
+	// Call has the timeout of its provider.
 	Timeout time.Duration
 }
 

@@ -69,8 +69,8 @@ type Defined interface {
 	Body() *body.Definition
 }
 
-// A Listed is a step that a saga with the input In may have: what Do, Call, Command, Wait, Until and Child
-// return.
+// A Listed is a step that a saga with the input In may have: what Do, Call, Command, Wait, Until, Child and
+// Lock return.
 type Listed[In any] interface {
 	Handle
 	takes(In)
