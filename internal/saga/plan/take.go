@@ -133,7 +133,7 @@ func (w *work) sent(r *Run, e Event) Outcome {
 	if !e.Until.IsZero() {
 		r.Due = e.Until
 	}
-	if end := lockEnd(r); step.Kind == Lock && !end.IsZero() && end.Before(r.Due) {
+	if end := LockEnd(r); step.Kind == Lock && !end.IsZero() && end.Before(r.Due) {
 		r.Due = end
 	}
 	return Taken

@@ -67,7 +67,12 @@ func (c child) explain(at string) string {
 	case s == nil:
 		return fmt.Sprintf(" Its child has the key %s.", c.key)
 	}
-	text := fmt.Sprintf(" Its child %s %s is %s", s.Name, s.Key, s.Status)
+	return fmt.Sprintf(" Its child %s %s is %s %s", s.Name, s.Key, standsText(s), more(s, at))
+}
+
+// standsText says how a saga stands, as the end of a sentence, and what fails in it.
+func standsText(s *store.Saga) string {
+	text := s.Status
 	if s.Stuck {
 		text += ", stuck"
 	}
@@ -84,8 +89,13 @@ func (c child) explain(at string) string {
 	case s.Error != "":
 		text += fmt.Sprintf(" There it says: %s.", words.FirstLine(s.Error))
 	}
+	return text
+}
+
+// more is what to type for more of a saga.
+func more(s *store.Saga, at string) string {
 	if at != "" {
 		at = " " + at
 	}
-	return text + " More: skald saga explain" + at + " -- " + words.Shell(s.Name) + " " + words.Shell(s.Key)
+	return "More: skald saga explain" + at + " -- " + words.Shell(s.Name) + " " + words.Shell(s.Key)
 }

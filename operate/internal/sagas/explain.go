@@ -48,13 +48,16 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 		say("It cannot turn back any more: %s.", past)
 	}
 	for i := range st.Runs {
-		text := explainRun(p, &st, &st.Runs[i], which)
+		text := r.explainRun(&st.Runs[i], which)
 		if c, is := r.children[i]; is {
 			text += c.explain(at)
 		}
 		if text != "" {
 			say("%s", text)
 		}
+	}
+	for _, line := range r.lines(at) {
+		say("%s", line)
 	}
 	if left := leftBy(&s, at); left != "" {
 		say("%s", strings.ToUpper(left[:1])+left[1:])
@@ -82,7 +85,8 @@ func (r *SagaRead) TurnsBack() string {
 	return ""
 }
 
-func explainRun(p *plan.Plan, st *plan.State, r *plan.Run, which verbOn) string {
+func (s *SagaRead) explainRun(r *plan.Run, which verbOn) string {
+	p, st := s.plan, &s.state
 	name, node := stored.Name(r.Step, r.Occurrence), plan.Step{}
 	if p != nil {
 		node, _ = p.Step(r.Step)
@@ -108,6 +112,8 @@ func explainRun(p *plan.Plan, st *plan.State, r *plan.Run, which verbOn) string 
 			plan.Undoing: "the undo of "}[r.Phase]
 		return fmt.Sprintf("%s%s is stuck, and waits for an operator.%s To go on, retry, complete or "+
 			"skip it: %s", what, name, failed, typed("retry", ""))
+	case node.Kind == plan.Lock && (r.Phase == plan.Ready || r.Phase == plan.Waiting || r.Phase == plan.Undo):
+		return explainLock(st, r, s.places, typed, failed)
 	case r.Phase == plan.Deciding:
 		return fmt.Sprintf("%s is next: its condition is asked.%s", name, failed)
 	case r.Phase == plan.Ready && st.Status == plan.Compensating:

@@ -215,6 +215,8 @@ type SagaRead struct {
 	alone string     // why no engine goes on with it; "": one does
 
 	children map[int]child // that it waits for, by their runs
+	places   []store.Hold  // in lines for entities: see placesOf
+	holders  []holder      // of what it waits for
 }
 
 // ReadSaga reads one saga, and its children that it waits for: see operate.ReadSaga.
@@ -224,6 +226,12 @@ func ReadSaga(ctx context.Context, db store.Lister, name, key string) (r SagaRea
 	}
 	if err == nil {
 		err = r.readChildren(ctx, db)
+	}
+	if err == nil {
+		r.places, err = placesOf(ctx, db, &r.row, r.plan)
+	}
+	if err == nil {
+		r.holders, err = holdersOf(ctx, db, r.places)
 	}
 	return r, err
 }
@@ -240,12 +248,13 @@ func (r *SagaRead) Detail(data bool) (d SagaDetail) {
 			d.Parent = o.Parent.Name + " " + o.Parent.Key
 		}
 	}
-	for _, r := range st.Runs {
-		run := SagaRun{Step: r.Step, Occurrence: r.Occurrence, Phase: string(r.Phase), Stuck: r.Stuck,
-			Attempts: r.Attempts, Crashes: r.Crashes,
-			Due: words.Some(r.Due), Error: r.Error}
+	for i := range st.Runs {
+		one := &st.Runs[i]
+		run := SagaRun{Step: one.Step, Occurrence: one.Occurrence, Phase: string(one.Phase), Stuck: one.Stuck,
+			Attempts: one.Attempts, Crashes: one.Crashes,
+			Due: words.Some(dueOf(r.plan, one)), Error: one.Error}
 		if data {
-			run.Output = r.Output
+			run.Output = one.Output
 		}
 		d.Runs = append(d.Runs, run)
 	}
