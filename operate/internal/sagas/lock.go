@@ -44,8 +44,9 @@ func placesOf(ctx context.Context, db store.Lister, s *store.Saga, p *plan.Plan)
 
 // A holder is who holds an entity.
 type holder struct {
-	place store.Hold
-	row   *store.Saga // the saga; of a family, the one at its top. Nil: it is not kept any more
+	place  store.Hold
+	row    *store.Saga // the saga; of a family, the one at its top. Nil: it is not kept any more
+	before int         // how many stand before who waits
 }
 
 // holdersOf looks up who holds the first of what others have before a saga, in the order of places.
@@ -63,7 +64,7 @@ func holdersOf(ctx context.Context, db store.Lister, places []store.Hold) (out [
 		if len(first) == 0 || first[0].Holder == h.Holder { // they have left meanwhile
 			continue
 		}
-		by := holder{place: first[0]}
+		by := holder{place: first[0], before: h.Before}
 		row, is := known[by.place.Holder]
 		if !is {
 			if row, err = holderOf(ctx, db, &by.place); err != nil {
@@ -104,16 +105,24 @@ func lightSaga(ctx context.Context, db store.Lister, name, key string) (*store.S
 
 // lines says which entities a saga waits for, and who holds those, or which it holds, and who waits for them.
 func (r *SagaRead) lines(at string) (out []string) {
-	for i := range r.holders {
-		out = append(out, r.holders[i].explain(at, r.places))
+	free := slices.IndexFunc(r.places, func(h store.Hold) bool { return h.Before == 0 })
+	if free < 0 {
+		free = len(r.places)
 	}
-	before := slices.IndexFunc(r.places, func(h store.Hold) bool { return h.Before == 0 })
-	if before < 0 {
+	waits := r.inLine()
+	if passed := slices.ContainsFunc(r.state.Runs, func(run plan.Run) bool { return isLock(r.plan, &run) }) &&
+		!waits; passed && free > 0 {
+		out = append(out, fmt.Sprintf("It goes on without %s: it keeps its place in line for that until its end.",
+			entitiesText(r.places[:free])))
+	} else {
+		out = explainHolders(r.holders, at)
+	}
+	first := r.places[free:]
+	if len(first) == 0 {
 		return out
 	}
-	first := r.places[before:]
 	text := "It holds " + entitiesText(first) + ", until its end."
-	if before > 0 || r.inLine() {
+	if free > 0 || waits {
 		text = "It stands first in line for " + entitiesText(first) + "."
 	}
 	var behind []string
@@ -135,24 +144,38 @@ func (r *SagaRead) inLine() bool {
 	})
 }
 
-// explain says who holds an entity, and how that one stands.
-func (h *holder) explain(at string, places []store.Hold) string {
-	before := 1
-	for _, p := range places {
-		if p.Space == h.place.Space && p.Key == h.place.Key {
-			before = p.Before
+// explainHolders says who holds which entities, and how each of those sagas stands.
+func explainHolders(all []holder, at string) (lines []string) {
+	for i := range all {
+		h := &all[i]
+		same := func(o holder) bool { return o.place.Holder == h.place.Holder }
+		if slices.ContainsFunc(all[:i], same) {
+			continue
 		}
+		var names []string
+		for _, o := range all {
+			if !same(o) {
+				continue
+			}
+			name := entityText(o.place)
+			if o.before > 1 {
+				name += fmt.Sprintf(" (%d stand before it)", o.before)
+			}
+			names = append(names, name)
+		}
+		text := fmt.Sprintf("Held since %s by ", timeWord(h.place.Since))
+		if h.row == nil {
+			text += fmt.Sprintf("%s %s, which is not kept any more", h.place.Saga.Name, h.place.Saga.Key)
+		} else {
+			text += fmt.Sprintf("%s %s, which is %s", h.row.Name, h.row.Key, standsText(h.row))
+		}
+		text = strings.TrimSuffix(text, ".") + ": " + strings.Join(names, ", ") + "."
+		if h.row != nil {
+			text += " " + more(h.row, at)
+		}
+		lines = append(lines, text)
 	}
-	wait := ""
-	if before > 1 {
-		wait = fmt.Sprintf(" %d stand in line before it.", before)
-	}
-	if h.row == nil {
-		return fmt.Sprintf("%s is held since %s for %s %s, which is not kept any more.%s", entityText(h.place),
-			timeWord(h.place.Since), h.place.Saga.Name, h.place.Saga.Key, wait)
-	}
-	return fmt.Sprintf("%s is held since %s by %s %s, which is %s%s %s", entityText(h.place),
-		timeWord(h.place.Since), h.row.Name, h.row.Key, standsText(h.row), wait, more(h.row, at))
+	return lines
 }
 
 // explainLock says how a Lock stands that is not done: it waits for entities, or gives them up.
