@@ -220,7 +220,7 @@ func dueOf(p *plan.Plan, r *plan.Run) time.Time {
 	return r.Due
 }
 
-func entityText(h store.Hold) string { return h.Space + " " + words.Key([]byte(h.Key)) }
+func entityText(h store.Hold) string { return words.Shell(h.Space) + " " + words.Key([]byte(h.Key)) }
 
 func entitiesText(hs []store.Hold) string {
 	names := make([]string, len(hs))
