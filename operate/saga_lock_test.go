@@ -34,8 +34,9 @@ func newLockBench(t *testing.T, broken *bool, opts ...saga.Option) *sagaBench {
 	}
 	d := saga.New("order", &saga.Options[string]{Key: func(s string) string { return s }},
 		saga.Lock("lock", accounts, opts...), saga.Wait[string]("wait", goAhead),
-		saga.Do("pivot", func(context.Context, sagaTx, saga.Run[string]) (string, error) { return "", nil }, nil,
-			saga.Pivot()),
+		saga.Do("pivot", func(context.Context, sagaTx, saga.Run[string]) (string, error) {
+			return "", nil
+		}, nil, saga.Pivot()),
 		saga.Do("b", work, nil))
 	db := memstore.New(nil)
 	e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler)}, d)
@@ -59,8 +60,8 @@ func (b *sagaBench) tells(key string, parts ...string) (one operate.SagaStanding
 	return one
 }
 
-// Of a saga that waits for entities it is told for which, who holds them and how that one stands, and what can
-// be done; of one that holds them, who waits.
+// Of a saga that waits for entities it is told for which, who holds them and how that one stands, and what
+// can be done; of one that holds them, who waits.
 func TestToldOfALock(t *testing.T) {
 	broken := true
 	b := newLockBench(t, &broken)

@@ -29,8 +29,8 @@ type Sagas[TTx any] interface {
 	// unless another transaction has that saga locked.
 	FreeEntities(ctx context.Context, tx TTx, holder string) error
 
-	// EntityHolders tells in tx who holds entities, of those that somebody holds. Who has an entity locked, as
-	// an Intake does, until its commit sees nobody come or go.
+	// EntityHolders tells in tx who holds entities, of those that somebody holds. Who has an entity locked,
+	// as an Intake does, until its commit sees nobody come or go.
 	EntityHolders(ctx context.Context, tx TTx, es ...Lock) ([]Hold, error)
 
 	// ClaimSagas leases sagas that are due, the longest due first, and raises their versions. One

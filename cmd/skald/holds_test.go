@@ -27,8 +27,9 @@ func TestHoldsByTheCommand(t *testing.T) {
 	account := func(saga.Run[string]) []store.Lock { return []store.Lock{{Space: "account", Key: "a 1"}} }
 	d := saga.New("order", &saga.Options[string]{Key: func(s string) string { return s }},
 		saga.Lock("lock", account),
-		saga.Do("take", func(context.Context, *sql.Tx, saga.Run[string]) (string, error) { return "", nil }, nil,
-			saga.Pivot()),
+		saga.Do("take", func(context.Context, *sql.Tx, saga.Run[string]) (string, error) {
+			return "", nil
+		}, nil, saga.Pivot()),
 		saga.Do("ship", func(context.Context, *sql.Tx, saga.Run[string]) (string, error) {
 			return "", skald.Permanent(errors.New("no van"))
 		}, nil))

@@ -25,7 +25,8 @@ const mostHolds = 1000
 
 // heldBySagas are the places in the line of an entity; without one, those of who holds entities. More: there
 // are others.
-func heldBySagas(ctx context.Context, db store.Lister, entity *store.Lock) (out []holdLine, more bool, err error) {
+func heldBySagas(ctx context.Context, db store.Lister, entity *store.Lock) (out []holdLine, more bool,
+	err error) {
 	all, err := store.ListHolds(ctx, db, store.HoldQuery{Entity: entity, Limit: mostHolds})
 	out = []holdLine{}
 	for _, h := range all {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
-	"github.com/skald-go/skald/operate/internal/words"
+	"github.com/skald-go/skald/operate/internal/holds"
 	"github.com/skald-go/skald/store"
 )
 
@@ -67,35 +67,5 @@ func (c child) explain(at string) string {
 	case s == nil:
 		return fmt.Sprintf(" Its child has the key %s.", c.key)
 	}
-	return fmt.Sprintf(" Its child %s %s is %s %s", s.Name, s.Key, standsText(s), more(s, at))
-}
-
-// standsText says how a saga stands, as the end of a sentence, and what fails in it.
-func standsText(s *store.Saga) string {
-	text := s.Status
-	if s.Stuck {
-		text += ", stuck"
-	}
-	if s.Paused {
-		text += ", paused"
-	}
-	if s.Step != "" {
-		text += ", at " + s.Step
-	}
-	text += "."
-	switch {
-	case s.Error != "" && s.Failed > 0:
-		text += fmt.Sprintf(" That failed %s, last with: %s.", times(s.Failed), words.FirstLine(s.Error))
-	case s.Error != "":
-		text += fmt.Sprintf(" There it says: %s.", words.FirstLine(s.Error))
-	}
-	return text
-}
-
-// more is what to type for more of a saga.
-func more(s *store.Saga, at string) string {
-	if at != "" {
-		at = " " + at
-	}
-	return "More: skald saga explain" + at + " -- " + words.Shell(s.Name) + " " + words.Shell(s.Key)
+	return fmt.Sprintf(" Its child %s %s is %s %s", s.Name, s.Key, holds.Stands(s), holds.More(s, at))
 }

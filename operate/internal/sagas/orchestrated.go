@@ -12,6 +12,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/internal/sagarow"
+	"github.com/skald-go/skald/operate/internal/holds"
 	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
 )
@@ -47,11 +48,11 @@ func (s *SagaStanding) inLine(ctx context.Context, db store.Lister, row *store.S
 	if i < 0 {
 		return nil
 	}
-	places, err := placesOf(ctx, db, row, p)
+	places, err := holds.Of(ctx, db, row, p)
 	for _, h := range places {
 		w := &s.Waiting[i]
-		if len(w.For) < mostEntities {
-			w.For = append(w.For, entityText(h))
+		if len(w.For) < holds.Most {
+			w.For = append(w.For, holds.Entity(h))
 		} else {
 			w.More++
 		}
@@ -129,7 +130,7 @@ func leftBy(s *store.Saga, at string) string {
 		at = " " + at
 	}
 	return fmt.Sprintf("since %s no build takes it on: one left it to another (%s). Start a build that can, "+
-		"or give the next one a mapping; to compare: skald saga check%s --definitions '…'", timeWord(s.Since),
+		"or give the next one a mapping; to compare: skald saga check%s --definitions '…'", words.Time(s.Since),
 		words.FirstLine(strings.TrimPrefix(s.Error, sagarow.LeftToOthers)), at)
 }
 
@@ -148,9 +149,9 @@ func (s *SagaStanding) Deadline(now time.Time) string {
 		return ""
 	}
 	left := s.Due.Sub(now).Round(time.Second)
-	when := fmt.Sprintf("in %s, at %s", left, timeWord(*s.Due))
+	when := fmt.Sprintf("in %s, at %s", left, words.Time(*s.Due))
 	if left <= 0 {
-		when = fmt.Sprintf("was %s ago, at %s", -left, timeWord(*s.Due))
+		when = fmt.Sprintf("was %s ago, at %s", -left, words.Time(*s.Due))
 	}
 	switch {
 	case s.Overdue, s.Forward:

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/draw"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/operate/internal/holds"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
@@ -214,9 +215,9 @@ type SagaRead struct {
 	plan  *plan.Plan // nil: no engine has noted its definition
 	alone string     // why no engine goes on with it; "": one does
 
-	children map[int]child // that it waits for, by their runs
-	places   []store.Hold  // in lines for entities: see placesOf
-	holders  []holder      // of what it waits for
+	children map[int]child  // that it waits for, by their runs
+	places   []store.Hold   // in lines for entities: see holds.Of
+	holders  []holds.Holder // of what it waits for
 }
 
 // ReadSaga reads one saga, and its children that it waits for: see operate.ReadSaga.
@@ -228,10 +229,10 @@ func ReadSaga(ctx context.Context, db store.Lister, name, key string) (r SagaRea
 		err = r.readChildren(ctx, db)
 	}
 	if err == nil {
-		r.places, err = placesOf(ctx, db, &r.row, r.plan)
+		r.places, err = holds.Of(ctx, db, &r.row, r.plan)
 	}
 	if err == nil {
-		r.holders, err = holdersOf(ctx, db, r.places)
+		r.holders, err = holds.Holders(ctx, db, r.places)
 	}
 	return r, err
 }

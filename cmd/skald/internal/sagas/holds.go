@@ -65,7 +65,8 @@ func holdsCommand(out io.Writer) *cobra.Command {
 					limit)
 			}
 			if n == 0 && q.Entity != nil {
-				return &exit.NoneError{What: fmt.Sprintf("no saga holds %s %s, or waits for it", args[0], args[1])}
+				return &exit.NoneError{What: fmt.Sprintf("no saga holds %s %s, or waits for it", args[0],
+					args[1])}
 			}
 			say.None(c.ErrOrStderr(), n, w.JSON)
 			return nil
