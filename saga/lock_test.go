@@ -256,9 +256,9 @@ func TestLockOfALastChild(t *testing.T) {
 		if end := await(t, e, outer, key); !end.Done {
 			t.Errorf("%s ended as %+v", key, end)
 		}
-	}
-	if hs := holds(t, db); len(hs) > 0 {
-		t.Errorf("held are %q", hs)
+		if hs := holds(t, db); len(hs) > 0 {
+			t.Fatalf("held are %q", hs)
+		}
 	}
 }
 
