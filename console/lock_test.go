@@ -73,6 +73,50 @@ func TestLocks(t *testing.T) {
 	}
 }
 
+// Sagas that hold entities are named, and how many wait; of an entity that is asked for, the whole line.
+func TestHeldBySagas(t *testing.T) {
+	db := memstore.New(nil)
+	tx := db.BeginTx()
+	for _, key := range []string{"<one>", "two"} {
+		if _, err := db.HoldEntities(t.Context(), tx, store.EntityHold{Holder: key,
+			Saga: store.SagaRef{Name: "order", Key: key}, Entities: []store.Lock{{Space: "account", Key: "<a>"}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, of(db), nil)
+	page := b.page("/locks")
+	for _, part := range []string{"account &lt;a&gt;", "order &lt;one&gt;", "hold, or stand in line for"} {
+		if !strings.Contains(page, part) {
+			t.Errorf("no %q: %s", part, page)
+		}
+	}
+	type answer struct {
+		Sources []struct {
+			Held []struct {
+				Space, Saga     string
+				SagaKey         string `json:"saga_key"`
+				Key             []byte
+				Since           time.Time
+				Before, Waiting int
+			}
+		}
+	}
+	var all, line answer
+	b.get("/locks", &all)
+	if h := all.Sources[0].Held; len(h) != 1 || h[0].SagaKey != "<one>" || h[0].Saga != "order" ||
+		h[0].Waiting != 1 || h[0].Space != "account" || string(h[0].Key) != "<a>" || h[0].Since.IsZero() {
+		t.Errorf("%+v", all)
+	}
+	b.get("/locks?space=account&key=%3Ca%3E", &line)
+	if h := line.Sources[0].Held; len(h) != 2 || h[1].SagaKey != "two" || h[1].Before != 1 {
+		t.Errorf("%+v", line)
+	}
+}
+
 // The outbox shows its oldest rows, so many and no payload of them.
 func TestOldestRows(t *testing.T) {
 	db := memstore.New(nil)

@@ -38,6 +38,8 @@ const (
 	WaitSignal = sagas.WaitSignal
 	WaitTime   = sagas.WaitTime
 	WaitChild  = sagas.WaitChild // a saga that is a step of this one
+	// entities that other sagas hold, or stand in line for
+	WaitEntities = sagas.WaitEntities
 )
 
 // A Wait is something that has to come.

@@ -321,6 +321,28 @@ func TestSQLiteLock(t *testing.T) {
 	}
 }
 
+// A saga that ends with its child, which is its last step, keeps nothing.
+func TestLockOfALastChild(t *testing.T) {
+	db := memstore.New(nil)
+	inner := saga.New("inner", &saga.Options[trip]{Key: func(in trip) string { return in.ID + "/inner" }},
+		ledger("before"), saga.Lock("lock", accounts), ledger("work"))
+	middle := saga.New("middle", &saga.Options[trip]{Key: func(in trip) string { return in.ID + "/middle" }},
+		saga.Child("inner", inner, func(r saga.Run[trip]) trip { return r.In }))
+	outer := saga.New("outer", &saga.Options[trip]{Key: tripKey}, ledger("first"),
+		saga.Child("middle", middle, func(r saga.Run[trip]) trip { return r.In }))
+	e := engineOf(t, db, outer)
+	running(t, e)
+	for _, key := range []string{"one", "two"} {
+		begin(t, db, e, outer, trip{ID: key, Fail: map[string]string{"lock": "a"}})
+		if end := await(t, e, outer, key); !end.Done {
+			t.Errorf("%s ended as %+v", key, end)
+		}
+		if hs := holds(t, db); len(hs) > 0 {
+			t.Fatalf("held are %q", hs)
+		}
+	}
+}
+
 func TestLockFaults(t *testing.T) {
 	inner := saga.New("inner", &saga.Options[trip]{Key: tripKey}, saga.Lock("lock", accounts))
 	own := func(r saga.Run[trip]) trip { return r.In }

@@ -180,6 +180,8 @@ func waits(w *operate.Wait, now time.Time) string {
 		text = fmt.Sprintf("After %s it waits for %s", w.After, strings.Join(w.For, " or "))
 	case operate.WaitSignal:
 		text = fmt.Sprintf("%s waits until somebody says %s", w.After, strings.Join(w.For, " or "))
+	case operate.WaitEntities:
+		text = fmt.Sprintf("%s waits until other sagas are done with %s", w.After, w.ForText())
 	case operate.WaitTime:
 		text = w.After + " waits for its time"
 	case operate.WaitChild:

@@ -76,7 +76,11 @@ func (p *page) saga(s *Saga, now time.Time) {
 		p.put("<p>")
 		what := map[string]string{operate.WaitReply: "a reply", operate.WaitTime: "its time",
 			operate.WaitChild: "the saga that it started", operate.WaitSignal: "the signal "}[w.What]
-		p.either("It waits for "+what, w.For, " or ", " after "+w.After)
+		if w.What == operate.WaitEntities {
+			p.put("It waits until other sagas are done with <b>%s</b>, after %s", w.ForText(), w.After)
+		} else {
+			p.either("It waits for "+what, w.For, " or ", " after "+w.After)
+		}
 		if w.Since != nil {
 			p.put(", since %s", moment(*w.Since))
 		}

@@ -19,6 +19,7 @@ type Hold struct {
 	Saga       SagaRef // without its Version
 	Since      time.Time
 	Before     int     // how many stand before it; 0: it holds the entity
+	Behind     int     // how many stand behind it; of EntityHolders: 0
 	First      SagaRef // who holds it, without its Version
 }
 

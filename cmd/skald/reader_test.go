@@ -17,7 +17,7 @@ func TestReaderLooks(t *testing.T) {
 	t.Parallel()
 	b := onPostgres(t)
 	looks := [][]string{{"saga", "list"}, {"saga", "show", "o-1"}, {"saga", "explain", "o-1"},
-		{"saga", "graph", "o-1"}, {"saga", "cancel", "o-1", "--dry-run"},
+		{"saga", "graph", "o-1"}, {"saga", "holds"}, {"saga", "cancel", "o-1", "--dry-run"},
 		{"saga", "pause", "--all", "--dry-run"}, {"status", "o-1"}, {"steps", "list"},
 		{"dead", "list"}, {"dead", "groups"}, {"dead", "show", "m-2"}, {"dead", "export"},
 		{"dead", "redrives"}, {"dead", "redrive", "--all", "--dry-run"},

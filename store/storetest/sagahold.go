@@ -60,8 +60,8 @@ func (s *suite[TTx]) lines(q store.HoldQuery, want ...string) {
 	s.ok(err, "list holds")
 	var got []string
 	for _, h := range hs {
-		got = append(got, fmt.Sprintf("%s %s: %s after %d, %s first", h.Space, h.Key, h.Saga.Key, h.Before,
-			h.First.Key))
+		got = append(got, fmt.Sprintf("%s %s: %s after %d, before %d, %s first", h.Space, h.Key, h.Saga.Key,
+			h.Before, h.Behind, h.First.Key))
 		if age := time.Since(h.Since); age < -time.Minute || age > time.Hour || h.Saga.Name != "order" {
 			s.Errorf("it stands in line as %+v", h)
 		}
@@ -81,18 +81,20 @@ func (s *suite[TTx]) holdLine() {
 			s.Errorf("hold %d is first: %v", i, first)
 		}
 	}
-	s.lines(store.HoldQuery{}, "account x: a after 0, a first", "account x: b after 1, a first",
-		"account y: a after 0, a first", "account z: b after 0, b first", "account z: c after 1, b first")
-	s.lines(store.HoldQuery{Holder: b.ID}, "account x: b after 1, a first", "account z: b after 0, b first")
-	s.lines(store.HoldQuery{Entity: &accounts("z")[0], Limit: 1}, "account z: b after 0, b first")
+	s.lines(store.HoldQuery{}, "account x: a after 0, before 1, a first",
+		"account x: b after 1, before 0, a first", "account y: a after 0, before 0, a first",
+		"account z: b after 0, before 1, b first", "account z: c after 1, before 0, b first")
+	s.lines(store.HoldQuery{Holder: b.ID}, "account x: b after 1, before 0, a first",
+		"account z: b after 0, before 1, b first")
+	s.lines(store.HoldQuery{Entity: &accounts("z")[0], Limit: 1}, "account z: b after 0, before 1, b first")
 	s.inLine(a.ID, true, true)
 	s.inLine(b.ID, true, false)
 	s.inLine("none", false, false)
 	s.giveUp(a)
 	s.inLine(a.ID, false, false)
 	s.inLine(b.ID, true, true)
-	s.lines(store.HoldQuery{}, "account x: b after 0, b first", "account z: b after 0, b first",
-		"account z: c after 1, b first")
+	s.lines(store.HoldQuery{}, "account x: b after 0, before 0, b first",
+		"account z: b after 0, before 1, b first", "account z: c after 1, before 0, b first")
 	if got := s.saga("b"); got.Version != b.Version+1 || got.Session != "" ||
 		got.Due.After(got.Started.Add(time.Minute)) {
 		s.Errorf("b was not woken: %+v", got)
@@ -163,7 +165,7 @@ func (s *suite[TTx]) holdLocked() {
 	tx := s.db.Begin(s)
 	s.ok(s.d.FreeEntities(s.Context(), tx, ms[0].ID), "free")
 	s.ok(s.db.Rollback(tx), "roll back")
-	s.lines(store.HoldQuery{Holder: ms[0].ID}, "account x: a after 0, a first")
+	s.lines(store.HoldQuery{Holder: ms[0].ID}, "account x: a after 0, before 1, a first")
 	if got := s.saga("b"); got.Version != ms[1].Version {
 		s.Errorf("b was woken by what was rolled back: %+v", got)
 	}

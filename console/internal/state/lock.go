@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A locksPage is entities that transactions have locked, and keys that are reserved.
+// A locksPage is entities that transactions have locked, or sagas hold, and keys that are reserved.
 type locksPage struct {
 	Parts []locksPart   `json:"sources"`
 	Away  []source.Away `json:"away"`
@@ -22,6 +22,7 @@ type locksPart struct {
 	Told     bool           `json:"told"` // false: the database does not say which transaction has an entity
 	Part     bool           `json:"part"` // true: entities are many, and only some of them were looked at
 	Entities []lockLine     `json:"entities"`
+	Held     []holdLine     `json:"held"` // by sagas
 	Reserved []reservedLine `json:"reserved"`
 	More     bool           `json:"more"` // there are others: narrow the filter
 }
@@ -74,6 +75,11 @@ func Locks(q *page.Request) (page.View, error) {
 			part.Reserved = append(part.Reserved, reservedLine{r.Consumer, r.Source, r.ID, r.Since.Seconds(),
 				r.Left.Seconds()})
 		}
+		if err != nil {
+			return part, err
+		}
+		held, more, err := heldBySagas(ctx, s.DB, find.Entity)
+		part.Held, part.More = held, part.More || more
 		return part, err
 	})
 	return &locksPage{parts, away}, err
@@ -84,13 +90,13 @@ func (*locksPage) Live()           {}
 
 func (v *locksPage) HTML(p *page.Page) {
 	p.Away(v.Away)
-	p.Put("<p>Entities are locked until a transaction ends, keys reserved until a lease ends. To look an entity up, locked or not, give its space and key.</p>\n")
+	p.Put("<p>Entities are locked until a transaction ends, or held by a saga until its end; keys are reserved until a lease ends. To look an entity up, locked or not, give its space and key.</p>\n")
 	p.FilterForm("/locks", "space", "key", "consumer")
 	n := 0
 	for i := range v.Parts {
 		part := &v.Parts[i]
-		if n += len(part.Entities) + len(part.Reserved); len(part.Entities)+len(part.Reserved) == 0 &&
-			part.Told && !part.Part {
+		some := len(part.Entities) + len(part.Held) + len(part.Reserved)
+		if n += some; some == 0 && part.Told && !part.Part {
 			continue
 		}
 		p.Put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
@@ -106,6 +112,9 @@ func (v *locksPage) HTML(p *page.Page) {
 		}
 		if len(part.Entities) > 0 {
 			lockedEntities(p, part)
+		}
+		if len(part.Held) > 0 {
+			heldEntities(p, part)
 		}
 		if len(part.Reserved) > 0 {
 			reservedKeys(p, part)

@@ -171,8 +171,11 @@ func (part *storyPart) frees(p *page.Page, s *operate.SagaStanding) {
 
 // waitsLine says what a saga waits for.
 func waitsLine(p *page.Page, w *operate.Wait) {
-	what := strings.Join(w.For, " or ")
-	if what == "" {
+	what := w.ForText()
+	switch {
+	case w.What == operate.WaitEntities:
+		what = "entities that other sagas hold: " + what
+	case what == "":
 		what = map[string]string{operate.WaitReply: "a reply", operate.WaitTime: "its time",
 			operate.WaitChild: "its saga"}[w.What]
 	}

@@ -103,7 +103,7 @@ func words(s plan.Step) (out []string) {
 	for _, w := range []struct {
 		is   bool
 		word string
-	}{{s.Pivot, "pivot"}, {s.Undo, "undo"}, {s.NoEffect && s.Kind != plan.Wait, "no effect"},
+	}{{s.Pivot, "pivot"}, {s.Undo && s.Kind != plan.Lock, "undo"}, {s.NoEffect && s.Kind != plan.Wait, "no effect"},
 		{s.When, "when"}, {s.Each, "each"}, {s.Lapses, "lapses"}} {
 		if w.is {
 			out = append(out, w.word)

@@ -148,6 +148,9 @@ func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as pla
 	if !m.Final {
 		return es, nil
 	}
+	if err := holding.Free(ctx, l.e.db, tx, s.ID); err != nil {
+		return nil, err
+	}
 	from, err := stored.OriginOf(s)
 	if err != nil {
 		return nil, err

@@ -21,8 +21,8 @@ func LockTimeout(by Policy, now time.Time) json.RawMessage {
 	return at
 }
 
-// lockEnd is when the time of a Lock is up. Zero: never.
-func lockEnd(r *Run) (end time.Time) {
+// LockEnd is when the time of a Lock that waits is up. Zero: never.
+func LockEnd(r *Run) (end time.Time) {
 	if json.Unmarshal(r.Memo, &end) != nil {
 		return time.Time{}
 	}
@@ -45,7 +45,7 @@ func (w *work) turn() Outcome {
 // inLine is what becomes of a Lock that has waited for a while: it looks again, or its time is up.
 func (w *work) inLine(r *Run, step *Step) {
 	r.Phase = Ready
-	if end := lockEnd(r); !end.IsZero() && !end.After(w.now) {
+	if end := LockEnd(r); !end.IsZero() && !end.After(w.now) {
 		w.failed(r, Event{Reason: fmt.Sprintf("its entities were not free within %v", step.Try.Timeout),
 			Permanent: true})
 	}

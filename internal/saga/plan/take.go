@@ -134,7 +134,7 @@ func (w *work) sent(r *Run, e Event) Outcome {
 		r.Due = e.Until
 	}
 	if step.Kind == Lock {
-		if end := lockEnd(r); !end.IsZero() && end.Before(r.Due) {
+		if end := LockEnd(r); !end.IsZero() && end.Before(r.Due) {
 			r.Due = end
 		}
 	}

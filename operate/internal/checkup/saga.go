@@ -58,7 +58,7 @@ func (d *Doctor) sagas(ctx context.Context, s Subject) error {
 		}
 		d.Say(about, "sagas of "+c.Name, grade, saw, remedy)
 	}
-	return nil
+	return d.heldUp(ctx, s, status.Sagas)
 }
 
 // mostLeft bounds how many sagas are counted that builds left to others.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
 )
 
@@ -34,7 +35,7 @@ func noBuild(s *store.Saga, all []store.SagaDefinition) string {
 	if own == nil || leased || !s.Ended.IsZero() {
 		return ""
 	}
-	since := fmt.Sprintf("No engine with its definition (%s) has run since %s", s.Hash, timeWord(own.Noted))
+	since := fmt.Sprintf("No engine with its definition (%s) has run since %s", s.Hash, words.Time(own.Noted))
 	if len(run) == 0 {
 		return since + ", nor one with another definition of its name: start the service that has it."
 	}

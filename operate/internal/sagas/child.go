@@ -7,7 +7,7 @@ import (
 
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
-	"github.com/skald-go/skald/operate/internal/words"
+	"github.com/skald-go/skald/operate/internal/holds"
 	"github.com/skald-go/skald/store"
 )
 
@@ -67,25 +67,5 @@ func (c child) explain(at string) string {
 	case s == nil:
 		return fmt.Sprintf(" Its child has the key %s.", c.key)
 	}
-	text := fmt.Sprintf(" Its child %s %s is %s", s.Name, s.Key, s.Status)
-	if s.Stuck {
-		text += ", stuck"
-	}
-	if s.Paused {
-		text += ", paused"
-	}
-	if s.Step != "" {
-		text += ", at " + s.Step
-	}
-	text += "."
-	switch {
-	case s.Error != "" && s.Failed > 0:
-		text += fmt.Sprintf(" That failed %s, last with: %s.", times(s.Failed), words.FirstLine(s.Error))
-	case s.Error != "":
-		text += fmt.Sprintf(" There it says: %s.", words.FirstLine(s.Error))
-	}
-	if at != "" {
-		at = " " + at
-	}
-	return text + " More: skald saga explain" + at + " -- " + words.Shell(s.Name) + " " + words.Shell(s.Key)
+	return fmt.Sprintf(" Its child %s %s is %s %s", s.Name, s.Key, holds.Stands(s), holds.More(s, at))
 }

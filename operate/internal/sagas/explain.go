@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
@@ -29,7 +28,7 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 	case plan.Compensating:
 		say("It turns back: what took effect is being undone, in the reverse of the order in which it began.")
 	default:
-		say("It goes forward since %s.", timeWord(s.Started))
+		say("It goes forward since %s.", words.Time(s.Started))
 	}
 	if st.Cause != nil {
 		say("It turned back because %s.", causeText(st.Cause))
@@ -41,20 +40,23 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 	case st.Overdue:
 		say("Its deadline, or a cancellation, came after its pivot: it goes on.")
 	case st.Status == plan.Running && past == "" && !st.Deadline.IsZero() && st.Paused:
-		say("Its deadline is %s: nothing comes of that while it is paused.", timeWord(st.Deadline))
+		say("Its deadline is %s: nothing comes of that while it is paused.", words.Time(st.Deadline))
 	case st.Status == plan.Running && past == "" && !st.Deadline.IsZero():
-		say("At %s it turns back by its deadline, unless its pivot is done.", timeWord(st.Deadline))
+		say("At %s it turns back by its deadline, unless its pivot is done.", words.Time(st.Deadline))
 	case st.Status == plan.Running && past != "":
 		say("It cannot turn back any more: %s.", past)
 	}
 	for i := range st.Runs {
-		text := explainRun(p, &st, &st.Runs[i], which)
+		text := r.explainRun(&st.Runs[i], which)
 		if c, is := r.children[i]; is {
 			text += c.explain(at)
 		}
 		if text != "" {
 			say("%s", text)
 		}
+	}
+	for _, line := range r.entities(at) {
+		say("%s", line)
 	}
 	if left := leftBy(&s, at); left != "" {
 		say("%s", strings.ToUpper(left[:1])+left[1:])
@@ -82,7 +84,8 @@ func (r *SagaRead) TurnsBack() string {
 	return ""
 }
 
-func explainRun(p *plan.Plan, st *plan.State, r *plan.Run, which verbOn) string {
+func (s *SagaRead) explainRun(r *plan.Run, which verbOn) string {
+	p, st := s.plan, &s.state
 	name, node := stored.Name(r.Step, r.Occurrence), plan.Step{}
 	if p != nil {
 		node, _ = p.Step(r.Step)
@@ -93,7 +96,7 @@ func explainRun(p *plan.Plan, st *plan.State, r *plan.Run, which verbOn) string 
 	case r.Attempts == 0: // since a retry, or it ended otherwise than by an error
 		failed = fmt.Sprintf(" Its last failure: %s.", why)
 	default:
-		failed = fmt.Sprintf(" It failed %s, last with: %s.", times(r.Attempts), why)
+		failed = fmt.Sprintf(" It failed %s, last with: %s.", words.Times(r.Attempts), why)
 	}
 	typed := func(verb, data string) string {
 		return which.typed(verb, " --step "+words.Shell(r.Step)+occurrenceWord(r)+data)
@@ -108,6 +111,8 @@ func explainRun(p *plan.Plan, st *plan.State, r *plan.Run, which verbOn) string 
 			plan.Undoing: "the undo of "}[r.Phase]
 		return fmt.Sprintf("%s%s is stuck, and waits for an operator.%s To go on, retry, complete or "+
 			"skip it: %s", what, name, failed, typed("retry", ""))
+	case node.Kind == plan.Lock && (r.Phase == plan.Ready || r.Phase == plan.Waiting || r.Phase == plan.Undo):
+		return explainLock(st, r, s.places, typed, failed)
 	case r.Phase == plan.Deciding:
 		return fmt.Sprintf("%s is next: its condition is asked.%s", name, failed)
 	case r.Phase == plan.Ready && st.Status == plan.Compensating:
@@ -162,16 +167,6 @@ func (v verbOn) asked() string {
 		words.Shell(v.saga.Key)
 }
 
-// times says how often.
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprint(n, " times")
-}
-
-func timeWord(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
 func occurrenceWord(r *plan.Run) string {
 	if r.Occurrence == "" {
 		return ""
@@ -184,16 +179,16 @@ func again(st *plan.State, r *plan.Run) string {
 	case r.Due.IsZero():
 		return ""
 	case st.Paused:
-		return fmt.Sprintf(" It is tried again at %s, once it is not paused any more.", timeWord(r.Due))
+		return fmt.Sprintf(" It is tried again at %s, once it is not paused any more.", words.Time(r.Due))
 	}
-	return fmt.Sprintf(" It is tried again at %s.", timeWord(r.Due))
+	return fmt.Sprintf(" It is tried again at %s.", words.Time(r.Due))
 }
 
 func since(r *plan.Run) string {
 	if r.At.IsZero() {
 		return ""
 	}
-	return " since " + timeWord(r.At)
+	return " since " + words.Time(r.At)
 }
 
 func until(st *plan.State, r *plan.Run) string {
@@ -202,9 +197,9 @@ func until(st *plan.State, r *plan.Run) string {
 		return ""
 	case st.Paused:
 		return fmt.Sprintf(" Its time is up at %s: nothing comes of that while the saga is paused.",
-			timeWord(r.Due))
+			words.Time(r.Due))
 	}
-	return fmt.Sprintf(" Its time is up at %s.", timeWord(r.Due))
+	return fmt.Sprintf(" Its time is up at %s.", words.Time(r.Due))
 }
 
 // A SagaCheck tells what becomes of the sagas that run when a build with other definitions takes over.

@@ -12,6 +12,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/internal/sagarow"
+	"github.com/skald-go/skald/operate/internal/holds"
 	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
 )
@@ -28,13 +29,38 @@ func orchestrated(ctx context.Context, db store.Lister, key, at string) ([]SagaS
 	}
 	out := make([]SagaStanding, 0, len(list))
 	for i := range list {
-		one, err := orchestratedOf(&list[i], plans[list[i].Hash], at)
+		p := plans[list[i].Hash]
+		one, err := orchestratedOf(&list[i], p, at)
 		if err != nil {
+			return out, err
+		}
+		if err := one.inLine(ctx, db, &list[i], p); err != nil {
 			return out, err
 		}
 		out = append(out, one)
 	}
 	return out, nil
+}
+
+// inLine names the entities that a Lock of s waits for, and since when.
+func (s *SagaStanding) inLine(ctx context.Context, db store.Lister, row *store.Saga, p *plan.Plan) error {
+	i := slices.IndexFunc(s.Waiting, func(w Wait) bool { return w.What == WaitEntities })
+	if i < 0 {
+		return nil
+	}
+	places, err := holds.Of(ctx, db, row, p)
+	for _, h := range places {
+		w := &s.Waiting[i]
+		if len(w.For) < holds.Most {
+			w.For = append(w.For, holds.Entity(h))
+		} else {
+			w.More++
+		}
+		if w.Since == nil || h.Since.Before(*w.Since) { // that of its run is when it looked last
+			w.Since = new(h.Since)
+		}
+	}
+	return err
 }
 
 // orchestratedOf is how s stands. P is nil where no engine has noted its definition.
@@ -104,7 +130,7 @@ func leftBy(s *store.Saga, at string) string {
 		at = " " + at
 	}
 	return fmt.Sprintf("since %s no build takes it on: one left it to another (%s). Start a build that can, "+
-		"or give the next one a mapping; to compare: skald saga check%s --definitions '…'", timeWord(s.Since),
+		"or give the next one a mapping; to compare: skald saga check%s --definitions '…'", words.Time(s.Since),
 		words.FirstLine(strings.TrimPrefix(s.Error, sagarow.LeftToOthers)), at)
 }
 
@@ -123,9 +149,9 @@ func (s *SagaStanding) Deadline(now time.Time) string {
 		return ""
 	}
 	left := s.Due.Sub(now).Round(time.Second)
-	when := fmt.Sprintf("in %s, at %s", left, timeWord(*s.Due))
+	when := fmt.Sprintf("in %s, at %s", left, words.Time(*s.Due))
 	if left <= 0 {
-		when = fmt.Sprintf("was %s ago, at %s", -left, timeWord(*s.Due))
+		when = fmt.Sprintf("was %s ago, at %s", -left, words.Time(*s.Due))
 	}
 	switch {
 	case s.Overdue, s.Forward:
@@ -156,13 +182,15 @@ func waitOf(p *plan.Plan, r *plan.Run) (w Wait, waits bool) {
 		return w, false
 	}
 	w = Wait{What: WaitReply, After: stored.Name(r.Step, r.Occurrence), Since: words.Some(r.At),
-		Due: words.Some(r.Due)}
+		Due: words.Some(dueOf(p, r))}
 	if p == nil {
 		return w, true
 	}
 	switch step, _ := p.Step(r.Step); {
 	case step.Kind == plan.Child:
 		w.What = WaitChild
+	case step.Kind == plan.Lock:
+		w.What = WaitEntities
 	case step.Kind == plan.Wait && step.Signal == "":
 		w.What = WaitTime
 	case step.Kind == plan.Wait:
@@ -179,7 +207,7 @@ func undos(p *plan.Plan, st *plan.State) (undo, stays []string) {
 		step, known := p.Step(r.Step)
 		took := r.Phase == plan.IsDone || r.Phase == plan.Undo || r.Phase == plan.Undoing
 		switch name := stored.Name(r.Step, r.Occurrence); {
-		case !known || !took || step.NoEffect || step.Kind == plan.Wait:
+		case !known || !took || step.NoEffect || step.Kind == plan.Wait || step.Kind == plan.Lock:
 		case step.Undo && !final:
 			undo = append(undo, name)
 		default:

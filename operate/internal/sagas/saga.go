@@ -14,6 +14,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/draw"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/operate/internal/holds"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
@@ -214,7 +215,9 @@ type SagaRead struct {
 	plan  *plan.Plan // nil: no engine has noted its definition
 	alone string     // why no engine goes on with it; "": one does
 
-	children map[int]child // that it waits for, by their runs
+	children map[int]child  // that it waits for, by their runs
+	places   []store.Hold   // in lines for entities: see holds.Of
+	holders  []holds.Holder // of what it waits for
 }
 
 // ReadSaga reads one saga, and its children that it waits for: see operate.ReadSaga.
@@ -224,6 +227,12 @@ func ReadSaga(ctx context.Context, db store.Lister, name, key string) (r SagaRea
 	}
 	if err == nil {
 		err = r.readChildren(ctx, db)
+	}
+	if err == nil {
+		r.places, err = holds.Of(ctx, db, &r.row, r.plan)
+	}
+	if err == nil {
+		r.holders, err = holds.Holders(ctx, db, r.places)
 	}
 	return r, err
 }
@@ -240,12 +249,13 @@ func (r *SagaRead) Detail(data bool) (d SagaDetail) {
 			d.Parent = o.Parent.Name + " " + o.Parent.Key
 		}
 	}
-	for _, r := range st.Runs {
-		run := SagaRun{Step: r.Step, Occurrence: r.Occurrence, Phase: string(r.Phase), Stuck: r.Stuck,
-			Attempts: r.Attempts, Crashes: r.Crashes,
-			Due: words.Some(r.Due), Error: r.Error}
+	for i := range st.Runs {
+		one := &st.Runs[i]
+		run := SagaRun{Step: one.Step, Occurrence: one.Occurrence, Phase: string(one.Phase), Stuck: one.Stuck,
+			Attempts: one.Attempts, Crashes: one.Crashes,
+			Due: words.Some(dueOf(r.plan, one)), Error: one.Error}
 		if data {
-			run.Output = r.Output
+			run.Output = one.Output
 		}
 		d.Runs = append(d.Runs, run)
 	}

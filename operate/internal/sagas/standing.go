@@ -2,7 +2,9 @@ package sagas
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/skald-go/skald/flow"
@@ -89,15 +91,29 @@ const (
 	WaitSignal = "signal"
 	WaitTime   = "time"
 	WaitChild  = "child" // a saga that is a step of this one
+	// entities that other sagas hold, or stand in line for
+	WaitEntities = "entities"
 )
 
 // A Wait is something that has to come.
 type Wait struct {
-	What  string     `json:"what"`          // one of the words above
-	After string     `json:"after"`         // the event, or the step that waits
-	For   []string   `json:"for,omitempty"` // one of these events; the signal
+	What  string     `json:"what"`           // one of the words above
+	After string     `json:"after"`          // the event, or the step that waits
+	For   []string   `json:"for,omitempty"`  // one of these events; the signal; all of these entities
+	More  int        `json:"more,omitempty"` // entities beyond those
 	Since *time.Time `json:"since,omitempty"`
 	Due   *time.Time `json:"due,omitempty"`
+}
+
+// ForText is what it waits for.
+func (w *Wait) ForText() string {
+	switch {
+	case w.More > 0:
+		return fmt.Sprintf("%s and %d more", strings.Join(w.For, ", "), w.More)
+	case w.What == WaitEntities:
+		return strings.Join(w.For, ", ")
+	}
+	return strings.Join(w.For, " or ")
 }
 
 // A Retrying is the step that fails again and again, or is stuck by that. The same of a message is a Holder.

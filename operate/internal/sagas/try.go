@@ -89,7 +89,7 @@ func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (wh
 	case out == plan.Late && c.Verb == RetrySaga && begun && r.Phase == plan.Waiting:
 		w, _ := waitOf(p, &r)
 		what := map[string]string{WaitSignal: "its signal", WaitTime: "its time",
-			WaitChild: "its child"}[w.What]
+			WaitChild: "its child", WaitEntities: "entities that other sagas hold"}[w.What]
 		return fmt.Sprintf("%s waits for %s: nothing is to be tried again",
 			stored.Name(c.Step, c.Occurrence), cmp.Or(what, "its reply")), false
 	case out == plan.Late && c.Verb == RetrySaga && begun && r.Phase == plan.Undoing:

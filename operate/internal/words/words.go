@@ -72,3 +72,14 @@ func Some(t time.Time) *time.Time {
 	}
 	return &t
 }
+
+// Times says how often.
+func Times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprint(n, " times")
+}
+
+// Time is a moment as a sentence has it.
+func Time(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -32,9 +32,9 @@ final at participants and providers. Cancel the saga, and start another one unde
 // Command is skald saga.
 func Command(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "saga",
-		Short: "Orchestrated sagas: look, explain, draw, check, retry, complete, skip, cancel, pause, resume, signal", Long: about}
+		Short: "Orchestrated sagas: look, explain, draw, holds, check, retry, complete, skip, cancel, pause, resume, signal", Long: about}
 	c.AddCommand(listCommand(out), showCommand(out), explainCommand(out), graphCommand(out),
-		checkCommand(out))
+		holdsCommand(out), checkCommand(out))
 	for _, verb := range operate.SagaVerbs() {
 		c.AddCommand(verbCommand(out, errs, verb))
 	}

@@ -175,7 +175,10 @@ func toldStep(s *operate.StandingStep) (when, what string) {
 func toldWait(w *operate.Wait) string {
 	text := map[string]string{operate.WaitReply: "a reply, by " + w.After, operate.WaitTime: "its time, by " +
 		w.After, operate.WaitChild: "the saga that " + w.After + " started",
-		operate.WaitSignal: "the signal "}[w.What] + strings.Join(w.For, " or ")
+		operate.WaitSignal: "the signal ", operate.WaitEntities: ""}[w.What] + w.ForText()
+	if w.What == operate.WaitEntities {
+		text += ", which other sagas hold, by " + w.After
+	}
 	if w.Since != nil {
 		text += ", since " + say.Time(*w.Since)
 	}

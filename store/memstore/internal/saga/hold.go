@@ -69,14 +69,14 @@ func (v *View) Holder(e store.Lock) (h store.Hold, held bool) {
 	if len(line) == 0 {
 		return h, false
 	}
-	return hold(Entity{e.Space, e.Key}, line, 0), true
+	return hold(Entity{e.Space, e.Key}, line[:1], 0), true
 }
 
 func hold(at Entity, line []Place, before int) store.Hold {
 	ref := func(k Key) store.SagaRef { return store.SagaRef{Name: k.name, Key: k.key} }
 	p := line[before]
 	return store.Hold{Space: at.Space, Key: at.Key, Holder: p.holder, Saga: ref(p.saga), Since: p.since,
-		Before: before, First: ref(line[0].saga)}
+		Before: before, Behind: len(line) - 1 - before, First: ref(line[0].saga)}
 }
 
 // Holds lists places in line.
