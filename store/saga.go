@@ -25,12 +25,12 @@ type Sagas[TTx any] interface {
 	// version raised, once others have left. In tx, which locks the entities as an Intake does.
 	HoldEntities(ctx context.Context, tx TTx, h EntityHold) (first bool, err error)
 
-	// FreeEntities has a holder leave all lines in which it stands, in tx, and wakes who is first then,
-	// unless another transaction has that saga locked.
+	// FreeEntities has a holder leave all lines in which it stands, in tx, and wakes who is first in its
+	// place, unless another transaction has that saga locked.
 	FreeEntities(ctx context.Context, tx TTx, holder string) error
 
-	// EntityHolders tells in tx who holds entities, of those that somebody holds. Who has an entity locked, as
-	// an Intake does, until its commit sees nobody come or go.
+	// EntityHolders tells in tx who holds entities, of those that somebody holds. Who has an entity locked,
+	// as an Intake does, until its commit sees nobody come or go.
 	EntityHolders(ctx context.Context, tx TTx, es ...Lock) ([]Hold, error)
 
 	// ClaimSagas leases sagas that are due, the longest due first, and raises their versions. One

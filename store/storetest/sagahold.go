@@ -75,6 +75,12 @@ func (s *suite[TTx]) holdLine() {
 		"account y: a after 0, a first", "account z: b after 0, b first", "account z: c after 1, b first")
 	s.lines(store.HoldQuery{Holder: b.ID}, "account x: b after 1, a first", "account z: b after 0, b first")
 	s.lines(store.HoldQuery{Entity: &accounts("z")[0], Limit: 1}, "account z: b after 0, b first")
+	d := s.start(sagaOf("d"))[0]
+	s.hold(d, "x", "y")
+	s.giveUp(d) // it was first nowhere
+	if got := s.saga("a"); got.Version != a.Version || got.Session != a.Session {
+		s.Errorf("a holds, and was woken by one behind it: %+v", got)
+	}
 	s.giveUp(a)
 	s.lines(store.HoldQuery{}, "account x: b after 0, b first", "account z: b after 0, b first",
 		"account z: c after 1, b first")

@@ -43,13 +43,14 @@ func (ss *Sagas) Lines(holder string) (out []Entity) {
 	return out
 }
 
-// Leave has a holder leave a line that is locked, and tells which saga is first then, if another one was.
+// Leave has a holder leave a line that is locked, and tells which saga is first in its place, if one is.
 func (v *View) Leave(at Entity, holder string) (next Key, is bool) {
 	line, _ := v.lines.Get(at)
+	first := len(line) > 0 && line[0].of(holder)
 	line = slices.DeleteFunc(slices.Clone(line), func(p Place) bool { return p.of(holder) })
 	v.lines.Put(at, line)
 	v.left = append(v.left, at)
-	if len(line) == 0 {
+	if len(line) == 0 || !first {
 		return next, false
 	}
 	return line[0].saga, true

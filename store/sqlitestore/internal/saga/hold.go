@@ -29,7 +29,7 @@ func HoldEntity(ctx context.Context, x *sqlrun.Session, h *store.EntityHold,
 	return holder == "" || holder == h.Holder, nil
 }
 
-// FreeEntities has a holder leave all lines, and wakes who is first then.
+// FreeEntities has a holder leave all lines, and wakes who is first in its place.
 func FreeEntities(ctx context.Context, x *sqlrun.Session, holder string) error {
 	if _, err := x.Exec(ctx, "WakeNext", holder); err != nil {
 		return err

@@ -7,11 +7,11 @@ INSERT INTO skald_hold (space, key, place, holder, name, saga_key, since)
 SELECT ?1, ?2, coalesce((SELECT max(place) FROM skald_hold WHERE space = ?1 AND key = ?2), 0) + 1, ?3, ?4, ?5, CAST(unixepoch('subsec') * 1000 AS INTEGER);
 
 -- name: WakeNext
--- Wakes who is first in the lines of ?1 once it has left them.
+-- Wakes who is first in the place of ?1 once it has left its lines.
 UPDATE skald_saga SET version = version + 1, session = '', due = CAST(unixepoch('subsec') * 1000 AS INTEGER)
 WHERE ended_at IS NULL AND (name, key) IN (
 	SELECT f.name, f.saga_key FROM skald_hold AS g JOIN skald_hold AS f ON f.space = g.space AND f.key = g.key
-		AND f.place = (SELECT min(n.place) FROM skald_hold AS n WHERE n.space = g.space AND n.key = g.key AND n.holder <> ?1)
+		AND f.place > g.place AND f.place = (SELECT min(n.place) FROM skald_hold AS n WHERE n.space = g.space AND n.key = g.key AND n.holder <> ?1)
 	WHERE g.holder = ?1);
 
 -- name: LeaveLines
