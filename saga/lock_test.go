@@ -268,19 +268,27 @@ func TestLockFaults(t *testing.T) {
 }
 
 // A crash anywhere leaves nobody in the way, and nobody comes in beside another one.
-func TestExploreLock(t *testing.T) {
-	explored(t, stage{
+func TestExploreLock(t *testing.T) { explored(t, lockedIn()) }
+
+// lockedIn are sagas that are alone with their accounts for a while, one after the other.
+func lockedIn() stage {
+	return stage{
 		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {
-			return locking(), func(db *memstore.Store, _ string, _ bool) error {
-				hs, err := store.ListHolds(context.Background(), db, store.HoldQuery{})
-				if err != nil || len(hs) > 0 {
-					return fmt.Errorf("held are %+v, %w", hs, err)
-				}
-				return nil
-			}
+			rest := saga.Wait[trip]("rest", hand, saga.Timeout(time.Second), saga.Lapses())
+			return saga.New("locking", &saga.Options[trip]{Key: tripKey}, ledger("before"),
+				saga.Lock("lock", accounts), inside(), rest, ledger("work"), leave()), nobodyHolds
 		},
-		want: map[string]bool{"a": true},
+		want: map[string]bool{"a": true, "c": true},
 		ins: []trip{{ID: "a", Fail: map[string]string{"lock": "x"}},
-			{ID: "b", Fail: map[string]string{"lock": "x", "work": "reject"}}},
-	})
+			{ID: "b", Fail: map[string]string{"lock": "x", "work": "reject"}},
+			{ID: "c", Fail: map[string]string{"lock": "y x"}}},
+	}
+}
+
+func nobodyHolds(db *memstore.Store, _ string, _ bool) error {
+	hs, err := store.ListHolds(context.Background(), db, store.HoldQuery{})
+	if err != nil || len(hs) > 0 {
+		return fmt.Errorf("held are %+v, %w", hs, err)
+	}
+	return nil
 }
