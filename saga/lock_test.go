@@ -292,3 +292,20 @@ func nobodyHolds(db *memstore.Store, _ string, _ bool) error {
 	}
 	return nil
 }
+
+// The same, of sagas whose children lock, and whose parents turn back.
+func TestExploreLockOfAChild(t *testing.T) {
+	explored(t, stage{
+		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {
+			rest := saga.Wait[trip]("rest", hand, saga.Timeout(time.Second), saga.Lapses())
+			inner := saga.New("inner", &saga.Options[trip]{Key: tripKey}, saga.Lock("lock", accounts), inside())
+			return saga.New("outer", &saga.Options[trip]{Key: tripKey}, ledger("before"),
+				saga.Child("inner", inner, func(r saga.Run[trip]) trip { return r.In }), rest, ledger("work"),
+				leave()), nobodyHolds
+		},
+		want: map[string]bool{"a": true, "c": true},
+		ins: []trip{{ID: "a", Fail: map[string]string{"lock": "x"}},
+			{ID: "b", Fail: map[string]string{"lock": "x", "work": "reject"}},
+			{ID: "c", Fail: map[string]string{"lock": "x"}}},
+	})
+}
