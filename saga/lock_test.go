@@ -240,6 +240,23 @@ func TestLockOfAChild(t *testing.T) {
 	}
 }
 
+// A Lock that ends its saga leaves nothing behind.
+func TestLockAtTheEnd(t *testing.T) {
+	db := memstore.New(nil)
+	d := saga.New("locking", &saga.Options[trip]{Key: tripKey}, saga.Lock("lock", accounts))
+	e := engineOf(t, db, d)
+	running(t, e)
+	for _, key := range []string{"one", "two"} {
+		begin(t, db, e, d, trip{ID: key, Fail: map[string]string{"lock": "a"}})
+		if end := await(t, e, d, key); !end.Done {
+			t.Errorf("%s ended as %+v", key, end)
+		}
+	}
+	if hs := holds(t, db); len(hs) > 0 {
+		t.Errorf("held are %q", hs)
+	}
+}
+
 func TestLockFaults(t *testing.T) {
 	inner := saga.New("inner", &saga.Options[trip]{Key: tripKey}, saga.Lock("lock", accounts))
 	own := func(r saga.Run[trip]) trip { return r.In }

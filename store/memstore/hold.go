@@ -41,7 +41,7 @@ func (s *Store) FreeEntities(ctx context.Context, tx *Tx, holder string) error {
 	err := tx.do(func(d *database) error {
 		until := time.Now().Add(tx.wait)
 		var locks []store.Lock
-		for _, at := range d.sagas.Lines(holder) {
+		for _, at := range tx.sagas.Lines(holder) {
 			locks = append(locks, store.Lock{Space: at.Space, Key: at.Key})
 		}
 		for _, i := range order(locks, byEntity) {

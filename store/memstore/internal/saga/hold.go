@@ -29,14 +29,16 @@ func (v *View) HoldEntity(h *store.EntityHold, e store.Lock, now time.Time) (fir
 	if !slices.ContainsFunc(line, func(p Place) bool { return p.of(h.Holder) }) {
 		line = append(slices.Clone(line), Place{h.Holder, KeyOf(h.Saga.Name, h.Saga.Key), now})
 		v.lines.Put(at, line)
+		v.entered = append(v.entered, at)
 	}
 	return line[0].of(h.Holder)
 }
 
 // Lines are the entities that a holder stands in line for.
-func (ss *Sagas) Lines(holder string) (out []Entity) {
-	for at, line := range ss.lines {
-		if slices.ContainsFunc(line, func(p Place) bool { return p.of(holder) }) {
+func (v *View) Lines(holder string) (out []Entity) {
+	for _, at := range append(slices.Collect(maps.Keys(v.all)), v.entered...) {
+		line, _ := v.lines.Get(at)
+		if slices.ContainsFunc(line, func(p Place) bool { return p.of(holder) }) && !slices.Contains(out, at) {
 			out = append(out, at)
 		}
 	}
