@@ -59,7 +59,8 @@ func lineTurns(t *rapid.T) lineTurn {
 		return m
 	})
 	return lineTurn{Moves: rapid.SliceOfN(one, 1, 3).Draw(t, "moves"),
-		RollBack: rapid.IntRange(0, 4).Draw(t, "rolls back") == 0, End: rapid.IntRange(0, 9).Draw(t, "ends") == 0}
+		RollBack: rapid.IntRange(0, 4).Draw(t, "rolls back") == 0,
+		End:      rapid.IntRange(0, 9).Draw(t, "ends") == 0}
 }
 
 // lines are the keys of those who stand in line for each entity.

@@ -38,7 +38,8 @@ func (v *View) HoldEntity(h *store.EntityHold, e store.Lock, now time.Time) (fir
 func (v *View) Lines(holder string) (out []Entity) {
 	for _, at := range append(slices.Collect(maps.Keys(v.all)), v.entered...) {
 		line, _ := v.lines.Get(at)
-		if slices.ContainsFunc(line, func(p Place) bool { return p.of(holder) }) && !slices.Contains(out, at) {
+		stands := slices.ContainsFunc(line, func(p Place) bool { return p.of(holder) })
+		if stands && !slices.Contains(out, at) {
 			out = append(out, at)
 		}
 	}
