@@ -343,6 +343,21 @@ func TestLockOfALastChild(t *testing.T) {
 	}
 }
 
+// A Lock that ends its saga leaves nothing behind.
+func TestLockAtTheEnd(t *testing.T) {
+	db := memstore.New(nil)
+	d := saga.New("locking", &saga.Options[trip]{Key: tripKey}, saga.Lock("lock", accounts))
+	e := engineOf(t, db, d)
+	running(t, e)
+	begin(t, db, e, d, trip{ID: "one", Fail: map[string]string{"lock": "a"}})
+	if end := await(t, e, d, "one"); !end.Done {
+		t.Errorf("it ended as %+v", end)
+	}
+	if hs := holds(t, db); len(hs) > 0 {
+		t.Errorf("held are %q", hs)
+	}
+}
+
 func TestLockFaults(t *testing.T) {
 	inner := saga.New("inner", &saga.Options[trip]{Key: tripKey}, saga.Lock("lock", accounts))
 	own := func(r saga.Run[trip]) trip { return r.In }
@@ -371,19 +386,45 @@ func TestLockFaults(t *testing.T) {
 }
 
 // A crash anywhere leaves nobody in the way, and nobody comes in beside another one.
-func TestExploreLock(t *testing.T) {
+func TestExploreLock(t *testing.T) { explored(t, lockedIn()) }
+
+// lockedIn are sagas that are alone with their accounts for a while, one after the other.
+func lockedIn() stage {
+	return stage{
+		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {
+			rest := saga.Wait[trip]("rest", hand, saga.Timeout(time.Second), saga.Lapses())
+			return saga.New("locking", &saga.Options[trip]{Key: tripKey}, ledger("before"),
+				saga.Lock("lock", accounts), inside(), rest, ledger("work"), leave()), nobodyHolds
+		},
+		want: map[string]bool{"a": true, "c": true},
+		ins: []trip{{ID: "a", Fail: map[string]string{"lock": "x"}},
+			{ID: "b", Fail: map[string]string{"lock": "x", "work": "reject"}},
+			{ID: "c", Fail: map[string]string{"lock": "y x"}}},
+	}
+}
+
+func nobodyHolds(db *memstore.Store, _ string, _ bool) error {
+	hs, err := store.ListHolds(context.Background(), db, store.HoldQuery{})
+	if err != nil || len(hs) > 0 {
+		return fmt.Errorf("held are %+v, %w", hs, err)
+	}
+	return nil
+}
+
+// The same, of sagas whose children lock, and whose parents turn back.
+func TestExploreLockOfAChild(t *testing.T) {
 	explored(t, stage{
 		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {
-			return locking(), func(db *memstore.Store, _ string, _ bool) error {
-				hs, err := store.ListHolds(context.Background(), db, store.HoldQuery{})
-				if err != nil || len(hs) > 0 {
-					return fmt.Errorf("held are %+v, %w", hs, err)
-				}
-				return nil
-			}
+			rest := saga.Wait[trip]("rest", hand, saga.Timeout(time.Second), saga.Lapses())
+			inner := saga.New("inner", &saga.Options[trip]{Key: tripKey}, saga.Lock("lock", accounts),
+				inside())
+			return saga.New("outer", &saga.Options[trip]{Key: tripKey}, ledger("before"),
+				saga.Child("inner", inner, func(r saga.Run[trip]) trip { return r.In }), rest, ledger("work"),
+				leave()), nobodyHolds
 		},
-		want: map[string]bool{"a": true},
+		want: map[string]bool{"a": true, "c": true},
 		ins: []trip{{ID: "a", Fail: map[string]string{"lock": "x"}},
-			{ID: "b", Fail: map[string]string{"lock": "x", "work": "reject"}}},
+			{ID: "b", Fail: map[string]string{"lock": "x", "work": "reject"}},
+			{ID: "c", Fail: map[string]string{"lock": "x"}}},
 	})
 }

@@ -65,6 +65,14 @@ func bugs() []bug {
 			`is running .* at inner`, 0},
 		{"a saga is started beside the caller's transaction", shop, engine(tamper{startApart: true}), crashes,
 			`without its order`, 0},
+		{"who has ended stays in line", lockedIn().build, engine(tamper{stays: true}), none,
+			`there is still work`, 0},
+		{"who is second in line goes on", lockedIn().build, engine(tamper{pushes: true}), none,
+			`c is compensated`, 0},
+		{"entities are held in a commit behind the state", lockedIn().build, engine(tamper{holdsLate: true}),
+			crashes, `[ac] is compensated`, 0},
+		{"entities are freed in a commit before the end", lockedIn().build, engine(tamper{freesApart: true}),
+			crashes, `[ac] is compensated`, 0},
 		{"a build takes sagas of any definition for its own", builds, engine(tamper{ask: all, claim: own}),
 			crashes, `b left 1 lines`, time.Minute},
 	}
@@ -144,6 +152,10 @@ type tamper struct {
 	startApart bool // or before it
 	keepsNone  bool // what is old is over
 	writesLate bool // what goes into a transaction of the caller's is written behind its commit
+	holdsLate  bool
+	freesApart bool
+	stays      bool // in line
+	pushes     bool // in
 }
 
 type tampered struct {
@@ -151,6 +163,8 @@ type tampered struct {
 	t    *tamper
 	raw  *memstore.Store
 	late []store.Effect
+
+	holds []store.EntityHold // that are written late
 }
 
 // version is what a guard names, that read version n.
@@ -223,6 +237,42 @@ func (d *tampered) StartSaga(ctx context.Context, tx tx,
 		return stored, false, err
 	}
 	return stored, fresh, u.Commit(ctx)
+}
+
+// apart has f in a transaction of its own.
+func (d *tampered) apart(ctx context.Context, stands bool, f func(tx tx) error) error {
+	u, err := d.Driver.Begin(ctx, store.Intake{})
+	if err != nil {
+		return err
+	}
+	if err = f(u.Tx()); err == nil && stands {
+		return u.Commit(ctx)
+	}
+	_, lost := u.Rollback(ctx)
+	return errors.Join(err, lost)
+}
+
+func (d *tampered) HoldEntities(ctx context.Context, in tx, h store.EntityHold) (first bool, err error) {
+	if !d.t.holdsLate {
+		first, err = d.Driver.HoldEntities(ctx, in, h)
+		return first || d.t.pushes, err
+	}
+	d.holds = append(d.holds, h)
+	err = d.apart(ctx, false, func(tx tx) (err error) {
+		first, err = d.Driver.HoldEntities(ctx, tx, h)
+		return err
+	})
+	return first, err
+}
+
+func (d *tampered) FreeEntities(ctx context.Context, in tx, holder string) error {
+	switch {
+	case d.t.stays:
+		return nil
+	case d.t.freesApart:
+		return d.apart(ctx, true, func(tx tx) error { return d.Driver.FreeEntities(ctx, tx, holder) })
+	}
+	return d.Driver.FreeEntities(ctx, in, holder)
 }
 
 func (d *tampered) Write(ctx context.Context, tx tx, es ...store.Effect) error {
@@ -312,11 +362,18 @@ func (u *tamperedUnit) Commit(ctx context.Context, es ...store.Effect) error {
 	if err == nil && len(then) > 0 {
 		_, err = u.d.Driver.Apply(ctx, then...)
 	}
+	for _, h := range u.d.holds {
+		err = errors.Join(err, u.d.apart(ctx, true, func(tx tx) error {
+			_, err := u.d.Driver.HoldEntities(ctx, tx, h)
+			return err
+		}))
+	}
+	u.d.holds = nil
 	return err
 }
 
 func (u *tamperedUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
-	u.d.late = nil
+	u.d.late, u.d.holds = nil, nil
 	stood, err := u.Unit.Rollback(ctx, u.d.changed(ctx, instead)...)
 	return u.d.heard(stood), err
 }

@@ -31,7 +31,7 @@ const (
 	Overtook Mode = "overtook" // the saga is cancelled while the function runs: its commit loses
 	Deadline Mode = "deadline" // the deadline passes before the function
 	GivesUp  Mode = "gives-up" // it fails and is not tried again; of an undo an operator has it tried again
-	Beside   Mode = "beside"   // another saga runs from its start to its end before the function: see Rival
+	Beside   Mode = "beside"   // another saga runs before the function, as far as it can: see Rival
 	Deploys  Mode = "deploys"  // the saga ran by an older definition up to here: see Older
 	// what somebody outside brings, by its number: the values after the first of each Signal and Reply, in
 	// the order of the terms, then that a signal comes too late for a step that Lapses
@@ -105,7 +105,9 @@ func Outside(reset func(), view func() string) Term { return outside{reset, view
 
 // Rival is the input of another saga of the same definition, which works on the same rows. It is run whole
 // before each function of the first one, which then ends well, or turns back at each later point. What both
-// leave must be what they leave one after the other: else one has lost what the other wrote.
+// leave must be what they leave one after the other: else one has lost what the other wrote. A rival that
+// wants an entity which the first saga has by its Lock waits in line and ends behind it; before its Lock, the
+// first one waits for the rival.
 func Rival(in any) Term { return rival{in} }
 
 // Older is an earlier definition of the saga, with its functions. A saga that began by it goes on by the new
@@ -126,8 +128,8 @@ type Beginner[TTx any] interface {
 //
 // Participants, children and whoever sends signals are played. A participant says yes, with what Reply
 // says, or no, or nothing in time, or late, or twice; a signal brings what Signal says, once, twice, or too
-// late. Without such a term it is the zero value. A child is done, or turned back. Your own functions and
-// requests run as they are: what an outside service answers, a fake of yours says.
+// late. Without such a term it is the zero value. A child is done, or turned back; it locks nothing. Your own
+// functions and requests run as they are: what an outside service answers, a fake of yours says.
 func Check[In any](t T, d *saga.Definition[In], in In, terms ...Term) Checked {
 	t.Helper()
 	whole := false
@@ -340,7 +342,7 @@ func (c *checker[TTx]) second(values Schedule, f Fault) {
 		}
 		for _, mode := range point.modes {
 			back := mode == Cancels || mode == Deadline || mode == Overtook || mode == Beside
-			if back || aside && mode != Rejects && mode != GivesUp {
+			if !point.inLine && (back || aside && mode != Rejects && mode != GivesUp) {
 				continue
 			}
 			c.try(append(slices.Clone(s), Fault{mode, point.at}))

@@ -41,6 +41,9 @@ func (r *sagaRun[TTx]) act(a plan.Action) error {
 	if a.Verb == plan.DecideStep {
 		return r.decide(a, step)
 	}
+	if step.Lock != nil {
+		return r.lock(a, step)
+	}
 	e := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence}
 	if a.Verb == plan.UndoStep {
 		e.What = plan.UndoSent

@@ -148,7 +148,7 @@ func (r *sagaRun[TTx]) answer(run plan.Run) bool {
 	switch {
 	case run.Phase == plan.Undoing:
 		r.feed(plan.Event{What: plan.UndoDone, Step: run.Step, Occurrence: run.Occurrence, Sends: run.Sends})
-	case step.Kind == plan.Wait && step.Signal == "":
+	case step.Kind == plan.Wait && step.Signal == "", step.Kind == plan.Lock:
 		return false
 	case step.Kind == plan.Wait:
 		r.signal(run, step)

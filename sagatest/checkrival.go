@@ -28,19 +28,50 @@ func (r *sagaRun[TTx]) deploy() error {
 	return nil
 }
 
-// rival runs another saga, from its start to its end.
-func (r *sagaRun[TTx]) rival() {
-	other := r.another()
-	if err := other.run(r.c.rival, "00000000-0000-7000-8000-000000000002"); err != nil {
+// rival begins another saga, before a function of a step, and runs it to its end. Where it waits for entities
+// of the first one it ends behind that. Before a Lock it stands still once it holds its own entities: then
+// the first one waits, or it ends behind that.
+func (r *sagaRun[TTx]) rival(before string) {
+	r.other = r.another()
+	if err := r.other.start(r.c.rival, "00000000-0000-7000-8000-000000000002"); err != nil {
+		r.over(err)
+		return
+	}
+	node, _ := r.d.Plan.Step(before)
+	r.onward(func() bool { return node.Kind == plan.Lock && r.other.holds() })
+}
+
+func never() bool { return false }
+
+// onward has the rival go on until stop says so, or it has ended or waits in line.
+func (r *sagaRun[TTx]) onward(stop func() bool) {
+	if r.other == nil || r.beside != nil {
+		return
+	}
+	r.other.turn()
+	err := r.other.goOn(stop)
+	switch {
+	case errors.Is(err, errInLine):
+		r.say("the rival waits in line")
+	case err != nil || r.other.state.Status.Final():
+		r.over(err)
+	default:
+		r.say("the rival holds entities")
+	}
+}
+
+// over notes that the rival has ended.
+func (r *sagaRun[TTx]) over(err error) {
+	if r.broken = append(r.broken, r.other.broken...); err != nil {
 		r.broken = append(r.broken, "the rival: "+err.Error())
 	}
-	done := other.state.Status == plan.Done
+	done := r.other.state.Status == plan.Done
 	r.beside = &done
 }
 
 // another saga on the database of r.
 func (r *sagaRun[TTx]) another() *sagaRun[TTx] {
-	return &sagaRun[TTx]{c: r.c, d: r.c.d, db: r.db, now: r.now, own: map[string]int{},
+	return &sagaRun[TTx]{c: r.c, d: r.c.d, db: r.db, lines: r.lines, now: r.now, own: map[string]int{},
 		met: map[source]bool{}}
 }
 

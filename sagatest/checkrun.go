@@ -25,6 +25,7 @@ type point struct {
 	left             bool   // the step has an attempt left where this one fails
 	mode             Mode   // that it had
 	said             string // what a function failed with that nobody had fail, or what came of a fault
+	inLine           bool   // it waits for entities of a rival
 }
 
 // again tells whether p is what was before.
@@ -45,9 +46,12 @@ type sagaRun[TTx any] struct {
 	now    time.Time
 
 	log    []point
-	turned bool  // it was on the way back
-	mixed  bool  // it began by an older definition
-	beside *bool // a rival ran within it, and is done
+	turned bool          // it was on the way back
+	mixed  bool          // it began by an older definition
+	other  *sagaRun[TTx] // a rival that began within it
+	beside *bool         // that has ended, and is done
+	lines  lines         // of the database
+	named  string        // the entities that its Lock named
 	own    map[string]int
 	met    map[source]bool // that were waited for
 	large  error           // what came has no room in the state
@@ -97,6 +101,7 @@ func (r *sagaRun[TTx]) whole() (err error) {
 	if err := r.run(c.in, "00000000-0000-7000-8000-000000000001"); err != nil {
 		return err
 	}
+	r.onward(never)
 	return r.judge(before)
 }
 
@@ -104,6 +109,7 @@ func (r *sagaRun[TTx]) whole() (err error) {
 func (r *sagaRun[TTx]) begin() (err error) {
 	c := r.c
 	r.own, r.met, r.now = map[string]int{}, map[source]bool{}, time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	r.lines = lines{}
 	if r.db, err = c.fresh(c.ctx); err != nil {
 		return fmt.Errorf("a fresh database: %w", err)
 	}
@@ -125,12 +131,27 @@ func (r *sagaRun[TTx]) begin() (err error) {
 func deployed(s Schedule) bool { return len(s) > 0 && s[0].Mode == Deploys }
 
 // run takes a saga from its start to its end.
-func (r *sagaRun[TTx]) run(in any, id string) (err error) {
+func (r *sagaRun[TTx]) run(in any, id string) error {
+	if err := r.start(in, id); err != nil {
+		return err
+	}
+	return r.goOn(never)
+}
+
+func (r *sagaRun[TTx]) start(in any, id string) (err error) {
 	if r.key, r.input, err = r.d.Encode(in); err != nil {
 		return err
 	}
 	r.state, _ = r.d.Plan.Begin(id, r.now)
+	return nil
+}
+
+// goOn takes a saga to its end, or until stop says so.
+func (r *sagaRun[TTx]) goOn(stop func() bool) error {
 	for n := 0; !r.state.Status.Final(); n++ {
+		if stop() {
+			return nil
+		}
 		if n > mostMoves {
 			return fmt.Errorf("it does not end: after %d moves it is %s", n, r.state.Status)
 		}
@@ -141,6 +162,7 @@ func (r *sagaRun[TTx]) run(in any, id string) (err error) {
 			return err
 		}
 	}
+	r.leave()
 	return nil
 }
 
@@ -197,7 +219,7 @@ func (r *sagaRun[TTx]) point(what string, of plan.Run, modes ...Mode) (mode Mode
 			modes = append(modes, Deadline)
 		}
 	}
-	if r.c.rival != nil && !r.mixed && r.beside == nil && r.faults.values() == nil {
+	if r.c.rival != nil && !r.mixed && r.other == nil && r.faults.values() == nil {
 		modes = append(modes, Beside)
 	}
 	most := r.attempts(of.Step)
@@ -219,7 +241,7 @@ func (r *sagaRun[TTx]) point(what string, of plan.Run, modes ...Mode) (mode Mode
 		r.feed(plan.Event{What: plan.Tick})
 		return "", true
 	case Beside:
-		r.rival()
+		r.rival(of.Step)
 		return "", false
 	}
 	return p.mode, false
@@ -263,6 +285,9 @@ func (r *sagaRun[TTx]) move() error {
 				return nil
 			}
 		}
+	}
+	if run, waits := r.waits(); waits {
+		return r.inLine(run)
 	}
 	next := r.state.Next()
 	if next.IsZero() {

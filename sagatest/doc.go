@@ -34,9 +34,9 @@
 //
 // Check runs the functions of a saga (package saga) with each step failing, each answer lost, each function
 // repeated, its process dying, a cancellation and the deadline, at each point; with another saga on the same
-// rows in between (Rival), from an older definition to a newer one (Older), and with each value that signals
-// and replies may bring (Signal, Reply). It holds that each saga leaves all or nothing, and what else you
-// promise:
+// rows in between (Rival; who comes second at a Lock waits in line), from an older definition to a newer one
+// (Older), and with each value that signals and replies may bring (Signal, Reply). It holds that each saga
+// leaves all or nothing, and what else you promise:
 //
 //	sagatest.Check(t, orders, Order{ID: "o-1"}, sagatest.Promise(func(ctx context.Context, tx *memstore.Tx, end sagatest.End) error { … }))
 //

@@ -29,8 +29,8 @@ type Sagas[TTx any] interface {
 	// Stands: it stands in some line; first: in each of them it is the first one.
 	InLine(ctx context.Context, tx TTx, holder string) (stands, first bool, err error)
 
-	// FreeEntities has a holder leave all lines in which it stands, in tx, and wakes who is first then,
-	// unless another transaction has that saga locked.
+	// FreeEntities has a holder leave all lines in which it stands, in tx, and wakes who is first in its
+	// place, unless another transaction has that saga locked.
 	FreeEntities(ctx context.Context, tx TTx, holder string) error
 
 	// EntityHolders tells in tx who holds entities, of those that somebody holds. Who has an entity locked,

@@ -79,7 +79,7 @@ func (s *Store) lines(ctx context.Context, tx *Tx, holder string,
 	}
 	return tx.do(func(d *database) error {
 		var es []store.Lock
-		for _, at := range d.sagas.Lines(holder) {
+		for _, at := range tx.sagas.Lines(holder) {
 			es = append(es, store.Lock{Space: at.Space, Key: at.Key})
 		}
 		for _, i := range order(es, byEntity) {

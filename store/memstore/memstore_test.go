@@ -14,6 +14,8 @@ import (
 
 func TestConformance(t *testing.T) { storetest.Run(t, storetest.Memory()) }
 
+func TestLines(t *testing.T) { storetest.Lines(t, storetest.Memory()) }
+
 func TestDifferential(t *testing.T) { storetest.Differential(t, storetest.Memory()) }
 
 func ok(t *testing.T, err error) {

@@ -17,6 +17,11 @@ func TestDifferential(t *testing.T) {
 	storetest.Differential(t, harnessOf(newBed(t), pgx.QueryExecModeCacheStatement))
 }
 
+func TestLines(t *testing.T) {
+	need.Postgres(t)
+	storetest.Lines(t, harnessOf(newBed(t), pgx.QueryExecModeCacheStatement))
+}
+
 // fewChecks has rapid make fewer checks than its default, unless the command line says how many: each begins
 // with new tables.
 func fewChecks(t *testing.T) {

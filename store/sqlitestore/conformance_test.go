@@ -20,6 +20,8 @@ func TestDifferential(t *testing.T) {
 	storetest.Differential(t, harness())
 }
 
+func TestLines(t *testing.T) { storetest.Lines(t, harness()) }
+
 func harness() storetest.Harness[*sql.Tx] {
 	return storetest.Harness[*sql.Tx]{
 		Open: openFile,

@@ -90,6 +90,12 @@ func (s *suite[TTx]) holdLine() {
 	s.inLine(a.ID, true, true)
 	s.inLine(b.ID, true, false)
 	s.inLine("none", false, false)
+	d := s.start(sagaOf("d"))[0]
+	s.hold(d, "x", "y")
+	s.giveUp(d) // it was first nowhere
+	if got := s.saga("a"); got.Version != a.Version || got.Session != a.Session {
+		s.Errorf("a holds, and was woken by one behind it: %+v", got)
+	}
 	s.giveUp(a)
 	s.inLine(a.ID, false, false)
 	s.inLine(b.ID, true, true)

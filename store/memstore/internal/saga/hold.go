@@ -29,27 +29,31 @@ func (v *View) HoldEntity(h *store.EntityHold, e store.Lock, now time.Time) (fir
 	if !slices.ContainsFunc(line, func(p Place) bool { return p.of(h.Holder) }) {
 		line = append(slices.Clone(line), Place{h.Holder, KeyOf(h.Saga.Name, h.Saga.Key), now})
 		v.lines.Put(at, line)
+		v.entered = append(v.entered, at)
 	}
 	return line[0].of(h.Holder)
 }
 
 // Lines are the entities that a holder stands in line for.
-func (ss *Sagas) Lines(holder string) (out []Entity) {
-	for at, line := range ss.lines {
-		if slices.ContainsFunc(line, func(p Place) bool { return p.of(holder) }) {
+func (v *View) Lines(holder string) (out []Entity) {
+	for _, at := range append(slices.Collect(maps.Keys(v.all)), v.entered...) {
+		line, _ := v.lines.Get(at)
+		stands := slices.ContainsFunc(line, func(p Place) bool { return p.of(holder) })
+		if stands && !slices.Contains(out, at) {
 			out = append(out, at)
 		}
 	}
 	return out
 }
 
-// Leave has a holder leave a line that is locked, and tells which saga is first then, if another one was.
+// Leave has a holder leave a line that is locked, and tells which saga is first in its place, if one is.
 func (v *View) Leave(at Entity, holder string) (next Key, is bool) {
 	line, _ := v.lines.Get(at)
+	first := len(line) > 0 && line[0].of(holder)
 	line = slices.DeleteFunc(slices.Clone(line), func(p Place) bool { return p.of(holder) })
 	v.lines.Put(at, line)
 	v.left = append(v.left, at)
-	if len(line) == 0 {
+	if len(line) == 0 || !first {
 		return next, false
 	}
 	return line[0].saga, true

@@ -51,7 +51,9 @@ type View struct {
 	table.View[Key, store.Saga]
 	lines table.View[Entity, []Place]
 	all   map[Entity][]Place
-	left  []Entity // lines that may be empty
+
+	entered []Entity // lines that somebody came to
+	left    []Entity // lines that may be empty
 }
 
 // View is the sagas as a transaction sees them.

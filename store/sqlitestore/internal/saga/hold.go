@@ -35,7 +35,7 @@ func InLine(ctx context.Context, x *sqlrun.Session, holder string) (stands, firs
 	return stands, first, err
 }
 
-// FreeEntities has a holder leave all lines, and wakes who is first then.
+// FreeEntities has a holder leave all lines, and wakes who is first in its place.
 func FreeEntities(ctx context.Context, x *sqlrun.Session, holder string) error {
 	if _, err := x.Exec(ctx, "WakeNext", holder); err != nil {
 		return err

@@ -24,14 +24,14 @@ SELECT count(*) FROM (
 	ORDER BY e.space, e.key FOR NO KEY UPDATE OF e) AS e;
 
 -- name: FreeEntities
--- After LockHeldEntities. It wakes who is first now: whoever has that saga in hand reads it again. Nobody waits here for one that is locked
--- by another transaction.
+-- After LockHeldEntities. It wakes who is first in its place: whoever has that saga in hand reads it again. Nobody waits here for one that
+-- is locked by another transaction.
 WITH gone AS (
-	DELETE FROM /*schema*/skald_hold WHERE holder = $1::text RETURNING space, key
+	DELETE FROM /*schema*/skald_hold WHERE holder = $1::text RETURNING space, key, place
 ), first AS MATERIALIZED (
 	SELECT DISTINCT f.name, f.saga_key FROM gone AS g CROSS JOIN LATERAL (
-		SELECT h.name, h.saga_key FROM /*schema*/skald_hold AS h WHERE h.space = g.space AND h.key = g.key AND h.holder <> $1::text
-		ORDER BY h.place LIMIT 1) AS f
+		SELECT h.name, h.saga_key, h.place FROM /*schema*/skald_hold AS h WHERE h.space = g.space AND h.key = g.key AND h.holder <> $1::text
+		ORDER BY h.place LIMIT 1) AS f WHERE f.place > g.place
 ), free AS MATERIALIZED (
 	SELECT s.name, s.key FROM first AS f JOIN /*schema*/skald_saga AS s ON s.name = f.name AND s.key = f.saga_key AND s.ended_at IS NULL
 	FOR NO KEY UPDATE OF s SKIP LOCKED

@@ -12,11 +12,11 @@ SELECT count(*) > 0, coalesce(min(f.holder = ?1), 0) FROM skald_hold AS h JOIN s
 WHERE h.holder = ?1;
 
 -- name: WakeNext
--- Wakes who is first in the lines of ?1 once it has left them.
+-- Wakes who is first in the place of ?1 once it has left its lines.
 UPDATE skald_saga SET version = version + 1, session = '', due = CAST(unixepoch('subsec') * 1000 AS INTEGER)
 WHERE ended_at IS NULL AND (name, key) IN (
 	SELECT f.name, f.saga_key FROM skald_hold AS g JOIN skald_hold AS f ON f.space = g.space AND f.key = g.key
-		AND f.place = (SELECT min(n.place) FROM skald_hold AS n WHERE n.space = g.space AND n.key = g.key AND n.holder <> ?1)
+		AND f.place > g.place AND f.place = (SELECT min(n.place) FROM skald_hold AS n WHERE n.space = g.space AND n.key = g.key AND n.holder <> ?1)
 	WHERE g.holder = ?1);
 
 -- name: LeaveLines

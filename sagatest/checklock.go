@@ -1,0 +1,168 @@
+package sagatest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/store"
+)
+
+// lines are the sagas that hold entities, or wait for them, by their IDs: who stands first holds.
+type lines map[store.Lock][]string
+
+// hold has a saga stand in line. First: it is the first one everywhere.
+func (ls lines) hold(id string, es []store.Lock) (first bool) {
+	first = true
+	for _, e := range es {
+		if !slices.Contains(ls[e], id) {
+			ls[e] = append(ls[e], id)
+		}
+		first = first && ls[e][0] == id
+	}
+	return first
+}
+
+func (ls lines) free(id string) {
+	for e, line := range ls {
+		ls[e] = slices.DeleteFunc(line, func(other string) bool { return other == id })
+	}
+}
+
+// errInLine: a rival waits for entities of the saga that it runs beside.
+var errInLine = errors.New("sagatest: it waits in line")
+
+// lookAgain is how long a Lock waits before it looks by itself whether it is first.
+const lookAgain = 10 * time.Second
+
+// lock has the saga stand in line for entities, or leave all lines.
+func (r *sagaRun[TTx]) lock(a plan.Action, step *body.Step) error {
+	e := plan.Event{What: plan.Succeeded, Step: a.Step, Occurrence: a.Occurrence}
+	if a.Verb != plan.RunStep {
+		if e.What = plan.UndoDone; a.Verb == plan.SettleStep {
+			e.What = plan.Rejected
+		}
+		r.feed(e)
+		r.leave()
+		return nil
+	}
+	mode, gone := r.point("run lock of "+name(a.Step, a.Occurrence), r.runOf(a),
+		r.mayReject(Fails, Dies, GivesUp, Overtook)...)
+	if gone {
+		return nil
+	}
+	es, err := r.entities(a, step)
+	switch {
+	case err != nil:
+		return r.wrong(a, err)
+	case mode == "" && !r.lines.hold(r.state.ID, es):
+		node, _ := r.d.Plan.Step(a.Step)
+		if e.What, e.Until = plan.Sent, r.now.Add(lookAgain); r.runOf(a).Memo == nil {
+			e.Memo = plan.LockTimeout(node.Try, r.now)
+		}
+	}
+	r.fault(a, mode, e)
+	return nil
+}
+
+// entities are what a Lock names: each time the same.
+func (r *sagaRun[TTx]) entities(a plan.Action, step *body.Step) (es []store.Lock, err error) {
+	f := r.facts(a)
+	err = safely(func() (err error) {
+		es, err = step.Lock(f)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	es = slices.Clone(es)
+	for i := range es {
+		es[i].Version = 0
+	}
+	slices.SortFunc(es, func(a, b store.Lock) int {
+		return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))
+	})
+	es = slices.Compact(es)
+	if named := fmt.Sprint(es); r.named == "" || r.mixed {
+		r.named = named
+	} else if r.named != named {
+		r.broken = append(r.broken, fmt.Sprintf("the step %s named the entities %.200s, and when it was asked again "+
+			"%.200s: %s", a.Step, r.named, named, chance))
+		r.named = named
+	}
+	return es, nil
+}
+
+// leave has the saga leave all lines: a rival that waited goes on.
+func (r *sagaRun[TTx]) leave() {
+	r.lines.free(r.state.ID)
+	if r.other == nil || r.beside != nil {
+		return
+	}
+	if _, waits := r.other.waits(); waits {
+		if n := len(r.log); n > 0 && r.log[n-1].said == "" && !r.state.Status.Final() {
+			r.say("the rival goes on")
+		}
+		r.onward(never)
+	}
+}
+
+// waits tells which run of the saga waits in line.
+func (r *sagaRun[TTx]) waits() (run plan.Run, is bool) {
+	for _, run := range r.state.Runs {
+		if step, _ := r.d.Plan.Step(run.Step); step.Kind == plan.Lock && run.Phase == plan.Waiting {
+			return run, true
+		}
+	}
+	return run, false
+}
+
+// inLine is a saga that has nothing to do but to wait for entities of another one.
+func (r *sagaRun[TTx]) inLine(run plan.Run) error {
+	switch {
+	case r.other == nil:
+		return errInLine
+	case r.beside != nil:
+		return fmt.Errorf("nothing will ever move it: it waits in line at %s", run.Step)
+	}
+	node, _ := r.d.Plan.Step(run.Step)
+	var modes []Mode
+	if node.Try.Timeout > 0 {
+		modes = append(modes, Late)
+	}
+	at := len(r.log)
+	mode, gone := r.point("wait in line at "+name(run.Step, run.Occurrence), run, modes...)
+	r.log[at].inLine = true
+	switch {
+	case gone:
+	case mode == Late:
+		r.say("its turn comes after its Timeout")
+		r.until(r.now.Add(node.Try.Timeout))
+	default:
+		r.onward(never)
+		r.turn()
+	}
+	return nil
+}
+
+// turn has a Lock that waits look whether it is first.
+func (r *sagaRun[TTx]) turn() {
+	if _, waits := r.waits(); waits {
+		r.feed(plan.Event{What: plan.Turn})
+		r.feed(plan.Event{What: plan.Tick}) // it looks by itself once that is due
+	}
+}
+
+// holds tells whether the saga has its entities.
+func (r *sagaRun[TTx]) holds() bool {
+	for _, run := range r.state.Runs {
+		if step, _ := r.d.Plan.Step(run.Step); step.Kind == plan.Lock && run.Phase == plan.IsDone {
+			return true
+		}
+	}
+	return false
+}

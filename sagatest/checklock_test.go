@@ -1,0 +1,154 @@
+package sagatest_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/sagatest"
+	"github.com/skald-go/skald/store"
+)
+
+// A transfer takes cents from an account: what it has read in one step it writes in another one.
+type transfer struct {
+	ID, From string
+	Cents    int
+}
+
+func readSavings(_ context.Context, tx mtx, r saga.Run[transfer]) (int, error) {
+	old, _ := tx.Get(r.In.From)
+	return strconv.Atoi(old)
+}
+
+// transfers have the steps that are named, in this order. "lock" locks the account, "lock-own" nothing that
+// others work on.
+func transfers(names string, opts ...saga.Option) *saga.Definition[transfer] {
+	read := saga.Do("read", readSavings, nil, saga.NoEffect())
+	all := map[string]saga.Listed[transfer]{
+		"read": read,
+		"lock": saga.Lock("lock", func(r saga.Run[transfer]) []store.Lock {
+			return []store.Lock{{Space: "account", Key: r.In.From}}
+		}, opts...),
+		"lock-own": saga.Lock("lock", func(r saga.Run[transfer]) []store.Lock {
+			return []store.Lock{{Space: "transfer", Key: r.Key}}
+		}, opts...),
+		"fee": saga.Do("fee", func(_ context.Context, tx mtx, r saga.Run[transfer]) (bool, error) {
+			return true, addTo(tx, r.In.From, -1)
+		}, func(_ context.Context, tx mtx, r saga.Run[transfer], _ bool) error {
+			return addTo(tx, r.In.From, 1)
+		}),
+		"look": saga.Do("look", func(_ context.Context, tx mtx, r saga.Run[transfer]) (bool, error) {
+			return true, tx.Put("look "+r.Key, "seen")
+		}, func(_ context.Context, tx mtx, r saga.Run[transfer], _ bool) error {
+			return tx.Delete("look " + r.Key)
+		}),
+		"write": saga.Do("write", func(_ context.Context, tx mtx, r saga.Run[transfer]) (int, error) {
+			return read.Of(r), tx.Put(r.In.From, strconv.Itoa(read.Of(r)-r.In.Cents))
+		}, func(_ context.Context, tx mtx, r saga.Run[transfer], was int) error {
+			return tx.Put(r.In.From, strconv.Itoa(was))
+		}),
+		"tell": saga.Do("tell", func(_ context.Context, tx mtx, r saga.Run[transfer]) (bool, error) {
+			return true, tx.Put("letter "+r.Key, "dear customer")
+		}, nil, saga.Pivot()),
+	}
+	var steps []saga.Listed[transfer]
+	for name := range strings.FieldsSeq(names) {
+		steps = append(steps, all[name])
+	}
+	return saga.New("transfer", &saga.Options[transfer]{Key: func(t transfer) string { return t.ID },
+		Deadline: time.Hour}, steps...)
+}
+
+func checkTransfers(t sagatest.T, d *saga.Definition[transfer]) sagatest.Checked {
+	return sagatest.Check(t, d, transfer{"one", "savings", 30},
+		sagatest.Rival(transfer{"two", "savings", 50}),
+		sagatest.Given(func(_ context.Context, tx mtx) error { return tx.Put("savings", "100") }),
+		sagatest.Promise(func(_ context.Context, tx mtx, end sagatest.End) error {
+			if _, told := tx.Get("letter " + end.Key); told != end.Done {
+				return fmt.Errorf("a letter was written: %v, and the transfer is done: %v", told, end.Done)
+			}
+			return nil
+		}))
+}
+
+// A rival that comes between a read and its write loses what it wrote, unless the account is locked before:
+// then it waits in line, and nothing is lost, whatever else goes wrong.
+func TestCheckOfALock(t *testing.T) {
+	const lost = "it ran beside a rival"
+	for steps, want := range map[string]string{
+		"read write tell":           lost,
+		"lock read write tell":      "",
+		"look lock read write tell": "",
+		"read lock write tell":      lost,
+		"lock-own read write tell":  lost,
+		"fee lock read write tell":  lost, // the fee of the rival is taken without a lock
+	} {
+		t.Run(steps, func(t *testing.T) {
+			r := &recorder{T: t}
+			c := checkTransfers(r, transfers(steps, saga.Timeout(time.Minute)))
+			if said := strings.Join(r.said, "\n"); (said == "") != (want == "") ||
+				!strings.Contains(said, want) {
+				t.Errorf("it found %s", said)
+			}
+			if c.Runs < 40 || c.Runs > 190 {
+				t.Errorf("%d runs", c.Runs)
+			}
+		})
+	}
+}
+
+// A schedule of a saga that waits for its rival, or the other way round, runs again as it was printed.
+func TestReplayOfALock(t *testing.T) {
+	const ahead = "   1  run look\n   2  run lock of lock\n   3  run read\n"
+	const behind = "   1  run look\n   2  run lock of lock    <- beside    : the rival holds entities\n"
+	for schedule, want := range map[string]string{
+		"beside@4": ahead + "   4  run write    <- beside    : the rival waits in line\n   5  run tell\n",
+		"beside@4,rejects@5": ahead + "   4  run write    <- beside    : the rival waits in line\n" +
+			"   5  run tell    <- rejects\n   6  undo write    : the rival goes on\n   7  undo look\n",
+		"beside@2": behind + "   3  wait in line at lock\n   4  run lock of lock\n   5  run read\n" +
+			"   6  run write\n   7  run tell\n",
+		"beside@2,cancels@3":  behind + "   3  wait in line at lock    <- cancels\n   4  undo look\n",
+		"beside@2,deadline@3": behind + "   3  wait in line at lock    <- deadline\n   4  undo look\n",
+		"beside@2,late@3": behind + "   3  wait in line at lock    <- late    : its turn comes after its Timeout\n" +
+			"   4  undo look\n",
+		"dies@2": "   1  run look\n   2  run lock of lock    <- dies\n   3  run lock of lock\n   4  run read\n" +
+			"   5  run write\n   6  run tell\n",
+		"gives-up@2": "   1  run look\n   2  run lock of lock    <- gives-up\n   3  undo look\n",
+		"overtook@2": "   1  run look\n   2  run lock of lock    <- overtook\n   3  undo look\n",
+	} {
+		t.Setenv(sagatest.Replay, schedule)
+		r := &loud{recorder{T: t}}
+		checkTransfers(r, transfers("look lock read write tell", saga.Timeout(time.Minute)))
+		if said, want := strings.Join(r.said, "\n"), "schedule "+schedule+"\n"+want; said != want {
+			t.Errorf("it said\n%s\nwant\n%s", said, want)
+		}
+	}
+}
+
+// A Lock that names other entities when it is asked again is found; so is one that panics.
+func TestCheckFindsALockThatNamesOthers(t *testing.T) {
+	n := 0
+	for want, name := range map[string]func() string{
+		`named the entities [{account 1 0}], and when it was asked again`: func() string {
+			n++
+			return strconv.Itoa(n)
+		},
+		`turns back at "lock": failed: handler panicked: no account`: func() string { panic("no account") },
+		"key of an entity": func() string { return "" },
+	} {
+		r := &recorder{T: t}
+		d := saga.New("lock", &saga.Options[transfer]{Key: func(t transfer) string { return t.ID }},
+			saga.Lock("lock", func(saga.Run[transfer]) []store.Lock {
+				return []store.Lock{{Space: "account", Key: name()}}
+			}))
+		sagatest.Check(r, d, transfer{ID: "one"},
+			sagatest.Outside(func() { n = 0 }, nil))
+		if said := strings.Join(r.said, "\n"); !strings.Contains(said, want) {
+			t.Errorf("want %q, and it said %s", want, said)
+		}
+	}
+}

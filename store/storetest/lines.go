@@ -1,0 +1,176 @@
+package storetest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/skald-go/skald/store"
+)
+
+// Lines plays random sagas that stand in line for entities and leave, some in one transaction, which commits
+// or not. It wants who holds, who waits and who is woken to be as a model says.
+func Lines[TTx any](t *testing.T, h Harness[TTx]) {
+	db := h.Open(t)
+	s := &suite[TTx]{T: t, can: h.Can, db: db, d: db.Driver(t)}
+	seed := int(time.Now().UnixNano() % 1e9)
+	for i := range 40 {
+		script := rapid.SliceOfN(rapid.Custom(lineTurns), 1, 12).Example(seed + i)
+		g := &lineGame[TTx]{suite: s, lines: lines{}, ended: map[string]bool{}}
+		for n := range lineSagas {
+			g.sagas = append(g.sagas, s.start(sagaOf(fmt.Sprint("g", i, "-", n)))...)
+		}
+		for n, turn := range script {
+			if why := g.play(turn); why != "" {
+				t.Fatalf("%+v\nturn %d: %s", script, n, why)
+			}
+		}
+		for _, m := range g.sagas {
+			s.giveUp(m)
+		}
+	}
+}
+
+const lineSagas = 4
+
+// A lineTurn is a transaction, or a saga that ends without leaving.
+type lineTurn struct {
+	Moves    []lineMove
+	RollBack bool
+	End      bool // of the first move's saga, instead of all
+}
+
+// A lineMove has a saga stand in line for entities, or, without any, leave all lines.
+type lineMove struct {
+	Saga     int
+	Entities []string
+}
+
+func lineTurns(t *rapid.T) lineTurn {
+	one := rapid.Custom(func(t *rapid.T) lineMove {
+		m := lineMove{Saga: rapid.IntRange(0, lineSagas-1).Draw(t, "saga")}
+		if rapid.IntRange(0, 2).Draw(t, "leaves") > 0 {
+			m.Entities = rapid.SliceOfN(rapid.SampledFrom([]string{"x", "y", "z"}), 1, 3).Draw(t, "entities")
+		}
+		return m
+	})
+	return lineTurn{Moves: rapid.SliceOfN(one, 1, 3).Draw(t, "moves"),
+		RollBack: rapid.IntRange(0, 4).Draw(t, "rolls back") == 0,
+		End:      rapid.IntRange(0, 9).Draw(t, "ends") == 0}
+}
+
+// lines are the keys of those who stand in line for each entity.
+type lines map[string][]string
+
+// hold has a saga stand in line. First: it is the first one everywhere.
+func (ls lines) hold(key string, es []string) (first bool) {
+	first = true
+	for _, e := range es {
+		if !slices.Contains(ls[e], key) {
+			ls[e] = append(slices.Clone(ls[e]), key)
+		}
+		first = first && ls[e][0] == key
+	}
+	return first
+}
+
+// free has a saga leave, and tells who comes first in its place.
+func (ls lines) free(key string) (next []string) {
+	for e, line := range ls {
+		at := slices.Index(line, key)
+		if at == 0 && len(line) > 1 {
+			next = append(next, line[1])
+		}
+		if at >= 0 {
+			ls[e] = slices.Delete(slices.Clone(line), at, at+1)
+		}
+	}
+	return next
+}
+
+// list is every place, in order, or who holds.
+func (ls lines) list(holders bool) (out []string) {
+	for _, e := range slices.Sorted(maps.Keys(ls)) {
+		for before, key := range ls[e] {
+			if before == 0 || !holders {
+				out = append(out, fmt.Sprint(e, ": ", key, " after ", before, ", ", ls[e][0], " first"))
+			}
+		}
+	}
+	return out
+}
+
+func listed(hs []store.Hold) (out []string) {
+	for _, h := range hs {
+		out = append(out, fmt.Sprint(h.Key, ": ", h.Saga.Key, " after ", h.Before, ", ", h.First.Key, " first"))
+	}
+	return out
+}
+
+type lineGame[TTx any] struct {
+	*suite[TTx]
+	sagas []store.Saga
+	ended map[string]bool
+	lines lines
+}
+
+// play plays a turn, and tells what is not as it should be.
+func (g *lineGame[TTx]) play(turn lineTurn) string {
+	g.Helper()
+	was := map[string]int64{}
+	for _, m := range g.sagas {
+		was[m.Key] = g.saga(m.Key).Version
+	}
+	if m := g.sagas[turn.Moves[0].Saga]; turn.End {
+		if over := moved(g.saga(m.Key), "over"); !g.ended[m.Key] {
+			over.Final, g.ended[m.Key] = true, true
+			_, err := g.d.Apply(g.Context(), store.Effect{Saga: over})
+			g.ok(err, "end %s", m.Key)
+		}
+		return ""
+	}
+	tx, after, woken := g.db.Begin(g), maps.Clone(g.lines), map[string]bool{}
+	for _, move := range turn.Moves {
+		m := g.sagas[move.Saga]
+		if move.Entities == nil {
+			g.ok(g.d.FreeEntities(g.Context(), tx, m.ID), "free")
+			for _, next := range after.free(m.Key) {
+				woken[next] = !g.ended[next]
+			}
+		} else {
+			first, err := g.d.HoldEntities(g.Context(), tx,
+				store.EntityHold{Holder: m.ID, Saga: refOf(m), Entities: accounts(move.Entities...)})
+			g.ok(err, "hold")
+			if want := after.hold(m.Key, move.Entities); first != want {
+				return fmt.Sprintf("%+v: first is %v", move, first)
+			}
+		}
+		hs, err := g.d.EntityHolders(g.Context(), tx, accounts("x", "y", "z")...)
+		g.ok(err, "who holds")
+		if got, want := listed(hs), after.list(true); !slices.Equal(got, want) {
+			return fmt.Sprintf("%+v: in the transaction hold %q, want %q", move, got, want)
+		}
+	}
+	if turn.RollBack {
+		g.ok(g.db.Rollback(tx), "roll back")
+		woken = nil
+	} else {
+		g.ok(g.db.Commit(tx), "commit")
+		g.lines = after
+	}
+	hs, err := store.ListHolds(g.Context(), g.d, store.HoldQuery{})
+	g.ok(err, "list holds")
+	if got, want := listed(hs), g.lines.list(false); !slices.Equal(got, want) {
+		return fmt.Sprintf("in line are %q, want %q", got, want)
+	}
+	for key, version := range was {
+		if is := g.saga(key); (is.Version > version) != woken[key] || woken[key] && is.Session != "" {
+			return fmt.Sprintf("%s is woken: %v: %+v", key, !woken[key], is)
+		}
+	}
+	return ""
+}
