@@ -23,7 +23,8 @@ const MaxEntities = 1000
 //
 // Entities is asked once, unless that fails, and must depend on nothing but r. Of each, space and key are
 // texts of 1 to 255 bytes; none: there is nothing to wait for. With a Timeout the step fails when it has
-// waited for so long; by default it waits as long as the saga lasts. An inbox, or a request, that locks the
+// waited for so long (past the pivot it is stuck then, and keeps its place); by default it waits as long as
+// the saga lasts. An inbox, or a request, that locks the
 // same entities for its transaction does not wait for the saga: it asks with Held.
 func Lock[In any](name string, entities func(r Run[In]) []store.Lock, opts ...Option) *Step[In, struct{}] {
 	b := body.Step{Lock: func(f *body.Facts) ([]store.Lock, error) {
@@ -62,17 +63,17 @@ func validEntities(es []store.Lock) error {
 	return nil
 }
 
-// A Holder is the saga that an entity is kept for.
+// A Holder is a saga that an entity is kept for: a child, for the whole family.
 type Holder struct {
-	store.Lock        // the entity
-	Name, Key  string // of the saga
-	Since      time.Time
+	store.Lock           // the entity
+	Name, Key  string    // of the saga
+	Since      time.Time // when it came into the line
 }
 
-// Held tells, in a transaction of the caller's, which of entities a saga keeps for itself. The answer holds
-// until the transaction ends where the caller has them locked: an inbox whose Transaction.Entities names
-// them, a request of httpidem's that does, lock.In. A handler that must not change them meanwhile returns
-// skald.RetryAfter.
+// Held tells, in a transaction of the caller's, which of entities a saga keeps for itself. At READ COMMITTED
+// the answer holds until the transaction ends where the caller has them locked: an inbox whose
+// Transaction.Entities names them, a request of httpidem's that does, lock.In. Above that it may name one
+// that has left since the transaction began. A handler that must not change them returns skald.RetryAfter.
 func Held[TTx any](ctx context.Context, e *Engine[TTx], tx TTx, entities ...store.Lock) ([]Holder, error) {
 	if err := validEntities(entities); err != nil {
 		return nil, fmt.Errorf("ask who holds entities: %w", err)

@@ -190,6 +190,65 @@ func TestLockInLine(t *testing.T) {
 	want()
 }
 
+// A saga that waits in line has done nothing: who cancels it hears that no undo is called.
+func TestLockUnbegun(t *testing.T) {
+	db := memstore.New(nil)
+	d := saga.New("locking", &saga.Options[trip]{Key: tripKey}, saga.Lock("lock", accounts), ledger("work"),
+		saga.Wait[trip]("hand", hand))
+	e := engineOf(t, db, d)
+	running(t, e)
+	begin(t, db, e, d, trip{ID: "one", Fail: map[string]string{"lock": "a"}})
+	awaitStanding(t, db, "one", func(s store.Saga) bool { return s.Step == "hand" })
+	begin(t, db, e, d, trip{ID: "two", Fail: map[string]string{"lock": "a"}})
+	awaitStanding(t, db, "two", func(s store.Saga) bool { return s.Step == "lock" && s.Session == "" })
+	for _, c := range []struct {
+		key  string
+		want saga.Received
+	}{{"two", saga.Unbegun}, {"one", saga.Taken}} {
+		tx := db.BeginTx()
+		got, err := saga.Cancel(t.Context(), e, tx, d, c.key, "no more")
+		if err = errors.Join(err, tx.Commit()); err != nil || got != c.want {
+			t.Errorf("%s is cancelled: %v, %v", c.key, got, err)
+		}
+		if end := await(t, e, d, c.key); end.Done {
+			t.Errorf("%s ended as %+v", c.key, end)
+		}
+	}
+	if hs := holds(t, db); len(hs) > 0 || left(db, "one") > 0 {
+		t.Errorf("held are %q", hs)
+	}
+}
+
+// A saga that holds entities by one step does not come to wait for others by another one, whatever the build.
+func TestLockOfTheNextBuild(t *testing.T) {
+	inner := func(steps ...saga.Listed[trip]) saga.Listed[trip] {
+		d := saga.New("inner", &saga.Options[trip]{Key: tripKey}, steps...)
+		return saga.Child("kid", d, func(r saga.Run[trip]) trip { return r.In })
+	}
+	def := func(steps ...saga.Listed[trip]) *saga.Definition[trip] {
+		return saga.New("outer", &saga.Options[trip]{Key: tripKey}, steps...)
+	}
+	lock, work := saga.Lock("lock", accounts), ledger("work")
+	late := saga.Lock("late", accounts)
+	for _, c := range []struct {
+		older, newer *saga.Definition[trip]
+		refused      bool
+	}{
+		{def(inner(lock, work), work), def(inner(work), work, late), true},
+		{def(lock, work), def(work, late), true},
+		{def(inner(work), work), def(inner(work), work, late), false},
+		{def(lock, work), def(lock, work), false},
+	} {
+		refused := false
+		for _, change := range saga.Compare(c.older, c.newer) {
+			refused = refused || change.Step == "late" && change.Class == saga.Refused
+		}
+		if refused != c.refused {
+			t.Errorf("%s\nbecomes\n%s\n%v", c.older.Text(), c.newer.Text(), saga.Compare(c.older, c.newer))
+		}
+	}
+}
+
 // Where the entities are not free in time, the saga turns back.
 func TestLockTimeout(t *testing.T) {
 	now := time.Now()
@@ -372,7 +431,6 @@ func TestLockFaults(t *testing.T) {
 		{"could wait for each other", steps{one, saga.Child("in", inner, own)}},
 		{"has occurrences", steps{saga.Lock("one", accounts, each)}},
 		{"has occurrences", steps{saga.Child("in", inner, own, each)}},
-		{"cannot be the pivot", steps{saga.Lock("one", accounts, saga.Pivot())}},
 		{"no function", steps{saga.Lock[trip]("one", nil)}},
 	} {
 		d := saga.New("faulty", &saga.Options[trip]{Key: tripKey}, c.steps...)

@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
 )
 
 // Cancel turns a saga back in tx. Nothing: there was nothing to be undone, so it has ended with
@@ -25,8 +27,9 @@ func (e *Engine[TTx]) Cancel(ctx context.Context, tx TTx, d *body.Definition, ke
 		return out, false, nil
 	}
 	s, _, err := e.db.LockSaga(ctx, tx, d.Name, key)
-	if err != nil {
+	st, wrong := stored.StateOf(s, 0)
+	if err = cmp.Or(err, wrong); err != nil {
 		return fail(err)
 	}
-	return out, s.Status == string(plan.Compensated), nil
+	return out, st.Status == plan.Compensated || d.Plan.Unbegun(st), nil
 }

@@ -42,7 +42,7 @@ func (l *live[TTx]) relate(ctx context.Context, tx TTx) (es []store.Effect, err 
 	}
 	if l.State.Status.Final() {
 		if l.Holds() {
-			if err := holding.Free(ctx, l.e.db, tx, l.Row.ID); err != nil {
+			if err := holding.End(ctx, l.e.db, tx, &l.Saga); err != nil {
 				return nil, err
 			}
 			l.then = append(l.then, l.e.kick)

@@ -84,7 +84,20 @@ func Compare(older, newer Graph, m Mapping) (out []Change) {
 			out = append(out, c)
 		}
 	}
-	return append(out, pivots(was, is)...)
+	return append(append(out, locks(older, newer)...), pivots(was, is)...)
+}
+
+// locks: a saga that holds entities by one step does not wait for others by another one.
+func locks(older, newer Graph) (out []Change) {
+	for _, s := range newer.Steps {
+		for _, held := range older.Steps {
+			if s.locks() && held.locks() && s.Name != held.Name {
+				out = append(out, Change{Step: s.Name, What: fmt.Sprintf("it locks entities, which %q did before: "+
+					"two sagas could wait for each other", held.Name), Class: Refuses, Begun: held.Name})
+			}
+		}
+	}
+	return out
 }
 
 // pivots: what was past it stays past it.

@@ -172,16 +172,13 @@ func (g Graph) pivotFaults() (out []error) {
 func (g Graph) lockFaults() (out []error) {
 	var locks []string
 	for _, s := range g.Steps {
-		if s.Kind != Lock && !s.Locks {
+		if !s.locks() {
 			continue
 		}
 		locks = append(locks, s.Name)
 		if s.Each {
 			out = append(out, fmt.Errorf("step %q: it locks entities, and has occurrences, which could wait for "+
 				"each other: lock all of them in one step before it", s.Name))
-		}
-		if s.Kind == Lock && s.Pivot {
-			out = append(out, fmt.Errorf("step %q: a Lock cannot be the pivot: it has no effect", s.Name))
 		}
 	}
 	if len(locks) > 1 {

@@ -7,9 +7,12 @@ import (
 	"time"
 )
 
+// locks tells whether a step locks entities, itself or in a child.
+func (s Step) locks() bool { return s.Kind == Lock || s.Locks }
+
 // Locks tells whether sagas of the plan lock entities, themselves or in children.
 func (p *Plan) Locks() bool {
-	return slices.ContainsFunc(p.Graph.Steps, func(s Step) bool { return s.Kind == Lock || s.Locks })
+	return slices.ContainsFunc(p.Graph.Steps, Step.locks)
 }
 
 // LockTimeout is the Memo of a Lock that begins to wait: when its time is up. Nil: never.
@@ -51,13 +54,19 @@ func (w *work) inLine(r *Run, step *Step) {
 	}
 }
 
+// Unbegun tells of a saga that turns back that it only has to give up entities: nothing else is undone.
+func (p *Plan) Unbegun(s State) bool {
+	return s.Status == Compensating && !slices.ContainsFunc(s.Runs, func(r Run) bool {
+		step, known := p.Step(r.Step)
+		none := r.Phase == Dropped || r.Phase == Refused || r.Phase == Skipped
+		return !known || step.Kind != Lock && !none && (r.Phase != IsDone || step.Undo)
+	})
+}
+
 // Holds tells whether a saga may hold entities, or stand in line for some, itself or for its children.
 func (p *Plan) Holds(s State) bool {
-	for i := range s.Runs {
-		step, known := p.Step(s.Runs[i].Step)
-		if !known || step.Kind == Lock || step.Kind == Child {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Runs, func(r Run) bool {
+		step, known := p.Step(r.Step)
+		return !known || step.Kind == Lock || step.Kind == Child
+	})
 }

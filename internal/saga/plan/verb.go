@@ -84,6 +84,8 @@ func (w *work) byHand(r *Run, e Event) Outcome {
 		return late(r.Phase == IsDone || r.Phase == Skipped || r.Phase == Undone)
 	case e.What == Skip && r.Sent && w.s.Status == Running && w.runs(r):
 		return Runs
+	case e.What == Complete && r.Sent && w.s.Status == Running && w.step(r).Locks:
+		return Runs // a child that would lose what it has locked
 	case e.What == Complete && r.Phase == Deciding && w.step(r).Each:
 		return Unknown // of which occurrence?
 	case e.What == Complete:

@@ -416,7 +416,7 @@ CREATE INDEX skald_quarantine_waiting ON /*schema*/skald_quarantine (number) WHE
 
 -- Locks on entities; the version is the fencing token.
 CREATE TABLE /*schema*/skald_entity (
-	space   text NOT NULL,
+	space   text COLLATE "C" NOT NULL,
 	key     bytea NOT NULL,
 	version bigint NOT NULL,
 	PRIMARY KEY (space, key)

@@ -29,23 +29,19 @@ type DB[TTx any] interface {
 // Step does in tx what an action of a Lock asks for, at a time of the engine's clock.
 func Step[TTx any](ctx context.Context, db DB[TTx], tx TTx, s *progress.Saga, a plan.Action, f *body.Facts,
 	now time.Time) (e plan.Event, err error) {
-	holder, err := top(ctx, db, tx, s)
-	if err != nil {
-		return e, err
-	}
 	switch a.Verb {
 	case plan.UndoStep:
-		return plan.Event{What: plan.UndoDone}, Free(ctx, db, tx, holder)
+		return plan.Event{What: plan.UndoDone}, Free(ctx, db, tx, holder(s))
 	case plan.SettleStep:
-		return plan.Event{What: plan.Rejected}, Free(ctx, db, tx, holder)
+		return plan.Event{What: plan.Rejected}, Free(ctx, db, tx, holder(s))
 	}
 	e.What = plan.Succeeded
 	stands, first := false, false
 	if a.Sent {
-		stands, first, err = db.InLine(ctx, tx, holder)
+		stands, first, err = db.InLine(ctx, tx, holder(s))
 	}
 	if err == nil && !stands {
-		first, err = enter(ctx, db, tx, s, holder, a, f)
+		first, err = enter(ctx, db, tx, s, a, f)
 	}
 	if err != nil || first {
 		return e, err
@@ -59,30 +55,40 @@ func Step[TTx any](ctx context.Context, db DB[TTx], tx TTx, s *progress.Saga, a 
 }
 
 // enter has the saga stand in line. First: it has its entities at once, or needs none.
-func enter[TTx any](ctx context.Context, db DB[TTx], tx TTx, s *progress.Saga, holder string, a plan.Action,
+func enter[TTx any](ctx context.Context, db DB[TTx], tx TTx, s *progress.Saga, a plan.Action,
 	f *body.Facts) (first bool, err error) {
 	step, _ := s.Def.Step(a.Step)
 	es, err := step.Lock(f)
 	if err != nil || len(es) == 0 {
 		return err == nil, err
 	}
-	return db.HoldEntities(ctx, tx, store.EntityHold{Holder: holder, Saga: stored.Ref(s.Row), Entities: es})
+	return db.HoldEntities(ctx, tx, store.EntityHold{Holder: holder(s), Saga: stored.Ref(s.Row),
+		Entities: es})
 }
 
-// top is the saga at the top of the family, as long as that goes on.
-func top[TTx any](ctx context.Context, db DB[TTx], tx TTx, s *progress.Saga) (id string, err error) {
-	of := s.Origin.Top()
-	if of == nil {
-		return s.Row.ID, nil
+// holder is who holds what a saga locks: the top of its family.
+func holder(s *progress.Saga) string {
+	if top := s.Origin.Top(); top != nil {
+		return top.ID
 	}
-	first, there, err := db.LockSaga(ctx, tx, of.Name, of.Key)
+	return s.Row.ID
+}
+
+// End has a saga that ends give up what it holds. A child holds nothing itself; where an operator has ended
+// the top of its family before it, nobody else gives that up.
+func End[TTx any](ctx context.Context, db DB[TTx], tx TTx, s *progress.Saga) error {
+	top := s.Origin.Top()
+	if top == nil {
+		return Free(ctx, db, tx, s.Row.ID)
+	}
+	first, there, err := db.LockSaga(ctx, tx, top.Name, top.Key)
 	if err != nil {
-		return "", fmt.Errorf("lock the saga at the top of the family: %w", err)
+		return fmt.Errorf("lock the saga at the top of the family: %w", err)
 	}
-	if !there || first.ID != of.ID || !first.Ended.IsZero() { // an operator completed the step that started s
-		return s.Row.ID, nil
+	if there && first.ID == top.ID && first.Ended.IsZero() {
+		return nil
 	}
-	return of.ID, nil
+	return Free(ctx, db, tx, top.ID)
 }
 
 // Free has a saga give up the entities that it holds, and its places in line.
