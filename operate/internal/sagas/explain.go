@@ -47,7 +47,7 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 		say("It cannot turn back any more: %s.", past)
 	}
 	for i := range st.Runs {
-		text := r.explainRun(&st.Runs[i], which)
+		text := explainRun(r, &st.Runs[i], which)
 		if c, is := r.children[i]; is {
 			text += c.explain(at)
 		}
@@ -84,7 +84,7 @@ func (r *SagaRead) TurnsBack() string {
 	return ""
 }
 
-func (s *SagaRead) explainRun(r *plan.Run, which verbOn) string {
+func explainRun(s *SagaRead, r *plan.Run, which verbOn) string {
 	p, st := s.plan, &s.state
 	name, node := stored.Name(r.Step, r.Occurrence), plan.Step{}
 	if p != nil {
