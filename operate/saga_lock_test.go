@@ -73,8 +73,8 @@ func TestToldOfALock(t *testing.T) {
 	three := b.tells("three b c a", "lock waits in line for account a, account b, account c, since 20",
 		" To go on without them, though others may change them meanwhile: skald saga skip --store s.db --step "+
 			"lock --reason '…' -- order 'three b c a'",
-		"Held since 20", "Z by order one a b, which is running, at wait: account a (2 stand before it), account b. "+
-			"More: skald saga explain --store s.db -- order 'one a b'",
+		"account a (2 stand before this saga), account b are held since 20", "Z by order one a b, which is running, "+
+			"at wait. More: skald saga explain --store s.db -- order 'one a b'",
 		"It stands first in line for account c.",
 		"lock waits until other sagas are done with account a, account b, account c, since 20")
 	if w := three.Waiting; len(w) != 1 || w[0].What != operate.WaitEntities || len(w[0].For) != 3 ||
@@ -95,8 +95,8 @@ func TestToldOfALock(t *testing.T) {
 	// The holder is stuck, and paused: who waits is told so.
 	b.must("one a b", operate.SagaChange{Verb: operate.SignalSaga, Signal: "go", Data: json.RawMessage(`"x"`)})
 	b.must("one a b", operate.SagaChange{Verb: operate.PauseSaga})
-	b.tells("two a", "Held since 20", "by order one a b, which is running, stuck, paused, at b. "+
-		"That failed once, last with: ", "the table is gone: account a. More: skald saga explain")
+	b.tells("two a", "account a is held since 20", "by order one a b, which is running, stuck, paused, at b. "+
+		"That failed once, last with: ", "the table is gone. More: skald saga explain")
 	b.must("three b c a", operate.SagaChange{Verb: operate.SkipSaga, Step: "lock"})
 	b.stands("three b c a", "running wait")
 	b.tells("three b c a", "It goes on without account a, account b: it keeps its place in line for that until "+
@@ -126,8 +126,8 @@ func TestToldOfALockOfMany(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := strings.Join(read.Explain(""), "\n"); strings.Count(text, "Held since") != 1 ||
-		!strings.Contains(text, "account k17. More: ") || strings.Contains(text, "account k18") {
+	if text := strings.Join(read.Explain(""), "\n"); strings.Count(text, "are held since") != 1 ||
+		!strings.Contains(text, "account k17 are held ") || strings.Contains(text, "account k18") {
 		t.Errorf("explained: %s", text)
 	}
 	if d := read.Detail(false); time.Until(*d.Runs[0].Due) < 50*time.Minute {
@@ -155,7 +155,7 @@ func TestToldOfALockOfAChild(t *testing.T) {
 	b := &sagaBench{t, db, e, outer}
 	b.start("one", "two")
 	for name, want := range map[string]string{"inner": "lock waits in line for account a, since ",
-		"order": "by order one, which is running, at wait: account a. More: skald saga explain -- order one"} {
+		"order": "by order one, which is running, at wait. More: skald saga explain -- order one"} {
 		read, err := operate.ReadSaga(t.Context(), db, name, "two")
 		if err != nil {
 			t.Fatal(err)

@@ -70,7 +70,8 @@ type Holder struct {
 	Since      time.Time // when it came into the line
 }
 
-// Held tells, in a transaction of the caller's, which of entities a saga keeps for itself. At READ COMMITTED
+// Held tells, in a transaction of the caller's, which of entities a saga keeps for itself: one that waits for
+// others of its entities, too. At READ COMMITTED
 // the answer holds until the transaction ends where the caller has them locked: an inbox whose
 // Transaction.Entities names them, a request of httpidem's that does, lock.In. Above that it may name one
 // that has left since the transaction began. A handler that must not change them returns skald.RetryAfter.

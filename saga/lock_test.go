@@ -486,3 +486,14 @@ func TestExploreLockOfAChild(t *testing.T) {
 			{ID: "c", Fail: map[string]string{"lock": "x"}}},
 	})
 }
+
+// A Timeout holds beside a Retry, in whichever order they are given.
+func TestTimeoutBesideRetry(t *testing.T) {
+	retry, timeout := saga.Retry(saga.Policy{Attempts: 2}), saga.Timeout(3*time.Second)
+	for _, opts := range [][]saga.Option{{retry, timeout}, {timeout, retry}} {
+		p := locking(opts...).Body().Plan
+		if step, _ := p.Step("lock"); step.Try.Timeout != 3*time.Second || step.Try.Attempts != 2 {
+			t.Errorf("it is tried by %+v", step.Try)
+		}
+	}
+}

@@ -83,8 +83,15 @@ func NoEffect() Option { return func(s *spec) { s.noEffect = true } }
 // Lapses has a Wait be skipped once its Timeout is over. Without it the Wait fails then.
 func Lapses() Option { return func(s *spec) { s.lapses = true } }
 
-// Retry says how a step is tried.
-func Retry(p Policy) Option { return func(s *spec) { s.try = p } }
+// Retry says how a step is tried. A Timeout that was given stays, where p has none.
+func Retry(p Policy) Option {
+	return func(s *spec) {
+		if p.Timeout == 0 {
+			p.Timeout = s.try.Timeout
+		}
+		s.try = p
+	}
+}
 
 // RetryUndo says how the undo of a step is tried, and how the step is settled before that where it may have
 // taken effect.

@@ -195,7 +195,7 @@ func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], e
 		err = errors.Join(err, errors.New("nothing is compared, so that no fault would be seen: give View, "+
 			"all that matters of your tables, or a Promise"))
 	}
-	if err = errors.Join(err, c.take(all)); err != nil {
+	if err = errors.Join(err, c.take(all), c.distinct()); err != nil {
 		t.Fatalf("check: %v", err)
 	}
 	if text, ok := os.LookupEnv(Replay); ok {

@@ -152,3 +152,22 @@ func TestCheckFindsALockThatNamesOthers(t *testing.T) {
 		}
 	}
 }
+
+// A rival that is no other saga of the definition is refused, and named.
+func TestCheckOfARivalThatIsNone(t *testing.T) {
+	nothing := sagatest.View(func(context.Context, mtx) (string, error) { return "", nil })
+	for want, in := range map[string]any{
+		`the input of Rival has the key of the saga, "one"`: transfer{"one", "savings", 50},
+		"the input of Rival: ":                              "two",
+	} {
+		func() {
+			defer func() {
+				if said := fmt.Sprint(recover()); !strings.Contains(said, want) {
+					t.Errorf("it says %s, want %s", said, want)
+				}
+			}()
+			sagatest.Check(&deadly{recorder{T: t}}, transfers("lock read write tell"),
+				transfer{"one", "savings", 30}, sagatest.Rival(in), nothing)
+		}()
+	}
+}

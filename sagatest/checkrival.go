@@ -28,6 +28,21 @@ func (r *sagaRun[TTx]) deploy() error {
 	return nil
 }
 
+// distinct refuses a rival that is no other saga of the definition.
+func (c *checker[TTx]) distinct() error {
+	if c.rival == nil {
+		return nil
+	}
+	key, _, err := c.d.Encode(c.rival)
+	if err != nil {
+		return fmt.Errorf("the input of Rival: %w", err)
+	}
+	if own, _, err := c.d.Encode(c.in); err == nil && own == key {
+		return fmt.Errorf("the input of Rival has the key of the saga, %q: give it another one", key)
+	}
+	return nil
+}
+
 // rival begins another saga, before a function of a step, and runs it to its end. Where it waits for entities
 // of the first one it ends behind that. Before a Lock it stands still once it holds its own entities: then
 // the first one waits, or it ends behind that.

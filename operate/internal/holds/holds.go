@@ -152,17 +152,21 @@ func explainHolders(all []Holder, at string) (lines []string) {
 			}
 			name := Entity(o.place)
 			if o.before > 1 {
-				name += fmt.Sprintf(" (%d stand before it)", o.before)
+				name += fmt.Sprintf(" (%d stand before this saga)", o.before)
 			}
 			names = append(names, name)
 		}
-		text := fmt.Sprintf("Held since %s by ", words.Time(h.place.Since))
+		is := "is"
+		if len(names) > 1 {
+			is = "are"
+		}
+		text := fmt.Sprintf("%s %s held since %s by ", strings.Join(names, ", "), is,
+			words.Time(h.place.Since))
 		if h.row == nil {
-			text += fmt.Sprintf("%s %s, which is not kept any more", h.place.Saga.Name, h.place.Saga.Key)
+			text += fmt.Sprintf("%s %s, which is not kept any more.", h.place.Saga.Name, h.place.Saga.Key)
 		} else {
 			text += fmt.Sprintf("%s %s, which is %s", h.row.Name, h.row.Key, Stands(h.row))
 		}
-		text = strings.TrimSuffix(text, ".") + ": " + strings.Join(names, ", ") + "."
 		if h.row != nil {
 			text += " " + More(h.row, at)
 		}

@@ -109,8 +109,12 @@ func explainRun(s *SagaRead, r *plan.Run, which verbOn) string {
 	case r.Stuck:
 		what := map[plan.Phase]string{plan.Deciding: "the condition of ", plan.Undo: "the undo of ",
 			plan.Undoing: "the undo of "}[r.Phase]
-		return fmt.Sprintf("%s%s is stuck, and waits for an operator.%s To go on, retry, complete or "+
+		text := fmt.Sprintf("%s%s is stuck, and waits for an operator.%s To go on, retry, complete or "+
 			"skip it: %s", what, name, failed, typed("retry", ""))
+		if node.Kind == plan.Lock && r.Phase != plan.Undo {
+			text += " Skipped or completed, it goes on without its entities, and others may change them meanwhile."
+		}
+		return text
 	case node.Kind == plan.Lock && (r.Phase == plan.Ready || r.Phase == plan.Waiting || r.Phase == plan.Undo):
 		return explainLock(st, r, s.places, typed, failed)
 	case r.Phase == plan.Deciding:
