@@ -58,8 +58,8 @@ func TestHoldsByTheCommand(t *testing.T) {
 		}
 	}
 	says([]string{"saga", "explain", "o-2"}, "lock waits in line for account 'a 1', since",
-		"by order o-1, which is running, stuck, at ship. That failed once, last with: permanent: no van: account "+
-			"'a 1'. More: skald saga explain --store 'sqlite:"+path+"' -- order o-1")
+		"account 'a 1' is held since 20", "by order o-1, which is running, stuck, at ship. That failed once, "+
+			"last with: permanent: no van. More: skald saga explain --store 'sqlite:"+path+"' -- order o-1")
 	says([]string{"status", "o-2"}, "waits for account 'a 1', which other sagas hold, by lock, since 20")
 	says([]string{"saga", "holds"}, "space key saga saga key since before it wait for it", "order o-1 20", " 0 1")
 	says([]string{"saga", "holds", "account", "a 1"}, "order o-1 20", " 0 1", "order o-2 20", " 1 0")
