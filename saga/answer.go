@@ -11,7 +11,7 @@ import (
 const (
 	// TooLate: the pivot is passed, or the saga is done.
 	TooLate Received = "too late"
-	// Unbegun: the saga had done nothing that has an undo, and ended with that. No undo is called: what the
+	// Unbegun: the saga had done nothing that has an undo, and ends with that. No undo is called: what the
 	// transaction of Start wrote is left to the caller.
 	Unbegun Received = "unbegun"
 )

@@ -24,8 +24,8 @@ const MaxEntities = 1000
 // Entities is asked once, unless that fails, and must depend on nothing but r. Of each, space and key are
 // texts of 1 to 255 bytes; none: there is nothing to wait for. With a Timeout the step fails when it has
 // waited for so long (past the pivot it is stuck then, and keeps its place); by default it waits as long as
-// the saga lasts. An inbox, or a request, that locks the
-// same entities for its transaction does not wait for the saga: it asks with Held.
+// the saga lasts. An inbox, or a request, that locks the same entities for its transaction does not wait for
+// the saga: it asks with Held.
 func Lock[In any](name string, entities func(r Run[In]) []store.Lock, opts ...Option) *Step[In, struct{}] {
 	b := body.Step{Lock: func(f *body.Facts) ([]store.Lock, error) {
 		r, err := runOf[In](f)
@@ -44,8 +44,8 @@ func Lock[In any](name string, entities func(r Run[In]) []store.Lock, opts ...Op
 
 func validEntities(es []store.Lock) error {
 	if len(es) > MaxEntities {
-		return skald.Permanent(fmt.Errorf("%d entities are to be locked, at most %d are possible", len(es),
-			MaxEntities))
+		return skald.Permanent(fmt.Errorf("%d entities are named, at most %d are possible: name what they "+
+			"belong to instead, the order and not its lines", len(es), MaxEntities))
 	}
 	var faults []error
 	for _, e := range es {
@@ -71,10 +71,10 @@ type Holder struct {
 }
 
 // Held tells, in a transaction of the caller's, which of entities a saga keeps for itself: one that waits for
-// others of its entities, too. At READ COMMITTED
-// the answer holds until the transaction ends where the caller has them locked: an inbox whose
-// Transaction.Entities names them, a request of httpidem's that does, lock.In. Above that it may name one
-// that has left since the transaction began. A handler that must not change them returns skald.RetryAfter.
+// others of its entities, too. At READ COMMITTED the answer holds until the transaction ends where the caller
+// has them locked: an inbox whose Transaction.Entities names them, a request of httpidem's that does,
+// lock.In. Above that it may name one that has left since the transaction began. A handler that must not
+// change them returns skald.RetryAfter.
 func Held[TTx any](ctx context.Context, e *Engine[TTx], tx TTx, entities ...store.Lock) ([]Holder, error) {
 	if err := validEntities(entities); err != nil {
 		return nil, fmt.Errorf("ask who holds entities: %w", err)

@@ -73,7 +73,7 @@ func holds(t *testing.T, db *memstore.Store) (out []string) {
 		t.Fatal(err)
 	}
 	for _, h := range hs {
-		out = append(out, fmt.Sprintf("%s: %s after %d, %s first", h.Key, h.Saga.Key, h.Before, h.First.Key))
+		out = append(out, fmt.Sprintf("%s: %s after %d", h.Key, h.Saga.Key, h.Before))
 	}
 	return out
 }
@@ -148,8 +148,8 @@ func TestLockInLine(t *testing.T) {
 		begin(t, db, e, d, trip{ID: s.key, Fail: map[string]string{"lock": s.lock, "hold": "yes"}})
 		step()
 	}
-	want("a: one after 0, one first", "a: four after 1, one first", "b: one after 0, one first",
-		"b: two after 1, one first", "c: two after 0, two first", "c: three after 1, two first")
+	want("a: one after 0", "a: four after 1", "b: one after 0",
+		"b: two after 1", "c: two after 0", "c: three after 1")
 	send := func(key string) {
 		t.Helper()
 		if _, err := saga.Send(t.Context(), e, d, key, hand, true); err != nil {
@@ -158,8 +158,8 @@ func TestLockInLine(t *testing.T) {
 		step()
 	}
 	send("one")
-	want("a: four after 0, four first", "b: two after 0, two first", "c: two after 0, two first",
-		"c: three after 1, two first")
+	want("a: four after 0", "b: two after 0", "c: two after 0",
+		"c: three after 1")
 	in := func(account, key string) {
 		t.Helper()
 		if got := db.User()["in "+account]; got != key {
@@ -181,7 +181,7 @@ func TestLockInLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	step()
-	want("a: four after 0, four first", "b: two after 0, two first", "c: two after 0, two first")
+	want("a: four after 0", "b: two after 0", "c: two after 0")
 	if end := await(t, e, d, "three"); end.Done || end.Why != "cancel" || left(db, "three") > 0 {
 		t.Errorf("three ended as %+v", end)
 	}
@@ -295,7 +295,7 @@ func TestLockOfAChild(t *testing.T) {
 	awaitStanding(t, db, "one", func(s store.Saga) bool { return s.Step == "hand" })
 	begin(t, db, e, outer, trip{ID: "two", Fail: map[string]string{"lock": "a", "work": "reject"}})
 	awaitStanding(t, db, "two/inner", func(s store.Saga) bool { return s.Step == "lock" && s.Session == "" })
-	if hs := holds(t, db); len(hs) != 2 || hs[1] != "a: two/inner after 1, one/inner first" {
+	if hs := holds(t, db); len(hs) != 2 || hs[1] != "a: two/inner after 1" {
 		t.Errorf("held are %q", hs)
 	}
 	if _, err := saga.Send(t.Context(), e, outer, "one", hand, true); err != nil {

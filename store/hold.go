@@ -18,9 +18,8 @@ type Hold struct {
 	Holder     string  // as in EntityHold
 	Saga       SagaRef // without its Version
 	Since      time.Time
-	Before     int     // how many stand before it; 0: it holds the entity
-	Behind     int     // how many stand behind it; of EntityHolders: 0
-	First      SagaRef // who holds it, without its Version
+	Before     int // how many stand before it; 0: it holds the entity
+	Behind     int // how many stand behind it; of EntityHolders: 0
 }
 
 // A HoldQuery chooses among places in line.

@@ -97,7 +97,7 @@ func (ls lines) list(holders bool) (out []string) {
 	for _, e := range slices.Sorted(maps.Keys(ls)) {
 		for before, key := range ls[e] {
 			if before == 0 || !holders {
-				out = append(out, fmt.Sprint(e, ": ", key, " after ", before, ", ", ls[e][0], " first"))
+				out = append(out, fmt.Sprint(e, ": ", key, " after ", before))
 			}
 		}
 	}
@@ -106,7 +106,7 @@ func (ls lines) list(holders bool) (out []string) {
 
 func listed(hs []store.Hold) (out []string) {
 	for _, h := range hs {
-		out = append(out, fmt.Sprint(h.Key, ": ", h.Saga.Key, " after ", h.Before, ", ", h.First.Key, " first"))
+		out = append(out, fmt.Sprint(h.Key, ": ", h.Saga.Key, " after ", h.Before))
 	}
 	return out
 }

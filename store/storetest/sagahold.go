@@ -60,8 +60,8 @@ func (s *suite[TTx]) lines(q store.HoldQuery, want ...string) {
 	s.ok(err, "list holds")
 	var got []string
 	for _, h := range hs {
-		got = append(got, fmt.Sprintf("%s %s: %s after %d, before %d, %s first", h.Space, h.Key, h.Saga.Key,
-			h.Before, h.Behind, h.First.Key))
+		got = append(got, fmt.Sprintf("%s %s: %s after %d, before %d", h.Space, h.Key, h.Saga.Key,
+			h.Before, h.Behind))
 		if age := time.Since(h.Since); age < -time.Minute || age > time.Hour || h.Saga.Name != "order" {
 			s.Errorf("it stands in line as %+v", h)
 		}
@@ -81,12 +81,12 @@ func (s *suite[TTx]) holdLine() {
 			s.Errorf("hold %d is first: %v", i, first)
 		}
 	}
-	s.lines(store.HoldQuery{}, "account x: a after 0, before 1, a first",
-		"account x: b after 1, before 0, a first", "account y: a after 0, before 0, a first",
-		"account z: b after 0, before 1, b first", "account z: c after 1, before 0, b first")
-	s.lines(store.HoldQuery{Holder: b.ID}, "account x: b after 1, before 0, a first",
-		"account z: b after 0, before 1, b first")
-	s.lines(store.HoldQuery{Entity: &accounts("z")[0], Limit: 1}, "account z: b after 0, before 1, b first")
+	s.lines(store.HoldQuery{}, "account x: a after 0, before 1",
+		"account x: b after 1, before 0", "account y: a after 0, before 0",
+		"account z: b after 0, before 1", "account z: c after 1, before 0")
+	s.lines(store.HoldQuery{Holder: b.ID}, "account x: b after 1, before 0",
+		"account z: b after 0, before 1")
+	s.lines(store.HoldQuery{Entity: &accounts("z")[0], Limit: 1}, "account z: b after 0, before 1")
 	s.inLine(a.ID, true, true)
 	s.inLine(b.ID, true, false)
 	s.inLine("none", false, false)
@@ -99,8 +99,8 @@ func (s *suite[TTx]) holdLine() {
 	s.giveUp(a)
 	s.inLine(a.ID, false, false)
 	s.inLine(b.ID, true, true)
-	s.lines(store.HoldQuery{}, "account x: b after 0, before 0, b first",
-		"account z: b after 0, before 1, b first", "account z: c after 1, before 0, b first")
+	s.lines(store.HoldQuery{}, "account x: b after 0, before 0",
+		"account z: b after 0, before 1", "account z: c after 1, before 0")
 	if got := s.saga("b"); got.Version != b.Version+1 || got.Session != "" ||
 		got.Due.After(got.Started.Add(time.Minute)) {
 		s.Errorf("b was not woken: %+v", got)
@@ -171,7 +171,7 @@ func (s *suite[TTx]) holdLocked() {
 	tx := s.db.Begin(s)
 	s.ok(s.d.FreeEntities(s.Context(), tx, ms[0].ID), "free")
 	s.ok(s.db.Rollback(tx), "roll back")
-	s.lines(store.HoldQuery{Holder: ms[0].ID}, "account x: a after 0, before 1, a first")
+	s.lines(store.HoldQuery{Holder: ms[0].ID}, "account x: a after 0, before 1")
 	if got := s.saga("b"); got.Version != ms[1].Version {
 		s.Errorf("b was woken by what was rolled back: %+v", got)
 	}

@@ -10,8 +10,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/stored"
 )
 
-// Cancel turns a saga back in tx. Nothing: there was nothing to be undone, so it has ended with
-// that.
+// Cancel turns a saga back in tx. Nothing: there was nothing to be undone, so it ends with that.
 func (e *Engine[TTx]) Cancel(ctx context.Context, tx TTx, d *body.Definition, key,
 	reason string) (out plan.Outcome, nothing bool, err error) {
 	fail := func(err error) (plan.Outcome, bool, error) {

@@ -100,7 +100,8 @@ func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (wh
 		return fmt.Sprintf("%s waits %s: nothing is to be tried again", stored.Name(c.Step, c.Occurrence),
 			what), false
 	case out == plan.Runs && step.Kind == plan.Child && c.Verb == CompleteSaga:
-		return "its child goes on, with entities that it would lose: cancel that child, or complete its steps", false
+		return "its child goes on, with entities that it would lose: cancel that child, or complete its " +
+			"steps", false
 	case out == plan.Runs && step.Kind == plan.Child && step.Locks:
 		return "its child goes on, and nobody would undo what it does: cancel that child", false
 	case out == plan.Runs && step.Kind == plan.Child:

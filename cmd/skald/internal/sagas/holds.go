@@ -27,8 +27,8 @@ type hold struct {
 	Behind int       `json:"waiting"` // how many stand behind it
 }
 
-const holdsAbout = `Which sagas hold entities, by a step that is a Lock, and how many wait for each. With an entity, its space and its key: the whole
-line for it. A key that is no text is given as base64:…, as the list prints it.`
+const holdsAbout = `Which sagas hold entities, by a step that is a Lock, and how many wait for each.
+With an entity, its space and its key: the whole line for it. A key that is no text is given as base64:…, as the list prints it.`
 
 func holdsCommand(out io.Writer) *cobra.Command {
 	w, limit := &wanted{}, 0

@@ -77,10 +77,10 @@ func (v *View) Holder(e store.Lock) (h store.Hold, held bool) {
 }
 
 func hold(at Entity, line []Place, before int) store.Hold {
-	ref := func(k Key) store.SagaRef { return store.SagaRef{Name: k.name, Key: k.key} }
 	p := line[before]
-	return store.Hold{Space: at.Space, Key: at.Key, Holder: p.holder, Saga: ref(p.saga), Since: p.since,
-		Before: before, Behind: len(line) - 1 - before, First: ref(line[0].saga)}
+	return store.Hold{Space: at.Space, Key: at.Key, Holder: p.holder,
+		Saga: store.SagaRef{Name: p.saga.name, Key: p.saga.key}, Since: p.since,
+		Before: before, Behind: len(line) - 1 - before}
 }
 
 // Holds lists places in line.

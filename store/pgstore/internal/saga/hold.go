@@ -55,7 +55,7 @@ func holds(list pgrun.Call) (pgrun.Call, *[]store.Hold) {
 		var key column.Blob
 		var since int64
 		err := row.Scan(&h.Space, &key, &h.Holder, &h.Saga.Name, &h.Saga.Key, &since, &h.Before,
-			&h.Behind, &h.First.Name, &h.First.Key)
+			&h.Behind)
 		h.Key, h.Since = string(key), column.AtMicros(&since)
 		*out = append(*out, h)
 		return err

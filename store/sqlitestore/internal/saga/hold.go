@@ -74,8 +74,7 @@ func (s *Sagas) Holds(ctx context.Context, q store.HoldQuery) ([]store.Hold, err
 
 func scanHold(scan func(...any) error) (h store.Hold, err error) {
 	var since int64
-	err = scan(&h.Space, &h.Key, &h.Holder, &h.Saga.Name, &h.Saga.Key, &since, &h.Before, &h.Behind,
-		&h.First.Name, &h.First.Key)
+	err = scan(&h.Space, &h.Key, &h.Holder, &h.Saga.Name, &h.Saga.Key, &since, &h.Before, &h.Behind)
 	h.Since = time.UnixMilli(since).UTC()
 	return h, err
 }

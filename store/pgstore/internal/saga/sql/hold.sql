@@ -40,7 +40,7 @@ UPDATE /*schema*/skald_saga AS s SET version = s.version + 1, session = '', due 
 FROM free AS f WHERE s.name = f.name AND s.key = f.key;
 
 -- name: EntityHolders
-SELECT h.space, h.key, h.holder, h.name, h.saga_key, (extract(epoch FROM h.since) * 1000000)::bigint, 0, 0, h.name, h.saga_key
+SELECT h.space, h.key, h.holder, h.name, h.saga_key, (extract(epoch FROM h.since) * 1000000)::bigint, 0, 0
 FROM jsonb_array_elements($1::text::jsonb) AS e(row) CROSS JOIN LATERAL (
 	SELECT * FROM /*schema*/skald_hold AS h WHERE h.space = e.row ->> 'space' AND h.key = convert_to(e.row ->> 'key', 'UTF8')
 	ORDER BY h.place LIMIT 1) AS h
@@ -49,9 +49,8 @@ ORDER BY h.space, h.key;
 -- name: ListHolds
 SELECT h.space, h.key, h.holder, h.name, h.saga_key, (extract(epoch FROM h.since) * 1000000)::bigint,
 	(SELECT count(*) FROM /*schema*/skald_hold AS b WHERE b.space = h.space AND b.key = h.key AND b.place < h.place)::integer,
-	(SELECT count(*) FROM /*schema*/skald_hold AS b WHERE b.space = h.space AND b.key = h.key AND b.place > h.place)::integer, f.name, f.saga_key
+	(SELECT count(*) FROM /*schema*/skald_hold AS b WHERE b.space = h.space AND b.key = h.key AND b.place > h.place)::integer
 FROM (SELECT * FROM /*schema*/skald_hold AS h
 	WHERE ($1::text = '' OR h.holder = $1::text) AND ($2::text = '' OR (h.space = $2::text AND h.key = $3::bytea))
 	ORDER BY h.space, h.key, h.place LIMIT $4::integer) AS h
-CROSS JOIN LATERAL (SELECT f.name, f.saga_key FROM /*schema*/skald_hold AS f WHERE f.space = h.space AND f.key = h.key ORDER BY f.place LIMIT 1) AS f
 ORDER BY h.space, h.key, h.place;

@@ -23,13 +23,12 @@ WHERE ended_at IS NULL AND (name, key) IN (
 DELETE FROM skald_hold WHERE holder = ?1;
 
 -- name: EntityHolder
-SELECT space, key, holder, name, saga_key, since, 0, 0, name, saga_key FROM skald_hold WHERE space = ?1 AND key = ?2 ORDER BY place LIMIT 1;
+SELECT space, key, holder, name, saga_key, since, 0, 0 FROM skald_hold WHERE space = ?1 AND key = ?2 ORDER BY place LIMIT 1;
 
 -- name: ListHolds
 SELECT h.space, h.key, h.holder, h.name, h.saga_key, h.since,
 	(SELECT count(*) FROM skald_hold AS b WHERE b.space = h.space AND b.key = h.key AND b.place < h.place),
-	(SELECT count(*) FROM skald_hold AS b WHERE b.space = h.space AND b.key = h.key AND b.place > h.place), f.name, f.saga_key
-FROM skald_hold AS h JOIN skald_hold AS f ON f.space = h.space AND f.key = h.key
-	AND f.place = (SELECT min(n.place) FROM skald_hold AS n WHERE n.space = h.space AND n.key = h.key)
+	(SELECT count(*) FROM skald_hold AS b WHERE b.space = h.space AND b.key = h.key AND b.place > h.place)
+FROM skald_hold AS h
 WHERE (?1 = '' OR h.holder = ?1) AND (?2 = '' OR (h.space = ?2 AND h.key = ?3))
 ORDER BY h.space, h.key, h.place LIMIT ?4;
