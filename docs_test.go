@@ -48,18 +48,6 @@ func TestDocsNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// TestPagesStayShort: pages that are read from top to bottom, and the longest ones, do not grow again.
-func TestPagesStayShort(t *testing.T) {
-	for page, most := range map[string]int{"README.md": 1250, "docs/sagas.md": 1500, "docs/services.md": 1000,
-		"docs/start.md": 800, "docs/metrics.md": 1550, "docs/operations.md": 4700, "docs/sql.md": 3700,
-		"docs/brokers.md": 3200, "docs/design.md": 7400} {
-		text, err := os.ReadFile(page)
-		if n := len(strings.Fields(string(text))); err != nil || n > most {
-			t.Errorf("%s has %d words, at most %d are allowed: %v", page, n, most, err)
-		}
-	}
-}
-
 // TestEachPromiseHasItsTests: docs/proofs.md has a row with a test for each promise of docs/guarantees.md and
 // each failure of docs/failures.md, and no other.
 func TestEachPromiseHasItsTests(t *testing.T) {

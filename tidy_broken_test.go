@@ -134,11 +134,9 @@ func broken() []breach {
 		{"an error in a seam", "store/a.go",
 			"package store\ntype E struct{}\nfunc (*E) Error() string { return \"\" }\nfunc (E) First() error { return nil }\nfunc Bad(err error) bool { return false }\n", "seams", ""},
 
-		{"a long file", "outbox/a.go", "package outbox\n" + strings.Repeat("//\n", maxCode),
-			"sizes", "has 401 lines"},
-		{"a large package", "outbox/a.go", "package outbox\n" + strings.Repeat("//\n", maxRoom),
-			"sizes", "the package outbox has 2501 lines"},
-		{"a long test", "outbox/a_test.go", "package outbox\n" + strings.Repeat("//\n", maxTest),
+		{"a long file", "outbox/a.go", "package outbox\n" + strings.Repeat("//\n", maxFile),
+			"sizes", "has 801 lines"},
+		{"a long test", "outbox/a_test.go", "package outbox\n" + strings.Repeat("//\n", maxFile),
 			"sizes", "has 801 lines"},
 		{"a wide comment", "outbox/a.go", "package outbox\n\n\t// " + strings.Repeat("x", maxWide-6) + "\n",
 			"width", "111 columns"},
@@ -148,7 +146,7 @@ func broken() []breach {
 			"width", ""},
 		{"a wide table", "outbox/a.go", "package outbox\n\n//\t" + strings.Repeat("x", maxWide) + "\n",
 			"width", ""},
-		{"a full file", "outbox/a.go", "package outbox\n" + strings.Repeat("//\n", maxCode-1), "sizes", ""},
+		{"a full file", "outbox/a.go", "package outbox\n" + strings.Repeat("//\n", maxFile-1), "sizes", ""},
 		{"a long function", "outbox/a.go", "package outbox\nfunc f() {\n" +
 			strings.Repeat("//\n", maxFunc-1) + "}\n", "sizes", "f has 71 lines"},
 		{"a long method", "outbox/a.go", "package outbox\ntype T struct{}\nfunc (T) f() {\n" +

@@ -6,7 +6,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -16,11 +15,9 @@ import (
 )
 
 const (
-	maxCode = 400 // lines of a file
-	maxTest = 800
-	maxRoom = 2500 // lines of a package of product code
-	maxFunc = 70   // lines of a function, from its func to its last brace
-	maxWide = 110  // columns of a line that is a comment; a tab is four
+	maxFile = 800 // lines of a file
+	maxFunc = 70  // lines of a function, from its func to its last brace
+	maxWide = 110 // columns of a line that is a comment; a tab is four
 )
 
 // A tree is the module as files.
@@ -330,27 +327,13 @@ func receiver(fn *ast.FuncDecl) string {
 	return ""
 }
 
-// kit tells what is no product code: programs to copy, and what tests stand on.
-func (f file) kit() bool {
-	return f.dir == "sagatest" || f.dir == "store/storetest" || f.dir == "broker/brokertest" ||
-		strings.HasPrefix(f.dir, "examples/")
-}
-
 func checkSizes(t tree) (found []string) {
-	rooms := map[string]int{}
 	for _, f := range t.files {
 		if f.ast == nil {
 			continue
 		}
-		if f.code() && !f.kit() {
-			rooms[f.dir] += strings.Count(f.text, "\n")
-		}
-		most := maxCode
-		if f.test() {
-			most = maxTest
-		}
-		if n := strings.Count(f.text, "\n"); n > most {
-			found = append(found, fmt.Sprintf("%s has %d lines, at most %d are allowed", f.path, n, most))
+		if n := strings.Count(f.text, "\n"); n > maxFile {
+			found = append(found, fmt.Sprintf("%s has %d lines, at most %d are allowed", f.path, n, maxFile))
 		}
 		for _, d := range f.ast.Decls {
 			fn, ok := d.(*ast.FuncDecl)
@@ -361,12 +344,6 @@ func checkSizes(t tree) (found []string) {
 				found = append(found, fmt.Sprintf("%s: %s has %d lines, at most %d are allowed", t.at(fn),
 					fn.Name.Name, n, maxFunc))
 			}
-		}
-	}
-	for _, dir := range slices.Sorted(maps.Keys(rooms)) {
-		if n := rooms[dir]; n > maxRoom {
-			found = append(found, fmt.Sprintf(
-				"the package %s has %d lines, at most %d are allowed: cut a room out of it", dir, n, maxRoom))
 		}
 	}
 	return found
