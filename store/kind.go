@@ -21,10 +21,13 @@ type Consumer struct {
 	Progress time.Duration // since one of them last acknowledged something, or the group was first heard of
 }
 
-// A RelayProgress is how a relay that owns shards of this database does.
+// A RelayProgress is how a relay does that owns shards of this database, or whose broker does not answer.
 type RelayProgress struct {
-	Owner    string
-	Progress time.Duration // since it took a shard or stored how far one has come
+	Owner string
+	// Progress is since it took a shard or stored how far one has come; without a shard as BrokerAway.
+	Progress   time.Duration
+	Shards     int           // that it owns
+	BrokerAway time.Duration // since its broker answered last; 0: it answers, or the relay is dead
 }
 
 // A LeftKind is a type that a process of its consumer has no handler for: it has left messages of it to

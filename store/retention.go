@@ -25,8 +25,10 @@ type Backlog struct {
 	Free     int           // shards that no living relay holds
 	Kept     []Kept        // for each consumer that something is kept for, by name
 
-	Consumers []Consumer      // all that were ever heard of, by name
-	Relays    []RelayProgress // that own shards, by name; dead ones too, as long as no other has taken theirs
+	Consumers []Consumer // all that were ever heard of, by name
+	// Relays are those that own shards, dead ones too as long as no other has taken theirs, and live ones
+	// whose broker does not answer; by name.
+	Relays []RelayProgress
 
 	Reserved []ReservedCounts // for each consumer that has reservations, by name
 

@@ -292,6 +292,13 @@ type Ask struct {
 	Free    []int         // shards to give back now
 	Leave   bool          // give all shards back and be forgotten
 
+	// Away is how long its broker has not answered; 0: the broker answers. A relay whose broker answers is
+	// one that others can give their shards to.
+	Away time.Duration
+	// Yield gives the work away: while another live relay's broker answers, Share is 0 and no shard is taken.
+	// While none does, the relay counts as any other, so that an outage of the broker moves no shard.
+	Yield bool
+
 	// Knew are shards that it held when the store failed, with the ticks that it had come to. A database that
 	// has one of them under the same epoch and token, without its tick, or under a smaller epoch, went back
 	// in time: it remembers that, and answers with a *MovedError until Recover.

@@ -49,13 +49,15 @@ func progressOf(ctx context.Context, p *sqlrun.Prepared, b *store.Backlog) (err 
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
 		var kind, name, topics string
-		var heard, progress int64 // milliseconds
-		if err := rows.Scan(&kind, &name, &heard, &progress, &topics); err != nil {
+		var shards int
+		var heard, progress, away int64 // milliseconds
+		if err := rows.Scan(&kind, &name, &heard, &progress, &topics, &shards, &away); err != nil {
 			return err
 		}
 		moved := time.Duration(progress) * time.Millisecond
 		if kind == "relay" {
-			b.Relays = append(b.Relays, store.RelayProgress{Owner: name, Progress: moved})
+			b.Relays = append(b.Relays, store.RelayProgress{Owner: name, Progress: moved, Shards: shards,
+				BrokerAway: time.Duration(away) * time.Millisecond})
 			continue
 		}
 		c := store.Consumer{Name: name, Heard: time.Duration(heard) * time.Millisecond, Progress: moved}

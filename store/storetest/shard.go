@@ -31,6 +31,9 @@ func shardTests[TTx any]() map[string]func(*suite[TTx]) {
 		"CursorOfAll":     (*suite[TTx]).shardCursorOfAll,
 		"LostInWholeUnit": (*suite[TTx]).shardLostInWholeUnit,
 		"TakenWhileWaits": (*suite[TTx]).shardTakenWhileWaits,
+		"Yield":           (*suite[TTx]).shardYield,
+		"YieldToNobody":   (*suite[TTx]).shardYieldToNobody,
+		"YieldToWaiting":  (*suite[TTx]).shardYieldToWaiting,
 	}
 }
 

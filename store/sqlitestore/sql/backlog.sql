@@ -7,7 +7,8 @@ SELECT (SELECT dflt_value FROM pragma_table_info('skald_outbox') WHERE name = 's
 FROM skald_backlog AS b LEFT JOIN skald_retention AS m ON m.name = 'skald_outbox';
 
 -- name: Progress
-SELECT kind, name, CAST(round(coalesce(heard_seconds, 0) * 1000) AS INTEGER), CAST(round(progress_seconds * 1000) AS INTEGER), topics
+SELECT kind, name, CAST(round(coalesce(heard_seconds, 0) * 1000) AS INTEGER), CAST(round(progress_seconds * 1000) AS INTEGER), topics,
+	coalesce(shards, 0), CAST(ceil(coalesce(broker_away_seconds, 0) * 1000) AS INTEGER)
 FROM skald_progress ORDER BY kind, name;
 
 -- name: KeptFor

@@ -23,6 +23,9 @@ type (
 		id    string
 		until time.Time
 		waits bool // for a shard
+
+		awaySince time.Time // when its broker answered last; zero: it answers
+		yields    bool      // it holds no shard while the broker of another relay answers
 	}
 )
 
@@ -66,7 +69,7 @@ func (o *Outbox) Lease(ask store.Ask, now time.Time) store.Leased {
 	}
 	for i := range o.shards {
 		l := &o.shards[i]
-		if slices.Contains(working, l.owner) || len(got.Shards) >= got.Share ||
+		if _, alive := o.sessions[l.owner]; alive || len(got.Shards) >= got.Share ||
 			slices.Contains(ask.Free, l.ID) {
 			continue
 		}
@@ -91,20 +94,30 @@ func (o *Outbox) leave(ask store.Ask) {
 
 // keep notes that a relay lives. It waits if others hold all shards there are, or will.
 func (o *Outbox) keep(ask store.Ask, now time.Time) {
-	delete(o.sessions, ask.Owner)
-	waits := len(o.working()) >= len(o.shards) &&
+	is := session{id: ask.Session, yields: ask.Yield}
+	if ask.Away > 0 {
+		is.awaySince = now.Add(-ask.Away)
+	}
+	o.sessions[ask.Owner] = is
+	others := slices.DeleteFunc(o.working(), func(owner string) bool { return owner == ask.Owner })
+	is.waits = len(others) >= len(o.shards) &&
 		!slices.ContainsFunc(o.shards, func(l shardRow) bool { return l.owner == ask.Owner })
 	ttl := cmp.Or(ask.TTL, defaultTTL)
-	if waits {
+	if is.waits || is.yields {
 		ttl = cmp.Or(ask.Wait, ttl)
 	}
-	o.sessions[ask.Owner] = session{ask.Session, now.Add(ttl), waits}
+	is.until = now.Add(ttl)
+	o.sessions[ask.Owner] = is
 }
 
-// working are the relays that may hold shards, sorted.
+// working are the relays that may hold shards, sorted: one that yields only while no relay's broker answers.
 func (o *Outbox) working() (owners []string) {
+	answers := false
+	for _, l := range o.sessions {
+		answers = answers || l.awaySince.IsZero()
+	}
 	for owner, l := range o.sessions {
-		if !l.waits {
+		if !l.waits && !(l.yields && answers) {
 			owners = append(owners, owner)
 		}
 	}

@@ -20,7 +20,13 @@ func (o *Outbox) Count(b *store.Backlog, now time.Time) {
 		b.Pending++
 		b.Oldest = max(b.Oldest, now.Sub(r.Time)) // as the writer has it
 	}
-	relays := map[string]time.Duration{}
+	relays := map[string]store.RelayProgress{}
+	for owner, l := range o.sessions {
+		if !l.awaySince.IsZero() && l.until.After(now) {
+			away := now.Sub(l.awaySince)
+			relays[owner] = store.RelayProgress{Owner: owner, Progress: away, BrokerAway: away}
+		}
+	}
 	for _, l := range o.shards {
 		if !o.owned(l, now) {
 			b.Free++
@@ -28,12 +34,15 @@ func (o *Outbox) Count(b *store.Backlog, now time.Time) {
 		if l.owner == "" {
 			continue
 		}
-		if age, known := relays[l.owner]; !known || now.Sub(l.changed) < age {
-			relays[l.owner] = now.Sub(l.changed)
+		p := relays[l.owner]
+		if age := now.Sub(l.changed); p.Shards == 0 || age < p.Progress {
+			p.Progress = age
 		}
+		p.Owner, p.Shards = l.owner, p.Shards+1
+		relays[l.owner] = p
 	}
 	for _, owner := range slices.Sorted(maps.Keys(relays)) {
-		b.Relays = append(b.Relays, store.RelayProgress{Owner: owner, Progress: relays[owner]})
+		b.Relays = append(b.Relays, relays[owner])
 	}
 }
 

@@ -72,13 +72,15 @@ func Read(ctx context.Context, pg *pgrun.DB, outbox *store.OutboxStatus) (store.
 // scanProgress adds how one consumer or relay gets on.
 func scanProgress(row pgrun.Scanner, b *store.Backlog) error {
 	var kind, name, topics string
-	var heard, progress int64 // milliseconds
-	if err := row.Scan(&kind, &name, &heard, &progress, &topics); err != nil {
+	var shards int
+	var heard, progress, away int64 // milliseconds
+	if err := row.Scan(&kind, &name, &heard, &progress, &topics, &shards, &away); err != nil {
 		return err
 	}
 	moved := time.Duration(progress) * time.Millisecond
 	if kind == "relay" {
-		b.Relays = append(b.Relays, store.RelayProgress{Owner: name, Progress: moved})
+		b.Relays = append(b.Relays, store.RelayProgress{Owner: name, Progress: moved, Shards: shards,
+			BrokerAway: time.Duration(away) * time.Millisecond})
 		return nil
 	}
 	column.Handles(&name)

@@ -41,7 +41,7 @@ func (o *Outbox) Lease(ctx context.Context, ask store.Ask, too Besides) (store.L
 	} else {
 		ttl := cmp.Or(ask.TTL, defaultTTL)
 		calls = append(calls, o.pg.Call("KeepRelay", ask.Owner, ask.Session, ttl.Microseconds(),
-			cmp.Or(ask.Wait, ttl).Microseconds(), too.Standby))
+			cmp.Or(ask.Wait, ttl).Microseconds(), too.Standby, ask.Away.Microseconds(), ask.Yield))
 		if len(free) > 0 {
 			calls = append(calls, o.pg.Call("FreeShards", ask.Owner, free))
 		}

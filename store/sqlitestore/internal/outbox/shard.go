@@ -66,13 +66,11 @@ func lease(ctx context.Context, x *sqlrun.Session, ask store.Ask) (got store.Lea
 	}
 	ttl := cmp.Or(ask.TTL, defaultTTL)
 	if _, err := x.Exec(ctx, "KeepRelay", ask.Owner, ask.Session, ttl.Milliseconds(),
-		cmp.Or(ask.Wait, ttl).Milliseconds()); err != nil {
+		cmp.Or(ask.Wait, ttl).Milliseconds(), max(ask.Away.Milliseconds(), min(1, int64(ask.Away))),
+		ask.Yield); err != nil {
 		return got, fmt.Errorf("keep relay: %w", err)
 	}
-	if err := x.Row(ctx, "Waiting").Scan(&got.Waiting); err != nil {
-		return got, fmt.Errorf("waiting relays: %w", err)
-	}
-	relays, err := relays(ctx, x)
+	alive, working, err := relays(ctx, x)
 	if err != nil {
 		return got, err
 	}
@@ -80,13 +78,15 @@ func lease(ctx context.Context, x *sqlrun.Session, ask store.Ask) (got store.Lea
 	if err != nil {
 		return got, err
 	}
-	got.Sessions, got.Share = len(relays), share(len(shards), relays, ask.Owner)
-	err = deal(ctx, x, ask, shards, relays, &got)
+	got.Sessions, got.Share = len(working), share(len(shards), working, ask.Owner)
+	got.Waiting = len(alive) - len(working)
+	err = deal(ctx, x, ask, shards, alive, &got)
 	return got, err
 }
 
-// deal renews, frees and takes.
-func deal(ctx context.Context, x *sqlrun.Session, ask store.Ask, shards []shardRow, relays []string,
+// deal renews, frees and takes. A relay that lives gives its shards back by itself: until then they are not
+// free.
+func deal(ctx context.Context, x *sqlrun.Session, ask store.Ask, shards []shardRow, alive []string,
 	got *store.Leased) error {
 	for _, l := range shards {
 		if l.owner != ask.Owner {
@@ -109,7 +109,7 @@ func deal(ctx context.Context, x *sqlrun.Session, ask store.Ask, shards []shardR
 		if len(got.Shards) >= got.Share {
 			break
 		}
-		if slices.Contains(relays, l.owner) || slices.Contains(ask.Free, l.ID) {
+		if slices.Contains(alive, l.owner) || slices.Contains(ask.Free, l.ID) {
 			continue
 		}
 		if err := takeShard(ctx, x, ask, &l.Shard); err != nil {
@@ -136,20 +136,24 @@ func leave(ctx context.Context, x *sqlrun.Session, ask store.Ask) (got store.Lea
 			return got, fmt.Errorf("leave: %w", err)
 		}
 	}
-	relays, err := relays(ctx, x)
-	return store.Leased{Sessions: len(relays)}, err
+	_, working, err := relays(ctx, x)
+	return store.Leased{Sessions: len(working)}, err
 }
 
-// relays are the owners that live and may hold shards, sorted.
-func relays(ctx context.Context, x *sqlrun.Session) (out []string, err error) {
+// relays are the owners that live, and those of them that may hold shards, sorted.
+func relays(ctx context.Context, x *sqlrun.Session) (alive, working []string, err error) {
 	rows, err := x.Rows(ctx, "Relays")
 	if err != nil {
-		return nil, fmt.Errorf("relays: %w", err)
+		return nil, nil, fmt.Errorf("relays: %w", err)
 	}
-	return sqlrun.Collect(rows, func(scan func(...any) error) (owner string, err error) {
-		err = scan(&owner)
+	alive, err = sqlrun.Collect(rows, func(scan func(...any) error) (owner string, err error) {
+		var works bool
+		if err = scan(&owner, &works); works {
+			working = append(working, owner)
+		}
 		return owner, err
 	})
+	return alive, working, err
 }
 
 func shards(ctx context.Context, x *sqlrun.Session) ([]shardRow, error) {

@@ -13,7 +13,8 @@ SELECT coalesce((SELECT value FROM /*schema*/skald_setting WHERE name = 'source'
 
 -- name: Progress
 -- The topics come as JSON, which each of pgx's modes and database/sql read alike.
-SELECT kind, name, coalesce(round(heard_seconds * 1000), 0)::bigint, round(progress_seconds * 1000)::bigint, array_to_json(topics)::text
+SELECT kind, name, coalesce(round(heard_seconds * 1000), 0)::bigint, round(progress_seconds * 1000)::bigint, array_to_json(topics)::text,
+	coalesce(shards, 0), coalesce(ceil(broker_away_seconds * 1000), 0)::bigint
 FROM /*schema*/skald_progress ORDER BY kind COLLATE "C", name COLLATE "C";
 
 -- name: KeptFor

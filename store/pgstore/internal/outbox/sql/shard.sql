@@ -31,13 +31,21 @@ WHERE s.name = 'recovery reason' AND s.value = '';
 DELETE FROM /*schema*/skald_relay WHERE until <= clock_timestamp() AND owner <> $1::text;
 
 -- name: KeepRelay
--- It waits if others hold all there is, or will, or if another is to hold all.
-INSERT INTO /*schema*/skald_relay AS r (owner, session, until, standby)
-SELECT $1::text, $2::text, clock_timestamp() + CASE WHEN w.standby THEN $4::bigint ELSE $3::bigint END * interval '1 microsecond', w.standby
-FROM (SELECT ((SELECT count(*) FROM /*schema*/skald_relay WHERE NOT standby AND owner <> $1::text) >= (SELECT count(*) FROM /*schema*/skald_shard)
-	OR $5::boolean AND EXISTS (SELECT FROM /*schema*/skald_relay WHERE NOT standby AND owner <> $1::text AND until > clock_timestamp()))
+-- It waits if others hold all there is, or will, or if another is to hold all. Relays that yield do not count while a broker of a
+-- relay answers.
+WITH others AS MATERIALIZED (
+	SELECT until FROM /*schema*/skald_relay AS o
+	WHERE owner <> $1::text AND NOT standby AND NOT (yields AND ($6::bigint = 0
+		OR EXISTS (SELECT FROM /*schema*/skald_relay AS a WHERE a.owner <> $1::text AND a.broker_away_at IS NULL AND a.until > clock_timestamp())))
+)
+INSERT INTO /*schema*/skald_relay AS r (owner, session, until, standby, broker_away_at, yields)
+SELECT $1::text, $2::text, clock_timestamp() + CASE WHEN w.standby OR $7::boolean THEN $4::bigint ELSE $3::bigint END * interval '1 microsecond', w.standby,
+	CASE WHEN $6::bigint > 0 THEN clock_timestamp() - $6::bigint * interval '1 microsecond' END, $7::boolean
+FROM (SELECT ((SELECT count(*) FROM others) >= (SELECT count(*) FROM /*schema*/skald_shard)
+	OR $5::boolean AND EXISTS (SELECT FROM others WHERE until > clock_timestamp()))
 	AND NOT EXISTS (SELECT FROM /*schema*/skald_shard WHERE owner = $1::text) AS standby) AS w
-ON CONFLICT (owner) DO UPDATE SET session = excluded.session, until = excluded.until, standby = excluded.standby;
+ON CONFLICT (owner) DO UPDATE SET session = excluded.session, until = excluded.until, standby = excluded.standby,
+	broker_away_at = excluded.broker_away_at, yields = excluded.yields;
 
 -- name: LeaveRelay
 DELETE FROM /*schema*/skald_relay WHERE owner = $1::text AND session = $2::text;
@@ -51,10 +59,13 @@ UPDATE /*schema*/skald_shard SET owner = NULL, session = NULL, token = gen_rando
 WHERE owner = $1::text AND id = ANY ($2::integer[]);
 
 -- name: TakeShards
--- All of an earlier session of the owner, then free ones up to its share; not those that it gives back.
-WITH live AS MATERIALIZED (
-	SELECT owner, session, row_number() OVER (ORDER BY owner COLLATE "C") - 1 AS place
+-- All of an earlier session of the owner, then free ones up to its share; not those that it gives back. A relay that yields gives its
+-- shards back by itself: until then they are not free.
+WITH alive AS MATERIALIZED (
+	SELECT owner, NOT (yields AND EXISTS (SELECT FROM /*schema*/skald_relay WHERE broker_away_at IS NULL AND until > clock_timestamp())) AS works
 	FROM /*schema*/skald_relay WHERE until > clock_timestamp() AND NOT standby
+), live AS MATERIALIZED (
+	SELECT owner, row_number() OVER (ORDER BY owner COLLATE "C") - 1 AS place FROM alive WHERE works
 ), room AS MATERIALIZED (
 	SELECT CASE WHEN $4::boolean AND EXISTS (SELECT FROM live WHERE owner <> $1::text) THEN 0 ELSE coalesce((SELECT l.shards / r.sessions + CASE WHEN place < l.shards % r.sessions THEN 1 ELSE 0 END - l.mine FROM live WHERE owner = $1::text), 0) END AS n
 	FROM (SELECT count(*) AS shards, count(*) FILTER (WHERE owner = $1::text) AS mine FROM /*schema*/skald_shard) AS l,
@@ -63,17 +74,19 @@ WITH live AS MATERIALIZED (
 UPDATE /*schema*/skald_shard SET owner = $1::text, session = $2::text, epoch = epoch + 1, token = gen_random_uuid()::text, changed_at = clock_timestamp()
 WHERE owner = $1::text AND session <> $2::text OR id = ANY (ARRAY(
 	SELECT f.id FROM /*schema*/skald_shard AS f
-	WHERE f.id <> ALL ($3::integer[]) AND NOT EXISTS (SELECT FROM live AS v WHERE v.owner = f.owner)
+	WHERE f.id <> ALL ($3::integer[]) AND NOT EXISTS (SELECT FROM alive AS v WHERE v.owner = f.owner)
 	ORDER BY f.id
 	LIMIT (SELECT greatest(n, 0) FROM room)));
 
 -- name: Shards
--- First, as shard -1, how many shards there are, how many relays live, how many of them come before the owner, and how
+-- First, as shard -1, how many shards there are, how many relays live and may hold some, how many of them come before the owner, and how
 -- many wait; 'standby' if the owner does. Then the shards that the owner holds.
-SELECT -1, (SELECT count(*) FROM /*schema*/skald_shard)::integer, count(*) FILTER (WHERE NOT standby)::integer,
-	count(*) FILTER (WHERE NOT standby AND owner COLLATE "C" < $1::text), coalesce(max('standby') FILTER (WHERE standby AND owner = $1::text), ''),
-	'', '', count(*) FILTER (WHERE standby), ''
-FROM /*schema*/skald_relay WHERE until > clock_timestamp()
+SELECT -1, (SELECT count(*) FROM /*schema*/skald_shard)::integer, count(*) FILTER (WHERE works)::integer,
+	count(*) FILTER (WHERE works AND owner COLLATE "C" < $1::text), coalesce(max('standby') FILTER (WHERE NOT works AND owner = $1::text), ''),
+	'', '', count(*) FILTER (WHERE NOT works), ''
+FROM (SELECT owner, NOT standby AND NOT (yields
+		AND EXISTS (SELECT FROM /*schema*/skald_relay WHERE broker_away_at IS NULL AND until > clock_timestamp())) AS works
+	FROM /*schema*/skald_relay WHERE until > clock_timestamp()) AS r
 UNION ALL
 SELECT id, first_bucket, last_bucket, epoch, token, base, tip, seq, incarnation
 FROM /*schema*/skald_shard WHERE owner = $1::text AND session = $2::text

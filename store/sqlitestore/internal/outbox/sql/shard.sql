@@ -2,22 +2,23 @@
 DELETE FROM skald_relay WHERE until <= CAST(unixepoch('subsec') * 1000 AS INTEGER) AND owner <> ?1;
 
 -- name: KeepRelay
--- It waits if others hold all there is, or will.
-INSERT INTO skald_relay (owner, session, until, standby)
-SELECT ?1, ?2, CAST(unixepoch('subsec') * 1000 AS INTEGER) + CASE WHEN w.standby THEN ?4 ELSE ?3 END, w.standby
-FROM (SELECT (SELECT count(*) FROM skald_relay WHERE NOT standby AND owner <> ?1) >= (SELECT count(*) FROM skald_shard)
+-- It waits if others hold all there is, or will. Relays that yield do not count while a broker of a relay answers.
+INSERT INTO skald_relay (owner, session, until, standby, broker_away_at, yields)
+SELECT ?1, ?2, now + CASE WHEN w.standby OR ?6 THEN ?4 ELSE ?3 END, w.standby, CASE WHEN ?5 > 0 THEN now - ?5 END, ?6
+FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now,
+	(SELECT count(*) FROM skald_relay WHERE NOT standby AND owner <> ?1 AND NOT (yields
+		AND (?5 = 0 OR EXISTS (SELECT 1 FROM skald_relay AS a WHERE a.owner <> ?1 AND a.broker_away_at IS NULL)))) >= (SELECT count(*) FROM skald_shard)
 	AND NOT EXISTS (SELECT 1 FROM skald_shard WHERE owner = ?1) AS standby) AS w
 WHERE true
-ON CONFLICT (owner) DO UPDATE SET session = excluded.session, until = excluded.until, standby = excluded.standby;
+ON CONFLICT (owner) DO UPDATE SET session = excluded.session, until = excluded.until, standby = excluded.standby,
+	broker_away_at = excluded.broker_away_at, yields = excluded.yields;
 
 -- name: LeaveRelay
 DELETE FROM skald_relay WHERE owner = ?1 AND session = ?2;
 
 -- name: Relays
-SELECT owner FROM skald_relay WHERE NOT standby ORDER BY owner;
-
--- name: Waiting
-SELECT count(*) FROM skald_relay WHERE standby;
+-- Those that live, and whether each may hold shards.
+SELECT owner, NOT standby AND NOT (yields AND EXISTS (SELECT 1 FROM skald_relay WHERE broker_away_at IS NULL)) FROM skald_relay ORDER BY owner;
 
 -- name: LeaveShards
 UPDATE skald_shard SET owner = NULL, session = NULL WHERE owner = ?1 AND session = ?2;
