@@ -35,6 +35,10 @@ type Announcement struct {
 	HoldsKey    bool      `json:"blocks_key"`
 }
 
+// FaultTooLarge begins store.Parked.Fault of a record that was too large: not all of its payload is kept.
+// Redriven, it is of that kind again.
+const FaultTooLarge = string(TooLarge) + ": "
+
 // The headers that a copy of a dead letter has more than the message.
 const (
 	headerAttempt = "x-attempt"
@@ -86,7 +90,7 @@ func (a Announcer) Rows(ctx context.Context, p *store.Parked) []skald.Message {
 // drafts are the ways to tell of p, the best first.
 func (a Announcer) drafts(p *store.Parked) (out []skald.Draft) {
 	m := &p.Message
-	if a.Copy && p.Fault == "" {
+	if a.Copy && !strings.HasPrefix(p.Fault, FaultTooLarge) {
 		more := a.diagnostics(p)
 		out = append(out, skald.Draft{Topic: a.Topic, Type: cmp.Or(m.Type, CopyType), Key: m.Key,
 			Subject: m.Subject, Value: m,
@@ -109,8 +113,8 @@ func (a Announcer) diagnostics(p *store.Parked) (out []skald.Header) {
 		{Name: headerAttempt, Value: []byte(strconv.Itoa(p.Attempts))},
 		{Name: headerReason, Value: []byte(cut(p.Last.Why))},
 		{Name: headerAt, Value: []byte(p.Dead.At.UTC().Format(time.RFC3339Nano))},
-		{Name: headerID, Value: []byte(p.Message.ID)},
-		{Name: headerSource, Value: []byte(p.Message.Source)},
+		{Name: headerID, Value: []byte(cmp.Or(p.Message.ID, p.ID))},
+		{Name: headerSource, Value: []byte(cmp.Or(p.Message.Source, p.Source))},
 		{Name: headerTopic, Value: []byte(p.Message.Topic)},
 	} {
 		if name, mapped := a.Headers[h.Name]; mapped {

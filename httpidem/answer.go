@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -16,19 +17,20 @@ import (
 
 // An answer is what a client gets.
 type answer struct {
-	code     int
-	header   http.Header
-	body     []byte
-	reason   string // of a refusal; "": it is none
-	rejected bool
-	stored   bool // it stands under the key
-	replayed bool // it was stored before
-	lost     bool // the body was too large even to be sent
-	unknown  bool // it was done, and nothing of its answer is kept
-	dropped  int64
-	instance string       // where to look instead, of a body that is not kept
-	kept     *once.Answer // as it is stored; nil: it is not, or not known
-	outcome  string       // for metrics; "": what the fields above say
+	code       int
+	header     http.Header
+	body       []byte
+	reason     string // of a refusal; "": it is none
+	rejected   bool
+	stored     bool // it stands under the key
+	replayed   bool // it was stored before
+	lost       bool // the body was too large even to be sent
+	unknown    bool // it was done, and nothing of its answer is kept
+	dropped    int64
+	negotiated bool         // its Content-Encoding is one that its client had asked for
+	instance   string       // where to look instead, of a body that is not kept
+	kept       *once.Answer // as it is stored; nil: it is not, or not known
+	outcome    string       // for metrics; "": what the fields above say
 }
 
 // beside is what is stored with code and body, as JSON.
@@ -39,6 +41,8 @@ type beside struct {
 	// bytes of the body, which was too large to be kept
 	Dropped  int64  `json:"dropped,omitempty"`
 	Instance string `json:"instance,omitempty"`
+	// the first client accepted the Content-Encoding of the body
+	Negotiated bool `json:"negotiated,omitempty"`
 }
 
 // storable tells of a status whether its answer is kept: 401, 403, 408, 409, 425, 429 and 5xx say that the
@@ -73,6 +77,7 @@ func keepable(h http.Header) http.Header {
 func (a *answer) keep(path string) (once.Answer, error) {
 	out := once.Answer{Rejected: a.rejected, Reason: a.reason, Code: int32(a.code), Result: string(a.body)}
 	more := besideOf(keepable(a.header))
+	more.Negotiated = a.negotiated
 	text, err := more.encode()
 	if err != nil {
 		return out, err
@@ -143,6 +148,7 @@ func restore(kept once.Answer) (answer, error) {
 		}
 	}
 	a.header, a.dropped, a.instance = more.headers(), more.Dropped, more.Instance
+	a.negotiated = more.Negotiated
 	switch {
 	case a.code != 0:
 	case len(a.body) == 0 && !a.rejected: // a mark alone: an import, or a handler that ended its transaction
@@ -160,7 +166,7 @@ func (a answer) equals(b answer) bool { return a.code == b.code && bytes.Equal(a
 func (a answer) send(w http.ResponseWriter) {
 	h := w.Header()
 	for name, values := range a.header {
-		h[name] = slices.Clone(values)
+		h[name] = merged(name, h[name], values)
 	}
 	if bodyAllowed(a.code) {
 		h.Set("Content-Length", strconv.Itoa(len(a.body)))
@@ -171,8 +177,47 @@ func (a answer) send(w http.ResponseWriter) {
 	}
 }
 
+// merged are the values of a header that middleware outside has set, and those of the handler. A list has both;
+// of other headers the handler's value counts, as where it sets one in front of no endpoint.
+func merged(name string, outer, own []string) []string {
+	switch http.CanonicalHeaderKey(name) {
+	case "Vary", "Set-Cookie", "Link", "Via", "Warning", "Allow", "Access-Control-Expose-Headers",
+		"Content-Security-Policy", "Server-Timing", "Www-Authenticate":
+	default:
+		return slices.Clone(own)
+	}
+	out := slices.Clone(outer)
+	for _, v := range own {
+		if !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// errLength is why an answer is a failure: whoever relays it would wait for more, or cut it off.
+var errLength = errors.New("httpidem: the handler declared another Content-Length than it wrote: what it answers from may have broken off")
+
+// declared refuses an answer whose header promises another length than written bytes.
+func declared(h http.Header, written int64) error {
+	n, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
+	if err != nil || n < 0 || n == written { // net/http leaves out what is no length
+		return nil
+	}
+	return fmt.Errorf("%w: %d bytes declared, %d written", errLength, n, written)
+}
+
 // replay writes a stored answer once more.
 func (a answer) replay(w http.ResponseWriter, r *http.Request) {
+	if a.negotiated && !accepts(r.Header, a.header) {
+		coding := strings.Join(a.header.Values("Content-Encoding"), ", ")
+		problem := (&Problem{Type: typeCoding, Status: http.StatusNotAcceptable,
+			Title:  "The answer is kept in a coding that this request does not accept",
+			Detail: fmt.Sprintf("the request was done, and its answer is kept with Content-Encoding %.100q: send the same request with Accept-Encoding: %[1]s for it", coding)}).answer()
+		problem.header.Add("Vary", "Accept-Encoding")
+		problem.replayed = a.replayed
+		a = problem
+	}
 	if a.dropped > 0 || a.unknown {
 		p := Problem{Type: typeNotKept, Title: "The request was done, its answer is not kept",
 			Status: http.StatusConflict, Instance: a.instance,

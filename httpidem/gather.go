@@ -1,8 +1,10 @@
 package httpidem
 
 import (
+	"cmp"
 	"context"
 	"sync"
+	"time"
 
 	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/store"
@@ -13,6 +15,7 @@ const mostGathered = 100 // questions of one call
 // A gather asks for many requests in one call: questions that come while one is under way share the next.
 type gather[Q, A any] struct {
 	ask     func(ctx context.Context, all []Q) ([]A, error)
+	within  time.Duration // bounds one call; 0: finishing
 	mu      sync.Mutex
 	waiting []*question[Q, A]
 	busy    bool
@@ -61,7 +64,7 @@ func (g *gather[Q, A]) run() {
 		for i, one := range batch {
 			all[i] = one.q
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), finishing)
+		ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(g.within, finishing))
 		got, err := g.ask(ctx, all)
 		cancel()
 		for i, one := range batch {
@@ -79,8 +82,9 @@ type seer struct {
 	keys gather[store.Identity, store.Verdict]
 }
 
-func newSeer(db once.Seer, scope string) *seer {
+func newSeer(db once.Seer, scope string, within time.Duration) *seer {
 	s := &seer{Seer: db}
+	s.keys.within = within
 	s.keys.ask = func(ctx context.Context, ids []store.Identity) ([]store.Verdict, error) {
 		return db.Seen(ctx, scope, ids)
 	}

@@ -72,9 +72,11 @@ func Handle[TTx, In, Out any](db Store[TTx], name string, tenant Tenant, o *Opti
 			if err := d.about(r, q); err != nil {
 				return answer{}, err
 			}
+			ctx, began, cancel := d.patiently(ctx)
+			defer cancel()
 			run, err := once.Begin(ctx, db, q.request)
-			if err != nil {
-				return answer{}, err
+			if began(); err != nil {
+				return answer{}, silent(ctx, err)
 			}
 			in.Locks = run.Locks()
 			if kept, done := run.Answer(); done {
@@ -113,13 +115,14 @@ func safely[TTx, In, Out any](ctx context.Context, tx TTx, in Request[In],
 // handled ends run with what the handler answered.
 func handled[TTx, Out any](ctx context.Context, d *door, run *once.Run[TTx], q *asked, r *http.Request,
 	reply Reply[Out], err error) (answer, error) {
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishing)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(finishing, d.o.silence()))
 	defer cancel()
 	a, rows, err := d.judge(ctx, run.Outage, err, func() (answer, error) { return encode(reply) })
 	if err != nil || !a.stored {
 		run.Rollback(end)
 		return a, err
 	}
+	a.negotiated = negotiates(r, a.header)
 	kept, err := a.keep(r.URL.EscapedPath())
 	if err != nil {
 		run.Rollback(end)
@@ -199,13 +202,36 @@ func decode(r *http.Request, body []byte, v any) error {
 			"the Content-Type is %.100q, this endpoint takes application/json", r.Header.Get("Content-Type"))
 	}
 	j := json.NewDecoder(bytes.NewReader(body))
-	if err := j.Decode(v); err != nil {
-		return bad(http.StatusBadRequest, "the body does not decode: %v", err)
+	if err := unmarshal(j, v); err != nil {
+		return undecoded(err)
 	}
 	if _, err := j.Token(); !errors.Is(err, io.EOF) {
 		return bad(http.StatusBadRequest, "there is more than one value in the body")
 	}
 	return nil
+}
+
+func unmarshal(j *json.Decoder, v any) (err error) {
+	defer failure.Recover(&err)
+	return j.Decode(v)
+}
+
+// undecoded says what is wrong with a body, in the words of encoding/json. The errors of a type's own
+// UnmarshalJSON are for the log alone.
+func undecoded(err error) error {
+	var (
+		syntax   *json.SyntaxError
+		kind     *json.UnmarshalTypeError
+		panicked *failure.PanicError
+	)
+	switch {
+	case errors.As(err, &panicked):
+		return err
+	case errors.As(err, &syntax), errors.As(err, &kind), errors.Is(err, io.EOF),
+		errors.Is(err, io.ErrUnexpectedEOF):
+		return &Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("the body does not decode: %v", err)}
+	}
+	return &Problem{Status: http.StatusBadRequest, Detail: "the body does not decode", Err: err}
 }
 
 // encode makes the answer of a reply.
@@ -222,7 +248,7 @@ func encode[Out any](reply Reply[Out]) (a answer, err error) {
 	}
 	if raw, ok := any(reply.Body).([]byte); ok {
 		a.body = raw
-		return a, nil
+		return a, declared(a.header, int64(len(raw)))
 	}
 	if a.body, err = json.Marshal(reply.Body); err != nil {
 		return a, fmt.Errorf("encode the reply: %w", err)

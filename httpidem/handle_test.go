@@ -294,7 +294,7 @@ func TestScopes(t *testing.T) {
 	}
 	answers(t, post{key: "k", body: "{}", header: http.Header{"X-User": {"bob"}}}.to(httpidem.Handle(g.db,
 		"other", who, quiet(), run)), 200, "bob")
-	answers(t, post{key: "k", body: "{}"}.to(mine), 401, "log in first")
+	answers(t, post{key: "k", body: "{}"}.to(mine), 401, "Unauthorized")
 	if _, again, err := once.Do(t.Context(), g.db, "mine", "k", nil,
 		func(context.Context, mem) (int, error) { return 1, nil }); again || err != nil {
 		t.Errorf("once.Do: %v, %v", again, err)

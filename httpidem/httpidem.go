@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/store"
@@ -32,7 +34,11 @@ const (
 	maxKey     = 255
 	finishing  = 10 * time.Second // for the commit, whether or not the client still listens
 	retryAfter = time.Second
+	onTheWay   = time.Second // above Options.Wait, for which the database may wait by itself
 )
+
+// errSilent is why a request is answered 503 whose database does not answer.
+var errSilent = errors.New("httpidem: the database has not answered for longer than Options.Wait")
 
 // A Store is what Handle needs of a database. Each store.Driver is one.
 type Store[TTx any] interface {
@@ -51,7 +57,9 @@ type LeaseStore interface {
 }
 
 // A Tenant tells whose request it is, from what authentication found: keys of different tenants never meet.
-// An error refuses the request with 401, or with the status of a *Problem.
+// An error is logged, and refuses the request with 401; with 503 where it is an outage: skald.Outage, a context
+// that ended, an error of the network or of the database. Its text does not reach the client, unless it is a
+// *Problem.
 type Tenant func(r *http.Request) (string, error)
 
 // OneTenant is for a service whose callers all belong together. The tenant is empty: skald inbox import
@@ -61,7 +69,8 @@ func OneTenant(*http.Request) (string, error) { return "", nil }
 // Options; nil: the defaults.
 type Options struct {
 	// Wait is how long a request waits for another one that has its key in hand, then it is 409; and, under
-	// Handle, how long a statement of the handler waits for a lock. Default 5 s; negative: not at all.
+	// Handle, how long a statement of the handler waits for a lock. Default 5 s; negative: not at all. A
+	// second later a request whose database has not answered is 503; 6 s if Wait is negative.
 	Wait time.Duration
 	// MaxBody bounds a request's body, in bytes: 413. Default 1 MiB.
 	MaxBody int64
@@ -105,6 +114,14 @@ func (o *Options) orDefaults() Options {
 	return out
 }
 
+// silence is for how long the database may leave one call without an answer.
+func (o *Options) silence() time.Duration {
+	if o.Wait < 0 {
+		return 5*time.Second + onTheWay
+	}
+	return o.Wait + onTheWay
+}
+
 // A door is what Handle and Wrap share.
 type door struct {
 	name   string
@@ -128,7 +145,7 @@ type base interface {
 
 func newDoor(name string, tenant Tenant, o *Options, db base) *door {
 	d := &door{name: name, tenant: tenant, o: o.orDefaults(), outage: db.Outage, flights: newFlights()}
-	d.db, d.front = newSeer(db, d.scope()), newFront(d.o.Seen, db, d.o.Keep)
+	d.db, d.front = newSeer(db, d.scope(), d.o.silence()), newFront(d.o.Seen, db, d.o.Keep)
 	d.tel = telemetry.NewEndpoint(telemetry.Providers{Meter: d.o.MeterProvider}, name)
 	d.check = func(ctx context.Context) error { return Check(ctx, db, o) }
 	return d
@@ -160,11 +177,8 @@ func (d *door) serve(w http.ResponseWriter, r *http.Request,
 // decide is the answer to r: what another request of this process has just stored, or what do returns.
 func (d *door) decide(w http.ResponseWriter, r *http.Request,
 	do func(ctx context.Context, q *asked) (answer, error)) (a answer, err error) {
-	if !d.well.Load() {
-		if err := d.check(r.Context()); err != nil {
-			return answer{}, err
-		}
-		d.well.Store(true)
+	if err := d.checked(r.Context()); err != nil {
+		return answer{}, err
 	}
 	q, err := d.ask(w, r)
 	if errors.Is(err, errTaken) {
@@ -182,14 +196,16 @@ func (d *door) decide(w http.ResponseWriter, r *http.Request,
 	}
 	var stands answer
 	defer func() { d.land(flight, stands) }() // also where do panics
-	kept, hit, at := d.front.get(r.Context(), d.db.Secret, q)
+	early, cancel := context.WithTimeout(r.Context(), d.o.silence())
+	defer cancel()
+	kept, hit, at := d.front.get(early, d.db.Secret, q)
 	if hit {
 		if a, err = restore(kept); err == nil {
 			a.outcome, stands = telemetry.KeyCached, a
 			return a, nil
 		}
 	}
-	a, done, err := d.look(r.Context(), q)
+	a, done, err := d.look(early, q)
 	if err == nil && !done {
 		a, err = do(r.Context(), q)
 	}
@@ -202,6 +218,36 @@ func (d *door) decide(w http.ResponseWriter, r *http.Request,
 		d.front.forget()
 	}
 	return a, err
+}
+
+// checked looks at the options until nothing was wrong with them.
+func (d *door) checked(ctx context.Context) error {
+	if d.well.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.o.silence())
+	defer cancel()
+	if err := d.check(ctx); err != nil {
+		return err
+	}
+	d.well.Store(true)
+	return nil
+}
+
+// patiently returns a context that ends when began is not called within the time that the database has for one
+// answer. A transaction may outlive the call that began it, so the context goes on after that.
+func (d *door) patiently(ctx context.Context) (life context.Context, began func(), cancel func()) {
+	life, end := context.WithCancelCause(ctx)
+	late := time.AfterFunc(d.o.silence(), func() { end(errSilent) })
+	return life, func() { late.Stop() }, func() { late.Stop(); end(context.Canceled) }
+}
+
+// silent is err, or that the database was silent if that ended ctx.
+func silent(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), errSilent) {
+		return skald.Outage(fmt.Errorf("%w: %w", errSilent, err))
+	}
+	return err
 }
 
 // look asks the database for the answer to a key that this process has seen answered: one round trip, and no

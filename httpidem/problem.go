@@ -23,6 +23,8 @@ const (
 	typeInProgress = "urn:skald:problem:request-in-progress"
 	typeNotKept    = "urn:skald:problem:answer-not-kept"
 	typeStreaming  = "urn:skald:problem:streaming"
+	typeCoding     = "urn:skald:problem:answer-coding"
+	typeLength     = "urn:skald:problem:answer-length"
 	typeBodyTaken  = "urn:skald:problem:body-taken"
 )
 
@@ -101,11 +103,12 @@ func (d *door) problem(err error) *Problem {
 		old     *once.TooOldError
 		held    *once.InHandError
 		later   *skald.LaterError
-		outage  *skald.OutageError
 	)
 	switch {
 	case errors.As(err, &problem) && problem != nil && problem.Status >= 400 && problem.Status <= 599:
 		return problem
+	case errors.Is(err, errLength):
+		return &Problem{Type: typeLength, Status: http.StatusInternalServerError, Detail: err.Error(), Err: err}
 	case errors.Is(err, errTaken):
 		return &Problem{Type: typeBodyTaken, Status: http.StatusInternalServerError, Detail: err.Error()}
 	case errors.As(err, &other) && other.Consumer == d.scope():
@@ -127,13 +130,20 @@ func (d *door) problem(err error) *Problem {
 	case errors.As(err, &later):
 		return &Problem{Status: http.StatusServiceUnavailable, After: max(later.After, retryAfter),
 			Detail: "not now: send the same request again later", Err: err}
-	case errors.As(err, &outage), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
-		d.outage(err):
+	case d.away(err):
 		return &Problem{Status: http.StatusServiceUnavailable, After: retryAfter,
 			Detail: "it was not done, or it was: send the same request again to know", Err: err}
 	}
 	return &Problem{Status: http.StatusInternalServerError,
 		Detail: "something is wrong here; the same request may be sent again", Err: err}
+}
+
+// away tells of an error whether it is for a while: the same request may succeed later.
+func (d *door) away(err error) bool {
+	var later *skald.LaterError
+	var outage *skald.OutageError
+	return errors.As(err, &later) || errors.As(err, &outage) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded) || d.outage(err)
 }
 
 // outcome is what became of a request, for metrics. P is its error, if there was one.

@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
 
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/once"
 )
 
@@ -29,12 +32,9 @@ func (d *door) ask(w http.ResponseWriter, r *http.Request) (*asked, error) {
 	if err != nil {
 		return nil, err
 	}
-	tenant, err := d.tenant(r)
+	tenant, err := d.whose(r)
 	if err != nil {
-		if problem := (*Problem)(nil); errors.As(err, &problem) {
-			return nil, problem
-		}
-		return nil, &Problem{Status: http.StatusUnauthorized, Detail: err.Error(), Err: err}
+		return nil, err
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.o.MaxBody))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
@@ -55,6 +55,26 @@ func (d *door) ask(w http.ResponseWriter, r *http.Request) (*asked, error) {
 			Keep: d.o.Keep},
 		body: body,
 	}, nil
+}
+
+// whose asks the user's function whose request r is. What its error quotes is for the log alone: a client gets
+// 503 where a service is away, a *Problem as it is, and else 401.
+func (d *door) whose(r *http.Request) (tenant string, err error) {
+	defer failure.Recover(&err)
+	if tenant, err = d.tenant(r); err == nil {
+		return tenant, nil
+	}
+	var (
+		problem *Problem
+		network net.Error
+	)
+	switch {
+	case errors.As(err, &problem) && problem != nil, d.away(err):
+		return "", err
+	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "", skald.Outage(err)
+	}
+	return "", &Problem{Status: http.StatusUnauthorized, Err: err}
 }
 
 // errTaken is why a request is refused whose body is not what the client sent: another body under one key

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/once"
@@ -89,7 +90,9 @@ func record(ctx context.Context, r *http.Request, body []byte, next http.Handler
 			err = fmt.Errorf("the handler panicked: %v\n%s", p, debug.Stack())
 		}
 	}()
-	inner := r.WithContext(ctx)
+	inner := r.Clone(ctx)
+	// An answer in a coding could not be replayed to every client: compression belongs outside.
+	inner.Header.Set("Accept-Encoding", "identity")
 	inner.Body, inner.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	next.ServeHTTP(rec, inner)
 	return rec, nil
@@ -98,12 +101,14 @@ func record(ctx context.Context, r *http.Request, body []byte, next http.Handler
 // finish stores what next answered, or gives the key back.
 func (d *door) finish(ctx context.Context, key *once.Reservation, q *asked, r *http.Request, rec *recorder,
 	began time.Time) (answer, error) {
-	end, cancel := context.WithDeadline(context.WithoutCancel(ctx),
-		later(began.Add(d.o.Lease), time.Now().Add(finishing)))
-	defer cancel()
 	a := rec.answer()
+	a.negotiated = negotiates(r, a.header)
+	kind := typeStreaming
+	if storable(a.code) && bodyAllowed(a.code) && r.Method != http.MethodHead && rec.refused == nil {
+		rec.refused, kind = declared(a.header, max(a.dropped, int64(len(a.body)))), typeLength
+	}
 	if rec.refused != nil {
-		a = (&Problem{Type: typeStreaming, Status: http.StatusInternalServerError,
+		a = (&Problem{Type: kind, Status: http.StatusInternalServerError,
 			Detail: rec.refused.Error()}).answer()
 		a.outcome = telemetry.KeyFailed
 		d.o.Logger.ErrorContext(ctx, "httpidem: request failed", "endpoint", d.name, "method", r.Method,
@@ -113,15 +118,47 @@ func (d *door) finish(ctx context.Context, key *once.Reservation, q *asked, r *h
 		return a, nil
 	}
 	if a.stored = storable(a.code); !a.stored {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.o.silence())
+		defer cancel()
 		return a, d.giveBack(end, key)
 	}
 	kept, err := a.keep(r.URL.EscapedPath())
 	if err != nil {
 		return a, err
 	}
-	// The work is done: as long as the lease lasts the answer is worth another try.
+	return d.storing(ctx, func(ctx context.Context) (answer, error) {
+		end, cancel := context.WithDeadline(ctx, later(began.Add(d.o.Lease), time.Now().Add(finishing)))
+		defer cancel()
+		return d.store(end, key, q, a, kept)
+	})
+}
+
+// storing waits for do for as long as the database may be silent. Then the client gets 503, and do goes on: a repeat gets the answer once it is stored.
+func (d *door) storing(ctx context.Context, do func(context.Context) (answer, error)) (answer, error) {
+	type ending struct {
+		answer
+		err error
+	}
+	ended := make(chan ending, 1)
+	go func() {
+		a, err := do(context.WithoutCancel(ctx))
+		ended <- ending{a, err}
+	}()
+	late := time.NewTimer(d.o.silence())
+	defer late.Stop()
+	select {
+	case e := <-ended:
+		return e.answer, e.err
+	case <-late.C:
+		return answer{}, skald.Outage(errSilent)
+	}
+}
+
+// store stores the answer to work that is done: as long as the lease lasts it is worth another try.
+func (d *door) store(end context.Context, key *once.Reservation, q *asked, a answer,
+	kept once.Answer) (answer, error) {
 	for attempt := 1; ; attempt++ {
-		err = key.Finish(end, kept)
+		err := d.tryFinish(end, key, kept)
 		if err == nil {
 			a.kept = &kept
 			return a, nil
@@ -144,6 +181,13 @@ func (d *door) finish(ctx context.Context, key *once.Reservation, q *asked, r *h
 			return a, err
 		}
 	}
+}
+
+// tryFinish is one attempt to store the answer: a connection that is silent is not waited for again.
+func (d *door) tryFinish(ctx context.Context, key *once.Reservation, kept once.Answer) error {
+	ctx, cancel := context.WithTimeout(ctx, d.o.silence())
+	defer cancel()
+	return key.Finish(ctx, kept)
 }
 
 func later(a, b time.Time) time.Time {

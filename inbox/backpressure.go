@@ -31,7 +31,7 @@ func (in *Inbox[TTx]) limit(d *broker.Delivery) {
 		return
 	}
 	k := store.Kind{Topic: d.Topic, Type: d.Type}
-	if d.Fault != nil || in.exec.Handles(k) || in.checkpoints.LeftToOthers(k) {
+	if d.Fault != nil || d.Type == "" || in.exec.Handles(k) || in.checkpoints.LeftToOthers(k) {
 		oversize.Cut(d, in.o.Limits.Record)
 	}
 }

@@ -21,4 +21,6 @@ var (
 	// ErrUnhandled is why a parked message is a dead letter whose type no build handles any more. Messages of
 	// its key go on after it.
 	ErrUnhandled = exec.ErrUnhandled
+	// ErrNoType is why a message without a type is a dead letter: no build has a handler for the type "".
+	ErrNoType = exec.ErrNoType
 )

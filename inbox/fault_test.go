@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -314,6 +315,45 @@ func TestDeadLetterWithoutATypeIsCopied(t *testing.T) {
 	if n := strings.Count(log.String(), "cannot be copied whole"); n != 1 ||
 		!strings.Contains(log.String(), large.ID) {
 		t.Errorf("%d words: %s", n, log.String())
+	}
+}
+
+// A dead letter that has no id of its own is copied with payload, headers and what it is known by, also where
+// even that cannot be read; no error has a blank instead of its id.
+func TestDeadLetterWithoutAnIDIsCopied(t *testing.T) {
+	w := newWorld(t, 1)
+	in := w.inbox(&inbox.Options{Now: w.clock, Dead: inbox.Dead{Topic: "dead", Copy: true},
+		Identity: inbox.Identity{Of: inbox.ByField("/erp", "order")}}, nil)
+	in.Handle("orders", "created",
+		func(context.Context, tx, skald.Message) error { return skald.Permanent(errors.New("never")) })
+	known, unknown := w.message("k", ""), w.message("l", "")
+	for _, m := range []*skald.Message{&known, &unknown} {
+		m.ID, m.Source, m.Type, m.Headers = "", "", "created",
+			[]skald.Header{{Name: "tenant", Value: []byte("acme")}}
+	}
+	known.Data, unknown.Data = []byte(`{"order":"o-1"}`), []byte("not json")
+	w.publish(known, unknown)
+	w.quiet(in)
+	header := func(m store.Row, name string) string {
+		at := slices.IndexFunc(m.Headers, func(h skald.Header) bool { return h.Name == name })
+		if at < 0 {
+			return "none"
+		}
+		return string(m.Headers[at].Value)
+	}
+	rows := w.db.Rows()
+	if len(rows) != 2 || string(rows[0].Data) != string(known.Data) ||
+		string(rows[1].Data) != string(unknown.Data) {
+		t.Fatalf("said %+v", rows)
+	}
+	if id, source, why := header(rows[0], "x-original-id"), header(rows[0], "x-original-source"),
+		header(rows[0], "x-failed-reason"); id != "o-1" || source != "/erp" ||
+		why != `handle created "o-1": never` {
+		t.Errorf("id %q, source %q, reason %q", id, source, why)
+	}
+	if header(rows[1], "tenant") != "acme" || header(rows[1], "x-original-id") == "" ||
+		!strings.Contains(header(rows[1], "x-failed-reason"), inbox.ErrNoID.Error()) {
+		t.Errorf("headers of a copy without identity: %q", rows[1].Headers)
 	}
 }
 

@@ -25,15 +25,19 @@ func (in *Inbox[TTx]) enroll(ctx context.Context) error {
 }
 
 // skip is done with a message that no build handles; one that another build handles is taken, so as to be
-// left to it.
+// left to it. A message without a type may be any message, so it becomes a dead letter.
 func (in *Inbox[TTx]) skip(e *partition.Entry) {
 	k := e.Kind()
-	if e.Foreign = in.checkpoints.LeftToOthers(k); !e.Foreign {
+	others := in.checkpoints.LeftToOthers(k)
+	e.Untyped = !others && k.Type == ""
+	if e.Foreign = others || e.Untyped; !e.Foreign {
 		e.Done = true
 		in.count(func(h *Health) { h.Skipped++ })
 		in.tel.Count(e.Topic, "skipped")
 		in.said.Skipped(k)
 		return
 	}
-	in.said.Left(k)
+	if others {
+		in.said.Left(k)
+	}
 }

@@ -268,3 +268,32 @@ func TestRolloutOfABuildThatHandlesMore(t *testing.T) {
 		t.Errorf("the new build: %+v", h)
 	}
 }
+
+// A message without a type may be any message, so it is never skipped: it is a dead letter under its own
+// identity, once. A handler for "" takes it, also when it is redriven.
+func TestMessageWithoutATypeIsNeverSkipped(t *testing.T) {
+	w := newWorld(t, 1)
+	in := w.stepper(keep)
+	untyped := w.message("k", "1")
+	untyped.Type = ""
+	w.publish(untyped, untyped, w.message("l", "2"))
+	w.quiet(in)
+	w.expect("l", "2")
+	dead := w.dead()
+	if len(dead) != 1 || dead[0].Dead.Kind != "malformed" || dead[0].ID != untyped.ID ||
+		!strings.Contains(dead[0].Last.Why, inbox.ErrNoType.Error()) || dead[0].Fault != "" {
+		t.Fatalf("dead letters %+v", dead)
+	}
+	if h := in.Health(); h.Skipped != 0 || h.Dead != 1 || h.Unacknowledged != 0 {
+		t.Errorf("health %+v", h)
+	}
+	w.leave(in)
+	in = w.inbox(nil, keep)
+	inbox.On(in, skald.Event[string]{Topic: "orders"}, keep)
+	w.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock", Identity: dead[0].Identity}})
+	later := w.message("k", "3")
+	later.Type = ""
+	w.publish(later)
+	w.quiet(in)
+	w.expect("k", "1 3")
+}

@@ -42,7 +42,8 @@ func (e *InHandError) Error() string {
 }
 func (e *InHandError) Unwrap() error { return store.ErrBusy }
 
-// Reserve claims the key until the lease ends, in a commit of its own; Request.Wait is not looked at. A crash
+// Reserve claims the key until the lease ends, in a commit of its own. It does not wait for another run. If the
+// database gives no answer within a second after Request.Wait, at most 10 s, it returns an error. A crash
 // frees the key when the lease ends. Work that takes longer may be done by another one beside it: of both,
 // one answer is stored. Errors: an *InHandError, a *ConflictError, a *TooOldError.
 func Reserve(ctx context.Context, db Reserver, q Request, lease time.Duration) (*Reservation, error) {
@@ -57,7 +58,11 @@ func Reserve(ctx context.Context, db Reserver, q Request, lease time.Duration) (
 	held := store.Reservation{Consumer: m.Consumer, Identity: m.Identity, Fingerprint: m.Fingerprint,
 		Token: rand.Text(), Lease: lease, Keep: m.Keep}
 	// Whoever leaves while this commits would leave the key in nobody's hand until the lease ends.
-	sure, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
+	patience := settling
+	if q.Wait > 0 {
+		patience = min(settling, q.Wait+time.Second)
+	}
+	sure, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	got, err := db.Reserve(sure, held)
 	if err != nil {

@@ -292,6 +292,9 @@ func (s *durable) put(l *share, m jetstream.Msg) error {
 		return err
 	}
 	msg, fault := record.Decode(s.b.codec, l.topic.name, m.Headers(), m.Data(), meta.Sequence.Stream)
+	if fault == nil {
+		l.topic.routed(&msg, m.Subject())
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.last = max(l.last+1, int64(meta.Sequence.Consumer))

@@ -107,7 +107,7 @@ func (p *publisher) launch(it *item, t topic) {
 		partition = names.PartitionOf(it.Key, t.partitions)
 	}
 	msg, err := it.Out.msg, error(nil)
-	if msg.Subject, err = t.target(partition, it); err != nil {
+	if msg.Subject, err = t.target(partition, it.Type, it.Key); err != nil {
 		p.Refuse(it, perkey.Refused, err)
 		return
 	}

@@ -66,6 +66,9 @@ func (s *Subscription) follow(ctx context.Context, l *partition, next *uint64) e
 			name = meta.Consumer
 		}
 		msg, fault := record.Decode(s.b.codec, l.topic.name, m.Headers(), m.Data(), meta.Sequence.Stream)
+		if fault == nil {
+			l.topic.routed(&msg, m.Subject())
+		}
 		d := broker.Delivery{Message: msg, Partition: l.Name, Position: int64(meta.Sequence.Stream),
 			Fault: fault}
 		if !s.put(ctx, l, d) {

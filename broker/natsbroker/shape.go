@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/natsbroker/internal/settings"
@@ -69,11 +71,45 @@ func (w *wire) lookShaped(ctx context.Context, name string, shape Shape) (topic,
 			settings.ErrUnsafe)
 	}
 	return topic{name: name, stream: shape.Stream, partitions: 1, first: info.State.FirstSeq,
-		last: info.State.LastSeq, created: born(info), shape: &shape}, nil
+		last: info.State.LastSeq, created: born(info), shape: &shape, typed: typeIn(shape.Subject)}, nil
+}
+
+// typeIn matches the subjects of a shape, with the type as its first group; nil: they have none. A key next to
+// it is one token, and a type may have several.
+func typeIn(subject string) *regexp.Regexp {
+	if !strings.Contains(subject, "{type}") {
+		return nil
+	}
+	pattern := regexp.QuoteMeta(subject)
+	pattern = strings.Replace(pattern, `\{type\}`, `(.+)`, 1)
+	pattern = strings.NewReplacer(`\{type\}`, `.+`, `\{key\}`, `[^.]+`).Replace(pattern)
+	return regexp.MustCompile("^" + pattern + "$") // of quoted text it always compiles
+}
+
+// routed reads the type of a message without one from its subject. The handler gets a subject that Skald would
+// not publish the message to in a header.
+func (t *topic) routed(m *skald.Message, subject string) {
+	if t.shape == nil {
+		return
+	}
+	if found := t.matches(subject); found != nil {
+		cloudevents.TypeFromRoute(m, found[1])
+	}
+	if own, err := t.target(0, m.Type, m.Key); err == nil && own == subject {
+		subject = ""
+	}
+	cloudevents.NoteRoute(m, subject)
+}
+
+func (t *topic) matches(subject string) []string {
+	if t.typed == nil {
+		return nil
+	}
+	return t.typed.FindStringSubmatch(subject)
 }
 
 // target is the subject of a message for a partition of t.
-func (t *topic) target(partition int, it *item) (string, error) {
+func (t *topic) target(partition int, typ string, key []byte) (string, error) {
 	if t.shape == nil {
 		return subject(t.stream, partition), nil
 	}
@@ -81,7 +117,7 @@ func (t *topic) target(partition int, it *item) (string, error) {
 		return "", fmt.Errorf("publish to %q: its shape has no subject: it is only read: %w", t.name,
 			cloudevents.ErrCannotCarry)
 	}
-	out := strings.NewReplacer("{type}", it.Type, "{key}", string(it.Key)).Replace(t.shape.Subject)
+	out := strings.NewReplacer("{type}", typ, "{key}", string(key)).Replace(t.shape.Subject)
 	odd := func(c rune) bool { return c <= ' ' || c == 0x7f || c == '*' || c == '>' }
 	if strings.ContainsFunc(out, odd) || strings.HasPrefix(out, ".") || strings.HasSuffix(out, ".") ||
 		strings.Contains(out, "..") {

@@ -3,6 +3,7 @@ package natsbroker_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -290,5 +291,43 @@ func TestConsumersThatLoseMessages(t *testing.T) {
 	if _, err := c.Subscribe(t.Context(), broker.Group{Name: "billing",
 		Topics: []string{"orders", "own"}}); err == nil || !strings.Contains(err.Error(), "durables") {
 		t.Errorf("two kinds of topics: %v", err)
+	}
+}
+
+// TestTypeFromTheSubject: a publisher that sets no type says by its subject what a message is. A type of its
+// own stays, and the handler learns a subject that Skald would not have chosen.
+func TestTypeFromTheSubject(t *testing.T) {
+	for _, durable := range []bool{false, true} {
+		addr := serve(t, t.TempDir(), 0).Addr().String()
+		_, js := raw(t, addr)
+		theirs(t, js, nil)
+		b := open(t, addr, shaped(durable))
+		sub, err := b.Subscribe(t.Context(), broker.Group{Name: "billing", Topics: []string{"orders"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range []*nats.Msg{{Subject: "orders.created", Data: []byte("1")},
+			{Subject: "orders.eu.paid", Data: []byte("2")},
+			{Subject: "orders.created", Header: nats.Header{"ce-type": {"order"}}, Data: []byte("3")}} {
+			if _, err := js.PublishMsg(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m := message("orders", "k", 4)
+		m.Type = "created"
+		if err := b.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, d := range receive(t, sub, func(ds []broker.Delivery) bool { return len(ds) >= 4 }) {
+			got = append(got, fmt.Sprintf("%s %s", d.Type, d.Headers))
+		}
+		slices.Sort(got)
+		if want := []string{"created []", "created []", "eu.paid []", "order [{x-route orders.created}]"}; !slices.Equal(got, want) {
+			t.Errorf("durable %v: read %q, want %q", durable, got, want)
+		}
+		if err := sub.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

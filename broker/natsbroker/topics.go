@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -33,7 +34,8 @@ type topic struct {
 	partitions   int
 	created      string
 	first, last  uint64
-	shape        *Shape // nil: a stream as MakeTopics makes it
+	shape        *Shape         // nil: a stream as MakeTopics makes it
+	typed        *regexp.Regexp // finds the type in a subject of the shape; nil: the subject has none
 }
 
 // Stream is the name of a topic's stream.

@@ -102,7 +102,7 @@ func TestEnvelopesThatCannotBe(t *testing.T) {
 		"amqp://a:1?envelope=id:position":              "message-id",
 		"amqp://a:1?envelope=id:header:cloudEvents_id": `"cloudEvents_id"`,
 		"amqp://a:1?envelope=id:header:CC":             `"CC"`,
-		"amqp://a:1?envelope=id:header:x-id":           `"x-id"`,
+		"amqp://a:1?envelope=id:header:x-death":        `"x-death"`,
 	} {
 		if _, _, err := rabbitbroker.ParseURL(url, none); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", url, err)

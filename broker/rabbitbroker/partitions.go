@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/feed"
 	"github.com/skald-go/skald/broker/internal/names"
 	"github.com/skald-go/skald/broker/rabbitbroker/internal/record"
@@ -232,6 +235,9 @@ func (s *Subscription) read(o *partition) {
 			topic = s.topicOf(d.Exchange)
 		}
 		msg, fault := record.Decode(s.b.codec, topic, &d)
+		if fault == nil {
+			s.routed(&msg, o.Topic != "", d.RoutingKey)
+		}
 		attempt := record.Attempts(d.Headers)
 		if d.Redelivered {
 			attempt = max(attempt, 1)
@@ -247,6 +253,23 @@ func (s *Subscription) read(o *partition) {
 	case s.ended <- o:
 	case <-s.ctx.Done():
 	}
+}
+
+// routed reads the type of a message without one from its routing key, PARTITION.TYPE or, with ByType, TYPE.
+// Of a message in a topology of others the handler gets a routing key that is not the type in a header.
+func (s *Subscription) routed(m *skald.Message, partitioned bool, key string) {
+	if partitioned {
+		_, typ, _ := strings.Cut(key, ".")
+		cloudevents.TypeFromRoute(m, typ)
+		return
+	}
+	if s.b.opts.ByType {
+		cloudevents.TypeFromRoute(m, key)
+	}
+	if key == m.Type {
+		key = ""
+	}
+	cloudevents.NoteRoute(m, key)
 }
 
 // topicOf is what a message of a shared queue belongs to.

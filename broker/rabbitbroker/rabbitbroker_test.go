@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -220,15 +221,42 @@ func TestHeadersThatRabbitMQObeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := message(p.topic, "k", 0)
-	for _, name := range []string{"BCC", "CC", "x-delay", "x-match"} {
+	for _, name := range []string{"BCC", "CC", "x-death", "x-delay", "x-match"} {
 		m.Headers = append(m.Headers, skald.Header{Name: name, Value: []byte("elsewhere")})
 	}
 	p.publish(m)
-	if got := take(t, s, 1)[0]; len(got.Headers) != 4 || string(got.Headers[1].Value) != "elsewhere" {
+	if got := take(t, s, 1)[0]; len(got.Headers) != 5 || string(got.Headers[1].Value) != "elsewhere" {
 		t.Errorf("got %q", got.Headers)
 	}
 	if _, some, err := ch.Get(aside.Name, true); some || err != nil {
 		t.Errorf("copied: %v, %v", some, err)
+	}
+}
+
+// TestOtherHeadersTravelUnderTheirNames: any client reads a header that begins with x-, such as those of a
+// copied dead letter, unless RabbitMQ acts on it.
+func TestOtherHeadersTravelUnderTheirNames(t *testing.T) {
+	at := need.RabbitMQ(t)
+	ch := raw(t, at)
+	p := newPlace(t, at, nil, 1)
+	theirs, err := ch.QueueDeclare("", false, true, true, false, nil)
+	if err == nil {
+		err = ch.QueueBind(theirs.Name, "#", p.topic, false, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, m := p.join("g"), message(p.topic, "k", 0)
+	m.Headers = []skald.Header{{Name: "x-attempt", Value: []byte("3")}, {Name: "x-death", Value: []byte("d")},
+		{Name: "x-failed-reason", Value: []byte("it broke")}}
+	p.publish(m)
+	if got := take(t, s, 1)[0]; !reflect.DeepEqual(got.Headers, m.Headers) {
+		t.Errorf("Skald got %q", got.Headers)
+	}
+	d, some, err := ch.Get(theirs.Name, true)
+	if err != nil || !some || d.Headers["x-attempt"] != "3" || d.Headers["x-failed-reason"] != "it broke" ||
+		d.Headers["x-death"] != nil {
+		t.Errorf("another client got %v, %v", d.Headers, err)
 	}
 }
 

@@ -252,6 +252,9 @@ func TestWeReadWhatThePeerWrites(t *testing.T) {
 		Headers: amqp.Table{"cloudEvents:specversion": "1.0", "cloudEvents:id": "i",
 			"cloudEvents:source": "/s", "cloudEvents:type": "t"}})
 	got := take(t, s, 3)
+	if got[0].Type != "x" {
+		t.Errorf("the type of a message without one: %q, want that of its routing key", got[0].Type)
+	}
 	headers := map[string]string{}
 	for _, h := range got[0].Headers {
 		headers[h.Name] = string(h.Value)
@@ -336,5 +339,36 @@ func TestWaysIn(t *testing.T) {
 		!opts.ByType || !slices.Equal(opts.Bind, []string{"x.*", "y"}) || !opts.DropUnrouted ||
 		opts.Prefetch != 7 || opts.TLS == nil {
 		t.Errorf("%s %+v: %v", servers, opts, err)
+	}
+}
+
+// TestTypeFromTheRoutingKey: a publisher that sets no type says by its routing key what a message is. A type
+// of its own stays, and the handler learns the routing key.
+func TestTypeFromTheRoutingKey(t *testing.T) {
+	at := need.RabbitMQ(t)
+	x := newTeam(t, at, nil)
+	x.queues["billing"] = x.exchange + ".billing"
+	b := open(t, at, &rabbitbroker.Options{ByType: true, Bind: []string{"created", "orders.*.paid"}})
+	s, err := b.Subscribe(t.Context(), x.group("billing"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	confirm(t, x.ch, x.exchange, "created", amqp.Publishing{MessageId: "1", Body: []byte("{}")})
+	confirm(t, x.ch, x.exchange, "orders.eu.paid", amqp.Publishing{MessageId: "2", Body: []byte("{}")})
+	confirm(t, x.ch, x.exchange, "orders.eu.paid", amqp.Publishing{MessageId: "3", Type: "order",
+		Headers: amqp.Table{broker.RouteHeader: "forged"}, Body: []byte("{}")})
+	confirm(t, x.ch, x.exchange, "created", amqp.Publishing{MessageId: "4", Type: "order", Body: []byte("{}")})
+	if err := b.Publish(t.Context(), []skald.Message{{ID: "5", Source: "/s", Type: "created",
+		Topic: x.exchange, Data: []byte("{}")}}).Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, d := range take(t, s, 5) {
+		got = append(got, fmt.Sprintf("%s %s %s", d.ID, d.Type, d.Headers))
+	}
+	slices.Sort(got)
+	if want := []string{"1 created []", "2 orders.eu.paid []", "3 order [{x-route orders.eu.paid}]",
+		"4 order [{x-route created}]", "5 created []"}; !slices.Equal(got, want) {
+		t.Errorf("read %q, want %q", got, want)
 	}
 }

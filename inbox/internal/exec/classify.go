@@ -32,7 +32,7 @@ func (x *Executor[TTx]) classify(m skald.Message, err error) failure.Class {
 	switch {
 	case errors.As(err, &large), errors.Is(err, partition.ErrTooLarge):
 		return failure.TooLarge
-	case errors.Is(err, partition.ErrNoEnvelope), errors.Is(err, identity.ErrNoID):
+	case errors.Is(err, partition.ErrNoEnvelope), errors.Is(err, identity.ErrNoID), errors.Is(err, ErrNoType):
 		return failure.Malformed
 	}
 	return class

@@ -244,5 +244,5 @@ func (x *Executor[TTx]) handle(ctx context.Context, e *partition.Entry, unit sto
 	case decide.Wait:
 		return x.later(ctx, e, unit.Rollback, a.wait.After, err)
 	}
-	return x.lentFailed(ctx, e, unit, fmt.Errorf("handle %s %s: %w", e.Type, e.ID, err))
+	return x.lentFailed(ctx, e, unit, fmt.Errorf("handle %s: %w", e.TypeAndName(), err))
 }

@@ -19,7 +19,7 @@ func (x *Executor[TTx]) askedBeside(ctx context.Context, e *partition.Entry, tx 
 	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("ask what is beside about %s: %w", e.ID, err)
+			err = fmt.Errorf("ask what is beside about %s: %w", e.Name(), err)
 		}
 	}()
 	defer failure.Recover(&err)
@@ -46,12 +46,12 @@ func (x *Executor[TTx]) rejectBeside(ctx context.Context, e *partition.Entry, un
 	_, _ = unit.Rollback(ctx) // its rows are undone in any case
 	unit, err := x.db.Begin(ctx, intake)
 	if err != nil {
-		return x.storeFailed(ctx, e, fmt.Errorf("take in %s to reject it: %w", e.ID, err))
+		return x.storeFailed(ctx, e, fmt.Errorf("take in %s to reject it: %w", e.Name(), err))
 	}
 	if now := unit.Found(); !slices.Equal(now.Locks, was.Locks) || now.Marks[0].Outcome != store.Fresh ||
 		stepElse(was, now) {
 		x.giveBack(ctx, e, unit.Rollback)
-		return Result{Entry: e, What: decide.Again, Err: fmt.Errorf("reject %s: %w", e.ID, store.ErrLost)}
+		return Result{Entry: e, What: decide.Again, Err: fmt.Errorf("reject %s: %w", e.Name(), store.ErrLost)}
 	}
 	known, err := x.askedBeside(ctx, e, unit.Tx())
 	switch {
@@ -68,7 +68,7 @@ func (x *Executor[TTx]) rejectBeside(ctx context.Context, e *partition.Entry, un
 	if err = unit.Commit(ctx, verdict); err == nil {
 		return Result{Entry: e, What: decide.Rejected}
 	}
-	return x.storeFailed(ctx, e, fmt.Errorf("reject %s: %w", e.ID, err))
+	return x.storeFailed(ctx, e, fmt.Errorf("reject %s: %w", e.Name(), err))
 }
 
 // stepElse tells whether a step moved between two intakes.

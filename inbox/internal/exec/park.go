@@ -104,13 +104,13 @@ func (x *Executor[TTx]) store(ctx context.Context, e *partition.Entry, end undo,
 	stands, err := end(ctx, effect)
 	switch {
 	case err != nil && (store.Incurable(err) || errors.Is(err, store.ErrLent)):
-		return Result{Entry: e, What: decide.Broken, Err: fmt.Errorf("park %s: %w", e.ID, err)}
+		return Result{Entry: e, What: decide.Broken, Err: fmt.Errorf("park %s: %w", e.Name(), err)}
 	case err != nil && !x.Away(err) && !errors.Is(err, context.DeadlineExceeded) &&
 		!errors.Is(err, context.Canceled):
 		return Result{Entry: e, What: decide.Unkept,
-			Err: fmt.Errorf("park %s: %w; %w", e.ID, err, Cause(r.Err))}
+			Err: fmt.Errorf("park %s: %w; %w", e.Name(), err, Cause(r.Err))}
 	case err != nil:
-		return Result{Entry: e, What: decide.Outage, Err: fmt.Errorf("park %s: %w", e.ID, err)}
+		return Result{Entry: e, What: decide.Outage, Err: fmt.Errorf("park %s: %w", e.Name(), err)}
 	case !stands[0] && e.Parked != nil:
 		return Result{Entry: e, What: decide.Stale}
 	case !stands[0]: // finished or kept by a rival, or its key is full

@@ -60,7 +60,7 @@ func (x *Executor[TTx]) putAside(ctx context.Context, e *partition.Entry,
 	unit, err := x.db.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Server: e.Server,
 		Wait: x.o.Wait, Handle: x.o.Handle})
 	if err != nil {
-		return x.storeFailed(ctx, e, fmt.Errorf("take in %s: %w", e.ID, err)), true
+		return x.storeFailed(ctx, e, fmt.Errorf("take in %s: %w", e.Name(), err)), true
 	}
 	switch unit.Found().Marks[0].Outcome {
 	case store.Fresh, store.Behind:
@@ -90,7 +90,7 @@ func (x *Executor[TTx]) killer(ctx context.Context, e *partition.Entry, k *store
 		var err error
 		if e.Step, err = x.step(reading, e); err != nil {
 			return x.failure(ctx, e, x.db.Apply,
-				fmt.Errorf("step of %s, which ended its process %d times: %w", e.ID,
+				fmt.Errorf("step of %s, which ended its process %d times: %w", e.Name(),
 					e.Parked.CrashCount, err))
 		}
 		k.Step = e.Takes()

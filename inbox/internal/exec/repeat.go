@@ -50,7 +50,7 @@ func (x *Executor[TTx]) finishedElsewhere(ctx context.Context, e *partition.Entr
 // letGo is how a message ends that somebody finished.
 func (x *Executor[TTx]) letGo(ctx context.Context, e *partition.Entry, what decide.Ending, err error) Result {
 	if err != nil && !errors.Is(err, store.ErrLost) { // who lost it is not the one to let go of it
-		return x.storeFailed(ctx, e, fmt.Errorf("let go of %s, which somebody finished: %w", e.ID, err))
+		return x.storeFailed(ctx, e, fmt.Errorf("let go of %s, which somebody finished: %w", e.Name(), err))
 	}
 	if what == decide.Conflict {
 		x.tellApart(ctx, e, store.Conflict)

@@ -50,7 +50,7 @@ func (x *Executor[TTx]) finishBare(ctx context.Context, e *partition.Entry, unit
 	}
 	leaves, err := x.leaves(ctx, e, r, intake, decide.SaysDone)
 	if err != nil {
-		return x.lentFailed(ctx, e, unit, fmt.Errorf("answer of %s: %w", e.ID, err))
+		return x.lentFailed(ctx, e, unit, fmt.Errorf("answer of %s: %w", e.Name(), err))
 	}
 	if d.Requeue {
 		leaves.Requeue = x.requeued(e)

@@ -55,14 +55,14 @@ func (x *Executor[TTx]) take(ctx context.Context, e *partition.Entry) Result {
 	var err error
 	if unit == nil {
 		if intake, err = x.intake(ctx, e); err != nil {
-			return x.untaken(ctx, e, fmt.Errorf("step, entities and settings of %s: %w", e.ID, err))
+			return x.untaken(ctx, e, fmt.Errorf("step, entities and settings of %s: %w", e.Name(), err))
 		}
 		begun := time.Now()
 		unit, err = x.db.Begin(ctx, intake)
 		x.o.Telemetry.TookIn(e.Topic, time.Since(begun))
 	}
 	if err != nil {
-		return x.storeFailed(ctx, e, fmt.Errorf("take in %s: %w", e.ID, err))
+		return x.storeFailed(ctx, e, fmt.Errorf("take in %s: %w", e.Name(), err))
 	}
 	return x.carryOut(ctx, e, unit, intake)
 }
@@ -139,7 +139,7 @@ func (x *Executor[TTx]) reject(ctx context.Context, e *partition.Entry, unit sto
 	r.Say = slices.Concat(no.Say, r.Say)
 	verdict, err := x.leaves(ctx, e, r, intake, decide.SaysNo)
 	if err != nil {
-		return x.lentFailed(ctx, e, unit, fmt.Errorf("reject %s: %w", e.ID, err))
+		return x.lentFailed(ctx, e, unit, fmt.Errorf("reject %s: %w", e.Name(), err))
 	}
 	mark := intake.Marks[0]
 	if verdict.Answer != nil {
@@ -161,10 +161,10 @@ func (x *Executor[TTx]) reject(ctx context.Context, e *partition.Entry, unit sto
 	stands, err := unit.Rollback(ctx, verdict)
 	switch {
 	case err != nil:
-		return x.storeFailed(ctx, e, fmt.Errorf("reject %s: %w", e.ID, err))
+		return x.storeFailed(ctx, e, fmt.Errorf("reject %s: %w", e.Name(), err))
 	case !stands[0]:
 		x.giveBack(ctx, e, x.db.Apply)
-		return Result{Entry: e, What: decide.Again, Err: fmt.Errorf("reject %s: %w", e.ID, store.ErrLost)}
+		return Result{Entry: e, What: decide.Again, Err: fmt.Errorf("reject %s: %w", e.Name(), store.ErrLost)}
 	}
 	return Result{Entry: e, What: decide.Rejected}
 }

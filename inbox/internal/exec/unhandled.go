@@ -19,6 +19,11 @@ import (
 var ErrUnhandled = errors.New(
 	"inbox: no build handles this type any more; redrive it once one does, or drop it")
 
+// ErrNoType is why a message without a type is a dead letter: no build has a handler for the type "".
+var ErrNoType = errors.New(
+	"inbox: the message has no type, and nobody handles messages without one: have its publisher set one, " +
+		"say in the broker's URL where it is (envelope, route, shapes), or handle the type \"\"; then redrive it")
+
 // leftToOthers is how long a message waits that was claimed by a build without a handler for it.
 const leftToOthers = time.Second
 
@@ -26,6 +31,9 @@ const leftToOthers = time.Second
 // that has one. One that was parked, and that nobody left to others, was claimed by mistake, or there is no
 // such build any more.
 func (x *Executor[TTx]) unhandled(ctx context.Context, e *partition.Entry, end undo) Result {
+	if e.Untyped {
+		return x.failure(ctx, e, end, fmt.Errorf("%w (topic %s)", ErrNoType, e.Topic))
+	}
 	err := fmt.Errorf("this build has no handler for %s of %s", e.Type, e.Topic)
 	k := x.Parcel(e)
 	k.Last = store.Failure{At: x.o.Now(), Why: err.Error(), Host: x.o.Host}
@@ -39,6 +47,8 @@ func (x *Executor[TTx]) unhandled(ctx context.Context, e *partition.Entry, end u
 		return x.storeFailed(ctx, e, fmt.Errorf("who handles %s of %s: %w", e.Type, e.Topic, failed))
 	case slices.Contains(all.Kinds, store.Kind{Topic: e.Topic, Type: e.Type}):
 		return x.later(ctx, e, x.db.Apply, leftToOthers, err)
+	case e.Type == "":
+		return x.failure(ctx, e, x.db.Apply, fmt.Errorf("%w (topic %s)", ErrNoType, e.Topic))
 	case !k.First.At.IsZero() || e.Call != nil:
 		return x.failure(ctx, e, x.db.Apply, skald.UnknownVersion(err))
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/skald-go/skald/broker"
@@ -37,6 +38,7 @@ type Entry struct {
 	Suspect bool // it may have been in hand when a process died
 	Alone   bool // it is run while nothing else runs
 	Foreign bool // this build has no handler for its type
+	Untyped bool // it has no type, and no build has a handler for that
 	Lonely  bool // its handler makes a call
 
 	// What its attempts know. They have it to themselves while it is in hand.
@@ -72,6 +74,18 @@ func (e *Entry) Identity() store.Identity {
 	id := strconv.FormatInt(e.Position, 10) + "-" + hex.EncodeToString(sum[:8])
 	return store.Identity{Source: "skald:" + e.Partition, ID: id}
 }
+
+// Name is the id of e in errors: its own, else, in quotes, what it is known by. A fingerprint of an error
+// leaves out what is in quotes.
+func (e *Entry) Name() string {
+	if e.ID != "" {
+		return e.ID
+	}
+	return strconv.Quote(e.Identity().ID)
+}
+
+// TypeAndName is Name behind the type, if e has one.
+func (e *Entry) TypeAndName() string { return strings.TrimPrefix(e.Type+" "+e.Name(), " ") }
 
 // Readable tells whether it is known what e is.
 func (e *Entry) Readable() bool { return e.Fault == nil && e.Unknown == nil }

@@ -15,15 +15,11 @@ var (
 	ErrTooLarge = errors.New("inbox: it was too large, and not all of it is kept: have it sent again in parts, or after Options.Limits.Record was raised, and drop this letter")
 )
 
-// faultTooLarge begins the Fault of what is kept of a record that is too large: redriven, it is of that kind
-// again.
-const faultTooLarge = string(failure.TooLarge) + ": "
-
 // Unreadable is why e cannot be taken; nil: it can.
 func (e *Entry) Unreadable() error {
 	switch {
-	case e.Parked != nil && strings.HasPrefix(e.Parked.Fault, faultTooLarge):
-		return fmt.Errorf("%w: %s", ErrTooLarge, strings.TrimPrefix(e.Parked.Fault, faultTooLarge))
+	case e.Parked != nil && strings.HasPrefix(e.Parked.Fault, failure.FaultTooLarge):
+		return fmt.Errorf("%w: %s", ErrTooLarge, strings.TrimPrefix(e.Parked.Fault, failure.FaultTooLarge))
 	case e.Parked != nil && e.Parked.Fault != "":
 		return fmt.Errorf("%w: %s", ErrNoEnvelope, e.Parked.Fault)
 	case e.TooLarge():
@@ -42,7 +38,7 @@ func (e *Entry) Kept() string {
 	case e.Readable():
 		return ""
 	case e.TooLarge():
-		return faultTooLarge + e.Unreadable().Error()
+		return failure.FaultTooLarge + e.Unreadable().Error()
 	}
 	return e.Unreadable().Error()
 }

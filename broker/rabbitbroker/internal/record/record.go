@@ -88,13 +88,28 @@ func short(v string) string {
 	return v
 }
 
-// plain says whether RabbitMQ carries a as it is. A header that it obeys itself (CC copies a message into
-// other queues) never comes from a message.
+// plain says whether RabbitMQ carries a as it is.
 func plain(a skald.Header) bool {
-	obeyed := a.Name == "CC" || a.Name == "BCC" || strings.HasPrefix(strings.ToLower(a.Name), "x-")
 	ours := strings.HasPrefix(a.Name, prefix) || strings.HasPrefix(a.Name, altPrefix) ||
 		strings.HasPrefix(a.Name, "Skald-")
-	return len(a.Name) <= MaxShort && !obeyed && !ours
+	return len(a.Name) <= MaxShort && !obeyed(a.Name) && !ours
+}
+
+// obeyed tells whether RabbitMQ or one of its plugins acts on a header of that name, or writes it itself: CC
+// copies a message into other queues, x-death ends a cycle of dead-lettering, x-delay holds a message back.
+// No header of a message travels under such a name.
+func obeyed(name string) bool {
+	switch name = strings.ToLower(name); name {
+	case "cc", "bcc", "x-death", hDeliveries, hAcquired, "x-delay", "x-match", "x-exchange", "x-routing-key",
+		"x-received-from", "x-shovelled", "x-shovelled-timestamp":
+		return true
+	}
+	for _, prefix := range []string{"x-first-death-", "x-last-death-", "x-stream-", "x-opt-"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // text is what a header's value is to a reader of bytes.
