@@ -26,7 +26,7 @@ var _ Codec = JSON{}
 func (JSON) Encode(_ context.Context, m *Message, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("encode %s as JSON: %w", m.Type, err)
+		return fmt.Errorf("encode %s as JSON: %w", typeAndID(m), err)
 	}
 	m.Data, m.ContentType = data, "application/json"
 	return nil
@@ -36,13 +36,21 @@ func (JSON) Encode(_ context.Context, m *Message, v any) error {
 // error: it would leave v empty, and means that the two sides do not speak of the same thing.
 func (c JSON) Decode(_ context.Context, m Message, v any) error {
 	if err := c.unmarshal(m.Data, v); err != nil {
-		return fmt.Errorf("decode %s %s as JSON: %w", m.Type, m.ID, &jsonError{err})
+		return fmt.Errorf("decode %s as JSON: %w", typeAndID(&m), &jsonError{err})
 	}
 	if members, none := strange(m.Data, v); none {
-		return fmt.Errorf("decode %s %s as JSON: none of the members %s is a field of %T; do its json tags match what was sent?",
-			m.Type, m.ID, named(members), reflect.ValueOf(v).Elem().Interface())
+		return fmt.Errorf("decode %s as JSON: none of the members %s is a field of %T; do its json tags match what was sent?",
+			typeAndID(&m), named(members), reflect.ValueOf(v).Elem().Interface())
 	}
 	return nil
+}
+
+// typeAndID names m in an error. A result has neither, and a foreign message may lack one.
+func typeAndID(m *Message) string {
+	if text := strings.TrimSpace(m.Type + " " + m.ID); text != "" {
+		return text
+	}
+	return "a value"
 }
 
 func (c JSON) unmarshal(data []byte, v any) error {

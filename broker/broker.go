@@ -165,9 +165,9 @@ type Delivery struct {
 	Fault error
 }
 
-// RouteHeader is the header in which a driver passes on the routing key or subject of a message that another
-// publisher sent through a topology of its own, where it differs from the message's type. It replaces a header
-// of that name that came with the message.
+// RouteHeader is the header in which a driver passes on the routing key or subject of a message that
+// another publisher sent through a topology of its own, where it differs from the message's type. It
+// replaces a header of that name that came with the message.
 const RouteHeader = "x-route"
 
 // An Admin is what a broker can be asked for besides messages. What its kind of broker cannot do is answered

@@ -11,7 +11,9 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/outbox"
 	"github.com/skald-go/skald/store"
 )
 
@@ -96,6 +98,18 @@ func incidents() []incident {
 				w.startConsumer()
 				w.until("it is handled", func() bool { return w.kept().Parked == 0 })
 			}, 6 * time.Minute},
+		{"SkaldSkipped",
+			func(w *world) {
+				w.pass(2 * time.Hour) // what was handled before is forgotten
+				renamed := skald.Event[string]{Topic: "orders", Type: "order.renamed"}
+				w.tell(renamed.New("42", "an order"), &outbox.Options{})
+				w.until("it is skipped", func() bool { return w.consumer.Health().Skipped == 1 })
+			},
+			func(w *world) {
+				handled := w.consumer.Health().Handled
+				w.say("orders", 0)
+				w.until("one is handled", func() bool { return w.consumer.Health().Handled > handled })
+			}, 31 * time.Minute},
 		{"SkaldDead",
 			func(w *world) {
 				w.hopeless.Store(true)

@@ -177,8 +177,8 @@ func (a answer) send(w http.ResponseWriter) {
 	}
 }
 
-// merged are the values of a header that middleware outside has set, and those of the handler. A list has both;
-// of other headers the handler's value counts, as where it sets one in front of no endpoint.
+// merged are the values of a header that middleware outside has set, and those of the handler. A list has
+// both; of other headers the handler's value counts, as where it sets one in front of no endpoint.
 func merged(name string, outer, own []string) []string {
 	switch http.CanonicalHeaderKey(name) {
 	case "Vary", "Set-Cookie", "Link", "Via", "Warning", "Allow", "Access-Control-Expose-Headers",

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// accepts tells whether a request asks for the Content-Encoding of an answer. One without Accept-Encoding asks
-// for none: clients that send no such header mostly cannot read one.
+// accepts tells whether a request asks for the Content-Encoding of an answer. One without Accept-Encoding
+// asks for none: clients that send no such header mostly cannot read one.
 func accepts(request, answer http.Header) bool {
 	wanted := map[string]bool{}
 	for part := range strings.SplitSeq(strings.Join(request.Values("Accept-Encoding"), ","), ",") {

@@ -229,7 +229,8 @@ func undecoded(err error) error {
 		return err
 	case errors.As(err, &syntax), errors.As(err, &kind), errors.Is(err, io.EOF),
 		errors.Is(err, io.ErrUnexpectedEOF):
-		return &Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("the body does not decode: %v", err)}
+		return &Problem{Status: http.StatusBadRequest,
+			Detail: fmt.Sprintf("the body does not decode: %v", err)}
 	}
 	return &Problem{Status: http.StatusBadRequest, Detail: "the body does not decode", Err: err}
 }

@@ -57,9 +57,9 @@ type LeaseStore interface {
 }
 
 // A Tenant tells whose request it is, from what authentication found: keys of different tenants never meet.
-// An error is logged, and refuses the request with 401; with 503 where it is an outage: skald.Outage, a context
-// that ended, an error of the network or of the database. Its text does not reach the client, unless it is a
-// *Problem.
+// An error is logged, and refuses the request with 401; with 503 where it is an outage: skald.Outage, a
+// context that ended, an error of the network or of the database. Its text does not reach the client,
+// unless it is a *Problem.
 type Tenant func(r *http.Request) (string, error)
 
 // OneTenant is for a service whose callers all belong together. The tenant is empty: skald inbox import
@@ -234,8 +234,8 @@ func (d *door) checked(ctx context.Context) error {
 	return nil
 }
 
-// patiently returns a context that ends when began is not called within the time that the database has for one
-// answer. A transaction may outlive the call that began it, so the context goes on after that.
+// patiently returns a context that ends when began is not called within the time that the database has for
+// one answer. A transaction may outlive the call that began it, so the context goes on after that.
 func (d *door) patiently(ctx context.Context) (life context.Context, began func(), cancel func()) {
 	life, end := context.WithCancelCause(ctx)
 	late := time.AfterFunc(d.o.silence(), func() { end(errSilent) })

@@ -64,8 +64,8 @@ func TestHeadersOfOuterMiddlewareStay(t *testing.T) {
 	}
 }
 
-// An answer that is shorter or longer than its handler declared is a failure: under Wrap nobody knows what was
-// done, so the key stays; under Handle the rows are undone and a repeat runs it again.
+// An answer that is shorter or longer than its handler declared is a failure: under Wrap nobody knows what
+// was done, so the key stays; under Handle the rows are undone and a repeat runs it again.
 func TestDeclaredLength(t *testing.T) {
 	g := inMemory(t)
 	for _, declares := range []string{"50", "3"} {
@@ -150,7 +150,8 @@ func TestCodings(t *testing.T) {
 		for _, c := range []struct {
 			coding string
 			code   int
-		}{{"br;q=1, gzip", 200}, {"identity", 406}, {"br", 406}, {"gzip;q=0, *", 406}, {"*", 200}, {"GZIP", 200}} {
+		}{{"br;q=1, gzip", 200}, {"identity", 406}, {"br", 406}, {"gzip;q=0, *", 406}, {"*", 200},
+			{"GZIP", 200}} {
 			r := asks(c.coding).request()
 			again, _ := http.NewRequestWithContext(t.Context(), r.Method, s.URL+"/orders", r.Body)
 			again.Header = r.Header
@@ -160,7 +161,8 @@ func TestCodings(t *testing.T) {
 			}
 			text, _ := io.ReadAll(w.Body)
 			_ = w.Body.Close()
-			zipped := w.Header.Get("Content-Encoding") == "gzip" && w.Header.Get("Content-Type") == ""
+			zipped := w.Header.Get("Content-Encoding") == "gzip" &&
+				w.Header.Get("Content-Type") == ""
 			if w.StatusCode != c.code || zipped != (c.code == 200) ||
 				c.code == 406 && !strings.Contains(string(text), "Accept-Encoding: gzip") {
 				t.Errorf("%s, %q: %d %q %v", name, c.coding, w.StatusCode, text, w.Header)
@@ -180,8 +182,8 @@ type secretive struct{ order }
 
 func (*secretive) UnmarshalJSON([]byte) error { return errors.New("no such user at 10.0.0.7") }
 
-// The text of an error of the user's functions is for the log, not for a client. An outage is 503, so that the
-// client repeats the request; another error 401; a *Problem as it says.
+// The text of an error of the user's functions is for the log, not for a client. An outage is 503, so that
+// the client repeats the request; another error 401; a *Problem as it says.
 func TestErrorsOfTheUsersFunctions(t *testing.T) {
 	g := inMemory(t)
 	for name, c := range map[string]struct {

@@ -108,7 +108,8 @@ func (d *door) problem(err error) *Problem {
 	case errors.As(err, &problem) && problem != nil && problem.Status >= 400 && problem.Status <= 599:
 		return problem
 	case errors.Is(err, errLength):
-		return &Problem{Type: typeLength, Status: http.StatusInternalServerError, Detail: err.Error(), Err: err}
+		return &Problem{Type: typeLength, Status: http.StatusInternalServerError, Detail: err.Error(),
+			Err: err}
 	case errors.Is(err, errTaken):
 		return &Problem{Type: typeBodyTaken, Status: http.StatusInternalServerError, Detail: err.Error()}
 	case errors.As(err, &other) && other.Consumer == d.scope():

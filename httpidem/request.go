@@ -57,8 +57,8 @@ func (d *door) ask(w http.ResponseWriter, r *http.Request) (*asked, error) {
 	}, nil
 }
 
-// whose asks the user's function whose request r is. What its error quotes is for the log alone: a client gets
-// 503 where a service is away, a *Problem as it is, and else 401.
+// whose asks the user's function whose request r is. What its error quotes is for the log alone: a client
+// gets 503 where a service is away, a *Problem as it is, and else 401.
 func (d *door) whose(r *http.Request) (tenant string, err error) {
 	defer failure.Recover(&err)
 	if tenant, err = d.tenant(r); err == nil {

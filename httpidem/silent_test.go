@@ -17,7 +17,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A link loses the answers of its server, or all, in silence, until it heals; connections of before stay lost.
+// A link loses the answers of its server, or all, in silence, until it heals; connections of before stay
+// lost.
 type link struct {
 	answers, all atomic.Bool
 }

@@ -133,7 +133,8 @@ func (d *door) finish(ctx context.Context, key *once.Reservation, q *asked, r *h
 	})
 }
 
-// storing waits for do for as long as the database may be silent. Then the client gets 503, and do goes on: a repeat gets the answer once it is stored.
+// storing waits for do for as long as the database may be silent. Then the client gets 503, and do goes on:
+// a repeat gets the answer once it is stored.
 func (d *door) storing(ctx context.Context, do func(context.Context) (answer, error)) (answer, error) {
 	type ending struct {
 		answer

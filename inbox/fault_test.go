@@ -348,7 +348,7 @@ func TestDeadLetterWithoutAnIDIsCopied(t *testing.T) {
 	}
 	if id, source, why := header(rows[0], "x-original-id"), header(rows[0], "x-original-source"),
 		header(rows[0], "x-failed-reason"); id != "o-1" || source != "/erp" ||
-		why != `handle created "o-1": never` {
+		why != `handle created "o-1": permanent: never` {
 		t.Errorf("id %q, source %q, reason %q", id, source, why)
 	}
 	if header(rows[1], "tenant") != "acme" || header(rows[1], "x-original-id") == "" ||

@@ -124,7 +124,8 @@ type Dead struct {
 	Rejections, RejectionsHold bool
 	// Topic is told of each dead letter, through the outbox: by reference (a failure.Announcement), or with
 	// Copy by the message itself, unless that would be too large, which is logged. A copy of a message
-	// without a type has failure.CopyType. Default: none.
+	// without a type has failure.CopyType; of one without an id the copy's x-original-id is what it is known
+	// by. Default: none.
 	Topic string
 	Copy  bool
 	// Headers are the names that the headers of a copy have instead of x-attempt, x-failed-reason,

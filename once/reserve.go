@@ -42,10 +42,10 @@ func (e *InHandError) Error() string {
 }
 func (e *InHandError) Unwrap() error { return store.ErrBusy }
 
-// Reserve claims the key until the lease ends, in a commit of its own. It does not wait for another run. If the
-// database gives no answer within a second after Request.Wait, at most 10 s, it returns an error. A crash
-// frees the key when the lease ends. Work that takes longer may be done by another one beside it: of both,
-// one answer is stored. Errors: an *InHandError, a *ConflictError, a *TooOldError.
+// Reserve claims the key until the lease ends, in a commit of its own. It does not wait for another run. If
+// the database gives no answer within a second after Request.Wait, at most 10 s, it returns an error. A
+// crash frees the key when the lease ends. Work that takes longer may be done by another one beside it: of
+// both, one answer is stored. Errors: an *InHandError, a *ConflictError, a *TooOldError.
 func Reserve(ctx context.Context, db Reserver, q Request, lease time.Duration) (*Reservation, error) {
 	if err := q.check(); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -122,17 +123,20 @@ func (c *Codec) subject(topic, typ string) string {
 func (c *Codec) Decode(ctx context.Context, m skald.Message, v any) error {
 	l, err := locate(m, c.lang.Name() == Protobuf)
 	if err != nil {
-		return fmt.Errorf("decode %s %s: %w", m.Type, m.ID, err)
+		return fmt.Errorf("decode %s: %w", typeAndID(&m), err)
 	}
 	r, err := c.reader(ctx, l)
 	if err != nil {
-		return fmt.Errorf("decode %s %s: %w", m.Type, m.ID, err)
+		return fmt.Errorf("decode %s: %w", typeAndID(&m), err)
 	}
 	if err := r.Read(l.data, v); err != nil {
-		return fmt.Errorf("decode %s %s, written with %s: %w", m.Type, m.ID, l.name(), err)
+		return fmt.Errorf("decode %s, written with %s: %w", typeAndID(&m), l.name(), err)
 	}
 	return nil
 }
+
+// typeAndID names m in an error: a foreign message may lack one of both.
+func typeAndID(m *skald.Message) string { return strings.TrimSpace(m.Type + " " + m.ID) }
 
 func (l located) name() string {
 	if !l.found {

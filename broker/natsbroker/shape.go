@@ -74,8 +74,8 @@ func (w *wire) lookShaped(ctx context.Context, name string, shape Shape) (topic,
 		last: info.State.LastSeq, created: born(info), shape: &shape, typed: typeIn(shape.Subject)}, nil
 }
 
-// typeIn matches the subjects of a shape, with the type as its first group; nil: they have none. A key next to
-// it is one token, and a type may have several.
+// typeIn matches the subjects of a shape, with the type as its first group; nil: they have none. A key next
+// to it is one token, and a type may have several.
 func typeIn(subject string) *regexp.Regexp {
 	if !strings.Contains(subject, "{type}") {
 		return nil
@@ -86,8 +86,8 @@ func typeIn(subject string) *regexp.Regexp {
 	return regexp.MustCompile("^" + pattern + "$") // of quoted text it always compiles
 }
 
-// routed reads the type of a message without one from its subject. The handler gets a subject that Skald would
-// not publish the message to in a header.
+// routed reads the type of a message without one from its subject. The handler gets a subject that Skald
+// would not publish the message to in a header.
 func (t *topic) routed(m *skald.Message, subject string) {
 	if t.shape == nil {
 		return

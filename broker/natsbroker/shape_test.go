@@ -323,7 +323,8 @@ func TestTypeFromTheSubject(t *testing.T) {
 			got = append(got, fmt.Sprintf("%s %s", d.Type, d.Headers))
 		}
 		slices.Sort(got)
-		if want := []string{"created []", "created []", "eu.paid []", "order [{x-route orders.created}]"}; !slices.Equal(got, want) {
+		if want := []string{"created []", "created []", "eu.paid []",
+			"order [{x-route orders.created}]"}; !slices.Equal(got, want) {
 			t.Errorf("durable %v: read %q, want %q", durable, got, want)
 		}
 		if err := sub.Close(t.Context()); err != nil {
