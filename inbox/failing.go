@@ -26,10 +26,23 @@ const (
 
 // did notes how work on the store ended.
 func (in *Inbox[TTx]) did(ctx context.Context, doing string, err error) {
+	away := err != nil && in.exec.Away(err)
 	if err != nil {
 		in.tel.Failing(doing)
 	}
-	in.work.Did(ctx, doing, err, err != nil && in.exec.Away(err), in.o.Now())
+	if away {
+		in.suspectOutage(ctx)
+	}
+	in.work.Did(ctx, doing, err, away, in.o.Now())
+}
+
+// suspectOutage asks the database whether it is there: Run in the background, Step at once.
+func (in *Inbox[TTx]) suspectOutage(ctx context.Context) {
+	if in.checkpoints.Patient() {
+		in.probe.Ask(context.WithoutCancel(ctx))
+	} else {
+		in.probe.AskNow(ctx)
+	}
 }
 
 // failures is work on the store that failed more than once in a row.

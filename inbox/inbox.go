@@ -31,6 +31,7 @@ import (
 	"github.com/skald-go/skald/inbox/internal/pick"
 	"github.com/skald-go/skald/inbox/internal/seen"
 	"github.com/skald-go/skald/inbox/internal/trouble"
+	"github.com/skald-go/skald/internal/circuit"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
@@ -70,7 +71,7 @@ type Inbox[TTx any] struct {
 	schedule partition.Schedule
 	pick     *pick.Picker
 	seen     *seen.Filter
-	gate     breaker.Gate
+	probe    *circuit.Probe // of the database
 	breaker  *breaker.Breaker
 	sources  *breaker.Sources // of malformed messages
 
@@ -111,6 +112,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		work:    trouble.NewWork(log),
 		health:  Health{Live: true, Why: "not subscribed yet"},
 	}
+	in.probe = circuit.NewProbe(db.Probe, store.ProbeWait, d.Now)
 	in.exec = exec.New(db, in.execConfig())
 	in.sources = breaker.NewSources(breaker.Limits(d.Breaker), log, &in.schedule)
 	in.outage = outage.New(log)

@@ -99,12 +99,14 @@ func (l *loop[TTx]) tell(now time.Time, failed bool) {
 	}
 }
 
-// free is how many more workers may start now, and for how long none may.
+// free returns how many more workers may start now, and for how long none may. None may while the probe of the
+// database fails: then it asks again.
 func (l *loop[TTx]) free() (n int, shut time.Duration) {
-	now := l.in.o.Now()
-	wait, alone := l.in.gate.Closed(now)
-	rest, one := l.in.breaker.Closed(now)
-	wait, alone = max(wait, rest), alone || one
+	if l.in.probe.Last().Err != nil {
+		l.in.probe.Ask(l.hard)
+		return 0, max(l.in.probe.Wait(), 10*time.Millisecond)
+	}
+	wait, alone := l.in.breaker.Closed(l.in.o.Now())
 	switch {
 	case wait > 0:
 		return 0, wait
@@ -191,6 +193,8 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	case <-ctx.Done():
 		return nil
 	case <-ready:
+		return nil
+	case <-in.probe.Told():
 		return nil
 	case <-l.timer.C:
 		return nil

@@ -209,6 +209,13 @@ func (a *away) Seen(ctx context.Context, consumer string, ids []store.Identity) 
 	return a.Driver.Seen(ctx, consumer, ids)
 }
 
+func (a *away) Probe(ctx context.Context) error {
+	if a.out.Load() {
+		return errAway
+	}
+	return a.Driver.Probe(ctx)
+}
+
 func (a *away) Outage(err error) bool { return errors.Is(err, errAway) || a.Driver.Outage(err) }
 
 // In simulated time: the pauses between attempts are as long as they are.

@@ -41,7 +41,9 @@ func (in *Inbox[TTx]) settle(ctx context.Context, rs []exec.Result) error {
 
 func (in *Inbox[TTx]) settleOne(ctx context.Context, r exec.Result) error {
 	e, now := r.Entry, in.o.Now()
-	in.gate.Note(r.What == decide.Outage, now)
+	if r.What == decide.Outage {
+		in.suspectOutage(ctx)
+	}
 	in.delays.Note(ctx, r, now)
 	in.trip(ctx, r, now)
 	in.tel.Ended(&e.Message, r.What.String(), r.Took, r.What == decide.Handled ||

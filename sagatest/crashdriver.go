@@ -276,6 +276,14 @@ func (c *crashDriver[TTx]) Examine(ctx context.Context, e store.Exam) (found []s
 	return found, err
 }
 
+// Probe is no choice of the explorer: it writes nothing.
+func (c *crashDriver[TTx]) Probe(ctx context.Context) error {
+	if c.p.dead {
+		return ErrCrashed
+	}
+	return c.d.Probe(ctx)
+}
+
 // Woken is never: an explored relay is stepped, and polls.
 func (c *crashDriver[TTx]) Woken() <-chan struct{} { return nil }
 

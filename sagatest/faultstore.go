@@ -229,6 +229,13 @@ func (d *faultyDriver[TTx]) Examine(ctx context.Context, e store.Exam) ([]skald.
 	return d.d.Examine(ctx, e)
 }
 
+func (d *faultyDriver[TTx]) Probe(ctx context.Context) error {
+	if err := d.f.alive(); err != nil {
+		return err
+	}
+	return d.d.Probe(ctx)
+}
+
 func (d *faultyDriver[TTx]) Woken() <-chan struct{} { return d.d.Woken() }
 
 // Outage: an injected fault is one.

@@ -59,11 +59,19 @@ type Common interface {
 	// Unit.Outage.
 	Outage(err error) bool
 
+	// Probe asks the database whether it answers and can be written: nil if so. It sends one statement on a
+	// connection of its own where the driver can open one, so that handlers that hold all connections are no
+	// outage. A database that only waits for another writer is none, either. Bound ctx by ProbeWait.
+	Probe(ctx context.Context) error
+
 	// Woken is closed at the next write or commit, in this process, of rows, or of sagas that any engine may
 	// claim, so that a relay or an engine need not poll for it; then ask for a new one. A write into the
 	// caller's transaction wakes before its commit: look for a while. Nil: the store does not know of writes.
 	Woken() <-chan struct{}
 }
+
+// ProbeWait bounds one Probe.
+const ProbeWait = 2 * time.Second
 
 // A Role is what a process does with a store. Each needs rights of its own, and none of the other's.
 type Role string

@@ -137,6 +137,11 @@ func (s *Store) Check(ctx context.Context, _ store.Role) error {
 	return s.enter(ctx, func() error { return nil })
 }
 
+// Probe fails only on a killed handle.
+func (s *Store) Probe(ctx context.Context) error {
+	return s.enter(ctx, func() error { return nil })
+}
+
 // Outage tells of a rival in the way and of a killed handle.
 func (s *Store) Outage(err error) bool {
 	return errors.Is(err, store.ErrBusy) || errors.Is(err, ErrKilled) || errors.Is(err, ErrIdle)

@@ -421,8 +421,14 @@ func TestStandbyAndItsPromotion(t *testing.T) {
 		return standby.SQL("shop", "SELECT count(*) FROM skald_outbox") == fmt.Sprint(len(m.said))
 	})
 	m.Stop("immediate")
+	if err := m.db.Probe(t.Context()); err == nil || !m.db.Outage(err) {
+		t.Fatalf("of a server that is away a probe says %v", err)
+	}
 	m.pool.Close()
 	m.at(standby, "shop")
+	if err := m.db.Probe(t.Context()); !errors.Is(err, store.ErrStandby) {
+		t.Fatalf("of a standby a probe says %v", err)
+	}
 	r := m.relay()
 	if _, err := r.Step(context.Background()); !errors.Is(err, store.ErrStandby) || !m.db.Outage(err) ||
 		store.Incurable(err) {
@@ -435,6 +441,9 @@ func TestStandbyAndItsPromotion(t *testing.T) {
 		t.Fatalf("on a standby a relay published %v", fresh)
 	}
 	standby.Promote()
+	if err := m.db.Probe(t.Context()); err != nil {
+		t.Fatalf("after the promotion a probe says %v", err)
+	}
 	m.say(5)
 	m.carry()
 	m.whole()

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,8 +27,9 @@ import (
 // consumer should stop.
 type SQLStore struct {
 	*core
-	db  *sql.DB
-	pgx bool // the driver's own name is pgx
+	db     *sql.DB
+	pgx    bool                           // the driver's own name is pgx
+	config atomic.Pointer[pgx.ConnConfig] // of a connection below db; nil: none is known
 }
 
 var (
@@ -100,6 +102,9 @@ func sqlLevel(level store.Isolation) sql.IsolationLevel {
 // by itself.
 func (u *sqlUnit) write(ctx context.Context) error {
 	err := pgrun.Below(u.conn, func(c *pgx.Conn) error {
+		if u.s.config.Load() == nil {
+			u.s.config.Store(c.Config())
+		}
 		if c.PgConn().ParameterStatus("default_transaction_read_only") != "on" {
 			return nil
 		}

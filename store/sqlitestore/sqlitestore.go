@@ -19,6 +19,7 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"sync"
 	"time"
 
@@ -43,7 +44,10 @@ var (
 	_ store.Unit[*sql.Tx]   = (*unit)(nil)
 )
 
-const defaultWait = 5 * time.Second
+const (
+	defaultWait = 5 * time.Second
+	probeWait   = 100 * time.Millisecond
+)
 
 // Options of a Store. The zero value works.
 type Options struct {
@@ -114,6 +118,22 @@ func Open(path string) (*sql.DB, error) { return sqlrun.Open(path) }
 // to as it was, and a file to + ".part" that the next backup replaces. It fails if to is there, or if there
 // is no file at path.
 func Backup(ctx context.Context, path, to string) error { return backup.Take(ctx, path, to) }
+
+// Probe reads the file, and takes its write lock unless another writer has it.
+func (s *Store) Probe(ctx context.Context) error {
+	x, err := s.run.Begin(ctx, probeWait, probeWait)
+	switch {
+	case err == nil:
+		return x.Close()
+	case !errors.Is(err, store.ErrBusy) && ctx.Err() == nil:
+		return sqlrun.Failed("probe the file", err)
+	}
+	rows, err := s.run.Query(ctx, "ProbeRead")
+	if err == nil {
+		_, err = sqlrun.Collect(rows, func(scan func(...any) error) (n int, err error) { return n, scan(&n) })
+	}
+	return sqlrun.Failed("probe the file", err)
+}
 
 // Outage tells of a busy or locked file, a full disk, an I/O error, a transaction that was held for too long.
 func (s *Store) Outage(err error) bool { return sqlrun.Outage(err) }

@@ -36,6 +36,7 @@ func unitTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Parallel":                (*suite[TTx]).unitParallel,
 		"Empty":                   (*suite[TTx]).unitEmpty,
 		"OutageIsItsOwn":          (*suite[TTx]).unitOutageIsItsOwn,
+		"Probe":                   (*suite[TTx]).unitProbe,
 	}
 }
 
@@ -387,5 +388,22 @@ func (s *suite[TTx]) unitEmpty() {
 	if s.d.Outage(nil) || s.d.Outage(errors.New("a handler's own")) || s.d.Outage(store.ErrLost) ||
 		s.d.Outage(store.ErrLent) {
 		s.Error("what is no outage is called one")
+	}
+}
+
+// Handlers that hold every connection, or the only writer's place, are no outage.
+func (s *suite[TTx]) unitProbe() {
+	s.ok(s.d.Probe(s.Context()), "probe at rest")
+	busy := s.d
+	if s.can.Pool != nil {
+		busy = s.can.Pool(s, s.db, 1)
+	}
+	u := s.begin(busy, intake(mark()))
+	ctx, cancel := context.WithTimeout(s.Context(), store.ProbeWait)
+	defer cancel()
+	s.ok(busy.Probe(ctx), "probe while a handler holds what there is")
+	s.rollback(u)
+	if busy.Probe(s.cancelled()) == nil {
+		s.Error("a probe under a context that is over finds the database there")
 	}
 }

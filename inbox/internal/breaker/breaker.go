@@ -1,6 +1,5 @@
-// Package breaker stops an inbox where going on does harm: a Breaker where many messages fail in one way, a
-// Breaker for each of the Sources where those of one producer are malformed, and a Gate where all that is
-// tried ends in an outage.
+// Package breaker stops an inbox where going on does harm: a Breaker where many messages fail in one way, and a
+// Breaker for each of the Sources where those of one producer are malformed.
 package breaker
 
 import (

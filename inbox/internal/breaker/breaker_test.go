@@ -118,23 +118,3 @@ func TestSourceIsHeldBack(t *testing.T) {
 		t.Error("it is held back though one succeeded")
 	}
 }
-
-// A few outages in a row are chance; then one message at a time is let through, until one is no outage.
-func TestGateLetsOneThrough(t *testing.T) {
-	var g Gate
-	now := time.Now()
-	for range gateOpen {
-		g.Note(true, now)
-	}
-	if wait, alone := g.Closed(now); wait > 0 || alone {
-		t.Errorf("closed by chance: %v", wait)
-	}
-	g.Note(true, now)
-	if wait, alone := g.Closed(now); wait <= 0 || !alone {
-		t.Error("it is open")
-	}
-	g.Note(false, now)
-	if wait, alone := g.Closed(now); wait > 0 || alone {
-		t.Error("it is closed though the database is back")
-	}
-}

@@ -1,0 +1,2 @@
+-- name: Probe
+SELECT pg_catalog.pg_is_in_recovery();

@@ -1,0 +1,2 @@
+-- name: ProbeRead
+SELECT count(*) FROM sqlite_schema;
