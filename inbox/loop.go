@@ -99,8 +99,8 @@ func (l *loop[TTx]) tell(now time.Time, failed bool) {
 	}
 }
 
-// free returns how many more workers may start now, and for how long none may. None may while the probe of the
-// database fails: then it asks again.
+// free returns how many more workers may start now, and for how long none may. None may while the probe of
+// the database fails: then it asks again.
 func (l *loop[TTx]) free() (n int, shut time.Duration) {
 	if l.in.probe.Last().Err != nil {
 		l.in.probe.Ask(l.hard)

@@ -2,10 +2,9 @@ package circuit
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
-
-	"github.com/skald-go/skald/internal/backoff"
 )
 
 // The waits between two questions of a Probe: the same after an answer, doubled while the server fails.
@@ -104,7 +103,8 @@ func (p *Probe) run(ctx context.Context) {
 	if p.fails++; err == nil {
 		p.fails = 0
 	}
-	p.next = now.Add(backoff.After(max(1, p.fails), probeFirst, probeMost))
+	pause := min(probeFirst<<min(max(0, p.fails-1), 10), probeMost)
+	p.next = now.Add(pause + rand.N(pause/2)) // not all processes at the same moment
 	select {
 	case p.told <- struct{}{}:
 	default:

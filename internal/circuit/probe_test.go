@@ -18,8 +18,8 @@ func TestProbeIsBounded(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		p := circuit.NewProbe(func(ctx context.Context) error { calls++; return answer(ctx) }, 2*time.Second,
-			time.Now)
+		p := circuit.NewProbe(func(ctx context.Context) error { calls++; return answer(ctx) },
+			2*time.Second, time.Now)
 		ask := func(times int, want int) {
 			t.Helper()
 			for range times {
@@ -36,8 +36,8 @@ func TestProbeIsBounded(t *testing.T) {
 			t.Fatal("there is an answer before there is one")
 		}
 		<-p.Told()
-		if at := p.Last(); !errors.Is(at.Err, context.DeadlineExceeded) || at.At.Sub(begun) != 2*time.Second ||
-			at.Since != at.At {
+		if at := p.Last(); !errors.Is(at.Err, context.DeadlineExceeded) || at.Since != at.At ||
+			at.At.Sub(begun) != 2*time.Second {
 			t.Fatalf("a server that hangs is found %+v", at)
 		}
 		since := p.Last().Since

@@ -1,5 +1,5 @@
-// Package breaker stops an inbox where going on does harm: a Breaker where many messages fail in one way, and a
-// Breaker for each of the Sources where those of one producer are malformed.
+// Package breaker stops an inbox where going on does harm: a Breaker where many messages fail in one way, and
+// a Breaker for each of the Sources where those of one producer are malformed.
 package breaker
 
 import (
