@@ -175,9 +175,9 @@ func (l *loop) ask(topics []string, take func(broker.Topics, error)) {
 // that we know of a failure: it holds back what comes behind one until then.
 func (l *loop) hear(c *call) { l.r.answered(c, c.pending.Wait(l.hard)) }
 
-// storeTimeout bounds each turn's talk with the database, so that a connection that is dead and does not say
-// so is given up.
-const storeTimeout = 15 * time.Second
+// storeTimeout bounds each turn's calls of the database and each question to the broker. A store that bounds
+// its own calls, as pgstore does, is quicker.
+const storeTimeout = 20 * time.Second
 
 func (l *loop) run(ctx context.Context) error {
 	for ctx.Err() == nil {

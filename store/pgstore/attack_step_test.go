@@ -194,5 +194,5 @@ func (b *bed) stepStore(t testing.TB, name string, texts ...string) (*Store, *st
 }
 
 func (r *stepper) Within(ctx context.Context, f func(send pgrun.Sender) error) error {
-	return pgrun.OverPool(r.pool).Within(ctx, f)
+	return pgrun.OverPool(r.pool, pgrun.DefaultPatience).Within(ctx, f)
 }

@@ -37,16 +37,21 @@ func (u *unit) CommitThen(ctx context.Context, next store.Intake,
 	if now = u.s.tried(now); now == nil {
 		return nil, u.Commit(ctx, es...)
 	}
-	calls, err := u.last(ctx, conn, es)
 	begun := false
-	if err == nil {
-		begun, err = pgrun.SendFollowing(ctx, conn, calls, now)
-	}
+	err = u.s.roundTrip(ctx, u.conn, next.Wait, func(ctx context.Context) error {
+		calls, err := u.last(ctx, conn, es)
+		if err == nil {
+			begun, err = pgrun.SendFollowing(ctx, conn, calls, now)
+		}
+		return err
+	})
 	tx := u.tx.Tx // pgx's own, which knows of nothing but the connection
 	if err = u.committed(ctx, err, es); err == nil && begun {
-		if tx, err = then.look(ctx, conn, tx, next, later); err != nil {
-			begun, err = false, nil
+		look := func(ctx context.Context) (err error) {
+			tx, err = then.look(ctx, conn, tx, next, later)
+			return err
 		}
+		begun = u.s.roundTrip(ctx, u.conn, next.Wait, look) == nil
 	}
 	if err != nil || !begun {
 		_ = pgrun.Undo(ctx, conn)

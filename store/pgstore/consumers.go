@@ -13,7 +13,7 @@ func (c *core) Attend(ctx context.Context, a store.Attend) (store.Attended, erro
 
 // Rename gives what is kept of a consumer to another name.
 func (c *core) Rename(ctx context.Context, r store.Rename) (store.Renamed, error) {
-	return c.consumers.Rename(ctx, r)
+	return c.consumers.Rename(c.patience.Long(ctx), r)
 }
 
 // Claim takes due work.

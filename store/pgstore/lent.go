@@ -118,7 +118,8 @@ func (sp *savepoint) Rollback(ctx context.Context) error {
 }
 
 // Write adds es to tx, which it never commits.
-func (s *Store) Write(ctx context.Context, tx pgx.Tx, es ...store.Effect) error {
+func (s *Store) Write(ctx context.Context, tx pgx.Tx, es ...store.Effect) (err error) {
+	defer func() { s.patience.Leave(ctx, s.pool, tx.Conn(), err) }()
 	if s.pg.Err != nil {
 		return s.pg.Err
 	}

@@ -14,6 +14,7 @@ const defaultLimit = 1000
 
 // List lists messages that are kept or in quarantine, steps, and sagas.
 func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err error) {
+	ctx = c.patience.Long(ctx)
 	if l.Kept != nil {
 		out.Kept, out.KeptTo, err = c.kept.List(ctx, *l.Kept, cmp.Or(l.Kept.Limit, defaultLimit))
 	}
@@ -50,11 +51,12 @@ func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err er
 
 // Audits lists what operators did.
 func (c *core) Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error) {
-	return audit.List(ctx, c.pg, q, cmp.Or(q.Limit, defaultLimit))
+	return audit.List(c.patience.Long(ctx), c.pg, q, cmp.Or(q.Limit, defaultLimit))
 }
 
 // Status tells how the database stands.
 func (c *core) Status(ctx context.Context, q store.StatusQuery) (out store.Status, err error) {
+	ctx = c.patience.Long(ctx)
 	if q.Outbox {
 		out.Outbox, err = c.outbox.Status(ctx)
 	}

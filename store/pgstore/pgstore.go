@@ -10,6 +10,7 @@ package pgstore
 import (
 	"embed"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -44,6 +45,19 @@ type Options struct {
 	// Notify tells relays in other processes of each write, by a NOTIFY outside of your transaction, at most
 	// 50 a second. They need a Listener. Without it a relay finds what others wrote by looking. Default off.
 	Notify bool
+
+	// Patience is how long the database may take to answer one round trip of Skald's own, up to 5 s for
+	// rivals included. Lists, counts and retention have 60 times as long. Then the connection is closed, the
+	// pool makes new ones, and the call fails as an outage. Contexts of handlers bound their own statements.
+	// Default 15 s.
+	Patience time.Duration
+}
+
+func (o *Options) patience() pgrun.Patience {
+	if o == nil || o.Patience <= 0 {
+		return pgrun.DefaultPatience
+	}
+	return pgrun.Patience(o.Patience)
 }
 
 // A Store is PostgreSQL through a pgx pool. It is safe for concurrent use. Close the pool yourself.
@@ -60,7 +74,7 @@ var (
 
 // New is a store in the database of pool. It asks nothing of the database yet: Check does.
 func New(pool *pgxpool.Pool, o *Options) *Store {
-	s := &Store{core: newCore(pgrun.OverPool(pool), o), pool: pool}
+	s := &Store{core: newCore(pgrun.OverPool(pool, o.patience()), o), pool: pool}
 	if pool != nil {
 		c := pool.Config()
 		//lint:ignore SA1019 a pool of the user's may still have it
@@ -72,6 +86,7 @@ func New(pool *pgxpool.Pool, o *Options) *Store {
 // core is what both stores share: everything but the user's transaction.
 type core struct {
 	pg        *pgrun.DB
+	patience  pgrun.Patience
 	secret    atomic.Pointer[secret]
 	outbox    *outbox.Outbox
 	consumers *consumer.Consumers
@@ -89,7 +104,7 @@ func newCore(r pgrun.Runner, o *Options) *core {
 	if o == nil {
 		o = &Options{}
 	}
-	c := &core{}
+	c := &core{patience: o.patience()}
 	raw, err := texts()
 	c.pg = pgrun.New(r, o.Schema, raw, err)
 	c.pg.Oldest, c.pg.Newest = oldest, tables.Newest(Migrations(), oldest)

@@ -41,7 +41,7 @@ var (
 // store's own transactions take three round trips instead of one.
 func NewSQL(db *sql.DB, o *Options) *SQLStore {
 	_, ok := db.Driver().(*stdlib.Driver)
-	return &SQLStore{core: newCore(pgrun.OverSQL(db), o), db: db, pgx: ok}
+	return &SQLStore{core: newCore(pgrun.OverSQL(db, o.patience()), o), db: db, pgx: ok}
 }
 
 type sqlUnit struct {
@@ -61,8 +61,11 @@ func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
-	if err := u.open(ctx, in.Isolation, s.bind(in, calls)); err != nil {
-		u.end()
+	err = s.patience.Within(ctx, in.Wait, func(ctx context.Context) error {
+		return u.open(ctx, in.Isolation, s.bind(in, calls))
+	})
+	if err != nil {
+		u.drop(err)
 		return nil, fmt.Errorf("begin: %w", s.pg.Beginning(err))
 	}
 	u.have, u.kept = entity.LockedBy(in, u.found), mark.Holding(u.found) && !mark.Many(in)
@@ -70,8 +73,8 @@ func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.
 }
 
 func (u *sqlUnit) open(ctx context.Context, level store.Isolation, calls []pgrun.Call) (err error) {
-	if u.conn, err = u.s.db.Conn(ctx); err != nil {
-		return fmt.Errorf("acquire connection: %w", err)
+	if u.conn, err = u.s.patience.Conn(ctx, u.s.db); err != nil {
+		return err
 	}
 	// database/sql rolls back when the context of BeginTx is done; that of Begin may be shorter than the
 	// handler's.
@@ -164,13 +167,24 @@ func (u *sqlUnit) end() {
 	u.conn = nil
 }
 
+// drop is end after err, which may say that the connection must not be used again.
+func (u *sqlUnit) drop(err error) {
+	if u.tx != nil {
+		_ = u.tx.Rollback()
+	}
+	if u.conn != nil {
+		pgrun.Dropped(u.conn, err)
+	}
+	u.end()
+}
+
 // Commit writes es and commits: two round trips.
 func (u *sqlUnit) Commit(ctx context.Context, es ...store.Effect) error {
 	if u.conn == nil {
 		return fmt.Errorf("commit: %w", errEnded)
 	}
-	defer u.end()
-	err := u.commit(ctx, es)
+	err := u.s.patience.Within(ctx, 0, func(ctx context.Context) error { return u.commit(ctx, es) })
+	u.drop(err)
 	if ctx.Err() == nil && (errors.Is(err, sql.ErrTxDone) || pgrun.SQLState(err) == "25P01") {
 		err = store.ErrLent
 	}

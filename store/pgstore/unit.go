@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -36,24 +37,32 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 		return nil, fmt.Errorf("begin: %w", err)
 	}
 	s.waiting.Add(1)
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.patience.Acquire(ctx, s.pool)
 	s.waiting.Add(-1)
 	if err != nil {
-		return nil, fmt.Errorf("begin: acquire connection: %w", err)
+		return nil, fmt.Errorf("begin: %w", err)
 	}
 	now, later := apart(in, s.bind(in, calls))
-	tx, err := pgrun.Open(ctx, conn.Conn(), isoLevel(in.Isolation), now)
-	if err == nil {
-		tx, err = u.look(ctx, conn.Conn(), tx, in, later)
-	}
+	var tx pgx.Tx
+	err = s.roundTrip(ctx, conn, in.Wait, func(ctx context.Context) (err error) {
+		if tx, err = pgrun.Open(ctx, conn.Conn(), isoLevel(in.Isolation), now); err == nil {
+			tx, err = u.look(ctx, conn.Conn(), tx, in, later)
+		}
+		return err
+	})
 	if err != nil {
-		_ = pgrun.Undo(ctx, conn.Conn())
 		conn.Release()
 		return nil, fmt.Errorf("begin: %w", s.pg.Beginning(err))
 	}
 	prepares(conn.Conn(), now)
 	u.lend(conn, tx, in)
 	return u, nil
+}
+
+// roundTrip does f on conn within the patience, and wait for rivals. Where it fails, nothing is left open.
+func (s *Store) roundTrip(ctx context.Context, conn *pgxpool.Conn, wait time.Duration,
+	f func(ctx context.Context) error) error {
+	return s.patience.RoundTrip(ctx, s.pool, conn.Conn(), wait, f)
 }
 
 func (u *unit) lend(conn *pgxpool.Conn, tx pgx.Tx, in store.Intake) {
@@ -116,10 +125,13 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	}
 	defer u.end()
 	conn := u.conn.Conn()
-	calls, err := u.last(ctx, conn, es)
-	if err == nil {
-		err = pgrun.SendCommit(ctx, conn, calls)
-	}
+	err := u.s.roundTrip(ctx, u.conn, 0, func(ctx context.Context) error {
+		calls, err := u.last(ctx, conn, es)
+		if err != nil {
+			return err
+		}
+		return pgrun.SendCommit(ctx, conn, calls)
+	})
 	return u.committed(ctx, err, es)
 }
 
@@ -219,8 +231,10 @@ func (u *unit) instead(ctx context.Context, e store.Effect) (stood, again bool, 
 	}
 	before = append(before, pgrun.Call{SQL: pgrun.Rollback}, pgrun.Call{SQL: pgrun.Begin},
 		u.s.pg.Session(pgrun.DefaultWait, pgrun.DefaultHandle))
-	if err = pgrun.SendCommit(ctx, conn, append(before, calls...)); err != nil {
-		_ = pgrun.Undo(ctx, conn)
+	err = u.s.roundTrip(ctx, u.conn, 0, func(ctx context.Context) error {
+		return pgrun.SendCommit(ctx, conn, append(before, calls...))
+	})
+	if err != nil {
 		if pgrun.SQLState(err) == "25P02" {
 			// statements that are new to the connection cannot be prepared in an aborted transaction
 			return false, true, nil

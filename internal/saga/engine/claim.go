@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	storeTimeout = 15 * time.Second // of one talk with the database
+	storeTimeout = 20 * time.Second // of a call, where the store has no shorter bound of its own
 	noteEvery    = time.Minute      // that definitions are noted, and those of other builds are read
 	claimMost    = 128              // sagas at once
 	// lookMost is how soon after a look that found nothing the next one may be. Each write in this process

@@ -2,7 +2,6 @@ package pgrun
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,43 +19,52 @@ const (
 )
 
 // OverPool is a runner over a pool.
-func OverPool(pool *pgxpool.Pool) Runner { return poolRunner{pool} }
+func OverPool(pool *pgxpool.Pool, p Patience) Runner { return poolRunner{pool, p} }
 
 // poolRunner sends a whole transaction as one pipeline.
-type poolRunner struct{ pool *pgxpool.Pool }
+type poolRunner struct {
+	pool *pgxpool.Pool
+	p    Patience
+}
 
 func (r poolRunner) Run(ctx context.Context, calls ...Call) error {
-	conn, err := r.pool.Acquire(ctx)
+	conn, err := r.p.Acquire(ctx, r.pool)
 	if err != nil {
-		return fmt.Errorf("acquire connection: %w", err)
+		return err
 	}
 	defer conn.Release()
 	all := make([]Call, 0, len(calls)+1)
 	all = append(append(all, Call{SQL: Begin}), calls...)
-	if err := SendCommit(ctx, conn.Conn(), all); err != nil {
-		_ = Undo(ctx, conn.Conn())
-		return err
-	}
-	return nil
+	return r.p.RoundTrip(ctx, r.pool, conn.Conn(), 0, func(ctx context.Context) error {
+		return SendCommit(ctx, conn.Conn(), all)
+	})
 }
 
 func (r poolRunner) Within(ctx context.Context, f func(send Sender) error) error {
-	conn, err := r.pool.Acquire(ctx)
+	conn, err := r.p.Acquire(ctx, r.pool)
 	if err != nil {
-		return fmt.Errorf("acquire connection: %w", err)
+		return err
 	}
 	defer conn.Release()
-	_, err = conn.Exec(ctx, Begin)
-	if err == nil {
-		err = f(func(ctx context.Context, calls ...Call) error { return Send(ctx, conn.Conn(), calls) })
+	trip := func(ctx context.Context, f func(context.Context) error) error {
+		return r.p.RoundTrip(ctx, r.pool, conn.Conn(), 0, f)
 	}
+	err = trip(ctx, func(ctx context.Context) error {
+		_, err := conn.Exec(ctx, Begin)
+		return err
+	})
 	if err == nil {
-		err = committed(conn.Exec(ctx, commit))
+		err = f(func(ctx context.Context, calls ...Call) error {
+			within, stop := r.p.bound(ctx)
+			defer stop()
+			return missed(within, Send(within, conn.Conn(), calls))
+		})
 	}
 	if err != nil {
-		_ = Undo(ctx, conn.Conn())
+		r.p.leave(ctx, r.pool, conn.Conn(), err)
+		return err
 	}
-	return err
+	return trip(ctx, func(ctx context.Context) error { return committed(conn.Exec(ctx, commit)) })
 }
 
 // Send carries out calls in the transaction that conn is in.

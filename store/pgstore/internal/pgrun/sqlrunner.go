@@ -5,26 +5,30 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
 // OverSQL is a runner over database/sql.
-func OverSQL(db *sql.DB) Runner { return dbRunner{db} }
+func OverSQL(db *sql.DB, p Patience) Runner { return dbRunner{db, p} }
 
 // dbRunner borrows the pgx connection below one of database/sql, and so sends a whole transaction as one
 // pipeline.
-type dbRunner struct{ db *sql.DB }
+type dbRunner struct {
+	db *sql.DB
+	p  Patience
+}
 
 func (r dbRunner) Run(ctx context.Context, calls ...Call) error {
-	conn, err := r.db.Conn(ctx)
-	if err != nil {
-		return fmt.Errorf("acquire connection: %w", err)
-	}
-	defer func() { _ = conn.Close() }()
-	err = Below(conn, func(c *pgx.Conn) error {
+	return r.p.OnConn(ctx, r.db, func(ctx context.Context, conn *sql.Conn) error {
+		return run(ctx, conn, calls)
+	})
+}
+
+func run(ctx context.Context, conn *sql.Conn, calls []Call) error {
+	err := Below(conn, func(c *pgx.Conn) error {
 		all := make([]Call, 0, len(calls)+1)
 		err := SendCommit(ctx, c, append(append(all, Call{SQL: Begin}), calls...))
 		if err != nil {
@@ -39,11 +43,12 @@ func (r dbRunner) Run(ctx context.Context, calls ...Call) error {
 }
 
 func (r dbRunner) Within(ctx context.Context, f func(send Sender) error) error {
-	conn, err := r.db.Conn(ctx)
-	if err != nil {
-		return fmt.Errorf("acquire connection: %w", err)
-	}
-	defer func() { _ = conn.Close() }()
+	return r.p.OnConn(longer(ctx, time.Duration(r.p)), r.db, func(ctx context.Context, conn *sql.Conn) error {
+		return within(ctx, conn, f)
+	})
+}
+
+func within(ctx context.Context, conn *sql.Conn, f func(send Sender) error) error {
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err

@@ -1,0 +1,283 @@
+package pgstore_test
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/outbox"
+	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore"
+)
+
+// A linked consumer, and a relay of the same database, reach it through a proxy.
+type linked struct {
+	*testing.T
+	proxy   *need.Proxy
+	bus     *membroker.Broker
+	schema  string
+	direct  *pgxpool.Pool // not through the proxy
+	through *pgxpool.Pool
+	log     journal
+	said    int
+}
+
+// through is the URL of a server behind the proxy.
+func throughProxy(t *testing.T, p *need.Proxy, at string) string {
+	t.Helper()
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = p.Addr()
+	return u.String()
+}
+
+func hostOf(t *testing.T, at string) string {
+	t.Helper()
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return net.JoinHostPort(u.Hostname(), u.Port())
+}
+
+func newLinked(t *testing.T, at string) *linked {
+	l := &linked{T: t, proxy: need.NewProxy(t, hostOf(t, at)),
+		schema: "link_" + strings.ToLower(rand.Text()[:10]),
+		bus:    membroker.New(&membroker.Options{Partitions: 4, Retain: -1})}
+	ctx := context.Background()
+	open := func(at string) *pgxpool.Pool {
+		pool, err := pgxpool.New(ctx, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pool
+	}
+	l.direct, l.through = open(at), open(throughProxy(t, l.proxy, at))
+	t.Cleanup(func() {
+		l.proxy.Set(need.Refuse) // else the pool waits for dead connections to end
+		l.through.Close()
+		if _, err := l.direct.Exec(ctx, "DROP SCHEMA "+l.schema+" CASCADE"); err != nil {
+			t.Error(err)
+		}
+		l.direct.Close()
+	})
+	if _, err := pgstore.Migrate(ctx, l.direct, &pgstore.MigrateOptions{Schema: l.schema}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.direct.Exec(ctx, "CREATE TABLE "+l.schema+".effect (id text)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.bus.MakeTopics(ctx, 0, "orders", "told"); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (l *linked) options() *pgstore.Options {
+	return &pgstore.Options{Schema: l.schema, Patience: 600 * time.Millisecond}
+}
+
+// run runs stations until the test ends.
+func (l *linked) run(rs ...skald.Runner) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for _, r := range rs {
+		wg.Go(func() {
+			if err := r.Run(ctx); err != nil {
+				l.Errorf("it ended: %v", err)
+			}
+		})
+	}
+	l.Cleanup(func() { cancel(); wg.Wait() })
+}
+
+// consumer is an inbox whose handler notes each message in the database, and says one.
+func consumer[TTx any](l *linked, db store.Driver[TTx],
+	note func(ctx context.Context, tx TTx, sql, id string) error) *inbox.Inbox[TTx] {
+	in := inbox.New(db, l.bus.Client(), "stock", &inbox.Options{Workers: 4,
+		Timeouts: inbox.Timeouts{Handle: 5 * time.Second, Wait: 500 * time.Millisecond, Drain: time.Second},
+		Retry:    inbox.Retry{First: 10 * time.Millisecond, Most: 100 * time.Millisecond},
+		Logger:   slog.New(slog.NewTextHandler(&l.log, nil))})
+	out := outbox.New(db, nil)
+	in.Handle("orders", "said", func(ctx context.Context, tx TTx, m skald.Message) error {
+		if err := note(ctx, tx, "INSERT INTO "+l.schema+".effect VALUES ($1)", m.ID); err != nil {
+			return err
+		}
+		return out.Write(ctx, tx, skald.Draft{Topic: "told", Type: "told", Key: m.Key, Value: m.ID})
+	})
+	return in
+}
+
+// say publishes n messages of different keys.
+func (l *linked) say(n int) {
+	l.Helper()
+	var ms []skald.Message
+	for range n {
+		l.said++
+		ms = append(ms, skald.Message{ID: fmt.Sprint("m-", l.said), Source: "/other", Topic: "orders",
+			Type: "said", Key: fmt.Append(nil, "k", l.said), Data: []byte("{}")})
+	}
+	if err := l.bus.Publish(l.Context(), ms).Wait(l.Context()); err != nil {
+		l.Fatal(err)
+	}
+}
+
+// effects are how many messages took effect, and how many of them twice.
+func (l *linked) effects() (n, twice int) {
+	l.Helper()
+	if err := l.direct.QueryRow(context.Background(),
+		"SELECT count(DISTINCT id), count(*) - count(DISTINCT id) FROM "+l.schema+".effect").Scan(&n, &twice); err != nil {
+		l.Fatal(err)
+	}
+	return n, twice
+}
+
+func (l *linked) until(what string, ok func() bool) {
+	l.Helper()
+	for end := time.Now().Add(90 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			n, _ := l.effects()
+			l.Fatalf("waited in vain: %s; %d of %d handled\n%s", what, n, l.said, l.log.String())
+		}
+	}
+}
+
+func (l *linked) allHandled() {
+	l.Helper()
+	l.until("all are handled", func() bool { n, _ := l.effects(); return n == l.said })
+	if _, twice := l.effects(); twice > 0 {
+		l.Errorf("%d messages took effect twice", twice)
+	}
+}
+
+// published are how many of the handlers' messages the relay published.
+func (l *linked) published(r *relay.Relay) {
+	l.Helper()
+	l.until("what handlers said is published", func() bool { return r.Health().Published >= int64(l.said) })
+}
+
+func noteByPgx(ctx context.Context, tx pgx.Tx, sql, id string) error {
+	_, err := tx.Exec(ctx, sql, id)
+	return err
+}
+
+func noteBySQL(ctx context.Context, tx *sql.Tx, statement, id string) error {
+	_, err := tx.ExecContext(ctx, statement, id)
+	return err
+}
+
+// All connections that are open at one moment carry nothing anymore, and stay open; new ones work. The inbox
+// and the relay close them and go on.
+func TestDeadConnectionsAreClosed(t *testing.T) {
+	t.Run("pgx", func(t *testing.T) {
+		l := newLinked(t, need.Postgres(t))
+		deadLinks(l, pgstore.New(l.through, l.options()), noteByPgx)
+	})
+	t.Run("database/sql", func(t *testing.T) {
+		at := need.Postgres(t)
+		l := newLinked(t, at)
+		db, err := sql.Open("pgx", throughProxy(t, l.proxy, at))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		deadLinks(l, pgstore.NewSQL(db, l.options()), noteBySQL)
+	})
+}
+
+func deadLinks[TTx any](l *linked, db store.Driver[TTx],
+	note func(ctx context.Context, tx TTx, sql, id string) error) {
+	r := relay.New(db, l.bus, &relay.Options{Logger: slog.New(slog.NewTextHandler(&l.log, nil))})
+	l.run(consumer(l, db, note), r)
+	l.say(20)
+	l.allHandled()
+	l.published(r)
+	for range 2 {
+		if l.proxy.Deaden() == 0 {
+			l.Fatal("no connection was open")
+		}
+		l.say(20)
+		l.allHandled()
+		l.published(r)
+	}
+}
+
+// For a while new connections lead to a standby. Once they lead to the primary again, those that lead to the
+// standby are not used anymore, although they work.
+func TestConnectionsToAStandbyAreClosed(t *testing.T) {
+	c := need.NewCluster(t, "fsync = off")
+	standby := c.Standby()
+	t.Run("pgx", func(t *testing.T) {
+		l := newLinked(t, c.URL("postgres"))
+		misled(l, hostOf(t, standby.URL("postgres")), pgstore.New(l.through, l.options()), noteByPgx)
+	})
+	t.Run("database/sql", func(t *testing.T) {
+		l := newLinked(t, c.URL("postgres"))
+		db, err := sql.Open("pgx", throughProxy(t, l.proxy, c.URL("postgres")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		misled(l, hostOf(t, standby.URL("postgres")), pgstore.NewSQL(db, l.options()), noteBySQL)
+	})
+}
+
+func misled[TTx any](l *linked, standby string, db store.Driver[TTx],
+	note func(ctx context.Context, tx TTx, sql, id string) error) {
+	primary := hostOf(l.T, l.direct.Config().ConnString())
+	r := relay.New(db, l.bus, &relay.Options{Logger: slog.New(slog.NewTextHandler(&l.log, nil))})
+	l.run(consumer(l, db, note), r)
+	l.say(20)
+	l.allHandled()
+	l.published(r)
+	l.proxy.Lead(standby)
+	l.proxy.Set(need.Refuse) // as a failover does
+	l.proxy.Set(need.Pass)
+	l.say(20)
+	l.until("the log names the remedy", func() bool {
+		return strings.Contains(l.log.String(), "target_session_attrs=read-write")
+	})
+	l.until("both stations are not ready", func() bool { return !r.Health().Ready })
+	l.proxy.Lead(primary)
+	l.allHandled()
+	l.published(r)
+}
+
+// A transaction of the user's that leads to a standby takes its connection with it.
+func TestWriteOnAStandbyClosesTheConnection(t *testing.T) {
+	c := need.NewCluster(t, "fsync = off")
+	l := newLinked(t, c.URL("postgres"))
+	standby := c.Standby() // which has the tables
+	out := outbox.New(pgstore.New(l.through, l.options()), nil)
+	write := func() error {
+		return pgx.BeginFunc(t.Context(), l.through, func(tx pgx.Tx) error {
+			return out.Write(t.Context(), tx, skald.Draft{Topic: "told", Type: "told", Value: "x"})
+		})
+	}
+	l.proxy.Lead(hostOf(t, standby.URL("postgres")))
+	if err := write(); err == nil {
+		t.Fatal("a standby took a write")
+	}
+	l.proxy.Lead(hostOf(t, c.URL("postgres")))
+	if err := write(); err != nil {
+		t.Errorf("the next transaction still leads to the standby: %v", err)
+	}
+}

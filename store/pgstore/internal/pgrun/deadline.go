@@ -1,0 +1,214 @@
+package pgrun
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// DefaultPatience is how long the server may take to answer one round trip, DefaultWait for a rival's lock
+// included.
+const DefaultPatience = Patience(15 * time.Second)
+
+const (
+	// longTimes is how many times the patience a list, a count or a round of retention may take.
+	longTimes = 60
+	// tries is how many connections of the pool may stay silent, each for its part of the patience, before a
+	// caller gives up.
+	tries = 3
+)
+
+// A Patience bounds each round trip of Skald's own, whoever calls: a connection that carries nothing any more
+// and does not end would hold its caller forever. A pgx connection whose deadline passes is closed by pgx.
+type Patience time.Duration
+
+type allowedKey struct{}
+
+// longer returns ctx for round trips that may take d longer.
+func longer(ctx context.Context, d time.Duration) context.Context {
+	if d <= 0 {
+		return ctx
+	}
+	return context.WithValue(ctx, allowedKey{}, allowed(ctx)+d)
+}
+
+// Waiting returns ctx for round trips whose statements may wait so long for rivals.
+func Waiting(ctx context.Context, wait time.Duration) context.Context {
+	return longer(ctx, wait-DefaultWait)
+}
+
+func allowed(ctx context.Context) time.Duration {
+	d, _ := ctx.Value(allowedKey{}).(time.Duration)
+	return d
+}
+
+// Long returns ctx for statements that read or change much.
+func (p Patience) Long(ctx context.Context) context.Context {
+	return longer(ctx, longTimes*time.Duration(p))
+}
+
+// bound returns ctx with the deadline of one round trip.
+func (p Patience) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, time.Duration(p)+allowed(ctx), errSilent)
+}
+
+var errSilent = errors.New("the database gave no answer in time; the connection is closed")
+
+// missed names a deadline of ours that passed: ctx is what bound returned.
+func missed(ctx context.Context, err error) error {
+	if err != nil && errors.Is(context.Cause(ctx), errSilent) && !errors.Is(err, errSilent) {
+		return fmt.Errorf("%w: %w", errSilent, err)
+	}
+	return err
+}
+
+// RoundTrip does f on conn within the patience, and wait for what its statements may wait for rivals. After a
+// failure the connection is outside of a transaction, or closed: see Leave.
+func (p Patience) RoundTrip(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, wait time.Duration,
+	f func(ctx context.Context) error) error {
+	err := p.Within(ctx, wait, f)
+	if err != nil {
+		p.leave(ctx, pool, conn, err)
+	}
+	return err
+}
+
+// leave rolls back after err. A connection that leads to a server which cannot write is closed, and with one
+// that missed its deadline the other connections of the pool, which were made when it was: they are likely to
+// lead to the same place. The pool makes new ones.
+func (p Patience) leave(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, err error) {
+	switch {
+	case errors.Is(err, errSilent):
+		// pgx has closed it, would wait 15 s for its end, and the pool would count it until then
+		_ = conn.PgConn().Conn().Close()
+		renew(ctx, pool)
+	case cannotWrite(err) && (SQLState(err) != "25006" || inRecovery(conn)):
+		closeNow(ctx, conn)
+		renew(ctx, pool)
+	default:
+		_ = Undo(ctx, conn)
+	}
+}
+
+// cannotWrite tells that a server answered which is a standby, or starts or stops. Its connection may lead
+// there until it ends, while a new one leads to the primary.
+func cannotWrite(err error) bool {
+	if standby(err) {
+		return true
+	}
+	switch SQLState(err) {
+	case "25006", "57P01", "57P02", "57P03":
+		return true
+	}
+	return false
+}
+
+// inRecovery tells whether conn leads to a standby. A handler that made its own transaction READ ONLY gets
+// the same error on a primary.
+func inRecovery(conn *pgx.Conn) bool {
+	return conn.PgConn().ParameterStatus("in_hot_standby") == "on"
+}
+
+// Leave closes the connection of a caller's transaction that failed with err because the server is a standby.
+func (p Patience) Leave(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, err error) {
+	if conn != nil && cannotWrite(err) && inRecovery(conn) {
+		closeNow(ctx, conn)
+		renew(ctx, pool)
+	}
+}
+
+// renew has the pool make new connections: those that are idle are closed now, others when they come back.
+// Reset alone would wait up to 15 s for a dead one to end, and count it until then.
+func renew(ctx context.Context, pool *pgxpool.Pool) {
+	for _, c := range pool.AcquireAllIdle(ctx) {
+		go closeNow(ctx, c.Hijack())
+	}
+	pool.Reset()
+}
+
+func closeNow(ctx context.Context, conn *pgx.Conn) {
+	shut, end := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer end()
+	_ = conn.Close(shut)
+}
+
+// Acquire takes a connection of the pool, which pings one that was idle: where the link is dead, until the
+// caller's context ends. So each try is bounded. While all connections are in use, it waits as long as ctx
+// lets it.
+func (p Patience) Acquire(ctx context.Context, pool *pgxpool.Pool) (conn *pgxpool.Conn, err error) {
+	err = p.try(ctx, func(ctx context.Context) (err error) {
+		conn, err = pool.Acquire(ctx)
+		return err
+	}, func() (full bool) {
+		s := pool.Stat()
+		if full = s.AcquiredConns() >= s.MaxConns(); !full {
+			renew(ctx, pool)
+		}
+		return full
+	})
+	return conn, err
+}
+
+func (p Patience) try(ctx context.Context, take func(context.Context) error, full func() bool) error {
+	for n := 1; ; n++ {
+		within, stop := context.WithTimeoutCause(ctx, time.Duration(p)/tries, errSilent)
+		err := take(within)
+		late := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+		stop()
+		if late && (full() || n < tries) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("acquire connection: %w", err)
+		}
+		return nil
+	}
+}
+
+// Within does f within the patience, and wait for what its statements may wait for rivals.
+func (p Patience) Within(ctx context.Context, wait time.Duration, f func(context.Context) error) error {
+	within, stop := p.bound(Waiting(ctx, wait))
+	defer stop()
+	return missed(within, f(within))
+}
+
+// OnConn does f on a connection of db, within the patience.
+func (p Patience) OnConn(ctx context.Context, db *sql.DB,
+	f func(ctx context.Context, conn *sql.Conn) error) error {
+	conn, err := p.Conn(ctx, db)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	within, stop := p.bound(ctx)
+	defer stop()
+	err = missed(within, f(within, conn))
+	Dropped(conn, err)
+	return err
+}
+
+// Conn is Acquire for database/sql.
+func (p Patience) Conn(ctx context.Context, db *sql.DB) (conn *sql.Conn, err error) {
+	err = p.try(ctx, func(ctx context.Context) (err error) {
+		conn, err = db.Conn(ctx)
+		return err
+	}, func() bool {
+		s := db.Stats()
+		return s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections
+	})
+	return conn, err
+}
+
+// Dropped closes conn instead of giving it back where err says that it must not be used again, whatever its
+// driver.
+func Dropped(conn *sql.Conn, err error) {
+	if cannotWrite(err) || errors.Is(err, errSilent) {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+}
