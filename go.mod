@@ -34,7 +34,10 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
-require github.com/google/jsonschema-go v0.4.3
+require (
+	github.com/google/jsonschema-go v0.4.3
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
+)
 
 require (
 	github.com/yuin/gopher-lua v1.1.1 // indirect

@@ -146,7 +146,7 @@ func house() map[string]rule {
 		"schema/protobuf": {ours: []string{".", "schema"},
 			vendors: []string{"google.golang.org/protobuf", "github.com/bufbuild/protocompile"}},
 		"schema/jsonschema": {ours: []string{".", "schema"},
-			vendors: []string{"github.com/google/jsonschema-go"}},
+			vendors: []string{"github.com/google/jsonschema-go", "github.com/santhosh-tekuri/jsonschema/v6"}},
 
 		"sagatest": {ours: append([]string{"internal", "store/memstore", "broker/membroker",
 			"store/storetest", "broker/brokertest"}, above...)},

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -126,6 +127,9 @@ func against(f Format, level string, version int, own, was Schema) (out []Break,
 		}
 		var found []Problem
 		found, err = f.Problems(reader, writer)
+		if limit := new(LimitError); errors.As(err, &limit) {
+			found, err = []Problem{limit.problem()}, nil
+		}
 		for _, p := range found {
 			out = append(out, Break{version, who, p})
 		}

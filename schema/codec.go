@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/skald-go/skald"
 )
@@ -32,12 +33,16 @@ type Codec struct {
 	own  func() (own, error)
 
 	size    atomic.Int64 // of the payload that was encoded last
-	written atomic.Pointer[written]
+	written atomic.Pointer[map[event]*written]
 	plain   func() (Reader, error)
 
-	mu      sync.Mutex
-	readers atomic.Pointer[map[source]Reader]
+	mu        sync.Mutex
+	readers   atomic.Pointer[map[source]Reader]
+	refused   map[source]error // why sound schemas cannot be read, mostRefused at most
+	resolving flights[source, Reader]
 }
+
+const mostRefused = 1000
 
 var _ skald.Codec = (*Codec)(nil)
 
@@ -52,9 +57,11 @@ type source struct {
 	index string
 }
 
+// An event is a type on a topic. All events of a codec with Options.Subject are one.
+type event struct{ topic, typ string }
+
 // written is what each payload of an event has in common.
 type written struct {
-	topic, typ     string
 	header, prefix []byte
 	contentType    string
 }
@@ -74,7 +81,7 @@ func NewCodec(reg *Registry, lang Language, o *Options) *Codec {
 
 // Encode writes v, and the id of its schema.
 func (c *Codec) Encode(ctx context.Context, m *skald.Message, v any) error {
-	w, err := c.writes(ctx, m.Topic, m.Type)
+	w, err := c.writes(ctx, m.Topic, m.Type, patience)
 	if err != nil {
 		return err
 	}
@@ -89,26 +96,32 @@ func (c *Codec) Encode(ctx context.Context, m *skald.Message, v any) error {
 	return nil
 }
 
-func (c *Codec) writes(ctx context.Context, topic, typ string) (*written, error) {
-	if w := c.written.Load(); w != nil && w.topic == topic && w.typ == typ {
-		return w, nil
+func (c *Codec) writes(ctx context.Context, topic, typ string, wait time.Duration) (*written, error) {
+	of := event{topic, typ}
+	if c.o.Subject != "" {
+		of = event{}
+	}
+	if known := c.written.Load(); known != nil && (*known)[of] != nil {
+		return (*known)[of], nil
 	}
 	s, err := c.own()
 	if err != nil {
 		return nil, err
 	}
 	subject := c.subject(topic, typ)
-	id, err := c.reg.registered(ctx, subject, s.Schema)
+	id, err := c.reg.registered(ctx, subject, s.Schema, wait)
 	if err != nil {
 		return nil, fmt.Errorf("the schema of %s: %w", subject, err)
 	}
-	w := &written{topic: topic, typ: typ, contentType: c.lang.ContentType()}
+	w := &written{contentType: c.lang.ContentType()}
 	if c.o.Place == InPrefix {
 		w.prefix, w.contentType = id.mark(InPrefix, s.index), "application/octet-stream"
 	} else {
 		w.header = id.mark(InHeader, s.index)
 	}
-	c.written.Store(w)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	with(&c.written, of, w)
 	return w, nil
 }
 
@@ -159,23 +172,49 @@ func (c *Codec) reader(ctx context.Context, l located) (Reader, error) {
 			return r, nil
 		}
 	}
-	writer, kept, err := c.reg.schema(ctx, l.id, c.understand)
+	writer, kept, err := c.reg.schema(ctx, l.id, c)
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.resolve(writer, l)
+	from := source{l.id, string(l.index)}
+	r, err := c.resolving.do(ctx, time.Minute, time.Minute, from,
+		func(context.Context) (Reader, error) { return c.resolveOnce(writer, from) })
 	if err != nil {
-		return nil, skald.UnknownVersion(fmt.Errorf("schema %v cannot be read by this build: %w", l.id, err))
+		return nil, err
 	}
 	if kept { // else the next message tries again to keep it
-		c.remember(source{l.id, string(l.index)}, r)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		with(&c.readers, from, r)
 	}
 	return r, nil
 }
 
+// resolveOnce remembers that a schema cannot be read: the comparison of two schemas may take long.
+func (c *Codec) resolveOnce(writer Schema, from source) (Reader, error) {
+	c.mu.Lock()
+	why := c.refused[from]
+	c.mu.Unlock()
+	if why != nil {
+		return nil, why
+	}
+	r, err := c.resolve(writer, from.index)
+	if err == nil {
+		return r, nil
+	}
+	err = skald.UnknownVersion(fmt.Errorf("schema %v cannot be read by this build: %w", from.id, err))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.refused) >= mostRefused || c.refused == nil {
+		c.refused = map[source]error{}
+	}
+	c.refused[from] = err
+	return nil, err
+}
+
 // understand tells whether writer is a schema at all.
 func (c *Codec) understand(writer Schema) error {
-	if err := c.speaks(writer); err != nil {
+	if err := writer.Bounded(); err != nil {
 		return err
 	}
 	_, err := c.lang.Problems(writer, writer)
@@ -189,27 +228,23 @@ func (c *Codec) speaks(writer Schema) error {
 	return nil
 }
 
-func (c *Codec) resolve(writer Schema, l located) (Reader, error) {
-	if err := c.speaks(writer); err != nil {
-		return nil, err
-	}
+func (c *Codec) resolve(writer Schema, at string) (Reader, error) {
 	var index []int
 	if writer.Format == Protobuf {
 		var err error
-		if index, err = readIndex(l.index); err != nil {
+		if index, err = readIndex([]byte(at)); err != nil {
 			return nil, err
 		}
 	}
 	return c.lang.Reader(writer, index)
 }
 
-func (c *Codec) remember(s source, r Reader) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	next := map[source]Reader{}
-	if known := c.readers.Load(); known != nil {
+// with adds an entry to a map that others read without a lock.
+func with[K comparable, V any](all *atomic.Pointer[map[K]V], key K, v V) {
+	next := map[K]V{}
+	if known := all.Load(); known != nil {
 		next = maps.Clone(*known)
 	}
-	next[s] = r
-	c.readers.Store(&next)
+	next[key] = v
+	all.Store(&next)
 }

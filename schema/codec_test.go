@@ -212,8 +212,14 @@ func TestRegistryAway(t *testing.T) {
 		t.Errorf("a reader that does not know the schema: %v", err)
 	}
 	b.away.Store(false)
-	if got, err := cold.Decode(t.Context(), m); err != nil || got.Value.Method != "card" {
-		t.Errorf("the registry is back: %+v, %v", got.Value, err)
+	for tick := time.NewTicker(20 * time.Millisecond); ; <-tick.C {
+		got, err := cold.Decode(t.Context(), m)
+		if err == nil && got.Value.Method == "card" {
+			break
+		}
+		if err == nil || !failure.IsOutage(err) {
+			t.Fatalf("the registry is back: %+v, %v", got.Value, err)
+		}
 	}
 	asked = b.asked.Load()
 	for range 10 {

@@ -18,17 +18,19 @@ type flights[K comparable, V any] struct {
 }
 
 type flight[V any] struct {
-	done chan struct{}
-	v    V
-	err  error
+	begun time.Time
+	done  chan struct{}
+	v     V
+	err   error
 }
 
-func (f *flights[K, V]) do(ctx context.Context, most time.Duration, key K,
+// do waits for an answer until wait has passed since the call began; most bounds the call.
+func (f *flights[K, V]) do(ctx context.Context, most, wait time.Duration, key K,
 	call func(context.Context) (V, error)) (v V, err error) {
 	f.mu.Lock()
 	one := f.all[key]
 	if one == nil {
-		one = &flight[V]{done: make(chan struct{})}
+		one = &flight[V]{begun: time.Now(), done: make(chan struct{})}
 		if f.all == nil {
 			f.all = map[K]*flight[V]{}
 		}
@@ -36,6 +38,8 @@ func (f *flights[K, V]) do(ctx context.Context, most time.Duration, key K,
 		go f.fly(context.WithoutCancel(ctx), most, key, one, call)
 	}
 	f.mu.Unlock()
+	ctx, cancel := context.WithDeadlineCause(ctx, one.begun.Add(wait), errSilent)
+	defer cancel()
 	select {
 	case <-one.done:
 		return one.v, one.err

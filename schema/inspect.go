@@ -181,6 +181,9 @@ func (i *Inspector) reads(declared *Locked, writer Schema, id ID) (why string, e
 			reader.Format)
 	} else if f != nil {
 		problems, err := f.Problems(reader, writer)
+		if limit := new(LimitError); errors.As(err, &limit) {
+			problems, err = []Problem{limit.problem()}, nil
+		}
 		if err != nil {
 			return "", fmt.Errorf("compare schema %v with %s: %w", id, declared.Subject, err)
 		}

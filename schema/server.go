@@ -19,6 +19,7 @@ type server struct{ *sr.Client }
 
 // answered tells what the registry said from its silence.
 func answered(err error) error {
+	err = odd(err)
 	var said *sr.ResponseError
 	if errors.As(err, &said) && said.StatusCode == http.StatusNotFound {
 		return fmt.Errorf("%w: %w", errNoSchema, err)
@@ -52,9 +53,9 @@ func (s server) byID(ctx context.Context, id ID) (Schema, error) {
 func (s server) whole(ctx context.Context, found sr.Schema) (Schema, error) {
 	out := Schema{Format: found.Type.String(), Text: found.Schema}
 	if out.Text == "" {
-		return out, errNoAnswer
+		return out, odd(errNoAnswer)
 	}
-	_, err := s.imports(ctx, &out, found.References, 0)
+	_, err := s.imports(ctx, &out, found.References, nil)
 	return out, err
 }
 
@@ -72,18 +73,19 @@ func (e *referenceError) Error() string {
 }
 func (e *referenceError) Unwrap() error { return e.err }
 
-// mostDeep bounds how deep schemas may refer to others.
-const mostDeep = 50
-
+// imports adds all schemas that refs lead to. within are the names that lead to refs.
 func (s server) imports(ctx context.Context, out *Schema, refs []sr.SchemaReference,
-	depth int) (names []string, err error) {
-	if depth > mostDeep {
-		return nil, fmt.Errorf("the schema refers to others more than %d deep", mostDeep)
+	within []string) (names []string, err error) {
+	if len(within) > mostDeep {
+		return nil, odd(&LimitError{fmt.Sprintf("the schema refers to others more than %d deep", mostDeep)})
 	}
 	for _, ref := range refs {
 		names = append(names, ref.Name)
 		if slices.ContainsFunc(out.Imports, func(i Import) bool { return i.Name == ref.Name }) {
 			continue
+		}
+		if slices.Contains(within, ref.Name) {
+			return nil, odd(&LimitError{fmt.Sprintf("the schema %.200s refers to itself", ref.Name)})
 		}
 		found, err := s.SchemaByVersion(ctx, ref.Subject, ref.Version)
 		if err == nil && found.Schema.Schema == "" {
@@ -92,11 +94,14 @@ func (s server) imports(ctx context.Context, out *Schema, refs []sr.SchemaRefere
 		if err != nil {
 			return nil, &referenceError{ref, answered(err)}
 		}
-		needs, err := s.imports(ctx, out, found.References, depth+1)
+		needs, err := s.imports(ctx, out, found.References, append(slices.Clip(within), ref.Name))
 		if err != nil {
 			return nil, err
 		}
 		out.Imports = append(out.Imports, Import{Name: ref.Name, Text: found.Schema.Schema, Needs: needs})
+		if err := out.Bounded(); err != nil {
+			return nil, odd(err)
+		}
 	}
 	return names, nil
 }
@@ -148,14 +153,16 @@ func (s server) register(ctx context.Context, subject string, one Schema) (ID, e
 	}
 	found, err := s.CreateSchema(ctx, subject, served)
 	if err != nil {
-		return ID{}, err
+		return ID{}, answered(err)
 	}
 	return idOf(found)
 }
 
 func idOf(found sr.SubjectSchema) (ID, error) {
 	if found.ID <= 0 || found.ID > math.MaxInt32 {
-		return ID{}, fmt.Errorf("the answer has the id %d, which is none of a schema: does the URL lead to the registry itself?", found.ID)
+		return ID{}, &oddAnswerError{fmt.Errorf(
+			"the answer has the id %d, which is none of a schema: does the URL lead to the registry itself?",
+			found.ID)}
 	}
 	guid, _ := guidOf(found.GUID)
 	return ID{Number: int32(found.ID), GUID: guid}, nil

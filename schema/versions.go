@@ -37,7 +37,11 @@ const versionsForm = 1
 
 // Pull asks a registry for all versions of the subjects of a lock.
 func Pull(ctx context.Context, client *sr.Client, lock Lock) (Versions, error) {
-	out, s := Versions{Form: versionsForm}, server{client}
+	out := Versions{Form: versionsForm}
+	s, err := bounded(client)
+	if err != nil {
+		return out, err
+	}
 	for _, l := range lock.Subjects {
 		one, err := s.history(ctx, l.Subject)
 		if err != nil {
@@ -127,12 +131,16 @@ func ReadVersions(r io.Reader) (Versions, error) {
 // is. It says what each has become, also where it fails half-way. Check them before: a registry may take what
 // readers cannot read.
 func Push(ctx context.Context, client *sr.Client, lock Lock, done func(subject string, id ID)) error {
+	to, err := bounded(client)
+	if err != nil {
+		return err
+	}
 	for _, l := range lock.Subjects {
 		s, err := l.Whole()
 		if err != nil {
 			return fmt.Errorf("subject %s: %w", l.Subject, err)
 		}
-		id, err := (server{client}).register(ctx, l.Subject, s)
+		id, err := to.register(ctx, l.Subject, s)
 		if refused(err) {
 			err = &RefusedError{Subject: l.Subject, Err: err}
 		}

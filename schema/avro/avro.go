@@ -68,15 +68,18 @@ func (l *language[T]) Reader(writer schema.Schema, _ []int) (schema.Reader, erro
 	if err != nil {
 		return nil, err
 	}
+	if p, other, err := otherMeaning(schema.Schema{Format: schema.Avro, Text: own.String()},
+		writer); err != nil {
+		return nil, err
+	} else if other {
+		return nil, errors.New(p.String())
+	}
 	both, err := avro.Resolve(wrote, own)
 	if p, ok := problem(err); ok {
 		return nil, errors.New(p.String())
 	}
 	if err != nil {
 		return nil, err
-	}
-	if p, other := otherTimes(schema.Schema{Format: schema.Avro, Text: own.String()}, writer); other {
-		return nil, errors.New(p.String())
 	}
 	return reader{both}, nil
 }

@@ -19,6 +19,9 @@ func (Format) Name() string { return schema.Avro }
 
 // parse reads a schema with the types that it refers to.
 func parse(s schema.Schema) (*avro.Schema, error) {
+	if err := s.Bounded(); err != nil {
+		return nil, err
+	}
 	if len(s.Imports) == 0 {
 		return avro.Parse(s.Text)
 	}
@@ -41,18 +44,17 @@ func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p, other, err := otherMeaning(reader, writer); err != nil {
+		return nil, err
+	} else if other {
+		return []schema.Problem{p}, nil
+	}
 	// Resolve finds what CheckCompatibility does, and defaults that cannot be encoded.
 	_, err = avro.Resolve(w, r)
 	if p, ok := problem(err); ok {
 		return []schema.Problem{p}, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	if p, other := otherTimes(reader, writer); other {
-		return []schema.Problem{p}, nil
-	}
-	return nil, nil
+	return nil, err
 }
 
 func problem(err error) (schema.Problem, bool) {
@@ -80,5 +82,6 @@ func (Format) Readable(writer schema.Schema, _ []int, data []byte) ([]byte, erro
 	if err := (reader{s}).Read(data, &v); err != nil {
 		return nil, err
 	}
-	return s.EncodeJSON(v)
+	out, err := s.EncodeJSON(v)
+	return out, quiet(err)
 }

@@ -2,22 +2,21 @@ package jsonschema
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
-	"math"
+	"math/big"
 	"slices"
-
-	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // values compares what single values may be.
-func (c *comparison) values(r, w *jsonschema.Schema, path string) {
+func (c *comparison) values(r, w *node, path string) {
 	if ours := options(r); ours != nil {
 		theirs := options(w)
 		if theirs == nil {
 			c.say(path, "the reader allows certain values only", "reader %.100s", text(ours))
 		}
 		for _, v := range theirs {
-			if !slices.ContainsFunc(ours, func(o any) bool { return text(o) == text(v) }) {
+			if !slices.ContainsFunc(ours, func(o any) bool { return value(o) == value(v) }) {
 				c.say(path, "the reader does not allow a value", "%.100s", text(v))
 			}
 		}
@@ -27,52 +26,52 @@ func (c *comparison) values(r, w *jsonschema.Schema, path string) {
 	c.least(path, "exclusiveMinimum", r.ExclusiveMinimum, w.ExclusiveMinimum)
 	c.most(path, "maximum", r.Maximum, w.Maximum)
 	c.most(path, "exclusiveMaximum", r.ExclusiveMaximum, w.ExclusiveMaximum)
-	c.least(path, "minLength", number(r.MinLength), number(w.MinLength))
-	c.most(path, "maxLength", number(r.MaxLength), number(w.MaxLength))
-	c.least(path, "minItems", number(r.MinItems), number(w.MinItems))
-	c.most(path, "maxItems", number(r.MaxItems), number(w.MaxItems))
-	c.least(path, "minProperties", number(r.MinProperties), number(w.MinProperties))
-	c.most(path, "maxProperties", number(r.MaxProperties), number(w.MaxProperties))
+	c.least(path, "minLength", r.MinLength, w.MinLength)
+	c.most(path, "maxLength", r.MaxLength, w.MaxLength)
+	c.least(path, "minItems", r.MinItems, w.MinItems)
+	c.most(path, "maxItems", r.MaxItems, w.MaxItems)
+	c.least(path, "minProperties", r.MinProperties, w.MinProperties)
+	c.most(path, "maxProperties", r.MaxProperties, w.MaxProperties)
 	if r.Pattern != "" && r.Pattern != w.Pattern {
 		c.say(path, "pattern of the reader", "reader %.100q, writer %.100q", r.Pattern, w.Pattern)
 	}
 	if r.UniqueItems && !w.UniqueItems {
 		c.say(path, "uniqueItems of the reader", "the writer does not promise it")
 	}
-	if r.MultipleOf != nil && (w.MultipleOf == nil || math.Mod(*w.MultipleOf, *r.MultipleOf) != 0) {
-		c.say(path, "multipleOf of the reader", "reader %v, writer %s", *r.MultipleOf, text(w.MultipleOf))
+	if r.MultipleOf != nil && (w.MultipleOf == nil ||
+		!new(big.Rat).Quo(w.MultipleOf, r.MultipleOf).IsInt()) {
+		c.say(path, "multipleOf of the reader", "reader %s, writer %s", plain(r.MultipleOf),
+			plain(w.MultipleOf))
 	}
 }
 
 // options are the values that a schema lists; nil: it lists none.
-func options(s *jsonschema.Schema) []any {
-	if s.Const != nil {
-		return []any{*s.Const}
-	}
-	return s.Enum
-}
+func options(s *node) []any { return s.Enum }
 
-func number(n *int) *float64 {
+// plain is a number as people write it.
+func plain(n *big.Rat) string {
 	if n == nil {
-		return nil
+		return "null"
 	}
-	v := float64(*n)
-	return &v
+	if out, exact := n.FloatPrec(); exact {
+		return fmt.Sprintf("%.40s", n.FloatString(out))
+	}
+	return fmt.Sprintf("%.40s", n.RatString())
 }
 
-func (c *comparison) least(path, what string, r, w *float64) {
-	if r != nil && (w == nil || *w < *r) {
-		c.say(path, what+" of the reader is above the writer's", "reader %v, writer %s", *r, text(w))
-	}
-}
-
-func (c *comparison) most(path, what string, r, w *float64) {
-	if r != nil && (w == nil || *w > *r) {
-		c.say(path, what+" of the reader is below the writer's", "reader %v, writer %s", *r, text(w))
+func (c *comparison) least(path, what string, r, w *big.Rat) {
+	if r != nil && (w == nil || w.Cmp(r) < 0) {
+		c.say(path, what+" of the reader is above the writer's", "reader %s, writer %s", plain(r), plain(w))
 	}
 }
 
-func (c *comparison) objects(r, w *jsonschema.Schema, path string) {
+func (c *comparison) most(path, what string, r, w *big.Rat) {
+	if r != nil && (w == nil || w.Cmp(r) > 0) {
+		c.say(path, what+" of the reader is below the writer's", "reader %s, writer %s", plain(r), plain(w))
+	}
+}
+
+func (c *comparison) objects(r, w *node, path string) {
 	for _, name := range r.Required {
 		if !slices.Contains(w.Required, name) {
 			c.say(path+"."+name, "the reader requires a property that the writer may leave out",
@@ -88,7 +87,7 @@ func (c *comparison) objects(r, w *jsonschema.Schema, path string) {
 	}
 	if isTrue(w.AdditionalProperties) || isFalse(w.AdditionalProperties) {
 		if len(w.Properties) == 0 && !isTrue(r.AdditionalProperties) && !isFalse(w.AdditionalProperties) &&
-			slices.Contains(typesOf(w), "object") {
+			slices.Contains(w.Type, "object") {
 			c.schemas(r.AdditionalProperties, nil, path+".*")
 		}
 		return
@@ -101,28 +100,27 @@ func (c *comparison) objects(r, w *jsonschema.Schema, path string) {
 	}
 }
 
-func (c *comparison) arrays(r, w *jsonschema.Schema, path string) {
-	if r.Items != nil && (w.Items != nil || slices.Contains(typesOf(w), "array")) {
+func (c *comparison) arrays(r, w *node, path string) {
+	if r.Items != nil && (w.Items != nil || slices.Contains(w.Type, "array")) {
 		c.schemas(r.Items, w.Items, path+"[]")
 	}
 }
 
 // undecided: the keywords of the reader that are compared as texts alone, with all that they refer to; and
 // those of the writer that say what it writes.
-func (c *comparison) undecided(r, w *jsonschema.Schema, path string) {
-	ours, theirs := keywords(r), keywords(w)
+func (c *comparison) undecided(r, w *node, path string) {
 	for _, name := range []string{"allOf", "not", "if", "then", "else", "dependentSchemas",
 		"dependentRequired", "dependencies", "patternProperties",
 		"propertyNames", "contains", "minContains", "maxContains", "prefixItems", "additionalItems",
 		"unevaluatedItems",
 		"unevaluatedProperties", "$dynamicRef"} {
-		own, ok := ours[name]
+		own, ok := r.word[name]
+		theirs, has := w.word[name]
 		if !ok {
-			ok = c.writes(name, r) && theirs[name] != nil
+			ok = c.writes(name, r) && has
 		}
-		word := func(v json.RawMessage) string { return text(map[string]json.RawMessage{name: v}) }
-		if ok && (string(own) != string(theirs[name]) ||
-			meaning(c.reader, word(own)) != meaning(c.writer, word(theirs[name]))) {
+		word := func(v any) string { return text(map[string]any{name: v}) }
+		if ok && c.meaning(c.reader, word(own)) != c.meaning(c.writer, word(theirs)) {
 			c.say(path, "it cannot be told here whether the reader takes it", "%s differs", name)
 		}
 	}
@@ -130,7 +128,7 @@ func (c *comparison) undecided(r, w *jsonschema.Schema, path string) {
 
 // writes tells whether a keyword of the writer alone may say of what it writes that the reader does not take
 // it.
-func (c *comparison) writes(name string, r *jsonschema.Schema) bool {
+func (c *comparison) writes(name string, r *node) bool {
 	object := r.Properties != nil || r.AdditionalProperties != nil || r.PatternProperties != nil
 	switch name {
 	case "allOf":
@@ -144,7 +142,7 @@ func (c *comparison) writes(name string, r *jsonschema.Schema) bool {
 }
 
 // listed holds the values that the writer lists to the reader's types.
-func (c *comparison) listed(r *jsonschema.Schema, ours []string, listed []any, path string) bool {
+func (c *comparison) listed(r *node, ours []string, listed []any, path string) bool {
 	before := len(c.found)
 	for _, v := range listed {
 		kind := kindOf(v)
@@ -169,13 +167,8 @@ func kindOf(v any) string {
 		return "boolean"
 	case string:
 		return "string"
-	case float64:
-		if v == math.Trunc(v) {
-			return "integer"
-		}
-		return "number"
 	case json.Number:
-		if f, err := v.Float64(); err == nil && f == math.Trunc(f) {
+		if rational(v).IsInt() {
 			return "integer"
 		}
 		return "number"
@@ -183,9 +176,4 @@ func kindOf(v any) string {
 		return "array"
 	}
 	return "object"
-}
-
-func keywords(s *jsonschema.Schema) (out map[string]json.RawMessage) {
-	_ = json.Unmarshal([]byte(text(s)), &out) // of true and false there are none
-	return out
 }

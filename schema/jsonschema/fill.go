@@ -1,17 +1,13 @@
 package jsonschema
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
-
-	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // hasDefaults tells whether a property has one, anywhere in the schema.
-func hasDefaults(s *jsonschema.Schema) bool {
+func hasDefaults(s *node) bool {
 	if s == nil {
 		return false
 	}
@@ -21,11 +17,9 @@ func hasDefaults(s *jsonschema.Schema) bool {
 // fill puts defaults in the place of properties that are missing, and leaves out those that Go would take for
 // a declared one though they are called otherwise. Numbers stay as they were written.
 func (h *held) fill(data []byte) ([]byte, error) {
-	var v any
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	if err := d.Decode(&v); err != nil {
-		return nil, errors.New("it is not JSON")
+	v, err := decode(data)
+	if err != nil {
+		return nil, err
 	}
 	h.into(h.schema, v)
 	return json.Marshal(v)
@@ -33,10 +27,10 @@ func (h *held) fill(data []byte) ([]byte, error) {
 
 // certain are, for each part of a schema, the schemas that a value of it is held to for certain: the part,
 // what it refers to, and allOf. They are found once, not for each payload.
-func certain(root *jsonschema.Schema) map[*jsonschema.Schema][]*jsonschema.Schema {
-	all := map[*jsonschema.Schema][]*jsonschema.Schema{}
+func certain(root *node) map[*node][]*node {
+	all := map[*node][]*node{}
 	for _, s := range within(root) {
-		out := []*jsonschema.Schema{s}
+		out := []*node{s}
 		for i := 0; i < len(out); i++ { // grows
 			more := slices.Clone(out[i].AllOf)
 			if to, ok := target(root, out[i].Ref); ok {
@@ -54,7 +48,7 @@ func certain(root *jsonschema.Schema) map[*jsonschema.Schema][]*jsonschema.Schem
 }
 
 // each calls see for every value below v, with a schema that it is held to.
-func (h *held) each(s *jsonschema.Schema, v any, see func(s *jsonschema.Schema, v any)) {
+func (h *held) each(s *node, v any, see func(s *node, v any)) {
 	for _, part := range h.same[s] {
 		switch v := v.(type) {
 		case map[string]any:
@@ -78,7 +72,7 @@ func (h *held) each(s *jsonschema.Schema, v any, see func(s *jsonschema.Schema, 
 	}
 }
 
-func (h *held) into(s *jsonschema.Schema, v any) {
+func (h *held) into(s *node, v any) {
 	if object, is := v.(map[string]any); is {
 		for _, name := range h.alike(s, object) {
 			delete(object, name)
@@ -96,7 +90,7 @@ func (h *held) into(s *jsonschema.Schema, v any) {
 			}
 			for _, one := range h.same[p] {
 				if one.Default != nil {
-					object[name] = one.Default
+					object[name] = *one.Default
 					break
 				}
 			}
@@ -106,25 +100,25 @@ func (h *held) into(s *jsonschema.Schema, v any) {
 
 // alike are the properties that differ from a declared one in their letters' case alone: encoding/json takes
 // them for it, and no rule of the schema holds them.
-func (h *held) alike(s *jsonschema.Schema, object map[string]any) (out []string) {
+func (h *held) alike(s *node, object map[string]any) (out []string) {
 	parts := h.same[s]
 	declared := func(name string) bool {
 		return slices.ContainsFunc(parts,
-			func(part *jsonschema.Schema) bool { _, is := part.Properties[name]; return is })
+			func(part *node) bool { _, is := part.Properties[name]; return is })
 	}
 	for name := range object {
 		if declared(name) {
 			continue
 		}
 		if slices.ContainsFunc(parts,
-			func(part *jsonschema.Schema) bool { return folds(part.Properties, name) }) {
+			func(part *node) bool { return folds(part.Properties, name) }) {
 			out = append(out, name)
 		}
 	}
 	return out
 }
 
-func folds(declared map[string]*jsonschema.Schema, name string) bool {
+func folds(declared map[string]*node, name string) bool {
 	for own := range declared {
 		if strings.EqualFold(own, name) {
 			return true
@@ -134,10 +128,10 @@ func folds(declared map[string]*jsonschema.Schema, name string) bool {
 }
 
 // folded tells whether there are such properties anywhere in v.
-func (h *held) folded(s *jsonschema.Schema, v any) (found bool) {
+func (h *held) folded(s *node, v any) (found bool) {
 	if object, is := v.(map[string]any); is && len(h.alike(s, object)) > 0 {
 		return true
 	}
-	h.each(s, v, func(s *jsonschema.Schema, v any) { found = found || h.folded(s, v) })
+	h.each(s, v, func(s *node, v any) { found = found || h.folded(s, v) })
 	return found
 }

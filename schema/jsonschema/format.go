@@ -2,11 +2,10 @@ package jsonschema
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
-
-	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/skald-go/skald/schema"
 )
@@ -22,23 +21,13 @@ var (
 // Name is schema.JSON.
 func (Format) Name() string { return schema.JSON }
 
-func parse(text string) (*jsonschema.Schema, error) {
-	var s jsonschema.Schema
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return nil, fmt.Errorf("no JSON Schema: %w", err)
-	}
-	if err := acyclic(&s); err != nil {
-		return nil, fmt.Errorf("no JSON Schema: %w", err)
-	}
-	return &s, nil
-}
-
 // Problems are found by the rules that schemas of events use. What cannot be told, as of two conditions that
 // differ, is a problem, too. A writer is taken to write the properties that it declares and no others, also
 // where its schema allows them: adding an optional property is no problem.
 func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 	if len(reader.Imports)+len(writer.Imports) > 0 {
-		return nil, fmt.Errorf("a JSON Schema that refers to other schemas of the registry cannot be compared: put them into its $defs")
+		return nil,
+			fmt.Errorf("a JSON Schema that refers to other schemas of the registry cannot be compared: put them into its $defs")
 	}
 	r, err := parse(reader.Text)
 	if err != nil {
@@ -48,43 +37,68 @@ func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := comparison{reader: r, writer: w, seen: map[pair]bool{}}
+	c := comparison{reader: r, writer: w, seen: map[pair]int{},
+		steps: &steps{takes: map[pair]bool{}}}
 	c.schemas(r, w, "$")
+	if c.over() {
+		return nil, &schema.LimitError{What: fmt.Sprintf("the comparison takes more than %d steps",
+			mostSteps)}
+	}
 	return c.found, nil
 }
 
 // Verify holds a payload to a schema. Its error does not have the value.
 func (Format) Verify(s schema.Schema, data []byte) error {
-	parsed, err := parse(s.Text)
+	if len(s.Imports) > 0 {
+		return errors.New("a JSON Schema that refers to other schemas of the registry cannot be read here")
+	}
+	h, err := hold(s.Text)
 	if err != nil {
 		return err
 	}
-	resolved, err := parsed.Resolve(nil)
-	if err != nil {
-		return fmt.Errorf("no JSON Schema: %w", err)
-	}
-	return (&held{resolved: resolved}).validate(data)
+	return h.validate(data)
 }
 
 // Readable is the payload: it is JSON.
 func (Format) Readable(_ schema.Schema, _ []int, data []byte) ([]byte, error) { return data, nil }
 
-type pair struct{ r, w *jsonschema.Schema }
+type pair struct{ r, w *node }
 
 // A comparison looks for what writer allows and reader does not.
 type comparison struct {
-	reader, writer *jsonschema.Schema // roots
-	seen           map[pair]bool
-	found          []schema.Problem
+	reader, writer *node // roots
+	*steps
+	found []schema.Problem
+	// seen has the pairs that are compared now or were before, which are taken to have no problem: at which
+	// depth their comparison began, or begins that of the outermost pair on which their verdict depends.
+	seen       map[pair]int
+	depth, low int
 }
+
+// steps are shared by a comparison and those within it.
+type steps struct {
+	taken int
+	takes map[pair]bool // whether a reader's alternative takes what the writer has
+}
+
+const (
+	mostSteps = 100_000
+	mostFound = 1000
+)
+
+// over reports that the comparison takes too many steps. It is not continued then.
+func (s *steps) over() bool { return s.taken > mostSteps }
 
 func (c *comparison) say(path, rule, saw string, args ...any) {
-	c.found = append(c.found, schema.Problem{Field: path, Rule: rule, Saw: fmt.Sprintf(saw, args...)})
+	if len(c.found) < mostFound {
+		c.found = append(c.found, schema.Problem{Field: fmt.Sprintf("%.300s", path), Rule: rule,
+			Saw: fmt.Sprintf(saw, args...)})
+	}
 }
 
-func isTrue(s *jsonschema.Schema) bool { return s == nil || text(s) == "true" || text(s) == "{}" }
+func isTrue(s *node) bool { return s == nil || s.tree == true || s.word != nil && len(s.word) == 0 }
 
-func isFalse(s *jsonschema.Schema) bool { return s != nil && text(s) == "false" }
+func isFalse(s *node) bool { return s != nil && s.tree == false }
 
 func text(v any) string {
 	out, err := json.Marshal(v)
@@ -94,18 +108,28 @@ func text(v any) string {
 	return string(out)
 }
 
-func (c *comparison) schemas(r, w *jsonschema.Schema, path string) {
+func (c *comparison) schemas(r, w *node, path string) {
 	if isTrue(r) || isFalse(w) {
 		return
 	}
 	if w == nil {
-		w = &jsonschema.Schema{}
+		w = &node{tree: map[string]any{}}
 	}
-	if both := (pair{r, w}); c.seen[both] {
+	c.taken++
+	both := pair{r, w}
+	if at, seen := c.seen[both]; seen || c.over() {
+		c.low = min(c.low, at)
 		return
-	} else {
-		c.seen[both] = true
 	}
+	c.depth++
+	outer := c.low
+	c.seen[both], c.low = c.depth, c.depth
+	c.unseen(r, w, path)
+	c.seen[both], c.low = c.low, min(outer, c.low)
+	c.depth--
+}
+
+func (c *comparison) unseen(r, w *node, path string) {
 	if r.Ref != "" || w.Ref != "" {
 		if c.besides(r, w, path) {
 			return
@@ -118,7 +142,7 @@ func (c *comparison) schemas(r, w *jsonschema.Schema, path string) {
 		c.say(path, "a $ref cannot be followed", "only references within the schema are")
 		return
 	case isFalse(r):
-		c.say(path, "the reader does not allow it", "reader false, writer %.100s", text(w))
+		c.say(path, "the reader does not allow it", "reader false, writer %.100s", w.text())
 		return
 	}
 	if c.branches(r, w, path) {
@@ -134,7 +158,7 @@ func (c *comparison) schemas(r, w *jsonschema.Schema, path string) {
 }
 
 // follow goes along references to parts of the same schema.
-func follow(root, s *jsonschema.Schema) (*jsonschema.Schema, bool) {
+func follow(root, s *node) (*node, bool) {
 	for range 32 {
 		if s == nil || s.Ref == "" {
 			return s, true
@@ -158,8 +182,8 @@ func definition(ref string) (name string, ok bool) {
 }
 
 // besides compares what stands beside references, and tells whether that was all.
-func (c *comparison) besides(r, w *jsonschema.Schema, path string) (all bool) {
-	same := func() bool { return meaning(c.reader, text(r)) == meaning(c.writer, text(w)) }
+func (c *comparison) besides(r, w *node, path string) (all bool) {
+	same := func() bool { return c.meaning(c.reader, r.text()) == c.meaning(c.writer, w.text()) }
 	ours, theirs := beside(r), beside(w)
 	switch {
 	case ours == nil && theirs == nil:
@@ -176,8 +200,8 @@ func (c *comparison) besides(r, w *jsonschema.Schema, path string) (all bool) {
 
 // branches compares alternatives, and tells whether that was all. Each that the writer has must be one that
 // the reader takes.
-func (c *comparison) branches(r, w *jsonschema.Schema, path string) (all bool) {
-	if r.OneOf != nil && meaning(c.reader, text(r.OneOf)) == meaning(c.writer, text(w.OneOf)) &&
+func (c *comparison) branches(r, w *node, path string) (all bool) {
+	if r.OneOf != nil && c.meaning(c.reader, texts(r.OneOf)) == c.meaning(c.writer, texts(w.OneOf)) &&
 		r.AnyOf == nil && w.AnyOf == nil {
 		return false
 	}
@@ -192,18 +216,39 @@ func (c *comparison) branches(r, w *jsonschema.Schema, path string) (all bool) {
 		return false
 	}
 	for _, one := range ours {
-		try := comparison{reader: c.reader, writer: c.writer, seen: maps.Clone(c.seen)}
-		if try.schemas(one, w, path); len(try.found) == 0 {
+		if c.tries(one, w, path) {
 			c.only(r, w, one, path)
 			return false
 		}
 	}
-	c.say(path, "none of the reader's alternatives takes it", "writer %.100s", text(w))
+	c.say(path, "none of the reader's alternatives takes it", "writer %.100s", w.text())
 	return true
 }
 
+// tries reports whether one takes what w allows. The verdict is remembered, unless it depends on a pair whose
+// comparison has not ended: else alternatives within alternatives take a time that grows with each level.
+func (c *comparison) tries(one, w *node, path string) bool {
+	both := pair{one, w}
+	if takes, known := c.takes[both]; known {
+		return takes
+	}
+	try := comparison{reader: c.reader, writer: c.writer, steps: c.steps, seen: maps.Clone(c.seen),
+		depth: c.depth, low: c.depth + 1}
+	c.taken += len(c.seen) / 16
+	try.schemas(one, w, path)
+	takes := len(try.found) == 0
+	switch {
+	case c.over():
+	case !takes || try.low > c.depth:
+		c.takes[both] = takes
+	default:
+		c.low = min(c.low, try.low)
+	}
+	return takes
+}
+
 // only: of the alternatives of a oneOf exactly one may take a value.
-func (c *comparison) only(r, w, takes *jsonschema.Schema, path string) {
+func (c *comparison) only(r, w, takes *node, path string) {
 	if !slices.Contains(r.OneOf, takes) {
 		return
 	}
@@ -211,26 +256,16 @@ func (c *comparison) only(r, w, takes *jsonschema.Schema, path string) {
 		if one == takes {
 			continue
 		}
-		all := comparison{reader: c.reader, writer: c.writer, seen: maps.Clone(c.seen)}
-		all.schemas(one, w, path)
-		part := comparison{reader: c.writer, writer: c.reader, seen: map[pair]bool{}}
-		part.schemas(w, one, path)
-		if len(all.found) == 0 || len(part.found) == 0 {
-			c.say(path, "more than one of the reader's oneOf takes it", "writer %.100s", text(w))
+		back := comparison{reader: c.writer, writer: c.reader, steps: c.steps, seen: map[pair]int{}}
+		if c.tries(one, w, path) || back.tries(w, one, path) {
+			c.say(path, "more than one of the reader's oneOf takes it", "writer %.100s", w.text())
 			return
 		}
 	}
 }
 
-func typesOf(s *jsonschema.Schema) []string {
-	if s.Type != "" {
-		return []string{s.Type}
-	}
-	return s.Types
-}
-
-func (c *comparison) types(r, w *jsonschema.Schema, path string) bool {
-	ours, theirs := typesOf(r), typesOf(w)
+func (c *comparison) types(r, w *node, path string) bool {
+	ours, theirs := r.Type, w.Type
 	if len(ours) == 0 {
 		return true
 	}

@@ -4,6 +4,7 @@
 package jsonschema
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,19 +22,25 @@ import (
 // or omitzero are required. Properties that T has no field for are allowed.
 func Codec[T any](reg *schema.Registry, o *schema.Options) *schema.Codec {
 	return schema.NewCodec(reg, &language{goType: reflect.TypeFor[T](),
-		own: func() (*jsonschema.Schema, error) {
+		own: func() (string, error) {
 			s, err := jsonschema.For[T](nil)
-			if err == nil {
-				open(s)
+			if err != nil {
+				return "", err
 			}
-			return s, err
+			open(s)
+			out, err := json.Marshal(s)
+			return string(out), err
 		}}, o)
 }
 
 // CodecOf is a codec for T with a schema of one's own. What is written is held to it, too.
 func CodecOf[T any](reg *schema.Registry, text string, o *schema.Options) *schema.Codec {
 	return schema.NewCodec(reg, &language{goType: reflect.TypeFor[T](), check: true,
-		own: func() (*jsonschema.Schema, error) { return parse(text) }}, o)
+		own: func() (string, error) {
+			var out bytes.Buffer
+			err := json.Compact(&out, []byte(text))
+			return out.String(), err
+		}}, o)
 }
 
 // open lets objects have properties that their struct has no field for, so that a writer may add some.
@@ -42,7 +49,7 @@ func open(s *jsonschema.Schema) {
 		return
 	}
 	if s.Type == "object" || len(s.Types) > 0 {
-		if isFalse(s.AdditionalProperties) {
+		if out, _ := json.Marshal(s.AdditionalProperties); string(out) == "false" {
 			s.AdditionalProperties = nil
 		}
 	}
@@ -60,7 +67,7 @@ type language struct {
 	Format
 	goType reflect.Type
 	check  bool // what is written
-	own    func() (*jsonschema.Schema, error)
+	own    func() (string, error)
 
 	held *held // after Own
 }
@@ -75,24 +82,21 @@ func (l *language) Own() (schema.Schema, []int, error) {
 	if err != nil {
 		return schema.Schema{}, nil, err
 	}
-	text, err := json.Marshal(h.schema)
-	if err != nil {
-		return schema.Schema{}, nil, fmt.Errorf("the JSON Schema of %v: %w", l.goType, err)
-	}
 	l.held = h
-	return schema.Schema{Format: schema.JSON, Text: string(text)}, nil, nil
+	return schema.Schema{Format: schema.JSON, Text: h.text}, nil, nil
 }
 
 func (l *language) hold() (*held, error) {
-	s, err := l.own()
+	text, err := l.own()
 	if err != nil {
 		return nil, fmt.Errorf("the JSON Schema of %v: %w", l.goType, err)
 	}
-	resolved, err := s.Resolve(nil)
+	h, err := hold(text)
 	if err != nil {
 		return nil, fmt.Errorf("the JSON Schema of %v: %w", l.goType, err)
 	}
-	return &held{schema: s, resolved: resolved, defaults: hasDefaults(s), same: certain(s)}, nil
+	h.defaults, h.same = hasDefaults(h.schema), certain(h.schema)
+	return h, nil
 }
 
 func (l *language) Append(dst []byte, v any) ([]byte, error) {
@@ -119,11 +123,7 @@ func (l *language) Reader(writer schema.Schema, _ []int) (schema.Reader, error) 
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(h.schema)
-	if err != nil {
-		return nil, err
-	}
-	problems, err := l.Problems(schema.Schema{Format: schema.JSON, Text: string(text)}, writer)
+	problems, err := l.Problems(schema.Schema{Format: schema.JSON, Text: h.text}, writer)
 	r := reader{held: h}
 	if len(problems) > 0 {
 		r.why = problems[0].String()
@@ -138,7 +138,7 @@ type reader struct {
 }
 
 func (r reader) Read(data []byte, v any) error {
-	value, err := r.validated(data)
+	tree, err := r.validated(data)
 	if err != nil {
 		if r.why != "" {
 			return skald.UnknownVersion(fmt.Errorf("%w; its schema cannot be read by this build: %s",
@@ -146,49 +146,52 @@ func (r reader) Read(data []byte, v any) error {
 		}
 		return err
 	}
-	if r.defaults || r.folded(r.schema, value) {
+	if r.defaults || r.folded(r.schema, tree) {
 		filled, err := r.fill(data)
 		if err != nil {
 			return err
 		}
 		data = filled
 	}
-	return skald.JSON{}.Decode(context.Background(), skald.Message{Data: data}, v)
-}
-
-// held is a schema to which JSON is held.
-type held struct {
-	schema   *jsonschema.Schema
-	resolved *jsonschema.Resolved
-	defaults bool
-	same     map[*jsonschema.Schema][]*jsonschema.Schema // see certain
-}
-
-func (h *held) validate(data []byte) error {
-	_, err := h.validated(data)
+	err = skald.JSON{}.Decode(context.Background(), skald.Message{Data: data}, v)
+	if kind := new(json.UnmarshalTypeError); errors.As(err, &kind) && strings.HasPrefix(kind.Value,
+		"number") {
+		return wholeNumbers(data, v, err)
+	}
 	return err
 }
 
-func (h *held) validated(data []byte) (v any, err error) {
-	if err := json.Unmarshal(data, &v); err != nil {
-		return nil, errors.New("it is not JSON")
+// wholeNumbers reads a payload again in which each integer has neither fraction nor exponent. JSON Schema
+// counts 5.0 and 1e2 as integers, and encoding/json does not.
+func wholeNumbers(data []byte, v any, was error) error {
+	tree, err := decode(data)
+	if err != nil {
+		return was
 	}
-	if err := h.resolved.Validate(v); err != nil {
-		return nil, fmt.Errorf("it is not as its schema says: %s", quiet(err))
+	out, err := json.Marshal(whole(tree))
+	if err != nil {
+		return was
 	}
-	return v, nil
+	reflect.ValueOf(v).Elem().SetZero() // the first try may have filled some fields
+	return skald.JSON{}.Decode(context.Background(), skald.Message{Data: out}, v)
 }
 
-// quiet is what an error says of the schema, without the value: errors are read by more people than payloads
-// are.
-func quiet(err error) string {
-	const before = "validating "
-	text := err.Error()
-	at := strings.LastIndex(text, before)
-	if at < 0 {
-		return "a value is not allowed"
+func whole(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if strings.ContainsAny(string(v), ".eE") {
+			if n := rational(v); n.IsInt() {
+				return json.Number(n.Num().String())
+			}
+		}
+	case []any:
+		for i := range v {
+			v[i] = whole(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = whole(v[name])
+		}
 	}
-	where, rest, _ := strings.Cut(text[at+len(before):], ": ")
-	keyword, _, _ := strings.Cut(rest, ":")
-	return fmt.Sprintf("%.200s: %.40s", where, keyword)
+	return v
 }

@@ -1,24 +1,21 @@
 package jsonschema
 
 import (
-	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // errCircle is of a schema that no value can be held to: the way of its references has no end.
 var errCircle = errors.New("a $ref of the schema leads back to itself")
 
 // acyclic looks for a way that leads from a part to itself while it stays at one value.
-func acyclic(root *jsonschema.Schema) error {
+func acyclic(root *node) error {
 	const under, done = 1, 2
-	state := map[*jsonschema.Schema]int{}
-	var at func(s *jsonschema.Schema) error
-	at = func(s *jsonschema.Schema) error {
+	state := map[*node]int{}
+	var at func(s *node) error
+	at = func(s *node) error {
 		if s == nil || state[s] == done {
 			return nil
 		}
@@ -43,8 +40,8 @@ func acyclic(root *jsonschema.Schema) error {
 }
 
 // within are all parts of a schema, itself first.
-func within(root *jsonschema.Schema) []*jsonschema.Schema {
-	parts, seen := []*jsonschema.Schema{root}, map[*jsonschema.Schema]bool{nil: true, root: true}
+func within(root *node) []*node {
+	parts, seen := []*node{root}, map[*node]bool{nil: true, root: true}
 	for i := 0; i < len(parts); i++ { // grows
 		for _, one := range below(parts[i]) {
 			if !seen[one] {
@@ -57,22 +54,22 @@ func within(root *jsonschema.Schema) []*jsonschema.Schema {
 }
 
 // sameValue are the parts that a value of s is held to as well.
-func sameValue(root, s *jsonschema.Schema) []*jsonschema.Schema {
-	out := slices.Concat(s.AllOf, s.AnyOf, s.OneOf, []*jsonschema.Schema{s.Not, s.If, s.Then, s.Else})
+func sameValue(root, s *node) []*node {
+	out := slices.Concat(s.AllOf, s.AnyOf, s.OneOf, []*node{s.Not, s.If, s.Then, s.Else})
 	if s.Ref != "" {
 		if to, ok := target(root, s.Ref); ok {
 			out = append(out, to)
 		}
 	}
-	return slices.DeleteFunc(out, func(one *jsonschema.Schema) bool { return one == nil })
+	return slices.DeleteFunc(out, func(one *node) bool { return one == nil })
 }
 
 // below are the parts that stand within s.
-func below(s *jsonschema.Schema) []*jsonschema.Schema {
+func below(s *node) []*node {
 	out := slices.Concat(s.AllOf, s.AnyOf, s.OneOf, s.PrefixItems, s.ItemsArray,
-		[]*jsonschema.Schema{s.Not, s.If, s.Then, s.Else, s.Items, s.AdditionalItems, s.AdditionalProperties,
-			s.Contains, s.PropertyNames})
-	for _, all := range []map[string]*jsonschema.Schema{s.Properties, s.PatternProperties, s.Defs,
+		[]*node{s.Not, s.If, s.Then, s.Else, s.Items, s.AdditionalItems, s.AdditionalProperties,
+			s.Contains, s.PropertyNames, s.UnevaluatedItems, s.UnevaluatedProperties})
+	for _, all := range []map[string]*node{s.Properties, s.PatternProperties, s.Defs,
 		s.Definitions, s.DependentSchemas} {
 		out = slices.AppendSeq(out, maps.Values(all))
 	}
@@ -80,7 +77,7 @@ func below(s *jsonschema.Schema) []*jsonschema.Schema {
 }
 
 // target is the part of the schema that a reference leads to.
-func target(root *jsonschema.Schema, ref string) (*jsonschema.Schema, bool) {
+func target(root *node, ref string) (*node, bool) {
 	switch name, defs := definition(ref); {
 	case ref == "#":
 		return root, true
@@ -92,12 +89,13 @@ func target(root *jsonschema.Schema, ref string) (*jsonschema.Schema, bool) {
 	return nil, false
 }
 
-// meaning is a text of a schema with all that it refers to: two that have one meaning are the same.
-func meaning(root *jsonschema.Schema, own string) string {
+// meaning is a text of a schema with all that it refers to: two that have one meaning are the same. Its steps
+// are counted.
+func (c *comparison) meaning(root *node, own string) string {
 	all, todo := map[string]string{"": own}, []string{own}
-	for len(todo) > 0 {
-		var tree any
-		_ = json.Unmarshal([]byte(todo[0]), &tree)
+	for len(todo) > 0 && !c.over() {
+		c.steps.taken += 1 + len(todo[0])/64
+		tree, _ := decode([]byte(todo[0])) // of what was read before
 		todo = todo[1:]
 		for _, ref := range references(tree) {
 			if _, known := all[ref]; known {
@@ -107,7 +105,7 @@ func meaning(root *jsonschema.Schema, own string) string {
 			if !ok {
 				to = root // it is somewhere in there
 			}
-			all[ref] = text(to)
+			all[ref] = to.text()
 			todo = append(todo, all[ref])
 		}
 	}
@@ -132,22 +130,15 @@ func references(tree any) (out []string) {
 }
 
 // beside are the keywords that stand beside a reference and narrow what is allowed; nil: there are none.
-func beside(s *jsonschema.Schema) *jsonschema.Schema {
+func beside(s *node) *node {
 	if s.Ref == "" {
 		return nil
 	}
-	words := keywords(s)
-	for _, name := range []string{"$ref", "$defs", "definitions", "$id", "$schema", "$anchor", "$comment",
-		"$vocabulary", "title", "description",
-		"default", "examples", "deprecated", "readOnly", "writeOnly", "format"} {
-		delete(words, name)
+	if s.beside == nil {
+		s.beside = s.without("$ref", "$defs", "definitions", "$id", "$schema", "$anchor", "$comment",
+			"$vocabulary", "title", "description", "default", "examples", "deprecated", "readOnly",
+			"writeOnly",
+			"format")
 	}
-	if len(words) == 0 {
-		return nil
-	}
-	var out jsonschema.Schema
-	if json.Unmarshal([]byte(text(words)), &out) != nil {
-		return nil
-	}
-	return &out
+	return s.beside
 }

@@ -16,10 +16,30 @@ type pair struct{ reader, writer protoreflect.FullName }
 type comparison struct {
 	seen  map[pair]bool
 	found []schema.Problem
+	steps int // fields and values that were looked at
 }
 
+const (
+	mostSteps = 1_000_000
+	mostFound = 1000
+)
+
 func (c *comparison) say(field, rule, saw string) {
-	c.found = append(c.found, schema.Problem{Field: field, Rule: rule, Saw: saw})
+	if len(c.found) < mostFound {
+		c.found = append(c.found, schema.Problem{Field: field, Rule: rule, Saw: saw})
+	}
+}
+
+// over reports that the comparison takes too many steps. It is not continued then.
+func (c *comparison) over() bool { return c.steps > mostSteps }
+
+// problems are what was found, unless the comparison was given up.
+func (c *comparison) problems() ([]schema.Problem, error) {
+	if c.over() {
+		return nil, &schema.LimitError{What: fmt.Sprintf("the comparison takes more than %d steps",
+			mostSteps)}
+	}
+	return c.found, nil
 }
 
 func (c *comparison) messages(r, w protoreflect.MessageDescriptor, path string) {
@@ -28,6 +48,9 @@ func (c *comparison) messages(r, w protoreflect.MessageDescriptor, path string) 
 		return
 	}
 	c.seen[both] = true
+	if c.steps += 1 + r.Fields().Len() + w.Fields().Len(); c.over() {
+		return
+	}
 	for i := range w.Fields().Len() {
 		wf := w.Fields().Get(i)
 		rf := r.Fields().ByNumber(wf.Number())
@@ -127,6 +150,9 @@ func takes(r, w protoreflect.Kind) bool {
 
 // enums: an open one keeps values that it has no name for, a closed one (proto2) does not.
 func (c *comparison) enums(r, w protoreflect.EnumDescriptor, path string) {
+	if c.steps += w.Values().Len(); c.over() {
+		return
+	}
 	for i := range w.Values().Len() {
 		wv := w.Values().Get(i)
 		if r.IsClosed() && r.Values().ByNumber(wv.Number()) == nil {

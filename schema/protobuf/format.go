@@ -2,13 +2,17 @@ package protobuf
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/bufbuild/protocompile"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/skald-go/skald/schema"
@@ -26,6 +30,15 @@ func (Format) Name() string { return schema.Protobuf }
 const main = "-schema-.proto"
 
 func parse(s schema.Schema) (protoreflect.FileDescriptor, error) {
+	out, _, err := parsed(s)
+	return out, err
+}
+
+// parsed has the files that s imports, too.
+func parsed(s schema.Schema) (protoreflect.FileDescriptor, *protoregistry.Files, error) {
+	if err := s.Bounded(); err != nil {
+		return nil, nil, err
+	}
 	files := map[string]string{main: s.Text}
 	for _, i := range s.Imports {
 		files[i.Name] = i.Text
@@ -34,9 +47,33 @@ func parse(s schema.Schema) (protoreflect.FileDescriptor, error) {
 		Accessor: protocompile.SourceAccessorFromMap(files)})}
 	out, err := c.Compile(context.Background(), main)
 	if err != nil {
-		return nil, fmt.Errorf("the .proto of the schema: %.300w", err)
+		return nil, nil, fmt.Errorf("the .proto of the schema: %.300w", err)
 	}
-	return out[0], nil
+	return indexed(out[0])
+}
+
+// indexed is a file whose fields are found by number and name in one step. In one that protocompile returns,
+// each is found by a search through all.
+func indexed(f protoreflect.FileDescriptor) (protoreflect.FileDescriptor, *protoregistry.Files, error) {
+	var files protoregistry.Files
+	var add func(f protoreflect.FileDescriptor) (protoreflect.FileDescriptor, error)
+	add = func(f protoreflect.FileDescriptor) (protoreflect.FileDescriptor, error) {
+		if known, err := files.FindFileByPath(f.Path()); err == nil {
+			return known, nil
+		}
+		for i := range f.Imports().Len() {
+			if _, err := add(f.Imports().Get(i).FileDescriptor); err != nil {
+				return nil, err
+			}
+		}
+		out, err := protodesc.NewFile(protodesc.ToFileDescriptorProto(f), &files)
+		if err != nil {
+			return nil, fmt.Errorf("the .proto of the schema: %.300w", err)
+		}
+		return out, files.RegisterFile(out)
+	}
+	out, err := add(f)
+	return out, &files, err
 }
 
 // message is that of an index.
@@ -45,6 +82,10 @@ func message(s schema.Schema, index []int) (protoreflect.MessageDescriptor, erro
 	if err != nil {
 		return nil, err
 	}
+	return messageOf(f, index)
+}
+
+func messageOf(f protoreflect.FileDescriptor, index []int) (protoreflect.MessageDescriptor, error) {
 	in := f.Messages()
 	for i, n := range index {
 		if n >= in.Len() {
@@ -64,9 +105,11 @@ func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := parse(writer)
-	if err != nil {
-		return nil, err
+	w := r
+	if writer.Text != reader.Text || len(writer.Imports)+len(reader.Imports) > 0 {
+		if w, err = parse(writer); err != nil {
+			return nil, err
+		}
 	}
 	c := comparison{seen: map[pair]bool{}}
 	for i := range w.Messages().Len() {
@@ -79,18 +122,83 @@ func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 		}
 		c.messages(own, wrote, string(own.Name()))
 	}
-	return c.found, nil
+	return c.problems()
 }
 
-// Readable is a payload in Protobuf's JSON.
+// Readable is a payload in Protobuf's JSON. Where that has no form for a value, as for a Timestamp of the
+// year
+// 10000 or an Any of a type that nobody knows here, it is the fields as they are.
 func (Format) Readable(writer schema.Schema, index []int, data []byte) ([]byte, error) {
-	d, err := message(writer, index)
+	f, files, err := parsed(writer)
 	if err != nil {
 		return nil, err
 	}
+	d, err := messageOf(f, index)
+	if err != nil {
+		return nil, err
+	}
+	types := resolver{dynamicpb.NewTypes(files)}
 	m := dynamicpb.NewMessage(d)
-	if err := proto.Unmarshal(data, m); err != nil {
+	if err := (proto.UnmarshalOptions{Resolver: types}).Unmarshal(data, m); err != nil {
 		return nil, errors.New("the payload does not go with its schema")
 	}
-	return protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+	out, err := protojson.MarshalOptions{UseProtoNames: true, Resolver: types}.Marshal(m)
+	if err != nil { // which may quote the value
+		return json.Marshal(plain(m))
+	}
+	return out, nil
+}
+
+// A resolver knows the types of a schema, and those of Google that this program has.
+type resolver struct{ *dynamicpb.Types }
+
+func (r resolver) FindMessageByURL(url string) (protoreflect.MessageType, error) {
+	if out, err := r.Types.FindMessageByURL(url); err == nil {
+		return out, nil
+	}
+	return protoregistry.GlobalTypes.FindMessageByURL(url)
+}
+
+// plain is a message as its fields are, whatever its type.
+func plain(m protoreflect.Message) map[string]any {
+	out := map[string]any{}
+	for f, v := range m.Range {
+		switch {
+		case f.IsMap():
+			all := map[string]any{}
+			for k, v := range v.Map().Range {
+				all[k.String()] = plainValue(f.MapValue(), v)
+			}
+			out[string(f.Name())] = all
+		case f.IsList():
+			all := []any{}
+			for i := range v.List().Len() {
+				all = append(all, plainValue(f, v.List().Get(i)))
+			}
+			out[string(f.Name())] = all
+		default:
+			out[string(f.Name())] = plainValue(f, v)
+		}
+	}
+	return out
+}
+
+func plainValue(f protoreflect.FieldDescriptor, v protoreflect.Value) any {
+	switch f.Kind() {
+	case protoreflect.MessageKind, protoreflect.GroupKind:
+		return plain(v.Message())
+	case protoreflect.EnumKind:
+		if is := f.Enum().Values().ByNumber(v.Enum()); is != nil {
+			return is.Name()
+		}
+		return v.Enum()
+	case protoreflect.FloatKind, protoreflect.DoubleKind:
+		if n := v.Float(); math.IsNaN(n) || math.IsInf(n, 0) {
+			return fmt.Sprint(n)
+		}
+	case protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Uint64Kind, protoreflect.Fixed64Kind,
+		protoreflect.Sfixed64Kind: // as Protobuf's JSON has them
+		return v.String()
+	}
+	return v.Interface() // bytes are base64, as there
 }

@@ -106,8 +106,12 @@ func (l language[T]) Reader(writer schema.Schema, index []int) (schema.Reader, e
 	}
 	c := comparison{seen: map[pair]bool{}}
 	c.messages(own, wrote, string(own.Name()))
-	if len(c.found) > 0 {
-		return nil, errors.New(c.found[0].String())
+	found, err := c.problems()
+	if err != nil {
+		return nil, err
+	}
+	if len(found) > 0 {
+		return nil, errors.New(found[0].String())
 	}
 	return reader[T]{l.of}, nil
 }

@@ -1,0 +1,172 @@
+package schema
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/twmb/franz-go/pkg/sr"
+)
+
+const (
+	mostBytes   = 2 << 20 // of a schema with its imports
+	mostAnswer  = 4 << 20 // bytes of one answer of the registry, in which a schema is escaped
+	mostError   = 4 << 10 // bytes of an answer that is an error
+	mostImports = 500     // schemas that one schema refers to
+	mostDeep    = 50      // references in a row
+	mostNested  = 200     // brackets within brackets
+	mostParts   = 20_000  // brackets, commas and semicolons
+)
+
+// A LimitError is of a schema that is larger than Skald reads, or that takes more steps to compare.
+type LimitError struct{ What string }
+
+func (e *LimitError) Error() string { return e.problem().Rule + ": " + e.What }
+
+func (e *LimitError) problem() Problem {
+	return Problem{Field: "all", Rule: "it cannot be told whether it can be read", Saw: e.What}
+}
+
+// Bounded returns a *LimitError if s and its imports are larger than Skald reads: 2 MiB, 500 imports, 20,000
+// members or statements, 200 brackets within brackets.
+func (s Schema) Bounded() error {
+	if len(s.Imports) > mostImports {
+		return &LimitError{fmt.Sprintf("the schema refers to more than %d others", mostImports)}
+	}
+	bytes, deepest, parts := 0, 0, 0
+	for i := range len(s.Imports) + 1 {
+		text := s.Text
+		if i > 0 {
+			text = s.Imports[i-1].Text
+		}
+		if bytes += len(text); bytes > mostBytes {
+			return &LimitError{fmt.Sprintf("the schema and its imports have more than %d bytes", mostBytes)}
+		}
+		depth, n := size(text)
+		deepest, parts = max(deepest, depth), parts+n
+	}
+	switch {
+	case deepest > mostNested:
+		return &LimitError{fmt.Sprintf("the schema has brackets that are nested more than %d deep",
+			mostNested)}
+	case parts > mostParts:
+		return &LimitError{fmt.Sprintf("the schema and its imports have more than %d parts", mostParts)}
+	}
+	return nil
+}
+
+// size returns the greatest depth of brackets in a text, and how many parts it has. Brackets in strings and
+// comments count too, so that neither number is too small.
+func size(text string) (depth, parts int) {
+	open := 0
+	for i := range len(text) {
+		switch text[i] {
+		case '{', '[', '(', '<':
+			open, parts = open+1, parts+1
+			depth = max(depth, open)
+		case '}', ']', ')', '>':
+			open = max(open-1, 0)
+		case ';', ',':
+			parts++
+		}
+	}
+	return depth, parts
+}
+
+// bounded returns a client like c that reads no more than mostAnswer bytes of an answer. Its errors do not
+// contain a password that a URL of c has.
+func bounded(c *sr.Client) (server, error) {
+	given, _ := c.OptValue("HTTPClient").(*http.Client)
+	if given == nil {
+		given = http.DefaultClient
+	}
+	one := *given
+	limit := &limited{next: one.Transport, users: map[string]*url.Userinfo{}}
+	if limit.next == nil {
+		limit.next = http.DefaultTransport
+	}
+	one.Transport = limit
+	var urls []string
+	all, _ := c.OptValue("URLs").([]string)
+	for _, text := range all {
+		at, err := url.Parse(text)
+		if err != nil {
+			return server{}, errors.New("a URL of the schema registry cannot be read")
+		}
+		limit.users[at.Host] = at.User
+		at.User = nil
+		urls = append(urls, at.String())
+	}
+	// TLS is in the transport already, and NewClient refuses it beside one of another type.
+	var noTLS *tls.Config
+	out, err := sr.NewClient(append(c.Opts()[:len(c.Opts()):len(c.Opts())], sr.HTTPClient(&one),
+		sr.URLs(urls...),
+		sr.DialTLSConfig(noTLS))...)
+	return server{out}, err
+}
+
+// limited bounds the bodies of answers.
+type limited struct {
+	next  http.RoundTripper
+	users map[string]*url.Userinfo // by host
+}
+
+func (l *limited) RoundTrip(r *http.Request) (*http.Response, error) {
+	if user := l.users[r.URL.Host]; user != nil && r.Header.Get("Authorization") == "" {
+		r = r.Clone(r.Context())
+		password, _ := user.Password()
+		r.SetBasicAuth(user.Username(), password)
+	}
+	out, err := l.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if out.StatusCode >= http.StatusMultipleChoices {
+		out.Body = &body{io.LimitReader(out.Body, mostError), out.Body}
+	} else {
+		out.Body = &body{&most{out.Body, mostAnswer}, out.Body}
+	}
+	return out, nil
+}
+
+type body struct {
+	io.Reader
+	io.Closer
+}
+
+// most fails after so many bytes.
+type most struct {
+	io.Reader
+	left int
+}
+
+func (m *most) Read(to []byte) (int, error) {
+	if m.left < 0 {
+		return 0, &LimitError{fmt.Sprintf("the registry's answer has more than %d bytes", mostAnswer)}
+	}
+	n, err := m.Reader.Read(to[:min(len(to), m.left+1)])
+	m.left -= n
+	return n, err
+}
+
+// An oddAnswerError is of an answer that is none of a registry, or none that can be used.
+type oddAnswerError struct{ err error }
+
+func (e *oddAnswerError) Error() string { return e.err.Error() }
+func (e *oddAnswerError) Unwrap() error { return e.err }
+
+// odd marks errors of an answer that came, whatever was in it.
+func odd(err error) error {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	var limit *LimitError
+	if errors.As(err, &syntax) || errors.As(err, &kind) || errors.As(err, &limit) || errors.Is(err,
+		errNoAnswer) {
+		return &oddAnswerError{err}
+	}
+	return err
+}
