@@ -27,7 +27,7 @@ func TestAmountsAreMultiples(t *testing.T) {
 	b := newBed(t)
 	codec := jsonschema.CodecOf[bill](b.registry(t, nil), `{"properties":{"amount":{"multipleOf":0.01}}}`,
 		nil)
-	for cents := 0; cents < 142_858; cents += 7 {
+	for cents := 0; cents < 142_858; cents += 53 {
 		var v bill
 		text := fmt.Sprintf("%d.%02d", cents/100, cents%100)
 		m := skald.Message{Data: []byte(`{"amount":` + text + `}`)}
@@ -166,6 +166,38 @@ func TestDeepAlternatives(t *testing.T) {
 				t.Errorf("%v, %v", found, err)
 			}
 		})
+	}
+}
+
+// A payload whose validation would take hours is refused by the limit; one that is merely deep is read.
+func TestValidationIsBounded(t *testing.T) {
+	t.Parallel()
+	both := func(word string) string {
+		return fmt.Sprintf(`{%q:[{"properties":{"a":{"$ref":"#"}}},{"properties":{"a":{"$ref":"#"}},"x":1}]}`, word)
+	}
+	deep := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
+	var ladder []string
+	for i := range 40 {
+		next := fmt.Sprintf(`{"$ref":"#/$defs/l%d"}`, i+1)
+		ladder = append(ladder, fmt.Sprintf(`"l%d":{"allOf":[%s,%s]}`, i, next, next))
+	}
+	tree := `{"type":"object","properties":{"v":{"type":"integer"},"kids":{"type":"array","items":{"$ref":"#"}}}}`
+	wide := `{"v":1,"kids":[` + strings.Repeat(`{"v":1,"kids":[{"v":2}]},`, 10_000) + `{}]}`
+	for name, c := range map[string]struct {
+		schema, data string
+		limit        bool
+	}{
+		"all of both": {both("allOf"), deep(100), true},
+		"one of both": {both("oneOf"), deep(100), true},
+		"not so deep": {both("allOf"), deep(10), false},
+		"a ladder": {`{"$ref":"#/$defs/l0","$defs":{` + strings.Join(ladder, ",") + `,"l40":{}}}`, "1",
+			true},
+		"an honest one": {tree, wide, false},
+	} {
+		err := jsonschema.Format{}.Verify(jsonOf(c.schema), []byte(c.data))
+		if limit := new(schema.LimitError); errors.As(err, &limit) != c.limit || err != nil && !c.limit {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ type held struct {
 	text     string
 	schema   *node
 	compiled *jsonschema.Schema
+	tame     bool // no payload makes its validation long
 	defaults bool
 	same     map[*node][]*node // see certain
 }
@@ -42,7 +43,7 @@ func hold(text string) (*held, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no JSON Schema: %.300w", err)
 	}
-	return &held{text: text, schema: n, compiled: compiled}, nil
+	return &held{text: text, schema: n, compiled: compiled, tame: isTame(n)}, nil
 }
 
 // nowhere loads no schema from a file or another server.
@@ -60,6 +61,11 @@ func (h *held) validate(data []byte) error {
 func (h *held) validated(data []byte) (v any, err error) {
 	if v, err = decode(data); err != nil {
 		return nil, err
+	}
+	if !h.tame {
+		if err := over(h.compiled, v); err != nil {
+			return nil, err
+		}
 	}
 	if err := h.compiled.Validate(v); err != nil {
 		return nil, fmt.Errorf("it is not as its schema says: %s", quiet(err))

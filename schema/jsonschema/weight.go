@@ -1,0 +1,171 @@
+package jsonschema
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/skald-go/skald/schema"
+)
+
+// mostVisits bounds how often a validation looks at a value: each alternative of a schema looks again, and so
+// does each alternative of those within, so that a small payload can take hours.
+const mostVisits = 2_000_000
+
+// A weighing counts the visits of a validation before it is made. Each pair of schema and value is counted
+// once, and multiplied.
+type weighing struct {
+	known map[visit]int
+	steps int
+}
+
+// A visit is a schema at a value. The value is its address; 0: it holds no others.
+type visit struct {
+	s  *jsonschema.Schema
+	at uintptr
+}
+
+// over returns a *schema.LimitError if the validation of v takes too many visits.
+func over(s *jsonschema.Schema, v any) error {
+	w := weighing{known: map[visit]int{}}
+	if w.visits(s, v) < mostVisits {
+		return nil
+	}
+	return &schema.LimitError{What: fmt.Sprintf("its validation takes more than %d steps", mostVisits)}
+}
+
+func (w *weighing) visits(s *jsonschema.Schema, v any) int {
+	if s == nil {
+		return 0
+	}
+	one := visit{s, address(v)}
+	if n, known := w.known[one]; known {
+		return n
+	}
+	if w.steps++; w.steps >= mostVisits {
+		return mostVisits
+	}
+	w.known[one] = 1 // while it is counted: a circle ends the validation
+	n := 1
+	if s.Enum != nil {
+		n += len(s.Enum.Values)
+	}
+	for _, same := range sameValueOf(s) {
+		n = min(n+w.visits(same, v), mostVisits)
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		n = min(n+w.members(s, v), mostVisits)
+	case []any:
+		n = min(n+w.items(s, v), mostVisits)
+	}
+	w.known[one] = n
+	return n
+}
+
+func address(v any) uintptr {
+	switch v := v.(type) {
+	case map[string]any:
+		if len(v) > 0 {
+			return reflect.ValueOf(v).Pointer()
+		}
+	case []any:
+		if len(v) > 0 {
+			return reflect.ValueOf(v).Pointer()
+		}
+	}
+	return 0
+}
+
+// sameValueOf are the schemas that a value of s is held to as well.
+func sameValueOf(s *jsonschema.Schema) []*jsonschema.Schema {
+	out := slices.Concat(s.AllOf, s.AnyOf, s.OneOf, []*jsonschema.Schema{s.Ref, s.RecursiveRef, s.Not, s.If,
+		s.Then, s.Else})
+	if s.DynamicRef != nil {
+		out = append(out, s.DynamicRef.Ref)
+	}
+	for _, d := range s.Dependencies {
+		if one, is := d.(*jsonschema.Schema); is {
+			out = append(out, one)
+		}
+	}
+	return slices.AppendSeq(out, maps.Values(s.DependentSchemas))
+}
+
+func (w *weighing) members(s *jsonschema.Schema, v map[string]any) (n int) {
+	additional, _ := s.AdditionalProperties.(*jsonschema.Schema)
+	for name, in := range v {
+		n += w.visits(s.PropertyNames, name) + w.visits(s.UnevaluatedProperties, in) +
+			len(s.PatternProperties)
+		own, declared := s.Properties[name]
+		n += w.visits(own, in)
+		if !declared {
+			n += w.visits(additional, in)
+		}
+		for pattern, one := range s.PatternProperties {
+			if pattern.MatchString(name) {
+				n += w.visits(one, in)
+			}
+		}
+		if n = min(n, mostVisits); n == mostVisits {
+			return n
+		}
+	}
+	return n
+}
+
+func (w *weighing) items(s *jsonschema.Schema, v []any) (n int) {
+	all, _ := s.Items.(*jsonschema.Schema)
+	places, _ := s.Items.([]*jsonschema.Schema)
+	places = append(slices.Clip(places), s.PrefixItems...)
+	additional, _ := s.AdditionalItems.(*jsonschema.Schema)
+	for i, in := range v {
+		n += w.visits(all, in) + w.visits(s.Contains, in) + w.visits(s.UnevaluatedItems, in)
+		if i < len(places) {
+			n += w.visits(places[i], in)
+		} else {
+			n += w.visits(additional, in) + w.visits(s.Items2020, in)
+		}
+		if n = min(n, mostVisits); n == mostVisits {
+			return n
+		}
+	}
+	return n
+}
+
+// isTame reports whether a validation looks at each value a few times at most, whatever the payload: the
+// schema does not lead back to itself, and has few ways from its root to its parts.
+func isTame(root *node) bool {
+	const mostWays = 1000
+	known := map[*node]int{}
+	var ways func(n *node) int
+	ways = func(n *node) int {
+		if out, is := known[n]; is {
+			return out
+		}
+		known[n] = mostWays // while it is counted: it leads back to itself
+		out := 1 + len(n.Enum)
+		next := below(n)
+		if n.Ref != "" {
+			to, ok := target(root, n.Ref)
+			if !ok {
+				return mostWays // it is not known here where that leads
+			}
+			next = append(next, to)
+		}
+		if n.word["$dynamicRef"] != nil || n.word["$recursiveRef"] != nil {
+			return mostWays
+		}
+		for _, one := range next {
+			if one != nil {
+				out = min(out+ways(one), mostWays)
+			}
+		}
+		known[n] = out
+		return out
+	}
+	return ways(root) < mostWays
+}
