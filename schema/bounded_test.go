@@ -1,19 +1,30 @@
 package schema_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/twmb/franz-go/pkg/sr"
+
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/schema"
 	"github.com/skald-go/skald/schema/avro"
+	"github.com/skald-go/skald/schema/jsonschema"
 	"github.com/skald-go/skald/schema/protobuf"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
 )
 
 // An endless body counts what is read of it.
@@ -135,5 +146,56 @@ func TestHugeProto(t *testing.T) {
 				t.Errorf("%v, want a limit: %v", err, c.limit)
 			}
 		})
+	}
+}
+
+// Messages of a schema whose comparison would take too long are parked; those of other keys are handled, with
+// a single worker.
+func TestHostileSchemaStopsItsOwnMessagesOnly(t *testing.T) {
+	t.Parallel()
+	g, b := inMemory(t), newBed(t)
+	b.fake.SeedSchema("hostile", 1, 4711, sr.Schema{Type: sr.TypeJSON, Schema: tangle("p2")})
+	codec := jsonschema.CodecOf[payment1](b.registry(t, g.db), json1, nil)
+	good := skald.Message{Topic: g.topic, Type: "payment.processed"}
+	if err := codec.Encode(t.Context(), &good, payment1{"o1", 7}); err != nil {
+		t.Fatal(err)
+	}
+	var messages []skald.Message
+	for i := range 60 {
+		m := good
+		m.ID, m.Source, m.Time, m.Key = fmt.Sprint("m", i), "/another", time.Now(), fmt.Append(nil, "k", i)
+		if i%3 == 0 {
+			m.Headers = []skald.Header{{Name: schema.Header, Value: []byte{0, 0, 0, 0x12, 0x67}}}
+		}
+		messages = append(messages, m)
+	}
+	if err := g.bus.Publish(t.Context(), messages).Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	in := inbox.New(g.db, g.bus, "payments", &inbox.Options{Workers: 1,
+		Logger: slog.New(slog.DiscardHandler)})
+	inbox.On(in, skald.Event[payment1]{Topic: g.topic, Type: "payment.processed", Codec: codec},
+		func(ctx context.Context, tx *memstore.Tx, m skald.Received[payment1]) error {
+			return g.effect(ctx, tx, string(m.Key), "done")
+		})
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = in.Run(ctx) })
+	defer func() { stop(); wg.Wait() }()
+	end := time.After(time.Minute)
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
+		kept, err := store.ListKept(t.Context(), g.db, store.Sought{Limit: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(kept) == 20 && len(g.effects(t)) == 40 && kept[0].Attempts == 0 &&
+			strings.Contains(kept[0].Last.Why, "cannot be told") {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("%d are kept, %d are handled; %+v", len(kept), len(g.effects(t)), kept)
+		}
 	}
 }
