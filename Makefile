@@ -13,7 +13,7 @@ help: ## what there is
 check: ## before each commit: format, vet, short tests without servers, a build without cgo (2 minutes at most)
 	@scripts/test check
 
-test: ## everything, with PostgreSQL (oldest and newest), PgBouncer, Kafka, RabbitMQ, NATS and Redis, most of it under the race detector (35 minutes at most on two cores)
+test: ## everything, with PostgreSQL (oldest and newest), PgBouncer, Kafka, RabbitMQ, NATS and Redis, most of it under the race detector (15 minutes at most on two cores)
 	@scripts/test all
 
 lint: ## gofmt, go vet and staticcheck, for all modules
@@ -25,7 +25,7 @@ audit: ## known vulnerabilities in what is linked; says so where their database 
 size: ## the size of the stripped command, with its demo and without; fails where it is above its bound
 	@scripts/size
 
-nightly: ## every schedule of the explorers, on every store, and the suite of stores in each mode of pgx: hours
+nightly: ## what make test samples: everything under the race detector, every schedule of the explorers, the suite of stores in each mode of pgx: hours
 	@scripts/test nightly
 
 SAGAS := 100000

@@ -74,6 +74,7 @@ func TestConformancePQ(t *testing.T) {
 				}
 				return value
 			}},
+		Sample: 4, // pgstore runs the whole suite over pgx
 	})
 }
 

@@ -4,37 +4,34 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"testing"
 
+	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/sagatest"
 )
 
-// sampled bounds an exploration where there is not the time for all of it: under the race detector, which is
-// slow and has nothing to find in one thread, a third of n, and in short runs, n. SKALD_EXPLORE=full runs
-// everything everywhere, but for what several bounds.
+// sampled bounds an exploration to n schedules, and to a third of n under the race detector, which is slow
+// and finds nothing in one thread. A full run (need.Full) is not bounded: 0.
 func sampled(n int) int {
-	switch explore := os.Getenv("SKALD_EXPLORE"); {
-	case explore == "full" || explore == "all":
+	switch {
+	case need.Full():
 		return 0
 	case raceDetector:
 		return max(1, n/3)
-	case testing.Short():
-		return n
 	}
-	return 0
+	return n
 }
 
-// several bounds an exploration of more than one fault in each run, of which there is no end, or of runs on a
-// server, which take long: few where sampled does, else full; and where SKALD_EXPLORE is all not at all (0).
+// several bounds explorations of several faults in each run, which have no end, and of runs on a server,
+// which take long: few schedules in a sample, full in a full run, all (0) where need.All asks for them.
 func several(few, full int) int {
 	switch {
-	case os.Getenv("SKALD_EXPLORE") == "all":
+	case need.All():
 		return 0
-	case sampled(1) > 0:
-		return max(sampled(few), min(few, 8))
+	case need.Full():
+		return full
 	}
-	return full
+	return max(sampled(few), min(few, 8))
 }
 
 // Every I/O of three services in four processes, and everything that can go wrong at it.

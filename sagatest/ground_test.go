@@ -218,6 +218,6 @@ func sampleOnSQLite(rest time.Duration) *sagatest.Options {
 	return &sagatest.Options{
 		Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter,
 			sagatest.PartFirst},
-		Rest: rest, Sample: sampleOfReal(60, 240), Failures: 3,
+		Rest: rest, Sample: sampleOfReal(8, 240), Failures: 3,
 	}
 }

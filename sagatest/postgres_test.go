@@ -68,12 +68,12 @@ func connect(t *testing.T, at string) *pgx.Conn {
 	return conn
 }
 
-// The shop on PostgreSQL under single faults; a sample of them unless SKALD_EXPLORE=all.
+// The shop on PostgreSQL under single faults; a sample of them unless need.All asks for all.
 func TestExploreShopOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	sagatest.Explore(t, buildShop(openPostgres(t), nil), &sagatest.Options{
 		Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter,
 			sagatest.PartFirst, sagatest.PartLast},
-		Sample: sampleOfReal(16, 60), Failures: 3, Rest: time.Second,
+		Sample: sampleOfReal(4, 60), Failures: 3, Rest: time.Second,
 	})
 }

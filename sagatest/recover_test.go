@@ -223,7 +223,7 @@ func TestExploreRecoverOnSQLite(t *testing.T) {
 	sagatest.Explore(t, buildMoved(open,
 		func(d store.Driver[*sql.Tx], _ *sagatest.Process) store.Driver[*sql.Tx] { return d }, 0),
 		&sagatest.Options{
-			Sample: sampleOfReal(160, 2000), Failures: 3,
+			Sample: sampleOfReal(20, 2000), Failures: 3,
 			Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter,
 				sagatest.PartFirst, sagatest.PartLast},
 		})

@@ -25,6 +25,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/sample"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/outbox"
 	"github.com/skald-go/skald/relay"
 	"github.com/skald-go/skald/sagatest"
@@ -251,29 +252,27 @@ func openSQLite(t *testing.T) func(w *sagatest.World) (*place.Databases[*sql.Tx]
 	}
 }
 
-// The shop on SQLite under every single fault; a sample of them unless SKALD_EXPLORE=all.
+// The shop on SQLite under every single fault; a sample of them unless need.All asks for all.
 func TestExploreShopOnSQLite(t *testing.T) {
 	sagatest.Explore(t, buildShop(openSQLite(t), nil), &sagatest.Options{
 		Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter,
 			sagatest.PartFirst, sagatest.PartLast},
-		Sample: sampleOfReal(250, 300), Failures: 3, Rest: time.Second,
+		Sample: sampleOfReal(30, 300), Failures: 3, Rest: time.Second,
 	})
 }
 
-// sampleOfReal bounds what real databases are put through: n of all schedules, fewer where each is slow, more
-// where SKALD_EXPLORE is full, and all of them (0) where it is all.
-func sampleOfReal(n, full int) int {
-	switch explore := os.Getenv("SKALD_EXPLORE"); {
-	case explore == "all":
+// sampleOfReal bounds explorations on real databases: few schedules in a sample, full in a full run, all (0)
+// where need.All asks for them.
+func sampleOfReal(few, full int) int {
+	switch {
+	case need.All():
 		return 0
-	case raceDetector: // SQLite is another ten times slower
-		return max(2, n/24)
-	case testing.Short():
-		return max(2, n/8)
-	case explore == "full":
+	case need.Full():
 		return full
+	case raceDetector: // SQLite is another ten times slower
+		return max(2, few/3)
 	}
-	return n
+	return few
 }
 
 // A shop that acknowledges before it commits is found out: the explorer reaches the place, the auditor sees

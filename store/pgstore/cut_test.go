@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore"
 )
@@ -107,7 +107,7 @@ func (m *mover) mortalPool(c *cut) *pgxpool.Pool {
 }
 
 // everyCut runs act in a process that dies at each thing that it sends, before and after; at one in stride of
-// those that are not among the last, unless SKALD_EXPLORE is full or all. Prepare makes a world for it, and
+// those that are not among the last, unless need.Full asks for each. Prepare makes a world for it, and
 // check looks at what is left.
 func (m *mover) everyCut(stride int, prepare func(), act func(context.Context, *pgxpool.Pool) error,
 	check func(what string)) {
@@ -121,7 +121,7 @@ func (m *mover) everyCut(stride int, prepare func(), act func(context.Context, *
 	if whole.sent < 2 {
 		m.Fatalf("only %d statements were seen", whole.sent)
 	}
-	every := slices.Contains([]string{"full", "all"}, os.Getenv("SKALD_EXPLORE"))
+	every := need.Full()
 	for n := 1; n <= whole.sent; n++ {
 		if n%stride != 0 && n < whole.sent-1 && !every {
 			continue

@@ -73,7 +73,7 @@ func TestConformanceAtEveryLevel(t *testing.T) {
 			}
 			h.Sample = sample
 			if level == store.Serializable { // which refuses more
-				h.Sample = 2
+				h.Sample = quarter
 			}
 			storetest.Run(t, h)
 		})

@@ -250,9 +250,13 @@ func oddText() map[string]string {
 		"IntervalStyle": "sql_standard", "TimeZone": "Africa/Monrovia"}
 }
 
-// sample is of how many tests of the suite one runs where a mode of pgx or a way to the server differs in
-// little from one that runs them all: make nightly runs them all everywhere.
-const sample = 8
+// TestConformance runs the whole suite with cached statements. A quarter of it runs with other drivers,
+// rights, versions and isolation, each time another quarter, and an eighth in other modes of pgx. The suite
+// is whole everywhere where SKALD_EXPLORE is full or all.
+const (
+	quarter = 4
+	sample  = 8
+)
 
 func harnessOf(b *bed, mode pgx.QueryExecMode) storetest.Harness[pgx.Tx] {
 	return storetest.Harness[pgx.Tx]{

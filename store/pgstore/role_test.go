@@ -191,7 +191,8 @@ func TestConformanceUnderRoles(t *testing.T) {
 			b.clear(t)
 			return roleSeat{seat{b, pgx.QueryExecModeCacheStatement}, app, relay, both, own}
 		},
-		Can: storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true, Setting: setting},
+		Can:    storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true, Setting: setting},
+		Sample: quarter,
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -193,7 +192,7 @@ func walLargeTransaction(t *testing.T, b *bed) {
 	r := b.reads(t, bus, "one")
 	eventually(t, "it rests", r.hears)
 	rows := 30_000
-	if os.Getenv("SKALD_EXPLORE") == "all" {
+	if need.All() {
 		rows = 1_000_000
 	}
 	b.exec(t,
