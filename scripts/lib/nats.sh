@@ -12,7 +12,7 @@ find_nats() {
   mkdir -p "$cache"
   local work
   work=$(mktemp -d "$cache/build.XXXXXX")
-  (cd "$root" && quietly go build -trimpath -o "$work/nats-server" github.com/nats-io/nats-server/v2) ||
+  (cd "$root" && quietly go build -o "$work/nats-server" github.com/nats-io/nats-server/v2) ||
     { rm -rf "$work"; die "Go could not build NATS $(nats_version)"; }
   mv "$work/nats-server" "$(nats_binary)"
   rm -rf "$work"

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	killFor    = flag.Duration("kill.for", 20*time.Second, "how long things go wrong")
+	killFor    = flag.Duration("kill.for", 12*time.Second, "how long things go wrong")
 	killSeed   = flag.Uint64("kill.seed", 0, "of what goes wrong, and when; 0: another each time")
 	killPooler = flag.Bool("kill.pgbouncer", false,
 		"all of the shop goes through PgBouncer in transaction mode, not half of it")

@@ -28,7 +28,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-var streamMessages = flag.Int("stream.messages", 5000,
+var streamMessages = flag.Int("stream.messages", 2000,
 	"how many messages TestStream takes through processes that are killed")
 
 // workerEnv, if it is set, makes a worker of this program: "name schema postgres broker"; or Payment, as pay

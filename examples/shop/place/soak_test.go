@@ -68,9 +68,7 @@ func measure(t *testing.T, conn *pgx.Conn, prefix string) (l level) {
 // The shop under a steady load on PostgreSQL and Kafka: memory, goroutines, connections and the size of what
 // is rewritten stay as they are, and every promise is kept.
 func TestSoak(t *testing.T) {
-	if testing.Short() {
-		t.Skip("goes on for a while: not with -short")
-	}
+	need.Nightly(t, "TestTwoInstancesOnPostgresAndKafka stays; what grows slowly shows in an hour")
 	kafka, at := need.Kafka(t), database(t)
 	prefix := "soak" + strings.ToLower(rand.Text()[:10])
 	s := open(t, at, "kafka://"+kafka, prefix, "1")
