@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/call"
+	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/sagatest"
@@ -110,10 +111,18 @@ func (s stage) build(b wiring) func(w *sagatest.World) error {
 	}
 }
 
+// drawn bounds an exploration to n schedules in a full run (need.Full), else to a third of them.
+func drawn(n int) int {
+	if need.Full() {
+		return n
+	}
+	return n / 3
+}
+
 // explored runs the sagas with one I/O going wrong each time.
 func explored(t *testing.T, s stage) {
 	t.Helper()
-	sagatest.Explore(t, s.build(wiring{}), &sagatest.Options{Pairs: !testing.Short(), Sample: 300,
+	sagatest.Explore(t, s.build(wiring{}), &sagatest.Options{Pairs: !testing.Short(), Sample: drawn(300),
 		Rest: 15 * time.Second})
 }
 
@@ -168,7 +177,7 @@ func family() stage {
 // A child says no past the pivot, and an operator repairs why and retries it: whatever goes wrong, nothing of
 // the first one is left, the other one is done once, and its parent hears of that.
 func TestExploreRetryOfAChild(t *testing.T) {
-	sagatest.Explore(t, repaired, &sagatest.Options{Pairs: !testing.Short(), Sample: 60,
+	sagatest.Explore(t, repaired, &sagatest.Options{Pairs: !testing.Short(), Sample: drawn(60),
 		Rest: 15 * time.Second})
 }
 
@@ -232,7 +241,7 @@ func TestExploreScenes(t *testing.T) {
 		"delays": delays().build, "forgotten": forgotten,
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &sagatest.Options{Pairs: !testing.Short(), Sample: 150, Rest: 15 * time.Second}
+			o := &sagatest.Options{Pairs: !testing.Short(), Sample: drawn(150), Rest: 15 * time.Second}
 			if name == "builds" {
 				o.Rest = time.Minute // longer than an engine leaves alone what it has refused
 			}
@@ -252,7 +261,7 @@ func TestExploreCancel(t *testing.T) {
 	for name, after := range map[string]int{"early": early, "late": late} {
 		t.Run(name, func(t *testing.T) {
 			sagatest.Explore(t, cancelled(wiring{}, after),
-				&sagatest.Options{Pairs: !testing.Short(), Sample: 400, Rest: 15 * time.Second})
+				&sagatest.Options{Pairs: !testing.Short(), Sample: drawn(400), Rest: 15 * time.Second})
 		})
 	}
 }

@@ -72,7 +72,7 @@ func TestExploreModelEverySingleFaultWithCancellations(t *testing.T) {
 
 func TestExploreModelEveryPairOfCrashes(t *testing.T) {
 	sagatest.Explore(t, build(smallLoad(), wiring{}), &sagatest.Options{
-		Modes: []sagatest.Mode{}, Pairs: true, Sample: several(600, 2000), Failures: 3,
+		Modes: []sagatest.Mode{}, Pairs: true, Sample: several(200, 2000), Failures: 3,
 	})
 }
 
