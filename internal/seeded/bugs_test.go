@@ -81,6 +81,28 @@ func TestProofsAreNotNightly(t *testing.T) {
 	}
 }
 
+// The tests that scripts/test runs again under the race detector exist: -run passes over a name that is
+// missing.
+func TestMeetingsAreThere(t *testing.T) {
+	script, err := os.ReadFile(filepath.Join(root, "scripts", "test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`(?m)^meetings='\^\((.*)\)\$'$`).FindSubmatch(script)
+	if names == nil {
+		t.Fatal("scripts/test has no meetings='^(TestA|TestB)$'")
+	}
+	there := map[string]bool{}
+	for _, folder := range []string{"examples/shop/place", "store/pgstore", "store/sqlitestore"} {
+		maps.Insert(there, maps.All(suiteOf(t, folder).tests))
+	}
+	for _, name := range strings.Split(string(names[1]), "|") {
+		if _, ok := there[name]; !ok {
+			t.Errorf("scripts/test names %s among the meetings, and no package has it", name)
+		}
+	}
+}
+
 // folders are those of the checkout that have tests.
 func folders(t *testing.T) []string {
 	t.Helper()
