@@ -10,10 +10,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/bus"
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/customers"
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/sabotage"
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/witness"
 	"github.com/skald-go/skald/examples/shop/gateway"
 	"github.com/skald-go/skald/examples/shop/mail"
 	"github.com/skald-go/skald/examples/shop/place"
@@ -30,13 +26,13 @@ type crew struct {
 	site      site
 	book      *ledger
 	o         *Options
-	bus       *bus.Bus
+	bus       *messageBus
 	faults    *sagatest.Faults
-	lack      *sabotage.Lack
-	watch     *witness.Witness
+	lack      *lack
+	watch     *observer
 	once      sync.Once
 	open      chan struct{} // closed when customers are there
-	customers *customers.Customers
+	customers *shoppers
 	ready     chan string // gets each service whose database is there
 	moods     *gateway.Moods
 	cache     *rediscache.Cache // in front of all databases; nil: none
@@ -77,15 +73,15 @@ const (
 // default of 3 one of thousands would be taken for it.
 const kills = 20
 
-func newCrew(s site, b *bus.Bus, book *ledger, o *Options) (*crew, error) {
-	lack, err := sabotage.New(o.Sabotage)
+func newCrew(s site, b *messageBus, book *ledger, o *Options) (*crew, error) {
+	lack, err := newSabotage(o.Sabotage)
 	if err != nil {
 		return nil, err
 	}
 	rates, _ := sagatest.RatesOf(o.Faults) // Check has seen to the name
 	moods, _ := gateway.RatesOf(o.Faults)
 	manner, _ := mail.RatesOf(o.Faults)
-	if o.Sabotage == sabotage.AckFirst && rates.Die > 0 {
+	if o.Sabotage == ackFirst && rates.Die > 0 {
 		rates.Die = max(rates.Die, deadlyEnough)
 	}
 	return &crew{
@@ -94,7 +90,7 @@ func newCrew(s site, b *bus.Bus, book *ledger, o *Options) (*crew, error) {
 		moods:  gateway.NewMoods(o.Seed, moods),
 		manner: mail.NewMoods(o.Seed, manner),
 		lack:   lack,
-		watch:  witness.New(),
+		watch:  newWitness(),
 		open:   make(chan struct{}),
 		ready:  make(chan string, len(service.Names())),
 	}, nil
@@ -196,7 +192,7 @@ func (h *hand) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.customers = &customers.Customers{Door: s.HTTP(), Wishes: wishes, Logger: h.o.Logger, Placed: h.placed}
+	h.customers = &shoppers{Door: s.HTTP(), Wishes: wishes, Logger: h.o.Logger, Placed: h.placed}
 	close(h.open)
 	return nil
 }

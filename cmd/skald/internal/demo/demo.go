@@ -17,10 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/bus"
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/ground"
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/sabotage"
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/witness"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/event"
@@ -91,14 +87,14 @@ func (o *Options) Check() error {
 		return &exit.UsageError{
 			What: "--redis and --sabotage: a cache would hide some of what a missing safeguard does; give one of them"}
 	}
-	return sabotage.Check(o.Sabotage, o.Store)
+	return check(o.Sabotage, o.Store)
 }
 
 // Styles are the words for --style.
 func Styles() []string { return []string{"choreographed", "orchestrated"} }
 
 // Sabotages are the words for --sabotage.
-func Sabotages() []string { return sabotage.Names() }
+func Sabotages() []string { return names() }
 
 func (o *Options) orchestrated() bool { return styleOf(o.Style) == event.Orchestrated }
 
@@ -155,7 +151,7 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 	if e != nil && e.over() && o.Keep == nil {
 		return o.told(e.report.again(ctx, s))
 	}
-	b, err := bus.Open(o.Broker)
+	b, err := open(o.Broker)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +170,7 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 		return nil, err
 	}
 	if e == nil {
-		return nil, ground.Removed(s.URL())
+		return nil, removed(s.URL())
 	}
 	ids, made, err := b.Topics(ctx, e.onBus())
 	if err == nil && made {
@@ -241,7 +237,7 @@ func find(ctx context.Context, s site, o *Options) (*ledger, *entry, error) {
 }
 
 // claim begins a run, where nothing of its names is in use yet.
-func claim(ctx context.Context, s site, b *bus.Bus, o *Options) (*ledger, error) {
+func claim(ctx context.Context, s site, b *messageBus, o *Options) (*ledger, error) {
 	cluster, err := b.Cluster(ctx, o.Prefix)
 	if err != nil {
 		return nil, err
@@ -257,9 +253,9 @@ type finished struct {
 	Story   []string `json:"story"`
 	Remains string   `json:"remains"`
 	// Repeats are those of the orders that were watched.
-	Repeats map[string][]witness.Repeat `json:"repeats"`
+	Repeats map[string][]repeat `json:"repeats"`
 	// Faults are those that were injected into their messages.
-	Faults map[string][]witness.Fault `json:"faults"`
+	Faults map[string][]fault `json:"faults"`
 	// Open: orders were taken behind the report, and may be under way.
 	Open bool `json:"open,omitempty"`
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/bus"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/examples/shop/table"
 )
@@ -31,8 +30,8 @@ type entry struct {
 func (e *entry) over() bool { return e.report != nil && !e.report.Open }
 
 // onBus is what a run has at its broker.
-func (e *entry) onBus() bus.Run {
-	return bus.Run{Prefix: e.prefix, Style: styleOf(e.style), Cluster: e.cluster, Topics: e.topics}
+func (e *entry) onBus() busRun {
+	return busRun{Prefix: e.prefix, Style: styleOf(e.style), Cluster: e.cluster, Topics: e.topics}
 }
 
 // A ledger keeps the entry. It is the first thing that a run makes and what tells a run's own objects from

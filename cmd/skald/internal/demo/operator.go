@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/customers"
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/oncall"
 	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/service"
@@ -39,8 +37,8 @@ func (c *crew) poison(ctx context.Context, order string, n int) {
 	if c.o.orchestrated() {
 		kind = event.ChargePayment
 	}
-	m := oncall.Unreadable(kind, placed.Topic, order, n/poisonEvery%2 == 1)
-	customers.Insist(ctx, c.o.Logger, order,
+	m := unreadable(kind, placed.Topic, order, n/poisonEvery%2 == 1)
+	insist(ctx, c.o.Logger, order,
 		func() error { return c.bus.Own.Publish(ctx, []skald.Message{m}).Wait(ctx) })
 	c.poisoned.Add(int64(len(audit.Subscribers(kind, c.o.orchestrated()))))
 }
@@ -91,7 +89,7 @@ func (s *shop[TTx]) mend(ctx context.Context, name, consumer string) (dropped in
 	if err != nil {
 		return 0, nil // not yet
 	}
-	if dropped, err = oncall.Mend(ctx, home.Store, consumer); err != nil {
+	if dropped, err = mend(ctx, home.Store, consumer); err != nil {
 		err = fmt.Errorf("see to what %s keeps: %w", name, err)
 	}
 	return dropped, err
@@ -102,7 +100,7 @@ func (s *shop[TTx]) retry(ctx context.Context) error {
 	if err != nil {
 		return nil // not yet
 	}
-	return oncall.Retry(ctx, home.Store)
+	return retry(ctx, home.Store)
 }
 
 // keeping is how many messages a service keeps.

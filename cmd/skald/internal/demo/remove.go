@@ -3,9 +3,6 @@ package demo
 import (
 	"context"
 	"errors"
-
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/bus"
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/ground"
 )
 
 // Remove takes away what a run made: its groups and topics, then its databases, Order's last, which tells
@@ -33,9 +30,9 @@ func Remove(ctx context.Context, o Options, ask func(what string) error) (said s
 		return "", err
 	}
 	if e == nil {
-		return "", ground.Removed(s.URL())
+		return "", removed(s.URL())
 	}
-	b, err := bus.Open(o.Broker)
+	b, err := open(o.Broker)
 	if err != nil {
 		return "", err
 	}

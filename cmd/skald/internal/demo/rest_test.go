@@ -3,7 +3,6 @@ package demo
 import (
 	"testing"
 
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/sabotage"
 	"github.com/skald-go/skald/examples/shop/audit"
 )
 
@@ -15,8 +14,8 @@ func TestRunaway(t *testing.T) {
 		written  int
 		over     bool
 	}{
-		{sabotage.NoMark, 2549, false}, // as seen where the repeats came to an end
-		{sabotage.NoMark, 20_770, true},
+		{noMark, 2549, false}, // as seen where the repeats came to an end
+		{noMark, 20_770, true},
 		{"", 20_770, false},
 	} {
 		one := crew{o: &Options{Orders: 200, Sabotage: c.sabotage}}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/sabotage"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/examples/shop/table"
@@ -24,7 +23,7 @@ func (s *shop[TTx]) session(ctx context.Context, name string, session *sagatest.
 	home.Store = sagatest.WrapDriver(home.Store, session)
 	inner := home.DB
 	home.DB = func(tx TTx) table.DB { return upsetting{inner(tx), session} }
-	home, b = sabotage.Without(c.lack, name, session == c.faults, home, b)
+	home, b = without(c.lack, name, session == c.faults, home, b)
 	return service.New(name, home, c.watch.Over(b), c.options(name))
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/witness"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 )
 
@@ -48,7 +47,7 @@ func Show(ctx context.Context, o Options, order string) (lines []string, err err
 			"The run is not finished: what came again and which faults struck is not known yet.")
 	case !watched:
 		lines = append(lines,
-			fmt.Sprintf("Not one of the first %d orders that were watched: what came again and which faults struck is not known.", witness.Orders))
+			fmt.Sprintf("Not one of the first %d orders that were watched: what came again and which faults struck is not known.", orders))
 	}
 	return lines, nil
 }

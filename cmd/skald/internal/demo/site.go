@@ -10,8 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/customers"
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/ground"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/console"
 	"github.com/skald-go/skald/examples/shop/gateway"
@@ -33,7 +31,7 @@ type site interface {
 	// moves is what the gateway has moved for an order, by its own ledger.
 	moves(ctx context.Context, order string) ([]gateway.Moved, error)
 	// wishes are those at the Order service.
-	wishes(s place.Service) (customers.Wishes, error)
+	wishes(s place.Service) (wishes, error)
 	// mend sees to what a service keeps, and tells how many it has dropped.
 	mend(ctx context.Context, name, consumer string) (dropped int, err error)
 	// retry has the steps of stuck sagas tried again.
@@ -63,11 +61,11 @@ func openSite(o *Options) (site, error) {
 		return nil, err
 	}
 	if folder, ok := strings.CutPrefix(o.Store, "sqlite:"); ok && folder != "" {
-		g, err := ground.SQLite(folder)
+		g, err := sqLite(folder)
 		return &shop[*dbsql.Tx]{g, sql}, err
 	}
 	if strings.HasPrefix(o.Store, "postgres://") || strings.HasPrefix(o.Store, "postgresql://") {
-		g, err := ground.Postgres(o.Store, o.Prefix, o.Typed)
+		g, err := postgres(o.Store, o.Prefix, o.Typed)
 		return &shop[pgx.Tx]{g, sql}, err
 	}
 	return nil, &exit.UsageError{What: "the store is sqlite:FOLDER or postgres://…"}
@@ -75,13 +73,13 @@ func openSite(o *Options) (site, error) {
 
 // A shop is a site on one kind of database.
 type shop[TTx any] struct {
-	*ground.Ground[TTx]
+	*playground[TTx]
 	sql map[string]string
 }
 
-func (s *shop[TTx]) wishes(order place.Service) (customers.Wishes, error) {
+func (s *shop[TTx]) wishes(order place.Service) (wishes, error) {
 	if whole, ok := order.(*service.Service[TTx]); ok {
-		if p, ok := whole.Part.(customers.Wishes); ok {
+		if p, ok := whole.Part.(wishes); ok {
 			return p, nil
 		}
 	}

@@ -3,7 +3,6 @@ package demo
 import (
 	"context"
 
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/story"
 	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/table"
 )
@@ -11,7 +10,7 @@ import (
 // story tells of one order of the run that has just ended; nothing, where there is none to tell of.
 func (c *crew) story(ctx context.Context, dbs map[string]table.DB,
 	found []audit.Invariant) ([]string, error) {
-	id, title, err := story.Hero(ctx, dbs["order"], found, c.watch)
+	id, title, err := hero(ctx, dbs["order"], found, c.watch)
 	if err != nil || id == "" {
 		return nil, err
 	}
@@ -25,7 +24,7 @@ func (c *crew) story(ctx context.Context, dbs map[string]table.DB,
 }
 
 // kept is what the databases keep of an order; no chapters, where they have none of it.
-func kept(ctx context.Context, s site, dbs map[string]table.DB, order string) (one story.Story, err error) {
+func kept(ctx context.Context, s site, dbs map[string]table.DB, order string) (one storyBook, err error) {
 	if one.Chapters, err = audit.Story(ctx, dbs, order); err == nil && len(one.Chapters) > 0 {
 		one.Moves, err = s.moves(ctx, order)
 	}

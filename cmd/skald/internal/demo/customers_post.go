@@ -1,4 +1,4 @@
-package customers
+package demo
 
 import (
 	"bytes"
@@ -12,9 +12,9 @@ import (
 )
 
 // post posts an order until it is taken, and notes the answer: "" if that never came.
-func (c *Customers) post(ctx context.Context, o sample.Order) (id string) {
+func (c *shoppers) post(ctx context.Context, o sample.Order) (id string) {
 	var got answer
-	Insist(ctx, c.Logger, o.Key, func() (err error) {
+	insist(ctx, c.Logger, o.Key, func() (err error) {
 		if got, err = c.ask(ctx, o); err == nil && got.code != http.StatusCreated {
 			err = fmt.Errorf("%d %s", got.code, got.body.String())
 		}
@@ -24,13 +24,13 @@ func (c *Customers) post(ctx context.Context, o sample.Order) (id string) {
 	if json.Unmarshal(got.body.Bytes(), &placed) != nil || ctx.Err() != nil {
 		return ""
 	}
-	Insist(ctx, c.Logger, o.Key,
+	insist(ctx, c.Logger, o.Key,
 		func() error { return c.Wishes.Note(ctx, o.Key, got.code, got.body.String()) })
 	return placed.ID
 }
 
 // ask sends one post to the Order service's handler: the network of the demo is none.
-func (c *Customers) ask(ctx context.Context, o sample.Order) (got answer, err error) {
+func (c *shoppers) ask(ctx context.Context, o sample.Order) (got answer, err error) {
 	body, err := json.Marshal(o.Request)
 	if err != nil {
 		return got, fmt.Errorf("order %s: %w", o.Key, err)

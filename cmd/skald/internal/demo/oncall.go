@@ -1,6 +1,7 @@
-// Package oncall does what somebody on call does about what a shop's services keep: redrives what failed and
+// This file does what somebody on call does about what a shop's services keep: redrives what failed and
 // will not again, drops, for a reason, what nobody can read, and releases what a dead service had in hand.
-package oncall
+
+package demo
 
 import (
 	"context"
@@ -24,9 +25,9 @@ const (
 	claimedMost, claimedLeast = 12 * time.Second, 3 * time.Second
 )
 
-// Unreadable is a message of a type about an order that no service can read: half a payload, or, if it is a
+// unreadable is a message of a type about an order that no service can read: half a payload, or, if it is a
 // later one, one of a version that no build here knows.
-func Unreadable(kind, topic, order string, later bool) skald.Message {
+func unreadable(kind, topic, order string, later bool) skald.Message {
 	m := skald.Message{
 		ID: rand.Text(), Source: elsewhere, Type: kind, Topic: topic, Key: []byte(order),
 		Time:        time.Now(),
@@ -38,8 +39,8 @@ func Unreadable(kind, topic, order string, later bool) skald.Message {
 	return m
 }
 
-// Mend redrives, drops and releases what a consumer keeps, and tells how many it has dropped.
-func Mend[TTx any](ctx context.Context, db store.Driver[TTx], consumer string) (dropped int, err error) {
+// mend redrives, drops and releases what a consumer keeps, and tells how many it has dropped.
+func mend[TTx any](ctx context.Context, db store.Driver[TTx], consumer string) (dropped int, err error) {
 	kept, err := store.ListKept(ctx, db, store.Sought{Consumer: consumer, Bare: true, Limit: 1000})
 	if err != nil {
 		return 0, fmt.Errorf("look: %w", err)
@@ -85,8 +86,8 @@ func mending(p *store.Parked) (e store.Effect, some bool) {
 	return e, false
 }
 
-// Retry has the steps of stuck sagas tried again: their failures do not last.
-func Retry[TTx any](ctx context.Context, db store.Driver[TTx]) error {
+// retry has the steps of stuck sagas tried again: their failures do not last.
+func retry[TTx any](ctx context.Context, db store.Driver[TTx]) error {
 	_, err := operate.ChangeSagas(ctx, db, operate.SagaSelection{Stuck: true},
 		operate.SagaChange{Verb: operate.RetrySaga},
 		operate.Order{Author: author, Reason: "it does not last"})

@@ -1,4 +1,4 @@
-package witness
+package demo
 
 import (
 	"strconv"
@@ -15,7 +15,7 @@ func delivery(order, id string) broker.Delivery {
 // What a group is given twice is a repeat; what two groups are given once is none. Orders that come late are
 // not watched.
 func TestWitness(t *testing.T) {
-	w := New()
+	w := newWitness()
 	w.note("p.order", []broker.Delivery{delivery("o", "1"), delivery("o", "2")})
 	w.note("p.payment", []broker.Delivery{delivery("o", "1")})
 	if seen, again := w.Saw("o"); !seen || again {
@@ -25,15 +25,15 @@ func TestWitness(t *testing.T) {
 	if seen, again := w.Saw("o"); !seen || !again {
 		t.Errorf("once it has come again: seen %t, again %t", seen, again)
 	}
-	for i := range Orders {
+	for i := range orders {
 		w.note("p.order", []broker.Delivery{delivery(strconv.Itoa(i), strconv.Itoa(i))})
 	}
-	late := strconv.Itoa(Orders - 1)
+	late := strconv.Itoa(orders - 1)
 	if seen, _ := w.Saw(late); seen {
 		t.Errorf("order %s is the first that is too many, and was watched", late)
 	}
 	all := w.Repeats("p")
-	if _, watched := all[late]; watched || len(all) != Orders || len(all["o"]) != 1 ||
+	if _, watched := all[late]; watched || len(all) != orders || len(all["o"]) != 1 ||
 		all["o"][0].Service != "payment" || all["o"][0].Message != "1" {
 		t.Errorf("%d orders, %+v", len(all), all["o"])
 	}

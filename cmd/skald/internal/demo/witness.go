@@ -1,6 +1,7 @@
-// Package witness watches the first orders of a run at the broker: what came again, and which faults struck
+// This file watches the first orders of a run at the broker: what came again, and which faults struck
 // their messages. One of them is told about.
-package witness
+
+package demo
 
 import (
 	"context"
@@ -15,16 +16,16 @@ import (
 	"github.com/skald-go/skald/sagatest"
 )
 
-// Orders is how many orders are watched.
-const Orders = 48
+// orders is how many orders are watched.
+const orders = 48
 
-// A Witness remembers each delivery of the first orders that come by, and each fault that was injected into
+// A observer remembers each delivery of the first orders that come by, and each fault that was injected into
 // one of their messages.
-type Witness struct {
+type observer struct {
 	mu     sync.Mutex
 	seen   map[string][]arrival // by order
 	orders map[string]string    // by message
-	faults map[string][]Fault   // by order
+	faults map[string][]fault   // by order
 }
 
 type arrival struct {
@@ -33,14 +34,14 @@ type arrival struct {
 	again     bool // not the first time in this process
 }
 
-// New is a witness that has seen nothing yet.
-func New() *Witness {
-	return &Witness{seen: map[string][]arrival{}, orders: map[string]string{}, faults: map[string][]Fault{}}
+// newWitness is a witness that has seen nothing yet.
+func newWitness() *observer {
+	return &observer{seen: map[string][]arrival{}, orders: map[string]string{}, faults: map[string][]fault{}}
 }
 
 // meet tells whether the order of m is watched. It is called under mu.
-func (w *Witness) meet(m *skald.Message) bool {
-	if _, ok := w.seen[string(m.Key)]; !ok && len(w.seen) >= Orders || m.ID == "" {
+func (w *observer) meet(m *skald.Message) bool {
+	if _, ok := w.seen[string(m.Key)]; !ok && len(w.seen) >= orders || m.ID == "" {
 		return false
 	}
 	w.orders[m.ID] = string(m.Key)
@@ -48,7 +49,7 @@ func (w *Witness) meet(m *skald.Message) bool {
 	return true
 }
 
-func (w *Witness) note(group string, ds []broker.Delivery) {
+func (w *observer) note(group string, ds []broker.Delivery) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,38 +68,38 @@ func (w *Witness) note(group string, ds []broker.Delivery) {
 }
 
 // Saw tells whether an order's messages were seen, and one of them more than once.
-func (w *Witness) Saw(order string) (any, again bool) {
+func (w *observer) Saw(order string) (any, again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	seen := w.seen[order]
 	return len(seen) > 0, slices.ContainsFunc(seen, func(a arrival) bool { return a.again })
 }
 
-// A Repeat is a message that a service was given more than once.
-type Repeat struct {
+// A repeat is a message that a service was given more than once.
+type repeat struct {
 	Message string    `json:"message"`
 	Service string    `json:"service"`
 	At      time.Time `json:"at"`
 }
 
 // Repeats are those of the orders that were watched.
-func (w *Witness) Repeats(prefix string) map[string][]Repeat {
+func (w *observer) Repeats(prefix string) map[string][]repeat {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := map[string][]Repeat{}
+	out := map[string][]repeat{}
 	for order, seen := range w.seen {
-		out[order] = []Repeat{} // it was watched
+		out[order] = []repeat{} // it was watched
 		for _, a := range seen {
 			if a.again {
-				out[order] = append(out[order], Repeat{a.id, strings.TrimPrefix(a.group, prefix+"."), a.at})
+				out[order] = append(out[order], repeat{a.id, strings.TrimPrefix(a.group, prefix+"."), a.at})
 			}
 		}
 	}
 	return out
 }
 
-// A Fault was injected into what a service did with a message.
-type Fault struct {
+// A fault was injected into what a service did with a message.
+type fault struct {
 	Message string    `json:"message"`
 	Service string    `json:"service"`
 	Kind    string    `json:"kind"` // as sagatest names it
@@ -106,32 +107,32 @@ type Fault struct {
 }
 
 // Struck notes the faults of a service's life.
-func (w *Witness) Struck(service string, session *sagatest.Faults) {
+func (w *observer) Struck(service string, session *sagatest.Faults) {
 	session.Tell(func(i sagatest.Injection) {
 		now := time.Now()
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for _, m := range i.Messages {
 			if order, ok := w.orders[m.ID]; ok {
-				w.faults[order] = append(w.faults[order], Fault{m.ID, service, i.Kind, now})
+				w.faults[order] = append(w.faults[order], fault{m.ID, service, i.Kind, now})
 			}
 		}
 	})
 }
 
 // Faults are those that struck, by order.
-func (w *Witness) Faults() map[string][]Fault {
+func (w *observer) Faults() map[string][]fault {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.faults)
 }
 
 // Over is b, watched by w.
-func (w *Witness) Over(b broker.Broker) broker.Broker { return watchedBroker{b, w} }
+func (w *observer) Over(b broker.Broker) broker.Broker { return watchedBroker{b, w} }
 
 type watchedBroker struct {
 	broker.Broker
-	w *Witness
+	w *observer
 }
 
 // Publish meets messages before a fault can strike them.
@@ -156,7 +157,7 @@ func (b watchedBroker) Subscribe(ctx context.Context, g broker.Group) (broker.Su
 type watchedSubscription struct {
 	broker.Subscription
 	group string
-	w     *Witness
+	w     *observer
 }
 
 func (s watchedSubscription) Receive(ctx context.Context, most int) (broker.Batch, error) {

@@ -1,16 +1,14 @@
-package story
+package demo
 
 import (
 	"testing"
 	"time"
-
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/witness"
 )
 
 // What services receive once more stands in one line for each message.
 func TestAgain(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	repeats := []witness.Repeat{
+	repeats := []repeat{
 		{Message: "m", Service: "order", At: at.Add(2 * time.Second)},
 		{Message: "m", Service: "payment", At: at},
 		{Message: "other", Service: "tracker", At: at.Add(-time.Second)},

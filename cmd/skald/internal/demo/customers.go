@@ -1,6 +1,7 @@
-// Package customers is who places the orders of a run, has some changed and cancelled, and asks until there
+// This file is who places the orders of a run, has some changed and cancelled, and asks until there
 // is an answer.
-package customers
+
+package demo
 
 import (
 	"context"
@@ -20,17 +21,17 @@ const (
 	posts       = 2 // of each order
 )
 
-// Wishes are what customers want at the Order service behind their orders, and the answers that they note.
-type Wishes interface {
+// wishes are what customers want at the Order service behind their orders, and the answers that they note.
+type wishes interface {
 	Note(ctx context.Context, key string, code int, body string) error
 	Change(ctx context.Context, id, address string) (fresh bool, err error)
 	Cancel(ctx context.Context, id string) (fresh bool, err error)
 }
 
-// Customers of a shop.
-type Customers struct {
+// shoppers of a shop.
+type shoppers struct {
 	Door   http.Handler // of the Order service
-	Wishes Wishes
+	Wishes wishes
 	Logger *slog.Logger
 	// Placed is told of each order that is placed, the nth of all.
 	Placed func(ctx context.Context, id string, n int)
@@ -38,7 +39,7 @@ type Customers struct {
 
 // Load places the orders of a seed, has some changed and cancelled, several at the same time, each under its
 // Idempotency-Key: what an earlier life of this process placed is found again.
-func (c *Customers) Load(ctx context.Context, seed uint64, most int) {
+func (c *shoppers) Load(ctx context.Context, seed uint64, most int) {
 	type nth struct {
 		sample.Order
 		n int
@@ -69,7 +70,7 @@ func (c *Customers) Load(ctx context.Context, seed uint64, most int) {
 }
 
 // place places an order: posts of it that arrive at the same time, as where a proxy has sent one again.
-func (c *Customers) place(ctx context.Context, o sample.Order) string {
+func (c *shoppers) place(ctx context.Context, o sample.Order) string {
 	var ids [posts]string
 	var wg sync.WaitGroup
 	for i := range ids {
@@ -81,12 +82,12 @@ func (c *Customers) place(ctx context.Context, o sample.Order) string {
 
 // wish asks for what a customer wants behind an order: what an earlier life of this process asked for is
 // found again.
-func (c *Customers) wish(ctx context.Context, id string, w sample.Wish) {
+func (c *shoppers) wish(ctx context.Context, id string, w sample.Wish) {
 	if w.Address != "" {
-		Insist(ctx, c.Logger, id, func() error { return answered(c.Wishes.Change(ctx, id, w.Address)) })
+		insist(ctx, c.Logger, id, func() error { return answered(c.Wishes.Change(ctx, id, w.Address)) })
 	}
 	if w.Cancel {
-		Insist(ctx, c.Logger, id, func() error { return answered(c.Wishes.Cancel(ctx, id)) })
+		insist(ctx, c.Logger, id, func() error { return answered(c.Wishes.Cancel(ctx, id)) })
 	}
 }
 
@@ -98,8 +99,8 @@ func answered(_ bool, err error) error {
 	return err
 }
 
-// Insist tries until it is answered, as a customer would.
-func Insist(ctx context.Context, logger *slog.Logger, about string, ask func() error) {
+// insist tries until it is answered, as a customer would.
+func insist(ctx context.Context, logger *slog.Logger, about string, ask func() error) {
 	for ctx.Err() == nil {
 		err := ask()
 		if err == nil {

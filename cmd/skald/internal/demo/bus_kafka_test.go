@@ -1,4 +1,4 @@
-package bus
+package demo
 
 import (
 	"crypto/rand"

@@ -1,4 +1,4 @@
-package bus
+package demo
 
 import (
 	"context"
@@ -18,8 +18,9 @@ type keeper interface {
 	Topics(ctx context.Context, names ...string) (broker.Topics, error)
 }
 
-// kept is what a keeper tells; its name is made with its first topics.
-func kept(ctx context.Context, k keeper, names []string) (cluster string, ids map[string]string, err error) {
+// busKept is what a keeper tells; its name is made with its first topics.
+func busKept(ctx context.Context, k keeper, names []string) (cluster string, ids map[string]string,
+	err error) {
 	if err := k.MakeTopics(ctx, partitions); err != nil {
 		return "", nil, err
 	}
@@ -37,10 +38,10 @@ type nats struct {
 }
 
 func (n *nats) there(ctx context.Context, names []string) (string, map[string]string, error) {
-	return kept(ctx, n.broker, names)
+	return busKept(ctx, n.broker, names)
 }
 
-func (n *nats) own(ctx context.Context, r *Run, _ map[string]string) error {
+func (n *nats) own(ctx context.Context, r *busRun, _ map[string]string) error {
 	if len(r.Topics) == 0 {
 		used, err := n.broker.Used(ctx, r.topics()...)
 		if err != nil {
@@ -78,11 +79,11 @@ func (n *nats) remove(ctx context.Context, groups []string, ids map[string]strin
 type rabbit struct{ broker *rabbitbroker.Broker }
 
 func (r *rabbit) there(ctx context.Context, names []string) (string, map[string]string, error) {
-	return kept(ctx, r.broker, names)
+	return busKept(ctx, r.broker, names)
 }
 
 // own finds nothing foreign: a group's queue is of one topic, and its name says so.
-func (r *rabbit) own(context.Context, *Run, map[string]string) error { return nil }
+func (r *rabbit) own(context.Context, *busRun, map[string]string) error { return nil }
 
 func (r *rabbit) remove(ctx context.Context, groups []string, ids map[string]string) error {
 	for _, group := range groups {

@@ -1,4 +1,4 @@
-package ground
+package demo
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func tables(service string) []string {
 }
 
 // Own is a *exit.ForeignError if there is something in the databases that the run did not make.
-func (g *Ground[TTx]) Own(ctx context.Context) error {
+func (g *playground[TTx]) Own(ctx context.Context) error {
 	for _, name := range place.Names() {
 		foreign, err := g.foreign(ctx, name)
 		if err != nil {
@@ -44,7 +44,7 @@ func (g *Ground[TTx]) Own(ctx context.Context) error {
 }
 
 // Remove takes the databases away, Order's last.
-func (g *Ground[TTx]) Remove(ctx context.Context) (said string, err error) {
+func (g *playground[TTx]) Remove(ctx context.Context) (said string, err error) {
 	for _, name := range slices.Backward(place.Names()) {
 		if err := g.drop(ctx, name); err != nil {
 			return "", fmt.Errorf("remove %s: %w; run it again", g.called(name), err)

@@ -1,4 +1,4 @@
-package ground
+package demo
 
 import (
 	"database/sql"
@@ -11,9 +11,9 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 )
 
-func open(t *testing.T, folder string) *Ground[*sql.Tx] {
+func groundOpen(t *testing.T, folder string) *playground[*sql.Tx] {
 	t.Helper()
-	g, err := SQLite(folder)
+	g, err := sqLite(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func open(t *testing.T, folder string) *Ground[*sql.Tx] {
 }
 
 // create makes a table in Order's database.
-func create(t *testing.T, g *Ground[*sql.Tx], name string) {
+func create(t *testing.T, g *playground[*sql.Tx], name string) {
 	t.Helper()
 	home, err := g.Order(t.Context())
 	if err == nil {
@@ -37,7 +37,7 @@ func create(t *testing.T, g *Ground[*sql.Tx], name string) {
 func TestFolder(t *testing.T) {
 	foreign := (*exit.ForeignError)(nil)
 	folder := filepath.Join(t.TempDir(), "demo")
-	g := open(t, folder)
+	g := groundOpen(t, folder)
 	if has, err := g.Has(t.Context(), "demo_run"); has || err != nil {
 		t.Errorf("where nothing is: %t, %v", has, err)
 	}
@@ -75,7 +75,7 @@ func there(folder, name string) bool {
 // What a removal leaves that was killed behind the last database is swept, unless there is more.
 func TestSweep(t *testing.T) {
 	folder := t.TempDir()
-	g := open(t, folder)
+	g := groundOpen(t, folder)
 	for _, name := range []string{lockFile, "mine"} {
 		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package oncall
+package demo
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package sabotage
+package demo
 
 import (
 	"context"

@@ -1,6 +1,7 @@
-// Package bus is the broker that a run of the demo is on: its topics are made there, told from those of
+// This file is the broker that a run of the demo is on: its topics are made there, told from those of
 // others, and taken away again.
-package bus
+
+package demo
 
 import (
 	"context"
@@ -34,16 +35,16 @@ const (
 	emptyWithin = 10 * session
 )
 
-// A Bus is the broker of a run. Each life of a service connects anew, as a process would.
-type Bus struct {
+// A messageBus is the broker of a run. Each life of a service connects anew, as a process would.
+type messageBus struct {
 	Connect func() (broker.Broker, error)
 	URL     string
 	Own     broker.Broker // for what the run itself asks
 	kind    kind
 }
 
-// A Run is what the ledger knows of a run's topics.
-type Run struct {
+// A busRun is what the ledger knows of a run's topics.
+type busRun struct {
 	Prefix  string
 	Style   event.Style
 	Cluster string            // the broker's
@@ -51,7 +52,7 @@ type Run struct {
 }
 
 // topics are the names of the run's topics.
-func (r *Run) topics() []string { return event.New(r.Prefix).Topics() }
+func (r *busRun) topics() []string { return event.New(r.Prefix).Topics() }
 
 // kind is what differs between the brokers.
 type kind interface {
@@ -59,14 +60,14 @@ type kind interface {
 	there(ctx context.Context, names []string) (cluster string, ids map[string]string, err error)
 	// own is a *exit.ForeignError if a group of the run's names is another's; or if one of the topics with
 	// these ids has messages, and the run had not noted its topics: it died before it used them.
-	own(ctx context.Context, r *Run, ids map[string]string) error
+	own(ctx context.Context, r *busRun, ids map[string]string) error
 	// remove takes these groups away and then the topics, if they still have these ids.
 	remove(ctx context.Context, groups []string, ids map[string]string) error
 }
 
-// Open connects to the broker at url.
-func Open(url string) (b *Bus, err error) {
-	b = &Bus{URL: url, kind: memory{}}
+// open connects to the broker at url.
+func open(url string) (b *messageBus, err error) {
+	b = &messageBus{URL: url, kind: memory{}}
 	switch {
 	case url == "mem:":
 		cluster := membroker.New(nil)
@@ -97,11 +98,11 @@ func Open(url string) (b *Bus, err error) {
 }
 
 // Close closes the run's own client.
-func (b *Bus) Close() error { return b.Own.Close() }
+func (b *messageBus) Close() error { return b.Own.Close() }
 
 // Cluster names the broker, for ever; with what is there under the names of a run that is not begun yet:
 // nothing, or it is not ours.
-func (b *Bus) Cluster(ctx context.Context, prefix string) (string, error) {
+func (b *messageBus) Cluster(ctx context.Context, prefix string) (string, error) {
 	cluster, ids, err := b.there(ctx, event.New(prefix).Topics())
 	if err == nil && len(ids) > 0 {
 		found := strings.Join(slices.Sorted(maps.Keys(ids)), ", ")
@@ -112,7 +113,7 @@ func (b *Bus) Cluster(ctx context.Context, prefix string) (string, error) {
 }
 
 // Topics finds the topics of a run, or makes them. Those that are made are to be noted.
-func (b *Bus) Topics(ctx context.Context, r Run) (ids map[string]string, made bool, err error) {
+func (b *messageBus) Topics(ctx context.Context, r busRun) (ids map[string]string, made bool, err error) {
 	cluster, ids, err := b.there(ctx, r.topics())
 	if err != nil {
 		return nil, false, err
@@ -133,7 +134,7 @@ func (b *Bus) Topics(ctx context.Context, r Run) (ids map[string]string, made bo
 	return ids, true, err
 }
 
-func (b *Bus) make(ctx context.Context, r Run) error {
+func (b *messageBus) make(ctx context.Context, r busRun) error {
 	ctx, cancel := context.WithTimeout(ctx, makeTimeout)
 	defer cancel()
 	events := event.New(r.Prefix)
@@ -144,7 +145,8 @@ func (b *Bus) make(ctx context.Context, r Run) error {
 	return nil
 }
 
-func (b *Bus) there(ctx context.Context, names []string) (cluster string, ids map[string]string, err error) {
+func (b *messageBus) there(ctx context.Context, names []string) (cluster string, ids map[string]string,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	if cluster, ids, err = b.kind.there(ctx, names); err != nil {
@@ -155,7 +157,7 @@ func (b *Bus) there(ctx context.Context, names []string) (cluster string, ids ma
 
 // Made is which of the run's topics are still there, with their ids, or a *exit.ForeignError where one of its
 // names is another's: a topic with another id, a group that reads other topics.
-func (b *Bus) Made(ctx context.Context, r Run) (ids map[string]string, err error) {
+func (b *messageBus) Made(ctx context.Context, r busRun) (ids map[string]string, err error) {
 	cluster, ids, err := b.there(ctx, r.topics())
 	if err != nil {
 		return nil, err
@@ -177,14 +179,14 @@ func (b *Bus) Made(ctx context.Context, r Run) (ids map[string]string, err error
 
 // Remove deletes the run's groups and then its topics, by their ids: one that was made anew since they were
 // looked at is another's. Those that are gone already are no matter.
-func (b *Bus) Remove(ctx context.Context, prefix string, ids map[string]string) error {
+func (b *messageBus) Remove(ctx context.Context, prefix string, ids map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, emptyWithin)
 	defer cancel()
 	return b.kind.remove(ctx, groups(prefix), ids)
 }
 
 // Remains says what the run leaves at the broker.
-func (b *Bus) Remains(prefix string) string {
+func (b *messageBus) Remains(prefix string) string {
 	if b.kind == (memory{}) {
 		return ""
 	}
@@ -223,5 +225,5 @@ type memory struct{}
 func (memory) there(context.Context, []string) (string, map[string]string, error) {
 	return "mem:", nil, nil
 }
-func (memory) own(context.Context, *Run, map[string]string) error        { return nil }
+func (memory) own(context.Context, *busRun, map[string]string) error     { return nil }
 func (memory) remove(context.Context, []string, map[string]string) error { return nil }

@@ -1,8 +1,8 @@
-// Package sabotage takes one safeguard out of the shop's services: what it is for is seen by what breaks.
-package sabotage
+// This file takes one safeguard out of the shop's services: what it is for is seen by what breaks.
+
+package demo
 
 import (
-	"embed"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,31 +14,28 @@ import (
 	"github.com/skald-go/skald/sagatest"
 )
 
-//go:embed sql/query
-var queries embed.FS
-
 // The safeguards that can be left out.
 const (
-	NoMark       = "no-mark"
-	CheckThenAct = "check-then-act"
-	AckFirst     = "ack-first"
-	IDCursor     = "id-cursor"
-	CreatedAt    = "created-at"
-	DualWrite    = "dual-write"
+	noMark       = "no-mark"
+	checkThenAct = "check-then-act"
+	ackFirst     = "ack-first"
+	idCursor     = "id-cursor"
+	createdAt    = "created-at"
+	dualWrite    = "dual-write"
 )
 
-// Names are the names of the safeguards that can be left out.
-func Names() []string {
-	return []string{NoMark, CheckThenAct, AckFirst, IDCursor, CreatedAt, DualWrite}
+// names are the names of the safeguards that can be left out.
+func names() []string {
+	return []string{noMark, checkThenAct, ackFirst, idCursor, createdAt, dualWrite}
 }
 
-// Check finds fault with the name of a safeguard, "" for none, in a shop whose databases are at store.
-func Check(name, store string) error {
+// check finds fault with the name of a safeguard, "" for none, in a shop whose databases are at store.
+func check(name, store string) error {
 	switch {
-	case name != "" && !slices.Contains(Names(), name):
-		return &exit.UsageError{What: fmt.Sprintf("--sabotage is %s, not %q", strings.Join(Names(), ", "),
+	case name != "" && !slices.Contains(names(), name):
+		return &exit.UsageError{What: fmt.Sprintf("--sabotage is %s, not %q", strings.Join(names(), ", "),
 			name)}
-	case (name == IDCursor || name == CreatedAt) && !strings.HasPrefix(store, "postgres"):
+	case (name == idCursor || name == createdAt) && !strings.HasPrefix(store, "postgres"):
 		return &exit.UsageError{What: "--sabotage " + name +
 			" needs --store postgres://…: SQLite has one writer at a time, " +
 			"which commits in the order of the rows, so that a cursor over their numbers or times misses nothing there"}
@@ -46,8 +43,8 @@ func Check(name, store string) error {
 	return nil
 }
 
-// A Lack is the safeguard that a shop has not.
-type Lack struct {
+// A lack is the safeguard that a shop has not.
+type lack struct {
 	name string // "": it has all
 	sql  map[string]string
 
@@ -55,43 +52,43 @@ type Lack struct {
 	polled map[string]*polled // by service, for the cursors
 }
 
-// New is the lack of the safeguard of this name; "": of none.
-func New(name string) (*Lack, error) {
+// newSabotage is the lack of the safeguard of this name; "": of none.
+func newSabotage(name string) (*lack, error) {
 	statements, err := table.Statements(queries)
 	if err != nil {
 		return nil, err
 	}
-	return &Lack{name: name, sql: statements, polled: map[string]*polled{}}, nil
+	return &lack{name: name, sql: statements, polled: map[string]*polled{}}, nil
 }
 
-// Without takes the safeguard out of what a service works with; customers tells that its handlers answer
+// without takes the safeguard out of what a service works with; customers tells that its handlers answer
 // them, and not messages.
-func Without[TTx any](l *Lack, service string, customers bool, home table.Home[TTx],
+func without[TTx any](l *lack, service string, customers bool, home table.Home[TTx],
 	b broker.Broker) (table.Home[TTx], broker.Broker) {
 	switch l.name {
-	case NoMark:
+	case noMark:
 		home.Store = sagatest.NoMark(home.Store)
-	case AckFirst:
+	case ackFirst:
 		b = sagatest.AckFirst(b)
-	case IDCursor:
+	case idCursor:
 		home.Store = &polling[TTx]{Driver: home.Store, db: home.Read, polled: l.polledOf(service),
 			holds: customers, by: polledBy{
 				largest: l.sql["LargestRow"], value: bySeq, drawn: number(home.Read, l.sql["LastNumber"]),
 			}}
-	case CreatedAt:
+	case createdAt:
 		home.Store = &polling[TTx]{Driver: home.Store, db: home.Read, polled: l.polledOf(service),
 			holds: customers, by: polledBy{
 				largest: l.sql["LatestRow"], value: byTime, drawn: number(home.Read, l.sql["LatestTime"]),
 			}}
-	case CheckThenAct:
+	case checkThenAct:
 		home.Store = &checked[TTx]{home.Store}
-	case DualWrite:
+	case dualWrite:
 		home.Store = sagatest.DualWrite(home.Store, b, "/"+service)
 	}
 	return home, b
 }
 
-func (l *Lack) polledOf(service string) *polled {
+func (l *lack) polledOf(service string) *polled {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.polled[service] == nil {

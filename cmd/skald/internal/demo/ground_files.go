@@ -1,4 +1,4 @@
-package ground
+package demo
 
 import (
 	"context"
@@ -25,14 +25,14 @@ type files struct {
 	order  *sql.DB // Order's, once it was needed
 }
 
-// SQLite is the ground in a folder. It touches nothing.
-func SQLite(folder string) (*Ground[*sql.Tx], error) {
+// sqLite is the ground in a folder. It touches nothing.
+func sqLite(folder string) (*playground[*sql.Tx], error) {
 	statements, err := table.Statements(queries)
 	if err != nil {
 		return nil, err
 	}
 	f := &files{folder: folder, sql: statements}
-	return &Ground[*sql.Tx]{Databases: place.SQLite(folder), kind: f}, nil
+	return &playground[*sql.Tx]{Databases: place.SQLite(folder), groundKind: f}, nil
 }
 
 func (f *files) called(service string) string { return filepath.Join(f.folder, service+".db") }
@@ -79,7 +79,7 @@ func (f *files) Lock(ctx context.Context) (func(), error) {
 	}
 	tx, err := db.BeginTx(ctx, nil)
 	if err == nil && (f.gone("order.db") || f.gone(lockFile)) { // while this one waited
-		err = errors.Join(Removed(f.folder), tx.Rollback())
+		err = errors.Join(removed(f.folder), tx.Rollback())
 	}
 	if err != nil {
 		err = errors.Join(err, db.Close())

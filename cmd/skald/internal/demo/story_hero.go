@@ -1,25 +1,20 @@
-package story
+package demo
 
 import (
 	"context"
-	"embed"
 	"fmt"
 	"regexp"
 	"strings"
 
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/witness"
 	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-//go:embed sql/query
-var queries embed.FS
-
-// Hero is the order whose story is told, by Order's database db: the first that the auditor blames a broken
+// hero is the order whose story is told, by Order's database db: the first that the auditor blames a broken
 // promise with, or one that w has watched, of which much had to be undone, with repeats; "", if there is
 // none.
-func Hero(ctx context.Context, db table.DB, found []audit.Invariant,
-	w *witness.Witness) (id, title string, err error) {
+func hero(ctx context.Context, db table.DB, found []audit.Invariant,
+	w *observer) (id, title string, err error) {
 	statements, err := table.Statements(queries)
 	if err != nil {
 		return "", "", err
@@ -43,7 +38,7 @@ func Hero(ctx context.Context, db table.DB, found []audit.Invariant,
 	return id, title, nil
 }
 
-func score(w *witness.Witness, order, victim string) int {
+func score(w *observer, order, victim string) int {
 	seen, again := w.Saw(order)
 	switch {
 	case order == victim:

@@ -1,4 +1,4 @@
-package ground
+package demo
 
 import (
 	"context"
@@ -24,9 +24,9 @@ type schemas struct {
 	sql        map[string]string
 }
 
-// Postgres is the ground in schemas whose names begin with prefix, at the URL at; typed is how a command
+// postgres is the ground in schemas whose names begin with prefix, at the URL at; typed is how a command
 // names that, as a word of a shell. It touches nothing.
-func Postgres(at, prefix, typed string) (*Ground[pgx.Tx], error) {
+func postgres(at, prefix, typed string) (*playground[pgx.Tx], error) {
 	statements, err := table.Statements(queries)
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func Postgres(at, prefix, typed string) (*Ground[pgx.Tx], error) {
 	}
 	cfg.MaxConns = 1
 	s := &schemas{at: at, prefix: prefix, cfg: cfg, sql: statements}
-	return &Ground[pgx.Tx]{Databases: place.Schemas(theirs, prefix, typed), kind: s}, nil
+	return &playground[pgx.Tx]{Databases: place.Schemas(theirs, prefix, typed), groundKind: s}, nil
 }
 
 // serviceConns is how many connections a service opens at most, unless the URL has pool_max_conns.

@@ -1,4 +1,4 @@
-package customers
+package demo
 
 import (
 	"context"
@@ -52,7 +52,7 @@ func TestCustomersAskUntilTheyAreAnswered(t *testing.T) {
 	const orders = 60
 	shop := &counter{asked: map[string]int{}}
 	placed := map[string]bool{}
-	c := &Customers{Door: shop, Wishes: shop, Logger: slog.New(slog.DiscardHandler),
+	c := &shoppers{Door: shop, Wishes: shop, Logger: slog.New(slog.DiscardHandler),
 		Placed: func(_ context.Context, id string, _ int) {
 			shop.mu.Lock()
 			defer shop.mu.Unlock()

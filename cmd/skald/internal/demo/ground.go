@@ -1,10 +1,10 @@
-// Package ground is where the databases of a run are: files in a folder, or schemas of a PostgreSQL. It tells
+// This file is where the databases of a run are: files in a folder, or schemas of a PostgreSQL. It tells
 // a run's databases from others, keeps a second demo away from them, and takes them away.
-package ground
+
+package demo
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,18 +15,15 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-//go:embed sql/query
-var queries embed.FS
-
-// A Ground is the databases of a run, of one kind.
-type Ground[TTx any] struct {
+// A playground is the databases of a run, of one kind.
+type playground[TTx any] struct {
 	*place.Databases[TTx]
-	kind[TTx]
+	groundKind[TTx]
 	order *table.Home[TTx] // Order's database, without Skald; nil until it is needed
 }
 
-// kind is what differs between the kinds.
-type kind[TTx any] interface {
+// groundKind is what differs between the kinds.
+type groundKind[TTx any] interface {
 	// Present are the names of the tables in a service's database; nil, if that is not there.
 	Present(ctx context.Context, service string) ([]string, error)
 	// First is the statement that goes before the one that makes the first table in Order's database, in its
@@ -60,13 +57,13 @@ func other(at string) error {
 		Remedy: "wait for its end, or choose another --dir or --prefix"}
 }
 
-// Removed: who waited for the lock finds nothing left.
-func Removed(at string) error {
+// removed: who waited for the lock finds nothing left.
+func removed(at string) error {
 	return &exit.ForeignError{What: "the run at " + at + " has just been removed", Remedy: "start again"}
 }
 
 // Read is an *exit.NoneError if a database is not there.
-func (g *Ground[TTx]) Read(ctx context.Context) (map[string]table.DB, error) {
+func (g *playground[TTx]) Read(ctx context.Context) (map[string]table.DB, error) {
 	dbs, err := g.Databases.Read(ctx)
 	if errors.Is(err, place.ErrNone) {
 		err = &exit.NoneError{What: err.Error()}
@@ -76,7 +73,7 @@ func (g *Ground[TTx]) Read(ctx context.Context) (map[string]table.DB, error) {
 
 // Has tells whether the databases are those of a run, by a table that it has made; false, if there is
 // nothing yet. Else a *exit.ForeignError.
-func (g *Ground[TTx]) Has(ctx context.Context, table string) (bool, error) {
+func (g *playground[TTx]) Has(ctx context.Context, table string) (bool, error) {
 	var found []string
 	for _, name := range place.Names() {
 		tables, err := g.Present(ctx, name)
@@ -99,7 +96,7 @@ func (g *Ground[TTx]) Has(ctx context.Context, table string) (bool, error) {
 }
 
 // Order is Order's database, without Skald's tables. It is made where it is not there.
-func (g *Ground[TTx]) Order(ctx context.Context) (*table.Home[TTx], error) {
+func (g *playground[TTx]) Order(ctx context.Context) (*table.Home[TTx], error) {
 	if g.order == nil {
 		home, err := g.bare(ctx)
 		if err != nil {
@@ -111,6 +108,6 @@ func (g *Ground[TTx]) Order(ctx context.Context) (*table.Home[TTx], error) {
 }
 
 // Close closes everything that was opened.
-func (g *Ground[TTx]) Close() error {
+func (g *playground[TTx]) Close() error {
 	return errors.Join(g.Databases.Close(), g.close())
 }

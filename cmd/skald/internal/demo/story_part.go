@@ -1,6 +1,7 @@
-// Package story tells of one order of a run, line by line: each message, each mark, each repeat and each
+// This file tells of one order of a run, line by line: each message, each mark, each repeat and each
 // fault, and what happened outside.
-package story
+
+package demo
 
 import (
 	"fmt"
@@ -8,23 +9,22 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/witness"
 	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/gateway"
 )
 
-// A Story is what is known of one order.
-type Story struct {
+// A storyBook is what is known of one order.
+type storyBook struct {
 	Chapters     []audit.Chapter
-	Repeats      []witness.Repeat
-	Faults       []witness.Fault
+	Repeats      []repeat
+	Faults       []fault
 	Moves        []gateway.Moved // by the payment gateway
 	Orchestrated bool            // the shop's style
 }
 
 // Lines tell the story: each row and mark that the databases have, each repeat that was seen on the way, each
 // fault that was injected.
-func (s *Story) Lines() (lines []string) {
+func (s *storyBook) Lines() (lines []string) {
 	for _, ch := range s.Chapters {
 		lines = append(lines, s.chapter(ch)...)
 	}
@@ -32,7 +32,7 @@ func (s *Story) Lines() (lines []string) {
 }
 
 // chapter is one message: its row, and what became of it where.
-func (s *Story) chapter(ch audit.Chapter) []string {
+func (s *storyBook) chapter(ch audit.Chapter) []string {
 	indent := strings.Repeat("  ", ch.Depth)
 	lines := []string{line(ch.At, "%s%s says %s: row %d of its outbox, message %s", indent, ch.Service,
 		ch.Type, ch.Row, ch.ID)}
@@ -67,7 +67,7 @@ func (s *Story) chapter(ch audit.Chapter) []string {
 }
 
 // again is which services received a message once more, "order, payment ×2", and when the first of them did.
-func again(repeats []witness.Repeat, message string) (first time.Time, who string) {
+func again(repeats []repeat, message string) (first time.Time, who string) {
 	var names []string
 	times := map[string]int{}
 	for _, r := range repeats {

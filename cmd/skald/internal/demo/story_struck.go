@@ -1,14 +1,13 @@
-package story
+package demo
 
 import (
 	"fmt"
 
-	"github.com/skald-go/skald/cmd/skald/internal/demo/internal/witness"
 	"github.com/skald-go/skald/sagatest"
 )
 
 // words say what f did to a message of this type.
-func words(f witness.Fault, typ string) string {
+func words(f fault, typ string) string {
 	switch f.Kind {
 	case sagatest.PublishFailed:
 		return fmt.Sprintf("%s: publish of %s failed, nothing was sent", f.Service, typ)
@@ -47,7 +46,7 @@ func words(f witness.Fault, typ string) string {
 }
 
 // file is where what f struck is at work: the relay, or a handler.
-func file(f witness.Fault) string {
+func file(f fault) string {
 	if f.Kind == sagatest.PublishFailed || f.Kind == sagatest.PublishUnknown {
 		return "relay/publish.go"
 	}

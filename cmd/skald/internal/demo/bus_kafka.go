@@ -1,4 +1,4 @@
-package bus
+package demo
 
 import (
 	"context"
@@ -53,7 +53,7 @@ func (k *kafka) there(ctx context.Context,
 	return cluster, ids, err
 }
 
-func (k *kafka) own(ctx context.Context, r *Run, ids map[string]string) error {
+func (k *kafka) own(ctx context.Context, r *busRun, ids map[string]string) error {
 	return k.client(ctx, func(ctx context.Context, cl *kgo.Client) error {
 		adm := kadm.NewClient(cl)
 		if len(r.Topics) == 0 {
