@@ -107,6 +107,12 @@ func TestDockerfile(t *testing.T) {
 		t.Errorf("it ends with %v", last)
 	}
 	lint(t, "hadolint", "Dockerfile")
+	ignored := strings.Split(string(readFile(t, "../.dockerignore")), "\n")
+	for _, kept := range []string{".git", "**/.env", "**/*.key", "**/*.db"} { // of this machine
+		if !slices.Contains(ignored, kept) {
+			t.Errorf(".dockerignore lets %s into the image's build", kept)
+		}
+	}
 }
 
 // The unit has what a service needs, each key in its section once.

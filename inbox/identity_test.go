@@ -315,7 +315,7 @@ func TestIdentityOfTheUsersChoice(t *testing.T) {
 		"null":         {inbox.ByField("order", "order", "none"), id("", "")},
 		"no field":     {inbox.ByField("order", "order", "other"), id("", "")},
 		"no object":    {inbox.ByField("order", "x", "id"), id("", "")},
-		"position":     {inbox.ByPosition, id("position", "orders/orders/3/17")},
+		"position":     {inbox.ByPosition, id("position", "orders-3-17")},
 		"id":           {inbox.ByID, id("", "")},
 		"object":       {inbox.ByField("order", "order"), id("", "")},
 		"empty scope":  {inbox.ByField("", "order", "id"), id("", "o-1")},

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
@@ -21,8 +22,8 @@ import (
 // result, and replayed is true. The result is kept for as long as marks are (30 days), encoded as JSON, at
 // most 64 KiB.
 //
-// Where fn returns skald.Reject, its rows are rolled back, the refusal is stored, and this and every later
-// call returns a *RefusedError. After any other error nothing is stored, and the next call runs fn again. A
+// Where fn returns skald.Reject, its rows are rolled back, the refusal is stored with fn's result and the code
+// of a *Refusal, and this and every later call returns both and a *RefusedError. After any other error nothing is stored, and the next call runs fn again. A
 // call with another payload is a *ConflictError. store.ErrBusy: another call has the key in hand; try again.
 // An error of the commit may hide that it took effect: the next call tells.
 //
@@ -73,10 +74,20 @@ func In[TTx, R any](ctx context.Context, db Store[TTx], tx TTx, scope, key strin
 	return finish(ctx, run, t, func() (R, error) { return safely(ctx, tx, fn) })
 }
 
+// A Refusal is a reason for skald.Reject that has a code, which is stored with it.
+type Refusal struct {
+	Code int32
+	Err  error // the reason
+}
+
+func (e *Refusal) Error() string { return fmt.Sprint(e.Err) }
+func (e *Refusal) Unwrap() error { return e.Err }
+
 // A RefusedError is what fn refused, the first time and each time after.
 type RefusedError struct {
 	Scope, Key string
 	Reason     string
+	Code       int32 // of a *Refusal; 0: none
 	Err        error // only the first time: what fn refused with
 }
 
@@ -99,7 +110,7 @@ func finish[TTx, R any](ctx context.Context, run *Run[TTx], t *timed,
 		run.Rollback(ctx)
 		return result, false, fmt.Errorf("once %s: %w", run.request, failure.ErrNoReason)
 	case errors.As(err, &no):
-		return result, false, refuse(ctx, run, err, no)
+		return r, false, refuse(ctx, run, r, err, no)
 	case err != nil:
 		t.undone = true
 		run.Rollback(ctx)
@@ -116,28 +127,35 @@ func finish[TTx, R any](ctx context.Context, run *Run[TTx], t *timed,
 	return r, false, nil
 }
 
-func refuse[TTx any](ctx context.Context, run *Run[TTx], err error, no *skald.RejectedError) error {
+func refuse[TTx, R any](ctx context.Context, run *Run[TTx], r R, err error, no *skald.RejectedError) error {
 	rows, bad := complete.Completer{}.Messages(ctx, no.Say)
+	a := Answer{Rejected: true, Reason: no.Err.Error()}
+	if bad == nil && !reflect.ValueOf(&r).Elem().IsZero() {
+		a.Result, bad = Encode(ctx, skald.JSON{}, r)
+	}
 	if bad != nil {
 		run.Rollback(ctx)
 		return fmt.Errorf("refuse %s: %w", run.request, bad)
 	}
-	reason := no.Err.Error()
-	if bad := run.Commit(ctx, Answer{Rejected: true, Reason: reason}, rows...); bad != nil {
+	if coded := (*Refusal)(nil); errors.As(no.Err, &coded) && coded != nil {
+		a.Code = coded.Code
+	}
+	if bad := run.Commit(ctx, a, rows...); bad != nil {
 		return bad
 	}
-	return &RefusedError{Scope: run.request.Scope, Key: run.request.Key, Reason: reason, Err: err}
+	return &RefusedError{Scope: run.request.Scope, Key: run.request.Key, Reason: a.Reason, Code: a.Code,
+		Err: err}
 }
 
-// Replay reads the stored answer of a Run as Do returns it: a result, or a *RefusedError.
+// Replay reads the stored answer of a Run as Do returns it: a result, of a refusal with a *RefusedError.
 func Replay[R any](q Request, a Answer) (result R, err error) {
-	switch {
-	case a.Rejected:
-		return result, &RefusedError{Scope: q.Scope, Key: q.Key, Reason: a.Reason}
-	case a.Result == "":
-		return result, nil
+	if a.Result != "" {
+		err = json.Unmarshal([]byte(a.Result), &result)
 	}
-	if err := json.Unmarshal([]byte(a.Result), &result); err != nil {
+	switch {
+	case a.Rejected: // whatever its body is
+		return result, &RefusedError{Scope: q.Scope, Key: q.Key, Reason: a.Reason, Code: a.Code}
+	case err != nil:
 		return result, fmt.Errorf("read the result of %s: %w", q, err)
 	}
 	return result, nil

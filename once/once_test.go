@@ -370,3 +370,20 @@ func TestKeep(t *testing.T) {
 	}
 	w.expect("a day", "7 another")
 }
+
+// A refusal keeps its code and its body, as an answer does; a repeat gets both.
+func TestRefusalHasCodeAndBody(t *testing.T) {
+	db := memstore.New(nil)
+	for i := range 2 {
+		body, again, err := once.Do(t.Context(), db, "charge", "k", nil,
+			func(context.Context, *memstore.Tx) (map[string]string, error) {
+				return map[string]string{"decline": "no funds"},
+					skald.Reject(&once.Refusal{Code: 402, Err: errors.New("declined")})
+			})
+		var refused *once.RefusedError
+		if !errors.As(err, &refused) || again || refused.Code != 402 || refused.Reason != "declined" ||
+			body["decline"] != "no funds" {
+			t.Errorf("%d: %v, %v, %+v", i, body, again, err)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
@@ -80,8 +81,8 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 					Kind: one.Why.String(), Since: one.At,
 					Command: "skald inbox admit" + at + " --number " + strconv.FormatInt(one.Number, 10) +
 						" --reason 'it is meant'",
-					Look: "skald inbox show" + at + " --consumer " + words.Shell(one.Consumer) +
-						sourceFlag(one.Source) + " -- " + words.Shell(one.ID)})
+					Look: "skald inbox show" + at + " --consumer " + shortlog.Shell(one.Consumer) +
+						sourceFlag(one.Source) + " -- " + shortlog.Shell(one.ID)})
 			}
 		}
 		if len(page) < q.Limit {
@@ -93,7 +94,7 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 func holderOf(p *store.Parked, at string) Holder {
 	h := Holder{Consumer: p.Consumer, State: "parked", Source: p.Source, ID: p.ID, Type: p.Message.Type,
 		Attempts: p.Attempts, LastError: words.FirstLine(p.Last.Why), Since: p.Since}
-	who := at + " --consumer " + words.Shell(p.Consumer)
+	who := at + " --consumer " + shortlog.Shell(p.Consumer)
 	const reason = " --reason 'the cause is gone'"
 	if p.Dead == nil {
 		h.DueSeconds = p.Due.Seconds()
@@ -102,7 +103,7 @@ func holderOf(p *store.Parked, at string) Holder {
 	}
 	h.State, h.Kind, h.Fingerprint = "dead", p.Dead.Kind, p.Dead.Fingerprint
 	who += sourceFlag(p.Source)
-	id := " -- " + words.Shell(p.ID) // which may begin with a dash
+	id := " -- " + shortlog.Shell(p.ID) // which may begin with a dash
 	h.Command = "skald dead redrive" + who + reason + id
 	if p.Dead.Kind == string(failure.Malformed) && p.Fault == "" { // another attempt would read the same
 		h.Command = "skald dead edit" + who + " --data @FILE --reason 'its payload is mended'" + id
@@ -118,5 +119,5 @@ func sourceFlag(source string) string {
 	if source == "" {
 		return ""
 	}
-	return " --source " + words.Shell(source)
+	return " --source " + shortlog.Shell(source)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/operate/internal/sagas"
 	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
@@ -76,7 +77,7 @@ func callOf(p *store.Parked, at string) UnknownCall {
 	c := UnknownCall{Consumer: p.Consumer, Source: p.Source, ID: p.ID, Type: p.Message.Type,
 		Outside: p.Call.Key, Since: words.Some(p.Call.Since),
 		Dead: p.Dead != nil, Attempts: p.Attempts, Error: words.FirstLine(p.Last.Why)}
-	who := at + " --consumer " + words.Shell(p.Consumer)
+	who := at + " --consumer " + shortlog.Shell(p.Consumer)
 	if p.Dead == nil {
 		if p.Message.Key != nil {
 			who += " --key " + words.Key(p.Message.Key)
@@ -85,7 +86,7 @@ func callOf(p *store.Parked, at string) UnknownCall {
 		return c
 	}
 	who += sourceFlag(p.Source)
-	id := " -- " + words.Shell(p.ID) // which may begin with a dash
+	id := " -- " + shortlog.Shell(p.ID) // which may begin with a dash
 	c.Commands = []string{"skald dead redrive" + who + " --reason 'ask again'" + id}
 	for _, found := range []Settlement{CallDone, CallRefused} {
 		c.Commands = append(c.Commands, "skald dead drop"+who+" --call "+string(found)+
@@ -114,11 +115,11 @@ func callsOf(s *store.Saga, p *plan.Plan, at string) (out []UnknownCall) {
 			Undo: r.Phase == plan.Undo, Stuck: r.Stuck,
 			Since: words.Some(r.At), Attempts: r.Attempts, Error: words.FirstLine(r.Error)}
 		c.Outside = (&body.Facts{State: &st, Step: r.Step, Occurrence: r.Occurrence, Undo: c.Undo}).CallKey()
-		of := at + " --step " + words.Shell(r.Step)
+		of := at + " --step " + shortlog.Shell(r.Step)
 		if r.Occurrence != "" {
-			of += " --occurrence " + words.Shell(r.Occurrence)
+			of += " --occurrence " + shortlog.Shell(r.Occurrence)
 		}
-		which := " -- " + words.Shell(s.Name) + " " + words.Shell(s.Key)
+		which := " -- " + shortlog.Shell(s.Name) + " " + shortlog.Shell(s.Key)
 		c.Commands = []string{"skald saga retry" + of + " --reason 'ask again'" + which}
 		if c.Undo {
 			c.Commands = append(c.Commands, "skald saga skip"+of+" --reason 'it is undone at the provider'"+

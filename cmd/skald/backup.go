@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
@@ -54,7 +54,7 @@ func backupCommand(out io.Writer) *cobra.Command {
 			return err
 		}
 		if asJSON {
-			return json.NewEncoder(out).Encode(map[string]any{"file": to, "bytes": made.Size()})
+			return say.JSON(out).Encode(map[string]any{"file": to, "bytes": made.Size()})
 		}
 		_, err = fmt.Fprintf(out, "made %s, %d bytes\n", to, made.Size())
 		return err

@@ -27,7 +27,8 @@ inbox: with a dry run first, and noted in skald_audit. It keeps nothing of its o
 
   skald console --store orders=@orders.url --store payments=sqlite:payments.db
 
-Only requests from this machine are answered, and whoever sends them may do everything. A bulk action ends with this process; it can be
+The URL that is printed has a token, which opens one session. Only requests of that session, from this machine, are answered, and
+they may do everything. The audit names the session. A bulk action ends with this process; it can be
 gone on with in another one.`
 
 func consoleCommand(errs io.Writer) *cobra.Command {
@@ -150,12 +151,15 @@ func serveConsole(ctx context.Context, listen string, sources map[string]console
 		return &exit.UsageError{
 			What: fmt.Sprintf("--listen %s: only addresses of this machine, such as 127.0.0.1:7780. For others, mount package console in a service with a login", listen)}
 	}
-	h := console.New("", sources, &console.Options{Local: given.Whoami(), Actions: ctx,
+	own := newSession()
+	h := console.New("", sources, &console.Options{Local: given.Whoami() + ", " + own.name, Actions: ctx,
 		Logger: slog.New(slog.NewTextHandler(errs, nil))})
-	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second}
+	own.pages = h
+	s := &http.Server{Handler: own, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second}
 	over := make(chan error, 1)
 	go func() { over <- s.Serve(at) }()
-	fmt.Fprintf(errs, "console: http://%s until a signal\n", at.Addr())
+	fmt.Fprintf(errs, "console: http://%s/?%s=%s until a signal; the token opens one session\n", at.Addr(),
+		tokenArg, own.token)
 	select {
 	case err := <-over:
 		return fmt.Errorf("serve HTTP: %w", err)

@@ -3,6 +3,7 @@ package main_test
 import (
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -37,20 +38,22 @@ func TestConsole(t *testing.T) {
 	c := start(t, nil, "console", "--listen", "127.0.0.1:0", "--store", "orders="+orders.at,
 		"--store", "payments=@"+file)
 	at := ""
+	token := ""
 	c.until("its address", func() bool {
-		if m := regexp.MustCompile(`console: (http://\S+) until`).FindStringSubmatch(
+		if m := regexp.MustCompile(`console: (http://\S+)/(\?token=\w+) until`).FindStringSubmatch(
 			c.errs.String()); m != nil {
-			at = m[1]
+			at, token = m[1], m[2]
 		}
 		return at != ""
 	})
+	client := sessionOf(t, at, token)
 	once := func(url string) (int, string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := http.DefaultClient.Do(r)
+		answer, err := client.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +94,7 @@ func TestConsole(t *testing.T) {
 			`<input type="hidden" name="([^"]*)" value="([^"]*)">`).FindAllStringSubmatch(plan, -1) {
 			form[m[1]] = []string{m[2]}
 		}
-		answer, err := http.PostForm(at+"/act", form)
+		answer, err := client.PostForm(at+"/act", form)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,9 +115,48 @@ func TestConsole(t *testing.T) {
 	}
 	c.expect(0)
 	acts, err := orders.s.Audits(t.Context(), store.AuditQuery{Limit: 1})
-	if err != nil || len(acts) != 1 || acts[0].Action != "redrive stopped: the console ended" {
+	if err != nil || len(acts) != 1 || acts[0].Action != "redrive stopped: the console ended" ||
+		!strings.Contains(acts[0].Author, "console session ") {
 		t.Errorf("%+v, %v", acts, err)
 	}
+}
+
+// sessionOf opens the session of the console at an address. Nobody else gets in, with the used token or
+// without.
+func sessionOf(t *testing.T, at, token string) *http.Client {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := &http.Client{Jar: jar}
+	for _, c := range []struct {
+		client *http.Client
+		url    string
+		code   int
+	}{{http.DefaultClient, at + "/dead", 403}, {http.DefaultClient, at + "/?token=guessed", 403},
+		{own, at + "/session" + token, 200}, {http.DefaultClient, at + "/" + token, 403},
+		{own, at + "/session", 200}} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.url, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := c.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(answer.Body)
+		if _ = answer.Body.Close(); answer.StatusCode != c.code ||
+			c.code == 403 && !strings.Contains(string(text), "skald console") {
+			t.Errorf("%s: %d %s", c.url, answer.StatusCode, text)
+		}
+		for _, cookie := range answer.Cookies() {
+			if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode {
+				t.Errorf("cookie %v", cookie)
+			}
+		}
+	}
+	return own
 }
 
 // What cannot work says so.

@@ -16,6 +16,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 )
 
 const debeziumAbout = `Prints the JSON of a Debezium connector that reads Skald's outbox, for Kafka Connect's API, with the stock EventRouter:
@@ -85,7 +86,7 @@ func debeziumConfigCommand(out, errs io.Writer) *cobra.Command {
 }
 
 func (d *debezium) print(out, errs io.Writer) error {
-	enc := json.NewEncoder(out)
+	enc := say.JSON(out)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(map[string]any{"name": d.name, "config": d.config()}); err != nil {

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
+	"github.com/skald-go/skald/internal/shortlog"
 )
 
 // smallHeap is how much garbage a demo may have, in percent of what it needs: it stays below 60 MB resident,
@@ -175,7 +175,7 @@ func runDemo(ctx context.Context, o demo.Options, asJSON bool, out, errs io.Writ
 		if !asJSON {
 			return tell(out, r, o)
 		}
-		enc := json.NewEncoder(out)
+		enc := say.JSON(out)
 		enc.SetEscapeHTML(false)
 		return enc.Encode(r)
 	}
@@ -207,12 +207,12 @@ func self() string {
 func command(call string, o demo.Options, store string) string {
 	words := []string{call}
 	if folder, ok := strings.CutPrefix(store, "sqlite:"); ok {
-		words = append(words, "--dir", say.Quoted(folder))
+		words = append(words, "--dir", shortlog.Shell(folder))
 	} else {
-		words = append(words, "--store", say.Quoted(store))
+		words = append(words, "--store", shortlog.Shell(store))
 	}
 	if o.Broker != "mem:" {
-		words = append(words, "--broker", say.Quoted(o.Broker))
+		words = append(words, "--broker", shortlog.Shell(o.Broker))
 	}
 	if o.Given["prefix"] {
 		words = append(words, "--prefix", o.Prefix)

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/cmd/skald/internal/starter"
+	"github.com/skald-go/skald/internal/shortlog"
 )
 
 const initAbout = `Writes a service for PostgreSQL (pgx) and Kafka into a folder that is new or empty: one table, one endpoint that takes an
@@ -62,7 +63,7 @@ func tellInit(t *say.Tidings, s starter.Service, dir string, names []string) err
 	for i, name := range names {
 		names[i] = filepath.Join(dir, name)
 	}
-	next := []string{"cd " + say.Quoted(dir)}
+	next := []string{"cd " + shortlog.Shell(dir)}
 	if strings.HasPrefix(s.Skald, starter.Unreleased) { // or v0.0.0-…, which a clone has and no proxy
 		next = append(next,
 			"go mod edit -replace github.com/skald-go/skald=FOLDER   # Skald's source: no release is this build")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -113,7 +112,7 @@ func (m *maintenance) run(ctx context.Context, out, errs io.Writer, db operate.M
 
 func (m *maintenance) tell(out io.Writer, t maintained) error {
 	if m.asJSON {
-		return json.NewEncoder(out).Encode(t)
+		return say.JSON(out).Encode(t)
 	}
 	if t.DryRun {
 		w := say.Table(out)

@@ -1,13 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/build"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 )
 
 func versionCommand(out io.Writer) *cobra.Command {
@@ -17,7 +17,7 @@ func versionCommand(out io.Writer) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			b := build.This()
 			if asJSON {
-				return json.NewEncoder(out).Encode(b)
+				return say.JSON(out).Encode(b)
 			}
 			_, err := fmt.Fprintln(out, b)
 			return err

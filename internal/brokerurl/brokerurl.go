@@ -47,9 +47,12 @@ type URL struct {
 
 // Parse reads s; getenv is os.Getenv in most programs, nil an empty environment.
 func (k Kind) Parse(s string, getenv func(string) string) (*URL, error) {
-	front, query, _ := strings.Cut(s, "?")
-	scheme, rest, ok := strings.Cut(front, "://")
+	scheme, rest, ok := strings.Cut(s, "://")
 	rest = strings.ReplaceAll(rest, ","+scheme+"://", ",") // each server may be a URL of its own
+	if err := CheckFront(scheme + "://" + rest); ok && err != nil {
+		return nil, fmt.Errorf("broker URL: want %s: %w", k.form(), err)
+	}
+	rest, query, _ := strings.Cut(rest, "?")
 	hosts, path, _ := strings.Cut(rest, "/")
 	if !ok || !slices.Contains(k.Schemes, scheme) || hosts == "" || path != "" && !k.Path {
 		return nil, fmt.Errorf("broker URL %q: want %s", Redacted(s), k.form())

@@ -163,3 +163,38 @@ func TestTLS(t *testing.T) {
 		}
 	}
 }
+
+// A password that is not percent-encoded is refused before anything is asked for it, whatever it is cut into,
+// and no error has a part of it.
+func TestPasswordsThatAreNotEncoded(t *testing.T) {
+	brokers := kind()
+	brokers.Ports = map[string]string{"amqp": "5672"}
+	for _, secret := range []string{"hush/33", "hush?44", "hush#55", "77/hush", "88?hush", "99#hush", "hush%",
+		"hush,aa", "66,hush", "hush:bb/cc", "11?hush=2", "hush/a@b"} {
+		for _, rest := range []string{"@host/db", "@host:1", "@one,two/db?tls=on"} {
+			if strings.HasPrefix(secret, "11?") {
+				rest = "&x" + rest
+			}
+			url := "amqp://u:" + secret + rest
+			_, err := brokers.Parse(url, nil)
+			if err == nil || strings.Contains(err.Error(), "hush") {
+				t.Errorf("%s: %v", url, err)
+			}
+			if err := brokerurl.CheckPostgres(url); err == nil || strings.Contains(err.Error(), "hush") {
+				t.Errorf("%s: %v", url, err)
+			}
+		}
+	}
+	for _, url := range []string{"postgres://u:a@hush@host/db", "postgres://u:@hush@h1,h2/db"} {
+		if err := brokerurl.CheckPostgres(url); err == nil || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	for _, url := range []string{"postgres://u:a%40b@host:5432/db?user=me@realm", "postgres:///db?host=/run",
+		"host=a user=b password=c@d", "postgres://u@h1:1,h2:2/db", "postgres://u:p@[::1]:5432/db",
+		"postgres://[::1]/db", "sqlite:a@b.db", "http://u:p@registry:8081/v1"} {
+		if err := brokerurl.CheckPostgres(url); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}

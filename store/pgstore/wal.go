@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/skald-go/skald/internal/brokerurl"
 	"github.com/skald-go/skald/internal/startup"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/slot"
@@ -53,7 +54,10 @@ func (s *Store) WAL(url string, o *WALOptions) (*WAL, error) {
 		}
 	} else {
 		var err error
-		if config, err = pgx.ParseConfig(url); err != nil {
+		if err = brokerurl.CheckPostgres(url); err == nil {
+			config, err = pgx.ParseConfig(url)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("wal: %w", err)
 		}
 	}

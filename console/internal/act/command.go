@@ -1,9 +1,8 @@
 package act
 
 import (
-	"strings"
-
 	"github.com/skald-go/skald/console/internal/spell"
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -30,7 +29,7 @@ func Command(at string, verb string, sel *operate.Selection, calls bool) string 
 		{"fingerprint", sel.Fingerprint}, {"kind", sel.Kind}, {"since", spell.Time(sel.DeadFrom)},
 		{"until", spell.Time(sel.DeadTo)}} {
 		if f[1] != "" {
-			c += " --" + f[0] + " " + shellWord(f[1])
+			c += " --" + f[0] + " " + shortlog.Shell(f[1])
 		}
 	}
 	if sel.All {
@@ -44,7 +43,7 @@ func Command(at string, verb string, sel *operate.Selection, calls bool) string 
 	}
 	c += " --reason 'why'"
 	if sel.ID != "" {
-		c += " -- " + shellWord(sel.ID) // which may begin with a dash
+		c += " -- " + shortlog.Shell(sel.ID) // which may begin with a dash
 	}
 	return c
 }
@@ -55,8 +54,8 @@ func DoctorCommand(at string) string { return begun("skald doctor", at) }
 // LookCommand is what to type to see a message in quarantine, with its payload.
 func LookCommand(at, consumer, from, id string) string {
 	c := begun("skald inbox show", at)
-	return c + " --consumer " + shellWord(consumer) + " --source " + shellWord(from) + " --json -- " +
-		shellWord(id)
+	return c + " --consumer " + shortlog.Shell(consumer) + " --source " + shortlog.Shell(from) + " --json -- " +
+		shortlog.Shell(id)
 }
 
 // AdmitCommand is what to type to admit what is chosen.
@@ -67,7 +66,7 @@ func AdmitCommand(at string, a *operate.Admission, why string) string {
 		c += " --all"
 	}
 	if a.ID != "" {
-		c += " -- " + shellWord(a.ID)
+		c += " -- " + shortlog.Shell(a.ID)
 	}
 	return c
 }
@@ -77,34 +76,25 @@ func InboxCommand(at string, verb string, flags ...string) string {
 	c := begun("skald inbox "+verb, at)
 	for i := 0; i+1 < len(flags); i += 2 {
 		if flags[i+1] != "" {
-			c += " --" + flags[i] + " " + shellWord(flags[i+1])
+			c += " --" + flags[i] + " " + shortlog.Shell(flags[i+1])
 		}
 	}
 	return c + " --reason 'why'"
-}
-
-// shellWord is a word as a shell reads it.
-func shellWord(word string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,"
-	if word != "" && strings.Trim(word, plain) == "" {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // SagaCommand is what to type for a verb on one saga.
 func SagaCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) string {
 	text := begun("skald saga "+string(c.Verb), at)
 	if c.Step != "" {
-		text += " --step " + shellWord(c.Step)
+		text += " --step " + shortlog.Shell(c.Step)
 	}
 	if c.Occurrence != "" {
-		text += " --occurrence " + shellWord(c.Occurrence)
+		text += " --occurrence " + shortlog.Shell(c.Occurrence)
 	}
 	if c.Verb == operate.CompleteSaga {
 		text += " --data '…'"
 	}
-	return text + " --reason 'why' -- " + shellWord(sel.Name) + " " + shellWord(sel.Key)
+	return text + " --reason 'why' -- " + shortlog.Shell(sel.Name) + " " + shortlog.Shell(sel.Key)
 }
 
 // SagasCommand is what to type for a verb on all sagas that are selected.
@@ -113,7 +103,7 @@ func SagasCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) 
 	for _, f := range [][2]string{{"name", sel.Name}, {"id", sel.ID}, {"status", sel.Status},
 		{"at", sel.Step}, {"error", sel.Error}, {"until", spell.Time(sel.StartedBefore)}} {
 		if f[1] != "" {
-			text += " --" + f[0] + " " + shellWord(f[1])
+			text += " --" + f[0] + " " + shortlog.Shell(f[1])
 		}
 	}
 	for _, f := range []struct {
@@ -126,7 +116,7 @@ func SagasCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) 
 	}
 	text += " --reason 'why'"
 	if sel.Key != "" {
-		text += " -- " + shellWord(sel.Key)
+		text += " -- " + shortlog.Shell(sel.Key)
 	}
 	return text
 }
@@ -135,19 +125,19 @@ func SagasCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) 
 func CompensateCommand(at string, w operate.Wish) string {
 	text := begun("skald compensate", at)
 	if w.Flow != "" {
-		text += " --flow " + shellWord(w.Flow)
+		text += " --flow " + shortlog.Shell(w.Flow)
 	}
-	return text + " --reason 'why' -- " + shellWord(w.Key)
+	return text + " --reason 'why' -- " + shortlog.Shell(w.Key)
 }
 
 // FlowsCommand is what to type to compensate all choreographed sagas that are selected.
 func FlowsCommand(at string, sel *operate.FlowSelection) string {
 	text := begun("skald compensate", at)
 	if sel.Flow != "" {
-		text += " --flow " + shellWord(sel.Flow)
+		text += " --flow " + shortlog.Shell(sel.Flow)
 	}
 	if sel.State != "" {
-		text += " --state " + shellWord(sel.State)
+		text += " --state " + shortlog.Shell(sel.State)
 	}
 	if sel.Overdue {
 		text += " --overdue"

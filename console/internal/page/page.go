@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/internal/shortlog"
 )
 
 // A View is what a request is answered with: as JSON, or as a page.
@@ -28,13 +29,23 @@ type Page struct {
 	*Request // that it answers
 }
 
-// Put writes markup, with its arguments escaped.
+// Put writes markup, with its arguments escaped, and the control characters of those that are shown written
+// out. The value of an attribute stays as it is: a form sends it back.
 func (p *Page) Put(markup string, args ...any) {
+	before := strings.Split(strings.ReplaceAll(markup, "%%", ""), "%")
+	inTag := false
 	for i, a := range args {
+		if at := strings.LastIndexAny(before[min(i, len(before)-1)], "<>"); at >= 0 {
+			inTag = before[i][at] == '<'
+		}
 		switch a.(type) {
 		case int, int64: // as they are, for %d
 		default:
-			args[i] = html.EscapeString(strings.ToValidUTF8(fmt.Sprint(a), "�"))
+			text := strings.ToValidUTF8(fmt.Sprint(a), "�")
+			if !inTag {
+				text = shortlog.Visible(text, true)
+			}
+			args[i] = html.EscapeString(text)
 		}
 	}
 	fmt.Fprintf(p, markup, args...)

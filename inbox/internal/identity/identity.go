@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
@@ -69,8 +70,13 @@ func ByHash(d broker.Delivery) (store.Identity, error) {
 // Position is the source of identities by position.
 const Position = "position"
 
-// ByPosition is topic, partition and position at the broker.
+// ByPosition is topic, partition and position at the broker, "orders-0-7" where the partition is a number of
+// the topic.
 func ByPosition(d broker.Delivery) (store.Identity, error) {
-	id := d.Topic + "/" + d.Partition + "/" + strconv.FormatInt(d.Position, 10)
+	position := strconv.FormatInt(d.Position, 10)
+	id := d.Topic + "/" + d.Partition + "/" + position
+	if n, of := strings.CutPrefix(d.Partition, d.Topic+"/"); of && strings.Trim(n, "0123456789") == "" {
+		id = d.Topic + "-" + n + "-" + position
+	}
 	return store.Identity{Source: Position, ID: id}, nil
 }

@@ -36,7 +36,7 @@ func TestIdentities(t *testing.T) {
 		"a number":     {field("order", "number"), store.Identity{Source: "orders", ID: "12"}},
 		"an object":    {field("order"), store.Identity{}},
 		"no field":     {field("order", "other"), store.Identity{}},
-		"its position": {ByPosition, store.Identity{Source: Position, ID: "orders/orders/0/7"}},
+		"its position": {ByPosition, store.Identity{Source: Position, ID: "orders-0-7"}},
 		"nothing at all": {func(broker.Delivery) (store.Identity, error) { return store.Identity{}, nil },
 			store.Identity{}},
 	} {

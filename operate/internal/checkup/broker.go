@@ -9,7 +9,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/operate/internal/words"
+	"github.com/skald-go/skald/internal/shortlog"
 )
 
 // Broker looks at a broker, and tells how long it keeps messages of each topic, as far as it says: see
@@ -77,10 +77,10 @@ func (d *Doctor) missing(ctx context.Context, b broker.Broker) {
 	}
 	run := "run: skald migrate --broker URL"
 	for _, topic := range d.Topics {
-		run += " --topic " + words.Shell(topic)
+		run += " --topic " + shortlog.Shell(topic)
 	}
 	if d.Consumer != "" {
-		run += " --group " + words.Shell(d.Consumer)
+		run += " --group " + shortlog.Shell(d.Consumer)
 	}
 	for _, what := range missing {
 		d.Say("broker", "topics", skald.Failed, what, run+"; or change what is said")

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
 )
@@ -44,10 +45,10 @@ func (d *Doctor) heldUp(ctx context.Context, s store.Lister, counts []store.Saga
 		if by == nil {
 			continue
 		}
-		held = append(held, fmt.Sprintf("%s %s by %s %s (%s; %d wait)", words.Shell(h.Space),
+		held = append(held, fmt.Sprintf("%s %s by %s %s (%s; %d wait)", shortlog.Shell(h.Space),
 			words.Key([]byte(h.Key)), by.name, by.key, by.word, h.Behind))
 		if remedy == "" {
-			remedy = "run: skald saga explain -- " + words.Shell(by.name) + " " + words.Shell(by.key)
+			remedy = "run: skald saga explain -- " + shortlog.Shell(by.name) + " " + shortlog.Shell(by.key)
 		}
 	}
 	if len(held) == 0 {

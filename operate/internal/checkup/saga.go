@@ -10,7 +10,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/sagarow"
-	"github.com/skald-go/skald/operate/internal/words"
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/store"
 )
 
@@ -82,7 +82,7 @@ func leftOf(ctx context.Context, s store.Lister, c *store.SagaCounts) (string, e
 		some += " or more"
 	}
 	return fmt.Sprintf("; builds left %s to others (skald saga list --name %s --error '%s')", some,
-		words.Shell(c.Name), strings.TrimSuffix(sagarow.LeftToOthers, ": ")), nil
+		shortlog.Shell(c.Name), strings.TrimSuffix(sagarow.LeftToOthers, ": ")), nil
 }
 
 // tracked tells of the sagas of a flow. Overdue ones may be those of a tracker that is late itself.
@@ -91,13 +91,13 @@ func (d *Doctor) tracked(c *store.TrackedCounts) {
 	saw := fmt.Sprintf("%d running, %d compensating", c.Running, c.Compensating)
 	if c.Overdue > 0 {
 		saw += fmt.Sprintf("; %d overdue, %s the longest", c.Overdue, c.OverdueKey)
-		remedies = append(remedies, "skald status -- "+words.Shell(c.OverdueKey))
+		remedies = append(remedies, "skald status -- "+shortlog.Shell(c.OverdueKey))
 	}
 	if c.Drifted > 0 {
 		saw += fmt.Sprintf(
 			"; in %d something came within the last day that the flow does not allow, the last time in %s",
 			c.Drifted, c.DriftedKey)
-		remedies = append(remedies, "skald status -- "+words.Shell(c.DriftedKey))
+		remedies = append(remedies, "skald status -- "+shortlog.Shell(c.DriftedKey))
 	}
 	grade, remedy := skald.Fine, ""
 	if len(remedies) > 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
 )
@@ -176,7 +177,7 @@ func explainHolders(all []Holder, at string) (lines []string) {
 }
 
 // Entity names one.
-func Entity(h store.Hold) string { return words.Shell(h.Space) + " " + words.Key([]byte(h.Key)) }
+func Entity(h store.Hold) string { return shortlog.Shell(h.Space) + " " + words.Key([]byte(h.Key)) }
 
 // Entities names them, at most Most.
 func Entities(hs []store.Hold) string {
@@ -223,5 +224,5 @@ func More(s *store.Saga, at string) string {
 	if at != "" {
 		at = " " + at
 	}
-	return "More: skald saga explain" + at + " -- " + words.Shell(s.Name) + " " + words.Shell(s.Key)
+	return "More: skald saga explain" + at + " -- " + shortlog.Shell(s.Name) + " " + shortlog.Shell(s.Key)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
@@ -85,7 +86,12 @@ func WriteLetter(out io.Writer, p *store.Parked) error {
 	if call != nil {
 		l.Call = json.RawMessage(*call)
 	}
-	return json.NewEncoder(out).Encode(&l)
+	text, err := json.Marshal(&l)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(append(shortlog.VisibleJSON(text), '\n'))
+	return err
 }
 
 // ReadLetters reads dead letters line by line: see operate.ReadLetters.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
@@ -99,7 +100,7 @@ func explainRun(s *SagaRead, r *plan.Run, which verbOn) string {
 		failed = fmt.Sprintf(" It failed %s, last with: %s.", words.Times(r.Attempts), why)
 	}
 	typed := func(verb, data string) string {
-		return which.typed(verb, " --step "+words.Shell(r.Step)+occurrenceWord(r)+data)
+		return which.typed(verb, " --step "+shortlog.Shell(r.Step)+occurrenceWord(r)+data)
 	}
 	switch {
 	case r.Unsure && st.Status == plan.Compensating && !r.Sent:
@@ -143,7 +144,7 @@ func explainRun(s *SagaRead, r *plan.Run, which verbOn) string {
 			text += which.asked()
 		}
 		if node.Signal != "" {
-			text += " To send it: " + which.typed("signal", " --signal "+words.Shell(node.Signal)+
+			text += " To send it: " + which.typed("signal", " --signal "+shortlog.Shell(node.Signal)+
 				occurrenceWord(r)+Sample(node.Shape))
 		}
 		return text
@@ -161,21 +162,21 @@ func (v verbOn) typed(verb, flags string) string {
 	if v.at != "" {
 		flags = " " + v.at + flags
 	}
-	return "skald saga " + verb + flags + " --reason '…' -- " + words.Shell(v.saga.Name) + " " +
-		words.Shell(v.saga.Key)
+	return "skald saga " + verb + flags + " --reason '…' -- " + shortlog.Shell(v.saga.Name) + " " +
+		shortlog.Shell(v.saga.Key)
 }
 
 // asked says where to look for a message that is not replied to.
 func (v verbOn) asked() string {
 	return " What holds it up, at the service that replies: skald status --store '…' -- " +
-		words.Shell(v.saga.Key)
+		shortlog.Shell(v.saga.Key)
 }
 
 func occurrenceWord(r *plan.Run) string {
 	if r.Occurrence == "" {
 		return ""
 	}
-	return " --occurrence " + words.Shell(r.Occurrence)
+	return " --occurrence " + shortlog.Shell(r.Occurrence)
 }
 
 func again(st *plan.State, r *plan.Run) string {

@@ -12,6 +12,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/internal/sagarow"
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/operate/internal/holds"
 	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
@@ -243,7 +244,7 @@ func frees(s *store.Saga, goesOn bool, at string) (out []string) {
 	if at != "" {
 		at = " " + at
 	}
-	which := " -- " + words.Shell(s.Name) + " " + words.Shell(s.Key)
+	which := " -- " + shortlog.Shell(s.Name) + " " + shortlog.Shell(s.Key)
 	if s.Stuck {
 		out = append(out, "skald saga retry"+at+" --reason 'the cause is gone'"+which)
 	}

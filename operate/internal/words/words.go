@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/shortlog"
 )
 
 // Key is a key as a shell and --key take it: one that is no text in base64.
@@ -21,42 +22,7 @@ func Key(key []byte) string {
 		strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
 		return code + base64.StdEncoding.EncodeToString(key)
 	}
-	return Shell(text)
-}
-
-// Shell is a word as a shell reads it. One with control characters is written as $'…', without them: a
-// terminal would take them for its own.
-func Shell(word string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,"
-	switch {
-	case word != "" && strings.Trim(word, plain) == "":
-		return word
-	case strings.ContainsFunc(word, unprintable):
-		return escaped(word)
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
-func unprintable(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) }
-
-func escaped(word string) string {
-	var out strings.Builder
-	out.WriteString("$'")
-	for len(word) > 0 {
-		r, n := utf8.DecodeRuneInString(word)
-		switch {
-		case unprintable(r):
-			for _, b := range []byte(word[:n]) {
-				fmt.Fprintf(&out, `\x%02x`, b)
-			}
-		case r == '\'' || r == '\\':
-			out.WriteString(`\` + word[:n])
-		default:
-			out.WriteString(word[:n])
-		}
-		word = word[n:]
-	}
-	return out.String() + "'"
+	return shortlog.Shell(text)
 }
 
 // FirstLine is the first line of an error's text.

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/internal/brokerurl"
 )
 
 // connectTimeout is how long a server may take to answer, unless the URL has connect_timeout.
@@ -21,10 +22,17 @@ const connectTimeout = 10 * time.Second
 // them once, except through a pooler (PgBouncer before 1.21 loses them in transaction mode) and where the URL
 // has default_query_exec_mode.
 func PoolConfig(at string) (*pgxpool.Config, error) {
+	const form = ": the store is postgres://user@host:port/database"
+	if err := brokerurl.CheckPostgres(at); err != nil {
+		return nil, &exit.UsageError{What: err.Error() + form}
+	}
 	cfg, err := pgxpool.ParseConfig(at)
 	if err != nil {
 		// pgx leaves the password out of its error.
-		return nil, &exit.UsageError{What: err.Error() + ": the store is postgres://user@host:port/database"}
+		return nil, &exit.UsageError{What: err.Error() + form}
+	}
+	if err := brokerurl.CheckHost(cfg.ConnConfig.Host); err != nil {
+		return nil, &exit.UsageError{What: err.Error() + form}
 	}
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = connectTimeout
@@ -44,7 +52,7 @@ func Shown(store string) string {
 		return store
 	}
 	u, err := url.Parse(store)
-	if err != nil {
+	if err != nil || brokerurl.CheckPostgres(store) != nil {
 		return "postgres://…"
 	}
 	if u.User != nil {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
 )
@@ -144,7 +145,7 @@ func lookedUp(ctx context.Context, k knower, consumer string,
 
 func tellImported(out io.Writer, done inbox.Imported, dry, asJSON bool) error {
 	if asJSON {
-		return json.NewEncoder(out).Encode(map[string]any{"new": done.New, "known": done.Known,
+		return say.JSON(out).Encode(map[string]any{"new": done.New, "known": done.Known,
 			"too_old": done.TooOld, "dry_run": dry})
 	}
 	verb := "are marked"

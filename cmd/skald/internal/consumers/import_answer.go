@@ -19,6 +19,7 @@ type answered struct {
 	Code    int                `json:"code"`
 	Body    *string            `json:"body"`
 	Headers map[string]oneMany `json:"headers"`
+	Refused string             `json:"refused"` // why it was refused for good; empty: it was done
 }
 
 // oneMany is a header's value, or several.
@@ -43,16 +44,29 @@ func (a *answered) onto(one *inbox.Finished, consumer string) (err error) {
 		}
 	}
 	switch {
-	case a.Code == 0 && a.Body == nil && a.Headers == nil:
+	case a.Code == 0 && a.Body == nil && a.Headers == nil && a.Refused == "":
 		return nil
 	case endpoint:
 		one.Answer, err = a.ofEndpoint()
-		return err
-	case a.Body == nil || a.Code != 0 || a.Headers != nil || !json.Valid([]byte(*a.Body)):
-		return errors.New("an answer of once.Do is a body that is JSON; one with a code or headers is of an endpoint, --consumer http:NAME")
+	default:
+		one.Answer, err = a.ofOnce()
 	}
-	one.Answer = &once.Answer{Result: *a.Body}
-	return nil
+	if err == nil && a.Refused != "" {
+		one.Answer.Rejected, one.Answer.Reason = true, a.Refused
+	}
+	return err
+}
+
+func (a *answered) ofOnce() (*once.Answer, error) {
+	if a.Headers != nil || a.Refused == "" && (a.Body == nil || a.Code != 0) ||
+		a.Body != nil && !json.Valid([]byte(*a.Body)) {
+		return nil, errors.New("an answer of once.Do is a body that is JSON, and a code only with refused; one with headers is of an endpoint, --consumer http:NAME")
+	}
+	out := &once.Answer{Code: int32(a.Code)}
+	if a.Body != nil {
+		out.Result = *a.Body
+	}
+	return out, nil
 }
 
 func (a *answered) ofEndpoint() (*once.Answer, error) {
@@ -85,6 +99,9 @@ func answeredIn(names, line []string, one *inbox.Finished, consumer string) erro
 	}
 	if text, there := column("body"); there && (text != "" || a.Code != 0) {
 		a.Body = &text
+	}
+	if text, there := column("refused"); there {
+		a.Refused = text
 	}
 	if text, there := column("headers"); there && text != "" {
 		if err := json.Unmarshal([]byte(text), &a.Headers); err != nil {

@@ -4,7 +4,6 @@ package consumers
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -70,7 +69,7 @@ func statusCommand(out io.Writer) *cobra.Command {
 				return fmt.Errorf("inbox status: %w", err)
 			}
 			if asJSON {
-				return json.NewEncoder(out).Encode(map[string]any{"quarantine": groups})
+				return say.JSON(out).Encode(map[string]any{"quarantine": groups})
 			}
 			say.None(c.ErrOrStderr(), len(groups), asJSON)
 			w := say.Table(out)
@@ -157,7 +156,7 @@ func reasonOf(why string) (store.Outcome, error) {
 func tellAdmitted(out io.Writer, r *operate.AdmitReport, dry, asJSON bool) error {
 	switch {
 	case asJSON:
-		return json.NewEncoder(out).Encode(map[string]any{"chosen": r.Selected, "admitted": r.Done,
+		return say.JSON(out).Encode(map[string]any{"chosen": r.Selected, "admitted": r.Done,
 			"dry_run": dry})
 	case dry:
 		w := say.Table(out)

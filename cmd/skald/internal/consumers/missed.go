@@ -2,7 +2,6 @@ package consumers
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -84,7 +83,7 @@ func (a *acknowledging) run(ctx context.Context, out, errs io.Writer, db operate
 		for _, n := range notes {
 			said = append(said, n.Reason)
 		}
-		return json.NewEncoder(out).Encode(map[string]any{"consumer": a.consumer, "missed": said,
+		return say.JSON(out).Encode(map[string]any{"consumer": a.consumer, "missed": said,
 			"acknowledged": !a.dry})
 	case a.dry:
 		return nil

@@ -2,7 +2,6 @@ package consumers
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -92,7 +92,7 @@ func counted(was string, b *store.Belongings) string {
 func (r *renaming) tell(out io.Writer, was, is, kind string, found *store.Renamed) error {
 	b := &found.Old
 	if r.asJSON {
-		return json.NewEncoder(out).Encode(map[string]any{"old": was, "new": is, "renamed": found.Done,
+		return say.JSON(out).Encode(map[string]any{"old": was, "new": is, "renamed": found.Done,
 			"dry_run": r.dry, "marks": b.Marks, "positions": b.Positions,
 			"controls": b.Controls, "parked": b.Parked, "dead": b.Dead, "quarantined": b.Quarantined,
 			"steps": b.Steps, "floors": b.Floors, "types": b.Types})

@@ -2,7 +2,6 @@ package consumers
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -131,7 +130,7 @@ func redacted(url string) string {
 
 func (r *rewinding) tell(out io.Writer, partitions []operate.Rewound) error {
 	if r.asJSON {
-		return json.NewEncoder(out).Encode(map[string]any{"consumer": r.consumer, "topic": r.topic,
+		return say.JSON(out).Encode(map[string]any{"consumer": r.consumer, "topic": r.topic,
 			"dry_run": r.DryRun, "partitions": partitions})
 	}
 	w := say.Table(out)

@@ -2,7 +2,6 @@ package consumers
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -44,7 +43,7 @@ func showCommand(out io.Writer) *cobra.Command {
 				return fmt.Errorf("inbox show: %w", err)
 			}
 			if asJSON {
-				return json.NewEncoder(out).Encode(shown)
+				return say.JSON(out).Encode(shown)
 			}
 			return tellShown(out, &shown)
 		})

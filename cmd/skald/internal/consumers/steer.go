@@ -2,7 +2,6 @@ package consumers
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -59,7 +59,7 @@ func (s *steering) run(c *cobra.Command, out io.Writer, verb string) error {
 			return fmt.Errorf("inbox %s: %w", verb, err)
 		}
 		if s.asJSON {
-			return json.NewEncoder(out).Encode(map[string]any{"consumer": s.consumer, "told": verb,
+			return say.JSON(out).Encode(map[string]any{"consumer": s.consumer, "told": verb,
 				"fingerprint": s.fingerprint})
 		}
 		_, err := fmt.Fprintf(out, "%s is told: its processes heed it within about 5 seconds.\n", s.consumer)

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/console"
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/relay"
 	"github.com/skald-go/skald/store/pgstore"
 )
@@ -94,7 +94,7 @@ func (s Server) Console(ctx context.Context, typed string) (out console.Source, 
 	}
 	how := "--store " + given.Typed(typed, typed)
 	if s.schema != "public" {
-		how += " --schema " + say.Quoted(s.schema)
+		how += " --schema " + shortlog.Shell(s.schema)
 	}
 	return console.Of(pgstore.New(pool, &pgstore.Options{Schema: s.schema})).At(how), pool.Close, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/internal/brokerurl"
 	"github.com/skald-go/skald/rediscache"
 	"github.com/skald-go/skald/rediscmd"
 	"github.com/skald-go/skald/rediscmd/goredis"
@@ -34,7 +35,7 @@ func openCache(o *Options) (cache *rediscache.Cache, end func() error, err error
 	}
 	logging.Disable() // the client would write to standard error by itself
 	at, err := redis.ParseURL(o.Redis)
-	if err != nil {
+	if err != nil || brokerurl.CheckFront(o.Redis) != nil {
 		return nil, nil,
 			&exit.UsageError{
 				What: "--redis is redis://[USER:PASSWORD@]HOST:PORT[/DATABASE], or rediss:// with TLS"}

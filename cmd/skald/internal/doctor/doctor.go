@@ -4,7 +4,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -145,7 +144,7 @@ func (d *doctor) tell(out io.Writer) error {
 		}
 	}
 	if d.asJSON {
-		err := json.NewEncoder(out).Encode(map[string]any{"ok": failed == 0, "failed": failed,
+		err := say.JSON(out).Encode(map[string]any{"ok": failed == 0, "failed": failed,
 			"warnings": warned, "findings": d.Found})
 		return errors.Join(err, verdictOf(failed, len(d.Found)))
 	}

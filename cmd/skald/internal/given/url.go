@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/internal/brokerurl"
+	"github.com/skald-go/skald/internal/shortlog"
 )
 
 // URLFlags are those whose value may hold a password.
@@ -65,11 +65,11 @@ const fromFile = "skald/from-file"
 func Typed(given, at string) string {
 	switch {
 	case strings.HasPrefix(given, "@"):
-		return say.Quoted(given)
+		return shortlog.Shell(given)
 	case brokerurl.HasPassword(at), strings.Contains(at, "password"):
 		return `"$SKALD_STORE"`
 	}
-	return say.Quoted(at)
+	return shortlog.Shell(at)
 }
 
 // Store is the --store of a command as it was typed.

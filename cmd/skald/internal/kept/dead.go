@@ -2,7 +2,6 @@ package kept
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -78,7 +77,7 @@ func tellGroups(out io.Writer, all []operate.Group, asJSON bool) (err error) {
 	}
 	for _, g := range all {
 		if asJSON {
-			err = errors.Join(err, json.NewEncoder(out).Encode(g))
+			err = errors.Join(err, say.JSON(out).Encode(g))
 			continue
 		}
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Count, g.Consumer, g.Fingerprint,

@@ -2,7 +2,6 @@ package kept
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -55,7 +54,7 @@ func editCommand(out io.Writer) *cobra.Command {
 
 func tellEdit(out io.Writer, w *wanted, r operate.EditReport) error {
 	if w.JSON {
-		return json.NewEncoder(out).Encode(map[string]any{"what": "edit", "id": r.ID,
+		return say.JSON(out).Encode(map[string]any{"what": "edit", "id": r.ID,
 			"instead_of": r.InsteadOf, "consumer": r.Consumer,
 			"bytes": r.Bytes, "dry_run": w.Dry})
 	}

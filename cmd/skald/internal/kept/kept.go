@@ -4,7 +4,6 @@ package kept
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -37,7 +36,7 @@ func listCommand(out io.Writer, dead bool, short string) *cobra.Command {
 			err := w.each(c, true, func(p *store.Parked) error {
 				n++
 				if w.JSON {
-					return json.NewEncoder(out).Encode(operate.MessageOf(p))
+					return say.JSON(out).Encode(operate.MessageOf(p))
 				}
 				if n == 1 {
 					fmt.Fprintln(table, "consumer\tid\ttype\tkey\tattempts\tstate\terror")
@@ -88,7 +87,7 @@ func tellBulk(out io.Writer, w *wanted, verb string, r operate.Report, wanted ..
 		if len(wanted) > 0 {
 			said["wanted"] = wanted
 		}
-		return json.NewEncoder(out).Encode(said)
+		return say.JSON(out).Encode(said)
 	}
 	word := "done"
 	if w.Dry {

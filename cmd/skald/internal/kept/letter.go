@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -127,7 +126,7 @@ func spooled(name string, in io.Reader) (*os.File, error) {
 // tellLeft names a letter that is not imported.
 func tellLeft(out io.Writer, w *wanted, l operate.Left) error {
 	if w.JSON {
-		return json.NewEncoder(out).Encode(l)
+		return say.JSON(out).Encode(l)
 	}
 	_, err := fmt.Fprintf(out, "left\t%s\t%s\t%s\n", l.Why, l.Consumer, say.Line(l.ID))
 	return err

@@ -85,7 +85,7 @@ func tellRedrive(out io.Writer, w *wanted, r *operate.RedriveReport, canary bool
 		_, err := fmt.Fprintln(out, "what becomes of them: skald dead redrives")
 		return err
 	case w.JSON:
-		return json.NewEncoder(out).Encode(map[string]any{"what": "redrive", "meant": r.Selected,
+		return say.JSON(out).Encode(map[string]any{"what": "redrive", "meant": r.Selected,
 			"done": r.Done, "dry_run": false, "run": r.Run,
 			"succeeded": r.Succeeded, "rejected": r.Rejected, "failed": r.Failed, "open": r.Open,
 			"rejections": r.Rejections, "stopped": r.Stopped})
@@ -115,7 +115,7 @@ func tellPlan(out io.Writer, w *wanted, r *operate.RedriveReport, canary bool) e
 		groups[p.Consumer+" "+p.Dead.Fingerprint] = true
 	}
 	if w.JSON {
-		return json.NewEncoder(out).Encode(map[string]any{"what": "redrive", "meant": r.Selected,
+		return say.JSON(out).Encode(map[string]any{"what": "redrive", "meant": r.Selected,
 			"done": r.Done, "dry_run": true,
 			"keys": len(firsts), "groups": len(groups), "behind": behind, "rejections": r.Rejections})
 	}

@@ -2,7 +2,6 @@ package kept
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -58,7 +57,7 @@ func redrivesCommand(out io.Writer) *cobra.Command {
 
 func tellRedrives(out io.Writer, all []operate.Redriven, more, asJSON bool) error {
 	if asJSON {
-		enc := json.NewEncoder(out)
+		enc := say.JSON(out)
 		for _, o := range all {
 			if err := enc.Encode(o); err != nil {
 				return err

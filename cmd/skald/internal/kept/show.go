@@ -34,7 +34,7 @@ func showDeadCommand(out io.Writer) *cobra.Command {
 				if n++; !w.JSON {
 					return tellLetter(out, &m, operate.State(p), n > 1)
 				}
-				enc := json.NewEncoder(out)
+				enc := say.JSON(out)
 				enc.SetEscapeHTML(false)
 				return enc.Encode(m)
 			})

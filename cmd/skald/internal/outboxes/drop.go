@@ -2,7 +2,6 @@ package outboxes
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -46,7 +46,7 @@ func dropCommand(out io.Writer) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return json.NewEncoder(out).Encode(map[string]any{"what": "outbox drop", "id": args[0]})
+				return say.JSON(out).Encode(map[string]any{"what": "outbox drop", "id": args[0]})
 			}
 			_, err := fmt.Fprintf(out, "%s is given up.\n", args[0])
 			return err

@@ -5,7 +5,6 @@ package outboxes
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -80,7 +79,7 @@ func tellStatus(out io.Writer, s *store.OutboxStatus, asJSON bool) error {
 			}
 			told.Shards = append(told.Shards, one)
 		}
-		return json.NewEncoder(out).Encode(told)
+		return say.JSON(out).Encode(told)
 	}
 	about := ""
 	if !s.Exact {

@@ -3,7 +3,6 @@ package outboxes
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -42,7 +42,7 @@ func recoverCommand(out, errs io.Writer) *cobra.Command {
 				case err != nil:
 					return err
 				case asJSON:
-					return json.NewEncoder(out).Encode(recovered{o.DryRun, done.Moved,
+					return say.JSON(out).Encode(recovered{o.DryRun, done.Moved,
 						done.Covered, done.Again,
 						done.Renumbered, done.Shards, done.Raised})
 				case o.DryRun:

@@ -11,6 +11,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -79,7 +80,7 @@ func writeCommand(out io.Writer) *cobra.Command {
 func tellWritten(out io.Writer, w *given.Change, d *operate.Draft, r *operate.WriteReport) error {
 	m := &r.Message
 	if w.JSON {
-		return json.NewEncoder(out).Encode(map[string]any{"what": "write", "id": m.ID, "topic": m.Topic,
+		return say.JSON(out).Encode(map[string]any{"what": "write", "id": m.ID, "topic": m.Topic,
 			"type": m.Type, "key": m.Key,
 			"causation_id": m.CausationID, "correlation_id": m.CorrelationID, "cause_kept": r.CauseKept,
 			"bytes": len(m.Data), "dry_run": w.Dry})

@@ -2,7 +2,6 @@ package relays
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/foreign"
 )
 
@@ -63,7 +63,7 @@ func printTable(ctx context.Context, db database.Database, name string, out, err
 	for _, note := range notes {
 		fmt.Fprintln(errs, "skald: "+note)
 	}
-	enc := json.NewEncoder(out)
+	enc := say.JSON(out)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(t)

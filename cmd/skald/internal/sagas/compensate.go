@@ -3,7 +3,6 @@ package sagas
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -124,7 +123,7 @@ func tellCompensated(out io.Writer, w *given.Change, r *operate.CompensateReport
 			m := &r.Events[i]
 			events[i] = map[string]any{"id": m.ID, "topic": m.Topic, "type": m.Type, "key": m.Key}
 		}
-		return json.NewEncoder(out).Encode(map[string]any{"what": "compensate", "flow": r.Flow, "key": r.Key,
+		return say.JSON(out).Encode(map[string]any{"what": "compensate", "flow": r.Flow, "key": r.Key,
 			"events": events,
 			"before": append([]flow.Asked{}, r.Before...), "dry_run": w.Dry})
 	}

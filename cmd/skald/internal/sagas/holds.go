@@ -2,7 +2,6 @@ package sagas
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -85,7 +84,7 @@ func tellHolds(out io.Writer, list []store.Hold, alone, asJSON bool) (n int, err
 		n++
 		switch {
 		case asJSON:
-			if err := json.NewEncoder(out).Encode(hold{h.Space, []byte(h.Key), h.Saga.Name, h.Saga.Key,
+			if err := say.JSON(out).Encode(hold{h.Space, []byte(h.Key), h.Saga.Name, h.Saga.Key,
 				h.Holder, h.Since, h.Before, h.Behind}); err != nil {
 				return n, err
 			}

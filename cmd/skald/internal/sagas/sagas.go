@@ -3,7 +3,6 @@ package sagas
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -176,7 +175,7 @@ func listSagas(out io.Writer, list []operate.Saga, asJSON bool) error {
 	for i := range list {
 		s := &list[i]
 		if asJSON {
-			if err := json.NewEncoder(out).Encode(s); err != nil {
+			if err := say.JSON(out).Encode(s); err != nil {
 				return err
 			}
 			continue
@@ -225,7 +224,7 @@ func showCommand(out io.Writer) *cobra.Command {
 		return w.read(c, args, func(r *operate.SagaRead) error {
 			d := r.Detail(data)
 			if w.JSON {
-				return json.NewEncoder(out).Encode(&d)
+				return say.JSON(out).Encode(&d)
 			}
 			return tellOrchestrated(out, &d)
 		})
@@ -291,7 +290,7 @@ func explainCommand(out io.Writer) *cobra.Command {
 		return w.read(c, args, func(r *operate.SagaRead) error {
 			lines := r.Explain(given.Same(c, w.Schema))
 			if w.JSON {
-				return json.NewEncoder(out).Encode(map[string]any{"key": w.which.Key, "lines": lines})
+				return say.JSON(out).Encode(map[string]any{"key": w.which.Key, "lines": lines})
 			}
 			_, err := fmt.Fprintln(out, say.Lines(lines))
 			return err
@@ -310,7 +309,7 @@ func graphCommand(out io.Writer) *cobra.Command {
 		return w.read(c, args, func(r *operate.SagaRead) error {
 			text, err := r.Draw(form)
 			if err == nil && w.JSON {
-				return json.NewEncoder(out).Encode(map[string]string{"form": form, "drawing": text})
+				return say.JSON(out).Encode(map[string]string{"form": form, "drawing": text})
 			}
 			if err == nil {
 				_, err = io.WriteString(out, text)

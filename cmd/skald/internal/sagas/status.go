@@ -3,7 +3,6 @@ package sagas
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -61,7 +60,7 @@ func Status(out io.Writer) *cobra.Command {
 			a.Link(traces)
 			switch {
 			case asJSON:
-				return json.NewEncoder(out).Encode(&a)
+				return say.JSON(out).Encode(&a)
 			case explain:
 				_, err = fmt.Fprintln(out, say.Lines(where.Explain(&a, time.Now())))
 				return err

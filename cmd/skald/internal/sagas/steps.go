@@ -2,7 +2,6 @@ package sagas
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -56,7 +56,7 @@ func stepsListCommand(out io.Writer) *cobra.Command {
 			err := w.each(c, func(s *operate.SagaStep) error {
 				n++
 				if w.asJSON {
-					return json.NewEncoder(out).Encode(s)
+					return say.JSON(out).Encode(s)
 				}
 				if n == 1 {
 					fmt.Fprintln(t, "consumer\tsaga\tstep\tstate\tsince\ttaken by\tundone or barred by")
@@ -89,7 +89,7 @@ func stepsShowCommand(out io.Writer) *cobra.Command {
 			err := w.each(c, func(s *operate.SagaStep) error {
 				n++
 				if w.asJSON {
-					return json.NewEncoder(out).Encode(s)
+					return say.JSON(out).Encode(s)
 				}
 				return tellStep(out, s)
 			})
@@ -167,5 +167,5 @@ func stepsTold(ctx context.Context, db store.Lister, saga, at string) ([]string,
 		names[i] = fmt.Sprintf("%s at %s: %s", stepName(&list[i]), list[i].Consumer, list[i].State)
 	}
 	return []string{fmt.Sprintf("steps of a saga %.100q are known here (%s): skald steps list %s", saga,
-		strings.Join(names, ", "), strings.TrimSpace(at+" --saga "+say.Quoted(saga)))}, nil
+		strings.Join(names, ", "), strings.TrimSpace(at+" --saga "+shortlog.Shell(saga)))}, nil
 }

@@ -26,7 +26,7 @@ func tellCheck(out io.Writer, list []operate.SagaCheck, asJSON bool) error {
 		c := &list[i]
 		left += c.Sagas - c.Moves
 		if asJSON {
-			if err := json.NewEncoder(out).Encode(c); err != nil {
+			if err := say.JSON(out).Encode(c); err != nil {
 				return err
 			}
 			continue
@@ -171,7 +171,7 @@ func (w *wanted) order(errs io.Writer, verb operate.SagaVerb) operate.Order {
 
 func tellChanged(out io.Writer, asJSON, dry bool, verb string, r *operate.SagaReport) error {
 	if asJSON {
-		return json.NewEncoder(out).Encode(map[string]any{"what": verb, "meant": r.Selected, "done": r.Done,
+		return say.JSON(out).Encode(map[string]any{"what": verb, "meant": r.Selected, "done": r.Done,
 			"left": r.Left, "dry_run": dry, "run": r.Run, "before": r.Before})
 	}
 	word := "changed"

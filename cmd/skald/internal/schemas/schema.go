@@ -20,6 +20,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/say"
+	"github.com/skald-go/skald/internal/brokerurl"
 	"github.com/skald-go/skald/schema"
 )
 
@@ -79,6 +80,9 @@ func verb(out io.Writer, name, short string, level bool,
 
 // client is that of --registry.
 func (s flags) client() (*sr.Client, error) {
+	if err := brokerurl.CheckFront(s.registry); err != nil {
+		return nil, &exit.UsageError{What: "--registry: " + err.Error()}
+	}
 	at, err := url.Parse(s.registry)
 	if err != nil || at.Host == "" {
 		return nil,
