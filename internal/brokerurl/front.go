@@ -7,8 +7,8 @@ import (
 )
 
 // errFront does not quote the URL: any part of it may be a part of the password.
-var errFront = errors.New("what is in front of the host, user:password@, has to be percent-encoded: " +
-	"% is %25, @ is %40, : is %3A, / is %2F, ? is %3F, # is %23, a comma is %2C; and a port is a number")
+var errFront = errors.New("the URL has an invalid port, or user:password@ in front of the host is not " +
+	"percent-encoded: % is %25, @ is %40, : is %3A, / is %2F, ? is %3F, # is %23, a comma is %2C")
 
 // CheckFront refuses a URL whose user or password has a character that ends it too early. A reader would take
 // the rest for a host, a path or an option, show it in errors, and ask for it in the DNS.
