@@ -28,10 +28,10 @@ func ByField(scope string, path ...string) func(broker.Delivery) (store.Identity
 // is taken.
 func ByHash(d broker.Delivery) (store.Identity, error) { return identity.ByHash(d) }
 
-// ByPosition is topic, partition and position at the broker, as "orders-0-7". The risk: what is published again has another
-// position, and is another message; and a topic that is made anew has the same ones again, so that new
-// messages look taken. Where a position lasts for one connection only, at RabbitMQ and with a durable of
-// NATS, the consumer ends with ErrPositions.
+// ByPosition is topic, partition and position at the broker, as "orders-0-7". The risk: what is published
+// again has another position, and is another message; and a topic that is made anew has the same ones
+// again, so that new messages look taken. Where a position lasts for one connection only, at RabbitMQ and
+// with a durable of NATS, the consumer ends with ErrPositions.
 func ByPosition(d broker.Delivery) (store.Identity, error) { return identity.ByPosition(d) }
 
 // ErrPositions ends a consumer that knows messages by ByPosition where a redelivery has another position.

@@ -22,10 +22,11 @@ import (
 // result, and replayed is true. The result is kept for as long as marks are (30 days), encoded as JSON, at
 // most 64 KiB.
 //
-// Where fn returns skald.Reject, its rows are rolled back, the refusal is stored with fn's result and the code
-// of a *Refusal, and this and every later call returns both and a *RefusedError. After any other error nothing is stored, and the next call runs fn again. A
-// call with another payload is a *ConflictError. store.ErrBusy: another call has the key in hand; try again.
-// An error of the commit may hide that it took effect: the next call tells.
+// Where fn returns skald.Reject, its rows are rolled back, the refusal is stored with fn's result and the
+// code of a *Refusal, and this and every later call returns both and a *RefusedError. After any other error
+// nothing is stored, and the next call runs fn again. A call with another payload is a *ConflictError.
+// store.ErrBusy: another call has the key in hand; try again. An error of the commit may hide that it took
+// effect: the next call tells.
 //
 // Payload is bytes, a string, or a value that is encoded as JSON. A key that is a UUID of version 7 carries
 // its time: once that is older than marks are kept, it is a *TooOldError.

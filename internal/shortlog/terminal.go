@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// Control reports whether r is a control character: of C0, of C1, or one that changes the direction of text. A
-// terminal or an editor acts on it, so that a reader sees something else than the text.
+// Control reports whether r is a control character: of C0, of C1, or one that changes the direction of
+// text. A terminal or an editor acts on it, so that a reader sees something else than the text.
 func Control(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
-// Visible is text with each control character and each byte that is no text written out as in a Go string. With
-// layout, tabs and line feeds stay.
+// Visible is text with each control character and each byte that is no text written out as in a Go string.
+// With layout, tabs and line feeds stay.
 func Visible(text string, layout bool) string {
 	var out strings.Builder
 	for len(text) > 0 {
