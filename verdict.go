@@ -69,12 +69,11 @@ type OutageError struct{ Err error }
 func (e *OutageError) Error() string { return fmt.Sprintf("outage: %v", e.Err) }
 func (e *OutageError) Unwrap() error { return e.Err }
 
-// Outage is a handler's, a codec's or a call's "a service that I need is away": the rows are undone, no
-// attempt is charged, and the message keeps its place at the broker, where it is tried again with growing
-// waits of up to 30 s, for as long as the outage lasts. Messages of its key wait; its partition is not
-// acknowledged past it. After three attempts it is logged, and listed in inbox.Health.Stuck. Without Outage
-// an error of another service, "connection refused" say, is charged like any other. Outages of the
-// transaction that Skald lent are known without it.
+// Outage is a handler's, a codec's or a call's "a service that I need is away": the rows are undone, and no
+// attempt is charged for the first 10 min (inbox.Retry.Uncharged), in which the message is tried again with
+// growing waits of up to 30 s. Messages of its key wait; all others go on. After three attempts it is parked
+// and listed in inbox.Health.Stuck. Without Outage an error of another service, "connection refused" say, is
+// charged like any other. Outages of the transaction that Skald lent are known without it.
 func Outage(err error) error { return &OutageError{Err: err} }
 
 type causeKey struct{}

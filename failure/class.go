@@ -24,7 +24,9 @@ const (
 	UnknownVersion Class = "unknown version"
 	Panicked       Class = "panic"           // as Transient, with the stack
 	Unknown        Class = "unknown outcome" // as Transient: an outside call gave no answer
-	Outage         Class = "outage"          // a service is away: tried again, uncharged, without a limit
+	// it may pass by itself (a service is away, a deadlock, a cancelled statement): tried again, uncharged
+	// for Retry.Uncharged
+	Outage Class = "outage"
 	// a dead letter: its process ended each time that nothing else was run
 	Crash     Class = "crash"
 	Unhandled Class = "unhandled" // a dead letter: no build handles its type any more
@@ -38,7 +40,7 @@ const (
 	KindSkipped  = "skipped"  // an operator has failures of this fingerprint skipped
 )
 
-// Charged reports whether a failure of this class counts towards Retry.Attempts.
+// Charged reports whether each failure of this class counts towards Retry.Attempts. See Retry.Charges.
 func (c Class) Charged() bool { return c != UnknownVersion && c != Outage }
 
 // Of returns the class of an error. An error that says nothing of itself is Transient, the violation of a

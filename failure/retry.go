@@ -12,6 +12,8 @@ type Retry struct {
 	First, Most time.Duration // waits between attempts: doubled from First to Most, with jitter
 	Attempts    int           // charged failures after which it is a dead letter
 	Age         time.Duration // since the first failure, after which it is a dead letter
+	// Uncharged is how long failures of the class Outage are free, from the first failure on.
+	Uncharged time.Duration
 }
 
 // MostOutage is the longest wait after an outage or for a rival.
@@ -34,12 +36,31 @@ func (r *Record) Add(f store.Failure, charged bool) {
 	}
 }
 
+// Charges reports whether a failure of this class counts towards Attempts, at that time and after what r has
+// noted. One of the class Outage counts once the work has failed for Uncharged, while its database was there:
+// up is when that came back last, zero if it was not away.
+func (t Retry) Charges(class Class, r Record, at, up time.Time) bool {
+	if class != Outage {
+		return class.Charged()
+	}
+	since := r.First.At
+	if up.After(since) {
+		since = up
+	}
+	return !r.First.At.IsZero() && at.Sub(since) >= t.Uncharged
+}
+
 // Wait returns how long to wait before the next attempt, after a failure of this class that r has noted.
 func (t Retry) Wait(class Class, r Record) time.Duration {
-	if class == UnknownVersion {
+	charged := backoff.After(max(r.Attempts, 1), t.First, t.Most)
+	switch class {
+	case UnknownVersion:
 		return backoff.After(1, t.Most, t.Most)
+	case Outage: // as long as it has failed: nobody counts free attempts
+		d := min(max(r.Last.At.Sub(r.First.At), t.First), t.Most, MostOutage)
+		return max(charged, backoff.After(1, d, d))
 	}
-	return backoff.After(max(r.Attempts, 1), t.First, t.Most)
+	return charged
 }
 
 // WaitOutage returns how long to wait after so many outages in a row, 30 s (and jitter) at most.
@@ -55,7 +76,7 @@ func (t Retry) Dead(class Class, r Record) (kind string) {
 		return string(class)
 	case r.Attempts >= t.Attempts:
 		return KindAttempts
-	case r.Last.At.Sub(r.First.At) >= t.Age:
+	case class != Outage && r.Last.At.Sub(r.First.At) >= t.Age: // no deadlock after a long stop is the last
 		return KindAge
 	}
 	return ""

@@ -19,6 +19,8 @@ func (in *Inbox[TTx]) execConfig() exec.Config {
 		Handle:   o.Timeouts.Handle, Wait: o.Timeouts.Wait,
 		Retry: in.retry, Crashes: o.Retry.Crashes, Classify: o.Retry.Classify,
 
+		Up: in.up, InPlace: func() int { return int(in.inPlace.Load()) },
+
 		KeyRows: o.Limits.KeyRows, KeyBytes: o.Limits.KeyBytes, Room: in.room,
 		FreeKey: o.Dead.FreeKey, Rejections: o.Dead.Rejections, RejectionsHold: o.Dead.RejectionsHold,
 

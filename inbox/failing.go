@@ -36,6 +36,13 @@ func (in *Inbox[TTx]) did(ctx context.Context, doing string, err error) {
 	in.work.Did(ctx, doing, err, away, in.o.Now())
 }
 
+// up tells whether the database answered when it was asked last, or was never asked; and since when, if it
+// did not before.
+func (in *Inbox[TTx]) up() (since time.Time, up bool) {
+	a := in.probe.Last()
+	return a.Since, a.Err == nil
+}
+
 // suspectOutage asks the database whether it is there: Run in the background, Step at once.
 func (in *Inbox[TTx]) suspectOutage(ctx context.Context) {
 	if in.checkpoints.Patient() {

@@ -58,8 +58,8 @@ type Health struct {
 	Paused []string
 }
 
-// A Stuck message failed and is tried again; the messages of its key wait behind it. It is parked, unless it
-// is Uncharged.
+// A Stuck message failed and is tried again; the messages of its key wait behind it. It is parked, or tried
+// at its place for the first times.
 type Stuck struct {
 	Topic, Partition string
 	Position         int64
@@ -67,7 +67,7 @@ type Stuck struct {
 	Attempts         int
 	Since            time.Time
 	Error            string
-	// nobody's fault, or the store refuses to keep it: it is tried at its place for as long as that lasts
+	// what it fails by may pass, and is not charged yet (Retry.Uncharged), or the store refuses to keep it
 	Uncharged bool
 }
 
@@ -119,7 +119,7 @@ func (h *Health) add(what decide.Ending) {
 		h.Conflicts++
 	case decide.TooOld:
 		h.TooOld++
-	case decide.Failed, decide.Dead:
+	case decide.Failed, decide.Dead, decide.Delayed:
 		h.Failures++
 	}
 }
@@ -181,7 +181,7 @@ func stuckOf(ps []store.Parked) []Stuck {
 		reason, _, _ := strings.Cut(p.Last.Why, "\n")
 		out = append(out, Stuck{Topic: p.Message.Topic, Partition: p.Partition, Position: p.Position,
 			ID: p.ID, Type: p.Message.Type,
-			Attempts: p.Attempts, Since: p.First.At, Error: reason})
+			Attempts: p.Attempts, Since: p.First.At, Error: reason, Uncharged: p.Attempts == 0})
 	}
 	return out
 }

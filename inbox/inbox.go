@@ -15,6 +15,7 @@ import (
 	"crypto/rand"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skald-go/skald"
@@ -72,6 +73,8 @@ type Inbox[TTx any] struct {
 	pick     *pick.Picker
 	seen     *seen.Filter
 	probe    *circuit.Probe // of the database
+	retries  *breaker.Retries
+	inPlace  atomic.Int64 // messages that wait here for their next attempt
 	breaker  *breaker.Breaker
 	sources  *breaker.Sources // of malformed messages
 
@@ -106,7 +109,8 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		db: db, bus: bus, group: group, o: d, session: rand.Text(),
 		tel: telemetry.NewInbox(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}, group),
 		retry: failure.Retry{First: d.Retry.First, Most: d.Retry.Most, Attempts: d.Retry.Attempts,
-			Age: d.Retry.Age},
+			Age: d.Retry.Age, Uncharged: d.Retry.Uncharged},
+		retries: breaker.NewRetries(d.Workers),
 		breaker: breaker.New(breaker.Limits(d.Breaker)),
 		delays:  trouble.NewMessages(log),
 		work:    trouble.NewWork(log),
@@ -125,8 +129,8 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		Kinds: in.exec.Kinds, Handles: in.exec.Handles, Batch: d.Batch, RetryFirst: d.Retry.First,
 		Now: d.Now, Logger: d.Logger}, &in.schedule)
 	in.pick = pick.New(pick.Config{Workers: d.Workers, Batch: d.Batch, Now: d.Now, Schedule: &in.schedule,
-		Parked: in.parked, Breaker: in.breaker, Sources: in.sources, Checkpoints: in.checkpoints,
-		Paused:     in.orders.Pause,
+		Parked: in.parked, Breaker: in.breaker, Sources: in.sources, Retries: in.retries,
+		Checkpoints: in.checkpoints, Paused: in.orders.Pause,
 		AsksBeside: in.exec.AsksBeside, Follows: in.exec.Follows})
 	return in
 }

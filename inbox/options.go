@@ -104,6 +104,12 @@ type Retry struct {
 	// dead letter. Defaults 25, which takes about an hour, and 24 h.
 	Attempts int
 	Age      time.Duration
+	// Uncharged is how long failures are free by what may pass: skald.Outage, a deadlock or a serialization
+	// failure (40P01, 40001), a lock that was not to be had (55P03), a cancelled statement or transaction
+	// (57014, 25P04), a context of the handler's own that ended in a statement. It begins with the first of
+	// them, or when the database is back. From then on they are charged, and the message dies by Attempts.
+	// Default 10 min.
+	Uncharged time.Duration
 	// Crashes is how often a message may end its process, by what cannot be recovered from, while nothing but
 	// it is run; then it is a dead letter. What was left in hand by a process that died is run so. Default 3.
 	Crashes int
@@ -224,6 +230,7 @@ func (o *Options) fault() error {
 		{"Retry.First", int64(o.Retry.First)},
 		{"Retry.Most", int64(o.Retry.Most)},
 		{"Retry.Age", int64(o.Retry.Age)},
+		{"Retry.Uncharged", int64(o.Retry.Uncharged)},
 	} {
 		if n.value < 0 {
 			return fmt.Errorf("inbox.Options.%s is below zero: give more, or leave it out for the default",
@@ -260,6 +267,7 @@ func (r *Retry) orDefaults() {
 	r.Most = cmp.Or(r.Most, 5*time.Minute)
 	r.Attempts = max(1, cmp.Or(r.Attempts, 25))
 	r.Age = cmp.Or(r.Age, 24*time.Hour)
+	r.Uncharged = cmp.Or(r.Uncharged, 10*time.Minute)
 	r.Crashes = max(1, cmp.Or(r.Crashes, 3))
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/parked"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
 
@@ -20,7 +21,7 @@ func (in *Inbox[TTx]) parkedConfig() parked.Config {
 		KeyBytes: in.o.Limits.KeyBytes,
 		Alone:    in.exec.AsksBeside, Handles: in.exec.Handles, Calls: in.exec.Calls,
 		Lease: func() time.Duration { return in.exec.Lease(exec.TurnOfClaimed) },
-		Again: in.delays.Attempts,
+		Again: in.delays.Attempts, Retries: in.retries.Most,
 	}
 }
 
@@ -62,7 +63,7 @@ func (in *Inbox[TTx]) shelve(ctx context.Context, l parked.Looked) error {
 		doing = claiming
 	}
 	in.did(ctx, doing, l.Err)
-	in.parked.Take(l)
+	in.putOff(ctx, in.parked.Take(l))
 	if l.Err == nil && l.Counted {
 		in.mu.Lock()
 		in.kept, in.stuck = l.Kept, stuckOf(l.Failed)
@@ -78,7 +79,7 @@ func (in *Inbox[TTx]) settleClaimed(r exec.Result) {
 	}
 	wait := time.Duration(0) // the next of its key
 	switch r.What {
-	case decide.Later, decide.Failed:
+	case decide.Later, decide.Failed, decide.Delayed:
 		wait = r.After
 	case decide.Again, decide.Outage, decide.Unkept:
 		wait = max(r.After, in.o.Retry.First)
@@ -86,6 +87,32 @@ func (in *Inbox[TTx]) settleClaimed(r exec.Result) {
 		wait = parked.RetryLater
 	}
 	in.parked.Settle(r.Entry, wait)
+}
+
+// putOff gives back messages that have failed and were claimed beyond those that may be tried soon: else they
+// would be claimed first again, and the others never.
+func (in *Inbox[TTx]) putOff(ctx context.Context, es []*partition.Entry) {
+	var back []store.Effect
+	for _, e := range es {
+		k := in.exec.Parcel(e)
+		k.Claims = e.Parked.Claims - 1 // as if it had not been claimed
+		k.WasClaim = &store.Claim{Claims: e.Parked.Claims, Session: e.Parked.Session}
+		k.Due = in.retry.WaitOutage(math.MaxInt32)
+		back = append(back, store.Effect{Park: k})
+	}
+	if len(back) == 0 {
+		return
+	}
+	put := func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		_, _ = in.db.Apply(ctx, back...) // what it cannot put off is claimed when its lease is over
+	}
+	if in.checkpoints.Patient() {
+		go put()
+	} else {
+		put()
+	}
 }
 
 // handBack lets others claim what was claimed and not begun. What it cannot hand back is claimed when its

@@ -30,6 +30,7 @@ func (in *Inbox[TTx]) settle(ctx context.Context, rs []exec.Result) error {
 			return err
 		}
 	}
+	in.inPlace.Store(int64(in.schedule.InPlace()))
 	for _, r := range rs {
 		if c := r.Entry.Chain; !c.Busy && c.Pass() && !in.parked.LeaveRiders(c) {
 			c.Busy = true
@@ -41,8 +42,12 @@ func (in *Inbox[TTx]) settle(ctx context.Context, rs []exec.Result) error {
 
 func (in *Inbox[TTx]) settleOne(ctx context.Context, r exec.Result) error {
 	e, now := r.Entry, in.o.Now()
-	if r.What == decide.Outage {
+	if r.What == decide.Outage || r.What == decide.Delayed || r.Class == failure.Outage {
 		in.suspectOutage(ctx)
+	}
+	if e.Retry {
+		e.Retry = false
+		in.retries.End(!r.What.Failing(), r.Took, now)
 	}
 	in.delays.Note(ctx, r, now)
 	in.trip(ctx, r, now)
@@ -124,7 +129,7 @@ func (in *Inbox[TTx]) note(ctx context.Context, r exec.Result, now time.Time) {
 		if in.o.Dead.Rejections {
 			in.parked.Change()
 		}
-	case decide.Queued, decide.Later, decide.Failed, decide.Dead:
+	case decide.Queued, decide.Later, decide.Failed, decide.Dead, decide.Delayed:
 		in.parked.Change()
 		if r.Entry.Parked == nil && r.What != decide.Dead {
 			in.mu.Lock()

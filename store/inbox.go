@@ -66,9 +66,9 @@ type Unit[TTx any] interface {
 	Found() Found
 	// Outage tells of a handler's error, before Commit or Rollback, whether this transaction itself failed by
 	// what is nobody's fault: its connection was lost, or it was aborted by a deadlock, a serialization
-	// failure, a lock that was not to be had. The state of the transaction decides first, then err says why
-	// it was aborted. An error of any other connection is none, whatever it is; nor is a connection that was
-	// lost because the handler's own context ended.
+	// failure, a lock that was not to be had, a context of the handler's own that ended in a statement. The
+	// state of the transaction decides first, then err says why it was aborted. An error of any other
+	// connection is none, whatever it is.
 	Outage(ctx context.Context, err error) bool
 	// Commit writes what was kept, then es, then commits: all of it or, if any guard is lost (ErrLost) or the
 	// transaction was already aborted, none. Another error may hide a commit that took effect: the marks

@@ -192,7 +192,7 @@ type Sought struct {
 	Key         []byte
 	Fingerprint string
 	Dead        *bool // only dead letters, or none
-	Failed      bool  // only those with attempts
+	Failed      bool  // only those with attempts, or whose last failure is not before the first
 	Calling     bool  // only those at a call to the outside
 	After       int64 // only with a larger Place
 	Bare        bool  // without data and headers

@@ -96,14 +96,14 @@ func (u *unit) Outage(_ context.Context, err error) bool {
 	return failedItself(conn.IsClosed(), conn.PgConn().TxStatus() == 'E', err)
 }
 
-// failedItself tells of a transaction whose handler answered err whether it failed by what is nobody's fault.
-// A connection that is closed because a context of the handler's ended was not lost.
+// failedItself tells of a transaction whose handler answered err whether it failed by what may pass. pgx
+// closes the connection where a context of the handler's own ends in a statement, whatever err says of that.
 func failedItself(closed, aborted bool, err error) bool {
 	switch {
 	case err == nil:
 		return false
 	case closed:
-		return !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
+		return true
 	}
 	return aborted && pgrun.SQLState(err) != "" && Outage(pgrun.Lent(err))
 }

@@ -16,7 +16,7 @@ var migrations embed.FS
 // oldest is the oldest version of the tables that this build works with: raise it with a migration that a
 // station cannot do without. The newest is that of the last file; later ones will do until one says that they
 // do not.
-const oldest = 2
+const oldest = 3
 
 // Migrations are the files that Migrate applies, in order: NNN_name.sql.
 func Migrations() fs.FS {

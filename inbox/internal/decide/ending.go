@@ -25,13 +25,19 @@ const (
 	Broken  // waiting cannot cure it: the consumer stops
 	Left    // of a batch: nothing was done about it, it stays at its place
 	Calling // what is to be asked of the outside is stored with it; never settled
+	Delayed // it failed by what may pass, and was charged nothing; it is parked
 )
 
 // String is the value that metrics have as their label, too.
 func (e Ending) String() string {
 	return [...]string{"processed", "duplicate", "rejected", "conflict", "too_old", "parked", "later",
 		"failed", "dead",
-		"again", "barred", "stale", "outage", "unkept", "full", "broken", "left", "calling"}[e]
+		"again", "barred", "stale", "outage", "unkept", "full", "broken", "left", "calling", "delayed"}[e]
+}
+
+// Failing tells of an ending that says nothing good of a message's next attempt.
+func (e Ending) Failing() bool {
+	return e == Failed || e == Dead || e == Outage || e == Unkept || e == Delayed
 }
 
 // Finished tells of an ending that leaves a mark, and whose repeats are dropped.

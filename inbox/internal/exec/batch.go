@@ -22,11 +22,11 @@ import (
 // guilty one is taken alone, at its place, and the others share again, so that it costs each of them one more
 // run at most.
 
-// Sociable tells of a message that came from the broker just now, or was claimed and has killed nobody, and
-// makes no call to the outside. Others are taken alone.
+// Sociable tells of a message that came from the broker just now, or was claimed, has killed nobody and has
+// not failed, and makes no call to the outside. Others are taken alone.
 func Sociable(e *partition.Entry) bool {
-	return e.Again == 0 && !e.Lonely && !e.Foreign && e.Call == nil && !e.Suspect && !e.Alone &&
-		e.Unreadable() == nil
+	return e.Again == 0 && !e.Troubled() && !e.Lonely && !e.Foreign && e.Call == nil && !e.Suspect &&
+		!e.Alone && e.Unreadable() == nil
 }
 
 // A member is a message of a batch.

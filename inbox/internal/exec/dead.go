@@ -34,9 +34,13 @@ func (x *Executor[TTx]) rejection(e *partition.Entry, no *skald.RejectedError, c
 	return k
 }
 
+func recordOf(k *store.Park) failure.Record {
+	return failure.Record{Attempts: k.Attempts, First: k.First, Last: k.Last}
+}
+
 // failed notes a failed attempt in k.
 func (x *Executor[TTx]) failed(k *store.Park, why string, now time.Time, charged bool) failure.Record {
-	r := failure.Record{Attempts: k.Attempts, First: k.First, Last: k.Last}
+	r := recordOf(k)
 	r.Add(store.Failure{At: now, Why: why, Host: x.o.Host}, charged)
 	k.Attempts, k.First, k.Last = r.Attempts, r.First, r.Last
 	return r

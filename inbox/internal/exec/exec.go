@@ -48,6 +48,11 @@ type Config struct {
 	Crashes  int
 	Classify func(skald.Message, error) failure.Class // nil: none
 
+	// Up tells whether the database was there when it was asked last, and since when if it was away before.
+	Up func() (since time.Time, up bool)
+	// InPlace returns how many messages of the consumer wait in memory for their next attempt.
+	InPlace func() int
+
 	KeyRows, KeyBytes          int64       // of what is parked of one key
 	Room                       func() bool // whether more may be parked
 	FreeKey                    bool

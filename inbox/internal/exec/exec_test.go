@@ -31,7 +31,9 @@ func newBench(t *testing.T, change func(*Config)) *bench {
 	t.Helper()
 	b := &bench{l: partition.New("orders/0"), fail: func(string) error { return nil }}
 	o := Config{
-		Group: "stock", Telemetry: telemetry.NewInbox(telemetry.Providers{}, "stock"), Now: time.Now,
+		Up:      func() (time.Time, bool) { return time.Time{}, true },
+		InPlace: func() int { return 0 },
+		Group:   "stock", Telemetry: telemetry.NewInbox(telemetry.Providers{}, "stock"), Now: time.Now,
 		Logger: slog.New(slog.DiscardHandler), Handle: time.Minute, Wait: time.Second,
 		Retry:   failure.Retry{First: time.Second, Most: time.Minute, Attempts: 3, Age: time.Hour},
 		Crashes: 3, KeyRows: 100, KeyBytes: 1 << 20, Room: func() bool { return true },

@@ -60,20 +60,28 @@ func (x *Executor[TTx]) failure(ctx context.Context, e *partition.Entry, end und
 		return drop(decide.Broken)
 	}
 	class := x.classify(e.Message, err)
-	if class == failure.Outage || ctx.Err() != nil && !errors.Is(err, failure.ErrTimeout) {
-		// a handler that is told to stop has not failed
+	if stopped(ctx, err) || class == failure.Outage && x.stays(e, err) {
 		return drop(decide.Outage)
 	}
 	k, now := x.Parcel(e), x.o.Now()
-	first := k.Attempts == 0
+	if e.Parked == nil {
+		k.First = e.First
+	}
+	up, _ := x.o.Up()
+	charged := x.o.Retry.Charges(class, recordOf(k), now, up)
+	first := k.Attempts == 0 && charged
 	if first {
 		k.Attempts = x.earlier(e)
 	}
-	record := x.failed(k, err.Error(), now, class.Charged())
-	k.Due = x.o.Retry.Wait(class, record)
+	record := x.failed(k, err.Error(), now, charged)
+	k.Due = x.apart(e, x.o.Retry.Wait(class, record))
 	r := Result{Entry: e, What: decide.Failed, After: k.Due, Err: err, Attempts: k.Attempts}
-	if first && class.Charged() {
+	if first {
 		r.Print, r.Class = x.prints.Of(class, e.Type, err.Error()), class
+	}
+	if class == failure.Outage && !charged {
+		r.What, r.Since = decide.Delayed, k.First.At
+		return x.store(ctx, e, end, store.Effect{Park: k}, r)
 	}
 	effect := store.Effect{Park: k}
 	kind := x.o.Retry.Dead(class, record)

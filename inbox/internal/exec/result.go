@@ -14,6 +14,7 @@ type Result struct {
 	What     decide.Ending
 	After    time.Duration // for later and failed: not before
 	Attempts int           // for failed and dead: how many there were
+	Since    time.Time     // for delayed: the first failure
 	Kept     bool          // the store has it, and it may be due
 	Took     time.Duration
 	Fell     bool          // the batch that it was in, by rivals

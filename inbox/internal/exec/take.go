@@ -24,9 +24,13 @@ const collisions = 8
 func (x *Executor[TTx]) attempt(ctx context.Context, e *partition.Entry) Result {
 	ctx, span := x.o.Telemetry.Process(ctx, &e.Message, e.Again+1)
 	begun := time.Now()
-	e.Overtaken = 0
+	e.Overtaken, e.Begun = 0, begun
+	most := collisions
+	if e.Troubled() { // by the next attempt rivals are gone
+		most = 0
+	}
 	r := x.ahead(ctx, e)
-	for n := 1; n <= collisions && r.What == decide.Outage && store.Collided(r.Err); n++ {
+	for n := 1; n <= most && r.What == decide.Outage && store.Collided(r.Err); n++ {
 		if !backoff.Sleep(ctx, backoff.After(n, time.Millisecond, 50*time.Millisecond)) {
 			break
 		}

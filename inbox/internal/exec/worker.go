@@ -76,7 +76,7 @@ func (d *Worker[TTx]) follows(ctx context.Context) bool {
 		return false
 	}
 	e := d.next[0]
-	return e.Again == 0 && e.Call == nil && !e.Suspect && !e.Alone && e.Unreadable() == nil
+	return e.Again == 0 && !e.Troubled() && e.Call == nil && !e.Suspect && !e.Alone && e.Unreadable() == nil
 }
 
 // NewWorker is a worker that takes the job after its own out of jobs where it begins that with the end of its

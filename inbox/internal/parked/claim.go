@@ -34,21 +34,51 @@ func (q *Queue) learn(keys, along int, asked store.ClaimSize) {
 	}
 }
 
-// claimAll makes chains of what was claimed, each key's with what rides.
-func (q *Queue) claimAll(l *Looked) {
+// claimAll makes chains of what was claimed, each key's with what rides. Of messages that have failed, which
+// wait here for their turn, it takes a few and returns the others.
+func (q *Queue) claimAll(l *Looked) (back []*partition.Entry) {
 	first, along := map[string]*partition.Chain{}, 0
+	room := q.o.Retries() - q.troubled()
 	for i := range l.Claimed.Parked {
 		p := &l.Claimed.Parked[i]
 		key := string(p.Message.Key)
-		if c := first[key]; c != nil && p.Waiting && p.Message.Key != nil {
+		c, known := first[key]
+		switch known = known && p.Waiting && p.Message.Key != nil; {
+		case known && c == nil: // the first of its key goes back
+			along++
+			continue
+		case known:
 			q.ride(c, p)
 			along++
-		} else if c = q.claim(p, l.began); p.Message.Key != nil {
+			continue
+		case partition.Uncharged(p) && !suspected(p) && room <= 0:
+			back, c = append(back, &partition.Entry{Parked: p, Call: p.Call, Given: p.Identity}), nil
+		default:
+			c = q.claim(p, l.began)
+		}
+		if partition.Uncharged(p) {
+			room--
+		}
+		if p.Message.Key != nil {
 			first[key] = c
 		}
 	}
 	q.learn(len(l.Claimed.Parked)-along, along, l.Asked)
+	return back
 }
+
+// troubled is how many are here that have failed.
+func (q *Queue) troubled() (n int) {
+	for e := range q.claimed {
+		if e.Troubled() {
+			n++
+		}
+	}
+	return n
+}
+
+// suspected reports whether a process may have died of p.
+func suspected(p *store.Parked) bool { return p.Claims > exec.Trusted || p.CrashCount > 0 }
 
 // entry is p, not in a chain yet.
 func (q *Queue) entry(p *store.Parked) *partition.Entry {
@@ -66,7 +96,7 @@ func (q *Queue) claim(p *store.Parked, began time.Time) *partition.Chain {
 	e.Since, e.Lease, e.Call = began, q.o.Lease(), p.Call
 	e.Again = q.o.Again(p.Identity)
 	e.Chain = &partition.Chain{Partition: q.partition, Queue: []*partition.Entry{e}, Busy: true}
-	if e.Alone = p.Claims > exec.Trusted || p.CrashCount > 0; e.Alone {
+	if e.Alone = suspected(p); e.Alone {
 		q.suspects = append(q.suspects, e.Chain)
 		return e.Chain
 	}

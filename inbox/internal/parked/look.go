@@ -130,8 +130,9 @@ func (q *Queue) Look(ctx context.Context, session string, most store.ClaimSize, 
 	return l
 }
 
-// Take takes up what a look found.
-func (q *Queue) Take(l Looked) {
+// Take takes up what a look found. It returns what is to be given back: messages that have failed, beyond
+// those that may be here.
+func (q *Queue) Take(l Looked) (back []*partition.Entry) {
 	now := q.o.Now()
 	if l.Err != nil {
 		if l.Counted {
@@ -139,15 +140,16 @@ func (q *Queue) Take(l Looked) {
 		}
 		q.idle = min(q.idle+1, 10)
 		q.at = now.Add(backoff.After(q.idle, lookEvery/10, lookIdle))
-		return
+		return nil
 	}
 	if l.Claims() {
 		q.next(&l, now)
 	}
-	q.claimAll(&l)
+	back = q.claimAll(&l)
 	if l.Counted {
 		q.counted, q.took, q.some = now, l.took, l.Kept.Parked+l.Kept.Dead > 0
 	}
+	return back
 }
 
 // next says when to look again: when the next is due that is known of, and now and then for what is not.

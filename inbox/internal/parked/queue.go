@@ -37,6 +37,7 @@ type Config struct {
 	Handles func(store.Kind) bool       // by this build
 	Calls   func(store.Kind) bool       // whether its handler makes a call
 	Again   func(id store.Identity) int // attempts that ended without a charge
+	Retries func() int                  // how many messages that have failed may be here
 }
 
 // A Queue is what an inbox knows of the messages that the store keeps for it. But for Look it belongs to one

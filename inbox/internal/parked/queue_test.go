@@ -15,7 +15,7 @@ import (
 func newQueue(s *partition.Schedule, now func() time.Time) *Queue {
 	yes := func(store.Kind) bool { return true }
 	no := func(store.Kind) bool { return false }
-	return New(Config{Group: "stock", Workers: 4, Bytes: 8 << 20, Now: now,
+	return New(Config{Group: "stock", Retries: func() int { return 4 }, Workers: 4, Bytes: 8 << 20, Now: now,
 		Alone: func() bool { return false },
 		Lease: func() time.Duration { return time.Minute }, Handles: yes, Calls: no,
 		Again: func(store.Identity) int { return 0 }}, s)

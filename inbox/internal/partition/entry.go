@@ -32,6 +32,9 @@ type Entry struct {
 	Lease      time.Duration // for which it is ours, from then
 	Prefetches bool          // it was not claimed, but read along with the first of its key
 
+	Retry bool      // it was begun as one of Troubled
+	Begun time.Time // the attempt that is in progress
+
 	Done    bool
 	Again   int  // attempts in a row after which it is still here: outages, and no room to park it
 	Full    bool // of those, the latter
@@ -49,9 +52,21 @@ type Entry struct {
 	Settled   bool        // that was not known for a while
 	Hints     int         // how often another process seemed to have it in hand
 	Overtaken int         // how often in this attempt
+	// the first of its failures by what may pass, while it is not parked; zero: there is none
+	First store.Failure
 
 	Server  string // on which its partition was taken, as it was when the entry was handed out; "": any
 	session string // ours, when it came
+}
+
+// Uncharged reports whether attempts at p have failed since it was parked or released, and none was charged.
+func Uncharged(p *store.Parked) bool {
+	return p.Dead == nil && p.Attempts == 0 && !p.First.At.IsZero() && !p.Last.At.Before(p.First.At)
+}
+
+// Troubled reports whether attempts at e have failed by what may pass, and none was charged.
+func (e *Entry) Troubled() bool {
+	return !e.First.At.IsZero() || e.Parked != nil && Uncharged(e.Parked)
 }
 
 // Kind is the type of e within its topic.

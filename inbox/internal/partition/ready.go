@@ -24,5 +24,13 @@ func (r *readiness) add(c *Chain) {
 	heap.Push(r, c)
 }
 
+// first is the one whose head came first; nil: there is none.
+func (r readiness) first() *Chain {
+	if len(r) == 0 {
+		return nil
+	}
+	return r[0]
+}
+
 // drop takes the first one out.
 func (r *readiness) drop() { heap.Pop(r) }

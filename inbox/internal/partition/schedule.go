@@ -9,6 +9,7 @@ import (
 // for a time. Its zero value has none.
 type Schedule struct {
 	ready   readiness
+	retries readiness // the same, of heads that have failed
 	waiting []*Chain  // whose head may not start before its due time
 	alarm   time.Time // the earliest of these
 	came    int64     // messages there were
@@ -31,27 +32,40 @@ func (s *Schedule) Start(es []*Entry) {
 }
 
 // Add puts c, which has a head, among those that may start.
-func (s *Schedule) Add(c *Chain) { s.ready.add(c) }
+func (s *Schedule) Add(c *Chain) {
+	if c.Queue[0].Troubled() {
+		s.retries.add(c)
+		return
+	}
+	s.ready.add(c)
+}
+
+// Retries are the chains that may start with a head that has failed. Len, First and Drop do not see them.
+func (s *Schedule) Retries() int { return len(s.retries) }
+
+// FirstRetry is First of Retries.
+func (s *Schedule) FirstRetry() *Chain { return s.retries.first() }
+
+// DropRetry is Drop of Retries.
+func (s *Schedule) DropRetry() { s.retries.drop() }
+
+// InPlace returns how many chains wait for a time, or have a head that has failed.
+func (s *Schedule) InPlace() int { return len(s.waiting) + len(s.retries) }
 
 // Len is how many may start.
 func (s *Schedule) Len() int { return len(s.ready) }
 
 // First is the chain whose head came first of those that may start, and stays where it is; nil: none may.
-func (s *Schedule) First() *Chain {
-	if len(s.ready) == 0 {
-		return nil
-	}
-	return s.ready[0]
-}
+func (s *Schedule) First() *Chain { return s.ready.first() }
 
 // Drop takes the first one out.
 func (s *Schedule) Drop() { s.ready.drop() }
 
 // Heads are the chains that may start, in no order.
-func (s *Schedule) Heads() []*Chain { return s.ready }
+func (s *Schedule) Heads() []*Chain { return slices.Concat(s.ready, s.retries) }
 
 // All are the chains that may start or wait for a time.
-func (s *Schedule) All() []*Chain { return slices.Concat(s.ready, s.waiting) }
+func (s *Schedule) All() []*Chain { return slices.Concat(s.ready, s.retries, s.waiting) }
 
 // Hold has c wait until it is due.
 func (s *Schedule) Hold(c *Chain, due time.Time) {

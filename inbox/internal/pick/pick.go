@@ -23,6 +23,7 @@ type Config struct {
 	Parked      *parked.Queue
 	Breaker     *breaker.Breaker
 	Sources     *breaker.Sources
+	Retries     *breaker.Retries
 	Checkpoints *checkpoint.Checkpointer
 
 	Paused     func() bool // by an operator
@@ -51,8 +52,15 @@ func (p *Picker) Next(running int) []*partition.Entry {
 		return []*partition.Entry{suspect}
 	}
 	rest, alone := p.o.Breaker.Closed(p.o.Now())
+	if rest > 0 {
+		return nil
+	}
 	e := p.first()
-	if rest > 0 || e == nil {
+	if again := p.retry(e != nil); again != nil {
+		p.o.Breaker.Try(again)
+		return partition.Begin([]*partition.Entry{again})
+	}
+	if e == nil {
 		return nil
 	}
 	share := p.o.Schedule.Len()/p.o.Workers + 1 // chains
@@ -63,6 +71,7 @@ func (p *Picker) Next(running int) []*partition.Entry {
 	}
 	if alone || most < 2 || p.o.AsksBeside() || !exec.Sociable(e) {
 		p.o.Breaker.Try(e)
+		p.o.Retries.Others(1)
 		return partition.Begin([]*partition.Entry{e})
 	}
 	job := collect(e.Chain, nil, most)
@@ -75,6 +84,7 @@ func (p *Picker) Next(running int) []*partition.Entry {
 		p.o.Schedule.Drop()
 		job = collect(e.Chain, job, most)
 	}
+	p.o.Retries.Others(len(job))
 	return partition.Begin(job)
 }
 
@@ -94,6 +104,7 @@ func collect(c *partition.Chain, job []*partition.Entry, most int) []*partition.
 // Adapt makes batches smaller that came to grief by rivals, and larger again after one that went well.
 func (p *Picker) Adapt(rs []exec.Result) {
 	switch {
+	case rs[0].Entry.Retry: // it was taken alone
 	case rs[0].Entry.Parked != nil:
 		p.o.Parked.Adapt(rs, p.o.Batch)
 	case len(rs) < 2:
@@ -104,14 +115,30 @@ func (p *Picker) Adapt(rs []exec.Result) {
 	}
 }
 
-// first is the head of the chain that may be taken next, and stays where it is.
-func (p *Picker) first() *partition.Entry {
-	for c := p.o.Schedule.First(); c != nil; c = p.o.Schedule.First() {
+// first is the head of the chain that may be taken next, of those that have not failed. It stays where it is.
+func (p *Picker) first() *partition.Entry { return p.head(p.o.Schedule.First, p.o.Schedule.Drop) }
+
+// retry takes out a head that has failed, if one may begin now; others: first has one, too.
+func (p *Picker) retry(others bool) *partition.Entry {
+	if p.o.Schedule.Retries() == 0 || !p.o.Retries.Allowed(others, p.o.Now()) {
+		return nil
+	}
+	e := p.head(p.o.Schedule.FirstRetry, p.o.Schedule.DropRetry)
+	if e != nil {
+		p.o.Schedule.DropRetry()
+		p.o.Retries.Begin()
+		e.Retry = true
+	}
+	return e
+}
+
+func (p *Picker) head(first func() *partition.Chain, drop func()) *partition.Entry {
+	for c := first(); c != nil; c = first() {
 		stands := !c.Partition.Lost && c.Pass()
 		if stands {
 			now := p.o.Now()
 			if wait := p.o.Sources.Held(c, now); wait > 0 {
-				p.o.Schedule.Drop()
+				drop()
 				p.o.Schedule.Hold(c, now.Add(wait))
 				continue
 			}
@@ -119,7 +146,7 @@ func (p *Picker) first() *partition.Entry {
 		if stands && c.Partition.Covers(c.Queue[0].Position) {
 			return c.Queue[0]
 		}
-		p.o.Schedule.Drop()
+		drop()
 		if c.Busy = stands; stands {
 			p.o.Checkpoints.Wait(c)
 		}
@@ -135,7 +162,7 @@ func (p *Picker) Startable(running int) bool {
 	case wait:
 		return running == 0
 	}
-	return p.o.Schedule.Len() > 0
+	return p.o.Schedule.Len() > 0 || p.o.Schedule.Retries() > 0 && p.o.Retries.Allowed(false, p.o.Now())
 }
 
 // Most is how many jobs may be in hand: one for each worker, and one more that it finds when it commits.

@@ -38,7 +38,7 @@ func newBench(workers, batch int) *bench {
 	b, log := &bench{l: partition.New("orders/0")}, slog.New(slog.DiscardHandler)
 	limits := breaker.Limits{Share: 0.5, Least: 50, Window: time.Minute, Rest: time.Second}
 	b.Picker = New(Config{Workers: workers, Batch: batch, Now: time.Now, Schedule: &b.s,
-		Parked:  parked.New(parked.Config{Now: time.Now}, &b.s),
+		Parked: parked.New(parked.Config{Now: time.Now}, &b.s), Retries: breaker.NewRetries(4),
 		Breaker: breaker.New(limits), Sources: breaker.NewSources(limits, log, &b.s),
 		Checkpoints: checkpoint.New(checkpoint.Config{DB: silent{}, Now: time.Now, Logger: log}, &b.s),
 		Paused:      func() bool { return b.paused }, AsksBeside: func() bool { return b.beside },

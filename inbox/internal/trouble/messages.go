@@ -43,16 +43,24 @@ type Messages struct {
 	log *slog.Logger
 	of  map[store.Identity]*Message
 	say backoff.Rarely
+	// of those that are parked
+	parked backoff.Rarely
 }
 
 // NewMessages are none yet. Log names the consumer.
 func NewMessages(log *slog.Logger) *Messages {
-	return &Messages{log: log, of: map[store.Identity]*Message{}, say: backoff.Seldom()}
+	return &Messages{log: log, of: map[store.Identity]*Message{}, say: backoff.Seldom(),
+		parked: backoff.Seldom()}
 }
 
 // Note notes how an attempt ended.
 func (m *Messages) Note(ctx context.Context, r exec.Result, now time.Time) {
 	e := r.Entry
+	if r.What == decide.Delayed && m.parked.Due(now) {
+		m.log.WarnContext(ctx, "inbox: a message fails by what may pass; it is parked, and its key waits",
+			"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.Identity().ID,
+			"type", e.Type, "since", r.Since, "next", r.After, "error", r.Err)
+	}
 	waits := r.What == decide.Outage || r.What == decide.Unkept
 	if !waits && len(m.of) == 0 {
 		return

@@ -44,7 +44,7 @@ func (ms *Messages) sought(what store.Sought) (out []row) {
 			what.Key != nil && (k.Message.Key == nil || !bytes.Equal(k.Message.Key, what.Key)),
 			what.Fingerprint != "" && (k.Dead == nil || k.Dead.Fingerprint != what.Fingerprint),
 			what.Dead != nil && *what.Dead != (k.Dead != nil),
-			what.Failed && k.Attempts == 0,
+			what.Failed && k.Attempts == 0 && !uncharged(k),
 			what.Calling && k.Call == nil,
 			k.Place <= what.After:
 		default:
@@ -52,6 +52,11 @@ func (ms *Messages) sought(what store.Sought) (out []row) {
 		}
 	}
 	return out
+}
+
+// uncharged reports whether attempts at k have failed, and none was charged.
+func uncharged(k row) bool {
+	return k.Dead == nil && !k.First.At.IsZero() && !k.Last.At.Before(k.First.At)
 }
 
 // Keeping counts what is kept for a consumer.

@@ -48,8 +48,11 @@ func (w *choice) byIndex(what *store.Sought) {
 	} else if what.Dead != nil {
 		w.where.WriteString(" AND dead_at IS NULL")
 	}
-	if what.Failed {
-		w.where.WriteString(" AND attempts > 0")
+	switch {
+	case what.Failed && what.Dead != nil && !*what.Dead: // as the index has it
+		w.where.WriteString(" AND (attempts > 0 OR last_at >= first_at)")
+	case what.Failed:
+		w.where.WriteString(" AND (attempts > 0 OR dead_at IS NULL AND last_at >= first_at)")
 	}
 	if what.Calling {
 		w.where.WriteString(" AND call IS NOT NULL")

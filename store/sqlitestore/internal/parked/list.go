@@ -83,8 +83,11 @@ func Sought(text string, what store.Sought, limit int) (string, []any) {
 	} else if what.Dead != nil {
 		where.WriteString(" AND dead_at IS NULL")
 	}
-	if what.Failed {
-		where.WriteString(" AND attempts > 0")
+	switch {
+	case what.Failed && what.Dead != nil && !*what.Dead: // as the index has it
+		where.WriteString(" AND (attempts > 0 OR last_at >= first_at)")
+	case what.Failed:
+		where.WriteString(" AND (attempts > 0 OR dead_at IS NULL AND last_at >= first_at)")
 	}
 	if what.Calling {
 		where.WriteString(" AND call IS NOT NULL")

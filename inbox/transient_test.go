@@ -1,0 +1,282 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore"
+)
+
+var errService = errors.New("the service is away")
+
+// Attempts at many keys that fail by what may pass, for each message of other keys: counted, so that no
+// machine is too slow for it. A partition's memory has room for a part of them only.
+func TestBadKeysCostOthersLittle(t *testing.T) {
+	const bad, good = 300, 3000
+	w := newWorld(t, 4)
+	tries, handled := 0, 0
+	in := w.inbox(&inbox.Options{Now: w.clock, Limits: inbox.Limits{Held: 50}},
+		func(_ context.Context, _ tx, m skald.Received[string]) error {
+			if m.Value == "bad" {
+				tries++
+				return skald.Outage(errService)
+			}
+			handled++
+			return nil
+		})
+	for i := range good {
+		if i%(good/bad) == 0 {
+			w.publish(w.message(fmt.Sprint("bad", i), "bad"))
+		}
+		w.publish(w.message(fmt.Sprint("good", i), "good"))
+	}
+	for turns := 0; handled < good; turns++ {
+		if turns > 20*good {
+			t.Fatalf("%d of %d good messages were handled, after %d attempts at bad ones", handled, good, tries)
+		}
+		if _, err := in.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(10 * time.Millisecond)
+	}
+	if again := tries - bad; again > good/19+50 {
+		t.Errorf("%d good messages cost %d attempts again at %d bad ones", good, again, bad)
+	}
+	if d := w.dead(); len(d) > 0 {
+		t.Errorf("%d dead letters", len(d))
+	}
+}
+
+// The bounded time is kept with the message: neither a restart nor another instance begins it anew. After it
+// the message dies as any other, and its key goes on as after any other.
+func TestTransientFailuresAreChargedAfterABoundedTime(t *testing.T) {
+	w := newWorld(t, 1)
+	o := inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 3, Uncharged: 5 * time.Minute},
+		Dead: inbox.Dead{FreeKey: true}}
+	h := func(_ context.Context, tx tx, m skald.Received[string]) error {
+		if m.Value == "bad" {
+			return skald.Outage(errService)
+		}
+		return note(tx, "good", m.Value)
+	}
+	w.publish(w.message("k", "bad"), w.message("k", "1"), w.message("other", "2"))
+	for minute := range 4 {
+		in := w.inbox(&o, h)
+		for range 60 {
+			w.quiet(in)
+			w.pass(time.Second)
+		}
+		first := slices.IndexFunc(w.kept(), func(p store.Parked) bool { return p.ID == "m-1" })
+		if k := w.kept(); len(k) != 2 || first < 0 || k[first].Attempts != 0 || k[first].Dead != nil ||
+			k[first].First.At.After(w.clock().Add(-time.Duration(minute)*time.Minute)) {
+			t.Fatalf("after %d minutes: %+v", minute+1, k)
+		}
+		if s := in.Health(); len(s.Stuck) != 1 || !s.Stuck[0].Uncharged || !s.Ready {
+			t.Errorf("after %d minutes: %+v", minute+1, s)
+		}
+		if err := in.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.expect("good", "2")
+	in := w.inbox(&o, h)
+	for range 6 * 60 {
+		w.quiet(in)
+		w.pass(time.Second)
+	}
+	w.expect("good", "2 1")
+	if d := w.dead(); len(d) != 1 || d[0].Attempts != 3 || d[0].Dead.Kind != "attempts" {
+		t.Errorf("%+v", d)
+	}
+}
+
+// One such message in a batch is taken alone from then on: its neighbours run once more, not each time.
+func TestTransientFailureInABatch(t *testing.T) {
+	w := newWorld(t, 1)
+	runs, fails := map[string]int{}, 0
+	in := w.inbox(&inbox.Options{Now: w.clock, Batch: 50},
+		func(_ context.Context, _ tx, m skald.Received[string]) error {
+			if runs[m.ID]++; m.Value == "bad" {
+				fails++
+				return skald.Outage(errService)
+			}
+			return nil
+		})
+	for i := range 40 {
+		w.publish(w.message(fmt.Sprint("k", i), map[bool]string{true: "bad"}[i == 20]))
+	}
+	for range 300 {
+		w.quiet(in)
+		w.pass(time.Second)
+	}
+	for id, n := range runs {
+		if id != "m-21" && n > 2 {
+			t.Errorf("%s was run %d times", id, n)
+		}
+	}
+	if fails < 8 || len(w.kept()) != 1 {
+		t.Errorf("the bad one was run %d times; kept: %+v", fails, w.kept())
+	}
+}
+
+// ticking is a clock that a test moves ahead.
+type ticking struct{ ahead atomic.Int64 }
+
+func (c *ticking) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+func (c *ticking) pass(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// Whatever a message fails by that may pass: others are handled, it is parked with its key, is listed, and
+// dies in the end.
+func TestTransientFailuresStopNobodyElse(t *testing.T) {
+	sleeps := func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "SELECT pg_sleep(0.2)")
+		return err
+	}
+	raises := func(code string) func(context.Context, pgx.Tx) error {
+		return func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "DO $$ BEGIN RAISE 'so' USING ERRCODE = '"+code+"'; END $$")
+			return err
+		}
+	}
+	within := func(wrap string) func(context.Context, pgx.Tx) error {
+		return func(ctx context.Context, tx pgx.Tx) error {
+			ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+			defer cancel()
+			return fmt.Errorf(wrap, sleeps(ctx, tx))
+		}
+	}
+	open := onPostgres(t)
+	for name, fails := range map[string]func(context.Context, pgx.Tx) error{
+		"an outage that is claimed": func(context.Context, pgx.Tx) error {
+			return skald.Outage(errService)
+		},
+		"a timeout of its own": within("insert: %w"),
+		"the same, as text":    within("insert: %v"),
+		"a statement that was cancelled": func(ctx context.Context, tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = '20ms'"); err != nil {
+				return err
+			}
+			return sleeps(ctx, tx)
+		},
+		"a serialization failure": raises("40001"),
+		"a deadlock":              raises("40P01"),
+		"a lock":                  raises("55P03"),
+	} {
+		t.Run(name, func(t *testing.T) { stopsNobodyElse(t, open, fails) })
+	}
+}
+
+func stopsNobodyElse(t *testing.T, open opening[pgx.Tx], fails func(context.Context, pgx.Tx) error) {
+	const bad, good = 6, 100
+	w := newWorld(t, 2)
+	g := open(w)
+	clock, handled := &ticking{}, atomic.Int64{}
+	in := inbox.New(g.db, w.bus, "stock", &inbox.Options{Now: clock.now,
+		Logger: slog.New(slog.DiscardHandler), Limits: inbox.Limits{Held: 100},
+		Retry: inbox.Retry{First: 5 * time.Millisecond, Most: 20 * time.Millisecond, Attempts: 2}})
+	inbox.On(in, said, func(ctx context.Context, tx pgx.Tx, m skald.Received[string]) error {
+		if m.Value == "bad" {
+			return fails(ctx, tx)
+		}
+		handled.Add(1)
+		return nil
+	})
+	for i := range bad {
+		w.publish(w.message(fmt.Sprint("bad", i), "bad"), w.message(fmt.Sprint("bad", i), "behind"))
+	}
+	for i := range good {
+		w.publish(w.message(fmt.Sprint("good", i), "good"))
+	}
+	stop := run(t, in)
+	kept := func(dead bool) []store.Parked {
+		all, err := store.ListKept(t.Context(), g.db,
+			store.Sought{Consumer: "stock", Failed: true, Dead: &dead})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	until(t, "the good messages", func() bool { return handled.Load() == good && w.acknowledged() })
+	until(t, "the bad ones in the store, and listed", func() bool {
+		return len(kept(false)) == bad && len(in.Health().Stuck) == bad
+	})
+	for _, p := range kept(false) {
+		if p.Attempts != 0 {
+			t.Errorf("%s is charged %d attempts at once", p.ID, p.Attempts)
+		}
+	}
+	if h := in.Health(); !h.Ready || h.Stopped != "" || !h.Stuck[0].Uncharged || h.Failures == 0 {
+		t.Errorf("%+v", h)
+	}
+	clock.pass(11 * time.Minute)
+	until(t, "the dead letters", func() bool { return len(kept(true)) == bad })
+	if handled.Load() != good {
+		t.Errorf("%d messages were handled: those behind a dead letter wait", handled.Load())
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A database that is away is nobody's fault, however long: nothing is charged, nothing is begun meanwhile,
+// and the consumer goes on.
+func TestNothingIsChargedWhileTheDatabaseIsAway(t *testing.T) {
+	c := need.NewCluster(t)
+	pool, err := pgxpool.New(t.Context(), c.URL("postgres"))
+	if err == nil {
+		t.Cleanup(pool.Close)
+		_, err = pgstore.Migrate(t.Context(), pool, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, db := newWorld(t, 2), pgstore.New(pool, nil)
+	clock, handled, tries := &ticking{}, atomic.Int64{}, atomic.Int64{}
+	in := inbox.New(db, w.bus, "stock", &inbox.Options{Now: clock.now, Logger: slog.New(slog.DiscardHandler),
+		Retry: inbox.Retry{First: 5 * time.Millisecond, Most: 20 * time.Millisecond, Attempts: 1}})
+	inbox.On(in, said, func(_ context.Context, _ pgx.Tx, m skald.Received[string]) error {
+		if m.Value == "bad" {
+			tries.Add(1)
+			return skald.Outage(errService)
+		}
+		handled.Add(1)
+		return nil
+	})
+	w.publish(w.message("bad", "bad"), w.message("k", "1"))
+	stop := run(t, in)
+	until(t, "a message, and the bad one parked", func() bool {
+		return handled.Load() == 1 && in.Health().Parkings == 1
+	})
+	c.Stop("immediate")
+	for i := range 100 {
+		w.publish(w.message(fmt.Sprint("k", i), "2"))
+	}
+	until(t, "the probe to fail", func() bool { return db.Probe(t.Context()) != nil })
+	time.Sleep(time.Second) // it is seen by the consumer, too
+	clock.pass(time.Hour)
+	before := tries.Load()
+	c.Start()
+	until(t, "all messages", func() bool { return handled.Load() >= 101 && w.acknowledged() })
+	until(t, "more attempts at the bad one", func() bool { return tries.Load() > before+2 })
+	kept, err := store.ListKept(t.Context(), db, store.Sought{Consumer: "stock"})
+	if err != nil || len(kept) != 1 || kept[0].Attempts != 0 || kept[0].Dead != nil {
+		t.Errorf("kept: %+v, %v", kept, err)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}

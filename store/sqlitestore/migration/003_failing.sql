@@ -1,0 +1,3 @@
+-- What fails by what may pass is charged nothing for a while, and is listed all the same.
+DROP INDEX skald_parked_failed;
+CREATE INDEX skald_parked_failed ON skald_parked (consumer, place) WHERE dead_at IS NULL AND (attempts > 0 OR last_at >= first_at);
