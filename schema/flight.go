@@ -2,6 +2,7 @@ package schema
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -52,9 +53,18 @@ func (f *flights[K, V]) fly(ctx context.Context, most time.Duration, key K, one 
 	call func(context.Context) (V, error)) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
+	one.err = errEnded
+	defer func() {
+		if p := recover(); p != nil { // of a parser: the schema may be anybody's
+			one.err = fmt.Errorf("panic while a schema is read: %T", p)
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.all, key)
+		close(one.done)
+	}()
 	one.v, one.err = call(ctx)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.all, key)
-	close(one.done)
 }
+
+// errEnded: runtime.Goexit ended the call.
+var errEnded = errors.New("the call for a schema ended without an answer")

@@ -119,20 +119,28 @@ func ask[V any](r *Registry, c *Config, call func(server) (V, error)) (v V, err 
 	if err := r.gate.enter(); err != nil {
 		return v, err
 	}
+	err = errEnded
+	defer func() { // also where the call panics
+		is, changed := r.gate.leave(err)
+		if changed {
+			c.tell(is, err)
+		}
+	}()
 	v, err = call(c.server)
 	err = loginRefused(err)
-	is, changed := r.gate.leave(err)
-	switch {
-	case !changed:
-	case is == refusing:
+	return v, err
+}
+
+func (c *Config) tell(is condition, err error) {
+	switch is {
+	case refusing:
 		c.Logger.Error("the schema registry refuses this program: messages of unknown schemas wait", "error",
 			err)
-	case is == away:
+	case away:
 		c.Logger.Warn("the schema registry does not answer: messages of unknown schemas wait", "error", err)
 	default:
 		c.Logger.Info("the schema registry answers again")
 	}
-	return v, err
 }
 
 // loginRefused adds the remedy to an answer of 401 or 403.

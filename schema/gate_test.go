@@ -241,3 +241,30 @@ func TestOneCodecForManyEvents(t *testing.T) {
 		t.Errorf("writers that are warm asked the registry %d times", now-asked)
 	}
 }
+
+// A parser that panics fails its message, and not the process.
+func TestParserPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a air
+		codec := schema.NewCodec(a.registry(t, io.Discard), panics{}, nil)
+		for range 3 {
+			var v payment1
+			err := codec.Decode(t.Context(), paid(1), &v)
+			if err == nil || failure.IsOutage(err) || !strings.Contains(err.Error(), "panic") {
+				t.Errorf("%v", err)
+			}
+		}
+	})
+}
+
+type panics struct{ avro.Format }
+
+func (panics) ContentType() string                                { return "" }
+func (panics) Own() (schema.Schema, []int, error)                 { return schema.Schema{}, nil, nil }
+func (panics) Append(dst []byte, _ any) ([]byte, error)           { return dst, nil }
+func (panics) Reader(schema.Schema, []int) (schema.Reader, error) { return nil, nil }
+func (panics) Plain() (schema.Reader, error)                      { return nil, nil }
+func (panics) Problems(schema.Schema, schema.Schema) ([]schema.Problem, error) {
+	var none []int
+	return nil, fmt.Errorf("%d", none[len(none)])
+}
