@@ -22,7 +22,7 @@ func TestInitSaga(t *testing.T) {
 	written(t, 4, []string{"TestOrderOnce", "TestPlacing"}, "--saga")
 }
 
-func written(t *testing.T, programs int, tests []string, flags ...string) {
+func written(t *testing.T, programs int, want []string, flags ...string) {
 	dir := filepath.Join(t.TempDir(), "my-orders")
 	p := start(t, nil, append([]string{"init", dir, "--module", "example.com/my-orders"}, flags...)...)
 	p.expect(0)
@@ -46,11 +46,20 @@ func written(t *testing.T, programs int, tests []string, flags ...string) {
 	}
 	knows(t, filepath.Join(dir, "README.md"))
 	mod := modfile(t, dir)
-	goTool(t, dir, mod, "", "vet", "./...")
-	without := goTool(t, dir, mod, "", "test", "-v", "./...")
+	goTool(t, dir, mod, "vet", "./...")
+	goTool(t, dir, mod, "test", "-c", "-vet=off", "-o", "tests", ".") // once: linking takes long
+	tests := func(database string) string {
+		c := exec.CommandContext(t.Context(), "./tests", "-test.v")
+		c.Dir, c.Env = dir, append(os.Environ(), "DATABASE_URL="+database)
+		said, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("the tests of the service: %v\n%s", err, said)
+		}
+		return string(said)
+	}
 	at, _ := postgres(t)
-	with := goTool(t, dir, mod, at, "test", "-v", "./...")
-	for _, test := range tests {
+	without, with := tests(""), tests(at)
+	for _, test := range want {
 		if !strings.Contains(without, "SKIP: "+test) || !strings.Contains(without, "DATABASE_URL") {
 			t.Errorf("without a database: %s", without)
 		}
@@ -117,16 +126,15 @@ func modfile(t *testing.T, dir string) string {
 }
 
 // goTool runs the go command in dir, without a network.
-func goTool(t *testing.T, dir, mod, database, verb string, args ...string) string {
+func goTool(t *testing.T, dir, mod, verb string, args ...string) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), "go", append([]string{verb, "-modfile=" + mod}, args...)...)
 	c.Dir = dir
-	c.Env = append(os.Environ(), "GOWORK=off", "GOPROXY=off", "GOFLAGS=", "DATABASE_URL="+database)
+	c.Env = append(os.Environ(), "GOWORK=off", "GOPROXY=off", "GOFLAGS=")
 	said, err := c.CombinedOutput()
 	if err != nil {
 		t.Fatalf("go %s %s: %v\n%s", verb, strings.Join(args, " "), err, said)
 	}
-	return string(said)
 }
 
 // A folder in which something is stays as it is; a name that makes no module is refused with what to do.
