@@ -40,7 +40,6 @@ type Tx struct {
 	given   map[entity]int64
 	rows    []outbox.Row
 	shards  []store.Progress
-	said    []store.Effect        // written by a handler, for the unit's Commit
 	admits  map[int64]bool        // numbers in quarantine that it admits
 	changes []func(now time.Time) // what else the commit does, in order
 	by      []*Store              // handles that wrote, to be woken

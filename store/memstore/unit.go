@@ -13,7 +13,6 @@ import (
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore/internal/kept"
 	"github.com/skald-go/skald/store/memstore/internal/mark"
-	"github.com/skald-go/skald/store/memstore/internal/own"
 	"github.com/skald-go/skald/store/memstore/internal/saga"
 	"github.com/skald-go/skald/store/memstore/internal/step"
 )
@@ -150,12 +149,12 @@ func (u *unit) Outage(_ context.Context, err error) bool {
 	return u.tx.s.Outage(u.tx.over) || errors.Is(u.tx.failed, store.ErrBusy) && errors.Is(err, store.ErrBusy)
 }
 
-// Commit writes what was said, then es, then commits.
+// Commit writes es, then commits.
 func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	d := u.tx.s.db
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := u.tx.finish(ctx, append(u.tx.said, es...)); err != nil {
+	if err := u.tx.finish(ctx, es); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
 	return nil
@@ -302,7 +301,7 @@ func (s *Store) Write(ctx context.Context, tx *Tx, es ...store.Effect) error {
 			if err := tx.moveSaga(ctx, e.Saga, time.Now().Add(tx.wait)); err != nil {
 				return err
 			}
-			if err := tx.say(e); err != nil {
+			if err := tx.write(e); err != nil {
 				return err
 			}
 		}
@@ -311,21 +310,6 @@ func (s *Store) Write(ctx context.Context, tx *Tx, es ...store.Effect) error {
 	if err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
-	return nil
-}
-
-func (tx *Tx) say(e store.Effect) error {
-	if !tx.lent {
-		return tx.write(e)
-	}
-	said := store.Effect{}
-	for i := range e.Rows {
-		if err := complete.Limits(&e.Rows[i]); err != nil {
-			return err
-		}
-		said.Rows = append(said.Rows, own.Message(e.Rows[i]))
-	}
-	tx.said = append(tx.said, said)
 	return nil
 }
 

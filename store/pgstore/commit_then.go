@@ -45,7 +45,7 @@ func (u *unit) CommitThen(ctx context.Context, next store.Intake,
 		}
 		return err
 	})
-	tx := u.tx.Tx // pgx's own, which knows of nothing but the connection
+	tx := u.tx.live() // pgx's own, which knows of nothing but the connection
 	if err = u.committed(ctx, err, es); err == nil && begun {
 		look := func(ctx context.Context) (err error) {
 			tx, err = then.look(ctx, conn, tx, next, later)

@@ -38,7 +38,7 @@ func (s *Store) Enter(ctx context.Context, tx pgx.Tx, in store.Intake) (found st
 	if err != nil {
 		return found, fmt.Errorf("enter: %w", err)
 	}
-	defer func() { s.patience.Leave(ctx, s.pool, tx.Conn(), err) }()
+	defer func() { s.patience.Leave(ctx, s.pool, connOf(tx), err) }()
 	now, later := apart(in, calls)
 	if err := pgrun.SendIn(ctx, tx, now); err != nil {
 		return found, fmt.Errorf("enter: %w", s.pg.Beginning(err))

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
@@ -67,8 +66,8 @@ type over struct {
 // again begins anew, once; the marks are there, so they are not looked up.
 func (o *over) again(ctx context.Context) (pgx.Tx, error) {
 	u := o.u
-	if u.conn == nil || u.tx.Tx != pgx.Tx(o) {
-		return o.Tx, nil // which answers that it is closed
+	if tx := u.tx.live(); u.conn == nil || tx != pgx.Tx(o) {
+		return tx, nil
 	}
 	var found store.Found
 	calls, err := u.s.intake(o.in, &found)
@@ -84,65 +83,8 @@ func (o *over) again(ctx context.Context) (pgx.Tx, error) {
 		_ = pgrun.Undo(ctx, u.conn.Conn())
 		return nil, fmt.Errorf("begin again: %w", u.s.pg.Beginning(err))
 	}
-	u.tx.Tx = tx
+	u.tx.swap(tx)
 	return tx, nil
-}
-
-func (o *over) Begin(ctx context.Context) (pgx.Tx, error) {
-	tx, err := o.again(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return tx.Begin(ctx)
-}
-
-func (o *over) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	tx, err := o.again(ctx)
-	if err != nil {
-		return pgconn.CommandTag{}, err
-	}
-	return tx.Exec(ctx, sql, args...)
-}
-
-func (o *over) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	tx, err := o.again(ctx)
-	if err != nil {
-		return pgx.FailedBatchResults(&pgx.Batch{}, err).Query()
-	}
-	return tx.Query(ctx, sql, args...)
-}
-
-func (o *over) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	tx, err := o.again(ctx)
-	if err != nil {
-		return pgx.FailedBatchResults(&pgx.Batch{}, err).QueryRow()
-	}
-	return tx.QueryRow(ctx, sql, args...)
-}
-
-func (o *over) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	tx, err := o.again(ctx)
-	if err != nil {
-		return pgx.FailedBatchResults(b, err)
-	}
-	return tx.SendBatch(ctx, b)
-}
-
-func (o *over) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string,
-	from pgx.CopyFromSource) (int64, error) {
-	tx, err := o.again(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return tx.CopyFrom(ctx, table, columns, from)
-}
-
-func (o *over) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
-	tx, err := o.again(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return tx.Prepare(ctx, name, sql)
 }
 
 func (o *over) Conn() *pgx.Conn {

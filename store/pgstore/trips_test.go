@@ -273,6 +273,20 @@ func tripCases(ctx context.Context, t *testing.T, b *bed, s *Store) []tripCase {
 			ok(s.Write(ctx, u.Tx(), store.Effect{Rows: []skald.Message{aMessage("a")}}))
 			ok(u.Commit(ctx, store.Effect{Rows: []skald.Message{aMessage("b")}}))
 		}},
+		{"a message whose handler writes before each of two statements and a savepoint", 6, func() {
+			u := begin(aMark())
+			say := func() { ok(s.Write(ctx, u.Tx(), store.Effect{Rows: []skald.Message{aMessage("a")}})) }
+			say()
+			_, err := u.Tx().Exec(ctx, b.q(`INSERT INTO {kv} VALUES ($1, 'v') ON CONFLICT (key) DO NOTHING`),
+				"k")
+			ok(err)
+			say()
+			n := 0
+			ok(u.Tx().QueryRow(ctx, b.q(`SELECT count(*) FROM {kv} WHERE key = $1`), "k").Scan(&n))
+			say()
+			ok(pgx.BeginFunc(ctx, u.Tx(), func(pgx.Tx) error { say(); return nil }))
+			ok(u.Commit(ctx))
+		}},
 		{"a hundred messages whose handler has one statement for all of them", 3, func() {
 			in := store.Intake{}
 			for n := range 100 {

@@ -66,7 +66,8 @@ func (s *Store) roundTrip(ctx context.Context, conn *pgxpool.Conn, wait time.Dur
 }
 
 func (u *unit) lend(conn *pgxpool.Conn, tx pgx.Tx, in store.Intake) {
-	u.conn, u.tx, u.marks, u.have = conn, &lent{Tx: tx, s: u.s}, in.Marks, entity.LockedBy(in, u.found)
+	u.conn, u.tx, u.marks = conn, newLent(u.s, tx, conn.Conn()), in.Marks
+	u.have = entity.LockedBy(in, u.found)
 	u.sagas, u.kept = saga.Held(in, u.found), mark.Holding(u.found) && !mark.Many(in)
 }
 
@@ -138,7 +139,7 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 // committed tells of what became of a commit.
 func (u *unit) committed(ctx context.Context, err error, es []store.Effect) error {
 	if err == nil {
-		if len(u.tx.kept) > 0 {
+		if u.tx.wrote {
 			u.s.waker.Wake()
 		}
 		u.s.stood(es...)
@@ -148,18 +149,22 @@ func (u *unit) committed(ctx context.Context, err error, es []store.Effect) erro
 	if pgrun.Lost(err) {
 		err = fmt.Errorf("%w: %w", store.ErrLost, err)
 	}
-	return fmt.Errorf("commit: %w", pgrun.Limit(u.s.pg.Explain(pgrun.Lent(err)), u.tx.said(es)))
+	said := append(named(u.tx.kept.says), messages(es)...)
+	return fmt.Errorf("commit: %w", pgrun.Limit(u.s.pg.Explain(pgrun.Lent(err)), said))
 }
 
 // last are the calls before COMMIT.
 func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]pgrun.Call, error) {
+	rows, fault := u.tx.close()
 	switch {
 	case conn.IsClosed():
 		return nil, errors.New("the connection was lost: nothing was committed")
+	case fault != nil:
+		return nil, fault
 	case u.kept:
 		return nil, errKept
 	}
-	if o, ok := u.tx.Tx.(*over); ok {
+	if o, ok := u.tx.live().(*over); ok {
 		if _, err := o.again(ctx); err != nil {
 			return nil, err
 		}
@@ -171,7 +176,7 @@ func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]p
 		return nil, fmt.Errorf("an error that the handler swallowed had aborted the transaction: %w",
 			pgx.ErrTxCommitRollback)
 	}
-	calls, err := u.s.outflow(es, u.tx.kept, u.have, u.marks...)
+	calls, err := u.s.outflow(es, rows, u.have, u.marks...)
 	if u.s.sagas.MoveHeld(u.sagas, calls) {
 		return calls, err
 	}
@@ -183,10 +188,11 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 	if u.conn == nil {
 		return nil, fmt.Errorf("roll back: %w", errEnded)
 	}
+	_, _ = u.tx.close()
 	if len(instead) == 0 {
 		defer u.end()
 		conn := u.conn.Conn()
-		if _, ok := u.tx.Tx.(*over); !ok && !conn.IsClosed() && conn.PgConn().TxStatus() == 'I' {
+		if _, ok := u.tx.live().(*over); !ok && !conn.IsClosed() && conn.PgConn().TxStatus() == 'I' {
 			return nil, fmt.Errorf("roll back: %w", store.ErrLent)
 		}
 		if err := pgrun.Undo(ctx, conn); err != nil {
@@ -194,7 +200,7 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 		}
 		return nil, nil
 	}
-	if _, ok := u.tx.Tx.(*over); ok {
+	if _, ok := u.tx.live().(*over); ok {
 		u.end()
 		return u.s.Apply(ctx, instead...)
 	}

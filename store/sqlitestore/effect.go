@@ -41,7 +41,7 @@ func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error
 			return sqlrun.Failed("write", err)
 		}
 		if u != nil {
-			u.wrote = u.wrote || wakes(&e)
+			u.wroteBy(&e)
 		}
 	}
 	if u == nil {

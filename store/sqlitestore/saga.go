@@ -35,7 +35,7 @@ func (s *Store) StartSaga(ctx context.Context, tx *sql.Tx,
 // moved wakes whoever waits for sagas: at once in a transaction of the caller's.
 func (s *Store) moved(u *unit) {
 	if u != nil {
-		u.wrote = true
+		u.wrote.Store(true)
 		return
 	}
 	s.run.Wake()

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/mark"
@@ -22,7 +23,7 @@ type unit struct {
 	hold  int64 // the row of skald_commit_guard
 	found store.Found
 	given map[entity]int64
-	wrote bool // rows into the outbox, or sagas
+	wrote atomic.Bool // rows into the outbox, or sagas
 	over  bool
 }
 
@@ -138,7 +139,7 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	if err := u.x.Commit(); err != nil {
 		return sqlrun.Failed("commit", err)
 	}
-	if u.wrote {
+	if u.wrote.Load() {
 		u.s.run.Wake()
 	}
 	return nil
@@ -157,9 +158,15 @@ func (u *unit) settle(ctx context.Context, es []store.Effect) error {
 		if err := put(ctx, u.x, e, u.given); err != nil {
 			return err
 		}
-		u.wrote = u.wrote || wakes(&e)
+		u.wroteBy(&e)
 	}
 	return nil
+}
+
+func (u *unit) wroteBy(e *store.Effect) {
+	if wakes(e) {
+		u.wrote.Store(true)
+	}
 }
 
 // finish ends the unit, once.

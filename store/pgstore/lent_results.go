@@ -1,0 +1,161 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// lentRows are the rows of a query in a lent transaction, which looks at the connection after them.
+type lentRows struct {
+	pgx.Rows
+	of   *lent
+	in   pgx.BatchResults // that they are the last of; nil: none
+	done bool
+	err  error
+}
+
+func (r *lentRows) end() {
+	if r.done {
+		return
+	}
+	r.done = true
+	if r.in != nil {
+		r.err = r.in.Close()
+	}
+	r.of.look()
+}
+
+func (r *lentRows) Close() {
+	r.Rows.Close()
+	r.end()
+}
+
+func (r *lentRows) Next() bool {
+	more := r.Rows.Next()
+	if !more {
+		r.end()
+	}
+	return more
+}
+
+func (r *lentRows) Err() error {
+	if err := r.Rows.Err(); err != nil {
+		return err
+	}
+	return r.err
+}
+
+// Scan closes the rows where it fails, as pgx does.
+func (r *lentRows) Scan(dest ...any) error {
+	err := r.Rows.Scan(dest...)
+	if err != nil {
+		r.Close()
+	}
+	return err
+}
+
+func (r *lentRows) Values() ([]any, error) {
+	values, err := r.Rows.Values()
+	if err != nil {
+		r.Close()
+	}
+	return values, err
+}
+
+// lentRow is the first of rows.
+type lentRow struct{ rows pgx.Rows }
+
+func (r lentRow) Scan(dest ...any) error {
+	defer r.rows.Close()
+	for _, d := range dest {
+		if _, ok := d.(*pgtype.DriverBytes); ok { // which would be overwritten
+			return errors.New("cannot scan into *pgtype.DriverBytes from QueryRow")
+		}
+	}
+	if !r.rows.Next() {
+		if err := r.rows.Err(); err != nil {
+			return err
+		}
+		return pgx.ErrNoRows
+	}
+	if err := r.rows.Scan(dest...); err != nil {
+		return err
+	}
+	r.rows.Close()
+	return r.rows.Err()
+}
+
+// lentBatch is the results of a batch in a lent transaction.
+type lentBatch struct {
+	pgx.BatchResults
+	of *lent
+}
+
+func (b *lentBatch) Close() error {
+	defer b.of.look()
+	return b.BatchResults.Close()
+}
+
+// A savepoint is what lent.Begin gives.
+type savepoint struct {
+	of     *lent
+	name   string
+	closed atomic.Bool
+}
+
+func (sp *savepoint) end(ctx context.Context, sql string) error {
+	if sp.closed.Load() {
+		return pgx.ErrTxClosed
+	}
+	_, err := sp.of.Exec(ctx, sql+" "+sp.name)
+	sp.closed.Store(true)
+	return err
+}
+
+func (sp *savepoint) Commit(ctx context.Context) error { return sp.end(ctx, "release savepoint") }
+
+func (sp *savepoint) Rollback(ctx context.Context) error { return sp.end(ctx, "rollback to savepoint") }
+
+// tx is the transaction that the savepoint is in, or one that answers that it is closed.
+func (sp *savepoint) tx() pgx.Tx {
+	if sp.closed.Load() {
+		return ended()
+	}
+	return sp.of
+}
+
+func (sp *savepoint) Begin(ctx context.Context) (pgx.Tx, error) { return sp.tx().Begin(ctx) }
+
+func (sp *savepoint) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	return sp.tx().Exec(ctx, sql, args...)
+}
+
+func (sp *savepoint) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return sp.tx().Query(ctx, sql, args...)
+}
+
+func (sp *savepoint) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return sp.tx().QueryRow(ctx, sql, args...)
+}
+
+func (sp *savepoint) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	return sp.tx().SendBatch(ctx, b)
+}
+
+func (sp *savepoint) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string,
+	from pgx.CopyFromSource) (int64, error) {
+	return sp.tx().CopyFrom(ctx, table, columns, from)
+}
+
+func (sp *savepoint) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
+	return sp.tx().Prepare(ctx, name, sql)
+}
+
+func (sp *savepoint) LargeObjects() pgx.LargeObjects { return sp.of.LargeObjects() }
+
+func (sp *savepoint) Conn() *pgx.Conn { return sp.of.Conn() }

@@ -1,0 +1,300 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+)
+
+func (*lent) Commit(context.Context) error   { return store.ErrLent }
+func (*lent) Rollback(context.Context) error { return store.ErrLent }
+
+// Begin makes a savepoint.
+func (l *lent) Begin(ctx context.Context) (pgx.Tx, error) {
+	l.mu.Lock()
+	l.savepoints++
+	name := fmt.Sprint("sp_", l.savepoints)
+	l.mu.Unlock()
+	if _, err := l.Exec(ctx, "savepoint "+name); err != nil {
+		return nil, err
+	}
+	return &savepoint{of: l, name: name}, nil
+}
+
+// Conn is the connection itself. What the handler sends through it is not seen here: rows are sent before,
+// and from now on at once.
+func (l *lent) Conn() *pgx.Conn {
+	l.mu.Lock()
+	done := l.raw || l.over
+	l.raw = true
+	l.mu.Unlock()
+	if !done {
+		l.expose()
+	}
+	return l.live().Conn()
+}
+
+func (l *lent) expose() {
+	ctx, cancel := context.WithTimeout(context.Background(), pgrun.DefaultWait)
+	defer cancel()
+	err := l.alone(func() error {
+		tx, err := l.open(ctx)
+		if err == nil {
+			err = l.flush(ctx, tx)
+		}
+		return err
+	})
+	if err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.fault = cmp.Or(l.fault, err)
+	}
+}
+
+// LargeObjects are pgx's own, which use the connection past this transaction: see Conn.
+func (l *lent) LargeObjects() pgx.LargeObjects {
+	l.Conn()
+	tx := l.live()
+	return tx.LargeObjects()
+}
+
+func (l *lent) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	l.sending.Lock()
+	defer l.sending.Unlock()
+	tx, err := l.open(ctx)
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	defer l.look()
+	br, err := l.ahead(ctx, tx, &sql, &args)
+	if err != nil && !undoes(sql) { // else what could not be sent is undone
+		return pgconn.CommandTag{}, err
+	}
+	if br == nil {
+		return tx.Exec(ctx, sql, args...)
+	}
+	tag, err := br.Exec()
+	return tag, cmp.Or(err, br.Close())
+}
+
+// undoes tells a statement that goes back to a savepoint, or ends the transaction.
+func undoes(sql string) bool { return firstWord(sql) == "ROLLBACK" }
+
+func (l *lent) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	tx, err := l.open(ctx)
+	if err != nil {
+		return failedRows(err)
+	}
+	br, err := l.ahead(ctx, tx, &sql, &args)
+	if err != nil {
+		return failedRows(err)
+	}
+	ask := tx.Query
+	if br != nil {
+		ask = func(context.Context, string, ...any) (pgx.Rows, error) { return br.Query() }
+	}
+	rows, err := ask(ctx, sql, args...)
+	seen := &lentRows{Rows: rows, of: l, in: br}
+	if err != nil {
+		seen.end()
+	}
+	return seen, err
+}
+
+func failedRows(err error) (pgx.Rows, error) {
+	return pgx.FailedBatchResults(&pgx.Batch{}, err).Query()
+}
+
+func (l *lent) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	rows, _ := l.Query(ctx, sql, args...) // the row has the error
+	return lentRow{rows}
+}
+
+func (l *lent) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	tx, err := l.open(ctx)
+	if err != nil {
+		return pgx.FailedBatchResults(b, err)
+	}
+	// of a batch that would begin a transaction pgx says so itself
+	if b.Len() == 0 || pgx.FailedBatchResults(b, errEnded).Tx() != nil {
+		return tx.SendBatch(ctx, b)
+	}
+	a := l.take()
+	if len(a.rows) == 0 {
+		return &lentBatch{BatchResults: tx.SendBatch(ctx, b), of: l}
+	}
+	first := *b.QueuedQueries[0]
+	fits, err := l.fits(ctx, tx.Conn(), &first.SQL, &first.Arguments)
+	if err != nil {
+		l.back(a)
+		return pgx.FailedBatchResults(b, err)
+	}
+	if !fits {
+		if err := l.send(ctx, tx, a); err != nil {
+			return pgx.FailedBatchResults(b, err)
+		}
+		return &lentBatch{BatchResults: tx.SendBatch(ctx, b), of: l}
+	}
+	br, err := l.along(ctx, tx, a, b.QueuedQueries)
+	if err != nil {
+		return pgx.FailedBatchResults(b, err)
+	}
+	return &lentBatch{BatchResults: br, of: l}
+}
+
+func (l *lent) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string,
+	from pgx.CopyFromSource) (int64, error) {
+	tx, err := l.open(ctx)
+	if err == nil {
+		err = l.flush(ctx, tx) // COPY is no part of a pipeline
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer l.look()
+	return tx.CopyFrom(ctx, table, columns, from)
+}
+
+// Prepare touches no rows, so that those that wait go on waiting.
+func (l *lent) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
+	tx, err := l.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer l.look()
+	return tx.Prepare(ctx, name, sql)
+}
+
+// ahead sends the rows that wait before a statement. Where the statement can go along it does, and its answer
+// is the next of br; nil: the statement is to be sent now.
+func (l *lent) ahead(ctx context.Context, tx pgx.Tx, sql *string, args *[]any) (pgx.BatchResults, error) {
+	a := l.take()
+	if len(a.rows) == 0 {
+		return nil, nil
+	}
+	fits, err := l.fits(ctx, tx.Conn(), sql, args)
+	if err != nil {
+		l.back(a)
+		return nil, err
+	}
+	if !fits {
+		return nil, l.send(ctx, tx, a)
+	}
+	return l.along(ctx, tx, a, []*pgx.QueuedQuery{{SQL: *sql, Arguments: *args}})
+}
+
+// along sends rows and queries in one pipeline. The next answer is that of the first query.
+func (l *lent) along(ctx context.Context, tx pgx.Tx, a ahead,
+	qs []*pgx.QueuedQuery) (pgx.BatchResults, error) {
+	insert := l.s.outbox.Insert(a.rows)
+	b := &pgx.Batch{}
+	b.Queue(insert.SQL, insert.Args...)
+	b.QueuedQueries = append(b.QueuedQueries, qs...)
+	br := tx.SendBatch(ctx, b)
+	_, err := br.Exec()
+	if err == nil {
+		return br, l.sent(a, nil)
+	}
+	_ = br.Close()
+	sent := l.sent(a, err)
+	if bad := (pgx.ErrPreprocessingBatch{}); errors.As(err, &bad) && bad.SQL() != insert.SQL {
+		return nil, bad.Unwrap() // the statement's own
+	}
+	return nil, sent
+}
+
+// The longest statement without arguments that goes along: pgx keeps what does prepared.
+const longestAlong = 1 << 10
+
+// fits tells whether a statement means the same behind rows in a pipeline as it does by itself. Where an
+// argument does not fit its parameter pgx closes the connection of a pipeline, so that is looked at first.
+func (l *lent) fits(ctx context.Context, conn *pgx.Conn, sql *string, args *[]any) (bool, error) {
+	switch firstWord(*sql) {
+	case "SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE", "ROLLBACK",
+		"SET", "LOCK", "TRUNCATE":
+	default:
+		return false, nil // a prepared statement's name, among others
+	}
+	if !rewritten(ctx, conn, sql, args) {
+		return false, nil
+	}
+	if len(*args) == 0 && (len(*sql) > longestAlong ||
+		strings.Contains(strings.TrimRight(*sql, "; \t\r\n"), ";")) {
+		return false, nil // it may be several, which are sent in another form
+	}
+	switch conn.Config().DefaultQueryExecMode {
+	case pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol:
+		return true, nil // pgx looks at all arguments before it sends anything
+	}
+	if len(*args) == 0 && !strings.Contains(*sql, "$") {
+		return true, nil
+	}
+	what, err := described(ctx, conn, *sql)
+	if err != nil {
+		return false, err
+	}
+	return (&pgx.ExtendedQueryBuilder{}).Build(conn.TypeMap(), what, *args) == nil, nil
+}
+
+// rewritten rewrites what names its arguments. False: an option among args is none of a pipeline's, or pgx
+// has to tell what is wrong with the names.
+func rewritten(ctx context.Context, conn *pgx.Conn, sql *string, args *[]any) bool {
+	for i, arg := range (*args)[:min(len(*args), 4)] {
+		switch arg := arg.(type) {
+		case pgx.QueryExecMode, pgx.QueryResultFormats, pgx.QueryResultFormatsByOID:
+			return false
+		case pgx.QueryRewriter:
+			if i > 0 {
+				continue
+			}
+			text, list, err := arg.RewriteQuery(ctx, conn, *sql, (*args)[1:])
+			if err != nil {
+				return false
+			}
+			*sql, *args = text, list
+			return true
+		}
+	}
+	return true
+}
+
+const (
+	describedKey  = "skald: statements of handlers"
+	mostDescribed = 256
+)
+
+// described is the description of a statement: one round trip for the first time on a connection.
+func described(ctx context.Context, conn *pgx.Conn, sql string) (*pgconn.StatementDescription, error) {
+	data := conn.PgConn().CustomData()
+	known, _ := data[describedKey].(map[string]*pgconn.StatementDescription)
+	if what := known[sql]; what != nil {
+		return what, nil
+	}
+	what, err := conn.PgConn().Prepare(ctx, "", sql, nil)
+	if err != nil {
+		return nil, err
+	}
+	if known == nil || len(known) >= mostDescribed {
+		known = map[string]*pgconn.StatementDescription{}
+		data[describedKey] = known
+	}
+	known[sql] = what
+	return what, nil
+}
+
+func firstWord(sql string) string {
+	sql = strings.TrimLeft(sql, " \t\r\n(")
+	end := strings.IndexFunc(sql, func(r rune) bool { return r|0x20 < 'a' || r|0x20 > 'z' })
+	if end < 0 {
+		end = len(sql)
+	}
+	return strings.ToUpper(sql[:end])
+}
