@@ -53,8 +53,11 @@ type Header struct {
 	Value []byte
 }
 
-// A Draft is what is about to be said: it has no id, no time and no bytes yet. outbox.Write completes it.
+// A Draft is a message that has no time and no bytes yet. outbox.Write completes it.
 type Draft struct {
+	// ID is for a message that outbox.Write writes once, however often its transaction is repeated: a UUID in
+	// text form, of version 7 from uuid.NewV7 or the like. Default: a new UUID of version 7.
+	ID          string
 	Topic, Type string
 	Key         []byte // nil: no order promised
 	Subject     string

@@ -21,6 +21,8 @@ import (
 // Store is what an outbox needs of a database; every store.Driver has it.
 type Store[TTx any] interface {
 	Write(ctx context.Context, tx TTx, es ...store.Effect) error
+	Enter(ctx context.Context, tx TTx, in store.Intake) (store.Found, error)
+	Secret(ctx context.Context) ([]byte, error)
 }
 
 // Options of an Outbox. The zero value works.
@@ -78,6 +80,11 @@ func lent(ctx context.Context, tx any) error {
 // In a handler, tx must be the transaction that the handler was lent, or one in it: else it is
 // ErrOtherTransaction, unless ctx is that of OtherTransaction.
 //
+// A draft with an id is written once: repeat the whole transaction where you do not know whether it was
+// committed. If the same message was committed under the id before, Write leaves the draft out and returns
+// nil. It waits for an open transaction that has written under the id. ErrOtherMessage: another message was
+// written under it. ErrForgotten: the id is older than marks are kept (30 days). The id costs a round trip.
+//
 // It fails, and tx should be rolled back, when a value cannot be encoded or breaks a limit
 // (*store.LimitError): data 900 KiB, headers 16 KiB, topic [A-Za-z0-9._-]{1,249}, key 1 KiB.
 func (o *Outbox[TTx]) Write(ctx context.Context, tx TTx, drafts ...skald.Draft) error {
@@ -90,6 +97,12 @@ func (o *Outbox[TTx]) Write(ctx context.Context, tx TTx, drafts ...skald.Draft) 
 	rows, err := o.with.Messages(ctx, drafts)
 	if err != nil {
 		return fmt.Errorf("write to outbox: %w", err)
+	}
+	if rows, err = o.unwritten(ctx, tx, drafts, rows); err != nil {
+		return fmt.Errorf("write to outbox: %w", err)
+	}
+	if len(rows) == 0 {
+		return nil
 	}
 	if err := o.store.Write(ctx, tx, store.Effect{Rows: rows}); err != nil {
 		return fmt.Errorf("write to outbox: %w", err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/outbox"
 	"github.com/skald-go/skald/sagatest"
@@ -55,7 +57,7 @@ func TestOnceOnRealDatabases(t *testing.T) {
 func atTill[TTx any](t *testing.T, open opening[TTx], waited func(tx TTx) (bool, error)) {
 	for name, test := range map[string]func(*testing.T, *till[TTx]){
 		"again": againAtTill[TTx], "rival": rivalsAtTill[TTx], "refused": refusedAtTill[TTx],
-		"failed": failedAtTill[TTx],
+		"failed": failedAtTill[TTx], "written": writtenAtTill[TTx],
 	} {
 		t.Run(name, func(t *testing.T) {
 			// A world of nobody: it closes what it opens.
@@ -120,6 +122,56 @@ func againAtTill[TTx any](t *testing.T, d *till[TTx]) {
 		t.Errorf("another scope: %+v, replayed %v, %v", got, replayed, err)
 	}
 	d.has(t, "7 9 ", 2, 2)
+}
+
+// writtenAtTill repeats a transaction whose message has an id: after a rollback, after a commit, and with
+// another message.
+func writtenAtTill[TTx any](t *testing.T, d *till[TTx]) {
+	out := outbox.New(d.raw, nil)
+	id := uuid7.New(time.Now())
+	work := func(what string, commits bool, ids ...string) (err error) {
+		u, err := d.raw.Begin(t.Context(), store.Intake{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var drafts []skald.Draft
+		for _, id := range ids {
+			draft := told.New("k", what)
+			draft.ID = id
+			drafts = append(drafts, draft)
+		}
+		if err = out.Write(t.Context(), u.Tx(), drafts...); err == nil && commits {
+			return u.Commit(t.Context())
+		}
+		_, undone := u.Rollback(t.Context())
+		return errors.Join(err, undone)
+	}
+	for i, c := range []struct {
+		what    string
+		commits bool
+		ids     []string
+		want    error
+		rows    int
+	}{
+		{"paid", false, []string{id}, nil, 0},
+		{"paid", true, []string{id}, nil, 1},
+		{"paid", true, []string{strings.ToUpper(id)}, nil, 1},
+		{"refunded", true, []string{id}, outbox.ErrOtherMessage, 1},
+		{"paid", true, []string{id, "", uuid7.New(time.Now())}, nil, 3},
+		{"paid", true, slices.Repeat([]string{uuid7.New(time.Now())}, 2), nil, 4},
+		{"paid", true, []string{"", ""}, nil, 6},
+	} {
+		if err := work(c.what, c.commits, c.ids...); !errors.Is(err, c.want) {
+			t.Errorf("%d: got %v, want %v", i, err, c.want)
+		}
+		if keys, err := d.said(); err != nil || len(keys) != c.rows {
+			t.Errorf("%d: %d rows, want %d; %v", i, len(keys), c.rows, err)
+		}
+	}
+	limit := (*store.LimitError)(nil)
+	if err := work("paid", true, "order-7"); !errors.As(err, &limit) {
+		t.Errorf("an id that is no UUID: %v", err)
+	}
 }
 
 // rivalsAtTill has a rival ask while the first is at it, who goes on only when the rival waits.

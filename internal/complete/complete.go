@@ -56,6 +56,13 @@ func (c Completer) Messages(ctx context.Context, drafts []skald.Draft) (out []sk
 
 func (c Completer) complete(ctx context.Context, m *skald.Message, d *skald.Draft, s *stamp) error {
 	*m = skald.Message{Type: d.Type, Topic: d.Topic, Key: d.Key, Subject: d.Subject, Headers: d.Headers}
+	if d.ID != "" {
+		if _, ok := uuid7.Parse(d.ID); !ok {
+			return &store.LimitError{Topic: d.Topic, Type: d.Type, What: fmt.Sprintf(
+				"the draft's id %.40q is no UUID: give it one in text form, of version 7, or none", d.ID)}
+		}
+		m.ID = strings.ToLower(d.ID)
+	}
 	c.stamp(m, s)
 	if d.Value != nil {
 		if err := c.codec(d).Encode(ctx, m, d.Value); err != nil {
@@ -97,7 +104,9 @@ func (c Completer) stamp(m *skald.Message, s *stamp) {
 		id = uuid7.New
 	}
 	m.Time = now().UTC().Truncate(time.Microsecond) // what PostgreSQL keeps
-	m.ID = id(m.Time)
+	if m.ID == "" {
+		m.ID = id(m.Time)
+	}
 	m.CausationID, m.TraceParent = s.causation, s.trace
 	m.CorrelationID = cmp.Or(s.correlation, m.ID)
 }

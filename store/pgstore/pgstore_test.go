@@ -275,7 +275,12 @@ func harnessOf(b *bed, mode pgx.QueryExecMode) storetest.Harness[pgx.Tx] {
 			Pool: func(t testing.TB, db storetest.Database[pgx.Tx], connections int) store.Driver[pgx.Tx] {
 				t.Helper()
 				return New(b.few(t, mode, connections), &Options{Schema: b.schema})
-			}, Setting: setting},
+			}, Setting: setting,
+			Statement: func(_ storetest.Database[pgx.Tx], tx pgx.Tx, sql string) error {
+				_, err := tx.Exec(context.Background(), b.q(sql))
+				return err
+			},
+			Nest: func(tx pgx.Tx) (pgx.Tx, error) { return tx.Begin(context.Background()) }},
 	}
 }
 

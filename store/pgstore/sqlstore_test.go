@@ -68,6 +68,9 @@ func harnessOfSQL(b *bed, mode pgx.QueryExecMode) storetest.Harness[*sql.Tx] {
 		}), Pool: func(t testing.TB, _ storetest.Database[*sql.Tx], connections int) store.Driver[*sql.Tx] {
 			t.Helper()
 			return NewSQL(stdlib.OpenDBFromPool(b.few(t, mode, connections)), &Options{Schema: b.schema})
+		}, Statement: func(_ storetest.Database[*sql.Tx], tx *sql.Tx, text string) error {
+			_, err := tx.Exec(b.q(text))
+			return err
 		}, Setting: func(t testing.TB, tx *sql.Tx, name string) (value string) {
 			t.Helper()
 			if err := tx.QueryRow("SELECT coalesce(current_setting($1, true), '')",

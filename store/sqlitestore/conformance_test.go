@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +28,9 @@ func harness() storetest.Harness[*sql.Tx] {
 		Open: openFile,
 		Can: storetest.Can[*sql.Tx]{Limits: true, Poison: func(tx *sql.Tx) error {
 			_, err := tx.Exec("INSERT OR ROLLBACK INTO kv (k, v) VALUES ('x', NULL)")
+			return err
+		}, Statement: func(_ storetest.Database[*sql.Tx], tx *sql.Tx, text string) error {
+			_, err := tx.Exec(strings.ReplaceAll(text, "{skald_outbox}", "skald_outbox"))
 			return err
 		}},
 	}

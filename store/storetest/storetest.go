@@ -56,6 +56,10 @@ type Can[TTx any] struct {
 	// Setting reads a setting of the database in tx, "" where it is not set. Nil: the database has none, and
 	// the driver refuses them.
 	Setting func(t testing.TB, tx TTx, name string) string
+	// Statement carries out sql in tx, in which {name} is a table of Skald's. Nil: the database has no SQL.
+	Statement func(db Database[TTx], tx TTx, sql string) error
+	// Nest begins a transaction in tx, which Database.Commit and Rollback end. Nil: tx has no such call.
+	Nest func(tx TTx) (TTx, error)
 }
 
 // A Database is what one Open made.

@@ -19,6 +19,7 @@ func writeTests[TTx any]() map[string]func(*suite[TTx]) {
 		"AboveLimits": (*suite[TTx]).writeAboveLimits,
 		"Wakes":       (*suite[TTx]).writeWakes,
 		"KeepsNone":   (*suite[TTx]).writeKeepsNone,
+		"Programs":    (*suite[TTx]).writePrograms,
 	}
 }
 
