@@ -37,6 +37,8 @@ func TestCapabilitiesInDocs(t *testing.T) {
 		{"tells what topics lack (`skald migrate --broker`)",
 			func(c broker.Capabilities) string { return yes(c.Checks) }},
 		{"tells how long it keeps messages", func(c broker.Capabilities) string { return yes(c.Keeps) }},
+		{"keeps to which database a group belongs",
+			func(c broker.Capabilities) string { return yes(c.Owners) }},
 	} {
 		want.WriteString("| " + row.name)
 		for _, is := range drivers {

@@ -79,12 +79,27 @@ type Group struct {
 	// take messages away from them. So one that meets members of another owner gets no partition while those
 	// are there: Subscribe, or Receive now and then, answers with an error that wraps ErrOwner. Of a queue or
 	// durable that members share nobody is told who they are. Empty: it is not told.
+	//
+	// Where the broker has room (Capabilities.Owners) it keeps the owner when the last member has left:
+	// Subscribe refuses another one with an *OwnerError until Adopt. A group without an owner gets that of
+	// its next member.
 	Owner string
-	// Resume is asked when partitions are assigned, before anything of them is delivered: from which position
-	// on their messages are wanted, where that is earlier than what is acknowledged. Partitions that it does
-	// not name, and those of a broker that cannot be rewound, begin where they would. With an error the
-	// assignment is tried again. Nil: all do.
-	Resume func(ctx context.Context, partitions []Partition) (map[string]int64, error)
+	// OwnerName is the owner for people: an *OwnerError has its first 200 bytes.
+	OwnerName string
+	// Resume is asked when partitions are assigned, before the driver delivers anything of them, and without
+	// partitions before the member joins. What it answers decides, with what the broker has of the group,
+	// where partitions begin: docs/brokers.md has the table. Partitions of a broker that cannot be rewound
+	// begin where they would. After an error the driver asks again. Nil: the group has no database.
+	Resume func(ctx context.Context, partitions []Partition) (Resumed, error)
+}
+
+// Resumed is what the database of a group has of it.
+type Resumed struct {
+	// Known: it has a checkpoint of some partition.
+	Known bool
+	// At are the checkpoints of the partitions of the question, by name: the first position that is not
+	// finished. A checkpoint of a partition with another Origin is left out.
+	At map[string]int64
 }
 
 // A Subscriber opens subscriptions.
@@ -148,6 +163,9 @@ type Partition struct {
 	// first message. Started: the driver knows it.
 	Start   int64
 	Started bool
+	// Again, for a gained partition, is how many of its messages come again although the group may have
+	// finished them: its database has no checkpoint of them. It counts positions.
+	Again int64
 	// Shared, for a gained partition: other members have it at the same time under the same name, and each
 	// message goes to one of them, in no order. The broker hands out what a member left unfinished by itself,
 	// so nobody owns such a partition. It has no Origin.
@@ -179,6 +197,14 @@ type Admin interface {
 	Keeper
 	Examiner
 	Lagger
+	Adopter
+}
+
+// An Adopter changes the owner of a group.
+type Adopter interface {
+	// Adopt gives a group from one owner to g.Owner. It fails with an *OwnerError if the group has a third
+	// owner, and while the group has members. A group that is g.Owner's already stays as it is.
+	Adopt(ctx context.Context, g Group, from string) error
 }
 
 // A TopicMaker makes topics on request: nothing else in Skald does.
@@ -221,4 +247,5 @@ type Capabilities struct {
 	Rewinds     bool   // Group.Resume is asked, and what was acknowledged can be read again
 	Checks      bool   // CheckTopics is supported
 	Keeps       bool   // Keeps is supported
+	Owners      bool   // a group keeps its owner, and Adopt is supported
 }

@@ -28,6 +28,23 @@ var (
 	ErrClosed = errors.New("broker: closed")
 )
 
+// An OwnerError says that the broker keeps another database as the owner of a group. It wraps ErrOwner.
+type OwnerError struct {
+	Group            string
+	Owner, OwnerName string // whose group it is
+	Asks, AsksName   string // who asked for it
+}
+
+func (e *OwnerError) Error() string {
+	return fmt.Sprintf("group %q belongs to %s (%s), and this is %s (%s): give this consumer another name, or its "+
+		"right database; if this database takes the group over, stop the consumers of the other one, then: "+
+		"skald inbox adopt --consumer %s --from %s --broker URL --reason TEXT", e.Group, e.OwnerName, e.Owner,
+		e.AsksName, e.Asks, e.Group, e.Owner)
+}
+
+// Unwrap is ErrOwner.
+func (*OwnerError) Unwrap() error { return ErrOwner }
+
 // A TooLargeError is the Fault of a delivery that stands for what is too large to be delivered: one record,
 // of which the message has the beginning, or a batch of records that was not unpacked, of which it has none.
 type TooLargeError struct {

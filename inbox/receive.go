@@ -71,9 +71,18 @@ func (in *Inbox[TTx]) move(b broker.Batch) {
 		in.checkpoints.Lose(gone.Name)
 		in.sources.Forget(gone.Name)
 	}
+	again, without := int64(0), []string(nil)
 	for _, g := range b.Gained {
 		in.checkpoints.Gain(g)
 		in.seen.Distrust()
+		if g.Again > 0 {
+			again, without = again+g.Again, append(without, g.Name)
+		}
+	}
+	if again > 0 {
+		in.o.Logger.Warn("inbox: the database has no checkpoint of these partitions: the consumer reads them from "+
+			"its beginning, and marks drop what it has finished", "consumer", in.group, "partitions", without,
+			"messages", again)
 	}
 }
 

@@ -94,8 +94,12 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 	if err := in.enroll(ctx); err != nil {
 		return fmt.Errorf("consumer %s: %w", in.group, err)
 	}
+	is, err := in.db.Database(ctx)
+	if err != nil {
+		return fmt.Errorf("consumer %s: %w", in.group, err)
+	}
 	sub, err := member.Join(ctx, in.bus, broker.Group{Name: in.group, Topics: in.topics,
-		Member: in.o.Instance.Member, Owner: in.exec.Owner(), Resume: in.checkpoints.Resume})
+		Member: in.o.Instance.Member, Owner: is.ID, OwnerName: is.Name, Resume: in.checkpoints.Resume})
 	if err != nil {
 		return fmt.Errorf("subscribe %s: %w", in.group, in.withRemedy(err))
 	}

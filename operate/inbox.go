@@ -64,11 +64,12 @@ func tell(ctx context.Context, db Positions, consumer string, o Order, what stri
 	for i := range checkpoints {
 		checkpoints[i].Stamp = checkpoints[0].Origin
 	}
-	known, err := db.Attend(ctx, store.Attend{Consumer: consumer})
+	// A consumer of a shared queue has no checkpoint, but it registers its types. An empty Beat only reads.
+	known, err := db.Attend(ctx, store.Attend{Consumer: consumer, Beat: &store.Beat{}})
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", what, consumer, err)
 	}
-	if len(known.Checkpoints) == 0 {
+	if len(known.Checkpoints) == 0 && len(known.Kinds) == 0 {
 		return &UnknownConsumerError{Consumer: consumer}
 	}
 	if o.DryRun {

@@ -143,6 +143,14 @@ func (c *crashDriver[TTx]) Enter(ctx context.Context, tx TTx,
 	return found, err
 }
 
+func (c *crashDriver[TTx]) Database(ctx context.Context) (is store.Database, err error) {
+	err = c.p.io(call{act: "Database"}, func() (err error) {
+		is, err = c.d.Database(ctx)
+		return err
+	})
+	return is, err
+}
+
 func (c *crashDriver[TTx]) Secret(ctx context.Context) (key []byte, err error) {
 	err = c.p.io(call{act: "Secret"}, func() (err error) {
 		key, err = c.d.Secret(ctx)

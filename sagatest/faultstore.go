@@ -102,6 +102,13 @@ func (d *faultyDriver[TTx]) Enter(ctx context.Context, tx TTx, in store.Intake) 
 	return d.d.Enter(ctx, tx, in)
 }
 
+func (d *faultyDriver[TTx]) Database(ctx context.Context) (store.Database, error) {
+	if err := d.f.alive(); err != nil {
+		return store.Database{}, err
+	}
+	return d.d.Database(ctx)
+}
+
 func (d *faultyDriver[TTx]) Secret(ctx context.Context) ([]byte, error) {
 	if err := d.f.alive(); err != nil {
 		return nil, err

@@ -48,6 +48,9 @@ type Common interface {
 	// Secret is the key of this database's fingerprints. It was drawn when the tables were made, and stays.
 	Secret(ctx context.Context) ([]byte, error)
 
+	// Database names this database among others: see Database.
+	Database(ctx context.Context) (Database, error)
+
 	// Apply carries out the effects in order, in one transaction, with a result each. False: a guard of it
 	// was lost and nothing of it stands; the others do. An error fails the whole call: all results are false,
 	// and nothing stands unless the error is an outage. ErrBusy: a rival holds a row that it would change.
@@ -72,6 +75,14 @@ type Common interface {
 
 // ProbeWait bounds one Probe.
 const ProbeWait = 2 * time.Second
+
+// A Database names the database that a store is in, and the schema there. A restart, a fail-over and a
+// physical backup keep the ID of PostgreSQL; a copy by pg_dump and an upgrade by pg_upgrade get another one.
+// A copy of a SQLite file has the ID of its original.
+type Database struct {
+	ID   string // 16 hexadecimal digits
+	Name string // for people
+}
 
 // A Role is what a process does with a store. Each needs rights of its own, and none of the other's.
 type Role string

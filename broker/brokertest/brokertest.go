@@ -147,6 +147,7 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 		{"Ack/LostPartitionIsIgnored", testAckLost},
 		{"Pause/HoldsALaneOnly", testPause},
 		{"Pause/EndsWithThePartition", testPauseEnds},
+		{"Resume/TableOfBeginnings", testBegin},
 		{"Resume/FromWhereItIsWanted", testResume},
 		{"Resume/OriginOfATopicMadeAnew", testOrigin},
 		{"Resume/TopicRecreatedUnderAMember", testRecreatedUnderAMember},

@@ -10,8 +10,9 @@ import (
 )
 
 // testAnotherOwner: two services of one consumer name, on two databases, do not share a group. Who was there
-// first has all, an instance of its own shares with it, and the other one is told why it has nothing, and has
-// all once nobody of the first is left.
+// first has all, an instance of its own shares with it, and the other one is told why it has nothing. It has
+// all once nobody of the first is left, and, where the group keeps its owner, an operator has the other one
+// adopt it.
 func testAnotherOwner(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "t", 4, "g")
@@ -48,6 +49,10 @@ func testAnotherOwner(t *testing.T, s *suite) {
 	}
 	first.close(t)
 	second.close(t)
+	if s.Capabilities != nil && s.Capabilities().Owners {
+		s.adopted(t, b, group, theirs)
+		return
+	}
 	if stranger == nil {
 		join(theirs).owns(t, 4)
 		return
@@ -82,4 +87,30 @@ func refused(t *testing.T, b Broker, g broker.Group) broker.Subscription {
 		t.Fatalf("the other was told: %v", err)
 	}
 	return sub
+}
+
+// adopted: a group without members keeps its owner, and refuses another one by name until that adopts it;
+// then it refuses the first.
+func (s *suite) adopted(t *testing.T, b Broker, first, theirs broker.Group) {
+	t.Helper()
+	theirs.OwnerName = "the other database"
+	_, err := b.Subscribe(t.Context(), theirs)
+	var refused *broker.OwnerError
+	if !errors.As(err, &refused) || refused.Owner != first.Owner || !errors.Is(err, broker.ErrOwner) {
+		t.Fatalf("nobody is left, and another owner gets: %v", err)
+	}
+	if err := b.Adopt(t.Context(), theirs, "c3"); !errors.As(err, &refused) {
+		t.Errorf("adopted from an owner that it does not have: %v", err)
+	}
+	must(t, "adopt", b.Adopt(t.Context(), theirs, first.Owner))
+	must(t, "adopt again", b.Adopt(t.Context(), theirs, first.Owner))
+	sub, err := b.Subscribe(t.Context(), theirs)
+	must(t, "subscribe", err)
+	m := &member{Subscription: sub, partitions: map[string]bool{}, last: map[string]int64{}}
+	m.owns(t, 4)
+	m.close(t)
+	_, err = b.Subscribe(t.Context(), first)
+	if !errors.As(err, &refused) || refused.Owner != theirs.Owner || refused.OwnerName != theirs.OwnerName {
+		t.Errorf("the first owner gets: %v", err)
+	}
 }

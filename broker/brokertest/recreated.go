@@ -68,7 +68,7 @@ func testRemovedUnread(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "removed", 1)
 	missed := func(m *member, last string) (n int64) {
-		for deadline, ended := time.Now().Add(patience()), false; !ended ||
+		for deadline, ended := time.Now().Add(patience()), last == ""; !ended ||
 			n == 0; pause(t, deadline, "nobody tells what was removed unread") {
 			batch, err := m.Receive(t.Context(), 500)
 			must(t, "receive", err)
@@ -97,6 +97,14 @@ func testRemovedUnread(t *testing.T, s *suite) {
 		t.Errorf("80 messages were removed while the group was away, and it tells of %d", n)
 	}
 	again.close(t)
+	publish(t, b, numbered(topic, "k", 100, 120)...)
+	s.Purge(t, topic, 30) // all there are
+	none := s.join(t, b, "g", topic)
+	if n := missed(none, ""); n != 20 {
+		t.Errorf("20 messages were removed, nothing is left, and it tells of %d", n)
+	}
+	none.close(t)
+	publish(t, b, numbered(topic, "k", 120, 130)...)
 	fresh, err := b.Subscribe(t.Context(), broker.Group{Name: s.id + ".fresh", Topics: []string{topic}})
 	must(t, "subscribe", err)
 	for deadline, seen := time.Now().Add(patience()), 0; seen < 10; pause(t, deadline,

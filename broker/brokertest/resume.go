@@ -19,15 +19,15 @@ type resumer struct {
 	asked []broker.Partition
 }
 
-func (r *resumer) ask(_ context.Context, partitions []broker.Partition) (map[string]int64, error) {
+func (r *resumer) ask(_ context.Context, partitions []broker.Partition) (broker.Resumed, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.fails > 0 {
 		r.fails--
-		return nil, errors.New("the database is away")
+		return broker.Resumed{}, errors.New("the database is away")
 	}
 	r.asked = append(r.asked, partitions...)
-	return r.at, nil
+	return broker.Resumed{Known: len(r.at) > 0, At: r.at}, nil
 }
 
 func (s *suite) resume(t *testing.T, b Broker, r *resumer, group, topic string) *member {
@@ -104,6 +104,7 @@ func testStart(t *testing.T, s *suite) {
 	}
 	one.ack(t, ds[:6]...)
 	one.close(t)
+	r.at = map[string]int64{ds[0].Partition: ds[6].Position}
 	two, later := begins("a partition with acknowledged messages")
 	if later <= ds[5].Position || later > ds[6].Position {
 		t.Errorf("it begins at %d; %d is acknowledged, %d is not", later, ds[5].Position, ds[6].Position)

@@ -14,20 +14,31 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/feed"
+	"github.com/skald-go/skald/broker/internal/owner"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/fence"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
 )
 
-// begin commits where g starts in those topics of which it has committed nothing. Not as the client's own
-// reset, which would apply as well to partitions that are added later and to members that die before their
-// first commit: both would skip messages.
+// begin commits start= for a group that neither its database nor Kafka knows. Not as the client's own reset,
+// which would apply as well to partitions that are added later and to members that die before their first
+// commit: both would skip messages.
 func (b *Broker) begin(ctx context.Context, g broker.Group) error {
 	if b.with.start == (start{}) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Session)
 	defer cancel()
+	if g.Resume != nil {
+		told, err := g.Resume(ctx, nil)
+		if err != nil {
+			return fmt.Errorf("look up where the group starts: %w", err)
+		}
+		if told.Known {
+			return nil
+		}
+	}
 	for {
 		err := b.commitStart(ctx, g)
 		if !fault.Any(err, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress,
@@ -44,14 +55,22 @@ func (b *Broker) begin(ctx context.Context, g broker.Group) error {
 
 func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 	for try := 0; ; try++ {
-		fresh, err := b.fresh(ctx, g)
-		if err != nil || len(fresh) == 0 {
+		committed, err := b.standing(ctx, g.Name)
+		if err != nil || committed.known() {
 			return err
 		}
-		at, err := b.resolve(ctx, fresh)
+		ids, err := b.Topics(ctx, g.Topics...)
+		if err != nil {
+			return fmt.Errorf("look up where the group starts: %w", err)
+		}
+		at, err := b.resolve(ctx, g.Topics)
 		if err != nil {
 			return err
 		}
+		at.Each(func(o kadm.Offset) {
+			o.Metadata = note{owner.Of(&g), ids[o.Topic], o.At}.text()
+			at[o.Topic][o.Partition] = o
+		})
 		stored, err := b.adm.CommitOffsets(ctx, g.Name, at)
 		if err == nil {
 			err = stored.Error()
@@ -63,30 +82,10 @@ func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 			return fmt.Errorf("commit where the group starts: %w", fault.OrAway(err))
 		case try > 0: // a rival that came first has committed before it joined
 			return fmt.Errorf(
-				"the group has members and has committed nothing of %s: end them, or set the start with "+
-					"kafka-consumer-groups.sh --reset-offsets, or choose start earliest: %w",
-				strings.Join(fresh, ", "), err)
+				"the group has members and has committed nothing: end them, or set the start with "+
+					"kafka-consumer-groups.sh --reset-offsets, or choose start earliest: %w", err)
 		}
 	}
-}
-
-// fresh are the topics of g of which it has committed nothing.
-func (b *Broker) fresh(ctx context.Context, g broker.Group) (out []string, err error) {
-	committed, err := b.adm.FetchOffsets(ctx, g.Name)
-	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-		return nil, fmt.Errorf("look up what the group has committed: %w",
-			fault.Lacking(fault.OrAway(err), "READ", "the group"))
-	}
-	for _, t := range g.Topics {
-		any := false
-		for _, p := range committed[t] {
-			any = any || p.At >= 0
-		}
-		if !any {
-			out = append(out, t)
-		}
-	}
-	return out, nil
 }
 
 func (b *Broker) resolve(ctx context.Context, topics []string) (kadm.Offsets, error) {
@@ -130,13 +129,14 @@ func (s *Subscription) renew(topics []string) {
 // offsets are those of partitions, by topic and partition.
 type offsets = map[string]map[int32]kgo.Offset
 
-// from is where partitions are read from: where they are committed, or earlier if that is wanted.
+// from is where partitions are read from: feed.Facts has the rule.
 func (s *Subscription) from(ctx context.Context, at offsets) (offsets, error) {
 	<-s.made
 	if err := s.b.checkOwner(ctx, s.group); err != nil {
 		return nil, err
 	}
-	ids, err := s.b.Topics(ctx, slices.Sorted(maps.Keys(at))...)
+	topics := slices.Sorted(maps.Keys(at))
+	ids, err := s.b.Topics(ctx, topics...)
 	if err != nil {
 		return nil, fmt.Errorf("look up where partitions begin: %w", err)
 	}
@@ -148,33 +148,73 @@ func (s *Subscription) from(ctx context.Context, at offsets) (offsets, error) {
 				Origin: ids[t]})
 		}
 	}
-	var wanted map[string]int64
+	var told broker.Resumed
 	if s.group.Resume != nil && len(partitions) > 0 {
-		if wanted, err = s.group.Resume(ctx, partitions); err != nil {
+		if told, err = s.group.Resume(ctx, partitions); err != nil {
 			return nil, fmt.Errorf("look up where partitions begin: %w", err)
 		}
 	}
-	starts, next := map[string]int64{}, map[string]int64{}
-	for t, ps := range at {
-		for p, committed := range ps {
-			name, first := partitionName(t, p), committed.EpochOffset().Offset
-			if to, some := wanted[name]; some && to < first {
-				ps[p], first = kgo.NewOffset().At(to), to
-			}
-			if first >= 0 {
-				next[name] = first
-			}
-			starts[name] = max(first, 0) // nothing is committed: from the beginning
-		}
+	committed, err := s.b.standing(ctx, s.group.Name)
+	if err != nil {
+		return nil, err
 	}
-	for i := range partitions {
-		partitions[i].Start, partitions[i].Started = starts[partitions[i].Name], true
+	held, err := s.b.retained(ctx, topics)
+	if err != nil {
+		return nil, err
+	}
+	begun := make([]beginning, 0, len(partitions))
+	for t, ps := range at {
+		for p, offset := range ps {
+			name := partitionName(t, p)
+			f := feed.FactsOf(s.group.Resume != nil, told, name)
+			is := committed.note(t, p)
+			f.Group, f.Position = committed.known(), offset.EpochOffset().Offset
+			f.Oldest, f.End = held.of(t, p)
+			f.First, f.Own = feed.None, is.ours
+			switch {
+			case is.ours && is.Topic != ids[t]: // of a topic that was deleted
+				f.Position = feed.None
+			case is.ours:
+				f.First = is.First
+			}
+			one := s.beginning(&f, broker.Partition{Name: name, Clean: true, Origin: ids[t]})
+			one.unsigned = !is.ours || is.note != one.says
+			if begun = append(begun, one); one.Start <= f.End { // else Kafka resets it to the oldest
+				ps[p] = kgo.NewOffset().At(one.Start)
+			}
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.assigned.begin(partitions, next)
+	s.assigned.begin(begun)
 	s.assigned.Wake()
+	feed.Signal(s.dirty)
 	return at, nil
+}
+
+// A beginning is where a partition begins, with what its commits note.
+type beginning struct {
+	broker.Partition
+	says     note
+	unsigned bool // Kafka does not have that note
+	missed   int64
+}
+
+// beginning goes by the rule. Retention may have removed what comes first.
+func (s *Subscription) beginning(f *feed.Facts, of broker.Partition) beginning {
+	out := beginning{Partition: of, says: note{owner.Of(&s.group), of.Origin, f.First}}
+	start, again := f.Begin()
+	out.Again, out.Started = again, true
+	switch o, _ := f.Origin(); {
+	case start < 0: // earliest: another start was committed before the group was joined
+		start = f.Oldest
+		out.says.First = start
+	case o == feed.Oldest, o == feed.Position && !f.Own:
+		out.says.First = start
+	}
+	out.missed = max(0, f.Oldest-start)
+	out.Start = start + out.missed
+	return out
 }
 
 // forget drops what is committed of a topic that was made anew: it may be of the old one. A topic that has

@@ -41,7 +41,7 @@ func (s *Subscription) commitLoop() {
 			return
 		}
 		s.committing.Lock()
-		err := s.commit(s.ctx, nil)
+		err := s.commit(s.ctx, nil, true)
 		s.committing.Unlock()
 		if err != nil { // a rebalance is under way, or Kafka is: the next turn has it
 			feed.Signal(s.dirty)
@@ -55,7 +55,7 @@ func (s *Subscription) commitLast(ctx context.Context) error {
 	defer cancel()
 	for {
 		s.committing.Lock()
-		err := s.commit(ctx, nil)
+		err := s.commit(ctx, nil, false)
 		s.committing.Unlock()
 		if !fault.Any(err, kerr.RebalanceInProgress) {
 			return err
@@ -70,9 +70,9 @@ func (s *Subscription) commitLast(ctx context.Context) error {
 
 // commit stores what is acknowledged of ps, or of all partitions. s.committing is held, so that no partition
 // is handed over, and then moved back by a commit that was still under way.
-func (s *Subscription) commit(ctx context.Context, ps map[string][]int32) (err error) {
+func (s *Subscription) commit(ctx context.Context, ps map[string][]int32, sign bool) (err error) {
 	s.mu.Lock()
-	offsets := s.assigned.offsets(ps)
+	offsets, notes := s.assigned.offsets(ps, sign), s.assigned.notes()
 	if s.lazy {
 		offsets = nil
 	}
@@ -82,7 +82,16 @@ func (s *Subscription) commit(ctx context.Context, ps map[string][]int32) (err e
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.b.opts.Session)
 	defer cancel()
-	s.cl.CommitOffsetsSync(ctx, offsets,
+	noting := kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
+		for _, t := range req.Topics {
+			for i := range t.Partitions {
+				note := notes[partitionName(t.Topic, t.Partitions[i].Partition)]
+				t.Partitions[i].Metadata = &note
+			}
+		}
+		return nil
+	})
+	s.cl.CommitOffsetsSync(noting, offsets,
 		func(_ *kgo.Client, req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, failed error) {
 			if err = failed; err == nil {
 				err = s.stored(offsets, req, resp)

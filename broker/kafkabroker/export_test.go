@@ -24,7 +24,7 @@ func (s *Subscription) Kill() {
 func (s *Subscription) Uncommitted() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, ps := range s.assigned.offsets(nil) {
+	for _, ps := range s.assigned.offsets(nil, false) {
 		n += len(ps)
 	}
 	return n

@@ -25,7 +25,8 @@ func (b *Broker) clientID(owner string) string {
 	return id + ownerMark + owner
 }
 
-// checkOwner refuses to share a group with members of another owner. Two that join at the same moment are
+// checkOwner refuses to share a group with members of another owner, and a group whose offsets another owner
+// has committed. Two that join at the same moment are
 // told when partitions are assigned.
 func (b *Broker) checkOwner(ctx context.Context, g broker.Group) error {
 	if g.Owner == "" {
@@ -45,5 +46,9 @@ func (b *Broker) checkOwner(ctx context.Context, g broker.Group) error {
 				g.Name, m.ClientHost, m.ClientID, broker.ErrOwner)
 		}
 	}
-	return nil
+	committed, err := b.standing(ctx, g.Name)
+	if err != nil {
+		return err
+	}
+	return committed.check(&g)
 }

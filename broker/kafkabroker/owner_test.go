@@ -31,7 +31,20 @@ func anotherOwner(t *testing.T, seeds string) {
 	}
 	must(t, subscribe(t, b, group).Close(t.Context()))
 	must(t, b.Publish(t.Context(), c.messages("k", 0, 40)).Wait(t.Context()))
-	take(t, first, 40)
+	must(t, first.Ack(t.Context(), take(t, first, 40)))
 	must(t, first.Close(t.Context()))
+	if _, err := b.Subscribe(t.Context(), theirs); !errors.Is(err, broker.ErrOwner) {
+		t.Errorf("another database, once the group has no members: %v", err)
+	}
+	second := subscribe(t, b, group)
+	until(t, "its partitions", func() bool {
+		got, err := second.Receive(t.Context(), 1)
+		return err == nil && len(got.Gained) > 0
+	})
+	if err := b.Adopt(t.Context(), theirs, "a1"); err == nil || !strings.Contains(err.Error(), "has members") {
+		t.Errorf("adopted a group that has members: %v", err)
+	}
+	must(t, second.Close(t.Context()))
+	must(t, b.Adopt(t.Context(), theirs, "a1"))
 	must(t, subscribe(t, b, theirs).Close(t.Context()))
 }

@@ -29,8 +29,10 @@ type partition struct {
 	queue     []*kgo.Record
 	unread    map[int64]error // why records in queue stand for what was not read
 	bytes     int
-	next      int64 // what is to be fetched next, -1: not known
-	committed int64 // the offset that Kafka has, 0: none
+	next      int64  // what is to be fetched next, -1: not known
+	committed int64  // the offset that Kafka has, 0: none
+	note      string // the metadata of its commits
+	unsigned  bool   // Kafka has other metadata
 	markers   []marker
 	marked    int64 // the last marker behind which all was acknowledged, -1: none
 }
@@ -76,15 +78,18 @@ func (a *assignment) lose(ps map[string][]int32, clean bool) {
 	}
 }
 
-// begin notes that it is known from where partitions are read: now they can be told of. Next is what is to be
-// fetched first, of those of which something was committed.
-func (a *assignment) begin(partitions []broker.Partition, next map[string]int64) {
-	for _, told := range partitions {
-		if l, owned := a.Find(told.Name); owned {
-			if at, some := next[told.Name]; some {
-				l.next = at
-			}
-			l.Partition, l.Waiting = told, false
+// begin notes from where partitions are read: now they can be told of.
+func (a *assignment) begin(begun []beginning) {
+	for _, one := range begun {
+		l, owned := a.Find(one.Name)
+		if !owned {
+			continue
+		}
+		l.Partition, l.Waiting = one.Partition, false
+		l.next, l.note, l.unsigned = one.Start, one.says.text(), one.unsigned
+		if one.missed > 0 {
+			a.Miss(broker.Missed{Partition: l.Name, From: one.Start - one.missed, To: one.Start,
+				Count: one.missed})
 		}
 	}
 }
@@ -203,12 +208,16 @@ func byTopic(partitions []*partition) map[string][]int32 {
 	return ps
 }
 
-// offsets are what is acknowledged and not committed, of all partitions or only of those in ps.
-func (a *assignment) offsets(ps map[string][]int32) map[string]map[int32]kgo.EpochOffset {
+// offsets are what is acknowledged and not committed, of all partitions or only of those in ps. With sign
+// they are also the beginnings of partitions of which Kafka has other metadata.
+func (a *assignment) offsets(ps map[string][]int32, sign bool) map[string]map[int32]kgo.EpochOffset {
 	out := map[string]map[int32]kgo.EpochOffset{}
 	for _, l := range a.All() {
-		done := l.finished()
-		if done <= l.committed || ps != nil && !slices.Contains(ps[l.Topic], int32(l.Index)) {
+		done, signs := l.finished(), sign && l.unsigned && !l.Waiting
+		if signs {
+			done = max(done, l.Start)
+		}
+		if done <= l.committed && !signs || ps != nil && !slices.Contains(ps[l.Topic], int32(l.Index)) {
 			continue
 		}
 		if out[l.Topic] == nil {
@@ -219,8 +228,17 @@ func (a *assignment) offsets(ps map[string][]int32) map[string]map[int32]kgo.Epo
 	return out
 }
 
+// notes are the metadata of commits, by partition.
+func (a *assignment) notes() map[string]string {
+	out := map[string]string{}
+	for _, l := range a.All() {
+		out[l.Name] = l.note
+	}
+	return out
+}
+
 func (a *assignment) stored(topic string, partition int32, offset int64) {
 	if l := a.partition(topic, partition); l != nil {
-		l.committed = max(l.committed, offset)
+		l.committed, l.unsigned = max(l.committed, offset), false
 	}
 }

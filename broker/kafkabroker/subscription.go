@@ -83,6 +83,7 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	b.subs[s] = true
 	s.wg.Go(s.fetch)
 	s.wg.Go(s.commitLoop)
+	s.wg.Go(s.patrol)
 	return s, nil
 }
 
@@ -154,7 +155,7 @@ func (s *Subscription) handOver(ctx context.Context, ps map[string][]int32) {
 	<-s.made
 	s.committing.Lock()
 	defer s.committing.Unlock()
-	_ = s.commit(ctx, ps) // what is not stored comes again
+	_ = s.commit(ctx, ps, false) // what is not stored comes again
 	s.lose(ps, true)
 }
 

@@ -55,7 +55,7 @@ func Capabilities() broker.Capabilities {
 	return broker.Capabilities{Partition: "a partition", Position: "the offset",
 		Incarnation: "the cluster's id",
 		LateGroup:   "oldest message, newest, or a time", Acks: "up to here", LargestKiB: 976, Rewinds: true,
-		Checks: true, Keeps: true}
+		Checks: true, Keeps: true, Owners: true}
 }
 
 // Topics tells the ids of topics. Kafka before 2.8 has none: all are the same there.

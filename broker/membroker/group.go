@@ -27,6 +27,7 @@ type cursor struct {
 	feed.Holding
 	topic     *topic
 	partition *partition
+	first     int64 // where the group began
 	acked     int64 // the first position that is not acknowledged
 	next      int64 // the next that its owner gets
 	owner     *Subscription
@@ -103,11 +104,16 @@ func (g *group) follow(t *topic) {
 	}
 	g.have[t] = true
 	for i, l := range t.partitions {
-		c := &cursor{Holding: feed.Holding{Topic: t.name, Index: i}, topic: t, partition: l, acked: l.base,
-			next: l.base}
+		c := &cursor{Holding: feed.Holding{Topic: t.name, Index: i}, topic: t, partition: l, first: l.base,
+			acked: l.base, next: l.base}
 		l.cursors = append(l.cursors, c)
 		g.cursors = append(g.cursors, c)
 	}
+}
+
+// known tells whether the group has acknowledged anything.
+func (g *group) known() bool {
+	return slices.ContainsFunc(g.cursors, func(c *cursor) bool { return c.acked > c.first })
 }
 
 // unfollow forgets a topic that was deleted.

@@ -22,7 +22,7 @@ type Subscription struct {
 	expired bool // under the cluster's lock
 }
 
-type resumes func(ctx context.Context, partitions []broker.Partition) (map[string]int64, error)
+type resumes func(ctx context.Context, partitions []broker.Partition) (broker.Resumed, error)
 
 var _ broker.Subscription = (*Subscription)(nil)
 
@@ -39,12 +39,12 @@ func (s *Subscription) Receive(ctx context.Context, max int) (broker.Batch, erro
 	}
 	if gained := s.gained(); s.feed.Ended() == nil && s.resume != nil && len(gained) > 0 {
 		mu() // whoever is asked may need the broker
-		at, err := s.resume(ctx, gained)
+		told, err := s.resume(ctx, gained)
 		mu = s.lock()
 		if gone := s.feed.Ended(); gone != nil || err != nil {
 			return broker.Batch{}, cmp.Or(gone, err)
 		}
-		s.rewind(at)
+		s.begin(told)
 	}
 	return s.feed.Next(max)
 }
@@ -59,25 +59,33 @@ func (s *Subscription) gained() (out []broker.Partition) {
 	return out
 }
 
-// rewind sets gained partitions back where messages are wanted that were acknowledged.
-func (s *Subscription) rewind(to map[string]int64) {
+// begin sets gained partitions to where they begin.
+func (s *Subscription) begin(told broker.Resumed) {
+	known := s.group.known()
 	for _, c := range s.feed.Untold() {
-		if at, wanted := to[c.Name]; wanted {
-			c.rewind(max(at, c.partition.base))
-			c.Start = c.acked
+		f := feed.FactsOf(true, told, c.Name)
+		f.Group, f.Own, f.First, f.Oldest, f.End = known, true, c.first, c.partition.base, c.partition.end()
+		if c.acked > c.first {
+			f.Position = c.acked
 		}
+		at, again := f.Begin()
+		if at < 0 {
+			continue
+		}
+		c.begin(min(max(at, c.partition.base), c.partition.end()))
+		c.Start, c.Again = c.acked, again
 	}
 }
 
-// rewind forgets acknowledgements from position to on.
-func (c *cursor) rewind(to int64) {
+// begin forgets acknowledgements from position to on, and counts what is before it as acknowledged.
+func (c *cursor) begin(to int64) {
 	for p := to; p < c.acked; p++ {
 		if c.tries == nil {
 			c.tries = map[int64]int{}
 		}
 		c.tries[p]++
 	}
-	c.acked, c.next = min(c.acked, to), min(c.next, to)
+	c.acked, c.next = to, to
 }
 
 // Len is how many messages the group was not given yet.

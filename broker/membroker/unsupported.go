@@ -18,3 +18,8 @@ func (*Broker) Keeps(context.Context, ...string) (map[string]time.Duration, erro
 func (*Broker) Examine(context.Context, ...string) ([]skald.Finding, error) {
 	return nil, fmt.Errorf("examine the broker in memory: %w", broker.ErrUnsupported)
 }
+
+// Adopt is not supported: a group belongs to the database of its members.
+func (*Broker) Adopt(_ context.Context, g broker.Group, _ string) error {
+	return fmt.Errorf("adopt group %q: the broker in memory keeps no owner of a group: %w", g.Name, broker.ErrUnsupported)
+}

@@ -290,9 +290,9 @@ func (s *Subscription) balance() {
 }
 
 // resume asks from where partitions are wanted.
-func (s *Subscription) resume(t topic, free []int) (map[string]int64, error) {
+func (s *Subscription) resume(t topic, free []int) (broker.Resumed, error) {
 	if s.resumes == nil {
-		return nil, nil
+		return broker.Resumed{}, nil
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()

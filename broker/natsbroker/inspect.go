@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/names"
 )
 
 var errRecreated = errors.New("its stream was made anew")
@@ -64,6 +65,54 @@ func (s *Subscription) reached(l *partition, meta *jetstream.MsgMetadata) {
 	l.read, l.behind = max(l.read, meta.Sequence.Stream+1), meta.NumPending
 }
 
+// removed is what a stream of several partitions removed before this one is claimed. Its partitions share
+// positions, so certain is only what lies behind the farthest of the group. The partition that has come
+// farthest tells, and is moved up to the first message, so that nobody tells again.
+func (s *Subscription) removed(t topic, index int) (m broker.Missed) {
+	if t.partitions == 1 || t.shape != nil && t.shape.Filter != "" {
+		return m
+	}
+	most, at := uint64(0), -1
+	for i := range t.partitions {
+		if r := s.rows[s.partitionKey(t, i)]; r.Stream == t.created && r.Position > most {
+			most, at = r.Position, i
+		}
+	}
+	if at != index || t.first <= most+1 {
+		return m
+	}
+	return broker.Missed{Partition: names.Partition(t.name, index), From: int64(most) + 1, To: int64(t.first),
+		Count: int64(t.first - most - 1)}
+}
+
+// stopped tells of a partition that shares its stream that all it had left was removed: then no message
+// follows that would tell. It needs two turns of the patrol, so that nothing is on its way.
+func (s *Subscription) stopped(l *partition, info *jetstream.StreamInfo) {
+	s.mu.Lock()
+	read, behind, was := l.read, l.behind, l.stuck
+	if l.stuck = read; l.Len() > 0 {
+		l.stuck = 0
+	}
+	s.mu.Unlock()
+	if l.topic.dense() || behind == 0 || was != read || was == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	now := l.topic
+	now.last = info.State.LastSeq
+	left, err := s.b.behind(ctx, now, l.Index, read-1)
+	if err != nil || left > 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.read == read && l.behind == behind {
+		s.misses(l, now.last+1, int64(behind))
+		l.behind = 0
+	}
+}
+
 // patrol inspects the streams of all partitions now and then: one that was made anew, or purged, sends
 // nothing by itself.
 func (s *Subscription) patrol() {
@@ -88,7 +137,9 @@ func (s *Subscription) patrol() {
 				info = stream.CachedInfo()
 				known[l.topic.stream] = info
 			}
-			_ = s.compare(l, info)
+			if s.compare(l, info) == nil {
+				s.stopped(l, info)
+			}
 		}
 	}
 }

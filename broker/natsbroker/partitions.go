@@ -97,23 +97,44 @@ func (s *Subscription) drain(e jetstream.KeyValueEntry, more <-chan jetstream.Ke
 	}
 }
 
+// begin is where a partition begins, as feed.Facts has it. Messages that the stream lost at its end are of no
+// matter.
+func (s *Subscription) begin(ctx context.Context, t topic, index int, told broker.Resumed) (at, again int64) {
+	f := feed.FactsOf(s.resumes != nil, told, names.Partition(t.name, index))
+	f.Own, f.Oldest, f.End = true, int64(t.first), int64(t.last)+1
+	for _, r := range s.rows {
+		f.Group = f.Group || r.Position > 0
+	}
+	if old := s.rows[s.partitionKey(t, index)]; old.Stream == t.created && old.Position > 0 {
+		f.Position = int64(min(old.Position, t.last)) + 1
+	}
+	if at, again = f.Begin(); at < 0 || again == 0 {
+		return min(at, f.End), 0
+	}
+	again, err := s.b.behind(ctx, t, index, uint64(max(at-1, 0)))
+	if f.Position > 0 && err == nil {
+		var open int64
+		open, err = s.b.behind(ctx, t, index, uint64(f.Position-1))
+		again -= open
+	}
+	if err != nil {
+		again = f.End - at // at most
+	}
+	return at, again
+}
+
 // claim takes a free partition of a topic, as it is now, at the revision that was seen; nil: somebody else
 // was quicker, or NATS does not answer.
-func (s *Subscription) claim(t topic, index int, wanted map[string]int64) *partition {
+func (s *Subscription) claim(t topic, index int, resumed broker.Resumed) *partition {
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
 	key := s.partitionKey(t, index)
 	old := s.rows[key]
-	r := bucket.Row{Member: s.member, SessionID: s.sessionID, Stream: t.created, Position: old.Position}
-	switch {
-	case old.Stream != t.created: // a stream that was made anew
-		r.Position = 0
-	case r.Position > t.last: // its tail was lost
-		r.Position = t.last
-	}
-	if from, some := wanted[names.Partition(t.name, index)]; some {
-		r.Position = min(r.Position, uint64(max(from-1, 0)))
-	}
+	at, again := s.begin(ctx, t, index, resumed)
+	missed := s.removed(t, index)
+	at = max(at, missed.To)
+	r := bucket.Row{Member: s.member, SessionID: s.sessionID, Stream: t.created,
+		Position: uint64(max(at-1, 0))}
 	rev, err := s.store(ctx, key, r, old.rev)
 	if bucket.Stale(err) {
 		s.reread(ctx, key)
@@ -124,10 +145,11 @@ func (s *Subscription) claim(t topic, index int, wanted map[string]int64) *parti
 	}
 	s.rows[key] = seenRow{r, rev}
 	told := broker.Partition{Name: names.Partition(t.name, index), Origin: t.created,
-		Start: int64(r.Position) + 1, Started: true}
+		Start: int64(r.Position) + 1, Started: true, Again: again}
 	l := &partition{Holding: feed.Holding{Partition: told, Topic: t.name, Index: index,
-		Acked: int64(r.Position)}, topic: t, key: key, row: r, rev: rev, room: make(chan struct{}, 1)}
-	if l.read = r.Position + 1; r.Position == 0 { // a group that is new misses nothing of before
+		Acked: int64(r.Position)}, topic: t, key: key, row: r, rev: rev, missed: missed,
+		room: make(chan struct{}, 1)}
+	if l.read = r.Position + 1; at < 1 { // a group that is new misses nothing of before
 		l.read = max(l.read, t.first)
 	}
 	return l

@@ -99,7 +99,7 @@ func (b *Broker) RemoveGroup(ctx context.Context, group string) error {
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
-	for _, key := range []string{prefix + "*", bucket.PartitionsOf(group)} {
+	for _, key := range []string{prefix + "*", bucket.PartitionsOf(group), bucket.OwnerKey(group)} {
 		if err == nil {
 			err = s.Purge(ctx, jetstream.WithPurgeSubject(bucket.Subjects+key))
 		}

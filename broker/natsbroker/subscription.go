@@ -27,7 +27,7 @@ type Subscription struct {
 	done  chan struct{}        // run has ended
 
 	group   // of run alone
-	resumes func(ctx context.Context, partitions []broker.Partition) (map[string]int64, error)
+	resumes func(ctx context.Context, partitions []broker.Partition) (broker.Resumed, error)
 
 	mu   sync.Mutex
 	feed *feed.Feed[*partition]
@@ -65,6 +65,9 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 			g.Name)
 	}
 	kv, err := b.bucket(ctx)
+	if err == nil {
+		err = b.belongs(ctx, kv, &g)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
@@ -154,6 +157,9 @@ func (s *Subscription) gain(partitions []*partition) {
 	defer s.mu.Unlock()
 	s.feed.Gain(partitions...)
 	for _, l := range partitions {
+		if l.missed.Count > 0 {
+			s.feed.Miss(l.missed)
+		}
 		ctx, cancel := context.WithCancel(s.ctx)
 		l.stop = cancel
 		go s.read(ctx, l, l.row.Position+1) // its row may have changed when that begins
@@ -192,8 +198,10 @@ type partition struct {
 	room  chan struct{} // has a value when there may be room in the buffer
 
 	// under the subscription's lock
-	read   uint64 // the next position that is to come
-	behind uint64 // how many were left behind the last that came
+	missed broker.Missed // before it was claimed
+	read   uint64        // the next position that is to come
+	behind uint64        // how many were left behind the last that came
+	stuck  uint64        // read, when the patrol found that it has stopped there
 }
 
 // Take is that of the buffer; then there is room.

@@ -78,5 +78,5 @@ func (w *wire) orAway(err error) error {
 func Capabilities() broker.Capabilities {
 	return broker.Capabilities{Partition: "a subject of a stream", Position: "the stream's sequence",
 		Incarnation: "drawn with the bucket", LateGroup: "oldest message", Acks: "up to here",
-		LargestKiB: 1024, Rewinds: true, Checks: true, Keeps: true}
+		LargestKiB: 1024, Rewinds: true, Checks: true, Keeps: true, Owners: true}
 }

@@ -18,3 +18,8 @@ func (*Broker) Find(_ context.Context, topic string, _ time.Time) ([]broker.Plac
 func (*Broker) Keeps(context.Context, ...string) (map[string]time.Duration, error) {
 	return nil, fmt.Errorf("ask RabbitMQ how long it keeps messages: %w", broker.ErrUnsupported)
 }
+
+// Adopt is not supported: a group belongs to the database of its members.
+func (*Broker) Adopt(_ context.Context, g broker.Group, _ string) error {
+	return fmt.Errorf("adopt group %q: RabbitMQ has no place for the owner of a group: %w", g.Name, broker.ErrUnsupported)
+}

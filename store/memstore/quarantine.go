@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore/internal/quarantine"
 )
@@ -40,6 +41,11 @@ func (tx *Tx) keepApart(ctx context.Context, e *store.Effect, until time.Time) e
 		tx.changes = append(tx.changes, func(now time.Time) { d.quarantine.Admit(a, now) })
 	}
 	return nil
+}
+
+// Database names this database among others.
+func (s *Store) Database(context.Context) (store.Database, error) {
+	return store.Database{ID: fingerprint.Database(s.db.id), Name: "a database in memory"}, nil
 }
 
 // Secret is the key of this database's fingerprints.

@@ -30,3 +30,8 @@ func (c *core) Seen(ctx context.Context, consumer string, ids []store.Identity) 
 func (c *core) Reserve(ctx context.Context, r store.Reservation) (store.Reserved, error) {
 	return c.marks.Reserve(ctx, r)
 }
+
+// Database names this database among others.
+func (c *core) Database(ctx context.Context) (store.Database, error) {
+	return c.consumers.Database(ctx)
+}

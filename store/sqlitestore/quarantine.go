@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/column"
@@ -57,6 +58,15 @@ func keepApart(ctx context.Context, x *sqlrun.Session, e *store.Effect) error {
 		}
 	}
 	return nil
+}
+
+// Database names this file among others by its key: a copy of the file is the same database.
+func (s *Store) Database(ctx context.Context) (store.Database, error) {
+	key, err := s.Secret(ctx)
+	if err != nil {
+		return store.Database{}, err
+	}
+	return store.Database{ID: fingerprint.Database(hex.EncodeToString(key)), Name: "a SQLite file"}, nil
 }
 
 // Secret is the key of this database's fingerprints.

@@ -5,6 +5,7 @@ package owner
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/skald-go/skald/broker"
 )
@@ -43,3 +44,39 @@ func Check(group string, mine Claim, others []Claim) error {
 
 // Same tells whether members with these owners share a group's partitions.
 func Same(a, b string) bool { return a == "" || b == "" || a == b }
+
+// A Database is the owner that a broker keeps of a group.
+type Database struct {
+	ID   string `json:"database,omitempty"` // empty: none
+	Name string `json:"name,omitempty"`     // for people
+}
+
+// mostName is how much of a name the brokers keep, in bytes: Kafka has room for 4,096 in all.
+const mostName = 200
+
+// Of is the owner that a broker keeps of g.
+func Of(g *broker.Group) Database {
+	name := g.OwnerName
+	if len(name) > mostName {
+		name = strings.ToValidUTF8(name[:mostName], "")
+	}
+	return Database{ID: g.Owner, Name: name}
+}
+
+// Belongs fails if a group belongs to another database than its member's.
+func Belongs(g *broker.Group, to Database) error {
+	if g.Owner == "" || to.ID == "" || to.ID == g.Owner {
+		return nil
+	}
+	return &broker.OwnerError{Group: g.Name, Owner: to.ID, OwnerName: to.Name, Asks: g.Owner,
+		AsksName: g.OwnerName}
+}
+
+// Adoptable tells whether g may take a group from an owner to which it belongs. It fails if the group belongs
+// to a third one.
+func Adoptable(g *broker.Group, to Database, from string) (bool, error) {
+	if to.ID == from {
+		return true, nil
+	}
+	return false, Belongs(g, to)
+}

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/control"
 	"github.com/skald-go/skald/store"
 )
 
@@ -17,20 +18,24 @@ type beginnings struct {
 	at     map[string]int64 // by partition, until it is opened
 }
 
-// Resume says where partitions are to be read from: how far the database knows their messages to be finished.
-func (c *Checkpointer) Resume(ctx context.Context, partitions []broker.Partition) (map[string]int64, error) {
+// Resume returns how far the database has finished partitions. A consumer is known by its checkpoints alone:
+// it registers its types before it joins for the first time, and an operator may pause it before that.
+func (c *Checkpointer) Resume(ctx context.Context, partitions []broker.Partition) (broker.Resumed, error) {
 	all, err := c.o.DB.Attend(ctx, store.Attend{Consumer: c.o.Group})
 	if err != nil {
-		return nil, fmt.Errorf("where %s stands: %w", c.o.Group, err)
+		return broker.Resumed{}, fmt.Errorf("read the checkpoints of %s: %w", c.o.Group, err)
 	}
-	out := map[string]int64{}
+	out := broker.Resumed{At: map[string]int64{}}
+	for i := range all.Checkpoints {
+		out.Known = out.Known || !control.Is(&all.Checkpoints[i])
+	}
 	for _, l := range partitions {
 		s, there := checkpointOf(all, l.Name)
 		if there && s.Origin == l.Origin && l.Origin != "" && s.Position >= 0 {
-			out[l.Name] = s.Position
+			out.At[l.Name] = s.Position
 		}
 	}
-	c.begins.note(all.Server, partitions, out)
+	c.begins.note(all.Server, partitions, out.At)
 	return out, nil
 }
 

@@ -2,7 +2,6 @@ package exec
 
 import (
 	"context"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -50,12 +49,6 @@ func (p *printer) printed(e *partition.Entry) (print int64) {
 
 // HasKey tells whether the key was read.
 func (p *printer) HasKey() bool { return p.key.Load() != nil }
-
-// Owner names our tables among those of other databases and schemas: by what only they know, and without
-// telling that.
-func (p *printer) Owner() string {
-	return strconv.FormatUint(uint64(p.key.Load().Of([]byte("owner"))), 16)
-}
 
 // Rekey reads the key of fingerprints, now and then again: the database may be another one. Until it can be
 // had the old one serves. It is for one goroutine, beside all others.

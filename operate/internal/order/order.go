@@ -88,7 +88,7 @@ type UnknownConsumerError struct{ Consumer string }
 
 func (e *UnknownConsumerError) Error() string {
 	return fmt.Sprintf(
-		"no consumer %s has read anything with these tables: is that its name, and is this its database?",
+		"no consumer %s has ever run with these tables: check its name and the database",
 		e.Consumer)
 }
 

@@ -8,6 +8,9 @@ import (
 // Token is a name as one token of a subject: a dot parts tokens, and no name has an equals sign.
 func Token(name string) string { return strings.ReplaceAll(name, ".", "=") }
 
+// OwnerKey is where the owner of a group lies.
+func OwnerKey(group string) string { return "owner." + Token(group) }
+
 // MemberKey is where the presence of a member lies; of the member "" it is what those of all begin with.
 func MemberKey(group, member string) string { return "member." + Token(group) + "." + member }
 

@@ -25,7 +25,7 @@ func Command(out, errs io.Writer) *cobra.Command {
 		Short: "What consumers know of messages, and what they can neither drop nor take"}
 	c.AddCommand(statusCommand(out), showCommand(out), admitCommand(out, errs), importCommand(out, errs),
 		rewindCommand(out, errs),
-		renameCommand(out, errs),
+		renameCommand(out, errs), adoptCommand(out),
 		steerCommand(out, "pause", "Have a consumer begin no more messages", pauseAbout),
 		steerCommand(out, "resume", "Have a consumer go on", resumeAbout),
 		steerCommand(out, "skip", "Have messages that fail in one way put away as dead letters", skipAbout),

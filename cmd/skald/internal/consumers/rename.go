@@ -80,7 +80,7 @@ func (r *renaming) run(c *cobra.Command, out, errs io.Writer, was, is string) er
 		if err != nil {
 			return fmt.Errorf("inbox rename: %w", err)
 		}
-		return r.tell(out, was, is, redacted(url), &found)
+		return r.tell(out, was, is, &found)
 	})
 }
 
@@ -89,7 +89,7 @@ func counted(was string, b *store.Belongings) string {
 		was, b.Marks, b.Positions, b.Controls, b.Parked, b.Dead, b.Quarantined, b.Steps, b.Floors, b.Types)
 }
 
-func (r *renaming) tell(out io.Writer, was, is, kind string, found *store.Renamed) error {
+func (r *renaming) tell(out io.Writer, was, is string, found *store.Renamed) error {
 	b := &found.Old
 	if r.asJSON {
 		return say.JSON(out).Encode(map[string]any{"old": was, "new": is, "renamed": found.Done,
@@ -100,10 +100,6 @@ func (r *renaming) tell(out io.Writer, was, is, kind string, found *store.Rename
 	word := "it is all " + is + "'s now"
 	if r.dry {
 		word = "it would all be " + is + "'s"
-	}
-	if kind == "kafka" {
-		word += "; start " + is +
-			" with start=latest in its broker's URL: then it begins by these positions, else it reads its topics from the beginning and drops what has a mark"
 	}
 	_, err := fmt.Fprintf(out, "%s: %s.\n", counted(was, b), word)
 	return err

@@ -11,6 +11,9 @@ SELECT partition, origin, position, in_flight_end, crash_suspect, session, stamp
 SELECT pg_postmaster_start_time(), (SELECT oid::bigint FROM pg_database WHERE datname = current_database()),
 	coalesce((SELECT tableoid::text || '.' || xmin::text FROM /*schema*/skald_setting WHERE name = 'fingerprint key'), '');
 
+-- name: Database
+SELECT c.system_identifier::text, d.oid::bigint, d.datname::text FROM pg_control_system() AS c, pg_database AS d WHERE d.datname = current_database();
+
 -- name: GuardServer
 SELECT /*schema*/skald_require($1::timestamptz = pg_postmaster_start_time(), 'the server');
 

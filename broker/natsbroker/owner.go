@@ -1,0 +1,95 @@
+package natsbroker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/owner"
+	"github.com/skald-go/skald/broker/natsbroker/internal/bucket"
+)
+
+// belongs fails if the bucket has another owner of g. A group without an owner gets that of g.
+func (b *Broker) belongs(ctx context.Context, kv jetstream.KeyValue, g *broker.Group) error {
+	if g.Owner == "" {
+		return nil
+	}
+	for {
+		is, rev, err := b.ownerOf(ctx, kv, g.Name)
+		if err != nil || rev > 0 && is.ID != "" {
+			return errors.Join(err, owner.Belongs(g, is))
+		}
+		if err = b.storeOwner(ctx, kv, g, rev); err == nil || !bucket.Stale(err) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// ownerOf is the owner of a group in the bucket, and its revision; 0: there is none.
+func (b *Broker) ownerOf(ctx context.Context, kv jetstream.KeyValue, group string) (is owner.Database,
+	rev uint64, err error) {
+	e, err := kv.Get(ctx, bucket.OwnerKey(group))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return is, 0, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(e.Value(), &is)
+	}
+	if err != nil {
+		return is, 0, fmt.Errorf("look up the owner of group %q: %w", group, b.orAway(err))
+	}
+	return is, e.Revision(), nil
+}
+
+func (b *Broker) storeOwner(ctx context.Context, kv jetstream.KeyValue, g *broker.Group, rev uint64) error {
+	text, err := json.Marshal(owner.Of(g))
+	if err == nil && rev == 0 {
+		_, err = kv.Create(ctx, bucket.OwnerKey(g.Name), text)
+	} else if err == nil {
+		_, err = kv.Update(ctx, bucket.OwnerKey(g.Name), text, rev)
+	}
+	if err != nil {
+		return fmt.Errorf("store the owner of group %q: %w", g.Name, b.orAway(err))
+	}
+	return nil
+}
+
+// Adopt writes the owner into the bucket, once the members of the other one have left or been silent for
+// their session; it waits for that until ctx ends.
+func (b *Broker) Adopt(ctx context.Context, g broker.Group, from string) error {
+	if !names.OK(g.Name) {
+		return fmt.Errorf("adopt group %q: %w", g.Name, errName)
+	}
+	kv, err := b.bucket(ctx)
+	if err != nil {
+		return fmt.Errorf("adopt group %q: %w", g.Name, err)
+	}
+	is, rev, err := b.ownerOf(ctx, kv, g.Name)
+	if err != nil {
+		return fmt.Errorf("adopt: %w", err)
+	}
+	takes, err := owner.Adoptable(&g, is, from)
+	if err != nil || !takes {
+		return err
+	}
+	prefix := bucket.MemberKey(g.Name, "")
+	members, err := b.keys(ctx, prefix+"*")
+	for i := 0; err == nil && i < len(members); i++ {
+		if err = bucket.Outlive(ctx, kv, members[i], b.orAway); err != nil {
+			err = fmt.Errorf("member %s: stop it first: %w", strings.TrimPrefix(members[i], prefix), err)
+		}
+	}
+	if err == nil {
+		err = b.storeOwner(ctx, kv, &g, rev)
+	}
+	if err != nil {
+		return fmt.Errorf("adopt group %q: %w", g.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,38 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/operate/internal/order"
+	"github.com/skald-go/skald/store"
+)
+
+// A Named is what AdoptInbox asks of a store.
+type Named interface {
+	Applier
+	Database(ctx context.Context) (store.Database, error)
+}
+
+// AdoptInbox gives a consumer's group at the broker to this database, from another one: a consumer that is
+// refused with a *broker.OwnerError says which. Stop the consumers of the other database first. The audit
+// gets the order before the broker does, and may have it twice. With an error that wraps
+// broker.ErrUnsupported the broker keeps no owner.
+func AdoptInbox(ctx context.Context, db Named, b broker.Adopter, consumer, from string, o Order) error {
+	if consumer == "" || from == "" {
+		return &UsageError{What: "which consumer, from which database? The refused consumer's log says both"}
+	}
+	if err := order.Check(&o); err != nil {
+		return err
+	}
+	is, err := db.Database(ctx)
+	if err != nil || o.DryRun {
+		return err
+	}
+	if _, err := order.Apply(ctx, db, store.Effect{
+		Audit: order.Audit(&o, "adopt from "+from, consumer, store.Identity{})}); err != nil {
+		return fmt.Errorf("adopt %s: %w", consumer, err)
+	}
+	return b.Adopt(ctx, broker.Group{Name: consumer, Owner: is.ID, OwnerName: is.Name}, from)
+}
