@@ -116,7 +116,7 @@ func house() map[string]rule {
 		// what an operator does: the command and services call it
 		"operate": {ours: []string{".", "store", "broker", "failure", "internal", "flow"}},
 		// probes over HTTP, which any service mounts
-		"health": {ours: []string{"relay", "inbox"}},
+		"health": {ours: []string{"relay", "inbox", "saga"}},
 		// a consumer like others, of the user's
 		"flow": {ours: []string{".", "store", "inbox", "failure", "internal"}},
 		// how sagas stand, over HTTP, which any service mounts
@@ -185,8 +185,8 @@ func ranks() [][]string {
 		{"inbox/internal/breaker", "inbox/internal/parked", "inbox/internal/seen", "inbox/internal/trouble"},
 		{"inbox/internal/pick"},
 		{"outbox", "relay", "inbox", "lock", "rediscache", "foreign"},
-		{"redislock", "httpidem", "saga", "health", "flow"},
-		{"operate"},
+		{"redislock", "httpidem", "saga", "flow"},
+		{"operate", "health"},
 		{"status", "console"},
 		{"internal/pgbed", "sagatest"},
 		{"examples"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/saga"
 )
 
 // Options of a Handler. The zero value works.
@@ -83,6 +84,17 @@ type Inbox interface{ Health() inbox.Health }
 func (h *Handler) AddInbox(name string, in Inbox) {
 	h.Add(name, func() Status {
 		is := in.Health()
+		return Status{is.Live, is.Ready, is.Why}
+	})
+}
+
+// An Engine is a *saga.Engine of any driver.
+type Engine interface{ Health() saga.Health }
+
+// AddEngine adds an engine of sagas.
+func (h *Handler) AddEngine(name string, e Engine) {
+	h.Add(name, func() Status {
+		is := e.Health()
 		return Status{is.Live, is.Ready, is.Why}
 	})
 }

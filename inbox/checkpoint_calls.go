@@ -28,6 +28,7 @@ func (in *Inbox[TTx]) done(ctx context.Context, e checkpoint.Call) error {
 		doing = knowingTypes
 	}
 	in.did(ctx, doing, e.Err)
+	in.called(e.Err)
 	found, err := in.checkpoints.Done(ctx, e)
 	if found.Read {
 		in.seen.On(found.Server)

@@ -10,14 +10,16 @@ import (
 
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/internal/telemetry"
+	"github.com/skald-go/skald/internal/vitals"
 	"github.com/skald-go/skald/store"
 )
 
-// Health says how an inbox does. An outage of broker or database is "not ready", never "not live".
+// Health is how an inbox does. An outage of broker or database makes it not ready, never not live: a restart
+// cures none. docs/operations.md has what is reported for each fault, and how soon.
 type Health struct {
 	Live  bool   // false only when Run has ended
-	Ready bool   // subscribed, and the broker answers
-	Why   string // it is not ready
+	Ready bool   // subscribed; database and broker answer; and where messages are at work, some are finished
+	Why   string // it is not ready: one line, the innermost cause first
 	// Alarm says why the broker takes nothing for the moment, while messages go on coming: it is short of
 	// memory or disk. "": it does.
 	Alarm string
@@ -85,14 +87,17 @@ func (in *Inbox[TTx]) Health() Health {
 	defer in.mu.Unlock()
 	h := in.health
 	h.Stuck, h.Paused, h.Failing = slices.Clone(h.Stuck), slices.Clone(h.Paused), slices.Clone(h.Failing)
+	in.judge(&h)
 	return h
 }
 
 func (in *Inbox[TTx]) standing() telemetry.Standing {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	h := in.health
+	in.judge(&h)
 	s := telemetry.Standing{Unacknowledged: in.health.Unacknowledged, Stuck: len(in.health.Stuck),
-		Paused: len(in.health.Paused), Ready: in.health.Ready}
+		Paused: len(in.health.Paused), Ready: h.Ready}
 	if in.health.Stopped != "" || len(in.health.StoppedSources) > 0 {
 		s.Stopped = 1
 	}
@@ -154,7 +159,7 @@ func (in *Inbox[TTx]) report(outage error) {
 		in.health.Ready, in.health.Why = false, failing[0].Doing+": "+failing[0].Error
 	}
 	if outage != nil {
-		in.health.Ready, in.health.Why = false, outage.Error()
+		in.health.Ready, in.health.Why = false, vitals.Why(outage)
 	}
 }
 

@@ -34,6 +34,7 @@ import (
 	"github.com/skald-go/skald/inbox/internal/trouble"
 	"github.com/skald-go/skald/internal/circuit"
 	"github.com/skald-go/skald/internal/telemetry"
+	"github.com/skald-go/skald/internal/vitals"
 	"github.com/skald-go/skald/store"
 )
 
@@ -69,6 +70,7 @@ type Inbox[TTx any] struct {
 	session  string // of this inbox, random: who has a lease
 	sub      broker.Subscription
 	outage   *outage.Outage
+	facts    facts
 	schedule partition.Schedule
 	pick     *pick.Picker
 	seen     *seen.Filter
@@ -120,6 +122,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 	in.exec = exec.New(db, in.execConfig())
 	in.sources = breaker.NewSources(breaker.Limits(d.Breaker), log, &in.schedule)
 	in.outage = outage.New(log)
+	in.facts.store, in.facts.broker = vitals.Store(db, log), vitals.Broker(bus, log)
 	in.said = logonce.New(logonce.Config{Group: group, DB: db, Bus: bus, Handled: in.exec.Kinds,
 		Topics: func() []string { return in.topics }, Log: log})
 	in.orders = orders.New(group, log)

@@ -31,6 +31,7 @@ func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+		in.called(err)
 		in.report(err)
 		if say.Due(time.Now()) {
 			in.o.Logger.WarnContext(ctx, "inbox: cannot join yet, tries again", "consumer", in.group,

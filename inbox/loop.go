@@ -83,6 +83,7 @@ func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 	default:
 		l.outages++
 		in.outage.Failed(now, err)
+		in.facts.broker.Suspect()
 	}
 	l.tell(now, err != nil)
 	return busy, nil
@@ -95,6 +96,7 @@ func (l *loop[TTx]) tell(now time.Time, failed bool) {
 	why, due := l.in.outage.Why(), failed || now.Sub(l.told) >= tellEvery
 	if l.stale = !due || why != nil; due { // the end of an outage is to be noticed
 		l.told = now
+		l.watchProgress()
 		l.in.report(why)
 	}
 }

@@ -55,6 +55,9 @@ func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 		return false, fmt.Errorf("receive for %s: %w", in.group, err)
 	}
 	in.outage.Received(len(batch.Gained) + len(batch.Deliveries))
+	if len(batch.Deliveries) > 0 {
+		in.facts.broker.Answered()
+	}
 	in.move(batch)
 	for _, m := range batch.Missed {
 		in.count(func(h *Health) { h.Missed += m.Count })

@@ -121,6 +121,7 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	defer in.checkpoints.SetPatient(false)
 	defer in.tel.Watch(in.standing)()
 	in.tel.Begin(in.topics)
+	defer in.facts.watch(context.WithoutCancel(ctx))()
 	defer telemetry.WatchBacklog(telemetry.Providers{Meter: in.o.MeterProvider}, in.o.Now, in.backlog,
 		telemetry.Always, in.lag, in.group)()
 	if err := in.openPatiently(ctx); err != nil || ctx.Err() != nil {

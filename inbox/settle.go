@@ -42,7 +42,12 @@ func (in *Inbox[TTx]) settle(ctx context.Context, rs []exec.Result) error {
 
 func (in *Inbox[TTx]) settleOne(ctx context.Context, r exec.Result) error {
 	e, now := r.Entry, in.o.Now()
-	if r.What == decide.Outage || r.What == decide.Delayed || r.Class == failure.Outage {
+	in.facts.settled = time.Now()
+	switch {
+	case r.What == decide.Handled, r.What == decide.Duplicate:
+		in.facts.store.Answered()
+	case r.What == decide.Outage, r.What == decide.Delayed, r.Class == failure.Outage:
+		in.facts.store.Suspect()
 		in.suspectOutage(ctx)
 	}
 	if e.Retry {

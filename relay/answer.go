@@ -157,6 +157,11 @@ func (r *Relay) restart(l *shard) {
 // is over.
 func (r *Relay) reach(err error) {
 	isNew := r.away(&r.brokerAway, err)
+	if err == nil {
+		r.brokerVitals.Answered()
+	} else {
+		r.brokerVitals.Suspect()
+	}
 	switch {
 	case err != nil && r.sayBroker.Due(r.o.Now()):
 		r.o.Logger.Warn("relay: the broker is away", "owner", r.o.Owner, "error", err)

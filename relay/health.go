@@ -7,14 +7,16 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/startup"
 	"github.com/skald-go/skald/internal/telemetry"
+	"github.com/skald-go/skald/internal/vitals"
 	"github.com/skald-go/skald/store"
 )
 
-// Health says how a relay does. An outage of database or broker is "not ready", never "not live".
+// Health is how a relay does. An outage of database or broker makes it not ready, never not live: a restart
+// cures none. docs/operations.md has what is reported for each fault, and how soon.
 type Health struct {
 	Live   bool   // false only when Run has ended
 	Ready  bool   // database and broker answer
-	Why    string // it is not ready
+	Why    string // it is not ready: one line, the innermost cause first
 	Shards int    // held now
 	// Polls is why the relay polls instead of hearing of commits, or why its positions do not follow the slot
 	// that another program reads. "": all is as configured.
@@ -37,9 +39,11 @@ func (r *Relay) Health() Health {
 	if r.hearer != nil {
 		h.Polls = r.hearer.Hearing().Why
 	}
-	for _, why := range []string{r.storeAway, r.brokerAway} {
-		if h.Why == "" {
-			h.Why = why
+	store, _ := r.storeVitals.Away()
+	bus, _ := r.brokerVitals.Away()
+	for _, why := range []string{store, r.storeAway, bus, r.brokerAway} {
+		if h.Why == "" && why != "" {
+			h.Ready, h.Why = false, why
 		}
 	}
 	return h
@@ -49,7 +53,7 @@ func (r *Relay) Health() Health {
 func (r *Relay) away(what *string, err error) (isNew bool) {
 	why := ""
 	if err != nil {
-		why = err.Error()
+		why = vitals.Why(err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

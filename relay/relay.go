@@ -26,6 +26,7 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/internal/telemetry"
+	"github.com/skald-go/skald/internal/vitals"
 	"github.com/skald-go/skald/store"
 )
 
@@ -162,6 +163,8 @@ type Relay struct {
 	// the shard of the first bucket is ours: of the relays, this one reports the backlog
 	first atomic.Bool
 
+	storeVitals, brokerVitals *vitals.Server
+
 	mu                    sync.Mutex
 	health                Health
 	storeAway, brokerAway string // why
@@ -176,7 +179,9 @@ var (
 func New(db Source, bus broker.Publisher, o *Options) *Relay {
 	d := o.orDefaults()
 	hearer, _ := db.(Hearer)
+	log := d.Logger.With("owner", d.Owner)
 	return &Relay{
+		storeVitals: vitals.Store(db, log), brokerVitals: vitals.Broker(bus, log),
 		db: db, hearer: hearer, bus: bus, o: d, session: rand.Text(),
 		tel:    telemetry.NewRelay(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}),
 		shards: map[int]*shard{}, topics: newTopics(), pushed: map[string]pushback{}, page: pageFirst,

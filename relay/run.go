@@ -109,6 +109,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	unhook := context.AfterFunc(ctx, func() { time.AfterFunc(r.o.Drain, kill) })
 	defer unhook()
 	defer r.hear(hard)()
+	defer r.watch(hard)()
 	l := &loop{r: r, done: make(chan *call, 16), told: make(chan func(), 1), hard: hard}
 	r.publish, r.ask = l.publish, l.ask
 	err := l.run(ctx)
@@ -121,6 +122,15 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	r.count(func(h *Health) { h.Live, h.Why, h.Shards = false, why, 0 })
 	return err
+}
+
+// watch asks database and broker when they give no sign, until stop.
+func (r *Relay) watch(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var both sync.WaitGroup
+	both.Go(func() { r.storeVitals.Watch(ctx) })
+	both.Go(func() { r.brokerVitals.Watch(ctx) })
+	return func() { cancel(); both.Wait() }
 }
 
 // hear has the source hear, until stop: then nothing is under way any more.
@@ -219,6 +229,9 @@ const calm = 3 * time.Second
 func (l *loop) sort(ctx context.Context, err error) error {
 	r := l.r
 	if err == nil || ctx.Err() != nil {
+		if err == nil {
+			r.storeVitals.Answered()
+		}
 		if r.o.Now().Sub(r.failedAt) > calm {
 			if r.outages = 0; r.say.Over() {
 				r.o.Logger.InfoContext(ctx, "relay: the database is back", "owner", r.o.Owner)
@@ -231,6 +244,7 @@ func (l *loop) sort(ctx context.Context, err error) error {
 		return fmt.Errorf("relay stops: %w", err)
 	}
 	r.lost()
+	r.storeVitals.Suspect()
 	r.failedAt = r.o.Now()
 	r.outages++
 	if r.say.Due(r.failedAt) {

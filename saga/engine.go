@@ -187,10 +187,13 @@ func (e *Engine[TTx]) Replies() []ReplyKind {
 	return out
 }
 
-// Health is how an engine stands. Counts are since it was made.
+// Health is how an engine stands. Counts are since it was made. An outage of the database makes it not ready,
+// never not live: a restart cures none. docs/operations.md has what is reported for each fault, and how soon.
 type Health struct {
-	Live   bool // it runs, and the database answers
-	InHand int  // sagas that it works on now
+	Live   bool   // false only when Run has ended
+	Ready  bool   // it claims sagas: the database answers
+	Why    string // it is not ready: one line, the innermost cause first
+	InHand int    // sagas that it works on now
 
 	Done, Compensated int64 // sagas that ended here
 	TakenOver         int64 // from processes that ended
@@ -203,8 +206,8 @@ type Health struct {
 // Health tells how the engine stands.
 func (e *Engine[TTx]) Health() Health {
 	h := e.core.Health()
-	out := Health{Live: h.Live, InHand: h.InHand, Done: h.Done, Compensated: h.Compensated,
-		TakenOver: h.TakenOver, Refused: h.Refused,
+	out := Health{Live: h.Live, Ready: h.Ready, Why: h.Why, InHand: h.InHand, Done: h.Done,
+		Compensated: h.Compensated, TakenOver: h.TakenOver, Refused: h.Refused,
 		Alarms: h.Alarms, Replies: map[string]int64{}, Signals: map[string]int64{}}
 	for k, n := range h.Replies {
 		out.Replies[string(k)] = n

@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
@@ -173,16 +174,18 @@ func (b *Broker) client(more ...kgo.Opt) []kgo.Opt {
 	return append(out, more...)
 }
 
-// Incarnation is the cluster's id.
+// Incarnation returns the cluster's id. It asks Kafka each time: a cached answer would hide an outage.
 func (b *Broker) Incarnation(ctx context.Context) (string, error) {
-	md, err := b.adm.BrokerMetadata(ctx)
+	ask := kmsg.NewPtrMetadataRequest()
+	ask.Topics = []kmsg.MetadataRequestTopic{}
+	md, err := ask.RequestWith(ctx, b.cl)
 	if err != nil {
 		return "", fmt.Errorf("ask Kafka for its cluster id: %w", fault.OrAway(err))
 	}
-	if md.Cluster == "" {
+	if md.ClusterID == nil || *md.ClusterID == "" {
 		return "", errors.New("ask Kafka for its cluster id: it has none")
 	}
-	return md.Cluster, nil
+	return *md.ClusterID, nil
 }
 
 // MakeTopics makes those of topics that do not exist. With partitions 0 the cluster decides how many they

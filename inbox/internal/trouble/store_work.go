@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/vitals"
 )
 
 // A Failing is work on the store, beside the messages themselves, that fails again and again.
@@ -51,7 +52,7 @@ func (w *Work) Did(ctx context.Context, doing string, err error, outage bool, no
 		w.of[doing] = f
 	}
 	f.Times++
-	f.Error, _, _ = strings.Cut(err.Error(), "\n")
+	f.Error = vitals.Why(err)
 	if f.Times > 1 && f.say.Due(now) {
 		w.log.WarnContext(ctx, "inbox: the store fails again and again", "doing", doing, "times", f.Times,
 			"since", f.Since, "outage", outage, "error", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/internal/sagarow"
+	"github.com/skald-go/skald/internal/vitals"
 	"github.com/skald-go/skald/store"
 )
 
@@ -41,6 +42,11 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 		defer close(flushed)
 		e.moves.Run(hard)
 	}()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		e.vitals.Watch(hard)
+	}()
 	err := e.loop(ctx, hard)
 	e.running.Store(false)
 	close(e.stop)
@@ -48,7 +54,12 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 	e.giveBack(hard)
 	kill()
 	<-flushed
-	e.tally.Live(false)
+	<-watched
+	why := "stopped"
+	if err != nil {
+		why = vitals.Why(err)
+	}
+	e.tally.Stands(false, why)
 	return err
 }
 
@@ -107,7 +118,8 @@ func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 		switch {
 		case err == nil:
 			outages, outage = 0, time.Time{}
-			e.tally.Live(true)
+			e.tally.Stands(true, "")
+			e.vitals.Answered()
 			e.sayReady(ctx)
 		case store.Incurable(err):
 			return fmt.Errorf("saga: the engine stops: %w", err)
@@ -118,6 +130,8 @@ func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 				outage = now
 				e.o.Logger.WarnContext(ctx, "saga: waiting for the database", "error", err)
 			}
+			e.tally.Stands(true, vitals.Why(err))
+			e.vitals.Suspect()
 			due = now.Add(backoff.After(outages, 50*time.Millisecond, time.Second))
 			woken = nil
 		}

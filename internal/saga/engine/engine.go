@@ -33,6 +33,7 @@ import (
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/internal/vitals"
 	"github.com/skald-go/skald/store"
 )
 
@@ -90,6 +91,7 @@ type Engine[TTx any] struct {
 	straight bool // each alone, in the caller's goroutine: Step does so
 	workers  sync.WaitGroup
 	tally    *tally.Tally
+	vitals   *vitals.Server               // of the database
 	failed   func(name string, err error) // tells of panics
 	noted    time.Time                    // by Step
 }
@@ -105,6 +107,7 @@ func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
 	e.o.Logger = shortlog.New(o.Logger)
 	e.tally = tally.New(e.o.Logger, o.Metrics, defs)
 	e.failed = e.tally.Panicked
+	e.vitals = vitals.Store(db, e.o.Logger)
 	if e.o.NewID == nil {
 		e.o.NewID = uuid7.New
 	}
@@ -116,7 +119,13 @@ func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
 }
 
 // Health tells how the engine stands.
-func (e *Engine[TTx]) Health() tally.Health { return e.tally.Health(int(e.inHand.Load())) }
+func (e *Engine[TTx]) Health() tally.Health {
+	h := e.tally.Health(int(e.inHand.Load()))
+	if why, _ := e.vitals.Away(); h.Live && why != "" {
+		h.Ready, h.Why = false, why
+	}
+	return h
+}
 
 // Definition returns the one of a name.
 func (e *Engine[TTx]) Definition(name string) (*body.Definition, bool) {

@@ -15,8 +15,10 @@ import (
 
 // Health is how an engine stands. Counts are since it was made.
 type Health struct {
-	Live   bool // the database answers, and it claims
-	InHand int  // sagas that it works on
+	Live   bool   // it runs
+	Ready  bool   // the database answers, and it claims
+	Why    string // it is not ready
+	InHand int    // sagas that it works on
 
 	Done, Compensated int64 // sagas that ended here
 	TakenOver         int64 // from processes that ended
@@ -46,7 +48,8 @@ func New(log *slog.Logger, metrics *telemetry.Saga, defs []*body.Definition) *Ta
 		metrics.Knows(d.Name, steps, string(plan.Done), string(plan.Compensated))
 	}
 	return &Tally{log: log, metrics: metrics,
-		health: Health{Replies: map[plan.Outcome]int64{}, Signals: map[plan.Outcome]int64{}}}
+		health: Health{Live: true, Why: "not started yet", Replies: map[plan.Outcome]int64{},
+			Signals: map[plan.Outcome]int64{}}}
 }
 
 // Health tells how the engine stands.
@@ -64,11 +67,11 @@ func (t *Tally) add(n *int64) {
 	*n++
 }
 
-// Live notes whether the database answers.
-func (t *Tally) Live(is bool) {
+// Stands notes whether the engine runs, and why it does nothing; "": it claims.
+func (t *Tally) Stands(live bool, why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.health.Live = is
+	t.health.Live, t.health.Ready, t.health.Why = live, live && why == "", why
 }
 
 // TakenOver counts a saga of a process that ended.

@@ -1,0 +1,90 @@
+package vitals
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/skald-go/skald/broker"
+)
+
+func TestWhyIsOneLineWithTheCauseFirst(t *testing.T) {
+	gone := &pgconn.PgError{Severity: "FATAL", Message: `database "x" does not exist`, Code: "3D000"}
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED,
+		Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}
+	for want, err := range map[string]error{
+		`FATAL: database "x" does not exist (SQLSTATE 3D000) [check: connect:; `: fmt.Errorf(
+			"check: connect:\n\t%w", errors.Join(refused, gone)),
+		"dial tcp 127.0.0.1:1: connection refused [claim]": fmt.Errorf("claim: %w", refused),
+		"dial tcp 127.0.0.1:1: connection refused [receive: " + broker.ErrAway.Error() + "]": fmt.Errorf(
+			"receive: %w: %w", broker.ErrAway, refused),
+		"ask: context deadline exceeded": fmt.Errorf("ask: %w", context.DeadlineExceeded),
+		"short":                          errors.New("short"),
+		"":                               nil,
+	} {
+		got := Why(err)
+		if !strings.HasPrefix(got, want) || want == "" && got != "" || strings.ContainsAny(got, "\n\t") {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := Why(errors.New(strings.Repeat("long ", 1000))); len(got) > mostWhy {
+		t.Errorf("%d bytes", len(got))
+	}
+}
+
+// A server that answers is asked no more than once per window. One miss is chance, and two are an outage
+// until it answers.
+func TestServerThatGivesNoSignIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, fails := 0, 0
+		s := New("the broker", slog.New(slog.DiscardHandler), func(ctx context.Context) error {
+			if asked++; fails == 0 {
+				return nil
+			}
+			if fails--; fails%2 == 0 {
+				<-ctx.Done() // swallowed
+				return ctx.Err()
+			}
+			return errors.New("refused")
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		go s.Watch(ctx)
+		away := func() bool { why, _ := s.Away(); return why != "" }
+		time.Sleep(time.Minute)
+		if asked > 10 || asked < 9 || away() {
+			t.Errorf("asked %d times in a minute, away %v", asked, away())
+		}
+		for range 20 { // it answers to other calls
+			s.Answered()
+			time.Sleep(quiet / 2)
+		}
+		if asked > 10 {
+			t.Errorf("asked %d times, though it answers", asked)
+		}
+		fails = 1
+		time.Sleep(2 * quiet)
+		if fails != 0 || away() {
+			t.Errorf("one miss: away %v", away())
+		}
+		fails = 1e6
+		time.Sleep(quiet + 2*wait + again + time.Millisecond)
+		if why, _ := s.Away(); !strings.Contains(why, "the broker does not answer since") {
+			t.Errorf("it is away: %q", why)
+		}
+		fails = 0
+		time.Sleep(wait + again + time.Millisecond)
+		if away() {
+			t.Error("it answers again")
+		}
+		stop()
+	})
+}
