@@ -190,21 +190,11 @@ func ranks() [][]string {
 		{"status", "console"},
 		{"internal/pgbed", "sagatest"},
 		{"examples"},
-		rooms("exit", "say", "build", "starter"),
-		rooms("connect", "given"),
-		rooms("database", "schemas"),
-		// groups of verbs
-		rooms("setup", "relays", "outboxes", "consumers", "kept", "sagas", "doctor", "demo"),
+		{"cmd/skald/internal/cli"},
+		{"cmd/skald/internal/connect"},
+		{"cmd/skald/internal/verbs", "cmd/skald/internal/demo"},
 		{"cmd"},
 	}
-}
-
-// rooms are packages of the command.
-func rooms(names ...string) []string {
-	for i, name := range names {
-		names[i] = "cmd/skald/internal/" + name
-	}
-	return names
 }
 
 func driver(seam string, vendors ...string) rule {

@@ -10,9 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
@@ -35,16 +34,16 @@ func backupCommand(out io.Writer) *cobra.Command {
 		path, isFile := strings.CutPrefix(at, "sqlite:")
 		switch {
 		case at == "":
-			return &exit.UsageError{What: "which database? Give --store, or SKALD_STORE"}
+			return &cli.UsageError{What: "which database? Give --store, or SKALD_STORE"}
 		case !isFile || path == "":
-			return &exit.UsageError{
+			return &cli.UsageError{
 				What: "backup is for sqlite:FILE: for PostgreSQL use pg_basebackup or pg_dump"}
 		case to == "":
-			return &exit.UsageError{What: "where to? Give --to FILE"}
+			return &cli.UsageError{What: "where to? Give --to FILE"}
 		}
 		err := sqlitestore.Backup(c.Context(), path, to)
 		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%w: %w", exit.ErrNone, err)
+			err = fmt.Errorf("%w: %w", cli.ErrNone, err)
 		}
 		if err != nil {
 			return err
@@ -54,7 +53,7 @@ func backupCommand(out io.Writer) *cobra.Command {
 			return err
 		}
 		if asJSON {
-			return say.JSON(out).Encode(map[string]any{"file": to, "bytes": made.Size()})
+			return cli.JSON(out).Encode(map[string]any{"file": to, "bytes": made.Size()})
 		}
 		_, err = fmt.Fprintf(out, "made %s, %d bytes\n", to, made.Size())
 		return err

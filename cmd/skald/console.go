@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/console"
 	"github.com/skald-go/skald/store"
@@ -62,10 +62,10 @@ func named(flag string, given []string) (names []string, values map[string]strin
 	for _, one := range given {
 		name, value, ok := strings.Cut(one, "=")
 		if !ok || name == "" || value == "" || strings.ContainsAny(name, ":/@") {
-			return nil, nil, &exit.UsageError{What: fmt.Sprintf("--%s is NAME=VALUE, such as orders=…", flag)}
+			return nil, nil, &cli.UsageError{What: fmt.Sprintf("--%s is NAME=VALUE, such as orders=…", flag)}
 		}
 		if values[name] != "" {
-			return nil, nil, &exit.UsageError{What: fmt.Sprintf("--%s %s is given twice", flag, name)}
+			return nil, nil, &cli.UsageError{What: fmt.Sprintf("--%s %s is given twice", flag, name)}
 		}
 		names, values[name] = append(names, name), value
 	}
@@ -80,7 +80,7 @@ func consoleSources(ctx context.Context, stores,
 	}
 	if len(names) == 0 {
 		return nil, nil,
-			&exit.UsageError{What: "which databases? Give --store NAME=URL, once for each service"}
+			&cli.UsageError{What: "which databases? Give --store NAME=URL, once for each service"}
 	}
 	_, of, err := named("schema", schemas)
 	if err != nil {
@@ -89,7 +89,7 @@ func consoleSources(ctx context.Context, stores,
 	for name := range of {
 		if urls[name] == "" {
 			return nil, nil,
-				&exit.UsageError{What: fmt.Sprintf("--schema %s: there is no --store of that name", name)}
+				&cli.UsageError{What: fmt.Sprintf("--schema %s: there is no --store of that name", name)}
 		}
 	}
 	sources = map[string]console.Source{}
@@ -116,7 +116,7 @@ func consoleSource(ctx context.Context, typed, schema string) (s console.Source,
 	if file, ok := strings.CutPrefix(typed, "@"); ok {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return s, nil, &exit.NoneError{What: fmt.Sprintf("read the URL: %v", err)}
+			return s, nil, &cli.NoneError{What: fmt.Sprintf("read the URL: %v", err)}
 		}
 		line, _, _ := strings.Cut(string(text), "\n")
 		at = strings.TrimSpace(line)
@@ -144,11 +144,11 @@ func serveConsole(ctx context.Context, listen string, sources map[string]console
 	errs io.Writer) error {
 	at, err := net.Listen("tcp", listen)
 	if err != nil {
-		return &exit.UsageError{What: fmt.Sprintf("--listen: %v", err)}
+		return &cli.UsageError{What: fmt.Sprintf("--listen: %v", err)}
 	}
 	if host, ok := at.Addr().(*net.TCPAddr); !ok || !host.IP.IsLoopback() {
 		_ = at.Close()
-		return &exit.UsageError{
+		return &cli.UsageError{
 			What: fmt.Sprintf("--listen %s: only addresses of this machine, such as 127.0.0.1:7780. For others, mount package console in a service with a login", listen)}
 	}
 	own := newSession()

@@ -12,10 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 )
 
 const debeziumAbout = `Prints the JSON of a Debezium connector that reads Skald's outbox, for Kafka Connect's API, with the stock EventRouter:
@@ -63,17 +62,17 @@ func debeziumConfigCommand(out, errs io.Writer) *cobra.Command {
 		}
 		s, ok := db.(database.Server)
 		if !ok {
-			return &exit.UsageError{
+			return &cli.UsageError{
 				What: "Debezium reads the outbox in PostgreSQL: give --store postgres://…"}
 		}
 		if d.payload != "text" && d.payload != "bytes" {
-			return &exit.UsageError{What: "--payload is text or bytes"}
+			return &cli.UsageError{What: "--payload is text or bytes"}
 		}
 		if !slices.Contains([]string{"topic", "type", "subject", "key"}, d.routeBy) {
-			return &exit.UsageError{What: "--route-by is topic, type, subject or key"}
+			return &cli.UsageError{What: "--route-by is topic, type, subject or key"}
 		}
 		if len(d.slot) == 0 || len(d.slot) > 63 || strings.ContainsFunc(d.slot, noSlot) {
-			return &exit.UsageError{
+			return &cli.UsageError{
 				What: "--slot is 1 to 63 of a-z 0-9 _: PostgreSQL takes no other name of a slot"}
 		}
 		d.tls = sslMode(store)
@@ -85,7 +84,7 @@ func debeziumConfigCommand(out, errs io.Writer) *cobra.Command {
 }
 
 func (d *debezium) print(out, errs io.Writer) error {
-	enc := say.JSON(out)
+	enc := cli.JSON(out)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(map[string]any{"name": d.name, "config": d.config()}); err != nil {

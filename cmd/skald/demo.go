@@ -15,11 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/demo"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
@@ -94,7 +93,7 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 func showCommand(out io.Writer) *cobra.Command {
 	var o demo.Options
 	var dir string
-	t := &say.Tidings{Out: out}
+	t := &cli.Tidings{Out: out}
 	c := &cobra.Command{
 		Use: "show ORDER", Short: "The story of one order of a demo, from its databases",
 		Args: cobra.ExactArgs(1),
@@ -139,7 +138,7 @@ func whichDemo(c *cobra.Command, o *demo.Options, dir string) error {
 		o.Store = "sqlite:" + dir
 	}
 	if o.Store == "" || dir != "" && c.Flags().Changed("store") {
-		return &exit.UsageError{What: "which demo? Give --dir or --store, one of them"}
+		return &cli.UsageError{What: "which demo? Give --dir or --store, one of them"}
 	}
 	return nil
 }
@@ -148,7 +147,7 @@ func whichDemo(c *cobra.Command, o *demo.Options, dir string) error {
 func chooseStore(c *cobra.Command, o *demo.Options, dir string) error {
 	if dir != "" {
 		if c.Flags().Changed("store") {
-			return &exit.UsageError{What: "--dir stands for --store sqlite:DIR: give one of them"}
+			return &cli.UsageError{What: "--dir stands for --store sqlite:DIR: give one of them"}
 		}
 		o.Store = "sqlite:" + dir
 		return nil
@@ -166,7 +165,7 @@ func chooseStore(c *cobra.Command, o *demo.Options, dir string) error {
 
 func runDemo(ctx context.Context, o demo.Options, asJSON bool, out, errs io.Writer) error {
 	began := time.Now()
-	t := &ticker{out: errs, terminal: say.Terminal(errs), quiet: asJSON}
+	t := &ticker{out: errs, terminal: cli.Terminal(errs), quiet: asJSON}
 	t.begin(o)
 	o.Progress = t.progress
 	o.First = func() { t.note("first order placed %d ms after start", time.Since(began).Milliseconds()) }
@@ -175,13 +174,13 @@ func runDemo(ctx context.Context, o demo.Options, asJSON bool, out, errs io.Writ
 		if !asJSON {
 			return tell(out, r, o)
 		}
-		enc := say.JSON(out)
+		enc := cli.JSON(out)
 		enc.SetEscapeHTML(false)
 		return enc.Encode(r)
 	}
 	err := demo.Run(ctx, o)
 	t.end()
-	if errors.Is(err, exit.ErrInterrupted) {
+	if errors.Is(err, cli.ErrInterrupted) {
 		return fmt.Errorf("%w: go on with: %s", err, command(self()+" demo", o, connect.Shown(o.Store)))
 	}
 	return err

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/demo"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 )
 
 const removeAbout = `Takes away what a demo made: the folder of its databases, or their schemas, and its topics and groups.
@@ -21,7 +21,7 @@ func removeCommand(out, errs io.Writer) *cobra.Command {
 	var o demo.Options
 	var dir string
 	var sure bool
-	t := &say.Tidings{Out: out}
+	t := &cli.Tidings{Out: out}
 	c := &cobra.Command{
 		Use: "remove", Short: "Take away what a demo made", Long: removeAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

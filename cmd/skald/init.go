@@ -11,9 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
-	"github.com/skald-go/skald/cmd/skald/internal/starter"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
@@ -24,7 +22,7 @@ test that runs the saga with every fault at every point. It compiles as it is; i
 func initCommand(out io.Writer) *cobra.Command {
 	var module string
 	var withSaga bool
-	t := &say.Tidings{Out: out}
+	t := &cli.Tidings{Out: out}
 	c := &cobra.Command{Use: "init DIR", Short: "Write a service to begin with", Long: initAbout,
 		Args: cobra.ExactArgs(1)}
 	c.Flags().StringVar(&module, "module", "", "the path of its module (default: the folder's name)")
@@ -40,15 +38,15 @@ func initCommand(out io.Writer) *cobra.Command {
 			module = strings.ToLower(filepath.Base(full))
 		}
 		if !regexp.MustCompile(`^[a-z0-9][a-z0-9._~-]*(/[A-Za-z0-9][A-Za-z0-9._~-]*)*$`).MatchString(module) {
-			return &exit.UsageError{What: fmt.Sprintf(
+			return &cli.UsageError{What: fmt.Sprintf(
 				"%q is no path of a module: give one as in --module example.com/orders", module)}
 		}
-		s := starter.Of(module)
+		s := cli.Of(module)
 		s.Saga = withSaga
 		names, err := s.Write(dir)
-		var full *starter.NotEmptyError
+		var full *cli.NotEmptyError
 		if errors.As(err, &full) {
-			return &exit.UsageError{What: full.Error()}
+			return &cli.UsageError{What: full.Error()}
 		}
 		if err != nil {
 			return fmt.Errorf("init: %w", err)
@@ -58,13 +56,13 @@ func initCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-func tellInit(t *say.Tidings, s starter.Service, dir string, names []string) error {
+func tellInit(t *cli.Tidings, s cli.Service, dir string, names []string) error {
 	slices.Sort(names)
 	for i, name := range names {
 		names[i] = filepath.Join(dir, name)
 	}
 	next := []string{"cd " + shortlog.Shell(dir)}
-	if strings.HasPrefix(s.Skald, starter.Unreleased) { // or v0.0.0-…, which a clone has and no proxy
+	if strings.HasPrefix(s.Skald, cli.Unreleased) { // or v0.0.0-…, which a clone has and no proxy
 		next = append(next,
 			"go mod edit -replace github.com/skald-go/skald=FOLDER   # Skald's source: no release is this build")
 	}

@@ -37,15 +37,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/consumers"
 	"github.com/skald-go/skald/cmd/skald/internal/doctor"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/kept"
 	"github.com/skald-go/skald/cmd/skald/internal/outboxes"
 	"github.com/skald-go/skald/cmd/skald/internal/relays"
 	"github.com/skald-go/skald/cmd/skald/internal/sagas"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/cmd/skald/internal/schemas"
 	"github.com/skald-go/skald/cmd/skald/internal/setup"
 )
@@ -53,7 +52,8 @@ import (
 const about = `Skald: sagas that happen once. It needs nothing but its tables and your broker.
 
 Exit codes: 0 done, also after SIGTERM or SIGINT of relay; 1 other; 2 usage; 3 wrong password or missing right;
-4 no such database, schema, topic or message; 5 wrong state (missing table, wrong version, foreign objects, a database that moved or, for recover, did not;
+4 no such database, schema, topic or message; 5 wrong state (missing table, wrong version, foreign objects,
+	a database that moved or, for recover, did not;
 a saga that has ended, or gone another way);
 6 server unreachable within 10 s; 7 part of what was meant is done, somebody else was first with the rest; 8 a check failed; 130 demo interrupted.
 
@@ -78,7 +78,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		RunE: func(c *cobra.Command, _ []string) error {
 			c.SetOut(errs)
-			return errors.Join(&exit.UsageError{What: "which command?"}, exit.ErrTold, c.Usage())
+			return errors.Join(&cli.UsageError{What: "which command?"}, cli.ErrTold, c.Usage())
 		},
 		PersistentPreRunE: func(c *cobra.Command, args []string) error {
 			ran = true
@@ -95,12 +95,12 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	root.SetErr(errs)
 	c, err := root.ExecuteContextC(ctx)
 	if err != nil && !ran {
-		err = &exit.UsageError{What: misused(c, err)}
+		err = &cli.UsageError{What: misused(c, err)}
 	}
-	if err != nil && !errors.Is(err, exit.ErrTold) {
-		fmt.Fprintln(say.Plain(errs), "skald: "+strings.ReplaceAll(err.Error(), "\n\t", " ")+exit.Remedy(err))
+	if err != nil && !errors.Is(err, cli.ErrTold) {
+		fmt.Fprintln(cli.Plain(errs), "skald: "+strings.ReplaceAll(err.Error(), "\n\t", " ")+cli.Remedy(err))
 	}
-	return exit.Code(err)
+	return cli.Code(err)
 }
 
 // verbs are the subcommands, in their groups.
@@ -119,7 +119,7 @@ func verbs(out, errs io.Writer) []*cobra.Command {
 
 // misused says what is wrong with a command line, and for arguments what they are.
 func misused(c *cobra.Command, err error) string {
-	if usage := new(exit.UsageError); errors.As(err, &usage) {
+	if usage := new(cli.UsageError); errors.As(err, &usage) {
 		return usage.What
 	}
 	if strings.Contains(err.Error(), "arg(s)") {

@@ -10,10 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -77,7 +76,7 @@ func maintainCommand(out, errs io.Writer) *cobra.Command {
 	f.BoolVar(&m.sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if !m.DryRun && strings.TrimSpace(m.Reason) == "" {
-			return &exit.UsageError{What: "why? Give --reason"}
+			return &cli.UsageError{What: "why? Give --reason"}
 		}
 		if _, err := retention.OrDefaults(m.keep); err != nil { // before a database is asked for
 			return fmt.Errorf("maintain: %w", err)
@@ -112,10 +111,10 @@ func (m *maintenance) run(ctx context.Context, out, errs io.Writer, db operate.M
 
 func (m *maintenance) tell(out io.Writer, t maintained) error {
 	if m.asJSON {
-		return say.JSON(out).Encode(t)
+		return cli.JSON(out).Encode(t)
 	}
 	if t.DryRun {
-		w := say.Table(out)
+		w := cli.Table(out)
 		fmt.Fprintln(w, "\twould go\twould be kept\twere kept before\t")
 		for _, l := range []struct {
 			what        string

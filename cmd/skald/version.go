@@ -6,8 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/build"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
 func versionCommand(out io.Writer) *cobra.Command {
@@ -15,9 +14,9 @@ func versionCommand(out io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use: "version", Short: "Print the version of this build", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			b := build.This()
+			b := cli.This()
 			if asJSON {
-				return say.JSON(out).Encode(b)
+				return cli.JSON(out).Encode(b)
 			}
 			_, err := fmt.Fprintln(out, b)
 			return err

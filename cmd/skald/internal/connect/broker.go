@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/broker/kafkabroker"
 	"github.com/skald-go/skald/broker/natsbroker"
 	"github.com/skald-go/skald/broker/rabbitbroker"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
 // BrokerPatience is how long a broker may take to answer.
@@ -32,7 +32,7 @@ func Dial(url string) (connect func() (broker.Broker, error), err error) {
 		return func() (broker.Broker, error) { return rabbitbroker.New(servers, opts) }, usage(err)
 	}
 	return nil,
-		&exit.UsageError{
+		&cli.UsageError{
 			What: "the broker is mem:, kafka://, nats:// or amqp://host:port[,host:port][?option=value]"}
 }
 
@@ -46,5 +46,5 @@ func usage(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &exit.UsageError{What: err.Error()}
+	return &cli.UsageError{What: err.Error()}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
 // passwordCommand is the variable that holds a command which prints the password of PostgreSQL.
@@ -43,7 +43,7 @@ func printed(ctx context.Context, command string) (string, error) {
 		err = errors.New("it prints nothing")
 	}
 	if err != nil {
-		return "", &exit.PasswordError{Variable: passwordCommand, Why: err}
+		return "", &cli.PasswordError{Variable: passwordCommand, Why: err}
 	}
 	return password, nil
 }

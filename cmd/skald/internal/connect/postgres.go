@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
@@ -24,15 +24,15 @@ const connectTimeout = 10 * time.Second
 func PoolConfig(at string) (*pgxpool.Config, error) {
 	const form = ": the store is postgres://user@host:port/database"
 	if err := brokerurl.CheckPostgres(at); err != nil {
-		return nil, &exit.UsageError{What: err.Error() + form}
+		return nil, &cli.UsageError{What: err.Error() + form}
 	}
 	cfg, err := pgxpool.ParseConfig(at)
 	if err != nil {
 		// pgx leaves the password out of its error.
-		return nil, &exit.UsageError{What: err.Error() + form}
+		return nil, &cli.UsageError{What: err.Error() + form}
 	}
 	if err := brokerurl.CheckHost(cfg.ConnConfig.Host); err != nil {
-		return nil, &exit.UsageError{What: err.Error() + form}
+		return nil, &cli.UsageError{What: err.Error() + form}
 	}
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = connectTimeout

@@ -21,9 +21,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
 )
@@ -59,11 +58,11 @@ func importCommand(out, errs io.Writer) *cobra.Command {
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		switch {
 		case consumer == "" || path == "":
-			return &exit.UsageError{What: "what, and whose? Give --from and --consumer"}
+			return &cli.UsageError{What: "what, and whose? Give --from and --consumer"}
 		case !dry && strings.TrimSpace(reason) == "":
-			return &exit.UsageError{What: "why? Give --reason"}
+			return &cli.UsageError{What: "why? Give --reason"}
 		case keep < 0:
-			return &exit.UsageError{What: "--keep is below 0: say how long, or leave it out"}
+			return &cli.UsageError{What: "--keep is below 0: say how long, or leave it out"}
 		}
 		list, end, err := finishedIn(path, c.InOrStdin(), consumer, source)
 		if err != nil {
@@ -145,7 +144,7 @@ func lookedUp(ctx context.Context, k knower, consumer string,
 
 func tellImported(out io.Writer, done inbox.Imported, dry, asJSON bool) error {
 	if asJSON {
-		return say.JSON(out).Encode(map[string]any{"new": done.New, "known": done.Known,
+		return cli.JSON(out).Encode(map[string]any{"new": done.New, "known": done.Known,
 			"too_old": done.TooOld, "dry_run": dry})
 	}
 	verb := "are marked"
@@ -165,7 +164,7 @@ func finishedIn(path string, in io.Reader, consumer,
 	}
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, &exit.NoneError{What: "there is no file " + path}
+		return nil, nil, &cli.NoneError{What: "there is no file " + path}
 	}
 	if err != nil {
 		return nil, nil, err
@@ -217,7 +216,7 @@ func values(from io.Reader, consumer, source string) iter.Seq2[inbox.Finished, e
 			slices.Index(names, "fingerprint")
 		if err != nil || id < 0 {
 			yield(inbox.Finished{},
-				&exit.UsageError{What: fmt.Sprintf(
+				&cli.UsageError{What: fmt.Sprintf(
 					"the first line of the file names its columns, id among them, and says %q", names)})
 			return
 		}
@@ -262,5 +261,5 @@ func placed(one inbox.Finished, err error, what string, n int) error {
 	if err == nil {
 		return nil
 	}
-	return &exit.UsageError{What: fmt.Sprintf("%s %d of the file: %v", what, n, err)}
+	return &cli.UsageError{What: fmt.Sprintf("%s %d of the file: %v", what, n, err)}
 }

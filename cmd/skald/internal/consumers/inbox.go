@@ -11,10 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -69,16 +68,16 @@ func statusCommand(out io.Writer) *cobra.Command {
 				return fmt.Errorf("inbox status: %w", err)
 			}
 			if asJSON {
-				return say.JSON(out).Encode(map[string]any{"quarantine": groups})
+				return cli.JSON(out).Encode(map[string]any{"quarantine": groups})
 			}
-			say.None(c.ErrOrStderr(), len(groups), asJSON)
-			w := say.Table(out)
+			cli.None(c.ErrOrStderr(), len(groups), asJSON)
+			w := cli.Table(out)
 			for i, g := range groups {
 				if i == 0 {
 					fmt.Fprintln(w, "consumer\twhy\twaiting\tadmitted\toldest\tfirst number")
 				}
 				fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\n", g.Consumer, g.Why, g.Waiting, g.Admitted,
-					say.Time(g.Oldest), g.First)
+					cli.Time(g.Oldest), g.First)
 			}
 			return w.Flush()
 		})
@@ -117,22 +116,23 @@ func admitCommand(out, errs io.Writer) *cobra.Command {
 		}
 		switch {
 		case a == (operate.Admission{}):
-			return &exit.UsageError{
+			return &cli.UsageError{
 				What: "which messages? Give an ID, --number, --consumer, --topic, --type, --why or --all"}
 		case !o.DryRun && strings.TrimSpace(o.Reason) == "":
-			return &exit.UsageError{What: "why? Give --reason"}
+			return &cli.UsageError{What: "why? Give --reason"}
 		}
 		if !sure {
 			o.Confirm = func(ctx context.Context, n int) error {
-				return given.Yes(ctx, errs, say.Count(n, "message")+".\nShall consumers take what is admitted?",
+				return given.Yes(ctx, errs, cli.Count(n,
+					"message")+".\nShall consumers take what is admitted?",
 					fmt.Sprintf(
 						"inbox admit: %s: look with --dry-run; if that is meant, add --yes",
-						say.Count(n, "message")))
+						cli.Count(n, "message")))
 			}
 		}
 		return withKnower(c, schema, o.DryRun, func(ctx context.Context, k knower) error {
 			r, err := operate.Admit(ctx, k, a, o)
-			if !exit.Reported(err) {
+			if !cli.Reported(err) {
 				return fmt.Errorf("inbox admit: %w", err)
 			}
 			return errors.Join(tellAdmitted(out, &r, o.DryRun, asJSON), err)
@@ -150,19 +150,19 @@ func reasonOf(why string) (store.Outcome, error) {
 	case "too-old", "too old":
 		return store.TooOld, nil
 	}
-	return 0, &exit.UsageError{What: "--why is conflict or too-old"}
+	return 0, &cli.UsageError{What: "--why is conflict or too-old"}
 }
 
 func tellAdmitted(out io.Writer, r *operate.AdmitReport, dry, asJSON bool) error {
 	switch {
 	case asJSON:
-		return say.JSON(out).Encode(map[string]any{"chosen": r.Selected, "admitted": r.Done,
+		return cli.JSON(out).Encode(map[string]any{"chosen": r.Selected, "admitted": r.Done,
 			"dry_run": dry})
 	case dry:
-		w := say.Table(out)
+		w := cli.Table(out)
 		for _, q := range r.Chosen {
 			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", q.Number, q.Consumer, q.Why, q.Message.Topic,
-				say.Line(q.Message.Type), say.Line(q.ID))
+				cli.Line(q.Message.Type), cli.Line(q.ID))
 		}
 		return w.Flush()
 	case r.Selected == 0:
@@ -171,6 +171,6 @@ func tellAdmitted(out io.Writer, r *operate.AdmitReport, dry, asJSON bool) error
 		return err
 	}
 	_, err := fmt.Fprintf(out, "admitted: %s; consumers take what is admitted within some seconds.\n",
-		say.Count(r.Done, "message"))
+		cli.Count(r.Done, "message"))
 	return err
 }

@@ -9,9 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -39,7 +38,7 @@ func missedCommand(out, errs io.Writer) *cobra.Command {
 	f.BoolVar(&a.sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if !a.dry && strings.TrimSpace(a.reason) == "" {
-			return &exit.UsageError{What: "why? Give --reason"}
+			return &cli.UsageError{What: "why? Give --reason"}
 		}
 		return withKnower(c, a.schema, a.dry, func(ctx context.Context, k knower) error {
 			if err := a.run(ctx, out, errs, k); err != nil {
@@ -61,7 +60,7 @@ func (a *acknowledging) run(ctx context.Context, out, errs io.Writer, db operate
 	}
 	if !a.asJSON {
 		for _, n := range notes {
-			fmt.Fprintf(out, "%s  %s\n", say.Time(n.At), say.Line(n.Reason))
+			fmt.Fprintf(out, "%s  %s\n", cli.Time(n.At), cli.Line(n.Reason))
 		}
 	}
 	if !a.dry && !a.sure {
@@ -83,7 +82,7 @@ func (a *acknowledging) run(ctx context.Context, out, errs io.Writer, db operate
 		for _, n := range notes {
 			said = append(said, n.Reason)
 		}
-		return say.JSON(out).Encode(map[string]any{"consumer": a.consumer, "missed": said,
+		return cli.JSON(out).Encode(map[string]any{"consumer": a.consumer, "missed": said,
 			"acknowledged": !a.dry})
 	case a.dry:
 		return nil
@@ -101,7 +100,7 @@ func (a *acknowledging) choose(notes []store.Audit) (chosen []store.Audit, err e
 		}
 	}
 	if a.consumer == "" && len(names) > 1 {
-		return nil, &exit.UsageError{What: "which consumer? Give --consumer, one of " +
+		return nil, &cli.UsageError{What: "which consumer? Give --consumer, one of " +
 			strings.Join(names, ", ")}
 	}
 	if a.consumer == "" && len(names) == 1 {
@@ -117,8 +116,8 @@ func (a *acknowledging) choose(notes []store.Audit) (chosen []store.Audit, err e
 		return chosen, nil
 	case len(names) > 0:
 		return nil,
-			&exit.NoneError{What: fmt.Sprintf("consumer %s missed nothing that is not acknowledged; %s did",
+			&cli.NoneError{What: fmt.Sprintf("consumer %s missed nothing that is not acknowledged; %s did",
 				a.consumer, strings.Join(names, ", "))}
 	}
-	return nil, &exit.NoneError{What: "no consumer missed anything that is not acknowledged"}
+	return nil, &cli.NoneError{What: "no consumer missed anything that is not acknowledged"}
 }

@@ -8,10 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -46,9 +45,9 @@ func (r *renaming) run(c *cobra.Command, out, errs io.Writer, was, is string) er
 	url := given.From(c, "broker", "SKALD_BROKER")
 	switch {
 	case url == "":
-		return &exit.UsageError{What: "at which broker? Give --broker, or SKALD_BROKER"}
+		return &cli.UsageError{What: "at which broker? Give --broker, or SKALD_BROKER"}
 	case !r.dry && strings.TrimSpace(r.reason) == "":
-		return &exit.UsageError{What: "why? Give --reason"}
+		return &cli.UsageError{What: "why? Give --reason"}
 	}
 	connect, err := connect.Dial(url)
 	if err != nil {
@@ -92,7 +91,7 @@ func counted(was string, b *store.Belongings) string {
 func (r *renaming) tell(out io.Writer, was, is string, found *store.Renamed) error {
 	b := &found.Old
 	if r.asJSON {
-		return say.JSON(out).Encode(map[string]any{"old": was, "new": is, "renamed": found.Done,
+		return cli.JSON(out).Encode(map[string]any{"old": was, "new": is, "renamed": found.Done,
 			"dry_run": r.dry, "marks": b.Marks, "positions": b.Positions,
 			"controls": b.Controls, "parked": b.Parked, "dead": b.Dead, "quarantined": b.Quarantined,
 			"steps": b.Steps, "floors": b.Floors, "types": b.Types})

@@ -11,10 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -57,11 +56,11 @@ func (r *rewinding) run(c *cobra.Command, out, errs io.Writer) error {
 	url := given.From(c, "broker", "SKALD_BROKER")
 	switch {
 	case r.topic == "":
-		return &exit.UsageError{What: "what? Give --topic"}
+		return &cli.UsageError{What: "what? Give --topic"}
 	case url == "":
-		return &exit.UsageError{What: "at which broker? Give --broker, or SKALD_BROKER"}
+		return &cli.UsageError{What: "at which broker? Give --broker, or SKALD_BROKER"}
 	case !r.DryRun && strings.TrimSpace(r.Reason) == "":
-		return &exit.UsageError{What: "why? Give --reason"}
+		return &cli.UsageError{What: "why? Give --reason"}
 	}
 	places, err := r.find(c.Context(), url, at)
 	if err != nil {
@@ -81,7 +80,7 @@ func (r *rewinding) run(c *cobra.Command, out, errs io.Writer) error {
 			}
 		}
 		partitions, err := operate.Rewind(ctx, k, r.consumer, places, r.Order)
-		if !exit.Reported(err) {
+		if !cli.Reported(err) {
 			return fmt.Errorf("inbox rewind: %w", err)
 		}
 		return errors.Join(r.tell(out, partitions), err)
@@ -95,7 +94,7 @@ func (r *rewinding) time(now time.Time) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, r.to)
 	if err != nil {
 		return at,
-			&exit.UsageError{
+			&cli.UsageError{
 				What: "--to-time is a time as in RFC 3339 (2026-01-02T15:04:05Z), or how long ago: 90m"}
 	}
 	return at, nil
@@ -116,7 +115,7 @@ func (r *rewinding) find(ctx context.Context, url string, at time.Time) ([]broke
 	places, err := b.Find(ctx, r.topic, at)
 	if errors.Is(err, broker.ErrUnsupported) {
 		return nil,
-			&exit.UsageError{
+			&cli.UsageError{
 				What: fmt.Sprintf("%s:// cannot be rewound: what was acknowledged there is gone; have the services that said it say it again (docs/brokers.md)", redacted(url))}
 	}
 	return places, err
@@ -130,10 +129,10 @@ func redacted(url string) string {
 
 func (r *rewinding) tell(out io.Writer, partitions []operate.Rewound) error {
 	if r.asJSON {
-		return say.JSON(out).Encode(map[string]any{"consumer": r.consumer, "topic": r.topic,
+		return cli.JSON(out).Encode(map[string]any{"consumer": r.consumer, "topic": r.topic,
 			"dry_run": r.DryRun, "partitions": partitions})
 	}
-	w := say.Table(out)
+	w := cli.Table(out)
 	fmt.Fprintln(w, "partition\tfrom\tto\t")
 	for _, l := range partitions {
 		state := l.Why

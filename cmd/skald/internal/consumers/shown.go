@@ -8,9 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -43,7 +42,7 @@ func showCommand(out io.Writer) *cobra.Command {
 				return fmt.Errorf("inbox show: %w", err)
 			}
 			if asJSON {
-				return say.JSON(out).Encode(shown)
+				return cli.JSON(out).Encode(shown)
 			}
 			return tellShown(out, &shown)
 		})
@@ -66,20 +65,20 @@ func onlyConsumer(ctx context.Context, db store.Teller) (string, error) {
 	case len(all) == 1:
 		return all[0], nil
 	case len(all) == 0:
-		return "", &exit.UsageError{What: "which consumer? This database knows of none yet: give --consumer"}
+		return "", &cli.UsageError{What: "which consumer? This database knows of none yet: give --consumer"}
 	}
-	return "", &exit.UsageError{What: "which consumer? Give --consumer, one of " + strings.Join(all, ", ")}
+	return "", &cli.UsageError{What: "which consumer? Give --consumer, one of " + strings.Join(all, ", ")}
 }
 
 func tellShown(out io.Writer, s *operate.Knowledge) error {
-	w := say.Table(out)
-	fmt.Fprintf(w, "%s\t%s\t%s\n", say.Line(s.ID), s.Status, say.Line(s.Reason))
+	w := cli.Table(out)
+	fmt.Fprintf(w, "%s\t%s\t%s\n", cli.Line(s.ID), s.Status, cli.Line(s.Reason))
 	if s.Code != 0 || s.Result != "" {
-		fmt.Fprintf(w, "answer\t%d\t%s\n", s.Code, say.Line(s.Result))
+		fmt.Fprintf(w, "answer\t%d\t%s\n", s.Code, cli.Line(s.Result))
 	}
 	if k := s.Kept; k != nil {
-		fmt.Fprintf(w, "kept\t%s since %s\t%s %s, %d attempts: %s\n", s.Status, say.Time(k.Since),
-			k.Topic, say.Line(k.Type), k.Attempts, say.FirstLine(k.LastError))
+		fmt.Fprintf(w, "kept\t%s since %s\t%s %s, %d attempts: %s\n", s.Status, cli.Time(k.Since),
+			k.Topic, cli.Line(k.Type), k.Attempts, cli.FirstLine(k.LastError))
 	}
 	if s.Status == "unknown" && s.Source == "" {
 		fmt.Fprintln(w, "without a source nothing is known of a message: give --source")
@@ -88,12 +87,12 @@ func tellShown(out io.Writer, s *operate.Knowledge) error {
 		state := "waits"
 		switch {
 		case q.TakenAt != nil:
-			state = "taken " + say.Time(*q.TakenAt)
+			state = "taken " + cli.Time(*q.TakenAt)
 		case q.AdmittedAt != nil:
 			state = "admitted by " + q.AdmittedBy + ": " + q.Reason
 		}
 		fmt.Fprintf(w, "quarantine %d\t%s since %s\t%s %s, %d bytes: %s\n", q.Number, q.Why,
-			say.Time(q.At), q.Topic, say.Line(q.Type), len(q.Data), state)
+			cli.Time(q.At), q.Topic, cli.Line(q.Type), len(q.Data), state)
 	}
 	return w.Flush()
 }

@@ -8,9 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -48,18 +47,18 @@ func steerCommand(out io.Writer, verb, short, about string) *cobra.Command {
 func (s *steering) run(c *cobra.Command, out io.Writer, verb string) error {
 	switch {
 	case s.consumer == "":
-		return &exit.UsageError{What: "which consumer? Give --consumer"}
+		return &cli.UsageError{What: "which consumer? Give --consumer"}
 	case verb == "skip" && s.fingerprint == "":
-		return &exit.UsageError{What: "which failures? Give --fingerprint"}
+		return &cli.UsageError{What: "which failures? Give --fingerprint"}
 	case strings.TrimSpace(s.reason) == "":
-		return &exit.UsageError{What: "why? Give --reason"}
+		return &cli.UsageError{What: "why? Give --reason"}
 	}
 	return withKnower(c, s.schema, false, func(ctx context.Context, k knower) error {
 		if err := s.tell(ctx, k, verb); err != nil {
 			return fmt.Errorf("inbox %s: %w", verb, err)
 		}
 		if s.asJSON {
-			return say.JSON(out).Encode(map[string]any{"consumer": s.consumer, "told": verb,
+			return cli.JSON(out).Encode(map[string]any{"consumer": s.consumer, "told": verb,
 				"fingerprint": s.fingerprint})
 		}
 		_, err := fmt.Fprintf(out, "%s is told: its processes heed it within about 5 seconds.\n", s.consumer)

@@ -5,7 +5,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/relay"
 	"github.com/skald-go/skald/store"
 )
@@ -41,13 +41,13 @@ func Open(at, schema, source string) (Database, error) {
 	path, isFile := strings.CutPrefix(at, "sqlite:")
 	switch {
 	case isFile && path != "" && schema != "":
-		return nil, &exit.UsageError{What: "--schema is for PostgreSQL: SQLite has none"}
+		return nil, &cli.UsageError{What: "--schema is for PostgreSQL: SQLite has none"}
 	case isFile && path != "":
 		return file{path, source}, nil
 	case strings.HasPrefix(at, "postgres://"), strings.HasPrefix(at, "postgresql://"):
 		return newServer(at, schema, source)
 	case at == "":
-		return nil, &exit.UsageError{What: "which database? Give --store, or SKALD_STORE"}
+		return nil, &cli.UsageError{What: "which database? Give --store, or SKALD_STORE"}
 	}
-	return nil, &exit.UsageError{What: "the store is sqlite:FILE or postgres://…"}
+	return nil, &cli.UsageError{What: "the store is sqlite:FILE or postgres://…"}
 }

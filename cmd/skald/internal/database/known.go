@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/store"
 )
 
@@ -40,5 +40,5 @@ func Unknown(what, name string, all []string) error {
 	if all = slices.Compact(all); len(all) > 0 {
 		text += ": known are " + strings.Join(all[:min(20, len(all))], ", ")
 	}
-	return &exit.NoneError{What: text}
+	return &cli.NoneError{What: text}
 }

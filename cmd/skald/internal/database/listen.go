@@ -4,8 +4,8 @@ import (
 	"log/slog"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/relay"
 	"github.com/skald-go/skald/store/pgstore"
 )
@@ -16,13 +16,13 @@ func Listen(url string, all []relay.Source, log *slog.Logger) (skald.Runner, err
 	for i, one := range all {
 		h, ok := one.(schemaStore)
 		if !ok {
-			return nil, &exit.UsageError{What: "--listen: only PostgreSQL tells of what others write"}
+			return nil, &cli.UsageError{What: "--listen: only PostgreSQL tells of what others write"}
 		}
 		stores[i] = h.Store
 	}
 	heard, err := pgstore.Listen(url, stores...)
 	if err != nil {
-		return nil, &exit.UsageError{What: err.Error()}
+		return nil, &cli.UsageError{What: err.Error()}
 	}
 	heard.BeforeConnect, heard.Logger = connect.AskPassword, log
 	return heard, nil

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
 // Plain opens a PostgreSQL database that need not have Skald's tables.
@@ -15,7 +15,7 @@ func Plain(ctx context.Context, db Database, connections int) (*sql.DB, func(), 
 	s, ok := db.(Server)
 	if !ok {
 		return nil, nil,
-			&exit.UsageError{
+			&cli.UsageError{
 				What: "tables of other teams are read in PostgreSQL alone: give --store postgres://…; " +
 					"a SQLite file has one writer at a time, so no order of commits to miss: let what inserts there insert into skald_outbox (docs/adopt.md)"}
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/console"
 	"github.com/skald-go/skald/internal/shortlog"
@@ -104,7 +104,7 @@ func (s Server) Stores(ctx context.Context, r Rooms) (all []relay.Source, done f
 	switch {
 	case r.Connections != 0 && r.Connections < leastConnections:
 		return nil, nil,
-			&exit.UsageError{What: fmt.Sprintf(
+			&cli.UsageError{What: fmt.Sprintf(
 				"--connections is %d or more: one alone would keep a lease waiting", leastConnections)}
 	case r.Connections != 0:
 		cfg.MaxConns = int32(r.Connections)
@@ -146,7 +146,7 @@ func (s Server) relayed(pool *pgxpool.Pool, schema string, r Rooms) (relay.Sourc
 		by, err := one.ReadBy(&pgstore.ReadByOptions{Slot: r.ReadBy, Publication: r.Publication,
 			Trust: r.TrustSlot})
 		if err != nil {
-			return nil, &exit.UsageError{What: err.Error()}
+			return nil, &cli.UsageError{What: err.Error()}
 		}
 		return schemaReadBy{by, one}, nil
 	}
@@ -155,7 +155,7 @@ func (s Server) relayed(pool *pgxpool.Pool, schema string, r Rooms) (relay.Sourc
 	}
 	w, err := one.WAL(r.Listen, &pgstore.WALOptions{Slot: r.Slot, BeforeConnect: connect.AskPassword})
 	if err != nil {
-		return nil, &exit.UsageError{What: err.Error()}
+		return nil, &cli.UsageError{What: err.Error()}
 	}
 	return schemaWAL{w, one}, nil
 }

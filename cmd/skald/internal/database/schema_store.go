@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore"
 )
@@ -49,7 +49,7 @@ func (h schemaStore) there(ctx context.Context) error {
 	err := h.pool.QueryRow(ctx,
 		"SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text)", h.schema).Scan(&there)
 	if err == nil && !there {
-		err = fmt.Errorf("%w: there is no schema %s: run: skald migrate --store … --schema %s", exit.ErrNone,
+		err = fmt.Errorf("%w: there is no schema %s: run: skald migrate --store … --schema %s", cli.ErrNone,
 			h.schema, h.schema)
 	}
 	return err

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/relay"
 	"github.com/skald-go/skald/store/sqlitestore"
 )
@@ -40,7 +40,7 @@ func (f file) Pending(ctx context.Context) (names []string, err error) {
 
 func (f file) Migrate(ctx context.Context) (names []string, err error) {
 	if folder := filepath.Dir(f.path); !isFolder(folder) {
-		return nil, &exit.NoneError{What: "there is no folder " + folder +
+		return nil, &cli.NoneError{What: "there is no folder " + folder +
 			": make it, or give another --store"}
 	}
 	db, err := sqlitestore.Open(f.path)
@@ -63,12 +63,12 @@ func isFolder(path string) bool {
 func (f file) Stores(_ context.Context, r Rooms) ([]relay.Source, func(), error) {
 	if len(r.Schemas) > 0 || r.Connections != 0 || r.WAL || r.ReadBy != "" {
 		return nil, nil,
-			&exit.UsageError{
+			&cli.UsageError{
 				What: "--schema, --connections, --wal and --read-by are for PostgreSQL: SQLite has none"}
 	}
 	if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("%w: there is no file %s: run: skald migrate --store sqlite:%s",
-			exit.ErrNone, f.path, f.path)
+			cli.ErrNone, f.path, f.path)
 	}
 	db, err := sqlitestore.Open(f.path)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/broker/natsbroker"
 	"github.com/skald-go/skald/broker/rabbitbroker"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/service"
@@ -106,7 +106,7 @@ func (b *messageBus) Cluster(ctx context.Context, prefix string) (string, error)
 	cluster, ids, err := b.there(ctx, event.New(prefix).Topics())
 	if err == nil && len(ids) > 0 {
 		found := strings.Join(slices.Sorted(maps.Keys(ids)), ", ")
-		err = &exit.ForeignError{What: "there are topics that this demo did not make: " + found,
+		err = &cli.ForeignError{What: "there are topics that this demo did not make: " + found,
 			Remedy: "choose another --prefix, or remove them"}
 	}
 	return cluster, err
@@ -119,7 +119,7 @@ func (b *messageBus) Topics(ctx context.Context, r busRun) (ids map[string]strin
 		return nil, false, err
 	}
 	if r.Cluster != cluster || len(r.Topics) > 0 && !maps.Equal(r.Topics, ids) {
-		return nil, false, &exit.ForeignError{
+		return nil, false, &cli.ForeignError{
 			What:   "the topics at " + b.URL + " are not those that this run has made",
 			Remedy: "give the same --broker, or choose another --dir or --prefix, or remove what the run made",
 		}
@@ -163,12 +163,12 @@ func (b *messageBus) Made(ctx context.Context, r busRun) (ids map[string]string,
 		return nil, err
 	}
 	if cluster != r.Cluster {
-		return nil, &exit.ForeignError{What: "the run is not on the broker " + b.URL,
+		return nil, &cli.ForeignError{What: "the run is not on the broker " + b.URL,
 			Remedy: "give its --broker"}
 	}
 	for name, id := range ids {
 		if len(r.Topics) > 0 && r.Topics[name] != id {
-			return nil, &exit.ForeignError{What: "the demo did not make the topic " + name + " at " + b.URL,
+			return nil, &cli.ForeignError{What: "the demo did not make the topic " + name + " at " + b.URL,
 				Remedy: "remove it, or give its own --broker; nothing is removed yet"}
 		}
 	}
@@ -206,7 +206,7 @@ func groups(prefix string) (names []string) {
 func notRead(group string, read, ours []string) error {
 	for _, topic := range read {
 		if !slices.Contains(ours, topic) {
-			return &exit.ForeignError{What: "the group " + group + " reads " + topic +
+			return &cli.ForeignError{What: "the group " + group + " reads " + topic +
 				", which the demo does not", Remedy: "remove the group by hand; nothing is removed yet"}
 		}
 	}
@@ -215,7 +215,7 @@ func notRead(group string, read, ours []string) error {
 
 // notWritten is about a topic with messages that are not the demo's; what is what to remove for it.
 func notWritten(topic, what string) error {
-	return &exit.ForeignError{What: "there are messages that the demo did not write in " + topic,
+	return &cli.ForeignError{What: "there are messages that the demo did not write in " + topic,
 		Remedy: "remove " + what + " by hand; nothing is removed yet"}
 }
 

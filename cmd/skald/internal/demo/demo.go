@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/event"
 )
@@ -69,22 +69,22 @@ type Progress struct {
 func (o *Options) Check() error {
 	switch {
 	case o.Orders < 1 || o.Orders > 1_000_000:
-		return &exit.UsageError{What: "--orders is 1 to 1,000,000"}
+		return &cli.UsageError{What: "--orders is 1 to 1,000,000"}
 	case !oneOf(o.Faults, "none", "some", "wild"):
-		return &exit.UsageError{What: fmt.Sprintf("--faults is none, some or wild, not %q", o.Faults)}
+		return &cli.UsageError{What: fmt.Sprintf("--faults is none, some or wild, not %q", o.Faults)}
 	case !regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,39}$`).MatchString(o.Prefix):
-		return &exit.UsageError{What: "--prefix is 1 to 40 of A-Z a-z 0-9 _ -"}
+		return &cli.UsageError{What: "--prefix is 1 to 40 of A-Z a-z 0-9 _ -"}
 	}
 	switch {
 	case !oneOf(o.Style, Styles()...):
-		return &exit.UsageError{What: fmt.Sprintf("--style is %s, not %q", strings.Join(Styles(), " or "),
+		return &cli.UsageError{What: fmt.Sprintf("--style is %s, not %q", strings.Join(Styles(), " or "),
 			o.Style)}
 	case o.orchestrated() && o.Sabotage != "":
-		return &exit.UsageError{
+		return &cli.UsageError{
 			What: "--style orchestrated and --sabotage: what a missing safeguard breaks is shown by the choreographed shop; give one of them"}
 	}
 	if o.Redis != "" && o.Sabotage != "" {
-		return &exit.UsageError{
+		return &cli.UsageError{
 			What: "--redis and --sabotage: a cache would hide some of what a missing safeguard does; give one of them"}
 	}
 	return check(o.Sabotage, o.Store)
@@ -125,11 +125,11 @@ func Run(ctx context.Context, o Options) error {
 	report, err := run(ctx, &o)
 	switch {
 	case report == nil && ctx.Err() != nil:
-		return exit.ErrInterrupted
+		return cli.ErrInterrupted
 	case err != nil:
 		return err
 	case !report.OK:
-		return &exit.FailedError{Err: report.broken(o.Sabotage)}
+		return &cli.FailedError{Err: report.broken(o.Sabotage)}
 	case o.Sabotage != "":
 		return ErrGreen
 	}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/table"
 )
@@ -53,20 +53,20 @@ type groundKind[TTx any] interface {
 
 // other: two at once would each take the other's services for dead ones.
 func other(at string) error {
-	return &exit.ForeignError{What: "another demo is at work at " + at,
+	return &cli.ForeignError{What: "another demo is at work at " + at,
 		Remedy: "wait for its end, or choose another --dir or --prefix"}
 }
 
 // removed: who waited for the lock finds nothing left.
 func removed(at string) error {
-	return &exit.ForeignError{What: "the run at " + at + " has just been removed", Remedy: "start again"}
+	return &cli.ForeignError{What: "the run at " + at + " has just been removed", Remedy: "start again"}
 }
 
 // Read is an *exit.NoneError if a database is not there.
 func (g *playground[TTx]) Read(ctx context.Context) (map[string]table.DB, error) {
 	dbs, err := g.Databases.Read(ctx)
 	if errors.Is(err, place.ErrNone) {
-		err = &exit.NoneError{What: err.Error()}
+		err = &cli.NoneError{What: err.Error()}
 	}
 	return dbs, err
 }
@@ -89,7 +89,7 @@ func (g *playground[TTx]) Has(ctx context.Context, table string) (bool, error) {
 	if len(found) == 0 {
 		return false, nil
 	}
-	return false, &exit.ForeignError{
+	return false, &cli.ForeignError{
 		What:   "there are objects that this demo did not make: " + strings.Join(found, ", "),
 		Remedy: "choose another --dir or --prefix, or remove them",
 	}

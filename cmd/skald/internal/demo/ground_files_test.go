@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
 func groundOpen(t *testing.T, folder string) *playground[*sql.Tx] {
@@ -35,7 +35,7 @@ func create(t *testing.T, g *playground[*sql.Tx], name string) {
 
 // A folder is nobody's, a run's, or somebody else's; a run's goes with all that is in it.
 func TestFolder(t *testing.T) {
-	foreign := (*exit.ForeignError)(nil)
+	foreign := (*cli.ForeignError)(nil)
 	folder := filepath.Join(t.TempDir(), "demo")
 	g := groundOpen(t, folder)
 	if has, err := g.Has(t.Context(), "demo_run"); has || err != nil {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/examples/shop/place"
 )
 
@@ -34,7 +34,7 @@ func (g *playground[TTx]) Own(ctx context.Context) error {
 			return fmt.Errorf("look at %s: %w", g.called(name), err)
 		}
 		if foreign != "" {
-			return &exit.ForeignError{
+			return &cli.ForeignError{
 				What:   "there is something in " + g.called(name) + " that the demo did not make: " + foreign,
 				Remedy: "take it out; nothing is removed yet",
 			}

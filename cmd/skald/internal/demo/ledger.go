@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
@@ -131,7 +131,7 @@ func (e *entry) agree(o *Options) error {
 	if len(other) == 0 {
 		return nil
 	}
-	return &exit.ForeignError{
+	return &cli.ForeignError{
 		What:   "there is a run of the demo already, with " + strings.Join(other, " "),
 		Remedy: "leave these flags out to go on with it, or choose another --dir or --prefix",
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/internal/brokerurl"
 	"github.com/skald-go/skald/rediscache"
 	"github.com/skald-go/skald/rediscmd"
@@ -37,7 +37,7 @@ func openCache(o *Options) (cache *rediscache.Cache, end func() error, err error
 	at, err := redis.ParseURL(o.Redis)
 	if err != nil || brokerurl.CheckFront(o.Redis) != nil {
 		return nil, nil,
-			&exit.UsageError{
+			&cli.UsageError{
 				What: "--redis is redis://[USER:PASSWORD@]HOST:PORT[/DATABASE], or rediss:// with TLS"}
 	}
 	client := redis.NewClient(at)

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/examples/shop/table"
 	"github.com/skald-go/skald/sagatest"
 )
@@ -33,10 +33,10 @@ func names() []string {
 func check(name, store string) error {
 	switch {
 	case name != "" && !slices.Contains(names(), name):
-		return &exit.UsageError{What: fmt.Sprintf("--sabotage is %s, not %q", strings.Join(names(), ", "),
+		return &cli.UsageError{What: fmt.Sprintf("--sabotage is %s, not %q", strings.Join(names(), ", "),
 			name)}
 	case (name == idCursor || name == createdAt) && !strings.HasPrefix(store, "postgres"):
-		return &exit.UsageError{What: "--sabotage " + name +
+		return &cli.UsageError{What: "--sabotage " + name +
 			" needs --store postgres://…: SQLite has one writer at a time, " +
 			"which commits in the order of the rows, so that a cursor over their numbers or times misses nothing there"}
 	}

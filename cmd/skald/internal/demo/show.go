@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
 // Show tells the story of one order of a run, from its databases: each message, its row, each mark with the
@@ -18,7 +18,7 @@ func Show(ctx context.Context, o Options, order string) (lines []string, err err
 	defer func() { err = errors.Join(err, s.Close()) }()
 	_, e, err := find(ctx, s, &o)
 	if err == nil && e == nil {
-		err = fmt.Errorf("%w: no demo has run at %s", exit.ErrNone, s.URL())
+		err = fmt.Errorf("%w: no demo has run at %s", cli.ErrNone, s.URL())
 	}
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func Show(ctx context.Context, o Options, order string) (lines []string, err err
 		return nil, err
 	}
 	if len(one.Chapters) == 0 {
-		return nil, &exit.UsageError{What: fmt.Sprintf("there is no order %s at %s", order, s.URL())}
+		return nil, &cli.UsageError{What: fmt.Sprintf("there is no order %s at %s", order, s.URL())}
 	}
 	one.Orchestrated = o.orchestrated()
 	watched := false

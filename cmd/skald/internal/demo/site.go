@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/console"
 	"github.com/skald-go/skald/examples/shop/gateway"
 	"github.com/skald-go/skald/examples/shop/place"
@@ -68,7 +68,7 @@ func openSite(o *Options) (site, error) {
 		g, err := postgres(o.Store, o.Prefix, o.Typed)
 		return &shop[pgx.Tx]{g, sql}, err
 	}
-	return nil, &exit.UsageError{What: "the store is sqlite:FOLDER or postgres://…"}
+	return nil, &cli.UsageError{What: "the store is sqlite:FOLDER or postgres://…"}
 }
 
 // A shop is a site on one kind of database.

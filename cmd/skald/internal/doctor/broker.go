@@ -16,8 +16,8 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 )
 
 // broker looks at the broker, if one is given, and compares the windows. What cannot be a URL is an error.
@@ -46,17 +46,17 @@ func (d *doctor) broker(ctx context.Context) error {
 // marks go too early.
 func (d *doctor) sensible(c *cobra.Command) error {
 	if c.Flags().Changed("broker-keeps") && d.brokerKeeps <= 0 {
-		return &exit.UsageError{What: fmt.Sprintf(
+		return &cli.UsageError{What: fmt.Sprintf(
 			"--broker-keeps is a time above 0, not %v: leave it out where the broker is to be asked",
 			d.brokerKeeps)}
 	}
 	if !(d.Exam.Rate >= 0) || d.Exam.Connections < 0 {
-		return &exit.UsageError{What: fmt.Sprintf(
+		return &cli.UsageError{What: fmt.Sprintf(
 			"--rate and --connections are numbers from 0 on, not %v and %d", d.Exam.Rate, d.Exam.Connections)}
 	}
 	for _, name := range []string{"outbox", "age", "saga", "dead"} {
 		if t, err := c.Flags().GetDuration(name); err != nil || t < 0 {
-			return &exit.UsageError{What: fmt.Sprintf("--%s is a time from 0 on, not %v", name, t)}
+			return &cli.UsageError{What: fmt.Sprintf("--%s is a time from 0 on, not %v", name, t)}
 		}
 	}
 	return nil
@@ -123,7 +123,7 @@ func scrape(ctx context.Context, url, name string) (*dto.MetricFamily, error) {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, &exit.UsageError{What: "--metrics: " + err.Error()}
+		return nil, &cli.UsageError{What: "--metrics: " + err.Error()}
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

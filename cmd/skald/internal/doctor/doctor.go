@@ -13,10 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/schema"
 )
@@ -44,7 +43,7 @@ type doctor struct {
 // Command is skald doctor.
 func Command(out io.Writer) *cobra.Command {
 	d := &doctor{}
-	d.Remedy = func(err error) string { return strings.TrimPrefix(exit.Remedy(err), ": ") }
+	d.Remedy = func(err error) string { return strings.TrimPrefix(cli.Remedy(err), ": ") }
 	c := &cobra.Command{Use: "doctor", Short: "What stands against the promises, or the load", Long: about,
 		Args: cobra.NoArgs}
 	given.StoreFlags(c, &d.schema, &d.asJSON)
@@ -80,10 +79,10 @@ func Command(out io.Writer) *cobra.Command {
 		at := given.From(c, "store", "SKALD_STORE")
 		d.bus = given.From(c, "broker", "SKALD_BROKER")
 		if at == "" && d.bus == "" {
-			return &exit.UsageError{What: "whom? Give --store, --broker or both"}
+			return &cli.UsageError{What: "whom? Give --store, --broker or both"}
 		}
 		if at == "" && (d.Exam.Rate != 0 || d.Exam.Connections != 0 || d.lock != "") {
-			return &exit.UsageError{
+			return &cli.UsageError{
 				What: "--rate, --connections and --lock are asked of the database: give --store, too"}
 		}
 		if at != "" {
@@ -144,11 +143,11 @@ func (d *doctor) tell(out io.Writer) error {
 		}
 	}
 	if d.asJSON {
-		err := say.JSON(out).Encode(map[string]any{"ok": failed == 0, "failed": failed,
+		err := cli.JSON(out).Encode(map[string]any{"ok": failed == 0, "failed": failed,
 			"warnings": warned, "findings": d.Found})
 		return errors.Join(err, verdictOf(failed, len(d.Found)))
 	}
-	w := say.Table(out)
+	w := cli.Table(out)
 	for _, f := range d.Found {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", f.Grade, f.About, f.Name, cmp.Or(f.Saw, "–"))
 		if f.Remedy != "" {
@@ -163,5 +162,5 @@ func verdictOf(failed, all int) error {
 	if failed == 0 {
 		return nil
 	}
-	return &exit.FailedError{Err: fmt.Errorf("doctor: %d of %d checks failed", failed, all)}
+	return &cli.FailedError{Err: fmt.Errorf("doctor: %d of %d checks failed", failed, all)}
 }

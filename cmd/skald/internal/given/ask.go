@@ -8,15 +8,14 @@ import (
 	"os"
 	"strings"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
 // Yes wants a yes from whoever sits at the terminal. Where nobody does, or it is another word, the error
 // says what to do.
 func Yes(ctx context.Context, errs io.Writer, question, otherwise string) error {
-	unsure := &exit.UsageError{What: otherwise}
-	if !say.Terminal(os.Stdin) {
+	unsure := &cli.UsageError{What: otherwise}
+	if !cli.Terminal(os.Stdin) {
 		return unsure
 	}
 	fmt.Fprintf(errs, "%s Type yes: ", question)

@@ -8,8 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -34,8 +33,8 @@ func (w *Change) Order(errs io.Writer, verb string) operate.Order {
 	o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}
 	if !w.Yes {
 		o.Confirm = func(ctx context.Context, n int) error {
-			return Yes(ctx, errs, fmt.Sprintf("%s %s?", verb, say.Count(n, "message")),
-				fmt.Sprintf("%s would change %s: if that is meant, add --yes", verb, say.Count(n, "message")))
+			return Yes(ctx, errs, fmt.Sprintf("%s %s?", verb, cli.Count(n, "message")),
+				fmt.Sprintf("%s would change %s: if that is meant, add --yes", verb, cli.Count(n, "message")))
 		}
 	}
 	return o
@@ -44,7 +43,7 @@ func (w *Change) Order(errs io.Writer, verb string) operate.Order {
 // Reasoned wants a reason, unless nothing is to be changed.
 func (w *Change) Reasoned(verb string) error {
 	if strings.TrimSpace(w.Reason) == "" && !w.Dry {
-		return &exit.UsageError{What: verb + " wants a --reason: it is kept in skald_audit"}
+		return &cli.UsageError{What: verb + " wants a --reason: it is kept in skald_audit"}
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
 // A filter is a flag that says what is meant. Given, but empty, it is refused: without it all is meant, and a
@@ -35,7 +35,7 @@ func (w *filter) Type() string { return "string" }
 // Limit refuses a --limit below 0.
 func Limit(n int) error {
 	if n < 0 {
-		return &exit.UsageError{What: "--limit is how many at most: not below 0"}
+		return &cli.UsageError{What: "--limit is how many at most: not below 0"}
 	}
 	return nil
 }
@@ -52,5 +52,5 @@ func NoneEmpty(c *cobra.Command, args []string) error {
 	case strings.Contains(c.Use, "["):
 		text += "; to mean all, leave it out"
 	}
-	return &exit.UsageError{What: fmt.Sprintf("%s: %s", text, c.UseLine())}
+	return &cli.UsageError{What: fmt.Sprintf("%s: %s", text, c.UseLine())}
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
 // Moment reads a point in time, or a time ago.
@@ -17,7 +17,7 @@ func Moment(flag, text string) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		err = &exit.UsageError{What: fmt.Sprintf(
+		err = &cli.UsageError{What: fmt.Sprintf(
 			"--%s %q: give a time as 2026-01-31T08:00:00Z, or how long ago as 2h", flag, text)}
 	}
 	return at, err

@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
 // A once is the value of a flag that takes one: given again it is refused, else the last one would count and
@@ -37,7 +37,7 @@ func Strict(c *cobra.Command) {
 
 func (o *once) Set(text string) error {
 	if o.given { // pflag would print the value, and in it a password
-		return &exit.UsageError{What: "--" + o.name + " is given twice, and takes one value"}
+		return &cli.UsageError{What: "--" + o.name + " is given twice, and takes one value"}
 	}
 	o.given = true
 	return o.Value.Set(text)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
 // DataFlag is the flag of a payload, the same in each command.
@@ -31,7 +31,7 @@ func contents(name string, in io.Reader) ([]byte, error) {
 	}
 	b, err := os.ReadFile(name)
 	if errors.Is(err, os.ErrNotExist) {
-		err = &exit.NoneError{What: "there is no file " + name}
+		err = &cli.NoneError{What: "there is no file " + name}
 	}
 	return b, err
 }

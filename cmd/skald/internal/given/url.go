@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/internal/brokerurl"
 	"github.com/skald-go/skald/internal/shortlog"
 )
@@ -33,7 +33,7 @@ func Resolve(c *cobra.Command) (err error) {
 		case inFile:
 			var text []byte
 			if text, err = os.ReadFile(file); err != nil {
-				err = &exit.NoneError{What: fmt.Sprintf("--%s: read the URL: %v", f.Name, err)}
+				err = &cli.NoneError{What: fmt.Sprintf("--%s: read the URL: %v", f.Name, err)}
 				return
 			}
 			line, _, _ := strings.Cut(string(text), "\n")

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
 // noVerb runs where only the name of a group of commands was given: it prints which there are.
@@ -16,18 +16,18 @@ func noVerb(c *cobra.Command, args []string) error {
 		return unknownVerb(c, args[0])
 	}
 	c.SetOut(c.ErrOrStderr())
-	return errors.Join(&exit.UsageError{What: "which command of " + c.Name() + "?"}, exit.ErrTold, c.Usage())
+	return errors.Join(&cli.UsageError{What: "which command of " + c.Name() + "?"}, cli.ErrTold, c.Usage())
 }
 
 func unknownVerb(c *cobra.Command, verb string) error {
 	c.SuggestionsMinimumDistance = 2 // cobra's own, which it sets for the root alone
 	text := fmt.Sprintf("unknown command %q for %q", verb, c.CommandPath())
 	if like := c.SuggestionsFor(verb); len(like) > 0 {
-		return &exit.UsageError{What: text + ": did you mean " + strings.Join(like, " or ") + "?"}
+		return &cli.UsageError{What: text + ": did you mean " + strings.Join(like, " or ") + "?"}
 	}
 	var names []string
 	for _, below := range c.Commands() {
 		names = append(names, below.Name())
 	}
-	return &exit.UsageError{What: text + ": it has " + strings.Join(names, ", ")}
+	return &cli.UsageError{What: text + ": it has " + strings.Join(names, ", ")}
 }

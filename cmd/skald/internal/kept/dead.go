@@ -8,9 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -25,7 +24,7 @@ func Parked(out, errs io.Writer) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			return w.bulk(c, errs, "release", func(ctx context.Context, k keeper, o operate.Order) error {
 				r, err := operate.Release(ctx, k, w.selection(), o)
-				if exit.Reported(err) {
+				if cli.Reported(err) {
 					err = errors.Join(tellBulk(out, w, "release", r), err)
 				}
 				return err
@@ -62,7 +61,7 @@ func groupsCommand(out io.Writer) *cobra.Command {
 				if w.limit > 0 {
 					all = all[:min(w.limit, len(all))]
 				}
-				say.None(c.ErrOrStderr(), len(all), w.JSON)
+				cli.None(c.ErrOrStderr(), len(all), w.JSON)
 				return tellGroups(out, all, w.JSON)
 			})
 		}}
@@ -71,18 +70,18 @@ func groupsCommand(out io.Writer) *cobra.Command {
 }
 
 func tellGroups(out io.Writer, all []operate.Group, asJSON bool) (err error) {
-	table := say.Table(out)
+	table := cli.Table(out)
 	if len(all) > 0 && !asJSON {
 		fmt.Fprintln(table, "dead\tconsumer\tfingerprint\tkind\ttype\tfirst\tlast\terror of one")
 	}
 	for _, g := range all {
 		if asJSON {
-			err = errors.Join(err, say.JSON(out).Encode(g))
+			err = errors.Join(err, cli.JSON(out).Encode(g))
 			continue
 		}
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Count, g.Consumer, g.Fingerprint,
-			g.Kind, say.Line(g.Type),
-			say.Time(g.First), say.Time(g.Last), say.FirstLine(g.Error))
+			g.Kind, cli.Line(g.Type),
+			cli.Time(g.First), cli.Time(g.Last), cli.FirstLine(g.Error))
 	}
 	return errors.Join(err, table.Flush())
 }

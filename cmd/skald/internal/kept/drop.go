@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -16,7 +16,8 @@ const dropAbout = `The message is marked as finished and forgotten: what it had 
 its key that wait for it go on. To do instead what it should have done, write another message.
 
 Of one at a call outside, --call says what you found at the provider, since nobody asks there again: done or refused. It is kept in
-skald_audit. A step of a saga that the call takes then counts as taken (or undone, where the call was to undo it), or as never called.
+skald_audit. A step of a saga that the call takes then counts as taken (or undone,
+	where the call was to undo it), or as never called.
 Where the provider has answered already, that counts. What its handler would have written after the call is yours to write.`
 
 func dropCommand(out, errs io.Writer) *cobra.Command {
@@ -25,16 +26,16 @@ func dropCommand(out, errs io.Writer) *cobra.Command {
 		Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
 			found := operate.Settlement(call)
 			if call != "" && found != operate.CallDone && found != operate.CallRefused {
-				return &exit.UsageError{What: fmt.Sprintf("--call is %s or %s, not %q", operate.CallDone,
+				return &cli.UsageError{What: fmt.Sprintf("--call is %s or %s, not %q", operate.CallDone,
 					operate.CallRefused, call)}
 			}
 			return w.bulk(c, errs, "drop", func(ctx context.Context, k keeper, o operate.Order) error {
 				r, err := operate.Drop(ctx, k, w.selection(), found, o)
-				if exit.Reported(err) {
+				if cli.Reported(err) {
 					return errors.Join(tellBulk(out, w, "drop", r.Report, callWanted(r.Unsettled)...), err)
 				}
 				if wants := new(operate.UnsettledError); errors.As(err, &wants) {
-					err = &exit.UsageError{What: "drop " + callWanted([]operate.UnsettledError{*wants})[0]}
+					err = &cli.UsageError{What: "drop " + callWanted([]operate.UnsettledError{*wants})[0]}
 				}
 				return err
 			})

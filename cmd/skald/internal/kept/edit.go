@@ -7,9 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -30,9 +29,9 @@ func editCommand(out io.Writer) *cobra.Command {
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		switch {
 		case w.id == "":
-			return &exit.UsageError{What: "edit wants the ID of one dead letter"}
+			return &cli.UsageError{What: "edit wants the ID of one dead letter"}
 		case !c.Flags().Changed("data"):
-			return &exit.UsageError{What: "edit wants --data, the new payload; @FILE is what is in that file"}
+			return &cli.UsageError{What: "edit wants --data, the new payload; @FILE is what is in that file"}
 		}
 		if err := w.Reasoned("edit"); err != nil {
 			return err
@@ -54,7 +53,7 @@ func editCommand(out io.Writer) *cobra.Command {
 
 func tellEdit(out io.Writer, w *wanted, r operate.EditReport) error {
 	if w.JSON {
-		return say.JSON(out).Encode(map[string]any{"what": "edit", "id": r.ID,
+		return cli.JSON(out).Encode(map[string]any{"what": "edit", "id": r.ID,
 			"instead_of": r.InsteadOf, "consumer": r.Consumer,
 			"bytes": r.Bytes, "dry_run": w.Dry})
 	}
@@ -63,6 +62,6 @@ func tellEdit(out io.Writer, w *wanted, r operate.EditReport) error {
 		word = "would be parked"
 	}
 	_, err := fmt.Fprintf(out, "%s %s in the place of %s, with %d bytes instead of %d\n", r.ID, word,
-		say.Line(r.InsteadOf), r.Bytes, r.Before)
+		cli.Line(r.InsteadOf), r.Bytes, r.Before)
 	return err
 }

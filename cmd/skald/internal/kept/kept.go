@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -31,23 +31,23 @@ func listCommand(out io.Writer, dead bool, short string) *cobra.Command {
 	w := &wanted{dead: dead}
 	c := &cobra.Command{Use: "list", Short: short, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			table := say.Table(out)
+			table := cli.Table(out)
 			n := 0
 			err := w.each(c, true, func(p *store.Parked) error {
 				n++
 				if w.JSON {
-					return say.JSON(out).Encode(operate.MessageOf(p))
+					return cli.JSON(out).Encode(operate.MessageOf(p))
 				}
 				if n == 1 {
 					fmt.Fprintln(table, "consumer\tid\ttype\tkey\tattempts\tstate\terror")
 				}
 				_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", p.Consumer,
-					say.Line(p.ID), say.Line(p.Message.Type),
-					given.KeyText(p.Message.Key), p.Attempts, operate.State(p), say.FirstLine(p.Last.Why))
+					cli.Line(p.ID), cli.Line(p.Message.Type),
+					given.KeyText(p.Message.Key), p.Attempts, operate.State(p), cli.FirstLine(p.Last.Why))
 				return err
 			})
 			if err == nil {
-				say.None(c.ErrOrStderr(), n, w.JSON)
+				cli.None(c.ErrOrStderr(), n, w.JSON)
 			}
 			return errors.Join(err, table.Flush())
 		}}
@@ -87,7 +87,7 @@ func tellBulk(out io.Writer, w *wanted, verb string, r operate.Report, wanted ..
 		if len(wanted) > 0 {
 			said["wanted"] = wanted
 		}
-		return say.JSON(out).Encode(said)
+		return cli.JSON(out).Encode(said)
 	}
 	word := "done"
 	if w.Dry {
@@ -95,7 +95,7 @@ func tellBulk(out io.Writer, w *wanted, verb string, r operate.Report, wanted ..
 	}
 	_, err := fmt.Fprintf(out, "%s: %d of %d messages %s\n", verb, r.Done, r.Selected, word)
 	for _, more := range wanted {
-		_, wrote := fmt.Fprintln(out, say.Line(more))
+		_, wrote := fmt.Fprintln(out, cli.Line(more))
 		err = errors.Join(err, wrote)
 	}
 	return err

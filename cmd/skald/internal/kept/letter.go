@@ -13,9 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -105,7 +104,7 @@ func spooled(name string, in io.Reader) (*os.File, error) {
 	if name != "-" {
 		file, err := os.Open(name)
 		if errors.Is(err, os.ErrNotExist) {
-			err = &exit.NoneError{What: "there is no file " + name}
+			err = &cli.NoneError{What: "there is no file " + name}
 		}
 		return file, err
 	}
@@ -126,8 +125,8 @@ func spooled(name string, in io.Reader) (*os.File, error) {
 // tellLeft names a letter that is not imported.
 func tellLeft(out io.Writer, w *wanted, l operate.Left) error {
 	if w.JSON {
-		return say.JSON(out).Encode(l)
+		return cli.JSON(out).Encode(l)
 	}
-	_, err := fmt.Fprintf(out, "left\t%s\t%s\t%s\n", l.Why, l.Consumer, say.Line(l.ID))
+	_, err := fmt.Fprintf(out, "left\t%s\t%s\t%s\n", l.Why, l.Consumer, cli.Line(l.ID))
 	return err
 }

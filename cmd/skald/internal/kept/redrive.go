@@ -12,16 +12,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 )
 
 const redriveAbout = `The message is parked again at its place, and the running consumer takes it within seconds: only the one that failed, under the
 same id, one of a key at a time. Messages of its key that wait for it go on behind it. One that had freed its key goes behind those of its
 key where one of them is at a call to the outside. If it fails again, it has all its
-attempts before it. A rejection is left as it is: others have been told of it (skald dead edit, skald dead drop).
+attempts before it. A rejection is left as it is: others have been told of it (skald dead edit,
+	skald dead drop).
 
 With --canary the first one goes alone, and the others only if it succeeds; with --rate so many go each second. Both watch what becomes of
 them: if more than --max-error-ratio of those redriven failed again, no more are. Ended half way, the same command goes on where
@@ -42,14 +42,14 @@ func redriveCommand(out, errs io.Writer) *cobra.Command {
 		"with --canary and --rate: how long to wait for what becomes of the last ones, and of the canary")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if pace.Rate < 0 || pace.MaxErrors < 0 || pace.MaxErrors > 1 || pace.Wait <= 0 {
-			return &exit.UsageError{What: "--rate and --wait are positive, --max-error-ratio is from 0 to 1"}
+			return &cli.UsageError{What: "--rate and --wait are positive, --max-error-ratio is from 0 to 1"}
 		}
 		if pace.Canary || pace.Rate > 0 || f.Changed("max-error-ratio") {
 			pace.Run = w.run()
 		}
 		return w.bulk(c, errs, "redrive", func(ctx context.Context, k keeper, o operate.Order) error {
 			r, err := operate.Redrive(ctx, k, w.selection(), pace, o)
-			if exit.Reported(err) {
+			if cli.Reported(err) {
 				err = errors.Join(tellRedrive(out, w, &r, pace.Canary), err)
 			}
 			return err
@@ -85,14 +85,14 @@ func tellRedrive(out io.Writer, w *wanted, r *operate.RedriveReport, canary bool
 		_, err := fmt.Fprintln(out, "what becomes of them: skald dead redrives")
 		return err
 	case w.JSON:
-		return say.JSON(out).Encode(map[string]any{"what": "redrive", "meant": r.Selected,
+		return cli.JSON(out).Encode(map[string]any{"what": "redrive", "meant": r.Selected,
 			"done": r.Done, "dry_run": false, "run": r.Run,
 			"succeeded": r.Succeeded, "rejected": r.Rejected, "failed": r.Failed, "open": r.Open,
 			"rejections": r.Rejections, "stopped": r.Stopped})
 	}
 	before := ""
 	if !r.Begun.IsZero() {
-		before = ", in a run that began at " + say.Time(r.Begun)
+		before = ", in a run that began at " + cli.Time(r.Begun)
 	}
 	_, err := fmt.Fprintf(out, "redrive: %d of %d messages done%s: %s\n", r.Done, r.Selected, before,
 		r.Outcome())
@@ -115,11 +115,11 @@ func tellPlan(out io.Writer, w *wanted, r *operate.RedriveReport, canary bool) e
 		groups[p.Consumer+" "+p.Dead.Fingerprint] = true
 	}
 	if w.JSON {
-		return say.JSON(out).Encode(map[string]any{"what": "redrive", "meant": r.Selected,
+		return cli.JSON(out).Encode(map[string]any{"what": "redrive", "meant": r.Selected,
 			"done": r.Done, "dry_run": true,
 			"keys": len(firsts), "groups": len(groups), "behind": behind, "rejections": r.Rejections})
 	}
-	table := say.Table(out)
+	table := cli.Table(out)
 	for i, p := range r.Planned {
 		how := ""
 		switch {
@@ -128,7 +128,7 @@ func tellPlan(out io.Writer, w *wanted, r *operate.RedriveReport, canary bool) e
 		case p.Waiting:
 			how = "behind others of its key"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Consumer, say.Line(p.ID), say.Line(p.Message.Type),
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Consumer, cli.Line(p.ID), cli.Line(p.Message.Type),
 			given.KeyText(p.Message.Key), operate.State(&p), how)
 	}
 	if err := table.Flush(); err != nil {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -57,7 +57,7 @@ func redrivesCommand(out io.Writer) *cobra.Command {
 
 func tellRedrives(out io.Writer, all []operate.Redriven, more, asJSON bool) error {
 	if asJSON {
-		enc := say.JSON(out)
+		enc := cli.JSON(out)
 		for _, o := range all {
 			if err := enc.Encode(o); err != nil {
 				return err
@@ -65,15 +65,15 @@ func tellRedrives(out io.Writer, all []operate.Redriven, more, asJSON bool) erro
 		}
 		return nil
 	}
-	table, counts := say.Table(out), map[string]int{}
+	table, counts := cli.Table(out), map[string]int{}
 	for i, o := range all {
 		if i == 0 {
 			fmt.Fprintln(table, "redriven\tby\treason\tconsumer\tid\toutcome\twhy")
 		}
 		counts[o.Outcome]++
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", say.Time(o.At), o.Who,
-			say.Line(o.Reason),
-			o.Consumer, say.Line(o.ID), o.Outcome, say.Line(o.Why))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cli.Time(o.At), o.Who,
+			cli.Line(o.Reason),
+			o.Consumer, cli.Line(o.ID), o.Outcome, cli.Line(o.Why))
 	}
 	err := table.Flush()
 	var words []string

@@ -12,9 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/cmd/skald/internal/schemas"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/schema"
@@ -34,12 +33,12 @@ func showDeadCommand(out io.Writer) *cobra.Command {
 				if n++; !w.JSON {
 					return tellLetter(out, &m, operate.State(p), n > 1)
 				}
-				enc := say.JSON(out)
+				enc := cli.JSON(out)
 				enc.SetEscapeHTML(false)
 				return enc.Encode(m)
 			})
 			if err == nil && n == 0 {
-				err = &exit.NoneError{What: "no dead letter is meant by these flags"}
+				err = &cli.NoneError{What: "no dead letter is meant by these flags"}
 			}
 			return err
 		}}
@@ -49,32 +48,32 @@ func showDeadCommand(out io.Writer) *cobra.Command {
 
 // tellLetter writes a dead letter for who looks; after an empty line, if others came before it.
 func tellLetter(out io.Writer, m *operate.Message, state string, more bool) error {
-	t := say.Table(out)
+	t := cli.Table(out)
 	if more {
 		fmt.Fprintln(t)
 	}
 	line := func(what, is string) {
 		if is != "" {
-			fmt.Fprintf(t, "  %s\t%s\n", what, say.Line(is))
+			fmt.Fprintf(t, "  %s\t%s\n", what, cli.Line(is))
 		}
 	}
 	failed := func(what, why, host string, when *time.Time) {
 		switch {
 		case why == "" || when == nil: // or it came from a build that noted no more
-			line(what, say.FirstLine(why))
+			line(what, cli.FirstLine(why))
 		default:
-			line(what, fmt.Sprintf("%s on %s: %s", say.Time(*when), host, say.FirstLine(why)))
+			line(what, fmt.Sprintf("%s on %s: %s", cli.Time(*when), host, cli.FirstLine(why)))
 		}
 	}
-	fmt.Fprintf(t, "%s of %s: %s\n", say.Line(m.ID), m.Consumer, state)
+	fmt.Fprintf(t, "%s of %s: %s\n", cli.Line(m.ID), m.Consumer, state)
 	line("source", m.Source)
 	line("topic", fmt.Sprintf("%s, at %d of %s", m.Topic, m.Position, m.Partition))
 	line("type", m.Type)
 	line("key", given.KeyText(m.Key))
 	line("its key waits", map[bool]string{true: "yes"}[m.HoldsKey])
-	line("published", say.When(m.Time))
-	line("kept since", say.Time(m.Since))
-	line("dead since", say.When(m.DeadAt))
+	line("published", cli.When(m.Time))
+	line("kept since", cli.Time(m.Since))
+	line("dead since", cli.When(m.DeadAt))
 	line("attempts", fmt.Sprint(m.Attempts))
 	line("killed its process", map[bool]string{true: fmt.Sprintf("%d times", m.CrashCount)}[m.CrashCount > 0])
 	failed("first failure", m.FirstError, m.FirstHost, m.FirstAt)
@@ -90,7 +89,7 @@ func tellLetter(out io.Writer, m *operate.Message, state string, more bool) erro
 		line("header", fmt.Sprintf("%s: %q", h.Name, h.Value))
 	}
 	line("content", m.ContentType)
-	return errors.Join(t.Flush(), tellTexts(say.Plain(out), m))
+	return errors.Join(t.Flush(), tellTexts(cli.Plain(out), m))
 }
 
 // tellTexts writes what has lines of its own: the whole of the last failure, its stack, and the payload.
@@ -100,7 +99,7 @@ func tellTexts(out io.Writer, m *operate.Message) (err error) {
 			_, err = fmt.Fprintf(out, "%s\n%s\n", what, text)
 		}
 	}
-	if m.LastError != say.FirstLine(m.LastError) {
+	if m.LastError != cli.FirstLine(m.LastError) {
 		part("last failure", m.LastError)
 	}
 	part("stack", m.Stack)

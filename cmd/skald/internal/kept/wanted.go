@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -77,7 +77,7 @@ func (w *wanted) filters() string {
 // valid holds that the flags can be meant.
 func (w *wanted) valid() (err error) {
 	if w.kind != "" && !slices.Contains(operate.DeadKinds(), w.kind) {
-		return &exit.UsageError{What: fmt.Sprintf("--kind is one of %s, not %q",
+		return &cli.UsageError{What: fmt.Sprintf("--kind is one of %s, not %q",
 			strings.Join(operate.DeadKinds(), ", "), w.kind)}
 	}
 	if err := given.Limit(w.limit); err != nil {
@@ -104,7 +104,7 @@ func (w *wanted) bulk(c *cobra.Command, errs io.Writer, verb string,
 		return err
 	}
 	if !w.Dry && !w.all && !w.filtered() {
-		return &exit.UsageError{What: fmt.Sprintf(
+		return &cli.UsageError{What: fmt.Sprintf(
 			"%s which messages? Give %s; or --all, if all of them are meant", verb, w.filters())}
 	}
 	return w.write(c, func(ctx context.Context, k keeper) error {

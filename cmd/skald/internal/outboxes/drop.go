@@ -8,10 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -39,14 +38,14 @@ func dropCommand(out io.Writer) *cobra.Command {
 	f.BoolVar(&sure, "yes", false, "do not ask; nothing is asked of one message")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if strings.TrimSpace(o.Reason) == "" {
-			return &exit.UsageError{What: "why? Give --reason"}
+			return &cli.UsageError{What: "why? Give --reason"}
 		}
 		return database.With(c, schema, store.Relay, func(ctx context.Context, k applier) error {
 			if err := operate.DropDeferred(ctx, k, args[0], o); err != nil {
 				return err
 			}
 			if asJSON {
-				return say.JSON(out).Encode(map[string]any{"what": "outbox drop", "id": args[0]})
+				return cli.JSON(out).Encode(map[string]any{"what": "outbox drop", "id": args[0]})
 			}
 			_, err := fmt.Fprintf(out, "%s is given up.\n", args[0])
 			return err

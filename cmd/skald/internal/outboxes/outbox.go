@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -79,13 +79,13 @@ func tellStatus(out io.Writer, s *store.OutboxStatus, asJSON bool) error {
 			}
 			told.Shards = append(told.Shards, one)
 		}
-		return say.JSON(out).Encode(told)
+		return cli.JSON(out).Encode(told)
 	}
 	about := ""
 	if !s.Exact {
 		about = "about "
 	}
-	w := say.Table(out)
+	w := cli.Table(out)
 	fmt.Fprintf(w, "pending\t%s%d\n", about, s.Pending)
 	fmt.Fprintf(w, "oldest\t%v\n", s.Oldest)
 	fmt.Fprintf(w, "deferred\t%d\n\n", s.Deferred)

@@ -9,10 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -34,7 +33,7 @@ func recoverCommand(out, errs io.Writer) *cobra.Command {
 		Use: "recover", Short: "Settle a database that moved", Long: recoverAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !o.DryRun && strings.TrimSpace(o.Reason) == "" {
-				return &exit.UsageError{What: "why? Give --reason"}
+				return &cli.UsageError{What: "why? Give --reason"}
 			}
 			return database.Unchecked(c, schema, func(ctx context.Context, db operate.Recoverer) error {
 				done, err := recover(ctx, db, errs, sure, o)
@@ -42,7 +41,7 @@ func recoverCommand(out, errs io.Writer) *cobra.Command {
 				case err != nil:
 					return err
 				case asJSON:
-					return say.JSON(out).Encode(recovered{o.DryRun, done.Moved,
+					return cli.JSON(out).Encode(recovered{o.DryRun, done.Moved,
 						done.Covered, done.Again,
 						done.Renumbered, done.Shards, done.Raised})
 				case o.DryRun:

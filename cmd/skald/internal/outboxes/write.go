@@ -8,10 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -48,9 +47,9 @@ func writeCommand(out io.Writer) *cobra.Command {
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		switch {
 		case d.Topic == "" || d.Type == "":
-			return &exit.UsageError{What: "write wants a --topic and a --type"}
+			return &cli.UsageError{What: "write wants a --topic and a --type"}
 		case !c.Flags().Changed("data"):
-			return &exit.UsageError{What: "write wants --data, the payload"}
+			return &cli.UsageError{What: "write wants --data, the payload"}
 		}
 		if err := w.Reasoned("write"); err != nil {
 			return err
@@ -60,7 +59,7 @@ func writeCommand(out io.Writer) *cobra.Command {
 			return err
 		}
 		if d.ContentType == "application/json" && !json.Valid(d.Data) {
-			return &exit.UsageError{What: "the payload is no JSON: mend it, or give its --content-type"}
+			return &cli.UsageError{What: "the payload is no JSON: mend it, or give its --content-type"}
 		}
 		write := func(ctx context.Context, k writer) error {
 			r, err := operate.Write(ctx, k, d, w.Order(nil, "write"))
@@ -80,7 +79,7 @@ func writeCommand(out io.Writer) *cobra.Command {
 func tellWritten(out io.Writer, w *given.Change, d *operate.Draft, r *operate.WriteReport) error {
 	m := &r.Message
 	if w.JSON {
-		return say.JSON(out).Encode(map[string]any{"what": "write", "id": m.ID, "topic": m.Topic,
+		return cli.JSON(out).Encode(map[string]any{"what": "write", "id": m.ID, "topic": m.Topic,
 			"type": m.Type, "key": m.Key,
 			"causation_id": m.CausationID, "correlation_id": m.CorrelationID, "cause_kept": r.CauseKept,
 			"bytes": len(m.Data), "dry_run": w.Dry})

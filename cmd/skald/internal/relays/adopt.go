@@ -7,10 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/foreign"
 )
 
@@ -39,7 +38,7 @@ func adoptOutboxCommand(out, errs io.Writer) *cobra.Command {
 	f.BoolVar(&show, "print", false, "print it")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if !show {
-			return &exit.UsageError{What: "give --print: the map is printed, and nothing is changed"}
+			return &cli.UsageError{What: "give --print: the map is printed, and nothing is changed"}
 		}
 		db, err := database.Open(given.From(c, "store", "SKALD_STORE"), "", "")
 		if err != nil {
@@ -63,7 +62,7 @@ func printTable(ctx context.Context, db database.Database, name string, out, err
 	for _, note := range notes {
 		fmt.Fprintln(errs, "skald: "+note)
 	}
-	enc := say.JSON(out)
+	enc := cli.JSON(out)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(t)

@@ -16,9 +16,9 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/relay"
@@ -54,14 +54,14 @@ func Command(errs io.Writer) *cobra.Command {
 			}
 			for i, schema := range r.Schemas {
 				if slices.Contains(r.Schemas[:i], schema) {
-					return &exit.UsageError{What: fmt.Sprintf("--schema %s is given twice", schema)}
+					return &cli.UsageError{What: fmt.Sprintf("--schema %s is given twice", schema)}
 				}
 			}
 			if len(tables) > 0 {
 				for _, name := range []string{"schema", "listen", "wal", "slot", "read-by", "publication",
 					"trust-slot", "keep-outbox", "keep-marks", "keep-steps", "keep-sagas"} {
 					if c.Flags().Changed(name) {
-						return &exit.UsageError{What: "--" + name +
+						return &cli.UsageError{What: "--" + name +
 							" is for Skald's own outbox, not for --table"}
 					}
 				}
@@ -112,14 +112,14 @@ func flags(f *pflag.FlagSet, r *database.Rooms, tables *[]string, metrics *strin
 func slots(r database.Rooms) error {
 	switch {
 	case r.Slot != "" && !r.WAL:
-		return &exit.UsageError{What: "--slot is for --wal"}
+		return &cli.UsageError{What: "--slot is for --wal"}
 	case (r.Publication != "" || r.TrustSlot) && r.ReadBy == "":
-		return &exit.UsageError{What: "--publication and --trust-slot are for --read-by"}
+		return &cli.UsageError{What: "--publication and --trust-slot are for --read-by"}
 	case r.ReadBy != "" && (r.WAL || len(r.Schemas) > 1):
-		return &exit.UsageError{
+		return &cli.UsageError{
 			What: "--read-by is for one schema, and not for --wal: who reads by the slot publishes"}
 	case r.Slot != "" && len(r.Schemas) > 1:
-		return &exit.UsageError{
+		return &cli.UsageError{
 			What: "--slot is for one schema: each needs its own; leave it out, and each has skald_<database>_<schema>"}
 	}
 	return nil
@@ -131,7 +131,7 @@ func runRelay(ctx context.Context, db database.Database, r database.Rooms, bus, 
 		return err
 	}
 	if r.Keep.Outbox <= 0 || r.Keep.Marks < r.Keep.Outbox {
-		return &exit.UsageError{
+		return &cli.UsageError{
 			What: "--keep-outbox is more than 0, and --keep-marks is at least as much: a row that is kept can be published again, and then its mark must still be there"}
 	}
 	connect, err := dial(bus)
@@ -165,11 +165,11 @@ func dial(bus string) (func() (broker.Broker, error), error) {
 	switch bus {
 	case "mem:":
 		return nil,
-			&exit.UsageError{
+			&cli.UsageError{
 				What: "mem: is a broker inside of one process: nobody could hear a relay of its own"}
 	case "":
 		return nil,
-			&exit.UsageError{
+			&cli.UsageError{
 				What: "the broker is kafka://, nats:// or amqp://host:port[,host:port]; give --broker, or SKALD_BROKER"}
 	}
 	return connect.Dial(bus)
@@ -227,7 +227,7 @@ func patiently(ctx context.Context, log *slog.Logger, try func() error) error {
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
-		if !exit.Away(err) {
+		if !cli.Away(err) {
 			return err
 		}
 		if say.Due(time.Now()) {

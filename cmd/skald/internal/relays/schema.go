@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/relay"
 	"github.com/skald-go/skald/store"
 )
@@ -60,7 +60,7 @@ func (s *supervisor) resume() {
 func (r *schemaRelay) Run(ctx context.Context) error {
 	for stuck := false; ; {
 		err := r.source.Check(ctx, store.Relay)
-		if err == nil || exit.Away(err) { // which the relay waits for
+		if err == nil || cli.Away(err) { // which the relay waits for
 			if stuck {
 				r.all.resume()
 			}
@@ -125,7 +125,7 @@ func checkAny(ctx context.Context, all []relay.Source) error {
 	var errs []error
 	for _, one := range all {
 		err := one.Check(ctx, store.Relay)
-		if err == nil || exit.Away(err) {
+		if err == nil || cli.Away(err) {
 			return err
 		}
 		errs = append(errs, err)

@@ -15,8 +15,7 @@ import (
 	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
 
-	"github.com/skald-go/skald/cmd/skald/internal/build"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/health"
 )
 
@@ -49,7 +48,7 @@ func newSight(addr string, log *slog.Logger) (*sight, error) {
 	s.meters = metric.NewMeterProvider(metric.WithReader(exporter))
 	at, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, &exit.UsageError{What: fmt.Sprintf("--metrics: %v", err)}
+		return nil, &cli.UsageError{What: fmt.Sprintf("--metrics: %v", err)}
 	}
 	s.server = &http.Server{Handler: s.health, ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute}
@@ -66,7 +65,7 @@ func newSight(addr string, log *slog.Logger) (*sight, error) {
 
 // buildInfo is a series that is always 1: its labels name this build.
 func buildInfo() prometheus.Collector {
-	b := build.This()
+	b := cli.This()
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "skald_build_info",
 		Help:        "Always 1; the labels name the build of this process",
 		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "goversion": b.Go}},

@@ -9,8 +9,8 @@ import (
 	"os"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/foreign"
 	"github.com/skald-go/skald/health"
 )
@@ -26,7 +26,7 @@ func runTables(ctx context.Context, db database.Database, paths []string, connec
 		}
 		for _, other := range tables {
 			if other.Name == t.Name {
-				return &exit.UsageError{What: fmt.Sprintf("--table %s: %s is given twice", path, t.Name)}
+				return &cli.UsageError{What: fmt.Sprintf("--table %s: %s is given twice", path, t.Name)}
 			}
 		}
 		tables = append(tables, t)
@@ -71,12 +71,12 @@ func readTable(path string) (t foreign.Table, err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return t,
-			&exit.NoneError{What: fmt.Sprintf("--table: %v: skald adopt outbox --print writes such a file",
+			&cli.NoneError{What: fmt.Sprintf("--table: %v: skald adopt outbox --print writes such a file",
 				err)}
 	}
 	defer file.Close()
 	if t, err = foreign.Read(file); err != nil {
-		return t, &exit.UsageError{What: fmt.Sprintf("--table %s: %v", path, err)}
+		return t, &cli.UsageError{What: fmt.Sprintf("--table %s: %v", path, err)}
 	}
 	return t, nil
 }
@@ -85,7 +85,7 @@ func readTable(path string) (t foreign.Table, err error) {
 func tableState(err error) error {
 	var wrong *foreign.TableError
 	if errors.As(err, &wrong) {
-		return &exit.ForeignError{What: "the table " + wrong.Table + ": " + wrong.What, Remedy: wrong.Remedy}
+		return &cli.ForeignError{What: "the table " + wrong.Table + ": " + wrong.What, Remedy: wrong.Remedy}
 	}
 	return err
 }

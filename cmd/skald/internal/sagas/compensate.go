@@ -11,9 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/flow"
 	"github.com/skald-go/skald/operate"
 )
@@ -54,7 +53,7 @@ func Compensate(out, errs io.Writer) *cobra.Command {
 			})
 		}
 		if all != (operate.FlowSelection{}) {
-			return &exit.UsageError{What: "--state and --overdue choose many: give them, or a KEY"}
+			return &cli.UsageError{What: "--state and --overdue choose many: give them, or a KEY"}
 		}
 		wish.Key = args[0]
 		return writing(c, w, func(ctx context.Context, k keeper) error {
@@ -82,7 +81,7 @@ func compensateMany(ctx context.Context, k keeper, w *given.Change, all operate.
 	o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}
 	if !w.Yes {
 		o.Confirm = func(ctx context.Context, n int) error {
-			return given.Yes(ctx, errs, fmt.Sprintf("Shall %s be undone?", say.Count(n, "saga")),
+			return given.Yes(ctx, errs, fmt.Sprintf("Shall %s be undone?", cli.Count(n, "saga")),
 				"compensate: look with --dry-run; if it is meant, add --yes")
 		}
 	}
@@ -123,7 +122,7 @@ func tellCompensated(out io.Writer, w *given.Change, r *operate.CompensateReport
 			m := &r.Events[i]
 			events[i] = map[string]any{"id": m.ID, "topic": m.Topic, "type": m.Type, "key": m.Key}
 		}
-		return say.JSON(out).Encode(map[string]any{"what": "compensate", "flow": r.Flow, "key": r.Key,
+		return cli.JSON(out).Encode(map[string]any{"what": "compensate", "flow": r.Flow, "key": r.Key,
 			"events": events,
 			"before": append([]flow.Asked{}, r.Before...), "dry_run": w.Dry})
 	}
@@ -133,15 +132,15 @@ func tellCompensated(out io.Writer, w *given.Change, r *operate.CompensateReport
 	}
 	for i := range r.Events {
 		m := &r.Events[i]
-		if _, err := fmt.Fprintf(out, "%s %s: %s to %s\n", say.Line(m.ID), word,
-			say.Line(m.Type), m.Topic); err != nil {
+		if _, err := fmt.Fprintf(out, "%s %s: %s to %s\n", cli.Line(m.ID), word,
+			cli.Line(m.Type), m.Topic); err != nil {
 			return err
 		}
 	}
 	for _, a := range r.Before {
 		if _, err := fmt.Fprintf(out,
 			"the undo of %s was asked for at %s, and %s is not heard of yet: --again asks once more\n",
-			a.Step, say.Time(a.At), listed(a.For, " or ")); err != nil {
+			a.Step, cli.Time(a.At), listed(a.For, " or ")); err != nil {
 			return err
 		}
 	}

@@ -8,9 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/store"
 )
 
@@ -39,16 +38,16 @@ func holdsCommand(out io.Writer) *cobra.Command {
 		q := store.HoldQuery{Limit: limit}
 		switch len(args) {
 		case 1:
-			return &exit.UsageError{What: "an entity has a space and a key: give both"}
+			return &cli.UsageError{What: "an entity has a space and a key: give both"}
 		case 2:
 			var key given.Key
 			if err := key.Set(args[1]); err != nil {
-				return &exit.UsageError{What: err.Error()}
+				return &cli.UsageError{What: err.Error()}
 			}
 			q.Entity = &store.Lock{Space: args[0], Key: string(key)}
 		}
 		if limit < 1 {
-			return &exit.UsageError{What: "a limit is how many places at most: 1 or more"}
+			return &cli.UsageError{What: "a limit is how many places at most: 1 or more"}
 		}
 		return w.look(c, func(ctx context.Context, k keeper) error {
 			list, err := store.ListHolds(ctx, k, q)
@@ -64,10 +63,10 @@ func holdsCommand(out io.Writer) *cobra.Command {
 					limit)
 			}
 			if n == 0 && q.Entity != nil {
-				return &exit.NoneError{What: fmt.Sprintf("no saga holds %s %s, or waits for it", args[0],
+				return &cli.NoneError{What: fmt.Sprintf("no saga holds %s %s, or waits for it", args[0],
 					args[1])}
 			}
-			say.None(c.ErrOrStderr(), n, w.JSON)
+			cli.None(c.ErrOrStderr(), n, w.JSON)
 			return nil
 		})
 	}
@@ -76,7 +75,7 @@ func holdsCommand(out io.Writer) *cobra.Command {
 
 // tellHolds lists places; alone: those of who holds an entity.
 func tellHolds(out io.Writer, list []store.Hold, alone, asJSON bool) (n int, err error) {
-	t := say.Table(out)
+	t := cli.Table(out)
 	for _, h := range list {
 		if alone && h.Before > 0 {
 			continue
@@ -84,7 +83,7 @@ func tellHolds(out io.Writer, list []store.Hold, alone, asJSON bool) (n int, err
 		n++
 		switch {
 		case asJSON:
-			if err := say.JSON(out).Encode(hold{h.Space, []byte(h.Key), h.Saga.Name, h.Saga.Key,
+			if err := cli.JSON(out).Encode(hold{h.Space, []byte(h.Key), h.Saga.Name, h.Saga.Key,
 				h.Holder, h.Since, h.Before, h.Behind}); err != nil {
 				return n, err
 			}
@@ -92,8 +91,8 @@ func tellHolds(out io.Writer, list []store.Hold, alone, asJSON bool) (n int, err
 		case n == 1:
 			fmt.Fprintln(t, "space\tkey\tsaga\tsaga key\tsince\tbefore it\twait for it")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\n", say.Line(h.Space), given.KeyText([]byte(h.Key)),
-			h.Saga.Name, say.ShortKey(h.Saga.Key), say.Time(h.Since), h.Before, h.Behind)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\n", cli.Line(h.Space), given.KeyText([]byte(h.Key)),
+			h.Saga.Name, cli.ShortKey(h.Saga.Key), cli.Time(h.Since), h.Before, h.Behind)
 	}
 	return n, t.Flush()
 }

@@ -11,10 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -130,7 +129,7 @@ func listCommand(out io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			say.None(c.ErrOrStderr(), len(list), w.JSON)
+			cli.None(c.ErrOrStderr(), len(list), w.JSON)
 			return listSagas(out, list, w.JSON)
 		})
 	}
@@ -171,11 +170,11 @@ func (w *wanted) known(ctx context.Context, k keeper) error {
 }
 
 func listSagas(out io.Writer, list []operate.Saga, asJSON bool) error {
-	t := say.Table(out)
+	t := cli.Table(out)
 	for i := range list {
 		s := &list[i]
 		if asJSON {
-			if err := say.JSON(out).Encode(s); err != nil {
+			if err := cli.JSON(out).Encode(s); err != nil {
 				return err
 			}
 			continue
@@ -183,8 +182,8 @@ func listSagas(out io.Writer, list []operate.Saga, asJSON bool) error {
 		if i == 0 {
 			fmt.Fprintln(t, "saga\tkey\tstatus\tat\tstarted\tfailed\terror")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", s.Name, say.ShortKey(s.Key), statusOf(s), s.Step,
-			say.Time(s.Started), s.Failed, say.FirstLine(s.Error))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", s.Name, cli.ShortKey(s.Key), statusOf(s), s.Step,
+			cli.Time(s.Started), s.Failed, cli.FirstLine(s.Error))
 	}
 	return t.Flush()
 }
@@ -224,7 +223,7 @@ func showCommand(out io.Writer) *cobra.Command {
 		return w.read(c, args, func(r *operate.SagaRead) error {
 			d := r.Detail(data)
 			if w.JSON {
-				return say.JSON(out).Encode(&d)
+				return cli.JSON(out).Encode(&d)
 			}
 			return tellOrchestrated(out, &d)
 		})
@@ -233,26 +232,26 @@ func showCommand(out io.Writer) *cobra.Command {
 }
 
 func tellOrchestrated(out io.Writer, d *operate.SagaDetail) error {
-	t := say.Table(out)
+	t := cli.Table(out)
 	line := func(what, is string) {
 		if is != "" {
-			fmt.Fprintf(t, "  %s\t%s\n", say.Line(what), say.Line(is))
+			fmt.Fprintf(t, "  %s\t%s\n", cli.Line(what), cli.Line(is))
 		}
 	}
-	fmt.Fprintf(t, "%s %s: %s\n", d.Name, say.ShortKey(d.Key), statusOf(&d.Saga))
+	fmt.Fprintf(t, "%s %s: %s\n", d.Name, cli.ShortKey(d.Key), statusOf(&d.Saga))
 	line("id", d.ID)
 	line("definition", d.Hash)
-	line("started", say.Time(d.Started))
-	line("changed", say.Time(d.Changed))
-	line("ended", say.When(d.Ended))
-	line("deadline", say.When(d.Deadline))
+	line("started", cli.Time(d.Started))
+	line("changed", cli.Time(d.Changed))
+	line("ended", cli.When(d.Ended))
+	line("deadline", cli.When(d.Deadline))
 	line("it turned back", d.Why)
 	line("step of", d.Parent)
 	line("correlation", d.Correlation)
 	line("in hand of", d.Session)
-	line("next look", say.When(d.Due))
+	line("next look", cli.When(d.Due))
 	if d.Error != "" && d.Ended == nil {
-		line("error", say.FirstLine(d.Error)+", since "+say.When(d.Since))
+		line("error", cli.FirstLine(d.Error)+", since "+cli.When(d.Since))
 	}
 	line("input", string(d.Input))
 	for _, r := range d.Runs {
@@ -267,10 +266,10 @@ func tellOrchestrated(out io.Writer, d *operate.SagaDetail) error {
 			text += fmt.Sprintf(", failed %d times", r.Attempts)
 		}
 		if r.Due != nil {
-			text += ", due " + say.When(r.Due)
+			text += ", due " + cli.When(r.Due)
 		}
 		if r.Error != "" {
-			text += ": " + say.FirstLine(r.Error)
+			text += ": " + cli.FirstLine(r.Error)
 		}
 		line("step "+name, text)
 		line("", string(r.Output))
@@ -290,9 +289,9 @@ func explainCommand(out io.Writer) *cobra.Command {
 		return w.read(c, args, func(r *operate.SagaRead) error {
 			lines := r.Explain(given.Same(c, w.Schema))
 			if w.JSON {
-				return say.JSON(out).Encode(map[string]any{"key": w.which.Key, "lines": lines})
+				return cli.JSON(out).Encode(map[string]any{"key": w.which.Key, "lines": lines})
 			}
-			_, err := fmt.Fprintln(out, say.Lines(lines))
+			_, err := fmt.Fprintln(out, cli.Lines(lines))
 			return err
 		})
 	}
@@ -309,7 +308,7 @@ func graphCommand(out io.Writer) *cobra.Command {
 		return w.read(c, args, func(r *operate.SagaRead) error {
 			text, err := r.Draw(form)
 			if err == nil && w.JSON {
-				return say.JSON(out).Encode(map[string]string{"form": form, "drawing": text})
+				return cli.JSON(out).Encode(map[string]string{"form": form, "drawing": text})
 			}
 			if err == nil {
 				_, err = io.WriteString(out, text)
@@ -331,11 +330,11 @@ func checkCommand(out io.Writer) *cobra.Command {
 	c.Flags().StringVar(&file, "definitions", "", "the file that saga.Write has written of the next build")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if file == "" {
-			return &exit.UsageError{What: "which definitions? Give --definitions FILE"}
+			return &cli.UsageError{What: "which definitions? Give --definitions FILE"}
 		}
 		f, err := os.Open(file)
 		if err != nil {
-			return &exit.UsageError{What: err.Error()}
+			return &cli.UsageError{What: err.Error()}
 		}
 		defer func() { _ = f.Close() }()
 		return w.look(c, func(ctx context.Context, k keeper) error {

@@ -12,10 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 	where "github.com/skald-go/skald/status"
 	"github.com/skald-go/skald/store"
@@ -36,7 +35,7 @@ func Status(out io.Writer) *cobra.Command {
 	c.Flags().StringVar(&traces, "trace-url", "", "where traces are seen: https://…/{trace}")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := where.CheckTraceURL(traces); err != nil {
-			return &exit.UsageError{What: err.Error()}
+			return &cli.UsageError{What: err.Error()}
 		}
 		return database.Unchecked(c, schema, func(ctx context.Context, db store.Lister) error {
 			a, err := where.Ask(ctx, db, args[0], given.Same(c, schema))
@@ -51,18 +50,18 @@ func Status(out io.Writer) *cobra.Command {
 				if len(steps) > 0 {
 					none = "where it stands is known where its tracker or its engine writes"
 				}
-				return errors.Join(err, &exit.NoneError{What: strings.Join(slices.Concat(rows, steps,
+				return errors.Join(err, &cli.NoneError{What: strings.Join(slices.Concat(rows, steps,
 					[]string{none}), "; ")})
 			}
 			for _, row := range rows {
-				fmt.Fprintln(c.ErrOrStderr(), say.Line(row))
+				fmt.Fprintln(c.ErrOrStderr(), cli.Line(row))
 			}
 			a.Link(traces)
 			switch {
 			case asJSON:
-				return say.JSON(out).Encode(&a)
+				return cli.JSON(out).Encode(&a)
 			case explain:
-				_, err = fmt.Fprintln(out, say.Lines(where.Explain(&a, time.Now())))
+				_, err = fmt.Fprintln(out, cli.Lines(where.Explain(&a, time.Now())))
 				return err
 			}
 			return tellStatus(out, &a, time.Now())
@@ -85,12 +84,12 @@ func unpublishedOf(ctx context.Context, db store.Lister, a *where.Answer) (out [
 	for i := range rows {
 		r := &rows[i]
 		text := fmt.Sprintf("%s %s to %s is not published: it waits in the outbox since %s", r.Type, r.ID,
-			r.Topic, say.Time(r.Written))
+			r.Topic, cli.Time(r.Written))
 		if r.Deferred {
 			text += " (deferred; skald outbox status)"
 		}
 		if r.Attempts > 0 {
-			text += ", the broker refuses it: " + say.FirstLine(r.LastError)
+			text += ", the broker refuses it: " + cli.FirstLine(r.LastError)
 		}
 		out = append(out, text)
 	}
@@ -98,11 +97,11 @@ func unpublishedOf(ctx context.Context, db store.Lister, a *where.Answer) (out [
 }
 
 func tellStatus(out io.Writer, a *where.Answer, now time.Time) error {
-	t := say.Table(out)
-	line := func(what, is string) { fmt.Fprintf(t, "  %s\t%s\n", say.Line(what), say.Line(is)) }
+	t := cli.Table(out)
+	line := func(what, is string) { fmt.Fprintf(t, "  %s\t%s\n", cli.Line(what), cli.Line(is)) }
 	for i := range a.Sagas {
 		s := &a.Sagas[i]
-		fmt.Fprintf(t, "%s %s: %s\n", s.Name, say.ShortKey(s.Key), s.Word())
+		fmt.Fprintf(t, "%s %s: %s\n", s.Name, cli.ShortKey(s.Key), s.Word())
 		if s.Why != "" {
 			line("it turned back", s.Why)
 		}
@@ -116,13 +115,13 @@ func tellStatus(out io.Writer, a *where.Answer, now time.Time) error {
 			line("waits for", toldWait(&s.Waiting[j]))
 		}
 		if r := s.Retrying; r != nil {
-			line(r.Step, s.Again(now)+": "+say.FirstLine(r.Error))
+			line(r.Step, s.Again(now)+": "+cli.FirstLine(r.Error))
 		}
 		for _, c := range s.Commands {
 			line("free it", c)
 		}
 		for _, a := range s.Asked {
-			line("undo asked for", fmt.Sprintf("%s, at %s", a.Step, say.Time(a.At)))
+			line("undo asked for", fmt.Sprintf("%s, at %s", a.Step, cli.Time(a.At)))
 		}
 		for _, more := range []struct {
 			what string
@@ -139,9 +138,9 @@ func tellStatus(out io.Writer, a *where.Answer, now time.Time) error {
 	}
 	for i := range a.Held {
 		h := &a.Held[i]
-		fmt.Fprintf(t, "%s %s holds it up: %s at %s since %s\n", say.Line(h.Type),
-			say.Line(h.ID), h.State, h.Consumer,
-			say.Time(h.Since))
+		fmt.Fprintf(t, "%s %s holds it up: %s at %s since %s\n", cli.Line(h.Type),
+			cli.Line(h.ID), h.State, h.Consumer,
+			cli.Time(h.Since))
 		if h.LastError != "" {
 			line("last error", h.LastError)
 		}
@@ -158,7 +157,7 @@ func tellStatus(out io.Writer, a *where.Answer, now time.Time) error {
 }
 
 func toldStep(s *operate.StandingStep) (when, what string) {
-	when, what = say.When(s.At), s.Name
+	when, what = cli.When(s.At), s.Name
 	if s.Outcome != operate.StepDone {
 		what += " is " + s.Outcome
 	}
@@ -166,7 +165,7 @@ func toldStep(s *operate.StandingStep) (when, what string) {
 		what += ", stuck"
 	}
 	if s.Error != "" {
-		what += ": " + say.FirstLine(s.Error)
+		what += ": " + cli.FirstLine(s.Error)
 	}
 	return when, what
 }
@@ -179,10 +178,10 @@ func toldWait(w *operate.Wait) string {
 		text += ", which other sagas hold, by " + w.After
 	}
 	if w.Since != nil {
-		text += ", since " + say.Time(*w.Since)
+		text += ", since " + cli.Time(*w.Since)
 	}
 	if w.Due != nil {
-		text += ", due " + say.Time(*w.Due)
+		text += ", due " + cli.Time(*w.Due)
 	}
 	return text
 }

@@ -10,10 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -45,29 +44,29 @@ func stepsListCommand(out io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "How steps stand", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if w.state != "" && !slices.Contains(operate.StepStates(), w.state) {
-				return &exit.UsageError{What: fmt.Sprintf("--state is one of %s, not %q",
+				return &cli.UsageError{What: fmt.Sprintf("--state is one of %s, not %q",
 					strings.Join(operate.StepStates(), ", "), w.state)}
 			}
 			if err := given.Limit(w.limit); err != nil {
 				return err
 			}
-			t := say.Table(out)
+			t := cli.Table(out)
 			n := 0
 			err := w.each(c, func(s *operate.SagaStep) error {
 				n++
 				if w.asJSON {
-					return say.JSON(out).Encode(s)
+					return cli.JSON(out).Encode(s)
 				}
 				if n == 1 {
 					fmt.Fprintln(t, "consumer\tsaga\tstep\tstate\tsince\ttaken by\tundone or barred by")
 				}
-				_, err := fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Consumer, say.Line(s.Saga),
-					stepName(s), s.State, say.Time(s.ChangedAt), say.Line(s.ID),
-					say.Line(s.ByID))
+				_, err := fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Consumer, cli.Line(s.Saga),
+					stepName(s), s.State, cli.Time(s.ChangedAt), cli.Line(s.ID),
+					cli.Line(s.ByID))
 				return err
 			})
 			if err == nil {
-				say.None(c.ErrOrStderr(), n, w.asJSON)
+				cli.None(c.ErrOrStderr(), n, w.asJSON)
 			}
 			return errors.Join(err, t.Flush())
 		}}
@@ -83,18 +82,18 @@ func stepsShowCommand(out io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "show", Short: "All that is known of the steps of a saga", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if w.saga == "" {
-				return &exit.UsageError{What: "which saga? Give --saga"}
+				return &cli.UsageError{What: "which saga? Give --saga"}
 			}
 			n := 0
 			err := w.each(c, func(s *operate.SagaStep) error {
 				n++
 				if w.asJSON {
-					return say.JSON(out).Encode(s)
+					return cli.JSON(out).Encode(s)
 				}
 				return tellStep(out, s)
 			})
 			if err == nil && n == 0 {
-				err = &exit.NoneError{What: "nothing is known of any step of saga " + w.saga}
+				err = &cli.NoneError{What: "nothing is known of any step of saga " + w.saga}
 			}
 			return err
 		}}
@@ -111,13 +110,13 @@ func stepName(s *operate.SagaStep) string {
 }
 
 func tellStep(out io.Writer, s *operate.SagaStep) error {
-	t := say.Table(out)
+	t := cli.Table(out)
 	line := func(what, is string) {
 		if is != "" {
-			fmt.Fprintf(t, "  %s\t%s\n", what, say.Line(is))
+			fmt.Fprintf(t, "  %s\t%s\n", what, cli.Line(is))
 		}
 	}
-	fmt.Fprintf(t, "%s of %s at %s: %s\n", stepName(s), say.Line(s.Saga), s.Consumer, s.State)
+	fmt.Fprintf(t, "%s of %s at %s: %s\n", stepName(s), cli.Line(s.Saga), s.Consumer, s.State)
 	line("taken by", messageName(s.Source, s.ID))
 	line("undone or barred by", messageName(s.BySource, s.ByID))
 	if s.Code != 0 || len(s.Result) > 0 {
@@ -125,9 +124,9 @@ func tellStep(out io.Writer, s *operate.SagaStep) error {
 	}
 	line("called outside as", s.OutsideKey)
 	line("outcome", string(s.Outcome))
-	line("saga begun", say.When(s.Begun))
-	line("first heard of", say.Time(s.At))
-	line("so since", say.Time(s.ChangedAt))
+	line("saga begun", cli.When(s.Begun))
+	line("first heard of", cli.Time(s.At))
+	line("so since", cli.Time(s.ChangedAt))
 	return t.Flush()
 }
 

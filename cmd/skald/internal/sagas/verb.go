@@ -14,9 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -26,22 +25,22 @@ func tellCheck(out io.Writer, list []operate.SagaCheck, asJSON bool) error {
 		c := &list[i]
 		left += c.Sagas - c.Moves
 		if asJSON {
-			if err := say.JSON(out).Encode(c); err != nil {
+			if err := cli.JSON(out).Encode(c); err != nil {
 				return err
 			}
 			continue
 		}
 		fmt.Fprintf(out, "%s %s: %d of %d sagas go on\n", c.Name, c.Hash, c.Moves, c.Sagas)
 		for _, change := range c.Changes {
-			fmt.Fprintf(out, "  %s\n", say.Line(change))
+			fmt.Fprintf(out, "  %s\n", cli.Line(change))
 		}
 		for _, r := range c.Refused {
-			fmt.Fprintf(out, "  %s stays with the older build: %s\n", say.ShortKey(r.Key), say.Line(r.Why))
+			fmt.Fprintf(out, "  %s stays with the older build: %s\n", cli.ShortKey(r.Key), cli.Line(r.Why))
 		}
 	}
 	if left > 0 {
-		return &exit.FailedError{Err: fmt.Errorf(
-			"left to the older build: %s: let it finish them, or give a mapping", say.Count(left, "saga"))}
+		return &cli.FailedError{Err: fmt.Errorf(
+			"left to the older build: %s: let it finish them, or give a mapping", cli.Count(left, "saga"))}
 	}
 	return nil
 }
@@ -93,7 +92,7 @@ func verbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command {
 			}
 		}
 		if !w.Dry && !w.which.All && !w.which.Filtered() {
-			return &exit.UsageError{What: string(verb) + " which sagas? Give a KEY, or flags that choose " +
+			return &cli.UsageError{What: string(verb) + " which sagas? Give a KEY, or flags that choose " +
 				"(--name, --status, --at …); or --all, if all of them are meant"}
 		}
 		return w.write(c, func(ctx context.Context, k keeper) error {
@@ -119,9 +118,9 @@ func refused(r *operate.SagaReport, err error) error {
 	case err == nil || r.Done+r.Before > 0 || slices.ContainsFunc(r.Left, first):
 		return err
 	case slices.ContainsFunc(r.Left, unfit):
-		return &exit.UsageError{What: err.Error()}
+		return &cli.UsageError{What: err.Error()}
 	}
-	return &exit.StateError{What: err.Error()}
+	return &cli.StateError{What: err.Error()}
 }
 
 // change is of one saga, or of many in a run: the same command again goes on with one that was interrupted.
@@ -162,8 +161,8 @@ func (w *wanted) order(errs io.Writer, verb operate.SagaVerb) operate.Order {
 			if n == 1 && w.which.Key != "" {
 				return nil
 			}
-			return given.Yes(ctx, errs, fmt.Sprintf("%s %s?", verb, say.Count(n, "saga")),
-				fmt.Sprintf("%s would change %s: if that is meant, add --yes", verb, say.Count(n, "saga")))
+			return given.Yes(ctx, errs, fmt.Sprintf("%s %s?", verb, cli.Count(n, "saga")),
+				fmt.Sprintf("%s would change %s: if that is meant, add --yes", verb, cli.Count(n, "saga")))
 		}
 	}
 	return o
@@ -171,7 +170,7 @@ func (w *wanted) order(errs io.Writer, verb operate.SagaVerb) operate.Order {
 
 func tellChanged(out io.Writer, asJSON, dry bool, verb string, r *operate.SagaReport) error {
 	if asJSON {
-		return say.JSON(out).Encode(map[string]any{"what": verb, "meant": r.Selected, "done": r.Done,
+		return cli.JSON(out).Encode(map[string]any{"what": verb, "meant": r.Selected, "done": r.Done,
 			"left": r.Left, "dry_run": dry, "run": r.Run, "before": r.Before})
 	}
 	word := "changed"
@@ -186,7 +185,7 @@ func tellChanged(out io.Writer, asJSON, dry bool, verb string, r *operate.SagaRe
 	}
 	_, err := fmt.Fprintf(out, "%s: %d of %d sagas %s\n", verb, r.Done, r.Selected, word)
 	for _, l := range r.Left {
-		_, wrote := fmt.Fprintf(out, "  %s %s is left: %s\n", l.Name, say.ShortKey(l.Key), say.Line(l.Why))
+		_, wrote := fmt.Fprintf(out, "  %s %s is left: %s\n", l.Name, cli.ShortKey(l.Key), cli.Line(l.Why))
 		err = errors.Join(err, wrote)
 	}
 	return err

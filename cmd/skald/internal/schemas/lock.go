@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/schema"
 	"github.com/skald-go/skald/schema/avro"
 	"github.com/skald-go/skald/schema/jsonschema"
@@ -20,12 +20,12 @@ func Formats() []schema.Format {
 func ReadLock(path string) (schema.Lock, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return schema.Lock{}, &exit.NoneError{What: fmt.Sprintf("--lock: %v", err)}
+		return schema.Lock{}, &cli.NoneError{What: fmt.Sprintf("--lock: %v", err)}
 	}
 	defer file.Close()
 	lock, err := schema.ReadLock(file)
 	if err != nil {
-		return lock, &exit.UsageError{What: fmt.Sprintf("--lock %s: %v", path, err)}
+		return lock, &cli.UsageError{What: fmt.Sprintf("--lock %s: %v", path, err)}
 	}
 	return lock, nil
 }

@@ -17,9 +17,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/sr"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/internal/brokerurl"
 	"github.com/skald-go/skald/schema"
 )
@@ -37,7 +36,7 @@ The registry's URL may hold a user and a password: SKALD_REGISTRY, or --registry
 
 // flags are what each of its commands is given.
 type flags struct {
-	t           *say.Tidings
+	t           *cli.Tidings
 	lock, level string
 	registry    string
 }
@@ -54,7 +53,7 @@ func Command(out io.Writer) *cobra.Command {
 
 func verb(out io.Writer, name, short string, level bool,
 	do func(ctx context.Context, f flags) error) *cobra.Command {
-	s := flags{t: &say.Tidings{Out: out}}
+	s := flags{t: &cli.Tidings{Out: out}}
 	c := &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs, Long: about}
 	f := c.Flags()
 	f.StringVar(&s.lock, "lock", "", "the file that schema.WriteLock wrote")
@@ -68,10 +67,10 @@ func verb(out io.Writer, name, short string, level bool,
 		s.registry, s.level = given.From(c, "registry", "SKALD_REGISTRY"), strings.ToUpper(s.level)
 		switch {
 		case s.lock == "":
-			return &exit.UsageError{What: "which schemas? Give --lock FILE, which schema.WriteLock wrote"}
+			return &cli.UsageError{What: "which schemas? Give --lock FILE, which schema.WriteLock wrote"}
 		case s.level != "" && !slices.Contains([]string{schema.Backward, schema.Forward, schema.Full,
 			schema.None}, s.level):
-			return &exit.UsageError{What: "--level is backward, forward, full or none"}
+			return &cli.UsageError{What: "--level is backward, forward, full or none"}
 		}
 		return s.t.End(do(c.Context(), s))
 	}
@@ -81,12 +80,12 @@ func verb(out io.Writer, name, short string, level bool,
 // client is that of --registry.
 func (s flags) client() (*sr.Client, error) {
 	if err := brokerurl.CheckFront(s.registry); err != nil {
-		return nil, &exit.UsageError{What: "--registry: " + err.Error()}
+		return nil, &cli.UsageError{What: "--registry: " + err.Error()}
 	}
 	at, err := url.Parse(s.registry)
 	if err != nil || at.Host == "" {
 		return nil,
-			&exit.UsageError{What: "which registry? Give --registry http://HOST:PORT, or SKALD_REGISTRY"}
+			&cli.UsageError{What: "which registry? Give --registry http://HOST:PORT, or SKALD_REGISTRY"}
 	}
 	var auth []sr.ClientOpt
 	if at.User != nil {
@@ -121,7 +120,7 @@ func (s flags) versions(ctx context.Context, lock schema.Lock) (schema.Versions,
 	file, err := os.Open(s.pulled())
 	if errors.Is(err, fs.ErrNotExist) {
 		return schema.Versions{},
-			&exit.UsageError{What: fmt.Sprintf(
+			&cli.UsageError{What: fmt.Sprintf(
 				"compared with what? Give --registry URL, or run skald schema pull first: there is no %s",
 				s.pulled())}
 	}
@@ -147,7 +146,7 @@ func (s flags) check(ctx context.Context, lock schema.Lock) error {
 	}
 	verdicts, err := schema.Check(lock, versions, s.level, Formats()...)
 	if err != nil {
-		return &exit.FailedError{Err: err}
+		return &cli.FailedError{Err: err}
 	}
 	bad := 0
 	var lines []string
@@ -161,7 +160,7 @@ func (s flags) check(ctx context.Context, lock schema.Lock) error {
 		return err
 	}
 	if bad > 0 {
-		return &exit.FailedError{Err: fmt.Errorf(
+		return &cli.FailedError{Err: fmt.Errorf(
 			"%d of %d schemas break programs that are there: see docs/schemas.md for changes that do not",
 			bad, len(verdicts))}
 	}
@@ -207,7 +206,7 @@ func push(ctx context.Context, s flags) error {
 	})
 	var refused *schema.RefusedError
 	if errors.As(err, &refused) {
-		return &exit.FailedError{Err: err}
+		return &cli.FailedError{Err: err}
 	}
 	return errors.Join(err, told)
 }
@@ -218,7 +217,7 @@ func pull(ctx context.Context, s flags) error {
 		return err
 	}
 	if s.registry == "" {
-		return &exit.UsageError{What: "which registry? Give --registry http://HOST:PORT, or SKALD_REGISTRY"}
+		return &cli.UsageError{What: "which registry? Give --registry http://HOST:PORT, or SKALD_REGISTRY"}
 	}
 	versions, err := s.versions(ctx, lock)
 	if err != nil {

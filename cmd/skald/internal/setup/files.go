@@ -11,9 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/store/pgstore"
 )
 
@@ -35,7 +34,7 @@ func formOf(tool string) (form, error) {
 	case "atlas":
 		return form{suffix: ".sql", then: "now run: atlas migrate hash"}, nil
 	}
-	return form{}, &exit.UsageError{What: "--format is golang-migrate, goose, atlas or dbmate"}
+	return form{}, &cli.UsageError{What: "--format is golang-migrate, goose, atlas or dbmate"}
 }
 
 // A stepper is a database whose migrations can be had one by one.
@@ -46,14 +45,14 @@ type stepper interface {
 // writeFiles writes a numbered file into dir for each migration that has none there. What is there stays as
 // it is, so that it can be run again with a later build; new files get numbers after all others, which these
 // tools go by.
-func writeFiles(t *say.Tidings, db database.Database, tool, dir string) error {
+func writeFiles(t *cli.Tidings, db database.Database, tool, dir string) error {
 	f, err := formOf(tool)
 	if err != nil {
 		return err
 	}
 	from, ok := db.(stepper)
 	if !ok {
-		return &exit.UsageError{What: "--format is for PostgreSQL"}
+		return &cli.UsageError{What: "--format is for PostgreSQL"}
 	}
 	steps, err := from.Steps()
 	if err != nil {
@@ -61,7 +60,7 @@ func writeFiles(t *say.Tidings, db database.Database, tool, dir string) error {
 	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &exit.UsageError{What: "there is no folder " + dir}
+		return &cli.UsageError{What: "there is no folder " + dir}
 	}
 	if err != nil {
 		return err
@@ -125,12 +124,12 @@ type printing struct {
 
 func (p printing) check() error {
 	if (p.tool != "" || p.dir != "") && (!p.script || p.tool == "" || p.dir == "") {
-		return &exit.UsageError{What: "--print --format TOOL --dir FOLDER, all three"}
+		return &cli.UsageError{What: "--print --format TOOL --dir FOLDER, all three"}
 	}
 	return nil
 }
 
-func (p printing) print(t *say.Tidings, db database.Database) error {
+func (p printing) print(t *cli.Tidings, db database.Database) error {
 	if p.tool != "" {
 		return writeFiles(t, db, p.tool, p.dir)
 	}

@@ -11,10 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/store/pgstore"
 )
 
@@ -41,7 +40,7 @@ func Migrate(out io.Writer) *cobra.Command {
 	var p printing
 	var rows int
 	var topics topology
-	t := &say.Tidings{Out: out}
+	t := &cli.Tidings{Out: out}
 	c := &cobra.Command{
 		Use: "migrate", Short: "Make the tables, or bring them up to date", Long: migrateAbout,
 		Args: cobra.NoArgs,
@@ -49,7 +48,7 @@ func Migrate(out io.Writer) *cobra.Command {
 			defer func() { err = t.End(err) }()
 			atBroker, err := topics.asked(c)
 			if err == nil && atBroker && p.script {
-				err = &exit.UsageError{What: "--print is for databases: not with --broker"}
+				err = &cli.UsageError{What: "--print is for databases: not with --broker"}
 			}
 			store := given.From(c, "store", "SKALD_STORE")
 			switch {
@@ -106,21 +105,21 @@ func Migrate(out io.Writer) *cobra.Command {
 func together(db database.Database, rows int, check bool, p printing) error {
 	switch {
 	case !resizes(db) && rows != 0:
-		return &exit.UsageError{
+		return &cli.UsageError{
 			What: "--outbox-slots is for PostgreSQL: SQLite has no slots, it deletes in batches"}
 	case wrongRing(rows):
-		return &exit.UsageError{What: fmt.Sprintf("a ring has %d to %d slots", pgstore.LeastSlots,
+		return &cli.UsageError{What: fmt.Sprintf("a ring has %d to %d slots", pgstore.LeastSlots,
 			pgstore.MostSlots)}
 	case (check || p.script) && rows != 0:
-		return &exit.UsageError{What: "--outbox-slots changes the database: not with --check or --print"}
+		return &cli.UsageError{What: "--outbox-slots changes the database: not with --check or --print"}
 	case check && p.script:
-		return &exit.UsageError{What: "--check or --print, not both"}
+		return &cli.UsageError{What: "--check or --print, not both"}
 	}
 	return p.check()
 }
 
 // migrate applies what is pending, then changes the ring.
-func migrate(ctx context.Context, t *say.Tidings, db database.Database, rows int) error {
+func migrate(ctx context.Context, t *cli.Tidings, db database.Database, rows int) error {
 	did, err := db.Migrate(ctx)
 	if err == nil || len(did) > 0 {
 		err = errors.Join(t.List("applied", "applied", did), err)
@@ -147,13 +146,13 @@ func resizes(db database.Database) bool {
 	return ok
 }
 
-func checkPending(c *cobra.Command, t *say.Tidings, db database.Database) error {
+func checkPending(c *cobra.Command, t *cli.Tidings, db database.Database) error {
 	todo, err := db.Pending(c.Context())
 	if err == nil {
 		err = t.List("pending", "pending", todo)
 	}
 	if err == nil && len(todo) > 0 {
-		err = &exit.FailedError{Err: errPending}
+		err = &cli.FailedError{Err: errPending}
 	}
 	return err
 }

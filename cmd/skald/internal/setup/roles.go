@@ -8,8 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/store/pgstore"
 )
 
@@ -29,7 +28,7 @@ const rolesAbout = `Prints the SQL that makes roles in PostgreSQL and gives each
 func Roles(out io.Writer) *cobra.Command {
 	var schema string
 	var names []string
-	t := &say.Tidings{Out: out}
+	t := &cli.Tidings{Out: out}
 	c := &cobra.Command{
 		Use: "roles [migrator|app|relay|reader]…", Short: "Print the SQL that gives each role its rights",
 		Long: rolesAbout,
@@ -58,7 +57,7 @@ func roleNames(given []string) (map[string]string, error) {
 	for _, one := range given {
 		role, name, ok := strings.Cut(one, "=")
 		if !ok || name == "" || !slices.Contains(pgstore.Roles(), role) {
-			return nil, &exit.UsageError{What: fmt.Sprintf("--name is ROLE=NAME, ROLE one of %s: not %q",
+			return nil, &cli.UsageError{What: fmt.Sprintf("--name is ROLE=NAME, ROLE one of %s: not %q",
 				strings.Join(pgstore.Roles(), ", "), one)}
 		}
 		out[role] = name
@@ -67,11 +66,11 @@ func roleNames(given []string) (map[string]string, error) {
 }
 
 // printRoles prints the SQL of each; with --json it is under the role.
-func printRoles(t *say.Tidings, roles []string, schema string, called map[string]string) error {
+func printRoles(t *cli.Tidings, roles []string, schema string, called map[string]string) error {
 	for _, role := range roles {
 		text, err := pgstore.Grants(role, &pgstore.GrantOptions{Schema: schema, Name: called[role]})
 		if err != nil {
-			return &exit.UsageError{What: err.Error()}
+			return &cli.UsageError{What: err.Error()}
 		}
 		text = fmt.Sprintf("-- %s\nBEGIN;\n%sCOMMIT;\n", role, text)
 		if err := t.Say(role, text, text); err != nil {

@@ -9,10 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
-	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/given"
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -38,20 +37,20 @@ func (w *topology) asked(c *cobra.Command) (bool, error) {
 	case len(w.topics) == 0 && len(w.groups) == 0 && !given && w.partitions == 0:
 		return false, nil
 	case len(w.topics) == 0:
-		return true, &exit.UsageError{What: "--broker: which topics? Give --topic NAME, once for each"}
+		return true, &cli.UsageError{What: "--broker: which topics? Give --topic NAME, once for each"}
 	case w.url == "":
-		return true, &exit.UsageError{What: "--topic: at which broker? Give --broker, or SKALD_BROKER"}
+		return true, &cli.UsageError{What: "--topic: at which broker? Give --broker, or SKALD_BROKER"}
 	case w.url == "mem:":
-		return true, &exit.UsageError{What: w.url +
+		return true, &cli.UsageError{What: w.url +
 			" is a broker inside of one process: its topics are made there"}
 	case w.partitions < 0 || w.partitions > 1024:
-		return true, &exit.UsageError{What: "--partitions is 1 to 1,024"}
+		return true, &cli.UsageError{What: "--partitions is 1 to 1,024"}
 	}
 	return true, nil
 }
 
 // migrate makes those topics that are missing; with check it only says which.
-func (w *topology) migrate(ctx context.Context, t *say.Tidings, check bool) (err error) {
+func (w *topology) migrate(ctx context.Context, t *cli.Tidings, check bool) (err error) {
 	dial, err := connect.Dial(w.url)
 	if err != nil {
 		return err
@@ -72,7 +71,7 @@ func (w *topology) migrate(ctx context.Context, t *say.Tidings, check bool) (err
 	case len(missing) == 0:
 		return t.Say("missing", []string{}, "topics: up to date")
 	case check:
-		return errors.Join(t.List("missing", "pending", missing), &exit.FailedError{Err: errPending})
+		return errors.Join(t.List("missing", "pending", missing), &cli.FailedError{Err: errPending})
 	}
 	if err := w.make(ctx, b); err != nil {
 		return err
@@ -82,7 +81,7 @@ func (w *topology) migrate(ctx context.Context, t *say.Tidings, check bool) (err
 		return err
 	}
 	if len(still) > 0 {
-		return &exit.ForeignError{What: still[0], Remedy: "change it, or remove it; it was not made here"}
+		return &cli.ForeignError{What: still[0], Remedy: "change it, or remove it; it was not made here"}
 	}
 	return t.List("made", "made", made(missing))
 }

@@ -1,5 +1,6 @@
-// Package build tells which version this binary is, as the Go tool noted it there.
-package build
+// This file tells which version this binary is, as the Go tool noted it there.
+
+package cli
 
 import (
 	"fmt"
@@ -8,8 +9,8 @@ import (
 	"strings"
 )
 
-// A Build is what --json prints: its names are stable.
-type Build struct {
+// A build is what --json prints: its names are stable.
+type build struct {
 	Version string `json:"version"` // (devel): of a checkout
 	Commit  string `json:"commit"`  // "": the Go tool noted none
 	Go      string `json:"go"`
@@ -18,8 +19,8 @@ type Build struct {
 }
 
 // This is what the Go tool noted in this binary.
-func This() Build {
-	b := Build{Version: "(unknown)", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+func This() build {
+	b := build{Version: "(unknown)", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.Version = info.Main.Version
 		for _, s := range info.Settings {
@@ -31,12 +32,12 @@ func This() Build {
 	return b
 }
 
-func (b Build) String() string {
+func (b build) String() string {
 	return strings.Join(strings.Fields(fmt.Sprintf("skald %s %s %s %s/%s", b.Version, b.Commit, b.Go, b.OS,
 		b.Arch)), " ")
 }
 
 // Unreleased tells whether the Go tool cannot fetch this version: it is of a checkout.
-func (b Build) Unreleased() bool {
+func (b build) Unreleased() bool {
 	return !strings.HasPrefix(b.Version, "v") || strings.Contains(b.Version, "+dirty")
 }

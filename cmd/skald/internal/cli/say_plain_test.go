@@ -1,11 +1,9 @@
-package say_test
+package cli
 
 import (
 	"bytes"
 	"fmt"
 	"testing"
-
-	"github.com/skald-go/skald/cmd/skald/internal/say"
 )
 
 // What a terminal would take for a command is seen instead, and stays in its line.
@@ -18,15 +16,15 @@ func TestControlCharactersAreSeen(t *testing.T) {
 		"\x1b[2J\x1b]0;t\a\rgone":   `\x1b[2J\x1b]0;t\a\rgone`,
 		"\x7f \u009b2J \u0085 \x9b": `\x7f \u009b2J \u0085 \x9b`,
 	} {
-		if got := say.FirstLine(text); got != want {
+		if got := FirstLine(text); got != want {
 			t.Errorf("%q is shown as %q, want %q", text, got, want)
 		}
 	}
-	if got := say.Line("one\ntwo\n"); got != `one\ntwo` {
+	if got := Line("one\ntwo\n"); got != `one\ntwo` {
 		t.Errorf("a line is %q", got)
 	}
 	var out bytes.Buffer
-	table := say.Table(&out)
+	table := Table(&out)
 	fmt.Fprintf(table, "a\x1b\tb\nc\td\n")
 	if err := table.Flush(); err != nil || out.String() != "a\\x1b  b\nc   d\n" {
 		t.Errorf("%v, %q", err, out.String())

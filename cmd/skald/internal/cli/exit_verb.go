@@ -1,4 +1,4 @@
-package exit
+package cli
 
 import (
 	"errors"
@@ -17,15 +17,15 @@ func verbCode(err error) int {
 	var stopped *operate.StoppedError
 	switch {
 	case errors.As(err, &usage), errors.As(err, &refused), errors.As(err, &unsettled):
-		return Usage
+		return exitUsage
 	case errors.As(err, &none), errors.As(err, &unknown):
-		return None
+		return exitNone
 	case errors.As(err, &partly):
-		return Partly
+		return exitPartly
 	case errors.As(err, &stopped):
-		return Failed
+		return exitFailed
 	case errors.Is(err, operate.ErrUnmoved):
-		return State
+		return exitState
 	}
 	return 0
 }

@@ -1,6 +1,7 @@
-// Package exit has the exit codes of the command, the errors that have one of their own, and what to do about
+// This file has the exit codes of the command, the errors that have one of their own, and what to do about
 // an error.
-package exit
+
+package cli
 
 import (
 	"errors"
@@ -27,15 +28,15 @@ import (
 
 // The exit codes of the command.
 const (
-	Other       = 1
-	Usage       = 2
-	Right       = 3 // wrong password, missing right
-	None        = 4 // no such database, schema, topic or message
-	State       = 5 // missing table, wrong version, objects of others
-	Unreachable = 6
-	Partly      = 7 // of what was meant, part was done
-	Failed      = 8 // a check failed
-	Interrupted = 130
+	other       = 1
+	exitUsage   = 2
+	exitRight   = 3 // wrong password, missing right
+	exitNone    = 4 // no such database, schema, topic or message
+	exitState   = 5 // missing table, wrong version, objects of others
+	unreachable = 6
+	exitPartly  = 7 // of what was meant, part was done
+	exitFailed  = 8 // a check failed
+	interrupted = 130
 )
 
 // ErrNone: there is no such database or schema.
@@ -64,11 +65,11 @@ type FailedError struct{ Err error }
 func (e *FailedError) Error() string { return e.Err.Error() }
 func (e *FailedError) Unwrap() error { return e.Err }
 
-// A PartlyError says that only part of the work was done although nothing failed: another process did the
+// A partlyError says that only part of the work was done although nothing failed: another process did the
 // rest first.
-type PartlyError struct{ What string }
+type partlyError struct{ What string }
 
-func (e *PartlyError) Error() string { return e.What }
+func (e *partlyError) Error() string { return e.What }
 
 // A StateError says that what there is stands in a way in which the command does not apply.
 type StateError struct{ What string }
@@ -108,7 +109,7 @@ func ownCode(err error) int {
 	var name *pgstore.NameError
 	var right *store.RightError
 	var password *PasswordError
-	var partly *PartlyError
+	var partly *partlyError
 	var retention *store.RetentionError
 	var foreign *ForeignError
 	var state *StateError
@@ -116,22 +117,22 @@ func ownCode(err error) int {
 	case err == nil:
 		return 0
 	case errors.Is(err, ErrInterrupted):
-		return Interrupted
+		return interrupted
 	case errors.As(err, &foreign), errors.As(err, &state):
-		return State
+		return exitState
 	case errors.As(err, &usage), errors.As(err, &name), errors.As(err, &retention):
-		return Usage
+		return exitUsage
 	case errors.As(err, &partly):
-		return Partly
+		return exitPartly
 	case errors.As(err, &failed):
-		return Failed
+		return exitFailed
 	case errors.As(err, &right), errors.As(err, &password), errors.Is(err, fs.ErrPermission),
 		kafkaSaysNo(err), natsSaysNo(err), rabbitSaysNo(err):
-		return Right
+		return exitRight
 	case errors.Is(err, ErrNone), errors.Is(err, broker.ErrNoTopic):
-		return None
+		return exitNone
 	case wrongState(err):
-		return State
+		return exitState
 	}
 	return serverCode(err)
 }
@@ -182,36 +183,36 @@ func serverCode(err error) int {
 	if errors.As(err, &pg) {
 		switch pgstore.Code(err) {
 		case "28P01", "28000", "42501":
-			return Right
+			return exitRight
 		case "3D000", "3F000":
-			return None
+			return exitNone
 		case "42P01", "42703":
-			return State
+			return exitState
 		case "57P03", "57P01", "57P02", "53300":
-			return Unreachable
+			return unreachable
 		}
-		return Other
+		return other
 	}
 	var registry *sr.ResponseError
 	if errors.As(err, &registry) {
 		switch {
 		case registry.StatusCode == http.StatusUnauthorized, registry.StatusCode == http.StatusForbidden:
-			return Right
+			return exitRight
 		case registry.StatusCode >= http.StatusInternalServerError:
-			return Unreachable
+			return unreachable
 		}
-		return Other
+		return other
 	}
 	var network net.Error
 	if errors.Is(err, broker.ErrAway) || errors.As(err, &network) || pgstore.Outage(err) {
-		return Unreachable
+		return unreachable
 	}
-	return Other
+	return other
 }
 
 // Away tells of a server that cannot be reached, is not ready or had no time, or of tables that others had in
 // use: what failed is worth another try.
 func Away(err error) bool {
 	var busy *pgstore.BusyError
-	return Code(err) == Unreachable || err != nil && pgstore.Outage(err) || errors.As(err, &busy)
+	return Code(err) == unreachable || err != nil && pgstore.Outage(err) || errors.As(err, &busy)
 }

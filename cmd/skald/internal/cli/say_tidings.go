@@ -1,5 +1,6 @@
-// Package say is how commands print: words for who looks, one JSON object for a program.
-package say
+// This file is how commands print: words for who looks, one JSON object for a program.
+
+package cli
 
 import (
 	"encoding/json"

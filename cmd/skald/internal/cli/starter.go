@@ -1,6 +1,7 @@
-// Package starter is what `skald init` writes: a service that compiles, with one table, one endpoint, one
+// This file is what `skald init` writes: a service that compiles, with one table, one endpoint, one
 // handler and a test; or one with a saga.
-package starter
+
+package cli
 
 import (
 	"embed"

@@ -1,4 +1,4 @@
-package say
+package cli
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package exit
+package cli
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ func Remedy(err error) string {
 	var own *store.RightError
 	var said *pgconn.PgError
 	switch code := Code(err); {
-	case code == Unreachable:
+	case code == unreachable:
 		return ": is the server running, and is this its address?"
 	case errors.As(err, &own) || !errors.As(err, &said):
 		return ""
@@ -22,9 +22,9 @@ func Remedy(err error) string {
 		return ": leave it out of the URL, or name it in ignore_startup_parameters of the pooler"
 	case said.Code == "42501":
 		return ": give the user this right, or use another user"
-	case code == Right:
+	case code == exitRight:
 		return ": check the user's name, its password (PGPASSWORD, PGPASSFILE, ~/.pgpass) and its rights"
-	case code == None:
+	case code == exitNone:
 		return ": make it with createdb, or give another --store"
 	}
 	return ""
