@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
@@ -30,7 +30,7 @@ func backupCommand(out io.Writer) *cobra.Command {
 	f.StringVar(&to, "to", "", "the file to make; it must not be there")
 	f.BoolVar(&asJSON, "json", false, "print one object and nothing else")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		at := given.From(c, "store", "SKALD_STORE")
+		at := connect.From(c, "store", "SKALD_STORE")
 		path, isFile := strings.CutPrefix(at, "sqlite:")
 		switch {
 		case at == "":

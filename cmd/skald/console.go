@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/console"
 	"github.com/skald-go/skald/store"
 )
@@ -137,7 +137,7 @@ func consoleSource(ctx context.Context, typed, schema string) (s console.Source,
 		end()
 		return s, nil, fmt.Errorf("%T has no pages", all[0])
 	}
-	return console.Of(is).At(given.SQLite(at)), end, nil
+	return console.Of(is).At(connect.SQLite(at)), end, nil
 }
 
 func serveConsole(ctx context.Context, listen string, sources map[string]console.Source,
@@ -152,7 +152,7 @@ func serveConsole(ctx context.Context, listen string, sources map[string]console
 			What: fmt.Sprintf("--listen %s: only addresses of this machine, such as 127.0.0.1:7780. For others, mount package console in a service with a login", listen)}
 	}
 	own := newSession()
-	h := console.New("", sources, &console.Options{Local: given.Whoami() + ", " + own.name, Actions: ctx,
+	h := console.New("", sources, &console.Options{Local: connect.Whoami() + ", " + own.name, Actions: ctx,
 		Logger: slog.New(slog.NewTextHandler(errs, nil))})
 	own.pages = h
 	s := &http.Server{Handler: own, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second}

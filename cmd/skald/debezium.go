@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 )
 
 const debeziumAbout = `Prints the JSON of a Debezium connector that reads Skald's outbox, for Kafka Connect's API, with the stock EventRouter:
@@ -55,7 +55,7 @@ func debeziumConfigCommand(out, errs io.Writer) *cobra.Command {
 	f.StringVar(&d.routeTo, "route-to", "${routedByValue}",
 		"the topic's name made of that column's value, \"${routedByValue}.events.created\"")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		store := given.From(c, "store", "SKALD_STORE")
+		store := connect.From(c, "store", "SKALD_STORE")
 		db, err := database.Open(store, d.schema, "")
 		if err != nil {
 			return err

@@ -18,7 +18,6 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/demo"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
@@ -55,13 +54,13 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 			if err := chooseStore(c, &o, dir); err != nil {
 				return err
 			}
-			o.Typed = given.Typed(given.Store(c), o.Store)
+			o.Typed = connect.Typed(connect.Store(c), o.Store)
 			if os.Getenv("GOGC") == "" {
 				debug.SetGCPercent(smallHeap)
 			}
 			o.Logger = logger(errs, verbose)
 			if keep {
-				o.Operator = given.Whoami()
+				o.Operator = connect.Whoami()
 				o.Keep = func(orders, console string) { fmt.Fprintf(errs, staying, orders, console) }
 			}
 			return runDemo(c.Context(), o, asJSON, out, errs)
@@ -120,7 +119,7 @@ func showCommand(out io.Writer) *cobra.Command {
 func leftAlone(c *cobra.Command, errs io.Writer) {
 	var names, flags []string
 	for _, flag := range []string{"store", "broker"} {
-		name := given.URLFlags()[flag]
+		name := connect.URLFlags()[flag]
 		if given := c.Flags().Changed(flag) || flag == "store" &&
 			c.Flags().Changed("dir"); os.Getenv(name) != "" && !given {
 			names, flags = append(names, name), append(flags, "--"+flag)

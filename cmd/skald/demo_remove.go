@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/demo"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 )
 
 const removeAbout = `Takes away what a demo made: the folder of its databases, or their schemas, and its topics and groups.
@@ -30,7 +30,8 @@ func removeCommand(out, errs io.Writer) *cobra.Command {
 			}
 			leftAlone(c, errs)
 			ask := func(what string) error {
-				return given.Yes(c.Context(), errs, what+".\nShall all of this be removed?", "demo remove: "+
+				return connect.Yes(c.Context(), errs, what+".\nShall all of this be removed?",
+					"demo remove: "+
 					what+": if all of this shall go, add --yes")
 			}
 			if sure {

@@ -38,9 +38,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/consumers"
 	"github.com/skald-go/skald/cmd/skald/internal/doctor"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/cmd/skald/internal/kept"
 	"github.com/skald-go/skald/cmd/skald/internal/outboxes"
 	"github.com/skald-go/skald/cmd/skald/internal/relays"
@@ -82,14 +82,14 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		},
 		PersistentPreRunE: func(c *cobra.Command, args []string) error {
 			ran = true
-			if err := given.NoneEmpty(c, args); err != nil {
+			if err := connect.NoneEmpty(c, args); err != nil {
 				return err
 			}
-			return given.Resolve(c)
+			return connect.Resolve(c)
 		},
 	}
 	root.AddCommand(verbs(out, errs)...)
-	given.Strict(root)
+	connect.Strict(root)
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)

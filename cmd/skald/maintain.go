@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -67,11 +67,11 @@ func maintainCommand(out, errs io.Writer) *cobra.Command {
 	var m maintenance
 	c := &cobra.Command{Use: "maintain", Short: "Empty what is older than it is kept", Long: maintainAbout,
 		Args: cobra.NoArgs}
-	given.StoreFlags(c, &m.schema, &m.asJSON)
+	connect.StoreFlags(c, &m.schema, &m.asJSON)
 	f := c.Flags()
-	given.KeepFlags(f, &m.keep)
+	connect.KeepFlags(f, &m.keep)
 	f.StringVar(&m.Reason, "reason", "", "why; it is noted")
-	f.StringVar(&m.Author, "by", given.Whoami(), "who does it, for the audit")
+	f.StringVar(&m.Author, "by", connect.Whoami(), "who does it, for the audit")
 	f.BoolVar(&m.DryRun, "dry-run", false, "say how many would go, and do nothing")
 	f.BoolVar(&m.sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -94,7 +94,7 @@ func maintainCommand(out, errs io.Writer) *cobra.Command {
 func (m *maintenance) run(ctx context.Context, out, errs io.Writer, db operate.Maintainer) error {
 	did, err := operate.Maintain(ctx, db, m.keep, m.sure, m.Order)
 	if less := new(operate.ShorterError); errors.As(err, &less) {
-		if err := given.Yes(ctx, errs, less.Error()+".\nShall less be kept?", less.Error()+
+		if err := connect.Yes(ctx, errs, less.Error()+".\nShall less be kept?", less.Error()+
 			": if that is meant, add --yes"); err != nil {
 			return err
 		}

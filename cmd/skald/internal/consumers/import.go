@@ -22,7 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
 )
@@ -43,7 +43,7 @@ func importCommand(out, errs io.Writer) *cobra.Command {
 	var keep time.Duration
 	c := &cobra.Command{Use: "import", Short: "Mark messages as finished that a table of your own knows",
 		Long: importAbout, Args: cobra.NoArgs}
-	given.StoreFlags(c, &schema, &asJSON)
+	connect.StoreFlags(c, &schema, &asJSON)
 	f := c.Flags()
 	f.StringVar(&consumer, "consumer", "", "whose messages: the group that will read the topic")
 	f.StringVar(&path, "from", "", "the file; - is standard input, JSON objects")
@@ -52,7 +52,7 @@ func importCommand(out, errs io.Writer) *cobra.Command {
 	f.DurationVar(&keep, "keep", 0,
 		"how long from now, as Options.Keep of the endpoint says; 0: as long as marks are kept")
 	f.StringVar(&reason, "reason", "", "why; it is noted")
-	f.StringVar(&by, "by", given.Whoami(), "who does it, for the audit")
+	f.StringVar(&by, "by", connect.Whoami(), "who does it, for the audit")
 	f.BoolVar(&dry, "dry-run", false, "say what would be marked, and change nothing")
 	f.BoolVar(&sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -71,7 +71,7 @@ func importCommand(out, errs io.Writer) *cobra.Command {
 		defer end()
 		return withKnower(c, schema, dry, func(ctx context.Context, k knower) error {
 			if !dry && !sure {
-				if err := given.Yes(ctx, errs,
+				if err := connect.Yes(ctx, errs,
 					fmt.Sprintf("What %s names is never handled by %s.\nShall it be marked?", path, consumer),
 					"inbox import: look with --dry-run; if it is meant, add --yes"); err != nil {
 					return err

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -60,7 +60,7 @@ func statusCommand(out io.Writer) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{Use: "status", Short: "What is in quarantine, and nothing else", Long: statusAbout,
 		Args: cobra.NoArgs}
-	given.StoreFlags(c, &schema, &asJSON)
+	connect.StoreFlags(c, &schema, &asJSON)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return withKnower(c, schema, true, func(ctx context.Context, k knower) error {
 			groups, err := operate.QuarantineGroups(ctx, k)
@@ -96,17 +96,17 @@ func admitCommand(out, errs io.Writer) *cobra.Command {
 	var asJSON, sure bool
 	c := &cobra.Command{Use: "admit", Short: "Have messages in quarantine taken", Long: admitAbout,
 		Args: cobra.NoArgs}
-	given.StoreFlags(c, &schema, &asJSON)
+	connect.StoreFlags(c, &schema, &asJSON)
 	f := c.Flags()
 	f.Int64Var(&a.Number, "number", 0, "this one, as skald inbox show numbers it")
-	given.ByID(c, &a.ID)
-	given.Filter(f, &a.Consumer, "consumer", "those of this consumer")
-	given.Filter(f, &a.Topic, "topic", "those of this topic")
-	given.Filter(f, &a.Type, "type", "those of this type")
-	given.Filter(f, &why, "why", "conflict or too-old: those that are there for that")
+	connect.ByID(c, &a.ID)
+	connect.Filter(f, &a.Consumer, "consumer", "those of this consumer")
+	connect.Filter(f, &a.Topic, "topic", "those of this topic")
+	connect.Filter(f, &a.Type, "type", "those of this type")
+	connect.Filter(f, &why, "why", "conflict or too-old: those that are there for that")
 	f.BoolVar(&a.All, "all", false, "all that there are")
 	f.StringVar(&o.Reason, "reason", "", "why; it is noted")
-	f.StringVar(&o.Author, "by", given.Whoami(), "who does it, for the audit")
+	f.StringVar(&o.Author, "by", connect.Whoami(), "who does it, for the audit")
 	f.BoolVar(&o.DryRun, "dry-run", false, "say what would be admitted, and change nothing")
 	f.BoolVar(&sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -123,7 +123,7 @@ func admitCommand(out, errs io.Writer) *cobra.Command {
 		}
 		if !sure {
 			o.Confirm = func(ctx context.Context, n int) error {
-				return given.Yes(ctx, errs, cli.Count(n,
+				return connect.Yes(ctx, errs, cli.Count(n,
 					"message")+".\nShall consumers take what is admitted?",
 					fmt.Sprintf(
 						"inbox admit: %s: look with --dry-run; if that is meant, add --yes",

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -29,11 +29,11 @@ func missedCommand(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "acknowledge-missed",
 		Short: "Note that messages which the broker removed unread are seen to", Long: missedAbout,
 		Args: cobra.NoArgs}
-	given.StoreFlags(c, &a.schema, &a.asJSON)
+	connect.StoreFlags(c, &a.schema, &a.asJSON)
 	f := c.Flags()
-	given.Filter(f, &a.consumer, "consumer", "the consumer group (default: the one that missed something)")
+	connect.Filter(f, &a.consumer, "consumer", "the consumer group (default: the one that missed something)")
 	f.StringVar(&a.reason, "reason", "", "why; it is noted")
-	f.StringVar(&a.by, "by", given.Whoami(), "who does it, for the audit")
+	f.StringVar(&a.by, "by", connect.Whoami(), "who does it, for the audit")
 	f.BoolVar(&a.dry, "dry-run", false, "list them, and note nothing")
 	f.BoolVar(&a.sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -64,7 +64,7 @@ func (a *acknowledging) run(ctx context.Context, out, errs io.Writer, db operate
 		}
 	}
 	if !a.dry && !a.sure {
-		err = given.Yes(ctx, errs, fmt.Sprintf("%d notes of what %s missed.\nAre they all seen to?",
+		err = connect.Yes(ctx, errs, fmt.Sprintf("%d notes of what %s missed.\nAre they all seen to?",
 			len(notes), a.consumer),
 			fmt.Sprintf(
 				"%d notes of what %s missed: look at them with --dry-run; if all are seen to, add --yes",

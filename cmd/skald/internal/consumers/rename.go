@@ -10,7 +10,6 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -29,12 +28,12 @@ func renameCommand(out, errs io.Writer) *cobra.Command {
 	var r renaming
 	c := &cobra.Command{Use: "rename OLD NEW", Short: "Give what is kept of a consumer to a new name",
 		Long: renameAbout, Args: cobra.ExactArgs(2)}
-	given.StoreFlags(c, &r.schema, &r.asJSON)
+	connect.StoreFlags(c, &r.schema, &r.asJSON)
 	f := c.Flags()
 	f.String("broker", "",
 		"kafka://, amqp:// or nats://…, where the consumer reads; SKALD_BROKER stands for it")
 	f.StringVar(&r.reason, "reason", "", "why; it is noted")
-	f.StringVar(&r.by, "by", given.Whoami(), "who does it, for the audit")
+	f.StringVar(&r.by, "by", connect.Whoami(), "who does it, for the audit")
 	f.BoolVar(&r.dry, "dry-run", false, "count what would be moved, and change nothing")
 	f.BoolVar(&r.sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, args []string) error { return r.run(c, out, errs, args[0], args[1]) }
@@ -42,20 +41,20 @@ func renameCommand(out, errs io.Writer) *cobra.Command {
 }
 
 func (r *renaming) run(c *cobra.Command, out, errs io.Writer, was, is string) error {
-	url := given.From(c, "broker", "SKALD_BROKER")
+	url := connect.From(c, "broker", "SKALD_BROKER")
 	switch {
 	case url == "":
 		return &cli.UsageError{What: "at which broker? Give --broker, or SKALD_BROKER"}
 	case !r.dry && strings.TrimSpace(r.reason) == "":
 		return &cli.UsageError{What: "why? Give --reason"}
 	}
-	connect, err := connect.Dial(url)
+	dial, err := connect.Dial(url)
 	if err != nil {
 		return err
 	}
 	var at operate.Waiting // Kafka keeps messages for every group
 	if redacted(url) != "kafka" {
-		b, err := connect()
+		b, err := dial()
 		if err != nil {
 			return err
 		}
@@ -69,7 +68,7 @@ func (r *renaming) run(c *cobra.Command, out, errs io.Writer, was, is string) er
 		}
 		found, err := operate.RenameInbox(ctx, db, at, was, is, operate.Order{DryRun: true})
 		if err == nil && !r.dry && !r.sure {
-			err = given.Yes(ctx, errs, fmt.Sprintf("%s\nShall it be %s's?", counted(was, &found.Old), is),
+			err = connect.Yes(ctx, errs, fmt.Sprintf("%s\nShall it be %s's?", counted(was, &found.Old), is),
 				fmt.Sprintf("%s: look with --dry-run; if that is meant, add --yes", counted(was, &found.Old)))
 		}
 		if err == nil && !r.dry {

@@ -13,7 +13,6 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -32,16 +31,16 @@ func rewindCommand(out, errs io.Writer) *cobra.Command {
 	var r rewinding
 	c := &cobra.Command{Use: "rewind", Short: "Have a consumer read a topic again from a time on",
 		Long: rewindAbout, Args: cobra.NoArgs}
-	given.StoreFlags(c, &r.schema, &r.asJSON)
+	connect.StoreFlags(c, &r.schema, &r.asJSON)
 	f := c.Flags()
 	f.String("broker", "",
 		"kafka:// or nats://host:port[,host:port][?option=value&…]; SKALD_BROKER stands for it")
-	given.Filter(f, &r.consumer, "consumer",
+	connect.Filter(f, &r.consumer, "consumer",
 		"the consumer group (default: that of the database, where it knows one)")
 	f.StringVar(&r.topic, "topic", "", "the topic")
 	f.StringVar(&r.to, "to-time", "", "a time as in RFC 3339, or how long ago: 90m")
 	f.StringVar(&r.Reason, "reason", "", "why; it is noted")
-	f.StringVar(&r.Author, "by", given.Whoami(), "who does it, for the audit")
+	f.StringVar(&r.Author, "by", connect.Whoami(), "who does it, for the audit")
 	f.BoolVar(&r.DryRun, "dry-run", false, "say what would be done, and do nothing")
 	f.BoolVar(&r.sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error { return r.run(c, out, errs) }
@@ -53,7 +52,7 @@ func (r *rewinding) run(c *cobra.Command, out, errs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	url := given.From(c, "broker", "SKALD_BROKER")
+	url := connect.From(c, "broker", "SKALD_BROKER")
 	switch {
 	case r.topic == "":
 		return &cli.UsageError{What: "what? Give --topic"}
@@ -74,7 +73,8 @@ func (r *rewinding) run(c *cobra.Command, out, errs io.Writer) error {
 		}
 		if !r.sure {
 			r.Confirm = func(ctx context.Context, n int) error {
-				return given.Yes(ctx, errs, fmt.Sprintf("%d partitions of %s.\nShall %s read them again?", n,
+				return connect.Yes(ctx, errs,
+					fmt.Sprintf("%d partitions of %s.\nShall %s read them again?", n,
 					r.topic, r.consumer),
 					fmt.Sprintf("%d partitions: look at them with --dry-run; if that is meant, add --yes", n))
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -24,8 +24,8 @@ func showCommand(out io.Writer) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{Use: "show ID", Short: "What a consumer knows of a message", Long: showAbout,
 		Args: cobra.ExactArgs(1)}
-	given.StoreFlags(c, &schema, &asJSON)
-	given.Filter(c.Flags(), &consumer, "consumer",
+	connect.StoreFlags(c, &schema, &asJSON)
+	connect.Filter(c.Flags(), &consumer, "consumer",
 		"the consumer group, or the scope of a key (default: the consumer of the database, where it knows one)")
 	c.Flags().StringVar(&source, "source", "",
 		"the message's source (default: that of the one that is kept; a key has none)")

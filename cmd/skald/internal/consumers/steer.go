@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -32,14 +32,14 @@ type steering struct {
 func steerCommand(out io.Writer, verb, short, about string) *cobra.Command {
 	var s steering
 	c := &cobra.Command{Use: verb, Short: short, Long: about, Args: cobra.NoArgs}
-	given.StoreFlags(c, &s.schema, &s.asJSON)
+	connect.StoreFlags(c, &s.schema, &s.asJSON)
 	f := c.Flags()
-	given.Filter(f, &s.consumer, "consumer", "the consumer group")
+	connect.Filter(f, &s.consumer, "consumer", "the consumer group")
 	if verb != "pause" {
-		given.Filter(f, &s.fingerprint, "fingerprint", "of the failures that are meant")
+		connect.Filter(f, &s.fingerprint, "fingerprint", "of the failures that are meant")
 	}
 	f.StringVar(&s.reason, "reason", "", "why; it is noted")
-	f.StringVar(&s.by, "by", given.Whoami(), "who does it, for the audit")
+	f.StringVar(&s.by, "by", connect.Whoami(), "who does it, for the audit")
 	c.RunE = func(c *cobra.Command, _ []string) error { return s.run(c, out, verb) }
 	return c
 }

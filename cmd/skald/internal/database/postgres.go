@@ -9,7 +9,6 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/console"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/relay"
@@ -92,7 +91,7 @@ func (s Server) Console(ctx context.Context, typed string) (out console.Source, 
 	if err != nil {
 		return out, nil, err
 	}
-	how := "--store " + given.Typed(typed, typed)
+	how := "--store " + connect.Typed(typed, typed)
 	if s.schema != "public" {
 		how += " --schema " + shortlog.Shell(s.schema)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/store"
 )
 
@@ -25,7 +25,7 @@ func With[K interface {
 
 // Unchecked is With for commands that want no role: a right that the user lacks is told by what they ask.
 func Unchecked[K any](c *cobra.Command, schema string, f func(context.Context, K) error) error {
-	db, err := Open(given.From(c, "store", "SKALD_STORE"), schema, "")
+	db, err := Open(connect.From(c, "store", "SKALD_STORE"), schema, "")
 	if err != nil {
 		return err
 	}

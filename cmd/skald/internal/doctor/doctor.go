@@ -14,8 +14,8 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/schema"
 )
@@ -46,7 +46,7 @@ func Command(out io.Writer) *cobra.Command {
 	d.Remedy = func(err error) string { return strings.TrimPrefix(cli.Remedy(err), ": ") }
 	c := &cobra.Command{Use: "doctor", Short: "What stands against the promises, or the load", Long: about,
 		Args: cobra.NoArgs}
-	given.StoreFlags(c, &d.schema, &d.asJSON)
+	connect.StoreFlags(c, &d.schema, &d.asJSON)
 	f := c.Flags()
 	f.String("broker", "", "kafka://…, nats://… or amqp://…; SKALD_BROKER stands for it")
 	f.StringArrayVar(&d.Topics, "topic", nil, "to be looked at, at the broker; again for each further one")
@@ -76,8 +76,8 @@ func Command(out io.Writer) *cobra.Command {
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), answerWithin)
 		defer cancel()
-		at := given.From(c, "store", "SKALD_STORE")
-		d.bus = given.From(c, "broker", "SKALD_BROKER")
+		at := connect.From(c, "store", "SKALD_STORE")
+		d.bus = connect.From(c, "broker", "SKALD_BROKER")
 		if at == "" && d.bus == "" {
 			return &cli.UsageError{What: "whom? Give --store, --broker or both"}
 		}

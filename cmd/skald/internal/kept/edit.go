@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -25,7 +25,7 @@ func editCommand(out io.Writer) *cobra.Command {
 		Short: "Put a message with another payload in the place of a dead letter", Long: editAbout,
 		Args: cobra.NoArgs}
 	w.flags(c, true)
-	given.DataFlag(c, &data, "the new payload")
+	connect.DataFlag(c, &data, "the new payload")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		switch {
 		case w.id == "":
@@ -36,7 +36,7 @@ func editCommand(out io.Writer) *cobra.Command {
 		if err := w.Reasoned("edit"); err != nil {
 			return err
 		}
-		payload, err := given.Payload(data, c.InOrStdin())
+		payload, err := connect.Payload(data, c.InOrStdin())
 		if err != nil {
 			return err
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -43,7 +43,7 @@ func listCommand(out io.Writer, dead bool, short string) *cobra.Command {
 				}
 				_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", p.Consumer,
 					cli.Line(p.ID), cli.Line(p.Message.Type),
-					given.KeyText(p.Message.Key), p.Attempts, operate.State(p), cli.FirstLine(p.Last.Why))
+					connect.KeyText(p.Message.Key), p.Attempts, operate.State(p), cli.FirstLine(p.Last.Why))
 				return err
 			})
 			if err == nil {

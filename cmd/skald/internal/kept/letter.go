@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -47,7 +47,7 @@ func importCommand(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "import FILE",
 		Short: "Keep what skald dead export printed as dead letters, here or elsewhere", Long: importAbout,
 		Args: cobra.ExactArgs(1)}
-	given.ListFlags(c, &w.Schema, &w.JSON)
+	connect.ListFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
 	f.BoolVar(&tooOld, "too-old", false, "what is older than marks are kept, too")
 	w.ChangeFlags(c)

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -129,7 +129,7 @@ func tellPlan(out io.Writer, w *wanted, r *operate.RedriveReport, canary bool) e
 			how = "behind others of its key"
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Consumer, cli.Line(p.ID), cli.Line(p.Message.Type),
-			given.KeyText(p.Message.Key), operate.State(&p), how)
+			connect.KeyText(p.Message.Key), operate.State(&p), how)
 	}
 	if err := table.Flush(); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -34,13 +34,13 @@ func redrivesCommand(out io.Writer) *cobra.Command {
 	w := &wanted{}
 	c := &cobra.Command{Use: "redrives", Short: "What became of dead letters that were redriven",
 		Long: redrivesAbout, Args: cobra.NoArgs}
-	given.ListFlags(c, &w.Schema, &w.JSON)
+	connect.ListFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
-	given.Filter(f, &w.consumer, "consumer", "only of this consumer group")
-	given.Filter(f, &w.source, "source", "with ID: only this message")
-	given.ByID(c, &w.id)
-	given.Filter(f, &w.since, "since", "only those redriven since then: 2026-01-31T08:00:00Z, or 2h ago")
-	given.Filter(f, &w.until, "until", "only those redriven before; the same")
+	connect.Filter(f, &w.consumer, "consumer", "only of this consumer group")
+	connect.Filter(f, &w.source, "source", "with ID: only this message")
+	connect.ByID(c, &w.id)
+	connect.Filter(f, &w.since, "since", "only those redriven since then: 2026-01-31T08:00:00Z, or 2h ago")
+	connect.Filter(f, &w.until, "until", "only those redriven before; the same")
 	f.IntVar(&w.limit, "limit", 100, "at most so many, the last ones; 0: all")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return w.look(c, func(ctx context.Context, k keeper) error {

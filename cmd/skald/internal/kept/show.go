@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/schemas"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/schema"
@@ -69,7 +69,7 @@ func tellLetter(out io.Writer, m *operate.Message, state string, more bool) erro
 	line("source", m.Source)
 	line("topic", fmt.Sprintf("%s, at %d of %s", m.Topic, m.Position, m.Partition))
 	line("type", m.Type)
-	line("key", given.KeyText(m.Key))
+	line("key", connect.KeyText(m.Key))
 	line("its key waits", map[bool]string{true: "yes"}[m.HoldsKey])
 	line("published", cli.When(m.Time))
 	line("kept since", cli.Time(m.Since))

@@ -13,18 +13,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
 
 // wanted are the flags that say which messages are meant, and what is to be done.
 type wanted struct {
-	given.Change
+	connect.Change
 	consumer, source, id, fingerprint string
 	topic, typ, kind, since, until    string
-	key                               given.Key // nil: any
+	key                               connect.Key // nil: any
 	dead, all                         bool
 	limit                             int
 
@@ -32,19 +32,20 @@ type wanted struct {
 }
 
 func (w *wanted) flags(c *cobra.Command, changes bool) {
-	given.ListFlags(c, &w.Schema, &w.JSON)
+	connect.ListFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
-	given.Filter(f, &w.consumer, "consumer", "only of this consumer group")
-	given.Filter(f, &w.source, "source", "with ID: only this message")
-	given.ByID(c, &w.id)
+	connect.Filter(f, &w.consumer, "consumer", "only of this consumer group")
+	connect.Filter(f, &w.source, "source", "with ID: only this message")
+	connect.ByID(c, &w.id)
 	f.Var(&w.key, "key", "only messages of this key; base64:… is one that is no text, as the lists print it")
-	given.Filter(f, &w.topic, "topic", "only messages of this topic")
-	given.Filter(f, &w.typ, "type", "only messages of this type")
+	connect.Filter(f, &w.topic, "topic", "only messages of this topic")
+	connect.Filter(f, &w.typ, "type", "only messages of this type")
 	if w.dead {
-		given.Filter(f, &w.fingerprint, "fingerprint", "only those that failed in this way")
-		given.Filter(f, &w.kind, "kind", "only those that ended so: "+strings.Join(operate.DeadKinds(), ", "))
-		given.Filter(f, &w.since, "since", "only those that died since then: 2026-01-31T08:00:00Z, or 2h ago")
-		given.Filter(f, &w.until, "until", "only those that died before; the same")
+		connect.Filter(f, &w.fingerprint, "fingerprint", "only those that failed in this way")
+		connect.Filter(f, &w.kind, "kind", "only those that ended so: "+strings.Join(operate.DeadKinds(),
+			", "))
+		connect.Filter(f, &w.since, "since", "only those that died since then: 2026-01-31T08:00:00Z, or 2h ago")
+		connect.Filter(f, &w.until, "until", "only those that died before; the same")
 	}
 	if !changes {
 		f.IntVar(&w.limit, "limit", 100, "at most so many; 0: all")
@@ -80,13 +81,13 @@ func (w *wanted) valid() (err error) {
 		return &cli.UsageError{What: fmt.Sprintf("--kind is one of %s, not %q",
 			strings.Join(operate.DeadKinds(), ", "), w.kind)}
 	}
-	if err := given.Limit(w.limit); err != nil {
+	if err := connect.Limit(w.limit); err != nil {
 		return err
 	}
-	if w.from, err = given.Moment("since", w.since); err != nil {
+	if w.from, err = connect.Moment("since", w.since); err != nil {
 		return err
 	}
-	w.to, err = given.Moment("until", w.until)
+	w.to, err = connect.Moment("until", w.until)
 	return err
 }
 

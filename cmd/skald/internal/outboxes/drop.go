@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -31,10 +31,10 @@ func dropCommand(out io.Writer) *cobra.Command {
 	var asJSON, sure bool
 	c := &cobra.Command{Use: "drop ID", Short: "Give up a message that the broker refused, for a reason",
 		Long: dropAbout, Args: cobra.ExactArgs(1)}
-	given.StoreFlags(c, &schema, &asJSON)
+	connect.StoreFlags(c, &schema, &asJSON)
 	f := c.Flags()
 	f.StringVar(&o.Reason, "reason", "", "why; it is kept in skald_audit")
-	f.StringVar(&o.Author, "by", given.Whoami(), "who does it, for the audit")
+	f.StringVar(&o.Author, "by", connect.Whoami(), "who does it, for the audit")
 	f.BoolVar(&sure, "yes", false, "do not ask; nothing is asked of one message")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if strings.TrimSpace(o.Reason) == "" {

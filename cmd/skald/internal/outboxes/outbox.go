@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -49,7 +49,7 @@ func statusCommand(out io.Writer) *cobra.Command {
 			return nil
 		},
 	}
-	given.StoreFlags(c, &schema, &asJSON)
+	connect.StoreFlags(c, &schema, &asJSON)
 	return c
 }
 

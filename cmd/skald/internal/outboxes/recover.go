@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -55,10 +55,10 @@ func recoverCommand(out, errs io.Writer) *cobra.Command {
 			})
 		},
 	}
-	given.StoreFlags(c, &schema, &asJSON)
+	connect.StoreFlags(c, &schema, &asJSON)
 	f := c.Flags()
 	f.StringVar(&o.Reason, "reason", "", "why; it is kept in skald_audit")
-	f.StringVar(&o.Author, "by", given.Whoami(), "who does it, for the audit")
+	f.StringVar(&o.Author, "by", connect.Whoami(), "who does it, for the audit")
 	f.BoolVar(&o.DryRun, "dry-run", false, "say what moved, and do nothing")
 	f.BoolVar(&sure, "yes", false, "do not ask")
 	return c
@@ -105,7 +105,7 @@ func recover(ctx context.Context, db operate.Recoverer, errs io.Writer, sure boo
 
 // confirm asks whoever sits at the terminal.
 func confirm(ctx context.Context, errs io.Writer, saw string) error {
-	return given.Yes(ctx, errs,
+	return connect.Yes(ctx, errs,
 		saw+".\nHas no other copy of this database relays, and shall its rows be settled?",
 		"outbox recover: "+saw+": if that is meant, and no other copy of it has relays, add --yes")
 }

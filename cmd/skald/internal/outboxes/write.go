@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -26,15 +26,15 @@ type writer interface {
 }
 
 func writeCommand(out io.Writer) *cobra.Command {
-	w, d, key, data := &given.Change{}, operate.Draft{}, given.Key(nil), ""
+	w, d, key, data := &connect.Change{}, operate.Draft{}, connect.Key(nil), ""
 	c := &cobra.Command{Use: "write", Short: "Write one message by hand, for a reason", Long: writeAbout,
 		Args: cobra.NoArgs}
-	given.StoreFlags(c, &w.Schema, &w.JSON)
+	connect.StoreFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
 	f.StringVar(&d.Topic, "topic", "", "where it goes")
 	f.Var(&key, "key", "whose order it keeps, base64:… where that is no text; none is given: it keeps none")
 	f.StringVar(&d.Type, "type", "", "what kind of event it is")
-	given.DataFlag(c, &data, "the payload")
+	connect.DataFlag(c, &data, "the payload")
 	f.StringVar(&d.ContentType, "content-type", "application/json", "of the payload")
 	f.StringVar(&d.ID, "id", "", "its id (default: a new one)")
 	f.StringVar(&d.CausedBy, "caused-by", "", "the id of the message that it is written because of")
@@ -43,7 +43,7 @@ func writeCommand(out io.Writer) *cobra.Command {
 	f.BoolVar(&w.Yes, "yes", false, "do not ask; nothing is asked of one message")
 	f.BoolVar(&w.Dry, "dry-run", false, "say what would be written, and write nothing")
 	f.StringVar(&w.Reason, "reason", "", "why; it is kept in skald_audit")
-	f.StringVar(&w.By, "by", given.Whoami(), "who does it, for the audit")
+	f.StringVar(&w.By, "by", connect.Whoami(), "who does it, for the audit")
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		switch {
 		case d.Topic == "" || d.Type == "":
@@ -55,7 +55,7 @@ func writeCommand(out io.Writer) *cobra.Command {
 			return err
 		}
 		d.Key = key
-		if d.Data, err = given.Payload(data, c.InOrStdin()); err != nil {
+		if d.Data, err = connect.Payload(data, c.InOrStdin()); err != nil {
 			return err
 		}
 		if d.ContentType == "application/json" && !json.Valid(d.Data) {
@@ -76,7 +76,7 @@ func writeCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-func tellWritten(out io.Writer, w *given.Change, d *operate.Draft, r *operate.WriteReport) error {
+func tellWritten(out io.Writer, w *connect.Change, d *operate.Draft, r *operate.WriteReport) error {
 	m := &r.Message
 	if w.JSON {
 		return cli.JSON(out).Encode(map[string]any{"what": "write", "id": m.ID, "topic": m.Topic,

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/foreign"
 )
 
@@ -40,7 +40,7 @@ func adoptOutboxCommand(out, errs io.Writer) *cobra.Command {
 		if !show {
 			return &cli.UsageError{What: "give --print: the map is printed, and nothing is changed"}
 		}
-		db, err := database.Open(given.From(c, "store", "SKALD_STORE"), "", "")
+		db, err := database.Open(connect.From(c, "store", "SKALD_STORE"), "", "")
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,6 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/relay"
 )
@@ -48,7 +47,7 @@ func Command(errs io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use: "relay", Short: "Carry committed messages to the broker", Long: about, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			db, err := database.Open(given.From(c, "store", "SKALD_STORE"), "", "")
+			db, err := database.Open(connect.From(c, "store", "SKALD_STORE"), "", "")
 			if err != nil {
 				return err
 			}
@@ -66,11 +65,11 @@ func Command(errs io.Writer) *cobra.Command {
 					}
 				}
 				return runTables(c.Context(), db, tables, r.Connections,
-					given.From(c, "broker", "SKALD_BROKER"), metrics,
+					connect.From(c, "broker", "SKALD_BROKER"), metrics,
 					slog.New(slog.NewTextHandler(errs, nil)))
 			}
-			r.Listen = given.From(c, "listen", "SKALD_LISTEN")
-			return runRelay(c.Context(), db, r, given.From(c, "broker", "SKALD_BROKER"), metrics,
+			r.Listen = connect.From(c, "listen", "SKALD_LISTEN")
+			return runRelay(c.Context(), db, r, connect.From(c, "broker", "SKALD_BROKER"), metrics,
 				slog.New(slog.NewTextHandler(errs, nil)))
 		},
 	}
@@ -103,7 +102,7 @@ func flags(f *pflag.FlagSet, r *database.Rooms, tables *[]string, metrics *strin
 	f.BoolVar(&r.TrustSlot, "trust-slot", false,
 		"take it, for this start, that the slot has had or will have every row of "+
 			"the outbox, where that cannot be proved: Debezium has read it all along; with --read-by")
-	given.KeepFlags(f, &r.Keep)
+	connect.KeepFlags(f, &r.Keep)
 	f.StringVar(metrics, "metrics", "",
 		"serve /metrics for Prometheus, /livez and /readyz at this address, \":9090\" (default: do not)")
 }

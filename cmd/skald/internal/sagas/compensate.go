@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/flow"
 	"github.com/skald-go/skald/operate"
 )
@@ -27,13 +27,13 @@ interrupted.`
 
 // Compensate is skald compensate.
 func Compensate(out, errs io.Writer) *cobra.Command {
-	w, wish, all := &given.Change{}, operate.Wish{}, operate.FlowSelection{}
+	w, wish, all := &connect.Change{}, operate.Wish{}, operate.FlowSelection{}
 	c := &cobra.Command{Use: "compensate [KEY]", Short: "Have a saga undone, or many, for a reason",
 		Long: compensateAbout, Args: cobra.MaximumNArgs(1)}
-	given.StoreFlags(c, &w.Schema, &w.JSON)
+	connect.StoreFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
-	given.Filter(f, &wish.Flow, "flow", "of this flow, where sagas of several flows have the key")
-	given.Filter(f, &all.State, "state", "without KEY: all that are so, one of "+
+	connect.Filter(f, &wish.Flow, "flow", "of this flow, where sagas of several flows have the key")
+	connect.Filter(f, &all.State, "state", "without KEY: all that are so, one of "+
 		strings.Join(operate.SagaStatuses(), ", ")+"; with --flow, of this one")
 	f.BoolVar(&all.Overdue, "overdue", false, "without KEY: all that wait for something that is due")
 	f.BoolVar(&wish.Again, "again", false,
@@ -41,7 +41,7 @@ func Compensate(out, errs io.Writer) *cobra.Command {
 	f.BoolVar(&w.Yes, "yes", false, "do not ask")
 	f.BoolVar(&w.Dry, "dry-run", false, "say what would be asked for, and change nothing")
 	f.StringVar(&w.Reason, "reason", "", "why; it is kept in skald_audit")
-	f.StringVar(&w.By, "by", given.Whoami(), "who does it, for the audit")
+	f.StringVar(&w.By, "by", connect.Whoami(), "who does it, for the audit")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := w.Reasoned("compensate"); err != nil {
 			return err
@@ -60,7 +60,7 @@ func Compensate(out, errs io.Writer) *cobra.Command {
 			o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}
 			if !w.Yes {
 				o.Confirm = func(ctx context.Context, _ int) error {
-					return given.Yes(ctx, errs, fmt.Sprintf("Shall saga %.100s be undone?", wish.Key),
+					return connect.Yes(ctx, errs, fmt.Sprintf("Shall saga %.100s be undone?", wish.Key),
 						"compensate: look with --dry-run; if it is meant, add --yes")
 				}
 			}
@@ -76,12 +76,12 @@ func Compensate(out, errs io.Writer) *cobra.Command {
 
 // compensateMany has all that are chosen undone, in a run: the same command again goes on with one that was
 // interrupted.
-func compensateMany(ctx context.Context, k keeper, w *given.Change, all operate.FlowSelection, out,
+func compensateMany(ctx context.Context, k keeper, w *connect.Change, all operate.FlowSelection, out,
 	errs io.Writer) error {
 	o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}
 	if !w.Yes {
 		o.Confirm = func(ctx context.Context, n int) error {
-			return given.Yes(ctx, errs, fmt.Sprintf("Shall %s be undone?", cli.Count(n, "saga")),
+			return connect.Yes(ctx, errs, fmt.Sprintf("Shall %s be undone?", cli.Count(n, "saga")),
 				"compensate: look with --dry-run; if it is meant, add --yes")
 		}
 	}
@@ -115,7 +115,7 @@ func compensateIn(ctx context.Context, k keeper, wish operate.Wish,
 	return operate.CompensateReport{}, fmt.Errorf("%T keeps no sagas", k)
 }
 
-func tellCompensated(out io.Writer, w *given.Change, r *operate.CompensateReport) error {
+func tellCompensated(out io.Writer, w *connect.Change, r *operate.CompensateReport) error {
 	if w.JSON {
 		events := make([]map[string]any, len(r.Events))
 		for i := range r.Events {

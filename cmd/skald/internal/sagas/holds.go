@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/store"
 )
 
@@ -40,7 +40,7 @@ func holdsCommand(out io.Writer) *cobra.Command {
 		case 1:
 			return &cli.UsageError{What: "an entity has a space and a key: give both"}
 		case 2:
-			var key given.Key
+			var key connect.Key
 			if err := key.Set(args[1]); err != nil {
 				return &cli.UsageError{What: err.Error()}
 			}
@@ -91,7 +91,7 @@ func tellHolds(out io.Writer, list []store.Hold, alone, asJSON bool) (n int, err
 		case n == 1:
 			fmt.Fprintln(t, "space\tkey\tsaga\tsaga key\tsince\tbefore it\twait for it")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\n", cli.Line(h.Space), given.KeyText([]byte(h.Key)),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\n", cli.Line(h.Space), connect.KeyText([]byte(h.Key)),
 			h.Saga.Name, cli.ShortKey(h.Saga.Key), cli.Time(h.Since), h.Before, h.Behind)
 	}
 	return n, t.Flush()

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -41,28 +41,28 @@ func Command(out, errs io.Writer) *cobra.Command {
 
 // wanted are the flags that say which sagas are meant.
 type wanted struct {
-	given.Change
+	connect.Change
 	which           operate.SagaSelection
 	before, started string
 }
 
 func (w *wanted) flags(c *cobra.Command) {
-	given.ListFlags(c, &w.Schema, &w.JSON)
+	connect.ListFlags(c, &w.Schema, &w.JSON)
 }
 
 func (w *wanted) filters(c *cobra.Command) {
 	f, s := c.Flags(), &w.which
-	given.Filter(f, &s.Name, "name", "only sagas of this definition")
-	given.Filter(f, &s.ID, "id", "only the saga of this id")
-	given.Filter(f, &s.Status, "status", "only those that are "+strings.Join(operate.SagaStatuses(), ", "))
+	connect.Filter(f, &s.Name, "name", "only sagas of this definition")
+	connect.Filter(f, &s.ID, "id", "only the saga of this id")
+	connect.Filter(f, &s.Status, "status", "only those that are "+strings.Join(operate.SagaStatuses(), ", "))
 	f.BoolVar(&s.Stuck, "stuck", false, "only those that wait for an operator")
 	f.BoolVar(&s.Paused, "paused", false, "only those that are paused")
 	f.BoolVar(&s.Failing, "failing", false, "only those that wait for another attempt")
-	given.Filter(f, &s.Step, "at", "only those that are at this step; with its occurrence: pack/line-1")
-	given.Filter(f, &s.Error, "error", "only those whose last error contains this")
-	given.Filter(f, &w.started, "since",
+	connect.Filter(f, &s.Step, "at", "only those that are at this step; with its occurrence: pack/line-1")
+	connect.Filter(f, &s.Error, "error", "only those whose last error contains this")
+	connect.Filter(f, &w.started, "since",
 		"only those that were started since then: 2026-01-31T08:00:00Z, or 2h ago")
-	given.Filter(f, &w.before, "until", "only those that were started before; the same")
+	connect.Filter(f, &w.before, "until", "only those that were started before; the same")
 }
 
 // named reads [NAME] KEY.
@@ -73,8 +73,8 @@ func (w *wanted) named(args []string) (err error) {
 	case 2:
 		w.which.Name, w.which.Key = args[0], args[1]
 	}
-	if w.which.StartedAfter, err = given.Moment("since", w.started); err == nil {
-		w.which.StartedBefore, err = given.Moment("until", w.before)
+	if w.which.StartedAfter, err = connect.Moment("since", w.started); err == nil {
+		w.which.StartedBefore, err = connect.Moment("until", w.before)
 	}
 	return err
 }
@@ -101,7 +101,7 @@ func (w *wanted) write(c *cobra.Command, f func(ctx context.Context, k keeper) e
 	return writing(c, &w.Change, f)
 }
 
-func writing(c *cobra.Command, w *given.Change, f func(ctx context.Context, k keeper) error) error {
+func writing(c *cobra.Command, w *connect.Change, f func(ctx context.Context, k keeper) error) error {
 	if w.Dry {
 		return database.Unchecked(c, w.Schema, f)
 	}
@@ -115,7 +115,7 @@ func listCommand(out io.Writer) *cobra.Command {
 	w.filters(c)
 	c.Flags().IntVar(&w.which.Limit, "limit", 100, "at most so many; 0: all")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if err := given.Limit(w.which.Limit); err != nil {
+		if err := connect.Limit(w.which.Limit); err != nil {
 			return err
 		}
 		if err := w.named(nil); err != nil {
@@ -287,7 +287,7 @@ func explainCommand(out io.Writer) *cobra.Command {
 	w.flags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return w.read(c, args, func(r *operate.SagaRead) error {
-			lines := r.Explain(given.Same(c, w.Schema))
+			lines := r.Explain(connect.Same(c, w.Schema))
 			if w.JSON {
 				return cli.JSON(out).Encode(map[string]any{"key": w.which.Key, "lines": lines})
 			}
@@ -356,7 +356,7 @@ func noneRuns(c *cobra.Command, out io.Writer, w *wanted) error {
 	where := "in this database"
 	if w.Schema != "" {
 		where = "in the schema " + w.Schema + " of this database"
-	} else if !strings.HasPrefix(given.From(c, "store", "SKALD_STORE"), "sqlite:") {
+	} else if !strings.HasPrefix(connect.From(c, "store", "SKALD_STORE"), "sqlite:") {
 		where = "in the schema public of this database"
 	}
 	if w.JSON { // a line of out is a check

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 	where "github.com/skald-go/skald/status"
 	"github.com/skald-go/skald/store"
@@ -30,7 +30,7 @@ func Status(out io.Writer) *cobra.Command {
 	var asJSON, explain bool
 	c := &cobra.Command{Use: "status KEY", Short: "Where a saga stands, and what holds it up",
 		Long: statusAbout, Args: cobra.ExactArgs(1)}
-	given.StoreFlags(c, &schema, &asJSON)
+	connect.StoreFlags(c, &schema, &asJSON)
 	c.Flags().BoolVar(&explain, "explain", false, "in plain words")
 	c.Flags().StringVar(&traces, "trace-url", "", "where traces are seen: https://…/{trace}")
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -38,7 +38,7 @@ func Status(out io.Writer) *cobra.Command {
 			return &cli.UsageError{What: err.Error()}
 		}
 		return database.Unchecked(c, schema, func(ctx context.Context, db store.Lister) error {
-			a, err := where.Ask(ctx, db, args[0], given.Same(c, schema))
+			a, err := where.Ask(ctx, db, args[0], connect.Same(c, schema))
 			if err != nil {
 				return fmt.Errorf("status of %s: %w", args[0], err)
 			}
@@ -46,7 +46,7 @@ func Status(out io.Writer) *cobra.Command {
 			if !a.Known() {
 				none := fmt.Sprintf("nothing is known of %.100q in this database: "+
 					"is it the key of a saga, and does a tracker or an engine write here?", args[0])
-				steps, err := stepsTold(ctx, db, args[0], given.Same(c, schema))
+				steps, err := stepsTold(ctx, db, args[0], connect.Same(c, schema))
 				if len(steps) > 0 {
 					none = "where it stands is known where its tracker or its engine writes"
 				}

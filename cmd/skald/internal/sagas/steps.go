@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -33,10 +33,10 @@ type stepsWanted struct {
 }
 
 func (w *stepsWanted) flags(c *cobra.Command) {
-	given.ListFlags(c, &w.schema, &w.asJSON)
+	connect.ListFlags(c, &w.schema, &w.asJSON)
 	f := c.Flags()
-	given.Filter(f, &w.consumer, "consumer", "only of this consumer group")
-	given.Filter(f, &w.saga, "saga", "only of this saga")
+	connect.Filter(f, &w.consumer, "consumer", "only of this consumer group")
+	connect.Filter(f, &w.saga, "saga", "only of this saga")
 }
 
 func stepsListCommand(out io.Writer) *cobra.Command {
@@ -47,7 +47,7 @@ func stepsListCommand(out io.Writer) *cobra.Command {
 				return &cli.UsageError{What: fmt.Sprintf("--state is one of %s, not %q",
 					strings.Join(operate.StepStates(), ", "), w.state)}
 			}
-			if err := given.Limit(w.limit); err != nil {
+			if err := connect.Limit(w.limit); err != nil {
 				return err
 			}
 			t := cli.Table(out)
@@ -71,7 +71,7 @@ func stepsListCommand(out io.Writer) *cobra.Command {
 			return errors.Join(err, t.Flush())
 		}}
 	w.flags(c)
-	given.Filter(c.Flags(), &w.state, "state", "only those that stand so: "+
+	connect.Filter(c.Flags(), &w.state, "state", "only those that stand so: "+
 		strings.Join(operate.StepStates(), ", "))
 	c.Flags().IntVar(&w.limit, "limit", 100, "at most so many")
 	return c

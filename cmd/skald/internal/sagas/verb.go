@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -68,7 +68,7 @@ func verbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command {
 	f.BoolVar(&w.which.All, "all", false, "all that there are, where nothing else says which")
 	steps := verb == operate.RetrySaga || verb == operate.CompleteSaga || verb == operate.SkipSaga
 	if steps {
-		given.Filter(f, &change.Step, "step", "which step")
+		connect.Filter(f, &change.Step, "step", "which step")
 	}
 	if verb == operate.SignalSaga {
 		f.StringVar(&change.Signal, "signal", "", "which signal")
@@ -77,7 +77,7 @@ func verbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command {
 		f.StringVar(&change.Occurrence, "occurrence", "", "which occurrence of it")
 	}
 	if verb == operate.CompleteSaga || verb == operate.SignalSaga {
-		given.DataFlag(c, &data, "JSON")
+		connect.DataFlag(c, &data, "JSON")
 	}
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		if err := w.named(args); err != nil {
@@ -87,7 +87,7 @@ func verbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command {
 			return err
 		}
 		if c.Flags().Changed("data") {
-			if change.Data, err = given.Payload(data, c.InOrStdin()); err != nil {
+			if change.Data, err = connect.Payload(data, c.InOrStdin()); err != nil {
 				return err
 			}
 		}
@@ -161,7 +161,7 @@ func (w *wanted) order(errs io.Writer, verb operate.SagaVerb) operate.Order {
 			if n == 1 && w.which.Key != "" {
 				return nil
 			}
-			return given.Yes(ctx, errs, fmt.Sprintf("%s %s?", verb, cli.Count(n, "saga")),
+			return connect.Yes(ctx, errs, fmt.Sprintf("%s %s?", verb, cli.Count(n, "saga")),
 				fmt.Sprintf("%s would change %s: if that is meant, add --yes", verb, cli.Count(n, "saga")))
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/internal/brokerurl"
 	"github.com/skald-go/skald/schema"
 )
@@ -64,7 +64,7 @@ func verb(out io.Writer, name, short string, level bool,
 	}
 	s.t.Flag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		s.registry, s.level = given.From(c, "registry", "SKALD_REGISTRY"), strings.ToUpper(s.level)
+		s.registry, s.level = connect.From(c, "registry", "SKALD_REGISTRY"), strings.ToUpper(s.level)
 		switch {
 		case s.lock == "":
 			return &cli.UsageError{What: "which schemas? Give --lock FILE, which schema.WriteLock wrote"}

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/cmd/skald/internal/database"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/store/pgstore"
 )
 
@@ -50,7 +50,7 @@ func Migrate(out io.Writer) *cobra.Command {
 			if err == nil && atBroker && p.script {
 				err = &cli.UsageError{What: "--print is for databases: not with --broker"}
 			}
-			store := given.From(c, "store", "SKALD_STORE")
+			store := connect.From(c, "store", "SKALD_STORE")
 			switch {
 			case err != nil:
 				return err

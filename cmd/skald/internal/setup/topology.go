@@ -11,7 +11,6 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -31,7 +30,7 @@ type groupMaker interface {
 // asked tells whether migrate is to look at the broker. SKALD_BROKER alone does not ask: a service has it for
 // itself.
 func (w *topology) asked(c *cobra.Command) (bool, error) {
-	w.url = given.From(c, "broker", "SKALD_BROKER")
+	w.url = connect.From(c, "broker", "SKALD_BROKER")
 	given := c.Flags().Changed("broker")
 	switch {
 	case len(w.topics) == 0 && len(w.groups) == 0 && !given && w.partitions == 0:

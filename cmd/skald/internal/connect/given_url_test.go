@@ -1,9 +1,7 @@
-package given_test
+package connect
 
 import (
 	"testing"
-
-	"github.com/skald-go/skald/cmd/skald/internal/given"
 )
 
 // A command that is shown names the same database, and shows no password.
@@ -15,7 +13,7 @@ func TestTypedStore(t *testing.T) {
 		{"", "postgres://u:hush@h/d", `"$SKALD_STORE"`},
 		{"", "postgres://u@h/d?password=hush", `"$SKALD_STORE"`},
 	} {
-		if got := given.Typed(c[0], c[1]); got != c[2] {
+		if got := Typed(c[0], c[1]); got != c[2] {
 			t.Errorf("%q, %q: %s, want %s", c[0], c[1], got, c[2])
 		}
 	}

@@ -1,4 +1,4 @@
-package given
+package connect
 
 import (
 	"github.com/spf13/cobra"
