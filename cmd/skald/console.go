@@ -17,7 +17,7 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
-	"github.com/skald-go/skald/cmd/skald/internal/database"
+	"github.com/skald-go/skald/cmd/skald/internal/verbs"
 	"github.com/skald-go/skald/console"
 	"github.com/skald-go/skald/store"
 )
@@ -121,14 +121,14 @@ func consoleSource(ctx context.Context, typed, schema string) (s console.Source,
 		line, _, _ := strings.Cut(string(text), "\n")
 		at = strings.TrimSpace(line)
 	}
-	db, err := database.Open(at, schema, "")
+	db, err := verbs.Open(at, schema, "")
 	if err != nil {
 		return s, nil, err
 	}
-	if on, ok := db.(database.Server); ok {
+	if on, ok := db.(verbs.Server); ok {
 		return on.Console(ctx, typed)
 	}
-	all, end, err := db.Stores(ctx, database.Rooms{})
+	all, end, err := db.Stores(ctx, verbs.Rooms{})
 	if err != nil {
 		return s, nil, err
 	}

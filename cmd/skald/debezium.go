@@ -14,7 +14,7 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
-	"github.com/skald-go/skald/cmd/skald/internal/database"
+	"github.com/skald-go/skald/cmd/skald/internal/verbs"
 )
 
 const debeziumAbout = `Prints the JSON of a Debezium connector that reads Skald's outbox, for Kafka Connect's API, with the stock EventRouter:
@@ -56,11 +56,11 @@ func debeziumConfigCommand(out, errs io.Writer) *cobra.Command {
 		"the topic's name made of that column's value, \"${routedByValue}.events.created\"")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		store := connect.From(c, "store", "SKALD_STORE")
-		db, err := database.Open(store, d.schema, "")
+		db, err := verbs.Open(store, d.schema, "")
 		if err != nil {
 			return err
 		}
-		s, ok := db.(database.Server)
+		s, ok := db.(verbs.Server)
 		if !ok {
 			return &cli.UsageError{
 				What: "Debezium reads the outbox in PostgreSQL: give --store postgres://…"}

@@ -39,14 +39,7 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
-	"github.com/skald-go/skald/cmd/skald/internal/consumers"
-	"github.com/skald-go/skald/cmd/skald/internal/doctor"
-	"github.com/skald-go/skald/cmd/skald/internal/kept"
-	"github.com/skald-go/skald/cmd/skald/internal/outboxes"
-	"github.com/skald-go/skald/cmd/skald/internal/relays"
-	"github.com/skald-go/skald/cmd/skald/internal/sagas"
-	"github.com/skald-go/skald/cmd/skald/internal/schemas"
-	"github.com/skald-go/skald/cmd/skald/internal/setup"
+	"github.com/skald-go/skald/cmd/skald/internal/verbs"
 )
 
 const about = `Skald: sagas that happen once. It needs nothing but its tables and your broker.
@@ -88,7 +81,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 			return connect.Resolve(c)
 		},
 	}
-	root.AddCommand(verbs(out, errs)...)
+	root.AddCommand(allVerbs(out, errs)...)
 	connect.Strict(root)
 	root.SetArgs(args)
 	root.SetOut(out)
@@ -103,17 +96,17 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	return cli.Code(err)
 }
 
-// verbs are the subcommands, in their groups.
-func verbs(out, errs io.Writer) []*cobra.Command {
+// allVerbs returns the subcommands, in their groups.
+func allVerbs(out, errs io.Writer) []*cobra.Command {
 	return []*cobra.Command{
 		demoCommand(out, errs), initCommand(out), versionCommand(out),
-		setup.Migrate(out), setup.Roles(out), maintainCommand(out, errs), backupCommand(out),
-		relays.Command(errs), relays.Adopt(out, errs), debeziumCommand(out, errs),
-		outboxes.Command(out, errs),
-		consumers.Command(out, errs),
-		kept.Parked(out, errs), kept.Dead(out, errs),
-		sagas.Command(out, errs), sagas.Status(out), sagas.Steps(out), sagas.Compensate(out, errs),
-		doctor.Command(out), schemas.Command(out), consoleCommand(errs),
+		verbs.Migrate(out), verbs.Roles(out), maintainCommand(out, errs), backupCommand(out),
+		verbs.RelaysCommand(errs), verbs.Adopt(out, errs), debeziumCommand(out, errs),
+		verbs.OutboxesCommand(out, errs),
+		verbs.ConsumersCommand(out, errs),
+		verbs.Parked(out, errs), verbs.Dead(out, errs),
+		verbs.SagasCommand(out, errs), verbs.Status(out), verbs.Steps(out), verbs.Compensate(out, errs),
+		verbs.DoctorCommand(out), verbs.SchemasCommand(out), consoleCommand(errs),
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
-	"github.com/skald-go/skald/cmd/skald/internal/database"
+	"github.com/skald-go/skald/cmd/skald/internal/verbs"
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -81,7 +81,7 @@ func maintainCommand(out, errs io.Writer) *cobra.Command {
 		if _, err := retention.OrDefaults(m.keep); err != nil { // before a database is asked for
 			return fmt.Errorf("maintain: %w", err)
 		}
-		return database.With(c, m.schema, store.Relay, func(ctx context.Context, db maintainer) error {
+		return verbs.With(c, m.schema, store.Relay, func(ctx context.Context, db maintainer) error {
 			if err := m.run(ctx, out, errs, db); err != nil {
 				return fmt.Errorf("maintain: %w", err)
 			}

@@ -1,0 +1,112 @@
+package verbs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/skald-go/skald/httpidem"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/once"
+)
+
+// answered is the answer of a line that is imported.
+type answered struct {
+	Code    int                `json:"code"`
+	Body    *string            `json:"body"`
+	Headers map[string]oneMany `json:"headers"`
+	Refused string             `json:"refused"` // why it was refused for good; empty: it was done
+}
+
+// oneMany is a header's value, or several.
+type oneMany []string
+
+func (m *oneMany) UnmarshalJSON(b []byte) error {
+	var one string
+	if json.Unmarshal(b, &one) == nil {
+		*m = oneMany{one}
+		return nil
+	}
+	return json.Unmarshal(b, (*[]string)(m))
+}
+
+// onto gives one what the line says: the answer, if there is one, and of an endpoint the key as the endpoint
+// stores it.
+func (a *answered) onto(one *inbox.Finished, consumer string) (err error) {
+	endpoint := strings.HasPrefix(consumer, httpidem.Scope(""))
+	if endpoint && one.ID != "" {
+		if one.ID, err = httpidem.Key(one.ID); err != nil {
+			return err
+		}
+	}
+	switch {
+	case a.Code == 0 && a.Body == nil && a.Headers == nil && a.Refused == "":
+		return nil
+	case endpoint:
+		one.Answer, err = a.ofEndpoint()
+	default:
+		one.Answer, err = a.ofOnce()
+	}
+	if err == nil && a.Refused != "" {
+		one.Answer.Rejected, one.Answer.Reason = true, a.Refused
+	}
+	return err
+}
+
+func (a *answered) ofOnce() (*once.Answer, error) {
+	if a.Headers != nil || a.Refused == "" && (a.Body == nil || a.Code != 0) ||
+		a.Body != nil && !json.Valid([]byte(*a.Body)) {
+		return nil, errors.New("an answer of once.Do is a body that is JSON, and a code only with refused; one with headers is of an endpoint, --consumer http:NAME")
+	}
+	out := &once.Answer{Code: int32(a.Code)}
+	if a.Body != nil {
+		out.Result = *a.Body
+	}
+	return out, nil
+}
+
+func (a *answered) ofEndpoint() (*once.Answer, error) {
+	header, body := http.Header{}, ""
+	for name, values := range a.Headers {
+		for _, v := range values {
+			header.Add(name, v)
+		}
+	}
+	if a.Body != nil {
+		body = *a.Body
+	}
+	kept, err := httpidem.Answered(a.Code, header, []byte(body))
+	return &kept, err
+}
+
+// answeredIn gives one what a line of CSV says.
+func answeredIn(names, line []string, one *inbox.Finished, consumer string) error {
+	var a answered
+	column := func(name string) (string, bool) {
+		i := slices.Index(names, name)
+		return line[max(i, 0)], i >= 0
+	}
+	if text, there := column("code"); there && text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("code: %w", err)
+		}
+		a.Code = n
+	}
+	if text, there := column("body"); there && (text != "" || a.Code != 0) {
+		a.Body = &text
+	}
+	if text, there := column("refused"); there {
+		a.Refused = text
+	}
+	if text, there := column("headers"); there && text != "" {
+		if err := json.Unmarshal([]byte(text), &a.Headers); err != nil {
+			return fmt.Errorf("headers: %w", err)
+		}
+	}
+	return a.onto(one, consumer)
+}

@@ -1,0 +1,82 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
+	"github.com/skald-go/skald/operate"
+)
+
+const (
+	pauseAbout = `Has all processes of a consumer begin no more messages, within about 5 seconds, until skald inbox resume. What is in
+hand is finished, what was received waits unacknowledged, and a process that starts is paused, too.`
+	resumeAbout = `Ends a pause, and closes the breakers that are open in the consumer's processes, within about 5 seconds. With --fingerprint
+it ends a skip of that instead.`
+	skipAbout = `Has each message that fails with this fingerprint become a dead letter of the kind skipped, at its next failure, until
+skald inbox resume --fingerprint. It holds no key, and counts for no breaker. An open breaker and skald dead list say
+fingerprints; skald inbox resume closes the breaker.`
+)
+
+type steering struct {
+	schema, consumer, fingerprint, reason, by string
+	asJSON                                    bool
+}
+
+// steerCommand is pause, resume or skip.
+func steerCommand(out io.Writer, verb, short, about string) *cobra.Command {
+	var s steering
+	c := &cobra.Command{Use: verb, Short: short, Long: about, Args: cobra.NoArgs}
+	connect.StoreFlags(c, &s.schema, &s.asJSON)
+	f := c.Flags()
+	connect.Filter(f, &s.consumer, "consumer", "the consumer group")
+	if verb != "pause" {
+		connect.Filter(f, &s.fingerprint, "fingerprint", "of the failures that are meant")
+	}
+	f.StringVar(&s.reason, "reason", "", "why; it is noted")
+	f.StringVar(&s.by, "by", connect.Whoami(), "who does it, for the audit")
+	c.RunE = func(c *cobra.Command, _ []string) error { return s.run(c, out, verb) }
+	return c
+}
+
+func (s *steering) run(c *cobra.Command, out io.Writer, verb string) error {
+	switch {
+	case s.consumer == "":
+		return &cli.UsageError{What: "which consumer? Give --consumer"}
+	case verb == "skip" && s.fingerprint == "":
+		return &cli.UsageError{What: "which failures? Give --fingerprint"}
+	case strings.TrimSpace(s.reason) == "":
+		return &cli.UsageError{What: "why? Give --reason"}
+	}
+	return withKnower(c, s.schema, false, func(ctx context.Context, k knower) error {
+		if err := s.tell(ctx, k, verb); err != nil {
+			return fmt.Errorf("inbox %s: %w", verb, err)
+		}
+		if s.asJSON {
+			return cli.JSON(out).Encode(map[string]any{"consumer": s.consumer, "told": verb,
+				"fingerprint": s.fingerprint})
+		}
+		_, err := fmt.Fprintf(out, "%s is told: its processes heed it within about 5 seconds.\n", s.consumer)
+		return err
+	})
+}
+
+func (s *steering) tell(ctx context.Context, db operate.Positions, verb string) (err error) {
+	o := operate.Order{Author: s.by, Reason: s.reason}
+	switch {
+	case verb == "pause":
+		err = operate.PauseInbox(ctx, db, s.consumer, o)
+	case verb == "skip":
+		err = operate.SkipInbox(ctx, db, s.consumer, s.fingerprint, o)
+	case s.fingerprint != "":
+		err = operate.UnskipInbox(ctx, db, s.consumer, s.fingerprint, o)
+	default:
+		err = operate.ResumeInbox(ctx, db, s.consumer, o)
+	}
+	return err
+}

@@ -1,0 +1,42 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/schema"
+	"github.com/skald-go/skald/store"
+)
+
+// readLock reads what a program declares, if it is given.
+func (d *doctor) readLock() (err error) {
+	if d.lock != "" {
+		d.declared, err = readLock(d.lock)
+	}
+	return err
+}
+
+// inspectBy has payloads read by the schemas that a database keeps, and by those that are declared.
+func (d *doctor) inspectBy(db any) {
+	by := &schema.Inspector{Lock: d.declared, Formats: formats()}
+	if kept, ok := db.(store.PayloadSchemas); ok {
+		by.Kept = allowedSchemas{kept}
+	}
+	d.Inspect = func(ctx context.Context, m skald.Message) (operate.Payload, error) {
+		saw, err := by.Inspect(ctx, m)
+		return operate.Payload{Schema: saw.ID, Wrong: saw.Wrong}, err
+	}
+}
+
+// allowedSchemas are none to a user who may not read them, as a relay's.
+type allowedSchemas struct{ store.PayloadSchemas }
+
+func (a allowedSchemas) PayloadSchema(ctx context.Context, registry, id string) (string, error) {
+	text, err := a.PayloadSchemas.PayloadSchema(ctx, registry, id)
+	if right := new(store.RightError); errors.As(err, &right) {
+		return "", nil
+	}
+	return text, err
+}
