@@ -32,7 +32,7 @@ func removeCommand(out, errs io.Writer) *cobra.Command {
 			ask := func(what string) error {
 				return connect.Yes(c.Context(), errs, what+".\nShall all of this be removed?",
 					"demo remove: "+
-					what+": if all of this shall go, add --yes")
+						what+": if all of this shall go, add --yes")
 			}
 			if sure {
 				ask = func(string) error { return nil }
