@@ -19,7 +19,7 @@ func (r *Relay) answered(c *call, err error) {
 		return
 	}
 	verdict := newVerdict(err)
-	r.reach(verdict.all)
+	r.heard(verdict, c.rows)
 	for i, l := range c.shards {
 		p := c.pieces[i]
 		if len(p.rows) == 0 {

@@ -146,7 +146,7 @@ func (r *Relay) shardIDs() []int {
 func (r *Relay) asideAnswered(c *call, err error) {
 	r.retrying = false
 	v := newVerdict(err)
-	r.reach(v.all)
+	r.heard(v, len(c.deferred))
 	freed, first := false, firsts{}
 	for i := range c.deferred {
 		a := &c.deferred[i]

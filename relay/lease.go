@@ -23,8 +23,9 @@ func (r *Relay) lease(ctx context.Context) (busy bool, err error) {
 	if !r.leaseDue(now, idle) && len(free) == 0 {
 		return false, nil
 	}
+	away := r.silence(now)
 	ask := store.Ask{Owner: r.o.Owner, Session: r.session, TTL: r.o.TTL, Wait: 3*r.patience() + r.o.TTL,
-		Free: free, Knew: r.knew}
+		Free: free, Knew: r.knew, Away: away, Yield: r.yields(away)}
 	if idle != nil {
 		ask.Look = &idle.base
 	}
@@ -43,9 +44,17 @@ func (r *Relay) lease(ctx context.Context) (busy bool, err error) {
 		r.looked(now, leased.Tip, idle)
 	}
 	for _, id := range free {
-		r.drop(r.shards[id])
+		if l := r.shards[id]; l != nil {
+			r.drop(l)
+		}
 	}
 	gained := r.compare(leased.Shards)
+	if r.strays = nil; ask.Yield && leased.Share == 0 {
+		for _, l := range gained {
+			r.strays = append(r.strays, l.ID)
+		}
+		gained = nil
+	}
 	if err := r.takeUp(ctx, gained); err != nil {
 		return true, err
 	}
@@ -88,11 +97,12 @@ func (r *Relay) idle(now time.Time) *group {
 	return r.groups[0]
 }
 
-// toFree lists the shards that are to go and have nothing under way and nothing unsaved.
+// toFree lists the shards that are to go and have nothing under way and nothing unsaved. For an answer of a
+// broker that does not answer it waits no longer: the next owner repeats what was under way.
 func (r *Relay) toFree() []int {
-	var ids []int
+	ids := slices.Clone(r.strays)
 	for id, l := range r.shards {
-		if l.leaving && l.pending == 0 && !l.unsaved() {
+		if l.leaving && (l.pending == 0 || r.contact.yields) && !l.unsaved() {
 			ids = append(ids, id)
 		}
 	}
@@ -124,9 +134,9 @@ func (r *Relay) takeUp(ctx context.Context, gained []store.Shard) error {
 	if len(gained) == 0 {
 		return nil
 	}
-	name, err := r.bus.Incarnation(ctx)
+	name, err := r.incarnation(ctx)
 	if err != nil {
-		return fmt.Errorf("%w: ask for its incarnation: %w", errBroker, err)
+		return err
 	}
 	shards, moved, topics := make([]*shard, len(gained)), 0, []string(nil)
 	for i, g := range gained {
@@ -167,6 +177,17 @@ func (r *Relay) takeUp(ctx context.Context, gained []store.Shard) error {
 	}
 	r.pollAt, r.asideAt = r.o.Now(), r.o.Now()
 	return nil
+}
+
+// incarnation asks for the name of the broker's life, for no longer than the lease lasts meanwhile.
+func (r *Relay) incarnation(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.o.TTL*2/3)
+	defer cancel()
+	name, err := r.bus.Incarnation(ctx)
+	if err != nil {
+		return "", fmt.Errorf("%w: ask for its incarnation: %w", errBroker, err)
+	}
+	return name, nil
 }
 
 // shed chooses the shards to give back when we hold more than our share.

@@ -126,6 +126,9 @@ func (r *Relay) settleEmpty(c *call) {
 
 // send starts a call. publish is Run's, which hears of the answer later, or Step's, which waits for it.
 func (r *Relay) send(c *call, msgs []skald.Message) {
+	if r.inFlight == 0 {
+		r.contact.open = r.o.Now()
+	}
 	r.inFlight += c.rows
 	r.bytes += c.bytes
 	c.span = r.tel.Send(msgs)

@@ -128,8 +128,10 @@ func (r *Relay) askTopics(context.Context) (busy bool, err error) {
 	names, before := slices.Compact(names), r.topics.answers
 	r.ask(names, func(ids broker.Topics, err error) {
 		r.topics.asking = false
-		if err == nil && r.topics.answers == before {
-			// else something newer was told meanwhile; an outage is found out by those that publish
+		switch {
+		case err != nil:
+			r.missed(fmt.Errorf("ask for its topics: %w", err))
+		case r.topics.answers == before: // else something newer was told meanwhile
 			r.told(names, ids)
 		}
 	})

@@ -2,7 +2,8 @@
 //
 //	your tx ─► outbox ─► [relay] ─► broker ─► inbox ─► handler's tx ─► outbox ─► …
 //
-// The way of a row through the files: lease.go (which shards are mine), window.go (what is new in them),
+// The way of a row through the files: contact.go (whether the broker answers), lease.go (which shards are
+// mine), window.go (what is new in them),
 // publish.go (handed over, in order, many calls under way), answer.go (the acknowledged prefix, and what was
 // refused), deferred.go (rows deferred, tried again), recreated.go (topics that were made anew), progress.go
 // (how far each shard has come), run.go (the loop around these).
@@ -84,6 +85,8 @@ type Options struct {
 	// Drain bounds how long Run waits for answers once its context is done. Default 20 s.
 	Drain time.Duration
 
+	giveBack time.Duration // giveBackAfter, but in tests
+
 	Now    func() time.Time // for waits; leases are by the store's clock. Default time.Now
 	Logger *slog.Logger     // ids, never payloads. Default slog.Default()
 
@@ -109,6 +112,7 @@ func (o *Options) orDefaults() Options {
 	d.DeferFirst = cmp.Or(d.DeferFirst, time.Second)
 	d.DeferMost = cmp.Or(d.DeferMost, time.Minute)
 	d.Drain = cmp.Or(d.Drain, 20*time.Second)
+	d.giveBack = cmp.Or(d.giveBack, giveBackAfter)
 	if d.Now == nil {
 		d.Now = time.Now
 	}
@@ -137,7 +141,11 @@ type Relay struct {
 	topics                 topics
 	pushed                 map[string]pushback // topics that do not take what they are given
 
+	contact contact // whether the broker answers
+	strays  []int   // shards that the store has as ours, and that are to be given back
+
 	ask      func(topics []string, take func(broker.Topics, error))
+	ping     func(take func(error)) // asks the broker something that only the broker can answer
 	publish  func(c *call, msgs []skald.Message)
 	inFlight int           // rows handed over and not answered
 	bytes    int           // that they take

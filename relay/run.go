@@ -22,6 +22,10 @@ func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 		r.answered(c, r.bus.Publish(ctx, msgs, r.topics.ids).Wait(ctx))
 	}
 	r.ask = func(topics []string, take func(broker.Topics, error)) { take(r.bus.Topics(ctx, topics...)) }
+	r.ping = func(take func(error)) {
+		_, err := r.bus.Incarnation(ctx)
+		take(err)
+	}
 	r.pollAt = time.Time{} // who steps decides when to look
 	if err := r.check(ctx); err != nil {
 		r.away(&r.storeAway, err)
@@ -61,13 +65,13 @@ func (r *Relay) check(ctx context.Context) error {
 
 // turn takes everything on as far as it goes without waiting for the broker.
 func (r *Relay) turn(ctx context.Context) (busy bool, err error) {
-	for _, phase := range []func(context.Context) (bool, error){r.lease, r.read, r.look, r.retryAside,
+	for _, phase := range []func(context.Context) (bool, error){r.probe, r.lease, r.read, r.look, r.retryAside,
 		r.askTopics} {
 		did, err := phase(ctx)
 		busy = busy || did
 		switch {
 		case errors.Is(err, errBroker):
-			r.reach(err)
+			r.missed(err)
 		case err != nil:
 			return busy, err
 		}
@@ -110,8 +114,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	defer unhook()
 	defer r.hear(hard)()
 	defer r.watch(hard)()
-	l := &loop{r: r, done: make(chan *call, 16), told: make(chan func(), 1), hard: hard}
-	r.publish, r.ask = l.publish, l.ask
+	l := &loop{r: r, done: make(chan *call, 16), told: make(chan func(), 2), hard: hard}
+	r.publish, r.ask, r.ping = l.publish, l.ask, l.ping
 	err := l.run(ctx)
 	if err == nil {
 		l.drain()
@@ -151,7 +155,7 @@ func (r *Relay) hear(ctx context.Context) (stop func()) {
 type loop struct {
 	r    *Relay
 	done chan *call      // those that are answered
-	told chan func()     // takes up the ids of topics that were asked for
+	told chan func()     // takes up what the broker was asked for: one question by ask, one by ping
 	hard context.Context // what outlives the signal, until the drain is over
 }
 
@@ -178,6 +182,16 @@ func (l *loop) ask(topics []string, take func(broker.Topics, error)) {
 		defer cancel()
 		ids, err := l.r.bus.Topics(ctx, topics...)
 		l.told <- func() { take(ids, err) }
+	}()
+}
+
+// ping has the loop told whether the broker answers, as ask does.
+func (l *loop) ping(take func(error)) {
+	go func() {
+		ctx, cancel := context.WithTimeout(l.hard, l.r.o.TTL)
+		defer cancel()
+		_, err := l.r.bus.Incarnation(ctx)
+		l.told <- func() { take(err) }
 	}()
 }
 
