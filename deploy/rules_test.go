@@ -37,6 +37,19 @@ func incidents() []incident {
 				w.startRelay()
 				w.until("the shards are taken", func() bool { return w.backlog().Free == 0 })
 			}, 2 * time.Minute},
+		{"SkaldRelayCutOff",
+			func(w *world) {
+				w.bus.away.Store(true)
+				w.say("orders", 0)
+				w.until("it is not published", func() bool { return w.brokerAway() > 0 })
+				w.relayAhead.Add(int64(90 * time.Second))
+				w.until("that has lasted", func() bool { return w.brokerAway() > time.Minute })
+			},
+			func(w *world) {
+				w.bus.away.Store(false)
+				w.until("it is published", func() bool { return w.backlog().Pending == 0 && w.brokerAway() == 0 })
+				w.relayAhead.Add(int64(90 * time.Second)) // its next scrape asks the database again
+			}, 90 * time.Second},
 		{"SkaldOutboxOld",
 			func(w *world) {
 				w.bus.away.Store(true)

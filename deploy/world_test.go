@@ -44,6 +44,7 @@ type world struct {
 	dbAhead atomic.Int64 // of the database's clock
 	// of the clock by which the stations ask the database no more than every 30 s
 	ahead       atomic.Int64
+	relayAhead  atomic.Int64                  // of the relay's clock
 	stalled     atomic.Bool                   // retention fails
 	deaf        atomic.Bool                   // the slot of the relay is away
 	uncountable atomic.Bool                   // sagas cannot be counted
@@ -360,6 +361,7 @@ func (w *world) maintain() {
 func (w *world) startRelay() {
 	w.start("relay", func(p *process, s *memstore.Store) skald.Runner {
 		return relay.New(source{s, w}, w.bus, &relay.Options{MeterProvider: p.meters, Logger: quiet(),
+			Now:        func() time.Time { return time.Now().Add(time.Duration(w.relayAhead.Load())) },
 			DeferFirst: 50 * time.Millisecond})
 	})
 }
@@ -445,6 +447,14 @@ func (w *world) tell(d skald.Draft, o *outbox.Options) {
 	if err := tx.Commit(); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// brokerAway is for how long a relay has not reached its broker, as the database has it.
+func (w *world) brokerAway() (most time.Duration) {
+	for _, r := range w.backlog().Relays {
+		most = max(most, r.BrokerAway)
+	}
+	return most
 }
 
 func (w *world) backlog() store.Backlog {

@@ -100,6 +100,7 @@ type Relay struct {
 	some     bool           // the last page had rows: there may be more
 	limit    int            // rows of the next page
 	unmarked int            // pages in a row that were published and not marked
+	proved   bool           // the broker answered the last call
 	say      backoff.Rarely
 
 	mu     sync.Mutex

@@ -310,6 +310,35 @@ func TestOutage(t *testing.T) {
 	b.expect("orders a 1, orders a 2")
 }
 
+// A relay whose broker does not answer leaves the table to other relays.
+func TestOutageOfOneRelay(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, counted, "orders")
+	calls := 0
+	cut := &unreachable{gate: gate{Publisher: b.bus,
+		next: func([]skald.Message, func() broker.Pending) broker.Pending {
+			calls++
+			return failing{broker.ErrAway}
+		}}}
+	r := b.relay(b.table(countedMap), cut)
+	b.do(`INSERT INTO outbox (key, body) VALUES ('a', '1'), ('a', '2')`)
+	for range 3 {
+		if _, err := r.Step(t.Context()); !errors.Is(err, broker.ErrAway) {
+			t.Fatalf("step: %v", err)
+		}
+	}
+	if calls != 0 {
+		t.Errorf("it locked rows for %d calls to a broker that does not answer", calls)
+	}
+	b.quiet(b.relay(b.table(countedMap), b.bus))
+	b.expect("orders a 1, orders a 2")
+}
+
+// unreachable is a broker that answers nothing.
+type unreachable struct{ gate }
+
+func (*unreachable) Incarnation(context.Context) (string, error) { return "", broker.ErrAway }
+
 // A relay whose connection ends between acknowledgement and commit repeats its page, and loses nothing.
 func TestConnectionLostBeforeCommit(t *testing.T) {
 	t.Parallel()

@@ -37,6 +37,9 @@ func (r *Relay) page(ctx context.Context) (done int, more bool, err error) {
 			return 0, false, err
 		}
 	}
+	if err := r.prove(ctx); err != nil {
+		return 0, false, err
+	}
 	tx, err := r.db.BeginTx(ctx, nil)
 	if err != nil {
 		return 0, false, fmt.Errorf("begin: %w", err)
@@ -76,6 +79,24 @@ func (r *Relay) page(ctx context.Context) (done int, more bool, err error) {
 	}
 	r.unmarked = 0
 	return len(taken), true, nil
+}
+
+// proveWithin bounds the question whether the broker answers.
+const proveWithin = 5 * time.Second
+
+// prove asks the broker whether it answers, unless it answered the last call: a relay without its broker does
+// not lock the table, which other relays may work on.
+func (r *Relay) prove(ctx context.Context) error {
+	if r.proved {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, proveWithin)
+	defer cancel()
+	if _, err := r.bus.Incarnation(ctx); err != nil {
+		return fmt.Errorf("ask the broker: %w", err)
+	}
+	r.proved = true
+	return nil
 }
 
 func (r *Relay) peek(ctx context.Context, topics, keys, places string) (some bool, err error) {

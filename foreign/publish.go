@@ -25,7 +25,7 @@ func (r *Relay) publish(ctx context.Context, rows []*row) (taken []*row, err err
 	}
 	err = r.call(ctx, msgs)
 	var part *broker.PublishError
-	if err != nil && !errors.As(err, &part) {
+	if r.proved = err == nil || errors.As(err, &part); !r.proved {
 		return nil, fmt.Errorf("publish: %w", err)
 	}
 	var refused []*row

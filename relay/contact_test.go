@@ -167,7 +167,8 @@ func cutBrokers(t *testing.T) map[string]cutBroker {
 		return kafka(kafkabroker.Options{Client: []kgo.Opt{wrong}})(t, guarded.SASL), func() {}
 	}
 	return map[string]cutBroker{"kafka": k,
-		"nats": gated(strings.TrimPrefix(need.NATS(t), "nats://"), func(t *testing.T, at string) broker.Broker {
+		"nats": gated(strings.TrimPrefix(need.NATS(t), "nats://"), func(t *testing.T,
+			at string) broker.Broker {
 			b, err := natsbroker.New(at, &natsbroker.Options{Patience: cutPatience})
 			return opened(t, b, err)
 		}),
@@ -201,15 +202,16 @@ func TestRelayWithoutItsBroker(t *testing.T) {
 					}
 					for _, name := range starts {
 						c.start(name, map[string]broker.Broker{"cut": bus, "well": b.well(t)}[name])
-						c.until("it leased what it may", func() bool { return first != "both" || c.holds(name) > 0 })
+						c.until("it leased what it may",
+							func() bool { return first != "both" || c.holds(name) > 0 })
 					}
 					cut()
 					c.write(100)
 					c.until("all rows are published", func() bool { return c.backlog().Pending == 0 })
 					c.until("the cut one is named, and holds nothing", func() bool {
 						rs := c.backlog().Relays
-						return len(rs) == 2 && rs[0].Owner == "cut" && rs[0].BrokerAway > 0 && rs[0].Shards == 0 &&
-							rs[1].BrokerAway == 0
+						return len(rs) == 2 && rs[0].Owner == "cut" && rs[0].BrokerAway > 0 &&
+							rs[0].Shards == 0 && rs[1].BrokerAway == 0
 					})
 				})
 			}
@@ -229,7 +231,8 @@ type cutWorld struct {
 
 func newCutWorld(t *testing.T, url string, b cutBroker) *cutWorld {
 	ctx := context.Background()
-	c := &cutWorld{t: t, schema: "cut_" + strings.ToLower(rand.Text()[:10]), relays: map[string]*relay.Relay{}}
+	c := &cutWorld{t: t, schema: "cut_" + strings.ToLower(rand.Text()[:10]),
+		relays: map[string]*relay.Relay{}}
 	c.topic = c.schema
 	var err error
 	if c.pool, err = pgxpool.New(ctx, url); err != nil {
@@ -339,8 +342,9 @@ func TestOrderWhereARelayYields(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	relays := map[string]*relay.Relay{}
 	for name, bus := range map[string]broker.Publisher{"bad": bad, "well": w.mem} {
-		relays[name] = relay.New(w.db, bus, (&relay.Options{Owner: name, TTL: 600 * time.Millisecond,
-			Drain: time.Millisecond, Logger: slog.New(slog.DiscardHandler)}).GiveBackAfter(100 * time.Millisecond))
+		o := &relay.Options{Owner: name, TTL: 600 * time.Millisecond, Drain: time.Millisecond,
+			Logger: slog.New(slog.DiscardHandler)}
+		relays[name] = relay.New(w.db, bus, o.GiveBackAfter(100*time.Millisecond))
 		done.Go(func() { _ = relays[name].Run(ctx) })
 	}
 	defer done.Wait()
@@ -361,7 +365,8 @@ func TestOrderWhereARelayYields(t *testing.T) {
 		}
 	}
 	next, come := map[string]int{}, 0
-	for end := time.Now().Add(time.Minute); come < said && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	end := time.Now().Add(time.Minute)
+	for ; come < said && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		batch, err := sub.Receive(ctx, 1000)
 		if err != nil {
 			t.Fatal(err)

@@ -65,8 +65,8 @@ func (r *Relay) check(ctx context.Context) error {
 
 // turn takes everything on as far as it goes without waiting for the broker.
 func (r *Relay) turn(ctx context.Context) (busy bool, err error) {
-	for _, phase := range []func(context.Context) (bool, error){r.probe, r.lease, r.read, r.look, r.retryAside,
-		r.askTopics} {
+	for _, phase := range []func(context.Context) (bool, error){r.probe, r.lease, r.read, r.look,
+		r.retryAside, r.askTopics} {
 		did, err := phase(ctx)
 		busy = busy || did
 		switch {

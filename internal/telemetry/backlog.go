@@ -57,7 +57,8 @@ func WatchBacklog(p Providers, now func() time.Time, ask func(context.Context) (
 	}
 	return p.meter().watch(b.read, Pending, OldestAge, Deferred, RetainedAge, FreeShards, Parked, ParkedSize,
 		ParkedAge, DeadLetters, Quarantined, QuarantinedAge, Calls, CallAge,
-		Heard, Progress, RelayProgress, Lag, ReservedHeld, ReservedExpired, SagasLive, SagasStuck,
+		Heard, Progress, RelayProgress, RelayBrokerAway, Lag,
+		ReservedHeld, ReservedExpired, SagasLive, SagasStuck,
 		SagasPaused, SagasFailing, SagasOverdue, SagaAge,
 		SagasUncounted, TrackedLive, TrackedOverdue, TrackedDrifted)
 }
@@ -107,8 +108,9 @@ func (b *Backlog) progress(gauge see) {
 		gauge(Progress, c.Progress.Seconds(), of)
 	}
 	for _, r := range b.last.Relays {
-		gauge(RelayProgress, r.Progress.Seconds(), labelled(attribute.String(labelSource, b.last.Source),
-			attribute.String(labelOwner, r.Owner)))
+		of := labelled(attribute.String(labelSource, b.last.Source), attribute.String(labelOwner, r.Owner))
+		gauge(RelayProgress, r.Progress.Seconds(), of)
+		gauge(RelayBrokerAway, r.BrokerAway.Seconds(), of)
 	}
 }
 

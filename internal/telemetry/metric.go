@@ -49,6 +49,7 @@ const (
 	RelayReady       = "skald.outbox.relay.ready"
 	RelayDeaf        = "skald.outbox.relay.deaf"
 	RelayProgress    = "skald.outbox.relay.progress_age"
+	RelayBrokerAway  = "skald.outbox.relay.broker_away_age"
 	StoreFailed      = "skald.inbox.store.failed"
 	Missed           = "skald.inbox.missed"
 	IntakeTime       = "skald.inbox.intake.duration"
@@ -149,6 +150,8 @@ func inboxMetrics() []Metric {
 		{Progress, "s", "Since a process of the consumer last acknowledged something, as the database has it",
 			kept},
 		{RelayProgress, "s", "Since a relay that owns shards last took one or stored how far it has come",
+			[]string{labelSource, labelOwner}},
+		{RelayBrokerAway, "s", "Since the broker of a relay answered last; 0: it answers",
 			[]string{labelSource, labelOwner}},
 		{Lag, "{message}", "Messages at the broker that the consumer has not acknowledged",
 			[]string{labelSource, labelConsumer, labelTopic}},

@@ -67,6 +67,9 @@ func (d *Doctor) known(b *store.Backlog) {
 // callsStuck is how long a call to the outside may be so without anybody looking: as the alert has it.
 const callsStuck = 5 * time.Minute
 
+// relayCutOff is how long a relay's broker may not answer: by then the relay has given its shards to others.
+const relayCutOff = 15 * time.Second
+
 // backlog is what waits in the database.
 func (d *Doctor) backlog(ctx context.Context, s Subject) error {
 	const about = "store"
@@ -88,6 +91,7 @@ func (d *Doctor) backlog(ctx context.Context, s Subject) error {
 	}
 	d.Say(about, "relay", graded(b.Free == 0, alone), fmt.Sprintf("%d shards have none", b.Free),
 		"run: skald relay, unless nothing is written here")
+	d.cutOff(b.Relays)
 	d.Say(about, "outbox", graded(b.Oldest <= time.Minute && b.Deferred == 0, skald.Doubtful),
 		fmt.Sprintf("%d rows wait, the oldest for %v; %d are deferred", b.Pending,
 			b.Oldest.Round(time.Second), b.Deferred), "docs/operations.md: SkaldOutboxOld, SkaldDeferred")
@@ -105,6 +109,21 @@ func (d *Doctor) backlog(ctx context.Context, s Subject) error {
 		}
 	}
 	return nil
+}
+
+// cutOff names the relays whose broker does not answer.
+func (d *Doctor) cutOff(relays []store.RelayProgress) {
+	for _, r := range relays {
+		if r.BrokerAway < relayCutOff {
+			continue
+		}
+		grade, has := skald.Doubtful, "others have its shards"
+		if r.Shards > 0 {
+			grade, has = skald.Failed, fmt.Sprintf("it holds %d shards, whose messages wait", r.Shards)
+		}
+		d.Say("store", "relay "+r.Owner, grade, fmt.Sprintf("it has not reached its broker for %v; %s",
+			r.BrokerAway.Round(time.Second), has), "docs/operations.md: SkaldRelayCutOff")
+	}
 }
 
 // types are those that not every instance of a consumer handles.
