@@ -160,6 +160,9 @@ func send[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Cal
 	defer over()
 	ctx, cancel := context.WithTimeout(ctx, b.at.timeout)
 	defer cancel()
-	defer failure.Recover(&err)
-	return b.ask(ctx, c, h)
+	err = failure.Run(func() (err error) {
+		outcome, err = b.ask(ctx, c, h)
+		return err
+	})
+	return outcome, err
 }

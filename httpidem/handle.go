@@ -95,11 +95,16 @@ var errNoEntity = errors.New("httpidem.Options.Entities returned an entity witho
 
 // about has the entities of a request locked with its key.
 func (d *door) about(r *http.Request, q *asked) (err error) {
-	defer failure.Recover(&err)
 	if d.o.Entities == nil {
 		return nil
 	}
-	q.request.Locks = d.o.Entities(r, q.body)
+	err = failure.Run(func() error {
+		q.request.Locks = d.o.Entities(r, q.body)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	if slices.ContainsFunc(q.request.Locks, func(l store.Lock) bool { return l.Space == "" || l.Key == "" }) {
 		return errNoEntity
 	}
@@ -108,8 +113,11 @@ func (d *door) about(r *http.Request, q *asked) (err error) {
 
 func safely[TTx, In, Out any](ctx context.Context, tx TTx, in Request[In],
 	fn Handler[TTx, In, Out]) (reply Reply[Out], err error) {
-	defer failure.Recover(&err)
-	return fn(ctx, tx, in)
+	err = failure.Run(func() (err error) {
+		reply, err = fn(ctx, tx, in)
+		return err
+	})
+	return reply, err
 }
 
 // handled ends run with what the handler answered.
@@ -153,7 +161,11 @@ func (d *door) judge(ctx context.Context, outage func(context.Context, error) bo
 	case err != nil:
 		return a, nil, err
 	}
-	if a, err = encode(); err != nil {
+	err = failure.Run(func() (err error) {
+		a, err = encode()
+		return err
+	})
+	if err != nil {
 		return a, nil, err
 	}
 	a.stored = storable(a.code)

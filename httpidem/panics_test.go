@@ -43,6 +43,7 @@ func testPanics[TTx any](t *testing.T, g *ground[TTx]) {
 	for name, ends := range map[string]func() (any, error){
 		"reply":       func() (any, error) { return bomb{}, nil },
 		"refusal":     func() (any, error) { return nil, skald.Reject(bomb{}) },
+		"goroutine":   func() (any, error) { runtime.Goexit(); return nil, nil },
 		"no refusal":  func() (any, error) { return nil, skald.Reject(nil) },
 		"nil problem": func() (any, error) { return nil, skald.Reject((*httpidem.Problem)(nil)) },
 		"what it says": func() (any, error) {

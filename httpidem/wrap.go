@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime/debug"
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/once"
@@ -78,24 +78,25 @@ func (d *door) reserve(ctx context.Context, db LeaseStore, q *asked) (*once.Rese
 	}
 }
 
-// record runs next. An error is a panic of it.
+// record runs next. An error is a panic of it, or the end of its goroutine.
 func record(ctx context.Context, r *http.Request, body []byte, next http.Handler) (rec *recorder, err error) {
 	rec = &recorder{header: http.Header{}}
-	defer func() {
-		switch p := recover(); p {
-		case nil:
-		case http.ErrAbortHandler:
-			err = errors.New("the handler aborted the request")
-		default:
-			err = fmt.Errorf("the handler panicked: %v\n%s", p, debug.Stack())
-		}
-	}()
 	inner := r.Clone(ctx)
 	// An answer in a coding could not be replayed to every client: compression belongs outside.
 	inner.Header.Set("Accept-Encoding", "identity")
 	inner.Body, inner.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	next.ServeHTTP(rec, inner)
-	return rec, nil
+	err = failure.Run(func() error {
+		next.ServeHTTP(rec, inner)
+		return nil
+	})
+	var p *failure.PanicError
+	switch {
+	case !errors.As(err, &p):
+		return rec, err
+	case p.Value == http.ErrAbortHandler:
+		return rec, errors.New("the handler aborted the request")
+	}
+	return rec, fmt.Errorf("the handler panicked: %v\n%s", p.Value, p.Stack)
 }
 
 // finish stores what next answered, or gives the key back.

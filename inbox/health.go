@@ -158,6 +158,9 @@ func (in *Inbox[TTx]) report(outage error) {
 	if len(failing) > 0 {
 		in.health.Ready, in.health.Why = false, failing[0].Doing+": "+failing[0].Error
 	}
+	if in.allStuck != "" {
+		in.health.Ready, in.health.Why = false, in.allStuck
+	}
 	if outage != nil {
 		in.health.Ready, in.health.Why = false, vitals.Why(outage)
 	}

@@ -44,5 +44,5 @@ func (in *Inbox[TTx]) identify(d broker.Delivery) (store.Identity, error) {
 	if by := in.o.Identity.Of; by != nil {
 		return identity.Of(by, d)
 	}
-	return identity.Of(identity.ByID, d)
+	return identity.ByID(d)
 }

@@ -88,6 +88,8 @@ type Inbox[TTx any] struct {
 	checkpoints *checkpoint.Checkpointer
 	said        *logonce.Announcer
 
+	allStuck string // why no worker is left; "": there is one
+
 	delays *trouble.Messages
 	work   *trouble.Work
 

@@ -29,6 +29,8 @@ type loop[TTx any] struct {
 	storeCalls chan checkpoint.Call // the answer of the one that is under way
 	away       bool                 // one is
 	running    int
+	stuck      int                       // of them, those whose handlers ignore that their context ended
+	stuckAt    time.Time                 // when these were counted
 	hands      map[*partition.Entry]bool // what is in hand
 	hard       context.Context           // what the handlers work under
 	timer      *time.Timer               // of await
@@ -48,7 +50,7 @@ func (l *loop[TTx]) run(ctx context.Context) error {
 			pause = backoff.After(l.outages, 50*time.Millisecond, 2*time.Second)
 			busy = false
 		}
-		if busy && l.running < l.in.pick.Most() {
+		if busy && l.working() < l.in.pick.Most() {
 			continue // there may be more at the broker
 		}
 		if err := l.await(ctx, pause); err != nil {
@@ -63,6 +65,7 @@ func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 	in := l.in
 	busy, err = in.receive(ctx)
 	in.tel.Counted()
+	l.countStuck()
 	if err == nil {
 		in.schedule.Wake(in.o.Now())
 		l.look()
@@ -113,9 +116,9 @@ func (l *loop[TTx]) free() (n int, shut time.Duration) {
 	case wait > 0:
 		return 0, wait
 	case alone:
-		return 1 - l.running, 0
+		return 1 - l.working(), 0
 	}
-	return l.in.pick.Most() - l.running, 0
+	return l.in.pick.Most() - l.working(), 0
 }
 
 // look has the store looked into, if it is time to, beside what else goes on.
@@ -137,7 +140,7 @@ func (l *loop[TTx]) look() {
 // start gives ready heads to free workers.
 func (l *loop[TTx]) start() {
 	for n, _ := l.free(); n > 0; n-- {
-		job := l.in.pick.Next(l.running)
+		job := l.in.pick.Next(l.working())
 		if job == nil {
 			return
 		}
@@ -145,7 +148,7 @@ func (l *loop[TTx]) start() {
 		for _, e := range job {
 			l.hands[e], e.Server = true, e.Chain.Partition.Server // which may be opened anew meanwhile
 		}
-		if l.running > l.hired && l.hired < l.in.o.Workers {
+		if l.running > l.hired && l.hired < l.in.o.Workers+min(l.stuck, l.in.o.Workers) {
 			l.hired++
 			go l.work()
 		}
@@ -183,7 +186,7 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	if pause > 0 {
 		wait, timed, ready = pause, true, nil
 	}
-	if pause == 0 && n > 0 && in.pick.Startable(l.running) {
+	if pause == 0 && n > 0 && in.pick.Startable(l.working()) {
 		return nil
 	}
 	if !timed {

@@ -133,8 +133,8 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	defer kill()
 	l := &loop[TTx]{
 		in:         in,
-		jobs:       make(chan []*partition.Entry, 2*in.o.Workers),
-		results:    make(chan []exec.Result, 2*in.o.Workers),
+		jobs:       make(chan []*partition.Entry, 3*in.o.Workers),
+		results:    make(chan []exec.Result, 3*in.o.Workers),
 		looks:      make(chan parked.Looked, 2),
 		storeCalls: make(chan checkpoint.Call, 1),
 		hands:      map[*partition.Entry]bool{},

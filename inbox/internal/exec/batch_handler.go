@@ -47,7 +47,10 @@ func (s *sharing[TTx]) freed(ms []member, fresh []int) (effects []store.Effect) 
 
 func safelyMany[TTx any](h BatchHandler[TTx], ctx context.Context, tx TTx,
 	ms []skald.Message) (guilty int, err error) {
-	guilty = unnamed // where it panics
-	defer failure.Recover(&err)
-	return h(ctx, tx, ms)
+	guilty = unnamed // unless it returns
+	err = failure.Run(func() (err error) {
+		guilty, err = h(ctx, tx, ms)
+		return err
+	})
+	return guilty, err
 }

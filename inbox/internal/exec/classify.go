@@ -21,7 +21,11 @@ func (x *Executor[TTx]) classify(m skald.Message, err error) failure.Class {
 		return class
 	}
 	if x.o.Classify != nil {
-		if c := x.o.Classify(m, err); c != "" {
+		var c failure.Class
+		quit := failure.Run(func() error { c = x.o.Classify(m, err); return nil })
+		if quit != nil {
+			x.o.Logger.Warn("inbox: Options.Classify failed", "consumer", x.o.Group, "id", m.ID, "type", m.Type, "error", quit)
+		} else if c != "" {
 			return c
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/once"
@@ -39,20 +40,23 @@ func (x *Executor[TTx]) commit(ctx context.Context, e *partition.Entry, unit sto
 // leaves is what is committed beside the rows of the handler, which has answered with done or a rejection.
 func (x *Executor[TTx]) leaves(ctx context.Context, e *partition.Entry, r Reply,
 	intake store.Intake, says decide.Facts) (out store.Effect, err error) {
-	if len(r.Say) > 0 {
-		if out.Rows, err = x.o.Complete.Messages(skald.WithCause(ctx, e.Message), r.Say); err != nil {
+	result := ""
+	if len(r.Say) > 0 || r.Value != nil { // codecs and values are the user's
+		err = failure.Run(func() (err error) {
+			if out.Rows, err = x.o.Complete.Messages(skald.WithCause(ctx, e.Message), r.Say); err == nil {
+				result, err = once.Encode(ctx, x.o.Codec, r.Value)
+			}
+			return err
+		})
+		if err != nil {
 			return out, err
 		}
-	}
-	result, err := once.Encode(ctx, x.o.Codec, r.Value)
-	if err != nil {
-		return out, err
 	}
 	out.Step = becomes(e, x.table.Answered(says|x.stepFacts(e)).Step, r.Code, result)
 	out.Finish = x.freed(e)
 	mark := intake.Marks[0]
 	mark.Code, mark.Result = r.Code, result
-	if len(out.Rows) > 0 && x.o.Again != nil && x.o.Again(e.Message) {
+	if len(out.Rows) > 0 && x.announces(e) {
 		if mark.Emitted, err = once.EncodeEmitted(out.Rows); err != nil {
 			return out, err
 		}

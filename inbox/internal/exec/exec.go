@@ -101,6 +101,9 @@ func (x *Executor[TTx]) Follows() bool { return x.follows.Load() }
 // Skip says which failures, by fingerprint, an operator has skipped from now on.
 func (x *Executor[TTx]) Skip(orders map[string]control.Order) { x.skips.Store(&orders) }
 
+// CountOverdue is how many workers are in handlers and calls that go on although their time is over.
+func (x *Executor[TTx]) CountOverdue() int { return x.acts.CountOverdue(mercy) }
+
 // Overdue lists the handlers and calls that go on although their time is over, and logs each once.
 func (x *Executor[TTx]) Overdue() []running.Overdue {
 	return x.acts.Overdue(mercy, x.o.Logger.With("consumer", x.o.Group))

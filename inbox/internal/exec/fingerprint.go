@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/once"
@@ -39,12 +40,14 @@ func (p *printer) print(e *partition.Entry) int64 {
 
 // printed is the fingerprint of a message that Options.Identity.Fingerprint may not be made for.
 func (p *printer) printed(e *partition.Entry) (print int64) {
-	defer func() {
-		if recover() != nil {
-			print = 0 // not known
-		}
-	}()
-	return p.print(e)
+	if p.of == nil {
+		return p.print(e)
+	}
+	_ = failure.Run(func() error {
+		print = p.print(e)
+		return nil
+	}) // else it is not known: 0
+	return print
 }
 
 // HasKey tells whether the key was read.

@@ -62,6 +62,9 @@ func lends[TTx any](ctx context.Context, consumer string, tx TTx, m skald.Messag
 }
 
 func safely[TTx any](h Handler[TTx], ctx context.Context, tx TTx, m skald.Message) (r Reply, err error) {
-	defer failure.Recover(&err)
-	return h(ctx, tx, m)
+	err = failure.Run(func() (err error) {
+		r, err = h(ctx, tx, m)
+		return err
+	})
+	return r, err
 }

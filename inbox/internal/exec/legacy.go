@@ -22,8 +22,11 @@ func (x *Executor[TTx]) askedBeside(ctx context.Context, e *partition.Entry, tx 
 			err = fmt.Errorf("ask what is beside about %s: %w", e.Name(), err)
 		}
 	}()
-	defer failure.Recover(&err)
-	return x.beside(skald.WithCause(ctx, e.Message), tx, e.Given, e.Message)
+	err = failure.Run(func() (err error) {
+		known, err = x.beside(skald.WithCause(ctx, e.Message), tx, e.Given, e.Message)
+		return err
+	})
+	return known, err
 }
 
 // knownBeside commits that a message was finished by somebody else: the mark of the intake, and what the

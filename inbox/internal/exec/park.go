@@ -205,10 +205,9 @@ func (x *Executor[TTx]) earlier(e *partition.Entry) (n int) {
 	if x.o.Earlier == nil {
 		return 0
 	}
-	defer func() {
-		if recover() != nil {
-			n = 0 // the count starts here
-		}
-	}()
-	return max(0, x.o.Earlier(e.Delivery))
+	_ = failure.Run(func() error {
+		n = max(0, x.o.Earlier(e.Delivery))
+		return nil
+	}) // else the count starts here
+	return n
 }

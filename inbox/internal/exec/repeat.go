@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/once"
@@ -60,17 +61,31 @@ func (x *Executor[TTx]) letGo(ctx context.Context, e *partition.Entry, what deci
 
 // again tells whether a repeat is to send again what was said.
 func (x *Executor[TTx]) again(e *partition.Entry, v store.Verdict) bool {
-	return v.Emitted != "" && x.o.Again != nil && x.o.Again(e.Message)
+	return v.Emitted != "" && x.announces(e)
+}
+
+// announces tells whether what is said for e is sent again for each repeat. A function that cannot tell says
+// no: Options.Again is asked again with the next repeat.
+func (x *Executor[TTx]) announces(e *partition.Entry) (yes bool) {
+	if x.o.Again == nil {
+		return false
+	}
+	if err := failure.Run(func() error { yes = x.o.Again(e.Message); return nil }); err != nil {
+		x.o.Logger.Warn("inbox: Options.Again failed", "consumer", x.o.Group, "id", e.ID, "type", e.Type, "error", err)
+	}
+	return yes
 }
 
 // Harmless tells of a message that was finished before whether nothing more is to be done about it.
 func (x *Executor[TTx]) Harmless(e *partition.Entry, v store.Verdict) (yes bool) {
-	defer func() {
-		if recover() != nil {
-			yes = false // the attempt at it will say so
-		}
-	}()
-	return once.Judge(v, x.print(e)) != store.Conflict && !x.again(e, v)
+	if x.of == nil {
+		return once.Judge(v, x.print(e)) != store.Conflict && !x.again(e, v)
+	}
+	_ = failure.Run(func() error {
+		yes = once.Judge(v, x.print(e)) != store.Conflict && !x.again(e, v)
+		return nil
+	}) // else the attempt at it says so
+	return yes
 }
 
 // repeat is done with that it was done before; what was said then is sent again where that is asked for.

@@ -19,8 +19,11 @@ func (x *Executor[TTx]) askedLegacy(ctx context.Context, e *partition.Entry,
 			err = fmt.Errorf("ask what is beside about step %s of %s: %w", e.Step.Name, e.Step.Saga, err)
 		}
 	}()
-	defer failure.Recover(&err)
-	took, err := x.took(skald.WithCause(ctx, e.Message), tx, e.Step, e.Takes() == nil)
+	took := false
+	err = failure.Run(func() (err error) {
+		took, err = x.took(skald.WithCause(ctx, e.Message), tx, e.Step, e.Takes() == nil)
+		return err
+	})
 	if took {
 		return decide.LegacyTook, err
 	}
@@ -45,8 +48,11 @@ func (x *Executor[TTx]) step(ctx context.Context, e *partition.Entry) (s *store.
 	if !some {
 		return nil, nil
 	}
-	defer failure.Recover(&err)
-	own, err := c.Of(ctx, e.Message)
+	var own store.Step
+	err = failure.Run(func() (err error) {
+		own, err = c.Of(ctx, e.Message)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -79,6 +79,9 @@ func (x *Executor[TTx]) requeued(e *partition.Entry) *store.Requeue {
 // saying is what is to be said where a message has nothing to do.
 func (x *Executor[TTx]) saying(ctx context.Context, e *partition.Entry,
 	was store.StepState) (say []skald.Draft, err error) {
-	defer failure.Recover(&err)
-	return x.steps[e.Kind()].Say(ctx, e.Message, was)
+	err = failure.Run(func() (err error) {
+		say, err = x.steps[e.Kind()].Say(ctx, e.Message, was)
+		return err
+	})
+	return say, err
 }

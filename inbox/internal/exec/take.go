@@ -94,7 +94,24 @@ func (x *Executor[TTx]) untaken(ctx context.Context, e *partition.Entry, why err
 }
 
 func (x *Executor[TTx]) intake(ctx context.Context, e *partition.Entry) (intake store.Intake, err error) {
-	defer failure.Recover(&err)
+	if x.asksUser(e) {
+		err = failure.Run(func() (err error) {
+			intake, err = x.asked(ctx, e)
+			return err
+		})
+		return intake, err
+	}
+	return x.asked(ctx, e)
+}
+
+// asksUser tells whether functions of the user's say what is taken in with e.
+func (x *Executor[TTx]) asksUser(e *partition.Entry) bool {
+	_, steps := x.steps[e.Kind()]
+	return steps || x.o.Entities != nil || x.o.Settings != nil || x.of != nil
+}
+
+// asked is intake, in which functions of the user's may panic.
+func (x *Executor[TTx]) asked(ctx context.Context, e *partition.Entry) (intake store.Intake, err error) {
 	intake = store.Intake{
 		Marks:     []store.Mark{x.mark(e)},
 		Server:    e.Server,

@@ -23,8 +23,11 @@ type Func = func(broker.Delivery) (store.Identity, error)
 
 // Of is what by says of d; a panic is its error.
 func Of(by Func, d broker.Delivery) (id store.Identity, err error) {
-	defer failure.Recover(&err)
-	if id, err = by(d); err == nil && id.ID == "" {
+	err = failure.Run(func() (err error) {
+		id, err = by(d)
+		return err
+	})
+	if err == nil && id.ID == "" {
 		err = ErrNoID
 	}
 	return id, err

@@ -47,6 +47,18 @@ type Overdue struct {
 	Most  time.Duration // that it had
 }
 
+// CountOverdue is how many go on for grace longer than they may.
+func (a *Acts) CountOverdue(grace time.Duration) (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for one := range a.now {
+		if time.Since(one.begun) >= one.most+grace {
+			n++
+		}
+	}
+	return n
+}
+
 // Overdue lists what goes on for grace longer than it may, and logs each once.
 func (a *Acts) Overdue(grace time.Duration, log *slog.Logger) (out []Overdue) {
 	a.mu.Lock()
@@ -61,6 +73,7 @@ func (a *Acts) Overdue(grace time.Duration, log *slog.Logger) (out []Overdue) {
 		if !one.told {
 			one.told = true
 			log.Warn("inbox: a handler ignores that its context ended; its key waits until it returns",
+				"note", "another worker takes its place; the handler may keep a connection of the pool",
 				"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.ID,
 				"type", e.Type, "after", took.Round(time.Second))
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/store"
@@ -140,10 +141,15 @@ func (f *Filter) on(server string) string { return cmp.Or(server, f.server, f.o.
 // cacheable tells of a message whether a repeat of it is dropped and no more: what is said again for a repeat
 // is in the database.
 func (f *Filter) cacheable(e *partition.Entry) (yes bool) {
-	defer func() {
-		if recover() != nil {
-			yes = false // the attempt at it will say so
-		}
-	}()
-	return e.Readable() && f.o.Attempt.HasKey() && (f.o.Again == nil || !f.o.Again(e.Message))
+	if !e.Readable() || !f.o.Attempt.HasKey() {
+		return false
+	}
+	if f.o.Again == nil {
+		return true
+	}
+	_ = failure.Run(func() error {
+		yes = !f.o.Again(e.Message)
+		return nil
+	}) // else the attempt at it says so
+	return yes
 }

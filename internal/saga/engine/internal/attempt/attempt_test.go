@@ -25,7 +25,7 @@ func TestRunMakesErrorsOfWhateverAFunctionDoes(t *testing.T) {
 	if err := Run(func() error { panic("oops") }, true); !errors.As(err, &p) {
 		t.Errorf("a panic became %v", err)
 	}
-	if err := Run(func() error { runtime.Goexit(); return nil }, false); !errors.Is(err, errQuit) {
+	if err := Run(func() error { runtime.Goexit(); return nil }, false); !errors.Is(err, failure.ErrQuit) {
 		t.Errorf("the end of its goroutine became %v", err)
 	}
 	err := Run(func() error { var none *nilError; return none }, false)
