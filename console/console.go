@@ -24,13 +24,10 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/payload"
 	"github.com/skald-go/skald/console/internal/run"
 	"github.com/skald-go/skald/console/internal/saga"
-	"github.com/skald-go/skald/console/internal/source"
 )
 
 // Options of a console. The zero value works, on this machine alone.
@@ -72,7 +69,7 @@ func (c *Console) Wait(ctx context.Context) error { return c.h.jobs.Wait(ctx) }
 // A handler is a console.
 type handler struct {
 	site     *page.Site
-	guard    *guard.Guard
+	guard    *page.Guard
 	mux      http.ServeMux
 	jobs     *run.Jobs
 	messages message.Pages
@@ -92,7 +89,7 @@ func New(base string, sources map[string]Source, o *Options) *Console {
 	for _, r := range h.routes() {
 		h.mux.Handle(r.method+" "+base+r.path, h.guarded(r))
 	}
-	return &Console{guard.Secured(http.HandlerFunc(h.routed)), h}
+	return &Console{page.Secured(http.HandlerFunc(h.routed)), h}
 }
 
 func newHandler(base string, sources map[string]Source, given *Options) *handler {
@@ -108,14 +105,14 @@ func newHandler(base string, sources map[string]Source, given *Options) *handler
 	if o.Actions == nil {
 		o.Actions = context.Background()
 	}
-	databases := map[string]source.Database{}
+	databases := map[string]page.Database{}
 	for name, s := range sources {
 		databases[name] = s.is
 	}
-	shows := payload.Mask{Body: o.Mask, Header: o.MaskHeader}
+	shows := page.Mask{Body: o.Mask, Header: o.MaskHeader}
 	return &handler{
-		site:     page.NewSite(base, source.New(databases, o.Deadline, o.Logger), o.Logger),
-		guard:    guard.New(o.who(), o.Local, o.Logger),
+		site:     page.NewSite(base, page.NewSource(databases, o.Deadline, o.Logger), o.Logger),
+		guard:    page.NewGuard(o.who(), o.Local, o.Logger),
 		jobs:     run.New(o.Actions, o.Logger),
 		messages: message.Pages{Mask: shows, Links: o.Links},
 		sagas:    saga.Pages{Mask: shows},

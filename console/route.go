@@ -4,11 +4,9 @@ import (
 	"net/http"
 
 	"github.com/skald-go/skald/console/internal/audit"
-	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/plan"
-	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/saga"
 	"github.com/skald-go/skald/console/internal/state"
 	"github.com/skald-go/skald/console/internal/story"
@@ -17,7 +15,7 @@ import (
 // A route is a page, or what a form does.
 type route struct {
 	method, path string
-	needs        guard.Right // beside View
+	needs        page.Right // beside View
 	answer       func(*page.Request) (page.View, error)
 }
 
@@ -28,20 +26,20 @@ func (h *handler) routes() []route {
 		{"GET", "/dead/groups", 0, message.Groups},
 		{"GET", "/parked", 0, message.Parked},
 		{"GET", "/message", 0, h.messages.Message},
-		{"POST", "/message/payload", guard.Payloads, h.messages.Payload},
-		{"GET", "/act", guard.Act, plan.Show},
-		{"POST", "/act", guard.Act, plan.Actor{Jobs: h.jobs}.Act},
+		{"POST", "/message/payload", page.Payloads, h.messages.Payload},
+		{"GET", "/act", page.Act, plan.Show},
+		{"POST", "/act", page.Act, plan.Actor{Jobs: h.jobs}.Act},
 		{"GET", "/runs", 0, h.jobs.Runs},
 		{"GET", "/run", 0, h.jobs.Run},
-		{"POST", "/run/stop", guard.Act, h.jobs.Stop},
-		{"POST", "/run/resume", guard.Act, h.jobs.Resume},
+		{"POST", "/run/stop", page.Act, h.jobs.Stop},
+		{"POST", "/run/resume", page.Act, h.jobs.Resume},
 		{"GET", "/quarantine", 0, message.Quarantine},
 		{"GET", "/consumer", 0, state.Consumer},
 		{"GET", "/audit", 0, audit.List},
 		{"GET", "/flows", 0, saga.Flows},
 		{"GET", "/sagas", 0, saga.List},
 		{"GET", "/saga", 0, h.sagas.Saga},
-		{"POST", "/saga/data", guard.Payloads, h.sagas.Data},
+		{"POST", "/saga/data", page.Payloads, h.sagas.Data},
 		{"GET", "/story", 0, story.Of},
 		{"GET", "/definitions", 0, saga.Definitions},
 		{"GET", "/definition", 0, saga.Definition},
@@ -64,10 +62,10 @@ func (h *handler) routed(w http.ResponseWriter, r *http.Request) {
 	}
 	told := &tells{head: http.Header{}}
 	lost.ServeHTTP(told, r)
-	err := refusal.New(http.StatusNotFound, "there is no such page")
+	err := page.NewRefusal(http.StatusNotFound, "there is no such page")
 	if told.code == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", told.head.Get("Allow"))
-		err = refusal.New(told.code, "this page is not for %.16s, but for %s", r.Method,
+		err = page.NewRefusal(told.code, "this page is not for %.16s, but for %s", r.Method,
 			told.head.Get("Allow"))
 	}
 	h.guarded(route{answer: func(*page.Request) (page.View, error) { return nil, err }}).ServeHTTP(w, r)

@@ -3,18 +3,18 @@ package console
 import (
 	"context"
 
-	"github.com/skald-go/skald/console/internal/source"
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
 
 // A Source is the database of a service.
-type Source struct{ is source.Database }
+type Source struct{ is page.Database }
 
 // Of is the source that a driver knows. Its user needs the rights of a reader, and those of an app for the
 // verbs.
 func Of[TTx any](db store.Driver[TTx]) Source {
-	s := source.Database{DB: db}
+	s := page.Database{DB: db}
 	if c, ok := db.(operate.Compensator[TTx]); ok {
 		s.Compensate = func(ctx context.Context, w operate.Wish,
 			o operate.Order) (operate.CompensateReport, error) {
@@ -36,4 +36,4 @@ func (s Source) At(flags string) Source {
 }
 
 // An Away is a source that did not answer, and why: so the JSON of pages has it.
-type Away = source.Away
+type Away = page.Away

@@ -3,7 +3,7 @@ package console
 import (
 	"net/http"
 
-	"github.com/skald-go/skald/console/internal/guard"
+	"github.com/skald-go/skald/console/internal/page"
 )
 
 // A Who is somebody who asks.
@@ -17,19 +17,19 @@ type Right uint8
 
 // Rights. None includes another one, and without View nothing is answered.
 const (
-	View = Right(guard.View) // pages, without payloads and values of headers
-	Act  = Right(guard.Act)  // the verbs
+	View = Right(page.GuardView) // pages, without payloads and values of headers
+	Act  = Right(page.Act)       // the verbs
 	// payloads and values of headers, as Mask and MaskHeader leave them; each look is noted in skald_audit
-	Payloads = Right(guard.Payloads)
+	Payloads = Right(page.Payloads)
 )
 
 // who is Who for a guard; nil where that is.
-func (o *Options) who() func(*http.Request) (guard.Who, error) {
+func (o *Options) who() func(*http.Request) (page.Who, error) {
 	if o.Who == nil {
 		return nil
 	}
-	return func(r *http.Request) (guard.Who, error) {
+	return func(r *http.Request) (page.Who, error) {
 		who, err := o.Who(r)
-		return guard.Who{Name: who.Name, May: guard.Right(who.May)}, err
+		return page.Who{Name: who.Name, May: page.Right(who.May)}, err
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/source"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -35,8 +33,8 @@ func LineOf(source string, a *store.Audit) Line {
 }
 
 type auditPage struct {
-	Parts []auditPart   `json:"sources"`
-	Away  []source.Away `json:"away"`
+	Parts []auditPart `json:"sources"`
+	Away  []page.Away `json:"away"`
 }
 
 type auditPart struct {
@@ -52,14 +50,14 @@ func List(q *page.Request) (page.View, error) {
 		return nil, err
 	}
 	words := strings.ToLower(q.Arg("has"))
-	parts, away, err := page.Parts(q, func(ctx context.Context, s *source.Source) (auditPart, error) {
+	parts, away, err := page.Parts(q, func(ctx context.Context, s *page.Source) (auditPart, error) {
 		return auditsOf(ctx, s, before, words)
 	})
 	return &auditPage{parts, away}, err
 }
 
 // auditsOf reads a page; with words, those that have them among the 10,000 before.
-func auditsOf(ctx context.Context, s *source.Source, before int64, words string) (auditPart, error) {
+func auditsOf(ctx context.Context, s *page.Source, before int64, words string) (auditPart, error) {
 	part, scan := auditPart{Source: s.Name, Acts: []Line{}}, page.Rows+1
 	if words != "" {
 		scan = page.Scan
@@ -98,7 +96,7 @@ func (v *auditPage) HTML(p *page.Page) {
 		if part.Next > 0 {
 			p.Put("<p>")
 			p.Link("Earlier ones", "/audit", "in", part.Source, "has", p.Arg("has"),
-				"before", spell.Digits(part.Next))
+				"before", page.Digits(part.Next))
 			p.Put("</p>\n")
 		}
 		p.Put("</section>\n")
@@ -124,7 +122,7 @@ func Table(p *page.Page, list []Line) {
 		if a.Login != "" {
 			p.Put(" <span class=\"dim\">(%s)</span>", a.Login)
 		}
-		p.Put("</td><td>%s", spell.Cut(a.Action, 200))
+		p.Put("</td><td>%s", page.Cut(a.Action, 200))
 		if a.Run != "" {
 			p.Put("<br>")
 			p.Link(a.Run, "/run", "in", a.Source, "run", a.Run)
@@ -132,16 +130,16 @@ func Table(p *page.Page, list []Line) {
 		p.Put("</td><td>%s<br>", a.Consumer)
 		switch {
 		case strings.HasPrefix(a.Action, "saga ") || a.Action == "show saga data": // the consumer is its name
-			p.Link(spell.Cut(a.ID, page.MostID), "/saga", "in", a.Source, "name", a.Consumer, "key", a.ID)
+			p.Link(page.Cut(a.ID, page.MostID), "/saga", "in", a.Source, "name", a.Consumer, "key", a.ID)
 		case strings.HasPrefix(a.Action, "compensate "):
-			p.Link(spell.Cut(a.ID, page.MostID), "/story", "q", compensated(a.Action))
+			p.Link(page.Cut(a.ID, page.MostID), "/story", "q", compensated(a.Action))
 		case a.Consumer != "" && a.ID != "":
-			p.Link(spell.Cut(a.ID, page.MostID), "/message", "in", a.Source, "consumer", a.Consumer,
+			p.Link(page.Cut(a.ID, page.MostID), "/message", "in", a.Source, "consumer", a.Consumer,
 				"source", a.From, "id", a.ID)
 		default:
-			p.Put("%s", spell.Cut(a.ID, page.MostID))
+			p.Put("%s", page.Cut(a.ID, page.MostID))
 		}
-		p.Put("</td><td class=\"why\">%s</td></tr>\n", spell.Cut(a.Reason, 300))
+		p.Put("</td><td class=\"why\">%s</td></tr>\n", page.Cut(a.Reason, 300))
 	}
 	p.Put("</table></div>\n")
 }

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/refusal"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -21,10 +19,10 @@ func Filters() []string {
 func meantOf(s *operate.Selection) error {
 	switch {
 	case !s.Dead && (s.Kind+s.Fingerprint != "" || !s.DeadFrom.IsZero() || !s.DeadTo.IsZero()):
-		return refusal.New(http.StatusBadRequest,
+		return page.NewRefusal(http.StatusBadRequest,
 			"kind, fingerprint, from and to choose among dead letters, not among parked messages")
 	case s.Kind != "" && !slices.Contains(operate.DeadKinds(), s.Kind):
-		return refusal.New(http.StatusBadRequest, "kind is one of %s, not %.40q",
+		return page.NewRefusal(http.StatusBadRequest, "kind is one of %s, not %.40q",
 			strings.Join(operate.DeadKinds(), ", "), s.Kind)
 	}
 	return nil
@@ -36,7 +34,7 @@ func Select(q *page.Request, dead bool) (s operate.Selection, err error) {
 		Topic: q.Arg("topic"), Type: q.Arg("type"),
 		Fingerprint: q.Arg("fingerprint"), Kind: q.Arg("kind")}
 	if q.Arg("key") != "" {
-		if s.Key, err = spell.ToKey(q.Arg("key")); err != nil {
+		if s.Key, err = page.ToKey(q.Arg("key")); err != nil {
 			return s, err
 		}
 	}
@@ -55,7 +53,8 @@ func Select(q *page.Request, dead bool) (s operate.Selection, err error) {
 func moment(q *page.Request, name string) (t time.Time, err error) {
 	if text := q.Arg(name); text != "" {
 		if t, err = time.Parse(time.RFC3339Nano, text); err != nil {
-			return t, refusal.New(http.StatusBadRequest, "%s is a time such as 2026-11-24T10:00:00Z", name)
+			return t, page.NewRefusal(http.StatusBadRequest, "%s is a time such as 2026-11-24T10:00:00Z",
+				name)
 		}
 	}
 	return t, nil

@@ -6,20 +6,16 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/skald-go/skald/console/internal/act"
-	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/source"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
 
 // A keptPage is parked messages, or dead letters, of each source.
 type keptPage struct {
-	Dead  bool          `json:"dead"`
-	Parts []keptPart    `json:"sources"`
-	Away  []source.Away `json:"away"`
+	Dead  bool        `json:"dead"`
+	Parts []keptPart  `json:"sources"`
+	Away  []page.Away `json:"away"`
 }
 
 type keptPart struct {
@@ -48,7 +44,7 @@ func keptList(q *page.Request, dead bool) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts, away, err := page.Parts(q, func(ctx context.Context, from *source.Source) (keptPart, error) {
+	parts, away, err := page.Parts(q, func(ctx context.Context, from *page.Source) (keptPart, error) {
 		all, err := operate.Kept(ctx, from.DB, s, true, operate.Peek{Limit: page.Rows, Scan: page.Scan})
 		part := keptPart{Source: from.Name, Messages: []Line{}, Next: all.Next, Scanned: all.Scanned}
 		for i := range all.List {
@@ -106,12 +102,12 @@ func (v *keptPage) part(p *page.Page, part *keptPart) {
 	if v.Dead {
 		verbs = []string{"redrive", "drop"}
 	}
-	if p.May(guard.Act) {
+	if p.May(page.Act) {
 		p.Put("<p class=\"verbs\">")
 		for _, verb := range verbs {
 			args := append(filters(p.Request), "verb", verb, "in", part.Source)
 			p.Put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.At("/act", args...),
-				act.Title(verb))
+				page.Title(verb))
 		}
 		p.Put("</p>\n")
 	}
@@ -121,19 +117,19 @@ func (v *keptPage) part(p *page.Page, part *keptPart) {
 	for i := range part.Messages {
 		m := &part.Messages[i]
 		p.Put("<tr><td>%s<br>", m.Type)
-		p.Link(spell.Cut(m.ID, page.MostID), "/message", "in", part.Source, "consumer", m.Consumer,
+		p.Link(page.Cut(m.ID, page.MostID), "/message", "in", part.Source, "consumer", m.Consumer,
 			"source", m.Source, "id", m.ID)
 		p.Put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%d</td><td>", m.Consumer,
-			spell.Cut(spell.Key(m.Key), 60), m.State, m.Attempts)
+			page.Cut(page.Key(m.Key), 60), m.State, m.Attempts)
 		p.When(m.Since)
-		p.Put("</td><td class=\"why\">%s</td></tr>\n", spell.Cut(spell.FirstLine(m.LastError), 200))
+		p.Put("</td><td class=\"why\">%s</td></tr>\n", page.Cut(page.FirstLine(m.LastError), 200))
 	}
 	p.Put("</table></div>\n")
 	if part.Next > 0 {
 		args := append(filters(p.Request), "in", part.Source, "after", strconv.FormatInt(part.Next, 10))
 		p.Put("<p>")
 		if part.Scanned > 0 {
-			p.Put("%s were looked at. ", spell.Number(int64(part.Scanned)))
+			p.Put("%s were looked at. ", page.Number(int64(part.Scanned)))
 		}
 		p.Link("The next ones", v.path(), args...)
 		p.Put("</p>\n")
@@ -143,8 +139,8 @@ func (v *keptPage) part(p *page.Page, part *keptPart) {
 
 // A groupsPage is dead letters by how they failed.
 type groupsPage struct {
-	Parts []groupsPart  `json:"sources"`
-	Away  []source.Away `json:"away"`
+	Parts []groupsPart `json:"sources"`
+	Away  []page.Away  `json:"away"`
 }
 
 type groupsPart struct {
@@ -160,10 +156,10 @@ func Groups(q *page.Request) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts, away, err := page.Parts(q, func(ctx context.Context, from *source.Source) (groupsPart, error) {
+	parts, away, err := page.Parts(q, func(ctx context.Context, from *page.Source) (groupsPart, error) {
 		// one more tells whether there are others
 		all, err := operate.Kept(ctx, from.DB, s, true,
-			operate.Peek{Limit: spell.Exact, Scan: spell.Exact + 1})
+			operate.Peek{Limit: page.Exact, Scan: page.Exact + 1})
 		var g operate.Grouping
 		for i := range all.List {
 			g.Add(&all.List[i])
@@ -193,7 +189,7 @@ func (v *groupsPage) HTML(p *page.Page) {
 		if part.More {
 			p.Put(
 				"<p class=\"note warn\">Only the first %s dead letters are counted: narrow the filter.</p>\n",
-				spell.Number(spell.Exact))
+				page.Number(page.Exact))
 		}
 		p.Table("Dead letters of %s", part.Source)
 		p.Put("<tr><th scope=\"col\" class=\"n\">count</th><th scope=\"col\">consumer</th><th scope=\"col\">kind</th><th scope=\"col\">type</th><th scope=\"col\">error of one</th>" +
@@ -211,16 +207,16 @@ func (v *groupsPage) HTML(p *page.Page) {
 func groupLine(p *page.Page, source string, g *operate.Group) {
 	of := filters(p.Request, "in", source, "consumer", g.Consumer, "fingerprint", g.Fingerprint)
 	p.Put("<tr><td class=\"n\">")
-	p.Link(spell.Number(int64(g.Count)), "/dead", of...)
+	p.Link(page.Number(int64(g.Count)), "/dead", of...)
 	p.Put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"why\">%s<br><code>%s</code></td><td>",
-		g.Consumer, g.Kind, g.Type, spell.Cut(spell.FirstLine(g.Error), 200), g.Fingerprint)
+		g.Consumer, g.Kind, g.Type, page.Cut(page.FirstLine(g.Error), 200), g.Fingerprint)
 	p.When(g.First)
 	p.Put("<br>")
 	p.When(g.Last)
 	p.Put("</td><td class=\"verbs\">")
-	if p.May(guard.Act) {
+	if p.May(page.Act) {
 		for _, verb := range []string{"redrive", "drop"} {
-			title := act.Title(verb)
+			title := page.Title(verb)
 			p.Put(`<a class="button" href="%s" aria-label="%s those of %s, %s …">%s …</a> `,
 				p.At("/act", append(of, "verb", verb)...),
 				title, g.Consumer, g.Fingerprint, title)

@@ -11,10 +11,6 @@ import (
 
 	"github.com/skald-go/skald/console/internal/audit"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/payload"
-	"github.com/skald-go/skald/console/internal/refusal"
-	"github.com/skald-go/skald/console/internal/source"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -30,16 +26,16 @@ type messagePage struct {
 	Bytes   int              `json:"bytes"`
 	Headers []string         `json:"headers"` // their names
 	// of the state that was read: a verb is refused where it has changed
-	Seen  string         `json:"seen"`
-	Call  *callLine      `json:"call,omitempty"`
-	Apart []Apart        `json:"quarantine"`
-	Audit []audit.Line   `json:"audit"` // what operators did about it, of the last 1,000 acts
-	Shown *payload.Shown `json:"payload,omitempty"`
+	Seen  string       `json:"seen"`
+	Call  *callLine    `json:"call,omitempty"`
+	Apart []Apart      `json:"quarantine"`
+	Audit []audit.Line `json:"audit"` // what operators did about it, of the last 1,000 acts
+	Shown *page.Shown  `json:"payload,omitempty"`
 
 	id       store.Identity
 	consumer string
 	sel      operate.Selection
-	at       *source.Source
+	at       *page.Source
 	links    map[string]string
 }
 
@@ -65,7 +61,7 @@ func Seen(p *store.Parked) string {
 
 // Pages are the pages of messages.
 type Pages struct {
-	Mask  payload.Mask
+	Mask  page.Mask
 	Links map[string]string // as Options.Links
 }
 
@@ -80,19 +76,19 @@ func (m Pages) Message(q *page.Request) (page.View, error) {
 }
 
 // read reads what is known of the message that the arguments name.
-func (m Pages) read(q *page.Request, s *source.Source) (*messagePage, *store.Parked, error) {
+func (m Pages) read(q *page.Request, s *page.Source) (*messagePage, *store.Parked, error) {
 	v := &messagePage{Source: s.Name, consumer: q.Arg("consumer"),
 		id: store.Identity{Source: q.Arg("source"), ID: q.Arg("id")}, at: s, links: m.Links,
 		Headers: []string{}, Apart: []Apart{}, Audit: []audit.Line{}}
 	if v.consumer == "" || v.id.ID == "" {
-		return nil, nil, refusal.New(http.StatusBadRequest, "which message? Give consumer, source and id")
+		return nil, nil, page.NewRefusal(http.StatusBadRequest, "which message? Give consumer, source and id")
 	}
 	kept, err := page.One(q, s,
-		func(ctx context.Context, s *source.Source) (*store.Parked, error) { return v.read(ctx, s) })
+		func(ctx context.Context, s *page.Source) (*store.Parked, error) { return v.read(ctx, s) })
 	return v, kept, err
 }
 
-func (v *messagePage) read(ctx context.Context, s *source.Source) (*store.Parked, error) {
+func (v *messagePage) read(ctx context.Context, s *page.Source) (*store.Parked, error) {
 	list, err := store.ListKept(ctx, s.DB, store.Sought{Consumer: v.consumer, Identity: &v.id, Limit: 1})
 	if err != nil {
 		return nil, err
@@ -162,17 +158,17 @@ func (m Pages) Payload(q *page.Request) (page.View, error) {
 	case err != nil:
 		return nil, err
 	case kept == nil:
-		return nil, refusal.New(http.StatusNotFound, "the message is not kept any more")
+		return nil, page.NewRefusal(http.StatusNotFound, "the message is not kept any more")
 	}
 	reason := strings.TrimSpace(q.Arg("reason"))
 	if reason == "" {
 		reason = "looked at in the console"
 	}
-	if err := payload.Note(q, s, reason, "show payload", kept.Consumer, kept.Identity); err != nil {
+	if err := page.Note(q, s, reason, "show payload", kept.Consumer, kept.Identity); err != nil {
 		return nil, err
 	}
 	v.Shown = m.Mask.Of(kept)
 	return v, nil
 }
 
-func (v *messagePage) Heading() string { return "Message " + spell.Cut(v.id.ID, 80) }
+func (v *messagePage) Heading() string { return "Message " + page.Cut(v.id.ID, 80) }

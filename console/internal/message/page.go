@@ -6,12 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/audit"
-	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/payload"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/failure"
 )
 
@@ -54,7 +50,7 @@ func (v *messagePage) facts(p *page.Page) {
 	m := v.Kept
 	p.Row("type", m.Type)
 	p.Row("topic", m.Topic)
-	if key := spell.Key(m.Key); key != "" {
+	if key := page.Key(m.Key); key != "" {
 		p.Put("<div><dt>key</dt><dd>")
 		p.Link(key, "/story", "q", key)
 		p.Put("</dd></div>\n")
@@ -77,7 +73,7 @@ func (v *messagePage) facts(p *page.Page) {
 	}
 	p.Put("<div><dt>attempts</dt><dd>%d</dd></div>\n", m.Attempts)
 	if m.DueSeconds > 0 && m.DeadAt == nil {
-		p.Row("tried again in", spell.Ago(spell.Seconds(m.DueSeconds)))
+		p.Row("tried again in", page.Ago(page.Seconds(m.DueSeconds)))
 	}
 	if m.Waiting {
 		p.Row("waits", "another message of its key comes first")
@@ -128,14 +124,14 @@ func (v *messagePage) verbs(p *page.Page) {
 	}
 	for _, name := range names {
 		p.Put("<p class=\"verbs\">")
-		if p.May(guard.Act) {
+		if p.May(page.Act) {
 			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", name, "in", v.Source,
 				"consumer", v.consumer, "source", v.id.Source, "id", v.id.ID, "seen", v.Seen),
-				act.Title(name))
+				page.Title(name))
 		} else {
-			p.Put(`<span class="button off" title="you may not act">%s</span> `, act.Title(name))
+			p.Put(`<span class="button off" title="you may not act">%s</span> `, page.Title(name))
 		}
-		p.Put("<code>%s</code></p>\n", act.Command(v.at.At, name, &v.sel, v.Call != nil && !v.Call.Known))
+		p.Put("<code>%s</code></p>\n", page.Command(v.at.At, name, &v.sel, v.Call != nil && !v.Call.Known))
 	}
 }
 
@@ -167,7 +163,7 @@ func (v *messagePage) errors(p *page.Page) {
 }
 
 func (v *messagePage) payload(p *page.Page) {
-	p.Put("<section class=\"card\">\n<h2>Payload</h2>\n<p>%s of %s", spell.Bytes(v.Bytes), v.Kept.ContentType)
+	p.Put("<section class=\"card\">\n<h2>Payload</h2>\n<p>%s of %s", page.Bytes(v.Bytes), v.Kept.ContentType)
 	if len(v.Headers) > 0 {
 		p.Put("; headers: %s", strings.Join(v.Headers, ", "))
 	}
@@ -175,7 +171,7 @@ func (v *messagePage) payload(p *page.Page) {
 	switch {
 	case v.Shown != nil:
 		if v.Shown.Cut {
-			p.Put("<p class=\"note warn\">Only the first %s are shown.</p>\n", spell.Bytes(payload.Most))
+			p.Put("<p class=\"note warn\">Only the first %s are shown.</p>\n", page.Bytes(page.Most))
 		}
 		p.Put("<pre>%s</pre>\n", v.Shown.Data)
 		for _, h := range v.Shown.Headers {
@@ -186,7 +182,7 @@ func (v *messagePage) payload(p *page.Page) {
 			}
 			p.Put("<p>%s: <code>%s</code></p>\n", h.Name, h.Value)
 		}
-	case !p.May(guard.Payloads):
+	case !p.May(page.Payloads):
 		p.Put("<p class=\"dim\">Hidden: you lack the right to see payloads.</p>\n")
 	default:
 		p.Put("<form method=\"post\" action=\"%s\">", p.At("/message/payload"))

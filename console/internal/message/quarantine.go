@@ -5,11 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/refusal"
-	"github.com/skald-go/skald/console/internal/source"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/store"
 )
 
@@ -35,7 +31,7 @@ type Apart struct {
 // ApartOf is m, of the database of a service.
 func ApartOf(service string, m *store.Quarantined) Apart {
 	return Apart{m.Number, service, m.Consumer, m.Why.String(), m.At, m.Source, m.ID, m.Message.Topic,
-		m.Message.Type, spell.Key(m.Message.Key),
+		m.Message.Type, page.Key(m.Message.Key),
 		m.Bytes, some(m.Admitted), m.By, m.Reason, some(m.Taken)}
 }
 
@@ -48,7 +44,7 @@ func some(t time.Time) *time.Time {
 
 type quarantinePage struct {
 	Parts []quarantinePart `json:"sources"`
-	Away  []source.Away    `json:"away"`
+	Away  []page.Away      `json:"away"`
 }
 
 type quarantinePart struct {
@@ -72,9 +68,9 @@ func Quarantine(q *page.Request) (page.View, error) {
 	case "too-old":
 		what.Why = store.TooOld
 	default:
-		return nil, refusal.New(http.StatusBadRequest, "why is conflict or too-old")
+		return nil, page.NewRefusal(http.StatusBadRequest, "why is conflict or too-old")
 	}
-	parts, away, err := page.Parts(q, func(ctx context.Context, s *source.Source) (quarantinePart, error) {
+	parts, away, err := page.Parts(q, func(ctx context.Context, s *page.Source) (quarantinePart, error) {
 		part := quarantinePart{Source: s.Name, Messages: []Apart{}}
 		list, err := store.ListQuarantined(ctx, s.DB, what)
 		for i := range list {
@@ -107,7 +103,7 @@ func (v *quarantinePage) HTML(p *page.Page) {
 			continue
 		}
 		p.Put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
-		if p.May(guard.Act) {
+		if p.May(page.Act) {
 			p.Put(`<p class="verbs"><a class="button" href="%s">Admit all that the filter chooses …</a></p>`+
 				"\n",
 				p.At("/act", "verb", "admit", "in", part.Source, "consumer", p.Arg("consumer"),
@@ -118,7 +114,7 @@ func (v *quarantinePage) HTML(p *page.Page) {
 			p.Put("<p>")
 			p.Link("The next ones", "/quarantine", "in", part.Source, "consumer", p.Arg("consumer"),
 				"id", p.Arg("id"), "topic", p.Arg("topic"), "type", p.Arg("type"), "why", p.Arg("why"),
-				"after", spell.Digits(part.Next))
+				"after", page.Digits(part.Next))
 			p.Put("</p>\n")
 		}
 		p.Put("</section>\n")
@@ -137,7 +133,7 @@ func ApartTable(p *page.Page, list []Apart) {
 		m := &list[i]
 		p.Put("<tr><td class=\"n\">%d</td><td>%s<br>", m.Number, m.Type)
 		p.Link(m.ID, "/message", "in", m.Service, "consumer", m.Consumer, "source", m.From, "id", m.ID)
-		p.Put("</td><td>%s</td><td>%s</td><td>%s</td><td>", m.Consumer, m.Why, spell.Cut(m.Key, 60))
+		p.Put("</td><td>%s</td><td>%s</td><td>%s</td><td>", m.Consumer, m.Why, page.Cut(m.Key, 60))
 		p.When(m.At)
 		p.Put("</td><td>")
 		switch {
@@ -145,10 +141,10 @@ func ApartTable(p *page.Page, list []Apart) {
 			p.Put("taken ")
 			p.When(*m.Taken)
 		case m.Admitted != nil:
-			p.Put("admitted by %s: %s", m.By, spell.Cut(m.Reason, 100))
-		case p.May(guard.Act):
+			p.Put("admitted by %s: %s", m.By, page.Cut(m.Reason, 100))
+		case p.May(page.Act):
 			p.Put(`<a class="button" href="%s" aria-label="Admit %d …">Admit …</a>`,
-				p.At("/act", "verb", "admit", "in", m.Service, "number", spell.Digits(m.Number)), m.Number)
+				p.At("/act", "verb", "admit", "in", m.Service, "number", page.Digits(m.Number)), m.Number)
 		}
 		p.Put("</td></tr>\n")
 	}

@@ -5,8 +5,6 @@ import (
 	"encoding/hex"
 	"net/http"
 	"time"
-
-	"github.com/skald-go/skald/console/internal/source"
 )
 
 func (q *Request) framed(v View) []byte {
@@ -57,7 +55,7 @@ func stamp(name string) string {
 }
 
 // Away names the sources that did not answer.
-func (p *Page) Away(list []source.Away) {
+func (p *Page) Away(list []Away) {
 	for _, a := range list {
 		p.Put(`<p class="note bad" role="alert"><b>%s</b> is away: %s. The others are shown.</p>`+"\n",
 			a.Source, a.Why)

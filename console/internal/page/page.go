@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
@@ -81,7 +80,7 @@ func (q *Request) Render(w http.ResponseWriter, v View, err error) {
 	}
 	code := http.StatusOK
 	if err != nil {
-		told := &refusal.Error{Code: http.StatusInternalServerError,
+		told := &refusalError{Code: http.StatusInternalServerError,
 			What: "the console failed: its log says why"}
 		if !errors.As(err, &told) {
 			q.log.ErrorContext(q.Context(), "console", "path", q.URL.Path, "error", err)

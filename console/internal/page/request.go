@@ -9,9 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/skald-go/skald/console/internal/guard"
-	"github.com/skald-go/skald/console/internal/refusal"
-	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -24,17 +21,17 @@ const (
 // A Site is what all pages of a console have in common.
 type Site struct {
 	base    string // the path of its URLs
-	Sources *source.Set
+	Sources *set
 	log     *slog.Logger // what the console failed at
 }
 
 // NewSite is of the pages under base.
-func NewSite(base string, sources *source.Set, log *slog.Logger) *Site {
+func NewSite(base string, sources *set, log *slog.Logger) *Site {
 	return &Site{base, sources, log}
 }
 
 // Request is r, which was let in with a pass.
-func (s *Site) Request(r *http.Request, with guard.Pass) *Request { return &Request{r, with, s} }
+func (s *Site) Request(r *http.Request, with pass) *Request { return &Request{r, with, s} }
 
 // At is the URL of a page of this console; query are names and values in turns, and empty values are left
 // out.
@@ -54,12 +51,12 @@ func (s *Site) At(path string, query ...string) string {
 // A Request is one that was let in.
 type Request struct {
 	*http.Request
-	guard.Pass
+	pass
 	*Site
 }
 
 // Source is the one that the argument "in" names.
-func (q *Request) Source() (*source.Source, error) { return q.Sources.Find(q.Arg("in")) }
+func (q *Request) Source() (*Source, error) { return q.Sources.Find(q.Arg("in")) }
 
 // Only is the source that the pages of several are narrowed to; "": all.
 func (q *Request) Only() (string, error) {
@@ -74,20 +71,20 @@ func (q *Request) Only() (string, error) {
 }
 
 // One asks one source.
-func One[T any](q *Request, s *source.Source,
-	ask func(context.Context, *source.Source) (T, error)) (T, error) {
-	return source.One(q.Context(), q.Sources, s, ask)
+func One[T any](q *Request, s *Source,
+	ask func(context.Context, *Source) (T, error)) (T, error) {
+	return one(q.Context(), q.Sources, s, ask)
 }
 
 // Parts asks the sources that are meant. Neither list is nil.
 func Parts[T any](q *Request,
-	ask func(ctx context.Context, s *source.Source) (T, error)) (parts []T, away []source.Away, err error) {
+	ask func(ctx context.Context, s *Source) (T, error)) (parts []T, away []Away, err error) {
 	only, err := q.Only()
 	if err != nil {
 		return nil, nil, err
 	}
-	got, gone := source.Each(q.Context(), q.Sources, only, ask)
-	parts, away = make([]T, len(got)), append([]source.Away{}, gone...)
+	got, gone := Each(q.Context(), q.Sources, only, ask)
+	parts, away = make([]T, len(got)), append([]Away{}, gone...)
 	for i := range got {
 		parts[i] = got[i].Is
 	}
@@ -98,7 +95,7 @@ func Parts[T any](q *Request,
 func Place(q *Request, name string) (n int64, err error) {
 	if text := q.Arg(name); text != "" {
 		if n, err = strconv.ParseInt(text, 10, 64); err != nil || n < 0 {
-			return 0, refusal.New(http.StatusBadRequest, "%s is what the link to the next page says", name)
+			return 0, NewRefusal(http.StatusBadRequest, "%s is what the link to the next page says", name)
 		}
 	}
 	return n, nil
@@ -107,7 +104,7 @@ func Place(q *Request, name string) (n int64, err error) {
 // Word refuses what is none of the words of a filter: it would choose nothing, and not say so.
 func (q *Request) Word(name string) error {
 	if is := q.Arg(name); is != "" && !slices.Contains(wordsOf(name), is) {
-		return refusal.New(http.StatusBadRequest, "%s is one of %s, not %.40q", name,
+		return NewRefusal(http.StatusBadRequest, "%s is one of %s, not %.40q", name,
 			strings.Join(wordsOf(name), ", "), is)
 	}
 	return nil

@@ -4,8 +4,6 @@ import (
 	"embed"
 	"net/http"
 	"path"
-
-	"github.com/skald-go/skald/console/internal/refusal"
 )
 
 //go:embed static
@@ -26,7 +24,7 @@ func Static(q *Request) (View, error) {
 	name := path.Base(q.PathValue("name"))
 	text, err := files.ReadFile("static/" + name)
 	if err != nil {
-		return nil, refusal.New(http.StatusNotFound, "there is no %.40q", name)
+		return nil, NewRefusal(http.StatusNotFound, "there is no %.40q", name)
 	}
 	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
 		".json": "application/json", ".svg": "image/svg+xml"}

@@ -10,13 +10,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/run"
-	"github.com/skald-go/skald/console/internal/source"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -38,12 +34,12 @@ func (a Actor) Act(q *page.Request) (page.View, error) {
 		v.Missing = "say why, in at most 1,000 letters: it is noted"
 		return v.refused(http.StatusUnprocessableEntity, v.Missing), nil
 	case v.More:
-		return nil, refusal.New(http.StatusUnprocessableEntity,
-			"more than %s are meant: narrow the filter, or type the command", spell.Number(v.most()))
-	case v.verb.About != act.Messages && !v.many:
+		return nil, page.NewRefusal(http.StatusUnprocessableEntity,
+			"more than %s are meant: narrow the filter, or type the command", page.Number(v.most()))
+	case v.verb.About != page.Messages && !v.many:
 		return v.tellNow(q, reason)
 	case v.Change == 0:
-		return nil, refusal.New(http.StatusNotFound,
+		return nil, page.NewRefusal(http.StatusNotFound,
 			"nothing is meant any more: it was finished, or somebody else was first")
 	case v.Verb == "drop" && len(v.Needs) > 0:
 		v.Missing = "say what became of the calls outside"
@@ -54,7 +50,7 @@ func (a Actor) Act(q *page.Request) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = page.One(q, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
+	_, err = page.One(q, v.at, func(ctx context.Context, s *page.Source) (struct{}, error) {
 		return struct{}{}, operate.BeginRun(ctx, s.DB, run)
 	})
 	if err != nil {
@@ -68,16 +64,16 @@ func (a Actor) Act(q *page.Request) (page.View, error) {
 
 // most is how many a verb here is about at most.
 func (v *plan) most() int64 {
-	if v.verb.About == act.Apart {
+	if v.verb.About == page.Apart {
 		return operate.AdmitsAtOnce
 	}
-	return spell.Exact
+	return page.Exact
 }
 
 // changed tells whether somebody saw something else. Parked messages and sagas come and go all the time: of
 // several only more than were seen counts.
 func (v *plan) changed(seen string) bool {
-	if v.many || v.verb.About == act.Messages && !v.verb.Dead && v.Selected != 1 {
+	if v.many || v.verb.About == page.Messages && !v.verb.Dead && v.Selected != 1 {
 		_, count, _ := strings.Cut(seen, "-")
 		n, err := strconv.Atoi(count)
 		return err != nil || v.Change > n
@@ -88,28 +84,28 @@ func (v *plan) changed(seen string) bool {
 // tellNow carries out a verb that takes one or few statements.
 func (v *plan) tellNow(q *page.Request, reason string) (page.View, error) {
 	o := operate.Order{Author: q.Who.Name, Reason: reason}
-	if v.verb.About == act.Consumers {
+	if v.verb.About == page.Consumers {
 		_, err := page.One(q, v.at,
-			func(ctx context.Context, s *source.Source) (struct{},
+			func(ctx context.Context, s *page.Source) (struct{},
 				error) {
 				return struct{}{}, v.tell(ctx, s, o)
 			})
 		return q.See("/consumer", "in", v.Source, "consumer", v.Request.Selection.Consumer), err
 	}
-	if v.verb.About == act.Sagas {
+	if v.verb.About == page.Sagas {
 		c, sel := sagaChange(q, v.Verb)
-		_, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
+		_, err := page.One(q, v.at, func(ctx context.Context, s *page.Source) (operate.SagaReport, error) {
 			r, err := operate.ChangeSagas(ctx, s.DB, sel, c, o)
 			if len(r.Left) > 0 {
-				err = refusal.New(http.StatusConflict, "nothing was done: %s", r.Left[0].Why)
+				err = page.NewRefusal(http.StatusConflict, "nothing was done: %s", r.Left[0].Why)
 			}
 			return r, err
 		})
 		return q.See("/saga", "in", v.Source, "name", sel.Name, "key", sel.Key), err
 	}
-	if v.verb.About == act.Flows {
+	if v.verb.About == page.Flows {
 		_, err := page.One(q, v.at,
-			func(ctx context.Context, s *source.Source) (operate.CompensateReport, error) {
+			func(ctx context.Context, s *page.Source) (operate.CompensateReport, error) {
 				return s.Compensate(ctx, wishOf(q), o)
 			})
 		return q.See("/story", "q", q.Arg("key")), err
@@ -118,10 +114,10 @@ func (v *plan) tellNow(q *page.Request, reason string) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = page.One(q, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
+	_, err = page.One(q, v.at, func(ctx context.Context, s *page.Source) (struct{}, error) {
 		_, err := operate.Admit(ctx, s.DB, a, o)
 		if partly := new(operate.PartlyError); errors.As(err, &partly) {
-			err = refusal.New(http.StatusConflict, "%s", partly.What)
+			err = page.NewRefusal(http.StatusConflict, "%s", partly.What)
 		}
 		return struct{}{}, err
 	})
@@ -140,31 +136,31 @@ func (v *plan) HTML(p *page.Page) {
 	}
 	p.Put("<section class=\"card\">\n<p>%s</p>\n", v.Does)
 	switch {
-	case v.verb.About == act.Consumers:
+	case v.verb.About == page.Consumers:
 		p.Put("<p>In <b>%s</b>, the consumer <b>%s</b>.</p>\n", v.Source, v.Request.Selection.Consumer)
 	case v.More:
 		p.Put("<p>More than <b>%s</b> of %s are meant: narrow the filter, or type the command.</p>\n",
-			spell.Number(v.most()), v.Source)
+			page.Number(v.most()), v.Source)
 	case v.many:
 		v.meant(p)
-	case v.verb.About == act.Flows:
+	case v.verb.About == page.Flows:
 		v.undo(p)
-	case v.verb.About == act.Sagas:
+	case v.verb.About == page.Sagas:
 		p.Put("<p>In <b>%s</b>, the saga <b>%s %s</b> %s. Nothing has changed yet.</p>\n", v.Source,
 			p.Arg("name"), p.Arg("key"), p.Arg("step"))
 		for _, why := range v.Before {
 			p.Put("<p class=\"note warn\">It would be left as it is: %s</p>\n", why)
 		}
 	default:
-		p.Put("<p>In <b>%s</b> it is about <b>%s</b> message%s", v.Source, spell.Number(int64(v.Change)),
-			spell.Plural(int64(v.Change)))
+		p.Put("<p>In <b>%s</b> it is about <b>%s</b> message%s", v.Source, page.Number(int64(v.Change)),
+			page.Plural(int64(v.Change)))
 		if left := v.Selected - v.Change; left > 0 {
 			p.Put("; %s rejections are left as they are, since others have been told of them",
-				spell.Number(int64(left)))
+				page.Number(int64(left)))
 		}
 		p.Put(". Nothing has changed yet.</p>\n")
 	}
-	if !v.More && (v.verb.About == act.Consumers || v.Change > 0) {
+	if !v.More && (v.verb.About == page.Consumers || v.Change > 0) {
 		v.form(p)
 	}
 	p.Put("<p class=\"dim\">Or type it%s:</p>\n<p><code>%s</code></p>\n</section>\n", v.at.Needs(), v.Command)
@@ -179,7 +175,7 @@ func (v *plan) form(p *page.Page) {
 		"step", "occurrence", "status", "stuck", "failing", "paused", "error", "older", "many") {
 		value := p.Arg(name)
 		if name == "to" {
-			value = spell.Time(sel.DeadTo)
+			value = page.Time(sel.DeadTo)
 		}
 		if value != "" {
 			p.Hidden(name, value)
@@ -193,7 +189,7 @@ func (v *plan) form(p *page.Page) {
 	if len(v.Needs) > 0 {
 		v.calls(p)
 	}
-	if v.Verb == act.OfSaga+string(operate.CompleteSaga) {
+	if v.Verb == page.OfSaga+string(operate.CompleteSaga) {
 		p.Put("<label>output, as JSON <input name=\"data\" value=\"%s\"></label>\n", p.Arg("data"))
 	}
 	p.Put("<label>why <input name=\"reason\" required maxlength=\"1000\" value=\"%s\" autocomplete=\"off\"></label>\n", p.Arg("reason"))
@@ -202,14 +198,14 @@ func (v *plan) form(p *page.Page) {
 }
 
 func countText(v *plan) string {
-	if !v.many && (v.verb.About == act.Consumers || v.verb.About >= act.Flows) {
+	if !v.many && (v.verb.About == page.Consumers || v.verb.About >= page.Flows) {
 		return ""
 	}
-	return " " + spell.Number(int64(v.Change))
+	return " " + page.Number(int64(v.Change))
 }
 
 func (v *plan) calls(p *page.Page) {
-	of := fmt.Sprintf("%s of them are at a call", spell.Number(int64(len(v.Needs))))
+	of := fmt.Sprintf("%s of them are at a call", page.Number(int64(len(v.Needs))))
 	if v.Change == 1 {
 		of = "It is at a call"
 	}
@@ -238,7 +234,7 @@ func (v *plan) sample(p *page.Page) {
 		message.ApartTable(p, v.Apart)
 		p.Put("<p class=\"dim\">What is in them, and what was taken instead:</p>\n")
 		for i := range v.Apart {
-			p.Put("<p><code>%s</code></p>\n", act.LookCommand(v.at.At, v.Apart[i].Consumer, v.Apart[i].From,
+			p.Put("<p><code>%s</code></p>\n", page.LookCommand(v.at.At, v.Apart[i].Consumer, v.Apart[i].From,
 				v.Apart[i].ID))
 		}
 		p.Put("</section>\n")
@@ -253,10 +249,10 @@ func (v *plan) sample(p *page.Page) {
 	for i := range v.Sample {
 		m := &v.Sample[i]
 		p.Put("<tr><td>%s<br>", m.Type)
-		p.Link(spell.Cut(m.ID, page.MostID), "/message", "in", v.Source, "consumer", m.Consumer,
+		p.Link(page.Cut(m.ID, page.MostID), "/message", "in", v.Source, "consumer", m.Consumer,
 			"source", m.Source, "id", m.ID)
 		p.Put("</td><td>%s</td><td>%s</td><td class=\"why\">%s</td></tr>\n", m.Consumer, m.State,
-			spell.Cut(spell.FirstLine(m.LastError), 200))
+			page.Cut(page.FirstLine(m.LastError), 200))
 	}
 	p.Put("</table></div>\n</section>\n")
 }

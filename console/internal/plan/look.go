@@ -10,12 +10,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/refusal"
-	"github.com/skald-go/skald/console/internal/source"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/console/internal/state"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/operate"
@@ -30,27 +26,27 @@ func planOf(q *page.Request) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	does, ok := act.Find(q.Arg("verb"))
+	does, ok := page.Find(q.Arg("verb"))
 	if !ok {
-		return nil, refusal.New(http.StatusBadRequest, "there is no verb %.40q", q.Arg("verb"))
+		return nil, page.NewRefusal(http.StatusBadRequest, "there is no verb %.40q", q.Arg("verb"))
 	}
 	v := &plan{Verb: does.Name, Source: s.Name, Does: does.Does, Needs: []needsCall{},
 		Sample: []message.Line{}, at: s, verb: does}
-	v.many = q.Arg("many") != "" && (does.About == act.Sagas || does.About == act.Flows)
+	v.many = q.Arg("many") != "" && (does.About == page.Sagas || does.About == page.Flows)
 	switch {
-	case v.many && does.About == act.Sagas:
+	case v.many && does.About == page.Sagas:
 		return v, v.manySagas(q)
 	case v.many:
 		return v, v.manyFlows(q)
 	}
 	switch does.About {
-	case act.Consumers:
+	case page.Consumers:
 		return v, v.steer(q)
-	case act.Apart:
+	case page.Apart:
 		return v, v.admission(q)
-	case act.Sagas:
+	case page.Sagas:
 		return v, v.sagaPlan(q)
-	case act.Flows:
+	case page.Flows:
 		return v, v.compensation(q)
 	}
 	sel, err := message.Select(q, does.Dead)
@@ -63,7 +59,7 @@ func planOf(q *page.Request) (*plan, error) {
 		return nil, err
 	}
 	_, err = page.One(q, s,
-		func(ctx context.Context, s *source.Source) (struct{}, error) { return struct{}{}, v.look(ctx, s) })
+		func(ctx context.Context, s *page.Source) (struct{}, error) { return struct{}{}, v.look(ctx, s) })
 	if seen := q.Arg("seen"); err == nil && q.Method == http.MethodGet && seen != "" {
 		v.Stale = seen != v.alone
 	}
@@ -75,20 +71,20 @@ func pace(q *page.Request) (p operate.Pace, err error) {
 	for name, to := range map[string]*float64{"rate": &p.Rate, "max_errors": &p.MaxErrors} {
 		if text := q.Arg(name); text != "" {
 			if *to, err = strconv.ParseFloat(text, 64); err != nil || *to < 0 {
-				return p, refusal.New(http.StatusBadRequest, "%s is a number, not %.40q", name, text)
+				return p, page.NewRefusal(http.StatusBadRequest, "%s is a number, not %.40q", name, text)
 			}
 		}
 	}
 	if usage := new(operate.UsageError); errors.As(p.CheckNumbers(), &usage) {
-		return p, refusal.New(http.StatusBadRequest, "%s", usage.What)
+		return p, page.NewRefusal(http.StatusBadRequest, "%s", usage.What)
 	}
 	return p, nil
 }
 
 // look reads what is selected: what a dry run would say, of 10,000 messages at most.
-func (v *plan) look(ctx context.Context, s *source.Source) error {
+func (v *plan) look(ctx context.Context, s *page.Source) error {
 	sel := v.Request.Selection
-	all, err := operate.Kept(ctx, s.DB, sel, true, operate.Peek{Limit: spell.Exact, Scan: 10 * spell.Exact})
+	all, err := operate.Kept(ctx, s.DB, sel, true, operate.Peek{Limit: page.Exact, Scan: 10 * page.Exact})
 	if err != nil {
 		return err
 	}
@@ -122,11 +118,11 @@ func (v *plan) look(ctx context.Context, s *source.Source) error {
 	if v.Verb == "drop" && calls > 0 && !v.More {
 		err = v.unsettled(ctx, s)
 	}
-	v.Command = act.Command(s.At, v.Verb, &sel, len(v.Needs) > 0)
+	v.Command = page.Command(s.At, v.Verb, &sel, len(v.Needs) > 0)
 	return err
 }
 
-func (v *plan) unsettled(ctx context.Context, s *source.Source) error {
+func (v *plan) unsettled(ctx context.Context, s *page.Source) error {
 	r, err := operate.Drop(ctx, s.DB, v.Request.Selection, v.Request.Call, operate.Order{DryRun: true})
 	for _, u := range r.Unsettled {
 		v.Needs = append(v.Needs, needsCall{u.ID, u.Step, u.Saga, u.Key})
@@ -145,9 +141,9 @@ func (v *plan) steer(q *page.Request) error {
 	case "unskip":
 		verb = "resume"
 	}
-	v.Command = act.InboxCommand(v.at.At, verb, "consumer", v.Request.Selection.Consumer, "fingerprint",
+	v.Command = page.InboxCommand(v.at.At, verb, "consumer", v.Request.Selection.Consumer, "fingerprint",
 		fingerprint)
-	_, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
+	_, err := page.One(q, v.at, func(ctx context.Context, s *page.Source) (struct{}, error) {
 		if err := v.tell(ctx, s, operate.Order{DryRun: true}); err != nil {
 			return struct{}{}, err
 		}
@@ -158,7 +154,7 @@ func (v *plan) steer(q *page.Request) error {
 	return err
 }
 
-func (v *plan) tell(ctx context.Context, s *source.Source, o operate.Order) error {
+func (v *plan) tell(ctx context.Context, s *page.Source, o operate.Order) error {
 	sel := &v.Request.Selection
 	switch v.Verb {
 	case "pause":
@@ -177,8 +173,8 @@ func (v *plan) admission(q *page.Request) error {
 	if err != nil {
 		return err
 	}
-	v.Command = act.AdmitCommand(v.at.At, &a, q.Arg("why"))
-	_, err = page.One(q, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
+	v.Command = page.AdmitCommand(v.at.At, &a, q.Arg("why"))
+	_, err = page.One(q, v.at, func(ctx context.Context, s *page.Source) (struct{}, error) {
 		r, err := operate.Admit(ctx, s.DB, a, operate.Order{DryRun: true})
 		v.Selected, v.Change, v.More = r.Selected, r.Selected, r.Selected > operate.AdmitsAtOnce
 		sum := sha256.New()
@@ -199,7 +195,7 @@ func admissionOf(q *page.Request) (a operate.Admission, err error) {
 		Type: q.Arg("type")}
 	if text := q.Arg("number"); text != "" {
 		if a.Number, err = strconv.ParseInt(text, 10, 64); err != nil || a.Number <= 0 {
-			return a, refusal.New(http.StatusBadRequest, "number is that of a message in quarantine")
+			return a, page.NewRefusal(http.StatusBadRequest, "number is that of a message in quarantine")
 		}
 	}
 	switch q.Arg("why") {
@@ -209,7 +205,7 @@ func admissionOf(q *page.Request) (a operate.Admission, err error) {
 	case "too-old":
 		a.Why = store.TooOld
 	default:
-		return a, refusal.New(http.StatusBadRequest, "why is conflict or too-old")
+		return a, page.NewRefusal(http.StatusBadRequest, "why is conflict or too-old")
 	}
 	if a == (operate.Admission{}) {
 		a.All = true

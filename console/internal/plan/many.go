@@ -9,12 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/saga"
-	"github.com/skald-go/skald/console/internal/source"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -33,14 +29,14 @@ func (v *plan) manySagas(q *page.Request) error {
 	if err != nil {
 		return err
 	}
-	c := operate.SagaChange{Verb: operate.SagaVerb(v.Verb[len(act.OfSaga):])}
+	c := operate.SagaChange{Verb: operate.SagaVerb(v.Verb[len(page.OfSaga):])}
 	if c.Verb == operate.CompleteSaga || c.Verb == operate.SkipSaga {
-		return refusal.New(http.StatusBadRequest, "%s is for a step of one saga", c.Verb)
+		return page.NewRefusal(http.StatusBadRequest, "%s is for a step of one saga", c.Verb)
 	}
 	sel.All = !sel.Filtered()
 	look := sel
-	look.Limit, look.Live = spell.Exact+1, true
-	list, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) ([]operate.Saga, error) {
+	look.Limit, look.Live = page.Exact+1, true
+	list, err := page.One(q, v.at, func(ctx context.Context, s *page.Source) ([]operate.Saga, error) {
 		return operate.Sagas(ctx, s.DB, look)
 	})
 	if err != nil {
@@ -48,14 +44,14 @@ func (v *plan) manySagas(q *page.Request) error {
 	}
 	for i := range list[:min(10, len(list))] {
 		v.Meant = append(v.Meant, meantSaga{list[i].Name, list[i].Key, list[i].Status,
-			spell.FirstLine(list[i].Error)})
+			page.FirstLine(list[i].Error)})
 	}
 	v.counted(len(list))
 	if n := len(list); n > 0 && n <= mostTried {
 		v.try(q, sel, c)
 	}
 	v.Request = operate.SagaRunOf("", sel, c, v.Selected, operate.Order{}).Request
-	v.Command = act.SagasCommand(v.at.At, &c, &sel)
+	v.Command = page.SagasCommand(v.at.At, &c, &sel)
 	return nil
 }
 
@@ -65,7 +61,7 @@ const mostTried = 100
 // try notes how many sagas a verb would change, and why it would leave the others. If that takes too long,
 // all that are selected count: each is asked again when the verb is carried out.
 func (v *plan) try(q *page.Request, sel operate.SagaSelection, c operate.SagaChange) {
-	r, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
+	r, err := page.One(q, v.at, func(ctx context.Context, s *page.Source) (operate.SagaReport, error) {
 		r, err := operate.ChangeSagas(ctx, s.DB, sel, c, operate.Order{DryRun: true})
 		if partly, none := new(operate.PartlyError), new(operate.NoneError); errors.As(err, &partly) ||
 			errors.As(err, &none) {
@@ -88,16 +84,16 @@ func (v *plan) try(q *page.Request, sel operate.SagaSelection, c operate.SagaCha
 // manyFlows is the dry run of undoing all choreographed sagas that are selected.
 func (v *plan) manyFlows(q *page.Request) error {
 	if v.at.Compensate == nil {
-		return refusal.New(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
+		return page.NewRefusal(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
 	}
 	if q.Arg("key") != "" {
-		return refusal.New(http.StatusBadRequest,
+		return page.NewRefusal(http.StatusBadRequest,
 			"many sagas are chosen by flow, state and overdue: a key is for one of them, without many")
 	}
 	sel := saga.SelectFlows(q)
-	what := store.TrackedQuery{Flow: sel.Flow, State: sel.State, Overdue: sel.Overdue, Limit: spell.Exact + 1}
+	what := store.TrackedQuery{Flow: sel.Flow, State: sel.State, Overdue: sel.Overdue, Limit: page.Exact + 1}
 	list, err := page.One(q, v.at,
-		func(ctx context.Context, s *source.Source) ([]operate.SagaStanding, error) {
+		func(ctx context.Context, s *page.Source) ([]operate.SagaStanding, error) {
 			return operate.TrackedSagas(ctx, s.DB, what)
 		})
 	if err != nil {
@@ -108,13 +104,13 @@ func (v *plan) manyFlows(q *page.Request) error {
 	}
 	v.counted(len(list))
 	v.Request.Flows = &sel
-	v.Command = act.FlowsCommand(v.at.At, &sel)
+	v.Command = page.FlowsCommand(v.at.At, &sel)
 	return nil
 }
 
 // counted notes how many are meant. They come and go: only more than were seen are refused.
 func (v *plan) counted(n int) {
-	v.Selected, v.Change, v.More = n, n, n > spell.Exact
+	v.Selected, v.Change, v.More = n, n, n > page.Exact
 	v.Seen = "n-" + strconv.Itoa(n)
 	v.Request.Of = n
 }
@@ -136,11 +132,11 @@ func (v *plan) run(q *page.Request, id, reason string) operate.Run {
 func (v *plan) meant(p *page.Page) {
 	if !v.tried {
 		p.Put("<p>In <b>%s</b> it is about <b>%s</b>. Nothing has changed yet. Each is left as it is if the verb does not apply to it by then.</p>\n",
-			v.Source, spell.Count(int64(v.Change), "saga"))
+			v.Source, page.Count(int64(v.Change), "saga"))
 		return
 	}
 	p.Put("<p>In <b>%s</b> it would change <b>%s</b> of %s. Nothing has changed yet.</p>\n", v.Source,
-		spell.Number(int64(v.Change)), spell.Count(int64(v.Selected), "saga"))
+		page.Number(int64(v.Change)), page.Count(int64(v.Selected), "saga"))
 	for _, why := range v.Before {
 		p.Put("<p class=\"note warn\">Some are left as they are: %s.</p>\n", why)
 	}
@@ -152,12 +148,12 @@ func (v *plan) meantTable(p *page.Page) {
 	p.Heads("saga", "key", "status", "error")
 	for _, m := range v.Meant {
 		p.Put("<tr><td>%s</td><td>", m.Name)
-		if v.verb.About == act.Sagas {
+		if v.verb.About == page.Sagas {
 			p.Link(m.Key, "/saga", "in", v.Source, "name", m.Name, "key", m.Key)
 		} else {
 			p.Link(m.Key, "/story", "q", m.Key)
 		}
-		p.Put("</td><td>%s</td><td class=\"why\">%s</td></tr>\n", m.Status, spell.Cut(m.Error, 200))
+		p.Put("</td><td>%s</td><td class=\"why\">%s</td></tr>\n", m.Status, page.Cut(m.Error, 200))
 	}
 	p.Put("</table></div>\n</section>\n")
 }

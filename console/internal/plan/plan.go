@@ -4,10 +4,8 @@ package plan
 import (
 	"net/http"
 
-	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -34,8 +32,8 @@ type plan struct {
 	Request operate.RunRequest `json:"request"`
 
 	*page.Failure // what Changed and Missing say, as a problem
-	at            *source.Source
-	verb          act.Verb
+	at            *page.Source
+	verb          page.Verb
 	many          bool   // all sagas that a filter chooses, not one of them
 	tried         bool   // each of them was asked whether the verb applies to it
 	alone         string // message.Seen of the only one

@@ -10,18 +10,15 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/refusal"
-	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/operate"
 )
 
 // sagaPlan is the dry run of a verb on one saga.
 func (v *plan) sagaPlan(q *page.Request) error {
 	c, sel := sagaChange(q, v.Verb)
-	v.Command = act.SagaCommand(v.at.At, &c, &sel)
-	r, err := page.One(q, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
+	v.Command = page.SagaCommand(v.at.At, &c, &sel)
+	r, err := page.One(q, v.at, func(ctx context.Context, s *page.Source) (operate.SagaReport, error) {
 		was, err := operate.ReadSaga(ctx, s.DB, sel.Name, sel.Key)
 		if err != nil {
 			return operate.SagaReport{}, err
@@ -45,7 +42,7 @@ func (v *plan) sagaPlan(q *page.Request) error {
 }
 
 func sagaChange(q *page.Request, verb string) (operate.SagaChange, operate.SagaSelection) {
-	c := operate.SagaChange{Verb: operate.SagaVerb(verb[len(act.OfSaga):]), Step: q.Arg("step"),
+	c := operate.SagaChange{Verb: operate.SagaVerb(verb[len(page.OfSaga):]), Step: q.Arg("step"),
 		Occurrence: q.Arg("occurrence")}
 	if text := q.Arg("data"); text != "" {
 		c.Data = json.RawMessage(text)
@@ -60,12 +57,12 @@ func wishOf(q *page.Request) operate.Wish {
 // compensation is the dry run of undoing a choreographed saga.
 func (v *plan) compensation(q *page.Request) error {
 	if v.at.Compensate == nil {
-		return refusal.New(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
+		return page.NewRefusal(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
 	}
 	w := wishOf(q)
-	v.Command = act.CompensateCommand(v.at.At, w)
+	v.Command = page.CompensateCommand(v.at.At, w)
 	r, err := page.One(q, v.at,
-		func(ctx context.Context, s *source.Source) (operate.CompensateReport, error) {
+		func(ctx context.Context, s *page.Source) (operate.CompensateReport, error) {
 			return s.Compensate(ctx, w, operate.Order{DryRun: true})
 		})
 	if err != nil {

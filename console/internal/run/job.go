@@ -11,9 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/skald-go/skald/console/internal/refusal"
-	"github.com/skald-go/skald/console/internal/source"
-	"github.com/skald-go/skald/console/internal/spell"
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -95,7 +93,7 @@ func (js *Jobs) inHand() map[string]bool {
 }
 
 // Reserve makes room for a run, before anything of it is noted. It is launched or let go.
-func (js *Jobs) Reserve(s *source.Source, run string) (*Job, error) {
+func (js *Jobs) Reserve(s *page.Source, run string) (*Job, error) {
 	name := jobName(s.Name, run)
 	js.mu.Lock()
 	defer js.mu.Unlock()
@@ -107,13 +105,13 @@ func (js *Jobs) Reserve(s *source.Source, run string) (*Job, error) {
 	}
 	switch {
 	case js.here[name] != nil:
-		return nil, refusal.New(http.StatusConflict, "the run is in hand already")
+		return nil, page.NewRefusal(http.StatusConflict, "the run is in hand already")
 	case n >= mostJobs:
-		return nil, refusal.New(http.StatusTooManyRequests,
+		return nil, page.NewRefusal(http.StatusTooManyRequests,
 			"this console carries out %d runs in %s already: wait until one has ended, or stop one",
 			mostJobs, s.Name)
 	case js.actions.Err() != nil:
-		return nil, refusal.New(http.StatusServiceUnavailable,
+		return nil, page.NewRefusal(http.StatusServiceUnavailable,
 			"this console ends: it begins nothing any more")
 	}
 	j := &Job{done: make(chan struct{}), name: name}
@@ -133,7 +131,7 @@ func (js *Jobs) LetGo(j *Job) {
 
 // Launch carries a run out, or goes on with it, until it has ended or is stopped, whatever becomes of the
 // request.
-func (js *Jobs) Launch(s *source.Source, run operate.Run, j *Job) {
+func (js *Jobs) Launch(s *page.Source, run operate.Run, j *Job) {
 	go func() {
 		defer js.LetGo(j)
 		js.carry(j.ctx, s, run, j)
@@ -161,8 +159,8 @@ func (js *Jobs) Wait(ctx context.Context) error {
 }
 
 // carry does what a run asks for, and notes how it ended.
-func (js *Jobs) carry(ctx context.Context, s *source.Source, run operate.Run, j *Job) {
-	_, err := source.Rescued(ctx,
+func (js *Jobs) carry(ctx context.Context, s *page.Source, run operate.Run, j *Job) {
+	_, err := page.Rescued(ctx,
 		func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx, s, run, j) })
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer stop()
@@ -172,7 +170,7 @@ func (js *Jobs) carry(ctx context.Context, s *source.Source, run operate.Run, j 
 	}
 }
 
-func do(ctx context.Context, s *source.Source, run operate.Run, j *Job) error {
+func do(ctx context.Context, s *page.Source, run operate.Run, j *Job) error {
 	o := operate.Order{Author: run.Author, Reason: run.Reason, Run: run.ID, Progress: j.progress}
 	sel := run.Request.Selection
 	switch {
@@ -199,7 +197,7 @@ func do(ctx context.Context, s *source.Source, run operate.Run, j *Job) error {
 	return &operate.UsageError{What: "this console does not know the verb " + run.Verb}
 }
 
-func (js *Jobs) note(ctx, ended context.Context, s *source.Source, run operate.Run, j *Job, err error) error {
+func (js *Jobs) note(ctx, ended context.Context, s *page.Source, run operate.Run, j *Job, err error) error {
 	j.mu.Lock()
 	by, did := j.by, j.did
 	j.mu.Unlock()
@@ -231,5 +229,5 @@ func (js *Jobs) note(ctx, ended context.Context, s *source.Source, run operate.R
 		return operate.StopRun(ctx, s.DB, run, run.Author, "the console ended")
 	}
 	js.log.WarnContext(ctx, "console: a run was interrupted", "source", s.Name, "run", run.ID, "error", err)
-	return operate.StopRun(ctx, s.DB, run, run.Author, spell.Cut(err.Error(), 500))
+	return operate.StopRun(ctx, s.DB, run, run.Author, page.Cut(err.Error(), 500))
 }

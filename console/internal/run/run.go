@@ -5,11 +5,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/refusal"
-	"github.com/skald-go/skald/console/internal/source"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -18,7 +14,7 @@ type runPage struct {
 	Source string `json:"source"`
 	operate.Run
 	Here bool `json:"in_hand"` // this console carries it out at this moment
-	at   *source.Source
+	at   *page.Source
 }
 
 func (v *runPage) Heading() string { return runTitle(&v.Run) + " " + v.ID }
@@ -41,10 +37,10 @@ func (js *Jobs) runOf(q *page.Request) (*runPage, error) {
 	}
 	id := q.Arg("run")
 	if id == "" {
-		return nil, refusal.New(http.StatusBadRequest, "which run? Give run=NAME")
+		return nil, page.NewRefusal(http.StatusBadRequest, "which run? Give run=NAME")
 	}
 	here := js.job(s.Name, id) != nil // first: one that ends meanwhile is read as ended
-	r, err := page.One(q, s, func(ctx context.Context, s *source.Source) (operate.Run, error) {
+	r, err := page.One(q, s, func(ctx context.Context, s *page.Source) (operate.Run, error) {
 		return operate.ReadRun(ctx, s.DB, id)
 	})
 	return &runPage{s.Name, r, here && r.Ended == "", s}, err
@@ -61,7 +57,7 @@ func (js *Jobs) Stop(q *page.Request) (page.View, error) {
 		if _, err := js.runOf(q); err != nil {
 			return nil, err
 		}
-		return nil, refusal.New(http.StatusConflict,
+		return nil, page.NewRefusal(http.StatusConflict,
 			"this console does not have the run in hand: it has ended, was interrupted, or another process has it")
 	}
 	j.stoppedBy(q.Who.Name)
@@ -76,7 +72,7 @@ func (js *Jobs) Resume(q *page.Request) (page.View, error) {
 		return nil, err
 	}
 	if v.Ended != "" {
-		return nil, refusal.New(http.StatusConflict, "the run has ended: %s", v.Ended)
+		return nil, page.NewRefusal(http.StatusConflict, "the run has ended: %s", v.Ended)
 	}
 	r := v.Run
 	r.Author = q.Who.Name // who goes on with it answers for what it does from now on
@@ -99,7 +95,7 @@ func (v *runPage) HTML(p *page.Page) {
 	p.Put("</dd></div>\n")
 	sel := &v.Request.Selection
 	for _, f := range [][2]string{{"consumer", sel.Consumer}, {"message", sel.ID},
-		{"key", spell.Key(sel.Key)}, {"type", sel.Type}, {"topic", sel.Topic}, {"kind", sel.Kind},
+		{"key", page.Key(sel.Key)}, {"type", sel.Type}, {"topic", sel.Topic}, {"kind", sel.Kind},
 		{"fingerprint", sel.Fingerprint}} {
 		p.Row(f[0], f[1])
 	}
@@ -143,7 +139,7 @@ func (v *runPage) sagas(p *page.Page) {
 				p.Row("only", f.name)
 			}
 		}
-		p.Row("started before", spell.Time(s.StartedBefore))
+		p.Row("started before", page.Time(s.StartedBefore))
 	}
 	if s := v.Request.Flows; s != nil {
 		p.Row("flow", s.Flow)
@@ -155,7 +151,7 @@ func (v *runPage) sagas(p *page.Page) {
 }
 
 func (v *runPage) button(p *page.Page, path, text string) {
-	if !p.May(guard.Act) {
+	if !p.May(page.Act) {
 		return
 	}
 	p.Put("<form method=\"post\" action=\"%s\">", p.At(path))

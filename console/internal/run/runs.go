@@ -5,16 +5,14 @@ import (
 	"slices"
 
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/source"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
 // A runsPage lists the last bulk actions, and how far they are.
 type runsPage struct {
-	Runs []runPage     `json:"runs"`
-	Next []runsNext    `json:"next,omitempty"`
-	Away []source.Away `json:"away"`
+	Runs []runPage   `json:"runs"`
+	Next []runsNext  `json:"next,omitempty"`
+	Away []page.Away `json:"away"`
 }
 
 // A runsNext is where earlier runs of a source begin.
@@ -42,12 +40,12 @@ func (js *Jobs) Runs(q *page.Request) (page.View, error) {
 		return nil, err
 	}
 	here := js.inHand() // first: one that ends meanwhile is read as ended
-	got, away := source.Each(q.Context(), q.Sources, only,
-		func(ctx context.Context, s *source.Source) (out runsRead, err error) {
+	got, away := page.Each(q.Context(), q.Sources, only,
+		func(ctx context.Context, s *page.Source) (out runsRead, err error) {
 			out.runs, out.next, err = operate.ReadRuns(ctx, s.DB, before, runsWithin)
 			return out, err
 		})
-	v := &runsPage{Runs: []runPage{}, Away: append([]source.Away{}, away...)}
+	v := &runsPage{Runs: []runPage{}, Away: append([]page.Away{}, away...)}
 	for _, g := range got {
 		if g.Is.next > 0 {
 			v.Next = append(v.Next, runsNext{g.Name, g.Is.next})
@@ -69,7 +67,7 @@ func (v *runsPage) HTML(p *page.Page) {
 	if p.Arg("before") != "" {
 		p.Put("<p>Bulk actions that began earlier, the last first.</p>\n")
 	} else {
-		p.Put("<p>Bulk actions among the last %s acts of each source, the last begun first; further back where they fill those.</p>\n", spell.Number(runsWithin))
+		p.Put("<p>Bulk actions among the last %s acts of each source, the last begun first; further back where they fill those.</p>\n", page.Number(runsWithin))
 	}
 	defer v.earlier(p)
 	if len(v.Runs) == 0 {
@@ -86,7 +84,7 @@ func (v *runsPage) HTML(p *page.Page) {
 		p.Put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%d of %d</td><td class=\"why\">",
 			r.Source, r.Verb, r.Request.Selection.Consumer, r.Done, r.Request.Of)
 		r.stands(p)
-		p.Put("</td><td>%s</td><td class=\"why\">%s</td><td>", r.Author, spell.Cut(r.Reason, 200))
+		p.Put("</td><td>%s</td><td class=\"why\">%s</td><td>", r.Author, page.Cut(r.Reason, 200))
 		p.When(r.Begun)
 		p.Put("</td></tr>\n")
 	}
@@ -96,7 +94,7 @@ func (v *runsPage) HTML(p *page.Page) {
 func (v *runsPage) earlier(p *page.Page) {
 	for _, n := range v.Next {
 		p.Put("<p>")
-		p.Link("Earlier ones of "+n.Source, "/runs", "in", n.Source, "before", spell.Digits(n.Before))
+		p.Link("Earlier ones of "+n.Source, "/runs", "in", n.Source, "before", page.Digits(n.Before))
 		p.Put("</p>\n")
 	}
 }
@@ -105,11 +103,11 @@ func (v *runsPage) earlier(p *page.Page) {
 func (v *runPage) stands(p *page.Page) {
 	switch {
 	case v.Ended != "":
-		p.Put("ended: %s", spell.Cut(v.Ended, 200))
+		p.Put("ended: %s", page.Cut(v.Ended, 200))
 	case v.Here:
 		p.Put("<b>in hand</b>")
 	case v.Stopped != "":
-		p.Put("<b class=\"late\">interrupted</b>: %s", spell.Cut(v.Stopped, 200))
+		p.Put("<b class=\"late\">interrupted</b>: %s", page.Cut(v.Stopped, 200))
 	default:
 		p.Put("<b class=\"late\">not ended</b>: nobody at this console has it in hand")
 	}

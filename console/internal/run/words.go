@@ -1,16 +1,16 @@
 package run
 
 import (
-	"github.com/skald-go/skald/console/internal/act"
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/operate"
 )
 
 // runTitle is what the verb of a run is called.
 func runTitle(r *operate.Run) string {
 	if verb := r.SagaVerbOf(); verb != "" {
-		return act.Title(act.OfSaga + string(verb))
+		return page.Title(page.OfSaga + string(verb))
 	}
-	return act.Title(r.Verb)
+	return page.Title(r.Verb)
 }
 
 // things are what a run is about.

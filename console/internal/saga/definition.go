@@ -6,15 +6,13 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/refusal"
-	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/operate"
 )
 
 // A definitionsPage is the definitions of orchestrated sagas that engines have noted.
 type definitionsPage struct {
 	Parts []definitionsPart `json:"sources"`
-	Away  []source.Away     `json:"away"`
+	Away  []page.Away       `json:"away"`
 }
 
 type definitionsPart struct {
@@ -24,7 +22,7 @@ type definitionsPart struct {
 
 // Definitions is the page of definitions.
 func Definitions(q *page.Request) (page.View, error) {
-	parts, away, err := page.Parts(q, func(ctx context.Context, s *source.Source) (definitionsPart, error) {
+	parts, away, err := page.Parts(q, func(ctx context.Context, s *page.Source) (definitionsPart, error) {
 		list, err := operate.Definitions(ctx, s.DB, q.Arg("name"))
 		return definitionsPart{s.Name, append([]operate.Definition{}, list...)}, err
 	})
@@ -91,7 +89,7 @@ func Definition(q *page.Request) (page.View, error) {
 		return nil, err
 	}
 	name, hash := q.Arg("name"), q.Arg("hash")
-	list, err := page.One(q, s, func(ctx context.Context, s *source.Source) ([]operate.Definition, error) {
+	list, err := page.One(q, s, func(ctx context.Context, s *page.Source) ([]operate.Definition, error) {
 		return operate.Definitions(ctx, s.DB, name)
 	})
 	if err != nil {
@@ -103,7 +101,8 @@ func Definition(q *page.Request) (page.View, error) {
 			return &definitionPage{s.Name, *d, picture}, err
 		}
 	}
-	return nil, refusal.New(http.StatusNotFound, "no engine has noted the version %.80q of %.80q", hash, name)
+	return nil, page.NewRefusal(http.StatusNotFound, "no engine has noted the version %.80q of %.80q",
+		hash, name)
 }
 
 func (v *definitionPage) Heading() string { return v.Name + " " + v.Hash }

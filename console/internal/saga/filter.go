@@ -7,9 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -26,7 +24,7 @@ func Select(q *page.Request) (s operate.SagaSelection, err error) {
 	if text := q.Arg("older"); text != "" {
 		d, err := ageOf(text)
 		if err != nil {
-			return s, refusal.New(http.StatusBadRequest, "older is a time such as 90m or 2d")
+			return s, page.NewRefusal(http.StatusBadRequest, "older is a time such as 90m or 2d")
 		}
 		s.StartedBefore = time.Now().Add(-d)
 	}
@@ -54,7 +52,7 @@ func manyButton(p *page.Page, verb, source string, names ...string) {
 		args = append(args, name, p.Arg(name))
 	}
 	p.Put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.At("/act", args...),
-		act.Title(verb))
+		page.Title(verb))
 }
 
 // SelectFlows is what the arguments choose among choreographed sagas.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -21,7 +20,7 @@ func Flows(q *page.Request) (page.View, error) {
 	}
 	what := store.TrackedQuery{Flow: q.Arg("flow"), Key: q.Arg("key"), State: q.Arg("state"),
 		Overdue: q.Flag("overdue"), Limit: page.Rows + 1}
-	list, err := listOf(q, func(ctx context.Context, s *source.Source) ([]operate.SagaStanding, error) {
+	list, err := listOf(q, func(ctx context.Context, s *page.Source) ([]operate.SagaStanding, error) {
 		return operate.TrackedSagas(ctx, s.DB, what)
 	})
 	return &flowsPage{list}, err

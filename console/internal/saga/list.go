@@ -3,15 +3,13 @@ package saga
 import (
 	"context"
 
-	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/source"
 )
 
 // A listed page is what each source has of one kind of thing: the first of it, in its order.
 type listed[T any] struct {
 	Parts []listedPart[T] `json:"sources"`
-	Away  []source.Away   `json:"away"`
+	Away  []page.Away     `json:"away"`
 }
 
 type listedPart[T any] struct {
@@ -22,13 +20,13 @@ type listedPart[T any] struct {
 	Next    string `json:"next,omitempty"`
 	Scanned int    `json:"scanned,omitempty"` // that were looked at, where that ended the page
 
-	at *source.Source
+	at *page.Source
 }
 
 // listOf asks the sources that are meant for one more than a page.
 func listOf[T any](q *page.Request,
-	ask func(ctx context.Context, s *source.Source) ([]T, error)) (v listed[T], err error) {
-	v.Parts, v.Away, err = page.Parts(q, func(ctx context.Context, s *source.Source) (listedPart[T], error) {
+	ask func(ctx context.Context, s *page.Source) ([]T, error)) (v listed[T], err error) {
+	v.Parts, v.Away, err = page.Parts(q, func(ctx context.Context, s *page.Source) (listedPart[T], error) {
 		list, err := ask(ctx, s)
 		part := listedPart[T]{Source: s.Name, Sagas: append([]T{}, list...),
 			More: len(list) > page.Rows, at: s}
@@ -54,7 +52,7 @@ func (v *listed[T]) tables(p *page.Page, order string, heads []string, before fu
 			p.Put("<p class=\"note warn\">Only the first %d, %s, are shown: narrow the filter.</p>\n",
 				page.Rows, order)
 		}
-		if before != nil && p.May(guard.Act) {
+		if before != nil && p.May(page.Act) {
 			before(part)
 		}
 		p.Table("Those of %s", part.Source)

@@ -4,15 +4,12 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/skald-go/skald/console/internal/act"
-	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
 func (*sagaPage) Live()             {}
-func (v *sagaPage) Heading() string { return "Saga " + v.Name + " " + spell.Cut(v.Key, 80) }
+func (v *sagaPage) Heading() string { return "Saga " + v.Name + " " + page.Cut(v.Key, 80) }
 
 func (v *sagaPage) HTML(p *page.Page) {
 	p.Put("<p class=\"dim\">%s · ", v.Source)
@@ -62,10 +59,10 @@ func (v *sagaPage) HTML(p *page.Page) {
 }
 
 func (v *sagaPage) button(p *page.Page, verb operate.SagaVerb, step, occurrence string) {
-	if p.May(guard.Act) {
-		p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", act.OfSaga+string(verb),
+	if p.May(page.Act) {
+		p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", page.OfSaga+string(verb),
 			"in", v.Source, "name", v.Name, "key", v.Key, "step", step, "occurrence", occurrence),
-			act.Title(act.OfSaga+string(verb)))
+			page.Title(page.OfSaga+string(verb)))
 	}
 }
 
@@ -84,7 +81,7 @@ func (v *sagaPage) runs(p *page.Page) {
 		if r.Due != nil {
 			p.When(*r.Due)
 		}
-		p.Put("</td><td class=\"why\">%s</td><td class=\"verbs\">", spell.Cut(spell.FirstLine(r.Error), 300))
+		p.Put("</td><td class=\"why\">%s</td><td class=\"verbs\">", page.Cut(page.FirstLine(r.Error), 300))
 		if r.Stuck || r.Attempts > 0 {
 			for _, verb := range []operate.SagaVerb{operate.RetrySaga, operate.CompleteSaga,
 				operate.SkipSaga} {
@@ -104,7 +101,7 @@ func (v *sagaPage) data(p *page.Page) {
 		for _, step := range slices.Sorted(maps.Keys(v.Shown.Outputs)) {
 			p.Put("<p>Output of %s</p>\n<pre>%s</pre>\n", step, v.Shown.Outputs[step])
 		}
-	case !p.May(guard.Payloads):
+	case !p.May(page.Payloads):
 		p.Put("<p class=\"dim\">Hidden: you lack the right to see payloads.</p>\n")
 	default:
 		p.Put("<form method=\"post\" action=\"%s\">", p.At("/saga/data"))

@@ -11,12 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/payload"
-	"github.com/skald-go/skald/console/internal/refusal"
-	"github.com/skald-go/skald/console/internal/source"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -36,7 +31,7 @@ func List(q *page.Request) (page.View, error) {
 	}
 	v := &sagasPage{}
 	v.Parts, v.Away, err = page.Parts(q,
-		func(ctx context.Context, s *source.Source) (listedPart[operate.Saga], error) {
+		func(ctx context.Context, s *page.Source) (listedPart[operate.Saga], error) {
 			list, err := operate.SagasAfter(ctx, s.DB, sel, after,
 				operate.Peek{Limit: page.Rows, Scan: mostSagas})
 			return listedPart[operate.Saga]{Source: s.Name, Sagas: append([]operate.Saga{}, list.List...),
@@ -57,7 +52,7 @@ func nextSagas(p *page.Page, source, next string, scanned int) {
 	}
 	p.Put("<p>")
 	if scanned > 0 {
-		p.Put("%s were looked at: with a status or a name there are fewer. ", spell.Number(int64(scanned)))
+		p.Put("%s were looked at: with a status or a name there are fewer. ", page.Number(int64(scanned)))
 	}
 	p.Link("The next ones", "/sagas", args...)
 	p.Put("</p>\n")
@@ -80,7 +75,7 @@ func sagaAfter(q *page.Request) (*store.SagaRef, error) {
 	size, both, ok := strings.Cut(string(raw), " ")
 	n, of := strconv.Atoi(size)
 	if err != nil || of != nil || !ok || n < 0 || n > len(both) {
-		return nil, refusal.New(http.StatusBadRequest, "after is what the link to the next page says")
+		return nil, page.NewRefusal(http.StatusBadRequest, "after is what the link to the next page says")
 	}
 	return &store.SagaRef{Name: both[:n], Key: both[n:]}, nil
 }
@@ -123,7 +118,7 @@ func (v *sagasPage) verbs(p *page.Page) func(*listedPart[operate.Saga]) {
 	return func(part *listedPart[operate.Saga]) {
 		p.Put("<p class=\"verbs\">")
 		for _, verb := range verbs {
-			manyButton(p, act.OfSaga+string(verb), part.Source, sagaFilters()...)
+			manyButton(p, page.OfSaga+string(verb), part.Source, sagaFilters()...)
 		}
 		p.Put("</p>\n")
 	}
@@ -141,7 +136,7 @@ func sagaLine(p *page.Page, source string, s *operate.Saga) {
 	}
 	p.Put("</td><td>%s</td><td>", s.Step)
 	retrying(p, s)
-	p.Put("</td><td class=\"why\">%s</td><td>", spell.Cut(spell.FirstLine(s.Error), 200))
+	p.Put("</td><td class=\"why\">%s</td><td>", page.Cut(page.FirstLine(s.Error), 200))
 	p.When(s.Started)
 	p.Put("</td></tr>\n")
 }
@@ -158,7 +153,7 @@ func retrying(p *page.Page, s *operate.Saga) {
 	}
 	if s.Retry != nil {
 		if d := time.Until(*s.Retry); d > 0 {
-			p.Put(", next in %s", spell.Ago(d))
+			p.Put(", next in %s", page.Ago(d))
 		} else {
 			p.Put(", due")
 		}
@@ -173,7 +168,7 @@ type sagaPage struct {
 	Shown     *shownSaga `json:"data,omitempty"`
 	picture   string     // SVG; "": no engine has noted its definition
 	forward   bool       // it cannot turn back any more
-	at        *source.Source
+	at        *page.Source
 }
 
 // A shownSaga is the input and the outputs that somebody asked for, which is noted.
@@ -183,7 +178,7 @@ type shownSaga struct {
 }
 
 // Pages are the pages of orchestrated sagas.
-type Pages struct{ Mask payload.Mask }
+type Pages struct{ Mask page.Mask }
 
 // Saga is the page of one orchestrated saga.
 func (Pages) Saga(q *page.Request) (page.View, error) { return readSaga(q, false) }
@@ -195,9 +190,9 @@ func readSaga(q *page.Request, data bool) (*sagaPage, error) {
 	}
 	name, key := q.Arg("name"), q.Arg("key")
 	if key == "" {
-		return nil, refusal.New(http.StatusBadRequest, "which saga? Give name and key")
+		return nil, page.NewRefusal(http.StatusBadRequest, "which saga? Give name and key")
 	}
-	return page.One(q, s, func(ctx context.Context, s *source.Source) (*sagaPage, error) {
+	return page.One(q, s, func(ctx context.Context, s *page.Source) (*sagaPage, error) {
 		r, err := operate.ReadSaga(ctx, s.DB, name, key)
 		if err != nil {
 			return nil, err
@@ -218,7 +213,7 @@ func (is Pages) Data(q *page.Request) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := payload.Note(q, v.at, "looked at in the console", "show saga data", v.Name,
+	if err := page.Note(q, v.at, "looked at in the console", "show saga data", v.Name,
 		store.Identity{Source: v.ID, ID: v.Key}); err != nil {
 		return nil, err
 	}

@@ -4,15 +4,13 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/source"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
 // A callsPage is calls to the outside of which it is not known what became of them.
 type callsPage struct {
-	Parts []callsPart   `json:"sources"`
-	Away  []source.Away `json:"away"`
+	Parts []callsPart `json:"sources"`
+	Away  []page.Away `json:"away"`
 }
 
 type callsPart struct {
@@ -22,7 +20,7 @@ type callsPart struct {
 
 // Calls is the page of calls to the outside.
 func Calls(q *page.Request) (page.View, error) {
-	parts, away, err := page.Parts(q, func(ctx context.Context, s *source.Source) (callsPart, error) {
+	parts, away, err := page.Parts(q, func(ctx context.Context, s *page.Source) (callsPart, error) {
 		list, err := operate.UnknownCalls(ctx, s.DB, s.At, page.Rows)
 		return callsPart{s.Name, append([]operate.UnknownCall{}, list...)}, err
 	})
@@ -75,7 +73,7 @@ func unknownCall(p *page.Page, source string, c *operate.UnknownCall) {
 		p.When(*c.Since)
 	}
 	p.Put("</td><td class=\"n\">%d</td><td class=\"why\">%s</td><td class=\"typed\">", c.Attempts,
-		spell.Cut(c.Error, 200))
+		page.Cut(c.Error, 200))
 	for _, command := range c.Commands {
 		p.Put("<p><code>%s</code></p>", command)
 	}

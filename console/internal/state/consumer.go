@@ -10,26 +10,20 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skald-go/skald/console/internal/act"
-	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/refusal"
-	"github.com/skald-go/skald/console/internal/source"
-	"github.com/skald-go/skald/console/internal/spell"
-	"github.com/skald-go/skald/console/internal/standing"
 	"github.com/skald-go/skald/internal/control"
 	"github.com/skald-go/skald/store"
 )
 
 // A consumerPage is how far a consumer has come, and what it was told.
 type consumerPage struct {
-	Source     string             `json:"source"`
-	Name       string             `json:"consumer"`
-	Paused     *order             `json:"paused,omitempty"`
-	Skipped    []skipped          `json:"skipped"`
-	Partitions []partition        `json:"partitions"`
-	At         *standing.Consumer `json:"standing,omitempty"`
-	from       *source.Source
+	Source     string         `json:"source"`
+	Name       string         `json:"consumer"`
+	Paused     *order         `json:"paused,omitempty"`
+	Skipped    []skipped      `json:"skipped"`
+	Partitions []partition    `json:"partitions"`
+	At         *page.Consumer `json:"standing,omitempty"`
+	from       *page.Source
 }
 
 type order struct {
@@ -57,26 +51,26 @@ func Consumer(q *page.Request) (page.View, error) {
 	}
 	name := q.Arg("consumer")
 	if name == "" {
-		return nil, refusal.New(http.StatusBadRequest, "which consumer? Give consumer=NAME")
+		return nil, page.NewRefusal(http.StatusBadRequest, "which consumer? Give consumer=NAME")
 	}
-	return page.One(q, s, func(ctx context.Context, s *source.Source) (*consumerPage, error) {
+	return page.One(q, s, func(ctx context.Context, s *page.Source) (*consumerPage, error) {
 		v, err := readConsumer(ctx, s, name)
 		if err != nil {
 			return v, err
 		}
 		now, err := s.Stands(ctx)
 		if i := slices.IndexFunc(now.Consumers,
-			func(c standing.Consumer) bool { return c.Name == name }); i >= 0 {
+			func(c page.Consumer) bool { return c.Name == name }); i >= 0 {
 			v.At = &now.Consumers[i]
 		}
 		if v.At == nil && len(v.Partitions) == 0 {
-			return v, refusal.New(http.StatusNotFound, "%s knows no consumer %.100q", s.Name, name)
+			return v, page.NewRefusal(http.StatusNotFound, "%s knows no consumer %.100q", s.Name, name)
 		}
 		return v, err
 	})
 }
 
-func readConsumer(ctx context.Context, s *source.Source, name string) (*consumerPage, error) {
+func readConsumer(ctx context.Context, s *page.Source, name string) (*consumerPage, error) {
 	v := &consumerPage{Source: s.Name, Name: name, Skipped: []skipped{}, Partitions: []partition{}, from: s}
 	known, err := s.DB.Attend(ctx, store.Attend{Consumer: name})
 	if err != nil {
@@ -100,7 +94,7 @@ func readConsumer(ctx context.Context, s *source.Source, name string) (*consumer
 }
 
 // Told tells apart what a consumer was told.
-func Told(ctx context.Context, s *source.Source, name string) (string, error) {
+func Told(ctx context.Context, s *page.Source, name string) (string, error) {
 	v, err := readConsumer(ctx, s, name)
 	return v.seen(), err
 }
@@ -128,15 +122,15 @@ func (v *consumerPage) HTML(p *page.Page) {
 	p.Put("<section class=\"card\">\n")
 	if c := v.At; c != nil {
 		p.Put("<dl class=\"figures\">\n")
-		p.Figure("parked", spell.Counted(c.Parked), false,
+		p.Figure("parked", page.Counted(c.Parked), false,
 			p.At("/parked", "in", v.Source, "consumer", v.Name))
-		p.Figure("dead", spell.Counted(c.Dead), c.Dead > 0,
+		p.Figure("dead", page.Counted(c.Dead), c.Dead > 0,
 			p.At("/dead/groups", "in", v.Source, "consumer", v.Name))
-		p.Figure("quarantine", spell.Number(c.Conflicts+c.TooOld), c.Conflicts+c.TooOld > 0,
+		p.Figure("quarantine", page.Number(c.Conflicts+c.TooOld), c.Conflicts+c.TooOld > 0,
 			p.At("/quarantine", "in", v.Source, "consumer", v.Name))
 		heard := "never"
 		if c.HeardSeconds >= 0 {
-			heard = spell.Ago(spell.Seconds(c.HeardSeconds)) + " ago"
+			heard = page.Ago(page.Seconds(c.HeardSeconds)) + " ago"
 		}
 		p.Figure("heard", heard, c.HeardSeconds > 180, "")
 		p.Put("</dl>\n")
@@ -161,7 +155,7 @@ func (v *consumerPage) HTML(p *page.Page) {
 		p.Put("</p>\n")
 		v.button(p, "unskip", s.Fingerprint)
 	}
-	if p.May(guard.Act) {
+	if p.May(page.Act) {
 		p.Put("<form class=\"filter\" method=\"get\" action=\"%s\">", p.At("/act"))
 		p.Hidden("verb", "skip", "in", v.Source, "consumer", v.Name)
 		p.Put("<label>fingerprint <input name=\"fingerprint\" required pattern=\"[0-9a-f]{12}\" maxlength=\"12\"></label><button>Skip …</button></form>\n")
@@ -176,11 +170,11 @@ func (v *consumerPage) button(p *page.Page, verb, fingerprint string) {
 		typed = "resume"
 	}
 	p.Put("<p class=\"verbs\">")
-	if p.May(guard.Act) {
+	if p.May(page.Act) {
 		p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", v.Source, "consumer",
-			v.Name, "fingerprint", fingerprint), act.Title(verb))
+			v.Name, "fingerprint", fingerprint), page.Title(verb))
 	}
-	p.Put("<code>%s</code></p>\n", act.InboxCommand(v.from.At, typed, "consumer", v.Name, "fingerprint",
+	p.Put("<code>%s</code></p>\n", page.InboxCommand(v.from.At, typed, "consumer", v.Name, "fingerprint",
 		fingerprint))
 }
 

@@ -4,9 +4,7 @@ import (
 	"context"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -26,8 +24,8 @@ func Doctor(q *page.Request) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &doctorPage{Source: s.Name, Command: act.DoctorCommand(s.At)}
-	v.Findings, err = page.One(q, s, func(ctx context.Context, s *source.Source) ([]operate.Finding, error) {
+	v := &doctorPage{Source: s.Name, Command: page.DoctorCommand(s.At)}
+	v.Findings, err = page.One(q, s, func(ctx context.Context, s *page.Source) ([]operate.Finding, error) {
 		subject, ok := s.DB.(operate.Subject)
 		if !ok {
 			return nil, &operate.UsageError{What: "its driver cannot be examined"}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/store"
 )
 
@@ -47,8 +46,8 @@ func heldEntities(p *page.Page, part *locksPart) {
 	p.Heads("entity of a saga", "saga", "since", "before it", "wait for it")
 	for i := range part.Held {
 		h := &part.Held[i]
-		p.Put("<tr><td>%s %s</td><td>", h.Space, spell.Cut(spell.Key(h.Key), 60))
-		p.Link(h.Name+" "+spell.Cut(h.Saga, 60), "/saga", "in", part.Source, "name", h.Name, "key", h.Saga)
+		p.Put("<tr><td>%s %s</td><td>", h.Space, page.Cut(page.Key(h.Key), 60))
+		p.Link(h.Name+" "+page.Cut(h.Saga, 60), "/saga", "in", part.Source, "name", h.Name, "key", h.Saga)
 		p.Put("</td><td>")
 		p.When(h.Since)
 		p.Put("</td><td class=\"n\">%d</td><td class=\"n\">%d</td></tr>\n", h.Before, h.Behind)

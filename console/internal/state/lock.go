@@ -5,16 +5,13 @@ import (
 	"net/http"
 
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/refusal"
-	"github.com/skald-go/skald/console/internal/source"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/store"
 )
 
 // A locksPage is entities that transactions have locked, or sagas hold, and keys that are reserved.
 type locksPage struct {
-	Parts []locksPart   `json:"sources"`
-	Away  []source.Away `json:"away"`
+	Parts []locksPart `json:"sources"`
+	Away  []page.Away `json:"away"`
 }
 
 type locksPart struct {
@@ -51,15 +48,15 @@ type reservedLine struct {
 func Locks(q *page.Request) (page.View, error) {
 	find := store.LockQuery{Consumer: q.Arg("consumer"), Limit: page.Rows + 1}
 	if space, text := q.Arg("space"), q.Arg("key"); space != "" && text != "" {
-		key, err := spell.ToKey(text)
+		key, err := page.ToKey(text)
 		if err != nil {
 			return nil, err
 		}
 		find.Entity = &store.Lock{Space: space, Key: string(key)}
 	} else if space != text {
-		return nil, refusal.New(http.StatusBadRequest, "an entity has a space and a key: give both")
+		return nil, page.NewRefusal(http.StatusBadRequest, "an entity has a space and a key: give both")
 	}
-	parts, away, err := page.Parts(q, func(ctx context.Context, s *source.Source) (locksPart, error) {
+	parts, away, err := page.Parts(q, func(ctx context.Context, s *page.Source) (locksPart, error) {
 		all, err := store.ListLocks(ctx, s.DB, find)
 		part := locksPart{Source: s.Name, Told: all.Told, Part: all.Part, Entities: []lockLine{},
 			Reserved: []reservedLine{},
@@ -135,7 +132,7 @@ func lockedEntities(p *page.Page, part *locksPart) {
 		if e.Unnamed {
 			p.Put("a new one, or one that is not to be seen</td><td class=\"n\">")
 		} else {
-			p.Put("%s %s</td><td class=\"n\">%d", e.Space, spell.Cut(spell.Key(e.Key), 60), e.Version)
+			p.Put("%s %s</td><td class=\"n\">%d", e.Space, page.Cut(page.Key(e.Key), 60), e.Version)
 		}
 		p.Put("</td><td>")
 		switch {
@@ -144,7 +141,7 @@ func lockedEntities(p *page.Page, part *locksPart) {
 		case e.HeldSeconds < 0:
 			p.Put("%s</td><td>?", e.Holder)
 		default:
-			p.Put("%s</td><td>%s", e.Holder, spell.Ago(spell.Seconds(e.HeldSeconds)))
+			p.Put("%s</td><td>%s", e.Holder, page.Ago(page.Seconds(e.HeldSeconds)))
 		}
 		p.Put("</td><td class=\"n\">%d</td></tr>\n", e.Waiting)
 	}
@@ -156,12 +153,12 @@ func reservedKeys(p *page.Page, part *locksPart) {
 	p.Heads("reserved key", "whose", "for", "lease ends in")
 	for i := range part.Reserved {
 		r := &part.Reserved[i]
-		p.Put("<tr><td>%s %s</td><td>%s</td><td>%s</td><td>", r.Source, spell.Cut(r.ID, 60), r.Consumer,
-			spell.Ago(spell.Seconds(r.HeldSeconds)))
+		p.Put("<tr><td>%s %s</td><td>%s</td><td>%s</td><td>", r.Source, page.Cut(r.ID, 60), r.Consumer,
+			page.Ago(page.Seconds(r.HeldSeconds)))
 		if r.LeftSeconds <= 0 {
 			p.Put("it has ended: whoever comes next takes the key")
 		} else {
-			p.Put("%s", spell.Ago(spell.Seconds(r.LeftSeconds)))
+			p.Put("%s", page.Ago(page.Seconds(r.LeftSeconds)))
 		}
 		p.Put("</td></tr>\n")
 	}

@@ -8,9 +8,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/source"
-	"github.com/skald-go/skald/console/internal/spell"
-	"github.com/skald-go/skald/console/internal/standing"
 )
 
 // pageOfFinding is the page that lists what was found, and the filter for it; "": no page does.
@@ -41,15 +38,15 @@ func pageOfFinding(name string) (path string, filter []string) {
 }
 
 type overviewPage struct {
-	Sources []standing.Standing `json:"sources"`
-	Away    []source.Away       `json:"away"`
+	Sources []page.Standing `json:"sources"`
+	Away    []page.Away     `json:"away"`
 }
 
 // Overview is the page of how all sources stand.
 func Overview(q *page.Request) (page.View, error) {
-	got, away := source.Each(q.Context(), q.Sources, "",
-		func(ctx context.Context, s *source.Source) (standing.Standing, error) { return s.Stands(ctx) })
-	v := &overviewPage{Sources: []standing.Standing{}, Away: append([]source.Away{}, away...)}
+	got, away := page.Each(q.Context(), q.Sources, "",
+		func(ctx context.Context, s *page.Source) (page.Standing, error) { return s.Stands(ctx) })
+	v := &overviewPage{Sources: []page.Standing{}, Away: append([]page.Away{}, away...)}
 	for _, g := range got {
 		v.Sources = append(v.Sources, g.Is)
 	}
@@ -73,7 +70,7 @@ func (v *overviewPage) HTML(p *page.Page) {
 	}
 }
 
-func standingHTML(p *page.Page, s *standing.Standing) {
+func standingHTML(p *page.Page, s *page.Standing) {
 	p.Put("<section class=\"card\">\n<h2>%s</h2>\n", s.Source)
 	for _, f := range s.Findings {
 		p.Put("<p class=\"note %s\"><b>%s</b> %s. ", page.ClassOf(f.Grade), f.Name, f.Saw)
@@ -92,21 +89,21 @@ func standingHTML(p *page.Page, s *standing.Standing) {
 	}
 	p.Put("<dl class=\"figures\">\n")
 	outbox := p.At("/outbox", "in", s.Source)
-	p.Figure("to be published", about+spell.Number(s.Pending), s.Oldest > time.Minute, outbox)
-	p.Figure("oldest", spell.Ago(s.Oldest), s.Oldest > time.Minute, "")
-	p.Figure("deferred", spell.Number(s.Deferred), s.Deferred > 0, outbox)
-	p.Figure("parked", spell.Counted(parked), false, p.At("/parked", "in", s.Source))
-	p.Figure("dead", spell.Counted(dead), dead > 0, p.At("/dead/groups", "in", s.Source))
+	p.Figure("to be published", about+page.Number(s.Pending), s.Oldest > time.Minute, outbox)
+	p.Figure("oldest", page.Ago(s.Oldest), s.Oldest > time.Minute, "")
+	p.Figure("deferred", page.Number(s.Deferred), s.Deferred > 0, outbox)
+	p.Figure("parked", page.Counted(parked), false, p.At("/parked", "in", s.Source))
+	p.Figure("dead", page.Counted(dead), dead > 0, p.At("/dead/groups", "in", s.Source))
 	if len(s.Sagas) > 0 {
 		var stuck, failing int64
 		for _, c := range s.Sagas {
 			stuck, failing = stuck+c.Stuck, failing+c.Failing
 		}
-		p.Figure("sagas stuck", spell.Counted(stuck), stuck > 0, p.At("/sagas", "in", s.Source, "stuck", "1"))
-		p.Figure("sagas retrying", spell.Counted(failing), false,
+		p.Figure("sagas stuck", page.Counted(stuck), stuck > 0, p.At("/sagas", "in", s.Source, "stuck", "1"))
+		p.Figure("sagas retrying", page.Counted(failing), false,
 			p.At("/sagas", "in", s.Source, "failing", "1"))
 	}
-	p.Figure("quarantine", spell.Number(apart), apart > 0, p.At("/quarantine", "in", s.Source))
+	p.Figure("quarantine", page.Number(apart), apart > 0, p.At("/quarantine", "in", s.Source))
 	p.Put("</dl>\n")
 	plots(p, s)
 	p.Put("<p class=\"dim\">%d shards", s.Shards)
@@ -127,7 +124,7 @@ func standingHTML(p *page.Page, s *standing.Standing) {
 	p.Put("</section>\n")
 }
 
-func consumersTable(p *page.Page, s *standing.Standing) {
+func consumersTable(p *page.Page, s *page.Standing) {
 	p.Table("Consumers of %s", s.Source)
 	p.Put("<tr><th scope=\"col\">consumer</th><th scope=\"col\">topics</th><th scope=\"col\">heard</th><th scope=\"col\">got on</th><th scope=\"col\" class=\"n\">parked</th>" +
 		"<th scope=\"col\" class=\"n\">dead</th><th scope=\"col\" class=\"n\">quarantine</th><th scope=\"col\" class=\"n\">open calls</th></tr>\n")
@@ -135,18 +132,18 @@ func consumersTable(p *page.Page, s *standing.Standing) {
 		c := &s.Consumers[i]
 		heard := "never"
 		if c.HeardSeconds >= 0 {
-			heard = spell.Ago(spell.Seconds(c.HeardSeconds)) + " ago"
+			heard = page.Ago(page.Seconds(c.HeardSeconds)) + " ago"
 		}
 		p.Put("<tr><td>")
 		p.Link(c.Name, "/consumer", "in", s.Source, "consumer", c.Name)
 		p.Put("</td><td>%s</td><td>%s</td><td>%s ago</td><td class=\"n\">", strings.Join(c.Topics, ", "),
-			heard, spell.Ago(spell.Seconds(c.ProgressSeconds)))
+			heard, page.Ago(page.Seconds(c.ProgressSeconds)))
 		countLink(p, c.Parked, "/parked", s.Source, c.Name)
 		p.Put("</td><td class=\"n\">")
 		countLink(p, c.Dead, "/dead/groups", s.Source, c.Name)
 		p.Put("</td><td class=\"n\">")
 		countLink(p, c.Conflicts+c.TooOld, "/quarantine", s.Source, c.Name)
-		p.Put("</td><td class=\"n\">%s</td></tr>\n", spell.Number(c.Calls))
+		p.Put("</td><td class=\"n\">%s</td></tr>\n", page.Number(c.Calls))
 	}
 	p.Put("</table></div>\n")
 }
@@ -156,5 +153,5 @@ func countLink(p *page.Page, n int64, path, source, consumer string) {
 		p.Put("0")
 		return
 	}
-	p.Link(spell.Counted(n), path, "in", source, "consumer", consumer)
+	p.Link(page.Counted(n), path, "in", source, "consumer", consumer)
 }

@@ -6,11 +6,9 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/spell"
-	"github.com/skald-go/skald/console/internal/standing"
 )
 
-const plotGap = 3 * standing.Every // nobody looked for longer: the line is broken
+const plotGap = 3 * page.Every // nobody looked for longer: the line is broken
 
 const (
 	plotWide = 240 // units of an SVG
@@ -18,8 +16,8 @@ const (
 )
 
 // lines are the parts of a plot, as SVG has them; the highest value is at the top.
-func lines(points []standing.Point, end time.Time,
-	value func(*standing.Point) float64) (parts []string, most float64) {
+func lines(points []page.Point, end time.Time,
+	value func(*page.Point) float64) (parts []string, most float64) {
 	for i := range points {
 		most = max(most, value(&points[i]))
 	}
@@ -38,7 +36,7 @@ func lines(points []standing.Point, end time.Time,
 		if i > 0 && at.At.Sub(points[i-1].At) > plotGap {
 			done()
 		}
-		x, y := plotWide*(1-end.Sub(at.At).Seconds()/standing.Over.Seconds()), float64(plotHigh)
+		x, y := plotWide*(1-end.Sub(at.At).Seconds()/page.Over.Seconds()), float64(plotHigh)
 		if most > 0 {
 			y = plotHigh * (1 - value(at)/most)
 		}
@@ -49,7 +47,7 @@ func lines(points []standing.Point, end time.Time,
 }
 
 // plots draws the last hour, as far as somebody looked.
-func plots(p *page.Page, s *standing.Standing) {
+func plots(p *page.Page, s *page.Standing) {
 	if len(s.Hour) < 2 {
 		return
 	}
@@ -57,15 +55,15 @@ func plots(p *page.Page, s *standing.Standing) {
 	p.Put("<div class=\"plots\">\n")
 	for _, plot := range []struct {
 		what  string
-		value func(*standing.Point) float64
+		value func(*page.Point) float64
 		text  func(float64) string
 	}{
-		{"to be published", func(at *standing.Point) float64 { return float64(at.Pending) },
-			func(v float64) string { return spell.Number(int64(v)) }},
-		{"oldest", func(at *standing.Point) float64 { return at.OldestSeconds },
-			func(v float64) string { return spell.Ago(spell.Seconds(v)) }},
-		{"parked and dead", func(at *standing.Point) float64 { return float64(at.Kept) },
-			func(v float64) string { return spell.Counted(int64(v)) }},
+		{"to be published", func(at *page.Point) float64 { return float64(at.Pending) },
+			func(v float64) string { return page.Number(int64(v)) }},
+		{"oldest", func(at *page.Point) float64 { return at.OldestSeconds },
+			func(v float64) string { return page.Ago(page.Seconds(v)) }},
+		{"parked and dead", func(at *page.Point) float64 { return float64(at.Kept) },
+			func(v float64) string { return page.Counted(int64(v)) }},
 	} {
 		parts, most := lines(s.Hour, end, plot.value)
 		p.Put(

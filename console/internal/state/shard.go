@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/source"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -14,8 +12,8 @@ import (
 // A shardsPage is the outbox of each source: its shards, who publishes them, and how long the oldest row
 // waits.
 type shardsPage struct {
-	Parts []shardsPart  `json:"sources"`
-	Away  []source.Away `json:"away"`
+	Parts []shardsPart `json:"sources"`
+	Away  []page.Away  `json:"away"`
 }
 
 type shardsPart struct {
@@ -57,7 +55,7 @@ const oldestRows = 20
 
 // Outbox is the page of outboxes.
 func Outbox(q *page.Request) (page.View, error) {
-	parts, away, err := page.Parts(q, func(ctx context.Context, s *source.Source) (shardsPart, error) {
+	parts, away, err := page.Parts(q, func(ctx context.Context, s *page.Source) (shardsPart, error) {
 		o, err := operate.Status(ctx, s.DB)
 		part := shardsPart{Source: s.Name, Pending: o.Pending, Exact: o.Exact,
 			OldestSeconds: o.Oldest.Seconds(), Deferred: o.Deferred,
@@ -93,9 +91,9 @@ func (v *shardsPage) HTML(p *page.Page) {
 		}
 		p.Put("<section class=\"card\">\n<h2>%s</h2>\n<dl class=\"figures\">\n", part.Source)
 		old := part.OldestSeconds > 60
-		p.Figure("to be published", about+spell.Number(part.Pending), old, "")
-		p.Figure("the oldest waits", spell.Ago(spell.Seconds(part.OldestSeconds)), old, "")
-		p.Figure("deferred", spell.Number(part.Deferred), part.Deferred > 0, "")
+		p.Figure("to be published", about+page.Number(part.Pending), old, "")
+		p.Figure("the oldest waits", page.Ago(page.Seconds(part.OldestSeconds)), old, "")
+		p.Figure("deferred", page.Number(part.Deferred), part.Deferred > 0, "")
 		p.Put("</dl>\n")
 		p.Table("Shards of %s", part.Source)
 		p.Heads("shard", "relay", "epoch", "to be published")
@@ -104,7 +102,7 @@ func (v *shardsPage) HTML(p *page.Page) {
 			if s.Owner == "" {
 				p.Put("<b class=\"late\">none</b>")
 			}
-			p.Put("%s</td><td>%d</td><td>%s</td></tr>\n", s.Owner, s.Epoch, spell.Number(s.Pending))
+			p.Put("%s</td><td>%d</td><td>%s</td></tr>\n", s.Owner, s.Epoch, page.Number(s.Pending))
 		}
 		p.Put("</table></div>\n")
 		rowTable(p, part)
@@ -120,7 +118,7 @@ func rowTable(p *page.Page, part *shardsPart) {
 	if len(part.Rows) == 0 {
 		if part.Unread == "" && part.Pending > 0 {
 			p.Put("<p class=\"note\">The rows that wait come after %s others, and are not looked for there.</p>\n",
-				spell.Number(store.WaitingScan))
+				page.Number(store.WaitingScan))
 		}
 		return
 	}
@@ -130,12 +128,12 @@ func rowTable(p *page.Page, part *shardsPart) {
 	for i := range part.Rows {
 		r := &part.Rows[i]
 		p.Put("<tr><td>%s<br>%s</td><td>%s</td><td>%s</td><td>%d</td><td>", r.Type, r.ID, r.Topic,
-			spell.Cut(spell.Key(r.Key), 60), r.Shard)
+			page.Cut(page.Key(r.Key), 60), r.Shard)
 		p.When(r.Written)
-		p.Put("</td><td>%s</td><td class=\"why\">", spell.Ago(spell.Seconds(r.AgeSeconds)))
+		p.Put("</td><td>%s</td><td class=\"why\">", page.Ago(page.Seconds(r.AgeSeconds)))
 		switch {
 		case r.Attempts > 0:
-			p.Put("%s: %s", spell.Times(r.Attempts), spell.Cut(spell.FirstLine(r.Error), 200))
+			p.Put("%s: %s", page.Times(r.Attempts), page.Cut(page.FirstLine(r.Error), 200))
 		case r.Deferred:
 			p.Put("it waits for an earlier one of its key")
 		}

@@ -4,24 +4,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-go/skald/console/internal/act"
-	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/saga/draw"
 	graph "github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/operate"
 )
 
-func (v *storyPage) Heading() string { return spell.Cut(v.Asked, 80) }
+func (v *storyPage) Heading() string { return page.Cut(v.Asked, 80) }
 func (*storyPage) Live()             {}
 
 func (v *storyPage) HTML(p *page.Page) {
 	p.Away(v.Away)
 	if !v.known() {
-		p.Put("<p class=\"note\">No source that answered knows anything of it. What was taken without failing leaves only a mark, which is looked up with <code>skald inbox show</code>. Of an outbox the oldest %s rows that wait were looked through, and as many that the broker refused, by id and key.</p>\n", spell.Number(mostRows))
+		p.Put("<p class=\"note\">No source that answered knows anything of it. What was taken without failing leaves only a mark, which is looked up with <code>skald inbox show</code>. Of an outbox the oldest %s rows that wait were looked through, and as many that the broker refused, by id and key.</p>\n", page.Number(mostRows))
 	}
 	for i := range v.Parts {
 		part := &v.Parts[i]
@@ -30,7 +27,7 @@ func (v *storyPage) HTML(p *page.Page) {
 		}
 		if part.Cut {
 			p.Put("<p class=\"note warn\">%s has more than is shown: the first %d of a key, and those of the first %s in quarantine that are of the key or the correlation.</p>\n",
-				part.Source, page.Rows, spell.Number(mostApart))
+				part.Source, page.Rows, page.Number(mostApart))
 		}
 		part.unpublished(p)
 		part.holders(p)
@@ -63,15 +60,15 @@ func (part *storyPart) holders(p *page.Page) {
 		p.Put("<div class=\"note bad\"><p><b>Held up at %s</b>: ", part.Source)
 		p.Link(m.Type, "/message", "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
 		p.Put(" at the consumer %s is %s: %s</p>\n<p class=\"verbs\">", m.Consumer, m.State,
-			spell.Cut(spell.FirstLine(m.LastError), 300))
-		if p.May(guard.Act) {
+			page.Cut(page.FirstLine(m.LastError), 300))
+		if p.May(page.Act) {
 			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", part.Source,
 				"consumer", m.Consumer, "source", m.Source, "id", m.ID, "seen", message.Seen(held)),
-				act.Title(verb))
+				page.Title(verb))
 		}
 		sel := message.Only(held)
 		p.Put("<code>%s</code></p></div>\n",
-			act.Command(part.from.At, verb, &sel, held.Call != nil && held.Call.Outcome == ""))
+			page.Command(part.from.At, verb, &sel, held.Call != nil && held.Call.Outcome == ""))
 	}
 	if len(part.Apart) > 0 {
 		p.Put("<section class=\"card\"><h2>In quarantine at %s</h2>\n", part.Source)
@@ -113,10 +110,10 @@ func (part *storyPart) saga(p *page.Page, s *operate.SagaStanding) {
 	case r == nil:
 	case s.Stuck:
 		p.Put("<p class=\"note bad\">Step <b>%s</b> is stuck, and waits for an operator: %s</p>\n", r.Step,
-			spell.Cut(spell.FirstLine(r.Error), 300))
+			page.Cut(page.FirstLine(r.Error), 300))
 	default:
 		p.Put("<p class=\"note warn\">Step <b>%s</b> fails, attempt %d comes next: %s</p>\n", r.Step,
-			r.Attempt, spell.Cut(spell.FirstLine(r.Error), 300))
+			r.Attempt, page.Cut(page.FirstLine(r.Error), 300))
 	}
 	part.frees(p, s)
 	undo := strings.ToUpper(s.UndoWord()[:1]) + s.UndoWord()[1:]
@@ -138,7 +135,7 @@ func (part *storyPart) saga(p *page.Page, s *operate.SagaStanding) {
 	for _, d := range s.Drift {
 		p.Put("<p class=\"note warn\">Drift: %s</p>\n", d)
 	}
-	switch asks := p.May(guard.Act) && s.Style == operate.Choreographed && part.from.Compensate != nil &&
+	switch asks := p.May(page.Act) && s.Style == operate.Choreographed && part.from.Compensate != nil &&
 		len(s.Undo) > 0; {
 	case asks && len(s.Refused) > 0:
 		p.Put("<p class=\"note\">It cannot be compensated from here: %s</p>\n", strings.Join(s.Refused, "; "))
@@ -160,10 +157,10 @@ func (part *storyPart) frees(p *page.Page, s *operate.SagaStanding) {
 	}
 	for i, command := range s.Commands {
 		p.Put("<p class=\"verbs\">")
-		if p.May(guard.Act) && i < len(verbs) {
-			verb := act.OfSaga + string(verbs[i])
+		if p.May(page.Act) && i < len(verbs) {
+			verb := page.OfSaga + string(verbs[i])
 			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", part.Source,
-				"name", s.Name, "key", s.Key), act.Title(verb))
+				"name", s.Name, "key", s.Key), page.Title(verb))
 		}
 		p.Put("<code>%s</code></p>\n", command)
 	}

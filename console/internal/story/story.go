@@ -14,10 +14,6 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/refusal"
-	"github.com/skald-go/skald/console/internal/source"
-	"github.com/skald-go/skald/console/internal/spell"
-	"github.com/skald-go/skald/console/internal/standing"
 	"github.com/skald-go/skald/console/internal/state"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -25,10 +21,10 @@ import (
 
 // A storyPage is all that the sources know of a key, an id or a correlation: the story of one order.
 type storyPage struct {
-	Asked string        `json:"asked"`
-	Parts []storyPart   `json:"sources"`
-	Away  []source.Away `json:"away"`
-	Line  []event       `json:"timeline"`
+	Asked string      `json:"asked"`
+	Parts []storyPart `json:"sources"`
+	Away  []page.Away `json:"away"`
+	Line  []event     `json:"timeline"`
 }
 
 // A storyPart is what one source knows.
@@ -46,7 +42,7 @@ type storyPart struct {
 	// Cut: there are more messages of the key than are shown, or more in quarantine than were looked through.
 	Cut bool `json:"cut"`
 
-	from *source.Source
+	from *page.Source
 	held []store.Parked
 }
 
@@ -70,20 +66,20 @@ func Of(q *page.Request) (page.View, error) {
 }
 
 func storyOf(q *page.Request, asked string) (*storyPage, error) {
-	v := &storyPage{Asked: asked, Parts: []storyPart{}, Away: []source.Away{}, Line: []event{}}
+	v := &storyPage{Asked: asked, Parts: []storyPart{}, Away: []page.Away{}, Line: []event{}}
 	if strings.TrimSpace(v.Asked) == "" {
-		return nil, refusal.New(http.StatusBadRequest,
+		return nil, page.NewRefusal(http.StatusBadRequest,
 			"what is looked for? Give a key, an id or a correlation")
 	}
 	if len(v.Asked) > 2<<10 {
-		return nil, refusal.New(http.StatusBadRequest, "a key has at most 1 KiB")
+		return nil, page.NewRefusal(http.StatusBadRequest, "a key has at most 1 KiB")
 	}
-	key, err := spell.ToKey(v.Asked)
+	key, err := page.ToKey(v.Asked)
 	if err != nil {
 		key = []byte(v.Asked) // it only begins as one in base64 does
 	}
-	sagas, away := source.Each(q.Context(), q.Sources, "",
-		func(ctx context.Context, s *source.Source) ([]operate.SagaStanding, error) {
+	sagas, away := page.Each(q.Context(), q.Sources, "",
+		func(ctx context.Context, s *page.Source) ([]operate.SagaStanding, error) {
 			return operate.SagaStandings(ctx, s.DB, string(key), s.At)
 		})
 	v.Away = append(v.Away, away...)
@@ -101,10 +97,10 @@ func storyOf(q *page.Request, asked string) (*storyPage, error) {
 	}
 	slices.SortFunc(hunt.keys, bytes.Compare)
 	hunt.keys = slices.CompactFunc(hunt.keys, bytes.Equal)
-	parts, away := source.Each(q.Context(), q.Sources, "",
-		func(ctx context.Context, s *source.Source) (storyPart, error) {
+	parts, away := page.Each(q.Context(), q.Sources, "",
+		func(ctx context.Context, s *page.Source) (storyPart, error) {
 			if gone[s.Name] {
-				return storyPart{}, source.ErrBusy // it is named already
+				return storyPart{}, page.ErrBusy // it is named already
 			}
 			part, err := hunt.look(ctx, s)
 			if err == nil {
@@ -113,7 +109,7 @@ func storyOf(q *page.Request, asked string) (*storyPage, error) {
 			return part, err
 		})
 	for _, a := range away {
-		if !slices.ContainsFunc(v.Away, func(b source.Away) bool { return a.Source == b.Source }) {
+		if !slices.ContainsFunc(v.Away, func(b page.Away) bool { return a.Source == b.Source }) {
 			v.Away = append(v.Away, a)
 		}
 	}
@@ -138,7 +134,7 @@ func (h *hunt) means(m *skald.Message) bool {
 		m.Key != nil && slices.ContainsFunc(h.keys, func(key []byte) bool { return bytes.Equal(key, m.Key) })
 }
 
-func (h *hunt) look(ctx context.Context, s *source.Source) (part storyPart, err error) {
+func (h *hunt) look(ctx context.Context, s *page.Source) (part storyPart, err error) {
 	part = storyPart{Source: s.Name, Kept: []message.Line{}, Apart: []message.Apart{},
 		Steps:  []operate.SagaStep{},
 		Outbox: []state.Row{}, from: s}
@@ -159,8 +155,8 @@ func (h *hunt) look(ctx context.Context, s *source.Source) (part storyPart, err 
 }
 
 // kept looks through what is kept, up to a bound, for the id or correlation. Keys an index knows.
-func (h *hunt) kept(ctx context.Context, s *source.Source, part *storyPart,
-	consumers []standing.Consumer) error {
+func (h *hunt) kept(ctx context.Context, s *page.Source, part *storyPart,
+	consumers []page.Consumer) error {
 	what := store.Sought{Bare: true, Limit: page.Rows, About: h.asked, Scan: page.Scan}
 	got, err := s.DB.List(ctx, store.List{Kept: &what})
 	if err != nil {
@@ -188,7 +184,7 @@ func (h *hunt) kept(ctx context.Context, s *source.Source, part *storyPart,
 }
 
 // apart looks the id up in quarantine, and looks through the first ones for the keys and the correlation.
-func (h *hunt) apart(ctx context.Context, s *source.Source, part *storyPart) error {
+func (h *hunt) apart(ctx context.Context, s *page.Source, part *storyPart) error {
 	seen := map[int64]bool{}
 	for _, q := range []store.Query{{ID: h.asked, Bare: true, Limit: page.Rows},
 		{Bare: true, Limit: mostApart}} {
@@ -212,8 +208,8 @@ const mostApart = 1000 // in quarantine that are looked through
 
 const mostConsumers = 20 // whose steps are looked up
 
-func (h *hunt) steps(ctx context.Context, s *source.Source, part *storyPart,
-	consumers []standing.Consumer) error {
+func (h *hunt) steps(ctx context.Context, s *page.Source, part *storyPart,
+	consumers []page.Consumer) error {
 	for _, c := range consumers[:min(mostConsumers, len(consumers))] {
 		list, err := operate.Steps(ctx, s.DB,
 			operate.StepSelection{Consumer: c.Name, Saga: h.saga, Limit: page.Rows})

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/saga"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -64,7 +64,7 @@ func (part *storyPart) sagaEvents(s *operate.SagaStanding,
 			step := &s.Steps[i]
 			add(step.At, "step "+step.Name+" is "+step.Outcome, "saga "+s.Name, "")
 			if step.Stuck {
-				add(&s.Changed, "step "+step.Name+" is stuck: "+spell.Cut(spell.FirstLine(step.Error), 200),
+				add(&s.Changed, "step "+step.Name+" is stuck: "+page.Cut(page.FirstLine(step.Error), 200),
 					"saga "+s.Name, "bad")
 			}
 		}
@@ -83,11 +83,11 @@ func (part *storyPart) keptEvents(m *operate.Message, add func(at *time.Time, wh
 	add(m.Time, m.Type+" was published", "topic "+m.Topic, "")
 	add(&m.Since, m.Type+" was parked", m.Consumer, "")
 	if m.FirstAt != nil && (m.LastAt == nil || !m.FirstAt.Equal(*m.LastAt)) {
-		add(m.FirstAt, m.Type+" failed: "+spell.Cut(spell.FirstLine(m.FirstError), 200), m.Consumer, "warn")
+		add(m.FirstAt, m.Type+" failed: "+page.Cut(page.FirstLine(m.FirstError), 200), m.Consumer, "warn")
 	}
 	if m.LastError != "" {
 		add(m.LastAt, fmt.Sprintf("%s failed, attempt %d: %s", m.Type, m.Attempts,
-			spell.Cut(spell.FirstLine(m.LastError), 200)), m.Consumer, "warn")
+			page.Cut(page.FirstLine(m.LastError), 200)), m.Consumer, "warn")
 	}
 	add(m.DeadAt, m.Type+" became a dead letter: "+m.Kind, m.Consumer, "bad")
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/source"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/console/internal/state"
 	"github.com/skald-go/skald/operate"
 )
@@ -16,7 +14,7 @@ const mostRows = 1000
 
 // outbox looks for what a source has written and not published: no consumer can know of it. An app may not
 // read the outbox; all else is told in any case.
-func (h *hunt) outbox(ctx context.Context, s *source.Source, part *storyPart, why func(error) string) {
+func (h *hunt) outbox(ctx context.Context, s *page.Source, part *storyPart, why func(error) string) {
 	rows, err := operate.Unpublished(ctx, s.DB, h.asked, h.keys, mostRows)
 	if err != nil {
 		part.Unread = why(err)
@@ -41,8 +39,8 @@ func (part *storyPart) unpublished(p *page.Page) {
 			part.Source, r.Type, r.ID, r.Topic)
 		switch {
 		case r.Attempts > 0:
-			p.Put("was refused by the broker %s: %s", spell.Times(r.Attempts),
-				spell.Cut(spell.FirstLine(r.Error), 300))
+			p.Put("was refused by the broker %s: %s", page.Times(r.Attempts),
+				page.Cut(page.FirstLine(r.Error), 300))
 		case r.Deferred:
 			p.Put("waits for an earlier one of its key, which the broker refused")
 		default:

@@ -1,4 +1,4 @@
-package source
+package page
 
 import (
 	"context"
@@ -7,14 +7,13 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
 
 // unanswered is the refusal of a page that only one source could answer.
-func (t *Set) unanswered(ctx context.Context, name string, err error) error {
-	var told *refusal.Error
+func (t *set) unanswered(ctx context.Context, name string, err error) error {
+	var told *refusalError
 	var usage *operate.UsageError
 	var none *operate.NoneError
 	var unknown *operate.UnknownConsumerError
@@ -22,18 +21,18 @@ func (t *Set) unanswered(ctx context.Context, name string, err error) error {
 	case errors.As(err, &told):
 		return told
 	case errors.As(err, &usage):
-		return refusal.New(http.StatusBadRequest, "%s", usage.What)
+		return NewRefusal(http.StatusBadRequest, "%s", usage.What)
 	case errors.As(err, &none):
-		return refusal.New(http.StatusNotFound, "%s", none.What)
+		return NewRefusal(http.StatusNotFound, "%s", none.What)
 	case errors.As(err, &unknown):
-		return refusal.New(http.StatusNotFound, "%s", unknown.Error())
+		return NewRefusal(http.StatusNotFound, "%s", unknown.Error())
 	}
-	return refusal.New(http.StatusServiceUnavailable, "%s: %s", name, t.Why(ctx, name, err))
+	return NewRefusal(http.StatusServiceUnavailable, "%s: %s", name, t.Why(ctx, name, err))
 }
 
 // Why says what to show of an error of a source. What a server said may hold names that are nobody's
 // business: it goes to the log.
-func (t *Set) Why(ctx context.Context, name string, err error) string {
+func (t *set) Why(ctx context.Context, name string, err error) string {
 	switch {
 	case errors.Is(err, ErrBusy):
 		return "busy: too many pages ask it at once"

@@ -1,6 +1,7 @@
-// Package standing says how a database stands, from what its store reads: the figures of the overview,
+// This file says how a database stands, from what its store reads: the figures of the overview,
 // what an alert would say of them, and the last hour as far as somebody looked.
-package standing
+
+package page
 
 import (
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -73,8 +73,8 @@ type finding struct {
 	Remedy string      `json:"remedy"`
 }
 
-// Of is how the database of that name stands.
-func Of(name string, s *store.Status) Standing {
+// of is how the database of that name stands.
+func of(name string, s *store.Status) Standing {
 	out := Standing{Source: name, Pending: s.Outbox.Pending, Exact: s.Outbox.Exact,
 		Deferred: s.Outbox.Deferred, Shards: len(s.Outbox.Shards),
 		Oldest: s.Outbox.Oldest, OldestSeconds: s.Outbox.Oldest.Seconds(), Relays: []relayLine{},
@@ -143,41 +143,41 @@ func (s *Standing) findings(from *store.Status) {
 	}
 	say(s.Free > 0, "SkaldRelayGone", relay, "%d of %d shards have no relay", s.Free, s.Shards)
 	say(s.Oldest > time.Minute, "SkaldOutboxOld", skald.Failed,
-		"the oldest message has waited to be published for %s", spell.Ago(s.Oldest))
+		"the oldest message has waited to be published for %s", Ago(s.Oldest))
 	say(s.Deferred > 0, "SkaldDeferred", skald.Doubtful, "the broker refused messages: %d wait", s.Deferred)
 	say(from.Retained > 9*24*time.Hour, "SkaldRetentionStalled", skald.Doubtful,
-		"the oldest row of the outbox is %s old", spell.Ago(from.Retained))
+		"the oldest row of the outbox is %s old", Ago(from.Retained))
 	for _, k := range from.Kept {
 		say(k.Oldest > time.Hour, "SkaldParkedOld", skald.Doubtful, "%s: a message has been parked for %s",
-			k.Consumer, spell.Ago(k.Oldest))
-		say(k.Dead > 0, "SkaldDead", skald.Failed, "%s: %s dead letters", k.Consumer, spell.Counted(k.Dead))
+			k.Consumer, Ago(k.Oldest))
+		say(k.Dead > 0, "SkaldDead", skald.Failed, "%s: %s dead letters", k.Consumer, Counted(k.Dead))
 		say(k.Conflicts > 0, "SkaldConflict", skald.Doubtful, "%s: %d messages in conflict", k.Consumer,
 			k.Conflicts)
 		say(k.TooOld > 0, "SkaldTooOld", skald.Doubtful, "%s: %d messages are too old", k.Consumer, k.TooOld)
 		say(k.Called > 5*time.Minute, "SkaldCallUnsettled", skald.Doubtful,
-			"%s: a call to the outside is not settled since %s", k.Consumer, spell.Ago(k.Called))
+			"%s: a call to the outside is not settled since %s", k.Consumer, Ago(k.Called))
 	}
 	for _, c := range from.Consumers {
 		say(c.Heard > operate.Gone && c.Heard <= operate.Retired, "SkaldConsumerGone", skald.Failed,
-			"%s gave no sign of life for %s", c.Name, spell.Ago(c.Heard))
+			"%s gave no sign of life for %s", c.Name, Ago(c.Heard))
 	}
 	for _, c := range from.Sagas {
-		say(c.Stuck > 0, "SkaldSagaStuck", skald.Failed, "%s: %s sagas stuck", c.Name, spell.Counted(c.Stuck))
+		say(c.Stuck > 0, "SkaldSagaStuck", skald.Failed, "%s: %s sagas stuck", c.Name, Counted(c.Stuck))
 		say(c.Overdue > 0, "SkaldSagaOverdue", skald.Failed, "%s: %s sagas due that no engine takes", c.Name,
-			spell.Counted(c.Overdue))
+			Counted(c.Overdue))
 	}
 	for _, c := range from.Tracked {
 		say(c.Overdue > 0, "SkaldTrackedOverdue", skald.Failed, "%s: %s sagas are overdue, %s the longest",
-			c.Flow, spell.Counted(c.Overdue), c.OverdueKey)
+			c.Flow, Counted(c.Overdue), c.OverdueKey)
 		say(c.Drifted > 0, "SkaldTrackedDrift", skald.Doubtful,
 			"%s: in %s sagas something came that the flow does not allow, the last time in %s",
-			c.Flow, spell.Counted(c.Drifted), c.DriftedKey)
+			c.Flow, Counted(c.Drifted), c.DriftedKey)
 	}
 	say(from.Uncounted != nil, "SkaldSagasUncounted", skald.Doubtful,
 		"sagas cannot be counted, so nothing is known of them")
 	for _, r := range from.Reserved {
 		say(r.Expired > 0, "SkaldReservationExpired", skald.Doubtful,
-			"%s: the leases of %s keys ended without an answer", r.Consumer, spell.Counted(r.Expired))
+			"%s: the leases of %s keys ended without an answer", r.Consumer, Counted(r.Expired))
 	}
 	// failed first
 	slices.SortStableFunc(s.Findings,

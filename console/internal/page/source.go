@@ -1,6 +1,7 @@
-// Package source reads the databases of several services for a page: all at once, each within a deadline
+// This file reads the databases of several services for a page: all at once, each within a deadline
 // and by so many at a time, and names those that did not answer.
-package source
+
+package page
 
 import (
 	"context"
@@ -14,8 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-go/skald/console/internal/refusal"
-	"github.com/skald-go/skald/console/internal/standing"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -42,24 +41,24 @@ type Source struct {
 	Database
 	Name string
 	room chan struct{} // of those who ask it at once
-	now  shared[standing.Standing]
-	hour standing.Trace
+	now  shared[Standing]
+	hour trace
 }
 
 // mostAsks bounds how many requests ask a database at once: those above it find it busy.
 const mostAsks = 8
 
-// A Set is the sources of a console.
-type Set struct {
+// A set is the sources of a console.
+type set struct {
 	Names    []string // sorted
 	all      map[string]*Source
 	deadline time.Duration // of an answer
 	log      *slog.Logger  // why a source did not answer
 }
 
-// New is a set of databases by name.
-func New(of map[string]Database, deadline time.Duration, log *slog.Logger) *Set {
-	out := &Set{Names: slices.Sorted(maps.Keys(of)), all: map[string]*Source{}, deadline: deadline, log: log}
+// NewSource is a set of databases by name.
+func NewSource(of map[string]Database, deadline time.Duration, log *slog.Logger) *set {
+	out := &set{Names: slices.Sorted(maps.Keys(of)), all: map[string]*Source{}, deadline: deadline, log: log}
 	for name, is := range of {
 		out.all[name] = &Source{Database: is, Name: name, room: make(chan struct{}, mostAsks)}
 	}
@@ -67,15 +66,15 @@ func New(of map[string]Database, deadline time.Duration, log *slog.Logger) *Set 
 }
 
 // Find is the source of a name.
-func (t *Set) Find(name string) (*Source, error) {
+func (t *set) Find(name string) (*Source, error) {
 	if s := t.all[name]; s != nil {
 		return s, nil
 	}
 	if name == "" {
-		return nil, refusal.New(http.StatusBadRequest,
+		return nil, NewRefusal(http.StatusBadRequest,
 			"which source? Give in=NAME, one of those of the overview")
 	}
-	return nil, refusal.New(http.StatusNotFound, "there is no source %.64q", name)
+	return nil, NewRefusal(http.StatusNotFound, "there is no source %.64q", name)
 }
 
 // An Away is a source that did not answer, and why: the others are shown.
@@ -94,7 +93,7 @@ type part[T any] struct {
 var ErrBusy = errors.New("too many ask this source at once")
 
 // Each asks the sources that are meant, all at once; only "": all. Who does not answer in time is named.
-func Each[T any](ctx context.Context, of *Set, only string,
+func Each[T any](ctx context.Context, of *set, only string,
 	ask func(context.Context, *Source) (T, error)) (got []part[T], away []Away) {
 	type answer struct {
 		is  T
@@ -127,7 +126,7 @@ func Each[T any](ctx context.Context, of *Set, only string,
 
 // bounded asks one source, for the deadline at most. A driver that does not heed it keeps its room until it
 // returns.
-func bounded[T any](ctx context.Context, of *Set, s *Source,
+func bounded[T any](ctx context.Context, of *set, s *Source,
 	ask func(context.Context, *Source) (T, error)) (is T, err error) {
 	ctx, stop := context.WithTimeout(ctx, of.deadline)
 	select {
@@ -169,8 +168,8 @@ func Rescued[T any](ctx context.Context, read func(context.Context) (T, error)) 
 	return read(ctx)
 }
 
-// One asks one source.
-func One[T any](ctx context.Context, of *Set, s *Source,
+// one asks one source.
+func one[T any](ctx context.Context, of *set, s *Source,
 	ask func(context.Context, *Source) (T, error)) (T, error) {
 	is, err := bounded(ctx, of, s, ask)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package act has what an operator can do in a console, and what to type to do the same.
-package act
+// This file has what an operator can do in a console, and what to type to do the same.
+
+package page
 
 // A subject is what a verb is about.
 type subject int

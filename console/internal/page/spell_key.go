@@ -1,5 +1,6 @@
-// Package spell writes keys, numbers, times and texts as the pages of a console show them.
-package spell
+// This file writes keys, numbers, times and texts as the pages of a console show them.
+
+package page
 
 import (
 	"encoding/base64"
@@ -7,8 +8,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/skald-go/skald/console/internal/refusal"
 )
 
 const keyCode = "base64:"
@@ -21,7 +20,7 @@ func ToKey(text string) ([]byte, error) {
 	}
 	key, err := base64.StdEncoding.DecodeString(code)
 	if err != nil {
-		return nil, refusal.New(http.StatusBadRequest, "the key is text, or base64: and its bytes in base64")
+		return nil, NewRefusal(http.StatusBadRequest, "the key is text, or base64: and its bytes in base64")
 	}
 	return append([]byte{}, key...), nil // an empty key is a key
 }

@@ -1,5 +1,6 @@
-// Package payload shows what only some may see, as a mask leaves it, once it is noted who looked.
-package payload
+// This file shows what only some may see, as a mask leaves it, once it is noted who looked.
+
+package page
 
 import (
 	"context"
@@ -8,10 +9,6 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/refusal"
-	"github.com/skald-go/skald/console/internal/source"
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/store"
 )
 
@@ -65,7 +62,7 @@ func (is Mask) shownHeader(m skald.Message, h skald.Header) shownHeader {
 	case is.Body != nil:
 		return shownHeader{h.Name, "", true}
 	}
-	return shownHeader{h.Name, strings.ToValidUTF8(spell.Cut(string(value), 1000), "�"), false}
+	return shownHeader{h.Name, strings.ToValidUTF8(Cut(string(value), 1000), "�"), false}
 }
 
 // Saga is a payload of a saga, as the mask leaves it.
@@ -74,17 +71,17 @@ func (is Mask) Saga(what string, data []byte) string {
 		data = is.Body(skald.Message{Type: what, ContentType: "application/json", Data: data},
 			slices.Clone(data))
 	}
-	return spell.Cut(string(data), Most)
+	return Cut(string(data), Most)
 }
 
 // Note stores who looked at what only some may see. Without it nothing is to be shown.
-func Note(q *page.Request, s *source.Source, reason, action, consumer string, id store.Identity) error {
-	_, err := page.One(q, s, func(ctx context.Context, s *source.Source) (struct{}, error) {
+func Note(q *Request, s *Source, reason, action, consumer string, id store.Identity) error {
+	_, err := One(q, s, func(ctx context.Context, s *Source) (struct{}, error) {
 		stood, err := s.DB.Apply(ctx, store.Effect{Audit: &store.Audit{
 			Author: q.Who.Name, Reason: reason, Action: action, Consumer: consumer, Identity: id,
 		}})
 		if err == nil && !stood[0] {
-			err = refusal.New(http.StatusServiceUnavailable,
+			err = NewRefusal(http.StatusServiceUnavailable,
 				"%s: the look was not noted, so nothing is shown: try again", s.Name)
 		}
 		return struct{}{}, err

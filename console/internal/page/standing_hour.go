@@ -1,4 +1,4 @@
-package standing
+package page
 
 import (
 	"sync"
@@ -18,15 +18,15 @@ type Point struct {
 	Kept          int64     `json:"kept"` // parked and dead
 }
 
-// A Trace is the points of the last hour. It is of this process, and costs no query: what the overview reads
+// A trace is the points of the last hour. It is of this process, and costs no query: what the overview reads
 // anyhow is noted.
-type Trace struct {
+type trace struct {
 	mu     sync.Mutex
 	points []Point
 }
 
 // Add notes a point, unless the last one is too near, and returns those of the last hour.
-func (t *Trace) Add(now Point) []Point {
+func (t *trace) Add(now Point) []Point {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if n := len(t.points); n == 0 || now.At.Sub(t.points[n-1].At) >= Every {

@@ -1,4 +1,4 @@
-package guard
+package page
 
 import "strings"
 
@@ -13,7 +13,7 @@ type Right uint8
 
 // Rights. None includes another one, and without View nothing is answered.
 const (
-	View Right = 1 << iota
+	GuardView Right = 1 << iota
 	Act
 	Payloads
 )
@@ -23,7 +23,7 @@ func (r Right) String() string {
 	for _, w := range []struct {
 		is   Right
 		word string
-	}{{View, "view"}, {Act, "act"}, {Payloads, "payloads"}} {
+	}{{GuardView, "view"}, {Act, "act"}, {Payloads, "payloads"}} {
 		if r&w.is != 0 {
 			out = append(out, w.word)
 		}

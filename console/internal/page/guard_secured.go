@@ -1,4 +1,4 @@
-package guard
+package page
 
 import "net/http"
 

@@ -1,11 +1,10 @@
-package source
+package page
 
 import (
 	"context"
 	"sync"
 	"time"
 
-	"github.com/skald-go/skald/console/internal/standing"
 	"github.com/skald-go/skald/store"
 )
 
@@ -60,14 +59,14 @@ func (s *shared[T]) get(ctx context.Context, read func(context.Context) (T, erro
 }
 
 // Stands reads how the database of s stands, once a second for all who look.
-func (s *Source) Stands(ctx context.Context) (standing.Standing, error) {
-	is, at, err := s.now.get(ctx, func(ctx context.Context) (is standing.Standing, err error) {
+func (s *Source) Stands(ctx context.Context) (Standing, error) {
+	is, at, err := s.now.get(ctx, func(ctx context.Context) (is Standing, err error) {
 		status, err := s.DB.Status(ctx, store.StatusQuery{Backlog: true, Outbox: true})
 		if err != nil {
 			return is, err
 		}
 		store.CountSagas(ctx, s.DB, &status.Backlog)
-		return standing.Of(s.Name, &status), nil
+		return of(s.Name, &status), nil
 	})
 	is.At = at
 	if err == nil {

@@ -1,25 +1,23 @@
-package spell_test
+package page
 
 import (
 	"testing"
 	"time"
-
-	"github.com/skald-go/skald/console/internal/spell"
 )
 
 // A key that is shown leads back to itself, whatever bytes it has; no key and an empty one stay two things.
 func TestKey(t *testing.T) {
 	for _, key := range []string{"o-1", "", " ", "base64:o-1", "\x00\xff", "a\nb", "Bäume"} {
-		text := spell.Key([]byte(key))
-		back, err := spell.ToKey(text)
+		text := Key([]byte(key))
+		back, err := ToKey(text)
 		if err != nil || string(back) != key || back == nil {
 			t.Errorf("%q is shown as %q, and that is %q: %v", key, text, back, err)
 		}
 	}
-	if text := spell.Key(nil); text != "" {
+	if text := Key(nil); text != "" {
 		t.Errorf("no key is shown as %q", text)
 	}
-	if key, err := spell.ToKey("base64:?"); err == nil {
+	if key, err := ToKey("base64:?"); err == nil {
 		t.Errorf("it is %q", key)
 	}
 }
@@ -28,11 +26,11 @@ func TestKey(t *testing.T) {
 func TestNumber(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1000: "-1,000", -999: "-999",
 		12345678: "12,345,678"} {
-		if got := spell.Number(n); got != want {
+		if got := Number(n); got != want {
 			t.Errorf("%d is shown as %q", n, got)
 		}
 	}
-	if exact, about := spell.Counted(spell.Exact), spell.Counted(spell.Exact+1); exact != "10,000" ||
+	if exact, about := Counted(Exact), Counted(Exact+1); exact != "10,000" ||
 		about != "about 10,001" {
 		t.Errorf("%q, %q", exact, about)
 	}
@@ -42,7 +40,7 @@ func TestNumber(t *testing.T) {
 func TestAgo(t *testing.T) {
 	for d, want := range map[time.Duration]string{0: "–", 1500 * time.Millisecond: "2s",
 		90 * time.Second: "1m30s", 25 * time.Hour: "25h0m", 50 * time.Hour: "2 days"} {
-		if got := spell.Ago(d); got != want {
+		if got := Ago(d); got != want {
 			t.Errorf("%v is shown as %q", d, got)
 		}
 	}
@@ -50,7 +48,7 @@ func TestAgo(t *testing.T) {
 
 // What is cut is cut between letters.
 func TestCut(t *testing.T) {
-	if got := spell.Cut("Bäume", 2); got != "Bä…" || spell.Cut("Bäume", 5) != "Bäume" {
+	if got := Cut("Bäume", 2); got != "Bä…" || Cut("Bäume", 5) != "Bäume" {
 		t.Errorf("%q", got)
 	}
 }

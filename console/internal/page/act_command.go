@@ -1,7 +1,6 @@
-package act
+package page
 
 import (
-	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/operate"
 )
@@ -25,9 +24,9 @@ func Command(at string, verb string, sel *operate.Selection, calls bool) string 
 		c = begun("skald parked "+verb, at)
 	}
 	for _, f := range [][2]string{{"consumer", sel.Consumer}, {"source", sel.Source},
-		{"key", spell.Key(sel.Key)}, {"topic", sel.Topic}, {"type", sel.Type},
-		{"fingerprint", sel.Fingerprint}, {"kind", sel.Kind}, {"since", spell.Time(sel.DeadFrom)},
-		{"until", spell.Time(sel.DeadTo)}} {
+		{"key", Key(sel.Key)}, {"topic", sel.Topic}, {"type", sel.Type},
+		{"fingerprint", sel.Fingerprint}, {"kind", sel.Kind}, {"since", Time(sel.DeadFrom)},
+		{"until", Time(sel.DeadTo)}} {
 		if f[1] != "" {
 			c += " --" + f[0] + " " + shortlog.Shell(f[1])
 		}
@@ -60,7 +59,7 @@ func LookCommand(at, consumer, from, id string) string {
 
 // AdmitCommand is what to type to admit what is chosen.
 func AdmitCommand(at string, a *operate.Admission, why string) string {
-	c := InboxCommand(at, "admit", "consumer", a.Consumer, "number", spell.Digits(a.Number), "topic", a.Topic,
+	c := InboxCommand(at, "admit", "consumer", a.Consumer, "number", Digits(a.Number), "topic", a.Topic,
 		"type", a.Type, "why", why)
 	if a.All {
 		c += " --all"
@@ -101,7 +100,7 @@ func SagaCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) s
 func SagasCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) string {
 	text := begun("skald saga "+string(c.Verb), at)
 	for _, f := range [][2]string{{"name", sel.Name}, {"id", sel.ID}, {"status", sel.Status},
-		{"at", sel.Step}, {"error", sel.Error}, {"until", spell.Time(sel.StartedBefore)}} {
+		{"at", sel.Step}, {"error", sel.Error}, {"until", Time(sel.StartedBefore)}} {
 		if f[1] != "" {
 			text += " --" + f[0] + " " + shortlog.Shell(f[1])
 		}

@@ -1,6 +1,7 @@
-// Package guard lets requests into a console: it asks who they are of, holds what that somebody may do
+// This file lets requests into a console: it asks who they are of, holds what that somebody may do
 // against what they need, and refuses forms that are not the console's own.
-package guard
+
+package page
 
 import (
 	"crypto/hmac"
@@ -17,7 +18,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/internal/nearby"
 )
 
@@ -29,48 +29,48 @@ type Guard struct {
 	secret []byte // of the tokens of forms
 }
 
-// New is a guard that asks who; nil: it lets requests from this machine in, as local.
-func New(who func(*http.Request) (Who, error), local string, log *slog.Logger) *Guard {
+// NewGuard is a guard that asks who; nil: it lets requests from this machine in, as local.
+func NewGuard(who func(*http.Request) (Who, error), local string, log *slog.Logger) *Guard {
 	return &Guard{who, local, log, []byte(rand.Text())}
 }
 
-// A Pass is what a request brings along that was let in.
-type Pass struct {
+// A pass is what a request brings along that was let in.
+type pass struct {
 	Who   Who
 	Token string     // of its forms
 	args  url.Values // of the URL, and of the form that was sent
 }
 
 // May tells whether the sender has a right.
-func (p *Pass) May(r Right) bool { return p.Who.May&r == r }
+func (p *pass) May(r Right) bool { return p.Who.May&r == r }
 
 // Arg is an argument of the URL, or of the form that was sent.
-func (p *Pass) Arg(name string) string { return p.args.Get(name) }
+func (p *pass) Arg(name string) string { return p.args.Get(name) }
 
 // Flag tells whether an argument that is on or off is on.
-func (p *Pass) Flag(name string) bool {
+func (p *pass) Flag(name string) bool {
 	is := p.Arg(name)
 	return is != "" && is != "0" && is != "false"
 }
 
 // Admit lets a request in whose sender may do what it needs, beside View. One that is refused has a pass,
 // too, for its page. A form is read.
-func (g *Guard) Admit(r *http.Request, needs Right, form bool) (p Pass, err error) {
+func (g *Guard) Admit(r *http.Request, needs Right, form bool) (p pass, err error) {
 	if p.Who, err = g.whoIs(r); err != nil {
 		return p, err
 	}
 	p.Token = g.token(p.Who.Name, time.Now())
-	need := needs | View
+	need := needs | GuardView
 	if !p.May(need) {
-		return p, refusal.New(http.StatusForbidden, "%s lacks a right for this: %s", p.Who.Name,
+		return p, NewRefusal(http.StatusForbidden, "%s lacks a right for this: %s", p.Who.Name,
 			need&^p.Who.May)
 	}
-	if need&^View != 0 && strings.TrimSpace(p.Who.Name) == "" {
-		return p, refusal.New(http.StatusForbidden,
+	if need&^GuardView != 0 && strings.TrimSpace(p.Who.Name) == "" {
+		return p, NewRefusal(http.StatusForbidden,
 			"who acts needs a name, which is noted: Options.Who gave none")
 	}
 	if p.args, err = url.ParseQuery(r.URL.RawQuery); err != nil { // what is left out would choose more
-		return p, refusal.New(http.StatusBadRequest,
+		return p, NewRefusal(http.StatusBadRequest,
 			"the arguments of the URL cannot be read: write %%3B for a semicolon and %%25 for a percent sign")
 	}
 	if !form {
@@ -87,23 +87,23 @@ func (g *Guard) Admit(r *http.Request, needs Right, form bool) (p Pass, err erro
 		given = r.Header.Get("X-Skald-Token")
 	}
 	if !g.tokenOK(p.Who.Name, given) {
-		return p, refusal.New(http.StatusForbidden,
+		return p, NewRefusal(http.StatusForbidden,
 			"the form is from before the console started, or not the console's: go back, reload the page, and try again")
 	}
 	return p, nil
 }
 
 // readForm adds what the form says to the arguments, before those of the URL.
-func (p *Pass) readForm(r *http.Request) error {
+func (p *pass) readForm(r *http.Request) error {
 	const mostForm, form = 64 << 10, "application/x-www-form-urlencoded"
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != form &&
 		(kind != "" || r.ContentLength != 0) {
-		return refusal.New(http.StatusUnsupportedMediaType, "a POST has a body of the type %s, not %.64q",
+		return NewRefusal(http.StatusUnsupportedMediaType, "a POST has a body of the type %s, not %.64q",
 			form, kind)
 	}
 	r.Body = http.MaxBytesReader(nil, r.Body, mostForm)
 	if err := r.ParseForm(); err != nil {
-		return refusal.New(http.StatusBadRequest, "the form cannot be read, or has more than %d bytes",
+		return NewRefusal(http.StatusBadRequest, "the form cannot be read, or has more than %d bytes",
 			mostForm)
 	}
 	for name, values := range r.PostForm {
@@ -116,22 +116,22 @@ func (p *Pass) readForm(r *http.Request) error {
 func (g *Guard) whoIs(r *http.Request) (Who, error) {
 	if g.who == nil {
 		if !nearby.Is(r) {
-			return Who{}, refusal.New(http.StatusForbidden,
+			return Who{}, NewRefusal(http.StatusForbidden,
 				"without console.Options.Who only requests from this machine, to this machine, are answered")
 		}
-		return Who{g.local, View | Act | Payloads}, nil
+		return Who{g.local, GuardView | Act | Payloads}, nil
 	}
 	who, err := g.who(r)
-	if own := new(refusal.Error); err != nil && !errors.As(err, &own) {
+	if own := new(refusalError); err != nil && !errors.As(err, &own) {
 		g.log.InfoContext(r.Context(), "console: refused", "error", err)
-		err = refusal.New(http.StatusForbidden, "you are not let in")
+		err = NewRefusal(http.StatusForbidden, "you are not let in")
 	}
 	return who, err
 }
 
 // sameOrigin holds that a form of this console sent the request: a browser says where it comes from.
 func sameOrigin(r *http.Request) error {
-	foreign := refusal.New(http.StatusForbidden, "the request comes from another site")
+	foreign := NewRefusal(http.StatusForbidden, "the request comes from another site")
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "same-origin": // no page can set it; a proxy may have changed the host that Origin is compared with
 		return nil

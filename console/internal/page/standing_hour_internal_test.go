@@ -1,4 +1,4 @@
-package standing
+package page
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 
 // Points are half a minute apart, and older ones than an hour are forgotten.
 func TestTrace(t *testing.T) {
-	var tr Trace
+	var tr trace
 	begin := time.Date(2026, 11, 24, 10, 0, 0, 0, time.UTC)
 	var got []Point
 	for s := range 2 * 3600 {
