@@ -24,10 +24,8 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/run"
-	"github.com/skald-go/skald/console/internal/saga"
+	"github.com/skald-go/skald/console/internal/view"
 )
 
 // Options of a console. The zero value works, on this machine alone.
@@ -71,9 +69,9 @@ type handler struct {
 	site     *page.Site
 	guard    *page.Guard
 	mux      http.ServeMux
-	jobs     *run.Jobs
-	messages message.Pages
-	sagas    saga.Pages
+	jobs     *view.Jobs
+	messages view.Pages
+	sagas    view.SagaPages
 }
 
 // New is a console under the path base, "/ops" or "", over the databases of services by name. Mount it
@@ -113,9 +111,9 @@ func newHandler(base string, sources map[string]Source, given *Options) *handler
 	return &handler{
 		site:     page.NewSite(base, page.NewSource(databases, o.Deadline, o.Logger), o.Logger),
 		guard:    page.NewGuard(o.who(), o.Local, o.Logger),
-		jobs:     run.New(o.Actions, o.Logger),
-		messages: message.Pages{Mask: shows, Links: o.Links},
-		sagas:    saga.Pages{Mask: shows},
+		jobs:     view.NewRun(o.Actions, o.Logger),
+		messages: view.Pages{Mask: shows, Links: o.Links},
+		sagas:    view.SagaPages{Mask: shows},
 	}
 }
 

@@ -3,13 +3,8 @@ package console
 import (
 	"net/http"
 
-	"github.com/skald-go/skald/console/internal/audit"
-	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/console/internal/plan"
-	"github.com/skald-go/skald/console/internal/saga"
-	"github.com/skald-go/skald/console/internal/state"
-	"github.com/skald-go/skald/console/internal/story"
+	"github.com/skald-go/skald/console/internal/view"
 )
 
 // A route is a page, or what a form does.
@@ -21,32 +16,32 @@ type route struct {
 
 func (h *handler) routes() []route {
 	return []route{
-		{"GET", "/{$}", 0, state.Overview},
-		{"GET", "/dead", 0, message.Dead},
-		{"GET", "/dead/groups", 0, message.Groups},
-		{"GET", "/parked", 0, message.Parked},
+		{"GET", "/{$}", 0, view.Overview},
+		{"GET", "/dead", 0, view.Dead},
+		{"GET", "/dead/groups", 0, view.Groups},
+		{"GET", "/parked", 0, view.Parked},
 		{"GET", "/message", 0, h.messages.Message},
 		{"POST", "/message/payload", page.Payloads, h.messages.Payload},
-		{"GET", "/act", page.Act, plan.Show},
-		{"POST", "/act", page.Act, plan.Actor{Jobs: h.jobs}.Act},
+		{"GET", "/act", page.Act, view.Show},
+		{"POST", "/act", page.Act, view.Actor{Jobs: h.jobs}.Act},
 		{"GET", "/runs", 0, h.jobs.Runs},
 		{"GET", "/run", 0, h.jobs.Run},
 		{"POST", "/run/stop", page.Act, h.jobs.Stop},
 		{"POST", "/run/resume", page.Act, h.jobs.Resume},
-		{"GET", "/quarantine", 0, message.Quarantine},
-		{"GET", "/consumer", 0, state.Consumer},
-		{"GET", "/audit", 0, audit.List},
-		{"GET", "/flows", 0, saga.Flows},
-		{"GET", "/sagas", 0, saga.List},
+		{"GET", "/quarantine", 0, view.Quarantine},
+		{"GET", "/consumer", 0, view.Consumer},
+		{"GET", "/audit", 0, view.List},
+		{"GET", "/flows", 0, view.Flows},
+		{"GET", "/sagas", 0, view.SagaList},
 		{"GET", "/saga", 0, h.sagas.Saga},
 		{"POST", "/saga/data", page.Payloads, h.sagas.Data},
-		{"GET", "/story", 0, story.Of},
-		{"GET", "/definitions", 0, saga.Definitions},
-		{"GET", "/definition", 0, saga.Definition},
-		{"GET", "/calls", 0, state.Calls},
-		{"GET", "/outbox", 0, state.Outbox},
-		{"GET", "/locks", 0, state.Locks},
-		{"GET", "/doctor", 0, state.Doctor},
+		{"GET", "/story", 0, view.Of},
+		{"GET", "/definitions", 0, view.Definitions},
+		{"GET", "/definition", 0, view.Definition},
+		{"GET", "/calls", 0, view.Calls},
+		{"GET", "/outbox", 0, view.Outbox},
+		{"GET", "/locks", 0, view.Locks},
+		{"GET", "/doctor", 0, view.Doctor},
 		{"GET", "/session", 0, session},
 		{"GET", "/openapi.json", 0, page.OpenAPI},
 		{"GET", "/static/{name}", 0, page.Static},

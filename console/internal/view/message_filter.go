@@ -1,0 +1,70 @@
+package view
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/console/internal/page"
+	"github.com/skald-go/skald/operate"
+)
+
+// filters are the arguments of a URL that choose among kept messages: the URL holds every filter.
+func filters() []string {
+	return []string{"consumer", "source", "id", "key", "topic", "type", "kind", "fingerprint", "from", "to"}
+}
+
+// meantOf refuses a filter that would choose nothing, or more than it says.
+func meantOf(s *operate.Selection) error {
+	switch {
+	case !s.Dead && (s.Kind+s.Fingerprint != "" || !s.DeadFrom.IsZero() || !s.DeadTo.IsZero()):
+		return page.NewRefusal(http.StatusBadRequest,
+			"kind, fingerprint, from and to choose among dead letters, not among parked messages")
+	case s.Kind != "" && !slices.Contains(operate.DeadKinds(), s.Kind):
+		return page.NewRefusal(http.StatusBadRequest, "kind is one of %s, not %.40q",
+			strings.Join(operate.DeadKinds(), ", "), s.Kind)
+	}
+	return nil
+}
+
+// messageSelect is what the arguments choose.
+func messageSelect(q *page.Request, dead bool) (s operate.Selection, err error) {
+	s = operate.Selection{Dead: dead, Consumer: q.Arg("consumer"), Source: q.Arg("source"), ID: q.Arg("id"),
+		Topic: q.Arg("topic"), Type: q.Arg("type"),
+		Fingerprint: q.Arg("fingerprint"), Kind: q.Arg("kind")}
+	if q.Arg("key") != "" {
+		if s.Key, err = page.ToKey(q.Arg("key")); err != nil {
+			return s, err
+		}
+	}
+	if s.DeadFrom, err = moment(q, "from"); err == nil {
+		s.DeadTo, err = moment(q, "to")
+	}
+	if err == nil {
+		err = meantOf(&s)
+	}
+	if err == nil {
+		s.After, err = page.Place(q, "after")
+	}
+	return s, err
+}
+
+func moment(q *page.Request, name string) (t time.Time, err error) {
+	if text := q.Arg(name); text != "" {
+		if t, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			return t, page.NewRefusal(http.StatusBadRequest, "%s is a time such as 2026-11-24T10:00:00Z",
+				name)
+		}
+	}
+	return t, nil
+}
+
+// messageFilters are the arguments of a selection, as At takes them.
+func messageFilters(q *page.Request, more ...string) []string {
+	out := []string{"in", q.Arg("in")}
+	for _, name := range filters() {
+		out = append(out, name, q.Arg(name))
+	}
+	return append(out, more...)
+}

@@ -1,0 +1,158 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/skald-go/skald/console/internal/page"
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// A meantSaga is one of those that a bulk action is about.
+type meantSaga struct {
+	Name   string `json:"name"`
+	Key    string `json:"key"`
+	Status string `json:"status"`
+	Error  string `json:"error,omitempty"`
+}
+
+// manySagas is the dry run of a verb on all orchestrated sagas that are selected.
+func (v *plan) manySagas(q *page.Request) error {
+	sel, err := sagaSelect(q)
+	if err != nil {
+		return err
+	}
+	c := operate.SagaChange{Verb: operate.SagaVerb(v.Verb[len(page.OfSaga):])}
+	if c.Verb == operate.CompleteSaga || c.Verb == operate.SkipSaga {
+		return page.NewRefusal(http.StatusBadRequest, "%s is for a step of one saga", c.Verb)
+	}
+	sel.All = !sel.Filtered()
+	look := sel
+	look.Limit, look.Live = page.Exact+1, true
+	list, err := page.One(q, v.at, func(ctx context.Context, s *page.Source) ([]operate.Saga, error) {
+		return operate.Sagas(ctx, s.DB, look)
+	})
+	if err != nil {
+		return err
+	}
+	for i := range list[:min(10, len(list))] {
+		v.Meant = append(v.Meant, meantSaga{list[i].Name, list[i].Key, list[i].Status,
+			page.FirstLine(list[i].Error)})
+	}
+	v.counted(len(list))
+	if n := len(list); n > 0 && n <= mostTried {
+		v.try(q, sel, c)
+	}
+	v.Request = operate.SagaRunOf("", sel, c, v.Selected, operate.Order{}).Request
+	v.Command = page.SagasCommand(v.at.At, &c, &sel)
+	return nil
+}
+
+// mostTried sagas are asked one by one whether a verb applies to them, before it is carried out: a read each.
+const mostTried = 100
+
+// try notes how many sagas a verb would change, and why it would leave the others. If that takes too long,
+// all that are selected count: each is asked again when the verb is carried out.
+func (v *plan) try(q *page.Request, sel operate.SagaSelection, c operate.SagaChange) {
+	r, err := page.One(q, v.at, func(ctx context.Context, s *page.Source) (operate.SagaReport, error) {
+		r, err := operate.ChangeSagas(ctx, s.DB, sel, c, operate.Order{DryRun: true})
+		if partly, none := new(operate.PartlyError), new(operate.NoneError); errors.As(err, &partly) ||
+			errors.As(err, &none) {
+			err = nil
+		}
+		return r, err
+	})
+	if err != nil {
+		return
+	}
+	v.counted(r.Done)
+	v.Selected, v.tried = r.Selected, true
+	for _, left := range r.Left {
+		if why := left.Why; !slices.Contains(v.Before, why) && len(v.Before) < 10 {
+			v.Before = append(v.Before, why)
+		}
+	}
+}
+
+// manyFlows is the dry run of undoing all choreographed sagas that are selected.
+func (v *plan) manyFlows(q *page.Request) error {
+	if v.at.Compensate == nil {
+		return page.NewRefusal(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
+	}
+	if q.Arg("key") != "" {
+		return page.NewRefusal(http.StatusBadRequest,
+			"many sagas are chosen by flow, state and overdue: a key is for one of them, without many")
+	}
+	sel := selectFlows(q)
+	what := store.TrackedQuery{Flow: sel.Flow, State: sel.State, Overdue: sel.Overdue, Limit: page.Exact + 1}
+	list, err := page.One(q, v.at,
+		func(ctx context.Context, s *page.Source) ([]operate.SagaStanding, error) {
+			return operate.TrackedSagas(ctx, s.DB, what)
+		})
+	if err != nil {
+		return err
+	}
+	for i := range list[:min(10, len(list))] {
+		v.Meant = append(v.Meant, meantSaga{list[i].Name, list[i].Key, list[i].State, ""})
+	}
+	v.counted(len(list))
+	v.Request.Flows = &sel
+	v.Command = page.FlowsCommand(v.at.At, &sel)
+	return nil
+}
+
+// counted notes how many are meant. They come and go: only more than were seen are refused.
+func (v *plan) counted(n int) {
+	v.Selected, v.Change, v.More = n, n, n > page.Exact
+	v.Seen = "n-" + strconv.Itoa(n)
+	v.Request.Of = n
+}
+
+// run is the bulk action that v asks for.
+func (v *plan) run(q *page.Request, id, reason string) operate.Run {
+	if is := &v.Request; is.Sagas != nil {
+		return operate.SagaRunOf(id, *is.Sagas, *is.Change, is.Of,
+			operate.Order{Author: q.Who.Name, Reason: reason})
+	}
+	r := operate.Run{ID: id, Verb: v.Verb, Author: q.Who.Name, Reason: reason, Begun: time.Now(),
+		Request: v.Request}
+	if v.Verb != "redrive" {
+		r.Request.Pace = operate.Pace{}
+	}
+	return r
+}
+
+func (v *plan) meant(p *page.Page) {
+	if !v.tried {
+		p.Put("<p>In <b>%s</b> it is about <b>%s</b>. Nothing has changed yet. Each is left as it is if the verb does not apply to it by then.</p>\n",
+			v.Source, page.Count(int64(v.Change), "saga"))
+		return
+	}
+	p.Put("<p>In <b>%s</b> it would change <b>%s</b> of %s. Nothing has changed yet.</p>\n", v.Source,
+		page.Number(int64(v.Change)), page.Count(int64(v.Selected), "saga"))
+	for _, why := range v.Before {
+		p.Put("<p class=\"note warn\">Some are left as they are: %s.</p>\n", why)
+	}
+}
+
+func (v *plan) meantTable(p *page.Page) {
+	p.Put("<section class=\"card\">\n<h2>%s</h2>\n", fmt.Sprintf("The first %d", len(v.Meant)))
+	p.Table("What is meant")
+	p.Heads("saga", "key", "status", "error")
+	for _, m := range v.Meant {
+		p.Put("<tr><td>%s</td><td>", m.Name)
+		if v.verb.About == page.Sagas {
+			p.Link(m.Key, "/saga", "in", v.Source, "name", m.Name, "key", m.Key)
+		} else {
+			p.Link(m.Key, "/story", "q", m.Key)
+		}
+		p.Put("</td><td>%s</td><td class=\"why\">%s</td></tr>\n", m.Status, page.Cut(m.Error, 200))
+	}
+	p.Put("</table></div>\n</section>\n")
+}

@@ -1,0 +1,160 @@
+package view
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/skald-go/skald/console/internal/page"
+	"github.com/skald-go/skald/operate"
+)
+
+// A runPage is a bulk action as it is noted in skald_audit.
+type runPage struct {
+	Source string `json:"source"`
+	operate.Run
+	Here bool `json:"in_hand"` // this console carries it out at this moment
+	at   *page.Source
+}
+
+func (v *runPage) Heading() string { return runTitle(&v.Run) + " " + v.ID }
+func (v *runPage) Live()           {}
+
+// Run is the page of one run.
+func (js *Jobs) Run(q *page.Request) (page.View, error) {
+	v, err := js.runOf(q)
+	if err != nil {
+		return nil, err
+	}
+	v.Request = v.Request.WithoutData()
+	return v, nil
+}
+
+func (js *Jobs) runOf(q *page.Request) (*runPage, error) {
+	s, err := q.Source()
+	if err != nil {
+		return nil, err
+	}
+	id := q.Arg("run")
+	if id == "" {
+		return nil, page.NewRefusal(http.StatusBadRequest, "which run? Give run=NAME")
+	}
+	here := js.job(s.Name, id) != nil // first: one that ends meanwhile is read as ended
+	r, err := page.One(q, s, func(ctx context.Context, s *page.Source) (operate.Run, error) {
+		return operate.ReadRun(ctx, s.DB, id)
+	})
+	return &runPage{s.Name, r, here && r.Ended == "", s}, err
+}
+
+// Stop interrupts a run that this console has in hand.
+func (js *Jobs) Stop(q *page.Request) (page.View, error) {
+	s, err := q.Source()
+	if err != nil {
+		return nil, err
+	}
+	j, id := js.job(s.Name, q.Arg("run")), q.Arg("run")
+	if j == nil { // else nothing is asked of the database: it may be what hangs
+		if _, err := js.runOf(q); err != nil {
+			return nil, err
+		}
+		return nil, page.NewRefusal(http.StatusConflict,
+			"this console does not have the run in hand: it has ended, was interrupted, or another process has it")
+	}
+	j.stoppedBy(q.Who.Name)
+	j.Wait(q.Context())
+	return q.See("/run", "in", s.Name, "run", id), nil
+}
+
+// Resume goes on with a run that was interrupted.
+func (js *Jobs) Resume(q *page.Request) (page.View, error) {
+	v, err := js.runOf(q)
+	if err != nil {
+		return nil, err
+	}
+	if v.Ended != "" {
+		return nil, page.NewRefusal(http.StatusConflict, "the run has ended: %s", v.Ended)
+	}
+	r := v.Run
+	r.Author = q.Who.Name // who goes on with it answers for what it does from now on
+	j, err := js.Reserve(v.at, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	js.Launch(v.at, r, j)
+	j.Wait(q.Context())
+	return q.See("/run", "in", v.Source, "run", v.ID), nil
+}
+
+func (v *runPage) HTML(p *page.Page) {
+	p.Put("<section class=\"card\">\n<dl class=\"rows\">\n")
+	p.Row("source", v.Source)
+	p.Row("by", v.Author)
+	p.Row("why", v.Reason)
+	p.Put("<div><dt>begun</dt><dd>")
+	p.When(v.Begun)
+	p.Put("</dd></div>\n")
+	sel := &v.Request.Selection
+	for _, f := range [][2]string{{"consumer", sel.Consumer}, {"message", sel.ID},
+		{"key", page.Key(sel.Key)}, {"type", sel.Type}, {"topic", sel.Topic}, {"kind", sel.Kind},
+		{"fingerprint", sel.Fingerprint}} {
+		p.Row(f[0], f[1])
+	}
+	v.sagas(p)
+	if v.Request.Pace.Canary {
+		p.Row("canary", "one first, and the others only if it succeeds")
+	}
+	p.Put("</dl>\n<p><progress aria-label=\"changed\" max=\"%d\" value=\"%d\"></progress> <b>%d of %d</b> %s changed</p>\n", max(v.Request.Of, 1), v.Done, v.Done, v.Request.Of, things(&v.Request))
+	switch {
+	case v.Ended != "":
+		class := "fine"
+		if strings.Contains(v.Ended, "failed again: ") {
+			class = "bad"
+		}
+		p.Put("<p class=\"note %s\">Ended: %s.</p>\n", class, v.Ended)
+	case v.Here:
+		p.Put("<p class=\"note\">In hand. It goes on if you leave this page, and ends with the process of the console: then it can be gone on with here.</p>\n")
+		v.button(p, "/run/stop", "Stop")
+	case v.Stopped != "":
+		p.Put("<p class=\"note warn\">Interrupted: %s.</p>\n", v.Stopped)
+		v.button(p, "/run/resume", "Go on")
+	default:
+		p.Put("<p class=\"note warn\">Nobody at this console has it in hand. If no other one has, go on: what is done is not done again.</p>\n")
+		v.button(p, "/run/resume", "Go on")
+	}
+	p.Put("</section>\n")
+}
+
+// sagas tells which sagas the run is about.
+func (v *runPage) sagas(p *page.Page) {
+	if s := v.Request.Sagas; s != nil {
+		for _, f := range [][2]string{{"saga", s.Name}, {"key", s.Key}, {"id", s.ID}, {"status", s.Status},
+			{"at step", s.Step}, {"error", s.Error}} {
+			p.Row(f[0], f[1])
+		}
+		for _, f := range []struct {
+			name string
+			is   bool
+		}{{"stuck", s.Stuck}, {"retrying", s.Failing}, {"paused", s.Paused}} {
+			if f.is {
+				p.Row("only", f.name)
+			}
+		}
+		p.Row("started before", page.Time(s.StartedBefore))
+	}
+	if s := v.Request.Flows; s != nil {
+		p.Row("flow", s.Flow)
+		p.Row("state", s.State)
+		if s.Overdue {
+			p.Row("only", "overdue")
+		}
+	}
+}
+
+func (v *runPage) button(p *page.Page, path, text string) {
+	if !p.May(page.Act) {
+		return
+	}
+	p.Put("<form method=\"post\" action=\"%s\">", p.At(path))
+	p.Hidden("token", p.Token, "in", v.Source, "run", v.ID)
+	p.Put("<button>%s</button></form>\n", text)
+}

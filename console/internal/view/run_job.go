@@ -1,0 +1,234 @@
+// This file carries out bulk actions, which are rows of skald_audit, and shows how far they are.
+
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/skald-go/skald/console/internal/page"
+	"github.com/skald-go/skald/operate"
+)
+
+// shortWait is how long a form waits for its run: most have ended by then.
+const shortWait = 300 * time.Millisecond
+
+// mostJobs bounds the bulk actions that this process runs at once in a source: one that hangs keeps no other
+// from its own.
+const mostJobs = 4
+
+// Jobs are the runs that this process carries out. What they have done is in skald_audit; a job only says
+// that somebody is at it.
+type Jobs struct {
+	actions context.Context // bounds them
+	log     *slog.Logger
+
+	mu   sync.Mutex
+	here map[string]*job // by source and run
+}
+
+// NewRun is no runs; those that come end with actions.
+func NewRun(actions context.Context, log *slog.Logger) *Jobs {
+	return &Jobs{actions: actions, log: log, here: map[string]*job{}}
+}
+
+// A job is a run in hand.
+type job struct {
+	name string // in jobs
+	ctx  context.Context
+	stop context.CancelFunc
+	done chan struct{} // closed when it has ended
+
+	mu  sync.Mutex
+	by  string // who stopped it
+	did int    // of those that are meant
+}
+
+// Wait waits until j has ended, for a short time at most: most have by then.
+func (j *job) Wait(ctx context.Context) {
+	t := time.NewTimer(shortWait)
+	defer t.Stop()
+	select {
+	case <-j.done:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func (j *job) progress(done, _ int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.did = done
+}
+
+func (j *job) stoppedBy(name string) {
+	j.mu.Lock()
+	j.by = name
+	j.mu.Unlock()
+	j.stop()
+}
+
+func jobName(source, run string) string { return source + "\x00" + run }
+
+func (js *Jobs) job(source, run string) *job {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	return js.here[jobName(source, run)]
+}
+
+// inHand are the names of the runs that this process carries out.
+func (js *Jobs) inHand() map[string]bool {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	names := map[string]bool{}
+	for name := range js.here {
+		names[name] = true
+	}
+	return names
+}
+
+// Reserve makes room for a run, before anything of it is noted. It is launched or let go.
+func (js *Jobs) Reserve(s *page.Source, run string) (*job, error) {
+	name := jobName(s.Name, run)
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	n := 0
+	for other := range js.here {
+		if strings.HasPrefix(other, jobName(s.Name, "")) {
+			n++
+		}
+	}
+	switch {
+	case js.here[name] != nil:
+		return nil, page.NewRefusal(http.StatusConflict, "the run is in hand already")
+	case n >= mostJobs:
+		return nil, page.NewRefusal(http.StatusTooManyRequests,
+			"this console carries out %d runs in %s already: wait until one has ended, or stop one",
+			mostJobs, s.Name)
+	case js.actions.Err() != nil:
+		return nil, page.NewRefusal(http.StatusServiceUnavailable,
+			"this console ends: it begins nothing any more")
+	}
+	j := &job{done: make(chan struct{}), name: name}
+	j.ctx, j.stop = context.WithCancel(js.actions)
+	js.here[name] = j
+	return j, nil
+}
+
+// LetGo gives the room of a job back.
+func (js *Jobs) LetGo(j *job) {
+	j.stop()
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	delete(js.here, j.name)
+	close(j.done)
+}
+
+// Launch carries a run out, or goes on with it, until it has ended or is stopped, whatever becomes of the
+// request.
+func (js *Jobs) Launch(s *page.Source, run operate.Run, j *job) {
+	go func() {
+		defer js.LetGo(j)
+		js.carry(j.ctx, s, run, j)
+	}()
+}
+
+// Wait waits until no run is in hand.
+func (js *Jobs) Wait(ctx context.Context) error {
+	for {
+		var one *job
+		js.mu.Lock()
+		for _, j := range js.here {
+			one = j
+		}
+		js.mu.Unlock()
+		if one == nil {
+			return nil
+		}
+		select {
+		case <-one.done:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for bulk actions: %w", ctx.Err())
+		}
+	}
+}
+
+// carry does what a run asks for, and notes how it ended.
+func (js *Jobs) carry(ctx context.Context, s *page.Source, run operate.Run, j *job) {
+	_, err := page.Rescued(ctx,
+		func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx, s, run, j) })
+	last, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer stop()
+	if err := js.note(last, ctx, s, run, j, err); err != nil {
+		js.log.WarnContext(ctx, "console: how a run ended could not be noted: go on with it", "source",
+			s.Name, "run", run.ID, "error", err)
+	}
+}
+
+func do(ctx context.Context, s *page.Source, run operate.Run, j *job) error {
+	o := operate.Order{Author: run.Author, Reason: run.Reason, Run: run.ID, Progress: j.progress}
+	sel := run.Request.Selection
+	switch {
+	case run.SagaVerbOf() != "":
+		_, err := operate.ChangeSagas(ctx, s.DB, *run.Request.Sagas, *run.Request.Change, o)
+		return err
+	case run.Request.Flows != nil && s.CompensateAll != nil:
+		_, err := s.CompensateAll(ctx, *run.Request.Flows, o)
+		return err
+	}
+	switch run.Verb {
+	case "redrive":
+		pace := run.Request.Pace
+		pace.Run = run.ID
+		_, err := operate.Redrive(ctx, s.DB, sel, pace, o)
+		return err
+	case "release":
+		_, err := operate.Release(ctx, s.DB, sel, o)
+		return err
+	case "drop":
+		_, err := operate.Drop(ctx, s.DB, sel, run.Request.Call, o)
+		return err
+	}
+	return &operate.UsageError{What: "this console does not know the verb " + run.Verb}
+}
+
+func (js *Jobs) note(ctx, ended context.Context, s *page.Source, run operate.Run, j *job, err error) error {
+	j.mu.Lock()
+	by, did := j.by, j.did
+	j.mu.Unlock()
+	var partly *operate.PartlyError
+	var usage *operate.UsageError
+	var none *operate.NoneError
+	var unsettled *operate.UnsettledError
+	var stopped *operate.StoppedError
+	switch {
+	case errors.As(err, &stopped), run.Verb == "redrive" && (err == nil || errors.As(err, &partly)):
+		return nil // it noted that itself
+	case err == nil: // by what stands: others may have gone on with it, too
+		if run.Request.Flows == nil { // which are gone through again, and nothing is asked for twice
+			now, err := operate.ReadRun(ctx, s.DB, run.ID)
+			if err != nil {
+				return err
+			}
+			did = now.Done
+		}
+		return operate.EndRun(ctx, s.DB, run,
+			fmt.Sprintf("%d of %d %s", did, run.Request.Of, things(&run.Request)))
+	case errors.As(err, &partly), errors.As(err, &usage), errors.As(err, &unsettled):
+		return operate.EndRun(ctx, s.DB, run, err.Error())
+	case errors.As(err, &none):
+		return operate.EndRun(ctx, s.DB, run, "nothing is left to do")
+	case by != "":
+		return operate.StopRun(ctx, s.DB, run, by, "by "+by)
+	case ended.Err() != nil:
+		return operate.StopRun(ctx, s.DB, run, run.Author, "the console ended")
+	}
+	js.log.WarnContext(ctx, "console: a run was interrupted", "source", s.Name, "run", run.ID, "error", err)
+	return operate.StopRun(ctx, s.DB, run, run.Author, page.Cut(err.Error(), 500))
+}

@@ -1,0 +1,56 @@
+package view
+
+import (
+	"context"
+	"time"
+
+	"github.com/skald-go/skald/console/internal/page"
+	"github.com/skald-go/skald/store"
+)
+
+// A holdLine is a place in the line for an entity. Who stands first holds it until its end.
+type holdLine struct {
+	Space  string    `json:"space"`
+	Key    []byte    `json:"key"`
+	Name   string    `json:"saga"` // that asked, its definition
+	Saga   string    `json:"saga_key"`
+	Since  time.Time `json:"since"`
+	Before int       `json:"before"`  // how many stand before it; 0: it holds the entity
+	Behind int       `json:"waiting"` // how many stand behind it
+}
+
+// mostHolds is how many places are looked through for those of holders.
+const mostHolds = 1000
+
+// heldBySagas are the places in the line of an entity; without one, those of who holds entities. More: there
+// are others.
+func heldBySagas(ctx context.Context, db store.Lister, entity *store.Lock) (out []holdLine, more bool,
+	err error) {
+	all, err := store.ListHolds(ctx, db, store.HoldQuery{Entity: entity, Limit: mostHolds})
+	out = []holdLine{}
+	for _, h := range all {
+		switch {
+		case entity == nil && h.Before > 0:
+		case len(out) == page.Rows:
+			return out, true, err
+		default:
+			out = append(out, holdLine{h.Space, []byte(h.Key), h.Saga.Name, h.Saga.Key, h.Since, h.Before,
+				h.Behind})
+		}
+	}
+	return out, len(all) == mostHolds, err
+}
+
+func heldEntities(p *page.Page, part *locksPart) {
+	p.Table("Entities that sagas of %s hold, or stand in line for", part.Source)
+	p.Heads("entity of a saga", "saga", "since", "before it", "wait for it")
+	for i := range part.Held {
+		h := &part.Held[i]
+		p.Put("<tr><td>%s %s</td><td>", h.Space, page.Cut(page.Key(h.Key), 60))
+		p.Link(h.Name+" "+page.Cut(h.Saga, 60), "/saga", "in", part.Source, "name", h.Name, "key", h.Saga)
+		p.Put("</td><td>")
+		p.When(h.Since)
+		p.Put("</td><td class=\"n\">%d</td><td class=\"n\">%d</td></tr>\n", h.Before, h.Behind)
+	}
+	p.Put("</table></div>\n")
+}

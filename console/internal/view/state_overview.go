@@ -1,0 +1,158 @@
+// This file has the pages of how databases stand: the overview, their consumers, outboxes, locks and
+// open calls, and what a doctor finds.
+
+package view
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/console/internal/page"
+)
+
+// pageOfFinding is the page that lists what was found, and the filter for it; "": no page does.
+func pageOfFinding(name string) (path string, filter []string) {
+	switch name {
+	case "SkaldRelayGone", "SkaldOutboxOld", "SkaldDeferred", "SkaldRetentionStalled":
+		return "/outbox", nil
+	case "SkaldParkedOld":
+		return "/parked", nil
+	case "SkaldDead":
+		return "/dead/groups", nil
+	case "SkaldConflict", "SkaldTooOld":
+		return "/quarantine", nil
+	case "SkaldCallUnsettled":
+		return "/calls", nil
+	case "SkaldSagaStuck":
+		return "/sagas", []string{"stuck", "1"}
+	case "SkaldSagaOverdue":
+		return "/sagas", nil
+	case "SkaldTrackedOverdue":
+		return "/flows", []string{"overdue", "1"}
+	case "SkaldTrackedDrift":
+		return "/flows", nil
+	case "SkaldReservationExpired":
+		return "/locks", nil
+	}
+	return "", nil
+}
+
+type overviewPage struct {
+	Sources []page.Standing `json:"sources"`
+	Away    []page.Away     `json:"away"`
+}
+
+// Overview is the page of how all sources stand.
+func Overview(q *page.Request) (page.View, error) {
+	got, away := page.Each(q.Context(), q.Sources, "",
+		func(ctx context.Context, s *page.Source) (page.Standing, error) { return s.Stands(ctx) })
+	v := &overviewPage{Sources: []page.Standing{}, Away: append([]page.Away{}, away...)}
+	for _, g := range got {
+		v.Sources = append(v.Sources, g.Is)
+	}
+	return v, nil
+}
+
+func (*overviewPage) Heading() string { return "Overview" }
+func (*overviewPage) Live()           {}
+
+func (v *overviewPage) HTML(p *page.Page) {
+	p.Away(v.Away)
+	var bad int
+	for i := range v.Sources {
+		bad += len(v.Sources[i].Findings)
+	}
+	if bad == 0 && len(v.Away) == 0 {
+		p.Put("<p class=\"note fine\">Nothing calls for anybody.</p>\n")
+	}
+	for i := range v.Sources {
+		standingHTML(p, &v.Sources[i])
+	}
+}
+
+func standingHTML(p *page.Page, s *page.Standing) {
+	p.Put("<section class=\"card\">\n<h2>%s</h2>\n", s.Source)
+	for _, f := range s.Findings {
+		p.Put("<p class=\"note %s\"><b>%s</b> %s. ", page.ClassOf(f.Grade), f.Name, f.Saw)
+		if path, filter := pageOfFinding(f.Name); path != "" {
+			p.Link("Look", path, append([]string{"in", s.Source}, filter...)...)
+		}
+		p.Put(" <span class=\"dim\">%s</span></p>\n", f.Remedy)
+	}
+	about := ""
+	if !s.Exact {
+		about = "about "
+	}
+	var parked, dead, apart int64
+	for _, c := range s.Consumers {
+		parked, dead, apart = parked+c.Parked, dead+c.Dead, apart+c.Conflicts+c.TooOld
+	}
+	p.Put("<dl class=\"figures\">\n")
+	outbox := p.At("/outbox", "in", s.Source)
+	p.Figure("to be published", about+page.Number(s.Pending), s.Oldest > time.Minute, outbox)
+	p.Figure("oldest", page.Ago(s.Oldest), s.Oldest > time.Minute, "")
+	p.Figure("deferred", page.Number(s.Deferred), s.Deferred > 0, outbox)
+	p.Figure("parked", page.Counted(parked), false, p.At("/parked", "in", s.Source))
+	p.Figure("dead", page.Counted(dead), dead > 0, p.At("/dead/groups", "in", s.Source))
+	if len(s.Sagas) > 0 {
+		var stuck, failing int64
+		for _, c := range s.Sagas {
+			stuck, failing = stuck+c.Stuck, failing+c.Failing
+		}
+		p.Figure("sagas stuck", page.Counted(stuck), stuck > 0, p.At("/sagas", "in", s.Source, "stuck", "1"))
+		p.Figure("sagas retrying", page.Counted(failing), false,
+			p.At("/sagas", "in", s.Source, "failing", "1"))
+	}
+	p.Figure("quarantine", page.Number(apart), apart > 0, p.At("/quarantine", "in", s.Source))
+	p.Put("</dl>\n")
+	plots(p, s)
+	p.Put("<p class=\"dim\">%d shards", s.Shards)
+	for _, r := range s.Relays {
+		p.Put("; relay %s has %d", r.Owner, r.Shards)
+	}
+	if s.Free > 0 {
+		p.Put("; %d have no relay", s.Free)
+	}
+	p.Put(" · ")
+	p.Link("its shards", "/outbox", "in", s.Source)
+	p.Put(" · ")
+	p.Link("what a doctor finds", "/doctor", "in", s.Source)
+	p.Put("</p>\n")
+	if len(s.Consumers) > 0 {
+		consumersTable(p, s)
+	}
+	p.Put("</section>\n")
+}
+
+func consumersTable(p *page.Page, s *page.Standing) {
+	p.Table("Consumers of %s", s.Source)
+	p.Put("<tr><th scope=\"col\">consumer</th><th scope=\"col\">topics</th><th scope=\"col\">heard</th><th scope=\"col\">got on</th><th scope=\"col\" class=\"n\">parked</th>" +
+		"<th scope=\"col\" class=\"n\">dead</th><th scope=\"col\" class=\"n\">quarantine</th><th scope=\"col\" class=\"n\">open calls</th></tr>\n")
+	for i := range s.Consumers {
+		c := &s.Consumers[i]
+		heard := "never"
+		if c.HeardSeconds >= 0 {
+			heard = page.Ago(page.Seconds(c.HeardSeconds)) + " ago"
+		}
+		p.Put("<tr><td>")
+		p.Link(c.Name, "/consumer", "in", s.Source, "consumer", c.Name)
+		p.Put("</td><td>%s</td><td>%s</td><td>%s ago</td><td class=\"n\">", strings.Join(c.Topics, ", "),
+			heard, page.Ago(page.Seconds(c.ProgressSeconds)))
+		countLink(p, c.Parked, "/parked", s.Source, c.Name)
+		p.Put("</td><td class=\"n\">")
+		countLink(p, c.Dead, "/dead/groups", s.Source, c.Name)
+		p.Put("</td><td class=\"n\">")
+		countLink(p, c.Conflicts+c.TooOld, "/quarantine", s.Source, c.Name)
+		p.Put("</td><td class=\"n\">%s</td></tr>\n", page.Number(c.Calls))
+	}
+	p.Put("</table></div>\n")
+}
+
+func countLink(p *page.Page, n int64, path, source, consumer string) {
+	if n == 0 {
+		p.Put("0")
+		return
+	}
+	p.Link(page.Counted(n), path, "in", source, "consumer", consumer)
+}

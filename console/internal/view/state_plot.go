@@ -1,0 +1,80 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/console/internal/page"
+)
+
+const plotGap = 3 * page.Every // nobody looked for longer: the line is broken
+
+const (
+	plotWide = 240 // units of an SVG
+	plotHigh = 40
+)
+
+// lines are the parts of a plot, as SVG has them; the highest value is at the top.
+func lines(points []page.Point, end time.Time,
+	value func(*page.Point) float64) (parts []string, most float64) {
+	for i := range points {
+		most = max(most, value(&points[i]))
+	}
+	var part []string
+	done := func() {
+		if len(part) == 1 {
+			part = append(part, part[0]) // a dot
+		}
+		if len(part) > 0 {
+			parts = append(parts, strings.Join(part, " "))
+		}
+		part = nil
+	}
+	for i := range points {
+		at := &points[i]
+		if i > 0 && at.At.Sub(points[i-1].At) > plotGap {
+			done()
+		}
+		x, y := plotWide*(1-end.Sub(at.At).Seconds()/page.Over.Seconds()), float64(plotHigh)
+		if most > 0 {
+			y = plotHigh * (1 - value(at)/most)
+		}
+		part = append(part, fmt.Sprintf("%.0f,%.0f", x, y+1))
+	}
+	done()
+	return parts, most
+}
+
+// plots draws the last hour, as far as somebody looked.
+func plots(p *page.Page, s *page.Standing) {
+	if len(s.Hour) < 2 {
+		return
+	}
+	end := s.Hour[len(s.Hour)-1].At
+	p.Put("<div class=\"plots\">\n")
+	for _, plot := range []struct {
+		what  string
+		value func(*page.Point) float64
+		text  func(float64) string
+	}{
+		{"to be published", func(at *page.Point) float64 { return float64(at.Pending) },
+			func(v float64) string { return page.Number(int64(v)) }},
+		{"oldest", func(at *page.Point) float64 { return at.OldestSeconds },
+			func(v float64) string { return page.Ago(page.Seconds(v)) }},
+		{"parked and dead", func(at *page.Point) float64 { return float64(at.Kept) },
+			func(v float64) string { return page.Counted(int64(v)) }},
+	} {
+		parts, most := lines(s.Hour, end, plot.value)
+		p.Put(
+			"<figure><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s in the last hour: at most %s\">",
+			plotWide, plotHigh+2, plot.what, plot.text(most))
+		for _, part := range parts {
+			p.Put("<polyline points=\"%s\"/>", part)
+		}
+		p.Put("</svg><figcaption>%s, at most %s</figcaption></figure>\n", plot.what, plot.text(most))
+	}
+	p.Put("</div>\n<p class=\"dim\">The last hour, as far as somebody looked at this console: since ")
+	p.When(s.Hour[0].At)
+	p.Put(".</p>\n")
+}

@@ -1,0 +1,224 @@
+// This file tells all that the sources know of a key, an id or a correlation: an order's timeline over
+// several databases.
+
+package view
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/console/internal/page"
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// A storyPage is all that the sources know of a key, an id or a correlation: the story of one order.
+type storyPage struct {
+	Asked string      `json:"asked"`
+	Parts []storyPart `json:"sources"`
+	Away  []page.Away `json:"away"`
+	Line  []event     `json:"timeline"`
+}
+
+// A storyPart is what one source knows.
+type storyPart struct {
+	Source string                 `json:"source"`
+	Sagas  []operate.SagaStanding `json:"sagas"` // of both styles
+	Kept   []messageLine          `json:"kept"`
+	Apart  []apart                `json:"quarantine"`
+	Steps  []operate.SagaStep     `json:"steps"`
+	Outbox []row                  `json:"outbox"`                  // what is not published
+	Unread string                 `json:"outbox_unread,omitempty"` // why that could not be read
+	// More: so many messages are kept that only the first 10,000 were looked through for the id or
+	// correlation.
+	More bool `json:"more"`
+	// Cut: there are more messages of the key than are shown, or more in quarantine than were looked through.
+	Cut bool `json:"cut"`
+
+	from *page.Source
+	held []store.Parked
+}
+
+func (v *storyPage) known() bool {
+	return slices.ContainsFunc(v.Parts,
+		func(p storyPart) bool {
+			return len(p.Sagas)+len(p.Kept)+len(p.Apart)+len(p.Steps)+
+				len(p.Outbox) > 0
+		})
+}
+
+// Of is the page of what an argument names: a key, an id or a correlation.
+func Of(q *page.Request) (page.View, error) {
+	asked := q.Arg("q")
+	v, err := storyOf(q, asked)
+	// a key may end with a space, and so may a search
+	if typed := strings.TrimSpace(asked); err == nil && typed != asked && !v.known() {
+		return storyOf(q, typed)
+	}
+	return v, err
+}
+
+func storyOf(q *page.Request, asked string) (*storyPage, error) {
+	v := &storyPage{Asked: asked, Parts: []storyPart{}, Away: []page.Away{}, Line: []event{}}
+	if strings.TrimSpace(v.Asked) == "" {
+		return nil, page.NewRefusal(http.StatusBadRequest,
+			"what is looked for? Give a key, an id or a correlation")
+	}
+	if len(v.Asked) > 2<<10 {
+		return nil, page.NewRefusal(http.StatusBadRequest, "a key has at most 1 KiB")
+	}
+	key, err := page.ToKey(v.Asked)
+	if err != nil {
+		key = []byte(v.Asked) // it only begins as one in base64 does
+	}
+	sagas, away := page.Each(q.Context(), q.Sources, "",
+		func(ctx context.Context, s *page.Source) ([]operate.SagaStanding, error) {
+			return operate.SagaStandings(ctx, s.DB, string(key), s.At)
+		})
+	v.Away = append(v.Away, away...)
+	gone := map[string]bool{} // they are not waited for once more
+	for _, a := range away {
+		gone[a.Source] = true
+	}
+	hunt := &hunt{asked: v.Asked, saga: string(key), keys: [][]byte{key}}
+	of := map[string][]operate.SagaStanding{}
+	for _, g := range sagas {
+		of[g.Name] = g.Is
+		for i := range g.Is {
+			hunt.keys = append(hunt.keys, g.Is[i].Keys...)
+		}
+	}
+	slices.SortFunc(hunt.keys, bytes.Compare)
+	hunt.keys = slices.CompactFunc(hunt.keys, bytes.Equal)
+	parts, away := page.Each(q.Context(), q.Sources, "",
+		func(ctx context.Context, s *page.Source) (storyPart, error) {
+			if gone[s.Name] {
+				return storyPart{}, page.ErrBusy // it is named already
+			}
+			part, err := hunt.look(ctx, s)
+			if err == nil {
+				hunt.outbox(ctx, s, &part, func(err error) string { return q.Sources.Why(ctx, s.Name, err) })
+			}
+			return part, err
+		})
+	for _, a := range away {
+		if !slices.ContainsFunc(v.Away, func(b page.Away) bool { return a.Source == b.Source }) {
+			v.Away = append(v.Away, a)
+		}
+	}
+	for _, g := range parts {
+		g.Is.Sagas = append([]operate.SagaStanding{}, of[g.Name]...)
+		v.Parts = append(v.Parts, g.Is)
+	}
+	v.Line = timeline(v.Parts)
+	return v, nil
+}
+
+// A hunt looks for the messages of some keys, and those of an id or a correlation.
+type hunt struct {
+	asked string
+	saga  string // asked as the key of a saga
+	keys  [][]byte
+}
+
+func (h *hunt) means(m *skald.Message) bool {
+	return m.ID == h.asked || m.CorrelationID == h.asked || m.CausationID == h.asked ||
+		m.Subject == h.asked ||
+		m.Key != nil && slices.ContainsFunc(h.keys, func(key []byte) bool { return bytes.Equal(key, m.Key) })
+}
+
+func (h *hunt) look(ctx context.Context, s *page.Source) (part storyPart, err error) {
+	part = storyPart{Source: s.Name, Kept: []messageLine{}, Apart: []apart{},
+		Steps:  []operate.SagaStep{},
+		Outbox: []row{}, from: s}
+	now, err := s.Stands(ctx)
+	if err == nil {
+		err = h.kept(ctx, s, &part, now.Consumers)
+	}
+	if err == nil {
+		err = h.apart(ctx, s, &part)
+	}
+	if err == nil {
+		err = h.steps(ctx, s, &part, now.Consumers)
+	}
+	for i := range part.held {
+		part.Kept = append(part.Kept, messageLineOf(&part.held[i]))
+	}
+	return part, err
+}
+
+// kept looks through what is kept, up to a bound, for the id or correlation. Keys an index knows.
+func (h *hunt) kept(ctx context.Context, s *page.Source, part *storyPart,
+	consumers []page.Consumer) error {
+	what := store.Sought{Bare: true, Limit: page.Rows, About: h.asked, Scan: page.Scan}
+	got, err := s.DB.List(ctx, store.List{Kept: &what})
+	if err != nil {
+		return err
+	}
+	part.held, part.More = got.Kept, got.KeptTo > 0
+	for _, c := range consumers {
+		for _, key := range h.keys {
+			if c.Parked+c.Dead == 0 {
+				continue
+			}
+			list, err := store.ListKept(ctx, s.DB,
+				store.Sought{Consumer: c.Name, Key: key, Bare: true, Limit: page.Rows + 1})
+			if err != nil {
+				return err
+			}
+			part.held = append(part.held, list...)
+		}
+	}
+	slices.SortFunc(part.held, func(a, b store.Parked) int { return cmp.Compare(a.Place, b.Place) })
+	part.held = slices.CompactFunc(part.held, func(a, b store.Parked) bool { return a.Place == b.Place })
+	part.Cut = part.Cut || len(part.held) > page.Rows
+	part.held = part.held[:min(page.Rows, len(part.held))]
+	return nil
+}
+
+// apart looks the id up in quarantine, and looks through the first ones for the keys and the correlation.
+func (h *hunt) apart(ctx context.Context, s *page.Source, part *storyPart) error {
+	seen := map[int64]bool{}
+	for _, q := range []store.Query{{ID: h.asked, Bare: true, Limit: page.Rows},
+		{Bare: true, Limit: mostApart}} {
+		list, err := store.ListQuarantined(ctx, s.DB, q)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			one := &list[i]
+			if (q.ID != "" || h.means(&one.Message)) && !seen[one.Number] && len(part.Apart) < page.Rows {
+				seen[one.Number] = true
+				part.Apart = append(part.Apart, apartOf(s.Name, one))
+			}
+		}
+		part.Cut = part.Cut || len(list) == q.Limit
+	}
+	return nil
+}
+
+const mostApart = 1000 // in quarantine that are looked through
+
+const mostConsumers = 20 // whose steps are looked up
+
+func (h *hunt) steps(ctx context.Context, s *page.Source, part *storyPart,
+	consumers []page.Consumer) error {
+	for _, c := range consumers[:min(mostConsumers, len(consumers))] {
+		list, err := operate.Steps(ctx, s.DB,
+			operate.StepSelection{Consumer: c.Name, Saga: h.saga, Limit: page.Rows})
+		if usage := new(operate.UsageError); err != nil && !errors.As(err, &usage) {
+			return err
+		}
+		for i := range list {
+			list[i].Result, list[i].Outcome = nil, nil // they are payloads
+		}
+		part.Steps = append(part.Steps, list...)
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+package view
+
+import (
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/console/internal/page"
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/internal/saga/draw"
+	graph "github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/operate"
+)
+
+func (v *storyPage) Heading() string { return page.Cut(v.Asked, 80) }
+func (*storyPage) Live()             {}
+
+func (v *storyPage) HTML(p *page.Page) {
+	p.Away(v.Away)
+	if !v.known() {
+		p.Put("<p class=\"note\">No source that answered knows anything of it. What was taken without failing leaves only a mark, which is looked up with <code>skald inbox show</code>. Of an outbox the oldest %s rows that wait were looked through, and as many that the broker refused, by id and key.</p>\n", page.Number(mostRows))
+	}
+	for i := range v.Parts {
+		part := &v.Parts[i]
+		if part.More {
+			p.Put("<p class=\"note warn\">%s keeps so many messages that only those of the key were looked for, not those of an id or a correlation.</p>\n", part.Source)
+		}
+		if part.Cut {
+			p.Put("<p class=\"note warn\">%s has more than is shown: the first %d of a key, and those of the first %s in quarantine that are of the key or the correlation.</p>\n",
+				part.Source, page.Rows, page.Number(mostApart))
+		}
+		part.unpublished(p)
+		part.holders(p)
+	}
+	for i := range v.Parts {
+		for j := range v.Parts[i].Sagas {
+			v.Parts[i].saga(p, &v.Parts[i].Sagas[j])
+		}
+	}
+	if len(v.Line) > 0 {
+		v.timeline(p)
+	}
+}
+
+// holders are the messages that keep it from going on, with the verb that frees each.
+func (part *storyPart) holders(p *page.Page) {
+	for i := range part.Kept {
+		m := &part.Kept[i]
+		if m.Waiting || m.DeadAt == nil && m.LastError == "" {
+			continue
+		}
+		held := &part.held[i]
+		verb := "release"
+		switch {
+		case held.Dead != nil && held.Dead.Kind == failure.KindRejected:
+			verb = "drop"
+		case held.Dead != nil:
+			verb = "redrive"
+		}
+		p.Put("<div class=\"note bad\"><p><b>Held up at %s</b>: ", part.Source)
+		p.Link(m.Type, "/message", "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
+		p.Put(" at the consumer %s is %s: %s</p>\n<p class=\"verbs\">", m.Consumer, m.State,
+			page.Cut(page.FirstLine(m.LastError), 300))
+		if p.May(page.Act) {
+			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", part.Source,
+				"consumer", m.Consumer, "source", m.Source, "id", m.ID, "seen", seen(held)),
+				page.Title(verb))
+		}
+		sel := only(held)
+		p.Put("<code>%s</code></p></div>\n",
+			page.Command(part.from.At, verb, &sel, held.Call != nil && held.Call.Outcome == ""))
+	}
+	if len(part.Apart) > 0 {
+		p.Put("<section class=\"card\"><h2>In quarantine at %s</h2>\n", part.Source)
+		apartTable(p, part.Apart)
+		p.Put("</section>\n")
+	}
+}
+
+func (part *storyPart) saga(p *page.Page, s *operate.SagaStanding) {
+	p.Put("<section class=\"card\">\n<h2>%s: %s", s.Name, s.State)
+	for _, f := range []struct {
+		is   bool
+		word string
+	}{{s.Overdue, "overdue"}, {s.Stuck, "stuck"}} {
+		if f.is {
+			p.Put(", <span class=\"late\">%s</span>", f.word)
+		}
+	}
+	who := map[string]string{operate.Orchestrated: "an engine", operate.Choreographed: "the tracker"}[s.Style]
+	p.Put("</h2>\n<p class=\"dim\">as %s of %s has it, changed ", who, part.Source)
+	p.When(s.Changed)
+	if s.Style == operate.Orchestrated {
+		p.Put(" · ")
+		p.Link("the saga", "/saga", "in", part.Source, "name", s.Name, "key", s.Key)
+	}
+	p.Put("</p>\n")
+	if s.Style == operate.Choreographed {
+		p.Put("<div class=\"picture\">")
+		p.WriteString(picture(s)) // draw escapes what it is given
+		p.Put("</div>\n")
+	}
+	if text := s.Deadline(time.Now()); text != "" {
+		p.Put("<p>Its deadline: %s</p>\n", text)
+	}
+	for i := range s.Waiting {
+		waitsLine(p, &s.Waiting[i])
+	}
+	switch r := s.Retrying; {
+	case r == nil:
+	case s.Stuck:
+		p.Put("<p class=\"note bad\">Step <b>%s</b> is stuck, and waits for an operator: %s</p>\n", r.Step,
+			page.Cut(page.FirstLine(r.Error), 300))
+	default:
+		p.Put("<p class=\"note warn\">Step <b>%s</b> fails, attempt %d comes next: %s</p>\n", r.Step,
+			r.Attempt, page.Cut(page.FirstLine(r.Error), 300))
+	}
+	part.frees(p, s)
+	undo := strings.ToUpper(s.UndoWord()[:1]) + s.UndoWord()[1:]
+	for _, more := range []struct {
+		what, between string
+		is            []string
+	}{
+		{"Not heard of yet, though something that follows was", " or ", s.Missing},
+		{"What remains", ", ", s.Remaining},
+		{undo, ", ", s.Undo}, {"Nothing undoes", ", ", s.Stays},
+	} {
+		if len(more.is) > 0 {
+			p.Put("<p>%s: <b>%s</b></p>\n", more.what, strings.Join(more.is, more.between))
+		}
+	}
+	for _, a := range s.Asked {
+		p.Put("<p>An operator asked for the undo of <b>%s</b>; it is not reported yet.</p>\n", a.Step)
+	}
+	for _, d := range s.Drift {
+		p.Put("<p class=\"note warn\">Drift: %s</p>\n", d)
+	}
+	switch asks := p.May(page.Act) && s.Style == operate.Choreographed && part.from.Compensate != nil &&
+		len(s.Undo) > 0; {
+	case asks && len(s.Refused) > 0:
+		p.Put("<p class=\"note\">It cannot be compensated from here: %s</p>\n", strings.Join(s.Refused, "; "))
+	case asks:
+		p.Put(`<p class="verbs"><a class="button" href="%s">Compensate …</a></p>`+"\n",
+			p.At("/act", "verb", "compensate", "in", part.Source, "key", s.Key, "flow", s.Name))
+	}
+	p.Put("</section>\n")
+}
+
+// frees are the verbs after which an orchestrated saga goes on, in the order of its Commands.
+func (part *storyPart) frees(p *page.Page, s *operate.SagaStanding) {
+	var verbs []operate.SagaVerb
+	if s.Stuck {
+		verbs = append(verbs, operate.RetrySaga)
+	}
+	if s.Paused {
+		verbs = append(verbs, operate.ResumeSaga)
+	}
+	for i, command := range s.Commands {
+		p.Put("<p class=\"verbs\">")
+		if p.May(page.Act) && i < len(verbs) {
+			verb := page.OfSaga + string(verbs[i])
+			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", part.Source,
+				"name", s.Name, "key", s.Key), page.Title(verb))
+		}
+		p.Put("<code>%s</code></p>\n", command)
+	}
+}
+
+// waitsLine says what a saga waits for.
+func waitsLine(p *page.Page, w *operate.Wait) {
+	what := w.ForText()
+	switch {
+	case w.What == operate.WaitEntities:
+		what = "entities that other sagas hold: " + what
+	case what == "":
+		what = map[string]string{operate.WaitReply: "a reply", operate.WaitTime: "its time",
+			operate.WaitChild: "its saga"}[w.What]
+	}
+	p.Put("<p>It waits for <b>%s</b> after %s, since ", what, w.After)
+	if w.Since != nil {
+		p.When(*w.Since)
+	}
+	if w.Due != nil {
+		p.Put("; due ")
+		p.When(*w.Due)
+	}
+	p.Put("</p>\n")
+}
+
+const mostDrawn = 50 // steps
+
+// picture is a choreographed saga as it went: what came in its order, what it waits for, and what remains.
+func picture(s *operate.SagaStanding) string {
+	g, marks := graph.Graph{Name: s.Name}, map[string]draw.Mark{}
+	add := func(name string, mark draw.Mark, after ...string) bool {
+		if _, is := marks[name]; is || len(g.Steps) >= mostDrawn {
+			return false
+		}
+		marks[name] = mark
+		g.Steps = append(g.Steps, graph.Step{Name: name, Kind: "event", After: after})
+		return true
+	}
+	var last []string
+	for i := range s.Steps {
+		step := &s.Steps[i]
+		name, at := step.Name, ""
+		if _, taken := marks[name]; taken {
+			name += " of " + step.Topic
+		}
+		if step.At != nil {
+			at = step.At.UTC().Format("15:04:05")
+		}
+		if add(name, draw.Mark{Text: at, Class: draw.Done}, last...) {
+			last = []string{name}
+		}
+	}
+	for _, n := range s.Missing {
+		add(n, draw.Mark{Text: "missing", Class: draw.Failed})
+	}
+	class, word := draw.Active, "awaited"
+	if s.Overdue {
+		class, word = draw.Stuck, "overdue"
+	}
+	next := []string{}
+	for _, w := range s.Waiting {
+		var after []string
+		if _, drawn := marks[w.After]; drawn {
+			after = []string{w.After}
+		}
+		for _, n := range w.For {
+			if add(n, draw.Mark{Text: word, Class: class}, after...) {
+				next = append(next, n)
+			}
+		}
+	}
+	for _, n := range s.Remaining {
+		if add(n, draw.Mark{Text: "may come"}, next...) {
+			next = []string{n}
+		}
+	}
+	return draw.SVG(g, marks)
+}
+
+func (v *storyPage) timeline(p *page.Page) {
+	p.Put("<section class=\"card\">\n<h2>What happened</h2>\n")
+	p.Table("What happened, in all sources")
+	p.Put("<tr><th scope=\"col\">at</th><th scope=\"col\">source</th><th scope=\"col\">where</th>" +
+		"<th scope=\"col\">what</th></tr>\n")
+	for i := range v.Line {
+		m := &v.Line[i]
+		p.Put("<tr class=\"%s\"><td>", m.Grade)
+		p.When(m.At)
+		p.Put("</td><td>%s</td><td>%s</td><td class=\"why\">%s</td></tr>\n", m.Source, m.Where, m.What)
+	}
+	p.Put("</table></div>\n</section>\n")
+}

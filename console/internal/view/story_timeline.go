@@ -1,0 +1,102 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/console/internal/page"
+	"github.com/skald-go/skald/operate"
+)
+
+// An event is one thing that happened, as a source has it.
+type event struct {
+	At     time.Time `json:"at"`
+	Source string    `json:"source"`
+	What   string    `json:"what"`
+	Where  string    `json:"where,omitempty"` // the consumer, or the flow
+	Grade  string    `json:"grade,omitempty"` // bad, warn or nothing
+}
+
+// timeline is what happened in all sources, in the order of its time. Clocks differ: so may the order of what
+// is close.
+func timeline(parts []storyPart) []event {
+	out := []event{}
+	for i := range parts {
+		out = append(out, parts[i].events()...)
+	}
+	slices.SortStableFunc(out, func(a, b event) int { return a.At.Compare(b.At) })
+	return out
+}
+
+func (part *storyPart) events() (out []event) {
+	add := func(at *time.Time, what, where, grade string) {
+		if at != nil && !at.IsZero() {
+			out = append(out, event{At: *at, Source: part.Source, What: what, Where: where, Grade: grade})
+		}
+	}
+	for i := range part.Sagas {
+		s := &part.Sagas[i]
+		part.sagaEvents(s, add)
+	}
+	for i := range part.Kept {
+		part.keptEvents(&part.Kept[i].Message, add)
+	}
+	for i := range part.Apart {
+		a := &part.Apart[i]
+		add(&a.At, a.Type+" went into quarantine: "+a.Why, a.Consumer, "warn")
+		add(a.Admitted, a.Type+" was admitted by "+a.By, a.Consumer, "")
+		add(a.Taken, a.Type+" was taken", a.Consumer, "")
+	}
+	for i := range part.Steps {
+		s := &part.Steps[i]
+		add(&s.ChangedAt, fmt.Sprintf("step %s is %s", s.Step, s.State), s.Consumer, stepGrade(s.State))
+	}
+	return out
+}
+
+func (part *storyPart) sagaEvents(s *operate.SagaStanding,
+	add func(at *time.Time, what, where, grade string)) {
+	if s.Style == operate.Orchestrated {
+		add(&s.Started, "started", "saga "+s.Name, "")
+		for i := range s.Steps {
+			step := &s.Steps[i]
+			add(step.At, "step "+step.Name+" is "+step.Outcome, "saga "+s.Name, "")
+			if step.Stuck {
+				add(&s.Changed, "step "+step.Name+" is stuck: "+page.Cut(page.FirstLine(step.Error), 200),
+					"saga "+s.Name, "bad")
+			}
+		}
+		add(s.Ended, "ended: "+s.State, "saga "+s.Name, "")
+		return
+	}
+	for i := range s.Steps {
+		add(s.Steps[i].At, s.Steps[i].Name+" came", "flow "+s.Name, "")
+	}
+	if s.Overdue {
+		add(s.Due, "overdue: "+waitsFor(s), "flow "+s.Name, "bad")
+	}
+}
+
+func (part *storyPart) keptEvents(m *operate.Message, add func(at *time.Time, what, where, grade string)) {
+	add(m.Time, m.Type+" was published", "topic "+m.Topic, "")
+	add(&m.Since, m.Type+" was parked", m.Consumer, "")
+	if m.FirstAt != nil && (m.LastAt == nil || !m.FirstAt.Equal(*m.LastAt)) {
+		add(m.FirstAt, m.Type+" failed: "+page.Cut(page.FirstLine(m.FirstError), 200), m.Consumer, "warn")
+	}
+	if m.LastError != "" {
+		add(m.LastAt, fmt.Sprintf("%s failed, attempt %d: %s", m.Type, m.Attempts,
+			page.Cut(page.FirstLine(m.LastError), 200)), m.Consumer, "warn")
+	}
+	add(m.DeadAt, m.Type+" became a dead letter: "+m.Kind, m.Consumer, "bad")
+}
+
+func stepGrade(state string) string {
+	switch state {
+	case "dead", "dropped":
+		return "bad"
+	case "parked", "calling":
+		return "warn"
+	}
+	return ""
+}
