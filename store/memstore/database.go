@@ -7,16 +7,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/memstore/internal/audit"
-	"github.com/skald-go/skald/store/memstore/internal/consumer"
-	"github.com/skald-go/skald/store/memstore/internal/kept"
-	"github.com/skald-go/skald/store/memstore/internal/mark"
-	"github.com/skald-go/skald/store/memstore/internal/outbox"
-	"github.com/skald-go/skald/store/memstore/internal/quarantine"
-	"github.com/skald-go/skald/store/memstore/internal/reservation"
-	"github.com/skald-go/skald/store/memstore/internal/saga"
-	"github.com/skald-go/skald/store/memstore/internal/step"
-	"github.com/skald-go/skald/store/memstore/internal/tracked"
 )
 
 type (
@@ -38,16 +28,16 @@ type database struct {
 
 	user         map[string]string
 	versions     map[entity]int64
-	outbox       *outbox.Outbox
-	marks        *mark.Marks
-	kept         *kept.Messages
-	quarantine   quarantine.Quarantine
-	reservations *reservation.Reservations
-	steps        *step.Steps
-	sagas        *saga.Sagas
-	tracked      *tracked.Sagas
-	consumers    *consumer.Consumers
-	audit        audit.Log
+	outbox       *outboxTable
+	marks        *markTable
+	kept         *messages
+	quarantine   quarantineTable
+	reservations *reservationTable
+	steps        *stepTable
+	sagas        *sagaTable
+	tracked      *trackedTable
+	consumers    *consumerTable
+	audit        log
 	schemas      map[schemaKey]string // that payloads were written with
 	leases       map[string]lease
 	keeps        store.Retention // that Maintain last went by

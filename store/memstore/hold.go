@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/memstore/internal/saga"
 )
 
 // HoldEntities has a saga stand in line for entities.
@@ -54,7 +53,7 @@ func (s *Store) InLine(ctx context.Context, tx *Tx, holder string) (stands, firs
 func (s *Store) FreeEntities(ctx context.Context, tx *Tx, holder string) error {
 	err := s.lines(ctx, tx, holder, func(d *database, es []store.Lock) error {
 		for _, e := range es {
-			next, is := tx.sagas.Leave(saga.Entity{Space: e.Space, Key: e.Key}, holder)
+			next, is := tx.sagas.Leave(sagaEntity{Space: e.Space, Key: e.Key}, holder)
 			if rival := d.held[next]; is && (rival == nil || rival == tx) {
 				if err := d.acquire(ctx, tx, next, time.Now().Add(tx.wait)); err != nil {
 					return fmt.Errorf("lock: %w", err)

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/memstore/internal/kept"
-	"github.com/skald-go/skald/store/memstore/internal/mark"
 )
 
 // Claim takes due work: parked messages.
@@ -23,15 +21,15 @@ func (s *Store) Claim(ctx context.Context, w store.Want) (c store.Claimed, err e
 }
 
 // turn locks the key of m and says how m stands; Fresh, if it may be taken.
-func (tx *Tx) turn(ctx context.Context, m *store.Mark, before kept.Ahead,
+func (tx *Tx) turn(ctx context.Context, m *store.Mark, before ahead,
 	until time.Time) (store.Outcome, error) {
-	if err := tx.lockTurn(ctx, kept.TurnOf(m.Consumer, m.Identity, m.Key), until); err != nil {
+	if err := tx.lockTurn(ctx, turnOf(m.Consumer, m.Identity, m.Key), until); err != nil {
 		return 0, err
 	}
 	return tx.s.db.kept.Stands(m, before), nil
 }
 
-func (tx *Tx) lockTurn(ctx context.Context, t kept.Turn, until time.Time) error {
+func (tx *Tx) lockTurn(ctx context.Context, t turn, until time.Time) error {
 	if err := tx.s.db.acquire(ctx, tx, t, until); err != nil {
 		return fmt.Errorf("lock key: %w", err)
 	}
@@ -39,7 +37,7 @@ func (tx *Tx) lockTurn(ctx context.Context, t kept.Turn, until time.Time) error 
 }
 
 // lockKept locks the key of a kept message, if it is there.
-func (tx *Tx) lockKept(ctx context.Context, id mark.Key, until time.Time) error {
+func (tx *Tx) lockKept(ctx context.Context, id markKey, until time.Time) error {
 	if t, there := tx.s.db.kept.TurnAt(id); there {
 		return tx.lockTurn(ctx, t, until)
 	}
@@ -58,7 +56,7 @@ func (tx *Tx) keep(ctx context.Context, e *store.Effect, until time.Time) error 
 		}
 	}
 	if r := e.Requeue; r != nil {
-		if err := tx.lockKept(ctx, mark.Key{Consumer: r.Consumer, Identity: r.Identity}, until); err != nil {
+		if err := tx.lockKept(ctx, markKey{Consumer: r.Consumer, Identity: r.Identity}, until); err != nil {
 			return err
 		}
 		change, err := d.kept.Requeue(r, d.now())
@@ -70,7 +68,7 @@ func (tx *Tx) keep(ctx context.Context, e *store.Effect, until time.Time) error 
 		}
 	}
 	if f := e.Finish; f != nil {
-		if err := tx.lockKept(ctx, mark.Key{Consumer: f.Consumer, Identity: f.Identity}, until); err != nil {
+		if err := tx.lockKept(ctx, markKey{Consumer: f.Consumer, Identity: f.Identity}, until); err != nil {
 			return err
 		}
 		change, err := d.kept.Finish(f)
@@ -84,13 +82,13 @@ func (tx *Tx) keep(ctx context.Context, e *store.Effect, until time.Time) error 
 
 // park stages that a message is kept, or that a kept one stands otherwise.
 func (tx *Tx) park(ctx context.Context, p *store.Park, until time.Time) error {
-	d, id := tx.s.db, mark.Key{Consumer: p.Consumer, Identity: p.Identity}
+	d, id := tx.s.db, markKey{Consumer: p.Consumer, Identity: p.Identity}
 	if p.Was != nil {
 		if err := tx.lockKept(ctx, id, until); err != nil {
 			return err
 		}
 	} else {
-		if err := tx.lockTurn(ctx, kept.TurnOf(p.Consumer, p.Identity, p.Message.Key), until); err != nil {
+		if err := tx.lockTurn(ctx, turnOf(p.Consumer, p.Identity, p.Message.Key), until); err != nil {
 			return err
 		}
 		if err := d.acquire(ctx, tx, id, until); err != nil {
@@ -103,7 +101,7 @@ func (tx *Tx) park(ctx context.Context, p *store.Park, until time.Time) error {
 		return err
 	}
 	if p.Instead != nil {
-		old := mark.Key{Consumer: p.Consumer, Identity: *p.Instead}
+		old := markKey{Consumer: p.Consumer, Identity: *p.Instead}
 		if err := tx.lockKept(ctx, old, until); err != nil {
 			return err
 		}

@@ -6,16 +6,15 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/memstore/internal/mark"
 )
 
 // mark inserts m unless it is there, and says what it found.
 func (tx *Tx) mark(ctx context.Context, m store.Mark, until time.Time) (store.Verdict, error) {
-	if !mark.Storable(m.As) {
+	if !storable(m.As) {
 		return store.Verdict{}, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
 	}
 	d := tx.s.db
-	if err := d.acquire(ctx, tx, mark.KeyOf(&m), until); err != nil {
+	if err := d.acquire(ctx, tx, keyOf(&m), until); err != nil {
 		return store.Verdict{}, fmt.Errorf("mark: %w", err)
 	}
 	return tx.marks.Take(m, d.now()), nil
@@ -23,10 +22,10 @@ func (tx *Tx) mark(ctx context.Context, m store.Mark, until time.Time) (store.Ve
 
 // answer stores what the handler answers with its mark.
 func (tx *Tx) answer(ctx context.Context, m store.Mark, until time.Time) error {
-	if !mark.Storable(m.As) {
+	if !storable(m.As) {
 		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.As)
 	}
-	if err := tx.s.db.acquire(ctx, tx, mark.KeyOf(&m), until); err != nil {
+	if err := tx.s.db.acquire(ctx, tx, keyOf(&m), until); err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
 	return tx.marks.Answer(m)
@@ -37,7 +36,7 @@ func (s *Store) Seen(ctx context.Context, consumer string, ids []store.Identity)
 	out := make([]store.Verdict, len(ids))
 	return out, s.enter(ctx, func() error {
 		for i, id := range ids {
-			out[i] = s.db.marks.Seen(mark.Key{Consumer: consumer, Identity: id}, s.db.now())
+			out[i] = s.db.marks.Seen(markKey{Consumer: consumer, Identity: id}, s.db.now())
 		}
 		return nil
 	})

@@ -24,14 +24,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/memstore/internal/consumer"
-	"github.com/skald-go/skald/store/memstore/internal/kept"
-	"github.com/skald-go/skald/store/memstore/internal/mark"
-	"github.com/skald-go/skald/store/memstore/internal/outbox"
-	"github.com/skald-go/skald/store/memstore/internal/reservation"
-	"github.com/skald-go/skald/store/memstore/internal/saga"
-	"github.com/skald-go/skald/store/memstore/internal/step"
-	"github.com/skald-go/skald/store/memstore/internal/tracked"
 )
 
 // Errors of this driver. Those of every driver are in package store.
@@ -98,9 +90,9 @@ func New(o *Options) *Store {
 		id: id, now: opt.Now, wait: cmp.Or(opt.Wait, defaultWait),
 		changed: make(chan struct{}), held: map[lockID]*Tx{},
 		user: map[string]string{}, versions: map[entity]int64{},
-		outbox: outbox.New(id, opt.Source, min(opt.Shards, store.Buckets)),
-		marks:  mark.New(), kept: kept.New(), reservations: reservation.New(),
-		steps: step.New(), sagas: saga.New(), tracked: tracked.New(), consumers: consumer.New(),
+		outbox: newOutbox(id, opt.Source, min(opt.Shards, store.Buckets)),
+		marks:  newMark(), kept: newKept(), reservations: newReservation(),
+		steps: newStep(), sagas: newSaga(), tracked: newTracked(), consumers: newConsumer(),
 		schemas: map[schemaKey]string{}, leases: map[string]lease{},
 	}
 	return d.session()

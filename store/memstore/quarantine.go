@@ -7,7 +7,6 @@ import (
 
 	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/memstore/internal/quarantine"
 )
 
 // keepApart stages what e does with the quarantine.
@@ -19,7 +18,7 @@ func (tx *Tx) keepApart(ctx context.Context, e *store.Effect, until time.Time) e
 		tx.changes = append(tx.changes, func(time.Time) { d.quarantine.Add(one) })
 	}
 	if q := e.Admitted; q != nil {
-		if err := d.acquire(ctx, tx, quarantine.KeyOf(q), until); err != nil {
+		if err := d.acquire(ctx, tx, quarantineKeyOf(q), until); err != nil {
 			return fmt.Errorf("take from quarantine: %w", err)
 		}
 		if err := d.quarantine.Takeable(q); err != nil {

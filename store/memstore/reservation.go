@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/memstore/internal/mark"
-	"github.com/skald-go/skald/store/memstore/internal/reservation"
 )
 
 // Reserve takes a key by lease.
@@ -15,15 +13,15 @@ func (s *Store) Reserve(ctx context.Context, r store.Reservation) (out store.Res
 	err = s.enter(ctx, func() error {
 		tx := s.begin()
 		defer tx.end(ErrEnded)
-		d, key := s.db, reservation.KeyOf(&r)
+		d, key := s.db, reservationKeyOf(&r)
 		if err := d.acquire(ctx, tx, key, time.Now().Add(d.wait)); err != nil {
 			return err
 		}
 		var done bool
-		if out.Verdict, done = d.marks.Find(mark.Key(key), r.Keep, d.now()); done {
+		if out.Verdict, done = d.marks.Find(markKey(key), r.Keep, d.now()); done {
 			return nil
 		}
-		if d.marks.TooOld(mark.Key(key)) {
+		if d.marks.TooOld(markKey(key)) {
 			out.Outcome = store.TooOld
 			return nil
 		}
@@ -41,7 +39,7 @@ func (tx *Tx) unreserve(ctx context.Context, r *store.Reservation, until time.Ti
 	if r == nil {
 		return nil
 	}
-	d, key := tx.s.db, reservation.KeyOf(r)
+	d, key := tx.s.db, reservationKeyOf(r)
 	if err := d.acquire(ctx, tx, key, until); err != nil {
 		return fmt.Errorf("give back: %w", err)
 	}

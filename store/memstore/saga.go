@@ -8,11 +8,10 @@ import (
 
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/memstore/internal/saga"
 )
 
 // lockSaga locks a saga. One that is not there is not locked.
-func (tx *Tx) lockSaga(ctx context.Context, at saga.Key, until time.Time) error {
+func (tx *Tx) lockSaga(ctx context.Context, at sagaKey, until time.Time) error {
 	if _, there := tx.sagas.Get(at); !there {
 		return nil
 	}
@@ -32,7 +31,7 @@ func (s *Store) StartSaga(ctx context.Context, tx *Tx,
 		if err := sagarow.Check(&start); err != nil {
 			return err
 		}
-		at := saga.KeyOf(start.Name, start.Key)
+		at := sagaKeyOf(start.Name, start.Key)
 		if err := d.acquire(ctx, tx, at, time.Now().Add(tx.wait)); err != nil {
 			return err
 		}
@@ -54,7 +53,7 @@ func (s *Store) LockSaga(ctx context.Context, tx *Tx, name,
 		return stored, false, errOther
 	}
 	err = tx.do(func(d *database) error {
-		at := saga.KeyOf(name, key)
+		at := sagaKeyOf(name, key)
 		if err := tx.lockSaga(ctx, at, time.Now().Add(tx.wait)); err != nil {
 			return err
 		}
@@ -74,7 +73,7 @@ func (tx *Tx) standsSaga(ctx context.Context, ref store.SagaRef, until time.Time
 	if !tx.sagas.Stands(ref) {
 		return false, nil
 	}
-	if err := tx.lockSaga(ctx, saga.KeyOf(ref.Name, ref.Key), until); err != nil {
+	if err := tx.lockSaga(ctx, sagaKeyOf(ref.Name, ref.Key), until); err != nil {
 		return false, err
 	}
 	return tx.sagas.Stands(ref), nil
@@ -88,7 +87,7 @@ func (tx *Tx) moveSaga(ctx context.Context, m *store.SagaMove, until time.Time) 
 	if err := sagarow.CheckMove(m); err != nil {
 		return err
 	}
-	if err := tx.lockSaga(ctx, saga.KeyOf(m.Name, m.Key), until); err != nil {
+	if err := tx.lockSaga(ctx, sagaKeyOf(m.Name, m.Key), until); err != nil {
 		return err
 	}
 	return tx.sagas.Move(m, tx.s.db.now())
@@ -113,7 +112,7 @@ func (s *Store) ClaimSagas(ctx context.Context, c store.ClaimSagas) (out store.C
 	return out, nil
 }
 
-func (d *database) lockedSaga(at saga.Key) bool { return d.held[at] != nil }
+func (d *database) lockedSaga(at sagaKey) bool { return d.held[at] != nil }
 
 // NoteSagaDefinitions stores definitions.
 func (s *Store) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefinition) error {

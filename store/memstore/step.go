@@ -6,18 +6,16 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/memstore/internal/mark"
-	"github.com/skald-go/skald/store/memstore/internal/step"
 )
 
 func (tx *Tx) lockStep(ctx context.Context, s *store.Step, until time.Time) error {
-	if err := tx.s.db.acquire(ctx, tx, step.KeyOf(s), until); err != nil {
+	if err := tx.s.db.acquire(ctx, tx, stepKeyOf(s), until); err != nil {
 		return fmt.Errorf("step: %w", err)
 	}
 	return nil
 }
 
-func (d *database) lockedStep(at step.Key) bool { return d.held[at] != nil }
+func (d *database) lockedStep(at stepKey) bool { return d.held[at] != nil }
 
 // step takes or undoes s, and says how it stood before.
 func (tx *Tx) step(ctx context.Context, s *store.Step, until time.Time) (store.Step, error) {
@@ -44,7 +42,7 @@ func (tx *Tx) noteStep(ctx context.Context, p *store.Park, until time.Time) erro
 		return err
 	}
 	if over := tx.steps.Note(p.Step, p.Dead != nil, tx.s.db.now()); over && p.Dead != nil {
-		id := mark.Key{Consumer: p.Consumer, Identity: p.Identity}
+		id := markKey{Consumer: p.Consumer, Identity: p.Identity}
 		tx.changes = append(tx.changes, func(now time.Time) { tx.s.db.kept.LetGo(id, now) })
 	}
 	return nil

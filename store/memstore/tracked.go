@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/memstore/internal/tracked"
 )
 
 var _ store.Tracker[*Tx] = (*Store)(nil)
@@ -15,7 +14,7 @@ var _ store.Tracker[*Tx] = (*Store)(nil)
 func (s *Store) LockTracked(ctx context.Context, tx *Tx, flow string,
 	keys ...string) (rows []store.Tracked, err error) {
 	for _, key := range slices.Sorted(slices.Values(keys)) { // rivals do not wait in a circle
-		at := tracked.KeyOf(key, flow)
+		at := trackedKeyOf(key, flow)
 		err := tx.do(func(d *database) error {
 			if err := d.acquire(ctx, tx, at, time.Now().Add(tx.wait)); err != nil {
 				return err

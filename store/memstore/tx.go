@@ -9,11 +9,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/memstore/internal/mark"
-	"github.com/skald-go/skald/store/memstore/internal/outbox"
-	"github.com/skald-go/skald/store/memstore/internal/saga"
-	"github.com/skald-go/skald/store/memstore/internal/step"
-	"github.com/skald-go/skald/store/memstore/internal/tracked"
 )
 
 // A Tx is a transaction. Beside what Skald writes into it, it has a small table of the user's own: keys and
@@ -33,12 +28,12 @@ type Tx struct {
 	waiters  int // that wait for it
 
 	user    map[string]*string // nil: deleted
-	marks   mark.View
-	steps   step.View
-	tracks  tracked.View
-	sagas   saga.View
+	marks   view
+	steps   stepView
+	tracks  trackedView
+	sagas   sagaView
 	given   map[entity]int64
-	rows    []outbox.Row
+	rows    []outboxRow
 	shards  []store.Progress
 	admits  map[int64]bool        // numbers in quarantine that it admits
 	changes []func(now time.Time) // what else the commit does, in order

@@ -11,10 +11,6 @@ import (
 	"github.com/skald-go/skald/internal/effects"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/memstore/internal/kept"
-	"github.com/skald-go/skald/store/memstore/internal/mark"
-	"github.com/skald-go/skald/store/memstore/internal/saga"
-	"github.com/skald-go/skald/store/memstore/internal/step"
 )
 
 var errOther = errors.New("the transaction is of another database")
@@ -73,8 +69,8 @@ func (s *Store) Enter(ctx context.Context, tx *Tx, in store.Intake) (store.Found
 // take does the intake, marks first, each kind in sorted order so that two intakes never wait in a circle.
 func (u *unit) take(ctx context.Context, in store.Intake) error {
 	until := time.Now().Add(u.tx.wait)
-	stands, before := make([]store.Outcome, len(in.Marks)), kept.Ahead{} // by what is kept
-	for _, i := range order(in.Marks, kept.ByTurn) {
+	stands, before := make([]store.Outcome, len(in.Marks)), ahead{} // by what is kept
+	for _, i := range order(in.Marks, byTurn) {
 		if in.Marks[i].KeyOrder == store.Anytime {
 			continue
 		}
@@ -100,10 +96,10 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 		}
 		if stands[i] != store.Fresh {
 			// the others may be committed
-			u.tx.marks.Undo(mark.KeyOf(&in.Marks[i]))
+			u.tx.marks.Undo(keyOf(&in.Marks[i]))
 		}
 	}
-	for _, i := range order(in.Steps, step.ByKey) {
+	for _, i := range order(in.Steps, stepByKey) {
 		var err error
 		if u.found.Steps[i], err = u.tx.step(ctx, &in.Steps[i], until); err != nil {
 			return err
@@ -115,7 +111,7 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 			return err
 		}
 	}
-	for _, i := range order(in.Sagas, saga.ByRef) {
+	for _, i := range order(in.Sagas, byRef) {
 		var err error
 		if u.found.Sagas[i], err = u.tx.standsSaga(ctx, in.Sagas[i], until); err != nil {
 			return err

@@ -1,0 +1,130 @@
+// This file is what the processes of each consumer told in memory: how far they have come, which types
+// they handle, when they were last heard of. It is data alone: whoever calls holds the lock of the database.
+
+package memstore
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/internal/control"
+	"github.com/skald-go/skald/store"
+)
+
+// consumerTable are all consumers.
+type consumerTable struct {
+	checkpoints map[checkpointKey]store.Checkpoint
+	kinds       map[kindKey]time.Time // that are handled, and when that was said last
+	signs       map[string]sign       // by consumer
+}
+
+type (
+	checkpointKey struct{ consumer, partition string }
+	kindKey       struct {
+		consumer string
+		store.Kind
+	}
+	// A sign is when a consumer was last heard of, and when it last got on.
+	sign struct{ heard, progress time.Time }
+)
+
+// newConsumer has no consumers.
+func newConsumer() *consumerTable {
+	return &consumerTable{checkpoints: map[checkpointKey]store.Checkpoint{}, kinds: map[kindKey]time.Time{},
+		signs: map[string]sign{}}
+}
+
+// Beat writes what a process of a consumer says of itself, and answers with the types that were noted before.
+func (cs *consumerTable) Beat(consumer string, b *store.Beat, now time.Time) (out []store.Kind) {
+	for key, at := range cs.kinds {
+		switch {
+		case key.consumer != consumer:
+		case b.Forget > 0 && at.Before(now.Add(-b.Forget)):
+			delete(cs.kinds, key)
+		default:
+			out = append(out, key.Kind)
+		}
+	}
+	for _, k := range b.Own {
+		cs.kinds[kindKey{consumer, k}] = now
+	}
+	if len(b.Own) > 0 {
+		s, known := cs.signs[consumer]
+		if s.heard = now; b.Progress || !known {
+			s.progress = now
+		}
+		cs.signs[consumer] = s
+	}
+	slices.SortFunc(out, func(a, b store.Kind) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Type, b.Type))
+	})
+	return out
+}
+
+// Hear fills in when those who handle the types were last heard of.
+func (cs *consumerTable) Hear(left []store.LeftKind, now time.Time) {
+	for i := range left {
+		if at, noted := cs.kinds[kindKey{left[i].Consumer, left[i].Kind}]; noted {
+			left[i].Heard = now.Sub(at)
+		}
+	}
+}
+
+// List lists the consumers that were heard of, by name.
+func (cs *consumerTable) List(now time.Time) (out []store.Consumer) {
+	topics := map[string][]string{}
+	for k := range cs.kinds {
+		topics[k.consumer] = append(topics[k.consumer], k.Topic)
+	}
+	for _, name := range slices.Sorted(maps.Keys(cs.signs)) {
+		s, of := cs.signs[name], topics[name]
+		slices.Sort(of)
+		out = append(out, store.Consumer{Name: name, Topics: slices.Compact(of),
+			Heard: now.Sub(s.heard), Progress: now.Sub(s.progress)})
+	}
+	return out
+}
+
+// Belonging counts what a consumer has here into b, and says when it was last heard of.
+func (cs *consumerTable) Belonging(consumer string, b *store.Belongings, now time.Time) {
+	heard := cs.signs[consumer].heard
+	last := func(at time.Time) {
+		if at.After(heard) {
+			heard = at
+		}
+	}
+	for key, c := range cs.checkpoints {
+		switch {
+		case key.consumer != consumer:
+		case control.Is(&c):
+			b.Controls++
+		default:
+			if b.Positions++; c.Session != "" {
+				last(c.At)
+			}
+		}
+	}
+	for key, at := range cs.kinds {
+		if key.consumer == consumer {
+			b.Types++
+			last(at)
+		}
+	}
+	if b.Heard = -1; !heard.IsZero() {
+		b.Heard = max(0, now.Sub(heard))
+	}
+}
+
+// Rename gives what a consumer has here to another name.
+func (cs *consumerTable) Rename(was, is string) {
+	move(cs.checkpoints,
+		func(k checkpointKey, c store.Checkpoint) (checkpointKey, store.Checkpoint, bool) {
+			return checkpointKey{is, k.partition}, c, k.consumer == was
+		})
+	move(cs.kinds, func(k kindKey, at time.Time) (kindKey, time.Time, bool) {
+		return kindKey{is, k.Kind}, at, k.consumer == was
+	})
+	move(cs.signs, func(k string, s sign) (string, sign, bool) { return is, s, k == was })
+}

@@ -1,0 +1,123 @@
+package memstore
+
+import (
+	"bytes"
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/internal/keptrow"
+	"github.com/skald-go/skald/store"
+)
+
+// List lists messages, and says how far it looked where Scan ended the list.
+func (ms *messages) List(what store.Sought, most int, now time.Time) (out []store.Parked, to int64) {
+	for i, k := range ms.sought(what) {
+		if len(out) == most {
+			to = 0
+			break
+		}
+		if what.Scan > 0 && i >= what.Scan {
+			break
+		}
+		if what.Scan > 0 && i == what.Scan-1 {
+			to = k.Place
+		}
+		p := k.out(now)
+		if !keptrow.Matches(&what, &p) {
+			continue
+		}
+		if what.Bare {
+			p.Message.Data, p.Message.Headers = nil, nil
+		}
+		out = append(out, p)
+	}
+	return out, to
+}
+
+func (ms *messages) sought(what store.Sought) (out []row) {
+	for _, k := range slices.SortedFunc(maps.Values(ms.rows), byPlace) {
+		switch {
+		case what.Consumer != "" && k.Consumer != what.Consumer,
+			what.Identity != nil && k.Identity != *what.Identity,
+			what.Key != nil && (k.Message.Key == nil || !bytes.Equal(k.Message.Key, what.Key)),
+			what.Fingerprint != "" && (k.Dead == nil || k.Dead.Fingerprint != what.Fingerprint),
+			what.Dead != nil && *what.Dead != (k.Dead != nil),
+			what.Failed && k.Attempts == 0 && !uncharged(k),
+			what.Calling && k.Call == nil,
+			k.Place <= what.After:
+		default:
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// uncharged reports whether attempts at k have failed, and none was charged.
+func uncharged(k row) bool {
+	return k.Dead == nil && !k.First.At.IsZero() && !k.Last.At.Before(k.First.At)
+}
+
+// Keeping counts what is kept for a consumer.
+func (ms *messages) Keeping(consumer string, now time.Time) (n store.Keeping) {
+	for _, k := range ms.rows {
+		if consumer == k.Consumer {
+			count(&n, k, now)
+		}
+	}
+	return n
+}
+
+// Count counts what is kept into what of is for its consumer.
+func (ms *messages) Count(of func(consumer string) *store.Kept, now time.Time) {
+	for _, k := range ms.rows {
+		n := of(k.Consumer)
+		count(&n.Keeping, k, now)
+		if k.Call != nil {
+			n.Calls++
+			n.Called = max(n.Called, now.Sub(k.Call.Since))
+		}
+	}
+}
+
+// count counts k in.
+func count(n *store.Keeping, k row, now time.Time) {
+	if k.Dead != nil {
+		n.Dead++
+		return
+	}
+	n.Parked++
+	n.Bytes += k.bytes()
+	n.Oldest = max(n.Oldest, now.Sub(k.Since))
+}
+
+// Left lists the types of messages that were left to another build, and wait. Of none it is known whether
+// anybody handles it.
+func (ms *messages) Left() (out []store.LeftKind) {
+	type kind struct {
+		consumer string
+		store.Kind
+	}
+	all, last := map[kind]*store.LeftKind{}, map[kind]time.Time{}
+	for _, k := range ms.rows {
+		if k.Dead != nil || !k.First.At.IsZero() || k.Last.At.IsZero() {
+			continue
+		}
+		key := kind{k.Consumer, store.Kind{Topic: k.Message.Topic, Type: k.Message.Type}}
+		if all[key] == nil {
+			all[key] = &store.LeftKind{Consumer: key.consumer, Kind: key.Kind, Heard: -1}
+		}
+		if all[key].Messages++; !k.Last.At.Before(last[key]) {
+			all[key].Host, last[key] = k.Last.Host, k.Last.At
+		}
+	}
+	for _, one := range all {
+		out = append(out, *one)
+	}
+	slices.SortFunc(out, func(a, b store.LeftKind) int {
+		return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Topic, b.Topic),
+			cmp.Compare(a.Type, b.Type))
+	})
+	return out
+}

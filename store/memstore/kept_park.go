@@ -1,0 +1,121 @@
+package memstore
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/clip"
+	"github.com/skald-go/skald/store"
+)
+
+// A parking is a message that is to be kept, or is kept and is to stand otherwise.
+type parking struct {
+	ms   *messages
+	row  row
+	gone *markKey // the message whose place it takes
+	back bool     // that one did not hold its key
+}
+
+// Park checks the guards of p. Of a new message they are that it is not done, not kept, and its key not full.
+func (ms *messages) Park(p *store.Park, done bool, now time.Time) (*parking, error) {
+	k, at := row{Parked: p.Parked}, (*store.Call)(nil)
+	if p.Was == nil {
+		if err := ms.room(&k, p, done); err != nil {
+			return nil, err
+		}
+		k.Message = message(p.Message)
+	} else {
+		was, err := ms.again(p)
+		if err != nil {
+			return nil, err
+		}
+		at = was.Call
+		k.Message, k.Place, k.Since, k.Partition, k.Position, k.Fault = was.Message, was.Place, was.Since,
+			was.Partition, was.Position, was.Fault
+	}
+	k.First.Why, k.Last.Why = clip.To(k.First.Why, 4<<10), clip.To(k.Last.Why, 4<<10)
+	if k.Dead = death(p.Dead); k.Dead != nil {
+		k.Dead.Stack = clip.To(k.Dead.Stack, 16<<10)
+	}
+	k.Call = call(p.Call)
+	if c := k.Call; c != nil && c.Since.IsZero() {
+		if c.Since = now; at != nil && at.Key == c.Key {
+			c.Since = at.Since
+		}
+	}
+	k.due, k.Due = now.Add(p.Due), 0
+	return &parking{ms: ms, row: k}, nil
+}
+
+// again is the guard of what is kept: it stands as p says.
+func (ms *messages) again(p *store.Park) (was row, err error) {
+	was, err = ms.as(markKey{Consumer: p.Consumer, Identity: p.Identity}, p.Was)
+	if err == nil {
+		err = was.isAt(p.WasCall)
+	}
+	if err != nil {
+		return was, err
+	}
+	if c := p.WasClaim; c != nil && *c != (store.Claim{Claims: was.Claims, Session: was.Session}) {
+		return was, fmt.Errorf("%s is not claimed as it was: %w", p.ID, store.ErrLost)
+	}
+	if was.Waiting && was.Call == nil && p.Call != nil {
+		return was, fmt.Errorf("%s is to be at a call, and others of its key are before it: %w", p.ID,
+			store.ErrLost)
+	}
+	return was, nil
+}
+
+// room is the guard of what is new: not finished, not kept, and the key is not full.
+func (ms *messages) room(k *row, p *store.Park, done bool) error {
+	if done && !p.Marked {
+		return fmt.Errorf("%s is finished: %w", k.ID, store.ErrLost)
+	}
+	if _, there := ms.rows[k.id()]; there {
+		return fmt.Errorf("%s is kept: %w", k.ID, store.ErrLost)
+	}
+	if p.Instead != nil {
+		return nil // no more of the key than before
+	}
+	rows, bytes := int64(0), int64(0)
+	for _, o := range ms.behind(k.turn()) {
+		rows, bytes = rows+1, bytes+o.bytes()
+	}
+	if p.MostRows > 0 && rows >= p.MostRows || p.MostBytes > 0 && bytes >= p.MostBytes {
+		return fmt.Errorf("the key of %s is full: %w", k.ID, store.ErrLost)
+	}
+	return nil
+}
+
+// Instead has it take the place of another message.
+func (p *parking) Instead(of markKey, now time.Time) error {
+	old, err := p.ms.as(of, nil)
+	if err == nil && old.Call != nil {
+		err = fmt.Errorf("%s is at a call: %w", old.ID, store.ErrLost)
+	}
+	if err != nil {
+		return err
+	}
+	k := &p.row
+	k.Since, p.back, p.gone = now, !old.holding(), &of
+	// no session has tried the new message
+	k.Place, k.Claims, k.CrashCount, k.Session = old.Place, 0, 0, ""
+	return nil
+}
+
+// Put keeps it.
+func (p *parking) Put(now time.Time) {
+	ms, k := p.ms, p.row
+	if p.gone != nil {
+		delete(ms.rows, *p.gone)
+	}
+	if k.Place == 0 {
+		ms.places++
+		k.Place, k.Since = ms.places, now
+	}
+	if p.back {
+		ms.stepBack(&k)
+	}
+	ms.rows[k.id()] = k
+	ms.settle(k.turn(), now)
+}

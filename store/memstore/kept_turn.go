@@ -1,0 +1,107 @@
+package memstore
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A turn is a key of a consumer, or a message without a key: whoever changes what is kept of it locks it.
+type turn struct {
+	consumer, key string
+	store.Identity
+}
+
+// turnOf is the turn of a message.
+func turnOf(consumer string, id store.Identity, key []byte) turn {
+	if key == nil {
+		return turn{consumer: consumer, Identity: id}
+	}
+	return turn{consumer: consumer, key: "k" + string(key)}
+}
+
+// TurnAt is the turn of a message that is kept.
+func (ms *messages) TurnAt(id markKey) (turn, bool) {
+	k, there := ms.rows[id]
+	return k.turn(), there
+}
+
+// byTurn is an order in which no two wait for each other in a circle.
+func byTurn(a, b store.Mark) int {
+	x, y := turnOf(a.Consumer, a.Identity, a.Key), turnOf(b.Consumer, b.Identity, b.Key)
+	return cmp.Or(cmp.Compare(x.consumer, y.consumer), cmp.Compare(x.key, y.key),
+		cmp.Compare(x.Source, y.Source), cmp.Compare(x.ID, y.ID))
+}
+
+// An ahead is how many messages of each key come before another one in an intake, if they are those that are
+// first; -1: they are not.
+type ahead map[turn]int
+
+func (a ahead) note(t turn, n int) {
+	if a != nil {
+		a[t] = n
+	}
+}
+
+// Stands tells how a message stands by what is kept; Fresh, if it may be taken.
+func (ms *messages) Stands(m *store.Mark, before ahead) store.Outcome {
+	k, there := ms.rows[keyOf(m)]
+	of := turnOf(m.Consumer, m.Identity, m.Key)
+	holding := ms.behind(of)
+	switch {
+	case m.KeyOrder == store.Retrying:
+		n := before[of]
+		if !there || k.Dead != nil || k.Attempts != m.Attempts || m.Key != nil &&
+			(n < 0 || n >= len(holding) || holding[n].id() != k.id()) {
+			before.note(of, -1)
+			return store.Stale
+		}
+		before.note(of, n+1)
+	case there && k.Dead != nil:
+		return store.Dead
+	case there:
+		return store.Waiting
+	case len(holding) > 0:
+		return store.Behind
+	}
+	return store.Fresh
+}
+
+// behind is what holds a key, in order.
+func (ms *messages) behind(t turn) (out []row) {
+	if t.key == "" {
+		return nil
+	}
+	for _, k := range ms.rows {
+		if k.holding() && k.turn() == t {
+			out = append(out, k)
+		}
+	}
+	slices.SortFunc(out, byPlace)
+	return out
+}
+
+// settle makes the first of a key due and the others wait.
+func (ms *messages) settle(t turn, now time.Time) {
+	for i, k := range ms.behind(t) {
+		if i == 0 && k.Waiting {
+			k.due = now
+		}
+		k.Waiting = i > 0
+		ms.rows[k.id()] = k
+	}
+}
+
+// stepBack is for a dead letter that had freed its key, before it holds it again. Where one that came behind
+// it is at a call, it goes behind all of its key: else each may wait for the other.
+func (ms *messages) stepBack(k *row) {
+	for _, o := range ms.rows {
+		if k.Message.Key != nil && o.Call != nil && o.turn() == k.turn() && o.Place > k.Place {
+			ms.places++
+			k.Place = ms.places
+			return
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package memstore
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/clip"
+	"github.com/skald-go/skald/store"
+)
+
+// A view is the marks as a transaction sees them.
+type view struct {
+	tableView[markKey, markRow]
+	marks *markTable
+}
+
+// Take writes m unless it is there, and says what it found; Fresh: nothing.
+func (v *view) Take(m store.Mark, now time.Time) store.Verdict {
+	key := keyOf(&m)
+	if was, there := v.Get(key); there && was.stands(m.Keep, now) {
+		return was.verdict(now)
+	}
+	if !m.Held && v.marks.TooOld(key) {
+		return store.Verdict{Outcome: store.TooOld}
+	}
+	m.Reason, m.Code, m.Result, m.Emitted = clip.Reason(m.Reason), 0, "", ""
+	m.Headers = ""
+	m.KeyOrder, m.Key, m.Attempts = store.Anytime, nil, 0
+	if m.As != store.Rejected {
+		m.Reason = ""
+	}
+	v.marks.arrival++
+	row := markRow{Mark: m, Arrival: v.marks.arrival, at: counted(m.ID, now)}
+	if m.Keep > 0 {
+		row.until = now.Add(m.Keep)
+	}
+	row.Keep = 0
+	v.Put(key, row)
+	return store.Verdict{}
+}
+
+// Answer stores what the handler answers with its mark.
+func (v *view) Answer(m store.Mark) error {
+	was, there := v.Get(keyOf(&m))
+	if !there || was.answered || was.As != store.Done && was.As != m.As {
+		return fmt.Errorf("answer %s: %w", m.ID, store.ErrLost)
+	}
+	was.answered, was.As, was.Code, was.Result, was.Emitted = true, m.As, m.Code, m.Result, m.Emitted
+	was.Headers = m.Headers
+	if m.As == store.Rejected {
+		was.Reason = clip.Reason(m.Reason)
+	}
+	v.Put(keyOf(&m), was)
+	return nil
+}

@@ -1,0 +1,132 @@
+package memstore
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/internal/clip"
+	"github.com/skald-go/skald/internal/weight"
+	"github.com/skald-go/skald/store"
+)
+
+type deferredRow struct {
+	store.DeferredRow
+	due time.Time
+}
+
+// put defers a row, or notes another attempt at it.
+func (o *outboxTable) put(a store.DeferredRow, now time.Time) {
+	was, there := o.deferred[a.Seq]
+	if !there && a.Attempts > 1 {
+		return // it was dropped meanwhile
+	}
+	if there {
+		was.Attempts, was.Why = a.Attempts, a.Why
+	} else {
+		was.DeferredRow = a
+		if i := slices.IndexFunc(o.rows, func(r outboxRow) bool { return r.Seq == a.Seq }); a.Fault != "" &&
+			i >= 0 {
+			was.Row = o.rows[i].Row // as it lies there
+		}
+		was.Message = message(was.Message)
+	}
+	was.Why = clip.Reason(was.Why)
+	was.due, was.Due = now.Add(a.Due), 0
+	o.deferred[a.Seq] = was
+}
+
+// outboxKeyOf is what a deferred row holds up; rows without a key hold only themselves.
+type outboxKeyOf struct {
+	topic, key string
+	alone      int64
+}
+
+func (a deferredRow) keyOf() outboxKeyOf {
+	if a.Key == nil {
+		return outboxKeyOf{topic: a.Topic, alone: a.Seq}
+	}
+	return outboxKeyOf{topic: a.Topic, key: string(a.Key)}
+}
+
+// behind is the rows deferred of shards, by Seq.
+func (o *outboxTable) behind(shards []int) []deferredRow {
+	rows := slices.DeleteFunc(slices.Collect(maps.Values(o.deferred)), func(a deferredRow) bool {
+		return !slices.Contains(shards, o.shards[o.shardOf(a.Bucket)].ID)
+	})
+	slices.SortFunc(rows, func(a, b deferredRow) int { return cmp.Compare(a.Seq, b.Seq) })
+	return rows
+}
+
+// Keys lists the keys that have rows deferred.
+func (o *outboxTable) Keys(shards []int) (out []store.Held) {
+	seen := map[outboxKeyOf]bool{}
+	for _, a := range o.behind(shards) {
+		if k := a.keyOf(); a.Key != nil && !seen[k] {
+			seen[k] = true
+			out = append(out, store.Held{Topic: a.Topic, Key: slices.Clone(a.Key),
+				Shard: o.shards[o.shardOf(a.Bucket)].ID})
+		}
+	}
+	slices.SortFunc(out, func(a, b store.Held) int {
+		return cmp.Or(strings.Compare(a.Topic, b.Topic), slices.Compare(a.Key, b.Key))
+	})
+	return out
+}
+
+// Due reads rows that were deferred and are due.
+func (o *outboxTable) Due(shards []int, limit int, now time.Time) (out []store.DeferredRow) {
+	bytes := 0
+	shut, begun := map[outboxKeyOf]bool{}, map[outboxKeyOf]bool{}
+	for _, a := range o.behind(shards) {
+		k := a.keyOf()
+		if !begun[k] {
+			begun[k] = true
+			shut[k] = a.due.After(now)
+		} else if a.Attempts > 0 {
+			shut[k] = true
+		}
+		if shut[k] {
+			continue
+		}
+		shut[k] = a.Attempts > 0
+		if bytes += weight.Bytes(&a.Message); len(out) == limit || bytes > store.PageBytes &&
+			len(out) > 0 {
+			return out
+		}
+		out = append(out, a.out())
+	}
+	return out
+}
+
+// Refused tells whether a row with this id is deferred because the broker refused it.
+func (o *outboxTable) Refused(id string) bool {
+	for _, a := range o.deferred {
+		if a.refused(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// Drop removes the rows that Refused tells of.
+func (o *outboxTable) Drop(id string) {
+	maps.DeleteFunc(o.deferred, func(_ int64, a deferredRow) bool { return a.refused(id) })
+}
+
+func (a deferredRow) refused(id string) bool { return a.ID == id && a.Attempts > 0 }
+
+// Deferred are all rows deferred, by Seq.
+func (o *outboxTable) Deferred() (out []store.DeferredRow) {
+	for _, seq := range slices.Sorted(maps.Keys(o.deferred)) {
+		out = append(out, o.deferred[seq].out())
+	}
+	return out
+}
+
+func (a deferredRow) out() store.DeferredRow {
+	a.Message = message(a.Message)
+	return a.DeferredRow
+}

@@ -1,0 +1,186 @@
+package memstore
+
+import (
+	"cmp"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+const defaultTTL = 3 * time.Second
+
+type (
+	shardRow struct {
+		store.Shard
+		owner, session string // "": free
+		changed        time.Time
+	}
+	session struct {
+		id    string
+		until time.Time
+		waits bool // for a shard
+
+		awaySince time.Time // when its broker answered last; zero: it answers
+		yields    bool      // it holds no shard while the broker of another relay answers
+	}
+)
+
+// cut splits the buckets into n shards.
+func cut(n int) []shardRow {
+	shards := make([]shardRow, n)
+	for i := range shards {
+		shards[i].Shard = store.Shard{ID: i, First: i * store.Buckets / n, Last: (i+1)*store.Buckets/n - 1}
+	}
+	return shards
+}
+
+func (o *outboxTable) shardOf(bucket int) int {
+	return slices.IndexFunc(o.shards, func(l shardRow) bool { return l.First <= bucket && bucket <= l.Last })
+}
+
+// Lease takes, renews and gives back shards.
+func (o *outboxTable) Lease(ask store.Ask, now time.Time) store.Leased {
+	maps.DeleteFunc(o.sessions,
+		func(owner string, l session) bool { return owner != ask.Owner && !l.until.After(now) })
+	if ask.Leave {
+		o.leave(ask)
+		return store.Leased{Sessions: len(o.working())}
+	}
+	o.keep(ask, now)
+	working := o.working()
+	got := store.Leased{Sessions: len(working), Share: share(len(o.shards), working, ask.Owner),
+		Waiting: len(o.sessions) - len(working)}
+	for i := range o.shards {
+		l := &o.shards[i]
+		switch {
+		case l.owner != ask.Owner:
+			continue
+		case slices.Contains(ask.Free, l.ID):
+			l.owner, l.session = "", ""
+			continue
+		case l.session != ask.Session:
+			l.take(ask, now)
+		}
+		got.Shards = append(got.Shards, l.Shard)
+	}
+	for i := range o.shards {
+		l := &o.shards[i]
+		if _, alive := o.sessions[l.owner]; alive || len(got.Shards) >= got.Share ||
+			slices.Contains(ask.Free, l.ID) {
+			continue
+		}
+		l.take(ask, now)
+		got.Shards = append(got.Shards, l.Shard)
+	}
+	slices.SortFunc(got.Shards, func(a, b store.Shard) int { return a.ID - b.ID })
+	return got
+}
+
+// leave frees all that the owner's life holds and forgets it; a newer session stays.
+func (o *outboxTable) leave(ask store.Ask) {
+	if o.sessions[ask.Owner].id == ask.Session {
+		delete(o.sessions, ask.Owner)
+	}
+	for i := range o.shards {
+		if l := &o.shards[i]; l.owner == ask.Owner && l.session == ask.Session {
+			l.owner, l.session = "", ""
+		}
+	}
+}
+
+// keep notes that a relay lives. It waits if others hold all shards there are, or will.
+func (o *outboxTable) keep(ask store.Ask, now time.Time) {
+	is := session{id: ask.Session, yields: ask.Yield}
+	if ask.Away > 0 {
+		is.awaySince = now.Add(-ask.Away)
+	}
+	o.sessions[ask.Owner] = is
+	others := slices.DeleteFunc(o.working(), func(owner string) bool { return owner == ask.Owner })
+	is.waits = len(others) >= len(o.shards) &&
+		!slices.ContainsFunc(o.shards, func(l shardRow) bool { return l.owner == ask.Owner })
+	ttl := cmp.Or(ask.TTL, defaultTTL)
+	if is.waits || is.yields {
+		ttl = cmp.Or(ask.Wait, ttl)
+	}
+	is.until = now.Add(ttl)
+	o.sessions[ask.Owner] = is
+}
+
+// working are the relays that may hold shards, sorted: one that yields only while no relay's broker answers.
+func (o *outboxTable) working() (owners []string) {
+	answers := false
+	for _, l := range o.sessions {
+		answers = answers || l.awaySince.IsZero()
+	}
+	for owner, l := range o.sessions {
+		if !l.waits && !(l.yields && answers) {
+			owners = append(owners, owner)
+		}
+	}
+	slices.Sort(owners)
+	return owners
+}
+
+// share deals the shards out evenly: what is left over goes to the first owners by name.
+func share(shards int, working []string, owner string) int {
+	rank := slices.Index(working, owner)
+	if rank < 0 {
+		return 0
+	}
+	n, rest := shards/len(working), shards%len(working)
+	if rank < rest {
+		n++
+	}
+	return n
+}
+
+func (l *shardRow) take(ask store.Ask, now time.Time) {
+	l.changed = now
+	l.owner, l.session, l.Token = ask.Owner, ask.Session, rand.Text()
+	l.Epoch++
+}
+
+// Guard checks that whoever reports p still owns the shard.
+func (o *outboxTable) Guard(p store.Progress) error {
+	i := slices.IndexFunc(o.shards, func(l shardRow) bool { return l.ID == p.Shard })
+	if i < 0 || o.shards[i].owner == "" || o.shards[i].Epoch != p.Epoch || o.shards[i].Token != p.Token {
+		return fmt.Errorf("shard %d is not held with epoch %d: %w", p.Shard, p.Epoch, store.ErrLost)
+	}
+	return nil
+}
+
+// Report stores what a shard's owner reports.
+func (o *outboxTable) Report(p store.Progress, now time.Time) {
+	for i := range o.shards {
+		l := &o.shards[i]
+		if l.ID != p.Shard {
+			continue
+		}
+		l.changed = now
+		if p.Cursor != nil {
+			l.Cursor = *p.Cursor
+		}
+		if p.Incarnation != nil {
+			l.Incarnation = *p.Incarnation
+		}
+	}
+	for _, a := range p.Deferred {
+		o.put(a, now)
+	}
+	for _, seq := range p.Freed {
+		delete(o.deferred, seq)
+	}
+}
+
+// Shards are all shards, by ID.
+func (o *outboxTable) Shards() []store.Shard {
+	out := make([]store.Shard, len(o.shards))
+	for i, l := range o.shards {
+		out[i] = l.Shard
+	}
+	return out
+}

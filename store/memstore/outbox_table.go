@@ -1,0 +1,115 @@
+// This file is the outbox in memory: its rows, the shards that relays publish them by, and the rows that
+// are deferred. It is data alone: whoever calls holds the lock of the database, and nothing here waits.
+
+package memstore
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/bucket"
+	"github.com/skald-go/skald/internal/weight"
+	"github.com/skald-go/skald/store"
+)
+
+// An outboxTable is what is to be published, and how far relays have come.
+type outboxTable struct {
+	id       string      // of the database, in its ticks
+	source   string      // of all that is written here
+	rows     []outboxRow // visible ones, by Seq
+	deferred map[int64]deferredRow
+	shards   []shardRow
+	sessions map[string]session // of relays, by owner
+	moved    string             // what must not be, as it was seen; "": all is well
+
+	seq     int64 // last number drawn for a row
+	commits int64 // number of the last commit that made rows visible
+}
+
+// A outboxRow is a message with its number.
+type outboxRow struct {
+	store.Row
+	commit int64 // the number of the commit that made it visible
+	at     time.Time
+}
+
+// newOutbox is an empty outbox of a database.
+func newOutbox(id, source string, shards int) *outboxTable {
+	return &outboxTable{id: id, source: source, deferred: map[int64]deferredRow{}, shards: cut(shards),
+		sessions: map[string]session{}}
+}
+
+// Draw draws a number for m, which is seen by nobody before Publish.
+func (o *outboxTable) Draw(m skald.Message, now time.Time) outboxRow {
+	m = message(m)
+	m.Source, m.Sequence = o.source, ""
+	o.seq++
+	return outboxRow{Row: store.Row{Message: m, Seq: o.seq, Bucket: bucket.Of(&m)}, at: now}
+}
+
+// Publish makes rows visible. A transaction that drew its numbers early may commit late: rows stay sorted.
+func (o *outboxTable) Publish(rows []outboxRow) {
+	o.commits++
+	for _, r := range rows {
+		r.commit = o.commits
+		if n := len(o.rows); n == 0 || o.rows[n-1].Seq < r.Seq {
+			o.rows = append(o.rows, r)
+			continue
+		}
+		o.rows = slices.Insert(o.rows, o.after(r.Seq), r)
+	}
+}
+
+// after is the index of the first row with a larger number than seq.
+func (o *outboxTable) after(seq int64) int {
+	i, _ := slices.BinarySearchFunc(o.rows, seq+1, func(r outboxRow,
+		s int64) int { return cmp.Compare(r.Seq, s) })
+	return i
+}
+
+// Pull reads a page of a window.
+func (o *outboxTable) Pull(w store.Window, limit int) (page store.Page, err error) {
+	base, err := o.commitOf(w.Base)
+	if err != nil {
+		return page, err
+	}
+	tip, err := o.commitOf(w.Tip)
+	if err != nil {
+		return page, err
+	}
+	bytes := 0
+	for _, r := range o.rows[o.after(w.After):] {
+		if r.commit <= base || r.commit > tip || !within(w.Buckets, r.Bucket) {
+			continue
+		}
+		if bytes += weight.Bytes(&r.Message); len(page.Rows) == limit || bytes > store.PageBytes &&
+			len(page.Rows) > 0 {
+			return page, nil
+		}
+		page.Rows = append(page.Rows, r.out())
+	}
+	page.Done = true
+	return page, nil
+}
+
+func within(ranges [][2]int, bucket int) bool {
+	return ranges == nil || slices.ContainsFunc(ranges,
+		func(r [2]int) bool { return r[0] <= bucket && bucket <= r[1] })
+}
+
+// Rows are all rows, by Seq.
+func (o *outboxTable) Rows() []store.Row {
+	out := make([]store.Row, len(o.rows))
+	for i, r := range o.rows {
+		out[i] = r.out()
+	}
+	return out
+}
+
+// out is a row that the caller may keep and change.
+func (r outboxRow) out() store.Row {
+	r.Message = message(r.Message)
+	return r.Row
+}

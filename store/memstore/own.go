@@ -1,0 +1,34 @@
+// This file copies what comes in and goes out: a database in memory shares nothing with its callers.
+
+package memstore
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+// message shares no bytes with m and keeps the difference between nil and empty.
+func message(m skald.Message) skald.Message {
+	m.Key, m.Data, m.Headers = bytes.Clone(m.Key), bytes.Clone(m.Data), slices.Clone(m.Headers)
+	for i := range m.Headers {
+		m.Headers[i].Value = bytes.Clone(m.Headers[i].Value)
+	}
+	return m
+}
+
+// call is a copy of c.
+func call(c *store.Call) *store.Call { return one(c) }
+
+// death is a copy of d.
+func death(d *store.Death) *store.Death { return one(d) }
+
+func one[T any](of *T) *T {
+	if of == nil {
+		return nil
+	}
+	out := *of
+	return &out
+}

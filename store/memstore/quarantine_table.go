@@ -1,0 +1,158 @@
+// This file is the messages in memory that can be neither dropped nor taken before an operator
+// decides. It is data alone: whoever calls holds the locks of the messages, and nothing here waits.
+
+package memstore
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A quarantineTable is all that are in it, in the order in which they came.
+type quarantineTable struct {
+	rows     []store.Quarantined
+	numbered int64 // last number of a message
+}
+
+// A key is what a message in quarantine is locked by.
+type key struct {
+	markKey
+	fingerprint int64
+}
+
+// quarantineKeyOf is the key of q.
+func quarantineKeyOf(q *store.Quarantined) key {
+	return key{markKey{Consumer: q.Consumer, Identity: q.Identity}, q.Fingerprint}
+}
+
+// Add puts q in quarantine, unless it is there or there is no room. It came at At.
+func (qs *quarantineTable) Add(q store.Quarantined) {
+	if qs.find(&q) != nil || !qs.room(&q) {
+		return
+	}
+	q.Message = message(q.Message)
+	qs.numbered++
+	q.Number = qs.numbered
+	qs.rows = append(qs.rows, q)
+}
+
+// room tells whether one more message may be in quarantine.
+func (qs *quarantineTable) room(one *store.Quarantined) bool {
+	same, all := 0, 0
+	for i := range qs.rows {
+		switch was := &qs.rows[i]; {
+		case was.Consumer != one.Consumer:
+		case was.Identity == one.Identity:
+			same++
+			fallthrough
+		case was.Taken.IsZero():
+			all++
+		}
+	}
+	return same < store.QuarantineOfOne && all < store.QuarantineOfAll
+}
+
+func (qs *quarantineTable) find(q *store.Quarantined) *store.Quarantined {
+	i := slices.IndexFunc(qs.rows,
+		func(was store.Quarantined) bool { return quarantineKeyOf(&was) == quarantineKeyOf(q) })
+	if i < 0 {
+		return nil
+	}
+	return &qs.rows[i]
+}
+
+// Takeable is the guard of taking q: it is admitted, and not taken.
+func (qs *quarantineTable) Takeable(q *store.Quarantined) error {
+	if was := qs.find(q); was == nil || was.Admitted.IsZero() || !was.Taken.IsZero() {
+		return fmt.Errorf("take %s from quarantine: %w", q.ID, store.ErrLost)
+	}
+	return nil
+}
+
+// Take notes that q was taken.
+func (qs *quarantineTable) Take(q *store.Quarantined, now time.Time) { qs.find(q).Taken = now }
+
+// Admittable is the guard of a: it is not admitted.
+func (qs *quarantineTable) Admittable(a *store.Admit) error {
+	if !slices.ContainsFunc(qs.rows,
+		func(q store.Quarantined) bool { return q.Number == a.Number && q.Admitted.IsZero() }) {
+		return fmt.Errorf("admit %d: %w", a.Number, store.ErrLost)
+	}
+	return nil
+}
+
+// Admit notes what an operator decided.
+func (qs *quarantineTable) Admit(a *store.Admit, now time.Time) {
+	for i := range qs.rows {
+		if one := &qs.rows[i]; one.Number == a.Number {
+			one.Admitted, one.By, one.Reason = now, a.By, a.Reason
+		}
+	}
+}
+
+// Forget removes what was taken before.
+func (qs *quarantineTable) Forget(before time.Time) {
+	qs.rows = slices.DeleteFunc(qs.rows,
+		func(q store.Quarantined) bool { return !q.Taken.IsZero() && q.Taken.Before(before) })
+}
+
+// List lists messages in quarantine.
+func (qs *quarantineTable) List(q *store.Query, limit int) (out []store.Quarantined) {
+	for _, one := range qs.rows {
+		if len(out) < limit && means(q, &one) {
+			one.Bytes = len(one.Message.Data)
+			if q.Bare {
+				one.Message.Data = nil
+			}
+			one.Message = message(one.Message)
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// means tells whether q asks for one.
+func means(q *store.Query, one *store.Quarantined) bool {
+	is := func(want, have string) bool { return want == "" || want == have }
+	return one.Number > q.After && is(q.Consumer, one.Consumer) && is(q.ID, one.ID) &&
+		is(q.Topic, one.Message.Topic) &&
+		is(q.Type, one.Message.Type) && (q.Why == store.Fresh || q.Why == one.Why) &&
+		(q.Taken || one.Taken.IsZero()) && (!q.Admitted || !one.Admitted.IsZero())
+}
+
+// Count counts what waits for an operator into what of is for its consumer.
+func (qs *quarantineTable) Count(of func(consumer string) *store.Kept, now time.Time) {
+	for _, q := range qs.rows {
+		if !q.Admitted.IsZero() {
+			continue
+		}
+		k := of(q.Consumer)
+		k.Apart = max(k.Apart, now.Sub(q.At))
+		if q.Why == store.Conflict {
+			k.Conflicts++
+		} else {
+			k.TooOld++
+		}
+	}
+}
+
+// Belonging counts what a consumer has here into b.
+func (qs *quarantineTable) Belonging(consumer string, b *store.Belongings) {
+	for i := range qs.rows {
+		if qs.rows[i].Consumer == consumer {
+			b.Quarantined++
+		}
+	}
+}
+
+// Rename gives what a consumer has here to another name.
+func (qs *quarantineTable) Rename(was, is string) {
+	for i := range qs.rows {
+		if qs.rows[i].Consumer == was {
+			qs.rows[i].Consumer = is
+		}
+	}
+}

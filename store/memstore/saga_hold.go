@@ -1,0 +1,102 @@
+package memstore
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// An sagaEntity is what sagas stand in line for.
+type sagaEntity struct{ Space, Key string }
+
+// A place is one in a line. Who stands first holds the entity.
+type place struct {
+	holder string
+	saga   sagaKey
+	since  time.Time
+}
+
+func (p place) of(holder string) bool { return p.holder == holder }
+
+// HoldEntity has a saga stand in line for an entity that is locked, where it does not yet. First: it is the
+// first one there.
+func (v *sagaView) HoldEntity(h *store.EntityHold, e store.Lock, now time.Time) (first bool) {
+	at := sagaEntity{e.Space, e.Key}
+	line, _ := v.lines.Get(at)
+	if !slices.ContainsFunc(line, func(p place) bool { return p.of(h.Holder) }) {
+		line = append(slices.Clone(line), place{h.Holder, sagaKeyOf(h.Saga.Name, h.Saga.Key), now})
+		v.lines.Put(at, line)
+		v.entered = append(v.entered, at)
+	}
+	return line[0].of(h.Holder)
+}
+
+// Lines are the entities that a holder stands in line for.
+func (v *sagaView) Lines(holder string) (out []sagaEntity) {
+	for _, at := range append(slices.Collect(maps.Keys(v.all)), v.entered...) {
+		line, _ := v.lines.Get(at)
+		stands := slices.ContainsFunc(line, func(p place) bool { return p.of(holder) })
+		if stands && !slices.Contains(out, at) {
+			out = append(out, at)
+		}
+	}
+	return out
+}
+
+// Leave has a holder leave a line that is locked, and tells which saga is first in its place, if one is.
+func (v *sagaView) Leave(at sagaEntity, holder string) (next sagaKey, is bool) {
+	line, _ := v.lines.Get(at)
+	first := len(line) > 0 && line[0].of(holder)
+	line = slices.DeleteFunc(slices.Clone(line), func(p place) bool { return p.of(holder) })
+	v.lines.Put(at, line)
+	v.left = append(v.left, at)
+	if len(line) == 0 || !first {
+		return next, false
+	}
+	return line[0].saga, true
+}
+
+// Wake has a saga due, if it goes on: whoever has it in hand reads it anew.
+func (v *sagaView) Wake(at sagaKey, now time.Time) {
+	if s, there := v.Get(at); there && s.Ended.IsZero() {
+		s.Version, s.Session, s.Due = s.Version+1, "", now
+		v.Put(at, s)
+	}
+}
+
+// Holder tells who holds an entity, if somebody does.
+func (v *sagaView) Holder(e store.Lock) (h store.Hold, held bool) {
+	line, _ := v.lines.Get(sagaEntity{e.Space, e.Key})
+	if len(line) == 0 {
+		return h, false
+	}
+	return hold(sagaEntity{e.Space, e.Key}, line[:1], 0), true
+}
+
+func hold(at sagaEntity, line []place, before int) store.Hold {
+	p := line[before]
+	return store.Hold{Space: at.Space, Key: at.Key, Holder: p.holder,
+		Saga: store.SagaRef{Name: p.saga.name, Key: p.saga.key}, Since: p.since,
+		Before: before, Behind: len(line) - 1 - before}
+}
+
+// Holds lists places in line.
+func (ss *sagaTable) Holds(q store.HoldQuery, limit int) (out []store.Hold) {
+	at := slices.SortedFunc(maps.Keys(ss.lines), func(a, b sagaEntity) int {
+		return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))
+	})
+	for _, at := range at {
+		if q.Entity != nil && at != (sagaEntity{q.Entity.Space, q.Entity.Key}) {
+			continue
+		}
+		for i, p := range ss.lines[at] {
+			if (q.Holder == "" || p.of(q.Holder)) && len(out) < limit {
+				out = append(out, hold(at, ss.lines[at], i))
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,104 @@
+// This file is the orchestrated sagas in memory, and their definitions. It is data alone: whoever calls
+// holds the locks of the sagas, and nothing here waits.
+
+package memstore
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/sagarow"
+	"github.com/skald-go/skald/store"
+)
+
+// sagaTable are all sagas and definitions.
+type sagaTable struct {
+	rows        map[sagaKey]store.Saga
+	definitions map[definitionKey]store.SagaDefinition
+	lines       map[sagaEntity][]place
+}
+
+type (
+	// A sagaKey is what a saga is locked by.
+	sagaKey       struct{ name, key string }
+	definitionKey struct{ name, hash string }
+)
+
+// sagaKeyOf is the key of a saga.
+func sagaKeyOf(name, key string) sagaKey { return sagaKey{name, key} }
+
+// A locked tells whether a transaction has locked a saga.
+type locked func(sagaKey) bool
+
+// newSaga has no sagas.
+func newSaga() *sagaTable {
+	return &sagaTable{rows: map[sagaKey]store.Saga{}, definitions: map[definitionKey]store.SagaDefinition{},
+		lines: map[sagaEntity][]place{}}
+}
+
+func byKey(a, b store.Saga) int {
+	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
+}
+
+// byRef is an order in which no two wait for each other in a circle.
+func byRef(a, b store.SagaRef) int {
+	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
+}
+
+// A sagaView is the sagas as a transaction sees them.
+type sagaView struct {
+	tableView[sagaKey, store.Saga]
+	lines tableView[sagaEntity, []place]
+	all   map[sagaEntity][]place
+
+	entered []sagaEntity // lines that somebody came to
+	left    []sagaEntity // lines that may be empty
+}
+
+// View is the sagas as a transaction sees them.
+func (ss *sagaTable) View() sagaView {
+	return sagaView{tableView: see(ss.rows), lines: see(ss.lines), all: ss.lines}
+}
+
+// Commit shows all that was written to everybody.
+func (v *sagaView) Commit() {
+	v.tableView.Commit()
+	v.lines.Commit()
+	for _, at := range v.left {
+		if len(v.all[at]) == 0 {
+			delete(v.all, at)
+		}
+	}
+}
+
+// Start writes a new saga, or reads the one that is there.
+func (v *sagaView) Start(s store.Saga, now time.Time) (stored store.Saga, fresh bool) {
+	at := sagaKeyOf(s.Name, s.Key)
+	stored, there := v.Get(at)
+	if there && (s.Instead == "" || s.Instead != stored.ID || stored.Ended.IsZero()) {
+		return stored, false
+	}
+	s.Version, s.Standing, s.Due = sagarow.First(&s), sagarow.Standing(s.Standing), now.Add(s.Lease)
+	s.Lease, s.Instead, s.Started, s.Changed, s.Ended = 0, "", now, now, time.Time{}
+	v.Put(at, s)
+	return s, true
+}
+
+// Move makes a move of a saga that stands at its version.
+func (v *sagaView) Move(m *store.SagaMove, now time.Time) error {
+	at := sagaKeyOf(m.Name, m.Key)
+	s, there := v.Get(at)
+	if !there || s.Version != m.Version {
+		return fmt.Errorf("saga %s %s is at %d, not %d: %w", m.Name, m.Key, s.Version, m.Version,
+			store.ErrLost)
+	}
+	v.Put(at, sagarow.Move(s, m, now))
+	return nil
+}
+
+// Stands tells whether a saga is at the version of ref.
+func (v *sagaView) Stands(ref store.SagaRef) bool {
+	s, there := v.Get(sagaKeyOf(ref.Name, ref.Key))
+	return there && s.Version == ref.Version
+}

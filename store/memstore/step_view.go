@@ -1,0 +1,112 @@
+package memstore
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A stepView is the steps as a transaction sees them.
+type stepView struct {
+	tableView[stepKey, stepRow]
+	steps *stepTable
+}
+
+// free tells of a step that a message may take.
+func free(s store.StepState) bool {
+	return s == store.StepAbsent || s == store.StepParked || s == store.StepDead
+}
+
+// over tells of a step that nobody takes any more.
+func over(s store.StepState) bool { return s == store.StepBarred || s == store.StepUndone }
+
+// stands is how a step stands.
+func (v *stepView) stands(s *store.Step, now time.Time) stepRow {
+	r, there := v.Get(stepKeyOf(s))
+	if !there {
+		r = stepRow{Step: store.Step{Consumer: s.Consumer, Saga: s.Saga, Name: s.Name,
+			Occurrence: s.Occurrence}, at: now, changed: now}
+	}
+	if r.Begun.Before(s.Begun) {
+		r.Begun = s.Begun
+	}
+	return r
+}
+
+// Take takes or undoes s, and says how it stood before.
+func (v *stepView) Take(s *store.Step, now time.Time) (store.Step, error) {
+	r := v.stands(s, now)
+	found := store.Step{State: r.State, Identity: r.Identity, Code: r.Code, Result: r.Result,
+		OutsideKey: r.OutsideKey, Outcome: r.Outcome}
+	if r.State == store.StepAbsent && v.steps.forgotten(s) {
+		found.State = store.StepTooOld
+	}
+	switch s.State {
+	case store.StepDone, store.StepCalling:
+		if free(r.State) {
+			found = store.Step{State: found.State}
+			r.State, r.Identity, r.OutsideKey, r.changed = s.State, s.Identity, s.OutsideKey, now
+		}
+	case store.StepUndone:
+		if !over(r.State) {
+			r.by = s.Identity
+		}
+		if !over(r.State) && r.State != store.StepCalling {
+			r.changed = now
+		}
+		r.State = undone(r.State)
+	default:
+		return found, fmt.Errorf("step %s: an intake cannot make it %v", s.Name, s.State)
+	}
+	v.Put(stepKeyOf(s), r)
+	return found, nil
+}
+
+// undone is what becomes of a step that is undone.
+func undone(was store.StepState) store.StepState {
+	switch was {
+	case store.StepDone, store.StepUndone:
+		return store.StepUndone
+	case store.StepCalling:
+		return store.StepCalling
+	}
+	return store.StepBarred
+}
+
+// forgotten tells of a step that nothing is known of whether it may have been forgotten.
+func (ss *stepTable) forgotten(s *store.Step) bool {
+	at, some := ss.floors[floor{s.Consumer, s.Name}]
+	return some && s.Begun.Before(at)
+}
+
+// Set is the guard of an effect, and what it makes of the step.
+func (v *stepView) Set(s *store.Step, now time.Time) error {
+	r := v.stands(s, now)
+	if !slices.Contains(s.From, r.State) || !free(r.State) && r.Identity != s.Identity {
+		return fmt.Errorf("step %s of %s is %v: %w", s.Name, s.Saga, r.State, store.ErrLost)
+	}
+	r.State, r.Identity, r.Code, r.Result, r.changed = s.State, s.Identity, s.Code, s.Result, now
+	r.OutsideKey, r.Outcome = cmp.Or(s.OutsideKey, r.OutsideKey), cmp.Or(s.Outcome, r.Outcome)
+	v.Put(stepKeyOf(s), r)
+	return nil
+}
+
+// Note notes whose message waits to take a step, or is dead, and tells whether the step is over: then the
+// message can do nothing any more.
+func (v *stepView) Note(s *store.Step, dead bool, now time.Time) bool {
+	r := v.stands(s, now)
+	if free(r.State) || r.Identity == (store.Identity{}) {
+		r.Identity = s.Identity
+	}
+	if free(r.State) {
+		r.State, r.changed = store.StepParked, now
+		if dead {
+			r.State = store.StepDead
+		}
+	}
+	v.Put(stepKeyOf(s), r)
+	return over(r.State)
+}
