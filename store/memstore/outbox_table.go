@@ -65,7 +65,9 @@ func (o *outboxTable) Publish(rows []outboxRow) {
 // after is the index of the first row with a larger number than seq.
 func (o *outboxTable) after(seq int64) int {
 	i, _ := slices.BinarySearchFunc(o.rows, seq+1, func(r outboxRow,
-		s int64) int { return cmp.Compare(r.Seq, s) })
+		s int64) int {
+		return cmp.Compare(r.Seq, s)
+	})
 	return i
 }
 
