@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/skald-go/skald"
@@ -23,6 +24,7 @@ import (
 type patient struct {
 	store.Exam
 	settings map[string]string
+	planner  []string // settings that make plans bad
 	version  int
 	standby  bool
 	// how far the server is ahead of us, and how exactly that is known
@@ -82,6 +84,13 @@ func (d *Doctor) admit(ctx context.Context, p *patient) error {
 		p.settings[name] = value
 		return err
 	}
+	planner := d.pg.Call("ExaminePlanner")
+	planner.Scan = func(row pgrun.Scanner) error {
+		var name, value string
+		err := row.Scan(&name, &value)
+		p.planner = append(p.planner, name+" = "+value)
+		return err
+	}
 	var now, open, looked int64
 	var rings string
 	server := d.pg.Call("ExamineServer").Into(&p.version, &p.standby, &now, &p.busy, &p.mine, &p.roleLimit,
@@ -102,7 +111,7 @@ func (d *Doctor) admit(ctx context.Context, p *patient) error {
 		trips = append(trips, time.Since(sent))
 	}
 	p.trip = slices.Min(trips)
-	err := d.pg.Short(ctx, "examine", set, d.pg.Call("ExamineRetention").Into(&looked),
+	err := d.pg.Short(ctx, "examine", set, planner, d.pg.Call("ExamineRetention").Into(&looked),
 		d.pg.Call("Ring").Into(&rings), d.pg.Call("ExamineSize", d.pg.Schema).Into(&p.size),
 		d.pg.Call("ExamineOwner").Into(&p.owner, &p.ownerMayAll))
 	if err != nil {
@@ -156,6 +165,12 @@ func (p *patient) server() {
 			p.say(s.name, skald.Fine, is, "")
 		}
 	}
+	saw := "its settings are the default"
+	if len(p.planner) > 0 {
+		saw = strings.Join(p.planner, ", ")
+	}
+	p.say("planner", doubt(len(p.planner) == 0), saw,
+		"ALTER DATABASE … RESET, or ALTER ROLE … RESET: handlers and views scan tables or compile statements, which takes up to seconds; Skald overrules jit, enable_indexscan and enable_nestloop in its own transactions alone")
 }
 
 // rights: some functions run under the rights of the tables' owner, whoever calls them.

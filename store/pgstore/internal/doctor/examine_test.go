@@ -35,6 +35,8 @@ func TestFindings(t *testing.T) {
 			"full_page_writes = on"},
 		"synchronous_commit": {func(p *patient) { p.settings["synchronous_commit"] = "off" }, skald.Failed,
 			"off → ALTER ROLE … SET synchronous_commit = on"},
+		"planner": {func(p *patient) { p.planner = []string{"enable_sort = off"} }, skald.Doubtful,
+			"enable_sort = off → ALTER DATABASE"},
 		"autovacuum": {func(p *patient) { p.settings["autovacuum"] = "off" }, skald.Doubtful,
 			"autovacuum = on"},
 		"transaction_timeout": {func(p *patient) { p.settings["transaction_timeout"] = "65000" },

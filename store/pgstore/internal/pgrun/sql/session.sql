@@ -12,12 +12,13 @@ SELECT 1 / (coalesce(current_setting('skald.lent', true), '') = 'yes')::integer;
 
 -- name: OwnSession
 -- Session for a transaction of Skald's own, in which nobody else's statement runs: how the server writes and reads text is Skald's
--- to say there, whatever the database or role has set.
+-- to say there, whatever the database or role has set. To compile a short statement takes longer than to run it, and its tables are walked by key.
 SELECT set_config('lock_timeout', $1::text, true),
 	set_config('idle_in_transaction_session_timeout', $2::text, true),
 	set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true),
 	set_config('DateStyle', 'ISO', true), set_config('bytea_output', 'hex', true), set_config('extra_float_digits', '1', true),
-	set_config('array_nulls', 'on', true), set_config('TimeZone', 'UTC', true);
+	set_config('array_nulls', 'on', true), set_config('TimeZone', 'UTC', true), set_config('jit', 'off', true),
+	set_config('enable_indexscan', 'on', true), set_config('enable_nestloop', 'on', true);
 
 -- name: Walk
 -- Statistics that say "empty" make the planner scan and sort what should be walked by its key; a plan that was
