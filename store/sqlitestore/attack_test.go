@@ -18,7 +18,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 func TestMain(m *testing.M) {
@@ -99,7 +99,7 @@ func TestPausedProcess(t *testing.T) {
 	p := startRival(t, path)
 	p.signal(t, syscall.SIGSTOP)
 	took := time.Hour
-	for n := 0; n < 5 && took > sqlrun.BusyTimeout; n++ { // the machine may be slow
+	for n := 0; n < 5 && took > sqlexec.BusyTimeout; n++ { // the machine may be slow
 		began := time.Now()
 		_, err := s.Begin(t.Context(), store.Intake{Wait: 50 * time.Millisecond})
 		if !errors.Is(err, store.ErrBusy) || !s.Outage(err) {
@@ -107,7 +107,7 @@ func TestPausedProcess(t *testing.T) {
 		}
 		took = time.Since(began)
 	}
-	if took > sqlrun.BusyTimeout {
+	if took > sqlexec.BusyTimeout {
 		t.Errorf("Begin waited for %v", took)
 	}
 	if tip, err := store.Snapshot(t.Context(), s, ""); tip != "" || err != nil {
@@ -230,18 +230,18 @@ func TestRolledBackInTheMiddle(t *testing.T) {
 	if _, err := u.Tx().Exec("INSERT OR ROLLBACK INTO kv VALUES ('a', NULL)"); err == nil {
 		t.Fatal("NULL was taken")
 	}
-	if _, err := prepared.Exec(); !errors.Is(err, sqlrun.ErrGone) {
+	if _, err := prepared.Exec(); !errors.Is(err, sqlexec.ErrGone) {
 		t.Errorf("a prepared statement behind it: %v", err)
 	}
 	_, err = u.Tx().Query("INSERT INTO kv VALUES ('c', 'v') RETURNING k")
-	if !errors.Is(err, sqlrun.ErrGone) {
+	if !errors.Is(err, sqlexec.ErrGone) {
 		t.Errorf("a query behind it: %v", err)
 	}
 	if err := s.Write(t.Context(), u.Tx(),
 		store.Effect{Rows: []skald.Message{message("t", "k")}}); err == nil {
 		t.Error("Write behind it stands")
 	}
-	if err := u.Commit(t.Context()); !errors.Is(err, sqlrun.ErrGone) {
+	if err := u.Commit(t.Context()); !errors.Is(err, sqlexec.ErrGone) {
 		t.Errorf("Commit = %v", err)
 	}
 	if n := count(t, db,
@@ -256,10 +256,10 @@ func TestRolledBackInTheMiddle(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = tx.Exec("INSERT OR ROLLBACK INTO kv VALUES ('a', NULL)")
-	if _, err := tx.Exec("INSERT INTO kv VALUES ('e', 'v')"); !errors.Is(err, sqlrun.ErrGone) {
+	if _, err := tx.Exec("INSERT INTO kv VALUES ('e', 'v')"); !errors.Is(err, sqlexec.ErrGone) {
 		t.Errorf("Exec = %v", err)
 	}
-	if err := tx.Commit(); !errors.Is(err, sqlrun.ErrGone) {
+	if err := tx.Commit(); !errors.Is(err, sqlexec.ErrGone) {
 		t.Errorf("Commit = %v", err)
 	}
 }
@@ -291,7 +291,7 @@ func TestSavepoint(t *testing.T) {
 // A caller's transaction on another *sql.DB, opened without us, is as good.
 func TestForeignHandle(t *testing.T) {
 	s, _, path := fresh(t)
-	db, err := sql.Open("sqlite", sqlrun.DSN(path))
+	db, err := sql.Open("sqlite", sqlexec.DSN(path))
 	if err != nil {
 		t.Fatal(err)
 	}

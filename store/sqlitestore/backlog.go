@@ -9,39 +9,38 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/column"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // backlog reads the views of the contract.
 func (s *Store) backlog(ctx context.Context) (store.Backlog, error) {
 	p, err := s.run.Prepare(ctx)
 	if err != nil {
-		return store.Backlog{}, sqlrun.Failed("read backlog", err)
+		return store.Backlog{}, sqlexec.Failed("read backlog", err)
 	}
 	var b store.Backlog
 	var oldest, retained int64 // milliseconds
 	err = p.Row(ctx, "Backlog").Scan(&b.Source, &b.Pending, &oldest, &b.Deferred,
 		&retained, &b.Free)
 	if err != nil {
-		return store.Backlog{}, sqlrun.Failed("read backlog", err)
+		return store.Backlog{}, sqlexec.Failed("read backlog", err)
 	}
 	if b.Kept, err = keptFor(ctx, p); err != nil {
-		return store.Backlog{}, sqlrun.Failed("read backlog", err)
+		return store.Backlog{}, sqlexec.Failed("read backlog", err)
 	}
 	if err := progressOf(ctx, p, &b); err != nil {
-		return store.Backlog{}, sqlrun.Failed("read backlog", err)
+		return store.Backlog{}, sqlexec.Failed("read backlog", err)
 	}
 	if b.Reserved, err = reserved(ctx, p); err != nil {
-		return store.Backlog{}, sqlrun.Failed("read backlog", err)
+		return store.Backlog{}, sqlexec.Failed("read backlog", err)
 	}
 	b.Source = strings.ReplaceAll(strings.Trim(b.Source, "'"), "''", "'") // it is a literal
-	b.Oldest, b.Retained = column.Past(oldest), column.Past(retained)
+	b.Oldest, b.Retained = sqlexec.Past(oldest), sqlexec.Past(retained)
 	return b, nil
 }
 
 // progressOf adds how consumers and relays get on.
-func progressOf(ctx context.Context, p *sqlrun.Prepared, b *store.Backlog) (err error) {
+func progressOf(ctx context.Context, p *sqlexec.Prepared, b *store.Backlog) (err error) {
 	rows, err := p.Rows(ctx, "Progress")
 	if err != nil {
 		return err
@@ -70,7 +69,7 @@ func progressOf(ctx context.Context, p *sqlrun.Prepared, b *store.Backlog) (err 
 }
 
 // keptFor is what is kept for each consumer.
-func keptFor(ctx context.Context, p *sqlrun.Prepared) (out []store.Kept, err error) {
+func keptFor(ctx context.Context, p *sqlexec.Prepared) (out []store.Kept, err error) {
 	rows, err := p.Rows(ctx, "KeptFor")
 	if err != nil {
 		return nil, err
@@ -83,15 +82,15 @@ func keptFor(ctx context.Context, p *sqlrun.Prepared) (out []store.Kept, err err
 			&apart, &k.Calls, &called); err != nil {
 			return nil, err
 		}
-		k.Oldest, k.Apart = column.Past(parked), column.Past(apart)
-		k.Called = column.Past(called)
+		k.Oldest, k.Apart = sqlexec.Past(parked), sqlexec.Past(apart)
+		k.Called = sqlexec.Past(called)
 		out = append(out, k)
 	}
 	return out, rows.Err()
 }
 
 // reserved counts reservations.
-func reserved(ctx context.Context, p *sqlrun.Prepared) (out []store.ReservedCounts, err error) {
+func reserved(ctx context.Context, p *sqlexec.Prepared) (out []store.ReservedCounts, err error) {
 	rows, err := p.Rows(ctx, "CountReservations")
 	if err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 func scanCheckpoint(scan func(...any) error) (s store.Checkpoint, err error) {
@@ -22,7 +22,7 @@ func checkpoints(rows *sql.Rows, err error) ([]store.Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sqlrun.Collect(rows, scanCheckpoint)
+	return sqlexec.Collect(rows, scanCheckpoint)
 }
 
 // Attend reads how far a consumer has come, and writes what its process knows. It takes the file for writing
@@ -37,13 +37,13 @@ func (s *Store) Attend(ctx context.Context, a store.Attend) (out store.Attended,
 		return s.attended(ctx, a)
 	}
 	if err == nil {
-		err = s.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
+		err = s.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) (err error) {
 			out, err = attend(ctx, x, a)
 			return err
 		})
 	}
 	if err != nil {
-		return store.Attended{}, sqlrun.Failed("attend", err)
+		return store.Attended{}, sqlexec.Failed("attend", err)
 	}
 	return out, nil
 }
@@ -53,17 +53,17 @@ func (s *Store) attended(ctx context.Context, a store.Attend) (out store.Attende
 	if a.Beat != nil {
 		rows, err := s.run.Query(ctx, "Types", a.Consumer)
 		if err == nil {
-			out.Kinds, err = sqlrun.Collect(rows, scanKind)
+			out.Kinds, err = sqlexec.Collect(rows, scanKind)
 		}
 		if err != nil {
-			return store.Attended{}, sqlrun.Failed("read types", err)
+			return store.Attended{}, sqlexec.Failed("read types", err)
 		}
 	}
 	out.Checkpoints, err = checkpoints(s.run.Query(ctx, "Checkpoints", a.Consumer))
-	return out, sqlrun.Failed("read checkpoints", err)
+	return out, sqlexec.Failed("read checkpoints", err)
 }
 
-func attend(ctx context.Context, x *sqlrun.Session, a store.Attend) (out store.Attended, err error) {
+func attend(ctx context.Context, x *sqlexec.Session, a store.Attend) (out store.Attended, err error) {
 	if a.Beat != nil {
 		if out.Kinds, err = beat(ctx, x, a.Consumer, *a.Beat); err != nil {
 			return out, err
@@ -92,7 +92,7 @@ func attend(ctx context.Context, x *sqlrun.Session, a store.Attend) (out store.A
 	return out, nil
 }
 
-func rewind(ctx context.Context, x *sqlrun.Session, r *store.Rewind) error {
+func rewind(ctx context.Context, x *sqlexec.Session, r *store.Rewind) error {
 	n, err := x.Count(ctx, "RewindCheckpoint", r.Consumer, r.Partition, r.Origin, r.Position, r.Stamp)
 	if err == nil && n != 1 {
 		err = store.ErrLost

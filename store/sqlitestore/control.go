@@ -5,11 +5,11 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // operate carries out what an operator does beside kept messages.
-func operate(ctx context.Context, x *sqlrun.Session, e *store.Effect) error {
+func operate(ctx context.Context, x *sqlexec.Session, e *store.Effect) error {
 	if c := e.Control; c != nil {
 		for _, s := range c.Checkpoints {
 			if _, err := x.Exec(ctx, "OccupyCheckpoint", c.Consumer, s.Partition, s.Origin, s.Position,

@@ -15,7 +15,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 var errCut = errors.New("the process has died")
@@ -155,7 +155,7 @@ func everyCut(t *testing.T, prepare func() (path string), act func(db *sql.DB) e
 	t.Helper()
 	run := func(n int, after bool) (int, error) {
 		path := prepare()
-		base, err := sqlite.NewConnector(sqlrun.DSN(path))
+		base, err := sqlite.NewConnector(sqlexec.DSN(path))
 		if err != nil {
 			t.Fatal(err)
 		}

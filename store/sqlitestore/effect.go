@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/outbox"
 	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
 	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // Write inserts the rows of es at once, also in a lent transaction: there is no round trip to be saved, and a
@@ -26,19 +26,19 @@ func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error
 	}
 	x, u, err := s.within(ctx, tx)
 	if err != nil {
-		return sqlrun.Failed("write", err)
+		return sqlexec.Failed("write", err)
 	}
 	for _, e := range es {
 		if e.Answer != nil {
 			if err := mark.Answer(ctx, x, e.Answer); err != nil {
-				return sqlrun.Failed("write", err)
+				return sqlexec.Failed("write", err)
 			}
 		}
 		if err := saga.Move(ctx, x, e.Saga); err != nil {
-			return sqlrun.Failed("write", err)
+			return sqlexec.Failed("write", err)
 		}
 		if err := outbox.Insert(ctx, x, e.Rows); err != nil {
-			return sqlrun.Failed("write", err)
+			return sqlexec.Failed("write", err)
 		}
 		if u != nil {
 			u.wroteBy(&e)
@@ -51,7 +51,7 @@ func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error
 }
 
 // within is the session of tx, and its unit if it is one that was lent.
-func (s *Store) within(ctx context.Context, tx *sql.Tx) (*sqlrun.Session, *unit, error) {
+func (s *Store) within(ctx context.Context, tx *sql.Tx) (*sqlexec.Session, *unit, error) {
 	if v, ok := s.lent.Load(tx); ok {
 		u := v.(*unit)
 		return u.x, u, nil
@@ -71,17 +71,17 @@ func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	if len(es) == 1 && es[0].Saga != nil {
 		wait = cmp.Or(es[0].Saga.Wait, wait)
 	}
-	x, err := s.run.Begin(ctx, wait, sqlrun.DefaultHandle)
+	x, err := s.run.Begin(ctx, wait, sqlexec.DefaultHandle)
 	if err != nil {
-		return stood, sqlrun.Failed("apply", err)
+		return stood, sqlexec.Failed("apply", err)
 	}
-	wrote, err := each(sqlrun.Quiet(ctx), x, es, stood)
+	wrote, err := each(sqlexec.Quiet(ctx), x, es, stood)
 	if err != nil {
 		err = x.Why(err)
-		return make([]bool, len(es)), sqlrun.Failed("apply", errors.Join(err, x.Close()))
+		return make([]bool, len(es)), sqlexec.Failed("apply", errors.Join(err, x.Close()))
 	}
 	if err := x.Commit(); err != nil {
-		return make([]bool, len(es)), sqlrun.Failed("apply", err)
+		return make([]bool, len(es)), sqlexec.Failed("apply", err)
 	}
 	if wrote {
 		s.run.Wake()
@@ -89,7 +89,7 @@ func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	return stood, nil
 }
 
-func each(ctx context.Context, x *sqlrun.Session, es []store.Effect, stood []bool) (wrote bool, err error) {
+func each(ctx context.Context, x *sqlexec.Session, es []store.Effect, stood []bool) (wrote bool, err error) {
 	for i, e := range es {
 		if _, err := x.Exec(ctx, "Savepoint"); err != nil {
 			return false, err
@@ -115,7 +115,7 @@ func each(ctx context.Context, x *sqlrun.Session, es []store.Effect, stood []boo
 
 // put checks the guards of e and writes what it holds. given are the entities that this unit or effect has
 // locked: each is raised once.
-func put(ctx context.Context, x *sqlrun.Session, e store.Effect, given map[entity]int64) error {
+func put(ctx context.Context, x *sqlexec.Session, e store.Effect, given map[entity]int64) error {
 	if e.Mark != nil && e.Mark.KeyOrder != store.Anytime {
 		stands, err := parked.Turn(ctx, x, e.Mark, nil)
 		if err != nil {
@@ -172,7 +172,7 @@ func put(ctx context.Context, x *sqlrun.Session, e store.Effect, given map[entit
 }
 
 // lockEntity locks l and says which version this transaction gives it.
-func lockEntity(ctx context.Context, x *sqlrun.Session, l store.Lock,
+func lockEntity(ctx context.Context, x *sqlexec.Session, l store.Lock,
 	given map[entity]int64) (version int64, err error) {
 	e := entity{l.Space, l.Key}
 	if version, ok := given[e]; ok {

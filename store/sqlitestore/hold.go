@@ -6,7 +6,7 @@ import (
 
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // HoldEntities has a saga stand in line for entities.
@@ -24,7 +24,7 @@ func (s *Store) HoldEntities(ctx context.Context, tx *sql.Tx, h store.EntityHold
 		}
 		first = first && is
 	}
-	return first && err == nil, sqlrun.Failed("hold entities", err)
+	return first && err == nil, sqlexec.Failed("hold entities", err)
 }
 
 // InLine tells how a holder stands.
@@ -33,7 +33,7 @@ func (s *Store) InLine(ctx context.Context, tx *sql.Tx, holder string) (stands, 
 	if err == nil {
 		stands, first, err = saga.InLine(ctx, x, holder)
 	}
-	return stands, first, sqlrun.Failed("look in line", err)
+	return stands, first, sqlexec.Failed("look in line", err)
 }
 
 // FreeEntities has a holder leave all lines.
@@ -43,7 +43,7 @@ func (s *Store) FreeEntities(ctx context.Context, tx *sql.Tx, holder string) err
 		err = saga.FreeEntities(ctx, x, holder)
 	}
 	if err != nil {
-		return sqlrun.Failed("free entities", err)
+		return sqlexec.Failed("free entities", err)
 	}
 	s.moved(u)
 	return nil
@@ -56,5 +56,5 @@ func (s *Store) EntityHolders(ctx context.Context, tx *sql.Tx, es ...store.Lock)
 	if err == nil {
 		out, err = saga.EntityHolders(ctx, x, es)
 	}
-	return out, sqlrun.Failed("look who holds entities", err)
+	return out, sqlexec.Failed("look who holds entities", err)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 func scanKind(scan func(...any) error) (k store.Kind, err error) {
@@ -28,14 +28,14 @@ func (s *Store) known(ctx context.Context, a store.Attend) (bool, error) {
 	var noted []store.Kind
 	rows, err := s.run.Query(ctx, "TypesNoted", a.Consumer)
 	if err == nil {
-		noted, err = sqlrun.Collect(rows, scanKind)
+		noted, err = sqlexec.Collect(rows, scanKind)
 	}
 	return !slices.ContainsFunc(a.Beat.Own, func(k store.Kind) bool { return !slices.Contains(noted, k) }),
 		err
 }
 
 // beat writes what a process of a consumer says of itself, and answers with the types that were noted before.
-func beat(ctx context.Context, x *sqlrun.Session, consumer string, b store.Beat) (was []store.Kind,
+func beat(ctx context.Context, x *sqlexec.Session, consumer string, b store.Beat) (was []store.Kind,
 	err error) {
 	if b.Forget > 0 {
 		if _, err := x.Exec(ctx, "ForgetTypes", consumer, b.Forget.Milliseconds()); err != nil {
@@ -44,7 +44,7 @@ func beat(ctx context.Context, x *sqlrun.Session, consumer string, b store.Beat)
 	}
 	rows, err := x.Rows(ctx, "Types", consumer)
 	if err == nil {
-		was, err = sqlrun.Collect(rows, scanKind)
+		was, err = sqlexec.Collect(rows, scanKind)
 	}
 	for i := 0; err == nil && i < len(b.Own); i++ {
 		_, err = x.Exec(ctx, "NoteType", consumer, b.Own[i].Topic, b.Own[i].Type)
@@ -59,7 +59,7 @@ func beat(ctx context.Context, x *sqlrun.Session, consumer string, b store.Beat)
 func (s *Store) leftKinds(ctx context.Context) (out []store.LeftKind, err error) {
 	rows, err := s.run.Query(ctx, "LeftTypes")
 	if err == nil {
-		out, err = sqlrun.Collect(rows, func(scan func(...any) error) (k store.LeftKind, err error) {
+		out, err = sqlexec.Collect(rows, func(scan func(...any) error) (k store.LeftKind, err error) {
 			var heard int64 // milliseconds
 			err = scan(&k.Consumer, &k.Topic, &k.Type, &k.Messages, &k.Host, &heard)
 			if k.Heard = -1; heard >= 0 {
@@ -68,5 +68,5 @@ func (s *Store) leftKinds(ctx context.Context) (out []store.LeftKind, err error)
 			return k, err
 		})
 	}
-	return out, sqlrun.Failed("look who handles what", err)
+	return out, sqlexec.Failed("look who handles what", err)
 }

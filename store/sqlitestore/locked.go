@@ -7,8 +7,7 @@ import (
 	"errors"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/column"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // locks lists keys that are reserved. Which transaction has an entity SQLite does not tell: whoever writes
@@ -16,7 +15,7 @@ import (
 func (s *Store) locks(ctx context.Context, q store.LockQuery) (out store.Locks, err error) {
 	p, err := s.run.Prepare(ctx)
 	if err != nil {
-		return out, sqlrun.Failed("list locks", err)
+		return out, sqlexec.Failed("list locks", err)
 	}
 	if q.Entity != nil {
 		e := store.LockedEntity{Lock: store.Lock{Space: q.Entity.Space, Key: q.Entity.Key}}
@@ -24,18 +23,18 @@ func (s *Store) locks(ctx context.Context, q store.LockQuery) (out store.Locks, 
 		case err == nil:
 			out.Entities = []store.LockedEntity{e}
 		case !errors.Is(err, sql.ErrNoRows):
-			return out, sqlrun.Failed("list locks", err)
+			return out, sqlexec.Failed("list locks", err)
 		}
 	}
 	rows, err := s.run.Query(ctx, "ListReserved", q.Consumer, cmp.Or(q.Limit, defaultLimit))
 	if err != nil {
-		return out, sqlrun.Failed("list locks", err)
+		return out, sqlexec.Failed("list locks", err)
 	}
-	out.Reserved, err = sqlrun.Collect(rows, func(scan func(...any) error) (r store.ReservedKey, err error) {
+	out.Reserved, err = sqlexec.Collect(rows, func(scan func(...any) error) (r store.ReservedKey, err error) {
 		var since, left int64
 		err = scan(&r.Consumer, &r.Source, &r.ID, &since, &left)
-		r.Since, r.Left = column.Past(since), column.Past(left)
+		r.Since, r.Left = sqlexec.Past(since), sqlexec.Past(left)
 		return r, err
 	})
-	return out, sqlrun.Failed("list locks", err)
+	return out, sqlexec.Failed("list locks", err)
 }

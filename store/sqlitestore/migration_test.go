@@ -11,7 +11,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 func TestMigrations(t *testing.T) {
@@ -177,7 +177,7 @@ func TestMigrationFiles(t *testing.T) {
 
 func TestCheckOfAFileThatCannotBeWritten(t *testing.T) {
 	_, _, path := fresh(t)
-	db, err := sql.Open("sqlite", sqlrun.DSN(path)+"&mode=ro")
+	db, err := sql.Open("sqlite", sqlexec.DSN(path)+"&mode=ro")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestCheckOfAFileThatIsHeld(t *testing.T) {
 	}
 	defer func() { _ = step.Rollback() }()
 	for mode, writes := range map[string]bool{"&mode=rw": true, "&mode=ro": false} {
-		soon := strings.Replace(sqlrun.DSN(path), "_busy_timeout=5000", "_busy_timeout=1", 1)
+		soon := strings.Replace(sqlexec.DSN(path), "_busy_timeout=5000", "_busy_timeout=1", 1)
 		db, err := sql.Open("sqlite", soon+mode)
 		if err != nil {
 			t.Fatal(err)

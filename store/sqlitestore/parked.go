@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/audit"
 	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // Claim takes due work.
@@ -19,7 +19,7 @@ func (s *Store) Claim(ctx context.Context, w store.Want) (store.Claimed, error) 
 }
 
 // keep carries out what e says of kept messages.
-func keep(ctx context.Context, x *sqlrun.Session, e *store.Effect) error {
+func keep(ctx context.Context, x *sqlexec.Session, e *store.Effect) error {
 	if e.Park != nil {
 		if err := parked.Park(ctx, x, e.Park); err != nil {
 			return err

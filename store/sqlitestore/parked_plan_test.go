@@ -11,7 +11,7 @@ import (
 
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // Thirty thousand messages that are parked, of one key, cost the next one no more than an empty table:
@@ -155,7 +155,7 @@ func planWith(t *testing.T, db *sql.DB, a ask) []string {
 	if err != nil {
 		t.Fatalf("%s: %v", a.sql, err)
 	}
-	lines, err := sqlrun.Collect(rows, func(scan func(...any) error) (line string, err error) {
+	lines, err := sqlexec.Collect(rows, func(scan func(...any) error) (line string, err error) {
 		var id, parent, unused int
 		return line, scan(&id, &parent, &unused, &line)
 	})

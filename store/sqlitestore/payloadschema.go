@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 var _ store.PayloadSchemas = (*Store)(nil)
@@ -13,22 +13,22 @@ var _ store.PayloadSchemas = (*Store)(nil)
 func (s *Store) PayloadSchema(ctx context.Context, registry, id string) (string, error) {
 	rows, err := s.run.Query(ctx, "PayloadSchema", registry, id)
 	if err != nil {
-		return "", sqlrun.Failed("read the schema of a payload", err)
+		return "", sqlexec.Failed("read the schema of a payload", err)
 	}
-	found, err := sqlrun.Collect(rows, func(scan func(...any) error) (definition string, err error) {
+	found, err := sqlexec.Collect(rows, func(scan func(...any) error) (definition string, err error) {
 		err = scan(&definition)
 		return definition, err
 	})
 	if err != nil || len(found) == 0 {
-		return "", sqlrun.Failed("read the schema of a payload", err)
+		return "", sqlexec.Failed("read the schema of a payload", err)
 	}
 	return found[0], nil
 }
 
 // KeepPayloadSchema keeps a schema, unless one is kept under this id.
 func (s *Store) KeepPayloadSchema(ctx context.Context, registry, id, definition string) error {
-	return sqlrun.Failed("keep the schema of a payload", s.run.Alone(ctx, func(ctx context.Context,
-		x *sqlrun.Session) error {
+	return sqlexec.Failed("keep the schema of a payload", s.run.Alone(ctx, func(ctx context.Context,
+		x *sqlexec.Session) error {
 		_, err := x.Exec(ctx, "KeepPayloadSchema", registry, id, definition)
 		return err
 	}))

@@ -12,14 +12,13 @@ import (
 	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/column"
 	"github.com/skald-go/skald/store/sqlitestore/internal/mark"
 	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // keepApart is what e does with answers, reservations and the quarantine.
-func keepApart(ctx context.Context, x *sqlrun.Session, e *store.Effect) error {
+func keepApart(ctx context.Context, x *sqlexec.Session, e *store.Effect) error {
 	if err := mark.Unreserve(ctx, x, e.Reservation); err != nil {
 		return err
 	}
@@ -34,7 +33,7 @@ func keepApart(ctx context.Context, x *sqlrun.Session, e *store.Effect) error {
 			return err
 		}
 		_, err = x.Exec(ctx, "Quarantine", q.Consumer, q.Source, q.ID, q.Fingerprint, int64(q.Why),
-			q.Message.Topic, q.Message.Type, text, column.Bytes(q.Message.Data))
+			q.Message.Topic, q.Message.Type, text, sqlexec.Bytes(q.Message.Data))
 		if err != nil {
 			return fmt.Errorf("quarantine %s: %w", q.ID, err)
 		}
@@ -73,11 +72,11 @@ func (s *Store) Database(ctx context.Context) (store.Database, error) {
 func (s *Store) Secret(ctx context.Context) ([]byte, error) {
 	p, err := s.run.Prepare(ctx)
 	if err != nil {
-		return nil, sqlrun.Failed("read key", err)
+		return nil, sqlexec.Failed("read key", err)
 	}
 	var text string
 	if err := p.Row(ctx, "Secret").Scan(&text); err != nil {
-		return nil, sqlrun.Failed("read key", err)
+		return nil, sqlexec.Failed("read key", err)
 	}
 	key, err := hex.DecodeString(text)
 	if err != nil || len(key) < 16 {
@@ -100,10 +99,10 @@ func (s *Store) quarantined(ctx context.Context, q store.Query) ([]store.Quarant
 	}
 	rows, err := s.run.Query(ctx, name, args...)
 	if err != nil {
-		return nil, sqlrun.Failed("list quarantine", err)
+		return nil, sqlexec.Failed("list quarantine", err)
 	}
-	out, err := sqlrun.Collect(rows, quarantined)
-	return out, sqlrun.Failed("list quarantine", err)
+	out, err := sqlexec.Collect(rows, quarantined)
+	return out, sqlexec.Failed("list quarantine", err)
 }
 
 func quarantined(scan func(...any) error) (one store.Quarantined, err error) {
@@ -125,18 +124,18 @@ func quarantined(scan func(...any) error) (one store.Quarantined, err error) {
 		}
 	}
 	one.Message, err = held.Decode(text)
-	one.Message.Data = column.Blob(data)
+	one.Message.Data = sqlexec.Blob(data)
 	return one, err
 }
 
 // Enter takes in within a transaction of the caller's own.
 func (s *Store) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found store.Found, err error) {
 	if len(in.Settings) > 0 {
-		return found, sqlrun.Failed("enter", store.ErrNoSettings)
+		return found, sqlexec.Failed("enter", store.ErrNoSettings)
 	}
 	x, u, err := s.within(ctx, tx)
 	if err != nil {
-		return found, sqlrun.Failed("enter", err)
+		return found, sqlexec.Failed("enter", err)
 	}
 	given := map[entity]int64{}
 	if u != nil {
@@ -147,22 +146,22 @@ func (s *Store) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found s
 		Sagas: make([]bool, len(in.Sagas))}
 	for i, m := range in.Marks {
 		if found.Marks[i], err = mark.Put(ctx, x, m); err != nil {
-			return found, sqlrun.Failed("enter", err)
+			return found, sqlexec.Failed("enter", err)
 		}
 	}
 	for i := range in.Steps {
 		if found.Steps[i], err = step(ctx, x, &in.Steps[i]); err != nil {
-			return found, sqlrun.Failed("enter", err)
+			return found, sqlexec.Failed("enter", err)
 		}
 	}
 	for i, l := range in.Locks {
 		if found.Locks[i], err = lockEntity(ctx, x, l, given); err != nil {
-			return found, sqlrun.Failed("enter", err)
+			return found, sqlexec.Failed("enter", err)
 		}
 	}
 	for i, r := range in.Sagas {
 		if found.Sagas[i], err = saga.Stands(ctx, x, r); err != nil {
-			return found, sqlrun.Failed("enter", err)
+			return found, sqlexec.Failed("enter", err)
 		}
 	}
 	return found, nil

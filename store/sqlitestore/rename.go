@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/internal/control"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/audit"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // moveTakes is how long the file's write lock is held at most, while marks are written anew.
@@ -18,7 +18,7 @@ const moveTakes = time.Hour
 // Rename gives what is kept of a consumer to another name. Nobody else writes to the file meanwhile.
 func (s *Store) Rename(ctx context.Context, r store.Rename) (out store.Renamed, err error) {
 	err = s.run.AloneFor(ctx, s.run.Wait, moveTakes, func(ctx context.Context,
-		x *sqlrun.Session) (err error) {
+		x *sqlexec.Session) (err error) {
 		if out.Old, err = belongings(ctx, x, r.Old); err != nil {
 			return err
 		}
@@ -41,10 +41,10 @@ func (s *Store) Rename(ctx context.Context, r store.Rename) (out store.Renamed, 
 	if err != nil {
 		out.Done = false
 	}
-	return out, sqlrun.Failed("rename a consumer", err)
+	return out, sqlexec.Failed("rename a consumer", err)
 }
 
-func belongings(ctx context.Context, x *sqlrun.Session, consumer string) (b store.Belongings, err error) {
+func belongings(ctx context.Context, x *sqlexec.Session, consumer string) (b store.Belongings, err error) {
 	var heard int64 // milliseconds
 	err = x.Row(ctx, "Belongings", consumer, control.Prefix).Scan(&b.Marks, &b.Positions, &b.Controls,
 		&b.Parked, &b.Dead, &b.Quarantined, &b.Steps,

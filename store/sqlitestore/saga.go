@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // wakes tells of an effect that somebody waits for.
@@ -24,7 +24,7 @@ func (s *Store) StartSaga(ctx context.Context, tx *sql.Tx,
 		stored, fresh, err = saga.Start(ctx, x, &start)
 	}
 	if err != nil {
-		return store.Saga{}, false, sqlrun.Failed("start a saga", err)
+		return store.Saga{}, false, sqlexec.Failed("start a saga", err)
 	}
 	if fresh {
 		s.moved(u)
@@ -50,7 +50,7 @@ func (s *Store) LockSaga(ctx context.Context, tx *sql.Tx, name,
 		stored, there, err = saga.Lock(ctx, x, name, key)
 	}
 	if err != nil {
-		return store.Saga{}, false, sqlrun.Failed("lock a saga", err)
+		return store.Saga{}, false, sqlexec.Failed("lock a saga", err)
 	}
 	return stored, there, nil
 }
@@ -74,7 +74,7 @@ func (s *Store) LockTracked(ctx context.Context, tx *sql.Tx, flow string,
 	if err == nil {
 		rows, err = saga.LockTracked(ctx, x, flow, keys...)
 	}
-	return rows, sqlrun.Failed("lock tracked sagas", err)
+	return rows, sqlexec.Failed("lock tracked sagas", err)
 }
 
 // SaveTracked writes rows that LockTracked locked.
@@ -83,5 +83,5 @@ func (s *Store) SaveTracked(ctx context.Context, tx *sql.Tx, rows ...store.Track
 	if err == nil {
 		err = saga.SaveTracked(ctx, x, rows...)
 	}
-	return sqlrun.Failed("save tracked sagas", err)
+	return sqlexec.Failed("save tracked sagas", err)
 }

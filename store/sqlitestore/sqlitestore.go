@@ -32,7 +32,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/outbox"
 	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
 	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 	"github.com/skald-go/skald/store/sqlitestore/internal/steward"
 )
 
@@ -58,7 +58,7 @@ type Options struct {
 
 // A Store is a handle on a file. It is safe for concurrent use.
 type Store struct {
-	run     *sqlrun.DB
+	run     *sqlexec.DB
 	outbox  *outbox.Outbox
 	sagas   *saga.Sagas
 	steward *steward.Steward
@@ -75,7 +75,7 @@ func New(db *sql.DB, o *Options) *Store {
 		o = &Options{}
 	}
 	s := &Store{}
-	s.run = sqlrun.New(db, cmp.Or(o.Wait, defaultWait), texts,
+	s.run = sqlexec.New(db, cmp.Or(o.Wait, defaultWait), texts,
 		func(ctx context.Context) error { return s.Check(ctx, store.App) })
 	s.outbox, s.sagas, s.steward = outbox.New(s.run), saga.New(s.run), steward.New(s.run)
 	return s
@@ -93,7 +93,7 @@ func texts() (map[string]string, error) {
 	} {
 		more, err := room()
 		if err == nil {
-			err = sqlrun.Merge(all, more)
+			err = sqlexec.Merge(all, more)
 		}
 		if err != nil {
 			return nil, err
@@ -111,7 +111,7 @@ func texts() (map[string]string, error) {
 //
 // It refuses SQLite before 3.51.3, which can corrupt a WAL file, and ":memory:", which each connection would
 // have for itself.
-func Open(path string) (*sql.DB, error) { return sqlrun.Open(path) }
+func Open(path string) (*sql.DB, error) { return sqlexec.Open(path) }
 
 // Backup copies the file at path to a new file at to, while services write: the copy holds one moment, all of
 // it. The copy is checked and is on the disk before it gets its name, so a backup that was interrupted leaves
@@ -126,17 +126,18 @@ func (s *Store) Probe(ctx context.Context) error {
 	case err == nil:
 		return x.Close()
 	case !errors.Is(err, store.ErrBusy) && ctx.Err() == nil:
-		return sqlrun.Failed("probe the file", err)
+		return sqlexec.Failed("probe the file", err)
 	}
 	rows, err := s.run.Query(ctx, "ProbeRead")
 	if err == nil {
-		_, err = sqlrun.Collect(rows, func(scan func(...any) error) (n int, err error) { return n, scan(&n) })
+		_, err = sqlexec.Collect(rows, func(scan func(...any) error) (n int, err error) { return n,
+			scan(&n) })
 	}
-	return sqlrun.Failed("probe the file", err)
+	return sqlexec.Failed("probe the file", err)
 }
 
 // Outage tells of a busy or locked file, a full disk, an I/O error, a transaction that was held for too long.
-func (s *Store) Outage(err error) bool { return sqlrun.Outage(err) }
+func (s *Store) Outage(err error) bool { return sqlexec.Outage(err) }
 
 // Woken is closed when rows are next written through the same *sql.DB, by this Store or another.
 func (s *Store) Woken() <-chan struct{} { return s.run.Woken() }

@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // fresh is a store in a new file.
@@ -218,7 +218,7 @@ func TestLent(t *testing.T) {
 				t.Error("a statement behind the end stands for itself")
 			}
 			if err := u.Commit(t.Context()); !errors.Is(err, store.ErrLent) &&
-				(name != "ROLLBACK" || !errors.Is(err, sqlrun.ErrGone)) {
+				(name != "ROLLBACK" || !errors.Is(err, sqlexec.ErrGone)) {
 				t.Errorf("Commit = %v", err)
 			}
 			if n := count(t, db, "SELECT count(*) FROM skald_mark"); n != 0 {

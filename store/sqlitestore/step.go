@@ -6,9 +6,8 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/column"
 	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 func stepArgs(s *store.Step, more ...any) []any {
@@ -24,12 +23,12 @@ func begun(s *store.Step) any {
 }
 
 // step takes or undoes s, and says how it stood before.
-func step(ctx context.Context, x *sqlrun.Session, s *store.Step) (found store.Step, err error) {
+func step(ctx context.Context, x *sqlexec.Session, s *store.Step) (found store.Step, err error) {
 	var row *sql.Row
 	switch s.State {
 	case store.StepDone, store.StepCalling:
 		row = x.Row(ctx, "TakeStep", stepArgs(s, int64(s.State), s.Source, s.ID, begun(s),
-			column.Text(s.OutsideKey))...)
+			sqlexec.Text(s.OutsideKey))...)
 	case store.StepUndone:
 		row = x.Row(ctx, "UndoStep", stepArgs(s, s.Source, s.ID, begun(s))...)
 	default:
@@ -63,13 +62,13 @@ func free(s store.StepState) bool {
 }
 
 // setStep is the guard of an effect, and what it makes of the step.
-func setStep(ctx context.Context, x *sqlrun.Session, s *store.Step) error {
+func setStep(ctx context.Context, x *sqlexec.Session, s *store.Step) error {
 	from := int64(0)
 	for _, state := range s.From {
 		from |= 1 << state
 	}
 	n, err := x.Count(ctx, "SetStep", stepArgs(s, int64(s.State), s.Source, s.ID, begun(s), s.Code,
-		column.TextBytes(s.Result), column.Text(s.OutsideKey), column.TextBytes(s.Outcome), from)...)
+		sqlexec.TextBytes(s.Result), sqlexec.Text(s.OutsideKey), sqlexec.TextBytes(s.Outcome), from)...)
 	if err != nil {
 		return fmt.Errorf("set step: %w", err)
 	}
@@ -80,7 +79,7 @@ func setStep(ctx context.Context, x *sqlrun.Session, s *store.Step) error {
 }
 
 // noteStep notes whose message waits to take a step.
-func noteStep(ctx context.Context, x *sqlrun.Session, k *store.Park) error {
+func noteStep(ctx context.Context, x *sqlexec.Session, k *store.Park) error {
 	s := k.Step
 	if s == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // steps lists steps.
@@ -16,10 +16,10 @@ func (s *Store) steps(ctx context.Context, q store.StepQuery) ([]store.StepRecor
 	rows, err := s.run.Query(ctx, "ListSteps", q.Consumer, q.Saga, q.OutsideKey, int64(q.State), q.Dropped,
 		limit)
 	if err != nil {
-		return nil, sqlrun.Failed("list steps", err)
+		return nil, sqlexec.Failed("list steps", err)
 	}
-	out, err := sqlrun.Collect(rows, scanStep)
-	return out, sqlrun.Failed("list steps", err)
+	out, err := sqlexec.Collect(rows, scanStep)
+	return out, sqlexec.Failed("list steps", err)
 }
 
 func scanStep(scan func(...any) error) (s store.StepRecord, err error) {

@@ -12,13 +12,13 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/mark"
 	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
 	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // unit is a transaction lent to a handler. Until Commit it holds a row of skald_commit_guard whose reference
 // leads nowhere, so that nobody else can commit it.
 type unit struct {
-	x     *sqlrun.Session
+	x     *sqlexec.Session
 	s     *Store
 	hold  int64 // the row of skald_commit_guard
 	found store.Found
@@ -34,19 +34,19 @@ type entity struct{ space, key string }
 // In.Handle bounds the whole time to Commit, since the unit holds up every other writer of the file.
 func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.Tx], error) {
 	if len(in.Settings) > 0 {
-		return nil, sqlrun.Failed("begin", store.ErrNoSettings)
+		return nil, sqlexec.Failed("begin", store.ErrNoSettings)
 	}
 	if in.Server != "" {
-		return nil, sqlrun.Failed("begin on another server", store.ErrLost)
+		return nil, sqlexec.Failed("begin on another server", store.ErrLost)
 	}
-	x, err := s.run.Begin(ctx, cmp.Or(in.Wait, s.run.Wait), cmp.Or(in.Handle, sqlrun.DefaultHandle))
+	x, err := s.run.Begin(ctx, cmp.Or(in.Wait, s.run.Wait), cmp.Or(in.Handle, sqlexec.DefaultHandle))
 	if err != nil {
-		return nil, sqlrun.Failed("begin", err)
+		return nil, sqlexec.Failed("begin", err)
 	}
 	u := &unit{x: x, s: s, given: map[entity]int64{}}
-	if err := u.take(sqlrun.Quiet(ctx), in); err != nil {
+	if err := u.take(sqlexec.Quiet(ctx), in); err != nil {
 		err = u.x.Why(err)
-		return nil, sqlrun.Failed("begin", errors.Join(err, x.Close()))
+		return nil, sqlexec.Failed("begin", errors.Join(err, x.Close()))
 	}
 	s.lent.Store(x.Tx, u)
 	return u, nil
@@ -115,9 +115,9 @@ func (u *unit) Outage(ctx context.Context, err error) bool {
 	case u.x.Held():
 		return true
 	}
-	if sqlrun.Unable(err) {
+	if sqlexec.Unable(err) {
 		var there int
-		return u.x.Row(sqlrun.Quiet(ctx), "StillLent", u.hold).Scan(&there) != nil
+		return u.x.Row(sqlexec.Quiet(ctx), "StillLent", u.hold).Scan(&there) != nil
 	}
 	return false
 }
@@ -129,15 +129,15 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	}
 	err := ctx.Err()
 	if err == nil {
-		err = u.settle(sqlrun.Quiet(ctx), es)
+		err = u.settle(sqlexec.Quiet(ctx), es)
 	}
 	if err != nil {
 		err = u.x.Why(err)
 		_ = u.x.Close() // err says why it has to go
-		return sqlrun.Failed("commit", err)
+		return sqlexec.Failed("commit", err)
 	}
 	if err := u.x.Commit(); err != nil {
-		return sqlrun.Failed("commit", err)
+		return sqlexec.Failed("commit", err)
 	}
 	if u.wrote.Load() {
 		u.s.run.Wake()

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 	"github.com/skald-go/skald/store/storetest"
 )
 
@@ -105,7 +105,7 @@ func saysView(t *testing.T, db *sql.DB, view string, want []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := sqlrun.Collect(rows, func(scan func(...any) error) (line string, err error) {
+	got, err := sqlexec.Collect(rows, func(scan func(...any) error) (line string, err error) {
 		err = scan(&line)
 		return line, err
 	})
@@ -120,7 +120,7 @@ func planOf(t *testing.T, db *sql.DB, q string) string {
 	if err != nil {
 		t.Fatalf("%s: %v", q, err)
 	}
-	lines, err := sqlrun.Collect(rows, func(scan func(...any) error) (line string, err error) {
+	lines, err := sqlexec.Collect(rows, func(scan func(...any) error) (line string, err error) {
 		var a, b, c int
 		return line, scan(&a, &b, &c, &line)
 	})

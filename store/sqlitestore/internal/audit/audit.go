@@ -11,8 +11,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/column"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 //go:embed sql/*.sql
@@ -25,7 +24,7 @@ func Statements() (map[string]string, error) { return sqlfile.Load(statements, "
 const defaultLimit = 1000
 
 // List lists what operators did.
-func List(ctx context.Context, run *sqlrun.DB, q store.AuditQuery) ([]store.Audit, error) {
+func List(ctx context.Context, run *sqlexec.DB, q store.AuditQuery) ([]store.Audit, error) {
 	limit := cmp.Or(q.Limit, defaultLimit)
 	if q.Run != "" {
 		return list(run.Query(ctx, "Audited", q.Run, q.After, limit))
@@ -35,18 +34,18 @@ func List(ctx context.Context, run *sqlrun.DB, q store.AuditQuery) ([]store.Audi
 
 func list(rows *sql.Rows, err error) (out []store.Audit, _ error) {
 	if err == nil {
-		out, err = sqlrun.Collect(rows, func(scan func(...any) error) (a store.Audit, err error) {
+		out, err = sqlexec.Collect(rows, func(scan func(...any) error) (a store.Audit, err error) {
 			var at string
 			err = scan(&a.Number, &at, &a.Author, &a.Reason, &a.Action, &a.Consumer, &a.Source, &a.ID, &a.Run)
-			a.At = column.ReadTime(at)
+			a.At = sqlexec.ReadTime(at)
 			return a, err
 		})
 	}
-	return out, sqlrun.Failed("read the audit", err)
+	return out, sqlexec.Failed("read the audit", err)
 }
 
 // Note writes down what an operator does; nil: nothing.
-func Note(ctx context.Context, x *sqlrun.Session, a *store.Audit) error {
+func Note(ctx context.Context, x *sqlexec.Session, a *store.Audit) error {
 	if a == nil {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/skald-go/skald/internal/sqlfile"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 //go:embed sql/*.sql
@@ -39,7 +39,7 @@ func Take(ctx context.Context, path, to string) (err error) {
 	if err != nil {
 		return err
 	}
-	db, err := sqlrun.Open(path)
+	db, err := sqlexec.Open(path)
 	if err != nil {
 		return err
 	}

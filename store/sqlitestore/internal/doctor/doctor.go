@@ -5,7 +5,7 @@ import (
 	"embed"
 
 	"github.com/skald-go/skald/internal/sqlfile"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 	"github.com/skald-go/skald/store/sqlitestore/internal/steward"
 )
 
@@ -17,9 +17,9 @@ func Statements() (map[string]string, error) { return sqlfile.Load(statements, "
 
 // A Doctor examines one file.
 type Doctor struct {
-	run     *sqlrun.DB
+	run     *sqlexec.DB
 	steward *steward.Steward
 }
 
 // New is the doctor of the file of run, whose retention is s.
-func New(run *sqlrun.DB, s *steward.Steward) *Doctor { return &Doctor{run, s} }
+func New(run *sqlexec.DB, s *steward.Steward) *Doctor { return &Doctor{run, s} }

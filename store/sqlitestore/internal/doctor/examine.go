@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/internal/diskfree"
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // Bytes of an entry with its indexes, and synchronous as SQLite numbers it.
@@ -30,14 +30,14 @@ func (d *Doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, er
 	}
 	p, err := d.run.Prepare(ctx)
 	if err != nil {
-		return nil, sqlrun.Failed("examine", err)
+		return nil, sqlexec.Failed("examine", err)
 	}
 	var journal, file string
 	var synchronous int
 	var size, looked int64
 	if err := p.Row(ctx, "Examine").Scan(&journal, &synchronous, &size, &file,
 		&looked); err != nil {
-		return nil, sqlrun.Failed("examine", err)
+		return nil, sqlexec.Failed("examine", err)
 	}
 	keep, err := d.steward.Keeps(ctx)
 	if err != nil {
@@ -79,7 +79,7 @@ func (d *Doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
 	var file string
 	if err := d.run.SQL.QueryRowContext(ctx,
 		"SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&file); err != nil {
-		return nil, sqlrun.Failed("examine the disk", err)
+		return nil, sqlexec.Failed("examine the disk", err)
 	}
 	if file == "" { // it is in memory
 		return nil, nil

@@ -7,11 +7,11 @@ import (
 
 	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // Answer stores what the handler answers with its mark.
-func Answer(ctx context.Context, x *sqlrun.Session, m *store.Mark) error {
+func Answer(ctx context.Context, x *sqlexec.Session, m *store.Mark) error {
 	if !storable(m.As) {
 		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.As)
 	}

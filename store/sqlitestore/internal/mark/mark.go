@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 //go:embed sql/*.sql
@@ -25,7 +25,7 @@ var statements embed.FS
 func Statements() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
 
 // Put inserts m unless it is there, and says what it found.
-func Put(ctx context.Context, x *sqlrun.Session, m store.Mark) (v store.Verdict, err error) {
+func Put(ctx context.Context, x *sqlexec.Session, m store.Mark) (v store.Verdict, err error) {
 	if !storable(m.As) {
 		return v, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
 	}
@@ -55,7 +55,7 @@ func Put(ctx context.Context, x *sqlrun.Session, m store.Mark) (v store.Verdict,
 
 // TakeBack takes a mark away again, of a message that is kept, where others of its transaction are to be
 // committed.
-func TakeBack(ctx context.Context, x *sqlrun.Session, m *store.Mark) error {
+func TakeBack(ctx context.Context, x *sqlexec.Session, m *store.Mark) error {
 	if _, err := x.Exec(ctx, "TakeBackMark", m.Consumer, m.Source, m.ID); err != nil {
 		return fmt.Errorf("take back a mark: %w", err)
 	}
@@ -63,7 +63,7 @@ func TakeBack(ctx context.Context, x *sqlrun.Session, m *store.Mark) error {
 }
 
 // Find reads a mark and its answer into v; sql.ErrNoRows: there is none.
-func Find(ctx context.Context, x *sqlrun.Session, consumer string, id store.Identity,
+func Find(ctx context.Context, x *sqlexec.Session, consumer string, id store.Identity,
 	v *store.Verdict) error {
 	return verdict(x.Row(ctx, "FindMark", consumer, id.Source, id.ID), v)
 }
@@ -81,7 +81,7 @@ func verdict(row *sql.Row, v *store.Verdict) error {
 }
 
 // expire takes away a mark whose time is over. Where the id tells a time, that decides.
-func expire(ctx context.Context, x *sqlrun.Session, consumer string, id store.Identity,
+func expire(ctx context.Context, x *sqlexec.Session, consumer string, id store.Identity,
 	keep time.Duration) error {
 	if keep <= 0 || written(id.ID) != nil {
 		return nil

@@ -8,22 +8,22 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // Reserve takes a key by lease.
-func Reserve(ctx context.Context, run *sqlrun.DB, r store.Reservation) (out store.Reserved, err error) {
-	err = run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
+func Reserve(ctx context.Context, run *sqlexec.DB, r store.Reservation) (out store.Reserved, err error) {
+	err = run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) (err error) {
 		out, err = reserve(ctx, x, r)
 		return err
 	})
 	if err != nil {
-		return store.Reserved{}, sqlrun.Failed("reserve", err)
+		return store.Reserved{}, sqlexec.Failed("reserve", err)
 	}
 	return out, nil
 }
 
-func reserve(ctx context.Context, x *sqlrun.Session, r store.Reservation) (out store.Reserved, err error) {
+func reserve(ctx context.Context, x *sqlexec.Session, r store.Reservation) (out store.Reserved, err error) {
 	if err := expire(ctx, x, r.Consumer, r.Identity, r.Keep); err != nil {
 		return out, err
 	}
@@ -58,7 +58,7 @@ func reserve(ctx context.Context, x *sqlrun.Session, r store.Reservation) (out s
 }
 
 // Unreserve gives a key back, if r still has it.
-func Unreserve(ctx context.Context, x *sqlrun.Session, r *store.Reservation) error {
+func Unreserve(ctx context.Context, x *sqlexec.Session, r *store.Reservation) error {
 	if r == nil {
 		return nil
 	}

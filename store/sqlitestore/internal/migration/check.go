@@ -8,22 +8,22 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // Check says whether the tables are there, in a version that this build can use, in a file that can be
 // written: a *store.SchemaError that names `skald migrate`, a *store.RightError, or an outage.
 func (t Tables) Check(ctx context.Context, db *sql.DB) error {
-	if err := sqlrun.Engine(ctx, db); err != nil {
-		return sqlrun.Failed("check", err)
+	if err := sqlexec.Engine(ctx, db); err != nil {
+		return sqlexec.Failed("check", err)
 	}
 	m, err := t.migrator(ctx, db)
 	if err != nil {
-		return sqlrun.Failed("check", err)
+		return sqlexec.Failed("check", err)
 	}
 	have, err := m.applied(ctx, db)
 	if err != nil {
-		return sqlrun.Failed("check", err)
+		return sqlexec.Failed("check", err)
 	}
 	if err := m.usable(have); err != nil {
 		return err
@@ -39,15 +39,15 @@ func (t Tables) Check(ctx context.Context, db *sql.DB) error {
 // it is known all the same: SQLite refuses a file that is only to be read before it looks for its lock.
 func (m *migrator) writable(ctx context.Context) error {
 	tx, err := m.db.BeginTx(ctx, nil)
-	if sqlrun.Busy(err) {
+	if sqlexec.Busy(err) {
 		return nil
 	}
 	if err != nil {
-		return sqlrun.Failed("check", err)
+		return sqlexec.Failed("check", err)
 	}
 	defer func() { _ = tx.Rollback() }() // it has changed nothing
 	if _, err := tx.ExecContext(ctx, m.text["TryToWrite"]); err != nil {
-		return sqlrun.Failed("check", err)
+		return sqlexec.Failed("check", err)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"io/fs"
 
 	"github.com/skald-go/skald/internal/sqlfile"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 //go:embed sql/*.sql
@@ -54,7 +54,7 @@ func (e *ChangedError) Error() string {
 func (t Tables) Apply(ctx context.Context, db *sql.DB, source string) (applied []Migration, err error) {
 	m, err := t.migrator(ctx, db)
 	if err != nil {
-		return nil, sqlrun.Failed("migrate", err)
+		return nil, sqlexec.Failed("migrate", err)
 	}
 	m.source = source
 	have, err := m.applied(ctx, db)
@@ -62,12 +62,12 @@ func (t Tables) Apply(ctx context.Context, db *sql.DB, source string) (applied [
 		err = m.usable(have)
 	}
 	if err != nil {
-		return nil, sqlrun.Failed("migrate", err)
+		return nil, sqlexec.Failed("migrate", err)
 	}
 	for _, one := range m.files {
 		did, err := m.apply(ctx, one)
 		if err != nil {
-			return applied, sqlrun.Failed("migrate "+one.Name, err)
+			return applied, sqlexec.Failed("migrate "+one.Name, err)
 		}
 		if did {
 			applied = append(applied, Migration{one.Version, one.Name, one.Checksum})
@@ -80,11 +80,11 @@ func (t Tables) Apply(ctx context.Context, db *sql.DB, source string) (applied [
 func (t Tables) Pending(ctx context.Context, db *sql.DB) ([]Migration, error) {
 	m, err := t.migrator(ctx, db)
 	if err != nil {
-		return nil, sqlrun.Failed("pending migrations", err)
+		return nil, sqlexec.Failed("pending migrations", err)
 	}
 	have, err := m.applied(ctx, db)
 	if err != nil {
-		return nil, sqlrun.Failed("pending migrations", err)
+		return nil, sqlexec.Failed("pending migrations", err)
 	}
 	var out []Migration
 	for _, one := range m.files {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 type migrator struct {
@@ -73,7 +73,7 @@ func (m *migrator) applied(ctx context.Context, q querier) (map[int]sqlfile.Migr
 	if err != nil {
 		return nil, err
 	}
-	list, err := sqlrun.Collect(rows, func(scan func(...any) error) (one sqlfile.Migration, err error) {
+	list, err := sqlexec.Collect(rows, func(scan func(...any) error) (one sqlfile.Migration, err error) {
 		err = scan(&one.Version, &one.Name, &one.Checksum, &one.Builds)
 		return one, err
 	})
@@ -135,7 +135,7 @@ func (m *migrator) wanted() string {
 func (m *migrator) sameSource(ctx context.Context) error {
 	var have string
 	if err := m.db.QueryRowContext(ctx, m.text["Source"]).Scan(&have); err != nil {
-		return sqlrun.Failed("migrate", fmt.Errorf("read source: %w", err))
+		return sqlexec.Failed("migrate", fmt.Errorf("read source: %w", err))
 	}
 	if m.source == "" || have == quote(m.source) {
 		return nil

@@ -9,12 +9,12 @@ import (
 	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/internal/weight"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // setAside keeps a full copy of a row. One that could not be read is copied as it lies in the outbox; of one
 // that is deferred already only the attempt is new.
-func setAside(ctx context.Context, x *sqlrun.Session, a *store.DeferredRow) error {
+func setAside(ctx context.Context, x *sqlexec.Session, a *store.DeferredRow) error {
 	if a.Fault != "" || a.Attempts > 1 {
 		names := []string{"DeferUnread", "PutOffDeferred"}
 		if a.Attempts > 1 { // it is there, or was dropped meanwhile
@@ -63,9 +63,9 @@ func (o *Outbox) deferredKeys(ctx context.Context, shards []int) ([]store.Held, 
 	}
 	rows, err := o.run.Query(ctx, "Held", string(list))
 	if err != nil {
-		return nil, sqlrun.Failed("held", err)
+		return nil, sqlexec.Failed("held", err)
 	}
-	held, err := sqlrun.Collect(rows, func(scan func(...any) error) (h store.Held, err error) {
+	held, err := sqlexec.Collect(rows, func(scan func(...any) error) (h store.Held, err error) {
 		err = scan(&h.Topic, &h.Key, &h.Shard)
 		if h.Key == nil {
 			h.Key = []byte{}
@@ -73,7 +73,7 @@ func (o *Outbox) deferredKeys(ctx context.Context, shards []int) ([]store.Held, 
 		return h, err
 	})
 	if err != nil {
-		return nil, sqlrun.Failed("held", err)
+		return nil, sqlexec.Failed("held", err)
 	}
 	return held, nil
 }
@@ -86,11 +86,11 @@ func (o *Outbox) dueRows(ctx context.Context, shards []int, limit int) (out []st
 	}
 	rows, err := o.run.Query(ctx, "Retry", string(list), limit)
 	if err != nil {
-		return nil, sqlrun.Failed("retry", err)
+		return nil, sqlexec.Failed("retry", err)
 	}
 	defer func() {
 		if err = errors.Join(err, rows.Close()); err != nil {
-			out, err = nil, sqlrun.Failed("retry", err)
+			out, err = nil, sqlexec.Failed("retry", err)
 		}
 	}()
 	for bytes := 0; rows.Next(); {

@@ -6,7 +6,7 @@ import (
 	"embed"
 
 	"github.com/skald-go/skald/internal/sqlfile"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 //go:embed sql/*.sql
@@ -16,7 +16,7 @@ var statements embed.FS
 func Statements() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
 
 // An Outbox is the table in one file.
-type Outbox struct{ run *sqlrun.DB }
+type Outbox struct{ run *sqlexec.DB }
 
 // New is the outbox in the file of run.
-func New(run *sqlrun.DB) *Outbox { return &Outbox{run} }
+func New(run *sqlexec.DB) *Outbox { return &Outbox{run} }

@@ -5,17 +5,16 @@ import (
 	"database/sql"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/column"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // Payloads reads what rows of the outbox carry.
 func (o *Outbox) Payloads(ctx context.Context) ([]store.Payload, error) {
 	rows, err := o.run.Query(ctx, "ListPayloads", store.PayloadRows, store.PayloadBytes, store.PayloadsAll)
 	if err != nil {
-		return nil, sqlrun.Failed("list payloads", err)
+		return nil, sqlexec.Failed("list payloads", err)
 	}
-	out, err := sqlrun.Collect(rows, func(scan func(...any) error) (p store.Payload, err error) {
+	out, err := sqlexec.Collect(rows, func(scan func(...any) error) (p store.Payload, err error) {
 		var data, headers sql.NullString
 		var raw sql.Null[[]byte]
 		m := &p.Message
@@ -23,11 +22,11 @@ func (o *Outbox) Payloads(ctx context.Context) ([]store.Payload, error) {
 			&headers); err != nil || !p.Read {
 			return p, err
 		}
-		m.Data = column.Join(data, raw)
-		if m.Headers, err = column.ReadHeaders(headers); err != nil { // it is the row's own fault
+		m.Data = sqlexec.Join(data, raw)
+		if m.Headers, err = sqlexec.ReadHeaders(headers); err != nil { // it is the row's own fault
 			p.Read = false
 		}
 		return p, nil
 	})
-	return out, sqlrun.Failed("list payloads", err)
+	return out, sqlexec.Failed("list payloads", err)
 }

@@ -5,11 +5,11 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // Progress stores what a shard's owner reports, if it still is the owner.
-func Progress(ctx context.Context, x *sqlrun.Session, p *store.Progress) error {
+func Progress(ctx context.Context, x *sqlexec.Session, p *store.Progress) error {
 	var base, tip, seq, incarnation any
 	if c := p.Cursor; c != nil {
 		base, tip, seq = c.Base, c.Tip, c.Seq

@@ -6,11 +6,11 @@ import (
 
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/audit"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // moved is what must not be: a shard beyond the last row, or what a relay knew and the file does not.
-func moved(ctx context.Context, x *sqlrun.Session, knew []store.Shard) (saw string, err error) {
+func moved(ctx context.Context, x *sqlexec.Session, knew []store.Shard) (saw string, err error) {
 	if err := x.Row(ctx, "Moved").Scan(&saw); err != nil || saw != "" {
 		return saw, err
 	}
@@ -61,7 +61,7 @@ func last(c store.Cursor) string {
 
 // movedAway finds out whether the file moved. A relay's word for it is kept, in a transaction of its own.
 func (o *Outbox) movedAway(ctx context.Context, knew []store.Shard) (saw string, err error) {
-	err = o.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
+	err = o.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) (err error) {
 		if saw, err = moved(ctx, x, knew); err == nil && saw != "" {
 			_, err = x.Exec(ctx, "NoteMoved", saw)
 		}
@@ -76,9 +76,9 @@ func (o *Outbox) movedAway(ctx context.Context, knew []store.Shard) (saw string,
 func (o *Outbox) Recover(ctx context.Context, by *store.Audit) (done store.Recovered, err error) {
 	if by == nil {
 		done.Moved, err = o.movedAway(ctx, nil)
-		return done, sqlrun.Failed("recover", err)
+		return done, sqlexec.Failed("recover", err)
 	}
-	err = o.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
+	err = o.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) (err error) {
 		if done.Moved, err = moved(ctx, x, nil); err != nil || done.Moved == "" {
 			return err
 		}
@@ -101,5 +101,5 @@ func (o *Outbox) Recover(ctx context.Context, by *store.Audit) (done store.Recov
 	if done.Moved != "" {
 		o.run.Wake()
 	}
-	return done, sqlrun.Failed("recover", err)
+	return done, sqlexec.Failed("recover", err)
 }

@@ -10,12 +10,11 @@ import (
 	"github.com/skald-go/skald/internal/bucket"
 	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/column"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // Insert writes rows into the outbox.
-func Insert(ctx context.Context, x *sqlrun.Session, rows []skald.Message) error {
+func Insert(ctx context.Context, x *sqlexec.Session, rows []skald.Message) error {
 	for i := range rows {
 		if err := complete.Limits(&rows[i]); err != nil {
 			return err
@@ -34,17 +33,17 @@ func Insert(ctx context.Context, x *sqlrun.Session, rows []skald.Message) error 
 // rowArgs are the columns of m: source, id, topic, key, key_bytes, type, data, data_bytes, content_type,
 // schema, subject, correlation_id, causation_id, traceparent, headers, time, bucket.
 func rowArgs(m *skald.Message, bucket int) ([]any, error) {
-	headers, err := column.Headers(m.Headers)
+	headers, err := sqlexec.Headers(m.Headers)
 	if err != nil {
 		return nil, err
 	}
-	keyText, keyBytes := column.Split(m.Key, column.CanBeText(m.Key))
-	data, dataBytes := column.Split(m.Data, isText(m.ContentType) && column.CanBeText(m.Data))
+	keyText, keyBytes := sqlexec.Split(m.Key, sqlexec.CanBeText(m.Key))
+	data, dataBytes := sqlexec.Split(m.Data, isText(m.ContentType) && sqlexec.CanBeText(m.Data))
 	return []any{m.Source, m.ID, m.Topic, keyText, keyBytes, m.Type, data, dataBytes, m.ContentType,
-		column.Text(m.Schema),
-		column.Text(m.Subject), column.Text(m.CorrelationID), column.Text(m.CausationID),
-		column.Text(m.TraceParent), headers,
-		m.Time.UTC().Format(column.Layout), bucket}, nil
+		sqlexec.Text(m.Schema),
+		sqlexec.Text(m.Subject), sqlexec.Text(m.CorrelationID), sqlexec.Text(m.CausationID),
+		sqlexec.Text(m.TraceParent), headers,
+		m.Time.UTC().Format(sqlexec.Layout), bucket}, nil
 }
 
 // isText tells which content types go into the data column, where SQL can read them.
@@ -75,16 +74,16 @@ func scanRow(rows *sql.Rows, more ...any) (r store.Row, err error) {
 	if hash.Valid {
 		r.Large = &store.Large{Bytes: size, SHA256: hash.String}
 	}
-	m.Key, m.Data = column.Join(key, keyBytes), column.Join(data, dataBytes)
+	m.Key, m.Data = sqlexec.Join(key, keyBytes), sqlexec.Join(data, dataBytes)
 	m.Schema, m.Subject, m.CorrelationID, m.CausationID, m.TraceParent = schema.String, subject.String,
 		correlation.String, cause.String, tp.String
 	if m.Headers,
-		err = column.ReadHeaders(headers); err != nil { // it is the row's own fault: others are read
-		r.Fault = column.Fault(err)
+		err = sqlexec.ReadHeaders(headers); err != nil { // it is the row's own fault: others are read
+		r.Fault = sqlexec.Fault(err)
 	}
 	var is bool
-	if m.Time, is = column.ParseTime(at); !is {
-		r.Fault = column.Fault(fmt.Errorf("time: %.64q is none", at))
+	if m.Time, is = sqlexec.ParseTime(at); !is {
+		r.Fault = sqlexec.Fault(fmt.Errorf("time: %.64q is none", at))
 	}
 	if r.Bucket = int(in.Int64); !in.Valid {
 		r.Bucket = bucket.Of(m)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // defaultTTL is how long a relay is there after its last sign of life, if it does not say.
@@ -37,20 +37,20 @@ func (o *Outbox) Lease(ctx context.Context, ask store.Ask) (store.Leased, error)
 func (o *Outbox) lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
 	if len(ask.Knew) > 0 {
 		if _, err := o.movedAway(ctx, ask.Knew); err != nil {
-			return got, sqlrun.Failed("compare shards", err)
+			return got, sqlexec.Failed("compare shards", err)
 		}
 	}
-	err = o.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
+	err = o.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) (err error) {
 		got, err = lease(ctx, x, ask)
 		return err
 	})
 	if err != nil {
-		return store.Leased{}, sqlrun.Failed("lease", err)
+		return store.Leased{}, sqlexec.Failed("lease", err)
 	}
 	return got, nil
 }
 
-func lease(ctx context.Context, x *sqlrun.Session, ask store.Ask) (got store.Leased, err error) {
+func lease(ctx context.Context, x *sqlexec.Session, ask store.Ask) (got store.Leased, err error) {
 	saw, err := moved(ctx, x, nil)
 	if err != nil {
 		return got, err
@@ -86,7 +86,7 @@ func lease(ctx context.Context, x *sqlrun.Session, ask store.Ask) (got store.Lea
 
 // deal renews, frees and takes. A relay that lives gives its shards back by itself: until then they are not
 // free.
-func deal(ctx context.Context, x *sqlrun.Session, ask store.Ask, shards []shardRow, alive []string,
+func deal(ctx context.Context, x *sqlexec.Session, ask store.Ask, shards []shardRow, alive []string,
 	got *store.Leased) error {
 	for _, l := range shards {
 		if l.owner != ask.Owner {
@@ -121,7 +121,7 @@ func deal(ctx context.Context, x *sqlrun.Session, ask store.Ask, shards []shardR
 	return nil
 }
 
-func takeShard(ctx context.Context, x *sqlrun.Session, ask store.Ask, l *store.Shard) error {
+func takeShard(ctx context.Context, x *sqlexec.Session, ask store.Ask, l *store.Shard) error {
 	l.Token = rand.Text()
 	if err := x.Row(ctx, "TakeShard", l.ID, ask.Owner, ask.Session, l.Token).Scan(&l.Epoch); err != nil {
 		return fmt.Errorf("take shard: %w", err)
@@ -130,7 +130,7 @@ func takeShard(ctx context.Context, x *sqlrun.Session, ask store.Ask, l *store.S
 }
 
 // leave frees all that the owner's life holds and forgets it; a newer session stays.
-func leave(ctx context.Context, x *sqlrun.Session, ask store.Ask) (got store.Leased, err error) {
+func leave(ctx context.Context, x *sqlexec.Session, ask store.Ask) (got store.Leased, err error) {
 	for _, name := range []string{"LeaveRelay", "LeaveShards"} {
 		if _, err := x.Exec(ctx, name, ask.Owner, ask.Session); err != nil {
 			return got, fmt.Errorf("leave: %w", err)
@@ -141,12 +141,12 @@ func leave(ctx context.Context, x *sqlrun.Session, ask store.Ask) (got store.Lea
 }
 
 // relays are the owners that live, and those of them that may hold shards, sorted.
-func relays(ctx context.Context, x *sqlrun.Session) (alive, working []string, err error) {
+func relays(ctx context.Context, x *sqlexec.Session) (alive, working []string, err error) {
 	rows, err := x.Rows(ctx, "Relays")
 	if err != nil {
 		return nil, nil, fmt.Errorf("relays: %w", err)
 	}
-	alive, err = sqlrun.Collect(rows, func(scan func(...any) error) (owner string, err error) {
+	alive, err = sqlexec.Collect(rows, func(scan func(...any) error) (owner string, err error) {
 		var works bool
 		if err = scan(&owner, &works); works {
 			working = append(working, owner)
@@ -156,12 +156,12 @@ func relays(ctx context.Context, x *sqlrun.Session) (alive, working []string, er
 	return alive, working, err
 }
 
-func shards(ctx context.Context, x *sqlrun.Session) ([]shardRow, error) {
+func shards(ctx context.Context, x *sqlexec.Session) ([]shardRow, error) {
 	rows, err := x.Rows(ctx, "Shards")
 	if err != nil {
 		return nil, fmt.Errorf("shards: %w", err)
 	}
-	return sqlrun.Collect(rows, func(scan func(...any) error) (l shardRow, err error) {
+	return sqlexec.Collect(rows, func(scan func(...any) error) (l shardRow, err error) {
 		err = scan(&l.ID, &l.First, &l.Last, &l.Epoch, &l.Token, &l.Cursor.Base, &l.Cursor.Tip, &l.Cursor.Seq,
 			&l.Incarnation, &l.owner, &l.sessionID)
 		return l, err

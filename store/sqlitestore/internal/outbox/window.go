@@ -10,18 +10,18 @@ import (
 
 	"github.com/skald-go/skald/internal/weight"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // snapshot draws the largest seq. With synchronous=FULL what is visible is on the disk.
 func (o *Outbox) snapshot(ctx context.Context, base string) (string, error) {
 	from, err := parseTick(base)
 	if err != nil {
-		return "", sqlrun.Failed("tick", err)
+		return "", sqlexec.Failed("tick", err)
 	}
 	tip, err := o.tip(ctx)
 	if err != nil {
-		return "", sqlrun.Failed("tick", err)
+		return "", sqlexec.Failed("tick", err)
 	}
 	switch {
 	case tip < from:
@@ -57,15 +57,15 @@ func parseTick(tick string) (int64, error) {
 func (o *Outbox) Pull(ctx context.Context, w store.Window, limit int) (page store.Page, err error) {
 	base, err := parseTick(w.Base)
 	if err != nil {
-		return page, sqlrun.Failed("pull", err)
+		return page, sqlexec.Failed("pull", err)
 	}
 	tip, err := parseTick(w.Tip)
 	if err != nil {
-		return page, sqlrun.Failed("pull", err)
+		return page, sqlexec.Failed("pull", err)
 	}
 	end, err := o.tip(ctx)
 	if err != nil {
-		return page, sqlrun.Failed("pull", err)
+		return page, sqlexec.Failed("pull", err)
 	}
 	if max(base, tip) > end {
 		return page, fmt.Errorf("pull from %d to %d, the last row is %d: %w", base, tip, end, store.ErrMoved)
@@ -73,10 +73,10 @@ func (o *Outbox) Pull(ctx context.Context, w store.Window, limit int) (page stor
 	first, last := hull(w.Buckets)
 	rows, err := o.run.Query(ctx, "Pull", max(base, w.After), tip, first, last)
 	if err != nil {
-		return page, sqlrun.Failed("pull", err)
+		return page, sqlexec.Failed("pull", err)
 	}
 	if err := fill(&page, rows, w.Buckets, limit); err != nil {
-		return store.Page{}, sqlrun.Failed("pull", err)
+		return store.Page{}, sqlexec.Failed("pull", err)
 	}
 	return page, nil
 }

@@ -9,27 +9,27 @@ import (
 
 	"github.com/skald-go/skald/internal/weight"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // Claim takes parked messages that are due; it writes nothing where none is.
-func Claim(ctx context.Context, run *sqlrun.DB, w store.Want) (c store.Claimed, err error) {
+func Claim(ctx context.Context, run *sqlexec.DB, w store.Want) (c store.Claimed, err error) {
 	others, most := joined(w.Not), w.ClaimSize
 	p, err := run.Prepare(ctx)
 	if err != nil {
-		return c, sqlrun.Failed("claim", err)
+		return c, sqlexec.Failed("claim", err)
 	}
 	var some bool
 	if err := p.Row(ctx, "SomeDue", w.Consumer, others).Scan(&some); err != nil {
-		return c, sqlrun.Failed("claim", err)
+		return c, sqlexec.Failed("claim", err)
 	}
 	keys := 0
 	if some {
-		err = run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) error {
+		err = run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) error {
 			rows, err := x.Rows(ctx, "Claim", w.Consumer, most.Keys, w.Lease.Milliseconds(), w.Session,
 				others, store.PageBytes)
 			if err == nil {
-				c.Parked, err = sqlrun.Collect(rows, scanKept)
+				c.Parked, err = sqlexec.Collect(rows, scanKept)
 			}
 			if err != nil {
 				return err
@@ -41,7 +41,7 @@ func Claim(ctx context.Context, run *sqlrun.DB, w store.Want) (c store.Claimed, 
 		})
 	}
 	if err != nil {
-		return store.Claimed{}, sqlrun.Failed("claim", err)
+		return store.Claimed{}, sqlexec.Failed("claim", err)
 	}
 	slices.SortFunc(c.Parked, func(a, b store.Parked) int { return int(a.Place - b.Place) })
 	if keys == most.Keys {
@@ -49,7 +49,7 @@ func Claim(ctx context.Context, run *sqlrun.DB, w store.Want) (c store.Claimed, 
 	}
 	var next int64
 	if err := p.Row(ctx, "NextDue", w.Consumer, others).Scan(&next); err != nil {
-		return store.Claimed{}, sqlrun.Failed("claim", err)
+		return store.Claimed{}, sqlexec.Failed("claim", err)
 	}
 	c.Next = time.Duration(next) * time.Millisecond
 	return c, nil
@@ -57,7 +57,7 @@ func Claim(ctx context.Context, run *sqlrun.DB, w store.Want) (c store.Claimed, 
 
 // along is what is read along with those that were claimed. For what was read along the last time, and had no
 // answer, that is counted.
-func along(ctx context.Context, x *sqlrun.Session, claimed []store.Parked, most store.ClaimSize,
+func along(ctx context.Context, x *sqlexec.Session, claimed []store.Parked, most store.ClaimSize,
 	not []store.Kind) (all []store.Parked, err error) {
 	bytes := 0
 	for i := range claimed {
@@ -79,7 +79,7 @@ func along(ctx context.Context, x *sqlrun.Session, claimed []store.Parked, most 
 		if err != nil {
 			return nil, fmt.Errorf("read along: %w", err)
 		}
-		with, err := sqlrun.Collect(rows, scanKept)
+		with, err := sqlexec.Collect(rows, scanKept)
 		if err != nil {
 			return nil, fmt.Errorf("read along: %w", err)
 		}

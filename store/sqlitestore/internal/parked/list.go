@@ -11,15 +11,15 @@ import (
 
 	"github.com/skald-go/skald/internal/keptrow"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // List lists kept messages, and says how far it looked where Scan ended the list.
-func List(ctx context.Context, run *sqlrun.DB, what store.Sought,
+func List(ctx context.Context, run *sqlexec.DB, what store.Sought,
 	limit int) (out []store.Parked, to int64, err error) {
 	p, err := run.Prepare(ctx)
 	if err != nil {
-		return nil, 0, sqlrun.Failed("list kept messages", err)
+		return nil, 0, sqlexec.Failed("list kept messages", err)
 	}
 	most := min(limit, cmp.Or(what.Scan, limit))
 	if keptrow.ByRow(&what) {
@@ -28,11 +28,11 @@ func List(ctx context.Context, run *sqlrun.DB, what store.Sought,
 	text, args := Sought(p.Text("Parked"), what, most)
 	rows, err := run.SQL.QueryContext(ctx, text, args...)
 	if err != nil {
-		return nil, 0, sqlrun.Failed("list kept messages", err)
+		return nil, 0, sqlexec.Failed("list kept messages", err)
 	}
 	defer func() {
 		if err = errors.Join(err, rows.Close()); err != nil {
-			out, to, err = nil, 0, sqlrun.Failed("list kept messages", err)
+			out, to, err = nil, 0, sqlexec.Failed("list kept messages", err)
 		}
 	}()
 	for read := 1; len(out) < limit && rows.Next(); read++ {
@@ -102,15 +102,15 @@ func Sought(text string, what store.Sought, limit int) (string, []any) {
 }
 
 // Keeping counts what is kept for a consumer.
-func Keeping(ctx context.Context, run *sqlrun.DB, consumer string) (n store.Keeping, err error) {
+func Keeping(ctx context.Context, run *sqlexec.DB, consumer string) (n store.Keeping, err error) {
 	p, err := run.Prepare(ctx)
 	if err != nil {
-		return n, sqlrun.Failed("count kept messages", err)
+		return n, sqlexec.Failed("count kept messages", err)
 	}
 	var oldest int64
 	err = p.Row(ctx, "Keeping", consumer).Scan(&n.Parked, &n.Dead, &n.Bytes, &oldest)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return n, sqlrun.Failed("count kept messages", err)
+		return n, sqlexec.Failed("count kept messages", err)
 	}
 	n.Oldest = time.Duration(oldest) * time.Millisecond
 	return n, nil

@@ -11,9 +11,8 @@ import (
 	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/column"
 	"github.com/skald-go/skald/store/sqlitestore/internal/mark"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 const (
@@ -22,7 +21,7 @@ const (
 )
 
 // Park keeps a message, or changes how it is kept.
-func Park(ctx context.Context, x *sqlrun.Session, p *store.Park) error {
+func Park(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 	if p.Was != nil {
 		at, err := held.EncodeCall(p.Call)
 		if err != nil {
@@ -57,7 +56,7 @@ func Park(ctx context.Context, x *sqlrun.Session, p *store.Park) error {
 	return insertKept(ctx, x, p)
 }
 
-func insertKept(ctx context.Context, x *sqlrun.Session, p *store.Park) error {
+func insertKept(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 	m := &p.Message
 	args, err := keptArgs(p)
 	if err != nil {
@@ -86,7 +85,7 @@ func insertKept(ctx context.Context, x *sqlrun.Session, p *store.Park) error {
 }
 
 // replaceKept puts a message where another one of its key is.
-func replaceKept(ctx context.Context, x *sqlrun.Session, p *store.Park) error {
+func replaceKept(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 	args, err := keptArgs(p)
 	if err != nil {
 		return err
@@ -124,7 +123,7 @@ func keptArgs(p *store.Park) ([]any, error) {
 		return nil, err
 	}
 	args := append([]any{p.Consumer, p.Source, p.ID}, stateArgs(&p.Parked)...)
-	return append(args, column.Bytes(m.Key), m.Topic, m.Type, column.Bytes(m.Data), env, keptSize(m),
+	return append(args, sqlexec.Bytes(m.Key), m.Topic, m.Type, sqlexec.Bytes(m.Data), env, keptSize(m),
 		p.Partition, p.Position,
 		p.Fault), nil
 }
@@ -136,8 +135,8 @@ func stateArgs(p *store.Parked) []any {
 		d = *p.Dead
 		dead = d.At.UTC().Format(time.RFC3339Nano)
 	}
-	return []any{p.Attempts, p.Due.Milliseconds(), d.BlocksKey, column.Moment(p.First.At),
+	return []any{p.Attempts, p.Due.Milliseconds(), d.BlocksKey, sqlexec.Moment(p.First.At),
 		clip.To(p.First.Why, maxWhy), p.First.Host,
-		column.Moment(p.Last.At), clip.To(p.Last.Why, maxWhy), p.Last.Host, dead, d.Kind, d.Fingerprint,
+		sqlexec.Moment(p.Last.At), clip.To(p.Last.Why, maxWhy), p.Last.Host, dead, d.Kind, d.Fingerprint,
 		clip.To(d.Stack, maxStack), d.Version}
 }

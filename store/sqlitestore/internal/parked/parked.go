@@ -10,8 +10,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/column"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 //go:embed sql/*.sql
@@ -30,7 +29,7 @@ type keptRow struct {
 
 func (k *keptRow) dead() bool { return k.died != "" }
 
-func findKept(ctx context.Context, x *sqlrun.Session, consumer string,
+func findKept(ctx context.Context, x *sqlexec.Session, consumer string,
 	id store.Identity) (k keptRow, there bool, err error) {
 	err = x.Row(ctx, "FindParked", consumer, id.Source, id.ID).Scan(&k.place, &k.key, &k.attempts, &k.died)
 	switch {
@@ -43,7 +42,7 @@ func findKept(ctx context.Context, x *sqlrun.Session, consumer string,
 }
 
 // firstOf is the place of the first message that holds a key, behind that place; 0: none does.
-func firstOf(ctx context.Context, x *sqlrun.Session, consumer string, key []byte,
+func firstOf(ctx context.Context, x *sqlexec.Session, consumer string, key []byte,
 	behind int64) (place int64, err error) {
 	if key == nil {
 		return 0, nil
@@ -57,7 +56,7 @@ func firstOf(ctx context.Context, x *sqlrun.Session, consumer string, key []byte
 
 // change runs a statement about one kept message, which must be there, and parked with those attempts if any
 // are asked for.
-func change(ctx context.Context, x *sqlrun.Session, name, consumer string, id store.Identity, attempts *int,
+func change(ctx context.Context, x *sqlexec.Session, name, consumer string, id store.Identity, attempts *int,
 	more ...any) error {
 	k, there, err := findKept(ctx, x, consumer, id)
 	if err != nil {
@@ -72,11 +71,11 @@ func change(ctx context.Context, x *sqlrun.Session, name, consumer string, id st
 	case n == 0:
 		return fmt.Errorf("%s is not at the call or the place that it was at: %w", id.ID, store.ErrLost)
 	}
-	return settleKey(ctx, x, consumer, column.Blob(k.key))
+	return settleKey(ctx, x, consumer, sqlexec.Blob(k.key))
 }
 
 // settleKey makes the first of a key due and the others wait.
-func settleKey(ctx context.Context, x *sqlrun.Session, consumer string, key []byte) error {
+func settleKey(ctx context.Context, x *sqlexec.Session, consumer string, key []byte) error {
 	first, err := firstOf(ctx, x, consumer, key, 0)
 	if err != nil || first == 0 {
 		return err
@@ -91,7 +90,7 @@ func settleKey(ctx context.Context, x *sqlrun.Session, consumer string, key []by
 }
 
 // LetGo has a dead letter let its key go whose step is barred.
-func LetGo(ctx context.Context, x *sqlrun.Session, k *store.Park) error {
+func LetGo(ctx context.Context, x *sqlexec.Session, k *store.Park) error {
 	s := k.Step
 	switch n, err := x.Count(ctx, "LetGo", k.Consumer, k.Source, k.ID, s.Saga, s.Name, s.Occurrence); {
 	case err != nil:

@@ -7,13 +7,12 @@ import (
 
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/column"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // Release has a message that is kept tried again. One that is to be a dead letter, and is none, stays as it
 // is.
-func Release(ctx context.Context, x *sqlrun.Session, r *store.Requeue) error {
+func Release(ctx context.Context, x *sqlexec.Session, r *store.Requeue) error {
 	if r.Dead {
 		return releaseDead(ctx, x, r)
 	}
@@ -21,7 +20,7 @@ func Release(ctx context.Context, x *sqlrun.Session, r *store.Requeue) error {
 }
 
 // Finish takes a message away that is kept.
-func Finish(ctx context.Context, x *sqlrun.Session, f *store.Finish) error {
+func Finish(ctx context.Context, x *sqlexec.Session, f *store.Finish) error {
 	var at any // the call; nil: any
 	if f.Attempts != nil {
 		at = held.CallKey(f.WasCall)
@@ -33,7 +32,7 @@ func Finish(ctx context.Context, x *sqlrun.Session, f *store.Finish) error {
 }
 
 // releaseDead has a dead letter parked again; of what is none nothing is done.
-func releaseDead(ctx context.Context, x *sqlrun.Session, r *store.Requeue) error {
+func releaseDead(ctx context.Context, x *sqlexec.Session, r *store.Requeue) error {
 	k, there, err := findKept(ctx, x, r.Consumer, r.Identity)
 	if err != nil || !there || !k.dead() {
 		return err
@@ -41,7 +40,7 @@ func releaseDead(ctx context.Context, x *sqlrun.Session, r *store.Requeue) error
 	return release(ctx, x, "RequeueDead", r)
 }
 
-func release(ctx context.Context, x *sqlrun.Session, name string, r *store.Requeue) error {
+func release(ctx context.Context, x *sqlexec.Session, name string, r *store.Requeue) error {
 	if err := stillDead(ctx, x, r.Consumer, r.Identity, r.DeadAt); err != nil {
 		return err
 	}
@@ -61,20 +60,20 @@ func release(ctx context.Context, x *sqlrun.Session, name string, r *store.Reque
 }
 
 // stillDead guards that a message is the dead letter that died then; of none, where it is zero.
-func stillDead(ctx context.Context, x *sqlrun.Session, consumer string, id store.Identity,
+func stillDead(ctx context.Context, x *sqlexec.Session, consumer string, id store.Identity,
 	died time.Time) error {
 	if died.IsZero() {
 		return nil
 	}
 	k, _, err := findKept(ctx, x, consumer, id)
-	if err == nil && !column.ReadTime(k.died).Equal(died) {
+	if err == nil && !sqlexec.ReadTime(k.died).Equal(died) {
 		err = fmt.Errorf("%s is not the dead letter that it was: %w", id.ID, store.ErrLost)
 	}
 	return err
 }
 
 // stepBack goes before what lets a dead letter hold its key again that had freed it.
-func stepBack(ctx context.Context, x *sqlrun.Session, consumer string, id store.Identity) error {
+func stepBack(ctx context.Context, x *sqlexec.Session, consumer string, id store.Identity) error {
 	if _, err := x.Exec(ctx, "StepBack", consumer, id.Source, id.ID); err != nil {
 		return fmt.Errorf("put a dead letter behind the calls of its key: %w", err)
 	}

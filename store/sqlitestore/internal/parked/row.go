@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/column"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // scanKept reads what the statements Claim and Parked answer.
@@ -26,21 +26,21 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 		&p.Waiting, &p.Place, &since, &at, &p.Claims, &p.CrashCount, &p.Session); err != nil {
 		return p, err
 	}
-	if p.Message, err = held.Open(env.V, column.Blob(key), column.Blob(data)); err != nil {
+	if p.Message, err = held.Open(env.V, sqlexec.Blob(key), sqlexec.Blob(data)); err != nil {
 		// it is its own fault: others are read
-		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: column.Blob(key),
-			Data: column.Blob(data)},
-			column.Fault(err)
+		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: sqlexec.Blob(key),
+			Data: sqlexec.Blob(data)},
+			sqlexec.Fault(err)
 	}
 	if p.Call, err = held.DecodeCall(at); err != nil {
-		p.Fault = column.Fault(err)
+		p.Fault = sqlexec.Fault(err)
 	} else if p.Call != nil {
 		p.Call.Age = time.Since(p.Call.Since) // the clock of the database is the host's
 	}
 	p.Since = time.UnixMilli(since).UTC()
-	p.First.At, p.Last.At = column.ReadTime(firstAt.String), column.ReadTime(lastAt.String)
+	p.First.At, p.Last.At = sqlexec.ReadTime(firstAt.String), sqlexec.ReadTime(lastAt.String)
 	if died.Valid {
-		d.At = column.ReadTime(died.String)
+		d.At = sqlexec.ReadTime(died.String)
 		p.Dead = &d
 	}
 	if p.Dead == nil && !p.Waiting {

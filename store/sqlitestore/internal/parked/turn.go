@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // An Ahead is, of each key, the place of the last message that comes before another one in an intake, if
@@ -12,7 +12,7 @@ import (
 type Ahead map[[2]string]int64
 
 // Turn says how m stands; Fresh, if it may be taken. The transaction holds the only write lock there is.
-func Turn(ctx context.Context, x *sqlrun.Session, m *store.Mark, before Ahead) (store.Outcome, error) {
+func Turn(ctx context.Context, x *sqlexec.Session, m *store.Mark, before Ahead) (store.Outcome, error) {
 	k, there, err := findKept(ctx, x, m.Consumer, m.Identity)
 	if err != nil {
 		return 0, err

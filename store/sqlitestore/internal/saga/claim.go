@@ -9,7 +9,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // A dueSaga is one that may be claimed.
@@ -30,13 +30,13 @@ func (s *Sagas) Claim(ctx context.Context, c store.ClaimSagas) (out store.Claime
 	hashes := slices.Compact(slices.Sorted(slices.Values(c.Hashes)))
 	some, next, err := s.look(ctx, hashes)
 	if err == nil && some {
-		err = s.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) (err error) {
+		err = s.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) (err error) {
 			out.Sagas, some, err = claimDue(ctx, x, c, hashes)
 			return err
 		})
 	}
 	if err != nil {
-		return store.ClaimedSagas{}, sqlrun.Failed("claim sagas", err)
+		return store.ClaimedSagas{}, sqlexec.Failed("claim sagas", err)
 	}
 	if out.Next = next; some {
 		out.Next = 0
@@ -66,7 +66,7 @@ func (s *Sagas) look(ctx context.Context, hashes []string) (some bool, next time
 }
 
 // claimDue tells also whether it left some that are due.
-func claimDue(ctx context.Context, x *sqlrun.Session, c store.ClaimSagas,
+func claimDue(ctx context.Context, x *sqlexec.Session, c store.ClaimSagas,
 	hashes []string) (out []store.Saga, left bool, err error) {
 	var all []dueSaga
 	for _, hash := range hashes {
@@ -74,7 +74,7 @@ func claimDue(ctx context.Context, x *sqlrun.Session, c store.ClaimSagas,
 		if err != nil {
 			return nil, false, err
 		}
-		due, err := sqlrun.Collect(rows, scanDue)
+		due, err := sqlexec.Collect(rows, scanDue)
 		if err != nil {
 			return nil, false, err
 		}

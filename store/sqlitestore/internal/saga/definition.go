@@ -6,8 +6,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/column"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // NoteDefinitions stores definitions, in one transaction.
@@ -17,8 +16,8 @@ func (s *Sagas) NoteDefinitions(ctx context.Context, ds []store.SagaDefinition) 
 			return err
 		}
 	}
-	return sqlrun.Failed("note definitions of sagas", s.run.Alone(ctx, func(ctx context.Context,
-		x *sqlrun.Session) error {
+	return sqlexec.Failed("note definitions of sagas", s.run.Alone(ctx, func(ctx context.Context,
+		x *sqlexec.Session) error {
 		for _, d := range ds {
 			if _, err := x.Exec(ctx, "NoteSagaDefinition", d.Name, d.Hash, d.Written); err != nil {
 				return err
@@ -32,13 +31,13 @@ func (s *Sagas) NoteDefinitions(ctx context.Context, ds []store.SagaDefinition) 
 func (s *Sagas) Definitions(ctx context.Context) ([]store.SagaDefinition, error) {
 	rows, err := s.run.Query(ctx, "ListSagaDefinitions")
 	if err != nil {
-		return nil, sqlrun.Failed("list definitions of sagas", err)
+		return nil, sqlexec.Failed("list definitions of sagas", err)
 	}
-	out, err := sqlrun.Collect(rows, func(scan func(...any) error) (d store.SagaDefinition, err error) {
+	out, err := sqlexec.Collect(rows, func(scan func(...any) error) (d store.SagaDefinition, err error) {
 		var at sql.NullInt64
 		err = scan(&d.Name, &d.Hash, &d.Number, &d.Written, &at)
-		d.Noted = column.OfMillis(at)
+		d.Noted = sqlexec.OfMillis(at)
 		return d, err
 	})
-	return out, sqlrun.Failed("list definitions of sagas", err)
+	return out, sqlexec.Failed("list definitions of sagas", err)
 }

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // HoldEntity has a saga stand in line for an entity, where it does not yet. First: it is the first one there.
-func HoldEntity(ctx context.Context, x *sqlrun.Session, h *store.EntityHold,
+func HoldEntity(ctx context.Context, x *sqlexec.Session, h *store.EntityHold,
 	e store.Lock) (first bool, err error) {
 	var holder string
 	stands := false
@@ -30,13 +30,13 @@ func HoldEntity(ctx context.Context, x *sqlrun.Session, h *store.EntityHold,
 }
 
 // InLine tells how a holder stands.
-func InLine(ctx context.Context, x *sqlrun.Session, holder string) (stands, first bool, err error) {
+func InLine(ctx context.Context, x *sqlexec.Session, holder string) (stands, first bool, err error) {
 	err = x.Row(ctx, "InLine", holder).Scan(&stands, &first)
 	return stands, first, err
 }
 
 // FreeEntities has a holder leave all lines, and wakes who is first in its place.
-func FreeEntities(ctx context.Context, x *sqlrun.Session, holder string) error {
+func FreeEntities(ctx context.Context, x *sqlexec.Session, holder string) error {
 	if _, err := x.Exec(ctx, "WakeNext", holder); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func FreeEntities(ctx context.Context, x *sqlrun.Session, holder string) error {
 }
 
 // EntityHolders tells who holds entities.
-func EntityHolders(ctx context.Context, x *sqlrun.Session, es []store.Lock) (out []store.Hold, err error) {
+func EntityHolders(ctx context.Context, x *sqlexec.Session, es []store.Lock) (out []store.Hold, err error) {
 	for _, e := range es {
 		h, err := scanHold(x.Row(ctx, "EntityHolder", e.Space, e.Key).Scan)
 		switch {
@@ -66,10 +66,10 @@ func (s *Sagas) Holds(ctx context.Context, q store.HoldQuery) ([]store.Hold, err
 	}
 	rows, err := s.run.Query(ctx, "ListHolds", q.Holder, e.Space, e.Key, cmp.Or(q.Limit, defaultLimit))
 	if err != nil {
-		return nil, sqlrun.Failed("list entities that sagas hold", err)
+		return nil, sqlexec.Failed("list entities that sagas hold", err)
 	}
-	out, err := sqlrun.Collect(rows, scanHold)
-	return out, sqlrun.Failed("list entities that sagas hold", err)
+	out, err := sqlexec.Collect(rows, scanHold)
+	return out, sqlexec.Failed("list entities that sagas hold", err)
 }
 
 func scanHold(scan func(...any) error) (h store.Hold, err error) {

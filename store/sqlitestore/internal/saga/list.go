@@ -8,8 +8,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/column"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // List lists sagas, and where it ended.
@@ -19,7 +18,7 @@ func (s *Sagas) List(ctx context.Context, q store.SagaQuery,
 	if len(q.Status) > 0 {
 		text, err := json.Marshal(q.Status)
 		if err != nil {
-			return nil, nil, sqlrun.Failed("list sagas", err)
+			return nil, nil, sqlexec.Failed("list sagas", err)
 		}
 		statuses = string(text)
 	}
@@ -33,33 +32,33 @@ func (s *Sagas) List(ctx context.Context, q store.SagaQuery,
 		}
 		rows, err := s.run.Query(ctx, name, args...)
 		if err != nil {
-			return nil, nil, sqlrun.Failed("list sagas", err)
+			return nil, nil, sqlexec.Failed("list sagas", err)
 		}
-		out, err := sqlrun.Collect(rows, func(scan func(...any) error) (store.Saga, error) {
+		out, err := sqlexec.Collect(rows, func(scan func(...any) error) (store.Saga, error) {
 			one, err := scanSaga(scan)
 			one.Read = time.Now().UTC()
 			return one, err
 		})
-		return out, nil, sqlrun.Failed("list sagas", err)
+		return out, nil, sqlexec.Failed("list sagas", err)
 	}
 	rows, err := s.run.Query(ctx, "ListSagas", q.Light, q.Name, q.Key, q.ID, statuses, sagarow.Live(&q),
 		q.Stuck,
 		q.Paused, q.Failing,
-		q.Step, q.Error, column.Millis(q.StartedBefore), column.Millis(q.StartedAfter), after.Name,
+		q.Step, q.Error, sqlexec.Millis(q.StartedBefore), sqlexec.Millis(q.StartedAfter), after.Name,
 		after.Key, limit,
 		cmp.Or(sagarow.Within(&q, limit), -1))
 	if err != nil {
-		return nil, nil, sqlrun.Failed("list sagas", err)
+		return nil, nil, sqlexec.Failed("list sagas", err)
 	}
 	out := sagarow.Listing{Scan: q.Scan, Limit: limit}
-	_, err = sqlrun.Collect(rows, func(scan func(...any) error) (none struct{}, err error) {
+	_, err = sqlexec.Collect(rows, func(scan func(...any) error) (none struct{}, err error) {
 		n, meant := 0, false
 		one, err := scanSaga(scan, &n, &meant)
 		one.Read = time.Now().UTC()
 		out.Add(&one, n, meant)
 		return none, err
 	})
-	return out.List, out.To, sqlrun.Failed("list sagas", err)
+	return out.List, out.To, sqlexec.Failed("list sagas", err)
 }
 
 // Count counts sagas that have not ended.
@@ -67,9 +66,9 @@ func (s *Sagas) Count(ctx context.Context, b *store.Backlog) error {
 	rows, err := s.run.Query(ctx, "CountSagas", sagarow.Overdue.Milliseconds(), sagarow.Left.Milliseconds(),
 		sagarow.LeftToOthers)
 	if err != nil {
-		return sqlrun.Failed("count sagas", err)
+		return sqlexec.Failed("count sagas", err)
 	}
-	b.Sagas, err = sqlrun.Collect(rows, func(scan func(...any) error) (n store.SagaCounts, err error) {
+	b.Sagas, err = sqlexec.Collect(rows, func(scan func(...any) error) (n store.SagaCounts, err error) {
 		var oldest int64
 		err = scan(&n.Name, &n.Running, &n.Compensating, &n.Stuck, &n.Paused, &n.Failing, &n.Overdue, &oldest)
 		n.Oldest = time.Duration(max(oldest, 0)) * time.Millisecond
@@ -78,5 +77,5 @@ func (s *Sagas) Count(ctx context.Context, b *store.Backlog) error {
 	if err == nil {
 		b.Tracked, err = s.countTracked(ctx)
 	}
-	return sqlrun.Failed("count sagas", err)
+	return sqlexec.Failed("count sagas", err)
 }

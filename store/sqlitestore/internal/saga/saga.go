@@ -12,8 +12,7 @@ import (
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/column"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 //go:embed sql/*.sql
@@ -23,10 +22,10 @@ var statements embed.FS
 func Statements() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
 
 // Sagas are those in one file.
-type Sagas struct{ run *sqlrun.DB }
+type Sagas struct{ run *sqlexec.DB }
 
 // New is the sagas in the file of run.
-func New(run *sqlrun.DB) *Sagas { return &Sagas{run} }
+func New(run *sqlexec.DB) *Sagas { return &Sagas{run} }
 
 // scanSaga reads the columns of a saga, and more after them.
 func scanSaga(scan func(...any) error, more ...any) (s store.Saga, err error) {
@@ -35,18 +34,18 @@ func scanSaga(scan func(...any) error, more ...any) (s store.Saga, err error) {
 		&s.Version, &s.Status, &s.Stuck, &s.Paused,
 		&s.Step, &s.Error, &s.Failed, &since, &retry, &s.Session, &due, &started, &changed, &ended},
 		more...)...)
-	s.Since, s.Retry, s.Due = column.OfMillis(since), column.OfMillis(retry), column.OfMillis(due)
-	s.Started, s.Changed, s.Ended = column.OfMillis(started), column.OfMillis(changed), column.OfMillis(ended)
+	s.Since, s.Retry, s.Due = sqlexec.OfMillis(since), sqlexec.OfMillis(retry), sqlexec.OfMillis(due)
+	s.Started, s.Changed, s.Ended = sqlexec.OfMillis(started), sqlexec.OfMillis(changed), sqlexec.OfMillis(ended)
 	return s, err
 }
 
 // Start writes a new saga, or reads the one that is there.
-func Start(ctx context.Context, x *sqlrun.Session, start *store.Saga) (was store.Saga, fresh bool,
+func Start(ctx context.Context, x *sqlexec.Session, start *store.Saga) (was store.Saga, fresh bool,
 	err error) {
 	at := sagarow.Standing(start.Standing)
 	how, args := "StartSaga", []any{start.Name, start.Key, start.ID, start.Hash, start.Input,
 		start.Fingerprint, start.Origin, start.State, at.Status,
-		at.Stuck, at.Paused, at.Step, at.Error, at.Failed, column.Millis(at.Since), column.Millis(at.Retry),
+		at.Stuck, at.Paused, at.Step, at.Error, at.Failed, sqlexec.Millis(at.Since), sqlexec.Millis(at.Retry),
 		start.Session, start.Lease.Milliseconds(), sagarow.First(start)}
 	if start.Instead != "" {
 		how, args = "StartSagaInstead", append(args, start.Instead)
@@ -60,7 +59,7 @@ func Start(ctx context.Context, x *sqlrun.Session, start *store.Saga) (was store
 
 // Lock reads a saga. SQLite has one writer: nothing need be locked but the file, for which the transaction
 // writes.
-func Lock(ctx context.Context, x *sqlrun.Session, name, key string) (was store.Saga, there bool, err error) {
+func Lock(ctx context.Context, x *sqlexec.Session, name, key string) (was store.Saga, there bool, err error) {
 	if _, err := x.Exec(ctx, "LockSaga", name, key); err != nil {
 		return was, false, err
 	}
@@ -73,7 +72,7 @@ func Lock(ctx context.Context, x *sqlrun.Session, name, key string) (was store.S
 }
 
 // Stands tells whether a saga is at a version.
-func Stands(ctx context.Context, x *sqlrun.Session, r store.SagaRef) (stands bool, err error) {
+func Stands(ctx context.Context, x *sqlexec.Session, r store.SagaRef) (stands bool, err error) {
 	if err := x.Row(ctx, "StandsSaga", r.Name, r.Key, r.Version).Scan(&stands); err != nil {
 		return false, fmt.Errorf("look at a saga: %w", err)
 	}
@@ -81,7 +80,7 @@ func Stands(ctx context.Context, x *sqlrun.Session, r store.SagaRef) (stands boo
 }
 
 // Move is the guard of an effect, and what becomes of its saga.
-func Move(ctx context.Context, x *sqlrun.Session, m *store.SagaMove) error {
+func Move(ctx context.Context, x *sqlexec.Session, m *store.SagaMove) error {
 	if m == nil {
 		return nil
 	}
@@ -95,7 +94,7 @@ func Move(ctx context.Context, x *sqlrun.Session, m *store.SagaMove) error {
 	at := sagarow.Standing(m.Standing)
 	n, err := x.Count(ctx, "MoveSaga", m.Name, m.Key, m.Version, m.Hash, m.State, at.Status, at.Stuck,
 		at.Paused, at.Step, at.Error, at.Failed,
-		column.Millis(at.Since), column.Millis(at.Retry), m.Release, wake, m.Final, m.Lease.Milliseconds())
+		sqlexec.Millis(at.Since), sqlexec.Millis(at.Retry), m.Release, wake, m.Final, m.Lease.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("move a saga: %w", err)
 	}

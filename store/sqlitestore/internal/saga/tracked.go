@@ -7,15 +7,14 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/column"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // defaultLimit is how many a list has at most if it is not said.
 const defaultLimit = 1000
 
 // LockTracked reads the rows of sagas, or makes them. SQLite has one writer: nothing else need be locked.
-func LockTracked(ctx context.Context, x *sqlrun.Session, flow string, keys ...string) ([]store.Tracked,
+func LockTracked(ctx context.Context, x *sqlexec.Session, flow string, keys ...string) ([]store.Tracked,
 	error) {
 	rows := make([]store.Tracked, len(keys))
 	for i, key := range keys {
@@ -28,10 +27,10 @@ func LockTracked(ctx context.Context, x *sqlrun.Session, flow string, keys ...st
 }
 
 // SaveTracked writes rows that LockTracked locked.
-func SaveTracked(ctx context.Context, x *sqlrun.Session, rows ...store.Tracked) error {
+func SaveTracked(ctx context.Context, x *sqlexec.Session, rows ...store.Tracked) error {
 	for i := range rows {
 		t := &rows[i]
-		if _, err := x.Exec(ctx, "SaveTracked", t.Key, t.Flow, t.State, column.Millis(t.Due), t.Body,
+		if _, err := x.Exec(ctx, "SaveTracked", t.Key, t.Flow, t.State, sqlexec.Millis(t.Due), t.Body,
 			t.Drift); err != nil {
 			return err
 		}
@@ -44,17 +43,17 @@ func (s *Sagas) Tracked(ctx context.Context, q store.TrackedQuery) ([]store.Trac
 	limit := cmp.Or(q.Limit, defaultLimit)
 	rows, err := s.run.Query(ctx, "ListTracked", q.Flow, q.Key, q.State, q.Overdue, limit)
 	if err != nil {
-		return nil, sqlrun.Failed("list tracked sagas", err)
+		return nil, sqlexec.Failed("list tracked sagas", err)
 	}
-	out, err := sqlrun.Collect(rows, scanTracked)
-	return out, sqlrun.Failed("list tracked sagas", err)
+	out, err := sqlexec.Collect(rows, scanTracked)
+	return out, sqlexec.Failed("list tracked sagas", err)
 }
 
 func scanTracked(scan func(...any) error) (t store.Tracked, err error) {
 	var due, drifted sql.NullInt64
 	var at, changed int64
 	err = scan(&t.Flow, &t.Key, &t.State, &due, &t.Drift, &t.Body, &at, &changed, &drifted)
-	t.Drifted = column.OfMillis(drifted)
+	t.Drifted = sqlexec.OfMillis(drifted)
 	if t.At, t.Changed = time.UnixMilli(at).UTC(), time.UnixMilli(changed).UTC(); due.Valid {
 		t.Due = time.UnixMilli(due.Int64).UTC()
 	}
@@ -65,11 +64,11 @@ func scanTracked(scan func(...any) error) (t store.Tracked, err error) {
 func (s *Sagas) countTracked(ctx context.Context) ([]store.TrackedCounts, error) {
 	rows, err := s.run.Query(ctx, "CountTracked")
 	if err != nil {
-		return nil, sqlrun.Failed("count tracked sagas", err)
+		return nil, sqlexec.Failed("count tracked sagas", err)
 	}
-	out, err := sqlrun.Collect(rows, func(scan func(...any) error) (n store.TrackedCounts, err error) {
+	out, err := sqlexec.Collect(rows, func(scan func(...any) error) (n store.TrackedCounts, err error) {
 		err = scan(&n.Flow, &n.Running, &n.Compensating, &n.Overdue, &n.OverdueKey, &n.Drifted, &n.DriftedKey)
 		return n, err
 	})
-	return out, sqlrun.Failed("count tracked sagas", err)
+	return out, sqlexec.Failed("count tracked sagas", err)
 }

@@ -5,12 +5,12 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // own takes, renews or gives back the lease on what.
 func (s *Steward) own(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
-	err = s.run.Alone(ctx, func(ctx context.Context, x *sqlrun.Session) error {
+	err = s.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) error {
 		if ttl <= 0 {
 			_, err := x.Count(ctx, "Disown", what, owner)
 			return err
@@ -19,18 +19,18 @@ func (s *Steward) own(ctx context.Context, what, owner string, ttl time.Duration
 		mine = n > 0
 		return err
 	})
-	return mine && err == nil, sqlrun.Failed("take "+what, err)
+	return mine && err == nil, sqlexec.Failed("take "+what, err)
 }
 
 // Keeps tells what retention Maintain last went by.
 func (s *Steward) Keeps(ctx context.Context) (store.Retention, error) {
 	p, err := s.run.Prepare(ctx)
 	if err != nil {
-		return store.Retention{}, sqlrun.Failed("look at retention", err)
+		return store.Retention{}, sqlexec.Failed("look at retention", err)
 	}
 	var rows, marks, steps, sagas int64 // milliseconds
 	if err := p.Row(ctx, "Keeps").Scan(&rows, &marks, &steps, &sagas); err != nil {
-		return store.Retention{}, sqlrun.Failed("look at retention", err)
+		return store.Retention{}, sqlexec.Failed("look at retention", err)
 	}
 	of := func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 	return store.Retention{Outbox: of(rows), Marks: of(marks), Steps: of(steps), Sagas: of(sagas)}, nil

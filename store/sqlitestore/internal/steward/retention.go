@@ -8,7 +8,7 @@ import (
 
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 const (
@@ -21,10 +21,10 @@ const (
 // in the way.
 func (s *Steward) maintain(ctx context.Context, keep store.Retention) (done store.Maintained, err error) {
 	if keep, err = retention.OrDefaults(keep); err != nil {
-		return done, sqlrun.Failed("maintain", err)
+		return done, sqlexec.Failed("maintain", err)
 	}
 	done.Rows, err = s.empty(ctx, &done, "skald_outbox",
-		func(ctx context.Context, x *sqlrun.Session) (int64, error) {
+		func(ctx context.Context, x *sqlexec.Session) (int64, error) {
 			if _, err := x.Exec(ctx, "Looked", keep.Outbox.Milliseconds(), keep.Marks.Milliseconds(),
 				keep.Steps.Milliseconds(), keep.Sagas.Milliseconds()); err != nil {
 				return 0, err
@@ -36,9 +36,9 @@ func (s *Steward) maintain(ctx context.Context, keep store.Retention) (done stor
 			return x.Count(ctx, "DeleteRows", covered, ago(keep.Outbox), batch)
 		})
 	if err != nil {
-		return done, sqlrun.Failed("maintain outbox", err)
+		return done, sqlexec.Failed("maintain outbox", err)
 	}
-	done.Marks, err = s.empty(ctx, &done, "skald_mark", func(ctx context.Context, x *sqlrun.Session) (int64,
+	done.Marks, err = s.empty(ctx, &done, "skald_mark", func(ctx context.Context, x *sqlexec.Session) (int64,
 		error) {
 		if _, err := x.Exec(ctx, "RaiseFloors", ago(keep.Marks), batch); err != nil {
 			return 0, err
@@ -46,9 +46,9 @@ func (s *Steward) maintain(ctx context.Context, keep store.Retention) (done stor
 		return x.Count(ctx, "DeleteMarks", ago(keep.Marks), batch)
 	})
 	if err != nil {
-		return done, sqlrun.Failed("maintain marks", err)
+		return done, sqlexec.Failed("maintain marks", err)
 	}
-	expired, err := s.empty(ctx, &done, "skald_mark", func(ctx context.Context, x *sqlrun.Session) (int64,
+	expired, err := s.empty(ctx, &done, "skald_mark", func(ctx context.Context, x *sqlexec.Session) (int64,
 		error) {
 		if _, err := x.Exec(ctx, "RaiseExpired", ago(retention.LeastMarks), batch); err != nil {
 			return 0, err
@@ -56,36 +56,36 @@ func (s *Steward) maintain(ctx context.Context, keep store.Retention) (done stor
 		return x.Count(ctx, "DeleteExpired", ago(retention.LeastMarks), batch)
 	})
 	if err != nil {
-		return done, sqlrun.Failed("maintain marks", err)
+		return done, sqlexec.Failed("maintain marks", err)
 	}
 	done.Marks += expired
-	_, err = s.empty(ctx, &done, "skald_quarantine", func(ctx context.Context, x *sqlrun.Session) (int64,
+	_, err = s.empty(ctx, &done, "skald_quarantine", func(ctx context.Context, x *sqlexec.Session) (int64,
 		error) {
 		return x.Count(ctx, "DeleteQuarantine", ago(keep.Marks), batch)
 	})
 	if err != nil {
-		return done, sqlrun.Failed("maintain quarantine", err)
+		return done, sqlexec.Failed("maintain quarantine", err)
 	}
-	_, err = s.empty(ctx, &done, "skald_reservation", func(ctx context.Context, x *sqlrun.Session) (int64,
+	_, err = s.empty(ctx, &done, "skald_reservation", func(ctx context.Context, x *sqlexec.Session) (int64,
 		error) {
 		return x.Count(ctx, "DeleteReservations")
 	})
 	if err != nil {
-		return done, sqlrun.Failed("maintain reservations", err)
+		return done, sqlexec.Failed("maintain reservations", err)
 	}
-	done.Steps, err = s.empty(ctx, &done, "skald_step", func(ctx context.Context, x *sqlrun.Session) (int64,
+	done.Steps, err = s.empty(ctx, &done, "skald_step", func(ctx context.Context, x *sqlexec.Session) (int64,
 		error) {
 		return forgetSteps(ctx, x, keep.Steps)
 	})
 	if err != nil {
-		return done, sqlrun.Failed("maintain steps", err)
+		return done, sqlexec.Failed("maintain steps", err)
 	}
-	done.Sagas, err = s.empty(ctx, &done, "skald_saga", func(ctx context.Context, x *sqlrun.Session) (int64,
+	done.Sagas, err = s.empty(ctx, &done, "skald_saga", func(ctx context.Context, x *sqlexec.Session) (int64,
 		error) {
 		return x.Count(ctx, "DeleteSagas", ago(keep.Sagas), batch)
 	})
 	if err != nil {
-		return done, sqlrun.Failed("maintain sagas", err)
+		return done, sqlexec.Failed("maintain sagas", err)
 	}
 	return done, nil
 }
@@ -93,11 +93,11 @@ func (s *Steward) maintain(ctx context.Context, keep store.Retention) (done stor
 // forecast counts what Maintain would delete.
 func (s *Steward) forecast(ctx context.Context, keep store.Retention) (out store.Maintained, err error) {
 	if keep, err = retention.OrDefaults(keep); err != nil {
-		return out, sqlrun.Failed("forecast", err)
+		return out, sqlexec.Failed("forecast", err)
 	}
 	p, err := s.run.Prepare(ctx)
 	if err != nil {
-		return out, sqlrun.Failed("forecast", err)
+		return out, sqlexec.Failed("forecast", err)
 	}
 	var covered int64
 	if err = p.Row(ctx, "Covered").Scan(&covered); err == nil {
@@ -106,7 +106,7 @@ func (s *Steward) forecast(ctx context.Context, keep store.Retention) (out store
 			Scan(&out.Rows, &out.Marks, &out.Steps, &out.Sagas)
 	}
 	if err != nil {
-		return out, sqlrun.Failed("forecast", err)
+		return out, sqlexec.Failed("forecast", err)
 	}
 	return out, nil
 }
@@ -116,12 +116,12 @@ func ago(d time.Duration) string { return fmt.Sprintf("-%.3f seconds", d.Seconds
 
 // empty deletes batch after batch, each in a transaction of its own.
 func (s *Steward) empty(ctx context.Context, done *store.Maintained, what string,
-	one func(context.Context, *sqlrun.Session) (int64, error)) (total int64, err error) {
+	one func(context.Context, *sqlexec.Session) (int64, error)) (total int64, err error) {
 	for {
 		var n int64
 		begun := false
-		err := s.run.AloneFor(ctx, batchWait, sqlrun.DefaultHandle,
-			func(ctx context.Context, x *sqlrun.Session) (err error) {
+		err := s.run.AloneFor(ctx, batchWait, sqlexec.DefaultHandle,
+			func(ctx context.Context, x *sqlexec.Session) (err error) {
 				begun = true
 				if n, err = one(ctx, x); err == nil && n > 0 {
 					_, err = x.Exec(ctx, "Emptied", what)
@@ -142,7 +142,7 @@ func (s *Steward) empty(ctx context.Context, done *store.Maintained, what string
 }
 
 // forgetSteps deletes a batch of steps and raises the floors.
-func forgetSteps(ctx context.Context, x *sqlrun.Session, keep time.Duration) (int64, error) {
+func forgetSteps(ctx context.Context, x *sqlexec.Session, keep time.Duration) (int64, error) {
 	if _, err := x.Exec(ctx, "RaiseStepFloors", ago(keep), batch); err != nil {
 		return 0, err
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/sqlrun"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 //go:embed sql/*.sql
@@ -17,10 +17,10 @@ var statements embed.FS
 func Statements() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
 
 // A Steward is that of one file.
-type Steward struct{ run *sqlrun.DB }
+type Steward struct{ run *sqlexec.DB }
 
 // New is the steward of the file of run.
-func New(run *sqlrun.DB) *Steward { return &Steward{run} }
+func New(run *sqlexec.DB) *Steward { return &Steward{run} }
 
 // Maintain empties what is older than it is to be kept, under the lease on the retention if there is an
 // owner.

@@ -1,4 +1,4 @@
-package sqlrun
+package sqlexec
 
 import (
 	"context"

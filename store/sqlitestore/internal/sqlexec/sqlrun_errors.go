@@ -1,4 +1,4 @@
-package sqlrun
+package sqlexec
 
 import (
 	"database/sql"
@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	// ErrHeld: the transaction outlived Intake.Handle.
-	ErrHeld = errors.New("the transaction was held for too long and is rolled back")
+	// errHeld: the transaction outlived Intake.Handle.
+	errHeld = errors.New("the transaction was held for too long and is rolled back")
 	// ErrGone: SQLite rolled the transaction back in the middle.
 	ErrGone = errors.New("the transaction was rolled back in the middle, after an earlier error or by a ROLLBACK: nothing more can be done in it")
 )
@@ -22,7 +22,7 @@ var (
 // Outage tells of what is nobody's fault and worth the same try again: what Unable tells of, an interrupted
 // statement, a transaction that was held for too long.
 func Outage(err error) bool {
-	for _, e := range []error{store.ErrBusy, ErrHeld, sql.ErrConnDone, sql.ErrTxDone, driver.ErrBadConn} {
+	for _, e := range []error{store.ErrBusy, errHeld, sql.ErrConnDone, sql.ErrTxDone, driver.ErrBadConn} {
 		if errors.Is(err, e) {
 			return true
 		}

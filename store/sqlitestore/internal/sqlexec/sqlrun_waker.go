@@ -1,24 +1,24 @@
-package sqlrun
+package sqlexec
 
 import "sync"
 
-// A Waker tells all who wait.
-type Waker struct {
+// A waker tells all who wait.
+type waker struct {
 	mu sync.Mutex
 	ch chan struct{}
 }
 
-func newWaker() *Waker { return &Waker{ch: make(chan struct{})} }
+func newWaker() *waker { return &waker{ch: make(chan struct{})} }
 
 // Woken is closed by the next Wake.
-func (w *Waker) Woken() <-chan struct{} {
+func (w *waker) Woken() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.ch
 }
 
 // Wake wakes them.
-func (w *Waker) Wake() {
+func (w *waker) Wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	close(w.ch)

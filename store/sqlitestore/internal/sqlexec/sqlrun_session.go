@@ -1,4 +1,4 @@
-package sqlrun
+package sqlexec
 
 import (
 	"context"
@@ -125,7 +125,7 @@ func (x *Session) Held() bool { return x.life.Err() != nil }
 func (x *Session) Why(err error) error {
 	switch {
 	case x.Held():
-		return fmt.Errorf("%w: %w", ErrHeld, err)
+		return fmt.Errorf("%w: %w", errHeld, err)
 	case errors.Is(err, sql.ErrTxDone):
 		return store.ErrLent
 	}

@@ -1,6 +1,7 @@
-// Package sqlrun runs statements on a SQLite file: outside of transactions, where they wait for nobody, and
+// This file runs statements on a SQLite file: outside of transactions, where they wait for nobody, and
 // in transactions, which take turns. It opens the file, and says what SQLite's errors mean.
-package sqlrun
+
+package sqlexec
 
 import (
 	"context"
@@ -36,7 +37,7 @@ const DefaultHandle = 60 * time.Second
 
 // A DB runs the statements of a store on one file. It is safe for concurrent use.
 type DB struct {
-	*Waker
+	*waker
 	SQL  *sql.DB
 	Wait time.Duration // for other writers
 
@@ -53,9 +54,9 @@ func New(db *sql.DB, wait time.Duration, texts func() (map[string]string, error)
 	lacking func(context.Context) error) *DB {
 	d := &DB{SQL: db, Wait: wait, texts: texts, lacking: lacking}
 	if f, ok := db.Driver().(*files); ok {
-		d.turns, d.Waker = f.turn, f.waker
+		d.turns, d.waker = f.turn, f.waker
 	} else {
-		d.Waker = newWaker()
+		d.waker = newWaker()
 	}
 	return d
 }

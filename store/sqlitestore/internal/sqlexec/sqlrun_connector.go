@@ -1,4 +1,4 @@
-package sqlrun
+package sqlexec
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 type connector struct {
 	driver.Connector
 	turn  turnstile
-	waker *Waker
+	waker *waker
 	place atomic.Pointer[place] // nil: not yet known
 }
 
@@ -60,5 +60,5 @@ func (c *connector) Driver() driver.Driver { return &files{c.Connector.Driver(),
 type files struct {
 	driver.Driver
 	turn  turnstile
-	waker *Waker
+	waker *waker
 }

@@ -1,6 +1,7 @@
-// Package column is what columns of SQLite can hold, and what comes back from them: text or bytes that may be
+// This file is what columns of SQLite can hold, and what comes back from them: text or bytes that may be
 // none, times, headers.
-package column
+
+package sqlexec
 
 import (
 	"bytes"
