@@ -7,7 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/migration"
+	"github.com/skald-go/skald/store/sqlitestore/internal/admin"
 )
 
 //go:embed migration/*.sql
@@ -28,7 +28,7 @@ func Migrations() fs.FS {
 }
 
 // A Migration is one file.
-type Migration = migration.Migration
+type Migration = admin.Migration
 
 // MigrateOptions say how to migrate. The zero value works.
 type MigrateOptions struct {
@@ -40,10 +40,10 @@ type MigrateOptions struct {
 }
 
 // SourceError says that messages of this database have another source already.
-type SourceError = migration.SourceError
+type SourceError = admin.SourceError
 
 // ChangedError says that a migration was changed after it had been applied.
-type ChangedError = migration.ChangedError
+type ChangedError = admin.ChangedError
 
 // Migrate makes or brings up to date the tables in the file of db, each file in a transaction, and says what
 // it did. Several at once wait for each other.
@@ -70,4 +70,4 @@ func Script(path, source string) (string, error) { return tables().Script(path, 
 // roles.
 func (s *Store) Check(ctx context.Context, _ store.Role) error { return tables().Check(ctx, s.run.SQL) }
 
-func tables() migration.Tables { return migration.Tables{Files: Migrations(), Oldest: oldest} }
+func tables() admin.Tables { return admin.Tables{Files: Migrations(), Oldest: oldest} }

@@ -25,15 +25,13 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/admin"
 	"github.com/skald-go/skald/store/sqlitestore/internal/audit"
-	"github.com/skald-go/skald/store/sqlitestore/internal/backup"
-	"github.com/skald-go/skald/store/sqlitestore/internal/doctor"
 	"github.com/skald-go/skald/store/sqlitestore/internal/mark"
 	"github.com/skald-go/skald/store/sqlitestore/internal/outbox"
 	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
 	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
-	"github.com/skald-go/skald/store/sqlitestore/internal/steward"
 )
 
 //go:embed sql/*.sql
@@ -61,7 +59,7 @@ type Store struct {
 	run     *sqlexec.DB
 	outbox  *outbox.Outbox
 	sagas   *saga.Sagas
-	steward *steward.Steward
+	steward *admin.Steward
 	lent    sync.Map // *sql.Tx → *unit
 }
 
@@ -77,7 +75,7 @@ func New(db *sql.DB, o *Options) *Store {
 	s := &Store{}
 	s.run = sqlexec.New(db, cmp.Or(o.Wait, defaultWait), texts,
 		func(ctx context.Context) error { return s.Check(ctx, store.App) })
-	s.outbox, s.sagas, s.steward = outbox.New(s.run), saga.New(s.run), steward.New(s.run)
+	s.outbox, s.sagas, s.steward = outbox.New(s.run), saga.New(s.run), admin.NewSteward(s.run)
 	return s
 }
 
@@ -89,7 +87,7 @@ func texts() (map[string]string, error) {
 	}
 	for _, room := range []func() (map[string]string, error){
 		audit.Statements, mark.Statements, outbox.Statements, parked.Statements, saga.Statements,
-		steward.Statements, doctor.Statements,
+		admin.Statements,
 	} {
 		more, err := room()
 		if err == nil {
@@ -117,7 +115,7 @@ func Open(path string) (*sql.DB, error) { return sqlexec.Open(path) }
 // it. The copy is checked and is on the disk before it gets its name, so a backup that was interrupted leaves
 // to as it was, and a file to + ".part" that the next backup replaces. It fails if to is there, or if there
 // is no file at path.
-func Backup(ctx context.Context, path, to string) error { return backup.Take(ctx, path, to) }
+func Backup(ctx context.Context, path, to string) error { return admin.Take(ctx, path, to) }
 
 // Probe reads the file, and takes its write lock unless another writer has it.
 func (s *Store) Probe(ctx context.Context) error {
@@ -130,8 +128,10 @@ func (s *Store) Probe(ctx context.Context) error {
 	}
 	rows, err := s.run.Query(ctx, "ProbeRead")
 	if err == nil {
-		_, err = sqlexec.Collect(rows, func(scan func(...any) error) (n int, err error) { return n,
-			scan(&n) })
+		_, err = sqlexec.Collect(rows, func(scan func(...any) error) (n int, err error) {
+			return n,
+				scan(&n)
+		})
 	}
 	return sqlexec.Failed("probe the file", err)
 }

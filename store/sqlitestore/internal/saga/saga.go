@@ -35,7 +35,8 @@ func scanSaga(scan func(...any) error, more ...any) (s store.Saga, err error) {
 		&s.Step, &s.Error, &s.Failed, &since, &retry, &s.Session, &due, &started, &changed, &ended},
 		more...)...)
 	s.Since, s.Retry, s.Due = sqlexec.OfMillis(since), sqlexec.OfMillis(retry), sqlexec.OfMillis(due)
-	s.Started, s.Changed, s.Ended = sqlexec.OfMillis(started), sqlexec.OfMillis(changed), sqlexec.OfMillis(ended)
+	s.Started, s.Changed = sqlexec.OfMillis(started), sqlexec.OfMillis(changed)
+	s.Ended = sqlexec.OfMillis(ended)
 	return s, err
 }
 

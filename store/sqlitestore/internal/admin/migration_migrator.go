@@ -1,4 +1,4 @@
-package migration
+package admin
 
 import (
 	"context"
@@ -23,7 +23,7 @@ type migrator struct {
 }
 
 func (t Tables) migrator(ctx context.Context, db *sql.DB) (*migrator, error) {
-	text, err := texts()
+	text, err := setup()
 	if err != nil {
 		return nil, err
 	}

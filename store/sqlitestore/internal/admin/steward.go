@@ -1,26 +1,19 @@
-// Package steward empties what is older than it is to be kept, under a lease.
-package steward
+// This file empties what is older than it is to be kept, under a lease.
+
+package admin
 
 import (
 	"context"
-	"embed"
 
-	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-//go:embed sql/*.sql
-var statements embed.FS
-
-// Statements are the statements of a Steward, by name.
-func Statements() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
-
 // A Steward is that of one file.
 type Steward struct{ run *sqlexec.DB }
 
-// New is the steward of the file of run.
-func New(run *sqlexec.DB) *Steward { return &Steward{run} }
+// NewSteward is the steward of the file of run.
+func NewSteward(run *sqlexec.DB) *Steward { return &Steward{run} }
 
 // Maintain empties what is older than it is to be kept, under the lease on the retention if there is an
 // owner.

@@ -1,23 +1,16 @@
-// Package migration makes the tables in a file and brings them up to date, and says whether a build can work
+// This file makes the tables in a file and brings them up to date, and says whether a build can work
 // with those that are there.
-package migration
+
+package admin
 
 import (
 	"context"
 	"database/sql"
-	"embed"
 	"fmt"
 	"io/fs"
 
-	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
-
-//go:embed sql/*.sql
-var statements embed.FS
-
-// texts are the statements of Tables, by name.
-func texts() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
 
 // Tables are those that a build knows.
 type Tables struct {

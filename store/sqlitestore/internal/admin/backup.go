@@ -1,10 +1,10 @@
-// Package backup copies a file while services write.
-package backup
+// This file copies a file while services write.
+
+package admin
 
 import (
 	"context"
 	"database/sql"
-	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,15 +14,8 @@ import (
 
 	"modernc.org/sqlite"
 
-	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
-
-//go:embed sql/*.sql
-var statements embed.FS
-
-// texts are the statements of a backup, by name.
-func texts() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
 
 // Take copies the file at path to a new file at to, while services write: the copy holds one moment, all of
 // it. The copy is checked and is on the disk before it gets its name, so a backup that was interrupted leaves
@@ -35,7 +28,7 @@ func Take(ctx context.Context, path, to string) (err error) {
 	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("back up %s: %s is there already: remove it, or give another name", path, to)
 	}
-	text, err := texts()
+	text, err := setup()
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package migration
+package admin
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 // one transaction, and the notes that they were applied. With source "" it is the default for a file at
 // path.
 func (t Tables) Script(path, source string) (string, error) {
-	text, err := texts()
+	text, err := setup()
 	if err != nil {
 		return "", fmt.Errorf("script: %w", err)
 	}

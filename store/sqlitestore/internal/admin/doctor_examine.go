@@ -1,4 +1,4 @@
-package doctor
+package admin
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ const (
 )
 
 // Examine looks at the file's settings and at its size.
-func (d *Doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
+func (d *doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
 	if e.Server {
 		return d.examineServer(ctx)
 	}
@@ -75,7 +75,7 @@ func (d *Doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, er
 }
 
 // examineServer looks at the disk that the file is on.
-func (d *Doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
+func (d *doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
 	var file string
 	if err := d.run.SQL.QueryRowContext(ctx,
 		"SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&file); err != nil {
