@@ -9,10 +9,6 @@ import (
 
 	"github.com/skald-go/skald/internal/effects"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/mark"
-	"github.com/skald-go/skald/store/sqlitestore/internal/outbox"
-	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
-	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
@@ -30,14 +26,14 @@ func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error
 	}
 	for _, e := range es {
 		if e.Answer != nil {
-			if err := mark.Answer(ctx, x, e.Answer); err != nil {
+			if err := answer(ctx, x, e.Answer); err != nil {
 				return sqlexec.Failed("write", err)
 			}
 		}
-		if err := saga.Move(ctx, x, e.Saga); err != nil {
+		if err := move(ctx, x, e.Saga); err != nil {
 			return sqlexec.Failed("write", err)
 		}
-		if err := outbox.Insert(ctx, x, e.Rows); err != nil {
+		if err := insert(ctx, x, e.Rows); err != nil {
 			return sqlexec.Failed("write", err)
 		}
 		if u != nil {
@@ -117,7 +113,7 @@ func each(ctx context.Context, x *sqlexec.Session, es []store.Effect, stood []bo
 // locked: each is raised once.
 func put(ctx context.Context, x *sqlexec.Session, e store.Effect, given map[entity]int64) error {
 	if e.Mark != nil && e.Mark.KeyOrder != store.Anytime {
-		stands, err := parked.Turn(ctx, x, e.Mark, nil)
+		stands, err := turn(ctx, x, e.Mark, nil)
 		if err != nil {
 			return err
 		}
@@ -126,7 +122,7 @@ func put(ctx context.Context, x *sqlexec.Session, e store.Effect, given map[enti
 		}
 	}
 	if e.Mark != nil {
-		was, err := mark.Put(ctx, x, *e.Mark)
+		was, err := markPut(ctx, x, *e.Mark)
 		if err != nil {
 			return err
 		}
@@ -134,7 +130,7 @@ func put(ctx context.Context, x *sqlexec.Session, e store.Effect, given map[enti
 			return fmt.Errorf("mark %s is %v: %w", e.Mark.ID, was.Outcome, store.ErrLost)
 		}
 		if effects.Answered(e.Mark) {
-			if err := mark.Answer(ctx, x, e.Mark); err != nil {
+			if err := answer(ctx, x, e.Mark); err != nil {
 				return err
 			}
 		}
@@ -155,11 +151,11 @@ func put(ctx context.Context, x *sqlexec.Session, e store.Effect, given map[enti
 		}
 	}
 	if e.Shard != nil {
-		if err := outbox.Progress(ctx, x, e.Shard); err != nil {
+		if err := progress(ctx, x, e.Shard); err != nil {
 			return err
 		}
 	}
-	if err := saga.Move(ctx, x, e.Saga); err != nil {
+	if err := move(ctx, x, e.Saga); err != nil {
 		return err
 	}
 	if err := keep(ctx, x, &e); err != nil {
@@ -168,7 +164,7 @@ func put(ctx context.Context, x *sqlexec.Session, e store.Effect, given map[enti
 	if err := keepApart(ctx, x, &e); err != nil {
 		return err
 	}
-	return outbox.Insert(ctx, x, e.Rows)
+	return insert(ctx, x, e.Rows)
 }
 
 // lockEntity locks l and says which version this transaction gives it.

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
@@ -20,7 +19,7 @@ func (s *Store) HoldEntities(ctx context.Context, tx *sql.Tx, h store.EntityHold
 	for i := 0; err == nil && i < len(h.Entities); i++ {
 		e, is := h.Entities[i], false
 		if _, err = lockEntity(ctx, x, e, given); err == nil {
-			is, err = saga.HoldEntity(ctx, x, &h, e)
+			is, err = holdEntity(ctx, x, &h, e)
 		}
 		first = first && is
 	}
@@ -31,7 +30,7 @@ func (s *Store) HoldEntities(ctx context.Context, tx *sql.Tx, h store.EntityHold
 func (s *Store) InLine(ctx context.Context, tx *sql.Tx, holder string) (stands, first bool, err error) {
 	x, _, err := s.within(ctx, tx)
 	if err == nil {
-		stands, first, err = saga.InLine(ctx, x, holder)
+		stands, first, err = inLine(ctx, x, holder)
 	}
 	return stands, first, sqlexec.Failed("look in line", err)
 }
@@ -40,7 +39,7 @@ func (s *Store) InLine(ctx context.Context, tx *sql.Tx, holder string) (stands, 
 func (s *Store) FreeEntities(ctx context.Context, tx *sql.Tx, holder string) error {
 	x, u, err := s.within(ctx, tx)
 	if err == nil {
-		err = saga.FreeEntities(ctx, x, holder)
+		err = freeEntities(ctx, x, holder)
 	}
 	if err != nil {
 		return sqlexec.Failed("free entities", err)
@@ -54,7 +53,7 @@ func (s *Store) EntityHolders(ctx context.Context, tx *sql.Tx, es ...store.Lock)
 	x, _, err := s.within(ctx, tx)
 	var out []store.Hold
 	if err == nil {
-		out, err = saga.EntityHolders(ctx, x, es)
+		out, err = entityHolders(ctx, x, es)
 	}
 	return out, sqlexec.Failed("look who holds entities", err)
 }

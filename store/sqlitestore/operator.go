@@ -5,8 +5,6 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/audit"
-	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
 )
 
 // defaultLimit is how many a list has at most if it is not said.
@@ -15,7 +13,7 @@ const defaultLimit = 1000
 // List lists messages that are kept or in quarantine, steps, and sagas.
 func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err error) {
 	if l.Kept != nil {
-		out.Kept, out.KeptTo, err = parked.List(ctx, s.run, *l.Kept, cmp.Or(l.Kept.Limit, defaultLimit))
+		out.Kept, out.KeptTo, err = parkedList(ctx, s.run, *l.Kept, cmp.Or(l.Kept.Limit, defaultLimit))
 	}
 	if err == nil && l.Quarantined != nil {
 		out.Quarantined, err = s.quarantined(ctx, *l.Quarantined)
@@ -49,7 +47,7 @@ func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err e
 
 // Audits lists what operators did.
 func (s *Store) Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error) {
-	return audit.List(ctx, s.run, q)
+	return list(ctx, s.run, q)
 }
 
 // Status tells how the database stands.
@@ -58,7 +56,7 @@ func (s *Store) Status(ctx context.Context, q store.StatusQuery) (out store.Stat
 		out.Backlog, err = s.backlog(ctx)
 	}
 	if err == nil && q.Keeping != "" {
-		out.Keeping, err = parked.Keeping(ctx, s.run, q.Keeping)
+		out.Keeping, err = keeping(ctx, s.run, q.Keeping)
 	}
 	if err == nil && q.Left {
 		out.Left, err = s.leftKinds(ctx)

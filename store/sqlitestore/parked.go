@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/audit"
-	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
@@ -15,13 +13,13 @@ func (s *Store) Claim(ctx context.Context, w store.Want) (store.Claimed, error) 
 	if w.Work != store.Parkeds {
 		return store.Claimed{}, fmt.Errorf("claim: work of kind %d is not known to this build", w.Work)
 	}
-	return parked.Claim(ctx, s.run, w)
+	return claim(ctx, s.run, w)
 }
 
 // keep carries out what e says of kept messages.
 func keep(ctx context.Context, x *sqlexec.Session, e *store.Effect) error {
 	if e.Park != nil {
-		if err := parked.Park(ctx, x, e.Park); err != nil {
+		if err := park(ctx, x, e.Park); err != nil {
 			return err
 		}
 		if err := noteStep(ctx, x, e.Park); err != nil {
@@ -29,12 +27,12 @@ func keep(ctx context.Context, x *sqlexec.Session, e *store.Effect) error {
 		}
 	}
 	if r := e.Requeue; r != nil {
-		if err := parked.Release(ctx, x, r); err != nil {
+		if err := release(ctx, x, r); err != nil {
 			return err
 		}
 	}
 	if f := e.Finish; f != nil {
-		if err := parked.Finish(ctx, x, f); err != nil {
+		if err := finish(ctx, x, f); err != nil {
 			return err
 		}
 	}
@@ -46,5 +44,5 @@ func keep(ctx context.Context, x *sqlexec.Session, e *store.Effect) error {
 	if err := operate(ctx, x, e); err != nil {
 		return err
 	}
-	return audit.Note(ctx, x, e.Audit)
+	return note(ctx, x, e.Audit)
 }

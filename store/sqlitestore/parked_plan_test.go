@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
@@ -107,7 +106,7 @@ func asksOf(t *testing.T, text map[string]string) map[string]ask {
 		"a repeat of what is kept":  {Consumer: "stock", Identity: &store.Identity{Source: "/o", ID: "m1"}},
 		"what every consumer tells": {Consumer: "stock", Failed: true, Dead: &no, Bare: true},
 	} {
-		q, args := parked.Sought(text["Parked"], what, 1000)
+		q, args := sought(text["Parked"], what, 1000)
 		asks[name] = ask{q, args}
 	}
 	if len(asks) < 30 {

@@ -12,18 +12,16 @@ import (
 	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/mark"
-	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
 // keepApart is what e does with answers, reservations and the quarantine.
 func keepApart(ctx context.Context, x *sqlexec.Session, e *store.Effect) error {
-	if err := mark.Unreserve(ctx, x, e.Reservation); err != nil {
+	if err := unreserve(ctx, x, e.Reservation); err != nil {
 		return err
 	}
 	if e.Answer != nil {
-		if err := mark.Answer(ctx, x, e.Answer); err != nil {
+		if err := answer(ctx, x, e.Answer); err != nil {
 			return err
 		}
 	}
@@ -145,7 +143,7 @@ func (s *Store) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found s
 		Locks: make([]int64, len(in.Locks)),
 		Sagas: make([]bool, len(in.Sagas))}
 	for i, m := range in.Marks {
-		if found.Marks[i], err = mark.Put(ctx, x, m); err != nil {
+		if found.Marks[i], err = markPut(ctx, x, m); err != nil {
 			return found, sqlexec.Failed("enter", err)
 		}
 	}
@@ -160,7 +158,7 @@ func (s *Store) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found s
 		}
 	}
 	for i, r := range in.Sagas {
-		if found.Sagas[i], err = saga.Stands(ctx, x, r); err != nil {
+		if found.Sagas[i], err = stands(ctx, x, r); err != nil {
 			return found, sqlexec.Failed("enter", err)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/skald-go/skald/internal/belonging"
 	"github.com/skald-go/skald/internal/control"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/audit"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
@@ -36,7 +35,7 @@ func (s *Store) Rename(ctx context.Context, r store.Rename) (out store.Renamed, 
 			}
 		}
 		out.Done = true
-		return audit.Note(ctx, x, r.Audit)
+		return note(ctx, x, r.Audit)
 	})
 	if err != nil {
 		out.Done = false

@@ -6,7 +6,6 @@ import (
 
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
@@ -21,7 +20,7 @@ func (s *Store) StartSaga(ctx context.Context, tx *sql.Tx,
 	}
 	x, u, err := s.within(ctx, tx)
 	if err == nil {
-		stored, fresh, err = saga.Start(ctx, x, &start)
+		stored, fresh, err = sagaStart(ctx, x, &start)
 	}
 	if err != nil {
 		return store.Saga{}, false, sqlexec.Failed("start a saga", err)
@@ -47,7 +46,7 @@ func (s *Store) LockSaga(ctx context.Context, tx *sql.Tx, name,
 	key string) (stored store.Saga, there bool, err error) {
 	x, _, err := s.within(ctx, tx)
 	if err == nil {
-		stored, there, err = saga.Lock(ctx, x, name, key)
+		stored, there, err = lock(ctx, x, name, key)
 	}
 	if err != nil {
 		return store.Saga{}, false, sqlexec.Failed("lock a saga", err)
@@ -72,7 +71,7 @@ func (s *Store) LockTracked(ctx context.Context, tx *sql.Tx, flow string,
 	keys ...string) (rows []store.Tracked, err error) {
 	x, _, err := s.within(ctx, tx)
 	if err == nil {
-		rows, err = saga.LockTracked(ctx, x, flow, keys...)
+		rows, err = lockTracked(ctx, x, flow, keys...)
 	}
 	return rows, sqlexec.Failed("lock tracked sagas", err)
 }
@@ -81,7 +80,7 @@ func (s *Store) LockTracked(ctx context.Context, tx *sql.Tx, flow string,
 func (s *Store) SaveTracked(ctx context.Context, tx *sql.Tx, rows ...store.Tracked) error {
 	x, _, err := s.within(ctx, tx)
 	if err == nil {
-		err = saga.SaveTracked(ctx, x, rows...)
+		err = saveTracked(ctx, x, rows...)
 	}
 	return sqlexec.Failed("save tracked sagas", err)
 }

@@ -3,7 +3,7 @@
 //
 //	db, err := sqlitestore.Open("shop.db")
 //	_, err = sqlitestore.Migrate(ctx, db, nil)   // or: skald migrate --store sqlite:shop.db
-//	out := outbox.New(sqlitestore.New(db, nil), nil)
+//	out := newOutbox(sqlitestore.New(db, nil), nil)
 //
 // A SQLite file has one writer at a time, and its commits are in the order of skald_outbox.seq: a tick is the
 // largest seq, a window a range of them. Several processes may share a file; their transactions wait for each
@@ -26,11 +26,6 @@ import (
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/admin"
-	"github.com/skald-go/skald/store/sqlitestore/internal/audit"
-	"github.com/skald-go/skald/store/sqlitestore/internal/mark"
-	"github.com/skald-go/skald/store/sqlitestore/internal/outbox"
-	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
-	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
@@ -57,8 +52,8 @@ type Options struct {
 // A Store is a handle on a file. It is safe for concurrent use.
 type Store struct {
 	run     *sqlexec.DB
-	outbox  *outbox.Outbox
-	sagas   *saga.Sagas
+	outbox  *outboxTable
+	sagas   *sagaTable
 	steward *admin.Steward
 	lent    sync.Map // *sql.Tx → *unit
 }
@@ -75,29 +70,21 @@ func New(db *sql.DB, o *Options) *Store {
 	s := &Store{}
 	s.run = sqlexec.New(db, cmp.Or(o.Wait, defaultWait), texts,
 		func(ctx context.Context) error { return s.Check(ctx, store.App) })
-	s.outbox, s.sagas, s.steward = outbox.New(s.run), saga.New(s.run), admin.NewSteward(s.run)
+	s.outbox, s.sagas, s.steward = newOutbox(s.run), newSaga(s.run), admin.NewSteward(s.run)
 	return s
 }
 
-// texts are the statements that stores run prepared. What opens, migrates and copies a file runs its own.
+// texts returns the statements that a store prepares, by name.
 func texts() (map[string]string, error) {
 	all, err := sqlfile.Load(statements, "sql", "")
 	if err != nil {
 		return nil, err
 	}
-	for _, room := range []func() (map[string]string, error){
-		audit.Statements, mark.Statements, outbox.Statements, parked.Statements, saga.Statements,
-		admin.Statements,
-	} {
-		more, err := room()
-		if err == nil {
-			err = sqlexec.Merge(all, more)
-		}
-		if err != nil {
-			return nil, err
-		}
+	upkeep, err := admin.Statements()
+	if err != nil {
+		return nil, err
 	}
-	return all, nil
+	return all, sqlexec.Merge(all, upkeep)
 }
 
 // Open opens the file at path, which it makes if it is not there, as Skald needs it: WAL, synchronous=FULL,

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
@@ -94,5 +93,5 @@ func noteStep(ctx context.Context, x *sqlexec.Session, k *store.Park) error {
 	if k.Dead == nil || !k.Dead.BlocksKey {
 		return nil
 	}
-	return parked.LetGo(ctx, x, k)
+	return letGo(ctx, x, k)
 }

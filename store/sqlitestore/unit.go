@@ -9,9 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore/internal/mark"
-	"github.com/skald-go/skald/store/sqlitestore/internal/parked"
-	"github.com/skald-go/skald/store/sqlitestore/internal/saga"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
@@ -63,21 +60,21 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)),
 		Steps: make([]store.Step, len(in.Steps)), Locks: make([]int64, len(in.Locks)),
 		Sagas: make([]bool, len(in.Sagas))}
-	before := parked.Ahead{}
+	before := ahead{}
 	for i, m := range in.Marks {
 		stands := store.Fresh
 		if m.KeyOrder != store.Anytime {
-			if stands, err = parked.Turn(ctx, u.x, &m, before); err != nil {
+			if stands, err = turn(ctx, u.x, &m, before); err != nil {
 				return err
 			}
 		}
-		if u.found.Marks[i], err = mark.Put(ctx, u.x, m); err != nil {
+		if u.found.Marks[i], err = markPut(ctx, u.x, m); err != nil {
 			return err
 		}
 		if found := &u.found.Marks[i].Outcome; *found == store.Fresh || *found == store.TooOld &&
 			(stands == store.Waiting || stands == store.Dead) {
 			if *found == store.Fresh && stands != store.Fresh {
-				if err := mark.TakeBack(ctx, u.x, &m); err != nil {
+				if err := takeBack(ctx, u.x, &m); err != nil {
 					return err
 				}
 			}
@@ -95,7 +92,7 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 		}
 	}
 	for i, r := range in.Sagas {
-		if u.found.Sagas[i], err = saga.Stands(ctx, u.x, r); err != nil {
+		if u.found.Sagas[i], err = stands(ctx, u.x, r); err != nil {
 			return err
 		}
 	}

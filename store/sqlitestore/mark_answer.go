@@ -1,0 +1,33 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/skald-go/skald/internal/clip"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
+)
+
+// answer stores what the handler answers with its mark.
+func answer(ctx context.Context, x *sqlexec.Session, m *store.Mark) error {
+	if !storable(m.As) {
+		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.As)
+	}
+	reason := sql.NullString{String: clip.Reason(m.Reason), Valid: m.As == store.Rejected}
+	var result []byte
+	if m.Result != "" {
+		result = []byte(m.Result)
+	}
+	n, err := x.Count(ctx, "AnswerMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, m.Code, result,
+		sql.NullString{String: m.Emitted, Valid: m.Emitted != ""},
+		sql.NullString{String: m.Headers, Valid: m.Headers != ""})
+	if err == nil && n != 1 {
+		err = store.ErrLost
+	}
+	if err != nil {
+		return fmt.Errorf("answer %s: %w", m.ID, err)
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
+)
+
+// reserve takes a key by lease.
+func reserve(ctx context.Context, run *sqlexec.DB, r store.Reservation) (out store.Reserved, err error) {
+	err = run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) (err error) {
+		out, err = markReserve(ctx, x, r)
+		return err
+	})
+	if err != nil {
+		return store.Reserved{}, sqlexec.Failed("reserve", err)
+	}
+	return out, nil
+}
+
+func markReserve(ctx context.Context, x *sqlexec.Session, r store.Reservation) (out store.Reserved,
+	err error) {
+	if err := expire(ctx, x, r.Consumer, r.Identity, r.Keep); err != nil {
+		return out, err
+	}
+	err = find(ctx, x, r.Consumer, r.Identity, &out.Verdict)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return out, err
+	}
+	var old bool
+	if at := written(r.ID); at != nil {
+		if err := x.Row(ctx, "Forgotten", r.Consumer, at).Scan(&old); err != nil {
+			return out, err
+		}
+	}
+	if old {
+		out.Outcome = store.TooOld
+		return out, nil
+	}
+	fingerprint := sql.NullInt64{Int64: r.Fingerprint, Valid: r.Fingerprint != 0}
+	n, err := x.Count(ctx, "Reserve", r.Consumer, r.Source, r.ID, fingerprint, r.Token,
+		r.Lease.Milliseconds())
+	if err != nil || n == 1 {
+		return out, err
+	}
+	var left int64
+	err = x.Row(ctx, "FindReservation", r.Consumer, r.Source, r.ID, r.Token).
+		Scan(&out.Rival, &out.Fingerprint, &left)
+	if !out.Rival { // it was asked for before, and that answer was lost
+		return store.Reserved{}, err
+	}
+	out.Left = time.Duration(left) * time.Millisecond
+	return out, err
+}
+
+// unreserve gives a key back, if r still has it.
+func unreserve(ctx context.Context, x *sqlexec.Session, r *store.Reservation) error {
+	if r == nil {
+		return nil
+	}
+	n, err := x.Count(ctx, "Unreserve", r.Consumer, r.Source, r.ID, r.Token)
+	if err == nil && n != 1 {
+		err = store.ErrLost
+	}
+	if err != nil {
+		return fmt.Errorf("give %s back: %w", r.ID, err)
+	}
+	return nil
+}

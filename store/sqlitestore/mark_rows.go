@@ -1,0 +1,99 @@
+// This file is the table of marks, by which a consumer knows what it has finished, with the answers and
+// the reservations of their keys.
+
+package sqlitestore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/clip"
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
+)
+
+// markPut inserts m unless it is there, and says what it found.
+func markPut(ctx context.Context, x *sqlexec.Session, m store.Mark) (v store.Verdict, err error) {
+	if !storable(m.As) {
+		return v, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
+	}
+	reason := sql.NullString{String: clip.Reason(m.Reason), Valid: m.As == store.Rejected}
+	fingerprint := sql.NullInt64{Int64: m.Fingerprint, Valid: m.Fingerprint != 0}
+	keep := sql.NullInt64{Int64: m.Keep.Milliseconds(), Valid: m.Keep > 0}
+	if err := expire(ctx, x, m.Consumer, m.Identity, m.Keep); err != nil {
+		return v, err
+	}
+	n, err := x.Count(ctx, "InsertMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, fingerprint,
+		written(m.ID), !m.Held, keep)
+	if err != nil {
+		return v, fmt.Errorf("insert mark: %w", err)
+	}
+	if n == 1 {
+		return v, nil
+	}
+	err = find(ctx, x, m.Consumer, m.Identity, &v)
+	if errors.Is(err, sql.ErrNoRows) {
+		return store.Verdict{Outcome: store.TooOld}, nil
+	}
+	if err != nil {
+		return v, fmt.Errorf("find mark: %w", err)
+	}
+	return v, nil
+}
+
+// takeBack takes a mark away again, of a message that is kept, where others of its transaction are to be
+// committed.
+func takeBack(ctx context.Context, x *sqlexec.Session, m *store.Mark) error {
+	if _, err := x.Exec(ctx, "TakeBackMark", m.Consumer, m.Source, m.ID); err != nil {
+		return fmt.Errorf("take back a mark: %w", err)
+	}
+	return nil
+}
+
+// find reads a mark and its answer into v; sql.ErrNoRows: there is none.
+func find(ctx context.Context, x *sqlexec.Session, consumer string, id store.Identity,
+	v *store.Verdict) error {
+	return verdict(x.Row(ctx, "FindMark", consumer, id.Source, id.ID), v)
+}
+
+// verdict reads what FindMark answers.
+func verdict(row *sql.Row, v *store.Verdict) error {
+	var result []byte
+	var left sql.NullInt64 // milliseconds
+	err := row.Scan(&v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result, &v.Emitted, &v.Headers, &left)
+	v.Result, v.Left = string(result), 0
+	if left.Valid {
+		v.Left = cmp.Or(time.Duration(left.Int64)*time.Millisecond, -1)
+	}
+	return err
+}
+
+// expire takes away a mark whose time is over. Where the id tells a time, that decides.
+func expire(ctx context.Context, x *sqlexec.Session, consumer string, id store.Identity,
+	keep time.Duration) error {
+	if keep <= 0 || written(id.ID) != nil {
+		return nil
+	}
+	if _, err := x.Exec(ctx, "ExpireMark", consumer, id.Source, id.ID); err != nil {
+		return fmt.Errorf("expire mark: %w", err)
+	}
+	return nil
+}
+
+func storable(o store.Outcome) bool {
+	return o == store.Done || o == store.Rejected || o == store.Barred
+}
+
+// written is the time that an id tells, in milliseconds, or NULL.
+func written(id string) any {
+	at, ok := uuid7.Time(id)
+	if !ok {
+		return nil
+	}
+	return at.UnixMilli()
+}

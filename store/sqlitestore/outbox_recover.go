@@ -1,0 +1,104 @@
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
+)
+
+// moved is what must not be: a shard beyond the last row, or what a relay knew and the file does not.
+func moved(ctx context.Context, x *sqlexec.Session, knew []store.Shard) (saw string, err error) {
+	if err := x.Row(ctx, "Moved").Scan(&saw); err != nil || saw != "" {
+		return saw, err
+	}
+	var end int64
+	if err := x.Row(ctx, "Tip").Scan(&end); err != nil {
+		return "", fmt.Errorf("last row: %w", err)
+	}
+	shards, err := shards(ctx, x)
+	if err != nil {
+		return "", err
+	}
+	for _, l := range shards {
+		if !reaches(end, l.Cursor) {
+			return fmt.Sprintf("shard %d has come to row %s, the last one is %d", l.ID, last(l.Cursor), end),
+				nil
+		}
+		for _, k := range knew {
+			switch {
+			case k.ID != l.ID:
+			case l.Epoch < k.Epoch:
+				return fmt.Sprintf("shard %d is at epoch %d, a relay held it at epoch %d", l.ID, l.Epoch,
+					k.Epoch), nil
+			case l.Epoch == k.Epoch && l.Token == k.Token && !reaches(end, k.Cursor):
+				return fmt.Sprintf("a relay had come to row %s in shard %d, the last one is %d",
+					last(k.Cursor), l.ID, end), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// reaches tells whether a file whose last row is end can have given out the ticks of c.
+func reaches(end int64, c store.Cursor) bool {
+	for _, tick := range []string{c.Base, c.Tip} {
+		if seq, err := parseTick(tick); err != nil || seq > end {
+			return false
+		}
+	}
+	return true
+}
+
+func last(c store.Cursor) string {
+	if c.Tip != "" {
+		return c.Tip
+	}
+	return c.Base
+}
+
+// movedAway finds out whether the file moved. A relay's word for it is kept, in a transaction of its own.
+func (o *outboxTable) movedAway(ctx context.Context, knew []store.Shard) (saw string, err error) {
+	err = o.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) (err error) {
+		if saw, err = moved(ctx, x, knew); err == nil && saw != "" {
+			_, err = x.Exec(ctx, "NoteMoved", saw)
+		}
+		return err
+	})
+	return saw, err
+}
+
+// Recover starts all shards at the oldest row that is kept: a file that went back has given numbers out
+// twice. It looks in the transaction in which it seats: of two at the same time the second finds that nothing
+// moved.
+func (o *outboxTable) Recover(ctx context.Context, by *store.Audit) (done store.Recovered, err error) {
+	if by == nil {
+		done.Moved, err = o.movedAway(ctx, nil)
+		return done, sqlexec.Failed("recover", err)
+	}
+	err = o.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) (err error) {
+		if done.Moved, err = moved(ctx, x, nil); err != nil || done.Moved == "" {
+			return err
+		}
+		if err := x.Row(ctx, "Rows").Scan(&done.Again); err != nil {
+			return fmt.Errorf("count rows: %w", err)
+		}
+		n, err := x.Count(ctx, "SeatShards")
+		if err != nil {
+			return fmt.Errorf("free shards: %w", err)
+		}
+		done.Shards = int(n)
+		if _, err = x.Exec(ctx, "ForgetAllRelays"); err != nil {
+			return fmt.Errorf("forget relays: %w", err)
+		}
+		if _, err = x.Exec(ctx, "NoteMoved", ""); err != nil {
+			return err
+		}
+		return note(ctx, x, by)
+	})
+	if done.Moved != "" {
+		o.run.Wake()
+	}
+	return done, sqlexec.Failed("recover", err)
+}

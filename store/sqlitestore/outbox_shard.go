@@ -1,0 +1,182 @@
+package sqlitestore
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
+)
+
+// defaultTTL is how long a relay is there after its last sign of life, if it does not say.
+const defaultTTL = 3 * time.Second
+
+// shardRow is a shard and who has it; "": nobody.
+type shardRow struct {
+	store.Shard
+	owner, sessionID string
+}
+
+// Lease takes, renews and gives back shards. A shard belongs to a live relay, so a renewal writes one row.
+func (o *outboxTable) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+	var got store.Leased
+	var err error
+	if ask.Owner != "" {
+		got, err = o.lease(ctx, ask)
+	}
+	if err == nil && ask.Look != nil {
+		got.Tip, err = o.snapshot(ctx, *ask.Look)
+	}
+	return got, err
+}
+
+func (o *outboxTable) lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
+	if len(ask.Knew) > 0 {
+		if _, err := o.movedAway(ctx, ask.Knew); err != nil {
+			return got, sqlexec.Failed("compare shards", err)
+		}
+	}
+	err = o.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) (err error) {
+		got, err = lease(ctx, x, ask)
+		return err
+	})
+	if err != nil {
+		return store.Leased{}, sqlexec.Failed("lease", err)
+	}
+	return got, nil
+}
+
+func lease(ctx context.Context, x *sqlexec.Session, ask store.Ask) (got store.Leased, err error) {
+	saw, err := moved(ctx, x, nil)
+	if err != nil {
+		return got, err
+	}
+	if saw != "" {
+		return got, &store.MovedError{Saw: saw}
+	}
+	if _, err := x.Exec(ctx, "ForgetRelays", ask.Owner); err != nil {
+		return got, fmt.Errorf("forget relays: %w", err)
+	}
+	if ask.Leave {
+		return leave(ctx, x, ask)
+	}
+	ttl := cmp.Or(ask.TTL, defaultTTL)
+	if _, err := x.Exec(ctx, "KeepRelay", ask.Owner, ask.Session, ttl.Milliseconds(),
+		cmp.Or(ask.Wait, ttl).Milliseconds(), max(ask.Away.Milliseconds(), min(1, int64(ask.Away))),
+		ask.Yield); err != nil {
+		return got, fmt.Errorf("keep relay: %w", err)
+	}
+	alive, working, err := relays(ctx, x)
+	if err != nil {
+		return got, err
+	}
+	shards, err := shards(ctx, x)
+	if err != nil {
+		return got, err
+	}
+	got.Sessions, got.Share = len(working), share(len(shards), working, ask.Owner)
+	got.Waiting = len(alive) - len(working)
+	err = deal(ctx, x, ask, shards, alive, &got)
+	return got, err
+}
+
+// deal renews, frees and takes. A relay that lives gives its shards back by itself: until then they are not
+// free.
+func deal(ctx context.Context, x *sqlexec.Session, ask store.Ask, shards []shardRow, alive []string,
+	got *store.Leased) error {
+	for _, l := range shards {
+		if l.owner != ask.Owner {
+			continue
+		}
+		if slices.Contains(ask.Free, l.ID) {
+			if _, err := x.Exec(ctx, "FreeShard", l.ID, ask.Owner); err != nil {
+				return fmt.Errorf("free shard: %w", err)
+			}
+			continue
+		}
+		if l.sessionID != ask.Session {
+			if err := takeShard(ctx, x, ask, &l.Shard); err != nil {
+				return err
+			}
+		}
+		got.Shards = append(got.Shards, l.Shard)
+	}
+	for _, l := range shards {
+		if len(got.Shards) >= got.Share {
+			break
+		}
+		if slices.Contains(alive, l.owner) || slices.Contains(ask.Free, l.ID) {
+			continue
+		}
+		if err := takeShard(ctx, x, ask, &l.Shard); err != nil {
+			return err
+		}
+		got.Shards = append(got.Shards, l.Shard)
+	}
+	slices.SortFunc(got.Shards, func(a, b store.Shard) int { return a.ID - b.ID })
+	return nil
+}
+
+func takeShard(ctx context.Context, x *sqlexec.Session, ask store.Ask, l *store.Shard) error {
+	l.Token = rand.Text()
+	if err := x.Row(ctx, "TakeShard", l.ID, ask.Owner, ask.Session, l.Token).Scan(&l.Epoch); err != nil {
+		return fmt.Errorf("take shard: %w", err)
+	}
+	return nil
+}
+
+// leave frees all that the owner's life holds and forgets it; a newer session stays.
+func leave(ctx context.Context, x *sqlexec.Session, ask store.Ask) (got store.Leased, err error) {
+	for _, name := range []string{"LeaveRelay", "LeaveShards"} {
+		if _, err := x.Exec(ctx, name, ask.Owner, ask.Session); err != nil {
+			return got, fmt.Errorf("leave: %w", err)
+		}
+	}
+	_, working, err := relays(ctx, x)
+	return store.Leased{Sessions: len(working)}, err
+}
+
+// relays are the owners that live, and those of them that may hold shards, sorted.
+func relays(ctx context.Context, x *sqlexec.Session) (alive, working []string, err error) {
+	rows, err := x.Rows(ctx, "Relays")
+	if err != nil {
+		return nil, nil, fmt.Errorf("relays: %w", err)
+	}
+	alive, err = sqlexec.Collect(rows, func(scan func(...any) error) (owner string, err error) {
+		var works bool
+		if err = scan(&owner, &works); works {
+			working = append(working, owner)
+		}
+		return owner, err
+	})
+	return alive, working, err
+}
+
+func shards(ctx context.Context, x *sqlexec.Session) ([]shardRow, error) {
+	rows, err := x.Rows(ctx, "Shards")
+	if err != nil {
+		return nil, fmt.Errorf("shards: %w", err)
+	}
+	return sqlexec.Collect(rows, func(scan func(...any) error) (l shardRow, err error) {
+		err = scan(&l.ID, &l.First, &l.Last, &l.Epoch, &l.Token, &l.Cursor.Base, &l.Cursor.Tip, &l.Cursor.Seq,
+			&l.Incarnation, &l.owner, &l.sessionID)
+		return l, err
+	})
+}
+
+// share deals the shards out evenly: what is left over goes to the first owners by name.
+func share(shards int, relays []string, owner string) int {
+	rank := slices.Index(relays, owner)
+	if rank < 0 {
+		return 0 // it waits
+	}
+	n, rest := shards/len(relays), shards%len(relays)
+	if rank < rest {
+		n++
+	}
+	return n
+}

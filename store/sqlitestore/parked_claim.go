@@ -1,0 +1,117 @@
+package sqlitestore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/internal/weight"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
+)
+
+// claim takes parked messages that are due; it writes nothing where none is.
+func claim(ctx context.Context, run *sqlexec.DB, w store.Want) (c store.Claimed, err error) {
+	others, most := joined(w.Not), w.ClaimSize
+	p, err := run.Prepare(ctx)
+	if err != nil {
+		return c, sqlexec.Failed("claim", err)
+	}
+	var some bool
+	if err := p.Row(ctx, "SomeDue", w.Consumer, others).Scan(&some); err != nil {
+		return c, sqlexec.Failed("claim", err)
+	}
+	keys := 0
+	if some {
+		err = run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) error {
+			rows, err := x.Rows(ctx, "Claim", w.Consumer, most.Keys, w.Lease.Milliseconds(), w.Session,
+				others, store.PageBytes)
+			if err == nil {
+				c.Parked, err = sqlexec.Collect(rows, scanKept)
+			}
+			if err != nil {
+				return err
+			}
+			keys = len(c.Parked)
+			with, err := along(ctx, x, c.Parked, most, w.Not)
+			c.Parked = append(c.Parked, with...)
+			return err
+		})
+	}
+	if err != nil {
+		return store.Claimed{}, sqlexec.Failed("claim", err)
+	}
+	slices.SortFunc(c.Parked, func(a, b store.Parked) int { return int(a.Place - b.Place) })
+	if keys == most.Keys {
+		return c, nil
+	}
+	var next int64
+	if err := p.Row(ctx, "NextDue", w.Consumer, others).Scan(&next); err != nil {
+		return store.Claimed{}, sqlexec.Failed("claim", err)
+	}
+	c.Next = time.Duration(next) * time.Millisecond
+	return c, nil
+}
+
+// along is what is read along with those that were claimed. For what was read along the last time, and had no
+// answer, that is counted.
+func along(ctx context.Context, x *sqlexec.Session, claimed []store.Parked, most store.ClaimSize,
+	not []store.Kind) (all []store.Parked, err error) {
+	bytes := 0
+	for i := range claimed {
+		bytes += weight.Bytes(&claimed[i].Message)
+	}
+	for i := range claimed {
+		k := &claimed[i]
+		if k.Claims > 1 {
+			if _, err := x.Exec(ctx, "CountPrefetch", k.Place); err != nil {
+				return nil, fmt.Errorf("count claims of what was read along: %w", err)
+			}
+			continue
+		}
+		limit := min(most.Prefetch, most.PrefetchAll-len(all))
+		if limit <= 0 || k.Message.Key == nil || k.CrashCount > 0 || k.Call != nil {
+			continue
+		}
+		rows, err := x.Rows(ctx, "Prefetch", k.Place, limit, store.PageBytes-bytes)
+		if err != nil {
+			return nil, fmt.Errorf("read along: %w", err)
+		}
+		with, err := sqlexec.Collect(rows, scanKept)
+		if err != nil {
+			return nil, fmt.Errorf("read along: %w", err)
+		}
+		if n := slices.IndexFunc(with, func(w store.Parked) bool { return !plain(&w, not) }); n >= 0 {
+			with = with[:n]
+		}
+		if len(with) == 0 {
+			continue
+		}
+		if _, err := x.Exec(ctx, "NotePrefetch", k.Place, with[len(with)-1].Place); err != nil {
+			return nil, fmt.Errorf("note what was read along: %w", err)
+		}
+		for i := range with {
+			bytes += weight.Bytes(&with[i].Message)
+		}
+		all = append(all, with...)
+	}
+	return all, nil
+}
+
+// plain tells of what may be read along: what is to be claimed by itself is not.
+func plain(p *store.Parked, not []store.Kind) bool {
+	return p.Dead == nil && p.Call == nil && p.Claims == 0 && p.CrashCount == 0 &&
+		!slices.Contains(not, store.Kind{Topic: p.Message.Topic, Type: p.Message.Type})
+}
+
+// joined is kinds as a statement compares them: a list in JSON.
+func joined(kinds []store.Kind) string {
+	list := make([]string, len(kinds))
+	for i, k := range kinds {
+		list[i] = k.Topic + "\x1f" + k.Type
+	}
+	text, _ := json.Marshal(list) // of texts it cannot fail
+	return string(text)
+}

@@ -1,0 +1,117 @@
+package sqlitestore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/internal/keptrow"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
+)
+
+// parkedList lists kept messages, and says how far it looked where Scan ended the list.
+func parkedList(ctx context.Context, run *sqlexec.DB, what store.Sought,
+	limit int) (out []store.Parked, to int64, err error) {
+	p, err := run.Prepare(ctx)
+	if err != nil {
+		return nil, 0, sqlexec.Failed("list kept messages", err)
+	}
+	most := min(limit, cmp.Or(what.Scan, limit))
+	if keptrow.ByRow(&what) {
+		most = cmp.Or(what.Scan, -1)
+	}
+	text, args := sought(p.Text("Parked"), what, most)
+	rows, err := run.SQL.QueryContext(ctx, text, args...)
+	if err != nil {
+		return nil, 0, sqlexec.Failed("list kept messages", err)
+	}
+	defer func() {
+		if err = errors.Join(err, rows.Close()); err != nil {
+			out, to, err = nil, 0, sqlexec.Failed("list kept messages", err)
+		}
+	}()
+	for read := 1; len(out) < limit && rows.Next(); read++ {
+		k, err := scanKept(rows.Scan)
+		if err != nil {
+			return nil, 0, err
+		}
+		if what.Bare {
+			k.Message.Headers = nil
+		}
+		if keptrow.Matches(&what, &k) {
+			out = append(out, k)
+		}
+		if read == what.Scan {
+			to = k.Place
+		}
+	}
+	if len(out) == limit { // the next list begins after the last one
+		to = 0
+	}
+	return out, to, rows.Err()
+}
+
+// sought is the statement that reads what is asked for: a condition that is there or not by an argument of
+// its own would have SQLite read all that is kept, also for a message that is looked up by its id.
+func sought(text string, what store.Sought, limit int) (string, []any) {
+	args := []any{what.After, what.Bare, limit}
+	var where strings.Builder
+	is := func(column string, arg any) {
+		args = append(args, arg)
+		where.WriteString(" AND " + column + " = ?" + strconv.Itoa(len(args)))
+	}
+	if what.Consumer != "" {
+		is("consumer", what.Consumer)
+	}
+	if what.Identity != nil {
+		is("source", what.Identity.Source)
+		is("id", what.Identity.ID)
+	}
+	if what.Key != nil {
+		is("key", what.Key)
+	}
+	if what.Fingerprint != "" {
+		is("fingerprint", what.Fingerprint)
+	}
+	if what.Dead != nil && *what.Dead {
+		where.WriteString(" AND dead_at IS NOT NULL")
+	} else if what.Dead != nil {
+		where.WriteString(" AND dead_at IS NULL")
+	}
+	switch {
+	case what.Failed && what.Dead != nil && !*what.Dead: // as the index has it
+		where.WriteString(" AND (attempts > 0 OR last_at >= first_at)")
+	case what.Failed:
+		where.WriteString(" AND (attempts > 0 OR dead_at IS NULL AND last_at >= first_at)")
+	}
+	if what.Calling {
+		where.WriteString(" AND call IS NOT NULL")
+	}
+	index := ""
+	if what.Calling && what.Identity == nil {
+		index = " INDEXED BY skald_parked_call" // else it reads all that is kept
+	} else if what.Consumer != "" && what.Identity == nil && what.Failed && what.Dead != nil && !*what.Dead {
+		index = " INDEXED BY skald_parked_failed" // what every consumer asks for, again and again
+	}
+	return strings.NewReplacer("/*index*/", index, "/*where*/", where.String()).Replace(text), args
+}
+
+// keeping counts what is kept for a consumer.
+func keeping(ctx context.Context, run *sqlexec.DB, consumer string) (n store.Keeping, err error) {
+	p, err := run.Prepare(ctx)
+	if err != nil {
+		return n, sqlexec.Failed("count kept messages", err)
+	}
+	var oldest int64
+	err = p.Row(ctx, "Keeping", consumer).Scan(&n.Parked, &n.Dead, &n.Bytes, &oldest)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return n, sqlexec.Failed("count kept messages", err)
+	}
+	n.Oldest = time.Duration(oldest) * time.Millisecond
+	return n, nil
+}

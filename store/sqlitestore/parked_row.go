@@ -1,0 +1,50 @@
+package sqlitestore
+
+import (
+	"database/sql"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
+)
+
+// scanKept reads what the statements Claim and Parked answer.
+func scanKept(scan func(...any) error) (p store.Parked, err error) {
+	var (
+		key, data, env        sql.Null[[]byte]
+		firstAt, lastAt, died sql.NullString
+		at                    *string
+		d                     store.Death
+		due, since            int64
+	)
+	if err := scan(&p.Consumer, &p.Source, &p.ID, &p.Attempts, &due, &d.BlocksKey, &firstAt, &p.First.Why,
+		&p.First.Host, &lastAt, &p.Last.Why,
+		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &key, &data, &env, &p.Partition,
+		&p.Position, &p.Fault,
+		&p.Waiting, &p.Place, &since, &at, &p.Claims, &p.CrashCount, &p.Session); err != nil {
+		return p, err
+	}
+	if p.Message, err = held.Open(env.V, sqlexec.Blob(key), sqlexec.Blob(data)); err != nil {
+		// it is its own fault: others are read
+		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: sqlexec.Blob(key),
+			Data: sqlexec.Blob(data)},
+			sqlexec.Fault(err)
+	}
+	if p.Call, err = held.DecodeCall(at); err != nil {
+		p.Fault = sqlexec.Fault(err)
+	} else if p.Call != nil {
+		p.Call.Age = time.Since(p.Call.Since) // the clock of the database is the host's
+	}
+	p.Since = time.UnixMilli(since).UTC()
+	p.First.At, p.Last.At = sqlexec.ReadTime(firstAt.String), sqlexec.ReadTime(lastAt.String)
+	if died.Valid {
+		d.At = sqlexec.ReadTime(died.String)
+		p.Dead = &d
+	}
+	if p.Dead == nil && !p.Waiting {
+		p.Due = time.Duration(due) * time.Millisecond
+	}
+	return p, nil
+}

@@ -1,0 +1,102 @@
+package sqlitestore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/internal/sagarow"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
+)
+
+// A dueSaga is one that may be claimed.
+type dueSaga struct {
+	name, key string
+	due       int64
+	session   string // whose lease is over
+	bytes     int
+}
+
+func scanDue(scan func(...any) error) (d dueSaga, err error) {
+	err = scan(&d.name, &d.key, &d.due, &d.session, &d.bytes)
+	return d, err
+}
+
+// Claim leases sagas that are due; it writes nothing where none is.
+func (s *sagaTable) Claim(ctx context.Context, c store.ClaimSagas) (out store.ClaimedSagas, err error) {
+	hashes := slices.Compact(slices.Sorted(slices.Values(c.Hashes)))
+	some, next, err := s.look(ctx, hashes)
+	if err == nil && some {
+		err = s.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) (err error) {
+			out.Sagas, some, err = claimDue(ctx, x, c, hashes)
+			return err
+		})
+	}
+	if err != nil {
+		return store.ClaimedSagas{}, sqlexec.Failed("claim sagas", err)
+	}
+	if out.Next = next; some {
+		out.Next = 0
+	}
+	return out, nil
+}
+
+// look tells whether some sagas are due, and how long it is until another one is.
+func (s *sagaTable) look(ctx context.Context, hashes []string) (some bool, next time.Duration, err error) {
+	next = -1
+	p, err := s.run.Prepare(ctx)
+	if err != nil {
+		return false, next, err
+	}
+	for _, hash := range hashes {
+		var in sql.NullInt64
+		var due int
+		if err := p.Row(ctx, "NextSaga", hash).Scan(&in, &due); err != nil {
+			return false, next, err
+		}
+		if d := time.Duration(max(in.Int64, 1)) * time.Millisecond; in.Valid && (next < 0 || d < next) {
+			next = d
+		}
+		some = some || due > 0
+	}
+	return some, next, nil
+}
+
+// claimDue tells also whether it left some that are due.
+func claimDue(ctx context.Context, x *sqlexec.Session, c store.ClaimSagas,
+	hashes []string) (out []store.Saga, left bool, err error) {
+	var all []dueSaga
+	for _, hash := range hashes {
+		rows, err := x.Rows(ctx, "DueSagas", hash, c.Limit+1)
+		if err != nil {
+			return nil, false, err
+		}
+		due, err := sqlexec.Collect(rows, scanDue)
+		if err != nil {
+			return nil, false, err
+		}
+		all = append(all, due...)
+	}
+	slices.SortFunc(all, func(a, b dueSaga) int {
+		return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.name, b.name), cmp.Compare(a.key, b.key))
+	})
+	bytes := 0
+	for _, d := range all {
+		if bytes += d.bytes; len(out) == c.Limit || len(out) > 0 && bytes > sagarow.MaxClaim {
+			return out, true, nil
+		}
+		if _, err := x.Exec(ctx, "ClaimSaga", d.name, d.key, c.Session, c.Lease.Milliseconds()); err != nil {
+			return nil, false, err
+		}
+		one, err := scanSaga(x.Row(ctx, "FindSaga", d.name, d.key).Scan)
+		if err != nil {
+			return nil, false, err
+		}
+		one.Lapsed = d.session
+		out = append(out, one)
+	}
+	return out, false, nil
+}

@@ -1,0 +1,80 @@
+package sqlitestore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
+)
+
+// holdEntity has a saga stand in line for an entity, where it does not yet. First: it is the first one there.
+func holdEntity(ctx context.Context, x *sqlexec.Session, h *store.EntityHold,
+	e store.Lock) (first bool, err error) {
+	var holder string
+	stands := false
+	err = x.Row(ctx, "FirstInLine", e.Space, e.Key, h.Holder).Scan(&holder, &stands)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return false, err
+	}
+	if !stands {
+		_, err := x.Exec(ctx, "StandInLine", e.Space, e.Key, h.Holder, h.Saga.Name, h.Saga.Key)
+		if err != nil {
+			return false, err
+		}
+	}
+	return holder == "" || holder == h.Holder, nil
+}
+
+// inLine tells how a holder stands.
+func inLine(ctx context.Context, x *sqlexec.Session, holder string) (stands, first bool, err error) {
+	err = x.Row(ctx, "InLine", holder).Scan(&stands, &first)
+	return stands, first, err
+}
+
+// freeEntities has a holder leave all lines, and wakes who is first in its place.
+func freeEntities(ctx context.Context, x *sqlexec.Session, holder string) error {
+	if _, err := x.Exec(ctx, "WakeNext", holder); err != nil {
+		return err
+	}
+	_, err := x.Exec(ctx, "LeaveLines", holder)
+	return err
+}
+
+// entityHolders tells who holds entities.
+func entityHolders(ctx context.Context, x *sqlexec.Session, es []store.Lock) (out []store.Hold, err error) {
+	for _, e := range es {
+		h, err := scanHold(x.Row(ctx, "EntityHolder", e.Space, e.Key).Scan)
+		switch {
+		case err == nil:
+			out = append(out, h)
+		case !errors.Is(err, sql.ErrNoRows):
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Holds lists places in line.
+func (s *sagaTable) Holds(ctx context.Context, q store.HoldQuery) ([]store.Hold, error) {
+	var e store.Lock
+	if q.Entity != nil {
+		e = *q.Entity
+	}
+	rows, err := s.run.Query(ctx, "ListHolds", q.Holder, e.Space, e.Key, cmp.Or(q.Limit, sagaDefaultLimit))
+	if err != nil {
+		return nil, sqlexec.Failed("list entities that sagas hold", err)
+	}
+	out, err := sqlexec.Collect(rows, scanHold)
+	return out, sqlexec.Failed("list entities that sagas hold", err)
+}
+
+func scanHold(scan func(...any) error) (h store.Hold, err error) {
+	var since int64
+	err = scan(&h.Space, &h.Key, &h.Holder, &h.Saga.Name, &h.Saga.Key, &since, &h.Before, &h.Behind)
+	h.Since = time.UnixMilli(since).UTC()
+	return h, err
+}

@@ -1,0 +1,99 @@
+// This file is the table of sagas, that of their definitions, and that of sagas that are tracked.
+
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/sagarow"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
+)
+
+// sagaTable are those in one file.
+type sagaTable struct{ run *sqlexec.DB }
+
+// newSaga is the sagas in the file of run.
+func newSaga(run *sqlexec.DB) *sagaTable { return &sagaTable{run} }
+
+// scanSaga reads the columns of a saga, and more after them.
+func scanSaga(scan func(...any) error, more ...any) (s store.Saga, err error) {
+	var since, retry, due, started, changed, ended sql.NullInt64
+	err = scan(append([]any{&s.Name, &s.Key, &s.ID, &s.Hash, &s.Input, &s.Fingerprint, &s.Origin, &s.State,
+		&s.Version, &s.Status, &s.Stuck, &s.Paused,
+		&s.Step, &s.Error, &s.Failed, &since, &retry, &s.Session, &due, &started, &changed, &ended},
+		more...)...)
+	s.Since, s.Retry, s.Due = sqlexec.OfMillis(since), sqlexec.OfMillis(retry), sqlexec.OfMillis(due)
+	s.Started, s.Changed = sqlexec.OfMillis(started), sqlexec.OfMillis(changed)
+	s.Ended = sqlexec.OfMillis(ended)
+	return s, err
+}
+
+// sagaStart writes a new saga, or reads the one that is there.
+func sagaStart(ctx context.Context, x *sqlexec.Session, start *store.Saga) (was store.Saga, fresh bool,
+	err error) {
+	at := sagarow.Standing(start.Standing)
+	how, args := "StartSaga", []any{start.Name, start.Key, start.ID, start.Hash, start.Input,
+		start.Fingerprint, start.Origin, start.State, at.Status,
+		at.Stuck, at.Paused, at.Step, at.Error, at.Failed, sqlexec.Millis(at.Since), sqlexec.Millis(at.Retry),
+		start.Session, start.Lease.Milliseconds(), sagarow.First(start)}
+	if start.Instead != "" {
+		how, args = "StartSagaInstead", append(args, start.Instead)
+	}
+	n, err := x.Count(ctx, how, args...)
+	if err == nil {
+		was, err = scanSaga(x.Row(ctx, "FindSaga", start.Name, start.Key).Scan)
+	}
+	return was, n == 1, err
+}
+
+// lock reads a saga. SQLite has one writer: nothing need be locked but the file, for which the transaction
+// writes.
+func lock(ctx context.Context, x *sqlexec.Session, name, key string) (was store.Saga, there bool, err error) {
+	if _, err := x.Exec(ctx, "LockSaga", name, key); err != nil {
+		return was, false, err
+	}
+	was, err = scanSaga(x.Row(ctx, "FindSaga", name, key).Scan)
+	was.Read = time.Now().UTC() // the clock of the statements, too
+	if errors.Is(err, sql.ErrNoRows) {
+		return store.Saga{}, false, nil
+	}
+	return was, err == nil, err
+}
+
+// stands tells whether a saga is at a version.
+func stands(ctx context.Context, x *sqlexec.Session, r store.SagaRef) (stands bool, err error) {
+	if err := x.Row(ctx, "StandsSaga", r.Name, r.Key, r.Version).Scan(&stands); err != nil {
+		return false, fmt.Errorf("look at a saga: %w", err)
+	}
+	return stands, nil
+}
+
+// move is the guard of an effect, and what becomes of its saga.
+func move(ctx context.Context, x *sqlexec.Session, m *store.SagaMove) error {
+	if m == nil {
+		return nil
+	}
+	if err := sagarow.CheckMove(m); err != nil {
+		return err
+	}
+	wake := int64(-1)
+	if m.Wake >= 0 {
+		wake = m.Wake.Milliseconds()
+	}
+	at := sagarow.Standing(m.Standing)
+	n, err := x.Count(ctx, "MoveSaga", m.Name, m.Key, m.Version, m.Hash, m.State, at.Status, at.Stuck,
+		at.Paused, at.Step, at.Error, at.Failed,
+		sqlexec.Millis(at.Since), sqlexec.Millis(at.Retry), m.Release, wake, m.Final, m.Lease.Milliseconds())
+	if err != nil {
+		return fmt.Errorf("move a saga: %w", err)
+	}
+	if n == 0 {
+		return fmt.Errorf("saga %s %s is not at %d: %w", m.Name, m.Key, m.Version, store.ErrLost)
+	}
+	return nil
+}
