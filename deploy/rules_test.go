@@ -12,6 +12,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/outbox"
 	"github.com/skald-go/skald/store"
@@ -30,8 +31,10 @@ func incidents() []incident {
 	return []incident{
 		{"SkaldRelayGone",
 			func(w *world) {
+				w.say("orders", 0)
+				w.until("it is published", func() bool { return w.backlog().Retained > 0 && w.backlog().Pending == 0 })
 				w.stop("relay")
-				w.until("its shards are free", func() bool { return w.backlog().Free > 0 })
+				w.until("its shards are free", func() bool { return retention.Unrelayed(w.backlog()) > 0 })
 			},
 			func(w *world) {
 				w.startRelay()

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/vitals"
 	"github.com/skald-go/skald/store"
 )
 
@@ -34,13 +36,31 @@ func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
 		in.called(err)
 		in.report(err)
 		if say.Due(time.Now()) {
-			in.o.Logger.WarnContext(ctx, "inbox: cannot join yet, tries again", "consumer", in.group,
+			in.o.Logger.Log(ctx, levelOf(err), "inbox: cannot join yet, tries again", "consumer", in.group,
 				"error", err)
 		}
 		if !backoff.Sleep(ctx, backoff.After(attempt, 100*time.Millisecond, time.Second)) {
 			return nil
 		}
 	}
+}
+
+// A subscribeError is what the broker answered to a consumer that would join.
+type subscribeError struct {
+	group string
+	err   error
+}
+
+func (e *subscribeError) Error() string { return fmt.Sprintf("subscribe %s: %v", e.group, e.err) }
+
+func (e *subscribeError) Unwrap() error { return e.err }
+
+// levelOf returns how an error of a start is logged that is tried again.
+func levelOf(err error) slog.Level {
+	if joining := (*subscribeError)(nil); errors.As(err, &joining) {
+		return vitals.BrokerLevel(joining.err)
+	}
+	return vitals.Level(err)
 }
 
 // send has positions stored, if it is time to, beside what else goes on. It says when it is.

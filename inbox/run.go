@@ -101,7 +101,7 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 	sub, err := member.Join(ctx, in.bus, broker.Group{Name: in.group, Topics: in.topics,
 		Member: in.o.Instance.Member, Owner: is.ID, OwnerName: is.Name, Resume: in.checkpoints.Resume})
 	if err != nil {
-		return fmt.Errorf("subscribe %s: %w", in.group, in.withRemedy(err))
+		return &subscribeError{in.group, in.withRemedy(err)}
 	}
 	in.sub = sub
 	return nil

@@ -1,11 +1,14 @@
 package relay
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/telemetry"
+	"github.com/skald-go/skald/internal/vitals"
 	"github.com/skald-go/skald/store"
 )
 
@@ -164,7 +167,11 @@ func (r *Relay) reach(err error) {
 	}
 	switch {
 	case err != nil && r.sayBroker.Due(r.o.Now()):
-		r.o.Logger.Warn("relay: the broker is away", "owner", r.o.Owner, "error", err)
+		what, level := "relay: the broker is away", vitals.BrokerLevel(err)
+		if level == slog.LevelError {
+			what = "relay: the broker refuses; check settings and rights"
+		}
+		r.o.Logger.Log(context.Background(), level, what, "owner", r.o.Owner, "error", err)
 	case err == nil && isNew && r.sayBroker.Over():
 		r.o.Logger.Info("relay: the broker is back", "owner", r.o.Owner)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/internal/telemetry"
+	"github.com/skald-go/skald/internal/vitals"
 	"github.com/skald-go/skald/store"
 )
 
@@ -262,7 +263,8 @@ func (l *loop) sort(ctx context.Context, err error) error {
 	r.failedAt = r.o.Now()
 	r.outages++
 	if r.say.Due(r.failedAt) {
-		r.o.Logger.WarnContext(ctx, "relay: waiting for the database", "owner", r.o.Owner, "error", err)
+		r.o.Logger.Log(ctx, vitals.Level(err), "relay: waiting for the database", "owner", r.o.Owner,
+			"error", err)
 	}
 	r.away(&r.storeAway, err)
 	wait := r.o.Now().Add(backoff.After(r.outages, 50*time.Millisecond, time.Second))

@@ -36,3 +36,12 @@ func OrDefaults(r store.Retention) (store.Retention, error) {
 	}
 	return r, nil
 }
+
+// Unrelayed returns how many shards no living relay holds. It returns 0 while the outbox keeps no row: a
+// database in which nothing is written needs no relay.
+func Unrelayed(b store.Backlog) int {
+	if b.Pending == 0 && b.Deferred == 0 && b.Retained == 0 {
+		return 0
+	}
+	return b.Free
+}

@@ -169,6 +169,6 @@ func (s *Server) missed(begun time.Time, err error) {
 		s.since = begun
 	}
 	if s.why = err; s.misses >= enough && s.say.Due(time.Now()) {
-		s.log.Warn(s.what+" does not answer", "since", s.since, "error", err)
+		s.log.Log(context.Background(), Level(err), s.what+" does not answer", "since", s.since, "error", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -141,7 +142,9 @@ func (s *Standing) findings(from *store.Status) {
 	if s.Pending > 0 {
 		relay = skald.Failed
 	}
-	say(s.Free > 0, "SkaldRelayGone", relay, "%d of %d shards have no relay", s.Free, s.Shards)
+	missed := retention.Unrelayed(store.Backlog{Pending: s.Pending, Deferred: s.Deferred,
+		Retained: from.Retained, Free: s.Free})
+	say(missed > 0, "SkaldRelayGone", relay, "%d of %d shards have no relay", missed, s.Shards)
 	say(s.Oldest > time.Minute, "SkaldOutboxOld", skald.Failed,
 		"the oldest message has waited to be published for %s", Ago(s.Oldest))
 	say(s.Deferred > 0, "SkaldDeferred", skald.Doubtful, "the broker refused messages: %d wait", s.Deferred)

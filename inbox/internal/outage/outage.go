@@ -2,10 +2,12 @@
 package outage
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
 	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/vitals"
 )
 
 // calm is how long a broker that brings nothing must be without an error to be called back. A driver that
@@ -28,7 +30,11 @@ func New(log *slog.Logger) *Outage { return &Outage{log: log, say: backoff.Seldo
 // Failed notes an error of the broker. It is logged at first, then more and more seldom.
 func (o *Outage) Failed(now time.Time, why error) {
 	if o.why, o.last, o.alive = why, now, false; o.say.Due(now) {
-		o.log.Warn("inbox: the broker is away", "error", why)
+		what, level := "inbox: the broker is away", vitals.BrokerLevel(why)
+		if level == slog.LevelError {
+			what = "inbox: the broker refuses; check settings and rights"
+		}
+		o.log.Log(context.Background(), level, what, "error", why)
 	}
 }
 

@@ -3,14 +3,17 @@ package outage
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/skald-go/skald/broker"
 )
 
 func TestOutage(t *testing.T) {
-	refused := errors.New("refused")
+	refused := fmt.Errorf("%w: refused", broker.ErrAway)
 	for name, tt := range map[string]struct {
 		alive bool
 		after time.Duration

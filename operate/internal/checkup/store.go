@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/store"
 )
 
@@ -89,7 +90,8 @@ func (d *Doctor) backlog(ctx context.Context, s Subject) error {
 	if b.Pending > 0 {
 		alone = skald.Failed // they wait, and nobody sees to them
 	}
-	d.Say(about, "relay", graded(b.Free == 0, alone), fmt.Sprintf("%d shards have none", b.Free),
+	d.Say(about, "relay", graded(retention.Unrelayed(b) == 0, alone),
+		fmt.Sprintf("%d shards have none", b.Free),
 		"run: skald relay, unless nothing is written here")
 	d.cutOff(b.Relays)
 	d.Say(about, "outbox", graded(b.Oldest <= time.Minute && b.Deferred == 0, skald.Doubtful),
