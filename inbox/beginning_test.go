@@ -121,7 +121,7 @@ func (r *restart) publish(topic string, from, to int) {
 func (r *restart) Handle(_ context.Context, rec slog.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	text := rec.Message
+	text := rec.Level.String() + " " + rec.Message
 	rec.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
 	r.logs = append(r.logs, text)
 	return nil
@@ -266,6 +266,9 @@ func TestAnotherDatabaseIsRefusedUntilItAdoptsTheGroup(t *testing.T) {
 				stop = run(t, in)
 				until(t, "the refusal",
 					func() bool { return strings.Contains(in.Health().Why, "skald inbox adopt") })
+				if r.logged("ERROR inbox: cannot join yet") != 1 {
+					t.Error("the log has no ERROR")
+				}
 				_, rest, _ := strings.Cut(in.Health().Why, "--from ")
 				return strings.Fields(rest)[0], stop
 			}

@@ -124,10 +124,10 @@ func (w *world) quiet(in skald.Stepper) {
 	w.t.Fatal("never quiet")
 }
 
-// until polls ok, for as long as the test may take.
+// until polls ok for up to 60 s.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	untilFor(t, 5*time.Minute, what, ok)
+	untilFor(t, time.Minute, what, ok)
 }
 
 func untilFor(t *testing.T, patience time.Duration, what string, ok func() bool) {
@@ -153,7 +153,7 @@ func run(t *testing.T, in skald.Runner) (stop func() error) {
 			cancel()
 			select {
 			case err = <-ended:
-			case <-time.After(5 * time.Minute):
+			case <-time.After(time.Minute):
 				t.Error("Run does not end")
 			}
 		})

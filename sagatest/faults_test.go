@@ -185,7 +185,7 @@ func (c *chain) wrong(name string) (lost, doubled, open int) {
 
 // until polls.
 func until(done func() bool) bool {
-	for deadline := time.Now().Add(5 * time.Minute); ; <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; <-time.After(5 * time.Millisecond) {
 		if done() {
 			return true
 		}

@@ -266,7 +266,7 @@ func (f *flaky) cut() {
 // until waits for done.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !done(); <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !done(); <-time.After(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s did not come", what)
 		}

@@ -92,10 +92,10 @@ func testWhatBecameOfRedrivenMessages(t *testing.T, fresh func(*testing.T) *bed)
 	is(outcomes("m-01"), "m-01 ann failed: m-01: permanent: still no such column")
 }
 
-// until polls ok, for as long as the test may take.
+// until polls ok for up to 60 s.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain: %s", what)
 		}

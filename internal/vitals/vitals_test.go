@@ -29,7 +29,9 @@ func TestWhyIsOneLineWithTheCauseFirst(t *testing.T) {
 			"receive: %w: %w", broker.ErrAway, refused),
 		"ask: context deadline exceeded": fmt.Errorf("ask: %w", context.DeadlineExceeded),
 		"short":                          errors.New("short"),
-		"":                               nil,
+		`group "stock" belongs to two`: fmt.Errorf("subscribe stock: subscribe: %w",
+			&broker.OwnerError{Group: "stock", OwnerName: "two", Owner: "2"}),
+		"": nil,
 	} {
 		got := Why(err)
 		if !strings.HasPrefix(got, want) || want == "" && got != "" || strings.ContainsAny(got, "\n\t") {

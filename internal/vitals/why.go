@@ -10,7 +10,7 @@ import (
 )
 
 // mostWhy bounds a reason, in bytes.
-const mostWhy = 500
+const mostWhy = 1 << 10
 
 // Why returns err as one line, with its innermost cause first and what was done in brackets behind it.
 func Why(err error) string {
@@ -35,6 +35,7 @@ func line(text string) string {
 }
 
 // rootOf returns the innermost error that says what is broken: of several that of a server, or else the last.
+// An error whose text lacks the text of the error it wraps is the root: the wrapped error only classifies it.
 // The error of a system call alone names no address.
 func rootOf(err error) error {
 	switch e := err.(type) {
@@ -62,7 +63,7 @@ func rootOf(err error) error {
 		return best
 	}
 	inner := errors.Unwrap(err)
-	if inner == nil {
+	if inner == nil || !strings.Contains(err.Error(), inner.Error()) {
 		return err
 	}
 	if root := rootOf(inner); !vague(root) {
