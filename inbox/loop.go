@@ -247,7 +247,8 @@ func (l *loop[TTx]) put(rs []exec.Result) {
 
 // drain waits for what is in hand, until hard is done, and acknowledges what is finished.
 func (l *loop[TTx]) drain(hard context.Context) error {
-	l.unhand()
+	say := time.NewTicker(sayWaitsEvery)
+	defer say.Stop()
 	for late := false; (l.running > 0 || l.looking || l.counting || l.away) && !late; {
 		select {
 		case e := <-l.storeCalls:
@@ -263,6 +264,8 @@ func (l *loop[TTx]) drain(hard context.Context) error {
 			if err := l.collect(hard, rs); err != nil {
 				return err
 			}
+		case <-say.C:
+			l.sayWaits("inbox: still stopping")
 		case <-hard.Done():
 			late = true
 		}
@@ -273,6 +276,15 @@ func (l *loop[TTx]) drain(hard context.Context) error {
 		l.in.o.Logger.Warn("inbox: acknowledge at the end", "consumer", l.in.group, "error", err)
 	}
 	return nil
+}
+
+// sayWaitsEvery is how often a consumer that stops logs what it waits for.
+const sayWaitsEvery = 5 * time.Second
+
+// sayWaits logs which handlers a consumer that stops waits for, and for how long at most.
+func (l *loop[TTx]) sayWaits(what string) {
+	l.in.o.Logger.Info(what, "consumer", l.in.group, "running", l.running, "handlers", l.in.exec.Longest(5),
+		"at_most", l.in.o.Timeouts.Drain)
 }
 
 // patience is how long a handler may take to notice that its context has ended.

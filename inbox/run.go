@@ -150,7 +150,10 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 		k.Run(hard)
 	})
 	err := l.run(ctx)
+	stopping := time.Now()
 	if err == nil {
+		l.unhand()
+		l.sayWaits("inbox: stopping")
 		stop := time.AfterFunc(in.o.Timeouts.Drain, kill)
 		err = l.drain(hard)
 		stop.Stop()
@@ -158,5 +161,7 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	kill()
 	l.abandon()
 	in.leave()
+	in.o.Logger.InfoContext(ctx, "inbox: stopped", "consumer", in.group, "took",
+		time.Since(stopping).Round(time.Millisecond), "unfinished", l.running)
 	return err
 }

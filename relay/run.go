@@ -118,7 +118,10 @@ func (r *Relay) Run(ctx context.Context) error {
 	l := &loop{r: r, done: make(chan *call, 16), told: make(chan func(), 2), hard: hard}
 	r.publish, r.ask, r.ping = l.publish, l.ask, l.ping
 	err := l.run(ctx)
+	stopping := r.o.Now()
 	if err == nil {
+		r.o.Logger.InfoContext(ctx, "relay: stopping", "owner", r.o.Owner, "unanswered", r.inFlight,
+			"at_most", r.o.Drain)
 		l.drain()
 	}
 	why := "stopped"
@@ -126,6 +129,8 @@ func (r *Relay) Run(ctx context.Context) error {
 		why = err.Error()
 	}
 	r.count(func(h *Health) { h.Live, h.Why, h.Shards = false, why, 0 })
+	r.o.Logger.InfoContext(ctx, "relay: stopped", "owner", r.o.Owner, "took",
+		r.o.Now().Sub(stopping).Round(time.Millisecond))
 	return err
 }
 

@@ -256,11 +256,18 @@ func (i *Inbox) Watch(now func() Standing) (stop func()) {
 	}, Unacknowledged, StuckKeys, PausedPartitions, Stopped, InboxReady)
 }
 
-// Process starts the span of one attempt at a message: a child of the span that wrote it. What the handler
-// says under the context that it returns goes on from there.
+// Process starts the span of one attempt at a message. That of the first is a child of the span that wrote
+// the message. Each later attempt has a trace of its own with a link to that span, so that no trace grows
+// with the attempts. What the handler writes under the returned context is in the trace of its attempt.
 func (i *Inbox) Process(ctx context.Context, m *skald.Message, attempt int) (context.Context, trace.Span) {
-	from := Remote(ctx, m.TraceParent)
-	ctx, span := i.tracer.Start(from, "process "+m.Topic, trace.WithSpanKind(trace.SpanKindConsumer))
+	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer)}
+	if attempt > 1 {
+		options = append(options, trace.WithNewRoot())
+		if wrote := origin(m.TraceParent); wrote.IsValid() {
+			options = append(options, trace.WithLinks(trace.Link{SpanContext: wrote}))
+		}
+	}
+	ctx, span := i.tracer.Start(Remote(ctx, m.TraceParent), "process "+m.Topic, options...)
 	if span.IsRecording() {
 		span.SetAttributes(attribute.String("messaging.operation.name", "process"),
 			attribute.String("messaging.operation.type", "process"),

@@ -54,6 +54,30 @@ func recorder() (*tracetest.SpanRecorder, Providers) {
 	return seen, Providers{Tracer: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(seen))}
 }
 
+// The first attempt goes on in the trace of the writer. Each later one has a trace of its own that links to
+// it: 8,000 attempts do not make one trace of 8,000 spans.
+func TestLaterAttemptsAreLinked(t *testing.T) {
+	seen, p := recorder()
+	in := NewInbox(p, "stock")
+	m := &skald.Message{ID: "a", Topic: "orders", TraceParent: parent}
+	for attempt := 1; attempt <= 3; attempt++ {
+		_, span := in.Process(t.Context(), m, attempt)
+		End(span, "failed", nil)
+	}
+	wrote, traces := trace.SpanContextFromContext(Remote(t.Context(), parent)), map[trace.TraceID]bool{}
+	for i, s := range seen.Ended() {
+		traces[s.SpanContext().TraceID()] = true
+		nested := s.Parent().Equal(wrote) && s.SpanContext().TraceID() == wrote.TraceID()
+		linked := len(s.Links()) == 1 && s.Links()[0].SpanContext.Equal(wrote) && !s.Parent().IsValid()
+		if nested != (i == 0) || linked != (i > 0) {
+			t.Errorf("attempt %d is nested: %v, linked: %v", i+1, nested, linked)
+		}
+	}
+	if len(traces) != 3 {
+		t.Errorf("3 attempts are in %d traces", len(traces))
+	}
+}
+
 func TestSendIsLinkedToEverySampledMessage(t *testing.T) {
 	seen, p := recorder()
 	other := "00-11111111111111111111111111111111-2222222222222222-01"

@@ -151,12 +151,20 @@ func TestPartitionIsOccupiedAndAdvances(t *testing.T) {
 		t.Errorf("to be stored is %+v", e.checkpoints)
 	}
 	c.Lose("orders/0")
+	c.Acked()
 	if err := c.Leave(t.Context()); err != nil || !l.Lost {
 		t.Fatal(err)
 	}
 	if last := b.asked[len(b.asked)-1].Checkpoints; len(last) != 1 || last[0].Session != "" ||
 		last[0].Position != 9 {
 		t.Errorf("it is left as %+v", last)
+	}
+	if beat := b.asked[len(b.asked)-1].Beat; beat == nil || !beat.Progress || len(beat.Own) != 1 {
+		t.Errorf("its progress is stored as %+v", beat)
+	}
+	asked := len(b.asked)
+	if err := c.Leave(t.Context()); err != nil || b.asked[len(b.asked)-1].Beat != nil {
+		t.Errorf("again, after %d calls: %+v, %v", asked, b.asked[len(b.asked)-1], err)
 	}
 }
 

@@ -88,12 +88,18 @@ func (c *Checkpointer) Leave(ctx context.Context) error {
 	for _, l := range c.byName() {
 		c.parts(l)
 	}
-	if len(c.left) == 0 || c.moved {
+	if c.moved || len(c.left) == 0 && !c.types.acked {
 		return nil
 	}
 	c.notes++
-	_, err := c.o.DB.Attend(ctx, store.Attend{Consumer: c.o.Group, Server: c.server, Stamp: c.stamp(),
-		Checkpoints: c.left})
+	ask := store.Attend{Consumer: c.o.Group, Server: c.server, Stamp: c.stamp(), Checkpoints: c.left}
+	if c.types.acked { // a process that lives for less than a minute stores its progress here alone
+		ask.Beat = &store.Beat{Own: c.o.Kinds(), Progress: true}
+	}
+	_, err := c.o.DB.Attend(ctx, ask)
+	if err == nil {
+		c.types.acked = false
+	}
 	return err
 }
 

@@ -101,6 +101,9 @@ func (x *Executor[TTx]) Follows() bool { return x.follows.Load() }
 // Skip says which failures, by fingerprint, an operator has skipped from now on.
 func (x *Executor[TTx]) Skip(orders map[string]control.Order) { x.skips.Store(&orders) }
 
+// Longest describes the handlers that run for the longest, at most n.
+func (x *Executor[TTx]) Longest(n int) []string { return x.acts.Longest(n) }
+
 // CountOverdue is how many workers are in handlers and calls that go on although their time is over.
 func (x *Executor[TTx]) CountOverdue() int { return x.acts.CountOverdue(mercy) }
 

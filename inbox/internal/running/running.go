@@ -3,7 +3,10 @@
 package running
 
 import (
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +41,19 @@ func (a *Acts) Begin(e *partition.Entry, most time.Duration) (over func()) {
 		defer a.mu.Unlock()
 		delete(a.now, one)
 	}
+}
+
+// Longest describes the acts that run for the longest, at most n.
+func (a *Acts) Longest(n int) []string {
+	a.mu.Lock()
+	all := slices.SortedFunc(maps.Keys(a.now), func(x, y *act) int { return x.begun.Compare(y.begun) })
+	a.mu.Unlock()
+	out := make([]string, 0, n)
+	for _, one := range all[:min(n, len(all))] {
+		out = append(out, fmt.Sprintf("%s %s of %s for %v", one.e.Type, one.e.ID, one.e.Topic,
+			time.Since(one.begun).Round(time.Millisecond)))
+	}
+	return out
 }
 
 // An Overdue is a handler, or a call, that goes on although its time is over and its context has ended.

@@ -50,6 +50,8 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 	err := e.loop(ctx, hard)
 	e.running.Store(false)
 	close(e.stop)
+	stopping := time.Now()
+	e.o.Logger.InfoContext(ctx, "saga: the engine stops", "in_hand", e.inHand.Load(), "at_most", e.o.Drain)
 	e.workers.Wait()
 	e.giveBack(hard)
 	kill()
@@ -60,6 +62,8 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 		why = vitals.Why(err)
 	}
 	e.tally.Stands(false, why)
+	e.o.Logger.InfoContext(ctx, "saga: the engine has stopped", "took",
+		time.Since(stopping).Round(time.Millisecond))
 	return err
 }
 
