@@ -175,7 +175,7 @@ func comparisons() []comparison {
 		writes(), batchWrites(), ormWrites(), drains(), articlePollers(), kafkaDrains(), idle(), kafkaIdle(),
 		wakes(), idleLoad(), walDrains(), walFlows(), walIdles(), messages(), batches(), duplicates(),
 		inFront(), lockings(), sharedQueue(),
-		parkedDrains(), neighbours(), marksKept(), emptied(), purges(), slowTrips(),
+		parkedDrains(), neighbours(), besideBadKeys(), marksKept(), emptied(), purges(), slowTrips(),
 		backlogs(), held(), demo(), endpoints(), added("latency", false, 0.5, 0.5),
 		added("latency-slow", true, 0.5, 1), repeatsInFront(),
 		orchestrated(), engineAlone(), crowded(), engineInFile(), farAway(), recoveries(), tracked(),

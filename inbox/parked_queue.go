@@ -22,6 +22,7 @@ func (in *Inbox[TTx]) parkedConfig() parked.Config {
 		Alone:    in.exec.AsksBeside, Handles: in.exec.Handles, Calls: in.exec.Calls,
 		Lease: func() time.Duration { return in.exec.Lease(exec.TurnOfClaimed) },
 		Again: in.delays.Attempts, Retries: in.retries.Most,
+		Uncharged: in.o.Retry.Uncharged,
 	}
 }
 

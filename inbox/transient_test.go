@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store"
@@ -25,10 +26,16 @@ var errService = errors.New("the service is away")
 // Attempts at many keys that fail by what may pass, for each message of other keys: counted, so that no
 // machine is too slow for it. A partition's memory has room for a part of them only.
 func TestBadKeysCostOthersLittle(t *testing.T) {
+	t.Run("uncharged", func(t *testing.T) { badKeysCostLittle(t, 0) })
+	t.Run("charged", func(t *testing.T) { badKeysCostLittle(t, time.Millisecond) })
+}
+
+func badKeysCostLittle(t *testing.T, uncharged time.Duration) {
 	const bad, good = 300, 3000
 	w := newWorld(t, 4)
 	tries, handled := 0, 0
-	in := w.inbox(&inbox.Options{Now: w.clock, Limits: inbox.Limits{Held: 50}},
+	in := w.inbox(&inbox.Options{Now: w.clock, Limits: inbox.Limits{Held: 50},
+		Retry: inbox.Retry{Uncharged: uncharged, Attempts: 1000}},
 		func(_ context.Context, _ tx, m skald.Received[string]) error {
 			if m.Value == "bad" {
 				tries++
@@ -57,6 +64,42 @@ func TestBadKeysCostOthersLittle(t *testing.T) {
 	}
 	if d := w.dead(); len(d) > 0 {
 		t.Errorf("%d dead letters", len(d))
+	}
+}
+
+// A key that fails by what may pass has many messages in its partition, which has room for a part of them
+// only. The partition goes on.
+func TestOneBadKeyLeavesItsPartition(t *testing.T) {
+	const all = 2000
+	w := newWorld(t, 1)
+	good, handled := 0, 0
+	in := w.inbox(&inbox.Options{Now: w.clock, Workers: 4, Limits: inbox.Limits{Held: 300}},
+		func(_ context.Context, _ tx, m skald.Received[string]) error {
+			if m.Value == "bad" {
+				return skald.Outage(errService)
+			}
+			handled++
+			return nil
+		})
+	for i := range all {
+		if i%4 == 0 {
+			w.publish(w.message("bad", "bad"))
+			continue
+		}
+		good++
+		w.publish(w.message(fmt.Sprint("good", i%50), "good"))
+	}
+	for turns := 0; handled < good || !w.acknowledged(); turns++ {
+		if turns > 20*all {
+			t.Fatalf("%d of %d good messages were handled: %+v", handled, good, in.Health().Paused)
+		}
+		if _, err := in.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(10 * time.Millisecond)
+	}
+	if k := w.kept(); len(k) != all-good {
+		t.Errorf("%d messages of the key are parked, want %d", len(k), all-good)
 	}
 }
 
@@ -175,12 +218,92 @@ func TestTransientFailuresStopNobodyElse(t *testing.T) {
 		"a serialization failure": raises("40001"),
 		"a deadlock":              raises("40P01"),
 		"a lock":                  raises("55P03"),
+		"a transaction timeout":   raises("25P04"),
+		"an idle transaction that the server ended": func(ctx context.Context, tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = '10ms'"); err != nil {
+				return err
+			}
+			time.Sleep(50 * time.Millisecond)
+			return sleeps(ctx, tx)
+		},
 	} {
-		t.Run(name, func(t *testing.T) { stopsNobodyElse(t, open, fails) })
+		t.Run(name, func(t *testing.T) { stopsNobodyElse(t, open, asHandler(fails)) })
+	}
+	late := within("insert: %v")
+	t.Run("the intent of a call", func(t *testing.T) { stopsNobodyElse(t, open, asCall(late, nil, nil)) })
+	t.Run("a call", func(t *testing.T) {
+		stopsNobodyElse(t, open, asCall(nil, func() error { return skald.Outage(errService) }, nil))
+	})
+	t.Run("the settling of a call", func(t *testing.T) {
+		stopsNobodyElse(t, open, asCall(nil, nil, raises("40P01")))
+	})
+	t.Run("a step", func(t *testing.T) { stopsNobodyElse(t, open, asStep(late)) })
+}
+
+// A handling binds a handler that fails for the message "bad", and counts the others.
+type handling func(in *inbox.Inbox[pgx.Tx], handled *atomic.Int64)
+
+type failing func(context.Context, pgx.Tx) error
+
+func (f failing) at(ctx context.Context, tx pgx.Tx, value string) error {
+	if f == nil || value != "bad" {
+		return nil
+	}
+	return f(ctx, tx)
+}
+
+func asHandler(fails failing) handling {
+	return func(in *inbox.Inbox[pgx.Tx], handled *atomic.Int64) {
+		inbox.On(in, said, func(ctx context.Context, tx pgx.Tx, m skald.Received[string]) error {
+			if err := fails.at(ctx, tx, m.Value); err != nil {
+				return err
+			}
+			handled.Add(1)
+			return nil
+		})
 	}
 }
 
-func stopsNobodyElse(t *testing.T, open opening[pgx.Tx], fails func(context.Context, pgx.Tx) error) {
+func asStep(fails failing) handling {
+	return func(in *inbox.Inbox[pgx.Tx], handled *atomic.Int64) {
+		inbox.Forward(in, said, func(m skald.Received[string]) inbox.Step {
+			return inbox.Step{Saga: m.ID, Name: "charge"}
+		}, func(ctx context.Context, tx pgx.Tx, m skald.Received[string]) (inbox.Result, error) {
+			if err := fails.at(ctx, tx, m.Value); err != nil {
+				return inbox.Result{}, err
+			}
+			handled.Add(1)
+			return inbox.Result{}, nil
+		}, func(skald.Received[string]) []skald.Draft { return nil })
+	}
+}
+
+func asCall(intent failing, do func() error, settle failing) handling {
+	return func(in *inbox.Inbox[pgx.Tx], handled *atomic.Int64) {
+		inbox.OnCall(in, said, call.Call[pgx.Tx, string, string, string]{
+			At: call.NewProvider("bank", nil),
+			Intent: func(ctx context.Context, tx pgx.Tx, m skald.Received[string]) (string, string, error) {
+				return m.Value, m.ID, intent.at(ctx, tx, m.Value)
+			},
+			Do: func(_ context.Context, value, _ string) (string, error) {
+				if do != nil && value == "bad" {
+					return "", do()
+				}
+				return value, nil
+			},
+			Settle: func(ctx context.Context, tx pgx.Tx, m skald.Received[string],
+				_ call.Outcome[string]) error {
+				if err := settle.at(ctx, tx, m.Value); err != nil {
+					return err
+				}
+				handled.Add(1)
+				return nil
+			},
+		})
+	}
+}
+
+func stopsNobodyElse(t *testing.T, open opening[pgx.Tx], handle handling) {
 	const bad, good = 6, 100
 	w := newWorld(t, 2)
 	g := open(w)
@@ -188,13 +311,7 @@ func stopsNobodyElse(t *testing.T, open opening[pgx.Tx], fails func(context.Cont
 	in := inbox.New(g.db, w.bus, "stock", &inbox.Options{Now: clock.now,
 		Logger: slog.New(slog.DiscardHandler), Limits: inbox.Limits{Held: 100},
 		Retry: inbox.Retry{First: 5 * time.Millisecond, Most: 20 * time.Millisecond, Attempts: 2}})
-	inbox.On(in, said, func(ctx context.Context, tx pgx.Tx, m skald.Received[string]) error {
-		if m.Value == "bad" {
-			return fails(ctx, tx)
-		}
-		handled.Add(1)
-		return nil
-	})
+	handle(in, &handled)
 	for i := range bad {
 		w.publish(w.message(fmt.Sprint("bad", i), "bad"), w.message(fmt.Sprint("bad", i), "behind"))
 	}

@@ -101,6 +101,14 @@ func TestDoctorOnSQLite(t *testing.T) {
 	doctor(t, 8, map[string]string{"store/types": "ok no message waits",
 		"store/consumer": "failed no consumer mail is known; known: billing"}, "--store", at,
 		"--consumer", "mail")
+	exec1(t, strings.TrimPrefix(at, "sqlite:"), `UPDATE skald_parked SET last_error = 'the service is away
+		goroutine 1', first_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-7 minutes'), call = NULL`)
+	doctor(t, 0, map[string]string{
+		"store/uncharged of billing": "warning 1 messages fail by what may pass; the oldest, 1, for 7m",
+	}, "--store", at)
+	doctor(t, 0, map[string]string{
+		"store/uncharged of billing": "warning the service is away → repair the cause; skald parked list --consumer billing",
+	}, "--store", at)
 	exec1(t, strings.TrimPrefix(at, "sqlite:"), insertedSaga("refund", "true", "NULL"))
 	doctor(t, 0,
 		map[string]string{

@@ -220,6 +220,39 @@ func deadLinks[TTx any](l *linked, db store.Driver[TTx],
 	}
 }
 
+// The handler's own timeouts cut statements on connections that carry nothing any more. The pool is full of
+// these connections, and has room for others long before pgx ends them.
+func TestCutStatementsLeaveThePool(t *testing.T) {
+	l := newLinked(t, need.Postgres(t))
+	db := pgstore.New(l.through, l.options())
+	var us []store.Unit[pgx.Tx]
+	for range l.through.Config().MaxConns {
+		u, err := db.Begin(t.Context(), store.Intake{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		us = append(us, u)
+	}
+	l.proxy.Deaden()
+	for _, u := range us {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		if _, err := u.Tx().Exec(ctx, "SELECT 1"); err == nil {
+			t.Error("a dead connection answered")
+		}
+		cancel()
+		_, _ = u.Rollback(t.Context())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second) // pgx waits for 15 s
+	defer cancel()
+	u, err := db.Begin(ctx, store.Intake{})
+	if err != nil {
+		t.Fatalf("the pool has no room: %v", err)
+	}
+	if _, err := u.Rollback(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // For a while new connections lead to a standby. Once they lead to the primary again, those that lead to the
 // standby are not used anymore, although they work.
 func TestConnectionsToAStandbyAreClosed(t *testing.T) {

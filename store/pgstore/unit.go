@@ -51,7 +51,7 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 		return err
 	})
 	if err != nil {
-		conn.Release()
+		pgrun.Release(conn)
 		return nil, fmt.Errorf("begin: %w", s.pg.Beginning(err))
 	}
 	prepares(conn.Conn(), now)
@@ -115,7 +115,7 @@ func (u *unit) end() {
 		return
 	}
 	u.tx.end()
-	u.conn.Release()
+	pgrun.Release(u.conn)
 	u.conn = nil
 }
 

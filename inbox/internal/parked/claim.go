@@ -51,12 +51,12 @@ func (q *Queue) claimAll(l *Looked) (back []*partition.Entry) {
 			q.ride(c, p)
 			along++
 			continue
-		case partition.Uncharged(p) && !suspected(p) && room <= 0:
+		case partition.Lasting(p, q.o.Uncharged) && !suspected(p) && room <= 0:
 			back, c = append(back, &partition.Entry{Parked: p, Call: p.Call, Given: p.Identity}), nil
 		default:
 			c = q.claim(p, l.began)
 		}
-		if partition.Uncharged(p) {
+		if partition.Lasting(p, q.o.Uncharged) {
 			room--
 		}
 		if p.Message.Key != nil {
@@ -84,6 +84,7 @@ func suspected(p *store.Parked) bool { return p.Claims > exec.Trusted || p.Crash
 func (q *Queue) entry(p *store.Parked) *partition.Entry {
 	d := broker.Delivery{Message: p.Message, Partition: p.Partition, Position: p.Position}
 	e := &partition.Entry{Delivery: d, Parked: p, Given: p.Identity}
+	e.Lasting = partition.Lasting(p, q.o.Uncharged)
 	e.Lonely, e.Foreign = q.o.Calls(e.Kind()), !q.o.Handles(e.Kind())
 	q.claimed[e] = true
 	q.schedule.Number(e)

@@ -37,7 +37,9 @@ type Config struct {
 	Handles func(store.Kind) bool       // by this build
 	Calls   func(store.Kind) bool       // whether its handler makes a call
 	Again   func(id store.Identity) int // attempts that ended without a charge
-	Retries func() int                  // how many messages that have failed may be here
+	Retries func() int                  // how many messages that are Lasting may be here
+	// Uncharged is how long a message may fail before it is Lasting.
+	Uncharged time.Duration
 }
 
 // A Queue is what an inbox knows of the messages that the store keeps for it. But for Look it belongs to one

@@ -30,6 +30,7 @@ type Entry struct {
 	Parked     *store.Parked
 	Since      time.Time     // the claim was asked for then, and has lasted no longer
 	Lease      time.Duration // for which it is ours, from then
+	Lasting    bool          // see the function
 	Prefetches bool          // it was not claimed, but read along with the first of its key
 
 	Retry bool      // it was begun as one of Troubled
@@ -64,10 +65,14 @@ func Uncharged(p *store.Parked) bool {
 	return p.Dead == nil && p.Attempts == 0 && !p.First.At.IsZero() && !p.Last.At.Before(p.First.At)
 }
 
-// Troubled reports whether attempts at e have failed by what may pass, and none was charged.
-func (e *Entry) Troubled() bool {
-	return !e.First.At.IsZero() || e.Parked != nil && Uncharged(e.Parked)
+// Lasting reports whether attempts at p have failed uncharged, or for longer than free: it has cost enough to
+// wait for others.
+func Lasting(p *store.Parked, free time.Duration) bool {
+	return Uncharged(p) || p.Dead == nil && p.Attempts > 0 && p.Last.At.Sub(p.First.At) >= free
 }
+
+// Troubled reports whether e waits for others: attempts at it failed uncharged, or for long.
+func (e *Entry) Troubled() bool { return !e.First.At.IsZero() || e.Lasting }
 
 // Kind is the type of e within its topic.
 func (e *Entry) Kind() store.Kind { return store.Kind{Topic: e.Topic, Type: e.Type} }

@@ -32,6 +32,7 @@ type Doctor struct {
 
 	keeps     *store.Retention // of the database; nil: it did not tell
 	consumers []store.Consumer
+	keepers   []string                    // consumers that the database keeps messages for
 	lag       map[string]map[string]int64 // by consumer and topic, as far as the broker told
 }
 
@@ -127,6 +128,7 @@ func (d *Doctor) Store(ctx context.Context, s Subject) {
 	}
 	d.check(ctx, "backlog", func(ctx context.Context) error { return d.backlog(ctx, s) })
 	d.check(ctx, "payloads", func(ctx context.Context) error { return d.payloads(ctx, s) })
+	d.check(ctx, "uncharged", func(ctx context.Context) error { return d.uncharged(ctx, s) })
 	d.check(ctx, "types", func(ctx context.Context) error { return d.types(ctx, s) })
 	d.check(ctx, "sagas", func(ctx context.Context) error { return d.sagas(ctx, s) })
 	d.check(ctx, "missed", func(ctx context.Context) error { return d.missed(ctx, s) })

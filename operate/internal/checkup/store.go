@@ -98,6 +98,7 @@ func (d *Doctor) backlog(ctx context.Context, s Subject) error {
 		fmt.Sprintf("%d rows wait, the oldest for %v; %d are deferred", b.Pending,
 			b.Oldest.Round(time.Second), b.Deferred), "docs/operations.md: SkaldOutboxOld, SkaldDeferred")
 	for _, k := range b.Kept {
+		d.keepers = append(d.keepers, k.Consumer)
 		if d.means(k.Consumer) {
 			d.Say(about, "kept for "+k.Consumer,
 				graded(k.Parked+k.Dead+k.Conflicts+k.TooOld == 0, skald.Doubtful),

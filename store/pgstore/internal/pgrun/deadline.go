@@ -22,6 +22,8 @@ const (
 	// tries is how many connections of the pool may stay silent, each for its part of the patience, before a
 	// caller gives up.
 	tries = 3
+	// lastWords is how long a server may take to cancel the statement of a connection that is closed.
+	lastWords = time.Second
 )
 
 // A Patience bounds each round trip of Skald's own, whoever calls: a connection that carries nothing any more
@@ -132,8 +134,26 @@ func renew(ctx context.Context, pool *pgxpool.Pool) {
 	pool.Reset()
 }
 
+// Release returns conn to its pool. pgx waits up to 15 s for the end of a connection whose statement was cut,
+// and the pool counts it until then: Release waits for a second, then ends it.
+func Release(conn *pgxpool.Conn) {
+	if !conn.Conn().IsClosed() {
+		conn.Release()
+		return
+	}
+	go func() {
+		late := time.NewTimer(lastWords)
+		defer late.Stop()
+		select {
+		case <-conn.Conn().PgConn().CleanupDone():
+		case <-late.C:
+		}
+		_ = conn.Hijack().PgConn().Conn().Close()
+	}()
+}
+
 func closeNow(ctx context.Context, conn *pgx.Conn) {
-	shut, end := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	shut, end := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer end()
 	_ = conn.Close(shut)
 }

@@ -32,7 +32,7 @@ func (r poolRunner) Run(ctx context.Context, calls ...Call) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Release()
+	defer Release(conn)
 	all := make([]Call, 0, len(calls)+1)
 	all = append(append(all, Call{SQL: Begin}), calls...)
 	return r.p.RoundTrip(ctx, r.pool, conn.Conn(), 0, func(ctx context.Context) error {
@@ -45,7 +45,7 @@ func (r poolRunner) Within(ctx context.Context, f func(send Sender) error) error
 	if err != nil {
 		return err
 	}
-	defer conn.Release()
+	defer Release(conn)
 	trip := func(ctx context.Context, f func(context.Context) error) error {
 		return r.p.RoundTrip(ctx, r.pool, conn.Conn(), 0, f)
 	}

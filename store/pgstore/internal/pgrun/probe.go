@@ -29,7 +29,7 @@ func (d *DB) ProbePool(ctx context.Context, pool *pgxpool.Pool) error {
 	if acquired != nil {
 		return errors.Join(err, acquired)
 	}
-	defer conn.Release()
+	defer Release(conn)
 	return d.writable(ctx, conn.Conn())
 }
 
