@@ -57,7 +57,7 @@ type TooLargeError struct {
 func (e *TooLargeError) Error() string {
 	if e.Bytes == 0 {
 		return fmt.Sprintf(
-			"the batch of positions %d to %d has more than %d bytes unpacked, and was not read", e.First,
+			"the batch of positions %d to %d takes more than %d bytes of memory unpacked, and was not read", e.First,
 			e.Last, e.Limit)
 	}
 	return fmt.Sprintf(

@@ -12,7 +12,7 @@ import (
 //
 // Malformed messages count apart, by their source and partition: where Share and Least of these are
 // malformed, no more of that source is taken in that partition; other sources go on. What is tried then is
-// the message of the source that came last.
+// the message of the source that came last. A record or batch that is too large does not count.
 type Breaker struct {
 	// Off: it never stops.
 	Off bool

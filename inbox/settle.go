@@ -81,8 +81,8 @@ func (in *Inbox[TTx]) settleOne(ctx context.Context, r exec.Result) error {
 // trip has the breaker count a result, and says aloud what comes of it.
 func (in *Inbox[TTx]) trip(ctx context.Context, r exec.Result, now time.Time) {
 	in.sources.Note(ctx, r, now)
-	if r.Class == failure.Malformed && in.breaker.Why() == "" {
-		return // it stops its source, not the consumer
+	if (r.Class == failure.Malformed || r.Class == failure.TooLarge) && in.breaker.Why() == "" {
+		return // malformed messages stop their source, large ones nothing: whoever may publish could stop all
 	}
 	opened, closed := in.breaker.Note(r, now)
 	switch {

@@ -30,6 +30,14 @@ func (s *Subscription) Uncommitted() (n int) {
 	return n
 }
 
+// Fetched is how many records were fetched of that partition, and not delivered.
+func (s *Subscription) Fetched(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, _ := s.assigned.Find(name)
+	return len(l.queue)
+}
+
 // Regained reports whether that partition was lost and gained again, and nobody was told yet.
 func (s *Subscription) Regained(name string) bool {
 	s.mu.Lock()

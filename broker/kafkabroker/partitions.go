@@ -123,7 +123,7 @@ func (a *assignment) put(topic string, partition int32, recs []*kgo.Record) (mar
 		return false
 	}
 	l.next = recs[len(recs)-1].Offset + 1
-	for _, r := range recs {
+	for _, r := range own(recs) {
 		if r.Attrs.IsControl() {
 			l.mark(r.Offset)
 			marked = true

@@ -28,6 +28,8 @@ type Subscription struct {
 	room  chan struct{} // something was taken out, or resumed
 	dirty chan struct{} // something was acknowledged
 
+	unpacker *unpacker
+
 	ctx    context.Context // of the goroutines; ended by end
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -68,6 +70,9 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 		return nil, fmt.Errorf("subscribe group %q: %w", g.Name, err)
 	}
 	s := &Subscription{b: b, group: g, ids: map[string]string{}, anew: map[string]string{}}
+	if s.unpacker, err = newUnpacker(); err != nil {
+		return nil, fmt.Errorf("subscribe group %q: %w", g.Name, err)
+	}
 	s.room, s.dirty, s.made = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	s.assigned = assignment{feed.New[*partition](&s.mu), b.with.codec}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -102,8 +107,9 @@ func (s *Subscription) consuming() []kgo.Opt {
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords(), // to commit past them
 		kgo.FetchMaxWait(500 * time.Millisecond),
-		kgo.FetchMaxBytes(16 << 20),
-		kgo.MaxDecompressBatchBytes(unpackedMost),
+		kgo.FetchMaxBytes(4 << 20),
+		kgo.WithDecompressor(s.unpacker),
+		kgo.WithPools(s.unpacker),
 		kgo.SessionTimeout(o.Session),
 		kgo.HeartbeatInterval(o.Heartbeat),
 		kgo.DisableAutoCommit(),
@@ -187,6 +193,9 @@ func (s *Subscription) fetch() {
 		s.skip(past)
 		s.cl.AllowRebalance()
 		s.renew(deleted)
+		if slices.ContainsFunc(fetched.Errors(), delayed) {
+			s.unpacker.free(s.ctx)
+		}
 	}
 }
 
@@ -216,13 +225,15 @@ func (s *Subscription) put(fetched kgo.Fetches) (deleted []string, past skips) {
 			}
 			s.assigned.SetFault(fmt.Errorf("fetch %s: the topic was deleted: %w: %w",
 				partitionName(p.Topic, p.Partition), broker.ErrNoTopic, err))
-		case err == nil, fault.Any(err, context.Canceled, kgo.ErrClientClosed), errors.As(err, &session):
+		case err == nil, fault.Any(err, context.Canceled, kgo.ErrClientClosed, errBudget),
+			errors.As(err, &session):
 			// trouble has the last
 		default:
 			s.assigned.SetFault(fmt.Errorf("fetch %s: %w", partitionName(p.Topic, p.Partition),
 				fault.Lacking(err, "READ", "the topic")))
 		}
 	})
+	s.assigned.dropPaused(past)
 	s.assigned.Wake()
 	return deleted, past
 }

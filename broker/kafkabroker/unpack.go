@@ -1,18 +1,181 @@
 package kafkabroker
 
 import (
+	"bytes"
+	"context"
+	"encoding/binary"
 	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald/broker"
 )
 
-// unpackedMost is how large a batch may be once it is decompressed: a few megabytes at most producers, and a
-// gigabyte from a few kilobytes by who means harm.
+// unpackedMost is how many bytes of memory a batch may take unpacked, with its records and headers. A few
+// megabytes suffice for most producers. An attacker packs a gigabyte into a few kilobytes.
 const unpackedMost = 32 << 20
 
-// skips are the batches of this fetch that are too large, with where to go on after them.
+// unpackedBudget is how many bytes of memory the unpacked batches of a subscription may take, with garbage.
+const unpackedBudget = 48 << 20
+
+// unpackedUsual is how large a batch may be that is unpacked while there is no room for the largest one.
+const unpackedUsual = 4 << 20
+
+const (
+	recordBytes = 200 // of a kgo.Record and the pointer to it
+	headerBytes = 40  // of a kgo.RecordHeader
+	// chargedFrom is from how many bytes on a block counts. The runtime may put smaller ones together.
+	chargedFrom = 1 << 10
+)
+
+// errBudget delays a batch. The client fetches the batch again.
+var errBudget = errors.New("the batches fetched before it take all memory for unpacking")
+
+// An unpacker decompresses batches within a budget. It counts the memory of unpacked bytes, records and
+// headers until the garbage collector frees the memory. A batch that is too large for the budget's rest is
+// fetched again later. A batch above unpackedMost fails with kgo.ErrMaxDecompress.
+//
+// Uncompressed batches count, too, but are never delayed: their bytes are bounded by the fetch.
+type unpacker struct {
+	largest, usual kgo.Decompressor
+	one            sync.Mutex // batches of several brokers are unpacked in turn
+	used           atomic.Int64
+}
+
+func newUnpacker() (*unpacker, error) {
+	largest, err := codecs(unpackedMost)
+	if err != nil {
+		return nil, err
+	}
+	usual, err := codecs(unpackedUsual)
+	return &unpacker{largest: largest, usual: usual}, err
+}
+
+// codecs are those of franz-go, which bounds them only in a client. They refuse what unpacks to more than
+// most bytes before they make room for it.
+func codecs(most int) (kgo.Decompressor, error) {
+	cl, err := kgo.NewClient(kgo.MaxDecompressBatchBytes(most))
+	if err != nil {
+		return nil, err
+	}
+	defer cl.Close()
+	out, _ := cl.OptValue(kgo.WithDecompressor).(kgo.Decompressor)
+	return out, nil
+}
+
+func delayed(e kgo.FetchError) bool { return errors.Is(e.Err, errBudget) }
+
+// free collects garbage after a batch was delayed, so that the next fetch has room.
+func (u *unpacker) free(ctx context.Context) {
+	runtime.GC()
+	select {
+	case <-time.After(10 * time.Millisecond): // cleanups run after the collection
+	case <-ctx.Done():
+	}
+}
+
+// Decompress implements kgo.Decompressor.
+func (u *unpacker) Decompress(src []byte, codec kgo.CompressionCodecType) ([]byte, error) {
+	u.one.Lock()
+	defer u.one.Unlock()
+	rest := unpackedBudget - int(u.used.Load())
+	by := u.largest
+	switch {
+	case rest < unpackedUsual:
+		return nil, errBudget
+	case rest < unpackedMost:
+		by = u.usual
+	}
+	out, err := by.Decompress(src, codec)
+	if errors.Is(err, kgo.ErrMaxDecompress) && by == u.usual {
+		return nil, errBudget
+	}
+	if err != nil {
+		return nil, err
+	}
+	records, headers := count(out)
+	extra := records*recordBytes + headers*headerBytes
+	switch {
+	case len(out)+extra > unpackedMost:
+		return nil, kgo.ErrMaxDecompress
+	case len(out)+extra > rest:
+		return nil, errBudget
+	}
+	if n := len(out) + headers*headerBytes; n >= chargedFrom && len(out) > 0 {
+		charge(u, &out[0], n)
+	}
+	return out, nil
+}
+
+// GetRecords makes the records of a batch. It implements kgo.PoolRecords, with which franz-go asks for them.
+func (u *unpacker) GetRecords(n int) []kgo.Record {
+	recs := make([]kgo.Record, n)
+	if n*recordBytes >= chargedFrom {
+		charge(u, &recs[0], n*recordBytes)
+	}
+	return recs
+}
+
+// PutRecords implements kgo.PoolRecords. The garbage collector frees the records.
+func (*unpacker) PutRecords([]kgo.Record) {}
+
+// charge counts n bytes for as long as the block at p lives.
+func charge[T any](u *unpacker, p *T, n int) {
+	u.used.Add(int64(n))
+	runtime.AddCleanup(p, func(n int64) { u.used.Add(-n) }, int64(n))
+}
+
+// count is how many records and headers franz-go will make room for. unpacked is the inside of a batch, or of
+// a message set of before Kafka 0.11, which begins with an offset.
+func count(unpacked []byte) (records, headers int) {
+	if len(unpacked) > 0 && unpacked[0] == 0 {
+		for len(unpacked) >= 12 {
+			size := int64(binary.BigEndian.Uint32(unpacked[8:]))
+			unpacked = unpacked[min(12+size, int64(len(unpacked))):]
+			records++
+		}
+		return records, 0
+	}
+	for len(unpacked) > 0 {
+		length, used := kbin.Varint(unpacked)
+		if used <= 0 || length < 0 || len(unpacked)-used < int(length) {
+			break
+		}
+		r := kbin.Reader{Src: unpacked[used : used+int(length)]}
+		r.Int8()
+		r.Varlong()
+		r.Varint()
+		r.VarintBytes()
+		r.VarintBytes()
+		headers += max(0, int(r.VarintArrayLen()))
+		records++
+		unpacked = unpacked[used+int(length):]
+	}
+	return records, headers
+}
+
+// own copies records out of their batches: one record must not keep the memory of its batch.
+func own(fetched []*kgo.Record) []*kgo.Record {
+	recs, out := make([]kgo.Record, len(fetched)), make([]*kgo.Record, len(fetched))
+	for i, r := range fetched {
+		recs[i], out[i] = *r, &recs[i]
+		recs[i].Context = nil
+		recs[i].Key, recs[i].Value = bytes.Clone(r.Key), bytes.Clone(r.Value)
+		recs[i].Headers = slices.Clone(r.Headers)
+		for j := range r.Headers {
+			recs[i].Headers[j].Value = bytes.Clone(r.Headers[j].Value)
+		}
+	}
+	return out
+}
+
+// skips are where to go on in partitions: after a batch that is too large, or at records that were dropped.
 type skips = map[string]map[int32]kgo.EpochOffset
 
 // tooLarge puts a delivery with a Fault in the place of a batch that is not to be unpacked. It stands for all
@@ -46,4 +209,33 @@ func (s *Subscription) skip(past skips) {
 	s.committing.Lock()
 	defer s.committing.Unlock()
 	s.cl.SetOffsets(past)
+}
+
+// dropPaused frees what was fetched of paused partitions if that is more than maxBytesHeld. They are fetched
+// again after the pause.
+func (a *assignment) dropPaused(past skips) {
+	bytes := 0
+	for _, l := range a.All() {
+		if l.Paused() {
+			bytes += l.bytes
+		}
+	}
+	for _, l := range a.All() {
+		if bytes <= maxBytesHeld || !l.Paused() || len(l.queue) == 0 {
+			continue
+		}
+		bytes -= l.bytes
+		if past[l.Topic] == nil {
+			past[l.Topic] = map[int32]kgo.EpochOffset{}
+		}
+		past[l.Topic][int32(l.Index)] = kgo.EpochOffset{Epoch: -1, Offset: l.drop()}
+	}
+}
+
+// drop empties the queue, and returns its first offset.
+func (l *partition) drop() int64 {
+	first := l.queue[0].Offset
+	l.markers = slices.DeleteFunc(l.markers, func(m marker) bool { return m.after >= first })
+	l.queue, l.bytes, l.next, l.unread = nil, 0, first, nil
+	return first
 }

@@ -87,3 +87,79 @@ func TestBatchThatUnpacksTooLargeIsOneDelivery(t *testing.T) {
 	}
 	read(0)
 }
+
+// What was fetched of paused partitions is freed above 16 MiB, and comes after the pause, each message once
+// and in order.
+func TestPausedPartitionsHoldLittle(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	b, err := kafkabroker.New(need.Kafka(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	topic := fmt.Sprintf("paused-%d", time.Now().UnixNano())
+	if err := b.MakeTopics(ctx, 3, topic); err != nil {
+		t.Fatal(err)
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(need.Kafka(t)), kgo.DefaultProduceTopic(topic),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	publish := func(partition int32, bytes int) {
+		r := &kgo.Record{Partition: partition, Value: make([]byte, bytes)}
+		if err := cl.ProduceSync(ctx, r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const each, enough = 20, 16<<20/900_000 + 1
+	for n := range int32(2 * each) {
+		publish(n%2, 900_000)
+	}
+	sub, err := b.Subscribe(ctx, broker.Group{Name: topic, Topics: []string{topic}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close(ctx)
+	got := map[string][]int64{}
+	receive := func(max int) {
+		batch, err := sub.Receive(ctx, max)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range batch.Deliveries {
+			got[d.Partition] = append(got[d.Partition], d.Position)
+		}
+	}
+	large := []string{topic + "/0", topic + "/1"}
+	held := func() (n int) {
+		for _, name := range large {
+			n += sub.(*kafkabroker.Subscription).Fetched(name)
+		}
+		return n
+	}
+	until := func(what string, done func() bool) {
+		t.Helper()
+		for ; !done(); time.Sleep(5 * time.Millisecond) {
+			if ctx.Err() != nil {
+				t.Fatal(what, got)
+			}
+		}
+	}
+	until("a delivery of each", func() bool { receive(2); return len(got) == 2 })
+	until("enough is fetched", func() bool { return held() >= enough })
+	sub.Pause(large...)
+	publish(2, 1)
+	until("what is paused is freed", func() bool { receive(1); return len(got) == 3 && held() < enough })
+	sub.Resume(large...)
+	until("all come", func() bool { receive(100); return len(got[large[0]])+len(got[large[1]]) >= 2*each })
+	for _, name := range large {
+		for i, at := range got[name] {
+			if at != int64(i) {
+				t.Fatalf("%s: %v", name, got[name])
+			}
+		}
+	}
+}
