@@ -28,7 +28,9 @@ func (in *Inbox[TTx]) done(ctx context.Context, e checkpoint.Call) error {
 		doing = knowingTypes
 	}
 	in.did(ctx, doing, e.Err)
-	in.called(e.Err)
+	if e.Err == nil {
+		in.facts.store.Answered()
+	}
 	found, err := in.checkpoints.Done(ctx, e)
 	if found.Read {
 		in.seen.On(found.Server)

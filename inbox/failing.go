@@ -29,10 +29,7 @@ func (in *Inbox[TTx]) did(ctx context.Context, doing string, err error) {
 	away := err != nil && in.exec.Away(err)
 	if err != nil {
 		in.tel.Failing(doing)
-		in.called(err)
-	}
-	if away {
-		in.suspectOutage(ctx)
+		in.called(ctx, err)
 	}
 	in.work.Did(ctx, doing, err, away, in.o.Now())
 }

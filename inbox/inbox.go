@@ -120,11 +120,11 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		work:    trouble.NewWork(log),
 		health:  Health{Live: true, Why: "not subscribed yet"},
 	}
-	in.probe = circuit.NewProbe(db.Probe, store.ProbeWait, d.Now)
 	in.exec = exec.New(db, in.execConfig())
 	in.sources = breaker.NewSources(breaker.Limits(d.Breaker), log, &in.schedule)
 	in.outage = outage.New(log)
-	in.facts.store, in.facts.broker = vitals.Store(db, log), vitals.Broker(bus, log)
+	in.facts.store, in.facts.broker = vitals.Store(db, log, d.Now), vitals.Broker(bus, log)
+	in.probe = in.facts.store.Probe()
 	in.said = logonce.New(logonce.Config{Group: group, DB: db, Bus: bus, Handled: in.exec.Kinds,
 		Topics: func() []string { return in.topics }, Log: log})
 	in.orders = orders.New(group, log)

@@ -33,7 +33,7 @@ func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		in.called(err)
+		in.called(ctx, err)
 		in.report(err)
 		if say.Due(time.Now()) {
 			in.o.Logger.Log(ctx, levelOf(err), "inbox: cannot join yet, tries again", "consumer", in.group,

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/inbox/internal/member"
 	"github.com/skald-go/skald/internal/telemetry"
 )
 
@@ -14,5 +15,5 @@ func (in *Inbox[TTx]) lag(ctx context.Context, consumer string, topics []string)
 	if !ok || consumer != in.group {
 		return nil, telemetry.ErrNotMine
 	}
-	return b.Lag(ctx, consumer, topics...)
+	return member.Lag(ctx, b, consumer, topics...)
 }

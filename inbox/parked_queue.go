@@ -64,6 +64,9 @@ func (in *Inbox[TTx]) shelve(ctx context.Context, l parked.Looked) error {
 		doing = claiming
 	}
 	in.did(ctx, doing, l.Err)
+	if l.Err == nil {
+		in.facts.store.Answered()
+	}
 	in.putOff(ctx, in.parked.Take(l))
 	if l.Err == nil && l.Counted {
 		in.mu.Lock()

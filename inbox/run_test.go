@@ -189,8 +189,9 @@ func TestMembersComeAndGoUnderLoad(t *testing.T) {
 // away is a database that can be out of reach.
 type away struct {
 	store.Driver[tx]
-	out   atomic.Bool
-	asked atomic.Int64
+	out    atomic.Bool
+	asked  atomic.Int64
+	probed atomic.Int64
 }
 
 var errAway = errors.New("connection refused")
@@ -210,7 +211,7 @@ func (a *away) Seen(ctx context.Context, consumer string, ids []store.Identity) 
 }
 
 func (a *away) Probe(ctx context.Context) error {
-	if a.out.Load() {
+	if a.probed.Add(1); a.out.Load() {
 		return errAway
 	}
 	return a.Driver.Probe(ctx)
@@ -239,6 +240,24 @@ func TestOutageOfTheDatabaseIsNobodysFault(t *testing.T) {
 		}
 		db.out.Store(false)
 		until(t, "1000 marks", func() bool { return len(w.db.Marks()) == 1000 })
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Each probe is a connection to the server. The looks of an idle consumer show that its database answers. In
+// simulated time.
+func TestIdleInboxDoesNotProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		db := &away{Driver: w.db}
+		in := w.over(db, nil, keep)
+		stop := run(t, in)
+		time.Sleep(10 * time.Minute)
+		if n := db.probed.Load(); n > 0 || !in.Health().Ready {
+			t.Errorf("it probed a database that answers %d times; ready %v", n, in.Health().Ready)
+		}
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}

@@ -47,7 +47,6 @@ func (in *Inbox[TTx]) settleOne(ctx context.Context, r exec.Result) error {
 	case r.What == decide.Handled, r.What == decide.Duplicate:
 		in.facts.store.Answered()
 	case r.What == decide.Outage, r.What == decide.Delayed, r.Class == failure.Outage:
-		in.facts.store.Suspect()
 		in.suspectOutage(ctx)
 	}
 	if e.Retry {

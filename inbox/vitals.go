@@ -30,12 +30,12 @@ func (f *facts) watch(ctx context.Context) (stop func()) {
 }
 
 // called notes how a call of the store ended.
-func (in *Inbox[TTx]) called(err error) {
+func (in *Inbox[TTx]) called(ctx context.Context, err error) {
 	switch {
 	case err == nil:
 		in.facts.store.Answered()
 	case in.exec.Away(err):
-		in.facts.store.Suspect()
+		in.suspectOutage(ctx)
 	}
 }
 

@@ -189,7 +189,7 @@ func New(db Source, bus broker.Publisher, o *Options) *Relay {
 	hearer, _ := db.(Hearer)
 	log := d.Logger.With("owner", d.Owner)
 	return &Relay{
-		storeVitals: vitals.Store(db, log), brokerVitals: vitals.Broker(bus, log),
+		storeVitals: vitals.Store(db, log, time.Now), brokerVitals: vitals.Broker(bus, log),
 		db: db, hearer: hearer, bus: bus, o: d, session: rand.Text(),
 		tel:    telemetry.NewRelay(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}),
 		shards: map[int]*shard{}, topics: newTopics(), pushed: map[string]pushback{}, page: pageFirst,

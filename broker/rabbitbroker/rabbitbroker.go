@@ -116,6 +116,7 @@ type Broker struct {
 
 	mu     sync.Mutex // of what follows; never held together with the publisher's
 	subs   map[*Subscription]bool
+	asks   *amqp.Connection // kept for the next question; nil: none
 	closed bool
 }
 
@@ -144,6 +145,7 @@ func (b *Broker) Close() error {
 	subs := b.subs
 	b.subs, b.closed = nil, true
 	b.mu.Unlock()
+	b.forget(nil)
 	var wg sync.WaitGroup
 	for s := range subs {
 		wg.Go(func() {
@@ -238,48 +240,6 @@ func ask(ctx context.Context, conn *amqp.Connection, do func(*amqp.Channel) erro
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("no answer: %w", ctx.Err())
-	}
-}
-
-// with asks on the connection that publishes, if there is one that works, else on one of its own.
-func (b *Broker) with(ctx context.Context, do func(*amqp.Connection) error) error {
-	if conn := b.publisher.working(); conn != nil {
-		return do(conn)
-	}
-	return b.withOwn(ctx, do)
-}
-
-// withOwn asks on a connection of its own.
-func (b *Broker) withOwn(ctx context.Context, do func(*amqp.Connection) error) error {
-	b.mu.Lock()
-	closed := b.closed
-	b.mu.Unlock()
-	if closed {
-		return broker.ErrClosed
-	}
-	type made struct {
-		conn *amqp.Connection
-		err  error
-	}
-	got := make(chan made, 1)
-	go func() {
-		conn, _, err := b.connect("asks")
-		got <- made{conn, err}
-	}()
-	select {
-	case m := <-got:
-		if m.err != nil {
-			return m.err
-		}
-		defer func() { _ = m.conn.CloseDeadline(time.Now().Add(time.Second)) }()
-		return do(m.conn)
-	case <-ctx.Done():
-		go func() {
-			if m := <-got; m.err == nil {
-				_ = m.conn.Close()
-			}
-		}()
-		return fmt.Errorf("%w: %w", broker.ErrAway, ctx.Err())
 	}
 }
 

@@ -1,12 +1,15 @@
 package rabbitbroker_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -367,5 +370,42 @@ func TestRestart(t *testing.T) {
 	}
 	if again, err := b.Incarnation(t.Context()); err != nil || again != incarnation {
 		t.Errorf("after the restart it is %q, was %q: %v", again, incarnation, err)
+	}
+}
+
+// Health asks an idle process's broker again and again for its incarnation: on one connection, and on another
+// once that is lost.
+func TestQuestionsShareAConnection(t *testing.T) {
+	proxy := need.NewProxy(t, hosts(need.RabbitMQ(t)))
+	var dials atomic.Int64
+	b := open(t, need.RabbitMQ(t), &rabbitbroker.Options{
+		Dial: func(string, string) (net.Conn, error) {
+			dials.Add(1)
+			return net.Dial("tcp", proxy.Addr())
+		}})
+	dials.Store(0) // open has asked
+	ask := func(wait time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
+		defer cancel()
+		_, err := b.Incarnation(ctx)
+		return err
+	}
+	for range 5 {
+		if err := ask(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := dials.Load(); n != 1 {
+		t.Errorf("5 questions took %d connections", n)
+	}
+	proxy.Deaden()
+	if err := ask(100 * time.Millisecond); err == nil {
+		t.Error("a dead connection answers")
+	}
+	if err := ask(time.Minute); err != nil {
+		t.Errorf("a new connection works: %v", err)
+	}
+	if n := dials.Load(); n != 2 {
+		t.Errorf("%d connections, want 2", n)
 	}
 }

@@ -313,7 +313,7 @@ func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, er
 // Incarnation is a name that was drawn when the first topics were made: where RabbitMQ's files are lost, so
 // is it.
 func (b *Broker) Incarnation(ctx context.Context) (name string, err error) {
-	err = b.with(ctx, func(conn *amqp.Connection) error {
+	err = b.withKept(ctx, func(conn *amqp.Connection) error {
 		f, err := fetch(ctx, conn, recordName)
 		name = f.ID
 		return err

@@ -2,6 +2,8 @@ package circuit
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -21,6 +23,7 @@ type Probe struct {
 	timeout time.Duration
 	now     func() time.Time
 	told    chan struct{}
+	tell    func(error) // each answer
 
 	mu     sync.Mutex
 	asking bool
@@ -36,9 +39,13 @@ type Answer struct {
 	Since time.Time // of the first such answer in a row. Zero: none was another
 }
 
-// NewProbe returns a Probe that calls ask, with timeout for each call.
-func NewProbe(ask func(context.Context) error, timeout time.Duration, now func() time.Time) *Probe {
-	return &Probe{ask: ask, timeout: timeout, now: now, told: make(chan struct{}, 1)}
+// NewProbe returns a Probe that calls ask, with timeout for each call. Tell, if not nil, gets each answer.
+func NewProbe(ask func(context.Context) error, timeout time.Duration, now func() time.Time,
+	tell func(error)) *Probe {
+	if tell == nil {
+		tell = func(error) {}
+	}
+	return &Probe{ask: ask, timeout: timeout, now: now, told: make(chan struct{}, 1), tell: tell}
 }
 
 // Ask begins to ask, unless that is in progress or was done a moment ago. It does not wait.
@@ -48,11 +55,12 @@ func (p *Probe) Ask(ctx context.Context) {
 	}
 }
 
-// AskNow asks as Ask does, and waits for the answer.
-func (p *Probe) AskNow(ctx context.Context) {
-	if p.begin() {
+// AskNow asks as Ask does, and waits for the answer. Returns false if it did not ask.
+func (p *Probe) AskNow(ctx context.Context) (asked bool) {
+	if asked = p.begin(); asked {
 		p.run(ctx)
 	}
+	return asked
 }
 
 // Last returns the last answer.
@@ -88,7 +96,13 @@ func (p *Probe) begin() bool {
 func (p *Probe) run(ctx context.Context) {
 	asked, cancel := context.WithTimeout(ctx, p.timeout)
 	err := p.ask(asked)
+	if err != nil && errors.Is(asked.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: no answer in %v", err, p.timeout)
+	}
 	cancel()
+	if ctx.Err() == nil {
+		p.tell(err)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asking = false

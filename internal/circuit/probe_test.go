@@ -19,7 +19,7 @@ func TestProbeIsBounded(t *testing.T) {
 			return ctx.Err()
 		}
 		p := circuit.NewProbe(func(ctx context.Context) error { calls++; return answer(ctx) },
-			2*time.Second, time.Now)
+			2*time.Second, time.Now, nil)
 		ask := func(times int, want int) {
 			t.Helper()
 			for range times {
@@ -63,7 +63,7 @@ func TestProbeIsBounded(t *testing.T) {
 func TestProbeCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := circuit.NewProbe(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, time.Minute,
-			time.Now)
+			time.Now, func(err error) { t.Errorf("it tells %v", err) })
 		ctx, stop := context.WithCancel(t.Context())
 		p.Ask(ctx)
 		synctest.Wait()

@@ -13,27 +13,26 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/circuit"
+	"github.com/skald-go/skald/store"
 )
 
 const (
 	// quiet is how long a server may give no sign before it is asked. Idle stations call their store every
 	// 5 s.
 	quiet = 6 * time.Second
-	// again is how soon a server is asked once more that did not answer.
-	again = time.Second
 	// enough is how many questions in a row must stay without an answer: one may be chance.
 	enough = 2
-	// wait bounds a question.
-	wait = 2 * time.Second
 )
 
 // A Server is a database or a broker as one station sees it. Its methods are safe for concurrent use.
 type Server struct {
-	what string // "the database"
-	log  *slog.Logger
-	ask  func(ctx context.Context) error
+	what  string // "the database"
+	log   *slog.Logger
+	probe *circuit.Probe // nil: it cannot be asked
 
 	mu       sync.Mutex
+	asked    time.Time // when the last question began
 	answered time.Time // last
 	since    time.Time // of the first question in a row without an answer; zero: it answers
 	misses   int       // in a row
@@ -43,20 +42,29 @@ type Server struct {
 }
 
 // New returns a server of which nothing is known yet. Ask gets its answer, with an error where there is none;
-// nil: it cannot be asked, and counts as answering.
-func New(what string, log *slog.Logger, ask func(ctx context.Context) error) *Server {
-	return &Server{what: what, log: log, ask: ask, say: backoff.Seldom(), nudge: make(chan struct{}, 1)}
+// nil: it cannot be asked, and counts as answering. Now is the clock that bounds how often it is asked.
+func New(what string, log *slog.Logger, now func() time.Time, ask func(ctx context.Context) error) *Server {
+	s := &Server{what: what, log: log, say: backoff.Seldom(), nudge: make(chan struct{}, 1)}
+	if ask != nil {
+		s.probe = circuit.NewProbe(func(ctx context.Context) error {
+			s.mu.Lock()
+			s.asked = time.Now()
+			s.mu.Unlock()
+			return ask(ctx)
+		}, store.ProbeWait, now, s.found)
+	}
+	return s
 }
 
 // Store returns db as a server, which is asked by its Probe.
-func Store(db any, log *slog.Logger) *Server {
+func Store(db any, log *slog.Logger, now func() time.Time) *Server {
 	p, can := db.(interface {
 		Probe(ctx context.Context) error
 	})
 	if !can {
-		return New("the database", log, nil)
+		return New("the database", log, now, nil)
 	}
-	return New("the database", log, p.Probe)
+	return New("the database", log, now, p.Probe)
 }
 
 // Broker returns bus as a server. It is asked for its incarnation, which no driver knows without asking.
@@ -65,9 +73,9 @@ func Broker(bus any, log *slog.Logger) *Server {
 		Incarnation(ctx context.Context) (string, error)
 	})
 	if !can {
-		return New("the broker", log, nil)
+		return New("the broker", log, time.Now, nil)
 	}
-	return New("the broker", log, func(ctx context.Context) error {
+	return New("the broker", log, time.Now, func(ctx context.Context) error {
 		_, err := b.Incarnation(ctx)
 		var line net.Error
 		if err != nil && ctx.Err() != nil || errors.Is(err, broker.ErrAway) || errors.As(err, &line) {
@@ -76,6 +84,9 @@ func Broker(bus any, log *slog.Logger) *Server {
 		return nil // it answered, if only that there is none, or that this client may not read it
 	})
 }
+
+// Probe returns what asks the server. There is no other way that it is asked, so the rate is bounded.
+func (s *Server) Probe() *circuit.Probe { return s.probe }
 
 // Answered notes an answer to any call.
 func (s *Server) Answered() {
@@ -108,14 +119,13 @@ func (s *Server) Away() (why string, since time.Time) {
 
 // Watch asks the server whenever it gave no sign for a while, until ctx ends.
 func (s *Server) Watch(ctx context.Context) {
-	if s.ask == nil {
+	if s.probe == nil {
 		return
 	}
 	s.Answered() // nothing is known against it
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
-	for {
-		suspected := false
+	for suspected := false; ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -123,12 +133,14 @@ func (s *Server) Watch(ctx context.Context) {
 			suspected = true
 		case <-timer.C:
 		}
-		due := s.due()
-		if suspected || due <= 0 {
-			s.question(ctx)
-			due = s.due()
+		if suspected || s.due() <= 0 {
+			suspected = !s.probe.AskNow(ctx) && suspected
 		}
-		timer.Reset(max(due, again))
+		wait := s.due()
+		if suspected || wait <= 0 {
+			wait = max(s.probe.Wait(), time.Millisecond)
+		}
+		timer.Reset(wait)
 	}
 }
 
@@ -142,31 +154,19 @@ func (s *Server) due() time.Duration {
 	return time.Until(s.answered.Add(quiet))
 }
 
-func (s *Server) question(ctx context.Context) {
-	begun := time.Now()
-	within, stop := context.WithTimeoutCause(ctx, wait, errors.New("no answer in "+wait.String()))
-	defer stop()
-	err := s.ask(within)
-	switch {
-	case ctx.Err() != nil:
-	case err == nil:
+// found takes up the end of a question.
+func (s *Server) found(err error) {
+	if err == nil {
 		s.Answered()
-	default:
-		if within.Err() != nil {
-			err = fmt.Errorf("%w: %w", err, context.Cause(within))
-		}
-		s.missed(begun, err)
+		return
 	}
-}
-
-func (s *Server) missed(begun time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.answered.After(begun) {
+	if s.answered.After(s.asked) {
 		return // to another call, meanwhile
 	}
 	if s.misses++; s.since.IsZero() {
-		s.since = begun
+		s.since = s.asked
 	}
 	if s.why = err; s.misses >= enough && s.say.Due(time.Now()) {
 		s.log.Log(context.Background(), Level(err), s.what+" does not answer", "since", s.since, "error", err)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/store"
 )
 
 func TestWhyIsOneLineWithTheCauseFirst(t *testing.T) {
@@ -47,12 +49,12 @@ func TestWhyIsOneLineWithTheCauseFirst(t *testing.T) {
 // until it answers.
 func TestServerThatGivesNoSignIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked, fails := 0, 0
-		s := New("the broker", slog.New(slog.DiscardHandler), func(ctx context.Context) error {
-			if asked++; fails == 0 {
+		var asked, fails atomic.Int64
+		s := New("the broker", slog.New(slog.DiscardHandler), time.Now, func(ctx context.Context) error {
+			if asked.Add(1); fails.Load() == 0 {
 				return nil
 			}
-			if fails--; fails%2 == 0 {
+			if fails.Add(-1)%2 == 0 {
 				<-ctx.Done() // swallowed
 				return ctx.Err()
 			}
@@ -62,28 +64,28 @@ func TestServerThatGivesNoSignIsAsked(t *testing.T) {
 		go s.Watch(ctx)
 		away := func() bool { why, _ := s.Away(); return why != "" }
 		time.Sleep(time.Minute)
-		if asked > 10 || asked < 9 || away() {
-			t.Errorf("asked %d times in a minute, away %v", asked, away())
+		if n := asked.Load(); n > 10 || n < 9 || away() {
+			t.Errorf("asked %d times in a minute, away %v", n, away())
 		}
 		for range 20 { // it answers to other calls
 			s.Answered()
 			time.Sleep(quiet / 2)
 		}
-		if asked > 10 {
-			t.Errorf("asked %d times, though it answers", asked)
+		if n := asked.Load(); n > 10 {
+			t.Errorf("asked %d times, though it answers", n)
 		}
-		fails = 1
+		fails.Store(1)
 		time.Sleep(2 * quiet)
-		if fails != 0 || away() {
+		if fails.Load() != 0 || away() {
 			t.Errorf("one miss: away %v", away())
 		}
-		fails = 1e6
-		time.Sleep(quiet + 2*wait + again + time.Millisecond)
+		fails.Store(1e6)
+		time.Sleep(quiet + 2*store.ProbeWait + time.Second)
 		if why, _ := s.Away(); !strings.Contains(why, "the broker does not answer since") {
 			t.Errorf("it is away: %q", why)
 		}
-		fails = 0
-		time.Sleep(wait + again + time.Millisecond)
+		fails.Store(0)
+		time.Sleep(2 * store.ProbeWait)
 		if away() {
 			t.Error("it answers again")
 		}

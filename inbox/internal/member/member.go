@@ -1,10 +1,21 @@
-// Package member joins a consumer's group; a consumer that handles nothing joins none.
+// Package member joins a consumer's group; a consumer that handles nothing joins none. It is the only way of
+// an inbox to the broker, so that each call has a deadline.
 package member
 
 import (
 	"context"
+	"time"
 
 	"github.com/skald-go/skald/broker"
+)
+
+const (
+	// joinMost bounds one attempt to join. What it has declared stays, so the next one is quicker.
+	joinMost = 30 * time.Second
+	// leaveMost bounds the end of a membership.
+	leaveMost = 5 * time.Second
+	// callMost bounds every other call. Drivers receive and acknowledge without waiting for the server.
+	callMost = 10 * time.Second
 )
 
 // Join joins g at bus. Without topics nothing is joined, and nothing comes.
@@ -12,7 +23,41 @@ func Join(ctx context.Context, bus broker.Subscriber, g broker.Group) (broker.Su
 	if len(g.Topics) == 0 {
 		return idle{}, nil
 	}
-	return bus.Subscribe(ctx, g)
+	ctx, stop := context.WithTimeout(ctx, joinMost)
+	defer stop()
+	sub, err := bus.Subscribe(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	return bounded{sub}, nil
+}
+
+// bounded is a subscription whose calls have deadlines.
+type bounded struct{ broker.Subscription }
+
+func (b bounded) Receive(ctx context.Context, most int) (broker.Batch, error) {
+	ctx, stop := context.WithTimeout(ctx, callMost)
+	defer stop()
+	return b.Subscription.Receive(ctx, most)
+}
+
+func (b bounded) Ack(ctx context.Context, ds []broker.Delivery) error {
+	ctx, stop := context.WithTimeout(ctx, callMost)
+	defer stop()
+	return b.Subscription.Ack(ctx, ds)
+}
+
+func (b bounded) Close(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, leaveMost)
+	defer stop()
+	return b.Subscription.Close(ctx)
+}
+
+// Lag returns how much waits for a consumer, by topic.
+func Lag(ctx context.Context, b broker.Lagger, consumer string, topics ...string) (map[string]int64, error) {
+	ctx, stop := context.WithTimeout(ctx, callMost)
+	defer stop()
+	return b.Lag(ctx, consumer, topics...)
 }
 
 // idle is a subscription to nothing.

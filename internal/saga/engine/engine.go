@@ -107,7 +107,7 @@ func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
 	e.o.Logger = shortlog.New(o.Logger)
 	e.tally = tally.New(e.o.Logger, o.Metrics, defs)
 	e.failed = e.tally.Panicked
-	e.vitals = vitals.Store(db, e.o.Logger)
+	e.vitals = vitals.Store(db, e.o.Logger, time.Now)
 	if e.o.NewID == nil {
 		e.o.NewID = uuid7.New
 	}

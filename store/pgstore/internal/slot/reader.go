@@ -19,6 +19,7 @@ const (
 	pingEvery   = time.Second      // the server is asked how far it is, and told how far we are
 	silentMost  = 3 * time.Second  // without an answer it is not believed that nothing was committed
 	deadAfter   = 30 * time.Second // and then the connection is given up
+	makeMost    = 10 * time.Minute // for which a slot may wait for open transactions; then it is tried again
 	behindMost  = 2 * time.Second  // for which the stream may lag behind the server's WAL
 	standbyEach = 2 * time.Second  // between two looks whether the slot became free
 	repairEach  = 5 * time.Second  // between two looks whether a publication has the outbox again

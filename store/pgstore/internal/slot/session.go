@@ -73,15 +73,9 @@ func pause(ctx context.Context, d time.Duration) {
 
 // session is one connection's life.
 func (r *Reader) session(ctx context.Context, say *walVoice) error {
-	config := r.config.Copy()
-	if r.o.BeforeConnect != nil {
-		if err := r.o.BeforeConnect(ctx, config); err != nil {
-			return fmt.Errorf("before connecting: %w", err)
-		}
-	}
-	conn, err := pgconn.ConnectConfig(ctx, &config.Config)
+	conn, err := r.connect(ctx)
 	if err != nil {
-		return advised(err, "the role needs REPLICATION: ALTER ROLE … REPLICATION")
+		return err
 	}
 	defer func() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -104,6 +98,23 @@ func (r *Reader) session(ctx context.Context, say *walVoice) error {
 		return fmt.Errorf("read slot %s: %w", r.o.Slot, err)
 	}
 	return nil
+}
+
+// connect makes a connection for replication.
+func (r *Reader) connect(ctx context.Context) (*pgconn.PgConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, deadAfter)
+	defer cancel()
+	config := r.config.Copy()
+	if r.o.BeforeConnect != nil {
+		if err := r.o.BeforeConnect(ctx, config); err != nil {
+			return nil, fmt.Errorf("before connecting: %w", err)
+		}
+	}
+	conn, err := pgconn.ConnectConfig(ctx, &config.Config)
+	if err != nil {
+		return nil, advised(err, "the role needs REPLICATION: ALTER ROLE … REPLICATION")
+	}
+	return conn, nil
 }
 
 // StartStream makes the server stream what the publication of the slot's name has.
@@ -189,6 +200,13 @@ type walSlot struct {
 
 // ask sends one statement and returns the first row.
 func (s *walSlot) ask(ctx context.Context, sql string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, deadAfter)
+	defer cancel()
+	return s.askLong(ctx, sql)
+}
+
+// askLong is ask for a statement that waits for transactions of others.
+func (s *walSlot) askLong(ctx context.Context, sql string) ([]string, error) {
 	results, err := s.conn.Exec(ctx, sql).ReadAll()
 	if err != nil {
 		return nil, err
@@ -271,7 +289,9 @@ func (s *walSlot) make(ctx context.Context, failover bool) error {
 	if failover {
 		text = s.text["WALMakeFailoverSlot"]
 	}
-	_, err := s.ask(ctx, text)
+	ctx, cancel := context.WithTimeout(ctx, makeMost)
+	defer cancel()
+	_, err := s.askLong(ctx, text)
 	if pgrun.SQLState(err) == "42710" {
 		return nil
 	}

@@ -8,11 +8,17 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/brokerurl"
 	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+)
+
+const (
+	defaultPingEvery = 15 * time.Second // without a notification
+	defaultCallMost  = 10 * time.Second // for which the server may take to answer
 )
 
 // A Listener wakes the relays of this process when another one has written, or is about to commit what it
@@ -28,6 +34,8 @@ type Listener struct {
 
 	all    []*Waker
 	config *pgx.ConnConfig
+
+	pingEvery, callMost time.Duration
 }
 
 var _ skald.Runner = (*Listener)(nil)
@@ -44,7 +52,8 @@ func Listen(url string, all ...*Waker) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	return &Listener{Logger: slog.Default(), all: all, config: config}, nil
+	return &Listener{Logger: slog.Default(), all: all, config: config,
+		pingEvery: defaultPingEvery, callMost: defaultCallMost}, nil
 }
 
 // Run listens until ctx is done. A server that is away is tried again, at most 5 s later.
@@ -78,13 +87,7 @@ func (e *beforeError) Unwrap() error { return e.error }
 
 // hear is one connection's life. It tells whether it came to listen.
 func (l *Listener) hear(ctx context.Context) (heard bool, err error) {
-	config := l.config.Copy()
-	if l.BeforeConnect != nil {
-		if err := l.BeforeConnect(ctx, config); err != nil {
-			return false, &beforeError{err}
-		}
-	}
-	conn, err := pgx.ConnectConfig(ctx, config)
+	conn, err := l.connect(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -93,14 +96,18 @@ func (l *Listener) hear(ctx context.Context) (heard bool, err error) {
 		defer cancel()
 		_ = conn.Close(end)
 	}()
-	if _, err := conn.Exec(ctx, l.all[0].pg.SQL["Listen"]); err != nil {
+	err = l.within(ctx, func(ctx context.Context) error {
+		_, err := conn.Exec(ctx, l.all[0].pg.SQL["Listen"])
+		return err
+	})
+	if err != nil {
 		return false, err
 	}
 	for _, w := range l.all {
 		w.Here() // for what was said before
 	}
 	for {
-		n, err := conn.WaitForNotification(ctx)
+		n, err := l.next(ctx, conn)
 		if err != nil {
 			return true, err
 		}
@@ -110,4 +117,43 @@ func (l *Listener) hear(ctx context.Context) (heard bool, err error) {
 			}
 		}
 	}
+}
+
+// connect is bounded as a call is; so is BeforeConnect.
+func (l *Listener) connect(ctx context.Context) (conn *pgx.Conn, err error) {
+	config := l.config.Copy()
+	err = l.within(ctx, func(ctx context.Context) error {
+		if l.BeforeConnect != nil {
+			if err := l.BeforeConnect(ctx, config); err != nil {
+				return &beforeError{err}
+			}
+		}
+		conn, err = pgx.ConnectConfig(ctx, config)
+		return err
+	})
+	return conn, err
+}
+
+// next waits for a notification. A connection that carries nothing any more does not end by itself, so next
+// asks the server after each time without a notification.
+func (l *Listener) next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
+	for {
+		quiet, stop := context.WithTimeout(ctx, l.pingEvery)
+		n, err := conn.WaitForNotification(quiet)
+		late := quiet.Err() != nil && ctx.Err() == nil
+		stop()
+		if err == nil || !late || conn.IsClosed() {
+			return n, err
+		}
+		if err := l.within(ctx, conn.Ping); err != nil {
+			return nil, fmt.Errorf("the server gives no sign: %w", err)
+		}
+	}
+}
+
+// within bounds a call of the server.
+func (l *Listener) within(ctx context.Context, call func(context.Context) error) error {
+	ctx, stop := context.WithTimeout(ctx, l.callMost)
+	defer stop()
+	return call(ctx)
 }
