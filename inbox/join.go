@@ -76,21 +76,59 @@ func (l *loop[TTx]) send() (wait time.Duration) {
 	return wait
 }
 
-// joinAgain leaves the group and joins it anew: the database is not where it was, so what is known of
-// partitions in memory is worth nothing, and they begin where the database says.
+// joinAgain leaves the group, unless the consumer has left it already, and joins it. Partitions begin where
+// the database says.
 func (in *Inbox[TTx]) joinAgain(ctx context.Context) error {
-	if in.sub != nil {
+	left := in.sub == nil
+	if !left {
 		in.o.Logger.WarnContext(ctx, "inbox: the database went back, or was rewound: joining the group anew",
 			"consumer", in.group)
-		err := in.sub.Close(ctx)
-		if err != nil && !errors.Is(err, broker.ErrClosed) {
+	}
+	in.leaveGroup(ctx)
+	if err := in.open(ctx); err != nil {
+		return err
+	}
+	if left {
+		in.o.Logger.InfoContext(ctx, "inbox: joined the group again", "consumer", in.group)
+	}
+	return nil
+}
+
+// leaveGroup leaves the group and forgets its partitions. Handlers that run go on. Their results acknowledge
+// nothing: a message that they finish comes again, and has a mark.
+func (in *Inbox[TTx]) leaveGroup(ctx context.Context) {
+	if in.sub != nil {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if err := in.sub.Close(ctx); err != nil && !errors.Is(err, broker.ErrClosed) {
 			in.o.Logger.WarnContext(ctx, "inbox: leave the group", "consumer", in.group, "error", err)
 		}
 	}
 	in.sub, in.askAt = nil, time.Time{}
 	in.sources.Clear()
 	in.checkpoints.Rejoin()
-	return in.open(ctx)
+}
+
+// leaveAfter is how long the database may not answer before Run leaves the group.
+const leaveAfter = 20 * time.Second
+
+// outside reports whether the consumer stays outside its group because its database does not answer. After
+// Options.leaveAfter without an answer the consumer leaves, so that members with a database take over.
+func (l *loop[TTx]) outside(ctx context.Context) bool {
+	in := l.in
+	last := in.probe.Last()
+	switch {
+	case last.Err == nil:
+		return false
+	case in.sub == nil:
+		return true
+	case l.away, in.o.Now().Sub(last.Since) < in.o.leaveAfter: // a call under way is about these partitions
+		return false
+	}
+	in.o.Logger.WarnContext(ctx, "inbox: the database does not answer: leaving the group until it does",
+		"consumer", in.group, "since", last.Since, "error", last.Err)
+	in.leaveGroup(ctx)
+	return true
 }
 
 // withRemedy says how a topic is made that is not there.

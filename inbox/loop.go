@@ -63,7 +63,9 @@ func (l *loop[TTx]) run(ctx context.Context) error {
 // turn takes everything on as far as it goes without waiting.
 func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 	in := l.in
-	busy, err = in.receive(ctx)
+	if !l.outside(ctx) {
+		busy, err = in.receive(ctx)
+	}
 	in.tel.Counted()
 	l.countStuck()
 	if err == nil {
@@ -87,6 +89,9 @@ func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 		l.outages++
 		in.outage.Failed(now, err)
 		in.facts.broker.Suspect()
+		if in.sub == nil { // the database may have refused
+			in.suspectOutage(ctx)
+		}
 	}
 	l.tell(now, err != nil)
 	return busy, nil

@@ -49,6 +49,8 @@ type Options struct {
 
 	MeterProvider  metric.MeterProvider // default OpenTelemetry's global one
 	TracerProvider trace.TracerProvider // for a span of each attempt at a message. Default the global one
+
+	leaveAfter time.Duration // without an answer of the database; tests set it
 }
 
 // A Transaction is how the transaction of a handler begins, in the round trip that marks the message.
@@ -202,6 +204,7 @@ func (o *Options) orDefaults() Options {
 	d.Retry.orDefaults()
 	d.Breaker = d.Breaker.orDefaults()
 	d.Instance.orDefaults()
+	d.leaveAfter = cmp.Or(d.leaveAfter, leaveAfter)
 	if d.Now == nil {
 		d.Now = time.Now
 	}

@@ -1,0 +1,9 @@
+package inbox
+
+import "time"
+
+// LeaveAfter sets how long the database may not answer before the consumer leaves its group.
+func (o *Options) LeaveAfter(d time.Duration) *Options {
+	o.leaveAfter = d
+	return o
+}
