@@ -221,6 +221,20 @@ func broken() []breach {
 			"no DDL at run time", ""},
 		{"the demo's tables", "examples/shop/sql/a.sql", "CREATE TABLE orders ();\n",
 			"no DDL at run time", ""},
+
+		{"a statement beside pgrun", "store/pgstore/a.go",
+			"package pgstore\nfunc (s *Store) f() { s.pool.QueryRow(s.ctx, \"\") }\n", "deadlines",
+			"s.pool.QueryRow has no deadline"},
+		{"a connection beside pgrun", "store/pgstore/internal/kept/a.go",
+			"package kept\nfunc f() { db.Conn(ctx) }\n", "deadlines", "db.Conn has no deadline"},
+		{"a batch beside pgrun", "store/pgstore/a.go", "package pgstore\nfunc f() { conn.SendBatch(ctx, b) }\n",
+			"deadlines", "conn.SendBatch has no deadline"},
+		{"pgrun's own", "store/pgstore/internal/pgrun/a.go", "package pgrun\nfunc f() { pool.Acquire(ctx) }\n",
+			"deadlines", ""},
+		{"a consumer joins by itself", "inbox/a.go", "package inbox\nfunc f() { in.bus.Subscribe(ctx, g) }\n",
+			"deadlines", "in.bus.Subscribe has no deadline"},
+		{"a consumer joins by member", "inbox/internal/member/a.go",
+			"package member\nfunc f() { bus.Subscribe(ctx, g) }\n", "deadlines", ""},
 	}
 }
 

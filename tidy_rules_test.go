@@ -642,3 +642,34 @@ func checkSession(t tree) (found []string) {
 	}
 	return found
 }
+
+// checkDeadlines: a connection that carries nothing any more would hold its caller forever. In pgstore pgrun
+// gives each round trip its deadline, and in an inbox member does so for the calls of the broker. The
+// connections of slot and wake have deadlines of their own.
+func checkDeadlines(t tree) (found []string) {
+	ways := map[string]*regexp.Regexp{
+		"store/pgstore": regexp.MustCompile(`(?i)^(.*\.)?((pool|db)\.(Acquire|Conn|Begin|BeginTx|Ping|PingContext)|` +
+			`(pool|db|conn)\.(SendBatch|(Exec|Query|QueryRow)(Context)?))$`),
+		"inbox": regexp.MustCompile(`(?i)^(.*\.)?(bus\.\w+|\w+\.Subscribe)$`),
+	}
+	free := []string{"store/pgstore/internal/pgrun", "store/pgstore/internal/slot", "store/pgstore/internal/wake",
+		"inbox/internal/member"}
+	for _, f := range t.files {
+		dir := path.Dir(f.path)
+		if !f.code() || slices.Contains(free, dir) {
+			continue
+		}
+		for home, way := range ways {
+			if !within(dir, home) {
+				continue
+			}
+			ast.Inspect(f.ast, func(n ast.Node) bool {
+				if call, ok := n.(*ast.CallExpr); ok && way.MatchString(spelled(call.Fun)) {
+					found = append(found, t.at(call)+": "+spelled(call.Fun)+" has no deadline: call through pgrun, or member")
+				}
+				return true
+			})
+		}
+	}
+	return found
+}

@@ -240,6 +240,7 @@ func checks() []check {
 		{"package names", checkNames},
 		{"no DDL at run time", checkDDL},
 		{"no session state", checkSession},
+		{"deadlines", checkDeadlines},
 	}
 }
 
