@@ -42,14 +42,11 @@ func (in *Inbox[TTx]) called(ctx context.Context, err error) {
 // watchProgress notes whether messages are finished, where some are at work or could be.
 func (l *loop[TTx]) watchProgress() {
 	in, now := l.in, time.Now()
-	stuck := len(in.exec.Overdue())
-	busy := l.running > 0 || in.pick.Startable(l.running)
+	busy := l.running > l.stuck || in.pick.Startable(l.working())
 	most := in.o.Timeouts.Handle + in.o.Timeouts.Wait + slack
 	still := ""
 	switch {
-	case stuck > 0 && stuck >= in.o.Workers:
-		still = fmt.Sprintf("nothing is handled: %d handlers ignore that their context ended", stuck)
-	case !busy:
+	case !busy || in.allStuck != "":
 		in.facts.settled = now
 	case !in.facts.settled.IsZero() && now.Sub(in.facts.settled) > most:
 		still = fmt.Sprintf("messages wait, and none was finished since %s",
