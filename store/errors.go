@@ -11,7 +11,7 @@ var (
 	// ErrLost: a guard of an effect did not hold; nothing of the effect stands.
 	ErrLost = errors.New("store: a guard was lost")
 	// ErrBusy: a rival has the mark or the lock in hand. Try again.
-	ErrBusy = errors.New("store: a rival has it in hand")
+	ErrBusy = errors.New("store: another transaction has it in hand")
 	// ErrNoSettings: this database has no settings that a transaction could have.
 	ErrNoSettings = errors.New("store: this database has no settings for a transaction: leave inbox.Options.Transaction.Settings out, or use PostgreSQL")
 	// ErrMoved: the database does not know a tick that it gave out. It went back in time, or it is another

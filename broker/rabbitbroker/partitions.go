@@ -28,6 +28,7 @@ type partition struct {
 	base int64 // positions are above it
 	ch   *amqp.Channel
 	in   <-chan amqp.Delivery
+	shut chan *amqp.Error // why RabbitMQ closed ch
 }
 
 // run keeps the member in its group until it leaves or is killed.
@@ -95,6 +96,7 @@ func (s *Subscription) live(l *link) (over bool) {
 			if l.conn.IsClosed() {
 				return false
 			}
+			s.tellShut(o)
 			continue // at the next tick
 		case d, ok := <-l.hellos:
 			if !ok {
@@ -199,8 +201,8 @@ func release(partitions []*partition) {
 func (s *Subscription) register(l *link, o *partition, queue string) error {
 	ch, err := l.conn.Channel()
 	if err == nil {
-		o.ch = ch
-		err = ch.Qos(s.b.opts.Prefetch, 0, false)
+		o.ch, o.shut = ch, ch.NotifyClose(make(chan *amqp.Error, 1))
+		err = ch.Qos(cmp.Or(s.prefetch[o.Name], s.b.opts.Prefetch), 0, false)
 	}
 	if err == nil {
 		o.in, err = ch.Consume(queue, "", false, false, false, false, nil)
@@ -215,6 +217,24 @@ func (s *Subscription) register(l *link, o *partition, queue string) error {
 	o.base = time.Now().UnixMicro()
 	o.Told, o.Acked = o.base, o.base
 	return nil
+}
+
+// tellShut tells why RabbitMQ closed the channel of a partition. After a consumer_timeout the member asks for half as
+// many messages of that partition at once: each waits half as long for its acknowledgement.
+func (s *Subscription) tellShut(o *partition) {
+	err := <-o.shut
+	if err == nil {
+		return
+	}
+	more := ""
+	if err.Code == amqp.PreconditionFailed && strings.Contains(err.Reason, "timed out") {
+		n := max(1, cmp.Or(s.prefetch[o.Name], s.b.opts.Prefetch)/2)
+		s.prefetch[o.Name] = n
+		more = fmt.Sprintf(": consumer_timeout: from now on at most %d messages of it are in progress: "+
+			"raise consumer_timeout at RabbitMQ, or make handlers faster", n)
+	}
+	s.feed.Fail(fmt.Errorf("partition %s: RabbitMQ closed the channel, and delivers again what was not acknowledged%s: %w",
+		o.Name, more, err))
 }
 
 // gain takes partitions into what is owned, and reads them. They are told of together.
