@@ -219,8 +219,8 @@ func (s *Subscription) register(l *link, o *partition, queue string) error {
 	return nil
 }
 
-// tellShut tells why RabbitMQ closed the channel of a partition. After a consumer_timeout the member asks for half as
-// many messages of that partition at once: each waits half as long for its acknowledgement.
+// tellShut tells why RabbitMQ closed the channel of a partition. After a consumer_timeout the member asks for
+// half as many messages of that partition at once: each waits half as long for its acknowledgement.
 func (s *Subscription) tellShut(o *partition) {
 	err := <-o.shut
 	if err == nil {
