@@ -86,6 +86,9 @@ func Handle[TTx, In, Out any](db Store[TTx], name string, tenant Tenant, o *Opti
 			lent := lending.With(ctx, lending.Loan{Tx: run.Tx(), Consumer: "HTTP endpoint " +
 				name, ID: q.key})
 			reply, err := safely(lent, run.Tx(), in, fn)
+			if err != nil {
+				err = silent(ctx, err)
+			}
 			return handled(ctx, d, run, q, r, reply, err)
 		})
 	})

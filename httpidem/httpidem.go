@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/circuit"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/store"
@@ -46,6 +47,7 @@ type Store[TTx any] interface {
 	once.Seer
 	Runner
 	Outage(err error) bool
+	Probe(ctx context.Context) error
 }
 
 // A LeaseStore is what Wrap needs of a database. Each store.Driver is one.
@@ -54,6 +56,7 @@ type LeaseStore interface {
 	once.Seer
 	Runner
 	Outage(err error) bool
+	Probe(ctx context.Context) error
 }
 
 // A Tenant tells whose request it is, from what authentication found: keys of different tenants never meet.
@@ -132,6 +135,7 @@ type door struct {
 	front  *front // nil: no cache
 	tel    *telemetry.Endpoint
 	check  func(ctx context.Context) error
+	probe  *circuit.Probe
 	well   atomic.Bool // check has found nothing
 	flights
 }
@@ -141,6 +145,7 @@ type base interface {
 	once.Seer
 	Runner
 	Outage(err error) bool
+	Probe(ctx context.Context) error
 }
 
 func newDoor(name string, tenant Tenant, o *Options, db base) *door {
@@ -148,6 +153,7 @@ func newDoor(name string, tenant Tenant, o *Options, db base) *door {
 	d.db, d.front = newSeer(db, d.scope(), d.o.silence()), newFront(d.o.Seen, db, d.o.Keep)
 	d.tel = telemetry.NewEndpoint(telemetry.Providers{Meter: d.o.MeterProvider}, name)
 	d.check = func(ctx context.Context) error { return Check(ctx, db, o) }
+	d.probe = circuit.NewProbe(db.Probe, store.ProbeWait, time.Now, nil)
 	return d
 }
 
@@ -235,11 +241,34 @@ func (d *door) checked(ctx context.Context) error {
 }
 
 // patiently returns a context that ends when began is not called within the time that the database has for
-// one answer. A transaction may outlive the call that began it, so the context goes on after that.
+// one answer. A transaction may outlive the call that began it, so the context goes on after that: it ends
+// when the database has an outage.
 func (d *door) patiently(ctx context.Context) (life context.Context, began func(), cancel func()) {
 	life, end := context.WithCancelCause(ctx)
 	late := time.AfterFunc(d.o.silence(), func() { end(errSilent) })
-	return life, func() { late.Stop() }, func() { late.Stop(); end(context.Canceled) }
+	began = func() {
+		late.Stop()
+		late = d.watch(life, func() { end(errSilent) })
+	}
+	return life, began, func() { late.Stop(); end(context.Canceled) }
+}
+
+// watch calls away once a probe of the database fails while ctx lasts. The first probe is after the time that
+// the database has for one answer, so most requests cost none.
+func (d *door) watch(ctx context.Context, away func()) *time.Timer {
+	return time.AfterFunc(d.o.silence(), func() {
+		for ctx.Err() == nil {
+			d.probe.AskNow(ctx)
+			if last := d.probe.Last(); last.Err != nil && time.Since(last.At) < d.o.silence() {
+				away()
+				return
+			}
+			select {
+			case <-time.After(d.o.silence()):
+			case <-ctx.Done():
+			}
+		}
+	})
 }
 
 // silent is err, or that the database was silent if that ended ctx.

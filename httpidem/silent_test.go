@@ -112,6 +112,64 @@ func TestSilentDatabase(t *testing.T) {
 	}
 }
 
+// A request whose database has an outage while its handler runs is answered 503: under Handle the context of
+// the handler's statement ends, under Wrap the handler goes on, and a repeat gets its answer.
+func TestSilentDatabaseWhileAHandlerRuns(t *testing.T) {
+	pool, schema := postgres(t, 4)
+	config, l := pool.Config(), &link{}
+	config.ConnConfig.DialFunc, config.MaxConns = l.dial, 4
+	behindLink, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { go behindLink.Close() })
+	db := pgstore.New(behindLink, &pgstore.Options{Schema: schema})
+	o := quiet()
+	o.Wait = 50 * time.Millisecond
+	var runs, slow atomic.Int64
+	goOn := make(chan struct{})
+	handled := httpidem.Handle(db, "outage", httpidem.OneTenant, o,
+		func(ctx context.Context, tx pgx.Tx, _ httpidem.Request[order]) (httpidem.Reply[string], error) {
+			if runs.Add(1); slow.Load() > 0 {
+				l.all.Store(true)
+			}
+			_, err := tx.Exec(ctx, "SELECT 1")
+			return httpidem.OK("done"), err
+		})
+	under := httpidem.Wrap(db, "outage-wrap", httpidem.OneTenant, o,
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if runs.Add(1); slow.Load() > 0 {
+				l.all.Store(true)
+				<-goOn
+			}
+			_, _ = io.WriteString(w, `"done"`)
+		}))
+	for name, h := range map[string]http.Handler{"Handle": handled, "Wrap": under} {
+		answers(t, post{key: name, body: "{}"}.to(h), 200, "done")
+		runs.Store(0)
+		slow.Store(1)
+		p := post{key: name + "-slow", body: "{}"}
+		w := promptly(t, func() *httptest.ResponseRecorder { return p.to(h) })
+		answers(t, w, 503, "send the same request again")
+		if w.Header().Get("Retry-After") == "" {
+			t.Errorf("%s: %v", name, w.Header())
+		}
+		slow.Store(0)
+		l.all.Store(false)
+		if name == "Wrap" {
+			close(goOn)
+		}
+		deadline := time.Now().Add(20 * time.Second)
+		for w = p.to(h); w.Code != 200 && time.Now().Before(deadline); w = p.to(h) {
+			time.Sleep(50 * time.Millisecond)
+		}
+		answers(t, w, 200, "done")
+		if n := runs.Load(); n != map[string]int64{"Handle": 2, "Wrap": 1}[name] {
+			t.Errorf("%s: %d runs", name, n)
+		}
+	}
+}
+
 // promptly fails the test if do goes on although its database has been silent for much longer than Wait.
 func promptly[T any](t *testing.T, do func() T) T {
 	t.Helper()

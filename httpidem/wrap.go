@@ -43,15 +43,17 @@ func Wrap(db LeaseStore, name string, tenant Tenant, o *Options, next http.Handl
 			if kept, done := key.Answer(); done {
 				return restore(kept)
 			}
-			began := time.Now()
-			life, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.o.Lease*9/10)
-			defer cancel()
-			rec, err := record(life, r, q.body, next)
-			if err != nil {
-				// of a panic: what was done is not known, so the key stays until the lease ends
-				return answer{}, err
-			}
-			return d.finish(ctx, key, q, r, rec, began)
+			return d.working(ctx, func(ctx context.Context) (answer, error) {
+				began := time.Now()
+				life, cancel := context.WithTimeout(ctx, d.o.Lease*9/10)
+				defer cancel()
+				rec, err := record(life, r, q.body, next)
+				if err != nil {
+					// of a panic: what was done is not known, so the key stays until the lease ends
+					return answer{}, err
+				}
+				return d.finish(ctx, key, q, r, rec, began)
+			})
 		})
 	})
 }
@@ -137,6 +139,22 @@ func (d *door) finish(ctx context.Context, key *once.Reservation, q *asked, r *h
 // storing waits for do for as long as the database may be silent. Then the client gets 503, and do goes on:
 // a repeat gets the answer once it is stored.
 func (d *door) storing(ctx context.Context, do func(context.Context) (answer, error)) (answer, error) {
+	late, end := context.WithTimeout(context.Background(), d.o.silence())
+	defer end()
+	return until(ctx, late, do)
+}
+
+// working waits for do until the database has an outage. Then the client gets 503, and do goes on: what it
+// does outside of the database is not known, and a repeat gets the answer once it is stored.
+func (d *door) working(ctx context.Context, do func(context.Context) (answer, error)) (answer, error) {
+	away, end := context.WithCancel(context.Background())
+	defer end()
+	defer d.watch(away, end).Stop()
+	return until(ctx, away, do)
+}
+
+// until returns what do returns, or 503 once over ends.
+func until(ctx, over context.Context, do func(context.Context) (answer, error)) (answer, error) {
 	type ending struct {
 		answer
 		err error
@@ -146,12 +164,10 @@ func (d *door) storing(ctx context.Context, do func(context.Context) (answer, er
 		a, err := do(context.WithoutCancel(ctx))
 		ended <- ending{a, err}
 	}()
-	late := time.NewTimer(d.o.silence())
-	defer late.Stop()
 	select {
 	case e := <-ended:
 		return e.answer, e.err
-	case <-late.C:
+	case <-over.Done():
 		return answer{}, skald.Outage(errSilent)
 	}
 }
