@@ -201,6 +201,11 @@ func TestAlertsOnPostgreSQL(t *testing.T) {
 				Release: true, Wake: -1,
 				Standing: store.Standing{Status: "running", Stuck: true}}})
 		},
+		"SkaldSagaFailing": func(s *server) {
+			s.apply(store.Effect{Saga: &store.SagaMove{SagaRef: s.saga(), State: "{}",
+				Release: true, Wake: -1, Standing: store.Standing{Status: "running", Failed: 9,
+					Since: time.Now().Add(-16 * time.Minute), Retry: time.Now().Add(time.Hour)}}})
+		},
 		"SkaldSagaOverdue": func(s *server) {
 			s.saga()
 			s.older("skald_saga", "due", 5*time.Minute)

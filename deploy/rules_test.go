@@ -245,6 +245,12 @@ func incidents() []incident {
 					false)
 			},
 			(*world).endSaga, 2 * time.Minute},
+		{"SkaldSagaFailing",
+			func(w *world) {
+				w.moveSaga(w.startSaga(), store.Standing{Status: "running", Failed: 9, Error: "a deadlock",
+					Since: time.Now().Add(-20 * time.Minute), Retry: time.Now().Add(time.Hour)}, false)
+			},
+			(*world).endSaga, 3 * time.Minute},
 		{"SkaldSagaOverdue", // there is no engine
 			func(w *world) {
 				w.startSaga()

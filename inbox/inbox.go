@@ -65,6 +65,8 @@ type Inbox[TTx any] struct {
 	retry  failure.Retry
 	exec   *exec.Executor[TTx]
 
+	registered registered
+
 	// The rest belongs to the goroutine of Run or Step.
 	checked  bool
 	session  string // of this inbox, random: who has a lease
@@ -161,7 +163,7 @@ func decode[T any](ctx context.Context, e skald.Event[T], m skald.Message) (skal
 	return r, nil
 }
 
-// Handle is On for whole messages. Of two handlers for one type of a topic the later one stays.
+// Handle is On for whole messages. Run and Step refuse two handlers for one type of a topic.
 func (in *Inbox[TTx]) Handle(topic, typ string, h Handler[TTx]) {
 	in.HandleResult(topic, typ,
 		func(ctx context.Context, tx TTx, m skald.Message) (Result, error) { return Result{}, h(ctx, tx, m) })
@@ -181,6 +183,7 @@ func OnResult[TTx, T any](in *Inbox[TTx], e skald.Event[T],
 
 // HandleResult is Handle for handlers that answer something.
 func (in *Inbox[TTx]) HandleResult(topic, typ string, h ResultHandler[TTx]) {
+	in.registered.add(store.Kind{Topic: topic, Type: typ})
 	if !slices.Contains(in.topics, topic) {
 		in.topics = append(in.topics, topic)
 	}

@@ -17,9 +17,20 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
+// fault is what is wrong with the options and the handlers.
+func (in *Inbox[TTx]) fault() error {
+	if err := in.o.fault(); err != nil {
+		return err
+	}
+	if err := in.registered.fault(); err != nil {
+		return fmt.Errorf("consumer %s: %w", in.group, err)
+	}
+	return nil
+}
+
 // Step does one turn: receives what has arrived, takes one message, acknowledges. It never waits for more.
 func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
-	if err := in.o.fault(); err != nil {
+	if err := in.fault(); err != nil {
 		return false, err
 	}
 	if err := in.open(ctx); err != nil {
@@ -114,7 +125,7 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 // A handler that ignores its context is not waited for: it is named in the log, and what it was at is not
 // acknowledged.
 func (in *Inbox[TTx]) Run(ctx context.Context) error {
-	if err := in.o.fault(); err != nil {
+	if err := in.fault(); err != nil {
 		return err
 	}
 	in.checkpoints.SetPatient(true)

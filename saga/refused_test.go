@@ -352,32 +352,3 @@ func shut[TTx any](t *testing.T, db interface {
 		}
 	}
 }
-
-// What looks like an outage, and is met by one function alone, is not charged, and is to be seen.
-func TestOutageOfOneFunctionIsSeen(t *testing.T) {
-	t.Parallel()
-	pool, db, schema := onPostgres(t)
-	d := saga.New("trip", &saga.Options[trip]{Key: tripKey},
-		pgLedger(schema, "flight", func(ctx context.Context, tx pgx.Tx, _ saga.Run[trip]) error {
-			_, err := tx.Exec(ctx, "DO $$BEGIN RAISE EXCEPTION 'too slow' USING ERRCODE = '57014'; END$$")
-			return err
-		}))
-	e := pgEngine(t, db, saga.EngineOptions{}, d)
-	pgRun(t, e)
-	if _, err := pgStart(t, pool, e, d, trip{ID: "a"}); err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(5 * time.Minute); ; <-time.After(2 * time.Millisecond) {
-		ss, err := store.ListSagas(t.Context(), db, store.SagaQuery{Key: "a", Failing: true})
-		if err != nil || time.Now().After(deadline) {
-			t.Fatalf("it is not listed, %v", err)
-		}
-		if len(ss) == 0 {
-			continue
-		}
-		if is := ss[0]; is.Failed != 0 || is.Step != "flight" || !strings.Contains(is.Error, "too slow") {
-			t.Errorf("it is %+v", is.Standing)
-		}
-		return
-	}
-}

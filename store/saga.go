@@ -169,6 +169,9 @@ type SagaCounts struct {
 	// due for more than a minute, or left to another build for more than 15; in nobody's hand
 	Overdue int64
 	Oldest  time.Duration // since the oldest of those that have not ended was started
+	// FailingFor is the time since the first failed attempt of the one that has failed for longest without a
+	// success. Only those are counted that are tried again
+	FailingFor time.Duration
 }
 
 // ListSagas lists sagas by name and key. It is quick by Key, with and without a Name.

@@ -59,7 +59,7 @@ func WatchBacklog(p Providers, now func() time.Time, ask func(context.Context) (
 		ParkedAge, DeadLetters, Quarantined, QuarantinedAge, Calls, CallAge,
 		Heard, Progress, RelayProgress, RelayBrokerAway, Lag,
 		ReservedHeld, ReservedExpired, SagasLive, SagasStuck,
-		SagasPaused, SagasFailing, SagasOverdue, SagaAge,
+		SagasPaused, SagasFailing, SagaFailingAge, SagasOverdue, SagaAge,
 		SagasUncounted, TrackedLive, TrackedOverdue, TrackedDrifted)
 }
 
@@ -126,6 +126,7 @@ func (b *Backlog) sagas(gauge see) {
 		gauge(SagasStuck, float64(c.Stuck), all)
 		gauge(SagasPaused, float64(c.Paused), all)
 		gauge(SagasFailing, float64(c.Failing), all)
+		gauge(SagaFailingAge, c.FailingFor.Seconds(), all)
 		gauge(SagasOverdue, float64(c.Overdue), all)
 		gauge(SagaAge, c.Oldest.Seconds(), all)
 	}

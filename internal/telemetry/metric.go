@@ -66,6 +66,7 @@ const (
 	SagasPaused      = "skald.saga.paused"
 	SagasFailing     = "skald.saga.failing"
 	SagasOverdue     = "skald.saga.overdue"
+	SagaFailingAge   = "skald.saga.failing_age"
 	SagaAge          = "skald.saga.oldest_age"
 	SagasStarted     = "skald.saga.started"
 	SagasEnded       = "skald.saga.ended"
@@ -191,6 +192,8 @@ func sagaMetrics() []Metric {
 		{SagasStuck, "{saga}", "Sagas that wait for an operator", saga},
 		{SagasPaused, "{saga}", "Sagas that an operator paused", saga},
 		{SagasFailing, "{saga}", "Sagas whose step failed and is tried again", saga},
+		{SagaFailingAge, "s",
+			"Since the first failure in a row of the saga that has failed for longest; 0: there is none", saga},
 		{SagasOverdue, "{saga}",
 			"Sagas due for more than a minute, or left to another build for 15, that no engine took", saga},
 		{SagaAge, "s", "Since the oldest saga that has not ended was started; 0: there is none", saga},

@@ -102,4 +102,7 @@ func sagaCount(c *store.SagaCounts, s *store.Saga, now time.Time) {
 	c.Failing += sagaOne(failing(s))
 	c.Overdue += sagaOne(sagarow.Late(s, now))
 	c.Oldest = max(c.Oldest, now.Sub(s.Started))
+	if failing(s) && s.Failed > 0 && !s.Since.IsZero() {
+		c.FailingFor = max(c.FailingFor, now.Sub(s.Since))
+	}
 }

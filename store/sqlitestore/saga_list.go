@@ -69,8 +69,10 @@ func (s *sagaTable) Count(ctx context.Context, b *store.Backlog) error {
 		return sqlexec.Failed("count sagas", err)
 	}
 	b.Sagas, err = sqlexec.Collect(rows, func(scan func(...any) error) (n store.SagaCounts, err error) {
-		var oldest int64
-		err = scan(&n.Name, &n.Running, &n.Compensating, &n.Stuck, &n.Paused, &n.Failing, &n.Overdue, &oldest)
+		var oldest, failing int64
+		err = scan(&n.Name, &n.Running, &n.Compensating, &n.Stuck, &n.Paused, &n.Failing, &n.Overdue, &oldest,
+			&failing)
+		n.FailingFor = time.Duration(max(failing, 0)) * time.Millisecond
 		n.Oldest = time.Duration(max(oldest, 0)) * time.Millisecond
 		return n, err
 	})

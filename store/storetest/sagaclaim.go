@@ -265,6 +265,7 @@ func (s *suite[TTx]) sagaCounts() {
 				s.Errorf("the oldest of %s is %v old", got.Sagas[i].Name, old)
 			}
 			got.Sagas[i].Oldest = 0
+			got.Sagas[i].FailingFor = got.Sagas[i].FailingFor.Truncate(time.Hour)
 		}
 		return got.Sagas
 	}
@@ -274,8 +275,9 @@ func (s *suite[TTx]) sagaCounts() {
 	var all []store.Saga
 	for i := range 16 {
 		one := sagaOf(fmt.Sprint("k", i))
-		if one.Stuck, one.Paused = i&1 > 0, i&2 > 0; i&4 > 0 {
-			one.Retry = time.Now()
+		if one.Stuck, one.Paused = i&1 > 0, i&2 > 0; i&4 > 0 { // those that have not failed wait for RetryAfter
+			one.Retry, one.Failed = time.Now(), i/8
+			one.Since = time.Now().Add(-time.Duration(i)*time.Hour - time.Minute)
 		}
 		if i&8 > 0 {
 			one.Status = "compensating"
@@ -297,7 +299,7 @@ func (s *suite[TTx]) sagaCounts() {
 	}
 	want := []store.SagaCounts{{Name: "invoice", Running: 1, Overdue: 1},
 		{Name: "move", Compensating: 3, Failing: 3, Overdue: 1},
-		{Name: "order", Running: 9, Compensating: 8, Stuck: 8, Paused: 8, Failing: 8}}
+		{Name: "order", Running: 9, Compensating: 8, Stuck: 8, Paused: 8, Failing: 8, FailingFor: 15 * time.Hour}}
 	if got := counts(); !slices.Equal(got, want) {
 		s.Errorf("the counts are\n%+v, want\n%+v", got, want)
 	}
@@ -305,6 +307,7 @@ func (s *suite[TTx]) sagaCounts() {
 	end.Status, end.Final = "compensated", true
 	s.apply(store.Effect{Saga: end})
 	want[2].Compensating, want[2].Stuck, want[2].Paused, want[2].Failing = 7, 7, 7, 7
+	want[2].FailingFor = 14 * time.Hour
 	if got := counts(); !slices.Equal(got, want) {
 		s.Errorf("once one ended, the counts are\n%+v, want\n%+v", got, want)
 	}

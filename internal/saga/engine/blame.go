@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/engine/internal/family"
 	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 	"github.com/skald-go/skald/internal/saga/engine/internal/request"
@@ -22,9 +23,13 @@ func (l *live[TTx]) blame(ctx context.Context, a plan.Action, err error) error {
 		return err
 	case errors.Is(err, store.ErrLent):
 		return &fault.Refusal{Action: a, Err: err}
-	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
-		l.e.db.Outage(err), store.Incurable(err):
+	case ctx.Err() != nil, l.givenUp.Load(), store.Incurable(err):
 		return err
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), l.e.db.Outage(err):
+		if _, up := l.e.up(); !up || l.tryInPlace(a) {
+			return err
+		}
+		err = skald.Outage(err)
 	case l.Doubt():
 		return fault.ErrMoved
 	}

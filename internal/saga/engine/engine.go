@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/circuit"
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/engine/internal/clock"
 	"github.com/skald-go/skald/internal/saga/engine/internal/committing"
@@ -50,10 +51,12 @@ type Options struct {
 	Lease    time.Duration
 	PollMost time.Duration
 	Drain    time.Duration
-	Now      func() time.Time
-	NewID    func(now time.Time) string
-	Logger   *slog.Logger
-	Metrics  *telemetry.Saga
+	// Uncharged is how long failures of a step by what may pass are free
+	Uncharged time.Duration
+	Now       func() time.Time
+	NewID     func(now time.Time) string
+	Logger    *slog.Logger
+	Metrics   *telemetry.Saga
 }
 
 // An Engine runs sagas of the definitions that it knows.
@@ -64,6 +67,7 @@ type Engine[TTx any] struct {
 	book    *definitions.Book
 	clock   *clock.Clock
 	commits committing.Usual
+	probe   *circuit.Probe // of the database
 
 	mu     sync.Mutex
 	hands  map[store.SagaRef]*live[TTx] // sagas in hand, by name and key
@@ -111,11 +115,29 @@ func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
 	if e.o.NewID == nil {
 		e.o.NewID = uuid7.New
 	}
+	e.probe = circuit.NewProbe(db.Probe, store.ProbeWait, e.clock.Now)
 	e.gate = gate.New(o.Now)
 	e.moves = groupcommit.New(db, storeTimeout)
 	e.book = definitions.New(db, e.o.Logger, storeTimeout, defs)
 	e.sayCrowded = backoff.Seldom()
 	return e
+}
+
+// suspect asks the database whether it is there: Run in the background, Step at once.
+func (e *Engine[TTx]) suspect(ctx context.Context) {
+	if e.straight {
+		e.probe.AskNow(ctx)
+	} else {
+		e.probe.Ask(ctx)
+	}
+}
+
+// up asks the database, unless it did a moment ago, whether it is there, and returns since when it is back;
+// zero: it was not away.
+func (e *Engine[TTx]) up() (since time.Time, up bool) {
+	e.probe.AskNow(context.Background())
+	last := e.probe.Last()
+	return last.Since, last.Err == nil && !last.At.IsZero()
 }
 
 // Health tells how the engine stands.

@@ -17,8 +17,9 @@ var errSlow = errors.New("it took longer than its Timeout")
 // mercy is after a function's time, before the database ends its transaction.
 const mercy = 5 * time.Second
 
-// seldom is how often in a row a function's transaction fails by nobody's fault before that is stored.
-const seldom = 3
+// inPlace is how often in a row a function's transaction fails by what may pass before that is stored: a
+// deadlock is over by then. What has failed so before is stored at once.
+const inPlace = 3
 
 // A function of a step, in a transaction, and what it says became of an action.
 type function[TTx any] func(ctx context.Context, tx TTx, f *body.Facts) (plan.Event, error)
@@ -64,22 +65,29 @@ func (l *live[TTx]) local(ctx context.Context, a plan.Action, run function[TTx])
 // failedIn ends a transaction in which a function failed, and stores that.
 func (l *live[TTx]) failedIn(ctx context.Context, u store.Unit[TTx], a plan.Action, err error) error {
 	outside := context.WithoutCancel(ctx)
-	away := u.Outage(ctx, err)
+	slow := errors.Is(context.Cause(ctx), errSlow)
+	passing := u.Outage(ctx, err) && !slow
 	if errors.Is(context.Cause(ctx), context.Canceled) {
 		return l.undone(outside, u, a, err) // this process is told to stop
 	}
-	if away && l.outages < seldom && l.left() > l.e.o.Lease/2 {
+	if passing && l.tryInPlace(a) {
 		return l.undone(outside, u, a, err)
 	}
-	if away { // if the database takes what is stored now, this function alone meets it: that is to be seen
+	if passing {
 		err = skald.Outage(err)
 	}
-	if errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errSlow) {
+	if errors.Is(err, context.DeadlineExceeded) && slow {
 		err = errors.Join(errSlow, err)
 	}
 	l.Wrong(a, err)
 	l.Think(outside)
 	return l.blame(outside, a, l.insteadOf(outside, u, 0))
+}
+
+// tryInPlace reports whether a, which has failed by what may pass, is tried again before that is stored.
+func (l *live[TTx]) tryInPlace(a plan.Action) bool {
+	run, _ := l.State.Run(a.Step, a.Occurrence)
+	return !l.e.straight && run.Free.Times == 0 && l.outages < inPlace && l.left() > l.e.o.Lease/2
 }
 
 // insteadOf undoes what was written in u, and stores the state as it is to be.

@@ -131,6 +131,7 @@ func (l *live[TTx]) answered(ctx context.Context, is request.Answer) error {
 			return err
 		}
 		if !errors.Is(err, fault.ErrMoved) {
+			l.outages++
 			l.complain(ctx, err)
 			if !l.rest(ctx, backoff.After(n, 20*time.Millisecond, time.Second)) {
 				return err

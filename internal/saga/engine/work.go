@@ -52,7 +52,7 @@ func (e *Engine[TTx]) taken(s store.Saga, d *body.Definition, older plan.Graph) 
 	if l.Saga, err = progress.New(s, d, older, e.clock, e.straight); err != nil {
 		return nil, err
 	}
-	l.Failed = e.failed
+	l.Failed, l.Uncharged, l.Up = e.failed, e.o.Uncharged, e.up
 	l.leased(e.o.Lease)
 	return l, nil
 }
@@ -154,6 +154,7 @@ func (l *live[TTx]) work(ctx context.Context) {
 			return
 		default:
 			l.outages++
+			l.e.suspect(ctx)
 			l.complain(ctx, err)
 			if !l.rest(ctx, backoff.After(l.outages, 20*time.Millisecond, time.Second)) {
 				return

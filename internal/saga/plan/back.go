@@ -28,7 +28,7 @@ func (w *work) leave(r *Run) {
 		r.Phase, r.Error = Dropped, reason
 		return
 	}
-	r.Stuck, r.Attempts, r.Due = false, 0, time.Time{}
+	r.Stuck, r.Attempts, r.Free, r.Due = false, 0, Free{}, time.Time{}
 	switch {
 	case step.Kind != Command:
 		r.Phase = Ready

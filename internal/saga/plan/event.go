@@ -44,15 +44,18 @@ type Event struct {
 	Step, Occurrence string
 	Attempt          int // that failed; 0: whichever
 	// of a reply that says no: which sending it answers; 0: whichever. One that says yes always counts
-	Sends       int
-	Output      json.RawMessage // JSON
-	Memo        json.RawMessage // JSON
-	Reason      string
-	Permanent   bool
-	Stick       bool          // of Failed: leave it to an operator, since it may have taken effect
-	Later       time.Duration // above 0: try again then
-	Until       time.Time     // of Sent, for a Wait: when its time is up; for a Lock: when it looks again
-	Name        string        // of a signal
+	Sends     int
+	Output    json.RawMessage // JSON
+	Memo      json.RawMessage // JSON
+	Reason    string
+	Permanent bool
+	Stick     bool          // of Failed: leave it to an operator, since it may have taken effect
+	Later     time.Duration // above 0: try again then
+	// Passing, of Failed and UndoFailed: by what may pass, such as a deadlock. It is tried again with the waits
+	// of the policy, and is not charged
+	Passing     bool
+	Until       time.Time // of Sent, for a Wait: when its time is up; for a Lock: when it looks again
+	Name        string    // of a signal
 	Skip        bool
 	Occurrences []string // distinct, not empty texts
 }

@@ -25,8 +25,8 @@ const (
 	leanErrors = 2 << 10 // bytes of errors that give no way
 	leanError  = 256     // of one of them
 
-	// without names and data: phase, attempts, crashes, and when it is due or that it is stuck
-	ofRun        = 108
+	// without names and data: phase, attempts, free ones, crashes, and when it is due or that it is stuck
+	ofRun        = 172
 	ofSent       = 32 // that it was sent, and how often
 	ofOccurrence = 16 // the field without its text, as of the others
 	ofAs         = 8

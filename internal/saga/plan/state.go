@@ -90,6 +90,8 @@ type Run struct {
 	Unsure   bool `json:"unsure,omitempty"`
 	Attempts int  `json:"attempts,omitempty"` // failed ones, of what Phase says
 	Crashes  int  `json:"crashes,omitempty"`  // how often in a row it ended its process
+	// Free are the failed attempts that were not charged, since they failed by what may pass
+	Free Free `json:"free,omitzero"`
 	// Alone: something of the saga ended its process before, and this attempt begins with nothing beside it
 	Alone bool `json:"alone,omitempty"`
 	// how often something was sent, in either direction: never set back
@@ -102,6 +104,12 @@ type Run struct {
 	Memo   json.RawMessage `json:"memo,omitempty"`   // the engine's, of what was sent
 
 	dated Phase // that At is of, within one Advance
+}
+
+// Free counts failed attempts that were not charged.
+type Free struct {
+	Times int       `json:"times"`
+	Since time.Time `json:"since"` // of the first one, in whole seconds
 }
 
 // Born is the name that a run has for life, whatever a Mapping renames its step to. Ids of commands, keys of

@@ -182,7 +182,7 @@ func (w *work) done(r *Run, e Event) {
 // settled clears what a run needs only while it is under way.
 func settled(r *Run) {
 	r.Sent, r.Stuck, r.Unsure, r.Due, r.Error, r.Memo = false, false, false, time.Time{}, "", nil
-	r.Attempts, r.Crashes, r.Alone = 0, 0, false
+	r.Attempts, r.Free, r.Crashes, r.Alone = 0, Free{}, 0, false
 }
 
 func (w *work) rejected(r *Run, e Event) Outcome {
@@ -265,6 +265,13 @@ func (w *work) again(r *Run, e Event, by Policy) bool {
 	}
 	if e.Later > 0 && !e.Permanent {
 		r.Due = w.now.Add(min(e.Later, MaxWait))
+		return true
+	}
+	if e.Passing && !e.Permanent {
+		if r.Free.Times++; r.Free.Times == 1 {
+			r.Free.Since = w.now.UTC().Truncate(time.Second)
+		}
+		r.Due = w.now.Add(w.wait(r, by))
 		return true
 	}
 	r.Attempts++

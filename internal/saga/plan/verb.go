@@ -48,6 +48,7 @@ func (w *work) retry(r *Run) Outcome {
 		return Late
 	}
 	r.Stuck, r.Unsure, r.Attempts, r.Crashes, r.Alone, r.Due = false, false, 0, 0, false, time.Time{}
+	r.Free = Free{}
 	switch step := w.step(r); {
 	case step.Kind == Lock:
 		r.Memo = nil // with all its time

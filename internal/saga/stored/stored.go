@@ -171,7 +171,7 @@ func Standing(was store.Standing, st plan.State, now time.Time) store.Standing {
 		return out
 	}
 	r := st.Runs[at]
-	out.Step, out.Error, out.Failed = cut(Name(r.Step, r.Occurrence)), r.Error, r.Attempts
+	out.Step, out.Error, out.Failed = cut(Name(r.Step, r.Occurrence)), r.Error, r.Attempts+r.Free.Times
 	if r.Error != "" {
 		if out.Since = was.Since; out.Since.IsZero() || WasLeft(was) {
 			out.Since = now

@@ -49,6 +49,14 @@ func (d *Doctor) sagas(ctx context.Context, s Subject) error {
 			grade, remedy = skald.Doubtful,
 				fmt.Sprintf("run: skald saga list --stuck --name '%s', then skald saga explain", c.Name)
 		}
+		if c.Stuck == 0 && c.FailingFor > longFailing {
+			grade, remedy = skald.Doubtful,
+				fmt.Sprintf("run: skald saga list --failing --name %s, then skald saga explain; "+
+					"docs/operations.md: SkaldSagaFailing", shortlog.Shell(c.Name))
+		}
+		if c.FailingFor > longFailing {
+			saw += fmt.Sprintf("; one has failed for %v", c.FailingFor.Round(time.Second))
+		}
 		if c.Overdue > 0 {
 			grade, remedy = skald.Failed,
 				"start the service whose engine has this definition; skald saga explain says which one; "+
@@ -60,6 +68,9 @@ func (d *Doctor) sagas(ctx context.Context, s Subject) error {
 	}
 	return d.heldUp(ctx, s, status.Sagas)
 }
+
+// longFailing is for how long a saga may fail before that is a finding: as long as the alert allows.
+const longFailing = 15 * time.Minute
 
 // mostLeft bounds how many sagas are counted that builds left to others.
 const mostLeft = 1000

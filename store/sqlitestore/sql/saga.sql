@@ -105,7 +105,10 @@ WITH RECURSIVE names (name) AS (
 			AND s.status = k.status AND s.stuck = k.stuck AND s.paused = k.paused AND (s.retry IS NOT NULL) = k.failing AND s.name = n.name
 			LIMIT 10000) AS f WHERE f.session = '' AND substr(f.error, 1, length(?3)) = ?3
 			AND f.since < CAST(unixepoch('subsec') * 1000 AS INTEGER) - ?2
-			AND (f.due IS NULL OR f.due >= CAST(unixepoch('subsec') * 1000 AS INTEGER) - ?1)) AS left_over
+			AND (f.due IS NULL OR f.due >= CAST(unixepoch('subsec') * 1000 AS INTEGER) - ?1)) AS left_over,
+		(SELECT min(f.since) FROM (SELECT s.since, s.failed FROM skald_saga AS s WHERE k.failing AND s.ended_at IS NULL
+			AND s.status = k.status AND s.stuck = k.stuck AND s.paused = k.paused AND (s.retry IS NOT NULL) = k.failing AND s.name = n.name
+			LIMIT 10000) AS f WHERE f.failed > 0) AS since
 	FROM names AS n, kinds AS k WHERE n.name IS NOT NULL
 )
 SELECT p.name, min(sum(CASE WHEN p.status = 'running' THEN p.n ELSE 0 END), 10000), min(sum(CASE WHEN p.status = 'compensating' THEN p.n ELSE 0 END), 10000),
@@ -113,7 +116,8 @@ SELECT p.name, min(sum(CASE WHEN p.status = 'running' THEN p.n ELSE 0 END), 1000
 	min(sum(CASE WHEN p.failing THEN p.n ELSE 0 END), 10000),
 	min((SELECT count(*) FROM (SELECT 1 FROM skald_saga AS s WHERE s.name = p.name AND s.due < CAST(unixepoch('subsec') * 1000 AS INTEGER) - ?1
 		LIMIT 10000)) + sum(p.left_over), 10000),
-	coalesce(CAST(unixepoch('subsec') * 1000 AS INTEGER) - min(p.oldest), 0)
+	coalesce(CAST(unixepoch('subsec') * 1000 AS INTEGER) - min(p.oldest), 0),
+	coalesce(CAST(unixepoch('subsec') * 1000 AS INTEGER) - min(p.since), 0)
 FROM parts AS p GROUP BY p.name ORDER BY p.name;
 
 -- name: DeleteSagas

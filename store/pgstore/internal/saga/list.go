@@ -165,9 +165,10 @@ func (c *Sagas) Count(ctx context.Context, b *store.Backlog) error {
 		sagarow.LeftToOthers)
 	count.Scan = func(row pgrun.Scanner) error {
 		var n store.SagaCounts
-		var oldest int64
+		var oldest, failing int64
 		err := row.Scan(&n.Name, &n.Running, &n.Compensating, &n.Stuck, &n.Paused, &n.Failing,
-			&n.Overdue, &oldest)
+			&n.Overdue, &oldest, &failing)
+		n.FailingFor = max(time.Duration(failing)*time.Microsecond, 0)
 		n.Oldest = max(time.Duration(oldest)*time.Microsecond, 0)
 		b.Sagas = append(b.Sagas, n)
 		return err

@@ -7,7 +7,6 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
-	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
@@ -33,7 +32,7 @@ func Failed(a plan.Action, err error) plan.Event {
 	)
 	switch {
 	case failure.IsOutage(err):
-		e.Later = backoff.After(1, time.Second, time.Second)
+		e.Passing = true
 	case errors.As(err, &no) && a.Verb == plan.RunStep:
 		e.What, e.Attempt = plan.Rejected, 0
 	case errors.As(err, &no), errors.As(err, &never):

@@ -1,13 +1,17 @@
 package progress
 
 import (
+	"time"
+
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/saga/engine/internal/attempt"
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
 // Feed takes an event into the state.
 func (s *Saga) Feed(e plan.Event) plan.Outcome {
+	e.Passing = e.Passing && !s.charges(e)
 	next, actions, out := s.Def.Plan.Advance(s.State, e, s.clock.Now())
 	if out.Changed() {
 		s.State, s.dirty = next, true
@@ -18,6 +22,19 @@ func (s *Saga) Feed(e plan.Event) plan.Outcome {
 		}
 	}
 	return out
+}
+
+// charges reports whether a failure by what may pass is charged to its run: it has failed so for longer than
+// Uncharged, while the database was there.
+func (s *Saga) charges(e plan.Event) bool {
+	run, _ := s.State.Run(e.Step, e.Occurrence)
+	by, first := failure.Retry{Uncharged: s.Uncharged}, failure.Record{}
+	first.First.At = run.Free.Since
+	if now := s.clock.Now(); s.Up == nil || !by.Charges(failure.Outage, first, now, time.Time{}) {
+		return false
+	}
+	since, up := s.Up()
+	return up && by.Charges(failure.Outage, first, s.clock.Now(), since)
 }
 
 // FeedData is Feed for an event with data: that may be too large to be kept.

@@ -30,6 +30,10 @@ type Saga struct {
 	Origin stored.Origin
 	State  plan.State                   // as it is to be
 	Failed func(name string, err error) // is told how functions of the definition fail; for any goroutine
+	// Uncharged is how long failures by what may pass are free. They stay free while Up is false, and as long
+	// again from since on, when the database came back; zero: it was not away.
+	Uncharged time.Duration
+	Up        func() (since time.Time, up bool)
 
 	clock    *clock.Clock
 	straight bool // functions run in the caller's goroutine: a test's

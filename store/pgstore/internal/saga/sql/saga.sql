@@ -159,18 +159,19 @@ WITH RECURSIVE name AS (
 		WHERE s.hash = h.hash AND s.due < (SELECT clock_timestamp()) - $1::bigint * interval '1 microsecond' LIMIT 10000) AS o
 	GROUP BY o.name
 ), part AS (
-	SELECT n.name, k.status, k.stuck, k.paused, k.failing, c.n, l.n AS left_over, o.started_at FROM name AS n
+	SELECT n.name, k.status, k.stuck, k.paused, k.failing, c.n, l.n AS left_over, l.since, o.started_at FROM name AS n
 	CROSS JOIN (SELECT a.status, b.stuck, c.paused, d.failing FROM unnest(ARRAY['running', 'compensating']) AS a(status)
 		CROSS JOIN unnest(ARRAY[false, true]) AS b(stuck) CROSS JOIN unnest(ARRAY[false, true]) AS c(paused)
 		CROSS JOIN unnest(ARRAY[false, true]) AS d(failing)) AS k
 	CROSS JOIN LATERAL (SELECT count(*) AS n FROM (SELECT FROM /*schema*/skald_saga AS s WHERE s.ended_at IS NULL AND s.status = k.status
 		AND s.stuck = k.stuck AND s.paused = k.paused AND (s.retry IS NOT NULL) = k.failing AND s.name = n.name LIMIT 10000) AS l) AS c
-	CROSS JOIN LATERAL (SELECT count(*) AS n FROM (SELECT s.session, s.due, s.since, s.error FROM /*schema*/skald_saga AS s
-		WHERE k.failing AND s.ended_at IS NULL AND s.status = k.status AND s.stuck = k.stuck AND s.paused = k.paused
-			AND (s.retry IS NOT NULL) = k.failing AND s.name = n.name LIMIT 10000) AS f
-		WHERE f.session = '' AND starts_with(f.error, $3::text)
+	CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE f.session = '' AND starts_with(f.error, $3::text)
 			AND f.since < (SELECT clock_timestamp()) - $2::bigint * interval '1 microsecond'
-			AND (f.due IS NULL OR f.due >= (SELECT clock_timestamp()) - $1::bigint * interval '1 microsecond')) AS l
+			AND (f.due IS NULL OR f.due >= (SELECT clock_timestamp()) - $1::bigint * interval '1 microsecond')) AS n,
+		min(f.since) FILTER (WHERE f.failed > 0) AS since
+		FROM (SELECT s.session, s.due, s.since, s.error, s.failed FROM /*schema*/skald_saga AS s
+		WHERE k.failing AND s.ended_at IS NULL AND s.status = k.status AND s.stuck = k.stuck AND s.paused = k.paused
+			AND (s.retry IS NOT NULL) = k.failing AND s.name = n.name LIMIT 10000) AS f) AS l
 	LEFT JOIN LATERAL (SELECT s.started_at FROM /*schema*/skald_saga AS s WHERE s.ended_at IS NULL AND s.status = k.status
 		AND s.stuck = k.stuck AND s.paused = k.paused AND (s.retry IS NOT NULL) = k.failing AND s.name = n.name
 		ORDER BY s.started_at LIMIT 1) AS o ON c.n > 0
@@ -181,5 +182,6 @@ SELECT p.name, least(coalesce(sum(p.n) FILTER (WHERE p.status = 'running'), 0), 
 	least(coalesce(sum(p.n) FILTER (WHERE p.stuck), 0), 10000)::bigint, least(coalesce(sum(p.n) FILTER (WHERE p.paused), 0), 10000)::bigint,
 	least(coalesce(sum(p.n) FILTER (WHERE p.failing), 0), 10000)::bigint,
 	least(coalesce((SELECT l.n FROM late AS l WHERE l.name = p.name), 0) + sum(p.left_over), 10000)::bigint,
-	coalesce((extract(epoch FROM clock_timestamp() - min(p.started_at)) * 1000000)::bigint, 0)
+	coalesce((extract(epoch FROM clock_timestamp() - min(p.started_at)) * 1000000)::bigint, 0),
+	coalesce((extract(epoch FROM clock_timestamp() - min(p.since)) * 1000000)::bigint, 0)
 FROM part AS p GROUP BY p.name ORDER BY p.name;
