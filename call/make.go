@@ -119,8 +119,8 @@ func Make[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Cal
 			return o.Later(ctx, backoff.After(1, b.by.Retry, b.by.Retry),
 				fmt.Errorf("%s is not asked now: as many requests as it may have are under way", b.at.name))
 		}
-		return o.Later(ctx, wait, fmt.Errorf("%s is not asked now, since it gave no answer: %v", b.at.name,
-			b.at.last.Load()))
+		return o.Later(ctx, wait, fmt.Errorf("%s is not asked now, since others got no answer: the log has "+
+			"their errors", b.at.name))
 	}
 	lease := o.Lease()
 	if !b.Timely(lease) {
@@ -146,7 +146,6 @@ func Make[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Cal
 		pass.Leave(false, b.by.Now())
 		return o.Failed(ctx, err)
 	}
-	b.at.last.Store(fmt.Sprintf("%.500s", err))
 	if pass.Leave(true, b.by.Now()) {
 		b.by.Logger.WarnContext(ctx, "call: a provider does not answer; it is let alone for a while",
 			"consumer", b.by.Name, "provider", b.at.name, "error", err)

@@ -119,17 +119,18 @@ func TestMake(t *testing.T) {
 // A provider that does not answer is let alone: nothing is sent to it, and the owner waits.
 func TestMakeWithoutRoomOrAnswers(t *testing.T) {
 	at := call.NewProvider("bank", &call.ProviderOptions{Timeout: time.Second, Trip: 2, Rest: time.Minute})
-	b := bound(bank{At: at, Do: answers("", errors.New("connection reset"))})
+	b := bound(bank{At: at, Do: answers("", errors.New("POST /charges/of-another: 503"))})
 	j := &job{lease: call.Lease{Since: now, For: time.Minute}}
 	for range 2 {
-		call.Make(t.Context(), b, j, store.Call{Key: "k", Request: `""`}, false)
+		call.Make(t.Context(), b, j, store.Call{Key: "of-another", Request: `""`}, false)
 	}
 	if got := call.Make(t.Context(), b, j, store.Call{Key: "k", Request: `""`}, true); got != "later 1m0s" ||
 		j.sending != 2 {
 		t.Errorf("%s after %d requests", got, j.sending)
 	}
-	if j.err == nil || !strings.Contains(j.err.Error(), "connection reset") {
-		t.Errorf("what failed is not told: %v", j.err)
+	if j.err == nil || strings.Contains(j.err.Error(), "of-another") ||
+		!strings.HasPrefix(j.err.Error(), "bank is not asked") {
+		t.Errorf("its error quotes another call: %v", j.err)
 	}
 }
 

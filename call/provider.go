@@ -1,7 +1,6 @@
 package call
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/skald-go/skald/internal/circuit"
@@ -25,7 +24,6 @@ type Provider struct {
 	name    string
 	timeout time.Duration
 	breaker *circuit.Breaker
-	last    atomic.Value // string: how the last request without an answer failed
 }
 
 // NewProvider returns a provider. The name is for the log and for errors.

@@ -83,14 +83,45 @@ func Command[In, Cmd, Out any](name string, e skald.Event[Cmd], payload func(r R
 	}
 	s.spec.faults = append(s.spec.faults, validCommand("its command", e.Topic, e.Type, c)...)
 	if undo != nil {
-		s.spec.faults = append(s.spec.faults, validCommand("its undo", "-", "-", undo.command)...)
+		s.spec.faults = append(s.spec.faults,
+			validCommand("its undo", undo.command.Topic, undo.command.Type, undo.command)...)
 	}
 	return s
 }
 
+// replyFaults are the replies that have the topic and type of a command, of any step of these definitions: the
+// engine would take a command of its own for a reply, and nobody would have done the work.
+func replyFaults(defs ...*body.Definition) (faults []error) {
+	sent := map[[2]string]string{}
+	commands := func(each func(what string, c *body.Command)) {
+		for _, d := range defs {
+			for i, s := range d.Steps {
+				step := fmt.Sprintf("step %q of the saga %q", d.Plan.Graph.Steps[i].Name, d.Name)
+				if s.Command != nil {
+					each("the command of "+step, s.Command)
+				}
+				if s.Undo != nil {
+					each("the undo of "+step, s.Undo)
+				}
+			}
+		}
+	}
+	commands(func(what string, c *body.Command) { sent[[2]string{c.Topic, c.Type}] = what })
+	commands(func(what string, c *body.Command) {
+		for _, r := range append([]body.Reply{c.Done}, c.Refused...) {
+			if other, is := sent[[2]string{r.Topic, r.Type}]; is && r.Type != "" {
+				faults = append(faults, fmt.Errorf("a reply to %s has the type %q on the topic %q, as %s has: the "+
+					"engine would take that command for the reply: give the reply a type or a topic of its own",
+					what, r.Type, r.Topic, other))
+			}
+		}
+	})
+	return faults
+}
+
 func commandOf[In, Cmd, Out any](e skald.Event[Cmd], payload func(r Run[In]) Cmd,
 	replies Replies[Out]) body.Command {
-	c := body.Command{Draft: func(f *body.Facts) (skald.Draft, error) {
+	c := body.Command{Topic: e.Topic, Type: e.Type, Draft: func(f *body.Facts) (skald.Draft, error) {
 		r, err := runOf[In](f)
 		if err != nil {
 			return skald.Draft{}, err

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -92,12 +93,13 @@ func NewEngine[TTx any](db DB[TTx], o *EngineOptions, defs ...Defined) (*Engine[
 			faults = append(faults, gather[TTx](all, d.Body())...)
 		}
 	}
+	known := slices.SortedFunc(maps.Values(all),
+		func(a, b *body.Definition) int { return strings.Compare(a.Name, b.Name) })
+	if len(faults) == 0 {
+		faults = replyFaults(known...)
+	}
 	if len(faults) > 0 {
 		return nil, fmt.Errorf("saga: these definitions cannot be run: %w", errors.Join(faults...))
-	}
-	known := make([]*body.Definition, 0, len(all))
-	for _, d := range all {
-		known = append(known, d)
 	}
 	return &Engine[TTx]{db: db, core: engine.New(db, o.orDefaults(), known)}, nil
 }

@@ -111,6 +111,7 @@ func New[In any](name string, o *Options[In], steps ...Listed[In]) *Definition[I
 	faults = append(faults, wrong...)
 	d := body.Definition{Name: name, Hash: graph.Hash(), Mappings: known, Plan: plan.New(graph),
 		MaxBytes: most, Steps: bodies, Encode: encoder(name, o.Key, most)}
+	faults = append(faults, replyFaults(&d)...)
 	return &Definition[In]{body: body.Made(d, decoder[In]()), faults: joined(name, faults)}
 }
 

@@ -83,6 +83,8 @@ type Request[TTx any] struct {
 
 // A Command is a message to a participant and its replies.
 type Command struct {
+	Topic, Type string
+
 	Draft   func(f *Facts) (skald.Draft, error)
 	Done    Reply
 	Refused []Reply

@@ -132,7 +132,6 @@ func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 		default:
 			if outages++; outage.IsZero() || now.Sub(outage) > time.Minute {
 				outage = now
-				e.suspect(ctx)
 				e.o.Logger.Log(ctx, vitals.Level(err), "saga: waiting for the database", "error", err)
 			}
 			e.tally.Stands(true, vitals.Why(err))

@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/backoff"
-	"github.com/skald-go/skald/internal/circuit"
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/engine/internal/clock"
 	"github.com/skald-go/skald/internal/saga/engine/internal/committing"
@@ -67,7 +66,6 @@ type Engine[TTx any] struct {
 	book    *definitions.Book
 	clock   *clock.Clock
 	commits committing.Usual
-	probe   *circuit.Probe // of the database
 
 	mu     sync.Mutex
 	hands  map[store.SagaRef]*live[TTx] // sagas in hand, by name and key
@@ -111,11 +109,10 @@ func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
 	e.o.Logger = shortlog.New(o.Logger)
 	e.tally = tally.New(e.o.Logger, o.Metrics, defs)
 	e.failed = e.tally.Panicked
-	e.vitals = vitals.Store(db, e.o.Logger, time.Now)
+	e.vitals = vitals.Store(db, e.o.Logger, e.clock.Now)
 	if e.o.NewID == nil {
 		e.o.NewID = uuid7.New
 	}
-	e.probe = circuit.NewProbe(db.Probe, store.ProbeWait, e.clock.Now)
 	e.gate = gate.New(o.Now)
 	e.moves = groupcommit.New(db, storeTimeout)
 	e.book = definitions.New(db, e.o.Logger, storeTimeout, defs)
@@ -123,20 +120,20 @@ func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
 	return e
 }
 
-// suspect asks the database whether it is there: Run in the background, Step at once.
+// suspect has the database asked whether it is there: by Run in the background, by Step at once.
 func (e *Engine[TTx]) suspect(ctx context.Context) {
 	if e.straight {
-		e.probe.AskNow(ctx)
+		e.vitals.Probe().AskNow(ctx)
 	} else {
-		e.probe.Ask(ctx)
+		e.vitals.Suspect()
 	}
 }
 
 // up asks the database, unless it did a moment ago, whether it is there, and returns since when it is back;
 // zero: it was not away.
 func (e *Engine[TTx]) up() (since time.Time, up bool) {
-	e.probe.AskNow(context.Background())
-	last := e.probe.Last()
+	e.vitals.Probe().AskNow(context.Background())
+	last := e.vitals.Probe().Last()
 	return last.Since, last.Err == nil && !last.At.IsZero()
 }
 

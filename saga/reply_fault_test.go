@@ -1,0 +1,42 @@
+package saga_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A reply that has the topic and type of a command, its own or another's, is refused: the engine would take
+// the command for the reply.
+func TestReplyThatIsACommandIsRefused(t *testing.T) {
+	send := func(saga.Run[order]) stand { return stand{} }
+	same := skald.Event[string]{Topic: packIt.Topic, Type: packIt.Type}
+	command := func(e skald.Event[stand], replies saga.Replies[string],
+		undo *saga.CommandUndo[order]) *saga.Definition[order] {
+		opts := []saga.Option{}
+		if undo == nil {
+			opts = append(opts, saga.NoEffect())
+		}
+		return saga.New(e.Type, &saga.Options[order]{Key: orderID},
+			saga.Command("send", e, send, replies, undo, opts...))
+	}
+	for name, defs := range map[string][]saga.Defined{
+		"its own":          {command(packIt, saga.Reply(same), nil)},
+		"a refusal":        {command(packIt, saga.Reply(packed, saga.RefusedBy(same, nil)), nil)},
+		"its undo's":       {command(packIt, saga.Reply(packed), saga.UndoBy(unpackIt, send, saga.Reply(same)))},
+		"another saga's":   {command(packIt, saga.Reply(packed), nil), command(unpackIt, saga.Reply(same), nil)},
+		"by another order": {command(unpackIt, saga.Reply(same), nil), command(packIt, saga.Reply(packed), nil)},
+	} {
+		_, err := saga.NewEngine(memstore.New(nil), nil, defs...)
+		if err == nil || !strings.Contains(err.Error(), `the command of step "send" of the saga "pack"`) ||
+			!strings.Contains(err.Error(), `has the type "pack" on the topic "packing"`) {
+			t.Errorf("%s: NewEngine returns %v", name, err)
+		}
+	}
+	if _, err := saga.NewEngine(memstore.New(nil), nil, packing()); err != nil {
+		t.Errorf("a right one: %v", err)
+	}
+}
