@@ -21,9 +21,10 @@ func TestTwoHandlersForOneTypeAreRefused(t *testing.T) {
 			"placed", "paid")
 	}
 	result := func(in *inbox.Inbox[*memstore.Tx]) {
-		inbox.OnResult(in, e, func(context.Context, *memstore.Tx, skald.Received[string]) (inbox.Result, error) {
-			return inbox.Result{}, nil
-		})
+		inbox.OnResult(in, e,
+			func(context.Context, *memstore.Tx, skald.Received[string]) (inbox.Result, error) {
+				return inbox.Result{}, nil
+			})
 	}
 	type give = func(in *inbox.Inbox[*memstore.Tx])
 	for _, c := range []struct {

@@ -35,11 +35,11 @@ type EngineOptions struct {
 	PollMost time.Duration
 	// Drain bounds how long Run goes on with what was begun once its context is done. Default 20 s.
 	Drain time.Duration
-	// Uncharged is how long failures of a step, or of its undo, by what may pass are free: skald.Outage, a lost
-	// connection, a deadlock (40P01), a serialization failure (40001), a lock timeout (55P03), a cancelled
-	// statement or transaction (57014, 25P04), a context of the function's own that ended in a statement. They
-	// wait as Policy says. After that they are charged, unless the database does not answer a probe. Default
-	// 10 min.
+	// Uncharged is how long failures of a step, or of its undo, by what may pass are free: skald.Outage, a
+	// lost connection, a deadlock (40P01), a serialization failure (40001), a lock timeout (55P03), a
+	// cancelled statement or transaction (57014, 25P04), a context of the function's own that ended in a
+	// statement. They wait as Policy says. After that they are charged, unless the database does not answer a
+	// probe. Default 10 min.
 	Uncharged time.Duration
 
 	Now    func() time.Time           // for waits; times of sagas are by the store's clock. Default time.Now
@@ -61,9 +61,11 @@ func (o *EngineOptions) orDefaults() engine.Options {
 		d.Logger = slog.Default()
 	}
 	return engine.Options{Workers: cmp.Or(max(d.Workers, 0), 16), InHand: cmp.Or(max(d.InHand, 0), 4096),
-		Lease:    cmp.Or(max(d.Lease, 0), 10*time.Second),
-		PollMost: cmp.Or(max(d.PollMost, 0), 500*time.Millisecond),
-		Drain:    cmp.Or(max(d.Drain, 0), 20*time.Second), Uncharged: cmp.Or(max(d.Uncharged, 0), 10*time.Minute), Now: d.Now, NewID: d.NewID, Logger: d.Logger,
+		Lease:     cmp.Or(max(d.Lease, 0), 10*time.Second),
+		PollMost:  cmp.Or(max(d.PollMost, 0), 500*time.Millisecond),
+		Drain:     cmp.Or(max(d.Drain, 0), 20*time.Second),
+		Uncharged: cmp.Or(max(d.Uncharged, 0), 10*time.Minute),
+		Now:       d.Now, NewID: d.NewID, Logger: d.Logger,
 		Metrics: telemetry.NewSaga(telemetry.Providers{Meter: d.MeterProvider})}
 }
 

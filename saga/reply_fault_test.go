@@ -24,11 +24,14 @@ func TestReplyThatIsACommandIsRefused(t *testing.T) {
 			saga.Command("send", e, send, replies, undo, opts...))
 	}
 	for name, defs := range map[string][]saga.Defined{
-		"its own":          {command(packIt, saga.Reply(same), nil)},
-		"a refusal":        {command(packIt, saga.Reply(packed, saga.RefusedBy(same, nil)), nil)},
-		"its undo's":       {command(packIt, saga.Reply(packed), saga.UndoBy(unpackIt, send, saga.Reply(same)))},
-		"another saga's":   {command(packIt, saga.Reply(packed), nil), command(unpackIt, saga.Reply(same), nil)},
-		"by another order": {command(unpackIt, saga.Reply(same), nil), command(packIt, saga.Reply(packed), nil)},
+		"its own":   {command(packIt, saga.Reply(same), nil)},
+		"a refusal": {command(packIt, saga.Reply(packed, saga.RefusedBy(same, nil)), nil)},
+		"its undo's": {command(packIt, saga.Reply(packed),
+			saga.UndoBy(unpackIt, send, saga.Reply(same)))},
+		"another saga's": {command(packIt, saga.Reply(packed), nil),
+			command(unpackIt, saga.Reply(same), nil)},
+		"by another order": {command(unpackIt, saga.Reply(same), nil),
+			command(packIt, saga.Reply(packed), nil)},
 	} {
 		_, err := saga.NewEngine(memstore.New(nil), nil, defs...)
 		if err == nil || !strings.Contains(err.Error(), `the command of step "send" of the saga "pack"`) ||

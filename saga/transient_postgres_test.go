@@ -69,14 +69,16 @@ func (s shelf) pass(key string, d time.Duration) {
 		key).Scan(&state); err != nil {
 		s.Fatal(err)
 	}
-	state = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`).ReplaceAllStringFunc(state, func(at string) string {
+	times := regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
+	state = times.ReplaceAllStringFunc(state, func(at string) string {
 		was, err := time.Parse(time.RFC3339Nano, at)
 		if err != nil {
 			s.Fatal(err)
 		}
 		return was.Add(-d).Format(time.RFC3339Nano)
 	})
-	if _, err := s.pool.Exec(s.Context(), "UPDATE "+s.schema+".skald_saga SET state = $2, due = due - $3::interval, "+
+	if _, err := s.pool.Exec(s.Context(), "UPDATE "+s.schema+
+		".skald_saga SET state = $2, due = due - $3::interval, "+
 		"retry = retry - $3::interval, since = since - $3::interval WHERE key = $1", key, state, d); err != nil {
 		s.Fatal(err)
 	}
@@ -147,7 +149,8 @@ func transientStep(s shelf, db saga.DB[pgx.Tx], name string, undo bool,
 		return "", skald.Reject(errors.New("no"))
 	}, nil, saga.NoEffect())
 	d := saga.New(name, &saga.Options[trip]{Key: tripKey}, first, no)
-	e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: slog.New(slog.NewTextHandler(s.Output(), nil))}, d)
+	log := slog.New(slog.NewTextHandler(s.Output(), nil))
+	e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: log}, d)
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -275,7 +275,7 @@ func (s *suite[TTx]) sagaCounts() {
 	var all []store.Saga
 	for i := range 16 {
 		one := sagaOf(fmt.Sprint("k", i))
-		if one.Stuck, one.Paused = i&1 > 0, i&2 > 0; i&4 > 0 { // those that have not failed wait for RetryAfter
+		if one.Stuck, one.Paused = i&1 > 0, i&2 > 0; i&4 > 0 {
 			one.Retry, one.Failed = time.Now(), i/8
 			one.Since = time.Now().Add(-time.Duration(i)*time.Hour - time.Minute)
 		}
@@ -299,7 +299,8 @@ func (s *suite[TTx]) sagaCounts() {
 	}
 	want := []store.SagaCounts{{Name: "invoice", Running: 1, Overdue: 1},
 		{Name: "move", Compensating: 3, Failing: 3, Overdue: 1},
-		{Name: "order", Running: 9, Compensating: 8, Stuck: 8, Paused: 8, Failing: 8, FailingFor: 15 * time.Hour}}
+		{Name: "order", Running: 9, Compensating: 8, Stuck: 8, Paused: 8, Failing: 8,
+			FailingFor: 15 * time.Hour}}
 	if got := counts(); !slices.Equal(got, want) {
 		s.Errorf("the counts are\n%+v, want\n%+v", got, want)
 	}

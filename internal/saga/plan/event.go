@@ -51,8 +51,8 @@ type Event struct {
 	Permanent bool
 	Stick     bool          // of Failed: leave it to an operator, since it may have taken effect
 	Later     time.Duration // above 0: try again then
-	// Passing, of Failed and UndoFailed: by what may pass, such as a deadlock. It is tried again with the waits
-	// of the policy, and is not charged
+	// Passing, of Failed and UndoFailed: by what may pass, such as a deadlock. It is tried again with the
+	// waits of the policy, and is not charged
 	Passing     bool
 	Until       time.Time // of Sent, for a Wait: when its time is up; for a Lock: when it looks again
 	Name        string    // of a signal

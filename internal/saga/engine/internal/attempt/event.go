@@ -45,6 +45,14 @@ func Failed(a plan.Action, err error) plan.Event {
 	return e
 }
 
+// Charges reports whether a failure by what may pass is charged now, where the first one was at since and the
+// database came back last at that time. Zero: there was no such failure; it was not away.
+func Charges(uncharged time.Duration, since, now, back time.Time) bool {
+	var r failure.Record
+	r.First.At = since
+	return failure.Retry{Uncharged: uncharged}.Charges(failure.Outage, r, now, back)
+}
+
 // Without is an event of what took effect, and whose output cannot be kept: err says why.
 func Without(e plan.Event, err error) plan.Event {
 	if e.Output = nil; e.Reason != "" {

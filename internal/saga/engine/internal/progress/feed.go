@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/saga/engine/internal/attempt"
 	"github.com/skald-go/skald/internal/saga/plan"
 )
@@ -28,13 +27,11 @@ func (s *Saga) Feed(e plan.Event) plan.Outcome {
 // Uncharged, while the database was there.
 func (s *Saga) charges(e plan.Event) bool {
 	run, _ := s.State.Run(e.Step, e.Occurrence)
-	by, first := failure.Retry{Uncharged: s.Uncharged}, failure.Record{}
-	first.First.At = run.Free.Since
-	if now := s.clock.Now(); s.Up == nil || !by.Charges(failure.Outage, first, now, time.Time{}) {
+	if s.Up == nil || !attempt.Charges(s.Uncharged, run.Free.Since, s.clock.Now(), time.Time{}) {
 		return false
 	}
-	since, up := s.Up()
-	return up && by.Charges(failure.Outage, first, s.clock.Now(), since)
+	back, up := s.Up()
+	return up && attempt.Charges(s.Uncharged, run.Free.Since, s.clock.Now(), back)
 }
 
 // FeedData is Feed for an event with data: that may be too large to be kept.
