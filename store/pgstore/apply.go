@@ -7,8 +7,8 @@ import (
 
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/saga"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 const (
@@ -36,12 +36,12 @@ func (c *core) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	}
 	groups, err := c.groups(es, stood)
 	if err == nil {
-		if err = c.together(ctx, groups); pgrun.Lost(err) {
+		if err = c.together(ctx, groups); sqlexec.Lost(err) {
 			err = c.oneByOne(ctx, groups, stood)
 		}
 	}
 	if err != nil {
-		return make([]bool, len(es)), pgrun.Limit(err, messages(es))
+		return make([]bool, len(es)), sqlexec.Limit(err, messages(es))
 	}
 	for i := range es {
 		if stood[i] {
@@ -52,8 +52,8 @@ func (c *core) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 }
 
 // groups are the calls of each effect. One that is lost before anything is sent has none, and did not stand.
-func (c *core) groups(es []store.Effect, stood []bool) ([][]pgrun.Call, error) {
-	groups := make([][]pgrun.Call, len(es))
+func (c *core) groups(es []store.Effect, stood []bool) ([][]sqlexec.Call, error) {
+	groups := make([][]sqlexec.Call, len(es))
 	for i := range es {
 		calls, err := c.outflow(es[i:i+1], nil, nil)
 		if err != nil && !errors.Is(err, store.ErrLost) {
@@ -67,8 +67,8 @@ func (c *core) groups(es []store.Effect, stood []bool) ([][]pgrun.Call, error) {
 }
 
 // together sends all of them as one transaction.
-func (c *core) together(ctx context.Context, groups [][]pgrun.Call) error {
-	var all []pgrun.Call
+func (c *core) together(ctx context.Context, groups [][]sqlexec.Call) error {
+	var all []sqlexec.Call
 	for _, calls := range groups {
 		all = append(all, calls...)
 	}
@@ -80,8 +80,8 @@ func (c *core) together(ctx context.Context, groups [][]pgrun.Call) error {
 
 // oneByOne sends them as one transaction with a savepoint for each: a round trip for each, and one more for
 // each that is lost.
-func (c *core) oneByOne(ctx context.Context, groups [][]pgrun.Call, stood []bool) error {
-	err := c.pg.Runner.Within(ctx, func(send pgrun.Sender) error {
+func (c *core) oneByOne(ctx context.Context, groups [][]sqlexec.Call, stood []bool) error {
+	err := c.pg.Runner.Within(ctx, func(send sqlexec.Sender) error {
 		if err := send(ctx, c.pg.OwnSession()); err != nil {
 			return err
 		}
@@ -89,11 +89,11 @@ func (c *core) oneByOne(ctx context.Context, groups [][]pgrun.Call, stood []bool
 			if len(calls) == 0 {
 				continue
 			}
-			all := append(append([]pgrun.Call{{SQL: markEffect}}, calls...), pgrun.Call{SQL: keepEffect})
+			all := append(append([]sqlexec.Call{{SQL: markEffect}}, calls...), sqlexec.Call{SQL: keepEffect})
 			err := send(ctx, all...)
-			if pgrun.Lost(err) {
+			if sqlexec.Lost(err) {
 				stood[i] = false
-				err = send(ctx, pgrun.Call{SQL: undoEffect})
+				err = send(ctx, sqlexec.Call{SQL: undoEffect})
 			}
 			if err != nil {
 				return err
@@ -113,7 +113,7 @@ func (c *core) applyOne(ctx context.Context, e store.Effect) (bool, error) {
 		return true, ctx.Err()
 	}
 	if err == nil {
-		wait := pgrun.DefaultWait
+		wait := sqlexec.DefaultWait
 		if e.Saga != nil && e.Saga.Wait > 0 {
 			wait = e.Saga.Wait
 		}
@@ -128,18 +128,18 @@ func (c *core) verdict(err error, e store.Effect) (bool, error) {
 	case err == nil:
 		c.stood(e)
 		return true, nil
-	case pgrun.Lost(err) || errors.Is(err, store.ErrLost):
+	case sqlexec.Lost(err) || errors.Is(err, store.ErrLost):
 		return false, nil
 	}
-	return false, pgrun.Limit(err, e.Rows)
+	return false, sqlexec.Limit(err, e.Rows)
 }
 
 // moveMany moves sagas together.
 func (c *core) moveMany(ctx context.Context, es []store.Effect) ([]bool, error) {
 	stood, err := c.sagas.MoveMany(ctx, es,
-		func(said []store.Effect) ([]pgrun.Call, error) { return c.outflow(said, nil, nil) })
+		func(said []store.Effect) ([]sqlexec.Call, error) { return c.outflow(said, nil, nil) })
 	if err != nil {
-		return make([]bool, len(es)), pgrun.Limit(err, messages(es))
+		return make([]bool, len(es)), sqlexec.Limit(err, messages(es))
 	}
 	var stand []store.Effect
 	for i := range es {

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // A gated is a store of which each call, and the end of each unit, is a step of an actor.
@@ -179,17 +179,17 @@ func (s *Store) takeByStatement(ctx context.Context, b *bed, a *actor, mark stor
 		return err
 	}
 	defer conn.Release()
-	if err := pgrun.Send(ctx, conn.Conn(), []pgrun.Call{pgrun.Call{SQL: pgrun.Begin}}); err != nil {
+	if err := sqlexec.Send(ctx, conn.Conn(), []sqlexec.Call{sqlexec.Call{SQL: sqlexec.Begin}}); err != nil {
 		return err
 	}
 	for _, c := range calls {
 		a.gate()
-		if err := pgrun.Send(ctx, conn.Conn(), []pgrun.Call{c}); err != nil {
-			return errors.Join(err, pgrun.Undo(ctx, conn.Conn()))
+		if err := sqlexec.Send(ctx, conn.Conn(), []sqlexec.Call{c}); err != nil {
+			return errors.Join(err, sqlexec.Undo(ctx, conn.Conn()))
 		}
 	}
 	if found.Marks[0].Outcome != store.Fresh {
-		err := pgrun.Undo(ctx, conn.Conn())
+		err := sqlexec.Undo(ctx, conn.Conn())
 		if got := found.Marks[0].Outcome; got != mark.As {
 			err = errors.Join(err, fmt.Errorf("a rival's mark is not found: %v", got))
 		}
@@ -205,7 +205,7 @@ func (s *Store) takeByStatement(ctx context.Context, b *bed, a *actor, mark stor
 			return err
 		}
 	}
-	return pgrun.SendCommit(ctx, conn.Conn(), nil)
+	return sqlexec.SendCommit(ctx, conn.Conn(), nil)
 }
 
 // Interleaving 13.

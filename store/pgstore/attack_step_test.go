@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // An actor works by steps, each when it is its turn. A step that waits for a lock is left waiting: the others
@@ -126,29 +126,29 @@ type stepper struct {
 	texts []string
 }
 
-func (r *stepper) Run(ctx context.Context, calls ...pgrun.Call) error {
+func (r *stepper) Run(ctx context.Context, calls ...sqlexec.Call) error {
 	conn, err := r.pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
 	steps := 0
-	all := append([]pgrun.Call{{SQL: pgrun.Begin}}, calls...)
+	all := append([]sqlexec.Call{{SQL: sqlexec.Begin}}, calls...)
 	for _, c := range all {
 		if r.is(c.SQL) {
 			steps++
 			r.actor.gate()
 		}
-		if err := pgrun.Send(ctx, conn.Conn(), []pgrun.Call{c}); err != nil {
-			_ = pgrun.Undo(ctx, conn.Conn())
+		if err := sqlexec.Send(ctx, conn.Conn(), []sqlexec.Call{c}); err != nil {
+			_ = sqlexec.Undo(ctx, conn.Conn())
 			return err
 		}
 	}
 	if steps > 0 {
 		r.actor.gate()
 	}
-	if err := pgrun.SendCommit(ctx, conn.Conn(), nil); err != nil {
-		_ = pgrun.Undo(ctx, conn.Conn())
+	if err := sqlexec.SendCommit(ctx, conn.Conn(), nil); err != nil {
+		_ = sqlexec.Undo(ctx, conn.Conn())
 		return err
 	}
 	return nil
@@ -193,6 +193,6 @@ func (b *bed) stepStore(t testing.TB, name string, texts ...string) (*Store, *st
 	return s, r
 }
 
-func (r *stepper) Within(ctx context.Context, f func(send pgrun.Sender) error) error {
-	return pgrun.OverPool(r.pool, pgrun.DefaultPatience).Within(ctx, f)
+func (r *stepper) Within(ctx context.Context, f func(send sqlexec.Sender) error) error {
+	return sqlexec.OverPool(r.pool, sqlexec.DefaultPatience).Within(ctx, f)
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/rights"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 	"github.com/skald-go/skald/store/pgstore/internal/tables"
 )
 
@@ -24,7 +24,7 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 	if err := c.pg.Short(ctx, "check", look, missing.Into(&what, &remedy)); err != nil {
 		return err
 	}
-	if err := pgrun.CheckEncoding(server, client, database); err != nil {
+	if err := sqlexec.CheckEncoding(server, client, database); err != nil {
 		return fmt.Errorf("check: %w", err)
 	}
 	if what != "" {
@@ -51,5 +51,5 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 
 // rolesCommand prints the rights of a role.
 func (c *core) rolesCommand(as store.Role) string {
-	return "skald roles " + string(as) + " --schema " + pgrun.ShellWord(c.pg.Schema)
+	return "skald roles " + string(as) + " --schema " + sqlexec.ShellWord(c.pg.Schema)
 }

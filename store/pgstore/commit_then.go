@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // How many units in a row may have one connection: others wait for it, too, of whom we know nothing; and
@@ -41,7 +41,7 @@ func (u *unit) CommitThen(ctx context.Context, next store.Intake,
 	err = u.s.roundTrip(ctx, u.conn, next.Wait, func(ctx context.Context) error {
 		calls, err := u.last(ctx, conn, es)
 		if err == nil {
-			begun, err = pgrun.SendFollowing(ctx, conn, calls, now)
+			begun, err = sqlexec.SendFollowing(ctx, conn, calls, now)
 		}
 		return err
 	})
@@ -54,7 +54,7 @@ func (u *unit) CommitThen(ctx context.Context, next store.Intake,
 		begun = u.s.roundTrip(ctx, u.conn, next.Wait, look) == nil
 	}
 	if err != nil || !begun {
-		_ = pgrun.Undo(ctx, conn)
+		_ = sqlexec.Undo(ctx, conn)
 		u.end()
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (u *unit) yields(next store.Intake) bool {
 
 // tried are the calls of an intake that tries the lock of its key instead of waiting for it; nil: it locks
 // otherwise.
-func (c *core) tried(calls []pgrun.Call) []pgrun.Call {
+func (c *core) tried(calls []sqlexec.Call) []sqlexec.Call {
 	switch calls[0].SQL {
 	case c.pg.SQL["TakeArrive"]:
 		calls[0].SQL = c.pg.SQL["FollowArrive"]
@@ -95,7 +95,7 @@ func (c *core) tried(calls []pgrun.Call) []pgrun.Call {
 const preparedKey = "skald: statements of intakes"
 
 // prepares notes that conn has carried out calls, so that they are prepared there, or can be.
-func prepares(conn *pgx.Conn, calls []pgrun.Call) {
+func prepares(conn *pgx.Conn, calls []sqlexec.Call) {
 	data := conn.PgConn().CustomData()
 	texts, _ := data[preparedKey].(map[string]bool)
 	if texts == nil {
@@ -110,7 +110,7 @@ func prepares(conn *pgx.Conn, calls []pgrun.Call) {
 // prepared tells whether conn has carried out such calls before. Statements that are new to it are prepared
 // before all others of a pipeline: one for which a right is missing would fail the transaction that is to be
 // committed.
-func prepared(conn *pgx.Conn, calls []pgrun.Call) bool {
+func prepared(conn *pgx.Conn, calls []sqlexec.Call) bool {
 	texts, _ := conn.PgConn().CustomData()[preparedKey].(map[string]bool)
 	for _, c := range calls {
 		if !texts[c.SQL] {

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // Where transactions only read unless told otherwise, all of the store's own are told.
@@ -221,7 +221,7 @@ func TestStatementTimeoutShorterThanAnIntake(t *testing.T) {
 	}
 	named := func(who string, err error, outage bool) {
 		t.Helper()
-		if err == nil || errors.Is(err, store.ErrBusy) || pgrun.SQLState(err) != "57014" ||
+		if err == nil || errors.Is(err, store.ErrBusy) || sqlexec.SQLState(err) != "57014" ||
 			!strings.Contains(err.Error(), "statement_timeout") || !outage {
 			t.Errorf("%s: %v", who, err)
 		}

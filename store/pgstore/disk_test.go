@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // TestFullDisk: a full disk is an outage that says so; what was committed stays, and with room again it goes
@@ -51,7 +51,7 @@ func TestFullDisk(t *testing.T) {
 			break
 		}
 	}
-	if err == nil || !s.Outage(err) || pgrun.SQLState(err) != "53100" ||
+	if err == nil || !s.Outage(err) || sqlexec.SQLState(err) != "53100" ||
 		!strings.Contains(err.Error(), "No space left") {
 		t.Fatalf("%d rows fit beside the filler, then: %v", said, err)
 	}

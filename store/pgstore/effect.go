@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/entity"
 	"github.com/skald-go/skald/store/pgstore/internal/kept"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 var (
@@ -23,7 +23,7 @@ var (
 // outflow are the calls that carry out es in one transaction, which has taken in those marks: guards first,
 // then all rows, in order.
 func (c *core) outflow(es []store.Effect, rows []outbox.Row, have entity.Locked,
-	marks ...store.Mark) ([]pgrun.Call, error) {
+	marks ...store.Mark) ([]sqlexec.Call, error) {
 	ours := kept.TakenOf(marks, es)
 	calls := c.kept.FinishMany(es, ours)
 	together := len(calls) > 0
@@ -74,7 +74,7 @@ func (c *core) outflow(es []store.Effect, rows []outbox.Row, have entity.Locked,
 }
 
 // keepApart are the calls for what e does with answers, reservations and the quarantine.
-func (c *core) keepApart(e *store.Effect) ([]pgrun.Call, error) {
+func (c *core) keepApart(e *store.Effect) ([]sqlexec.Call, error) {
 	calls := c.marks.GuardReservation(e.Reservation)
 	if e.Answer != nil {
 		answer, err := c.marks.Answer(e.Answer)
@@ -88,7 +88,7 @@ func (c *core) keepApart(e *store.Effect) ([]pgrun.Call, error) {
 }
 
 // operate are the calls for what an operator does beside kept messages.
-func (c *core) operate(e *store.Effect) (calls []pgrun.Call) {
+func (c *core) operate(e *store.Effect) (calls []sqlexec.Call) {
 	if e.Rewind != nil {
 		calls = append(calls, c.consumers.Rewind(e.Rewind))
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // writing are the calls of what an effect in a transaction of the caller's holds beside rows.
-func (c *core) writing(e *store.Effect) ([]pgrun.Call, error) {
+func (c *core) writing(e *store.Effect) ([]sqlexec.Call, error) {
 	calls, err := c.keepApart(e)
 	if err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func (c *core) writing(e *store.Effect) ([]pgrun.Call, error) {
 }
 
 // entering are the calls of an intake in a transaction of the caller's own.
-func (c *core) entering(in store.Intake, found *store.Found) ([]pgrun.Call, error) {
+func (c *core) entering(in store.Intake, found *store.Found) ([]sqlexec.Call, error) {
 	in.Isolation = store.Serializable // of the caller's transaction nothing is known
 	calls, err := c.intake(in, found)
 	for i := range calls {
@@ -40,16 +40,16 @@ func (s *Store) Enter(ctx context.Context, tx pgx.Tx, in store.Intake) (found st
 	}
 	defer func() { s.patience.Leave(ctx, s.pool, connOf(tx), err) }()
 	now, later := apart(in, calls)
-	if err := pgrun.SendIn(ctx, tx, now); err != nil {
+	if err := sqlexec.SendIn(ctx, tx, now); err != nil {
 		return found, fmt.Errorf("enter: %w", s.pg.Beginning(err))
 	}
-	if err := pgrun.SendIn(ctx, tx, wantedOf(later)); err != nil {
+	if err := sqlexec.SendIn(ctx, tx, wantedOf(later)); err != nil {
 		return found, fmt.Errorf("enter: %w", s.pg.Beginning(err))
 	}
 	return found, nil
 }
 
-func wantedOf(calls []pgrun.Call) (out []pgrun.Call) {
+func wantedOf(calls []sqlexec.Call) (out []sqlexec.Call) {
 	for _, c := range calls {
 		if c.Need() {
 			out = append(out, c)
@@ -76,9 +76,9 @@ func (s *SQLStore) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (foun
 }
 
 // one carries out a call by itself.
-func (s *SQLStore) one(ctx context.Context, tx *sql.Tx, c pgrun.Call) (err error) {
+func (s *SQLStore) one(ctx context.Context, tx *sql.Tx, c sqlexec.Call) (err error) {
 	if !s.pgx {
-		return pgrun.SendText(ctx, tx, "", []pgrun.Call{c})
+		return sqlexec.SendText(ctx, tx, "", []sqlexec.Call{c})
 	}
 	if c.Scan == nil {
 		did, err := tx.ExecContext(ctx, c.SQL, c.Args...)

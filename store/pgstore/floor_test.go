@@ -12,7 +12,7 @@ import (
 
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 	"github.com/skald-go/skald/store/pgstore/internal/steward"
 )
 
@@ -65,7 +65,7 @@ func (r *repeat) again(ctx context.Context, s *Store, a *actor, level store.Isol
 			continue
 		}
 		a.gate()
-		if err := pgrun.Send(ctx, conn.Conn(), []pgrun.Call{c}); err != nil {
+		if err := sqlexec.Send(ctx, conn.Conn(), []sqlexec.Call{c}); err != nil {
 			return err
 		}
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // holding are the calls of HoldEntities.
-func (c *core) holding(h store.EntityHold, first *bool) ([]pgrun.Call, error) {
+func (c *core) holding(h store.EntityHold, first *bool) ([]sqlexec.Call, error) {
 	hold, err := c.sagas.HoldEntities(h, first)
 	return append(c.entities.Take(nil, h.Entities, make([]int64, len(h.Entities))), hold), err
 }
@@ -40,14 +40,14 @@ func (s *Store) FreeEntities(ctx context.Context, tx pgx.Tx, holder string) erro
 // EntityHolders tells who holds entities: one round trip.
 func (s *Store) EntityHolders(ctx context.Context, tx pgx.Tx, es ...store.Lock) ([]store.Hold, error) {
 	list, out, err := s.sagas.EntityHolders(es)
-	err = s.line(ctx, tx, "look who holds entities", []pgrun.Call{list}, err)
+	err = s.line(ctx, tx, "look who holds entities", []sqlexec.Call{list}, err)
 	return *out, err
 }
 
 // line sends calls about lines in a transaction of the caller's.
-func (s *Store) line(ctx context.Context, tx pgx.Tx, act string, calls []pgrun.Call, err error) error {
+func (s *Store) line(ctx context.Context, tx pgx.Tx, act string, calls []sqlexec.Call, err error) error {
 	if err == nil {
-		err = pgrun.SendIn(ctx, tx, calls)
+		err = sqlexec.SendIn(ctx, tx, calls)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", act, s.pg.Beginning(err))
@@ -78,12 +78,12 @@ func (s *SQLStore) FreeEntities(ctx context.Context, tx *sql.Tx, holder string) 
 // EntityHolders tells who holds entities: one round trip.
 func (s *SQLStore) EntityHolders(ctx context.Context, tx *sql.Tx, es ...store.Lock) ([]store.Hold, error) {
 	list, out, err := s.sagas.EntityHolders(es)
-	err = s.line(ctx, tx, "look who holds entities", []pgrun.Call{list}, err)
+	err = s.line(ctx, tx, "look who holds entities", []sqlexec.Call{list}, err)
 	return *out, err
 }
 
 // line sends calls about lines in a transaction of the caller's, one by one.
-func (s *SQLStore) line(ctx context.Context, tx *sql.Tx, act string, calls []pgrun.Call, err error) error {
+func (s *SQLStore) line(ctx context.Context, tx *sql.Tx, act string, calls []sqlexec.Call, err error) error {
 	for i := 0; err == nil && i < len(calls); i++ {
 		err = s.one(ctx, tx, calls[i])
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/consumer"
 	"github.com/skald-go/skald/store/pgstore/internal/mark"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 	"github.com/skald-go/skald/store/pgstore/internal/step"
 )
 
 // intake are the calls that take in, their answers going to found.
-func (c *core) intake(in store.Intake, found *store.Found) ([]pgrun.Call, error) {
+func (c *core) intake(in store.Intake, found *store.Found) ([]sqlexec.Call, error) {
 	if c.pg.Err != nil {
 		return nil, c.pg.Err
 	}
@@ -41,12 +41,12 @@ func (c *core) intake(in store.Intake, found *store.Found) ([]pgrun.Call, error)
 }
 
 // takeEach takes mark by mark and lock by lock.
-func (c *core) takeEach(in store.Intake, found *store.Found) ([]pgrun.Call, error) {
+func (c *core) takeEach(in store.Intake, found *store.Found) ([]sqlexec.Call, error) {
 	calls, err := c.marks.Take(in.Marks, found.Marks, isoLevel(in.Isolation) == pgx.ReadCommitted)
 	if err != nil {
 		return nil, err
 	}
-	for _, i := range pgrun.Order(in.Steps, step.Compare) {
+	for _, i := range sqlexec.Order(in.Steps, step.Compare) {
 		take, err := c.steps.Take(&in.Steps[i], &found.Steps[i])
 		if err != nil {
 			return nil, err
@@ -57,7 +57,7 @@ func (c *core) takeEach(in store.Intake, found *store.Found) ([]pgrun.Call, erro
 }
 
 // takeMany is takeEach for many messages.
-func (c *core) takeMany(in store.Intake, found *store.Found) ([]pgrun.Call, error) {
+func (c *core) takeMany(in store.Intake, found *store.Found) ([]sqlexec.Call, error) {
 	calls, err := c.marks.TakeMany(in.Marks, found.Marks)
 	if err != nil {
 		return nil, err
@@ -68,11 +68,11 @@ func (c *core) takeMany(in store.Intake, found *store.Found) ([]pgrun.Call, erro
 
 // bind puts the session's bounds before the calls of an intake: into the first of them where it can take them
 // along.
-func (c *core) bind(in store.Intake, calls []pgrun.Call) []pgrun.Call {
-	wait, idle := cmp.Or(in.Wait, pgrun.DefaultWait), cmp.Or(in.Handle, pgrun.DefaultHandle)
+func (c *core) bind(in store.Intake, calls []sqlexec.Call) []sqlexec.Call {
+	wait, idle := cmp.Or(in.Wait, sqlexec.DefaultWait), cmp.Or(in.Handle, sqlexec.DefaultHandle)
 	if len(calls) > 0 && calls[0].With != "" {
 		calls[0].SQL, calls[0].Args = calls[0].With,
-			append(calls[0].Args, pgrun.Millis(wait), pgrun.Millis(idle))
+			append(calls[0].Args, sqlexec.Millis(wait), sqlexec.Millis(idle))
 	} else {
 		calls = slices.Insert(calls, 0, c.pg.Session(wait, idle))
 	}

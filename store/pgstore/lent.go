@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/saga"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // lent is the transaction as the handler has it: it does all but end.
@@ -190,7 +190,7 @@ func (l *lent) sent(a ahead, err error) error {
 		return err
 	}
 	return fmt.Errorf("send what outbox.Write was given before this statement: %w",
-		pgrun.Limit(l.s.pg.Explain(err), named(a.says)))
+		sqlexec.Limit(l.s.pg.Explain(err), named(a.says)))
 }
 
 // back has rows wait again, if the transaction goes on without them.
@@ -215,7 +215,7 @@ func (l *lent) send(ctx context.Context, tx pgx.Tx, a ahead) error {
 	if len(a.rows) == 0 {
 		return nil
 	}
-	return l.sent(a, pgrun.Exec(ctx, tx, l.s.outbox.Insert(a.rows)))
+	return l.sent(a, sqlexec.Exec(ctx, tx, l.s.outbox.Insert(a.rows)))
 }
 
 // keep has rows wait. False: they are to be sent at once, since an answer is known to come, or the handler
@@ -236,7 +236,7 @@ func (l *lent) keep(ctx context.Context, rows []outbox.Row, es []store.Effect) (
 		return false, nil
 	}
 	if l.encoding != "" {
-		if err := pgrun.CheckClient(l.encoding); err != nil {
+		if err := sqlexec.CheckClient(l.encoding); err != nil {
 			return false, err
 		}
 	}
@@ -301,7 +301,7 @@ func (s *Store) writeNow(ctx context.Context, tx pgx.Tx, l *lent, es []store.Eff
 	for i := range es {
 		calls, err := s.writing(&es[i])
 		if err == nil {
-			err = l.alone(func() error { return pgrun.SendIn(ctx, tx, calls) })
+			err = l.alone(func() error { return sqlexec.SendIn(ctx, tx, calls) })
 		}
 		if err != nil {
 			return s.pg.Losing(err)
@@ -328,13 +328,13 @@ func (s *Store) insertNow(ctx context.Context, tx pgx.Tx, l *lent, rows []outbox
 				return fmt.Errorf("a statement has ended the transaction: %w", store.ErrLent)
 			}
 			if encoding := conn.PgConn().ParameterStatus("client_encoding"); encoding != "" {
-				if err := pgrun.CheckClient(encoding); err != nil {
+				if err := sqlexec.CheckClient(encoding); err != nil {
 					return err
 				}
 			}
 		}
 		if l == nil {
-			return pgrun.Exec(ctx, tx, s.outbox.Insert(rows))
+			return sqlexec.Exec(ctx, tx, s.outbox.Insert(rows))
 		}
 		own, err := l.open(ctx)
 		if err != nil {
@@ -344,10 +344,10 @@ func (s *Store) insertNow(ctx context.Context, tx pgx.Tx, l *lent, rows []outbox
 		if err := l.flush(ctx, own); err != nil {
 			return err
 		}
-		return pgrun.Exec(ctx, own, s.outbox.Insert(rows))
+		return sqlexec.Exec(ctx, own, s.outbox.Insert(rows))
 	})
 	if err != nil {
-		return pgrun.Limit(s.pg.Explain(err), messages(es))
+		return sqlexec.Limit(s.pg.Explain(err), messages(es))
 	}
 	s.waker.Wake()
 	return nil

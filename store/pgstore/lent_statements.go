@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 func (*lent) Commit(context.Context) error   { return store.ErrLent }
@@ -43,7 +43,7 @@ func (l *lent) Conn() *pgx.Conn {
 }
 
 func (l *lent) expose() {
-	ctx, cancel := context.WithTimeout(context.Background(), pgrun.DefaultWait)
+	ctx, cancel := context.WithTimeout(context.Background(), sqlexec.DefaultWait)
 	defer cancel()
 	err := l.alone(func() error {
 		tx, err := l.open(ctx)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // What is written into a statement is what comes back, whatever the server takes a backslash for.
@@ -27,7 +27,7 @@ func TestInlined(t *testing.T) {
 		if _, err := conn.Exec(ctx, "SET standard_conforming_strings = "+conforming); err != nil {
 			t.Fatal(err)
 		}
-		text, err := pgrun.Inlined(`SELECT $1::text[], $2::bytea, $3::timestamptz, -$4::integer, $5::text, $6::text, $7::bytea[], $8::boolean, '$9' || "$10", $5::text IS NULL, $11::bigint[]
+		text, err := sqlexec.Inlined(`SELECT $1::text[], $2::bytea, $3::timestamptz, -$4::integer, $5::text, $6::text, $7::bytea[], $8::boolean, '$9' || "$10", $5::text IS NULL, $11::bigint[]
 			FROM (VALUES ('q')) AS v("$10")`,
 			[]any{nasty, []byte{0, '\'', '\\', 255}, at, &n, (*string)(nil), &word, [][]byte{{0}, nil, {}},
 				true, nil, nil, []*int64{nil}})
@@ -59,11 +59,11 @@ func TestInlined(t *testing.T) {
 		conn.Release()
 	}
 	for _, bad := range []any{"a\x00b", "\xff", []string{"a\x00"}, 1.5} {
-		if text, err := pgrun.Inlined("SELECT $1", []any{bad}); err == nil {
+		if text, err := sqlexec.Inlined("SELECT $1", []any{bad}); err == nil {
 			t.Errorf("%q became %q", bad, text)
 		}
 	}
-	if text, err := pgrun.Inlined("SELECT $2", []any{1}); err == nil {
+	if text, err := sqlexec.Inlined("SELECT $2", []any{1}); err == nil {
 		t.Errorf("a second argument of one: %q", text)
 	}
 }

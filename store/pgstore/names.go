@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/internal/startup"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 var _ startup.Wire = (*Store)(nil)
@@ -22,4 +22,4 @@ func (s *SQLStore) String() string {
 }
 
 // Unencrypted names the hosts that the pool may speak to without TLS: sslmode is disable, allow or prefer.
-func (s *Store) Unencrypted() []string { return pgrun.Unencrypted(s.pool.Config().ConnConfig) }
+func (s *Store) Unencrypted() []string { return sqlexec.Unencrypted(s.pool.Config().ConnConfig) }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // A host of this machine may be spoken to in plain; another one only where sslmode leaves no way but TLS.
@@ -28,7 +28,7 @@ func TestUnencryptedHosts(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 			continue
 		}
-		if got := pgrun.Unencrypted(c); !slices.Equal(got, want) {
+		if got := sqlexec.Unencrypted(c); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", url, got, want)
 		}
 	}

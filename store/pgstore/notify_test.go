@@ -12,7 +12,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // TestNotify: a write in one process wakes a listener in another, and nothing else does.
@@ -114,7 +114,7 @@ func TestListenSaysWhatIsWrong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Run(t.Context()); err == nil || pgrun.SQLState(err) != "3D000" {
+	if err := l.Run(t.Context()); err == nil || sqlexec.SQLState(err) != "3D000" {
 		t.Errorf("no such database: %v", err)
 	}
 }

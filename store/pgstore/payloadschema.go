@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 var _ store.PayloadSchemas = (*core)(nil)
@@ -12,7 +12,7 @@ var _ store.PayloadSchemas = (*core)(nil)
 // PayloadSchema reads a schema that was kept.
 func (c *core) PayloadSchema(ctx context.Context, registry, id string) (definition string, err error) {
 	read := c.pg.Call("PayloadSchema", registry, id)
-	read.Scan = func(row pgrun.Scanner) error { return row.Scan(&definition) }
+	read.Scan = func(row sqlexec.Scanner) error { return row.Scan(&definition) }
 	if err := c.pg.Short(ctx, "read the schema of a payload", read); err != nil {
 		return "", err
 	}

@@ -25,14 +25,13 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/kept"
 	"github.com/skald-go/skald/store/pgstore/internal/mark"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/recovery"
 	"github.com/skald-go/skald/store/pgstore/internal/saga"
 	"github.com/skald-go/skald/store/pgstore/internal/slot"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 	"github.com/skald-go/skald/store/pgstore/internal/step"
 	"github.com/skald-go/skald/store/pgstore/internal/steward"
 	"github.com/skald-go/skald/store/pgstore/internal/tables"
-	"github.com/skald-go/skald/store/pgstore/internal/wake"
 )
 
 //go:embed sql/*.sql
@@ -53,11 +52,11 @@ type Options struct {
 	Patience time.Duration
 }
 
-func (o *Options) patience() pgrun.Patience {
+func (o *Options) patience() sqlexec.Patience {
 	if o == nil || o.Patience <= 0 {
-		return pgrun.DefaultPatience
+		return sqlexec.DefaultPatience
 	}
-	return pgrun.Patience(o.Patience)
+	return sqlexec.Patience(o.Patience)
 }
 
 // A Store is PostgreSQL through a pgx pool. It is safe for concurrent use. Close the pool yourself.
@@ -74,7 +73,7 @@ var (
 
 // New is a store in the database of pool. It asks nothing of the database yet: Check does.
 func New(pool *pgxpool.Pool, o *Options) *Store {
-	s := &Store{core: newCore(pgrun.OverPool(pool, o.patience()), o), pool: pool}
+	s := &Store{core: newCore(sqlexec.OverPool(pool, o.patience()), o), pool: pool}
 	if pool != nil {
 		c := pool.Config()
 		//lint:ignore SA1019 a pool of the user's may still have it
@@ -85,8 +84,8 @@ func New(pool *pgxpool.Pool, o *Options) *Store {
 
 // core is what both stores share: everything but the user's transaction.
 type core struct {
-	pg        *pgrun.DB
-	patience  pgrun.Patience
+	pg        *sqlexec.DB
+	patience  sqlexec.Patience
 	secret    atomic.Pointer[secret]
 	outbox    *outbox.Outbox
 	consumers *consumer.Consumers
@@ -97,20 +96,20 @@ type core struct {
 	sagas     *saga.Sagas
 	steward   *steward.Steward
 	recovery  *recovery.Recovery
-	waker     *wake.Waker
+	waker     *sqlexec.Waker
 }
 
-func newCore(r pgrun.Runner, o *Options) *core {
+func newCore(r sqlexec.Runner, o *Options) *core {
 	if o == nil {
 		o = &Options{}
 	}
 	c := &core{patience: o.patience()}
 	raw, err := texts()
-	c.pg = pgrun.New(r, o.Schema, raw, err)
+	c.pg = sqlexec.New(r, o.Schema, raw, err)
 	c.pg.Oldest, c.pg.Newest = oldest, tables.Newest(Migrations(), oldest)
 	c.outbox = outbox.New(c.pg)
 	c.steward = steward.New(c.pg)
-	c.waker = wake.New(c.pg, o.Notify)
+	c.waker = sqlexec.NewWake(c.pg, o.Notify)
 	c.recovery = recovery.New(c.pg, c.waker.Wake)
 	c.kept = kept.New(c.pg)
 	c.marks = mark.New(c.pg, c.kept)
@@ -123,18 +122,18 @@ func newCore(r pgrun.Runner, o *Options) *core {
 
 // texts are the statements of all rooms, with a placeholder for the schema.
 func texts() (map[string]string, error) {
-	raw, err := sqlfile.Load(statements, "sql", pgrun.Placeholder)
+	raw, err := sqlfile.Load(statements, "sql", sqlexec.Placeholder)
 	if err != nil {
 		return nil, err
 	}
 	for _, room := range []func() (map[string]string, error){
 		audit.Statements, backlog.Statements, consumer.Statements, doctor.Statements, entity.Statements,
 		kept.Statements, mark.Statements, outbox.Statements, recovery.Statements, saga.Statements,
-		slot.Statements, step.Statements, steward.Statements, tables.Statements, wake.Statements,
+		slot.Statements, step.Statements, steward.Statements, tables.Statements,
 	} {
 		more, err := room()
 		if err == nil {
-			err = pgrun.Merge(raw, more)
+			err = sqlexec.Merge(raw, more)
 		}
 		if err != nil {
 			return nil, err
@@ -144,21 +143,21 @@ func texts() (map[string]string, error) {
 }
 
 // CheckSchema tells by a *NameError whether a schema cannot have that name.
-func CheckSchema(name string) error { return pgrun.Nameable("schema", name) }
+func CheckSchema(name string) error { return sqlexec.Nameable("schema", name) }
 
 // A NameError says that a schema or role cannot have that name.
-type NameError = pgrun.NameError
+type NameError = sqlexec.NameError
 
 // Code is the SQLSTATE of err, "" if it has none. PgBouncer has one for all that it refuses: of that it is
 // the one that PostgreSQL would have.
-func Code(err error) string { return pgrun.SQLState(err) }
+func Code(err error) string { return sqlexec.SQLState(err) }
 
 // Outage tells whether err, of this package or of pgx, is nobody's fault and worth the same try again: a
 // server that is away, starts or stops, a lost connection, a deadlock, a serialisation failure, a timeout, a
 // full disk.
-func Outage(err error) bool { return pgrun.Outage(err) }
+func Outage(err error) bool { return sqlexec.Outage(err) }
 
-func (c *core) Outage(err error) bool { return pgrun.Outage(err) }
+func (c *core) Outage(err error) bool { return sqlexec.Outage(err) }
 
 // Woken is closed at the next write.
 func (c *core) Woken() <-chan struct{} { return c.waker.Woken() }

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // A login plants types, functions and operators in front of those that Skald's functions name. None of them
@@ -144,15 +144,15 @@ func TestRightsEndAtRows(t *testing.T) {
 		`UPDATE {skald_setting} SET value = 'x' WHERE name = 'fingerprint key'`:         true,
 		`UPDATE {skald_setting} SET value = '/other' WHERE name = 'source'`:             true,
 	} {
-		if _, err := relay.pool.Exec(ctx, b.q(sql)); (pgrun.SQLState(err) == "42501") != refused {
+		if _, err := relay.pool.Exec(ctx, b.q(sql)); (sqlexec.SQLState(err) == "42501") != refused {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
 	for _, column := range []string{"login, author, reason, action, consumer, source, id",
 		"at, author, reason, action, consumer, source, id"} {
 		if _, err := app.pool.Exec(ctx, b.q(`INSERT INTO {skald_audit} (`+column+
-			`) VALUES (now()::text, 'a', 'b', 'c', 'd', 'e', 'f')`)); pgrun.SQLState(err) != "42501" &&
-			pgrun.SQLState(err) != "42804" {
+			`) VALUES (now()::text, 'a', 'b', 'c', 'd', 'e', 'f')`)); sqlexec.SQLState(err) != "42501" &&
+			sqlexec.SQLState(err) != "42804" {
 			t.Errorf("%s: %v", column, err)
 		}
 	}

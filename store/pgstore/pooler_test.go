@@ -12,7 +12,7 @@ import (
 
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 	"github.com/skald-go/skald/store/storetest"
 )
 
@@ -98,7 +98,7 @@ func TestLostNamedStatementNamesTheRemedy(t *testing.T) {
 				continue
 			}
 			lost++
-			if code := pgrun.SQLState(err); code != pgrun.UnknownStatement && code != pgrun.DoubledStatement {
+			if code := sqlexec.SQLState(err); code != sqlexec.UnknownStatement && code != sqlexec.DoubledStatement {
 				t.Fatalf("another error: %v", err)
 			}
 			if !strings.Contains(err.Error(), "default_query_exec_mode=cache_describe") || !s.Outage(err) {

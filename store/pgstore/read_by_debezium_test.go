@@ -11,8 +11,8 @@ import (
 
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
 	"github.com/skald-go/skald/store/pgstore/internal/slot"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // A slotReader reads a slot, as Debezium does, and confirms what it is told to.
@@ -88,12 +88,12 @@ type readByBed struct {
 
 func newReadByBed(t *testing.T, b *bed) *readByBed {
 	t.Helper()
-	b.exec(t, `CREATE PUBLICATION `+column.Quoted(b.slot())+
+	b.exec(t, `CREATE PUBLICATION `+sqlexec.Quoted(b.slot())+
 		` FOR TABLE {skald_outbox} WITH (publish = 'insert', publish_via_partition_root = true)`)
 	b.makeSlot(t)
 	t.Cleanup(func() {
 		b.dropSlot(t)
-		b.exec(t, `DROP PUBLICATION `+column.Quoted(b.slot()))
+		b.exec(t, `DROP PUBLICATION `+sqlexec.Quoted(b.slot()))
 	})
 	d := &readByBed{bed: b, s: b.store(t), old: b.oldSlot(t)}
 	d.again(t)
@@ -350,10 +350,10 @@ func readByProcess(t *testing.T, d *readByBed) {
 func readByPublication(t *testing.T, d *readByBed) {
 	c := d.readsSlot(t)
 	d.stays(t, "")
-	d.exec(t, `ALTER PUBLICATION `+column.Quoted(d.slot())+` DROP TABLE {skald_outbox}`)
+	d.exec(t, `ALTER PUBLICATION `+sqlexec.Quoted(d.slot())+` DROP TABLE {skald_outbox}`)
 	d.write(t)
 	d.stays(t, "does not have all rows")
-	d.exec(t, `ALTER PUBLICATION `+column.Quoted(d.slot())+` ADD TABLE {skald_outbox}`)
+	d.exec(t, `ALTER PUBLICATION `+sqlexec.Quoted(d.slot())+` ADD TABLE {skald_outbox}`)
 	c.confirm(t, d.place(t))
 	d.stays(t, "rows from before slot")
 	d.kept(t, 1)
@@ -365,7 +365,7 @@ func readByColumns(t *testing.T, d *readByBed) {
 	const read = "id, source, type, time, key, seq, content_type, subject, schema, correlation_id, causation_id, traceparent, headers"
 	set := func(columns string) {
 		t.Helper()
-		d.exec(t, `ALTER PUBLICATION `+column.Quoted(d.slot())+` SET TABLE {skald_outbox} (`+columns+`)`)
+		d.exec(t, `ALTER PUBLICATION `+sqlexec.Quoted(d.slot())+` SET TABLE {skald_outbox} (`+columns+`)`)
 	}
 	set("topic, data_bytes, " + read)
 	c := d.readsSlot(t)
@@ -385,13 +385,13 @@ func readByColumns(t *testing.T, d *readByBed) {
 
 // A publication of the schema that was without it for a while is another one, too.
 func readBySchema(t *testing.T, d *readByBed) {
-	name := column.Quoted(d.slot())
-	d.exec(t, `ALTER PUBLICATION `+name+` SET TABLES IN SCHEMA `+column.Quoted(d.schema))
+	name := sqlexec.Quoted(d.slot())
+	d.exec(t, `ALTER PUBLICATION `+name+` SET TABLES IN SCHEMA `+sqlexec.Quoted(d.schema))
 	c := d.readsSlot(t)
 	d.stays(t, "")
-	d.exec(t, `ALTER PUBLICATION `+name+` DROP TABLES IN SCHEMA `+column.Quoted(d.schema))
+	d.exec(t, `ALTER PUBLICATION `+name+` DROP TABLES IN SCHEMA `+sqlexec.Quoted(d.schema))
 	d.write(t)
-	d.exec(t, `ALTER PUBLICATION `+name+` ADD TABLES IN SCHEMA `+column.Quoted(d.schema))
+	d.exec(t, `ALTER PUBLICATION `+name+` ADD TABLES IN SCHEMA `+sqlexec.Quoted(d.schema))
 	c.confirm(t, d.place(t))
 	d.stays(t, "rows from before slot")
 	d.kept(t, 1)
@@ -400,16 +400,16 @@ func readBySchema(t *testing.T, d *readByBed) {
 // The connector may read by another publication than is looked at; and one that sends rows of the ring's
 // slots is not read by a connector of the outbox.
 func readByAnother(t *testing.T, d *readByBed) {
-	d.exec(t, `CREATE PUBLICATION `+column.Quoted(d.slot()+"_2")+
+	d.exec(t, `CREATE PUBLICATION `+sqlexec.Quoted(d.slot()+"_2")+
 		` FOR TABLE {skald_outbox} WITH (publish_via_partition_root = true)`)
-	t.Cleanup(func() { d.exec(t, `DROP PUBLICATION `+column.Quoted(d.slot()+"_2")) })
+	t.Cleanup(func() { d.exec(t, `DROP PUBLICATION `+sqlexec.Quoted(d.slot()+"_2")) })
 	var err error
 	if d.r, err = d.s.ReadBy(&ReadByOptions{Slot: d.slot(), Publication: d.slot() + "_2"}); err != nil {
 		t.Fatal(err)
 	}
 	d.readsSlot(t)
 	d.stays(t, "is read by publication")
-	d.exec(t, `ALTER PUBLICATION `+column.Quoted(d.slot()+"_2")+` SET (publish_via_partition_root = false)`)
+	d.exec(t, `ALTER PUBLICATION `+sqlexec.Quoted(d.slot()+"_2")+` SET (publish_via_partition_root = false)`)
 	d.stays(t, "as rows of skald_outbox")
 }
 
@@ -438,7 +438,7 @@ func readByRights(t *testing.T, d *readByBed) {
 	d.s = d.storeAs(t, name)
 	d.again(t)
 	d.stays(t, "GRANT pg_read_all_stats")
-	d.exec(t, `GRANT pg_read_all_stats TO `+column.Quoted(name))
+	d.exec(t, `GRANT pg_read_all_stats TO `+sqlexec.Quoted(name))
 	eventually(t, "it follows", func() bool { d.stays(t, ""); return d.r.Hearing().Why == "" })
 	d.s = own
 }

@@ -8,17 +8,17 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // A pausing runner does something before one of its transactions.
 type pausing struct {
-	pgrun.Runner
+	sqlexec.Runner
 	n, at int
 	do    func()
 }
 
-func (s *pausing) Run(ctx context.Context, calls ...pgrun.Call) error {
+func (s *pausing) Run(ctx context.Context, calls ...sqlexec.Call) error {
 	if s.n++; s.n == s.at {
 		s.do()
 	}

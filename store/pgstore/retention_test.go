@@ -12,8 +12,8 @@ import (
 
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/ring"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 	"github.com/skald-go/skald/store/pgstore/internal/steward"
 )
 
@@ -286,7 +286,7 @@ func TestReadOnlyByAFunction(t *testing.T) {
 		}
 		if writes {
 			_, err := u.Tx().Exec(ctx, "CREATE TABLE nowhere ()")
-			if pgrun.SQLState(err) != "25006" || u.Outage(ctx, err) {
+			if sqlexec.SQLState(err) != "25006" || u.Outage(ctx, err) {
 				t.Errorf("the function's own statement is an outage: %v", err)
 			}
 		}

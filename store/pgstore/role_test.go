@@ -15,9 +15,9 @@ import (
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/rights"
 	"github.com/skald-go/skald/store/pgstore/internal/ring"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 	"github.com/skald-go/skald/store/pgstore/internal/steward"
 	"github.com/skald-go/skald/store/storetest"
 )
@@ -446,7 +446,7 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 func emptyLeaves(ctx context.Context, s *Store, name string) error {
 	var k steward.Keeping
 	for i := range ring.Default().Slots() {
-		if name == "" || name == pgrun.RowLeaf(i) {
+		if name == "" || name == sqlexec.RowLeaf(i) {
 			if err := s.steward.EmptyRowLeaf(ctx, i, &k); err != nil {
 				return err
 			}
@@ -570,7 +570,7 @@ func TestEachRightIsNeeded(t *testing.T) {
 					t.Errorf("without %s check says %v", right.text, err)
 					continue
 				}
-				if err := works(right); pgrun.SQLState(err) != "42501" {
+				if err := works(right); sqlexec.SQLState(err) != "42501" {
 					t.Errorf("without %s the work ends with %v: it is not needed", right.text, err)
 				} else if !errors.As(err, &missing) || !strings.Contains(err.Error(), "skald roles") &&
 					!strings.Contains(err.Error(), "GRANT ") {
@@ -673,7 +673,7 @@ func TestRolesEndWhereTheyShould(t *testing.T) {
 	} {
 		pool := b.as(t, b.role(t, role), "ends")
 		for _, sql := range refused {
-			if _, err := pool.Exec(ctx, b.q(sql)); pgrun.SQLState(err) != "42501" {
+			if _, err := pool.Exec(ctx, b.q(sql)); sqlexec.SQLState(err) != "42501" {
 				t.Errorf("%s: %s: %v", role, sql, err)
 			}
 		}
@@ -715,7 +715,7 @@ func TestMigratorRole(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := Migrate(ctx, pool, &MigrateOptions{Schema: b.schema +
-		" 2"}); pgrun.SQLState(err) != "42501" {
+		" 2"}); sqlexec.SQLState(err) != "42501" {
 		t.Errorf("it makes schemas: %v", err)
 	}
 }

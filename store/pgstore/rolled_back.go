@@ -8,22 +8,22 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // apart takes out of the calls of an intake those that are seldom needed. Behind settings none may wait: they
 // are for the handler, whose role need not see marks.
-func apart(in store.Intake, calls []pgrun.Call) (now, later []pgrun.Call) {
+func apart(in store.Intake, calls []sqlexec.Call) (now, later []sqlexec.Call) {
 	if len(in.Settings) > 0 {
 		return calls, nil
 	}
-	now = make([]pgrun.Call, 0, len(calls))
+	now = make([]sqlexec.Call, 0, len(calls))
 	for _, c := range calls {
 		if c.Need == nil {
 			now = append(now, c)
 		}
 	}
-	later = make([]pgrun.Call, 0, len(calls)-len(now))
+	later = make([]sqlexec.Call, 0, len(calls)-len(now))
 	for _, c := range calls {
 		if c.Need != nil {
 			later = append(later, c)
@@ -35,8 +35,8 @@ func apart(in store.Intake, calls []pgrun.Call) (now, later []pgrun.Call) {
 // look finds the verdicts of the marks that were there. If all were, the unit will most likely be rolled
 // back: that goes along, so that a duplicate costs two round trips.
 func (u *unit) look(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, in store.Intake,
-	later []pgrun.Call) (pgx.Tx, error) {
-	calls := slices.DeleteFunc(later, func(c pgrun.Call) bool { return !c.Need() })
+	later []sqlexec.Call) (pgx.Tx, error) {
+	calls := slices.DeleteFunc(later, func(c sqlexec.Call) bool { return !c.Need() })
 	if len(calls) == 0 {
 		return tx, nil
 	}
@@ -47,9 +47,9 @@ func (u *unit) look(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, in store.Int
 		}
 	}
 	if marks == len(in.Marks) {
-		calls, tx = append(calls, pgrun.Call{SQL: pgrun.Rollback}), &over{Tx: ended(), u: u, in: in}
+		calls, tx = append(calls, sqlexec.Call{SQL: sqlexec.Rollback}), &over{Tx: ended(), u: u, in: in}
 	}
-	if err := pgrun.Send(ctx, conn, calls); err != nil {
+	if err := sqlexec.Send(ctx, conn, calls); err != nil {
 		return nil, err
 	}
 	return tx, nil
@@ -74,13 +74,13 @@ func (o *over) again(ctx context.Context) (pgx.Tx, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin again: %w", err)
 	}
-	tx, err := pgrun.Open(ctx, u.conn.Conn(), isoLevel(o.in.Isolation), u.s.bind(o.in, calls))
+	tx, err := sqlexec.Open(ctx, u.conn.Conn(), isoLevel(o.in.Isolation), u.s.bind(o.in, calls))
 	if err == nil && (!slices.Equal(found.Locks, u.found.Locks) ||
 		!slices.Equal(found.Sagas, u.found.Sagas)) {
 		err = fmt.Errorf("an entity or a saga moved meanwhile: %w", store.ErrBusy)
 	}
 	if err != nil {
-		_ = pgrun.Undo(ctx, u.conn.Conn())
+		_ = sqlexec.Undo(ctx, u.conn.Conn())
 		return nil, fmt.Errorf("begin again: %w", u.s.pg.Beginning(err))
 	}
 	u.tx.swap(tx)

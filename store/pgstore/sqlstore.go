@@ -15,8 +15,8 @@ import (
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/entity"
 	"github.com/skald-go/skald/store/pgstore/internal/mark"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/saga"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // A SQLStore is PostgreSQL through database/sql. It is safe for concurrent use. Close the DB yourself.
@@ -41,7 +41,7 @@ var (
 // store's own transactions take three round trips instead of one.
 func NewSQL(db *sql.DB, o *Options) *SQLStore {
 	_, ok := db.Driver().(*stdlib.Driver)
-	return &SQLStore{core: newCore(pgrun.OverSQL(db, o.patience()), o), db: db, pgx: ok}
+	return &SQLStore{core: newCore(sqlexec.OverSQL(db, o.patience()), o), db: db, pgx: ok}
 }
 
 type sqlUnit struct {
@@ -72,7 +72,7 @@ func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.
 	return u, nil
 }
 
-func (u *sqlUnit) open(ctx context.Context, level store.Isolation, calls []pgrun.Call) (err error) {
+func (u *sqlUnit) open(ctx context.Context, level store.Isolation, calls []sqlexec.Call) (err error) {
 	if u.conn, err = u.s.patience.Conn(ctx, u.s.db); err != nil {
 		return err
 	}
@@ -104,17 +104,17 @@ func sqlLevel(level store.Isolation) sql.IsolationLevel {
 // It comes before all else, also before pgx asks for the types of what follows. The driver of lib/pq says so
 // by itself.
 func (u *sqlUnit) write(ctx context.Context) error {
-	err := pgrun.Below(u.conn, func(c *pgx.Conn) error {
+	err := sqlexec.Below(u.conn, func(c *pgx.Conn) error {
 		if u.s.config.Load() == nil {
 			u.s.config.Store(c.Config())
 		}
 		if c.PgConn().ParameterStatus("default_transaction_read_only") != "on" {
 			return nil
 		}
-		_, err := c.PgConn().Exec(ctx, pgrun.Writes).ReadAll()
+		_, err := c.PgConn().Exec(ctx, sqlexec.Writes).ReadAll()
 		return err
 	})
-	if errors.Is(err, pgrun.ErrForeign) {
+	if errors.Is(err, sqlexec.ErrForeign) {
 		return nil
 	}
 	return err
@@ -125,8 +125,8 @@ const inTransaction = "SAVEPOINT skald_unit;\n"
 
 // send carries out calls in the transaction: one round trip. What goes before them is for drivers that do not
 // know whether they are in one.
-func (u *sqlUnit) send(ctx context.Context, before string, calls []pgrun.Call) error {
-	return pgrun.SendOn(ctx, u.conn, u.tx, before, calls)
+func (u *sqlUnit) send(ctx context.Context, before string, calls []sqlexec.Call) error {
+	return sqlexec.SendOn(ctx, u.conn, u.tx, before, calls)
 }
 
 func (u *sqlUnit) Tx() *sql.Tx        { return u.tx }
@@ -139,17 +139,17 @@ func (u *sqlUnit) Outage(ctx context.Context, err error) bool {
 		return false
 	}
 	var closed, aborted bool
-	seen := pgrun.Below(u.conn, func(c *pgx.Conn) error {
+	seen := sqlexec.Below(u.conn, func(c *pgx.Conn) error {
 		closed, aborted = c.IsClosed(), c.PgConn().TxStatus() == 'E'
 		return nil
 	})
-	if errors.Is(seen, pgrun.ErrForeign) {
+	if errors.Is(seen, sqlexec.ErrForeign) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_, seen = u.tx.ExecContext(ctx, "SELECT 1")
-		aborted = pgrun.SQLState(seen) == "25P02"
+		aborted = sqlexec.SQLState(seen) == "25P02"
 	}
-	return failedItself(closed || pgrun.ConnectionLost(seen), aborted, err)
+	return failedItself(closed || sqlexec.ConnectionLost(seen), aborted, err)
 }
 
 // end undoes what is not committed and hands the connection back.
@@ -173,7 +173,7 @@ func (u *sqlUnit) drop(err error) {
 		_ = u.tx.Rollback()
 	}
 	if u.conn != nil {
-		pgrun.Dropped(u.conn, err)
+		sqlexec.Dropped(u.conn, err)
 	}
 	u.end()
 }
@@ -185,14 +185,14 @@ func (u *sqlUnit) Commit(ctx context.Context, es ...store.Effect) error {
 	}
 	err := u.s.patience.Within(ctx, 0, func(ctx context.Context) error { return u.commit(ctx, es) })
 	u.drop(err)
-	if ctx.Err() == nil && (errors.Is(err, sql.ErrTxDone) || pgrun.SQLState(err) == "25P01") {
+	if ctx.Err() == nil && (errors.Is(err, sql.ErrTxDone) || sqlexec.SQLState(err) == "25P01") {
 		err = store.ErrLent
 	}
-	if pgrun.Lost(err) {
+	if sqlexec.Lost(err) {
 		err = fmt.Errorf("%w: %w", store.ErrLost, err)
 	}
 	if err != nil {
-		return fmt.Errorf("commit: %w", pgrun.Limit(u.s.pg.Explain(pgrun.Lent(err)), messages(es)))
+		return fmt.Errorf("commit: %w", sqlexec.Limit(u.s.pg.Explain(sqlexec.Lent(err)), messages(es)))
 	}
 	u.s.stood(es...)
 	return nil
@@ -215,7 +215,7 @@ func (u *sqlUnit) commit(ctx context.Context, es []store.Effect) error {
 	if err != nil {
 		return err
 	}
-	if err := u.send(ctx, inTransaction, append([]pgrun.Call{u.s.pg.GuardLent()}, calls...)); err != nil {
+	if err := u.send(ctx, inTransaction, append([]sqlexec.Call{u.s.pg.GuardLent()}, calls...)); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -227,7 +227,7 @@ func (u *sqlUnit) commit(ctx context.Context, es []store.Effect) error {
 
 // ready tells whether the transaction is still there, and not aborted. Drivers other than pgx find out later.
 func (u *sqlUnit) ready() error {
-	err := pgrun.Below(u.conn, func(c *pgx.Conn) error {
+	err := sqlexec.Below(u.conn, func(c *pgx.Conn) error {
 		if c.IsClosed() {
 			return errors.New("the connection was lost: nothing was committed")
 		}
@@ -240,7 +240,7 @@ func (u *sqlUnit) ready() error {
 		}
 		return nil
 	})
-	if errors.Is(err, pgrun.ErrForeign) {
+	if errors.Is(err, sqlexec.ErrForeign) {
 		return nil
 	}
 	return err
@@ -295,13 +295,13 @@ func (s *SQLStore) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) er
 	}
 	c := s.outbox.Insert(rows)
 	if !s.pgx { // others take no arrays
-		if c.SQL, err = pgrun.Inlined(c.SQL, c.Args); err != nil {
+		if c.SQL, err = sqlexec.Inlined(c.SQL, c.Args); err != nil {
 			return fmt.Errorf("write: %w", err)
 		}
 		c.Args = nil
 	}
 	if _, err := tx.ExecContext(ctx, c.SQL, c.Args...); err != nil {
-		return fmt.Errorf("write: %w", pgrun.Limit(s.pg.Explain(err), messages(es)))
+		return fmt.Errorf("write: %w", sqlexec.Limit(s.pg.Explain(err), messages(es)))
 	}
 	s.waker.Wake()
 	return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 var (
@@ -35,7 +35,7 @@ func (s *Store) LockTracked(ctx context.Context, tx pgx.Tx, flow string,
 func (s *Store) SaveTracked(ctx context.Context, tx pgx.Tx, rows ...store.Tracked) error {
 	save, err := s.sagas.SaveTracked(rows)
 	if err == nil {
-		err = pgrun.Exec(ctx, tx, save)
+		err = sqlexec.Exec(ctx, tx, save)
 	}
 	if err != nil {
 		return fmt.Errorf("save tracked sagas: %w", s.pg.Explain(err))
@@ -69,7 +69,7 @@ func (s *SQLStore) SaveTracked(ctx context.Context, tx *sql.Tx, rows ...store.Tr
 }
 
 // scanAll scans each row that a call answers.
-func scanAll(ctx context.Context, tx *sql.Tx, c pgrun.Call) error {
+func scanAll(ctx context.Context, tx *sql.Tx, c sqlexec.Call) error {
 	rows, err := tx.QueryContext(ctx, c.SQL, c.Args...)
 	if err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/entity"
 	"github.com/skald-go/skald/store/pgstore/internal/mark"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/saga"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // A unit is a transaction of ours, lent to a handler.
@@ -45,13 +45,13 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 	now, later := apart(in, s.bind(in, calls))
 	var tx pgx.Tx
 	err = s.roundTrip(ctx, conn, in.Wait, func(ctx context.Context) (err error) {
-		if tx, err = pgrun.Open(ctx, conn.Conn(), isoLevel(in.Isolation), now); err == nil {
+		if tx, err = sqlexec.Open(ctx, conn.Conn(), isoLevel(in.Isolation), now); err == nil {
 			tx, err = u.look(ctx, conn.Conn(), tx, in, later)
 		}
 		return err
 	})
 	if err != nil {
-		pgrun.Release(conn)
+		sqlexec.Release(conn)
 		return nil, fmt.Errorf("begin: %w", s.pg.Beginning(err))
 	}
 	prepares(conn.Conn(), now)
@@ -106,7 +106,7 @@ func failedItself(closed, aborted bool, err error) bool {
 	case closed:
 		return true
 	}
-	return aborted && pgrun.SQLState(err) != "" && Outage(pgrun.Lent(err))
+	return aborted && sqlexec.SQLState(err) != "" && Outage(sqlexec.Lent(err))
 }
 
 // end takes the transaction away from the handler and hands the connection back, once.
@@ -115,7 +115,7 @@ func (u *unit) end() {
 		return
 	}
 	u.tx.end()
-	pgrun.Release(u.conn)
+	sqlexec.Release(u.conn)
 	u.conn = nil
 }
 
@@ -131,7 +131,7 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 		if err != nil {
 			return err
 		}
-		return pgrun.SendCommit(ctx, conn, calls)
+		return sqlexec.SendCommit(ctx, conn, calls)
 	})
 	return u.committed(ctx, err, es)
 }
@@ -145,16 +145,16 @@ func (u *unit) committed(ctx context.Context, err error, es []store.Effect) erro
 		u.s.stood(es...)
 		return nil
 	}
-	_ = pgrun.Undo(ctx, u.conn.Conn())
-	if pgrun.Lost(err) {
+	_ = sqlexec.Undo(ctx, u.conn.Conn())
+	if sqlexec.Lost(err) {
 		err = fmt.Errorf("%w: %w", store.ErrLost, err)
 	}
 	said := append(named(u.tx.kept.says), messages(es)...)
-	return fmt.Errorf("commit: %w", pgrun.Limit(u.s.pg.Explain(pgrun.Lent(err)), said))
+	return fmt.Errorf("commit: %w", sqlexec.Limit(u.s.pg.Explain(sqlexec.Lent(err)), said))
 }
 
 // last are the calls before COMMIT.
-func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]pgrun.Call, error) {
+func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]sqlexec.Call, error) {
 	rows, fault := u.tx.close()
 	switch {
 	case conn.IsClosed():
@@ -180,7 +180,7 @@ func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]p
 	if u.s.sagas.MoveHeld(u.sagas, calls) {
 		return calls, err
 	}
-	return append([]pgrun.Call{u.s.pg.GuardLent()}, calls...), err
+	return append([]sqlexec.Call{u.s.pg.GuardLent()}, calls...), err
 }
 
 // Rollback undoes everything and then does Apply(instead...): one round trip for the first of them.
@@ -195,7 +195,7 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 		if _, ok := u.tx.live().(*over); !ok && !conn.IsClosed() && conn.PgConn().TxStatus() == 'I' {
 			return nil, fmt.Errorf("roll back: %w", store.ErrLent)
 		}
-		if err := pgrun.Undo(ctx, conn); err != nil {
+		if err := sqlexec.Undo(ctx, conn); err != nil {
 			return nil, fmt.Errorf("roll back: %w", err)
 		}
 		return nil, nil
@@ -221,27 +221,27 @@ func (u *unit) instead(ctx context.Context, e store.Effect) (stood, again bool, 
 	conn := u.conn.Conn()
 	calls, err := u.s.outflow([]store.Effect{e}, nil, nil)
 	if err != nil {
-		_ = pgrun.Undo(ctx, conn)
+		_ = sqlexec.Undo(ctx, conn)
 		stood, err = u.s.verdict(err, e)
 		return stood, false, err
 	}
 	if conn.IsClosed() {
 		return false, true, nil
 	}
-	var before []pgrun.Call
+	var before []sqlexec.Call
 	switch conn.PgConn().TxStatus() {
 	case 'I':
 		return false, false, store.ErrLent
 	case 'T':
-		before = []pgrun.Call{u.s.pg.GuardLent()}
+		before = []sqlexec.Call{u.s.pg.GuardLent()}
 	}
-	before = append(before, pgrun.Call{SQL: pgrun.Rollback}, pgrun.Call{SQL: pgrun.Begin},
-		u.s.pg.Session(pgrun.DefaultWait, pgrun.DefaultHandle))
+	before = append(before, sqlexec.Call{SQL: sqlexec.Rollback}, sqlexec.Call{SQL: sqlexec.Begin},
+		u.s.pg.Session(sqlexec.DefaultWait, sqlexec.DefaultHandle))
 	err = u.s.roundTrip(ctx, u.conn, 0, func(ctx context.Context) error {
-		return pgrun.SendCommit(ctx, conn, append(before, calls...))
+		return sqlexec.SendCommit(ctx, conn, append(before, calls...))
 	})
 	if err != nil {
-		if pgrun.SQLState(err) == "25P02" {
+		if sqlexec.SQLState(err) == "25P02" {
 			// statements that are new to the connection cannot be prepared in an aborted transaction
 			return false, true, nil
 		}

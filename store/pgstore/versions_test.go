@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/internal/pgbed"
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 	"github.com/skald-go/skald/store/pgstore/internal/tables"
 	"github.com/skald-go/skald/store/storetest"
 )
@@ -166,7 +166,7 @@ func TestMigrationsDoNotStopAnybody(t *testing.T) {
 			WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND c.oid <= $2 AND `+hot, b.schema, one[uint32](t, b, `SELECT '{skald_deferred}'::regclass::oid`))
 	}
 	for _, f := range all[1:] {
-		text := pgrun.Qualified(f.Text, prefix)
+		text := sqlexec.Qualified(f.Text, prefix)
 		before, took := files(), time.Hour
 		var locks string
 		for busy := time.Now().Add(time.Minute); ; { // the machine may be: the quickest of all

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/relay"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
 	"github.com/skald-go/skald/store/pgstore/internal/slot"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 const walsender = `SELECT count(*) FROM (SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1 AND active) AS t`
@@ -218,7 +218,7 @@ func walTableChanges(t *testing.T, b *bed) {
 		`CREATE INDEX ON {skald_outbox} (region)`,
 		`ALTER TABLE {skald_outbox} RENAME COLUMN region TO place`,
 		`ALTER TABLE {skald_outbox} DROP COLUMN place`,
-		`ALTER PUBLICATION ` + column.Quoted(b.slot()) + ` SET TABLE {skald_outbox} (seq, id)`} {
+		`ALTER PUBLICATION ` + sqlexec.Quoted(b.slot()) + ` SET TABLE {skald_outbox} (seq, id)`} {
 		name := fmt.Sprint("change ", i)
 		if err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
 			b.say(t, name+" before")

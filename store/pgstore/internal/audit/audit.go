@@ -9,8 +9,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 //go:embed sql/*.sql
@@ -18,28 +17,28 @@ var statements embed.FS
 
 // Statements are the statements of the audit, with a placeholder for the schema.
 func Statements() (map[string]string, error) {
-	return sqlfile.Load(statements, "sql", pgrun.Placeholder)
+	return sqlfile.Load(statements, "sql", sqlexec.Placeholder)
 }
 
 // Note writes down what an operator does.
-func Note(pg *pgrun.DB, a *store.Audit) pgrun.Call {
-	id := column.Identity(a.Consumer, a.Identity)
+func Note(pg *sqlexec.DB, a *store.Audit) sqlexec.Call {
+	id := sqlexec.Identity(a.Consumer, a.Identity)
 	return pg.Call("InsertAudit",
-		append(append([]any{column.Legible(a.Author), column.Legible(a.Reason), column.Legible(a.Action)},
-			id...), column.Legible(a.Run))...)
+		append(append([]any{sqlexec.Legible(a.Author), sqlexec.Legible(a.Reason), sqlexec.Legible(a.Action)},
+			id...), sqlexec.Legible(a.Run))...)
 }
 
 // List lists what operators did.
-func List(ctx context.Context, pg *pgrun.DB, q store.AuditQuery, limit int) (out []store.Audit, err error) {
+func List(ctx context.Context, pg *sqlexec.DB, q store.AuditQuery, limit int) (out []store.Audit, err error) {
 	read := pg.Call("AuditedLast", cmp.Or(q.Before, math.MaxInt64), int32(limit))
 	if q.Run != "" {
-		read = pg.Call("Audited", column.Legible(q.Run), q.After, int32(limit))
+		read = pg.Call("Audited", sqlexec.Legible(q.Run), q.After, int32(limit))
 	}
-	read.Scan = func(row pgrun.Scanner) error {
+	read.Scan = func(row sqlexec.Scanner) error {
 		var a store.Audit
 		err := row.Scan(&a.Number, &a.At, &a.Author, &a.Reason, &a.Action, &a.Consumer, &a.Source, &a.ID,
 			&a.Run, &a.Login)
-		column.Handles(&a.Consumer, &a.Source, &a.ID)
+		sqlexec.Handles(&a.Consumer, &a.Source, &a.ID)
 		a.At = a.At.UTC()
 		out = append(out, a)
 		return err

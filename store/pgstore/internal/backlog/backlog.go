@@ -10,8 +10,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 //go:embed sql/*.sql
@@ -19,33 +18,33 @@ var statements embed.FS
 
 // Statements are the statements of a backlog, with a placeholder for the schema.
 func Statements() (map[string]string, error) {
-	return sqlfile.Load(statements, "sql", pgrun.Placeholder)
+	return sqlfile.Load(statements, "sql", sqlexec.Placeholder)
 }
 
 // Read reads the views of the contract. How the outbox stands is taken from its status, where that was
 // read: to look at its rows again takes as long as all the rest.
-func Read(ctx context.Context, pg *pgrun.DB, outbox *store.OutboxStatus) (store.Backlog, error) {
+func Read(ctx context.Context, pg *sqlexec.DB, outbox *store.OutboxStatus) (store.Backlog, error) {
 	var b store.Backlog
 	var oldest, retained int64 // milliseconds
 	kept := pg.Call("KeptFor")
-	kept.Scan = func(row pgrun.Scanner) error {
+	kept.Scan = func(row sqlexec.Scanner) error {
 		var k store.Kept
 		var parked, apart, called int64 // milliseconds
 		err := row.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &parked, &k.Conflicts, &k.TooOld, &apart,
 			&k.Calls, &called)
-		column.Handles(&k.Consumer)
-		k.Oldest, k.Apart = column.Past(parked), column.Past(apart)
-		k.Called = column.Past(called)
+		sqlexec.Handles(&k.Consumer)
+		k.Oldest, k.Apart = sqlexec.Past(parked), sqlexec.Past(apart)
+		k.Called = sqlexec.Past(called)
 		b.Kept = append(b.Kept, k)
 		return err
 	}
 	going := pg.Call("Progress")
-	going.Scan = func(row pgrun.Scanner) error { return scanProgress(row, &b) }
+	going.Scan = func(row sqlexec.Scanner) error { return scanProgress(row, &b) }
 	reserved := pg.Call("CountReservations")
-	reserved.Scan = func(row pgrun.Scanner) error {
+	reserved.Scan = func(row sqlexec.Scanner) error {
 		var r store.ReservedCounts
 		err := row.Scan(&r.Consumer, &r.Held, &r.Expired)
-		column.Handles(&r.Consumer)
+		sqlexec.Handles(&r.Consumer)
 		b.Reserved = append(b.Reserved, r)
 		return err
 	}
@@ -57,7 +56,7 @@ func Read(ctx context.Context, pg *pgrun.DB, outbox *store.OutboxStatus) (store.
 	if err != nil {
 		return store.Backlog{}, err
 	}
-	b.Oldest, b.Retained = column.Past(oldest), column.Past(retained)
+	b.Oldest, b.Retained = sqlexec.Past(oldest), sqlexec.Past(retained)
 	if outbox != nil {
 		b.Pending, b.Oldest, b.Deferred = outbox.Pending, outbox.Oldest, outbox.Deferred
 		for _, l := range outbox.Shards {
@@ -70,7 +69,7 @@ func Read(ctx context.Context, pg *pgrun.DB, outbox *store.OutboxStatus) (store.
 }
 
 // scanProgress adds how one consumer or relay gets on.
-func scanProgress(row pgrun.Scanner, b *store.Backlog) error {
+func scanProgress(row sqlexec.Scanner, b *store.Backlog) error {
 	var kind, name, topics string
 	var shards int
 	var heard, progress, away int64 // milliseconds
@@ -83,7 +82,7 @@ func scanProgress(row pgrun.Scanner, b *store.Backlog) error {
 			BrokerAway: time.Duration(away) * time.Millisecond})
 		return nil
 	}
-	column.Handles(&name)
+	sqlexec.Handles(&name)
 	c := store.Consumer{Name: name, Heard: time.Duration(heard) * time.Millisecond, Progress: moved}
 	if err := json.Unmarshal([]byte(topics), &c.Topics); err != nil {
 		return fmt.Errorf("topics of consumer %s: %w", name, err)

@@ -8,15 +8,14 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // spotting are the calls that read a consumer's checkpoints by the statement of that name, and say which
 // server it is.
-func (c *Consumers) spotting(statement, consumer string, out *store.Attended) []pgrun.Call {
+func (c *Consumers) spotting(statement, consumer string, out *store.Attended) []sqlexec.Call {
 	server := c.pg.Call("Server")
-	server.Scan = func(row pgrun.Scanner) error {
+	server.Scan = func(row sqlexec.Scanner) error {
 		var start time.Time
 		var database int64
 		var tables string
@@ -25,8 +24,8 @@ func (c *Consumers) spotting(statement, consumer string, out *store.Attended) []
 			"/" + tables
 		return err
 	}
-	read := c.pg.Call(statement, column.Name(consumer))
-	read.Scan = func(row pgrun.Scanner) error {
+	read := c.pg.Call(statement, sqlexec.Name(consumer))
+	read.Scan = func(row sqlexec.Scanner) error {
 		var s store.Checkpoint
 		err := row.Scan(&s.Partition, &s.Origin, &s.Position, &s.InFlightEnd, &s.CrashSuspect, &s.Session,
 			&s.Stamp, &s.At)
@@ -34,7 +33,7 @@ func (c *Consumers) spotting(statement, consumer string, out *store.Attended) []
 		out.Checkpoints = append(out.Checkpoints, s)
 		return err
 	}
-	return []pgrun.Call{read, server}
+	return []sqlexec.Call{read, server}
 }
 
 // Began is when the server of that name began; nil: it is none.
@@ -63,28 +62,28 @@ func (c *Consumers) Attend(ctx context.Context, a store.Attend) (out store.Atten
 	for i := range a.Checkpoints {
 		l.add(&a.Checkpoints[i])
 	}
-	var calls []pgrun.Call
+	var calls []sqlexec.Call
 	switch {
 	case a.Take:
 		// after a change of the server nothing is taken before it, so GuardNumbers looks at the new one's
 		// numbers
-		calls = append(append([]pgrun.Call{c.pg.Call("Walk"), c.pg.Call("GuardNumbers")},
+		calls = append(append([]sqlexec.Call{c.pg.Call("Walk"), c.pg.Call("GuardNumbers")},
 			c.spotting("CheckpointsLocked", a.Consumer, &out)...),
-			c.pg.Call("Unclaim", column.Name(a.Consumer), column.Legible(a.Session), l.partitions),
-			c.pg.Call("OccupyCheckpoints", column.Name(a.Consumer), column.Legible(a.Session),
-				column.Legible(a.Stamp), l.partitions, l.origins, l.positions, l.reaches))
+			c.pg.Call("Unclaim", sqlexec.Name(a.Consumer), sqlexec.Legible(a.Session), l.partitions),
+			c.pg.Call("OccupyCheckpoints", sqlexec.Name(a.Consumer), sqlexec.Legible(a.Session),
+				sqlexec.Legible(a.Stamp), l.partitions, l.origins, l.positions, l.reaches))
 	case len(a.Checkpoints) > 0:
 		database, tables := tablesOf(a.Server)
-		calls = append([]pgrun.Call{c.pg.Call("AdvanceCheckpoints", column.Name(a.Consumer), Began(a.Server),
-			column.Legible(a.Stamp), l.partitions, l.notes, l.positions, l.reaches,
-			l.sessions, database, column.Legible(tables))}, c.spotting("Checkpoints", a.Consumer, &out)...)
+		calls = append([]sqlexec.Call{c.pg.Call("AdvanceCheckpoints", sqlexec.Name(a.Consumer), Began(a.Server),
+			sqlexec.Legible(a.Stamp), l.partitions, l.notes, l.positions, l.reaches,
+			l.sessions, database, sqlexec.Legible(tables))}, c.spotting("Checkpoints", a.Consumer, &out)...)
 	default:
 		calls = c.spotting("Checkpoints", a.Consumer, &out)
 	}
 	if a.Beat != nil {
 		calls = append(calls, c.beat(a.Consumer, *a.Beat, &out)...)
 	}
-	if err = c.pg.Short(ctx, "attend", calls...); a.Take && pgrun.Lost(err) {
+	if err = c.pg.Short(ctx, "attend", calls...); a.Take && sqlexec.Lost(err) {
 		err = cmp.Or(c.pg.Short(ctx, "attend", c.recovery.Behind()...), err) // why
 	}
 	if err != nil {
@@ -94,21 +93,21 @@ func (c *Consumers) Attend(ctx context.Context, a store.Attend) (out store.Atten
 }
 
 // Control are the calls that give an order to the processes of a consumer.
-func (c *Consumers) Control(o *store.Control) (calls []pgrun.Call) {
+func (c *Consumers) Control(o *store.Control) (calls []sqlexec.Call) {
 	for i := range o.Checkpoints {
 		var l lists
 		l.add(&o.Checkpoints[i])
-		calls = append(calls, c.pg.Call("OccupyCheckpoints", column.Name(o.Consumer),
-			column.Legible(o.Checkpoints[i].Session), column.Legible(o.Checkpoints[i].Stamp),
+		calls = append(calls, c.pg.Call("OccupyCheckpoints", sqlexec.Name(o.Consumer),
+			sqlexec.Legible(o.Checkpoints[i].Session), sqlexec.Legible(o.Checkpoints[i].Stamp),
 			l.partitions, l.origins, l.positions, l.reaches))
 	}
 	return calls
 }
 
 // Rewind has a consumer begin again at an earlier position.
-func (c *Consumers) Rewind(r *store.Rewind) pgrun.Call {
-	return c.pg.Call("RewindCheckpoint", column.Name(r.Consumer), column.Legible(r.Partition),
-		column.Legible(r.Origin), r.Position, column.Legible(r.Stamp))
+func (c *Consumers) Rewind(r *store.Rewind) sqlexec.Call {
+	return c.pg.Call("RewindCheckpoint", sqlexec.Name(r.Consumer), sqlexec.Legible(r.Partition),
+		sqlexec.Legible(r.Origin), r.Position, sqlexec.Legible(r.Stamp))
 }
 
 // lists are the columns of checkpoints.
@@ -118,9 +117,9 @@ type lists struct {
 }
 
 func (l *lists) add(s *store.Checkpoint) {
-	l.partitions, l.origins = append(l.partitions, column.Legible(s.Partition)),
-		append(l.origins, column.Legible(s.Origin))
-	l.sessions, l.notes = append(l.sessions, column.Legible(s.Session)),
-		append(l.notes, column.Legible(s.Stamp))
+	l.partitions, l.origins = append(l.partitions, sqlexec.Legible(s.Partition)),
+		append(l.origins, sqlexec.Legible(s.Origin))
+	l.sessions, l.notes = append(l.sessions, sqlexec.Legible(s.Session)),
+		append(l.notes, sqlexec.Legible(s.Stamp))
 	l.positions, l.reaches = append(l.positions, s.Position), append(l.reaches, s.InFlightEnd)
 }

@@ -6,8 +6,8 @@ import (
 	"embed"
 
 	"github.com/skald-go/skald/internal/sqlfile"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/recovery"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 //go:embed sql/*.sql
@@ -15,14 +15,14 @@ var statements embed.FS
 
 // Statements are the statements about consumers, with a placeholder for the schema.
 func Statements() (map[string]string, error) {
-	return sqlfile.Load(statements, "sql", pgrun.Placeholder)
+	return sqlfile.Load(statements, "sql", sqlexec.Placeholder)
 }
 
 // Consumers are those of one database.
 type Consumers struct {
-	pg       *pgrun.DB
+	pg       *sqlexec.DB
 	recovery *recovery.Recovery // tells why a partition cannot be taken
 }
 
 // New are the consumers in pg.
-func New(pg *pgrun.DB, r *recovery.Recovery) *Consumers { return &Consumers{pg, r} }
+func New(pg *sqlexec.DB, r *recovery.Recovery) *Consumers { return &Consumers{pg, r} }

@@ -8,21 +8,20 @@ import (
 	"github.com/skald-go/skald/internal/control"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/audit"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // Rename gives what is kept of a consumer to another name. It looks first, and what it has seen is a guard of
 // the transaction that moves. The marks are what takes time: each is written anew, with its entries in two
 // indexes.
 func (c *Consumers) Rename(ctx context.Context, r store.Rename) (out store.Renamed, err error) {
-	was, is := column.Name(r.Old), column.Name(r.New)
+	was, is := sqlexec.Name(r.Old), sqlexec.Name(r.New)
 	err = c.pg.Short(ctx, "look what is kept of consumers", c.pg.Call("Patient"), c.belongings(was, &out.Old),
 		c.belongings(is, &out.New))
 	if err != nil || r.Audit == nil || !belonging.Movable(&out, r.Quiet) {
 		return out, err
 	}
-	calls := []pgrun.Call{c.pg.Call("Patient"), c.pg.Call("LockConsumers", was, is),
+	calls := []sqlexec.Call{c.pg.Call("Patient"), c.pg.Call("LockConsumers", was, is),
 		c.pg.Call("GuardRename", was, is, r.Quiet.Milliseconds(), control.Prefix)}
 	for _, move := range []string{"MoveMarks", "MoveParked", "MoveQuarantined", "MoveSteps", "MoveFloor",
 		"MoveStepFloors",
@@ -31,16 +30,16 @@ func (c *Consumers) Rename(ctx context.Context, r store.Rename) (out store.Renam
 	}
 	calls = append(calls, c.pg.Call("NewRun"))
 	err = c.pg.Short(ctx, "rename a consumer", append(calls, audit.Note(c.pg, r.Audit))...)
-	if pgrun.Lost(err) {
+	if sqlexec.Lost(err) {
 		return out, nil
 	}
 	out.Done = err == nil
 	return out, err
 }
 
-func (c *Consumers) belongings(consumer string, b *store.Belongings) pgrun.Call {
+func (c *Consumers) belongings(consumer string, b *store.Belongings) sqlexec.Call {
 	read := c.pg.Call("Belongings", consumer, control.Prefix)
-	read.Scan = func(row pgrun.Scanner) error {
+	read.Scan = func(row sqlexec.Scanner) error {
 		var heard int64 // milliseconds
 		err := row.Scan(&b.Marks, &b.Positions, &b.Controls, &b.Parked, &b.Dead, &b.Quarantined, &b.Steps,
 			&b.Floors, &b.Types, &heard)

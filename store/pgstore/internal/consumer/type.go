@@ -5,31 +5,30 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // beat are the calls that write what a process of a consumer says of itself, and read which types were noted
 // before.
-func (c *Consumers) beat(consumer string, b store.Beat, out *store.Attended) []pgrun.Call {
-	read := c.pg.Call("Types", column.Name(consumer))
-	read.Scan = func(row pgrun.Scanner) error {
+func (c *Consumers) beat(consumer string, b store.Beat, out *store.Attended) []sqlexec.Call {
+	read := c.pg.Call("Types", sqlexec.Name(consumer))
+	read.Scan = func(row sqlexec.Scanner) error {
 		var k store.Kind
 		err := row.Scan(&k.Topic, &k.Type)
 		out.Kinds = append(out.Kinds, k)
 		return err
 	}
-	calls := []pgrun.Call{read}
+	calls := []sqlexec.Call{read}
 	if b.Forget > 0 {
-		calls = []pgrun.Call{c.pg.Call("ForgetTypes", column.Name(consumer), b.Forget.Microseconds()), read}
+		calls = []sqlexec.Call{c.pg.Call("ForgetTypes", sqlexec.Name(consumer), b.Forget.Microseconds()), read}
 	}
 	if len(b.Own) > 0 {
 		topics, types := make([]string, len(b.Own)), make([]string, len(b.Own))
 		for i, k := range b.Own {
-			topics[i], types[i] = column.Legible(k.Topic), column.Legible(k.Type)
+			topics[i], types[i] = sqlexec.Legible(k.Topic), sqlexec.Legible(k.Type)
 		}
-		calls = append(calls, c.pg.Call("NoteTypes", column.Name(consumer), topics, types),
-			c.pg.Call("NoteConsumer", column.Name(consumer), b.Progress))
+		calls = append(calls, c.pg.Call("NoteTypes", sqlexec.Name(consumer), topics, types),
+			c.pg.Call("NoteConsumer", sqlexec.Name(consumer), b.Progress))
 	}
 	return calls
 }
@@ -37,11 +36,11 @@ func (c *Consumers) beat(consumer string, b store.Beat, out *store.Attended) []p
 // Left lists the types of messages that were left to another build, and wait.
 func (c *Consumers) Left(ctx context.Context) (out []store.LeftKind, err error) {
 	read := c.pg.Call("LeftTypes")
-	read.Scan = func(row pgrun.Scanner) error {
+	read.Scan = func(row sqlexec.Scanner) error {
 		var k store.LeftKind
 		var heard int64 // milliseconds
 		err := row.Scan(&k.Consumer, &k.Topic, &k.Type, &k.Messages, &k.Host, &heard)
-		column.Handles(&k.Consumer)
+		sqlexec.Handles(&k.Consumer)
 		if k.Heard = -1; heard >= 0 {
 			k.Heard = time.Duration(heard) * time.Millisecond
 		}

@@ -6,7 +6,7 @@ import (
 	"embed"
 
 	"github.com/skald-go/skald/internal/sqlfile"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 	"github.com/skald-go/skald/store/pgstore/internal/steward"
 )
 
@@ -15,14 +15,14 @@ var statements embed.FS
 
 // Statements are the statements of a Doctor, with a placeholder for the schema.
 func Statements() (map[string]string, error) {
-	return sqlfile.Load(statements, "sql", pgrun.Placeholder)
+	return sqlfile.Load(statements, "sql", sqlexec.Placeholder)
 }
 
 // A Doctor examines one database.
 type Doctor struct {
-	pg      *pgrun.DB
+	pg      *sqlexec.DB
 	steward *steward.Steward
 }
 
 // New is the doctor of pg, whose retention is s.
-func New(pg *pgrun.DB, s *steward.Steward) *Doctor { return &Doctor{pg, s} }
+func New(pg *sqlexec.DB, s *steward.Steward) *Doctor { return &Doctor{pg, s} }

@@ -14,9 +14,9 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/ring"
 	"github.com/skald-go/skald/store/pgstore/internal/slot"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 	"github.com/skald-go/skald/store/pgstore/internal/steward"
 )
 
@@ -53,7 +53,7 @@ func (d *Doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, er
 	if e.Server {
 		return d.examineServer(ctx)
 	}
-	e.Handle = cmp.Or(e.Handle, pgrun.DefaultHandle)
+	e.Handle = cmp.Or(e.Handle, sqlexec.DefaultHandle)
 	p := &patient{Exam: e, settings: map[string]string{}}
 	if err := d.admit(ctx, p); err != nil {
 		return nil, err
@@ -78,14 +78,14 @@ func (d *Doctor) admit(ctx context.Context, p *patient) error {
 		"transaction_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout",
 		"max_connections",
 		"superuser_reserved_connections", "reserved_connections"})
-	set.Scan = func(row pgrun.Scanner) error {
+	set.Scan = func(row sqlexec.Scanner) error {
 		var name, value string
 		err := row.Scan(&name, &value)
 		p.settings[name] = value
 		return err
 	}
 	planner := d.pg.Call("ExaminePlanner")
-	planner.Scan = func(row pgrun.Scanner) error {
+	planner.Scan = func(row sqlexec.Scanner) error {
 		var name, value string
 		err := row.Scan(&name, &value)
 		p.planner = append(p.planner, name+" = "+value)
@@ -192,8 +192,8 @@ func (p *patient) timeouts() {
 		p.say("transaction_timeout", skald.Fine, told(d), "")
 	}
 	d := p.duration("statement_timeout")
-	p.say("statement_timeout", doubt(d == 0 || d >= pgrun.DefaultWait), told(d),
-		fmt.Sprintf("ALTER ROLE … SET statement_timeout = 0, or %v and more: an intake waits for a rival as long, and is tried again if it is cut off", pgrun.DefaultWait))
+	p.say("statement_timeout", doubt(d == 0 || d >= sqlexec.DefaultWait), told(d),
+		fmt.Sprintf("ALTER ROLE … SET statement_timeout = 0, or %v and more: an intake waits for a rival as long, and is tried again if it is cut off", sqlexec.DefaultWait))
 	d = p.duration("idle_in_transaction_session_timeout")
 	p.say("idle_in_transaction_session_timeout", skald.Fine, told(d)+
 		fmt.Sprintf("; a handler's transaction sets it to what the handler may take, %v", p.Handle), "")

@@ -8,8 +8,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/diskfree"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 const (
@@ -30,7 +29,7 @@ type serverView struct {
 }
 
 // blocked adds a session that others wait for.
-func (v *serverView) blocked(row pgrun.Scanner) error {
+func (v *serverView) blocked(row sqlexec.Scanner) error {
 	var pid, n int
 	var user, program, state, query, waiter string
 	var open, longest int64
@@ -46,13 +45,13 @@ func (v *serverView) blocked(row pgrun.Scanner) error {
 }
 
 // prepared adds a prepared transaction; the oldest comes first.
-func (v *serverView) prepared(row pgrun.Scanner) error {
+func (v *serverView) prepared(row sqlexec.Scanner) error {
 	var gid, owner string
 	var seconds int64
 	err := row.Scan(&gid, &owner, &seconds)
 	age := time.Duration(seconds) * time.Second
 	if v.remedy == "" {
-		v.remedy = "ROLLBACK PREPARED " + column.Quote(gid)
+		v.remedy = "ROLLBACK PREPARED " + sqlexec.Quote(gid)
 		if age > preparedMost {
 			v.worst = skald.Failed
 		}
@@ -62,7 +61,7 @@ func (v *serverView) prepared(row pgrun.Scanner) error {
 }
 
 // slot adds a replication slot, if it holds back too much.
-func (v *serverView) slot(row pgrun.Scanner) error {
+func (v *serverView) slot(row sqlexec.Scanner) error {
 	var name, status string
 	var active bool
 	var age, wal int64

@@ -8,8 +8,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 //go:embed sql/*.sql
@@ -17,14 +16,14 @@ var statements embed.FS
 
 // Statements are the statements about entities, with a placeholder for the schema.
 func Statements() (map[string]string, error) {
-	return sqlfile.Load(statements, "sql", pgrun.Placeholder)
+	return sqlfile.Load(statements, "sql", sqlexec.Placeholder)
 }
 
 // Entities are those of one database.
-type Entities struct{ pg *pgrun.DB }
+type Entities struct{ pg *sqlexec.DB }
 
 // New are the entities in pg.
-func New(pg *pgrun.DB) *Entities { return &Entities{pg} }
+func New(pg *sqlexec.DB) *Entities { return &Entities{pg} }
 
 // Locked are the entities that a transaction has locked: each is raised once, however often it is named. The
 // version is 0 where only the server knows it yet.
@@ -34,7 +33,7 @@ func byEntity(a, b store.Lock) int {
 	return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))
 }
 
-func args(l store.Lock) []any { return []any{column.Name(l.Space), column.Key(l.Key)} }
+func args(l store.Lock) []any { return []any{sqlexec.Name(l.Space), sqlexec.Key(l.Key)} }
 
 // LockedBy are those that an intake has locked.
 func LockedBy(in store.Intake, found store.Found) Locked {
@@ -49,9 +48,9 @@ func LockedBy(in store.Intake, found store.Found) Locked {
 }
 
 // Take adds to calls those that lock entities, one after the other.
-func (c *Entities) Take(calls []pgrun.Call, locks []store.Lock, found []int64) []pgrun.Call {
+func (c *Entities) Take(calls []sqlexec.Call, locks []store.Lock, found []int64) []sqlexec.Call {
 	last := -1
-	for _, i := range pgrun.Order(locks, byEntity) {
+	for _, i := range sqlexec.Order(locks, byEntity) {
 		if last >= 0 && byEntity(locks[last], locks[i]) == 0 {
 			first, again := &found[last], &found[i]
 			calls[len(calls)-1].Scan = chain(calls[len(calls)-1].Scan, func() { *again = *first })
@@ -63,8 +62,8 @@ func (c *Entities) Take(calls []pgrun.Call, locks []store.Lock, found []int64) [
 	return calls
 }
 
-func chain(scan func(pgrun.Scanner) error, then func()) func(pgrun.Scanner) error {
-	return func(row pgrun.Scanner) error {
+func chain(scan func(sqlexec.Scanner) error, then func()) func(sqlexec.Scanner) error {
+	return func(row sqlexec.Scanner) error {
 		if err := scan(row); err != nil {
 			return err
 		}
@@ -74,15 +73,15 @@ func chain(scan func(pgrun.Scanner) error, then func()) func(pgrun.Scanner) erro
 }
 
 // TakeMany is the call that locks entities, each once.
-func (c *Entities) TakeMany(locks []store.Lock, found []int64) []pgrun.Call {
+func (c *Entities) TakeMany(locks []store.Lock, found []int64) []sqlexec.Call {
 	if len(locks) == 0 {
 		return nil
 	}
 	var spaces []string
 	var keys [][]byte
 	places := map[[2]string][]int{}
-	for _, i := range pgrun.Order(locks, byEntity) {
-		space, key := column.Name(locks[i].Space), column.Key(locks[i].Key)
+	for _, i := range sqlexec.Order(locks, byEntity) {
+		space, key := sqlexec.Name(locks[i].Space), sqlexec.Key(locks[i].Key)
 		e := [2]string{space, string(key)}
 		if places[e] == nil {
 			spaces, keys = append(spaces, space), append(keys, key)
@@ -90,9 +89,9 @@ func (c *Entities) TakeMany(locks []store.Lock, found []int64) []pgrun.Call {
 		places[e] = append(places[e], i)
 	}
 	lock := c.pg.Call("LockEntities", spaces, keys)
-	lock.Scan = func(row pgrun.Scanner) error {
+	lock.Scan = func(row sqlexec.Scanner) error {
 		var space string
-		var key column.Blob
+		var key sqlexec.Blob
 		var version int64
 		if err := row.Scan(&space, &key, &version); err != nil {
 			return err
@@ -102,13 +101,13 @@ func (c *Entities) TakeMany(locks []store.Lock, found []int64) []pgrun.Call {
 		}
 		return nil
 	}
-	return []pgrun.Call{lock}
+	return []sqlexec.Call{lock}
 }
 
 // Guard locks what is not locked yet, and compares versions.
-func (c *Entities) Guard(locks []store.Lock, have *Locked) ([]pgrun.Call, error) {
-	var calls []pgrun.Call
-	for _, i := range pgrun.Order(locks, byEntity) {
+func (c *Entities) Guard(locks []store.Lock, have *Locked) ([]sqlexec.Call, error) {
+	var calls []sqlexec.Call
+	for _, i := range sqlexec.Order(locks, byEntity) {
 		l := locks[i]
 		key := [2]string{l.Space, l.Key}
 		version, again := (*have)[key]

@@ -4,8 +4,7 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // entityPages is how many pages of the table of entities are looked through for those that are locked.
@@ -20,28 +19,28 @@ func (c *Entities) List(ctx context.Context, q store.LockQuery, most int) (out s
 		asked = args(*q.Entity)
 	}
 	entities := c.pg.Call("ListLocked", append(asked, int64(entityPages), limit)...)
-	entities.Scan = func(row pgrun.Scanner) error {
+	entities.Scan = func(row sqlexec.Scanner) error {
 		var e store.LockedEntity
-		var key column.Blob
+		var key sqlexec.Blob
 		var since int64
 		err := row.Scan(&e.Unnamed, &e.Space, &key, &e.Version, &e.Holder, &since, &e.Waiting)
-		if e.Key, e.Since = string(key), column.Past(since); since < 0 {
+		if e.Key, e.Since = string(key), sqlexec.Past(since); since < 0 {
 			e.Since = -1
 		}
-		column.Handles(&e.Space, &e.Key)
+		sqlexec.Handles(&e.Space, &e.Key)
 		out.Entities = append(out.Entities, e)
 		return err
 	}
-	reserved := c.pg.Call("ListReserved", column.Name(q.Consumer), limit)
+	reserved := c.pg.Call("ListReserved", sqlexec.Name(q.Consumer), limit)
 	if q.Consumer == "" {
 		reserved.Args[0] = ""
 	}
-	reserved.Scan = func(row pgrun.Scanner) error {
+	reserved.Scan = func(row sqlexec.Scanner) error {
 		var r store.ReservedKey
 		var since, left int64
 		err := row.Scan(&r.Consumer, &r.Source, &r.ID, &since, &left)
-		column.Handles(&r.Consumer, &r.Source, &r.ID)
-		r.Since, r.Left = column.Past(since), column.Past(left)
+		sqlexec.Handles(&r.Consumer, &r.Source, &r.ID)
+		r.Since, r.Left = sqlexec.Past(since), sqlexec.Past(left)
 		out.Reserved = append(out.Reserved, r)
 		return err
 	}

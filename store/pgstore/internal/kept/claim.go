@@ -10,12 +10,11 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // scanKept reads what the statements Claim and Parked answer.
-func scanKept(row pgrun.Scanner) (p store.Parked, err error) {
+func scanKept(row sqlexec.Scanner) (p store.Parked, err error) {
 	var (
 		env, key, data        []byte
 		firstAt, lastAt, died *time.Time
@@ -31,17 +30,17 @@ func scanKept(row pgrun.Scanner) (p store.Parked, err error) {
 		&p.Waiting, &p.Place, &p.Since, &at, &p.Claims, &p.CrashCount, &p.Session, &now); err != nil {
 		return p, err
 	}
-	column.Handles(&p.Consumer, &p.Source, &p.ID)
+	sqlexec.Handles(&p.Consumer, &p.Source, &p.ID)
 	if p.Message, err = held.Open(env, key, data); err != nil { // it is its own fault: others are read
 		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: key, Data: data},
-			column.Fault(err)
+			sqlexec.Fault(err)
 	}
 	if p.Call, err = held.DecodeCall(at); err != nil {
-		p.Fault = column.Fault(err)
+		p.Fault = sqlexec.Fault(err)
 	} else if p.Call != nil {
 		p.Call.Age = now.Sub(p.Call.Since)
 	}
-	p.Since, p.First.At, p.Last.At = p.Since.UTC(), column.OrZero(firstAt), column.OrZero(lastAt)
+	p.Since, p.First.At, p.Last.At = p.Since.UTC(), sqlexec.OrZero(firstAt), sqlexec.OrZero(lastAt)
 	if died != nil {
 		d.At = died.UTC()
 		p.Dead = &d
@@ -56,7 +55,7 @@ func scanKept(row pgrun.Scanner) (p store.Parked, err error) {
 func joined(kinds []store.Kind) []string {
 	out := make([]string, len(kinds))
 	for i, k := range kinds {
-		out[i] = column.Legible(k.Topic) + "\x1f" + column.Legible(k.Type)
+		out[i] = sqlexec.Legible(k.Topic) + "\x1f" + sqlexec.Legible(k.Type)
 	}
 	return out
 }
@@ -78,9 +77,9 @@ func (c *Kept) claim(ctx context.Context, consumer, sessionID string, most store
 	var out store.Claimed
 	var next int64
 	others, keys := joined(not), 0
-	claim := c.pg.Call("Claim", column.Name(consumer), int32(most.Keys), lease.Microseconds(),
-		column.Legible(sessionID), others, int32(most.Prefetch), int32(most.PrefetchAll))
-	claim.Scan = func(row pgrun.Scanner) error {
+	claim := c.pg.Call("Claim", sqlexec.Name(consumer), int32(most.Keys), lease.Microseconds(),
+		sqlexec.Legible(sessionID), others, int32(most.Prefetch), int32(most.PrefetchAll))
+	claim.Scan = func(row sqlexec.Scanner) error {
 		p, err := scanKept(row)
 		if n := len(out.Parked); n >= few && n == cap(out.Parked) {
 			// where there are more than a few there are mostly all
@@ -93,7 +92,7 @@ func (c *Kept) claim(ctx context.Context, consumer, sessionID string, most store
 		return err
 	}
 	if err := c.pg.Short(ctx, "claim parked messages", c.pg.Call("Walk"), claim,
-		c.pg.Call("NextDue", column.Name(consumer), others).Into(&next)); err != nil {
+		c.pg.Call("NextDue", sqlexec.Name(consumer), others).Into(&next)); err != nil {
 		return store.Claimed{}, err
 	}
 	slices.SortFunc(out.Parked, func(a, b store.Parked) int { return cmp.Compare(a.Place, b.Place) })

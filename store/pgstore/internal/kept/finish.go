@@ -6,8 +6,7 @@ import (
 
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // A Taken message is one whose key an intake has locked.
@@ -32,7 +31,7 @@ func TakenOf(marks []store.Mark, es []store.Effect) map[Taken]bool {
 
 // FinishMany is the calls that end the keeping of messages of one consumer that were claimed; nil: es are not
 // of that kind.
-func (c *Kept) FinishMany(es []store.Effect, ours map[Taken]bool) []pgrun.Call {
+func (c *Kept) FinishMany(es []store.Effect, ours map[Taken]bool) []sqlexec.Call {
 	var all []*store.Finish
 	for i := range es {
 		f := es[i].Finish
@@ -49,7 +48,7 @@ func (c *Kept) FinishMany(es []store.Effect, ours map[Taken]bool) []pgrun.Call {
 		return nil
 	}
 	slices.SortFunc(all, func(a, b *store.Finish) int { return cmp.Compare(a.Place, b.Place) })
-	var asked, locked column.Identities
+	var asked, locked sqlexec.Identities
 	var places []int64
 	var tries []int32
 	var calls []string // that they are at
@@ -60,7 +59,7 @@ func (c *Kept) FinishMany(es []store.Effect, ours map[Taken]bool) []pgrun.Call {
 		places, tries, calls = append(places, f.Place), append(tries, int32(*f.Attempts)),
 			append(calls, held.CallKey(f.WasCall))
 	}
-	consumer, out := column.Name(all[0].Consumer), []pgrun.Call{c.pg.Call("Walk")}
+	consumer, out := sqlexec.Name(all[0].Consumer), []sqlexec.Call{c.pg.Call("Walk")}
 	if len(locked.IDs) > 0 {
 		out = append(out, c.pg.Call("LockManyParked", consumer, locked.Sources, locked.IDs))
 	}

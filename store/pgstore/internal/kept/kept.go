@@ -8,7 +8,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 //go:embed sql/*.sql
@@ -16,7 +16,7 @@ var statements embed.FS
 
 // Statements are the statements about kept messages, with a placeholder for the schema.
 func Statements() (map[string]string, error) {
-	raw, err := sqlfile.Load(statements, "sql", pgrun.Placeholder)
+	raw, err := sqlfile.Load(statements, "sql", sqlexec.Placeholder)
 	if err == nil {
 		choices(raw)
 		raw["Claim"] = outbox.Bounded(raw["Claim"])
@@ -32,12 +32,12 @@ const ofKey = `(SELECT * FROM /*schema*/skald_parked WHERE blocks_key
 func choices(raw map[string]string) {
 	for _, name := range []string{"Parked", "ParkedEnd"} {
 		raw[name+"OfKey"] = strings.ReplaceAll(raw[name], "/*from*/", ofKey)
-		raw[name] = strings.ReplaceAll(raw[name], "/*from*/", pgrun.Placeholder+"skald_parked")
+		raw[name] = strings.ReplaceAll(raw[name], "/*from*/", sqlexec.Placeholder+"skald_parked")
 	}
 }
 
 // Kept is the messages that are kept in one database.
-type Kept struct{ pg *pgrun.DB }
+type Kept struct{ pg *sqlexec.DB }
 
 // New is what is kept in pg.
-func New(pg *pgrun.DB) *Kept { return &Kept{pg} }
+func New(pg *sqlexec.DB) *Kept { return &Kept{pg} }

@@ -7,8 +7,7 @@ import (
 	"slices"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // Turn is the number of the advisory lock of a consumer's key, or of a message without one. Two that share a
@@ -18,20 +17,20 @@ func (c *Kept) Turn(consumer string, id store.Identity, key []byte) int64 {
 	b := room[:0]
 	part := func(s string) { b = append(binary.BigEndian.AppendUint64(b, uint64(len(s))), s...) }
 	part(c.pg.Prefix)
-	part(column.Name(consumer))
+	part(sqlexec.Name(consumer))
 	if key != nil {
 		b = append(binary.BigEndian.AppendUint64(b, uint64(len(key))), key...)
 	} else {
-		part(column.Name(id.Source))
-		part(column.Name(id.ID))
+		part(sqlexec.Name(id.Source))
+		part(sqlexec.Name(id.ID))
 	}
 	sum := sha256.Sum256(b)
 	return int64(binary.BigEndian.Uint64(sum[:]))
 }
 
 func (c *Kept) turnArgs(m *store.Mark) []any {
-	return []any{c.Turn(m.Consumer, m.Identity, m.Key), column.Name(m.Consumer), column.Name(m.Source),
-		column.Name(m.ID), column.MessageKey(m.Key), Tries(m)}
+	return []any{c.Turn(m.Consumer, m.Identity, m.Key), sqlexec.Name(m.Consumer), sqlexec.Name(m.Source),
+		sqlexec.Name(m.ID), sqlexec.MessageKey(m.Key), Tries(m)}
 }
 
 // Tries is the attempts that m was claimed with; nil: it arrives.
@@ -44,8 +43,8 @@ func Tries(m *store.Mark) *int32 {
 }
 
 // TakeTurns are the calls that lock the keys of marks, in one order for all, and say how the messages stand.
-func (c *Kept) TakeTurns(marks []store.Mark, found []store.Verdict) []pgrun.Call {
-	var calls []pgrun.Call
+func (c *Kept) TakeTurns(marks []store.Mark, found []store.Verdict) []sqlexec.Call {
+	var calls []sqlexec.Call
 	for i := range marks {
 		if marks[i].KeyOrder != store.Anytime {
 			take := c.pg.Call("KeyOrder", c.turnArgs(&marks[i])...).Into(&found[i].Outcome)
@@ -54,7 +53,7 @@ func (c *Kept) TakeTurns(marks []store.Mark, found []store.Verdict) []pgrun.Call
 		}
 	}
 	if len(calls) > 1 {
-		slices.SortStableFunc(calls, func(a, b pgrun.Call) int {
+		slices.SortStableFunc(calls, func(a, b sqlexec.Call) int {
 			return cmp.Compare(a.Args[0].(int64), b.Args[0].(int64)) // the numbers of their locks
 		})
 		for i := range calls[1:] {
@@ -65,9 +64,9 @@ func (c *Kept) TakeTurns(marks []store.Mark, found []store.Verdict) []pgrun.Call
 }
 
 // GuardTurn are the calls that lock the key of a mark, or raise.
-func (c *Kept) GuardTurn(m *store.Mark) []pgrun.Call {
+func (c *Kept) GuardTurn(m *store.Mark) []sqlexec.Call {
 	if m.KeyOrder == store.Anytime {
 		return nil
 	}
-	return []pgrun.Call{c.pg.Call("GuardKeyOrder", c.turnArgs(m)...)}
+	return []sqlexec.Call{c.pg.Call("GuardKeyOrder", c.turnArgs(m)...)}
 }

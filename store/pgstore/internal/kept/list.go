@@ -9,8 +9,7 @@ import (
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/internal/keptrow"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // A choice is what a list of kept messages is made by: conditions, with their arguments.
@@ -31,17 +30,17 @@ func (w *choice) add(how, condition, as string, arg any) {
 // byIndex adds what leads to few rows.
 func (w *choice) byIndex(what *store.Sought) {
 	if what.Consumer != "" {
-		w.is("consumer = ?", "text", column.Name(what.Consumer))
+		w.is("consumer = ?", "text", sqlexec.Name(what.Consumer))
 	}
 	if what.Identity != nil {
-		w.is("source = ?", "text", column.Name(what.Identity.Source))
-		w.is("id = ?", "text", column.Name(what.Identity.ID))
+		w.is("source = ?", "text", sqlexec.Name(what.Identity.Source))
+		w.is("id = ?", "text", sqlexec.Name(what.Identity.ID))
 	}
 	if what.Key != nil {
-		w.is("key = ?", "bytea", column.MessageKey(what.Key))
+		w.is("key = ?", "bytea", sqlexec.MessageKey(what.Key))
 	}
 	if what.Fingerprint != "" {
-		w.is("fingerprint = ?", "text", column.Legible(what.Fingerprint))
+		w.is("fingerprint = ?", "text", sqlexec.Legible(what.Fingerprint))
 	}
 	if what.Dead != nil && *what.Dead {
 		w.where.WriteString(" AND dead_at IS NOT NULL")
@@ -64,21 +63,21 @@ func (w *choice) byRow(what *store.Sought) {
 	for _, c := range [][2]string{{"topic = ?", what.Topic}, {"type = ?", what.Type},
 		{"kind = ?", what.Kind}} {
 		if c[1] != "" {
-			w.is(c[0], "text", column.Legible(c[1]))
+			w.is(c[0], "text", sqlexec.Legible(c[1]))
 		}
 	}
 	if !what.DeadFrom.IsZero() {
-		w.is("dead_at >= ?", "timestamptz", column.Moment(what.DeadFrom))
+		w.is("dead_at >= ?", "timestamptz", sqlexec.Moment(what.DeadFrom))
 	}
 	if !what.DeadTo.IsZero() {
-		w.is("dead_at < ?", "timestamptz", column.Moment(what.DeadTo))
+		w.is("dead_at < ?", "timestamptz", sqlexec.Moment(what.DeadTo))
 	}
 	if held.IsHandle(what.About) { // which is in no envelope
-		w.is("id = ?", "text", column.Name(what.About))
+		w.is("id = ?", "text", sqlexec.Name(what.About))
 	} else if what.About != "" { // other parts of an envelope may have that text, too: see List
-		w.is("(id = ?", "text", column.Name(what.About))
+		w.is("(id = ?", "text", sqlexec.Name(what.About))
 		w.or("position(convert_to(?, 'UTF8') IN envelope) > 0)", "text",
-			column.Legible(held.Within(what.About)))
+			sqlexec.Legible(held.Within(what.About)))
 	}
 }
 
@@ -88,11 +87,11 @@ func (c *Kept) List(ctx context.Context, what store.Sought,
 	if c.pg.Err != nil {
 		return nil, 0, c.pg.Err
 	}
-	chosen := func(name string, w *choice) pgrun.Call {
+	chosen := func(name string, w *choice) sqlexec.Call {
 		if what.Key != nil {
 			name += "OfKey"
 		}
-		return pgrun.Call{SQL: strings.Replace(c.pg.SQL[name], "/*where*/", w.where.String(), 1),
+		return sqlexec.Call{SQL: strings.Replace(c.pg.SQL[name], "/*where*/", w.where.String(), 1),
 			Args: w.args}
 	}
 	if what.Scan > 0 && (keptrow.ByRow(&what) || what.Scan < most) {
@@ -109,7 +108,7 @@ func (c *Kept) List(ctx context.Context, what store.Sought,
 	w.byRow(&what)
 	read, last := 0, int64(0)
 	kept := chosen("Parked", &w)
-	kept.Scan = func(row pgrun.Scanner) error {
+	kept.Scan = func(row sqlexec.Scanner) error {
 		p, err := scanKept(row)
 		if what.Bare {
 			p.Message.Headers = nil
@@ -133,7 +132,7 @@ func (c *Kept) List(ctx context.Context, what store.Sought,
 // Count counts what is kept for a consumer.
 func (c *Kept) Count(ctx context.Context, consumer string) (n store.Keeping, err error) {
 	var oldest int64
-	err = c.pg.Short(ctx, "count kept messages", c.pg.Call("Keeping", column.Name(consumer)).Into(&n.Parked,
+	err = c.pg.Short(ctx, "count kept messages", c.pg.Call("Keeping", sqlexec.Name(consumer)).Into(&n.Parked,
 		&n.Dead, &n.Bytes, &oldest))
 	n.Oldest = time.Duration(oldest) * time.Microsecond
 	return n, err

@@ -7,8 +7,7 @@ import (
 	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 const (
@@ -18,7 +17,7 @@ const (
 
 // Change are the calls that carry out what e says of kept messages; of freeing it nothing, if that is done
 // for many together. What is ours has its key locked.
-func (c *Kept) Change(e *store.Effect, together bool, ours map[Taken]bool) (calls []pgrun.Call, err error) {
+func (c *Kept) Change(e *store.Effect, together bool, ours map[Taken]bool) (calls []sqlexec.Call, err error) {
 	change := func(name string, id []any, more ...any) {
 		calls = append(calls, c.pg.Call("Walk"), c.pg.Call("LockParked", id...),
 			c.pg.Call(name, append(slices.Clone(id), more...)...))
@@ -28,37 +27,37 @@ func (c *Kept) Change(e *store.Effect, together bool, ours map[Taken]bool) (call
 		if err != nil {
 			return nil, err
 		}
-		change("UpdateParked", column.Identity(k.Consumer, k.Identity),
+		change("UpdateParked", sqlexec.Identity(k.Consumer, k.Identity),
 			append(append(stateArgs(&k.Parked), int32(*k.Was), at, int32(k.Claims), int32(k.CrashCount),
-				column.Legible(k.Session), held.CallKey(k.WasCall)),
+				sqlexec.Legible(k.Session), held.CallKey(k.WasCall)),
 				claimArgs(k.WasClaim)...)...)
-		calls = append(calls, c.pg.Call("SettleParked", column.Identity(k.Consumer, k.Identity)...))
+		calls = append(calls, c.pg.Call("SettleParked", sqlexec.Identity(k.Consumer, k.Identity)...))
 	} else if k != nil {
 		if calls, err = c.insertKept(k); err != nil {
 			return nil, err
 		}
 	}
 	if r := e.Requeue; r != nil {
-		id := column.Identity(r.Consumer, r.Identity)
+		id := sqlexec.Identity(r.Consumer, r.Identity)
 		change("StepBack", id)
 		calls = append(calls, c.requeue(r, id), c.pg.Call("SettleParked", id...))
 	}
 	if f := e.Finish; f != nil && !together {
-		id := column.Identity(f.Consumer, f.Identity)
+		id := sqlexec.Identity(f.Consumer, f.Identity)
 		if calls = append(calls, c.pg.Call("Walk")); !ours[Taken{f.Consumer, f.Identity}] {
 			calls = append(calls, c.pg.Call("LockParked", id...))
 		}
 		calls = append(calls, c.pg.Call("FinishParked",
-			append(id, narrow(f.Attempts), held.CallKey(f.WasCall), column.Moment(f.DeadAt), f.Place)...))
+			append(id, narrow(f.Attempts), held.CallKey(f.WasCall), sqlexec.Moment(f.DeadAt), f.Place)...))
 	}
 	return calls, nil
 }
 
-func (c *Kept) requeue(r *store.Requeue, id []any) pgrun.Call {
+func (c *Kept) requeue(r *store.Requeue, id []any) sqlexec.Call {
 	if r.Dead {
 		return c.pg.Call("RequeueDead", id...)
 	}
-	return c.pg.Call("RequeueParked", append(slices.Clone(id), column.Moment(r.DeadAt),
+	return c.pg.Call("RequeueParked", append(slices.Clone(id), sqlexec.Moment(r.DeadAt),
 		narrow(r.Attempts))...)
 }
 
@@ -70,9 +69,9 @@ func narrow(n *int) *int32 {
 	return &out
 }
 
-func (c *Kept) insertKept(k *store.Park) ([]pgrun.Call, error) {
-	m, id := &k.Message, column.Identity(k.Consumer, k.Identity)
-	env, err := held.Envelope(m, column.MessageKey(m.Key))
+func (c *Kept) insertKept(k *store.Park) ([]sqlexec.Call, error) {
+	m, id := &k.Message, sqlexec.Identity(k.Consumer, k.Identity)
+	env, err := held.Envelope(m, sqlexec.MessageKey(m.Key))
 	if err != nil {
 		return nil, err
 	}
@@ -81,23 +80,23 @@ func (c *Kept) insertKept(k *store.Park) ([]pgrun.Call, error) {
 		return nil, err
 	}
 	turn := c.Turn(k.Consumer, k.Identity, m.Key)
-	calls := []pgrun.Call{c.pg.Call("Walk"), c.pg.Call("LockKeyOrder", turn)}
+	calls := []sqlexec.Call{c.pg.Call("Walk"), c.pg.Call("LockKeyOrder", turn)}
 	if !k.Marked {
 		calls = append(calls, c.pg.Call("NoMark", id...))
 	}
 	args := append(slices.Clone(id), stateArgs(&k.Parked)...)
-	args = append(args, column.MessageKey(m.Key), column.Legible(m.Topic), column.Legible(m.Type), m.Data,
-		env, int64(len(m.Key)+len(m.Data)), column.Legible(k.Partition), k.Position, column.Legible(k.Fault),
+	args = append(args, sqlexec.MessageKey(m.Key), sqlexec.Legible(m.Topic), sqlexec.Legible(m.Type), m.Data,
+		env, int64(len(m.Key)+len(m.Data)), sqlexec.Legible(k.Partition), k.Position, sqlexec.Legible(k.Fault),
 		turn)
 	if old := k.Instead; old != nil {
-		was := column.Identity(k.Consumer, *old)
+		was := sqlexec.Identity(k.Consumer, *old)
 		return append(calls, c.pg.Call("LockParked", was...), c.pg.Call("StepBack", was...),
-			c.pg.Call("ReplaceParked", append(args, column.Name(old.Source), column.Name(old.ID),
+			c.pg.Call("ReplaceParked", append(args, sqlexec.Name(old.Source), sqlexec.Name(old.ID),
 				outside)...),
 			c.pg.Call("SettleParked", id...)), nil
 	}
 	return append(calls, c.pg.Call("InsertParked", append(args, k.MostRows, k.MostBytes, outside,
-		int32(k.Claims), int32(k.CrashCount), column.Legible(k.Session))...)), nil
+		int32(k.Claims), int32(k.CrashCount), sqlexec.Legible(k.Session))...)), nil
 }
 
 // claimArgs are the guard of a claim; nil: none.
@@ -106,7 +105,7 @@ func claimArgs(c *store.Claim) []any {
 		return []any{(*int32)(nil), ""}
 	}
 	n := int32(c.Claims)
-	return []any{&n, column.Legible(c.Session)}
+	return []any{&n, sqlexec.Legible(c.Session)}
 }
 
 // stateArgs are the columns that an attempt changes, from attempts on.
@@ -115,10 +114,10 @@ func stateArgs(p *store.Parked) []any {
 	if p.Dead != nil {
 		d, dead = *p.Dead, &p.Dead.At
 	}
-	why := func(s string) string { return clip.To(column.Legible(s), maxWhy) }
-	return []any{int32(p.Attempts), p.Due.Microseconds(), d.BlocksKey, column.Moment(p.First.At),
-		why(p.First.Why), column.Legible(p.First.Host),
-		column.Moment(p.Last.At), why(p.Last.Why), column.Legible(p.Last.Host), dead, column.Legible(d.Kind),
-		column.Legible(d.Fingerprint), clip.To(column.Legible(d.Stack), maxStack),
-		column.Legible(d.Version)}
+	why := func(s string) string { return clip.To(sqlexec.Legible(s), maxWhy) }
+	return []any{int32(p.Attempts), p.Due.Microseconds(), d.BlocksKey, sqlexec.Moment(p.First.At),
+		why(p.First.Why), sqlexec.Legible(p.First.Host),
+		sqlexec.Moment(p.Last.At), why(p.Last.Why), sqlexec.Legible(p.Last.Host), dead, sqlexec.Legible(d.Kind),
+		sqlexec.Legible(d.Fingerprint), clip.To(sqlexec.Legible(d.Stack), maxStack),
+		sqlexec.Legible(d.Version)}
 }

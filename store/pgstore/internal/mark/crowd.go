@@ -4,8 +4,7 @@ import (
 	"slices"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // An intake of many messages takes a handful of statements, whatever their number: their keys are locked,
@@ -31,7 +30,7 @@ func Many(in store.Intake) bool {
 }
 
 // called is the identity of m as the columns have it.
-func called(m *store.Mark) [2]string { return [2]string{column.Name(m.Source), column.Name(m.ID)} }
+func called(m *store.Mark) [2]string { return [2]string{sqlexec.Name(m.Source), sqlexec.Name(m.ID)} }
 
 // Holding tells of verdicts by which a message must get no mark.
 func Holding(found store.Found) bool {
@@ -50,9 +49,9 @@ type crowd struct {
 }
 
 // TakeMany are the calls for marks of Many. The planner is narrowed then: Widen ends it.
-func (c *Marks) TakeMany(marks []store.Mark, found []store.Verdict) ([]pgrun.Call, error) {
+func (c *Marks) TakeMany(marks []store.Mark, found []store.Verdict) ([]sqlexec.Call, error) {
 	w := &crowd{c: c, marks: marks, found: found, fresh: make([]bool, len(marks))}
-	list := pgrun.Order(marks, byIdentity)
+	list := sqlexec.Order(marks, byIdentity)
 	for _, i := range list {
 		w.fresh[i] = true
 	}
@@ -62,14 +61,14 @@ func (c *Marks) TakeMany(marks []store.Mark, found []store.Verdict) ([]pgrun.Cal
 	if err != nil {
 		return nil, err
 	}
-	return append(append([]pgrun.Call{narrow}, w.turns()...), insert, w.find(list)), nil
+	return append(append([]sqlexec.Call{narrow}, w.turns()...), insert, w.find(list)), nil
 }
 
 // Widen has the planner as it was before TakeMany.
-func (c *Marks) Widen() pgrun.Call { return c.pg.Call("Widen") }
+func (c *Marks) Widen() sqlexec.Call { return c.pg.Call("Widen") }
 
 // turns are the calls that lock the keys, and say which messages are kept, or behind one that is.
-func (w *crowd) turns() []pgrun.Call {
+func (w *crowd) turns() []sqlexec.Call {
 	var locks []int64
 	var arrive, claimed []int
 	for i := range w.marks {
@@ -88,7 +87,7 @@ func (w *crowd) turns() []pgrun.Call {
 		return nil
 	}
 	slices.Sort(locks)
-	calls := []pgrun.Call{w.c.pg.Call("LockKeyOrders", slices.Compact(locks))}
+	calls := []sqlexec.Call{w.c.pg.Call("LockKeyOrders", slices.Compact(locks))}
 	if len(arrive) > 0 {
 		calls = append(calls, w.arriving(arrive))
 	}
@@ -99,9 +98,9 @@ func (w *crowd) turns() []pgrun.Call {
 }
 
 // stand is the call of that name, which tells of messages that may not be taken.
-func (w *crowd) stand(name string, args ...any) pgrun.Call {
+func (w *crowd) stand(name string, args ...any) sqlexec.Call {
 	find := w.c.pg.Call(name, args...)
-	find.Scan = func(row pgrun.Scanner) error {
+	find.Scan = func(row sqlexec.Scanner) error {
 		var n int32
 		var stands store.Outcome
 		var noted string
@@ -115,8 +114,8 @@ func (w *crowd) stand(name string, args ...any) pgrun.Call {
 }
 
 // arriving is the call that asks for those that came from the broker.
-func (w *crowd) arriving(list []int) pgrun.Call {
-	var asked column.Identities
+func (w *crowd) arriving(list []int) sqlexec.Call {
+	var asked sqlexec.Identities
 	var keys [][]byte
 	var old []int64
 	var of []int32 // the number of its source, from 1 on
@@ -125,15 +124,15 @@ func (w *crowd) arriving(list []int) pgrun.Call {
 	for _, i := range list {
 		m := &w.marks[i]
 		asked.Add(m.Identity, i)
-		keys, old = append(keys, column.MessageKey(m.Key)), append(old, floored(m))
-		source := column.Name(m.Source)
+		keys, old = append(keys, sqlexec.MessageKey(m.Key)), append(old, floored(m))
+		source := sqlexec.Name(m.Source)
 		if numbers[source] == 0 {
 			sources = append(sources, source)
 			numbers[source] = int32(len(sources))
 		}
 		of = append(of, numbers[source])
 	}
-	return w.stand("FindKeyOrders", column.Name(w.marks[0].Consumer), asked.Sources, asked.IDs, keys, old,
+	return w.stand("FindKeyOrders", sqlexec.Name(w.marks[0].Consumer), asked.Sources, asked.IDs, keys, old,
 		asked.Places, sources, of)
 }
 
@@ -146,8 +145,8 @@ func floored(m *store.Mark) int64 {
 }
 
 // claimed is the call that asks for those that were claimed.
-func (w *crowd) claimed(list []int) pgrun.Call {
-	var keyed, loose column.Identities
+func (w *crowd) claimed(list []int) sqlexec.Call {
+	var keyed, loose sqlexec.Identities
 	var keys [][]byte
 	var many, before, tries, looseTries []int32
 	chains := map[string][]int{}
@@ -165,29 +164,29 @@ func (w *crowd) claimed(list []int) pgrun.Call {
 	}
 	for k, key := range keys {
 		chain := chains[string(key)]
-		keys[k] = column.MessageKey(key)
+		keys[k] = sqlexec.MessageKey(key)
 		many, before = append(many, int32(len(chain))), append(before, int32(len(tries)))
 		for _, i := range chain {
 			keyed.Add(w.marks[i].Identity, i)
 			tries = append(tries, int32(w.marks[i].Attempts))
 		}
 	}
-	return w.stand("FindClaimed", column.Name(w.marks[0].Consumer), keys, many, before, keyed.Sources,
+	return w.stand("FindClaimed", sqlexec.Name(w.marks[0].Consumer), keys, many, before, keyed.Sources,
 		keyed.IDs, tries, keyed.Places,
 		loose.Sources, loose.IDs, looseTries, loose.Places)
 }
 
 // insert is the call that inserts the marks, in the order of list.
-func (w *crowd) insert(list []int) (pgrun.Call, error) {
+func (w *crowd) insert(list []int) (sqlexec.Call, error) {
 	var (
-		id        column.Identities
+		id        sqlexec.Identities
 		outcomes  []int16
 		reasons   []*string
 		prints    []*int64
 		times     []int64
 		kept      []bool
 		ours      = make(map[[2]string]bool, len(list))
-		consumer  = column.Name(w.marks[0].Consumer)
+		consumer  = sqlexec.Name(w.marks[0].Consumer)
 		afterward = func(int64) {
 			for _, i := range list {
 				if ours[called(&w.marks[i])] {
@@ -204,17 +203,17 @@ func (w *crowd) insert(list []int) (pgrun.Call, error) {
 		m := &w.marks[i]
 		args, err := markArgs(m)
 		if err != nil {
-			return pgrun.Call{}, err
+			return sqlexec.Call{}, err
 		}
 		id.Add(m.Identity, i)
 		outcomes, reasons, prints = append(outcomes, args[3].(int16)), append(reasons, args[4].(*string)),
 			append(prints, args[5].(*int64))
 		times, kept = append(times, writtenAt(m.ID)), append(kept, m.Held)
 	}
-	return pgrun.Call{
+	return sqlexec.Call{
 		SQL:  w.c.pg.SQL["InsertMarks"],
 		Args: []any{consumer, id.Sources, id.IDs, outcomes, reasons, prints, id.Places, times, kept},
-		Scan: func(row pgrun.Scanner) error {
+		Scan: func(row sqlexec.Scanner) error {
 			var id [2]string
 			err := row.Scan(&id[0], &id[1])
 			ours[id] = true
@@ -225,16 +224,16 @@ func (w *crowd) insert(list []int) (pgrun.Call, error) {
 }
 
 // find is the call that reads the marks that were there.
-func (w *crowd) find(list []int) pgrun.Call {
-	var id column.Identities
+func (w *crowd) find(list []int) sqlexec.Call {
+	var id sqlexec.Identities
 	for _, i := range list {
 		id.Add(w.marks[i].Identity, i)
 	}
-	return pgrun.Call{
+	return sqlexec.Call{
 		SQL:  w.c.pg.SQL["SeenMarks"],
-		Args: []any{column.Name(w.marks[0].Consumer), id.Sources, id.IDs, id.Places},
+		Args: []any{sqlexec.Name(w.marks[0].Consumer), id.Sources, id.IDs, id.Places},
 		Need: func() bool { return slices.ContainsFunc(list, func(i int) bool { return !w.fresh[i] }) },
-		Scan: func(row pgrun.Scanner) error {
+		Scan: func(row sqlexec.Scanner) error {
 			var n int32
 			var over bool // none of them goes by its scope
 			var v store.Verdict

@@ -8,7 +8,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store/pgstore/internal/kept"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 //go:embed sql/*.sql
@@ -16,7 +16,7 @@ var statements embed.FS
 
 // Statements are the statements about marks, with a placeholder for the schema.
 func Statements() (map[string]string, error) {
-	raw, err := sqlfile.Load(statements, "sql", pgrun.Placeholder)
+	raw, err := sqlfile.Load(statements, "sql", sqlexec.Placeholder)
 	if err == nil {
 		inserts(raw)
 	}
@@ -25,12 +25,12 @@ func Statements() (map[string]string, error) {
 
 // Marks are those of one database.
 type Marks struct {
-	pg   *pgrun.DB
+	pg   *sqlexec.DB
 	kept *kept.Kept // has the order of messages of one key
 }
 
 // New are the marks in pg.
-func New(pg *pgrun.DB, k *kept.Kept) *Marks { return &Marks{pg, k} }
+func New(pg *sqlexec.DB, k *kept.Kept) *Marks { return &Marks{pg, k} }
 
 // Fragments of the statements that insert marks: see InsertMark. Where they insert many, $n stands for a
 // column.

@@ -5,36 +5,35 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // Reserve takes a key by lease: one round trip.
 func (c *Marks) Reserve(ctx context.Context, r store.Reservation) (out store.Reserved, err error) {
-	key := []any{column.Name(r.Consumer), column.Name(r.Source), column.Name(r.ID)}
+	key := []any{sqlexec.Name(r.Consumer), sqlexec.Name(r.Source), sqlexec.Name(r.ID)}
 	written := writtenAt(r.ID)
 	mine, rival, done, old := false, false, false, false
 
 	find := c.pg.Call("FindMark", key...)
-	find.Scan = func(row pgrun.Scanner) error {
+	find.Scan = func(row sqlexec.Scanner) error {
 		done = true
 		return verdict(row, &out.Verdict)
 	}
 	var fingerprint, left int64
 	look := c.pg.Call("FindReservation", append(key[:3:3], r.Token)...)
-	look.Scan = func(row pgrun.Scanner) error {
+	look.Scan = func(row sqlexec.Scanner) error {
 		err := row.Scan(&mine, &fingerprint, &left)
 		rival = !mine
 		return err
 	}
 	below := c.pg.Call("BelowFloor", key[0], written)
-	below.Scan = func(row pgrun.Scanner) error { return row.Scan(&old) }
-	var calls []pgrun.Call
+	below.Scan = func(row sqlexec.Scanner) error { return row.Scan(&old) }
+	var calls []sqlexec.Call
 	if r.Keep > 0 && written == 0 {
 		calls = append(calls, c.pg.Call("ExpireMark", key...))
 	}
 	err = c.pg.Short(ctx, "reserve", append(calls,
-		c.pg.Call("Reserve", append(key[:3:3], column.Number(r.Fingerprint), r.Token, r.Lease.Microseconds(),
+		c.pg.Call("Reserve", append(key[:3:3], sqlexec.Number(r.Fingerprint), r.Token, r.Lease.Microseconds(),
 			written)...),
 		find, c.pg.Call("UnreserveDone", append(key[:3:3], r.Token)...), look, below)...)
 	switch {
@@ -53,10 +52,10 @@ func (c *Marks) Reserve(ctx context.Context, r store.Reservation) (out store.Res
 }
 
 // GuardReservation are the calls that give a key back, or raise.
-func (c *Marks) GuardReservation(r *store.Reservation) []pgrun.Call {
+func (c *Marks) GuardReservation(r *store.Reservation) []sqlexec.Call {
 	if r == nil {
 		return nil
 	}
-	return []pgrun.Call{c.pg.Call("GuardReservation", column.Name(r.Consumer), column.Name(r.Source),
-		column.Name(r.ID), r.Token)}
+	return []sqlexec.Call{c.pg.Call("GuardReservation", sqlexec.Name(r.Consumer), sqlexec.Name(r.Source),
+		sqlexec.Name(r.ID), r.Token)}
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/skald-go/skald/internal/effects"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // writtenAt is the time that an id tells, in milliseconds; 0: it tells none. The server judges it, by its own
@@ -33,15 +32,15 @@ func markArgs(m *store.Mark) ([]any, error) {
 	}
 	var reason *string
 	if m.As == store.Rejected {
-		reason = column.Some(clip.Reason(column.Legible(m.Reason)))
+		reason = sqlexec.Some(clip.Reason(sqlexec.Legible(m.Reason)))
 	}
-	return []any{column.Name(m.Consumer), column.Name(m.Source), column.Name(m.ID), int16(m.As), reason,
-		column.Number(m.Fingerprint), writtenAt(m.ID), m.Held}, nil
+	return []any{sqlexec.Name(m.Consumer), sqlexec.Name(m.Source), sqlexec.Name(m.ID), int16(m.As), reason,
+		sqlexec.Number(m.Fingerprint), writtenAt(m.ID), m.Held}, nil
 }
 
 // verdict reads what FindMark and its like answer.
-func verdict(row pgrun.Scanner, v *store.Verdict, before ...any) error {
-	var result column.Blob
+func verdict(row sqlexec.Scanner, v *store.Verdict, before ...any) error {
+	var result sqlexec.Blob
 	var left *int64 // microseconds
 	if err := row.Scan(append(before, &v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result, &v.Emitted,
 		&v.Headers, &left)...); err != nil {
@@ -72,14 +71,14 @@ func keepArg(m *store.Mark) *int64 {
 
 // Take are the calls for the marks of an intake, and their turns. A transaction that is READ COMMITTED sees
 // what a rival has committed meanwhile.
-func (c *Marks) Take(marks []store.Mark, found []store.Verdict, committed bool) ([]pgrun.Call, error) {
+func (c *Marks) Take(marks []store.Mark, found []store.Verdict, committed bool) ([]sqlexec.Call, error) {
 	if len(marks) == 1 && committed {
 		if calls, err := c.alone(&marks[0], &found[0]); len(calls) > 0 || err != nil {
 			return calls, err
 		}
 	}
 	calls := c.kept.TakeTurns(marks, found)
-	for _, i := range pgrun.Order(marks, byIdentity) {
+	for _, i := range sqlexec.Order(marks, byIdentity) {
 		take, err := c.takeOne(&marks[i], &found[i])
 		if err != nil {
 			return nil, err
@@ -90,7 +89,7 @@ func (c *Marks) Take(marks []store.Mark, found []store.Verdict, committed bool) 
 }
 
 // takeOne are the calls that insert m, or find what is there, into v.
-func (c *Marks) takeOne(m *store.Mark, v *store.Verdict) ([]pgrun.Call, error) {
+func (c *Marks) takeOne(m *store.Mark, v *store.Verdict) ([]sqlexec.Call, error) {
 	args, err := markArgs(m)
 	if err != nil {
 		return nil, err
@@ -104,7 +103,7 @@ func (c *Marks) takeOne(m *store.Mark, v *store.Verdict) ([]pgrun.Call, error) {
 			v.Outcome = store.TooOld // unless a mark is found
 		}
 	}
-	calls := []pgrun.Call{insert}
+	calls := []sqlexec.Call{insert}
 	if expires(m) {
 		not := func() bool { return !fresh }
 		expire, again := c.pg.Call("ExpireMark", args[:3]...), c.pg.Call("InsertMark", all...)
@@ -120,10 +119,10 @@ func (c *Marks) takeOne(m *store.Mark, v *store.Verdict) ([]pgrun.Call, error) {
 }
 
 // findMark is the call that reads into v the mark that was there, if it was not fresh.
-func (c *Marks) findMark(args []any, fresh *bool, v *store.Verdict) pgrun.Call {
+func (c *Marks) findMark(args []any, fresh *bool, v *store.Verdict) sqlexec.Call {
 	find := c.pg.Call("FindMark", args[:3]...)
 	find.Need = func() bool { return !*fresh }
-	find.Scan = func(row pgrun.Scanner) error {
+	find.Scan = func(row sqlexec.Scanner) error {
 		if *fresh {
 			return nil // it is ours
 		}
@@ -133,12 +132,12 @@ func (c *Marks) findMark(args []any, fresh *bool, v *store.Verdict) pgrun.Call {
 }
 
 // Guard are the calls that insert m or raise.
-func (c *Marks) Guard(m *store.Mark) ([]pgrun.Call, error) {
+func (c *Marks) Guard(m *store.Mark) ([]sqlexec.Call, error) {
 	args, err := markArgs(m)
 	if err != nil {
 		return nil, err
 	}
-	var calls []pgrun.Call
+	var calls []sqlexec.Call
 	if expires(m) {
 		calls = append(calls, c.pg.Call("ExpireMark", args[:3]...))
 	}
@@ -151,7 +150,7 @@ func (c *Marks) Guard(m *store.Mark) ([]pgrun.Call, error) {
 }
 
 // Answer are the calls that store an answer with the mark, or raise.
-func (c *Marks) Answer(m *store.Mark) ([]pgrun.Call, error) {
+func (c *Marks) Answer(m *store.Mark) ([]sqlexec.Call, error) {
 	args, err := markArgs(m)
 	if err != nil {
 		return nil, err
@@ -160,8 +159,8 @@ func (c *Marks) Answer(m *store.Mark) ([]pgrun.Call, error) {
 	if m.Result != "" {
 		result = []byte(m.Result)
 	}
-	return []pgrun.Call{c.pg.Call("AnswerMark", append(args[:5], m.Code, result, column.Some(m.Emitted),
-		column.Some(m.Headers))...)}, nil
+	return []sqlexec.Call{c.pg.Call("AnswerMark", append(args[:5], m.Code, result, sqlexec.Some(m.Emitted),
+		sqlexec.Some(m.Headers))...)}, nil
 }
 
 // Seen looks marks up, all in one statement.
@@ -170,12 +169,12 @@ func (c *Marks) Seen(ctx context.Context, consumer string, ids []store.Identity)
 	if len(ids) == 0 {
 		return out, c.pg.Err
 	}
-	var asked column.Identities
+	var asked sqlexec.Identities
 	for i, id := range ids {
 		asked.Add(id, i)
 	}
-	look := c.pg.Call("SeenMarks", column.Name(consumer), asked.Sources, asked.IDs, asked.Places)
-	look.Scan = func(row pgrun.Scanner) error {
+	look := c.pg.Call("SeenMarks", sqlexec.Name(consumer), asked.Sources, asked.IDs, asked.Places)
+	look.Scan = func(row sqlexec.Scanner) error {
 		var n int32
 		var over bool
 		var v store.Verdict

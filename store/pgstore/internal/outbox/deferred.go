@@ -7,19 +7,18 @@ import (
 
 	"github.com/skald-go/skald/internal/clip"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // setAside are the calls that keep a full copy of a row: its outbox row may go. One that could not be read is
 // copied as it lies in the outbox; of one that is deferred already only the attempt is new.
-func (o *Outbox) setAside(a *store.DeferredRow) []pgrun.Call {
-	state := []any{a.Seq, int32(a.Attempts), clip.Reason(column.Legible(a.Why)), a.Due.Microseconds()}
+func (o *Outbox) setAside(a *store.DeferredRow) []sqlexec.Call {
+	state := []any{a.Seq, int32(a.Attempts), clip.Reason(sqlexec.Legible(a.Why)), a.Due.Microseconds()}
 	switch {
 	case a.Attempts > 1: // it is there, or was dropped meanwhile
-		return []pgrun.Call{o.pg.Call("PutOffDeferred", state...)}
+		return []sqlexec.Call{o.pg.Call("PutOffDeferred", state...)}
 	case a.Fault != "":
-		return []pgrun.Call{o.pg.Call("DeferUnread", state...), o.pg.Call("PutOffDeferred", state...)}
+		return []sqlexec.Call{o.pg.Call("DeferUnread", state...), o.pg.Call("PutOffDeferred", state...)}
 	}
 	var headers []byte
 	if len(a.Headers) > 0 {
@@ -29,11 +28,11 @@ func (o *Outbox) setAside(a *store.DeferredRow) []pgrun.Call {
 	if a.Large != nil {
 		size, hash = a.Large.Bytes, a.Large.SHA256
 	}
-	return []pgrun.Call{o.pg.Call("Defer", a.Seq, int16(a.Bucket), a.ID, a.Source, a.Topic, a.Key, a.Type,
+	return []sqlexec.Call{o.pg.Call("Defer", a.Seq, int16(a.Bucket), a.ID, a.Source, a.Topic, a.Key, a.Type,
 		a.Data, a.ContentType,
-		column.Some(a.Schema), column.Some(a.Subject), column.Some(a.CorrelationID),
-		column.Some(a.CausationID), column.Some(a.TraceParent), headers, a.Time,
-		int32(a.Attempts), clip.Reason(column.Legible(a.Why)), a.Due.Microseconds(), size, hash)}
+		sqlexec.Some(a.Schema), sqlexec.Some(a.Subject), sqlexec.Some(a.CorrelationID),
+		sqlexec.Some(a.CausationID), sqlexec.Some(a.TraceParent), headers, a.Time,
+		int32(a.Attempts), clip.Reason(sqlexec.Legible(a.Why)), a.Due.Microseconds(), size, hash)}
 }
 
 func shardIDs(shards []int) []int32 {
@@ -59,7 +58,7 @@ func (o *Outbox) Deferred(ctx context.Context, q store.DeferredQuery) (out store
 func (o *Outbox) deferredKeys(ctx context.Context, shards []int) ([]store.Held, error) {
 	var out []store.Held
 	held := o.pg.Call("Held", shardIDs(shards))
-	held.Scan = func(row pgrun.Scanner) error {
+	held.Scan = func(row sqlexec.Scanner) error {
 		var h store.Held
 		err := row.Scan(&h.Topic, &h.Key, &h.Shard)
 		out = append(out, h)
@@ -72,7 +71,7 @@ func (o *Outbox) deferredKeys(ctx context.Context, shards []int) ([]store.Held, 
 func (o *Outbox) dueRows(ctx context.Context, shards []int, limit int) ([]store.DeferredRow, error) {
 	var out []store.DeferredRow
 	retry := o.pg.Call("Retry", shardIDs(shards), int32(limit))
-	retry.Scan = func(row pgrun.Scanner) error {
+	retry.Scan = func(row sqlexec.Scanner) error {
 		a, err := scanAside(row)
 		out = append(out, a)
 		return err
@@ -80,7 +79,7 @@ func (o *Outbox) dueRows(ctx context.Context, shards []int, limit int) ([]store.
 	return out, o.pg.Short(ctx, "rows set aside", retry)
 }
 
-func scanAside(row pgrun.Scanner) (a store.DeferredRow, err error) {
+func scanAside(row sqlexec.Scanner) (a store.DeferredRow, err error) {
 	var schema, subject, correlation, cause, trace *string
 	var headers []byte
 	var at *int64
@@ -92,23 +91,23 @@ func scanAside(row pgrun.Scanner) (a store.DeferredRow, err error) {
 		return a, err
 	}
 	if large != nil {
-		a.Large = &store.Large{Bytes: *large, SHA256: column.OrEmpty(hash)}
+		a.Large = &store.Large{Bytes: *large, SHA256: sqlexec.OrEmpty(hash)}
 	}
-	a.Schema, a.Subject, a.CorrelationID, a.CausationID, a.TraceParent = column.OrEmpty(schema),
-		column.OrEmpty(subject), column.OrEmpty(correlation), column.OrEmpty(cause), column.OrEmpty(trace)
+	a.Schema, a.Subject, a.CorrelationID, a.CausationID, a.TraceParent = sqlexec.OrEmpty(schema),
+		sqlexec.OrEmpty(subject), sqlexec.OrEmpty(correlation), sqlexec.OrEmpty(cause), sqlexec.OrEmpty(trace)
 	if a.Headers, err = parseHeaders(headers); at == nil {
 		err = errors.New("its time lies outside of the years 1 to 9999")
 	} else {
 		a.Time = time.UnixMicro(*at).UTC()
 	}
 	if a.Large == nil { // of a large row nothing more is needed
-		a.Fault = column.Fault(err)
+		a.Fault = sqlexec.Fault(err)
 	}
 	return a, nil
 }
 
 // DropDeferred are the calls that give up a row that was deferred.
-func (o *Outbox) DropDeferred(id string) []pgrun.Call {
-	return []pgrun.Call{o.pg.Call("LockDeferred", column.Legible(id)),
-		o.pg.Call("DropDeferred", column.Legible(id))}
+func (o *Outbox) DropDeferred(id string) []sqlexec.Call {
+	return []sqlexec.Call{o.pg.Call("LockDeferred", sqlexec.Legible(id)),
+		o.pg.Call("DropDeferred", sqlexec.Legible(id))}
 }

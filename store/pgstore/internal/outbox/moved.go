@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // A place is the name of the database that was last looked at and found to be the one that its shards speak
@@ -22,9 +22,9 @@ func (p *place) known() string {
 
 // walk is the call that begins what a relay reads: it raises where the database is not the one that the
 // shards speak of.
-func (o *Outbox) walk() pgrun.Call {
+func (o *Outbox) walk() sqlexec.Call {
 	walk := o.pg.Call("WalkHere", o.place.known())
-	walk.Scan = func(row pgrun.Scanner) error {
+	walk.Scan = func(row sqlexec.Scanner) error {
 		var name, settings string
 		err := row.Scan(&name, &settings)
 		o.place.name.Store(&name)

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald/internal/sqlfile"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 //go:embed sql/*.sql
@@ -16,18 +16,18 @@ var statements embed.FS
 
 // An Outbox is the table in one database.
 type Outbox struct {
-	pg    *pgrun.DB
+	pg    *sqlexec.DB
 	none  string // stands for NULL in an array
 	bases bases
 	place place
 }
 
 // New is the outbox in pg.
-func New(pg *pgrun.DB) *Outbox { return &Outbox{pg: pg, none: rand.Text()} }
+func New(pg *sqlexec.DB) *Outbox { return &Outbox{pg: pg, none: rand.Text()} }
 
 // Statements are the statements of an Outbox, with a placeholder for the schema.
 func Statements() (map[string]string, error) {
-	raw, err := sqlfile.Load(statements, "sql", pgrun.Placeholder)
+	raw, err := sqlfile.Load(statements, "sql", sqlexec.Placeholder)
 	if err == nil {
 		pulls(raw)
 		lists(raw)

@@ -4,14 +4,14 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // Payloads reads what rows of the outbox carry.
 func (o *Outbox) Payloads(ctx context.Context) (out []store.Payload, err error) {
 	list := o.pg.Call("ListPayloads", int32(store.PayloadRows), int64(store.PayloadBytes),
 		int64(store.PayloadsAll))
-	list.Scan = func(row pgrun.Scanner) error {
+	list.Scan = func(row sqlexec.Scanner) error {
 		var p store.Payload
 		var headers []byte
 		m := &p.Message

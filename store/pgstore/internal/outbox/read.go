@@ -15,8 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 const (
@@ -79,7 +78,7 @@ type reader struct {
 	slab []byte // what keys and payloads are copied into: one piece of memory for many
 }
 
-func (r *reader) read(row pgrun.Scanner, out *store.Row) error {
+func (r *reader) read(row sqlexec.Scanner, out *store.Row) error {
 	rows, ok := row.(pgx.Rows)
 	if !ok {
 		return scanRow(row, out, &r.last)
@@ -125,7 +124,7 @@ func (r *reader) raw(v [][]byte, out *store.Row) (err error) {
 		return fmt.Errorf("read row %d: %w", out.Seq, err)
 	}
 	if err = r.content(v, out); out.Large == nil { // of a large row nothing more is needed
-		out.Fault = column.Fault(err)
+		out.Fault = sqlexec.Fault(err)
 	}
 	return nil
 }
@@ -173,7 +172,7 @@ func (r *reader) time(b []byte) (time.Time, error) {
 			return time.Time{}, errors.New("its time is infinite")
 		}
 		at := time.UnixMicro(n + epoch).UTC()
-		return at, column.Sayable(at)
+		return at, sqlexec.Sayable(at)
 	}
 	var at pgtype.Timestamptz
 	if err := r.kinds.Scan(pgtype.TimestamptzOID, pgx.TextFormatCode, b, &at); err != nil {
@@ -182,7 +181,7 @@ func (r *reader) time(b []byte) (time.Time, error) {
 	if at.InfinityModifier != pgtype.Finite {
 		return time.Time{}, errors.New("its time is infinite")
 	}
-	return at.Time.UTC(), column.Sayable(at.Time.UTC())
+	return at.Time.UTC(), sqlexec.Sayable(at.Time.UTC())
 }
 
 // either is the text column i, or the bytea column after it: a copy.
@@ -238,28 +237,28 @@ func uuidText(b []byte) string {
 }
 
 // scanRow reads a row through Scan, as database/sql has it.
-func scanRow(row pgrun.Scanner, out *store.Row, last *bool) error {
+func scanRow(row sqlexec.Scanner, out *store.Row, last *bool) error {
 	var large *int64
 	var hash *string
 	var schema, subject, correlation, cause, trace, headers, key, data *string
 	var keyBytes, dataBytes []byte
-	var at column.Instant
+	var at sqlexec.Instant
 	err := row.Scan(&out.Seq, &out.Bucket, &out.ID, &at, &out.Source, &out.Topic, &out.Type, &out.ContentType,
 		&schema, &subject,
 		&correlation, &cause, &trace, &headers, &key, &keyBytes, &data, &dataBytes, &large, &hash, last)
 	if err != nil {
 		return fmt.Errorf("read row: %w", err)
 	}
-	out.Schema, out.Subject, out.CorrelationID, out.CausationID, out.TraceParent = column.OrEmpty(schema),
-		column.OrEmpty(subject), column.OrEmpty(correlation), column.OrEmpty(cause), column.OrEmpty(trace)
+	out.Schema, out.Subject, out.CorrelationID, out.CausationID, out.TraceParent = sqlexec.OrEmpty(schema),
+		sqlexec.OrEmpty(subject), sqlexec.OrEmpty(correlation), sqlexec.OrEmpty(cause), sqlexec.OrEmpty(trace)
 	out.Time, err = at.Read()
 	if err == nil {
-		out.Headers, err = parseHeaders([]byte(column.OrEmpty(headers)))
+		out.Headers, err = parseHeaders([]byte(sqlexec.OrEmpty(headers)))
 	}
 	if large != nil {
-		out.Large = &store.Large{Bytes: *large, SHA256: column.OrEmpty(hash)}
+		out.Large = &store.Large{Bytes: *large, SHA256: sqlexec.OrEmpty(hash)}
 	} else {
-		out.Fault = column.Fault(err)
+		out.Fault = sqlexec.Fault(err)
 	}
 	out.Key, out.Data = keyBytes, dataBytes
 	if key != nil {

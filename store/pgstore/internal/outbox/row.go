@@ -14,8 +14,7 @@ import (
 	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // A Row is what one message is in the columns of InsertRow, in their order. It shares nothing with the
@@ -46,11 +45,11 @@ func Rows(ms []skald.Message) ([]Row, error) {
 
 func (r *Row) set(m *skald.Message) error {
 	*r = Row{
-		topic: &m.Topic, kind: &m.Type, contentType: &m.ContentType, schema: column.Some(m.Schema),
-		subject:     column.Some(m.Subject),
-		correlation: column.Some(column.Legible(m.CorrelationID)),
-		cause:       column.Some(column.Legible(m.CausationID)),
-		trace:       column.Some(column.Legible(m.TraceParent)),
+		topic: &m.Topic, kind: &m.Type, contentType: &m.ContentType, schema: sqlexec.Some(m.Schema),
+		subject:     sqlexec.Some(m.Subject),
+		correlation: sqlexec.Some(sqlexec.Legible(m.CorrelationID)),
+		cause:       sqlexec.Some(sqlexec.Legible(m.CausationID)),
+		trace:       sqlexec.Some(sqlexec.Legible(m.TraceParent)),
 	}
 	r.detach()
 	if m.ID != "" {
@@ -90,7 +89,7 @@ func (r *Row) detach() {
 
 // textOrBytes chooses the column: text where b should and can be text.
 func textOrBytes(b []byte, text bool) (*string, []byte) {
-	if s := string(b); text && column.Storable(s) {
+	if s := string(b); text && sqlexec.Storable(s) {
 		return &s, nil
 	}
 	return nil, append([]byte{}, b...)
@@ -141,7 +140,7 @@ func parseHeaders(text []byte) ([]skald.Header, error) {
 
 // Insert is the call that writes rows; there is at least one. Most rows leave most columns empty: each
 // parameter costs.
-func (o *Outbox) Insert(rows []Row) pgrun.Call {
+func (o *Outbox) Insert(rows []Row) sqlexec.Call {
 	usual := true
 	for i := range rows {
 		usual = usual && rows[i].usual()
@@ -151,11 +150,11 @@ func (o *Outbox) Insert(rows []Row) pgrun.Call {
 	case usual && len(rows) <= UsualMost:
 		return o.pg.Call(insertUsual(len(rows)), usualArgs(rows)...)
 	case len(rows) == 1:
-		return o.pg.Call("InsertRow", column.Given(r.topic), column.Given(r.key), column.Given(r.kind),
-			column.Given(r.data), r.dataBytes, r.keyByte, column.Given(r.contentType),
-			column.Given(r.schema), column.Given(r.subject), column.Given(r.correlation),
-			column.Given(r.cause), column.Given(r.trace), column.Given(r.headers), column.Given(r.time),
-			column.Given(r.id), column.Given(r.bucket))
+		return o.pg.Call("InsertRow", sqlexec.Given(r.topic), sqlexec.Given(r.key), sqlexec.Given(r.kind),
+			sqlexec.Given(r.data), r.dataBytes, r.keyByte, sqlexec.Given(r.contentType),
+			sqlexec.Given(r.schema), sqlexec.Given(r.subject), sqlexec.Given(r.correlation),
+			sqlexec.Given(r.cause), sqlexec.Given(r.trace), sqlexec.Given(r.headers), sqlexec.Given(r.time),
+			sqlexec.Given(r.id), sqlexec.Given(r.bucket))
 	}
 	text := func(of func(*Row) *string) []string {
 		return each(rows, func(r *Row) string { return orNone(of(r), o.none) })
@@ -261,9 +260,9 @@ func usualArgs(rows []Row) []any {
 	out := make([]any, 0, usualColumns*len(rows))
 	for i := range rows {
 		r := &rows[i]
-		out = append(out, column.Given(r.topic), column.Given(r.key), column.Given(r.kind),
-			column.Given(r.data), column.Given(r.correlation), column.Given(r.cause),
-			column.Given(r.trace), column.Given(r.time), column.Given(r.id), column.Given(r.bucket))
+		out = append(out, sqlexec.Given(r.topic), sqlexec.Given(r.key), sqlexec.Given(r.kind),
+			sqlexec.Given(r.data), sqlexec.Given(r.correlation), sqlexec.Given(r.cause),
+			sqlexec.Given(r.trace), sqlexec.Given(r.time), sqlexec.Given(r.id), sqlexec.Given(r.bucket))
 	}
 	return out
 }

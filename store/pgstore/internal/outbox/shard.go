@@ -9,15 +9,15 @@ import (
 
 	"github.com/skald-go/skald/internal/effects"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 const defaultTTL = 3 * time.Second
 
 // Besides is what a lease or a look does for a source that hears of commits.
 type Besides struct {
-	First   []pgrun.Call // in the transaction of the look, before it
-	Standby bool         // it takes no shard and gives back what it has, where another relay works
+	First   []sqlexec.Call // in the transaction of the look, before it
+	Standby bool           // it takes no shard and gives back what it has, where another relay works
 }
 
 // Lease takes, renews and gives back shards: one round trip. A shard belongs to a live relay, so a renewal
@@ -33,7 +33,7 @@ func (o *Outbox) Lease(ctx context.Context, ask store.Ask, too Besides) (store.L
 		}
 	}
 	var got store.Leased
-	calls := []pgrun.Call{o.pg.Call("LockLease"), o.pg.Call("KeepPlace").Into(&got.Timeline),
+	calls := []sqlexec.Call{o.pg.Call("LockLease"), o.pg.Call("KeepPlace").Into(&got.Timeline),
 		o.pg.Call("ForgetRelays", ask.Owner)}
 	if ask.Leave {
 		calls = append(calls, o.pg.Call("LeaveRelay", ask.Owner, ask.Session),
@@ -49,7 +49,7 @@ func (o *Outbox) Lease(ctx context.Context, ask store.Ask, too Besides) (store.L
 	}
 	last := o.pg.Call("Shards", ask.Owner, ask.Session)
 	alone := false
-	last.Scan = func(row pgrun.Scanner) error { return leased(row, &got, &alone) }
+	last.Scan = func(row sqlexec.Scanner) error { return leased(row, &got, &alone) }
 	if err := o.leaseAndLook(ctx, append(calls, last), ask.Look, too, &got); err != nil {
 		return store.Leased{}, err
 	}
@@ -77,7 +77,7 @@ func (o *Outbox) onlyLook(ctx context.Context, from *string, too Besides) (got s
 
 // leaseAndLook does both in one transaction, so that an idle database has one for each look. It looks first:
 // a tick's number must be drawn after its snapshot, and a lease draws one.
-func (o *Outbox) leaseAndLook(ctx context.Context, lease []pgrun.Call, from *string, too Besides,
+func (o *Outbox) leaseAndLook(ctx context.Context, lease []sqlexec.Call, from *string, too Besides,
 	got *store.Leased) error {
 	if from == nil {
 		return o.pg.Short(ctx, "lease", append(too.First, lease...)...)
@@ -94,7 +94,7 @@ func (o *Outbox) leaseAndLook(ctx context.Context, lease []pgrun.Call, from *str
 }
 
 // leased reads a row of Shards, and whether no other relay works.
-func leased(row pgrun.Scanner, got *store.Leased, alone *bool) error {
+func leased(row sqlexec.Scanner, got *store.Leased, alone *bool) error {
 	var l store.Shard
 	err := row.Scan(&l.ID, &l.First, &l.Last, &l.Epoch, &l.Token, &l.Cursor.Base, &l.Cursor.Tip,
 		&l.Cursor.Seq, &l.Incarnation)
@@ -127,9 +127,9 @@ func cursorArgs(p *store.Progress) (base, tip *string, seq *int64, incarnation *
 }
 
 // Progress are the calls that store what a shard's owner reports, or raise.
-func (o *Outbox) Progress(p *store.Progress) []pgrun.Call {
+func (o *Outbox) Progress(p *store.Progress) []sqlexec.Call {
 	base, tip, seq, incarnation := cursorArgs(p)
-	calls := []pgrun.Call{o.pg.Call("KeepProgress", int32(p.Shard), p.Epoch, p.Token, base, tip, seq,
+	calls := []sqlexec.Call{o.pg.Call("KeepProgress", int32(p.Shard), p.Epoch, p.Token, base, tip, seq,
 		incarnation)}
 	for i := range p.Deferred {
 		calls = append(calls, o.setAside(&p.Deferred[i])...)
@@ -166,7 +166,7 @@ func (o *Outbox) KeepAll(ctx context.Context, es []store.Effect, stood []bool) e
 		bases[i], tips[i], seqs[i], incarnations[i] = cursorArgs(p)
 	}
 	keep := o.pg.Call("KeepAllProgress", ids, epochs, tokens, bases, tips, seqs, incarnations)
-	keep.Scan = func(row pgrun.Scanner) error {
+	keep.Scan = func(row sqlexec.Scanner) error {
 		var id int32
 		if err := row.Scan(&id); err != nil {
 			return err

@@ -4,15 +4,14 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // Status reads how each shard stands: one statement.
 func (o *Outbox) Status(ctx context.Context) (out store.OutboxStatus, err error) {
 	out.Exact = true
 	shards := o.pg.Call("OutboxShards")
-	shards.Scan = func(row pgrun.Scanner) error {
+	shards.Scan = func(row sqlexec.Scanner) error {
 		var l store.OutboxShard
 		var exact bool
 		var oldest, deferred int64 // the first in milliseconds
@@ -20,7 +19,7 @@ func (o *Outbox) Status(ctx context.Context) (out store.OutboxStatus, err error)
 		out.Shards = append(out.Shards, l)
 		out.Pending, out.Deferred = out.Pending+l.Pending, out.Deferred+deferred
 		out.Exact = out.Exact && exact
-		out.Oldest = max(out.Oldest, column.Past(oldest))
+		out.Oldest = max(out.Oldest, sqlexec.Past(oldest))
 		return err
 	}
 	if err = o.pg.Short(ctx, "read outbox status", shards); err != nil {

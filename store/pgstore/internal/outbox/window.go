@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // A Tick in the text that the seam carries: id, a dash, a random token. A database that went back in time may
@@ -36,7 +36,7 @@ func (t Tick) String() string { return strconv.FormatInt(t.ID, 10) + "-" + t.Tok
 
 // A Look is the calls that look for new rows, and what they answered.
 type Look struct {
-	Calls []pgrun.Call
+	Calls []sqlexec.Call
 	Next  Tick // the new one; without an ID where there are no new rows
 
 	base  string
@@ -56,7 +56,7 @@ func (o *Outbox) Look(base, about string) (*Look, error) {
 		l.Next.Token += "." + about
 	}
 	snapshot := o.pg.Call("Snapshot", from.ID, from.Token, l.Next.Token).Into(&l.there, &l.Next.ID)
-	l.Calls = []pgrun.Call{o.walk(), snapshot}
+	l.Calls = []sqlexec.Call{o.walk(), snapshot}
 	return l, nil
 }
 
@@ -94,7 +94,7 @@ func (o *Outbox) Pull(ctx context.Context, w store.Window, limit int) (store.Pag
 	var seq int64
 	page := store.Page{Rows: make([]store.Row, 0, limit+1)}
 	pull := o.pull(base, tip, w, limit+1)
-	pull.Scan = func(row pgrun.Scanner) error {
+	pull.Scan = func(row sqlexec.Scanner) error {
 		page.Rows = append(page.Rows, store.Row{})
 		return r.read(row, &page.Rows[len(page.Rows)-1])
 	}
@@ -113,7 +113,7 @@ func (o *Outbox) Pull(ctx context.Context, w store.Window, limit int) (store.Pag
 }
 
 // pull chooses the statement.
-func (o *Outbox) pull(base, tip Tick, w store.Window, limit int) pgrun.Call {
+func (o *Outbox) pull(base, tip Tick, w store.Window, limit int) sqlexec.Call {
 	name, args := "Pull", []any{base.ID, base.Token, tip.ID, tip.Token, w.After, int32(limit)}
 	if seq, ok := o.bases.get(base); ok && w.After >= seq {
 		name, args = "PullOn", args[2:]

@@ -8,7 +8,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 //go:embed sql/*.sql
@@ -16,14 +16,14 @@ var statements embed.FS
 
 // Statements are the statements of a Recovery, with a placeholder for the schema.
 func Statements() (map[string]string, error) {
-	raw, err := sqlfile.Load(statements, "sql", pgrun.Placeholder)
+	raw, err := sqlfile.Load(statements, "sql", sqlexec.Placeholder)
 	if err != nil {
 		return nil, err
 	}
 	behind, arrivals := strings.TrimSuffix(raw["After"], ";"), strings.TrimSuffix(raw["ArrivalAfter"], ";")
-	raw["GuardNumbers"] = "SELECT " + pgrun.Placeholder + "skald_require((" + behind +
+	raw["GuardNumbers"] = "SELECT " + sqlexec.Placeholder + "skald_require((" + behind +
 		") = '', 'the numbers')"
-	raw["GuardBehind"] = "SELECT " + pgrun.Placeholder + "skald_require((" +
+	raw["GuardBehind"] = "SELECT " + sqlexec.Placeholder + "skald_require((" +
 		behind + ") <> '' OR (" + arrivals + ") <> '', 'the recovery')"
 	raw["SettlePage"] = outbox.Bucketed(raw["SettlePage"])
 	return raw, nil
@@ -31,9 +31,9 @@ func Statements() (map[string]string, error) {
 
 // A Recovery is that of one database.
 type Recovery struct {
-	pg   *pgrun.DB
+	pg   *sqlexec.DB
 	wake func() // relays in this process
 }
 
 // New is the recovery of pg, which wakes relays when it is done.
-func New(pg *pgrun.DB, wake func()) *Recovery { return &Recovery{pg, wake} }
+func New(pg *sqlexec.DB, wake func()) *Recovery { return &Recovery{pg, wake} }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 // Recover settles the outbox of a database that moved, and brings the numbers of what consumers keep up to
 // what is there. Most of it goes page by page beside writers, and may be repeated; what remains are two
 // transactions that lock them out. Each carries note; without one it only tells what it saw.
-func (r *Recovery) Recover(ctx context.Context, note *pgrun.Call) (done store.Recovered, err error) {
+func (r *Recovery) Recover(ctx context.Context, note *sqlexec.Call) (done store.Recovered, err error) {
 	var recovers, horizon, moved, behind, arrivals string
 	var last int64
 	err = r.pg.Short(ctx, "look for a move", r.pg.Call("Recoveries").Into(&recovers),
@@ -44,17 +44,17 @@ func (r *Recovery) Recover(ctx context.Context, note *pgrun.Call) (done store.Re
 	if behind+arrivals != "" {
 		err := r.insist(ctx, func() error { return r.raise(ctx, last, &done, note) })
 		switch {
-		case pgrun.Lost(err) && moved == "":
+		case sqlexec.Lost(err) && moved == "":
 			return store.Recovered{}, nil // somebody else did it meanwhile
-		case pgrun.Lost(err):
+		case sqlexec.Lost(err):
 		case err != nil || moved == "":
 			return done, err
 		}
 	}
 	switch err := r.settle(ctx, recovers, horizon, &done, note); {
-	case pgrun.Lost(err) && done.Raised == 0:
+	case sqlexec.Lost(err) && done.Raised == 0:
 		return store.Recovered{}, nil // the same
-	case err != nil && !pgrun.Lost(err):
+	case err != nil && !sqlexec.Lost(err):
 		return done, err
 	}
 	r.wake()
@@ -66,9 +66,9 @@ func (r *Recovery) insist(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
 		switch {
-		case err == nil || pgrun.Lost(err):
+		case err == nil || sqlexec.Lost(err):
 			return err
-		case pgrun.SQLState(err) != "55P03" && pgrun.SQLState(err) != "40P01" || try == lockTries:
+		case sqlexec.SQLState(err) != "55P03" && sqlexec.SQLState(err) != "40P01" || try == lockTries:
 			return fmt.Errorf("recover: lock writers out: %w", r.pg.Explain(err))
 		}
 		select {
@@ -82,26 +82,26 @@ func (r *Recovery) insist(ctx context.Context, do func() error) error {
 // Behind tells, before what consumers keep is numbered, that sequences are where other rows were: logical
 // replication leaves them so. A number that is given out twice would be another message's place, or its
 // answer.
-func (r *Recovery) Behind() []pgrun.Call {
+func (r *Recovery) Behind() []sqlexec.Call {
 	look := r.pg.Call("After")
-	look.Scan = func(row pgrun.Scanner) error {
+	look.Scan = func(row sqlexec.Scanner) error {
 		var saw string
 		if err := row.Scan(&saw); err != nil || saw == "" {
 			return err
 		}
 		return &store.MovedError{Saw: saw}
 	}
-	return []pgrun.Call{r.pg.Call("Walk"), look}
+	return []sqlexec.Call{r.pg.Call("Walk"), look}
 }
 
 // raise has the sequences go on after the numbers that are there, and notes it.
-func (r *Recovery) raise(ctx context.Context, arrival int64, done *store.Recovered, note *pgrun.Call) error {
+func (r *Recovery) raise(ctx context.Context, arrival int64, done *store.Recovered, note *sqlexec.Call) error {
 	raised := 0
-	calls := []pgrun.Call{r.pg.Session(lockWait, pgrun.DefaultHandle), r.pg.Call("Walk"),
+	calls := []sqlexec.Call{r.pg.Session(lockWait, sqlexec.DefaultHandle), r.pg.Call("Walk"),
 		r.pg.Call("LockNumbered"), r.pg.Call("GuardBehind", arrival)}
-	for _, up := range []pgrun.Call{r.pg.Call("RaiseAudits"), r.pg.Call("RaisePlaces"),
+	for _, up := range []sqlexec.Call{r.pg.Call("RaiseAudits"), r.pg.Call("RaisePlaces"),
 		r.pg.Call("RaiseArrivals", arrival), r.pg.Call("RaiseQuarantined")} {
-		up.Scan = func(row pgrun.Scanner) error {
+		up.Scan = func(row sqlexec.Scanner) error {
 			raised++
 			var to int64
 			return row.Scan(&to)
@@ -118,9 +118,9 @@ func (r *Recovery) raise(ctx context.Context, arrival int64, done *store.Recover
 // settle judges all rows that are there, page by page, and then has the relays begin with what is left of
 // them. An error for which lost is true tells that another recover has done it.
 func (r *Recovery) settle(ctx context.Context, recovers, horizon string, done *store.Recovered,
-	note *pgrun.Call) error {
-	guarded := func(act string, calls ...pgrun.Call) error {
-		all := append([]pgrun.Call{r.pg.Call("Walk"), r.pg.Call("LockPage"),
+	note *sqlexec.Call) error {
+	guarded := func(act string, calls ...sqlexec.Call) error {
+		all := append([]sqlexec.Call{r.pg.Call("Walk"), r.pg.Call("LockPage"),
 			r.pg.Call("GuardRecoveries", recovers)}, calls...)
 		return r.insist(ctx, func() error { return r.pg.Short(ctx, act, all...) })
 	}
@@ -144,7 +144,7 @@ func (r *Recovery) settle(ctx context.Context, recovers, horizon string, done *s
 
 // seat does the rest: rows that came meanwhile, numbers, shards.
 func (r *Recovery) seat(ctx context.Context, recovers, horizon string, done *store.Recovered,
-	note *pgrun.Call) error {
+	note *sqlexec.Call) error {
 	token := rand.Text()
 	var late, renumbered, shards int64
 	settle, renumber, seat := r.pg.Call("SettleNew", horizon), r.pg.Call("Renumber", token),
@@ -152,7 +152,7 @@ func (r *Recovery) seat(ctx context.Context, recovers, horizon string, done *sto
 	settle.Done = func(n int64) { late = n }
 	renumber.Done = func(n int64) { renumbered = n }
 	seat.Done = func(n int64) { shards = n }
-	err := r.pg.Runner.Run(ctx, r.pg.Session(lockWait, pgrun.DefaultHandle), r.pg.Call("Walk"),
+	err := r.pg.Runner.Run(ctx, r.pg.Session(lockWait, sqlexec.DefaultHandle), r.pg.Call("Walk"),
 		r.pg.Call("LockOutbox"), r.pg.Call("RecoverSnapshot", token),
 		r.pg.Call("RecoverOnce"), r.pg.Call("GuardRecoveries", recovers), settle, renumber, seat,
 		r.pg.Call("ForgetAllRelays"), r.pg.Call("EndRecover"), *note)

@@ -8,8 +8,7 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 //go:embed role/*.sql
@@ -20,7 +19,7 @@ func Roles() []string { return []string{"migrator", string(store.App), string(st
 
 // Grants is the SQL that makes a role of that name in the database, by default "skald_" and the role, and
 // gives it its rights in the schema of pg.
-func Grants(pg *pgrun.DB, role, name string) (string, error) {
+func Grants(pg *sqlexec.DB, role, name string) (string, error) {
 	text, err := grantFile(role)
 	if err != nil {
 		return "", err
@@ -28,15 +27,15 @@ func Grants(pg *pgrun.DB, role, name string) (string, error) {
 	if name == "" {
 		name = "skald_" + role
 	}
-	if err := pgrun.Nameable("role", name); err != nil {
+	if err := sqlexec.Nameable("role", name); err != nil {
 		return "", fmt.Errorf("grants: %w", err)
 	}
-	quoted := column.Quoted(name)
+	quoted := sqlexec.Quoted(name)
 	text = makeRole + leafGrant().ReplaceAllStringFunc(text, eachLeaf)
-	return strings.NewReplacer("'/*role*/'", column.Quote(quoted), "/*role*/", quoted, "'/*name*/'",
-		column.Quote(name),
+	return strings.NewReplacer("'/*role*/'", sqlexec.Quote(quoted), "/*role*/", quoted, "'/*name*/'",
+		sqlexec.Quote(name),
 		"/*itself*/", strings.TrimSuffix(pg.Prefix, "."),
-		"'"+pgrun.Placeholder, "'"+strings.ReplaceAll(pg.Prefix, "'", "''"), pgrun.Placeholder,
+		"'"+sqlexec.Placeholder, "'"+strings.ReplaceAll(pg.Prefix, "'", "''"), sqlexec.Placeholder,
 		pg.Prefix).Replace(text), nil
 }
 

@@ -9,8 +9,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // MovesOnly tells of effects that each move another saga, and say and note something at most.
@@ -75,8 +74,8 @@ func (b *batch) args() []any {
 		names[i], keys[i], versions[i], hashes[i], states[i] = m.Name, m.Key, m.Version, m.Hash, m.State
 		statuses[i], stuck[i], paused[i], steps[i], errs[i], failed[i] = at.Status, at.Stuck, at.Paused,
 			at.Step, at.Error, int32(at.Failed)
-		since[i], retry[i], releases[i], wakes[i], finals[i] = column.Moment(at.Since),
-			column.Moment(at.Retry), m.Release, wakeIn(m), m.Final
+		since[i], retry[i], releases[i], wakes[i], finals[i] = sqlexec.Moment(at.Since),
+			sqlexec.Moment(at.Retry), m.Release, wakeIn(m), m.Final
 		leases[i] = m.Lease.Microseconds()
 	}
 	return []any{names, keys, versions, hashes, states, statuses, stuck, paused, steps, errs, failed, since,
@@ -84,7 +83,7 @@ func (b *batch) args() []any {
 }
 
 // Saying are the calls that carry out effects without moves of sagas.
-type Saying func([]store.Effect) ([]pgrun.Call, error)
+type Saying func([]store.Effect) ([]sqlexec.Call, error)
 
 // MoveMany carries out effects of MovesOnly, and tells which stood: a statement for the moves, one for the
 // rows, one commit, in one round trip. Where a move is lost and others say something, the moves go first, and
@@ -96,7 +95,7 @@ func (c *Sagas) MoveMany(ctx context.Context, es []store.Effect, say Saying) ([]
 		return stood, err
 	}
 	moves := c.pg.Call("MoveSagas", b.args()...)
-	moves.Scan = func(row pgrun.Scanner) error {
+	moves.Scan = func(row sqlexec.Scanner) error {
 		var n int64
 		err := row.Scan(&n)
 		if err == nil {
@@ -112,7 +111,7 @@ func (c *Sagas) MoveMany(ctx context.Context, es []store.Effect, say Saying) ([]
 	if err == nil {
 		return slices.Repeat([]bool{true}, len(es)), nil
 	}
-	if pgrun.Lost(err) {
+	if sqlexec.Lost(err) {
 		err = c.moveSome(ctx, moves, es, stood, say)
 	}
 	return stood, err
@@ -124,13 +123,13 @@ func (c *Sagas) moveAll(ctx context.Context, args []any, said []store.Effect, sa
 		return fmt.Errorf("apply: %w", err)
 	}
 	return c.pg.Short(ctx, "apply",
-		append([]pgrun.Call{c.pg.Call("Walk"), c.pg.Call("MoveAllSagas", args...)}, calls...)...)
+		append([]sqlexec.Call{c.pg.Call("Walk"), c.pg.Call("MoveAllSagas", args...)}, calls...)...)
 }
 
 // moveSome moves those that can be, and says what they say.
-func (c *Sagas) moveSome(ctx context.Context, moves pgrun.Call, es []store.Effect, stood []bool,
+func (c *Sagas) moveSome(ctx context.Context, moves sqlexec.Call, es []store.Effect, stood []bool,
 	say Saying) error {
-	err := c.pg.Runner.Within(ctx, func(send pgrun.Sender) error {
+	err := c.pg.Runner.Within(ctx, func(send sqlexec.Sender) error {
 		if err := send(ctx, c.pg.OwnSession(), c.pg.Call("Walk"), moves); err != nil {
 			return err
 		}

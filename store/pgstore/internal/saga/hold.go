@@ -6,29 +6,28 @@ import (
 	"encoding/json"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // HoldEntities is the call by which a saga stands in line for entities that are locked.
-func (c *Sagas) HoldEntities(h store.EntityHold, first *bool) (pgrun.Call, error) {
+func (c *Sagas) HoldEntities(h store.EntityHold, first *bool) (sqlexec.Call, error) {
 	es, err := entities(h.Entities)
 	return c.pg.Call("HoldEntities", es, h.Holder, h.Saga.Name, h.Saga.Key).Into(first), cmp.Or(c.pg.Err, err)
 }
 
 // InLine are the calls that tell how a holder stands.
-func (c *Sagas) InLine(holder string, stands, first *bool) ([]pgrun.Call, error) {
+func (c *Sagas) InLine(holder string, stands, first *bool) ([]sqlexec.Call, error) {
 	look := c.pg.Call("InLine", holder).Into(stands, first)
-	return []pgrun.Call{c.pg.Call("LockHeldEntities", holder), look}, c.pg.Err
+	return []sqlexec.Call{c.pg.Call("LockHeldEntities", holder), look}, c.pg.Err
 }
 
 // FreeEntities are the calls by which a holder leaves all lines.
-func (c *Sagas) FreeEntities(holder string) ([]pgrun.Call, error) {
-	return []pgrun.Call{c.pg.Call("LockHeldEntities", holder), c.pg.Call("FreeEntities", holder)}, c.pg.Err
+func (c *Sagas) FreeEntities(holder string) ([]sqlexec.Call, error) {
+	return []sqlexec.Call{c.pg.Call("LockHeldEntities", holder), c.pg.Call("FreeEntities", holder)}, c.pg.Err
 }
 
 // EntityHolders is the call that tells who holds entities.
-func (c *Sagas) EntityHolders(es []store.Lock) (list pgrun.Call, out *[]store.Hold, err error) {
+func (c *Sagas) EntityHolders(es []store.Lock) (list sqlexec.Call, out *[]store.Hold, err error) {
 	text, err := entities(es)
 	list, out = holds(c.pg.Call("EntityHolders", text))
 	return list, out, cmp.Or(c.pg.Err, err)
@@ -39,24 +38,24 @@ func (c *Sagas) Holds(ctx context.Context, q store.HoldQuery, limit int) ([]stor
 	var space string
 	key := []byte{}
 	if q.Entity != nil {
-		space, key = column.Name(q.Entity.Space), column.Key(q.Entity.Key)
+		space, key = sqlexec.Name(q.Entity.Space), sqlexec.Key(q.Entity.Key)
 	}
-	list, out := holds(c.pg.Call("ListHolds", column.Legible(q.Holder), space, key, int32(limit)))
+	list, out := holds(c.pg.Call("ListHolds", sqlexec.Legible(q.Holder), space, key, int32(limit)))
 	if err := c.pg.Short(ctx, "list entities that sagas hold", list); err != nil {
 		return nil, err
 	}
 	return *out, nil
 }
 
-func holds(list pgrun.Call) (pgrun.Call, *[]store.Hold) {
+func holds(list sqlexec.Call) (sqlexec.Call, *[]store.Hold) {
 	out := new([]store.Hold)
-	list.Scan = func(row pgrun.Scanner) error {
+	list.Scan = func(row sqlexec.Scanner) error {
 		var h store.Hold
-		var key column.Blob
+		var key sqlexec.Blob
 		var since int64
 		err := row.Scan(&h.Space, &key, &h.Holder, &h.Saga.Name, &h.Saga.Key, &since, &h.Before,
 			&h.Behind)
-		h.Key, h.Since = string(key), column.AtMicros(&since)
+		h.Key, h.Since = string(key), sqlexec.AtMicros(&since)
 		*out = append(*out, h)
 		return err
 	}
@@ -71,7 +70,7 @@ func entities(es []store.Lock) (string, error) {
 	}
 	all, seen := make([]entity, 0, len(es)), map[entity]bool{}
 	for _, l := range es {
-		if e := (entity{column.Name(l.Space), string(column.Key(l.Key))}); !seen[e] {
+		if e := (entity{sqlexec.Name(l.Space), string(sqlexec.Key(l.Key))}); !seen[e] {
 			seen[e] = true
 			all = append(all, e)
 		}

@@ -8,8 +8,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // Claim leases sagas that are due: one round trip, which writes nothing where none is.
@@ -20,7 +19,7 @@ func (c *Sagas) Claim(ctx context.Context, ask store.ClaimSagas) (out store.Clai
 	was := map[store.SagaRef]int64{}
 	claim := c.pg.Call("ClaimSagas", hashes, int64(ask.Limit), ask.Session, ask.Lease.Microseconds(),
 		int64(sagarow.MaxClaim))
-	claim.Scan = func(row pgrun.Scanner) error {
+	claim.Scan = func(row sqlexec.Scanner) error {
 		var at int64
 		var found, in *int64
 		var lapsed string
@@ -103,30 +102,30 @@ func (c *Sagas) List(ctx context.Context, q store.SagaQuery,
 	limit int) ([]store.Saga, *store.SagaRef, error) {
 	var name, key *string
 	if q.After != nil {
-		name, key = new(column.Legible(q.After.Name)), new(column.Legible(q.After.Key))
+		name, key = new(sqlexec.Legible(q.After.Name)), new(sqlexec.Legible(q.After.Key))
 	}
 	var statuses []string
 	for _, s := range q.Status {
-		statuses = append(statuses, column.Legible(s))
+		statuses = append(statuses, sqlexec.Legible(s))
 	}
 	var scan *int64
 	if n := sagarow.Within(&q, limit); n > 0 {
 		scan = new(int64(n))
 	}
-	list := c.pg.Call("ListSagas", q.Light, column.Legible(q.Name), column.Legible(q.Key),
-		column.Legible(q.ID), statuses, sagarow.Live(&q), q.Stuck, q.Paused,
-		q.Failing, column.Legible(q.Step), column.Legible(q.Error), column.Moment(q.StartedBefore),
-		column.Moment(q.StartedAfter), name, key, int32(limit), scan)
-	calls := []pgrun.Call{c.pg.Call("PlanOnce"), list}
+	list := c.pg.Call("ListSagas", q.Light, sqlexec.Legible(q.Name), sqlexec.Legible(q.Key),
+		sqlexec.Legible(q.ID), statuses, sagarow.Live(&q), q.Stuck, q.Paused,
+		q.Failing, sqlexec.Legible(q.Step), sqlexec.Legible(q.Error), sqlexec.Moment(q.StartedBefore),
+		sqlexec.Moment(q.StartedAfter), name, key, int32(limit), scan)
+	calls := []sqlexec.Call{c.pg.Call("PlanOnce"), list}
 	switch {
 	case !sagarow.OnlyKey(&q): // which is asked often: no plan is made for it
 	case q.Name != "":
-		calls = []pgrun.Call{c.pg.Call("FindSaga", column.Legible(q.Name), column.Legible(q.Key))}
+		calls = []sqlexec.Call{c.pg.Call("FindSaga", sqlexec.Legible(q.Name), sqlexec.Legible(q.Key))}
 	default:
-		calls = []pgrun.Call{c.pg.Call("ListSagasOfKey", column.Legible(q.Key), int32(limit))}
+		calls = []sqlexec.Call{c.pg.Call("ListSagasOfKey", sqlexec.Legible(q.Key), int32(limit))}
 	}
 	out := sagarow.Listing{Scan: q.Scan, Limit: limit}
-	calls[len(calls)-1].Scan = func(row pgrun.Scanner) error {
+	calls[len(calls)-1].Scan = func(row sqlexec.Scanner) error {
 		n, meant := 0, true
 		more := []any{&n, &meant}
 		if len(calls) == 1 {
@@ -145,7 +144,7 @@ func (c *Sagas) List(ctx context.Context, q store.SagaQuery,
 // Definitions lists definitions of sagas.
 func (c *Sagas) Definitions(ctx context.Context) (out []store.SagaDefinition, err error) {
 	list := c.pg.Call("ListSagaDefinitions")
-	list.Scan = func(row pgrun.Scanner) error {
+	list.Scan = func(row sqlexec.Scanner) error {
 		var d store.SagaDefinition
 		err := row.Scan(&d.Name, &d.Hash, &d.Number, &d.Written, &d.Noted)
 		d.Noted = d.Noted.UTC()
@@ -163,7 +162,7 @@ func (c *Sagas) Count(ctx context.Context, b *store.Backlog) error {
 	b.Sagas, b.Tracked = nil, nil
 	count := c.pg.Call("CountSagas", sagarow.Overdue.Microseconds(), sagarow.Left.Microseconds(),
 		sagarow.LeftToOthers)
-	count.Scan = func(row pgrun.Scanner) error {
+	count.Scan = func(row sqlexec.Scanner) error {
 		var n store.SagaCounts
 		var oldest, failing int64
 		err := row.Scan(&n.Name, &n.Running, &n.Compensating, &n.Stuck, &n.Paused, &n.Failing,

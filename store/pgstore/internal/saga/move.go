@@ -6,15 +6,14 @@ import (
 
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 func moveArgs(m *store.SagaMove) []any {
 	at := sagarow.Standing(m.Standing)
 	return []any{m.Name, m.Key, m.Version, m.Hash, m.State, at.Status, at.Stuck, at.Paused, at.Step, at.Error,
 		int32(at.Failed),
-		column.Moment(at.Since), column.Moment(at.Retry), m.Release, wakeIn(m), m.Final,
+		sqlexec.Moment(at.Since), sqlexec.Moment(at.Retry), m.Release, wakeIn(m), m.Final,
 		m.Lease.Microseconds()}
 }
 
@@ -27,19 +26,19 @@ func wakeIn(m *store.SagaMove) int64 {
 }
 
 // Move is the guard of an effect, and what becomes of its saga.
-func (c *Sagas) Move(m *store.SagaMove) ([]pgrun.Call, error) {
+func (c *Sagas) Move(m *store.SagaMove) ([]sqlexec.Call, error) {
 	if m == nil {
 		return nil, nil
 	}
 	if err := sagarow.CheckMove(m); err != nil {
 		return nil, err
 	}
-	return []pgrun.Call{c.pg.Call("MoveSaga", moveArgs(m)...)}, nil
+	return []sqlexec.Call{c.pg.Call("MoveSaga", moveArgs(m)...)}, nil
 }
 
 // MoveHeld turns the move of a saga that a unit has locked into one that needs no guard before it; false:
 // the calls are others.
-func (c *Sagas) MoveHeld(locked []store.SagaRef, calls []pgrun.Call) bool {
+func (c *Sagas) MoveHeld(locked []store.SagaRef, calls []sqlexec.Call) bool {
 	if len(calls) == 0 || calls[0].SQL != c.pg.SQL["MoveSaga"] {
 		return false
 	}
@@ -52,7 +51,7 @@ func (c *Sagas) MoveHeld(locked []store.SagaRef, calls []pgrun.Call) bool {
 	}
 	move.SQL = c.pg.SQL["MoveHeld"]
 	move.Fail = func(err error) error {
-		switch pgrun.SQLState(err) {
+		switch sqlexec.SQLState(err) {
 		case "22012":
 			return store.ErrLent
 		case "22P02":

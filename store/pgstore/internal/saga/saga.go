@@ -9,39 +9,37 @@ import (
 
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
-	"github.com/skald-go/skald/store/pgstore/internal/wake"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // Sagas are those of one database.
 type Sagas struct {
-	pg    *pgrun.DB
-	waker *wake.Waker // is told of sagas that are for any engine
+	pg    *sqlexec.DB
+	waker *sqlexec.Waker // is told of sagas that are for any engine
 }
 
 // New are the sagas in pg.
-func New(pg *pgrun.DB, w *wake.Waker) *Sagas { return &Sagas{pg, w} }
+func New(pg *sqlexec.DB, w *sqlexec.Waker) *Sagas { return &Sagas{pg, w} }
 
 func bySaga(a, b store.SagaRef) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
 }
 
 // scanSaga reads sagaColumns, and more after them.
-func scanSaga(row pgrun.Scanner, more ...any) (s store.Saga, err error) {
+func scanSaga(row sqlexec.Scanner, more ...any) (s store.Saga, err error) {
 	var since, retry, due, started, changed, ended, read *int64
 	err = row.Scan(append([]any{&s.Name, &s.Key, &s.ID, &s.Hash, &s.Input, &s.Fingerprint, &s.Origin,
 		&s.State, &s.Version, &s.Status, &s.Stuck, &s.Paused,
 		&s.Step, &s.Error, &s.Failed, &since, &retry, &s.Session, &due, &started, &changed, &ended, &read},
 		more...)...)
-	s.Since, s.Retry, s.Due, s.Started, s.Changed, s.Ended = column.AtMicros(since), column.AtMicros(retry),
-		column.AtMicros(due), column.AtMicros(started), column.AtMicros(changed), column.AtMicros(ended)
-	s.Read = column.AtMicros(read)
+	s.Since, s.Retry, s.Due, s.Started, s.Changed, s.Ended = sqlexec.AtMicros(since), sqlexec.AtMicros(retry),
+		sqlexec.AtMicros(due), sqlexec.AtMicros(started), sqlexec.AtMicros(changed), sqlexec.AtMicros(ended)
+	s.Read = sqlexec.AtMicros(read)
 	return s, err
 }
 
 // Asking has one statement answered in a transaction of the caller's.
-type Asking func(pgrun.Call) pgrun.Scanner
+type Asking func(sqlexec.Call) sqlexec.Scanner
 
 // turns is how often a start looks again for a saga that another transaction wrote, and that the retention
 // has deleted meanwhile.
@@ -63,25 +61,25 @@ func (c *Sagas) Start(s *store.Saga, ask Asking) (stored store.Saga, fresh bool,
 		var started, due *int64
 		how, args := "StartSaga", []any{s.Name, s.Key, s.ID, s.Hash, s.Input, s.Fingerprint, s.Origin,
 			s.State, at.Status, at.Stuck, at.Paused, at.Step,
-			at.Error, int32(at.Failed), column.Moment(at.Since), column.Moment(at.Retry), s.Session,
+			at.Error, int32(at.Failed), sqlexec.Moment(at.Since), sqlexec.Moment(at.Retry), s.Session,
 			s.Lease.Microseconds(), stored.Version}
 		if s.Instead != "" {
 			how, args = "StartSagaInstead", append(args, s.Instead)
 		}
 		err = ask(c.pg.Call(how, args...)).Scan(&started, &due)
 		if err == nil {
-			stored.Started, stored.Changed, stored.Due = column.AtMicros(started), column.AtMicros(started),
-				column.AtMicros(due)
+			stored.Started, stored.Changed, stored.Due = sqlexec.AtMicros(started), sqlexec.AtMicros(started),
+				sqlexec.AtMicros(due)
 			if s.Session == "" {
 				c.waker.Wake()
 			}
 			return stored, true, nil
 		}
-		if pgrun.NoRow(err) {
+		if sqlexec.NoRow(err) {
 			stored, err = scanSaga(ask(c.pg.Call("FindSaga", s.Name, s.Key)))
 			stored.Read = time.Time{}
 		}
-		if !pgrun.NoRow(err) {
+		if !sqlexec.NoRow(err) {
 			break
 		}
 	}
@@ -98,7 +96,7 @@ func (c *Sagas) Lock(name, key string, ask Asking) (store.Saga, bool, error) {
 	}
 	s, err := scanSaga(ask(c.pg.Call("LockSaga", name, key)))
 	switch {
-	case pgrun.NoRow(err):
+	case sqlexec.NoRow(err):
 		return store.Saga{}, false, nil
 	case err != nil:
 		return store.Saga{}, false, fmt.Errorf("lock a saga: %w", c.pg.Explain(err))
@@ -107,9 +105,9 @@ func (c *Sagas) Lock(name, key string, ask Asking) (store.Saga, bool, error) {
 }
 
 // Hold are the calls that lock sagas which stand as they are named.
-func (c *Sagas) Hold(refs []store.SagaRef, found []bool) []pgrun.Call {
-	var calls []pgrun.Call
-	for _, i := range pgrun.Order(refs, bySaga) {
+func (c *Sagas) Hold(refs []store.SagaRef, found []bool) []sqlexec.Call {
+	var calls []sqlexec.Call
+	for _, i := range sqlexec.Order(refs, bySaga) {
 		if r := refs[i]; sagarow.Named(r.Name, r.Key) {
 			hold := c.pg.Call("HoldSaga", r.Name, r.Key, r.Version).Into(&found[i])
 			hold.With = c.pg.SQL["TakeSaga"]

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald/internal/sqlfile"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // sagaColumns are those that scanSaga reads. A time is a number of microseconds: its text is for the caller's
@@ -40,7 +40,7 @@ var statements embed.FS
 
 // Statements are the statements about sagas, with a placeholder for the schema.
 func Statements() (map[string]string, error) {
-	raw, err := sqlfile.Load(statements, "sql", pgrun.Placeholder)
+	raw, err := sqlfile.Load(statements, "sql", sqlexec.Placeholder)
 	if err == nil {
 		complete(raw)
 	}

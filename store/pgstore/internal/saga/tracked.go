@@ -8,20 +8,19 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // LockTracked is the call that reads into rows. Lists go as JSON: not every driver of database/sql takes
 // arrays.
-func (c *Sagas) LockTracked(flow string, keys []string) (list pgrun.Call, rows *[]store.Tracked, err error) {
+func (c *Sagas) LockTracked(flow string, keys []string) (list sqlexec.Call, rows *[]store.Tracked, err error) {
 	text, err := json.Marshal(keys)
 	if err = cmp.Or(c.pg.Err, err); err != nil {
 		return list, nil, err
 	}
 	rows = new([]store.Tracked)
 	list = c.pg.Call("LockTracked", flow, string(text))
-	list.Scan = func(row pgrun.Scanner) error {
+	list.Scan = func(row sqlexec.Scanner) error {
 		t := store.Tracked{Flow: flow}
 		var due, drifted *time.Time
 		err := row.Scan(&t.Key, &t.State, &due, &t.Drift, &t.Body, &t.At, &t.Changed, &drifted)
@@ -32,7 +31,7 @@ func (c *Sagas) LockTracked(flow string, keys []string) (list pgrun.Call, rows *
 }
 
 // SaveTracked is the call that writes rows which LockTracked locked.
-func (c *Sagas) SaveTracked(rows []store.Tracked) (pgrun.Call, error) {
+func (c *Sagas) SaveTracked(rows []store.Tracked) (sqlexec.Call, error) {
 	type saved struct {
 		Key   string     `json:"key"`
 		Flow  string     `json:"flow"`
@@ -56,9 +55,9 @@ func (c *Sagas) SaveTracked(rows []store.Tracked) (pgrun.Call, error) {
 // ListTracked lists tracked sagas.
 func (c *Sagas) ListTracked(ctx context.Context, q store.TrackedQuery,
 	limit int) (out []store.Tracked, err error) {
-	list := c.pg.Call("ListTracked", column.Legible(q.Flow), column.Legible(q.Key), column.Legible(q.State),
+	list := c.pg.Call("ListTracked", sqlexec.Legible(q.Flow), sqlexec.Legible(q.Key), sqlexec.Legible(q.State),
 		q.Overdue, int32(limit))
-	list.Scan = func(row pgrun.Scanner) error {
+	list.Scan = func(row sqlexec.Scanner) error {
 		var t store.Tracked
 		var due, drifted *time.Time
 		err := row.Scan(&t.Flow, &t.Key, &t.State, &due, &t.Drift, &t.Body, &t.At, &t.Changed, &drifted)
@@ -73,15 +72,15 @@ func (c *Sagas) ListTracked(ctx context.Context, q store.TrackedQuery,
 
 // dated is t with its times in UTC.
 func dated(t store.Tracked, due, drifted *time.Time) store.Tracked {
-	t.At, t.Changed, t.Due, t.Drifted = t.At.UTC(), t.Changed.UTC(), column.OrZero(due),
-		column.OrZero(drifted)
+	t.At, t.Changed, t.Due, t.Drifted = t.At.UTC(), t.Changed.UTC(), sqlexec.OrZero(due),
+		sqlexec.OrZero(drifted)
 	return t
 }
 
 // trackedCounts counts tracked sagas into out.
-func (c *Sagas) trackedCounts(out *[]store.TrackedCounts) pgrun.Call {
+func (c *Sagas) trackedCounts(out *[]store.TrackedCounts) sqlexec.Call {
 	count := c.pg.Call("CountTracked")
-	count.Scan = func(row pgrun.Scanner) error {
+	count.Scan = func(row sqlexec.Scanner) error {
 		var n store.TrackedCounts
 		err := row.Scan(&n.Flow, &n.Running, &n.Compensating, &n.Overdue, &n.OverdueKey, &n.Drifted,
 			&n.DriftedKey)

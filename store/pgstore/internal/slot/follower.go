@@ -13,9 +13,8 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // DefaultPublication is the name of the publication, and of the slot, that skald debezium config prints.
@@ -36,7 +35,7 @@ type FollowerOptions struct {
 // A Follower moves the positions of the shards to where somebody else, who reads the outbox from a
 // replication slot, has confirmed it.
 type Follower struct {
-	pg     *pgrun.DB
+	pg     *sqlexec.DB
 	outbox *outbox.Outbox
 	o      FollowerOptions
 	text   map[string]string // the statements with the names in o
@@ -63,7 +62,7 @@ type marked struct {
 }
 
 // NewFollower is a follower of that slot.
-func NewFollower(pg *pgrun.DB, out *outbox.Outbox, o FollowerOptions) *Follower {
+func NewFollower(pg *sqlexec.DB, out *outbox.Outbox, o FollowerOptions) *Follower {
 	o.Each, o.CutEach = cmp.Or(o.Each, 300*time.Millisecond), cmp.Or(o.CutEach, 5*time.Second)
 	return &Follower{
 		pg: pg, outbox: out, o: o, text: FollowerStatements(pg, o.Slot, o.Publication), trust: o.Trust,
@@ -72,11 +71,11 @@ func NewFollower(pg *pgrun.DB, out *outbox.Outbox, o FollowerOptions) *Follower 
 }
 
 // FollowerStatements are the statements of a Follower of that slot.
-func FollowerStatements(pg *pgrun.DB, slot, publication string) map[string]string {
+func FollowerStatements(pg *sqlexec.DB, slot, publication string) map[string]string {
 	out := map[string]string{}
-	published := strings.ReplaceAll(pg.SQL["WALPublished"], "$slot", column.Quote(publication))
+	published := strings.ReplaceAll(pg.SQL["WALPublished"], "$slot", sqlexec.Quote(publication))
 	parts := strings.NewReplacer("/*server*/", pg.SQL["WALServer"], "/*published*/", published)
-	names := strings.NewReplacer("$slot", column.Quote(slot), "$publication", column.Quote(publication))
+	names := strings.NewReplacer("$slot", sqlexec.Quote(slot), "$publication", sqlexec.Quote(publication))
 	for name, text := range pg.SQL {
 		if strings.HasPrefix(name, "ReadBy") {
 			out[name] = names.Replace(parts.Replace(text))
@@ -224,7 +223,7 @@ func (f *Follower) bound(ctx context.Context, base string, s *sighting) (why, er
 }
 
 // left tells whether rows of transactions before number next are there that t does not show.
-func left(ctx context.Context, pg *pgrun.DB, t outbox.Tick, next uint64) (left bool, err error) {
+func left(ctx context.Context, pg *sqlexec.DB, t outbox.Tick, next uint64) (left bool, err error) {
 	ask := pg.Call("ReadByLeft", t.ID, t.Token, strconv.FormatUint(next, 10))
 	err = pg.Short(ctx, "read by", ask.Into(&left))
 	return left, err
@@ -262,7 +261,7 @@ func (f *Follower) mark(ctx context.Context, base string, s *sighting) error {
 	}
 	m := marked{at: time.Now()}
 	err = f.pg.Short(ctx, "read by", append(l.Calls,
-		pgrun.Call{SQL: f.text["ReadByMarked"]}.Into(&m.place))...)
+		sqlexec.Call{SQL: f.text["ReadByMarked"]}.Into(&m.place))...)
 	if err != nil {
 		return err
 	}

@@ -10,9 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 const (
@@ -33,7 +32,7 @@ type ReaderOptions struct {
 
 // A Reader hears of commits from a logical replication slot.
 type Reader struct {
-	pg     *pgrun.DB
+	pg     *sqlexec.DB
 	outbox *outbox.Outbox
 	woken  func() // has the relays of this process look
 	config *pgx.ConnConfig
@@ -59,14 +58,14 @@ type Reader struct {
 type origin struct{ server, published string }
 
 // NewReader is a reader that connects with config.
-func NewReader(pg *pgrun.DB, out *outbox.Outbox, woken func(), config *pgx.ConnConfig,
+func NewReader(pg *sqlexec.DB, out *outbox.Outbox, woken func(), config *pgx.ConnConfig,
 	o ReaderOptions) *Reader {
 	config.RuntimeParams["replication"] = "database"
 	return &Reader{pg: pg, outbox: out, woken: woken, config: config, o: o}
 }
 
 // Unencrypted names the hosts that may be spoken to without TLS.
-func (r *Reader) Unencrypted() []string { return pgrun.Unencrypted(r.config) }
+func (r *Reader) Unencrypted() []string { return sqlexec.Unencrypted(r.config) }
 
 // Hearing may be called at any time from any goroutine.
 func (r *Reader) Hearing() store.Hearing {
@@ -96,11 +95,11 @@ func (r *Reader) Lease(ctx context.Context, ask store.Ask) (store.Leased, error)
 	var reached int64
 	var is origin
 	if hears && ask.Look != nil {
-		besides.First = append(besides.First, pgrun.Call{SQL: settle}.Into(&seen))
+		besides.First = append(besides.First, sqlexec.Call{SQL: settle}.Into(&seen))
 	}
 	if hears && ask.Owner != "" && !ask.Leave {
 		besides.First = append(besides.First,
-			pgrun.Call{SQL: watch}.Into(&reached, &is.server, &is.published))
+			sqlexec.Call{SQL: watch}.Into(&reached, &is.server, &is.published))
 	}
 	got, err := r.outbox.Lease(ctx, ask, besides)
 	if err != nil {
@@ -200,11 +199,11 @@ func (r *Reader) name(slot string) {
 }
 
 // ReaderStatements are the statements of a Reader of that slot.
-func ReaderStatements(pg *pgrun.DB, slot string) map[string]string {
+func ReaderStatements(pg *sqlexec.DB, slot string) map[string]string {
 	out := map[string]string{}
 	parts := strings.NewReplacer("/*server*/", pg.SQL["WALServer"], "/*published*/", pg.SQL["WALPublished"])
-	names := strings.NewReplacer("$slot", column.Quote(slot), "$schema", column.Quote(pg.Schema),
-		"$publication", column.Quoted(slot))
+	names := strings.NewReplacer("$slot", sqlexec.Quote(slot), "$schema", sqlexec.Quote(pg.Schema),
+		"$publication", sqlexec.Quoted(slot))
 	for name, text := range pg.SQL {
 		if strings.HasPrefix(name, "WAL") {
 			out[name] = names.Replace(parts.Replace(text))

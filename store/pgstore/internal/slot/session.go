@@ -13,8 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/skald-go/skald/internal/backoff"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // Hear reads the slot until ctx is done; a relay's Run calls it. While that cannot be, it says so once and
@@ -30,7 +29,7 @@ func (r *Reader) Hear(ctx context.Context, log *slog.Logger) {
 		if time.Since(began) > 10*time.Second {
 			fails = 1
 		}
-		if r.ends(err, false); fails > 1 || !pgrun.Outage(err) && !errors.Is(err, errChanged) {
+		if r.ends(err, false); fails > 1 || !sqlexec.Outage(err) && !errors.Is(err, errChanged) {
 			// a connection may be lost
 			say.deaf(ctx, err)
 		}
@@ -122,8 +121,8 @@ func StartStream(ctx context.Context, conn *pgconn.PgConn, slot string) (*pgconn
 	ctx, cancel := context.WithTimeout(ctx, deadAfter)
 	defer cancel()
 	const start = `START_REPLICATION SLOT %s LOGICAL 0/0 (proto_version '1', publication_names %s, binary 'true')`
-	name := column.Quoted(slot)
-	conn.Frontend().Send(&pgproto3.Query{String: fmt.Sprintf(start, name, column.Quote(name))})
+	name := sqlexec.Quoted(slot)
+	conn.Frontend().Send(&pgproto3.Query{String: fmt.Sprintf(start, name, sqlexec.Quote(name))})
 	if err := conn.Frontend().Flush(); err != nil {
 		return nil, err
 	}
@@ -175,7 +174,7 @@ func (r *Reader) ready(ctx context.Context, s *walSlot, say *walVoice) (is origi
 			pause(ctx, standbyEach)
 		case st.published == "":
 			why := fmt.Errorf("publication %s does not have all rows of the outbox: ALTER PUBLICATION %s ADD TABLE %sskald_outbox, with publish = 'insert' and without WHERE",
-				r.o.Slot, column.Quoted(r.o.Slot), r.pg.Prefix)
+				r.o.Slot, sqlexec.Quoted(r.o.Slot), r.pg.Prefix)
 			r.ends(why, false)
 			say.deaf(ctx, why)
 			if st.there {
@@ -278,7 +277,7 @@ func (s *walSlot) state(ctx context.Context) (st slotState, err error) {
 
 func (s *walSlot) publish(ctx context.Context) error {
 	_, err := s.ask(ctx, s.text["WALPublish"])
-	if pgrun.SQLState(err) == "42710" { // another relay made it
+	if sqlexec.SQLState(err) == "42710" { // another relay made it
 		return nil
 	}
 	return advised(err, "let the tables' owner run: "+s.text["WALPublish"])
@@ -292,7 +291,7 @@ func (s *walSlot) make(ctx context.Context, failover bool) error {
 	ctx, cancel := context.WithTimeout(ctx, makeMost)
 	defer cancel()
 	_, err := s.askLong(ctx, text)
-	if pgrun.SQLState(err) == "42710" {
+	if sqlexec.SQLState(err) == "42710" {
 		return nil
 	}
 	return advised(err, "let a superuser or a role with REPLICATION run: "+text)
@@ -301,7 +300,7 @@ func (s *walSlot) make(ctx context.Context, failover bool) error {
 func (s *walSlot) drop(ctx context.Context) error {
 	_, err := s.ask(ctx, s.text["WALDropSlot"])
 	// another relay did, or has made it anew
-	if code := pgrun.SQLState(err); code == "42704" || code == "55006" {
+	if code := sqlexec.SQLState(err); code == "42704" || code == "55006" {
 		return nil
 	}
 	return err
@@ -316,9 +315,9 @@ func (s *walSlot) advance(ctx context.Context) error {
 // has a smaller number.
 func (s *walSlot) take(ctx context.Context) (number uint32, busy bool, err error) {
 	switch err := s.advance(ctx); {
-	case pgrun.SQLState(err) == "55006", pgrun.SQLState(err) == "42704":
+	case sqlexec.SQLState(err) == "55006", sqlexec.SQLState(err) == "42704":
 		return 0, true, nil
-	case pgrun.SQLState(err) == "55000": // it cannot be read from any more
+	case sqlexec.SQLState(err) == "55000": // it cannot be read from any more
 		return 0, true, s.drop(ctx)
 	case err != nil:
 		return 0, false, fmt.Errorf("take slot %s on: %w", s.o.Slot, err)
@@ -333,7 +332,7 @@ func (s *walSlot) take(ctx context.Context) (number uint32, busy bool, err error
 
 // advised adds a remedy to an error that it may cure.
 func advised(err error, remedy string) error {
-	switch pgrun.SQLState(err) {
+	switch sqlexec.SQLState(err) {
 	case "53400":
 		remedy = "raise max_replication_slots"
 	case "53300":

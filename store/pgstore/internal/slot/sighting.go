@@ -12,9 +12,8 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
 	"github.com/skald-go/skald/store/pgstore/internal/outbox"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // A sighting is what was seen of a slot that somebody else reads.
@@ -78,16 +77,16 @@ func (f *Follower) see(ctx context.Context) (*sighting, error) {
 	var pid int32
 	var out []LeftOut
 	bases := f.pg.Call("ReadByBases")
-	bases.Scan = func(row pgrun.Scanner) error {
+	bases.Scan = func(row sqlexec.Scanner) error {
 		s.bases = append(s.bases, "")
 		return row.Scan(&s.bases[len(s.bases)-1])
 	}
 	err := f.pg.Short(ctx, "look at slot "+f.o.Slot,
-		pgrun.Call{SQL: f.text["ReadByPlace"]}.Into(&s.place, &server),
-		pgrun.Call{SQL: f.text["ReadBySlot"]}.Into(&s.there, &plugin, &here, &status, &s.restart,
+		sqlexec.Call{SQL: f.text["ReadByPlace"]}.Into(&s.place, &server),
+		sqlexec.Call{SQL: f.text["ReadBySlot"]}.Into(&s.there, &plugin, &here, &status, &s.restart,
 			&s.confirmed, &pid, &session,
 			&publications),
-		pgrun.Call{SQL: f.text["ReadBySnapshot"]}.Into(&oldest, &next, &published, &s.end), bases,
+		sqlexec.Call{SQL: f.text["ReadBySnapshot"]}.Into(&oldest, &next, &published, &s.end), bases,
 		ListLeftOut(f.pg, &out))
 	if err != nil {
 		return nil, err
@@ -126,7 +125,7 @@ func (f *Follower) see(ctx context.Context) (*sighting, error) {
 // names tells whether a list of identifiers, as PostgreSQL reads it, has name.
 func names(list, name string) bool {
 	for one := range strings.SplitSeq(list, ",") {
-		if one = strings.TrimSpace(one); one == name || one == column.Quoted(name) {
+		if one = strings.TrimSpace(one); one == name || one == sqlexec.Quoted(name) {
 			return true
 		}
 	}
@@ -136,10 +135,10 @@ func names(list, name string) bool {
 // Examine looks whether the slot is there to which positions were moved.
 //
 // say tells what was found, how bad that is, and what to do about it.
-func Examine(ctx context.Context, pg *pgrun.DB, say func(grade skald.Grade, saw, remedy string)) error {
+func Examine(ctx context.Context, pg *sqlexec.DB, say func(grade skald.Grade, saw, remedy string)) error {
 	bases := pg.Call("ReadByBases")
 	var ticks []outbox.Tick
-	bases.Scan = func(row pgrun.Scanner) error {
+	bases.Scan = func(row sqlexec.Scanner) error {
 		var base string
 		if err := row.Scan(&base); err != nil {
 			return err

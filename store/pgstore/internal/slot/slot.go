@@ -6,7 +6,7 @@ import (
 	"embed"
 
 	"github.com/skald-go/skald/internal/sqlfile"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 //go:embed sql/*.sql
@@ -14,5 +14,5 @@ var statements embed.FS
 
 // Statements are the statements about slots, with a placeholder for the schema.
 func Statements() (map[string]string, error) {
-	return sqlfile.Load(statements, "sql", pgrun.Placeholder)
+	return sqlfile.Load(statements, "sql", sqlexec.Placeholder)
 }

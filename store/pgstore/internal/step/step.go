@@ -10,8 +10,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 //go:embed sql/*.sql
@@ -27,7 +26,7 @@ const forgottenStep = `s.was = 0 AND CASE WHEN s.begun > clock_timestamp() - int
 
 // Statements are the statements about steps, with a placeholder for the schema.
 func Statements() (map[string]string, error) {
-	raw, err := sqlfile.Load(statements, "sql", pgrun.Placeholder)
+	raw, err := sqlfile.Load(statements, "sql", sqlexec.Placeholder)
 	for name, text := range raw {
 		raw[name] = strings.ReplaceAll(text, "/*forgotten*/", forgottenStep)
 	}
@@ -35,10 +34,10 @@ func Statements() (map[string]string, error) {
 }
 
 // Steps are those of one database.
-type Steps struct{ pg *pgrun.DB }
+type Steps struct{ pg *sqlexec.DB }
 
 // New are the steps in pg.
-func New(pg *pgrun.DB) *Steps { return &Steps{pg} }
+func New(pg *sqlexec.DB) *Steps { return &Steps{pg} }
 
 // Compare orders steps.
 func Compare(a, b store.Step) int {
@@ -47,8 +46,8 @@ func Compare(a, b store.Step) int {
 }
 
 func args(s *store.Step, more ...any) []any {
-	return append([]any{column.Name(s.Consumer), column.Name(s.Saga), column.Name(s.Name),
-		column.Name(s.Occurrence)}, more...)
+	return append([]any{sqlexec.Name(s.Consumer), sqlexec.Name(s.Saga), sqlexec.Name(s.Name),
+		sqlexec.Name(s.Occurrence)}, more...)
 }
 
 // free tells of a step that a message may take.
@@ -57,20 +56,20 @@ func free(s store.StepState) bool {
 }
 
 // Take is the call that takes or undoes s, and says into found how it stood before.
-func (c *Steps) Take(s, found *store.Step) (take pgrun.Call, err error) {
+func (c *Steps) Take(s, found *store.Step) (take sqlexec.Call, err error) {
 	switch s.State {
 	case store.StepDone, store.StepCalling:
-		take = c.pg.Call("TakeStep", args(s, int16(s.State), column.Name(s.Source), column.Name(s.ID),
-			column.Moment(s.Begun), column.Some(column.Legible(s.OutsideKey)))...)
+		take = c.pg.Call("TakeStep", args(s, int16(s.State), sqlexec.Name(s.Source), sqlexec.Name(s.ID),
+			sqlexec.Moment(s.Begun), sqlexec.Some(sqlexec.Legible(s.OutsideKey)))...)
 	case store.StepUndone:
-		take = c.pg.Call("UndoStep", args(s, column.Name(s.Source), column.Name(s.ID),
-			column.Moment(s.Begun))...)
+		take = c.pg.Call("UndoStep", args(s, sqlexec.Name(s.Source), sqlexec.Name(s.ID),
+			sqlexec.Moment(s.Begun))...)
 	default:
 		return take, fmt.Errorf("step %.40q: an intake cannot make it %v", s.Name, s.State)
 	}
-	take.Scan = func(row pgrun.Scanner) error {
+	take.Scan = func(row sqlexec.Scanner) error {
 		var was store.Step
-		var result, outcome column.Blob
+		var result, outcome sqlexec.Blob
 		var tooOld bool
 		if err := row.Scan(&was.State, &was.Source, &was.ID, &was.Code, &result, &was.OutsideKey, &outcome,
 			&tooOld); err != nil {
@@ -78,10 +77,10 @@ func (c *Steps) Take(s, found *store.Step) (take pgrun.Call, err error) {
 		}
 		was.Result, was.Outcome = string(result), string(outcome)
 		// a long id is stored as its hash
-		if was.Source == column.Name(s.Source) && was.ID == column.Name(s.ID) {
+		if was.Source == sqlexec.Name(s.Source) && was.ID == sqlexec.Name(s.ID) {
 			was.Identity = s.Identity
 		} else {
-			column.Handles(&was.Source, &was.ID)
+			sqlexec.Handles(&was.Source, &was.ID)
 		}
 		if s.State != store.StepUndone && free(was.State) || was.State == store.StepAbsent {
 			was = store.Step{State: was.State}
@@ -96,7 +95,7 @@ func (c *Steps) Take(s, found *store.Step) (take pgrun.Call, err error) {
 }
 
 // Set is the guard of an effect, and what it makes of the step.
-func (c *Steps) Set(s *store.Step) []pgrun.Call {
+func (c *Steps) Set(s *store.Step) []sqlexec.Call {
 	if s == nil {
 		return nil
 	}
@@ -104,9 +103,9 @@ func (c *Steps) Set(s *store.Step) []pgrun.Call {
 	for _, state := range s.From {
 		from |= 1 << state
 	}
-	return []pgrun.Call{c.pg.Call("SetStep", args(s, int16(s.State), column.Name(s.Source),
-		column.Name(s.ID), column.Moment(s.Begun), s.Code, blobOrNull(s.Result),
-		column.Some(column.Legible(s.OutsideKey)), blobOrNull(s.Outcome), from)...)}
+	return []sqlexec.Call{c.pg.Call("SetStep", args(s, int16(s.State), sqlexec.Name(s.Source),
+		sqlexec.Name(s.ID), sqlexec.Moment(s.Begun), s.Code, blobOrNull(s.Result),
+		sqlexec.Some(sqlexec.Legible(s.OutsideKey)), blobOrNull(s.Outcome), from)...)}
 }
 
 func blobOrNull(s string) []byte {
@@ -117,7 +116,7 @@ func blobOrNull(s string) []byte {
 }
 
 // Note notes whose message waits to take a step.
-func (c *Steps) Note(k *store.Park) []pgrun.Call {
+func (c *Steps) Note(k *store.Park) []sqlexec.Call {
 	if k == nil || k.Step == nil {
 		return nil
 	}
@@ -125,12 +124,12 @@ func (c *Steps) Note(k *store.Park) []pgrun.Call {
 	if k.Dead != nil {
 		state = store.StepDead
 	}
-	note := c.pg.Call("NoteStep", args(s, int16(state), column.Name(s.Source), column.Name(s.ID),
-		column.Moment(s.Begun))...)
+	note := c.pg.Call("NoteStep", args(s, int16(state), sqlexec.Name(s.Source), sqlexec.Name(s.ID),
+		sqlexec.Moment(s.Begun))...)
 	if k.Dead == nil || !k.Dead.BlocksKey {
-		return []pgrun.Call{note}
+		return []sqlexec.Call{note}
 	}
-	id := column.Identity(k.Consumer, k.Identity)
-	return []pgrun.Call{note, c.pg.Call("LetGo", append(slices.Clone(id), column.Name(s.Saga),
-		column.Name(s.Name), column.Name(s.Occurrence))...), c.pg.Call("SettleParked", id...)}
+	id := sqlexec.Identity(k.Consumer, k.Identity)
+	return []sqlexec.Call{note, c.pg.Call("LetGo", append(slices.Clone(id), sqlexec.Name(s.Saga),
+		sqlexec.Name(s.Name), sqlexec.Name(s.Occurrence))...), c.pg.Call("SettleParked", id...)}
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // forecast goes the way of Maintain, slot by slot, and counts where that empties.
@@ -22,7 +22,7 @@ func (s *Steward) forecast(ctx context.Context, keep store.Retention) (store.Mai
 	}
 	for _, n := range k.oldRows() {
 		text := s.pg.RowTexts(n)
-		if err := s.leave(s.count(ctx, text["CountRows"], &k.done.Rows, s.covered(text)), pgrun.RowLeaf(n),
+		if err := s.leave(s.count(ctx, text["CountRows"], &k.done.Rows, s.covered(text)), sqlexec.RowLeaf(n),
 			&k.done); err != nil {
 			return store.Maintained{}, err
 		}
@@ -38,9 +38,9 @@ func (s *Steward) forecast(ctx context.Context, keep store.Retention) (store.Mai
 }
 
 // count adds what is in a leaf to sum, if the guard holds.
-func (s *Steward) count(ctx context.Context, what string, sum *int64, guard pgrun.Call) error {
+func (s *Steward) count(ctx context.Context, what string, sum *int64, guard sqlexec.Call) error {
 	var n int64
-	if err := s.pg.Short(ctx, "count slot", guard, pgrun.Call{SQL: what}.Into(&n)); err != nil {
+	if err := s.pg.Short(ctx, "count slot", guard, sqlexec.Call{SQL: what}.Into(&n)); err != nil {
 		return err
 	}
 	*sum += n

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // holdLease takes, renews or gives back the lease on what.
@@ -22,6 +22,6 @@ func (s *Steward) holdLease(ctx context.Context, what, owner string,
 func (s *Steward) Keeps(ctx context.Context) (store.Retention, error) {
 	var rows, marks, steps, sagas float64
 	err := s.pg.Short(ctx, "look at retention", s.pg.Call("Keeps").Into(&rows, &marks, &steps, &sagas))
-	return store.Retention{Outbox: column.Seconds(rows), Marks: column.Seconds(marks),
-		Steps: column.Seconds(steps), Sagas: column.Seconds(sagas)}, err
+	return store.Retention{Outbox: sqlexec.Seconds(rows), Marks: sqlexec.Seconds(marks),
+		Steps: sqlexec.Seconds(steps), Sagas: sqlexec.Seconds(sagas)}, err
 }

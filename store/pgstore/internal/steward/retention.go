@@ -9,8 +9,8 @@ import (
 
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/ring"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 const (
@@ -61,7 +61,7 @@ func (s *Steward) maintain(ctx context.Context, keep store.Retention) (store.Mai
 
 // keeping is a run that begins with first.
 func (s *Steward) keeping(ctx context.Context, keep store.Retention,
-	first ...pgrun.Call) (k Keeping, err error) {
+	first ...sqlexec.Call) (k Keeping, err error) {
 	k.Retention = keep
 	var now int64
 	err = s.pg.Short(ctx, "maintain", append(first, s.pg.Call("Now").Into(&now),
@@ -99,7 +99,7 @@ func Fits(keep store.Retention, rows ring.Rings) error {
 // EmptyRows empties the leaves that are old and passed by all shards.
 func (s *Steward) EmptyRows(ctx context.Context, k *Keeping) error {
 	for _, n := range k.oldRows() {
-		if err := s.leave(s.EmptyRowLeaf(ctx, n, k), pgrun.RowLeaf(n), &k.done); err != nil {
+		if err := s.leave(s.EmptyRowLeaf(ctx, n, k), sqlexec.RowLeaf(n), &k.done); err != nil {
 			return err
 		}
 	}
@@ -110,25 +110,25 @@ func (s *Steward) EmptyRows(ctx context.Context, k *Keeping) error {
 func (s *Steward) EmptyRowLeaf(ctx context.Context, n int, k *Keeping) error {
 	text := s.pg.RowTexts(n)
 	return s.empty(ctx, "skald_outbox", text["RowsIn"], text["EmptyRows"], &k.done.Rows,
-		pgrun.Call{SQL: text["LockRows"]}, s.pg.Call("GuardRing", k.ring), s.covered(text))
+		sqlexec.Call{SQL: text["LockRows"]}, s.pg.Call("GuardRing", k.ring), s.covered(text))
 }
 
 // covered fails unless every shard has passed all of a leaf's rows.
-func (s *Steward) covered(text map[string]string) pgrun.Call {
-	return pgrun.Call{SQL: "SELECT " + s.pg.Prefix + "skald_require((" + text["Covered"] + "), 'retention')"}
+func (s *Steward) covered(text map[string]string) sqlexec.Call {
+	return sqlexec.Call{SQL: "SELECT " + s.pg.Prefix + "skald_require((" + text["Covered"] + "), 'retention')"}
 }
 
 // empty empties a leaf, unless nothing is in it: first the lock, then the guards.
 func (s *Steward) empty(ctx context.Context, table, filled, truncate string, count *int64,
-	guards ...pgrun.Call) error {
+	guards ...sqlexec.Call) error {
 	var full bool
-	if err := s.pg.Short(ctx, "look into slot", pgrun.Call{SQL: filled}.Into(&full)); err != nil || !full {
+	if err := s.pg.Short(ctx, "look into slot", sqlexec.Call{SQL: filled}.Into(&full)); err != nil || !full {
 		return err
 	}
 	// The guards look for rows that are not covered by an index: a scan of the leaf would hold its lock, for
 	// which relays wait, for a minute with 10⁷ rows.
-	calls := append([]pgrun.Call{s.pg.Session(leafWait, pgrun.DefaultHandle), s.pg.Call("Walk")}, guards...)
-	if err := s.pg.Runner.Run(ctx, append(calls, pgrun.Call{SQL: truncate},
+	calls := append([]sqlexec.Call{s.pg.Session(leafWait, sqlexec.DefaultHandle), s.pg.Call("Walk")}, guards...)
+	if err := s.pg.Runner.Run(ctx, append(calls, sqlexec.Call{SQL: truncate},
 		s.pg.Call("Emptied", table))...); err != nil {
 		return fmt.Errorf("empty slot: %w", s.pg.Explain(err))
 	}
@@ -141,10 +141,10 @@ func (s *Steward) leave(err error, table string, done *store.Maintained) error {
 	switch {
 	case err == nil:
 		return nil
-	case pgrun.Lost(err):
+	case sqlexec.Lost(err):
 		done.Left = append(done.Left, table+": a shard has not passed all of its rows yet")
 		return nil
-	case pgrun.SQLState(err) == "55P03", pgrun.SQLState(err) == "40P01":
+	case sqlexec.SQLState(err) == "55P03", sqlexec.SQLState(err) == "40P01":
 		done.Left = append(done.Left, table+": someone has it in hand")
 		return nil
 	}

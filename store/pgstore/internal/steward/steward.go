@@ -8,14 +8,14 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // A Steward empties what is older than it is to be kept, in one database.
-type Steward struct{ pg *pgrun.DB }
+type Steward struct{ pg *sqlexec.DB }
 
 // New is the steward of pg.
-func New(pg *pgrun.DB) *Steward { return &Steward{pg} }
+func New(pg *sqlexec.DB) *Steward { return &Steward{pg} }
 
 // Maintain empties what is older than it is to be kept, under the lease on the retention if there is an
 // owner.
@@ -43,5 +43,5 @@ var statements embed.FS
 
 // Statements are the statements of a Steward, with a placeholder for the schema.
 func Statements() (map[string]string, error) {
-	return sqlfile.Load(statements, "sql", pgrun.Placeholder)
+	return sqlfile.Load(statements, "sql", sqlexec.Placeholder)
 }

@@ -8,8 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/skald-go/skald/store/pgstore/internal/column"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // A SourceError says that the database has another name than the one that was asked for. The name is part of
@@ -38,8 +37,8 @@ func (m *migrator) setSource(ctx context.Context, tx pgx.Tx) error {
 			return fmt.Errorf("default source: %w", err)
 		}
 	}
-	if len(source) > column.MaxName || !column.Storable(source) || strings.ContainsAny(source, "\r\n") {
-		return fmt.Errorf("a source is 1 to %d bytes of text", column.MaxName)
+	if len(source) > sqlexec.MaxName || !sqlexec.Storable(source) || strings.ContainsAny(source, "\r\n") {
+		return fmt.Errorf("a source is 1 to %d bytes of text", sqlexec.MaxName)
 	}
 	if _, err := tx.Exec(ctx, m.pg.SQL["InsertSource"], source); err != nil {
 		return fmt.Errorf("note source: %w", err)
@@ -52,7 +51,7 @@ func (m *migrator) setSource(ctx context.Context, tx pgx.Tx) error {
 
 func (m *migrator) sourceDefault(source string) string {
 	return "ALTER TABLE " + m.pg.Prefix + "skald_outbox ALTER COLUMN source SET DEFAULT" +
-		pgrun.Literal(source)
+		sqlexec.Literal(source)
 }
 
 func (m *migrator) haveSource(ctx context.Context, tx pgx.Tx) (string, error) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // A Migration is one file.
@@ -26,7 +26,7 @@ type Migration struct {
 
 // Options say what to migrate.
 type Options struct {
-	DB     *pgrun.DB     // has the name of the schema, which is made if it is missing
+	DB     *sqlexec.DB   // has the name of the schema, which is made if it is missing
 	Files  fs.FS         // the migrations
 	Source string        // names this database in every message that it says; "": after database and schema
 	Pause  time.Duration // between two tries for a lock
@@ -77,7 +77,7 @@ func Pending(ctx context.Context, db Database, o Options) ([]Migration, error) {
 }
 
 type migrator struct {
-	pg     *pgrun.DB
+	pg     *sqlexec.DB
 	source string
 	files  []Migration
 	exists bool          // the schema
@@ -98,7 +98,7 @@ func migrations(from fs.FS, prefix string) ([]Migration, error) {
 	var out []Migration
 	for _, f := range list {
 		out = append(out, Migration{Version: f.Version, Name: f.Name, Checksum: f.Checksum,
-			text: pgrun.Qualified(f.Text, prefix), builds: f.Builds})
+			text: sqlexec.Qualified(f.Text, prefix), builds: f.Builds})
 	}
 	return out, err
 }
@@ -137,7 +137,7 @@ func (m *migrator) migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) (
 	if err != nil {
 		return nil, err
 	}
-	if _, err := tx.Exec(ctx, m.pg.SQL["LockShort"], pgrun.Millis(wait)); err != nil {
+	if _, err := tx.Exec(ctx, m.pg.SQL["LockShort"], sqlexec.Millis(wait)); err != nil {
 		return nil, err
 	}
 	for _, one := range todo {
@@ -153,10 +153,10 @@ func (m *migrator) migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) (
 }
 
 // explain says more of a missing right: whatever was refused, it is the migrator's.
-func explain(pg *pgrun.DB, err error) error {
-	if pgrun.SQLState(err) == "42501" {
-		return &store.RightError{What: pgrun.Refused(err), Err: err,
-			Remedy: "run what `skald roles migrator --schema " + pgrun.ShellWord(pg.Schema) +
+func explain(pg *sqlexec.DB, err error) error {
+	if sqlexec.SQLState(err) == "42501" {
+		return &store.RightError{What: sqlexec.Refused(err), Err: err,
+			Remedy: "run what `skald roles migrator --schema " + sqlexec.ShellWord(pg.Schema) +
 				"` prints, and migrate as a member of that role"}
 	}
 	return pg.Explain(err)
@@ -169,7 +169,7 @@ func (m *migrator) look(ctx context.Context, tx pgx.Tx) error {
 		&m.exists); err != nil {
 		return fmt.Errorf("look at database: %w", err)
 	}
-	return pgrun.CheckEncoding(server, client, database)
+	return sqlexec.CheckEncoding(server, client, database)
 }
 
 // pending compares what was applied with what there is. Migrations of a later build are fine as long as they

@@ -9,8 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 	"github.com/skald-go/skald/store/pgstore/internal/ring"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // LeastSlots and MostSlots bound a ring.
@@ -21,7 +21,7 @@ const (
 
 // Resize has the ring of the outbox have so many slots, while everything works, in short transactions: it
 // says what it did. It can be ended at any point and run again.
-func Resize(ctx context.Context, db Database, pg *pgrun.DB, slots int) ([]string, error) {
+func Resize(ctx context.Context, db Database, pg *sqlexec.DB, slots int) ([]string, error) {
 	if slots != 0 && (slots < LeastSlots || slots > MostSlots) {
 		return nil, fmt.Errorf("resize: a ring has %d to %d slots, not %d", LeastSlots, MostSlots, slots)
 	}
@@ -39,7 +39,7 @@ func Resize(ctx context.Context, db Database, pg *pgrun.DB, slots int) ([]string
 
 // A resizer changes a ring in many transactions.
 type resizer struct {
-	pg  *pgrun.DB
+	pg  *sqlexec.DB
 	db  Database
 	did []string
 }
@@ -67,7 +67,7 @@ func (r *resizer) patiently(ctx context.Context, table string,
 	do func(tx pgx.Tx, have ring.Rings) error) error {
 	return again(ctx, table, LockPause, func(wait time.Duration) error {
 		return r.step(ctx, func(tx pgx.Tx, have ring.Rings) error {
-			if _, err := tx.Exec(ctx, r.pg.SQL["LockShort"], pgrun.Millis(wait)); err != nil {
+			if _, err := tx.Exec(ctx, r.pg.SQL["LockShort"], sqlexec.Millis(wait)); err != nil {
 				return err
 			}
 			return do(tx, have)
@@ -96,7 +96,7 @@ func (r *resizer) set(ctx context.Context, tx pgx.Tx, to ring.Rings) error {
 // makeLeaf makes a table like that of leaf 0, with its rights, and attaches it, unless it is there.
 func (r *resizer) makeLeaf(ctx context.Context, tx pgx.Tx, n int) error {
 	var there bool
-	leaf := pgrun.RowLeaf(n)
+	leaf := sqlexec.RowLeaf(n)
 	if err := tx.QueryRow(ctx, r.pg.SQL["HasLeaf"], r.pg.Prefix+leaf).Scan(&there); err != nil || there {
 		return err
 	}
@@ -108,7 +108,7 @@ func (r *resizer) makeLeaf(ctx context.Context, tx pgx.Tx, n int) error {
 	if err := run(text["NewRowLeaf"]); err != nil {
 		return fmt.Errorf("make %s: %w", leaf, err)
 	}
-	rows, err := tx.Query(ctx, r.pg.SQL["Like"], r.pg.Prefix+pgrun.FirstRows, r.pg.Prefix+leaf)
+	rows, err := tx.Query(ctx, r.pg.SQL["Like"], r.pg.Prefix+sqlexec.FirstRows, r.pg.Prefix+leaf)
 	if err != nil {
 		return fmt.Errorf("make %s: %w", leaf, err)
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/skald-go/skald/store/pgstore/internal/column"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // A Step is one migration as SQL for a tool of your own, with the note that it was applied. Run it as one
@@ -22,7 +22,7 @@ func Steps(o Options) ([]Step, error) {
 	if err != nil {
 		return nil, fmt.Errorf("migration script: %w", err)
 	}
-	if strings.Contains(m.source, `\`) || !column.Storable(m.source) {
+	if strings.Contains(m.source, `\`) || !sqlexec.Storable(m.source) {
 		return nil, fmt.Errorf("migration script: the source %q has a backslash or is no text", m.source)
 	}
 	var out []Step
@@ -47,12 +47,12 @@ func (m *migrator) opening() string {
 
 // naming gives the database its source.
 func (m *migrator) naming() string {
-	source := column.Quote(m.source)
+	source := sqlexec.Quote(m.source)
 	if m.source == "" {
-		source = "'/' || current_database() || " + column.Quote("/"+m.pg.Schema)
+		source = "'/' || current_database() || " + sqlexec.Quote("/"+m.pg.Schema)
 	}
 	return fmt.Sprintf("INSERT INTO %sskald_setting (name, value) VALUES ('source', %s);\n",
 		m.pg.Prefix, source) +
 		fmt.Sprintf("DO $source$ BEGIN EXECUTE format('ALTER TABLE %%s ALTER COLUMN source SET DEFAULT %%L', %s, (SELECT value FROM %sskald_setting WHERE name = 'source')); END $source$;\n",
-			column.Quote(m.pg.Prefix+"skald_outbox"), m.pg.Prefix)
+			sqlexec.Quote(m.pg.Prefix+"skald_outbox"), m.pg.Prefix)
 }

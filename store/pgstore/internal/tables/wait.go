@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 const (
@@ -41,7 +41,7 @@ func lockWait(try int) time.Duration { return firstWait << (try / patientTries) 
 func again(ctx context.Context, table string, pause time.Duration, try func(wait time.Duration) error) error {
 	for n := range lockTries {
 		err := try(lockWait(n))
-		code := pgrun.SQLState(err)
+		code := sqlexec.SQLState(err)
 		ended := ctx.Err() != nil && (code == "57014" || errors.Is(err, ctx.Err()))
 		switch {
 		case ended && n > 0: // and the try before was in vain: a table is held

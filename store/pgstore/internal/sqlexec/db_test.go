@@ -1,4 +1,4 @@
-package pgrun
+package sqlexec
 
 import (
 	"strings"

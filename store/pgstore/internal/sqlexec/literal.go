@@ -1,4 +1,4 @@
-package pgrun
+package sqlexec
 
 import (
 	"encoding/hex"
@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/skald-go/skald/store/pgstore/internal/column"
 )
 
 // Inlined is sql with its arguments in place of $1, $2, …, as quoted literals: for drivers of database/sql
@@ -73,7 +71,7 @@ func asText(v reflect.Value) (text string, null bool, err error) {
 	case reflect.Invalid, reflect.Pointer:
 		return "", true, nil
 	case reflect.String:
-		if !column.Storable(v.String()) { // a NUL would end the statement
+		if !Storable(v.String()) { // a NUL would end the statement
 			return "", false, errors.New("a text is not UTF-8, or has a NUL in it")
 		}
 		return v.String(), false, nil

@@ -1,4 +1,4 @@
-package wake
+package sqlexec
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/internal/need"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
+	"github.com/skald-go/skald/internal/sqlfile"
 )
 
 // A connection that carries nothing any more does not end. The listener leaves it and listens on another one.
@@ -18,14 +18,14 @@ func TestListenerLeavesADeadConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := Statements()
+	text, err := sqlfile.Load(statements, "sql", Placeholder)
 	if err != nil {
 		t.Fatal(err)
 	}
 	proxy := need.NewProxy(t, at.Host)
 	through := *at
 	through.Host = proxy.Addr()
-	w := New(&pgrun.DB{Schema: "listener test", SQL: text}, false)
+	w := NewWake(&DB{Schema: "listener test", SQL: text}, false)
 	l, err := Listen(through.String(), w)
 	if err != nil {
 		t.Fatal(err)

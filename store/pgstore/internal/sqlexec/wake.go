@@ -1,35 +1,24 @@
-// Package wake tells relays and engines that something was written: those of this process at once, those of
+// This file tells relays and engines that something was written: those of this process at once, those of
 // others by a NOTIFY.
-package wake
+
+package sqlexec
 
 import (
 	"context"
-	"embed"
 	"sync"
-
-	"github.com/skald-go/skald/internal/sqlfile"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
-
-//go:embed sql/*.sql
-var statements embed.FS
-
-// Statements are the statements of NOTIFY and LISTEN.
-func Statements() (map[string]string, error) {
-	return sqlfile.Load(statements, "sql", pgrun.Placeholder)
-}
 
 // A Waker knows of writes to one schema.
 type Waker struct {
-	pg       *pgrun.DB
+	pg       *DB
 	notifier notifier
 
 	mu sync.Mutex
 	ch chan struct{} // nil: nobody asks
 }
 
-// New is the waker of pg. It tells other processes if it is to notify.
-func New(pg *pgrun.DB, notify bool) *Waker {
+// NewWake is the waker of pg. It tells other processes if it is to notify.
+func NewWake(pg *DB, notify bool) *Waker {
 	w := &Waker{pg: pg}
 	if notify {
 		w.notifier.send = w.notify

@@ -1,4 +1,4 @@
-package column
+package sqlexec
 
 import (
 	"github.com/skald-go/skald/internal/held"

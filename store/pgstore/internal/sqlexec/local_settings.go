@@ -1,11 +1,10 @@
-package pgrun
+package sqlexec
 
 import (
 	"fmt"
 	"strings"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
 )
 
 // Settings is the call that makes list hold until the end of the transaction.
@@ -21,7 +20,7 @@ func (d *DB) Settings(list []store.Setting) (Call, error) {
 			return Call{}, &settingError{Names: all,
 				Err: fmt.Errorf("%s is Skald's own: see inbox.Options.Timeouts.Wait and Handle", s.Name)}
 		}
-		if !column.Storable(s.Name) || !column.Storable(s.Value) {
+		if !Storable(s.Name) || !Storable(s.Value) {
 			return Call{}, &settingError{Names: all,
 				Err: fmt.Errorf("%q is no text, or its value is none", s.Name)}
 		}

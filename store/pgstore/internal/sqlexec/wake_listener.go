@@ -1,4 +1,4 @@
-package wake
+package sqlexec
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/brokerurl"
-	"github.com/skald-go/skald/store/pgstore/internal/pgrun"
 )
 
 const (
@@ -67,7 +66,7 @@ func (l *Listener) Run(ctx context.Context) error {
 		var before *beforeError
 		switch {
 		case err == nil || ctx.Err() != nil:
-		case !pgrun.Outage(err) && !errors.As(err, &before):
+		case !Outage(err) && !errors.As(err, &before):
 			return fmt.Errorf("listen: %w", l.all[0].pg.Explain(err))
 		case fails == 2: // not the first time: a connection may be lost
 			l.Logger.Warn("listen: no connection; relays find what is written by looking", "error", err)

@@ -1,4 +1,4 @@
-package pgrun
+package sqlexec
 
 import (
 	"context"
@@ -40,8 +40,8 @@ func longer(ctx context.Context, d time.Duration) context.Context {
 	return context.WithValue(ctx, allowedKey{}, allowed(ctx)+d)
 }
 
-// Waiting returns ctx for round trips whose statements may wait so long for rivals.
-func Waiting(ctx context.Context, wait time.Duration) context.Context {
+// waiting returns ctx for round trips whose statements may wait so long for rivals.
+func waiting(ctx context.Context, wait time.Duration) context.Context {
 	return longer(ctx, wait-DefaultWait)
 }
 
@@ -193,7 +193,7 @@ func (p Patience) try(ctx context.Context, take func(context.Context) error, ful
 
 // Within does f within the patience, and wait for what its statements may wait for rivals.
 func (p Patience) Within(ctx context.Context, wait time.Duration, f func(context.Context) error) error {
-	within, stop := p.bound(Waiting(ctx, wait))
+	within, stop := p.bound(waiting(ctx, wait))
 	defer stop()
 	return missed(within, f(within))
 }

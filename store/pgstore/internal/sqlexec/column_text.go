@@ -1,6 +1,7 @@
-// Package column is what columns of PostgreSQL can hold, and what comes back from them: text that may be
+// This file is what columns of PostgreSQL can hold, and what comes back from them: text that may be
 // none, names that are too long for an index, times and bytes in whatever form a driver has them.
-package column
+
+package sqlexec
 
 import (
 	"strings"

@@ -1,6 +1,7 @@
-// Package pgrun runs statements: each set of them as one transaction, in one round trip where that can be,
+// This file runs statements: each set of them as one transaction, in one round trip where that can be,
 // over a pool of pgx or over database/sql. It says what PostgreSQL's errors mean.
-package pgrun
+
+package sqlexec
 
 import (
 	"cmp"
@@ -10,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald/internal/sqlfile"
-	"github.com/skald-go/skald/store/pgstore/internal/column"
 )
 
 //go:embed sql/*.sql
@@ -91,13 +91,13 @@ func (d *DB) RowTexts(n int) map[string]string {
 
 // schemaPrefix is what stands before each table: the quoted schema and a dot.
 func schemaPrefix(schema string) (string, error) {
-	return column.Quoted(schema) + ".", Nameable("schema", schema)
+	return Quoted(schema) + ".", Nameable("schema", schema)
 }
 
 // Nameable tells whether a schema or role can have that name. A longer one PostgreSQL cuts without a word;
 // with two $ in it it could end the body of a function or of a DO.
 func Nameable(what, name string) error {
-	if name == "" || len(name) > 63 || !column.Storable(name) || strings.Count(name, "$") > 1 {
+	if name == "" || len(name) > 63 || !Storable(name) || strings.Count(name, "$") > 1 {
 		return &NameError{What: what, Name: name}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package pgrun
+package sqlexec
 
 import (
 	"context"
@@ -79,7 +79,7 @@ func (d *DB) Within(ctx context.Context, wait time.Duration, act string, calls .
 	if d.Err != nil {
 		return d.Err
 	}
-	if err := d.Runner.Run(Waiting(ctx, wait), append([]Call{d.ownSession(wait)}, calls...)...); err != nil {
+	if err := d.Runner.Run(waiting(ctx, wait), append([]Call{d.ownSession(wait)}, calls...)...); err != nil {
 		return fmt.Errorf("%s: %w", act, d.Own(err))
 	}
 	return nil

@@ -1,4 +1,4 @@
-package column
+package sqlexec
 
 // Some is nil for "", which is not there.
 func Some(s string) *string {
