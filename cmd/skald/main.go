@@ -45,8 +45,7 @@ import (
 const about = `Skald: sagas that happen once. It needs nothing but its tables and your broker.
 
 Exit codes: 0 done, also after SIGTERM or SIGINT of relay; 1 other; 2 usage; 3 wrong password or missing right;
-4 no such database, schema, topic or message; 5 wrong state (missing table, wrong version, foreign objects,
-	a database that moved or, for recover, did not;
+4 no such database, schema, topic or message; 5 wrong state (missing table, wrong version, foreign objects, a database that moved or, for recover, did not;
 a saga that has ended, or gone another way);
 6 server unreachable within 10 s; 7 part of what was meant is done, somebody else was first with the rest; 8 a check failed; 130 demo interrupted.
 

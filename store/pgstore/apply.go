@@ -6,8 +6,7 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/outbox"
-	"github.com/skald-go/skald/store/pgstore/internal/saga"
+	"github.com/skald-go/skald/store/pgstore/internal/query"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
@@ -29,9 +28,9 @@ func (c *core) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 		var err error
 		stood[0], err = c.applyOne(ctx, es[0])
 		return stood, err
-	case len(es) > 0 && outbox.CursorsOnly(es) == len(es):
+	case len(es) > 0 && query.CursorsOnly(es) == len(es):
 		return stood, c.outbox.KeepAll(ctx, es, stood)
-	case len(es) > 1 && saga.MovesOnly(es):
+	case len(es) > 1 && query.MovesOnly(es):
 		return c.moveMany(ctx, es)
 	}
 	groups, err := c.groups(es, stood)
@@ -153,7 +152,7 @@ func (c *core) moveMany(ctx context.Context, es []store.Effect) ([]bool, error) 
 
 // stood wakes whoever waits for rows or sagas of effects that stand.
 func (c *core) stood(es ...store.Effect) {
-	if speaks(es) || saga.Stirs(es) {
+	if speaks(es) || query.Stirs(es) {
 		c.waker.Wake()
 	}
 }

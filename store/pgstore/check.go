@@ -5,15 +5,14 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/rights"
+	"github.com/skald-go/skald/store/pgstore/internal/admin"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
-	"github.com/skald-go/skald/store/pgstore/internal/tables"
 )
 
 // Check tells, before first use, whether the tables are there, with the rights that as needs. The rights come
 // first: without them the version cannot be read.
 func (c *core) Check(ctx context.Context, as store.Role) error {
-	need, err := rights.Of(as)
+	need, err := admin.Of(as)
 	if err != nil {
 		return fmt.Errorf("check: %w", err)
 	}
@@ -36,7 +35,7 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 	if err := c.pg.Short(ctx, "check", c.pg.Call("Version").Into(&applied, &builds)); err != nil {
 		return err
 	}
-	version, err := tables.Reached(Migrations(), applied)
+	version, err := admin.Reached(Migrations(), applied)
 	if err != nil {
 		return fmt.Errorf("check: %w", err)
 	}

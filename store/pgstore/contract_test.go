@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/internal/bucket"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/ring"
+	"github.com/skald-go/skald/store/pgstore/internal/admin"
 )
 
 func rowsOf(ms ...skald.Message) []skald.Message { return ms }
@@ -26,8 +26,8 @@ func TestTxidStandsBeforeSeq(t *testing.T) {
 		`SELECT count(*) FROM pg_class AS c JOIN pg_attribute AS x ON x.attrelid = c.oid AND x.attname = 'txid'
 		JOIN pg_attribute AS s ON s.attrelid = c.oid AND s.attname = 'seq'
 		WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND c.relkind IN ('r', 'p') AND c.relname LIKE 'skald_outbox%' AND x.attnum < s.attnum`, b.schema)
-	if n != 1+ring.Default().Slots() {
-		t.Errorf("in %d of %d tables txid stands before seq", n, 1+ring.Default().Slots())
+	if n != 1+admin.Default().Slots() {
+		t.Errorf("in %d of %d tables txid stands before seq", n, 1+admin.Default().Slots())
 	}
 	if cache := one[int](t, b,
 		`SELECT seqcache FROM pg_sequence WHERE seqrelid = '{skald_outbox_seq_seq}'::regclass`); cache != 1 {

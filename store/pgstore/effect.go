@@ -8,10 +8,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/effects"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/audit"
-	"github.com/skald-go/skald/store/pgstore/internal/entity"
-	"github.com/skald-go/skald/store/pgstore/internal/kept"
-	"github.com/skald-go/skald/store/pgstore/internal/outbox"
+	"github.com/skald-go/skald/store/pgstore/internal/query"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
@@ -22,9 +19,9 @@ var (
 
 // outflow are the calls that carry out es in one transaction, which has taken in those marks: guards first,
 // then all rows, in order.
-func (c *core) outflow(es []store.Effect, rows []outbox.Row, have entity.Locked,
+func (c *core) outflow(es []store.Effect, rows []query.Row, have query.Locked,
 	marks ...store.Mark) ([]sqlexec.Call, error) {
-	ours := kept.TakenOf(marks, es)
+	ours := query.TakenOf(marks, es)
 	calls := c.kept.FinishMany(es, ours)
 	together := len(calls) > 0
 	for i := range es {
@@ -48,7 +45,7 @@ func (c *core) outflow(es []store.Effect, rows []outbox.Row, have entity.Locked,
 			return nil, err
 		}
 		calls = append(calls, moves...)
-		more, err := outbox.Rows(e.Rows)
+		more, err := query.Rows(e.Rows)
 		if err != nil {
 			return nil, err
 		}
@@ -99,7 +96,7 @@ func (c *core) operate(e *store.Effect) (calls []sqlexec.Call) {
 		calls = append(calls, c.outbox.DropDeferred(e.DropDeferred.ID)...)
 	}
 	if e.Audit != nil {
-		calls = append(calls, audit.Note(c.pg, e.Audit))
+		calls = append(calls, query.Note(c.pg, e.Audit))
 	}
 	return calls
 }
@@ -119,14 +116,14 @@ func speaks(es []store.Effect) bool {
 }
 
 // said are the rows of effects that may hold nothing else.
-func said(es []store.Effect) ([]outbox.Row, error) {
-	var out []outbox.Row
+func said(es []store.Effect) ([]query.Row, error) {
+	var out []query.Row
 	for i := range es {
 		e := &es[i]
 		if !effects.RowsOnly(*e) {
 			return nil, effects.ErrRowsOnly
 		}
-		rows, err := outbox.Rows(e.Rows)
+		rows, err := query.Rows(e.Rows)
 		if err != nil {
 			return nil, err
 		}

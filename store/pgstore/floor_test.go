@@ -12,8 +12,8 @@ import (
 
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/admin"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
-	"github.com/skald-go/skald/store/pgstore/internal/steward"
 )
 
 // A repeat is a message of long ago, which was taken then, and the compensation of a step that was.
@@ -26,8 +26,8 @@ type repeat struct {
 func repeated(ctx context.Context, t *testing.T, b *bed, s *Store) (*repeat, error) {
 	m := aMark()
 	m.Consumer = m.ID // which has no floor yet
-	m.ID, m.KeyOrder, m.Key = uuid7.New(time.Now().Add(-100*steward.Day)), store.Arriving, []byte("k")
-	begun := time.Now().Add(-100 * steward.Day)
+	m.ID, m.KeyOrder, m.Key = uuid7.New(time.Now().Add(-100*admin.Day)), store.Arriving, []byte("k")
+	begun := time.Now().Add(-100 * admin.Day)
 	step := store.Step{Consumer: m.Consumer, Saga: m.ID, Name: "charge", State: store.StepDone,
 		Identity: m.Identity, Begun: begun}
 	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Steps: []store.Step{step}})
@@ -37,7 +37,7 @@ func repeated(ctx context.Context, t *testing.T, b *bed, s *Store) (*repeat, err
 	if err := u.Commit(ctx); err != nil {
 		return nil, err
 	}
-	b.Age(t, 95*steward.Day)
+	b.Age(t, 95*admin.Day)
 	step.State = store.StepUndone
 	return &repeat{m, step}, nil
 }

@@ -3,11 +3,11 @@ package pgstore
 import (
 	"fmt"
 
-	"github.com/skald-go/skald/store/pgstore/internal/rights"
+	"github.com/skald-go/skald/store/pgstore/internal/admin"
 )
 
 // Roles are those that Grants knows: who migrates, who writes and consumes, who relays, and who only looks.
-func Roles() []string { return rights.Roles() }
+func Roles() []string { return admin.Roles() }
 
 // GrantOptions say to whom. The zero value works.
 type GrantOptions struct {
@@ -26,5 +26,5 @@ func Grants(role string, o *GrantOptions) (string, error) {
 	if c.pg.Err != nil {
 		return "", fmt.Errorf("grants: %w", c.pg.Err)
 	}
-	return rights.Grants(c.pg, role, o.Name)
+	return admin.Grants(c.pg, role, o.Name)
 }

@@ -7,10 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/consumer"
-	"github.com/skald-go/skald/store/pgstore/internal/mark"
+	"github.com/skald-go/skald/store/pgstore/internal/query"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
-	"github.com/skald-go/skald/store/pgstore/internal/step"
 )
 
 // intake are the calls that take in, their answers going to found.
@@ -22,7 +20,7 @@ func (c *core) intake(in store.Intake, found *store.Found) ([]sqlexec.Call, erro
 		make([]store.Step, len(in.Steps)), make([]int64, len(in.Locks))
 	found.Sagas = make([]bool, len(in.Sagas))
 	take := c.takeEach
-	if mark.Many(in) {
+	if query.Many(in) {
 		take = c.takeMany
 	}
 	calls, err := take(in, found)
@@ -46,7 +44,7 @@ func (c *core) takeEach(in store.Intake, found *store.Found) ([]sqlexec.Call, er
 	if err != nil {
 		return nil, err
 	}
-	for _, i := range sqlexec.Order(in.Steps, step.Compare) {
+	for _, i := range sqlexec.Order(in.Steps, query.Compare) {
 		take, err := c.steps.Take(&in.Steps[i], &found.Steps[i])
 		if err != nil {
 			return nil, err
@@ -78,9 +76,9 @@ func (c *core) bind(in store.Intake, calls []sqlexec.Call) []sqlexec.Call {
 	}
 	switch {
 	case calls[0].Server:
-		calls[0].Args = append(calls[0].Args, consumer.Began(in.Server))
+		calls[0].Args = append(calls[0].Args, query.Began(in.Server))
 	case in.Server != "":
-		calls = slices.Insert(calls, 1, c.pg.Call("GuardServer", consumer.Began(in.Server)))
+		calls = slices.Insert(calls, 1, c.pg.Call("GuardServer", query.Began(in.Server)))
 	}
 	return calls
 }

@@ -11,8 +11,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/outbox"
-	"github.com/skald-go/skald/store/pgstore/internal/saga"
+	"github.com/skald-go/skald/store/pgstore/internal/query"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
@@ -39,7 +38,7 @@ type lent struct {
 
 // ahead are rows that are sent before the next statement.
 type ahead struct {
-	rows []outbox.Row
+	rows []query.Row
 	says [][2]string // topic and type of each, to name one that breaks a limit
 }
 
@@ -128,7 +127,7 @@ func (l *lent) open(ctx context.Context) (pgx.Tx, error) {
 }
 
 // close takes the transaction away from the handler, with the rows that are still to be sent.
-func (l *lent) close() (rows []outbox.Row, fault error) {
+func (l *lent) close() (rows []query.Row, fault error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.over = true
@@ -220,7 +219,7 @@ func (l *lent) send(ctx context.Context, tx pgx.Tx, a ahead) error {
 
 // keep has rows wait. False: they are to be sent at once, since an answer is known to come, or the handler
 // may send statements that are not seen here.
-func (l *lent) keep(ctx context.Context, rows []outbox.Row, es []store.Effect) (bool, error) {
+func (l *lent) keep(ctx context.Context, rows []query.Row, es []store.Effect) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -282,7 +281,7 @@ func (s *Store) write(ctx context.Context, tx pgx.Tx, es []store.Effect) error {
 	if err := s.writeNow(ctx, tx, l, es); err != nil {
 		return err
 	}
-	if saga.Stirs(es) {
+	if query.Stirs(es) {
 		s.waker.Wake()
 	}
 	if len(rows) == 0 {
@@ -320,7 +319,7 @@ func (l *lent) alone(f func() error) error {
 	return f()
 }
 
-func (s *Store) insertNow(ctx context.Context, tx pgx.Tx, l *lent, rows []outbox.Row,
+func (s *Store) insertNow(ctx context.Context, tx pgx.Tx, l *lent, rows []query.Row,
 	es []store.Effect) error {
 	err := l.alone(func() error {
 		if conn := connOf(tx); conn != nil { // no round trip: the server tells it unasked

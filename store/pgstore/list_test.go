@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/outbox"
+	"github.com/skald-go/skald/store/pgstore/internal/query"
 )
 
 // However many rows are written at once, and by whichever statement, each has its own values and they keep
@@ -22,13 +22,13 @@ func TestLists(t *testing.T) {
 	s := b.store(t)
 	ctx := context.Background()
 	var want []string
-	for n := range outbox.UsualMost + 3 {
+	for n := range query.UsualMost + 3 {
 		var ms []skald.Message
 		for i := range n {
 			name := func(what string) string { return fmt.Sprintf("%s %d of %d", what, i, n) }
 			at := time.Now().UTC().Truncate(time.Microsecond)
 			m := skald.Message{Topic: fmt.Sprintf("t%d.%d", n, i), Type: name("type"),
-				Key: []byte(name("key")), Data: []byte(name("data")), ContentType: outbox.UsualType,
+				Key: []byte(name("key")), Data: []byte(name("data")), ContentType: query.UsualType,
 				CorrelationID: name("correlation"), CausationID: name("cause"), TraceParent: name("trace"),
 				Time: at, ID: uuid7.New(at)}
 			if i%3 == 1 {

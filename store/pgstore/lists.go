@@ -5,8 +5,7 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/audit"
-	"github.com/skald-go/skald/store/pgstore/internal/backlog"
+	"github.com/skald-go/skald/store/pgstore/internal/query"
 )
 
 // defaultLimit is how many a list has at most if it is not said.
@@ -51,7 +50,7 @@ func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err er
 
 // Audits lists what operators did.
 func (c *core) Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error) {
-	return audit.List(c.patience.Long(ctx), c.pg, q, cmp.Or(q.Limit, defaultLimit))
+	return query.List(c.patience.Long(ctx), c.pg, q, cmp.Or(q.Limit, defaultLimit))
 }
 
 // Status tells how the database stands.
@@ -65,7 +64,7 @@ func (c *core) Status(ctx context.Context, q store.StatusQuery) (out store.Statu
 		if q.Outbox {
 			read = &out.Outbox
 		}
-		out.Backlog, err = backlog.Read(ctx, c.pg, read)
+		out.Backlog, err = query.Read(ctx, c.pg, read)
 	}
 	if err == nil && q.Keeping != "" {
 		out.Keeping, err = c.kept.Count(ctx, q.Keeping)

@@ -5,8 +5,8 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/audit"
-	"github.com/skald-go/skald/store/pgstore/internal/doctor"
+	"github.com/skald-go/skald/store/pgstore/internal/admin"
+	"github.com/skald-go/skald/store/pgstore/internal/query"
 )
 
 // Maintain empties what is older than it is to be kept, under the lease on the retention if there is an
@@ -17,7 +17,7 @@ func (c *core) Maintain(ctx context.Context, m store.Maintain) (store.Maintained
 
 // Examine looks at the server's settings, its clock and connections, the rings and the load.
 func (c *core) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
-	return doctor.New(c.pg, c.steward).Examine(c.patience.Long(ctx), e)
+	return admin.NewDoctor(c.pg, c.steward).Examine(c.patience.Long(ctx), e)
 }
 
 // Recover settles the outbox of a database that moved, and brings the numbers of what consumers keep up to
@@ -27,6 +27,6 @@ func (c *core) Recover(ctx context.Context, note *store.Audit) (store.Recovered,
 	if note == nil {
 		return c.recovery.Recover(ctx, nil)
 	}
-	noted := audit.Note(c.pg, note)
+	noted := query.Note(c.pg, note)
 	return c.recovery.Recover(ctx, &noted)
 }

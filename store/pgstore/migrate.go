@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/skald-go/skald/store/pgstore/internal/tables"
+	"github.com/skald-go/skald/store/pgstore/internal/admin"
 )
 
 //go:embed migration/*.sql
@@ -28,7 +28,7 @@ func Migrations() fs.FS {
 }
 
 // A Migration is one file.
-type Migration = tables.Migration
+type Migration = admin.Migration
 
 // MigrateOptions say how to migrate. The zero value works.
 type MigrateOptions struct {
@@ -41,17 +41,17 @@ type MigrateOptions struct {
 }
 
 // A ChangedError says that a migration was changed after it had been applied.
-type ChangedError = tables.ChangedError
+type ChangedError = admin.ChangedError
 
 // A SourceError says that the database has another name than the one that was asked for. The name is part of
 // the identity of every message: changing it would make repeats look new.
-type SourceError = tables.SourceError
+type SourceError = admin.SourceError
 
 // A BusyError says that a lock was not to be had: whoever works on goes first.
-type BusyError = tables.BusyError
+type BusyError = admin.BusyError
 
 // A Database is a *pgxpool.Pool or a *pgx.Conn.
-type Database = tables.Database
+type Database = admin.Database
 
 // Migrate makes the tables, or brings them up to date, in one transaction, and says what it did. Two at once
 // go one after the other. It waits for a lock on a table for 200 ms and gives way, so that nobody waits
@@ -60,15 +60,15 @@ type Database = tables.Database
 // and the last for 1.6 s. After these 105 s it is a *BusyError; it is one too if ctx ends after a try that
 // was in vain.
 func Migrate(ctx context.Context, db Database, o *MigrateOptions) ([]Migration, error) {
-	return tables.Migrate(ctx, db, o.tables())
+	return admin.Migrate(ctx, db, o.tables())
 }
 
 // Pending are the migrations that Migrate would apply. It changes nothing.
 func Pending(ctx context.Context, db Database, o *MigrateOptions) ([]Migration, error) {
-	return tables.Pending(ctx, db, o.tables())
+	return admin.Pending(ctx, db, o.tables())
 }
 
-func (o *MigrateOptions) tables() tables.Options {
+func (o *MigrateOptions) tables() admin.Options {
 	if o == nil {
 		o = &MigrateOptions{}
 	}
@@ -76,17 +76,17 @@ func (o *MigrateOptions) tables() tables.Options {
 	if files == nil {
 		files = Migrations()
 	}
-	return tables.Options{DB: newCore(nil, &Options{Schema: o.Schema}).pg, Files: files, Source: o.Source,
-		Pause: tables.LockPause}
+	return admin.Options{DB: newCore(nil, &Options{Schema: o.Schema}).pg, Files: files, Source: o.Source,
+		Pause: admin.LockPause}
 }
 
 // A Step is one migration as SQL for a tool of your own, with the note that it was applied. Run it as one
 // transaction.
-type Step = tables.Step
+type Step = admin.Step
 
 // Steps are what Migrate would do to an empty schema, one for each migration, in order. The database's
 // encoding is to be UTF8.
-func Steps(o *MigrateOptions) ([]Step, error) { return tables.Steps(o.tables()) }
+func Steps(o *MigrateOptions) ([]Step, error) { return admin.Steps(o.tables()) }
 
 // Script is all steps in one.
 func Script(o *MigrateOptions) (string, error) {
@@ -100,8 +100,8 @@ func Script(o *MigrateOptions) (string, error) {
 
 // LeastSlots and MostSlots bound a ring.
 const (
-	LeastSlots = tables.LeastSlots
-	MostSlots  = tables.MostSlots
+	LeastSlots = admin.LeastSlots
+	MostSlots  = admin.MostSlots
 )
 
 // ResizeOptions say how many slots the ring of the outbox is to have.
@@ -117,5 +117,5 @@ func Resize(ctx context.Context, db Database, o *ResizeOptions) ([]string, error
 	if o == nil {
 		o = &ResizeOptions{}
 	}
-	return tables.Resize(ctx, db, newCore(nil, &Options{Schema: o.Schema}).pg, o.Outbox)
+	return admin.Resize(ctx, db, newCore(nil, &Options{Schema: o.Schema}).pg, o.Outbox)
 }

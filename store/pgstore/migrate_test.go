@@ -18,9 +18,8 @@ import (
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/ring"
-	"github.com/skald-go/skald/store/pgstore/internal/slot"
-	"github.com/skald-go/skald/store/pgstore/internal/tables"
+	"github.com/skald-go/skald/store/pgstore/internal/admin"
+	"github.com/skald-go/skald/store/pgstore/internal/wal"
 )
 
 // Interleaving 5.
@@ -57,7 +56,7 @@ func TestMigrateTwoAtOnce(t *testing.T) {
 func steps(t *testing.T) int {
 	t.Helper()
 	all, err := sqlfile.Migrations(Migrations(), ".")
-	newest := tables.Newest(Migrations(), 0)
+	newest := admin.Newest(Migrations(), 0)
 	if err != nil || len(all) == 0 || oldest > newest {
 		t.Fatalf("%d migrations, versions %d to %d: %v", len(all), oldest, newest, err)
 	}
@@ -232,15 +231,15 @@ func TestStatements(t *testing.T) {
 	}
 	prepared := 0
 	texts := maps.Clone(c.pg.SQL)
-	maps.Copy(texts, slot.ReaderStatements(c.pg, "a slot"))
-	maps.Copy(texts, slot.FollowerStatements(c.pg, "a slot", "a publication"))
+	maps.Copy(texts, wal.ReaderStatements(c.pg, "a slot"))
+	maps.Copy(texts, wal.FollowerStatements(c.pg, "a slot", "a publication"))
 	delete(texts, "WALServer") // a part of others, as the next is
 	delete(texts, "WALPublished")
 	if conn.Conn().PgConn().ParameterStatus("server_version") < "17" {
 		delete(texts, "WALMakeFailoverSlot")
 	}
 	all := []map[string]string{texts}
-	for n := range ring.Default().Slots() {
+	for n := range admin.Default().Slots() {
 		all = append(all, c.pg.RowTexts(n))
 	}
 	for _, texts := range all {

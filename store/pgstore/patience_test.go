@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/tables"
+	"github.com/skald-go/skald/store/pgstore/internal/admin"
 )
 
 // watched tells for how long each try is about to wait for a lock: what PostgreSQL says, in the transaction
@@ -71,7 +71,7 @@ func TestMigrateBesideOverlappingTransactions(t *testing.T) {
 	o.Pause = 0
 	asked, answer, done := make(chan string, 1), make(chan bool, 1), make(chan error, 1)
 	go func() {
-		_, err := tables.Migrate(ctx, watched{b.pool, func(wait string) {
+		_, err := admin.Migrate(ctx, watched{b.pool, func(wait string) {
 			asked <- wait
 			select {
 			case <-answer:

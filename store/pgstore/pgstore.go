@@ -17,21 +17,10 @@ import (
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/audit"
-	"github.com/skald-go/skald/store/pgstore/internal/backlog"
-	"github.com/skald-go/skald/store/pgstore/internal/consumer"
-	"github.com/skald-go/skald/store/pgstore/internal/doctor"
-	"github.com/skald-go/skald/store/pgstore/internal/entity"
-	"github.com/skald-go/skald/store/pgstore/internal/kept"
-	"github.com/skald-go/skald/store/pgstore/internal/mark"
-	"github.com/skald-go/skald/store/pgstore/internal/outbox"
-	"github.com/skald-go/skald/store/pgstore/internal/recovery"
-	"github.com/skald-go/skald/store/pgstore/internal/saga"
-	"github.com/skald-go/skald/store/pgstore/internal/slot"
+	"github.com/skald-go/skald/store/pgstore/internal/admin"
+	"github.com/skald-go/skald/store/pgstore/internal/query"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
-	"github.com/skald-go/skald/store/pgstore/internal/step"
-	"github.com/skald-go/skald/store/pgstore/internal/steward"
-	"github.com/skald-go/skald/store/pgstore/internal/tables"
+	"github.com/skald-go/skald/store/pgstore/internal/wal"
 )
 
 //go:embed sql/*.sql
@@ -87,15 +76,15 @@ type core struct {
 	pg        *sqlexec.DB
 	patience  sqlexec.Patience
 	secret    atomic.Pointer[secret]
-	outbox    *outbox.Outbox
-	consumers *consumer.Consumers
-	kept      *kept.Kept
-	marks     *mark.Marks
-	steps     *step.Steps
-	entities  *entity.Entities
-	sagas     *saga.Sagas
-	steward   *steward.Steward
-	recovery  *recovery.Recovery
+	outbox    *query.Outbox
+	consumers *query.Consumers
+	kept      *query.Kept
+	marks     *query.Marks
+	steps     *query.Steps
+	entities  *query.Entities
+	sagas     *query.Sagas
+	steward   *admin.Steward
+	recovery  *query.Recovery
 	waker     *sqlexec.Waker
 }
 
@@ -106,32 +95,30 @@ func newCore(r sqlexec.Runner, o *Options) *core {
 	c := &core{patience: o.patience()}
 	raw, err := texts()
 	c.pg = sqlexec.New(r, o.Schema, raw, err)
-	c.pg.Oldest, c.pg.Newest = oldest, tables.Newest(Migrations(), oldest)
-	c.outbox = outbox.New(c.pg)
-	c.steward = steward.New(c.pg)
+	c.pg.Oldest, c.pg.Newest = oldest, admin.Newest(Migrations(), oldest)
+	c.outbox = query.NewOutbox(c.pg)
+	c.steward = admin.NewSteward(c.pg)
 	c.waker = sqlexec.NewWake(c.pg, o.Notify)
-	c.recovery = recovery.New(c.pg, c.waker.Wake)
-	c.kept = kept.New(c.pg)
-	c.marks = mark.New(c.pg, c.kept)
-	c.steps = step.New(c.pg)
-	c.entities = entity.New(c.pg)
-	c.sagas = saga.New(c.pg, c.waker)
-	c.consumers = consumer.New(c.pg, c.recovery)
+	c.recovery = query.NewRecovery(c.pg, c.waker.Wake)
+	c.kept = query.NewKept(c.pg)
+	c.marks = query.NewMark(c.pg, c.kept)
+	c.steps = query.NewStep(c.pg)
+	c.entities = query.NewEntity(c.pg)
+	c.sagas = query.NewSaga(c.pg, c.waker)
+	c.consumers = query.NewConsumer(c.pg, c.recovery)
 	return c
 }
 
-// texts are the statements of all rooms, with a placeholder for the schema.
+// texts returns all statements by name, with a placeholder for the schema.
 func texts() (map[string]string, error) {
 	raw, err := sqlfile.Load(statements, "sql", sqlexec.Placeholder)
 	if err != nil {
 		return nil, err
 	}
-	for _, room := range []func() (map[string]string, error){
-		audit.Statements, backlog.Statements, consumer.Statements, doctor.Statements, entity.Statements,
-		kept.Statements, mark.Statements, outbox.Statements, recovery.Statements, saga.Statements,
-		slot.Statements, step.Statements, steward.Statements, tables.Statements,
+	for _, load := range []func() (map[string]string, error){
+		query.Statements, wal.Statements, admin.Statements,
 	} {
-		more, err := room()
+		more, err := load()
 		if err == nil {
 			err = sqlexec.Merge(raw, more)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/outbox"
-	"github.com/skald-go/skald/store/pgstore/internal/ring"
+	"github.com/skald-go/skald/store/pgstore/internal/admin"
+	"github.com/skald-go/skald/store/pgstore/internal/query"
 )
 
 // explain is how a statement is carried out by a plan that was made on empty tables, in a session that keeps
@@ -46,7 +46,7 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 	s := b.store(t)
 	ctx := context.Background()
 	b.exec(t, `ALTER TABLE {skald_shard} SET (autovacuum_enabled = off)`)
-	for slot := range ring.Default().Slots() {
+	for slot := range admin.Default().Slots() {
 		b.exec(t, fmt.Sprintf(`ALTER TABLE {skald_outbox_%d} SET (autovacuum_enabled = off)`, slot))
 	}
 	conn, err := b.pool.Acquire(ctx)
@@ -82,7 +82,7 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 		FROM {skald_snapshot} WHERE id = $1`), top.ID).Scan(&late); err != nil {
 		t.Fatal(err)
 	}
-	most := 200 + 3*ring.Default().Slots()*late // 30,000 rows are about 1,500 pages
+	most := 200 + 3*admin.Default().Slots()*late // 30,000 rows are about 1,500 pages
 	pages := regexp.MustCompile(`Buffers: shared hit=(\d+)`)
 	for name, plan := range map[string]string{
 		"pull from the beginning": b.explain(t, conn.Conn(),
@@ -90,7 +90,7 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 		"pull": b.explain(t, conn.Conn(), fmt.Sprintf(`pull(%d, '%s', %d, '%s', 25000, 1001)`, base.ID,
 			base.Token, top.ID, top.Token)),
 		"pull some": b.explain(t, conn.Conn(), fmt.Sprintf(`pullsome(%d, '%s', %d, '%s', 25000, 101, '%s')`,
-			base.ID, base.Token, top.ID, top.Token, outbox.Bitmap([][2]int{{0, 511}}))),
+			base.ID, base.Token, top.ID, top.Token, query.Bitmap([][2]int{{0, 511}}))),
 		"pull on": b.explain(t, conn.Conn(), fmt.Sprintf(`pullon(%d, '%s', 25000, 1001)`, top.ID, top.Token)),
 		"tick":    b.explain(t, conn.Conn(), fmt.Sprintf(`tick(%d, '%s', 'x')`, top.ID, top.Token)),
 	} {
@@ -104,9 +104,9 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 	}
 }
 
-func asTick(t *testing.T, s string) outbox.Tick {
+func asTick(t *testing.T, s string) query.Tick {
 	t.Helper()
-	got, err := outbox.ParseTick(s)
+	got, err := query.ParseTick(s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,8 @@ func TestLostNamedStatementNamesTheRemedy(t *testing.T) {
 				continue
 			}
 			lost++
-			if code := sqlexec.SQLState(err); code != sqlexec.UnknownStatement && code != sqlexec.DoubledStatement {
+			code := sqlexec.SQLState(err)
+			if code != sqlexec.UnknownStatement && code != sqlexec.DoubledStatement {
 				t.Fatalf("another error: %v", err)
 			}
 			if !strings.Contains(err.Error(), "default_query_exec_mode=cache_describe") || !s.Outage(err) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/skald-go/skald/internal/startup"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/slot"
+	"github.com/skald-go/skald/store/pgstore/internal/wal"
 )
 
 // ReadByOptions of a ReadBy. The zero value is for what skald debezium config prints.
@@ -31,7 +31,7 @@ type ReadByOptions struct {
 // show was left out. Else the positions stay, and Hearing says why.
 type ReadBy struct {
 	*core
-	follower *slot.Follower
+	follower *wal.Follower
 	named    startup.Wire
 }
 
@@ -42,18 +42,18 @@ func (s *Store) ReadBy(o *ReadByOptions) (*ReadBy, error) {
 	if o != nil {
 		at = *o
 	}
-	at.Slot, at.Publication = cmp.Or(at.Slot, slot.DefaultPublication),
-		cmp.Or(at.Publication, slot.DefaultPublication)
+	at.Slot, at.Publication = cmp.Or(at.Slot, wal.DefaultPublication),
+		cmp.Or(at.Publication, wal.DefaultPublication)
 	if !regexp.MustCompile(`^[a-z0-9_]{1,63}$`).MatchString(at.Slot) {
 		return nil, fmt.Errorf(
 			"read by: %q cannot be a slot's name: 1 to 63 lower-case letters, digits and underscores",
 			at.Slot)
 	}
-	return s.readBy(slot.FollowerOptions{Slot: at.Slot, Publication: at.Publication, Trust: at.Trust}), nil
+	return s.readBy(wal.FollowerOptions{Slot: at.Slot, Publication: at.Publication, Trust: at.Trust}), nil
 }
 
-func (s *Store) readBy(o slot.FollowerOptions) *ReadBy {
-	return &ReadBy{core: s.core, follower: slot.NewFollower(s.pg, s.outbox, o), named: s}
+func (s *Store) readBy(o wal.FollowerOptions) *ReadBy {
+	return &ReadBy{core: s.core, follower: wal.NewFollower(s.pg, s.outbox, o), named: s}
 }
 
 var _ startup.Wire = (*ReadBy)(nil)

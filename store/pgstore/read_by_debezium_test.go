@@ -11,15 +11,15 @@ import (
 
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/slot"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+	"github.com/skald-go/skald/store/pgstore/internal/wal"
 )
 
 // A slotReader reads a slot, as Debezium does, and confirms what it is told to.
 type slotReader struct {
 	b    *bed
 	conn *pgconn.PgConn
-	s    *slot.Stream
+	s    *wal.Stream
 	at   int64
 }
 
@@ -49,11 +49,11 @@ func (b *bed) readsSlot(t testing.TB) *slotReader {
 	if r.conn, err = pgconn.ConnectConfig(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	hijacked, err := slot.StartStream(t.Context(), r.conn, b.slot())
+	hijacked, err := wal.StartStream(t.Context(), r.conn, b.slot())
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.s = &slot.Stream{Conn: hijacked, At: func() int64 { return r.at }}
+	r.s = &wal.Stream{Conn: hijacked, At: func() int64 { return r.at }}
 	t.Cleanup(r.leave)
 	return r
 }
@@ -103,7 +103,7 @@ func newReadByBed(t *testing.T, b *bed) *readByBed {
 // again begins anew, as another process does.
 func (d *readByBed) again(t *testing.T) {
 	t.Helper()
-	d.r = d.s.readBy(slot.FollowerOptions{Slot: d.slot(), Publication: d.slot(), Each: 1, CutEach: 1})
+	d.r = d.s.readBy(wal.FollowerOptions{Slot: d.slot(), Publication: d.slot(), Each: 1, CutEach: 1})
 }
 
 // look looks once, and stores what the relay would; it tells whether the position moved.

@@ -4,13 +4,13 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/outbox"
+	"github.com/skald-go/skald/store/pgstore/internal/query"
 )
 
 // Lease takes, renews and gives back shards: one round trip. A shard belongs to a live relay, so a renewal
 // writes one row.
 func (c *core) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
-	return c.outbox.Lease(ctx, ask, outbox.Besides{})
+	return c.outbox.Lease(ctx, ask, query.Besides{})
 }
 
 // Pull reads a page of a window: one round trip.

@@ -12,16 +12,15 @@ import (
 
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/ring"
+	"github.com/skald-go/skald/store/pgstore/internal/admin"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
-	"github.com/skald-go/skald/store/pgstore/internal/steward"
 )
 
 // oldSlot is one that Maintain may empty now, as the database's clock has it.
 func (b *bed) oldSlot(t *testing.T) int {
 	t.Helper()
 	today := one[int](t, b, `SELECT floor(extract(epoch FROM now()) / 86400)::integer`)
-	return (today - 8) % ring.Default().Slots()
+	return (today - 8) % admin.Default().Slots()
 }
 
 // cover moves all shards to tip.
@@ -128,11 +127,11 @@ func TestRetentionAgainstOpenHandler(t *testing.T) {
 	ctx := context.Background()
 	s := b.store(t)
 	m, other := aMark(), aMark()
-	m.ID, other.ID = uuid7.New(time.Now().Add(-32*steward.Day)), uuid7.New(time.Now().Add(-32*steward.Day))
+	m.ID, other.ID = uuid7.New(time.Now().Add(-32*admin.Day)), uuid7.New(time.Now().Add(-32*admin.Day))
 	if _, err := s.Apply(ctx, store.Effect{Mark: &other}); err != nil {
 		t.Fatal(err)
 	}
-	b.Age(t, 31*steward.Day)
+	b.Age(t, 31*admin.Day)
 	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
 	if err != nil {
 		t.Fatal(err)
@@ -152,8 +151,8 @@ func TestRetentionAgainstOpenHandler(t *testing.T) {
 func TestRetentionBounds(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)
-	for _, keep := range []store.Retention{{Outbox: 9 * steward.Day},
-		{Outbox: 7 * steward.Day, Marks: 6 * steward.Day}, {Outbox: -1}} {
+	for _, keep := range []store.Retention{{Outbox: 9 * admin.Day},
+		{Outbox: 7 * admin.Day, Marks: 6 * admin.Day}, {Outbox: -1}} {
 		if _, err := s.Maintain(context.Background(), store.Maintain{Keep: keep}); err == nil {
 			t.Errorf("maintain takes %+v", keep)
 		}

@@ -10,8 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/ring"
-	"github.com/skald-go/skald/store/pgstore/internal/steward"
+	"github.com/skald-go/skald/store/pgstore/internal/admin"
 )
 
 var errKilled = errors.New("killed")
@@ -30,10 +29,10 @@ func (m *mortal) Begin(ctx context.Context) (pgx.Tx, error) {
 }
 
 func TestRings(t *testing.T) {
-	at := func(d int) time.Time { return time.UnixMilli(0).Add(time.Duration(d) * steward.Day) }
-	rs := ring.Rings{{Slots: 10}, {From: at(100).UnixMilli(), First: 10, Slots: 4}}
+	at := func(d int) time.Time { return time.UnixMilli(0).Add(time.Duration(d) * admin.Day) }
+	rs := admin.Rings{{Slots: 10}, {From: at(100).UnixMilli(), First: 10, Slots: 4}}
 	for d, want := range map[int]int{0: 0, 99: 9, 100: 10, 101: 11, 107: 13, 108: 10} {
-		if got := rs.Leaf(at(d), steward.Day); got != want {
+		if got := rs.Leaf(at(d), admin.Day); got != want {
 			t.Errorf("day %d falls on %d, want %d", d, got, want)
 		}
 	}
@@ -45,9 +44,9 @@ func TestRings(t *testing.T) {
 		{90, 93, 0, []int{0, 1, 2, 3}},
 		{98, 101, 0, []int{8, 9, 10, 11}}, // and the day that begins with the new ring, for the old one: 0
 		{101, 102, 0, []int{11, 12}},
-		{99, 101, steward.Day, []int{9, 10, 11, 13}},
+		{99, 101, admin.Day, []int{9, 10, 11, 13}},
 	} {
-		live := rs.Live(at(c.first), at(c.last), steward.Day, c.early)
+		live := rs.Live(at(c.first), at(c.last), admin.Day, c.early)
 		for _, n := range c.want {
 			if !live[n] {
 				t.Errorf("of days %d to %d leaf %d is not live: %v", c.first, c.last, n, live)
@@ -62,7 +61,7 @@ func TestRings(t *testing.T) {
 	}
 	for _, text := range []string{`{`, `[]`, `[{"slots":0}]`, `[{"slots":4,"from":2},{"slots":4,"from":1}]`,
 		`[{"slots":4,"first":-1}]`} {
-		if _, err := ring.Parse(text, nil); err == nil {
+		if _, err := admin.Parse(text, nil); err == nil {
 			t.Errorf("%s is read", text)
 		}
 	}
@@ -78,8 +77,8 @@ func TestOutboxRingChanges(t *testing.T) {
 		b.exec(t, insertOld, (today-d)%10)
 	}
 	b.exec(t, `GRANT TRUNCATE ON {skald_outbox_0} TO PUBLIC`)
-	stale := steward.Keeping{Retention: store.Retention{Outbox: 7 * steward.Day, Marks: 30 * steward.Day},
-		Now: time.Now(), Rows: ring.Default()}
+	stale := admin.Keeping{Retention: store.Retention{Outbox: 7 * admin.Day, Marks: 30 * admin.Day},
+		Now: time.Now(), Rows: admin.Default()}
 	for budget := 1; ; budget++ {
 		if _, err := Resize(ctx, &mortal{b.pool, budget},
 			&ResizeOptions{Schema: b.schema, Outbox: 13}); err == nil {
@@ -111,7 +110,7 @@ func TestOutboxRingChanges(t *testing.T) {
 	// A relay that read the ring before the change must not empty by it.
 	for n := range 12 {
 		// whatever it took for over
-		stale.Rows = ring.Rings{{Slots: 1, First: n}, {From: 1, Slots: 1, First: 12}}
+		stale.Rows = admin.Rings{{Slots: 1, First: n}, {From: 1, Slots: 1, First: 12}}
 		if err := s.steward.EmptyRows(ctx, &stale); err != nil {
 			t.Fatal(err)
 		}

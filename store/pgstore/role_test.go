@@ -15,10 +15,8 @@ import (
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/rights"
-	"github.com/skald-go/skald/store/pgstore/internal/ring"
+	"github.com/skald-go/skald/store/pgstore/internal/admin"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
-	"github.com/skald-go/skald/store/pgstore/internal/steward"
 	"github.com/skald-go/skald/store/storetest"
 )
 
@@ -199,7 +197,7 @@ func TestConformanceUnderRoles(t *testing.T) {
 // appDay is all that an app ever asks of the store.
 func appDay(ctx context.Context, s *Store, _ string) error {
 	ids := []string{"no uuid", uuid7.New(time.Now().Add(time.Hour)),
-		uuid7.New(time.Now().Add(-40 * steward.Day))}
+		uuid7.New(time.Now().Add(-40 * admin.Day))}
 	for _, id := range ids {
 		m := aMark()
 		m.ID = id
@@ -258,7 +256,7 @@ func appDay(ctx context.Context, s *Store, _ string) error {
 // quarantineDay is what an app asks of answers, floors and the quarantine.
 func quarantineDay(ctx context.Context, s *Store) error {
 	old := aMark()
-	old.ID = uuid7.New(time.Now().Add(-5 * steward.Day))
+	old.ID = uuid7.New(time.Now().Add(-5 * admin.Day))
 	old.Result = "1"
 	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{old}})
 	if err != nil {
@@ -433,8 +431,8 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 			return err
 		}
 	}
-	k := &steward.Keeping{Now: time.Now(),
-		Retention: store.Retention{Marks: 30 * steward.Day, Steps: 90 * steward.Day, Sagas: 30 * steward.Day}}
+	k := &admin.Keeping{Now: time.Now(),
+		Retention: store.Retention{Marks: 30 * admin.Day, Steps: 90 * admin.Day, Sagas: 30 * admin.Day}}
 	if err := s.steward.Forget(ctx, k); err != nil {
 		return err
 	}
@@ -444,8 +442,8 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 
 // emptyLeaves empties each leaf of that name, or with "" all, as Maintain does in the course of a month.
 func emptyLeaves(ctx context.Context, s *Store, name string) error {
-	var k steward.Keeping
-	for i := range ring.Default().Slots() {
+	var k admin.Keeping
+	for i := range admin.Default().Slots() {
 		if name == "" || name == sqlexec.RowLeaf(i) {
 			if err := s.steward.EmptyRowLeaf(ctx, i, &k); err != nil {
 				return err
@@ -530,7 +528,7 @@ func (b *bed) fill(t testing.TB) {
 	t.Helper()
 	b.clear(t)
 	b.exec(t,
-		`INSERT INTO {skald_outbox} (topic, type, slot) SELECT 'orders', 'x', n FROM generate_series(0, $1) AS n`, ring.Default().Slots()-1)
+		`INSERT INTO {skald_outbox} (topic, type, slot) SELECT 'orders', 'x', n FROM generate_series(0, $1) AS n`, admin.Default().Slots()-1)
 	b.exec(t,
 		`INSERT INTO {skald_mark} (consumer, source, id, outcome, at) VALUES ('c', 's', 'i', 1, now() - interval '40 days')`)
 	b.exec(t,
@@ -598,7 +596,7 @@ type grant struct{ text, leaf string }
 // rights are those of a role, one by one.
 func (b *bed) rights(t testing.TB, role store.Role) (out []grant) {
 	t.Helper()
-	need, err := rights.Of(role)
+	need, err := admin.Of(role)
 	if err != nil {
 		t.Fatal(err)
 	}

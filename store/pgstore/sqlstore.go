@@ -13,9 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/entity"
-	"github.com/skald-go/skald/store/pgstore/internal/mark"
-	"github.com/skald-go/skald/store/pgstore/internal/saga"
+	"github.com/skald-go/skald/store/pgstore/internal/query"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
@@ -50,7 +48,7 @@ type sqlUnit struct {
 	tx    *sql.Tx
 	stop  context.CancelFunc // of the transaction, which would else outlive a lost server
 	found store.Found
-	have  entity.Locked
+	have  query.Locked
 	kept  bool // see unit
 }
 
@@ -68,7 +66,7 @@ func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.
 		u.drop(err)
 		return nil, fmt.Errorf("begin: %w", s.pg.Beginning(err))
 	}
-	u.have, u.kept = entity.LockedBy(in, u.found), mark.Holding(u.found) && !mark.Many(in)
+	u.have, u.kept = query.LockedBy(in, u.found), query.Holding(u.found) && !query.Many(in)
 	return u, nil
 }
 
@@ -287,7 +285,7 @@ func (s *SQLStore) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) er
 			return fmt.Errorf("write: %w", s.pg.Losing(err))
 		}
 	}
-	if saga.Stirs(es) {
+	if query.Stirs(es) {
 		s.waker.Wake()
 	}
 	if len(rows) == 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/steward"
+	"github.com/skald-go/skald/store/pgstore/internal/admin"
 )
 
 // A compensation that waits for the very row that is being forgotten finds the floor, and not "nothing to
@@ -17,7 +17,7 @@ import (
 func TestStepThatIsForgottenUnderACompensation(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), context.Background()
-	begun := time.Now().Add(-100 * steward.Day)
+	begun := time.Now().Add(-100 * admin.Day)
 	step := store.Step{Consumer: "stock", Saga: "a", Name: "charge", State: store.StepDone,
 		Identity: aMark().Identity, Begun: begun}
 	u, err := s.Begin(ctx, store.Intake{Steps: []store.Step{step}})
@@ -27,13 +27,13 @@ func TestStepThatIsForgottenUnderACompensation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Age(t, 100*steward.Day)
+	b.Age(t, 100*admin.Day)
 	var came <-chan struct{}
 	var found store.Step
 	err = pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
 		var n, pid int64
 		if err := tx.QueryRow(ctx, s.pg.SQL["ForgetSteps"],
-			time.Now().Add(-90*steward.Day)).Scan(&n); err != nil || n != 1 {
+			time.Now().Add(-90*admin.Day)).Scan(&n); err != nil || n != 1 {
 			t.Fatalf("%d steps are forgotten: %v", n, err)
 		}
 		if err := tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {

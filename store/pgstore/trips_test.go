@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/steward"
+	"github.com/skald-go/skald/store/pgstore/internal/admin"
 )
 
 // A wire is a proxy that counts how often the client speaks after it has listened.
@@ -308,7 +308,7 @@ func tripCases(ctx context.Context, t *testing.T, b *bed, s *Store) []tripCase {
 		{"a step that is taken and then undone, of a saga so old that the floor is looked at", 4, func() {
 			m := aMark()
 			step := store.Step{Consumer: "stock", Saga: m.ID, Name: "charge", Identity: m.Identity,
-				Begun: time.Now().Add(-steward.Day)}
+				Begun: time.Now().Add(-admin.Day)}
 			for _, step.State = range []store.StepState{store.StepDone, store.StepUndone} {
 				m.ID = uuid7.New(time.Now())
 				u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Steps: []store.Step{step}})

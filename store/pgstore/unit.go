@@ -10,9 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/entity"
-	"github.com/skald-go/skald/store/pgstore/internal/mark"
-	"github.com/skald-go/skald/store/pgstore/internal/saga"
+	"github.com/skald-go/skald/store/pgstore/internal/query"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
@@ -23,7 +21,7 @@ type unit struct {
 	tx    *lent
 	found store.Found
 	marks []store.Mark // of the intake
-	have  entity.Locked
+	have  query.Locked
 	sagas []store.SagaRef // that it has locked
 	kept  bool            // a message of it is, and has a mark all the same: it is for rolling back
 	nth   int             // of those in a row that were begun after each other's commit
@@ -67,8 +65,8 @@ func (s *Store) roundTrip(ctx context.Context, conn *pgxpool.Conn, wait time.Dur
 
 func (u *unit) lend(conn *pgxpool.Conn, tx pgx.Tx, in store.Intake) {
 	u.conn, u.tx, u.marks = conn, newLent(u.s, tx, conn.Conn()), in.Marks
-	u.have = entity.LockedBy(in, u.found)
-	u.sagas, u.kept = saga.Held(in, u.found), mark.Holding(u.found) && !mark.Many(in)
+	u.have = query.LockedBy(in, u.found)
+	u.sagas, u.kept = query.Held(in, u.found), query.Holding(u.found) && !query.Many(in)
 }
 
 func isoLevel(level store.Isolation) pgx.TxIsoLevel {

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-go/skald/internal/pgbed"
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/admin"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
-	"github.com/skald-go/skald/store/pgstore/internal/tables"
 	"github.com/skald-go/skald/store/storetest"
 )
 
@@ -84,7 +84,7 @@ func TestConformanceOnTheOldestTables(t *testing.T) {
 				return err
 			}},
 	}
-	if oldest == tables.Newest(Migrations(), oldest) { // whose tables every other test has
+	if oldest == admin.Newest(Migrations(), oldest) { // whose tables every other test has
 		h.Sample = sample
 	}
 	storetest.Run(t, h)
@@ -133,7 +133,7 @@ func TestNextMigration(t *testing.T) {
 	b.exec(t, `UPDATE {skald_migration} SET builds = 90 WHERE version = 90`)
 	var schema *store.SchemaError
 	if err := s.Check(ctx, store.Relay); !errors.As(err, &schema) || schema.Have != 90 ||
-		schema.Last != tables.Newest(Migrations(), oldest) {
+		schema.Last != admin.Newest(Migrations(), oldest) {
 		t.Errorf("this build on tables that have less: %v", err)
 	}
 }

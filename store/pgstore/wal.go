@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/internal/brokerurl"
 	"github.com/skald-go/skald/internal/startup"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore/internal/slot"
+	"github.com/skald-go/skald/store/pgstore/internal/wal"
 )
 
 // WALOptions of a WAL. The zero value works.
@@ -30,7 +30,7 @@ type WALOptions struct {
 // loses nothing. Of several relays with one slot one reads it and holds all shards; the others stand by.
 type WAL struct {
 	*core
-	reader *slot.Reader
+	reader *wal.Reader
 	named  startup.Wire
 }
 
@@ -61,7 +61,7 @@ func (s *Store) WAL(url string, o *WALOptions) (*WAL, error) {
 			return nil, fmt.Errorf("wal: %w", err)
 		}
 	}
-	reader := slot.NewReader(s.core.pg, s.core.outbox, s.waker.Here, config, slot.ReaderOptions(at))
+	reader := wal.NewReader(s.core.pg, s.core.outbox, s.waker.Here, config, wal.ReaderOptions(at))
 	return &WAL{core: s.core, reader: reader, named: s}, nil
 }
 

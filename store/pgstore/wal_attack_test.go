@@ -16,8 +16,8 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/relay"
-	"github.com/skald-go/skald/store/pgstore/internal/slot"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+	"github.com/skald-go/skald/store/pgstore/internal/wal"
 )
 
 const walsender = `SELECT count(*) FROM (SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1 AND active) AS t`
@@ -172,8 +172,8 @@ func walCommitThatIsNotVisible(t *testing.T, b *bed) {
 		&xid); err != nil {
 		t.Fatal(err)
 	}
-	r.reader.Told(slot.Message{Kind: slot.Begin, XID: xid})
-	r.reader.Told(slot.Message{Kind: slot.Commit})
+	r.reader.Told(wal.Message{Kind: wal.Begin, XID: xid})
+	r.reader.Told(wal.Message{Kind: wal.Commit})
 	looks := r.looks.Load()
 	eventually(t, "it goes on looking", func() bool { return r.looks.Load() > looks+5 })
 	if r.hears() {

@@ -16,8 +16,7 @@ const dropAbout = `The message is marked as finished and forgotten: what it had 
 its key that wait for it go on. To do instead what it should have done, write another message.
 
 Of one at a call outside, --call says what you found at the provider, since nobody asks there again: done or refused. It is kept in
-skald_audit. A step of a saga that the call takes then counts as taken (or undone,
-	where the call was to undo it), or as never called.
+skald_audit. A step of a saga that the call takes then counts as taken (or undone, where the call was to undo it), or as never called.
 Where the provider has answered already, that counts. What its handler would have written after the call is yours to write.`
 
 func dropCommand(out, errs io.Writer) *cobra.Command {

@@ -20,8 +20,7 @@ import (
 const redriveAbout = `The message is parked again at its place, and the running consumer takes it within seconds: only the one that failed, under the
 same id, one of a key at a time. Messages of its key that wait for it go on behind it. One that had freed its key goes behind those of its
 key where one of them is at a call to the outside. If it fails again, it has all its
-attempts before it. A rejection is left as it is: others have been told of it (skald dead edit,
-	skald dead drop).
+attempts before it. A rejection is left as it is: others have been told of it (skald dead edit, skald dead drop).
 
 With --canary the first one goes alone, and the others only if it succeeds; with --rate so many go each second. Both watch what becomes of
 them: if more than --max-error-ratio of those redriven failed again, no more are. Ended half way, the same command goes on where

@@ -1,0 +1,46 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/wal"
+)
+
+// debezium looks for what its EventRouter would not carry: it reads payloads from one column.
+func (d *doctor) debezium(ctx context.Context, p *patient) error {
+	var names string
+	var out []wal.LeftOut
+	if err := d.pg.Short(ctx, "examine", d.pg.Call("ExaminePublications").Into(&names),
+		wal.ListLeftOut(d.pg, &out)); err != nil {
+		return err
+	}
+	for _, one := range out {
+		if one.Payloads || one.Publication == wal.DefaultPublication {
+			p.say("debezium", skald.Failed,
+				fmt.Sprintf("publication %s leaves out the columns %s, which a connector reads as NULL",
+					one.Publication, one.Columns),
+				"make it as skald debezium config prints, without a list of columns. DROP PUBLICATION if no connector reads it")
+			return nil
+		}
+	}
+	if names == "" {
+		return nil
+	}
+	var texts, bytes, keys int64
+	err := d.pg.Short(ctx, "examine", d.pg.Call("ExamineColumns", int32(store.PayloadRows)).Into(&texts,
+		&bytes, &keys))
+	if right := new(store.RightError); errors.As(err, &right) {
+		p.say("debezium", skald.Fine, "this user may not read the outbox", "")
+		return nil
+	}
+	p.say("debezium", grade((texts == 0 || bytes == 0) && keys == 0),
+		fmt.Sprintf("publication %s; of the newest rows %d have data, %d data_bytes, %d key_bytes", names,
+			texts, bytes, keys),
+		"its EventRouter reads one of data and data_bytes, and not key_bytes: give all events one kind of payload and keys of text, or publish by skald relay; "+
+			"docs/debezium.md. DROP PUBLICATION if no connector reads it")
+	return err
+}

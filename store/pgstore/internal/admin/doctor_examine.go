@@ -1,0 +1,325 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/retention"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+	"github.com/skald-go/skald/store/pgstore/internal/wal"
+)
+
+// A patient is what was seen of a database.
+type patient struct {
+	store.Exam
+	settings map[string]string
+	planner  []string // settings that make plans bad
+	version  int
+	standby  bool
+	// how far the server is ahead of us, and how exactly that is known
+	clock, lead                      time.Duration
+	busy, mine, roleLimit, baseLimit int           // connections
+	openFor                          time.Duration // the longest transaction
+	looked                           time.Duration // since the retention looked; less than 0: it never did
+	keep                             store.Retention
+	ringRefused                      error
+	size                             int64 // of all tables
+	owner                            string
+	ownerMayAll                      bool // it is a superuser
+	trip                             time.Duration
+	found                            []skald.Finding
+}
+
+func (p *patient) say(name string, grade skald.Grade, saw, remedy string) {
+	if grade == skald.Fine {
+		remedy = ""
+	}
+	p.found = append(p.found, skald.Finding{Name: name, Grade: grade, Saw: saw, Remedy: remedy})
+}
+
+// Examine looks at the server's settings, its clock and connections, the rings and the load.
+func (d *doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
+	if e.Server {
+		return d.examineServer(ctx)
+	}
+	e.Handle = cmp.Or(e.Handle, sqlexec.DefaultHandle)
+	p := &patient{Exam: e, settings: map[string]string{}}
+	if err := d.admit(ctx, p); err != nil {
+		return nil, err
+	}
+	p.server()
+	p.rights()
+	p.timeouts()
+	p.connections()
+	p.time()
+	p.retention()
+	p.load()
+	return p.found, errors.Join(d.debezium(ctx, p),
+		wal.Examine(ctx, d.pg, func(g skald.Grade, saw, remedy string) {
+			p.say("read by", g, saw, remedy)
+		}))
+}
+
+// admit asks for everything, and changes nothing.
+func (d *doctor) admit(ctx context.Context, p *patient) error {
+	set := d.pg.Call("ExamineSettings", []string{"fsync", "full_page_writes", "synchronous_commit",
+		"autovacuum", "statement_timeout",
+		"transaction_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout",
+		"max_connections",
+		"superuser_reserved_connections", "reserved_connections"})
+	set.Scan = func(row sqlexec.Scanner) error {
+		var name, value string
+		err := row.Scan(&name, &value)
+		p.settings[name] = value
+		return err
+	}
+	planner := d.pg.Call("ExaminePlanner")
+	planner.Scan = func(row sqlexec.Scanner) error {
+		var name, value string
+		err := row.Scan(&name, &value)
+		p.planner = append(p.planner, name+" = "+value)
+		return err
+	}
+	var now, open, looked int64
+	var rings string
+	server := d.pg.Call("ExamineServer").Into(&p.version, &p.standby, &now, &p.busy, &p.mine, &p.roleLimit,
+		&p.baseLimit, &open)
+	sent := time.Now()
+	if err := d.pg.Short(ctx, "examine", server); err != nil {
+		return err
+	}
+	took := time.Since(sent)
+	p.clock, p.lead = time.UnixMicro(now).Sub(sent.Add(took/2)), took
+	p.openFor = time.Duration(open) * time.Second
+	var trips []time.Duration
+	for range 5 {
+		sent := time.Now()
+		if err := d.pg.Short(ctx, "examine", d.pg.Call("Now")); err != nil {
+			return err
+		}
+		trips = append(trips, time.Since(sent))
+	}
+	p.trip = slices.Min(trips)
+	err := d.pg.Short(ctx, "examine", set, planner, d.pg.Call("ExamineRetention").Into(&looked),
+		d.pg.Call("Ring").Into(&rings), d.pg.Call("ExamineSize", d.pg.Schema).Into(&p.size),
+		d.pg.Call("ExamineOwner").Into(&p.owner, &p.ownerMayAll))
+	if err != nil {
+		return err
+	}
+	p.looked = time.Duration(looked) * time.Second
+	if p.keep, err = d.steward.Keeps(ctx); err != nil {
+		return err
+	}
+	return p.measure(rings)
+}
+
+// measure compares the retention with the ring.
+func (p *patient) measure(stored string) error {
+	keep, err := retention.OrDefaults(p.keep)
+	if err != nil {
+		p.ringRefused = err
+		return nil
+	}
+	p.keep = keep
+	rows, err := Parse(stored, Default())
+	if err == nil {
+		p.ringRefused = fits(keep, rows)
+	}
+	return err
+}
+
+func (p *patient) server() {
+	p.say("version", grade(p.version >= 150000),
+		fmt.Sprintf("PostgreSQL %d.%d", p.version/10000, p.version%10000), "PostgreSQL 15 or newer is needed")
+	p.say("primary", grade(!p.standby), map[bool]string{true: "a standby", false: "a primary"}[p.standby],
+		"let the URL lead to the primary: target_session_attrs=read-write")
+	for _, s := range []struct {
+		name   string
+		worst  skald.Grade
+		remedy string
+	}{
+		{"fsync", skald.Failed,
+			"ALTER SYSTEM SET fsync = on, then SELECT pg_reload_conf(): what is committed does not outlive the machine otherwise"},
+		{"full_page_writes", skald.Failed,
+			"ALTER SYSTEM SET full_page_writes = on, then SELECT pg_reload_conf(): a crash may tear pages otherwise"},
+		{"autovacuum", skald.Doubtful,
+			"ALTER SYSTEM SET autovacuum = on, then SELECT pg_reload_conf(): shards, leases and parked messages are rewritten in place"},
+		{"synchronous_commit", skald.Failed,
+			"ALTER ROLE … SET synchronous_commit = on: Skald turns it on in its own transactions, in yours an order that was confirmed may be gone after a crash, with its messages; where no transaction of yours writes messages: --accept synchronous_commit"},
+	} {
+		is := p.settings[s.name]
+		if is == "off" {
+			p.say(s.name, s.worst, is, s.remedy)
+		} else {
+			p.say(s.name, skald.Fine, is, "")
+		}
+	}
+	saw := "its settings are the default"
+	if len(p.planner) > 0 {
+		saw = strings.Join(p.planner, ", ")
+	}
+	p.say("planner", doubt(len(p.planner) == 0), saw,
+		"ALTER DATABASE … RESET, or ALTER ROLE … RESET: handlers and views scan tables or compile statements, which takes up to seconds; Skald overrules jit, enable_indexscan and enable_nestloop in its own transactions alone")
+}
+
+// rights: some functions run under the rights of the tables' owner, whoever calls them.
+func (p *patient) rights() {
+	p.say("owner", doubt(!p.ownerMayAll), fmt.Sprintf("the tables belong to %s%s", p.owner,
+		map[bool]string{true: ", a superuser"}[p.ownerMayAll]),
+		"make them belong to a role of their own, with their functions, some of which run under the rights of their owner: "+
+			"skald roles migrator (docs/sql.md, Roles)")
+}
+
+// timeouts are those that end what Skald, or a handler, is at. Skald sets idle_in_transaction_session_timeout
+// and lock_timeout for each of its transactions, but not these.
+func (p *patient) timeouts() {
+	least := p.Handle + 10*time.Second
+	if d := p.duration("transaction_timeout"); d > 0 && d < least {
+		p.say("transaction_timeout", skald.Failed, fmt.Sprintf("%v; a handler may take %v", d, p.Handle),
+			fmt.Sprintf("ALTER ROLE … SET transaction_timeout = '%v', or 0: it ends the connection of a handler that still works", least))
+	} else if _, there := p.settings["transaction_timeout"]; there {
+		p.say("transaction_timeout", skald.Fine, told(d), "")
+	}
+	d := p.duration("statement_timeout")
+	p.say("statement_timeout", doubt(d == 0 || d >= sqlexec.DefaultWait), told(d),
+		fmt.Sprintf("ALTER ROLE … SET statement_timeout = 0, or %v and more: an intake waits for a rival as long, and is tried again if it is cut off", sqlexec.DefaultWait))
+	d = p.duration("idle_in_transaction_session_timeout")
+	p.say("idle_in_transaction_session_timeout", skald.Fine, told(d)+
+		fmt.Sprintf("; a handler's transaction sets it to what the handler may take, %v", p.Handle), "")
+	d = p.duration("idle_session_timeout")
+	p.say("idle_session_timeout", doubt(d == 0), told(d),
+		"ALTER ROLE … SET idle_session_timeout = 0, or have the pool end idle connections sooner: it ends connections that a pool keeps")
+	long := p.openFor > time.Hour
+	p.say("open transactions", doubt(!long),
+		fmt.Sprintf("the longest that can be seen is open for %v", p.openFor),
+		"SELECT pid, usename, state, xact_start, query FROM pg_stat_activity ORDER BY xact_start LIMIT 5: it keeps vacuum and the retention from their work")
+}
+
+func (p *patient) connections() {
+	n := func(name string) int {
+		v, _ := strconv.Atoi(p.settings[name]) // of one that is not there: 0
+		return v
+	}
+	most := n("max_connections") - n("superuser_reserved_connections") - n("reserved_connections")
+	free := most - p.busy
+	if p.roleLimit >= 0 {
+		free = min(free, p.roleLimit-p.mine)
+	}
+	if p.baseLimit >= 0 {
+		free = min(free, p.baseLimit-p.busy)
+	}
+	saw := fmt.Sprintf("%d of %d are taken, %d may still be opened", p.busy, most, free)
+	remedy := "use smaller pools, a pooler in transaction mode, or raise max_connections"
+	switch {
+	case p.Connections > free:
+		p.say("connections", skald.Failed, fmt.Sprintf("%s; %d are wanted", saw, p.Connections), remedy)
+	case free*10 < most:
+		p.say("connections", skald.Doubtful, saw, remedy)
+	default:
+		p.say("connections", skald.Fine, saw, "")
+	}
+}
+
+// time: no promise depends on it.
+func (p *patient) time() {
+	off := p.clock.Abs() - p.lead
+	g := skald.Fine
+	switch {
+	case off > 10*time.Minute:
+		g = skald.Failed
+	case off > 5*time.Second:
+		g = skald.Doubtful
+	}
+	p.say("clock", g, fmt.Sprintf("the server's is %v from this machine's, known to %v",
+		p.clock.Round(time.Millisecond), p.lead.Round(time.Millisecond)),
+		"let both follow a time server (chronyc tracking): ages are told wrongly, and marks of ids that are ahead are kept for longer")
+}
+
+func (p *patient) retention() {
+	switch {
+	case p.looked < 0:
+		p.say("retention", skald.Doubtful, "nobody has seen to it yet",
+			"start a relay, set inbox.Options.Retention.Keep in one service, or run: skald maintain")
+	case p.looked > time.Hour:
+		p.say("retention", skald.Failed, fmt.Sprintf("it last looked %v ago", p.looked),
+			"start a relay, set inbox.Options.Retention.Keep in one service, or run: skald maintain")
+	default:
+		p.say("retention", skald.Fine, fmt.Sprintf("rows are kept %s, marks %s; it last looked %v ago",
+			retention.Spell(p.keep.Outbox), retention.Spell(p.keep.Marks), p.looked), "")
+	}
+	if p.ringRefused != nil {
+		p.say("rings", skald.Failed, p.ringRefused.Error(),
+			"give the retention other times, or the ring more slots, as it says")
+		return
+	}
+	p.say("rings", skald.Fine, "the outbox has room for what is to be kept", "")
+}
+
+// Bytes of an entry, heap and indexes: docs/metrics.md.
+const (
+	rowBytes  = 576
+	markBytes = 220
+)
+
+// load is what a rate takes: disk for as long as things are kept, and round trips, of which a message takes
+// two beside the handler's own.
+func (p *patient) load() {
+	p.say("round trip", doubt(p.trip < 20*time.Millisecond), p.trip.Round(10*time.Microsecond).String(),
+		"run services near their database: a message takes two beside its handler's own")
+	if p.Rate <= 0 {
+		return
+	}
+	const workers, trips = 16, 3
+	most := workers / (trips * p.trip.Seconds())
+	p.say("rate", doubt(most >= p.Rate),
+		fmt.Sprintf("one inbox of %d workers takes at most %.0f messages/s by its round trips alone (docs/benchmarks.md has what was measured), %.0f are wanted", workers, most, p.Rate),
+		fmt.Sprintf("run %.0f instances, raise inbox.Options.Workers, or go nearer to the database",
+			math.Ceil(p.Rate/most)))
+	gib := func(bytes float64, keep time.Duration, turn time.Duration) float64 {
+		return bytes * p.Rate * (keep + turn).Seconds() / (1 << 30)
+	}
+	p.say("disk", skald.Fine,
+		fmt.Sprintf("at %.0f messages/s of 256 bytes the outbox takes %.1f GiB and the marks of each consumer %.1f GiB; all of Skald's tables take %.1f GiB now",
+			p.Rate, gib(rowBytes, p.keep.Outbox, Day), gib(markBytes, p.keep.Marks, Day),
+			float64(p.size)/(1<<30)), "")
+}
+
+// duration is a setting of PostgreSQL's in milliseconds.
+func (p *patient) duration(name string) time.Duration {
+	n, err := strconv.ParseInt(p.settings[name], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(n) * time.Millisecond
+}
+
+func told(d time.Duration) string {
+	if d == 0 {
+		return "off"
+	}
+	return d.String()
+}
+
+// grade is Fine or Failed, doubt Fine or Doubtful.
+func grade(ok bool) skald.Grade {
+	if ok {
+		return skald.Fine
+	}
+	return skald.Failed
+}
+
+func doubt(ok bool) skald.Grade {
+	if ok {
+		return skald.Fine
+	}
+	return skald.Doubtful
+}

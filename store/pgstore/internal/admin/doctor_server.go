@@ -1,0 +1,126 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/diskfree"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+const (
+	preparedMost = time.Minute // a prepared transaction that is older was forgotten
+	slotAge      = 1_000_000   // transactions that a slot may hold vacuum back for
+	slotWAL      = 10 << 30    // bytes of WAL that a slot may keep
+)
+
+// A serverView is what PostgreSQL's own views say of what is in the way.
+type serverView struct {
+	waits     []string // sessions that block others
+	ended     string   // what ends them
+	forgotten []string // prepared transactions
+	remedy    string   // of the oldest of them
+	worst     skald.Grade
+	slots     []string // that hold back too much
+	unbounded bool     // what slots may keep
+}
+
+// blocked adds a session that others wait for.
+func (v *serverView) blocked(row sqlexec.Scanner) error {
+	var pid, n int
+	var user, program, state, query, waiter string
+	var open, longest int64
+	err := row.Scan(&pid, &user, &program, &state, &open, &query, &n, &longest, &waiter)
+	who := fmt.Sprintf("session %d (%s %s, %s, transaction open for %v: %s)", pid, user, program, state,
+		time.Duration(open)*time.Second, query)
+	if v.ended += fmt.Sprintf("; SELECT pg_terminate_backend(%d)", pid); pid == 0 {
+		who, v.ended = "a prepared transaction", "; see \"prepared transactions\""
+	}
+	v.waits = append(v.waits, fmt.Sprintf("%s blocks %d, the longest for %v: %s", who, n,
+		time.Duration(longest)*time.Second, waiter))
+	return err
+}
+
+// prepared adds a prepared transaction; the oldest comes first.
+func (v *serverView) prepared(row sqlexec.Scanner) error {
+	var gid, owner string
+	var seconds int64
+	err := row.Scan(&gid, &owner, &seconds)
+	age := time.Duration(seconds) * time.Second
+	if v.remedy == "" {
+		v.remedy = "ROLLBACK PREPARED " + sqlexec.Quote(gid)
+		if age > preparedMost {
+			v.worst = skald.Failed
+		}
+	}
+	v.forgotten = append(v.forgotten, fmt.Sprintf("%q of %s for %v", gid, owner, age))
+	return err
+}
+
+// slot adds a replication slot, if it holds back too much.
+func (v *serverView) slot(row sqlexec.Scanner) error {
+	var name, status string
+	var active bool
+	var age, wal int64
+	err := row.Scan(&name, &active, &age, &wal, &status, &v.unbounded)
+	if status == "lost" {
+		name += ", which the server has invalidated,"
+	}
+	if age > slotAge || wal > slotWAL || status == "lost" || !active {
+		v.slots = append(v.slots,
+			fmt.Sprintf("%s (active: %t) keeps %d MiB of WAL and holds vacuum back by %d transactions",
+				name, active, wal>>20, age))
+	}
+	return err
+}
+
+// examineServer asks PostgreSQL's own views alone.
+func (d *doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
+	p, v := &patient{}, &serverView{worst: skald.Doubtful}
+	blocked, prepared, held := d.pg.Call("Blocked"), d.pg.Call("Prepared"), d.pg.Call("Slots")
+	blocked.Scan, prepared.Scan, held.Scan = v.blocked, v.prepared, v.slot
+	var folder, size string
+	if err := d.pg.Short(ctx, "examine the server", blocked, prepared, held,
+		d.pg.Call("DataFolder").Into(&folder, &size)); err != nil {
+		return nil, err
+	}
+	listed := func(name, none string, worst skald.Grade, found []string, remedy string) {
+		if len(found) == 0 {
+			p.say(name, skald.Fine, none, "")
+			return
+		}
+		p.say(name, worst, strings.Join(found, "; "), remedy)
+	}
+	listed("blocked", "no session waits for another", skald.Doubtful, v.waits,
+		"end what blocks, if it is not about to end by itself"+v.ended)
+	listed("prepared transactions", "there is none", v.worst, v.forgotten,
+		"ask who prepared it; then COMMIT PREPARED or "+v.remedy+
+			": until then it holds its locks, and neither vacuum nor the retention gets past it")
+	listed("replication slots", "each is in use, and none holds much back", skald.Doubtful, v.slots,
+		"start what reads from it, or SELECT pg_drop_replication_slot('…'): it holds vacuum and WAL back, "+
+			"until the disk is full")
+	saw := "limited, or there is no replication slot"
+	if v.unbounded {
+		saw = "unlimited, and there are replication slots"
+	}
+	p.say("max_slot_wal_keep_size", doubt(!v.unbounded), saw,
+		"ALTER SYSTEM SET max_slot_wal_keep_size = '50GB', or what the disk has room for, then "+
+			"SELECT pg_reload_conf(): a relay whose slot is invalidated reads the table and makes the slot anew")
+	p.disk(folder, size)
+	return p.found, nil
+}
+
+// disk is that of the server, where it is this machine's.
+func (p *patient) disk(folder, size string) {
+	if folder != "" {
+		if f, err := diskfree.Finding(folder); err == nil {
+			f.Saw += "; the database has " + size
+			p.found = append(p.found, f)
+			return
+		}
+	}
+	p.say("free disk", skald.Fine, "the server's disk cannot be seen from here; the database has "+size, "")
+}

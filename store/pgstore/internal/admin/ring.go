@@ -1,0 +1,95 @@
+// This file is how time falls on the leaves of the outbox.
+
+package admin
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// A leafRing is how time falls on leaves, from some time on. A later one takes over from it; what lies in its
+// leaves stays there.
+type leafRing struct {
+	From  int64 `json:"from"`  // milliseconds since 1970, of transactions. 0: always
+	First int   `json:"first"` // its first leaf
+	Slots int   `json:"slots"`
+}
+
+// Rings are in order; the last one goes on.
+type Rings []leafRing
+
+// Default are the rings of a database in which none was ever changed: it has no setting of them.
+func Default() Rings { return Rings{{Slots: 10}} } // of one day each
+
+// Leaf is where time at falls.
+func (rs Rings) Leaf(at time.Time, width time.Duration) int {
+	r := rs[0]
+	for _, later := range rs[1:] {
+		if at.UnixMilli() >= later.From {
+			r = later
+		}
+	}
+	return r.leaf(at.Unix() / int64(width/time.Second))
+}
+
+func (r leafRing) leaf(window int64) int { return r.First + int(window%int64(r.Slots)) }
+
+// Leaves are all that the rings have, in order.
+func (rs Rings) Leaves() []int {
+	set := map[int]bool{}
+	for _, r := range rs {
+		for i := range r.Slots {
+			set[r.First+i] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// Live are the leaves on which some time between first and last falls. early is by how much an entry may be
+// older than the ring that it fell into.
+func (rs Rings) Live(first, last time.Time, width, early time.Duration) map[int]bool {
+	w, out := int64(width/time.Second), map[int]bool{}
+	for i, r := range rs {
+		from, to := first, last
+		if begin := time.UnixMilli(r.From).Add(-early); r.From > 0 && begin.After(from) {
+			from = begin
+		}
+		if i+1 < len(rs) && time.UnixMilli(rs[i+1].From).Before(to) {
+			to = time.UnixMilli(rs[i+1].From)
+		}
+		for n := from.Unix() / w; n <= to.Unix()/w && !to.Before(from); n++ {
+			out[r.leaf(n)] = true
+		}
+	}
+	return out
+}
+
+// Slots is how many the ring has that is filled last.
+func (rs Rings) Slots() int { return rs[len(rs)-1].Slots }
+
+// Parse reads rings as skald_setting has them; otherwise are those where it has none.
+func Parse(text string, otherwise Rings) (Rings, error) {
+	if text == "" {
+		return otherwise, nil
+	}
+	var rs Rings
+	if err := json.Unmarshal([]byte(text), &rs); err != nil {
+		return nil, fmt.Errorf("a ring in skald_setting: %w", err)
+	}
+	for _, r := range rs {
+		if r.Slots < 1 || r.First < 0 {
+			return nil, fmt.Errorf("a ring in skald_setting has %d slots from leaf %d on", r.Slots, r.First)
+		}
+	}
+	if len(rs) == 0 || !slices.IsSortedFunc(rs, func(a, b leafRing) int {
+		return cmp.Compare(a.From,
+			b.From)
+	}) {
+		return nil, fmt.Errorf("rings in skald_setting are not in order: %.100q", text)
+	}
+	return rs, nil
+}

@@ -1,0 +1,27 @@
+package admin
+
+import (
+	"context"
+	"time"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// holdLease takes, renews or gives back the lease on what.
+func (s *Steward) holdLease(ctx context.Context, what, owner string,
+	ttl time.Duration) (mine bool, err error) {
+	if ttl <= 0 {
+		return false, s.pg.Short(ctx, "give back "+what, s.pg.Call("Disown", what, owner))
+	}
+	err = s.pg.Short(ctx, "take "+what, s.pg.Call("Own", what, owner, ttl.Microseconds()).Into(&mine))
+	return mine && err == nil, err
+}
+
+// Keeps tells what retention Maintain last went by.
+func (s *Steward) Keeps(ctx context.Context) (store.Retention, error) {
+	var rows, marks, steps, sagas float64
+	err := s.pg.Short(ctx, "look at retention", s.pg.Call("Keeps").Into(&rows, &marks, &steps, &sagas))
+	return store.Retention{Outbox: sqlexec.Seconds(rows), Marks: sqlexec.Seconds(marks),
+		Steps: sqlexec.Seconds(steps), Sagas: sqlexec.Seconds(sagas)}, err
+}

@@ -1,0 +1,37 @@
+// This file makes the tables of a database and brings them up to date: migrations, the database's name,
+// the slots of the ring.
+
+package admin
+
+import (
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/skald-go/skald/internal/sqlfile"
+)
+
+// Newest is the version of the last of the migrations; least where none can be read.
+func Newest(files fs.FS, least int) int {
+	all, err := sqlfile.Migrations(files, ".")
+	if err != nil || len(all) == 0 {
+		return least
+	}
+	return all[len(all)-1].Version
+}
+
+// Reached is the version that tables have come to by those of the migrations that were applied, as the
+// statement Version has them.
+func Reached(files fs.FS, applied string) (int, error) {
+	all, err := sqlfile.Migrations(files, ".")
+	if err != nil {
+		return 0, err
+	}
+	var have []int
+	for text := range strings.SplitSeq(applied, ",") {
+		if n, err := strconv.Atoi(text); err == nil {
+			have = append(have, n)
+		}
+	}
+	return sqlfile.Reached(all, have), nil
+}

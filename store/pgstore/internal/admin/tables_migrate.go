@@ -1,0 +1,216 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/internal/sqlfile"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// A Migration is one file.
+type Migration struct {
+	Version  int
+	Name     string // of the file
+	Checksum string // SHA-256 of the file, in hexadecimal
+
+	text   string
+	builds int // the oldest version that a build must know after it
+}
+
+// Options say what to migrate.
+type Options struct {
+	DB     *sqlexec.DB   // has the name of the schema, which is made if it is missing
+	Files  fs.FS         // the migrations
+	Source string        // names this database in every message that it says; "": after database and schema
+	Pause  time.Duration // between two tries for a lock
+}
+
+// A ChangedError says that a migration was changed after it had been applied.
+type ChangedError struct{ Schema, Name string }
+
+func (e *ChangedError) Error() string {
+	return fmt.Sprintf("store: %s was applied to schema %s in another text than this build has: do not edit an applied migration", e.Name, e.Schema)
+}
+
+// A Database is a *pgxpool.Pool or a *pgx.Conn.
+type Database interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+// Migrate makes the tables, or brings them up to date, in one transaction, and says what it did.
+func Migrate(ctx context.Context, db Database, o Options) ([]Migration, error) {
+	m, err := newMigrator(o)
+	if err != nil {
+		return nil, fmt.Errorf("migrate: %w", err)
+	}
+	done, err := m.apply(ctx, db)
+	if err != nil {
+		return nil, fmt.Errorf("migrate: %w", explain(m.pg, err))
+	}
+	return done, nil
+}
+
+// Pending are the migrations that Migrate would apply. It changes nothing.
+func Pending(ctx context.Context, db Database, o Options) ([]Migration, error) {
+	m, err := newMigrator(o)
+	if err != nil {
+		return nil, fmt.Errorf("pending migrations: %w", err)
+	}
+	var out []Migration
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
+		if out, err = m.pending(ctx, tx); err == nil && len(out) < len(m.files) {
+			err = m.sameSource(ctx, tx)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("pending migrations: %w", explain(m.pg, err))
+	}
+	return out, nil
+}
+
+type migrator struct {
+	pg     *sqlexec.DB
+	source string
+	files  []Migration
+	exists bool          // the schema
+	pause  time.Duration // between two tries for a lock
+}
+
+func newMigrator(o Options) (*migrator, error) {
+	if o.DB.Err != nil {
+		return nil, o.DB.Err
+	}
+	files, err := migrations(o.Files, o.DB.Prefix)
+	return &migrator{pg: o.DB, source: o.Source, files: files, pause: o.Pause}, err
+}
+
+// migrations are those of from, in order, with prefix before each name.
+func migrations(from fs.FS, prefix string) ([]Migration, error) {
+	list, err := sqlfile.Migrations(from, ".")
+	var out []Migration
+	for _, f := range list {
+		out = append(out, Migration{Version: f.Version, Name: f.Name, Checksum: f.Checksum,
+			text: sqlexec.Qualified(f.Text, prefix), builds: f.Builds})
+	}
+	return out, err
+}
+
+// apply does what is to be done, as soon as it has its locks.
+func (m *migrator) apply(ctx context.Context, db Database) (done []Migration, err error) {
+	err = again(ctx, "a table", m.pause, func(wait time.Duration) error {
+		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
+			done, err = m.migrate(ctx, tx, wait)
+			return err
+		})
+	})
+	return done, err
+}
+
+// migrate waits for so long for a lock on a table.
+func (m *migrator) migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) ([]Migration, error) {
+	if err := m.look(ctx, tx); err != nil {
+		return nil, err
+	}
+	if _, err := tx.Exec(ctx, m.pg.SQL["LockMigrations"], m.pg.Schema); err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	if err := m.look(ctx, tx); err != nil { // again, under the lock
+		return nil, err
+	}
+	if !m.exists {
+		if _, err := tx.Exec(ctx, "CREATE SCHEMA "+strings.TrimSuffix(m.pg.Prefix, ".")); err != nil {
+			return nil, fmt.Errorf("make schema: %w", err)
+		}
+	}
+	if _, err := tx.Exec(ctx, m.pg.SQL["CreateMigrations"]); err != nil {
+		return nil, fmt.Errorf("make skald_migration: %w", err)
+	}
+	todo, err := m.pending(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tx.Exec(ctx, m.pg.SQL["LockShort"], sqlexec.Millis(wait)); err != nil {
+		return nil, err
+	}
+	for _, one := range todo {
+		if _, err := tx.Exec(ctx, one.text, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return nil, fmt.Errorf("%s: %w", one.Name, err)
+		}
+		if _, err := tx.Exec(ctx, m.pg.SQL["InsertMigration"], one.Version, one.Name, one.Checksum,
+			one.builds); err != nil {
+			return nil, fmt.Errorf("%s: note it: %w", one.Name, err)
+		}
+	}
+	return todo, m.setSource(ctx, tx)
+}
+
+// explain says more of a missing right: whatever was refused, it is the migrator's.
+func explain(pg *sqlexec.DB, err error) error {
+	if sqlexec.SQLState(err) == "42501" {
+		return &store.RightError{What: sqlexec.Refused(err), Err: err,
+			Remedy: "run what `skald roles migrator --schema " + sqlexec.ShellWord(pg.Schema) +
+				"` prints, and migrate as a member of that role"}
+	}
+	return pg.Explain(err)
+}
+
+// look checks the encoding, fills in the default of the source and finds out whether the schema is there.
+func (m *migrator) look(ctx context.Context, tx pgx.Tx) error {
+	var server, client, database string
+	if err := tx.QueryRow(ctx, m.pg.SQL["Encoding"], m.pg.Schema).Scan(&server, &client, &database,
+		&m.exists); err != nil {
+		return fmt.Errorf("look at database: %w", err)
+	}
+	return sqlexec.CheckEncoding(server, client, database)
+}
+
+// pending compares what was applied with what there is. Migrations of a later build are fine as long as they
+// say so: a build that was rolled back must not fail for them.
+func (m *migrator) pending(ctx context.Context, tx pgx.Tx) ([]Migration, error) {
+	have, err := m.applied(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	var todo []Migration
+	for _, one := range m.files {
+		switch was, ok := have[one.Version]; {
+		case !ok:
+			todo = append(todo, one)
+		case was.Checksum != one.Checksum:
+			return nil, &ChangedError{Schema: m.pg.Schema, Name: one.Name}
+		}
+		delete(have, one.Version)
+	}
+	for version, later := range have {
+		if later.builds > m.files[len(m.files)-1].Version {
+			return nil, m.pg.SchemaError(version)
+		}
+	}
+	return todo, nil
+}
+
+func (m *migrator) applied(ctx context.Context, tx pgx.Tx) (map[int]Migration, error) {
+	var there bool
+	if err := tx.QueryRow(ctx, m.pg.SQL["HasMigrations"]).Scan(&there); err != nil || !there {
+		return nil, err
+	}
+	rows, err := tx.Query(ctx, m.pg.SQL["Applied"])
+	if err != nil {
+		return nil, fmt.Errorf("applied migrations: %w", err)
+	}
+	have := map[int]Migration{}
+	var one Migration
+	_, err = pgx.ForEachRow(rows, []any{&one.Version, &one.Name, &one.Checksum, &one.builds}, func() error {
+		have[one.Version] = one
+		return nil
+	})
+	return have, err
+}

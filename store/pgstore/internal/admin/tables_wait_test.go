@@ -1,0 +1,86 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// refusedLock is what PostgreSQL says to who waited for a lock in vain.
+func refusedLock() error { return fmt.Errorf("try: %w", &pgconn.PgError{Code: "55P03"}) }
+
+// The waits for a lock are short first, and long enough at last for those that always overlap.
+func TestLockWaits(t *testing.T) {
+	var waits []time.Duration
+	err := again(t.Context(), "a table", 0, func(wait time.Duration) error {
+		waits = append(waits, wait)
+		return refusedLock()
+	})
+	var busy *BusyError
+	if !errors.As(err, &busy) || busy.Err != nil ||
+		!strings.Contains(err.Error(), "a table was held by open transactions") {
+		t.Errorf("%v", err)
+	}
+	if len(waits) != 60 {
+		t.Fatalf("%d tries", len(waits))
+	}
+	sum := time.Duration(len(waits)) * LockPause
+	for n, wait := range waits {
+		if want := []time.Duration{200, 400, 800, 1600}[n/15] * time.Millisecond; wait != want {
+			t.Errorf("try %d waits for %v, want %v", n, wait, want)
+		}
+		sum += wait
+	}
+	if sum != 105*time.Second { // as the doc of Migrate says
+		t.Errorf("all in all %v", sum)
+	}
+}
+
+// A context that ends before all tries were made says what they waited for, if that is known; whatever else
+// fails is said as it is.
+func TestLockWaitThatIsEnded(t *testing.T) {
+	other := errors.New("other")
+	for name, c := range map[string]struct {
+		first, second error // nil: of the context, which has ended by then
+		want          error
+		busy          bool
+	}{
+		"in the pause":            {refusedLock(), refusedLock(), context.Canceled, true},
+		"in a later try":          {refusedLock(), nil, context.Canceled, true},
+		"in a later try, by code": {refusedLock(), &pgconn.PgError{Code: "57014"}, context.Canceled, true},
+		"in the first try":        {nil, nil, context.Canceled, false},
+		"beside another error":    {refusedLock(), other, other, false},
+	} {
+		ctx, stop := context.WithCancel(t.Context())
+		tries := 0
+		pause := time.Duration(0)
+		if name == "in the pause" {
+			pause = time.Hour
+		}
+		err := again(ctx, "a table", pause, func(time.Duration) error {
+			tries++
+			err := c.first
+			if tries == 2 {
+				err = c.second
+			}
+			if err == nil || tries == 2 || pause > 0 {
+				stop()
+			}
+			if err == nil {
+				err = fmt.Errorf("timeout: %w", ctx.Err())
+			}
+			return err
+		})
+		stop()
+		var busy *BusyError
+		if errors.As(err, &busy) != c.busy || !errors.Is(err, c.want) || c.busy &&
+			!strings.Contains(err.Error(), "a table, which open transactions held") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

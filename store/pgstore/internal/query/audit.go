@@ -1,0 +1,38 @@
+// This file is the book of what operators did, and why.
+
+package query
+
+import (
+	"cmp"
+	"context"
+	"math"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// Note writes down what an operator does.
+func Note(pg *sqlexec.DB, a *store.Audit) sqlexec.Call {
+	id := sqlexec.Identity(a.Consumer, a.Identity)
+	return pg.Call("InsertAudit",
+		append(append([]any{sqlexec.Legible(a.Author), sqlexec.Legible(a.Reason), sqlexec.Legible(a.Action)},
+			id...), sqlexec.Legible(a.Run))...)
+}
+
+// List lists what operators did.
+func List(ctx context.Context, pg *sqlexec.DB, q store.AuditQuery, limit int) (out []store.Audit, err error) {
+	read := pg.Call("AuditedLast", cmp.Or(q.Before, math.MaxInt64), int32(limit))
+	if q.Run != "" {
+		read = pg.Call("Audited", sqlexec.Legible(q.Run), q.After, int32(limit))
+	}
+	read.Scan = func(row sqlexec.Scanner) error {
+		var a store.Audit
+		err := row.Scan(&a.Number, &a.At, &a.Author, &a.Reason, &a.Action, &a.Consumer, &a.Source, &a.ID,
+			&a.Run, &a.Login)
+		sqlexec.Handles(&a.Consumer, &a.Source, &a.ID)
+		a.At = a.At.UTC()
+		out = append(out, a)
+		return err
+	}
+	return out, pg.Short(ctx, "read the audit", read)
+}

@@ -1,0 +1,126 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// spotting are the calls that read a consumer's checkpoints by the statement of that name, and say which
+// server it is.
+func (c *Consumers) spotting(statement, consumer string, out *store.Attended) []sqlexec.Call {
+	server := c.pg.Call("Server")
+	server.Scan = func(row sqlexec.Scanner) error {
+		var start time.Time
+		var database int64
+		var tables string
+		err := row.Scan(&start, &database, &tables)
+		out.Server = start.UTC().Format(time.RFC3339Nano) + "/" + strconv.FormatInt(database, 10) +
+			"/" + tables
+		return err
+	}
+	read := c.pg.Call(statement, sqlexec.Name(consumer))
+	read.Scan = func(row sqlexec.Scanner) error {
+		var s store.Checkpoint
+		err := row.Scan(&s.Partition, &s.Origin, &s.Position, &s.InFlightEnd, &s.CrashSuspect, &s.Session,
+			&s.Stamp, &s.At)
+		s.At = s.At.UTC()
+		out.Checkpoints = append(out.Checkpoints, s)
+		return err
+	}
+	return []sqlexec.Call{read, server}
+}
+
+// Began is when the server of that name began; nil: it is none.
+func Began(server string) *time.Time {
+	at, _, _ := strings.Cut(server, "/")
+	if t, err := time.Parse(time.RFC3339Nano, at); err == nil {
+		return &t
+	}
+	return nil
+}
+
+// tablesOf are the number of the database on that server, and the name of the tables in it.
+func tablesOf(server string) (database int64, tables string) {
+	_, rest, _ := strings.Cut(server, "/")
+	number, tables, _ := strings.Cut(rest, "/")
+	database, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return 0, tables // no database has it
+	}
+	return database, tables
+}
+
+// Attend reads how far a consumer has come, and writes what its process knows: one round trip.
+func (c *Consumers) Attend(ctx context.Context, a store.Attend) (out store.Attended, err error) {
+	var l lists
+	for i := range a.Checkpoints {
+		l.add(&a.Checkpoints[i])
+	}
+	var calls []sqlexec.Call
+	switch {
+	case a.Take:
+		// after a change of the server nothing is taken before it, so GuardNumbers looks at the new one's
+		// numbers
+		calls = append(append([]sqlexec.Call{c.pg.Call("Walk"), c.pg.Call("GuardNumbers")},
+			c.spotting("CheckpointsLocked", a.Consumer, &out)...),
+			c.pg.Call("Unclaim", sqlexec.Name(a.Consumer), sqlexec.Legible(a.Session), l.partitions),
+			c.pg.Call("OccupyCheckpoints", sqlexec.Name(a.Consumer), sqlexec.Legible(a.Session),
+				sqlexec.Legible(a.Stamp), l.partitions, l.origins, l.positions, l.reaches))
+	case len(a.Checkpoints) > 0:
+		database, tables := tablesOf(a.Server)
+		calls = append([]sqlexec.Call{c.pg.Call("AdvanceCheckpoints", sqlexec.Name(a.Consumer),
+			Began(a.Server),
+			sqlexec.Legible(a.Stamp), l.partitions, l.notes, l.positions, l.reaches,
+			l.sessions, database, sqlexec.Legible(tables))}, c.spotting("Checkpoints", a.Consumer, &out)...)
+	default:
+		calls = c.spotting("Checkpoints", a.Consumer, &out)
+	}
+	if a.Beat != nil {
+		calls = append(calls, c.beat(a.Consumer, *a.Beat, &out)...)
+	}
+	if err = c.pg.Short(ctx, "attend", calls...); a.Take && sqlexec.Lost(err) {
+		err = cmp.Or(c.pg.Short(ctx, "attend", c.recovery.Behind()...), err) // why
+	}
+	if err != nil {
+		return store.Attended{}, err
+	}
+	return out, nil
+}
+
+// Control are the calls that give an order to the processes of a consumer.
+func (c *Consumers) Control(o *store.Control) (calls []sqlexec.Call) {
+	for i := range o.Checkpoints {
+		var l lists
+		l.add(&o.Checkpoints[i])
+		calls = append(calls, c.pg.Call("OccupyCheckpoints", sqlexec.Name(o.Consumer),
+			sqlexec.Legible(o.Checkpoints[i].Session), sqlexec.Legible(o.Checkpoints[i].Stamp),
+			l.partitions, l.origins, l.positions, l.reaches))
+	}
+	return calls
+}
+
+// Rewind has a consumer begin again at an earlier position.
+func (c *Consumers) Rewind(r *store.Rewind) sqlexec.Call {
+	return c.pg.Call("RewindCheckpoint", sqlexec.Name(r.Consumer), sqlexec.Legible(r.Partition),
+		sqlexec.Legible(r.Origin), r.Position, sqlexec.Legible(r.Stamp))
+}
+
+// lists are the columns of checkpoints.
+type lists struct {
+	partitions, origins, sessions, notes []string
+	positions, reaches                   []int64
+}
+
+func (l *lists) add(s *store.Checkpoint) {
+	l.partitions, l.origins = append(l.partitions, sqlexec.Legible(s.Partition)),
+		append(l.origins, sqlexec.Legible(s.Origin))
+	l.sessions, l.notes = append(l.sessions, sqlexec.Legible(s.Session)),
+		append(l.notes, sqlexec.Legible(s.Stamp))
+	l.positions, l.reaches = append(l.positions, s.Position), append(l.reaches, s.InFlightEnd)
+}

@@ -1,0 +1,51 @@
+package query
+
+import (
+	"context"
+	"time"
+
+	"github.com/skald-go/skald/internal/belonging"
+	"github.com/skald-go/skald/internal/control"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// Rename gives what is kept of a consumer to another name. It looks first, and what it has seen is a guard of
+// the transaction that moves. The marks are what takes time: each is written anew, with its entries in two
+// indexes.
+func (c *Consumers) Rename(ctx context.Context, r store.Rename) (out store.Renamed, err error) {
+	was, is := sqlexec.Name(r.Old), sqlexec.Name(r.New)
+	err = c.pg.Short(ctx, "look what is kept of consumers", c.pg.Call("Patient"), c.belongings(was, &out.Old),
+		c.belongings(is, &out.New))
+	if err != nil || r.Audit == nil || !belonging.Movable(&out, r.Quiet) {
+		return out, err
+	}
+	calls := []sqlexec.Call{c.pg.Call("Patient"), c.pg.Call("LockConsumers", was, is),
+		c.pg.Call("GuardRename", was, is, r.Quiet.Milliseconds(), control.Prefix)}
+	for _, move := range []string{"MoveMarks", "MoveParked", "MoveQuarantined", "MoveSteps", "MoveFloor",
+		"MoveStepFloors",
+		"DropCheckpoints", "MoveCheckpoints", "DropTypes", "MoveTypes", "DropConsumer", "MoveConsumer"} {
+		calls = append(calls, c.pg.Call(move, was, is))
+	}
+	calls = append(calls, c.pg.Call("NewRun"))
+	err = c.pg.Short(ctx, "rename a consumer", append(calls, Note(c.pg, r.Audit))...)
+	if sqlexec.Lost(err) {
+		return out, nil
+	}
+	out.Done = err == nil
+	return out, err
+}
+
+func (c *Consumers) belongings(consumer string, b *store.Belongings) sqlexec.Call {
+	read := c.pg.Call("Belongings", consumer, control.Prefix)
+	read.Scan = func(row sqlexec.Scanner) error {
+		var heard int64 // milliseconds
+		err := row.Scan(&b.Marks, &b.Positions, &b.Controls, &b.Parked, &b.Dead, &b.Quarantined, &b.Steps,
+			&b.Floors, &b.Types, &heard)
+		if b.Heard = -1; heard >= 0 {
+			b.Heard = time.Duration(heard) * time.Millisecond
+		}
+		return err
+	}
+	return read
+}

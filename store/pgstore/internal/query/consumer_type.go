@@ -1,0 +1,55 @@
+package query
+
+import (
+	"context"
+	"time"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// beat are the calls that write what a process of a consumer says of itself, and read which types were noted
+// before.
+func (c *Consumers) beat(consumer string, b store.Beat, out *store.Attended) []sqlexec.Call {
+	read := c.pg.Call("Types", sqlexec.Name(consumer))
+	read.Scan = func(row sqlexec.Scanner) error {
+		var k store.Kind
+		err := row.Scan(&k.Topic, &k.Type)
+		out.Kinds = append(out.Kinds, k)
+		return err
+	}
+	calls := []sqlexec.Call{read}
+	if b.Forget > 0 {
+		calls = []sqlexec.Call{c.pg.Call("ForgetTypes", sqlexec.Name(consumer), b.Forget.Microseconds()),
+			read}
+	}
+	if len(b.Own) > 0 {
+		topics, types := make([]string, len(b.Own)), make([]string, len(b.Own))
+		for i, k := range b.Own {
+			topics[i], types[i] = sqlexec.Legible(k.Topic), sqlexec.Legible(k.Type)
+		}
+		calls = append(calls, c.pg.Call("NoteTypes", sqlexec.Name(consumer), topics, types),
+			c.pg.Call("NoteConsumer", sqlexec.Name(consumer), b.Progress))
+	}
+	return calls
+}
+
+// Left lists the types of messages that were left to another build, and wait.
+func (c *Consumers) Left(ctx context.Context) (out []store.LeftKind, err error) {
+	read := c.pg.Call("LeftTypes")
+	read.Scan = func(row sqlexec.Scanner) error {
+		var k store.LeftKind
+		var heard int64 // milliseconds
+		err := row.Scan(&k.Consumer, &k.Topic, &k.Type, &k.Messages, &k.Host, &heard)
+		sqlexec.Handles(&k.Consumer)
+		if k.Heard = -1; heard >= 0 {
+			k.Heard = time.Duration(heard) * time.Millisecond
+		}
+		out = append(out, k)
+		return err
+	}
+	if err := c.pg.Short(ctx, "look who handles what", read); err != nil {
+		return nil, err
+	}
+	return out, nil
+}

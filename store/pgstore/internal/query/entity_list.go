@@ -1,0 +1,53 @@
+package query
+
+import (
+	"context"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// entityPages is how many pages of the table of entities are looked through for those that are locked.
+const entityPages = 1000
+
+// List lists entities that are locked, and keys that are reserved: one round trip.
+func (c *Entities) List(ctx context.Context, q store.LockQuery, most int) (out store.Locks, err error) {
+	out.Told = true
+	limit := int32(most)
+	asked := []any{(*string)(nil), []byte(nil)}
+	if q.Entity != nil {
+		asked = args(*q.Entity)
+	}
+	entities := c.pg.Call("ListLocked", append(asked, int64(entityPages), limit)...)
+	entities.Scan = func(row sqlexec.Scanner) error {
+		var e store.LockedEntity
+		var key sqlexec.Blob
+		var since int64
+		err := row.Scan(&e.Unnamed, &e.Space, &key, &e.Version, &e.Holder, &since, &e.Waiting)
+		if e.Key, e.Since = string(key), sqlexec.Past(since); since < 0 {
+			e.Since = -1
+		}
+		sqlexec.Handles(&e.Space, &e.Key)
+		out.Entities = append(out.Entities, e)
+		return err
+	}
+	reserved := c.pg.Call("ListReserved", sqlexec.Name(q.Consumer), limit)
+	if q.Consumer == "" {
+		reserved.Args[0] = ""
+	}
+	reserved.Scan = func(row sqlexec.Scanner) error {
+		var r store.ReservedKey
+		var since, left int64
+		err := row.Scan(&r.Consumer, &r.Source, &r.ID, &since, &left)
+		sqlexec.Handles(&r.Consumer, &r.Source, &r.ID)
+		r.Since, r.Left = sqlexec.Past(since), sqlexec.Past(left)
+		out.Reserved = append(out.Reserved, r)
+		return err
+	}
+	err = c.pg.Short(ctx, "list locks", c.pg.Call("PlanOnce"), entities,
+		c.pg.Call("ManyEntities", int64(entityPages)).Into(&out.Part), reserved)
+	if err != nil {
+		return store.Locks{}, err
+	}
+	return out, nil
+}

@@ -1,0 +1,103 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// scanKept reads what the statements Claim and Parked answer.
+func scanKept(row sqlexec.Scanner) (p store.Parked, err error) {
+	var (
+		env, key, data        []byte
+		firstAt, lastAt, died *time.Time
+		d                     store.Death
+		due                   int64
+		at                    *string
+		now                   time.Time
+	)
+	if err := row.Scan(&p.Consumer, &p.Source, &p.ID, &p.Attempts, &due, &d.BlocksKey, &firstAt, &p.First.Why,
+		&p.First.Host, &lastAt, &p.Last.Why,
+		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &key, &data, &env, &p.Partition,
+		&p.Position, &p.Fault,
+		&p.Waiting, &p.Place, &p.Since, &at, &p.Claims, &p.CrashCount, &p.Session, &now); err != nil {
+		return p, err
+	}
+	sqlexec.Handles(&p.Consumer, &p.Source, &p.ID)
+	if p.Message, err = held.Open(env, key, data); err != nil { // it is its own fault: others are read
+		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: key, Data: data},
+			sqlexec.Fault(err)
+	}
+	if p.Call, err = held.DecodeCall(at); err != nil {
+		p.Fault = sqlexec.Fault(err)
+	} else if p.Call != nil {
+		p.Call.Age = now.Sub(p.Call.Since)
+	}
+	p.Since, p.First.At, p.Last.At = p.Since.UTC(), sqlexec.OrZero(firstAt), sqlexec.OrZero(lastAt)
+	if died != nil {
+		d.At = died.UTC()
+		p.Dead = &d
+	}
+	if p.Dead == nil && !p.Waiting {
+		p.Due = time.Duration(due) * time.Microsecond
+	}
+	return p, nil
+}
+
+// joined is kinds as a statement compares them.
+func joined(kinds []store.Kind) []string {
+	out := make([]string, len(kinds))
+	for i, k := range kinds {
+		out[i] = sqlexec.Legible(k.Topic) + "\x1f" + sqlexec.Legible(k.Type)
+	}
+	return out
+}
+
+// few is how many claimed messages make room for all that were asked for.
+const few = 16
+
+// Claim takes due work.
+func (c *Kept) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+	if w.Work != store.Parkeds {
+		return store.Claimed{}, fmt.Errorf("claim: work of kind %d is not known to this build", w.Work)
+	}
+	return c.claim(ctx, w.Consumer, w.Session, w.ClaimSize, w.Lease, w.Not...)
+}
+
+// claim takes parked messages that are due: one round trip, which writes nothing where none is.
+func (c *Kept) claim(ctx context.Context, consumer, sessionID string, most store.ClaimSize,
+	lease time.Duration, not ...store.Kind) (store.Claimed, error) {
+	var out store.Claimed
+	var next int64
+	others, keys := joined(not), 0
+	claim := c.pg.Call("Claim", sqlexec.Name(consumer), int32(most.Keys), lease.Microseconds(),
+		sqlexec.Legible(sessionID), others, int32(most.Prefetch), int32(most.PrefetchAll))
+	claim.Scan = func(row sqlexec.Scanner) error {
+		p, err := scanKept(row)
+		if n := len(out.Parked); n >= few && n == cap(out.Parked) {
+			// where there are more than a few there are mostly all
+			out.Parked = slices.Grow(out.Parked, most.Keys+most.PrefetchAll-n)
+		}
+		out.Parked = append(out.Parked, p)
+		if !p.Waiting {
+			keys++
+		}
+		return err
+	}
+	if err := c.pg.Short(ctx, "claim parked messages", c.pg.Call("Walk"), claim,
+		c.pg.Call("NextDue", sqlexec.Name(consumer), others).Into(&next)); err != nil {
+		return store.Claimed{}, err
+	}
+	slices.SortFunc(out.Parked, func(a, b store.Parked) int { return cmp.Compare(a.Place, b.Place) })
+	if keys < most.Keys {
+		out.Next = time.Duration(next) * time.Microsecond
+	}
+	return out, nil
+}

@@ -1,0 +1,67 @@
+package query
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// A taken message is one whose key an intake has locked.
+type taken struct {
+	consumer string
+	store.Identity
+}
+
+// TakenOf are the messages of an intake whose keys it has locked, where any are to be freed.
+func TakenOf(marks []store.Mark, es []store.Effect) map[taken]bool {
+	if len(marks) == 0 || !slices.ContainsFunc(es, func(e store.Effect) bool { return e.Finish != nil }) {
+		return nil
+	}
+	out := make(map[taken]bool, len(marks))
+	for i := range marks {
+		if m := &marks[i]; m.KeyOrder != store.Anytime {
+			out[taken{m.Consumer, m.Identity}] = true
+		}
+	}
+	return out
+}
+
+// FinishMany is the calls that end the keeping of messages of one consumer that were claimed; nil: es are not
+// of that kind.
+func (c *Kept) FinishMany(es []store.Effect, ours map[taken]bool) []sqlexec.Call {
+	var all []*store.Finish
+	for i := range es {
+		f := es[i].Finish
+		if f == nil {
+			continue
+		}
+		if f.Attempts == nil || !f.DeadAt.IsZero() || f.Place == 0 || len(all) > 0 &&
+			f.Consumer != all[0].Consumer {
+			return nil
+		}
+		all = append(all, f)
+	}
+	if len(all) < 2 {
+		return nil
+	}
+	slices.SortFunc(all, func(a, b *store.Finish) int { return cmp.Compare(a.Place, b.Place) })
+	var asked, locked sqlexec.Identities
+	var places []int64
+	var tries []int32
+	var calls []string // that they are at
+	for i, f := range all {
+		if asked.Add(f.Identity, i); !ours[taken{f.Consumer, f.Identity}] {
+			locked.Add(f.Identity, i)
+		}
+		places, tries, calls = append(places, f.Place), append(tries, int32(*f.Attempts)),
+			append(calls, held.CallKey(f.WasCall))
+	}
+	consumer, out := sqlexec.Name(all[0].Consumer), []sqlexec.Call{c.pg.Call("Walk")}
+	if len(locked.IDs) > 0 {
+		out = append(out, c.pg.Call("LockManyParked", consumer, locked.Sources, locked.IDs))
+	}
+	return append(out, c.pg.Call("FinishMany", consumer, places, asked.Sources, asked.IDs, tries, calls))
+}

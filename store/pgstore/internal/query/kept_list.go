@@ -1,0 +1,139 @@
+package query
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/keptrow"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// A choice is what a list of kept messages is made by: conditions, with their arguments.
+type choice struct {
+	where strings.Builder
+	args  []any
+}
+
+func (w *choice) is(condition, as string, arg any) { w.add(" AND ", condition, as, arg) }
+
+func (w *choice) or(condition, as string, arg any) { w.add(" OR ", condition, as, arg) }
+
+func (w *choice) add(how, condition, as string, arg any) {
+	w.args = append(w.args, arg)
+	w.where.WriteString(how + strings.ReplaceAll(condition, "?", "$"+strconv.Itoa(len(w.args))+"::"+as))
+}
+
+// byIndex adds what leads to few rows.
+func (w *choice) byIndex(what *store.Sought) {
+	if what.Consumer != "" {
+		w.is("consumer = ?", "text", sqlexec.Name(what.Consumer))
+	}
+	if what.Identity != nil {
+		w.is("source = ?", "text", sqlexec.Name(what.Identity.Source))
+		w.is("id = ?", "text", sqlexec.Name(what.Identity.ID))
+	}
+	if what.Key != nil {
+		w.is("key = ?", "bytea", sqlexec.MessageKey(what.Key))
+	}
+	if what.Fingerprint != "" {
+		w.is("fingerprint = ?", "text", sqlexec.Legible(what.Fingerprint))
+	}
+	if what.Dead != nil && *what.Dead {
+		w.where.WriteString(" AND dead_at IS NOT NULL")
+	} else if what.Dead != nil {
+		w.where.WriteString(" AND dead_at IS NULL")
+	}
+	switch {
+	case what.Failed && what.Dead != nil && !*what.Dead: // as the index has it
+		w.where.WriteString(" AND (attempts > 0 OR last_at >= first_at)")
+	case what.Failed:
+		w.where.WriteString(" AND (attempts > 0 OR dead_at IS NULL AND last_at >= first_at)")
+	}
+	if what.Calling {
+		w.where.WriteString(" AND call IS NOT NULL")
+	}
+}
+
+// byRow adds what is looked at row by row.
+func (w *choice) byRow(what *store.Sought) {
+	for _, c := range [][2]string{{"topic = ?", what.Topic}, {"type = ?", what.Type},
+		{"kind = ?", what.Kind}} {
+		if c[1] != "" {
+			w.is(c[0], "text", sqlexec.Legible(c[1]))
+		}
+	}
+	if !what.DeadFrom.IsZero() {
+		w.is("dead_at >= ?", "timestamptz", sqlexec.Moment(what.DeadFrom))
+	}
+	if !what.DeadTo.IsZero() {
+		w.is("dead_at < ?", "timestamptz", sqlexec.Moment(what.DeadTo))
+	}
+	if held.IsHandle(what.About) { // which is in no envelope
+		w.is("id = ?", "text", sqlexec.Name(what.About))
+	} else if what.About != "" { // other parts of an envelope may have that text, too: see List
+		w.is("(id = ?", "text", sqlexec.Name(what.About))
+		w.or("position(convert_to(?, 'UTF8') IN envelope) > 0)", "text",
+			sqlexec.Legible(held.Within(what.About)))
+	}
+}
+
+// List lists kept messages, and says how far it looked where Scan ended the list.
+func (c *Kept) List(ctx context.Context, what store.Sought,
+	most int) (out []store.Parked, to int64, err error) {
+	if c.pg.Err != nil {
+		return nil, 0, c.pg.Err
+	}
+	chosen := func(name string, w *choice) sqlexec.Call {
+		if what.Key != nil {
+			name += "OfKey"
+		}
+		return sqlexec.Call{SQL: strings.Replace(c.pg.SQL[name], "/*where*/", w.where.String(), 1),
+			Args: w.args}
+	}
+	if what.Scan > 0 && (keptrow.ByRow(&what) || what.Scan < most) {
+		w := choice{args: []any{what.After, int64(what.Scan) - 1}}
+		w.byIndex(&what)
+		if err := c.pg.Short(ctx, "look how far to read", chosen("ParkedEnd", &w).Into(&to)); err != nil {
+			return nil, 0, err
+		}
+	}
+	w := choice{args: []any{what.After, what.Bare, int32(most)}}
+	if w.byIndex(&what); to > 0 {
+		w.is("place <= ?", "bigint", to)
+	}
+	w.byRow(&what)
+	read, last := 0, int64(0)
+	kept := chosen("Parked", &w)
+	kept.Scan = func(row sqlexec.Scanner) error {
+		p, err := scanKept(row)
+		if what.Bare {
+			p.Message.Headers = nil
+		}
+		read, last = read+1, p.Place
+		if err != nil || what.About == "" || keptrow.Matches(&what, &p) {
+			out = append(out, p)
+		}
+		return err
+	}
+	err = c.pg.Short(ctx, "list kept messages", kept)
+	switch {
+	case len(out) == most: // the next list begins after the last one
+		to = 0
+	case read == most:
+		to = last
+	}
+	return out, to, err
+}
+
+// Count counts what is kept for a consumer.
+func (c *Kept) Count(ctx context.Context, consumer string) (n store.Keeping, err error) {
+	var oldest int64
+	err = c.pg.Short(ctx, "count kept messages", c.pg.Call("Keeping", sqlexec.Name(consumer)).Into(&n.Parked,
+		&n.Dead, &n.Bytes, &oldest))
+	n.Oldest = time.Duration(oldest) * time.Microsecond
+	return n, err
+}

@@ -1,0 +1,125 @@
+package query
+
+import (
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/internal/clip"
+	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+const (
+	maxWhy   = 4 << 10  // of an error
+	maxStack = 16 << 10 // of a panic
+)
+
+// Change are the calls that carry out what e says of kept messages; of freeing it nothing, if that is done
+// for many together. What is ours has its key locked.
+func (c *Kept) Change(e *store.Effect, together bool, ours map[taken]bool) (calls []sqlexec.Call, err error) {
+	change := func(name string, id []any, more ...any) {
+		calls = append(calls, c.pg.Call("Walk"), c.pg.Call("LockParked", id...),
+			c.pg.Call(name, append(slices.Clone(id), more...)...))
+	}
+	if k := e.Park; k != nil && k.Was != nil {
+		at, err := held.EncodeCall(k.Call)
+		if err != nil {
+			return nil, err
+		}
+		change("UpdateParked", sqlexec.Identity(k.Consumer, k.Identity),
+			append(append(stateArgs(&k.Parked), int32(*k.Was), at, int32(k.Claims), int32(k.CrashCount),
+				sqlexec.Legible(k.Session), held.CallKey(k.WasCall)),
+				claimArgs(k.WasClaim)...)...)
+		calls = append(calls, c.pg.Call("SettleParked", sqlexec.Identity(k.Consumer, k.Identity)...))
+	} else if k != nil {
+		if calls, err = c.insertKept(k); err != nil {
+			return nil, err
+		}
+	}
+	if r := e.Requeue; r != nil {
+		id := sqlexec.Identity(r.Consumer, r.Identity)
+		change("StepBack", id)
+		calls = append(calls, c.requeue(r, id), c.pg.Call("SettleParked", id...))
+	}
+	if f := e.Finish; f != nil && !together {
+		id := sqlexec.Identity(f.Consumer, f.Identity)
+		if calls = append(calls, c.pg.Call("Walk")); !ours[taken{f.Consumer, f.Identity}] {
+			calls = append(calls, c.pg.Call("LockParked", id...))
+		}
+		calls = append(calls, c.pg.Call("FinishParked",
+			append(id, narrow(f.Attempts), held.CallKey(f.WasCall), sqlexec.Moment(f.DeadAt), f.Place)...))
+	}
+	return calls, nil
+}
+
+func (c *Kept) requeue(r *store.Requeue, id []any) sqlexec.Call {
+	if r.Dead {
+		return c.pg.Call("RequeueDead", id...)
+	}
+	return c.pg.Call("RequeueParked", append(slices.Clone(id), sqlexec.Moment(r.DeadAt),
+		narrow(r.Attempts))...)
+}
+
+func narrow(n *int) *int32 {
+	if n == nil {
+		return nil
+	}
+	out := int32(*n)
+	return &out
+}
+
+func (c *Kept) insertKept(k *store.Park) ([]sqlexec.Call, error) {
+	m, id := &k.Message, sqlexec.Identity(k.Consumer, k.Identity)
+	env, err := held.Envelope(m, sqlexec.MessageKey(m.Key))
+	if err != nil {
+		return nil, err
+	}
+	outside, err := held.EncodeCall(k.Call)
+	if err != nil {
+		return nil, err
+	}
+	turn := c.Turn(k.Consumer, k.Identity, m.Key)
+	calls := []sqlexec.Call{c.pg.Call("Walk"), c.pg.Call("LockKeyOrder", turn)}
+	if !k.Marked {
+		calls = append(calls, c.pg.Call("NoMark", id...))
+	}
+	args := append(slices.Clone(id), stateArgs(&k.Parked)...)
+	args = append(args, sqlexec.MessageKey(m.Key), sqlexec.Legible(m.Topic), sqlexec.Legible(m.Type), m.Data,
+		env, int64(len(m.Key)+len(m.Data)), sqlexec.Legible(k.Partition), k.Position,
+		sqlexec.Legible(k.Fault),
+		turn)
+	if old := k.Instead; old != nil {
+		was := sqlexec.Identity(k.Consumer, *old)
+		return append(calls, c.pg.Call("LockParked", was...), c.pg.Call("StepBack", was...),
+			c.pg.Call("ReplaceParked", append(args, sqlexec.Name(old.Source), sqlexec.Name(old.ID),
+				outside)...),
+			c.pg.Call("SettleParked", id...)), nil
+	}
+	return append(calls, c.pg.Call("InsertParked", append(args, k.MostRows, k.MostBytes, outside,
+		int32(k.Claims), int32(k.CrashCount), sqlexec.Legible(k.Session))...)), nil
+}
+
+// claimArgs are the guard of a claim; nil: none.
+func claimArgs(c *store.Claim) []any {
+	if c == nil {
+		return []any{(*int32)(nil), ""}
+	}
+	n := int32(c.Claims)
+	return []any{&n, sqlexec.Legible(c.Session)}
+}
+
+// stateArgs are the columns that an attempt changes, from attempts on.
+func stateArgs(p *store.Parked) []any {
+	d, dead := store.Death{BlocksKey: true}, (*time.Time)(nil)
+	if p.Dead != nil {
+		d, dead = *p.Dead, &p.Dead.At
+	}
+	why := func(s string) string { return clip.To(sqlexec.Legible(s), maxWhy) }
+	return []any{int32(p.Attempts), p.Due.Microseconds(), d.BlocksKey, sqlexec.Moment(p.First.At),
+		why(p.First.Why), sqlexec.Legible(p.First.Host),
+		sqlexec.Moment(p.Last.At), why(p.Last.Why), sqlexec.Legible(p.Last.Host), dead,
+		sqlexec.Legible(d.Kind),
+		sqlexec.Legible(d.Fingerprint), clip.To(sqlexec.Legible(d.Stack), maxStack),
+		sqlexec.Legible(d.Version)}
+}

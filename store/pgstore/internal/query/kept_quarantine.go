@@ -1,0 +1,74 @@
+package query
+
+import (
+	"context"
+	"time"
+
+	"github.com/skald-go/skald/internal/clip"
+	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// Quarantine are the calls for what e does with the quarantine.
+func (c *Kept) Quarantine(e *store.Effect) (calls []sqlexec.Call, err error) {
+	if q := e.Quarantine; q != nil {
+		text, err := held.Bare(&q.Message)
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, c.pg.Call("Quarantine",
+			append(apartArgs(q), int16(q.Why), clip.Reason(sqlexec.Legible(q.Message.Topic)),
+				clip.Reason(sqlexec.Legible(q.Message.Type)), text, q.Message.Data)...))
+	}
+	if q := e.Admitted; q != nil {
+		calls = append(calls, c.pg.Call("TakeAdmitted", apartArgs(q)...))
+	}
+	if a := e.Admit; a != nil {
+		calls = append(calls, c.pg.Call("Admit", a.Number, sqlexec.Legible(a.By), sqlexec.Legible(a.Reason)))
+	}
+	return calls, nil
+}
+
+func apartArgs(q *store.Quarantined) []any {
+	return []any{sqlexec.Name(q.Consumer), sqlexec.Name(q.Source), sqlexec.Name(q.ID), q.Fingerprint}
+}
+
+// Quarantined lists messages in quarantine.
+func (c *Kept) Quarantined(ctx context.Context, q store.Query, most int) ([]store.Quarantined, error) {
+	var out []store.Quarantined
+	limit := int32(most)
+	list := c.pg.Call("Quarantined", q.After, sqlexec.Name(q.Consumer), sqlexec.Name(q.ID),
+		clip.Reason(sqlexec.Legible(q.Topic)), clip.Reason(sqlexec.Legible(q.Type)), int16(q.Why), q.Taken,
+		q.Admitted, limit, q.Bare)
+	if waiting := (store.Query{Consumer: q.Consumer, Admitted: true, After: q.After,
+		Limit: q.Limit}); q == waiting && q.Consumer != "" {
+		// by an index of its own: consumers ask for it all the time
+		list = c.pg.Call("Admitted", q.After, sqlexec.Name(q.Consumer), limit)
+	}
+	list.Scan = func(row sqlexec.Scanner) error {
+		one, err := scanQuarantined(row)
+		if err == nil {
+			out = append(out, one)
+		}
+		return err
+	}
+	return out, c.pg.Short(ctx, "list quarantine", list)
+}
+
+func scanQuarantined(row sqlexec.Scanner) (one store.Quarantined, err error) {
+	var text string
+	var data []byte
+	var admitted, taken *time.Time
+	err = row.Scan(&one.Number, &one.Consumer, &one.Source, &one.ID, &one.Fingerprint, &one.Why, &text,
+		&one.At, &admitted, &one.By, &one.Reason, &taken,
+		&data, &one.Bytes)
+	if err != nil {
+		return one, err
+	}
+	sqlexec.Handles(&one.Consumer, &one.Source, &one.ID)
+	one.At, one.Admitted, one.Taken = one.At.UTC(), sqlexec.OrZero(admitted), sqlexec.OrZero(taken)
+	one.Message, err = held.Decode(text)
+	one.Message.Data = data
+	return one, err
+}

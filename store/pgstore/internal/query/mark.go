@@ -1,0 +1,47 @@
+// This file is the marks of messages that were taken, and the keys that are reserved for work to come: by
+// them each message is taken once.
+
+package query
+
+import (
+	"strings"
+
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// Marks are those of one database.
+type Marks struct {
+	pg   *sqlexec.DB
+	kept *Kept // has the order of messages of one key
+}
+
+// NewMark are the marks in pg.
+func NewMark(pg *sqlexec.DB, k *Kept) *Marks { return &Marks{pg, k} }
+
+// Fragments of the statements that insert marks: see InsertMark. Where they insert many, $n stands for a
+// column.
+const (
+	arrived = `CASE WHEN to_timestamp($written / 1000.0) < clock_timestamp() + interval '7 days'
+	THEN greatest(to_timestamp($written / 1000.0), clock_timestamp()) ELSE clock_timestamp() END`
+
+	// No floor is above an id of the last hour: see leastMarks in package steward.
+	known = `CASE WHEN $written = 0 OR to_timestamp($written / 1000.0) > clock_timestamp() - interval '1 hour' THEN true
+		ELSE (SELECT k.arrival FROM /*schema*/skald_mark AS k WHERE k.consumer = $1::text AND k.source = $source AND k.id = $id) IS NULL
+			AND ($held OR (SELECT f.at FROM /*schema*/skald_floor AS f
+				WHERE f.consumer = $1::text AND f.at >= to_timestamp($written / 1000.0)) IS NULL) END`
+)
+
+// inserts completes the statements that insert marks.
+func inserts(raw map[string]string) {
+	for name, text := range raw {
+		columns := []string{"$written", "$7::bigint", "$source", "$2::text", "$id", "$3::text", "$held",
+			"$8::boolean"}
+		if name == "InsertMarks" {
+			columns = []string{"$written", "i.written", "$source", "i.source", "$id", "i.id",
+				"$held", "i.held"}
+		}
+		fill := strings.NewReplacer(columns...)
+		raw[name] = strings.NewReplacer("/*arrived*/", fill.Replace(arrived), "/*known*/",
+			fill.Replace(known)).Replace(text)
+	}
+}

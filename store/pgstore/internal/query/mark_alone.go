@@ -1,0 +1,62 @@
+package query
+
+import (
+	"slices"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// alone are the calls of an intake of m alone, where m has just come and most likely is new, or was claimed
+// and most likely is as it was then: two statements, and what tells it of all others only where it is not.
+// None: m has to be taken otherwise. A transaction that sees all as of its first statement would not see what
+// a rival did before it gave the key back.
+func (c *Marks) alone(m *store.Mark, v *store.Verdict) ([]sqlexec.Call, error) {
+	tries := tries(m)
+	if m.KeyOrder == store.Anytime || m.Keep > 0 || tries != nil && !m.Held {
+		return nil, nil
+	}
+	args, err := markArgs(m)
+	if err != nil {
+		return nil, err
+	}
+	insert := c.pg.Call("InsertArriving", append(slices.Clip(args), sqlexec.MessageKey(m.Key))...)
+	if tries != nil {
+		insert = c.pg.Call("InsertClaimed", append(slices.Clip(args), sqlexec.MessageKey(m.Key), *tries)...)
+	}
+	fresh := true
+	insert.Done = func(n int64) {
+		if fresh = n > 0; !fresh {
+			v.Outcome = store.TooOld // unless it is kept, or a mark is found
+		}
+	}
+	not := func() bool { return !fresh }
+	turned := func(row sqlexec.Scanner) error {
+		var as store.Outcome
+		if err := row.Scan(&as); err != nil || fresh || as == store.Fresh {
+			return err
+		}
+		v.Outcome = as
+		return nil
+	}
+	lock := []any{c.kept.Turn(m.Consumer, m.Identity, m.Key)}
+	calls := []sqlexec.Call{
+		{Args: lock, With: c.pg.SQL["TakeArrive"], Server: true},
+		insert,
+		{SQL: c.pg.SQL["KeyOrder"],
+			Args: []any{lock[0], args[0], args[1], args[2], sqlexec.MessageKey(m.Key), tries},
+			Scan: turned, Need: not, Also: true},
+		c.findMark(args, &fresh, v),
+	}
+	if at := floored(m); at > 0 { // that it is too old goes before that it waits
+		below := func(sqlexec.Scanner) error {
+			if !fresh && v.Outcome == store.Behind {
+				v.Outcome = store.TooOld
+			}
+			return nil
+		}
+		calls = slices.Insert(calls, 3, sqlexec.Call{SQL: c.pg.SQL["BelowFloor"], Args: []any{args[0], at},
+			Scan: below, Need: not, Also: true})
+	}
+	return calls, nil
+}

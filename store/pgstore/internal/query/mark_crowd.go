@@ -1,0 +1,247 @@
+package query
+
+import (
+	"slices"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// An intake of many messages takes a handful of statements, whatever their number: their keys are locked,
+// then their marks are inserted, then the entities are locked, each in one order for all. A message that is
+// kept gets no mark, so that the others can be committed.
+
+// Many tells an intake that these statements can take: its marks are of one consumer, and each of another
+// message.
+func Many(in store.Intake) bool {
+	marks := in.Marks
+	if len(marks) < 2 || len(in.Steps) > 0 {
+		return false
+	}
+	known := make(map[[2]string]bool, len(marks))
+	for i := range marks {
+		m := &marks[i]
+		if m.Consumer != marks[0].Consumer || m.Keep > 0 || known[called(m)] {
+			return false
+		}
+		known[called(m)] = true
+	}
+	return true
+}
+
+// called is the identity of m as the columns have it.
+func called(m *store.Mark) [2]string { return [2]string{sqlexec.Name(m.Source), sqlexec.Name(m.ID)} }
+
+// Holding tells of verdicts by which a message must get no mark.
+func Holding(found store.Found) bool {
+	return slices.ContainsFunc(found.Marks, func(v store.Verdict) bool {
+		return v.Outcome == store.Waiting || v.Outcome == store.Dead || v.Outcome == store.Behind ||
+			v.Outcome == store.Stale
+	})
+}
+
+// A crowd is the marks of such an intake.
+type crowd struct {
+	c     *Marks
+	marks []store.Mark
+	fresh []bool // so far
+	found []store.Verdict
+}
+
+// TakeMany are the calls for marks of Many. The planner is narrowed then: Widen ends it.
+func (c *Marks) TakeMany(marks []store.Mark, found []store.Verdict) ([]sqlexec.Call, error) {
+	w := &crowd{c: c, marks: marks, found: found, fresh: make([]bool, len(marks))}
+	list := sqlexec.Order(marks, byIdentity)
+	for _, i := range list {
+		w.fresh[i] = true
+	}
+	narrow := c.pg.Call("Narrow")
+	narrow.With = c.pg.SQL["TakeNarrow"]
+	insert, err := w.insert(list)
+	if err != nil {
+		return nil, err
+	}
+	return append(append([]sqlexec.Call{narrow}, w.turns()...), insert, w.find(list)), nil
+}
+
+// Widen has the planner as it was before TakeMany.
+func (c *Marks) Widen() sqlexec.Call { return c.pg.Call("Widen") }
+
+// turns are the calls that lock the keys, and say which messages are kept, or behind one that is.
+func (w *crowd) turns() []sqlexec.Call {
+	var locks []int64
+	var arrive, claimed []int
+	for i := range w.marks {
+		m := &w.marks[i]
+		if m.KeyOrder == store.Anytime {
+			continue
+		}
+		locks = append(locks, w.c.kept.Turn(m.Consumer, m.Identity, m.Key))
+		if m.KeyOrder == store.Retrying {
+			claimed = append(claimed, i)
+		} else {
+			arrive = append(arrive, i)
+		}
+	}
+	if len(locks) == 0 {
+		return nil
+	}
+	slices.Sort(locks)
+	calls := []sqlexec.Call{w.c.pg.Call("LockKeyOrders", slices.Compact(locks))}
+	if len(arrive) > 0 {
+		calls = append(calls, w.arriving(arrive))
+	}
+	if len(claimed) > 0 {
+		calls = append(calls, w.claimed(claimed))
+	}
+	return calls
+}
+
+// stand is the call of that name, which tells of messages that may not be taken.
+func (w *crowd) stand(name string, args ...any) sqlexec.Call {
+	find := w.c.pg.Call(name, args...)
+	find.Scan = func(row sqlexec.Scanner) error {
+		var n int32
+		var stands store.Outcome
+		var noted string
+		err := row.Scan(&n, &stands, &noted)
+		if err == nil {
+			w.found[n].Outcome = stands
+		}
+		return err
+	}
+	return find
+}
+
+// arriving is the call that asks for those that came from the broker.
+func (w *crowd) arriving(list []int) sqlexec.Call {
+	var asked sqlexec.Identities
+	var keys [][]byte
+	var old []int64
+	var of []int32 // the number of its source, from 1 on
+	var sources []string
+	numbers := map[string]int32{}
+	for _, i := range list {
+		m := &w.marks[i]
+		asked.Add(m.Identity, i)
+		keys, old = append(keys, sqlexec.MessageKey(m.Key)), append(old, floored(m))
+		source := sqlexec.Name(m.Source)
+		if numbers[source] == 0 {
+			sources = append(sources, source)
+			numbers[source] = int32(len(sources))
+		}
+		of = append(of, numbers[source])
+	}
+	return w.stand("FindKeyOrders", sqlexec.Name(w.marks[0].Consumer), asked.Sources, asked.IDs, keys, old,
+		asked.Places, sources, of)
+}
+
+// floored is the time that a floor is compared with; 0: no floor counts.
+func floored(m *store.Mark) int64 {
+	if m.Held {
+		return 0
+	}
+	return writtenAt(m.ID)
+}
+
+// claimed is the call that asks for those that were claimed.
+func (w *crowd) claimed(list []int) sqlexec.Call {
+	var keyed, loose sqlexec.Identities
+	var keys [][]byte
+	var many, before, tries, looseTries []int32
+	chains := map[string][]int{}
+	for _, i := range list {
+		m := &w.marks[i]
+		if m.Key == nil {
+			loose.Add(m.Identity, i)
+			looseTries = append(looseTries, int32(m.Attempts))
+			continue
+		}
+		if chains[string(m.Key)] == nil {
+			keys = append(keys, m.Key)
+		}
+		chains[string(m.Key)] = append(chains[string(m.Key)], i)
+	}
+	for k, key := range keys {
+		chain := chains[string(key)]
+		keys[k] = sqlexec.MessageKey(key)
+		many, before = append(many, int32(len(chain))), append(before, int32(len(tries)))
+		for _, i := range chain {
+			keyed.Add(w.marks[i].Identity, i)
+			tries = append(tries, int32(w.marks[i].Attempts))
+		}
+	}
+	return w.stand("FindClaimed", sqlexec.Name(w.marks[0].Consumer), keys, many, before, keyed.Sources,
+		keyed.IDs, tries, keyed.Places,
+		loose.Sources, loose.IDs, looseTries, loose.Places)
+}
+
+// insert is the call that inserts the marks, in the order of list.
+func (w *crowd) insert(list []int) (sqlexec.Call, error) {
+	var (
+		id        sqlexec.Identities
+		outcomes  []int16
+		reasons   []*string
+		prints    []*int64
+		times     []int64
+		kept      []bool
+		ours      = make(map[[2]string]bool, len(list))
+		consumer  = sqlexec.Name(w.marks[0].Consumer)
+		afterward = func(int64) {
+			for _, i := range list {
+				if ours[called(&w.marks[i])] {
+					continue
+				}
+				w.fresh[i] = false
+				if w.found[i].Outcome == store.Fresh {
+					w.found[i].Outcome = store.TooOld // unless a mark is found
+				}
+			}
+		}
+	)
+	for _, i := range list {
+		m := &w.marks[i]
+		args, err := markArgs(m)
+		if err != nil {
+			return sqlexec.Call{}, err
+		}
+		id.Add(m.Identity, i)
+		outcomes, reasons, prints = append(outcomes, args[3].(int16)), append(reasons, args[4].(*string)),
+			append(prints, args[5].(*int64))
+		times, kept = append(times, writtenAt(m.ID)), append(kept, m.Held)
+	}
+	return sqlexec.Call{
+		SQL:  w.c.pg.SQL["InsertMarks"],
+		Args: []any{consumer, id.Sources, id.IDs, outcomes, reasons, prints, id.Places, times, kept},
+		Scan: func(row sqlexec.Scanner) error {
+			var id [2]string
+			err := row.Scan(&id[0], &id[1])
+			ours[id] = true
+			return err
+		},
+		Done: afterward,
+	}, nil
+}
+
+// find is the call that reads the marks that were there.
+func (w *crowd) find(list []int) sqlexec.Call {
+	var id sqlexec.Identities
+	for _, i := range list {
+		id.Add(w.marks[i].Identity, i)
+	}
+	return sqlexec.Call{
+		SQL:  w.c.pg.SQL["SeenMarks"],
+		Args: []any{sqlexec.Name(w.marks[0].Consumer), id.Sources, id.IDs, id.Places},
+		Need: func() bool { return slices.ContainsFunc(list, func(i int) bool { return !w.fresh[i] }) },
+		Scan: func(row sqlexec.Scanner) error {
+			var n int32
+			var over bool // none of them goes by its scope
+			var v store.Verdict
+			err := verdict(row, &v, &n, &over)
+			if err == nil && !w.fresh[n] {
+				w.found[n] = v
+			}
+			return err
+		},
+	}
+}

@@ -1,0 +1,193 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/internal/clip"
+	"github.com/skald-go/skald/internal/effects"
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// writtenAt is the time that an id tells, in milliseconds; 0: it tells none. The server judges it, by its own
+// clock.
+func writtenAt(id string) int64 {
+	at, ok := uuid7.Time(id)
+	if !ok {
+		return 0
+	}
+	return max(at.UnixMilli(), 1)
+}
+
+// markArgs are the arguments of InsertMark. m.As must be one that can be stored.
+func markArgs(m *store.Mark) ([]any, error) {
+	if m.As != store.Done && m.As != store.Rejected && m.As != store.Barred {
+		return nil, fmt.Errorf("mark %.40q: outcome %d cannot be stored", m.ID, m.As)
+	}
+	var reason *string
+	if m.As == store.Rejected {
+		reason = sqlexec.Some(clip.Reason(sqlexec.Legible(m.Reason)))
+	}
+	return []any{sqlexec.Name(m.Consumer), sqlexec.Name(m.Source), sqlexec.Name(m.ID), int16(m.As), reason,
+		sqlexec.Number(m.Fingerprint), writtenAt(m.ID), m.Held}, nil
+}
+
+// verdict reads what FindMark and its like answer.
+func verdict(row sqlexec.Scanner, v *store.Verdict, before ...any) error {
+	var result sqlexec.Blob
+	var left *int64 // microseconds
+	if err := row.Scan(append(before, &v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result, &v.Emitted,
+		&v.Headers, &left)...); err != nil {
+		return err
+	}
+	v.Result, v.Left = string(result), 0
+	if left != nil {
+		v.Left = cmp.Or(time.Duration(*left)*time.Microsecond, -1)
+	}
+	return nil
+}
+
+func byIdentity(a, b store.Mark) int {
+	return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Source, b.Source),
+		cmp.Compare(a.ID, b.ID))
+}
+
+// expires tells of a mark that stands for as long as its scope says. Where the id tells a time, that decides.
+func expires(m *store.Mark) bool { return m.Keep > 0 && writtenAt(m.ID) == 0 }
+
+// keepArg is for how long m stands, in microseconds; nil: as long as marks are kept.
+func keepArg(m *store.Mark) *int64 {
+	if m.Keep <= 0 {
+		return nil
+	}
+	return new(m.Keep.Microseconds())
+}
+
+// Take are the calls for the marks of an intake, and their turns. A transaction that is READ COMMITTED sees
+// what a rival has committed meanwhile.
+func (c *Marks) Take(marks []store.Mark, found []store.Verdict, committed bool) ([]sqlexec.Call, error) {
+	if len(marks) == 1 && committed {
+		if calls, err := c.alone(&marks[0], &found[0]); len(calls) > 0 || err != nil {
+			return calls, err
+		}
+	}
+	calls := c.kept.TakeTurns(marks, found)
+	for _, i := range sqlexec.Order(marks, byIdentity) {
+		take, err := c.takeOne(&marks[i], &found[i])
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, take...)
+	}
+	return calls, nil
+}
+
+// takeOne are the calls that insert m, or find what is there, into v.
+func (c *Marks) takeOne(m *store.Mark, v *store.Verdict) ([]sqlexec.Call, error) {
+	args, err := markArgs(m)
+	if err != nil {
+		return nil, err
+	}
+	fresh := true
+	all := append(slices.Clip(args), keepArg(m))
+	insert := c.pg.Call("InsertMark", all...)
+	insert.With = c.pg.SQL["TakeMark"]
+	insert.Done = func(n int64) {
+		if fresh = n > 0; !fresh && v.Outcome != store.Waiting && v.Outcome != store.Dead {
+			v.Outcome = store.TooOld // unless a mark is found
+		}
+	}
+	calls := []sqlexec.Call{insert}
+	if expires(m) {
+		not := func() bool { return !fresh }
+		expire, again := c.pg.Call("ExpireMark", args[:3]...), c.pg.Call("InsertMark", all...)
+		expire.Need, again.Need = not, not
+		again.Done = func(n int64) {
+			if n > 0 {
+				fresh, v.Outcome = true, store.Fresh
+			}
+		}
+		calls = append(calls, expire, again)
+	}
+	return append(calls, c.findMark(args, &fresh, v)), nil
+}
+
+// findMark is the call that reads into v the mark that was there, if it was not fresh.
+func (c *Marks) findMark(args []any, fresh *bool, v *store.Verdict) sqlexec.Call {
+	find := c.pg.Call("FindMark", args[:3]...)
+	find.Need = func() bool { return !*fresh }
+	find.Scan = func(row sqlexec.Scanner) error {
+		if *fresh {
+			return nil // it is ours
+		}
+		return verdict(row, v)
+	}
+	return find
+}
+
+// Guard are the calls that insert m or raise.
+func (c *Marks) Guard(m *store.Mark) ([]sqlexec.Call, error) {
+	args, err := markArgs(m)
+	if err != nil {
+		return nil, err
+	}
+	var calls []sqlexec.Call
+	if expires(m) {
+		calls = append(calls, c.pg.Call("ExpireMark", args[:3]...))
+	}
+	calls = append(calls, c.pg.Call("GuardMark", append(slices.Clip(args), keepArg(m))...))
+	if effects.Answered(m) {
+		answer, err := c.Answer(m)
+		return append(calls, answer...), err
+	}
+	return calls, nil
+}
+
+// Answer are the calls that store an answer with the mark, or raise.
+func (c *Marks) Answer(m *store.Mark) ([]sqlexec.Call, error) {
+	args, err := markArgs(m)
+	if err != nil {
+		return nil, err
+	}
+	var result []byte
+	if m.Result != "" {
+		result = []byte(m.Result)
+	}
+	return []sqlexec.Call{c.pg.Call("AnswerMark", append(args[:5], m.Code, result, sqlexec.Some(m.Emitted),
+		sqlexec.Some(m.Headers))...)}, nil
+}
+
+// Seen looks marks up, all in one statement.
+func (c *Marks) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
+	out := make([]store.Verdict, len(ids))
+	if len(ids) == 0 {
+		return out, c.pg.Err
+	}
+	var asked sqlexec.Identities
+	for i, id := range ids {
+		asked.Add(id, i)
+	}
+	look := c.pg.Call("SeenMarks", sqlexec.Name(consumer), asked.Sources, asked.IDs, asked.Places)
+	look.Scan = func(row sqlexec.Scanner) error {
+		var n int32
+		var over bool
+		var v store.Verdict
+		if err := verdict(row, &v, &n, &over); err != nil {
+			return err
+		}
+		if n < 0 || int(n) >= len(out) {
+			return errors.New("an answer to no question")
+		}
+		if !over || writtenAt(ids[n].ID) > 0 {
+			out[n] = v
+		}
+		return nil
+	}
+	return out, c.pg.Short(ctx, "look up marks", c.pg.Call("Walk"), look)
+}

@@ -1,0 +1,276 @@
+package query
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/bucket"
+	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// A Row is what one message is in the columns of InsertRow, in their order. It shares nothing with the
+// message.
+type Row struct {
+	topic, key, kind   *string
+	data               *string
+	dataBytes, keyByte []byte
+	contentType        *string
+	schema, subject    *string
+	correlation, cause *string
+	trace, headers     *string
+	time               *time.Time
+	id                 *string
+	bucket             *int16
+}
+
+// Rows turns messages into rows.
+func Rows(ms []skald.Message) ([]Row, error) {
+	out := make([]Row, len(ms))
+	for i := range ms {
+		if err := out[i].set(&ms[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (r *Row) set(m *skald.Message) error {
+	*r = Row{
+		topic: &m.Topic, kind: &m.Type, contentType: &m.ContentType, schema: sqlexec.Some(m.Schema),
+		subject:     sqlexec.Some(m.Subject),
+		correlation: sqlexec.Some(sqlexec.Legible(m.CorrelationID)),
+		cause:       sqlexec.Some(sqlexec.Legible(m.CausationID)),
+		trace:       sqlexec.Some(sqlexec.Legible(m.TraceParent)),
+	}
+	r.detach()
+	if m.ID != "" {
+		if _, ok := uuid7.Parse(m.ID); !ok {
+			return &store.LimitError{Topic: m.Topic, Type: m.Type,
+				What: fmt.Sprintf("the id %.40q is no UUID", m.ID)}
+		}
+		id := m.ID
+		r.id = &id
+		if complete.Limits(m) == nil { // who fills bucket vouches for the row: the table does not ask again
+			n := int16(bucket.Of(m))
+			r.bucket = &n
+		}
+	}
+	if !m.Time.IsZero() {
+		at := m.Time
+		r.time = &at
+	}
+	if m.Key != nil {
+		r.key, r.keyByte = textOrBytes(m.Key, true)
+	}
+	if m.Data != nil {
+		r.data, r.dataBytes = textOrBytes(m.Data, isText(m.ContentType))
+	}
+	if len(m.Headers) > 0 {
+		text := string(headersJSON(m.Headers))
+		r.headers = &text
+	}
+	return nil
+}
+
+// detach copies what points into the message itself.
+func (r *Row) detach() {
+	topic, kind, ct := *r.topic, *r.kind, *r.contentType
+	r.topic, r.kind, r.contentType = &topic, &kind, &ct
+}
+
+// textOrBytes chooses the column: text where b should and can be text.
+func textOrBytes(b []byte, text bool) (*string, []byte) {
+	if s := string(b); text && sqlexec.Storable(s) {
+		return &s, nil
+	}
+	return nil, append([]byte{}, b...)
+}
+
+// isText tells the content types that are kept as text.
+func isText(contentType string) bool {
+	media, _, _ := strings.Cut(contentType, ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	return media == "application/json" || strings.HasSuffix(media, "+json") ||
+		strings.HasPrefix(media, "text/")
+}
+
+// headersJSON is [[name, base64], …].
+func headersJSON(hs []skald.Header) []byte {
+	var b bytes.Buffer
+	b.WriteByte('[')
+	for i, h := range hs {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		name, _ := json.Marshal(h.Name) // a string always can
+		fmt.Fprintf(&b, `[%s,"%s"]`, name, base64.StdEncoding.EncodeToString(h.Value))
+	}
+	b.WriteByte(']')
+	return b.Bytes()
+}
+
+// parseHeaders reads what headersJSON wrote.
+func parseHeaders(text []byte) ([]skald.Header, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	var pairs [][2]string
+	if err := json.Unmarshal(text, &pairs); err != nil {
+		return nil, fmt.Errorf("read headers: %w", err)
+	}
+	out := make([]skald.Header, len(pairs))
+	for i, p := range pairs {
+		value, err := base64.StdEncoding.DecodeString(p[1])
+		if err != nil {
+			return nil, fmt.Errorf("read header %s: %w", p[0], err)
+		}
+		out[i] = skald.Header{Name: p[0], Value: value}
+	}
+	return out, nil
+}
+
+// Insert is the call that writes rows; there is at least one. Most rows leave most columns empty: each
+// parameter costs.
+func (o *Outbox) Insert(rows []Row) sqlexec.Call {
+	usual := true
+	for i := range rows {
+		usual = usual && rows[i].usual()
+	}
+	r := &rows[0]
+	switch {
+	case usual && len(rows) <= UsualMost:
+		return o.pg.Call(insertUsual(len(rows)), usualArgs(rows)...)
+	case len(rows) == 1:
+		return o.pg.Call("InsertRow", sqlexec.Given(r.topic), sqlexec.Given(r.key), sqlexec.Given(r.kind),
+			sqlexec.Given(r.data), r.dataBytes, r.keyByte, sqlexec.Given(r.contentType),
+			sqlexec.Given(r.schema), sqlexec.Given(r.subject), sqlexec.Given(r.correlation),
+			sqlexec.Given(r.cause), sqlexec.Given(r.trace), sqlexec.Given(r.headers), sqlexec.Given(r.time),
+			sqlexec.Given(r.id), sqlexec.Given(r.bucket))
+	}
+	text := func(of func(*Row) *string) []string {
+		return each(rows, func(r *Row) string { return orNone(of(r), o.none) })
+	}
+	topics, keys := text(func(r *Row) *string { return r.topic }), text(func(r *Row) *string { return r.key })
+	kinds, data := text(func(r *Row) *string { return r.kind }), text(func(r *Row) *string { return r.data })
+	correlations, causes := text(func(r *Row) *string { return r.correlation }),
+		text(func(r *Row) *string { return r.cause })
+	traces, ids := text(func(r *Row) *string { return r.trace }), text(func(r *Row) *string { return r.id })
+	buckets := each(rows, func(r *Row) int16 {
+		if r.bucket == nil {
+			return -1
+		}
+		return *r.bucket
+	})
+	if usual {
+		times := each(rows, func(r *Row) time.Time { return *r.time })
+		return o.pg.Call("InsertManyUsual", topics, keys, kinds, data, correlations, causes, traces, times,
+			ids, buckets, o.none)
+	}
+	blob := func(of func(*Row) []byte) [][]byte {
+		return each(rows, func(r *Row) []byte {
+			if b := of(r); b != nil {
+				return b
+			}
+			return []byte(o.none)
+		})
+	}
+	times := text(func(r *Row) *string {
+		if r.time == nil {
+			return nil
+		}
+		at := r.time.UTC().Format("2006-01-02 15:04:05.999999Z07:00")
+		return &at
+	})
+	return o.pg.Call("InsertRows", topics, keys, kinds, data,
+		blob(func(r *Row) []byte { return r.dataBytes }), blob(func(r *Row) []byte { return r.keyByte }),
+		text(func(r *Row) *string { return r.contentType }), text(func(r *Row) *string { return r.schema }),
+		text(func(r *Row) *string { return r.subject }), correlations, causes, traces,
+		text(func(r *Row) *string { return r.headers }), times, ids, buckets, o.none)
+}
+
+// orNone is what p points to, else none: a random word that no row has, for NULL. Where array_nulls is off an
+// array has no NULL of its own, and in a transaction of yours that is not ours to set.
+func orNone(p *string, none string) string {
+	if p == nil {
+		return none
+	}
+	return *p
+}
+
+// usual tells rows that InsertUsual can write.
+func (r *Row) usual() bool {
+	return r.id != nil && r.time != nil && *r.contentType == UsualType && r.dataBytes == nil &&
+		r.keyByte == nil &&
+		r.schema == nil && r.subject == nil && r.headers == nil
+}
+
+const (
+	UsualType = "application/json" // the default of the column
+
+	// UsualMost rows go as a list of VALUES, by a statement for each number of them. From 16 rows on arrays
+	// cost the same.
+	UsualMost    = 10
+	usualColumns = 10
+)
+
+// insertUsual is the name of the statement for n usual rows.
+func insertUsual(n int) string {
+	if n == 1 {
+		return "InsertUsual"
+	}
+	return "InsertUsual" + strconv.Itoa(n)
+}
+
+// outboxLists makes the forms of InsertUsual for more than one row.
+func outboxLists(raw map[string]string) {
+	head, one, _ := strings.Cut(raw["InsertUsual"], "VALUES ")
+	text := head + "VALUES " + one
+	for n := 2; n <= UsualMost; n++ {
+		text += ",\n" + shifted(one, (n-1)*usualColumns)
+		raw[insertUsual(n)] = text
+	}
+}
+
+// shifted is text with its parameters numbered by n higher.
+func shifted(text string, n int) string {
+	var b strings.Builder
+	for i, part := range strings.Split(text, "$") {
+		if i == 0 {
+			b.WriteString(part)
+			continue
+		}
+		digits := len(part) - len(strings.TrimLeft(part, "0123456789"))
+		at, _ := strconv.Atoi(part[:digits]) // TestStatements prepares what comes of it
+		fmt.Fprintf(&b, "$%d%s", at+n, part[digits:])
+	}
+	return b.String()
+}
+
+// usualArgs are the arguments of insertUsual.
+func usualArgs(rows []Row) []any {
+	out := make([]any, 0, usualColumns*len(rows))
+	for i := range rows {
+		r := &rows[i]
+		out = append(out, sqlexec.Given(r.topic), sqlexec.Given(r.key), sqlexec.Given(r.kind),
+			sqlexec.Given(r.data), sqlexec.Given(r.correlation), sqlexec.Given(r.cause),
+			sqlexec.Given(r.trace), sqlexec.Given(r.time), sqlexec.Given(r.id), sqlexec.Given(r.bucket))
+	}
+	return out
+}
+
+func each[T any](rows []Row, of func(*Row) T) []T {
+	out := make([]T, len(rows))
+	for i := range rows {
+		out[i] = of(&rows[i])
+	}
+	return out
+}

@@ -1,0 +1,158 @@
+package query
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// A Tick in the text that the seam carries: id, a dash, a random token. A database that went back in time may
+// give out an id again, but not its token.
+type Tick struct {
+	ID    int64 // 0: the beginning
+	Token string
+}
+
+// ParseTick reads what Tick.String wrote; "" is the beginning.
+func ParseTick(s string) (Tick, error) {
+	if s == "" {
+		return Tick{}, nil
+	}
+	id, token, ok := strings.Cut(s, "-")
+	n, err := strconv.ParseInt(id, 10, 64)
+	if !ok || err != nil || n <= 0 {
+		return Tick{}, fmt.Errorf("%w: %.40q is no tick", store.ErrMoved, s)
+	}
+	return Tick{n, token}, nil
+}
+
+func (t Tick) String() string { return strconv.FormatInt(t.ID, 10) + "-" + t.Token }
+
+// A look is the calls that look for new rows, and what they answered.
+type look struct {
+	Calls []sqlexec.Call
+	Next  Tick // the new one; without an ID where there are no new rows
+
+	base  string
+	from  Tick
+	there int
+}
+
+// Look looks for rows that base does not show. about, if any, goes into the token of the new tick, after a
+// dot.
+func (o *Outbox) Look(base, about string) (*look, error) {
+	from, err := ParseTick(base)
+	if err != nil {
+		return nil, err
+	}
+	l := &look{base: base, from: from, Next: Tick{Token: rand.Text()}}
+	if about != "" {
+		l.Next.Token += "." + about
+	}
+	snapshot := o.pg.Call("Snapshot", from.ID, from.Token, l.Next.Token).Into(&l.there, &l.Next.ID)
+	l.Calls = []sqlexec.Call{o.walk(), snapshot}
+	return l, nil
+}
+
+// Tip is the end of the window that the look opens: base, where there are no new rows.
+func (l *look) Tip() (string, error) {
+	switch {
+	case l.base != "" && l.there == 0:
+		return "", fmt.Errorf("tick: %w: tick %d is not there", store.ErrMoved, l.from.ID)
+	case l.Next.ID == 0:
+		return l.base, nil
+	}
+	return l.Next.String(), nil
+}
+
+// Pull reads a page of a window: one round trip.
+func (o *Outbox) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
+	base, err := ParseTick(w.Base)
+	if err != nil {
+		return store.Page{}, fmt.Errorf("pull: %w", err)
+	}
+	tip, err := ParseTick(w.Tip)
+	if err != nil {
+		return store.Page{}, fmt.Errorf("pull: %w", err)
+	}
+	if limit < 1 || w.Tip == w.Base || w.Tip == "" {
+		return store.Page{Done: true}, o.pg.Err
+	}
+	var there, want int
+	for _, t := range []Tick{base, tip} {
+		if t.ID != 0 {
+			want++
+		}
+	}
+	var r reader
+	var seq int64
+	page := store.Page{Rows: make([]store.Row, 0, limit+1)}
+	pull := o.pull(base, tip, w, limit+1)
+	pull.Scan = func(row sqlexec.Scanner) error {
+		page.Rows = append(page.Rows, store.Row{})
+		return r.read(row, &page.Rows[len(page.Rows)-1])
+	}
+	err = o.pg.Short(ctx, "pull", o.walk(),
+		o.pg.Call("Snapshots", base.ID, base.Token, tip.ID, tip.Token).Into(&there, &seq), pull)
+	switch {
+	case err != nil:
+		return store.Page{}, err
+	case there != want:
+		return store.Page{}, fmt.Errorf("pull: %w: a tick of the window is not there", store.ErrMoved)
+	}
+	o.bases.put(base, seq)
+	page.Done = len(page.Rows) == 0 || r.last && len(page.Rows) <= limit
+	page.Rows = page.Rows[:min(limit, len(page.Rows))]
+	return page, nil
+}
+
+// pull chooses the statement.
+func (o *Outbox) pull(base, tip Tick, w store.Window, limit int) sqlexec.Call {
+	name, args := "Pull", []any{base.ID, base.Token, tip.ID, tip.Token, w.After, int32(limit)}
+	if seq, ok := o.bases.get(base); ok && w.After >= seq {
+		name, args = "PullOn", args[2:]
+	}
+	if w.Buckets != nil {
+		name, args = name+"Some", append(args, Bitmap(w.Buckets))
+	}
+	return o.pg.Call(name, args...)
+}
+
+// bases remembers the seqs of ticks. A tick never changes; that it is still there is asked each time.
+type bases struct {
+	mu  sync.Mutex
+	seq map[Tick]int64
+}
+
+func (b *bases) get(t Tick) (int64, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	seq, ok := b.seq[t]
+	return seq, ok || t.ID == 0
+}
+
+func (b *bases) put(t Tick, seq int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.seq) >= 64 || b.seq == nil {
+		b.seq = map[Tick]int64{}
+	}
+	b.seq[t] = seq
+}
+
+// Bitmap has a 1 for each bucket that is asked for.
+func Bitmap(ranges [][2]int) string {
+	bits := []byte(strings.Repeat("0", store.Buckets))
+	for _, r := range ranges {
+		for b := max(r[0], 0); b <= min(r[1], store.Buckets-1); b++ {
+			bits[b] = '1'
+		}
+	}
+	return string(bits)
+}

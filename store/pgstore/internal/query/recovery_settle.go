@@ -1,0 +1,165 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+const (
+	pageRows  = 5000            // settled in one transaction, beside writers
+	lockWait  = 2 * time.Second // for writers to end, while others wait for the same lock after us
+	lockTries = 20
+	lockPause = 500 * time.Millisecond // in which they go on
+)
+
+// Recover settles the outbox of a database that moved, and brings the numbers of what consumers keep up to
+// what is there. Most of it goes page by page beside writers, and may be repeated; what remains are two
+// transactions that lock them out. Each carries note; without one it only tells what it saw.
+func (r *Recovery) Recover(ctx context.Context, note *sqlexec.Call) (done store.Recovered, err error) {
+	var recovers, horizon, moved, behind, arrivals string
+	var last int64
+	err = r.pg.Short(ctx, "look for a move", r.pg.Call("Recoveries").Into(&recovers),
+		r.pg.Call("Moved").Into(&moved), r.pg.Call("Horizon").Into(&horizon), r.pg.Call("Walk"),
+		r.pg.Call("After").Into(&behind))
+	if err == nil {
+		err = r.pg.Short(ctx, "read all marks", r.pg.Call("Patient"), r.pg.Call("LastArrival").Into(&last))
+	}
+	if err == nil {
+		err = r.pg.Short(ctx, "look for a move", r.pg.Call("ArrivalAfter", last).Into(&arrivals))
+	}
+	saw := slices.DeleteFunc([]string{moved, cmp.Or(behind, arrivals)},
+		func(s string) bool { return s == "" })
+	done.Moved = strings.Join(saw, "; ")
+	if err != nil || note == nil || done.Moved == "" {
+		return done, err
+	}
+	if behind+arrivals != "" {
+		err := r.insist(ctx, func() error { return r.raise(ctx, last, &done, note) })
+		switch {
+		case sqlexec.Lost(err) && moved == "":
+			return store.Recovered{}, nil // somebody else did it meanwhile
+		case sqlexec.Lost(err):
+		case err != nil || moved == "":
+			return done, err
+		}
+	}
+	switch err := r.settle(ctx, recovers, horizon, &done, note); {
+	case sqlexec.Lost(err) && done.Raised == 0:
+		return store.Recovered{}, nil // the same
+	case err != nil && !sqlexec.Lost(err):
+		return done, err
+	}
+	r.wake()
+	return done, nil
+}
+
+// insist does what locks writers out, and comes again where it does not get the lock.
+func (r *Recovery) insist(ctx context.Context, do func() error) error {
+	for try := 1; ; try++ {
+		err := do()
+		switch {
+		case err == nil || sqlexec.Lost(err):
+			return err
+		case sqlexec.SQLState(err) != "55P03" && sqlexec.SQLState(err) != "40P01" || try == lockTries:
+			return fmt.Errorf("recover: lock writers out: %w", r.pg.Explain(err))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lockPause):
+		}
+	}
+}
+
+// Behind tells, before what consumers keep is numbered, that sequences are where other rows were: logical
+// replication leaves them so. A number that is given out twice would be another message's place, or its
+// answer.
+func (r *Recovery) Behind() []sqlexec.Call {
+	look := r.pg.Call("After")
+	look.Scan = func(row sqlexec.Scanner) error {
+		var saw string
+		if err := row.Scan(&saw); err != nil || saw == "" {
+			return err
+		}
+		return &store.MovedError{Saw: saw}
+	}
+	return []sqlexec.Call{r.pg.Call("Walk"), look}
+}
+
+// raise has the sequences go on after the numbers that are there, and notes it.
+func (r *Recovery) raise(ctx context.Context, arrival int64, done *store.Recovered,
+	note *sqlexec.Call) error {
+	raised := 0
+	calls := []sqlexec.Call{r.pg.Session(lockWait, sqlexec.DefaultHandle), r.pg.Call("Walk"),
+		r.pg.Call("LockNumbered"), r.pg.Call("GuardBehind", arrival)}
+	for _, up := range []sqlexec.Call{r.pg.Call("RaiseAudits"), r.pg.Call("RaisePlaces"),
+		r.pg.Call("RaiseArrivals", arrival), r.pg.Call("RaiseQuarantined")} {
+		up.Scan = func(row sqlexec.Scanner) error {
+			raised++
+			var to int64
+			return row.Scan(&to)
+		}
+		calls = append(calls, up)
+	}
+	err := r.pg.Runner.Run(ctx, append(calls, *note)...)
+	if err == nil {
+		done.Raised = raised
+	}
+	return err
+}
+
+// settle judges all rows that are there, page by page, and then has the relays begin with what is left of
+// them. An error for which lost is true tells that another recover has done it.
+func (r *Recovery) settle(ctx context.Context, recovers, horizon string, done *store.Recovered,
+	note *sqlexec.Call) error {
+	guarded := func(act string, calls ...sqlexec.Call) error {
+		all := append([]sqlexec.Call{r.pg.Call("Walk"), r.pg.Call("LockPage"),
+			r.pg.Call("GuardRecoveries", recovers)}, calls...)
+		return r.insist(ctx, func() error { return r.pg.Short(ctx, act, all...) })
+	}
+	for after := int64(0); ; {
+		var rows, last, covered, again int64
+		err := guarded("settle rows", r.pg.Call("SettlePage", after, int32(pageRows), horizon,
+			recovers).Into(&rows, &last, &covered, &again))
+		if err != nil {
+			return err
+		}
+		if rows == 0 {
+			break
+		}
+		after, done.Covered, done.Again = last, done.Covered+covered, done.Again+again
+	}
+	if err := guarded("raise the sequence of ticks", r.pg.Call("RaiseSnapshots")); err != nil {
+		return err
+	}
+	return r.insist(ctx, func() error { return r.seat(ctx, recovers, horizon, done, note) })
+}
+
+// seat does the rest: rows that came meanwhile, numbers, shards.
+func (r *Recovery) seat(ctx context.Context, recovers, horizon string, done *store.Recovered,
+	note *sqlexec.Call) error {
+	token := rand.Text()
+	var late, renumbered, shards int64
+	settle, renumber, seat := r.pg.Call("SettleNew", horizon), r.pg.Call("Renumber", token),
+		r.pg.Call("SeatShards", token)
+	settle.Done = func(n int64) { late = n }
+	renumber.Done = func(n int64) { renumbered = n }
+	seat.Done = func(n int64) { shards = n }
+	err := r.pg.Runner.Run(ctx, r.pg.Session(lockWait, sqlexec.DefaultHandle), r.pg.Call("Walk"),
+		r.pg.Call("LockOutbox"), r.pg.Call("RecoverSnapshot", token),
+		r.pg.Call("RecoverOnce"), r.pg.Call("GuardRecoveries", recovers), settle, renumber, seat,
+		r.pg.Call("ForgetAllRelays"), r.pg.Call("EndRecover"), *note)
+	if err != nil {
+		return err
+	}
+	done.Again, done.Renumbered, done.Shards = done.Again+late, renumbered, int(shards)
+	return nil
+}

@@ -1,0 +1,129 @@
+// This file is the tables of sagas: orchestrated ones, which an engine moves, and choreographed ones,
+// which are tracked.
+
+package query
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/sagarow"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// Sagas are those of one database.
+type Sagas struct {
+	pg    *sqlexec.DB
+	waker *sqlexec.Waker // is told of sagas that are for any engine
+}
+
+// NewSaga are the sagas in pg.
+func NewSaga(pg *sqlexec.DB, w *sqlexec.Waker) *Sagas { return &Sagas{pg, w} }
+
+func bySaga(a, b store.SagaRef) int {
+	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
+}
+
+// scanSaga reads sagaColumns, and more after them.
+func scanSaga(row sqlexec.Scanner, more ...any) (s store.Saga, err error) {
+	var since, retry, due, started, changed, ended, read *int64
+	err = row.Scan(append([]any{&s.Name, &s.Key, &s.ID, &s.Hash, &s.Input, &s.Fingerprint, &s.Origin,
+		&s.State, &s.Version, &s.Status, &s.Stuck, &s.Paused,
+		&s.Step, &s.Error, &s.Failed, &since, &retry, &s.Session, &due, &started, &changed, &ended, &read},
+		more...)...)
+	s.Since, s.Retry, s.Due, s.Started, s.Changed, s.Ended = sqlexec.AtMicros(since), sqlexec.AtMicros(retry),
+		sqlexec.AtMicros(due), sqlexec.AtMicros(started), sqlexec.AtMicros(changed), sqlexec.AtMicros(ended)
+	s.Read = sqlexec.AtMicros(read)
+	return s, err
+}
+
+// asking has one statement answered in a transaction of the caller's.
+type asking func(sqlexec.Call) sqlexec.Scanner
+
+// turns is how often a start looks again for a saga that another transaction wrote, and that the retention
+// has deleted meanwhile.
+const turns = 3
+
+// Start writes a new saga, or reads the one that is there.
+func (c *Sagas) Start(s *store.Saga, ask asking) (stored store.Saga, fresh bool, err error) {
+	if c.pg.Err != nil {
+		return stored, false, c.pg.Err
+	}
+	if err := sagarow.Check(s); err != nil {
+		return stored, false, err
+	}
+	for range turns {
+		stored = *s
+		stored.Standing, stored.Version = sagarow.Standing(s.Standing), sagarow.First(s)
+		stored.Lease, stored.Instead, stored.Ended = 0, "", time.Time{}
+		at := &stored.Standing
+		var started, due *int64
+		how, args := "StartSaga", []any{s.Name, s.Key, s.ID, s.Hash, s.Input, s.Fingerprint, s.Origin,
+			s.State, at.Status, at.Stuck, at.Paused, at.Step,
+			at.Error, int32(at.Failed), sqlexec.Moment(at.Since), sqlexec.Moment(at.Retry), s.Session,
+			s.Lease.Microseconds(), stored.Version}
+		if s.Instead != "" {
+			how, args = "StartSagaInstead", append(args, s.Instead)
+		}
+		err = ask(c.pg.Call(how, args...)).Scan(&started, &due)
+		if err == nil {
+			stored.Started, stored.Changed, stored.Due = sqlexec.AtMicros(started), sqlexec.AtMicros(started),
+				sqlexec.AtMicros(due)
+			if s.Session == "" {
+				c.waker.Wake()
+			}
+			return stored, true, nil
+		}
+		if sqlexec.NoRow(err) {
+			stored, err = scanSaga(ask(c.pg.Call("FindSaga", s.Name, s.Key)))
+			stored.Read = time.Time{}
+		}
+		if !sqlexec.NoRow(err) {
+			break
+		}
+	}
+	if err != nil {
+		return store.Saga{}, false, fmt.Errorf("start a saga: %w", c.pg.Explain(err))
+	}
+	return stored, false, nil
+}
+
+// Lock reads a saga and locks it.
+func (c *Sagas) Lock(name, key string, ask asking) (store.Saga, bool, error) {
+	if c.pg.Err != nil || !sagarow.Named(name, key) {
+		return store.Saga{}, false, c.pg.Err
+	}
+	s, err := scanSaga(ask(c.pg.Call("LockSaga", name, key)))
+	switch {
+	case sqlexec.NoRow(err):
+		return store.Saga{}, false, nil
+	case err != nil:
+		return store.Saga{}, false, fmt.Errorf("lock a saga: %w", c.pg.Explain(err))
+	}
+	return s, true, nil
+}
+
+// Hold are the calls that lock sagas which stand as they are named.
+func (c *Sagas) Hold(refs []store.SagaRef, found []bool) []sqlexec.Call {
+	var calls []sqlexec.Call
+	for _, i := range sqlexec.Order(refs, bySaga) {
+		if r := refs[i]; sagarow.Named(r.Name, r.Key) {
+			hold := c.pg.Call("HoldSaga", r.Name, r.Key, r.Version).Into(&found[i])
+			hold.With = c.pg.SQL["TakeSaga"]
+			calls = append(calls, hold)
+		}
+	}
+	return calls
+}
+
+// Held are those that an intake has locked.
+func Held(in store.Intake, found store.Found) (out []store.SagaRef) {
+	for i, r := range in.Sagas {
+		if found.Sagas[i] {
+			out = append(out, r)
+		}
+	}
+	return out
+}

@@ -1,0 +1,152 @@
+package query
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/internal/sagarow"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// MovesOnly tells of effects that each move another saga, and say and note something at most.
+func MovesOnly(es []store.Effect) bool {
+	known := make(map[[2]string]bool, len(es))
+	for i := range es {
+		e := es[i]
+		if e.Saga == nil || known[[2]string{e.Saga.Name, e.Saga.Key}] {
+			return false
+		}
+		known[[2]string{e.Saga.Name, e.Saga.Key}] = true
+		e.Saga, e.Rows, e.Audit = nil, nil, nil
+		if !reflect.ValueOf(e).IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
+// rest are effects without the moves of their sagas.
+func rest(es []store.Effect) (out []store.Effect) {
+	for i := range es {
+		if e := es[i]; len(e.Rows) > 0 || e.Audit != nil {
+			e.Saga = nil
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// A batch is the moves of many sagas, in the order of their names and keys: two batches never wait for
+// each other in a circle.
+type batch struct {
+	moves []*store.SagaMove
+	place []int // of each among the effects
+}
+
+func batchOf(es []store.Effect) (b batch, err error) {
+	for i := range es {
+		if err := sagarow.CheckMove(es[i].Saga); err != nil {
+			return b, fmt.Errorf("apply effect %d of %d: %w", i+1, len(es), err)
+		}
+		b.place = append(b.place, i)
+	}
+	slices.SortFunc(b.place, func(i, j int) int { return bySaga(es[i].Saga.SagaRef, es[j].Saga.SagaRef) })
+	for _, i := range b.place {
+		b.moves = append(b.moves, es[i].Saga)
+	}
+	return b, nil
+}
+
+// args are the columns of the moves.
+func (b *batch) args() []any {
+	n := len(b.moves)
+	names, keys, hashes, states := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	statuses, steps, errs := make([]string, n), make([]string, n), make([]string, n)
+	versions, wakes, leases, failed := make([]int64, n), make([]int64, n), make([]int64, n), make([]int32, n)
+	stuck, paused, releases, finals := make([]bool, n), make([]bool, n), make([]bool, n), make([]bool, n)
+	since, retry := make([]*time.Time, n), make([]*time.Time, n)
+	for i, m := range b.moves {
+		at := sagarow.Standing(m.Standing)
+		names[i], keys[i], versions[i], hashes[i], states[i] = m.Name, m.Key, m.Version, m.Hash, m.State
+		statuses[i], stuck[i], paused[i], steps[i], errs[i], failed[i] = at.Status, at.Stuck, at.Paused,
+			at.Step, at.Error, int32(at.Failed)
+		since[i], retry[i], releases[i], wakes[i], finals[i] = sqlexec.Moment(at.Since),
+			sqlexec.Moment(at.Retry), m.Release, wakeIn(m), m.Final
+		leases[i] = m.Lease.Microseconds()
+	}
+	return []any{names, keys, versions, hashes, states, statuses, stuck, paused, steps, errs, failed, since,
+		retry, releases, wakes, finals, leases}
+}
+
+// saying are the calls that carry out effects without moves of sagas.
+type saying func([]store.Effect) ([]sqlexec.Call, error)
+
+// MoveMany carries out effects of MovesOnly, and tells which stood: a statement for the moves, one for the
+// rows, one commit, in one round trip. Where a move is lost and others say something, the moves go first, and
+// what those say that stand follows.
+func (c *Sagas) MoveMany(ctx context.Context, es []store.Effect, say saying) ([]bool, error) {
+	stood := make([]bool, len(es))
+	b, err := batchOf(es)
+	if err != nil {
+		return stood, err
+	}
+	moves := c.pg.Call("MoveSagas", b.args()...)
+	moves.Scan = func(row sqlexec.Scanner) error {
+		var n int64
+		err := row.Scan(&n)
+		if err == nil {
+			stood[b.place[n-1]] = true
+		}
+		return err
+	}
+	said := rest(es)
+	if len(said) == 0 {
+		return stood, c.pg.Short(ctx, "apply", c.pg.Call("Walk"), moves)
+	}
+	err = c.moveAll(ctx, b.args(), said, say)
+	if err == nil {
+		return slices.Repeat([]bool{true}, len(es)), nil
+	}
+	if sqlexec.Lost(err) {
+		err = c.moveSome(ctx, moves, es, stood, say)
+	}
+	return stood, err
+}
+
+func (c *Sagas) moveAll(ctx context.Context, args []any, said []store.Effect, say saying) error {
+	calls, err := say(said)
+	if err != nil {
+		return fmt.Errorf("apply: %w", err)
+	}
+	return c.pg.Short(ctx, "apply",
+		append([]sqlexec.Call{c.pg.Call("Walk"), c.pg.Call("MoveAllSagas", args...)}, calls...)...)
+}
+
+// moveSome moves those that can be, and says what they say.
+func (c *Sagas) moveSome(ctx context.Context, moves sqlexec.Call, es []store.Effect, stood []bool,
+	say saying) error {
+	err := c.pg.Runner.Within(ctx, func(send sqlexec.Sender) error {
+		if err := send(ctx, c.pg.OwnSession(), c.pg.Call("Walk"), moves); err != nil {
+			return err
+		}
+		var stand []store.Effect
+		for i := range es {
+			if stood[i] {
+				stand = append(stand, es[i])
+			}
+		}
+		calls, err := say(rest(stand))
+		if err != nil || len(calls) == 0 {
+			return err
+		}
+		return send(ctx, calls...)
+	})
+	if err != nil {
+		return fmt.Errorf("apply: %w", c.pg.Own(err))
+	}
+	return nil
+}

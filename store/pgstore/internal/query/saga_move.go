@@ -1,0 +1,69 @@
+package query
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/skald-go/skald/internal/sagarow"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+func moveArgs(m *store.SagaMove) []any {
+	at := sagarow.Standing(m.Standing)
+	return []any{m.Name, m.Key, m.Version, m.Hash, m.State, at.Status, at.Stuck, at.Paused, at.Step, at.Error,
+		int32(at.Failed),
+		sqlexec.Moment(at.Since), sqlexec.Moment(at.Retry), m.Release, wakeIn(m), m.Final,
+		m.Lease.Microseconds()}
+}
+
+// wakeIn is when a saga is due again, in microseconds; below 0: never.
+func wakeIn(m *store.SagaMove) int64 {
+	if m.Wake < 0 {
+		return -1
+	}
+	return m.Wake.Microseconds()
+}
+
+// Move is the guard of an effect, and what becomes of its saga.
+func (c *Sagas) Move(m *store.SagaMove) ([]sqlexec.Call, error) {
+	if m == nil {
+		return nil, nil
+	}
+	if err := sagarow.CheckMove(m); err != nil {
+		return nil, err
+	}
+	return []sqlexec.Call{c.pg.Call("MoveSaga", moveArgs(m)...)}, nil
+}
+
+// MoveHeld turns the move of a saga that a unit has locked into one that needs no guard before it; false:
+// the calls are others.
+func (c *Sagas) MoveHeld(locked []store.SagaRef, calls []sqlexec.Call) bool {
+	if len(calls) == 0 || calls[0].SQL != c.pg.SQL["MoveSaga"] {
+		return false
+	}
+	move := &calls[0]
+	held := slices.IndexFunc(locked, func(r store.SagaRef) bool {
+		return move.Args[0] == r.Name && move.Args[1] == r.Key && move.Args[2] == r.Version
+	})
+	if held < 0 {
+		return false
+	}
+	move.SQL = c.pg.SQL["MoveHeld"]
+	move.Fail = func(err error) error {
+		switch sqlexec.SQLState(err) {
+		case "22012":
+			return store.ErrLent
+		case "22P02":
+			return fmt.Errorf("%w: %w", store.ErrLost, err)
+		}
+		return err
+	}
+	return true
+}
+
+// Stirs tells whether one of the sagas that es move is for any engine then.
+func Stirs(es []store.Effect) bool {
+	return slices.ContainsFunc(es,
+		func(e store.Effect) bool { return e.Saga != nil && e.Saga.Release && e.Saga.Wake >= 0 })
+}

@@ -1,0 +1,129 @@
+// This file is the steps of sagas that messages take and undo.
+
+package query
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// forgottenStep is a fragment of the statements that take a step: see TakeStep. No floor is above a saga of
+// the last hour: see leastSteps in package steward.
+const forgottenStep = `s.was = 0 AND CASE WHEN s.begun > clock_timestamp() - interval '1 hour' THEN false
+		ELSE EXISTS (SELECT FROM /*schema*/skald_step AS o
+				WHERE o.consumer = $1::text AND o.saga = $2::text AND o.step = $3::text AND o.occurrence = $4::text)
+			OR EXISTS (SELECT FROM /*schema*/skald_step_floor AS f
+				WHERE f.consumer = $1::text AND f.step = $3::text AND f.at > coalesce(s.begun, '-infinity')) END`
+
+// completeSteps fills in how a step is forgotten.
+func completeSteps(raw map[string]string) {
+	for name, text := range raw {
+		raw[name] = strings.ReplaceAll(text, "/*forgotten*/", forgottenStep)
+	}
+}
+
+// Steps are those of one database.
+type Steps struct{ pg *sqlexec.DB }
+
+// NewStep are the steps in pg.
+func NewStep(pg *sqlexec.DB) *Steps { return &Steps{pg} }
+
+// Compare orders steps.
+func Compare(a, b store.Step) int {
+	return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Saga, b.Saga),
+		cmp.Compare(a.Name, b.Name), cmp.Compare(a.Occurrence, b.Occurrence))
+}
+
+func stepArgs(s *store.Step, more ...any) []any {
+	return append([]any{sqlexec.Name(s.Consumer), sqlexec.Name(s.Saga), sqlexec.Name(s.Name),
+		sqlexec.Name(s.Occurrence)}, more...)
+}
+
+// free tells of a step that a message may take.
+func free(s store.StepState) bool {
+	return s == store.StepAbsent || s == store.StepParked || s == store.StepDead
+}
+
+// Take is the call that takes or undoes s, and says into found how it stood before.
+func (c *Steps) Take(s, found *store.Step) (take sqlexec.Call, err error) {
+	switch s.State {
+	case store.StepDone, store.StepCalling:
+		take = c.pg.Call("TakeStep", stepArgs(s, int16(s.State), sqlexec.Name(s.Source), sqlexec.Name(s.ID),
+			sqlexec.Moment(s.Begun), sqlexec.Some(sqlexec.Legible(s.OutsideKey)))...)
+	case store.StepUndone:
+		take = c.pg.Call("UndoStep", stepArgs(s, sqlexec.Name(s.Source), sqlexec.Name(s.ID),
+			sqlexec.Moment(s.Begun))...)
+	default:
+		return take, fmt.Errorf("step %.40q: an intake cannot make it %v", s.Name, s.State)
+	}
+	take.Scan = func(row sqlexec.Scanner) error {
+		var was store.Step
+		var result, outcome sqlexec.Blob
+		var tooOld bool
+		if err := row.Scan(&was.State, &was.Source, &was.ID, &was.Code, &result, &was.OutsideKey, &outcome,
+			&tooOld); err != nil {
+			return err
+		}
+		was.Result, was.Outcome = string(result), string(outcome)
+		// a long id is stored as its hash
+		if was.Source == sqlexec.Name(s.Source) && was.ID == sqlexec.Name(s.ID) {
+			was.Identity = s.Identity
+		} else {
+			sqlexec.Handles(&was.Source, &was.ID)
+		}
+		if s.State != store.StepUndone && free(was.State) || was.State == store.StepAbsent {
+			was = store.Step{State: was.State}
+		}
+		if tooOld && was.State == store.StepAbsent {
+			was.State = store.StepTooOld
+		}
+		*found = was
+		return nil
+	}
+	return take, nil
+}
+
+// Set is the guard of an effect, and what it makes of the step.
+func (c *Steps) Set(s *store.Step) []sqlexec.Call {
+	if s == nil {
+		return nil
+	}
+	from := int32(0)
+	for _, state := range s.From {
+		from |= 1 << state
+	}
+	return []sqlexec.Call{c.pg.Call("SetStep", stepArgs(s, int16(s.State), sqlexec.Name(s.Source),
+		sqlexec.Name(s.ID), sqlexec.Moment(s.Begun), s.Code, blobOrNull(s.Result),
+		sqlexec.Some(sqlexec.Legible(s.OutsideKey)), blobOrNull(s.Outcome), from)...)}
+}
+
+func blobOrNull(s string) []byte {
+	if s == "" {
+		return nil
+	}
+	return []byte(s)
+}
+
+// Note notes whose message waits to take a step.
+func (c *Steps) Note(k *store.Park) []sqlexec.Call {
+	if k == nil || k.Step == nil {
+		return nil
+	}
+	s, state := k.Step, store.StepParked
+	if k.Dead != nil {
+		state = store.StepDead
+	}
+	note := c.pg.Call("NoteStep", stepArgs(s, int16(state), sqlexec.Name(s.Source), sqlexec.Name(s.ID),
+		sqlexec.Moment(s.Begun))...)
+	if k.Dead == nil || !k.Dead.BlocksKey {
+		return []sqlexec.Call{note}
+	}
+	id := sqlexec.Identity(k.Consumer, k.Identity)
+	return []sqlexec.Call{note, c.pg.Call("LetGo", append(slices.Clone(id), sqlexec.Name(s.Saga),
+		sqlexec.Name(s.Name), sqlexec.Name(s.Occurrence))...), c.pg.Call("SettleParked", id...)}
+}

@@ -1,0 +1,306 @@
+package wal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/query"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// DefaultPublication is the name of the publication, and of the slot, that skald debezium config prints.
+const DefaultPublication = "skald_debezium"
+
+const marksMost = 16 // snapshots that wait for the slot
+
+// FollowerOptions say which slot is followed.
+type FollowerOptions struct {
+	Slot        string // the replication slot that is read
+	Publication string // of the outbox, from which it is read
+	Trust       bool   // it is taken, once, that the slot has had every row that the positions do not show
+
+	Each    time.Duration // between two looks at the slot: its reader may change. Default 300 ms
+	CutEach time.Duration // between two snapshots that wait for the slot. Default 5 s
+}
+
+// A Follower moves the positions of the shards to where somebody else, who reads the outbox from a
+// replication slot, has confirmed it.
+type Follower struct {
+	pg     *sqlexec.DB
+	outbox *query.Outbox
+	o      FollowerOptions
+	text   map[string]string // the statements with the names in o
+
+	asks  sync.Mutex // one look at a time
+	asked time.Time
+	first *sighting       // the slot has been the same one from here
+	last  *sighting       // to here
+	apart bool            // what was seen before first was of another WAL
+	trust bool            // it is taken that the slot has every row
+	known map[string]bool // positions from which nothing was left out
+	waits []marked        // in their order
+
+	mu  sync.Mutex
+	why string
+	log *slog.Logger
+}
+
+// marked is the end of a window that waits for the slot.
+type marked struct {
+	tick  query.Tick
+	place int64 // that the slot has to pass
+	at    time.Time
+}
+
+// NewFollower is a follower of that slot.
+func NewFollower(pg *sqlexec.DB, out *query.Outbox, o FollowerOptions) *Follower {
+	o.Each, o.CutEach = cmp.Or(o.Each, 300*time.Millisecond), cmp.Or(o.CutEach, 5*time.Second)
+	return &Follower{
+		pg: pg, outbox: out, o: o, text: FollowerStatements(pg, o.Slot, o.Publication), trust: o.Trust,
+		log: slog.New(slog.DiscardHandler), why: "slot " + o.Slot + " was not seen yet",
+	}
+}
+
+// FollowerStatements are the statements of a Follower of that slot.
+func FollowerStatements(pg *sqlexec.DB, slot, publication string) map[string]string {
+	out := map[string]string{}
+	published := strings.ReplaceAll(pg.SQL["WALPublished"], "$slot", sqlexec.Quote(publication))
+	parts := strings.NewReplacer("/*server*/", pg.SQL["WALServer"], "/*published*/", published)
+	names := strings.NewReplacer("$slot", sqlexec.Quote(slot), "$publication", sqlexec.Quote(publication))
+	for name, text := range pg.SQL {
+		if strings.HasPrefix(name, "ReadBy") {
+			out[name] = names.Replace(parts.Replace(text))
+		}
+	}
+	return out
+}
+
+// Hear has the log told why positions stay, until ctx is done.
+func (f *Follower) Hear(ctx context.Context, log *slog.Logger) {
+	f.mu.Lock()
+	f.log = log
+	f.mu.Unlock()
+	<-ctx.Done()
+}
+
+// Hearing says why positions stay.
+func (f *Follower) Hearing() store.Hearing {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return store.Hearing{Why: f.why}
+}
+
+// Pull finds nothing: what is in a window was read by the slot's reader. It looks whether the window is
+// there.
+func (f *Follower) Pull(ctx context.Context, w store.Window, _ int) (store.Page, error) {
+	_, err := f.outbox.Pull(ctx, w, 1)
+	return store.Page{Done: true}, err
+}
+
+// Lease is the store's; what it answers to a look is the end of a window of which all was read. A window that
+// a relay has left half published is not open here: the slot may not have its rows.
+func (f *Follower) Lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
+	look := ask.Look
+	ask.Look = nil
+	if ask.Owner != "" {
+		if got, err = f.outbox.Lease(ctx, ask, query.Besides{Standby: true}); err != nil {
+			return got, err
+		}
+		for i := range got.Shards {
+			at := &got.Shards[i].Cursor
+			*at = store.Cursor{Base: at.Base, Tip: at.Base}
+		}
+	}
+	if look != nil || len(got.Shards) == 0 && !ask.Leave {
+		got.Tip, err = f.passed(ctx, look)
+	}
+	return got, err
+}
+
+// passed is where to move to from base; base itself, while that is nowhere. Without a base, of one that
+// stands by, it only sees whether positions could be moved.
+func (f *Follower) passed(ctx context.Context, from *string) (base string, err error) {
+	if from != nil {
+		base = *from
+	}
+	f.asks.Lock()
+	defer f.asks.Unlock()
+	if time.Since(f.asked) < f.o.Each {
+		return base, nil
+	}
+	f.asked = time.Now()
+	s, err := f.see(ctx)
+	if err != nil {
+		return base, err
+	}
+	if from != nil {
+		s.bases = append(s.bases, base)
+	}
+	why := f.follow(s)
+	if why == nil {
+		why, err = f.bounds(ctx, s)
+	}
+	if err == nil && why == nil && from != nil {
+		base, err = f.move(ctx, base, s)
+	}
+	if err == nil {
+		f.say(ctx, why)
+	}
+	return base, err
+}
+
+// follow takes up what was seen of the slot.
+func (f *Follower) follow(s *sighting) error {
+	back := s.confirmed > s.end || f.last != nil && s.place < f.last.place // the database was restored
+	if s.unfit != "" || back {
+		f.first, f.known, f.waits, f.apart = nil, nil, nil, f.apart || back
+	}
+	switch {
+	case s.unfit != "":
+		return errors.New(s.unfit)
+	case back:
+		f.last = nil
+		return fmt.Errorf("slot %s is confirmed past the end of the WAL, or the WAL went back: if the database was restored, "+
+			"run skald relay until it has passed all rows", f.o.Slot)
+	case f.first == nil || !s.sameAs(f.last):
+		f.first, f.known, f.waits = s, nil, nil
+		if !s.sameAs(s) { // the next look could not tell it from another one
+			f.first = nil
+			return fmt.Errorf("slot %s was only just made: the next look tells", f.o.Slot)
+		}
+	}
+	f.last = s
+	return nil
+}
+
+// bounds tells why positions cannot be moved: rows that one of them does not show may not be in the slot's
+// stream. All of them count, as all are moved at once.
+func (f *Follower) bounds(ctx context.Context, s *sighting) (why, err error) {
+	known := map[string]bool{}
+	for _, base := range s.bases {
+		if !known[base] && !f.known[base] && !f.trust {
+			if why, err = f.bound(ctx, base, s); err != nil || why != nil {
+				return why, err
+			}
+		}
+		known[base] = true
+	}
+	f.known, f.trust = known, false
+	return nil, nil
+}
+
+// bound is bounds for one: the rows are in the stream if base was cut beside this slot, or if they are of
+// transactions that drew their numbers after it was made.
+func (f *Follower) bound(ctx context.Context, base string, s *sighting) (why, err error) {
+	t, err := query.ParseTick(base)
+	if err != nil {
+		return nil, err
+	}
+	was := sightingOf(t.Token)
+	if was != nil && was.slot == s.slot && was.where == s.where && was.place < s.place {
+		if was.place >= f.first.place || !f.apart && f.first.sameAs(was) {
+			return nil, nil
+		}
+	}
+	if s.oldest < f.first.next {
+		return fmt.Errorf("transactions are open since before slot %s was seen", f.o.Slot), nil
+	}
+	left, err := left(ctx, f.pg, t, f.first.next)
+	if err == nil && left {
+		why = fmt.Errorf("rows from before slot %s was seen are not known to be published: "+
+			"run skald relay until it has passed them, or, if the slot has had them, begin once with --trust-slot", f.o.Slot)
+	}
+	return why, err
+}
+
+// left tells whether rows of transactions before number next are there that t does not show.
+func left(ctx context.Context, pg *sqlexec.DB, t query.Tick, next uint64) (left bool, err error) {
+	ask := pg.Call("ReadByLeft", t.ID, t.Token, strconv.FormatUint(next, 10))
+	err = pg.Short(ctx, "read by", ask.Into(&left))
+	return left, err
+}
+
+// move goes to the newest snapshot that the slot's position has passed. It takes further ones meanwhile, so
+// that a reader that confirms once a minute leaves no row waiting for two.
+func (f *Follower) move(ctx context.Context, base string, s *sighting) (string, error) {
+	from, err := query.ParseTick(base)
+	if err != nil {
+		return base, err
+	}
+	f.waits = slices.DeleteFunc(f.waits, func(m marked) bool { return m.tick.ID <= from.ID })
+	if n := len(f.waits); n == 0 || time.Since(f.waits[n-1].at) >= f.o.CutEach {
+		newest := base
+		if n > 0 {
+			newest = f.waits[n-1].tick.String()
+		}
+		if err := f.mark(ctx, newest, s); err != nil {
+			return base, err
+		}
+	}
+	for len(f.waits) > 0 && s.confirmed >= f.waits[0].place {
+		base = f.waits[0].tick.String()
+		f.waits = f.waits[1:]
+	}
+	return base, nil
+}
+
+// mark takes a snapshot, if there is something new, and after it the place that the slot has to pass.
+func (f *Follower) mark(ctx context.Context, base string, s *sighting) error {
+	l, err := f.outbox.Look(base, s.String())
+	if err != nil {
+		return fmt.Errorf("read by: %w", err)
+	}
+	m := marked{at: time.Now()}
+	err = f.pg.Short(ctx, "read by", append(l.Calls,
+		sqlexec.Call{SQL: f.text["ReadByMarked"]}.Into(&m.place))...)
+	if err != nil {
+		return err
+	}
+	if tip, err := l.Tip(); err != nil || tip == base {
+		return err
+	}
+	m.tick = l.Next
+	f.waits = append(thinned(f.waits), m)
+	return nil
+}
+
+// thinned drops every other one of waits once they are many: the slot's reader has confirmed none for long.
+// The newest stays.
+func thinned(waits []marked) []marked {
+	if len(waits) < marksMost {
+		return waits
+	}
+	kept := waits[:0]
+	for i := 1; i < len(waits); i += 2 {
+		kept = append(kept, waits[i])
+	}
+	return kept
+}
+
+// say tells the log once why positions stay, and that they move again.
+func (f *Follower) say(ctx context.Context, why error) {
+	f.mu.Lock()
+	was, log := f.why, f.log
+	f.why = ""
+	if why != nil {
+		f.why = why.Error()
+	}
+	is := f.why
+	f.mu.Unlock()
+	switch {
+	case is == was:
+	case is != "":
+		log.WarnContext(ctx, "relay: positions stay where they are", "slot", f.o.Slot, "why", is)
+	default:
+		log.InfoContext(ctx, "relay: positions follow the slot", "slot", f.o.Slot)
+	}
+}

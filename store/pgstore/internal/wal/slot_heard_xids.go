@@ -1,0 +1,108 @@
+package wal
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// notedMost bounds the numbers that are remembered. Only as many transactions as the server has sessions can
+// be committed in the WAL and not yet visible; the others wait for a look.
+const notedMost = 10_000
+
+// noted are the transactions whose commit the WAL told of, and that no look is known to have seen. A commit
+// is in the WAL before snapshots see it: for the time of a synchronous standby's answer, or of a pause of its
+// process.
+type noted struct {
+	// all: whichever is not complete may be committed, up to the number upto.
+	all  bool
+	upto uint32
+	xids map[uint32]struct{}
+	// seen is what the last look saw, at seenAt: a commit that the WAL tells of later needs no other look.
+	seen   snapshot
+	seenAt time.Time
+}
+
+// seenFor is how long the last look is remembered: numbers compare within 2³¹ only.
+const seenFor = time.Minute
+
+// before compares numbers that begin again after 2³².
+func before(a, b uint32) bool { return int32(a-b) < 0 }
+
+// begin notes all transactions up to a number.
+func (n *noted) begin(upto uint32) { *n = noted{all: true, upto: upto, xids: map[uint32]struct{}{}} }
+
+// add notes a transaction, unless the last look saw it.
+func (n *noted) add(xid uint32, now time.Time) (isNew bool) {
+	if n.all {
+		if before(n.upto, xid) {
+			n.upto = xid
+		}
+		return true
+	}
+	if now.Sub(n.seenAt) < seenFor && n.seen.sees(xid) {
+		return false
+	}
+	if n.xids[xid] = struct{}{}; len(n.xids) > notedMost {
+		upto := xid
+		for x := range n.xids {
+			if before(upto, x) {
+				upto = x
+			}
+		}
+		n.begin(upto)
+	}
+	return true
+}
+
+// settle forgets those that s sees: a look that came later saw them, too.
+func (n *noted) settle(s snapshot, now time.Time) {
+	n.seen, n.seenAt = s, now
+	if n.all && before(n.upto, s.xmax) {
+		n.all = false
+		for _, x := range s.running {
+			n.xids[x] = struct{}{}
+		}
+	}
+	for x := range n.xids {
+		if s.sees(x) {
+			delete(n.xids, x)
+		}
+	}
+}
+
+func (n *noted) none() bool { return !n.all && len(n.xids) == 0 }
+
+// A snapshot is a pg_snapshot, with the lower halves of its numbers.
+type snapshot struct {
+	xmax    uint32
+	running []uint32
+}
+
+func (s snapshot) sees(xid uint32) bool {
+	return before(xid, s.xmax) && !slices.Contains(s.running, xid)
+}
+
+// parseSnapshot reads xmin:xmax:xip,xip,…
+func parseSnapshot(text string) (s snapshot, err error) {
+	parts := strings.Split(text, ":")
+	if len(parts) != 3 {
+		return s, fmt.Errorf("%.40q is no snapshot", text)
+	}
+	number := func(t string) uint32 {
+		n, e := strconv.ParseUint(t, 10, 64)
+		if e != nil {
+			err = fmt.Errorf("%.40q is no snapshot: %w", text, e)
+		}
+		return uint32(n)
+	}
+	s.xmax = number(parts[1])
+	if parts[2] != "" {
+		for t := range strings.SplitSeq(parts[2], ",") {
+			s.running = append(s.running, number(t))
+		}
+	}
+	return s, err
+}

@@ -1,0 +1,345 @@
+package wal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// Hear reads the slot until ctx is done; a relay's Run calls it. While that cannot be, it says so once and
+// tries again every few seconds, and commits are found by looking.
+func (r *Reader) Hear(ctx context.Context, log *slog.Logger) {
+	say := &walVoice{Reader: r, log: log}
+	for fails := 1; ctx.Err() == nil; fails++ {
+		began := time.Now()
+		err := r.session(ctx, say)
+		if ctx.Err() != nil {
+			break
+		}
+		if time.Since(began) > 10*time.Second {
+			fails = 1
+		}
+		if r.ends(err, false); fails > 1 || !sqlexec.Outage(err) && !errors.Is(err, errChanged) {
+			// a connection may be lost
+			say.deaf(ctx, err)
+		}
+		pause(ctx, backoff.After(fails, 50*time.Millisecond, 4*time.Second))
+	}
+	r.ends(nil, false)
+}
+
+// errChanged ends a stream that may have missed something: the next one begins with a look.
+var errChanged = errors.New("commits may have been missed")
+
+// A walVoice says once that commits cannot be heard of, and that they can again.
+type walVoice struct {
+	*Reader
+	log  *slog.Logger
+	said bool
+}
+
+func (v *walVoice) deaf(ctx context.Context, why error) {
+	if !v.said {
+		v.said = true
+		v.log.WarnContext(ctx, "relay: cannot hear of commits; it looks at the table meanwhile", "slot",
+			v.o.Slot, "error", why)
+	}
+}
+
+func (v *walVoice) hears(ctx context.Context) {
+	if v.said {
+		v.said = false
+		v.log.InfoContext(ctx, "relay: hears of commits again", "slot", v.o.Slot)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// session is one connection's life.
+func (r *Reader) session(ctx context.Context, say *walVoice) error {
+	conn, err := r.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(end)
+	}()
+	is, number, err := r.ready(ctx, &walSlot{r, conn}, say)
+	if err != nil {
+		return err
+	}
+	hijacked, err := StartStream(ctx, conn, r.o.Slot)
+	if err != nil {
+		return fmt.Errorf("read slot %s: %w", r.o.Slot, err)
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	r.begins(is, number, stop)
+	say.hears(ctx)
+	if err := (&Stream{Conn: hijacked, Told: r.Told, At: r.place}).follow(ctx); err != nil {
+		return fmt.Errorf("read slot %s: %w", r.o.Slot, err)
+	}
+	return nil
+}
+
+// connect makes a connection for replication.
+func (r *Reader) connect(ctx context.Context) (*pgconn.PgConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, deadAfter)
+	defer cancel()
+	config := r.config.Copy()
+	if r.o.BeforeConnect != nil {
+		if err := r.o.BeforeConnect(ctx, config); err != nil {
+			return nil, fmt.Errorf("before connecting: %w", err)
+		}
+	}
+	conn, err := pgconn.ConnectConfig(ctx, &config.Config)
+	if err != nil {
+		return nil, advised(err, "the role needs REPLICATION: ALTER ROLE … REPLICATION")
+	}
+	return conn, nil
+}
+
+// StartStream makes the server stream what the publication of the slot's name has.
+func StartStream(ctx context.Context, conn *pgconn.PgConn, slot string) (*pgconn.HijackedConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, deadAfter)
+	defer cancel()
+	const start = `START_REPLICATION SLOT %s LOGICAL 0/0 (proto_version '1', publication_names %s, binary 'true')`
+	name := sqlexec.Quoted(slot)
+	conn.Frontend().Send(&pgproto3.Query{String: fmt.Sprintf(start, name, sqlexec.Quote(name))})
+	if err := conn.Frontend().Flush(); err != nil {
+		return nil, err
+	}
+	for {
+		msg, err := conn.ReceiveMessage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		switch msg := msg.(type) {
+		case *pgproto3.CopyBothResponse:
+			return conn.Hijack()
+		case *pgproto3.ErrorResponse:
+			return nil, pgconn.ErrorResponseToPgError(msg)
+		}
+	}
+}
+
+// ready makes what is missing, waits until no other session reads the slot, and takes the slot to where the
+// server is now.
+func (r *Reader) ready(ctx context.Context, s *walSlot, say *walVoice) (is origin, number uint32, err error) {
+	if err := s.name(ctx); err != nil {
+		return is, 0, err
+	}
+	log, waits := say.log, false
+	for ctx.Err() == nil {
+		st, err := s.state(ctx)
+		switch {
+		case err != nil:
+			return is, 0, err
+		case !st.there && st.published != "":
+			r.ends(fmt.Errorf("slot %s is being made, which waits for transactions that are open", r.o.Slot),
+				false)
+			if err := s.make(ctx, st.failover); err != nil {
+				return is, 0, err
+			}
+			log.InfoContext(ctx, "relay: made a replication slot", "slot", r.o.Slot, "failover", st.failover)
+		case st.there && st.lost:
+			if err := s.drop(ctx); err != nil {
+				return is, 0, err
+			}
+			log.WarnContext(ctx, "relay: the server had invalidated the replication slot: it is made anew",
+				"slot", r.o.Slot)
+		case st.active:
+			if r.ends(nil, true); !waits {
+				waits = true
+				log.InfoContext(ctx, "relay: another session reads the replication slot: standing by",
+					"slot", r.o.Slot)
+			}
+			pause(ctx, standbyEach)
+		case st.published == "":
+			why := fmt.Errorf("publication %s does not have all rows of the outbox: ALTER PUBLICATION %s ADD TABLE %sskald_outbox, with publish = 'insert' and without WHERE",
+				r.o.Slot, sqlexec.Quoted(r.o.Slot), r.pg.Prefix)
+			r.ends(why, false)
+			say.deaf(ctx, why)
+			if st.there {
+				_ = s.advance(ctx) // it holds WAL back for nothing
+			}
+			pause(ctx, repairEach)
+		default:
+			number, busy, err := s.take(ctx)
+			if err != nil || !busy {
+				return origin{st.server, st.published}, number, err
+			}
+		}
+	}
+	return is, 0, context.Cause(ctx)
+}
+
+// A walSlot asks about the slot, through a connection for replication.
+type walSlot struct {
+	*Reader
+	conn *pgconn.PgConn
+}
+
+// ask sends one statement and returns the first row.
+func (s *walSlot) ask(ctx context.Context, sql string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, deadAfter)
+	defer cancel()
+	return s.askLong(ctx, sql)
+}
+
+// askLong is ask for a statement that waits for transactions of others.
+func (s *walSlot) askLong(ctx context.Context, sql string) ([]string, error) {
+	results, err := s.conn.Exec(ctx, sql).ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(results, func(r *pgconn.Result) bool { return len(r.Rows) > 0 })
+	if i < 0 {
+		return nil, nil
+	}
+	row := results[i].Rows[0]
+	out := make([]string, len(row))
+	for i := range row {
+		out[i] = string(row[i])
+	}
+	return out, nil
+}
+
+func (s *walSlot) name(ctx context.Context) error {
+	if s.text != nil {
+		return nil
+	}
+	slot := s.o.Slot
+	if slot == "" {
+		row, err := s.ask(ctx, ReaderStatements(s.pg, "")["WALName"])
+		if err != nil || len(row) == 0 {
+			return fmt.Errorf("name the slot: %w", err)
+		}
+		slot = row[0]
+	}
+	s.Reader.name(slot)
+	return nil
+}
+
+// A slotState is how the slot and its publication are.
+type slotState struct {
+	server, published             string
+	there, active, lost, failover bool
+}
+
+// state looks, makes a publication that is missing, and refuses what cannot be.
+func (s *walSlot) state(ctx context.Context) (st slotState, err error) {
+	row, err := s.ask(ctx, s.text["WALState"])
+	if err != nil || len(row) != 11 {
+		return st, fmt.Errorf("look at slot %s: %w", s.o.Slot, err)
+	}
+	version, err := strconv.Atoi(row[2])
+	if err != nil {
+		return st, fmt.Errorf("look at slot %s: %w", s.o.Slot, err)
+	}
+	yes := func(i int) bool { return row[i] == "t" }
+	st = slotState{server: row[1], published: row[4], there: yes(5), active: row[9] != "0",
+		lost: row[10] == "lost", failover: version >= 170000}
+	switch {
+	case row[0] != "logical":
+		return st, fmt.Errorf("wal_level is %s: ALTER SYSTEM SET wal_level = logical, and restart the server",
+			row[0])
+	case row[1] == "":
+		return st, errors.New("the server is a standby: let the URL lead to the primary, as by target_session_attrs=read-write")
+	case st.there && (row[6] != "pgoutput" || !yes(8)):
+		return st, fmt.Errorf("slot %s is there, of plugin %q and database %q: give another --slot", s.o.Slot,
+			row[6], row[7])
+	case !yes(3):
+		if err := s.publish(ctx); err != nil {
+			return st, err
+		}
+		return s.state(ctx)
+	}
+	return st, nil
+}
+
+func (s *walSlot) publish(ctx context.Context) error {
+	_, err := s.ask(ctx, s.text["WALPublish"])
+	if sqlexec.SQLState(err) == "42710" { // another relay made it
+		return nil
+	}
+	return advised(err, "let the tables' owner run: "+s.text["WALPublish"])
+}
+
+func (s *walSlot) make(ctx context.Context, failover bool) error {
+	text := s.text["WALMakeSlot"]
+	if failover {
+		text = s.text["WALMakeFailoverSlot"]
+	}
+	ctx, cancel := context.WithTimeout(ctx, makeMost)
+	defer cancel()
+	_, err := s.askLong(ctx, text)
+	if sqlexec.SQLState(err) == "42710" {
+		return nil
+	}
+	return advised(err, "let a superuser or a role with REPLICATION run: "+text)
+}
+
+func (s *walSlot) drop(ctx context.Context) error {
+	_, err := s.ask(ctx, s.text["WALDropSlot"])
+	// another relay did, or has made it anew
+	if code := sqlexec.SQLState(err); code == "42704" || code == "55006" {
+		return nil
+	}
+	return err
+}
+
+func (s *walSlot) advance(ctx context.Context) error {
+	_, err := s.ask(ctx, s.text["WALAdvance"])
+	return err
+}
+
+// take moves the slot, and draws a number: what is committed from here on will be told of, what was before
+// has a smaller number.
+func (s *walSlot) take(ctx context.Context) (number uint32, busy bool, err error) {
+	switch err := s.advance(ctx); {
+	case sqlexec.SQLState(err) == "55006", sqlexec.SQLState(err) == "42704":
+		return 0, true, nil
+	case sqlexec.SQLState(err) == "55000": // it cannot be read from any more
+		return 0, true, s.drop(ctx)
+	case err != nil:
+		return 0, false, fmt.Errorf("take slot %s on: %w", s.o.Slot, err)
+	}
+	row, err := s.ask(ctx, s.text["WALNumber"])
+	if err != nil || len(row) == 0 {
+		return 0, false, fmt.Errorf("draw a transaction's number: %w", err)
+	}
+	n, err := strconv.ParseUint(row[0], 10, 64)
+	return uint32(n), false, err
+}
+
+// advised adds a remedy to an error that it may cure.
+func advised(err error, remedy string) error {
+	switch sqlexec.SQLState(err) {
+	case "53400":
+		remedy = "raise max_replication_slots"
+	case "53300":
+		remedy = "raise max_wal_senders or max_connections"
+	case "42501", "28000":
+	default:
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, remedy)
+}

@@ -1,0 +1,187 @@
+package wal
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/query"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// A sighting is what was seen of a slot that somebody else reads.
+type sighting struct {
+	slot      string
+	place     int64  // of the WAL, just before
+	where     string // a hash of the server, its timeline, the database and the publication
+	session   string // a hash of the one that reads the slot; "": none does
+	restart   int64  // of the slot: never less than the place at which it was made
+	confirmed int64
+	end       int64 // of the WAL, just after
+	// of transactions: those before oldest had ended, and none had drawn next or a later number
+	oldest, next uint64
+	bases        []string // the positions of the shards
+	there        bool
+	hidden       bool   // this user may not see who reads it
+	unfit        string // why it cannot be followed
+}
+
+// sameAs tells whether the slot is known to be the one of was, an earlier sighting. It is, if it was made
+// before the place at which that was seen; and if the session that read it then reads it still: a slot in use
+// cannot be dropped.
+func (s *sighting) sameAs(was *sighting) bool {
+	if was == nil || s.slot != was.slot || s.where != was.where {
+		return false
+	}
+	return s.restart < was.place || s.session != "" && s.session == was.session
+}
+
+// String is what sightingOf reads, in the token of a tick: what to know the slot again by.
+func (s *sighting) String() string {
+	return fmt.Sprintf("%s.%d.%s.%s", s.slot, s.place, s.where, s.session)
+}
+
+// sightingOf is nil for the token of a tick that was cut by a relay that publishes.
+func sightingOf(token string) *sighting {
+	f := strings.Split(token, ".")
+	if len(f) != 5 {
+		return nil
+	}
+	place, err := strconv.ParseInt(f[2], 10, 64)
+	if err != nil {
+		return nil
+	}
+	return &sighting{slot: f[1], place: place, where: f[3], session: f[4]}
+}
+
+func digest(text string) string {
+	if text == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}
+
+// see looks at the slot, in this order: a place, the slot, the transactions.
+func (f *Follower) see(ctx context.Context) (*sighting, error) {
+	s := &sighting{slot: f.o.Slot}
+	var server, published, plugin, status, session, publications, oldest, next string
+	var here bool
+	var pid int32
+	var out []LeftOut
+	bases := f.pg.Call("ReadByBases")
+	bases.Scan = func(row sqlexec.Scanner) error {
+		s.bases = append(s.bases, "")
+		return row.Scan(&s.bases[len(s.bases)-1])
+	}
+	err := f.pg.Short(ctx, "look at slot "+f.o.Slot,
+		sqlexec.Call{SQL: f.text["ReadByPlace"]}.Into(&s.place, &server),
+		sqlexec.Call{SQL: f.text["ReadBySlot"]}.Into(&s.there, &plugin, &here, &status, &s.restart,
+			&s.confirmed, &pid, &session,
+			&publications),
+		sqlexec.Call{SQL: f.text["ReadBySnapshot"]}.Into(&oldest, &next, &published, &s.end), bases,
+		ListLeftOut(f.pg, &out))
+	if err != nil {
+		return nil, err
+	}
+	s.where, s.session, s.hidden = digest(server+" "+published), digest(session), pid != 0 && session == ""
+	if s.oldest, err = strconv.ParseUint(oldest, 10, 64); err == nil {
+		s.next, err = strconv.ParseUint(next, 10, 64)
+	}
+	i := slices.IndexFunc(out, func(one LeftOut) bool { return one.Publication == f.o.Publication })
+	lost := status == "lost" || s.restart == 0 || s.confirmed == 0
+	switch {
+	case !s.there:
+		s.unfit = fmt.Sprintf("there is no slot %s", f.o.Slot)
+	case plugin != "pgoutput" || !here:
+		s.unfit = fmt.Sprintf("slot %s is not one of pgoutput and of this database", f.o.Slot)
+	case lost:
+		s.unfit = fmt.Sprintf("slot %s was invalidated by the server, or was never ready", f.o.Slot)
+	case published == "":
+		s.unfit = fmt.Sprintf(
+			"publication %s does not have all rows of the outbox, as rows of skald_outbox: "+
+				"skald debezium config prints how it is made", f.o.Publication)
+	case i >= 0:
+		s.unfit = fmt.Sprintf("publication %s leaves out the columns %s, which Debezium reads as NULL: make it without a list of columns, "+
+			"as skald debezium config prints", f.o.Publication, out[i].Columns)
+	case s.hidden:
+		s.unfit = "this role may not see who reads the slot: GRANT pg_read_all_stats TO it"
+	case publications != "" && !names(publications, f.o.Publication):
+		s.unfit = fmt.Sprintf("slot %s is read by publication %s, not %s: give that as --publication",
+			f.o.Slot,
+			publications, f.o.Publication)
+	}
+	s.there = s.there && here && !lost
+	return s, err
+}
+
+// names tells whether a list of identifiers, as PostgreSQL reads it, has name.
+func names(list, name string) bool {
+	for one := range strings.SplitSeq(list, ",") {
+		if one = strings.TrimSpace(one); one == name || one == sqlexec.Quoted(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Examine looks whether the slot is there to which positions were moved.
+//
+// say tells what was found, how bad that is, and what to do about it.
+func Examine(ctx context.Context, pg *sqlexec.DB, say func(grade skald.Grade, saw, remedy string)) error {
+	bases := pg.Call("ReadByBases")
+	var ticks []query.Tick
+	bases.Scan = func(row sqlexec.Scanner) error {
+		var base string
+		if err := row.Scan(&base); err != nil {
+			return err
+		}
+		t, err := query.ParseTick(base)
+		if err == nil && sightingOf(t.Token) != nil {
+			ticks = append(ticks, t)
+		}
+		return nil // of a tick that is none others tell
+	}
+	err := pg.Short(ctx, "examine", bases)
+	if right := new(store.RightError); errors.As(err, &right) {
+		return nil // this user may not read it
+	}
+	if err != nil {
+		return err
+	}
+	for _, t := range ticks {
+		was := sightingOf(t.Token)
+		is, err := NewFollower(pg, nil, FollowerOptions{Slot: was.slot}).see(ctx)
+		if err != nil {
+			return err
+		}
+		is.where = was.where // of which publication it was is not known here
+		left, err := left(ctx, pg, t, is.next)
+		if err != nil {
+			return err
+		}
+		const remedy = "run skald relay until skald outbox shows nothing pending: it publishes again what is not known to be " +
+			"published. Or begin once with skald relay --read-by --trust-slot, if the slot has had all; docs/debezium.md"
+		switch {
+		case is.there && is.hidden:
+			say(skald.Fine, "this user may not see who reads slot "+was.slot, "")
+		case is.there && (is.sameAs(was) || !left):
+			say(skald.Fine, "positions follow slot "+was.slot, "")
+		case is.there:
+			say(skald.Doubtful,
+				fmt.Sprintf("rows are there after the position, and slot %s may be another than the one "+
+					"that was followed: if no skald relay --read-by is at work, nothing is emptied",
+					was.slot), remedy)
+		default:
+			say(skald.Failed, is.unfit+": positions followed it, and nothing is emptied any more", remedy)
+		}
+	}
+	return nil
+}
