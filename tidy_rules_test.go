@@ -643,17 +643,16 @@ func checkSession(t tree) (found []string) {
 	return found
 }
 
-// checkDeadlines: a connection that carries nothing any more would hold its caller forever. In pgstore pgrun
-// gives each round trip its deadline, and in an inbox member does so for the calls of the broker. The
-// connections of slot and wake have deadlines of their own.
+// checkDeadlines finds calls to a server that have no deadline: a dead connection would hold their caller
+// forever. In pgstore the package sqlexec sets the deadline of each round trip, and the package wal that of
+// its own connections. In an inbox the package member sets the deadlines of calls to the broker.
 func checkDeadlines(t tree) (found []string) {
 	ways := map[string]*regexp.Regexp{
 		"store/pgstore": regexp.MustCompile(`(?i)^(.*\.)?((pool|db)\.(Acquire|Conn|Begin|BeginTx|Ping|PingContext)|` +
 			`(pool|db|conn)\.(SendBatch|(Exec|Query|QueryRow)(Context)?))$`),
 		"inbox": regexp.MustCompile(`(?i)^(.*\.)?(bus\.\w+|\w+\.Subscribe)$`),
 	}
-	free := []string{"store/pgstore/internal/pgrun", "store/pgstore/internal/slot", "store/pgstore/internal/wake",
-		"inbox/internal/member"}
+	free := []string{"store/pgstore/internal/sqlexec", "store/pgstore/internal/wal", "inbox/internal/member"}
 	for _, f := range t.files {
 		dir := path.Dir(f.path)
 		if !f.code() || slices.Contains(free, dir) {
@@ -665,7 +664,7 @@ func checkDeadlines(t tree) (found []string) {
 			}
 			ast.Inspect(f.ast, func(n ast.Node) bool {
 				if call, ok := n.(*ast.CallExpr); ok && way.MatchString(spelled(call.Fun)) {
-					found = append(found, t.at(call)+": "+spelled(call.Fun)+" has no deadline: call through pgrun, or member")
+					found = append(found, t.at(call)+": "+spelled(call.Fun)+" has no deadline: call through sqlexec, or member")
 				}
 				return true
 			})
