@@ -186,6 +186,14 @@ func TestAlertsOnPostgreSQL(t *testing.T) {
 		},
 		"SkaldConflict": func(s *server) { s.quarantined(store.Conflict) },
 		"SkaldTooOld":   func(s *server) { s.quarantined(store.TooOld) },
+		"SkaldQuarantineFull": func(s *server) {
+			s.quarantined(store.TooOld)
+			_, err := s.pool.Exec(s.Context(), fmt.Sprintf(`
+				INSERT INTO %[1]s.skald_quarantine (consumer, source, id, fingerprint, cause, topic, type, message, data)
+				SELECT consumer, source, id || n, fingerprint, cause, topic, type, message, data
+				FROM %[1]s.skald_quarantine, generate_series(1, 8000) AS n`, s.schema))
+			s.must(err)
+		},
 		"SkaldCallUnsettled": func(s *server) {
 			p := s.parked()
 			p.Call = &store.Call{Key: "k", Request: "{}", Since: time.Now().Add(-10 * time.Minute)}
@@ -219,6 +227,8 @@ func TestAlertsOnPostgreSQL(t *testing.T) {
 			switch alert {
 			case "":
 				want = nil
+			case "SkaldQuarantineFull":
+				want = []string{alert, "SkaldTooOld"}
 			case "SkaldRetentionStalled":
 				lasts = 61 * time.Minute
 			}
