@@ -12,6 +12,10 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
+// errDeferred is of a transaction of the caller's that is refused the lock for writing. SQLite lets no
+// transaction wait that began as a reader: its view may be old.
+var errDeferred = errors.New("the transaction could not begin to write: begin it IMMEDIATE, by _txlock=immediate in the data source name or by sqlitestore.Open; one that began DEFERRED does not wait for another writer")
+
 // Write inserts the rows of es at once, also in a lent transaction: there is no round trip to be saved, and a
 // savepoint that is rolled back takes them along.
 func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error {
@@ -21,20 +25,26 @@ func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error
 		}
 	}
 	x, u, err := s.within(ctx, tx)
-	if err != nil {
+	failed := func(err error) error {
+		if u == nil && sqlexec.Busy(err) {
+			err = fmt.Errorf("%w: %w", errDeferred, err)
+		}
 		return sqlexec.Failed("write", err)
+	}
+	if err != nil {
+		return failed(err)
 	}
 	for _, e := range es {
 		if e.Answer != nil {
 			if err := answer(ctx, x, e.Answer); err != nil {
-				return sqlexec.Failed("write", err)
+				return failed(err)
 			}
 		}
 		if err := move(ctx, x, e.Saga); err != nil {
-			return sqlexec.Failed("write", err)
+			return failed(err)
 		}
 		if err := insert(ctx, x, e.Rows); err != nil {
-			return sqlexec.Failed("write", err)
+			return failed(err)
 		}
 		if u != nil {
 			u.wroteBy(&e)

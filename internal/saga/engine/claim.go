@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/skald-go/skald/internal/backoff"
@@ -154,9 +155,13 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// pause is how long to wait before the next look: less and less often after something was found.
+// pause is how long to wait before the next look: less and less often after something was found. Engines that
+// are idle for long do not look together.
 func pause(since, next, most time.Duration) time.Duration {
-	p := min(max(since/20, time.Millisecond), most)
+	p := max(since/20, time.Millisecond)
+	if p >= most {
+		p = most - time.Duration(rand.Int64N(int64(most)/8+1))
+	}
 	if next >= 0 {
 		p = min(p, max(next, time.Millisecond))
 	}

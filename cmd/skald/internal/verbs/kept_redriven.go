@@ -39,7 +39,7 @@ func redrivesCommand(out io.Writer) *cobra.Command {
 	connect.Filter(f, &w.consumer, "consumer", "only of this consumer group")
 	connect.Filter(f, &w.source, "source", "with ID: only this message")
 	connect.ByID(c, &w.id)
-	connect.Filter(f, &w.since, "since", "only those redriven since then: 2026-01-31T08:00:00Z, or 2h ago")
+	connect.Filter(f, &w.since, "since", "only those redriven since then: 2026-01-31T08:00:00Z, or 2h: two hours ago")
 	connect.Filter(f, &w.until, "until", "only those redriven before; the same")
 	f.IntVar(&w.limit, "limit", 100, "at most so many, the last ones; 0: all")
 	c.RunE = func(c *cobra.Command, _ []string) error {

@@ -43,7 +43,7 @@ func (w *wanted) flags(c *cobra.Command, changes bool) {
 		connect.Filter(f, &w.fingerprint, "fingerprint", "only those that failed in this way")
 		connect.Filter(f, &w.kind, "kind", "only those that ended so: "+strings.Join(operate.DeadKinds(),
 			", "))
-		connect.Filter(f, &w.since, "since", "only those that died since then: 2026-01-31T08:00:00Z, or 2h ago")
+		connect.Filter(f, &w.since, "since", "only those that died since then: 2026-01-31T08:00:00Z, or 2h: two hours ago")
 		connect.Filter(f, &w.until, "until", "only those that died before; the same")
 	}
 	if !changes {

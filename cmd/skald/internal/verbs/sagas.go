@@ -61,7 +61,7 @@ func (w *sagasWanted) filters(c *cobra.Command) {
 	connect.Filter(f, &s.Step, "at", "only those that are at this step; with its occurrence: pack/line-1")
 	connect.Filter(f, &s.Error, "error", "only those whose last error contains this")
 	connect.Filter(f, &w.started, "since",
-		"only those that were started since then: 2026-01-31T08:00:00Z, or 2h ago")
+		"only those that were started since then: 2026-01-31T08:00:00Z, or 2h: two hours ago")
 	connect.Filter(f, &w.before, "until", "only those that were started before; the same")
 }
 
@@ -362,6 +362,6 @@ func noneRuns(c *cobra.Command, out io.Writer, w *sagasWanted) error {
 	if w.JSON { // a line of out is a check
 		out = c.ErrOrStderr()
 	}
-	_, err := fmt.Fprintf(out, "no saga runs %s: nothing was compared\n", where)
+	_, err := fmt.Fprintf(out, "no saga runs %s: there is nothing to compare, and each build can be deployed\n", where)
 	return err
 }
