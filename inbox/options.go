@@ -176,7 +176,8 @@ type Front struct {
 // Retention says how long marks are kept, and what they have to outlive.
 type Retention struct {
 	// Keep has Run see to the retention of the database, marks first of all: of all instances that have it,
-	// one at a time does. Nil: a relay of this database does. It needs the rights of a relay.
+	// one at a time does. Nil: a relay of this database does, and Run logs a warning if none did after 2 min.
+	// It needs the rights of a relay.
 	Keep *store.Retention
 	// Window says what marks have to outlive; it is compared at the start with how long they are kept. See
 	// there.

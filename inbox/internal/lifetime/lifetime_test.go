@@ -5,8 +5,10 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
 )
@@ -47,8 +49,27 @@ func TestMarksHaveToOutliveTheBroker(t *testing.T) {
 	}
 }
 
-// Who has no retention to see to does nothing.
-func TestKeeperWithoutARetentionEndsAtOnce(t *testing.T) {
-	k := Keeper{Log: slog.New(slog.DiscardHandler)}
-	k.Run(t.Context())
+// An examined is a database of which a doctor says how its retention stands.
+type examined struct {
+	store.Store
+	found skald.Finding
+}
+
+func (e examined) Examine(context.Context, store.Exam) ([]skald.Finding, error) {
+	return []skald.Finding{{Name: "version", Grade: skald.Failed}, e.found}, nil
+}
+
+// An inbox without a retention of its own logs that nobody sees to it, once a relay would have.
+func TestKeeperNamesThatNobodyDeletesMarks(t *testing.T) {
+	for grade, told := range map[skald.Grade]int{skald.Fine: 0, skald.Doubtful: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			var log strings.Builder
+			k := Keeper{Log: slog.New(slog.NewTextHandler(&log, nil)), DB: examined{memstore.New(nil),
+				skald.Finding{Name: "retention", Grade: grade, Saw: "nobody", Remedy: "start a relay"}}}
+			k.Run(t.Context())
+			if n := strings.Count(log.String(), "nobody deletes expired marks"); n != told {
+				t.Errorf("%s: the log has %s", grade, &log)
+			}
+		})
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/store"
 )
 
@@ -13,12 +15,14 @@ const (
 	keepEvery = 10 * time.Minute
 	// keepLease is how long it is that instance's: one that died is followed by another within 25 minutes.
 	keepLease = 15 * time.Minute
+	// startsWithin is how soon after an inbox a relay of its database has looked at the retention.
+	startsWithin = 2 * time.Minute
 )
 
 // A Keeper sees to the retention of a database.
 type Keeper struct {
 	DB    store.Store
-	Keep  *store.Retention // nil: it does nothing
+	Keep  *store.Retention // nil: it logs if nobody else does
 	Owner string           // who it is, among all that have a lease
 	Log   *slog.Logger     // that names the consumer
 }
@@ -28,6 +32,9 @@ type Keeper struct {
 // goes under its own lock.
 func (k *Keeper) Run(ctx context.Context) {
 	if k.Keep == nil {
+		if backoff.Sleep(ctx, startsWithin) { // a relay may start with this process
+			k.missed(ctx)
+		}
 		return
 	}
 	defer k.disown(ctx)
@@ -48,6 +55,19 @@ func (k *Keeper) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		}
+	}
+}
+
+// missed logs if nobody sees to the retention: then marks are kept for ever.
+func (k *Keeper) missed(ctx context.Context) {
+	found, err := k.DB.Examine(ctx, store.Exam{})
+	if err != nil {
+		return // an outage, which others log
+	}
+	for _, f := range found {
+		if f.Name == "retention" && f.Grade != skald.Fine {
+			k.Log.WarnContext(ctx, "inbox: nobody deletes expired marks", "saw", f.Saw, "remedy", f.Remedy)
 		}
 	}
 }
