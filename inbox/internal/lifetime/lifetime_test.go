@@ -61,14 +61,14 @@ func (e examined) Examine(context.Context, store.Exam) ([]skald.Finding, error) 
 
 // An inbox without a retention of its own logs that nobody sees to it, once a relay would have.
 func TestKeeperNamesThatNobodyDeletesMarks(t *testing.T) {
-	for grade, told := range map[skald.Grade]int{skald.Fine: 0, skald.Doubtful: 1} {
+	for remedy, told := range map[string]int{"": 0, "start a relay": 1} {
 		synctest.Test(t, func(t *testing.T) {
 			var log strings.Builder
 			k := Keeper{Log: slog.New(slog.NewTextHandler(&log, nil)), DB: examined{memstore.New(nil),
-				skald.Finding{Name: "retention", Grade: grade, Saw: "nobody", Remedy: "start a relay"}}}
+				skald.Finding{Name: "retention", Saw: "nobody", Remedy: remedy}}}
 			k.Run(t.Context())
 			if n := strings.Count(log.String(), "nobody deletes expired marks"); n != told {
-				t.Errorf("%s: the log has %s", grade, &log)
+				t.Errorf("with the remedy %q the log has %s", remedy, &log)
 			}
 		})
 	}

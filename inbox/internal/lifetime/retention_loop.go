@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/store"
 )
@@ -65,8 +64,8 @@ func (k *Keeper) missed(ctx context.Context) {
 	if err != nil {
 		return // an outage, which others log
 	}
-	for _, f := range found {
-		if f.Name == "retention" && f.Grade != skald.Fine {
+	for _, f := range found { // what is fine has no remedy
+		if f.Name == "retention" && f.Remedy != "" {
 			k.Log.WarnContext(ctx, "inbox: nobody deletes expired marks", "saw", f.Saw, "remedy", f.Remedy)
 		}
 	}
