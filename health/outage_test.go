@@ -40,9 +40,13 @@ const soon = 3 * time.Minute
 // station stays live, is not ready, says why in one line, and is ready again once the server is.
 func TestOutagesAreReported(t *testing.T) {
 	type open func(t *testing.T, topic string, proxy func(string) *need.Proxy) stations
-	for name, server := range map[string]open{
-		"PostgreSQL": onPostgres, "Kafka": onKafka, "RabbitMQ": onRabbitMQ, "NATS": onNATS,
-	} {
+	servers := map[string]open{"PostgreSQL": onPostgres}
+	for name, through := range openers() {
+		servers[name] = func(t *testing.T, topic string, proxy func(string) *need.Proxy) stations {
+			return onBroker(t, topic, through(t, proxy))
+		}
+	}
+	for name, server := range servers {
 		for fault, way := range map[string]need.Way{"swallowed": need.Swallow, "refused": need.Refuse,
 			"answered wrongly": need.Garble} {
 			if way != need.Swallow && os.Getenv("SKALD_EXPLORE") != "all" {
@@ -167,10 +171,18 @@ func onPostgres(t *testing.T, topic string, proxy func(string) *need.Proxy) stat
 		Patience: 2 * time.Second}), bus)
 }
 
-func onKafka(t *testing.T, topic string, proxy func(string) *need.Proxy) stations {
+// An opener opens a broker, through the proxy or not.
+type opener func(through bool) (broker.Broker, error)
+
+func openers() map[string]func(t *testing.T, proxy func(string) *need.Proxy) opener {
+	return map[string]func(t *testing.T, proxy func(string) *need.Proxy) opener{"Kafka": kafkaThrough,
+		"RabbitMQ": rabbitMQThrough, "NATS": natsThrough}
+}
+
+func kafkaThrough(t *testing.T, proxy func(string) *need.Proxy) opener {
 	at := need.Kafka(t)
 	p := proxy(at)
-	return onBroker(t, topic, func(through bool) (broker.Broker, error) {
+	return func(through bool) (broker.Broker, error) {
 		if !through {
 			return kafkabroker.New(at, nil)
 		}
@@ -178,32 +190,32 @@ func onKafka(t *testing.T, topic string, proxy func(string) *need.Proxy) station
 			return new(net.Dialer).DialContext(ctx, network, p.Addr())
 		}
 		return kafkabroker.New(at, &kafkabroker.Options{Client: []kgo.Opt{kgo.Dialer(dial)}})
-	})
+	}
 }
 
-func onRabbitMQ(t *testing.T, topic string, proxy func(string) *need.Proxy) stations {
+func rabbitMQThrough(t *testing.T, proxy func(string) *need.Proxy) opener {
 	at := strings.TrimPrefix(need.RabbitMQ(t), "amqp://")
 	p := proxy(at)
-	return onBroker(t, topic, func(through bool) (broker.Broker, error) {
+	return func(through bool) (broker.Broker, error) {
 		if through {
 			at = p.Addr()
 		}
 		return rabbitbroker.New(at, nil)
-	})
+	}
 }
 
-func onNATS(t *testing.T, topic string, proxy func(string) *need.Proxy) stations {
+func natsThrough(t *testing.T, proxy func(string) *need.Proxy) opener {
 	at := strings.TrimPrefix(need.NATS(t), "nats://")
 	p := proxy(at)
-	return onBroker(t, topic, func(through bool) (broker.Broker, error) {
+	return func(through bool) (broker.Broker, error) {
 		if through {
 			at = p.Addr()
 		}
 		return natsbroker.New(at, nil)
-	})
+	}
 }
 
-func onBroker(t *testing.T, topic string, open func(through bool) (broker.Broker, error)) stations {
+func onBroker(t *testing.T, topic string, open opener) stations {
 	direct, err := open(false)
 	if err != nil {
 		t.Fatal(err)
@@ -222,5 +234,135 @@ func makeTopic(t *testing.T, bus broker.TopicMaker, topic string) {
 	t.Helper()
 	if err := bus.MakeTopics(t.Context(), 1, topic); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The database is dropped while its stations run.
+func TestMissingDatabaseIsReported(t *testing.T) {
+	at, err := url.Parse(need.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "out" + strings.ToLower(rand.Text()[:10])
+	admin, err := pgxpool.New(t.Context(), at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(admin.Close)
+	do := func(ctx context.Context, sql string) {
+		t.Helper()
+		if _, err := admin.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(t.Context(), "CREATE DATABASE "+name)
+	drop := "DROP DATABASE IF EXISTS " + name + " WITH (FORCE)"
+	t.Cleanup(func() { do(context.Background(), drop) })
+	at.Path = "/" + name
+	pool, err := pgxpool.New(t.Context(), at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	if _, err := pgstore.Migrate(t.Context(), pool, nil); err != nil {
+		t.Fatal(err)
+	}
+	bus := membroker.New(nil)
+	makeTopic(t, bus, name)
+	s := on[pgx.Tx]("the database", name, pgstore.New(pool, &pgstore.Options{Patience: 2 * time.Second}), bus)
+	h := s.run(t)
+	s.report(t, h, 200, "")
+	do(t.Context(), drop)
+	s.report(t, h, 503, `database "`+name+`" does not exist`)
+}
+
+// Behind a link that carries nothing any more, each call of a driver ends with its context.
+func TestCallsEndWithTheirContext(t *testing.T) {
+	for name, through := range openers() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var p *need.Proxy
+			open := through(t, func(at string) *need.Proxy {
+				p = need.NewProxy(t, at)
+				return p
+			})
+			topic := "out" + strings.ToLower(rand.Text()[:10])
+			direct, err := open(false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = direct.Close() })
+			makeTopic(t, direct, topic)
+			bus, err := open(true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = bus.Close() })
+			g := broker.Group{Name: topic + "-group", Topics: []string{topic}}
+			sub, err := bus.Subscribe(t.Context(), g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ms := []skald.Message{{ID: "1", Source: "/s", Type: "t", Topic: topic, Key: []byte("k")}}
+			if err := bus.Publish(t.Context(), ms).Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var got []broker.Delivery
+			for end := time.Now().Add(soon); len(got) == 0; time.Sleep(10 * time.Millisecond) {
+				b, err := sub.Receive(t.Context(), 10)
+				if got = b.Deliveries; err != nil || time.Now().After(end) {
+					t.Fatalf("receive: %v", err)
+				}
+			}
+			p.Set(need.Swallow)
+			for _, c := range swallowed(bus, sub, g, ms, got) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				ended := make(chan error, 1)
+				go func() { ended <- c.call(ctx) }()
+				select {
+				case err := <-ended:
+					if err == nil && c.asks {
+						t.Errorf("%s: nobody answered, and there is no error", c.name)
+					}
+				case <-time.After(soon):
+					t.Errorf("%s does not end with its context", c.name)
+				}
+				cancel()
+			}
+		})
+	}
+}
+
+type swallowedCall struct {
+	name string
+	asks bool // needs an answer
+	call func(context.Context) error
+}
+
+func swallowed(bus broker.Broker, sub broker.Subscription, g broker.Group, ms []skald.Message,
+	got []broker.Delivery) []swallowedCall {
+	return []swallowedCall{
+		{"Receive", false, func(ctx context.Context) error { _, err := sub.Receive(ctx, 10); return err }},
+		{"Ack", false, func(ctx context.Context) error { return sub.Ack(ctx, got) }},
+		{"Publish", true, func(ctx context.Context) error { return bus.Publish(ctx, ms).Wait(ctx) }},
+		{"Topics", false, func(ctx context.Context) error {
+			_, err := bus.Topics(ctx, g.Topics...)
+			return err
+		}},
+		{"Incarnation", true, func(ctx context.Context) error {
+			_, err := bus.Incarnation(ctx)
+			return err
+		}},
+		{"Lag", true, func(ctx context.Context) error {
+			_, err := bus.Lag(ctx, g.Name, g.Topics...)
+			return err
+		}},
+		{"Subscribe", true, func(ctx context.Context) error {
+			again := g
+			again.Name += "-again"
+			_, err := bus.Subscribe(ctx, again)
+			return err
+		}},
+		{"Close", false, func(ctx context.Context) error { return sub.Close(ctx) }},
 	}
 }
