@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
@@ -53,7 +54,7 @@ func TestFunctionThatEndsItsGoroutine(t *testing.T) {
 		},
 		"batch handler": func(w *world, o *inbox.Options) *inbox.Inbox[tx] {
 			o.Batch = 10
-			in := w.inbox(o, well)
+			in := inbox.New(w.db, w.bus, "stock", o)
 			inbox.OnBatch(in, said, func(ctx context.Context, t tx, ms []skald.Received[string]) error {
 				for _, m := range ms {
 					quits(isBad(m.Message))
@@ -66,7 +67,7 @@ func TestFunctionThatEndsItsGoroutine(t *testing.T) {
 			return in
 		},
 		"result": func(w *world, o *inbox.Options) *inbox.Inbox[tx] {
-			in := w.inbox(o, well)
+			in := inbox.New(w.db, w.bus, "stock", o)
 			inbox.OnResult(in, said, func(ctx context.Context, t tx,
 				m skald.Received[string]) (inbox.Result, error) {
 				if isBad(m.Message) {
@@ -110,7 +111,7 @@ func TestFunctionThatEndsItsGoroutine(t *testing.T) {
 			})
 		},
 		"call": func(w *world, o *inbox.Options) *inbox.Inbox[tx] {
-			in := w.inbox(o, well)
+			in := inbox.New(w.db, w.bus, "stock", o)
 			inbox.OnCall(in, said, outsideCall{
 				At: call.NewProvider("bank", &call.ProviderOptions{Timeout: time.Second}),
 				Intent: func(_ context.Context, _ tx, m skald.Received[string]) (string, string, error) {
@@ -131,7 +132,8 @@ func TestFunctionThatEndsItsGoroutine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 4)
-			o := &inbox.Options{Workers: 2, Retry: inbox.Retry{Attempts: 1}}
+			o := &inbox.Options{Workers: 2, Retry: inbox.Retry{Attempts: 1},
+				Logger: slog.New(slog.DiscardHandler)}
 			in := given(w, o)
 			for i := range 40 {
 				text := "well"

@@ -5,6 +5,7 @@ import "github.com/skald-go/skald/inbox/internal/exec"
 // work does one job after the other: a goroutine for each would grow its stack anew each time.
 func (l *loop[TTx]) work() {
 	w := l.in.exec.NewWorker(l.jobs)
+	defer w.Close()
 	ctx := w.Under(l.hard)
 	for job := range l.jobs {
 		for len(job) > 0 {

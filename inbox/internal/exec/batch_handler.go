@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/store"
 )
 
@@ -48,7 +47,7 @@ func (s *sharing[TTx]) freed(ms []member, fresh []int) (effects []store.Effect) 
 func safelyMany[TTx any](h BatchHandler[TTx], ctx context.Context, tx TTx,
 	ms []skald.Message) (guilty int, err error) {
 	guilty = unnamed // unless it returns
-	err = failure.Run(func() (err error) {
+	err = guarded[TTx](ctx, func() (err error) {
 		guilty, err = h(ctx, tx, ms)
 		return err
 	})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/once"
@@ -42,7 +41,7 @@ func (x *Executor[TTx]) leaves(ctx context.Context, e *partition.Entry, r Reply,
 	intake store.Intake, says decide.Facts) (out store.Effect, err error) {
 	result := ""
 	if len(r.Say) > 0 || r.Value != nil { // codecs and values are the user's
-		err = failure.Run(func() (err error) {
+		err = guarded[TTx](ctx, func() (err error) {
 			if out.Rows, err = x.o.Complete.Messages(skald.WithCause(ctx, e.Message), r.Say); err == nil {
 				result, err = once.Encode(ctx, x.o.Codec, r.Value)
 			}

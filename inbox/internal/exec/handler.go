@@ -62,7 +62,7 @@ func lends[TTx any](ctx context.Context, consumer string, tx TTx, m skald.Messag
 }
 
 func safely[TTx any](h Handler[TTx], ctx context.Context, tx TTx, m skald.Message) (r Reply, err error) {
-	err = failure.Run(func() (err error) {
+	err = guarded[TTx](ctx, func() (err error) {
 		r, err = h(ctx, tx, m)
 		return err
 	})

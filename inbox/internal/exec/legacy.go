@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
@@ -22,7 +21,7 @@ func (x *Executor[TTx]) askedBeside(ctx context.Context, e *partition.Entry, tx 
 			err = fmt.Errorf("ask what is beside about %s: %w", e.Name(), err)
 		}
 	}()
-	err = failure.Run(func() (err error) {
+	err = guarded[TTx](ctx, func() (err error) {
 		known, err = x.beside(skald.WithCause(ctx, e.Message), tx, e.Given, e.Message)
 		return err
 	})

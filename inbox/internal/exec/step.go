@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
@@ -20,7 +19,7 @@ func (x *Executor[TTx]) askedLegacy(ctx context.Context, e *partition.Entry,
 		}
 	}()
 	took := false
-	err = failure.Run(func() (err error) {
+	err = guarded[TTx](ctx, func() (err error) {
 		took, err = x.took(skald.WithCause(ctx, e.Message), tx, e.Step, e.Takes() == nil)
 		return err
 	})
@@ -49,7 +48,7 @@ func (x *Executor[TTx]) step(ctx context.Context, e *partition.Entry) (s *store.
 		return nil, nil
 	}
 	var own store.Step
-	err = failure.Run(func() (err error) {
+	err = guarded[TTx](ctx, func() (err error) {
 		own, err = c.Of(ctx, e.Message)
 		return err
 	})

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
@@ -79,7 +78,7 @@ func (x *Executor[TTx]) requeued(e *partition.Entry) *store.Requeue {
 // saying is what is to be said where a message has nothing to do.
 func (x *Executor[TTx]) saying(ctx context.Context, e *partition.Entry,
 	was store.StepState) (say []skald.Draft, err error) {
-	err = failure.Run(func() (err error) {
+	err = guarded[TTx](ctx, func() (err error) {
 		say, err = x.steps[e.Kind()].Say(ctx, e.Message, was)
 		return err
 	})

@@ -95,7 +95,7 @@ func (x *Executor[TTx]) untaken(ctx context.Context, e *partition.Entry, why err
 
 func (x *Executor[TTx]) intake(ctx context.Context, e *partition.Entry) (intake store.Intake, err error) {
 	if x.asksUser(e) {
-		err = failure.Run(func() (err error) {
+		err = guarded[TTx](ctx, func() (err error) {
 			intake, err = x.asked(ctx, e)
 			return err
 		})

@@ -17,6 +17,7 @@ type Worker[TTx any] struct {
 	next   []*partition.Entry // nobody else's any more
 	intake store.Intake
 	unit   store.Unit[TTx] // of next; nil: not begun
+	guard  guard           // of the handlers
 }
 
 type workerKey struct{}
@@ -84,6 +85,9 @@ func (d *Worker[TTx]) follows(ctx context.Context) bool {
 func (x *Executor[TTx]) NewWorker(jobs <-chan []*partition.Entry) *Worker[TTx] {
 	return &Worker[TTx]{x: x, jobs: jobs}
 }
+
+// Close ends d.
+func (d *Worker[TTx]) Close() { d.guard.close() }
 
 // Under is ctx for the jobs of d.
 func (d *Worker[TTx]) Under(ctx context.Context) context.Context {
