@@ -1,0 +1,59 @@
+package main_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// The command gives the group of another database to this one, and writes an audit. It refuses to take the
+// group from a database that does not have it.
+func TestInboxAdopt(t *testing.T) { rewindable(t, testInboxAdopt) }
+
+func testInboxAdopt(t *testing.T, bus said, b *bed) {
+	s := b.migrate().s
+	group := broker.Group{Name: bus.topic, Topics: []string{bus.topic}, Owner: "0123456789abcdef",
+		OwnerName: "the other"}
+	sub, err := bus.Subscribe(t.Context(), group)
+	must(t, err)
+	got := 0
+	until(t, "the messages", func() bool {
+		batch, err := sub.Receive(t.Context(), 100)
+		must(t, err)
+		must(t, sub.Ack(t.Context(), batch.Deliveries))
+		got += len(batch.Deliveries)
+		return got == 4
+	})
+	must(t, sub.Close(t.Context()))
+
+	at := []string{"inbox", "adopt", "--store=" + b.at, "--broker=" + bus.url}
+	with := func(more ...string) []string { return append(at[:len(at):len(at)], more...) }
+	start(t, nil, with()...).expect(2, "--consumer")
+	start(t, nil, with("--consumer="+group.Name)...).expect(2, "--from")
+	start(t, nil, with("--consumer="+group.Name, "--from="+group.Owner)...).expect(2, "--reason")
+	at = with("--consumer="+group.Name, "--reason=moved", "--by=ann")
+	start(t, nil, with("--from=another")...).expect(1, "belongs to the other (0123456789abcdef)")
+	p := start(t, nil, with("--from="+group.Owner)...)
+	if p.expect(0); !strings.Contains(p.out.String(), "belongs to this database") {
+		t.Errorf("it prints %s", &p.out)
+	}
+	audits, err := s.(operate.Auditor).Audits(t.Context(), store.AuditQuery{})
+	must(t, err)
+	if n := audits[0]; n.Action != "adopt from "+group.Owner || n.Author != "ann" || n.Reason != "moved" {
+		t.Errorf("the audit is %+v", n)
+	}
+
+	is, err := s.Database(t.Context())
+	must(t, err)
+	_, err = bus.Subscribe(t.Context(), group)
+	if err == nil || !strings.Contains(err.Error(), "--from "+is.ID) {
+		t.Errorf("the former database gets %v", err)
+	}
+	group.Owner, group.OwnerName = is.ID, is.Name
+	sub, err = bus.Subscribe(t.Context(), group)
+	must(t, err)
+	must(t, sub.Close(t.Context()))
+}
