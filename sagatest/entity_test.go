@@ -445,7 +445,7 @@ func waitBecomesLater[TTx any](t *testing.T, a accounts[TTx], connections func()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if h := in.Health(); h.Failures != 0 {
+	if h := in.Health(); h.Dead != 0 {
 		t.Errorf("%+v", h)
 	}
 	if kept, err := store.ListKept(context.Background(), a.db,

@@ -236,7 +236,7 @@ func (a asking[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx
 	return a.Driver.Begin(ctx, in)
 }
 
-// refusedAtTill: what was written is undone, the refusal is kept, with what it says.
+// refusedAtTill checks that a refusal rolls back the caller's rows, and keeps the reason and the result.
 func refusedAtTill[TTx any](t *testing.T, d *till[TTx]) {
 	for i := range 2 {
 		got, replayed, err := once.Do(t.Context(), d.raw, "charge", "a", "7",
@@ -245,7 +245,7 @@ func refusedAtTill[TTx any](t *testing.T, d *till[TTx]) {
 				return got, errors.Join(err, skald.Reject(errors.New("declined"), told.New("k", "declined")))
 			})
 		var no *once.RefusedError
-		if !errors.As(err, &no) || no.Reason != "declined" || replayed || got.Cents != 0 {
+		if !errors.As(err, &no) || no.Reason != "declined" || replayed || got.Cents != 7 {
 			t.Errorf("%d: %+v, replayed %v, %v", i, got, replayed, err)
 		}
 	}

@@ -66,7 +66,7 @@ func TestWorkThatFailsIsListed(t *testing.T) {
 	}
 	w.Did(t.Context(), "claim", errors.New("away\nfor now"), true, now)
 	w.Did(t.Context(), "claim", errors.New("away\nfor now"), true, now)
-	if all := w.Lasting(); len(all) != 1 || all[0].Times != 3 || all[0].Error != "away" {
+	if all := w.Lasting(); len(all) != 1 || all[0].Times != 3 || all[0].Error != "away; for now" {
 		t.Errorf("listed are %+v", all)
 	}
 	w.Did(t.Context(), "claim", nil, false, now)
