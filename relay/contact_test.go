@@ -344,8 +344,9 @@ func TestOrderWhereARelayYields(t *testing.T) {
 	for name, bus := range map[string]broker.Publisher{"bad": bad, "well": w.mem} {
 		o := &relay.Options{Owner: name, TTL: 600 * time.Millisecond, Drain: time.Millisecond,
 			Logger: slog.New(slog.DiscardHandler)}
-		relays[name] = relay.New(w.db, bus, o.GiveBackAfter(100*time.Millisecond))
-		done.Go(func() { _ = relays[name].Run(ctx) })
+		r := relay.New(w.db, bus, o.GiveBackAfter(100*time.Millisecond))
+		relays[name] = r
+		done.Go(func() { _ = r.Run(ctx) })
 	}
 	defer done.Wait()
 	defer cancel()
