@@ -22,6 +22,7 @@ type Quarantined struct {
 	Fingerprint int64
 	Why         Outcome // TooOld or Conflict
 	Message     skald.Message
+	Fault       string // why the stored message cannot be read; "": it can. Message has its payload alone then
 
 	// Only read.
 	Bytes    int   // of the payload, which a Bare query does not read
@@ -37,6 +38,8 @@ type Quarantined struct {
 type Admit struct {
 	Number     int64
 	By, Reason string // the operator, and why; both are stored with the message
+	// Back puts one back that was admitted and cannot be taken. Guard: it is admitted, and not taken
+	Back bool
 }
 
 // An Applier is the part of a Store that carries out effects.

@@ -75,10 +75,12 @@ func (qs *quarantineTable) Takeable(q *store.Quarantined) error {
 // Take notes that q was taken.
 func (qs *quarantineTable) Take(q *store.Quarantined, now time.Time) { qs.find(q).Taken = now }
 
-// Admittable is the guard of a: it is not admitted.
+// Admittable is the guard of a: it is not admitted, or is to be put back.
 func (qs *quarantineTable) Admittable(a *store.Admit) error {
 	if !slices.ContainsFunc(qs.rows,
-		func(q store.Quarantined) bool { return q.Number == a.Number && q.Admitted.IsZero() }) {
+		func(q store.Quarantined) bool {
+			return q.Number == a.Number && q.Admitted.IsZero() != a.Back && q.Taken.IsZero()
+		}) {
 		return fmt.Errorf("admit %d: %w", a.Number, store.ErrLost)
 	}
 	return nil
@@ -89,6 +91,9 @@ func (qs *quarantineTable) Admit(a *store.Admit, now time.Time) {
 	for i := range qs.rows {
 		if one := &qs.rows[i]; one.Number == a.Number {
 			one.Admitted, one.By, one.Reason = now, a.By, a.Reason
+			if a.Back {
+				one.Admitted = time.Time{}
+			}
 		}
 	}
 }

@@ -46,7 +46,11 @@ func keepApart(ctx context.Context, x *sqlexec.Session, e *store.Effect) error {
 		}
 	}
 	if a := e.Admit; a != nil {
-		n, err := x.Count(ctx, "Admit", a.Number, a.By, a.Reason)
+		statement := "Admit"
+		if a.Back {
+			statement = "PutBack"
+		}
+		n, err := x.Count(ctx, statement, a.Number, a.By, a.Reason)
 		if err == nil && n != 1 {
 			err = store.ErrLost
 		}
@@ -121,9 +125,11 @@ func quarantined(scan func(...any) error) (one store.Quarantined, err error) {
 			}
 		}
 	}
-	one.Message, err = held.Decode(text)
+	if one.Message, err = held.Decode(text); err != nil {
+		one.Fault = sqlexec.Fault(err)
+	}
 	one.Message.Data = sqlexec.Blob(data)
-	return one, err
+	return one, nil
 }
 
 // Enter takes in within a transaction of the caller's own.

@@ -27,3 +27,7 @@ ORDER BY number LIMIT ?3;
 -- name: Admit
 UPDATE skald_quarantine SET admitted_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), admitted_by = ?2, reason = ?3
 WHERE number = ?1 AND admitted_at IS NULL;
+
+-- name: PutBack
+UPDATE skald_quarantine SET admitted_at = NULL, admitted_by = ?2, reason = ?3
+WHERE number = ?1 AND admitted_at IS NOT NULL AND taken_at IS NULL;

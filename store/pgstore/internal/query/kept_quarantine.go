@@ -24,7 +24,9 @@ func (c *Kept) Quarantine(e *store.Effect) (calls []sqlexec.Call, err error) {
 	if q := e.Admitted; q != nil {
 		calls = append(calls, c.pg.Call("TakeAdmitted", apartArgs(q)...))
 	}
-	if a := e.Admit; a != nil {
+	if a := e.Admit; a != nil && a.Back {
+		calls = append(calls, c.pg.Call("PutBack", a.Number, sqlexec.Legible(a.By), sqlexec.Legible(a.Reason)))
+	} else if a != nil {
 		calls = append(calls, c.pg.Call("Admit", a.Number, sqlexec.Legible(a.By), sqlexec.Legible(a.Reason)))
 	}
 	return calls, nil
@@ -69,6 +71,6 @@ func scanQuarantined(row sqlexec.Scanner) (one store.Quarantined, err error) {
 	sqlexec.Handles(&one.Consumer, &one.Source, &one.ID)
 	one.At, one.Admitted, one.Taken = one.At.UTC(), sqlexec.OrZero(admitted), sqlexec.OrZero(taken)
 	one.Message, err = held.Decode(text)
-	one.Message.Data = data
-	return one, err
+	one.Message.Data, one.Fault = data, sqlexec.Fault(err)
+	return one, nil
 }

@@ -37,3 +37,11 @@ WITH u AS (
 	RETURNING 1
 )
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a message in quarantine that nobody admitted');
+
+-- name: PutBack
+WITH u AS (
+	UPDATE /*schema*/skald_quarantine SET admitted_at = NULL, admitted_by = $2::text, reason = $3::text
+	WHERE number = $1::bigint AND admitted_at IS NOT NULL AND taken_at IS NULL
+	RETURNING 1
+)
+SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a message in quarantine that is admitted');
