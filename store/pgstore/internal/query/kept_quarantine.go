@@ -25,7 +25,8 @@ func (c *Kept) Quarantine(e *store.Effect) (calls []sqlexec.Call, err error) {
 		calls = append(calls, c.pg.Call("TakeAdmitted", apartArgs(q)...))
 	}
 	if a := e.Admit; a != nil && a.Back {
-		calls = append(calls, c.pg.Call("PutBack", a.Number, sqlexec.Legible(a.By), sqlexec.Legible(a.Reason)))
+		calls = append(calls, c.pg.Call("PutBack", a.Number, sqlexec.Legible(a.By),
+			sqlexec.Legible(a.Reason)))
 	} else if a != nil {
 		calls = append(calls, c.pg.Call("Admit", a.Number, sqlexec.Legible(a.By), sqlexec.Legible(a.Reason)))
 	}
