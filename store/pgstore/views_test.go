@@ -217,7 +217,8 @@ func TestViewsAreCheap(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.crowd(t, *viewsRows)
-	b.cheap(t, "all are pending, without statistics", *viewsRows/250)
+	// A bitmap of the whole index takes 3,900 pages for a million rows, and more while pages split.
+	b.cheap(t, "all are pending, without statistics", *viewsRows/200)
 	b.exec(t, `ANALYZE {skald_outbox}`)
 	b.cheap(t, "all are pending", 4000)
 	if n := one[int](t, b, `SELECT pending FROM {skald_backlog} WHERE NOT exact`); n < *viewsRows/100*99 ||
