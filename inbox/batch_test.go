@@ -200,7 +200,8 @@ func (s *stream[TTx]) run(t *testing.T, seed uint64, open opening[TTx]) []string
 	s.begun, s.runs, s.waiting = s.w.clock(), map[string]int{}, map[TTx]bool{}
 	s.turns = deliveries(s.w, seed)
 	in := inbox.New(s.on.db, s.w.bus, "stock", &inbox.Options{Now: s.w.clock, Workers: 1, Batch: s.batch,
-		Retry:    inbox.Retry{Attempts: 4, First: pause / 2, Most: pause / 2},
+		// Uncharged is long, because retries of lasting failures depend on the time that handlers took.
+		Retry:    inbox.Retry{Attempts: 4, First: pause / 2, Most: pause / 2, Uncharged: 1000 * time.Hour},
 		Dead:     inbox.Dead{FreeKey: seed%2 == 0},
 		Identity: inbox.Identity{Again: func(m skald.Message) bool { return len(m.Data)%2 == 0 }},
 		Logger:   slog.New(slog.DiscardHandler)})
