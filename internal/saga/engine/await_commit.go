@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/skald-go/skald/internal/saga/engine/internal/committing"
-	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 	"github.com/skald-go/skald/store"
 )
 
@@ -62,7 +60,7 @@ func (l *live[TTx]) look(ctx context.Context) (same, there bool) {
 // it is seen. False: the lease is over, the engine stops, or another start of the key is stored: this one was
 // rolled back.
 func (l *live[TTx]) untilSeen(ctx context.Context, enough func(store.Saga) bool) (seen bool) {
-	wait := committing.Soonest
+	wait := soonest
 	for l.left() > 0 && !l.e.stopping() && ctx.Err() == nil {
 		s, there, err := l.e.find(ctx, l.Row.Name, l.Row.Key)
 		l.unsure(ctx, err)
@@ -85,7 +83,7 @@ func (l *live[TTx]) untilSeen(ctx context.Context, enough func(store.Saga) bool)
 
 // unsure tells of an error by which nobody knows whether the start is there.
 func (l *live[TTx]) unsure(ctx context.Context, err error) {
-	if err != nil && !errors.Is(err, fault.ErrMoved) && ctx.Err() == nil {
+	if err != nil && !errors.Is(err, errMoved) && ctx.Err() == nil {
 		l.outages++
 		l.complain(ctx, err)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/skald-go/skald/internal/saga/engine/internal/ending"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/internal/sagarow"
@@ -19,13 +18,13 @@ func (e *Engine[TTx]) tell(s store.Saga, st plan.State, told []plan.Action) {
 		if a.Verb == plan.Finish {
 			e.tally.Ended(s, st.Status, e.clock.Now())
 			e.o.Logger.Debug("saga: it has ended", "saga", s.Name, "key", s.Key, "status", a.Reason)
-			e.wake(ending.Ending{Saga: s, State: st})
+			e.wake(endNotifier{Saga: s, State: st})
 		}
 	}
 }
 
 // wake tells those that wait for a saga in this process how it has ended.
-func (e *Engine[TTx]) wake(is ending.Ending) {
+func (e *Engine[TTx]) wake(is endNotifier) {
 	at := refOf(is.Saga)
 	e.mu.Lock()
 	if l := e.hands[at]; l != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/skald-go/skald/internal/saga/engine/internal/reply"
 	"github.com/skald-go/skald/internal/startup"
 	"github.com/skald-go/skald/store"
 )
@@ -67,7 +66,7 @@ func (e *Engine[TTx]) lookAround(ctx context.Context) {
 	if e.asked.Load() {
 		return
 	}
-	for _, un := range reply.UnheardOf(e.book, b.Consumers) {
+	for _, un := range unheardOf(e.book, b.Consumers) {
 		e.o.Logger.WarnContext(ctx, "saga: no consumer of this database was ever heard of that handles replies to "+
 			"commands: their sagas wait for ever", "saga", un.Saga, "steps", un.Steps, "topics", un.Topics,
 			"remedy", "give an inbox to engine.Answers, here or in another process; or hand replies to saga.Answer")

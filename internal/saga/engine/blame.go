@@ -5,9 +5,6 @@ import (
 	"errors"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/saga/engine/internal/family"
-	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
-	"github.com/skald-go/skald/internal/saga/engine/internal/request"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
@@ -15,14 +12,14 @@ import (
 // blame tells whether it is the fault of a that something was not stored. Else the same is tried again. What
 // was thought in the same commit may be to blame as well: then it is tried again with a commit for each.
 func (l *live[TTx]) blame(ctx context.Context, a plan.Action, err error) error {
-	var kin *family.Error
-	var known *fault.Refusal
+	var kin *familyError
+	var known *refusal
 	switch {
-	case err == nil, errors.As(err, &known), errors.As(err, &kin), errors.Is(err, fault.ErrMoved),
+	case err == nil, errors.As(err, &known), errors.As(err, &kin), errors.Is(err, errMoved),
 		errors.Is(err, errCrowded):
 		return err
 	case errors.Is(err, store.ErrLent):
-		return &fault.Refusal{Action: a, Err: err}
+		return &refusal{Action: a, Err: err}
 	case ctx.Err() != nil, l.givenUp.Load(), store.Incurable(err):
 		return err
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), l.e.db.Outage(err):
@@ -31,17 +28,17 @@ func (l *live[TTx]) blame(ctx context.Context, a plan.Action, err error) error {
 		}
 		err = skald.Outage(err)
 	case l.Doubt():
-		return fault.ErrMoved
+		return errMoved
 	}
-	return &fault.Refusal{Action: a, Err: err}
+	return &refusal{Action: a, Err: err}
 }
 
 // unwritten is blame for what was not written in the transaction that the function of a was lent.
 func (l *live[TTx]) unwritten(ctx context.Context, a plan.Action, err error) error {
-	if fault.Shut(err) {
-		return &fault.Refusal{Action: a, Err: err}
+	if shut(err) {
+		return &refusal{Action: a, Err: err}
 	}
-	return l.blame(ctx, a, fault.Lost(err, a, l.Row.Version))
+	return l.blame(ctx, a, lost(err, a, l.Row.Version))
 }
 
 // blamed is blame for a write of what was thought alone.
@@ -70,12 +67,12 @@ func (l *live[TTx]) charged(ctx context.Context) error {
 }
 
 // answerRefused stores that the answer to a request cannot be stored with what its function did.
-func (l *live[TTx]) answerRefused(ctx context.Context, is request.Answer, no *fault.Refusal) error {
+func (l *live[TTx]) answerRefused(ctx context.Context, is answer, no *refusal) error {
 	if !l.again(ctx) {
-		return fault.ErrMoved
+		return errMoved
 	}
 	if is.Known { // it is not to be asked again
-		l.Feed(request.Noted(no.Action, is.Call))
+		l.Feed(noted(no.Action, is.Call))
 	}
 	l.Feed(no.Event())
 	l.Think(ctx)

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/backoff"
-	"github.com/skald-go/skald/internal/saga/engine/internal/attempt"
-	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/internal/vitals"
@@ -205,7 +203,7 @@ func (e *Engine[TTx]) claim(ctx context.Context, room int) (n int, next time.Dur
 
 func (e *Engine[TTx]) due(ctx context.Context, room int) (ls []*live[TTx], next time.Duration, err error) {
 	if e.gate.Taken() {
-		return nil, gate.AsideWait, nil
+		return nil, asideWait, nil
 	}
 	within, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -226,8 +224,8 @@ func (e *Engine[TTx]) due(ctx context.Context, room int) (ls []*live[TTx], next 
 		ls = append(ls, l)
 	}
 	now := e.setAside(ctx, ls)
-	if len(now) < len(ls) && (c.Next < 0 || c.Next > gate.AsideWait) {
-		c.Next = gate.AsideWait
+	if len(now) < len(ls) && (c.Next < 0 || c.Next > asideWait) {
+		c.Next = asideWait
 	}
 	return now, c.Next, nil
 }
@@ -254,13 +252,13 @@ func (e *Engine[TTx]) claimed(ctx context.Context, s store.Saga) (*live[TTx], er
 func (e *Engine[TTx]) leaveToOthers(ctx context.Context, s store.Saga, why error) {
 	e.tally.Refused(ctx, s, why)
 	m := store.SagaMove{SagaRef: stored.Ref(s), State: s.State, Standing: s.Standing, Release: true,
-		Wake: attempt.VersionWait}
+		Wake: versionWait}
 	now := e.clock.Now()
 	if !stored.WasLeft(m.Standing) {
 		m.Since = now
 	}
 	if m.Retry.Before(now) { // as of one that is tried again: an index knows it
-		m.Retry = now.Add(attempt.VersionWait)
+		m.Retry = now.Add(versionWait)
 	}
 	m.Error = sagarow.LeftToOthers + why.Error()
 	_, _ = e.db.Apply(ctx, store.Effect{Saga: &m}) // else it is claimed again when the lease is over

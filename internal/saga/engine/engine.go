@@ -22,14 +22,6 @@ import (
 
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/saga/body"
-	"github.com/skald-go/skald/internal/saga/engine/internal/clock"
-	"github.com/skald-go/skald/internal/saga/engine/internal/committing"
-	"github.com/skald-go/skald/internal/saga/engine/internal/definitions"
-	"github.com/skald-go/skald/internal/saga/engine/internal/ending"
-	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
-	"github.com/skald-go/skald/internal/saga/engine/internal/groupcommit"
-	"github.com/skald-go/skald/internal/saga/engine/internal/hang"
-	"github.com/skald-go/skald/internal/saga/engine/internal/tally"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/internal/uuid7"
@@ -63,9 +55,9 @@ type Engine[TTx any] struct {
 	db      DB[TTx]
 	o       Options
 	session string
-	book    *definitions.Book
-	clock   *clock.Clock
-	commits committing.Usual
+	book    *book
+	clock   *storeClock
+	commits usual
 
 	mu     sync.Mutex
 	hands  map[store.SagaRef]*live[TTx] // sagas in hand, by name and key
@@ -73,8 +65,8 @@ type Engine[TTx any] struct {
 	// how often to say that every worker is busy
 	sayCrowded backoff.Rarely
 
-	waiters ending.Waiters
-	hanging hang.Functions
+	waiters waiters
+	hanging functions
 	lookers chan struct{} // Awaits that ask the database
 
 	// said once: what it runs, and what is around it
@@ -88,11 +80,11 @@ type Engine[TTx any] struct {
 	begun    chan *live[TTx]
 	inHand   atomic.Int64
 	ready    atomic.Int64 // of them: those that wait for a slot
-	gate     *gate.Gate
-	moves    *groupcommit.Writer
+	gate     *crashGate
+	moves    *writer
 	straight bool // each alone, in the caller's goroutine: Step does so
 	workers  sync.WaitGroup
-	tally    *tally.Tally
+	tally    *counters
 	vitals   *vitals.Server               // of the database
 	failed   func(name string, err error) // tells of panics
 	noted    time.Time                    // by Step
@@ -100,22 +92,22 @@ type Engine[TTx any] struct {
 
 // New is an engine of definitions without faults, one of each name. Children's are among them.
 func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
-	e := &Engine[TTx]{db: db, o: o, clock: clock.New(o.Now), session: rand.Text(),
+	e := &Engine[TTx]{db: db, o: o, clock: newClock(o.Now), session: rand.Text(),
 		hands:  map[store.SagaRef]*live[TTx]{},
 		coming: map[store.SagaRef]bool{},
 		slots:  make(chan struct{}, o.Workers), kicked: make(chan struct{}, 1),
 		begun: make(chan *live[TTx], o.InHand),
 		stop:  make(chan struct{}), lookers: make(chan struct{}, lookMany)}
 	e.o.Logger = shortlog.New(o.Logger)
-	e.tally = tally.New(e.o.Logger, o.Metrics, defs)
+	e.tally = newCounters(e.o.Logger, o.Metrics, defs)
 	e.failed = e.tally.Panicked
 	e.vitals = vitals.Store(db, e.o.Logger, e.clock.Now)
 	if e.o.NewID == nil {
 		e.o.NewID = uuid7.New
 	}
-	e.gate = gate.New(o.Now)
-	e.moves = groupcommit.New(db, storeTimeout)
-	e.book = definitions.New(db, e.o.Logger, storeTimeout, defs)
+	e.gate = newCrashGate(o.Now)
+	e.moves = newGroupCommit(db, storeTimeout)
+	e.book = newDefinitions(db, e.o.Logger, storeTimeout, defs)
 	e.sayCrowded = backoff.Seldom()
 	return e
 }
@@ -138,7 +130,7 @@ func (e *Engine[TTx]) up() (since time.Time, up bool) {
 }
 
 // Health tells how the engine stands.
-func (e *Engine[TTx]) Health() tally.Health {
+func (e *Engine[TTx]) Health() health {
 	h := e.tally.Health(int(e.inHand.Load()))
 	if why, _ := e.vitals.Away(); h.Live && why != "" {
 		h.Ready, h.Why = false, why

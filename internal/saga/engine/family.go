@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/skald-go/skald/internal/saga/engine/internal/family"
-	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
-	"github.com/skald-go/skald/internal/saga/engine/internal/holding"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
@@ -29,7 +26,7 @@ func (l *live[TTx]) putRelated(ctx context.Context, m store.SagaMove) error {
 		return err
 	}
 	if err := u.Commit(ctx, append([]store.Effect{l.Effect(&m)}, others...)...); err != nil {
-		return fault.Moved(err)
+		return movedFault(err)
 	}
 	l.wrote(m)
 	return nil
@@ -42,7 +39,7 @@ func (l *live[TTx]) relate(ctx context.Context, tx TTx) (es []store.Effect, err 
 	}
 	if l.State.Status.Final() {
 		if l.Holds() {
-			if err := holding.End(ctx, l.e.db, tx, &l.Saga); err != nil {
+			if err := end(ctx, l.e.db, tx, &l.saga); err != nil {
 				return nil, err
 			}
 			l.then = append(l.then, l.e.kick)
@@ -64,7 +61,7 @@ func (l *live[TTx]) relate(ctx context.Context, tx TTx) (es []store.Effect, err 
 	return es, nil
 }
 
-func (l *live[TTx]) relateTo(ctx context.Context, tx TTx, c *family.Child) (*store.Effect, error) {
+func (l *live[TTx]) relateTo(ctx context.Context, tx TTx, c *child) (*store.Effect, error) {
 	if c.Input != nil {
 		return nil, l.startChild(ctx, tx, c)
 	}
@@ -89,7 +86,7 @@ func (l *live[TTx]) relateTo(ctx context.Context, tx TTx, c *family.Child) (*sto
 
 // startChild starts a child, or finds the one that this saga has started before. One that has turned back,
 // and is tried again past the pivot, gives its place to another one.
-func (l *live[TTx]) startChild(ctx context.Context, tx TTx, c *family.Child) error {
+func (l *live[TTx]) startChild(ctx context.Context, tx TTx, c *child) error {
 	from := stored.Origin{Correlation: l.Origin.Correlation, Causation: l.Origin.Causation,
 		Trace: l.Origin.Trace, Parent: &c.Parent, Root: l.Origin.Top()}
 	s, fresh, err := l.e.start(ctx, tx, c.Def, c.Key, c.Input, from, "")
@@ -129,7 +126,7 @@ func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as pla
 	if err != nil {
 		return nil, err
 	}
-	e, err := family.Up(was, parent, child, as)
+	e, err := up(was, parent, child, as)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +145,7 @@ func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as pla
 	if !m.Final {
 		return es, nil
 	}
-	if err := holding.Free(ctx, l.e.db, tx, s.ID); err != nil {
+	if err := free(ctx, l.e.db, tx, s.ID); err != nil {
 		return nil, err
 	}
 	from, err := stored.OriginOf(s)

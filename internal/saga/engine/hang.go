@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
-	"github.com/skald-go/skald/internal/saga/engine/internal/hang"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
@@ -18,7 +16,7 @@ const hangWait = 2 * time.Second
 // A hung function is one in a transaction that goes on though its time is over. Its attempt is charged, its
 // slot and its saga are given back, and it is not called again here while it hangs.
 type hung[TTx any] struct {
-	hang.Function
+	hangingFunction
 	l    *live[TTx]
 	a    plan.Action
 	saga store.Saga // as it was read
@@ -32,12 +30,12 @@ func (l *live[TTx]) timed(ctx context.Context, a plan.Action, timeout time.Durat
 	if l.e.straight {
 		return l.Guard(f)
 	}
-	h := &hung[TTx]{Function: hang.Function{Key: hang.Of(l.Row.ID, a)}, l: l, a: a, saga: l.Row,
+	h := &hung[TTx]{hangingFunction: hangingFunction{Key: hangsOf(l.Row.ID, a)}, l: l, a: a, saga: l.Row,
 		took: timeout}
 	timer := time.AfterFunc(timeout+mercy*4/5, func() { l.e.hangs(ctx, h) })
 	defer func() {
 		if !timer.Stop() {
-			l.e.hanging.Returned(&h.Function)
+			l.e.hanging.Returned(&h.hangingFunction)
 		}
 	}()
 	return l.Guard(f)
@@ -45,7 +43,7 @@ func (l *live[TTx]) timed(ctx context.Context, a plan.Action, timeout time.Durat
 
 // hangs is called when a function's time has been over for a while.
 func (e *Engine[TTx]) hangs(ctx context.Context, h *hung[TTx]) {
-	if !e.hanging.Hangs(&h.Function, h.giveUp) {
+	if !e.hanging.Hangs(&h.hangingFunction, h.giveUp) {
 		return
 	}
 	h.l.unslot()
@@ -115,7 +113,7 @@ func (l *live[TTx]) putAlone(ctx context.Context, m store.SagaMove) (again bool,
 	within, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	if l.Related() {
-		if err = l.putRelated(within, m); errors.Is(err, fault.ErrMoved) {
+		if err = l.putRelated(within, m); errors.Is(err, errMoved) {
 			err = nil
 		}
 		return err != nil, err

@@ -7,7 +7,6 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/body"
-	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
@@ -108,7 +107,7 @@ func (l *live[TTx]) insteadOf(ctx context.Context, u store.Unit[TTx], need time.
 	case err != nil:
 		return err
 	case !stand[0]:
-		return fault.ErrMoved
+		return errMoved
 	}
 	l.wrote(m)
 	return nil
@@ -119,7 +118,7 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 	l.Think(ctx)
 	others, err := l.relate(ctx, u.Tx())
 	if err != nil {
-		if fault.Aborted(err) || fault.Shut(err) {
+		if aborted(err) || shut(err) {
 			err = l.unwritten(ctx, a, err)
 		}
 		return l.undone(ctx, u, a, err)

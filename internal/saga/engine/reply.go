@@ -7,16 +7,14 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/body"
-	"github.com/skald-go/skald/internal/saga/engine/internal/address"
-	"github.com/skald-go/skald/internal/saga/engine/internal/reply"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
 
 // Replies are the kinds of messages that participants reply with.
-func (e *Engine[TTx]) Replies() []reply.Kind {
+func (e *Engine[TTx]) Replies() []kind {
 	e.asked.Store(true)
-	return reply.Kinds(e.book)
+	return kinds(e.book)
 }
 
 // ReplyAll takes participants' replies into their sagas, in the transaction of an inbox. Each saga is locked,
@@ -24,14 +22,14 @@ func (e *Engine[TTx]) Replies() []reply.Kind {
 // did not count: that is no failure, and not tried again. With an error nothing is counted, and guilty is the
 // first reply that has one of its own; -1: it is none's.
 func (e *Engine[TTx]) ReplyAll(ctx context.Context, tx TTx, ms []skald.Message) (guilty int, err error) {
-	all, mails := reply.Sort(e.book, ms)
-	var guilt *reply.Fault
+	all, mails := sort(e.book, ms)
+	var guilt *fault
 	for _, to := range mails {
 		if guilt != nil && to.First() > guilt.At {
 			continue
 		}
 		err := e.open(ctx, tx, to)
-		if own := (*reply.Fault)(nil); errors.As(err, &own) {
+		if own := (*fault)(nil); errors.As(err, &own) {
 			if guilt == nil || own.At < guilt.At {
 				guilt = own
 			}
@@ -48,12 +46,12 @@ func (e *Engine[TTx]) ReplyAll(ctx context.Context, tx TTx, ms []skald.Message) 
 	for i := range all {
 		r := &all[i]
 		e.tally.Replied(r.Out)
-		if r.Out == reply.Foreign || r.Out == plan.Repeat || r.Out.Changed() {
+		if r.Out == foreign || r.Out == plan.Repeat || r.Out.Changed() {
 			continue
 		}
 		m := &r.Message
-		name, key, _, _ := address.Parse(m.CorrelationID)
-		e.o.Logger.WarnContext(reply.About(ctx, *m), "saga: a reply does not count", "saga", name, "key", key,
+		name, key, _, _ := parse(m.CorrelationID)
+		e.o.Logger.WarnContext(about(ctx, *m), "saga: a reply does not count", "saga", name, "key", key,
 			"outcome", string(r.Out), "topic", m.Topic, "type", m.Type, "id", m.ID,
 			"causation", m.CausationID)
 	}
@@ -63,7 +61,7 @@ func (e *Engine[TTx]) ReplyAll(ctx context.Context, tx TTx, ms []skald.Message) 
 // Answer takes a message as a reply to the saga of a key, whatever the message says of its cause.
 func (e *Engine[TTx]) Answer(ctx context.Context, tx TTx, d *body.Definition, key string,
 	m skald.Message) (plan.Outcome, error) {
-	to, r := reply.To(d, key, m)
+	to, r := to(d, key, m)
 	err := e.open(ctx, tx, to)
 	if err == nil {
 		err = e.deliver(ctx, tx, to)
@@ -76,7 +74,7 @@ func (e *Engine[TTx]) Answer(ctx context.Context, tx TTx, d *body.Definition, ke
 }
 
 // open locks the saga of a mail, and finds out what its replies come to.
-func (e *Engine[TTx]) open(ctx context.Context, tx TTx, to *reply.Mail) error {
+func (e *Engine[TTx]) open(ctx context.Context, tx TTx, to *mail) error {
 	s, there, err := e.lock(ctx, tx, to.Name, to.Key)
 	if err != nil {
 		return fmt.Errorf("lock the saga %s %q: %w", to.Name, to.Key, err)
@@ -85,7 +83,7 @@ func (e *Engine[TTx]) open(ctx context.Context, tx TTx, to *reply.Mail) error {
 }
 
 // deliver writes the sagas of mails.
-func (e *Engine[TTx]) deliver(ctx context.Context, tx TTx, mails ...*reply.Mail) error {
+func (e *Engine[TTx]) deliver(ctx context.Context, tx TTx, mails ...*mail) error {
 	var es []store.Effect
 	for _, to := range mails {
 		es = append(es, to.Effects...)

@@ -10,9 +10,6 @@ import (
 	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/saga/body"
-	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
-	"github.com/skald-go/skald/internal/saga/engine/internal/progress"
-	"github.com/skald-go/skald/internal/saga/engine/internal/request"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
@@ -21,7 +18,7 @@ import (
 // outside is the call that an action is about; false: it is about none.
 func (l *live[TTx]) outside(a plan.Action) (body.Request[TTx], bool) {
 	step, _ := l.Def.Step(a.Step)
-	return request.Of[TTx](step, a)
+	return requestFor[TTx](step, a)
 }
 
 // asks tells whether a is a request that is stored, and to be made.
@@ -37,15 +34,15 @@ func (l *live[TTx]) bind(r body.Request[TTx]) call.Bound[TTx] {
 // intend stores what is to be requested, instead of what was written in the transaction that it was read in.
 func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r body.Request[TTx]) error {
 	defer l.free()
-	u, err := l.begin(ctx, progress.UsualTimeout+mercy)
+	u, err := l.begin(ctx, usualTimeout+mercy)
 	if err != nil {
 		return err
 	}
 	bound, f := l.bind(r), l.Facts(a)
-	within, cancel := context.WithTimeoutCause(l.Caused(ctx), progress.UsualTimeout, errSlow)
+	within, cancel := context.WithTimeoutCause(l.Caused(ctx), usualTimeout, errSlow)
 	defer cancel()
 	var c *store.Call
-	err = l.timed(ctx, a, progress.UsualTimeout, func() (err error) {
+	err = l.timed(ctx, a, usualTimeout, func() (err error) {
 		if c, err = bound.Intend(body.With(within, f), u.Tx(), skald.Message{}); err == nil && c == nil {
 			err = skald.Permanent(errors.New("its Intent requests nothing"))
 		}
@@ -55,7 +52,7 @@ func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r body.Request[TT
 		return l.failedIn(within, u, a, err)
 	}
 	c.Since = l.e.clock.Now()
-	e, err := request.Sent(a, *c)
+	e, err := sent(a, *c)
 	if err != nil {
 		return l.failedIn(within, u, a, skald.Permanent(fmt.Errorf("encode the call: %w", err)))
 	}
@@ -63,7 +60,7 @@ func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r body.Request[TT
 		return l.failedIn(within, u, a, err)
 	}
 	l.Think(ctx)
-	if err := l.insteadOf(ctx, u, bound.Timeout()+request.AnswerTime); err != nil {
+	if err := l.insteadOf(ctx, u, bound.Timeout()+answerTime); err != nil {
 		return l.blame(ctx, a, err)
 	}
 	l.sent[requestOf(a)] = true
@@ -77,7 +74,7 @@ func (l *live[TTx]) request(ctx context.Context, asks []plan.Action) error {
 	need := time.Duration(0)
 	for _, a := range asks {
 		r, _ := l.outside(a)
-		need = max(need, l.bind(r).Timeout()+request.AnswerTime)
+		need = max(need, l.bind(r).Timeout()+answerTime)
 	}
 	l.e.gate.Expect(&l.seat, need)
 	if l.Dirty() || l.left() < need {
@@ -90,7 +87,7 @@ func (l *live[TTx]) request(ctx context.Context, asks []plan.Action) error {
 		}
 	}
 	l.rollback(ctx)
-	answers := make(chan request.Answer, len(asks))
+	answers := make(chan answer, len(asks))
 	for _, a := range asks {
 		ask, within := l.asking(a), l.Caused(ctx)
 		go func() { answers <- ask.Make(within) }()
@@ -105,32 +102,32 @@ func (l *live[TTx]) request(ctx context.Context, asks []plan.Action) error {
 }
 
 // asking is a request to be made by another goroutine.
-func (l *live[TTx]) asking(a plan.Action) *request.Ask[TTx] {
+func (l *live[TTx]) asking(a plan.Action) *ask[TTx] {
 	r, _ := l.outside(a)
 	run, _ := l.State.Run(a.Step, a.Occurrence)
 	begun := a.Attempt > 1 || a.Verb == plan.SettleStep || !l.sent[requestOf(a)]
 	delete(l.sent, requestOf(a))
-	return &request.Ask[TTx]{Action: a, Bound: l.bind(r), Memo: run.Memo, Begun: begun,
-		Lease: call.Lease{Since: l.since, For: l.lease - request.AnswerTime/2}, Now: l.e.clock.Now(),
+	return &ask[TTx]{Action: a, Bound: l.bind(r), Memo: run.Memo, Begun: begun,
+		Lease: call.Lease{Since: l.since, For: l.lease - answerTime/2}, Now: l.e.clock.Now(),
 		Guard: l.Guard}
 }
 
 // answered stores what a request came to, whoever has written the saga meanwhile: its outcome is known and
 // not to be asked for again.
-func (l *live[TTx]) answered(ctx context.Context, is request.Answer) error {
+func (l *live[TTx]) answered(ctx context.Context, is answer) error {
 	if is.Nothing {
-		return fault.ErrMoved
+		return errMoved
 	}
 	for n := 1; ; n++ {
 		err := l.blamed(ctx, l.note(ctx, is))
-		var no *fault.Refusal
+		var no *refusal
 		if errors.As(err, &no) {
 			return l.answerRefused(ctx, is, no)
 		}
 		if err == nil || n == 10 || ctx.Err() != nil || errors.Is(err, errCrowded) {
 			return err
 		}
-		if !errors.Is(err, fault.ErrMoved) {
+		if !errors.Is(err, errMoved) {
 			l.outages++
 			l.complain(ctx, err)
 			if !l.rest(ctx, backoff.After(n, 20*time.Millisecond, time.Second)) {
@@ -138,7 +135,7 @@ func (l *live[TTx]) answered(ctx context.Context, is request.Answer) error {
 			}
 		}
 		if !l.again(ctx) {
-			return fault.ErrMoved
+			return errMoved
 		}
 		if no := l.lostAlone.Own(err, l.Row.Version); no != nil {
 			return l.answerRefused(ctx, is, no)
@@ -153,7 +150,7 @@ func (l *live[TTx]) again(ctx context.Context) bool {
 		l.read(s, plan.Graph{}) == nil
 }
 
-func (l *live[TTx]) note(ctx context.Context, is request.Answer) error {
+func (l *live[TTx]) note(ctx context.Context, is answer) error {
 	a := is.Action
 	run, _ := l.State.Run(a.Step, a.Occurrence)
 	if !run.Sent || run.Sends != a.Sends {
@@ -169,7 +166,7 @@ func (l *live[TTx]) note(ctx context.Context, is request.Answer) error {
 		return l.write(ctx, 0)
 	}
 	r, _ := l.outside(a)
-	e, refused, err := request.Event(r, a, is.Call, l.Def.MaxBytes)
+	e, refused, err := event(r, a, is.Call, l.Def.MaxBytes)
 	if err != nil {
 		l.Wrong(a, skald.Permanent(err))
 		return l.write(ctx, 0)
@@ -182,19 +179,19 @@ func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b c
 	refused bool) error {
 	defer l.free()
 	if !l.slotAtOnce() { // the answer is stored first: it is not asked for again, however long that takes
-		l.Feed(request.Noted(a, c))
+		l.Feed(noted(a, c))
 		if err := l.write(ctx, 0); err != nil {
 			return err
 		}
 	}
-	u, err := l.begin(ctx, progress.UsualTimeout+mercy)
+	u, err := l.begin(ctx, usualTimeout+mercy)
 	if err != nil {
 		return err
 	}
 	f := l.Facts(a)
-	within, cancel := context.WithTimeoutCause(l.Caused(ctx), progress.UsualTimeout, errSlow)
+	within, cancel := context.WithTimeoutCause(l.Caused(ctx), usualTimeout, errSlow)
 	defer cancel()
-	err = l.timed(ctx, a, progress.UsualTimeout,
+	err = l.timed(ctx, a, usualTimeout,
 		func() error { return b.Settle(body.With(within, f), u.Tx(), skald.Message{}, c.Outcome) })
 	var no *skald.RejectedError
 	switch {
@@ -209,6 +206,6 @@ func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b c
 		l.Think(ctx)
 		return l.blame(ctx, a, l.insteadOf(ctx, u, 0))
 	}
-	l.Feed(request.Noted(a, c)) // it is not to be asked again, unless the answer is too large to be kept
+	l.Feed(noted(a, c)) // it is not to be asked again, unless the answer is too large to be kept
 	return l.failedIn(within, u, a, err)
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
-	"github.com/skald-go/skald/internal/saga/engine/internal/progress"
 	"github.com/skald-go/skald/store"
 )
 
@@ -25,7 +23,7 @@ func (e *Engine[TTx]) setAside(ctx context.Context, ls []*live[TTx]) (now []*liv
 	}
 	claimed := append(now, e.putAll(ctx, charged, 0)...)
 	now = claimed[:0]
-	wait := gate.AsideWait
+	wait := asideWait
 	for _, l := range claimed {
 		if !l.Crashed(2) {
 			now = append(now, l)
@@ -102,15 +100,15 @@ func (l *live[TTx]) enter(ctx context.Context) (begins bool, err error) {
 			return false, l.stepAside(ctx, after)
 		}
 		if !l.e.straight && !l.e.gate.Quiet(ctx, &l.seat, l.e.stop) {
-			return false, l.stepAside(ctx, gate.RestFor)
+			return false, l.stepAside(ctx, restFor)
 		}
-		l.e.gate.Expect(&l.seat, progress.UsualTimeout+mercy)
+		l.e.gate.Expect(&l.seat, usualTimeout+mercy)
 		return true, nil
 	}
-	if l.e.gate.Enter(&l.seat, progress.UsualTimeout+mercy) {
+	if l.e.gate.Enter(&l.seat, usualTimeout+mercy) {
 		return true, nil
 	}
-	return false, l.stepAside(ctx, gate.AsideWait)
+	return false, l.stepAside(ctx, asideWait)
 }
 
 // rise lets others run again, if l was to run alone.

@@ -9,7 +9,6 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/internal/saga/body"
-	"github.com/skald-go/skald/internal/saga/engine/internal/progress"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/internal/telemetry"
@@ -40,7 +39,7 @@ func (e *Engine[TTx]) Start(ctx context.Context, tx TTx, d *body.Definition,
 	}
 	key, data, err := d.Encode(in)
 	if err == nil {
-		err = progress.CheckAddress(d.Name, key)
+		err = checkAddress(d.Name, key)
 	}
 	if err != nil {
 		return fail(err)

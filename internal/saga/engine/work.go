@@ -10,26 +10,20 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/saga/body"
-	"github.com/skald-go/skald/internal/saga/engine/internal/family"
-	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
-	"github.com/skald-go/skald/internal/saga/engine/internal/gate"
-	"github.com/skald-go/skald/internal/saga/engine/internal/hang"
-	"github.com/skald-go/skald/internal/saga/engine/internal/holding"
-	"github.com/skald-go/skald/internal/saga/engine/internal/progress"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
 
 // live is a saga that this process has in hand. One goroutine works on it.
 type live[TTx any] struct {
-	progress.Saga
+	saga
 	e     *Engine[TTx]
 	then  []func()   // what follows once it is stored
 	after *live[TTx] // the same saga, claimed again meanwhile
 
 	since   time.Time     // when the lease began, by this process
 	lease   time.Duration // how long it is
-	seat    gate.Seat
+	seat    seat
 	unit    store.Unit[TTx]
 	slotted atomic.Bool // it may open a transaction
 	givenUp atomic.Bool // a function of it hangs, or did: somebody else has the saga
@@ -40,16 +34,16 @@ type live[TTx any] struct {
 	sent      map[string]bool // requests whose intent was stored here and that nobody has made yet
 	outages   int
 	ended     atomic.Bool // whoever waits for it was told
-	lostAlone fault.Alone
+	lostAlone alone
 
-	refused *fault.Refusal // to be charged
+	refused *refusal // to be charged
 }
 
 // taken is a saga that is leased to this session.
 func (e *Engine[TTx]) taken(s store.Saga, d *body.Definition, older plan.Graph) (*live[TTx], error) {
 	l := &live[TTx]{e: e, sent: map[string]bool{}}
 	var err error
-	if l.Saga, err = progress.New(s, d, older, e.clock, e.straight); err != nil {
+	if l.saga, err = newProgress(s, d, older, e.clock, e.straight); err != nil {
 		return nil, err
 	}
 	l.Failed, l.Uncharged, l.Up = e.failed, e.o.Uncharged, e.up
@@ -130,9 +124,9 @@ func (l *live[TTx]) work(ctx context.Context) {
 	}
 	for {
 		more, err := l.turn(ctx)
-		var kin *family.Error
-		var no *fault.Refusal
-		if l.unseen && errors.Is(err, fault.ErrMoved) {
+		var kin *familyError
+		var no *refusal
+		if l.unseen && errors.Is(err, errMoved) {
 			same, there := l.look(ctx)
 			if !there {
 				return
@@ -148,7 +142,7 @@ func (l *live[TTx]) work(ctx context.Context) {
 				return
 			}
 			continue
-		case errors.As(err, &kin), errors.As(err, &no), errors.Is(err, fault.ErrMoved):
+		case errors.As(err, &kin), errors.As(err, &no), errors.Is(err, errMoved):
 		case errors.Is(err, errCrowded):
 			l.crowded(ctx)
 			return
@@ -269,7 +263,7 @@ func (l *live[TTx]) halts(ctx context.Context) bool {
 }
 
 // hangs tells whether a function that a is about goes on in this process though its time is over.
-func (l *live[TTx]) hangs(a plan.Action) bool { return l.e.hanging.Has(hang.Of(l.Row.ID, a)) }
+func (l *live[TTx]) hangs(a plan.Action) bool { return l.e.hanging.Has(hangsOf(l.Row.ID, a)) }
 
 // accuse notes, before a saga that was taken over goes on, that what it is at may have ended its process.
 func (l *live[TTx]) accuse(ctx context.Context) error {
@@ -300,7 +294,7 @@ func (l *live[TTx]) transact(ctx context.Context, a plan.Action) error {
 	if step.Lock != nil {
 		l.then = append(l.then, l.e.kick) // it may be the turn of another one
 		return l.local(ctx, a, func(ctx context.Context, tx TTx, f *body.Facts) (plan.Event, error) {
-			return holding.Step(ctx, l.e.db, tx, &l.Saga, a, f, l.e.clock.Now())
+			return holdStep(ctx, l.e.db, tx, &l.saga, a, f, l.e.clock.Now())
 		})
 	}
 	l.Wrong(a, skald.Permanent(fmt.Errorf("this build cannot run the step %s", a.Step)))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/skald-go/skald/internal/saga/engine/internal/fault"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
@@ -61,7 +60,7 @@ func (l *live[TTx]) put(ctx context.Context, m store.SagaMove) error {
 	case err != nil:
 		return err
 	case !stands:
-		return fault.ErrMoved
+		return errMoved
 	}
 	l.wrote(m)
 	return nil
@@ -121,7 +120,7 @@ func (l *live[TTx]) standing(ctx context.Context, u store.Unit[TTx]) (store.Unit
 		return u, nil
 	}
 	_, _ = u.Rollback(ctx)
-	return nil, fault.ErrMoved
+	return nil, errMoved
 }
 
 // rollback ends a transaction that the last commit began and that is not needed.

@@ -1,0 +1,54 @@
+// This file tells those that wait for a saga how it has ended in this process.
+
+package engine
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/store"
+)
+
+// An endNotifier is a saga as it has ended.
+type endNotifier struct {
+	Saga  store.Saga
+	State plan.State
+}
+
+// waiters are those that wait. The zero value has none. It is for any goroutine.
+type waiters struct {
+	mu sync.Mutex
+	by map[store.SagaRef][]chan endNotifier // by name and key
+}
+
+// Add returns a channel that is told once how the saga ends. Leave ends the wait.
+func (w *waiters) Add(at store.SagaRef) (c <-chan endNotifier, leave func()) {
+	told := make(chan endNotifier, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.by == nil {
+		w.by = map[store.SagaRef][]chan endNotifier{}
+	}
+	w.by[at] = append(w.by[at], told)
+	return told, func() { w.leave(at, told) }
+}
+
+func (w *waiters) leave(at store.SagaRef, told chan endNotifier) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.by[at] = slices.DeleteFunc(w.by[at], func(one chan endNotifier) bool { return one == told })
+	if len(w.by[at]) == 0 {
+		delete(w.by, at)
+	}
+}
+
+// Tell tells those that wait for a saga how it has ended.
+func (w *waiters) Tell(at store.SagaRef, is endNotifier) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.by[at] {
+		c <- is
+	}
+	delete(w.by, at)
+}

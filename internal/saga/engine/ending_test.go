@@ -1,0 +1,31 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/skald-go/skald/store"
+)
+
+func TestTellReachesThoseThatWaitForTheSaga(t *testing.T) {
+	var w waiters
+	at := store.SagaRef{Name: "order", Key: "1"}
+	first, leaveFirst := w.Add(at)
+	second, leaveSecond := w.Add(at)
+	other, leaveOther := w.Add(store.SagaRef{Name: "order", Key: "2"})
+	leaveSecond()
+
+	is := endNotifier{Saga: store.Saga{ID: "id"}}
+	w.Tell(at, is)
+	w.Tell(at, is) // there is nobody any more, and nothing waits for that
+	if got := <-first; got.Saga.ID != "id" {
+		t.Errorf("told %+v", got)
+	}
+	if len(second) > 0 || len(other) > 0 {
+		t.Error("told one that has left, or waits for another saga")
+	}
+	leaveFirst()
+	leaveOther()
+	if len(w.by) != 0 {
+		t.Errorf("%d sagas are waited for by nobody", len(w.by))
+	}
+}

@@ -1,0 +1,39 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/store"
+)
+
+func TestOwnIsWhatFailsTwiceThoughNobodyElseWrote(t *testing.T) {
+	a := plan.Action{Verb: plan.RunStep, Step: "pay"}
+	lost := fmt.Errorf("commit: %w", lost(store.ErrLost, a, 7))
+	if !errors.Is(lost, errMoved) {
+		t.Errorf("%v is not known as a saga that has moved on", lost)
+	}
+	var n alone
+	if no := n.Own(lost, 7); no != nil {
+		t.Errorf("refused the first time: %v", no)
+	}
+	if no := n.Own(lost, 8); no != nil {
+		t.Errorf("refused though somebody else wrote it: %v", no)
+	}
+	if no := n.Own(lost, 7); no != nil {
+		t.Errorf("refused though the time before was somebody else's fault: %v", no)
+	}
+	no := n.Own(lost, 7)
+	if no == nil || no.Action.Step != "pay" || no.Event().What != plan.Failed {
+		t.Errorf("not refused when nobody else wrote it, twice: %+v", no)
+	}
+}
+
+func TestAFunctionThatEndedItsTransactionIsStuck(t *testing.T) {
+	e := (&refusal{plan.Action{Verb: plan.RunStep, Step: "pay"}, fmt.Errorf("it: %w", store.ErrLent)}).Event()
+	if !e.Stick || !e.Permanent {
+		t.Errorf("it is tried again: %+v", e)
+	}
+}

@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"testing"
+	"time"
+)
+
+// A bench is a gate by a clock that the test moves.
+func bench() (g *crashGate, pass func(time.Duration)) {
+	now := time.Unix(1_000, 0)
+	return newCrashGate(func() time.Time { return now }), func(d time.Duration) { now = now.Add(d) }
+}
+
+func leased(g *crashGate, d time.Duration) *seat {
+	s := &seat{}
+	s.LeaseEnd.Store(g.now().Add(d).UnixNano())
+	return s
+}
+
+func TestNothingBeginsWhileOneRunsAlone(t *testing.T) {
+	g, _ := bench()
+	solo, other := leased(g, time.Minute), leased(g, time.Minute)
+	if after := g.Sit(solo, false); after != 0 || !solo.Alone {
+		t.Fatalf("the first one waits for %v", after)
+	}
+	if !g.Taken() || g.Enter(other, time.Second) || g.Sit(other, false) != asideWait {
+		t.Error("another saga begins beside it")
+	}
+	if !g.Enter(solo, time.Second) {
+		t.Error("the one that runs alone cannot begin")
+	}
+	g.Leave(solo)
+	if !g.Rise(solo) || g.Rise(solo) || g.Taken() || !g.Enter(other, time.Second) {
+		t.Error("the others do not go on after it")
+	}
+}
+
+func TestOneThatHangsAloneIsWaitedForUntilItsLeaseAndTurnAreOver(t *testing.T) {
+	g, pass := bench()
+	solo, other := leased(g, time.Second), leased(g, time.Minute)
+	g.Sit(solo, false)
+	g.Expect(solo, 2*time.Second)
+	if pass(1500 * time.Millisecond); g.Enter(other, time.Second) {
+		t.Error("another saga begins before its function should be over")
+	}
+	if pass(time.Second); !g.Enter(other, time.Second) {
+		t.Error("another saga waits for one that hangs")
+	}
+}
+
+func TestOthersRunForAsLongAsOneDidAlone(t *testing.T) {
+	g, pass := bench()
+	first, second := leased(g, time.Hour), leased(g, time.Hour)
+	g.Sit(first, false)
+	pass(3 * time.Second)
+	g.Rise(first)
+	if after := g.Sit(second, false); after != 3*time.Second {
+		t.Errorf("the next one waits for %v, want 3s", after)
+	}
+	if after := g.Sit(second, true); after != 0 {
+		t.Errorf("one that is tireless waits for %v", after)
+	}
+}
+
+func TestQuietGivesUpAtOnceWhereTheEngineStops(t *testing.T) {
+	g, pass := bench()
+	solo, other := leased(g, time.Hour), leased(g, time.Hour)
+	stop := make(chan struct{})
+	close(stop)
+	g.Expect(other, time.Hour)
+	if g.Quiet(t.Context(), solo, stop) {
+		t.Error("it runs beside another one")
+	}
+	if after := g.Sit(solo, false); after != restFor {
+		t.Errorf("the others go on for %v, want %v", after, restFor)
+	}
+	if pass(inVain + time.Second); !g.Quiet(t.Context(), solo, stop) {
+		t.Error("it waits in vain for more than a minute")
+	}
+	if pass(time.Hour); !g.Quiet(t.Context(), solo, nil) {
+		t.Error("it waits for one whose function should be over")
+	}
+}

@@ -1,0 +1,145 @@
+// This file writes the moves of many sagas in one commit.
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A commitDB is what a Writer needs of a database.
+type commitDB interface {
+	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
+	Outage(err error) bool
+}
+
+// A writer writes, in one commit, the effects that came while the commit before was written. It waits for
+// nobody.
+type writer struct {
+	db      commitDB
+	timeout time.Duration // of one commit
+
+	mu    sync.Mutex
+	waits []*waiting
+	more  chan struct{}
+}
+
+// newGroupCommit is a Writer whose commits may take timeout each.
+func newGroupCommit(db commitDB, timeout time.Duration) *writer {
+	return &writer{db: db, timeout: timeout, more: make(chan struct{}, 1)}
+}
+
+// waiting is an effect, and what becomes of it.
+type waiting struct {
+	effect store.Effect
+	stands bool
+	err    error
+	done   chan struct{}
+}
+
+const (
+	most      = 500     // effects of one commit
+	mostBytes = 4 << 20 // of states and messages
+)
+
+// Write returns whether the effect stands, once Run has written it with others.
+func (w *writer) Write(ctx context.Context, e store.Effect) (bool, error) {
+	one := &waiting{effect: e, done: make(chan struct{})}
+	w.mu.Lock()
+	w.waits = append(w.waits, one)
+	w.mu.Unlock()
+	select {
+	case w.more <- struct{}{}:
+	default:
+	}
+	select {
+	case <-one.done:
+		return one.stands, one.err
+	case <-ctx.Done():
+		return false, ctx.Err() // it may stand all the same: its version tells
+	}
+}
+
+// Alone writes an effect in a commit of its own, in the caller's goroutine.
+func (w *writer) Alone(ctx context.Context, e store.Effect) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	stand, err := w.db.Apply(ctx, e)
+	if err != nil {
+		return false, fmt.Errorf("write a transition: %w", err)
+	}
+	return stand[0], nil
+}
+
+// Run writes until ctx is done.
+func (w *writer) Run(ctx context.Context) {
+	for {
+		select {
+		case <-w.more:
+		case <-ctx.Done():
+			return
+		}
+		for {
+			ws := w.take()
+			if len(ws) == 0 {
+				break
+			}
+			w.flush(ctx, ws)
+		}
+	}
+}
+
+// take is what waits, up to the bounds of one commit.
+func (w *writer) take() (out []*waiting) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	bytes := 0
+	for _, one := range w.waits {
+		if bytes += size(&one.effect); len(out) == most || len(out) > 0 && bytes > mostBytes {
+			break
+		}
+		out = append(out, one)
+	}
+	if w.waits = w.waits[len(out):]; len(w.waits) == 0 {
+		w.waits = nil
+	}
+	return out
+}
+
+func size(e *store.Effect) (n int) {
+	if e.Saga != nil {
+		n = len(e.Saga.State)
+	}
+	for i := range e.Rows {
+		n += len(e.Rows[i].Data)
+	}
+	return n
+}
+
+// flush writes ws in one commit. Where that fails, and the database is there, one of them is to blame: each
+// is written alone.
+func (w *writer) flush(ctx context.Context, ws []*waiting) {
+	es := make([]store.Effect, len(ws))
+	for i, one := range ws {
+		es[i] = one.effect
+	}
+	within, cancel := context.WithTimeout(ctx, w.timeout)
+	stand, err := w.db.Apply(within, es...)
+	cancel()
+	alone := err != nil && len(ws) > 1 && !w.db.Outage(err)
+	for i, one := range ws {
+		switch {
+		case alone:
+			one.stands, one.err = w.Alone(ctx, one.effect)
+		case err != nil:
+			one.err = fmt.Errorf("write a transition: %w", err)
+		default:
+			one.stands = stand[i]
+		}
+		close(one.done)
+	}
+}

@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/store"
+)
+
+// ordered is a saga of two commands, the second one where ask says so, that begins now.
+func ordered(t *testing.T, ask func() (bool, error)) *saga {
+	t.Helper()
+	send := func(topic string) *body.Command {
+		return &body.Command{Draft: func(f *body.Facts) (skald.Draft, error) {
+			return skald.Draft{Topic: topic, Key: []byte(f.Key), Type: "asked", Value: f.Key}, nil
+		}}
+	}
+	d := body.Made(body.Definition{Name: "order", Hash: "h", MaxBytes: 1 << 10,
+		Plan: plan.New(plan.Graph{Name: "order", Steps: []plan.Step{
+			{Name: "pay", Kind: plan.Command}, {Name: "ship", Kind: plan.Command, When: true}}}),
+		Steps: []body.Step{{Command: send("pay")},
+			{Command: send("ship"), When: func(*body.Facts) (bool, error) { return ask() }}}}, nil)
+	now := time.Unix(1_000, 0).UTC()
+	state, _ := d.Plan.Begin("0199a000-0000-7000-8000-000000000000", now)
+	text, err := stored.Encode(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := store.Saga{Name: "order", Key: "4711", ID: state.ID, Hash: "h", State: text, Session: "mine",
+		Version: 3}
+	s, err := newProgress(row, d, plan.Graph{}, newClock(func() time.Time { return now }), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &s
+}
+
+func TestThinkWritesDownAllCommandsThatCanBeSent(t *testing.T) {
+	s := ordered(t, func() (bool, error) { return true, nil })
+	s.Think(t.Context())
+	if n := len(s.Pending()); n != 0 || !s.Dirty() || s.Thought() == nil {
+		t.Fatalf("%d actions are left, dirty: %t", n, s.Dirty())
+	}
+	m, mine, err := s.Move("mine")
+	if err != nil || !mine || m.Version != 3 || m.Release {
+		t.Fatalf("it moves by %+v, mine: %t, %v", m, mine, err)
+	}
+	if e := s.Effect(&m); len(e.Rows) != 2 || e.Rows[0].CorrelationID != s.address() {
+		t.Errorf("emitted with it: %+v", e.Rows)
+	}
+	if m, mine, err := s.Move("another's"); err != nil || mine || !m.Release || m.Wake != 0 {
+		t.Errorf("a saga of another session moves by %+v, mine: %t, %v", m, mine, err)
+	}
+	was, _ := s.Wrote(&m)
+	if was.Runs[0].Phase != plan.Ready || s.Dirty() || s.Thought() != nil || s.Row.Version != 4 ||
+		len(s.Effect(&m).Rows) != 0 {
+		t.Errorf("after it was stored: %+v, before that %+v", s, was)
+	}
+}
+
+func TestAnAddressFitsIntoAMessage(t *testing.T) {
+	name, most := strings.Repeat("n", 255), strings.Repeat(":", 242)
+	if err, longer := checkAddress(name, most), checkAddress(name, most+":"); err != nil || longer == nil {
+		t.Error(err, longer)
+	}
+}
+
+func TestDoubtHasEachThoughtStoredByItself(t *testing.T) {
+	s := ordered(t, func() (bool, error) { return true, nil })
+	if s.Doubt() {
+		t.Error("there is doubt about nothing")
+	}
+	s.ThinkAll(t.Context())
+	if !s.Doubt() || s.Doubt() {
+		t.Error("what was thought is not doubted once")
+	}
+	if err := s.Read(s.Row, plan.Graph{}); err != nil || s.Dirty() || s.Thought() != nil {
+		t.Fatalf("read again: %+v, %v", s, err)
+	}
+	if s.Think(t.Context()); s.Dirty() {
+		t.Error("it thinks on its own")
+	}
+	if s.ThinkAll(t.Context()); !s.First() || len(s.rows) > 1 {
+		t.Errorf("it thought %d commands at once", len(s.rows))
+	}
+}
+
+func TestAConditionThatFailsIsChargedToItsStepAlone(t *testing.T) {
+	s := ordered(t, func() (bool, error) { return false, errors.New("no") })
+	s.ThinkAll(t.Context())
+	pay, _ := s.State.Run("pay", "")
+	ship, _ := s.State.Run("ship", "")
+	if pay.Phase == plan.Ready || ship.Attempts != 1 || ship.Error != "no" {
+		t.Errorf("pay %+v, ship %+v", pay, ship)
+	}
+}

@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/store"
+)
+
+// A taking is a saga to which several replies come.
+type taking struct {
+	book    *book
+	clock   *storeClock
+	d       *body.Definition
+	s       store.Saga
+	st      plan.State // as it was read
+	sent    map[string]target
+	names   plan.Mapping // of the saga's definition to d
+	p       *plan.Plan
+	course  *plan.Course // from the first reply that answers something
+	now     time.Time
+	moved   bool
+	before  []plan.Run
+	changes []change
+}
+
+func (t *taking) take(ctx context.Context, r *reply) (err error) {
+	if t.sent == nil {
+		if t.st, err = stored.StateOf(t.s, 0); err != nil {
+			return err
+		}
+		if t.p, err = t.book.Plan(ctx, t.s.Name, t.s.Hash); err != nil {
+			return err
+		}
+		t.names = mapping(t.d, t.s.Hash)
+		t.sent = t.commands()
+	}
+	st := t.st
+	if t.course != nil {
+		st = t.course.State()
+	}
+	to, ok, err := t.answers(r, st)
+	if err != nil || !ok {
+		return err
+	}
+	ev, err := to.event(ctx, r.Message)
+	if err != nil {
+		return err
+	}
+	if err := body.Fits("the output of the step "+ev.Step, ev.Output, t.d.MaxBytes); err != nil &&
+		ev.What == plan.Succeeded {
+		ev = without(ev, err)
+	}
+	if t.course == nil {
+		t.now = t.clock.Now()
+		t.course = t.p.Course(stored.Dated(t.s, t.st, t.p.Graph.Deadline), t.now)
+	}
+	was := t.course.State()
+	t.before = append(t.before[:0], was.Runs...)
+	was.Runs = t.before
+	if r.Out = t.course.Take(ev); r.Out == plan.TooLarge { // it took effect, so it is done, and turned back
+		r.Out = t.course.Take(without(ev, t.course.Large()))
+	}
+	if r.Out.Changed() {
+		t.moved = true
+		t.changes = changed(t.changes, was, t.course.State())
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
+)
+
+// A target is a command that a reply may answer.
+type target struct {
+	run     plan.Run
+	command *body.Command // nil: this build does not know it
+	undo    bool
+	sends   int // 0: not known
+}
+
+// commands are those that a saga has sent, by what their ids have of their own. Replies do not change them.
+func (t *taking) commands() map[string]target {
+	all := map[string]target{}
+	for _, r := range t.st.Runs {
+		for _, to := range t.ways(r) {
+			for n := 1; n <= r.Sends; n++ {
+				to.sends = n
+				id := command{Saga: t.st.ID, Step: r.Born(), Occurrence: r.Occurrence,
+					Undo: to.undo, Number: n}
+				all[id.Own()] = to
+			}
+		}
+	}
+	return all
+}
+
+// ways are the commands of a run, forward and back. A saga may be of a definition that knows more of them
+// than this build does.
+func (t *taking) ways(r plan.Run) []target {
+	if node, _ := t.p.Step(r.Step); node.Kind != plan.Command {
+		return nil
+	}
+	do, undo := target{run: r}, target{run: r, undo: true}
+	if step, ok := t.d.Step(t.names.Name(r.Step)); ok {
+		do.command, undo.command = step.Command, step.Undo
+	}
+	return slices.DeleteFunc([]target{do, undo},
+		func(to target) bool { return to.command == nil && !t.strange() })
+}
+
+// strange tells whether the saga is of another definition than this build's.
+func (t *taking) strange() bool { return t.s.Hash != t.d.Hash }
+
+// answers is the command that a reply answers. One that names it is told by that; where only the saga's key
+// is known, one that names another message is taken for an answer to the one command of its kind that waits.
+// What may answer a command that another build knows is left to that one.
+func (t *taking) answers(r *reply, st plan.State) (to target, ok bool, err error) {
+	to, ok = t.sent[own(r.Message.CausationID)]
+	switch {
+	case ok && to.by(r.Message):
+		return to, true, nil
+	case ok && t.strange():
+		return to, false, t.elsewhere(to)
+	case r.Message.CausationID != "" && r.id != "":
+		return to, false, nil
+	}
+	n := 0
+	for _, run := range st.Runs {
+		for _, one := range t.ways(run) {
+			switch {
+			case !one.open():
+			case one.command == nil:
+				return to, false, t.elsewhere(one)
+			case one.by(r.Message):
+				to = one
+				n++
+			}
+		}
+	}
+	return to, n == 1, nil // none, or who knows which
+}
+
+// elsewhere leaves a reply to a build that knows the command.
+func (t *taking) elsewhere(to target) error {
+	return skald.UnknownVersion(fmt.Errorf(
+		"the saga %s %q is of the definition %s, and this build has another one, whose step %s "+
+			"does not take the reply: it is left to a build that does", t.s.Name, t.s.Key, t.s.Hash,
+		to.run.Step))
+}
+
+func (t *target) open() bool {
+	if t.undo {
+		return t.run.Phase == plan.Undoing
+	}
+	return t.run.Phase == plan.Waiting
+}
+
+// by tells whether the command is answered by messages like m.
+func (t *target) by(m skald.Message) bool {
+	is := func(r body.Reply) bool { return r.Topic == m.Topic && r.Type == m.Type }
+	return t.command != nil && (is(t.command.Done) || slices.ContainsFunc(t.command.Refused, is))
+}
+
+func (t *target) event(ctx context.Context, m skald.Message) (e plan.Event, err error) {
+	e = plan.Event{What: plan.Succeeded, Step: t.run.Step, Occurrence: t.run.Occurrence, Sends: t.sends}
+	r := t.command.Done
+	if r.Topic != m.Topic || r.Type != m.Type {
+		e.What = plan.Rejected
+		i := slices.IndexFunc(t.command.Refused,
+			func(r body.Reply) bool { return r.Topic == m.Topic && r.Type == m.Type })
+		r = t.command.Refused[i]
+	}
+	if e.Output, e.Reason, err = r.Read(ctx, m); err != nil {
+		return e, &failure.MalformedError{Err: err}
+	}
+	switch {
+	case t.undo && e.What == plan.Succeeded:
+		e.What, e.Output = plan.UndoDone, nil
+	case t.undo:
+		e.What, e.Permanent = plan.UndoFailed, true
+		e.Reason = cmp.Or(e.Reason, "it was refused")
+	case e.What == plan.Succeeded:
+		e.Reason = ""
+	}
+	return e, nil
+}

@@ -1,0 +1,100 @@
+// This file makes the requests of a saga's steps to the outside, one attempt at a time, and says what
+// their answers mean for the saga.
+
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/call"
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/store"
+)
+
+// answerTime is how long it may take to get round to a request, and to store its answer.
+const answerTime = 10 * time.Second
+
+// requestFor is the request that an action of a step is about; false: it is about none.
+func requestFor[TTx any](step *body.Step, a plan.Action) (body.Request[TTx], bool) {
+	tx, ok := step.Tx.(*body.Outside[TTx])
+	switch {
+	case !ok || a.Verb == plan.DecideStep:
+		return body.Request[TTx]{}, false
+	case a.Verb != plan.UndoStep:
+		return tx.Call, true
+	case tx.Undo != nil:
+		return *tx.Undo, true
+	}
+	return body.Request[TTx]{}, false
+}
+
+// An answer is what one attempt at a request came to.
+type answer struct {
+	Action  plan.Action
+	Call    store.Call
+	Known   bool // Call has the outcome
+	Later   time.Duration
+	Err     error
+	Nothing bool // as if it had not been tried
+}
+
+// An ask is a request that is to be made, with all that another goroutine needs for it.
+type ask[TTx any] struct {
+	Action plan.Action
+	Bound  call.Bound[TTx]
+	Memo   json.RawMessage // the stored call
+	Begun  bool            // it may have been made before
+	Lease  call.Lease
+	Now    time.Time // by the store's clock
+	Guard  func(func() error) error
+}
+
+// Make makes the request, once.
+func (q *ask[TTx]) Make(ctx context.Context) (out answer) {
+	var c store.Call
+	if err := json.Unmarshal(q.Memo, &c); err != nil {
+		return answer{Action: q.Action, Err: skald.Permanent(fmt.Errorf("the stored call of the step %s: %w",
+			q.Action.Step, err))}
+	}
+	c.Undo, c.Age = q.Action.Verb == plan.SettleStep, q.Now.Sub(c.Since)
+	failed := q.Guard(func() error {
+		out = call.Make(ctx, q.Bound, &owner{q.Action, q.Lease}, c, q.Begun)
+		return nil
+	})
+	if failed != nil {
+		out = answer{Action: q.Action, Call: c, Err: failed}
+	}
+	out.Err = legible(out.Err)
+	return out
+}
+
+// An owner notes what an attempt came to. It is stored by the goroutine that has the saga.
+type owner struct {
+	a     plan.Action
+	lease call.Lease
+}
+
+func (o *owner) Lease() call.Lease { return o.lease }
+
+func (o *owner) Sending(ctx context.Context, _ time.Duration) (context.Context, func()) {
+	return ctx, func() {}
+}
+
+func (o *owner) Answered(_ context.Context, c store.Call) answer {
+	return answer{Action: o.a, Call: c, Known: true}
+}
+
+func (o *owner) Later(_ context.Context, after time.Duration, err error) answer {
+	return answer{Action: o.a, Later: max(after, leastWait), Err: err}
+}
+
+func (o *owner) Failed(ctx context.Context, err error) answer {
+	return answer{Action: o.a, Err: err, Nothing: ctx.Err() != nil}
+}
+
+func (o *owner) Late() answer { return answer{Action: o.a, Nothing: true} }

@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/store"
+)
+
+// A change is how a run stood before a transition and after it.
+type change struct{ Was, Is plan.Run }
+
+// changed appends to list the runs whose phase or attempts a transition from was to is has changed.
+func changed(list []change, was, is plan.State) []change {
+	for i := range is.Runs {
+		before, now := earlier(was, is, i), is.Runs[i]
+		if before.Phase != now.Phase || before.Attempts != now.Attempts {
+			list = append(list, change{before, now})
+		}
+	}
+	return list
+}
+
+// Moved measures what a transition that is stored did to the steps of a saga: what has changed between two
+// states. It tells what went wrong.
+func (t *counters) Moved(s store.Saga, was, is plan.State) {
+	back := back(was, is)
+	if back != nil {
+		t.TurnedBack(s, back)
+	}
+	for i := range is.Runs {
+		c := change{earlier(was, is, i), is.Runs[i]}
+		if t.Ran(s.Name, c); back == nil {
+			t.failed(s, &c.Was, &c.Is)
+		}
+	}
+}
+
+// back is why a saga turned back between two states; nil: it did not.
+func back(was, is plan.State) *plan.Cause {
+	if was.Cause != nil {
+		return nil
+	}
+	return is.Cause
+}
+
+// Ran measures a change of one run.
+func (t *counters) Ran(saga string, c change) {
+	switch {
+	case c.Is.Phase == c.Was.Phase:
+		t.metrics.Failed(saga, c.Is.Step, c.Is.Attempts-c.Was.Attempts)
+	case settled(c.Is.Phase):
+		t.metrics.Stepped(saga, c.Is.Step, string(c.Is.Phase), took(c.Was.At, c.Is.At))
+	}
+}
+
+// earlier is how a run of is stood in was.
+func earlier(was, is plan.State, i int) plan.Run {
+	r := &is.Runs[i]
+	if i < len(was.Runs) && was.Runs[i].Step == r.Step && was.Runs[i].Occurrence == r.Occurrence {
+		return was.Runs[i]
+	}
+	if other, there := was.Run(r.Step, r.Occurrence); there { // the definition is another one
+		return other
+	}
+	return plan.Run{At: r.At}
+}
+
+// settled tells whether a run has come to an outcome, of the step or of its undo.
+func settled(p plan.Phase) bool {
+	switch p {
+	case plan.IsDone, plan.Skipped, plan.Refused, plan.Dropped, plan.Undone:
+		return true
+	}
+	return false
+}
+
+func took(from, to time.Time) time.Duration {
+	if from.IsZero() || to.IsZero() {
+		return 0
+	}
+	return to.Sub(from)
+}
