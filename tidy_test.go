@@ -70,7 +70,7 @@ func house() map[string]rule {
 		"inbox/internal/lifetime": {ours: []string{"store", "broker", "internal"}},
 		"inbox/internal/oversize": {ours: []string{"broker", "internal"}},
 		"inbox/internal/identity": {ours: []string{"store", "broker", "failure"}},
-		"inbox/internal/seen":     {ours: []string{".", "failure", "store", "once",
+		"inbox/internal/seen": {ours: []string{".", "failure", "store", "once",
 			"inbox/internal/partition"}},
 		"inbox/internal/imported": {ours: []string{"store", "once"}},
 		"inbox/internal/pick":     {ours: []string{"inbox/internal"}},
