@@ -16,9 +16,6 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
 	"github.com/skald-go/skald/broker/internal/owner"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/fence"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
 )
 
 // begin commits start= for a group that neither its database nor Kafka knows. Not as the client's own reset,
@@ -41,7 +38,7 @@ func (b *Broker) begin(ctx context.Context, g broker.Group) error {
 	}
 	for {
 		err := b.commitStart(ctx, g)
-		if !fault.Any(err, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress,
+		if !faultAny(err, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress,
 			kerr.NotCoordinator) {
 			return err // nil, too
 		}
@@ -78,8 +75,8 @@ func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 		switch {
 		case err == nil:
 			return nil
-		case !fault.Any(err, kerr.UnknownMemberID, kerr.RebalanceInProgress):
-			return fmt.Errorf("commit where the group starts: %w", fault.OrAway(err))
+		case !faultAny(err, kerr.UnknownMemberID, kerr.RebalanceInProgress):
+			return fmt.Errorf("commit where the group starts: %w", orAway(err))
 		case try > 0: // a rival that came first has committed before it joined
 			return fmt.Errorf(
 				"the group has members and has committed nothing: end them, or set the start with "+
@@ -100,7 +97,7 @@ func (b *Broker) resolve(ctx context.Context, topics []string) (kadm.Offsets, er
 		err = listed.Error()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look up where the group starts: %w", fault.OrAway(err))
+		return nil, fmt.Errorf("look up where the group starts: %w", orAway(err))
 	}
 	return listed.Offsets(), nil
 }
@@ -230,7 +227,7 @@ func (s *Subscription) forget(at offsets, ids broker.Topics) {
 			continue
 		}
 		delete(s.anew, t)
-		if was == ids[t] && was == fence.Known(s.cl, t) && was != "" && was != metadata.TopicID([16]byte{}) {
+		if was == ids[t] && was == known(s.cl, t) && was != "" && was != topicID([16]byte{}) {
 			continue
 		}
 		for p := range ps {
@@ -249,7 +246,7 @@ func (b *Broker) Find(ctx context.Context, topic string, at time.Time) ([]broker
 		return nil, fmt.Errorf("find a time in %q: %w", topic, broker.ErrNoTopic)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find a time in %q: %w", topic, fault.OrAway(err))
+		return nil, fmt.Errorf("find a time in %q: %w", topic, orAway(err))
 	}
 	ids, err := b.Topics(ctx, topic)
 	if err != nil {

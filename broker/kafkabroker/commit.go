@@ -12,7 +12,6 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 )
 
 // Ack notes ds; they are committed soon, with others, and at the latest when their partition is handed over
@@ -57,7 +56,7 @@ func (s *Subscription) commitLast(ctx context.Context) error {
 		s.committing.Lock()
 		err := s.commit(ctx, nil, false)
 		s.committing.Unlock()
-		if !fault.Any(err, kerr.RebalanceInProgress) {
+		if !faultAny(err, kerr.RebalanceInProgress) {
 			return err
 		}
 		select {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
 )
 
 // Examine looks at replicas and settings of topics.
@@ -18,9 +16,9 @@ func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding
 	}
 	told, err := b.adm.ListTopics(ctx, topics...)
 	if err != nil {
-		return nil, fmt.Errorf("look at topics: %w", fault.OrAway(err))
+		return nil, fmt.Errorf("look at topics: %w", orAway(err))
 	}
-	found, err := metadata.Findings(ctx, b.cl, topics, told)
+	found, err := findings(ctx, b.cl, topics, told)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/record"
 )
 
 // Kill ends the member as sudden death would: nothing is committed and, if it has a stable name, nobody is
@@ -48,8 +47,8 @@ func (s *Subscription) Regained(name string) bool {
 // Encode is how m travels.
 func Encode(m skald.Message) *kgo.Record {
 	r := &kgo.Record{}
-	codec, _ := record.Codec(nil) // nil has no fault
-	_, _ = record.NewEncoder([]skald.Message{m}, codec).Encode(&m, r)
+	codec, _ := codec(nil) // nil has no fault
+	_, _ = newEncoder([]skald.Message{m}, codec).Encode(&m, r)
 	return r
 }
 
@@ -64,12 +63,12 @@ func Place(partitioner string, key []byte, n int) (int, error) {
 
 // Map writes m with an envelope, and reads what was written.
 func Map(e broker.Envelope, m skald.Message) (*kgo.Record, skald.Message, error) {
-	codec, err := record.Codec(&e)
+	codec, err := codec(&e)
 	if err != nil {
 		return nil, skald.Message{}, err
 	}
 	r := &kgo.Record{}
-	if _, err := record.NewEncoder([]skald.Message{m}, codec).Encode(&m, r); err != nil {
+	if _, err := newEncoder([]skald.Message{m}, codec).Encode(&m, r); err != nil {
 		return nil, skald.Message{}, err
 	}
 	back, err := Read(&e, r)
@@ -78,12 +77,12 @@ func Map(e broker.Envelope, m skald.Message) (*kgo.Record, skald.Message, error)
 
 // Read is r as it is received.
 func Read(e *broker.Envelope, r *kgo.Record) (skald.Message, error) {
-	codec, err := record.Codec(e)
+	codec, err := codec(e)
 	if err != nil {
 		return skald.Message{}, err
 	}
 	var m skald.Message
-	fault := record.Decode(r, codec, &m, &skald.Message{})
+	fault := decode(r, codec, &m, &skald.Message{})
 	return m, fault
 }
 

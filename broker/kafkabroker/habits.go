@@ -7,14 +7,12 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/skald-go/skald/broker/kafkabroker/internal/place"
 )
 
 // place is the partition of a key, as Partitioner or Partition chooses it.
 func (o *Options) place() (func(topic string, key []byte, n int) int, error) {
 	if o.Partition == nil {
-		return place.ByName(o.Partitioner)
+		return byName(o.Partitioner)
 	}
 	if o.Partitioner != "" {
 		return nil, errors.New("the partition is chosen by Partitioner or by Partition, not by both")

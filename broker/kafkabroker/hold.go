@@ -9,7 +9,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald/broker/internal/feed"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/wire"
 )
 
 // A hold keeps messages until something is over that they must not overtake, or would hang behind: a round
@@ -165,7 +164,7 @@ func (p *publisher) await(h *hold) {
 	feed.Signal(p.wake)
 }
 
-func (h *hold) outage(patience time.Duration, l *wire.Line) error {
+func (h *hold) outage(patience time.Duration, l *line) error {
 	about := ""
 	for at := range h.partitions {
 		about = " about " + partitionName(at.topic, int32(at.partition))

@@ -24,9 +24,6 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/names"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/place"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/record"
 	"github.com/skald-go/skald/internal/backoff"
 )
 
@@ -83,14 +80,14 @@ func (o *Options) compile() (c compiled, err error) {
 	if c.place, err = o.place(); err != nil {
 		return c, err
 	}
-	c.partitioner = place.By(c.place)
+	c.partitioner = by(c.place)
 	if c.balancers, err = balancers(o.Balancers); err != nil {
 		return c, err
 	}
 	if c.start, err = parseStart(o.Start); err != nil {
 		return c, err
 	}
-	c.codec, err = record.Codec(o.Envelope)
+	c.codec, err = codec(o.Envelope)
 	return c, err
 }
 
@@ -180,7 +177,7 @@ func (b *Broker) Incarnation(ctx context.Context) (string, error) {
 	ask.Topics = []kmsg.MetadataRequestTopic{}
 	md, err := ask.RequestWith(ctx, b.cl)
 	if err != nil {
-		return "", fmt.Errorf("ask Kafka for its cluster id: %w", fault.OrAway(err))
+		return "", fmt.Errorf("ask Kafka for its cluster id: %w", orAway(err))
 	}
 	if md.ClusterID == nil || *md.ClusterID == "" {
 		return "", errors.New("ask Kafka for its cluster id: it has none")
@@ -203,12 +200,12 @@ func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...strin
 	made, err := b.adm.CreateTopics(ctx, n, b.opts.Replicas, nil, topics...)
 	if err != nil {
 		return fmt.Errorf("make topics: %w",
-			fault.Lacking(fault.OrAway(err), "CREATE", strings.Join(topics, ", ")))
+			lacking(orAway(err), "CREATE", strings.Join(topics, ", ")))
 	}
 	for _, t := range made.Sorted() {
 		if t.Err != nil && !errors.Is(t.Err, kerr.TopicAlreadyExists) {
 			return fmt.Errorf("make topic %q: %w: %s", t.Topic,
-				fault.Lacking(b.unmade(t.Err), "CREATE", "it"), t.ErrMessage)
+				lacking(b.unmade(t.Err), "CREATE", "it"), t.ErrMessage)
 		}
 	}
 	return b.awaitTopics(ctx, topics)
@@ -240,5 +237,5 @@ func (b *Broker) unmade(err error) error {
 	if b.opts.Replicas < 0 && errors.Is(err, kerr.InvalidReplicationFactor) {
 		return fmt.Errorf("%w: %w", broker.ErrAway, err)
 	}
-	return fault.OrAway(err)
+	return orAway(err)
 }

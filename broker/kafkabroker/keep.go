@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
 )
 
 // Keeps is retention.ms and segment.ms together: a segment is removed when its last message is old enough,
@@ -15,9 +14,9 @@ import (
 // key.
 func (b *Broker) Keeps(ctx context.Context, topics ...string) (map[string]time.Duration, error) {
 	out := map[string]time.Duration{}
-	all, err := metadata.Settings(ctx, b.cl, topics, "retention.ms", "segment.ms", "cleanup.policy")
+	all, err := settings(ctx, b.cl, topics, "retention.ms", "segment.ms", "cleanup.policy")
 	if err != nil {
-		_, err = metadata.Look(ctx, b.cl, topics) // what speaks Kafka's protocol need not know this question
+		_, err = look(ctx, b.cl, topics) // what speaks Kafka's protocol need not know this question
 		return out, err
 	}
 	for topic, is := range all {

@@ -7,8 +7,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
-
-	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 )
 
 // Lag is the distance from what the group has committed to the ends of the partitions; of a partition that it
@@ -22,7 +20,7 @@ func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[s
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look up what group %q has committed: %w", group,
-			fault.Lacking(fault.OrAway(err), "READ", "the group"))
+			lacking(orAway(err), "READ", "the group"))
 	}
 	var known []string
 	for _, topic := range topics {
@@ -39,12 +37,12 @@ func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[s
 	ends, err := b.adm.ListEndOffsets(ctx, known...)
 	if err != nil {
 		return nil, fmt.Errorf("look up the ends of partitions: %w",
-			fault.Lacking(fault.OrAway(err), "DESCRIBE", "the topics"))
+			lacking(orAway(err), "DESCRIBE", "the topics"))
 	}
 	starts, err := b.adm.ListStartOffsets(ctx, known...)
 	if err != nil {
 		return nil, fmt.Errorf("look up the beginnings of partitions: %w",
-			fault.Lacking(fault.OrAway(err), "DESCRIBE", "the topics"))
+			lacking(orAway(err), "DESCRIBE", "the topics"))
 	}
 	ends.Each(func(end kadm.ListedOffset) {
 		start, there := starts.Lookup(end.Topic, end.Partition)

@@ -9,7 +9,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 )
 
 // ownerMark parts a client's id from the owner of its group. Kafka shows each member's client id to whoever
@@ -34,11 +33,11 @@ func (b *Broker) checkOwner(ctx context.Context, g broker.Group) error {
 	}
 	all, err := b.adm.DescribeGroups(ctx, g.Name)
 	if err != nil {
-		return fmt.Errorf("look who is in group %q: %w", g.Name, fault.OrAway(err))
+		return fmt.Errorf("look who is in group %q: %w", g.Name, orAway(err))
 	}
-	if err := all.Error(); err != nil && !fault.Any(err, kerr.GroupIDNotFound) { // it is new
+	if err := all.Error(); err != nil && !faultAny(err, kerr.GroupIDNotFound) { // it is new
 		return fmt.Errorf("look who is in group %q: %w", g.Name,
-			fault.Lacking(fault.OrAway(err), "READ", "the group"))
+			lacking(orAway(err), "READ", "the group"))
 	}
 	for _, m := range all[g.Name].Members {
 		if _, owner, told := strings.Cut(m.ClientID, ownerMark); told && owner != g.Owner {

@@ -10,7 +10,6 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/feed"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/record"
 )
 
 const maxBytesHeld = 16 << 20
@@ -185,7 +184,7 @@ func (l *partition) Take(out []broker.Delivery, n int) []broker.Delivery {
 	for _, r := range l.queue[:n] {
 		out = append(out, broker.Delivery{Partition: l.Name, Position: r.Offset})
 		d := &out[len(out)-1] // in place: a delivery is large
-		if d.Fault = record.Decode(r, l.codec, &d.Message, before); l.unread[r.Offset] != nil {
+		if d.Fault = decode(r, l.codec, &d.Message, before); l.unread[r.Offset] != nil {
 			d.Fault = l.unread[r.Offset]
 			delete(l.unread, r.Offset)
 		}

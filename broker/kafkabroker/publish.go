@@ -14,11 +14,6 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/feed"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/fence"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/record"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/wire"
 )
 
 // publisher keeps the publish contract. franz-go alone does not: when a batch fails for good it fails
@@ -29,8 +24,8 @@ import (
 // does, is left to itself with its client, and the next goes by another: a hold (hold.go) keeps what must not
 // overtake.
 type publisher struct {
-	limits   metadata.Limits
-	line     wire.Line
+	limits   limits
+	line     line
 	patience time.Duration
 	stall    time.Duration // after which a round hangs
 	round    int
@@ -106,11 +101,11 @@ func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...b
 	}
 	c.recs, c.sizes, c.durable = make([]kgo.Record, len(msgs)), make([]int, len(msgs)),
 		make([]bool, len(msgs))
-	enc := record.NewEncoder(msgs, p.codec)
-	var to *fence.Meant
+	enc := newEncoder(msgs, p.codec)
+	var to *meant
 	for i := range msgs {
 		if len(only) > 0 && (i == 0 || msgs[i].Topic != msgs[i-1].Topic) {
-			to = fence.For(only[0][msgs[i].Topic])
+			to = fenceFor(only[0][msgs[i].Topic])
 		}
 		if to != nil {
 			c.recs[i].Context = to
@@ -209,7 +204,7 @@ func (p *publisher) rest(segs []segment) (out []segment) {
 		}
 		for i := s.from; i < s.to; i++ {
 			if p.heldBack(&c.recs[i]) {
-				p.fail(c, i, fault.Failed, broker.ErrHeldBack)
+				p.fail(c, i, failed, broker.ErrHeldBack)
 				continue
 			}
 			out = extend(out, c, i)
@@ -237,12 +232,12 @@ func (c *call) over() bool {
 }
 
 // fail answers message i of c, which has no answer yet, with err, and holds its successors back.
-func (p *publisher) fail(c *call, i int, what fault.Kind, err error) {
+func (p *publisher) fail(c *call, i int, what kind, err error) {
 	defer c.one()
 	switch what {
-	case fault.Refused:
+	case refused:
 		c.bad.Refuse(i, err)
-	case fault.Outage:
+	case outage:
 		if c.outage == nil {
 			c.outage = err
 		}
@@ -286,7 +281,7 @@ func (p *publisher) giveUp(segs []segment, why error) {
 		c := s.call
 		for i := 0; i < len(c.recs) && !c.over(); i++ {
 			if !c.durable[i] && c.bad.Failed[i] == nil && c.bad.Refused[i] == nil {
-				p.fail(c, i, fault.Outage, fault.OrAway(why))
+				p.fail(c, i, outage, orAway(why))
 			}
 		}
 	}

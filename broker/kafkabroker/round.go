@@ -13,10 +13,6 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/fence"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/wire"
 )
 
 // segment is a part of a call.
@@ -53,8 +49,8 @@ type answer struct {
 // sender is a client that publishes one round at a time.
 type sender struct {
 	cl    *kgo.Client
-	fence *fence.Fence
-	gate  *wire.Gate
+	fence *topicFence
+	gate  *gate
 	spent bool // no good any more; under the publisher's mu
 }
 
@@ -67,7 +63,7 @@ const (
 
 // producing are the options of a client that publishes. Records are never given up while they may be on their
 // way: that would break the sequence of the partition. An outage is answered by giveUp instead.
-func (b *Broker) producing(f *fence.Fence) []kgo.Opt {
+func (b *Broker) producing(f *topicFence) []kgo.Opt {
 	return []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(f),
@@ -83,7 +79,7 @@ func (b *Broker) producing(f *fence.Fence) []kgo.Opt {
 
 // dial makes a client that publishes.
 func (b *Broker) dial() (*sender, error) {
-	s := &sender{fence: fence.New(b.with.partitioner), gate: &wire.Gate{}}
+	s := &sender{fence: newFence(b.with.partitioner), gate: &gate{}}
 	cl, err := kgo.NewClient(b.client(append(b.producing(s.fence), s.gate.Through(b.cl)...)...)...)
 	s.cl = cl
 	s.fence.On(cl)
@@ -230,7 +226,7 @@ func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 	for _, s := range p.rest(segs) {
 		c := s.call
 		var topic string
-		var known metadata.Limit
+		var known limit
 		var up bool
 		for i := s.from; i < s.to; i++ {
 			r := &c.recs[i]
@@ -240,13 +236,13 @@ func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 			}
 			switch h, err := p.keeper(r, by), p.unfit(c, i, known); { // in this order
 			case p.heldBack(r):
-				p.fail(c, i, fault.Failed, broker.ErrHeldBack)
+				p.fail(c, i, failed, broker.ErrHeldBack)
 			case h != nil:
 				h.keep(p, c, i)
 			case known.Bytes == 0 || first[topic]:
 				again = extend(again, c, i)
 			case err != nil:
-				what, err := fault.Classify(topic, err)
+				what, err := classify(topic, err)
 				p.fail(c, i, what, err)
 				if known.Err != nil {
 					p.lapsed = append(p.lapsed, topic)
@@ -264,7 +260,7 @@ func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 }
 
 // unfit says why message i of c cannot be sent.
-func (p *publisher) unfit(c *call, i int, known metadata.Limit) error {
+func (p *publisher) unfit(c *call, i int, known limit) error {
 	switch r := &c.recs[i]; {
 	case c.broken[i] != nil:
 		return c.broken[i]
@@ -338,7 +334,7 @@ func (p *publisher) settle(r *round) {
 				r.segs = extend(r.segs, c, i)
 			case over:
 			case len(bad) > 0 && bad[rec] != nil:
-				what, err := fault.Classify(rec.Topic, bad[rec])
+				what, err := classify(rec.Topic, bad[rec])
 				p.fail(c, i, what, err)
 			default:
 				c.durable[i] = true
@@ -362,17 +358,17 @@ func (p *publisher) blame(by *sender, answers []answer) map[*kgo.Record]error {
 			bad = map[*kgo.Record]error{}
 		}
 		switch a.rec.Context.(type) {
-		case fence.Astray:
+		case astray:
 			a.err = broker.ErrRecreated
-		case *fence.Meant:
+		case *meant:
 			if errors.Is(a.err, kerr.UnknownTopicID) {
 				a.err = fmt.Errorf("%w: %w", broker.ErrRecreated, a.err)
 			}
 		}
 		bad[a.rec] = a.err
 		// A client that was refused a producer id once does not ask again, whatever rights are given.
-		by.spent = by.spent || fault.Any(a.err, kerr.ClusterAuthorizationFailed)
-		if fault.Stale(a.err) {
+		by.spent = by.spent || faultAny(a.err, kerr.ClusterAuthorizationFailed)
+		if stale(a.err) {
 			p.limits.Forget(a.rec.Topic)
 			// Nor does it ask again about a topic that it took up. If it were told to forget it, it would
 			// count from 0 again: Kafka takes that for what it has already, and says so, and the message is

@@ -13,7 +13,6 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/owner"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 )
 
 // notePrefix is what the metadata of an offset begins with that Skald committed.
@@ -53,7 +52,7 @@ func (b *Broker) standing(ctx context.Context, group string) (standing, error) {
 	committed, err := b.adm.FetchOffsets(ctx, group)
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
 		return nil, fmt.Errorf("look up what the group has committed: %w",
-			fault.Lacking(fault.OrAway(err), "READ", "the group"))
+			lacking(orAway(err), "READ", "the group"))
 	}
 	return standing(committed), nil
 }
@@ -100,7 +99,7 @@ func (b *Broker) retained(ctx context.Context, topics []string) (r retained, err
 	}
 	if err != nil && !errors.As(err, &some) {
 		return r, fmt.Errorf("look up what partitions retain: %w",
-			fault.Lacking(fault.OrAway(err), "READ", "the topics"))
+			lacking(orAway(err), "READ", "the topics"))
 	}
 	return r, nil
 }
@@ -145,11 +144,11 @@ func (b *Broker) Adopt(ctx context.Context, g broker.Group, from string) error {
 	if err == nil {
 		err = stored.Error()
 	}
-	if fault.Any(err, kerr.UnknownMemberID, kerr.RebalanceInProgress) {
+	if faultAny(err, kerr.UnknownMemberID, kerr.RebalanceInProgress) {
 		return fmt.Errorf("adopt group %q: it has members: stop them first: %w", g.Name, err)
 	}
 	if err != nil {
-		return fmt.Errorf("adopt group %q: %w", g.Name, fault.Lacking(fault.OrAway(err), "READ", "the group"))
+		return fmt.Errorf("adopt group %q: %w", g.Name, lacking(orAway(err), "READ", "the group"))
 	}
 	return nil
 }

@@ -14,8 +14,6 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
 )
 
 // Subscription is one member of a group: a consumer of its own, with a goroutine that fetches ahead and one
@@ -54,13 +52,13 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	case len(g.Topics) == 0:
 		return nil, fmt.Errorf("subscribe group %q: no topics", g.Name)
 	}
-	there, err := metadata.Look(ctx, b.cl, g.Topics)
+	there, err := look(ctx, b.cl, g.Topics)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe group %q: %w", g.Name, err)
 	}
 	for _, t := range g.Topics {
 		if err := there[t].Err; err != nil {
-			return nil, fmt.Errorf("subscribe group %q: %w", g.Name, fault.Lacking(err, "READ", "the topic"))
+			return nil, fmt.Errorf("subscribe group %q: %w", g.Name, lacking(err, "READ", "the topic"))
 		}
 	}
 	if err := b.checkOwner(ctx, g); err != nil {
@@ -147,7 +145,7 @@ func (s *Subscription) trouble(err error) {
 		go s.end(s.ctx, fenced)
 		return
 	}
-	s.assigned.Fail(fmt.Errorf("group %q: %w", s.group.Name, fault.Lacking(err, "READ", "the group")))
+	s.assigned.Fail(fmt.Errorf("group %q: %w", s.group.Name, lacking(err, "READ", "the group")))
 }
 
 func (s *Subscription) gain(ps map[string][]int32) {
@@ -219,18 +217,18 @@ func (s *Subscription) put(fetched kgo.Fetches) (deleted []string, past skips) {
 		var session *kgo.ErrGroupSession
 		switch err := p.Err; {
 		case s.tooLarge(err, past):
-		case fault.Any(err, kerr.UnknownTopicID, kerr.UnknownTopicOrPartition):
+		case faultAny(err, kerr.UnknownTopicID, kerr.UnknownTopicOrPartition):
 			if !slices.Contains(deleted, p.Topic) {
 				deleted = append(deleted, p.Topic)
 			}
 			s.assigned.SetFault(fmt.Errorf("fetch %s: the topic was deleted: %w: %w",
 				partitionName(p.Topic, p.Partition), broker.ErrNoTopic, err))
-		case err == nil, fault.Any(err, context.Canceled, kgo.ErrClientClosed, errBudget),
+		case err == nil, faultAny(err, context.Canceled, kgo.ErrClientClosed, errBudget),
 			errors.As(err, &session):
 			// trouble has the last
 		default:
 			s.assigned.SetFault(fmt.Errorf("fetch %s: %w", partitionName(p.Topic, p.Partition),
-				fault.Lacking(err, "READ", "the topic")))
+				lacking(err, "READ", "the topic")))
 		}
 	})
 	s.assigned.dropPaused(past)
@@ -320,7 +318,7 @@ func (s *Subscription) leave(ctx context.Context, member string) error {
 	}
 	for i := 0; err == nil && i < len(resp.Members); i++ {
 		e := kerr.ErrorForCode(resp.Members[i].ErrorCode)
-		if e != nil && !fault.Any(e, kerr.UnknownMemberID, kerr.FencedInstanceID) {
+		if e != nil && !faultAny(e, kerr.UnknownMemberID, kerr.FencedInstanceID) {
 			err = e
 		}
 	}

@@ -7,13 +7,11 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
 )
 
 // CheckTopics names those of topics that do not exist.
 func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []string, err error) {
-	all, err := metadata.Look(ctx, b.cl, topics)
+	all, err := look(ctx, b.cl, topics)
 	if err != nil {
 		return nil, err
 	}
@@ -22,7 +20,7 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 		case errors.Is(t.Err, broker.ErrNoTopic):
 			missing = append(missing, t.Err.Error())
 		case t.Err != nil:
-			return nil, fault.Lacking(fault.OrAway(t.Err), "DESCRIBE", "it")
+			return nil, lacking(orAway(t.Err), "DESCRIBE", "it")
 		}
 	}
 	return missing, nil
@@ -31,7 +29,7 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 // awaitTopics waits until the brokers know what was made: Kafka answers a little before they do.
 func (b *Broker) awaitTopics(ctx context.Context, topics []string) error {
 	for {
-		there, err := metadata.Look(ctx, b.cl, topics)
+		there, err := look(ctx, b.cl, topics)
 		if err != nil {
 			return err
 		}
@@ -60,7 +58,7 @@ func Capabilities() broker.Capabilities {
 
 // Topics tells the ids of topics. Kafka before 2.8 has none: all are the same there.
 func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, error) {
-	there, err := metadata.Look(ctx, b.cl, names)
+	there, err := look(ctx, b.cl, names)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald/broker/internal/cloudevents"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/login"
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
@@ -56,7 +55,7 @@ func options(u *brokerurl.URL) (*Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	auth, err := login.Mechanism(u, secure != nil)
+	auth, err := mechanism(u, secure != nil)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package login
+package kafkabroker
 
 import (
 	"crypto/hmac"
@@ -26,7 +26,7 @@ func mechanismOf(t *testing.T, query string, env map[string]string, secure bool)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Mechanism(u, secure)
+	return mechanism(u, secure)
 }
 
 // TestBearer: a token is read from its file at each connection, or from the environment, and never shown

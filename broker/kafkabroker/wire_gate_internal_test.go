@@ -1,4 +1,4 @@
-package wire
+package kafkabroker
 
 import (
 	"net"
@@ -12,7 +12,7 @@ func TestGateHoldsWrites(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()
-	g, open := &Gate{}, atomic.Bool{}
+	g, open := &gate{}, atomic.Bool{}
 	g.Lock()
 	written := make(chan error, 1)
 	go func() {

@@ -1,4 +1,4 @@
-package metadata
+package kafkabroker
 
 import (
 	"context"
@@ -8,13 +8,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 )
 
-// Settings asks for settings of topics, by topic and name. Topics that are not there, or that nobody may ask
+// settings asks for settings of topics, by topic and name. Topics that are not there, or that nobody may ask
 // about, are left out.
-func Settings(ctx context.Context, cl *kgo.Client, topics []string,
+func settings(ctx context.Context, cl *kgo.Client, topics []string,
 	names ...string) (map[string]map[string]string, error) {
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	for _, t := range topics {
@@ -24,7 +22,7 @@ func Settings(ctx context.Context, cl *kgo.Client, topics []string,
 	}
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
-		return nil, fmt.Errorf("ask for settings of topics: %w", fault.OrAway(err))
+		return nil, fmt.Errorf("ask for settings of topics: %w", orAway(err))
 	}
 	out := map[string]map[string]string{}
 	for _, r := range resp.Resources {
@@ -51,7 +49,7 @@ const largestSetting = "max.message.bytes"
 // maxBytes asks how large a batch of each topic may be. Without the right to ask, the usual limit holds.
 func maxBytes(ctx context.Context, cl *kgo.Client, topics []string) map[string]int {
 	out := map[string]int{}
-	all, err := Settings(ctx, cl, topics, largestSetting)
+	all, err := settings(ctx, cl, topics, largestSetting)
 	if err != nil {
 		return out
 	}

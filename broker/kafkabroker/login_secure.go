@@ -1,5 +1,6 @@
-// Package login reads from a URL who a client of Kafka is.
-package login
+// This file reads from a URL who a client of Kafka is.
+
+package kafkabroker
 
 import (
 	"context"
@@ -13,8 +14,8 @@ import (
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
-// Mechanism is nil if nobody has to say who they are.
-func Mechanism(u *brokerurl.URL, secure bool) (sasl.Mechanism, error) {
+// mechanism is nil if nobody has to say who they are.
+func mechanism(u *brokerurl.URL, secure bool) (sasl.Mechanism, error) {
 	name := u.Get("sasl")
 	if name == "" {
 		if u.Get("user")+u.Get("password_file") != "" {

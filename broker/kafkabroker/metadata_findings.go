@@ -1,4 +1,4 @@
-package metadata
+package kafkabroker
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	"github.com/skald-go/skald/broker/internal/names"
 )
 
-// Findings are what is doubtful of topics that Kafka has told of, and of their settings.
-func Findings(ctx context.Context, cl *kgo.Client, topics []string,
+// findings are what is doubtful of topics that Kafka has told of, and of their settings.
+func findings(ctx context.Context, cl *kgo.Client, topics []string,
 	told kadm.TopicDetails) (out []skald.Finding, err error) {
-	set, err := Settings(ctx, cl, topics, "min.insync.replicas", "unclean.leader.election.enable",
+	set, err := settings(ctx, cl, topics, "min.insync.replicas", "unclean.leader.election.enable",
 		"cleanup.policy", largestSetting)
 	if err != nil {
 		return nil, err

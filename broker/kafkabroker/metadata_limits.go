@@ -1,4 +1,4 @@
-package metadata
+package kafkabroker
 
 import (
 	"context"
@@ -7,32 +7,30 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 )
 
 // usualLimit is Kafka's default of max.message.bytes, as franz-go has it.
 const usualLimit = 1000012
 
-// Limits are what is known of topics: whether they are there, how large a batch may be, and how many
+// limits are what is known of topics: whether they are there, how large a batch may be, and how many
 // partitions there are.
-type Limits struct {
+type limits struct {
 	mu    sync.Mutex
-	topic map[string]Limit
+	topic map[string]limit
 }
 
-// A Limit is what is known of one topic.
-type Limit struct {
+// A limit is what is known of one topic.
+type limit struct {
 	Bytes      int // of a batch, at most
 	Partitions int
 	Err        error // the topic cannot be published to
 }
 
 // Init makes room; nothing is known yet.
-func (l *Limits) Init() { l.topic = map[string]Limit{} }
+func (l *limits) Init() { l.topic = map[string]limit{} }
 
 // Of is the largest batch for topic.
-func (l *Limits) Of(topic string) int32 {
+func (l *limits) Of(topic string) int32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if known := l.topic[topic]; known.Bytes > 0 {
@@ -42,7 +40,7 @@ func (l *Limits) Of(topic string) int32 {
 }
 
 // Knows reports whether anything is known of topic.
-func (l *Limits) Knows(topic string) bool {
+func (l *limits) Knows(topic string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, ok := l.topic[topic]
@@ -50,21 +48,21 @@ func (l *Limits) Knows(topic string) bool {
 }
 
 // About is what is known of topic.
-func (l *Limits) About(topic string) Limit {
+func (l *limits) About(topic string) limit {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.topic[topic]
 }
 
 // Forget makes the next round ask again.
-func (l *Limits) Forget(topic string) {
+func (l *limits) Forget(topic string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.topic, topic)
 }
 
 // Lapse forgets those of topics that could not be used: the next round asks again.
-func (l *Limits) Lapse(topics []string) {
+func (l *limits) Lapse(topics []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range topics {
@@ -75,19 +73,19 @@ func (l *Limits) Lapse(topics []string) {
 }
 
 // Learn asks Kafka about topics. An error is an outage.
-func (l *Limits) Learn(ctx context.Context, cl *kgo.Client, topics []string) error {
-	there, err := Look(ctx, cl, topics)
+func (l *limits) Learn(ctx context.Context, cl *kgo.Client, topics []string) error {
+	there, err := look(ctx, cl, topics)
 	if err != nil {
 		return err
 	}
 	bytes := maxBytes(ctx, cl, topics)
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("look up limits of topics: %w", fault.OrAway(err))
+		return fmt.Errorf("look up limits of topics: %w", orAway(err))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range topics {
-		known := Limit{Bytes: bytes[t], Partitions: there[t].partitions}
+		known := limit{Bytes: bytes[t], Partitions: there[t].partitions}
 		if known.Bytes == 0 {
 			known.Bytes = usualLimit
 		}

@@ -1,4 +1,4 @@
-package metadata
+package kafkabroker
 
 import (
 	"maps"

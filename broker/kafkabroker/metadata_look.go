@@ -1,6 +1,7 @@
-// Package metadata asks Kafka what it knows of topics: whether they are there, their partitions and ids,
+// This file asks Kafka what it knows of topics: whether they are there, their partitions and ids,
 // their settings and limits, and what of those is doubtful.
-package metadata
+
+package kafkabroker
 
 import (
 	"context"
@@ -12,7 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 )
 
 // found is a topic as Kafka tells it to whoever asks.
@@ -22,8 +22,8 @@ type found struct {
 	ID         string
 }
 
-// Look asks Kafka about topics. Without a right to one of them, it alone has an error.
-func Look(ctx context.Context, cl *kgo.Client, topics []string) (map[string]found, error) {
+// look asks Kafka about topics. Without a right to one of them, it alone has an error.
+func look(ctx context.Context, cl *kgo.Client, topics []string) (map[string]found, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	for _, t := range topics {
 		one := kmsg.NewMetadataRequestTopic()
@@ -32,7 +32,7 @@ func Look(ctx context.Context, cl *kgo.Client, topics []string) (map[string]foun
 	}
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
-		return nil, fmt.Errorf("look up topics: %w", fault.OrAway(err))
+		return nil, fmt.Errorf("look up topics: %w", orAway(err))
 	}
 	out := map[string]found{}
 	for _, t := range topics {
@@ -48,15 +48,15 @@ func Look(ctx context.Context, cl *kgo.Client, topics []string) (map[string]foun
 
 func foundAs(name string, t kmsg.MetadataResponseTopic) found {
 	switch err := kerr.ErrorForCode(t.ErrorCode); {
-	case fault.Any(err, kerr.UnknownTopicOrPartition, kerr.InvalidTopicException):
+	case faultAny(err, kerr.UnknownTopicOrPartition, kerr.InvalidTopicException):
 		return found{Err: fmt.Errorf("topic %q: %w", name, broker.ErrNoTopic)}
 	case err != nil && !kerr.IsRetriable(err):
 		return found{Err: fmt.Errorf("topic %q: %w", name, err)}
 	case err != nil || len(t.Partitions) == 0:
 		return found{Err: fmt.Errorf("topic %q is not ready: %w", name, kerr.LeaderNotAvailable)}
 	}
-	return found{partitions: len(t.Partitions), ID: TopicID(t.TopicID)}
+	return found{partitions: len(t.Partitions), ID: topicID(t.TopicID)}
 }
 
-// TopicID is an id as Kafka's own tools show it.
-func TopicID(id [16]byte) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
+// topicID is an id as Kafka's own tools show it.
+func topicID(id [16]byte) string { return base64.RawURLEncoding.EncodeToString(id[:]) }

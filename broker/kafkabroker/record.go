@@ -1,5 +1,6 @@
-// Package record is how a message travels through Kafka: as a CloudEvent in binary mode.
-package record
+// This file is how a message travels through Kafka: as a CloudEvent in binary mode.
+
+package kafkabroker
 
 import (
 	"strconv"
@@ -18,22 +19,22 @@ func style() cloudevents.Style {
 	return cloudevents.Style{Prefixes: []string{"ce_"}, ContentType: "content-type", Exact: true}
 }
 
-// Codec writes and reads messages as Skald has them, and as e says; nil: as Skald alone.
-func Codec(e *broker.Envelope) (*cloudevents.Codec, error) { return cloudevents.New(style()).For(e) }
+// codec writes and reads messages as Skald has them, and as e says; nil: as Skald alone.
+func codec(e *broker.Envelope) (*cloudevents.Codec, error) { return cloudevents.New(style()).For(e) }
 
 const nHeaders = 13 // of the envelope, at most
 
-// An Encoder makes records of the messages of one call with few allocations: bytes and headers share two
+// An encoder makes records of the messages of one call with few allocations: bytes and headers share two
 // slabs.
-type Encoder struct {
+type encoder struct {
 	bytes   []byte
 	headers []kgo.RecordHeader
 	now     time.Time
 	codec   *cloudevents.Codec
 }
 
-// NewEncoder makes one with room for msgs.
-func NewEncoder(msgs []skald.Message, codec *cloudevents.Codec) *Encoder {
+// newEncoder makes one with room for msgs.
+func newEncoder(msgs []skald.Message, codec *cloudevents.Codec) *encoder {
 	size, headers := 0, 0
 	for i := range msgs {
 		m := &msgs[i]
@@ -46,7 +47,7 @@ func NewEncoder(msgs []skald.Message, codec *cloudevents.Codec) *Encoder {
 			size += len(h.Value)
 		}
 	}
-	return &Encoder{
+	return &encoder{
 		bytes: make([]byte, 0, size), headers: make([]kgo.RecordHeader, 0, headers), now: time.Now(),
 		codec: codec,
 	}
@@ -54,7 +55,7 @@ func NewEncoder(msgs []skald.Message, codec *cloudevents.Codec) *Encoder {
 
 // Encode fills r, and returns how many bytes it can take in a batch at most; an error if it cannot travel.
 // Everything is copied: franz-go may hold a record longer than its caller waits.
-func (e *Encoder) Encode(m *skald.Message, r *kgo.Record) (size int, err error) {
+func (e *encoder) Encode(m *skald.Message, r *kgo.Record) (size int, err error) {
 	from := len(e.headers)
 	data, err := e.codec.Encode(m, e)
 	r.Topic, r.Key, r.Value, r.Timestamp = m.Topic, e.copy(m.Key), e.copy(data), e.now
@@ -63,25 +64,25 @@ func (e *Encoder) Encode(m *skald.Message, r *kgo.Record) (size int, err error) 
 }
 
 // Text, Bytes and Time write a header; see cloudevents.Headers.
-func (e *Encoder) Text(name, value string) {
+func (e *encoder) Text(name, value string) {
 	at := len(e.bytes)
 	e.bytes = append(e.bytes, value...)
 	e.header(name, e.bytes[at:len(e.bytes):len(e.bytes)])
 }
 
-func (e *Encoder) Bytes(name string, value []byte) { e.header(name, e.copy(value)) }
+func (e *encoder) Bytes(name string, value []byte) { e.header(name, e.copy(value)) }
 
-func (e *Encoder) Time(name string, value time.Time) {
+func (e *encoder) Time(name string, value time.Time) {
 	at := len(e.bytes)
 	e.bytes = value.AppendFormat(e.bytes, time.RFC3339Nano)
 	e.header(name, e.bytes[at:len(e.bytes):len(e.bytes)])
 }
 
-func (e *Encoder) header(name string, value []byte) {
+func (e *encoder) header(name string, value []byte) {
 	e.headers = append(e.headers, kgo.RecordHeader{Key: name, Value: value})
 }
 
-func (e *Encoder) copy(b []byte) []byte {
+func (e *encoder) copy(b []byte) []byte {
 	if b == nil {
 		return nil
 	}
@@ -99,8 +100,8 @@ func sizeOf(r *kgo.Record) int {
 	return n
 }
 
-// Decode is the way back, into m; see cloudevents.Decode.
-func Decode(r *kgo.Record, codec *cloudevents.Codec, m, before *skald.Message) (fault error) {
+// decode is the way back, into m; see cloudevents.Decode.
+func decode(r *kgo.Record, codec *cloudevents.Codec, m, before *skald.Message) (fault error) {
 	m.Topic, m.Key, m.Data = r.Topic, r.Key, r.Value
 	if fault = cloudevents.Decode(codec, r.Headers, headerAt, m, before); fault != nil || !codec.Mapped() {
 		return fault

@@ -1,5 +1,6 @@
-// Package place chooses the partitions of keys as Kafka's clients do.
-package place
+// This file chooses the partitions of keys as Kafka's clients do.
+
+package kafkabroker
 
 import (
 	"encoding/binary"
@@ -10,9 +11,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// ByName places keys as the client of that name does: "murmur2", the default, "crc32" or "fnv1a". A key of
+// byName places keys as the client of that name does: "murmur2", the default, "crc32" or "fnv1a". A key of
 // no bytes is a key here; some of those clients scatter it, so that any place of it is theirs.
-func ByName(name string) (func(topic string, key []byte, n int) int, error) {
+func byName(name string) (func(topic string, key []byte, n int) int, error) {
 	switch name {
 	case "", "murmur2":
 		return func(_ string, key []byte, n int) int { return int(murmur2(key)&0x7fffffff) % n }, nil
@@ -55,36 +56,36 @@ func murmur2(b []byte) uint32 {
 	return h ^ h>>15
 }
 
-// keyed places what has a key, and leaves the rest to franz-go.
-type keyed struct {
+// placeKeyed places what has a key, and leaves the rest to franz-go.
+type placeKeyed struct {
 	kgo.Partitioner
 	place func(topic string, key []byte, n int) int
 }
 
-// By places what has a key by place.
-func By(place func(topic string, key []byte, n int) int) kgo.Partitioner {
-	return keyed{kgo.StickyPartitioner(), place}
+// by places what has a key by place.
+func by(place func(topic string, key []byte, n int) int) kgo.Partitioner {
+	return placeKeyed{kgo.StickyPartitioner(), place}
 }
 
 // ForTopic is called by franz-go.
-func (k keyed) ForTopic(topic string) kgo.TopicPartitioner {
-	return Topic{k.Partitioner.ForTopic(topic), topic, k.place}
+func (k placeKeyed) ForTopic(topic string) kgo.TopicPartitioner {
+	return placeTopic{k.Partitioner.ForTopic(topic), topic, k.place}
 }
 
-// A Topic places the records of one topic.
-type Topic struct {
+// A placeTopic places the records of one topic.
+type placeTopic struct {
 	kgo.TopicPartitioner
 	Name  string
 	place func(topic string, key []byte, n int) int
 }
 
-var _ kgo.TopicPartitionerOnNewBatch = Topic{}
+var _ kgo.TopicPartitionerOnNewBatch = placeTopic{}
 
 // RequiresConsistency is called by franz-go.
-func (k Topic) RequiresConsistency(r *kgo.Record) bool { return r.Key != nil }
+func (k placeTopic) RequiresConsistency(r *kgo.Record) bool { return r.Key != nil }
 
 // Partition is called by franz-go.
-func (k Topic) Partition(r *kgo.Record, n int) int {
+func (k placeTopic) Partition(r *kgo.Record, n int) int {
 	if r.Key == nil {
 		return k.TopicPartitioner.Partition(r, n)
 	}
@@ -92,7 +93,7 @@ func (k Topic) Partition(r *kgo.Record, n int) int {
 }
 
 // OnNewBatch is called by franz-go.
-func (k Topic) OnNewBatch() {
+func (k placeTopic) OnNewBatch() {
 	if b, ok := k.TopicPartitioner.(kgo.TopicPartitionerOnNewBatch); ok {
 		b.OnNewBatch()
 	}

@@ -1,6 +1,7 @@
-// Package wire is the connections of a client of Kafka: a gate that keeps it from writing while a round is
+// This file is the connections of a client of Kafka: a gate that keeps it from writing while a round is
 // buffered, and why Kafka cannot be reached.
-package wire
+
+package kafkabroker
 
 import (
 	"context"
@@ -10,16 +11,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A Gate keeps a client from writing while a round is buffered. Manual flushing alone does not: the loop of
+// A gate keeps a client from writing while a round is buffered. Manual flushing alone does not: the loop of
 // franz-go that sent the last round may still be on its way out when the next is begun, and takes what it
 // finds, the first part of a round. If that part fails before the rest is buffered, the rest goes out. What
 // was serialised before the gate was shut may pass at any time, as it has nothing of the round.
-type Gate struct{ sync.RWMutex }
+type gate struct{ sync.RWMutex }
 
 type dialer = func(ctx context.Context, network, host string) (net.Conn, error)
 
 // Through are options of a client whose connections, made as cl makes its own, go through g.
-func (g *Gate) Through(cl *kgo.Client) []kgo.Opt {
+func (g *gate) Through(cl *kgo.Client) []kgo.Opt {
 	dial := cl.OptValue(kgo.Dialer).(dialer) // with its TLS, which franz-go does not take beside a Dialer
 	return []kgo.Opt{kgo.DialTLSConfig(nil),
 		kgo.Dialer(func(ctx context.Context, network, host string) (net.Conn, error) {
@@ -33,7 +34,7 @@ func (g *Gate) Through(cl *kgo.Client) []kgo.Opt {
 
 type gated struct {
 	net.Conn
-	gate *Gate
+	gate *gate
 }
 
 // Write waits while the gate is shut, which is never for long: to buffer a round waits for nobody.

@@ -1,0 +1,31 @@
+package kafkabroker
+
+import (
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// A line knows why Kafka cannot be reached, which franz-go keeps to itself while it tries again.
+type line struct{ last atomic.Pointer[error] }
+
+var _ kgo.HookBrokerConnect = (*line)(nil)
+
+// OnBrokerConnect is called by franz-go.
+func (l *line) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if err == nil {
+		l.last.Store(nil)
+		return
+	}
+	l.last.Store(&err)
+}
+
+// Why is the last error of a connection, or otherwise.
+func (l *line) Why(otherwise error) error {
+	if err := l.last.Load(); err != nil {
+		return *err
+	}
+	return otherwise
+}
