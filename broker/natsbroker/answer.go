@@ -13,12 +13,11 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/perkey"
-	"github.com/skald-go/skald/broker/natsbroker/internal/settings"
 )
 
 // kindOf says what an error means that was not an answer to the message itself.
 func kindOf(err error) perkey.Kind {
-	for _, no := range []error{broker.ErrNoTopic, settings.ErrUnsafe, cloudevents.ErrCannotCarry,
+	for _, no := range []error{broker.ErrNoTopic, errUnsafe, cloudevents.ErrCannotCarry,
 		nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrBadHeaderMsg} {
 		if errors.Is(err, no) {
 			return perkey.Refused

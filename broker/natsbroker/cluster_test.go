@@ -15,7 +15,6 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/natsbroker"
-	"github.com/skald-go/skald/broker/natsbroker/internal/bucket"
 	"github.com/skald-go/skald/internal/need"
 )
 
@@ -113,7 +112,7 @@ func rivals(t *testing.T, js jetstream.JetStream) {
 				defer mu.Unlock()
 				if err == nil {
 					won = append(won, next)
-				} else if !bucket.Stale(err) {
+				} else if !natsbroker.Stale(err) {
 					t.Errorf("a rival that lost does not know it: %v", err)
 				}
 			})

@@ -13,8 +13,6 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
-	"github.com/skald-go/skald/broker/natsbroker/internal/record"
-	"github.com/skald-go/skald/broker/natsbroker/internal/settings"
 	"github.com/skald-go/skald/internal/backoff"
 )
 
@@ -120,14 +118,14 @@ func (b *Broker) lookShare(ctx context.Context, l *share) error {
 	case errors.Is(err, jetstream.ErrNotPullConsumer):
 		return fmt.Errorf(
 			"topic %q: consumer %q has a deliver_subject: it pushes; make one that is pulled: %w",
-			l.topic.name, l.consumer, settings.ErrUnsafe)
+			l.topic.name, l.consumer, errUnsafe)
 	case err != nil:
 		return fmt.Errorf("topic %q: look up consumer %q: %w", l.topic.name, l.consumer, b.orAway(err))
 	}
 	config := c.CachedInfo().Config
-	if bad := settings.OfConsumer(&config); bad != "" {
+	if bad := ofConsumer(&config); bad != "" {
 		return fmt.Errorf("topic %q: consumer %q has %s: %w", l.topic.name, l.consumer, bad,
-			settings.ErrUnsafe)
+			errUnsafe)
 	}
 	l.from, l.looked, l.wait = c, time.Now(), cmp.Or(l.wait, config.AckWait)
 	return nil
@@ -245,7 +243,7 @@ func (s *durable) read(l *share) {
 			fails = 1
 			continue
 		}
-		if errors.Is(err, settings.ErrUnsafe) || errors.Is(err, broker.ErrNoTopic) {
+		if errors.Is(err, errUnsafe) || errors.Is(err, broker.ErrNoTopic) {
 			s.feed.Fail(err)
 		}
 		select {
@@ -291,7 +289,7 @@ func (s *durable) put(l *share, m jetstream.Msg) error {
 	if err != nil {
 		return err
 	}
-	msg, fault := record.Decode(s.b.codec, l.topic.name, m.Headers(), m.Data(), meta.Sequence.Stream)
+	msg, fault := decode(s.b.codec, l.topic.name, m.Headers(), m.Data(), meta.Sequence.Stream)
 	if fault == nil {
 		l.topic.routed(&msg, m.Subject())
 	}

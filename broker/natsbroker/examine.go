@@ -7,7 +7,6 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/natsbroker/internal/settings"
 )
 
 // Examine looks at the server and at the streams of topics. Settings that lose messages CheckTopics names.
@@ -16,7 +15,7 @@ func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding
 		return nil, fmt.Errorf("look at JetStream: %w", b.orAway(err))
 	}
 	nc := b.js.Conn()
-	out := settings.OfServer(nc.ConnectedServerVersion(), nc.MaxPayload())
+	out := ofServer(nc.ConnectedServerVersion(), nc.MaxPayload())
 	clustered := nc.ConnectedClusterName() != ""
 	for _, name := range topics {
 		s, err := b.streamOf(ctx, name)

@@ -4,7 +4,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/broker/natsbroker/internal/record"
 )
 
 // Kill ends the member as sudden death would: nothing is stored, nothing handed over.
@@ -15,14 +14,14 @@ func (s *Subscription) Kill() {
 
 // Encode is how m travels.
 func Encode(m skald.Message) (*nats.Msg, error) {
-	codec, _ := record.Codec(nil) // nil has no fault
-	return record.Encode(codec, &m)
+	codec, _ := codec(nil) // nil has no fault
+	return encode(codec, &m)
 }
 
 // Decode is how it arrives.
 func Decode(topic string, m *nats.Msg) (skald.Message, error) {
-	codec, _ := record.Codec(nil)
-	return record.Decode(codec, topic, m.Header, m.Data, 1)
+	codec, _ := codec(nil)
+	return decode(codec, topic, m.Header, m.Data, 1)
 }
 
 // Cut ends a client as sudden death would.
@@ -37,3 +36,6 @@ func (s *Subscription) Held() (n int) {
 	}
 	return n
 }
+
+// Stale reports whether a row was not at the revision that was read.
+func Stale(err error) bool { return stale(err) }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/names"
-	"github.com/skald-go/skald/broker/natsbroker/internal/settings"
 )
 
 // findFor is how long a consumer stays that was made only to be asked where it begins.
@@ -25,7 +24,7 @@ func (b *Broker) Find(ctx context.Context, name string, at time.Time) ([]broker.
 		return nil, fmt.Errorf("find a time in %q: %w", name, err)
 	}
 	if t.shape != nil && t.shape.Durable {
-		return nil, fmt.Errorf("find a time in %q: its consumers are a team's own durable ones, which the server moves on message by message: reset them there: %w", name, settings.ErrUnsafe)
+		return nil, fmt.Errorf("find a time in %q: its consumers are a team's own durable ones, which the server moves on message by message: reset them there: %w", name, errUnsafe)
 	}
 	at = at.UTC()
 	c, err := b.js.CreateConsumer(ctx, t.stream, jetstream.ConsumerConfig{

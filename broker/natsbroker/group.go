@@ -14,7 +14,6 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/names"
 	"github.com/skald-go/skald/broker/internal/owner"
-	"github.com/skald-go/skald/broker/natsbroker/internal/bucket"
 )
 
 // patience is how long one question to the bucket may take.
@@ -22,13 +21,13 @@ const patience = 3 * time.Second
 
 // peer is a member as this one sees it; it is dead when its revision has not moved for its session.
 type peer struct {
-	bucket.Presence
+	presence
 	rev  uint64
 	seen time.Time
 }
 
 type seenRow struct {
-	bucket.Row
+	row
 	rev uint64
 }
 
@@ -54,15 +53,15 @@ func newGroup(kv jetstream.KeyValue, g broker.Group, topics []topic, sessionID s
 	if g.Member == "" {
 		member = "r-" + sessionID
 	}
-	return group{kv: kv, groupName: g.Name, member: bucket.Token(member), sessionID: sessionID,
+	return group{kv: kv, groupName: g.Name, member: token(member), sessionID: sessionID,
 		topics: topics, standing: owner.Claim{SessionID: sessionID, Owner: g.Owner}, peers: map[string]peer{},
 		rows: map[string]seenRow{}}
 }
 
-func (g *group) memberKey(name string) string { return bucket.MemberKey(g.groupName, name) }
+func (g *group) memberKey(name string) string { return memberKey(g.groupName, name) }
 
 func (g *group) partitionKey(t topic, partition int) string {
-	return bucket.PartitionKey(g.groupName, t.stream, partition)
+	return partitionKey(g.groupName, t.stream, partition)
 }
 
 // put stores v under key if it is still at rev; 0: if it is not there.
@@ -79,8 +78,8 @@ func (s *Subscription) store(ctx context.Context, key string, v any, rev uint64)
 	return s.kv.Update(ctx, key, text, rev)
 }
 
-func (s *Subscription) presence() bucket.Presence {
-	p := bucket.Presence{SessionID: s.sessionID, Session: s.b.opts.Session, Claim: s.standing}
+func (s *Subscription) presence() presence {
+	p := presence{SessionID: s.sessionID, Session: s.b.opts.Session, Claim: s.standing}
 	for _, t := range s.topics {
 		p.Topics = append(p.Topics, t.name)
 	}
@@ -107,7 +106,7 @@ func (s *Subscription) join(ctx context.Context) error {
 			s.beaten = time.Now()
 			return nil
 		}
-		if !bucket.Stale(err) || ctx.Err() != nil {
+		if !stale(err) || ctx.Err() != nil {
 			return fmt.Errorf("join group %q: %w", s.groupName, s.b.orAway(err))
 		}
 	}
@@ -120,7 +119,7 @@ func (s *Subscription) beat() {
 	}
 	key := s.memberKey(s.member)
 	rev, err := s.store(s.ctx, key, s.presence(), s.rev)
-	if bucket.Stale(err) {
+	if stale(err) {
 		rev, err = s.defend(key)
 	}
 	if err == nil {
@@ -145,7 +144,7 @@ func (s *Subscription) defend(key string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	var p bucket.Presence
+	var p presence
 	if json.Unmarshal(e.Value(), &p) == nil && p.SessionID != s.sessionID {
 		s.die(fmt.Errorf("member %q of group %q: %w: %w", s.member, s.groupName, errFenced, broker.ErrClosed))
 		s.kill()
@@ -160,18 +159,18 @@ func (s *Subscription) see(e jetstream.KeyValueEntry) {
 	gone := e.Operation() != jetstream.KeyValuePut
 	if len(key) > len(prefix) && key[:len(prefix)] == prefix {
 		name := key[len(prefix):]
-		var p bucket.Presence
+		var p presence
 		if gone || json.Unmarshal(e.Value(), &p) != nil {
 			delete(s.peers, name)
 			return
 		}
-		s.peers[name] = peer{Presence: p, rev: e.Revision(), seen: time.Now()}
+		s.peers[name] = peer{presence: p, rev: e.Revision(), seen: time.Now()}
 		return
 	}
 	if old := s.rows[key]; old.rev > e.Revision() {
 		return
 	}
-	var r bucket.Row
+	var r row
 	if !gone && json.Unmarshal(e.Value(), &r) != nil {
 		return
 	}
@@ -199,7 +198,7 @@ func (s *Subscription) bury(period time.Duration) {
 		ctx, cancel := context.WithTimeout(s.ctx, patience)
 		err := s.kv.Delete(ctx, s.memberKey(name), jetstream.LastRevision(p.rev))
 		cancel()
-		if err == nil || bucket.Stale(err) { // else it has been heard of meanwhile, and will be seen
+		if err == nil || stale(err) { // else it has been heard of meanwhile, and will be seen
 			delete(s.peers, name)
 		}
 	}
@@ -225,7 +224,7 @@ func (s *Subscription) share(t topic) int {
 }
 
 // free says whether a partition may be claimed.
-func (s *Subscription) free(r bucket.Row) bool {
+func (s *Subscription) free(r row) bool {
 	switch p, there := s.peers[r.Member]; {
 	case r.Member == "", r.Member == s.member: // an earlier life's, or this one's, unknown to it
 		return true
@@ -310,7 +309,7 @@ func (s *Subscription) take(t topic, mine map[int]*partition, share int) {
 	for i := range t.partitions {
 		r := s.rows[s.partitionKey(t, i)]
 		switch {
-		case mine[i] != nil || !s.free(r.Row):
+		case mine[i] != nil || !s.free(r.row):
 		case len(mine)+len(free) < share:
 			free = append(free, i)
 		case r.Member == s.member && r.SessionID == s.sessionID:

@@ -9,7 +9,6 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/perkey"
-	"github.com/skald-go/skald/broker/natsbroker/internal/bucket"
 )
 
 // Keeps is max_age of the topics' streams.
@@ -31,7 +30,7 @@ func (b *Broker) Keeps(ctx context.Context, topics ...string) (map[string]time.D
 
 // streamOf is the stream of a topic, whatever its settings.
 func (b *Broker) streamOf(ctx context.Context, name string) (jetstream.Stream, error) {
-	stream := bucket.Token(name)
+	stream := token(name)
 	if shape, there := b.shapes[name]; there {
 		stream = shape.Stream
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/natsbroker/internal/bucket"
 )
 
 // Lag asks the server what lies behind the position of each partition in the group's bucket, and of a durable
@@ -50,7 +49,7 @@ func (b *Broker) lagOf(ctx context.Context, groupName string, t topic) (n int64,
 		info := c.CachedInfo()
 		return int64(info.NumPending) + int64(info.NumAckPending), true, nil
 	}
-	kv, err := b.js.KeyValue(ctx, bucket.Name)
+	kv, err := b.js.KeyValue(ctx, name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return 0, false, nil
 	}
@@ -63,7 +62,7 @@ func (b *Broker) lagOf(ctx context.Context, groupName string, t topic) (n int64,
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
 			continue
 		}
-		var r bucket.Row
+		var r row
 		if err == nil {
 			err = json.Unmarshal(e.Value(), &r)
 		}

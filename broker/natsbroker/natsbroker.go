@@ -20,7 +20,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/natsbroker/internal/record"
 	"github.com/skald-go/skald/internal/backoff"
 )
 
@@ -103,7 +102,7 @@ func New(servers string, opts *Options) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{opts: opts.orDefaults(), subs: map[member]bool{}}
-	codec, err := record.Codec(b.opts.Envelope)
+	codec, err := codec(b.opts.Envelope)
 	if err != nil {
 		return nil, fmt.Errorf("make NATS client: %w", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/names"
 	"github.com/skald-go/skald/broker/internal/owner"
-	"github.com/skald-go/skald/broker/natsbroker/internal/bucket"
 )
 
 // belongs fails if the bucket has another owner of g. A group without an owner gets that of g.
@@ -25,7 +24,7 @@ func (b *Broker) belongs(ctx context.Context, kv jetstream.KeyValue, g *broker.G
 		if err != nil || rev > 0 && is.ID != "" {
 			return errors.Join(err, owner.Belongs(g, is))
 		}
-		if err = b.storeOwner(ctx, kv, g, rev); err == nil || !bucket.Stale(err) || ctx.Err() != nil {
+		if err = b.storeOwner(ctx, kv, g, rev); err == nil || !stale(err) || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -34,7 +33,7 @@ func (b *Broker) belongs(ctx context.Context, kv jetstream.KeyValue, g *broker.G
 // ownerOf is the owner of a group in the bucket, and its revision; 0: there is none.
 func (b *Broker) ownerOf(ctx context.Context, kv jetstream.KeyValue, group string) (is owner.Database,
 	rev uint64, err error) {
-	e, err := kv.Get(ctx, bucket.OwnerKey(group))
+	e, err := kv.Get(ctx, ownerKey(group))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return is, 0, nil
 	}
@@ -50,9 +49,9 @@ func (b *Broker) ownerOf(ctx context.Context, kv jetstream.KeyValue, group strin
 func (b *Broker) storeOwner(ctx context.Context, kv jetstream.KeyValue, g *broker.Group, rev uint64) error {
 	text, err := json.Marshal(owner.Of(g))
 	if err == nil && rev == 0 {
-		_, err = kv.Create(ctx, bucket.OwnerKey(g.Name), text)
+		_, err = kv.Create(ctx, ownerKey(g.Name), text)
 	} else if err == nil {
-		_, err = kv.Update(ctx, bucket.OwnerKey(g.Name), text, rev)
+		_, err = kv.Update(ctx, ownerKey(g.Name), text, rev)
 	}
 	if err != nil {
 		return fmt.Errorf("store the owner of group %q: %w", g.Name, b.orAway(err))
@@ -78,10 +77,10 @@ func (b *Broker) Adopt(ctx context.Context, g broker.Group, from string) error {
 	if err != nil || !takes {
 		return err
 	}
-	prefix := bucket.MemberKey(g.Name, "")
+	prefix := memberKey(g.Name, "")
 	members, err := b.keys(ctx, prefix+"*")
 	for i := 0; err == nil && i < len(members); i++ {
-		if err = bucket.Outlive(ctx, kv, members[i], b.orAway); err != nil {
+		if err = outlive(ctx, kv, members[i], b.orAway); err != nil {
 			err = fmt.Errorf("member %s: stop it first: %w", strings.TrimPrefix(members[i], prefix), err)
 		}
 	}

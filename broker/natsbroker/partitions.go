@@ -12,8 +12,6 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
 	"github.com/skald-go/skald/broker/internal/names"
-	"github.com/skald-go/skald/broker/natsbroker/internal/bucket"
-	"github.com/skald-go/skald/broker/natsbroker/internal/settings"
 )
 
 // run keeps the member in its group until it leaves or is killed.
@@ -67,7 +65,7 @@ func stopWatch(w jetstream.KeyWatcher) {
 
 // watch looks at the group from its beginning.
 func (s *Subscription) watch() jetstream.KeyWatcher {
-	w, err := s.kv.WatchFiltered(s.ctx, []string{s.memberKey("*"), bucket.PartitionsOf(s.groupName)})
+	w, err := s.kv.WatchFiltered(s.ctx, []string{s.memberKey("*"), partitionsOf(s.groupName)})
 	if err != nil {
 		return nil // at the next tick
 	}
@@ -133,10 +131,10 @@ func (s *Subscription) claim(t topic, index int, resumed broker.Resumed) *partit
 	at, again := s.begin(ctx, t, index, resumed)
 	missed := s.removed(t, index)
 	at = max(at, missed.To)
-	r := bucket.Row{Member: s.member, SessionID: s.sessionID, Stream: t.created,
+	r := row{Member: s.member, SessionID: s.sessionID, Stream: t.created,
 		Position: uint64(max(at-1, 0))}
 	rev, err := s.store(ctx, key, r, old.rev)
-	if bucket.Stale(err) {
+	if stale(err) {
 		s.reread(ctx, key)
 		return nil
 	}
@@ -157,7 +155,7 @@ func (s *Subscription) claim(t topic, index int, resumed broker.Resumed) *partit
 
 // tellFault keeps what waiting does not cure for the next Receive.
 func (s *Subscription) tellFault(err error) {
-	if !errors.Is(err, broker.ErrNoTopic) && !errors.Is(err, settings.ErrUnsafe) {
+	if !errors.Is(err, broker.ErrNoTopic) && !errors.Is(err, errUnsafe) {
 		return
 	}
 	s.feed.Fail(err)
@@ -170,7 +168,7 @@ func (s *Subscription) reread(ctx context.Context, key string) {
 		s.rows[key] = seenRow{}
 		return
 	}
-	var r bucket.Row
+	var r row
 	if err == nil && json.Unmarshal(e.Value(), &r) == nil {
 		s.rows[key] = seenRow{r, e.Revision()}
 	}
@@ -194,9 +192,9 @@ func (s *Subscription) flush() {
 }
 
 // change stores the row of a partition that this member owns; errFenced: it does not any longer.
-func (s *Subscription) change(ctx context.Context, l *partition, r bucket.Row) (uint64, error) {
+func (s *Subscription) change(ctx context.Context, l *partition, r row) (uint64, error) {
 	rev, err := s.store(ctx, l.key, r, l.rev)
-	if bucket.Stale(err) { // perhaps by an earlier try whose answer was lost
+	if stale(err) { // perhaps by an earlier try whose answer was lost
 		s.reread(ctx, l.key)
 		is := s.rows[l.key]
 		if is.Member != s.member || is.SessionID != s.sessionID {
@@ -214,10 +212,10 @@ func (s *Subscription) change(ctx context.Context, l *partition, r bucket.Row) (
 
 // release hands a partition over: from here on nothing of it is delivered, then its row says so.
 func (s *Subscription) release(ctx context.Context, l *partition) error {
-	r := bucket.Row{Position: s.lose(l, true), Stream: l.row.Stream}
+	r := row{Position: s.lose(l, true), Stream: l.row.Stream}
 	_, err := s.change(ctx, l, r)
 	if err != nil && !errors.Is(err, errFenced) { // its row, seen later, says that it is still this member's
-		s.rows[l.key] = seenRow{bucket.Row{Member: s.member, SessionID: s.sessionID, Position: r.Position,
+		s.rows[l.key] = seenRow{row{Member: s.member, SessionID: s.sessionID, Position: r.Position,
 			Stream: r.Stream}, l.rev}
 		return err
 	}
@@ -226,11 +224,11 @@ func (s *Subscription) release(ctx context.Context, l *partition) error {
 
 // orphan releases a partition whose release did not get through.
 func (s *Subscription) orphan(key string, r seenRow) {
-	free := bucket.Row{Position: r.Position, Stream: r.Stream}
+	free := row{Position: r.Position, Stream: r.Stream}
 	rev, err := s.store(s.ctx, key, free, r.rev)
 	if err == nil {
 		s.rows[key] = seenRow{free, rev}
-	} else if bucket.Stale(err) {
+	} else if stale(err) {
 		s.reread(s.ctx, key)
 	}
 }
@@ -242,7 +240,7 @@ func (s *Subscription) goodbye(ctx context.Context) {
 		errs = append(errs, s.release(ctx, l))
 	}
 	err := s.kv.Delete(ctx, s.memberKey(s.member), jetstream.LastRevision(s.rev))
-	if err != nil && !bucket.Stale(err) {
+	if err != nil && !stale(err) {
 		errs = append(errs, fmt.Errorf("leave group %q: %w", s.groupName, s.b.orAway(err)))
 	}
 	s.mu.Lock()

@@ -16,7 +16,6 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/names"
 	"github.com/skald-go/skald/broker/internal/perkey"
-	"github.com/skald-go/skald/broker/natsbroker/internal/record"
 )
 
 // publisher keeps the contract by itself: of one key at most one message is unanswered at any time, while
@@ -77,7 +76,7 @@ func (p *publisher) disconnected() {
 // Publish queues msgs behind what was published before.
 func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	return b.publisher.Publish(ctx, msgs, only, func(m *skald.Message) (parcel, error) {
-		msg, err := record.Encode(b.codec, m)
+		msg, err := encode(b.codec, m)
 		return parcel{msg: msg}, err
 	})
 }

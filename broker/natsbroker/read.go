@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/natsbroker/internal/record"
 	"github.com/skald-go/skald/internal/backoff"
 )
 
@@ -65,7 +64,7 @@ func (s *Subscription) follow(ctx context.Context, l *partition, next *uint64) e
 			}
 			name = meta.Consumer
 		}
-		msg, fault := record.Decode(s.b.codec, l.topic.name, m.Headers(), m.Data(), meta.Sequence.Stream)
+		msg, fault := decode(s.b.codec, l.topic.name, m.Headers(), m.Data(), meta.Sequence.Stream)
 		if fault == nil {
 			l.topic.routed(&msg, m.Subject())
 		}

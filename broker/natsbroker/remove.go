@@ -12,16 +12,15 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/names"
-	"github.com/skald-go/skald/broker/natsbroker/internal/bucket"
 )
 
 // RemoveTopics takes away the streams of topics that were made when Made says; one that was made anew since
 // is another's and stays. Those that are gone are no matter. JetStream's consumers of a stream go with it.
 func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(made)) {
-		s, err := b.js.Stream(ctx, bucket.Token(name))
+		s, err := b.js.Stream(ctx, token(name))
 		if err == nil && born(s.CachedInfo()) == made[name] {
-			err = b.js.DeleteStream(ctx, bucket.Token(name))
+			err = b.js.DeleteStream(ctx, token(name))
 		}
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("remove topic %q: %w", name, b.orAway(err))
@@ -33,7 +32,7 @@ func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error
 // Used is which of topics have had a message.
 func (b *Broker) Used(ctx context.Context, topics ...string) (used []string, err error) {
 	for _, name := range topics {
-		switch s, err := b.js.Stream(ctx, bucket.Token(name)); {
+		switch s, err := b.js.Stream(ctx, token(name)); {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 		case err != nil:
 			return nil, fmt.Errorf("look up topic %q: %w", name, b.orAway(err))
@@ -46,12 +45,12 @@ func (b *Broker) Used(ctx context.Context, topics ...string) (used []string, err
 
 // GroupTopics are the topics that a group has read.
 func (b *Broker) GroupTopics(ctx context.Context, group string) (topics []string, err error) {
-	rows, err := b.keys(ctx, bucket.PartitionsOf(group))
+	rows, err := b.keys(ctx, partitionsOf(group))
 	if err != nil {
 		return nil, err
 	}
 	for _, key := range rows {
-		topic := bucket.TopicOf(key)
+		topic := topicOf(key)
 		if !slices.Contains(topics, topic) {
 			topics = append(topics, topic)
 		}
@@ -69,8 +68,8 @@ func (b *Broker) keys(ctx context.Context, filter string) (out []string, err err
 	if err != nil {
 		return nil, err
 	}
-	if out, err = bucket.Keys(ctx, kv, filter); err != nil {
-		return nil, fmt.Errorf("list keys of the bucket %q: %w", bucket.Name, b.orAway(err))
+	if out, err = keys(ctx, kv, filter); err != nil {
+		return nil, fmt.Errorf("list keys of the bucket %q: %w", name, b.orAway(err))
 	}
 	return out, nil
 }
@@ -81,7 +80,7 @@ func (b *Broker) RemoveGroup(ctx context.Context, group string) error {
 	if !names.OK(group) {
 		return fmt.Errorf("remove group %q: %w", group, errName)
 	}
-	prefix := bucket.MemberKey(group, "")
+	prefix := memberKey(group, "")
 	members, err := b.keys(ctx, prefix+"*")
 	if err != nil {
 		return fmt.Errorf("remove group %q: %w", group, err)
@@ -89,19 +88,19 @@ func (b *Broker) RemoveGroup(ctx context.Context, group string) error {
 	for _, key := range members {
 		kv, err := b.bucket(ctx)
 		if err == nil {
-			err = bucket.Outlive(ctx, kv, key, b.orAway)
+			err = outlive(ctx, kv, key, b.orAway)
 		}
 		if err != nil {
 			return fmt.Errorf("remove group %q: member %s: %w", group, strings.TrimPrefix(key, prefix), err)
 		}
 	}
-	s, err := b.js.Stream(ctx, bucket.Stream)
+	s, err := b.js.Stream(ctx, bucketStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
-	for _, key := range []string{prefix + "*", bucket.PartitionsOf(group), bucket.OwnerKey(group)} {
+	for _, key := range []string{prefix + "*", partitionsOf(group), ownerKey(group)} {
 		if err == nil {
-			err = s.Purge(ctx, jetstream.WithPurgeSubject(bucket.Subjects+key))
+			err = s.Purge(ctx, jetstream.WithPurgeSubject(subjects+key))
 		}
 	}
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
-	"github.com/skald-go/skald/broker/natsbroker/internal/settings"
 )
 
 // A Shape is a stream that a team has already, as a topic. MakeTopics does not make it. Without Durable the
@@ -66,9 +65,9 @@ func (w *wire) lookShaped(ctx context.Context, name string, shape Shape) (topic,
 		// its acknowledgements are the group's own
 		config.Retention = jetstream.LimitsPolicy
 	}
-	if bad := settings.OfStream(&config, w.retain); bad != "" {
+	if bad := ofStream(&config, w.retain); bad != "" {
 		return topic{}, fmt.Errorf("topic %q: stream %s has %s: %w", name, shape.Stream, bad,
-			settings.ErrUnsafe)
+			errUnsafe)
 	}
 	return topic{name: name, stream: shape.Stream, partitions: 1, first: info.State.FirstSeq,
 		last: info.State.LastSeq, created: born(info), shape: &shape, typed: typeIn(shape.Subject)}, nil

@@ -11,7 +11,6 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
 	"github.com/skald-go/skald/broker/internal/names"
-	"github.com/skald-go/skald/broker/natsbroker/internal/bucket"
 )
 
 var errFenced = errors.New("a new life of this member has taken over")
@@ -192,7 +191,7 @@ type partition struct {
 	feed.Buffer
 	topic topic
 	key   string
-	row   bucket.Row
+	row   row
 	rev   uint64
 	stop  context.CancelFunc
 	room  chan struct{} // has a value when there may be room in the buffer

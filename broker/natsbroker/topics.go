@@ -14,8 +14,6 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/names"
 	"github.com/skald-go/skald/broker/internal/perkey"
-	"github.com/skald-go/skald/broker/natsbroker/internal/bucket"
-	"github.com/skald-go/skald/broker/natsbroker/internal/settings"
 )
 
 const (
@@ -39,7 +37,7 @@ type topic struct {
 }
 
 // Stream is the name of a topic's stream.
-func Stream(topic string) string { return bucket.Token(topic) }
+func Stream(topic string) string { return token(topic) }
 
 func subject(stream string, partition int) string { return stream + "." + strconv.Itoa(partition) }
 
@@ -51,9 +49,9 @@ func (w *wire) look(ctx context.Context, name string) (topic, error) {
 	if shape, there := w.shapes[name]; there {
 		return w.lookShaped(ctx, name, shape)
 	}
-	s, err := w.js.Stream(ctx, bucket.Token(name))
+	s, err := w.js.Stream(ctx, token(name))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return topic{}, fmt.Errorf("topic %q: stream %s: %w", name, bucket.Token(name), broker.ErrNoTopic)
+		return topic{}, fmt.Errorf("topic %q: stream %s: %w", name, token(name), broker.ErrNoTopic)
 	}
 	if err != nil {
 		return topic{}, fmt.Errorf("look up topic %q: %w", name, w.orAway(err))
@@ -69,10 +67,10 @@ func (w *wire) look(ctx context.Context, name string) (topic, error) {
 	}
 	if t.partitions == 0 {
 		return topic{}, fmt.Errorf("topic %q: the subjects of stream %s are not %s, %s and so on: %w",
-			name, t.stream, subject(t.stream, 0), subject(t.stream, 1), settings.ErrUnsafe)
+			name, t.stream, subject(t.stream, 0), subject(t.stream, 1), errUnsafe)
 	}
-	if bad := settings.OfStream(&info.Config, w.retain); bad != "" {
-		return topic{}, fmt.Errorf("topic %q: stream %s has %s: %w", name, t.stream, bad, settings.ErrUnsafe)
+	if bad := ofStream(&info.Config, w.retain); bad != "" {
+		return topic{}, fmt.Errorf("topic %q: stream %s has %s: %w", name, t.stream, bad, errUnsafe)
 	}
 	return t, nil
 }
@@ -92,8 +90,8 @@ func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...strin
 			return fmt.Errorf("make topic %q: %w", t, errName)
 		}
 	}
-	if err := bucket.Make(ctx, b.js, b.opts.Replicas); err != nil {
-		return fmt.Errorf("make the bucket %q: %w", bucket.Name, b.unmade(err))
+	if err := bucketMake(ctx, b.js, b.opts.Replicas); err != nil {
+		return fmt.Errorf("make the bucket %q: %w", name, b.unmade(err))
 	}
 	for _, t := range topics {
 		if err := b.makeTopic(ctx, n, t); err != nil {
@@ -121,11 +119,11 @@ func (b *Broker) makeTopic(ctx context.Context, partitions int, name string) err
 	if _, shaped := b.shapes[name]; shaped {
 		return nil // it is others'
 	}
-	_, err := b.js.Stream(ctx, bucket.Token(name))
+	_, err := b.js.Stream(ctx, token(name))
 	if err == nil || !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return err
 	}
-	c := settings.Stream(bucket.Token(name), "Skald topic "+name, b.opts.Retain, b.opts.Replicas)
+	c := settingsStream(token(name), "Skald topic "+name, b.opts.Retain, b.opts.Replicas)
 	for i := range partitions {
 		c.Subjects = append(c.Subjects, subject(c.Name, i))
 	}
@@ -142,7 +140,7 @@ func (b *Broker) unmade(err error) error {
 	if errors.As(err, &answered) && slices.Contains([]jetstream.ErrorCode{errUnclustered, errNoPeers},
 		answered.ErrorCode) {
 		return fmt.Errorf("replicas=%d: NATS has too few servers for that, and %w: %w", b.opts.Replicas,
-			settings.ErrUnsafe, err)
+			errUnsafe, err)
 	}
 	return b.orAway(err)
 }
@@ -152,7 +150,7 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 	_, err = b.Incarnation(ctx)
 	for i := range len(topics) + 1 {
 		switch {
-		case errors.Is(err, broker.ErrNoTopic), errors.Is(err, settings.ErrUnsafe):
+		case errors.Is(err, broker.ErrNoTopic), errors.Is(err, errUnsafe):
 			missing = append(missing, err.Error())
 		case err != nil:
 			return nil, fmt.Errorf("check topics: %w", err)
@@ -166,7 +164,7 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 
 // bucket is where groups live.
 func (b *Broker) bucket(ctx context.Context) (jetstream.KeyValue, error) {
-	return bucket.Open(ctx, b.js, b.orAway)
+	return bucketOpen(ctx, b.js, b.orAway)
 }
 
 // Incarnation is a name that was drawn when the bucket was made: where JetStream's files are lost, so is it.
@@ -175,10 +173,10 @@ func (b *Broker) Incarnation(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("ask NATS for its incarnation: %w", err)
 	}
-	e, err := kv.Get(ctx, bucket.Incarnation)
+	e, err := kv.Get(ctx, incarnation)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return "",
-			fmt.Errorf("ask NATS for its incarnation: the bucket %q has no %q: make topics again, which writes it: %w", bucket.Name, bucket.Incarnation, broker.ErrNoTopic)
+			fmt.Errorf("ask NATS for its incarnation: the bucket %q has no %q: make topics again, which writes it: %w", name, incarnation, broker.ErrNoTopic)
 	}
 	if err != nil {
 		return "", fmt.Errorf("ask NATS for its incarnation: %w", b.orAway(err))

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/broker/internal/cloudevents"
-	"github.com/skald-go/skald/broker/natsbroker/internal/login"
-	"github.com/skald-go/skald/broker/natsbroker/internal/record"
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
@@ -54,7 +52,7 @@ func checkServers(servers string) error {
 
 // login is who this is, and how the connection is secured.
 func (o *Options) login(u *brokerurl.URL) error {
-	with, err := login.Options(u)
+	with, err := options(u)
 	o.Client = append(o.Client, with...)
 	return err
 }
@@ -62,7 +60,7 @@ func (o *Options) login(u *brokerurl.URL) error {
 // mapped is the envelope of others.
 func (o *Options) mapped(u *brokerurl.URL) (err error) {
 	if o.Envelope, err = cloudevents.ParseEnvelope(u.Get("envelope")); err == nil {
-		_, err = record.Codec(o.Envelope)
+		_, err = codec(o.Envelope)
 	}
 	return err
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
-	"github.com/skald-go/skald/broker/natsbroker/internal/login"
 )
 
 // wire is the connection, and what NATS has said on it.
@@ -61,9 +60,9 @@ func (w *wire) orAway(err error) error {
 	}
 	no := w.said()
 	switch {
-	case login.Refused(err):
+	case refused(err):
 		return err
-	case login.Refused(no):
+	case refused(no):
 		return fmt.Errorf(
 			"%w: check user, password or credentials, and the rights that docs/brokers.md lists: %w", no, err)
 	case errors.Is(err, nats.ErrNoResponders):

@@ -4,7 +4,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/broker/rabbitbroker/internal/record"
 )
 
 // Kill ends the member as sudden death would: nothing is stored, nothing handed over.
@@ -15,14 +14,14 @@ func (s *Subscription) Kill() {
 
 // Encode is how m travels.
 func Encode(m skald.Message) (amqp.Publishing, error) {
-	codec, _ := record.Codec(nil) // nil has no fault
-	return record.Encode(codec, &m)
+	codec, _ := codec(nil) // nil has no fault
+	return encode(codec, &m)
 }
 
 // Decode is how it arrives.
 func Decode(topic string, d amqp.Delivery) (skald.Message, error) {
-	codec, _ := record.Codec(nil)
-	return record.Decode(codec, topic, &d)
+	codec, _ := codec(nil)
+	return decode(codec, topic, &d)
 }
 
 // Held is how many messages the member has that nobody has received.

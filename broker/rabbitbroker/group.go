@@ -9,7 +9,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/skald-go/skald/broker/internal/owner"
-	"github.com/skald-go/skald/broker/rabbitbroker/internal/assign"
 )
 
 // hello is what a member tells the others of its group now and then.
@@ -201,7 +200,7 @@ func (s *Subscription) mine(t topic) map[int]bool {
 		return known.mine
 	}
 	out := map[int]bool{}
-	for i, who := range assign.Owners(t.name, t.partitions, members) {
+	for i, who := range owners(t.name, t.partitions, members) {
 		if who == s.member {
 			out[i] = true
 		}

@@ -11,7 +11,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/rabbitbroker/internal/record"
 )
 
 // link is the connection of a subscription, and what goes over it besides partitions.
@@ -225,7 +224,7 @@ func (b *Broker) declarePartitions(ctx context.Context, conn *amqp.Connection, g
 	for _, t := range topics {
 		for i := range t.partitions {
 			queue := Queue(group, t.name, i)
-			if len(queue) > record.MaxShort {
+			if len(queue) > maxShort {
 				return fmt.Errorf("queue %q: %w", queue, errName)
 			}
 			err := declarePartition(ctx, conn, queue)

@@ -16,7 +16,6 @@ import (
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/feed"
 	"github.com/skald-go/skald/broker/internal/names"
-	"github.com/skald-go/skald/broker/rabbitbroker/internal/record"
 	"github.com/skald-go/skald/internal/backoff"
 )
 
@@ -254,11 +253,11 @@ func (s *Subscription) read(o *partition) {
 		if topic == "" {
 			topic = s.topicOf(d.Exchange)
 		}
-		msg, fault := record.Decode(s.b.codec, topic, &d)
+		msg, fault := decode(s.b.codec, topic, &d)
 		if fault == nil {
 			s.routed(&msg, o.Topic != "", d.RoutingKey)
 		}
-		attempt := record.Attempts(d.Headers)
+		attempt := attempts(d.Headers)
 		if d.Redelivered {
 			attempt = max(attempt, 1)
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/names"
 	"github.com/skald-go/skald/broker/internal/perkey"
-	"github.com/skald-go/skald/broker/rabbitbroker/internal/record"
 	"github.com/skald-go/skald/internal/backoff"
 )
 
@@ -89,7 +88,7 @@ func (p *publisher) stop() {
 // Publish queues msgs behind what was published before.
 func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	return b.publisher.Publish(ctx, msgs, only, func(m *skald.Message) (parcel, error) {
-		msg, err := record.Encode(b.codec, m)
+		msg, err := encode(b.codec, m)
 		return parcel{msg: msg}, err
 	})
 }
@@ -142,7 +141,7 @@ func (p *publisher) launch(w *wire, it *item) {
 func route(it *item, t topic) string {
 	switch {
 	case t.partitions == 0:
-		return it.Type[:min(len(it.Type), record.MaxShort)]
+		return it.Type[:min(len(it.Type), maxShort)]
 	case it.Key == nil:
 		return routingKey(rand.IntN(t.partitions), it.Type)
 	}

@@ -25,7 +25,6 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
-	"github.com/skald-go/skald/broker/rabbitbroker/internal/record"
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
@@ -129,7 +128,7 @@ func New(servers string, opts *Options) (*Broker, error) {
 	}
 	b := &Broker{opts: opts.orDefaults(), hosts: strings.Split(servers, ","), subs: map[*Subscription]bool{}}
 	var err error
-	if b.codec, err = record.Codec(b.opts.Envelope); err != nil {
+	if b.codec, err = codec(b.opts.Envelope); err != nil {
 		return nil, fmt.Errorf("make RabbitMQ client: %w", err)
 	}
 	if b.opts.Queue != "" && b.opts.ByType {

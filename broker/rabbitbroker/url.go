@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald/broker/internal/cloudevents"
-	"github.com/skald-go/skald/broker/rabbitbroker/internal/record"
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
@@ -114,7 +113,7 @@ func (o *Options) shape(u *brokerurl.URL) (err error) {
 	if o.Envelope, err = cloudevents.ParseEnvelope(u.Get("envelope")); err != nil {
 		return err
 	}
-	if _, err = record.Codec(o.Envelope); err != nil {
+	if _, err = codec(o.Envelope); err != nil {
 		return err
 	}
 	if v := u.Get("prefetch"); v != "" {

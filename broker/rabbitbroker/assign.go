@@ -1,6 +1,7 @@
-// Package assign shares the partitions of a topic among the members of a group, who all come to the same
+// This file shares the partitions of a topic among the members of a group, who all come to the same
 // answer.
-package assign
+
+package rabbitbroker
 
 import (
 	"hash/fnv"
@@ -10,9 +11,9 @@ import (
 	"github.com/skald-go/skald/broker/internal/names"
 )
 
-// Owners is who of members owns which of the partitions of a topic. Everybody gets as many as the others,
+// owners is who of members owns which of the partitions of a topic. Everybody gets as many as the others,
 // those that remain go to other members for each topic, and few partitions move when members come and go.
-func Owners(topic string, partitions int, members []string) []string {
+func owners(topic string, partitions int, members []string) []string {
 	members = slices.Sorted(slices.Values(members))
 	room := map[string]int{}
 	first := int(weight(topic) % uint64(len(members)))

@@ -1,6 +1,7 @@
-// Package record is how a message travels through RabbitMQ: as a CloudEvent in binary mode, beside AMQP's
+// This file is how a message travels through RabbitMQ: as a CloudEvent in binary mode, beside AMQP's
 // own fields.
-package record
+
+package rabbitbroker
 
 import (
 	"bytes"
@@ -24,7 +25,7 @@ import (
 const (
 	prefix     = "cloudEvents_"
 	altPrefix  = "cloudEvents:"
-	MaxShort   = 255       // bytes in a field or in the name of a header
+	maxShort   = 255       // bytes in a field or in the name of a header
 	maxHeaders = 120 << 10 // all headers must fit into one frame, of 128 KiB
 )
 
@@ -34,8 +35,8 @@ func style() cloudevents.Style {
 	return cloudevents.Style{Prefixes: []string{prefix, altPrefix}, Once: true, Plain: plain}
 }
 
-// Codec writes and reads messages as Skald has them, and as e says; nil: as Skald alone.
-func Codec(e *broker.Envelope) (*cloudevents.Codec, error) {
+// codec writes and reads messages as Skald has them, and as e says; nil: as Skald alone.
+func codec(e *broker.Envelope) (*cloudevents.Codec, error) {
 	if e != nil && e.ID == "position" {
 		return nil, errors.New(
 			"envelope: RabbitMQ has no position that stays: the id is header:NAME or json:FIELD, " +
@@ -52,8 +53,8 @@ func (t table) Text(name, value string)           { t[name] = value }
 func (t table) Bytes(name string, value []byte)   { t[name] = string(value) }
 func (t table) Time(name string, value time.Time) { t[name] = value.Format(time.RFC3339Nano) }
 
-// Encode is m as it travels; everything is copied.
-func Encode(codec *cloudevents.Codec, m *skald.Message) (amqp.Publishing, error) {
+// encode is m as it travels; everything is copied.
+func encode(codec *cloudevents.Codec, m *skald.Message) (amqp.Publishing, error) {
 	p := amqp.Publishing{DeliveryMode: amqp.Persistent, Headers: amqp.Table{},
 		ContentType: short(m.ContentType), MessageId: short(m.ID), CorrelationId: short(m.CorrelationID),
 		Type: short(m.Type)}
@@ -82,7 +83,7 @@ func Encode(codec *cloudevents.Codec, m *skald.Message) (amqp.Publishing, error)
 
 // short is v where it fits into a field; a field is read as it stands, so it holds no part.
 func short(v string) string {
-	if len(v) > MaxShort {
+	if len(v) > maxShort {
 		return ""
 	}
 	return v
@@ -92,7 +93,7 @@ func short(v string) string {
 func plain(a skald.Header) bool {
 	ours := strings.HasPrefix(a.Name, prefix) || strings.HasPrefix(a.Name, altPrefix) ||
 		strings.HasPrefix(a.Name, "Skald-")
-	return len(a.Name) <= MaxShort && !obeyed(a.Name) && !ours
+	return len(a.Name) <= maxShort && !obeyed(a.Name) && !ours
 }
 
 // obeyed tells whether RabbitMQ or one of its plugins acts on a header of that name, or writes it itself: CC
@@ -131,9 +132,9 @@ func text(v any) []byte {
 	return fmt.Append(nil, v)
 }
 
-// Decode is the way back. What is no CloudEvent is read by the envelope of others, if the codec has one, and
+// decode is the way back. What is no CloudEvent is read by the envelope of others, if the codec has one, and
 // then by AMQP's own fields.
-func Decode(codec *cloudevents.Codec, topic string, d *amqp.Delivery) (m skald.Message, fault error) {
+func decode(codec *cloudevents.Codec, topic string, d *amqp.Delivery) (m skald.Message, fault error) {
 	m = skald.Message{Topic: topic, Data: d.Body}
 	event := false
 	hs := make([]skald.Header, 0, len(d.Headers))
@@ -173,8 +174,8 @@ const (
 	hAcquired   = "x-acquired-count" // of RabbitMQ 4.3: with hand-overs in peace
 )
 
-// Attempts is how often the queue delivered a message before.
-func Attempts(h amqp.Table) int {
+// attempts is how often the queue delivered a message before.
+func attempts(h amqp.Table) int {
 	for _, name := range []string{hAcquired, hDeliveries} {
 		switch n := h[name].(type) {
 		case int64:

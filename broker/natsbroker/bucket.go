@@ -1,5 +1,6 @@
-// Package bucket is the key-value bucket in which groups live: its keys, and what lies under them.
-package bucket
+// This file is the key-value bucket in which groups live: its keys, and what lies under them.
+
+package natsbroker
 
 import (
 	"context"
@@ -14,36 +15,35 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/owner"
-	"github.com/skald-go/skald/broker/natsbroker/internal/settings"
 )
 
 const (
-	Name        = "skald"
-	Stream      = "KV_" + Name        // the stream below it
-	Subjects    = "$KV." + Name + "." // what its keys are subjects under
-	Incarnation = "incarnation"
+	name         = "skald"
+	bucketStream = "KV_" + name        // the stream below it
+	subjects     = "$KV." + name + "." // what its keys are subjects under
+	incarnation  = "incarnation"
 )
 
-// Row is a partition of a group in the bucket. It is changed only at the revision that was read, so that who
+// row is a partition of a group in the bucket. It is changed only at the revision that was read, so that who
 // was paused while others took over can store nothing.
-type Row struct {
+type row struct {
 	Member    string `json:"member,omitempty"` // who owns it; empty: nobody
 	SessionID string `json:"life,omitempty"`
 	Position  uint64 `json:"position"` // all up to here is finished
 	Stream    string `json:"stream"`   // when the stream was made: another one begins anew
 }
 
-// Presence is a member of a group in the bucket.
-type Presence struct {
+// presence is a member of a group in the bucket.
+type presence struct {
 	SessionID string        `json:"life"`
 	Topics    []string      `json:"topics"`
 	Session   time.Duration `json:"session"`
 	owner.Claim
 }
 
-// Stale says that a row is not at the revision that was read. A bucket with replicas has a second code for
+// stale says that a row is not at the revision that was read. A bucket with replicas has a second code for
 // it, for a row that is being changed at this moment.
-func Stale(err error) bool {
+func stale(err error) bool {
 	var answered *jetstream.APIError
 	return errors.Is(err, jetstream.ErrKeyExists) || errors.As(err, &answered) &&
 		slices.Contains([]jetstream.ErrorCode{
@@ -51,43 +51,44 @@ func Stale(err error) bool {
 			answered.ErrorCode)
 }
 
-// Open is the bucket, if it is there and forgets nothing; away says what an error of NATS means.
-func Open(ctx context.Context, js jetstream.JetStream, away func(error) error) (jetstream.KeyValue, error) {
-	kv, err := js.KeyValue(ctx, Name)
+// bucketOpen is the bucket, if it is there and forgets nothing; away says what an error of NATS means.
+func bucketOpen(ctx context.Context, js jetstream.JetStream, away func(error) error) (jetstream.KeyValue,
+	error) {
+	kv, err := js.KeyValue(ctx, name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil, fmt.Errorf(
 			"there is no key-value bucket %q: whoever makes the topics makes it too (MakeTopics): %w",
-			Name, broker.ErrNoTopic)
+			name, broker.ErrNoTopic)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look up the bucket %q: %w", Name, away(err))
+		return nil, fmt.Errorf("look up the bucket %q: %w", name, away(err))
 	}
 	status, err := kv.Status(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("look up the bucket %q: %w", Name, away(err))
+		return nil, fmt.Errorf("look up the bucket %q: %w", name, away(err))
 	}
 	if status.TTL() > 0 || status.Config().Storage != jetstream.FileStorage {
 		return nil, fmt.Errorf(
 			"the bucket %q has a ttl or storage memory, by which groups forget how far they are: %w",
-			Name, settings.ErrUnsafe)
+			name, errUnsafe)
 	}
 	return kv, nil
 }
 
-// Make makes the bucket where it is not there, and draws its incarnation.
-func Make(ctx context.Context, js jetstream.JetStream, replicas int) error {
-	kv, err := js.KeyValue(ctx, Name)
+// bucketMake makes the bucket where it is not there, and draws its incarnation.
+func bucketMake(ctx context.Context, js jetstream.JetStream, replicas int) error {
+	kv, err := js.KeyValue(ctx, name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: Name, Description: "Skald: this NATS, and how far groups have come", History: 1,
+			Bucket: name, Description: "Skald: this NATS, and how far groups have come", History: 1,
 			Storage: jetstream.FileStorage, Replicas: replicas,
 		})
 	}
 	if errors.Is(err, jetstream.ErrBucketExists) {
-		kv, err = js.KeyValue(ctx, Name)
+		kv, err = js.KeyValue(ctx, name)
 	}
 	if err == nil {
-		_, err = kv.Create(ctx, Incarnation, []byte(nuid.Next()))
+		_, err = kv.Create(ctx, incarnation, []byte(nuid.Next()))
 	}
 	if errors.Is(err, jetstream.ErrKeyExists) {
 		return nil
@@ -95,8 +96,8 @@ func Make(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	return err
 }
 
-// Keys are those that filter is for.
-func Keys(ctx context.Context, kv jetstream.KeyValue, filter string) (out []string, err error) {
+// keys are those that filter is for.
+func keys(ctx context.Context, kv jetstream.KeyValue, filter string) (out []string, err error) {
 	list, err := kv.ListKeysFiltered(ctx, filter)
 	if err != nil {
 		return nil, err
@@ -107,21 +108,21 @@ func Keys(ctx context.Context, kv jetstream.KeyValue, filter string) (out []stri
 	return out, nil
 }
 
-// ErrInUse: somebody is in the group.
-var ErrInUse = errors.New("somebody is in it")
+// errInUse: somebody is in the group.
+var errInUse = errors.New("somebody is in it")
 
-// Outlive waits until the member of a key is gone, or silent for its session; away says what an error of NATS
+// outlive waits until the member of a key is gone, or silent for its session; away says what an error of NATS
 // means.
-func Outlive(ctx context.Context, kv jetstream.KeyValue, key string, away func(error) error) error {
+func outlive(ctx context.Context, kv jetstream.KeyValue, key string, away func(error) error) error {
 	heard, since := uint64(0), time.Time{}
 	for {
 		e, err := kv.Get(ctx, key)
-		var p Presence
+		var p presence
 		switch {
 		case errors.Is(err, jetstream.ErrKeyNotFound):
 			return nil
 		case err != nil && ctx.Err() != nil:
-			return fmt.Errorf("%w: %w", ErrInUse, ctx.Err())
+			return fmt.Errorf("%w: %w", errInUse, ctx.Err())
 		case err != nil:
 			return away(err)
 		case json.Unmarshal(e.Value(), &p) != nil:
@@ -133,7 +134,7 @@ func Outlive(ctx context.Context, kv jetstream.KeyValue, key string, away func(e
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", ErrInUse, ctx.Err())
+			return fmt.Errorf("%w: %w", errInUse, ctx.Err())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

@@ -1,5 +1,6 @@
-// Package settings names those of streams, consumers and servers by which messages are lost in silence.
-package settings
+// This file names those of streams, consumers and servers by which messages are lost in silence.
+
+package natsbroker
 
 import (
 	"errors"
@@ -12,11 +13,11 @@ import (
 	"github.com/skald-go/skald/broker/internal/names"
 )
 
-// ErrUnsafe is of streams, consumers and buckets with such a setting.
-var ErrUnsafe = errors.New("skald cannot keep its promises on it")
+// errUnsafe is of streams, consumers and buckets with such a setting.
+var errUnsafe = errors.New("skald cannot keep its promises on it")
 
-// Stream is how a stream is made that loses nothing.
-func Stream(name, description string, retain time.Duration, replicas int) jetstream.StreamConfig {
+// settingsStream is how a stream is made that loses nothing.
+func settingsStream(name, description string, retain time.Duration, replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: name, Description: description, Storage: jetstream.FileStorage,
 		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, MaxAge: retain,
@@ -24,9 +25,9 @@ func Stream(name, description string, retain time.Duration, replicas int) jetstr
 	}
 }
 
-// OfStream names the setting by which a stream loses messages, or takes them without storing them; empty:
+// ofStream names the setting by which a stream loses messages, or takes them without storing them; empty:
 // none does.
-func OfStream(c *jetstream.StreamConfig, retain time.Duration) string {
+func ofStream(c *jetstream.StreamConfig, retain time.Duration) string {
 	old := c.Discard == jetstream.DiscardOld
 	for _, s := range []struct {
 		bad  bool
@@ -59,9 +60,9 @@ func OfStream(c *jetstream.StreamConfig, retain time.Duration) string {
 	return ""
 }
 
-// OfConsumer names the setting by which a durable loses messages, or is none that instances can share;
+// ofConsumer names the setting by which a durable loses messages, or is none that instances can share;
 // empty: none does.
-func OfConsumer(c *jetstream.ConsumerConfig) string {
+func ofConsumer(c *jetstream.ConsumerConfig) string {
 	for _, s := range []struct {
 		bad  bool
 		name string
@@ -90,8 +91,8 @@ func OfConsumer(c *jetstream.ConsumerConfig) string {
 
 const minAckWait = 2 * time.Second
 
-// OfServer is what is doubtful of a server, by what it tells of itself.
-func OfServer(version string, mostBytes int64) []skald.Finding {
+// ofServer is what is doubtful of a server, by what it tells of itself.
+func ofServer(version string, mostBytes int64) []skald.Finding {
 	limit := skald.Finding{Name: "max_payload", Grade: skald.Fine, Saw: fmt.Sprint(mostBytes)}
 	if mostBytes < names.LargestPayload {
 		limit.Grade = skald.Doubtful

@@ -1,5 +1,6 @@
-// Package record is how a message travels through NATS: as a CloudEvent in binary mode.
-package record
+// This file is how a message travels through NATS: as a CloudEvent in binary mode.
+
+package natsbroker
 
 import (
 	"bytes"
@@ -20,8 +21,8 @@ func style() cloudevents.Style {
 		Plain: plain}
 }
 
-// Codec writes and reads messages as Skald has them, and as e says; nil: as Skald alone.
-func Codec(e *broker.Envelope) (*cloudevents.Codec, error) { return cloudevents.New(style()).For(e) }
+// codec writes and reads messages as Skald has them, and as e says; nil: as Skald alone.
+func codec(e *broker.Envelope) (*cloudevents.Codec, error) { return cloudevents.New(style()).For(e) }
 
 // headers take what a message has in them.
 type headers nats.Header
@@ -33,8 +34,8 @@ func (h headers) Time(name string, value time.Time) {
 	h.Text(name, value.Format(time.RFC3339Nano))
 }
 
-// Encode is m as it travels; everything is copied.
-func Encode(codec *cloudevents.Codec, m *skald.Message) (*nats.Msg, error) {
+// encode is m as it travels; everything is copied.
+func encode(codec *cloudevents.Codec, m *skald.Message) (*nats.Msg, error) {
 	h := headers{}
 	data, err := codec.Encode(m, h)
 	if err != nil {
@@ -66,8 +67,8 @@ func reserved(name string) bool {
 	return len(name) >= 5 && strings.EqualFold(name[:5], "nats-") || name == "Status" || name == "Description"
 }
 
-// Decode is the way back of what lies at sequence in the topic's stream.
-func Decode(codec *cloudevents.Codec, topic string, h nats.Header, data []byte, sequence uint64) (
+// decode is the way back of what lies at sequence in the topic's stream.
+func decode(codec *cloudevents.Codec, topic string, h nats.Header, data []byte, sequence uint64) (
 	m skald.Message, fault error,
 ) {
 	m = skald.Message{Topic: topic, Data: data}

@@ -1,6 +1,7 @@
-// Package login reads from a URL who a client is, and how its connection to NATS is secured; and knows when
+// This file reads from a URL who a client is, and how its connection to NATS is secured; and knows when
 // NATS refuses it.
-package login
+
+package natsbroker
 
 import (
 	"errors"
@@ -13,8 +14,8 @@ import (
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
-// Options is what a URL says of TLS and of who this is, as options of a connection.
-func Options(u *brokerurl.URL) (out []nats.Option, err error) {
+// options is what a URL says of TLS and of who this is, as options of a connection.
+func options(u *brokerurl.URL) (out []nats.Option, err error) {
 	secure, err := u.TLS()
 	if err != nil {
 		return nil, err
@@ -64,8 +65,8 @@ func password(u *brokerurl.URL) (nats.Option, error) {
 	}), nil
 }
 
-// Refused says whether NATS refuses who a client is, or what it wants.
-func Refused(err error) bool {
+// refused says whether NATS refuses who a client is, or what it wants.
+func refused(err error) bool {
 	return slices.ContainsFunc([]error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked,
 		nats.ErrAccountAuthExpired, nats.ErrPermissionViolation},
 		func(no error) bool { return errors.Is(err, no) })

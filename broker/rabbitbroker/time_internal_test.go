@@ -1,4 +1,4 @@
-package record
+package rabbitbroker
 
 import (
 	"testing"
@@ -14,12 +14,12 @@ import (
 // among the headers.
 func TestTimestampInMilliseconds(t *testing.T) {
 	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
-	m, fault := Decode(cloudevents.New(style()), "t",
+	m, fault := decode(cloudevents.New(style()), "t",
 		&amqp.Delivery{Timestamp: at.Local(), Headers: amqp.Table{}})
 	if fault != nil || m.Time != at || len(m.Headers) != 0 {
 		t.Errorf("%+v, %v", m, fault)
 	}
-	m, fault = Decode(cloudevents.New(style()), "t", &amqp.Delivery{Timestamp: time.Unix(at.UnixMilli(), 0),
+	m, fault = decode(cloudevents.New(style()), "t", &amqp.Delivery{Timestamp: time.Unix(at.UnixMilli(), 0),
 		Headers: amqp.Table{"a": "b"}})
 	if fault != nil || !m.Time.IsZero() || len(m.Headers) != 2 || m.Headers[1].Name != "timestamp" ||
 		string(m.Headers[1].Value) != "1770091506000" {
