@@ -15,7 +15,6 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
-	"github.com/skald-go/skald/broker/internal/owner"
 )
 
 // begin commits start= for a group that neither its database nor Kafka knows. Not as the client's own reset,
@@ -65,7 +64,7 @@ func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 			return err
 		}
 		at.Each(func(o kadm.Offset) {
-			o.Metadata = note{owner.Of(&g), ids[o.Topic], o.At}.text()
+			o.Metadata = note{feed.Of(&g), ids[o.Topic], o.At}.text()
 			at[o.Topic][o.Partition] = o
 		})
 		stored, err := b.adm.CommitOffsets(ctx, g.Name, at)
@@ -199,7 +198,7 @@ type beginning struct {
 
 // beginning goes by the rule. Retention may have removed what comes first.
 func (s *Subscription) beginning(f *feed.Facts, of broker.Partition) beginning {
-	out := beginning{Partition: of, says: note{owner.Of(&s.group), of.Origin, f.First}}
+	out := beginning{Partition: of, says: note{feed.Of(&s.group), of.Origin, f.First}}
 	start, again := f.Begin()
 	out.Again, out.Started = again, true
 	switch o, _ := f.Origin(); {

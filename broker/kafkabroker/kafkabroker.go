@@ -23,7 +23,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
-	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/feed"
 	"github.com/skald-go/skald/internal/backoff"
 )
 
@@ -193,7 +193,7 @@ func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...strin
 		n = -1
 	}
 	for _, t := range topics {
-		if !names.OK(t) {
+		if !feed.OK(t) {
 			return fmt.Errorf("make topic %q: a name is 1 to 249 of A-Z a-z 0-9 . _ -", t)
 		}
 	}

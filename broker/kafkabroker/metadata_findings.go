@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/feed"
 )
 
 // findings are what is doubtful of topics that Kafka has told of, and of their settings.
@@ -82,8 +82,8 @@ func policies(name string, is map[string]string) (out []skald.Finding) {
 	say("cleanup.policy", is["cleanup.policy"] == "delete", skald.Doubtful, is["cleanup.policy"],
 		"delete, unless consumers only want the last message of each key: compaction removes the others, also those that nobody has read")
 	most, err := strconv.Atoi(is[largestSetting])
-	say(largestSetting, err != nil || most >= names.LargestPayload, skald.Doubtful, is[largestSetting],
+	say(largestSetting, err != nil || most >= feed.LargestPayload, skald.Doubtful, is[largestSetting],
 		fmt.Sprintf("%d or more: larger messages, which the outbox takes, are deferred with their keys",
-			names.LargestPayload))
+			feed.LargestPayload))
 	return out
 }

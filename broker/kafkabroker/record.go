@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
-	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/feed"
 )
 
 // style is the CloudEvents Kafka binding, binary mode.
@@ -108,7 +108,7 @@ func decode(r *kgo.Record, codec *cloudevents.Codec, m, before *skald.Message) (
 	}
 	if fault = codec.Fill(m); fault == nil {
 		codec.Origin(m, func() string {
-			return names.Partition(r.Topic, int(r.Partition)) + "/" + strconv.FormatInt(r.Offset, 10)
+			return feed.Partition(r.Topic, int(r.Partition)) + "/" + strconv.FormatInt(r.Offset, 10)
 		})
 	}
 	return fault

@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/internal/owner"
+	"github.com/skald-go/skald/broker/internal/feed"
 )
 
 // notePrefix is what the metadata of an offset begins with that Skald committed.
@@ -20,7 +20,7 @@ const notePrefix = "skald "
 
 // A note is the metadata of a committed offset. Kafka takes up to 4,096 bytes of it.
 type note struct {
-	owner.Database
+	feed.OwnerDatabase
 	Topic string `json:"topic"` // its id: offsets of another one mean nothing
 	First int64  `json:"first"` // where the group began; -1: not known
 }
@@ -77,7 +77,7 @@ func (s standing) note(topic string, partition int32) noted {
 func (s standing) check(g *broker.Group) error {
 	for _, ps := range s {
 		for _, p := range ps {
-			if err := owner.Belongs(g, parseNote(p.Metadata).Database); err != nil {
+			if err := feed.Belongs(g, parseNote(p.Metadata).OwnerDatabase); err != nil {
 				return err
 			}
 		}
@@ -125,14 +125,14 @@ func (b *Broker) Adopt(ctx context.Context, g broker.Group, from string) error {
 	for _, ps := range committed {
 		for _, p := range ps {
 			n := parseNote(p.Metadata)
-			takes, err := owner.Adoptable(&g, n.Database, from)
+			takes, err := feed.Adoptable(&g, n.OwnerDatabase, from)
 			if err != nil {
 				return fmt.Errorf("adopt: %w", err)
 			}
 			if !takes || p.At < 0 {
 				continue
 			}
-			n.Database = owner.Of(&g)
+			n.OwnerDatabase = feed.Of(&g)
 			p.Metadata = n.text()
 			at.Add(p.Offset)
 		}

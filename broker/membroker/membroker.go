@@ -18,8 +18,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/internal/names"
-	"github.com/skald-go/skald/broker/internal/owner"
+	"github.com/skald-go/skald/broker/internal/feed"
 )
 
 // ErrRefused is for Options.Fail: what wraps it refuses the message.
@@ -130,7 +129,7 @@ func (b *Broker) MakeTopics(_ context.Context, partitions int, topics ...string)
 		return broker.ErrClosed
 	}
 	for _, name := range topics {
-		if !names.OK(name) {
+		if !feed.OK(name) {
 			return fmt.Errorf("make topic %q: a name is 1 to 249 of A-Z a-z 0-9 . _ -", name)
 		}
 		if b.c.topics[name] == nil {
@@ -242,9 +241,9 @@ func (b *Broker) Subscribe(_ context.Context, g broker.Group) (broker.Subscripti
 	}
 	group := b.c.group(g.Name)
 	if at := slices.IndexFunc(group.members,
-		func(m *Subscription) bool { return !owner.Same(m.owner, g.Owner) }); at >= 0 {
-		return nil, fmt.Errorf("subscribe: %w", owner.Check(g.Name, owner.Claim{Owner: g.Owner},
-			[]owner.Claim{{Member: group.members[at].name, Owner: group.members[at].owner, Settled: true}}))
+		func(m *Subscription) bool { return !feed.Same(m.owner, g.Owner) }); at >= 0 {
+		return nil, fmt.Errorf("subscribe: %w", feed.Check(g.Name, feed.Claim{Owner: g.Owner},
+			[]feed.Claim{{Member: group.members[at].name, Owner: group.members[at].owner, Settled: true}}))
 	}
 	s := group.join(g, topics)
 	b.subs = append(slices.DeleteFunc(b.subs,

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/internal/owner"
+	"github.com/skald-go/skald/broker/internal/feed"
 )
 
 const (
@@ -38,7 +38,7 @@ type presence struct {
 	SessionID string        `json:"life"`
 	Topics    []string      `json:"topics"`
 	Session   time.Duration `json:"session"`
-	owner.Claim
+	feed.Claim
 }
 
 // stale says that a row is not at the revision that was read. A bucket with replicas has a second code for

@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/feed"
 )
 
 // findFor is how long a consumer stays that was made only to be asked where it begins.
@@ -38,7 +38,7 @@ func (b *Broker) Find(ctx context.Context, name string, at time.Time) ([]broker.
 	first := int64(c.CachedInfo().Delivered.Stream) + 1
 	var out []broker.Place
 	for i := range t.partitions {
-		out = append(out, broker.Place{Partition: broker.Partition{Name: names.Partition(name, i),
+		out = append(out, broker.Place{Partition: broker.Partition{Name: feed.Partition(name, i),
 			Clean: true, Origin: t.created}, Position: first})
 	}
 	return out, nil

@@ -12,8 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/internal/names"
-	"github.com/skald-go/skald/broker/internal/owner"
+	"github.com/skald-go/skald/broker/internal/feed"
 )
 
 // patience is how long one question to the bucket may take.
@@ -42,7 +41,7 @@ type group struct {
 	rows     map[string]seenRow // by key
 	synced   bool               // all that was there has been seen
 	rev      uint64             // of its own presence
-	standing owner.Claim        // of this member
+	standing feed.Claim         // of this member
 	beaten   time.Time          // when its presence was stored last
 	warned   time.Time          // when it was last told that the group is another's
 	looked   time.Time          // when it looked at the silence of others last
@@ -54,7 +53,7 @@ func newGroup(kv jetstream.KeyValue, g broker.Group, topics []topic, sessionID s
 		member = "r-" + sessionID
 	}
 	return group{kv: kv, groupName: g.Name, member: token(member), sessionID: sessionID,
-		topics: topics, standing: owner.Claim{SessionID: sessionID, Owner: g.Owner}, peers: map[string]peer{},
+		topics: topics, standing: feed.Claim{SessionID: sessionID, Owner: g.Owner}, peers: map[string]peer{},
 		rows: map[string]seenRow{}}
 }
 
@@ -209,13 +208,13 @@ func (s *Subscription) bury(period time.Duration) {
 func (s *Subscription) share(t topic) int {
 	members := []string{s.member}
 	for _, name := range slices.Sorted(maps.Keys(s.peers)) {
-		if p := s.peers[name]; name != s.member && owner.Same(p.Owner, s.standing.Owner) &&
+		if p := s.peers[name]; name != s.member && feed.Same(p.Owner, s.standing.Owner) &&
 			slices.Contains(p.Topics, t.name) {
 			members = append(members, name)
 		}
 	}
 	slices.Sort(members)
-	at := (slices.Index(members, s.member) + names.PartitionOf([]byte(t.name), len(members))) % len(members)
+	at := (slices.Index(members, s.member) + feed.PartitionOf([]byte(t.name), len(members))) % len(members)
 	n := t.partitions / len(members)
 	if at < t.partitions%len(members) {
 		n++
@@ -236,7 +235,7 @@ func (s *Subscription) free(r row) bool {
 // ours tells whether partitions are this member's to take: the group is not that of members who work for
 // another database or schema.
 func (s *Subscription) ours() bool {
-	var others []owner.Claim
+	var others []feed.Claim
 	for name, p := range s.peers {
 		if name != s.member {
 			c := p.Claim
@@ -244,7 +243,7 @@ func (s *Subscription) ours() bool {
 			others = append(others, c)
 		}
 	}
-	if err := owner.Check(s.groupName, s.standing, others); err != nil {
+	if err := feed.Check(s.groupName, s.standing, others); err != nil {
 		s.standing.Settled = false
 		if time.Since(s.warned) > s.b.opts.Heartbeat {
 			s.warned = time.Now()
@@ -297,7 +296,7 @@ func (s *Subscription) resume(t topic, free []int) (broker.Resumed, error) {
 	defer cancel()
 	var partitions []broker.Partition
 	for _, i := range free {
-		partitions = append(partitions, broker.Partition{Name: names.Partition(t.name, i), Clean: true,
+		partitions = append(partitions, broker.Partition{Name: feed.Partition(t.name, i), Clean: true,
 			Origin: t.created})
 	}
 	return s.resumes(ctx, partitions)

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/feed"
 )
 
 var errRecreated = errors.New("its stream was made anew")
@@ -81,7 +81,7 @@ func (s *Subscription) removed(t topic, index int) (m broker.Missed) {
 	if at != index || t.first <= most+1 {
 		return m
 	}
-	return broker.Missed{Partition: names.Partition(t.name, index), From: int64(most) + 1, To: int64(t.first),
+	return broker.Missed{Partition: feed.Partition(t.name, index), From: int64(most) + 1, To: int64(t.first),
 		Count: int64(t.first - most - 1)}
 }
 

@@ -10,8 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/internal/names"
-	"github.com/skald-go/skald/broker/internal/owner"
+	"github.com/skald-go/skald/broker/internal/feed"
 )
 
 // belongs fails if the bucket has another owner of g. A group without an owner gets that of g.
@@ -22,7 +21,7 @@ func (b *Broker) belongs(ctx context.Context, kv jetstream.KeyValue, g *broker.G
 	for {
 		is, rev, err := b.ownerOf(ctx, kv, g.Name)
 		if err != nil || rev > 0 && is.ID != "" {
-			return errors.Join(err, owner.Belongs(g, is))
+			return errors.Join(err, feed.Belongs(g, is))
 		}
 		if err = b.storeOwner(ctx, kv, g, rev); err == nil || !stale(err) || ctx.Err() != nil {
 			return err
@@ -31,7 +30,7 @@ func (b *Broker) belongs(ctx context.Context, kv jetstream.KeyValue, g *broker.G
 }
 
 // ownerOf is the owner of a group in the bucket, and its revision; 0: there is none.
-func (b *Broker) ownerOf(ctx context.Context, kv jetstream.KeyValue, group string) (is owner.Database,
+func (b *Broker) ownerOf(ctx context.Context, kv jetstream.KeyValue, group string) (is feed.OwnerDatabase,
 	rev uint64, err error) {
 	e, err := kv.Get(ctx, ownerKey(group))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -47,7 +46,7 @@ func (b *Broker) ownerOf(ctx context.Context, kv jetstream.KeyValue, group strin
 }
 
 func (b *Broker) storeOwner(ctx context.Context, kv jetstream.KeyValue, g *broker.Group, rev uint64) error {
-	text, err := json.Marshal(owner.Of(g))
+	text, err := json.Marshal(feed.Of(g))
 	if err == nil && rev == 0 {
 		_, err = kv.Create(ctx, ownerKey(g.Name), text)
 	} else if err == nil {
@@ -62,7 +61,7 @@ func (b *Broker) storeOwner(ctx context.Context, kv jetstream.KeyValue, g *broke
 // Adopt writes the owner into the bucket, once the members of the other one have left or been silent for
 // their session; it waits for that until ctx ends.
 func (b *Broker) Adopt(ctx context.Context, g broker.Group, from string) error {
-	if !names.OK(g.Name) {
+	if !feed.OK(g.Name) {
 		return fmt.Errorf("adopt group %q: %w", g.Name, errName)
 	}
 	kv, err := b.bucket(ctx)
@@ -73,7 +72,7 @@ func (b *Broker) Adopt(ctx context.Context, g broker.Group, from string) error {
 	if err != nil {
 		return fmt.Errorf("adopt: %w", err)
 	}
-	takes, err := owner.Adoptable(&g, is, from)
+	takes, err := feed.Adoptable(&g, is, from)
 	if err != nil || !takes {
 		return err
 	}

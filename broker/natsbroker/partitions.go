@@ -11,7 +11,6 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
-	"github.com/skald-go/skald/broker/internal/names"
 )
 
 // run keeps the member in its group until it leaves or is killed.
@@ -98,7 +97,7 @@ func (s *Subscription) drain(e jetstream.KeyValueEntry, more <-chan jetstream.Ke
 // begin is where a partition begins, as feed.Facts has it. Messages that the stream lost at its end are of no
 // matter.
 func (s *Subscription) begin(ctx context.Context, t topic, index int, told broker.Resumed) (at, again int64) {
-	f := feed.FactsOf(s.resumes != nil, told, names.Partition(t.name, index))
+	f := feed.FactsOf(s.resumes != nil, told, feed.Partition(t.name, index))
 	f.Own, f.Oldest, f.End = true, int64(t.first), int64(t.last)+1
 	for _, r := range s.rows {
 		f.Group = f.Group || r.Position > 0
@@ -142,7 +141,7 @@ func (s *Subscription) claim(t topic, index int, resumed broker.Resumed) *partit
 		return nil
 	}
 	s.rows[key] = seenRow{r, rev}
-	told := broker.Partition{Name: names.Partition(t.name, index), Origin: t.created,
+	told := broker.Partition{Name: feed.Partition(t.name, index), Origin: t.created,
 		Start: int64(r.Position) + 1, Started: true, Again: again}
 	l := &partition{Holding: feed.Holding{Partition: told, Topic: t.name, Index: index,
 		Acked: int64(r.Position)}, topic: t, key: key, row: r, rev: rev, missed: missed,

@@ -14,7 +14,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/feed"
 	"github.com/skald-go/skald/broker/internal/perkey"
 )
 
@@ -103,7 +103,7 @@ func (p *publisher) up() bool {
 func (p *publisher) launch(it *item, t topic) {
 	partition := rand.IntN(t.partitions)
 	if it.Key != nil {
-		partition = names.PartitionOf(it.Key, t.partitions)
+		partition = feed.PartitionOf(it.Key, t.partitions)
 	}
 	msg, err := it.Out.msg, error(nil)
 	if msg.Subject, err = t.target(partition, it.Type, it.Key); err != nil {

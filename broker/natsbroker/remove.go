@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/feed"
 )
 
 // RemoveTopics takes away the streams of topics that were made when Made says; one that was made anew since
@@ -77,7 +77,7 @@ func (b *Broker) keys(ctx context.Context, filter string) (out []string, err err
 // RemoveGroup takes away what a group has stored, once its last member has left or been silent for its
 // session; it waits for that until ctx ends. A group that is not there is no matter.
 func (b *Broker) RemoveGroup(ctx context.Context, group string) error {
-	if !names.OK(group) {
+	if !feed.OK(group) {
 		return fmt.Errorf("remove group %q: %w", group, errName)
 	}
 	prefix := memberKey(group, "")

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/feed"
 )
 
 // errUnsafe is of streams, consumers and buckets with such a setting.
@@ -94,11 +94,11 @@ const minAckWait = 2 * time.Second
 // ofServer is what is doubtful of a server, by what it tells of itself.
 func ofServer(version string, mostBytes int64) []skald.Finding {
 	limit := skald.Finding{Name: "max_payload", Grade: skald.Fine, Saw: fmt.Sprint(mostBytes)}
-	if mostBytes < names.LargestPayload {
+	if mostBytes < feed.LargestPayload {
 		limit.Grade = skald.Doubtful
 		limit.Remedy = fmt.Sprintf(
 			"%d or more: larger messages, which the outbox takes, are deferred with their keys",
-			names.LargestPayload)
+			feed.LargestPayload)
 	}
 	return []skald.Finding{{Name: "version", Grade: skald.Fine, Saw: "NATS " + version},
 		{Name: "sync_interval", Grade: skald.Doubtful, Saw: "no client can see it",

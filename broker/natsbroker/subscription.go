@@ -10,7 +10,6 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
-	"github.com/skald-go/skald/broker/internal/names"
 )
 
 var errFenced = errors.New("a new life of this member has taken over")
@@ -37,7 +36,7 @@ var _ broker.Subscription = (*Subscription)(nil)
 
 // Subscribe joins g.
 func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {
-	if !names.OK(g.Name) || len(g.Topics) == 0 || g.Member != "" && !names.OK(g.Member) {
+	if !feed.OK(g.Name) || len(g.Topics) == 0 || g.Member != "" && !feed.OK(g.Member) {
 		return nil, fmt.Errorf("subscribe to %d topics as member %q of group %q: at least one topic; for groups and members: %w", len(g.Topics), g.Member, g.Name, errName)
 	}
 	b.mu.Lock()

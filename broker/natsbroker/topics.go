@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/feed"
 	"github.com/skald-go/skald/broker/internal/perkey"
 )
 
@@ -43,7 +43,7 @@ func subject(stream string, partition int) string { return stream + "." + strcon
 
 // look asks NATS about a topic.
 func (w *wire) look(ctx context.Context, name string) (topic, error) {
-	if !names.OK(name) {
+	if !feed.OK(name) {
 		return topic{}, fmt.Errorf("topic %q: %w: %w", name, errName, broker.ErrNoTopic)
 	}
 	if shape, there := w.shapes[name]; there {
@@ -86,7 +86,7 @@ func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...strin
 		return fmt.Errorf("make topics with %d partitions: at most %d", n, maxPartitions)
 	}
 	for _, t := range topics {
-		if !names.OK(t) {
+		if !feed.OK(t) {
 			return fmt.Errorf("make topic %q: %w", t, errName)
 		}
 	}

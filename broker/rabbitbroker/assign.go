@@ -8,7 +8,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/feed"
 )
 
 // owners is who of members owns which of the partitions of a topic. Everybody gets as many as the others,
@@ -27,7 +27,7 @@ func owners(topic string, partitions int, members []string) []string {
 	for i := range out {
 		most := uint64(0)
 		for _, m := range members {
-			if w := weight(names.Partition(topic, i), m); room[m] > 0 && (out[i] == "" || w > most) {
+			if w := weight(feed.Partition(topic, i), m); room[m] > 0 && (out[i] == "" || w > most) {
 				out[i], most = m, w
 			}
 		}

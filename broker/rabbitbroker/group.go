@@ -8,7 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/skald-go/skald/broker/internal/owner"
+	"github.com/skald-go/skald/broker/internal/feed"
 )
 
 // hello is what a member tells the others of its group now and then.
@@ -19,7 +19,7 @@ type hello struct {
 	Topics    []string      `json:"topics,omitempty"`
 	Session   time.Duration `json:"session,omitempty"`
 	Bye       bool          `json:"bye,omitempty"`
-	owner.Claim
+	feed.Claim
 }
 
 // peer is another member as this one sees it.
@@ -36,7 +36,7 @@ type group struct {
 	topicNames        []string
 	peers             map[string]peer
 	shares            map[string]share // by topic
-	standing          owner.Claim      // of this member
+	standing          feed.Claim       // of this member
 	joined            time.Time
 	warned            time.Time // when it was last told that the group is another's
 	beaten            time.Time
@@ -158,13 +158,13 @@ func (s *Subscription) beat(l *link) {
 // ours tells whether partitions are this member's to take: the group is not that of members who work for
 // another database or schema.
 func (s *Subscription) ours(l *link) bool {
-	var others []owner.Claim
+	var others []feed.Claim
 	for name, p := range s.peers {
 		c := p.Claim
 		c.Member, c.SessionID = name, p.SessionID
 		others = append(others, c)
 	}
-	if err := owner.Check(s.group.name, s.standing, others); err != nil {
+	if err := feed.Check(s.group.name, s.standing, others); err != nil {
 		s.standing.Settled = false
 		if time.Since(s.warned) > s.b.opts.Heartbeat {
 			s.warned = time.Now()
@@ -190,7 +190,7 @@ type share struct {
 func (s *Subscription) mine(t topic) map[int]bool {
 	members := []string{s.member}
 	for name, p := range s.peers {
-		if owner.Same(p.Owner, s.standing.Owner) && slices.Contains(p.Topics, t.name) {
+		if feed.Same(p.Owner, s.standing.Owner) && slices.Contains(p.Topics, t.name) {
 			members = append(members, name)
 		}
 	}

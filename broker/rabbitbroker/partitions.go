@@ -15,7 +15,6 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/feed"
-	"github.com/skald-go/skald/broker/internal/names"
 	"github.com/skald-go/skald/internal/backoff"
 )
 
@@ -171,7 +170,7 @@ func (s *Subscription) balance(l *link) error {
 	defer func() { s.gain(fresh) }()
 	for _, t := range l.topics {
 		for i := range t.partitions {
-			name := names.Partition(t.name, i)
+			name := feed.Partition(t.name, i)
 			if !want[t.name][i] || have[name] {
 				continue
 			}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/feed"
 	"github.com/skald-go/skald/broker/internal/perkey"
 	"github.com/skald-go/skald/internal/backoff"
 )
@@ -145,7 +145,7 @@ func route(it *item, t topic) string {
 	case it.Key == nil:
 		return routingKey(rand.IntN(t.partitions), it.Type)
 	}
-	return routingKey(names.PartitionOf(it.Key, t.partitions), it.Type)
+	return routingKey(feed.PartitionOf(it.Key, t.partitions), it.Type)
 }
 
 var errSilent = errors.New("it says nothing")

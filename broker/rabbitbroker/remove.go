@@ -11,7 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/feed"
 )
 
 // errInUse: somebody is in the group.
@@ -46,7 +46,7 @@ func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error
 // RemoveGroup takes away the queues of a group for topics that are still there, with what is in them, once
 // nobody reads them any longer; it waits for that until ctx ends. Queues that are not there are no matter.
 func (b *Broker) RemoveGroup(ctx context.Context, group string, topics ...string) error {
-	if !names.OK(group) {
+	if !feed.OK(group) {
 		return fmt.Errorf("remove group %q: %w", group, errName)
 	}
 	return b.with(ctx, func(conn *amqp.Connection) error {

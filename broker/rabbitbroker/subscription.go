@@ -10,8 +10,6 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
-	"github.com/skald-go/skald/broker/internal/names"
-	"github.com/skald-go/skald/broker/internal/owner"
 	"github.com/skald-go/skald/internal/uuid7"
 )
 
@@ -38,7 +36,7 @@ type Subscription struct {
 var _ broker.Subscription = (*Subscription)(nil)
 
 func checkGroup(g broker.Group) error {
-	if !names.OK(g.Name) || len(g.Topics) == 0 || g.Member != "" && !names.OK(g.Member) {
+	if !feed.OK(g.Name) || len(g.Topics) == 0 || g.Member != "" && !feed.OK(g.Member) {
 		return fmt.Errorf(
 			"subscribe to %d topics as member %q of group %q: at least one topic; for groups and members: %w",
 			len(g.Topics), g.Member, g.Name, errName)
@@ -64,7 +62,7 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 			topicNames: slices.Compact(slices.Sorted(slices.Values(g.Topics))), peers: map[string]peer{},
 			shares: map[string]share{}, prefetch: map[string]int{}},
 	}
-	s.standing = owner.Claim{SessionID: s.sessionID, Owner: g.Owner}
+	s.standing = feed.Claim{SessionID: s.sessionID, Owner: g.Owner}
 	s.member = "m-" + g.Member // no name that is drawn is one that is given
 	if g.Member == "" {
 		s.member = "r-" + s.sessionID

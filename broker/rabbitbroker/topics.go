@@ -12,7 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/feed"
 	"github.com/skald-go/skald/broker/internal/perkey"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/uuid7"
@@ -88,7 +88,7 @@ func partitionArgs() amqp.Table {
 // look asks RabbitMQ about a topic.
 func (b *Broker) look(ctx context.Context, conn *amqp.Connection, name string) (topic, error) {
 	t := topic{name: name}
-	if !names.OK(name) {
+	if !feed.OK(name) {
 		return t, fmt.Errorf("topic %q: %w: %w", name, errName, broker.ErrNoTopic)
 	}
 	err := ask(ctx, conn, func(ch *amqp.Channel) error {
@@ -200,7 +200,7 @@ func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...strin
 		return fmt.Errorf("make topics: %d partitions: want 1 to %d", partitions, maxPartitions)
 	}
 	for _, name := range topics {
-		if !names.OK(name) {
+		if !feed.OK(name) {
 			return fmt.Errorf("make topic %q: %w", name, errName)
 		}
 	}

@@ -1,6 +1,7 @@
-// Package owner says whose a group is, where members tell each other for which database and schema they work.
+// This file says whose a group is, where members tell each other for which database and schema they work.
 // Two services that gave their consumers one name would else take each other's messages.
-package owner
+
+package feed
 
 import (
 	"cmp"
@@ -45,8 +46,8 @@ func Check(group string, mine Claim, others []Claim) error {
 // Same tells whether members with these owners share a group's partitions.
 func Same(a, b string) bool { return a == "" || b == "" || a == b }
 
-// A Database is the owner that a broker keeps of a group.
-type Database struct {
+// A OwnerDatabase is the owner that a broker keeps of a group.
+type OwnerDatabase struct {
 	ID   string `json:"database,omitempty"` // empty: none
 	Name string `json:"name,omitempty"`     // for people
 }
@@ -55,16 +56,16 @@ type Database struct {
 const mostName = 200
 
 // Of is the owner that a broker keeps of g.
-func Of(g *broker.Group) Database {
+func Of(g *broker.Group) OwnerDatabase {
 	name := g.OwnerName
 	if len(name) > mostName {
 		name = strings.ToValidUTF8(name[:mostName], "")
 	}
-	return Database{ID: g.Owner, Name: name}
+	return OwnerDatabase{ID: g.Owner, Name: name}
 }
 
 // Belongs fails if a group belongs to another database than its member's.
-func Belongs(g *broker.Group, to Database) error {
+func Belongs(g *broker.Group, to OwnerDatabase) error {
 	if g.Owner == "" || to.ID == "" || to.ID == g.Owner {
 		return nil
 	}
@@ -74,7 +75,7 @@ func Belongs(g *broker.Group, to Database) error {
 
 // Adoptable tells whether g may take a group from an owner to which it belongs. It fails if the group belongs
 // to a third one.
-func Adoptable(g *broker.Group, to Database, from string) (bool, error) {
+func Adoptable(g *broker.Group, to OwnerDatabase, from string) (bool, error) {
 	if to.ID == from {
 		return true, nil
 	}

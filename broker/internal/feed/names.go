@@ -1,5 +1,6 @@
-// Package names are the names that drivers share: of topics and groups, and of their partitions.
-package names
+// This file are the names that drivers share: of topics and groups, and of their partitions.
+
+package feed
 
 import (
 	"hash/fnv"

@@ -1,10 +1,9 @@
-package names_test
+package feed
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/skald-go/skald/broker/internal/names"
 	"github.com/skald-go/skald/internal/complete"
 )
 
@@ -12,27 +11,27 @@ import (
 func TestNamesAreThoseOfTheOutbox(t *testing.T) {
 	for _, name := range []string{"", "a", "orders.eu_1-b", "größe", "a b", "a/b", strings.Repeat("a", 249),
 		strings.Repeat("a", 250)} {
-		if names.OK(name) != complete.Topic(name) {
-			t.Errorf("%q: %v here, %v for the outbox", name, names.OK(name), complete.Topic(name))
+		if OK(name) != complete.Topic(name) {
+			t.Errorf("%q: %v here, %v for the outbox", name, OK(name), complete.Topic(name))
 		}
 	}
 }
 
 // What the outbox takes is what the limits of brokers are compared with.
 func TestLargestPayload(t *testing.T) {
-	if names.LargestPayload < complete.MaxData+complete.MaxHeaders+complete.MaxKey {
-		t.Errorf("%d bytes are less than the outbox takes", names.LargestPayload)
+	if LargestPayload < complete.MaxData+complete.MaxHeaders+complete.MaxKey {
+		t.Errorf("%d bytes are less than the outbox takes", LargestPayload)
 	}
 }
 
 // Equal keys have equal places, whatever the build: members of different builds share a topic.
 func TestPlacesOfKeysStay(t *testing.T) {
 	for key, want := range map[string]int{"": 5, "order-1": 5, "order-2": 4} {
-		if got := names.PartitionOf([]byte(key), 8); got != want {
+		if got := PartitionOf([]byte(key), 8); got != want {
 			t.Errorf("%q is at %d, want %d", key, got, want)
 		}
 	}
-	if names.Partition("orders", 3) != "orders/3" {
-		t.Error(names.Partition("orders", 3))
+	if Partition("orders", 3) != "orders/3" {
+		t.Error(Partition("orders", 3))
 	}
 }
