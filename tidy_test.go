@@ -69,7 +69,6 @@ func house() map[string]rule {
 		"inbox/internal/logonce":  {ours: []string{"store", "broker", "failure", "internal"}},
 		"inbox/internal/lifetime": {ours: []string{"store", "broker", "internal"}},
 		"inbox/internal/oversize": {ours: []string{"broker", "internal"}},
-		"inbox/internal/identity": {ours: []string{"store", "broker", "failure"}},
 		"inbox/internal/seen": {ours: []string{".", "failure", "store", "once",
 			"inbox/internal/partition"}},
 		"inbox/internal/imported": {ours: []string{"store", "once"}},
@@ -79,9 +78,8 @@ func house() map[string]rule {
 		"inbox/internal/missed":   {ours: []string{"store", "broker"}},
 		"inbox/internal/member":   {ours: []string{"broker"}},
 		"inbox/internal/exec": {ours: append([]string{"broker", "inbox/internal/decide",
-			"inbox/internal/identity", "inbox/internal/partition", "inbox/internal/running"}, below.ours...),
+			"inbox/internal/partition"}, below.ours...),
 			vendors: []string{otel}},
-		"inbox/internal/running": {ours: []string{"inbox/internal/partition"}},
 
 		"foreign": station, // tables of other teams, by database/sql
 
@@ -159,10 +157,10 @@ func ranks() [][]string {
 		{"store/memstore", "store/sqlitestore", "store/pgstore", "broker/membroker", "broker/kafkabroker",
 			"broker/natsbroker", "broker/rabbitbroker"},
 		{"store/storetest", "broker/brokertest"},
-		{"inbox/internal/decide", "inbox/internal/identity", "inbox/internal/imported",
+		{"inbox/internal/decide", "inbox/internal/imported",
 			"inbox/internal/lifetime", "inbox/internal/orders", "inbox/internal/outage", "inbox/internal/oversize",
 			"inbox/internal/partition", "inbox/internal/missed", "inbox/internal/member"},
-		{"inbox/internal/running"},
+		{},
 		{"inbox/internal/checkpoint", "inbox/internal/exec", "inbox/internal/logonce"},
 		{"inbox/internal/breaker", "inbox/internal/parked", "inbox/internal/seen", "inbox/internal/trouble"},
 		{"inbox/internal/pick"},

@@ -2,14 +2,13 @@ package inbox
 
 import (
 	"github.com/skald-go/skald/inbox/internal/exec"
-	"github.com/skald-go/skald/inbox/internal/identity"
 	"github.com/skald-go/skald/inbox/internal/partition"
 )
 
 // What a dead letter, a parked message or a log says failed.
 var (
 	// ErrNoID is the failure of a message without an id: Skald cannot know it again.
-	ErrNoID = identity.ErrNoID
+	ErrNoID = exec.ErrNoID
 	// ErrNoEnvelope is the failure of a message whose envelope cannot be read.
 	ErrNoEnvelope = partition.ErrNoEnvelope
 	// ErrTooLarge is the failure of a dead letter of the kind too_large that is redriven.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/inbox/internal/identity"
+	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/missed"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
@@ -35,7 +35,7 @@ func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
 	fresh := make([]*partition.Entry, len(ds))
 	for i, d := range ds {
 		fresh[i] = in.accept(d)
-		if l := fresh[i].Chain.Partition; l.Origin == "" && fresh[i].Given.Source == identity.Position {
+		if l := fresh[i].Chain.Partition; l.Origin == "" && fresh[i].Given.Source == exec.Position {
 			return busy, fmt.Errorf("partition %s: %w", l.Name, ErrPositions)
 		}
 	}

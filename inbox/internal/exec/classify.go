@@ -8,7 +8,6 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
-	"github.com/skald-go/skald/inbox/internal/identity"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
@@ -24,7 +23,8 @@ func (x *Executor[TTx]) classify(m skald.Message, err error) failure.Class {
 		var c failure.Class
 		quit := failure.Run(func() error { c = x.o.Classify(m, err); return nil })
 		if quit != nil {
-			x.o.Logger.Warn("inbox: Options.Classify failed", "consumer", x.o.Group, "id", m.ID, "type", m.Type, "error", quit)
+			x.o.Logger.Warn("inbox: Options.Classify failed", "consumer", x.o.Group, "id", m.ID, "type",
+				m.Type, "error", quit)
 		} else if c != "" {
 			return c
 		}
@@ -36,7 +36,7 @@ func (x *Executor[TTx]) classify(m skald.Message, err error) failure.Class {
 	switch {
 	case errors.As(err, &large), errors.Is(err, partition.ErrTooLarge):
 		return failure.TooLarge
-	case errors.Is(err, partition.ErrNoEnvelope), errors.Is(err, identity.ErrNoID), errors.Is(err, ErrNoType):
+	case errors.Is(err, partition.ErrNoEnvelope), errors.Is(err, ErrNoID), errors.Is(err, ErrNoType):
 		return failure.Malformed
 	}
 	return class

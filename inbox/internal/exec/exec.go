@@ -17,7 +17,6 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
-	"github.com/skald-go/skald/inbox/internal/running"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/control"
@@ -78,7 +77,7 @@ type Executor[TTx any] struct {
 	prints  *failure.Fingerprints
 	skips   atomic.Pointer[map[string]control.Order]
 	follows atomic.Bool // the store can begin a message with the commit of another
-	acts    running.Acts
+	acts    acts
 	untold  apart
 }
 
@@ -108,6 +107,6 @@ func (x *Executor[TTx]) Longest(n int) []string { return x.acts.Longest(n) }
 func (x *Executor[TTx]) CountOverdue() int { return x.acts.CountOverdue(mercy) }
 
 // Overdue lists the handlers and calls that go on although their time is over, and logs each once.
-func (x *Executor[TTx]) Overdue() []running.Overdue {
+func (x *Executor[TTx]) Overdue() []overdue {
 	return x.acts.Overdue(mercy, x.o.Logger.With("consumer", x.o.Group))
 }

@@ -1,4 +1,4 @@
-package identity
+package exec
 
 import (
 	"errors"
@@ -19,14 +19,14 @@ func delivery(data string) broker.Delivery {
 // A message is known by what the user chose; where that is not there, it has no id.
 func TestIdentities(t *testing.T) {
 	d := delivery(`{"order":{"id":"o-1","number":12}}`)
-	by := func(name string) Func {
+	by := func(name string) identityFunc {
 		return func(d broker.Delivery) (store.Identity, error) { return ByHeader(name, d) }
 	}
-	field := func(path ...string) Func {
+	field := func(path ...string) identityFunc {
 		return func(d broker.Delivery) (store.Identity, error) { return ByField("orders", path, d) }
 	}
 	for name, c := range map[string]struct {
-		by   Func
+		by   identityFunc
 		want store.Identity // none: no id
 	}{
 		"its own":      {ByID, store.Identity{Source: "/shop", ID: "m-1"}},

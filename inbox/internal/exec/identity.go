@@ -1,6 +1,7 @@
-// Package identity says what a message is known by, and reads what it says of itself: fields of a JSON
+// This file says what a message is known by, and reads what it says of itself: fields of a JSON
 // payload and how often it failed before.
-package identity
+
+package exec
 
 import (
 	"crypto/sha256"
@@ -18,11 +19,11 @@ import (
 // ErrNoID is the failure of a message without an id.
 var ErrNoID = errors.New("inbox: the message has no id")
 
-// A Func says what a delivery is.
-type Func = func(broker.Delivery) (store.Identity, error)
+// A identityFunc says what a delivery is.
+type identityFunc = func(broker.Delivery) (store.Identity, error)
 
 // Of is what by says of d; a panic is its error.
-func Of(by Func, d broker.Delivery) (id store.Identity, err error) {
+func Of(by identityFunc, d broker.Delivery) (id store.Identity, err error) {
 	err = failure.Run(func() (err error) {
 		id, err = by(d)
 		return err
@@ -53,7 +54,7 @@ func ByHeader(name string, d broker.Delivery) (store.Identity, error) {
 
 // ByField takes the id from a field of a JSON payload.
 func ByField(scope string, path []string, d broker.Delivery) (store.Identity, error) {
-	text, err := Field(d.Data, path)
+	text, err := field(d.Data, path)
 	if err != nil {
 		return store.Identity{}, fmt.Errorf("%w: %w", ErrNoID, err)
 	}

@@ -1,4 +1,4 @@
-package identity
+package exec
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// Field is a text that is not empty, or a number as it is written, in a JSON payload.
-func Field(data []byte, path []string) (string, error) {
+// field is a text that is not empty, or a number as it is written, in a JSON payload.
+func field(data []byte, path []string) (string, error) {
 	at := json.RawMessage(data)
 	for _, name := range path {
 		var fields map[string]json.RawMessage
@@ -79,7 +79,7 @@ func HeaderNumber(name string, d broker.Delivery) int {
 
 // FieldNumber is the number in a field of a JSON payload, or in a text there; 0: there is none.
 func FieldNumber(path []string, d broker.Delivery) int {
-	text, err := Field(d.Data, path)
+	text, err := field(d.Data, path)
 	if err != nil {
 		return 0
 	}

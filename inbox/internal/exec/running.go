@@ -1,6 +1,7 @@
-// Package running knows which handlers and calls to the outside run now, and which go on although their time
+// This file knows which handlers and calls to the outside run now, and which go on although their time
 // is over.
-package running
+
+package exec
 
 import (
 	"fmt"
@@ -21,14 +22,14 @@ type act struct {
 	told  bool
 }
 
-// Acts are those that run now. The zero value has none. It is for any goroutine.
-type Acts struct {
+// acts are those that run now. The zero value has none. It is for any goroutine.
+type acts struct {
 	mu  sync.Mutex
 	now map[*act]bool
 }
 
 // Begin notes that something of e begins that may take most; over says that it is done.
-func (a *Acts) Begin(e *partition.Entry, most time.Duration) (over func()) {
+func (a *acts) Begin(e *partition.Entry, most time.Duration) (over func()) {
 	one := &act{e: e, begun: time.Now(), most: most}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -44,7 +45,7 @@ func (a *Acts) Begin(e *partition.Entry, most time.Duration) (over func()) {
 }
 
 // Longest describes the acts that run for the longest, at most n.
-func (a *Acts) Longest(n int) []string {
+func (a *acts) Longest(n int) []string {
 	a.mu.Lock()
 	all := slices.SortedFunc(maps.Keys(a.now), func(x, y *act) int { return x.begun.Compare(y.begun) })
 	a.mu.Unlock()
@@ -56,15 +57,15 @@ func (a *Acts) Longest(n int) []string {
 	return out
 }
 
-// An Overdue is a handler, or a call, that goes on although its time is over and its context has ended.
-type Overdue struct {
+// An overdue is a handler, or a call, that goes on although its time is over and its context has ended.
+type overdue struct {
 	Entry *partition.Entry
 	Begun time.Time
 	Most  time.Duration // that it had
 }
 
 // CountOverdue is how many go on for grace longer than they may.
-func (a *Acts) CountOverdue(grace time.Duration) (n int) {
+func (a *acts) CountOverdue(grace time.Duration) (n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for one := range a.now {
@@ -76,7 +77,7 @@ func (a *Acts) CountOverdue(grace time.Duration) (n int) {
 }
 
 // Overdue lists what goes on for grace longer than it may, and logs each once.
-func (a *Acts) Overdue(grace time.Duration, log *slog.Logger) (out []Overdue) {
+func (a *acts) Overdue(grace time.Duration, log *slog.Logger) (out []overdue) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for one := range a.now {
@@ -85,7 +86,7 @@ func (a *Acts) Overdue(grace time.Duration, log *slog.Logger) (out []Overdue) {
 			continue
 		}
 		e := one.e
-		out = append(out, Overdue{Entry: e, Begun: one.begun, Most: one.most})
+		out = append(out, overdue{Entry: e, Begun: one.begun, Most: one.most})
 		if !one.told {
 			one.told = true
 			log.Warn("inbox: a handler ignores that its context ended; its key waits until it returns",
