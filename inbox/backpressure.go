@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/inbox/internal/oversize"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
@@ -27,11 +26,11 @@ func (in *Inbox[TTx]) regulate() {
 // limit makes of a record that is too large what is kept of it. A type that nobody handles is left as it is:
 // it is skipped.
 func (in *Inbox[TTx]) limit(d *broker.Delivery) {
-	if !oversize.Is(d, in.o.Limits.Record) {
+	if !is(d, in.o.Limits.Record) {
 		return
 	}
 	k := store.Kind{Topic: d.Topic, Type: d.Type}
 	if d.Fault != nil || d.Type == "" || in.exec.Handles(k) || in.checkpoints.LeftToOthers(k) {
-		oversize.Cut(d, in.o.Limits.Record)
+		cut(d, in.o.Limits.Record)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/exec"
-	"github.com/skald-go/skald/inbox/internal/parked"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
@@ -37,7 +36,7 @@ func TestClaimedAreSharedOutAmongAllWorkers(t *testing.T) {
 			Message: skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: "order.placed",
 				Key: []byte(id)}})
 	}
-	in.parked.Take(parked.Looked{Claimed: store.Claimed{Parked: all}})
+	in.parked.Take(looked{Claimed: store.Claimed{Parked: all}})
 	for n := range workers {
 		if got := len(in.pick.Next(n)); got != each {
 			t.Errorf("worker %d of %d gets %d of %d claimed messages", n+1, workers, got, workers*each)
@@ -60,7 +59,7 @@ func TestSuspectClosesTheBreaker(t *testing.T) {
 		t.Fatal("the breaker is closed")
 	}
 	in.parked.Take(
-		parked.Looked{Claimed: store.Claimed{Parked: []store.Parked{{Consumer: "stock", CrashCount: 1,
+		looked{Claimed: store.Claimed{Parked: []store.Parked{{Consumer: "stock", CrashCount: 1,
 			Identity: store.Identity{Source: "/shop", ID: "1"},
 			Message:  skald.Message{ID: "1", Source: "/shop", Topic: "orders", Type: "order.placed"}}}}})
 	job := in.pick.Next(0)

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/skald-go/skald/inbox/internal/imported"
 	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/store"
 )
@@ -35,9 +34,9 @@ type Imported struct {
 // already is left alone.
 func Import[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, why string,
 	from iter.Seq2[Finished, error]) (Imported, error) {
-	did, err := imported.Marks(ctx, db, consumer, who, why, func(yield func(imported.Finished, error) bool) {
+	did, err := marks(ctx, db, consumer, who, why, func(yield func(importedFinished, error) bool) {
 		for f, err := range from {
-			if !yield(imported.Finished(f), err) {
+			if !yield(importedFinished(f), err) {
 				return
 			}
 		}

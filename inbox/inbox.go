@@ -21,17 +21,9 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
-	"github.com/skald-go/skald/inbox/internal/breaker"
 	"github.com/skald-go/skald/inbox/internal/checkpoint"
 	"github.com/skald-go/skald/inbox/internal/exec"
-	"github.com/skald-go/skald/inbox/internal/logonce"
-	"github.com/skald-go/skald/inbox/internal/orders"
-	"github.com/skald-go/skald/inbox/internal/outage"
-	"github.com/skald-go/skald/inbox/internal/parked"
 	"github.com/skald-go/skald/inbox/internal/partition"
-	"github.com/skald-go/skald/inbox/internal/pick"
-	"github.com/skald-go/skald/inbox/internal/seen"
-	"github.com/skald-go/skald/inbox/internal/trouble"
 	"github.com/skald-go/skald/internal/circuit"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/internal/vitals"
@@ -71,29 +63,29 @@ type Inbox[TTx any] struct {
 	checked  bool
 	session  string // of this inbox, random: who has a lease
 	sub      broker.Subscription
-	outage   *outage.Outage
+	outage   *brokerOutage
 	facts    facts
 	schedule partition.Schedule
-	pick     *pick.Picker
-	seen     *seen.Filter
+	pick     *picker
+	seen     *filter
 	probe    *circuit.Probe // of the database
-	retries  *breaker.Retries
+	retries  *retries
 	inPlace  atomic.Int64 // messages that wait here for their next attempt
-	breaker  *breaker.Breaker
-	sources  *breaker.Sources // of malformed messages
+	breaker  *consumerBreaker
+	sources  *sources // of malformed messages
 
-	orders *orders.Orders
+	orders *operatorOrders
 
 	askAt time.Time // when it is looked again for what was admitted
 
-	parked      *parked.Queue
+	parked      *queue
 	checkpoints *checkpoint.Checkpointer
-	said        *logonce.Announcer
+	said        *announcer
 
 	allStuck string // why no worker is left; "": there is one
 
-	delays *trouble.Messages
-	work   *trouble.Work
+	delays *messages
+	work   *work
 
 	mu     sync.Mutex
 	health Health
@@ -116,26 +108,26 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		tel: telemetry.NewInbox(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}, group),
 		retry: failure.Retry{First: d.Retry.First, Most: d.Retry.Most, Attempts: d.Retry.Attempts,
 			Age: d.Retry.Age, Uncharged: d.Retry.Uncharged},
-		retries: breaker.NewRetries(d.Workers),
-		breaker: breaker.New(breaker.Limits(d.Breaker)),
-		delays:  trouble.NewMessages(log),
-		work:    trouble.NewWork(log),
+		retries: newRetries(d.Workers),
+		breaker: newBreaker(limits(d.Breaker)),
+		delays:  newMessages(log),
+		work:    newWork(log),
 		health:  Health{Live: true, Why: "not subscribed yet"},
 	}
 	in.exec = exec.New(db, in.execConfig())
-	in.sources = breaker.NewSources(breaker.Limits(d.Breaker), log, &in.schedule)
-	in.outage = outage.New(log)
+	in.sources = newSources(limits(d.Breaker), log, &in.schedule)
+	in.outage = newOutage(log)
 	in.facts.store, in.facts.broker = vitals.Store(db, log, d.Now), vitals.Broker(bus, log)
 	in.probe = in.facts.store.Probe()
-	in.said = logonce.New(logonce.Config{Group: group, DB: db, Bus: bus, Handled: in.exec.Kinds,
+	in.said = newLogonce(config{Group: group, DB: db, Bus: bus, Handled: in.exec.Kinds,
 		Topics: func() []string { return in.topics }, Log: log})
-	in.orders = orders.New(group, log)
-	in.seen = seen.New(in.seenConfig())
-	in.parked = parked.New(in.parkedConfig(), &in.schedule)
+	in.orders = newOrders(group, log)
+	in.seen = newSeen(in.seenConfig())
+	in.parked = newParked(in.parkedConfig(), &in.schedule)
 	in.checkpoints = checkpoint.New(checkpoint.Config{Group: group, Member: d.Instance.Member, DB: db,
 		Kinds: in.exec.Kinds, Handles: in.exec.Handles, Batch: d.Batch, RetryFirst: d.Retry.First,
 		Now: d.Now, Logger: d.Logger}, &in.schedule)
-	in.pick = pick.New(pick.Config{Workers: d.Workers, Batch: d.Batch, Now: d.Now, Schedule: &in.schedule,
+	in.pick = newPick(pickConfig{Workers: d.Workers, Batch: d.Batch, Now: d.Now, Schedule: &in.schedule,
 		Parked: in.parked, Breaker: in.breaker, Sources: in.sources, Retries: in.retries,
 		Checkpoints: in.checkpoints, Paused: in.orders.Pause,
 		AsksBeside: in.exec.AsksBeside, Follows: in.exec.Follows})

@@ -9,7 +9,6 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/inbox/internal/checkpoint"
 	"github.com/skald-go/skald/inbox/internal/exec"
-	"github.com/skald-go/skald/inbox/internal/parked"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/store"
@@ -23,7 +22,7 @@ type loop[TTx any] struct {
 	jobs       chan []*partition.Entry
 	hired      int                  // workers there are
 	results    chan []exec.Result   // has room for all: who answers when nobody listens any more is not held
-	looks      chan parked.Looked   // the answers of the looks that are under way
+	looks      chan looked          // the answers of the looks that are under way
 	looking    bool                 // for what may be claimed
 	counting   bool                 // what is kept
 	storeCalls chan checkpoint.Call // the answer of the one that is under way
@@ -218,7 +217,7 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-func (l *loop[TTx]) shelve(ctx context.Context, found parked.Looked) error {
+func (l *loop[TTx]) shelve(ctx context.Context, found looked) error {
 	if l.stale = true; found.Counted {
 		l.counting = false
 	} else {

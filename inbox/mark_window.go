@@ -3,8 +3,6 @@ package inbox
 import (
 	"context"
 	"time"
-
-	"github.com/skald-go/skald/inbox/internal/lifetime"
 )
 
 // A Window says for how long after it was written a message may come, where the inbox cannot find that out:
@@ -30,7 +28,7 @@ type Window struct {
 // checkWindow compares how long marks are kept with how long they are needed.
 func (in *Inbox[TTx]) checkWindow(ctx context.Context) error {
 	o := in.o.Retention.Window
-	needs := lifetime.Needs{Topics: in.topics, DB: in.db, Bus: in.bus, Keep: in.o.Retention.Keep,
+	needs := needs{Topics: in.topics, DB: in.db, Bus: in.bus, Keep: in.o.Retention.Keep,
 		Age: in.o.Retry.Age, Log: in.o.Logger.With("consumer", in.group),
 		Outbox: o.Outbox, Broker: o.Broker, Saga: o.Saga, Dead: o.Dead, Short: o.Short}
 	w, err := needs.Window(ctx)

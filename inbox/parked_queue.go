@@ -1,138 +1,165 @@
+// This file has what an inbox takes out of the store again: it claims parked messages that are due, with
+// what waits directly behind them, says in which portions, and counts what is kept.
+//
+// What is claimed becomes an entry in a chain of its own, which goes into the schedule as others do: but a
+// process may have died of it before, and then it is a suspect, which is taken while nothing else is in hand.
+
 package inbox
 
 import (
-	"context"
-	"fmt"
-	"math"
+	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/exec"
-	"github.com/skald-go/skald/inbox/internal/parked"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
 
-// parkedConfig is what is claimed by.
-func (in *Inbox[TTx]) parkedConfig() parked.Config {
-	return parked.Config{
-		Group: in.group, DB: in.db, Workers: in.o.Workers, Bytes: in.o.Limits.Bytes / 2, Now: in.o.Now,
-		Log: in.o.Logger.With("consumer", in.group), KeyRows: in.o.Limits.KeyRows,
-		KeyBytes: in.o.Limits.KeyBytes,
-		Alone:    in.exec.AsksBeside, Handles: in.exec.Handles, Calls: in.exec.Calls,
-		Lease: func() time.Duration { return in.exec.Lease(exec.TurnOfClaimed) },
-		Again: in.delays.Attempts, Retries: in.retries.Most,
-		Uncharged: in.o.Retry.Uncharged,
+// at once, to share transactions: where the process dies twice, each of them is taken alone; as many more may
+// ride
+const mostClaimed = 1000
+
+// A parkedConfig is what a Queue goes by.
+type parkedConfig struct {
+	Group   string // the consumer
+	DB      store.Store
+	Workers int
+	Bytes   int         // that what was claimed may take
+	Alone   func() bool // nothing may be claimed along with others of its key
+	Now     func() time.Time
+	Log     *slog.Logger // that names the consumer
+
+	// of a key: what may be parked of those that were admitted
+	KeyRows, KeyBytes int64
+
+	Lease   func() time.Duration        // for which a claim is ours
+	Handles func(store.Kind) bool       // by this build
+	Calls   func(store.Kind) bool       // whether its handler makes a call
+	Again   func(id store.Identity) int // attempts that ended without a charge
+	Retries func() int                  // how many messages that are Lasting may be here
+	// Uncharged is how long a message may fail before it is Lasting.
+	Uncharged time.Duration
+}
+
+// A queue is what an inbox knows of the messages that the store keeps for it. But for Look it belongs to one
+// goroutine.
+type queue struct {
+	o        parkedConfig
+	schedule *partition.Schedule
+	shelf
+}
+
+// A shelf is what is known until the group is left.
+type shelf struct {
+	partition *partition.Partition      // of what was claimed: none of the broker's, never acknowledged
+	claimed   map[*partition.Entry]bool // and not finished
+	size      int                       // how many of it may share a transaction
+	along     int                       // how many may ride with each key
+	riding    int                       // how many did, of what was claimed last
+	at        time.Time                 // when to look again
+	idle      int                       // looks in a row that found nothing
+	changed   bool                      // something was parked or freed since the last count
+	counted   time.Time
+	some      bool          // at the last count something was kept
+	took      time.Duration // the last count
+
+	suspects []*partition.Chain // of what was claimed: a process may have died of them
+	alone    *partition.Entry   // of these, the one in hand: nothing else is
+}
+
+// newParked is a Queue of which nothing is claimed, whose claims go into s. What is kept is counted at once,
+// whoever parked it.
+func newParked(o parkedConfig, s *partition.Schedule) *queue {
+	q := &queue{o: o, schedule: s}
+	q.Clear()
+	return q
+}
+
+// Clear forgets what was claimed.
+func (q *queue) Clear() {
+	q.shelf = shelf{partition: partition.New(""), claimed: map[*partition.Entry]bool{}, size: 1, along: 1,
+		changed: true}
+}
+
+// Size is how many of what was claimed may share a transaction.
+func (q *queue) Size() int { return q.size }
+
+// Claimed is how many were claimed and are not finished.
+func (q *queue) Claimed() int { return len(q.claimed) }
+
+// Appetite is how many more messages may be claimed where so many jobs may be in hand, and at most limit:
+// what waits here for a worker wears its lease out. Nothing is claimed while half of that is here.
+func (q *queue) Appetite(jobs, limit int) int {
+	most := max(2*jobs, min(q.o.Workers*q.size, mostClaimed))
+	if q.riding > 0 {
+		most *= 2 // half of it at least was not claimed
+	}
+	most = min(most, limit)
+	if n := len(q.claimed); 2*n <= most && q.bytes() < q.o.Bytes-store.PageBytes {
+		return most - n
+	}
+	return 0
+}
+
+// bytes is what the messages take that were claimed.
+func (q *queue) bytes() (n int) {
+	for e := range q.claimed {
+		n += e.Weight()
+	}
+	return n
+}
+
+// Adapt lets what was claimed share transactions, most at a time, for as long as that goes well: what failed
+// once mostly fails again. Nor is so much to be claimed that it waits here for half the time that its lease
+// has for that.
+func (q *queue) Adapt(rs []exec.Result, most int) {
+	well := []decide.Ending{decide.Handled, decide.Duplicate, decide.Rejected, decide.Barred, decide.Stale,
+		decide.Left}
+	ill := func(r exec.Result) bool { return r.Fell || !slices.Contains(well, r.What) }
+	switch {
+	case slices.ContainsFunc(rs, ill):
+		q.size = 1
+	case q.o.Now().Sub(rs[0].Entry.Since) > exec.TurnOfClaimed/2:
+		q.size = max(1, q.size/2)
+	default:
+		q.size = max(1, min(2*q.size, most))
+		q.along = min(2*q.along+1, most)
 	}
 }
 
-// appetite is how many more messages may be claimed.
-func (in *Inbox[TTx]) appetite() int {
-	limit := math.MaxInt
-	switch wait, alone := in.breaker.Closed(in.o.Now()); {
-	case wait > 0, in.orders.Pause():
-		limit = 0
-	case alone:
-		limit = 1
+// Suspect is the next one that a process may have died of; nil: there is none. It is in hand from then on.
+func (q *queue) Suspect() *partition.Entry {
+	if len(q.suspects) == 0 {
+		return nil
 	}
-	return in.parked.Appetite(in.pick.Most(), limit)
+	q.alone = q.suspects[0].Queue[0]
+	q.suspects = q.suspects[1:]
+	return q.alone
 }
 
-// lookNow is a turn's look into the store.
-func (in *Inbox[TTx]) lookNow(ctx context.Context) (found bool, err error) {
-	most, count, some := in.parked.Wants(0, in.appetite, in.checkpoints.Partitions)
-	if !some {
-		return false, nil
+// Suspects tells whether a suspect waits for everything else to end, or is in hand, which nothing may be
+// beside.
+func (q *queue) Suspects() (wait, inHand bool) { return len(q.suspects) > 0, q.alone != nil }
+
+// Settle takes a message out that was claimed. Wait is how long it takes until the next of its key is due.
+func (q *queue) Settle(e *partition.Entry, wait time.Duration) {
+	e.Done = true
+	delete(q.claimed, e)
+	if q.alone == e {
+		q.alone = nil
 	}
-	if count {
-		in.parked.Counting()
-	}
-	l := in.parked.Look(ctx, in.checkpoints.Session(), most, count, in.checkpoints.Others())
-	if err := in.shelve(ctx, l); err != nil {
-		return false, err
-	}
-	return len(l.Claimed.Parked) > 0, l.Err
+	q.changed = true
+	q.Soon(q.o.Now().Add(wait))
 }
 
-// shelve takes up what a look found. An error stops the consumer.
-func (in *Inbox[TTx]) shelve(ctx context.Context, l parked.Looked) error {
-	if l.Err != nil && store.Incurable(l.Err) {
-		return fmt.Errorf("consumer %s: %w", in.group, l.Err)
+// Unbegun are the messages that were claimed and not begun.
+func (q *queue) Unbegun() (out []*partition.Entry) {
+	for _, c := range slices.Concat(q.schedule.Heads(), q.suspects) {
+		if e := c.Queue; len(e) > 0 && e[0].Parked != nil && q.claimed[e[0]] {
+			out = append(out, e[0])
+		}
 	}
-	doing := counting
-	if l.Claims() {
-		doing = claiming
-	}
-	in.did(ctx, doing, l.Err)
-	if l.Err == nil {
-		in.facts.store.Answered()
-	}
-	in.putOff(ctx, in.parked.Take(l))
-	if l.Err == nil && l.Counted {
-		in.mu.Lock()
-		in.kept, in.stuck = l.Kept, stuckOf(l.Failed)
-		in.mu.Unlock()
-	}
-	return nil
-}
-
-// settleClaimed is settle for a message that was claimed.
-func (in *Inbox[TTx]) settleClaimed(r exec.Result) {
-	if !in.exec.Handles(r.Entry.Kind()) {
-		in.checkpoints.AskTypes()
-	}
-	wait := time.Duration(0) // the next of its key
-	switch r.What {
-	case decide.Later, decide.Failed, decide.Delayed:
-		wait = r.After
-	case decide.Again, decide.Outage, decide.Unkept:
-		wait = max(r.After, in.o.Retry.First)
-	case decide.Stale, decide.Full:
-		wait = parked.RetryLater
-	}
-	in.parked.Settle(r.Entry, wait)
-}
-
-// putOff gives back messages that have failed and were claimed beyond those that may be tried soon: else they
-// would be claimed first again, and the others never.
-func (in *Inbox[TTx]) putOff(ctx context.Context, es []*partition.Entry) {
-	var back []store.Effect
-	for _, e := range es {
-		k := in.exec.Parcel(e)
-		k.Claims = e.Parked.Claims - 1 // as if it had not been claimed
-		k.WasClaim = &store.Claim{Claims: e.Parked.Claims, Session: e.Parked.Session}
-		k.Due = in.retry.WaitOutage(math.MaxInt32)
-		back = append(back, store.Effect{Park: k})
-	}
-	if len(back) == 0 {
-		return
-	}
-	put := func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		defer cancel()
-		_, _ = in.db.Apply(ctx, back...) // what it cannot put off is claimed when its lease is over
-	}
-	if in.checkpoints.Patient() {
-		go put()
-	} else {
-		put()
-	}
-}
-
-// handBack lets others claim what was claimed and not begun. What it cannot hand back is claimed when its
-// lease is over.
-func (in *Inbox[TTx]) handBack(ctx context.Context) {
-	var back []store.Effect
-	for _, e := range in.parked.Unbegun() {
-		k := in.exec.Parcel(e)
-		k.Claims = e.Parked.Claims - 1 // as if it had not been claimed
-		back = append(back, store.Effect{Park: k})
-	}
-	if len(back) == 0 {
-		return
-	}
-	if _, err := in.db.Apply(ctx, back...); err != nil {
-		in.o.Logger.WarnContext(ctx, "inbox: could not hand claimed messages back", "consumer", in.group,
-			"messages", len(back), "error", err)
-	}
+	return out
 }

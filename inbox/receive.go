@@ -6,7 +6,6 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/inbox/internal/exec"
-	"github.com/skald-go/skald/inbox/internal/missed"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
@@ -62,7 +61,7 @@ func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 	for _, m := range batch.Missed {
 		in.count(func(h *Health) { h.Missed += m.Count })
 		in.tel.Missed(m.Count)
-		missed.Tell(ctx, in.db, in.o.Logger.With("consumer", in.group), in.group, m)
+		tell(ctx, in.db, in.o.Logger.With("consumer", in.group), in.group, m)
 	}
 	in.said.Ready(len(in.checkpoints.Partitions), batch)
 	in.checkpoints.Fetched(batch.Deliveries)

@@ -9,9 +9,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/inbox/internal/checkpoint"
 	"github.com/skald-go/skald/inbox/internal/exec"
-	"github.com/skald-go/skald/inbox/internal/lifetime"
 	"github.com/skald-go/skald/inbox/internal/member"
-	"github.com/skald-go/skald/inbox/internal/parked"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
@@ -146,7 +144,7 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 		in:         in,
 		jobs:       make(chan []*partition.Entry, 3*in.o.Workers),
 		results:    make(chan []exec.Result, 3*in.o.Workers),
-		looks:      make(chan parked.Looked, 2),
+		looks:      make(chan looked, 2),
 		storeCalls: make(chan checkpoint.Call, 1),
 		hands:      map[*partition.Entry]bool{},
 		hard:       hard,
@@ -156,7 +154,7 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	var keeper sync.WaitGroup
 	defer keeper.Wait()
 	keeper.Go(func() {
-		k := lifetime.Keeper{DB: in.db, Keep: in.o.Retention.Keep, Owner: in.session,
+		k := markKeeper{DB: in.db, Keep: in.o.Retention.Keep, Owner: in.session,
 			Log: in.o.Logger.With("consumer", in.group)}
 		k.Run(hard)
 	})

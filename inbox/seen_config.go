@@ -7,12 +7,11 @@ import (
 
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
-	"github.com/skald-go/skald/inbox/internal/seen"
 )
 
 // seenConfig is what repeats are dropped by before they are taken.
-func (in *Inbox[TTx]) seenConfig() seen.Config {
-	return seen.Config{
+func (in *Inbox[TTx]) seenConfig() seenConfig {
+	return seenConfig{
 		Group: in.group, DB: in.db, Session: in.session, Cache: in.o.Front.Seen, Again: in.o.Identity.Again,
 		Attempt: in.exec,
 		Read:    func(ctx context.Context, err error) { in.did(ctx, lookingUp, err) },

@@ -1,0 +1,122 @@
+package inbox
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/exec"
+	"github.com/skald-go/skald/inbox/internal/partition"
+)
+
+var errColumn = errors.New("no column\nin the table")
+
+func breakerLimits() limits {
+	return limits{Share: 0.5, Least: 3, Window: time.Minute, Rest: time.Second}
+}
+
+func failed(print string) exec.Result {
+	return exec.Result{Entry: &partition.Entry{}, What: decide.Failed, Print: print, Err: errColumn}
+}
+
+func handled(e *partition.Entry) exec.Result { return exec.Result{Entry: e, What: decide.Handled} }
+
+// It opens where more than its share of the messages of a window fail in one way, and says which; what fails
+// in other ways, or was long ago, does not add to that.
+func TestBreakerOpensByShareOfOneWay(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		results []exec.Result
+		pause   time.Duration // between two of them
+		want    bool
+	}{
+		"three of three": {[]exec.Result{failed("a"), failed("a"), failed("a")}, 0, true},
+		"too few":        {[]exec.Result{failed("a"), failed("a")}, 0, false},
+		"in several ways": {[]exec.Result{failed("a"), failed("b"), failed("a"), failed("b")}, 0,
+			false},
+		"half of them": {[]exec.Result{failed("a"), handled(nil), failed("a"), handled(nil),
+			failed("a"), handled(nil)}, 0, false},
+		"not within a window": {[]exec.Result{failed("a"), failed("a"), failed("a")},
+			40 * time.Second, false},
+		"tried again, not anew": {[]exec.Result{failed("a"), failed("a"), failed("")}, 0, false},
+		"outages are no failures": {[]exec.Result{failed("a"), failed("a"),
+			{What: decide.Outage, Err: errColumn}}, 0, false},
+	} {
+		b, at, open := newBreaker(breakerLimits()), now, false
+		for _, r := range c.results {
+			open, _ = b.Note(r, at)
+			at = at.Add(c.pause)
+		}
+		if open != c.want || (b.Why() != "") != c.want || strings.Contains(b.Why(), "\n") {
+			t.Errorf("%s: open %v: %s", name, open, b.Why())
+		}
+	}
+}
+
+// Open, it takes nothing while it rests, and then one message, whose end decides; each failure lets it rest
+// for twice as long, and what was in hand before says nothing.
+func TestBreakerTriesOne(t *testing.T) {
+	b, now := newBreaker(breakerLimits()), time.Now()
+	for range 3 {
+		b.Note(failed("a"), now)
+	}
+	for _, rest := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		if wait, alone := b.Closed(now); wait != rest || !alone {
+			t.Fatalf("it rests for %v, want %v", wait, rest)
+		}
+		now = now.Add(rest)
+		probe := &partition.Entry{}
+		b.Try(probe)
+		if opened, closed := b.Note(handled(&partition.Entry{}), now); opened || closed {
+			t.Error("what was in hand before decides")
+		}
+		if opened, _ := b.Note(exec.Result{Entry: probe, What: decide.Failed, Err: errColumn}, now); !opened {
+			t.Error("a failure does not open it again")
+		}
+	}
+	probe := &partition.Entry{}
+	b.Try(probe)
+	if _, closed := b.Note(handled(probe), now); !closed || b.Why() != "" {
+		t.Errorf("a success does not close it: %s", b.Why())
+	}
+}
+
+// What one source sends malformed holds back its own messages of that partition: the one that came last is
+// tried, and all else goes on.
+func TestSourceIsHeldBack(t *testing.T) {
+	var s partition.Schedule
+	all, l, now := newSources(breakerLimits(), slog.New(slog.DiscardHandler), &s),
+		partition.New("orders/0"), time.Now()
+	add := func(source, key string) *partition.Entry {
+		m := skald.Message{Topic: "orders", Source: source, Key: []byte(key)}
+		e := l.Add(broker.Delivery{Message: m, Partition: l.Name})
+		s.Number(e)
+		return e
+	}
+	for range 3 {
+		r := failed("a")
+		r.Entry, r.Class = add("/bad", "done"), failure.Malformed
+		all.Note(t.Context(), r, now)
+	}
+	if len(all.Stopped()) != 1 {
+		t.Fatalf("stopped are %v", all.Stopped())
+	}
+	early, late, other := add("/bad", "early"), add("/bad", "late"), add("/good", "other")
+	s.Start([]*partition.Entry{early, late, other})
+	if all.Held(early.Chain, now) != time.Second || all.Held(other.Chain, now) != 0 {
+		t.Error("not the bad source alone is held back")
+	}
+	now = now.Add(time.Second)
+	if all.Held(early.Chain, now) != tryAgain || all.Held(late.Chain, now) != 0 {
+		t.Error("the message that came last is not the one that is tried")
+	}
+	if all.Note(t.Context(), handled(late), now); len(all.Stopped()) != 0 || all.Held(early.Chain, now) != 0 {
+		t.Error("it is held back though one succeeded")
+	}
+}

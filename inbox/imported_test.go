@@ -1,0 +1,59 @@
+package inbox
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"testing"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// importedSome are n messages, with an error behind them or none.
+func importedSome(n int, err error) iter.Seq2[importedFinished, error] {
+	return func(yield func(importedFinished, error) bool) {
+		for i := range n {
+			if !yield(importedFinished{Identity: store.Identity{Source: "/old", ID: fmt.Sprint(i)}}, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(importedFinished{}, err)
+		}
+	}
+}
+
+// Whoever imports again marks what is new and counts the others, across transactions; an error ends it, and
+// what was sent before stays.
+func TestImportAgain(t *testing.T) {
+	db := memstore.New(nil)
+	for _, c := range []struct {
+		n    int
+		err  error
+		want importedCounts
+	}{
+		{most + 1, errors.New("no more"), importedCounts{New: most}},
+		{most + 1, nil, importedCounts{New: 1, Known: most}},
+		{most + 3, nil, importedCounts{New: 2, Known: most + 1}},
+	} {
+		got, err := marks(t.Context(), db, "stock", "ann", "moves here", importedSome(c.n, c.err))
+		if got != c.want || (err != nil) != (c.err != nil) {
+			t.Errorf("%d messages: %+v, %v; want %+v", c.n, got, err, c.want)
+		}
+	}
+	if marks := db.Marks(); len(marks) != most+3 {
+		t.Errorf("%d marks", len(marks))
+	}
+}
+
+// A message that names nobody, or no id, is no mark.
+func TestImportOfNobody(t *testing.T) {
+	if _, err := marks(t.Context(), memstore.New(nil), "", "ann", "why", importedSome(1, nil)); err == nil {
+		t.Error("a mark of no consumer")
+	}
+	none := func(yield func(importedFinished, error) bool) { yield(importedFinished{}, nil) }
+	if _, err := marks(t.Context(), memstore.New(nil), "stock", "ann", "why", none); err == nil {
+		t.Error("a mark of no message")
+	}
+}

@@ -1,0 +1,75 @@
+package inbox
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A broker that keeps what it has for a week.
+type weekly struct{}
+
+func (weekly) Keeps(context.Context, ...string) (map[string]time.Duration, error) {
+	return map[string]time.Duration{"orders": 7 * 24 * time.Hour}, nil
+}
+
+// Marks that are kept for less than the broker keeps its messages are too brief: that is an error, or a line
+// in the log where it is allowed. What the user says of the broker counts, not what that says itself.
+func TestMarksHaveToOutliveTheBroker(t *testing.T) {
+	for _, c := range []struct {
+		marks, broker time.Duration
+		short         bool
+		broken, told  bool
+	}{
+		{marks: 30 * 24 * time.Hour},
+		{marks: 3 * 24 * time.Hour, broken: true},
+		{marks: 3 * 24 * time.Hour, short: true, told: true},
+		{marks: 8 * 24 * time.Hour, broker: 20 * 24 * time.Hour, broken: true},
+	} {
+		var log strings.Builder
+		n := needs{Topics: []string{"orders"}, DB: memstore.New(nil), Bus: weekly{},
+			Keep: &store.Retention{Outbox: time.Hour, Marks: c.marks},
+			Age:  time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil)), Outbox: time.Minute,
+			Broker: c.broker, Short: c.short}
+		w, err := n.Window(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Compare(t.Context(), w); (err != nil) != c.broken ||
+			strings.Contains(log.String(), "too briefly") != c.told {
+			t.Errorf("marks for %v: %v; the log has %s", c.marks, err, &log)
+		}
+	}
+}
+
+// An examined is a database of which a doctor says how its retention stands.
+type examined struct {
+	store.Store
+	found skald.Finding
+}
+
+func (e examined) Examine(context.Context, store.Exam) ([]skald.Finding, error) {
+	return []skald.Finding{{Name: "version", Grade: skald.Failed}, e.found}, nil
+}
+
+// An inbox without a retention of its own logs that nobody sees to it, once a relay would have.
+func TestKeeperNamesThatNobodyDeletesMarks(t *testing.T) {
+	for remedy, told := range map[string]int{"": 0, "start a relay": 1} {
+		synctest.Test(t, func(t *testing.T) {
+			var log strings.Builder
+			k := markKeeper{Log: slog.New(slog.NewTextHandler(&log, nil)), DB: examined{memstore.New(nil),
+				skald.Finding{Name: "retention", Saw: "nobody", Remedy: remedy}}}
+			k.Run(t.Context())
+			if n := strings.Count(log.String(), "nobody deletes expired marks"); n != told {
+				t.Errorf("with the remedy %q the log has %s", remedy, &log)
+			}
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package inbox
+
+import (
+	"log/slog"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/store"
+)
+
+func newAnnouncer(log *strings.Builder) *announcer {
+	return newLogonce(config{Group: "stock", Topics: func() []string { return []string{"orders"} },
+		Handled: func() []store.Kind { return []store.Kind{{Topic: "orders", Type: "order.placed"}} },
+		Log:     slog.New(slog.NewTextHandler(log, nil))})
+}
+
+// A type is told of once: louder where it looks like one that is handled.
+func TestTypesAreToldOnce(t *testing.T) {
+	var log strings.Builder
+	a := newAnnouncer(&log)
+	for range 3 {
+		a.Skipped(store.Kind{Topic: "orders", Type: "order.plcaed"})
+		a.Skipped(store.Kind{Topic: "orders", Type: "paid"})
+		a.Left(store.Kind{Topic: "orders", Type: "order.cancelled"})
+	}
+	for text, want := range map[string]int{"handled=order.placed": 1, "type=paid": 1, "order.cancelled": 1,
+		"level=WARN": 1} {
+		if n := strings.Count(log.String(), text); n != want {
+			t.Errorf("%s is there %d times, want %d: %s", text, n, want, &log)
+		}
+	}
+}
+
+// What panics and is recovered, deep below the frames that recover.
+func panicking(depth int) (err error) {
+	defer failure.Recover(&err)
+	indexing(depth, nil)
+	return nil
+}
+
+func indexing(depth int, none []int) {
+	defer func() {
+		if p := recover(); p != nil {
+			panic(p) // the frames of the first panic stand below this one
+		}
+	}()
+	if depth > 0 {
+		indexing(depth-1, none)
+	}
+	none[depth]++
+}
+
+// The stack of a panic is told once for all with its fingerprint, from the function on that panicked.
+func TestPanicIsToldOnce(t *testing.T) {
+	for _, depth := range []int{0, 20} {
+		var log strings.Builder
+		a := newAnnouncer(&log)
+		err := panicking(depth)
+		for range 2 {
+			a.Panic(t.Context(), "m-1", "print", err)
+		}
+		first := regexp.MustCompile(`frame=0 at=".*logonce\.indexing\(.*logonce_test\.go:\d+"`).FindAllString(
+			log.String(), -1)
+		if len(first) != 1 || strings.Count(log.String(), "\n") > 16 {
+			t.Errorf("depth %d: told %d times: %s", depth, len(first), &log)
+		}
+	}
+}
+
+// That the consumer is ready is told once, when a look at the broker brings no more partitions.
+func TestReadyIsToldOnce(t *testing.T) {
+	var log strings.Builder
+	a := newAnnouncer(&log)
+	a.Ready(0, broker.Batch{})
+	a.Ready(1, broker.Batch{Gained: []broker.Partition{{Name: "orders/1"}}})
+	if log.Len() > 0 {
+		t.Errorf("told too early: %s", &log)
+	}
+	a.Ready(2, broker.Batch{})
+	a.Ready(2, broker.Batch{})
+	if n := strings.Count(log.String(), "partitions=2"); n != 1 {
+		t.Errorf("told %d times: %s", n, &log)
+	}
+}
+
+// Edits are letters that are inserted, dropped or replaced.
+func TestEdits(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"said", "said", 0}, {"said", "sait", 1}, {"said", "siad", 2}, {"said", "sa", 2},
+		{"said", "shouted", nearly + 1}} {
+		if got := edits(c.a, c.b); got != c.want {
+			t.Errorf("from %s to %s it is %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}

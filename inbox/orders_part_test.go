@@ -1,0 +1,31 @@
+package inbox
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/skald-go/skald/internal/control"
+	"github.com/skald-go/skald/store"
+)
+
+// A pause holds, and is told of once, until it is ended; what is read first ends nothing.
+func TestPauseAndResume(t *testing.T) {
+	var log strings.Builder
+	o := newOrders("stock", slog.New(slog.NewTextHandler(&log, nil)))
+	pause := control.Pause(control.Order{Who: "ann", Why: "a repair"})
+	for range 2 {
+		if _, resumed := o.Take(t.Context(), []store.Checkpoint{pause}); resumed || !o.Pause() ||
+			!strings.Contains(o.Why(), "ann: a repair: skald inbox resume --consumer stock --reason") {
+			t.Fatalf("paused: %q, resumed: %v", o.Why(), resumed)
+		}
+	}
+	if n := strings.Count(log.String(), "has the consumer pause"); n != 1 {
+		t.Errorf("told %d times: %s", n, &log)
+	}
+	skip := control.Skip("print", control.Order{Who: "ann"})
+	skipped, resumed := o.Take(t.Context(), append(control.Resume(), skip))
+	if o.Pause() || o.Why() != "" || !resumed || len(skipped) != 1 {
+		t.Errorf("behind resume it is paused: %q, resumed: %v, skipped: %v", o.Why(), resumed, skipped)
+	}
+}

@@ -1,0 +1,145 @@
+package inbox
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/exec"
+	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/store"
+)
+
+func newQueue(s *partition.Schedule, now func() time.Time) *queue {
+	yes := func(store.Kind) bool { return true }
+	no := func(store.Kind) bool { return false }
+	return newParked(parkedConfig{Group: "stock", Retries: func() int { return 4 }, Workers: 4,
+		Bytes: 8 << 20, Now: now,
+		Alone: func() bool { return false },
+		Lease: func() time.Duration { return time.Minute }, Handles: yes, Calls: no,
+		Again: func(store.Identity) int { return 0 }}, s)
+}
+
+// What is kept is counted at times, for what others park or free, and more seldom where that is long: a
+// hundredth of the time at most, and a quarter of that where no partition waits for others to make room. One
+// that took for ever does not end the counting.
+func TestCountThatIsLongIsMadeSeldom(t *testing.T) {
+	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		took, want time.Duration
+		full       int
+	}{{0, lookIdle, 0}, {time.Millisecond, lookIdle, 1}, {time.Second / 2, 200 * time.Second, 0},
+		{time.Second, 100 * time.Second, 1},
+		{time.Minute, 5 * time.Minute, 0}, {time.Minute, 5 * time.Minute, 1}} {
+		took, want, now := c.took, c.want, from
+		q := newQueue(&partition.Schedule{}, func() time.Time { return now })
+		all := map[string]*partition.Partition{"feed/0": {Full: c.full}}
+		counts := func(at time.Duration) bool {
+			now = from.Add(at)
+			_, count, _ := q.Wants(tellKept, func() int { return 0 }, all)
+			return count
+		}
+		q.counted, q.took, q.some, q.changed, q.at = from, took, true, false, from.Add(time.Hour)
+		for _, at := range []time.Duration{want - time.Millisecond, want} {
+			if count := counts(at); count != (at == want) {
+				t.Errorf("a count that takes %v, %v later: %v", took, at, count)
+			}
+		}
+		q.Change() // by us: it is told of sooner
+		if !counts(tellKept) {
+			t.Errorf("a count that takes %v is not made behind a change", took)
+		}
+	}
+}
+
+// parkedAs is a parked message; waiting: it was read along with the first of its key.
+func parkedAs(id, key string, waiting bool) store.Parked {
+	return store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/shop", ID: id}, Claims: 1,
+		Waiting: waiting,
+		Message: skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: "placed", Key: []byte(key)}}
+}
+
+// What waits behind a claimed message rides in its chain, and is let go of with it: a message that was not
+// claimed is nobody's.
+func TestRidersGoWithTheFirstOfTheirKey(t *testing.T) {
+	var s partition.Schedule
+	q := newQueue(&s, time.Now)
+	q.Take(looked{Claimed: store.Claimed{Parked: []store.Parked{
+		parkedAs("1", "a", false), parkedAs("2", "a", true), parkedAs("3", "b", false),
+		parkedAs("4", "a", true)}},
+		Asked: store.ClaimSize{Keys: 2, Prefetch: 2, PrefetchAll: 4}})
+	c := s.First()
+	if s.Len() != 2 || q.Claimed() != 4 || len(c.Queue) != 3 || !c.Queue[1].Prefetches ||
+		c.Queue[2].ID != "4" {
+		t.Fatalf("%d chains of %d messages, the first of %d", s.Len(), q.Claimed(), len(c.Queue))
+	}
+	s.Drop()
+	first := c.Queue[0]
+	q.Settle(first, time.Second)
+	if !c.Pass() || !q.LeaveRiders(c) || q.Claimed() != 1 || len(c.Queue) != 0 {
+		t.Errorf("%d are claimed, and %d left in the chain", q.Claimed(), len(c.Queue))
+	}
+	if rest := q.Unbegun(); len(rest) != 1 || rest[0].ID != "3" {
+		t.Errorf("not begun are %d", len(rest))
+	}
+}
+
+// A message that a process may have died of is in no schedule: it is handed out alone.
+func TestSuspectIsTakenAlone(t *testing.T) {
+	var s partition.Schedule
+	q := newQueue(&s, time.Now)
+	killer := parkedAs("1", "a", false)
+	killer.CrashCount = 1
+	q.Take(looked{Claimed: store.Claimed{Parked: []store.Parked{killer}}})
+	if wait, inHand := q.Suspects(); !wait || inHand || s.Len() != 0 || len(q.Unbegun()) != 1 {
+		t.Fatalf("a suspect waits: %v, is in hand: %v", wait, inHand)
+	}
+	e := q.Suspect()
+	if wait, inHand := q.Suspects(); wait || !inHand || !e.Alone || q.Suspect() != nil {
+		t.Errorf("then one waits: %v, is in hand: %v", wait, inHand)
+	}
+	q.Settle(e, 0)
+	if _, inHand := q.Suspects(); inHand {
+		t.Error("it is in hand still")
+	}
+}
+
+// As many share a transaction as goes well: twice as many behind each job, one behind one that went ill, and
+// half of them where they waited here for long.
+func TestSizeFollowsHowItGoes(t *testing.T) {
+	now := time.Now()
+	q := newQueue(&partition.Schedule{}, func() time.Time { return now })
+	job := func(what decide.Ending, ago time.Duration) []exec.Result {
+		return []exec.Result{{Entry: &partition.Entry{Since: now.Add(-ago)}, What: what}}
+	}
+	for i, c := range []struct {
+		rs   []exec.Result
+		want int
+	}{{job(decide.Handled, 0), 2}, {job(decide.Handled, 0), 4}, {job(decide.Duplicate, 0), 8},
+		{job(decide.Handled, 0), 10},
+		{job(decide.Handled, exec.TurnOfClaimed), 5}, {job(decide.Failed, 0), 1}} {
+		if q.Adapt(c.rs, 10); q.Size() != c.want {
+			t.Errorf("behind job %d: %d share, want %d", i+1, q.Size(), c.want)
+		}
+	}
+}
+
+// Nothing is claimed while half of what may be is here, nor above a limit.
+func TestAppetiteEndsAtHalf(t *testing.T) {
+	q := newQueue(&partition.Schedule{}, time.Now)
+	if n := q.Appetite(4, 1); n != 1 {
+		t.Errorf("of a limit of 1 there are %d to claim", n)
+	}
+	for n := range 5 {
+		if got := q.Appetite(4, 1000); (got > 0) != (n <= 4) {
+			t.Errorf("with %d claimed, %d more may be", n, got)
+		}
+		q.Take(looked{Claimed: store.Claimed{
+			Parked: []store.Parked{parkedAs(fmt.Sprint(n), fmt.Sprint(n), false)}}})
+	}
+	if got := q.Appetite(4, 1000); got != 0 {
+		t.Errorf("with more than half of it here, %d more may be claimed", got)
+	}
+}

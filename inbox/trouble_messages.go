@@ -1,0 +1,133 @@
+// This file knows what fails again and again without an end of its own: messages whose attempts are
+// not charged, and work on the store beside the messages. Once is chance; what lasts is logged, seldom, and
+// listed.
+
+package inbox
+
+import (
+	"context"
+	"log/slog"
+	"math/bits"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/exec"
+	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/store"
+)
+
+// lasting is how many attempts in a row a message may end without a charge before it is logged and listed: a
+// deadlock, a rival, a failover of a second are over by then.
+const lasting = 3
+
+// forgotten is how long a message that was not tried again is listed: it is another instance's by then.
+const forgotten = 5 * time.Minute
+
+// A message is one of which attempts end without a charge: its database or a service is away, or the store
+// refuses to keep it.
+type message struct {
+	Topic, Partition string
+	Position         int64
+	ID, Type         string
+	Attempts         int
+	Since            time.Time
+	Error            string
+
+	of   *partition.Partition
+	last time.Time
+}
+
+// messages are those whose last attempts ended so. They belong to one goroutine.
+type messages struct {
+	log *slog.Logger
+	of  map[store.Identity]*message
+	say backoff.Rarely
+	// of those that are parked
+	parked backoff.Rarely
+}
+
+// newMessages are none yet. Log names the consumer.
+func newMessages(log *slog.Logger) *messages {
+	return &messages{log: log, of: map[store.Identity]*message{}, say: backoff.Seldom(),
+		parked: backoff.Seldom()}
+}
+
+// Note notes how an attempt ended.
+func (m *messages) Note(ctx context.Context, r exec.Result, now time.Time) {
+	e := r.Entry
+	if r.What == decide.Delayed && m.parked.Due(now) {
+		m.log.WarnContext(ctx, "inbox: a message fails by what may pass; it is parked, and its key waits",
+			"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.Identity().ID,
+			"type", e.Type, "since", r.Since, "next", r.After, "error", r.Err)
+	}
+	waits := r.What == decide.Outage || r.What == decide.Unkept
+	if !waits && len(m.of) == 0 {
+		return
+	}
+	id := e.Identity()
+	switch r.What {
+	case decide.Outage, decide.Unkept:
+	case decide.Again, decide.Left, decide.Full, decide.Stale:
+		return
+	default:
+		if delete(m.of, id); len(m.of) == 0 {
+			m.say.Over()
+		}
+		return
+	}
+	d := m.of[id]
+	if d == nil {
+		d = &message{of: e.Chain.Partition, Topic: e.Topic, Partition: e.Partition, Position: e.Position,
+			ID: id.ID, Type: e.Type, Since: now}
+		m.of[id] = d
+	}
+	d.Attempts, d.last = d.Attempts+1, now
+	d.Error, _, _ = strings.Cut(exec.Cause(r.Err).Error(), "\n")
+	text, unknown := "inbox: a message waits for an outage to end", r.What == decide.Unkept
+	if unknown {
+		text = "inbox: a message cannot be parked, for a reason that Skald does not know; it is tried again, and its key waits"
+	}
+	if unknown && bits.OnesCount(uint(d.Attempts)) == 1 || !unknown && d.Attempts >= lasting &&
+		m.say.Due(now) {
+		m.log.WarnContext(ctx, text, "topic", e.Topic, "partition", e.Partition, "position", e.Position,
+			"id", id.ID, "type", e.Type, "attempt", d.Attempts, "since", d.Since, "error", r.Err)
+	}
+}
+
+// Complain logs the failures 1, 2, 4, 8 … of a message, and each dead letter: an endless failure is not to
+// fill the log.
+func (m *messages) Complain(ctx context.Context, r exec.Result, keyWaits bool) {
+	e := r.Entry
+	with := []any{"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.Identity().ID,
+		"type", e.Type, "attempt", r.Attempts, "error", r.Err}
+	switch {
+	case r.What == decide.Dead:
+		m.log.ErrorContext(ctx, "inbox: message is a dead letter: skald dead show",
+			append(with, "key_waits", keyWaits)...)
+	case bits.OnesCount(uint(r.Attempts)) == 1:
+		m.log.WarnContext(ctx, "inbox: message failed; it is parked, and its key waits",
+			append(with, "next", r.After)...)
+	}
+}
+
+// Attempts are those in a row that a message ended without a charge.
+func (m *messages) Attempts(id store.Identity) int {
+	if d := m.of[id]; d != nil {
+		return d.Attempts
+	}
+	return 0
+}
+
+// Lasting are those that are listed. Those that are not ours any more are forgotten.
+func (m *messages) Lasting(now time.Time) (out []message) {
+	for id, d := range m.of {
+		if d.of.Lost || now.Sub(d.last) > forgotten {
+			delete(m.of, id)
+		} else if d.Attempts >= lasting {
+			out = append(out, *d)
+		}
+	}
+	return out
+}
