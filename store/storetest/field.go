@@ -36,13 +36,13 @@ func (s *suite[TTx]) fieldNewOnes() {
 	apart := quarantined(message("a", 1), store.Conflict)
 	refused(s, apart, func(q store.Quarantined) error { return apply(store.Effect{Quarantine: &q}) },
 		"Consumer", "Identity", "Fingerprint", "Why", "Message", "Bytes", "Number", "At", "Admitted", "By",
-		"Reason", "Taken")
+		"Reason", "Taken", "Fault")
 	refused(s, store.Want{Consumer: consumer}, func(w store.Want) error {
 		_, err := s.d.Claim(s.Context(), w)
 		return err
 	}, "Consumer", "Session", "ClaimSize", "Lease", "Not") // Work: of an unknown kind nothing is claimed
 	refused(s, store.Admit{Number: 1}, func(a store.Admit) error { return apply(store.Effect{Admit: &a}) },
-		"Number", "By", "Reason")
+		"Number", "By", "Reason", "Back")
 	refused(s, store.Query{}, func(q store.Query) error {
 		_, err := store.ListQuarantined(s.Context(), s.d, q)
 		return err

@@ -18,6 +18,7 @@ func quarantineTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Bounded": (*suite[TTx]).quarantineBounded,
 		"Act":     (*suite[TTx]).quarantineAct,
 		"Admit":   (*suite[TTx]).quarantineAdmit,
+		"Back":    (*suite[TTx]).quarantineBack,
 		"Rivals":  (*suite[TTx]).quarantineRivals,
 		"Prune":   (*suite[TTx]).quarantinePrune,
 	}
@@ -164,6 +165,30 @@ func (s *suite[TTx]) quarantineAct() {
 		if s.ok(err, "list acts"); len(acts) != 1 || acts[0].Author != "ann" ||
 			acts[0].Identity != q.Identity {
 			s.Fatalf("acts: %+v", acts)
+		}
+	}
+}
+
+// An admitted message that cannot be taken goes back with its reason. It can be admitted again.
+func (s *suite[TTx]) quarantineBack() {
+	q := quarantined(message("a", 1), store.TooOld)
+	s.apply(store.Effect{Quarantine: &q})
+	number := s.inQuarantine(store.Query{})[0].Number
+	back := store.Effect{Admit: &store.Admit{Number: number, By: "stock", Reason: "unreadable", Back: true}}
+	s.applied([]bool{false}, back) // it is not admitted
+	for range 2 {
+		if n, err := store.AdmitAll(s.Context(), s.d, []int64{number}, "ann", "look"); err != nil || n != 1 {
+			s.Fatalf("admit: %d, %v", n, err)
+		}
+		s.applied([]bool{true}, back)
+		s.applied([]bool{false}, back)
+		if due := s.inQuarantine(store.Query{Consumer: consumer, Admitted: true}); len(due) != 0 {
+			s.Fatalf("still admitted: %+v", due)
+		}
+		left := s.inQuarantine(store.Query{})
+		if len(left) != 1 || left[0].By != "stock" || left[0].Reason != "unreadable" ||
+			!left[0].Admitted.IsZero() {
+			s.Fatalf("put back: %+v", left)
 		}
 	}
 }
