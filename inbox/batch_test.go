@@ -295,6 +295,7 @@ func costsOneRun[TTx comparable](t *testing.T, many bool, open opening[TTx]) {
 		Retry: inbox.Retry{First: pause}, Logger: slog.New(slog.DiscardHandler)})
 	inbox.On(in, said, one)
 	if many {
+		inbox.Overridable(in)
 		inbox.OnBatch(in, said, func(ctx context.Context, tx TTx, ms []skald.Received[string]) error {
 			for i, m := range ms {
 				if err := one(ctx, tx, m); err != nil {

@@ -74,6 +74,7 @@ func (r *recovery) over(bus *membroker.Broker, many bool) *inbox.Inbox[tx] {
 		Logger: slog.New(slog.DiscardHandler), Breaker: inbox.Breaker{Off: true}})
 	inbox.On(in, said, r.handle)
 	if many {
+		inbox.Overridable(in)
 		inbox.OnBatch(in, said, func(ctx context.Context, t tx, ms []skald.Received[string]) error {
 			for i, m := range ms {
 				if err := r.handle(ctx, t, m); err != nil {

@@ -62,7 +62,7 @@ func TestPanicIsToldOnce(t *testing.T) {
 		for range 2 {
 			a.Panic(t.Context(), "m-1", "print", err)
 		}
-		first := regexp.MustCompile(`frame=0 at=".*logonce\.indexing\(.*logonce_test\.go:\d+"`).FindAllString(
+		first := regexp.MustCompile(`frame=0 at=".*inbox\.indexing\(.*logonce_test\.go:\d+"`).FindAllString(
 			log.String(), -1)
 		if len(first) != 1 || strings.Count(log.String(), "\n") > 16 {
 			t.Errorf("depth %d: told %d times: %s", depth, len(first), &log)

@@ -64,6 +64,7 @@ func tillOver(t *testing.T, o *inbox.Options, wrap func(store.Driver[tx]) store.
 		func(m skald.Received[purchase], was store.StepState) []skald.Draft {
 			return []skald.Draft{answer.New(m.Value.Order, "cancelled: "+was.String())}
 		})
+	inbox.Overridable(l.in)
 	return l
 }
 
@@ -533,6 +534,7 @@ func TestMessageWithoutAStep(t *testing.T) {
 	if dead := l.dead(); len(dead) != 2 || dead[1].Dead.Stack == "" {
 		t.Errorf("dead letters %+v", dead)
 	}
+	inbox.Overridable(l.in)
 	inbox.On(l.in, placed, func(_ context.Context, t *memstore.Tx, m skald.Received[purchase]) error {
 		return note(t, m.Value.Order, "plain")
 	})

@@ -221,6 +221,7 @@ func TestStepsBeside(t *testing.T) {
 		d := newDesk(t)
 		if !outside {
 			d.till = newTill(t, &inbox.Options{Logger: slog.New(slog.DiscardHandler)})
+			inbox.Overridable(d.in)
 			inbox.Compensate(d.in, cancelled, charge,
 				func(_ context.Context, tx tx, m skald.Received[purchase], _ inbox.Took) (inbox.Result,
 					error) {
@@ -228,6 +229,7 @@ func TestStepsBeside(t *testing.T) {
 				}, nil)
 		} else {
 			refund := d.refundOfAnything()
+			inbox.Overridable(d.in)
 			inbox.CompensateCall(d.in, cancelled, charge, refund, nil)
 		}
 		d.in.LegacySteps(func(_ context.Context, tx tx, s inbox.Step, undo bool) (bool, error) {

@@ -101,6 +101,7 @@ func (w *world) over(db store.Driver[tx], o *inbox.Options,
 	}
 	in := inbox.New(db, w.bus, "stock", o)
 	inbox.On(in, said, h)
+	inbox.Overridable(in)
 	return in
 }
 

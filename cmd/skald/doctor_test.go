@@ -65,7 +65,7 @@ func TestDoctorOnSQLite(t *testing.T) {
 		"window/marks": "warning not looked at"}, "--store", at)
 	start(t, nil, "migrate", "--store", at).expect(0)
 	doctor(t, 0, map[string]string{"store/tables": "ok", "store/rights of relay": "ok",
-		"store/relay": "warning skald relay", "store/journal_mode": "ok wal",
+		"store/relay": "ok", "store/journal_mode": "ok wal",
 		"store/synchronous": "ok", "store/retention": "warning nobody has seen to it",
 		"window/marks": "warning how long it does was not compared → give --broker with each --topic, or --broker-keeps"}, "--store", at, "--rate", "10", "--connections", "5")
 	start(t, nil, "maintain", "--store", at, "--reason", "test", "--keep-marks", "480h").expect(0)
@@ -136,8 +136,8 @@ func TestDoctorOnSQLite(t *testing.T) {
 		"nats://127.0.0.1:1")
 	p := start(t, nil, "doctor", "--store", at)
 	p.expect(0)
-	if out := p.out.String(); !strings.Contains(out, "warning  store   relay") ||
-		!strings.Contains(out, "→ run: skald relay") {
+	if out := p.out.String(); !strings.Contains(out, "warning  window  marks") ||
+		!strings.Contains(out, "→ give --broker") {
 		t.Errorf("it prints\n%s", out)
 	}
 }
@@ -239,7 +239,7 @@ func TestDoctorOnPostgres(t *testing.T) {
 		"store/connections": "ok", "store/disk": "ok at 100 messages/s", "store/statement_timeout": "ok off",
 		"store/round trip": "ok", "store/open transactions": "ok",
 		"store/idle_in_transaction_session_timeout": "ok 1m0s", "store/idle_session_timeout": "ok off",
-		"store/outbox": "ok 0 rows", "store/relay": "warning"}, "--store", at, "--rate", "100")
+		"store/outbox": "ok 0 rows", "store/relay": "ok"}, "--store", at, "--rate", "100")
 	doctor(t, 8, map[string]string{"store/connections": "failed 100000 are wanted"}, "--store", at,
 		"--connections", "100000")
 	unsafe := settingsOf(at, "synchronous_commit=off", "statement_timeout=1000", "idle_session_timeout=60000")

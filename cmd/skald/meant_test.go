@@ -127,7 +127,7 @@ func TestControlCharactersOfOthers(t *testing.T) {
 	}
 	p := start(t, b.env, "saga", "explain", key, "--json")
 	p.expect(0)
-	if !strings.Contains(p.out.String(), "\u009b") {
+	if !strings.Contains(p.out.String(), `\u009b`) {
 		t.Errorf("a program gets %q", &p.out)
 	}
 }
