@@ -221,8 +221,8 @@ func (s *Subscription) register(l *link, o *partition, queue string) error {
 // half as many messages of that partition at once: each waits half as long for its acknowledgement.
 func (s *Subscription) tellShut(o *partition) {
 	err := <-o.shut
-	if err == nil {
-		return
+	if err == nil || !err.Server || err.Code == amqp.ConnectionForced {
+		return // the connection has ended, and link reports that
 	}
 	more := ""
 	if err.Code == amqp.PreconditionFailed && strings.Contains(err.Reason, "timed out") {
