@@ -260,7 +260,7 @@ func TestConnectionsToAStandbyAreClosed(t *testing.T) {
 	standby := c.Standby()
 	t.Run("pgx", func(t *testing.T) {
 		l := newLinked(t, c.URL("postgres"))
-		misled(l, hostOf(t, standby.URL("postgres")), pgstore.New(l.through, l.options()), noteByPgx)
+		misled(l, c, standby, pgstore.New(l.through, l.options()), noteByPgx)
 	})
 	t.Run("database/sql", func(t *testing.T) {
 		l := newLinked(t, c.URL("postgres"))
@@ -269,11 +269,11 @@ func TestConnectionsToAStandbyAreClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = db.Close() })
-		misled(l, hostOf(t, standby.URL("postgres")), pgstore.NewSQL(db, l.options()), noteBySQL)
+		misled(l, c, standby, pgstore.NewSQL(db, l.options()), noteBySQL)
 	})
 }
 
-func misled[TTx any](l *linked, standby string, db store.Driver[TTx],
+func misled[TTx any](l *linked, c, standby *need.Cluster, db store.Driver[TTx],
 	note func(ctx context.Context, tx TTx, sql, id string) error) {
 	primary := hostOf(l.T, l.direct.Config().ConnString())
 	r := relay.New(db, l.bus, &relay.Options{Logger: slog.New(slog.NewTextHandler(&l.log, nil))})
@@ -281,7 +281,11 @@ func misled[TTx any](l *linked, standby string, db store.Driver[TTx],
 	l.say(20)
 	l.allHandled()
 	l.published(r)
-	l.proxy.Lead(standby)
+	lsn := c.SQL("postgres", "SELECT pg_current_wal_lsn()")
+	l.until("the standby has the tables", func() bool {
+		return standby.SQL("postgres", "SELECT pg_last_wal_replay_lsn() >= '"+lsn+"'") == "t"
+	})
+	l.proxy.Lead(hostOf(l.T, standby.URL("postgres")))
 	l.proxy.Set(need.Refuse) // as a failover does
 	l.proxy.Set(need.Pass)
 	l.say(20)
