@@ -121,6 +121,7 @@ func (l *loop[TTx]) outside(ctx context.Context) bool {
 	case last.Err == nil:
 		return false
 	case in.sub == nil:
+		in.probe.Ask(l.hard) // nothing else asks while no message comes
 		return true
 	case l.away, in.o.Now().Sub(last.Since) < in.o.leaveAfter: // a call under way is about these partitions
 		return false
