@@ -445,3 +445,31 @@ func TestByPositionIsRefusedWherePositionsDoNotLast(t *testing.T) {
 	}
 	w.expect("k", "")
 }
+
+// otherServer is a store whose database runs on another server than the one that partitions began on.
+type otherServer struct {
+	store.Driver[tx]
+	begins int
+}
+
+func (o *otherServer) Begin(context.Context, store.Intake) (store.Unit[tx], error) {
+	o.begins++
+	return nil, fmt.Errorf("begin: %w", store.ErrLost)
+}
+
+// A message whose server is another one is not parked: messages before it may be gone from that database, and
+// come again before it.
+func TestOtherServerParksNothing(t *testing.T) {
+	w := newWorld(t, 1)
+	db := &otherServer{Driver: w.db}
+	in := w.over(db, &inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler)}, keep)
+	w.publish(w.message("a", "1"))
+	for range 20 {
+		w.quiet(in)
+		w.pass(time.Minute)
+	}
+	got, err := store.ListKept(t.Context(), w.db, store.Sought{Consumer: "stock", Limit: 10})
+	if err != nil || len(got) > 0 || db.begins < 10 || in.Health().Unacknowledged != 1 {
+		t.Errorf("%d parked, %d attempts, %+v, %v", len(got), db.begins, in.Health(), err)
+	}
+}

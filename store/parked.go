@@ -98,6 +98,10 @@ type Park struct {
 	// Step, if it is not nil, is the step that the message is to take: it is noted as parked or dead, unless
 	// it stands as something else than that.
 	Step *Step
+	// Server is the session of the server on which the message was received, as in Intake. Guard, where Was
+	// is nil: the effect runs on that session. After a restore, the message comes again, in the order of
+	// its key. Empty: any.
+	Server string
 	// MostRows and MostBytes are how much may be parked of one key. 0: any number.
 	MostRows, MostBytes int64
 }

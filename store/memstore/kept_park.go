@@ -20,6 +20,9 @@ type parking struct {
 func (ms *messages) Park(p *store.Park, done bool, now time.Time) (*parking, error) {
 	k, at := row{Parked: p.Parked}, (*store.Call)(nil)
 	if p.Was == nil {
+		if p.Server != "" {
+			return nil, fmt.Errorf("park %s on another server: %w", p.ID, store.ErrLost)
+		}
 		if err := ms.room(&k, p, done); err != nil {
 			return nil, err
 		}

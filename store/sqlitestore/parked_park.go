@@ -35,6 +35,9 @@ func park(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 			append(stateArgs(&p.Parked), at, p.Claims, p.CrashCount, p.Session, held.CallKey(p.WasCall),
 				claims, sessionID)...)
 	}
+	if p.Server != "" {
+		return fmt.Errorf("park %s on another server: %w", p.ID, store.ErrLost)
+	}
 	var done store.Verdict
 	err := find(ctx, x, p.Consumer, p.Identity, &done)
 	if err == nil && !p.Marked {

@@ -157,6 +157,12 @@ func (s *suite[TTx]) checkpointGuards() {
 		}
 		s.is(err, store.ErrLost, "begin on another server")
 	}
+	p := parked("k", 1)
+	stands, err := s.d.Apply(s.Context(), store.Effect{Park: &store.Park{Parked: p, Server: "2001-02-03T04:05:06Z/7"}})
+	if err != nil || stands[0] {
+		s.Errorf("park on another server: %v, %v", stands, err)
+	}
+	s.apply(store.Effect{Park: &store.Park{Parked: p, Server: server}})
 }
 
 func (s *suite[TTx]) checkpointRewind() {

@@ -76,7 +76,8 @@ func (s *suite[TTx]) fieldNewOnes() {
 		"OutsideKey", "Outcome", "From")
 	refused(s, store.Park{Parked: parked("k", 1)},
 		func(k store.Park) error { return apply(store.Effect{Park: &k}) },
-		"Parked", "Was", "WasCall", "WasClaim", "Step", "MostRows", "MostBytes", "Marked", "Instead")
+		"Parked", "Was", "WasCall", "WasClaim", "Step", "Server", "MostRows", "MostBytes", "Marked",
+		"Instead")
 	refused(s, *freed(parked("k", 1), nil).Finish,
 		func(f store.Finish) error { return apply(store.Effect{Finish: &f}) }, "Consumer", "Identity",
 		"Attempts", "WasCall", "DeadAt", "Place")

@@ -8,6 +8,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
@@ -67,6 +68,17 @@ func (x *Executor[TTx]) storeFailed(ctx context.Context, e *partition.Entry, err
 		err = skald.Outage(err)
 	}
 	return x.failure(ctx, e, x.db.Apply, err)
+}
+
+// takeFailed is storeFailed for an intake. One that lost its guard ran on another server than the one that
+// the partition began on. The message stays at its place until the inbox has joined again: the messages
+// before it may be gone from that database.
+func (x *Executor[TTx]) takeFailed(ctx context.Context, e *partition.Entry, err error) Result {
+	if errors.Is(err, store.ErrLost) {
+		return Result{Entry: e, What: decide.Outage, After: x.giveBack(ctx, e, x.db.Apply),
+			Err: skald.Outage(err)}
+	}
+	return x.storeFailed(ctx, e, err)
 }
 
 // Away tells of an error of our own call to the store whether it is nobody's fault.

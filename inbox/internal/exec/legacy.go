@@ -48,7 +48,7 @@ func (x *Executor[TTx]) rejectBeside(ctx context.Context, e *partition.Entry, un
 	_, _ = unit.Rollback(ctx) // its rows are undone in any case
 	unit, err := x.db.Begin(ctx, intake)
 	if err != nil {
-		return x.storeFailed(ctx, e, fmt.Errorf("take in %s to reject it: %w", e.Name(), err))
+		return x.takeFailed(ctx, e, fmt.Errorf("take in %s to reject it: %w", e.Name(), err))
 	}
 	if now := unit.Found(); !slices.Equal(now.Locks, was.Locks) || now.Marks[0].Outcome != store.Fresh ||
 		stepElse(was, now) {

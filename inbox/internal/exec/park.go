@@ -28,6 +28,7 @@ func (x *Executor[TTx]) Parcel(e *partition.Entry) *store.Park {
 	}
 	k.Parked = store.Parked{Consumer: x.o.Group, Identity: e.Identity(), Message: e.Message,
 		Partition: e.Partition, Position: e.Position, Fault: e.Kept()}
+	k.Server = e.Server
 	return k
 }
 

@@ -60,7 +60,7 @@ func (x *Executor[TTx]) putAside(ctx context.Context, e *partition.Entry,
 	unit, err := x.db.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Server: e.Server,
 		Wait: x.o.Wait, Handle: x.o.Handle})
 	if err != nil {
-		return x.storeFailed(ctx, e, fmt.Errorf("take in %s: %w", e.Name(), err)), true
+		return x.takeFailed(ctx, e, fmt.Errorf("take in %s: %w", e.Name(), err)), true
 	}
 	switch unit.Found().Marks[0].Outcome {
 	case store.Fresh, store.Behind:

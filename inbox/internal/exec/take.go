@@ -66,7 +66,7 @@ func (x *Executor[TTx]) take(ctx context.Context, e *partition.Entry) Result {
 		x.o.Telemetry.TookIn(e.Topic, time.Since(begun))
 	}
 	if err != nil {
-		return x.storeFailed(ctx, e, fmt.Errorf("take in %s: %w", e.Name(), err))
+		return x.takeFailed(ctx, e, fmt.Errorf("take in %s: %w", e.Name(), err))
 	}
 	return x.carryOut(ctx, e, unit, intake)
 }

@@ -36,6 +36,9 @@ func (c *Kept) Change(e *store.Effect, together bool, ours map[taken]bool) (call
 		if calls, err = c.insertKept(k); err != nil {
 			return nil, err
 		}
+		if k.Server != "" {
+			calls = slices.Insert(calls, 0, c.pg.Call("GuardServer", Began(k.Server)))
+		}
 	}
 	if r := e.Requeue; r != nil {
 		id := sqlexec.Identity(r.Consumer, r.Identity)
