@@ -10,8 +10,8 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/internal/complete"
-	"github.com/skald-go/skald/internal/held"
 )
 
 // maxAsk is how many bytes of data an event may have that asks for an undo: it lies in the row of its saga.
@@ -96,7 +96,7 @@ func asked(ctx context.Context, ask Ask, m *skald.Message) (text string, err err
 				d.Type, len(ms[0].Data), maxAsk)
 	}
 	ms[0].TraceParent = m.TraceParent
-	return held.Encode(&ms[0])
+	return column.EncodeMessage(&ms[0])
 }
 
 // cut is the first KiB of an error.

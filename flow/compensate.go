@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 )
@@ -107,7 +107,7 @@ func (b *body) questions(n Name, before []ID,
 			return nil, fmt.Sprintf("%s: the event that asks for its undo could not be built: %s", n,
 				q.Broken), nil
 		}
-		m, err := held.Decode(q.Event)
+		m, err := column.DecodeMessage(q.Event)
 		if err != nil {
 			return nil, "", err
 		}

@@ -8,8 +8,8 @@ import (
 	"encoding/hex"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/internal/shortlog"
-	"github.com/skald-go/skald/internal/weight"
 )
 
 const (
@@ -23,7 +23,7 @@ func is(d *broker.Delivery, most int) bool {
 }
 
 // rest is what d has of bytes besides its data.
-func rest(d *broker.Delivery) int { return weight.Bytes(&d.Message) - len(d.Data) }
+func rest(d *broker.Delivery) int { return column.MessageBytes(&d.Message) - len(d.Data) }
 
 // cut leaves of d what is kept of it, and says in its Fault what it was.
 func cut(d *broker.Delivery, most int) {

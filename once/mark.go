@@ -7,7 +7,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
-	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 )
 
@@ -89,7 +89,7 @@ func Encode(ctx context.Context, codec skald.Codec, v any) (text string, err err
 func EncodeEmitted(ms []skald.Message) (string, error) {
 	list := make([]json.RawMessage, len(ms))
 	for i := range ms {
-		text, err := held.Encode(&ms[i])
+		text, err := column.EncodeMessage(&ms[i])
 		if err != nil {
 			return "", err
 		}
@@ -108,7 +108,7 @@ func DecodeEmitted(text string) ([]skald.Message, error) {
 	out := make([]skald.Message, len(list))
 	for i, one := range list {
 		var err error
-		if out[i], err = held.Decode(string(one)); err != nil {
+		if out[i], err = column.DecodeMessage(string(one)); err != nil {
 			return nil, err
 		}
 	}

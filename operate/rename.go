@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/skald-go/skald/internal/belonging"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
@@ -77,16 +77,16 @@ func obstacle(r store.Rename, found *store.Renamed) error {
 		name string
 		b    *store.Belongings
 	}{{r.Old, &found.Old}, {r.New, &found.New}} {
-		if belonging.Sessions(c.b, r.Quiet) {
+		if column.HasSession(c.b, r.Quiet) {
 			return &RenameError{
 				fmt.Sprintf("a process of %s gave a sign of life %v ago: stop all of them, and try again once it is %v",
 					c.name, c.b.Heard.Round(time.Second), r.Quiet)}
 		}
 	}
-	if belonging.Any(&found.Old) == 0 {
+	if column.Belonging(&found.Old) == 0 {
 		return &UnknownConsumerError{Consumer: r.Old}
 	}
-	if n := &found.New; belonging.Done(n) > 0 {
+	if n := &found.New; column.BelongingDone(n) > 0 {
 		return &RenameError{
 			fmt.Sprintf("%s has %d marks, %d controls, %d parked messages, %d dead letters, %d messages in quarantine, %d steps and %d floors of its own: choose a name that is new",
 				r.New, n.Marks, n.Controls, n.Parked, n.Dead, n.Quarantined, n.Steps, n.Floors)}

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/backoff"
-	"github.com/skald-go/skald/internal/weight"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 )
 
@@ -55,7 +55,7 @@ func (r *Relay) retryAside(ctx context.Context) (busy bool, err error) {
 	c, msgs := &call{deferred: due, rows: len(due)}, make([]skald.Message, len(due))
 	for i := range due {
 		msgs[i] = outgoing(&due[i].Row)
-		c.bytes += weight.Of(&due[i].Message)
+		c.bytes += column.Weight(&due[i].Message)
 		l := r.byBucket[due[i].Bucket]
 		c.shards = append(c.shards, l)
 		if l != nil {

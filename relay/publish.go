@@ -8,8 +8,8 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/internal/complete"
-	"github.com/skald-go/skald/internal/weight"
 	"github.com/skald-go/skald/store"
 )
 
@@ -61,7 +61,7 @@ func (r *Relay) handOver(g *group, rows []store.Row) {
 		l.publishesTo(row.Topic, r.topics.ids)
 		p.rows, p.at = append(p.rows, row), append(p.at, len(msgs))
 		msgs = append(msgs, outgoing(row))
-		c.bytes += weight.Of(&row.Message)
+		c.bytes += column.Weight(&row.Message)
 	}
 	c.rows = len(msgs)
 	c.alone = g.careful && c.rows == 1 && c.shards[0].suspects[c.pieces[0].rows[0].Seq]

@@ -5,7 +5,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/internal/weight"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 )
 
@@ -96,11 +96,11 @@ func (l *shard) stopBefore(p *piece) {
 // bytes is what the rows take that are to be deferred.
 func (l *shard) bytes() (n int) {
 	for i := range l.deferred {
-		n += weight.Of(&l.deferred[i].Message)
+		n += column.Weight(&l.deferred[i].Message)
 	}
 	for _, p := range l.pieces {
 		for i := range p.deferred {
-			n += weight.Of(&p.deferred[i].Message)
+			n += column.Weight(&p.deferred[i].Message)
 		}
 	}
 	return n

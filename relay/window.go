@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skald-go/skald/internal/weight"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 )
 
@@ -277,7 +277,7 @@ func untilSuspect(g *group, rows []store.Row) []store.Row {
 func (r *Relay) resize(page *store.Page) {
 	n, bytes := len(page.Rows), 0
 	for i := range page.Rows {
-		bytes += weight.Of(&page.Rows[i].Message)
+		bytes += column.Weight(&page.Rows[i].Message)
 	}
 	switch {
 	case n < r.page && !page.Done:

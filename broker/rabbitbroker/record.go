@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
-	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/column"
 )
 
 const (
@@ -152,7 +152,7 @@ func decode(codec *cloudevents.Codec, topic string, d *amqp.Delivery) (m skald.M
 	m.ContentType = cmp.Or(m.ContentType, d.ContentType)
 	if !event {
 		m.ID, m.CorrelationID, m.Type = cmp.Or(m.ID, d.MessageId), d.CorrelationId, cmp.Or(m.Type, d.Type)
-		at, ok := held.Time(d.Timestamp)
+		at, ok := column.Time(d.Timestamp)
 		if m.Time = at; !ok && fault == nil { // some write milliseconds where AMQP has seconds
 			m.Headers = append(m.Headers, skald.Header{Name: "timestamp",
 				Value: strconv.AppendInt(nil, d.Timestamp.Unix(), 10)})

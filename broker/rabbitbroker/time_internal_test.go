@@ -7,7 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/skald-go/skald/broker/internal/cloudevents"
-	messagejson "github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/column"
 )
 
 // A plain message has a time in seconds. Who writes milliseconds there says no time: what was said stands
@@ -25,7 +25,7 @@ func TestTimestampInMilliseconds(t *testing.T) {
 		string(m.Headers[1].Value) != "1770091506000" {
 		t.Errorf("%+v, %v", m, fault)
 	}
-	if _, err := messagejson.Encode(&m); err != nil {
+	if _, err := column.EncodeMessage(&m); err != nil {
 		t.Error(err)
 	}
 }

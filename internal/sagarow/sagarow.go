@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/skald-go/skald/internal/clip"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 )
 
@@ -80,7 +80,7 @@ func told(name, key string, err error) error {
 }
 
 // shown is the beginning of a text, for an error.
-func shown(s string) string { return clip.To(s, 64) }
+func shown(s string) string { return column.Clip(s, 64) }
 
 func named(name, key string) error {
 	return cmp.Or(text("name", name, 1, MaxName), text("key", key, 1, MaxName))
@@ -88,7 +88,7 @@ func named(name, key string) error {
 
 func standing(s *store.Standing) error {
 	return cmp.Or(text("status", s.Status, 1, MaxName), text("step", s.Step, 0, MaxName),
-		text("error", clip.To(s.Error, MaxError), 0, MaxError))
+		text("error", column.Clip(s.Error, MaxError), 0, MaxError))
 }
 
 func text(what, s string, least, most int) error {
@@ -107,7 +107,7 @@ func text(what, s string, least, most int) error {
 
 // Standing is s as it is stored.
 func Standing(s store.Standing) store.Standing {
-	s.Error = clip.To(s.Error, MaxError)
+	s.Error = column.Clip(s.Error, MaxError)
 	s.Since, s.Retry = Time(s.Since), Time(s.Retry)
 	return s
 }

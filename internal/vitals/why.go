@@ -6,7 +6,7 @@ import (
 	"net"
 	"strings"
 
-	"github.com/skald-go/skald/internal/clip"
+	"github.com/skald-go/skald/internal/column"
 )
 
 // mostWhy bounds a reason, in bytes.
@@ -25,7 +25,7 @@ func Why(err error) string {
 	if did = strings.TrimRight(did, ": ;"); did != "" {
 		root += " [" + did + "]"
 	}
-	return clip.To(root, mostWhy)
+	return column.Clip(root, mostWhy)
 }
 
 // line is text without line breaks.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skald-go/skald/internal/weight"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 )
 
@@ -19,17 +19,17 @@ func (ms *messages) Claim(w store.Want, now time.Time) (c store.Claimed) {
 		if keys == w.Keys || !k.claimable() || left(k) || k.due.After(now) {
 			continue
 		}
-		size := weight.Bytes(&k.Message)
+		size := column.MessageBytes(&k.Message)
 		if keys > 0 && bytes+size > store.PageBytes {
 			break
 		}
 		with := ms.along(k, min(w.Prefetch, w.PrefetchAll-along), left)
 		for i := range with {
-			if bytes+size+weight.Bytes(&with[i].Message) > store.PageBytes {
+			if bytes+size+column.MessageBytes(&with[i].Message) > store.PageBytes {
 				with = with[:i]
 				break
 			}
-			size += weight.Bytes(&with[i].Message)
+			size += column.MessageBytes(&with[i].Message)
 		}
 		bytes += size
 		keys, along = keys+1, along+len(with)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skald-go/skald/internal/keptrow"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 )
 
@@ -25,7 +25,7 @@ func (ms *messages) List(what store.Sought, most int, now time.Time) (out []stor
 			to = k.Place
 		}
 		p := k.out(now)
-		if !keptrow.Matches(&what, &p) {
+		if !column.KeptMatches(&what, &p) {
 			continue
 		}
 		if what.Bare {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/skald-go/skald/internal/clip"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 )
 
@@ -36,9 +36,9 @@ func (ms *messages) Park(p *store.Park, done bool, now time.Time) (*parking, err
 		k.Message, k.Place, k.Since, k.Partition, k.Position, k.Fault = was.Message, was.Place, was.Since,
 			was.Partition, was.Position, was.Fault
 	}
-	k.First.Why, k.Last.Why = clip.To(k.First.Why, 4<<10), clip.To(k.Last.Why, 4<<10)
+	k.First.Why, k.Last.Why = column.Clip(k.First.Why, 4<<10), column.Clip(k.Last.Why, 4<<10)
 	if k.Dead = death(p.Dead); k.Dead != nil {
-		k.Dead.Stack = clip.To(k.Dead.Stack, 16<<10)
+		k.Dead.Stack = column.Clip(k.Dead.Stack, 16<<10)
 	}
 	k.Call = call(p.Call)
 	if c := k.Call; c != nil && c.Since.IsZero() {

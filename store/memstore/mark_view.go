@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/skald-go/skald/internal/clip"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 )
 
@@ -23,7 +23,7 @@ func (v *view) Take(m store.Mark, now time.Time) store.Verdict {
 	if !m.Held && v.marks.TooOld(key) {
 		return store.Verdict{Outcome: store.TooOld}
 	}
-	m.Reason, m.Code, m.Result, m.Emitted = clip.Reason(m.Reason), 0, "", ""
+	m.Reason, m.Code, m.Result, m.Emitted = column.ClipReason(m.Reason), 0, "", ""
 	m.Headers = ""
 	m.KeyOrder, m.Key, m.Attempts = store.Anytime, nil, 0
 	if m.As != store.Rejected {
@@ -48,7 +48,7 @@ func (v *view) Answer(m store.Mark) error {
 	was.answered, was.As, was.Code, was.Result, was.Emitted = true, m.As, m.Code, m.Result, m.Emitted
 	was.Headers = m.Headers
 	if m.As == store.Rejected {
-		was.Reason = clip.Reason(m.Reason)
+		was.Reason = column.ClipReason(m.Reason)
 	}
 	v.Put(keyOf(&m), was)
 	return nil

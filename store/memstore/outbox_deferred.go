@@ -7,8 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-go/skald/internal/clip"
-	"github.com/skald-go/skald/internal/weight"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 )
 
@@ -33,7 +32,7 @@ func (o *outboxTable) put(a store.DeferredRow, now time.Time) {
 		}
 		was.Message = message(was.Message)
 	}
-	was.Why = clip.Reason(was.Why)
+	was.Why = column.ClipReason(was.Why)
 	was.due, was.Due = now.Add(a.Due), 0
 	o.deferred[a.Seq] = was
 }
@@ -92,7 +91,7 @@ func (o *outboxTable) Due(shards []int, limit int, now time.Time) (out []store.D
 			continue
 		}
 		shut[k] = a.Attempts > 0
-		if bytes += weight.Bytes(&a.Message); len(out) == limit || bytes > store.PageBytes &&
+		if bytes += column.MessageBytes(&a.Message); len(out) == limit || bytes > store.PageBytes &&
 			len(out) > 0 {
 			return out
 		}

@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/bucket"
-	"github.com/skald-go/skald/internal/weight"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 )
 
@@ -46,7 +45,7 @@ func (o *outboxTable) Draw(m skald.Message, now time.Time) outboxRow {
 	m = message(m)
 	m.Source, m.Sequence = o.source, ""
 	o.seq++
-	return outboxRow{Row: store.Row{Message: m, Seq: o.seq, Bucket: bucket.Of(&m)}, at: now}
+	return outboxRow{Row: store.Row{Message: m, Seq: o.seq, Bucket: column.Bucket(&m)}, at: now}
 }
 
 // Publish makes rows visible. A transaction that drew its numbers early may commit late: rows stay sorted.
@@ -86,7 +85,7 @@ func (o *outboxTable) Pull(w store.Window, limit int) (page store.Page, err erro
 		if r.commit <= base || r.commit > tip || !within(w.Buckets, r.Bucket) {
 			continue
 		}
-		if bytes += weight.Bytes(&r.Message); len(page.Rows) == limit || bytes > store.PageBytes &&
+		if bytes += column.MessageBytes(&r.Message); len(page.Rows) == limit || bytes > store.PageBytes &&
 			len(page.Rows) > 0 {
 			return page, nil
 		}

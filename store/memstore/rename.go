@@ -3,7 +3,7 @@ package memstore
 import (
 	"context"
 
-	"github.com/skald-go/skald/internal/belonging"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 )
 
@@ -12,7 +12,7 @@ func (s *Store) Rename(ctx context.Context, r store.Rename) (out store.Renamed, 
 	err = s.enter(ctx, func() error {
 		d := s.db
 		out = store.Renamed{Old: d.belongings(r.Old), New: d.belongings(r.New)}
-		if r.Audit == nil || !belonging.Movable(&out, r.Quiet) {
+		if r.Audit == nil || !column.Movable(&out, r.Quiet) {
 			return nil
 		}
 		d.marks.Rename(r.Old, r.New)

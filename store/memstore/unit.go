@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/internal/complete"
-	"github.com/skald-go/skald/internal/effects"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
@@ -212,7 +212,7 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 		if was.Outcome != store.Fresh {
 			return fmt.Errorf("mark %s is %v: %w", e.Mark.ID, was.Outcome, store.ErrLost)
 		}
-		if effects.Answered(e.Mark) {
+		if column.Answered(e.Mark) {
 			if err := tx.answer(ctx, *e.Mark, until); err != nil {
 				return err
 			}
@@ -286,8 +286,8 @@ func (s *Store) Write(ctx context.Context, tx *Tx, es ...store.Effect) error {
 	err := tx.do(func(*database) error {
 		tx.wakes(s)
 		for _, e := range es {
-			if !effects.RowsOnly(e) {
-				return effects.ErrRowsOnly
+			if !column.RowsOnly(e) {
+				return column.ErrRowsOnly
 			}
 			if e.Answer != nil {
 				if err := tx.answer(ctx, *e.Answer, time.Now().Add(tx.wait)); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/bucket"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/admin"
@@ -56,7 +56,7 @@ func TestPlainInsert(t *testing.T) {
 			r.Time.IsZero() {
 			t.Errorf("row %d: %+v", i, r)
 		}
-		if want := bucket.Of(&r.Message); r.Bucket != want {
+		if want := column.Bucket(&r.Message); r.Bucket != want {
 			t.Errorf("row %d has bucket %d, in Go %d", i, r.Bucket, want)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/effects"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/query"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
@@ -120,8 +120,8 @@ func said(es []store.Effect) ([]query.Row, error) {
 	var out []query.Row
 	for i := range es {
 		e := &es[i]
-		if !effects.RowsOnly(*e) {
-			return nil, effects.ErrRowsOnly
+		if !column.RowsOnly(*e) {
+			return nil, column.ErrRowsOnly
 		}
 		rows, err := query.Rows(e.Rows)
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/skald-go/skald/internal/effects"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
@@ -20,8 +20,8 @@ var errDeferred = errors.New("the transaction could not begin to write: begin it
 // savepoint that is rolled back takes them along.
 func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error {
 	for _, e := range es {
-		if !effects.RowsOnly(e) {
-			return fmt.Errorf("write: %w", effects.ErrRowsOnly)
+		if !column.RowsOnly(e) {
+			return fmt.Errorf("write: %w", column.ErrRowsOnly)
 		}
 	}
 	x, u, err := s.within(ctx, tx)
@@ -139,7 +139,7 @@ func put(ctx context.Context, x *sqlexec.Session, e store.Effect, given map[enti
 		if was.Outcome != store.Fresh {
 			return fmt.Errorf("mark %s is %v: %w", e.Mark.ID, was.Outcome, store.ErrLost)
 		}
-		if effects.Answered(e.Mark) {
+		if column.Answered(e.Mark) {
 			if err := answer(ctx, x, e.Mark); err != nil {
 				return err
 			}

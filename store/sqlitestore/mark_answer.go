@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 
-	"github.com/skald-go/skald/internal/clip"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
@@ -15,7 +15,7 @@ func answer(ctx context.Context, x *sqlexec.Session, m *store.Mark) error {
 	if !storable(m.As) {
 		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.As)
 	}
-	reason := sql.NullString{String: clip.Reason(m.Reason), Valid: m.As == store.Rejected}
+	reason := sql.NullString{String: column.ClipReason(m.Reason), Valid: m.As == store.Rejected}
 	var result []byte
 	if m.Result != "" {
 		result = []byte(m.Result)

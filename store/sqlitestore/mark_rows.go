@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/skald-go/skald/internal/clip"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
@@ -22,7 +22,7 @@ func markPut(ctx context.Context, x *sqlexec.Session, m store.Mark) (v store.Ver
 	if !storable(m.As) {
 		return v, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
 	}
-	reason := sql.NullString{String: clip.Reason(m.Reason), Valid: m.As == store.Rejected}
+	reason := sql.NullString{String: column.ClipReason(m.Reason), Valid: m.As == store.Rejected}
 	fingerprint := sql.NullInt64{Int64: m.Fingerprint, Valid: m.Fingerprint != 0}
 	keep := sql.NullInt64{Int64: m.Keep.Milliseconds(), Valid: m.Keep > 0}
 	if err := expire(ctx, x, m.Consumer, m.Identity, m.Keep); err != nil {

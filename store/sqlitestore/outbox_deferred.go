@@ -6,8 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/skald-go/skald/internal/clip"
-	"github.com/skald-go/skald/internal/weight"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
@@ -21,7 +20,7 @@ func setAside(ctx context.Context, x *sqlexec.Session, a *store.DeferredRow) err
 			names = names[1:]
 		}
 		for _, name := range names {
-			if _, err := x.Exec(ctx, name, a.Seq, a.Bucket, a.Attempts, clip.Reason(a.Why),
+			if _, err := x.Exec(ctx, name, a.Seq, a.Bucket, a.Attempts, column.ClipReason(a.Why),
 				a.Due.Milliseconds()); err != nil {
 				return fmt.Errorf("set row aside: %w", err)
 			}
@@ -34,7 +33,7 @@ func setAside(ctx context.Context, x *sqlexec.Session, a *store.DeferredRow) err
 	}
 	source, id, rest, bucket := args[0], args[1], args[2:len(args)-1], args[len(args)-1]
 	all := append([]any{a.Seq, bucket, id, source}, rest...)
-	all = append(all, a.Attempts, clip.Reason(a.Why), a.Due.Milliseconds(), nil, nil)
+	all = append(all, a.Attempts, column.ClipReason(a.Why), a.Due.Milliseconds(), nil, nil)
 	if a.Large != nil {
 		all[len(all)-2], all[len(all)-1] = a.Large.Bytes, a.Large.SHA256
 	}
@@ -99,7 +98,7 @@ func (o *outboxTable) dueRows(ctx context.Context, shards []int, limit int) (out
 		if a.Row, err = scanRow(rows, &a.Attempts, &a.Why); err != nil {
 			return nil, err
 		}
-		if bytes += weight.Bytes(&a.Message); bytes > store.PageBytes && len(out) > 0 {
+		if bytes += column.MessageBytes(&a.Message); bytes > store.PageBytes && len(out) > 0 {
 			return out, nil
 		}
 		out = append(out, a)

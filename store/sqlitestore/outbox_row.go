@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/bucket"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
@@ -19,7 +19,7 @@ func insert(ctx context.Context, x *sqlexec.Session, rows []skald.Message) error
 		if err := complete.Limits(&rows[i]); err != nil {
 			return err
 		}
-		args, err := rowArgs(&rows[i], bucket.Of(&rows[i]))
+		args, err := rowArgs(&rows[i], column.Bucket(&rows[i]))
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func scanRow(rows *sql.Rows, more ...any) (r store.Row, err error) {
 		r.Fault = sqlexec.Fault(fmt.Errorf("time: %.64q is none", at))
 	}
 	if r.Bucket = int(in.Int64); !in.Valid {
-		r.Bucket = bucket.Of(m)
+		r.Bucket = column.Bucket(m)
 	}
 	return r, nil
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/skald-go/skald/internal/weight"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
@@ -92,7 +92,7 @@ func fill(page *store.Page, rows *sql.Rows, buckets [][2]int, limit int) (err er
 		if !within(buckets, r.Bucket) {
 			continue
 		}
-		if bytes += weight.Bytes(&r.Message); len(page.Rows) == limit || bytes > store.PageBytes &&
+		if bytes += column.MessageBytes(&r.Message); len(page.Rows) == limit || bytes > store.PageBytes &&
 			len(page.Rows) > 0 {
 			return nil
 		}

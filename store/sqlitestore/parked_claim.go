@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skald-go/skald/internal/weight"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
@@ -61,7 +61,7 @@ func along(ctx context.Context, x *sqlexec.Session, claimed []store.Parked, most
 	not []store.Kind) (all []store.Parked, err error) {
 	bytes := 0
 	for i := range claimed {
-		bytes += weight.Bytes(&claimed[i].Message)
+		bytes += column.MessageBytes(&claimed[i].Message)
 	}
 	for i := range claimed {
 		k := &claimed[i]
@@ -93,7 +93,7 @@ func along(ctx context.Context, x *sqlexec.Session, claimed []store.Parked, most
 			return nil, fmt.Errorf("note what was read along: %w", err)
 		}
 		for i := range with {
-			bytes += weight.Bytes(&with[i].Message)
+			bytes += column.MessageBytes(&with[i].Message)
 		}
 		all = append(all, with...)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-go/skald/internal/keptrow"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
@@ -22,7 +22,7 @@ func parkedList(ctx context.Context, run *sqlexec.DB, what store.Sought,
 		return nil, 0, sqlexec.Failed("list kept messages", err)
 	}
 	most := min(limit, cmp.Or(what.Scan, limit))
-	if keptrow.ByRow(&what) {
+	if column.NeedsEachRow(&what) {
 		most = cmp.Or(what.Scan, -1)
 	}
 	text, args := sought(p.Text("Parked"), what, most)
@@ -43,7 +43,7 @@ func parkedList(ctx context.Context, run *sqlexec.DB, what store.Sought,
 		if what.Bare {
 			k.Message.Headers = nil
 		}
-		if keptrow.Matches(&what, &k) {
+		if column.KeptMatches(&what, &k) {
 			out = append(out, k)
 		}
 		if read == what.Scan {

@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/clip"
-	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
@@ -22,7 +21,7 @@ const (
 // park keeps a message, or changes how it is kept.
 func park(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 	if p.Was != nil {
-		at, err := held.EncodeCall(p.Call)
+		at, err := column.EncodeCall(p.Call)
 		if err != nil {
 			return err
 		}
@@ -32,7 +31,7 @@ func park(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 			claims, sessionID = c.Claims, c.Session
 		}
 		return change(ctx, x, "UpdateParked", p.Consumer, p.Identity, p.Was,
-			append(stateArgs(&p.Parked), at, p.Claims, p.CrashCount, p.Session, held.CallKey(p.WasCall),
+			append(stateArgs(&p.Parked), at, p.Claims, p.CrashCount, p.Session, column.CallKey(p.WasCall),
 				claims, sessionID)...)
 	}
 	if p.Server != "" {
@@ -74,7 +73,7 @@ func insertKept(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 	if p.MostRows > 0 && rows >= p.MostRows || p.MostBytes > 0 && size >= p.MostBytes {
 		return fmt.Errorf("the key of %s is full: %w", p.ID, store.ErrLost)
 	}
-	at, err := held.EncodeCall(p.Call)
+	at, err := column.EncodeCall(p.Call)
 	if err != nil {
 		return err
 	}
@@ -92,7 +91,7 @@ func replaceKept(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 	if err != nil {
 		return err
 	}
-	at, err := held.EncodeCall(p.Call)
+	at, err := column.EncodeCall(p.Call)
 	if err != nil {
 		return err
 	}
@@ -120,7 +119,7 @@ func keptSize(m *skald.Message) int64 { return int64(len(m.Key) + len(m.Data)) }
 // keptArgs are the columns of a message that is kept, but those of its place.
 func keptArgs(p *store.Park) ([]any, error) {
 	m := &p.Message
-	env, err := held.Envelope(m, m.Key)
+	env, err := column.Envelope(m, m.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +137,7 @@ func stateArgs(p *store.Parked) []any {
 		dead = d.At.UTC().Format(time.RFC3339Nano)
 	}
 	return []any{p.Attempts, p.Due.Milliseconds(), d.BlocksKey, sqlexec.Moment(p.First.At),
-		clip.To(p.First.Why, maxWhy), p.First.Host,
-		sqlexec.Moment(p.Last.At), clip.To(p.Last.Why, maxWhy), p.Last.Host, dead, d.Kind, d.Fingerprint,
-		clip.To(d.Stack, maxStack), d.Version}
+		column.Clip(p.First.Why, maxWhy), p.First.Host,
+		sqlexec.Moment(p.Last.At), column.Clip(p.Last.Why, maxWhy), p.Last.Host, dead, d.Kind, d.Fingerprint,
+		column.Clip(d.Stack, maxStack), d.Version}
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
@@ -23,7 +23,7 @@ func release(ctx context.Context, x *sqlexec.Session, r *store.Requeue) error {
 func finish(ctx context.Context, x *sqlexec.Session, f *store.Finish) error {
 	var at any // the call; nil: any
 	if f.Attempts != nil {
-		at = held.CallKey(f.WasCall)
+		at = column.CallKey(f.WasCall)
 	}
 	if err := stillDead(ctx, x, f.Consumer, f.Identity, f.DeadAt); err != nil {
 		return err

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
@@ -26,13 +26,13 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 		&p.Waiting, &p.Place, &since, &at, &p.Claims, &p.CrashCount, &p.Session); err != nil {
 		return p, err
 	}
-	if p.Message, err = held.Open(env.V, sqlexec.Blob(key), sqlexec.Blob(data)); err != nil {
+	if p.Message, err = column.OpenEnvelope(env.V, sqlexec.Blob(key), sqlexec.Blob(data)); err != nil {
 		// it is its own fault: others are read
 		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: sqlexec.Blob(key),
 			Data: sqlexec.Blob(data)},
 			sqlexec.Fault(err)
 	}
-	if p.Call, err = held.DecodeCall(at); err != nil {
+	if p.Call, err = column.DecodeCall(at); err != nil {
 		p.Fault = sqlexec.Fault(err)
 	} else if p.Call != nil {
 		p.Call.Age = time.Since(p.Call.Since) // the clock of the database is the host's

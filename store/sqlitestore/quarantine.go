@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/internal/fingerprint"
-	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
@@ -26,7 +26,7 @@ func keepApart(ctx context.Context, x *sqlexec.Session, e *store.Effect) error {
 		}
 	}
 	if q := e.Quarantine; q != nil {
-		text, err := held.Bare(&q.Message)
+		text, err := column.EncodeBare(&q.Message)
 		if err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ func quarantined(scan func(...any) error) (one store.Quarantined, err error) {
 			}
 		}
 	}
-	if one.Message, err = held.Decode(text); err != nil {
+	if one.Message, err = column.DecodeMessage(text); err != nil {
 		one.Fault = sqlexec.Fault(err)
 	}
 	one.Message.Data = sqlexec.Blob(data)

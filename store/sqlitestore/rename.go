@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/skald-go/skald/internal/belonging"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/internal/control"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
@@ -24,7 +24,7 @@ func (s *Store) Rename(ctx context.Context, r store.Rename) (out store.Renamed, 
 		if out.New, err = belongings(ctx, x, r.New); err != nil {
 			return err
 		}
-		if r.Audit == nil || !belonging.Movable(&out, r.Quiet) {
+		if r.Audit == nil || !column.Movable(&out, r.Quiet) {
 			return nil
 		}
 		for _, move := range []string{"MoveMarks", "MoveParked", "MoveQuarantined", "MoveSteps", "MoveFloor",

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/skald-go/skald/internal/bucket"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 )
 
@@ -65,7 +65,7 @@ func (s *suite[TTx]) hostileLongKeyAside() {
 	a := store.DeferredRow{Row: store.Row{Message: message(string(noise(4000)), 1), Seq: 1 << 40},
 		Attempts: 1, Why: "too long"}
 	a.Topic = strings.Repeat("t", 3000)
-	a.Source, a.Bucket = Source, bucket.Of(&a.Message)
+	a.Source, a.Bucket = Source, column.Bucket(&a.Message)
 	s.own()
 	s.setAside(a)
 	if got := s.retry(9); len(got) != 1 || string(got[0].Key) != string(a.Key) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/bucket"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 )
 
@@ -24,8 +24,9 @@ func messageTests[TTx any]() map[string]func(*suite[TTx]) {
 // same wants a row to be m, byte for byte.
 func (s *suite[TTx]) same(got store.Row, m skald.Message) {
 	s.Helper()
-	if got.Seq <= 0 || got.Bucket != bucket.Of(&m) {
-		s.Errorf("the row has number %d and bucket %d, want bucket %d", got.Seq, got.Bucket, bucket.Of(&m))
+	if got.Seq <= 0 || got.Bucket != column.Bucket(&m) {
+		s.Errorf("the row has number %d and bucket %d, want bucket %d", got.Seq, got.Bucket,
+			column.Bucket(&m))
 	}
 	if got.Sequence != "" && got.Sequence != fmt.Sprintf("%020d", got.Seq) {
 		s.Errorf("the row's sequence is %q", got.Sequence)

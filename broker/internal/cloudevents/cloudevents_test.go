@@ -10,7 +10,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
-	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/column"
 )
 
 // wire is headers as some broker has them.
@@ -117,12 +117,12 @@ func TestTimesOfOthers(t *testing.T) {
 			if year > 0 && m.Time.Year() != year {
 				t.Errorf("%s: %q is read as %v", name, text, m.Time)
 			}
-			kept, err := held.Encode(&m)
+			kept, err := column.EncodeMessage(&m)
 			if err != nil {
 				t.Errorf("%s: %q cannot be stored: %v", name, text, err)
 				continue
 			}
-			if got, err := held.Decode(kept); err != nil || !reflect.DeepEqual(got, m) {
+			if got, err := column.DecodeMessage(kept); err != nil || !reflect.DeepEqual(got, m) {
 				t.Errorf("%s: %q: %+v\ncomes back as\n%+v, %v", name, text, m, got, err)
 			}
 		}

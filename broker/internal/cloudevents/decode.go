@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/column"
 )
 
 // A Header is one of a broker whose values are strings.
@@ -122,7 +122,7 @@ func take[V string | []byte](c *Codec, a attribute, m, before *skald.Message, v 
 		if !m.Time.IsZero() {
 			return false, nil
 		}
-		m.Time, err = held.ParseTime(c.text(string(v)))
+		m.Time, err = column.ParseTime(c.text(string(v)))
 		return !m.Time.IsZero(), err
 	case key:
 		if c.style.Exact {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/internal/weight"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 )
 
@@ -120,7 +120,7 @@ func (e *Entry) TooLarge() bool {
 func (e *Entry) Size() int { return len(e.Key) + len(e.Data) }
 
 // Weight is what e takes of memory.
-func (e *Entry) Weight() int { return weight.Of(&e.Message) }
+func (e *Entry) Weight() int { return column.Weight(&e.Message) }
 
 // InHandOf is the session of ours in which it is in hand; "": nobody knows of it.
 func (e *Entry) InHandOf() string {

@@ -9,7 +9,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
@@ -22,30 +22,30 @@ const letterFormat = 1
 // UTF-8 is {"bytes": base64}.
 type letter struct {
 	Format      int             `json:"format"` // letterFormat
-	Consumer    held.Text       `json:"consumer"`
-	Source      held.Text       `json:"source"`
-	ID          held.Text       `json:"id"`
+	Consumer    column.Text     `json:"consumer"`
+	Source      column.Text     `json:"source"`
+	ID          column.Text     `json:"id"`
 	Message     json.RawMessage `json:"message"`
-	Partition   held.Text       `json:"partition"`
+	Partition   column.Text     `json:"partition"`
 	Position    int64           `json:"position"`
-	Fault       held.Text       `json:"fault,omitempty"`
+	Fault       column.Text     `json:"fault,omitempty"`
 	Attempts    int             `json:"attempts"`
 	Since       time.Time       `json:"since"`
 	First       *attempt        `json:"first"`
 	Last        *attempt        `json:"last"`
 	DeadAt      time.Time       `json:"dead_at"`
-	Kind        held.Text       `json:"kind"`
-	Fingerprint held.Text       `json:"fingerprint"`
-	Stack       held.Text       `json:"stack,omitempty"`
-	Version     held.Text       `json:"version,omitempty"`
+	Kind        column.Text     `json:"kind"`
+	Fingerprint column.Text     `json:"fingerprint"`
+	Stack       column.Text     `json:"stack,omitempty"`
+	Version     column.Text     `json:"version,omitempty"`
 	HoldsKey    bool            `json:"blocks_key"`
 	Call        json.RawMessage `json:"call,omitempty"` // to the outside, that it is at
 }
 
 type attempt struct {
-	At    time.Time `json:"at"`
-	Error held.Text `json:"error"`
-	Host  held.Text `json:"host"`
+	At    time.Time   `json:"at"`
+	Error column.Text `json:"error"`
+	Host  column.Text `json:"host"`
 }
 
 func (f *attempt) failure() store.Failure {
@@ -59,30 +59,30 @@ func failureOf(f store.Failure) *attempt {
 	if f == (store.Failure{}) {
 		return nil
 	}
-	return &attempt{f.At, held.Text(f.Why), held.Text(f.Host)}
+	return &attempt{f.At, column.Text(f.Why), column.Text(f.Host)}
 }
 
 // WriteLetter writes a dead letter as one line of JSON: see operate.WriteLetter.
 func WriteLetter(out io.Writer, p *store.Parked) error {
-	message, err := held.Encode(&p.Message)
+	message, err := column.EncodeMessage(&p.Message)
 	if err != nil {
 		return err
 	}
-	call, err := held.EncodeCall(p.Call)
+	call, err := column.EncodeCall(p.Call)
 	if err != nil {
 		return err
 	}
-	died, ok := held.Time(p.Dead.At)
+	died, ok := column.Time(p.Dead.At)
 	if !ok { // a dead letter that an earlier build took in
 		died = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 	}
-	l := letter{Format: letterFormat, Consumer: held.Text(p.Consumer), Source: held.Text(p.Source),
-		ID: held.Text(p.ID), Message: json.RawMessage(message),
-		Partition: held.Text(p.Partition), Position: p.Position, Fault: held.Text(p.Fault),
+	l := letter{Format: letterFormat, Consumer: column.Text(p.Consumer), Source: column.Text(p.Source),
+		ID: column.Text(p.ID), Message: json.RawMessage(message),
+		Partition: column.Text(p.Partition), Position: p.Position, Fault: column.Text(p.Fault),
 		Attempts: p.Attempts, Since: p.Since, First: failureOf(p.First),
-		Last: failureOf(p.Last), DeadAt: died, Kind: held.Text(p.Dead.Kind),
-		Fingerprint: held.Text(p.Dead.Fingerprint),
-		Stack:       held.Text(p.Dead.Stack), Version: held.Text(p.Dead.Version), HoldsKey: p.Dead.BlocksKey}
+		Last: failureOf(p.Last), DeadAt: died, Kind: column.Text(p.Dead.Kind),
+		Fingerprint: column.Text(p.Dead.Fingerprint),
+		Stack:       column.Text(p.Dead.Stack), Version: column.Text(p.Dead.Version), HoldsKey: p.Dead.BlocksKey}
 	if call != nil {
 		l.Call = json.RawMessage(*call)
 	}
@@ -137,14 +137,14 @@ func readLetter(line []byte) (*store.Parked, error) {
 		times["last.at"] = &l.Last.At
 	}
 	for name, t := range times {
-		at, ok := held.Time(*t)
+		at, ok := column.Time(*t)
 		if !ok {
 			return nil, fmt.Errorf("the year of its %s is, in UTC, not one of 1 to 9999: correct the line",
 				name)
 		}
 		*t = at
 	}
-	m, err := held.Decode(string(l.Message))
+	m, err := column.DecodeMessage(string(l.Message))
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func readLetter(line []byte) (*store.Parked, error) {
 		Dead: &store.Death{At: l.DeadAt, Kind: string(l.Kind), Fingerprint: string(l.Fingerprint),
 			Stack: string(l.Stack), Version: string(l.Version), BlocksKey: l.HoldsKey}}
 	if call := string(l.Call); call != "" && call != "null" {
-		p.Call, err = held.DecodeCall(&call)
+		p.Call, err = column.DecodeCall(&call)
 	}
 	return p, err
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/failure"
-	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/operate/internal/acts"
 	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
@@ -44,7 +44,7 @@ type RedriveQuery struct {
 }
 
 func (q *RedriveQuery) means(a *store.Audit) bool {
-	is := func(want, told string) bool { return want == "" || held.Names(told, want) }
+	is := func(want, told string) bool { return want == "" || column.Names(told, want) }
 	return a.Action == "redrive" && is(q.Consumer, a.Consumer) && is(q.Source, a.Source) && is(q.ID, a.ID) &&
 		!a.At.Before(q.From) && (q.To.IsZero() || a.At.Before(q.To))
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/failure"
-	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/operate/internal/acts"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
@@ -64,7 +64,7 @@ func (s *Selection) check(o *order.Order) error {
 // means tells whether p is selected by the fields that the store does not look at.
 func (s *Selection) means(p *store.Parked) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
-	named := func(want, told string) bool { return want == "" || held.Names(told, want) }
+	named := func(want, told string) bool { return want == "" || column.Names(told, want) }
 	return !s.but[acts.Target{Consumer: p.Consumer, Identity: p.Identity}] && named(s.ID, p.ID) &&
 		named(s.Source, p.Source) && is(s.Topic, p.Message.Topic) && is(s.Type, p.Message.Type) &&
 		(p.Dead == nil || is(s.Kind, p.Dead.Kind) && !p.Dead.At.Before(s.DeadFrom) &&

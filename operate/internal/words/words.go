@@ -10,7 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
@@ -33,7 +33,7 @@ func FirstLine(why string) string {
 
 // Some is t, or nil where there is none, or JSON has no form for it.
 func Some(t time.Time) *time.Time {
-	if _, ok := held.Time(t); !ok || t.IsZero() {
+	if _, ok := column.Time(t); !ok || t.IsZero() {
 		return nil
 	}
 	return &t

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/skald-go/skald/internal/belonging"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/internal/control"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
@@ -17,7 +17,7 @@ func (c *Consumers) Rename(ctx context.Context, r store.Rename) (out store.Renam
 	was, is := sqlexec.Name(r.Old), sqlexec.Name(r.New)
 	err = c.pg.Short(ctx, "look what is kept of consumers", c.pg.Call("Patient"), c.belongings(was, &out.Old),
 		c.belongings(is, &out.New))
-	if err != nil || r.Audit == nil || !belonging.Movable(&out, r.Quiet) {
+	if err != nil || r.Audit == nil || !column.Movable(&out, r.Quiet) {
 		return out, err
 	}
 	calls := []sqlexec.Call{c.pg.Call("Patient"), c.pg.Call("LockConsumers", was, is),

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
@@ -31,11 +31,12 @@ func scanKept(row sqlexec.Scanner) (p store.Parked, err error) {
 		return p, err
 	}
 	sqlexec.Handles(&p.Consumer, &p.Source, &p.ID)
-	if p.Message, err = held.Open(env, key, data); err != nil { // it is its own fault: others are read
+	if p.Message, err = column.OpenEnvelope(env, key,
+		data); err != nil { // it is its own fault: others are read
 		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: key, Data: data},
 			sqlexec.Fault(err)
 	}
-	if p.Call, err = held.DecodeCall(at); err != nil {
+	if p.Call, err = column.DecodeCall(at); err != nil {
 		p.Fault = sqlexec.Fault(err)
 	} else if p.Call != nil {
 		p.Call.Age = now.Sub(p.Call.Since)

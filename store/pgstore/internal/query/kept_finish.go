@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
@@ -57,7 +57,7 @@ func (c *Kept) FinishMany(es []store.Effect, ours map[taken]bool) []sqlexec.Call
 			locked.Add(f.Identity, i)
 		}
 		places, tries, calls = append(places, f.Place), append(tries, int32(*f.Attempts)),
-			append(calls, held.CallKey(f.WasCall))
+			append(calls, column.CallKey(f.WasCall))
 	}
 	consumer, out := sqlexec.Name(all[0].Consumer), []sqlexec.Call{c.pg.Call("Walk")}
 	if len(locked.IDs) > 0 {

@@ -6,8 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-go/skald/internal/held"
-	"github.com/skald-go/skald/internal/keptrow"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
@@ -72,12 +71,12 @@ func (w *choice) byRow(what *store.Sought) {
 	if !what.DeadTo.IsZero() {
 		w.is("dead_at < ?", "timestamptz", sqlexec.Moment(what.DeadTo))
 	}
-	if held.IsHandle(what.About) { // which is in no envelope
+	if column.IsHandle(what.About) { // which is in no envelope
 		w.is("id = ?", "text", sqlexec.Name(what.About))
 	} else if what.About != "" { // other parts of an envelope may have that text, too: see List
 		w.is("(id = ?", "text", sqlexec.Name(what.About))
 		w.or("position(convert_to(?, 'UTF8') IN envelope) > 0)", "text",
-			sqlexec.Legible(held.Within(what.About)))
+			sqlexec.Legible(column.Within(what.About)))
 	}
 }
 
@@ -94,7 +93,7 @@ func (c *Kept) List(ctx context.Context, what store.Sought,
 		return sqlexec.Call{SQL: strings.Replace(c.pg.SQL[name], "/*where*/", w.where.String(), 1),
 			Args: w.args}
 	}
-	if what.Scan > 0 && (keptrow.ByRow(&what) || what.Scan < most) {
+	if what.Scan > 0 && (column.NeedsEachRow(&what) || what.Scan < most) {
 		w := choice{args: []any{what.After, int64(what.Scan) - 1}}
 		w.byIndex(&what)
 		if err := c.pg.Short(ctx, "look how far to read", chosen("ParkedEnd", &w).Into(&to)); err != nil {
@@ -114,7 +113,7 @@ func (c *Kept) List(ctx context.Context, what store.Sought,
 			p.Message.Headers = nil
 		}
 		read, last = read+1, p.Place
-		if err != nil || what.About == "" || keptrow.Matches(&what, &p) {
+		if err != nil || what.About == "" || column.KeptMatches(&what, &p) {
 			out = append(out, p)
 		}
 		return err

@@ -4,8 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skald-go/skald/internal/clip"
-	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
@@ -23,13 +22,13 @@ func (c *Kept) Change(e *store.Effect, together bool, ours map[taken]bool) (call
 			c.pg.Call(name, append(slices.Clone(id), more...)...))
 	}
 	if k := e.Park; k != nil && k.Was != nil {
-		at, err := held.EncodeCall(k.Call)
+		at, err := column.EncodeCall(k.Call)
 		if err != nil {
 			return nil, err
 		}
 		change("UpdateParked", sqlexec.Identity(k.Consumer, k.Identity),
 			append(append(stateArgs(&k.Parked), int32(*k.Was), at, int32(k.Claims), int32(k.CrashCount),
-				sqlexec.Legible(k.Session), held.CallKey(k.WasCall)),
+				sqlexec.Legible(k.Session), column.CallKey(k.WasCall)),
 				claimArgs(k.WasClaim)...)...)
 		calls = append(calls, c.pg.Call("SettleParked", sqlexec.Identity(k.Consumer, k.Identity)...))
 	} else if k != nil {
@@ -51,7 +50,7 @@ func (c *Kept) Change(e *store.Effect, together bool, ours map[taken]bool) (call
 			calls = append(calls, c.pg.Call("LockParked", id...))
 		}
 		calls = append(calls, c.pg.Call("FinishParked",
-			append(id, narrow(f.Attempts), held.CallKey(f.WasCall), sqlexec.Moment(f.DeadAt), f.Place)...))
+			append(id, narrow(f.Attempts), column.CallKey(f.WasCall), sqlexec.Moment(f.DeadAt), f.Place)...))
 	}
 	return calls, nil
 }
@@ -74,11 +73,11 @@ func narrow(n *int) *int32 {
 
 func (c *Kept) insertKept(k *store.Park) ([]sqlexec.Call, error) {
 	m, id := &k.Message, sqlexec.Identity(k.Consumer, k.Identity)
-	env, err := held.Envelope(m, sqlexec.MessageKey(m.Key))
+	env, err := column.Envelope(m, sqlexec.MessageKey(m.Key))
 	if err != nil {
 		return nil, err
 	}
-	outside, err := held.EncodeCall(k.Call)
+	outside, err := column.EncodeCall(k.Call)
 	if err != nil {
 		return nil, err
 	}
@@ -118,11 +117,11 @@ func stateArgs(p *store.Parked) []any {
 	if p.Dead != nil {
 		d, dead = *p.Dead, &p.Dead.At
 	}
-	why := func(s string) string { return clip.To(sqlexec.Legible(s), maxWhy) }
+	why := func(s string) string { return column.Clip(sqlexec.Legible(s), maxWhy) }
 	return []any{int32(p.Attempts), p.Due.Microseconds(), d.BlocksKey, sqlexec.Moment(p.First.At),
 		why(p.First.Why), sqlexec.Legible(p.First.Host),
 		sqlexec.Moment(p.Last.At), why(p.Last.Why), sqlexec.Legible(p.Last.Host), dead,
 		sqlexec.Legible(d.Kind),
-		sqlexec.Legible(d.Fingerprint), clip.To(sqlexec.Legible(d.Stack), maxStack),
+		sqlexec.Legible(d.Fingerprint), column.Clip(sqlexec.Legible(d.Stack), maxStack),
 		sqlexec.Legible(d.Version)}
 }

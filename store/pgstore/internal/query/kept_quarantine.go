@@ -4,8 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/skald-go/skald/internal/clip"
-	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
@@ -13,13 +12,13 @@ import (
 // Quarantine are the calls for what e does with the quarantine.
 func (c *Kept) Quarantine(e *store.Effect) (calls []sqlexec.Call, err error) {
 	if q := e.Quarantine; q != nil {
-		text, err := held.Bare(&q.Message)
+		text, err := column.EncodeBare(&q.Message)
 		if err != nil {
 			return nil, err
 		}
 		calls = append(calls, c.pg.Call("Quarantine",
-			append(apartArgs(q), int16(q.Why), clip.Reason(sqlexec.Legible(q.Message.Topic)),
-				clip.Reason(sqlexec.Legible(q.Message.Type)), text, q.Message.Data)...))
+			append(apartArgs(q), int16(q.Why), column.ClipReason(sqlexec.Legible(q.Message.Topic)),
+				column.ClipReason(sqlexec.Legible(q.Message.Type)), text, q.Message.Data)...))
 	}
 	if q := e.Admitted; q != nil {
 		calls = append(calls, c.pg.Call("TakeAdmitted", apartArgs(q)...))
@@ -42,8 +41,8 @@ func (c *Kept) Quarantined(ctx context.Context, q store.Query, most int) ([]stor
 	var out []store.Quarantined
 	limit := int32(most)
 	list := c.pg.Call("Quarantined", q.After, sqlexec.Name(q.Consumer), sqlexec.Name(q.ID),
-		clip.Reason(sqlexec.Legible(q.Topic)), clip.Reason(sqlexec.Legible(q.Type)), int16(q.Why), q.Taken,
-		q.Admitted, limit, q.Bare)
+		column.ClipReason(sqlexec.Legible(q.Topic)), column.ClipReason(sqlexec.Legible(q.Type)),
+		int16(q.Why), q.Taken, q.Admitted, limit, q.Bare)
 	if waiting := (store.Query{Consumer: q.Consumer, Admitted: true, After: q.After,
 		Limit: q.Limit}); q == waiting && q.Consumer != "" {
 		// by an index of its own: consumers ask for it all the time
@@ -71,7 +70,7 @@ func scanQuarantined(row sqlexec.Scanner) (one store.Quarantined, err error) {
 	}
 	sqlexec.Handles(&one.Consumer, &one.Source, &one.ID)
 	one.At, one.Admitted, one.Taken = one.At.UTC(), sqlexec.OrZero(admitted), sqlexec.OrZero(taken)
-	one.Message, err = held.Decode(text)
+	one.Message, err = column.DecodeMessage(text)
 	one.Message.Data, one.Fault = data, sqlexec.Fault(err)
 	return one, nil
 }

@@ -8,8 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skald-go/skald/internal/clip"
-	"github.com/skald-go/skald/internal/effects"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
@@ -32,7 +31,7 @@ func markArgs(m *store.Mark) ([]any, error) {
 	}
 	var reason *string
 	if m.As == store.Rejected {
-		reason = sqlexec.Some(clip.Reason(sqlexec.Legible(m.Reason)))
+		reason = sqlexec.Some(column.ClipReason(sqlexec.Legible(m.Reason)))
 	}
 	return []any{sqlexec.Name(m.Consumer), sqlexec.Name(m.Source), sqlexec.Name(m.ID), int16(m.As), reason,
 		sqlexec.Number(m.Fingerprint), writtenAt(m.ID), m.Held}, nil
@@ -142,7 +141,7 @@ func (c *Marks) Guard(m *store.Mark) ([]sqlexec.Call, error) {
 		calls = append(calls, c.pg.Call("ExpireMark", args[:3]...))
 	}
 	calls = append(calls, c.pg.Call("GuardMark", append(slices.Clip(args), keepArg(m))...))
-	if effects.Answered(m) {
+	if column.Answered(m) {
 		answer, err := c.Answer(m)
 		return append(calls, answer...), err
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/skald-go/skald/internal/clip"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
@@ -13,7 +13,7 @@ import (
 // setAside are the calls that keep a full copy of a row: its outbox row may go. One that could not be read is
 // copied as it lies in the outbox; of one that is deferred already only the attempt is new.
 func (o *Outbox) setAside(a *store.DeferredRow) []sqlexec.Call {
-	state := []any{a.Seq, int32(a.Attempts), clip.Reason(sqlexec.Legible(a.Why)), a.Due.Microseconds()}
+	state := []any{a.Seq, int32(a.Attempts), column.ClipReason(sqlexec.Legible(a.Why)), a.Due.Microseconds()}
 	switch {
 	case a.Attempts > 1: // it is there, or was dropped meanwhile
 		return []sqlexec.Call{o.pg.Call("PutOffDeferred", state...)}
@@ -32,7 +32,7 @@ func (o *Outbox) setAside(a *store.DeferredRow) []sqlexec.Call {
 		a.Data, a.ContentType,
 		sqlexec.Some(a.Schema), sqlexec.Some(a.Subject), sqlexec.Some(a.CorrelationID),
 		sqlexec.Some(a.CausationID), sqlexec.Some(a.TraceParent), headers, a.Time,
-		int32(a.Attempts), clip.Reason(sqlexec.Legible(a.Why)), a.Due.Microseconds(), size, hash)}
+		int32(a.Attempts), column.ClipReason(sqlexec.Legible(a.Why)), a.Due.Microseconds(), size, hash)}
 }
 
 func shardIDs(shards []int) []int32 {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/bucket"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
@@ -60,7 +60,7 @@ func (r *Row) set(m *skald.Message) error {
 		id := m.ID
 		r.id = &id
 		if complete.Limits(m) == nil { // who fills bucket vouches for the row: the table does not ask again
-			n := int16(bucket.Of(m))
+			n := int16(column.Bucket(m))
 			r.bucket = &n
 		}
 	}

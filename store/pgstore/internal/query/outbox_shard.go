@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skald-go/skald/internal/effects"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
@@ -145,7 +145,7 @@ func CursorsOnly(es []store.Effect) int {
 	var shards []int
 	for i := range es {
 		p := es[i].Shard
-		if !effects.ShardOnly(es[i]) || len(p.Deferred) > 0 || len(p.Freed) > 0 ||
+		if !column.ShardOnly(es[i]) || len(p.Deferred) > 0 || len(p.Freed) > 0 ||
 			slices.Contains(shards, p.Shard) {
 			return i
 		}

@@ -1,7 +1,7 @@
 package sqlexec
 
 import (
-	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 )
 
@@ -13,7 +13,7 @@ func Identity(consumer string, id store.Identity) []any {
 // Key is a key as an index can hold it, a long one as its hash: an entry is limited. What looks like a hash
 // is hashed too.
 func Key(key string) []byte {
-	if len(key) <= MaxName && !held.Hashed(key) {
+	if len(key) <= MaxName && !column.IsHashed(key) {
 		return []byte(key)
 	}
 	return []byte(Name(key))

@@ -9,8 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/skald-go/skald/internal/clip"
-	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/column"
 )
 
 const (
@@ -33,16 +32,16 @@ func Legible(s string) string {
 // Name is s as a key column can hold it. What looks like a hash is hashed too: else an id could be that of
 // another's long one.
 func Name(s string) string {
-	if len(s) <= MaxName && Storable(s) && !held.Hashed(s) {
+	if len(s) <= MaxName && Storable(s) && !column.IsHashed(s) {
 		return s
 	}
-	return held.Hash(s)
+	return column.HashName(s)
 }
 
 // Handles makes of names that were read what Name knows again: a hash would be hashed once more.
 func Handles(names ...*string) {
 	for _, s := range names {
-		*s = held.Handle(*s)
+		*s = column.Handle(*s)
 	}
 }
 
@@ -51,7 +50,7 @@ func Fault(err error) string {
 	if err == nil {
 		return ""
 	}
-	return clip.Reason(Legible("it cannot be read: " + err.Error()))
+	return column.ClipReason(Legible("it cannot be read: " + err.Error()))
 }
 
 // Quote is s as a literal of SQL; it has no backslash.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/skald-go/skald/internal/clip"
+	"github.com/skald-go/skald/internal/column"
 )
 
 // Split puts b into the one column or the other; nil is NULL in both.
@@ -68,5 +68,5 @@ func TextBytes(s string) any {
 
 // Fault says of a row or message, which is deferred for it, why it cannot be read.
 func Fault(err error) string {
-	return clip.Reason(strings.ToValidUTF8("it cannot be read: "+err.Error(), "\ufffd"))
+	return column.ClipReason(strings.ToValidUTF8("it cannot be read: "+err.Error(), "\ufffd"))
 }

@@ -1,14 +1,12 @@
-package clip_test
+package column
 
 import (
 	"testing"
-
-	"github.com/skald-go/skald/internal/clip"
 )
 
 func TestNoCharacterIsCutInTwo(t *testing.T) {
 	for most, want := range map[int]string{0: "", 1: "a", 2: "a", 3: "aä", 4: "aäb", 9: "aäb"} {
-		if got := clip.To("aäb", most); got != want {
+		if got := Clip("aäb", most); got != want {
 			t.Errorf("at most %d bytes: %q, want %q", most, got, want)
 		}
 	}

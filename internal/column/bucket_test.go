@@ -1,4 +1,4 @@
-package bucket
+package column
 
 import (
 	"testing"
@@ -18,7 +18,7 @@ func TestOf(t *testing.T) {
 		{skald.Message{ID: "abc"}, 0xba78 % 1024},
 		{skald.Message{ID: "x", Key: []byte("abc")}, 0xba78 % 1024},
 	} {
-		if got := Of(&c.m); got != c.want {
+		if got := Bucket(&c.m); got != c.want {
 			t.Errorf("Of(%q, %q) = %d, want %d", c.m.ID, c.m.Key, got, c.want)
 		}
 	}

@@ -1,5 +1,6 @@
-// Package effects tells what an effect holds, so that a new field of store.Effect is seen in one place.
-package effects
+// This file lists the parts of a store.Effect. A new field is considered here, once for all stores.
+
+package column
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package held
+package column
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package held_test
+package column
 
 import (
 	"reflect"
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/held"
 )
 
 // Every field comes back, those of the future too, whatever bytes are in it.
@@ -31,22 +30,23 @@ func TestMessagesComeBack(t *testing.T) {
 			}
 		}
 		for _, m := range []skald.Message{m, {Key: []byte{}, Data: []byte{}}, {}} {
-			text, err := held.Encode(&m)
+			text, err := EncodeMessage(&m)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := held.Decode(text); err != nil || !reflect.DeepEqual(got, m) {
+			if got, err := DecodeMessage(text); err != nil || !reflect.DeepEqual(got, m) {
 				t.Errorf("%+v\ncomes back as\n%+v, %v", m, got, err)
 			}
 			for _, beside := range [][]byte{m.Key, []byte("what stands for it")} {
 				if m.Key == nil {
 					beside = nil
 				}
-				envelope, err := held.Envelope(&m, beside)
+				envelope, err := Envelope(&m, beside)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got, err := held.Open(envelope, beside, m.Data); err != nil || !reflect.DeepEqual(got, m) {
+				if got, err := OpenEnvelope(envelope, beside,
+					m.Data); err != nil || !reflect.DeepEqual(got, m) {
 					t.Errorf("%+v\ncomes out of its envelope as\n%+v, %v", m, got, err)
 				}
 			}
@@ -62,12 +62,12 @@ func TestTimesComeBack(t *testing.T) {
 		time.Date(2026, 2, 3, 4, 5, 6, 7, time.FixedZone("", 99*3600)),
 		time.Date(58865, 1, 1, 0, 0, 0, 1, time.UTC), time.Date(-5, 1, 1, 0, 0, 0, 1, time.UTC),
 	} {
-		text, err := held.Encode(&skald.Message{Time: at})
+		text, err := EncodeMessage(&skald.Message{Time: at})
 		if err != nil {
 			t.Errorf("%v: %v", at, err)
 			continue
 		}
-		if got, err := held.Decode(text); err != nil || !got.Time.Equal(at) {
+		if got, err := DecodeMessage(text); err != nil || !got.Time.Equal(at) {
 			t.Errorf("%v comes back as %v, %v", at, got.Time, err)
 		}
 	}
@@ -75,7 +75,7 @@ func TestTimesComeBack(t *testing.T) {
 
 func TestWhatIsNoMessageIsAnError(t *testing.T) {
 	for _, text := range []string{"", "{", `{"id":{"bytes":"!"}}`, `{"id":[]}`} {
-		if _, err := held.Decode(text); err == nil {
+		if _, err := DecodeMessage(text); err == nil {
 			t.Errorf("%q was read", text)
 		}
 	}
@@ -83,21 +83,21 @@ func TestWhatIsNoMessageIsAnError(t *testing.T) {
 
 // A name that is told by its handle is that name, and the hash of a handle is the one in it.
 func TestHandlesAreNames(t *testing.T) {
-	for _, name := range []string{"plain", "sha256:abc", "nul\x00", held.Hash("long"),
-		held.Handle(held.Hash("long"))} {
-		hash := held.Hash(name)
-		told := held.Handle(hash)
-		if held.Hash(told) != hash || !held.IsHandle(told) || !held.Names(told, name) ||
-			!held.Names(name, name) || !held.Names(told, told) {
-			t.Errorf("%q is told as %q, which is %q and not %q", name, told, held.Hash(told), hash)
+	for _, name := range []string{"plain", "sha256:abc", "nul\x00", HashName("long"),
+		Handle(HashName("long"))} {
+		hash := HashName(name)
+		told := Handle(hash)
+		if HashName(told) != hash || !IsHandle(told) || !Names(told, name) ||
+			!Names(name, name) || !Names(told, told) {
+			t.Errorf("%q is told as %q, which is %q and not %q", name, told, HashName(told), hash)
 		}
-		if held.Names(told, "another") || held.Names("another", name) ||
-			held.Handle(name) == held.Handle("another") {
+		if Names(told, "another") || Names("another", name) ||
+			Handle(name) == Handle("another") {
 			t.Errorf("%q is another's name, too", told)
 		}
 	}
 	for _, plain := range []string{"plain", "", "sha256", "sha256:stored:", "sha256:stored:12"} {
-		if held.IsHandle(plain) || held.Handle("plain") != "plain" {
+		if IsHandle(plain) || Handle("plain") != "plain" {
 			t.Errorf("%q is a handle", plain)
 		}
 	}

@@ -1,4 +1,4 @@
-package held
+package column
 
 import (
 	"crypto/sha256"
@@ -11,8 +11,8 @@ const (
 	handle = hashed + "stored:"
 )
 
-// Hash is what stands for a name in a column that cannot hold it. Of a handle it is the hash in that.
-func Hash(name string) string {
+// HashName is what stands for a name in a column that cannot hold it. Of a handle it is the hash in that.
+func HashName(name string) string {
 	if IsHandle(name) {
 		return hashed + name[len(handle):]
 	}
@@ -20,9 +20,9 @@ func Hash(name string) string {
 	return hashed + hex.EncodeToString(sum[:])
 }
 
-// Hashed tells whether a name looks like a Hash, or is a handle. Such a one is hashed, too: else it could be
-// that of another's long one.
-func Hashed(name string) bool { return strings.HasPrefix(name, hashed) }
+// IsHashed tells whether a name looks like a Hash, or is a handle. Such a one is hashed, too: else it could
+// be that of another's long one.
+func IsHashed(name string) bool { return strings.HasPrefix(name, hashed) }
 
 // IsHandle tells whether a name is what Handle makes of a Hash.
 func IsHandle(name string) bool {
@@ -41,5 +41,5 @@ func Handle(column string) string {
 
 // Names tells whether what a store tells is name, as it is or by its handle.
 func Names(told, name string) bool {
-	return told == name || IsHandle(told) && told == Handle(Hash(name))
+	return told == name || IsHandle(told) && told == Handle(HashName(name))
 }

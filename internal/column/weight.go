@@ -1,13 +1,14 @@
-// Package weight tells how much memory messages take, so that what a process holds can be bounded by bytes.
-package weight
+// This file estimates the memory of a message, so that limits can be in bytes.
+
+package column
 
 import "github.com/skald-go/skald"
 
 // perMessage is what a message takes besides its bytes: the structs of it and of what holds it.
 const perMessage, perHeader = 512, 64
 
-// Of is about how many bytes of memory m takes.
-func Of(m *skald.Message) int {
+// Weight is about how many bytes of memory m takes.
+func Weight(m *skald.Message) int {
 	n := perMessage + len(m.Key) + len(m.Data) + len(m.Headers)*perHeader
 	for i := range m.Headers {
 		n += len(m.Headers[i].Name) + len(m.Headers[i].Value)
@@ -16,5 +17,5 @@ func Of(m *skald.Message) int {
 		len(m.CorrelationID) + len(m.CausationID)
 }
 
-// Bytes is what a store counts of m towards a page.
-func Bytes(m *skald.Message) int { return Of(m) - perMessage }
+// MessageBytes is what a store counts of m towards a page.
+func MessageBytes(m *skald.Message) int { return Weight(m) - perMessage }

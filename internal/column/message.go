@@ -1,5 +1,6 @@
-// Package held writes a message that is kept in a database as JSON, and reads it back byte for byte.
-package held
+// This file encodes a kept message as JSON and decodes it byte for byte.
+
+package column
 
 import (
 	"bytes"
@@ -70,8 +71,8 @@ func Within(text string) string {
 	return string(b[1 : len(b)-1]) // of quotes, or of the braces of what JSON has no string for
 }
 
-// Encode is m in JSON.
-func Encode(m *skald.Message) (string, error) {
+// EncodeMessage is m in JSON.
+func EncodeMessage(m *skald.Message) (string, error) {
 	out := message[Text]{Text(m.ID), Text(m.Source), Text(m.Type), Text(m.Topic), m.Key, instant(m.Time),
 		Text(m.Subject), Text(m.ContentType), Text(m.Schema),
 		Text(m.CorrelationID), Text(m.CausationID), Text(m.TraceParent), Text(m.Sequence), nil, m.Data}
@@ -85,8 +86,8 @@ func Encode(m *skald.Message) (string, error) {
 	return string(b), nil
 }
 
-// Decode reads what Encode wrote.
-func Decode(s string) (skald.Message, error) { return decode([]byte(s)) }
+// DecodeMessage reads what Encode wrote.
+func DecodeMessage(s string) (skald.Message, error) { return decode([]byte(s)) }
 
 func decode(b []byte) (skald.Message, error) {
 	m, err := decodeAs[string](b)
@@ -116,11 +117,11 @@ func decodeAs[T ~string](b []byte) (skald.Message, error) {
 	return m, nil
 }
 
-// Bare is m in JSON without its data, which is kept beside it.
-func Bare(m *skald.Message) (string, error) {
+// EncodeBare is m in JSON without its data, which is kept beside it.
+func EncodeBare(m *skald.Message) (string, error) {
 	bare := *m
 	bare.Data = nil
-	return Encode(&bare)
+	return EncodeMessage(&bare)
 }
 
 // Envelope is m in JSON without its data, which is kept beside it, as key is. Its own key is in it only where
@@ -130,12 +131,12 @@ func Envelope(m *skald.Message, key []byte) ([]byte, error) {
 	if bare.Data = nil; bytes.Equal(m.Key, key) {
 		bare.Key = nil
 	}
-	text, err := Encode(&bare)
+	text, err := EncodeMessage(&bare)
 	return []byte(text), err
 }
 
-// Open is the message that Envelope was made of.
-func Open(envelope, key, data []byte) (skald.Message, error) {
+// OpenEnvelope is the message that Envelope was made of.
+func OpenEnvelope(envelope, key, data []byte) (skald.Message, error) {
 	m, err := decode(envelope)
 	if m.Data = data; m.Key == nil {
 		m.Key = key
