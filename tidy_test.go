@@ -35,7 +35,8 @@ func house() map[string]rule {
 		"broker":   {ours: []string{"."}},
 		"internal": {ours: []string{".", "store", "broker"}, vendors: []string{otel}},
 
-		"internal/pgbed":     {ours: []string{"internal", "store/storetest"}},
+		"internal/pgbed": {ours: []string{"internal", "store/storetest"},
+			vendors: []string{"github.com/jackc/pgx/"}},
 		"internal/brokerurl": {}, // what drivers of brokers share, and their vendors do not matter to
 
 		"failure": {ours: []string{".", "store", "internal"}},

@@ -54,6 +54,9 @@ func (r *Relay) compiles(ctx context.Context, text *statements) error {
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(ctx, text.bound); err != nil { // each statement below locks the table
+		return fmt.Errorf("bound the transaction: %w", err)
+	}
 	for _, one := range []string{text.peek, text.page, text.payloads, text.mark} {
 		s, err := tx.PrepareContext(ctx, one)
 		if inMap(err) {

@@ -17,7 +17,7 @@ import (
 
 // statements are those of sql/table.sql for one table.
 type statements struct {
-	peek, begin, page, payloads, mark string
+	peek, bound, begin, page, payloads, mark string
 
 	bytes bool // the payload is a bytea
 	exact bool // the size of a payload is known before it is read
@@ -218,7 +218,7 @@ func compile(t *Table, s *shape, idle time.Duration) (*statements, error) {
 		"/*idle*/", fmt.Sprintf("%dms", idle.Milliseconds()))
 	out.peek, out.begin, out.page = fill.Replace(files["Peek"]), fill.Replace(files["Begin"]),
 		fill.Replace(files["Page"])
-	out.payloads = fill.Replace(files["Payloads"])
+	out.bound, out.payloads = fill.Replace(files["Bound"]), fill.Replace(files["Payloads"])
 	if out.mark = fill.Replace(files["Mark"]); t.Done.Delete {
 		out.mark = fill.Replace(files["Delete"])
 	}

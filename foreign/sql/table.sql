@@ -34,6 +34,10 @@ SELECT EXISTS (SELECT FROM /*table*/ AS t WHERE (/*pending*/) AND (/*where*/)
 	AND (/*key*/ = ANY ($2::text::text[])) IS NOT TRUE
 	AND ((t.tableoid::text || t.ctid::text) = ANY ($3::text::text[])) IS NOT TRUE);
 
+-- name: Bound
+-- A process that is paused must not keep its locks forever.
+SELECT set_config('idle_in_transaction_session_timeout', '/*idle*/', true);
+
 -- name: Begin
 -- A relay that has gone without a word gives its locks back after /*idle*/; a lock of others is waited for, not for ever.
 -- The advisory lock is of the transaction, and of this table: whoever has it is the only relay that works.

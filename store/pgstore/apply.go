@@ -80,10 +80,7 @@ func (c *core) together(ctx context.Context, groups [][]sqlexec.Call) error {
 // oneByOne sends them as one transaction with a savepoint for each: a round trip for each, and one more for
 // each that is lost.
 func (c *core) oneByOne(ctx context.Context, groups [][]sqlexec.Call, stood []bool) error {
-	err := c.pg.Runner.Within(ctx, func(send sqlexec.Sender) error {
-		if err := send(ctx, c.pg.OwnSession()); err != nil {
-			return err
-		}
+	err := c.pg.Runner.Within(ctx, c.pg.OwnSession(), func(send sqlexec.Sender) error {
 		for i, calls := range groups {
 			if len(calls) == 0 {
 				continue

@@ -193,6 +193,7 @@ func (b *bed) stepStore(t testing.TB, name string, texts ...string) (*Store, *st
 	return s, r
 }
 
-func (r *stepper) Within(ctx context.Context, f func(send sqlexec.Sender) error) error {
-	return sqlexec.OverPool(r.pool, sqlexec.DefaultPatience).Within(ctx, f)
+func (r *stepper) Within(ctx context.Context, session sqlexec.Call,
+	f func(send sqlexec.Sender) error) error {
+	return sqlexec.OverPool(r.pool, sqlexec.DefaultPatience).Within(ctx, session, f)
 }

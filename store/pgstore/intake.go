@@ -3,6 +3,7 @@ package pgstore
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -67,7 +68,7 @@ func (c *core) takeMany(in store.Intake, found *store.Found) ([]sqlexec.Call, er
 // bind puts the session's bounds before the calls of an intake: into the first of them where it can take them
 // along.
 func (c *core) bind(in store.Intake, calls []sqlexec.Call) []sqlexec.Call {
-	wait, idle := cmp.Or(in.Wait, sqlexec.DefaultWait), cmp.Or(in.Handle, sqlexec.DefaultHandle)
+	wait, idle := bounds(in)
 	if len(calls) > 0 && calls[0].With != "" {
 		calls[0].SQL, calls[0].Args = calls[0].With,
 			append(calls[0].Args, sqlexec.Millis(wait), sqlexec.Millis(idle))
@@ -81,4 +82,9 @@ func (c *core) bind(in store.Intake, calls []sqlexec.Call) []sqlexec.Call {
 		calls = slices.Insert(calls, 1, c.pg.Call("GuardServer", query.Began(in.Server)))
 	}
 	return calls
+}
+
+// bounds are how long a transaction of in waits for a lock, and how long it may be idle.
+func bounds(in store.Intake) (wait, idle time.Duration) {
+	return cmp.Or(in.Wait, sqlexec.DefaultWait), cmp.Or(in.Handle, sqlexec.DefaultHandle)
 }

@@ -60,7 +60,7 @@ func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.
 		return nil, fmt.Errorf("begin: %w", err)
 	}
 	err = s.patience.Within(ctx, in.Wait, func(ctx context.Context) error {
-		return u.open(ctx, in.Isolation, s.bind(in, calls))
+		return u.open(ctx, in, s.bind(in, calls))
 	})
 	if err != nil {
 		u.drop(err)
@@ -70,7 +70,7 @@ func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.
 	return u, nil
 }
 
-func (u *sqlUnit) open(ctx context.Context, level store.Isolation, calls []sqlexec.Call) (err error) {
+func (u *sqlUnit) open(ctx context.Context, in store.Intake, calls []sqlexec.Call) (err error) {
 	if u.conn, err = u.s.patience.Conn(ctx, u.s.db); err != nil {
 		return err
 	}
@@ -79,13 +79,37 @@ func (u *sqlUnit) open(ctx context.Context, level store.Isolation, calls []sqlex
 	sessionID, stop := context.WithCancel(context.WithoutCancel(ctx))
 	u.stop = stop
 	defer context.AfterFunc(ctx, stop)()
-	if u.tx, err = u.conn.BeginTx(sessionID, &sql.TxOptions{Isolation: sqlLevel(level)}); err != nil {
+	if u.tx, err = u.conn.BeginTx(sessionID, &sql.TxOptions{Isolation: sqlLevel(in.Isolation)}); err != nil {
 		return err
 	}
 	if err := u.write(ctx); err != nil {
 		return err
 	}
-	return u.send(ctx, "", calls)
+	return u.prepare(ctx, in, calls)
+}
+
+// prepare sends the calls of an intake. pgx prepares those that are new to a connection in a round trip of
+// its own, which locks their tables: prepare bounds the transaction before, in one more round trip.
+func (u *sqlUnit) prepare(ctx context.Context, in store.Intake, calls []sqlexec.Call) error {
+	err := sqlexec.Below(u.conn, func(c *pgx.Conn) error {
+		if prepared(c, calls) {
+			return nil
+		}
+		session := u.s.pg.Session(bounds(in))
+		text, err := sqlexec.Inlined(session.SQL, session.Args)
+		if err == nil {
+			_, err = c.PgConn().Exec(ctx, text).ReadAll()
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, sqlexec.ErrForeign) {
+		return err
+	}
+	if err := u.send(ctx, "", calls); err != nil {
+		return err
+	}
+	_ = sqlexec.Below(u.conn, func(c *pgx.Conn) error { prepares(c, calls); return nil })
+	return nil
 }
 
 func sqlLevel(level store.Isolation) sql.IsolationLevel {

@@ -321,6 +321,29 @@ func streamUnderKills(s *stream, total int) {
 	t.Logf("%d kills, %.1f s, %.0f messages/s", kills.Load(), took.Seconds(), float64(total)/took.Seconds())
 }
 
+// pause stops a worker, and returns when the server has answered all that the worker sent.
+func (s *stream) pause(i int) {
+	s.t.Helper()
+	s.signal(i, syscall.SIGSTOP)
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(s.workers[i].Process.Pid, &status, syscall.WUNTRACED, nil); err != nil ||
+		!status.Stopped() {
+		s.t.Fatalf("%s has not stopped: %v, %v", worker(i), status, err)
+	}
+	s.until("the server to answer it", func() bool {
+		return s.number("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state = 'active'",
+			s.schema+"-"+worker(i)) == 0
+	})
+}
+
+// idle counts the open transactions of a worker that wait for it. Those that an error aborted hold nothing,
+// and PostgreSQL lets them be: see pgstore's TestAnAbortedTransactionHoldsNothing.
+func (s *stream) idle(i int) int {
+	s.t.Helper()
+	return s.number("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state = 'idle in transaction'",
+		s.schema+"-"+worker(i))
+}
+
 // Two instances work; a third is stopped with a transaction open, for longer than its lease, its session and
 // its transaction. The two do its work; then it wakes, and goes on. Each message has one effect, in the order
 // of its key.
@@ -338,8 +361,8 @@ func TestPausedThird(t *testing.T) {
 	})
 	s.write(2000)
 	s.until("the third to be stopped in a transaction", func() bool {
-		s.signal(third, syscall.SIGSTOP)
-		if s.number("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state LIKE 'idle in transaction%'", s.schema+"-"+worker(third)) > 0 {
+		s.pause(third)
+		if s.idle(third) > 0 {
 			return true
 		}
 		s.signal(third, syscall.SIGCONT)
@@ -351,7 +374,7 @@ func TestPausedThird(t *testing.T) {
 	s.write(1000)
 	s.until("the other two to do its work", func() bool { return s.done() == s.written })
 	s.until("none of the third's transactions to be open", func() bool {
-		return s.number("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state LIKE 'idle in transaction%'", s.schema+"-"+worker(third)) == 0
+		return s.idle(third) == 0
 	})
 	s.until("its shards to be others'", func() bool {
 		return s.number("SELECT count(*) FROM $.skald_shard WHERE owner = $1", worker(third)) == 0

@@ -44,6 +44,18 @@ type Database interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
+// bounded runs f in a transaction of db, which the server ends if it is idle for DefaultHandle. pgx sends
+// BEGIN by itself: until the bound is set, the transaction holds nothing.
+func bounded(ctx context.Context, db Database, pg *sqlexec.DB, f func(pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, pg.SQL["BoundIdle"], pgx.QueryExecModeExec,
+			sqlexec.Millis(sqlexec.DefaultHandle)); err != nil {
+			return fmt.Errorf("bound the transaction: %w", err)
+		}
+		return f(tx)
+	})
+}
+
 // Migrate makes the tables, or brings them up to date, in one transaction, and says what it did.
 func Migrate(ctx context.Context, db Database, o Options) ([]Migration, error) {
 	m, err := newMigrator(o)
@@ -64,7 +76,7 @@ func Pending(ctx context.Context, db Database, o Options) ([]Migration, error) {
 		return nil, fmt.Errorf("pending migrations: %w", err)
 	}
 	var out []Migration
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
+	err = bounded(ctx, db, m.pg, func(tx pgx.Tx) (err error) {
 		if out, err = m.pending(ctx, tx); err == nil && len(out) < len(m.files) {
 			err = m.sameSource(ctx, tx)
 		}
@@ -106,7 +118,7 @@ func migrations(from fs.FS, prefix string) ([]Migration, error) {
 // apply does what is to be done, as soon as it has its locks.
 func (m *migrator) apply(ctx context.Context, db Database) (done []Migration, err error) {
 	err = again(ctx, "a table", m.pause, func(wait time.Duration) error {
-		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
+		return bounded(ctx, db, m.pg, func(tx pgx.Tx) (err error) {
 			done, err = m.migrate(ctx, tx, wait)
 			return err
 		})

@@ -45,7 +45,7 @@ type resizer struct {
 
 // step is one transaction under the lock of migrations, with the ring that is stored now.
 func (r *resizer) step(ctx context.Context, do func(tx pgx.Tx, have Rings) error) error {
-	return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
+	return bounded(ctx, r.db, r.pg, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, r.pg.SQL["LockMigrations"], r.pg.Schema); err != nil {
 			return fmt.Errorf("lock: %w", err)
 		}

@@ -129,8 +129,8 @@ func (c *Sagas) moveAll(ctx context.Context, args []any, said []store.Effect, sa
 // moveSome moves those that can be, and says what they say.
 func (c *Sagas) moveSome(ctx context.Context, moves sqlexec.Call, es []store.Effect, stood []bool,
 	say saying) error {
-	err := c.pg.Runner.Within(ctx, func(send sqlexec.Sender) error {
-		if err := send(ctx, c.pg.OwnSession(), c.pg.Call("Walk"), moves); err != nil {
+	err := c.pg.Runner.Within(ctx, c.pg.OwnSession(), func(send sqlexec.Sender) error {
+		if err := send(ctx, c.pg.Call("Walk"), moves); err != nil {
 			return err
 		}
 		var stand []store.Effect

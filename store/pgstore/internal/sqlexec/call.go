@@ -37,7 +37,9 @@ type Scanner interface{ Scan(dest ...any) error }
 type Runner interface {
 	Run(ctx context.Context, calls ...Call) error
 	// Within gives f a transaction of that kind, and commits it unless f fails. Each send is a round trip.
-	Within(ctx context.Context, f func(send Sender) error) error
+	// BEGIN and session, which bounds the transaction, are one: a process that stops between two round trips
+	// must not keep locks forever.
+	Within(ctx context.Context, session Call, f func(send Sender) error) error
 }
 
 // A Sender carries out calls in an open transaction.

@@ -106,3 +106,21 @@ func runText(ctx context.Context, conn *sql.Conn, calls []Call) error {
 	}
 	return tx.Commit()
 }
+
+// withinText is a Runner's Within. BEGIN has a round trip of its own, after which the transaction holds
+// nothing yet.
+func withinText(ctx context.Context, conn *sql.Conn, session Call, f func(send Sender) error) error {
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	send := func(ctx context.Context, calls ...Call) error { return SendText(ctx, tx, "", calls) }
+	if err = send(ctx, session); err == nil {
+		err = f(send)
+	}
+	if err != nil {
+		_ = tx.Rollback()
+		return err
+	}
+	return tx.Commit()
+}

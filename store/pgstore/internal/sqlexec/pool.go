@@ -40,7 +40,7 @@ func (r poolRunner) Run(ctx context.Context, calls ...Call) error {
 	})
 }
 
-func (r poolRunner) Within(ctx context.Context, f func(send Sender) error) error {
+func (r poolRunner) Within(ctx context.Context, session Call, f func(send Sender) error) error {
 	conn, err := r.p.Acquire(ctx, r.pool)
 	if err != nil {
 		return err
@@ -50,8 +50,7 @@ func (r poolRunner) Within(ctx context.Context, f func(send Sender) error) error
 		return r.p.RoundTrip(ctx, r.pool, conn.Conn(), 0, f)
 	}
 	err = trip(ctx, func(ctx context.Context) error {
-		_, err := conn.Exec(ctx, Begin)
-		return err
+		return Send(ctx, conn.Conn(), []Call{{SQL: Begin}, session})
 	})
 	if err == nil {
 		err = f(func(ctx context.Context, calls ...Call) error {
@@ -67,7 +66,7 @@ func (r poolRunner) Within(ctx context.Context, f func(send Sender) error) error
 	return trip(ctx, func(ctx context.Context) error { return committed(conn.Exec(ctx, commit)) })
 }
 
-// Send carries out calls in the transaction that conn is in.
+// Send carries out calls in the transaction that conn is in, or that the first of them begins.
 func Send(ctx context.Context, conn *pgx.Conn, calls []Call) error {
 	b := &pgx.Batch{}
 	queue(b, calls)

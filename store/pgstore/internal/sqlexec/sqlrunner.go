@@ -42,26 +42,28 @@ func run(ctx context.Context, conn *sql.Conn, calls []Call) error {
 	return err
 }
 
-func (r dbRunner) Within(ctx context.Context, f func(send Sender) error) error {
+func (r dbRunner) Within(ctx context.Context, session Call, f func(send Sender) error) error {
 	return r.p.OnConn(longer(ctx, time.Duration(r.p)), r.db, func(ctx context.Context, conn *sql.Conn) error {
-		return within(ctx, conn, f)
+		err := Below(conn, func(c *pgx.Conn) error { return within(ctx, c, session, f) })
+		if errors.Is(err, ErrForeign) {
+			return withinText(ctx, conn, session, f)
+		}
+		return err
 	})
 }
 
-func within(ctx context.Context, conn *sql.Conn, f func(send Sender) error) error {
-	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+func within(ctx context.Context, conn *pgx.Conn, session Call, f func(send Sender) error) error {
+	err := Send(ctx, conn, []Call{{SQL: Begin}, session})
+	if err == nil {
+		err = f(func(ctx context.Context, calls ...Call) error { return Send(ctx, conn, calls) })
+	}
+	if err == nil {
+		err = committed(conn.Exec(ctx, commit))
+	}
 	if err != nil {
-		return err
+		_ = Undo(ctx, conn)
 	}
-	in := func(ctx context.Context, calls ...Call) error { return SendOn(ctx, conn, tx, "", calls) }
-	if err = in(ctx, Call{SQL: Writes}); err == nil {
-		err = f(in)
-	}
-	if err != nil {
-		_ = tx.Rollback()
-		return err
-	}
-	return tx.Commit()
+	return err
 }
 
 // Below gives f the pgx connection below conn, also below a driver that only traces, or answers ErrForeign.

@@ -2,6 +2,10 @@
 -- From the table: to_regnamespace would answer from a cache, and not see what was made while we waited for the lock.
 SELECT current_setting('server_encoding'), current_setting('client_encoding'), current_database(), EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text);
 
+-- name: BoundIdle
+-- A process that is paused between two statements must not keep its locks forever.
+SELECT set_config('idle_in_transaction_session_timeout', $1::text, true);
+
 -- name: LockMigrations
 -- Until the end of the transaction: two at once go one behind the other.
 SELECT pg_advisory_xact_lock(hashtextextended('skald migration ' || $1::text, 0));

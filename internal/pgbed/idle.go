@@ -1,0 +1,185 @@
+package pgbed
+
+import (
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// An IdleProxy is before a PostgreSQL server. Between two round trips in a transaction it asks the session
+// how long the server lets it be idle, as if the client had been paused there.
+type IdleProxy struct {
+	Listener net.Listener // where clients connect
+	to       string
+
+	mu        sync.Mutex
+	asked     int
+	unbounded []string
+}
+
+// NewIdleProxy listens until t ends. The server at url has to trust its clients.
+func NewIdleProxy(t testing.TB, url string) *IdleProxy {
+	t.Helper()
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &IdleProxy{to: net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))}
+	if p.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Listener.Close() })
+	go p.serve()
+	return p
+}
+
+// Unbounded returns the statements after which a transaction could be idle forever, and how often the proxy
+// asked, both since the last call.
+func (p *IdleProxy) Unbounded() (after []string, asked int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	after, asked = p.unbounded, p.asked
+	p.unbounded, p.asked = nil, 0
+	return after, asked
+}
+
+func (p *IdleProxy) serve() {
+	for {
+		client, err := p.Listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.to)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		s := &idleSession{p: p, client: pgproto3.NewBackend(client, client),
+			server: pgproto3.NewFrontend(server, server), texts: map[string]string{}}
+		go func() {
+			defer server.Close()
+			_ = s.forward()
+		}()
+		go func() {
+			defer client.Close()
+			_ = s.answer()
+		}()
+	}
+}
+
+// An idleSession is one connection through an IdleProxy.
+type idleSession struct {
+	p      *IdleProxy
+	client *pgproto3.Backend
+	server *pgproto3.Frontend
+
+	mu    sync.Mutex        // held while anything is sent to the server
+	waits int               // answers that the client waits for
+	sent  []string          // statements since the client last had all its answers
+	texts map[string]string // of prepared statements, by name
+}
+
+// forward sends the server what the client sends.
+func (s *idleSession) forward() error {
+	start, err := s.client.ReceiveStartupMessage()
+	for err == nil {
+		s.mu.Lock()
+		s.note(start)
+		s.server.Send(start)
+		err = s.server.Flush()
+		s.mu.Unlock()
+		if err == nil {
+			start, err = s.client.Receive()
+		}
+	}
+	return err
+}
+
+// note counts the answers to come, and keeps the texts of statements.
+func (s *idleSession) note(m pgproto3.FrontendMessage) {
+	switch m := m.(type) {
+	case *pgproto3.Query:
+		s.sent = append(s.sent, m.String)
+		s.waits++
+	case *pgproto3.Parse:
+		s.texts[m.Name] = m.Query
+		s.sent = append(s.sent, "prepare: "+m.Query)
+	case *pgproto3.Bind:
+		s.sent = append(s.sent, s.texts[m.PreparedStatement])
+	case *pgproto3.Sync:
+		s.waits++
+	}
+}
+
+// answer sends the client what the server sends.
+func (s *idleSession) answer() error {
+	for {
+		m, err := s.server.Receive()
+		if err != nil {
+			return err
+		}
+		if ready, ok := m.(*pgproto3.ReadyForQuery); ok {
+			if err := s.ready(ready.TxStatus); err != nil {
+				return err
+			}
+			m = &pgproto3.ReadyForQuery{TxStatus: ready.TxStatus}
+		}
+		s.client.Send(m)
+		if err := s.client.Flush(); err != nil {
+			return err
+		}
+	}
+}
+
+// ready asks for the bound if the client has all answers, and a transaction is open.
+func (s *idleSession) ready(status byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waits = max(s.waits-1, 0) // the first follows the startup
+	if s.waits > 0 {
+		return nil
+	}
+	after := strings.Join(s.sent, "; ")
+	s.sent = nil
+	if status != 'T' {
+		return nil
+	}
+	bound, err := s.bound()
+	if err != nil {
+		return err
+	}
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	if s.p.asked++; bound == "0" {
+		s.p.unbounded = append(s.p.unbounded, after)
+	}
+	return nil
+}
+
+// bound asks by a statement that takes no snapshot.
+func (s *idleSession) bound() (bound string, err error) {
+	s.server.Send(&pgproto3.Query{String: "SHOW idle_in_transaction_session_timeout"})
+	if err := s.server.Flush(); err != nil {
+		return "", err
+	}
+	for {
+		m, err := s.server.Receive()
+		if err != nil {
+			return "", err
+		}
+		switch m := m.(type) {
+		case *pgproto3.DataRow:
+			bound = string(m.Values[0])
+		case *pgproto3.ErrorResponse:
+			return "", errors.New(m.Message)
+		case *pgproto3.ReadyForQuery:
+			return bound, nil
+		}
+	}
+}

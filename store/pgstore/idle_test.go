@@ -1,0 +1,178 @@
+package pgstore
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/pgbed"
+	"github.com/skald-go/skald/store"
+)
+
+// idlePool is one connection through p.
+func (b *bed) idlePool(t *testing.T, p *pgbed.IdleProxy, mode pgx.QueryExecMode) *pgxpool.Pool {
+	t.Helper()
+	return (&wire{at: p.Listener}).pool(t, b, mode)
+}
+
+// bounded fails t for each transaction that could be idle forever. One that has only begun holds nothing:
+// where a driver sends BEGIN by itself, mayBegin lets it be.
+func bounded(t *testing.T, p *pgbed.IdleProxy, name string, mayBegin bool) (asked int) {
+	t.Helper()
+	after, asked := p.Unbounded()
+	for _, text := range after {
+		if !mayBegin || !strings.HasPrefix(text, "begin") || strings.Contains(text, ";") {
+			t.Errorf("%s: a process that is paused after %q keeps its transaction forever", name, text)
+			break
+		}
+	}
+	return asked
+}
+
+// No transaction of Skald's is idle at the server without a bound, at any point between two round trips: a
+// paused process would keep its locks until it wakes.
+func TestNoTransactionIsIdleForever(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec,
+		pgx.QueryExecModeSimpleProtocol} {
+		b.clear(t)
+		p := pgbed.NewIdleProxy(t, b.url)
+		s := New(b.idlePool(t, p, mode), &Options{Schema: b.schema})
+		for _, c := range tripCases(ctx, t, b, s) {
+			for range 2 { // the second has its statements prepared
+				if c.do(); strings.Contains(c.name, "caller's transaction") {
+					p.Unbounded()
+				}
+				bounded(t, p, mode.String()+": "+c.name, false)
+			}
+		}
+		loseGuards(ctx, t, b, s)
+		if bounded(t, p, mode.String()+": guards that are lost", false) == 0 {
+			t.Error("the proxy has asked nothing")
+		}
+	}
+}
+
+// The same by database/sql, of which each transaction begins with a round trip of its own.
+func TestNoSQLTransactionIsIdleForever(t *testing.T) {
+	b := newBed(t)
+	ctx, p := context.Background(), pgbed.NewIdleProxy(t, b.url)
+	db := stdlib.OpenDBFromPool(b.idlePool(t, p, pgx.QueryExecModeCacheStatement))
+	s := NewSQL(db, &Options{Schema: b.schema})
+	for range 2 {
+		u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{aMark()},
+			Locks: []store.Lock{{Space: "order", Key: "a"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Write(ctx, u.Tx(), store.Effect{Rows: []skald.Message{aMessage("a")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := u.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		bounded(t, p, "a message", true) // the first prepares its statements
+		loseGuards(ctx, t, b, s)
+		bounded(t, p, "guards that are lost", false)
+	}
+}
+
+// loseGuards applies effects of which some lose their guard, so that they go one by one.
+func loseGuards(ctx context.Context, t *testing.T, b *bed, s interface {
+	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
+}) {
+	t.Helper()
+	stale := func(key string) *store.Lock { return &store.Lock{Space: "order", Key: key, Version: 99} }
+	apply := func(es ...store.Effect) {
+		t.Helper()
+		stood, err := s.Apply(ctx, es...)
+		if err != nil || stood[0] || !stood[1] {
+			t.Fatalf("stood %v, want the second alone: %v", stood, err)
+		}
+	}
+	mark := aMark()
+	apply(store.Effect{Locks: []store.Lock{*stale("a")}, Rows: []skald.Message{aMessage("a")}},
+		store.Effect{Mark: &mark, Rows: []skald.Message{aMessage("a")}})
+	move := b.saga(ctx, t)
+	lost := move
+	lost.SagaRef = store.SagaRef{Name: "order", Key: "there is none", Version: 9}
+	apply(store.Effect{Saga: &lost, Rows: []skald.Message{aMessage("a")}},
+		store.Effect{Saga: &move, Rows: []skald.Message{aMessage("a")}})
+}
+
+// saga starts a saga and returns its next move.
+func (b *bed) saga(ctx context.Context, t *testing.T) store.SagaMove {
+	t.Helper()
+	key := aMark().ID
+	one := store.Saga{Name: "order", Key: key, ID: key, Hash: "h", Input: "{}", State: "{}", Session: "a",
+		Lease: time.Minute, Standing: store.Standing{Status: "running"}}
+	s := b.store(t)
+	if err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
+		_, _, err := s.StartSaga(ctx, tx, one)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return store.SagaMove{SagaRef: store.SagaRef{Name: "order", Key: key, Version: 1}, State: "{}",
+		Standing: one.Standing}
+}
+
+// A migrator that is paused keeps all others from their tables no longer than its bound.
+func TestNoMigrationIsIdleForever(t *testing.T) {
+	b := bare(t)
+	ctx, p := context.Background(), pgbed.NewIdleProxy(t, b.url)
+	pool := b.idlePool(t, p, pgx.QueryExecModeCacheStatement)
+	for range 2 {
+		if _, err := Pending(ctx, pool, &MigrateOptions{Schema: b.schema}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Migrate(ctx, pool, &MigrateOptions{Schema: b.schema, Source: "/idle"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bounded(t, p, "migrations", true)
+	if _, err := Resize(ctx, pool, &ResizeOptions{Schema: b.schema, Outbox: 40}); err != nil {
+		t.Fatal(err)
+	}
+	bounded(t, p, "resize", true)
+}
+
+// PostgreSQL drops the bound of a transaction that an error aborts. That one holds no lock, no snapshot and
+// no transaction number any more.
+func TestAnAbortedTransactionHoldsNothing(t *testing.T) {
+	b := newBed(t)
+	ctx, s := context.Background(), b.store(t)
+	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{aMark()},
+		Locks: []store.Lock{{Space: "order", Key: "a"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = u.Rollback(ctx) }()
+	held := func() (n int) {
+		t.Helper()
+		if err := b.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM pg_locks AS l WHERE l.pid = a.pid)
+			+ (a.backend_xid IS NOT NULL)::integer + (a.backend_xmin IS NOT NULL)::integer
+			FROM pg_stat_activity AS a WHERE pid = $1`,
+			u.(*unit).conn.Conn().PgConn().PID()).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if held() == 0 {
+		t.Fatal("a transaction with a mark and a lock holds nothing")
+	}
+	if _, err := u.Tx().Exec(ctx, "SELECT 1/0"); err == nil {
+		t.Fatal("the handler divides by zero")
+	}
+	if n := held(); n > 0 {
+		t.Errorf("the aborted transaction holds %d things", n)
+	}
+}
