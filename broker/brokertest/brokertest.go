@@ -27,7 +27,8 @@ type Harness struct {
 	// Open makes another client of the broker; the suite closes it.
 	Open func(t *testing.T) Broker
 	// Lasting makes a client whose members count as alive, though they are silent, for longer than a test
-	// waits (four minutes), so that a hand-over that waits for their end is seen. Nil: Open's do.
+	// waits (four minutes), so that a hand-over that waits for their end is seen. It waits as long for the
+	// answer to a message, so that a slow machine makes no outage. Nil: Open's do.
 	Lasting func(t *testing.T) Broker
 	// Frugal makes a client whose members hold about Holds messages that nobody has received yet, and Held
 	// tells how many one holds. Nil: nothing is fetched before it is asked for.

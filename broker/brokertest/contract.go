@@ -86,7 +86,7 @@ func testHeldBack(t *testing.T, s *suite) {
 }
 
 func testRefusals(t *testing.T, s *suite) {
-	b := s.open(t)
+	b := s.lasting(t)
 	topic := s.topic(t, b, "shrunk", 3, "reader")
 	// what the driver learns of the topic now does not hold any longer
 	publish(t, b, message(topic, "warm", 0))
@@ -95,8 +95,8 @@ func testRefusals(t *testing.T, s *suite) {
 	msgs, poison := load(topic, s.Messages, func(n int) bool { return rng.IntN(150) == 0 || n == 3 })
 	c := &caller{t: t, b: b, rng: rng, msgs: msgs}
 	c.publishAll()
-	if c.outages > 0 || len(c.aside) != len(poison) {
-		t.Fatalf("%d outages; set aside %d, of which %d should be", c.outages, len(c.aside), len(poison))
+	if len(c.outages) > 0 || len(c.aside) != len(poison) {
+		t.Fatalf("set aside %d, of which %d should be; outages: %q", len(c.aside), len(poison), c.outages)
 	}
 	s.inOrder(t, b, topic, msgs, c.aside)
 }
@@ -167,7 +167,7 @@ type caller struct {
 	rng     *rand.Rand
 	msgs    []skald.Message
 	aside   map[int]bool
-	outages int
+	outages []error
 }
 
 type call struct {
@@ -185,7 +185,7 @@ func (c *caller) publishAll() {
 			deadline, before = time.Now().Add(patience()), next
 		}
 		if time.Now().After(deadline) {
-			c.t.Fatalf("published %d of %d, %d outages", next, len(c.msgs), c.outages)
+			c.t.Fatalf("published %d of %d; outages: %q", next, len(c.msgs), c.outages)
 		}
 		alone = c.settle(c.send(next, alone), durable)
 		for next < len(c.msgs) && (durable[next] || c.aside[next]) {
@@ -229,7 +229,7 @@ func (c *caller) settle(calls []call, durable map[int]bool) (alone int) {
 		err := call.Wait(c.t.Context())
 		var pe *broker.PublishError
 		if err != nil && !errors.As(err, &pe) {
-			c.outages++
+			c.outages = append(c.outages, err)
 			continue
 		}
 		for i, n := range call.at {

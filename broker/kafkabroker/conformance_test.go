@@ -57,7 +57,7 @@ func harness(t *testing.T, seeds string, more ...kgo.Opt) brokertest.Harness {
 		},
 		Lasting: func(t *testing.T) brokertest.Broker {
 			return open(t, seeds, &kafkabroker.Options{Client: more, Session: 5 * time.Minute,
-				Heartbeat: 500 * time.Millisecond})
+				Patience: 5 * time.Minute, Heartbeat: 500 * time.Millisecond})
 		},
 		Frugal: func(t *testing.T) brokertest.Broker {
 			return open(t, seeds, &kafkabroker.Options{Client: more, Prefetch: brokertest.Holds})

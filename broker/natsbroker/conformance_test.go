@@ -71,7 +71,8 @@ func harness(t *testing.T, addr string) brokertest.Harness {
 			return open(t, addr, &natsbroker.Options{Client: with})
 		},
 		Lasting: func(t *testing.T) brokertest.Broker {
-			return open(t, addr, &natsbroker.Options{Client: with, Session: 20 * time.Minute})
+			return open(t, addr, &natsbroker.Options{Client: with, Session: 20 * time.Minute,
+				Patience: 20 * time.Minute})
 		},
 		Limit: func(t *testing.T, topic string, bytes int) {
 			s := stream(t, js, topic)

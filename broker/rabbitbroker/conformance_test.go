@@ -33,7 +33,7 @@ func TestBroker(t *testing.T) {
 			},
 			Lasting: func(t *testing.T) brokertest.Broker {
 				return tidied{open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: 5000,
-					Session: 20 * time.Minute}), made}
+					Session: 20 * time.Minute, Patience: 20 * time.Minute}), made}
 			},
 			Limit: func(t *testing.T, topic string, bytes int) { limit(t, at, line, bytes) },
 			Frugal: func(t *testing.T) brokertest.Broker {

@@ -96,10 +96,12 @@ func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...brok
 // send connects, on the first message, and sends.
 func (p *publisher) send(it *item) {
 	w, err := p.connected()
+	if err == nil {
+		err = p.launch(w, it)
+	}
 	switch {
 	case err == nil:
 		p.fails = 0
-		p.launch(w, it)
 	case p.Late(it):
 		p.Refuse(it, perkey.Outage, fmt.Errorf("publish to %q: %w: %w", it.Topic, broker.ErrAway, err))
 	default: // the same line, first again
@@ -111,13 +113,14 @@ func (p *publisher) send(it *item) {
 	}
 }
 
-// launch sends a message, and hears of it later.
-func (p *publisher) launch(w *wire, it *item) {
+// launch sends a message, whose confirmation comes later. It returns an error if the message has to be sent
+// again: RabbitMQ closed the channel for another message before, and follow has not handled that yet.
+func (p *publisher) launch(w *wire, it *item) error {
 	it.Err = cmp.Or(it.Err, p.tooLong(it))
 	look := func(ctx context.Context, name string) (topic, error) { return p.b.look(ctx, w.conn, name) }
 	t, ok := p.Aim(it, look, kindOf, func(t *topic) string { return t.id })
 	if !ok {
-		return
+		return nil
 	}
 	p.Mu.Lock()
 	it.Out.wire, it.Out.route = w, route(it, t)
@@ -130,11 +133,16 @@ func (p *publisher) launch(w *wire, it *item) {
 			<-sent.Done()
 			p.confirmed(token, w, sent.Acked())
 		}()
-		return
+		return nil
 	}
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
+	if errors.Is(err, amqp.ErrClosed) && !w.conn.IsClosed() && p.Lines.Aloft(token) != nil {
+		p.Lines.Land(it)
+		return orAway(err)
+	}
 	p.Lines.Down(it, perkey.Outage, fmt.Errorf("publish to %q: %w", it.Topic, orAway(err)))
+	return nil
 }
 
 // route is the routing key of a message.
