@@ -29,6 +29,32 @@ func testAckPrefix(t *testing.T, s *suite) {
 	}
 }
 
+// testAckByTurns: one acknowledgement of deliveries of two partitions by turns costs neither of them.
+func testAckByTurns(t *testing.T, s *suite) {
+	b := s.open(t)
+	x, y := s.topic(t, b, "x", 1), s.topic(t, b, "y", 1)
+	m := s.join(t, b, "g", x, y)
+	publish(t, b, append(numbered(x, "k", 0, 3), numbered(y, "k", 0, 3)...)...)
+	came := map[string][]broker.Delivery{}
+	for _, d := range m.take(t, 6) {
+		came[d.Topic] = append(came[d.Topic], d)
+	}
+	var turns []broker.Delivery
+	for i := range 3 {
+		turns = append(turns, came[x][i], came[y][i])
+	}
+	m.ack(t, turns...)
+	publish(t, b, message(x, "k", 3), message(y, "k", 3))
+	for _, d := range m.take(t, 2) {
+		if d.ID != message(d.Topic, "k", 3).ID {
+			t.Errorf("%s came again", d.ID)
+		}
+	}
+	if len(m.lost) > 0 {
+		t.Errorf("the acknowledgement cost partitions %v", m.lost)
+	}
+}
+
 func testAckLost(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "t", 2)

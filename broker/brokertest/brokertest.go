@@ -145,6 +145,7 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 		{"Groups/KilledMember", testKill},
 		{"Groups/NewLifeOfAMember", testNewLife},
 		{"Ack/PrefixDoesNotComeAgain", testAckPrefix},
+		{"Ack/PartitionsByTurns", testAckByTurns},
 		{"Ack/LostPartitionIsIgnored", testAckLost},
 		{"Pause/HoldsALaneOnly", testPause},
 		{"Pause/EndsWithThePartition", testPauseEnds},

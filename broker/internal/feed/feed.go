@@ -229,7 +229,8 @@ func (f *Feed[O]) Owned() []O {
 }
 
 // Ack notes ds as finished, each with all before it in its partition: what was delivered in this ownership,
-// and no more. It returns the partitions whose Acked moved.
+// and no more. It returns the partitions whose Acked moved, each once, though ds may have them by turns: to
+// RabbitMQ an acknowledgement that is repeated is an error, for which it closes the channel.
 func (f *Feed[O]) Ack(ds []broker.Delivery) (moved []O, err error) {
 	if f.gone != nil {
 		return nil, f.gone
@@ -245,7 +246,9 @@ func (f *Feed[O]) Ack(ds []broker.Delivery) (moved []O, err error) {
 		}
 		if p := o.Base(); min(d.Position, p.Told) > p.Acked {
 			p.Acked = min(d.Position, p.Told)
-			moved = append(moved, o)
+			if !slices.Contains(moved, o) {
+				moved = append(moved, o)
+			}
 		}
 	}
 	return moved, nil

@@ -143,6 +143,24 @@ func TestAcksOfBeforeAreIgnored(t *testing.T) {
 	}
 }
 
+// One acknowledgement of two partitions by turns moves each of them once.
+func TestAcksByTurns(t *testing.T) {
+	var mu sync.Mutex
+	f := feed.New[*part](&mu)
+	a, b := open(0, 1, 2), open(1, 1, 2)
+	f.Gain(a, b)
+	told(t, f, 4)
+	var ds []broker.Delivery
+	for at := range int64(2) {
+		ds = append(ds, broker.Delivery{Partition: "t/0", Position: at + 1},
+			broker.Delivery{Partition: "t/1", Position: at + 1})
+	}
+	moved, err := f.Ack(ds)
+	if err != nil || len(moved) != 2 || a.Acked != 2 || b.Acked != 2 {
+		t.Errorf("%d moved, to %d and %d: %v", len(moved), a.Acked, b.Acked, err)
+	}
+}
+
 // A fault is told once, before all else. After the end every call says why, for the first reason.
 func TestFaultsAndTheEnd(t *testing.T) {
 	var mu sync.Mutex
