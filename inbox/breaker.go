@@ -1,5 +1,4 @@
-// This file stops an inbox where going on does harm: a Breaker where many messages fail in one way, and
-// a Breaker for each of the Sources where those of one producer are malformed.
+// This file stops a consumer of which many messages fail in one way.
 
 package inbox
 
@@ -8,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/partition"
@@ -33,7 +33,7 @@ type limits struct {
 	Rest   time.Duration
 }
 
-// A consumerBreaker stops a consumer, or what is of one source. It belongs to one goroutine.
+// A consumerBreaker stops a consumer. It belongs to one goroutine.
 type consumerBreaker struct {
 	o     limits
 	parts []tally   // the last one is being counted
@@ -72,10 +72,12 @@ func (b *consumerBreaker) Try(e *partition.Entry) {
 	}
 }
 
-// Note counts a result, and tells whether that opens, opens again, or closes the breaker.
+// Note counts a result, and reports whether that opens, opens again, or closes the breaker. Malformed
+// messages and large ones decide nothing: else each publisher could stop the consumer.
 func (b *consumerBreaker) Note(r exec.Result, now time.Time) (opened, closed bool) {
 	good := r.What == decide.Handled || r.What == decide.Rejected
-	bad := r.What == decide.Failed || r.What == decide.Dead
+	bad := (r.What == decide.Failed || r.What == decide.Dead) && r.Class != failure.Malformed &&
+		r.Class != failure.TooLarge
 	switch {
 	case b.o.Off:
 		return false, false

@@ -10,9 +10,8 @@ import (
 // one way have the same fingerprint; each message counts once, whatever is tried with it later. An outage is
 // none. What was received stays unacknowledged meanwhile.
 //
-// Malformed messages count apart, by their source and partition: where Share and Least of these are
-// malformed, no more of that source is taken in that partition; other sources go on. What is tried then is
-// the message of the source that came last. A record or batch that is too large does not count.
+// Malformed messages and records that are too large do not count. They become dead letters one by one, so
+// that no producer can stop a consumer.
 type Breaker struct {
 	// Off: it never stops.
 	Off bool

@@ -2,14 +2,10 @@ package inbox
 
 import (
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/partition"
@@ -84,39 +80,5 @@ func TestBreakerTriesOne(t *testing.T) {
 	b.Try(probe)
 	if _, closed := b.Note(handled(probe), now); !closed || b.Why() != "" {
 		t.Errorf("a success does not close it: %s", b.Why())
-	}
-}
-
-// What one source sends malformed holds back its own messages of that partition: the one that came last is
-// tried, and all else goes on.
-func TestSourceIsHeldBack(t *testing.T) {
-	var s partition.Schedule
-	all, l, now := newSources(breakerLimits(), slog.New(slog.DiscardHandler), &s),
-		partition.New("orders/0"), time.Now()
-	add := func(source, key string) *partition.Entry {
-		m := skald.Message{Topic: "orders", Source: source, Key: []byte(key)}
-		e := l.Add(broker.Delivery{Message: m, Partition: l.Name})
-		s.Number(e)
-		return e
-	}
-	for range 3 {
-		r := failed("a")
-		r.Entry, r.Class = add("/bad", "done"), failure.Malformed
-		all.Note(t.Context(), r, now)
-	}
-	if len(all.Stopped()) != 1 {
-		t.Fatalf("stopped are %v", all.Stopped())
-	}
-	early, late, other := add("/bad", "early"), add("/bad", "late"), add("/good", "other")
-	s.Start([]*partition.Entry{early, late, other})
-	if all.Held(early.Chain, now) != time.Second || all.Held(other.Chain, now) != 0 {
-		t.Error("not the bad source alone is held back")
-	}
-	now = now.Add(time.Second)
-	if all.Held(early.Chain, now) != tryAgain || all.Held(late.Chain, now) != 0 {
-		t.Error("the message that came last is not the one that is tried")
-	}
-	if all.Note(t.Context(), handled(late), now); len(all.Stopped()) != 0 || all.Held(early.Chain, now) != 0 {
-		t.Error("it is held back though one succeeded")
 	}
 }

@@ -37,7 +37,6 @@ func (in *Inbox[TTx]) done(ctx context.Context, e checkpoint.Call) error {
 		skipped, resumed := in.orders.Take(ctx, found.Checkpoints)
 		if resumed {
 			in.breaker.Reset()
-			in.sources.Clear()
 		}
 		in.exec.Skip(skipped)
 	}

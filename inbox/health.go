@@ -26,9 +26,6 @@ type Health struct {
 	// Stopped says who paused the consumer, or why the breaker lets nothing be taken, or one message at a
 	// time; "": neither. Then it is not ready.
 	Stopped string
-	// StoppedSources are the sources of which nothing is taken, because many of their messages are
-	// malformed, with their partitions and why. Other sources go on. See Breaker.
-	StoppedSources []string
 
 	// Stuck are the parked messages that failed and hold their keys, whichever instance parked them, at most
 	// 100, and Parked and Dead how many the store keeps, dead letters too: as of a moment ago. Before them
@@ -98,7 +95,7 @@ func (in *Inbox[TTx]) standing() telemetry.Standing {
 	in.judge(&h)
 	s := telemetry.Standing{Unacknowledged: in.health.Unacknowledged, Stuck: len(in.health.Stuck),
 		Paused: len(in.health.Paused), Ready: h.Ready}
-	if in.health.Stopped != "" || len(in.health.StoppedSources) > 0 {
+	if in.health.Stopped != "" {
 		s.Stopped = 1
 	}
 	return s
@@ -145,7 +142,7 @@ func (in *Inbox[TTx]) report(outage error) {
 	waits, failing := append(in.stuckInHandlers(), in.uncharged()...), in.failures()
 	in.health.Stuck = slices.Concat(waits, bySince(slices.Clone(in.stuck)))
 	in.health.Stuck = in.health.Stuck[:min(len(in.health.Stuck), maxStuck)]
-	in.health.Failing, in.health.StoppedSources = failing, in.sources.Stopped()
+	in.health.Failing = failing
 	in.health.Unacknowledged, in.health.Paused, in.health.Alarm = held, paused, alarm
 	in.health.Parked, in.health.Dead = in.kept.Parked, in.kept.Dead
 	in.health.Live, in.health.Ready, in.health.Why = true, outage == nil, ""

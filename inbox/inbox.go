@@ -72,7 +72,6 @@ type Inbox[TTx any] struct {
 	retries  *retries
 	inPlace  atomic.Int64 // messages that wait here for their next attempt
 	breaker  *consumerBreaker
-	sources  *sources // of malformed messages
 
 	orders *operatorOrders
 
@@ -115,7 +114,6 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		health:  Health{Live: true, Why: "not subscribed yet"},
 	}
 	in.exec = exec.New(db, in.execConfig())
-	in.sources = newSources(limits(d.Breaker), log, &in.schedule)
 	in.outage = newOutage(log)
 	in.facts.store, in.facts.broker = vitals.Store(db, log, d.Now), vitals.Broker(bus, log)
 	in.probe = in.facts.store.Probe()
@@ -128,7 +126,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		Kinds: in.exec.Kinds, Handles: in.exec.Handles, Batch: d.Batch, RetryFirst: d.Retry.First,
 		Now: d.Now, Logger: d.Logger}, &in.schedule)
 	in.pick = newPick(pickConfig{Workers: d.Workers, Batch: d.Batch, Now: d.Now, Schedule: &in.schedule,
-		Parked: in.parked, Breaker: in.breaker, Sources: in.sources, Retries: in.retries,
+		Parked: in.parked, Breaker: in.breaker, Retries: in.retries,
 		Checkpoints: in.checkpoints, Paused: in.orders.Pause,
 		AsksBeside: in.exec.AsksBeside, Follows: in.exec.Follows})
 	return in

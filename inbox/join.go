@@ -105,7 +105,6 @@ func (in *Inbox[TTx]) leaveGroup(ctx context.Context) {
 		}
 	}
 	in.sub, in.askAt = nil, time.Time{}
-	in.sources.Clear()
 	in.checkpoints.Rejoin()
 }
 

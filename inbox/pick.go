@@ -21,7 +21,6 @@ type pickConfig struct {
 	Schedule    *partition.Schedule
 	Parked      *queue
 	Breaker     *consumerBreaker
-	Sources     *sources
 	Retries     *retries
 	Checkpoints *checkpoint.Checkpointer
 
@@ -134,14 +133,6 @@ func (p *picker) retry(others bool) *partition.Entry {
 func (p *picker) head(first func() *partition.Chain, drop func()) *partition.Entry {
 	for c := first(); c != nil; c = first() {
 		stands := !c.Partition.Lost && c.Pass()
-		if stands {
-			now := p.o.Now()
-			if wait := p.o.Sources.Held(c, now); wait > 0 {
-				drop()
-				p.o.Schedule.Hold(c, now.Add(wait))
-				continue
-			}
-		}
 		if stands && c.Partition.Covers(c.Queue[0].Position) {
 			return c.Queue[0]
 		}

@@ -37,7 +37,7 @@ func newBench(workers, batch int) *bench {
 	limits := limits{Share: 0.5, Least: 50, Window: time.Minute, Rest: time.Second}
 	b.picker = newPick(pickConfig{Workers: workers, Batch: batch, Now: time.Now, Schedule: &b.s,
 		Parked: newParked(parkedConfig{Now: time.Now}, &b.s), Retries: newRetries(4),
-		Breaker: newBreaker(limits), Sources: newSources(limits, log, &b.s),
+		Breaker:     newBreaker(limits),
 		Checkpoints: checkpoint.New(checkpoint.Config{DB: silent{}, Now: time.Now, Logger: log}, &b.s),
 		Paused:      func() bool { return b.paused }, AsksBeside: func() bool { return b.beside },
 		Follows: func() bool { return false }})

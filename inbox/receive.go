@@ -71,7 +71,6 @@ func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 func (in *Inbox[TTx]) move(b broker.Batch) {
 	for _, gone := range b.Lost {
 		in.checkpoints.Lose(gone.Name)
-		in.sources.Forget(gone.Name)
 	}
 	again, without := int64(0), []string(nil)
 	for _, g := range b.Gained {

@@ -78,7 +78,6 @@ func (in *Inbox[TTx]) Close(ctx context.Context) error {
 	in.parked.Clear()
 	in.sub = nil
 	in.askAt = time.Time{}
-	in.sources.Clear()
 	return err
 }
 

@@ -79,10 +79,6 @@ func (in *Inbox[TTx]) settleOne(ctx context.Context, r exec.Result) error {
 
 // trip has the breaker count a result, and says aloud what comes of it.
 func (in *Inbox[TTx]) trip(ctx context.Context, r exec.Result, now time.Time) {
-	in.sources.Note(ctx, r, now)
-	if (r.Class == failure.Malformed || r.Class == failure.TooLarge) && in.breaker.Why() == "" {
-		return // malformed messages stop their source, large ones nothing: whoever may publish could stop all
-	}
 	opened, closed := in.breaker.Note(r, now)
 	switch {
 	case opened:
@@ -152,7 +148,7 @@ func (in *Inbox[TTx]) note(ctx context.Context, r exec.Result, now time.Time) {
 	if r.What == decide.Failed || r.What == decide.Dead {
 		e := r.Entry
 		in.said.Panic(ctx, e.Identity().ID, r.Print, r.Err)
-		in.delays.Complain(ctx, r, !in.o.Dead.FreeKey && e.Key != nil && !errors.Is(r.Err, ErrUnhandled))
+		in.delays.Complain(ctx, r, !in.o.Dead.FreeKey && e.Key != nil && !errors.Is(r.Err, ErrUnhandled), now)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/partition"
@@ -46,12 +47,15 @@ type messages struct {
 	say backoff.Rarely
 	// of those that are parked
 	parked backoff.Rarely
+	// of dead letters that their publishers cause
+	faulty   backoff.Rarely
+	unlogged int // of these, since the last line
 }
 
 // newMessages are none yet. Log names the consumer.
 func newMessages(log *slog.Logger) *messages {
 	return &messages{log: log, of: map[store.Identity]*message{}, say: backoff.Seldom(),
-		parked: backoff.Seldom()}
+		parked: backoff.Seldom(), faulty: backoff.Seldom()}
 }
 
 // Note notes how an attempt ended.
@@ -96,14 +100,23 @@ func (m *messages) Note(ctx context.Context, r exec.Result, now time.Time) {
 	}
 }
 
-// Complain logs the failures 1, 2, 4, 8 … of a message, and each dead letter: an endless failure is not to
-// fill the log.
-func (m *messages) Complain(ctx context.Context, r exec.Result, keyWaits bool) {
+// Complain logs the failures 1, 2, 4, 8 … of a message, and each dead letter: an endless failure must not
+// fill the log. Of malformed and too large messages it logs the first, then one after a pause, with the
+// count of the others: a publisher must not fill the log either.
+func (m *messages) Complain(ctx context.Context, r exec.Result, keyWaits bool, now time.Time) {
 	e := r.Entry
 	with := []any{"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.Identity().ID,
 		"type", e.Type, "attempt", r.Attempts, "error", r.Err}
 	switch {
 	case r.What == decide.Dead:
+		if r.Class == failure.Malformed || r.Class == failure.TooLarge {
+			m.unlogged++
+			if !m.faulty.Due(now) {
+				return
+			}
+			with = append(with, "count_since_last_line", m.unlogged)
+			m.unlogged = 0
+		}
 		m.log.ErrorContext(ctx, "inbox: message is a dead letter: skald dead show",
 			append(with, "key_waits", keyWaits)...)
 	case bits.OnesCount(uint(r.Attempts)) == 1:

@@ -82,7 +82,7 @@ func TestScheduleStartsWhatCameFirst(t *testing.T) {
 	gone := add(lost, "gone")
 	s.Hold(gone.Chain, now.Add(time.Second))
 	lost.Lost = true
-	if wait, some := s.Wake(now); !some || wait != time.Second || s.Len() != 3 || len(s.All()) != 5 {
+	if wait, some := s.Wake(now); !some || wait != time.Second || s.Len() != 3 {
 		t.Errorf("%d may start; the next in %v (%v)", s.Len(), wait, some)
 	}
 	if _, some := s.Wake(now.Add(time.Second)); some {

@@ -64,9 +64,6 @@ func (s *Schedule) Drop() { s.ready.drop() }
 // Heads are the chains that may start, in no order.
 func (s *Schedule) Heads() []*Chain { return slices.Concat(s.ready, s.retries) }
 
-// All are the chains that may start or wait for a time.
-func (s *Schedule) All() []*Chain { return slices.Concat(s.ready, s.retries, s.waiting) }
-
 // Hold has c wait until it is due.
 func (s *Schedule) Hold(c *Chain, due time.Time) {
 	c.due, c.Busy = due, true
@@ -75,9 +72,6 @@ func (s *Schedule) Hold(c *Chain, due time.Time) {
 	}
 	s.waiting = append(s.waiting, c)
 }
-
-// Hasten makes c due now, where it waits.
-func (s *Schedule) Hasten(c *Chain, now time.Time) { c.due, s.alarm = now, now }
 
 // Wake has those start that are due, and says when the next one will be; false: none waits.
 func (s *Schedule) Wake(now time.Time) (wait time.Duration, some bool) {
