@@ -37,7 +37,6 @@ func house() map[string]rule {
 
 		"internal/pgbed": {ours: []string{"internal", "store/storetest"},
 			vendors: []string{"github.com/jackc/pgx/"}},
-		"internal/brokerurl": {}, // what drivers of brokers share, and their vendors do not matter to
 
 		"failure": {ours: []string{".", "store", "internal"}},
 		"once":    below,
@@ -85,7 +84,7 @@ func house() map[string]rule {
 		// a consumer like others, of the user's
 		"flow": {ours: []string{".", "store", "inbox", "failure", "internal"}},
 		// how sagas stand, over HTTP, which any service mounts
-		"status": {ours: []string{".", "store", "failure", "operate", "flow", "internal/nearby"}},
+		"status": {ours: []string{".", "store", "failure", "operate", "flow", "internal/endpoint"}},
 
 		// what is in the tables, over HTTP, which any service mounts
 		"console": {ours: []string{".", "failure", "store", "operate", "internal"}},
@@ -130,9 +129,9 @@ func house() map[string]rule {
 // their own.
 func ranks() [][]string {
 	return [][]string{
-		{".", "internal/backoff", "internal/brokerurl", "internal/circuit", "internal/fingerprint",
+		{".", "internal/backoff", "internal/circuit", "internal/endpoint", "internal/fingerprint",
 			"internal/lending", "internal/need", "internal/seeded", "internal/testlog",
-			"internal/saga/plan", "internal/shortlog", "internal/sqlfile", "internal/startup",
+			"internal/saga/plan", "internal/shortlog", "internal/sqlfile",
 			"internal/uuid7"},
 		{"store", "broker", "rediscmd", "internal/diskfree", "internal/saga/draw"},
 		{"failure", "internal", "schema"},

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/backoff"
-	"github.com/skald-go/skald/internal/startup"
+	"github.com/skald-go/skald/internal/endpoint"
 	"github.com/skald-go/skald/store"
 )
 
@@ -37,8 +37,8 @@ func (r *Relay) check(ctx context.Context) error {
 		return err
 	}
 	log := r.o.Logger.With("table", r.table.Name)
-	log.InfoContext(ctx, "relay: carrying a table", "broker", startup.Name(r.bus))
-	startup.WarnUnencrypted(ctx, log, "relay: no TLS", r.bus)
+	log.InfoContext(ctx, "relay: carrying a table", "broker", endpoint.DriverName(r.bus))
+	endpoint.WarnUnencrypted(ctx, log, "relay: no TLS", r.bus)
 	for _, w := range r.table.warnings(s) {
 		log.WarnContext(ctx, "relay: "+w[0], "remedy", w[1])
 	}

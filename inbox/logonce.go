@@ -12,8 +12,8 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/internal/endpoint"
 	"github.com/skald-go/skald/internal/shortlog"
-	"github.com/skald-go/skald/internal/startup"
 	"github.com/skald-go/skald/store"
 )
 
@@ -73,8 +73,8 @@ func (a *announcer) Begin(ctx context.Context) {
 		types = append(types, k.Topic+": "+k.Type)
 	}
 	a.o.Log.InfoContext(ctx, "inbox: consuming", "topics", a.o.Topics(), "types", types,
-		"store", startup.Name(a.o.DB), "broker", startup.Name(a.o.Bus))
-	startup.WarnUnencrypted(ctx, a.o.Log, "inbox: no TLS", a.o.DB, a.o.Bus)
+		"store", endpoint.DriverName(a.o.DB), "broker", endpoint.DriverName(a.o.Bus))
+	endpoint.WarnUnencrypted(ctx, a.o.Log, "inbox: no TLS", a.o.DB, a.o.Bus)
 }
 
 // Ready says, once, how many partitions the consumer has: as soon as a look at the broker brings no more of

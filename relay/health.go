@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/internal/startup"
+	"github.com/skald-go/skald/internal/endpoint"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/internal/vitals"
 	"github.com/skald-go/skald/store"
@@ -74,9 +74,9 @@ func (r *Relay) begin(ctx context.Context) {
 		return
 	}
 	r.introduced = true
-	r.o.Logger.InfoContext(ctx, "relay: carrying", "owner", r.o.Owner, "store", startup.Name(r.db),
-		"broker", startup.Name(r.bus))
-	startup.WarnUnencrypted(ctx, r.o.Logger.With("owner", r.o.Owner), "relay: no TLS", r.db, r.bus)
+	r.o.Logger.InfoContext(ctx, "relay: carrying", "owner", r.o.Owner, "store", endpoint.DriverName(r.db),
+		"broker", endpoint.DriverName(r.bus))
+	endpoint.WarnUnencrypted(ctx, r.o.Logger.With("owner", r.o.Owner), "relay: no TLS", r.db, r.bus)
 }
 
 // ready says, once, how many shards the relay holds.

@@ -17,7 +17,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/skald-go/skald/internal/nearby"
+	"github.com/skald-go/skald/internal/endpoint"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -123,7 +123,7 @@ func Handler(db store.Lister, o *Options) (http.Handler, error) {
 // loopback lets in requests from this machine.
 func loopback(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !nearby.Is(r) {
+		if !endpoint.FromThisMachine(r) {
 			http.Error(w,
 				"only requests from this machine are answered: set status.Options.Auth to let others in",
 				http.StatusForbidden)

@@ -11,11 +11,11 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
-	"github.com/skald-go/skald/internal/brokerurl"
+	"github.com/skald-go/skald/internal/endpoint"
 )
 
 // mechanism is nil if nobody has to say who they are.
-func mechanism(u *brokerurl.URL, secure bool) (sasl.Mechanism, error) {
+func mechanism(u *endpoint.URL, secure bool) (sasl.Mechanism, error) {
 	name := u.Get("sasl")
 	if name == "" {
 		if u.Get("user")+u.Get("password_file") != "" {

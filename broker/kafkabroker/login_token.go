@@ -11,12 +11,12 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/aws"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 
-	"github.com/skald-go/skald/internal/brokerurl"
+	"github.com/skald-go/skald/internal/endpoint"
 )
 
 // bearer says who we are by a token that others renew: in a file, which is read again for each connection, or
 // in SKALD_KAFKA_TOKEN.
-func bearer(u *brokerurl.URL, secure bool) (sasl.Mechanism, error) {
+func bearer(u *endpoint.URL, secure bool) (sasl.Mechanism, error) {
 	if !secure && u.Get("tls") != "off" {
 		return nil, errors.New("sasl=oauthbearer without TLS shows the token to the network: say tls=on, or tls=off if it may")
 	}
@@ -48,7 +48,7 @@ func bearer(u *brokerurl.URL, secure bool) (sasl.Mechanism, error) {
 // The key is in a file of the form of ~/.aws/credentials, profile default, which is read again for each
 // connection; or in AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. The region is told by the
 // broker's name, else by AWS_REGION.
-func iam(u *brokerurl.URL, secure bool) (sasl.Mechanism, error) {
+func iam(u *endpoint.URL, secure bool) (sasl.Mechanism, error) {
 	if !secure && u.Get("tls") != "off" {
 		return nil, errors.New("sasl=aws-msk-iam without TLS shows a session's token to the network: say tls=on, or tls=off if it may")
 	}

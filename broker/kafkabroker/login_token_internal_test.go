@@ -13,13 +13,13 @@ import (
 
 	"github.com/twmb/franz-go/pkg/sasl"
 
-	"github.com/skald-go/skald/internal/brokerurl"
+	"github.com/skald-go/skald/internal/endpoint"
 )
 
 // mechanismOf is what a URL with these options, which speaks TLS, says who we are by.
 func mechanismOf(t *testing.T, query string, env map[string]string, secure bool) (sasl.Mechanism, error) {
 	t.Helper()
-	kind := brokerurl.Kind{Schemes: []string{"kafka"}, Env: "SKALD_KAFKA",
+	kind := endpoint.Kind{Schemes: []string{"kafka"}, Env: "SKALD_KAFKA",
 		Options: []string{"sasl", "tls", "user", "password_file", "token_file", "credentials_file"}}
 	u, err := kind.Parse("kafka://b-1.demo.kafka.eu-west-1.amazonaws.com:9098?"+query,
 		func(name string) string { return env[name] })

@@ -6,10 +6,10 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skald-go/skald/internal/startup"
+	"github.com/skald-go/skald/internal/endpoint"
 )
 
-var _ startup.Wire = (*Broker)(nil)
+var _ endpoint.Wire = (*Broker)(nil)
 
 // String names the seed brokers.
 func (b *Broker) String() string { return "Kafka at " + strings.Join(b.seeds, ",") }
@@ -20,5 +20,5 @@ func (b *Broker) Unencrypted() []string {
 	if c, _ := b.cl.OptValue(kgo.DialTLSConfig).(*tls.Config); c != nil {
 		return nil
 	}
-	return startup.Far(b.seeds...)
+	return endpoint.NotLoopback(b.seeds...)
 }

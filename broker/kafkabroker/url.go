@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald/broker/internal/cloudevents"
-	"github.com/skald-go/skald/internal/brokerurl"
+	"github.com/skald-go/skald/internal/endpoint"
 )
 
 // ParseURL reads kafka://host:port[,host:port][?option=value&…]: the seed brokers, and the options that the
@@ -28,7 +28,7 @@ import (
 //	start=…                Options.Start: earliest, latest, or a time as in RFC 3339
 //	envelope=…             Options.Envelope: cloudevents, off, or places as in id:header:message-id,type:json:kind
 func ParseURL(s string, getenv func(string) string) (seeds string, opts *Options, err error) {
-	kind := brokerurl.Kind{Schemes: []string{"kafka"}, Env: "SKALD_KAFKA", Options: []string{
+	kind := endpoint.Kind{Schemes: []string{"kafka"}, Env: "SKALD_KAFKA", Options: []string{
 		"tls", "ca", "cert", "key", "sasl", "user", "password_file", "token_file", "credentials_file",
 		"partitioner", "balancers", "start", "envelope"}}
 	u, err := kind.Parse(s, getenv)
@@ -42,14 +42,14 @@ func ParseURL(s string, getenv func(string) string) (seeds string, opts *Options
 }
 
 func checkSeeds(seeds string) error {
-	if err := brokerurl.CheckHosts(seeds); err != nil {
+	if err := endpoint.CheckHosts(seeds); err != nil {
 		return fmt.Errorf("seed brokers: %w", err)
 	}
 	return nil
 }
 
 // options turns those of a URL into those of New.
-func options(u *brokerurl.URL) (*Options, error) {
+func options(u *endpoint.URL) (*Options, error) {
 	out := &Options{}
 	secure, err := u.TLS()
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/skald-go/skald/internal/brokerurl"
+	"github.com/skald-go/skald/internal/endpoint"
 )
 
 // options is what a URL says of TLS and of who this is, as options of a connection.
-func options(u *brokerurl.URL) (out []nats.Option, err error) {
+func options(u *endpoint.URL) (out []nats.Option, err error) {
 	secure, err := u.TLS()
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func options(u *brokerurl.URL) (out []nats.Option, err error) {
 }
 
 // identity is nil if nobody has to say who they are.
-func identity(u *brokerurl.URL) (nats.Option, error) {
+func identity(u *endpoint.URL) (nats.Option, error) {
 	creds, nkey := u.Get("creds"), u.Get("nkey")
 	switch {
 	case creds+nkey == "":
@@ -51,7 +51,7 @@ func identity(u *brokerurl.URL) (nats.Option, error) {
 	return nats.UserCredentials(creds), nil
 }
 
-func password(u *brokerurl.URL) (nats.Option, error) {
+func password(u *endpoint.URL) (nats.Option, error) {
 	if token := u.Token(); token != "" {
 		return nats.Token(token), nil
 	}

@@ -1,8 +1,8 @@
 package natsbroker
 
-import "github.com/skald-go/skald/internal/startup"
+import "github.com/skald-go/skald/internal/endpoint"
 
-var _ startup.Wire = (*Broker)(nil)
+var _ endpoint.Wire = (*Broker)(nil)
 
 // String names the server that the connection is to, or those that it is tried with.
 func (b *Broker) String() string {
@@ -18,5 +18,5 @@ func (b *Broker) Unencrypted() []string {
 	if _, err := b.nc.TLSConnectionState(); err == nil || !b.nc.IsConnected() {
 		return nil
 	}
-	return startup.Far(b.nc.ConnectedAddr())
+	return endpoint.NotLoopback(b.nc.ConnectedAddr())
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/broker/internal/cloudevents"
-	"github.com/skald-go/skald/internal/brokerurl"
+	"github.com/skald-go/skald/internal/endpoint"
 )
 
 // ParseURL reads nats://[user:password@]host[:port][,host[:port]][?option=value&…]: the servers, and the
@@ -26,7 +26,7 @@ import (
 //	envelope=…           Options.Envelope: cloudevents, off, or places as in id:header:message-id,type:json:kind
 //	shapes=…             Options.Shapes: topic:stream[:subject],…; with a * behind the stream, groups are its durables
 func ParseURL(s string, getenv func(string) string) (servers string, opts *Options, err error) {
-	kind := brokerurl.Kind{Schemes: []string{"nats"}, Env: "SKALD_NATS",
+	kind := endpoint.Kind{Schemes: []string{"nats"}, Env: "SKALD_NATS",
 		Ports: map[string]string{"nats": "4222"}, Options: []string{
 			"tls", "ca", "cert", "key", "user", "password_file", "creds", "nkey", "replicas", "retain",
 			"envelope", "shapes"}}
@@ -35,7 +35,7 @@ func ParseURL(s string, getenv func(string) string) (servers string, opts *Optio
 		return "", nil, err
 	}
 	opts = &Options{}
-	for _, read := range []func(*brokerurl.URL) error{opts.login, opts.streams, opts.mapped} {
+	for _, read := range []func(*endpoint.URL) error{opts.login, opts.streams, opts.mapped} {
 		if err := read(u); err != nil {
 			return "", nil, u.Wrap(err)
 		}
@@ -44,21 +44,21 @@ func ParseURL(s string, getenv func(string) string) (servers string, opts *Optio
 }
 
 func checkServers(servers string) error {
-	if err := brokerurl.CheckHosts(servers); err != nil {
+	if err := endpoint.CheckHosts(servers); err != nil {
 		return fmt.Errorf("NATS servers: %w", err)
 	}
 	return nil
 }
 
 // login is who this is, and how the connection is secured.
-func (o *Options) login(u *brokerurl.URL) error {
+func (o *Options) login(u *endpoint.URL) error {
 	with, err := options(u)
 	o.Client = append(o.Client, with...)
 	return err
 }
 
 // mapped is the envelope of others.
-func (o *Options) mapped(u *brokerurl.URL) (err error) {
+func (o *Options) mapped(u *endpoint.URL) (err error) {
 	if o.Envelope, err = cloudevents.ParseEnvelope(u.Get("envelope")); err == nil {
 		_, err = codec(o.Envelope)
 	}
@@ -66,7 +66,7 @@ func (o *Options) mapped(u *brokerurl.URL) (err error) {
 }
 
 // streams are the options of what is made.
-func (o *Options) streams(u *brokerurl.URL) (err error) {
+func (o *Options) streams(u *endpoint.URL) (err error) {
 	if v := u.Get("replicas"); v != "" {
 		if o.Replicas, err = strconv.Atoi(v); err != nil || o.Replicas < 1 || o.Replicas > 5 {
 			return fmt.Errorf("replicas is 1 to 5, not %q", v)

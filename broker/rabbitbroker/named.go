@@ -3,10 +3,10 @@ package rabbitbroker
 import (
 	"strings"
 
-	"github.com/skald-go/skald/internal/startup"
+	"github.com/skald-go/skald/internal/endpoint"
 )
 
-var _ startup.Wire = (*Broker)(nil)
+var _ endpoint.Wire = (*Broker)(nil)
 
 // String names the servers and the virtual host.
 func (b *Broker) String() string {
@@ -19,5 +19,5 @@ func (b *Broker) Unencrypted() []string {
 	if b.opts.TLS != nil || b.opts.Dial != nil {
 		return nil
 	}
-	return startup.Far(b.hosts...)
+	return endpoint.NotLoopback(b.hosts...)
 }

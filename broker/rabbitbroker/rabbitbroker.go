@@ -25,7 +25,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
-	"github.com/skald-go/skald/internal/brokerurl"
+	"github.com/skald-go/skald/internal/endpoint"
 )
 
 // Options of a Broker. The zero value is fine.
@@ -123,7 +123,7 @@ var _ broker.Broker = (*Broker)(nil)
 
 // New makes a client of the servers "host:port[,host:port]". If none can be reached it goes on trying.
 func New(servers string, opts *Options) (*Broker, error) {
-	if err := brokerurl.CheckHosts(servers); err != nil {
+	if err := endpoint.CheckHosts(servers); err != nil {
 		return nil, fmt.Errorf("RabbitMQ servers: %w", err)
 	}
 	b := &Broker{opts: opts.orDefaults(), hosts: strings.Split(servers, ","), subs: map[*Subscription]bool{}}

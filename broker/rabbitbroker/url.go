@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald/broker/internal/cloudevents"
-	"github.com/skald-go/skald/internal/brokerurl"
+	"github.com/skald-go/skald/internal/endpoint"
 )
 
 // ParseURL reads amqp://[user:password@]host[:port][,host[:port]][/vhost][?option=value&…], amqps:// with
@@ -29,7 +29,7 @@ import (
 //	envelope=…           Options.Envelope: cloudevents, off, or places as in id:header:message-id,type:json:kind
 //	prefetch=N           Options.Prefetch
 func ParseURL(s string, getenv func(string) string) (servers string, opts *Options, err error) {
-	kind := brokerurl.Kind{Schemes: []string{"amqp", "amqps"}, Env: "SKALD_RABBITMQ", Path: true,
+	kind := endpoint.Kind{Schemes: []string{"amqp", "amqps"}, Env: "SKALD_RABBITMQ", Path: true,
 		Ports: map[string]string{"amqp": "5672", "amqps": "5671"}, Options: []string{
 			"tls", "ca", "cert", "key", "user", "password_file", "auth", "topology", "route", "bind",
 			"unrouted", "queue", "prefetch", "envelope"}}
@@ -38,7 +38,7 @@ func ParseURL(s string, getenv func(string) string) (servers string, opts *Optio
 		return "", nil, err
 	}
 	opts = &Options{}
-	for _, read := range []func(*brokerurl.URL) error{opts.place, opts.secure, opts.identity, opts.shape} {
+	for _, read := range []func(*endpoint.URL) error{opts.place, opts.secure, opts.identity, opts.shape} {
 		if err := read(u); err != nil {
 			return "", nil, u.Wrap(err)
 		}
@@ -47,14 +47,14 @@ func ParseURL(s string, getenv func(string) string) (servers string, opts *Optio
 }
 
 // place is the virtual host: /a%2Fb is "a/b", / and nothing are "/".
-func (o *Options) place(u *brokerurl.URL) (err error) {
+func (o *Options) place(u *endpoint.URL) (err error) {
 	if o.VHost, err = url.PathUnescape(u.Path); err != nil {
 		return errors.New("the virtual host is not percent-encoded")
 	}
 	return nil
 }
 
-func (o *Options) secure(u *brokerurl.URL) (err error) {
+func (o *Options) secure(u *endpoint.URL) (err error) {
 	o.TLS, err = u.TLS()
 	switch {
 	case err != nil || u.Scheme != "amqps" || o.TLS != nil:
@@ -66,7 +66,7 @@ func (o *Options) secure(u *brokerurl.URL) (err error) {
 	return nil
 }
 
-func (o *Options) identity(u *brokerurl.URL) error {
+func (o *Options) identity(u *endpoint.URL) error {
 	switch auth := u.Get("auth"); {
 	case auth != "" && auth != "external":
 		return fmt.Errorf("auth is external, or not given, not %q", auth)
@@ -82,7 +82,7 @@ func (o *Options) identity(u *brokerurl.URL) error {
 }
 
 // shape is what topics and groups are at RabbitMQ.
-func (o *Options) shape(u *brokerurl.URL) (err error) {
+func (o *Options) shape(u *endpoint.URL) (err error) {
 	switch v := u.Get("topology"); v {
 	case "", "declare":
 	case "check":

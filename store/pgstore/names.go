@@ -3,11 +3,11 @@ package pgstore
 import (
 	"fmt"
 
-	"github.com/skald-go/skald/internal/startup"
+	"github.com/skald-go/skald/internal/endpoint"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-var _ startup.Wire = (*Store)(nil)
+var _ endpoint.Wire = (*Store)(nil)
 
 // String names the server, the database and the schema, and nothing that is secret.
 func (s *Store) String() string {

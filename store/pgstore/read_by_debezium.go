@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"regexp"
 
-	"github.com/skald-go/skald/internal/startup"
+	"github.com/skald-go/skald/internal/endpoint"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/wal"
 )
@@ -32,7 +32,7 @@ type ReadByOptions struct {
 type ReadBy struct {
 	*core
 	follower *wal.Follower
-	named    startup.Wire
+	named    endpoint.Wire
 }
 
 // ReadBy is s as the source of such a relay. Its user must see whose session reads the slot: it is that
@@ -56,10 +56,10 @@ func (s *Store) readBy(o wal.FollowerOptions) *ReadBy {
 	return &ReadBy{core: s.core, follower: wal.NewFollower(s.pg, s.outbox, o), named: s}
 }
 
-var _ startup.Wire = (*ReadBy)(nil)
+var _ endpoint.Wire = (*ReadBy)(nil)
 
 // String names the server, the database and the schema.
-func (r *ReadBy) String() string { return startup.Name(r.named) }
+func (r *ReadBy) String() string { return endpoint.DriverName(r.named) }
 
 // Unencrypted names the hosts that may be spoken to without TLS.
 func (r *ReadBy) Unencrypted() []string { return r.named.Unencrypted() }

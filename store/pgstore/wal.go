@@ -8,8 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/skald-go/skald/internal/brokerurl"
-	"github.com/skald-go/skald/internal/startup"
+	"github.com/skald-go/skald/internal/endpoint"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/wal"
 )
@@ -31,7 +30,7 @@ type WALOptions struct {
 type WAL struct {
 	*core
 	reader *wal.Reader
-	named  startup.Wire
+	named  endpoint.Wire
 }
 
 // WAL is s as the source of one relay that hears of commits, over a connection of its own to url: to the
@@ -54,7 +53,7 @@ func (s *Store) WAL(url string, o *WALOptions) (*WAL, error) {
 		}
 	} else {
 		var err error
-		if err = brokerurl.CheckPostgres(url); err == nil {
+		if err = endpoint.CheckPostgres(url); err == nil {
 			config, err = pgx.ParseConfig(url)
 		}
 		if err != nil {
@@ -65,10 +64,10 @@ func (s *Store) WAL(url string, o *WALOptions) (*WAL, error) {
 	return &WAL{core: s.core, reader: reader, named: s}, nil
 }
 
-var _ startup.Wire = (*WAL)(nil)
+var _ endpoint.Wire = (*WAL)(nil)
 
 // String names the server, the database and the schema.
-func (w *WAL) String() string { return startup.Name(w.named) }
+func (w *WAL) String() string { return endpoint.DriverName(w.named) }
 
 // Unencrypted names the hosts that may be spoken to without TLS.
 func (w *WAL) Unencrypted() []string { return append(w.named.Unencrypted(), w.reader.Unencrypted()...) }

@@ -18,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-go/skald/internal/nearby"
+	"github.com/skald-go/skald/internal/endpoint"
 )
 
 // A Guard lets requests in.
@@ -115,7 +115,7 @@ func (p *pass) readForm(r *http.Request) error {
 // whoIs asks the team's login; without one, whoever is at this machine.
 func (g *Guard) whoIs(r *http.Request) (Who, error) {
 	if g.who == nil {
-		if !nearby.Is(r) {
+		if !endpoint.FromThisMachine(r) {
 			return Who{}, NewRefusal(http.StatusForbidden,
 				"without console.Options.Who only requests from this machine, to this machine, are answered")
 		}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/skald-go/skald/internal/startup"
+	"github.com/skald-go/skald/internal/endpoint"
 	"github.com/skald-go/skald/store"
 )
 
@@ -20,8 +20,8 @@ func (e *Engine[TTx]) introduce(ctx context.Context) {
 	}
 	slices.Sort(names)
 	e.o.Logger.InfoContext(ctx, "saga: running", "sagas", names, "session", e.session, "store",
-		startup.Name(e.db))
-	startup.WarnUnencrypted(ctx, e.o.Logger, "saga: no TLS", e.db)
+		endpoint.DriverName(e.db))
+	endpoint.WarnUnencrypted(ctx, e.o.Logger, "saga: no TLS", e.db)
 }
 
 // sayReady says, once, that the engine has looked for sagas; and, beside its work, what it finds around it.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/startup"
+	"github.com/skald-go/skald/internal/endpoint"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
@@ -164,13 +164,13 @@ func (d *Doctor) check(ctx context.Context, name string, look func(context.Conte
 
 // secure tells whether what goes over a network is encrypted; of what knows of no network it says nothing.
 func (d *Doctor) secure(about string, v any) {
-	wire, ok := v.(startup.Wire)
+	wire, ok := v.(endpoint.Wire)
 	if !ok {
 		return
 	}
 	if hosts := wire.Unencrypted(); len(hosts) > 0 {
 		d.Say(about, "tls", skald.Failed, "nothing makes sure that what is said to "+
-			strings.Join(hosts, ", ")+" is encrypted", startup.Remedy)
+			strings.Join(hosts, ", ")+" is encrypted", endpoint.EncryptRemedy)
 		return
 	}
 	d.Say(about, "tls", skald.Fine, "it is encrypted, or on this machine", "")

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
-	"github.com/skald-go/skald/internal/brokerurl"
+	"github.com/skald-go/skald/internal/endpoint"
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
@@ -44,7 +44,7 @@ func Resolve(c *cobra.Command) (err error) {
 			if err = value.Set(strings.TrimSpace(line)); err == nil {
 				err = c.Flags().SetAnnotation(f.Name, fromFile, []string{given})
 			}
-		case brokerurl.HasPassword(given):
+		case endpoint.HasPassword(given):
 			set := "set " + env + ", or "
 			if strings.HasPrefix(c.CommandPath(), "skald demo") { // it takes none from the environment
 				set = ""
@@ -66,7 +66,7 @@ func Typed(given, at string) string {
 	switch {
 	case strings.HasPrefix(given, "@"):
 		return shortlog.Shell(given)
-	case brokerurl.HasPassword(at), strings.Contains(at, "password"):
+	case endpoint.HasPassword(at), strings.Contains(at, "password"):
 		return `"$SKALD_STORE"`
 	}
 	return shortlog.Shell(at)

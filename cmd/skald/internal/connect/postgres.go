@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
-	"github.com/skald-go/skald/internal/brokerurl"
+	"github.com/skald-go/skald/internal/endpoint"
 )
 
 // connectTimeout is how long a server may take to answer, unless the URL has connect_timeout.
@@ -23,7 +23,7 @@ const connectTimeout = 10 * time.Second
 // has default_query_exec_mode.
 func PoolConfig(at string) (*pgxpool.Config, error) {
 	const form = ": the store is postgres://user@host:port/database"
-	if err := brokerurl.CheckPostgres(at); err != nil {
+	if err := endpoint.CheckPostgres(at); err != nil {
 		return nil, &cli.UsageError{What: err.Error() + form}
 	}
 	cfg, err := pgxpool.ParseConfig(at)
@@ -31,7 +31,7 @@ func PoolConfig(at string) (*pgxpool.Config, error) {
 		// pgx leaves the password out of its error.
 		return nil, &cli.UsageError{What: err.Error() + form}
 	}
-	if err := brokerurl.CheckHost(cfg.ConnConfig.Host); err != nil {
+	if err := endpoint.CheckHost(cfg.ConnConfig.Host); err != nil {
 		return nil, &cli.UsageError{What: err.Error() + form}
 	}
 	if cfg.ConnConfig.ConnectTimeout == 0 {
@@ -52,7 +52,7 @@ func Shown(store string) string {
 		return store
 	}
 	u, err := url.Parse(store)
-	if err != nil || brokerurl.CheckPostgres(store) != nil {
+	if err != nil || endpoint.CheckPostgres(store) != nil {
 		return "postgres://…"
 	}
 	if u.User != nil {

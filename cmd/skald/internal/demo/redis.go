@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
-	"github.com/skald-go/skald/internal/brokerurl"
+	"github.com/skald-go/skald/internal/endpoint"
 	"github.com/skald-go/skald/rediscache"
 	"github.com/skald-go/skald/rediscmd"
 	"github.com/skald-go/skald/rediscmd/goredis"
@@ -35,7 +35,7 @@ func openCache(o *Options) (cache *rediscache.Cache, end func() error, err error
 	}
 	logging.Disable() // the client would write to standard error by itself
 	at, err := redis.ParseURL(o.Redis)
-	if err != nil || brokerurl.CheckFront(o.Redis) != nil {
+	if err != nil || endpoint.CheckFront(o.Redis) != nil {
 		return nil, nil,
 			&cli.UsageError{
 				What: "--redis is redis://[USER:PASSWORD@]HOST:PORT[/DATABASE], or rediss:// with TLS"}

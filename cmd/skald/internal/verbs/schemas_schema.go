@@ -20,7 +20,7 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
-	"github.com/skald-go/skald/internal/brokerurl"
+	"github.com/skald-go/skald/internal/endpoint"
 	"github.com/skald-go/skald/schema"
 )
 
@@ -80,7 +80,7 @@ func verb(out io.Writer, name, short string, level bool,
 
 // client is that of --registry.
 func (s schemasFlags) client() (*sr.Client, error) {
-	if err := brokerurl.CheckFront(s.registry); err != nil {
+	if err := endpoint.CheckFront(s.registry); err != nil {
 		return nil, &cli.UsageError{What: "--registry: " + err.Error()}
 	}
 	at, err := url.Parse(s.registry)

@@ -3,14 +3,14 @@ package sqlexec
 import (
 	"github.com/jackc/pgx/v5"
 
-	"github.com/skald-go/skald/internal/startup"
+	"github.com/skald-go/skald/internal/endpoint"
 )
 
 // Unencrypted names the hosts that may be spoken to without TLS.
 func Unencrypted(c *pgx.ConnConfig) (hosts []string) {
 	seen := map[string]bool{}
 	add := func(host string, plain bool) {
-		if plain && !seen[host] && !startup.Loopback(host) {
+		if plain && !seen[host] && !endpoint.IsLoopback(host) {
 			seen[host] = true
 			hosts = append(hosts, host)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/backoff"
-	"github.com/skald-go/skald/internal/brokerurl"
+	"github.com/skald-go/skald/internal/endpoint"
 )
 
 const (
@@ -44,7 +44,7 @@ func Listen(url string, all ...*Waker) (*Listener, error) {
 	if len(all) == 0 {
 		return nil, errors.New("listen: for which stores? Give one or more")
 	}
-	if err := brokerurl.CheckPostgres(url); err != nil {
+	if err := endpoint.CheckPostgres(url); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	config, err := pgx.ParseConfig(url)

@@ -1,4 +1,4 @@
-package brokerurl
+package endpoint
 
 import (
 	"crypto/tls"
@@ -49,8 +49,8 @@ func (u *URL) TLS() (*tls.Config, error) {
 	return out, err
 }
 
-// An Identity is who a client says it is.
-type Identity struct {
+// An identity is who a client says it is.
+type identity struct {
 	User string
 	// Password is asked for each connection, so that a secret that is renewed in its file is taken up.
 	Password func() (string, error)
@@ -70,15 +70,15 @@ func (u *URL) Token() string {
 
 // Identity is what the URL or else the environment says; with no user in either, its User is empty and nobody
 // has to say who they are. The password was there when it was asked for.
-func (u *URL) Identity() (Identity, error) {
+func (u *URL) Identity() (identity, error) {
 	user, file := u.Get("user"), u.Get("password_file")
 	if u.front != nil {
 		pass, has := u.front.Password()
 		switch {
 		case user != "", has && file != "":
-			return Identity{}, errors.New("a user stands in front of the host: leave out user, and password_file where a password stands there, too")
+			return identity{}, errors.New("a user stands in front of the host: leave out user, and password_file where a password stands there, too")
 		case has:
-			return Identity{User: u.front.Username(), Password: func() (string, error) { return pass, nil }},
+			return identity{User: u.front.Username(), Password: func() (string, error) { return pass, nil }},
 				nil
 		}
 		user = u.front.Username()
@@ -88,11 +88,11 @@ func (u *URL) Identity() (Identity, error) {
 	}
 	switch {
 	case user == "" && file != "":
-		return Identity{}, fmt.Errorf("password_file needs a user: give user=NAME, or set %s_USER", u.env)
+		return identity{}, fmt.Errorf("password_file needs a user: give user=NAME, or set %s_USER", u.env)
 	case user == "":
-		return Identity{}, nil
+		return identity{}, nil
 	}
-	who := Identity{User: user, Password: func() (string, error) { return u.password(file) }}
+	who := identity{User: user, Password: func() (string, error) { return u.password(file) }}
 	_, err := who.Password()
 	return who, err
 }

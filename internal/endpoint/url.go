@@ -1,16 +1,4 @@
-// Package brokerurl reads the URLs of brokers, scheme://host:port[,host:port][/path][?option=value&…], for
-// the drivers: what each of them means, and what it does not know, is theirs to say. A user and a password
-// may stand in front of the host, where a Kind says so; else secrets are in files or in the environment.
-// Nothing here shows one in an error.
-//
-// Every driver that asks for them has these options alike:
-//
-//	tls=on|off             speak TLS. Default: on if ca or cert is given
-//	ca=FILE                the authorities, PEM, that the servers' certificates are checked against. Default: the system's
-//	cert=FILE, key=FILE    the client's own certificate, PEM; read again for each connection
-//	user=NAME              default: the environment's …_USER
-//	password_file=FILE     one line; read again for each connection. Default: the environment's …_PASSWORD
-package brokerurl
+package endpoint
 
 import (
 	"errors"
@@ -55,11 +43,11 @@ func (k Kind) Parse(s string, getenv func(string) string) (*URL, error) {
 	rest, query, _ := strings.Cut(rest, "?")
 	hosts, path, _ := strings.Cut(rest, "/")
 	if !ok || !slices.Contains(k.Schemes, scheme) || hosts == "" || path != "" && !k.Path {
-		return nil, fmt.Errorf("broker URL %q: want %s", Redacted(s), k.form())
+		return nil, fmt.Errorf("broker URL %q: want %s", redacted(s), k.form())
 	}
 	hosts, user, err := k.inFront(hosts, path)
 	if err != nil {
-		return nil, fmt.Errorf("broker URL %q: %w", Redacted(s), err)
+		return nil, fmt.Errorf("broker URL %q: %w", redacted(s), err)
 	}
 	if getenv == nil {
 		getenv = func(string) string { return "" }
@@ -187,14 +175,14 @@ func CheckHosts(hosts string) error {
 	for _, s := range strings.Split(hosts, ",") {
 		if host, port, err := net.SplitHostPort(s); err != nil || host == "" || port == "" ||
 			strings.ContainsAny(s, "/@?#") {
-			return fmt.Errorf("%q is not host:port", Redacted(s))
+			return fmt.Errorf("%q is not host:port", redacted(s))
 		}
 	}
 	return nil
 }
 
-// Redacted drops what may be a password.
-func Redacted(s string) string {
+// redacted drops what may be a password.
+func redacted(s string) string {
 	s, _, _ = strings.Cut(s, "?")
 	if at := strings.LastIndexByte(s, '@'); at >= 0 {
 		return "…" + s[at:]

@@ -1,16 +1,14 @@
-package brokerurl_test
+package endpoint
 
 import (
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/skald-go/skald/internal/brokerurl"
 )
 
-func kind() brokerurl.Kind {
-	return brokerurl.Kind{Schemes: []string{"amqp", "amqps"}, Env: "SKALD_X", Path: true,
+func kind() Kind {
+	return Kind{Schemes: []string{"amqp", "amqps"}, Env: "SKALD_X", Path: true,
 		Options: []string{"tls", "ca", "cert", "key", "user", "password_file", "colour"}}
 }
 
@@ -70,7 +68,7 @@ func TestInFrontOfTheHost(t *testing.T) {
 			pass, err = who.Password()
 		}
 		if got := u.Hosts + " " + who.User + " " + pass; got != want || err != nil ||
-			brokerurl.HasPassword(text) != (who.User != "") {
+			HasPassword(text) != (who.User != "") {
 			t.Errorf("%s: %q, want %q, %v", text, got, want, err)
 		}
 	}
@@ -99,7 +97,7 @@ func TestIdentity(t *testing.T) {
 	}
 	write("one\r\n")
 	env := map[string]string{}
-	ask := func(query string) (brokerurl.Identity, error) {
+	ask := func(query string) (identity, error) {
 		t.Helper()
 		u, err := kind().Parse("amqp://h:1?"+query, func(name string) string { return env[name] })
 		if err != nil {
@@ -180,20 +178,20 @@ func TestPasswordsThatAreNotEncoded(t *testing.T) {
 			if err == nil || strings.Contains(err.Error(), "hush") {
 				t.Errorf("%s: %v", url, err)
 			}
-			if err := brokerurl.CheckPostgres(url); err == nil || strings.Contains(err.Error(), "hush") {
+			if err := CheckPostgres(url); err == nil || strings.Contains(err.Error(), "hush") {
 				t.Errorf("%s: %v", url, err)
 			}
 		}
 	}
 	for _, url := range []string{"postgres://u:a@hush@host/db", "postgres://u:@hush@h1,h2/db"} {
-		if err := brokerurl.CheckPostgres(url); err == nil || strings.Contains(err.Error(), "hush") {
+		if err := CheckPostgres(url); err == nil || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
 	for _, url := range []string{"postgres://u:a%40b@host:5432/db?user=me@realm", "postgres:///db?host=/run",
 		"host=a user=b password=c@d", "postgres://u@h1:1,h2:2/db", "postgres://u:p@[::1]:5432/db",
 		"postgres://[::1]/db", "sqlite:a@b.db", "http://u:p@registry:8081/v1"} {
-		if err := brokerurl.CheckPostgres(url); err != nil {
+		if err := CheckPostgres(url); err != nil {
 			t.Errorf("%s: %v", url, err)
 		}
 	}

@@ -1,5 +1,6 @@
-// Package nearby tells HTTP requests of this machine from those of others.
-package nearby
+// This file detects requests that come from this machine.
+
+package endpoint
 
 import (
 	"net"
@@ -7,9 +8,9 @@ import (
 	"strings"
 )
 
-// Is tells whether r comes from this machine and names this machine. One that a proxy passed on, or that
-// names another host, may be anybody's.
-func Is(r *http.Request) bool {
+// FromThisMachine tells whether r comes from this machine and names this machine. One that a proxy passed
+// on, or that names another host, may be anybody's.
+func FromThisMachine(r *http.Request) bool {
 	return loopback(r.RemoteAddr) && loopback(r.Host) && r.ProtoAtLeast(1, 1) && !passedOn(r.Header)
 }
 

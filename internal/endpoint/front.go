@@ -1,4 +1,4 @@
-package brokerurl
+package endpoint
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package nearby
+package endpoint
 
 import (
 	"net/http/httptest"
@@ -28,13 +28,13 @@ func TestIs(t *testing.T) {
 		if c.header != "" {
 			r.Header.Set(c.header, "x")
 		}
-		if Is(r) != c.is {
+		if FromThisMachine(r) != c.is {
 			t.Errorf("from %q to %q with %q: %t", c.from, c.host, c.header, !c.is)
 		}
 	}
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr, r.Host, r.ProtoMinor = "127.0.0.1:4711", "127.0.0.1:8080", 0
-	if Is(r) {
+	if FromThisMachine(r) {
 		t.Error("HTTP/1.0 is taken, as nginx speaks it")
 	}
 }
