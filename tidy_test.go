@@ -129,7 +129,7 @@ func house() map[string]rule {
 // their own.
 func ranks() [][]string {
 	return [][]string{
-		{".", "internal/backoff", "internal/circuit", "internal/endpoint", "internal/fingerprint",
+		{".", "internal/backoff", "internal/endpoint", "internal/fingerprint",
 			"internal/lending", "internal/need", "internal/seeded", "internal/testlog",
 			"internal/saga/plan", "internal/shortlog", "internal/sqlfile",
 			"internal/uuid7"},

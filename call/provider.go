@@ -3,7 +3,7 @@ package call
 import (
 	"time"
 
-	"github.com/skald-go/skald/internal/circuit"
+	"github.com/skald-go/skald/internal/vitals"
 )
 
 // ProviderOptions of a Provider. The zero value works.
@@ -23,7 +23,7 @@ type ProviderOptions struct {
 type Provider struct {
 	name    string
 	timeout time.Duration
-	breaker *circuit.Breaker
+	breaker *vitals.Breaker
 }
 
 // NewProvider returns a provider. The name is for the log and for errors.
@@ -45,5 +45,5 @@ func NewProvider(name string, o *ProviderOptions) *Provider {
 		d.Trip = 10
 	}
 	return &Provider{name: name, timeout: or(d.Timeout, 10*time.Second),
-		breaker: &circuit.Breaker{Limit: d.Limit, Trip: d.Trip, Rest: or(d.Rest, 5*time.Second)}}
+		breaker: &vitals.Breaker{Limit: d.Limit, Trip: d.Trip, Rest: or(d.Rest, 5*time.Second)}}
 }

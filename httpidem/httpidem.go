@@ -20,8 +20,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/circuit"
 	"github.com/skald-go/skald/internal/telemetry"
+	"github.com/skald-go/skald/internal/vitals"
 	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/store"
 )
@@ -135,7 +135,7 @@ type door struct {
 	front  *front // nil: no cache
 	tel    *telemetry.Endpoint
 	check  func(ctx context.Context) error
-	probe  *circuit.Probe
+	probe  *vitals.Probe
 	well   atomic.Bool // check has found nothing
 	flights
 }
@@ -153,7 +153,7 @@ func newDoor(name string, tenant Tenant, o *Options, db base) *door {
 	d.db, d.front = newSeer(db, d.scope(), d.o.silence()), newFront(d.o.Seen, db, d.o.Keep)
 	d.tel = telemetry.NewEndpoint(telemetry.Providers{Meter: d.o.MeterProvider}, name)
 	d.check = func(ctx context.Context) error { return Check(ctx, db, o) }
-	d.probe = circuit.NewProbe(db.Probe, store.ProbeWait, time.Now, nil)
+	d.probe = vitals.NewProbe(db.Probe, store.ProbeWait, time.Now, nil)
 	return d
 }
 

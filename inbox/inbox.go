@@ -24,7 +24,6 @@ import (
 	"github.com/skald-go/skald/inbox/internal/checkpoint"
 	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/partition"
-	"github.com/skald-go/skald/internal/circuit"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/internal/vitals"
 	"github.com/skald-go/skald/store"
@@ -68,7 +67,7 @@ type Inbox[TTx any] struct {
 	schedule partition.Schedule
 	pick     *picker
 	seen     *filter
-	probe    *circuit.Probe // of the database
+	probe    *vitals.Probe // of the database
 	retries  *retries
 	inPlace  atomic.Int64 // messages that wait here for their next attempt
 	breaker  *consumerBreaker

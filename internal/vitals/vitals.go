@@ -13,7 +13,6 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/backoff"
-	"github.com/skald-go/skald/internal/circuit"
 	"github.com/skald-go/skald/store"
 )
 
@@ -29,7 +28,7 @@ const (
 type Server struct {
 	what  string // "the database"
 	log   *slog.Logger
-	probe *circuit.Probe // nil: it cannot be asked
+	probe *Probe // nil: it cannot be asked
 
 	mu       sync.Mutex
 	asked    time.Time // when the last question began
@@ -46,7 +45,7 @@ type Server struct {
 func New(what string, log *slog.Logger, now func() time.Time, ask func(ctx context.Context) error) *Server {
 	s := &Server{what: what, log: log, say: backoff.Seldom(), nudge: make(chan struct{}, 1)}
 	if ask != nil {
-		s.probe = circuit.NewProbe(func(ctx context.Context) error {
+		s.probe = NewProbe(func(ctx context.Context) error {
 			s.mu.Lock()
 			s.asked = time.Now()
 			s.mu.Unlock()
@@ -86,7 +85,7 @@ func Broker(bus any, log *slog.Logger) *Server {
 }
 
 // Probe returns what asks the server. There is no other way that it is asked, so the rate is bounded.
-func (s *Server) Probe() *circuit.Probe { return s.probe }
+func (s *Server) Probe() *Probe { return s.probe }
 
 // Answered notes an answer to any call.
 func (s *Server) Answered() {

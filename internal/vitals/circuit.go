@@ -1,6 +1,7 @@
-// Package circuit keeps calls away from what does not answer: at most so many at a time, and after so many
+// This file keeps calls away from what does not answer: at most so many at a time, and after so many
 // failures in a row none for a while, then one to see.
-package circuit
+
+package vitals
 
 import (
 	"sync"

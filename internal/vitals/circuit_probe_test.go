@@ -1,4 +1,4 @@
-package circuit_test
+package vitals
 
 import (
 	"context"
@@ -6,8 +6,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/skald-go/skald/internal/circuit"
 )
 
 // A probe asks once at a time and once in a while, however often it is told to, and cuts off what hangs.
@@ -18,7 +16,7 @@ func TestProbeIsBounded(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		p := circuit.NewProbe(func(ctx context.Context) error { calls++; return answer(ctx) },
+		p := NewProbe(func(ctx context.Context) error { calls++; return answer(ctx) },
 			2*time.Second, time.Now, nil)
 		ask := func(times int, want int) {
 			t.Helper()
@@ -62,7 +60,7 @@ func TestProbeIsBounded(t *testing.T) {
 // A question that its own process cut off says nothing of the server.
 func TestProbeCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := circuit.NewProbe(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, time.Minute,
+		p := NewProbe(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, time.Minute,
 			time.Now, func(err error) { t.Errorf("it tells %v", err) })
 		ctx, stop := context.WithCancel(t.Context())
 		p.Ask(ctx)

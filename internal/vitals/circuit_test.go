@@ -1,13 +1,11 @@
-package circuit_test
+package vitals
 
 import (
 	"testing"
 	"time"
-
-	"github.com/skald-go/skald/internal/circuit"
 )
 
-func enter(t *testing.T, b *circuit.Breaker, now time.Time, ok bool, wait time.Duration) *circuit.Pass {
+func enter(t *testing.T, b *Breaker, now time.Time, ok bool, wait time.Duration) *Pass {
 	t.Helper()
 	p, w := b.Enter(now)
 	if (p != nil) != ok || w != wait {
@@ -17,7 +15,7 @@ func enter(t *testing.T, b *circuit.Breaker, now time.Time, ok bool, wait time.D
 }
 
 func TestLimit(t *testing.T) {
-	b, now := &circuit.Breaker{Limit: 2, Trip: 3, Rest: time.Minute}, time.Unix(0, 0)
+	b, now := &Breaker{Limit: 2, Trip: 3, Rest: time.Minute}, time.Unix(0, 0)
 	one := enter(t, b, now, true, 0)
 	two := enter(t, b, now, true, 0)
 	enter(t, b, now, false, 0)
@@ -28,7 +26,7 @@ func TestLimit(t *testing.T) {
 }
 
 func TestOpensAndTriesOne(t *testing.T) {
-	b, now := &circuit.Breaker{Limit: 9, Trip: 2, Rest: time.Minute}, time.Unix(0, 0)
+	b, now := &Breaker{Limit: 9, Trip: 2, Rest: time.Minute}, time.Unix(0, 0)
 	fail := func(opened bool) {
 		t.Helper()
 		if enter(t, b, now, true, 0).Leave(true, now) != opened {
@@ -55,11 +53,11 @@ func TestOpensAndTriesOne(t *testing.T) {
 // Calls that began before the breaker opened end while one tries: it stays the only one, and the rest is as
 // long as it was.
 func TestCallsFromBeforeItOpened(t *testing.T) {
-	for name, end := range map[string]func(p *circuit.Pass, now time.Time){
-		"abandoned": func(p *circuit.Pass, _ time.Time) { p.Abandon() },
-		"failed":    func(p *circuit.Pass, now time.Time) { p.Leave(true, now) },
+	for name, end := range map[string]func(p *Pass, now time.Time){
+		"abandoned": func(p *Pass, _ time.Time) { p.Abandon() },
+		"failed":    func(p *Pass, now time.Time) { p.Leave(true, now) },
 	} {
-		b, now := &circuit.Breaker{Limit: 9, Trip: 1, Rest: time.Minute}, time.Unix(0, 0)
+		b, now := &Breaker{Limit: 9, Trip: 1, Rest: time.Minute}, time.Unix(0, 0)
 		early, late := enter(t, b, now, true, 0), enter(t, b, now, true, 0)
 		if !enter(t, b, now, true, 0).Leave(true, now) {
 			t.Fatal("it does not open")
