@@ -1,5 +1,5 @@
-// This file keeps calls away from what does not answer: at most so many at a time, and after so many
-// failures in a row none for a while, then one to see.
+// This file bounds calls to a server: a Breaker admits a number of calls at a time. After failures in a row it
+// admits none for a while, then one as a probe.
 
 package vitals
 
