@@ -72,7 +72,6 @@ func house() map[string]rule {
 		"saga": {ours: append([]string{"broker", "inbox"}, below.ours...),
 			vendors: []string{otel}},
 		"internal/saga/engine": {ours: []string{".", "store", "internal", "call", "failure"}},
-		"internal/saga/stored": {ours: []string{"store", "internal/saga/plan", "internal/sagarow"}},
 		"internal/saga/plan":   {}, // pure: no seam, no clock
 		"internal/saga/draw":   {ours: []string{"internal/saga/plan"}},
 		"internal/saga/body":   {ours: []string{".", "call", "store", "internal/saga/plan"}},

@@ -7,7 +7,7 @@ import (
 
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/operate/internal/sagas"
 	"github.com/skald-go/skald/operate/internal/words"
@@ -100,7 +100,7 @@ func callsOf(s *store.Saga, p *plan.Plan, at string) (out []UnknownCall) {
 	if p == nil {
 		return nil
 	}
-	st, err := stored.StateOf(*s, p.Graph.Deadline)
+	st, err := sagarow.StateOf(*s, p.Graph.Deadline)
 	if err != nil {
 		return nil // of a later version of Skald
 	}
@@ -111,7 +111,7 @@ func callsOf(s *store.Saga, p *plan.Plan, at string) (out []UnknownCall) {
 			!slices.Contains(open, r.Phase) {
 			continue
 		}
-		c := UnknownCall{Saga: s.Name, Key: s.Key, Step: stored.Name(r.Step, r.Occurrence),
+		c := UnknownCall{Saga: s.Name, Key: s.Key, Step: sagarow.StepName(r.Step, r.Occurrence),
 			Undo: r.Phase == plan.Undo, Stuck: r.Stuck,
 			Since: words.Some(r.At), Attempts: r.Attempts, Error: words.FirstLine(r.Error)}
 		c.Outside = (&body.Facts{State: &st, Step: r.Step, Occurrence: r.Occurrence, Undo: c.Undo}).CallKey()

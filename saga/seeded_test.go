@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/sagatest"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
@@ -305,7 +305,7 @@ func (d *tampered) Maintain(ctx context.Context, m store.Maintain) (store.Mainta
 	}
 	for _, s := range all {
 		if s.Ended.IsZero() {
-			over := store.SagaMove{SagaRef: stored.Ref(s), State: s.State, Standing: s.Standing, Final: true}
+			over := store.SagaMove{SagaRef: sagarow.Ref(s), State: s.State, Standing: s.Standing, Final: true}
 			_, failed := d.raw.Apply(ctx, store.Effect{Saga: &over})
 			err = errors.Join(err, failed)
 		}
@@ -419,7 +419,7 @@ func losesTimes(s *store.Saga) {
 			st.Runs[i].Due = time.Time{}
 		}
 	}
-	s.State, _ = stored.Encode(st)
+	s.State, _ = sagarow.EncodeState(st)
 }
 
 // rekeys has each engine ask a provider under a key of its own.
@@ -440,6 +440,6 @@ func own(s *store.Saga) {
 	if _, begun := st.Run("car", ""); !begun && st.Status == plan.Running {
 		st.Runs = append(st.Runs, plan.Run{Step: "car", Phase: plan.Ready})
 	}
-	s.State, _ = stored.Encode(st)
+	s.State, _ = sagarow.EncodeState(st)
 	s.Hash = newTrips(new(int)).Hash()
 }

@@ -1,4 +1,4 @@
-// Package sagarow holds what all stores do alike with the row of an orchestrated saga.
+// Package sagarow is the row of a saga: its checks in all stores, its encoded state, and when it is due.
 package sagarow
 
 import (

@@ -1,5 +1,5 @@
-// This file bounds calls to a server: a Breaker admits a number of calls at a time. After failures in a row it
-// admits none for a while, then one as a probe.
+// This file bounds calls to a server: a Breaker admits a number of calls at a time. After failures in a row
+// it admits none for a while, then one as a probe.
 
 package vitals
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
 
@@ -27,7 +27,7 @@ func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga,
 	if err != nil {
 		return m, plan.Unknown, err
 	}
-	was, err := stored.StateOf(s, p.Graph.Deadline)
+	was, err := sagarow.StateOf(s, p.Graph.Deadline)
 	if err != nil {
 		return m, plan.Unknown, err
 	}
@@ -47,7 +47,7 @@ func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga,
 	if !out.Changed() {
 		return m, out, nil
 	}
-	if m.SagaMove, err = stored.GivenBack(s, next, now, len(p.Pending(next)) > 0); err != nil {
+	if m.SagaMove, err = sagarow.GivenBack(s, next, now, len(p.Pending(next)) > 0); err != nil {
 		return m, out, err
 	}
 	m.state, m.was, m.told = next, was, actions
@@ -73,7 +73,7 @@ func (e *Engine[TTx]) put(ctx context.Context, tx TTx, name, key string,
 	if err != nil || !out.Changed() {
 		return out, true, err
 	}
-	m.SagaMove = stored.Left(m.SagaMove)
+	m.SagaMove = sagarow.LeaveToOthers(m.SagaMove)
 	if err := e.db.Write(ctx, tx, store.Effect{Saga: &m.SagaMove}); err != nil {
 		return out, true, fmt.Errorf("write the saga %s %q: %w", name, key, err)
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
@@ -68,7 +67,7 @@ func (e *Engine[TTx]) Await(ctx context.Context, name, key string) (store.Saga, 
 			case !there:
 				return fail(&NoSagaError{name, key})
 			case !s.Ended.IsZero():
-				st, err := stored.StateOf(s, 0)
+				st, err := sagarow.StateOf(s, 0)
 				return s, st, err
 			}
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 )
 
 // Cancel turns a saga back in tx. Nothing: there was nothing to be undone, so it ends with that.
@@ -26,7 +26,7 @@ func (e *Engine[TTx]) Cancel(ctx context.Context, tx TTx, d *body.Definition, ke
 		return out, false, nil
 	}
 	s, _, err := e.db.LockSaga(ctx, tx, d.Name, key)
-	st, wrong := stored.StateOf(s, 0)
+	st, wrong := sagarow.StateOf(s, 0)
 	if err = cmp.Or(err, wrong); err != nil {
 		return fail(err)
 	}

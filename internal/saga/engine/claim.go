@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/backoff"
-	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/internal/vitals"
 	"github.com/skald-go/skald/store"
@@ -251,10 +250,10 @@ func (e *Engine[TTx]) claimed(ctx context.Context, s store.Saga) (*live[TTx], er
 // leaveToOthers leaves a saga to another build, and notes why. The next write of its state forgets that.
 func (e *Engine[TTx]) leaveToOthers(ctx context.Context, s store.Saga, why error) {
 	e.tally.Refused(ctx, s, why)
-	m := store.SagaMove{SagaRef: stored.Ref(s), State: s.State, Standing: s.Standing, Release: true,
+	m := store.SagaMove{SagaRef: sagarow.Ref(s), State: s.State, Standing: s.Standing, Release: true,
 		Wake: versionWait}
 	now := e.clock.Now()
-	if !stored.WasLeft(m.Standing) {
+	if !sagarow.WasLeft(m.Standing) {
 		m.Since = now
 	}
 	if m.Retry.Before(now) { // as of one that is tried again: an index knows it

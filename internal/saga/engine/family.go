@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
 
@@ -80,14 +80,14 @@ func (l *live[TTx]) relateTo(ctx context.Context, tx TTx, c *child) (*store.Effe
 	if err != nil || !out.Changed() {
 		return nil, err
 	}
-	m.SagaMove = stored.Left(m.SagaMove)
+	m.SagaMove = sagarow.LeaveToOthers(m.SagaMove)
 	return &store.Effect{Saga: &m.SagaMove}, nil
 }
 
 // startChild starts a child, or finds the one that this saga has started before. One that has turned back,
 // and is tried again past the pivot, gives its place to another one.
 func (l *live[TTx]) startChild(ctx context.Context, tx TTx, c *child) error {
-	from := stored.Origin{Correlation: l.Origin.Correlation, Causation: l.Origin.Causation,
+	from := sagarow.Origin{Correlation: l.Origin.Correlation, Causation: l.Origin.Causation,
 		Trace: l.Origin.Trace, Parent: &c.Parent, Root: l.Origin.Top()}
 	s, fresh, err := l.e.start(ctx, tx, c.Def, c.Key, c.Input, from, "")
 	if c.Undone(s) {
@@ -108,7 +108,7 @@ func (l *live[TTx]) startChild(ctx context.Context, tx TTx, c *child) error {
 
 // ascend tells a parent that its child has ended, and its parent, if it ends with that.
 func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as plan.State,
-	parent *stored.Parent) (es []store.Effect, err error) {
+	parent *sagarow.Ancestor) (es []store.Effect, err error) {
 	if parent == nil {
 		return nil, nil
 	}
@@ -122,7 +122,7 @@ func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as pla
 			"parent", parent.Name, "parent key", parent.Key)
 		return nil, nil
 	}
-	was, err := stored.StateOf(s, 0)
+	was, err := sagarow.StateOf(s, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as pla
 	if err := free(ctx, l.e.db, tx, s.ID); err != nil {
 		return nil, err
 	}
-	from, err := stored.OriginOf(s)
+	from, err := sagarow.OriginOf(s)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
 
@@ -20,7 +20,7 @@ type child struct {
 	Def    *body.Definition
 	Key    string
 	Input  json.RawMessage // of one that is started
-	Parent stored.Parent
+	Parent sagarow.Ancestor
 }
 
 // An familyError is why a child is not started, or told: Event is what the parent takes in instead, once its
@@ -51,7 +51,7 @@ func (c *child) Meets(s store.Saga, there bool, was plan.State) error {
 	if err := c.own(s); err != nil || s.Ended.IsZero() {
 		return err
 	}
-	as, err := stored.StateOf(s, 0)
+	as, err := sagarow.StateOf(s, 0)
 	if err != nil || as.Status == plan.Done && c.Action.Verb == plan.UndoStep {
 		return err
 	}
@@ -69,12 +69,12 @@ func (c *child) Undone(s store.Saga) bool {
 
 // own refuses a saga that is another one's child, or nobody's.
 func (c *child) own(s store.Saga) error {
-	o, err := stored.OriginOf(s)
+	o, err := sagarow.OriginOf(s)
 	if err != nil {
 		return c.Fails(err)
 	}
 	if o.Parent == nil {
-		o.Parent = &stored.Parent{}
+		o.Parent = &sagarow.Ancestor{}
 	}
 	if *o.Parent == c.Parent {
 		return nil
@@ -110,7 +110,7 @@ func pastPivot(name, key string) error {
 }
 
 // up is the event that tells a parent, which stands as was, how its child has ended.
-func up(was plan.State, parent *stored.Parent, child store.Saga, as plan.State) (e plan.Event, err error) {
+func up(was plan.State, parent *sagarow.Ancestor, child store.Saga, as plan.State) (e plan.Event, err error) {
 	run := bornAs(was, parent)
 	e = plan.Event{What: plan.Rejected, Step: run.Step, Occurrence: run.Occurrence}
 	switch {
@@ -128,7 +128,7 @@ func up(was plan.State, parent *stored.Parent, child store.Saga, as plan.State) 
 }
 
 // bornAs is the parent's run whose child it is, whatever its step is called now.
-func bornAs(of plan.State, parent *stored.Parent) (run plan.Run) {
+func bornAs(of plan.State, parent *sagarow.Ancestor) (run plan.Run) {
 	if i := slices.IndexFunc(of.Runs, func(r plan.Run) bool {
 		return r.Born() == parent.Step && r.Occurrence == parent.Occurrence
 	}); i >= 0 {
@@ -144,7 +144,7 @@ func reason(s plan.State) string {
 	}
 	text := "it turned back: " + string(s.Cause.Why)
 	if s.Cause.Step != "" {
-		text += " at " + stored.Name(s.Cause.Step, s.Cause.Occurrence)
+		text += " at " + sagarow.StepName(s.Cause.Step, s.Cause.Occurrence)
 	}
 	if s.Cause.Reason != "" {
 		text += ": " + s.Cause.Reason

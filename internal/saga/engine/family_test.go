@@ -7,12 +7,12 @@ import (
 
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
 
 func TestUpTellsAParentHowItsChildEnded(t *testing.T) {
-	parent := &stored.Parent{Name: "order", Key: "1", ID: "o", Step: "ship"}
+	parent := &sagarow.Ancestor{Name: "order", Key: "1", ID: "o", Step: "ship"}
 	child := store.Saga{Name: "shipping", Key: "s1", ID: "c"}
 	back := plan.State{Status: plan.Compensated,
 		Cause: &plan.Cause{Why: plan.WhyRejected, Step: "pack", Reason: "no box"}}
@@ -40,10 +40,12 @@ func TestUpTellsAParentHowItsChildEnded(t *testing.T) {
 
 func TestAChildMeetsItsOwnStepAlone(t *testing.T) {
 	c := child{Def: &body.Definition{Name: "shipping"}, Key: "s1",
-		Parent: stored.Parent{Name: "order", Key: "1", ID: "o", Step: "ship", Occurrence: "tea"}}
+		Parent: sagarow.Ancestor{Name: "order", Key: "1", ID: "o", Step: "ship", Occurrence: "tea"}}
 	other, sister := c.Parent, c.Parent
 	other.ID, sister.Occurrence = "p", "cup"
-	of := func(p *stored.Parent) store.Saga { return store.Saga{Origin: stored.Origin{Parent: p}.Encode()} }
+	of := func(p *sagarow.Ancestor) store.Saga {
+		return store.Saga{Origin: sagarow.Origin{Parent: p}.Encode()}
+	}
 	if err := c.Meets(of(&c.Parent), true, plan.State{}); err != nil {
 		t.Errorf("its own child is refused: %v", err)
 	}

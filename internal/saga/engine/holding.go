@@ -10,7 +10,7 @@ import (
 
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
 
@@ -62,7 +62,7 @@ func enter[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, a plan
 	if err != nil || len(es) == 0 {
 		return err == nil, err
 	}
-	return db.HoldEntities(ctx, tx, store.EntityHold{Holder: holder(s), Saga: stored.Ref(s.Row),
+	return db.HoldEntities(ctx, tx, store.EntityHold{Holder: holder(s), Saga: sagarow.Ref(s.Row),
 		Entities: es})
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
 
@@ -24,7 +24,7 @@ const usualTimeout = 30 * time.Second
 type saga struct {
 	Def    *body.Definition
 	Row    store.Saga // as it was read or written last
-	Origin stored.Origin
+	Origin sagarow.Origin
 	State  plan.State                   // as it is to be
 	Failed func(name string, err error) // is told how functions of the definition fail; for any goroutine
 	// Uncharged is how long failures by what may pass are free. They stay free while Up is false, and as long
@@ -52,7 +52,7 @@ type saga struct {
 func newProgress(s store.Saga, d *body.Definition, older plan.Graph, clock *storeClock,
 	straight bool) (is saga, err error) {
 	is = saga{Def: d, input: json.RawMessage(s.Input), clock: clock, straight: straight}
-	if is.Origin, err = stored.OriginOf(s); err != nil {
+	if is.Origin, err = sagarow.OriginOf(s); err != nil {
 		return is, err
 	}
 	err = is.Read(s, older) // which changes is
@@ -62,7 +62,7 @@ func newProgress(s store.Saga, d *body.Definition, older plan.Graph, clock *stor
 // Read takes s as what is so.
 func (s *saga) Read(row store.Saga, older plan.Graph) (err error) {
 	s.Row, s.dirty, s.hash, s.rows, s.family, s.told, s.thought = row, false, "", nil, nil, nil, nil
-	if s.State, err = stored.StateOf(row, s.Def.Plan.Graph.Deadline); err != nil {
+	if s.State, err = sagarow.StateOf(row, s.Def.Plan.Graph.Deadline); err != nil {
 		return err
 	}
 	s.was, s.wary = s.State, s.wary || slices.ContainsFunc(s.State.Runs,

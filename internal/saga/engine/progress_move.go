@@ -2,26 +2,26 @@ package engine
 
 import (
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
 
 // Move writes the state as it is to be. Mine: session has the saga; else whoever has it is to look again.
 func (s *saga) Move(session string) (m store.SagaMove, mine bool, err error) {
 	now := s.clock.Now()
-	if m, err = stored.Move(s.Row, s.State, now); err != nil {
+	if m, err = sagarow.MoveTo(s.Row, s.State, now); err != nil {
 		return m, false, err
 	}
 	m.Hash = s.hash
 	if s.Row.Session != session {
-		return stored.Released(m, s.State, now, true), false, nil
+		return sagarow.Released(m, s.State, now, true), false, nil
 	}
 	return m, true, nil
 }
 
 // GivenBack is m with the lease given back.
 func (s *saga) GivenBack(m store.SagaMove) store.SagaMove {
-	m = stored.Released(m, s.State, s.clock.Now(), len(s.Pending()) > 0)
+	m = sagarow.Released(m, s.State, s.clock.Now(), len(s.Pending()) > 0)
 	m.Lease = 0
 	return m
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
 
@@ -28,7 +28,7 @@ func ordered(t *testing.T, ask func() (bool, error)) *saga {
 			{Command: send("ship"), When: func(*body.Facts) (bool, error) { return ask() }}}}, nil)
 	now := time.Unix(1_000, 0).UTC()
 	state, _ := d.Plan.Begin("0199a000-0000-7000-8000-000000000000", now)
-	text, err := stored.Encode(state)
+	text, err := sagarow.EncodeState(state)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 )
 
 // Think does, in memory, what needs no transaction of the user's: it is stored with what comes next.
@@ -120,7 +120,7 @@ func (s *saga) command(ctx context.Context, a plan.Action, step *body.Step) {
 func (s *saga) child(a plan.Action, step *body.Step) {
 	e := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence}
 	run, _ := s.State.Run(a.Step, a.Occurrence)
-	c := child{Action: a, Def: step.Child.Definition, Parent: stored.Parent{Name: s.Row.Name,
+	c := child{Action: a, Def: step.Child.Definition, Parent: sagarow.Ancestor{Name: s.Row.Name,
 		Key: s.Row.Key, ID: s.Row.ID, Step: run.Born(), Occurrence: a.Occurrence}}
 	f := s.Facts(a)
 	err := s.Guard(func() (err error) {

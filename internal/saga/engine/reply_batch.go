@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
@@ -108,11 +108,11 @@ func (to *mail) Take(ctx context.Context, s store.Saga, there bool, book *book,
 		return nil
 	}
 	st := t.course.State()
-	m, err := stored.GivenBack(s, st, t.now, len(t.p.Pending(st)) > 0)
+	m, err := sagarow.GivenBack(s, st, t.now, len(t.p.Pending(st)) > 0)
 	if err != nil {
 		return err
 	}
-	m = stored.Left(m)
+	m = sagarow.LeaveToOthers(m)
 	to.Saga, to.Changes, to.Told, to.Effects = s, t.changes, t.course.Told(), []store.Effect{{Saga: &m}}
 	to.Back = back(t.st, st)
 	return nil

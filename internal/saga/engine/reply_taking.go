@@ -6,7 +6,7 @@ import (
 
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
 
@@ -29,7 +29,7 @@ type taking struct {
 
 func (t *taking) take(ctx context.Context, r *reply) (err error) {
 	if t.sent == nil {
-		if t.st, err = stored.StateOf(t.s, 0); err != nil {
+		if t.st, err = sagarow.StateOf(t.s, 0); err != nil {
 			return err
 		}
 		if t.p, err = t.book.Plan(ctx, t.s.Name, t.s.Hash); err != nil {
@@ -56,7 +56,7 @@ func (t *taking) take(ctx context.Context, r *reply) (err error) {
 	}
 	if t.course == nil {
 		t.now = t.clock.Now()
-		t.course = t.p.Course(stored.Dated(t.s, t.st, t.p.Graph.Deadline), t.now)
+		t.course = t.p.Course(sagarow.Dated(t.s, t.st, t.p.Graph.Deadline), t.now)
 	}
 	was := t.course.State()
 	t.before = append(t.before[:0], was.Runs...)

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
 
@@ -67,7 +67,9 @@ func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r body.Request[TT
 	return nil
 }
 
-func requestOf(a plan.Action) string { return fmt.Sprint(a.Verb, stored.Name(a.Step, a.Occurrence)) }
+func requestOf(a plan.Action) string {
+	return fmt.Sprint(a.Verb, sagarow.StepName(a.Step, a.Occurrence))
+}
 
 // request makes requests side by side, and stores what they came to as it comes.
 func (l *live[TTx]) request(ctx context.Context, asks []plan.Action) error {

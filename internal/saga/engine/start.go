@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
@@ -54,9 +54,9 @@ func (e *Engine[TTx]) Start(ctx context.Context, tx TTx, d *body.Definition,
 	return s, fresh, nil
 }
 
-func originOf(ctx context.Context) stored.Origin {
+func originOf(ctx context.Context) sagarow.Origin {
 	cause, _ := skald.Cause(ctx)
-	return stored.Origin{Correlation: cmp.Or(cause.CorrelationID, cause.ID), Causation: cause.ID,
+	return sagarow.Origin{Correlation: cmp.Or(cause.CorrelationID, cause.ID), Causation: cause.ID,
 		Trace: cmp.Or(telemetry.TraceParent(ctx), cause.TraceParent)}
 }
 
@@ -70,14 +70,14 @@ func firstVersion(id string) int64 {
 // start is leased to this session where it runs and has room: else it is due at once, to whoever claims it.
 // Instead is the id of one that has ended and gives its place; "": none does.
 func (e *Engine[TTx]) start(ctx context.Context, tx TTx, d *body.Definition, key string, in json.RawMessage,
-	from stored.Origin, instead string) (s store.Saga, fresh bool, err error) {
+	from sagarow.Origin, instead string) (s store.Saga, fresh bool, err error) {
 	now := e.clock.Now()
 	state, _ := d.Plan.Begin(e.o.NewID(now), now)
 	s = store.Saga{Name: d.Name, Key: key, ID: state.ID, Hash: d.Hash, Input: string(in),
 		Fingerprint: fingerprint.Of([]byte(d.Name), in), Version: firstVersion(state.ID),
-		Instead: instead, Origin: from.Encode(), Standing: stored.Standing(store.Standing{}, state, now)}
+		Instead: instead, Origin: from.Encode(), Standing: sagarow.NextStanding(store.Standing{}, state, now)}
 	if err = d.Plan.Room(state); err == nil {
-		s.State, err = stored.Encode(state)
+		s.State, err = sagarow.EncodeState(state)
 	}
 	if err != nil {
 		return s, false, err

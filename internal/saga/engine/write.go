@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
 
@@ -86,10 +86,10 @@ func (l *live[TTx]) settleDown(ctx context.Context) error {
 
 // drop gives back what nothing was done about.
 func (l *live[TTx]) drop(ctx context.Context) {
-	m := store.SagaMove{SagaRef: stored.Ref(l.Row), State: l.Row.State, Standing: l.Row.Standing,
+	m := store.SagaMove{SagaRef: sagarow.Ref(l.Row), State: l.Row.State, Standing: l.Row.Standing,
 		Release: true}
-	if stored.WasLeft(m.Standing) { // this build can
-		m.Standing = stored.Standing(m.Standing, l.State, l.e.clock.Now())
+	if sagarow.WasLeft(m.Standing) { // this build can
+		m.Standing = sagarow.NextStanding(m.Standing, l.State, l.e.clock.Now())
 	}
 	_, _ = l.e.write(ctx, store.Effect{Saga: &m}) // else it is claimed when the lease is over
 }
@@ -112,7 +112,7 @@ func (l *live[TTx]) begin(ctx context.Context, handle time.Duration) (store.Unit
 }
 
 func (l *live[TTx]) intake(handle time.Duration) store.Intake {
-	return store.Intake{Sagas: []store.SagaRef{stored.Ref(l.Row)}, Handle: handle}
+	return store.Intake{Sagas: []store.SagaRef{sagarow.Ref(l.Row)}, Handle: handle}
 }
 
 func (l *live[TTx]) standing(ctx context.Context, u store.Unit[TTx]) (store.Unit[TTx], error) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
@@ -28,7 +28,7 @@ func Of(ctx context.Context, db store.Lister, s *store.Saga, p *plan.Plan) ([]st
 	if err != nil {
 		return nil, err
 	}
-	if o, err := stored.OriginOf(*s); err == nil && o.Top() != nil { // a child's are those of its family
+	if o, err := sagarow.OriginOf(*s); err == nil && o.Top() != nil { // a child's are those of its family
 		of, err := store.ListHolds(ctx, db, store.HoldQuery{Holder: o.Top().ID})
 		if err != nil {
 			return nil, err
@@ -86,7 +86,7 @@ func holderOf(ctx context.Context, db store.Lister, h *store.Hold) (*store.Saga,
 	if err != nil || s == nil || s.ID == h.Holder {
 		return s, err
 	}
-	o, err := stored.OriginOf(*s)
+	o, err := sagarow.OriginOf(*s)
 	if err != nil || o.Top() == nil || o.Top().ID != h.Holder {
 		return nil, nil
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
@@ -121,11 +121,11 @@ func (b *bulk) write(ctx context.Context, r *SagaRead, wait time.Duration) (stan
 	if left != nil {
 		return false, left, nil
 	}
-	m, err := stored.Move(*s, next, now)
+	m, err := sagarow.MoveTo(*s, next, now)
 	if err != nil {
 		return false, wrong(err), nil
 	}
-	m = stored.Left(stored.Released(m, next, now, len(r.plan.Pending(next)) > 0))
+	m = sagarow.LeaveToOthers(sagarow.Released(m, next, now, len(r.plan.Pending(next)) > 0))
 	m.Wait = wait
 	audit := order.Audit(b.o, b.c.String(), s.Name, store.Identity{Source: s.ID, ID: s.Key})
 	audit.Run = b.o.Run

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/operate/internal/acts"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
@@ -79,7 +79,7 @@ func (c *SagaChange) String() string {
 		text += " " + c.Signal
 	}
 	if c.Step != "" {
-		text += " " + stored.Name(c.Step, c.Occurrence)
+		text += " " + sagarow.StepName(c.Step, c.Occurrence)
 	}
 	return text
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/operate/internal/holds"
 	"github.com/skald-go/skald/store"
 )
@@ -53,7 +53,7 @@ func (r *SagaRead) readChildren(ctx context.Context, db store.Lister) error {
 
 // begat tells whether a run of r has started s.
 func (r *SagaRead) begat(run *plan.Run, s *store.Saga) bool {
-	o, err := stored.OriginOf(*s)
+	o, err := sagarow.OriginOf(*s)
 	return err == nil && o.Parent != nil && o.Parent.ID == r.row.ID && o.Parent.Step == run.Born() &&
 		o.Parent.Occurrence == run.Occurrence
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/operate/internal/words"
@@ -87,7 +87,7 @@ func (r *SagaRead) TurnsBack() string {
 
 func explainRun(s *SagaRead, r *plan.Run, which verbOn) string {
 	p, st := s.plan, &s.state
-	name, node := stored.Name(r.Step, r.Occurrence), plan.Step{}
+	name, node := sagarow.StepName(r.Step, r.Occurrence), plan.Step{}
 	if p != nil {
 		node, _ = p.Step(r.Step)
 	}
@@ -294,7 +294,7 @@ func (c *SagaCheck) add(one *store.Saga, p *plan.Plan, next map[string]plan.Writ
 	case !ok || p == nil:
 		why = c.Changes[0]
 	case w.Hash != one.Hash:
-		st, err := stored.StateOf(*one, 0)
+		st, err := sagarow.StateOf(*one, 0)
 		if err == nil {
 			_, err = plan.Move(p.Graph, w.Graph, mappingFrom(w, one.Hash), st)
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/operate/internal/holds"
 	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
@@ -26,7 +26,7 @@ func (r *SagaRead) entities(at string) []string {
 // explainLock says how a Lock stands that is not done: it waits for entities, or gives them up.
 func explainLock(st *plan.State, r *plan.Run, places []store.Hold, typed func(verb, data string) string,
 	failed string) string {
-	name := stored.Name(r.Step, r.Occurrence)
+	name := sagarow.StepName(r.Step, r.Occurrence)
 	if st.Status == plan.Compensating {
 		return fmt.Sprintf("%s gives up its entities.%s%s", name, failed, again(st, r))
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/skald-go/skald/flow"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/operate/internal/holds"
@@ -70,7 +69,7 @@ func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaStanding, e
 	if p != nil {
 		deadline = p.Graph.Deadline
 	}
-	st, err := stored.StateOf(*s, deadline)
+	st, err := sagarow.StateOf(*s, deadline)
 	if err != nil {
 		return out, err
 	}
@@ -86,7 +85,7 @@ func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaStanding, e
 	if st.Cause != nil {
 		out.Why = causeText(st.Cause)
 	}
-	if origin, err := stored.OriginOf(*s); err == nil {
+	if origin, err := sagarow.OriginOf(*s); err == nil {
 		out.Trace = flow.TraceOf(origin.Trace)
 	}
 	for i := range st.Runs {
@@ -124,7 +123,7 @@ func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaStanding, e
 
 // leftBy says since when and why a build has left s to another one, and what to do about it; "": none has.
 func leftBy(s *store.Saga, at string) string {
-	if !stored.WasLeft(s.Standing) || !s.Ended.IsZero() {
+	if !sagarow.WasLeft(s.Standing) || !s.Ended.IsZero() {
 		return ""
 	}
 	if at != "" {
@@ -166,7 +165,7 @@ func (s *SagaStanding) Deadline(now time.Time) string {
 }
 
 func standingStep(r *plan.Run) StandingStep {
-	out := StandingStep{Name: stored.Name(r.Step, r.Occurrence), At: words.Some(r.At), Stuck: r.Stuck,
+	out := StandingStep{Name: sagarow.StepName(r.Step, r.Occurrence), At: words.Some(r.At), Stuck: r.Stuck,
 		Attempts: r.Attempts, Error: r.Error}
 	out.Outcome = cmp.Or(map[plan.Phase]string{plan.IsDone: StepDone, plan.Skipped: StepSkipped,
 		plan.Refused: StepFailed, plan.Dropped: StepDropped,
@@ -182,7 +181,7 @@ func waitOf(p *plan.Plan, r *plan.Run) (w Wait, waits bool) {
 	if r.Phase != plan.Waiting && r.Phase != plan.Undoing {
 		return w, false
 	}
-	w = Wait{What: WaitReply, After: stored.Name(r.Step, r.Occurrence), Since: words.Some(r.At),
+	w = Wait{What: WaitReply, After: sagarow.StepName(r.Step, r.Occurrence), Since: words.Some(r.At),
 		Due: words.Some(dueOf(p, r))}
 	if p == nil {
 		return w, true
@@ -207,7 +206,7 @@ func undos(p *plan.Plan, st *plan.State) (undo, stays []string) {
 	for _, r := range slices.Backward(st.Runs) {
 		step, known := p.Step(r.Step)
 		took := r.Phase == plan.IsDone || r.Phase == plan.Undo || r.Phase == plan.Undoing
-		switch name := stored.Name(r.Step, r.Occurrence); {
+		switch name := sagarow.StepName(r.Step, r.Occurrence); {
 		case !known || !took || step.NoEffect || step.Kind == plan.Wait || step.Kind == plan.Lock:
 		case step.Undo && !final:
 			undo = append(undo, name)
@@ -225,7 +224,7 @@ func remains(p *plan.Plan, st *plan.State, undo []string) (out []string) {
 	for _, r := range st.Runs {
 		begun[r.Step] = true
 		if r.Phase == plan.Deciding || r.Phase == plan.Ready || r.Phase == plan.Waiting {
-			out = append(out, stored.Name(r.Step, r.Occurrence))
+			out = append(out, sagarow.StepName(r.Step, r.Occurrence))
 		}
 	}
 	if st.Status == plan.Compensating {

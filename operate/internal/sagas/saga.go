@@ -13,7 +13,7 @@ import (
 
 	"github.com/skald-go/skald/internal/saga/draw"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/operate/internal/holds"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/operate/internal/words"
@@ -130,7 +130,7 @@ func SagasAfter(ctx context.Context, db store.Lister, s SagaSelection, after *st
 	}
 	switch {
 	case len(got.Sagas) > most.Limit:
-		page.Next = new(stored.Ref(got.Sagas[most.Limit-1]))
+		page.Next = new(sagarow.Ref(got.Sagas[most.Limit-1]))
 	case got.SagasTo != nil:
 		page.Next, page.Scanned = got.SagasTo, most.Scan
 	}
@@ -170,7 +170,7 @@ func eachSaga(ctx context.Context, db store.Lister, s *SagaSelection, light bool
 		if len(list) < q.Limit || n == s.Limit {
 			return nil
 		}
-		last := stored.Ref(list[len(list)-1])
+		last := sagarow.Ref(list[len(list)-1])
 		q.After = &last
 	}
 }
@@ -244,7 +244,7 @@ func (r *SagaRead) Detail(data bool) (d SagaDetail) {
 	if st.Cause != nil {
 		d.Why = causeText(st.Cause)
 	}
-	if o, err := stored.OriginOf(s); err == nil {
+	if o, err := sagarow.OriginOf(s); err == nil {
 		if d.Correlation = o.Correlation; o.Parent != nil {
 			d.Parent = o.Parent.Name + " " + o.Parent.Key
 		}
@@ -260,7 +260,7 @@ func (r *SagaRead) Detail(data bool) (d SagaDetail) {
 		d.Runs = append(d.Runs, run)
 	}
 	for _, e := range st.Early {
-		d.Early = append(d.Early, stored.Name(e.Name, e.Occurrence))
+		d.Early = append(d.Early, sagarow.StepName(e.Name, e.Occurrence))
 	}
 	if data && s.Input != "" {
 		d.Input = json.RawMessage(s.Input)
@@ -276,7 +276,7 @@ func causeText(c *plan.Cause) string {
 		plan.WhyRecall: "its parent turned back"}[c.Why]
 	text = cmp.Or(text, string(c.Why))
 	if c.Step != "" {
-		text += " (" + stored.Name(c.Step, c.Occurrence) + ")"
+		text += " (" + sagarow.StepName(c.Step, c.Occurrence) + ")"
 	}
 	if c.Reason != "" && c.Reason != text { // the reason of a recall is just that
 		text += ": " + strings.TrimSpace(c.Reason)
@@ -317,7 +317,7 @@ func (r *SagaRead) readState() (err error) {
 	if r.plan != nil {
 		deadline = r.plan.Graph.Deadline
 	}
-	r.state, err = stored.StateOf(r.row, deadline)
+	r.state, err = sagarow.StateOf(r.row, deadline)
 	return err
 }
 

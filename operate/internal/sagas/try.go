@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
@@ -91,13 +91,14 @@ func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (wh
 		what := map[string]string{WaitSignal: "its signal", WaitTime: "its time",
 			WaitChild: "its child", WaitEntities: "entities that other sagas hold"}[w.What]
 		return fmt.Sprintf("%s waits for %s: nothing is to be tried again",
-			stored.Name(c.Step, c.Occurrence), cmp.Or(what, "its reply")), false
+			sagarow.StepName(c.Step, c.Occurrence), cmp.Or(what, "its reply")), false
 	case out == plan.Late && c.Verb == RetrySaga && begun && r.Phase == plan.Undoing:
 		what := "for the reply to its undo"
 		if step.Kind == plan.Child {
 			what = "until its child is undone"
 		}
-		return fmt.Sprintf("%s waits %s: nothing is to be tried again", stored.Name(c.Step, c.Occurrence),
+		return fmt.Sprintf("%s waits %s: nothing is to be tried again", sagarow.StepName(c.Step,
+			c.Occurrence),
 			what), false
 	case out == plan.Runs && step.Kind == plan.Child && c.Verb == CompleteSaga:
 		return "its child goes on, with entities that it would lose: cancel that child, or complete its " +
@@ -113,7 +114,7 @@ func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (wh
 
 // notAgain says of a run that may have taken effect, of a saga that turns back, what is to be done instead.
 func notAgain(r *plan.Run) string {
-	return stored.Name(r.Step, r.Occurrence) + " may have taken effect, and is not run again, since the saga " +
+	return sagarow.StepName(r.Step, r.Occurrence) + " may have taken effect, and is not run again, since the saga " +
 		"turns back: look at what it wrote, and complete it or skip it"
 }
 
@@ -132,9 +133,9 @@ func (c *SagaChange) again(st *plan.State, p *plan.Plan) string {
 		return "this signal came before, with another value: that one counts, and this one was not taken"
 	case c.otherData(st, p):
 		return fmt.Sprintf("%s is done already, with another output: that one counts, and this one was not taken",
-			stored.Name(c.Step, c.Occurrence))
+			sagarow.StepName(c.Step, c.Occurrence))
 	case begun && (c.Verb == CompleteSaga || c.Verb == SkipSaga):
-		return fmt.Sprintf("%s is %s already", stored.Name(c.Step, c.Occurrence), r.Phase)
+		return fmt.Sprintf("%s is %s already", sagarow.StepName(c.Step, c.Occurrence), r.Phase)
 	}
 	return "it is so already"
 }
@@ -166,7 +167,7 @@ func (c *SagaChange) unknownOccurrence(st *plan.State) (why string, unfit bool) 
 	case begun:
 		return fmt.Sprintf("it is not known yet which occurrences its step %s has", c.Step), false
 	}
-	return fmt.Sprintf("its step %s has not begun", stored.Name(c.Step, c.Occurrence)), false
+	return fmt.Sprintf("its step %s has not begun", sagarow.StepName(c.Step, c.Occurrence)), false
 }
 
 func (c *SagaChange) unknownSignal(st *plan.State, p *plan.Plan) (why string, unfit bool) {

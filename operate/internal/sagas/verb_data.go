@@ -8,7 +8,7 @@ import (
 	"reflect"
 
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 )
 
 // unfit tells why a saga cannot take the data: an undo, or a later step, would run on a zero value, or be
@@ -18,7 +18,7 @@ func (c *SagaChange) unfit(p *plan.Plan, st *plan.State) string {
 	switch {
 	case what == "" && c.Verb == CompleteSaga && c.Data != nil && string(c.Data) != "null":
 		return fmt.Sprintf("the saga turned back, and %s is being undone, which puts nothing out: "+
-			"leave --data away, if its undo is to count as done", stored.Name(c.Step, c.Occurrence))
+			"leave --data away, if its undo is to count as done", sagarow.StepName(c.Step, c.Occurrence))
 	case what == "" || step.Shape == plan.Nothing && c.Data == nil:
 		return ""
 	case c.Data == nil && step.Shape != "":

@@ -1,6 +1,6 @@
-// Package stored says how a saga is kept in a store: its state and origin as JSON, how it stands for people,
-// and when it is due.
-package stored
+// This file encodes the state and the origin of a saga as JSON, and computes when a saga is due.
+
+package sagarow
 
 import (
 	"encoding/json"
@@ -10,21 +10,20 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
 
 // An Origin says where a saga comes from. It never changes.
 type Origin struct {
-	Correlation string  `json:"correlation,omitempty"` // of the message in whose handler it was started
-	Causation   string  `json:"causation,omitempty"`   // that message
-	Trace       string  `json:"trace,omitempty"`       // W3C trace context
-	Parent      *Parent `json:"parent,omitempty"`
-	Root        *Parent `json:"root,omitempty"` // the first of its parents, where that is another one
+	Correlation string    `json:"correlation,omitempty"` // of the message in whose handler it was started
+	Causation   string    `json:"causation,omitempty"`   // that message
+	Trace       string    `json:"trace,omitempty"`       // W3C trace context
+	Parent      *Ancestor `json:"parent,omitempty"`
+	Root        *Ancestor `json:"root,omitempty"` // the first of its parents, where that is another one
 }
 
-// A Parent is the saga whose step a child is.
-type Parent struct {
+// A Ancestor is the saga whose step a child is.
+type Ancestor struct {
 	Name       string `json:"name"`
 	Key        string `json:"key"`
 	ID         string `json:"id"`
@@ -33,7 +32,7 @@ type Parent struct {
 }
 
 // Top is the saga at the top of the family; nil: it is this one.
-func (o Origin) Top() *Parent {
+func (o Origin) Top() *Ancestor {
 	if o.Root != nil {
 		return o.Root
 	}
@@ -84,8 +83,8 @@ func Dated(s store.Saga, st plan.State, deadline time.Duration) plan.State {
 	return st
 }
 
-// Encode is a state as JSON.
-func Encode(st plan.State) (string, error) {
+// EncodeState is a state as JSON.
+func EncodeState(st plan.State) (string, error) {
 	text, err := json.Marshal(st)
 	if err == nil && len(text) > plan.MaxState {
 		text, err = json.Marshal(st.Lean())
@@ -99,13 +98,13 @@ func Encode(st plan.State) (string, error) {
 	return string(text), nil
 }
 
-// Move writes st in place of what was read as s. It neither releases nor renews: see Release.
-func Move(s store.Saga, st plan.State, now time.Time) (store.SagaMove, error) {
-	text, err := Encode(st)
+// MoveTo writes st in place of what was read as s. It neither releases nor renews: see Release.
+func MoveTo(s store.Saga, st plan.State, now time.Time) (store.SagaMove, error) {
+	text, err := EncodeState(st)
 	if err != nil {
 		return store.SagaMove{}, err
 	}
-	return store.SagaMove{SagaRef: Ref(s), State: text, Standing: Standing(s.Standing, st, now),
+	return store.SagaMove{SagaRef: Ref(s), State: text, Standing: NextStanding(s.Standing, st, now),
 		Final: st.Status.Final()}, nil
 }
 
@@ -125,15 +124,16 @@ func Released(m store.SagaMove, st plan.State, now time.Time, soon bool) store.S
 
 // GivenBack writes st in place of what was read as s, and gives the saga back: as Move and Released do.
 func GivenBack(s store.Saga, st plan.State, now time.Time, soon bool) (store.SagaMove, error) {
-	m, err := Move(s, st, now)
+	m, err := MoveTo(s, st, now)
 	if err != nil {
 		return m, err
 	}
 	return Released(m, st, now, soon), nil
 }
 
-// Left is m with its end left to an engine, which tells the parent and whoever waits in a commit of its own.
-func Left(m store.SagaMove) store.SagaMove {
+// LeaveToOthers is m with its end left to an engine, which tells the parent and whoever waits in a commit
+// of its own.
+func LeaveToOthers(m store.SagaMove) store.SagaMove {
 	if m.Final {
 		m.Final, m.Wake = false, 0
 	}
@@ -146,10 +146,10 @@ func Ref(s store.Saga) store.SagaRef {
 }
 
 // WasLeft tells of a saga that a build left to another one: its error and Since are of that.
-func WasLeft(s store.Standing) bool { return strings.HasPrefix(s.Error, sagarow.LeftToOthers) }
+func WasLeft(s store.Standing) bool { return strings.HasPrefix(s.Error, LeftToOthers) }
 
-// Standing is how a saga stands by st, that stood as was before.
-func Standing(was store.Standing, st plan.State, now time.Time) store.Standing {
+// NextStanding is how a saga stands by st, that stood as was before.
+func NextStanding(was store.Standing, st plan.State, now time.Time) store.Standing {
 	out := store.Standing{Status: string(st.Status), Stuck: st.Stuck(), Paused: st.Paused}
 	if st.Status.Final() {
 		return out
@@ -171,7 +171,7 @@ func Standing(was store.Standing, st plan.State, now time.Time) store.Standing {
 		return out
 	}
 	r := st.Runs[at]
-	out.Step, out.Error, out.Failed = cut(Name(r.Step, r.Occurrence)), r.Error, r.Attempts+r.Free.Times
+	out.Step, out.Error, out.Failed = cut(StepName(r.Step, r.Occurrence)), r.Error, r.Attempts+r.Free.Times
 	if r.Error != "" {
 		if out.Since = was.Since; out.Since.IsZero() || WasLeft(was) {
 			out.Since = now
@@ -180,8 +180,8 @@ func Standing(was store.Standing, st plan.State, now time.Time) store.Standing {
 	return out
 }
 
-// Name is a step's with its occurrence, for people.
-func Name(step, occurrence string) string {
+// StepName is a step's with its occurrence, for people.
+func StepName(step, occurrence string) string {
 	if occurrence == "" {
 		return step
 	}
