@@ -74,7 +74,6 @@ func house() map[string]rule {
 		"internal/saga/engine": {ours: []string{".", "store", "internal", "call", "failure"}},
 		"internal/saga/plan":   {}, // pure: no seam, no clock
 		"internal/saga/draw":   {ours: []string{"internal/saga/plan"}},
-		"internal/saga/body":   {ours: []string{".", "call", "store", "internal/saga/plan"}},
 
 		// what an operator does: the command and services call it
 		"operate": {ours: []string{".", "store", "broker", "failure", "internal", "flow"}},
@@ -135,7 +134,7 @@ func ranks() [][]string {
 		{"store", "broker", "rediscmd", "internal/diskfree", "internal/saga/draw"},
 		{"failure", "internal", "schema"},
 		{"broker/internal", "internal/complete", "call"},
-		{"internal/saga/body", "once"},
+		{"once"},
 		{"internal/saga/engine"},
 		{"store/memstore", "store/sqlitestore", "store/pgstore", "broker/membroker", "broker/kafkabroker",
 			"broker/natsbroker", "broker/rabbitbroker"},

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/internal/shortlog"
@@ -114,7 +114,8 @@ func callsOf(s *store.Saga, p *plan.Plan, at string) (out []UnknownCall) {
 		c := UnknownCall{Saga: s.Name, Key: s.Key, Step: sagarow.StepName(r.Step, r.Occurrence),
 			Undo: r.Phase == plan.Undo, Stuck: r.Stuck,
 			Since: words.Some(r.At), Attempts: r.Attempts, Error: words.FirstLine(r.Error)}
-		c.Outside = (&body.Facts{State: &st, Step: r.Step, Occurrence: r.Occurrence, Undo: c.Undo}).CallKey()
+		c.Outside = (&engine.Facts{State: &st, Step: r.Step, Occurrence: r.Occurrence,
+			Undo: c.Undo}).CallKey()
 		of := at + " --step " + shortlog.Shell(r.Step)
 		if r.Occurrence != "" {
 			of += " --occurrence " + shortlog.Shell(r.Occurrence)

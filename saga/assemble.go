@@ -9,14 +9,14 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine"
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
 // assemble makes a graph of the steps as they are listed. A step without a place follows the one before it.
-func assemble(name string, steps []Handle) (plan.Graph, []body.Step, []error) {
+func assemble(name string, steps []Handle) (plan.Graph, []engine.StepBody, []error) {
 	g := plan.Graph{Name: name}
-	var bodies []body.Step
+	var bodies []engine.StepBody
 	var faults []error
 	var tx reflect.Type
 	listed := map[string][]*spec{} // a name that is there twice is a fault of the graph

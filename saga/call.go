@@ -9,7 +9,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/call"
-	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine"
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
@@ -45,13 +45,13 @@ type Refund[TTx, In, Out, Req, Ans any] struct {
 
 // CallUndo undoes a Call: a Refund, or a Local.
 type CallUndo[TTx, In, Out any] interface {
-	undoes(o *body.Outside[TTx], in In, out Out) error
+	undoes(o *engine.Outside[TTx], in In, out Out) error
 }
 
 // Local undoes a Call in a transaction of your own, without asking anybody.
 type Local[TTx, In, Out any] func(ctx context.Context, tx TTx, r Run[In], out Out) error
 
-func (l Local[TTx, In, Out]) undoes(o *body.Outside[TTx], _ In, _ Out) error {
+func (l Local[TTx, In, Out]) undoes(o *engine.Outside[TTx], _ In, _ Out) error {
 	if l == nil {
 		return errors.New("its undo is a nil function: leave the undo out with nil")
 	}
@@ -59,7 +59,7 @@ func (l Local[TTx, In, Out]) undoes(o *body.Outside[TTx], _ In, _ Out) error {
 	return nil
 }
 
-func (u Refund[TTx, In, Out, Req, Ans]) undoes(o *body.Outside[TTx], _ In, _ Out) error {
+func (u Refund[TTx, In, Out, Req, Ans]) undoes(o *engine.Outside[TTx], _ In, _ Out) error {
 	r := Request[TTx, In, Req, Ans]{At: u.At, Do: u.Do, LookUp: u.LookUp, Cancel: u.Cancel, Memory: u.Memory,
 		Settle: u.Settle}
 	if u.Intent != nil {
@@ -86,14 +86,14 @@ func (u Refund[TTx, In, Out, Req, Ans]) undoes(o *body.Outside[TTx], _ In, _ Out
 // NoEffect. A refusal (skald.Reject of Do or LookUp) turns the saga back.
 func Call[TTx, In, Req, Out any](name string, c Request[TTx, In, Req, Out], undo CallUndo[TTx, In, Out],
 	opts ...Option) *Step[In, Out] {
-	o := &body.Outside[TTx]{Call: c.bound()}
+	o := &engine.Outside[TTx]{Call: c.bound()}
 	var err error
 	if undo != nil {
 		var in In
 		var out Out
 		err = undo.undoes(o, in, out)
 	}
-	s := newStep[In, Out](name, plan.Call, body.Step{Tx: o}, undo != nil, opts)
+	s := newStep[In, Out](name, plan.Call, engine.StepBody{Tx: o}, undo != nil, opts)
 	for _, fault := range []error{c.valid(), err} {
 		if fault != nil {
 			s.spec.fault("%w", fault)
@@ -110,11 +110,11 @@ func (c Request[TTx, In, Req, Out]) valid() error {
 }
 
 // bound is the request without its types. The message of the call is none: the facts come with the context.
-func (c Request[TTx, In, Req, Out]) bound() body.Request[TTx] {
-	made := call.Call[TTx, *body.Facts, Req, Out]{At: c.At, Do: c.Do, LookUp: c.LookUp, Cancel: c.Cancel,
+func (c Request[TTx, In, Req, Out]) bound() engine.Request[TTx] {
+	made := call.Call[TTx, *engine.Facts, Req, Out]{At: c.At, Do: c.Do, LookUp: c.LookUp, Cancel: c.Cancel,
 		Memory: c.Memory,
 		Intent: func(ctx context.Context, tx TTx,
-			m skald.Received[*body.Facts]) (req Req, key string, err error) {
+			m skald.Received[*engine.Facts]) (req Req, key string, err error) {
 			r, err := runOf[In](m.Value)
 			if err != nil {
 				return req, "", err
@@ -122,7 +122,8 @@ func (c Request[TTx, In, Req, Out]) bound() body.Request[TTx] {
 			req, err = c.Intent(ctx, tx, r)
 			return req, m.Value.CallKey(), m.Value.Fault(err)
 		},
-		Settle: func(ctx context.Context, tx TTx, m skald.Received[*body.Facts], o call.Outcome[Out]) error {
+		Settle: func(ctx context.Context, tx TTx, m skald.Received[*engine.Facts],
+			o call.Outcome[Out]) error {
 			if c.Settle == nil {
 				return nil
 			}
@@ -133,7 +134,7 @@ func (c Request[TTx, In, Req, Out]) bound() body.Request[TTx] {
 			return m.Value.Fault(c.Settle(ctx, tx, r, o))
 		},
 	}
-	return body.Request[TTx]{
+	return engine.Request[TTx]{
 		Bind: func(by call.By) call.Bound[TTx] { return call.Bind(made, by, factsOf) },
 		Read: func(outcome string) (json.RawMessage, bool, string, error) {
 			var o call.Outcome[json.RawMessage]
@@ -145,11 +146,11 @@ func (c Request[TTx, In, Req, Out]) bound() body.Request[TTx] {
 	}
 }
 
-func factsOf(ctx context.Context, m skald.Message) (skald.Received[*body.Facts], error) {
-	f, ok := body.In(ctx)
+func factsOf(ctx context.Context, m skald.Message) (skald.Received[*engine.Facts], error) {
+	f, ok := engine.FactsOf(ctx)
 	if !ok {
-		return skald.Received[*body.Facts]{},
+		return skald.Received[*engine.Facts]{},
 			skald.Permanent(errors.New("saga: the context of the call was replaced"))
 	}
-	return skald.Received[*body.Facts]{Message: m, Value: f}, nil
+	return skald.Received[*engine.Facts]{Message: m, Value: f}, nil
 }

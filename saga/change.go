@@ -4,8 +4,8 @@ import (
 	"io"
 	"slices"
 
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/draw"
+	"github.com/skald-go/skald/internal/saga/engine"
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
@@ -59,7 +59,7 @@ func Compare(older, newer Defined) (out []Change) {
 // Write writes definitions, with their children's, as JSON, for `skald saga check --definitions FILE`, which
 // compares them with the sagas that run.
 func Write(w io.Writer, ds ...Defined) error {
-	var all []*body.Definition
+	var all []*engine.Definition
 	for _, d := range ds {
 		if err := d.Faults(); err != nil {
 			return err
@@ -74,7 +74,7 @@ func Write(w io.Writer, ds ...Defined) error {
 }
 
 // withChildren adds a definition and its children to all, each once.
-func withChildren(all []*body.Definition, d *body.Definition) []*body.Definition {
+func withChildren(all []*engine.Definition, d *engine.Definition) []*engine.Definition {
 	if slices.Contains(all, d) {
 		return all
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine"
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
@@ -19,7 +19,7 @@ type Replies[Out any] struct {
 }
 
 // A Refusal is a reply that says no.
-type Refusal struct{ reply body.Reply }
+type Refusal struct{ reply engine.Reply }
 
 // Reply declares the replies to a command: done, with what it put out, and all that say no.
 func Reply[Out any](done skald.Event[Out], refused ...Refusal) Replies[Out] {
@@ -29,7 +29,7 @@ func Reply[Out any](done skald.Event[Out], refused ...Refusal) Replies[Out] {
 // RefusedBy declares a reply that says no. Why is its reason, for the one who reads the saga; nil: the type
 // of the event.
 func RefusedBy[T any](e skald.Event[T], why func(T) string) Refusal {
-	return Refusal{body.Reply{Topic: e.Topic, Type: e.Type,
+	return Refusal{engine.Reply{Topic: e.Topic, Type: e.Type,
 		Read: func(ctx context.Context, m skald.Message) (json.RawMessage, string, error) {
 			r, err := e.Decode(ctx, m)
 			if err != nil || why == nil {
@@ -39,8 +39,8 @@ func RefusedBy[T any](e skald.Event[T], why func(T) string) Refusal {
 		}}}
 }
 
-func (p Replies[Out]) replies(to *body.Command) {
-	to.Done = body.Reply{Topic: p.done.Topic, Type: p.done.Type,
+func (p Replies[Out]) replies(to *engine.Command) {
+	to.Done = engine.Reply{Topic: p.done.Topic, Type: p.done.Type,
 		Read: func(ctx context.Context, m skald.Message) (json.RawMessage, string, error) {
 			r, err := p.done.Decode(ctx, m)
 			if err != nil {
@@ -55,7 +55,7 @@ func (p Replies[Out]) replies(to *body.Command) {
 }
 
 // A CommandUndo is a command that undoes another one.
-type CommandUndo[In any] struct{ command body.Command }
+type CommandUndo[In any] struct{ command engine.Command }
 
 // UndoBy undoes a Command with another command. It is also sent where no reply to the first one has come: the
 // participant undoes the step, or bars it, and replies in both cases, as inbox.Compensate does. Both have
@@ -73,7 +73,7 @@ func Command[In, Cmd, Out any](name string, e skald.Event[Cmd], payload func(r R
 	replies Replies[Out], undo *CommandUndo[In],
 	opts ...Option) *Step[In, Out] {
 	c := commandOf(e, payload, replies)
-	b := body.Step{Command: &c}
+	b := engine.StepBody{Command: &c}
 	if undo != nil {
 		b.Undo = &undo.command
 	}
@@ -91,9 +91,9 @@ func Command[In, Cmd, Out any](name string, e skald.Event[Cmd], payload func(r R
 
 // replyFaults are the replies that have the topic and type of a command, of any step of these definitions:
 // the engine would take a command of its own for a reply, and nobody would have done the work.
-func replyFaults(defs ...*body.Definition) (faults []error) {
+func replyFaults(defs ...*engine.Definition) (faults []error) {
 	sent := map[[2]string]string{}
-	commands := func(each func(what string, c *body.Command)) {
+	commands := func(each func(what string, c *engine.Command)) {
 		for _, d := range defs {
 			for i, s := range d.Steps {
 				step := fmt.Sprintf("step %q of the saga %q", d.Plan.Graph.Steps[i].Name, d.Name)
@@ -106,9 +106,9 @@ func replyFaults(defs ...*body.Definition) (faults []error) {
 			}
 		}
 	}
-	commands(func(what string, c *body.Command) { sent[[2]string{c.Topic, c.Type}] = what })
-	commands(func(what string, c *body.Command) {
-		for _, r := range append([]body.Reply{c.Done}, c.Refused...) {
+	commands(func(what string, c *engine.Command) { sent[[2]string{c.Topic, c.Type}] = what })
+	commands(func(what string, c *engine.Command) {
+		for _, r := range append([]engine.Reply{c.Done}, c.Refused...) {
 			if other, is := sent[[2]string{r.Topic, r.Type}]; is && r.Type != "" {
 				faults = append(faults, fmt.Errorf("a reply to %s has the type %q on the topic %q, as %s has: the "+
 					"engine would take that command for the reply: give the reply a type or a topic of its own",
@@ -120,8 +120,8 @@ func replyFaults(defs ...*body.Definition) (faults []error) {
 }
 
 func commandOf[In, Cmd, Out any](e skald.Event[Cmd], payload func(r Run[In]) Cmd,
-	replies Replies[Out]) body.Command {
-	c := body.Command{Topic: e.Topic, Type: e.Type, Draft: func(f *body.Facts) (skald.Draft, error) {
+	replies Replies[Out]) engine.Command {
+	c := engine.Command{Topic: e.Topic, Type: e.Type, Draft: func(f *engine.Facts) (skald.Draft, error) {
 		r, err := runOf[In](f)
 		if err != nil {
 			return skald.Draft{}, err
@@ -133,12 +133,12 @@ func commandOf[In, Cmd, Out any](e skald.Event[Cmd], payload func(r Run[In]) Cmd
 	return c
 }
 
-func validCommand(what, topic, typ string, c body.Command) (faults []error) {
+func validCommand(what, topic, typ string, c engine.Command) (faults []error) {
 	if topic == "" || typ == "" {
 		faults = append(faults, fmt.Errorf("%s has no topic or no type", what))
 	}
 	seen := map[[2]string]bool{}
-	for _, r := range append([]body.Reply{c.Done}, c.Refused...) {
+	for _, r := range append([]engine.Reply{c.Done}, c.Refused...) {
 		switch k := [2]string{r.Topic, r.Type}; {
 		case r.Topic == "" || r.Type == "":
 			faults = append(faults, errors.New(what+" has a reply without a topic or a type"))

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine"
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
@@ -24,17 +24,17 @@ func encode(what string, v any, most int) (json.RawMessage, error) {
 	if err != nil {
 		return nil, skald.Permanent(fmt.Errorf("encode %s as JSON: %w", what, err))
 	}
-	if err := body.Fits(what, data, most); err != nil {
+	if err := engine.CheckSize(what, data, most); err != nil {
 		return nil, err
 	}
 	return data, nil
 }
 
-func encodeOutput(f *body.Facts, out any) (json.RawMessage, error) {
+func encodeOutput(f *engine.Facts, out any) (json.RawMessage, error) {
 	return encode("the output of the step "+f.Step, out, f.Definition.MaxBytes)
 }
 
-func decodeOutput[Out any](f *body.Facts, data json.RawMessage) (out Out, err error) {
+func decodeOutput[Out any](f *engine.Facts, data json.RawMessage) (out Out, err error) {
 	if data == nil {
 		return out, nil
 	}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/inbox"
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/engine"
 	"github.com/skald-go/skald/internal/telemetry"
 )
@@ -85,7 +84,7 @@ type Engine[TTx any] struct {
 // take another kind of transactions than db has, or of which two have one name; all that is wrong is in one
 // error.
 func NewEngine[TTx any](db DB[TTx], o *EngineOptions, defs ...Defined) (*Engine[TTx], error) {
-	all := map[string]*body.Definition{}
+	all := map[string]*engine.Definition{}
 	var faults []error
 	for i, d := range defs {
 		switch {
@@ -98,7 +97,7 @@ func NewEngine[TTx any](db DB[TTx], o *EngineOptions, defs ...Defined) (*Engine[
 		}
 	}
 	known := slices.SortedFunc(maps.Values(all),
-		func(a, b *body.Definition) int { return strings.Compare(a.Name, b.Name) })
+		func(a, b *engine.Definition) int { return strings.Compare(a.Name, b.Name) })
 	if len(faults) == 0 {
 		faults = replyFaults(known...)
 	}
@@ -109,7 +108,7 @@ func NewEngine[TTx any](db DB[TTx], o *EngineOptions, defs ...Defined) (*Engine[
 }
 
 // gather adds a definition and its children to all.
-func gather[TTx any](all map[string]*body.Definition, d *body.Definition) (faults []error) {
+func gather[TTx any](all map[string]*engine.Definition, d *engine.Definition) (faults []error) {
 	if was, ok := all[d.Name]; ok {
 		if was != d {
 			faults = append(faults, fmt.Errorf("two definitions have the name %q", d.Name))

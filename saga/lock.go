@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
@@ -27,7 +27,7 @@ const MaxEntities = 1000
 // the saga lasts. An inbox, or a request, that locks the same entities for its transaction does not wait for
 // the saga: it asks with Held.
 func Lock[In any](name string, entities func(r Run[In]) []store.Lock, opts ...Option) *Step[In, struct{}] {
-	b := body.Step{Lock: func(f *body.Facts) ([]store.Lock, error) {
+	b := engine.StepBody{Lock: func(f *engine.Facts) ([]store.Lock, error) {
 		r, err := runOf[In](f)
 		if err != nil {
 			return nil, err

@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine"
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
@@ -51,7 +51,7 @@ type spec struct {
 	reads    string
 	try      Policy
 	back     Policy
-	body     body.Step
+	body     engine.StepBody
 	faults   []error
 }
 
@@ -110,7 +110,7 @@ func When[In any](is func(r Run[In]) bool) Option {
 		if is == nil {
 			s.fault("its When has no function")
 		}
-		s.body.When = func(f *body.Facts) (bool, error) {
+		s.body.When = func(f *engine.Facts) (bool, error) {
 			r, err := runOf[In](f)
 			if err != nil {
 				return false, err
@@ -132,7 +132,7 @@ func Each[In any](of func(r Run[In]) []string) Option {
 		if of == nil {
 			s.fault("its Each has no function")
 		}
-		s.body.Each = func(f *body.Facts) ([]string, error) {
+		s.body.Each = func(f *engine.Facts) ([]string, error) {
 			r, err := runOf[In](f)
 			if err != nil {
 				return nil, err

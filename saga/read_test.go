@@ -14,13 +14,13 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/call"
-	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/saga"
 )
 
 // facts are those of a step in a saga that has done some steps with the outputs given.
-func facts(d saga.Defined, step string, in any, outputs map[string]any) *body.Facts {
+func facts(d saga.Defined, step string, in any, outputs map[string]any) *engine.Facts {
 	_, data, err := d.Body().Encode(in)
 	if err != nil {
 		panic(err)
@@ -32,7 +32,7 @@ func facts(d saga.Defined, step string, in any, outputs map[string]any) *body.Fa
 		s.Runs = append(s.Runs, plan.Run{Step: name, Occurrence: occurrence, Phase: plan.IsDone,
 			Output: data})
 	}
-	return &body.Facts{Definition: d.Body(), Key: "o-1", Input: data, State: &s,
+	return &engine.Facts{Definition: d.Body(), Key: "o-1", Input: data, State: &s,
 		Step: step, Attempt: 1}
 }
 
@@ -87,7 +87,7 @@ func TestReading(t *testing.T) {
 			step, _ := d.Body().Step("last")
 			f := facts(d, "last", order{ID: "o-1"},
 				map[string]any{"a": "A", "lines/tea": "T", "lines/rice": "R"})
-			out, err := step.Tx.(*body.Local[tx]).Do(t.Context(), nil, f)
+			out, err := step.Tx.(*engine.Local[tx]).Do(t.Context(), nil, f)
 			if never := (*skald.PermanentError)(nil); c.err != "" &&
 				(!errors.As(err, &never) || !strings.Contains(err.Error(), c.err)) {
 				t.Errorf("got %s %v, want %s", out, err, c.err)
@@ -107,7 +107,7 @@ func TestSizes(t *testing.T) {
 		nil, saga.NoEffect())
 	d := saga.New("big", &saga.Options[order]{Key: orderID, MaxBytes: 1000}, big)
 	step, _ := d.Body().Step("big")
-	_, err := step.Tx.(*body.Local[tx]).Do(t.Context(), nil, facts(d, "big", order{ID: "1"}, nil))
+	_, err := step.Tx.(*engine.Local[tx]).Do(t.Context(), nil, facts(d, "big", order{ID: "1"}, nil))
 	if err == nil || !strings.Contains(err.Error(), "2002 bytes") ||
 		!strings.Contains(err.Error(), "at most 1000") {
 		t.Error(err)
@@ -138,7 +138,7 @@ func TestCallKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	step, _ := d.Body().Step("charge")
-	outside := step.Tx.(*body.Outside[tx])
+	outside := step.Tx.(*engine.Outside[tx])
 	by := call.By{Name: "paying", Now: time.Now, Logger: slog.New(slog.DiscardHandler)}
 	for _, undoing := range []bool{false, false, true} {
 		f := facts(d, "charge", order{ID: "1", Cents: 7}, map[string]any{"charge": receipt{"n-1"}})
@@ -147,7 +147,7 @@ func TestCallKeys(t *testing.T) {
 		if undoing {
 			r = *outside.Undo
 		}
-		c, err := r.Bind(by).Intend(body.With(t.Context(), f), nil, skald.Message{})
+		c, err := r.Bind(by).Intend(engine.WithFacts(t.Context(), f), nil, skald.Message{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine"
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
@@ -17,7 +17,7 @@ type Run[In any] struct {
 	Occurrence string // of a step with Each; else ""
 	Attempt    int    // 1 is the first
 
-	facts *body.Facts
+	facts *engine.Facts
 }
 
 // CallKey is what an outside service should know a request of this step by: the same whenever the step is
@@ -37,7 +37,7 @@ func (r Run[In]) ForwardKey() string {
 	return r.facts.ForwardKey()
 }
 
-func runOf[In any](f *body.Facts) (Run[In], error) {
+func runOf[In any](f *engine.Facts) (Run[In], error) {
 	v, err := f.In()
 	if err != nil {
 		return Run[In]{}, err

@@ -24,7 +24,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine"
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
@@ -53,7 +53,7 @@ const (
 
 // A Definition is a saga as data. It is safe for concurrent use and never changes.
 type Definition[In any] struct {
-	body   *body.Definition
+	body   *engine.Definition
 	faults error
 }
 
@@ -66,7 +66,7 @@ type Defined interface {
 	// Faults are all that is wrong with the definition, joined. Nil: it can run.
 	Faults() error
 	// Body is for engines.
-	Body() *body.Definition
+	Body() *engine.Definition
 }
 
 // A Listed is a step that a saga with the input In may have: what Do, Call, Command, Wait, Until, Child and
@@ -109,10 +109,10 @@ func New[In any](name string, o *Options[In], steps ...Listed[In]) *Definition[I
 	faults = append(faults, graph.Faults()...)
 	known, wrong := mappings(graph, o.Mappings)
 	faults = append(faults, wrong...)
-	d := body.Definition{Name: name, Hash: graph.Hash(), Mappings: known, Plan: plan.New(graph),
+	d := engine.Definition{Name: name, Hash: graph.Hash(), Mappings: known, Plan: plan.New(graph),
 		MaxBytes: most, Steps: bodies, Encode: encoder(name, o.Key, most)}
 	faults = append(faults, replyFaults(&d)...)
-	return &Definition[In]{body: body.Made(d, decoder[In]()), faults: joined(name, faults)}
+	return &Definition[In]{body: engine.NewDefinition(d, decoder[In]()), faults: joined(name, faults)}
 }
 
 // mappings checks what can be known without the older definitions.
@@ -145,7 +145,7 @@ func (d *Definition[In]) Hash() string { return d.body.Hash }
 func (d *Definition[In]) Faults() error { return d.faults }
 
 // Body is for engines.
-func (d *Definition[In]) Body() *body.Definition { return d.body }
+func (d *Definition[In]) Body() *engine.Definition { return d.body }
 
 func joined(name string, faults []error) error {
 	if len(faults) == 0 {

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine"
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-func newStep[In, Out any](name string, kind plan.Kind, b body.Step, undo bool, opts []Option) *Step[In, Out] {
+func newStep[In, Out any](name string, kind plan.Kind, b engine.StepBody, undo bool,
+	opts []Option) *Step[In, Out] {
 	s := &spec{name: name, kind: kind, in: typeOf[In](), shape: shapeOf[Out](), reads: readsOf[Out](),
 		undo: undo, body: b}
 	s.body.Check = func(output json.RawMessage) error {
@@ -34,7 +35,8 @@ func newStep[In, Out any](name string, kind plan.Kind, b body.Step, undo bool, o
 // output is kept as JSON.
 func Do[TTx, In, Out any](name string, do func(ctx context.Context, tx TTx, r Run[In]) (Out, error),
 	undo func(ctx context.Context, tx TTx, r Run[In], out Out) error, opts ...Option) *Step[In, Out] {
-	local := &body.Local[TTx]{Do: func(ctx context.Context, tx TTx, f *body.Facts) (json.RawMessage, error) {
+	local := &engine.Local[TTx]{Do: func(ctx context.Context, tx TTx, f *engine.Facts) (json.RawMessage,
+		error) {
 		r, err := runOf[In](f)
 		if err != nil {
 			return nil, err
@@ -48,7 +50,7 @@ func Do[TTx, In, Out any](name string, do func(ctx context.Context, tx TTx, r Ru
 	if undo != nil {
 		local.Undo = undoing(undo)
 	}
-	s := newStep[In, Out](name, plan.Do, body.Step{Tx: local}, undo != nil, opts)
+	s := newStep[In, Out](name, plan.Do, engine.StepBody{Tx: local}, undo != nil, opts)
 	if do == nil {
 		s.spec.fault("it has no function")
 	}
@@ -57,8 +59,8 @@ func Do[TTx, In, Out any](name string, do func(ctx context.Context, tx TTx, r Ru
 
 // undoing is undo without its types.
 func undoing[TTx, In, Out any](undo func(context.Context, TTx, Run[In], Out) error) func(context.Context, TTx,
-	*body.Facts, json.RawMessage) error {
-	return func(ctx context.Context, tx TTx, f *body.Facts, output json.RawMessage) error {
+	*engine.Facts, json.RawMessage) error {
+	return func(ctx context.Context, tx TTx, f *engine.Facts, output json.RawMessage) error {
 		r, err := runOf[In](f)
 		if err != nil {
 			return err
@@ -74,7 +76,8 @@ func undoing[TTx, In, Out any](undo func(context.Context, TTx, Run[In], Out) err
 // Until is a step that ends when a time has come, by the store's clock. At is asked once. A time that has
 // passed is one that has come; one more than ten years off is a fault.
 func Until[In any](name string, at func(r Run[In]) time.Time, opts ...Option) *Step[In, struct{}] {
-	s := newStep[In, struct{}](name, plan.Wait, body.Step{Until: func(f *body.Facts) (time.Time, error) {
+	s := newStep[In, struct{}](name, plan.Wait, engine.StepBody{Until: func(f *engine.Facts) (time.Time,
+		error) {
 		r, err := runOf[In](f)
 		if err != nil {
 			return time.Time{}, err
@@ -102,7 +105,7 @@ type Signal[T any] struct {
 // called. A signal that comes before the step has begun is kept for it. After Timeout the step fails, or is
 // skipped where Lapses is said.
 func Wait[In, T any](name string, signal Signal[T], opts ...Option) *Step[In, T] {
-	s := newStep[In, T](name, plan.Wait, body.Step{}, false, append([]Option{NoEffect()}, opts...))
+	s := newStep[In, T](name, plan.Wait, engine.StepBody{}, false, append([]Option{NoEffect()}, opts...))
 	if s.spec.signal = signal.Name; signal.Name == "" {
 		s.spec.fault("its signal has no name")
 	}
@@ -120,10 +123,10 @@ type Ended struct {
 // pivot cannot be undone any more once it is done.
 func Child[In, CIn any](name string, d *Definition[CIn], input func(r Run[In]) CIn,
 	opts ...Option) *Step[In, Ended] {
-	b, undo := body.Step{}, false
+	b, undo := engine.StepBody{}, false
 	if d != nil {
 		undo = !d.body.Plan.HasPivot()
-		b.Child = &body.Child{Definition: d.body, Input: func(f *body.Facts) (any, error) {
+		b.Child = &engine.Child{Definition: d.body, Input: func(f *engine.Facts) (any, error) {
 			r, err := runOf[In](f)
 			if err != nil {
 				return nil, err

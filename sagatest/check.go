@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/store"
@@ -160,8 +160,8 @@ func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], e
 		same: map[string]int{}}
 	err := d.Faults()
 	for i, s := range c.d.Steps {
-		if _, local := s.Tx.(*body.Local[TTx]); s.Tx != nil && !local {
-			if _, asks := s.Tx.(*body.Outside[TTx]); !asks {
+		if _, local := s.Tx.(*engine.Local[TTx]); s.Tx != nil && !local {
+			if _, asks := s.Tx.(*engine.Outside[TTx]); !asks {
 				err = errors.Join(err,
 					fmt.Errorf("the step %s takes %v: check it with CheckOn, over a database of that kind",
 						c.d.Plan.Graph.Steps[i].Name, s.Tx.Type()))
@@ -231,14 +231,14 @@ type Checked struct {
 type checker[TTx any] struct {
 	ctx      context.Context
 	fresh    func(ctx context.Context) (Beginner[TTx], error)
-	d        *body.Definition
+	d        *engine.Definition
 	in       any
 	given    []given[TTx]
 	promises []promise[TTx]
 	views    []view[TTx]
 	outside  []outside
 	rival    any
-	older    *body.Definition
+	older    *engine.Definition
 
 	first  map[source]json.RawMessage // what is brought where no Value says otherwise
 	values []value                    // what else may be
@@ -310,7 +310,8 @@ func (c *checker[TTx]) begin() *sagaRun[TTx] {
 		return nil
 	}
 	if again := c.try(nil); len(c.failures) == 0 && again.trace() != base.trace() {
-		c.failures = append(c.failures, Failure{Broken: []string{"twice nothing goes wrong, and it went first\n" +
+		c.failures = append(c.failures,
+			Failure{Broken: []string{"twice nothing goes wrong, and it went first\n" +
 			indent(base.trace()) + "and then as below: " + chance}, Trace: again.trace()})
 	}
 	if c.rival != nil && len(c.failures) == 0 {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/skald-go/skald"
 	calls "github.com/skald-go/skald/call"
-	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/store"
@@ -23,11 +23,11 @@ func (r *sagaRun[TTx]) act(a plan.Action) error {
 	step, _ := r.d.Step(a.Step)
 	node, _ := r.d.Plan.Step(a.Step)
 	switch tx := step.Tx.(type) {
-	case *body.Local[TTx]:
+	case *engine.Local[TTx]:
 		if a.Verb != plan.DecideStep {
 			return r.local(a, tx.Do, tx.Undo)
 		}
-	case *body.Outside[TTx]:
+	case *engine.Outside[TTx]:
 		switch {
 		case a.Verb == plan.DecideStep:
 		case a.Verb != plan.UndoStep:
@@ -91,7 +91,7 @@ func (r *sagaRun[TTx]) act(a plan.Action) error {
 }
 
 // decide asks a step's condition and occurrences.
-func (r *sagaRun[TTx]) decide(a plan.Action, step *body.Step) error {
+func (r *sagaRun[TTx]) decide(a plan.Action, step *engine.StepBody) error {
 	e := plan.Event{What: plan.Decided, Step: a.Step}
 	f := r.facts(a)
 	err := safely(func() (err error) {
@@ -115,8 +115,8 @@ func (r *sagaRun[TTx]) decide(a plan.Action, step *body.Step) error {
 
 // local runs a function in a transaction that is committed with the saga's next state.
 func (r *sagaRun[TTx]) local(a plan.Action,
-	do func(context.Context, TTx, *body.Facts) (json.RawMessage, error),
-	undo func(context.Context, TTx, *body.Facts, json.RawMessage) error) error {
+	do func(context.Context, TTx, *engine.Facts) (json.RawMessage, error),
+	undo func(context.Context, TTx, *engine.Facts, json.RawMessage) error) error {
 	modes := r.mayReject(Fails, Dies, Rejects, GivesUp, Overtook)
 	if a.Verb == plan.UndoStep {
 		modes = []Mode{Fails, Dies, GivesUp}
@@ -169,7 +169,7 @@ func (r *sagaRun[TTx]) runOf(a plan.Action) plan.Run {
 }
 
 // request is a call: its intent, or the request and what follows from the answer.
-func (r *sagaRun[TTx]) request(a plan.Action, req body.Request[TTx]) error {
+func (r *sagaRun[TTx]) request(a plan.Action, req engine.Request[TTx]) error {
 	f := r.facts(a)
 	bound := req.Bind(calls.By{Name: r.d.Name, Retry: time.Millisecond,
 		Now: func() time.Time { return r.now }, Logger: slog.New(slog.DiscardHandler)})
@@ -212,7 +212,7 @@ func (r *sagaRun[TTx]) asked(run plan.Run) bool {
 	return n > 1
 }
 
-func (r *sagaRun[TTx]) intend(a plan.Action, f *body.Facts, bound calls.Bound[TTx]) error {
+func (r *sagaRun[TTx]) intend(a plan.Action, f *engine.Facts, bound calls.Bound[TTx]) error {
 	mode, gone := r.point(fmt.Sprintf("%s intent of %s", a.Verb, name(a.Step, a.Occurrence)), r.runOf(a),
 		Fails, Dies)
 	if gone {
@@ -221,7 +221,7 @@ func (r *sagaRun[TTx]) intend(a plan.Action, f *body.Facts, bound calls.Bound[TT
 	var memo json.RawMessage
 	err := r.in(false, func(ctx context.Context, tx TTx) error {
 		return safely(func() error {
-			c, err := bound.Intend(body.With(ctx, f), tx, skald.Message{})
+			c, err := bound.Intend(engine.WithFacts(ctx, f), tx, skald.Message{})
 			if err == nil {
 				memo, err = json.Marshal(c)
 			}
@@ -243,7 +243,7 @@ func (r *sagaRun[TTx]) intend(a plan.Action, f *body.Facts, bound calls.Bound[TT
 type requestOwner[TTx any] struct {
 	r     *sagaRun[TTx]
 	a     plan.Action
-	f     *body.Facts
+	f     *engine.Facts
 	bound calls.Bound[TTx]
 	read  func(outcome string) (json.RawMessage, bool, string, error)
 	mode  Mode
@@ -277,7 +277,7 @@ func (o *requestOwner[TTx]) Answered(_ context.Context, c store.Call) error {
 	case refused:
 		e.What, e.Reason = plan.Rejected, why
 	default:
-		if err := body.Fits("the output of the step "+a.Step, output, r.d.MaxBytes); err != nil {
+		if err := engine.CheckSize("the output of the step "+a.Step, output, r.d.MaxBytes); err != nil {
 			r.say(err.Error())
 			e.Output, e.Reason = nil, err.Error()
 		}
@@ -285,7 +285,7 @@ func (o *requestOwner[TTx]) Answered(_ context.Context, c store.Call) error {
 	commit := o.mode == "" || o.mode == Rejects
 	err = r.in(commit, func(ctx context.Context, tx TTx) error {
 		return safely(func() error {
-			return o.bound.Settle(body.With(ctx, o.f), tx, skald.Message{}, c.Outcome)
+			return o.bound.Settle(engine.WithFacts(ctx, o.f), tx, skald.Message{}, c.Outcome)
 		})
 	})
 	var no *skald.RejectedError

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
@@ -40,7 +40,7 @@ var errInLine = errors.New("sagatest: it waits in line")
 const lookAgain = 10 * time.Second
 
 // lock has the saga stand in line for entities, or leave all lines.
-func (r *sagaRun[TTx]) lock(a plan.Action, step *body.Step) error {
+func (r *sagaRun[TTx]) lock(a plan.Action, step *engine.StepBody) error {
 	e := plan.Event{What: plan.Succeeded, Step: a.Step, Occurrence: a.Occurrence}
 	if a.Verb != plan.RunStep {
 		if e.What = plan.UndoDone; a.Verb == plan.SettleStep {
@@ -70,7 +70,7 @@ func (r *sagaRun[TTx]) lock(a plan.Action, step *body.Step) error {
 }
 
 // entities are what a Lock names: each time the same.
-func (r *sagaRun[TTx]) entities(a plan.Action, step *body.Step) (es []store.Lock, err error) {
+func (r *sagaRun[TTx]) entities(a plan.Action, step *engine.StepBody) (es []store.Lock, err error) {
 	f := r.facts(a)
 	err = safely(func() (err error) {
 		es, err = step.Lock(f)

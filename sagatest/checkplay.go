@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/saga"
 )
@@ -62,7 +62,7 @@ type value struct {
 }
 
 // sourceOf is what a step waits for, if somebody outside brings it with a value.
-func sourceOf(d *body.Definition, at int) (s source, is bool) {
+func sourceOf(d *engine.Definition, at int) (s source, is bool) {
 	node, step := d.Plan.Graph.Steps[at], d.Steps[at]
 	switch {
 	case node.Signal != "":
@@ -98,7 +98,7 @@ func (c *checker[TTx]) take(all []brings) error {
 // takes tells why no step takes what b brings.
 func (c *checker[TTx]) takes(b brings) error {
 	found := false
-	for _, d := range []*body.Definition{c.d, c.older} {
+	for _, d := range []*engine.Definition{c.d, c.older} {
 		if d == nil {
 			continue
 		}
@@ -110,7 +110,7 @@ func (c *checker[TTx]) takes(b brings) error {
 			for _, data := range b.values {
 				err := step.Check(data)
 				if err == nil {
-					err = body.Fits("it", data, d.MaxBytes)
+					err = engine.CheckSize("it", data, d.MaxBytes)
 				}
 				if err != nil {
 					return fmt.Errorf("the step %s does not take %.200s from %v: %w",

@@ -11,7 +11,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
-	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/engine"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
@@ -37,7 +37,7 @@ func (p point) again(was point) bool {
 // finds after a crash.
 type sagaRun[TTx any] struct {
 	c      *checker[TTx]
-	d      *body.Definition // by which it runs now
+	d      *engine.Definition // by which it runs now
 	faults Schedule
 	db     Beginner[TTx]
 	key    string
@@ -325,9 +325,9 @@ func name(step, occurrence string) string {
 }
 
 // facts are those of an action, of a process that has just read the saga.
-func (r *sagaRun[TTx]) facts(a plan.Action) *body.Facts {
+func (r *sagaRun[TTx]) facts(a plan.Action) *engine.Facts {
 	s := r.state
-	return &body.Facts{Definition: r.d, Key: r.key, Input: r.input, State: &s,
+	return &engine.Facts{Definition: r.d, Key: r.key, Input: r.input, State: &s,
 		Step: a.Step, Occurrence: a.Occurrence,
 		Undo: a.Verb == plan.UndoStep, Attempt: a.Attempt}
 }

@@ -5,13 +5,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/sagarow"
 )
 
 // Cancel turns a saga back in tx. Nothing: there was nothing to be undone, so it ends with that.
-func (e *Engine[TTx]) Cancel(ctx context.Context, tx TTx, d *body.Definition, key,
+func (e *Engine[TTx]) Cancel(ctx context.Context, tx TTx, d *Definition, key,
 	reason string) (out plan.Outcome, nothing bool, err error) {
 	fail := func(err error) (plan.Outcome, bool, error) {
 		return plan.Unknown, false, fmt.Errorf("cancel %s %q: %w", d.Name, key, err)

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
@@ -30,8 +29,8 @@ type book struct {
 	db      db
 	log     *slog.Logger
 	timeout time.Duration // of one talk with the database
-	byName  map[string]*body.Definition
-	byHash  map[string]*body.Definition
+	byName  map[string]*Definition
+	byHash  map[string]*Definition
 
 	mu      sync.Mutex
 	others  map[string]plan.Graph // by hash: of other builds
@@ -40,9 +39,9 @@ type book struct {
 }
 
 // newDefinitions is a book of this build's definitions, one of each name.
-func newDefinitions(db db, log *slog.Logger, timeout time.Duration, defs []*body.Definition) *book {
-	b := &book{db: db, log: log, timeout: timeout, byName: map[string]*body.Definition{},
-		byHash: map[string]*body.Definition{}, others: map[string]plan.Graph{}, number: map[string]int64{}}
+func newDefinitions(db db, log *slog.Logger, timeout time.Duration, defs []*Definition) *book {
+	b := &book{db: db, log: log, timeout: timeout, byName: map[string]*Definition{},
+		byHash: map[string]*Definition{}, others: map[string]plan.Graph{}, number: map[string]int64{}}
 	for _, d := range defs {
 		b.byName[d.Name], b.byHash[d.Hash] = d, d
 		b.claimed = append(b.claimed, d.Hash)
@@ -51,7 +50,7 @@ func newDefinitions(db db, log *slog.Logger, timeout time.Duration, defs []*body
 }
 
 // All yields this build's definitions.
-func (b *book) All(yield func(*body.Definition) bool) {
+func (b *book) All(yield func(*Definition) bool) {
 	for _, d := range b.byName {
 		if !yield(d) {
 			return
@@ -60,10 +59,10 @@ func (b *book) All(yield func(*body.Definition) bool) {
 }
 
 // Named is this build's definition of a name; nil: it has none.
-func (b *book) Named(name string) *body.Definition { return b.byName[name] }
+func (b *book) Named(name string) *Definition { return b.byName[name] }
 
 // Has tells whether d is one of this build's.
-func (b *book) Has(d *body.Definition) bool { return b.byHash[d.Hash] == d }
+func (b *book) Has(d *Definition) bool { return b.byHash[d.Hash] == d }
 
 // Claimed are the hashes of the definitions whose sagas this build can take on.
 func (b *book) Claimed() []string {
@@ -97,7 +96,7 @@ func (b *book) Plan(ctx context.Context, name, hash string) (*plan.Plan, error) 
 
 // Before is the graph of what a saga was begun by, where that is not d; else an empty one. A saga of a later
 // definition than d is refused.
-func (b *book) Before(ctx context.Context, s store.Saga, d *body.Definition) (older plan.Graph, err error) {
+func (b *book) Before(ctx context.Context, s store.Saga, d *Definition) (older plan.Graph, err error) {
 	if s.Hash == d.Hash {
 		return older, nil
 	}
@@ -178,7 +177,7 @@ func (b *book) readOthers(ctx context.Context) error {
 
 // backward tells why sagas of another definition of d's name are not taken on by d: it is no earlier one, and
 // no mapping of d says that its sagas are to go back. Nil: they may be.
-func (b *book) backward(d *body.Definition, hash string) error {
+func (b *book) backward(d *Definition, hash string) error {
 	own, other := b.number[d.Hash], b.number[hash]
 	if own > other && other > 0 || mapping(d, hash).From == hash {
 		return nil
@@ -188,7 +187,7 @@ func (b *book) backward(d *body.Definition, hash string) error {
 }
 
 // takesOn tells whether d can take on sagas of an older definition, but for some of them.
-func takesOn(d *body.Definition, hash string, older plan.Graph) bool {
+func takesOn(d *Definition, hash string, older plan.Graph) bool {
 	return !slices.ContainsFunc(plan.Compare(older, d.Plan.Graph, mapping(d, hash)),
 		func(c plan.Change) bool {
 			return c.Class == plan.Refuses && c.Begun == ""
@@ -196,7 +195,7 @@ func takesOn(d *body.Definition, hash string, older plan.Graph) bool {
 }
 
 // mapping is how d takes on sagas of the definition of a hash.
-func mapping(d *body.Definition, from string) plan.Mapping {
+func mapping(d *Definition, from string) plan.Mapping {
 	for _, m := range d.Mappings {
 		if m.From == from {
 			return m

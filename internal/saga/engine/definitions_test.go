@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
@@ -36,17 +35,17 @@ func (s *shelf) NoteSagaDefinitions(_ context.Context, ds []store.SagaDefinition
 	return nil
 }
 
-func defined(steps ...string) *body.Definition {
+func defined(steps ...string) *Definition {
 	g := plan.Graph{Name: "order"}
 	for _, name := range steps {
 		g.Steps = append(g.Steps, plan.Step{Name: name, Kind: plan.Do, NoEffect: true})
 	}
-	return body.Made(body.Definition{Name: "order", Hash: g.Hash(), Plan: plan.New(g)}, nil)
+	return NewDefinition(Definition{Name: "order", Hash: g.Hash(), Plan: plan.New(g)}, nil)
 }
 
 // bookOf is a book that has noted its definition.
-func bookOf(t *testing.T, db *shelf, d *body.Definition) *book {
-	b := newDefinitions(db, slog.New(slog.DiscardHandler), time.Second, []*body.Definition{d})
+func bookOf(t *testing.T, db *shelf, d *Definition) *book {
+	b := newDefinitions(db, slog.New(slog.DiscardHandler), time.Second, []*Definition{d})
 	if err := b.Note(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +60,7 @@ func TestSagasGoNoWayBack(t *testing.T) {
 	back.Mappings = []plan.Mapping{{From: now.Hash}}
 	saga := store.Saga{Name: "order", Hash: now.Hash}
 	for name, of := range map[string]struct {
-		d       *body.Definition
+		d       *Definition
 		numbers []int64 // of old and now, where they are not as they were noted
 		takes   bool
 	}{

@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/backoff"
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/internal/uuid7"
@@ -91,7 +90,7 @@ type Engine[TTx any] struct {
 }
 
 // New is an engine of definitions without faults, one of each name. Children's are among them.
-func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
+func New[TTx any](db DB[TTx], o Options, defs []*Definition) *Engine[TTx] {
 	e := &Engine[TTx]{db: db, o: o, clock: newClock(o.Now), session: rand.Text(),
 		hands:  map[store.SagaRef]*live[TTx]{},
 		coming: map[store.SagaRef]bool{},
@@ -139,7 +138,7 @@ func (e *Engine[TTx]) Health() health {
 }
 
 // Definition returns the one of a name.
-func (e *Engine[TTx]) Definition(name string) (*body.Definition, bool) {
+func (e *Engine[TTx]) Definition(name string) (*Definition, bool) {
 	d := e.book.Named(name)
 	return d, d != nil
 }

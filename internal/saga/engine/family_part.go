@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
@@ -17,7 +16,7 @@ import (
 // A child is one that is to be started, or told to turn back, in the commit that says so of its parent.
 type child struct {
 	Action plan.Action // of the parent's step
-	Def    *body.Definition
+	Def    *Definition
 	Key    string
 	Input  json.RawMessage // of one that is started
 	Parent sagarow.Ancestor

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
@@ -39,7 +38,7 @@ func TestUpTellsAParentHowItsChildEnded(t *testing.T) {
 }
 
 func TestAChildMeetsItsOwnStepAlone(t *testing.T) {
-	c := child{Def: &body.Definition{Name: "shipping"}, Key: "s1",
+	c := child{Def: &Definition{Name: "shipping"}, Key: "s1",
 		Parent: sagarow.Ancestor{Name: "order", Key: "1", ID: "o", Step: "ship", Occurrence: "tea"}}
 	other, sister := c.Parent, c.Parent
 	other.ID, sister.Occurrence = "p", "cup"

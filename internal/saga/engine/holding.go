@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
@@ -27,7 +26,7 @@ type holdDB[TTx any] interface {
 }
 
 // holdStep does in tx what an action of a Lock asks for, at a time of the engine's clock.
-func holdStep[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, a plan.Action, f *body.Facts,
+func holdStep[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, a plan.Action, f *Facts,
 	now time.Time) (e plan.Event, err error) {
 	switch a.Verb {
 	case plan.UndoStep:
@@ -56,7 +55,7 @@ func holdStep[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, a p
 
 // enter has the saga stand in line. First: it has its entities at once, or needs none.
 func enter[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, a plan.Action,
-	f *body.Facts) (first bool, err error) {
+	f *Facts) (first bool, err error) {
 	step, _ := s.Def.Step(a.Step)
 	es, err := step.Lock(f)
 	if err != nil || len(es) == 0 {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
@@ -21,11 +20,11 @@ const mercy = 5 * time.Second
 const inPlace = 3
 
 // A function of a step, in a transaction, and what it says became of an action.
-type function[TTx any] func(ctx context.Context, tx TTx, f *body.Facts) (plan.Event, error)
+type function[TTx any] func(ctx context.Context, tx TTx, f *Facts) (plan.Event, error)
 
 // functionOf is the function of the user's that an action asks for.
-func (l *live[TTx]) functionOf(a plan.Action, tx *body.Local[TTx]) function[TTx] {
-	return func(ctx context.Context, in TTx, f *body.Facts) (e plan.Event, err error) {
+func (l *live[TTx]) functionOf(a plan.Action, tx *Local[TTx]) function[TTx] {
+	return func(ctx context.Context, in TTx, f *Facts) (e plan.Event, err error) {
 		if a.Verb == plan.UndoStep {
 			run, _ := l.State.Run(a.Step, a.Occurrence)
 			return plan.Event{What: plan.UndoDone}, tx.Undo(ctx, in, f, run.Output)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
@@ -22,7 +21,7 @@ const usualTimeout = 30 * time.Second
 
 // A saga is one that is worked on, by one goroutine.
 type saga struct {
-	Def    *body.Definition
+	Def    *Definition
 	Row    store.Saga // as it was read or written last
 	Origin sagarow.Origin
 	State  plan.State                   // as it is to be
@@ -49,7 +48,7 @@ type saga struct {
 
 // newProgress is a saga that was read as s, of d or of an older definition. Straight: its functions run in
 // the caller's goroutine.
-func newProgress(s store.Saga, d *body.Definition, older plan.Graph, clock *storeClock,
+func newProgress(s store.Saga, d *Definition, older plan.Graph, clock *storeClock,
 	straight bool) (is saga, err error) {
 	is = saga{Def: d, input: json.RawMessage(s.Input), clock: clock, straight: straight}
 	if is.Origin, err = sagarow.OriginOf(s); err != nil {
@@ -210,9 +209,9 @@ func (s *saga) Timeout(a plan.Action) time.Duration {
 }
 
 // Facts are those of an action.
-func (s *saga) Facts(a plan.Action) *body.Facts {
+func (s *saga) Facts(a plan.Action) *Facts {
 	st := s.State
-	return &body.Facts{Definition: s.Def, Key: s.Row.Key, Input: s.input, State: &st, Step: a.Step,
+	return &Facts{Definition: s.Def, Key: s.Row.Key, Input: s.input, State: &st, Step: a.Step,
 		Occurrence: a.Occurrence,
 		Undo:       a.Verb == plan.UndoStep, Attempt: a.Attempt}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
@@ -16,16 +15,16 @@ import (
 // ordered is a saga of two commands, the second one where ask says so, that begins now.
 func ordered(t *testing.T, ask func() (bool, error)) *saga {
 	t.Helper()
-	send := func(topic string) *body.Command {
-		return &body.Command{Draft: func(f *body.Facts) (skald.Draft, error) {
+	send := func(topic string) *Command {
+		return &Command{Draft: func(f *Facts) (skald.Draft, error) {
 			return skald.Draft{Topic: topic, Key: []byte(f.Key), Type: "asked", Value: f.Key}, nil
 		}}
 	}
-	d := body.Made(body.Definition{Name: "order", Hash: "h", MaxBytes: 1 << 10,
+	d := NewDefinition(Definition{Name: "order", Hash: "h", MaxBytes: 1 << 10,
 		Plan: plan.New(plan.Graph{Name: "order", Steps: []plan.Step{
 			{Name: "pay", Kind: plan.Command}, {Name: "ship", Kind: plan.Command, When: true}}}),
-		Steps: []body.Step{{Command: send("pay")},
-			{Command: send("ship"), When: func(*body.Facts) (bool, error) { return ask() }}}}, nil)
+		Steps: []StepBody{{Command: send("pay")},
+			{Command: send("ship"), When: func(*Facts) (bool, error) { return ask() }}}}, nil)
 	now := time.Unix(1_000, 0).UTC()
 	state, _ := d.Plan.Begin("0199a000-0000-7000-8000-000000000000", now)
 	text, err := sagarow.EncodeState(state)

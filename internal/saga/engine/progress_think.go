@@ -6,7 +6,6 @@ import (
 	"errors"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/sagarow"
 )
@@ -50,7 +49,7 @@ func (s *saga) thinkOnce(ctx context.Context, children bool) (did bool) {
 }
 
 // decide asks a step's condition and occurrences.
-func (s *saga) decide(a plan.Action, step *body.Step) {
+func (s *saga) decide(a plan.Action, step *StepBody) {
 	e := plan.Event{What: plan.Decided, Step: a.Step}
 	f := s.Facts(a)
 	err := s.Guard(func() (err error) {
@@ -74,7 +73,7 @@ func (s *saga) decide(a plan.Action, step *body.Step) {
 }
 
 // until asks what time a step waits for.
-func (s *saga) until(a plan.Action, step *body.Step) {
+func (s *saga) until(a plan.Action, step *StepBody) {
 	e := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence}
 	f := s.Facts(a)
 	err := s.Guard(func() (err error) {
@@ -93,7 +92,7 @@ func (s *saga) until(a plan.Action, step *body.Step) {
 }
 
 // command writes down a message to a participant. It is emitted with the state that says so.
-func (s *saga) command(ctx context.Context, a plan.Action, step *body.Step) {
+func (s *saga) command(ctx context.Context, a plan.Action, step *StepBody) {
 	e, c := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence}, step.Command
 	if a.Verb == plan.UndoStep {
 		e.What, c = plan.UndoSent, step.Undo
@@ -117,7 +116,7 @@ func (s *saga) command(ctx context.Context, a plan.Action, step *body.Step) {
 }
 
 // child has a child started, or told to turn back.
-func (s *saga) child(a plan.Action, step *body.Step) {
+func (s *saga) child(a plan.Action, step *StepBody) {
 	e := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence}
 	run, _ := s.State.Run(a.Step, a.Occurrence)
 	c := child{Action: a, Def: step.Child.Definition, Parent: sagarow.Ancestor{Name: s.Row.Name,

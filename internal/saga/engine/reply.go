@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
@@ -59,7 +58,7 @@ func (e *Engine[TTx]) ReplyAll(ctx context.Context, tx TTx, ms []skald.Message) 
 }
 
 // Answer takes a message as a reply to the saga of a key, whatever the message says of its cause.
-func (e *Engine[TTx]) Answer(ctx context.Context, tx TTx, d *body.Definition, key string,
+func (e *Engine[TTx]) Answer(ctx context.Context, tx TTx, d *Definition, key string,
 	m skald.Message) (plan.Outcome, error) {
 	to, r := to(d, key, m)
 	err := e.open(ctx, tx, to)

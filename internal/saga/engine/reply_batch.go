@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/internal/telemetry"
@@ -40,12 +39,12 @@ type mail struct {
 	Back      *plan.Cause    // why the saga turned back with them; nil: it did not
 	Effects   []store.Effect // none: no reply counts
 
-	d       *body.Definition // nil: this build has none of the name
+	d       *Definition // nil: this build has none of the name
 	replies []*reply
 }
 
 // to is the mail of one message, that is taken as a reply to the saga of a key.
-func to(d *body.Definition, key string, m skald.Message) (*mail, *reply) {
+func to(d *Definition, key string, m skald.Message) (*mail, *reply) {
 	r := &reply{Message: m}
 	return &mail{Name: d.Name, Key: key, d: d, replies: []*reply{r}}, r
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/store"
 )
 
@@ -15,11 +14,11 @@ type kind struct{ Topic, Type string }
 func kinds(book *book) (out []kind) {
 	for d := range book.All {
 		for i := range d.Steps {
-			for _, c := range []*body.Command{d.Steps[i].Command, d.Steps[i].Undo} {
+			for _, c := range []*Command{d.Steps[i].Command, d.Steps[i].Undo} {
 				if c == nil {
 					continue
 				}
-				for _, r := range append([]body.Reply{c.Done}, c.Refused...) {
+				for _, r := range append([]Reply{c.Done}, c.Refused...) {
 					if k := (kind{r.Topic, r.Type}); !slices.Contains(out, k) {
 						out = append(out, k)
 					}
@@ -43,7 +42,7 @@ func unheardOf(book *book, consumers []store.Consumer) (out []unheard) {
 	for d := range book.All {
 		un := unheard{Saga: d.Name}
 		for i := range d.Steps {
-			for _, c := range []*body.Command{d.Steps[i].Command, d.Steps[i].Undo} {
+			for _, c := range []*Command{d.Steps[i].Command, d.Steps[i].Undo} {
 				if c == nil || slices.ContainsFunc(consumers, func(one store.Consumer) bool {
 					return slices.Contains(one.Topics, c.Done.Topic)
 				}) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
@@ -14,7 +13,7 @@ import (
 type taking struct {
 	book    *book
 	clock   *storeClock
-	d       *body.Definition
+	d       *Definition
 	s       store.Saga
 	st      plan.State // as it was read
 	sent    map[string]target
@@ -50,7 +49,7 @@ func (t *taking) take(ctx context.Context, r *reply) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := body.Fits("the output of the step "+ev.Step, ev.Output, t.d.MaxBytes); err != nil &&
+	if err := CheckSize("the output of the step "+ev.Step, ev.Output, t.d.MaxBytes); err != nil &&
 		ev.What == plan.Succeeded {
 		ev = without(ev, err)
 	}

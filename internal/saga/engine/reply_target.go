@@ -8,14 +8,13 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
 // A target is a command that a reply may answer.
 type target struct {
 	run     plan.Run
-	command *body.Command // nil: this build does not know it
+	command *Command // nil: this build does not know it
 	undo    bool
 	sends   int // 0: not known
 }
@@ -99,7 +98,7 @@ func (t *target) open() bool {
 
 // by tells whether the command is answered by messages like m.
 func (t *target) by(m skald.Message) bool {
-	is := func(r body.Reply) bool { return r.Topic == m.Topic && r.Type == m.Type }
+	is := func(r Reply) bool { return r.Topic == m.Topic && r.Type == m.Type }
 	return t.command != nil && (is(t.command.Done) || slices.ContainsFunc(t.command.Refused, is))
 }
 
@@ -109,7 +108,7 @@ func (t *target) event(ctx context.Context, m skald.Message) (e plan.Event, err 
 	if r.Topic != m.Topic || r.Type != m.Type {
 		e.What = plan.Rejected
 		i := slices.IndexFunc(t.command.Refused,
-			func(r body.Reply) bool { return r.Topic == m.Topic && r.Type == m.Type })
+			func(r Reply) bool { return r.Topic == m.Topic && r.Type == m.Type })
 		r = t.command.Refused[i]
 	}
 	if e.Output, e.Reason, err = r.Read(ctx, m); err != nil {

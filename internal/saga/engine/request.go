@@ -9,14 +9,13 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/internal/backoff"
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
 
 // outside is the call that an action is about; false: it is about none.
-func (l *live[TTx]) outside(a plan.Action) (body.Request[TTx], bool) {
+func (l *live[TTx]) outside(a plan.Action) (Request[TTx], bool) {
 	step, _ := l.Def.Step(a.Step)
 	return requestFor[TTx](step, a)
 }
@@ -27,12 +26,12 @@ func (l *live[TTx]) asks(a plan.Action) bool {
 	return is && a.Sent
 }
 
-func (l *live[TTx]) bind(r body.Request[TTx]) call.Bound[TTx] {
+func (l *live[TTx]) bind(r Request[TTx]) call.Bound[TTx] {
 	return r.Bind(call.By{Name: l.Def.Name, Retry: time.Second, Now: l.e.o.Now, Logger: l.e.o.Logger})
 }
 
 // intend stores what is to be requested, instead of what was written in the transaction that it was read in.
-func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r body.Request[TTx]) error {
+func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r Request[TTx]) error {
 	defer l.free()
 	u, err := l.begin(ctx, usualTimeout+mercy)
 	if err != nil {
@@ -43,7 +42,7 @@ func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r body.Request[TT
 	defer cancel()
 	var c *store.Call
 	err = l.timed(ctx, a, usualTimeout, func() (err error) {
-		if c, err = bound.Intend(body.With(within, f), u.Tx(), skald.Message{}); err == nil && c == nil {
+		if c, err = bound.Intend(WithFacts(within, f), u.Tx(), skald.Message{}); err == nil && c == nil {
 			err = skald.Permanent(errors.New("its Intent requests nothing"))
 		}
 		return err
@@ -194,7 +193,7 @@ func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b c
 	within, cancel := context.WithTimeoutCause(l.Caused(ctx), usualTimeout, errSlow)
 	defer cancel()
 	err = l.timed(ctx, a, usualTimeout,
-		func() error { return b.Settle(body.With(within, f), u.Tx(), skald.Message{}, c.Outcome) })
+		func() error { return b.Settle(WithFacts(within, f), u.Tx(), skald.Message{}, c.Outcome) })
 	var no *skald.RejectedError
 	switch {
 	case err == nil:

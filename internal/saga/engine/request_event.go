@@ -3,7 +3,6 @@ package engine
 import (
 	"encoding/json"
 
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
@@ -35,7 +34,7 @@ func (is *answer) Unknown() plan.Event {
 }
 
 // event is that of a known answer to r, for an action of a saga that keeps outputs of up to most bytes.
-func event[TTx any](r body.Request[TTx], a plan.Action, c store.Call,
+func event[TTx any](r Request[TTx], a plan.Action, c store.Call,
 	most int) (e plan.Event, refused bool, err error) {
 	output, refused, why, err := r.Read(c.Outcome)
 	if err != nil {
@@ -50,7 +49,7 @@ func event[TTx any](r body.Request[TTx], a plan.Action, c store.Call,
 	case refused:
 		e.What, e.Reason = plan.Rejected, why
 	default:
-		if err := body.Fits("the output of the step "+a.Step, output, most); err != nil {
+		if err := CheckSize("the output of the step "+a.Step, output, most); err != nil {
 			e = without(e, err)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/call"
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
@@ -20,17 +19,17 @@ import (
 const answerTime = 10 * time.Second
 
 // requestFor is the request that an action of a step is about; false: it is about none.
-func requestFor[TTx any](step *body.Step, a plan.Action) (body.Request[TTx], bool) {
-	tx, ok := step.Tx.(*body.Outside[TTx])
+func requestFor[TTx any](step *StepBody, a plan.Action) (Request[TTx], bool) {
+	tx, ok := step.Tx.(*Outside[TTx])
 	switch {
 	case !ok || a.Verb == plan.DecideStep:
-		return body.Request[TTx]{}, false
+		return Request[TTx]{}, false
 	case a.Verb != plan.UndoStep:
 		return tx.Call, true
 	case tx.Undo != nil:
 		return *tx.Undo, true
 	}
-	return body.Request[TTx]{}, false
+	return Request[TTx]{}, false
 }
 
 // An answer is what one attempt at a request came to.

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
@@ -25,12 +24,12 @@ func read(outcome string) (json.RawMessage, bool, string, error) {
 }
 
 func TestOfFindsTheRequestOfAnAction(t *testing.T) {
-	undo := body.Request[tx]{Read: read}
-	both := &body.Step{Tx: &body.Outside[tx]{Undo: &undo}}
-	one := &body.Step{Tx: &body.Outside[tx]{}}
+	undo := Request[tx]{Read: read}
+	both := &StepBody{Tx: &Outside[tx]{Undo: &undo}}
+	one := &StepBody{Tx: &Outside[tx]{}}
 	for _, c := range []struct {
 		name string
-		step *body.Step
+		step *StepBody
 		verb plan.Verb
 		want bool
 	}{
@@ -38,7 +37,7 @@ func TestOfFindsTheRequestOfAnAction(t *testing.T) {
 		{"its undo", both, plan.UndoStep, true},
 		{"an undo in a transaction", one, plan.UndoStep, false},
 		{"its condition", both, plan.DecideStep, false},
-		{"a step in a transaction", &body.Step{Tx: &body.Local[tx]{}}, plan.RunStep, false},
+		{"a step in a transaction", &StepBody{Tx: &Local[tx]{}}, plan.RunStep, false},
 	} {
 		if _, is := requestFor[tx](c.step, plan.Action{Verb: c.verb}); is != c.want {
 			t.Errorf("%s is a request: %t", c.name, is)
@@ -60,16 +59,16 @@ func TestEventSaysWhatAnAnswerMeans(t *testing.T) {
 		{plan.UndoStep, "no", plan.UndoFailed, true, "no money"},
 	} {
 		a := plan.Action{Verb: c.verb, Step: "pay"}
-		e, refused, err := event(body.Request[tx]{Read: read}, a, store.Call{Outcome: c.outcome}, 100)
+		e, refused, err := event(Request[tx]{Read: read}, a, store.Call{Outcome: c.outcome}, 100)
 		if err != nil || e.What != c.want || refused != c.refused || e.Reason != c.reason || e.Step != "pay" {
 			t.Errorf("%s answered %s: %+v, %v", c.verb, c.outcome, e, err)
 		}
 	}
 	a := plan.Action{Verb: plan.RunStep, Step: "pay"}
-	if _, _, err := event(body.Request[tx]{Read: read}, a, store.Call{}, 100); err == nil {
+	if _, _, err := event(Request[tx]{Read: read}, a, store.Call{}, 100); err == nil {
 		t.Error("an outcome that cannot be read is taken")
 	}
-	e, _, err := event(body.Request[tx]{Read: read}, a, store.Call{Outcome: `"much too long"`}, 4)
+	e, _, err := event(Request[tx]{Read: read}, a, store.Call{Outcome: `"much too long"`}, 4)
 	if err != nil || e.What != plan.Succeeded || e.Output != nil || e.Reason == "" {
 		t.Errorf("an output too large to be kept: %+v, %v", e, err)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
@@ -24,7 +23,7 @@ type Signal struct {
 }
 
 // Signal takes a signal into a saga in tx.
-func (e *Engine[TTx]) Signal(ctx context.Context, tx TTx, d *body.Definition, key string,
+func (e *Engine[TTx]) Signal(ctx context.Context, tx TTx, d *Definition, key string,
 	s Signal) (plan.Outcome, error) {
 	if err := fits(d, s); err != nil {
 		return plan.Unknown, err
@@ -42,7 +41,7 @@ func (e *Engine[TTx]) Signal(ctx context.Context, tx TTx, d *body.Definition, ke
 }
 
 // SignalAlone is Signal in a transaction of its own.
-func (e *Engine[TTx]) SignalAlone(ctx context.Context, d *body.Definition, key string,
+func (e *Engine[TTx]) SignalAlone(ctx context.Context, d *Definition, key string,
 	s Signal) (plan.Outcome, error) {
 	u, err := e.db.Begin(ctx, store.Intake{})
 	if err != nil {
@@ -61,7 +60,7 @@ func (e *Engine[TTx]) SignalAlone(ctx context.Context, d *body.Definition, key s
 }
 
 // fits refuses data that no step of d waits for.
-func fits(d *body.Definition, s Signal) error {
+func fits(d *Definition, s Signal) error {
 	for i, step := range d.Plan.Graph.Steps {
 		if step.Kind != plan.Wait || step.Signal != s.Name {
 			continue
@@ -70,7 +69,7 @@ func fits(d *body.Definition, s Signal) error {
 			return fmt.Errorf("the signal %s of the saga %s takes data of another type: %w", s.Name,
 				d.Name, err)
 		}
-		return body.Fits("the signal "+s.Name, s.Data, d.MaxBytes)
+		return CheckSize("the signal "+s.Name, s.Data, d.MaxBytes)
 	}
 	return fmt.Errorf("no step of the saga %s waits for a signal %q", d.Name, s.Name)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/fingerprint"
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/internal/telemetry"
@@ -30,7 +29,7 @@ func (e *OtherError) Error() string {
 }
 
 // Start writes a saga in tx, or finds the one that was started with the same input.
-func (e *Engine[TTx]) Start(ctx context.Context, tx TTx, d *body.Definition,
+func (e *Engine[TTx]) Start(ctx context.Context, tx TTx, d *Definition,
 	in any) (s store.Saga, fresh bool, err error) {
 	fail := func(err error) (store.Saga, bool, error) { return s, false, fmt.Errorf("start a saga: %w", err) }
 	if !e.book.Has(d) {
@@ -69,7 +68,7 @@ func firstVersion(id string) int64 {
 
 // start is leased to this session where it runs and has room: else it is due at once, to whoever claims it.
 // Instead is the id of one that has ended and gives its place; "": none does.
-func (e *Engine[TTx]) start(ctx context.Context, tx TTx, d *body.Definition, key string, in json.RawMessage,
+func (e *Engine[TTx]) start(ctx context.Context, tx TTx, d *Definition, key string, in json.RawMessage,
 	from sagarow.Origin, instead string) (s store.Saga, fresh bool, err error) {
 	now := e.clock.Now()
 	state, _ := d.Plan.Begin(e.o.NewID(now), now)
@@ -103,7 +102,7 @@ func (e *Engine[TTx]) start(ctx context.Context, tx TTx, d *body.Definition, key
 
 // hand gives a saga that was started in this process to a worker. It is not visible before its caller
 // commits.
-func (e *Engine[TTx]) hand(s store.Saga, d *body.Definition) {
+func (e *Engine[TTx]) hand(s store.Saga, d *Definition) {
 	if s.Session != e.session {
 		e.kick()
 		return

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
@@ -40,7 +39,7 @@ type counters struct {
 }
 
 // newCounters is a tally of an engine that runs sagas of defs.
-func newCounters(log *slog.Logger, metrics *telemetry.Saga, defs []*body.Definition) *counters {
+func newCounters(log *slog.Logger, metrics *telemetry.Saga, defs []*Definition) *counters {
 	for _, d := range defs {
 		var steps []string
 		for _, s := range d.Plan.Graph.Steps {

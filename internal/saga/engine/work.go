@@ -9,7 +9,6 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/backoff"
-	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
@@ -40,7 +39,7 @@ type live[TTx any] struct {
 }
 
 // taken is a saga that is leased to this session.
-func (e *Engine[TTx]) taken(s store.Saga, d *body.Definition, older plan.Graph) (*live[TTx], error) {
+func (e *Engine[TTx]) taken(s store.Saga, d *Definition, older plan.Graph) (*live[TTx], error) {
 	l := &live[TTx]{e: e, sent: map[string]bool{}}
 	var err error
 	if l.saga, err = newProgress(s, d, older, e.clock, e.straight); err != nil {
@@ -286,14 +285,14 @@ func (l *live[TTx]) transact(ctx context.Context, a plan.Action) error {
 	}
 	step, _ := l.Def.Step(a.Step)
 	switch tx := step.Tx.(type) {
-	case *body.Local[TTx]:
+	case *Local[TTx]:
 		return l.local(ctx, a, l.functionOf(a, tx))
-	case *body.Outside[TTx]: // undone by a function
-		return l.local(ctx, a, l.functionOf(a, &body.Local[TTx]{Undo: tx.Local}))
+	case *Outside[TTx]: // undone by a function
+		return l.local(ctx, a, l.functionOf(a, &Local[TTx]{Undo: tx.Local}))
 	}
 	if step.Lock != nil {
 		l.then = append(l.then, l.e.kick) // it may be the turn of another one
-		return l.local(ctx, a, func(ctx context.Context, tx TTx, f *body.Facts) (plan.Event, error) {
+		return l.local(ctx, a, func(ctx context.Context, tx TTx, f *Facts) (plan.Event, error) {
 			return holdStep(ctx, l.e.db, tx, &l.saga, a, f, l.e.clock.Now())
 		})
 	}

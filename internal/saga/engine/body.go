@@ -1,6 +1,7 @@
-// Package body holds what the steps of a saga do, without their types: what an engine runs. Package saga
+// This file holds what the steps of a saga do, without their types: what an engine runs. Package saga
 // makes it of typed functions. Whatever a function of it needs to know of its saga stands in Facts.
-package body
+
+package engine
 
 import (
 	"context"
@@ -20,8 +21,8 @@ type Definition struct {
 	Name     string
 	Hash     string
 	Plan     *plan.Plan
-	MaxBytes int    // of the input and of each output
-	Steps    []Step // as in Plan.Graph.Steps
+	MaxBytes int        // of the input and of each output
+	Steps    []StepBody // as in Plan.Graph.Steps
 	Mappings []plan.Mapping
 
 	// Key and Encode read an input, of the definition's type.
@@ -30,8 +31,8 @@ type Definition struct {
 	index  map[string]int
 }
 
-// A Step is what one step does. Of the fields of one kind only those of its own are set.
-type Step struct {
+// A StepBody is what one step does. Of the fields of one kind only those of its own are set.
+type StepBody struct {
 	When func(f *Facts) (bool, error)     // nil: always
 	Each func(f *Facts) ([]string, error) // nil: once
 
@@ -49,7 +50,7 @@ type Step struct {
 }
 
 // InTx tells whether the step runs in a transaction of the engine's database.
-func (s *Step) InTx() bool { return s.Tx != nil || s.Lock != nil }
+func (s *StepBody) InTx() bool { return s.Tx != nil || s.Lock != nil }
 
 // Transacted is what is done in transactions of a type.
 type Transacted interface{ Type() reflect.Type }
@@ -103,8 +104,8 @@ type Child struct {
 	Input      func(f *Facts) (in any, err error)
 }
 
-// Made completes a definition that package saga has made.
-func Made(d Definition, decode func(json.RawMessage) (any, error)) *Definition {
+// NewDefinition completes a definition that package saga has made.
+func NewDefinition(d Definition, decode func(json.RawMessage) (any, error)) *Definition {
 	d.decode, d.index = decode, make(map[string]int, len(d.Steps))
 	for i, s := range d.Plan.Graph.Steps {
 		d.index[s.Name] = i
@@ -113,7 +114,7 @@ func Made(d Definition, decode func(json.RawMessage) (any, error)) *Definition {
 }
 
 // Step returns the step of a name.
-func (d *Definition) Step(name string) (*Step, bool) {
+func (d *Definition) Step(name string) (*StepBody, bool) {
 	i, ok := d.index[name]
 	if !ok {
 		return nil, false
@@ -121,8 +122,8 @@ func (d *Definition) Step(name string) (*Step, bool) {
 	return &d.Steps[i], true
 }
 
-// Fits tells why data may not be kept, with both numbers.
-func Fits(what string, data []byte, most int) error {
+// CheckSize tells why data may not be kept, with both numbers.
+func CheckSize(what string, data []byte, most int) error {
 	if len(data) > most {
 		return skald.Permanent(
 			fmt.Errorf("%s is %d bytes as JSON, at most %d are kept: keep it in a table of yours, and its key in the saga, or "+

@@ -1,4 +1,4 @@
-package body
+package engine
 
 import (
 	"context"
@@ -74,13 +74,13 @@ func (f *Facts) callKey(undo bool) string {
 
 type factsKey struct{}
 
-// With returns a context that carries facts, for a Request.
-func With(ctx context.Context, f *Facts) context.Context {
+// WithFacts returns a context that carries facts, for a Request.
+func WithFacts(ctx context.Context, f *Facts) context.Context {
 	return context.WithValue(ctx, factsKey{}, f)
 }
 
-// In returns the facts that With put into ctx.
-func In(ctx context.Context) (*Facts, bool) {
+// FactsOf returns the facts that With put into ctx.
+func FactsOf(ctx context.Context) (*Facts, bool) {
 	f, ok := ctx.Value(factsKey{}).(*Facts)
 	return f, ok
 }
