@@ -312,7 +312,7 @@ func (c *checker[TTx]) begin() *sagaRun[TTx] {
 	if again := c.try(nil); len(c.failures) == 0 && again.trace() != base.trace() {
 		c.failures = append(c.failures,
 			Failure{Broken: []string{"twice nothing goes wrong, and it went first\n" +
-			indent(base.trace()) + "and then as below: " + chance}, Trace: again.trace()})
+				indent(base.trace()) + "and then as below: " + chance}, Trace: again.trace()})
 	}
 	if c.rival != nil && len(c.failures) == 0 {
 		c.serial = map[[2]bool][]string{}
