@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
 
@@ -23,15 +22,15 @@ func AdoptInbox(ctx context.Context, db Named, b broker.Adopter, consumer, from 
 	if consumer == "" || from == "" {
 		return &UsageError{What: "which consumer, from which database? The refused consumer's log says both"}
 	}
-	if err := order.Check(&o); err != nil {
+	if err := checkOrder(&o); err != nil {
 		return err
 	}
 	is, err := db.Database(ctx)
 	if err != nil || o.DryRun {
 		return err
 	}
-	if _, err := order.Apply(ctx, db, store.Effect{
-		Audit: order.Audit(&o, "adopt from "+from, consumer, store.Identity{})}); err != nil {
+	if _, err := applyEffect(ctx, db, store.Effect{
+		Audit: auditOf(&o, "adopt from "+from, consumer, store.Identity{})}); err != nil {
 		return fmt.Errorf("adopt %s: %w", consumer, err)
 	}
 	return b.Adopt(ctx, broker.Group{Name: consumer, Owner: is.ID, OwnerName: is.Name}, from)

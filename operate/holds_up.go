@@ -8,8 +8,6 @@ import (
 
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/shortlog"
-	"github.com/skald-go/skald/operate/internal/order"
-	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
 )
 
@@ -41,7 +39,7 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 		at = " " + at
 	}
 	for _, key := range keys {
-		what := store.Sought{Key: key, Bare: true, Limit: order.PageSize}
+		what := store.Sought{Key: key, Bare: true, Limit: pageSize}
 		for {
 			page, err := store.ListKept(ctx, db, what)
 			if err != nil {
@@ -56,7 +54,7 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 					out = append(out, holderOf(p, at))
 				}
 			}
-			if len(page) < order.PageSize {
+			if len(page) < pageSize {
 				break
 			}
 		}
@@ -93,12 +91,12 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 
 func holderOf(p *store.Parked, at string) Holder {
 	h := Holder{Consumer: p.Consumer, State: "parked", Source: p.Source, ID: p.ID, Type: p.Message.Type,
-		Attempts: p.Attempts, LastError: words.FirstLine(p.Last.Why), Since: p.Since}
+		Attempts: p.Attempts, LastError: firstLine(p.Last.Why), Since: p.Since}
 	who := at + " --consumer " + shortlog.Shell(p.Consumer)
 	const reason = " --reason 'the cause is gone'"
 	if p.Dead == nil {
 		h.DueSeconds = p.Due.Seconds()
-		h.Command = "skald parked release" + who + " --key " + words.Key(p.Message.Key) + reason
+		h.Command = "skald parked release" + who + " --key " + keyWord(p.Message.Key) + reason
 		return h
 	}
 	h.State, h.Kind, h.Fingerprint = "dead", p.Dead.Kind, p.Dead.Fingerprint

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/control"
-	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
 
@@ -58,7 +57,7 @@ func tell(ctx context.Context, db Positions, consumer string, o Order, what stri
 	if consumer == "" {
 		return &UsageError{What: "which consumer?"}
 	}
-	if err := order.Check(&o); err != nil {
+	if err := checkOrder(&o); err != nil {
 		return err
 	}
 	for i := range checkpoints {
@@ -75,8 +74,8 @@ func tell(ctx context.Context, db Positions, consumer string, o Order, what stri
 	if o.DryRun {
 		return nil
 	}
-	stood, err := order.Apply(ctx, db, store.Effect{Control: &store.Control{Consumer: consumer,
-		Checkpoints: checkpoints}, Audit: order.Audit(&o, what, consumer, store.Identity{})})
+	stood, err := applyEffect(ctx, db, store.Effect{Control: &store.Control{Consumer: consumer,
+		Checkpoints: checkpoints}, Audit: auditOf(&o, what, consumer, store.Identity{})})
 	if err == nil && !stood {
 		err = errors.New("it was not carried out")
 	}

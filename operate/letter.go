@@ -1,34 +1,162 @@
 package operate
 
 import (
-	"context"
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"io"
 	"iter"
+	"time"
 
-	"github.com/skald-go/skald/operate/internal/kept"
+	"github.com/skald-go/skald/internal/column"
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/store"
 )
 
-// A Left is a dead letter that was not imported: its names in JSON are stable.
-type Left = kept.Left
+// letterFormat is the version of the form of exported dead letters.
+const letterFormat = 1
 
-// Import keeps letters as dead letters of their consumers, in order. It reads them twice: one that cannot be
-// read is found before anything is changed. A letter is left as it is, and named, whose consumer has finished
-// or keeps the message, which is at an outside call, or is older than the consumer's marks are kept; the last
-// are imported with tooOld. left is called with each of these; a repeat of an import changes nothing.
-func Import[TTx any](ctx context.Context, db store.Driver[TTx], letters iter.Seq2[*store.Parked, error],
-	tooOld bool, left func(Left) error, o Order) (r Report, err error) {
-	return kept.Import(ctx, db, letters, tooOld, left, o)
+// A letter is a dead letter as a line of a file: its names are stable. Bytes are base64; a text that is not
+// UTF-8 is {"bytes": base64}.
+type letter struct {
+	Format      int             `json:"format"` // letterFormat
+	Consumer    column.Text     `json:"consumer"`
+	Source      column.Text     `json:"source"`
+	ID          column.Text     `json:"id"`
+	Message     json.RawMessage `json:"message"`
+	Partition   column.Text     `json:"partition"`
+	Position    int64           `json:"position"`
+	Fault       column.Text     `json:"fault,omitempty"`
+	Attempts    int             `json:"attempts"`
+	Since       time.Time       `json:"since"`
+	First       *attempt        `json:"first"`
+	Last        *attempt        `json:"last"`
+	DeadAt      time.Time       `json:"dead_at"`
+	Kind        column.Text     `json:"kind"`
+	Fingerprint column.Text     `json:"fingerprint"`
+	Stack       column.Text     `json:"stack,omitempty"`
+	Version     column.Text     `json:"version,omitempty"`
+	HoldsKey    bool            `json:"blocks_key"`
+	Call        json.RawMessage `json:"call,omitempty"` // to the outside, that it is at
+}
+
+type attempt struct {
+	At    time.Time   `json:"at"`
+	Error column.Text `json:"error"`
+	Host  column.Text `json:"host"`
+}
+
+func (f *attempt) failure() store.Failure {
+	if f == nil {
+		return store.Failure{}
+	}
+	return store.Failure{At: f.At, Why: string(f.Error), Host: string(f.Host)}
+}
+
+func failureOf(f store.Failure) *attempt {
+	if f == (store.Failure{}) {
+		return nil
+	}
+	return &attempt{f.At, column.Text(f.Why), column.Text(f.Host)}
 }
 
 // WriteLetter writes the dead letter p, read with its payload, as one line of JSON, byte for byte.
 // ReadLetters reads it again.
 func WriteLetter(out io.Writer, p *store.Parked) error {
-	return kept.WriteLetter(out, p)
+	message, err := column.EncodeMessage(&p.Message)
+	if err != nil {
+		return err
+	}
+	call, err := column.EncodeCall(p.Call)
+	if err != nil {
+		return err
+	}
+	died, ok := column.Time(p.Dead.At)
+	if !ok { // a dead letter that an earlier build took in
+		died = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+	}
+	l := letter{Format: letterFormat, Consumer: column.Text(p.Consumer), Source: column.Text(p.Source),
+		ID: column.Text(p.ID), Message: json.RawMessage(message),
+		Partition: column.Text(p.Partition), Position: p.Position, Fault: column.Text(p.Fault),
+		Attempts: p.Attempts, Since: p.Since, First: failureOf(p.First),
+		Last: failureOf(p.Last), DeadAt: died, Kind: column.Text(p.Dead.Kind),
+		Fingerprint: column.Text(p.Dead.Fingerprint),
+		Stack:       column.Text(p.Dead.Stack), Version: column.Text(p.Dead.Version), HoldsKey: p.Dead.BlocksKey}
+	if call != nil {
+		l.Call = json.RawMessage(*call)
+	}
+	text, err := json.Marshal(&l)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(append(shortlog.VisibleJSON(text), '\n'))
+	return err
 }
 
 // ReadLetters reads dead letters line by line. A line that is none is a *UsageError with its number, and ends
 // it.
 func ReadLetters(in io.Reader) iter.Seq2[*store.Parked, error] {
-	return kept.ReadLetters(in)
+	return func(yield func(*store.Parked, error) bool) {
+		lines := bufio.NewReader(in)
+		for n := 1; ; n++ {
+			line, end := lines.ReadBytes('\n')
+			if end != nil && end != io.EOF {
+				yield(nil, end)
+				return
+			}
+			if line = bytes.TrimSpace(line); len(line) > 0 {
+				p, err := readLetter(line)
+				if err != nil {
+					err = &UsageError{What: fmt.Sprintf("line %d of the file: %v", n, err)}
+				}
+				if !yield(p, err) || err != nil {
+					return
+				}
+			}
+			if end == io.EOF {
+				return
+			}
+		}
+	}
+}
+
+func readLetter(line []byte) (*store.Parked, error) {
+	var l letter
+	if err := json.Unmarshal(line, &l); err != nil {
+		return nil, err
+	}
+	if l.Format != letterFormat || l.Consumer == "" || l.ID == "" || l.DeadAt.IsZero() {
+		return nil, fmt.Errorf("it is no dead letter of format %d: consumer, id or dead_at is missing",
+			letterFormat)
+	}
+	times := map[string]*time.Time{"dead_at": &l.DeadAt}
+	if l.First != nil {
+		times["first.at"] = &l.First.At
+	}
+	if l.Last != nil {
+		times["last.at"] = &l.Last.At
+	}
+	for name, t := range times {
+		at, ok := column.Time(*t)
+		if !ok {
+			return nil, fmt.Errorf("the year of its %s is, in UTC, not one of 1 to 9999: correct the line",
+				name)
+		}
+		*t = at
+	}
+	m, err := column.DecodeMessage(string(l.Message))
+	if err != nil {
+		return nil, err
+	}
+	p := &store.Parked{Consumer: string(l.Consumer), Identity: store.Identity{Source: string(l.Source),
+		ID: string(l.ID)}, Message: m, Partition: string(l.Partition),
+		Position: l.Position, Fault: string(l.Fault), Attempts: l.Attempts, First: l.First.failure(),
+		Last: l.Last.failure(),
+		Dead: &store.Death{At: l.DeadAt, Kind: string(l.Kind), Fingerprint: string(l.Fingerprint),
+			Stack: string(l.Stack), Version: string(l.Version), BlocksKey: l.HoldsKey}}
+	if call := string(l.Call); call != "" && call != "null" {
+		p.Call, err = column.DecodeCall(&call)
+	}
+	return p, err
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/retention"
-	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
 
@@ -43,7 +42,7 @@ func spell(r store.Retention) string {
 // counts what would go, one by one. It needs the rights of a relay, and INSERT on skald_audit.
 func Maintain(ctx context.Context, db Maintainer, keep store.Retention, shorter bool,
 	o Order) (r MaintainReport, err error) {
-	if err := order.Check(&o); err != nil {
+	if err := checkOrder(&o); err != nil {
 		return r, err
 	}
 	if r.Keep, err = retention.OrDefaults(keep); err != nil {
@@ -62,7 +61,7 @@ func Maintain(ctx context.Context, db Maintainer, keep store.Retention, shorter 
 		k.Steps < was.Steps || k.Sagas < was.Sagas) {
 		return r, &ShorterError{k, was}
 	}
-	if _, err := order.Apply(ctx, db, store.Effect{Audit: order.Audit(&o, "maintain", "",
+	if _, err := applyEffect(ctx, db, store.Effect{Audit: auditOf(&o, "maintain", "",
 		store.Identity{ID: spell(r.Keep)})}); err != nil {
 		return r, fmt.Errorf("note who does it: %w", err)
 	}

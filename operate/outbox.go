@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
 
@@ -18,14 +17,14 @@ func DropDeferred(ctx context.Context, db Applier, id string, o Order) error {
 	if id == "" {
 		return &UsageError{What: "which message? Give its id"}
 	}
-	if err := order.Check(&o); err != nil {
+	if err := checkOrder(&o); err != nil {
 		return err
 	}
-	if err := order.Confirm(ctx, &o, 1); err != nil || o.DryRun {
+	if err := confirm(ctx, &o, 1); err != nil || o.DryRun {
 		return err
 	}
-	stood, err := order.Apply(ctx, db, store.Effect{DropDeferred: &store.DropDeferred{ID: id},
-		Audit: order.Audit(&o, "outbox drop", "", store.Identity{ID: id})})
+	stood, err := applyEffect(ctx, db, store.Effect{DropDeferred: &store.DropDeferred{ID: id},
+		Audit: auditOf(&o, "outbox drop", "", store.Identity{ID: id})})
 	if err == nil && !stood {
 		err = &NoneError{What: "no row of the outbox that the broker refused has the id " + id}
 	}

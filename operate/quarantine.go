@@ -2,33 +2,157 @@ package operate
 
 import (
 	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
 
-	"github.com/skald-go/skald/operate/internal/kept"
+	"github.com/skald-go/skald/store"
 )
 
 // A Quarantine is what the verbs on quarantine ask of a store.
-type Quarantine = kept.Quarantine
+type Quarantine interface {
+	Applier
+	store.Lister
+}
 
 // A QuarantineGroup is messages in quarantine of one consumer, for one reason: its names in JSON are stable.
-type QuarantineGroup = kept.QuarantineGroup
+type QuarantineGroup struct {
+	Consumer string    `json:"consumer"`
+	Why      string    `json:"why"`
+	Waiting  int       `json:"waiting"`
+	Admitted int       `json:"admitted"` // and not taken yet
+	Oldest   time.Time `json:"oldest"`
+	First    int64     `json:"first_number"`
+}
 
 // QuarantineGroups counts what is in quarantine.
 func QuarantineGroups(ctx context.Context, db Quarantine) ([]QuarantineGroup, error) {
-	return kept.QuarantineGroups(ctx, db)
+	groups := []QuarantineGroup{}
+	for q, err := range quarantined(ctx, db, store.Query{Bare: true}) {
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(groups,
+			func(g QuarantineGroup) bool { return g.Consumer == q.Consumer && g.Why == q.Why.String() })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, QuarantineGroup{Consumer: q.Consumer, Why: q.Why.String(), Oldest: q.At,
+				First: q.Number})
+		}
+		if q.Admitted.IsZero() {
+			groups[i].Waiting++
+		} else {
+			groups[i].Admitted++
+		}
+	}
+	return groups, nil
+}
+
+// quarantined goes through the quarantine page by page: the one place that asks the store for it.
+func quarantined(ctx context.Context, db Quarantine, q store.Query) iter.Seq2[store.Quarantined, error] {
+	return func(yield func(store.Quarantined, error) bool) {
+		for {
+			list, err := store.ListQuarantined(ctx, db, q)
+			if err != nil {
+				yield(store.Quarantined{}, err)
+				return
+			}
+			for _, one := range list {
+				if !yield(one, nil) {
+					return
+				}
+			}
+			if len(list) == 0 {
+				return
+			}
+			q.After = list[len(list)-1].Number
+		}
+	}
 }
 
 // AdmitsAtOnce are admitted in one transaction.
-const AdmitsAtOnce = kept.AdmitsAtOnce
+const AdmitsAtOnce = 1000
 
 // An Admission chooses messages in quarantine. Zero fields choose all.
-type Admission = kept.Admission
+type Admission struct {
+	Number      int64 // of one message
+	ID          string
+	Consumer    string
+	Topic, Type string
+	Why         store.Outcome // TooOld or Conflict
+	All         bool          // required where no other field chooses
+}
 
 // An AdmitReport tells what was admitted.
-type AdmitReport = kept.AdmitReport
+type AdmitReport struct {
+	Report
+	Chosen []store.Quarantined // without payloads
+}
 
 // Admit has messages in quarantine taken by their consumers, each once, within some seconds. One that is too
 // old may have been taken before it was forgotten; one in conflict is taken beside the one that had its
 // identity. With a *PartlyError the report is valid, too.
 func Admit(ctx context.Context, db Quarantine, a Admission, o Order) (r AdmitReport, err error) {
-	return kept.Admit(ctx, db, a, o)
+	if err := checkOrder(&o); err != nil {
+		return r, err
+	}
+	if a == (Admission{}) {
+		return r,
+			&UsageError{What: "which messages? Select some of them; or All, if all of them are meant"}
+	}
+	if r.Chosen, err = a.choose(ctx, db); err != nil {
+		return r, err
+	}
+	r.Selected = len(r.Chosen)
+	if o.DryRun {
+		return r, nil
+	}
+	if r.Selected > 1 {
+		if err := confirm(ctx, &o, r.Selected); err != nil {
+			return r, err
+		}
+	}
+	for part := range slices.Chunk(r.Chosen, AdmitsAtOnce) {
+		var es []store.Effect
+		for _, q := range part {
+			es = append(es, store.Effect{Admit: &store.Admit{Number: q.Number, By: o.Author,
+				Reason: o.Reason},
+				Audit: &store.Audit{Author: o.Author, Reason: o.Reason, Action: "admit", Consumer: q.Consumer,
+					Identity: q.Identity}})
+		}
+		stood, err := db.Apply(ctx, es...)
+		if err != nil {
+			return r, fmt.Errorf("%d are admitted: %w", r.Done, err)
+		}
+		for _, ok := range stood {
+			if ok {
+				r.Done++
+			}
+		}
+		progress(&o, r.Done, r.Selected)
+	}
+	return r, partly(&r.Report, "inbox admit")
+}
+
+// choose looks for what is meant and not admitted yet. It is a NoneError if nothing is meant at all.
+func (a *Admission) choose(ctx context.Context, db Quarantine) (chosen []store.Quarantined, err error) {
+	there := false
+	what := store.Query{Consumer: a.Consumer, ID: a.ID, Topic: a.Topic, Type: a.Type, Why: a.Why,
+		After: max(a.Number-1, 0), Bare: true}
+	for q, err := range quarantined(ctx, db, what) {
+		if err != nil {
+			return nil, err
+		}
+		if a.Number != 0 && a.Number != q.Number {
+			break
+		}
+		if there = true; q.Admitted.IsZero() {
+			chosen = append(chosen, q)
+		}
+	}
+	if !there {
+		return nil, &NoneError{What: "no message in quarantine is selected: see skald inbox status"}
+	}
+	return chosen, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
 
@@ -22,12 +21,12 @@ type Recoverer interface {
 // sequences go on after what consumers keep. Make sure first that no other copy of the database has relays. A
 // dry run tells what moved. ErrUnmoved: nothing did. It needs the rights of the owner of the tables.
 func Recover(ctx context.Context, db Recoverer, o Order) (r store.Recovered, err error) {
-	if err := order.Check(&o); err != nil {
+	if err := checkOrder(&o); err != nil {
 		return r, err
 	}
 	var note *store.Audit
 	if !o.DryRun {
-		note = order.Audit(&o, "recover", "", store.Identity{})
+		note = auditOf(&o, "recover", "", store.Identity{})
 	}
 	if r, err = db.Recover(ctx, note); err == nil && r.Moved == "" {
 		err = ErrUnmoved

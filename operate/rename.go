@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/column"
-	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
 
@@ -46,7 +45,7 @@ func RenameInbox(ctx context.Context, db RenameStore, at Waiting, was, is string
 	case was == is:
 		return store.Renamed{}, &UsageError{What: fmt.Sprintf("%s has that name already", was)}
 	}
-	if err := order.Check(&o); err != nil {
+	if err := checkOrder(&o); err != nil {
 		return store.Renamed{}, err
 	}
 	found, err := db.Rename(ctx, r)
@@ -59,7 +58,7 @@ func RenameInbox(ctx context.Context, db RenameStore, at Waiting, was, is string
 	if err != nil || o.DryRun {
 		return found, err
 	}
-	r.Audit = order.Audit(&o, "rename "+was+" to "+is, is, store.Identity{})
+	r.Audit = auditOf(&o, "rename "+was+" to "+is, is, store.Identity{})
 	did, err := db.Rename(ctx, r)
 	if err == nil && !did.Done {
 		err = obstacle(r, &did)

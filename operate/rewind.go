@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
 
@@ -39,7 +38,7 @@ func Rewind(ctx context.Context, db Positions, consumer string, places []broker.
 	if consumer == "" {
 		return nil, &UsageError{What: "which consumer?"}
 	}
-	if err := order.Check(&o); err != nil {
+	if err := checkOrder(&o); err != nil {
 		return nil, err
 	}
 	all, err := db.Attend(ctx, store.Attend{Consumer: consumer})
@@ -90,7 +89,7 @@ func rewind(ctx context.Context, db Positions, consumer string, partitions []Rew
 	if n == 0 {
 		return nil
 	}
-	if err := order.Confirm(ctx, o, n); err != nil {
+	if err := confirm(ctx, o, n); err != nil {
 		return err
 	}
 	done, missed := 0, 0
@@ -99,10 +98,10 @@ func rewind(ctx context.Context, db Positions, consumer string, partitions []Rew
 		if l.Why != "" {
 			continue
 		}
-		stood, err := order.Apply(ctx, db, store.Effect{
+		stood, err := applyEffect(ctx, db, store.Effect{
 			Rewind: &store.Rewind{Consumer: consumer, Partition: l.Partition, Origin: l.origin,
 				Position: l.To, Stamp: "rewind-" + rand.Text()},
-			Audit: order.Audit(o, "rewind", consumer,
+			Audit: auditOf(o, "rewind", consumer,
 				store.Identity{Source: l.Partition, ID: fmt.Sprint(l.To)})})
 		if err != nil {
 			return fmt.Errorf("partition %s: %w", l.Partition, err)
@@ -112,7 +111,7 @@ func rewind(ctx context.Context, db Positions, consumer string, partitions []Rew
 			missed++
 		}
 		done++
-		order.Progress(o, done, n)
+		progress(o, done, n)
 	}
 	if missed > 0 {
 		return &PartlyError{What: fmt.Sprintf(

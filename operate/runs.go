@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skald-go/skald/operate/internal/acts"
-	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
 
@@ -28,7 +26,7 @@ type Run struct {
 	Stopped string     `json:"stopped,omitempty"` // why it was interrupted; it can go on
 	Ended   string     `json:"ended,omitempty"`   // what came of it
 
-	changed map[acts.Target]bool // by now
+	changed map[runTarget]bool // by now
 }
 
 // A RunRequest is what a run was asked to do.
@@ -57,22 +55,22 @@ func (q RunRequest) WithoutData() RunRequest {
 // ActionWithoutData is the action of an audit without what RunRequest.WithoutData leaves out.
 func ActionWithoutData(a *store.Audit) string {
 	action := a.Action
-	verb, what, text := acts.Note(a)
-	if what != acts.Begun {
+	verb, what, text := noteOf(a)
+	if what != runBegun {
 		return action
 	}
 	var asked RunRequest
 	if err := json.Unmarshal([]byte(text), &asked); err != nil {
-		return verb + acts.Begun + "what cannot be read"
+		return verb + runBegun + "what cannot be read"
 	}
 	if asked.Change == nil || asked.Change.Data == nil {
 		return action
 	}
 	public, err := json.Marshal(asked.WithoutData())
 	if err != nil {
-		return verb + acts.Begun + "what cannot be written"
+		return verb + runBegun + "what cannot be written"
 	}
-	return verb + acts.Begun + string(public)
+	return verb + runBegun + string(public)
 }
 
 // BeginRun notes that a run begins. What it changes afterwards is noted under its ID: see Order.Run and
@@ -82,17 +80,17 @@ func BeginRun(ctx context.Context, db Applier, r Run) error {
 	if err != nil {
 		return fmt.Errorf("begin the run %s: %w", r.ID, err)
 	}
-	return r.note(ctx, db, r.Author, r.Reason, acts.Begun+string(text))
+	return r.note(ctx, db, r.Author, r.Reason, runBegun+string(text))
 }
 
 // StopRun notes that a run was interrupted, and why.
 func StopRun(ctx context.Context, db Applier, r Run, author, why string) error {
-	return r.note(ctx, db, author, r.Reason, acts.Stopped+why)
+	return r.note(ctx, db, author, r.Reason, runStopped+why)
 }
 
 // EndRun notes what came of a run. Redrive does so by itself.
 func EndRun(ctx context.Context, db Applier, r Run, outcome string) error {
-	return r.note(ctx, db, r.Author, r.Reason, acts.Ended+outcome)
+	return r.note(ctx, db, r.Author, r.Reason, runEnded+outcome)
 }
 
 // noteLong is how long a note of a run is tried while a step holds the file of an SQLite store: most are over
@@ -101,7 +99,7 @@ const noteLong = 30 * time.Second
 
 func (r *Run) note(ctx context.Context, db Applier, author, reason, what string) (err error) {
 	for until := time.Now().Add(noteLong); ; {
-		_, err = order.Apply(ctx, db, store.Effect{Audit: &store.Audit{Author: author, Reason: reason,
+		_, err = applyEffect(ctx, db, store.Effect{Audit: &store.Audit{Author: author, Reason: reason,
 			Action:   r.Verb + what,
 			Consumer: r.Request.Selection.Consumer, Run: r.ID}})
 		if !errors.Is(err, store.ErrBusy) || ctx.Err() != nil || time.Now().After(until) {
@@ -114,12 +112,9 @@ func (r *Run) note(ctx context.Context, db Applier, author, reason, what string)
 	return nil
 }
 
-// A RunReader is what ReadRun asks of a store.
-type RunReader = acts.Reader
-
 // ReadRun tells how a run stands, by what it noted. A *NoneError: BeginRun noted none of this ID.
 func ReadRun(ctx context.Context, db RunReader, id string) (r Run, err error) {
-	for a, err := range acts.Of(ctx, db, id, 0) {
+	for a, err := range runActs(ctx, db, id, 0) {
 		if err != nil {
 			return r, err
 		}
@@ -132,27 +127,27 @@ func ReadRun(ctx context.Context, db RunReader, id string) (r Run, err error) {
 }
 
 func beginsRun(a *store.Audit) bool {
-	_, what, _ := acts.Note(a)
-	return what == acts.Begun
+	_, what, _ := noteOf(a)
+	return what == runBegun
 }
 
 // take adds what an audit says of the run.
 func (r *Run) take(a *store.Audit) {
-	switch verb, what, text := acts.Note(a); what {
-	case acts.Begun:
+	switch verb, what, text := noteOf(a); what {
+	case runBegun:
 		if begun, ok := begunRun(a, verb, text); ok && r.Begun.IsZero() {
 			*r = begun
 		}
-	case acts.Stopped:
+	case runStopped:
 		r.Stopped = text
-	case acts.Ended:
+	case runEnded:
 		r.Ended = text
 	default:
 		if r.changed == nil {
-			r.changed = map[acts.Target]bool{}
+			r.changed = map[runTarget]bool{}
 		}
 		at := a.At
-		r.changed[acts.Target{Consumer: a.Consumer, Identity: a.Identity}] = true
+		r.changed[runTarget{Consumer: a.Consumer, Identity: a.Identity}] = true
 		r.Done, r.Last, r.Stopped = len(r.changed), &at, "" // it went on
 	}
 }

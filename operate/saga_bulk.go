@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/skald-go/skald/operate/internal/order"
-	"github.com/skald-go/skald/operate/internal/sagas"
-	"github.com/skald-go/skald/operate/internal/words"
 )
 
 // sagaRun begins the verb of a run of a SagaVerb.
@@ -38,7 +34,7 @@ func SagaRunOf(id string, s SagaSelection, c SagaChange, of int, o Order) Run {
 // with the run, and changes no saga twice. Once that has ended, the same name begins another run: name-2.
 func RunSagas(ctx context.Context, db SagaKeeper, name string, s SagaSelection, c SagaChange,
 	o Order) (r SagaReport, err error) {
-	if err := errors.Join(sagas.CheckChange(&c), order.Check(&o)); err != nil {
+	if err := errors.Join(checkChange(&c), checkOrder(&o)); err != nil {
 		return r, err
 	}
 	switch {
@@ -46,7 +42,7 @@ func RunSagas(ctx context.Context, db SagaKeeper, name string, s SagaSelection, 
 		o.Run = name // in a run a key is a filter
 		return ChangeSagas(ctx, db, s, c, o)
 	case !s.All && !s.Filtered(): // before the run's own bound counts as a filter
-		return r, sagas.WhichSagas()
+		return r, whichSagas()
 	}
 	return carry(ctx, db, name, SagaRunOf("", s, c, 0, o), o,
 		func(ctx context.Context, run *Run, o Order) (SagaReport, error) {
@@ -63,7 +59,7 @@ type FlowKeeper[TTx any] interface {
 // RunFlows is CompensateAll as a run, as RunSagas is ChangeSagas.
 func RunFlows[TTx any](ctx context.Context, db FlowKeeper[TTx], name string, s FlowSelection,
 	o Order) (r SagaReport, err error) {
-	if err := order.Check(&o); err != nil {
+	if err := checkOrder(&o); err != nil {
 		return r, err
 	}
 	if o.DryRun {
@@ -158,7 +154,7 @@ func endSagas(ctx context.Context, db runKeeper, run *Run, err error) error {
 	case ctx.Err() != nil:
 		return StopRun(last, db, *run, run.Author, "it was stopped by a signal, or its time was up")
 	}
-	return StopRun(last, db, *run, run.Author, words.FirstLine(err.Error()))
+	return StopRun(last, db, *run, run.Author, firstLine(err.Error()))
 }
 
 // outcomeOf says what a run did in all, whoever went on with it.

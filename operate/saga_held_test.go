@@ -118,7 +118,8 @@ func TestBulkLeavesWhatIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range []operate.Order{{DryRun: true}, {Author: "ann", Reason: "an incident"}} {
-		r, err := operate.ChangeSagas(t.Context(), refusing{b.db, "k-1"}, operate.SagaSelection{Name: "order"},
+		r, err := operate.ChangeSagas(t.Context(), refusing{b.db, "k-1"},
+			operate.SagaSelection{Name: "order"},
 			operate.SagaChange{Verb: operate.PauseSaga}, o)
 		done := 1
 		if o.DryRun { // it does not ask the store

@@ -9,8 +9,6 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/internal/shortlog"
-	"github.com/skald-go/skald/operate/internal/sagas"
-	"github.com/skald-go/skald/operate/internal/words"
 	"github.com/skald-go/skald/store"
 )
 
@@ -53,7 +51,7 @@ func UnknownCalls(ctx context.Context, db store.Lister, at string, most int) ([]
 			out = append(out, callOf(p, at))
 		}
 	}
-	plans, err := sagas.ReadPlans(ctx, db)
+	plans, err := readPlans(ctx, db)
 	if err != nil || len(plans) == 0 {
 		return out, err
 	}
@@ -75,12 +73,12 @@ func UnknownCalls(ctx context.Context, db store.Lister, at string, most int) ([]
 
 func callOf(p *store.Parked, at string) UnknownCall {
 	c := UnknownCall{Consumer: p.Consumer, Source: p.Source, ID: p.ID, Type: p.Message.Type,
-		Outside: p.Call.Key, Since: words.Some(p.Call.Since),
-		Dead: p.Dead != nil, Attempts: p.Attempts, Error: words.FirstLine(p.Last.Why)}
+		Outside: p.Call.Key, Since: someTime(p.Call.Since),
+		Dead: p.Dead != nil, Attempts: p.Attempts, Error: firstLine(p.Last.Why)}
 	who := at + " --consumer " + shortlog.Shell(p.Consumer)
 	if p.Dead == nil {
 		if p.Message.Key != nil {
-			who += " --key " + words.Key(p.Message.Key)
+			who += " --key " + keyWord(p.Message.Key)
 		}
 		c.Commands = []string{"skald parked release" + who + " --reason 'ask again now'"}
 		return c
@@ -113,7 +111,7 @@ func callsOf(s *store.Saga, p *plan.Plan, at string) (out []UnknownCall) {
 		}
 		c := UnknownCall{Saga: s.Name, Key: s.Key, Step: sagarow.StepName(r.Step, r.Occurrence),
 			Undo: r.Phase == plan.Undo, Stuck: r.Stuck,
-			Since: words.Some(r.At), Attempts: r.Attempts, Error: words.FirstLine(r.Error)}
+			Since: someTime(r.At), Attempts: r.Attempts, Error: firstLine(r.Error)}
 		c.Outside = (&engine.Facts{State: &st, Step: r.Step, Occurrence: r.Occurrence,
 			Undo: c.Undo}).CallKey()
 		of := at + " --step " + shortlog.Shell(r.Step)
@@ -126,7 +124,7 @@ func callsOf(s *store.Saga, p *plan.Plan, at string) (out []UnknownCall) {
 			c.Commands = append(c.Commands, "skald saga skip"+of+" --reason 'it is undone at the provider'"+
 				which)
 		} else {
-			c.Commands = append(c.Commands, "skald saga complete"+of+sagas.Sample(step.Shape)+
+			c.Commands = append(c.Commands, "skald saga complete"+of+sample(step.Shape)+
 				" --reason 'it was done'"+which)
 		}
 		out = append(out, c)

@@ -9,8 +9,6 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/complete"
-	"github.com/skald-go/skald/operate/internal/kept"
-	"github.com/skald-go/skald/operate/internal/order"
 	"github.com/skald-go/skald/store"
 )
 
@@ -62,7 +60,7 @@ func (a asIs) Encode(_ context.Context, m *skald.Message, v any) error {
 
 // Write writes one message into the outbox, with its audit in the same transaction: a compensation by hand.
 func Write(ctx context.Context, db Keeper, d Draft, o Order) (r WriteReport, err error) {
-	if err := order.Check(&o); err != nil {
+	if err := checkOrder(&o); err != nil {
 		return r, err
 	}
 	if d.ContentType == "application/json" && !json.Valid(d.Data) {
@@ -94,7 +92,7 @@ func Write(ctx context.Context, db Keeper, d Draft, o Order) (r WriteReport, err
 		id.ID = m.ID
 	}
 	_, err = db.Apply(ctx, store.Effect{Rows: ms,
-		Audit: order.Audit(&o, fmt.Sprintf("write %s %s to %s", m.Type, m.ID, m.Topic), consumer, id)})
+		Audit: auditOf(&o, fmt.Sprintf("write %s %s to %s", m.Type, m.ID, m.Topic), consumer, id)})
 	if limit := new(store.LimitError); errors.As(err, &limit) {
 		return r, &UsageError{What: err.Error()}
 	}
@@ -111,7 +109,7 @@ func because(ctx context.Context, db Keeper,
 		return cause, d.Consumer, id, false, nil
 	}
 	cause.ID, consumer = d.CausedBy, d.Consumer
-	for p, err := range kept.ListAny(ctx, db,
+	for p, err := range listAny(ctx, db,
 		Selection{Consumer: d.Consumer, Source: d.Source, ID: d.CausedBy}) {
 		switch {
 		case err != nil:

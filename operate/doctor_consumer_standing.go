@@ -1,0 +1,61 @@
+package operate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+// What alerts and doctor go by.
+const (
+	// Gone is how long a consumer may give no sign of session, which it gives each minute.
+	Gone = 3 * time.Minute
+	// Retired is after how long a consumer without a sign of session counts as one that was given up.
+	Retired = 7 * 24 * time.Hour
+	// Stuck is how long a consumer that has messages may finish none.
+	Stuck = 5 * time.Minute
+)
+
+// Standing judges how consumers get on. Lag is what waits for a consumer at the broker, by topic; nil, or a
+// consumer that it lacks: not known. A consumer whose name is not in only is left out; nil: none is.
+func Standing(consumers []store.Consumer, lag map[string]map[string]int64,
+	only func(consumer string) bool) []skald.Finding {
+	var out []skald.Finding
+	for _, c := range consumers {
+		if only != nil && !only(c.Name) {
+			continue
+		}
+		f := skald.Finding{Name: "consumer " + c.Name, Grade: skald.Fine}
+		f.Saw = fmt.Sprintf("it was heard of %v ago and last got on %v ago", c.Heard.Round(time.Second),
+			c.Progress.Round(time.Second))
+		waits := int64(0)
+		if of, known := lag[c.Name]; known {
+			var parts []string
+			for _, topic := range slices.Sorted(maps.Keys(of)) {
+				waits += of[topic]
+				parts = append(parts, fmt.Sprintf("%d of %s", of[topic], topic))
+			}
+			if len(parts) > 0 {
+				f.Saw += "; at the broker wait " + strings.Join(parts, ", ")
+			}
+		}
+		switch {
+		case c.Heard > Retired:
+			f.Grade, f.Remedy = skald.Doubtful,
+				"it counts as given up: where it is, DELETE FROM skald_consumer for it; where not, start it"
+		case c.Heard > Gone:
+			f.Grade, f.Remedy = skald.Failed,
+				"start it, or find out why it ended or cannot write here; docs/operations.md: SkaldConsumerGone"
+		case waits > 0 && c.Progress > Stuck:
+			f.Grade, f.Remedy = skald.Failed,
+				"its handlers hang or fail: see \"blocked\", and its log; docs/operations.md: SkaldConsumerLag"
+		}
+		out = append(out, f)
+	}
+	return out
+}

@@ -1,0 +1,98 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+// What the audit says about messages that the broker removed unread, and about their acknowledgement.
+const (
+	missed       = "missed"
+	acknowledged = "missed acknowledged"
+)
+
+const (
+	missedPage = 500
+	missedMost = 20 * missedPage // how far back the audit is read
+)
+
+// An Auditor is the part of a store that is about the audit.
+type Auditor interface {
+	RunReader
+	Applier
+}
+
+// Missed lists what consumers noted of messages that the broker removed before they were read, and nobody has
+// acknowledged since, in order: of the last 10,000 lines of the audit.
+func Missed(ctx context.Context, a Auditor) (out []store.Audit, err error) {
+	known := map[string]int64{} // up to which number a consumer's notes are acknowledged
+	for before, read := int64(0), 0; read < missedMost; read += missedPage {
+		page, err := a.Audits(ctx, store.AuditQuery{Before: before, Limit: missedPage})
+		if err != nil {
+			return nil, fmt.Errorf("read what was removed unread: %w", err)
+		}
+		for _, n := range page {
+			switch before = n.Number; {
+			case n.Action == acknowledged:
+				known[n.Consumer] = max(known[n.Consumer], upTo(n))
+			case n.Action == missed && n.Number > known[n.Consumer]:
+				out = append(out, n)
+			}
+		}
+		if len(page) < missedPage {
+			break
+		}
+	}
+	slices.Reverse(out)
+	return out, nil
+}
+
+// upTo is the number up to which an acknowledgement is about: its own, where it was made by a statement and
+// names none.
+func upTo(ack store.Audit) int64 {
+	if n, err := strconv.ParseInt(ack.ID, 10, 64); err == nil {
+		return min(n, ack.Number)
+	}
+	return ack.Number
+}
+
+// AcknowledgeMissed notes that somebody has seen to what a consumer missed, up to the note of that number:
+// Missed lists those no more. What was noted after it stays.
+func AcknowledgeMissed(ctx context.Context, a Auditor, consumer string, number int64, o Order) error {
+	switch {
+	case consumer == "":
+		return &UsageError{What: "which consumer?"}
+	case number <= 0:
+		return &UsageError{What: "up to which note? Give its number, as Missed lists it"}
+	}
+	if err := checkOrder(&o); err != nil || o.DryRun {
+		return err
+	}
+	note := auditOf(&o, acknowledged, consumer, store.Identity{ID: strconv.FormatInt(number, 10)})
+	if _, err := applyEffect(ctx, a, store.Effect{Audit: note}); err != nil {
+		return fmt.Errorf("acknowledge what %s missed: %w", consumer, err)
+	}
+	return nil
+}
+
+// MissedFindings are findings for a doctor, one for each consumer that missed something.
+func MissedFindings(notes []store.Audit) (out []skald.Finding) {
+	for _, n := range notes {
+		i := slices.IndexFunc(out, func(f skald.Finding) bool { return f.Name == "missed by "+n.Consumer })
+		if i < 0 {
+			i = len(out)
+			out = append(out, skald.Finding{Name: "missed by " + n.Consumer, Grade: skald.Failed,
+				Remedy: "have them sent again, then: skald inbox acknowledge-missed --consumer " +
+					n.Consumer + ` --reason "sent again"`})
+		} else {
+			out[i].Saw += "; "
+		}
+		out[i].Saw += n.Reason
+	}
+	return out
+}

@@ -1,0 +1,147 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+// A Payload is what is known of a payload beside its content type.
+type Payload struct {
+	Schema string // the id of the schema that it names; "": it names none
+	Wrong  string // why it cannot be read as what it is said to be; "": it can be, or that is not known
+}
+
+const (
+	inspectedMost = 50 // payloads of an event that are inspected: a schema takes up to a millisecond
+	eventsMost    = 10 // events that are told of
+	kindsMost     = 5  // content types of one
+)
+
+// event is what is counted of one topic and type.
+type event struct {
+	name              string
+	rows              int
+	kinds             map[string]int // by content type
+	named, plain      int            // schemas
+	inspected, broken int
+	first             string // of what cannot be read: which, and why
+}
+
+// payloads looks for events of which payloads of several kinds are on their way, or some that cannot be read.
+func (d *Doctor) payloads(ctx context.Context, s Subject) error {
+	const about = "store"
+	l, err := s.List(ctx, store.List{Payloads: true})
+	var right *store.RightError
+	switch {
+	case errors.As(err, &right): // an app's user: he writes, and does not read
+		d.Say(about, "payloads", skald.Fine, "this user may not read the outbox", "")
+		return nil
+	case err != nil:
+		return err
+	}
+	events := map[[2]string]*event{}
+	for i := range l.Payloads {
+		m := &l.Payloads[i].Message
+		e := events[[2]string{m.Topic, m.Type}]
+		if e == nil {
+			e = &event{name: m.Topic + " " + m.Type, kinds: map[string]int{}}
+			events[[2]string{m.Topic, m.Type}] = e
+		}
+		if err := e.count(ctx, &l.Payloads[i], d.Inspect); err != nil {
+			return err
+		}
+	}
+	var odd []*event
+	for _, e := range events {
+		if e.broken > 0 || e.mixed() {
+			odd = append(odd, e)
+		}
+	}
+	if len(odd) == 0 {
+		d.Say(about, "payloads", skald.Fine,
+			fmt.Sprintf("%d rows of the outbox were looked at: each event has payloads of one kind",
+				len(l.Payloads)), "")
+		return nil
+	}
+	slices.SortFunc(odd, func(a, b *event) int { // what cannot be read first
+		return cmp.Or(cmp.Compare(min(b.broken, 1), min(a.broken, 1)), strings.Compare(a.name, b.name))
+	})
+	for _, e := range odd[:min(len(odd), eventsMost)] {
+		d.Say(about, "payloads of "+e.name, e.grade(), e.saw(), e.remedy())
+	}
+	if more := len(odd) - eventsMost; more > 0 {
+		d.Say(about, "payloads", odd[eventsMost].grade(), fmt.Sprintf("%d further events are alike", more),
+			"mend those that are named, and look again")
+	}
+	return nil
+}
+
+func (e *event) count(ctx context.Context, p *store.Payload,
+	inspect func(context.Context, skald.Message) (Payload, error)) error {
+	e.rows++
+	media, _, _ := strings.Cut(p.Message.ContentType, ";") // parameters make no other kind
+	e.kinds[strings.ToLower(strings.TrimSpace(media))]++
+	if inspect == nil || !p.Read || e.inspected == inspectedMost {
+		return nil
+	}
+	e.inspected++
+	saw, err := inspect(ctx, p.Message)
+	if err != nil {
+		return err
+	}
+	if saw.Schema == "" {
+		e.plain++
+	} else {
+		e.named++
+	}
+	if saw.Wrong != "" {
+		if e.broken++; e.broken == 1 {
+			e.first = fmt.Sprintf("%.64s: %.300s", p.Message.ID, saw.Wrong)
+		}
+	}
+	return nil
+}
+
+func (e *event) mixed() bool { return len(e.kinds) > 1 || e.named > 0 && e.plain > 0 }
+
+func (e *event) grade() skald.Grade {
+	if e.broken > 0 {
+		return skald.Failed
+	}
+	return skald.Doubtful
+}
+
+func (e *event) saw() string {
+	var parts []string
+	for i, kind := range slices.Sorted(maps.Keys(e.kinds)) {
+		if i == kindsMost {
+			parts = append(parts, "others")
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%d %.100s", e.kinds[kind], kind))
+	}
+	saw := fmt.Sprintf("of %d rows: %s", e.rows, strings.Join(parts, ", "))
+	if e.named > 0 && e.plain > 0 {
+		saw += fmt.Sprintf("; of the newest %d that were read %d name a schema, %d do not", e.inspected,
+			e.named, e.plain)
+	}
+	if e.broken > 0 {
+		saw += fmt.Sprintf("; %d of the newest %d cannot be read, first %s", e.broken, e.inspected, e.first)
+	}
+	return saw
+}
+
+func (e *event) remedy() string {
+	if e.broken > 0 {
+		return "find its writer by source and id in skald_outbox, and mend it: consumers make dead letters of such messages, or park them; docs/schemas.md: What happens when"
+	}
+	return "where a rollout is under way, look again when it has ended; else find the writers by source in skald_outbox, and give them one codec: docs/schemas.md"
+}

@@ -1,0 +1,142 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/sagarow"
+	"github.com/skald-go/skald/internal/shortlog"
+	"github.com/skald-go/skald/store"
+)
+
+// sagas are the orchestrated ones, of each definition, and the choreographed ones, of each flow: whether some
+// wait for an operator, for an engine, or for an event.
+func (d *Doctor) sagas(ctx context.Context, s Subject) error {
+	const about = "store"
+	status, err := s.Status(ctx, store.StatusQuery{Sagas: true})
+	if err != nil {
+		return err
+	}
+	if len(status.Sagas)+len(status.Tracked) == 0 {
+		d.Say(about, "sagas", skald.Fine, "there are none", "")
+		return nil
+	}
+	for i := range status.Tracked {
+		d.tracked(&status.Tracked[i])
+	}
+	if len(status.Sagas) == 0 {
+		return nil
+	}
+	noted, err := lastNoted(ctx, s)
+	if err != nil {
+		return err
+	}
+	for _, c := range status.Sagas {
+		grade, remedy := skald.Fine, ""
+		saw := fmt.Sprintf("%d running, %d compensating; of them %d stuck, %d paused, %d failing", c.Running,
+			c.Compensating, c.Stuck, c.Paused, c.Failing)
+		left, err := leftOf(ctx, s, &c)
+		if err != nil {
+			return err
+		}
+		saw += left
+		if c.Stuck > 0 {
+			grade, remedy = skald.Doubtful,
+				fmt.Sprintf("run: skald saga list --stuck --name '%s', then skald saga explain", c.Name)
+		}
+		if c.Stuck == 0 && c.FailingFor > longFailing {
+			grade, remedy = skald.Doubtful,
+				fmt.Sprintf("run: skald saga list --failing --name %s, then skald saga explain; "+
+					"docs/operations.md: SkaldSagaFailing", shortlog.Shell(c.Name))
+		}
+		if c.FailingFor > longFailing {
+			saw += fmt.Sprintf("; one has failed for %v", c.FailingFor.Round(time.Second))
+		}
+		if c.Overdue > 0 {
+			grade, remedy = skald.Failed,
+				"start the service whose engine has this definition; skald saga explain says which one; "+
+					"docs/operations.md: SkaldSagaOverdue"
+			saw += fmt.Sprintf("; %d have been due for more than a minute, or left to another build for 15, and no engine takes them; %s",
+				c.Overdue, noted(c.Name))
+		}
+		d.Say(about, "sagas of "+c.Name, grade, saw, remedy)
+	}
+	return d.heldUp(ctx, s, status.Sagas)
+}
+
+// longFailing is for how long a saga may fail before that is a finding: as long as the alert allows.
+const longFailing = 15 * time.Minute
+
+// mostLeft bounds how many sagas are counted that builds left to others.
+const mostLeft = 1000
+
+// leftOf tells of sagas that builds left to others: a deploy may take a while, so that it is no fault yet.
+func leftOf(ctx context.Context, s store.Lister, c *store.SagaCounts) (string, error) {
+	if c.Failing == 0 {
+		return "", nil
+	}
+	list, err := store.ListSagas(ctx, s, store.SagaQuery{Name: c.Name, Failing: true, Light: true,
+		Error: sagarow.LeftToOthers, Limit: mostLeft, Scan: 10 * mostLeft})
+	if right := new(store.RightError); errors.As(err, &right) {
+		return "", nil // a relay's user may not see that
+	}
+	if err != nil || len(list) == 0 {
+		return "", err
+	}
+	some := fmt.Sprint(len(list))
+	if len(list) == mostLeft {
+		some += " or more"
+	}
+	return fmt.Sprintf("; builds left %s to others (skald saga list --name %s --error '%s')", some,
+		shortlog.Shell(c.Name), strings.TrimSuffix(sagarow.LeftToOthers, ": ")), nil
+}
+
+// tracked tells of the sagas of a flow. Overdue ones may be those of a tracker that is late itself.
+func (d *Doctor) tracked(c *store.TrackedCounts) {
+	var remedies []string
+	saw := fmt.Sprintf("%d running, %d compensating", c.Running, c.Compensating)
+	if c.Overdue > 0 {
+		saw += fmt.Sprintf("; %d overdue, %s the longest", c.Overdue, c.OverdueKey)
+		remedies = append(remedies, "skald status -- "+shortlog.Shell(c.OverdueKey))
+	}
+	if c.Drifted > 0 {
+		saw += fmt.Sprintf(
+			"; in %d something came within the last day that the flow does not allow, the last time in %s",
+			c.Drifted, c.DriftedKey)
+		remedies = append(remedies, "skald status -- "+shortlog.Shell(c.DriftedKey))
+	}
+	grade, remedy := skald.Fine, ""
+	if len(remedies) > 0 {
+		grade = skald.Doubtful
+		remedy = "run: " + strings.Join(slices.Compact(remedies), ", ") +
+			"; docs/operations.md: SkaldTrackedOverdue, SkaldTrackedDrift"
+	}
+	d.Say("store", "sagas of flow "+c.Flow, grade, saw, remedy)
+}
+
+// lastNoted tells of a definition when an engine last knew it, by the store's clock: engines note theirs once
+// a minute. A relay's user may not read that.
+func lastNoted(ctx context.Context, s store.Lister) (func(name string) string, error) {
+	all, err := s.List(ctx, store.List{Definitions: true})
+	var right *store.RightError
+	if errors.As(err, &right) {
+		return func(string) string { return "this user may not see which engines know them" }, nil
+	}
+	return func(name string) string {
+		var last time.Time
+		for _, one := range all.Definitions {
+			if one.Name == name && one.Noted.After(last) {
+				last = one.Noted
+			}
+		}
+		if last.IsZero() {
+			return "no engine ever noted a definition of that name"
+		}
+		return "an engine last noted its definition at " + last.UTC().Format(time.RFC3339)
+	}, err
+}

@@ -1,0 +1,171 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/retention"
+	"github.com/skald-go/skald/store"
+)
+
+// rights tells whether the tables can be looked at: each role is told apart, and whoever has none of them
+// cannot work.
+func (d *Doctor) rights(ctx context.Context, s Subject) (usable bool) {
+	const about = "store"
+	var lacking []error
+	for _, role := range []store.Role{store.App, store.Relay} {
+		err := s.Check(ctx, role)
+		var right *store.RightError
+		switch {
+		case err == nil:
+			d.Say(about, "rights of "+string(role), skald.Fine, "it has all that it needs", "")
+		case errors.As(err, &right):
+			lacking = append(lacking, err)
+			d.Say(about, "rights of "+string(role), skald.Doubtful,
+				fmt.Sprintf("this user lacks %s", right.What), right.Remedy+", if it is to do this work")
+		case ctx.Err() != nil:
+			d.Say(about, "tables", skald.Failed, "no answer within "+checkWithin.String(),
+				"see \"blocked\": somebody holds a lock on a table that this reads, or the server is overloaded")
+			return true // what else there is to see may name the cause
+		default:
+			d.Failed(about, "tables", err)
+			return false
+		}
+	}
+	if len(lacking) == 2 {
+		d.Failed(about, "rights", lacking[0])
+		return false
+	}
+	d.Say(about, "tables", skald.Fine, "they are there, in a version that this build works with", "")
+	return true
+}
+
+// known says so of a consumer of which the database knows nothing: to look at none finds nothing wrong.
+func (d *Doctor) known(b *store.Backlog) {
+	var names []string
+	for i := range b.Consumers {
+		names = append(names, b.Consumers[i].Name)
+	}
+	for i := range b.Kept {
+		names = append(names, b.Kept[i].Consumer)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if d.Consumer == "" || slices.Contains(names, d.Consumer) {
+		return
+	}
+	d.Say("store", "consumer", skald.Failed, fmt.Sprintf("no consumer %s is known; known: %s", d.Consumer,
+		cmp.Or(strings.Join(names, ", "), "none")),
+		"give its name as its inbox has it; of one that has not started yet, start it first, or --accept consumer")
+}
+
+// callsStuck is how long a call to the outside may be so without anybody looking: as the alert has it.
+const callsStuck = 5 * time.Minute
+
+// relayCutOff is how long a relay's broker may not answer: by then the relay has given its shards to others.
+const relayCutOff = 15 * time.Second
+
+// backlog is what waits in the database.
+func (d *Doctor) backlog(ctx context.Context, s Subject) error {
+	const about = "store"
+	b, err := store.ReadBacklog(ctx, s)
+	if err != nil {
+		return err
+	}
+	d.consumers = b.Consumers
+	d.known(&b)
+	graded := func(ok bool, worse skald.Grade) skald.Grade {
+		if ok {
+			return skald.Fine
+		}
+		return worse
+	}
+	alone := skald.Doubtful
+	if b.Pending > 0 {
+		alone = skald.Failed // they wait, and nobody sees to them
+	}
+	d.Say(about, "relay", graded(retention.Unrelayed(b) == 0, alone),
+		fmt.Sprintf("%d shards have none", b.Free),
+		"run: skald relay, unless nothing is written here")
+	d.cutOff(b.Relays)
+	d.Say(about, "outbox", graded(b.Oldest <= time.Minute && b.Deferred == 0, skald.Doubtful),
+		fmt.Sprintf("%d rows wait, the oldest for %v; %d are deferred", b.Pending,
+			b.Oldest.Round(time.Second), b.Deferred), "docs/operations.md: SkaldOutboxOld, SkaldDeferred")
+	for _, k := range b.Kept {
+		d.keepers = append(d.keepers, k.Consumer)
+		if d.means(k.Consumer) {
+			d.Say(about, "kept for "+k.Consumer,
+				graded(k.Parked+k.Dead+k.Conflicts+k.TooOld == 0, skald.Doubtful),
+				fmt.Sprintf("%d parked, the oldest for %v; %d dead letters; in quarantine %d in conflict and %d too old", k.Parked, k.Oldest.Round(time.Second), k.Dead, k.Conflicts, k.TooOld),
+				"skald parked list, skald dead groups, skald inbox status")
+			if k.Calls > 0 {
+				d.Say(about, "calls of "+k.Consumer, graded(k.Called <= callsStuck, skald.Doubtful),
+					fmt.Sprintf("of %d calls to the outside it is not settled what became of them, the oldest was to be made %v ago", k.Calls, k.Called.Round(time.Second)),
+					"docs/operations.md: SkaldCallUnsettled")
+			}
+		}
+	}
+	return nil
+}
+
+// cutOff names the relays whose broker does not answer.
+func (d *Doctor) cutOff(relays []store.RelayProgress) {
+	for _, r := range relays {
+		if r.BrokerAway < relayCutOff {
+			continue
+		}
+		grade, has := skald.Doubtful, "others have its shards"
+		if r.Shards > 0 {
+			grade, has = skald.Failed, fmt.Sprintf("it holds %d shards, whose messages wait", r.Shards)
+		}
+		d.Say("store", "relay "+r.Owner, grade, fmt.Sprintf("it has not reached its broker for %v; %s",
+			r.BrokerAway.Round(time.Second), has), "docs/operations.md: SkaldRelayCutOff")
+	}
+}
+
+// types are those that not every instance of a consumer handles.
+func (d *Doctor) types(ctx context.Context, s Subject) error {
+	const about = "store"
+	status, err := s.Status(ctx, store.StatusQuery{Left: true})
+	var right *store.RightError
+	switch {
+	case errors.As(err, &right): // a relay's user: it is no matter of his
+		d.Say(about, "types", skald.Fine, "this user may not look who handles what", "")
+		return nil
+	case err != nil:
+		return err
+	}
+	none := true
+	for _, k := range status.Left {
+		if !d.means(k.Consumer) {
+			continue
+		}
+		heard := "nobody who handles it is known"
+		if k.Heard >= 0 {
+			heard = fmt.Sprintf("one who handles it was last heard of %v ago", k.Heard.Round(time.Second))
+		}
+		none = false
+		d.Say(about, "types of "+k.Consumer, skald.Doubtful,
+			fmt.Sprintf("the instance on %s has no handler for %s of %s: %d messages were left to another build, and wait; %s", cmp.Or(k.Host, "?"), k.Type, k.Topic, k.Messages, heard),
+			"end the rollout: run the build that handles it everywhere. Where nobody does, they are dead letters within half an hour")
+	}
+	if none {
+		d.Say(about, "types", skald.Fine, "no message waits for a build that handles its type", "")
+	}
+	return nil
+}
+
+// missed is what the broker removed before consumers had read it, and nobody has acknowledged.
+func (d *Doctor) missed(ctx context.Context, s Auditor) error {
+	notes, err := Missed(ctx, s)
+	if err == nil {
+		d.take("store", MissedFindings(notes))
+	}
+	return err
+}

@@ -1,0 +1,64 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/shortlog"
+	"github.com/skald-go/skald/store"
+)
+
+// unchargedMost is how many failing messages of a consumer are read.
+const unchargedMost = 1000
+
+// uncharged names the consumers whose messages fail by what may pass and are charged no attempt yet.
+func (d *Doctor) uncharged(ctx context.Context, s Subject) error {
+	for _, consumer := range d.keepers {
+		if !d.means(consumer) {
+			continue
+		}
+		alive := false
+		failed, err := store.ListKept(ctx, s, store.Sought{Consumer: consumer, Dead: &alive, Failed: true,
+			Bare: true, Limit: unchargedMost})
+		var right *store.RightError
+		switch {
+		case errors.As(err, &right): // the user of a relay does not need it
+			return nil
+		case err != nil:
+			return err
+		}
+		if n, oldest := unchargedOf(failed); n > 0 {
+			d.say(consumer, n, len(failed) == unchargedMost, oldest)
+		}
+	}
+	return nil
+}
+
+// unchargedOf returns how many of ps have no charged attempt, and the one that has failed for longest.
+func unchargedOf(ps []store.Parked) (n int, oldest store.Parked) {
+	for i := range ps {
+		if ps[i].Attempts > 0 {
+			continue
+		}
+		if n++; n == 1 || ps[i].First.At.Before(oldest.First.At) {
+			oldest = ps[i]
+		}
+	}
+	return n, oldest
+}
+
+func (d *Doctor) say(consumer string, n int, more bool, oldest store.Parked) {
+	least := ""
+	if more {
+		least = "at least "
+	}
+	d.Say("store", "uncharged of "+consumer, skald.Doubtful,
+		fmt.Sprintf("%s%d messages fail by what may pass; the oldest, %s, for %v: %s", least, n,
+			shortlog.Shell(oldest.ID), time.Since(oldest.First.At).Round(time.Second),
+			firstLine(oldest.Last.Why)),
+		fmt.Sprintf("repair the cause; skald parked list --consumer %s has the errors. Skald retries these messages within 30 s and charges their attempts after inbox.Retry.Uncharged (10 min unless set)",
+			shortlog.Shell(consumer)))
+}

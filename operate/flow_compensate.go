@@ -1,0 +1,151 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/flow"
+	"github.com/skald-go/skald/store"
+)
+
+// A Compensator is what Compensate needs of a database: see store.Driver.
+type Compensator[TTx any] interface {
+	store.Lister
+	store.Tracker[TTx]
+	Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error)
+}
+
+// A Wish says which saga is to be undone.
+type Wish struct {
+	Key   string
+	Flow  string // "": the only one that has the key
+	Again bool   // ask once more for what was asked for before, and is not reported yet
+}
+
+// CompensateReport tells what was asked for; in a dry run, would be.
+type CompensateReport struct{ flow.Compensation }
+
+// Compensate has a choreographed saga undone. It publishes, through the outbox of the tracker's database, the
+// events by which the flow asks for the undo of each step that took effect. The row of the saga notes that in
+// the same commit, so a repeat asks for nothing twice. Who takes a step undoes it by inbox.Compensate: what
+// the saga itself has undone meanwhile is not undone again. If the flow declares no undo of a step that took
+// effect, that step is named, and nothing is published.
+func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish,
+	o Order) (r CompensateReport, err error) {
+	if err := checkOrder(&o); err != nil {
+		return r, err
+	}
+	row, err := rowOf(ctx, db, w)
+	if err != nil {
+		return r, err
+	}
+	w.Flow = row.Flow
+	if o.DryRun { // it locks nothing: whoever may look can do that
+		return compensation(row, w)
+	}
+	if err := confirm(ctx, &o, 1); err != nil {
+		return r, err
+	}
+	unit, err := db.Begin(ctx, store.Intake{})
+	if err != nil {
+		return r, err
+	}
+	rows, err := db.LockTracked(ctx, unit.Tx(), w.Flow, w.Key)
+	if err == nil {
+		r, err = compensation(rows[0], w)
+	}
+	if err != nil || len(r.Events) == 0 {
+		_, _ = unit.Rollback(ctx) // nothing was written
+		return r, err
+	}
+	if err := db.SaveTracked(ctx, unit.Tx(), r.Row); err != nil {
+		_, _ = unit.Rollback(ctx)
+		return r, err
+	}
+	first := &r.Events[0]
+	did := fmt.Sprintf("compensate %s %s: %s", r.Flow, r.Key, stepsOf(&r.Compensation))
+	audit := auditOf(&o, did, "", store.Identity{Source: first.Source, ID: first.ID})
+	audit.Run = o.Run
+	err = unit.Commit(ctx, store.Effect{Rows: r.Events, Audit: audit})
+	if limit := new(store.LimitError); errors.As(err, &limit) {
+		return r, &UsageError{What: err.Error()}
+	}
+	if err != nil {
+		return r, fmt.Errorf("compensate: if it is not known whether this stands, type it again, nothing is asked for twice: %w", err)
+	}
+	return r, nil
+}
+
+// compensation is what undoes the saga of a row.
+func compensation(row store.Tracked, w Wish) (r CompensateReport, err error) {
+	if row.Body == "" {
+		return r, &NoneError{What: fmt.Sprintf("saga %.100q of flow %s: its row is deleted",
+			w.Key, w.Flow)}
+	}
+	r.Compensation, err = flow.Compensate(row, time.Now(), w.Again)
+	switch {
+	case err != nil:
+		return r, err
+	case len(r.Refused) > 0:
+		return r, &UsageError{What: fmt.Sprintf("saga %s of flow %s is not compensated: %s", w.Key,
+			w.Flow, strings.Join(r.Refused, "; "))}
+	case len(r.Events)+len(r.Before) == 0:
+		return r,
+			&NoneError{What: fmt.Sprintf(
+				"saga %s of flow %s is %s: nothing that took effect is left to undo", w.Key, w.Flow, r.State)}
+	}
+	return r, nil
+}
+
+// rowOf is the row of the saga that is meant.
+func rowOf(ctx context.Context, db store.Lister, w Wish) (none store.Tracked, err error) {
+	rows, err := store.ListTracked(ctx, db, store.TrackedQuery{Key: w.Key, Flow: w.Flow})
+	switch {
+	case w.Key == "":
+		return none, &UsageError{What: "which saga? Give its key"}
+	case err != nil:
+		return none, err
+	case len(rows) == 0 && w.Flow != "":
+		return none, ofAnotherFlow(ctx, db, w)
+	case len(rows) == 0:
+		return none, &NoneError{What: fmt.Sprintf("no tracker has heard of saga %.100q in this database",
+			w.Key)}
+	case len(rows) > 1:
+		return none,
+			&UsageError{What: fmt.Sprintf(
+				"sagas of %d flows have the key %.100q, %s and %s among them: name the flow", len(rows),
+				w.Key, rows[0].Flow, rows[1].Flow)}
+	}
+	return rows[0], nil
+}
+
+// ofAnotherFlow names the flows that do have the key.
+func ofAnotherFlow(ctx context.Context, db store.Lister, w Wish) error {
+	rows, err := store.ListTracked(ctx, db, store.TrackedQuery{Key: w.Key})
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		return &NoneError{What: fmt.Sprintf(
+			"no tracker has heard of saga %.100q in this database, of the flow %s or of another",
+			w.Key, w.Flow)}
+	}
+	flows := make([]string, len(rows))
+	for i := range rows {
+		flows[i] = rows[i].Flow
+	}
+	return &NoneError{What: fmt.Sprintf(
+		"there is no saga %.100q of the flow %s in this database; there is one of: %s", w.Key, w.Flow,
+		strings.Join(flows, ", "))}
+}
+
+func stepsOf(c *flow.Compensation) string {
+	all := make([]string, len(c.Steps))
+	for i, n := range c.Steps {
+		all[i] = n.Type
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,79 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/store"
+)
+
+// A change is what a verb does to one message. The audit is added to it, unless it has one.
+type change func(ctx context.Context, p *store.Parked) (store.Effect, error)
+
+// changeAll does it to each selected message, in order, each in a transaction with its audit.
+func changeAll(ctx context.Context, db Keeper, verb string, s *Selection, o *Order,
+	do change) (r Report, err error) {
+	if err := s.check(o); err != nil {
+		return r, err
+	}
+	all, err := selected(ctx, db, s)
+	if err == nil {
+		err = confirm(ctx, o, len(all))
+	}
+	if err != nil {
+		return r, err
+	}
+	r.Selected = len(all)
+	for i := range all {
+		stands := o.DryRun
+		if !stands {
+			if stands, err = changeOne(ctx, db, verb, o.Run, &all[i], o, do); err != nil {
+				return r, fmt.Errorf("%s %s, after %d others: %w", verb, all[i].ID, r.Done, err)
+			}
+		}
+		if stands {
+			r.Done++
+		}
+		progress(o, i+1, len(all))
+	}
+	return r, partly(&r, verb)
+}
+
+// changeOne does it to one message. False: it is finished, or somebody else was first.
+func changeOne(ctx context.Context, db Keeper, verb, run string, p *store.Parked, o *Order,
+	do change) (bool, error) {
+	e, err := do(ctx, p)
+	if err != nil {
+		return false, err
+	}
+	if e.Audit == nil {
+		e.Audit = auditOf(o, verb, p.Consumer, p.Identity)
+	}
+	e.Audit.Run = run
+	return applyEffect(ctx, db, e)
+}
+
+// requeue has a message tried now.
+func requeue(_ context.Context, p *store.Parked) (store.Effect, error) {
+	r := store.Requeue{Consumer: p.Consumer, Identity: p.Identity}
+	if p.Dead != nil {
+		r.DeadAt = p.Dead.At
+	} else {
+		r.Attempts = &p.Attempts
+	}
+	return store.Effect{Requeue: &r}, nil
+}
+
+// givenUp is the mark of a dead letter that will never be taken. A rejection has one already, where it was
+// made.
+func givenUp(ctx context.Context, db Keeper, p *store.Parked, why string) (*store.Mark, error) {
+	if p.Dead != nil && p.Dead.Kind == failure.KindRejected {
+		seen, err := db.Seen(ctx, p.Consumer, []store.Identity{p.Identity})
+		if err != nil || seen[0].Outcome != store.Fresh {
+			return nil, err
+		}
+	}
+	return &store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Rejected, Reason: why,
+		Held: true}, nil
+}

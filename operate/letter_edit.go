@@ -1,0 +1,102 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+)
+
+// An EditReport tells which message takes the place of a dead letter.
+type EditReport struct {
+	ID            string // of the new message; a dry run's is never used
+	InsteadOf     string
+	Consumer      string
+	Bytes, Before int // of the payloads
+}
+
+// Edit puts a new message with the payload data in the place of the one selected dead letter, for its
+// consumer alone: with an id of its own, caused by the dead letter, with its key, type and headers. The dead
+// letter is dropped in the same transaction. One that is at an outside call, or whose envelope cannot be
+// read, is refused with a *UsageError.
+func Edit(ctx context.Context, db Keeper, s Selection, data []byte, o Order) (r EditReport, err error) {
+	s.Dead = true
+	if err := checkOrder(&o); err != nil {
+		return r, err
+	}
+	old, err := one(ctx, db, s)
+	if err != nil {
+		return r, err
+	}
+	instead, err := edited(old, data)
+	if err != nil {
+		return r, err
+	}
+	r = EditReport{instead.ID, old.ID, old.Consumer, len(data), len(old.Message.Data)}
+	if o.DryRun {
+		return r, nil
+	}
+	stands, err := changeOne(ctx, db, "edit", "", old, &o,
+		func(ctx context.Context, p *store.Parked) (e store.Effect, err error) {
+			e.Park = &store.Park{Parked: *instead, Instead: &p.Identity}
+			e.Mark, err = givenUp(ctx, db, p, "edited: "+o.Reason+"; instead of it: "+instead.ID)
+			return e, err
+		})
+	if err == nil && !stands {
+		err = &NoneError{What: "the dead letter is not there any more: somebody else was first"}
+	}
+	if err != nil {
+		return r, fmt.Errorf("edit %s: %w", old.ID, err)
+	}
+	return r, nil
+}
+
+// one is the only selected message, with its payload.
+func one(ctx context.Context, db Keeper, s Selection) (found *store.Parked, err error) {
+	n := 0
+	for p, err := range List(ctx, db, s, false) {
+		if err != nil {
+			return nil, err
+		}
+		if n++; n > 1 {
+			return nil,
+				&UsageError{What: fmt.Sprintf(
+					"several dead letters have the id %s: select one by its consumer and its source", p.ID)}
+		}
+		found = &p
+	}
+	if found == nil {
+		return nil, &NoneError{What: "no kept message is selected"}
+	}
+	return found, nil
+}
+
+// edited is the message that takes the place of old. It has the same cause, and an id of the same tail: a
+// saga knows its commands and the replies to them by these.
+func edited(old *store.Parked, data []byte) (*store.Parked, error) {
+	if old.Fault != "" {
+		return nil, &UsageError{What: "its envelope cannot be read (" + old.Fault +
+			"), so a new message would have neither its type nor its key: " +
+			"drop it, and write a message of its own with skald outbox write"}
+	}
+	if old.Call != nil {
+		return nil, &UsageError{What: "it is at a call to the outside, under key " + old.Call.Key +
+			": a new message would not know of that. Look there what became of it; " +
+			"then redrive it, or drop it with what you found (--call) and say by hand what follows"}
+	}
+	if len(data) > complete.MaxData {
+		return nil, &UsageError{What: fmt.Sprintf("the payload is %d bytes, at most %d are allowed",
+			len(data), complete.MaxData)}
+	}
+	m := old.Message
+	m.Time = time.Now().UTC().Truncate(time.Microsecond)
+	m.ID, m.CausationID = uuid7.Again(old.Message.ID, m.Time), cmp.Or(old.Message.CausationID, old.Message.ID)
+	m.CorrelationID = cmp.Or(old.Message.CorrelationID, old.Message.ID)
+	m.Data, m.Sequence = data, ""
+	return &store.Parked{Consumer: old.Consumer, Identity: store.Identity{Source: old.Source, ID: m.ID},
+		Message: m, Partition: old.Partition, Position: old.Position}, nil
+}

@@ -1,0 +1,66 @@
+package operate
+
+import (
+	"context"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A Group is dead letters of a consumer that failed in one way: its names in JSON are stable.
+type Group struct {
+	Consumer    string `json:"consumer"`
+	Fingerprint string `json:"fingerprint"`
+	Kind        string `json:"kind"`
+	Type        string `json:"type"`
+	Count       int    `json:"count"`
+	Error       string `json:"error"` // of one of them
+
+	First time.Time `json:"first_dead_at"`
+	Last  time.Time `json:"last_dead_at"`
+}
+
+// Groups counts the selected dead letters by consumer and fingerprint, in the order of the first of each.
+func Groups(ctx context.Context, db Keeper, s Selection) (all []Group, err error) {
+	s.Dead = true
+	var g Grouping
+	for p, err := range List(ctx, db, s, true) {
+		if err != nil {
+			return nil, err
+		}
+		g.Add(&p)
+	}
+	return g.All, nil
+}
+
+// A Grouping counts dead letters by consumer and fingerprint.
+type Grouping struct {
+	All []Group // in the order of the first of each
+	at  map[[2]string]int
+}
+
+// Add counts the dead letter p.
+func (g *Grouping) Add(p *store.Parked) {
+	of := [2]string{p.Consumer, p.Dead.Fingerprint}
+	i, known := g.at[of]
+	if !known {
+		if g.at == nil {
+			g.at = map[[2]string]int{}
+		}
+		i = len(g.All)
+		g.at[of] = i
+		g.All = append(g.All, Group{Consumer: p.Consumer, Fingerprint: p.Dead.Fingerprint, Kind: p.Dead.Kind,
+			Type:  p.Message.Type,
+			Error: p.Last.Why})
+	}
+	g.All[i].add(p.Dead.At)
+}
+
+func (g *Group) add(at time.Time) {
+	if g.Count++; g.First.IsZero() || at.Before(g.First) {
+		g.First = at
+	}
+	if at.After(g.Last) {
+		g.Last = at
+	}
+}

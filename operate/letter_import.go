@@ -1,0 +1,100 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A Left is a dead letter that was not imported: its names in JSON are stable.
+type Left struct {
+	Why      string `json:"left"` // "finished", "kept already", "too old", "at a call"
+	Consumer string `json:"consumer"`
+	Source   string `json:"source"`
+	ID       string `json:"id"`
+}
+
+// Import keeps letters as dead letters of their consumers, in order. It reads them twice: one that cannot be
+// read is found before anything is changed. A letter is left as it is, and named, whose consumer has finished
+// or keeps the message, which is at an outside call, or is older than the consumer's marks are kept; the last
+// are imported with tooOld. left is called with each of these; a repeat of an import changes nothing.
+func Import[TTx any](ctx context.Context, db store.Driver[TTx], letters iter.Seq2[*store.Parked, error],
+	tooOld bool, left func(Left) error, o Order) (r Report, err error) {
+	if err := checkOrder(&o); err != nil {
+		return r, err
+	}
+	for _, err := range letters {
+		if err != nil {
+			return r, err
+		}
+		r.Selected++
+	}
+	if r.Selected == 0 {
+		return r, &NoneError{What: "there is no dead letter in the file"}
+	}
+	if err := confirm(ctx, &o, r.Selected); err != nil {
+		return r, err
+	}
+	n := 0
+	for p, err := range letters {
+		if err != nil {
+			return r, err
+		}
+		why := "at a call"
+		if p.Call == nil {
+			stands, err := importOne(ctx, db, p, tooOld, &o)
+			if err != nil {
+				return r, fmt.Errorf("import %s, after %d others: %w", p.ID, r.Done, err)
+			}
+			why = whyLeft(stands)
+		}
+		if why == "" {
+			r.Done++
+		} else if err := left(Left{why, p.Consumer, p.Source, p.ID}); err != nil {
+			return r, err
+		}
+		n++
+		progress(&o, n, r.Selected)
+	}
+	return r, nil
+}
+
+// importOne asks how a message stands as its consumer would, and keeps it if it is fresh. It waits for a
+// transaction that has it in hand.
+func importOne[TTx any](ctx context.Context, db store.Driver[TTx], p *store.Parked, tooOld bool,
+	o *Order) (store.Outcome, error) {
+	m := store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Rejected, KeyOrder: store.Arriving,
+		Key: p.Message.Key, Held: tooOld}
+	unit, err := db.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
+	if err != nil {
+		return 0, err
+	}
+	stands := unit.Found().Marks[0].Outcome
+	if stands == store.Behind {
+		stands = store.Fresh // after those of its key
+	}
+	if stands != store.Fresh || o.DryRun {
+		_, _ = unit.Rollback(ctx) // nothing was written: a lost connection changes nothing
+		return stands, nil
+	}
+	stood, err := unit.Rollback(ctx, store.Effect{Park: &store.Park{Parked: *p},
+		Audit: auditOf(o, "import", p.Consumer, p.Identity)})
+	if err == nil && !stood[0] {
+		stands = store.Done // finished, or kept by a rival, in between
+	}
+	return stands, err
+}
+
+func whyLeft(stands store.Outcome) string {
+	switch stands {
+	case store.Fresh:
+		return ""
+	case store.Waiting, store.Dead:
+		return "kept already"
+	case store.TooOld:
+		return "too old"
+	}
+	return "finished"
+}

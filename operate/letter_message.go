@@ -1,0 +1,100 @@
+package operate
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A Message is a parked message or a dead letter as people and tools see it: its names in JSON are stable.
+// Key and Data are base64 there.
+type Message struct {
+	Place       int64      `json:"place"`
+	Consumer    string     `json:"consumer"`
+	Source      string     `json:"source"`
+	ID          string     `json:"id"`
+	Topic       string     `json:"topic"`
+	Type        string     `json:"type"`
+	Key         []byte     `json:"key"`
+	Attempts    int        `json:"attempts"`
+	DueSeconds  float64    `json:"due_seconds"`
+	Waiting     bool       `json:"waiting"`
+	Since       time.Time  `json:"since"`
+	FirstError  string     `json:"first_error,omitempty"`
+	LastError   string     `json:"last_error,omitempty"`
+	LastAt      *time.Time `json:"last_at,omitempty"`
+	LastHost    string     `json:"last_host,omitempty"`
+	Partition   string     `json:"partition"`
+	Position    int64      `json:"position"`
+	Kind        string     `json:"kind,omitempty"`
+	Fingerprint string     `json:"fingerprint,omitempty"`
+	DeadAt      *time.Time `json:"dead_at,omitempty"`
+	HoldsKey    bool       `json:"blocks_key"`
+	Version     string     `json:"version,omitempty"`
+	Stack       string     `json:"stack,omitempty"`
+	ContentType string     `json:"content_type,omitempty"`
+	Data        []byte     `json:"data,omitempty"`
+
+	Time          *time.Time      `json:"time,omitempty"` // when it was published
+	Subject       string          `json:"subject,omitempty"`
+	DataSchema    string          `json:"data_schema,omitempty"`
+	CorrelationID string          `json:"correlation_id,omitempty"`
+	CausationID   string          `json:"causation_id,omitempty"`
+	TraceParent   string          `json:"traceparent,omitempty"`
+	Headers       []Header        `json:"headers,omitempty"`
+	Payload       json.RawMessage `json:"payload,omitempty"` // Data, where it is JSON
+	Fault         string          `json:"fault,omitempty"`   // why its envelope could not be read
+	FirstAt       *time.Time      `json:"first_at,omitempty"`
+	FirstHost     string          `json:"first_host,omitempty"`
+	// how often its process ended while nothing else was run
+	CrashCount int `json:"crash_count,omitempty"`
+}
+
+// A Header is one header of a message.
+type Header struct {
+	Name  string `json:"name"`
+	Value []byte `json:"value"`
+}
+
+// MessageOf is p as people and tools see it.
+func MessageOf(p *store.Parked) Message {
+	m := &p.Message
+	out := Message{Place: p.Place, Consumer: p.Consumer, Source: p.Source, ID: p.ID, Topic: m.Topic,
+		Type: m.Type, Key: m.Key, Attempts: p.Attempts,
+		DueSeconds: p.Due.Seconds(), Waiting: p.Waiting, Since: p.Since, FirstError: p.First.Why,
+		LastError: p.Last.Why, LastHost: p.Last.Host,
+		Partition: p.Partition, Position: p.Position, HoldsKey: m.Key != nil, ContentType: m.ContentType,
+		Data: m.Data,
+		Time: someTime(m.Time), Subject: m.Subject, DataSchema: m.Schema, CorrelationID: m.CorrelationID,
+		CausationID: m.CausationID, TraceParent: m.TraceParent,
+		Fault: p.Fault, FirstAt: someTime(p.First.At), FirstHost: p.First.Host,
+		LastAt: someTime(p.Last.At), CrashCount: p.CrashCount}
+	for _, h := range m.Headers {
+		out.Headers = append(out.Headers, Header{h.Name, h.Value})
+	}
+	if m.ContentType == "application/json" && json.Valid(m.Data) {
+		out.Payload = m.Data
+	}
+	if d := p.Dead; d != nil {
+		out.Kind, out.Fingerprint, out.DeadAt, out.Version, out.Stack = d.Kind, d.Fingerprint,
+			someTime(d.At), d.Version, d.Stack
+		out.HoldsKey = d.BlocksKey && m.Key != nil
+	}
+	return out
+}
+
+// State says in a few words how a kept message stands.
+func State(p *store.Parked) string {
+	switch {
+	case p.Dead != nil:
+		return "dead: " + p.Dead.Kind + " " + p.Dead.Fingerprint
+	case p.Waiting:
+		return "waits behind its key"
+	case p.Session != "" && p.Due > 0:
+		return "running"
+	case p.Due <= 0:
+		return "due"
+	}
+	return "due in " + p.Due.Round(time.Millisecond).String()
+}

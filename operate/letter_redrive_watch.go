@@ -1,0 +1,146 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// lookAlone messages are looked up one by one; more in one walk over what is kept.
+const lookAlone = 50
+
+// resume reads what earlier calls have redriven under the run's name, and what became of it. Each redriven
+// message was audited in the transaction that redrove it: nothing is missing, and nothing is there that did
+// not happen.
+func (r *redrive) resume(ctx context.Context) error {
+	for a, err := range runActs(ctx, r.db, r.report.Run, 0) {
+		if err != nil {
+			return err
+		}
+		switch _, what, _ := noteOf(&a); what {
+		case runBegun, runStopped:
+		case runEnded:
+			r.sent, r.known = nil, map[runTarget]*redriven{}
+			r.report.Begun = time.Time{}
+		default:
+			if r.add(runTarget{Consumer: a.Consumer, Identity: a.Identity}); len(r.sent) == 1 {
+				r.report.Begun = a.At
+			}
+		}
+	}
+	if len(r.sent) == 0 {
+		return nil
+	}
+	return r.look(ctx)
+}
+
+// firstSucceeds waits for what becomes of the canary.
+func (r *redrive) firstSucceeds(ctx context.Context) error {
+	canary := r.sent[0]
+	err := r.until(ctx, func() bool { return canary.fate != open })
+	switch {
+	case err != nil:
+		return err
+	case canary.fate == open:
+		return fmt.Errorf("the first one, %s, was not taken within %v: does its consumer run, and does a message of its key hold it?", canary.ID, r.pace.Wait)
+	case canary.fate == failed:
+		r.report.Stopped = fmt.Sprintf("the first one, %s, failed again: %s", canary.ID, canary.why)
+	case canary.fate == no:
+		r.report.Stopped = fmt.Sprintf("the first one, %s, was rejected: %s", canary.ID, canary.why)
+	}
+	return nil
+}
+
+// settle waits for what becomes of the last ones.
+func (r *redrive) settle(ctx context.Context) error {
+	return r.until(ctx, func() bool { return r.tooMany() || r.count(open) == 0 })
+}
+
+// until looks until ok, for as long as it is to wait at most.
+func (r *redrive) until(ctx context.Context, ok func() bool) error {
+	end := time.Now().Add(r.pace.Wait)
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		if err := r.look(ctx); err != nil || ok() || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// look finds out what has become of those that were not taken yet.
+func (r *redrive) look(ctx context.Context) error {
+	r.looked = time.Now()
+	var waiting []*redriven
+	for _, s := range r.sent {
+		if s.fate == open {
+			waiting = append(waiting, s)
+		}
+	}
+	if len(waiting) == 0 {
+		return nil
+	}
+	kept := map[runTarget]*store.Parked{}
+	if len(waiting) > lookAlone {
+		for p, err := range listAny(ctx, r.db, Selection{Consumer: r.s.Consumer}) {
+			if err != nil {
+				return err
+			}
+			kept[runTarget{Consumer: p.Consumer, Identity: p.Identity}] = &p
+		}
+	} else {
+		for _, s := range waiting {
+			p, err := find(ctx, r.db, s.Consumer, s.Identity)
+			if err != nil {
+				return err
+			}
+			kept[s.runTarget] = p
+		}
+	}
+	return r.judge(ctx, waiting, kept)
+}
+
+// judge says what became of messages: those that are kept, and those that are not, which have a mark.
+func (r *redrive) judge(ctx context.Context, waiting []*redriven, kept map[runTarget]*store.Parked) error {
+	gone := map[string][]*redriven{} // by consumer
+	for _, s := range waiting {
+		switch p := kept[s.runTarget]; {
+		case p == nil:
+			gone[s.Consumer] = append(gone[s.Consumer], s)
+		case p.Dead != nil, p.Attempts > 0:
+			s.fate, s.why = failed, firstLine(p.Last.Why)
+		}
+	}
+	for consumer, list := range gone {
+		ids := make([]store.Identity, len(list))
+		for i, s := range list {
+			ids[i] = s.Identity
+		}
+		seen, err := r.db.Seen(ctx, consumer, ids)
+		if err != nil {
+			return err
+		}
+		for i, v := range seen {
+			if list[i].fate = done; v.Outcome == store.Rejected {
+				list[i].fate, list[i].why = no, firstLine(v.Reason)
+			}
+		}
+	}
+	return nil
+}
+
+// note ends the run: what came of it is kept, and the same name is a new run from now on. A run whose canary
+// was not taken has not ended.
+func (r *redrive) note(ctx context.Context) error {
+	a := auditOf(r.o, "redrive"+runEnded+r.report.Outcome(), r.s.Consumer, store.Identity{})
+	a.Run = r.report.Run
+	if _, err := applyEffect(ctx, r.db, store.Effect{Audit: a}); err != nil {
+		return fmt.Errorf("end the run %s: %w", r.report.Run, err)
+	}
+	return nil
+}

@@ -1,0 +1,35 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+)
+
+// Release has the selected parked messages tried now, with a new count of attempts. The running consumer
+// takes them within seconds, of one key in their order. Those that Order.Run has released before are left.
+// With a *PartlyError the report is valid, too.
+func Release(ctx context.Context, db Redriver, s Selection, o Order) (Report, error) {
+	s.Dead = false
+	if o.Run != "" && !o.DryRun {
+		done, err := releasedBy(ctx, db, o.Run)
+		if err != nil {
+			return Report{}, fmt.Errorf("release: look at what the run has released: %w", err)
+		}
+		s.but = done
+	}
+	return changeAll(ctx, db, "release", &s, &o, requeue)
+}
+
+// releasedBy are the messages that a run has changed by now.
+func releasedBy(ctx context.Context, db Redriver, run string) (map[runTarget]bool, error) {
+	done := map[runTarget]bool{}
+	for a, err := range runActs(ctx, db, run, 0) {
+		if err != nil {
+			return nil, err
+		}
+		if a.ID != "" { // else it is about the run
+			done[runTarget{Consumer: a.Consumer, Identity: a.Identity}] = true
+		}
+	}
+	return done, nil
+}

@@ -1,0 +1,149 @@
+// This file is about the messages that consumers keep: parked ones, dead letters, and those in quarantine.
+// It selects and shows them, and redrives, drops, edits, imports and admits them, each change in a
+// transaction with its audit.
+
+package operate
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/internal/column"
+	"github.com/skald-go/skald/store"
+)
+
+// A Selection chooses among parked messages or, with Dead, among dead letters. Zero fields choose all.
+type Selection struct {
+	Dead        bool   `json:"dead,omitempty"`
+	Consumer    string `json:"consumer,omitempty"`
+	Source      string `json:"source,omitempty"`
+	ID          string `json:"id,omitempty"`
+	Key         []byte `json:"key,omitzero"` // nil: any; an empty key is a key, too
+	Topic       string `json:"topic,omitempty"`
+	Type        string `json:"type,omitempty"`
+	Fingerprint string `json:"fingerprint,omitempty"` // of dead letters: those that failed in one way
+	Kind        string `json:"kind,omitempty"`        // of dead letters: how they ended
+	// DeadFrom and DeadTo choose dead letters that died in between; zero: at any time.
+	DeadFrom time.Time `json:"dead_from,omitzero"`
+	DeadTo   time.Time `json:"dead_to,omitzero"`
+	After    int64     `json:"after,omitempty"` // only those with a larger Place
+	// All is required where a verb changes messages and no other field chooses: nothing is done to all of
+	// them by an oversight.
+	All bool `json:"all,omitempty"`
+
+	but map[runTarget]bool // those that are left out
+}
+
+// DeadKinds are the ways in which a message can end as a dead letter, as package failure names them.
+func DeadKinds() []string {
+	return []string{"attempts", "age", "malformed", "permanent", failure.KindRejected, "crash", "unhandled",
+		"skipped", "too_large"}
+}
+
+// Filtered tells whether a field chooses.
+func (s *Selection) Filtered() bool {
+	return s.Key != nil || s.Consumer+s.Source+s.ID+s.Topic+s.Type+s.Fingerprint+s.Kind != "" ||
+		!s.DeadFrom.IsZero() || !s.DeadTo.IsZero()
+}
+
+// check holds that a change says which messages are meant.
+func (s *Selection) check(o *Order) error {
+	if err := checkOrder(o); err != nil {
+		return err
+	}
+	if !o.DryRun && !s.All && !s.Filtered() {
+		return &UsageError{
+			What: "which messages? Select some of them; or All, if all of them are meant"}
+	}
+	return nil
+}
+
+// means tells whether p is selected by the fields that the store does not look at.
+func (s *Selection) means(p *store.Parked) bool {
+	is := func(want, have string) bool { return want == "" || want == have }
+	named := func(want, told string) bool { return want == "" || column.Names(told, want) }
+	return !s.but[runTarget{Consumer: p.Consumer, Identity: p.Identity}] && named(s.ID, p.ID) &&
+		named(s.Source, p.Source) && is(s.Topic, p.Message.Topic) && is(s.Type, p.Message.Type) &&
+		(p.Dead == nil || is(s.Kind, p.Dead.Kind) && !p.Dead.At.Before(s.DeadFrom) &&
+			(s.DeadTo.IsZero() || p.Dead.At.Before(s.DeadTo)))
+}
+
+func (s *Selection) sought(bare bool) store.Sought {
+	out := store.Sought{Limit: pageSize, Consumer: s.Consumer, Fingerprint: s.Fingerprint,
+		Dead: &s.Dead, Key: s.Key,
+		After: s.After, Bare: bare, Topic: s.Topic, Type: s.Type}
+	if s.Dead {
+		out.Kind, out.DeadFrom, out.DeadTo = s.Kind, s.DeadFrom, s.DeadTo
+	}
+	if s.Source != "" && s.ID != "" {
+		out.Identity = &store.Identity{Source: s.Source, ID: s.ID}
+	}
+	return out
+}
+
+// A Keeper is what the verbs on parked messages and dead letters ask of a store.
+type Keeper interface {
+	Applier
+	Seer
+	store.Lister
+}
+
+// List reads the selected messages in the order of arrival, page by page; bare: without payloads and headers.
+// It ends after an error.
+func List(ctx context.Context, db Keeper, s Selection, bare bool) iter.Seq2[store.Parked, error] {
+	return walk(ctx, db, &s, s.sought(bare))
+}
+
+// listAny is List of parked messages and dead letters alike.
+func listAny(ctx context.Context, db Keeper, s Selection) iter.Seq2[store.Parked, error] {
+	what := s.sought(true)
+	what.Dead, what.Kind, what.DeadFrom, what.DeadTo = nil, "", time.Time{}, time.Time{}
+	return walk(ctx, db, &s, what)
+}
+
+func walk(ctx context.Context, db Keeper, s *Selection, what store.Sought) iter.Seq2[store.Parked, error] {
+	return func(yield func(store.Parked, error) bool) {
+		for {
+			list, err := store.ListKept(ctx, db, what)
+			if err != nil {
+				yield(store.Parked{}, err)
+				return
+			}
+			for _, p := range list {
+				what.After = p.Place
+				if s.means(&p) && !yield(p, nil) {
+					return
+				}
+			}
+			if len(list) < pageSize {
+				return
+			}
+		}
+	}
+}
+
+// selected are the messages, without payloads, in order. There is at least one.
+func selected(ctx context.Context, db Keeper, s *Selection) (all []store.Parked, err error) {
+	for p, err := range List(ctx, db, *s, true) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	if len(all) == 0 {
+		return nil, &NoneError{What: "no kept message is selected"}
+	}
+	return all, nil
+}
+
+// find is one kept message, parked or dead; nil: it is not kept.
+func find(ctx context.Context, db Keeper, consumer string, id store.Identity) (*store.Parked, error) {
+	list, err := store.ListKept(ctx, db,
+		store.Sought{Consumer: consumer, Identity: &id, Bare: true, Limit: 1})
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return &list[0], nil
+}

@@ -1,0 +1,77 @@
+package operate
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A saga of which no engine that runs takes care says so, and what is to be done: after a rollback, where its
+// definition is incompatible, and where nothing runs.
+func TestExplainsThatNoBuildGoesOn(t *testing.T) {
+	now := time.Now()
+	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
+	graph := func(shape string, steps ...string) plan.Graph {
+		g := plan.Graph{Name: "order", Shape: shape}
+		for _, name := range steps {
+			g.Steps = append(g.Steps, plan.Step{Name: name, Kind: plan.Do, NoEffect: true})
+		}
+		return g
+	}
+	v1, v2 := graph("string", "hold"), graph("string", "hold", "check")
+	v3 := graph("number", "hold", "check")
+	note := func(g plan.Graph, ms ...plan.Mapping) {
+		t.Helper()
+		var text strings.Builder
+		err := plan.Write(&text, plan.Written{Hash: g.Hash(), Graph: g, Mappings: ms})
+		if err == nil {
+			err = db.NoteSagaDefinitions(t.Context(),
+				[]store.SagaDefinition{{Name: g.Name, Hash: g.Hash(), Written: text.String()}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	says := func(what, want string) {
+		t.Helper()
+		r, err := ReadSaga(t.Context(), db, "order", "o")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(r.Explain(""), "\n")
+		if none := !strings.Contains(got, "No engine"); none != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: got\n%s\nwant %q", what, got, want)
+		}
+	}
+	note(v1)
+	note(v2)
+	state, err := json.Marshal(plan.State{ID: "1", Status: plan.Running})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx := db.BeginTx()
+	if _, _, err := db.StartSaga(t.Context(), tx, store.Saga{Name: "order", Key: "o", ID: "1",
+		Hash: v2.Hash(), Input: "{}", State: string(state),
+		Standing: store.Standing{Status: "running"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	says("its build runs", "")
+	now = now.Add(10 * time.Minute)
+	says("none runs", "nor one with another definition of its name")
+	note(v1)
+	says("the earlier build runs again", v1.Hash()+" run, but that is not a later one")
+	says("the remedy", "saga.Mapping whose From is "+v2.Hash())
+	note(v1, plan.Mapping{From: v2.Hash()})
+	says("it maps them back", "")
+	now = now.Add(10 * time.Minute)
+	note(v3)
+	says("a build that cannot read their input runs", "its input: string is read as number")
+}

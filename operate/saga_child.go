@@ -1,0 +1,70 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/sagarow"
+	"github.com/skald-go/skald/store"
+)
+
+// A child is a saga that a step waits for.
+type child struct {
+	key    string
+	row    *store.Saga // nil: there is none
+	looked bool
+}
+
+const mostChildren = 20 // that are looked up
+
+// readChildren looks up the sagas that steps of r wait for, by the index of their runs.
+func (r *SagaRead) readChildren(ctx context.Context, db store.Lister) error {
+	if r.plan == nil {
+		return nil
+	}
+	r.children = map[int]child{}
+	for i := range r.state.Runs {
+		run := &r.state.Runs[i]
+		step, _ := r.plan.Step(run.Step)
+		var of struct{ Key string }
+		if step.Kind != plan.Child || run.Phase != plan.Waiting && run.Phase != plan.Undoing ||
+			json.Unmarshal(run.Memo, &of) != nil || of.Key == "" {
+			continue
+		}
+		c := child{key: of.Key, looked: len(r.children) < mostChildren}
+		if c.looked {
+			list, err := store.ListSagas(ctx, db, store.SagaQuery{Key: of.Key, Light: true})
+			if err != nil {
+				return err
+			}
+			for j := range list {
+				if r.begat(run, &list[j]) {
+					c.row = &list[j]
+				}
+			}
+		}
+		r.children[i] = c
+	}
+	return nil
+}
+
+// begat tells whether a run of r has started s.
+func (r *SagaRead) begat(run *plan.Run, s *store.Saga) bool {
+	o, err := sagarow.OriginOf(*s)
+	return err == nil && o.Parent != nil && o.Parent.ID == r.row.ID && o.Parent.Step == run.Born() &&
+		o.Parent.Occurrence == run.Occurrence
+}
+
+// explain says how the child stands, in a line, and what to type for more.
+func (c child) explain(at string) string {
+	s := c.row
+	switch {
+	case s == nil && c.looked:
+		return fmt.Sprintf(" Its child, which has the key %s, is not there.", c.key)
+	case s == nil:
+		return fmt.Sprintf(" Its child has the key %s.", c.key)
+	}
+	return fmt.Sprintf(" Its child %s %s is %s %s", s.Name, s.Key, entityStands(s), moreEntities(s, at))
+}

@@ -1,0 +1,134 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/internal/saga/draw"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/store"
+)
+
+// A Definition is one version of a saga's definition, as engines have noted it: its names in JSON are stable.
+type Definition struct {
+	Name     string    `json:"name"`
+	Hash     string    `json:"hash"`
+	Noted    time.Time `json:"noted"`              // when an engine last knew it
+	Deadline string    `json:"deadline,omitempty"` // of each saga
+	Steps    []string  `json:"steps"`
+	// Unread: a later version of Skald has written it, and this one cannot read it.
+	Unread string `json:"unread,omitempty"`
+	// Against is the newest version of the name: the one that engines noted for the first time after all
+	// others; "" of that one itself.
+	Against string `json:"against,omitempty"`
+	// Changes are what became different from this version to Against, and what becomes of this one's sagas by
+	// that. None: they go on as they are.
+	Changes []DefinitionChange `json:"changes"`
+
+	graph plan.Graph
+}
+
+// A DefinitionChange is one difference between two versions.
+type DefinitionChange struct {
+	Step  string `json:"step,omitempty"`
+	What  string `json:"what"`
+	Class string `json:"class"`           // compatible, mapping or refused
+	Begun string `json:"begun,omitempty"` // only sagas that have begun this step
+}
+
+// Definitions lists the definitions that engines have noted, by name, the newest first: one statement.
+// Each is compared with the last of its name. Name "": of all.
+func Definitions(ctx context.Context, db store.Lister, name string) ([]Definition, error) {
+	l, err := db.List(ctx, store.List{Definitions: true})
+	if err != nil {
+		return nil, err
+	}
+	out := []Definition{}
+	newest, written := 0, plan.Written{}
+	for i := range l.Definitions {
+		one := &l.Definitions[i]
+		if name != "" && name != one.Name {
+			continue
+		}
+		d, w := definitionOf(one)
+		if len(out) == 0 || out[newest].Name != d.Name {
+			newest, written = len(out), w
+		} else {
+			d.against(&out[newest], &written)
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+func definitionOf(one *store.SagaDefinition) (Definition, plan.Written) {
+	d := Definition{Name: one.Name, Hash: one.Hash, Noted: one.Noted, Steps: []string{},
+		Changes: []DefinitionChange{}}
+	f, err := plan.Read(strings.NewReader(one.Written))
+	if err != nil {
+		d.Unread = err.Error()
+		return d, plan.Written{}
+	}
+	for _, w := range f.Definitions {
+		if w.Hash != one.Hash {
+			continue
+		}
+		d.graph = w.Graph
+		if w.Graph.Deadline > 0 {
+			d.Deadline = w.Graph.Deadline.String()
+		}
+		for i := range w.Graph.Steps {
+			d.Steps = append(d.Steps, w.Graph.Steps[i].Name)
+		}
+		return d, w
+	}
+	d.Unread = "it does not have the hash that it is stored under"
+	return d, plan.Written{}
+}
+
+// against compares d with the newest version.
+func (d *Definition) against(newest *Definition, w *plan.Written) {
+	d.Against = newest.Hash
+	if d.Unread != "" || newest.Unread != "" {
+		return
+	}
+	known, m := map[string]bool{}, mappingFrom(*w, d.Hash)
+	for _, c := range plan.Compare(d.graph, newest.graph, m) {
+		known[c.Step] = true
+		d.Changes = append(d.Changes, DefinitionChange{Step: c.Step, What: c.What, Class: string(c.Class),
+			Begun: c.Begun})
+	}
+	for _, step := range d.Steps {
+		known[cmp.Or(m.Rename[step], step)] = true
+	}
+	for _, step := range newest.Steps {
+		if !known[step] {
+			d.Changes = append(d.Changes, DefinitionChange{Step: step, What: "it is new",
+				Class: string(plan.Compatible)})
+		}
+	}
+}
+
+// Draw draws the definition in one of Forms; "": it cannot be read.
+func (d *Definition) Draw(form string) (string, error) {
+	if d.Unread != "" {
+		return "", nil
+	}
+	switch form {
+	case "text":
+		return draw.Text(d.graph, nil), nil
+	case "mermaid":
+		return draw.Mermaid(d.graph, nil), nil
+	case "svg":
+		return draw.SVG(d.graph, nil), nil
+	}
+	return "", noForm(form)
+}
+
+func noForm(form string) error {
+	return &UsageError{What: fmt.Sprintf("a drawing is one of %s, not %q",
+		strings.Join(Forms(), ", "), form)}
+}

@@ -1,0 +1,308 @@
+package operate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/sagarow"
+	"github.com/skald-go/skald/internal/shortlog"
+	"github.com/skald-go/skald/store"
+)
+
+// Explain says in plain words how the saga stands, why, and what can be done. At is as for Holders.
+func (r *SagaRead) Explain(at string) (lines []string) {
+	s, st, p := r.row, r.state, r.plan
+	which := verbOn{&s, at}
+	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	switch st.Status {
+	case plan.Done:
+		say("It is done: each step is done or skipped.")
+	case plan.Compensated:
+		say("It turned back, and what was done is undone.")
+	case plan.Compensating:
+		say("It turns back: what took effect is being undone, in the reverse of the order in which it began.")
+	default:
+		say("It goes forward since %s.", timeText(s.Started))
+	}
+	if st.Cause != nil {
+		say("It turned back because %s.", causeText(st.Cause))
+	}
+	if st.Paused && !st.Status.Final() {
+		say("It is paused: nothing is begun. To go on: %s", which.typed("resume", ""))
+	}
+	switch past := r.TurnsBack(); {
+	case st.Overdue:
+		say("Its deadline, or a cancellation, came after its pivot: it goes on.")
+	case st.Status == plan.Running && past == "" && !st.Deadline.IsZero() && st.Paused:
+		say("Its deadline is %s: nothing comes of that while it is paused.", timeText(st.Deadline))
+	case st.Status == plan.Running && past == "" && !st.Deadline.IsZero():
+		say("At %s it turns back by its deadline, unless its pivot is done.", timeText(st.Deadline))
+	case st.Status == plan.Running && past != "":
+		say("It cannot turn back any more: %s.", past)
+	}
+	for i := range st.Runs {
+		text := explainRun(r, &st.Runs[i], which)
+		if c, is := r.children[i]; is {
+			text += c.explain(at)
+		}
+		if text != "" {
+			say("%s", text)
+		}
+	}
+	for _, line := range r.entities(at) {
+		say("%s", line)
+	}
+	if left := leftBy(&s, at); left != "" {
+		say("%s", strings.ToUpper(left[:1])+left[1:])
+	}
+	if r.alone != "" {
+		say("%s", r.alone)
+	}
+	if p == nil && !st.Status.Final() {
+		say("No engine has noted its definition (%s), so no engine runs it: does a build run that knows it?",
+			s.Hash)
+	}
+	return lines
+}
+
+// TurnsBack says why a cancellation would change nothing; "": it would have the saga turn back.
+func (r *SagaRead) TurnsBack() string {
+	switch st := &r.state; {
+	case st.Status.Final():
+		return "it has ended"
+	case st.Status == plan.Compensating:
+		return "it turns back already"
+	case r.plan != nil && r.plan.Final(*st):
+		return "its pivot is passed"
+	}
+	return ""
+}
+
+func explainRun(s *SagaRead, r *plan.Run, which verbOn) string {
+	p, st := s.plan, &s.state
+	name, node := sagarow.StepName(r.Step, r.Occurrence), plan.Step{}
+	if p != nil {
+		node, _ = p.Step(r.Step)
+	}
+	failed := ""
+	switch why := strings.TrimSpace(r.Error); {
+	case r.Error == "":
+	case r.Attempts == 0: // since a retry, or it ended otherwise than by an error
+		failed = fmt.Sprintf(" Its last failure: %s.", why)
+	default:
+		failed = fmt.Sprintf(" It failed %s, last with: %s.", timesText(r.Attempts), why)
+	}
+	typed := func(verb, data string) string {
+		return which.typed(verb, " --step "+shortlog.Shell(r.Step)+occurrenceWord(r)+data)
+	}
+	switch {
+	case r.Unsure && st.Status == plan.Compensating && !r.Sent:
+		return fmt.Sprintf("%s may have taken effect: it is stuck, and nothing is undone before an operator "+
+			"looks.%s If it stands, complete it, and it is undone: %s. Else skip it: %s", name, failed,
+			typed("complete", sample(node.Shape)), typed("skip", ""))
+	case r.Stuck:
+		what := map[plan.Phase]string{plan.Deciding: "the condition of ", plan.Undo: "the undo of ",
+			plan.Undoing: "the undo of "}[r.Phase]
+		text := fmt.Sprintf("%s%s is stuck, and waits for an operator.%s To go on, retry, complete or "+
+			"skip it: %s", what, name, failed, typed("retry", ""))
+		if node.Kind == plan.Lock && r.Phase != plan.Undo {
+			text += " Skipped or completed, it goes on without its entities, and others may change them meanwhile."
+		}
+		return text
+	case node.Kind == plan.Lock && (r.Phase == plan.Ready || r.Phase == plan.Waiting || r.Phase == plan.Undo):
+		return explainLock(st, r, s.places, typed, failed)
+	case r.Phase == plan.Deciding:
+		return fmt.Sprintf("%s is next: its condition is asked.%s", name, failed)
+	case r.Phase == plan.Ready && st.Status == plan.Compensating:
+		return fmt.Sprintf("%s may have taken effect: that is found out before anything is undone.%s%s", name,
+			failed, again(st, r))
+	case r.Phase == plan.Ready:
+		return fmt.Sprintf("%s is to be run.%s%s", name, failed, again(st, r))
+	case r.Phase == plan.Undo:
+		return fmt.Sprintf("%s is to be undone.%s%s", name, failed, again(st, r))
+	case r.Phase == plan.Undoing && node.Kind == plan.Child:
+		return fmt.Sprintf("%s waits until its child is undone.%s", name, until(st, r))
+	case r.Phase == plan.Undoing:
+		return fmt.Sprintf("%s: the reply to its undo is waited for%s.%s%s", name, since(r), until(st, r),
+			which.asked())
+	case r.Phase == plan.Waiting:
+		for_ := map[plan.Kind]string{plan.Command: "a reply", plan.Child: "its child"}[node.Kind]
+		if node.Kind == plan.Wait {
+			if for_ = "the signal " + node.Signal; node.Signal == "" {
+				for_ = "its time"
+			}
+		}
+		text := fmt.Sprintf("%s waits for %s%s.%s", name, for_, since(r), until(st, r))
+		if node.Kind == plan.Command {
+			text += which.asked()
+		}
+		if node.Signal != "" {
+			text += " To send it: " + which.typed("signal", " --signal "+shortlog.Shell(node.Signal)+
+				occurrenceWord(r)+sample(node.Shape))
+		}
+		return text
+	}
+	return ""
+}
+
+// A verbOn is how the verbs on a saga are typed.
+type verbOn struct {
+	saga *store.Saga
+	at   string // where its database is
+}
+
+func (v verbOn) typed(verb, flags string) string {
+	if v.at != "" {
+		flags = " " + v.at + flags
+	}
+	return "skald saga " + verb + flags + " --reason '…' -- " + shortlog.Shell(v.saga.Name) + " " +
+		shortlog.Shell(v.saga.Key)
+}
+
+// asked says where to look for a message that is not replied to.
+func (v verbOn) asked() string {
+	return " What holds it up, at the service that replies: skald status --store '…' -- " +
+		shortlog.Shell(v.saga.Key)
+}
+
+func occurrenceWord(r *plan.Run) string {
+	if r.Occurrence == "" {
+		return ""
+	}
+	return " --occurrence " + shortlog.Shell(r.Occurrence)
+}
+
+func again(st *plan.State, r *plan.Run) string {
+	switch {
+	case r.Due.IsZero():
+		return ""
+	case st.Paused:
+		return fmt.Sprintf(" It is tried again at %s, once it is not paused any more.", timeText(r.Due))
+	}
+	return fmt.Sprintf(" It is tried again at %s.", timeText(r.Due))
+}
+
+func since(r *plan.Run) string {
+	if r.At.IsZero() {
+		return ""
+	}
+	return " since " + timeText(r.At)
+}
+
+func until(st *plan.State, r *plan.Run) string {
+	switch {
+	case r.Due.IsZero():
+		return ""
+	case st.Paused:
+		return fmt.Sprintf(" Its time is up at %s: nothing comes of that while the saga is paused.",
+			timeText(r.Due))
+	}
+	return fmt.Sprintf(" Its time is up at %s.", timeText(r.Due))
+}
+
+// A SagaCheck tells what becomes of the sagas that run when a build with other definitions takes over.
+type SagaCheck struct {
+	Name    string     `json:"name"`
+	Hash    string     `json:"hash"` // of the sagas
+	Sagas   int        `json:"sagas"`
+	Moves   int        `json:"moves"` // go on
+	Changes []string   `json:"changes,omitempty"`
+	Refused []LeftSaga `json:"refused,omitempty"` // at most 100
+}
+
+const mostRefused = 100
+
+// CheckSagas compares the sagas that run with the definitions that saga.Write has written of the next build.
+func CheckSagas(ctx context.Context, db store.Lister, definitions io.Reader) (out []SagaCheck, err error) {
+	text, err := io.ReadAll(definitions)
+	if err != nil {
+		return nil, fmt.Errorf("read definitions: %w", err)
+	}
+	f, err := plan.Read(bytes.NewReader(text))
+	switch {
+	case err != nil:
+		return nil, &UsageError{What: err.Error()}
+	case !json.Valid(text):
+		return nil, &UsageError{What: "read definitions: something follows them in the file: " +
+			"give one that saga.Write has written once, with all definitions of the build"}
+	}
+	next := map[string]plan.Written{}
+	for _, w := range f.Definitions {
+		next[w.Graph.Name] = w
+	}
+	plans, err := readPlans(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	at := map[string]int{}
+	for _, status := range []plan.Status{plan.Running, plan.Compensating} {
+		s := SagaSelection{Status: string(status)}
+		if err := eachSaga(ctx, db, &s, false, func(one store.Saga) error {
+			i, ok := at[one.Name+"\x00"+one.Hash]
+			if !ok {
+				i = len(out)
+				at[one.Name+"\x00"+one.Hash] = i
+				out = append(out, checkOf(&one, plans[one.Hash], next))
+			}
+			out[i].add(&one, plans[one.Hash], next)
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// checkOf is the check of sagas like one, without any yet.
+func checkOf(one *store.Saga, p *plan.Plan, next map[string]plan.Written) SagaCheck {
+	c := SagaCheck{Name: one.Name, Hash: one.Hash}
+	w, ok := next[one.Name]
+	switch {
+	case !ok:
+		c.Changes = []string{"the next build has no definition of this name: let the older one finish them"}
+	case p == nil:
+		c.Changes = []string{"no engine has noted their definition: they cannot be compared"}
+	case w.Hash != one.Hash:
+		for _, change := range plan.Compare(p.Graph, w.Graph, mappingFrom(w, one.Hash)) {
+			c.Changes = append(c.Changes, change.String())
+		}
+	}
+	return c
+}
+
+func mappingFrom(w plan.Written, hash string) plan.Mapping {
+	for _, m := range w.Mappings {
+		if m.From == hash {
+			return m
+		}
+	}
+	return plan.Mapping{}
+}
+
+func (c *SagaCheck) add(one *store.Saga, p *plan.Plan, next map[string]plan.Written) {
+	c.Sagas++
+	w, ok := next[one.Name]
+	why := ""
+	switch {
+	case !ok || p == nil:
+		why = c.Changes[0]
+	case w.Hash != one.Hash:
+		st, err := sagarow.StateOf(*one, 0)
+		if err == nil {
+			_, err = plan.Move(p.Graph, w.Graph, mappingFrom(w, one.Hash), st)
+		}
+		if err != nil {
+			why = err.Error()
+		}
+	}
+	if why == "" {
+		c.Moves++
+	} else if len(c.Refused) < mostRefused {
+		c.Refused = append(c.Refused, LeftSaga{Name: one.Name, Key: one.Key, Why: why})
+	}
+}

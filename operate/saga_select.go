@@ -1,0 +1,136 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/sagarow"
+	"github.com/skald-go/skald/store"
+)
+
+// How long a row is waited for that somebody else holds, as a step does until it is over: briefly at first,
+// so that no saga waits behind it; and then, once the others are changed, for so long for all of them.
+const (
+	heldBrief = 250 * time.Millisecond
+	heldLong  = 5 * time.Second
+)
+
+const sagaTries = 10 // against an engine that writes at the same time
+
+// A bulk changes sagas one after the other.
+type bulk struct {
+	db     SagaKeeper
+	c      *SagaChange
+	o      *Order
+	done   *changed
+	report *SagaReport
+}
+
+// all changes them. What is wrong with one of them leaves that one; an error is of the store, or of ctx.
+func (b *bulk) all(ctx context.Context, all []store.Saga) error {
+	var busy []*store.Saga
+	for i := range all {
+		was := &all[i]
+		switch left, err := b.one(ctx, was, heldBrief); {
+		case errors.Is(err, store.ErrBusy):
+			busy = append(busy, was)
+		case err != nil:
+			return b.failed(was, err)
+		default:
+			b.settled(left)
+		}
+	}
+	until := time.Now().Add(heldLong)
+	for _, was := range busy {
+		left, err := b.one(ctx, was, max(time.Until(until), heldBrief))
+		switch {
+		case errors.Is(err, store.ErrBusy):
+			left = new(held(was))
+		case err != nil:
+			return b.failed(was, err)
+		}
+		b.settled(left)
+	}
+	return nil
+}
+
+func (b *bulk) failed(was *store.Saga, err error) error {
+	return fmt.Errorf("%s: %s %q, after %d others: %w", b.c, was.Name, was.Key, b.report.Done, err)
+}
+
+// settled counts a saga that is changed, or left.
+func (b *bulk) settled(left *LeftSaga) {
+	r := b.report
+	if left == nil {
+		r.Done++
+	} else {
+		r.Left = append(r.Left, *left)
+	}
+	progress(b.o, r.Done+len(r.Left), r.Selected)
+}
+
+// held is a saga whose row somebody else holds.
+func held(s *store.Saga) LeftSaga {
+	return LeftSaga{Name: s.Name, Key: s.Key, First: true, Why: "a step of it that is running, or another " +
+		"transaction, holds its row: type the verb again when that is over"}
+}
+
+// one returns why a saga was left as it is; nil: it was not. ErrBusy: somebody held its row for so long.
+func (b *bulk) one(ctx context.Context, was *store.Saga, wait time.Duration) (left *LeftSaga, err error) {
+	first := func(why string) (*LeftSaga, error) {
+		return &LeftSaga{Name: was.Name, Key: was.Key, Why: why, First: true}, nil
+	}
+	for range sagaTries {
+		r, err := readRow(ctx, b.db, was.Name, was.Key)
+		switch {
+		case errors.As(err, new(*NoneError)):
+			return first("it ended, and is not kept any more")
+		case err != nil:
+			return nil, err
+		case r.row.ID != was.ID:
+			return first("it ended, and another one was started under its key")
+		}
+		// After the saga was read: what another one that goes on with the run changes from now on loses its
+		// guard.
+		if err := b.done.read(ctx); err != nil {
+			return nil, err
+		}
+		if b.done.ids[r.row.ID] {
+			return first("another one that went on with the run has changed it")
+		}
+		stands, left, err := b.write(ctx, &r, wait)
+		if stands || left != nil || err != nil {
+			return left, err
+		}
+	}
+	return first("an engine writes it again and again: try it once more")
+}
+
+// write carries out the change of a saga as it was read. Neither stands nor left: it moved meanwhile.
+func (b *bulk) write(ctx context.Context, r *SagaRead, wait time.Duration) (stands bool, left *LeftSaga,
+	err error) {
+	s := &r.row
+	wrong := func(err error) *LeftSaga { return &LeftSaga{Name: s.Name, Key: s.Key, Why: err.Error()} }
+	if err := r.readState(); err != nil {
+		return false, wrong(err), nil
+	}
+	next, now, left := b.c.try(s, r.state, r.plan, b.o)
+	if left != nil {
+		return false, left, nil
+	}
+	m, err := sagarow.MoveTo(*s, next, now)
+	if err != nil {
+		return false, wrong(err), nil
+	}
+	m = sagarow.LeaveToOthers(sagarow.Released(m, next, now, len(r.plan.Pending(next)) > 0))
+	m.Wait = wait
+	audit := auditOf(b.o, b.c.String(), s.Name, store.Identity{Source: s.ID, ID: s.Key})
+	audit.Run = b.o.Run
+	stands, err = applyEffect(ctx, b.db, store.Effect{Saga: &m, Audit: audit})
+	if err == nil || ctx.Err() != nil || store.Incurable(err) || b.db.Outage(err) {
+		return stands, nil, err
+	}
+	return false, wrong(err), nil // the store refuses this one
+}

@@ -1,0 +1,94 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A SagaStep is how a step of a saga stands: its names in JSON are stable. Result and Outcome are base64
+// there.
+type SagaStep struct {
+	Consumer   string     `json:"consumer"`
+	Saga       string     `json:"saga"`
+	Step       string     `json:"step"`
+	Occurrence string     `json:"occurrence"`
+	State      string     `json:"state"`            // one of StepStates
+	Source     string     `json:"source,omitempty"` // of the message that took it, or waits to
+	ID         string     `json:"id,omitempty"`
+	BySource   string     `json:"by_source,omitempty"` // of the message that undid or barred it
+	ByID       string     `json:"by_id,omitempty"`
+	Code       int32      `json:"code,omitempty"`
+	Result     []byte     `json:"result,omitempty"`
+	OutsideKey string     `json:"outside_key,omitempty"`
+	Outcome    []byte     `json:"outcome,omitempty"`
+	Begun      *time.Time `json:"begun,omitempty"`
+	At         time.Time  `json:"at"`
+	ChangedAt  time.Time  `json:"changed_at"`
+}
+
+// StepStates are the words for how a step stands.
+func StepStates() []string {
+	return []string{"done", "calling", "parked", "dead", "dropped", "rejected", "barred", "undone"}
+}
+
+// A StepSelection chooses among steps. Zero fields choose all.
+type StepSelection struct {
+	Consumer, Saga string
+	State          string // one of StepStates
+	Limit          int    // default 1,000
+}
+
+// Steps lists how steps of sagas stand, by consumer, saga, step and occurrence.
+func Steps(ctx context.Context, db store.Lister, s StepSelection) ([]SagaStep, error) {
+	q := store.StepQuery{Consumer: s.Consumer, Saga: s.Saga, Limit: s.Limit}
+	switch {
+	case s.State == "":
+	case !slices.Contains(StepStates(), s.State):
+		return nil, &UsageError{What: fmt.Sprintf("a step's state is one of %s, not %q",
+			strings.Join(StepStates(), ", "), s.State)}
+	default:
+		q.State, q.Dropped = stepState(s.State)
+	}
+	list, err := store.ListSteps(ctx, db, q)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]SagaStep, len(list))
+	for i := range list {
+		out[i] = sagaStep(&list[i])
+	}
+	return out, nil
+}
+
+// stepState is the state that a word says.
+func stepState(word string) (state store.StepState, dropped bool) {
+	if word == "dropped" {
+		return store.StepDead, true
+	}
+	for state = store.StepDone; state.String() != word; {
+		state++
+	}
+	return state, false
+}
+
+func sagaStep(r *store.StepRecord) SagaStep {
+	out := SagaStep{Consumer: r.Consumer, Saga: r.Saga, Step: r.Name, Occurrence: r.Occurrence,
+		State: r.State.String(), Source: r.Source, ID: r.ID,
+		BySource: r.By.Source, ByID: r.By.ID, Code: r.Code, OutsideKey: r.OutsideKey,
+		Begun: someTime(r.Begun), At: r.At, ChangedAt: r.Changed}
+	if r.Dropped {
+		out.State = "dropped"
+	}
+	if r.Result != "" {
+		out.Result = []byte(r.Result)
+	}
+	if r.Outcome != "" {
+		out.Outcome = []byte(r.Outcome)
+	}
+	return out
+}

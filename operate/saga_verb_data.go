@@ -1,0 +1,110 @@
+package operate
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/sagarow"
+)
+
+// unfit tells why a saga cannot take the data: an undo, or a later step, would run on a zero value, or be
+// stuck with what it cannot read. What the build that noted the definition does not tell is not checked.
+func (c *SagaChange) unfit(p *plan.Plan, st *plan.State) string {
+	what, step := c.takes(p, st)
+	switch {
+	case what == "" && c.Verb == CompleteSaga && c.Data != nil && string(c.Data) != "null":
+		return fmt.Sprintf("the saga turned back, and %s is being undone, which puts nothing out: "+
+			"leave --data away, if its undo is to count as done", sagarow.StepName(c.Step, c.Occurrence))
+	case what == "" || step.Shape == plan.Nothing && c.Data == nil:
+		return ""
+	case c.Data == nil && step.Shape != "":
+		return fmt.Sprintf(
+			"%s is %.300s, and no data was given: give it with --data; or --data null, if nothing reads it",
+			what, step.Shape)
+	case c.Data == nil:
+		return ""
+	}
+	if why := plan.Fits(cmp.Or(step.Reads, step.Shape), c.Data); why != "" {
+		return fmt.Sprintf("the data does not fit: %s is %.300s; %s", what, step.Shape, why)
+	}
+	kept, err := json.Marshal(c.Data) // without blanks
+	if most := p.Graph.MaxBytes; err == nil && most > 0 && len(kept) > most {
+		return fmt.Sprintf("the data is too large: %s is %d bytes as JSON, at most %d are kept: keep it in a "+
+			"table, and give its key; or have a build raise saga.Options.MaxBytes", what, len(kept), most)
+	}
+	return ""
+}
+
+// takes is what the data would be, and the step that has it; "": nothing reads it.
+func (c *SagaChange) takes(p *plan.Plan, st *plan.State) (what string, step plan.Step) {
+	if c.Verb == SignalSaga {
+		for _, s := range p.Graph.Steps {
+			if s.Kind == plan.Wait && s.Signal == c.Signal {
+				return "the signal " + c.Signal, s
+			}
+		}
+		return "", step
+	}
+	r, begun := st.Run(c.Step, c.Occurrence)
+	undo := begun && (r.Phase == plan.Undo || r.Phase == plan.Undoing) // it puts nothing out
+	if c.Verb != CompleteSaga || undo {
+		return "", step
+	}
+	step, _ = p.Step(c.Step)
+	return "the output of " + c.Step, step
+}
+
+// otherData tells of data that is not what the saga took before.
+func (c *SagaChange) otherData(st *plan.State, p *plan.Plan) bool {
+	what, step := c.takes(p, st)
+	if what == "" || step.Shape == plan.Nothing || step.Kind == plan.Child { // a child's is its own
+		return false
+	}
+	was, taken := c.took(st, p)
+	return taken && !sameJSON(was, c.Data)
+}
+
+// took is the data that came first.
+func (c *SagaChange) took(st *plan.State, p *plan.Plan) (data json.RawMessage, taken bool) {
+	if c.Verb == CompleteSaga {
+		r, begun := st.Run(c.Step, c.Occurrence)
+		return r.Output, begun && r.Phase == plan.IsDone
+	}
+	for i := range st.Runs {
+		r := &st.Runs[i]
+		step, known := p.Step(r.Step)
+		if known && step.Kind == plan.Wait && step.Signal == c.Signal && r.Occurrence == c.Occurrence &&
+			r.Phase == plan.IsDone {
+			return r.Output, true
+		}
+	}
+	for _, d := range st.Early {
+		if d.Name == c.Signal && d.Occurrence == c.Occurrence {
+			return d.Data, true
+		}
+	}
+	return nil, false
+}
+
+// sameJSON compares values, not how they are written; none is null.
+func sameJSON(a, b json.RawMessage) bool {
+	value := func(data json.RawMessage) (v any) {
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.UseNumber()
+		_ = d.Decode(&v) // it was checked when it came; nothing at all is null
+		return v
+	}
+	return reflect.DeepEqual(value(a), value(b))
+}
+
+// sample is the data as a command is printed with it: for the reader to fill in.
+func sample(shape string) string {
+	if shape == plan.Nothing {
+		return ""
+	}
+	return " --data '…'"
+}
