@@ -158,6 +158,9 @@ func (in *Inbox[TTx]) report(outage error) {
 	if in.allStuck != "" {
 		in.health.Ready, in.health.Why = false, in.allStuck
 	}
+	if in.absent.why != "" {
+		in.health.Ready, in.health.Why = false, in.absent.why
+	}
 	if outage != nil {
 		in.health.Ready, in.health.Why = false, vitals.Why(outage)
 	}

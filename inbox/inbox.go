@@ -62,6 +62,7 @@ type Inbox[TTx any] struct {
 	checked  bool
 	session  string // of this inbox, random: who has a lease
 	sub      broker.Subscription
+	absent   absent
 	outage   *brokerOutage
 	facts    facts
 	schedule partition.Schedule

@@ -62,6 +62,9 @@ func (l *loop[TTx]) run(ctx context.Context) error {
 // turn takes everything on as far as it goes without waiting.
 func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 	in := l.in
+	if !l.away { // a call under way is about the partitions of now
+		in.joinWithFound(ctx)
+	}
 	if !l.outside(ctx) {
 		busy, err = in.receive(ctx)
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/inbox/internal/checkpoint"
 	"github.com/skald-go/skald/inbox/internal/exec"
-	"github.com/skald-go/skald/inbox/internal/member"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
@@ -34,6 +33,7 @@ func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 	if err := in.open(ctx); err != nil {
 		return false, err
 	}
+	in.joinWithFound(ctx)
 	busy, err = in.receive(ctx)
 	in.tel.Counted()
 	if err != nil {
@@ -106,7 +106,7 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", in.group, err)
 	}
-	sub, err := member.Join(ctx, in.bus, broker.Group{Name: in.group, Topics: in.topics,
+	sub, err := in.joinGroup(ctx, broker.Group{Name: in.group, Topics: in.topics,
 		Member: in.o.Instance.Member, Owner: is.ID, OwnerName: is.Name, Resume: in.checkpoints.Resume})
 	if err != nil {
 		return &subscribeError{in.group, in.withRemedy(err)}
@@ -117,7 +117,7 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 
 // Run consumes until ctx is done; then it finishes what is in hand, for at most Options.Timeouts.Drain, and
 // leaves the group. Outages of the database or the broker are waited for, a topic that is not there yet
-// too. It returns an error only for what waiting cannot cure.
+// too; topics that are there are read meanwhile. It returns an error only for what waiting cannot cure.
 //
 // A handler that ignores its context is not waited for: it is named in the log, and what it was at is not
 // acknowledged.
