@@ -14,6 +14,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
 	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/column"
 )
 
 // durable is one instance among the clients of consumers that are there already, one partition for each: what
@@ -49,6 +50,14 @@ type share struct {
 
 func (l *share) Len() int { return len(l.held) - l.told }
 
+// bytes returns about how much memory the unacknowledged messages take.
+func (l *share) bytes() (n int) {
+	for _, h := range l.held {
+		n += h.weight
+	}
+	return n
+}
+
 func (l *share) Take(out []broker.Delivery, n int) []broker.Delivery {
 	for _, h := range l.held[l.told : l.told+n] {
 		out = append(out, h.d)
@@ -58,9 +67,10 @@ func (l *share) Take(out []broker.Delivery, n int) []broker.Delivery {
 }
 
 type held struct {
-	d    broker.Delivery
-	m    jetstream.Msg
-	done bool // acknowledged, but the server may not know it
+	d      broker.Delivery
+	m      jetstream.Msg
+	weight int  // bytes of memory, about
+	done   bool // acknowledged, but the server may not know it
 }
 
 var _ broker.Subscription = (*durable)(nil)
@@ -230,6 +240,9 @@ func (s *durable) read(l *share) {
 	for fails := 1; s.ctx.Err() == nil; {
 		s.mu.Lock()
 		room := s.b.opts.Prefetch - len(l.held)
+		if l.bytes() >= aheadBytes/2/max(1, len(s.feed.All())) {
+			room = 0
+		}
 		s.mu.Unlock()
 		if room <= 0 {
 			select {
@@ -268,6 +281,7 @@ func (s *durable) fetch(l *share, n int) error {
 	l.from = nil // looked at again after an error
 	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
+	n = min(n, max(1, int(aheadBytes/max(1, s.b.nc.MaxPayload()))))
 	batch, err := from.Fetch(n, jetstream.FetchContext(ctx))
 	if err != nil {
 		return err
@@ -296,7 +310,7 @@ func (s *durable) put(l *share, m jetstream.Msg) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.last = max(l.last+1, int64(meta.Sequence.Consumer))
-	l.held = append(l.held, &held{m: m, d: broker.Delivery{
+	l.held = append(l.held, &held{m: m, weight: column.Weight(&msg), d: broker.Delivery{
 		Message: msg, Partition: l.Name, Position: l.last, Attempt: int(meta.NumDelivered) - 1, Fault: fault,
 	}})
 	s.feed.Wake()

@@ -4,6 +4,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
 )
 
 // Kill ends the member as sudden death would: nothing is stored, nothing handed over.
@@ -33,6 +34,27 @@ func (s *Subscription) Held() (n int) {
 	defer s.mu.Unlock()
 	for _, l := range s.feed.All() {
 		n += l.Len()
+	}
+	return n
+}
+
+// HeldBytes is how many bytes of memory they take.
+func (s *Subscription) HeldBytes() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.feed.All() {
+		n += l.Bytes()
+	}
+	return n
+}
+
+// HeldBytes is how many bytes of memory its unacknowledged messages take.
+func HeldBytes(sub broker.Subscription) (n int) {
+	s := sub.(*durable)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.feed.All() {
+		n += l.bytes()
 	}
 	return n
 }

@@ -35,7 +35,8 @@ type Options struct {
 	Heartbeat time.Duration
 	// Commit is how long an acknowledgement may wait to be stored with others. Default 100 ms.
 	Commit time.Duration
-	// Prefetch is how many messages are held ready for each partition, at most about 4 MiB of them. Default
+	// Prefetch is how many messages are held ready for each partition, at most 4 MiB of them and 32 MiB of
+	// all partitions. Of a durable it is how many are unacknowledged: at most 16 MiB and one fetch. Default
 	// 200.
 	Prefetch int
 	// Flying is how many messages may wait for their answer at once, at most about 16 MiB of them: so many a

@@ -41,7 +41,7 @@ func (s *Subscription) follow(ctx context.Context, l *partition, next *uint64) e
 	if err != nil {
 		return err
 	}
-	it, err := c.Messages(jetstream.PullMaxMessagesWithBytesLimit(s.b.opts.Prefetch, 4<<20),
+	it, err := c.Messages(jetstream.PullMaxMessagesWithBytesLimit(s.b.opts.Prefetch, fetchBytes),
 		jetstream.PullExpiry(10*time.Second))
 	if err != nil {
 		return err
@@ -78,6 +78,18 @@ func (s *Subscription) follow(ctx context.Context, l *partition, next *uint64) e
 	}
 }
 
+const (
+	// aheadBytes bounds what a member holds ready of all its partitions, and fetchBytes of each.
+	aheadBytes = 32 << 20
+	fetchBytes = 4 << 20
+)
+
+// room reports whether l may hold one more message. The lock is held.
+func (s *Subscription) room(l *partition) bool {
+	most := min(fetchBytes, aheadBytes/max(1, len(s.feed.All())))
+	return l.Len() == 0 || l.Len() < s.b.opts.Prefetch && l.Bytes() < most
+}
+
 // put waits for room, so that a slow member holds no more than it asked for.
 func (s *Subscription) put(ctx context.Context, l *partition, d broker.Delivery) bool {
 	for {
@@ -86,7 +98,7 @@ func (s *Subscription) put(ctx context.Context, l *partition, d broker.Delivery)
 			s.mu.Unlock()
 			return false
 		}
-		if l.Len() < s.b.opts.Prefetch {
+		if s.room(l) {
 			l.Put(d)
 			s.mu.Unlock()
 			s.feed.Wake()

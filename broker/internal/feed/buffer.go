@@ -1,22 +1,36 @@
 package feed
 
-import "github.com/skald-go/skald/broker"
+import (
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/column"
+)
 
 // maxKept is how large the memory of an empty Buffer may be, in deliveries, to be used again.
 const maxKept = 256
 
 // A Buffer is deliveries that were read ahead. Drivers whose broker hands over single messages embed it.
-type Buffer struct{ ds []broker.Delivery }
+type Buffer struct {
+	ds    []broker.Delivery
+	bytes int
+}
 
 // Put adds a delivery.
-func (b *Buffer) Put(d broker.Delivery) { b.ds = append(b.ds, d) }
+func (b *Buffer) Put(d broker.Delivery) {
+	b.ds, b.bytes = append(b.ds, d), b.bytes+column.Weight(&d.Message)
+}
 
 // Len is how many are there.
 func (b *Buffer) Len() int { return len(b.ds) }
 
+// Bytes is about how much memory they take.
+func (b *Buffer) Bytes() int { return b.bytes }
+
 // Take appends the first n to out, and forgets them.
 func (b *Buffer) Take(out []broker.Delivery, n int) []broker.Delivery {
 	out = append(out, b.ds[:n]...)
+	for i := range b.ds[:n] {
+		b.bytes -= column.Weight(&b.ds[i].Message)
+	}
 	clear(b.ds[:n])
 	switch {
 	case n < len(b.ds):
