@@ -33,7 +33,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// soon bounds what docs/operations.md has happen within 12 s: this machine may do much else.
+// soon bounds what docs/operations.md has happen within 15 s: this machine may do much else.
 const soon = 3 * time.Minute
 
 // The table of docs/operations.md: each server behind a proxy that swallows, refuses or answers wrongly. Each

@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// admitEvery is how often each instance asks for messages that were admitted.
+// admitEvery is the shortest pause between two attempts to park admitted messages.
 const admitEvery = 5 * time.Second
 
-// admitted parks messages in quarantine that somebody admitted, where there is room.
+// admitted parks messages in quarantine that somebody admitted, where there is room. A claim reports that
+// there are some.
 func (in *Inbox[TTx]) admitted(ctx context.Context) {
 	now := in.o.Now()
-	if now.Before(in.askAt) {
+	if !in.parked.Admitted() || now.Before(in.askAt) {
 		return
 	}
 	in.askAt = now.Add(admitEvery)

@@ -63,9 +63,14 @@ func levelOf(err error) slog.Level {
 	return vitals.Level(err)
 }
 
+// calls reports whether the store can be asked about partitions now.
+func (l *loop[TTx]) calls() bool {
+	return !l.away && !l.in.checkpoints.Moved() && l.in.sub != nil
+}
+
 // send has positions stored, if it is time to, beside what else goes on. It says when it is.
 func (l *loop[TTx]) send() (wait time.Duration) {
-	if l.away || l.in.checkpoints.Moved() || l.in.sub == nil {
+	if !l.calls() {
 		return time.Hour
 	}
 	e, wait, some := l.in.checkpoints.Next(l.in.o.Now())

@@ -11,7 +11,6 @@ import (
 	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
-	"github.com/skald-go/skald/store"
 )
 
 // A loop is one session of Run. Only its goroutine touches the inbox; workers get entries and answer a result
@@ -134,13 +133,17 @@ func (l *loop[TTx]) look() {
 	session := l.in.checkpoints.Session()
 	if most.Keys > 0 && !l.looking {
 		l.looking = true
-		others := l.in.checkpoints.Others()
-		go func() { l.looks <- l.in.parked.Look(l.hard, session, most, false, others) }()
+		a := ask{Session: session, Most: most, Others: l.in.checkpoints.Others()}
+		if l.calls() {
+			a.Along, a.Attends = l.in.checkpoints.Along(l.in.o.Now())
+			l.away = a.Attends
+		}
+		go func() { l.looks <- l.in.parked.Look(l.hard, a) }()
 	}
 	if count && !l.counting {
 		l.counting = true
 		l.in.parked.Counting()
-		go func() { l.looks <- l.in.parked.Look(l.hard, session, store.ClaimSize{}, true, nil) }()
+		go func() { l.looks <- l.in.parked.Look(l.hard, ask{Session: session, Count: true}) }()
 	}
 }
 
@@ -225,6 +228,12 @@ func (l *loop[TTx]) shelve(ctx context.Context, found looked) error {
 		l.counting = false
 	} else {
 		l.looking = false
+	}
+	if found.Attends {
+		l.away = false
+		if err := l.in.done(ctx, found.Along); err != nil {
+			return err
+		}
 	}
 	return l.in.shelve(ctx, found)
 }

@@ -46,11 +46,12 @@ func (in *Inbox[TTx]) lookNow(ctx context.Context) (found bool, err error) {
 	if count {
 		in.parked.Counting()
 	}
-	l := in.parked.Look(ctx, in.checkpoints.Session(), most, count, in.checkpoints.Others())
+	l := in.parked.Look(ctx, ask{Session: in.checkpoints.Session(), Most: most, Count: count,
+		Others: in.checkpoints.Others()})
 	if err := in.shelve(ctx, l); err != nil {
 		return false, err
 	}
-	return len(l.Claimed.Parked) > 0, l.Err
+	return len(l.Claimed.Parked) > 0 || in.parked.Admitted(), l.Err
 }
 
 // shelve takes up what a look found. An error stops the consumer.

@@ -37,6 +37,7 @@ func (q *queue) Admit(ctx context.Context) (more bool, err error) {
 		after = list[len(list)-1].Number
 	}
 	if len(es) == 0 {
+		q.admitted = false
 		return false, nil
 	}
 	stood, err := q.o.DB.Apply(ctx, es...)
@@ -44,6 +45,7 @@ func (q *queue) Admit(ctx context.Context) (more bool, err error) {
 		q.Change()
 		q.Soon(q.o.Now())
 	}
+	q.admitted = more || err != nil
 	return more, err
 }
 

@@ -3,8 +3,10 @@ package inbox
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
+	"github.com/skald-go/skald/inbox/internal/checkpoint"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/store"
@@ -14,8 +16,9 @@ const (
 	// retryLater is when to look again for what is somebody else's, or cannot be parked.
 	retryLater = lookEvery
 
-	lookEvery = time.Second     // for what others parked, or an operator freed
-	lookIdle  = 5 * time.Second // the same, where nothing was found for long
+	lookEvery = time.Second               // for what others parked, or an operator freed
+	lookIdle  = checkpoint.LookPartitions // the same, where nothing was found for long
+	tellIdle  = 30 * time.Second          // the same, to count it
 	// how old what is told of parked messages may be, while there is much to do
 	tellKept  = 250 * time.Millisecond
 	tellShare = 100 // where that is long to count, it takes this part of the time
@@ -34,6 +37,8 @@ type looked struct {
 	Kept    store.Keeping  // if counted
 	Failed  []store.Parked // the same: those that failed
 	Err     error
+	Along   checkpoint.Call // what the claim read of checkpoints, if Attends
+	Attends bool
 	began   time.Time
 	took    time.Duration
 }
@@ -81,7 +86,7 @@ func (q *queue) Changed() bool { return q.changed }
 // recount tells whether to count what others may have parked or freed, that long after the last time.
 func (q *queue) recount(since time.Duration, all map[string]*partition.Partition) bool {
 	switch {
-	case since >= max(lookIdle, q.share(tellOther)):
+	case since >= max(tellIdle, q.share(tellOther)):
 		return true
 	case since >= max(lookIdle, q.share(tellShare)):
 		return crowded(all)
@@ -102,17 +107,26 @@ func crowded(all map[string]*partition.Partition) bool {
 	return false
 }
 
-// Look claims what is due, but for the kinds that others handle, and counts what is kept. It may be called
-// beside all else.
-func (q *queue) Look(ctx context.Context, session string, most store.ClaimSize, count bool,
-	others []store.Kind) looked {
-	l, start := looked{Asked: most, Counted: count, began: q.o.Now()}, time.Now()
-	if most.Keys > 0 {
-		l.Claimed, l.Err = q.o.DB.Claim(ctx,
-			store.Want{Consumer: q.o.Group, Session: session, ClaimSize: most,
-				Lease: q.o.Lease(), Not: others})
+// An ask is what a look does.
+type ask struct {
+	Session string
+	Most    store.ClaimSize // to claim
+	Count   bool            // what is kept
+	Others  []store.Kind    // that other builds handle: they are not claimed
+	Along   checkpoint.Call // asked along with the claim, if Attends
+	Attends bool
+}
+
+// Look claims what is due, and counts what is kept. It may be called beside all else.
+func (q *queue) Look(ctx context.Context, a ask) looked {
+	l, start := looked{Asked: a.Most, Counted: a.Count, Along: a.Along, Attends: a.Attends,
+		began: q.o.Now()}, time.Now()
+	if a.Most.Keys > 0 {
+		l.Claimed, l.Err = q.o.DB.Claim(ctx, store.Want{Consumer: q.o.Group, Session: a.Session,
+			ClaimSize: a.Most, Lease: q.o.Lease(), Not: a.Others, Attend: a.Attends})
+		l.Along.Answer(l.Claimed.Attended, l.Err)
 	}
-	if l.Err == nil && count {
+	if count := a.Count; l.Err == nil && count {
 		no := false
 		l.Failed, l.Err = store.ListKept(ctx, q.o.DB,
 			store.Sought{Consumer: q.o.Group, Failed: true, Dead: &no,
@@ -139,10 +153,11 @@ func (q *queue) Take(l looked) (back []*partition.Entry) {
 			q.changed, q.counted = true, now
 		}
 		q.idle = min(q.idle+1, 10)
-		q.at = now.Add(backoff.After(q.idle, lookEvery/10, lookIdle))
+		q.at = now.Add(backoff.After(q.idle, lookEvery/10, lookIdle/2))
 		return nil
 	}
 	if l.Claims() {
+		q.admitted = l.Claimed.Admitted
 		q.next(&l, now)
 	}
 	back = q.claimAll(&l)
@@ -163,11 +178,17 @@ func (q *queue) next(l *looked, now time.Time) {
 		q.at = now
 		return
 	}
-	q.at = now.Add(backoff.After(max(1, q.idle), lookEvery, lookIdle))
+	q.at = now.Add(min(backoff.After(max(1, q.idle), lookEvery, lookIdle), lookIdle-jitter()))
 	if d := l.Claimed.Next; d > 0 {
 		q.Soon(now.Add(d))
 	}
 }
+
+// jitter is how much sooner an idle instance looks, so that several do not look together.
+func jitter() time.Duration { return rand.N(lookIdle / 8) }
+
+// Admitted reports whether the last claim saw admitted messages in quarantine.
+func (q *queue) Admitted() bool { return q.admitted }
 
 // Soon has the next look at t, at the latest.
 func (q *queue) Soon(t time.Time) {

@@ -61,6 +61,7 @@ type shelf struct {
 	at        time.Time                 // when to look again
 	idle      int                       // looks in a row that found nothing
 	changed   bool                      // something was parked or freed since the last count
+	admitted  bool                      // the last claim saw admitted messages in quarantine
 	counted   time.Time
 	some      bool          // at the last count something was kept
 	took      time.Duration // the last count

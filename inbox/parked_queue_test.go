@@ -30,7 +30,7 @@ func TestCountThatIsLongIsMadeSeldom(t *testing.T) {
 	for _, c := range []struct {
 		took, want time.Duration
 		full       int
-	}{{0, lookIdle, 0}, {time.Millisecond, lookIdle, 1}, {time.Second / 2, 200 * time.Second, 0},
+	}{{0, tellIdle, 0}, {time.Millisecond, lookIdle, 1}, {time.Second / 2, 200 * time.Second, 0},
 		{time.Second, 100 * time.Second, 1},
 		{time.Minute, 5 * time.Minute, 0}, {time.Minute, 5 * time.Minute, 1}} {
 		took, want, now := c.took, c.want, from

@@ -264,6 +264,57 @@ func TestIdleInboxDoesNotProbe(t *testing.T) {
 	})
 }
 
+// callCount counts what an idle inbox asks its database.
+type callCount struct {
+	store.Driver[tx]
+	n atomic.Int64
+}
+
+func (a *callCount) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+	a.n.Add(1)
+	return a.Driver.Claim(ctx, w)
+}
+
+func (a *callCount) Attend(ctx context.Context, w store.Attend) (store.Attended, error) {
+	a.n.Add(1)
+	return a.Driver.Attend(ctx, w)
+}
+
+func (a *callCount) List(ctx context.Context, q store.List) (store.Listed, error) {
+	a.n.Add(1)
+	return a.Driver.List(ctx, q)
+}
+
+func (a *callCount) Status(ctx context.Context, q store.StatusQuery) (store.Status, error) {
+	a.n.Add(1)
+	return a.Driver.Status(ctx, q)
+}
+
+func (a *callCount) Probe(ctx context.Context) error {
+	a.n.Add(1)
+	return a.Driver.Probe(ctx)
+}
+
+// An idle inbox makes about nine calls of its database a minute, each a transaction: one in 8 s for all that
+// it looks for, and one in a minute for the types that it handles.
+func TestIdleInboxAsksSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		db := &callCount{Driver: w.db}
+		in := w.over(db, nil, keep)
+		stop := run(t, in)
+		time.Sleep(time.Minute)
+		before := db.n.Load()
+		time.Sleep(10 * time.Minute)
+		if n := db.n.Load() - before; n > 100 || !in.Health().Ready {
+			t.Errorf("it made %d calls in 10 minutes; ready %v", n, in.Health().Ready)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestRunWaitsForATopicThatIsNotThereYet(t *testing.T) {
 	w := newWorld(t, 1)
 	w.bus = membroker.New(nil)

@@ -30,7 +30,7 @@ type EngineOptions struct {
 	// it over. Requests to the outside have as much more as they may take. Default 10 s.
 	Lease time.Duration
 	// PollMost is the longest pause between two looks for sagas that became due by a write of another
-	// process. Default 5 s. The pause grows with idleness, and is a twentieth of the time since something was
+	// process. Default 8 s. The pause grows with idleness, and is a twentieth of the time since something was
 	// found. Times are known, and writes in this process are seen at once, as are those of others with
 	// pgstore.Options.Notify and a Listener.
 	PollMost time.Duration
@@ -63,7 +63,7 @@ func (o *EngineOptions) orDefaults() engine.Options {
 	}
 	return engine.Options{Workers: cmp.Or(max(d.Workers, 0), 16), InHand: cmp.Or(max(d.InHand, 0), 4096),
 		Lease:     cmp.Or(max(d.Lease, 0), 10*time.Second),
-		PollMost:  cmp.Or(max(d.PollMost, 0), 5*time.Second),
+		PollMost:  cmp.Or(max(d.PollMost, 0), 8*time.Second),
 		Drain:     cmp.Or(max(d.Drain, 0), 20*time.Second),
 		Uncharged: cmp.Or(max(d.Uncharged, 0), 10*time.Minute),
 		Now:       d.Now, NewID: d.NewID, Logger: d.Logger,

@@ -20,6 +20,27 @@ import (
 type tallied struct {
 	*memstore.Store
 	begins, turns atomic.Int64
+	calls         atomic.Int64 // of an idle engine
+}
+
+func (c *tallied) ClaimSagas(ctx context.Context, ask store.ClaimSagas) (store.ClaimedSagas, error) {
+	c.calls.Add(1)
+	return c.Store.ClaimSagas(ctx, ask)
+}
+
+func (c *tallied) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefinition) error {
+	c.calls.Add(1)
+	return c.Store.NoteSagaDefinitions(ctx, ds)
+}
+
+func (c *tallied) List(ctx context.Context, l store.List) (store.Listed, error) {
+	c.calls.Add(1)
+	return c.Store.List(ctx, l)
+}
+
+func (c *tallied) Probe(ctx context.Context) error {
+	c.calls.Add(1)
+	return c.Store.Probe(ctx)
 }
 
 func (c *tallied) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
@@ -50,6 +71,20 @@ func inBubble(t *testing.T, d *saga.Definition[trip],
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// An idle engine makes about nine calls of its database a minute: a claim in 8 s, and one in a minute for its
+// definitions. It does not probe a database that answers.
+func TestIdleEngineAsksSeldom(t *testing.T) {
+	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("flight"))
+	inBubble(t, d, func(t *testing.T, _ context.Context, db *tallied, e *saga.Engine[tx]) {
+		time.Sleep(time.Minute)
+		before := db.calls.Load()
+		time.Sleep(10 * time.Minute)
+		if n := db.calls.Load() - before; n > 100 || !e.Health().Ready {
+			t.Errorf("it made %d calls in 10 minutes; ready %v", n, e.Health().Ready)
 		}
 	})
 }

@@ -56,9 +56,9 @@ func ownDatabase(t *testing.T) string {
 	return server.String()
 }
 
-// An idle replica of an inbox and an engine begins less than one transaction a second. A pool of pgx adds a
-// ping to each, which PostgreSQL counts as a transaction, too. The count of PostgreSQL is behind by up to
-// 10 s, so a tracer counts.
+// An idle replica of an inbox and an engine begins one transaction in three seconds, and at most twice as
+// many where their looks fall together. A pool of pgx adds a ping to each, which PostgreSQL counts as a
+// transaction, too. The count of PostgreSQL is behind by up to 10 s, so a tracer counts.
 func TestIdleReplicasCostLittle(t *testing.T) {
 	const replicas, seconds = 10, 8
 	at := ownDatabase(t)
@@ -107,10 +107,10 @@ func TestIdleReplicasCostLittle(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
-	time.Sleep(time.Second) // what a start costs is over
+	time.Sleep(4 * time.Second) // what a start costs is over
 	before := begun.Load()
 	time.Sleep(seconds * time.Second)
-	if n := begun.Load() - before; n > replicas*seconds {
+	if n := begun.Load() - before; 3*n > 2*replicas*seconds {
 		t.Errorf("%d replicas began %d transactions in %d s", replicas, n, seconds)
 	}
 }

@@ -55,6 +55,8 @@ type Want struct {
 	Lease time.Duration // from now; 0: it is due again at once
 	// Not are types of messages that are left to others; Claimed.Next does not tell of them.
 	Not []Kind
+	// Attend asks for Claimed.Attended, too.
+	Attend bool
 }
 
 // A Unit is a transaction of ours, lent to a handler.

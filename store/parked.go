@@ -179,6 +179,10 @@ type Claimed struct {
 	// Next is when the next one is due, from now; 0: none is, or there may be more now if so many keys were
 	// claimed as were asked for.
 	Next time.Duration
+	// Admitted reports that a message in the consumer's quarantine was admitted, and not taken yet.
+	Admitted bool
+	// Attended, if Want.Attend is set, answers an Attend of the consumer that only reads.
+	Attended Attended
 }
 
 // Keeping is how much the store keeps for a consumer. Up to 10,000 each are counted; above that, a store may

@@ -18,8 +18,8 @@ import (
 
 const (
 	// quiet is how long a server may give no sign before it is asked. Idle stations call their store every
-	// 5 s.
-	quiet = 6 * time.Second
+	// 8 s.
+	quiet = 9 * time.Second
 	// enough is how many questions in a row must stay without an answer: one may be chance.
 	enough = 2
 )

@@ -15,6 +15,10 @@ func (s *Store) Claim(ctx context.Context, w store.Want) (c store.Claimed, err e
 	}
 	err = s.enter(ctx, func() error {
 		c = s.db.kept.Claim(w, s.db.now())
+		c.Admitted = s.db.quarantine.SomeAdmitted(w.Consumer)
+		if w.Attend {
+			c.Attended.Checkpoints = s.db.consumers.Checkpoints(w.Consumer)
+		}
 		return nil
 	})
 	return c, err

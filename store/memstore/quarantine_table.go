@@ -119,6 +119,11 @@ func (qs *quarantineTable) List(q *store.Query, limit int) (out []store.Quaranti
 	return out
 }
 
+// SomeAdmitted reports whether a message of the consumer was admitted, and not taken yet.
+func (qs *quarantineTable) SomeAdmitted(consumer string) bool {
+	return len(qs.List(&store.Query{Consumer: consumer, Admitted: true}, 1)) > 0
+}
+
 // means tells whether q asks for one.
 func means(q *store.Query, one *store.Quarantined) bool {
 	is := func(want, have string) bool { return want == "" || want == have }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
 // Attend reads how far a consumer has come, and writes what its process knows: one round trip.
@@ -18,7 +19,16 @@ func (c *core) Rename(ctx context.Context, r store.Rename) (store.Renamed, error
 
 // Claim takes due work.
 func (c *core) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
-	return c.kept.Claim(ctx, w)
+	var read store.Attended
+	var look []sqlexec.Call
+	if w.Attend {
+		look = c.consumers.Look(w.Consumer, &read)
+	}
+	out, err := c.kept.Claim(ctx, w, look...)
+	if err == nil {
+		out.Attended = read
+	}
+	return out, err
 }
 
 // Seen looks marks up, all in one statement.

@@ -13,7 +13,11 @@ func (s *Store) Claim(ctx context.Context, w store.Want) (store.Claimed, error) 
 	if w.Work != store.Parkeds {
 		return store.Claimed{}, fmt.Errorf("claim: work of kind %d is not known to this build", w.Work)
 	}
-	return claim(ctx, s.run, w)
+	c, err := claim(ctx, s.run, w)
+	if err == nil && w.Attend {
+		c.Attended, err = s.attended(ctx, store.Attend{Consumer: w.Consumer})
+	}
+	return c, err
 }
 
 // keep carries out what e says of kept messages.

@@ -20,7 +20,7 @@ func claim(ctx context.Context, run *sqlexec.DB, w store.Want) (c store.Claimed,
 		return c, sqlexec.Failed("claim", err)
 	}
 	var some bool
-	if err := p.Row(ctx, "SomeDue", w.Consumer, others).Scan(&some); err != nil {
+	if err := p.Row(ctx, "SomeDue", w.Consumer, others).Scan(&some, &c.Admitted); err != nil {
 		return c, sqlexec.Failed("claim", err)
 	}
 	keys := 0

@@ -40,7 +40,8 @@ func (s *suite[TTx]) fieldNewOnes() {
 	refused(s, store.Want{Consumer: consumer}, func(w store.Want) error {
 		_, err := s.d.Claim(s.Context(), w)
 		return err
-	}, "Consumer", "Session", "ClaimSize", "Lease", "Not") // Work: of an unknown kind nothing is claimed
+	}, "Consumer", "Session", "ClaimSize", "Lease", "Not",
+		"Attend") // Work: of an unknown kind nothing is claimed
 	refused(s, store.Admit{Number: 1}, func(a store.Admit) error { return apply(store.Effect{Admit: &a}) },
 		"Number", "By", "Reason", "Back")
 	refused(s, store.Query{}, func(q store.Query) error {

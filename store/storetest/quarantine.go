@@ -19,6 +19,7 @@ func quarantineTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Act":     (*suite[TTx]).quarantineAct,
 		"Admit":   (*suite[TTx]).quarantineAdmit,
 		"Back":    (*suite[TTx]).quarantineBack,
+		"Seen":    (*suite[TTx]).quarantineSeen,
 		"Rivals":  (*suite[TTx]).quarantineRivals,
 		"Prune":   (*suite[TTx]).quarantinePrune,
 	}
@@ -190,6 +191,46 @@ func (s *suite[TTx]) quarantineBack() {
 			!left[0].Admitted.IsZero() {
 			s.Fatalf("put back: %+v", left)
 		}
+	}
+}
+
+// A claim reports whether a message of its consumer was admitted and not taken yet. With Want.Attend it reads
+// what Attend reads.
+func (s *suite[TTx]) quarantineSeen() {
+	seen := func(consumer string, attend bool) store.Claimed {
+		s.Helper()
+		c, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
+			ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Minute, Attend: attend})
+		s.ok(err, "claim")
+		return c
+	}
+	q := quarantined(message("a", 1), store.TooOld)
+	s.apply(store.Effect{Quarantine: &q})
+	if seen(consumer, false).Admitted {
+		s.Error("a claim reports a message that nobody admitted")
+	}
+	number := s.inQuarantine(store.Query{})[0].Number
+	if n, err := store.AdmitAll(s.Context(), s.d, []int64{number}, "ann", "look"); err != nil || n != 1 {
+		s.Fatalf("admit: %d, %v", n, err)
+	}
+	if !seen(consumer, false).Admitted || seen("mail", false).Admitted {
+		s.Error("a claim does not report the message that was admitted, or another consumer's does")
+	}
+	due := s.inQuarantine(store.Query{Consumer: consumer, Admitted: true})
+	s.apply(store.Effect{Admitted: &due[0]})
+	if seen(consumer, false).Admitted {
+		s.Error("a claim reports a message that was taken")
+	}
+	_, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Take: true, Session: "life", Stamp: "1",
+		Checkpoints: []store.Checkpoint{{Partition: "p", Origin: "o", Position: 3}}})
+	s.ok(err, "attend")
+	want, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer})
+	s.ok(err, "attend")
+	if got := seen(consumer, true).Attended; !reflect.DeepEqual(got, want) || len(got.Checkpoints) != 1 {
+		s.Errorf("a claim reads %+v, and Attend %+v", got, want)
+	}
+	if got := seen(consumer, false).Attended; len(got.Checkpoints) > 0 {
+		s.Errorf("a claim reads %+v unasked", got)
 	}
 }
 

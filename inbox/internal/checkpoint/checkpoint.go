@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	noteEvery      = 50 * time.Millisecond  // how old what the database says of positions may be
-	lookPartitions = 5 * time.Second        // how often an idle inbox looks whether it was rewound
+	noteEvery = 50 * time.Millisecond // how old what the database says of positions may be
+	// LookPartitions is how often an idle inbox looks, at least, whether it was rewound or paused.
+	LookPartitions = 8 * time.Second
 	grace          = 400 * time.Millisecond // in which whoever had a partition says that it left in peace
 	graceLook      = 25 * time.Millisecond  // how often whoever had a partition is looked for meanwhile
 	// positions that may be begun before they are noted; as many as share a transaction, if that is more
@@ -139,7 +140,7 @@ func (c *Checkpointer) Next(now time.Time) (e Call, wait time.Duration, some boo
 	case len(e.checkpoints) > 0:
 		c.notes++
 		return e, 0, true
-	case c.patient && now.Sub(c.looked) >= lookPartitions:
+	case c.patient && now.Sub(c.looked) >= LookPartitions:
 		e.look = true
 		return e, 0, true
 	}
@@ -148,10 +149,33 @@ func (c *Checkpointer) Next(now time.Time) (e Call, wait time.Duration, some boo
 		wait = min(wait, d)
 	}
 	if c.patient {
-		wait = min(wait, c.looked.Add(lookPartitions).Sub(now))
+		wait = min(wait, c.looked.Add(LookPartitions).Sub(now))
 	}
 	return e, wait, false
 }
+
+// Along returns a look that a claim makes along with itself. Returns false while another call is due, or a
+// look was made a moment ago.
+func (c *Checkpointer) Along(now time.Time) (e Call, due bool) {
+	if !c.patient || now.Before(c.shut) || now.Sub(c.looked) < LookPartitions/2 || len(c.waiting) > 0 ||
+		c.dirty() || len(c.beyond) > 0 || !c.settled() {
+		return e, false
+	}
+	return Call{session: c.session, note: c.stamp(), server: c.server, look: true}, true
+}
+
+// settled reports whether all partitions are occupied.
+func (c *Checkpointer) settled() bool {
+	for _, l := range c.Partitions {
+		if !l.Open {
+			return false
+		}
+	}
+	return true
+}
+
+// Answer notes what another call of the store answered to e.
+func (e *Call) Answer(was store.Attended, err error) { e.was, e.Err = was, err }
 
 func (c *Checkpointer) byName() []*partition.Partition {
 	out := make([]*partition.Partition, 0, len(c.Partitions))

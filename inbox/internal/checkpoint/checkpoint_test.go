@@ -44,10 +44,10 @@ func TestIdleInboxLooksByItself(t *testing.T) {
 	c := newCheckpointer(&table{})
 	now := time.Now()
 	c.patient, c.looked, c.types.told = true, now, now
-	if _, wait, some := c.Next(now.Add(time.Second)); some || wait != lookPartitions-time.Second {
+	if _, wait, some := c.Next(now.Add(time.Second)); some || wait != LookPartitions-time.Second {
 		t.Errorf("a second later there is a call: %v; the next look is in %v", some, wait)
 	}
-	if e, _, some := c.Next(now.Add(lookPartitions)); !some || !e.look {
+	if e, _, some := c.Next(now.Add(LookPartitions)); !some || !e.look {
 		t.Errorf("when it is time there is a call: %v, to look: %v", some, e.look)
 	}
 }

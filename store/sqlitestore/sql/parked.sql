@@ -79,8 +79,10 @@ WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND blocks_key = 1 AND wait
 UPDATE skald_parked SET waiting = 0, due = CAST(unixepoch('subsec') * 1000 AS INTEGER) WHERE place = ?1 AND waiting = 1;
 
 -- name: SomeDue
+-- And whether a message in quarantine was admitted.
 SELECT EXISTS (SELECT 1 FROM skald_parked INDEXED BY skald_parked_due WHERE consumer = ?1 AND dead_at IS NULL AND waiting = 0
-	AND due <= CAST(unixepoch('subsec') * 1000 AS INTEGER) AND topic || char(31) || type NOT IN (SELECT value FROM json_each(?2)));
+	AND due <= CAST(unixepoch('subsec') * 1000 AS INTEGER) AND topic || char(31) || type NOT IN (SELECT value FROM json_each(?2))),
+	EXISTS (SELECT 1 FROM skald_quarantine WHERE consumer = ?1 AND admitted_at IS NOT NULL AND taken_at IS NULL);
 
 -- name: Claim
 -- What was read along is of use only where there was no answer.

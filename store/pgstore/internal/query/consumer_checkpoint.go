@@ -36,6 +36,11 @@ func (c *Consumers) spotting(statement, consumer string, out *store.Attended) []
 	return []sqlexec.Call{read, server}
 }
 
+// Look are the calls that read a consumer's checkpoints into out.
+func (c *Consumers) Look(consumer string, out *store.Attended) []sqlexec.Call {
+	return c.spotting("Checkpoints", consumer, out)
+}
+
 // Began is when the server of that name began; nil: it is none.
 func Began(server string) *time.Time {
 	at, _, _ := strings.Cut(server, "/")
@@ -79,7 +84,7 @@ func (c *Consumers) Attend(ctx context.Context, a store.Attend) (out store.Atten
 			sqlexec.Legible(a.Stamp), l.partitions, l.notes, l.positions, l.reaches,
 			l.sessions, database, sqlexec.Legible(tables))}, c.spotting("Checkpoints", a.Consumer, &out)...)
 	default:
-		calls = c.spotting("Checkpoints", a.Consumer, &out)
+		calls = c.Look(a.Consumer, &out)
 	}
 	if a.Beat != nil {
 		calls = append(calls, c.beat(a.Consumer, *a.Beat, &out)...)

@@ -64,22 +64,21 @@ func joined(kinds []store.Kind) []string {
 // few is how many claimed messages make room for all that were asked for.
 const few = 16
 
-// Claim takes due work.
-func (c *Kept) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+// Claim takes due work. Also are calls of the same transaction.
+func (c *Kept) Claim(ctx context.Context, w store.Want, also ...sqlexec.Call) (store.Claimed, error) {
 	if w.Work != store.Parkeds {
 		return store.Claimed{}, fmt.Errorf("claim: work of kind %d is not known to this build", w.Work)
 	}
-	return c.claim(ctx, w.Consumer, w.Session, w.ClaimSize, w.Lease, w.Not...)
+	return c.claim(ctx, w, also)
 }
 
 // claim takes parked messages that are due: one round trip, which writes nothing where none is.
-func (c *Kept) claim(ctx context.Context, consumer, sessionID string, most store.ClaimSize,
-	lease time.Duration, not ...store.Kind) (store.Claimed, error) {
+func (c *Kept) claim(ctx context.Context, w store.Want, also []sqlexec.Call) (store.Claimed, error) {
 	var out store.Claimed
 	var next int64
-	others, keys := joined(not), 0
-	claim := c.pg.Call("Claim", sqlexec.Name(consumer), int32(most.Keys), lease.Microseconds(),
-		sqlexec.Legible(sessionID), others, int32(most.Prefetch), int32(most.PrefetchAll))
+	most, others, keys := w.ClaimSize, joined(w.Not), 0
+	claim := c.pg.Call("Claim", sqlexec.Name(w.Consumer), int32(most.Keys), w.Lease.Microseconds(),
+		sqlexec.Legible(w.Session), others, int32(most.Prefetch), int32(most.PrefetchAll))
 	claim.Scan = func(row sqlexec.Scanner) error {
 		p, err := scanKept(row)
 		if n := len(out.Parked); n >= few && n == cap(out.Parked) {
@@ -92,8 +91,9 @@ func (c *Kept) claim(ctx context.Context, consumer, sessionID string, most store
 		}
 		return err
 	}
-	if err := c.pg.Short(ctx, "claim parked messages", c.pg.Call("Walk"), claim,
-		c.pg.Call("NextDue", sqlexec.Name(consumer), others).Into(&next)); err != nil {
+	calls := append([]sqlexec.Call{c.pg.Call("Walk"), claim,
+		c.pg.Call("NextDue", sqlexec.Name(w.Consumer), others).Into(&next, &out.Admitted)}, also...)
+	if err := c.pg.Short(ctx, "claim parked messages", calls...); err != nil {
 		return store.Claimed{}, err
 	}
 	slices.SortFunc(out.Parked, func(a, b store.Parked) int { return cmp.Compare(a.Place, b.Place) })

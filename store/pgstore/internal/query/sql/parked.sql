@@ -211,8 +211,10 @@ SELECT consumer, source, id, attempts, 0::bigint, blocks_key, first_at, first_er
 	clock_timestamp() FROM a;
 
 -- name: NextDue
+-- When the next one is due, and whether a message in quarantine was admitted.
 SELECT coalesce((SELECT greatest((extract(epoch FROM due - clock_timestamp()) * 1000000)::bigint, 1) FROM /*schema*/skald_parked
-	WHERE consumer = $1::text AND dead_at IS NULL AND NOT waiting AND topic || chr(31) || type <> ALL ($2::text[]) ORDER BY due LIMIT 1), 0);
+	WHERE consumer = $1::text AND dead_at IS NULL AND NOT waiting AND topic || chr(31) || type <> ALL ($2::text[]) ORDER BY due LIMIT 1), 0),
+	EXISTS (SELECT FROM /*schema*/skald_quarantine WHERE consumer = $1::text AND admitted_at IS NOT NULL AND taken_at IS NULL);
 
 -- name: Parked
 SELECT consumer, source, id, attempts, greatest((extract(epoch FROM due - clock_timestamp()) * 1000000)::bigint, 0), blocks_key, first_at, first_error, first_host,
