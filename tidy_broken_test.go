@@ -233,8 +233,14 @@ func broken() []breach {
 			"deadlines", ""},
 		{"a consumer joins by itself", "inbox/a.go", "package inbox\nfunc f() { in.bus.Subscribe(ctx, g) }\n",
 			"deadlines", "in.bus.Subscribe has no deadline"},
-		{"a consumer joins by member", "inbox/internal/member/a.go",
-			"package member\nfunc f() { bus.Subscribe(ctx, g) }\n", "deadlines", ""},
+		{"a consumer joins by member.go", "inbox/member.go",
+			"package inbox\nfunc f() { bus.Subscribe(ctx, g) }\n", "deadlines", ""},
+		{"a relay publishes by itself", "relay/a.go",
+			"package relay\nfunc f() { r.bus.Publish(ctx, m, ids) }\n", "deadlines",
+			"r.bus.Publish has no deadline"},
+		{"an alias of an internal type", "relay/a.go",
+			importing("relay", ours+"internal/vitals") + "type Server = vitals.Server\n",
+			"aliases", "Server is an alias"},
 	}
 }
 

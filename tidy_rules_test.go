@@ -645,17 +645,19 @@ func checkSession(t tree) (found []string) {
 
 // checkDeadlines finds calls to a server that have no deadline: a dead connection would hold their caller
 // forever. In pgstore the package sqlexec sets the deadline of each round trip, and the package wal that of
-// its own connections. In an inbox the package member sets the deadlines of calls to the broker.
+// its own connections. An inbox calls its broker in member.go alone, a relay in broker_calls.go.
 func checkDeadlines(t tree) (found []string) {
 	ways := map[string]*regexp.Regexp{
 		"store/pgstore": regexp.MustCompile(`(?i)^(.*\.)?((pool|db)\.(Acquire|Conn|Begin|BeginTx|Ping|PingContext)|` +
 			`(pool|db|conn)\.(SendBatch|(Exec|Query|QueryRow)(Context)?))$`),
 		"inbox": regexp.MustCompile(`(?i)^(.*\.)?(bus\.\w+|\w+\.Subscribe)$`),
+		"relay": regexp.MustCompile(`(?i)^(.*\.)?bus\.\w+$`),
 	}
-	free := []string{"store/pgstore/internal/sqlexec", "store/pgstore/internal/wal", "inbox/internal/member"}
+	free := []string{"store/pgstore/internal/sqlexec", "store/pgstore/internal/wal", "inbox/member.go",
+		"relay/broker_calls.go"}
 	for _, f := range t.files {
 		dir := path.Dir(f.path)
-		if !f.code() || slices.Contains(free, dir) {
+		if !f.code() || slices.Contains(free, dir) || slices.Contains(free, f.path) {
 			continue
 		}
 		for home, way := range ways {
@@ -664,11 +666,80 @@ func checkDeadlines(t tree) (found []string) {
 			}
 			ast.Inspect(f.ast, func(n ast.Node) bool {
 				if call, ok := n.(*ast.CallExpr); ok && way.MatchString(spelled(call.Fun)) {
-					found = append(found, t.at(call)+": "+spelled(call.Fun)+" has no deadline: call through sqlexec, or member")
+					found = append(found, t.at(call)+": "+spelled(call.Fun)+" has no deadline: call through "+
+						strings.Join(free, " or "))
 				}
 				return true
 			})
 		}
+	}
+	return found
+}
+
+// loneAmong finds internal packages with fewer than two importers, for which lone has no reason. It finds
+// reasons that no package needs, too.
+func loneAmong(t tree) (found []string) {
+	importers := map[string]map[string]bool{}
+	for _, f := range t.files {
+		if !f.code() {
+			continue
+		}
+		if internal(f.dir) && importers[f.dir] == nil {
+			importers[f.dir] = map[string]bool{}
+		}
+		for _, p := range f.imports() {
+			if dir, is := ours(p); is && internal(dir) && dir != f.dir {
+				if importers[dir] == nil {
+					importers[dir] = map[string]bool{}
+				}
+				importers[dir][f.dir] = true
+			}
+		}
+	}
+	for dir, by := range importers {
+		_, reason := lone()[dir]
+		_, tests := onlyTests()[dir]
+		switch {
+		case len(by) < 2 && !reason && !tests:
+			found = append(found, dir+": an internal package needs two importers, or a reason in lone")
+		case len(by) > 1 && reason:
+			found = append(found, dir+" has several importers: remove it from lone")
+		}
+	}
+	return found
+}
+
+func internal(dir string) bool { return slices.Contains(strings.Split(dir, "/"), "internal") }
+
+// checkAliases finds public aliases of internal types. An error may be one.
+func checkAliases(t tree) (found []string) {
+	for _, f := range t.files {
+		if !f.code() || internal(f.dir) {
+			continue
+		}
+		hidden := map[string]bool{}
+		for _, p := range f.imports() {
+			if dir, is := ours(p); is && internal(dir) {
+				hidden[path.Base(dir)] = true
+			}
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			spec, is := n.(*ast.TypeSpec)
+			if !is || !spec.Assign.IsValid() || !spec.Name.IsExported() ||
+				strings.HasSuffix(spec.Name.Name, "Error") || aliases()[f.dir+"."+spec.Name.Name] != "" {
+				return true
+			}
+			typ := spec.Type
+			if generic, is := typ.(*ast.IndexExpr); is {
+				typ = generic.X
+			}
+			if sel, is := typ.(*ast.SelectorExpr); is {
+				if pkg, is := sel.X.(*ast.Ident); is && hidden[pkg.Name] {
+					found = append(found, t.at(spec)+": "+spec.Name.Name+" is an alias of an internal type")
+				}
+			}
+			return true
+		})
 	}
 	return found
 }

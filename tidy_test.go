@@ -60,7 +60,6 @@ func house() map[string]rule {
 		"inbox/internal/partition": {ours: []string{"store", "broker", "internal", "failure"}},
 		"inbox/internal/checkpoint": {ours: []string{"store", "broker", "internal", "failure",
 			"inbox/internal/partition"}},
-		"inbox/internal/member": {ours: []string{"broker"}},
 		"inbox/internal/exec": {ours: append([]string{"broker", "inbox/internal/decide",
 			"inbox/internal/partition"}, below.ours...),
 			vendors: []string{otel}},
@@ -140,7 +139,7 @@ func ranks() [][]string {
 			"broker/natsbroker", "broker/rabbitbroker"},
 		{"store/storetest", "broker/brokertest"},
 		{"inbox/internal/decide",
-			"inbox/internal/partition", "inbox/internal/member"},
+			"inbox/internal/partition"},
 		{"inbox/internal/checkpoint", "inbox/internal/exec"},
 		{"outbox", "relay", "inbox", "lock", "rediscache", "foreign"},
 		{"redislock", "httpidem", "saga", "flow"},
@@ -179,6 +178,33 @@ func onlyTests() map[string][]string {
 	}
 }
 
+// lone returns the internal packages with one importer, each with the reason for which it is a package.
+func lone() map[string]string {
+	return map[string]string{
+		"cmd/skald/internal/demo":          "a program of its own, which tests of the command run",
+		"cmd/skald/internal/verbs":         "the command without its process: tests run verbs in one",
+		"console/internal/view":            "pages, behind the guards of the console",
+		"inbox/internal/checkpoint":        "positions and partitions, apart from the loop",
+		"inbox/internal/exec":              "attempts at a message, apart from the loop",
+		"store/pgstore/internal/admin":     "statements of operators: their rights and their tables",
+		"store/sqlitestore/internal/admin": "statements of operators",
+	}
+}
+
+// aliases returns the public aliases of internal types, each with its reason.
+func aliases() map[string]string {
+	migrations := "written by internal/admin, which pgstore and its tests import"
+	return map[string]string{
+		"console.Away":                "an error page that the views return",
+		"saga.DB":                     "the constraint of the engine, whose methods nobody calls",
+		"store/pgstore.Listener":      "opened by internal/sqlexec",
+		"store/pgstore.Migration":     migrations,
+		"store/pgstore.Database":      migrations,
+		"store/pgstore.Step":          migrations,
+		"store/sqlitestore.Migration": "written by internal/admin",
+	}
+}
+
 // A check returns what it finds against its rule, one line each.
 type check struct {
 	name string
@@ -199,6 +225,7 @@ func checks() []check {
 		{"no DDL at run time", checkDDL},
 		{"no session state", checkSession},
 		{"deadlines", checkDeadlines},
+		{"aliases", checkAliases},
 	}
 }
 
@@ -216,5 +243,8 @@ func TestHouse(t *testing.T) {
 				t.Errorf("against the rules of the house:\n\t%s", strings.Join(found, "\n\t"))
 			}
 		})
+	}
+	if found := loneAmong(all); len(found) > 0 {
+		t.Errorf("internal packages:\n\t%s", strings.Join(found, "\n\t"))
 	}
 }

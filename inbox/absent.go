@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/inbox/internal/member"
 )
 
 const (
@@ -35,7 +34,7 @@ type absent struct {
 // exists, or that the broker cannot name those that do.
 func (in *Inbox[TTx]) joinGroup(ctx context.Context, g broker.Group) (broker.Subscription, error) {
 	in.absent.topics, in.absent.why = nil, ""
-	sub, err := member.Join(ctx, in.bus, g)
+	sub, err := join(ctx, in.bus, g)
 	check, checks := in.bus.(broker.TopicChecker)
 	if !errors.Is(err, broker.ErrNoTopic) || !checks {
 		return sub, err
@@ -52,7 +51,7 @@ func (in *Inbox[TTx]) joinGroup(ctx context.Context, g broker.Group) (broker.Sub
 		return nil, err
 	}
 	g.Topics = there
-	sub, failed := member.Join(ctx, in.bus, g)
+	sub, failed := join(ctx, in.bus, g)
 	if failed != nil {
 		return nil, errors.Join(err, failed)
 	}

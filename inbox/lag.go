@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/inbox/internal/member"
 	"github.com/skald-go/skald/internal/telemetry"
 )
 
@@ -15,5 +14,5 @@ func (in *Inbox[TTx]) lag(ctx context.Context, consumer string, topics []string)
 	if !ok || consumer != in.group {
 		return nil, telemetry.ErrNotMine
 	}
-	return member.Lag(ctx, b, consumer, topics...)
+	return lag(ctx, b, consumer, topics...)
 }

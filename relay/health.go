@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/endpoint"
-	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/internal/vitals"
 	"github.com/skald-go/skald/store"
 )
@@ -110,15 +108,3 @@ func (r *Relay) standing() (shards int, ready bool) {
 
 // deaf tells whether the source is to hear of commits and cannot.
 func (r *Relay) deaf() bool { return r.hearer != nil && r.hearer.Hearing().Why != "" }
-
-// lag tells how much waits at the broker for any consumer of the database, whose own processes may be gone.
-// Nil: this broker cannot tell.
-func (r *Relay) lag() telemetry.Lagger {
-	b, ok := r.bus.(broker.Lagger)
-	if !ok {
-		return nil
-	}
-	return func(ctx context.Context, consumer string, topics []string) (map[string]int64, error) {
-		return b.Lag(ctx, consumer, topics...)
-	}
-}

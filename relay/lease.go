@@ -181,9 +181,7 @@ func (r *Relay) takeUp(ctx context.Context, gained []store.Shard) error {
 
 // incarnation asks for the name of the broker's life, for no longer than the lease lasts meanwhile.
 func (r *Relay) incarnation(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.o.TTL*2/3)
-	defer cancel()
-	name, err := r.bus.Incarnation(ctx)
+	name, err := r.callIncarnation(ctx, r.o.TTL*2/3)
 	if err != nil {
 		return "", fmt.Errorf("%w: ask for its incarnation: %w", errBroker, err)
 	}

@@ -51,9 +51,7 @@ func (r *Relay) learn(ctx context.Context, names []string) error {
 	if names = r.topics.unknown(names, r.o.Now()); len(names) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.o.TTL/3)
-	defer cancel()
-	ids, err := r.bus.Topics(ctx, names...)
+	ids, err := r.callTopics(ctx, r.o.TTL/3, names...)
 	if err != nil {
 		return fmt.Errorf("%w: ask for its topics: %w", errBroker, err)
 	}

@@ -20,11 +20,13 @@ import (
 // answer and saves how far the shards have come. It never waits for rows.
 func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 	r.publish = func(c *call, msgs []skald.Message) {
-		r.answered(c, r.bus.Publish(ctx, msgs, r.topics.ids).Wait(ctx))
+		r.answered(c, r.callPublish(ctx, msgs).Wait(ctx))
 	}
-	r.ask = func(topics []string, take func(broker.Topics, error)) { take(r.bus.Topics(ctx, topics...)) }
+	r.ask = func(topics []string, take func(broker.Topics, error)) {
+		take(r.callTopics(ctx, storeTimeout, topics...))
+	}
 	r.ping = func(take func(error)) {
-		_, err := r.bus.Incarnation(ctx)
+		_, err := r.callIncarnation(ctx, r.o.TTL)
 		take(err)
 	}
 	r.pollAt = time.Time{} // who steps decides when to look
@@ -167,7 +169,7 @@ type loop struct {
 
 // publish makes a call and has the loop told when it is answered.
 func (l *loop) publish(c *call, msgs []skald.Message) {
-	c.pending = l.r.bus.Publish(l.hard, msgs, l.r.topics.ids)
+	c.pending = l.r.callPublish(l.hard, msgs)
 	go func() {
 		select {
 		case <-c.pending.Done():
@@ -184,9 +186,7 @@ func (l *loop) publish(c *call, msgs []skald.Message) {
 // answer.
 func (l *loop) ask(topics []string, take func(broker.Topics, error)) {
 	go func() {
-		ctx, cancel := context.WithTimeout(l.hard, storeTimeout)
-		defer cancel()
-		ids, err := l.r.bus.Topics(ctx, topics...)
+		ids, err := l.r.callTopics(l.hard, storeTimeout, topics...)
 		l.told <- func() { take(ids, err) }
 	}()
 }
@@ -194,9 +194,7 @@ func (l *loop) ask(topics []string, take func(broker.Topics, error)) {
 // ping has the loop told whether the broker answers, as ask does.
 func (l *loop) ping(take func(error)) {
 	go func() {
-		ctx, cancel := context.WithTimeout(l.hard, l.r.o.TTL)
-		defer cancel()
-		_, err := l.r.bus.Incarnation(ctx)
+		_, err := l.r.callIncarnation(l.hard, l.r.o.TTL)
 		l.told <- func() { take(err) }
 	}()
 }

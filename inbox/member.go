@@ -1,6 +1,6 @@
-// Package member joins a consumer's group; a consumer that handles nothing joins none. It is the only way of
-// an inbox to the broker, so that each call has a deadline.
-package member
+// This file has the calls of an inbox to its broker. Each call has a deadline.
+
+package inbox
 
 import (
 	"context"
@@ -18,8 +18,8 @@ const (
 	callMost = 10 * time.Second
 )
 
-// Join joins g at bus. Without topics nothing is joined, and nothing comes.
-func Join(ctx context.Context, bus broker.Subscriber, g broker.Group) (broker.Subscription, error) {
+// join joins g at bus. Without topics nothing is joined, and nothing comes.
+func join(ctx context.Context, bus broker.Subscriber, g broker.Group) (broker.Subscription, error) {
 	if len(g.Topics) == 0 {
 		return idle{}, nil
 	}
@@ -53,8 +53,8 @@ func (b bounded) Close(ctx context.Context) error {
 	return b.Subscription.Close(ctx)
 }
 
-// Lag returns how much waits for a consumer, by topic.
-func Lag(ctx context.Context, b broker.Lagger, consumer string, topics ...string) (map[string]int64, error) {
+// lag returns how much waits for a consumer, by topic.
+func lag(ctx context.Context, b broker.Lagger, consumer string, topics ...string) (map[string]int64, error) {
 	ctx, stop := context.WithTimeout(ctx, callMost)
 	defer stop()
 	return b.Lag(ctx, consumer, topics...)
