@@ -34,7 +34,13 @@ type bed struct {
 // newBed makes the table outbox as columns say, and topics of one partition each.
 func newBed(t testing.TB, columns string, topics ...string) *bed {
 	t.Helper()
-	db, err := sql.Open("pgx", need.Postgres(t))
+	return newBedOn(t, need.Postgres(t), columns, topics...)
+}
+
+// newBedOn is newBed on a server of the test's choice.
+func newBedOn(t testing.TB, server, columns string, topics ...string) *bed {
+	t.Helper()
+	db, err := sql.Open("pgx", server)
 	if err != nil {
 		t.Fatal(err)
 	}

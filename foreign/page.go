@@ -112,9 +112,9 @@ func (r *Relay) peek(ctx context.Context, topics, keys, places string) (some boo
 func (r *Relay) claim(ctx context.Context, tx *sql.Tx) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	var lock, idle string
+	var lock, idle, whole sql.NullString
 	var mine bool
-	if err := tx.QueryRowContext(ctx, r.text.begin).Scan(&lock, &idle, &mine); err != nil {
+	if err := tx.QueryRowContext(ctx, r.text.begin).Scan(&lock, &idle, &whole, &mine); err != nil {
 		return fmt.Errorf("claim the table: %w", err)
 	}
 	if !mine {

@@ -39,9 +39,12 @@ SELECT EXISTS (SELECT FROM /*table*/ AS t WHERE (/*pending*/) AND (/*where*/)
 SELECT set_config('idle_in_transaction_session_timeout', '/*idle*/', true);
 
 -- name: Begin
+-- The page waits for the broker in this transaction, for longer than transaction_timeout may allow: the server would roll the marks back
+-- after each publication. Versions before 17 have no such setting.
 -- A relay that has gone without a word gives its locks back after /*idle*/; a lock of others is waited for, not for ever.
 -- The advisory lock is of the transaction, and of this table: whoever has it is the only relay that works.
 SELECT set_config('lock_timeout', '5s', true), set_config('idle_in_transaction_session_timeout', '/*idle*/', true),
+	CASE WHEN current_setting('transaction_timeout', true) <> '0' THEN set_config('transaction_timeout', '0', true) ELSE '' END,
 	/*claim*/;
 
 -- name: Page
