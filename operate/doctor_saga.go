@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/store"
@@ -31,10 +33,6 @@ func (d *Doctor) sagas(ctx context.Context, s Subject) error {
 	}
 	if len(status.Sagas) == 0 {
 		return nil
-	}
-	noted, err := lastNoted(ctx, s)
-	if err != nil {
-		return err
 	}
 	for _, c := range status.Sagas {
 		grade, remedy := skald.Fine, ""
@@ -61,8 +59,12 @@ func (d *Doctor) sagas(ctx context.Context, s Subject) error {
 			grade, remedy = skald.Failed,
 				"start the service whose engine has this definition; skald saga explain says which one; "+
 					"docs/operations.md: SkaldSagaOverdue"
-			saw += fmt.Sprintf("; %d have been due for more than a minute, or left to another build for 15, and no engine takes them; %s",
-				c.Overdue, noted(c.Name))
+			late, err := lateOf(ctx, s, c.Name)
+			if err != nil {
+				return err
+			}
+			saw += fmt.Sprintf("; %d have been due for more than a minute, or left to another build for 15, and no engine takes them%s",
+				c.Overdue, late)
 		}
 		d.Say(about, "sagas of "+c.Name, grade, saw, remedy)
 	}
@@ -119,24 +121,42 @@ func (d *Doctor) tracked(c *store.TrackedCounts) {
 	d.Say("store", "sagas of flow "+c.Flow, grade, saw, remedy)
 }
 
-// lastNoted tells of a definition when an engine last knew it, by the store's clock: engines note theirs once
-// a minute. A relay's user may not read that.
-func lastNoted(ctx context.Context, s store.Lister) (func(name string) string, error) {
-	all, err := s.List(ctx, store.List{Definitions: true})
-	var right *store.RightError
-	if errors.As(err, &right) {
-		return func(string) string { return "this user may not see which engines know them" }, nil
+// lateOf names the definitions of the overdue sagas of a name, and which engines run. A relay's user may not
+// read that.
+func lateOf(ctx context.Context, s store.Lister, name string) (string, error) {
+	list, err := store.ListSagas(ctx, s, store.SagaQuery{Name: name, Light: true, Limit: mostLeft,
+		Status: []string{string(plan.Running), string(plan.Compensating)}})
+	var noted store.Listed
+	if err == nil {
+		noted, err = s.List(ctx, store.List{Definitions: true})
 	}
-	return func(name string) string {
-		var last time.Time
-		for _, one := range all.Definitions {
-			if one.Name == name && one.Noted.After(last) {
-				last = one.Noted
-			}
+	if right := new(store.RightError); errors.As(err, &right) {
+		return "; this user may not see which engines know them", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	late := map[string][]*store.Saga{}
+	for i := range list {
+		if one := &list[i]; sagarow.Late(one, one.Read) {
+			late[one.Hash] = append(late[one.Hash], one)
 		}
-		if last.IsZero() {
-			return "no engine ever noted a definition of that name"
+	}
+	out := ""
+	for _, hash := range slices.Sorted(maps.Keys(late)) {
+		out += fmt.Sprintf("; %d of definition %s", len(late[hash]), hash)
+		if why := noBuild(late[hash][0], noted.Definitions); why != "" {
+			out += ": " + strings.TrimSuffix(why, ".")
+			continue
 		}
-		return "an engine last noted its definition at " + last.UTC().Format(time.RFC3339)
-	}, err
+		at := slices.IndexFunc(noted.Definitions, func(d store.SagaDefinition) bool {
+			return d.Name == name && d.Hash == hash
+		})
+		if at < 0 {
+			out += ", which no engine ever noted"
+		} else {
+			out += ", which an engine last noted at " + timeText(noted.Definitions[at].Noted)
+		}
+	}
+	return out, nil
 }

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,8 +14,12 @@ import (
 // minute.
 const lives = 3 * time.Minute
 
+// unclaimed is how long a saga may be due before that shows that no engine takes it: idle engines look once
+// in 8 s.
+const unclaimed = 15 * time.Second
+
 // noBuild says why no engine that runs goes on with s; "": one does, or has it in hand. All are the
-// definitions that engines have noted.
+// definitions that engines have noted. A saga that stays due shows it sooner than the notes do.
 func noBuild(s *store.Saga, all []store.SagaDefinition) string {
 	var own *store.SagaDefinition
 	var run []*store.SagaDefinition
@@ -37,6 +42,12 @@ func noBuild(s *store.Saga, all []store.SagaDefinition) string {
 	since := fmt.Sprintf("No engine with its definition (%s) has run since %s", s.Hash, timeText(own.Noted))
 	if len(run) == 0 {
 		return since + ", nor one with another definition of its name: start the service that has it."
+	}
+	late := !s.Due.IsZero() && !s.Paused && s.Read.Sub(s.Due) > unclaimed
+	if late && slices.Contains(run, own) && len(run) > 1 {
+		since = fmt.Sprintf("It is due since %s, and waits for an engine with its definition (%s), which one "+
+			"last noted at %s", timeText(s.Due), s.Hash, timeText(own.Noted))
+		run = slices.DeleteFunc(run, func(d *store.SagaDefinition) bool { return d == own })
 	}
 	for _, d := range run {
 		why := refuses(d, own)

@@ -44,8 +44,17 @@ func TestExplainsThatNoBuildGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := strings.Join(r.Explain(""), "\n")
-		if none := !strings.Contains(got, "No engine"); none != (want == "") || !strings.Contains(got, want) {
+		none := !strings.Contains(got, "No engine") && !strings.Contains(got, "waits for an engine")
+		if none != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%s: got\n%s\nwant %q", what, got, want)
+		}
+		all, err := orchestrated(t.Context(), db, "o", "")
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		drift := strings.Join(all[0].Drift, "\n")
+		if none != (drift == "") || !strings.Contains(drift, want) {
+			t.Errorf("%s: the status is\n%s\nwant %q", what, drift, want)
 		}
 	}
 	note(v1)
@@ -64,6 +73,19 @@ func TestExplainsThatNoBuildGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	says("its build runs", "")
+	now = now.Add(20 * time.Second)
+	note(v1)
+	says("a rollback, before the notes are old", "waits for an engine with its definition ("+v2.Hash()+
+		"), which one last noted at ")
+	late, err := lateOf(t.Context(), db, "order")
+	if err != nil || late != "" {
+		t.Errorf("before it counts as overdue: %q, %v", late, err)
+	}
+	now = now.Add(time.Minute)
+	if late, err = lateOf(t.Context(), db, "order"); err != nil ||
+		!strings.Contains(late, "; 1 of definition "+v2.Hash()+": It is due since ") {
+		t.Errorf("the doctor has %q, %v", late, err)
+	}
 	now = now.Add(10 * time.Minute)
 	says("none runs", "nor one with another definition of its name")
 	note(v1)

@@ -21,10 +21,11 @@ func orchestrated(ctx context.Context, db store.Lister, key, at string) ([]SagaS
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
-	plans, err := readPlans(ctx, db)
+	noted, err := db.List(ctx, store.List{Definitions: true})
 	if err != nil {
 		return nil, err
 	}
+	plans := plansOf(noted.Definitions)
 	out := make([]SagaStanding, 0, len(list))
 	for i := range list {
 		p := plans[list[i].Hash]
@@ -32,12 +33,27 @@ func orchestrated(ctx context.Context, db store.Lister, key, at string) ([]SagaS
 		if err != nil {
 			return out, err
 		}
+		if why := noBuild(&list[i], noted.Definitions); why != "" {
+			one.leave(why)
+		}
 		if err := one.inLine(ctx, db, &list[i], p); err != nil {
 			return out, err
 		}
 		out = append(out, one)
 	}
 	return out, nil
+}
+
+// leave notes that no engine goes on with s: its steps are not at work.
+func (s *SagaStanding) leave(why string) {
+	s.Drift = append(s.Drift, why)
+	for i := range s.Steps {
+		if s.Steps[i].Outcome == StepRunning && !slices.ContainsFunc(s.Waiting, func(w Wait) bool {
+			return w.After == s.Steps[i].Name
+		}) {
+			s.Steps[i].Outcome = StepNext
+		}
+	}
 }
 
 // inLine names the entities that a Lock of s waits for, and since when.

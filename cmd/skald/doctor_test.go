@@ -116,12 +116,12 @@ func TestDoctorOnSQLite(t *testing.T) {
 	exec1(t, strings.TrimPrefix(at, "sqlite:"), insertedSaga("transfer", "false", "1"))
 	doctor(t, 8,
 		map[string]string{
-			"store/sagas of transfer": "failed 1 have been due for more than a minute, or left to another build for 15, and no engine takes them; no engine ever noted a definition of that name"}, "--store", at)
+			"store/sagas of transfer": "failed 1 have been due for more than a minute, or left to another build for 15, and no engine takes them; 1 of definition h, which no engine ever noted"}, "--store", at)
 	exec1(t, strings.TrimPrefix(at, "sqlite:"),
 		"INSERT INTO skald_saga_definition (name, hash, number, written, noted_at) VALUES ('transfer', 'h', 1, '{}', 1000)")
 	doctor(t, 8,
 		map[string]string{
-			"store/sagas of transfer": "failed an engine last noted its definition at 1970-01-01T00:00:01Z → start the service"}, "--store", at)
+			"store/sagas of transfer": "failed No engine with its definition (h) has run since 1970-01-01T00:00:01Z, nor one with another definition of its name: start the service that has it → start the service"}, "--store", at)
 	exec1(t, strings.TrimPrefix(at, "sqlite:"), "DELETE FROM skald_saga")
 	exec1(t, strings.TrimPrefix(at, "sqlite:"),
 		`INSERT INTO skald_tracked (flow, key, state, due, drift, drifted_at) VALUES
