@@ -33,6 +33,9 @@ type Health struct {
 	// that refuses to keep them.
 	Stuck        []Stuck
 	Parked, Dead int64
+	// Quarantined is how many messages of the consumer are in quarantine and not taken out again, as of a
+	// moment ago. From store.QuarantineOfAll on the consumer acknowledges others without keeping them.
+	Quarantined int64
 	// Failing is what this process does beside the messages and fails in more than once in a row: then it is
 	// not ready.
 	Failing []Failing

@@ -129,7 +129,8 @@ func TestQuarantineIsBounded(t *testing.T) {
 	w.expect("all", "0")
 	kept, err := store.ListQuarantined(t.Context(), w.db, store.Query{})
 	if n := strings.Count(log.String(), "put into quarantine"); err != nil ||
-		len(kept) != store.QuarantineOfOne || n != 1 || in.Health().Conflicts != 49 {
+		len(kept) != store.QuarantineOfOne || n != 1 || in.Health().Conflicts != 49 ||
+		in.Health().Quarantined != store.QuarantineOfOne {
 		t.Errorf("%d are in quarantine, %d of %d told: %v", len(kept), n, in.Health().Conflicts, err)
 	}
 }

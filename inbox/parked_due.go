@@ -70,7 +70,7 @@ func (in *Inbox[TTx]) shelve(ctx context.Context, l looked) error {
 	in.putOff(ctx, in.parked.Take(l))
 	if l.Err == nil && l.Counted {
 		in.mu.Lock()
-		in.kept, in.stuck = l.Kept, stuckOf(l.Failed)
+		in.kept, in.health.Quarantined, in.stuck = l.Kept, l.Apart, stuckOf(l.Failed)
 		in.mu.Unlock()
 	}
 	return nil

@@ -35,6 +35,7 @@ type looked struct {
 	Asked   store.ClaimSize
 	Counted bool
 	Kept    store.Keeping  // if counted
+	Apart   int64          // the same: in quarantine
 	Failed  []store.Parked // the same: those that failed
 	Err     error
 	Along   checkpoint.Call // what the claim read of checkpoints, if Attends
@@ -134,7 +135,7 @@ func (q *queue) Look(ctx context.Context, a ask) looked {
 		if l.Err == nil {
 			var s store.Status
 			s, l.Err = q.o.DB.Status(ctx, store.StatusQuery{Keeping: q.o.Group})
-			l.Kept = s.Keeping
+			l.Kept, l.Apart = s.Keeping, s.Quarantined
 		}
 	}
 	if l.Err != nil {
@@ -162,7 +163,7 @@ func (q *queue) Take(l looked) (back []*partition.Entry) {
 	}
 	back = q.claimAll(&l)
 	if l.Counted {
-		q.counted, q.took, q.some = now, l.took, l.Kept.Parked+l.Kept.Dead > 0
+		q.counted, q.took, q.some = now, l.took, l.Kept.Parked+l.Kept.Dead+l.Apart > 0
 	}
 	return back
 }

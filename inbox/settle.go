@@ -125,6 +125,8 @@ func (in *Inbox[TTx]) note(ctx context.Context, r exec.Result, now time.Time) {
 		}
 	})
 	switch r.What {
+	case decide.Conflict, decide.TooOld:
+		in.parked.Change()
 	case decide.Rejected:
 		if in.o.Dead.Rejections {
 			in.parked.Change()

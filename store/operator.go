@@ -151,7 +151,10 @@ type StatusQuery struct {
 type Status struct {
 	Backlog
 	Keeping Keeping
-	Left    []LeftKind // by consumer, topic and type
+	// Quarantined is how many messages of Keeping's consumer are in quarantine and not taken out again. The
+	// store keeps no more than QuarantineOfAll.
+	Quarantined int64
+	Left        []LeftKind // by consumer, topic and type
 	// Retention is zero if Maintain never ran.
 	Retention Retention
 	Outbox    OutboxStatus

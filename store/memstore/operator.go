@@ -71,6 +71,7 @@ func (s *Store) Status(ctx context.Context, q store.StatusQuery) (out store.Stat
 		}
 		if q.Keeping != "" {
 			out.Keeping = d.kept.Keeping(q.Keeping, now)
+			out.Quarantined = d.quarantine.Waiting(q.Keeping)
 		}
 		if q.Left {
 			out.Left = d.kept.Left()

@@ -149,6 +149,16 @@ func (qs *quarantineTable) Count(of func(consumer string) *store.Kept, now time.
 	}
 }
 
+// Waiting counts the messages of a consumer that are not taken out.
+func (qs *quarantineTable) Waiting(consumer string) (n int64) {
+	for i := range qs.rows {
+		if qs.rows[i].Consumer == consumer && qs.rows[i].Taken.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
 // Belonging counts what a consumer has here into b.
 func (qs *quarantineTable) Belonging(consumer string, b *store.Belongings) {
 	for i := range qs.rows {

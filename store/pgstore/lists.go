@@ -67,7 +67,7 @@ func (c *core) Status(ctx context.Context, q store.StatusQuery) (out store.Statu
 		out.Backlog, err = query.Read(ctx, c.pg, read)
 	}
 	if err == nil && q.Keeping != "" {
-		out.Keeping, err = c.kept.Count(ctx, q.Keeping)
+		out.Keeping, out.Quarantined, err = c.kept.Count(ctx, q.Keeping)
 	}
 	if err == nil && q.Left {
 		out.Left, err = c.consumers.Left(ctx)

@@ -56,7 +56,7 @@ func (s *Store) Status(ctx context.Context, q store.StatusQuery) (out store.Stat
 		out.Backlog, err = s.backlog(ctx)
 	}
 	if err == nil && q.Keeping != "" {
-		out.Keeping, err = keeping(ctx, s.run, q.Keeping)
+		out.Keeping, out.Quarantined, err = keeping(ctx, s.run, q.Keeping)
 	}
 	if err == nil && q.Left {
 		out.Left, err = s.leftKinds(ctx)

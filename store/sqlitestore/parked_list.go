@@ -101,17 +101,21 @@ func sought(text string, what store.Sought, limit int) (string, []any) {
 	return strings.NewReplacer("/*index*/", index, "/*where*/", where.String()).Replace(text), args
 }
 
-// keeping counts what is kept for a consumer.
-func keeping(ctx context.Context, run *sqlexec.DB, consumer string) (n store.Keeping, err error) {
+// keeping counts the kept and the quarantined messages of a consumer.
+func keeping(ctx context.Context, run *sqlexec.DB, consumer string) (n store.Keeping, quarantined int64,
+	err error) {
 	p, err := run.Prepare(ctx)
 	if err != nil {
-		return n, sqlexec.Failed("count kept messages", err)
+		return n, 0, sqlexec.Failed("count kept messages", err)
 	}
 	var oldest int64
 	err = p.Row(ctx, "Keeping", consumer).Scan(&n.Parked, &n.Dead, &n.Bytes, &oldest)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return n, sqlexec.Failed("count kept messages", err)
+	if err == nil || errors.Is(err, sql.ErrNoRows) {
+		err = p.Row(ctx, "CountQuarantined", consumer).Scan(&quarantined)
+	}
+	if err != nil {
+		return n, 0, sqlexec.Failed("count kept messages", err)
 	}
 	n.Oldest = time.Duration(oldest) * time.Millisecond
-	return n, nil
+	return n, quarantined, nil
 }

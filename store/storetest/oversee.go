@@ -150,6 +150,10 @@ func (s *suite[TTx]) backlogKept() {
 	mine := store.Kept{Consumer: consumer, Conflicts: 1, TooOld: 1, Calls: 2,
 		Keeping: store.Keeping{Parked: 2, Dead: 1, Bytes: int64(len(a.Message.Data)+len(b.Message.Data)) + 2}}
 	others := store.Kept{Consumer: "another", TooOld: 1}
+	status, err := s.d.Status(s.Context(), store.StatusQuery{Keeping: consumer})
+	if s.ok(err, "count"); status.Quarantined != 2 {
+		s.Errorf("%d messages are in quarantine, want 2", status.Quarantined)
+	}
 	if want := []store.Kept{others, mine}; !reflect.DeepEqual(got, want) {
 		s.Errorf("the backlog says %+v, want %+v", got, want)
 	}

@@ -6,6 +6,9 @@ WHERE (SELECT count(*) FROM (SELECT 1 FROM skald_quarantine WHERE consumer = ?1 
 	AND (SELECT count(*) FROM (SELECT 1 FROM skald_quarantine WHERE consumer = ?1 AND taken_at IS NULL LIMIT 10000)) < 10000
 ON CONFLICT (consumer, source, id, fingerprint) DO NOTHING;
 
+-- name: CountQuarantined
+SELECT count(*) FROM skald_quarantine WHERE consumer = ?1 AND taken_at IS NULL;
+
 -- name: TakeAdmitted
 UPDATE skald_quarantine SET taken_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
 WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND fingerprint = ?4 AND admitted_at IS NOT NULL AND taken_at IS NULL;

@@ -128,11 +128,11 @@ func (c *Kept) List(ctx context.Context, what store.Sought,
 	return out, to, err
 }
 
-// Count counts what is kept for a consumer.
-func (c *Kept) Count(ctx context.Context, consumer string) (n store.Keeping, err error) {
+// Count counts the kept and the quarantined messages of a consumer.
+func (c *Kept) Count(ctx context.Context, consumer string) (n store.Keeping, quarantined int64, err error) {
 	var oldest int64
 	err = c.pg.Short(ctx, "count kept messages", c.pg.Call("Keeping", sqlexec.Name(consumer)).Into(&n.Parked,
-		&n.Dead, &n.Bytes, &oldest))
+		&n.Dead, &n.Bytes, &oldest, &quarantined))
 	n.Oldest = time.Duration(oldest) * time.Microsecond
-	return n, err
+	return n, quarantined, err
 }
