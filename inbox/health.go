@@ -131,14 +131,18 @@ func (h *Health) add(what decide.Ending) {
 
 // report publishes what the goroutine of Run or Step knows.
 func (in *Inbox[TTx]) report(outage error) {
-	held, paused := 0, []string(nil)
+	held, paused, full := 0, []string(nil), []string(nil)
 	for name, l := range in.checkpoints.Partitions {
 		held += len(l.Entries)
 		if l.Paused {
 			paused = append(paused, name)
 		}
+		if l.Full > 0 {
+			full = append(full, name)
+		}
 	}
 	slices.Sort(paused)
+	slices.Sort(full)
 	alarm := in.alarmed()
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -149,6 +153,11 @@ func (in *Inbox[TTx]) report(outage error) {
 	in.health.Unacknowledged, in.health.Paused, in.health.Alarm = held, paused, alarm
 	in.health.Parked, in.health.Dead = in.kept.Parked, in.kept.Dead
 	in.health.Live, in.health.Ready, in.health.Why = true, outage == nil, ""
+	if len(full) > 0 {
+		in.health.Ready, in.health.Why = false, fmt.Sprintf("partitions wait, as no more may be parked of a key "+
+			"or of the consumer: %s: repair what fails (skald parked list --consumer %s), or raise Limits",
+			strings.Join(full, ", "), in.group)
+	}
 	if in.health.Stopped = in.breaker.Why(); in.health.Stopped != "" {
 		in.health.Ready, in.health.Why = false, "stopped by the breaker: "+in.health.Stopped
 	}

@@ -278,7 +278,8 @@ func TestFullKeyPausesItsPartition(t *testing.T) {
 				w.quiet(in)
 			}
 			h := in.Health()
-			if len(h.Paused) != 1 || h.Parked > 3 || h.Parked < 2 || h.Unacknowledged == 0 {
+			if len(h.Paused) != 1 || h.Parked > 3 || h.Parked < 2 || h.Unacknowledged == 0 || h.Ready ||
+				!strings.Contains(h.Why, h.Paused[0]) || !strings.Contains(h.Why, "skald parked list") {
 				t.Errorf("health %+v", h)
 			}
 			f.on = nil
@@ -287,7 +288,7 @@ func TestFullKeyPausesItsPartition(t *testing.T) {
 				w.quiet(in)
 			}
 			w.expect("k", "1 2 3 4 5 6")
-			if h := in.Health(); len(h.Paused) != 0 || h.Unacknowledged != 0 {
+			if h := in.Health(); len(h.Paused) != 0 || h.Unacknowledged != 0 || !h.Ready {
 				t.Errorf("health %+v", h)
 			}
 		})
