@@ -22,6 +22,11 @@ const (
 	// tries is how many connections of the pool may stay silent, each for its part of the patience, before a
 	// caller gives up.
 	tries = 3
+	// firstTry bounds the first of the tries, which may ping a dead connection.
+	firstTry = time.Second
+	// suspicious is how long an answer may take, above the wait for rivals, before a caller that gives up
+	// shows that the connection may be dead.
+	suspicious = time.Second / 2
 	// lastWords is how long a server may take to cancel the statement of a connection that is closed.
 	lastWords = time.Second
 )
@@ -60,7 +65,11 @@ func (p Patience) bound(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeoutCause(ctx, time.Duration(p)+allowed(ctx), errSilent)
 }
 
-var errSilent = errors.New("the database gave no answer in time; the connection is closed")
+var (
+	errSilent = errors.New("the database gave no answer in time; the connection is closed")
+	// errUnanswered: the caller's context ended long after the answer was due.
+	errUnanswered = errors.New("the database had not answered when the caller gave up; the connection is closed")
+)
 
 // missed names a deadline of ours that passed: ctx is what bound returned.
 func missed(ctx context.Context, err error) error {
@@ -74,22 +83,26 @@ func missed(ctx context.Context, err error) error {
 // failure the connection is outside of a transaction, or closed: see Leave.
 func (p Patience) RoundTrip(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, wait time.Duration,
 	f func(ctx context.Context) error) error {
+	began := time.Now()
 	err := p.Within(ctx, wait, f)
 	if err != nil {
+		if ctx.Err() != nil && allowed(ctx) <= 0 && time.Since(began) > wait+suspicious {
+			err = fmt.Errorf("%w: %w", errUnanswered, err)
+		}
 		p.leave(ctx, pool, conn, err)
 	}
 	return err
 }
 
 // leave rolls back after err. A connection that leads to a server which cannot write is closed, and with one
-// that missed its deadline the other connections of the pool, which were made when it was: they are likely to
-// lead to the same place. The pool makes new ones.
+// that missed its deadline, or its caller's, the other connections of the pool, which were made when it was:
+// they are likely to lead to the same place. The pool makes new ones.
 func (p Patience) leave(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, err error) {
 	switch {
-	case errors.Is(err, errSilent):
+	case errors.Is(err, errSilent), errors.Is(err, errUnanswered):
 		// pgx has closed it, would wait 15 s for its end, and the pool would count it until then
 		_ = conn.PgConn().Conn().Close()
-		renew(ctx, pool)
+		renew(context.WithoutCancel(ctx), pool)
 	case cannotWrite(err) && (SQLState(err) != "25006" || inRecovery(conn)):
 		closeNow(ctx, conn)
 		renew(ctx, pool)
@@ -168,7 +181,7 @@ func (p Patience) Acquire(ctx context.Context, pool *pgxpool.Pool) (conn *pgxpoo
 	}, func() (full bool) {
 		s := pool.Stat()
 		if full = s.AcquiredConns() >= s.MaxConns(); !full {
-			renew(ctx, pool)
+			renew(context.WithoutCancel(ctx), pool)
 		}
 		return full
 	})
@@ -176,12 +189,20 @@ func (p Patience) Acquire(ctx context.Context, pool *pgxpool.Pool) (conn *pgxpoo
 }
 
 func (p Patience) try(ctx context.Context, take func(context.Context) error, full func() bool) error {
-	for n := 1; ; n++ {
-		within, stop := context.WithTimeoutCause(ctx, time.Duration(p)/tries, errSilent)
+	for n := 0; ; n++ {
+		most := time.Duration(p) / tries
+		if n == 0 {
+			most = min(most, firstTry)
+		}
+		began := time.Now()
+		within, stop := context.WithTimeoutCause(ctx, most, errSilent)
 		err := take(within)
 		late := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 		stop()
-		if late && (full() || n < tries) {
+		if err != nil && ctx.Err() != nil && time.Since(began) > suspicious {
+			full() // the caller gave up first: the next one gets a new connection
+		}
+		if late && (full() || n < tries) { // the first does not count
 			continue
 		}
 		if err != nil {
