@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 )
 
@@ -15,9 +16,11 @@ type Named interface {
 }
 
 // AdoptInbox gives a consumer's group at the broker to this database, from another one: a consumer that is
-// refused with a *broker.OwnerError says which. Stop the consumers of the other database first. The audit
-// gets the order before the broker does, and may have it twice. With an error that wraps
-// broker.ErrUnsupported the broker keeps no owner.
+// refused with a *broker.OwnerError says which. Stop the consumers of the other database first.
+//
+// The audit gets the order before the broker does, and also the error if the broker refuses or does not
+// answer. A process that dies in between leaves the order alone: give it again. With an error that wraps
+// broker.ErrUnsupported the broker keeps no owner. A dry run does not ask the broker.
 func AdoptInbox(ctx context.Context, db Named, b broker.Adopter, consumer, from string, o Order) error {
 	if consumer == "" || from == "" {
 		return &UsageError{What: "which consumer, from which database? The refused consumer's log says both"}
@@ -33,5 +36,17 @@ func AdoptInbox(ctx context.Context, db Named, b broker.Adopter, consumer, from 
 		Audit: auditOf(&o, "adopt from "+from, consumer, store.Identity{})}); err != nil {
 		return fmt.Errorf("adopt %s: %w", consumer, err)
 	}
-	return b.Adopt(ctx, broker.Group{Name: consumer, Owner: is.ID, OwnerName: is.Name}, from)
+	err = b.Adopt(ctx, broker.Group{Name: consumer, Owner: is.ID, OwnerName: is.Name}, from)
+	if err == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteWithin)
+	defer cancel()
+	failed := o
+	failed.Reason = column.ClipReason(firstLine(err.Error()))
+	if _, bad := applyEffect(ctx, db, store.Effect{
+		Audit: auditOf(&failed, "adopt failed", consumer, store.Identity{})}); bad != nil {
+		return fmt.Errorf("%w; the audit does not have that it failed: %w", err, bad)
+	}
+	return err
 }

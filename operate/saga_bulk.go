@@ -135,7 +135,8 @@ func openRun(ctx context.Context, db RunReader, name string) (r Run, begun bool,
 		most, name)}
 }
 
-// noteWithin is how long the last note of a run may take, also after ctx has ended.
+// noteWithin is how long the last note of a run, or of an order that failed, may take, also after ctx has
+// ended.
 const noteWithin = 10 * time.Second
 
 // endSagas notes how a run ended, or that it was interrupted. Of several that went on with it at once,

@@ -16,6 +16,7 @@ import (
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/internal/testlog"
 	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/outbox"
 	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
@@ -48,6 +49,39 @@ func writesItsOwnSaga[TTx any](k *desk[TTx]) {
 		if err != nil || end.Done || end.Step != "first" ||
 			!strings.Contains(end.Reason, "its own transaction writes its saga") || calls[key] != 4 {
 			k.t.Errorf("%s: after %d calls it ended as %+v, %v", key, calls[key], end, err)
+		}
+	}
+}
+
+// A step that writes to an outbox in another transaction than its own is refused, unless it says that it
+// means the other.
+func TestStepWritesInAnotherTransaction(t *testing.T) {
+	db := memstore.New(nil)
+	out, meant := outbox.New(db, nil), false
+	d := saga.New("elsewhere", &saga.Options[order]{Key: orderID},
+		saga.Do("first", func(ctx context.Context, own tx, r saga.Run[order]) (string, error) {
+			other := db.BeginTx()
+			if meant {
+				ctx = outbox.OtherTransaction(ctx)
+			}
+			draft := skald.Draft{Topic: "told", Type: "told", Key: []byte(r.Key), Value: "x"}
+			err := out.Write(ctx, other, draft)
+			if err == nil {
+				err = errors.Join(other.Commit(), out.Write(ctx, own, draft))
+			}
+			return "", err
+		}, nil, saga.NoEffect(), saga.Retry(saga.Policy{Attempts: 1})))
+	k := newDesk(t, db)
+	k.d = d
+	k.e = k.engine(k.db, metric.NewManualReader())
+	for _, key := range []string{"refused", "meant"} {
+		meant = key == "meant"
+		k.begin(order{ID: key})
+		k.until(key, k.e)
+		end, err := k.e.Await(t.Context(), d, key)
+		if err != nil || end.Done != meant || !meant && !strings.Contains(end.Reason,
+			`not the handler's transaction: this one is`) {
+			t.Errorf("%s: it ended as %+v, %v", key, end, err)
 		}
 	}
 }

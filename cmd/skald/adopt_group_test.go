@@ -34,13 +34,27 @@ func testInboxAdopt(t *testing.T, bus said, b *bed) {
 	start(t, nil, with()...).expect(2, "--consumer")
 	start(t, nil, with("--consumer="+group.Name)...).expect(2, "--from")
 	start(t, nil, with("--consumer="+group.Name, "--from="+group.Owner)...).expect(2, "--reason")
+	dry := start(t, nil, with("--consumer="+group.Name, "--from="+group.Owner, "--dry-run")...)
+	if dry.expect(0); !strings.Contains(dry.out.String(), group.Name+" would belong to ") {
+		t.Errorf("a dry run prints %s", &dry.out)
+	}
+	audits, err := s.(operate.Auditor).Audits(t.Context(), store.AuditQuery{})
+	if err != nil || len(audits) > 0 {
+		t.Errorf("a dry run notes %+v, %v", audits, err)
+	}
 	at = with("--consumer="+group.Name, "--reason=moved", "--by=ann")
 	start(t, nil, with("--from=another")...).expect(1, "belongs to the other (0123456789abcdef)")
+	audits, err = s.(operate.Auditor).Audits(t.Context(), store.AuditQuery{})
+	must(t, err)
+	if len(audits) != 2 || audits[0].Action != "adopt failed" || audits[0].Author != "ann" ||
+		!strings.Contains(audits[0].Reason, "belongs to the other") {
+		t.Errorf("the audit of a refused adoption is %+v", audits)
+	}
 	p := start(t, nil, with("--from="+group.Owner)...)
 	if p.expect(0); !strings.Contains(p.out.String(), "belongs to this database") {
 		t.Errorf("it prints %s", &p.out)
 	}
-	audits, err := s.(operate.Auditor).Audits(t.Context(), store.AuditQuery{})
+	audits, err = s.(operate.Auditor).Audits(t.Context(), store.AuditQuery{})
 	must(t, err)
 	if n := audits[0]; n.Action != "adopt from "+group.Owner || n.Author != "ann" || n.Reason != "moved" {
 		t.Errorf("the audit is %+v", n)

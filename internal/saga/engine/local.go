@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/lending"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
@@ -47,8 +48,9 @@ func (l *live[TTx]) local(ctx context.Context, a plan.Action, run function[TTx])
 	f := l.Facts(a)
 	within, cancel := context.WithTimeoutCause(l.Caused(ctx), timeout, errSlow)
 	defer cancel()
+	lent := lending.With(within, lending.Loan{Tx: u.Tx(), Consumer: "saga " + l.Row.Name, ID: l.Row.Key})
 	err = l.timed(ctx, a, timeout, func() (err error) {
-		e, err = run(within, u.Tx(), f)
+		e, err = run(lent, u.Tx(), f)
 		return err
 	})
 	if e.Step, e.Occurrence = a.Step, a.Occurrence; err == nil {

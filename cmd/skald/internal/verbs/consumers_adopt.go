@@ -40,6 +40,7 @@ func adoptGroupCommand(out io.Writer) *cobra.Command {
 	f.StringVar(&a.from, "from", "", "the database that has the group, as the refused consumer's log says")
 	f.StringVar(&a.Reason, "reason", "", "why; it is noted")
 	f.StringVar(&a.Author, "by", connect.Whoami(), "who does it, for the audit")
+	f.BoolVar(&a.DryRun, "dry-run", false, "print the database that would get the group; do not ask the broker")
 	c.RunE = func(c *cobra.Command, _ []string) error { return a.run(c, out) }
 	return c
 }
@@ -53,7 +54,7 @@ func (a *groupAdoption) run(c *cobra.Command, out io.Writer) error {
 		return &cli.UsageError{What: "from which database? Give --from, as the refused consumer's log says"}
 	case url == "":
 		return &cli.UsageError{What: "at which broker? Give --broker, or SKALD_BROKER"}
-	case strings.TrimSpace(a.Reason) == "":
+	case !a.DryRun && strings.TrimSpace(a.Reason) == "":
 		return &cli.UsageError{What: "why? Give --reason"}
 	}
 	dial, err := connect.Dial(url)
@@ -65,7 +66,7 @@ func (a *groupAdoption) run(c *cobra.Command, out io.Writer) error {
 		return err
 	}
 	defer b.Close()
-	return withKnower(c, a.schema, false, func(ctx context.Context, k knower) error {
+	return withKnower(c, a.schema, a.DryRun, func(ctx context.Context, k knower) error {
 		db, ok := k.(operate.Named)
 		if !ok {
 			return fmt.Errorf("inbox adopt: %T has no name", k)
@@ -79,10 +80,25 @@ func (a *groupAdoption) run(c *cobra.Command, out io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("inbox adopt: %w", err)
 		}
-		if a.asJSON {
-			return json.NewEncoder(out).Encode(map[string]any{"consumer": a.consumer, "adopted_from": a.from})
-		}
-		_, err = fmt.Fprintf(out, "%s belongs to this database.\n", a.consumer)
-		return err
+		return a.tell(asking, out, db)
 	})
+}
+
+// tell prints the new owner of the group.
+func (a *groupAdoption) tell(ctx context.Context, out io.Writer, db operate.Named) error {
+	if a.asJSON {
+		return json.NewEncoder(out).Encode(map[string]any{"consumer": a.consumer, "adopted_from": a.from,
+			"dry_run": a.DryRun})
+	}
+	if !a.DryRun {
+		_, err := fmt.Fprintf(out, "%s belongs to this database.\n", a.consumer)
+		return err
+	}
+	is, err := db.Database(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s would belong to %s (%s), if the broker has it as that of %s.\n", a.consumer,
+		is.Name, is.ID, a.from)
+	return err
 }
