@@ -348,7 +348,7 @@ func TestConnectionLostBeforeCommit(t *testing.T) {
 	b.do(`INSERT INTO outbox (key, body) VALUES ('a', '1'), ('a', '2')`)
 	bus.next = func(_ []skald.Message, pass func() broker.Pending) broker.Pending {
 		out := pass()
-		b.count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE state = 'idle in transaction' AND query LIKE '%` + b.schema + `%'`)
+		b.count(`SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE state = 'idle in transaction' AND query LIKE '%` + b.schema + `%'`)
 		return out
 	}
 	if _, err := r.Step(t.Context()); err == nil {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
@@ -146,6 +147,7 @@ func TestDemoByGoRunTellsWhatCanBeTyped(t *testing.T) {
 // under way, some before their steps come, calls of which nobody knew are settled, and every promise holds.
 func TestDemoWild(t *testing.T) {
 	t.Parallel()
+	need.Nightly(t, "TestDemoWildOnPostgresAndKafka has the same faults")
 	dir := t.TempDir()
 	p := start(t, nil, "demo", "--orders", "150", "--faults", "wild", "--json", "--dir", dir)
 	p.expect(0)
@@ -194,6 +196,7 @@ func TestDemoWild(t *testing.T) {
 
 // The kill comes at every stage; what is started again goes on, and ends as if nothing had been.
 func TestDemoGoesOnAfterKill(t *testing.T) {
+	need.Nightly(t, "TestDemoRemoveAfterKill and TestDemoKeepIsKilled kill a demo, too")
 	if testing.Short() {
 		t.Skip("a demo of half a minute: in make test")
 	}
