@@ -51,6 +51,51 @@ func (foreign) Subscribe(context.Context, broker.Group) (broker.Subscription, er
 	return nil, &broker.OwnerError{Group: "stock", Owner: "a", OwnerName: "the database a"}
 }
 
+// awayFirst is a broker that is away, and then refuses.
+type awayFirst struct {
+	broker.Broker
+	asked *int
+}
+
+func (b awayFirst) Subscribe(context.Context, broker.Group) (broker.Subscription, error) {
+	if *b.asked++; *b.asked <= 2 {
+		return nil, broker.ErrAway
+	}
+	return foreign{}.Subscribe(context.Background(), broker.Group{})
+}
+
+// levels ends a run at its first ERROR, and counts lines below that.
+type levels struct {
+	slog.Handler
+	end   context.CancelFunc
+	warns *int
+}
+
+func (l levels) Handle(_ context.Context, r slog.Record) error {
+	switch r.Level {
+	case slog.LevelWarn:
+		*l.warns++
+	case slog.LevelError:
+		l.end()
+	}
+	return nil
+}
+
+func (l levels) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+// An outage that was logged a moment ago does not delay the ERROR of a wrong setting that follows it.
+func TestConfigurationErrorIsNotHiddenByAnOutage(t *testing.T) {
+	bus, asked, warns := membroker.New(nil), 0, 0
+	ctx, end := context.WithCancel(t.Context())
+	in := inbox.New(memstore.New(nil), awayFirst{bus, &asked}, "stock", &inbox.Options{
+		Logger: slog.New(levels{slog.NewTextHandler(t.Output(), nil), end, &warns})})
+	inbox.On(in, skald.Event[string]{Topic: "orders", Type: "placed"},
+		func(context.Context, *memstore.Tx, skald.Received[string]) error { return nil })
+	if err := in.Run(ctx); err != nil || asked != 3 || warns != 1 {
+		t.Errorf("the ERROR came after %d attempts and %d WARNs; %v", asked, warns, err)
+	}
+}
+
 // What only other settings cure is logged as an ERROR from the first time on, and named.
 func TestConfigurationErrorIsAnError(t *testing.T) {
 	at, err := url.Parse(need.Postgres(t))

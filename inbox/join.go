@@ -35,8 +35,8 @@ func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
 		}
 		in.called(ctx, err)
 		in.report(err)
-		if say.Due(time.Now()) {
-			in.o.Logger.Log(ctx, levelOf(err), "inbox: cannot join yet, tries again", "consumer", in.group,
+		if level := levelOf(err); say.DueAs(level, time.Now()) {
+			in.o.Logger.Log(ctx, level, "inbox: cannot join yet, tries again", "consumer", in.group,
 				"error", err)
 		}
 		if !backoff.Sleep(ctx, backoff.After(attempt, 100*time.Millisecond, time.Second)) {

@@ -31,8 +31,9 @@ func newOutage(log *slog.Logger) *brokerOutage { return &brokerOutage{log: log, 
 
 // Failed notes an error of the broker. It is logged at first, then more and more seldom.
 func (o *brokerOutage) Failed(now time.Time, why error) {
-	if o.why, o.last, o.alive = why, now, false; o.say.Due(now) {
-		what, level := "inbox: the broker is away", vitals.BrokerLevel(why)
+	o.why, o.last, o.alive = why, now, false
+	if level := vitals.BrokerLevel(why); o.say.DueAs(level, now) {
+		what := "inbox: the broker is away"
 		if level == slog.LevelError {
 			what = "inbox: the broker refuses; check settings and rights"
 		}

@@ -265,8 +265,8 @@ func (l *loop) sort(ctx context.Context, err error) error {
 	r.storeVitals.Suspect()
 	r.failedAt = r.o.Now()
 	r.outages++
-	if r.say.Due(r.failedAt) {
-		r.o.Logger.Log(ctx, vitals.Level(err), "relay: waiting for the database", "owner", r.o.Owner,
+	if level := vitals.Level(err); r.say.DueAs(level, r.failedAt) {
+		r.o.Logger.Log(ctx, level, "relay: waiting for the database", "owner", r.o.Owner,
 			"error", err)
 	}
 	r.away(&r.storeAway, err)

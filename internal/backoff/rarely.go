@@ -1,6 +1,9 @@
 package backoff
 
-import "time"
+import (
+	"log/slog"
+	"time"
+)
 
 // Rarely says when to speak of something that goes on: at once, then after pauses that double from First up
 // to Most. The zero value of what is not exported is ready.
@@ -9,6 +12,7 @@ type Rarely struct {
 
 	said  time.Time
 	pause time.Duration
+	level slog.Level // the highest so far
 }
 
 // Seldom is how often to speak of an outage while it lasts.
@@ -23,8 +27,18 @@ func (r *Rarely) Due(now time.Time) bool {
 	return true
 }
 
+// DueAs is Due for a line of that level. The first line above the levels before it is due at once: an outage
+// does not hide a wrong setting behind it.
+func (r *Rarely) DueAs(level slog.Level, now time.Time) bool {
+	if level > r.level {
+		r.pause = 0
+	}
+	r.level = max(r.level, level)
+	return r.Due(now)
+}
+
 // Over says that it goes on no more, and tells whether it was spoken of.
 func (r *Rarely) Over() (spoken bool) {
-	spoken, r.pause = r.pause > 0, 0
+	spoken, r.pause, r.level = r.pause > 0, 0, 0
 	return spoken
 }

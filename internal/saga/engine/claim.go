@@ -91,7 +91,8 @@ func (e *Engine[TTx]) stopping() bool {
 
 // loop claims what is due and hands it out.
 func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
-	var noted, outage time.Time
+	var noted time.Time
+	say := backoff.Seldom()
 	var due, activity time.Time // when to look next, and when something was last found
 	var looked time.Time        // when nothing was due at the last look
 	outages := 0
@@ -119,7 +120,8 @@ func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 		}
 		switch {
 		case err == nil:
-			outages, outage = 0, time.Time{}
+			outages = 0
+			say.Over()
 			e.tally.Stands(true, "")
 			e.vitals.Answered()
 			e.sayReady(ctx)
@@ -128,9 +130,9 @@ func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		default:
-			if outages++; outage.IsZero() || now.Sub(outage) > time.Minute {
-				outage = now
-				e.o.Logger.Log(ctx, vitals.Level(err), "saga: waiting for the database", "error", err)
+			outages++
+			if level := vitals.Level(err); say.DueAs(level, now) {
+				e.o.Logger.Log(ctx, level, "saga: waiting for the database", "error", err)
 			}
 			e.tally.Stands(true, vitals.Why(err))
 			e.vitals.Suspect()
