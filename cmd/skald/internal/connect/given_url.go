@@ -3,6 +3,7 @@ package connect
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,9 +24,10 @@ func URLFlags() map[string]string {
 func Resolve(c *cobra.Command) (err error) {
 	c.Flags().Visit(func(f *pflag.Flag) {
 		env, is := URLFlags()[f.Name]
-		given := f.Value.String()
-		if f.Value.Type() == "stringArray" {
-			given = strings.Trim(given, "[]") // each has a name in front: never @FILE
+		given, urls := f.Value.String(), []string{f.Value.String()}
+		if many, is := f.Value.(pflag.SliceValue); is {
+			urls = many.GetSlice() // each has a name in front: never @FILE
+			given = ""
 		}
 		file, inFile := strings.CutPrefix(given, "@")
 		switch {
@@ -44,7 +46,7 @@ func Resolve(c *cobra.Command) (err error) {
 			if err = value.Set(strings.TrimSpace(line)); err == nil {
 				err = c.Flags().SetAnnotation(f.Name, fromFile, []string{given})
 			}
-		case endpoint.HasPassword(given):
+		case slices.ContainsFunc(urls, endpoint.HasPassword):
 			set := "set " + env + ", or "
 			if strings.HasPrefix(c.CommandPath(), "skald demo") { // it takes none from the environment
 				set = ""
