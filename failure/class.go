@@ -38,6 +38,7 @@ const (
 	KindAge      = "age"      // it still failed when Retry.Age had passed since its first failure
 	KindRejected = "rejected" // its handler rejected it
 	KindSkipped  = "skipped"  // an operator has failures of this fingerprint skipped
+	KindKeyFull  = "key_full" // no more may be parked of its key
 )
 
 // Charged reports whether each failure of this class counts towards Retry.Attempts. See Retry.Charges.

@@ -32,3 +32,11 @@ func (in *Inbox[TTx]) room() bool {
 	defer in.mu.Unlock()
 	return in.kept.Parked < in.o.Limits.ParkedRows && in.kept.Bytes < in.o.Limits.ParkedBytes
 }
+
+// deadRoom reports whether messages of full keys may become dead letters. Those count as if they were parked:
+// one key with an endless stream must not fill the database.
+func (in *Inbox[TTx]) deadRoom() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.kept.Parked+in.kept.Dead < in.o.Limits.ParkedRows
+}

@@ -15,8 +15,10 @@ var (
 	ErrTooLarge = partition.ErrTooLarge
 	// ErrCrashes is the failure of a message that ended its process again and again.
 	ErrCrashes = exec.ErrCrashes
-	// ErrFull is why a partition pauses: no more may be parked of a key or for the consumer.
+	// ErrFull is why a partition pauses: no more may be parked for the consumer.
 	ErrFull = exec.ErrFull
+	// ErrKeyFull is the failure of a dead letter of the kind key_full.
+	ErrKeyFull = exec.ErrKeyFull
 	// ErrUnhandled is why a parked message is a dead letter whose type no build handles any more. Messages of
 	// its key go on after it.
 	ErrUnhandled = exec.ErrUnhandled

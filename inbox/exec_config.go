@@ -21,7 +21,7 @@ func (in *Inbox[TTx]) execConfig() exec.Config {
 
 		Up: in.up, InPlace: func() int { return int(in.inPlace.Load()) },
 
-		KeyRows: o.Limits.KeyRows, KeyBytes: o.Limits.KeyBytes, Room: in.room,
+		KeyRows: o.Limits.KeyRows, KeyBytes: o.Limits.KeyBytes, Room: in.room, DeadRoom: in.deadRoom,
 		FreeKey: o.Dead.FreeKey, Rejections: o.Dead.Rejections, RejectionsHold: o.Dead.RejectionsHold,
 
 		Fingerprint: o.Identity.Fingerprint, Without: o.Identity.Attempt.without,

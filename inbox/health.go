@@ -154,8 +154,8 @@ func (in *Inbox[TTx]) report(outage error) {
 	in.health.Parked, in.health.Dead = in.kept.Parked, in.kept.Dead
 	in.health.Live, in.health.Ready, in.health.Why = true, outage == nil, ""
 	if len(full) > 0 {
-		in.health.Ready, in.health.Why = false, fmt.Sprintf("partitions wait, as no more may be parked of a key "+
-			"or of the consumer: %s: repair what fails (skald parked list --consumer %s), or raise Limits",
+		in.health.Ready, in.health.Why = false, fmt.Sprintf("partitions wait, as no more may be parked "+
+			"for the consumer: %s: repair what fails (skald parked list --consumer %s), or raise Limits",
 			strings.Join(full, ", "), in.group)
 	}
 	if in.health.Stopped = in.breaker.Why(); in.health.Stopped != "" {

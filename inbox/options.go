@@ -93,7 +93,9 @@ type Limits struct {
 	// ParkedRows and ParkedBytes bound what is parked for the consumer. Defaults 100,000 and 1 GiB. They are
 	// counted now and then, so that a few more may be; above 10,000 rows PostgreSQL estimates them.
 	ParkedRows, ParkedBytes int64
-	// KeyRows and KeyBytes bound what is parked of one key. Defaults 10,000 and 256 MiB.
+	// KeyRows and KeyBytes bound the parked messages of one key. Above them, later messages of the key become
+	// dead letters of the kind key_full, as long as parked messages and dead letters together are fewer than
+	// ParkedRows. Defaults 10,000 and 256 MiB.
 	KeyRows, KeyBytes int64
 }
 

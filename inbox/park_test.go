@@ -266,9 +266,8 @@ func TestRedriveBeginsTheAgeAnew(t *testing.T) {
 }
 
 // At the cap the partition pauses at the broker, and goes on by itself.
-func TestFullKeyPausesItsPartition(t *testing.T) {
-	for name, o := range map[string]inbox.Limits{"rows of the key": {KeyRows: 3},
-		"bytes of the key": {KeyBytes: 10}, "rows": {ParkedRows: 3}, "bytes": {ParkedBytes: 10}} {
+func TestFullConsumerPausesItsPartition(t *testing.T) {
+	for name, o := range map[string]inbox.Limits{"rows": {ParkedRows: 3}, "bytes": {ParkedBytes: 10}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1)
 			f := &moody{on: map[string]error{"1": errors.New("no")}}
@@ -292,6 +291,95 @@ func TestFullKeyPausesItsPartition(t *testing.T) {
 				t.Errorf("health %+v", h)
 			}
 		})
+	}
+}
+
+// A message of a full key becomes a dead letter that blocks its key, and other keys of the partition go on.
+// Redriven, the letters follow in the order of their key. With FreeKey the key goes on before them.
+func TestFullKeyStopsNoOtherKey(t *testing.T) {
+	for name, c := range map[string]struct {
+		limits  inbox.Limits
+		freeKey bool
+		before  string // a redrive
+	}{
+		"rows": {limits: inbox.Limits{KeyRows: 3}, before: "1 2 3"},
+		// the size of a message is that of its key and its payload
+		"bytes":    {limits: inbox.Limits{KeyBytes: 10}, before: "1 2 3"},
+		"free key": {limits: inbox.Limits{KeyRows: 3}, freeKey: true, before: "1 2 3 7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			f := &moody{on: map[string]error{"1": errors.New("no")}}
+			in := w.inbox(&inbox.Options{Now: w.clock, Limits: c.limits,
+				Dead: inbox.Dead{Topic: "dead", FreeKey: c.freeKey}}, f.handle)
+			for n := range 6 {
+				w.publish(w.message("k", fmt.Sprint(n+1)))
+				w.quiet(in)
+			}
+			w.publish(w.message("l", "x"), w.message("l", "y"))
+			w.quiet(in)
+			w.expect("l", "x y")
+			dead := w.dead()
+			if h := in.Health(); len(h.Paused) != 0 || h.Unacknowledged != 0 || !h.Ready || h.Parked != 3 ||
+				h.Dead != 3 || len(dead) != 3 {
+				t.Fatalf("health %+v, dead letters %+v", h, dead)
+			}
+			for _, d := range dead {
+				if d.Dead.Kind != failure.KindKeyFull || d.Dead.BlocksKey == c.freeKey || d.Attempts != 0 ||
+					!strings.Contains(d.Last.Why, "KeyRows") {
+					t.Errorf("dead letter %+v of kind %+v", d, d.Dead)
+				}
+			}
+			if rows := w.db.Rows(); len(rows) != 3 || rows[0].Topic != "dead" {
+				t.Errorf("announced %+v", rows)
+			}
+			f.on = nil
+			w.pass(time.Minute)
+			w.quiet(in)
+			w.publish(w.message("k", "7"))
+			w.quiet(in)
+			w.expect("k", c.before)
+			for _, d := range w.dead() { // 7, too, where it is behind them
+				w.apply(store.Effect{Requeue: &store.Requeue{Consumer: d.Consumer, Identity: d.Identity}})
+			}
+			for range 8 {
+				w.pass(time.Minute)
+				w.quiet(in)
+			}
+			all := "1 2 3 4 5 6 7"
+			if c.freeKey {
+				all = "1 2 3 7 4 5 6"
+			}
+			w.expect("k", all)
+		})
+	}
+}
+
+// Dead letters of full keys count as parked messages do: a key with an endless stream does not fill the
+// database. Then its partition pauses.
+func TestDeadLettersOfAFullKeyAreBounded(t *testing.T) {
+	w := newWorld(t, 1)
+	f := &moody{on: map[string]error{"1": errors.New("no")}}
+	in := w.inbox(&inbox.Options{Now: w.clock, Limits: inbox.Limits{KeyRows: 2, ParkedRows: 5}}, f.handle)
+	for n := range 12 {
+		w.publish(w.message("k", fmt.Sprint(n+1)))
+		w.quiet(in)
+	}
+	if h := in.Health(); len(w.dead()) != 3 || len(h.Paused) != 1 || h.Ready ||
+		!strings.Contains(h.Why, h.Paused[0]) {
+		t.Fatalf("%d dead letters, health %+v", len(w.dead()), h)
+	}
+	f.on = nil
+	for range 10 {
+		for _, d := range w.dead() {
+			w.apply(store.Effect{Requeue: &store.Requeue{Consumer: d.Consumer, Identity: d.Identity}})
+		}
+		w.pass(time.Minute)
+		w.quiet(in)
+	}
+	w.expect("k", "1 2 3 4 5 6 7 8 9 10 11 12")
+	if h := in.Health(); len(h.Paused) != 0 || h.Unacknowledged != 0 || !h.Ready {
+		t.Errorf("health %+v", h)
 	}
 }
 

@@ -140,6 +140,11 @@ func (in *Inbox[TTx]) note(ctx context.Context, r exec.Result, now time.Time) {
 			in.mu.Unlock()
 			in.parked.Soon(now.Add(r.After))
 		}
+		if r.Entry.Parked == nil && r.What == decide.Dead {
+			in.mu.Lock()
+			in.kept.Dead++
+			in.mu.Unlock()
+		}
 	}
 	if r.Kept && r.What != decide.Handled && r.What != decide.Rejected {
 		if r.What != decide.Duplicate {

@@ -47,7 +47,7 @@ type messages struct {
 	say backoff.Rarely
 	// of those that are parked
 	parked backoff.Rarely
-	// of dead letters that their publishers cause
+	// of dead letters that their publishers cause, and of those that were not tried
 	faulty   backoff.Rarely
 	unlogged int // of these, since the last line
 }
@@ -101,15 +101,15 @@ func (m *messages) Note(ctx context.Context, r exec.Result, now time.Time) {
 }
 
 // Complain logs the failures 1, 2, 4, 8 … of a message, and each dead letter: an endless failure must not
-// fill the log. Of malformed and too large messages it logs the first, then one after a pause, with the
-// count of the others: a publisher must not fill the log either.
+// fill the log. Of malformed, too large and untried messages it logs the first, then one after a pause,
+// with the count of the others: a publisher must not fill the log either.
 func (m *messages) Complain(ctx context.Context, r exec.Result, keyWaits bool, now time.Time) {
 	e := r.Entry
 	with := []any{"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.Identity().ID,
 		"type", e.Type, "attempt", r.Attempts, "error", r.Err}
 	switch {
 	case r.What == decide.Dead:
-		if r.Class == failure.Malformed || r.Class == failure.TooLarge {
+		if r.Class == failure.Malformed || r.Class == failure.TooLarge || r.Untried {
 			m.unlogged++
 			if !m.faulty.Due(now) {
 				return

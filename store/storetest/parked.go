@@ -262,6 +262,17 @@ func (s *suite[TTx]) parkedRoom() {
 	s.applied([]bool{false, true}, keep(ps[2], 9, 100), keep(ps[2], 9, 101))
 	// What is kept already is no matter of room.
 	s.apply(again(ps[1], func(p *store.Parked) { p.Attempts++ }))
+	// A dead letter needs no room of its key, and blocks it at its place.
+	letter := parked("l", 5)
+	letter.Dead = &store.Death{Kind: "key_full", BlocksKey: true}
+	s.applied([]bool{false, true, false}, keep(parked("l", 5), 1, 0), keep(letter, 0, 0),
+		keep(parked("l", 6), 1, 0))
+	s.apply(freed(ps[3], nil))
+	s.stands(arriving(parked("l", 6)), store.Behind)
+	s.apply(keep(parked("l", 6), 9, 0), released(letter))
+	s.claim(0, "2", "5")
+	s.apply(freed(letter, nil))
+	s.claim(0, "2", "6")
 	var free []store.Effect
 	for n := range 5 {
 		free = append(free, keep(parked("", 10+n), 1, 1))

@@ -54,6 +54,7 @@ type Config struct {
 
 	KeyRows, KeyBytes          int64       // of what is parked of one key
 	Room                       func() bool // whether more may be parked
+	DeadRoom                   func() bool // whether a message of a full key may become a dead letter
 	FreeKey                    bool
 	Rejections, RejectionsHold bool
 

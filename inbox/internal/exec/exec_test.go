@@ -37,7 +37,8 @@ func newBench(t *testing.T, change func(*Config)) *bench {
 		Logger: slog.New(slog.DiscardHandler), Handle: time.Minute, Wait: time.Second,
 		Retry:   failure.Retry{First: time.Second, Most: time.Minute, Attempts: 3, Age: time.Hour},
 		Crashes: 3, KeyRows: 100, KeyBytes: 1 << 20, Room: func() bool { return true },
-		Without: func(data []byte) []byte { return data },
+		DeadRoom: func() bool { return true },
+		Without:  func(data []byte) []byte { return data },
 	}
 	if change != nil {
 		change(&o)

@@ -112,26 +112,29 @@ func (x *Executor[TTx]) store(ctx context.Context, e *partition.Entry, end undo,
 	defer cancel()
 	stands, err := end(ctx, effect)
 	switch {
-	case err != nil && (store.Incurable(err) || errors.Is(err, store.ErrLent)):
-		return Result{Entry: e, What: decide.Broken, Err: fmt.Errorf("park %s: %w", e.Name(), err)}
-	case err != nil && !x.Away(err) && !errors.Is(err, context.DeadlineExceeded) &&
-		!errors.Is(err, context.Canceled):
-		return Result{Entry: e, What: decide.Unkept,
-			Err: fmt.Errorf("park %s: %w; %w", e.Name(), err, Cause(r.Err))}
 	case err != nil:
-		return Result{Entry: e, What: decide.Outage, Err: fmt.Errorf("park %s: %w", e.Name(), err)}
+		return x.unkept(e, err, r.Err)
 	case !stands[0] && e.Parked != nil:
 		return Result{Entry: e, What: decide.Stale}
-	case !stands[0]: // finished or kept by a rival, or its key is full
-		if kept, is := x.keptAs(ctx, e, x.printed(e)); is {
-			return kept // its take may fail each time, and not find that out
-		}
-		return Result{Entry: e, What: decide.Full, Err: fmt.Errorf("%w: %w", ErrFull, Cause(r.Err))}
+	case !stands[0]:
+		return x.refused(ctx, e, effect.Park, r.Err)
 	}
 	return r
 }
 
-// ErrFull is why a partition pauses: no more may be parked of a key or for the consumer.
+// unkept is e after the store answered its parking with an error. Cause is why it was to be parked.
+func (x *Executor[TTx]) unkept(e *partition.Entry, err, cause error) Result {
+	r := Result{Entry: e, What: decide.Outage, Err: fmt.Errorf("park %s: %w", e.Name(), err)}
+	switch {
+	case store.Incurable(err) || errors.Is(err, store.ErrLent):
+		r.What = decide.Broken
+	case !x.Away(err) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled):
+		r.What, r.Err = decide.Unkept, fmt.Errorf("%w; %w", r.Err, Cause(cause))
+	}
+	return r
+}
+
+// ErrFull is why a partition pauses: no more may be parked for the consumer.
 var ErrFull = errors.New("inbox: no more may be parked")
 
 // Cause is why a message is kept: err, or else that others of its key are.

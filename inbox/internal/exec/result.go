@@ -20,5 +20,6 @@ type Result struct {
 	Fell     bool          // the batch that it was in, by rivals
 	Print    string        // for failed and dead: the fingerprint, where it is the message's first failure
 	Class    failure.Class // of that
+	Untried  bool          // for dead: no handler has failed, the message could not be parked
 	Err      error
 }
