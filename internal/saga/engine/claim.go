@@ -134,6 +134,7 @@ func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 			if level := vitals.Level(err); say.DueAs(level, now) {
 				e.o.Logger.Log(ctx, level, "saga: waiting for the database", "error", err)
 			}
+			e.book.checked = false
 			e.tally.Stands(true, vitals.Why(err))
 			e.vitals.Suspect()
 			due = now.Add(backoff.After(outages, 50*time.Millisecond, time.Second))

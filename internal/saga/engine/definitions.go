@@ -31,6 +31,7 @@ type book struct {
 	timeout time.Duration // of one talk with the database
 	byName  map[string]*Definition
 	byHash  map[string]*Definition
+	checked bool // the tables and rights, since the last error. Of the goroutine that notes
 
 	mu      sync.Mutex
 	others  map[string]plan.Graph // by hash: of other builds
@@ -113,9 +114,12 @@ func (b *book) Before(ctx context.Context, s store.Saga, d *Definition) (older p
 func (b *book) Note(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	if err := b.db.Check(ctx, store.App); err != nil {
-		return err
+	if !b.checked {
+		if err := b.db.Check(ctx, store.App); err != nil {
+			return err
+		}
 	}
+	b.checked = false // after an error it checks again: tables or rights may have changed
 	ds := make([]store.SagaDefinition, 0, len(b.byName))
 	for _, d := range b.byName {
 		var text strings.Builder
@@ -129,7 +133,11 @@ func (b *book) Note(ctx context.Context) error {
 	if err := b.db.NoteSagaDefinitions(ctx, ds); err != nil {
 		return fmt.Errorf("note definitions: %w", err)
 	}
-	return b.readOthers(ctx)
+	if err := b.readOthers(ctx); err != nil {
+		return err
+	}
+	b.checked = true
+	return nil
 }
 
 // readOthers reads the definitions that other builds have noted.
