@@ -39,6 +39,14 @@ type Announcement struct {
 // Redriven, it is of that kind again.
 const FaultTooLarge = string(TooLarge) + ": "
 
+// FaultUnkept begins store.Parked.Fault of a message that the store refused to park: its payload is not kept.
+const FaultUnkept = KindUnkept + ": "
+
+// Whole reports whether a kept message with this store.Parked.Fault has all of its payload.
+func Whole(fault string) bool {
+	return !strings.HasPrefix(fault, FaultTooLarge) && !strings.HasPrefix(fault, FaultUnkept)
+}
+
 // The headers that a copy of a dead letter has more than the message.
 const (
 	headerAttempt = "x-attempt"
@@ -90,7 +98,7 @@ func (a Announcer) Rows(ctx context.Context, p *store.Parked) []skald.Message {
 // drafts are the ways to tell of p, the best first.
 func (a Announcer) drafts(p *store.Parked) (out []skald.Draft) {
 	m := &p.Message
-	if a.Copy && !strings.HasPrefix(p.Fault, FaultTooLarge) {
+	if a.Copy && Whole(p.Fault) {
 		more := a.diagnostics(p)
 		out = append(out, skald.Draft{Topic: a.Topic, Type: cmp.Or(m.Type, CopyType), Key: m.Key,
 			Subject: m.Subject, Value: m,

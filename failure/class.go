@@ -39,6 +39,7 @@ const (
 	KindRejected = "rejected" // its handler rejected it
 	KindSkipped  = "skipped"  // an operator has failures of this fingerprint skipped
 	KindKeyFull  = "key_full" // no more may be parked of its key
+	KindUnkept   = "unkept"   // the store refused again and again to park it, for an unknown reason
 )
 
 // Charged reports whether each failure of this class counts towards Retry.Attempts. See Retry.Charges.

@@ -15,6 +15,9 @@ var (
 	ErrTooLarge = partition.ErrTooLarge
 	// ErrCrashes is the failure of a message that ended its process again and again.
 	ErrCrashes = exec.ErrCrashes
+	// ErrUnkept is the failure of a dead letter of the kind unkept that is redriven, if its payload is not
+	// kept.
+	ErrUnkept = partition.ErrUnkept
 	// ErrFull is why a partition pauses: no more may be parked for the consumer.
 	ErrFull = exec.ErrFull
 	// ErrKeyFull is the failure of a dead letter of the kind key_full.

@@ -172,6 +172,21 @@ func TestOwnTransactionsFault(t *testing.T) {
 type odd struct {
 	store.Driver[tx]
 	keeps, claims bool
+	refuses       func(store.Effect) bool // nil: all, where keeps is set
+}
+
+func (o *odd) refusal(es []store.Effect) error {
+	if len(es) > 0 && es[0].Park != nil && o.keeps && (o.refuses == nil || o.refuses(es[0])) {
+		return errOdd
+	}
+	return nil
+}
+
+func (o *odd) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
+	if err := o.refusal(es); err != nil {
+		return nil, err
+	}
+	return o.Driver.Apply(ctx, es...)
 }
 
 var errOdd = errors.New("index row size 4016 exceeds btree version 4 maximum 2704")
@@ -194,9 +209,9 @@ type oddUnit struct {
 }
 
 func (u oddUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
-	if len(instead) > 0 && instead[0].Park != nil && u.o.keeps {
+	if err := u.o.refusal(instead); err != nil {
 		_, _ = u.Unit.Rollback(ctx)
-		return nil, errOdd
+		return nil, err
 	}
 	return u.Unit.Rollback(ctx, instead...)
 }
@@ -223,6 +238,9 @@ func TestErrorsThatNobodyKnowsLeaveATrace(t *testing.T) {
 		w.pass(time.Minute)
 	}
 	h := in.Health()
+	if h.Ready || !strings.Contains(h.Why, "m-1 of partition") || !strings.Contains(h.Why, "2704") {
+		t.Errorf("ready %v, why %q", h.Ready, h.Why)
+	}
 	if len(h.Stuck) != 1 || !h.Stuck[0].Uncharged || h.Stuck[0].ID != "m-1" ||
 		!strings.Contains(h.Stuck[0].Error, "2704") || !strings.Contains(h.Stuck[0].Error, "declined") {
 		t.Errorf("%+v", h)
@@ -251,6 +269,80 @@ func TestErrorsThatNobodyKnowsLeaveATrace(t *testing.T) {
 	w.expect("long", "1")
 	if h = in.Health(); len(h.Stuck)+len(h.Failing) != 0 || !h.Ready {
 		t.Errorf("%+v", h)
+	}
+}
+
+// A message that the store refuses to park becomes a dead letter after many tries over minutes, in the first
+// form that the store takes. So its partition does not stop, and its key goes on after a redrive or a drop.
+func TestMessageThatCannotBeParkedBecomesADeadLetter(t *testing.T) {
+	first := func(e store.Effect) bool { return e.Park.ID == "m-1" }
+	for name, c := range map[string]struct {
+		refuses       func(store.Effect) bool
+		bare          bool
+		announcements int
+	}{
+		"parked": {refuses: func(e store.Effect) bool { return first(e) && e.Park.Dead == nil },
+			announcements: 1},
+		"parked again": {refuses: func(e store.Effect) bool {
+			return first(e) && e.Park.Was != nil && e.Park.Dead == nil
+		}, announcements: 1},
+		"announced": {refuses: func(e store.Effect) bool {
+			return first(e) && (e.Park.Dead == nil || len(e.Rows) > 0)
+		}},
+		"with its payload": {refuses: func(e store.Effect) bool {
+			return first(e) && len(e.Park.Message.Data) > 0
+		}, bare: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			bad := true
+			in := w.over(&odd{Driver: w.db, keeps: true, refuses: c.refuses},
+				&inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler),
+					Limits: inbox.Limits{Held: 3}, Dead: inbox.Dead{Topic: "dead"}},
+				func(ctx context.Context, tx tx, m skald.Received[string]) error {
+					if bad && m.Value == "1" {
+						return errors.New("declined")
+					}
+					return keep(ctx, tx, m)
+				})
+			for n := range 5 {
+				w.publish(w.message("long", fmt.Sprint(n+1)))
+			}
+			tries := 0
+			for ; len(w.dead()) == 0 && tries < 100; tries++ {
+				w.publish(w.message("other", "x"))
+				w.quiet(in)
+				w.pass(20 * time.Second)
+			}
+			w.quiet(in)
+			w.expect("other", strings.TrimSpace(strings.Repeat("x ", tries)))
+			dead := w.dead()
+			if len(dead) != 1 || dead[0].ID != "m-1" || dead[0].Dead.Kind != failure.KindUnkept ||
+				!dead[0].Dead.BlocksKey || !strings.Contains(dead[0].Last.Why, "2704") || tries < 16 ||
+				(len(dead[0].Message.Data) == 0) != c.bare || len(w.db.Rows()) != c.announcements {
+				t.Fatalf("after %d tries dead letters %+v, announced %d", tries, dead, len(w.db.Rows()))
+			}
+			if h := in.Health(); h.Unacknowledged != 0 || len(h.Paused)+len(h.Stuck) != 0 || !h.Ready {
+				t.Errorf("health %+v", h)
+			}
+			bad = false
+			id := dead[0].Identity
+			w.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock", Identity: id}})
+			w.pass(time.Minute)
+			w.quiet(in)
+			if !c.bare {
+				w.expect("long", "1 2 3 4 5")
+				return
+			}
+			if dead = w.dead(); len(dead) != 1 || dead[0].Dead.Kind != "permanent" ||
+				!strings.Contains(dead[0].Last.Why, inbox.ErrUnkept.Error()) {
+				t.Fatalf("redriven, the dead letters are %+v", dead)
+			}
+			w.apply(store.Effect{Finish: &store.Finish{Consumer: "stock", Identity: id}})
+			w.pass(time.Minute)
+			w.quiet(in)
+			w.expect("long", "2 3 4 5")
+		})
 	}
 }
 

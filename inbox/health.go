@@ -167,6 +167,9 @@ func (in *Inbox[TTx]) report(outage error) {
 	if len(failing) > 0 {
 		in.health.Ready, in.health.Why = false, failing[0].Doing+": "+failing[0].Error
 	}
+	if why := in.delays.Unkept(in.o.Now()); why != "" {
+		in.health.Ready, in.health.Why = false, why
+	}
 	if in.allStuck != "" {
 		in.health.Ready, in.health.Why = false, in.allStuck
 	}

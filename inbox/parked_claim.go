@@ -95,7 +95,7 @@ func (q *queue) entry(p *store.Parked) *partition.Entry {
 func (q *queue) claim(p *store.Parked, began time.Time) *partition.Chain {
 	e := q.entry(p)
 	e.Since, e.Lease, e.Call = began, q.o.Lease(), p.Call
-	e.Again = q.o.Again(p.Identity)
+	e.Again, e.Refused = q.o.Again(p.Identity), q.o.Refused(p.Identity)
 	e.Chain = &partition.Chain{Partition: q.partition, Queue: []*partition.Entry{e}, Busy: true}
 	if e.Alone = suspected(p); e.Alone {
 		q.suspects = append(q.suspects, e.Chain)

@@ -38,7 +38,9 @@ type parkedConfig struct {
 	Handles func(store.Kind) bool       // by this build
 	Calls   func(store.Kind) bool       // whether its handler makes a call
 	Again   func(id store.Identity) int // attempts that ended without a charge
-	Retries func() int                  // how many messages that are Lasting may be here
+	// Refused are the refusals of the store to park a message, in a row.
+	Refused func(store.Identity) partition.Refusals
+	Retries func() int // how many messages that are Lasting may be here
 	// Uncharged is how long a message may fail before it is Lasting.
 	Uncharged time.Duration
 }

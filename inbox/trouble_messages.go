@@ -6,6 +6,7 @@ package inbox
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/bits"
 	"strings"
@@ -36,8 +37,9 @@ type message struct {
 	Since            time.Time
 	Error            string
 
-	of   *partition.Partition
-	last time.Time
+	of      *partition.Partition
+	last    time.Time
+	refused partition.Refusals
 }
 
 // messages are those whose last attempts ended so. They belong to one goroutine.
@@ -89,6 +91,10 @@ func (m *messages) Note(ctx context.Context, r exec.Result, now time.Time) {
 	}
 	d.Attempts, d.last = d.Attempts+1, now
 	d.Error, _, _ = strings.Cut(exec.Cause(r.Err).Error(), "\n")
+	if r.What == decide.Unkept {
+		d.refused.Add(now)
+	}
+	e.Refused = d.refused
 	text, unknown := "inbox: a message waits for an outage to end", r.What == decide.Unkept
 	if unknown {
 		text = "inbox: a message cannot be parked, for a reason that Skald does not know; it is tried again, and its key waits"
@@ -131,6 +137,26 @@ func (m *messages) Attempts(id store.Identity) int {
 		return d.Attempts
 	}
 	return 0
+}
+
+// Refused are the refusals of the store to park a message, in a row.
+func (m *messages) Refused(id store.Identity) (r partition.Refusals) {
+	if d := m.of[id]; d != nil {
+		return d.refused
+	}
+	return r
+}
+
+// Unkept returns why a message can neither be parked nor become a dead letter, so that its partition will
+// stop; "": there is none.
+func (m *messages) Unkept(now time.Time) string {
+	for id, d := range m.of {
+		if !d.of.Lost && d.refused.Last(now) {
+			return fmt.Sprintf("message %s of partition %s at position %d cannot be parked, nor become a dead letter: "+
+				"repair the store: %s", id.ID, d.Partition, d.Position, d.Error)
+		}
+	}
+	return ""
 }
 
 // Lasting are those that are listed. Those that are not ours any more are forgotten.

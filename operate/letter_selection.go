@@ -39,7 +39,7 @@ type Selection struct {
 // DeadKinds are the ways in which a message can end as a dead letter, as package failure names them.
 func DeadKinds() []string {
 	return []string{"attempts", "age", "malformed", "permanent", failure.KindRejected, "crash", "unhandled",
-		failure.KindSkipped, failure.KindKeyFull, "too_large"}
+		failure.KindSkipped, failure.KindKeyFull, failure.KindUnkept, "too_large"}
 }
 
 // Filtered tells whether a field chooses.

@@ -37,6 +37,8 @@ func (x *Executor[TTx]) classify(m skald.Message, err error) failure.Class {
 	switch {
 	case errors.As(err, &large), errors.Is(err, partition.ErrTooLarge):
 		return failure.TooLarge
+	case errors.Is(err, partition.ErrUnkept):
+		return failure.Permanent
 	case errors.Is(err, partition.ErrNoEnvelope), errors.Is(err, ErrNoID), errors.Is(err, ErrNoType):
 		return failure.Malformed
 	}

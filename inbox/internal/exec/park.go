@@ -113,7 +113,7 @@ func (x *Executor[TTx]) store(ctx context.Context, e *partition.Entry, end undo,
 	stands, err := end(ctx, effect)
 	switch {
 	case err != nil:
-		return x.unkept(e, err, r.Err)
+		return x.lastly(ctx, e, effect.Park, x.unkept(e, err, r.Err))
 	case !stands[0] && e.Parked != nil:
 		return Result{Entry: e, What: decide.Stale}
 	case !stands[0]:
@@ -193,7 +193,7 @@ func (x *Executor[TTx]) keptAs(ctx context.Context, e *partition.Entry, print in
 	}
 	was := &partition.Entry{Given: id}
 	was.Message = kept[0].Message
-	if p := x.printed(was); p == 0 || print == 0 || p == print {
+	if p := x.printed(was); p == 0 || print == 0 || p == print || !failure.Whole(kept[0].Fault) {
 		// perhaps by us, whose parking took effect and was not answered
 		return Result{Entry: e, What: decide.Duplicate, Kept: true}, true
 	}

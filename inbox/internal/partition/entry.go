@@ -53,12 +53,37 @@ type Entry struct {
 	Settled   bool        // that was not known for a while
 	Hints     int         // how often another process seemed to have it in hand
 	Overtaken int         // how often in this attempt
+	Refused   Refusals
 	// the first of its failures by what may pass, while it is not parked; zero: there is none
 	First store.Failure
 
 	Server  string // on which its partition was taken, as it was when the entry was handed out; "": any
 	session string // ours, when it came
 }
+
+// Refusals counts how often in a row a store refused to park a message for an unknown reason.
+type Refusals struct {
+	Times int
+	Since time.Time // the first
+}
+
+// Add counts one more.
+func (r *Refusals) Add(now time.Time) {
+	if r.Times++; r.Times == 1 {
+		r.Since = now
+	}
+}
+
+// Last reports whether one more refusal is the last: there were many, for long enough that a failover or a
+// migration is over.
+func (r *Refusals) Last(now time.Time) bool {
+	return r.Times+1 >= mostRefusals && now.Sub(r.Since) >= refusedFor
+}
+
+const (
+	mostRefusals = 16
+	refusedFor   = 3 * time.Minute
+)
 
 // Uncharged reports whether attempts at p have failed since it was parked or released, and none was charged.
 func Uncharged(p *store.Parked) bool {
