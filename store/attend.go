@@ -2,62 +2,63 @@ package store
 
 import "time"
 
-// A Checkpoint is how far a consumer has come in a partition of the broker. It is stored after the effects of
-// what is before it, so it is never ahead of them. After a crash a little is read again, and the marks drop
-// it.
+// Checkpoint stores the progress of a consumer in a partition of the broker. A driver stores it after the
+// effects of the messages before it, so it is never ahead of them. After a crash the consumer reads some
+// messages again; their marks identify them as repeats.
 type Checkpoint struct {
-	Partition string // the partition's name
-	Origin    string // the topic's identity: positions of another one mean nothing
-	// Position is the first that is not finished; -1: not known yet.
+	Partition string
+	Origin    string // the topic's identity; positions of another origin are not comparable
+	// Position is the first position that is not finished; -1 means that it is not known yet.
 	Position int64
-	// Reach is the in-flight bound: nothing at this position or after it was begun; 0: not known.
+	// InFlightEnd bounds the messages in progress: none at this position or later was begun. 0 means not
+	// known.
 	InFlightEnd int64
-	// Suspect is the position after the last that may have been in hand when a session ended without leaving
-	// the partition. A kill from outside looks the same: what was in hand twice is suspected, and nothing
-	// else.
+	// CrashSuspect is the position after the last message that may have been in progress when a session ended
+	// without releasing the partition. A kill from outside looks the same as a crash. Only messages that were
+	// in progress at two such ends are suspected.
 	CrashSuspect int64
-	Session      string // the session that has the partition; "": it was left in peace
-	Stamp        string // the name of the last write; no two are equal
+	Session      string // the session that owns the partition; empty after a session released it
+	Stamp        string // the ID of the last write; each write has another one
 
-	At time.Time // of the last write. Only read
+	At time.Time // when it was last written; drivers set it on reading
 }
 
-// An Attend is what a process of a consumer tells the database, and asks of it, in one call. With a Consumer
-// alone it only reads, and locks nothing.
+// Attend exchanges the state of one process of a consumer with the database, in one call. With only Consumer
+// set it reads and locks nothing.
 type Attend struct {
 	Consumer string
-	// Beat is written if it is not nil: the process lives, and handles these types. Attended.Kinds answers
+	// Beat, if not nil, records that the process lives and the types that it handles. Attended.Kinds answers
 	// it.
 	Beat *Beat
 
-	// Checkpoints are written under the name Note.
+	// Checkpoints are written with Stamp as their stamp.
 	Checkpoints []Checkpoint
 	Stamp       string
 
-	// Take gives the partitions of Checkpoints to Session, from now on. Work that a crashed session has
-	// claimed is due at once. A partition that is new, or has another origin now, begins with the Position
-	// and Reach of its Checkpoint; of the others the stored ones stay. Where the database gives out numbers
-	// that are taken it is a *MovedError, and nothing is written.
+	// Take makes Session the owner of the partitions of Checkpoints. Work that a crashed session has claimed
+	// becomes due immediately. A partition that is new, or has another origin now, begins with the Position
+	// and InFlightEnd of its Checkpoint; other partitions keep their stored checkpoint. If a sequence of the
+	// database would return numbers that are in use, Attend returns a *MovedError and writes nothing.
 	Take    bool
 	Session string
 
-	// Server is the server that the caller knows, from Attended. Without Take, each of Checkpoints is stored
-	// if its Note is still the stored one and the database is still on Server. Otherwise it is not, and its
-	// stored Note is not the given one: the database went back in time, the partition was rewound, or another
-	// session has it.
+	// Server is Attended.Server as the caller last read it. Without Take, a checkpoint is stored only if its
+	// Stamp is still the stored one and the database still runs on Server. Attended then shows each
+	// checkpoint that was not stored with a Stamp other than the given one. The reason is a database that
+	// went back in time, a partition that was rewound, or a partition that another session owns.
 	Server string
 }
 
-// Attended answers an Attend.
+// Attended is the result of Attend.
 type Attended struct {
-	// Server names the run of the server, the database on it and the tables in that. While it stays the same,
-	// what was committed stays.
+	// Server identifies the run of the server, its database and Skald's tables. While it stays the same, no
+	// commit has been lost.
 	Server string
-	// Checkpoints are all of the consumer, by Partition: with Attend.Take as they stood before, else after
-	// the write.
+	// Checkpoints are all checkpoints of the consumer, by Partition: with Attend.Take as they were before the
+	// call, otherwise as they are after it.
 	Checkpoints []Checkpoint
-	// Kinds, if there was a Beat, are all types that any process of the consumer had noted before, by topic
-	// and type.
+	// Kinds, if there was a Beat, are the types that any process of the consumer had recorded before, by
+	// topic and type.
 	Kinds []Kind
 }
 

@@ -2,17 +2,18 @@ package store
 
 import "time"
 
-// A Call is a call to the outside that a kept message is at. It is stored before the call is made, so that
-// whoever takes the message on knows that it may have been, and under which key.
+// Call is an external call of a parked message. It is stored before the call is made. After a crash the next
+// process therefore reads that the call may have been made, and its key.
 type Call struct {
-	Key     string // what the outside knows it by, each time that it is made
-	Request string // encoded; as it is
-	// Since is when it was stored first, by the clock of the store. Zero, where it is stored: now, or as the
-	// row has it that is at the call of this key already.
+	Key     string // the idempotency key that each attempt sends
+	Request string // encoded by the caller; drivers store it unchanged
+	// Since is when the call was first stored, by the store's clock. Zero on writing means now, or the stored
+	// time if the row already has a call with this key.
 	Since time.Time
-	// Age is how long that was ago when it was read, by the clock of the store. Only read.
+	// Age is the time since Since, by the store's clock. Drivers set it on reading.
 	Age     time.Duration
-	Outcome string // encoded; as it is. "": not known yet
-	// Undo: somebody waits to undo it, and first has to know what became of it. The key is to be used up.
+	Outcome string // encoded by the caller, stored unchanged; empty while it is unknown
+	// Undo reports that an undo waits for the outcome of the call, and that its key must not be used for
+	// another one.
 	Undo bool
 }

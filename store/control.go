@@ -1,14 +1,15 @@
 package store
 
-// A Control tells the processes of a consumer something: each checkpoint lies under a partition that no
-// broker can have, and replaces the one that is there. They read it with their own checkpoints.
+// Control sends an operator's instruction to the processes of a consumer. Each checkpoint has the name of a
+// partition that no broker can have, and replaces the stored one. The processes read it with their own
+// checkpoints.
 type Control struct {
 	Consumer    string
-	Checkpoints []Checkpoint // Partition, Origin and Stamp
+	Checkpoints []Checkpoint // with Partition, Origin and Stamp
 }
 
-// A DropDeferred gives up a row of the outbox that the broker refused and that was deferred: it is never
-// published, unless a relay is trying it at this moment. Rows of its key go on. Guard: there is a row of this
-// id that was refused. A row that only waits behind one of its key is not dropped. It needs the rights of a
+// DropDeferred deletes a deferred row of the outbox that the broker refused. The row is not published, unless
+// a relay is publishing it at this moment; later rows of its key are no longer held up. Guard: a refused row
+// has this ID. A row that only waits for an earlier one of its key is not dropped. It needs the rights of a
 // relay.
 type DropDeferred struct{ ID string }

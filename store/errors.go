@@ -6,39 +6,40 @@ import (
 )
 
 var (
-	// ErrLent: the transaction was lent by Skald, which commits it; a handler must not.
+	// ErrLent reports that a handler tried to end a transaction that Skald commits itself.
 	ErrLent = errors.New("store: the transaction was lent by Skald, which ends it itself: return nil to commit, an error to roll back")
-	// ErrLost: a guard of an effect did not hold; nothing of the effect stands.
-	ErrLost = errors.New("store: a guard was lost")
-	// ErrBusy: a rival has the mark or the lock in hand. Try again.
-	ErrBusy = errors.New("store: another transaction has it in hand")
-	// ErrNoSettings: this database has no settings that a transaction could have.
+	// ErrLost reports that a guard of an effect did not hold. Nothing of the effect was stored.
+	ErrLost = errors.New("store: a guard of the effect did not hold")
+	// ErrBusy reports that a concurrent transaction holds the mark or the lock. Try again.
+	ErrBusy = errors.New("store: another transaction holds the mark or the lock: try again")
+	// ErrNoSettings reports that this database has no settings for a transaction.
 	ErrNoSettings = errors.New("store: this database has no settings for a transaction: leave inbox.Options.Transaction.Settings out, or use PostgreSQL")
-	// ErrMoved: the database does not know a tick that it gave out. It went back in time, or it is another
-	// one.
-	ErrMoved = errors.New("store: the database is not where it was")
-	// ErrStandby: the server is a standby, whose snapshots are not ordered. An outage: it may be promoted.
+	// ErrMoved reports that the database does not have a tick that it returned before. It was restored to an
+	// earlier state, or is another database.
+	ErrMoved = errors.New("store: the database went back in time or is another one")
+	// ErrStandby reports that the server is a standby, whose snapshots are not ordered. It counts as an
+	// outage, because a standby may be promoted.
 	ErrStandby = errors.New("store: the server is a standby: let the URL lead to the primary (target_session_attrs=read-write), or wait for its promotion")
 )
 
-// MovedError says that the database is not the one that its shards speak of, or went back in time, or gives
-// out numbers that are taken. Relays and consumers stop.
+// MovedError reports that the shards name another database, that the database went back in time, or that its
+// sequences return numbers that are in use. Relays and consumers stop.
 type MovedError struct{ Saw string }
 
 func (e *MovedError) Error() string {
 	return ErrMoved.Error() + ": " + e.Saw +
-		": make sure that no other copy of it has relays, then run: skald outbox recover --store URL --reason …"
+		": make sure that no other copy of this database has relays, then run: skald outbox recover --store URL --reason …"
 }
 
-// Unwrap is ErrMoved.
+// Unwrap returns ErrMoved.
 func (e *MovedError) Unwrap() error { return ErrMoved }
 
-// SchemaError says that the tables are not those that this build can use.
+// SchemaError reports that Skald's tables are missing, or have a version that this build cannot use.
 type SchemaError struct {
 	Where      string // the schema or file
-	Have       int    // 0: no tables at all
-	Need, Last int    // the oldest and newest version that this build can use
-	Remedy     string // what to do, "run: skald migrate --store …"
+	Have       int    // the version found; 0 means that there are no tables
+	Need, Last int    // the oldest and newest version that this build supports
+	Remedy     string // the command to run: "run: skald migrate --store …"
 }
 
 func (e *SchemaError) Error() string {
@@ -49,7 +50,7 @@ func (e *SchemaError) Error() string {
 		e.Have, e.Need, e.Last, e.Remedy)
 }
 
-// RightError says that the database refuses what a station needs.
+// RightError reports that the database user lacks a right that Skald needs.
 type RightError struct {
 	What   string // "INSERT on skald_outbox"
 	Remedy string // "GRANT INSERT …"
@@ -62,7 +63,7 @@ func (e *RightError) Error() string {
 
 func (e *RightError) Unwrap() error { return e.Err }
 
-// LimitError says that a message breaks a limit that holds for every broker.
+// LimitError reports that a message exceeds a limit that applies to every broker.
 type LimitError struct {
 	Topic, Type string
 	What        string // "data is 1000000 bytes, at most 921600 are allowed"
@@ -72,7 +73,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("store: message %s on topic %q: %s", e.Type, e.Topic, e.What)
 }
 
-// RetentionError says that rows or marks cannot be kept as long, or as briefly, as was asked.
+// RetentionError reports a retention that is too short or too long.
 type RetentionError struct {
 	What   string // "marks are kept 1h0m0s, rows 2h0m0s"
 	Remedy string
@@ -82,7 +83,7 @@ func (e *RetentionError) Error() string {
 	return fmt.Sprintf("store: retention: %s: %s", e.What, e.Remedy)
 }
 
-// An EncodingError says that a database, or the connection to it, cannot carry every text.
+// EncodingError reports that a database, or the connection to it, cannot store every Unicode text.
 type EncodingError struct {
 	Where, Encoding string // "the database shop", "LATIN1"
 	Remedy          string
@@ -92,9 +93,9 @@ func (e *EncodingError) Error() string {
 	return fmt.Sprintf("store: %s has the encoding %s, Skald needs UTF8: %s", e.Where, e.Encoding, e.Remedy)
 }
 
-// Incurable tells whether waiting cannot cure err: a missing table, a wrong version, a missing right,
-// settings where there are none, a retention that cannot be, an encoding that cannot carry every text, a
-// database that moved.
+// Incurable reports whether waiting cannot cure err. This holds for a missing table, a wrong version, a
+// missing right, unsupported settings or isolation, an impossible retention, an encoding other than UTF-8,
+// and a database that moved.
 func Incurable(err error) bool {
 	var schema *SchemaError
 	var right *RightError

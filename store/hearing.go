@@ -1,13 +1,13 @@
 package store
 
-// A Hearing is how a source that hears of commits by itself gets on with that.
+// Hearing is the state of a source that is notified of commits.
 type Hearing struct {
-	// Quiet: all that was committed until now was looked at, and whatever is committed from now on wakes.
-	// Nobody needs to look before.
+	// Quiet reports that all earlier commits were read, and that each later commit wakes the relay. Until
+	// then the relay need not poll.
 	Quiet bool
-	// Elsewhere: another session hears, so that this one stands by where a relay works.
+	// Elsewhere reports that another session receives the notifications, so this one is a standby.
 	Elsewhere bool
-	// Why it does not hear, so that its relay looks as others do, or, of a source that another reads, moves
-	// nothing; "": it hears, or is about to, or stands by.
+	// Why is the reason that there are no notifications; the relay polls. If another program publishes the
+	// rows, it is the reason that positions stay. Empty while the source receives, connects or is a standby.
 	Why string
 }

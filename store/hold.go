@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// An EntityHold says who is to hold which entities.
+// EntityHold asks for a place in the line of each entity.
 type EntityHold struct {
-	Holder   string  // a saga's ID: all that name it are one
-	Saga     SagaRef // that is woken, whatever its Version
-	Entities []Lock  // their Version says nothing
+	Holder   string  // a saga's ID; requests with the same ID share their places
+	Saga     SagaRef // the saga to wake, at any Version
+	Entities []Lock  // their Version is ignored
 }
 
-// A Hold is a place in the line for an entity. Who stands first holds it.
+// Hold is a saga's place in the line for an entity. The first in line holds the entity.
 type Hold struct {
 	Space, Key string
 	Holder     string  // as in EntityHold
-	Saga       SagaRef // without its Version
+	Saga       SagaRef // without a Version
 	Since      time.Time
-	Before     int // how many stand before it; 0: it holds the entity
-	Behind     int // how many stand behind it; of EntityHolders: 0
+	Before     int // places before it; 0 means that it holds the entity
+	Behind     int // places after it; EntityHolders returns 0
 }
 
-// A HoldQuery chooses among places in line.
+// HoldQuery selects places in line.
 type HoldQuery struct {
-	Holder string // "": all
-	Entity *Lock  // nil: all
-	Limit  int    // at most; default 1,000
+	Holder string // empty selects all
+	Entity *Lock  // nil selects all
+	Limit  int    // default 1,000
 }
 
-// ListHolds lists places in line, by space, key and place. It is quick by Holder and by Entity.
+// ListHolds lists places in line, by space, key and place. An index supports Holder and Entity.
 func ListHolds(ctx context.Context, db Lister, q HoldQuery) ([]Hold, error) {
 	l, err := db.List(ctx, List{Holds: &q})
 	return l.Holds, err

@@ -2,21 +2,21 @@ package store
 
 import "errors"
 
-// Isolation is how far transactions are kept apart.
+// Isolation is the isolation level of a transaction.
 type Isolation int8
 
-// Levels of isolation, as SQL has them.
+// Isolation levels of the SQL standard.
 const (
 	ReadCommitted Isolation = iota
 	RepeatableRead
 	Serializable
 )
 
-// ErrNoIsolation: this database keeps transactions apart by its own rule.
+// ErrNoIsolation reports that the isolation of this database cannot be chosen.
 var ErrNoIsolation = errors.New("store: this database has no levels of isolation: leave inbox.Options.Transaction.Isolation out, or use PostgreSQL or SQLite")
 
-// Collided tells, by its SQLSTATE, of an error that says: the transaction was given up for another, and may
-// succeed at once. A serialization failure, or a deadlock.
+// Collided reports whether an error with this SQLSTATE aborted one transaction in favour of another, so that
+// a retry may succeed immediately. These are serialization failures and deadlocks.
 func Collided(err error) bool {
 	var s interface{ SQLState() string }
 	return errors.As(err, &s) && (s.SQLState() == "40001" || s.SQLState() == "40P01")

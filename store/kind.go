@@ -2,40 +2,40 @@ package store
 
 import "time"
 
-// A Kind is a type of the messages of a topic.
+// Kind is a type of messages of a topic.
 type Kind struct{ Topic, Type string }
 
-// A Beat is what a process of a consumer says of itself, about once a minute.
+// Beat is the heartbeat of a process of a consumer, written about once a minute.
 type Beat struct {
-	Own    []Kind        // it handles; none: this is no sign of session
-	Forget time.Duration // kinds that no process noted for as long are forgotten first; 0: none is
-	// Progress: the process has acknowledged something since its last Beat.
+	Own    []Kind        // the types that it handles; without any it is no sign of life
+	Forget time.Duration // first delete kinds that no process recorded for so long; 0 deletes none
+	// Progress reports that the process has acknowledged a message since its last Beat.
 	Progress bool
 }
 
-// A Consumer is how a consumer group of this database does, as its own processes noted it.
+// Consumer is the state of a consumer group of this database, as its processes recorded it.
 type Consumer struct {
 	Name     string
-	Topics   []string      // that it handles types of, by name
-	Heard    time.Duration // since one of its processes last gave a sign of session
-	Progress time.Duration // since one of them last acknowledged something, or the group was first heard of
+	Topics   []string      // the topics that it handles types of, by name
+	Heard    time.Duration // since the last heartbeat of one of its processes
+	Progress time.Duration // since one of them last acknowledged a message, or since the first heartbeat
 }
 
-// A RelayProgress is how a relay does that owns shards of this database, or whose broker does not answer.
+// RelayProgress is the state of a relay that owns shards of this database, or whose broker is unreachable.
 type RelayProgress struct {
 	Owner string
-	// Progress is since it took a shard or stored how far one has come; without a shard as BrokerAway.
+	// Progress is the time since the relay took a shard or stored progress; without a shard it equals
+	// BrokerAway.
 	Progress   time.Duration
-	Shards     int           // that it owns
-	BrokerAway time.Duration // since its broker answered last; 0: it answers, or the relay is dead
+	Shards     int           // owned shards
+	BrokerAway time.Duration // since its broker last answered; 0 if it answers, or if the relay is dead
 }
 
-// A LeftKind is a type that a process of its consumer has no handler for: it has left messages of it to
-// another build, and they wait.
+// LeftKind is a type that a process had no handler for. It left the messages to another build, and they wait.
 type LeftKind struct {
 	Consumer string
 	Kind
 	Messages int64
-	Host     string        // of the process that left the last of them
-	Heard    time.Duration // since a process that handles it was last heard of; -1: nobody is known to
+	Host     string        // the process that last left one
+	Heard    time.Duration // since the last heartbeat of a process that handles it; -1 means none is known
 }

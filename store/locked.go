@@ -5,47 +5,47 @@ import (
 	"time"
 )
 
-// A LockQuery chooses among entities that are locked, and keys that are reserved.
+// LockQuery selects locked entities and reserved keys.
 type LockQuery struct {
-	// Entity is looked up, whether or not it is locked, beside those that are; nil: none is.
+	// Entity is looked up even if it is not locked, in addition to the locked ones; nil looks up none.
 	Entity   *Lock
-	Consumer string // whose reservations; "": all
-	Limit    int    // of each list, at most; default 1,000
+	Consumer string // of the reservations; empty selects all
+	Limit    int    // of each list; default 1,000
 }
 
-// Locks answers a LockQuery.
+// Locks is the result of a LockQuery.
 type Locks struct {
-	// Told: the database says which transactions have entities locked. Where it does not, Entities has the
-	// one that was looked up alone.
+	// Told reports whether the database shows which transactions lock entities. If false, Entities has only
+	// the entity that was looked up.
 	Told bool
-	// Part: entities are many, and only some of them were looked at. Beyond these, one that is locked is
-	// named if others wait for it.
+	// Part reports that there are many entities and only some were examined. Of the others, a locked one is
+	// named if another transaction waits for it.
 	Part     bool
-	Entities []LockedEntity // named ones by space and key, then the others
+	Entities []LockedEntity // named ones by space and key, then unnamed ones
 	Reserved []ReservedKey  // by consumer, source and id
 }
 
-// A LockedEntity is one that a transaction has locked until it ends. Version is the one that is committed; 0:
-// none is.
+// LockedEntity is an entity that a transaction has locked until it ends. Version is the committed one; 0
+// means none.
 type LockedEntity struct {
 	Lock
-	// Unnamed: the transaction has entities locked of which it is not to be seen which: new ones, or beyond
-	// the part that was looked at.
+	// Unnamed reports that the transaction has locked entities that cannot be named: they are new, or were
+	// not examined.
 	Unnamed bool
-	Holder  string        // user, application and process, as the database knows them; "": nobody has it
-	Since   time.Duration // since its transaction began; negative: that is not to be seen
-	Waiting int           // transactions that wait for it
+	Holder  string        // user, application and process, as the database reports them; empty if it is not locked
+	Since   time.Duration // since its transaction began; negative means not known
+	Waiting int           // waiting transactions
 }
 
-// A ReservedKey is a key that work outside of a transaction has in hand, or had until its lease ended.
+// ReservedKey is a key that is reserved for work outside of a transaction, or was until its lease ended.
 type ReservedKey struct {
 	Consumer string
 	Identity
-	Since time.Duration // since it was taken
-	Left  time.Duration // of the lease; 0: it has ended, and whoever comes next takes the key over
+	Since time.Duration // since it was reserved
+	Left  time.Duration // of the lease; 0 means that it has ended and the next caller takes the key over
 }
 
-// ListLocks lists entities that are locked, and keys that are reserved. It locks nothing.
+// ListLocks lists locked entities and reserved keys. It locks nothing.
 func ListLocks(ctx context.Context, db Lister, q LockQuery) (Locks, error) {
 	l, err := db.List(ctx, List{Locks: &q})
 	return l.Locks, err

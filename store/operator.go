@@ -7,104 +7,103 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// An Operator is the part of a Store that tells how things stand, for operators, metrics and tests. Nothing
-// in it locks or changes anything.
+// Operator is the part of a Store that reports its state to operators, metrics and tests. It neither locks
+// nor changes anything.
 type Operator interface {
-	// List lists messages that are kept or in quarantine, and steps. Each part that is asked for is a read of
-	// its own.
+	// List lists messages, steps, sagas and other records. Each requested part is a separate read.
 	List(ctx context.Context, l List) (Listed, error)
 
-	// Audits lists what operators did.
+	// Audits lists the actions of operators.
 	Audits(ctx context.Context, q AuditQuery) ([]Audit, error)
 
-	// Status tells how the database stands. Each part that is asked for is a read of its own.
+	// Status counts the records of the database. Each requested part is a separate read.
 	Status(ctx context.Context, q StatusQuery) (Status, error)
 }
 
-// A Lister is the part of an Operator that lists messages.
+// Lister is the part of an Operator that lists records.
 type Lister interface {
 	List(ctx context.Context, l List) (Listed, error)
 }
 
-// A List says what is to be listed. Nil parts are not read.
+// List selects the records to list. Nil parts are not read.
 type List struct {
 	Kept        *Sought
 	Quarantined *Query
 	Steps       *StepQuery
 	Tracked     *TrackedQuery
 	Sagas       *SagaQuery
-	// Definitions lists the definitions of sagas, by name, the newest first.
+	// Definitions lists the definitions of sagas, by name, newest first.
 	Definitions bool
-	// Payloads reads what rows of the outbox carry: the newest ones and the first that are deferred, up to
-	// PayloadRows of either. Rows without a payload are passed over.
+	// Payloads reads payloads of the outbox: of the newest rows and of the first deferred ones, up to
+	// PayloadRows each. Rows without a payload are skipped.
 	Payloads bool
 	Locks    *LockQuery
 	Holds    *HoldQuery
-	// Waiting lists rows of the outbox that are not published, the first written first, at most so many of
-	// those that are deferred and of the others; 0: none. Of the others it looks at WaitingScan rows.
+	// Waiting lists unpublished rows of the outbox, oldest first: at most so many deferred ones, and so many
+	// others among the first WaitingScan rows. 0 lists none.
 	Waiting int
 }
 
-// Bounds of List.Payloads: rows of the outbox, and as many deferred ones; bytes of one that is read, and of
-// all that are read.
+// Bounds of List.Payloads: rows of the outbox and of the deferred ones each, bytes of one payload, and bytes
+// of all.
 const (
 	PayloadRows  = 1000
 	PayloadBytes = 16 << 10
 	PayloadsAll  = 4 << 20
 )
 
-// A Payload is what a row of the outbox carries.
+// Payload is the payload of a row of the outbox.
 type Payload struct {
-	// Message has id, topic, type and content type, and, of one that is Read, headers and data.
+	// Message has id, topic, type and content type; if Read is true, headers and data, too.
 	Message skald.Message
-	// Read is false of one that is beyond the bounds or has headers that cannot be read.
+	// Read is false if the payload exceeds the bounds or its headers cannot be decoded.
 	Read bool
 }
 
-// Listed answers a List.
+// Listed is the result of List.
 type Listed struct {
 	Kept        []Parked      // by Place
-	KeptTo      int64         // the Place up to which Kept has looked, where Sought.Scan ended it; else 0
+	KeptTo      int64         // the last Place that Kept examined, if Sought.Scan ended the list; otherwise 0
 	Quarantined []Quarantined // by Number
 	Steps       []StepRecord  // by consumer, saga, name and occurrence
 	Tracked     []Tracked     // by key and flow
 	Sagas       []Saga        // by name and key
-	SagasTo     *SagaRef      // up to which Sagas has looked, where SagaQuery.Scan ended it; else nil
+	SagasTo     *SagaRef      // the last saga that Sagas examined, if SagaQuery.Scan ended the list; otherwise nil
 	Definitions []SagaDefinition
-	Payloads    []Payload // the newest first, then those that are deferred
+	Payloads    []Payload // the newest first, then the deferred ones
 	Locks       Locks
 	Holds       []Hold       // by space, key and place
 	Waiting     []WaitingRow // by Seq
 }
 
-// ListKept lists kept messages by Place.
+// ListKept lists parked messages and dead letters by Place.
 func ListKept(ctx context.Context, db Lister, what Sought) ([]Parked, error) {
 	l, err := db.List(ctx, List{Kept: &what})
 	return l.Kept, err
 }
 
-// ListQuarantined lists messages in quarantine, in the order in which they came.
+// ListQuarantined lists messages in quarantine in their order of arrival.
 func ListQuarantined(ctx context.Context, db Lister, q Query) ([]Quarantined, error) {
 	l, err := db.List(ctx, List{Quarantined: &q})
 	return l.Quarantined, err
 }
 
-// ListSteps lists steps by consumer, saga, name and occurrence. It is quick by Consumer and Saga.
+// ListSteps lists steps by consumer, saga, name and occurrence. An index supports Consumer with Saga.
 func ListSteps(ctx context.Context, db Lister, q StepQuery) ([]StepRecord, error) {
 	l, err := db.List(ctx, List{Steps: &q})
 	return l.Steps, err
 }
 
-// A Teller is the part of an Operator that tells how the database stands.
+// Teller is the part of an Operator that reports its status.
 type Teller interface {
 	Status(ctx context.Context, q StatusQuery) (Status, error)
 }
 
-// countWithin bounds how long a count of sagas may keep a backlog waiting.
+// countWithin bounds a count of sagas, so that it does not delay a backlog for long.
 const countWithin = 2 * time.Second
 
-// ReadBacklog tells how the outbox stands, what is kept for consumers, and how sagas stand. If sagas cannot
-// be counted, Uncounted says why.
+// ReadBacklog reads the backlog of the outbox, of the consumers and of sagas. If sagas cannot be counted,
+// Uncounted has the reason and the other fields are valid.
 func ReadBacklog(ctx context.Context, db Teller) (Backlog, error) {
 	s, err := db.Status(ctx, StatusQuery{Backlog: true})
 	if err != nil {
@@ -114,7 +113,7 @@ func ReadBacklog(ctx context.Context, db Teller) (Backlog, error) {
 	return s.Backlog, nil
 }
 
-// CountSagas counts sagas into b, whose Uncounted says why if they cannot be counted: all else in b stays.
+// CountSagas counts sagas into b. If that fails, it sets b.Uncounted and leaves the other fields as they are.
 func CountSagas(ctx context.Context, db Teller, b *Backlog) {
 	ctx, cancel := context.WithTimeout(ctx, countWithin)
 	defer cancel()
@@ -122,37 +121,36 @@ func CountSagas(ctx context.Context, db Teller, b *Backlog) {
 	b.Sagas, b.Tracked, b.Uncounted = n.Sagas, n.Tracked, err
 }
 
-// An AuditQuery says which audits are to be listed.
+// AuditQuery selects audits.
 type AuditQuery struct {
-	Run    string // of this run, in order; "": all, the last first
-	After  int64  // of a run: only larger numbers
-	Before int64  // without a run: only smaller numbers; 0: from the last
-	Limit  int    // at most; default 1,000
+	Run    string // of this run, in order; empty selects all, the last first
+	After  int64  // with a run: only larger numbers
+	Before int64  // without a run: only smaller numbers; 0 begins with the last
+	Limit  int    // default 1,000
 }
 
-// A StatusQuery says what Status is to read.
+// StatusQuery selects the parts of Status to read.
 type StatusQuery struct {
-	// Backlog costs little, however large the outbox is: each process that reports metrics asks for it now
-	// and then.
+	// Backlog is cheap even if the outbox is large: each process that reports metrics requests it regularly.
 	Backlog bool
-	// Keeping is the consumer whose kept messages are to be counted; "": of none.
+	// Keeping is the consumer whose parked messages and dead letters are counted; empty counts none.
 	Keeping string
-	// Left reads all that is parked.
+	// Left lists types without a handler. It reads all parked messages.
 	Left bool
-	// Retention is what Maintain last went by.
+	// Retention reads the retention that Maintain last applied.
 	Retention bool
-	// Outbox reads views that are cheap however large the outbox is.
+	// Outbox reads views that are cheap even if the outbox is large.
 	Outbox bool
 	// Sagas counts sagas into Backlog.Sagas and Backlog.Tracked, each count up to 10,000.
 	Sagas bool
 }
 
-// Status answers a StatusQuery.
+// Status is the result of Operator.Status.
 type Status struct {
 	Backlog
 	Keeping Keeping
-	// Quarantined is how many messages of Keeping's consumer are in quarantine and not taken out again. The
-	// store keeps no more than QuarantineOfAll.
+	// Quarantined is the number of messages in quarantine of the consumer Keeping that are not yet taken. A
+	// store has at most QuarantineOfAll.
 	Quarantined int64
 	Left        []LeftKind // by consumer, topic and type
 	// Retention is zero if Maintain never ran.

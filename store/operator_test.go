@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// uncountable tells all but how many sagas there are.
+// uncountable returns a backlog, but fails or hangs when it counts sagas.
 type uncountable struct{ err error }
 
 func (u uncountable) Status(ctx context.Context, q store.StatusQuery) (s store.Status, err error) {
@@ -18,14 +18,14 @@ func (u uncountable) Status(ctx context.Context, q store.StatusQuery) (s store.S
 	if !q.Sagas {
 		return s, nil
 	}
-	if u.err == nil { // somebody has the table locked
+	if u.err == nil { // another transaction has the table locked
 		<-ctx.Done()
 		return store.Status{}, ctx.Err()
 	}
 	return store.Status{}, u.err
 }
 
-// A count of sagas that fails or hangs hides nothing else.
+// A failed or hanging count of sagas does not hide the rest of the backlog.
 func TestBacklogWhereSagasCannotBeCounted(t *testing.T) {
 	for _, err := range []error{errors.New("permission denied"), nil} {
 		want := err
@@ -34,7 +34,7 @@ func TestBacklogWhereSagasCannotBeCounted(t *testing.T) {
 		}
 		b, failed := store.ReadBacklog(t.Context(), uncountable{err})
 		if failed != nil || b.Pending != 3 || !errors.Is(b.Uncounted, want) {
-			t.Errorf("it tells %+v, %v", b, failed)
+			t.Errorf("backlog %+v, %v", b, failed)
 		}
 	}
 }

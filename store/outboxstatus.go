@@ -2,19 +2,19 @@ package store
 
 import "time"
 
-// An OutboxStatus is what waits to be published, and which relay has it.
+// OutboxStatus counts the rows that wait to be published, and names the relay of each shard.
 type OutboxStatus struct {
-	Pending  int64         // rows that no relay has published, without the deferred ones
-	Exact    bool          // false: Pending is an estimate, since they are many
-	Oldest   time.Duration // since the oldest of them was written; 0: there is none
-	Deferred int64         // rows that the broker refused, or that wait for one of these
+	Pending  int64         // unpublished rows, without the deferred ones
+	Exact    bool          // false means that Pending is an estimate, because there are many
+	Oldest   time.Duration // since the oldest pending row was written; 0 if there is none
+	Deferred int64         // rows that the broker refused, or that wait for such a row
 	Shards   []OutboxShard // in order
 }
 
-// An OutboxShard is how a shard of the outbox stands.
+// OutboxShard is the state of a shard of the outbox.
 type OutboxShard struct {
 	Shard   int
-	Owner   string // the living relay that has it; "": none
+	Owner   string // the live relay that owns it; empty if none does
 	Epoch   int64
 	Pending int64
 }

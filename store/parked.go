@@ -6,210 +6,216 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// A Turn is what the order of a key asks of a mark.
+// KeyOrder is the requirement of a mark on the order of its key.
 type KeyOrder int8
 
-// Turns. Each but Anytime locks the key of its consumer, or the message itself if it has none, before all
-// else and until the transaction ends: so one message of a key is in hand at a time, wherever it comes from.
+// Orders of a key. Each except Anytime first locks the key of the consumer, or the message itself if it has
+// no key, until the transaction ends. So only one message of a key is in progress at a time, wherever it
+// comes from.
 const (
-	Anytime KeyOrder = iota // nothing
-	// it came from the broker: fresh only if nothing of its key is parked, and it is not kept itself
+	Anytime KeyOrder = iota // no requirement
+	// Arriving is for a message from the broker. It is fresh only if no message of its key is parked and it
+	// is neither parked nor dead itself.
 	Arriving
-	// it was claimed: fresh only while it is parked, with Mark.Attempts, first of its key, or directly behind
-	// those before it in the intake
+	// Retrying is for a claimed message. It is fresh only while it is parked with Mark.Attempts and first of
+	// its key, or directly follows the messages before it in the intake.
 	Retrying
 )
 
-// Parked is a message that the store keeps for a consumer, byte for byte: parked, until its turn comes, or a
-// dead letter. Messages of one key (of any topic) are taken in the order in which they were parked.
+// Parked is a message that the store keeps unchanged for a consumer, either to retry it or as a dead letter.
+// Messages of one key, of any topic, are handled in the order in which they were parked.
 type Parked struct {
 	Consumer string
-	// Identity is the message's own, where it has one.
+	// Identity is the message's own, if it has one.
 	Identity
 	Message   skald.Message
-	Partition string // where it came from at the broker
+	Partition string // of the broker, with Position
 	Position  int64
-	Fault     string // why its envelope could not be read; "": it could
+	Fault     string // why its envelope cannot be decoded; empty if it can
 
-	Attempts int // that failed and were charged; 0: it only waits
-	// from now, by the store's clock: not before. Behind others of its key: once it is the first
+	Attempts int // failed and counted attempts; 0 means that it only waits
+	// Due is the time until the next attempt, by the store's clock. For a message that waits for others of
+	// its key it counts from when it becomes the first.
 	Due time.Duration
-	// of its attempts; At is newer where it was released behind it: its age counts from there
+	// First is the first failed attempt. If the message was requeued after others of its key, At is the time
+	// of that: its age counts from then.
 	First Failure
 	Last  Failure
-	Dead  *Death // nil: it is parked
-	Call  *Call  // that it is at; nil: none. Release leaves it as it is
-	// Life is of who has it in hand until it is due: who claimed it, or intends a call. Empty: nobody. What a
-	// session that has died has in hand is due once somebody else has its partitions: see Attend.Take.
+	Dead  *Death // nil while it is parked
+	Call  *Call  // its external call; nil if it has none. Requeue leaves it unchanged
+	// Session has the message in progress until it is due: it claimed it, or plans a call. Empty means none.
+	// The messages of a dead session become due when another one takes its partitions: see Attend.Take.
 	Session string
-	// Claims is how often it was claimed without an answer, this time included. Above 1, somebody died with
-	// it in hand.
+	// Claims is the number of claims without an answer, including this one. Above 1, a process ended while it
+	// had the message in progress.
 	Claims int
-	// CrashCount is how often its process ended while nothing but it was run.
+	// CrashCount counts the ends of processes that ran only this message at the time.
 	CrashCount int
 
-	// Since is when it was parked. Only read.
+	// Since is when it was parked. Drivers set it on reading.
 	Since time.Time
-	// Place is its place in the order of arrival. Only read.
+	// Place is its number in the order of arrival. Drivers set it on reading.
 	Place int64
-	// Waiting: others of its key are before it. Only read.
+	// Waiting reports that others of its key come first. Drivers set it on reading.
 	Waiting bool
 }
 
-// A Failure is one failed attempt.
+// Failure is one failed attempt.
 type Failure struct {
 	At   time.Time
-	Why  string // the chain of errors; at most 4 KiB, longer ones are cut
-	Host string // on which it was
+	Why  string // the chain of errors, cut to 4 KiB
+	Host string // the host that ran it
 }
 
-// A Death says why a message is a dead letter.
+// Death is the reason why a message is a dead letter.
 type Death struct {
 	At          time.Time
 	Kind        string // "attempts", "age", "malformed", "permanent", …
-	Fingerprint string // equal for failures of one kind: groups dead letters
-	Stack       string // of a panic; at most 16 KiB, longer ones are cut
+	Fingerprint string // groups dead letters: equal for failures of one kind
+	Stack       string // of a panic, cut to 16 KiB
 	Version     string // of the program
-	// Holds: the messages of its key wait until it is redriven or dropped. Of one whose Keep.Step is barred
-	// or undone they do not.
+	// BlocksKey reports that later messages of its key wait until it is redriven or dropped. It has no effect
+	// if its step (Park.Step) is barred or undone.
 	BlocksKey bool
 }
 
-// Park parks a message or makes it a dead letter. Guard: it has no mark, unless Marked; and as Was or Instead
-// says.
+// Park parks a message or makes it a dead letter. Guards: the message has no mark, unless Marked is set, and
+// the conditions of Was and Instead hold.
 type Park struct {
 	Parked
-	// Marked: it may have a mark, and keeps it. A rejection that is a dead letter, too.
+	// Marked allows and preserves a mark. It is set for a rejection that becomes a dead letter, too.
 	Marked bool
-	// Instead, if it is not nil, is a kept message of the same key that goes; this one takes its place.
-	// Guard: it is kept, and at no call, of which this one would not know. Claims, CrashCount and Session of
-	// this one are not stored.
+	// Instead, if not nil, is a message of the same key that is deleted; this one takes its place. Guard: it
+	// is parked or dead, and has no external call, which this message would lose. Claims, CrashCount and
+	// Session of this message are not stored.
 	Instead *Identity
-	// Was, if it is not nil, is the number of attempts that it is parked with. Nil: it is not kept yet, and
-	// its key has room.
+	// Was, if not nil, is the number of attempts that the message is parked with. Nil means that it is
+	// neither parked nor dead, and that its key has room.
 	Was *int
-	// WasCall, where Was is not nil, is the key of the call that it is at; "": it is at none. What was read
-	// before a call was intended does not undo that. One that is at none gets a Call only while it is the
-	// first of its key.
+	// WasCall, if Was is not nil, is the key of its external call; empty means that it has none. So a
+	// decision that was read before a call was planned does not undo it. A message without a call gets a Call
+	// only while it is first of its key.
 	WasCall string
-	// WasClaim, if it is not nil, is the claim that it was read with, where Was is not nil. Guard: nobody has
-	// claimed it, or answered, since. For who changes a message that others may have in hand.
+	// WasClaim, if neither it nor Was is nil, is the claim that was read. Guard: the message has not been
+	// claimed or answered since. Use it to change a message that another session may have in progress.
 	WasClaim *Claim
-	// Step, if it is not nil, is the step that the message is to take: it is noted as parked or dead, unless
-	// it stands as something else than that.
+	// Step, if not nil, is the step of the message. It is recorded as parked or dead, unless it already has
+	// another state than these.
 	Step *Step
-	// Server is the session of the server on which the message was received, as in Intake. Guard, where Was
-	// is nil: the effect runs on that session. After a restore, the message comes again, in the order of
-	// its key. Empty: any.
+	// Server is the server session on which the message was received, as in Intake; empty allows any. Guard,
+	// if Was is nil: the effect runs on that session. After a restore, the broker delivers the message again,
+	// in the order of its key.
 	Server string
-	// MostRows and MostBytes are how much may be parked of one key. 0: any number.
+	// MostRows and MostBytes limit the parked messages of one key. 0 means no limit.
 	MostRows, MostBytes int64
 }
 
-// A Claim is how often a message was claimed without an answer, and by which life.
+// Claim is the number of claims of a message without an answer, and the session of the last one.
 type Claim struct {
 	Claims  int
 	Session string
 }
 
-// Release lets a kept message be tried now, with all its attempts before it: a dead letter is parked again,
-// at its place; one that had freed its key, while a message behind it is at a call, behind all of its key. So
-// whoever is at a call has nobody before it who could wait for that. The same goes for what takes a place by
-// Keep.Instead. Guard: it is kept.
+// Requeue makes a parked message or dead letter due now, with its attempts. A dead letter is parked again at
+// its old place. If it no longer blocks its key and a later message of the key has an external call, it goes
+// to the end of its key. So a message with a call never gets one before it that could wait for the outcome.
+// The same holds for a message that replaces another by Park.Instead. Guard: the message is parked or dead.
 type Requeue struct {
 	Consumer string
 	Identity
-	// Dead: only a dead letter is. Of any other nothing is done, and there is no guard.
+	// Dead limits it to dead letters. If the message is none, nothing changes and no guard is lost.
 	Dead bool
-	// DeadAt, where it is not zero, is when it died, as it was read. Guard: it is that dead letter still, not
-	// one that was redriven meanwhile and died again.
+	// DeadAt, if not zero, is when the message died, as the caller read it. Guard: it is still that dead
+	// letter, and was not redriven and died again.
 	DeadAt time.Time
-	// Attempts, where it is not nil, is how many it had, as it was read. Guard: it is parked still, with no
-	// fewer. So what became a dead letter meanwhile is not released with what is parked, and what somebody
-	// else released is not released twice; one that failed once more is.
+	// Attempts, if not nil, is the number of attempts, as the caller read it. Guard: the message is still
+	// parked and has at least as many. So it is not released after it died or after another operator released
+	// it, but is released after one more failure.
 	Attempts *int
 }
 
-// Free ends the keeping of a message; the next of its key is due. Guard: it is kept; with Attempts, if it is
-// not nil, parked with so many, and as WasCall says; with DeadAt, that dead letter.
+// Finish deletes a parked message or dead letter; the next message of its key becomes due. Guards: the
+// message is there. If Attempts is not nil, it is parked with this number, and WasCall holds. If DeadAt is
+// not zero, it is that dead letter.
 type Finish struct {
 	Consumer string
 	Identity
 	Attempts *int
-	// WasCall, where Attempts is not nil, is the key of the call that it is at; "": it is at none. Who read
-	// it before a call was intended does not finish it while that is under way.
+	// WasCall, if Attempts is not nil, is the key of its external call; empty means that it has none. So a
+	// caller that read the message before a call was planned does not finish it during the call.
 	WasCall string
-	// DeadAt, where it is not zero, is when it died, as it was read. So a dead letter that was redriven
+	// DeadAt, if not zero, is when it died, as the caller read it. So a dead letter that was redriven
 	// meanwhile is not dropped, even if it died again.
 	DeadAt time.Time
-	// Place, where it is not 0, is where it lies, as it was read. At another one it is not found.
+	// Place, if not 0, is the expected place. A message at another place counts as not found.
 	Place int64
 }
 
-// An Audit says who did what to a kept message, and why.
+// Audit records an operator's action on a message, and the reason.
 type Audit struct {
 	Author, Reason, Action string // "redrive", "release", "drop", "import", "recover"
 	Consumer               string
 	Identity
-	Run string // which redrive it belongs to; "": none
+	Run string // the redrive that it belongs to; empty if none
 
-	// Only read.
-	Number int64 // in their order
+	// Drivers set the rest on reading.
+	Number int64 // in order of writing
 	At     time.Time
-	// as whom it was done, as the database knows it; "": that knows no logins, or did not note them then
+	// Login is the database user; empty if the database has none, or did not record it.
 	Login string
 }
 
-// A ClaimSize is how much to claim.
+// ClaimSize limits a claim.
 type ClaimSize struct {
-	Keys int // the first messages of so many keys, at most
-	// Along is how many of those directly behind each of them are read along: they are taken in the
-	// transaction of the first, or not at all, so its claim is theirs. None is read behind a message that was
-	// claimed before without an answer, or ended its process, or is at a call; and none of those, no dead
-	// letter, none of the kinds that are left to others, nor any behind it. If there is no answer to the
-	// claim, the next one counts as a claim of theirs, too.
+	Keys int // at most the first messages of so many keys
+	// Prefetch is the number of messages directly after each claimed one that are read with it. They are
+	// handled in the transaction of the first, or not at all, so they need no claim of their own. None is
+	// read after a message that has a call, ended its process, or was claimed before without an answer. The
+	// list also ends before such a message, a dead letter and a type that is left to other builds. If the
+	// claim gets no answer, the next claim of these messages counts as a repeated one, too.
 	Prefetch    int
-	PrefetchAll int // how many are read along, of all keys
+	PrefetchAll int // prefetched messages of all keys together
 }
 
-// Claimed answers Claim.
+// Claimed is the result of Claim.
 type Claimed struct {
-	Work   Work     // as it was asked for
-	Parked []Parked // by Place. Those that were read along are Waiting
-	// Next is when the next one is due, from now; 0: none is, or there may be more now if so many keys were
-	// claimed as were asked for.
+	Work   Work     // the requested kind
+	Parked []Parked // by Place; prefetched ones are Waiting
+	// Next is the time until the next message is due. 0 means none; if as many keys were claimed as
+	// requested, others may be due already.
 	Next time.Duration
-	// Admitted reports that a message in the consumer's quarantine was admitted, and not taken yet.
+	// Admitted reports that a message in the consumer's quarantine was admitted and is not taken yet.
 	Admitted bool
-	// Attended, if Want.Attend is set, answers an Attend of the consumer that only reads.
+	// Attended, if Want.Attend is set, is the result of an Attend that only reads.
 	Attended Attended
 }
 
-// Keeping is how much the store keeps for a consumer. Up to 10,000 each are counted; above that, a store may
-// estimate the numbers and bytes. Oldest is always exact.
+// Keeping counts the parked messages and dead letters of a consumer. Up to 10,000 each are counted; above
+// that, a store may estimate the numbers and bytes. Oldest is always exact.
 type Keeping struct {
 	Parked, Dead int64
-	Bytes        int64         // of keys and payloads of what is parked
-	Oldest       time.Duration // since the oldest of them was parked; 0: none is
+	Bytes        int64         // keys and payloads of parked messages
+	Oldest       time.Duration // since the oldest was parked; 0 if there is none
 }
 
-// A Sought says which kept messages are looked for. Zero fields do not matter.
+// Sought selects parked messages and dead letters. Zero fields select all.
 type Sought struct {
 	Consumer    string
 	Identity    *Identity
 	Key         []byte
 	Fingerprint string
-	Dead        *bool // only dead letters, or none
-	Failed      bool  // only those with attempts, or whose last failure is not before the first
-	Calling     bool  // only those at a call to the outside
+	Dead        *bool // true: only dead letters; false: only parked ones
+	Failed      bool  // only with attempts, or with several failures
+	Calling     bool  // only with an external call
 	After       int64 // only with a larger Place
 	Bare        bool  // without data and headers
-	Limit       int   // at most; default 1,000
+	Limit       int   // default 1,000
 
-	// No index knows these: what is chosen by the fields before them is looked through, at most Scan messages
-	// (0: all). Where that ends a list that has less than Limit, Listed.KeptTo says how far it came.
+	// Type, Topic and the fields below have no index. The store examines at most Scan of the messages that
+	// the fields above select (0: all). If that ends the list before Limit, Listed.KeptTo is the last place
+	// examined.
 	Topic, Type, Kind string
-	DeadFrom, DeadTo  time.Time // only dead letters that died in between, without DeadTo itself
+	DeadFrom, DeadTo  time.Time // only dead letters that died from DeadFrom to before DeadTo
 	About             string    // the id, correlation, cause or subject
 	Scan              int
 }

@@ -2,14 +2,14 @@ package store
 
 import "context"
 
-// PayloadSchemas keeps the schemas that payloads were written with, by the id that came with the payload, so
-// that parked messages and dead letters stay readable when the registry is gone. Every Driver of Skald has
-// it. Nothing deletes them: they are few and small.
+// PayloadSchemas stores the schemas of payloads by the registry's ID, so that parked messages and dead
+// letters stay readable if the registry is gone. Every Driver of Skald has it. Nothing deletes schemas: they
+// are few and small.
 type PayloadSchemas interface {
-	// PayloadSchema is the definition that is kept under this id of this registry; "" if there is none.
+	// PayloadSchema returns the stored definition of this ID of this registry; "" if there is none.
 	PayloadSchema(ctx context.Context, registry, id string) (definition string, err error)
 
-	// KeepPayloadSchema keeps a definition, in a transaction of its own. One that is kept already stays as it
-	// is: an id means one schema for ever.
+	// KeepPayloadSchema stores a definition in a transaction of its own. It does not replace a stored one: an
+	// ID identifies one schema forever.
 	KeepPayloadSchema(ctx context.Context, registry, id, definition string) error
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Bounds of what is in quarantine for a consumer. What comes above them is not kept, and not refused either.
+// Bounds of the quarantine of a consumer. Messages above them are neither stored nor refused.
 const (
-	QuarantineOfOne = 10     // messages under one identity
-	QuarantineOfAll = 10_000 // that nobody has admitted and taken
+	QuarantineOfOne = 10     // messages of one identity
+	QuarantineOfAll = 10_000 // messages that are not taken yet
 )
 
-// A Quarantined message is kept until somebody decides: Skald can neither drop nor take it by itself. Its
-// consumer, identity and fingerprint are its own for as long as marks are kept, so that a repeat of it
+// Quarantined is a message that Skald can neither drop nor handle without an operator's decision. The row of
+// a consumer, identity and fingerprint is unique and kept as long as marks, so that a repeat of the message
 // changes nothing, before it is taken and after.
 type Quarantined struct {
 	Consumer string
@@ -22,39 +22,40 @@ type Quarantined struct {
 	Fingerprint int64
 	Why         Outcome // TooOld or Conflict
 	Message     skald.Message
-	Fault       string // why the stored message cannot be read; "": it can. Message has its payload alone then
+	Fault       string // why Message cannot be decoded and has only its payload; empty if it can
 
-	// Only read.
-	Bytes    int   // of the payload, which a Bare query does not read
-	Number   int64 // in the order of their coming
+	// Drivers set the rest on reading.
+	Bytes    int   // of the payload, even in a Bare query
+	Number   int64 // in order of arrival
 	At       time.Time
-	Admitted time.Time // zero: it is not
-	By       string    // who admitted it
-	Reason   string    // and why
-	Taken    time.Time // zero: it is not
+	Admitted time.Time // zero if it is not
+	By       string    // the operator
+	Reason   string    // of the operator
+	Taken    time.Time // zero if it is not
 }
 
-// An Admit lets the consumer of a message in quarantine take it.
+// Admit lets a consumer take a message out of quarantine.
 type Admit struct {
 	Number     int64
-	By, Reason string // the operator, and why; both are stored with the message
-	// Back puts one back that was admitted and cannot be taken. Guard: it is admitted, and not taken
+	By, Reason string // the operator and the reason; both are stored
+	// Back returns a message to quarantine that was admitted but cannot be taken. Guard: it is admitted and
+	// not taken.
 	Back bool
 }
 
-// An Applier is the part of a Store that carries out effects.
+// Applier is the part of a Store that applies effects.
 type Applier interface {
 	Apply(ctx context.Context, es ...Effect) ([]bool, error)
 }
 
-// AdmitAll admits messages in quarantine, and tells how many were not admitted before.
+// AdmitAll admits messages in quarantine. It returns the number of messages that were not admitted before.
 func AdmitAll(ctx context.Context, db Applier, numbers []int64, by, reason string) (n int, err error) {
 	es := make([]Effect, len(numbers))
 	for i, number := range numbers {
 		es[i].Admit = &Admit{Number: number, By: by, Reason: reason}
 	}
-	stood, err := db.Apply(ctx, es...)
-	for _, ok := range stood {
+	applied, err := db.Apply(ctx, es...)
+	for _, ok := range applied {
 		if ok {
 			n++
 		}
@@ -62,15 +63,15 @@ func AdmitAll(ctx context.Context, db Applier, numbers []int64, by, reason strin
 	return n, err
 }
 
-// A Query chooses among messages in quarantine. Zero fields choose all.
+// Query selects messages in quarantine. Zero fields select all.
 type Query struct {
 	Consumer string
 	ID       string
 	Topic    string
 	Type     string
 	Why      Outcome
-	Admitted bool  // only those that are admitted and not taken; else all that are not taken
-	Taken    bool  // those that were taken, too
+	Admitted bool  // only messages that are admitted and not taken; otherwise all that are not taken
+	Taken    bool  // taken messages, too
 	Bare     bool  // without payloads
 	After    int64 // only larger numbers
 	Limit    int   // at most 1,000, the default

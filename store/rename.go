@@ -2,33 +2,33 @@ package store
 
 import "time"
 
-// A Rename gives all that a database keeps of the consumer Old to the consumer New.
+// Rename moves all rows of the consumer Old to the consumer New.
 type Rename struct {
 	Old, New string
-	// Quiet is how long no process of either may have given a sign of session.
+	// Quiet is the minimum time since the last heartbeat of any process of either consumer.
 	Quiet time.Duration
-	// Audit is noted with it; nil: it is only looked, and nothing changes.
+	// Audit is stored with the rename; nil only counts and changes nothing.
 	Audit *Audit
 }
 
-// Belongings are how many rows a database keeps of a consumer.
+// Belongings counts the rows of a consumer.
 type Belongings struct {
 	Marks       int64 // each with its answer
-	Positions   int64 // of partitions of the broker
-	Controls    int64 // what operators told its processes
+	Positions   int64 // checkpoints of the broker's partitions
+	Controls    int64 // instructions of operators
 	Parked      int64
 	Dead        int64
 	Quarantined int64
 	Steps       int64
 	Floors      int64 // of its marks and steps
 	Types       int64 // that its processes handle
-	// Heard is how long ago one of its processes gave a sign of session, or stored how far a partition has
-	// come that it has not left; -1: never.
+	// Heard is the time since the last heartbeat of one of its processes, or since one stored a checkpoint of
+	// a partition that it still owns; -1 means never.
 	Heard time.Duration
 }
 
-// Renamed answers a Rename.
+// Renamed is the result of a Rename.
 type Renamed struct {
-	Old, New Belongings // before
+	Old, New Belongings // before the rename
 	Done     bool
 }

@@ -6,55 +6,54 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// A Window is the part of the outbox between two ticks.
+// Window is the part of the outbox between two ticks.
 type Window struct {
 	Base, Tip string
 	After     int64 // only rows with a larger sequence number
-	// Shards, by their buckets, both ends included; nil: all.
+	// Buckets are ranges of buckets, both ends included; nil selects all.
 	Buckets [][2]int
 }
 
-// A Page is some rows of a window.
+// Page is some rows of a window.
 type Page struct {
 	Rows []Row
-	Done bool // nothing of the window lies behind them
+	Done bool // the window has no further rows
 }
 
-// Bounds of what one call reads, whatever the rows look like.
+// Bounds of one read, for rows of any size.
 const (
-	PageBytes = 4 << 20 // of a page of Pull, Retry or Claim, unless it has one row only
-	RowBytes  = 1 << 20 // of a row: none that keeps the limits of the outbox is larger
+	PageBytes = 4 << 20 // of a page of Pull, Deferred or Claim, unless it has only one row
+	RowBytes  = 1 << 20 // of a row; rows within the limits of the outbox are smaller
 )
 
-// A Row is a message in the outbox.
+// Row is a message in the outbox.
 type Row struct {
 	skald.Message
 	Seq    int64
 	Bucket int // 0 … Buckets-1
-	// Large stands for a row that is too large to be read. Nil: the message is whole.
+	// Large replaces the content of a row that is too large to read. Nil means that the message is complete.
 	Large *Large
-	// Fault is why the row cannot be read; "": it can. Time, Headers and Data may be missing then. Set aside,
-	// it is copied as it lies in the database, and can be read once somebody has mended the copy.
+	// Fault is why the row cannot be decoded; empty if it can. Time, Headers and Data may then be missing. A
+	// deferred row is copied unchanged, and can be read after an operator has repaired the copy.
 	Fault string
 }
 
-// Large stands for what is in a row of more than RowBytes. Of its message there are the id, the time, the
-// beginning of the topic, and the key, if that keeps its limit. It has no type, so it breaks a limit and is
-// not published, whoever reads it.
+// Large describes a row of more than RowBytes. Its message has the ID, the time, the beginning of the topic,
+// and the key if that is within its limit. It has no type, so it breaks a limit and no relay publishes it.
 type Large struct {
 	Bytes  int64
-	SHA256 string // of the data, in hexadecimal; "": the database cannot tell
+	SHA256 string // of the data, in hexadecimal; empty if the database cannot compute it
 }
 
-// Aside is a row that the broker refused, or that waits behind one of its key.
+// DeferredRow is a row that the broker refused, or that waits for an earlier row of its key.
 type DeferredRow struct {
 	Row
-	Attempts int           // how often it was refused; 0: it only waits
-	Why      string        // the last refusal; at most 1 KiB, longer ones are cut
-	Due      time.Duration // from now, by the store's clock: when to try again. Only written
+	Attempts int           // refusals; 0 means that it only waits
+	Why      string        // the last refusal, cut to 1 KiB
+	Due      time.Duration // time until the next attempt, by the store's clock; only written
 }
 
-// Held is a key that has rows deferred.
+// Held is a key with deferred rows.
 type Held struct {
 	Topic string
 	Key   []byte

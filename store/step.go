@@ -2,52 +2,54 @@ package store
 
 import "time"
 
-// A Step is one step of a saga at one participant, its consumer: at most one message takes it, and whoever
-// undoes it bars what comes late. A mark says that a message was finished; only a step says that something
-// took effect.
+// Step is one step of a saga at one participant, its consumer. At most one message takes it; an undo that
+// comes first bars a later message. A mark only means that a message was finished; a step means that it had
+// an effect.
 type Step struct {
 	Consumer   string
 	Saga, Name string
-	Occurrence string // which of several, where a saga takes a step of one name more than once
+	Occurrence string // distinguishes several steps of one name in a saga
 
-	// State, in an Intake, is what the message is about: StepDone takes the step, StepCalling takes it and
-	// goes on outside of the transaction, StepUndone undoes it. In an Effect it is what becomes of it. Found,
-	// it is how it stood before.
+	// State in an Intake is the purpose of the message: StepDone takes the step, StepCalling takes it and
+	// continues outside of the transaction, StepUndone undoes it. In an Effect it is the new state. In Found
+	// it is the state before.
 	State StepState
-	// Identity is of the message; found, of the one that took it or waits to.
+	// Identity of the message; in Found, of the message that took the step or waits to.
 	Identity
-	// Begun is when the saga began, the same for all its messages. Zero: not known; then the step is kept for
-	// ever.
+	// Begun is when the saga began, equal in all its messages. Zero means not known; the step is then kept
+	// forever.
 	Begun time.Time
 
-	Code   int32  // what was answered when the step was taken, and Result: they go with an Effect
-	Result string // encoded; as it is
-	// the idempotency key of the call that is under way, or was made last; "" in an Effect: as it is
+	Code   int32  // the answer when the step was taken, with Result; written by an Effect
+	Result string // encoded by the caller, stored unchanged
+	// OutsideKey is the idempotency key of the current or last external call; "" in an Effect leaves it
+	// unchanged.
 	OutsideKey string
-	Outcome    string // of that call, in the words of whoever made it; "" in an Effect: as it is
+	Outcome    string // of that call, encoded by the caller; "" in an Effect leaves it unchanged
 
-	// From, in an Effect, is how the step may stand for the effect to hold.
+	// From, in an Effect, lists the states in which the effect may be stored.
 	From []StepState
 }
 
-// A StepState is how a step stands. Its numbers are stored.
+// StepState is the state of a step. Its numbers are stored.
 type StepState int16
 
-// Of a step that another message takes, those up to StepDead say that it may; the others say why not.
+// States of a step that another message takes: up to StepDead it may take the step; the later ones are the
+// reason why not.
 const (
-	StepAbsent StepState = iota // nothing is known of it; never stored
+	StepAbsent StepState = iota // no row exists; never stored
 	StepDone                    // its effect is committed
-	// a call outside is under way that takes it, or undoes it, or what became of it is not known
+	// StepCalling: an external call that takes or undoes the step is in progress, or its outcome is unknown.
 	StepCalling
-	StepParked   // its message failed, or waits behind another, and will be tried again
-	StepDead     // its message is a dead letter, or was one that was dropped
-	StepRejected // its handler said no, for good: there is no effect
-	StepBarred   // it was to be undone before it took effect, and never will
+	StepParked   // its message failed or waits for another, and will be retried
+	StepDead     // its message is a dead letter, or was one before it was dropped
+	StepRejected // its handler rejected it for good; there is no effect
+	StepBarred   // it was undone before it took effect, and never will
 	StepUndone   // it took effect, and was undone
 )
 
-// StepTooOld is answered, and never stored: nothing is known of the step, and its saga is so old that it may
-// be forgotten.
+// StepTooOld is returned and never stored: the step has no row, but its saga is so old that the row may have
+// been deleted.
 const StepTooOld StepState = -1
 
 func (s StepState) String() string {

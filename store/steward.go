@@ -7,63 +7,62 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// A Steward is the part of a Store that keeps the database in order: retention, recovery, renaming and
-// examination.
+// Steward is the part of a Store that maintains the database: retention, recovery, renaming and checks.
 type Steward interface {
-	// Maintain empties what is older than it is to be kept and covered by every shard. It neither waits for
-	// nor blocks writers; what it could not have at once it leaves for the next time.
+	// Maintain deletes rows that are past their retention and published in every shard. It neither waits for
+	// nor blocks writers; rows that it cannot lock immediately stay until the next call.
 	Maintain(ctx context.Context, m Maintain) (Maintained, error)
 
-	// Recover settles the outbox of a database that moved, which Lease and Pull answer with a *MovedError,
-	// and the numbers that it gives out, for which Check and Attend do. It locks writers out for a moment.
-	// Afterwards each retained row that is not known as acknowledged is read again, once and in order, those
-	// written since the move too, and all shards are free. The note is stored in skald_audit. Without a note
-	// it only tells what moved. Where nothing did, it changes nothing.
+	// Recover repairs a database that moved: its outbox, for which Lease and Pull return a *MovedError, and
+	// its sequences, for which Check and Attend do. It blocks writers for a moment. Afterwards relays read
+	// each retained row again that is not known to be acknowledged, once and in order, including rows written
+	// since the move; all shards are free. The note is stored in skald_audit. Without a note it only reports
+	// the move. If there was none, it changes nothing.
 	Recover(ctx context.Context, note *Audit) (Recovered, error)
 
-	// Rename counts what is kept of both consumers, and, with an Audit, moves it all in one transaction,
-	// where three things hold: Old has something, New has neither marks, messages, steps, floors nor
-	// controls, and no process of either was heard of within Quiet. Else nothing changes. Positions and types
-	// of New go where Old has the same. Processes that start meanwhile wait, or fail and try again. It needs
-	// the rights of the owner of the tables.
+	// Rename counts the rows of both consumers. With an Audit it then moves them in one transaction, on three
+	// conditions: Old has rows; New has no marks, messages, steps, floors or controls; and no process of
+	// either wrote a heartbeat within Quiet. Otherwise nothing changes. Positions and types of New that Old
+	// has, too, are deleted. Processes that start meanwhile wait, or fail and retry. It needs the rights of
+	// the owner of the tables.
 	Rename(ctx context.Context, r Rename) (Renamed, error)
 
-	// Examine tells what of the database stands against the promises, or against the load. It changes
-	// nothing. What it may not look at it says in a finding; an error is an outage.
+	// Examine reports settings and conditions of the database that endanger the promises or the load. It
+	// changes nothing. A finding names anything that it may not read; an error is an outage.
 	Examine(ctx context.Context, e Exam) ([]skald.Finding, error)
 }
 
-// A Maintain says what Maintain is to keep, and under which lease.
+// Maintain selects the retention and the lease under which it is applied.
 type Maintain struct {
 	Keep Retention
-	// DryRun counts what would have gone if nobody were in the way, and what would be left, and why. It
-	// changes nothing, keeps nobody waiting, and reads all that it counts.
+	// DryRun counts the rows that would be deleted if no other transaction were in the way, and lists what
+	// would stay and why. It changes nothing, blocks nobody, and reads all rows that it counts.
 	DryRun bool
-	// Owner, if it is not empty, first takes the lease on the retention, or renews it, for Lease, by the
-	// store's clock. If somebody else has it, Maintained.Other is true and nothing else happens.
+	// Owner, if not empty, first takes or renews the retention lease, for Lease, by the store's clock. If
+	// another owner has it, Maintained.Other is true and nothing else happens.
 	Owner string
 	Lease time.Duration
-	// Leave gives Owner's lease back, and does nothing else.
+	// Leave releases Owner's lease and does nothing else.
 	Leave bool
 }
 
-// Recovered is what Recover did.
+// Recovered is the result of Recover.
 type Recovered struct {
-	Moved      string // what was seen; "": nothing moved, nothing was done
-	Covered    int64  // rows that stay as they are: acknowledged before the move
+	Moved      string // the observation; empty means that nothing moved and nothing was done
+	Covered    int64  // rows that were acknowledged before the move and stay as they are
 	Again      int64  // rows that are read again
-	Renumbered int64  // of those, the ones whose number had been given out before
+	Renumbered int64  // rows read again whose number had been used before
 	Shards     int
-	Raised     int // sequences that had not come to what consumers keep
+	Raised     int // sequences that were behind the stored rows of consumers
 }
 
-// An Exam says what a database is to be ready for.
+// Exam lists the requirements that a database is checked against.
 type Exam struct {
-	// Server examines only the server or disk, without any of Skald's tables: sessions that wait for others,
-	// forgotten transactions and slots, the disk. It answers while the tables are locked.
+	// Server checks only the server or disk, without Skald's tables: blocked sessions, forgotten transactions
+	// and slots, disk space. It returns even while the tables are locked.
 	Server bool
 
-	Handle      time.Duration // how long a handler may take. Default 60 s
-	Connections int           // how many connections all processes want together; 0: it is not asked
-	Rate        float64       // messages a second; 0: it is not asked
+	Handle      time.Duration // the maximum time of a handler. Default 60 s
+	Connections int           // connections of all processes together; 0 skips the check
+	Rate        float64       // messages per second; 0 skips the check
 }

@@ -5,49 +5,49 @@ import (
 	"time"
 )
 
-// A Tracker is the part of a Driver that keeps how choreographed sagas stand: one row for each saga of a
-// flow. Flow and key are text without NUL, of at most 1 KiB each.
+// Tracker is the part of a Driver that stores choreographed sagas, one row for each saga of a flow. Flow and
+// key are text without NUL, at most 1 KiB each.
 type Tracker[TTx any] interface {
-	// LockTracked reads the rows of sagas in tx, whose keys are distinct, in any order, and makes those that
-	// are not there, with an empty Body. Rivals wait until tx ends.
+	// LockTracked reads and locks the rows of sagas in tx, and creates missing ones with an empty Body. Keys
+	// must be distinct, in any order. Concurrent transactions wait until tx ends.
 	LockTracked(ctx context.Context, tx TTx, flow string, keys ...string) ([]Tracked, error)
 	// SaveTracked writes rows that LockTracked locked in tx.
 	SaveTracked(ctx context.Context, tx TTx, rows ...Tracked) error
 }
 
-// A Tracked is how one saga of a flow stands.
+// Tracked is the stored state of one saga of a flow.
 type Tracked struct {
 	Flow, Key string
-	State     string    // a word of package flow
-	Due       time.Time // the saga is overdue from then on, unless its row changes; zero: it never is
-	Drift     int       // how many things are in it that the flow does not allow
-	Body      string    // what was seen of the saga, as package flow encodes it
+	State     string    // a state of package flow
+	Due       time.Time // the saga is overdue from then on, unless its row changes; zero means never
+	Drift     int       // violations of the flow
+	Body      string    // the events seen, as package flow encodes them
 
-	// Only read.
-	At      time.Time // when the saga was first heard of
+	// Drivers set the rest on reading.
+	At      time.Time // when the row was created
 	Changed time.Time // when its row was last written
-	Drifted time.Time // when Drift last grew; zero: there is none
+	Drifted time.Time // when Drift last increased; zero if it is 0
 }
 
-// A TrackedQuery chooses among tracked sagas. Zero fields choose all.
+// TrackedQuery selects tracked sagas. Zero fields select all.
 type TrackedQuery struct {
 	Flow, Key, State string
 	Overdue          bool // only those whose Due has passed, by the store's clock
-	Limit            int  // at most; default 1,000
+	Limit            int  // default 1,000
 }
 
-// ListTracked lists tracked sagas by key and flow. It is quick by Key.
+// ListTracked lists tracked sagas by key and flow. An index supports Key.
 func ListTracked(ctx context.Context, db Lister, q TrackedQuery) ([]Tracked, error) {
 	l, err := db.List(ctx, List{Tracked: &q})
 	return l.Tracked, err
 }
 
-// TrackedCounts is how many sagas of a flow stand how. Counted to 10,000 each.
+// TrackedCounts counts the sagas of a flow by state, up to 10,000 each.
 type TrackedCounts struct {
 	Flow                  string
 	Running, Compensating int64
-	Overdue               int64 // of them: those whose Due has passed
-	Drifted               int64 // ended ones, too: those that drifted within the last day
-	// a saga of each kind: the one that is due longest, and the last one that drifted
+	Overdue               int64 // running or compensating, and past Due
+	Drifted               int64 // drifted within the last day; ended ones, too
+	// OverdueKey is the saga that is due longest, DriftedKey the one that drifted last.
 	OverdueKey, DriftedKey string
 }

@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// A WaitingRow is a row of the outbox that is not published, without its payload.
+// WaitingRow is an unpublished row of the outbox, without its payload.
 type WaitingRow struct {
 	Seq       int64
 	Shard     int
 	ID        string
 	Topic     string
 	Type      string
-	Key       []byte // nil: it has none
+	Key       []byte // nil if it has none
 	Written   time.Time
-	Age       time.Duration // since then, by the store's clock
-	Deferred  bool          // the broker refused it, or an earlier one of its key
-	Attempts  int           // that the broker refused
-	LastError string        // of the last one
+	Age       time.Duration // since Written, by the store's clock
+	Deferred  bool          // the broker refused it, or an earlier row of its key
+	Attempts  int           // refused ones
+	LastError string        // of the last refusal
 }
 
-// WaitingScan is how many rows after the position of the slowest shard are read for List.Waiting, at most.
+// WaitingScan limits the rows that List.Waiting examines after the position of the slowest shard.
 const WaitingScan = 10_000
 
-// ListWaiting lists the oldest rows of the outbox that are not published, at most so many, the first written
-// first. It needs the rights of a relay or a reader.
+// ListWaiting lists the oldest unpublished rows of the outbox, at most most, oldest first. It needs the
+// rights of a relay or a reader.
 func ListWaiting(ctx context.Context, db Lister, most int) ([]WaitingRow, error) {
 	l, err := db.List(ctx, List{Waiting: most})
 	return l.Waiting, err

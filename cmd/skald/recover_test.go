@@ -46,7 +46,7 @@ func TestOutboxRecover(t *testing.T) {
 	if _, err := admin.Exec(ctx, "CREATE DATABASE "+name+"_copy TEMPLATE "+name); err != nil {
 		t.Fatal(err)
 	}
-	start(t, nil, "relay", "--store", copied, "--broker", "kafka://127.0.0.1:1").expect(5, "not where it was",
+	start(t, nil, "relay", "--store", copied, "--broker", "kafka://127.0.0.1:1").expect(5, "went back in time or is another one",
 		"shard 0 speaks of database", "skald outbox recover")
 	start(t, nil, "outbox", "recover", "--store", copied, "--yes").expect(2, "--reason")
 	dry := start(t, nil, "outbox", "recover", "--store", copied, "--dry-run")
