@@ -2,6 +2,7 @@ package skald
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -15,9 +16,33 @@ type RejectedError struct {
 func (e *RejectedError) Error() string { return fmt.Sprintf("rejected: %v", e.Err) }
 func (e *RejectedError) Unwrap() error { return e.Err }
 
+// ErrNoReason is the error that Reject returns without a reason. It is an ordinary failure.
+var ErrNoReason = errors.New("skald.Reject(nil): give the reason, it is stored and answered to each repeat")
+
 // Reject is a handler's final "no": its rows are undone, the verdict is stored under the message's identity
-// so that a repeat gets the same answer, say is published, and the message is never tried again.
-func Reject(err error, say ...Draft) error { return &RejectedError{Err: err, Say: say} }
+// so that a repeat gets the same answer, say is published, and the message is never tried again. The text of
+// err is the stored reason. If err is nil, Reject returns ErrNoReason. If the Error method of err panics, as
+// that of a nil pointer can, Reject returns an ordinary failure that names its type.
+func Reject(err error, say ...Draft) error {
+	if err == nil {
+		return ErrNoReason
+	}
+	if bad := readable(err); bad != nil {
+		return bad
+	}
+	return &RejectedError{Err: err, Say: say}
+}
+
+// readable returns an error if the Error method of err panics.
+func readable(err error) (bad error) {
+	defer func() {
+		if v := recover(); v != nil {
+			bad = fmt.Errorf("skald.Reject: the Error method of its reason, a %T, panicked: %v", err, v)
+		}
+	}()
+	_ = err.Error()
+	return nil
+}
 
 // LaterError is what RetryAfter returns. The inbox finds it through any wrapping.
 type LaterError struct {

@@ -108,7 +108,7 @@ type history struct {
 func (c *Call[TTx, T, TReq, TOut]) ask(ctx context.Context, call store.Call, h history) (string, error) {
 	out, err := c.answer(ctx, call, h)
 	o := Outcome[TOut]{Value: out}
-	if no := (*skald.RejectedError)(nil); errors.As(err, &no) {
+	if no := (*skald.RejectedError)(nil); errors.As(err, &no) && no.Err != nil {
 		o, err = Outcome[TOut]{Refused: true, Reason: no.Err.Error()}, nil
 	}
 	if err != nil {

@@ -33,9 +33,6 @@ func Recover(err *error) {
 	}
 }
 
-// ErrNoReason is what becomes of skald.Reject(nil).
-var ErrNoReason = errors.New("skald.Reject(nil): give the reason, it is stored and answered to each repeat")
-
 // An UnknownError is the failure of an outside call that gave no answer: nobody knows yet what was done.
 type UnknownError struct {
 	Provider, Key string

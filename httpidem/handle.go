@@ -178,7 +178,7 @@ func (d *door) judge(ctx context.Context, outage func(context.Context, error) bo
 // refused is the answer of a final "no", and what it says.
 func refused(ctx context.Context, no *skald.RejectedError) (a answer, rows []skald.Message, err error) {
 	if no.Err == nil {
-		return a, nil, failure.ErrNoReason
+		return a, nil, skald.ErrNoReason
 	}
 	problem := (*Problem)(nil)
 	if !errors.As(no.Err, &problem) {

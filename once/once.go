@@ -109,7 +109,7 @@ func finish[TTx, R any](ctx context.Context, run *Run[TTx], t *timed,
 	switch {
 	case errors.As(err, &no) && no.Err == nil:
 		run.Rollback(ctx)
-		return result, false, fmt.Errorf("once %s: %w", run.request, failure.ErrNoReason)
+		return result, false, fmt.Errorf("once %s: %w", run.request, skald.ErrNoReason)
 	case errors.As(err, &no):
 		return r, false, refuse(ctx, run, r, err, no)
 	case err != nil:

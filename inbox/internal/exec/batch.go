@@ -254,6 +254,10 @@ func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []
 	fresh []int) (guilty int, err error) {
 	what := decide.Left
 	defer func() {
+		if v := recover(); v != nil { // alone, the one that it is about panics again
+			_, _ = unit.Rollback(ctx)
+			guilty, err = unnamed, bug(ms[0].e, v)
+		}
 		for _, i := range fresh {
 			telemetry.End(ms[i].span, what.String(), nil)
 		}

@@ -124,7 +124,12 @@ func becomes(e *partition.Entry, c decide.Change, code int32, result string) *st
 
 // carryOut does what is decided about a message whose intake has answered.
 func (x *Executor[TTx]) carryOut(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
-	intake store.Intake) Result {
+	intake store.Intake) (r Result) {
+	defer func() {
+		if v := recover(); v != nil {
+			r = x.lentFailed(ctx, e, unit, bug(e, v))
+		}
+	}()
 	print := intake.Marks[0].Fingerprint
 	facts := x.found(e, unit.Found(), print)
 	d := x.table.TakenIn(facts)
@@ -164,7 +169,7 @@ func (x *Executor[TTx]) carryOut(ctx context.Context, e *partition.Entry, unit s
 		return Result{Entry: e, What: d.Ending}
 	}
 	_, _ = unit.Rollback(ctx)
-	r := Result{Entry: e, What: d.Ending}
+	r = Result{Entry: e, What: d.Ending}
 	switch d.Ending {
 	case decide.Full:
 		r.Err = ErrFull
@@ -204,7 +209,7 @@ func answerOf(err error, again bool) (a answer) {
 		a.says = decide.SaysAgain
 	case errors.As(err, &outside):
 		a.says, a.call = decide.SaysCall, outside.Call
-	case errors.As(err, &a.no):
+	case errors.As(err, &a.no) && a.no.Err != nil:
 		a.says = decide.SaysNo
 	case errors.As(err, &a.wait):
 		a.says = decide.SaysWait

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -29,16 +30,32 @@ func (x *Executor[TTx]) attempt(ctx context.Context, e *partition.Entry) Result 
 	if e.Troubled() { // by the next attempt rivals are gone
 		most = 0
 	}
-	r := x.ahead(ctx, e)
+	r := x.unharmed(ctx, e)
 	for n := 1; n <= most && r.What == decide.Outage && store.Collided(r.Err); n++ {
 		if !backoff.Sleep(ctx, backoff.After(n, time.Millisecond, 50*time.Millisecond)) {
 			break
 		}
-		r = x.ahead(ctx, e)
+		r = x.unharmed(ctx, e)
 	}
 	r.Took = time.Since(begun)
 	telemetry.End(span, r.What.String(), r.Err)
 	return r
+}
+
+// unharmed is x.ahead, where a panic is a failure of e.
+func (x *Executor[TTx]) unharmed(ctx context.Context, e *partition.Entry) (r Result) {
+	defer func() {
+		if v := recover(); v != nil {
+			r = x.failure(ctx, e, x.db.Apply, bug(e, v))
+		}
+	}()
+	return x.ahead(ctx, e)
+}
+
+// bug is the failure of e where code outside of the user's functions panicked with v: the message fails, and
+// the process goes on.
+func bug(e *partition.Entry, v any) error {
+	return fmt.Errorf("handle %s: %w", e.TypeAndName(), &failure.PanicError{Value: v, Stack: debug.Stack()})
 }
 
 // take does everything for one message, once: after any answer that is handled, duplicate or rejected the
