@@ -30,7 +30,7 @@ func TestLaunchOnAClosedChannel(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	p := &publisher{b: b, opts: b.opts} // whose messages the test sends
+	p := &publisher{b: b, opts: b.opts, denied: map[string]denial{}} // whose messages the test sends
 	p.opts.DropUnrouted = true
 	p.Init("RabbitMQ", p.opts.Patience)
 	w, err := p.open(nil)

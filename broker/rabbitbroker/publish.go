@@ -31,7 +31,8 @@ type publisher struct {
 	careful int
 	most    int // how large a message may be, by an answer of mostAt
 	mostAt  time.Time
-	why     error // why nothing can be sent
+	denied  map[string]denial // topics that RabbitMQ closed the channel for, by name
+	why     error             // why nothing can be sent
 
 	fails int // of the sender alone
 }
@@ -46,6 +47,16 @@ type wire struct {
 	returns chan amqp.Return // each has come before the confirmation of its message does
 }
 
+// deniedFor is how long the publisher refuses messages to a topic without sending them, after RabbitMQ closed
+// the channel because the right to write to that topic is missing. Each such close interrupts all topics.
+const deniedFor = 5 * time.Second
+
+// denial is the missing right to write to a topic.
+type denial struct {
+	why   error
+	until time.Time
+}
+
 type item = perkey.Item[parcel]
 
 // A parcel is a message as RabbitMQ takes it, and where it was sent.
@@ -57,7 +68,7 @@ type parcel struct {
 }
 
 func (p *publisher) start(b *Broker) {
-	p.b, p.opts, p.why = b, b.opts, errSilent
+	p.b, p.opts, p.why, p.denied = b, b.opts, errSilent, map[string]denial{}
 	p.Init("RabbitMQ", b.opts.Patience)
 	p.Start(p.flying, p.send, func(it *item) error {
 		return fmt.Errorf("publish to %q: %w: no confirmation in %v: %w", it.Topic, broker.ErrAway,
@@ -116,7 +127,7 @@ func (p *publisher) send(it *item) {
 // launch sends a message, whose confirmation comes later. It returns an error if the message has to be sent
 // again: RabbitMQ closed the channel for another message before, and follow has not handled that yet.
 func (p *publisher) launch(w *wire, it *item) error {
-	it.Err = cmp.Or(it.Err, p.tooLong(it))
+	it.Err = cmp.Or(it.Err, p.refusal(it))
 	look := func(ctx context.Context, name string) (topic, error) { return p.b.look(ctx, w.conn, name) }
 	t, ok := p.Aim(it, look, kindOf, func(t *topic) string { return t.id })
 	if !ok {

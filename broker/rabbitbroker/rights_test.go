@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +100,55 @@ func TestLeastRights(t *testing.T) {
 		return err != nil
 	})
 	refused("skald.members", err)
+}
+
+// TestDeniedTopicRefusesNoOther publishes to a topic without the right to, together with messages to another
+// topic. RabbitMQ closes the channel for the first topic; each message to the other one is durable.
+func TestDeniedTopicRefusesNoOther(t *testing.T) {
+	at := need.RabbitMQ(t)
+	name, ctl := vhost(t, at)
+	do := need.RabbitMQCtl(t)
+	admin := open(t, at, &rabbitbroker.Options{VHost: name})
+	for _, topic := range []string{"a", "b"} {
+		err := admin.MakeTopics(t.Context(), 2, topic)
+		if err == nil {
+			err = admin.Declare(t.Context(), broker.Group{Name: "g", Topics: []string{topic}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	do("add_user", name, "secret")
+	t.Cleanup(func() { do("delete_user", name) })
+	ctl("set_permissions", name, "^$", "^a$", ".*")
+	b, err := rabbitbroker.New(hosts(at), &rabbitbroker.Options{VHost: name, User: name,
+		Password: func() (string, error) { return "secret", nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	var msgs []skald.Message
+	for n := range 200 {
+		topic := "a"
+		if n%5 == 2 {
+			topic = "b"
+		}
+		msgs = append(msgs, message(topic, "k"+strconv.Itoa(n%50), n))
+	}
+	for range 3 {
+		var pe *broker.PublishError
+		if err := b.Publish(t.Context(), msgs).Wait(t.Context()); !errors.As(err, &pe) {
+			t.Fatalf("published to b without the right to: %v", err)
+		}
+		for i := range msgs {
+			switch failed, refused := pe.Failed[i], pe.Refused[i]; {
+			case msgs[i].Topic == "a" && (failed != nil || refused != nil):
+				t.Fatalf("message %d to a: failed: %v, refused: %v", i, failed, refused)
+			case msgs[i].Topic == "b" && failed == nil && refused == nil:
+				t.Fatalf("message %d to b is durable", i)
+			}
+		}
+	}
 }
 
 // TestServerThatNeverAnswers: one that takes connections and says nothing is an outage in good time, whoever

@@ -114,7 +114,8 @@ func (p *publisher) block(w *wire, b amqp.Blocking) {
 	p.Rouse()
 }
 
-// lost: of what flies nothing will be heard. What RabbitMQ closed the channel for is refused.
+// lost answers the messages in flight of a channel that is closed. It refuses those that RabbitMQ closed the
+// channel for, and publishes the others again on the next channel. An end of the connection is an outage.
 func (p *publisher) lost(w *wire, err *amqp.Error) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -145,8 +146,8 @@ func (p *publisher) lost(w *wire, err *amqp.Error) {
 			p.Lines.Down(it, perkey.Refused, fmt.Errorf("publish to %q: %w", it.Topic,
 				cmp.Or[error](why, err)))
 		default:
-			p.Lines.Down(it, perkey.Failed,
-				fmt.Errorf("publish to %q: before the confirmation RabbitMQ closed the channel, perhaps for another message: %w", it.Topic, err))
+			p.Lines.Land(it)
+			p.Lines.Again(it)
 		}
 	}
 	if soft && !known {
@@ -166,6 +167,7 @@ func (p *publisher) blame(it *item, err *amqp.Error) error {
 	case err.Code == amqp.NotFound && named:
 		return fmt.Errorf("%w: %w", broker.ErrNoTopic, err)
 	case err.Code == amqp.AccessRefused && named:
+		p.denied[it.Topic] = denial{why: err, until: time.Now().Add(deniedFor)}
 		return err
 	case err.Code == amqp.PreconditionFailed:
 		// "message size 100000 is larger than configured max size 20000"
@@ -180,10 +182,16 @@ func (p *publisher) blame(it *item, err *amqp.Error) error {
 	return nil
 }
 
-// tooLong says whether a message is larger than what RabbitMQ closed the channel for a moment ago.
-func (p *publisher) tooLong(it *item) error {
+// refusal returns why RabbitMQ would close the channel for a message, by the reason of a recent close.
+func (p *publisher) refusal(it *item) error {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
+	if d, ok := p.denied[it.Topic]; ok {
+		if time.Now().Before(d.until) {
+			return fmt.Errorf("publish to %q: %w", it.Topic, d.why)
+		}
+		delete(p.denied, it.Topic)
+	}
 	if p.most > 0 && time.Since(p.mostAt) < p.opts.Patience && len(it.Out.msg.Body) > p.most {
 		return fmt.Errorf("publish to %q: %d bytes are more than RabbitMQ's max_message_size, %d: %w",
 			it.Topic, len(it.Out.msg.Body), p.most, cloudevents.ErrCannotCarry)
