@@ -3,6 +3,7 @@ package skald
 import (
 	"bytes"
 	"context"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/skald-go/skald/internal/fingerprint"
 )
 
 // JSON is the codec of drafts and events that name none.
@@ -22,9 +26,12 @@ type JSON struct {
 
 var _ Codec = JSON{}
 
-// Encode writes v as JSON.
+// Encode writes v as JSON. A string in v that is not UTF-8 is an error: JSON cannot hold it.
 func (JSON) Encode(_ context.Context, m *Message, v any) error {
 	data, err := json.Marshal(v)
+	if err == nil && bytes.Contains(data, []byte(`\ufffd`)) && !text(reflect.ValueOf(v)) {
+		err = errBytes
+	}
 	if err != nil {
 		return fmt.Errorf("encode %s as JSON: %w", typeAndID(m), err)
 	}
@@ -32,8 +39,10 @@ func (JSON) Encode(_ context.Context, m *Message, v any) error {
 	return nil
 }
 
-// Decode reads JSON into v. An object that has members, none of which a struct v has a field for, is an
-// error: it would leave v empty, and means that the two sides do not speak of the same thing.
+// Decode reads JSON into v. A string that is not UTF-8, or has half of a surrogate pair, is an error:
+// encoding/json would read it as another one. An object that has members, none of which a struct v has a
+// field for, is an error: it would leave v empty, and means that the two sides do not speak of the same
+// thing.
 func (c JSON) Decode(_ context.Context, m Message, v any) error {
 	if err := c.unmarshal(m.Data, v); err != nil {
 		return fmt.Errorf("decode %s as JSON: %w", typeAndID(&m), &jsonError{err})
@@ -54,6 +63,9 @@ func typeAndID(m *Message) string {
 }
 
 func (c JSON) unmarshal(data []byte, v any) error {
+	if err := fingerprint.CheckJSON(data); err != nil {
+		return err
+	}
 	if !c.Strict {
 		return json.Unmarshal(data, v)
 	}
@@ -66,6 +78,42 @@ func (c JSON) unmarshal(data []byte, v any) error {
 		return errTrailing
 	}
 	return nil
+}
+
+var errBytes = errors.New("a string in it is not UTF-8, which JSON cannot hold: make it a []byte, which travels in base64")
+
+// text reports whether all strings in v are UTF-8. Values that encode themselves count as text: raw JSON may
+// have U+FFFD as an escape, too.
+func text(v reflect.Value) bool {
+	if !v.IsValid() || v.Type().Implements(reflect.TypeFor[json.Marshaler]()) ||
+		v.Type().Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
+		return true
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return utf8.ValidString(v.String())
+	case reflect.Pointer, reflect.Interface:
+		return text(v.Elem())
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			if !text(v.Index(i)) {
+				return false
+			}
+		}
+	case reflect.Map:
+		for k, one := range v.Seq2() {
+			if !text(k) || !text(one) {
+				return false
+			}
+		}
+	case reflect.Struct:
+		for f, one := range v.Fields() {
+			if (f.IsExported() || f.Anonymous) && f.Tag.Get("json") != "-" && !text(one) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 var errTrailing = errors.New("something follows the value")
@@ -139,7 +187,7 @@ func (e *jsonError) Error() string {
 			where = "the field " + kind.Field
 		}
 		return fmt.Sprintf("%s for %s, which is of type %v (at byte %d)", what, where, kind.Type, kind.Offset)
-	case errors.Is(e.err, errTrailing):
+	case errors.Is(e.err, errTrailing), errors.Is(e.err, fingerprint.ErrNotText):
 		return e.err.Error()
 	case strings.HasPrefix(e.err.Error(), unknownField): // a name, no value
 		return fmt.Sprintf("there is no field for the member %.80s",

@@ -2,6 +2,7 @@ package skald_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
@@ -255,4 +256,40 @@ func ExampleRetryAfter() {
 	err := skald.RetryAfter(time.Minute, errors.New("the warehouse opens at nine"))
 	fmt.Println(err)
 	// Output: not before 1m0s: the warehouse opens at nine
+}
+
+type (
+	texts struct {
+		B   []byte
+		Of  map[string]*texts
+		Raw json.RawMessage
+		Any any
+		out string
+	}
+	label string
+)
+
+// JSON holds no bytes that are not UTF-8: encoding/json would write and read another text.
+func TestJSONThatIsNotText(t *testing.T) {
+	for _, data := range []string{"\"a\x80\"", `"a\ud800"`} {
+		var s string
+		for _, codec := range []skald.JSON{{}, {Strict: true}} {
+			if err := codec.Decode(t.Context(), skald.Message{Data: []byte(data)}, &s); err == nil ||
+				!strings.Contains(err.Error(), "is not text") || s != "" {
+				t.Errorf("%q becomes %q, %v", data, s, err)
+			}
+		}
+	}
+	for _, v := range []any{"\x80", label("\x80"), texts{Of: map[string]*texts{"k": {Any: "\x80"}}},
+		map[string]int{"\x80": 1}, []any{[1]string{"\x80"}}} {
+		var m skald.Message
+		if err := (skald.JSON{}).Encode(t.Context(), &m, v); err == nil || m.Data != nil {
+			t.Errorf("%#v becomes %s", v, m.Data)
+		}
+	}
+	var m skald.Message
+	if err := (skald.JSON{}).Encode(t.Context(), &m, texts{B: []byte{0x80}, out: "\x80", Any: "�",
+		Raw: json.RawMessage(`"\ufffd"`)}); err != nil {
+		t.Error(err)
+	}
 }

@@ -30,7 +30,7 @@ func house() map[string]rule {
 			"status", "console"}, shared...)
 	)
 	return map[string]rule{
-		".":        {},
+		".":        {ours: []string{"internal/fingerprint"}},
 		"store":    {ours: []string{"."}},
 		"broker":   {ours: []string{"."}},
 		"internal": {ours: []string{".", "store", "broker"}, vendors: []string{otel}},
@@ -106,7 +106,7 @@ func house() map[string]rule {
 		"schema/avro": {ours: []string{".", "schema"}, vendors: []string{"github.com/twmb/avro"}},
 		"schema/protobuf": {ours: []string{".", "schema"},
 			vendors: []string{"google.golang.org/protobuf", "github.com/bufbuild/protocompile"}},
-		"schema/jsonschema": {ours: []string{".", "schema"},
+		"schema/jsonschema": {ours: []string{".", "schema", "internal/fingerprint"},
 			vendors: []string{"github.com/google/jsonschema-go", "github.com/santhosh-tekuri/jsonschema/v6"}},
 
 		"sagatest": {ours: append([]string{"internal", "store/memstore", "broker/membroker",
@@ -126,7 +126,8 @@ func house() map[string]rule {
 // their own.
 func ranks() [][]string {
 	return [][]string{
-		{".", "internal/backoff", "internal/endpoint", "internal/fingerprint",
+		{"internal/fingerprint"},
+		{".", "internal/backoff", "internal/endpoint",
 			"internal/lending", "internal/need", "internal/seeded", "internal/testlog",
 			"internal/saga/plan", "internal/shortlog", "internal/sqlfile",
 			"internal/uuid7"},

@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"bytes"
+	"cmp"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/internal/fingerprint"
 )
 
 // A row is one of a page, as read.
@@ -107,7 +109,7 @@ func (t *Table) readHeaders(r *row) error {
 		var object map[string]any
 		d := json.NewDecoder(strings.NewReader(r.headersIn.String))
 		d.UseNumber()
-		if err := d.Decode(&object); err != nil {
+		if err := cmp.Or(fingerprint.CheckJSON([]byte(r.headersIn.String)), d.Decode(&object)); err != nil {
 			return fmt.Errorf("its headers are no JSON object: %w", err)
 		}
 		for _, name := range slices.Sorted(maps.Keys(object)) {

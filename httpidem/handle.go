@@ -16,6 +16,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/internal/lending"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/once"
@@ -215,6 +216,9 @@ func decode(r *http.Request, body []byte, v any) error {
 	if err != nil || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
 		return bad(http.StatusUnsupportedMediaType,
 			"the Content-Type is %.100q, this endpoint takes application/json", r.Header.Get("Content-Type"))
+	}
+	if err := fingerprint.CheckJSON(body); err != nil {
+		return bad(http.StatusBadRequest, "the body does not decode: %v", err)
 	}
 	j := json.NewDecoder(bytes.NewReader(body))
 	if err := unmarshal(j, v); err != nil {

@@ -349,7 +349,7 @@ func TestBadRequests(t *testing.T) {
 	for _, c := range []struct {
 		body, kind string
 		code       int
-	}{{"{", "", 400}, {"{}{}", "", 400}, {`{"SKU":1}`, "", 400}, {strings.Repeat(" ", 101), "", 413},
+	}{{"{", "", 400}, {"{}{}", "", 400}, {`{"SKU":1}`, "", 400}, {"{\"SKU\":\"\x80\"}", "", 400}, {strings.Repeat(" ", 101), "", 413},
 		{"{}", "text/plain", 415}, {"{}", "", 201}} {
 		header := http.Header{}
 		if c.kind != "" {

@@ -170,9 +170,11 @@ func request(scope, key string, payload any) (q Request, err error) {
 	case string:
 		q.Payload = []byte(p)
 	default:
-		if q.Payload, err = json.Marshal(payload); err != nil {
-			return q, fmt.Errorf("once %s: encode the payload as JSON: %w", q, err)
+		var m skald.Message
+		if err = (skald.JSON{}).Encode(context.Background(), &m, payload); err != nil {
+			return q, fmt.Errorf("once %s: the payload: %w", q, err)
 		}
+		q.Payload = m.Data
 	}
 	return q, nil
 }

@@ -387,3 +387,19 @@ func TestRefusalHasCodeAndBody(t *testing.T) {
 		}
 	}
 }
+
+// A result that JSON cannot hold is refused, and its transaction rolled back: a repeat would get another one.
+func TestOnceWithAResultThatIsNotText(t *testing.T) {
+	w := newWorld(t)
+	says := func(text string) func(context.Context, tx) (string, error) {
+		return func(context.Context, tx) (string, error) { return text, nil }
+	}
+	_, _, err := once.Do(t.Context(), w.db, "s", "k", nil, says("a\x80"))
+	if err == nil || !strings.Contains(err.Error(), "not UTF-8") {
+		t.Errorf("a result that is not text: %v", err)
+	}
+	got, replayed, err := once.Do(t.Context(), w.db, "s", "k", nil, says("b"))
+	if got != "b" || replayed || err != nil {
+		t.Errorf("after it %q, %t, %v", got, replayed, err)
+	}
+}

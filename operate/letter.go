@@ -3,6 +3,7 @@ package operate
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/internal/column"
+	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/store"
 )
@@ -123,7 +125,7 @@ func ReadLetters(in io.Reader) iter.Seq2[*store.Parked, error] {
 
 func readLetter(line []byte) (*store.Parked, error) {
 	var l letter
-	if err := json.Unmarshal(line, &l); err != nil {
+	if err := cmp.Or(fingerprint.CheckJSON(line), json.Unmarshal(line, &l)); err != nil {
 		return nil, err
 	}
 	if l.Format != letterFormat || l.Consumer == "" || l.ID == "" || l.DeadAt.IsZero() {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
@@ -55,6 +56,8 @@ func checkChange(c *SagaChange) error {
 		return &UsageError{What: "which signal?"}
 	case c.Data != nil && !json.Valid(c.Data):
 		return &UsageError{What: `the data is no JSON: a text is given in quotes, as --data '"sent"'`}
+	case fingerprint.CheckJSON(c.Data) != nil:
+		return &UsageError{What: "the data: " + fingerprint.ErrNotText.Error()}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/store"
 )
 
@@ -65,6 +66,9 @@ func Write(ctx context.Context, db Keeper, d Draft, o Order) (r WriteReport, err
 	}
 	if d.ContentType == "application/json" && !json.Valid(d.Data) {
 		return r, &UsageError{What: "the payload is no JSON: mend it, or give its content type"}
+	}
+	if d.ContentType == "application/json" && fingerprint.CheckJSON(d.Data) != nil {
+		return r, &UsageError{What: "the payload: " + fingerprint.ErrNotText.Error()}
 	}
 	cause, consumer, id, found, err := because(ctx, db, &d)
 	if err != nil {

@@ -96,9 +96,9 @@ func received(out plan.Outcome, err error) (Received, error) {
 }
 
 func (s Signal[T]) with(v T) (engine.Signal, error) {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return engine.Signal{}, skald.Permanent(fmt.Errorf("encode the signal %s as JSON: %w", s.Name, err))
+	var m skald.Message
+	if err := (skald.JSON{}).Encode(context.Background(), &m, v); err != nil {
+		return engine.Signal{}, skald.Permanent(fmt.Errorf("encode the signal %s: %w", s.Name, err))
 	}
-	return engine.Signal{Name: s.Name, Occurrence: s.occurrence, Data: data}, nil
+	return engine.Signal{Name: s.Name, Occurrence: s.occurrence, Data: m.Data}, nil
 }

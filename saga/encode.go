@@ -2,6 +2,7 @@ package saga
 
 import (
 	"cmp"
+	"context"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -20,14 +21,14 @@ func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
 // encode checks a size when a value is written.
 func encode(what string, v any, most int) (json.RawMessage, error) {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return nil, skald.Permanent(fmt.Errorf("encode %s as JSON: %w", what, err))
+	var m skald.Message
+	if err := (skald.JSON{}).Encode(context.Background(), &m, v); err != nil {
+		return nil, skald.Permanent(fmt.Errorf("encode %s: %w", what, err))
 	}
-	if err := engine.CheckSize(what, data, most); err != nil {
+	if err := engine.CheckSize(what, m.Data, most); err != nil {
 		return nil, err
 	}
-	return data, nil
+	return m.Data, nil
 }
 
 func encodeOutput(f *engine.Facts, out any) (json.RawMessage, error) {

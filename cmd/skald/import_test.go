@@ -102,6 +102,8 @@ func TestInboxImport(t *testing.T) {
 	bad(2, "object 2 of the file: it has no id", "--from", file("a", `{"id":"1"}{"source":"/o"}`),
 		"--consumer", "stock", "--dry-run")
 	bad(2, "object 1 of the file", "--from", file("b", `{"id":1}`), "--consumer", "stock", "--dry-run")
+	bad(2, "not text", "--from", file("t", "{\"id\":\"a\x80\"}"), "--consumer", "stock", "--dry-run")
+	bad(2, "not text", "--from", file("u", `{"id":"a\ud800"}`), "--consumer", "stock", "--dry-run")
 	bad(2, "object 1 of the file: an answer of 503", "--from", file("e", `{"id":"1","code":503}`),
 		"--consumer", "http:o", "--dry-run")
 	bad(2, "object 1 of the file: an answer of once.Do", "--from", file("f", `{"id":"1","body":"no JSON"}`),

@@ -15,6 +15,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/schema"
 )
 
@@ -144,6 +145,9 @@ func (r reader) Read(data []byte, v any) error {
 			return skald.UnknownVersion(fmt.Errorf("%w; its schema cannot be read by this build: %s",
 				err, r.why))
 		}
+		return err
+	}
+	if err := fingerprint.CheckJSON(data); err != nil {
 		return err
 	}
 	if r.defaults || r.folded(r.schema, tree) {

@@ -2,6 +2,7 @@ package cloudevents
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/column"
+	"github.com/skald-go/skald/internal/fingerprint"
 )
 
 // A Header is one of a broker whose values are strings.
@@ -186,7 +188,7 @@ func unfolds(list string) bool {
 // way.
 func ordered(rest []skald.Header, list string) ([]skald.Header, error) {
 	var told [][2]string
-	if err := json.Unmarshal([]byte(list), &told); err != nil {
+	if err := cmp.Or(fingerprint.CheckJSON([]byte(list)), json.Unmarshal([]byte(list), &told)); err != nil {
 		return rest, failed(Ordered, err)
 	}
 	var out []skald.Header

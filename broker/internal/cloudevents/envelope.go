@@ -2,6 +2,7 @@ package cloudevents
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/fingerprint"
 )
 
 // ParseEnvelope reads what a broker's URL says: "cloudevents", "off", or places as in
@@ -355,7 +357,7 @@ func scalar(raw json.RawMessage) (string, error) {
 	switch raw[0] {
 	case '"':
 		var s string
-		err := json.Unmarshal(raw, &s)
+		err := cmp.Or(fingerprint.CheckJSON(raw), json.Unmarshal(raw, &s))
 		if err == nil && strings.ContainsRune(s, 0) {
 			err = ErrNotText
 		}

@@ -149,3 +149,25 @@ func TestEnvelopesThatCannotCarry(t *testing.T) {
 		}
 	}
 }
+
+// A text in a field that encoding/json would read as another one is an unreadable envelope, as it is in a
+// header: two such messages would have one id.
+func TestEnvelopeFieldThatIsNotText(t *testing.T) {
+	for name, style := range styles() {
+		codec, err := cloudevents.New(style).For(&broker.Envelope{ID: "json:id"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, data := range []string{"{\"id\":\"a\x80\"}", "{\"id\":\"a\xff\"}", `{"id":"a\ud800"}`,
+			`{"id":"a\u0000"}`} {
+			m := skald.Message{Topic: "t", Data: []byte(data)}
+			if err := codec.Fill(&m); err == nil || m.ID != "" {
+				t.Errorf("%s, %q: id %q, %v", name, data, m.ID, err)
+			}
+		}
+		m := skald.Message{Topic: "t", Data: []byte(`{"id":"\ud83d\ude00"}`)}
+		if err := codec.Fill(&m); err != nil || m.ID != "😀" {
+			t.Errorf("%s: id %q, %v", name, m.ID, err)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/fingerprint"
 )
 
 // field is a text that is not empty, or a number as it is written, in a JSON payload.
@@ -19,6 +20,9 @@ func field(data []byte, path []string) (string, error) {
 			return "", fmt.Errorf("look for the field %s: %w", name, err)
 		}
 		at = fields[name]
+	}
+	if err := fingerprint.CheckJSON(at); err != nil {
+		return "", fmt.Errorf("read the field %v: %w", path, err)
 	}
 	var text string
 	if err := json.Unmarshal(at, &text); err == nil && text != "" {
@@ -32,9 +36,10 @@ func field(data []byte, path []string) (string, error) {
 }
 
 // Without returns data for a fingerprint: without the field at path, in a canonical form, so that a copy that
-// was decoded and encoded again compares equal. Data that is no JSON object is returned as it is.
+// was decoded and encoded again compares equal. Data that is no JSON object, or not text, is returned as it
+// is.
 func Without(data []byte, path []string) []byte {
-	if len(path) == 0 {
+	if len(path) == 0 || fingerprint.CheckJSON(data) != nil {
 		return data
 	}
 	var object map[string]any

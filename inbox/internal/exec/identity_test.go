@@ -39,6 +39,12 @@ func TestIdentities(t *testing.T) {
 		"its position": {ByPosition, store.Identity{Source: Position, ID: "orders-0-7"}},
 		"nothing at all": {func(broker.Delivery) (store.Identity, error) { return store.Identity{}, nil },
 			store.Identity{}},
+		"bytes that are no text": {func(broker.Delivery) (store.Identity, error) {
+			return ByField("orders", []string{"id"}, delivery("{\"id\":\"a\x80\"}"))
+		}, store.Identity{}},
+		"half a surrogate pair": {func(broker.Delivery) (store.Identity, error) {
+			return ByField("orders", []string{"id"}, delivery(`{"id":"a\ud800"}`))
+		}, store.Identity{}},
 	} {
 		id, err := Of(c.by, d)
 		if none := c.want == (store.Identity{}); none != errors.Is(err, ErrNoID) || id.ID != c.want.ID ||

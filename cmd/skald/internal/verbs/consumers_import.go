@@ -24,6 +24,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/store"
 )
 
@@ -187,9 +188,13 @@ func objects(from io.Reader, consumer, source string) iter.Seq2[inbox.Finished, 
 				Fingerprint json.Number `json:"fingerprint"` // a number, or text that is one
 				answered
 			}{Source: source}
-			err := dec.Decode(&o)
+			var raw json.RawMessage
+			err := dec.Decode(&raw)
 			if errors.Is(err, io.EOF) {
 				return
+			}
+			if err == nil {
+				err = cmp.Or(fingerprint.CheckJSON(raw), json.Unmarshal(raw, &o))
 			}
 			one := inbox.Finished{Identity: store.Identity{Source: o.Source, ID: o.ID}}
 			if err == nil {
