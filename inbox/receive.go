@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/inbox/internal/exec"
@@ -39,9 +40,20 @@ func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
 		}
 	}
 	in.seen.Cached(ctx, fresh)
-	partition.Suspect(fresh, in.seen.Marked(ctx, fresh))
+	partition.Suspect(fresh, in.lookUp(ctx, fresh))
 	in.schedule.Start(fresh)
 	return busy || len(ds) > 0, nil
+}
+
+// lookMost bounds a look into the marks, which waits for a connection of the pool: handlers may hold all of
+// them.
+const lookMost = 2 * time.Second
+
+// lookUp drops finished messages and reports whether the look was made.
+func (in *Inbox[TTx]) lookUp(ctx context.Context, fresh []*partition.Entry) (known bool) {
+	ctx, cancel := context.WithTimeout(ctx, lookMost)
+	defer cancel()
+	return in.seen.Marked(ctx, fresh)
 }
 
 // fetch takes what the broker has, unless something of it waits still.

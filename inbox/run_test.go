@@ -255,6 +255,41 @@ func TestOutageOfTheDatabaseIsNobodysFault(t *testing.T) {
 	})
 }
 
+// fullPool is a database whose pool has no connection left for looks: handlers hold all.
+type fullPool struct {
+	store.Driver[tx]
+	looks atomic.Int64
+}
+
+func (f *fullPool) Seen(ctx context.Context, _ string, _ []store.Identity) ([]store.Verdict, error) {
+	f.looks.Add(1)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A look into the marks that gets no connection holds up the main loop for a moment, not forever. In
+// simulated time.
+func TestLookWithoutAConnectionHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		db := &fullPool{Driver: w.db}
+		stop := run(t, w.over(db, nil, keep))
+		for n := range 60 {
+			w.publish(w.message(fmt.Sprint("k", n), "1"))
+			time.Sleep(time.Second)
+		}
+		if n := len(w.db.Marks()); n < 55 {
+			t.Errorf("%d of 60 messages are handled", n)
+		}
+		if n := db.looks.Load(); n > 3 {
+			t.Errorf("it looked %d times in a minute", n)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // Each probe is a connection to the server. The looks of an idle consumer show that its database answers. In
 // simulated time.
 func TestIdleInboxDoesNotProbe(t *testing.T) {

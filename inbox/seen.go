@@ -6,7 +6,9 @@ package inbox
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
+	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
@@ -19,6 +21,9 @@ import (
 // more: the read is a sixth of what a hundred messages cost the database that share a transaction. After a
 // repeat, and with each partition that is gained, the marks are read again.
 const trusting = 5000
+
+// lookRest is the pause after a look without an answer. Each intake finds repeats by itself meanwhile.
+const lookRest = 30 * time.Second
 
 // A seenConfig is what a Filter goes by.
 type seenConfig struct {
@@ -50,8 +55,9 @@ type attempt interface {
 // A filter drops repeats. It belongs to one goroutine.
 type filter struct {
 	o       seenConfig
-	server  string // the run of the database's server that was seen last; "": none yet, or it has none
-	strange int    // messages in a row that were looked up, and not finished before
+	server  string    // the run of the database's server that was seen last; "": none yet, or it has none
+	strange int       // messages in a row that were looked up, and not finished before
+	until   time.Time // no look is made before, since one got no answer in time
 }
 
 // newSeen is a Filter.
@@ -92,7 +98,7 @@ func (f *filter) Cached(ctx context.Context, es []*partition.Entry) {
 
 // Marked looks all of es up in one read. Known: all that was finished is.
 func (f *filter) Marked(ctx context.Context, es []*partition.Entry) (known bool) {
-	if !f.wary(es) {
+	if !f.wary(es) || time.Now().Before(f.until) {
 		return false
 	}
 	ids, of := make([]store.Identity, 0, len(es)), make([]*partition.Entry, 0, len(es))
@@ -106,6 +112,9 @@ func (f *filter) Marked(ctx context.Context, es []*partition.Entry) (known bool)
 	}
 	seen, err := f.o.DB.Seen(ctx, f.o.Group, ids)
 	if f.o.Read(ctx, err); err != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			f.until = time.Now().Add(lookRest)
+		}
 		return false
 	}
 	f.strange += len(ids)
