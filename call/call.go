@@ -34,9 +34,9 @@ type Call[TTx, T, TReq, TOut any] struct {
 	// nothing is requested, and what Intent wrote is committed as a handler's. Errors are a handler's.
 	Intent func(ctx context.Context, tx TTx, m skald.Received[T]) (req TReq, key string, err error)
 
-	// Do sends the request. skald.Reject is the provider's final refusal, which Settle is told of;
-	// skald.RetryAfter is "not now"; skald.Permanent makes a dead letter. After any other error it is not
-	// known what was done.
+	// Do sends the request. skald.Reject is the provider's final refusal, which Settle is told of. With
+	// events it makes a dead letter: publish them in Settle. skald.RetryAfter is "not now"; skald.Permanent
+	// makes a dead letter. After any other error it is not known what was done.
 	Do func(ctx context.Context, req TReq, key string) (TOut, error)
 
 	// LookUp finds what was done under a key. It is asked first where Do may have been called before. If it
@@ -109,6 +109,10 @@ func (c *Call[TTx, T, TReq, TOut]) ask(ctx context.Context, call store.Call, h h
 	out, err := c.answer(ctx, call, h)
 	o := Outcome[TOut]{Value: out}
 	if no := (*skald.RejectedError)(nil); errors.As(err, &no) && no.Err != nil {
+		if len(no.Say) > 0 {
+			return "", skald.Permanent(fmt.Errorf("the refusal of a call (%v) has %d events, which no "+
+				"transaction can store: return skald.Reject with them from Settle", no.Err, len(no.Say)))
+		}
 		o, err = Outcome[TOut]{Refused: true, Reason: no.Err.Error()}, nil
 	}
 	if err != nil {

@@ -104,3 +104,21 @@ func failingCall(phase string, err error) outsideCall {
 	}
 	return c
 }
+
+// A refusal of Do, which is outside of any transaction, publishes no events. With events it is a dead letter
+// that names the remedy.
+func TestEventsOfARefusalOutsideAreNamed(t *testing.T) {
+	w := newWorld(t, 1)
+	err := skald.Reject(errors.New("no money"), skald.Draft{Topic: "orders", Type: "refused"})
+	in := inbox.New(w.db, w.bus, "stock", &inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler)})
+	inbox.OnCall(in, said, failingCall("Do", err))
+	w.publish(w.message("k", "no"))
+	w.quiet(in)
+	dead := w.dead()
+	if len(dead) != 1 || !strings.Contains(dead[0].Last.Why, "return skald.Reject with them from Settle") {
+		t.Errorf("dead letters %+v", dead)
+	}
+	if rows := w.db.Rows(); len(rows) > 0 {
+		t.Errorf("said %+v", rows)
+	}
+}

@@ -30,9 +30,9 @@ func newStep[In, Out any](name string, kind plan.Kind, b engine.StepBody, undo b
 // saga's next state. Undo gets what do put out, and is called only where that was committed; nil: see
 // NoEffect.
 //
-// An error of skald.Reject turns the saga back, one of skald.Permanent is not tried again, after
-// skald.RetryAfter the attempt is not charged; after any other the step is tried again as Retry says. The
-// output is kept as JSON.
+// An error of skald.Reject turns the saga back, and its events are published with that. One of
+// skald.Permanent is not tried again, after skald.RetryAfter the attempt is not charged; after any other the
+// step is tried again as Retry says. The output is kept as JSON.
 func Do[TTx, In, Out any](name string, do func(ctx context.Context, tx TTx, r Run[In]) (Out, error),
 	undo func(ctx context.Context, tx TTx, r Run[In], out Out) error, opts ...Option) *Step[In, Out] {
 	local := &engine.Local[TTx]{Do: func(ctx context.Context, tx TTx, f *engine.Facts) (json.RawMessage,

@@ -1,9 +1,13 @@
 package engine
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
@@ -49,9 +53,33 @@ func (s *saga) FeedEffect(e plan.Event) {
 	}
 }
 
-// Wrong feeds an error of a function of the user's.
+// Wrong feeds an error of a function of the user's. The events of a rejection are stored with it. If they
+// cannot be encoded, that is an ordinary failure of a.
 func (s *saga) Wrong(a plan.Action, err error) {
-	s.Feed(failed(a, err))
+	e := failed(a, err)
+	var rows []skald.Message
+	if e.What == plan.Rejected || e.Permanent {
+		if rows, err = s.rejection(err); err != nil {
+			e = failed(a, err)
+		}
+	}
+	if s.Feed(e).Changed() {
+		s.rows = append(s.rows, rows...)
+	}
+}
+
+// rejection completes the events of a skald.Reject in err. An error without a rejection has none.
+func (s *saga) rejection(err error) ([]skald.Message, error) {
+	var no *skald.RejectedError
+	if !errors.As(err, &no) || len(no.Say) == 0 {
+		return nil, nil
+	}
+	c := complete.Completer{Now: s.clock.Now}
+	rows, err := c.Messages(s.Caused(context.Background()), no.Say)
+	if err != nil {
+		return nil, fmt.Errorf("encode the events of skald.Reject: %w", err)
+	}
+	return rows, nil
 }
 
 // Guard runs a function of the user's.

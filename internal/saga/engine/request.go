@@ -195,15 +195,20 @@ func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b c
 	err = l.timed(ctx, a, usualTimeout,
 		func() error { return b.Settle(WithFacts(within, f), u.Tx(), skald.Message{}, c.Outcome) })
 	var no *skald.RejectedError
-	switch {
-	case err == nil:
+	if err == nil {
 		l.FeedEffect(e)
 		return l.commit(ctx, u, a)
+	}
+	rows, bad := l.rejection(err)
+	switch {
+	case bad != nil:
+		err = bad
 	case errors.As(err, &no) && (refused || a.Verb != plan.UndoStep):
 		if !refused {
 			e.Reason = no.Error() // done, and rejected after that
 		}
 		l.FeedEffect(e)
+		l.rows = append(l.rows, rows...)
 		l.Think(ctx)
 		return l.blame(ctx, a, l.insteadOf(ctx, u, 0))
 	}

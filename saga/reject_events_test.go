@@ -1,0 +1,111 @@
+package saga_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/call"
+	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+var (
+	refusals = skald.Event[string]{Topic: "refusals", Type: "refused"}
+	unnamed  = skald.Event[string]{Topic: "a topic with spaces", Type: "refused"}
+)
+
+// The events of a rejection are stored with it, once, in each function of a step that has a transaction.
+// Where there is none to store them in, or they cannot be encoded, the step fails by an error that names
+// them.
+func TestEventsOfARejection(t *testing.T) {
+	for name, c := range map[string]struct {
+		at, status, why string
+		say             skald.Event[string]
+		events          int
+	}{
+		"do":         {at: "do", status: "compensated", events: 1},
+		"undo":       {at: "undo", status: "compensating", events: 1},
+		"intent":     {at: "intent", status: "compensated", events: 1},
+		"settle":     {at: "settle", status: "compensated", events: 1},
+		"settle no":  {at: "settle no", status: "compensated", events: 1},
+		"request":    {at: "request", status: "compensating", why: "return skald.Reject with them from Settle"},
+		"not a name": {at: "do", say: unnamed, status: "compensated", why: "events of skald.Reject"},
+		"not a name, settled": {at: "settle", say: unnamed, status: "compensating",
+			why: "events of skald.Reject"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.say.Topic == "" {
+				c.say = refusals
+			}
+			db := memstore.New(nil)
+			d := refusing(c.at, func() error {
+				return skald.Reject(errors.New("no"), c.say.New("k", "because"))
+			})
+			e := engineOf(t, db, d)
+			running(t, e)
+			begin(t, db, e, d, trip{ID: "a"})
+			is := settled(t, db, "a")
+			why := is.Error
+			if !is.Stuck {
+				end, err := e.Await(t.Context(), d, "a")
+				if why = end.Reason; err != nil {
+					t.Fatal(err)
+				}
+			}
+			if string(is.Status) != c.status || is.Stuck != (c.status == "compensating") ||
+				!strings.Contains(why, c.why) {
+				t.Errorf("it is %s, stuck: %v, %q", is.Status, is.Stuck, why)
+			}
+			rows := slices.DeleteFunc(db.Rows(),
+				func(m store.Row) bool { return m.Topic != refusals.Topic })
+			if len(rows) != c.events {
+				t.Fatalf("%d events: %+v", len(rows), rows)
+			}
+			for _, m := range rows {
+				if string(m.Data) != `"because"` || m.CorrelationID == "" {
+					t.Errorf("event %+v", m)
+				}
+			}
+		})
+	}
+}
+
+// refusing is a saga of which one function returns no.
+func refusing(at string, no func() error) *saga.Definition[trip] {
+	says := func(here string) error {
+		if at == here {
+			return no()
+		}
+		return nil
+	}
+	hurry := []saga.Option{saga.Retry(saga.Policy{First: time.Millisecond, Attempts: 2}),
+		saga.RetryUndo(saga.Policy{First: time.Millisecond, Attempts: 2})}
+	first := saga.Do("first", func(context.Context, tx, saga.Run[trip]) (string, error) {
+		return "", says("do")
+	}, func(context.Context, tx, saga.Run[trip], string) error { return says("undo") }, hurry...)
+	ask := saga.Call("ask", saga.Request[tx, trip, string, string]{At: newBank().at,
+		Intent: func(context.Context, tx, saga.Run[trip]) (string, error) { return "", says("intent") },
+		Do: func(context.Context, string, string) (string, error) {
+			if at == "settle no" {
+				return "", skald.Reject(errors.New("refused"))
+			}
+			return "", says("request")
+		},
+		Settle: func(_ context.Context, _ tx, _ saga.Run[trip], o call.Outcome[string]) error {
+			if o.Refused {
+				return says("settle no")
+			}
+			return says("settle")
+		}}, nil, append(hurry, saga.NoEffect())...)
+	last := saga.Do("last", func(context.Context, tx, saga.Run[trip]) (string, error) {
+		return "", skald.Reject(errors.New("it turns back at the latest here"))
+	}, nil, append(hurry, saga.NoEffect())...)
+	return saga.New("refusing", &saga.Options[trip]{Key: tripKey}, first, ask, last)
+}
