@@ -91,7 +91,7 @@ func (b *Broker) open(ctx context.Context) (*amqp.Connection, error) {
 	}
 	got := make(chan made, 1)
 	go func() {
-		conn, _, err := b.connect("asks")
+		conn, _, err := b.connect("asks", nil)
 		got <- made{conn, err}
 	}()
 	select {

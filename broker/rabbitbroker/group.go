@@ -41,6 +41,7 @@ type group struct {
 	warned            time.Time // when it was last told that the group is another's
 	beaten            time.Time
 	prefetch          map[string]int // of partitions that take fewer messages at once than Options.Prefetch
+	windows           map[string]int // of those that do for now, since their messages are large
 }
 
 // listen is how long a member that joins waits for others to tell of themselves.

@@ -15,6 +15,7 @@ import (
 
 // link is the connection of a subscription, and what goes over it besides partitions.
 type link struct {
+	gate   *gate
 	conn   *amqp.Connection
 	cut    func() // ends it as sudden death would
 	ctl    *amqp.Channel
@@ -44,7 +45,7 @@ type voice struct {
 // speak opens a voice.
 func (b *Broker) speak(name string) (v *voice, err error) {
 	v = &voice{}
-	if v.conn, v.cut, err = b.connect(name + " greets"); err != nil {
+	if v.conn, v.cut, err = b.connect(name+" greets", nil); err != nil {
 		return nil, err
 	}
 	v.blocked = v.conn.NotifyBlocked(make(chan amqp.Blocking, 8))
@@ -94,8 +95,8 @@ func (s *Subscription) join(ctx context.Context) (*link, error) {
 }
 
 func (s *Subscription) dial(ctx context.Context) (*link, error) {
-	l := &link{}
-	conn, cut, err := s.b.connect("group " + s.group.name + " member " + s.member)
+	l := &link{gate: newGate()}
+	conn, cut, err := s.b.connect("group "+s.group.name+" member "+s.member, l.gate)
 	if err != nil {
 		return nil, err
 	}

@@ -16,12 +16,18 @@ import (
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/feed"
 	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/column"
 )
 
 // partition is a queue that this member is registered for, from one registration to one loss.
 type partition struct {
 	feed.Holding
 	feed.Buffer // never more than Prefetch: RabbitMQ waits for acknowledgements
+	flight
+	gate *gate // of its connection
+
+	sends   sync.Mutex
+	closing bool // nothing is sent on ch from then on: RabbitMQ would end the connection
 
 	base int64 // positions are above it
 	ch   *amqp.Channel
@@ -94,8 +100,10 @@ func (s *Subscription) live(l *link) (over bool) {
 			if l.conn.IsClosed() {
 				return false
 			}
-			s.tellShut(o)
-			continue // at the next tick
+			if !s.reopened(o) {
+				s.tellShut(o)
+				continue // at the next tick
+			}
 		case d, ok := <-l.hellos:
 			if !ok {
 				return s.unheard(<-l.refused)
@@ -115,6 +123,7 @@ func (s *Subscription) live(l *link) (over bool) {
 			if l.shared == "" {
 				s.beat(l)
 			}
+			s.widen(time.Now())
 		}
 		if err := s.balance(l); err != nil {
 			s.tellFault(err)
@@ -190,17 +199,37 @@ func (s *Subscription) balance(l *link) error {
 func release(partitions []*partition) {
 	var wg sync.WaitGroup
 	for _, o := range partitions {
-		wg.Go(func() { _ = o.ch.Close() }) // where that fails, so does the connection
+		wg.Go(o.close)
 	}
 	wg.Wait()
+}
+
+// close closes the channel of o. Where that fails, so does the connection.
+func (o *partition) close() {
+	o.sends.Lock()
+	o.closing = true
+	o.sends.Unlock()
+	_ = o.ch.Close()
+}
+
+// ack acknowledges all up to a delivery tag. Where that fails, the partition is being lost, and comes again.
+func (o *partition) ack(tag uint64) {
+	o.sends.Lock()
+	defer o.sends.Unlock()
+	if !o.closing {
+		_ = o.ch.Ack(tag, true)
+	}
 }
 
 // register asks for a queue. Messages come once nobody who registered before is left.
 func (s *Subscription) register(l *link, o *partition, queue string) error {
 	ch, err := l.conn.Channel()
 	if err == nil {
+		o.gate = l.gate
 		o.ch, o.shut = ch, ch.NotifyClose(make(chan *amqp.Error, 1))
-		err = ch.Qos(cmp.Or(s.prefetch[o.Name], s.b.opts.Prefetch), 0, false)
+		o.prefetch = cmp.Or(s.prefetch[o.Name], s.b.opts.Prefetch)
+		o.prefetch, o.since = min(o.prefetch, cmp.Or(s.windows[o.Name], o.prefetch)), time.Now()
+		err = ch.Qos(o.prefetch, 0, false)
 	}
 	if err == nil {
 		o.in, err = ch.Consume(queue, "", false, false, false, false, nil)
@@ -248,6 +277,10 @@ func (s *Subscription) gain(partitions []*partition) {
 // read takes in what RabbitMQ delivers, until it or this member closes the channel.
 func (s *Subscription) read(o *partition) {
 	for d := range o.in {
+		o.gate.take(len(d.Body))
+		if s.reopens(o) {
+			continue // it comes again
+		}
 		topic := o.Topic // empty for a shared queue
 		if topic == "" {
 			topic = s.topicOf(d.Exchange)
@@ -261,12 +294,14 @@ func (s *Subscription) read(o *partition) {
 			attempt = max(attempt, 1)
 		}
 		s.mu.Lock()
-		o.Put(broker.Delivery{Message: msg, Partition: o.Name, Position: o.base + int64(d.DeliveryTag),
-			Attempt: attempt, Fault: fault})
+		if s.deliver(o, column.Weight(&msg)) {
+			o.Put(broker.Delivery{Message: msg, Partition: o.Name, Position: o.base + int64(d.DeliveryTag),
+				Attempt: attempt, Fault: fault})
+		}
 		s.mu.Unlock()
 		s.feed.Wake()
 	}
-	_ = o.ch.Close() // where RabbitMQ has only cancelled: the queue was deleted
+	o.close() // where RabbitMQ has only cancelled: the queue was deleted
 	select {
 	case s.ended <- o:
 	case <-s.ctx.Done():

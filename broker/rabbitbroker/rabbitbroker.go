@@ -40,8 +40,8 @@ type Options struct {
 	// third of Session.
 	Heartbeat time.Duration
 	// Prefetch is how many messages of each partition may be with its owner, unacknowledged: what lies behind
-	// one that is stuck, too. All of them may be in memory, whatever their size. Default 1,000, at most
-	// 65,535.
+	// one that is stuck, too. It is lowered while messages are large: a member has at most about 32 MiB of
+	// them. Default 1,000, at most 65,535.
 	Prefetch int
 	// Flying is how many messages may wait for their confirmation at once, at most about 16 MiB of them: so
 	// many a relay that dies may repeat. Default 256.
@@ -159,8 +159,8 @@ func (b *Broker) Close() error {
 }
 
 // connect makes a connection, to the first of the servers that takes one. cut ends it as sudden death would,
-// whatever waits for it.
-func (b *Broker) connect(name string) (conn *amqp.Connection, cut func(), err error) {
+// whatever waits for it. Its reads pass g, if that is not nil.
+func (b *Broker) connect(name string, g *gate) (conn *amqp.Connection, cut func(), err error) {
 	var last error
 	for _, host := range b.hosts {
 		config, err := b.config(name)
@@ -173,6 +173,9 @@ func (b *Broker) connect(name string) (conn *amqp.Connection, cut func(), err er
 			if raw, err = dial(network, address); err == nil {
 				// the client clears it once it is connected
 				err = raw.SetDeadline(time.Now().Add(b.opts.Patience))
+			}
+			if err == nil && g != nil {
+				return gated{raw, g}, nil
 			}
 			return raw, err
 		}

@@ -30,7 +30,9 @@ type Subscription struct {
 	mu    sync.Mutex
 	feed  *feed.Feed[*partition]
 	alarm string
-	left  error // what kept it from leaving in peace
+	// flying is the flight.bytes of all partitions.
+	flying int
+	left   error // what kept it from leaving in peace
 }
 
 var _ broker.Subscription = (*Subscription)(nil)
@@ -60,7 +62,8 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 		done: make(chan struct{}),
 		group: group{name: g.Name, sessionID: uuid7.New(time.Now()),
 			topicNames: slices.Compact(slices.Sorted(slices.Values(g.Topics))), peers: map[string]peer{},
-			shares: map[string]share{}, prefetch: map[string]int{}},
+			shares: map[string]share{}, prefetch: map[string]int{},
+			windows: map[string]int{}},
 	}
 	s.standing = feed.Claim{SessionID: s.sessionID, Owner: g.Owner}
 	s.member = "m-" + g.Member // no name that is drawn is one that is given
@@ -101,11 +104,11 @@ func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
 	upTo := make([]int64, len(acked))
 	for i, l := range acked {
 		upTo[i] = l.Acked
+		s.flying -= l.done(l.Acked - l.base)
 	}
 	s.mu.Unlock()
 	for i, l := range acked {
-		// where that fails, the partition is being lost, and comes again
-		_ = l.ch.Ack(uint64(upTo[i]-l.base), true)
+		l.ack(uint64(upTo[i] - l.base))
 	}
 	return err
 }
@@ -145,7 +148,9 @@ func (s *Subscription) end(ctx context.Context) error {
 func (s *Subscription) lose(l *partition, clean bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.feed.Lose(l, clean)
+	if s.feed.Lose(l, clean) {
+		s.flying -= l.bytes
+	}
 }
 
 // die makes all further calls answer why.
@@ -154,6 +159,7 @@ func (s *Subscription) die(why error) {
 	defer s.mu.Unlock()
 	s.feed.End(why)
 	s.feed.Clear()
+	s.flying = 0
 }
 
 // tellFault keeps what waiting does not cure for the next Receive.

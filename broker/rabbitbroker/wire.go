@@ -61,7 +61,7 @@ func (p *publisher) open(old *wire) (*wire, error) {
 	if old != nil && !old.conn.IsClosed() {
 		w.conn, w.cut, w.blocked = old.conn, old.cut, old.blocked
 	} else {
-		conn, cut, err := p.b.connect("publishes")
+		conn, cut, err := p.b.connect("publishes", nil)
 		if err != nil {
 			return nil, err
 		}
