@@ -1,8 +1,8 @@
-// Package call makes outside calls, of a payment gateway or a mail server, so that each has its effect once.
-// A call has three phases, each of which may be done by another process than the one before: the intent is
-// stored, with the key that the provider knows the call by; the request is sent, outside of any transaction;
-// the answer is stored together with what follows from it. Whatever is to be called belongs to an owner, a
-// parked message or a step of a saga, which stores the first and the third phase: see Make.
+// Package call makes external calls, for example to a payment gateway or a mail server, so that each has its
+// effect once. A call has three phases, and each may run in another process. Skald stores the intent, with
+// the idempotency key. It sends the request, outside of any transaction. It stores the answer together with
+// its consequences. A call belongs to an owner, a parked message or a step of a saga, which stores the first
+// and the third phase: see Make.
 package call
 
 import (
@@ -18,70 +18,71 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Call is a handler whose work is done by a provider outside.
+// Call is a handler whose work is done by an external provider.
 //
-// What became of a request without an answer (the process died, time was up, the connection was cut) is not
-// known: it is looked up by LookUp, and sent again by Do under the same key, until there is an answer. So the
-// provider must know a key again, or LookUp must find what was done under it. Messages of the same key wait
-// meanwhile.
+// If a request gets no answer (the process died, the time was up, the connection broke), its outcome is
+// unknown. Skald then asks LookUp, and sends the request again by Do under the same key, until there is an
+// answer. So the provider must deduplicate by key, or LookUp must find the earlier work. Messages of the same
+// key wait meanwhile.
 type Call[TTx, T, TReq, TOut any] struct {
-	// At is the provider: its timeout, its circuit breaker and its limit hold for all calls that name it.
+	// At is the provider. Its timeout, circuit breaker and limit apply to all calls with the same provider.
 	At *Provider
 
-	// Intent says what to request and under which key; the key must be the same whenever Intent is asked of
-	// one message. It reads in tx; what it writes there is rolled back. The intent stands only if no entity
-	// in Options.Transaction.Entities has changed meanwhile: name those that it depends on. An empty key:
-	// nothing is requested, and what Intent wrote is committed as a handler's. Errors are a handler's.
+	// Intent returns the request and its key. The key must be the same each time that Intent runs for one
+	// message. Intent reads in tx; its writes are rolled back. The intent is stored only if no entity in
+	// Options.Transaction.Entities has changed meanwhile: name the entities that it depends on. With an empty
+	// key no request is sent, and the writes of Intent are committed like a handler's. Errors are treated
+	// like a handler's.
 	Intent func(ctx context.Context, tx TTx, m skald.Received[T]) (req TReq, key string, err error)
 
-	// Do sends the request. skald.Reject is the provider's final refusal, which Settle is told of. With
-	// events it makes a dead letter: publish them in Settle. skald.RetryAfter is "not now"; skald.Permanent
-	// makes a dead letter. After any other error it is not known what was done.
+	// Do sends the request. skald.Reject is a final refusal by the provider, which Settle receives. A refusal
+	// with events makes a dead letter: publish the events in Settle. skald.RetryAfter means "not now".
+	// skald.Permanent makes a dead letter. After any other error the outcome is unknown.
 	Do func(ctx context.Context, req TReq, key string) (TOut, error)
 
-	// LookUp finds what was done under a key. It is asked first where Do may have been called before. If it
-	// finds nothing, Do is called again: the request may still be under way. skald.Reject is as Do's. Nil:
+	// LookUp finds the earlier work under a key. It runs first if Do may have run before. If it finds
+	// nothing, Do runs again: the request may still be in progress. skald.Reject is as in Do. Nil means that
 	// the provider cannot be asked.
 	LookUp func(ctx context.Context, req TReq, key string) (out TOut, found bool, err error)
 
-	// Cancel voids a key, so that nothing will be done under it any more; done: it was done before. It is
-	// called instead of Do where the message's effect is to be undone as soon as it is known. To look is not
-	// enough: a sender that was paused may still wake up. Nil: Do is called again under the key, and what it
-	// did is undone then.
+	// Cancel voids a key, so that the provider does nothing under it later. Done reports that the work was
+	// done before. Cancel runs instead of Do if the message's effect is to be undone as soon as it is known.
+	// A lookup alone is not enough, because a paused sender may still resume. If Cancel is nil, Do runs again
+	// under the key, and its effect is undone then.
 	Cancel func(ctx context.Context, req TReq, key string) (out TOut, done bool, err error)
 
-	// Memory is how long the provider keeps keys, by the clock of the database since the intent was stored.
-	// Do is not called again after that: if LookUp finds nothing, the message is a dead letter for an
-	// operator to look into. Default: for ever.
+	// Memory is how long the provider remembers keys, counted since the intent was stored, by the database's
+	// clock. After that Do does not run again: if LookUp finds nothing, the message becomes a dead letter for
+	// an operator. Default: forever.
 	Memory time.Duration
 
-	// Settle writes in tx what follows from the answer, as any handler does.
+	// Settle writes the consequences of the answer in tx, like any handler.
 	Settle func(ctx context.Context, tx TTx, m skald.Received[T], o Outcome[TOut]) error
 }
 
-// An Outcome is the answer to a call.
+// Outcome is the answer to a call.
 type Outcome[TOut any] struct {
 	Value   TOut
-	Refused bool   // the provider said no, or its key was voided in time
+	Refused bool   // the provider refused, or the key was voided in time
 	Reason  string // of the refusal
 }
 
-// ErrForgotten is the failure of a call without an answer that is older than Call.Memory.
-var ErrForgotten = errors.New("call: the provider may have forgotten the key: look it up there, then drop the message with what you found, and say by hand what follows")
+// ErrForgotten is the error of a call without an answer that is older than Call.Memory.
+var ErrForgotten = errors.New("call: the provider may have forgotten the key: look it up there, then drop the message with that result, and carry out its consequences by hand")
 
-// errCancelled is the reason of a call whose key was voided before it was done.
+// errCancelled is the reason of a call whose key was voided in time.
 var errCancelled = errors.New("cancelled before it was done")
 
-// Limits of what is stored of a call, in bytes.
+// Limits of a stored call, in bytes.
 const (
 	maxRequest = 64 << 10
 	maxKey     = 255
 )
 
-// requested is a call as it is stored before it is made.
+// requested encodes a call for the store.
 func requested(req any, key string) (*store.Call, error) {
 	if len(key) > maxKey || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
-		return nil, skald.Permanent(fmt.Errorf("the key of the call %.40q is no text of at most %d bytes",
+		return nil, skald.Permanent(fmt.Errorf("the key of the call %.40q is not UTF-8 text without NUL of at most %d bytes",
 			key, maxKey))
 	}
 	text, err := json.Marshal(req)
@@ -92,28 +93,28 @@ func requested(req any, key string) (*store.Call, error) {
 		return nil,
 			skald.Permanent(
 				fmt.Errorf(
-					"the request of the call is %d bytes, at most %d are kept: keep it in a table of yours",
+					"the request of the call is %d bytes, at most %d are allowed: store it in a table of yours",
 					len(text), maxRequest))
 	}
 	return &store.Call{Key: key, Request: string(text)}, nil
 }
 
-// history is what is known of a call before it is made.
+// history is the knowledge about earlier attempts of a call.
 type history struct {
 	begun     bool // it may have been made before
 	forgotten bool // the provider may not know the key any more
 }
 
-// ask returns the encoded Outcome of a call.
+// ask runs the attempt and returns the encoded Outcome.
 func (c *Call[TTx, T, TReq, TOut]) ask(ctx context.Context, call store.Call, h history) (string, error) {
 	out, err := c.answer(ctx, call, h)
 	o := Outcome[TOut]{Value: out}
-	if no := (*skald.RejectedError)(nil); errors.As(err, &no) && no.Err != nil {
-		if len(no.Say) > 0 {
+	if refusal := (*skald.RejectedError)(nil); errors.As(err, &refusal) && refusal.Err != nil {
+		if len(refusal.Say) > 0 {
 			return "", skald.Permanent(fmt.Errorf("the refusal of a call (%v) has %d events, which no "+
-				"transaction can store: return skald.Reject with them from Settle", no.Err, len(no.Say)))
+				"transaction can store: return skald.Reject with them from Settle", refusal.Err, len(refusal.Say)))
 		}
-		o, err = Outcome[TOut]{Refused: true, Reason: no.Err.Error()}, nil
+		o, err = Outcome[TOut]{Refused: true, Reason: refusal.Err.Error()}, nil
 	}
 	if err != nil {
 		return "", err
@@ -125,7 +126,7 @@ func (c *Call[TTx, T, TReq, TOut]) ask(ctx context.Context, call store.Call, h h
 	return string(text), nil
 }
 
-// read returns the request for one function: what that changes in it, no other one sees.
+// read decodes the request for one function, so that its changes do not reach another function.
 func (c *Call[TTx, T, TReq, TOut]) read(call store.Call) (req TReq, err error) {
 	if err := json.Unmarshal([]byte(call.Request), &req); err != nil {
 		return req, skald.Permanent(fmt.Errorf("read the request of the call: %w", err))
@@ -161,7 +162,7 @@ func (c *Call[TTx, T, TReq, TOut]) answer(ctx context.Context, call store.Call,
 	return c.Do(ctx, req, call.Key)
 }
 
-// Refused reports whether an encoded Outcome is a refusal: nothing was done.
+// Refused reports whether an encoded Outcome is a refusal, so that nothing was done.
 func Refused(outcome string) bool {
 	var o struct{ Refused bool }
 	return json.Unmarshal([]byte(outcome), &o) == nil && o.Refused

@@ -14,10 +14,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Bound is a Call without its types, so that an owner can drive calls of different types alike.
+// Bound is a Call without type parameters, so that an owner can run calls of different types.
 type Bound[TTx any] struct {
-	// Intend is the first phase, in a transaction that the owner ends: the call to be stored instead of what
-	// was written there, or nil where nothing is to be requested and what was written stands.
+	// Intend is the first phase, in a transaction that the owner ends. It returns the call to store; the
+	// owner then rolls back other writes. Nil means that no request is needed, and the owner commits the
+	// writes.
 	Intend func(ctx context.Context, tx TTx, m skald.Message) (*store.Call, error)
 	// Settle is the third phase, in the transaction that stores the outcome.
 	Settle func(ctx context.Context, tx TTx, m skald.Message, outcome string) error
@@ -28,15 +29,15 @@ type Bound[TTx any] struct {
 	by     By
 }
 
-// By is on whose behalf calls are made.
+// By describes the owner's component to a call.
 type By struct {
-	Name   string        // of the consumer or the saga, for the log
-	Retry  time.Duration // how long to wait where the provider has no room
+	Name   string        // the consumer or saga, for the log
+	Retry  time.Duration // the delay if the provider's limit is reached
 	Now    func() time.Time
 	Logger *slog.Logger
 }
 
-// Bind returns c without its types. Decode reads the message of a call.
+// Bind returns c without its type parameters. Decode decodes the message of a call.
 func Bind[TTx, T, TReq, TOut any](c Call[TTx, T, TReq, TOut], by By,
 	decode func(context.Context, skald.Message) (skald.Received[T], error)) Bound[TTx] {
 	return Bound[TTx]{at: c.At, memory: c.Memory, ask: c.ask, by: by,
@@ -65,50 +66,50 @@ func Bind[TTx, T, TReq, TOut any](c Call[TTx, T, TReq, TOut], by By,
 	}
 }
 
-// Timeout is how long a request of this call may take. An owner's lease must be longer.
+// Timeout returns how long a request of this call may take. An owner's lease must be longer.
 func (b Bound[TTx]) Timeout() time.Duration { return b.at.timeout }
 
-// A Lease is how long nobody else takes up the work that a call belongs to: so long from Since on, by the
-// clock of this process.
+// Lease is how long no other process takes over the work of a call, counted from Since by the clock of this
+// process.
 type Lease struct {
 	Since time.Time
-	For   time.Duration // without the time that it takes to store the answer
+	For   time.Duration // without the time needed to store the answer
 }
 
-// age is the time since the lease began. Two clocks measure it: the monotonic one stands still while the
-// machine is suspended, the other may be set. The larger counts.
+// age returns the time since the lease began, by the larger of two clocks. The monotonic clock stops while
+// the machine is suspended; the wall clock may be set.
 func (l Lease) age(now time.Time) time.Duration {
 	return max(now.Sub(l.Since), now.Round(0).Sub(l.Since.Round(0)))
 }
 
-// Timely reports whether a request that is sent now ends before others may take up the work.
+// Timely reports whether a request that starts now ends before another process may take over the work.
 func (b Bound[TTx]) Timely(l Lease) bool { return l.age(b.by.Now())+b.at.timeout <= l.For }
 
-// An Owner is the work that a call belongs to: a message, a step of a saga. Before Make it has stored the
-// call, in an effect whose guards hold that nobody else has the work; so whoever takes the work up after a
-// crash finds the call, and its key. Each method but Lease and Sending ends the attempt, stores how, under
-// the same guards, and returns what the owner makes of that.
+// Owner is the work that a call belongs to: a message or a step of a saga. Before Make the owner has stored
+// the call, in an effect whose guards ensure that no other process has the work. A process that takes the
+// work over after a crash therefore finds the call and its key. Each method except Lease and Sending ends the
+// attempt, stores the result under the same guards, and returns the owner's own result.
 type Owner[R any] interface {
-	// Lease is how long the work belongs to this process.
+	// Lease returns how long this process has the work.
 	Lease() Lease
-	// Sending is asked directly before a request is sent. It may add to ctx, and over is called when the
-	// request has ended.
+	// Sending is called directly before a request is sent. It may add to ctx; over is called when the request
+	// has ended.
 	Sending(ctx context.Context, timeout time.Duration) (with context.Context, over func())
 
-	// Answered has c.Outcome stored together with what Settle writes, in one transaction. If that fails, c is
-	// to be kept with its outcome: the request is not sent again.
+	// Answered stores c.Outcome together with the writes of Settle, in one transaction. If that fails, it
+	// stores c with its outcome, so that the request is not sent again.
 	Answered(ctx context.Context, c store.Call) R
-	// Later keeps the call for a later attempt: nothing was sent, or the provider said "not now". It is no
-	// failure.
+	// Later stores the call for a later attempt: nothing was sent, or the provider answered "not now". It
+	// counts no failed attempt.
 	Later(ctx context.Context, after time.Duration, err error) R
-	// Failed keeps the call with a failed attempt.
+	// Failed stores the call with a failed attempt.
 	Failed(ctx context.Context, err error) R
-	// Late leaves all as it is: the lease is about to end, so another process may take up the work.
+	// Late changes nothing: the lease is about to end, so another process may take over the work.
 	Late() R
 }
 
-// Make sends the request of a stored call, unless its outcome is known, and has the owner store what follows.
-// Begun: the request may have been sent before, by this process or another; then it is looked up first.
+// Make sends the request of a stored call, unless its outcome is known, and lets the owner store the result.
+// If begun is true, the request may have been sent before, by any process; LookUp then runs first.
 func Make[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Call, begun bool) R {
 	if c.Outcome != "" {
 		return o.Answered(ctx, c)
@@ -117,9 +118,9 @@ func Make[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Cal
 	if pass == nil {
 		if wait == 0 {
 			return o.Later(ctx, backoff.After(1, b.by.Retry, b.by.Retry),
-				fmt.Errorf("%s is not asked now: as many requests as it may have are under way", b.at.name))
+				fmt.Errorf("no request to %s now: its limit of concurrent requests is reached", b.at.name))
 		}
-		return o.Later(ctx, wait, fmt.Errorf("%s is not asked now, since others got no answer: the log has "+
+		return o.Later(ctx, wait, fmt.Errorf("no request to %s now, because earlier ones got no answer: the log has "+
 			"their errors", b.at.name))
 	}
 	lease := o.Lease()
@@ -136,7 +137,7 @@ func Make[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Cal
 		pass.Leave(false, b.by.Now())
 		c.Outcome = outcome
 		return o.Answered(ctx, c)
-	case ctx.Err() != nil: // the process is told to stop
+	case ctx.Err() != nil: // the process is stopping
 		pass.Abandon()
 		return o.Failed(ctx, err)
 	case errors.As(err, &notNow):
@@ -147,7 +148,7 @@ func Make[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Cal
 		return o.Failed(ctx, err)
 	}
 	if pass.Leave(true, b.by.Now()) {
-		b.by.Logger.WarnContext(ctx, "call: a provider does not answer; it is let alone for a while",
+		b.by.Logger.WarnContext(ctx, "call: a provider does not answer; requests to it are suspended for a while",
 			"consumer", b.by.Name, "provider", b.at.name, "error", err)
 	}
 	return o.Failed(ctx, &failure.UnknownError{Provider: b.at.name, Key: c.Key, Err: err})

@@ -14,12 +14,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A job is an owner that notes how the attempt ended.
+// job is an owner that records how the attempt ended.
 type job struct {
 	lease   call.Lease
 	sending int
 	ended   int
-	err     error // why it is later
+	err     error // the reason of Later
 }
 
 func (j *job) Lease() call.Lease { return j.lease }
@@ -116,7 +116,8 @@ func TestMake(t *testing.T) {
 	}
 }
 
-// A provider that does not answer is let alone: nothing is sent to it, and the owner waits.
+// TestMakeWithoutRoomOrAnswers checks that Make sends no requests for a while after several without an
+// answer.
 func TestMakeWithoutRoomOrAnswers(t *testing.T) {
 	at := call.NewProvider("bank", &call.ProviderOptions{Timeout: time.Second, Trip: 2, Rest: time.Minute})
 	b := bound(bank{At: at, Do: answers("", errors.New("POST /charges/of-another: 503"))})
@@ -129,7 +130,7 @@ func TestMakeWithoutRoomOrAnswers(t *testing.T) {
 		t.Errorf("%s after %d requests", got, j.sending)
 	}
 	if j.err == nil || strings.Contains(j.err.Error(), "of-another") ||
-		!strings.HasPrefix(j.err.Error(), "bank is not asked") {
+		!strings.HasPrefix(j.err.Error(), "no request to bank now") {
 		t.Errorf("its error quotes another call: %v", j.err)
 	}
 }
@@ -166,6 +167,6 @@ func TestIntendAndSettle(t *testing.T) {
 		}
 	}
 	if !call.Refused(`{"Refused":true}`) || call.Refused(`{"Value":"x"}`) || call.Refused("") {
-		t.Error("a refusal is told apart wrongly")
+		t.Error("Refused does not recognize a refusal")
 	}
 }

@@ -6,27 +6,28 @@ import (
 	"github.com/skald-go/skald/internal/vitals"
 )
 
-// ProviderOptions of a Provider. The zero value works.
+// ProviderOptions configures a Provider. The zero value works.
 type ProviderOptions struct {
 	// Timeout is how long a request may take. Default 10 s.
 	Timeout time.Duration
-	// Limit is how many requests of this process may be under way at a time. More are parked for a moment.
-	// Default 16.
+	// Limit is how many requests of this process may run at the same time. Messages above it are parked for a
+	// moment. Default 16.
 	Limit int
-	// After Trip requests in a row without an answer none is sent for Rest; then one to see. Messages are
-	// parked meanwhile, and not charged. Defaults 10 and 5 s.
+	// Trip is the number of consecutive requests without an answer that opens the circuit breaker. No request
+	// is sent for Rest, then one as a probe. Messages are parked meanwhile, without a failed attempt.
+	// Defaults 10 and 5 s.
 	Trip int
 	Rest time.Duration
 }
 
-// A Provider is a service outside that calls are made to.
+// Provider is an external service that receives calls.
 type Provider struct {
 	name    string
 	timeout time.Duration
 	breaker *vitals.Breaker
 }
 
-// NewProvider returns a provider. The name is for the log and for errors.
+// NewProvider returns a provider. The name is used in logs and errors.
 func NewProvider(name string, o *ProviderOptions) *Provider {
 	d := ProviderOptions{}
 	if o != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// Work is done once for as long as its scope keeps results, by the database's clock; then again.
+// TestWorkKeep checks that work is done once while its scope keeps results, by the database's clock, and
+// again after that.
 func TestWorkKeep(t *testing.T) {
 	now := time.Now()
 	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
@@ -48,6 +49,6 @@ func TestWorkKeep(t *testing.T) {
 	if _, _, err := lock.Once(t.Context(), db,
 		lock.Work{Scope: "s", Key: "k", Keep: -1, Entities: []lock.Entity{{Space: "order", Key: "42"}}},
 		func(context.Context, *memstore.Tx, lock.Tokens) (int, error) { return 0, nil }); err == nil {
-		t.Error("a Keep below 0 is taken")
+		t.Error("a Keep below 0 is accepted")
 	}
 }

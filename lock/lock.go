@@ -1,7 +1,8 @@
-// Package lock locks entities in the database, outside of a consumer: for a request, a job, or work that
-// takes long. A lock lasts for a transaction, is had in the round trip that begins it, and ends with it,
-// however that ends. Each commit under a lock raises the entity's version, which is the fencing token: Take
-// commits one, and later work with it stands only if nobody had the entity in between.
+// Package lock locks entities in the database, outside of a consumer: for a request, a job, or long work. A
+// lock lasts for a transaction. It is acquired in the round trip that begins the transaction and released
+// however that ends. Each commit under a lock raises the entity's version, which is the fencing token. Take
+// commits a new version; later work with that token is stored only if no other commit had the entity in
+// between.
 //
 // A consumer names its entities in inbox.Options.Transaction.Entities instead.
 package lock
@@ -16,21 +17,21 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// An Entity is what is locked: Space keeps the keys of different kinds apart, "order" and "42".
+// Entity is a thing to lock. Space separates keys of different kinds: "order" and "42".
 type Entity struct{ Space, Key string }
 
 func (e Entity) String() string { return fmt.Sprintf("%s %.200q", e.Space, e.Key) }
 
-// A Token is the version of a locked entity.
+// Token is the version of a locked entity.
 type Token struct {
 	Entity
 	Version int64 // 1 for an entity that was never locked before
 }
 
-// Tokens are those of all entities that were locked together.
+// Tokens are the tokens of all entities that were locked together.
 type Tokens []Token
 
-// Of is the version of an entity; 0: it is not among them.
+// Of returns the version of an entity, or 0 if ts does not have it.
 func (ts Tokens) Of(space, key string) int64 {
 	for _, t := range ts {
 		if t.Space == space && t.Key == key {
@@ -40,46 +41,45 @@ func (ts Tokens) Of(space, key string) int64 {
 	return 0
 }
 
-// An OvertakenError says that somebody else had an entity since the token for it was taken. Nothing was
-// written.
+// OvertakenError reports that another commit had an entity since its token was taken. Nothing was written.
 type OvertakenError struct {
-	Token       // that was held
-	Found int64 // the version that the entity has now
+	Token       // the old token
+	Found int64 // the current version of the entity
 }
 
 func (e *OvertakenError) Error() string {
 	return fmt.Sprintf(
-		"lock: %s was overtaken: its version is %d, the token is %d; begin again with what is there now",
+		"lock: %s was overtaken: its version is %d, the token is %d; read the entity and begin again",
 		e.Entity, e.Found, e.Version)
 }
 
 // ErrNothing is the error of a lock without an entity.
 var ErrNothing = errors.New("lock: no entity is named: give at least one, with a space and a key")
 
-// Work says what Once locks, and what it does once.
+// Work is a unit of work for Once, and the entities that it locks.
 type Work struct {
 	Scope, Key string // of the work, as in once.Do
 	Payload    []byte // must be equal whenever the key is
-	// locked in the same round trip; of several at once no two callers deadlock, whatever their order
+	// Entities are locked in the same round trip. Two callers never deadlock, whatever their order.
 	Entities []Entity
-	// Held are tokens from Take: their entities are locked, too, and the work stands only if nobody had one
-	// of them since. Else an *OvertakenError. A database that went back in time has forgotten who had what:
-	// take them anew.
+	// Held are tokens from Take. Their entities are locked, too, and the work is stored only if no other
+	// commit had one of them since; otherwise Once returns an *OvertakenError. After a database went back in
+	// time, take new tokens: it has lost later versions.
 	Held Tokens
-	// how long to wait for a rival that has the key or an entity, then store.ErrBusy. Default 5 s
+	// Wait limits the wait for a rival that has the key or an entity; then store.ErrBusy. Default 5 s.
 	Wait time.Duration
-	// Keep is how long the result is kept, as in once.Request. Default: for as long as marks are.
+	// Keep is how long the result is kept, as in once.Request. Default: the retention of marks.
 	Keep time.Duration
 }
 
-// Request is w as package once takes it, without its entities.
+// Request converts w for package once, without its entities.
 func (w Work) Request() once.Request {
 	return once.Request{Scope: w.Scope, Key: w.Key, Payload: w.Payload, Wait: w.Wait, Keep: w.Keep}
 }
 
-// Once locks entities, then runs fn once for a key: its rows, its result and the mark are one commit. Whether
-// the work was done before decides first: a repeat returns the stored result, whoever had the entities since.
-// The rest is as in once.Do.
+// Once locks entities, then runs fn once per key: its rows, its result and the mark are one commit. It first
+// checks the key. A repeat returns the stored result, even if another commit had the entities since. The rest
+// is as in once.Do.
 func Once[TTx, R any](ctx context.Context, db once.Store[TTx], w Work,
 	fn func(ctx context.Context, tx TTx, t Tokens) (R, error)) (result R, replayed bool, err error) {
 	all := w.Entities
@@ -103,8 +103,8 @@ func Once[TTx, R any](ctx context.Context, db once.Store[TTx], w Work,
 	})
 }
 
-// Take locks entities and commits at once, which raises their versions: whoever has older tokens is overtaken
-// from now on. It waits for at most 5 s for transactions that have one of them locked, then store.ErrBusy.
+// Take locks entities and commits immediately, which raises their versions: older tokens are overtaken from
+// then on. It waits at most 5 s for transactions that have one of them locked, then returns store.ErrBusy.
 func Take[TTx any](ctx context.Context, db once.Store[TTx], es ...Entity) (Tokens, error) {
 	locks, err := locked(es)
 	if err != nil {
@@ -121,8 +121,8 @@ func Take[TTx any](ctx context.Context, db once.Store[TTx], es ...Entity) (Token
 	return ts, nil
 }
 
-// In locks entities in a transaction of the caller, in one round trip, with that transaction's own bound on
-// waiting. The versions are raised with its commit.
+// In locks entities in a transaction of the caller, in one round trip. The transaction's own lock timeout
+// applies. Its commit raises the versions.
 func In[TTx any](ctx context.Context, db once.Store[TTx], tx TTx, es ...Entity) (Tokens, error) {
 	locks, err := locked(es)
 	if err != nil {
@@ -135,7 +135,7 @@ func In[TTx any](ctx context.Context, db once.Store[TTx], tx TTx, es ...Entity) 
 	return numbered(locks, found.Locks), nil
 }
 
-// locked are es as a store takes them, each once.
+// locked converts es for a store, without duplicates.
 func locked(es []Entity) ([]store.Lock, error) {
 	if len(es) == 0 {
 		return nil, ErrNothing

@@ -32,8 +32,8 @@ var (
 	stock = lock.Entity{Space: "stock", Key: "tea"}
 )
 
-// Locked, once: the versions grow with each commit, a repeat is answered, a failure leaves nothing and raises
-// nothing.
+// TestOnce checks that each commit raises the versions. A repeat returns the stored result. A failure writes
+// nothing and raises no version.
 func TestOnce(t *testing.T) {
 	db := memstore.New(nil)
 	for i, c := range []struct {
@@ -59,7 +59,8 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// Two that want the same entities in different orders take turns: the sum is right.
+// TestTurns checks that two callers that lock the same entities in different orders take turns, and lose no
+// update.
 func TestTurns(t *testing.T) {
 	db := memstore.New(nil)
 	var wg sync.WaitGroup
@@ -82,7 +83,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// Work that holds tokens stands only if nobody had the entity in between. Its own commit uses them up.
+// TestHeld checks that work with tokens is stored only if no other commit had the entity in between. Its own
+// commit uses the tokens up.
 func TestHeld(t *testing.T) {
 	db, ctx := memstore.New(nil), t.Context()
 	held, err := lock.Take(ctx, db, order)
@@ -127,7 +129,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// In a transaction of the caller: what is locked there is overtaken by whoever locks it later.
+// TestIn checks that a token from a transaction of the caller is overtaken by each later lock of the entity.
 func TestIn(t *testing.T) {
 	db, ctx := memstore.New(nil), t.Context()
 	own := db.BeginTx()
@@ -161,7 +163,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		func(context.Context, tx, lock.Tokens) (int, error) { return 0, nil }); err == nil {
 		t.Error("work without a key is done")
 	}
-	// A rival that has the entity for longer than one waits.
+	// A rival has the entity for longer than Wait.
 	run, err := once.Begin(t.Context(), db,
 		once.Request{Scope: "s", Key: "k", Locks: []store.Lock{{Space: "order", Key: "7"}}})
 	if err != nil {

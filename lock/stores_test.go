@@ -22,7 +22,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// pool is a schema of the test's own with Skald's tables and an account of 0 cents.
+// pool creates a schema with Skald's tables and an account of 0 cents.
 func pool(t *testing.T) (*pgxpool.Pool, *pgstore.Options) {
 	t.Helper()
 	p, err := pgxpool.New(t.Context(), need.Postgres(t))
@@ -97,8 +97,8 @@ func bySQL(prefix string) func(context.Context, *sql.Tx, string, ...any) error {
 	}
 }
 
-// rivals read what is there and write it back, one higher: without the lock most of that would be lost. Each
-// is repeated.
+// rivals increments the balance concurrently, by a read and a write. Without the lock most updates would be
+// lost. Each key is used twice.
 func rivals[TTx any](t *testing.T, db once.Store[TTx],
 	do func(ctx context.Context, tx TTx, statement string, into ...any) error) {
 	const n = 8

@@ -12,7 +12,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// The whole transaction is repeated where its commit has no answer. The id is drawn before the loop.
+// ExampleOutbox_Write_repeat repeats the whole transaction if a commit has no answer. It chooses the ID
+// before the loop.
 func ExampleOutbox_Write_repeat() {
 	ctx := context.Background()
 	db := memstore.New(nil)

@@ -100,7 +100,7 @@ func TestWriteKeepsOrder(t *testing.T) {
 	var ids []string
 	for i, r := range db.Rows() {
 		if string(r.Data) != fmt.Sprint(i) {
-			t.Errorf("row %d holds %s", i, r.Data)
+			t.Errorf("row %d has %s", i, r.Data)
 		}
 		ids = append(ids, r.ID)
 	}
@@ -125,7 +125,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// One draft that cannot be said leaves nothing of its call.
+// TestWriteRefuses checks that a draft that cannot be encoded, or exceeds a limit, prevents all drafts of its
+// call.
 func TestWriteRefuses(t *testing.T) {
 	good := skald.Draft{Topic: "t", Type: "a", Value: 1}
 	for name, bad := range map[string]skald.Draft{
@@ -164,7 +165,7 @@ func TestWriteFailsWithTheStore(t *testing.T) {
 	}
 }
 
-// In a handler the messages name their cause, and stand or fall with the mark.
+// TestWriteInAHandler checks that in a handler messages name their cause and are committed with the mark.
 func TestWriteInAHandler(t *testing.T) {
 	cause := skald.Message{ID: "m-1", Source: "/shop", CorrelationID: "first", TraceParent: "00-aa-bb-01"}
 	mark := store.Mark{Consumer: "payment", Identity: store.Identity{Source: "/shop", ID: "m-1"},

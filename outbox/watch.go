@@ -9,10 +9,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Watch reports metrics of how the outbox stands: what is pending, how old it is, whether a relay is there.
-// It is for processes that only write: a relay reports the same, but not once it is dead, and an inbox
-// reports it of the database that it works in. The database is asked when metrics are collected, at most
-// every 30 s.
+// Watch reports metrics of the outbox: the pending rows, their age, and shards without a relay. It is for
+// processes that only write. A relay reports the same while it is alive; an inbox reports it for its own
+// database. Watch queries the database when metrics are collected, at most every 30 s.
 type Watch struct {
 	db store.Teller
 	o  Options
@@ -20,7 +19,7 @@ type Watch struct {
 
 var _ skald.Runner = (*Watch)(nil)
 
-// NewWatch is a watch on the outbox in db. Of o it uses Now and MeterProvider.
+// NewWatch returns a watch on the outbox in db. It uses only Now and MeterProvider of o.
 func NewWatch(db store.Teller, o *Options) *Watch {
 	w := &Watch{db: db}
 	if o != nil {

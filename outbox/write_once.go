@@ -11,22 +11,22 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Failures of a Write of a draft that has an id.
+// Errors of a Write of a draft with an ID.
 var (
 	ErrOtherMessage = errors.New("another message was written under this id: give each message an id of its own, and repeat it unchanged")
-	ErrForgotten    = errors.New("whether a message was written under this id is not known any more, because marks of its time are deleted: " +
-		"ask what became of the transaction, and write with a new id")
+	ErrForgotten    = errors.New("it is not known any more whether a message was written under this id, because marks of its time are deleted: " +
+		"find out whether the transaction was committed, and write with a new id")
 )
 
-// scope is the consumer of the marks of ids that callers chose. An index over the rows themselves would span
-// neither the leaves of the table nor the rows that retention has deleted.
+// scope is the consumer of the marks of IDs that callers chose. An index over the rows would cover neither
+// all leaves of the table nor the rows that retention has deleted.
 const scope = "skald.outbox"
 
-// unwritten leaves out the rows of drafts whose ids have the same message already.
+// unwritten removes the rows of drafts that were already written under their IDs.
 func (o *Outbox[TTx]) unwritten(ctx context.Context, tx TTx, drafts []skald.Draft,
 	rows []skald.Message) ([]skald.Message, error) {
 	in, place := store.Intake{}, map[string]int{}
-	repeats := map[int]bool{} // by the place in rows
+	repeats := map[int]bool{} // keyed by index in rows
 	var secret []byte
 	for i := range drafts {
 		if drafts[i].ID == "" {
@@ -79,7 +79,7 @@ func failed(m *skald.Message, why error) error {
 	return fmt.Errorf("%s of type %q for topic %q: %w", m.ID, m.Type, m.Topic, why)
 }
 
-// contentOf is a fingerprint of what m says, whenever it is written and by whatever cause.
+// contentOf returns a fingerprint of m's content, independent of its time and cause.
 func contentOf(secret []byte, m *skald.Message) int64 {
 	parts := [][]byte{[]byte(m.Topic), []byte(m.Type), m.Key, []byte(m.Subject), []byte(m.ContentType),
 		[]byte(m.Schema), m.Data}

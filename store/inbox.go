@@ -45,7 +45,7 @@ type Taker interface {
 // Work is a kind of due work.
 type Work int8
 
-// Kinds of due work. A store returns an error for others.
+// Parkeds is the kind of parked messages, the only one today. A store returns an error for others.
 const Parkeds Work = 0 // messages that were parked
 
 // Want selects the due work that a session claims.

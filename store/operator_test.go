@@ -25,7 +25,7 @@ func (u uncountable) Status(ctx context.Context, q store.StatusQuery) (s store.S
 	return store.Status{}, u.err
 }
 
-// A failed or hanging count of sagas does not hide the rest of the backlog.
+// TestBacklogWhereSagasCannotBeCounted checks that a failed or hanging count of sagas does not hide the rest.
 func TestBacklogWhereSagasCannotBeCounted(t *testing.T) {
 	for _, err := range []error{errors.New("permission denied"), nil} {
 		want := err
