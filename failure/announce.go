@@ -14,13 +14,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// AnnouncementType is the type of the message that tells of a dead letter by reference.
+// AnnouncementType is the type of a message that announces a dead letter without its payload.
 const AnnouncementType = "skald.dead"
 
-// CopyType is the type of a copy of a message that had none, as one of a plain Kafka producer.
+// CopyType is the type of a copy of a message without a type, for example from a plain Kafka producer.
 const CopyType = "skald.dead.copy"
 
-// An Announcement tells others of a dead letter: where it lies and why, not its payload.
+// Announcement tells other services about a dead letter: its identity and the reason, without its payload.
 type Announcement struct {
 	Consumer    string    `json:"consumer"`
 	Source      string    `json:"source"`
@@ -35,19 +35,20 @@ type Announcement struct {
 	HoldsKey    bool      `json:"blocks_key"`
 }
 
-// FaultTooLarge begins store.Parked.Fault of a record that was too large: not all of its payload is kept.
-// Redriven, it is of that kind again.
+// FaultTooLarge is the prefix of store.Parked.Fault for a record that was too large, of which only a part of
+// the payload is stored. If it is redriven, it becomes a dead letter of this kind again.
 const FaultTooLarge = string(TooLarge) + ": "
 
-// FaultUnkept begins store.Parked.Fault of a message that the store refused to park: its payload is not kept.
+// FaultUnkept is the prefix of store.Parked.Fault for a message that the store refused to park. Its payload
+// is not stored.
 const FaultUnkept = KindUnkept + ": "
 
-// Whole reports whether a kept message with this store.Parked.Fault has all of its payload.
+// Whole reports whether a stored message with this store.Parked.Fault has its complete payload.
 func Whole(fault string) bool {
 	return !strings.HasPrefix(fault, FaultTooLarge) && !strings.HasPrefix(fault, FaultUnkept)
 }
 
-// The headers that a copy of a dead letter has more than the message.
+// Headers that are added to a copy of a dead letter.
 const (
 	headerAttempt = "x-attempt"
 	headerReason  = "x-failed-reason"
@@ -58,20 +59,21 @@ const (
 	maxReason     = 1 << 10 // bytes of an error in an announcement
 )
 
-// An Announcer makes the messages that tell a topic of dead letters.
+// Announcer creates the messages that announce dead letters on a topic.
 type Announcer struct {
-	Topic string // "": nobody is told
-	Copy  bool   // the message is copied whole, where that is not too large; else by reference
-	// Headers are the names that the headers of a copy have instead of x-attempt and the others; "" leaves
-	// one out.
+	Topic string // empty announces none
+	Copy  bool   // publish a complete copy if it is not too large, otherwise an Announcement
+	// Headers renames the headers that are added to a copy, by their default names. An empty name omits the
+	// header.
 	Headers map[string]string
-	// Complete makes outbox rows of drafts.
+	// Complete makes outbox rows from drafts.
 	Complete func(ctx context.Context, ds []skald.Draft) ([]skald.Message, error)
 	Logger   *slog.Logger
 }
 
-// Rows returns the outbox rows that tell of a dead letter: one, or none where Topic is empty. They have ids
-// of their own. The dead letter does not depend on them: what cannot be told is logged, and left out.
+// Rows returns the outbox row that announces a dead letter, with an ID of its own, or none if Topic is empty.
+// An announcement that cannot be created is logged and omitted, so that the dead letter does not depend on
+// it.
 func (a Announcer) Rows(ctx context.Context, p *store.Parked) []skald.Message {
 	if a.Topic == "" {
 		return nil
@@ -85,7 +87,7 @@ func (a Announcer) Rows(ctx context.Context, p *store.Parked) []skald.Message {
 		}
 		if _, copied := d.Codec.(verbatim); copied {
 			a.Logger.WarnContext(ctx,
-				"inbox: a dead letter cannot be copied whole; a reference goes to the topic",
+				"inbox: a dead letter cannot be copied whole; an announcement is published instead",
 				"consumer", p.Consumer,
 				"topic", a.Topic, "id", p.ID, "error", err)
 		}
@@ -95,7 +97,7 @@ func (a Announcer) Rows(ctx context.Context, p *store.Parked) []skald.Message {
 	return nil
 }
 
-// drafts are the ways to tell of p, the best first.
+// drafts returns the possible announcements of p, the preferred one first.
 func (a Announcer) drafts(p *store.Parked) (out []skald.Draft) {
 	m := &p.Message
 	if a.Copy && Whole(p.Fault) {
@@ -110,12 +112,12 @@ func (a Announcer) drafts(p *store.Parked) (out []skald.Draft) {
 			Error:       cut(p.Last.Why),
 			Fingerprint: p.Dead.Fingerprint, Attempts: p.Attempts, FailedAt: p.Dead.At.UTC(),
 			HoldsKey: p.Dead.BlocksKey && m.Key != nil}}
-	bare := reference // a foreign key may be longer than ours can be
+	bare := reference // another system's key may exceed Skald's limit
 	bare.Key = nil
 	return append(out, reference, bare)
 }
 
-// diagnostics are the headers that a copy has more than the message.
+// diagnostics returns the headers that are added to a copy.
 func (a Announcer) diagnostics(p *store.Parked) (out []skald.Header) {
 	for _, h := range []skald.Header{
 		{Name: headerAttempt, Value: []byte(strconv.Itoa(p.Attempts))},
@@ -135,24 +137,24 @@ func (a Announcer) diagnostics(p *store.Parked) (out []skald.Header) {
 	return out
 }
 
-// without returns headers without those of more's names: a copy that comes back through the topic must not
-// grow each time.
+// without returns headers except those with names of more, so that a copy that comes back through the topic
+// does not grow each time.
 func without(headers, more []skald.Header) []skald.Header {
 	return slices.DeleteFunc(slices.Clone(headers), func(h skald.Header) bool {
 		return slices.ContainsFunc(more, func(m skald.Header) bool { return m.Name == h.Name })
 	})
 }
 
-// verbatim is the codec of a message that is copied as it came.
+// verbatim is the codec that copies a message unchanged.
 type verbatim struct{ skald.JSON }
 
-// Encode takes the payload of another message.
+// Encode copies the payload of another message.
 func (verbatim) Encode(_ context.Context, m *skald.Message, v any) error {
-	was, ok := v.(*skald.Message)
+	original, ok := v.(*skald.Message)
 	if !ok {
-		return fmt.Errorf("a message is copied, not a %T", v)
+		return fmt.Errorf("only a *skald.Message can be copied, not a %T", v)
 	}
-	m.Data, m.ContentType, m.Schema = was.Data, was.ContentType, was.Schema
+	m.Data, m.ContentType, m.Schema = original.Data, original.ContentType, original.Schema
 	return nil
 }
 

@@ -1,6 +1,6 @@
-// Package failure says what an error means for the work that failed by it, when that work is tried again, and
-// what a dead letter says of it. These are functions on data: the inbox, the saga engine and whatever else
-// runs functions of a user in a transaction store the answers themselves.
+// Package failure classifies errors of handlers and steps: when failed work is retried, when it becomes a
+// dead letter, and the data of a dead letter. These are functions on data. The inbox, the saga engine and
+// other callers of a user's functions store the results themselves.
 package failure
 
 import (
@@ -9,45 +9,44 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// A Class says what an error means for the work that failed by it: a message, or one step of a saga.
+// Class is the meaning of an error for the work that failed: a message, or a step of a saga.
 type Class string
 
-// Classes. A dead letter has its class as its kind, unless one of the kinds below says more.
+// Classes. A dead letter has its class as its kind, unless one of the kinds below is more specific.
 const (
-	Transient Class = "transient" // tried again, up to Retry.Attempts and Retry.Age
-	Permanent Class = "permanent" // a dead letter at once
-	// a dead letter at once: the payload or the envelope cannot be read
+	Transient Class = "transient" // retried, up to Retry.Attempts and Retry.Age
+	Permanent Class = "permanent" // a dead letter immediately
+	// Malformed means a dead letter immediately: the payload or the envelope cannot be decoded.
 	Malformed Class = "malformed"
-	// a dead letter at once: larger than the limit, or not unpacked by its driver
+	// TooLarge means a dead letter immediately: it exceeds the limit, or its driver did not decompress it.
 	TooLarge Class = "too_large"
-	// tried again, uncharged, up to Retry.Age: a newer build may know it
+	// UnknownVersion is retried up to Retry.Age, without counting attempts: a newer build may decode it.
 	UnknownVersion Class = "unknown version"
-	Panicked       Class = "panic"           // as Transient, with the stack
-	Unknown        Class = "unknown outcome" // as Transient: an outside call gave no answer
-	// it may pass by itself (a service is away, a deadlock, a cancelled statement): tried again, uncharged
-	// for Retry.Uncharged
+	Panicked       Class = "panic"           // like Transient, with the stack
+	Unknown        Class = "unknown outcome" // like Transient: an external call got no answer
+	// Outage may end by itself, like an unreachable service, a deadlock or a cancelled statement. It is
+	// retried, and attempts do not count during Retry.Uncharged.
 	Outage Class = "outage"
-	// a dead letter: its process ended each time that nothing else was run
+	// Crash means a dead letter: its process ended each time that it ran only this message.
 	Crash     Class = "crash"
 	Unhandled Class = "unhandled" // a dead letter: no build handles its type any more
 )
 
-// Kinds of dead letters that are no classes.
+// Kinds of dead letters that are not classes.
 const (
-	KindAttempts = "attempts" // it failed Retry.Attempts times
-	KindAge      = "age"      // it still failed when Retry.Age had passed since its first failure
+	KindAttempts = "attempts" // Retry.Attempts are used up
+	KindAge      = "age"      // it still failed Retry.Age after its first failure
 	KindRejected = "rejected" // its handler rejected it
-	KindSkipped  = "skipped"  // an operator has failures of this fingerprint skipped
-	KindKeyFull  = "key_full" // no more may be parked of its key
-	KindUnkept   = "unkept"   // the store refused again and again to park it, for an unknown reason
+	KindSkipped  = "skipped"  // an operator skips failures with this fingerprint
+	KindKeyFull  = "key_full" // the limit of parked messages of its key is reached
+	KindUnkept   = "unkept"   // the store refused repeatedly to park it, for an unknown reason
 )
 
 // Charged reports whether each failure of this class counts towards Retry.Attempts. See Retry.Charges.
 func (c Class) Charged() bool { return c != UnknownVersion && c != Outage }
 
-// Of returns the class of an error. An error that says nothing of itself is Transient, the violation of a
-// constraint and the error of another service included. Permanent stands above Outage: it says that the work
-// can never succeed.
+// Of returns the class of an error. An unmarked error is Transient, including a violated constraint and an
+// error of another service. Permanent takes precedence over Outage, because the work can then never succeed.
 func Of(err error) Class {
 	var (
 		panicked  *PanicError
@@ -75,25 +74,25 @@ func Of(err error) Class {
 	return Transient
 }
 
-// IsOutage reports whether err is a verdict of skald.Outage and not one of skald.Permanent too.
+// IsOutage reports whether err wraps skald.Outage and not also skald.Permanent.
 func IsOutage(err error) bool {
-	var away *skald.OutageError
+	var outage *skald.OutageError
 	var permanent *skald.PermanentError
-	return errors.As(err, &away) && !errors.As(err, &permanent)
+	return errors.As(err, &outage) && !errors.As(err, &permanent)
 }
 
-// ViolationIs returns a classifier that gives class c to violations of unique constraints, such as a natural
-// key that guards an effect a second time. It knows them by their codes: SQLSTATE 23505 of PostgreSQL's
-// drivers (pgx, lib/pq), 1555 and 2067 of SQLite's (modernc). It leaves every other error to Skald. Without a
-// classifier violations are Transient: the other row may be deleted.
+// ViolationIs returns a classifier that assigns class c to violations of unique constraints, for example of a
+// natural key that also prevents duplicates. It recognizes them by their codes: SQLSTATE 23505 of
+// PostgreSQL's drivers (pgx, lib/pq), 1555 and 2067 of SQLite's (modernc). It leaves all other errors to
+// Skald. Without a classifier violations are Transient, because the other row may be deleted.
 func ViolationIs(c Class) func(m skald.Message, err error) Class {
 	return func(_ skald.Message, err error) Class {
-		var server interface{ SQLState() string }
-		var file interface{ Code() int }
+		var postgres interface{ SQLState() string }
+		var sqlite interface{ Code() int }
 		switch {
-		case errors.As(err, &server) && server.SQLState() == "23505":
+		case errors.As(err, &postgres) && postgres.SQLState() == "23505":
 			return c
-		case errors.As(err, &file) && (file.Code() == 1555 || file.Code() == 2067):
+		case errors.As(err, &sqlite) && (sqlite.Code() == 1555 || sqlite.Code() == 2067):
 			return c
 		}
 		return ""

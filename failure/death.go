@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// NewDeath returns what a dead letter of this kind says of itself. A panic in err's chain gives its stack.
-// Version and Holds are the caller's to fill.
+// NewDeath returns the data of a dead letter. If err wraps a panic, it includes the stack. The caller sets
+// Version and BlocksKey.
 func NewDeath(kind, fingerprint string, err error, at time.Time) *store.Death {
 	d := &store.Death{At: at, Kind: kind, Fingerprint: fingerprint}
 	var p *PanicError
@@ -22,23 +22,23 @@ func NewDeath(kind, fingerprint string, err error, at time.Time) *store.Death {
 }
 
 // Fingerprints gives failures of one kind the same fingerprint. It is safe for concurrent use.
-type Fingerprints struct{ own []*regexp.Regexp }
+type Fingerprints struct{ ignored []*regexp.Regexp }
 
-// NewFingerprints compiles the patterns of what does not count: quoted text, UUIDs and numbers.
+// NewFingerprints compiles the patterns of text that fingerprints ignore: quoted text, UUIDs and numbers.
 func NewFingerprints() *Fingerprints {
 	f := &Fingerprints{}
-	for _, own := range []string{`"[^"]*"`, `'[^']*'`, `\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b`,
+	for _, pattern := range []string{`"[^"]*"`, `'[^']*'`, `\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b`,
 		`0x[0-9a-fA-F]+`, `[0-9]+`} {
-		f.own = append(f.own, regexp.MustCompile(own))
+		f.ignored = append(f.ignored, regexp.MustCompile(pattern))
 	}
 	return f
 }
 
-// Of returns the fingerprint of a failure, 12 hexadecimal digits: of its class, the type of its message, and
-// the text of its error without what belongs to one message alone.
+// Of returns the fingerprint of a failure, 12 hexadecimal digits. It covers the class, the type of the
+// message, and the text of the error without the details of one message.
 func (f *Fingerprints) Of(class Class, typ, text string) string {
-	for _, own := range f.own {
-		text = own.ReplaceAllString(text, "#")
+	for _, pattern := range f.ignored {
+		text = pattern.ReplaceAllString(text, "#")
 	}
 	sum := sha256.Sum256([]byte(string(class) + "\x00" + typ + "\x00" + text))
 	return hex.EncodeToString(sum[:6])

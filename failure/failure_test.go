@@ -25,7 +25,7 @@ func TestClassOfAnError(t *testing.T) {
 		err  error
 		want failure.Class
 	}{
-		"nothing is said of it":    {plain, failure.Transient},
+		"an unmarked error":        {plain, failure.Transient},
 		"permanent":                {fmt.Errorf("wrapped: %w", skald.Permanent(plain)), failure.Permanent},
 		"an outage":                {skald.Outage(plain), failure.Outage},
 		"an outage, and permanent": {skald.Permanent(skald.Outage(plain)), failure.Permanent},
@@ -35,8 +35,8 @@ func TestClassOfAnError(t *testing.T) {
 			failure.Unknown},
 		"too slow, and malformed": {fmt.Errorf("%w: %w", failure.ErrTimeout,
 			&failure.MalformedError{Err: plain}), failure.Transient},
-		"a panic":                   {panicking(), failure.Panicked},
-		"an outage behind no panic": {errors.Join(plain, skald.Outage(plain)), failure.Outage},
+		"a panic":                             {panicking(), failure.Panicked},
+		"an outage joined with another error": {errors.Join(plain, skald.Outage(plain)), failure.Outage},
 	} {
 		if got := failure.Of(c.err); got != c.want {
 			t.Errorf("%s: class %q, want %q", name, got, c.want)
@@ -44,8 +44,8 @@ func TestClassOfAnError(t *testing.T) {
 	}
 }
 
-// A message is tried again with growing waits until its attempts or its age are over. Unknown versions are
-// not charged, and end by age.
+// TestRetry checks that a message is retried with growing waits until its attempts or its age are used up.
+// Unknown versions do not count as attempts and end by age.
 func TestRetry(t *testing.T) {
 	retry := failure.Retry{First: time.Second, Most: 4 * time.Second, Attempts: 3, Age: time.Hour}
 	var r failure.Record
@@ -86,7 +86,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-func TestFingerprintsLeaveOutWhatIsOneMessagesOwn(t *testing.T) {
+func TestFingerprintIgnoresDetailsOfOneMessage(t *testing.T) {
 	f := failure.NewFingerprints()
 	one := f.Of(failure.Transient, "order",
 		`order "a" of 0198f3a2-0000-7000-8000-000000000001: 17 left at 0xc0ffee`)
@@ -108,11 +108,12 @@ func TestADeathHasTheStackOfThePanic(t *testing.T) {
 		t.Errorf("stack %q", d.Stack)
 	}
 	if d := failure.NewDeath("attempts", "f", errors.New("no"), time.Unix(1, 0)); d.Stack != "" {
-		t.Errorf("stack %q of no panic", d.Stack)
+		t.Errorf("stack %q without a panic", d.Stack)
 	}
 }
 
-// A copy that is too large goes by reference, and what cannot be told at all is left out.
+// TestAnnouncerFallsBack checks that a copy that is too large becomes an announcement, and one that fails is
+// omitted.
 func TestAnnouncerFallsBack(t *testing.T) {
 	p := &store.Parked{Consumer: "c", Identity: store.Identity{Source: "s", ID: "1"},
 		Message: skald.Message{Topic: "t", Type: "x", Key: []byte("k"),

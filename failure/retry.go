@@ -7,25 +7,25 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Retry says when failed work is tried again, and when it becomes a dead letter.
+// Retry limits the retries of failed work, before it becomes a dead letter.
 type Retry struct {
 	First, Most time.Duration // waits between attempts: doubled from First to Most, with jitter
-	Attempts    int           // charged failures after which it is a dead letter
-	Age         time.Duration // since the first failure, after which it is a dead letter
-	// Uncharged is how long failures of the class Outage are free, from the first failure on.
+	Attempts    int           // counted failures until it is a dead letter
+	Age         time.Duration // since the first failure, until it is a dead letter
+	// Uncharged is how long failures of the class Outage are not counted, from the first failure on.
 	Uncharged time.Duration
 }
 
 // MostOutage is the longest wait after an outage or for a rival.
 const MostOutage = 30 * time.Second
 
-// A Record is what is known of the failed attempts at one piece of work.
+// Record is the history of failed attempts of one piece of work.
 type Record struct {
-	Attempts    int // that were charged
+	Attempts    int // counted failures
 	First, Last store.Failure
 }
 
-// Add notes one more failed attempt.
+// Add records one more failed attempt.
 func (r *Record) Add(f store.Failure, charged bool) {
 	r.Last = f
 	if r.First.At.IsZero() {
@@ -36,9 +36,9 @@ func (r *Record) Add(f store.Failure, charged bool) {
 	}
 }
 
-// Charges reports whether a failure of this class counts towards Attempts, at that time and after what r has
-// noted. One of the class Outage counts once the work has failed for Uncharged, while its database was there:
-// up is when that came back last, zero if it was not away.
+// Charges reports whether a failure of this class at this time counts towards Attempts, after the failures in
+// r. A failure of the class Outage counts Uncharged after the first failure and after up, the last return of
+// the database (zero if it was never away).
 func (t Retry) Charges(class Class, r Record, at, up time.Time) bool {
 	if class != Outage {
 		return class.Charged()
@@ -50,33 +50,34 @@ func (t Retry) Charges(class Class, r Record, at, up time.Time) bool {
 	return !r.First.At.IsZero() && at.Sub(since) >= t.Uncharged
 }
 
-// Wait returns how long to wait before the next attempt, after a failure of this class that r has noted.
+// Wait returns the delay before the next attempt, after a failure of this class that r includes.
 func (t Retry) Wait(class Class, r Record) time.Duration {
 	charged := backoff.After(max(r.Attempts, 1), t.First, t.Most)
 	switch class {
 	case UnknownVersion:
 		return backoff.After(1, t.Most, t.Most)
-	case Outage: // as long as it has failed: nobody counts free attempts
+	case Outage: // grows with the time since the first failure, because free attempts are not counted
 		d := min(max(r.Last.At.Sub(r.First.At), t.First), t.Most, MostOutage)
 		return max(charged, backoff.After(1, d, d))
 	}
 	return charged
 }
 
-// WaitOutage returns how long to wait after so many outages in a row, 30 s (and jitter) at most.
+// WaitOutage returns the delay after so many consecutive outages, at most 30 s plus jitter.
 func (t Retry) WaitOutage(outages int) time.Duration {
 	return backoff.After(outages, t.First, min(t.Most, MostOutage))
 }
 
-// Dead returns the kind of dead letter that the work becomes by a failure of this class, which r has noted;
-// "": it is tried again.
+// Dead returns the kind of dead letter that the work becomes after a failure of this class that r includes,
+// or "" if it is retried.
 func (t Retry) Dead(class Class, r Record) (kind string) {
 	switch {
 	case class == Permanent, class == Malformed, class == TooLarge:
 		return string(class)
 	case r.Attempts >= t.Attempts:
 		return KindAttempts
-	case class != Outage && r.Last.At.Sub(r.First.At) >= t.Age: // no deadlock after a long stop is the last
+	// After a long stop of the process, a deadlock must not be the last attempt.
+	case class != Outage && r.Last.At.Sub(r.First.At) >= t.Age:
 		return KindAge
 	}
 	return ""

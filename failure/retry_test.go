@@ -8,9 +8,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// What may pass is free for a while from its first failure on, or from when the database was back; then it is
-// charged, and dies by attempts alone.
-func TestChargesWhatMayPass(t *testing.T) {
+// TestChargesOutages checks that outages are free for a while, counted from the first failure or from the
+// return of the database. After that they count, and only the number of attempts ends the work.
+func TestChargesOutages(t *testing.T) {
 	now := time.Now()
 	retry := failure.Retry{First: time.Second, Most: time.Minute, Attempts: 2, Age: time.Hour,
 		Uncharged: 10 * time.Minute}
@@ -38,7 +38,7 @@ func TestChargesWhatMayPass(t *testing.T) {
 	old := ago(48 * time.Hour)
 	old.Add(store.Failure{At: now}, true)
 	if kind := retry.Dead(failure.Outage, old); kind != "" {
-		t.Errorf("after a long stop it is dead at once: %s", kind)
+		t.Errorf("after a long stop it is dead immediately: %s", kind)
 	}
 	if wait := retry.Wait(failure.Outage, old); wait < failure.MostOutage || wait > 2*failure.MostOutage {
 		t.Errorf("it waits for %v", wait)

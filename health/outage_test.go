@@ -62,7 +62,7 @@ func TestOutagesAreReported(t *testing.T) {
 				h := s.run(t)
 				s.report(t, h, 200, "")
 				p.Set(way)
-				s.report(t, h, 503, s.what+" does not answer since")
+				s.report(t, h, 503, s.what+" has not answered since")
 				p.Set(need.Pass)
 				s.report(t, h, 200, "")
 			})

@@ -10,30 +10,29 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Cache in front of the database remembers what is finished: rediscache has one. It need not be right. What
-// it returns is compared with a code that only this database can have made for this very work and payload;
-// anything else counts as not known. So a cache that is empty, away, stale, shared with other systems or
-// wrong costs time, and nothing else.
+// Cache stores finished work in front of the database; package rediscache has one. It need not be correct.
+// Its values are compared with a code that only this database can compute for this work and payload; any
+// other value counts as a miss. So a cache that is empty, unreachable, stale, shared with other systems or
+// wrong costs only time.
 type Cache interface {
-	// Get returns the value of each key; "": not known. It returns soon, whatever becomes of the cache.
+	// Get returns the value of each key, "" for a miss. It returns quickly even if the cache is unreachable.
 	Get(ctx context.Context, keys []string) []string
-	// Put stores entries some time later, or never. It does not wait. Work is stored only once it is
-	// committed.
+	// Put stores entries some time later, or never. It does not wait. Callers pass only committed work.
 	Put(entries ...Entry)
-	// TTL is how long an entry stays at most.
+	// TTL returns the maximum time that an entry stays.
 	TTL() time.Duration
 }
 
-// An Entry says that some work is finished. Its Key names the work, its Value is a code for work, payload and
+// Entry records that some work is finished. Key identifies the work. Value is a code for work, payload and
 // server, or a Sealed answer.
 type Entry struct {
 	Key, Value string
-	Until      time.Time // it must not stay for longer. Zero: for as long as the cache's TTL
+	Until      time.Time // when the entry must expire. Zero means the cache's TTL
 }
 
-// Seal makes the entry of finished work: an HMAC by the database's own secret. The server is the run of the
-// database's server as store.Attended has it: behind a restart or a restore nothing that was cached counts
-// any more, since what was committed may be gone.
+// Seal returns the entry of finished work: an HMAC with the database's secret. Server is the run of the
+// database's server, as in store.Attended. After a restart or a restore no earlier entry counts, because
+// commits may be lost.
 func Seal(secret *fingerprint.Printer, server, consumer string, id store.Identity, print int64) Entry {
 	work := [][]byte{[]byte(consumer), []byte(id.Source), []byte(id.ID)}
 	var payload [8]byte

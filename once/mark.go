@@ -11,14 +11,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// MaxResult is how many bytes of a result are kept with a mark, encoded.
+// MaxResult is the maximum size of an encoded result, in bytes.
 const MaxResult = 64 << 10
 
-// MaxHeaders is how many bytes of headers are kept with a mark, encoded.
+// MaxHeaders is the maximum size of encoded headers, in bytes.
 const MaxHeaders = 16 << 10
 
-// Judge returns what is known of an identity, compared with the fingerprint of what came under it now:
-// store.Conflict where both fingerprints are known and differ. 0 is not known.
+// Judge compares a stored verdict with the fingerprint of the new payload. It returns store.Conflict if both
+// fingerprints are known and differ, otherwise v.Outcome. 0 means not known.
 func Judge(v store.Verdict, fingerprint int64) store.Outcome {
 	if v.Fingerprint != 0 && fingerprint != 0 && v.Fingerprint != fingerprint {
 		return store.Conflict
@@ -26,20 +26,20 @@ func Judge(v store.Verdict, fingerprint int64) store.Outcome {
 	return v.Outcome
 }
 
-// check refuses a request that cannot be known again.
+// check returns an error if q has no key or scope, or a negative Keep.
 func (q Request) check() error {
 	switch {
 	case q.Key == "" || q.Scope == "":
 		return errNoKey
 	case q.Keep < 0:
 		return fmt.Errorf(
-			"once %s: Keep is %v: say for how long the answer is kept, or 0 for as long as marks are", q,
+			"once %s: Keep is %v: set how long the answer is kept, or 0 for the retention of marks", q,
 			q.Keep)
 	}
 	return nil
 }
 
-// A ConflictError says that an identity was used before with another payload.
+// ConflictError reports that an identity was used before with another payload.
 type ConflictError struct {
 	Consumer string
 	store.Identity
@@ -51,8 +51,8 @@ func (e *ConflictError) Error() string {
 		e.Consumer, e.ID, e.Source)
 }
 
-// A TooOldError says that an identity is of a time whose marks may be deleted: whether it was used is not
-// known.
+// TooOldError reports that marks from the time of an identity may be deleted, so it is not known whether the
+// identity was used.
 type TooOldError struct {
 	Consumer string
 	store.Identity
@@ -60,12 +60,12 @@ type TooOldError struct {
 
 func (e *TooOldError) Error() string {
 	return fmt.Sprintf(
-		"once: whether %s has taken %.200q of %.200q is not known any more: it is older than marks are kept",
+		"once: it is not known any more whether %s has taken %.200q of %.200q: it is older than the retention of marks",
 		e.Consumer, e.ID, e.Source)
 }
 
-// Encode returns a result as it is stored with a mark; "" for nil. A codec that is nil is JSON. A panic of
-// the codec, or of v's own encoding, is an error.
+// Encode returns a result in the form that is stored with a mark, and "" for nil. A nil codec means JSON. A
+// panic of the codec, or of v's own encoding, is returned as an error.
 func Encode(ctx context.Context, codec skald.Codec, v any) (text string, err error) {
 	defer failure.Recover(&err)
 	if v == nil {
@@ -84,8 +84,8 @@ func Encode(ctx context.Context, codec skald.Codec, v any) (text string, err err
 	return string(m.Data), nil
 }
 
-// EncodeEmitted returns messages as one text, to be stored with the mark of what emitted them
-// (store.Mark.Said).
+// EncodeEmitted returns messages as one text, which is stored with the mark of the message that emitted them
+// (store.Mark.Emitted).
 func EncodeEmitted(ms []skald.Message) (string, error) {
 	list := make([]json.RawMessage, len(ms))
 	for i := range ms {
@@ -99,11 +99,11 @@ func EncodeEmitted(ms []skald.Message) (string, error) {
 	return string(b), err
 }
 
-// DecodeEmitted reads what EncodeEmitted wrote, so that a repeat can emit the same messages again.
+// DecodeEmitted decodes the text of EncodeEmitted, so that a repeat can emit the same messages again.
 func DecodeEmitted(text string) ([]skald.Message, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, fmt.Errorf("read what was emitted: %w", err)
+		return nil, fmt.Errorf("decode emitted messages: %w", err)
 	}
 	out := make([]skald.Message, len(list))
 	for i, one := range list {

@@ -1,7 +1,7 @@
-// Package once runs work once by key: a job, an HTTP request, a call of another service. The mark of the key
-// commits together with what the work writes, so a repeat finds the stored answer, and a crash leaves either
-// both or nothing. Do and In run a function; Begin and Enter are the steps below them, for a station or a
-// door that runs the work itself.
+// Package once runs work once per key: a job, an HTTP request, a call of another service. The mark of the key
+// is committed together with the writes of the work. So a repeat gets the stored answer, and a crash leaves
+// both or nothing. Do and In run a function. Begin and Enter are the lower level, for callers that run the
+// work themselves.
 package once
 
 import (
@@ -18,18 +18,18 @@ import (
 )
 
 // Do runs fn once for a key. It begins a transaction, runs fn in it, and commits fn's rows and messages, its
-// result, and the mark that (scope, key) is done. Every later call with the same payload returns the stored
-// result, and replayed is true. The result is kept for as long as marks are (30 days), encoded as JSON, at
-// most 64 KiB.
+// result, and the mark that (scope, key) is done. Each later call with the same payload returns the stored
+// result, and replayed is true. The result is stored as JSON of at most 64 KiB, for the retention of marks
+// (30 days).
 //
-// Where fn returns skald.Reject, its rows are rolled back, the refusal is stored with fn's result and the
-// code of a *Refusal, and this and every later call returns both and a *RefusedError. After any other error
-// nothing is stored, and the next call runs fn again. A call with another payload is a *ConflictError.
-// store.ErrBusy: another call has the key in hand; try again. An error of the commit may hide that it took
-// effect: the next call tells.
+// If fn returns skald.Reject, its rows are rolled back. The refusal is stored with fn's result and the code
+// of a *Refusal. This call and each later one return both and a *RefusedError. After any other error nothing
+// is stored, and the next call runs fn again. A call with another payload returns a *ConflictError.
+// store.ErrBusy means that another call has the key in progress; try again. After an error of the commit, the
+// commit may have taken effect; the next call detects that.
 //
-// Payload is bytes, a string, or a value that is encoded as JSON. A key that is a UUID of version 7 carries
-// its time: once that is older than marks are kept, it is a *TooOldError.
+// Payload is bytes, a string, or a value that is encoded as JSON. A key that is a UUID of version 7 contains
+// its time. If that is older than the retention of marks, Do returns a *TooOldError.
 func Do[TTx, R any](ctx context.Context, db Store[TTx], scope, key string, payload any,
 	fn func(ctx context.Context, tx TTx) (R, error)) (result R, replayed bool, err error) {
 	q, err := request(scope, key, payload)
@@ -40,8 +40,8 @@ func Do[TTx, R any](ctx context.Context, db Store[TTx], scope, key string, paylo
 		func(ctx context.Context, run *Run[TTx]) (R, error) { return fn(ctx, run.Tx()) })
 }
 
-// DoRequest is Do for a whole Request: with a bound on the wait, and with entities that are locked in the
-// same round trip. The run is DoRequest's to end.
+// DoRequest is Do for a complete Request, with a limit on the wait and entities that are locked in the same
+// round trip. DoRequest ends the run; fn must not.
 func DoRequest[TTx, R any](ctx context.Context, db Store[TTx], q Request,
 	fn func(ctx context.Context, run *Run[TTx]) (R, error)) (result R, replayed bool, err error) {
 	t := begin(q.Scope)
@@ -51,15 +51,16 @@ func DoRequest[TTx, R any](ctx context.Context, db Store[TTx], q Request,
 		return result, false, err
 	}
 	defer run.Close(ctx)
-	lent := lending.With(ctx, lending.Loan{Tx: run.Tx(), Consumer: "Once of " + q.Scope, ID: q.Key})
+	inner := lending.With(ctx, lending.Loan{Tx: run.Tx(), Consumer: "Once of " + q.Scope, ID: q.Key})
 	return finish(ctx, run, t, func() (R, error) {
-		return safely(lent, run.Tx(), func(ctx context.Context, _ TTx) (R, error) { return fn(ctx, run) })
+		return safely(inner, run.Tx(), func(ctx context.Context, _ TTx) (R, error) { return fn(ctx, run) })
 	})
 }
 
-// In is Do in a transaction of yours: what you write there before and after it commits or rolls back with it.
-// After a *RefusedError commit, so that the refusal is kept: the rows that fn wrote then stay too. After any
-// other error roll back. A rival waits for your commit; you wait for a rival's.
+// In is Do within a transaction of the caller. The caller's other writes in it are committed or rolled back
+// together with the answer. After a *RefusedError commit, so that the refusal is stored; the rows of fn are
+// then stored, too. After any other error roll back. Concurrent calls of one key wait for each other's
+// commit.
 func In[TTx, R any](ctx context.Context, db Store[TTx], tx TTx, scope, key string, payload any,
 	fn func(ctx context.Context, tx TTx) (R, error)) (result R, replayed bool, err error) {
 	q, err := request(scope, key, payload)
@@ -75,7 +76,7 @@ func In[TTx, R any](ctx context.Context, db Store[TTx], tx TTx, scope, key strin
 	return finish(ctx, run, t, func() (R, error) { return safely(ctx, tx, fn) })
 }
 
-// A Refusal is a reason for skald.Reject that has a code, which is stored with it.
+// Refusal is a reason for skald.Reject with a code that is stored.
 type Refusal struct {
 	Code int32
 	Err  error // the reason
@@ -84,12 +85,12 @@ type Refusal struct {
 func (e *Refusal) Error() string { return fmt.Sprint(e.Err) }
 func (e *Refusal) Unwrap() error { return e.Err }
 
-// A RefusedError is what fn refused, the first time and each time after.
+// RefusedError reports that fn refused the work, in this call or in an earlier one.
 type RefusedError struct {
 	Scope, Key string
 	Reason     string
-	Code       int32 // of a *Refusal; 0: none
-	Err        error // only the first time: what fn refused with
+	Code       int32 // of a *Refusal; 0 if there is none
+	Err        error // the error of fn; only in the call that ran it
 }
 
 func (e *RefusedError) Error() string {
@@ -97,7 +98,7 @@ func (e *RefusedError) Error() string {
 }
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// finish returns what is stored under the key of run, or runs fn and stores its answer.
+// finish returns the stored answer of run, or runs fn and stores its answer.
 func finish[TTx, R any](ctx context.Context, run *Run[TTx], t *timed,
 	fn func() (R, error)) (result R, replayed bool, err error) {
 	if a, done := run.Answer(); done {
@@ -105,13 +106,13 @@ func finish[TTx, R any](ctx context.Context, run *Run[TTx], t *timed,
 		return result, err == nil, err
 	}
 	r, err := fn()
-	var no *skald.RejectedError
+	var rejected *skald.RejectedError
 	switch {
-	case errors.As(err, &no) && no.Err == nil:
+	case errors.As(err, &rejected) && rejected.Err == nil:
 		run.Rollback(ctx)
 		return result, false, fmt.Errorf("once %s: %w", run.request, skald.ErrNoReason)
-	case errors.As(err, &no):
-		return r, false, refuse(ctx, run, r, err, no)
+	case errors.As(err, &rejected):
+		return r, false, refuse(ctx, run, r, err, rejected)
 	case err != nil:
 		t.undone = true
 		run.Rollback(ctx)
@@ -128,9 +129,10 @@ func finish[TTx, R any](ctx context.Context, run *Run[TTx], t *timed,
 	return r, false, nil
 }
 
-func refuse[TTx, R any](ctx context.Context, run *Run[TTx], r R, err error, no *skald.RejectedError) error {
-	rows, bad := complete.Completer{}.Messages(ctx, no.Say)
-	a := Answer{Rejected: true, Reason: no.Err.Error()}
+func refuse[TTx, R any](ctx context.Context, run *Run[TTx], r R, err error,
+	rejected *skald.RejectedError) error {
+	rows, bad := complete.Completer{}.Messages(ctx, rejected.Say)
+	a := Answer{Rejected: true, Reason: rejected.Err.Error()}
 	if bad == nil && !reflect.ValueOf(&r).Elem().IsZero() {
 		a.Result, bad = Encode(ctx, skald.JSON{}, r)
 	}
@@ -138,7 +140,7 @@ func refuse[TTx, R any](ctx context.Context, run *Run[TTx], r R, err error, no *
 		run.Rollback(ctx)
 		return fmt.Errorf("refuse %s: %w", run.request, bad)
 	}
-	if coded := (*Refusal)(nil); errors.As(no.Err, &coded) && coded != nil {
+	if coded := (*Refusal)(nil); errors.As(rejected.Err, &coded) && coded != nil {
 		a.Code = coded.Code
 	}
 	if bad := run.Commit(ctx, a, rows...); bad != nil {
@@ -148,13 +150,14 @@ func refuse[TTx, R any](ctx context.Context, run *Run[TTx], r R, err error, no *
 		Err: err}
 }
 
-// Replay reads the stored answer of a Run as Do returns it: a result, of a refusal with a *RefusedError.
+// Replay decodes the stored answer of a Run in the form that Do returns: the result, and for a refusal a
+// *RefusedError.
 func Replay[R any](q Request, a Answer) (result R, err error) {
 	if a.Result != "" {
 		err = json.Unmarshal([]byte(a.Result), &result)
 	}
 	switch {
-	case a.Rejected: // whatever its body is
+	case a.Rejected: // even if the result cannot be decoded
 		return result, &RefusedError{Scope: q.Scope, Key: q.Key, Reason: a.Reason, Code: a.Code}
 	case err != nil:
 		return result, fmt.Errorf("read the result of %s: %w", q, err)

@@ -19,9 +19,9 @@ import (
 
 type tx = *memstore.Tx
 
-var said = skald.Event[string]{Topic: "orders", Type: "said"}
+var published = skald.Event[string]{Topic: "orders", Type: "said"}
 
-// A world is a database in memory with a clock that the test moves.
+// world is a database in memory with a clock that the test moves.
 type world struct {
 	t   *testing.T
 	db  *memstore.Store
@@ -34,7 +34,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// note appends to a list in the user's table, so that an effect that happens twice shows.
+// note appends to a list in the user's table, so that a repeated effect is visible.
 func note(t tx, list, what string) error {
 	old, _ := t.Get(list)
 	return t.Put(list, strings.TrimPrefix(old+" "+what, " "))
@@ -52,11 +52,11 @@ type receipt struct {
 	Note   string
 }
 
-// pay is work that shows when it happens twice.
+// pay is work whose repetition is visible.
 func pay(w *world, number int) func(context.Context, tx) (receipt, error) {
 	out := outbox.New(w.db, nil)
 	return func(ctx context.Context, t tx) (receipt, error) {
-		if err := out.Write(ctx, t, said.New("k", fmt.Sprint(number))); err != nil {
+		if err := out.Write(ctx, t, published.New("k", fmt.Sprint(number))); err != nil {
 			return receipt{}, err
 		}
 		return receipt{number, "größe"}, note(t, "paid", fmt.Sprint(number))
@@ -83,36 +83,36 @@ func TestOnce(t *testing.T) {
 	}
 	w.expect("paid", "0 1")
 	if rows := w.db.Rows(); len(rows) != 2 {
-		t.Errorf("said %+v", rows)
+		t.Errorf("published %+v", rows)
 	}
 	for _, bad := range [][2]string{{"", "k"}, {"s", ""}} {
 		if _, _, err := once.Do(t.Context(), w.db, bad[0], bad[1], nil, pay(w, 2)); err == nil {
-			t.Errorf("%q is taken", bad)
+			t.Errorf("%q is accepted", bad)
 		}
 	}
 }
 
-// A refusal undoes what was written, is kept with what is said, and is answered again. Any other failure is
-// not kept.
+// TestOnceRefusedAndFailed checks that a refusal undoes the writes, is stored with its messages, and is
+// returned again. Other failures are not stored.
 func TestOnceRefusedAndFailed(t *testing.T) {
 	w := newWorld(t)
 	declined := errors.New("card declined")
 	runs := 0
 	refuse := func(_ context.Context, t tx) (int, error) {
 		runs++
-		return 0, errors.Join(note(t, "paid", "no"), skald.Reject(declined, said.New("k", "declined")))
+		return 0, errors.Join(note(t, "paid", "no"), skald.Reject(declined, published.New("k", "declined")))
 	}
 	for i := range 2 {
 		_, replayed, err := once.Do(t.Context(), w.db, "charge", "a", "7", refuse)
-		var no *once.RefusedError
-		if !errors.As(err, &no) || no.Reason != "card declined" || replayed ||
+		var refused *once.RefusedError
+		if !errors.As(err, &refused) || refused.Reason != "card declined" || replayed ||
 			errors.Is(err, declined) != (i == 0) {
 			t.Errorf("%d: replayed %v, %v", i, replayed, err)
 		}
 	}
 	w.expect("paid", "")
 	if rows := w.db.Rows(); len(rows) != 1 || runs != 1 {
-		t.Errorf("%d runs, said %+v", runs, rows)
+		t.Errorf("%d runs, published %+v", runs, rows)
 	}
 	for _, fn := range []func(context.Context, tx) (int, error){
 		func(_ context.Context, t tx) (int, error) {
@@ -124,17 +124,18 @@ func TestOnceRefusedAndFailed(t *testing.T) {
 		},
 	} {
 		if _, _, err := once.Do(t.Context(), w.db, "charge", "b", "7", fn); err == nil {
-			t.Error("a failure is no failure")
+			t.Error("the call succeeded")
 		}
 	}
 	if got, replayed, err := once.Do(t.Context(), w.db, "charge", "b", "7", pay(w, 3)); err != nil ||
 		replayed || got.Number != 3 {
-		t.Errorf("behind failures: %+v, replayed %v, %v", got, replayed, err)
+		t.Errorf("after failures: %+v, replayed %v, %v", got, replayed, err)
 	}
 	w.expect("paid", "3")
 }
 
-// In a transaction of the caller's own it stands with what else is written there, or not at all.
+// TestOnceInATransactionOfOnesOwn checks that the answer is committed or rolled back with the caller's other
+// writes.
 func TestOnceInATransactionOfOnesOwn(t *testing.T) {
 	w := newWorld(t)
 	enter := func(t tx, fn func(context.Context, tx) (receipt, error)) (receipt, bool, error) {
@@ -165,15 +166,15 @@ func TestOnceInATransactionOfOnesOwn(t *testing.T) {
 	w.expect("paid", "2")
 	w.expect("mine", "x")
 	own = w.db.BeginTx()
-	var no *once.RefusedError
+	var refused *once.RefusedError
 	_, _, err := once.In(t.Context(), w.db, own, "charge", "b", "7", func(context.Context, tx) (int, error) {
-		return 0, skald.Reject(errors.New("no"), said.New("k", "no"))
+		return 0, skald.Reject(errors.New("no"), published.New("k", "no"))
 	})
-	if err = errors.Join(err, own.Commit()); !errors.As(err, &no) {
+	if err = errors.Join(err, own.Commit()); !errors.As(err, &refused) {
 		t.Fatal(err)
 	}
-	if _, _, err := once.Do(t.Context(), w.db, "charge", "b", "7", pay(w, 5)); !errors.As(err, &no) ||
-		no.Reason != "no" {
+	if _, _, err := once.Do(t.Context(), w.db, "charge", "b", "7", pay(w, 5)); !errors.As(err, &refused) ||
+		refused.Reason != "no" {
 		t.Errorf("a refusal that was committed: %v", err)
 	}
 	w.expect("paid", "2")
@@ -199,11 +200,11 @@ func TestOnceAmongRivals(t *testing.T) {
 	}
 	wg.Wait()
 	if w.expect("paid", "7"); fresh != 1 {
-		t.Errorf("%d of 20 did it", fresh)
+		t.Errorf("%d of 20 calls ran the work", fresh)
 	}
 }
 
-// A key with a time is not taken again once it is older than what is remembered.
+// TestOnceTooOld checks that a key with a time is refused after the retention of marks.
 func TestOnceTooOld(t *testing.T) {
 	w := newWorld(t)
 	key := uuid7.New(w.now)
@@ -226,8 +227,8 @@ func TestOnceTooOld(t *testing.T) {
 	w.expect("paid", "1")
 }
 
-// A door that runs the work itself, as one for HTTP does: it learns whether the work is done, in hand,
-// another's, or its own to do.
+// TestRunStepByStep uses Begin and Commit as an HTTP handler does. The key is free, in progress, done, or
+// used for another payload.
 func TestRunStepByStep(t *testing.T) {
 	w, ctx := newWorld(t), t.Context()
 	q := once.Request{Scope: "POST /orders", Key: "k", Payload: []byte("7"), Wait: time.Millisecond}
@@ -236,13 +237,13 @@ func TestRunStepByStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, done := first.Answer(); done {
-		t.Error("nobody has done it, and it is answered")
+		t.Error("there is an answer before the work is done")
 	}
 	if err := note(first.Tx(), "orders", "placed"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := once.Begin(ctx, w.db.Session(), q); !errors.Is(err, store.ErrBusy) {
-		t.Errorf("a rival while it is in hand: %v", err)
+		t.Errorf("a rival while the work is in progress: %v", err)
 	}
 	if err := first.Commit(ctx, once.Answer{Code: 201, Result: `{"id":1}`},
 		skald.Message{ID: "1", Topic: "orders", Type: "said", Data: []byte("{}")}); err != nil {
@@ -265,7 +266,7 @@ func TestRunStepByStep(t *testing.T) {
 	}
 	w.expect("orders", "placed")
 
-	// What is rolled back is done by the next one. A rejection undoes the rows, and is answered.
+	// After a rollback the next run does the work. A rejection undoes the rows and is stored.
 	q.Key = "l"
 	for i := range 2 {
 		run, err := once.Begin(ctx, w.db, q)
@@ -293,7 +294,7 @@ func TestRunStepByStep(t *testing.T) {
 	w.expect("orders", "placed")
 }
 
-// A result that is too large is said so, and nothing stays in hand.
+// TestRunWithTooLargeAResult checks that a result that is too large is an error and frees the key.
 func TestRunWithTooLargeAResult(t *testing.T) {
 	w := newWorld(t)
 	q := once.Request{Scope: "s", Key: "k", Wait: time.Millisecond}
@@ -343,7 +344,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Scopes keep their answers for as long as they say.
+// TestKeep checks that each scope keeps its answers as long as its Keep.
 func TestKeep(t *testing.T) {
 	w := newWorld(t)
 	do := func(scope string, keep time.Duration, payload string) (int, bool, error) {
@@ -371,7 +372,7 @@ func TestKeep(t *testing.T) {
 	w.expect("a day", "7 another")
 }
 
-// A refusal keeps its code and its body, as an answer does; a repeat gets both.
+// TestRefusalHasCodeAndBody checks that a refusal and its repeat have the code and the body.
 func TestRefusalHasCodeAndBody(t *testing.T) {
 	db := memstore.New(nil)
 	for i := range 2 {

@@ -8,7 +8,8 @@ import (
 	"github.com/skald-go/skald/once"
 )
 
-// Work that ends its goroutine, which is the caller's, is undone, and the key is free for the next call.
+// TestWorkThatEndsItsGoroutine checks that work that ends the caller's goroutine is undone, and that the key
+// is free.
 func TestWorkThatEndsItsGoroutine(t *testing.T) {
 	w := newWorld(t)
 	quit := make(chan struct{})

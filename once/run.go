@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Store is what this package needs of a database. Each store.Driver has it.
+// Store is the part of a database that this package needs. Each store.Driver has it.
 type Store[TTx any] interface {
 	Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error)
 	Enter(ctx context.Context, tx TTx, in store.Intake) (store.Found, error)
@@ -18,72 +18,72 @@ type Store[TTx any] interface {
 	Secret(ctx context.Context) ([]byte, error)
 }
 
-// A Request names work that is to be done once.
+// Request identifies work that is to be done once.
 type Request struct {
-	Scope, Key string // neither is empty; scopes keep the keys of different kinds of work apart
-	Tenant     string // keeps the keys of several users of one scope apart. Default: there is one
-	Payload    []byte // must be equal whenever the key is; only a keyed hash of it is stored
-	// entities that are locked with the claim of the key; their versions are not looked at. Default: none
+	Scope, Key string // must not be empty; scopes separate the keys of different kinds of work
+	Tenant     string // separates the keys of several users of one scope. Default: one user
+	Payload    []byte // must be equal for equal keys; only a keyed hash of it is stored
+	// Locks are entities that are locked with the key. Their versions are ignored. Default: none.
 	Locks []store.Lock
-	// Keep is how long an answer is kept, by the database's clock. Then a key that tells no time is fresh,
-	// whether its row is still there or not. Of a key that is a UUID of version 7 the answer is given for as
-	// long as it is there, then it is too old. Default: for as long as marks are.
+	// Keep is how long an answer is kept, by the database's clock. After that, a key without a time is fresh,
+	// even if its row still exists. For a key that is a UUID of version 7, the answer is returned until its
+	// row is deleted; then the key is too old. Default: the retention of marks.
 	Keep time.Duration
-	// how long to wait for another run that has the key in hand, then store.ErrBusy. Default 5 s; negative:
-	// not at all
+	// Wait is how long to wait for another run of the key, then store.ErrBusy. Default 5 s; negative does not
+	// wait.
 	Wait time.Duration
 }
 
 func (q Request) String() string { return fmt.Sprintf("%s %.200q", q.Scope, q.Key) }
 
-// An Answer is what is kept under a key, and returned to each repeat.
+// Answer is the stored result of a key, returned to each repeat.
 type Answer struct {
-	Rejected bool   // the work said no: its rows were rolled back
-	Reason   string // of a rejection; at most 1 KiB, a longer one is cut
+	Rejected bool   // the work was refused: its rows were rolled back
+	Reason   string // of a rejection, cut to 1 KiB
 	Code     int32
 	Result   string // encoded; at most MaxResult bytes
-	Headers  string // what else goes with Result, encoded; at most MaxHeaders bytes
-	// Left is until the end of Request.Keep, as the database has it. Only read, with a stored answer. 0: its
-	// scope has no retention of its own
+	Headers  string // metadata of Result, encoded; at most MaxHeaders bytes
+	// Left is the rest of Request.Keep, by the database's clock, in a stored answer. 0 means that its scope
+	// has no retention of its own.
 	Left time.Duration
 }
 
-// A Run is work under one key. It was done before, and Answer returns the stored answer; or it is to be done
-// now in Tx: then end it once, by Commit or Rollback, and defer Close.
+// Run is work under one key. If it was done before, Answer returns the stored answer. Otherwise do it now in
+// Tx, end the run once by Commit or Rollback, and defer Close.
 type Run[TTx any] struct {
 	db      Store[TTx]
 	request Request
 	mark    store.Mark
-	unit    store.Unit[TTx] // nil: the transaction is the caller's
+	unit    store.Unit[TTx] // nil in a transaction of the caller
 	tx      TTx
-	locks   []store.Lock // as Request.Locks, with the versions that this transaction gives them
-	found   *Answer      // nil: not done yet
+	locks   []store.Lock // as Request.Locks, with the versions in this transaction
+	found   *Answer      // nil if not done yet
 	ended   bool
 }
 
-// settling bounds what is done whether or not somebody still waits.
+// settling limits the time of writes that must not depend on the caller's context.
 const settling = 10 * time.Second
 
-// Begin claims the key in a transaction that it begins. Errors: store.ErrBusy, where another run still has
-// the key in hand after Request.Wait; a *ConflictError, where the key stands for another payload; a
-// *TooOldError, where marks of its time are deleted.
+// Begin begins a transaction and locks the key in it. Errors: store.ErrBusy if another run still has the key
+// after Request.Wait; a *ConflictError if the key was used for another payload; a *TooOldError if marks of
+// its time are deleted.
 func Begin[TTx any](ctx context.Context, db Store[TTx], q Request) (*Run[TTx], error) {
 	r, intake, err := claim(ctx, db, q)
 	if err != nil {
 		return nil, err
 	}
 	if r.unit, err = db.Begin(ctx, intake); err != nil {
-		return nil, fmt.Errorf("take %s: %w", q, err)
+		return nil, fmt.Errorf("begin %s: %w", q, err)
 	}
 	r.tx = r.unit.Tx()
-	if over, err := r.read(r.unit.Found()); over {
+	if done, err := r.read(r.unit.Found()); done {
 		_, _ = r.unit.Rollback(ctx) // nothing was written
 		return r, err
 	}
 	return r, nil
 }
 
-// Enter is Begin in a transaction of the caller: its commit commits the answer.
+// Enter is Begin in a transaction of the caller, whose commit stores the answer.
 func Enter[TTx any](ctx context.Context, db Store[TTx], tx TTx, q Request) (*Run[TTx], error) {
 	r, intake, err := claim(ctx, db, q)
 	if err != nil {
@@ -92,7 +92,7 @@ func Enter[TTx any](ctx context.Context, db Store[TTx], tx TTx, q Request) (*Run
 	r.tx = tx
 	found, err := db.Enter(ctx, tx, intake)
 	if err != nil {
-		return nil, fmt.Errorf("take %s: %w", q, err)
+		return nil, fmt.Errorf("begin %s: %w", q, err)
 	}
 	_, err = r.read(found)
 	return r, err
@@ -120,8 +120,8 @@ func (q Request) mark(secret []byte) store.Mark {
 		As: store.Done, Fingerprint: fingerprint.Of(secret, q.Payload), Keep: q.Keep}
 }
 
-// read takes up what is known of the key; over: there is nothing to be done.
-func (r *Run[TTx]) read(found store.Found) (over bool, err error) {
+// read takes the stored verdict of the key. It returns true if there is nothing to do.
+func (r *Run[TTx]) read(found store.Found) (done bool, err error) {
 	v := found.Marks[0]
 	if v.Outcome == store.Fresh {
 		for i, version := range found.Locks {
@@ -134,7 +134,7 @@ func (r *Run[TTx]) read(found store.Found) (over bool, err error) {
 	return true, err
 }
 
-// stored is the answer that v tells of, or why there is none for m.
+// stored returns the answer of v, or the error that explains why m has none.
 func stored(v store.Verdict, m store.Mark) (*Answer, error) {
 	switch Judge(v, m.Fingerprint) {
 	case store.Conflict:
@@ -146,7 +146,7 @@ func stored(v store.Verdict, m store.Mark) (*Answer, error) {
 		Headers: v.Headers, Left: v.Left}, nil
 }
 
-// Answer returns the stored answer. Done is false where the work is to be done now.
+// Answer returns the stored answer. Done is false if the work is to be done now.
 func (r *Run[TTx]) Answer() (a Answer, done bool) {
 	if r.found == nil {
 		return a, false
@@ -154,15 +154,15 @@ func (r *Run[TTx]) Answer() (a Answer, done bool) {
 	return *r.found, true
 }
 
-// Locks are the entities that are locked, with the versions that the transaction gives them.
+// Locks returns the locked entities, with their versions in this transaction.
 func (r *Run[TTx]) Locks() []store.Lock { return r.locks }
 
-// Tx is the transaction to do the work in. Do not commit it where Begin began it.
+// Tx returns the transaction for the work. If Begin began it, do not commit it.
 func (r *Run[TTx]) Tx() TTx { return r.tx }
 
-// Commit stores the answer, and rows into the outbox, in the transaction of the work, and commits it where
-// Begin began it. A rejection rolls the work's own rows back first; in a transaction of the caller they stay.
-// An error may hide that the commit took effect: begin again to know.
+// Commit stores the answer and inserts rows into the outbox, in the transaction of the work. If Begin began
+// the transaction, it commits it. A rejection first rolls back the rows of the work; in a transaction of the
+// caller they stay. After an error the commit may have taken effect: call Begin again to find out.
 func (r *Run[TTx]) Commit(ctx context.Context, a Answer, rows ...skald.Message) error {
 	if err := a.Fits(r.request); err != nil {
 		r.Rollback(ctx)
@@ -186,22 +186,22 @@ func (r *Run[TTx]) store(ctx context.Context, m store.Mark, rows []skald.Message
 	case m.As != store.Rejected:
 		return r.unit.Commit(ctx, answer)
 	}
-	// a "no" that is still true
-	stands, err := r.unit.Rollback(ctx, store.Effect{Mark: &m, Locks: r.locks, Rows: rows})
-	if err == nil && !stands[0] {
-		err = store.ErrBusy // a rival was faster
+	// A refusal is stored only if the locked entities still have the versions on which it was based.
+	applied, err := r.unit.Rollback(ctx, store.Effect{Mark: &m, Locks: r.locks, Rows: rows})
+	if err == nil && !applied[0] {
+		err = store.ErrBusy // another run was faster
 	}
 	return err
 }
 
-// Outage tells of an error of the work, before Commit or Rollback, whether the transaction failed by what is
-// nobody's fault: see store.Unit. In a transaction of the caller it is not known, and false.
+// Outage reports whether the work's error was caused by a failure of the transaction that is nobody's fault.
+// Call it before Commit or Rollback; see store.Unit. In a transaction of the caller it returns false.
 func (r *Run[TTx]) Outage(ctx context.Context, err error) bool {
 	return r.unit != nil && r.unit.Outage(ctx, err)
 }
 
-// Close rolls back what was not ended, whether ctx is over or not. Defer it: what runs the work may panic, or
-// call runtime.Goexit.
+// Close rolls back a run that was not ended, even if ctx has ended. Defer it: the work may panic, or call
+// runtime.Goexit.
 func (r *Run[TTx]) Close(ctx context.Context) {
 	if r.ended || r.found != nil {
 		return
@@ -211,11 +211,11 @@ func (r *Run[TTx]) Close(ctx context.Context) {
 	r.Rollback(end)
 }
 
-// Rollback ends a run without an answer: the next run of the key does the work. A transaction of the caller
-// is the caller's to end.
+// Rollback ends a run without an answer: the next run of the key does the work. The caller must end a
+// transaction of its own.
 func (r *Run[TTx]) Rollback(ctx context.Context) {
 	r.ended = true
 	if r.unit != nil {
-		_, _ = r.unit.Rollback(ctx) // nothing of it stands in any case
+		_, _ = r.unit.Rollback(ctx) // nothing of it is stored in any case
 	}
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/skald-go/skald/internal/fingerprint"
 )
 
-// A Sealed answer is one that a Cache may hold: encrypted under a key that is made of the database's own
-// secret, the run of its server, and scope, tenant, key and payload of one request. So a value that opens is
-// an answer that this database had stored for this very request, as it was: not a part of it, not another
-// key's, not another payload's, not a copied database's, and not one of before a restart or a restore, where
-// what was committed may be gone. Nobody who reads the cache reads answers.
+// Sealed encrypts the answers of one request for a Cache. The encryption key is derived from the database's
+// secret, the run of its server, and the scope, tenant, key and payload of the request. So a value that
+// decrypts is the complete answer that this database stored for this request. It cannot belong to another
+// key, another payload, a copied database, or the time before a restart or a restore, after which commits may
+// be lost. Readers of the cache cannot read answers.
 type Sealed struct {
-	Key  string // in the cache
+	Key  string // of the entry in the cache
 	aead cipher.AEAD
 }
 
-// Seal is for the answer to q. The server is as in the function Seal of entries.
+// Seal returns the encryption for the answer to q. Server is as in the function Seal.
 func (q Request) Seal(secret []byte, server string) (*Sealed, error) {
 	m := q.mark(secret)
 	work := [][]byte{[]byte(m.Consumer), []byte(m.Source), []byte(m.ID)}
@@ -38,7 +38,7 @@ func (q Request) Seal(secret []byte, server string) (*Sealed, error) {
 	return &Sealed{Key: base64.RawURLEncoding.EncodeToString(name[:16]), aead: aead}, err
 }
 
-// Close makes the entry of a, which counts until then by the clock of whoever opens it, too.
+// Close returns the entry of a. It expires at until, also by the clock of the process that opens it.
 func (s *Sealed) Close(a Answer, until time.Time) Entry {
 	plain := binary.BigEndian.AppendUint64(nil, uint64(until.UnixMilli()))
 	plain = binary.BigEndian.AppendUint32(plain, uint32(a.Code))
@@ -56,7 +56,7 @@ func (s *Sealed) Close(a Answer, until time.Time) Entry {
 
 var errNotSealed = errors.New("once: this is no sealed answer")
 
-// Open reads what Close made, if it is that, and its time is not over.
+// Open decrypts a value of Close. It returns false for any other value, and for one that has expired.
 func (s *Sealed) Open(value string, now time.Time) (a Answer, ok bool) {
 	plain, err := s.aead.Open(nil, nil, []byte(value), nil)
 	if err != nil || len(plain) < 13 {
@@ -75,7 +75,7 @@ func (s *Sealed) Open(value string, now time.Time) (a Answer, ok bool) {
 	return a, true
 }
 
-// cut takes one part off the front.
+// cut removes the first part of plain.
 func cut(plain []byte) (part string, rest []byte, err error) {
 	if len(plain) < 4 {
 		return "", nil, errNotSealed

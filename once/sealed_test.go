@@ -8,7 +8,8 @@ import (
 	"github.com/skald-go/skald/once"
 )
 
-// A sealed answer opens for the request that it is of, as it was, until its time is over; and for no other.
+// TestSealed checks that a sealed answer opens unchanged for its own request until it expires, and for no
+// other request.
 func TestSealed(t *testing.T) {
 	secret, now := []byte("0123456789abcdef"), time.Now()
 	q := once.Request{Scope: "http:orders", Tenant: "ann", Key: "k", Payload: []byte("tea")}

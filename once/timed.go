@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// timed is one call of Do or In, for its metrics.
+// timed measures one call of Do or In.
 type timed struct {
 	scope  string
 	began  time.Time
@@ -24,10 +24,10 @@ func (t *timed) end(replayed bool, err error) {
 
 func (t *timed) outcome(replayed bool, err error) string {
 	var (
-		no    *RefusedError
-		other *ConflictError
-		old   *TooOldError
-		large *tooLargeError
+		refused *RefusedError
+		other   *ConflictError
+		old     *TooOldError
+		large   *tooLargeError
 	)
 	switch {
 	case err == nil && replayed:
@@ -36,9 +36,9 @@ func (t *timed) outcome(replayed bool, err error) string {
 		return telemetry.KeyDone
 	case t.undone:
 		return telemetry.KeyUndone
-	case errors.As(err, &no) && no.Err != nil:
+	case errors.As(err, &refused) && refused.Err != nil:
 		return telemetry.KeyRefused
-	case errors.As(err, &no):
+	case errors.As(err, &refused):
 		return telemetry.KeyRepeated
 	case errors.As(err, &other):
 		return telemetry.KeyConflict
@@ -52,13 +52,13 @@ func (t *timed) outcome(replayed bool, err error) string {
 	return telemetry.KeyFailed
 }
 
-// A tooLargeError says that an answer cannot be kept.
+// tooLargeError reports that an answer is too large to store.
 type tooLargeError struct {
-	what         string // with its verb
+	what         string // the subject, with its verb
 	bytes, limit int
 }
 
 func (e *tooLargeError) Error() string {
-	return fmt.Sprintf("%s %d bytes, at most %d are kept with a mark: keep more in a table of yours", e.what,
+	return fmt.Sprintf("%s %d bytes, at most %d are stored with a mark: store more in a table of yours", e.what,
 		e.bytes, e.limit)
 }

@@ -1,5 +1,5 @@
-// This file bounds calls to a server: a Breaker admits a number of calls at a time. After failures in a row
-// it admits none for a while, then one as a probe.
+// This file limits calls to a server. A Breaker admits a number of calls at a time. After consecutive
+// failures it admits none for a while, then one as a probe.
 
 package vitals
 
@@ -8,26 +8,27 @@ import (
 	"time"
 )
 
-// A Breaker bounds the calls to one provider. Its zero value lets none through.
+// Breaker limits the calls to one provider. Its zero value admits none.
 type Breaker struct {
-	Limit int           // calls at a time
-	Trip  int           // failures in a row after which it is open
-	Rest  time.Duration // for which it is open
+	Limit int           // concurrent calls
+	Trip  int           // consecutive failures that open it
+	Rest  time.Duration // how long it stays open
 
 	mu       sync.Mutex
 	running  int
 	failures int
-	until    time.Time // open until then; then one call tries
-	trying   bool
+	until    time.Time // open until then; after that it admits one call as a probe
+	probing  bool
 }
 
-// A Pass is a call that was let in. End it once, by Leave or Abandon.
+// Pass is an admitted call. End it once, by Leave or Abandon.
 type Pass struct {
-	b   *Breaker
-	try bool // it is the one that tries an open breaker
+	b     *Breaker
+	probe bool // the probe of an open breaker
 }
 
-// Enter lets a call begin. Nil: it does not, and says how long not to ask; 0: others are at it now.
+// Enter admits a call, or returns nil and the time until the next attempt. A time of 0 means that Limit is
+// reached.
 func (b *Breaker) Enter(now time.Time) (p *Pass, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -35,18 +36,18 @@ func (b *Breaker) Enter(now time.Time) (p *Pass, wait time.Duration) {
 	switch {
 	case open && now.Before(b.until):
 		return nil, b.until.Sub(now)
-	case open && b.trying:
+	case open && b.probing:
 		return nil, b.Rest
 	case b.running >= b.Limit:
 		return nil, 0
 	}
 	b.running++
-	b.trying = b.trying || open
+	b.probing = b.probing || open
 	return &Pass{b, open}, 0
 }
 
-// Leave ends a call: failed, if it is not known what became of it. A failure that began before the breaker
-// opened changes nothing any more.
+// Leave ends a call. Failed means that its outcome is unknown. A failed call that began before the breaker
+// opened is ignored. Opened reports that this failure opened the breaker.
 func (p *Pass) Leave(failed bool, now time.Time) (opened bool) {
 	b := p.b
 	b.mu.Lock()
@@ -56,7 +57,7 @@ func (p *Pass) Leave(failed bool, now time.Time) (opened bool) {
 	case !failed:
 		b.failures = 0
 		return false
-	case b.failures >= b.Trip && !p.try:
+	case b.failures >= b.Trip && !p.probe:
 		return false
 	}
 	b.failures++
@@ -68,17 +69,17 @@ func (p *Pass) Leave(failed bool, now time.Time) (opened bool) {
 	return opened
 }
 
-// Abandon ends a call that says nothing about the provider.
+// Abandon ends a call without a result for the breaker.
 func (p *Pass) Abandon() {
 	p.b.mu.Lock()
 	defer p.b.mu.Unlock()
 	p.end()
 }
 
-// end takes p out. Only the call that tries makes room for the next one that does.
+// end removes p. Only the end of a probe allows the next probe.
 func (p *Pass) end() {
 	p.b.running--
-	if p.try {
-		p.b.trying = false
+	if p.probe {
+		p.b.probing = false
 	}
 }

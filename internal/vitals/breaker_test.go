@@ -9,7 +9,7 @@ func enter(t *testing.T, b *Breaker, now time.Time, ok bool, wait time.Duration)
 	t.Helper()
 	p, w := b.Enter(now)
 	if (p != nil) != ok || w != wait {
-		t.Fatalf("a call is let in: %v, in %v; want %v, in %v", p != nil, w, ok, wait)
+		t.Fatalf("a call is admitted: %v, in %v; want %v, in %v", p != nil, w, ok, wait)
 	}
 	return p
 }
@@ -25,7 +25,7 @@ func TestLimit(t *testing.T) {
 	enter(t, b, now, true, 0)
 }
 
-func TestOpensAndTriesOne(t *testing.T) {
+func TestOpensAndAdmitsOneProbe(t *testing.T) {
 	b, now := &Breaker{Limit: 9, Trip: 2, Rest: time.Minute}, time.Unix(0, 0)
 	fail := func(opened bool) {
 		t.Helper()
@@ -40,9 +40,9 @@ func TestOpensAndTriesOne(t *testing.T) {
 	enter(t, b, now, false, time.Minute)
 	now = now.Add(time.Minute)
 	one := enter(t, b, now, true, 0)
-	enter(t, b, now, false, time.Minute) // one tries
-	one.Abandon()                        // and says nothing
-	fail(false)                          // the next one does
+	enter(t, b, now, false, time.Minute) // one is the probe
+	one.Abandon()                        // without a result
+	fail(false)                          // the next probe
 	enter(t, b, now.Add(time.Second), false, 59*time.Second)
 	now = now.Add(time.Minute)
 	enter(t, b, now, true, 0).Leave(false, now)
@@ -50,8 +50,8 @@ func TestOpensAndTriesOne(t *testing.T) {
 	enter(t, b, now, true, 0)
 }
 
-// Calls that began before the breaker opened end while one tries: it stays the only one, and the rest is as
-// long as it was.
+// TestCallsFromBeforeItOpened checks that calls from before the breaker opened change nothing when they end
+// during a probe: there is still one probe, and the pause stays as long.
 func TestCallsFromBeforeItOpened(t *testing.T) {
 	for name, end := range map[string]func(p *Pass, now time.Time){
 		"abandoned": func(p *Pass, _ time.Time) { p.Abandon() },
@@ -67,7 +67,7 @@ func TestCallsFromBeforeItOpened(t *testing.T) {
 		one := enter(t, b, now, true, 0)
 		end(late, now)
 		if p, _ := b.Enter(now.Add(2 * time.Minute)); p != nil {
-			t.Errorf("%s: a second call tries", name)
+			t.Errorf("%s: a second call is admitted as a probe", name)
 		}
 		one.Leave(false, now)
 		enter(t, b, now, true, 0)

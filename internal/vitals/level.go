@@ -10,22 +10,22 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// Level returns how an error of a database is logged that is tried again: as an ERROR if only new settings
-// cure it, such as a wrong password or an unknown database, else as a WARN.
+// Level returns the log level for an error of a database after which the work is retried: ERROR if only other
+// settings cure it, for example a wrong password or an unknown database, otherwise WARN.
 func Level(err error) slog.Level {
-	var answered interface {
+	var refusal interface {
 		error
 		SQLState() string
 	}
-	if !errors.As(err, &answered) {
+	if !errors.As(err, &refusal) {
 		return slog.LevelWarn
 	}
-	switch code := answered.SQLState(); {
+	switch code := refusal.SQLState(); {
 	case strings.HasPrefix(code, "28"), code == "3D000", code == "42501":
 		return slog.LevelError
-	case code == "08P01": // PgBouncer's for all that it refuses
-		for _, said := range []string{"no such database", "no such user", "authentication failed"} {
-			if strings.Contains(answered.Error(), said) {
+	case code == "08P01": // PgBouncer uses this code for each of its refusals
+		for _, text := range []string{"no such database", "no such user", "authentication failed"} {
+			if strings.Contains(refusal.Error(), text) {
 				return slog.LevelError
 			}
 		}
@@ -33,9 +33,9 @@ func Level(err error) slog.Level {
 	return slog.LevelWarn
 }
 
-// BrokerLevel is Level of an error of a broker. Each driver wraps broker.ErrAway into an outage. All else is
-// the broker's refusal: a right, a setting of a stream or queue, a group of another database. A topic that
-// does not exist yet may be made while Skald waits.
+// BrokerLevel is Level for an error of a broker. Each driver wraps broker.ErrAway into an outage. Other
+// errors are refusals by the broker: a missing right, a setting of a stream or queue, a group of another
+// database. A missing topic is a WARN, because it may be created while Skald waits.
 func BrokerLevel(err error) slog.Level {
 	var line net.Error
 	for _, passes := range []error{broker.ErrAway, broker.ErrNoTopic, broker.ErrRecreated, broker.ErrClosed,

@@ -14,8 +14,9 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// What only new settings cure is an ERROR, and what may pass is a WARN.
-func TestLevelOfWhatIsTriedAgain(t *testing.T) {
+// TestLevelOfRetriedErrors checks that an error that only other settings cure is an ERROR, and one that may
+// pass a WARN.
+func TestLevelOfRetriedErrors(t *testing.T) {
 	code := func(code, text string) error {
 		return fmt.Errorf("check: %w", &pgconn.PgError{Code: code, Message: text})
 	}

@@ -9,53 +9,53 @@ import (
 	"time"
 )
 
-// The waits between two questions of a Probe: the same after an answer, doubled while the server fails.
+// Waits between two requests of a Probe: constant while the server answers, doubled while it fails.
 const (
 	probeFirst = 500 * time.Millisecond
 	probeMost  = 2 * time.Second
 )
 
-// A Probe asks a server in the background whether it is there, and keeps the last answer. One question is in
-// progress at most, and the rate is bounded: one in 0.5 s, one in 2 s while the server fails. It is safe for
-// concurrent use.
+// Probe checks a server in the background and keeps the last answer. At most one request is in progress. The
+// rate is limited: one per 0.5 s, one per 2 s while the server fails. It is safe for concurrent use.
 type Probe struct {
 	ask     func(context.Context) error
 	timeout time.Duration
 	now     func() time.Time
-	told    chan struct{}
-	tell    func(error) // each answer
+	told    chan struct{} // receives after each answer
+	report  func(error)   // receives each answer
 
 	mu     sync.Mutex
 	asking bool
-	next   time.Time // not before
-	fails  int       // in a row
+	next   time.Time // time of the earliest next request
+	fails  int       // consecutive
 	last   Answer
 }
 
-// An Answer is what a Probe found. The zero value: nothing yet.
+// Answer is the result of a request. The zero value means that there is none yet.
 type Answer struct {
-	Err   error     // nil: the server is there
+	Err   error     // nil if the server is there
 	At    time.Time // of this answer
-	Since time.Time // of the first such answer in a row. Zero: none was another
+	Since time.Time // of the first consecutive answer of this kind. Zero if no answer was of another kind
 }
 
-// NewProbe returns a Probe that calls ask, with timeout for each call. Tell, if not nil, gets each answer.
+// NewProbe returns a Probe that calls ask, with timeout for each call. If report is not nil, it receives each
+// answer.
 func NewProbe(ask func(context.Context) error, timeout time.Duration, now func() time.Time,
-	tell func(error)) *Probe {
-	if tell == nil {
-		tell = func(error) {}
+	report func(error)) *Probe {
+	if report == nil {
+		report = func(error) {}
 	}
-	return &Probe{ask: ask, timeout: timeout, now: now, told: make(chan struct{}, 1), tell: tell}
+	return &Probe{ask: ask, timeout: timeout, now: now, told: make(chan struct{}, 1), report: report}
 }
 
-// Ask begins to ask, unless that is in progress or was done a moment ago. It does not wait.
+// Ask starts a request, unless one is in progress or was made a moment ago. It does not wait.
 func (p *Probe) Ask(ctx context.Context) {
 	if p.begin() {
 		go p.run(ctx)
 	}
 }
 
-// AskNow asks as Ask does, and waits for the answer. Returns false if it did not ask.
+// AskNow starts a request like Ask and waits for the answer. It returns false if it started none.
 func (p *Probe) AskNow(ctx context.Context) (asked bool) {
 	if asked = p.begin(); asked {
 		p.run(ctx)
@@ -70,7 +70,7 @@ func (p *Probe) Last() Answer {
 	return p.last
 }
 
-// Wait returns how long Ask would do nothing.
+// Wait returns the time until Ask starts a request again.
 func (p *Probe) Wait() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +80,7 @@ func (p *Probe) Wait() time.Duration {
 	return max(0, p.next.Sub(p.now()))
 }
 
-// Told receives after each answer. It has one reader.
+// Told returns a channel that receives after each answer. It supports one reader.
 func (p *Probe) Told() <-chan struct{} { return p.told }
 
 func (p *Probe) begin() bool {
@@ -94,19 +94,19 @@ func (p *Probe) begin() bool {
 }
 
 func (p *Probe) run(ctx context.Context) {
-	asked, cancel := context.WithTimeout(ctx, p.timeout)
-	err := p.ask(asked)
-	if err != nil && errors.Is(asked.Err(), context.DeadlineExceeded) {
+	limited, cancel := context.WithTimeout(ctx, p.timeout)
+	err := p.ask(limited)
+	if err != nil && errors.Is(limited.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: no answer in %v", err, p.timeout)
 	}
 	cancel()
 	if ctx.Err() == nil {
-		p.tell(err)
+		p.report(err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asking = false
-	if ctx.Err() != nil { // the caller ends: that says nothing of the server
+	if ctx.Err() != nil { // the caller ends; that is no sign of an outage
 		return
 	}
 	now := p.now()
@@ -118,7 +118,7 @@ func (p *Probe) run(ctx context.Context) {
 		p.fails = 0
 	}
 	pause := min(probeFirst<<min(max(0, p.fails-1), 10), probeMost)
-	p.next = now.Add(pause + rand.N(pause/2)) // not all processes at the same moment
+	p.next = now.Add(pause + rand.N(pause/2)) // so that processes do not ask at the same moment
 	select {
 	case p.told <- struct{}{}:
 	default:

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A probe asks once at a time and once in a while, however often it is told to, and cuts off what hangs.
+// TestProbeIsBounded checks that a probe limits its requestsfor any number of calls, and cancels one
+// that hangs.
 func TestProbeIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls, away := 0, errors.New("away")
@@ -25,13 +26,13 @@ func TestProbeIsBounded(t *testing.T) {
 			}
 			synctest.Wait()
 			if calls != want {
-				t.Fatalf("%d questions, want %d", calls, want)
+				t.Fatalf("%d requests, want %d", calls, want)
 			}
 		}
 		begun := time.Now()
 		ask(100, 1)
 		if !p.Last().At.IsZero() {
-			t.Fatal("there is an answer before there is one")
+			t.Fatal("Last has an answer before the first request ended")
 		}
 		<-p.Told()
 		if at := p.Last(); !errors.Is(at.Err, context.DeadlineExceeded) || at.Since != at.At ||
@@ -46,7 +47,7 @@ func TestProbeIsBounded(t *testing.T) {
 			ask(100, n)
 		}
 		if at := p.Last(); !errors.Is(at.Err, away) || at.Since != since || p.Wait() < time.Second {
-			t.Fatalf("it is away still: %+v, the next question in %v", at, p.Wait())
+			t.Fatalf("it is still away: %+v, the next request in %v", at, p.Wait())
 		}
 		time.Sleep(p.Wait())
 		answer = func(context.Context) error { return nil }
@@ -57,11 +58,11 @@ func TestProbeIsBounded(t *testing.T) {
 	})
 }
 
-// A question that its own process cut off says nothing of the server.
+// TestProbeCutOff checks that a request that its own process cancels is no sign of an outage.
 func TestProbeCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewProbe(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, time.Minute,
-			time.Now, func(err error) { t.Errorf("it tells %v", err) })
+			time.Now, func(err error) { t.Errorf("it reports %v", err) })
 		ctx, stop := context.WithCancel(t.Context())
 		p.Ask(ctx)
 		synctest.Wait()

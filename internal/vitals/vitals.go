@@ -1,5 +1,5 @@
-// Package vitals tells from facts whether a server can be worked with: when it last answered, and since when
-// it does not. A server that gave no sign is asked.
+// Package vitals tracks whether a server can be used: when it last answered, and since when it has not. It
+// sends a probe to a server that was silent for a while.
 package vitals
 
 import (
@@ -17,33 +17,33 @@ import (
 )
 
 const (
-	// quiet is how long a server may give no sign before it is asked. Idle stations call their store every
-	// 8 s.
+	// quiet is how long a server may be silent before it is probed. Idle components call their store every 8
+	// s.
 	quiet = 9 * time.Second
-	// enough is how many questions in a row must stay without an answer: one may be chance.
+	// enough is how many consecutive probes must fail: one failure may be chance.
 	enough = 2
 )
 
-// A Server is a database or a broker as one station sees it. Its methods are safe for concurrent use.
+// Server is the state of a database or a broker, as one component sees it. It is safe for concurrent use.
 type Server struct {
-	what  string // "the database"
+	name  string // "the database"
 	log   *slog.Logger
-	probe *Probe // nil: it cannot be asked
+	probe *Probe // nil if it cannot be probed
 
 	mu       sync.Mutex
-	asked    time.Time // when the last question began
+	asked    time.Time // when the last probe began
 	answered time.Time // last
-	since    time.Time // of the first question in a row without an answer; zero: it answers
-	misses   int       // in a row
+	since    time.Time // the start of the first consecutive failed probe; zero if it answers
+	misses   int       // consecutive
 	why      error
-	say      backoff.Rarely
+	logged   backoff.Rarely // limits the log lines
 	nudge    chan struct{}
 }
 
-// New returns a server of which nothing is known yet. Ask gets its answer, with an error where there is none;
-// nil: it cannot be asked, and counts as answering. Now is the clock that bounds how often it is asked.
-func New(what string, log *slog.Logger, now func() time.Time, ask func(ctx context.Context) error) *Server {
-	s := &Server{what: what, log: log, say: backoff.Seldom(), nudge: make(chan struct{}, 1)}
+// New returns a server without a known state. Ask sends a probe and returns its error; if ask is nil, the
+// server counts as answering. Now is the clock that limits the rate of probes.
+func New(name string, log *slog.Logger, now func() time.Time, ask func(ctx context.Context) error) *Server {
+	s := &Server{name: name, log: log, logged: backoff.Seldom(), nudge: make(chan struct{}, 1)}
 	if ask != nil {
 		s.probe = NewProbe(func(ctx context.Context) error {
 			s.mu.Lock()
@@ -55,7 +55,7 @@ func New(what string, log *slog.Logger, now func() time.Time, ask func(ctx conte
 	return s
 }
 
-// Store returns db as a server, which is asked by its Probe.
+// Store returns db as a server, with the store's Probe.
 func Store(db any, log *slog.Logger, now func() time.Time) *Server {
 	p, can := db.(interface {
 		Probe(ctx context.Context) error
@@ -66,7 +66,7 @@ func Store(db any, log *slog.Logger, now func() time.Time) *Server {
 	return New("the database", log, now, p.Probe)
 }
 
-// Broker returns bus as a server. It is asked for its incarnation, which no driver knows without asking.
+// Broker returns bus as a server. The probe reads the broker's incarnation, which no driver caches.
 func Broker(bus any, log *slog.Logger) *Server {
 	b, can := bus.(interface {
 		Incarnation(ctx context.Context) (string, error)
@@ -80,24 +80,24 @@ func Broker(bus any, log *slog.Logger) *Server {
 		if err != nil && ctx.Err() != nil || errors.Is(err, broker.ErrAway) || errors.As(err, &line) {
 			return err
 		}
-		return nil // it answered, if only that there is none, or that this client may not read it
+		return nil // it answered, even if it has no incarnation or this client may not read it
 	})
 }
 
-// Probe returns what asks the server. There is no other way that it is asked, so the rate is bounded.
+// Probe returns the probe of the server. All probes use it, so that the rate is limited.
 func (s *Server) Probe() *Probe { return s.probe }
 
-// Answered notes an answer to any call.
+// Answered records an answer to any call.
 func (s *Server) Answered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answered, s.since, s.misses, s.why = time.Now(), time.Time{}, 0, nil
-	if s.say.Over() {
-		s.log.Info(s.what + " answers again")
+	if s.logged.Over() {
+		s.log.Info(s.name + " answers again")
 	}
 }
 
-// Suspect has the server asked at once: a call looked like an outage.
+// Suspect requests a probe immediately, because a call looked like an outage.
 func (s *Server) Suspect() {
 	select {
 	case s.nudge <- struct{}{}:
@@ -105,23 +105,23 @@ func (s *Server) Suspect() {
 	}
 }
 
-// Away returns why the server counts as away, and since when; "": it answers.
+// Away returns why the server counts as away, and since when; an empty reason means that it answers.
 func (s *Server) Away() (why string, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.misses < enough {
 		return "", time.Time{}
 	}
-	return fmt.Sprintf("%s does not answer since %s: %s", s.what, s.since.UTC().Format(time.TimeOnly),
+	return fmt.Sprintf("%s has not answered since %s: %s", s.name, s.since.UTC().Format(time.TimeOnly),
 		Why(s.why)), s.since
 }
 
-// Watch asks the server whenever it gave no sign for a while, until ctx ends.
+// Watch probes the server after each silence, until ctx ends.
 func (s *Server) Watch(ctx context.Context) {
 	if s.probe == nil {
 		return
 	}
-	s.Answered() // nothing is known against it
+	s.Answered() // until a probe fails
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
 	for suspected := false; ; {
@@ -143,7 +143,7 @@ func (s *Server) Watch(ctx context.Context) {
 	}
 }
 
-// due is how long the next question can wait.
+// due returns the time until the next probe.
 func (s *Server) due() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +153,7 @@ func (s *Server) due() time.Duration {
 	return time.Until(s.answered.Add(quiet))
 }
 
-// found takes up the end of a question.
+// found records the result of a probe.
 func (s *Server) found(err error) {
 	if err == nil {
 		s.Answered()
@@ -162,12 +162,12 @@ func (s *Server) found(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.answered.After(s.asked) {
-		return // to another call, meanwhile
+		return // it answered another call meanwhile
 	}
 	if s.misses++; s.since.IsZero() {
 		s.since = s.asked
 	}
-	if s.why = err; s.misses >= enough && s.say.Due(time.Now()) {
-		s.log.Log(context.Background(), Level(err), s.what+" does not answer", "since", s.since, "error", err)
+	if s.why = err; s.misses >= enough && s.logged.Due(time.Now()) {
+		s.log.Log(context.Background(), Level(err), s.name+" does not answer", "since", s.since, "error", err)
 	}
 }

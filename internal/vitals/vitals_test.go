@@ -45,8 +45,8 @@ func TestWhyIsOneLineWithTheCauseFirst(t *testing.T) {
 	}
 }
 
-// A server that answers is asked no more than once per window. One miss is chance, and two are an outage
-// until it answers.
+// TestServerThatGivesNoSignIsAsked checks that a server that answers is probed at most once per window. One
+// miss may be chance; two are an outage until the server answers.
 func TestServerThatGivesNoSignIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked, fails atomic.Int64
@@ -67,7 +67,7 @@ func TestServerThatGivesNoSignIsAsked(t *testing.T) {
 		if n := asked.Load(); n > 7 || n < 6 || away() {
 			t.Errorf("asked %d times in a minute, away %v", n, away())
 		}
-		for range 20 { // it answers to other calls
+		for range 20 { // it answers other calls
 			s.Answered()
 			time.Sleep(quiet / 2)
 		}
@@ -81,11 +81,11 @@ func TestServerThatGivesNoSignIsAsked(t *testing.T) {
 		}
 		fails.Store(1e6)
 		time.Sleep(quiet + 2*store.ProbeWait + time.Second)
-		if why, _ := s.Away(); !strings.Contains(why, "the broker does not answer since") {
+		if why, _ := s.Away(); !strings.Contains(why, "the broker has not answered since") {
 			t.Errorf("it is away: %q", why)
 		}
 		fails.Store(0)
-		time.Sleep(3 * store.ProbeWait) // one is under way, and the next waits for up to 3 s
+		time.Sleep(3 * store.ProbeWait) // one is in progress, and the next waits for up to 3 s
 		if away() {
 			t.Error("it answers again")
 		}

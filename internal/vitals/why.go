@@ -9,34 +9,35 @@ import (
 	"github.com/skald-go/skald/internal/column"
 )
 
-// mostWhy bounds a reason, in bytes.
+// mostWhy is the maximum size of a reason, in bytes.
 const mostWhy = 1 << 10
 
-// Why returns err as one line, with its innermost cause first and what was done in brackets behind it.
+// Why returns err as one line: its innermost cause, then the failed action in brackets.
 func Why(err error) string {
 	if err == nil {
 		return ""
 	}
 	whole, root := line(err.Error()), line(rootOf(err).Error())
-	did, _, found := strings.Cut(whole, root)
+	action, _, found := strings.Cut(whole, root)
 	if !found {
-		did = whole
+		action = whole
 	}
-	if did = strings.TrimRight(did, ": ;"); did != "" {
-		root += " [" + did + "]"
+	if action = strings.TrimRight(action, ": ;"); action != "" {
+		root += " [" + action + "]"
 	}
 	return column.Clip(root, mostWhy)
 }
 
-// line is text without line breaks.
+// line returns text without line breaks.
 func line(text string) string {
 	breaks := func(r rune) bool { return r == '\n' || r == '\r' || r == '\t' }
 	return strings.Join(strings.FieldsFunc(text, breaks), "; ")
 }
 
-// rootOf returns the innermost error that says what is broken: of several that of a server, or else the last.
-// An error whose text lacks the text of the error it wraps is the root: the wrapped error only classifies it.
-// The error of a system call alone names no address.
+// rootOf returns the innermost error with a useful text. Among joined errors it prefers that of a server,
+// otherwise the last. If an error's text does not contain the text of the error it wraps, it is the root: the
+// wrapped error only classifies it. The error of a system call alone has no address, so the error around it
+// is the root.
 func rootOf(err error) error {
 	switch e := err.(type) {
 	case *net.OpError, *net.DNSError:
@@ -72,7 +73,7 @@ func rootOf(err error) error {
 	return err
 }
 
-// vague tells of errors that say that time was over, and not for what.
+// vague reports whether err is only the end of a context, without the action that took too long.
 func vague(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
