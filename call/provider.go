@@ -10,8 +10,9 @@ import (
 type ProviderOptions struct {
 	// Timeout is how long a request may take. Default 10 s.
 	Timeout time.Duration
-	// Limit is how many requests of this process may run at the same time. Messages above it are parked for a
-	// moment. Default 16.
+	// Limit bounds the requests of this process that are in progress at a time. Messages above it are
+	// parked for a moment. Default 8: half of the default workers of an inbox, so that a slow provider
+	// leaves workers free.
 	Limit int
 	// Trip is the number of consecutive requests without an answer that opens the circuit breaker. No request
 	// is sent for Rest, then one as a probe. Messages are parked meanwhile, without a failed attempt.
@@ -40,7 +41,7 @@ func NewProvider(name string, o *ProviderOptions) *Provider {
 		return d
 	}
 	if d.Limit <= 0 {
-		d.Limit = 16
+		d.Limit = 8
 	}
 	if d.Trip <= 0 {
 		d.Trip = 10

@@ -446,15 +446,24 @@ func TestProviderThatDoesNotAnswerIsLetAlone(t *testing.T) {
 
 // A provider that hangs takes its limit of the workers, and no more.
 func TestSlowProviderLeavesRoomForOthers(t *testing.T) {
+	t.Run("one of two workers", func(t *testing.T) {
+		slowProviderLeavesRoom(t, &call.ProviderOptions{Limit: 1, Timeout: time.Minute}, 2, 4)
+	})
+	t.Run("by default", func(t *testing.T) {
+		slowProviderLeavesRoom(t, &call.ProviderOptions{Timeout: time.Minute}, 0, 32)
+	})
+}
+
+func slowProviderLeavesRoom(t *testing.T, o *call.ProviderOptions, workers, calls int) {
 	w, b := newWorld(t, 1), &bank{}
 	release := make(chan struct{})
 	b.during = func(string) { <-release }
 	how := b.call()
-	how.At = call.NewProvider("bank", &call.ProviderOptions{Limit: 1, Timeout: time.Minute})
-	in := w.over(w.db, &inbox.Options{Workers: 2}, keep)
+	how.At = call.NewProvider("bank", o)
+	in := w.over(w.db, &inbox.Options{Workers: workers}, keep)
 	inbox.OnCall(in, said, how)
 	inbox.On(in, skald.Event[string]{Topic: "orders", Type: "other"}, keep)
-	for i := range 4 {
+	for i := range calls {
 		w.publish(w.message(fmt.Sprint("k", i), fmt.Sprint(i)))
 	}
 	other := w.message("o", "1")
@@ -465,7 +474,7 @@ func TestSlowProviderLeavesRoomForOthers(t *testing.T) {
 	close(release)
 	until(t, "all are done", func() bool {
 		w.pass(10 * time.Millisecond) // those that there was no room for are due
-		return in.Health().Handled == 5 && len(w.kept()) == 0
+		return in.Health().Handled == int64(calls)+1 && len(w.kept()) == 0
 	})
 	if err := stop(); err != nil {
 		t.Error(err)
