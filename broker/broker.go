@@ -203,7 +203,8 @@ type Admin interface {
 // An Adopter changes the owner of a group.
 type Adopter interface {
 	// Adopt gives a group from one owner to g.Owner. It fails with an *OwnerError if the group has a third
-	// owner, and while the group has members. A group that is g.Owner's already stays as it is.
+	// owner, and while the group has members. A group that is g.Owner's already stays as it is. A group that
+	// does not exist is an error that wraps ErrNoGroup.
 	Adopt(ctx context.Context, g Group, from string) error
 }
 

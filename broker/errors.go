@@ -9,6 +9,8 @@ import (
 var (
 	// ErrNoTopic is wrapped by errors about a topic that does not exist.
 	ErrNoTopic = errors.New("no such topic")
+	// ErrNoGroup is wrapped by errors about a consumer group that the broker does not have.
+	ErrNoGroup = errors.New("the broker has no such group: check the consumer's name and the broker's URL")
 	// ErrRecreated is wrapped by errors about messages to a topic that has not the id under which it was
 	// meant: it was deleted and made anew, or made since it was asked for. Ask for its id before the next
 	// try.

@@ -102,6 +102,11 @@ func (s *suite) adopted(t *testing.T, b Broker, first, theirs broker.Group) {
 	if err := b.Adopt(t.Context(), theirs, "c3"); !errors.As(err, &refused) {
 		t.Errorf("adopted from an owner that it does not have: %v", err)
 	}
+	none := theirs
+	none.Name += "-none"
+	if err := b.Adopt(t.Context(), none, first.Owner); !errors.Is(err, broker.ErrNoGroup) {
+		t.Errorf("adopted a group that does not exist: %v", err)
+	}
 	must(t, "adopt", b.Adopt(t.Context(), theirs, first.Owner))
 	must(t, "adopt again", b.Adopt(t.Context(), theirs, first.Owner))
 	sub, err := b.Subscribe(t.Context(), theirs)

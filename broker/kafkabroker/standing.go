@@ -121,6 +121,9 @@ func (b *Broker) Adopt(ctx context.Context, g broker.Group, from string) error {
 	if err != nil {
 		return fmt.Errorf("adopt group %q: %w", g.Name, err)
 	}
+	if !committed.known() {
+		return fmt.Errorf("adopt group %q: %w", g.Name, broker.ErrNoGroup)
+	}
 	at := kadm.Offsets{}
 	for _, ps := range committed {
 		for _, p := range ps {

@@ -72,6 +72,9 @@ func (b *Broker) Adopt(ctx context.Context, g broker.Group, from string) error {
 	if err != nil {
 		return fmt.Errorf("adopt: %w", err)
 	}
+	if rev == 0 {
+		return fmt.Errorf("adopt group %q: %w", g.Name, broker.ErrNoGroup)
+	}
 	takes, err := feed.Adoptable(&g, is, from)
 	if err != nil || !takes {
 		return err

@@ -129,7 +129,7 @@ func ownCode(err error) int {
 	case errors.As(err, &right), errors.As(err, &password), errors.Is(err, fs.ErrPermission),
 		kafkaSaysNo(err), natsSaysNo(err), rabbitSaysNo(err):
 		return exitRight
-	case errors.Is(err, ErrNone), errors.Is(err, broker.ErrNoTopic):
+	case errors.Is(err, ErrNone), errors.Is(err, broker.ErrNoTopic), errors.Is(err, broker.ErrNoGroup):
 		return exitNone
 	case wrongState(err):
 		return exitState
