@@ -31,6 +31,19 @@ type Draft struct {
 type WriteReport struct {
 	Message   skald.Message
 	CauseKept bool // CausedBy was found, and the message belongs to its process
+	Repeated  bool // the same message was written under this id before; nothing was written
+}
+
+// Failures of a Write with an id that was used before.
+var (
+	ErrOtherMessage = complete.ErrOtherMessage
+	ErrForgotten    = complete.ErrForgotten
+)
+
+// A Writer is the part of a store that Write needs.
+type Writer interface {
+	Keeper
+	Secret(ctx context.Context) ([]byte, error)
 }
 
 // A WriteError says that it is not known whether a message was written: repeating it with the id is safe.
@@ -60,7 +73,10 @@ func (a asIs) Encode(_ context.Context, m *skald.Message, v any) error {
 }
 
 // Write writes one message into the outbox, with its audit in the same transaction: a compensation by hand.
-func Write(ctx context.Context, db Keeper, d Draft, o Order) (r WriteReport, err error) {
+// If the same message was written under Draft.ID before, it writes nothing and sets WriteReport.Repeated.
+// Returns ErrOtherMessage if another message was written under the id, and ErrForgotten if the id is older
+// than marks are kept.
+func Write(ctx context.Context, db Writer, d Draft, o Order) (r WriteReport, err error) {
 	if err := checkOrder(&o); err != nil {
 		return r, err
 	}
@@ -95,15 +111,47 @@ func Write(ctx context.Context, db Keeper, d Draft, o Order) (r WriteReport, err
 	if id.ID == "" {
 		id.ID = m.ID
 	}
-	_, err = db.Apply(ctx, store.Effect{Rows: ms,
-		Audit: auditOf(&o, fmt.Sprintf("write %s %s to %s", m.Type, m.ID, m.Topic), consumer, id)})
+	e := store.Effect{Rows: ms,
+		Audit: auditOf(&o, fmt.Sprintf("write %s %s to %s", m.Type, m.ID, m.Topic), consumer, id)}
+	r.Repeated, err = writeOnce(ctx, db, e, d.ID != "")
 	if limit := new(store.LimitError); errors.As(err, &limit) {
 		return r, &UsageError{What: err.Error()}
+	}
+	if errors.Is(err, ErrOtherMessage) || errors.Is(err, ErrForgotten) {
+		return r, fmt.Errorf("outbox write: %s: %w", m.ID, err)
 	}
 	if err != nil {
 		return r, &WriteError{m.ID, err}
 	}
 	return r, nil
+}
+
+// writeOnce writes the row of e. Marked: under its mark, which outbox.Write uses, too.
+func writeOnce(ctx context.Context, db Writer, e store.Effect, marked bool) (repeated bool, err error) {
+	if !marked {
+		_, err = db.Apply(ctx, e)
+		return false, err
+	}
+	secret, err := db.Secret(ctx)
+	if err != nil {
+		return false, err
+	}
+	mark := complete.MarkWritten(secret, &e.Rows[0])
+	e.Mark = &mark
+	stood, err := applyEffect(ctx, db, e)
+	if err != nil || stood {
+		return false, err
+	}
+	seen, err := db.Seen(ctx, mark.Consumer, []store.Identity{mark.Identity})
+	switch {
+	case err != nil:
+		return false, err
+	case seen[0].Outcome != store.Done:
+		return false, ErrForgotten
+	case seen[0].Fingerprint != mark.Fingerprint:
+		return false, ErrOtherMessage
+	}
+	return true, nil
 }
 
 // because is the message that is written because of, and for which consumer and as what it is kept.

@@ -2,25 +2,19 @@ package outbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/fingerprint"
+	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/store"
 )
 
 // Errors of a Write of a draft with an ID.
 var (
-	ErrOtherMessage = errors.New("another message was written under this id: give each message an id of its own, and repeat it unchanged")
-	ErrForgotten    = errors.New("it is not known any more whether a message was written under this id, because marks of its time are deleted: " +
-		"find out whether the transaction was committed, and write with a new id")
+	ErrOtherMessage = complete.ErrOtherMessage
+	ErrForgotten    = complete.ErrForgotten
 )
-
-// scope is the consumer of the marks of IDs that callers chose. An index over the rows would cover neither
-// all leaves of the table nor the rows that retention has deleted.
-const scope = "skald.outbox"
 
 // unwritten removes the rows of drafts that were already written under their IDs.
 func (o *Outbox[TTx]) unwritten(ctx context.Context, tx TTx, drafts []skald.Draft,
@@ -38,8 +32,7 @@ func (o *Outbox[TTx]) unwritten(ctx context.Context, tx TTx, drafts []skald.Draf
 				return nil, err
 			}
 		}
-		m := store.Mark{Consumer: scope, Identity: store.Identity{ID: rows[i].ID}, As: store.Done,
-			Fingerprint: contentOf(secret, &rows[i])}
+		m := complete.MarkWritten(secret, &rows[i])
 		if at, twice := place[m.ID]; !twice {
 			place[m.ID] = len(in.Marks)
 			in.Marks = append(in.Marks, m)
@@ -77,14 +70,4 @@ func (o *Outbox[TTx]) unwritten(ctx context.Context, tx TTx, drafts []skald.Draf
 
 func failed(m *skald.Message, why error) error {
 	return fmt.Errorf("%s of type %q for topic %q: %w", m.ID, m.Type, m.Topic, why)
-}
-
-// contentOf returns a fingerprint of m's content, independent of its time and cause.
-func contentOf(secret []byte, m *skald.Message) int64 {
-	parts := [][]byte{[]byte(m.Topic), []byte(m.Type), m.Key, []byte(m.Subject), []byte(m.ContentType),
-		[]byte(m.Schema), m.Data}
-	for _, h := range m.Headers {
-		parts = append(parts, []byte(h.Name), h.Value)
-	}
-	return fingerprint.Of(secret, parts...)
 }

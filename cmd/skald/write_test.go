@@ -51,6 +51,13 @@ func TestOutboxWrite(t *testing.T) {
 		"SELECT coalesce(key, 'none') || coalesce(data, cast(data_bytes AS TEXT)) FROM skald_outbox WHERE id = 'mine'"); row != "nonetext" {
 		t.Errorf("written is %s", row)
 	}
+	wants(t, write(0, "--data", "@"+file, "--content-type", "text/plain", "--id", "mine", "--reason", "x"),
+		map[string]any{"id": "mine", "repeated": true})
+	start(t, m.env, "outbox", "write", "--topic", "payments", "--type", "refund", "--data", "{}", "--id", "mine",
+		"--reason", "x").expect(2, "another message was written under this id")
+	if n := text(t, m.db, "SELECT count(*) FROM skald_outbox WHERE id = 'mine'"); n != "1" {
+		t.Errorf("%s rows have one id", n)
+	}
 }
 
 // On PostgreSQL the same, over the way from the export to a watched redrive.
@@ -85,8 +92,13 @@ func TestDeadLettersOnPostgres(t *testing.T) {
 	}
 	wants(t, m.told(0, "dead", "redrive", "--all", "--canary", "--reason", "mended"),
 		map[string]any{"done": 1, "succeeded": 1, "meant": 1})
+	const one = "01890a5d-ac96-774b-bcce-b302099a8057"
 	wants(t, m.said(0, "outbox", "write", "--topic", "payments", "--type", "refund", "--data", "{}",
-		"--reason", "x"), map[string]any{"topic": "payments"})
+		"--reason", "x", "--id", one), map[string]any{"topic": "payments", "repeated": false})
+	wants(t, m.said(0, "outbox", "write", "--topic", "payments", "--type", "refund", "--data", "{}",
+		"--reason", "x", "--id", one), map[string]any{"repeated": true})
+	start(t, m.env, "outbox", "write", "--topic", "payments", "--type", "refund", "--data", "[]",
+		"--reason", "x", "--id", one).expect(2, "another message")
 	var said string
 	if err := conn.QueryRow(t.Context(),
 		"SELECT string_agg(action, ',' ORDER BY seq) FROM skald_audit WHERE action NOT LIKE 'write%'").Scan(

@@ -16,7 +16,8 @@ func verbCode(err error) int {
 	var partly *operate.PartlyError
 	var stopped *operate.StoppedError
 	switch {
-	case errors.As(err, &usage), errors.As(err, &refused), errors.As(err, &unsettled):
+	case errors.As(err, &usage), errors.As(err, &refused), errors.As(err, &unsettled),
+		errors.Is(err, operate.ErrOtherMessage), errors.Is(err, operate.ErrForgotten):
 		return exitUsage
 	case errors.As(err, &none), errors.As(err, &unknown):
 		return exitNone

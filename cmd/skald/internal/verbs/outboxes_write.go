@@ -16,11 +16,12 @@ import (
 
 const writeAbout = `Writes one message into the outbox, from where every subscriber of its topic gets it: a compensation by hand. It is noted who wrote it,
 and why. With --caused-by it belongs to the process of that message, which is looked for among what is kept; of one that is not kept any more only
-the id is known, and that is said. Where the answer is lost, type it again with the --id that it had: consumers take it once.`
+the id is known, and that is said. Where the answer is lost, type it again with the --id that it had:
+the same message is left out, another one is refused.`
 
 // A writer is what the command asks of a store.
 type writer interface {
-	operate.Keeper
+	operate.Writer
 	Check(ctx context.Context, as store.Role) error
 }
 
@@ -81,9 +82,12 @@ func tellWritten(out io.Writer, w *connect.Change, d *operate.Draft, r *operate.
 		return cli.JSON(out).Encode(map[string]any{"what": "write", "id": m.ID, "topic": m.Topic,
 			"type": m.Type, "key": m.Key,
 			"causation_id": m.CausationID, "correlation_id": m.CorrelationID, "cause_kept": r.CauseKept,
-			"bytes": len(m.Data), "dry_run": w.Dry})
+			"bytes": len(m.Data), "dry_run": w.Dry, "repeated": r.Repeated})
 	}
 	word := "is written"
+	if r.Repeated {
+		word = "was written before, as the same message, and is left out"
+	}
 	if w.Dry {
 		word = "would be written"
 	}

@@ -1,0 +1,29 @@
+package complete
+
+import (
+	"errors"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/fingerprint"
+	"github.com/skald-go/skald/store"
+)
+
+// Errors of a write of a message with an ID that the caller chose.
+var (
+	ErrOtherMessage = errors.New("another message was written under this id: give each message an id of its own, and repeat it unchanged")
+	ErrForgotten    = errors.New("it is not known any more whether a message was written under this id, because marks of its time are deleted: " +
+		"find out whether the transaction was committed, and write with a new id")
+)
+
+// MarkWritten returns the mark of a message with an id that the caller chose. Its fingerprint covers the
+// content of m, but not its time or its cause. An index over the rows themselves would span neither the leaves
+// of the table nor the rows that retention has deleted.
+func MarkWritten(secret []byte, m *skald.Message) store.Mark {
+	parts := [][]byte{[]byte(m.Topic), []byte(m.Type), m.Key, []byte(m.Subject), []byte(m.ContentType),
+		[]byte(m.Schema), m.Data}
+	for _, h := range m.Headers {
+		parts = append(parts, []byte(h.Name), h.Value)
+	}
+	return store.Mark{Consumer: "skald.outbox", Identity: store.Identity{ID: m.ID}, As: store.Done,
+		Fingerprint: fingerprint.Of(secret, parts...)}
+}
