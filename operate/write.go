@@ -40,7 +40,7 @@ var (
 	ErrForgotten    = complete.ErrForgotten
 )
 
-// A Writer is the part of a store that Write needs.
+// Writer is the part of a store that Write needs.
 type Writer interface {
 	Keeper
 	Secret(ctx context.Context) ([]byte, error)

@@ -42,8 +42,8 @@ func testInboxAdopt(t *testing.T, bus said, b *bed) {
 	if err != nil || len(audits) > 0 {
 		t.Errorf("a dry run notes %+v, %v", audits, err)
 	}
-	start(t, nil, with("--from="+group.Owner, "--consumer="+group.Name+"-none", "--reason=moved")...).expect(4,
-		"no such group")
+	none := with("--from="+group.Owner, "--consumer="+group.Name+"-none", "--reason=moved")
+	start(t, nil, none...).expect(4, "no such group")
 	at = with("--consumer="+group.Name, "--reason=moved", "--by=ann")
 	start(t, nil, with("--from=another")...).expect(1, "belongs to the other (0123456789abcdef)")
 	audits, err = s.(operate.Auditor).Audits(t.Context(), store.AuditQuery{})

@@ -16,8 +16,8 @@ var (
 )
 
 // MarkWritten returns the mark of a message with an id that the caller chose. Its fingerprint covers the
-// content of m, but not its time or its cause. An index over the rows themselves would span neither the leaves
-// of the table nor the rows that retention has deleted.
+// content of m, but not its time or its cause. An index over the rows would cover neither all leaves of the
+// table nor the rows that retention has deleted.
 func MarkWritten(secret []byte, m *skald.Message) store.Mark {
 	parts := [][]byte{[]byte(m.Topic), []byte(m.Type), m.Key, []byte(m.Subject), []byte(m.ContentType),
 		[]byte(m.Schema), m.Data}
