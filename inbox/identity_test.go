@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -264,6 +265,43 @@ func TestAdmittedMessagesAreParkedAsOthersAre(t *testing.T) {
 	w.pass(time.Minute)
 	w.quiet(in)
 	w.expect("k", "1 admitted too 4")
+}
+
+// Admitted messages of a full key, and those of a type without a handler, stop no others. The latter are
+// logged rarely, all in one line.
+func TestAdmittedMessagesThatStayStopNoOthers(t *testing.T) {
+	w := newWorld(t, 1)
+	var log strings.Builder
+	f := &moody{on: map[string]error{"1": errors.New("no")}}
+	in := w.inbox(&inbox.Options{Now: w.clock, Limits: inbox.Limits{KeyRows: 1},
+		Logger: slog.New(slog.NewTextHandler(&log, nil))}, f.handle)
+	w.publish(w.message("k", "1"))
+	w.quiet(in)
+	var numbers []int64
+	apart := func(m skald.Message) {
+		w.apply(store.Effect{Quarantine: &store.Quarantined{Consumer: "stock",
+			Identity: store.Identity{Source: m.Source, ID: m.ID}, Why: store.TooOld, Message: m}})
+		numbers = append(numbers, int64(len(numbers)+1))
+	}
+	for range 100 { // as many as are admitted at a time
+		apart(w.message("k", "too"))
+	}
+	for range 5 {
+		m := w.message("l", "unknown")
+		m.Type = "unknown"
+		apart(m)
+	}
+	apart(w.message("m", "good"))
+	w.admit(numbers...)
+	for range 60 {
+		w.pass(10 * time.Second)
+		w.quiet(in)
+	}
+	w.expect("m", "good")
+	if n := strings.Count(log.String(), "stay in quarantine"); n < 2 || n > 7 ||
+		!strings.Contains(log.String(), "messages=5") {
+		t.Errorf("%d lines: %s", n, log.String())
+	}
 }
 
 // Two instances take what was admitted once.

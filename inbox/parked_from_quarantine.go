@@ -19,55 +19,84 @@ var errNoHandler = errors.New("no handler is for its type")
 // another instance was first with, or whose key is full, the next look finds out. More: there may be more of
 // them.
 func (q *queue) Admit(ctx context.Context) (more bool, err error) {
-	var es []store.Effect
-	for after := int64(0); len(es) == 0; {
+	var left unhandled
+	defer func() { q.complain(ctx, left, err) }()
+	for after := int64(0); ; {
 		list, err := store.ListQuarantined(ctx, q.o.DB,
 			store.Query{Consumer: q.o.Group, Admitted: true, After: after, Limit: admitMost})
 		if err != nil {
 			return false, err
 		}
+		var es []store.Effect
 		for i := range list {
-			if e, is := q.fromQuarantine(ctx, &list[i]); is {
-				es = append(es, e)
+			if one := &list[i]; one.Fault == "" &&
+				!q.o.Handles(store.Kind{Topic: one.Message.Topic, Type: one.Message.Type}) {
+				left.add(one)
+			} else {
+				es = append(es, q.fromQuarantine(ctx, one))
 			}
 		}
-		if len(list) < admitMost {
-			break
+		var stood []bool
+		if len(es) > 0 {
+			stood, err = q.o.DB.Apply(ctx, es...)
+		}
+		switch {
+		case err != nil:
+			q.admitted = true
+			return false, err
+		case slices.Contains(stood, true):
+			q.Change()
+			q.Soon(q.o.Now())
+			q.admitted = true
+			return true, nil
+		case len(list) < admitMost:
+			q.admitted = false
+			return false, nil
 		}
 		after = list[len(list)-1].Number
 	}
-	if len(es) == 0 {
-		q.admitted = false
-		return false, nil
-	}
-	stood, err := q.o.DB.Apply(ctx, es...)
-	if more = err == nil && slices.Contains(stood, true); more {
-		q.Change()
-		q.Soon(q.o.Now())
-	}
-	q.admitted = more || err != nil
-	return more, err
 }
 
-// fromQuarantine takes an admitted message out of quarantine, or puts it back; false: it stays as it is.
-func (q *queue) fromQuarantine(ctx context.Context, one *store.Quarantined) (e store.Effect, is bool) {
-	log := q.o.Log.With("number", one.Number, "id", one.ID)
+// unhandled is admitted messages of types without a handler: their number, and the first of them.
+type unhandled struct {
+	messages  int
+	first     int64
+	id, topic string
+	kind      string
+}
+
+func (u *unhandled) add(one *store.Quarantined) {
+	if u.messages++; u.messages == 1 {
+		u.first, u.id, u.topic, u.kind = one.Number, one.ID, one.Message.Topic, one.Message.Type
+	}
+}
+
+// complain logs admitted messages that stay where they are: at once, then rarely.
+func (q *queue) complain(ctx context.Context, left unhandled, err error) {
 	switch {
-	case one.Fault != "":
-		log.ErrorContext(ctx,
-			"inbox: a message that was admitted cannot be read; it is put back into quarantine", "error", one.Fault)
+	case err != nil:
+	case left.messages == 0:
+		q.unhandled.Over()
+	case q.unhandled.Due(q.o.Now()):
+		q.o.Log.WarnContext(ctx, "inbox: admitted messages stay in quarantine", "messages", left.messages,
+			"number", left.first, "id", left.id, "topic", left.topic, "type", left.kind,
+			"error", errNoHandler)
+	}
+}
+
+// fromQuarantine takes an admitted message out of quarantine, or puts it back.
+func (q *queue) fromQuarantine(ctx context.Context, one *store.Quarantined) store.Effect {
+	if one.Fault != "" {
+		q.o.Log.ErrorContext(ctx,
+			"inbox: a message that was admitted cannot be read; it is put back into quarantine",
+			"number", one.Number, "id", one.ID, "error", one.Fault)
 		return store.Effect{Admit: &store.Admit{Number: one.Number, By: one.By, Reason: one.Fault,
-			Back: true}}, true
-	case !q.o.Handles(store.Kind{Topic: one.Message.Topic, Type: one.Message.Type}):
-		log.WarnContext(ctx, "inbox: a message that was admitted stays in quarantine", "topic",
-			one.Message.Topic,
-			"type", one.Message.Type, "error", errNoHandler)
-		return e, false
+			Back: true}}
 	}
 	p := store.Parked{Consumer: q.o.Group, Identity: admittedAs(one), Message: one.Message,
 		Partition: partition.Quarantine, Position: one.Number}
 	return store.Effect{Admitted: one,
-		Park: &store.Park{MostRows: q.o.KeyRows, MostBytes: q.o.KeyBytes, Parked: p}}, true
+		Park: &store.Park{MostRows: q.o.KeyRows, MostBytes: q.o.KeyBytes, Parked: p}}
 }
 
 // admittedAs is the identity of an admitted message: its own, unless that has the mark of another message.

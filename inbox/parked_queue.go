@@ -14,6 +14,7 @@ import (
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/store"
 )
 
@@ -50,6 +51,8 @@ type parkedConfig struct {
 type queue struct {
 	o        parkedConfig
 	schedule *partition.Schedule
+	// unhandled is for admitted messages of types without a handler.
+	unhandled backoff.Rarely
 	shelf
 }
 
@@ -75,7 +78,7 @@ type shelf struct {
 // newParked is a Queue of which nothing is claimed, whose claims go into s. What is kept is counted at once,
 // whoever parked it.
 func newParked(o parkedConfig, s *partition.Schedule) *queue {
-	q := &queue{o: o, schedule: s}
+	q := &queue{o: o, schedule: s, unhandled: backoff.Seldom()}
 	q.Clear()
 	return q
 }
