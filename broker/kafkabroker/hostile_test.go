@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,6 +28,7 @@ import (
 	"github.com/skald-go/skald/broker/kafkabroker"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
 )
 
@@ -119,6 +121,76 @@ func consumeBombed(t *testing.T, topic string) {
 	<-done
 }
 
+// A consumer that is restarted goes on behind a hostile batch: the batch is one dead letter, and each later
+// message is handled once.
+func TestConsumerIsRestartedBehindAHostileBatch(t *testing.T) {
+	seeds, topic := need.Kafka(t), fmt.Sprintf("bombs-%d", time.Now().UnixNano())
+	zeros := rawRecord(0, make([]byte, 40<<20), 0)
+	drop(t, seeds, topic, []bomb{{kgo.ZstdCompression(), bombPartitions, zeros, 1}})
+	cl, err := kgo.NewClient(kgo.SeedBrokers(seeds), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	db := memstore.New(nil)
+	for _, id := range []string{"again", "last", ""} {
+		handled := consumeUntil(t, db, seeds, topic, bombPartitions)
+		if slices.Sort(handled); len(slices.Compact(slices.Clone(handled))) != bombPartitions ||
+			len(handled) != bombPartitions {
+			t.Errorf("before %q the consumer handled %v", id, handled)
+		}
+		kept, err := store.ListKept(t.Context(), db, store.Sought{Consumer: topic})
+		if err != nil || len(kept) != bombPartitions {
+			t.Fatalf("kept %d messages, %v", len(kept), err)
+		}
+		for _, k := range kept {
+			if k.Dead == nil || k.Dead.Kind != "too_large" {
+				t.Errorf("kept %+v", k)
+			}
+		}
+		if id != "" {
+			good(t, cl, topic, id)
+		}
+	}
+}
+
+// consumeUntil runs a consumer until it has handled n messages, and returns their ids.
+func consumeUntil(t *testing.T, db *memstore.Store, seeds, topic string, n int) (ids []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	b, err := kafkabroker.New(seeds, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	in := inbox.New(db, b, topic, &inbox.Options{Logger: slog.New(slog.DiscardHandler)})
+	handled := make(chan string, 100)
+	inbox.On(in, skald.Event[string]{Topic: topic, Type: "good"},
+		func(_ context.Context, _ *memstore.Tx, m skald.Received[string]) error {
+			handled <- m.ID
+			return nil
+		})
+	done := make(chan error, 1)
+	go func() { done <- in.Run(ctx) }()
+	for len(ids) < n {
+		select {
+		case id := <-handled:
+			ids = append(ids, id)
+		case err := <-done:
+			t.Fatalf("it handled %v: %v", ids, err)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	for len(handled) > 0 {
+		ids = append(ids, <-handled)
+	}
+	return ids
+}
+
 // drop publishes bombs to all partitions of a new topic, and a good message behind them in each.
 func drop(t *testing.T, seeds, topic string, bombs []bomb) {
 	t.Helper()
@@ -145,14 +217,20 @@ func drop(t *testing.T, seeds, topic string, bombs []bomb) {
 			produce(t, cl, topic, there[topic].ID, int32(i%bombPartitions), batch)
 		}
 	}
+	good(t, cl, topic, "good")
+}
+
+// good publishes a message to each partition that a handler can take.
+func good(t *testing.T, cl *kgo.Client, topic, id string) {
+	t.Helper()
 	for i := range int32(bombPartitions) {
-		good := &kgo.Record{Topic: topic, Partition: i, Value: []byte(`"good"`)}
+		one := &kgo.Record{Topic: topic, Partition: i, Value: []byte(`"good"`)}
 		for _, h := range []string{"ce_specversion=1.0", "content-type=application/json", "ce_type=good",
-			"ce_source=/test", fmt.Sprintf("ce_id=good-%d", i)} {
+			"ce_source=/test", fmt.Sprintf("ce_id=%s-%d", id, i)} {
 			name, value, _ := strings.Cut(h, "=")
-			good.Headers = append(good.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
+			one.Headers = append(one.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
 		}
-		if err := cl.ProduceSync(t.Context(), good).FirstErr(); err != nil {
+		if err := cl.ProduceSync(t.Context(), one).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
