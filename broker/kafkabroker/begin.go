@@ -59,7 +59,7 @@ func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 		if err != nil {
 			return fmt.Errorf("look up where the group starts: %w", err)
 		}
-		at, err := b.resolve(ctx, g.Topics)
+		at, err := b.resolve(ctx, g)
 		if err != nil {
 			return err
 		}
@@ -84,21 +84,53 @@ func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 	}
 }
 
-func (b *Broker) resolve(ctx context.Context, topics []string) (kadm.Offsets, error) {
+// resolve returns the offsets of start=. With start=latest, a topic that a member of g waited for begins at its
+// oldest message: all of its messages came after the group.
+func (b *Broker) resolve(ctx context.Context, g broker.Group) (kadm.Offsets, error) {
 	var listed kadm.ListedOffsets
 	var err error
 	if s := b.with.start; s.latest {
-		listed, err = b.adm.ListEndOffsets(ctx, topics...)
+		listed, err = b.adm.ListEndOffsets(ctx, g.Topics...)
 	} else {
-		listed, err = b.adm.ListOffsetsAfterMilli(ctx, s.at.UnixMilli(), topics...)
+		listed, err = b.adm.ListOffsetsAfterMilli(ctx, s.at.UnixMilli(), g.Topics...)
 	}
 	if err == nil {
 		err = listed.Error()
+	}
+	if late := b.came(&g); err == nil && b.with.start.latest && len(late) > 0 {
+		var starts kadm.ListedOffsets
+		if starts, err = b.adm.ListStartOffsets(ctx, late...); err == nil {
+			err = starts.Error()
+		}
+		for _, t := range late {
+			listed[t] = starts[t]
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look up where the group starts: %w", orAway(err))
 	}
 	return listed.Offsets(), nil
+}
+
+// await remembers that group subscribed to a topic before it existed, if err says so.
+func (b *Broker) await(group, topic string, err error) {
+	if errors.Is(err, broker.ErrNoTopic) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.awaited[[2]string{group, topic}] = true
+	}
+}
+
+// came returns the topics of g that exist now and did not when g subscribed first.
+func (b *Broker) came(g *broker.Group) (topics []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, t := range g.Topics {
+		if b.awaited[[2]string{g.Name, t}] {
+			topics = append(topics, t)
+		}
+	}
+	return topics
 }
 
 // renew goes on with topics that were deleted, and are or will be made anew: their partitions are gone, with

@@ -228,6 +228,31 @@ func start(t *testing.T, seeds string) {
 	}
 }
 
+// TestLatestOfATopicThatWasAwaited: a topic that came to be while the group waited for it is read from its
+// beginning, alone and with another topic. What lay in the other one is skipped.
+func TestLatestOfATopicThatWasAwaited(t *testing.T) { bothKafkas(t, awaited) }
+
+func awaited(t *testing.T, seeds string) {
+	c, old := newChanging(t, seeds), newChanging(t, seeds)
+	b := c.open(t, kafkabroker.Options{Start: "latest"})
+	must(t, b.MakeTopics(t.Context(), 1, old.topic))
+	must(t, b.Publish(t.Context(), old.messages("old", 0, 3)).Wait(t.Context()))
+	groups := []broker.Group{{Name: c.topic + ".one", Topics: []string{c.topic}},
+		{Name: c.topic + ".two", Topics: []string{old.topic, c.topic}}}
+	for _, g := range groups {
+		if _, err := b.Subscribe(t.Context(), g); !errors.Is(err, broker.ErrNoTopic) {
+			t.Fatalf("subscribed to a topic that does not exist: %v", err)
+		}
+	}
+	must(t, b.MakeTopics(t.Context(), 1, c.topic))
+	must(t, b.Publish(t.Context(), c.messages("k", 0, 3)).Wait(t.Context()))
+	for _, g := range groups {
+		if got := take(t, subscribe(t, b, g), 3); got[0].ID != "k-000000" || got[2].ID != "k-000002" {
+			t.Errorf("%s reads %s to %s", g.Name, got[0].ID, got[2].ID)
+		}
+	}
+}
+
 // TestBrokerThatDoesNotKnowATopicYet, and says that it is not there, has nothing read again that was
 // acknowledged.
 func TestBrokerThatDoesNotKnowATopicYet(t *testing.T) {

@@ -135,6 +135,8 @@ type Broker struct {
 	mu     sync.Mutex // of what follows; never held together with the publisher's
 	subs   map[*Subscription]bool
 	closed bool
+	// awaited are groups with the topics that did not exist when they subscribed
+	awaited map[[2]string]bool
 }
 
 var _ broker.Broker = (*Broker)(nil)
@@ -144,7 +146,8 @@ func New(seeds string, opts *Options) (*Broker, error) {
 	if err := checkSeeds(seeds); err != nil {
 		return nil, err
 	}
-	b := &Broker{opts: opts.orDefaults(), seeds: strings.Split(seeds, ","), subs: map[*Subscription]bool{}}
+	b := &Broker{opts: opts.orDefaults(), seeds: strings.Split(seeds, ","), subs: map[*Subscription]bool{},
+		awaited: map[[2]string]bool{}}
 	var err error
 	if b.with, err = b.opts.compile(); err != nil {
 		return nil, fmt.Errorf("make Kafka client: %w", err)
