@@ -9,10 +9,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -123,13 +125,70 @@ func text(v any) []byte {
 	case []byte:
 		return v
 	case time.Time:
-		return []byte(v.UTC().Format(time.RFC3339Nano))
+		return []byte(timeText(v))
 	case amqp.Table, []any:
-		if out, err := json.Marshal(v); err == nil {
+		if out, err := json.Marshal(inJSON(v)); err == nil {
 			return out
 		}
 	}
-	return fmt.Append(nil, v)
+	return fmt.Append(nil, inJSON(v))
+}
+
+// inJSON returns v with each value as JSON holds it. Bytes and strings that are not UTF-8 become base64.
+func inJSON(v any) any {
+	switch v := v.(type) {
+	case amqp.Decimal:
+		return json.Number(decimal(v))
+	case time.Time:
+		return timeText(v)
+	case string:
+		if !utf8.ValidString(v) {
+			return []byte(v)
+		}
+	case float32:
+		if wide := float64(v); math.IsNaN(wide) || math.IsInf(wide, 0) {
+			return fmt.Sprint(v)
+		}
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Sprint(v)
+		}
+	case amqp.Table:
+		out := make(map[string]any, len(v))
+		for name, one := range v {
+			out[name] = inJSON(one)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = inJSON(v[i])
+		}
+		return out
+	}
+	return v
+}
+
+// timeText is a time of AMQP. Years that RFC 3339 does not have are written as seconds since 1970.
+func timeText(t time.Time) string {
+	if at, ok := column.Time(t); ok {
+		return at.Format(time.RFC3339Nano)
+	}
+	return strconv.FormatInt(t.Unix(), 10)
+}
+
+// decimal writes d with its point: Scale digits follow it.
+func decimal(d amqp.Decimal) string {
+	digits, sign := strconv.FormatInt(int64(d.Value), 10), ""
+	if d.Value < 0 {
+		digits, sign = digits[1:], "-"
+	}
+	if d.Scale == 0 {
+		return sign + digits
+	}
+	digits = strings.Repeat("0", max(0, int(d.Scale)+1-len(digits))) + digits
+	at := len(digits) - int(d.Scale)
+	return sign + digits[:at] + "." + digits[at:]
 }
 
 // decode is the way back. What is no CloudEvent is read by the envelope of others, if the codec has one, and

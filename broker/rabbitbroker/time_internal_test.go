@@ -1,6 +1,7 @@
 package rabbitbroker
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -27,5 +28,23 @@ func TestTimestampInMilliseconds(t *testing.T) {
 	}
 	if _, err := column.EncodeMessage(&m); err != nil {
 		t.Error(err)
+	}
+}
+
+// Each type of AMQP becomes text that a reader knows, also inside of tables and arrays.
+func TestTextOfAMQPTypes(t *testing.T) {
+	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
+	for want, v := range map[string]any{
+		"1.1": amqp.Decimal{Scale: 1, Value: 11}, "-0.05": amqp.Decimal{Scale: 2, Value: -5},
+		"12": amqp.Decimal{Value: 12}, "0.000": amqp.Decimal{Scale: 3}, "true": true, "-7": int64(-7),
+		"1.25": float32(1.25), "2026-02-03T04:05:06Z": at.Local(), "1770091506000": time.Unix(at.UnixMilli(), 0),
+		"a\xff": []byte("a\xff"), "": nil,
+		`{"a":[1.1,"2026-02-03T04:05:06Z",{"b":"AAE="}],"n":"NaN","t":"1770091506000","x":"/w=="}`: amqp.Table{
+			"a": []any{amqp.Decimal{Scale: 1, Value: 11}, at, amqp.Table{"b": []byte{0, 1}}}, "n": math.NaN(),
+			"t": time.Unix(at.UnixMilli(), 0), "x": "\xff"},
+	} {
+		if got := string(text(v)); got != want {
+			t.Errorf("%v becomes %q, want %q", v, got, want)
+		}
 	}
 }
