@@ -84,8 +84,8 @@ func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 	}
 }
 
-// resolve returns the offsets of start=. With start=latest, a topic that a member of g waited for begins at its
-// oldest message: all of its messages came after the group.
+// resolve returns the offsets of start=. With start=latest, a topic that a member of g waited for begins at
+// its oldest message: all of its messages came after the group.
 func (b *Broker) resolve(ctx context.Context, g broker.Group) (kadm.Offsets, error) {
 	var listed kadm.ListedOffsets
 	var err error
