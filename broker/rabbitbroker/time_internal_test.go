@@ -39,7 +39,7 @@ func TestTextOfAMQPTypes(t *testing.T) {
 		"12": amqp.Decimal{Value: 12}, "0.000": amqp.Decimal{Scale: 3}, "true": true, "-7": int64(-7),
 		"1.25": float32(1.25), "2026-02-03T04:05:06Z": at.Local(),
 		"1770091506000": time.Unix(at.UnixMilli(), 0),
-		"a\xff": []byte("a\xff"), "": nil,
+		"a\xff":         []byte("a\xff"), "": nil,
 		`{"a":[1.1,"2026-02-03T04:05:06Z",{"b":"AAE="}],"n":"NaN","t":"1770091506000","x":"/w=="}`: amqp.Table{
 			"a": []any{amqp.Decimal{Scale: 1, Value: 11}, at, amqp.Table{"b": []byte{0, 1}}}, "n": math.NaN(),
 			"t": time.Unix(at.UnixMilli(), 0), "x": "\xff"},
