@@ -19,7 +19,8 @@ func newQueue(s *partition.Schedule, now func() time.Time) *queue {
 		Bytes: 8 << 20, Now: now,
 		Alone: func() bool { return false },
 		Lease: func() time.Duration { return time.Minute }, Handles: yes, Calls: no,
-		Again: func(store.Identity) int { return 0 }}, s)
+		Again:   func(store.Identity) int { return 0 },
+		Refused: func(store.Identity) partition.Refusals { return partition.Refusals{} }}, s)
 }
 
 // What is kept is counted at times, for what others park or free, and more seldom where that is long: a
