@@ -17,8 +17,8 @@ type textless struct{}
 
 func (textless) Error() string { panic("no text") }
 
-// A rejection without a reason that can be stored is an ordinary failure of its message. Before, it ended the
-// process.
+// TestRejectionWithoutAReasonFails: without a reason that can be stored, a rejection is an ordinary failure
+// of its message. Before, it ended the process.
 func TestRejectionWithoutAReasonFails(t *testing.T) {
 	for name, err := range map[string]error{
 		"nil":              skald.Reject(nil),

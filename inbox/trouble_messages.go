@@ -6,12 +6,14 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/bits"
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/exec"
@@ -49,6 +51,8 @@ type messages struct {
 	say backoff.Rarely
 	// of those that are parked
 	parked backoff.Rarely
+	// later is for messages that wait after skald.RetryAfter.
+	later backoff.Rarely
 	// of dead letters that their publishers cause, and of those that were not tried
 	faulty   backoff.Rarely
 	unlogged int // of these, since the last line
@@ -57,7 +61,7 @@ type messages struct {
 // newMessages are none yet. Log names the consumer.
 func newMessages(log *slog.Logger) *messages {
 	return &messages{log: log, of: map[store.Identity]*message{}, say: backoff.Seldom(),
-		parked: backoff.Seldom(), faulty: backoff.Seldom()}
+		parked: backoff.Seldom(), later: backoff.Seldom(), faulty: backoff.Seldom()}
 }
 
 // Note notes how an attempt ended.
@@ -67,6 +71,12 @@ func (m *messages) Note(ctx context.Context, r exec.Result, now time.Time) {
 		m.log.WarnContext(ctx, "inbox: a message fails by what may pass; it is parked, and its key waits",
 			"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.Identity().ID,
 			"type", e.Type, "since", r.Since, "next", r.After, "error", r.Err)
+	}
+	if asked := (*skald.LaterError)(nil); r.What == decide.Later && errors.As(r.Err, &asked) &&
+		m.later.Due(now) {
+		m.log.InfoContext(ctx, "inbox: a message is to be tried later; it is parked, and its key waits",
+			"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.Identity().ID,
+			"type", e.Type, "next", r.After, "error", r.Err)
 	}
 	waits := r.What == decide.Outage || r.What == decide.Unkept
 	if !waits && len(m.of) == 0 {

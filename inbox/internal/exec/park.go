@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
@@ -37,10 +38,16 @@ func (x *Executor[TTx]) queue(ctx context.Context, e *partition.Entry, end undo)
 	return x.store(ctx, e, end, store.Effect{Park: x.Parcel(e)}, Result{Entry: e, What: decide.Queued})
 }
 
-// later parks e until the handler wants it again; that is no failure.
+// later parks e until the handler wants it again; that is no failure. A skald.RetryAfter waits for at least
+// Retry.First, and its reason is kept with e.
 func (x *Executor[TTx]) later(ctx context.Context, e *partition.Entry, end undo,
 	after time.Duration, err error) Result {
 	k := x.Parcel(e)
+	var asked *skald.LaterError
+	if errors.As(err, &asked) {
+		after = max(after, x.o.Retry.First)
+		k.Last.Why, k.Last.Host = err.Error(), x.o.Host // without a time it is no failed attempt
+	}
 	k.Due = after
 	return x.store(ctx, e, end, store.Effect{Park: k},
 		Result{Entry: e, What: decide.Later, After: after, Err: err})
