@@ -5,6 +5,7 @@ package shortlog
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -52,7 +53,20 @@ func cut(a slog.Attr) slog.Attr {
 		if s := a.Value.String(); len(s) > mostText {
 			return slog.String(a.Key, Text(s, mostText))
 		}
+	case slog.KindGroup:
+		group := slices.Clone(a.Value.Group())
+		for i := range group {
+			group[i] = cut(group[i])
+		}
+		return slog.Attr{Key: a.Key, Value: slog.GroupValue(group...)}
 	case slog.KindAny:
+		if list, is := a.Value.Any().([]string); is {
+			list = slices.Clone(list)
+			for i := range list {
+				list[i] = Text(list[i], mostText)
+			}
+			return slog.Any(a.Key, list)
+		}
 		if err, is := a.Value.Any().(error); is && err != nil {
 			if s := err.Error(); len(s) > mostError {
 				return slog.String(a.Key, Text(s, mostError))

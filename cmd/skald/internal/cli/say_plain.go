@@ -44,7 +44,33 @@ func (p plain) Write(b []byte) (int, error) {
 }
 
 // Table writes columns for who looks.
-func Table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(Plain(w), 0, 0, 2, ' ', 0) }
+func Table(w io.Writer) *Columns { return &Columns{tabwriter.NewWriter(Plain(w), 0, 0, 2, ' ', 0)} }
+
+// mostColumn is the width in bytes of a cell that others of its column are padded to.
+const mostColumn = 100
+
+// Columns is a table for a terminal. It cuts each cell after 100 bytes, except the last one of a line: the
+// other cells of a column get the width of the longest. The --json output has all of a value.
+type Columns struct{ tabs *tabwriter.Writer }
+
+// Write writes whole lines, with a tab after each cell but the last.
+func (c *Columns) Write(b []byte) (int, error) {
+	lines := strings.Split(string(b), "\n")
+	for i, line := range lines {
+		cells := strings.Split(line, "\t")
+		for j, cell := range cells[:len(cells)-1] {
+			cells[j] = shortlog.Text(cell, mostColumn)
+		}
+		lines[i] = strings.Join(cells, "\t")
+	}
+	if _, err := io.WriteString(c.tabs, strings.Join(lines, "\n")); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// Flush writes the lines since the last Flush, padded.
+func (c *Columns) Flush() error { return c.tabs.Flush() }
 
 // JSON writes values as JSON, a line each, for who looks.
 func JSON(w io.Writer) *json.Encoder { return json.NewEncoder(visibleJSON{w}) }

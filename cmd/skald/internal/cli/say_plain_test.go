@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -28,5 +29,22 @@ func TestControlCharactersAreSeen(t *testing.T) {
 	fmt.Fprintf(table, "a\x1b\tb\nc\td\n")
 	if err := table.Flush(); err != nil || out.String() != "a\\x1b  b\nc   d\n" {
 		t.Errorf("%v, %q", err, out.String())
+	}
+}
+
+// One long cell does not pad the others to its width. The last cell of a line is whole.
+func TestLongCellsAreCut(t *testing.T) {
+	var out bytes.Buffer
+	table, long := Table(&out), strings.Repeat("é", 100_000)
+	fmt.Fprintf(table, "type\tid\terror\n%s\ta\tno van\n", long)
+	for range 100 {
+		fmt.Fprintf(table, "placed\tb\t%.300s\n", long)
+	}
+	if err := table.Flush(); err != nil || out.Len() > 100*1000 {
+		t.Errorf("%v, %d bytes", err, out.Len())
+	}
+	if text := out.String(); !strings.Contains(text, "… (200000 bytes)  a   no van\n") ||
+		!strings.Contains(text, long[:600]+"\n") {
+		t.Errorf("%.2000s", text)
 	}
 }
