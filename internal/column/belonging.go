@@ -8,21 +8,21 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Belonging is how many rows there are.
+// Belonging returns the number of rows of a consumer.
 func Belonging(b *store.Belongings) int64 { return BelongingDone(b) + b.Positions + b.Types }
 
-// BelongingDone is how many rows tell of something that the consumer did, or that somebody told it.
-// Positions and types do not: where there is nothing else, it has only looked.
+// BelongingDone returns the number of rows that record work of the consumer, or an operator's instruction.
+// Positions and types are not counted: a consumer with only these has handled nothing.
 func BelongingDone(b *store.Belongings) int64 {
 	return b.Marks + b.Controls + b.Parked + b.Dead + b.Quarantined + b.Steps + b.Floors
 }
 
-// Lives tells whether a process gave a sign of session within quiet.
+// HasSession reports whether a process wrote a heartbeat within quiet.
 func HasSession(b *store.Belongings, quiet time.Duration) bool {
 	return b.Heard >= 0 && b.Heard < quiet
 }
 
-// Movable tells whether a store carries a Rename out.
+// Movable reports whether a store may carry out a Rename.
 func Movable(found *store.Renamed, quiet time.Duration) bool {
 	return Belonging(&found.Old) > 0 && BelongingDone(&found.New) == 0 && !HasSession(&found.Old, quiet) &&
 		!HasSession(&found.New, quiet)

@@ -6,7 +6,7 @@ import (
 	"github.com/skald-go/skald"
 )
 
-func TestOf(t *testing.T) {
+func TestBucket(t *testing.T) {
 	// sha256("") begins e3b0, sha256("abc") begins ba78 (FIPS 180-4 examples).
 	for _, c := range []struct {
 		m    skald.Message
@@ -19,7 +19,7 @@ func TestOf(t *testing.T) {
 		{skald.Message{ID: "x", Key: []byte("abc")}, 0xba78 % 1024},
 	} {
 		if got := Bucket(&c.m); got != c.want {
-			t.Errorf("Of(%q, %q) = %d, want %d", c.m.ID, c.m.Key, got, c.want)
+			t.Errorf("Bucket(%q, %q) = %d, want %d", c.m.ID, c.m.Key, got, c.want)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 type outside struct {
-	// first: the statements of stores put their time in the place of a null at this position
+	// Since must be first: the statements of stores replace a null at this position by their time.
 	Since   *time.Time `json:"since"`
 	Key     Text       `json:"key"`
 	Request Text       `json:"request"`
@@ -17,7 +17,7 @@ type outside struct {
 	Undo    bool       `json:"undo,omitempty"`
 }
 
-// EncodeCall is c in JSON, with null where it has no time; nil for none.
+// EncodeCall returns c as JSON, with null if it has no time; nil if c is nil.
 func EncodeCall(c *store.Call) (*string, error) {
 	if c == nil {
 		return nil, nil
@@ -34,7 +34,7 @@ func EncodeCall(c *store.Call) (*string, error) {
 	return &s, nil
 }
 
-// DecodeCall reads what EncodeCall wrote. Age is not in it.
+// DecodeCall decodes the text of EncodeCall. The text does not contain Age.
 func DecodeCall(s *string) (*store.Call, error) {
 	if s == nil {
 		return nil, nil
@@ -51,9 +51,9 @@ func DecodeCall(s *string) (*store.Call, error) {
 	return c, nil
 }
 
-// CallKey is what ->> 'key' of an encoded call reads, in a statement, where that is its key.
+// CallKey returns the value of the SQL expression ->> 'key' for an encoded call with this key.
 func CallKey(key string) string {
-	b, _ := json.Marshal(Text(key)) // of a text, or of bytes in base64: it cannot fail
+	b, _ := json.Marshal(Text(key)) // a text, or bytes in base64, cannot fail
 	if len(b) > 0 && b[0] == '{' {
 		return string(b)
 	}

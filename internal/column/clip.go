@@ -1,13 +1,13 @@
-// This file cuts texts to the length that a column keeps.
+// This file cuts texts to the maximum length of a column.
 
 package column
 
 import "unicode/utf8"
 
-// ClipReason is at most 1 KiB of s: a reason, or what the broker said.
+// ClipReason returns at most 1 KiB of s, for a reason or a broker's error.
 func ClipReason(s string) string { return Clip(s, 1<<10) }
 
-// Clip is at most so many bytes of s. No character is cut in two.
+// Clip returns at most so many bytes of s. It cuts no character in two.
 func Clip(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -1,3 +1,3 @@
 // Package column is the common part of the three stores: how messages, keys, names and calls become columns,
-// how long a text may be, and how much memory a message takes.
+// the maximum length of texts, and the memory that a message needs.
 package column

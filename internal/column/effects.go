@@ -1,4 +1,4 @@
-// This file lists the parts of a store.Effect. A new field is considered here, once for all stores.
+// This file lists the parts of a store.Effect. A new field must be added here, once for all stores.
 
 package column
 
@@ -9,22 +9,22 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// ErrRowsOnly is why an effect cannot be written in a transaction of the caller's.
+// ErrRowsOnly is the error of an effect that cannot be written in a transaction of the caller.
 var ErrRowsOnly = errors.New(
-	"an effect in a transaction of yours may hold rows, an answer and the move of a saga only")
+	"an effect in your own transaction may have only rows, an answer and the move of a saga")
 
-// RowsOnly tells whether e holds rows, an answer and the move of a saga, and nothing else.
+// RowsOnly reports whether e has no parts other than rows, an answer and the move of a saga.
 func RowsOnly(e store.Effect) bool {
 	e.Rows, e.Answer, e.Saga = nil, nil, nil
 	return reflect.ValueOf(e).IsZero()
 }
 
-// Answered tells whether m holds an answer.
+// Answered reports whether m has an answer.
 func Answered(m *store.Mark) bool {
 	return m.Code != 0 || m.Result != "" || m.Emitted != "" || m.Headers != ""
 }
 
-// ShardOnly tells whether e holds a shard's progress, and nothing else.
+// ShardOnly reports whether e has a shard's progress and no other part.
 func ShardOnly(e store.Effect) bool {
 	if e.Shard == nil {
 		return false

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Each field of an effect is looked at, those of the future too.
+// TestEachFieldCounts checks that each field of an effect is considered, including future ones.
 func TestEachFieldCounts(t *testing.T) {
 	for f := range reflect.TypeFor[store.Effect]().Fields() {
 		var e store.Effect

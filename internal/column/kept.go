@@ -1,4 +1,4 @@
-// This file filters kept messages by fields without an index.
+// This file filters parked messages and dead letters by fields without an index.
 
 package column
 
@@ -8,12 +8,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// NeedsEachRow tells whether a list asks for what no index knows.
+// NeedsEachRow reports whether a query has conditions on fields without an index.
 func NeedsEachRow(w *store.Sought) bool {
 	return w.Topic+w.Type+w.Kind+w.About != "" || !w.DeadFrom.IsZero() || !w.DeadTo.IsZero()
 }
 
-// KeptMatches tells whether p has what no index knows.
+// KeptMatches reports whether p satisfies the conditions on fields without an index.
 func KeptMatches(w *store.Sought, p *store.Parked) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	m := &p.Message

@@ -1,4 +1,4 @@
-// This file encodes a kept message as JSON and decodes it byte for byte.
+// This file encodes a message as JSON and decodes it without any change.
 
 package column
 
@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// A Text is a string in JSON; where that cannot hold it, {"bytes": base64}.
+// Text is a string in JSON. Text that is not UTF-8 or contains NUL is encoded as {"bytes": base64}.
 type Text string
 
 type opaque struct {
@@ -42,8 +42,8 @@ type header[T ~string] struct {
 	Value []byte `json:"value"`
 }
 
-// A message in JSON: bytes in base64, without the field where there are none. Its strings are Text; those of
-// nearly every message can be read as plain ones, which costs two thirds.
+// message is a message in JSON. Bytes are in base64; a field without bytes is omitted. Its strings are Text.
+// Nearly every message can be decoded with plain strings, which saves a third of the time.
 type message[T ~string] struct {
 	ID            T           `json:"id"`
 	Source        T           `json:"source"`
@@ -62,16 +62,16 @@ type message[T ~string] struct {
 	Data          []byte      `json:"data,omitzero"`
 }
 
-// Within is what the envelope of a message has of a text that is one of its fields, whatever quotes it.
+// Within returns the form of a field's text inside an encoded message, without quotes.
 func Within(text string) string {
 	b, err := json.Marshal(Text(text))
 	if err != nil || len(b) < 2 {
 		return text
 	}
-	return string(b[1 : len(b)-1]) // of quotes, or of the braces of what JSON has no string for
+	return string(b[1 : len(b)-1]) // quotes, or the braces of text that JSON strings cannot hold
 }
 
-// EncodeMessage is m in JSON.
+// EncodeMessage returns m as JSON.
 func EncodeMessage(m *skald.Message) (string, error) {
 	out := message[Text]{Text(m.ID), Text(m.Source), Text(m.Type), Text(m.Topic), m.Key, instant(m.Time),
 		Text(m.Subject), Text(m.ContentType), Text(m.Schema),
@@ -86,7 +86,7 @@ func EncodeMessage(m *skald.Message) (string, error) {
 	return string(b), nil
 }
 
-// DecodeMessage reads what Encode wrote.
+// DecodeMessage decodes the text of EncodeMessage.
 func DecodeMessage(s string) (skald.Message, error) { return decode([]byte(s)) }
 
 func decode(b []byte) (skald.Message, error) {
@@ -117,15 +117,15 @@ func decodeAs[T ~string](b []byte) (skald.Message, error) {
 	return m, nil
 }
 
-// EncodeBare is m in JSON without its data, which is kept beside it.
+// EncodeBare returns m as JSON without its data, for a column next to the data.
 func EncodeBare(m *skald.Message) (string, error) {
 	bare := *m
 	bare.Data = nil
 	return EncodeMessage(&bare)
 }
 
-// Envelope is m in JSON without its data, which is kept beside it, as key is. Its own key is in it only where
-// key is not that.
+// Envelope returns m as JSON without its data, for a column next to data and key. It contains the message's
+// key only if that differs from the parameter key.
 func Envelope(m *skald.Message, key []byte) ([]byte, error) {
 	bare := *m
 	if bare.Data = nil; bytes.Equal(m.Key, key) {
@@ -135,7 +135,7 @@ func Envelope(m *skald.Message, key []byte) ([]byte, error) {
 	return []byte(text), err
 }
 
-// OpenEnvelope is the message that Envelope was made of.
+// OpenEnvelope returns the message of an Envelope.
 func OpenEnvelope(envelope, key, data []byte) (skald.Message, error) {
 	m, err := decode(envelope)
 	if m.Data = data; m.Key == nil {

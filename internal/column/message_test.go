@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Every field comes back, those of the future too, whatever bytes are in it.
+// TestMessagesComeBack checks that each field is decoded unchanged, including future ones, for any bytes.
 func TestMessagesComeBack(t *testing.T) {
 	for _, odd := range []string{"", "größe \"\\", "\xff\xfe", "a\x00b", `{"bytes":"AA=="}`} {
 		var m skald.Message
@@ -26,7 +26,7 @@ func TestMessagesComeBack(t *testing.T) {
 				*f = []skald.Header{{Name: odd, Value: []byte(odd)}, {Name: "n"},
 					{Name: "n", Value: []byte{}}}
 			default:
-				t.Fatalf("a message has a field of type %T, which is not kept", f)
+				t.Fatalf("a message has a field of type %T, which is not encoded", f)
 			}
 		}
 		for _, m := range []skald.Message{m, {Key: []byte{}, Data: []byte{}}, {}} {
@@ -35,9 +35,9 @@ func TestMessagesComeBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, err := DecodeMessage(text); err != nil || !reflect.DeepEqual(got, m) {
-				t.Errorf("%+v\ncomes back as\n%+v, %v", m, got, err)
+				t.Errorf("%+v\nis decoded as\n%+v, %v", m, got, err)
 			}
-			for _, beside := range [][]byte{m.Key, []byte("what stands for it")} {
+			for _, beside := range [][]byte{m.Key, []byte("another key")} {
 				if m.Key == nil {
 					beside = nil
 				}
@@ -47,14 +47,14 @@ func TestMessagesComeBack(t *testing.T) {
 				}
 				if got, err := OpenEnvelope(envelope, beside,
 					m.Data); err != nil || !reflect.DeepEqual(got, m) {
-					t.Errorf("%+v\ncomes out of its envelope as\n%+v, %v", m, got, err)
+					t.Errorf("%+v\nis decoded from its envelope as\n%+v, %v", m, got, err)
 				}
 			}
 		}
 	}
 }
 
-// A time of any year and offset is kept.
+// TestTimesComeBack checks that a time of any year and offset is preserved.
 func TestTimesComeBack(t *testing.T) {
 	for _, at := range []time.Time{
 		{}, time.Date(2026, 2, 3, 4, 5, 6, 7, time.FixedZone("", 3600)),
@@ -73,7 +73,7 @@ func TestTimesComeBack(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoMessageIsAnError(t *testing.T) {
+func TestDecodeRefusesOtherText(t *testing.T) {
 	for _, text := range []string{"", "{", `{"id":{"bytes":"!"}}`, `{"id":[]}`} {
 		if _, err := DecodeMessage(text); err == nil {
 			t.Errorf("%q was read", text)
@@ -81,19 +81,20 @@ func TestWhatIsNoMessageIsAnError(t *testing.T) {
 	}
 }
 
-// A name that is told by its handle is that name, and the hash of a handle is the one in it.
+// TestHandlesAreNames checks that a handle identifies its name, and that the hash of a handle is the one in
+// it.
 func TestHandlesAreNames(t *testing.T) {
 	for _, name := range []string{"plain", "sha256:abc", "nul\x00", HashName("long"),
 		Handle(HashName("long"))} {
 		hash := HashName(name)
-		told := Handle(hash)
-		if HashName(told) != hash || !IsHandle(told) || !Names(told, name) ||
-			!Names(name, name) || !Names(told, told) {
-			t.Errorf("%q is told as %q, which is %q and not %q", name, told, HashName(told), hash)
+		shown := Handle(hash)
+		if HashName(shown) != hash || !IsHandle(shown) || !Names(shown, name) ||
+			!Names(name, name) || !Names(shown, shown) {
+			t.Errorf("%q is shown as %q, whose hash is %q and not %q", name, shown, HashName(shown), hash)
 		}
-		if Names(told, "another") || Names("another", name) ||
+		if Names(shown, "another") || Names("another", name) ||
 			Handle(name) == Handle("another") {
-			t.Errorf("%q is another's name, too", told)
+			t.Errorf("%q identifies another name, too", shown)
 		}
 	}
 	for _, plain := range []string{"plain", "", "sha256", "sha256:stored:", "sha256:stored:12"} {

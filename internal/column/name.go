@@ -7,11 +7,12 @@ import (
 )
 
 const (
-	hashed = "sha256:" // before a hash that stands for what it is of
+	hashed = "sha256:" // the prefix of a hash that replaces a name
 	handle = hashed + "stored:"
 )
 
-// HashName is what stands for a name in a column that cannot hold it. Of a handle it is the hash in that.
+// HashName returns the hash that replaces a name in a column that cannot store it. For a handle it returns
+// the handle's hash.
 func HashName(name string) string {
 	if IsHandle(name) {
 		return hashed + name[len(handle):]
@@ -20,18 +21,18 @@ func HashName(name string) string {
 	return hashed + hex.EncodeToString(sum[:])
 }
 
-// IsHashed tells whether a name looks like a Hash, or is a handle. Such a one is hashed, too: else it could
-// be that of another's long one.
+// IsHashed reports whether a name looks like the result of HashName, or is a handle. Such a name must be
+// hashed, too; otherwise it could equal the hash of another name.
 func IsHashed(name string) bool { return strings.HasPrefix(name, hashed) }
 
-// IsHandle tells whether a name is what Handle makes of a Hash.
+// IsHandle reports whether a name looks like the result of Handle for a hash.
 func IsHandle(name string) bool {
 	of, ok := strings.CutPrefix(name, handle)
 	return ok && len(of) == hex.EncodedLen(sha256.Size) && strings.Trim(of, "0123456789abcdef") == ""
 }
 
-// Handle is by what a name is told of which a column has only the Hash: who comes back with it means the
-// same.
+// Handle returns the name to show for a column's value. A hash becomes a handle, which callers may use in
+// place of the name.
 func Handle(column string) string {
 	if of, ok := strings.CutPrefix(column, hashed); ok {
 		return handle + of
@@ -39,7 +40,7 @@ func Handle(column string) string {
 	return column
 }
 
-// Names tells whether what a store tells is name, as it is or by its handle.
+// Names reports whether told, as a store returned it, is name or its handle.
 func Names(told, name string) bool {
 	return told == name || IsHandle(told) && told == Handle(HashName(name))
 }

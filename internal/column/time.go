@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Time is t in UTC, and whether its year is one that RFC 3339 can write and that databases keep: 1 to 9999.
-// If not, the time is zero.
+// Time returns t in UTC, and true if its year is from 1 to 9999, the range of RFC 3339 and of databases.
+// Otherwise it returns zero and false.
 func Time(t time.Time) (time.Time, bool) {
 	t = t.UTC()
 	if y := t.Year(); y < 1 || y > 9999 {
@@ -16,7 +16,7 @@ func Time(t time.Time) (time.Time, bool) {
 	return t, true
 }
 
-// ParseTime reads a time of RFC 3339 whose year, in UTC, is 1 to 9999.
+// ParseTime parses a time of RFC 3339 with a year, in UTC, from 1 to 9999.
 func ParseTime(s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
@@ -24,13 +24,13 @@ func ParseTime(s string) (time.Time, error) {
 	}
 	t, ok := Time(t)
 	if !ok {
-		return t, fmt.Errorf("the year of %q is, in UTC, not one of 1 to 9999", s)
+		return t, fmt.Errorf("the year of %q in UTC is not from 1 to 9999", s)
 	}
 	return t, nil
 }
 
-// An instant is a time in JSON, as text of RFC 3339; where that cannot hold it, {"unix": seconds, "nanos":
-// nanoseconds}.
+// instant is a time in JSON, as text of RFC 3339. Times out of its range are encoded as {"unix": seconds,
+// "nanos": nanoseconds}.
 type instant time.Time
 
 type seconds struct {

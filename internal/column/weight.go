@@ -4,10 +4,10 @@ package column
 
 import "github.com/skald-go/skald"
 
-// perMessage is what a message takes besides its bytes: the structs of it and of what holds it.
+// perMessage is the size of the structs of a message, and perHeader that of a header, in bytes.
 const perMessage, perHeader = 512, 64
 
-// Weight is about how many bytes of memory m takes.
+// Weight returns an estimate of the memory of m, in bytes.
 func Weight(m *skald.Message) int {
 	n := perMessage + len(m.Key) + len(m.Data) + len(m.Headers)*perHeader
 	for i := range m.Headers {
@@ -17,5 +17,5 @@ func Weight(m *skald.Message) int {
 		len(m.CorrelationID) + len(m.CausationID)
 }
 
-// MessageBytes is what a store counts of m towards a page.
+// MessageBytes returns the bytes of m that a store counts towards a page.
 func MessageBytes(m *skald.Message) int { return Weight(m) - perMessage }
