@@ -16,18 +16,18 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// manual is a broker whose calls a test answers, in any order.
+// manual is a broker that answers calls when the test says so, in any order.
 type manual struct {
 	mu    sync.Mutex
 	calls []*manualCall
 }
 
 type manualCall struct {
-	msgs []skald.Message
-	done chan struct{}
-	told chan struct{} // the relay has asked, and knows
-	once sync.Once
-	err  error
+	msgs  []skald.Message
+	done  chan struct{}
+	taken chan struct{} // closed when the relay has taken the answer
+	once  sync.Once
+	err   error
 }
 
 func (m *manual) Incarnation(context.Context) (string, error) { return "manual", nil }
@@ -37,7 +37,7 @@ func (m *manual) Topics(context.Context, ...string) (broker.Topics, error) { ret
 func (m *manual) Publish(_ context.Context, msgs []skald.Message, _ ...broker.Topics) broker.Pending {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := &manualCall{msgs: slices.Clone(msgs), done: make(chan struct{}), told: make(chan struct{})}
+	c := &manualCall{msgs: slices.Clone(msgs), done: make(chan struct{}), taken: make(chan struct{})}
 	m.calls = append(m.calls, c)
 	return c
 }
@@ -47,7 +47,7 @@ func (c *manualCall) Done() <-chan struct{} { return c.done }
 func (c *manualCall) Wait(ctx context.Context) error {
 	select {
 	case <-c.done:
-		c.once.Do(func() { close(c.told) })
+		c.once.Do(func() { close(c.taken) })
 		return c.err
 	case <-ctx.Done():
 		return ctx.Err()
@@ -59,7 +59,7 @@ func (c *manualCall) answer(err error) {
 	close(c.done)
 }
 
-// call is the first call that holds data, once it is made.
+// call waits for the first call that contains data.
 func (m *manual) call(t *testing.T, data string) *manualCall {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(
@@ -68,7 +68,7 @@ func (m *manual) call(t *testing.T, data string) *manualCall {
 			return c
 		}
 	}
-	t.Fatalf("%s was never handed over", data)
+	t.Fatalf("%s was never published", data)
 	return nil
 }
 
@@ -87,8 +87,11 @@ func (m *manual) find(data string) *manualCall {
 	return nil
 }
 
+// TestFailureBeforeEarlierAnswersStopsTheShard checks that a failure stops its shard even if earlier answers
+// are still missing.
+//
 // Interleaving 7.
-func TestFailureHeardBeforeEarlierAnswersStopsTheShardAtOnce(t *testing.T) {
+func TestFailureBeforeEarlierAnswersStopsTheShard(t *testing.T) {
 	db, bus := memstore.New(nil), &manual{}
 	out := outbox.New(db, nil)
 	write := func(key, data string) {
@@ -113,7 +116,7 @@ func TestFailureHeardBeforeEarlierAnswersStopsTheShardAtOnce(t *testing.T) {
 	write("k", "k2")
 	second := bus.call(t, "k2")
 	second.answer(&broker.PublishError{Failed: map[int]error{0: errors.New("leader moved")}})
-	<-second.told
+	<-second.taken
 	for _, probe := range []string{"l1", "l2", "l3"} {
 		// other shards flow: each shows that the relay has looked again
 		write(probe, probe)
@@ -123,7 +126,7 @@ func TestFailureHeardBeforeEarlierAnswersStopsTheShardAtOnce(t *testing.T) {
 	write("m", "m")
 	bus.call(t, "m")
 	if bus.find("k3 behind l1") != nil || bus.find("k3 behind l2") != nil {
-		t.Error("a message was handed over behind one of its key that was not taken")
+		t.Error("a message was published after one of its key that was not acknowledged")
 	}
 	first.answer(nil)
 	bus.call(t, "k3 behind l3")
@@ -137,7 +140,7 @@ func TestFailureHeardBeforeEarlierAnswersStopsTheShardAtOnce(t *testing.T) {
 	}
 	want := []string{`"k1"`, `"k2"`, `"k2"`, `"k3 behind l1"`, `"k3 behind l2"`, `"k3 behind l3"`}
 	if !slices.Equal(order, want) {
-		t.Errorf("handed over %v, want %v", order, want)
+		t.Errorf("published %v, want %v", order, want)
 	}
 	cancel()
 	if err := <-ended; err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// unreadable is a database of which all works but the reading of rows.
+// unreadable is a database that fails to read rows; everything else works.
 type unreadable struct {
 	relay.Source
 	pulls atomic.Int64
@@ -28,9 +28,9 @@ func (u *unreadable) Pull(context.Context, store.Window, int) (store.Page, error
 	return store.Page{}, errors.New("canceling statement due to statement timeout")
 }
 
-// A database that takes a lease and opens a window but gives no rows is asked ever more seldom, like one that
-// is away.
-func TestAReadThatAlwaysFailsIsTriedEverMoreSeldom(t *testing.T) { synctest.Test(t, readFails) }
+// TestFailingReadsAreRetriedRarely checks that a database that takes a lease and opens a window, but fails to
+// read rows, is queried at growing intervals, like an unreachable one.
+func TestFailingReadsAreRetriedRarely(t *testing.T) { synctest.Test(t, readFails) }
 
 func readFails(t *testing.T) {
 	w := newWorld(t, "orders")
@@ -87,30 +87,31 @@ func (refusing) Done() <-chan struct{} {
 
 func (refusing) Wait(context.Context) error { return broker.ErrAway }
 
-// A broker that is away for a night is told of at first, then more and more seldom, and once when it is back.
-func TestAnOutageIsToldEverMoreSeldom(t *testing.T) {
+// TestOutageIsLoggedRarely checks that a long outage of the broker is logged at once, then rarely, and once
+// at its end.
+func TestOutageIsLoggedRarely(t *testing.T) {
 	w := newWorld(t, "orders")
 	bus := &gone{Publisher: w.bus, away: true}
 	var log strings.Builder
 	r := relay.New(w.db, bus, &relay.Options{Owner: "a", Now: func() time.Time { return w.now },
 		Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	w.write("orders", "k", "1")
-	said := func(words string, want int) {
+	logged := func(words string, want int) {
 		t.Helper()
 		if n := strings.Count(log.String(), words); n != want {
-			t.Errorf("%q is said %d times, want %d:\n%s", words, n, want, &log)
+			t.Errorf("%q is logged %d times, want %d:\n%s", words, n, want, &log)
 		}
 	}
 	w.quiet(r) // a minute each
-	said("the broker is away", 2)
+	logged("the broker is away", 2)
 	for range 9 {
 		w.quiet(r)
 	}
-	said("the broker is away", 5)
-	said("the broker is back", 0)
+	logged("the broker is away", 5)
+	logged("the broker is back", 0)
 	bus.away = false
 	w.quiet(r)
-	said("the broker is away", 5)
-	said("the broker is back", 1)
+	logged("the broker is away", 5)
+	logged("the broker is back", 1)
 	w.expect("orders", "k", "1")
 }

@@ -9,27 +9,27 @@ import (
 	"github.com/skald-go/skald/internal/telemetry"
 )
 
-// callPublish publishes msgs. The driver bounds the time until its answer.
+// callPublish publishes msgs. The driver limits the time until its answer.
 func (r *Relay) callPublish(ctx context.Context, msgs []skald.Message) broker.Pending {
 	return r.bus.Publish(ctx, msgs, r.topics.ids)
 }
 
-// callTopics asks the broker for the ids of topics, for most at most.
+// callTopics reads the IDs of topics from the broker, within most.
 func (r *Relay) callTopics(ctx context.Context, most time.Duration, names ...string) (broker.Topics, error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	return r.bus.Topics(ctx, names...)
 }
 
-// callIncarnation asks the broker for the name of its incarnation, for most at most.
+// callIncarnation reads the broker's incarnation, within most.
 func (r *Relay) callIncarnation(ctx context.Context, most time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	return r.bus.Incarnation(ctx)
 }
 
-// lag returns a function that asks the broker how many messages wait for any consumer of the database. The
-// consumer's own processes may be gone. Returns nil if the driver has no such question.
+// lag returns a function that reads from the broker how many messages wait for a consumer of the database,
+// even if the consumer's own processes are gone. It returns nil if the driver cannot report this.
 func (r *Relay) lag() telemetry.Lagger {
 	b, ok := r.bus.(broker.Lagger)
 	if !ok {

@@ -19,16 +19,16 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A fleet is relays of other processes than the writer's: none of them hears of a write. It lives in a
-// bubble, where time moves when all wait: what is measured is the relay's own timing, whatever the machine.
+// fleet is a set of relays in other processes than the writer's, so a write does not wake them. It runs in a
+// synctest bubble, so the test measures only the relays' own timing, on any machine.
 type fleet struct {
 	t     *testing.T
 	db    *memstore.Store // the writer's
 	out   *outbox.Outbox[*memstore.Tx]
 	bus   *arrivals
 	asked atomic.Int64
-	saved atomic.Int64 // of those, progress
-	rows  atomic.Int64 // and of how many shards
+	saved atomic.Int64 // of these, writes of progress
+	rows  atomic.Int64 // shards in these writes
 	all   []*instance
 
 	outboxes int
@@ -36,14 +36,14 @@ type fleet struct {
 
 type instance struct {
 	relay *relay.Relay
-	kill  func() // it answers nothing and is answered nothing any more
+	kill  func() // simulates a crash: no more calls or answers
 	stop  context.CancelFunc
 	ended chan error
 }
 
-// A counted source is one process's view of the database; each call is a question.
+// counted is one process's view of the database. It counts the queries.
 type counted struct {
-	relay.Source // without the rest of the store: it is no Waker
+	relay.Source // hides the other methods of the store
 	asked, saved *atomic.Int64
 	rows         *atomic.Int64
 	dead         atomic.Bool
@@ -80,7 +80,7 @@ func (c *counted) Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 	return c.Source.Apply(ctx, es...)
 }
 
-// arrivals tells when each message comes to the broker.
+// arrivals reports when each message reaches the broker.
 type arrivals struct {
 	*membroker.Broker
 	came chan time.Time
@@ -94,10 +94,10 @@ func (a *arrivals) Publish(ctx context.Context, msgs []skald.Message, only ...br
 	return p
 }
 
-// inFleet runs f beside n relays, once each shard has an owner and nothing was written for long.
+// inFleet runs f next to n relays, when each shard has an owner and nothing was written for long.
 func inFleet(t *testing.T, n int, f func(*fleet)) { inFleetOf(t, n, 1, f) }
 
-// inFleetOf is inFleet in processes that carry more outboxes of the database.
+// inFleetOf is inFleet with several outboxes in each process.
 func inFleetOf(t *testing.T, n, outboxes int, f func(*fleet)) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memstore.New(nil)
@@ -137,7 +137,7 @@ func (a *fleet) start(owner string) {
 	a.all = append(a.all, i)
 }
 
-// owned counts the shards of those that live.
+// owned counts the shards of live relays.
 func (a *fleet) owned() (n int) {
 	for _, i := range a.all {
 		n += i.relay.Health().Shards
@@ -156,14 +156,14 @@ func (a *fleet) write(key string) {
 	}
 }
 
-// delay is from a commit to its message's arrival.
+// delay returns the time from a commit to its message's arrival.
 func (a *fleet) delay(key string) time.Duration {
 	a.write(key)
 	from := time.Now()
 	return (<-a.bus.came).Sub(from)
 }
 
-// p50 writes n messages, one behind the other.
+// p50 returns the median delay of n messages, written one after the other.
 func (a *fleet) p50(n int, gap func(i int) time.Duration) time.Duration {
 	all := make([]time.Duration, n)
 	for i := range all {
@@ -174,7 +174,7 @@ func (a *fleet) p50(n int, gap func(i int) time.Duration) time.Duration {
 	return all[n/2]
 }
 
-// TestIdleBudget: what an idle database is asked, and how long a message then waits.
+// TestIdleBudget checks the number of queries to an idle database, and the delay of a message.
 func TestIdleBudget(t *testing.T) {
 	for _, c := range []struct {
 		relays int
@@ -198,15 +198,15 @@ func TestIdleBudget(t *testing.T) {
 					})
 				t.Logf("%.1f questions a second, p50 %v from idle", asked, p50)
 				if asked > c.asked || p50 > c.p50 {
-					t.Errorf("an idle database is asked %.1f times a second, at most %v; a message waits %v, at most %v", asked, c.asked, p50, c.p50)
+					t.Errorf("an idle database is queried %.1f times a second, at most %v; a message waits %v, at most %v", asked, c.asked, p50, c.p50)
 				}
 			})
 		})
 	}
 }
 
-// TestIdleOutboxes: what one process with a relay for each of several outboxes asks their database, and how
-// long a message then waits.
+// TestIdleOutboxes checks the queries of one process with a relay for each of several outboxes, and the delay
+// of a message.
 func TestIdleOutboxes(t *testing.T) {
 	for _, c := range []struct {
 		outboxes int
@@ -227,14 +227,14 @@ func TestIdleOutboxes(t *testing.T) {
 					})
 				t.Logf("%.1f questions a second, p50 %v from idle", asked, p50)
 				if asked > c.asked || p50 > c.p50 {
-					t.Errorf("an idle database is asked %.1f times a second, at most %v; a message waits %v, at most %v", asked, c.asked, p50, c.p50)
+					t.Errorf("an idle database is queried %.1f times a second, at most %v; a message waits %v, at most %v", asked, c.asked, p50, c.p50)
 				}
 			})
 		})
 	}
 }
 
-// TestBusyDelay: while messages come at least every second.
+// TestBusyDelay checks the delay of a message while there is one at least every second.
 func TestBusyDelay(t *testing.T) {
 	inFleet(t, 1, func(a *fleet) {
 		gap := func(i int) time.Duration {
@@ -246,8 +246,8 @@ func TestBusyDelay(t *testing.T) {
 	})
 }
 
-// TestBusyProgress: however many messages come, a shard's row is written twice a second at most, and it is
-// written.
+// TestBusyProgress checks that a shard's row is written, and at most twice a second for any number of
+// messages.
 func TestBusyProgress(t *testing.T) {
 	for _, relays := range []int{1, 4} {
 		inFleet(t, relays, func(a *fleet) {
@@ -259,15 +259,15 @@ func TestBusyProgress(t *testing.T) {
 			}
 			perShard, seconds := float64(a.rows.Load()-before)/16, time.Since(from).Seconds()
 			t.Logf("%d relays: a shard is written %.1f times in %.1f s", relays, perShard, seconds)
-			if perShard > 2*seconds+1 || perShard < seconds/2 { // the first is at once
+			if perShard > 2*seconds+1 || perShard < seconds/2 { // the first write has no delay
 				t.Errorf("%d relays: a shard is written %.1f times in %.1f s", relays, perShard, seconds)
 			}
 		})
 	}
 }
 
-// TestRollingDeploy: each of twenty instances is replaced; the shards of one that stops cleanly go on within
-// a second, of one that dies within ten.
+// TestRollingDeploy replaces each of twenty instances. The shards of an instance that stops cleanly continue
+// within a second, those of a crashed one within ten.
 func TestRollingDeploy(t *testing.T) {
 	const n = 20
 	for name, most := range map[string]time.Duration{"clean": time.Second, "killed": 10 * time.Second} {
@@ -293,7 +293,7 @@ func TestRollingDeploy(t *testing.T) {
 					}
 					took := time.Since(gone)
 					if longest = max(longest, took); took > most {
-						t.Errorf("the shards of instance %d move on after %v", i, took)
+						t.Errorf("the shards of instance %d continue after %v", i, took)
 					}
 					a.start(fmt.Sprintf("relay-new-%03d", i))
 					time.Sleep(5 * time.Second)

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// unanswered keeps what it is given until it is let go, and counts the bytes of that.
+// unanswered delays its answers until answer, and counts the bytes without an answer.
 type unanswered struct {
 	*spoiled
 	held, most int
@@ -49,8 +49,8 @@ func (u *unanswered) answer() {
 	u.calls = nil
 }
 
-// What a relay has in memory is bounded by bytes: rows on their way to the broker, and rows of a topic that
-// is missing.
+// TestRowsInMemoryAreBoundedByBytes checks the limit on bytes in memory: published rows without an answer,
+// and rows of a missing topic.
 func TestRowsInMemoryAreBoundedByBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, each, rows = 10 << 20, 800 << 10, 30
@@ -90,7 +90,7 @@ func TestRowsInMemoryAreBoundedByBytes(t *testing.T) {
 		}
 		if bus.most > most || bus.most < store.PageBytes || len(got[""]) != rows ||
 			len(w.db.Asides()) != rows {
-			t.Errorf("%d bytes at the broker at once, %d rows delivered, %d set aside", bus.most,
+			t.Errorf("%d bytes at the broker at once, %d rows delivered, %d deferred", bus.most,
 				len(got[""]), len(w.db.Asides()))
 		}
 	})

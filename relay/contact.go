@@ -9,74 +9,78 @@ import (
 )
 
 const (
-	// giveBackAfter is how long a broker may not answer before its relay gives its shards to others.
+	// giveBackAfter is how long a broker may be silent before its relay gives its shards to others.
 	giveBackAfter = 10 * time.Second
-	// hush is how long calls may be unanswered before their relay reports its broker as away.
-	hush = 2 * time.Second
-	// probeEach is the time between two questions to a broker that does not answer.
+	// unansweredMost is how long calls may be unanswered before the relay reports its broker as away.
+	unansweredMost = 2 * time.Second
+	// probeEach is the time between two probes of a broker that does not answer.
 	probeEach = time.Second
-	// mistrustMost bounds how long a relay refuses shards whose broker answers questions and takes no row.
-	mistrustMost = 10 * time.Minute
+	// distrustMost limits how long a relay refuses shards because its broker answers probes but acknowledges
+	// no row.
+	distrustMost = 10 * time.Minute
 )
 
-// A contact is what a relay has of its broker: when it answered, and when it did not. It belongs to the
-// goroutine of Run or Step. A relay without its broker yields (store.Ask.Yield): its shards go to relays that
-// have theirs, so that one process without a broker does not keep the rows of all.
+// contact is a relay's knowledge about its broker: when it answered, and when it did not. It belongs to the
+// goroutine of Run or Step. A relay without its broker yields (store.Ask.Yield): its shards go to relays with
+// a reachable broker, so that one process without a broker does not delay all rows.
 //
-// A durable row proves that the broker takes rows. An answered question proves less: a relay believes it only
-// if no call has failed lately, and less and less if it took shards and published nothing again.
+// An acknowledged row proves that the broker accepts rows. An answered probe proves less. A relay trusts it
+// only if no call failed lately, and trusts it later each time that it took shards and still published
+// nothing.
 type contact struct {
-	since    time.Time // of the first failure in a row; zero: it answers
-	open     time.Time // since when calls are under way without an answer
-	mistrust time.Time // until then an answered question proves nothing
-	proved   bool      // it has answered once
-	yields   bool
-	vain     int // how often the relay yielded since its last durable row
+	since         time.Time // of the first consecutive failure; zero if it answers
+	open          time.Time // the start of the time in which calls got no answer
+	distrustUntil time.Time // answered probes are ignored until then
+	proved        bool      // it has answered at least once
+	yields        bool
+	fruitless     int // how often the relay yielded since its last acknowledged row
 
-	asking bool      // a question is under way
-	askAt  time.Time // when the next one is due
+	asking bool      // a probe is in progress
+	askAt  time.Time // when the next probe is due
 }
 
-// heard takes up the broker's answer to a call of n rows. That rows were refused or held back says nothing.
-func (r *Relay) heard(v verdict, n int) {
+// noteAnswer records the broker's answer to a call of n rows. Refused or held-back rows are no sign of an
+// outage.
+func (r *Relay) noteAnswer(v verdict, n int) {
 	now, c := r.o.Now(), &r.contact
 	switch {
 	case v.all != nil:
-		c.open, c.mistrust = now, later(c.mistrust, now.Add(2*r.o.RetryMost))
-		r.missed(v.all)
+		c.open, c.distrustUntil = now, later(c.distrustUntil, now.Add(2*r.o.RetryMost))
+		r.noteNoAnswer(v.all)
 	case v.rows == nil || len(v.rows.Failed)+len(v.rows.Refused) < n:
-		c.open, c.mistrust, c.vain = now, time.Time{}, 0
-		r.answers()
+		c.open, c.distrustUntil, c.fruitless = now, time.Time{}, 0
+		r.noteContact()
 	case len(v.rows.Refused) > 0 && c.since.IsZero():
 		c.open = now
 	}
 }
 
-// missed notes that the broker did not answer.
-func (r *Relay) missed(err error) {
+// noteNoAnswer records that the broker did not answer.
+func (r *Relay) noteNoAnswer(err error) {
 	if c := &r.contact; c.since.IsZero() {
 		c.since = r.o.Now()
 	}
-	r.reach(err)
+	r.noteBroker(err)
 }
 
-// answers notes that the broker does.
-func (r *Relay) answers() {
+// noteContact records that the broker answers.
+func (r *Relay) noteContact() {
 	c := &r.contact
 	if c.yields || !c.proved {
-		r.leaseAt = r.o.Now() // for the shards that others keep for it
+		r.leaseAt = r.o.Now() // for the shards that other relays keep for it
 	}
 	c.since, c.proved, c.yields = time.Time{}, true, false
-	r.reach(nil)
+	r.noteBroker(nil)
 }
 
-// silence is for how long the broker has not answered; 0: it answers.
-func (r *Relay) silence(now time.Time) time.Duration {
+// brokerSilence returns how long the broker has not answered; 0 if it answers.
+func (r *Relay) brokerSilence(now time.Time) time.Duration {
 	if r.contact.since.IsZero() && !r.contact.proved {
 		return 1
 	}
 	since := r.contact.since
-	if r.inFlight > 0 && now.Sub(r.contact.open) > hush && (since.IsZero() || r.contact.open.Before(since)) {
+	if r.inFlight > 0 && now.Sub(r.contact.open) > unansweredMost &&
+		(since.IsZero() || r.contact.open.Before(since)) {
 		since = r.contact.open
 	}
 	if since.IsZero() {
@@ -85,7 +89,7 @@ func (r *Relay) silence(now time.Time) time.Duration {
 	return max(now.Sub(since), 1)
 }
 
-// yields tells whether the relay leaves its shards to others, while there are others whose broker answers.
+// yields reports whether the relay leaves its shards to other relays with a reachable broker.
 func (r *Relay) yields(away time.Duration) bool {
 	c := &r.contact
 	if c.yields || away < r.o.giveBack {
@@ -93,14 +97,14 @@ func (r *Relay) yields(away time.Duration) bool {
 	}
 	now := r.o.Now()
 	c.yields, c.since = true, now.Add(-away)
-	c.vain++
-	c.mistrust = later(c.mistrust, now.Add(backoff.After(c.vain, r.o.giveBack, mistrustMost)))
-	r.o.Logger.Warn("relay: the broker does not answer: its shards are for other relays, if their broker does",
+	c.fruitless++
+	c.distrustUntil = later(c.distrustUntil, now.Add(backoff.After(c.fruitless, r.o.giveBack, distrustMost)))
+	r.o.Logger.Warn("relay: the broker does not answer: other relays take its shards if their broker does",
 		"owner", r.o.Owner, "shards", len(r.shards), "since", away.Round(time.Second))
 	return true
 }
 
-// probe asks a broker that does not answer, or has not answered yet, whether it does.
+// probe sends a probe to a broker that does not answer, or has not answered yet.
 func (r *Relay) probe(context.Context) (busy bool, err error) {
 	now, c := r.o.Now(), &r.contact
 	if c.asking || now.Before(c.askAt) || c.proved && c.since.IsZero() && !c.yields {
@@ -111,9 +115,9 @@ func (r *Relay) probe(context.Context) (busy bool, err error) {
 		c.asking = false
 		switch {
 		case err != nil:
-			r.missed(fmt.Errorf("ask the broker: %w", err))
-		case !r.o.Now().Before(c.mistrust):
-			r.answers()
+			r.noteNoAnswer(fmt.Errorf("probe the broker: %w", err))
+		case !r.o.Now().Before(c.distrustUntil):
+			r.noteContact()
 		}
 	})
 	return false, nil

@@ -31,7 +31,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A gate stands before a server: it lets connections through, refuses them, or swallows what they send.
+// gate is a proxy of a server: it passes, refuses or swallows connections.
 type gate struct {
 	address string
 	mode    atomic.Int32
@@ -68,7 +68,7 @@ func newGate(t *testing.T, target string) *gate {
 	return g
 }
 
-// turn changes the mode. Refusing ends the connections that are there; swallowing leaves them open.
+// turn changes the mode. Refusing closes the open connections; swallowing leaves them open.
 func (g *gate) turn(mode int32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -114,7 +114,8 @@ func (g *gate) copy(to io.WriteCloser, from io.Reader) {
 	}
 }
 
-// A cutBroker is a kind of broker: a client of it, and clients whose link is bad, by how.
+// cutBroker is a kind of broker: how to open a good client, and clients with several kinds of bad
+// connections.
 type cutBroker struct {
 	topics func(t *testing.T) broker.Broker
 	well   func(t *testing.T) broker.Broker
@@ -130,7 +131,7 @@ func opened[B broker.Broker](t *testing.T, b B, err error) broker.Broker {
 	return b
 }
 
-// gated are clients whose link is bad from the start, or becomes so.
+// gated returns a kind of broker whose bad clients connect through a gate.
 func gated(target string, open func(t *testing.T, address string) broker.Broker) cutBroker {
 	through := func(mode int32) func(t *testing.T) (broker.Broker, func()) {
 		return func(t *testing.T) (broker.Broker, func()) {
@@ -155,7 +156,7 @@ func cutBrokers(t *testing.T) map[string]cutBroker {
 		}
 	}
 	k := gated(open, kafka(kafkabroker.Options{}))
-	for how, open := range k.cut { // Kafka names its own address, which leads around a gate that opened once
+	for how, open := range k.cut { // Kafka advertises its own address, so clients bypass the gate later
 		k.cut[how] = func(t *testing.T) (broker.Broker, func()) {
 			bus, cut := open(t)
 			cut()
@@ -179,8 +180,8 @@ func cutBrokers(t *testing.T) map[string]cutBroker {
 		})}
 }
 
-// Two relays of one outbox, of which one cannot reach its broker, in whatever order they start: all rows are
-// published while both run, and the database names the one that is cut off.
+// TestRelayWithoutItsBroker runs two relays of one outbox, one of them without its broker, started in any
+// order. All rows are published while both run, and the database names the relay without a broker.
 func TestRelayWithoutItsBroker(t *testing.T) {
 	url := need.Postgres(t)
 	for kind, b := range cutBrokers(t) {
@@ -208,7 +209,7 @@ func TestRelayWithoutItsBroker(t *testing.T) {
 					cut()
 					c.write(100)
 					c.until("all rows are published", func() bool { return c.backlog().Pending == 0 })
-					c.until("the cut one is named, and holds nothing", func() bool {
+					c.until("the relay without a broker is named, and owns no shard", func() bool {
 						rs := c.backlog().Relays
 						return len(rs) == 2 && rs[0].Owner == "cut" && rs[0].BrokerAway > 0 &&
 							rs[0].Shards == 0 && rs[1].BrokerAway == 0
@@ -219,7 +220,7 @@ func TestRelayWithoutItsBroker(t *testing.T) {
 	}
 }
 
-// A cutWorld is an outbox on PostgreSQL with its relays.
+// cutWorld is an outbox on PostgreSQL with its relays.
 type cutWorld struct {
 	t      *testing.T
 	pool   *pgxpool.Pool
@@ -305,7 +306,7 @@ func (c *cutWorld) until(what string, so func() bool) {
 	}
 }
 
-// A mute is a broker that publishes what it is given, and whose answers are lost.
+// mute is a broker that publishes messages and loses the answers.
 type mute struct {
 	*membroker.Broker
 	is atomic.Bool
@@ -331,9 +332,9 @@ func (m *mute) Incarnation(ctx context.Context) (string, error) {
 	return m.Broker.Incarnation(ctx)
 }
 
-// A relay whose answers are lost gives its shards away in the midst of its rows: the first time that a row
-// arrives, all earlier ones of its key have.
-func TestOrderWhereARelayYields(t *testing.T) {
+// TestOrderWhenARelayYields checks that a relay whose answers are lost gives its shards away. When a row
+// arrives for the first time, all earlier ones of its key have arrived.
+func TestOrderWhenARelayYields(t *testing.T) {
 	w := newWorld(t, "orders")
 	w.db = memstore.New(nil)
 	w.out = outbox.New(w.db, nil)
@@ -379,7 +380,7 @@ func TestOrderWhereARelayYields(t *testing.T) {
 			}
 			switch key := string(d.Key); {
 			case n > next[key]:
-				t.Fatalf("%s: number %d comes before %d", key, n, next[key])
+				t.Fatalf("%s: number %d arrives before %d", key, n, next[key])
 			case n == next[key]:
 				next[key]++
 				come++
@@ -390,7 +391,7 @@ func TestOrderWhereARelayYields(t *testing.T) {
 		}
 	}
 	if come < said {
-		t.Fatalf("%d of %d messages came; bad: %+v, well: %+v", come, said, relays["bad"].Health(),
+		t.Fatalf("%d of %d messages arrived; bad: %+v, well: %+v", come, said, relays["bad"].Health(),
 			relays["well"].Health())
 	}
 }

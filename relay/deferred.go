@@ -15,51 +15,52 @@ import (
 )
 
 const (
-	asideMax  = 500
-	asideSoon = time.Second // between two looks while there are rows deferred
-	// between two looks otherwise, of all relays together: another instance may have left some
-	asideSlow = 5 * time.Second
+	deferredPage = 500
+	deferredPoll = time.Second // between two reads while there are deferred rows
+	// deferredPollSlow is the time between two reads of all relays together otherwise: another relay may have
+	// deferred rows.
+	deferredPollSlow = 5 * time.Second
 )
 
-// retryAside publishes rows that were deferred and are due. Their keys have nothing else under way, because
-// everything newer of them is deferred too.
-func (r *Relay) retryAside(ctx context.Context) (busy bool, err error) {
+// retryDeferred publishes due deferred rows. No newer row of their keys is in progress, because all newer
+// ones are deferred, too.
+func (r *Relay) retryDeferred(ctx context.Context) (busy bool, err error) {
 	now := r.o.Now()
-	r.relent(now)
-	if r.retrying || now.Before(r.asideAt) || len(r.shards) == 0 {
+	r.forgetPushback(now)
+	if r.retrying || now.Before(r.deferredAt) || len(r.shards) == 0 {
 		return false, nil
 	}
 	if !r.roomForPage() {
-		r.asideAt = now.Add(asideSoon / 10)
+		r.deferredAt = now.Add(deferredPoll / 10)
 		return false, nil
 	}
-	r.asideAt = now.Add(asideSlow * time.Duration(max(r.sessions, 1)))
-	if r.hasAside {
-		r.asideAt = now.Add(asideSoon)
+	r.deferredAt = now.Add(deferredPollSlow * time.Duration(max(r.sessions, 1)))
+	if r.hasDeferred {
+		r.deferredAt = now.Add(deferredPoll)
 	}
-	due, err := store.DueRows(ctx, r.db, r.shardIDs(), asideMax)
+	due, err := store.DueRows(ctx, r.db, r.shardIDs(), deferredPage)
 	if err != nil {
-		return false, fmt.Errorf("read rows set aside: %w", err)
+		return false, fmt.Errorf("read deferred rows: %w", err)
 	}
-	if due, err = r.ripe(ctx, due); err != nil {
+	if due, err = r.withoutReplays(ctx, due); err != nil {
 		return false, err
 	}
 	if len(due) == 0 {
-		r.hasAside = r.anyAside(now)
+		r.hasDeferred = r.mayHaveDeferred(now)
 		return false, nil
 	}
-	r.hasAside = true
-	if due = r.sound(due); len(due) == 0 {
+	r.hasDeferred = true
+	if due = r.publishable(due); len(due) == 0 {
 		return true, nil
 	}
 	c, msgs := &call{deferred: due, rows: len(due)}, make([]skald.Message, len(due))
 	for i := range due {
 		msgs[i] = outgoing(&due[i].Row)
 		c.bytes += column.Weight(&due[i].Message)
-		l := r.byBucket[due[i].Bucket]
-		c.shards = append(c.shards, l)
-		if l != nil {
-			l.publishesTo(due[i].Topic, r.topics.ids)
+		s := r.byBucket[due[i].Bucket]
+		c.shards = append(c.shards, s)
+		if s != nil {
+			s.noteTopic(due[i].Topic, r.topics.ids)
 		}
 	}
 	r.retrying = true
@@ -67,9 +68,9 @@ func (r *Relay) retryAside(ctx context.Context) (busy bool, err error) {
 	return true, nil
 }
 
-// ripe leaves out rows of topics that were made anew and have not got their older rows again, or have them on
-// the way to the rows deferred.
-func (r *Relay) ripe(ctx context.Context, due []store.DeferredRow) ([]store.DeferredRow, error) {
+// withoutReplays removes rows of recreated topics that wait for a replay of older rows, and rows with an
+// older row of their key that is about to be stored as deferred.
+func (r *Relay) withoutReplays(ctx context.Context, due []store.DeferredRow) ([]store.DeferredRow, error) {
 	names := make([]string, len(due))
 	for i := range due {
 		names[i] = due[i].Topic
@@ -78,131 +79,131 @@ func (r *Relay) ripe(ctx context.Context, due []store.DeferredRow) ([]store.Defe
 		return nil, err
 	}
 	return slices.DeleteFunc(due, func(a store.DeferredRow) bool {
-		l := r.byBucket[a.Bucket]
-		return l != nil && (l.renews(a.Topic) || l.setsAsideBefore(&a))
+		s := r.byBucket[a.Bucket]
+		return s != nil && (s.awaitsReplay(a.Topic) || s.defersOlder(&a))
 	}), nil
 }
 
-// sound are the rows of due that can be read and keep the limits; the others are put off, and what is of
-// their keys waits behind them.
-func (r *Relay) sound(due []store.DeferredRow) []store.DeferredRow {
+// publishable returns the rows of due that can be decoded and keep the limits. It postpones the others, and
+// rows after them of the same key wait.
+func (r *Relay) publishable(due []store.DeferredRow) []store.DeferredRow {
 	waits := map[string]bool{}
 	return slices.DeleteFunc(due, func(a store.DeferredRow) bool {
 		if a.Key != nil && waits[keyOf(&a.Message)] {
 			return true
 		}
-		why := unfit(&a.Row)
+		why := unpublishable(&a.Row)
 		if why == "" {
 			return false
 		}
 		waits[keyOf(&a.Message)] = true
-		if l := r.byBucket[a.Bucket]; l != nil && !l.dead {
+		if s := r.byBucket[a.Bucket]; s != nil && !s.gone {
 			a.Attempts++
 			a.Why, a.Due = why, backoff.After(a.Attempts, r.o.DeferFirst, r.o.DeferMost)
-			l.deferred = append(l.deferred, a)
+			s.deferred = append(s.deferred, a)
 			r.tel.Refused(a.Topic)
-			r.putOff(a.Due)
+			r.scheduleDeferred(a.Due)
 		}
 		return true
 	})
 }
 
-// anyAside tells whether our shards may still have rows deferred, when none is due.
-func (r *Relay) anyAside(now time.Time) bool {
-	if now.Before(r.asideLast) {
+// mayHaveDeferred reports whether the shards may still have deferred rows, when none is due.
+func (r *Relay) mayHaveDeferred(now time.Time) bool {
+	if now.Before(r.deferredLast) {
 		return true
 	}
-	for _, l := range r.shards {
-		if len(l.held) > 0 || len(l.deferred) > 0 || len(l.pieces) > 0 {
+	for _, s := range r.shards {
+		if len(s.blocked) > 0 || len(s.deferred) > 0 || len(s.pieces) > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// putOff notes that a row deferred is due in d, counted from the next save. They are looked for often from
-// now on.
-func (r *Relay) putOff(d time.Duration) {
-	r.hasAside = true
-	if soon := r.o.Now().Add(asideSoon); soon.Before(r.asideAt) {
-		r.asideAt = soon
+// scheduleDeferred records that a deferred row is due in d, counted from the next save. Until then deferred
+// rows are read often.
+func (r *Relay) scheduleDeferred(d time.Duration) {
+	r.hasDeferred = true
+	if soon := r.o.Now().Add(deferredPoll); soon.Before(r.deferredAt) {
+		r.deferredAt = soon
 	}
-	if last := r.o.Now().Add(d + asideSlow); last.After(r.asideLast) {
-		r.asideLast = last
+	if last := r.o.Now().Add(d + deferredPollSlow); last.After(r.deferredLast) {
+		r.deferredLast = last
 	}
 }
 
 func (r *Relay) shardIDs() []int {
 	ids := make([]int, 0, len(r.shards))
-	for id, l := range r.shards {
-		if !l.leaving {
+	for id, s := range r.shards {
+		if !s.leaving {
 			ids = append(ids, id)
 		}
 	}
 	return ids
 }
 
-// asideAnswered frees the rows that were taken at last and puts the refused ones off.
-func (r *Relay) asideAnswered(c *call, err error) {
+// deferredAnswered frees the rows that were acknowledged and postpones the refused ones.
+func (r *Relay) deferredAnswered(c *call, err error) {
 	r.retrying = false
 	v := newVerdict(err)
-	r.heard(v, len(c.deferred))
-	freed, first := false, firsts{}
+	r.noteAnswer(v, len(c.deferred))
+	freed, seen := false, keysSeen{}
 	for i := range c.deferred {
 		a := &c.deferred[i]
-		l := c.shards[i] // as it was owned then: another owner may have published the row meanwhile
-		if l == nil || l.dead {
+		s := c.shards[i] // the shard as it was owned then: another owner may have published the row meanwhile
+		if s == nil || s.gone {
 			continue
 		}
 		switch failed, refused := v.of(i); {
 		case errors.Is(failed, broker.ErrRecreated):
-			r.topics.unlearn(a.Topic)
-		case failed != nil && v.all == nil && !first.of(&a.Message): // it was held back behind that
+			r.topics.forget(a.Topic)
+		case failed != nil && v.all == nil && !seen.first(&a.Message): // it was held back after that
 		case failed != nil && v.all == nil:
-			r.pushesBack(l, &a.Row, failed)
-			r.putOffAgain(l, a, failed)
+			r.notePushback(s, &a.Row, failed)
+			r.deferAgain(s, a, failed)
 		case refused != nil:
-			first.of(&a.Message)
-			r.putOffAgain(l, a, refused)
+			seen.first(&a.Message)
+			r.deferAgain(s, a, refused)
 			if !errors.Is(refused, broker.ErrNoTopic) {
-				r.o.Logger.Debug("relay: row refused again", "owner", r.o.Owner, "shard", l.ID, "seq", a.Seq,
+				r.o.Logger.Debug("relay: row refused again", "owner", r.o.Owner, "shard", s.ID, "seq", a.Seq,
 					"id", a.ID, "error", refused)
 			}
 		case failed == nil:
-			l.freed = append(l.freed, a.Seq)
-			r.topics.took(a.Topic)
+			s.freed = append(s.freed, a.Seq)
+			r.topics.published(a.Topic)
 			r.count(func(h *Health) { h.Published++ })
 			r.tel.Took(&a.Message, r.o.Now())
 			freed = true
 		}
 	}
 	if freed {
-		r.asideAt = r.o.Now() // what waits behind them may go
+		r.deferredAt = r.o.Now() // rows after these may be publishable
 	}
 }
 
-// putOffAgain has a row wait that was not taken, longer each time.
-func (r *Relay) putOffAgain(l *shard, a *store.DeferredRow, why error) {
+// deferAgain postpones a row that was not acknowledged, longer each time.
+func (r *Relay) deferAgain(s *shard, a *store.DeferredRow, why error) {
 	a.Attempts++
 	r.tel.Refused(a.Topic)
 	a.Why, a.Due = why.Error(), backoff.After(a.Attempts, r.o.DeferFirst, r.o.DeferMost)
-	l.deferred = append(l.deferred, *a)
-	r.putOff(a.Due)
+	s.deferred = append(s.deferred, *a)
+	r.scheduleDeferred(a.Due)
 }
 
-// reload asks which keys of shards still have rows deferred, after some were freed.
+// reload reads which keys of shards still have deferred rows, after some rows were freed.
 func (r *Relay) reload(ctx context.Context, shards []*shard) error {
 	ids := make([]int, len(shards))
-	for i, l := range shards {
-		ids[i] = l.ID
+	for i, s := range shards {
+		ids[i] = s.ID
 	}
-	held, err := store.DeferredKeys(ctx, r.db, ids)
+	blocked, err := store.DeferredKeys(ctx, r.db, ids)
 	if err != nil {
-		return fmt.Errorf("read keys set aside: %w", err)
+		return fmt.Errorf("read keys of deferred rows: %w", err)
 	}
-	for _, l := range shards {
-		l.heldIs(held)
+	for _, s := range shards {
+		s.setBlocked(blocked)
 	}
-	r.hasAside = r.hasAside || len(held) > 0
+	r.hasDeferred = r.hasDeferred || len(blocked) > 0
 	return nil
 }

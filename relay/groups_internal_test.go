@@ -10,7 +10,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// lateSeen is a source that says that all is seen. What it heard of becomes visible after the first look.
+// lateSeen is a source that reports that each commit was read. One commit becomes visible only after the
+// first look.
 type lateSeen struct {
 	*memstore.Store
 	looks int
@@ -27,15 +28,16 @@ func (s *lateSeen) Lease(_ context.Context, ask store.Ask) (store.Leased, error)
 	return store.Leased{Tip: "9-later"}, nil
 }
 
-// Of two groups with windows of their own one looks in vain, then the other finds something: the relay does
-// not rest, for the first one has not seen what the source was told of meanwhile.
-func TestARelayDoesNotRestBeforeAllGroupsHaveSeen(t *testing.T) {
+// TestRelayRestsOnlyAfterAllGroupsHaveLooked has two groups with windows of their own. The first one's look
+// finds nothing, then the other's look finds a row. The relay must not rest, because the first group has
+// missed this commit.
+func TestRelayRestsOnlyAfterAllGroupsHaveLooked(t *testing.T) {
 	from := &lateSeen{Store: memstore.New(nil)}
 	r := New(from, membroker.New(nil), nil)
 	for i, base := range []string{"1-one", "2-two"} {
-		l := newShard(store.Shard{ID: i, First: i, Last: i, Cursor: store.Cursor{Base: base, Tip: base}})
-		r.shards[l.ID] = l
-		r.groupFor(l, r.o.Now())
+		s := newShard(store.Shard{ID: i, First: i, Last: i, Cursor: store.Cursor{Base: base, Tip: base}})
+		r.shards[s.ID] = s
+		r.joinGroup(s, r.o.Now())
 	}
 	if busy, err := r.look(t.Context()); err != nil || !busy || from.looks != 2 {
 		t.Fatalf("busy %v, %d looks, %v", busy, from.looks, err)

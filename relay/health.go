@@ -9,26 +9,27 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Health is how a relay does. An outage of database or broker makes it not ready, never not live: a restart
-// cures none. docs/operations.md has what is reported for each fault, and how soon.
+// Health is the state of a relay. An outage of database or broker makes it not ready, but it stays live,
+// because a restart cures neither. docs/operations.md lists the report for each fault, and the delay.
 type Health struct {
-	Live   bool   // false only when Run has ended
+	Live   bool   // false only after Run has ended
 	Ready  bool   // database and broker answer
-	Why    string // it is not ready: one line, the innermost cause first
-	Shards int    // held now
-	// Polls is why the relay polls instead of hearing of commits, or why its positions do not follow the slot
-	// that another program reads. "": all is as configured.
+	Why    string // why it is not ready: one line, the innermost cause first
+	Shards int    // owned now
+	// Polls is why the relay polls instead of being notified of commits, or why its positions do not follow
+	// the replication slot that another program reads. Empty if everything works as configured.
 	Polls string
 
-	// Counts of this process, since New. A repeat after a crash or a failure counts again.
+	// Published and Deferred count rows of this process, since New. A repeat after a crash or a failure
+	// counts again.
 	Published, Deferred int64
-	// PushedBack are the topics that do not take what they are given, and why: a queue or a stream that is
-	// full. Their rows are set aside, with their keys, and tried at growing intervals. It is ready all the
-	// same: other keys go on. A topic is left out two minutes after its last failure.
+	// PushedBack has the topics that accept no more rows, for example because a queue or a stream is full,
+	// with the last error. Their rows are deferred, with their keys, and retried at growing intervals. The
+	// relay is still ready, because other keys go on. A topic is removed two minutes after its last failure.
 	PushedBack map[string]string
 }
 
-// Health may be called at any time from any goroutine.
+// Health returns the state. It is safe for concurrent use.
 func (r *Relay) Health() Health {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,7 +48,7 @@ func (r *Relay) Health() Health {
 	return h
 }
 
-// away notes an outage, or with nil its end, and tells whether that is new.
+// away records an outage, or with nil its end, and reports whether that is new.
 func (r *Relay) away(what *string, err error) (isNew bool) {
 	why := ""
 	if err != nil {
@@ -66,7 +67,7 @@ func (r *Relay) count(f func(*Health)) {
 	r.mu.Unlock()
 }
 
-// begin says, once, where the relay works.
+// begin logs once which store and broker the relay uses.
 func (r *Relay) begin(ctx context.Context) {
 	if r.introduced {
 		return
@@ -77,7 +78,7 @@ func (r *Relay) begin(ctx context.Context) {
 	endpoint.WarnUnencrypted(ctx, r.o.Logger.With("owner", r.o.Owner), "relay: no TLS", r.db, r.bus)
 }
 
-// ready says, once, how many shards the relay holds.
+// ready logs once how many shards the relay owns.
 func (r *Relay) ready() {
 	if n := len(r.shards); n > 0 && !r.leasedOnce {
 		r.leasedOnce = true
@@ -85,26 +86,25 @@ func (r *Relay) ready() {
 	}
 }
 
-// Backlog tells how the outbox stands, for those who step a relay.
+// Backlog reads the backlog of the outbox, for callers of Step.
 func (r *Relay) Backlog(ctx context.Context) (store.Backlog, error) {
 	return store.ReadBacklog(ctx, r.db)
 }
 
-// Quiet tells whether nothing that was committed waits to be published, whichever relay holds its shard. Rows
-// that were set aside do not count. It is for those who step a relay: a Step that had nothing to do may have
-// had no shard.
+// Quiet reports whether no committed row waits to be published, in the shards of any relay. Deferred rows do
+// not count. It is for callers of Step: a Step without work may simply have had no shard.
 func (r *Relay) Quiet(ctx context.Context) (bool, error) {
 	b, err := store.ReadBacklog(ctx, r.db)
 	if err != nil {
-		return false, fmt.Errorf("relay: look for what is pending: %w", err)
+		return false, fmt.Errorf("relay: read the backlog: %w", err)
 	}
 	return b.Pending == 0, nil
 }
 
-func (r *Relay) standing() (shards int, ready bool) {
+func (r *Relay) status() (shards int, ready bool) {
 	h := r.Health()
 	return h.Shards, h.Ready
 }
 
-// deaf tells whether the source is to hear of commits and cannot.
-func (r *Relay) deaf() bool { return r.hearer != nil && r.hearer.Hearing().Why != "" }
+// notNotified reports whether the source should be notified of commits and is not.
+func (r *Relay) notNotified() bool { return r.hearer != nil && r.hearer.Hearing().Why != "" }

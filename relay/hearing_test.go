@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// allSeen is a source that says that each commit it heard of was seen, and counts looks.
+// allSeen is a source that reports that each commit was read, and counts looks.
 type allSeen struct {
 	*memstore.Store
 	looks, pulls atomic.Int64
@@ -37,7 +37,8 @@ func (s *allSeen) Pull(ctx context.Context, w store.Window, limit int) (store.Pa
 	return s.Store.Pull(ctx, w, limit)
 }
 
-// A look that saw all that its source heard of is followed by no other, be there rows or not.
+// TestOneLookForEachCommit checks that after a look that saw all commits no further look follows, with or
+// without rows.
 func TestOneLookForEachCommit(t *testing.T) {
 	db := memstore.New(nil)
 	from, bus := &allSeen{Store: db}, membroker.New(nil)
@@ -67,8 +68,8 @@ func TestOneLookForEachCommit(t *testing.T) {
 			if time.Now().After(end) {
 				t.Fatalf("message %d was not published", n)
 			}
-			// Unlike a real one, the source does not tell of a commit in the moment in which the relay goes
-			// to rest: the next commit wakes it.
+			// Unlike a real one, this source does not report a commit at the moment in which the relay goes
+			// to rest: the next commit wakes the relay.
 			if time.Now().After(again) {
 				write(n)
 				again = time.Now().Add(time.Second)
@@ -80,7 +81,7 @@ func TestOneLookForEachCommit(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	// the first, and one beside a renewal
+	// The first look, and one combined with a renewal of the lease.
 	if looks, pulls := from.looks.Load(), from.pulls.Load(); looks > pulls+2 {
 		t.Errorf("%d looks for %d windows", looks, pulls)
 	}

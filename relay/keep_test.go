@@ -11,8 +11,9 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// Marks that would go before the rows that can repeat their messages: a relay does not begin.
-func TestRelayRefusesMarksThatGoBeforeRows(t *testing.T) {
+// TestRelayRefusesMarksDeletedBeforeRows checks that a relay does not start if marks are deleted before the
+// rows that can repeat their messages.
+func TestRelayRefusesMarksDeletedBeforeRows(t *testing.T) {
 	for _, keep := range []store.Retention{{Marks: time.Hour}, {Outbox: 31 * 24 * time.Hour}, {Outbox: -1}} {
 		var refused *store.RetentionError
 		if err := relay.New(memstore.New(nil), membroker.New(nil),

@@ -14,13 +14,12 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// trusting is a database that took rows on trust which break a limit, or has some that cannot be read: those
-// that say "bad".
+// trusting is a database with rows that break a limit or cannot be decoded: the rows with data "bad".
 type trusting struct {
 	*memstore.Store
 	spoil func(r *store.Row)
 	large *store.Large
-	asked int // how often bad rows were read to be tried again
+	asked int // how often bad rows were read to be retried
 }
 
 func (d *trusting) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
@@ -52,7 +51,7 @@ func (d *trusting) spoiled(r *store.Row) bool {
 	return true
 }
 
-// picky fails for all topics if one of them has a name that cannot be.
+// picky fails for all topics if one of them has an invalid name.
 type picky struct{ *spoiled }
 
 func (p picky) Topics(ctx context.Context, names ...string) (broker.Topics, error) {
@@ -64,8 +63,8 @@ func (p picky) Topics(ctx context.Context, names ...string) (broker.Topics, erro
 	return p.spoiled.Topics(ctx, names...)
 }
 
-// Nor does a row that was too large to be read. Its size and hash are noted.
-func TestLargeRowIsSetAsideUnread(t *testing.T) {
+// TestLargeRowIsDeferredUnread checks that a row that is too large is deferred with its size and hash.
+func TestLargeRowIsDeferredUnread(t *testing.T) {
 	w := newWorld(t, "orders")
 	db := &trusting{Store: w.db, large: &store.Large{Bytes: 200 << 20, SHA256: "abcd"},
 		spoil: func(m *store.Row) { m.Type, m.Data = "", nil }}
@@ -80,17 +79,17 @@ func TestLargeRowIsSetAsideUnread(t *testing.T) {
 	for _, a := range w.db.Asides() {
 		if tried = tried || a.Attempts > 2; a.Attempts > 0 && (!strings.Contains(a.Why, "209715200 bytes") ||
 			!strings.Contains(a.Why, "abcd") || a.Large == nil) {
-			t.Errorf("set aside as %+v", a)
+			t.Errorf("deferred as %+v", a)
 		}
 	}
 	if n := len(w.db.Asides()); n != 2 || !tried {
-		t.Errorf("%d rows are set aside, looked at again: %v", n, tried)
+		t.Errorf("%d rows are deferred, read again: %v", n, tried)
 	}
 }
 
-// A row that breaks a limit, or cannot be read, never reaches the broker, not when it is tried again either;
-// its key waits, the others go on.
-func TestRowThatBreaksALimitIsSetAsideUnpublished(t *testing.T) {
+// TestRowThatBreaksALimitIsDeferredUnpublished checks that a row that breaks a limit, or cannot be decoded,
+// is never published, not even on a retry. Its key waits; other keys go on.
+func TestRowThatBreaksALimitIsDeferredUnpublished(t *testing.T) {
 	for limit, spoil := range map[string]func(m *store.Row){
 		"skald_outbox_topic":   func(m *store.Row) { m.Topic = "two words" },
 		"skald_outbox_type":    func(m *store.Row) { m.Type = "a\nb" },
@@ -105,7 +104,7 @@ func TestRowThatBreaksALimitIsSetAsideUnpublished(t *testing.T) {
 			db := &trusting{Store: w.db, spoil: spoil}
 			w.bus.refuse = func(m skald.Message, _ bool) error {
 				if strings.HasPrefix(string(m.Data), `"bad"`) {
-					t.Errorf("the broker was given %s %q", m.Type, m.Topic)
+					t.Errorf("the broker received %s %q", m.Type, m.Topic)
 				}
 				return nil
 			}
@@ -117,16 +116,16 @@ func TestRowThatBreaksALimitIsSetAsideUnpublished(t *testing.T) {
 			w.write("orders", "k1", "three")
 			w.quiet(r)
 			if limit == "skald_outbox_topic" {
-				w.expect("orders", "k1", "one", "three") // what has another topic has another key
+				w.expect("orders", "k1", "one", "three") // a row of another topic has another key
 			} else {
 				w.expect("orders", "k1", "one")
 			}
 			w.expect("orders", "k2", "two")
 			if db.asked < 2 {
-				t.Errorf("it was looked at %d times again", db.asked)
+				t.Errorf("it was read %d times again", db.asked)
 			}
 			if n := r.Health().Deferred; n != 1 {
-				t.Errorf("%d rows were set aside", n)
+				t.Errorf("%d rows were deferred", n)
 			}
 		})
 	}

@@ -13,75 +13,76 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A call is one Publish under way, with the pieces of it by shard.
+// call is one Publish in progress, with its pieces by shard.
 type call struct {
 	shards []*shard
 	pieces []*piece
-	alone  bool // one row, of which it was to be found out whether it is refused alone
-	// a call of rows that were deferred, one of shards for each: then there are no pieces
+	alone  bool // it publishes one suspect, to learn whether the broker refuses it alone
+	// deferred are the rows of a call that retries deferred rows, with one entry of shards each. It has no
+	// pieces.
 	deferred []store.DeferredRow
 	rows     int
 	bytes    int
 
-	pending broker.Pending // Run's
-	span    trace.Span     // nil: nobody wants to see it
+	pending broker.Pending // only under Run
+	span    trace.Span     // nil if it is not traced
 }
 
-// missingFor is how long a topic is believed to be missing without asking again.
+// missingFor is how long a topic counts as missing before the broker is asked again.
 const missingFor = 5 * time.Second
 
-// handOver gives rows to the broker, in order, and remembers what of them belongs to which shard.
-func (r *Relay) handOver(g *group, rows []store.Row) {
+// publishRows sends rows to the broker, in order, and records which shard each row belongs to.
+func (r *Relay) publishRows(g *group, rows []store.Row) {
 	c, msgs := &call{}, make([]skald.Message, 0, len(rows))
 	parts := map[*shard]*piece{}
 	for i := range rows {
 		row := &rows[i]
-		l := r.byBucket[row.Bucket]
-		if l == nil || l.group != g || l.trouble || l.leaving ||
-			(l.Cursor.Base == g.base && l.Cursor.Tip == g.tip && row.Seq <= l.Cursor.Seq) ||
-			l.passesOver(g, row) {
+		s := r.byBucket[row.Bucket]
+		if s == nil || s.group != g || s.failing || s.leaving ||
+			(s.Cursor.Base == g.base && s.Cursor.Tip == g.tip && row.Seq <= s.Cursor.Seq) ||
+			s.skips(g, row) {
 			continue
 		}
-		p := parts[l]
+		p := parts[s]
 		if p == nil {
 			share := len(rows)/len(g.shards) + 8
 			p = &piece{rows: make([]*store.Row, 0, share), at: make([]int, 0, share)}
-			parts[l] = p
-			c.shards, c.pieces = append(c.shards, l), append(c.pieces, p)
-			l.pieces = append(l.pieces, p)
+			parts[s] = p
+			c.shards, c.pieces = append(c.shards, s), append(c.pieces, p)
+			s.pieces = append(s.pieces, p)
 		}
 		p.after = store.Cursor{Base: g.base, Tip: g.tip, Seq: row.Seq}
-		if why := r.mustWait(l, row); why != nil {
+		if why := r.deferral(s, row); why != nil {
 			p.deferred = append(p.deferred, *why)
-			r.putOff(why.Due)
-			l.hold(&row.Message)
-			delete(l.suspects, row.Seq)
+			r.scheduleDeferred(why.Due)
+			s.block(&row.Message)
+			delete(s.suspects, row.Seq)
 			continue
 		}
-		l.publishesTo(row.Topic, r.topics.ids)
+		s.noteTopic(row.Topic, r.topics.ids)
 		p.rows, p.at = append(p.rows, row), append(p.at, len(msgs))
 		msgs = append(msgs, outgoing(row))
 		c.bytes += column.Weight(&row.Message)
 	}
 	c.rows = len(msgs)
-	c.alone = g.careful && c.rows == 1 && c.shards[0].suspects[c.pieces[0].rows[0].Seq]
+	c.alone = g.isolating && c.rows == 1 && c.shards[0].suspects[c.pieces[0].rows[0].Seq]
 	r.settleEmpty(c)
 	if c.rows > 0 {
 		r.send(c, msgs)
 	}
 }
 
-// mustWait is how a row is deferred that cannot be published now: its key waits, it cannot be read, it breaks
-// a limit, or its topic topic is missing.
-func (r *Relay) mustWait(l *shard, row *store.Row) *store.DeferredRow {
-	if l.holds(&row.Message) {
+// deferral returns the deferred row for a row that cannot be published now, or nil. Reasons are an earlier
+// deferred row of its key, undecodable content, a broken limit, or a missing topic.
+func (r *Relay) deferral(s *shard, row *store.Row) *store.DeferredRow {
+	if s.blocks(&row.Message) {
 		return &store.DeferredRow{Row: *row}
 	}
-	if why := unfit(row); why != "" {
+	if why := unpublishable(row); why != "" {
 		r.count(func(h *Health) { h.Deferred++ })
 		r.tel.Refused(row.Topic)
 		a := &store.DeferredRow{Row: *row, Attempts: 1, Why: why, Due: r.o.DeferFirst}
-		r.o.Logger.Warn("relay: row deferred", "owner", r.o.Owner, "shard", l.ID, "seq", row.Seq,
+		r.o.Logger.Warn("relay: row deferred", "owner", r.o.Owner, "shard", s.ID, "seq", row.Seq,
 			"id", row.ID, "error", a.Why)
 		return a
 	}
@@ -94,12 +95,12 @@ func (r *Relay) mustWait(l *shard, row *store.Row) *store.DeferredRow {
 		broker.ErrNoTopic.Error(), Due: r.o.DeferFirst}
 }
 
-// unfit says why a row cannot be published to any broker; "": it can.
-func unfit(row *store.Row) string {
-	if l := row.Large; l != nil {
-		why := fmt.Sprintf("it has %d bytes, more than %d, and was not read", l.Bytes, store.RowBytes)
-		if l.SHA256 != "" {
-			why += "; SHA-256 of its data: " + l.SHA256
+// unpublishable returns why a row cannot be published to any broker, or "".
+func unpublishable(row *store.Row) string {
+	if large := row.Large; large != nil {
+		why := fmt.Sprintf("it has %d bytes, more than %d, and was not read", large.Bytes, store.RowBytes)
+		if large.SHA256 != "" {
+			why += "; SHA-256 of its data: " + large.SHA256
 		}
 		return why
 	}
@@ -112,7 +113,7 @@ func unfit(row *store.Row) string {
 	return ""
 }
 
-// settleEmpty finishes the pieces of a call that hold no row to publish.
+// settleEmpty finishes the pieces of a call without a row to publish.
 func (r *Relay) settleEmpty(c *call) {
 	for i, p := range c.pieces {
 		if len(p.rows) > 0 {
@@ -124,7 +125,7 @@ func (r *Relay) settleEmpty(c *call) {
 	}
 }
 
-// send starts a call. publish is Run's, which hears of the answer later, or Step's, which waits for it.
+// send starts a call. Under Run, publish returns before the answer; under Step, it waits for the answer.
 func (r *Relay) send(c *call, msgs []skald.Message) {
 	if r.inFlight == 0 {
 		r.contact.open = r.o.Now()
@@ -135,7 +136,8 @@ func (r *Relay) send(c *call, msgs []skald.Message) {
 	r.publish(c, msgs)
 }
 
-// outgoing is the row as it travels: with its place in the outbox, by which an inversion can be seen.
+// outgoing returns the message of a row, with its sequence number in the outbox, so that consumers can detect
+// a wrong order.
 func outgoing(row *store.Row) skald.Message {
 	m := row.Message
 	m.Sequence = sequence(row.Seq)

@@ -8,57 +8,58 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A broker that answers, and does not take a message (its queue or stream is full, it has no majority), may
-// do so for hours. The shard of the message tries again a few times, as it does behind any failure, and
-// repeats each time what was taken behind the message. Then the row is deferred like one that was refused, so
-// that its key alone waits.
+// A broker that answers may still not accept a message for hours: its queue or stream is full, or it has no
+// majority. The shard of the message retries a few times, as after any failure, and each time repeats the
+// rows that were acknowledged after it. Then the row is deferred like a refused one, so that only its key
+// waits.
 
 const (
-	// failures of a row with an answer of the broker, of which the last sets it aside
+	// failMost is the number of failures after which a row is deferred, if the broker answered each time.
 	failMost = 3
-	// behind the last one, how long a topic counts as one that takes nothing: then the first failure does
+	// pushFor is how long after its last failure a topic counts as full. Meanwhile the first failure of a row
+	// defers it.
 	pushFor = 2 * time.Minute
 )
 
-// pushback is what is known of a topic that does not take what it is given.
+// pushback is the state of a topic that accepts no more rows.
 type pushback struct {
-	why       string
-	last, say time.Time // the last failure; when to log the next
+	why         string
+	last, logAt time.Time // the last failure; when to log the next one
 }
 
-// deferRow sets a row aside that the broker had an answer for and did not take, too often. Where an earlier
-// row of its key was, it is held back behind that, and goes aside too.
-func (r *Relay) deferRow(l *shard, p *piece, row *store.Row, why error) bool {
-	if l.holds(&row.Message) {
-		delete(l.suspects, row.Seq)
-		delete(l.failed, row.Seq)
+// deferRow defers a row that the broker answered without accepting it, after failMost failures. If an earlier
+// row of its key is deferred, the broker held this row back, and it is deferred, too.
+func (r *Relay) deferRow(s *shard, p *piece, row *store.Row, why error) bool {
+	if s.blocks(&row.Message) {
+		delete(s.suspects, row.Seq)
+		delete(s.failed, row.Seq)
 		p.deferred = append(p.deferred, store.DeferredRow{Row: *row})
-		r.putOff(r.o.DeferFirst)
+		r.scheduleDeferred(r.o.DeferFirst)
 		return true
 	}
 	known, ok := r.pushed[row.Topic]
-	l.failed[row.Seq]++
-	if l.failed[row.Seq] < failMost && !(ok && r.o.Now().Sub(known.last) < pushFor) {
+	s.failed[row.Seq]++
+	if s.failed[row.Seq] < failMost && !(ok && r.o.Now().Sub(known.last) < pushFor) {
 		return false
 	}
-	delete(l.failed, row.Seq)
-	r.pushesBack(l, row, why)
-	r.putAside(l, p, row, why)
+	delete(s.failed, row.Seq)
+	r.notePushback(s, row, why)
+	r.addDeferred(s, p, row, why)
 	return true
 }
 
-// pushesBack notes that a topic does not take a row, and says so now and then.
-func (r *Relay) pushesBack(l *shard, row *store.Row, why error) {
+// notePushback records that a topic did not accept a row, and logs it rarely.
+func (r *Relay) notePushback(s *shard, row *store.Row, why error) {
 	now, was := r.o.Now(), r.pushed[row.Topic]
-	next := pushback{why: why.Error(), last: now, say: was.say}
-	if !now.Before(was.say) {
-		next.say = now.Add(pushFor)
-		r.o.Logger.Warn("relay: a topic does not take what it is given; such rows are deferred with their keys, and tried more and more seldom",
-			"owner", r.o.Owner, "topic", row.Topic, "shard", l.ID, "seq", row.Seq, "id", row.ID, "error", why)
+	next := pushback{why: why.Error(), last: now, logAt: was.logAt}
+	if !now.Before(was.logAt) {
+		next.logAt = now.Add(pushFor)
+		r.o.Logger.Warn("relay: a topic does not accept rows; they are deferred with their keys and retried at growing intervals",
+			"owner", r.o.Owner, "topic", row.Topic, "shard", s.ID, "seq", row.Seq, "id", row.ID, "error", why)
 	}
 	r.pushed[row.Topic] = next
 	r.count(func(h *Health) {
-		full := maps.Clone(h.PushedBack) // who was given the other reads on
+		full := maps.Clone(h.PushedBack) // readers of Health may use the old map
 		if full == nil {
 			full = map[string]string{}
 		}
@@ -67,14 +68,14 @@ func (r *Relay) pushesBack(l *shard, row *store.Row, why error) {
 	})
 }
 
-// relent forgets topics that were not told of for long.
-func (r *Relay) relent(now time.Time) {
+// forgetPushback forgets topics without a recent failure.
+func (r *Relay) forgetPushback(now time.Time) {
 	for topic, p := range r.pushed {
 		if now.Sub(p.last) < pushFor {
 			continue
 		}
 		delete(r.pushed, topic)
-		r.o.Logger.Info("relay: a topic takes again what it is given", "owner", r.o.Owner, "topic", topic)
+		r.o.Logger.Info("relay: a topic accepts rows again", "owner", r.o.Owner, "topic", topic)
 		r.count(func(h *Health) {
 			full := maps.Clone(h.PushedBack)
 			delete(full, topic)
@@ -83,15 +84,15 @@ func (r *Relay) relent(now time.Time) {
 	}
 }
 
-// firsts are the keys of a call of which a row was not taken.
-type firsts map[string]bool
+// keysSeen are the keys of a call with a row that was not acknowledged.
+type keysSeen map[string]bool
 
-// of tells whether m is the first of its key.
-func (f firsts) of(m *skald.Message) bool {
+// first reports whether m is the first of its key.
+func (k keysSeen) first(m *skald.Message) bool {
 	if m.Key == nil {
 		return true
 	}
-	seen := f[keyOf(m)]
-	f[keyOf(m)] = true
+	seen := k[keyOf(m)]
+	k[keyOf(m)] = true
 	return !seen
 }

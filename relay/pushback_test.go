@@ -10,9 +10,9 @@ import (
 	"github.com/skald-go/skald/relay"
 )
 
-// TestFullTopic: a topic that takes nothing is tried at growing intervals, and costs others a handful of
-// repeats, once: its rows are set aside with their keys. Health names it. What waited goes out in order once
-// there is room.
+// TestFullTopic checks that a full topic is retried at growing intervals, and causes only a few repeats of
+// other topics, once. Its rows are deferred with their keys, and Health names it. The rows are published in
+// order when there is room again.
 func TestFullTopic(t *testing.T) {
 	w := newWorld(t, "open")
 	full, tries := true, 0
@@ -34,20 +34,20 @@ func TestFullTopic(t *testing.T) {
 	w.quiet(r)
 	got, repeats := w.delivered("open")
 	if n := len(got[""]); n != 200 || repeats > 2*200 {
-		t.Errorf("of 200 messages to another topic %d came, and %d came again", n, repeats)
+		t.Errorf("of 200 messages to another topic %d arrived, and %d were repeated", n, repeats)
 	}
 	if tries > 20 {
-		t.Errorf("a minute brought %d tries of a topic that is full", tries)
+		t.Errorf("%d retries of a full topic in a minute", tries)
 	}
 	if h := r.Health(); !h.Ready || h.PushedBack["full"] == "" {
-		t.Errorf("health says %+v", h)
+		t.Errorf("health is %+v", h)
 	}
 	w.write("full", "k", "3")
 	w.write("full", "l", "a") // another shard may have room
 	w.write("open", "k", "y")
 	w.quiet(r)
 	if got, again := w.delivered("open"); len(got["k"]) != 1 || again != repeats {
-		t.Errorf("another topic got %v, and %d again, %d before", got["k"], again, repeats)
+		t.Errorf("another topic got %v, %d repeats, %d before", got["k"], again, repeats)
 	}
 	full = false
 	w.quiet(r)
@@ -57,6 +57,6 @@ func TestFullTopic(t *testing.T) {
 	w.quiet(r)
 	w.quiet(r)
 	if h := r.Health(); len(h.PushedBack) > 0 {
-		t.Errorf("two minutes after the last failure health still says %v", h.PushedBack)
+		t.Errorf("two minutes after the last failure health still has %v", h.PushedBack)
 	}
 }

@@ -12,54 +12,54 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// topicsEvery is how often a relay looks whether a topic that its shards have published to was made anew. One
-// that is published to is found out at once: the broker takes nothing for it under the id that it had.
+// topicsEvery is the time between two checks for recreated topics. A relay that publishes to a recreated
+// topic notices immediately, because the broker accepts nothing for the topic's old ID.
 const topicsEvery = 5 * time.Second
 
-// A note is what a shard's Incarnation says: of which broker, and of which topics there, its cursor speaks.
+// origin is the content of a shard's Incarnation: the broker and its topics to which the cursor refers.
 //
-// A topic of another id than the noted one was made anew, and has nothing of what was acknowledged. First the
-// window that is open is read to its end, and the topic's rows are passed over; then everything that is kept
-// up to there is read once more, and all rows but the topic's are passed over. So its rows come in their
-// order, no other topic's come twice, and wherever a process dies cursor and note, which are one write, say
-// where to go on.
-type note struct {
-	Broker string        `json:"broker"`
-	Topics broker.Topics `json:"topics,omitempty"` // those that the shard has published to
-	Anew   []string      `json:"anew,omitempty"`   // made anew, and not yet given again what is kept
-	To     string        `json:"to,omitempty"`     // the tick up to which that is read now; "": not yet
+// A topic with another ID than the recorded one was recreated, and has none of the acknowledged rows. The
+// shard first reads the open window to its end and skips the rows of the topic. Then it replays all stored
+// rows up to there, and skips the rows of all other topics. So the rows of the topic are published in order,
+// and no other row is repeated. Cursor and origin are one write, so they describe the next step after a crash
+// at any point.
+type origin struct {
+	Broker    string        `json:"broker"`
+	Topics    broker.Topics `json:"topics,omitempty"` // the topics that the shard has published to
+	Recreated []string      `json:"anew,omitempty"`   // recreated topics whose rows are not yet replayed
+	Until     string        `json:"to,omitempty"`     // the tick up to which the replay reads; empty before it begins
 }
 
-func readNote(text string) (n note) {
-	if json.Unmarshal([]byte(text), &n) != nil {
-		return note{Broker: text}
+func decodeOrigin(text string) (o origin) {
+	if json.Unmarshal([]byte(text), &o) != nil {
+		return origin{Broker: text}
 	}
-	return n
+	return o
 }
 
 // String encodes n; readNote decodes it.
-func (n *note) String() string {
-	text, err := json.Marshal(n)
+func (o *origin) String() string {
+	text, err := json.Marshal(o)
 	if err != nil {
-		return n.Broker // it cannot fail: there are strings only
+		return o.Broker // cannot happen: there are only strings
 	}
 	return string(text)
 }
 
-// learn asks for the ids of those of names that are not known.
+// learn reads the unknown IDs of these topics.
 func (r *Relay) learn(ctx context.Context, names []string) error {
 	if names = r.topics.unknown(names, r.o.Now()); len(names) == 0 {
 		return nil
 	}
 	ids, err := r.callTopics(ctx, r.o.TTL/3, names...)
 	if err != nil {
-		return fmt.Errorf("%w: ask for its topics: %w", errBroker, err)
+		return fmt.Errorf("%w: read its topics: %w", errBroker, err)
 	}
-	r.told(names, ids)
+	r.noteTopicIDs(names, ids)
 	return nil
 }
 
-// topicsOf lists the topics of rows, some of them more than once.
+// topicsOf lists the topics of rows, with some duplicates.
 func topicsOf(rows []store.Row) (names []string) {
 	for i := range rows {
 		if i == 0 || rows[i].Topic != rows[i-1].Topic {
@@ -69,54 +69,54 @@ func topicsOf(rows []store.Row) (names []string) {
 	return names
 }
 
-// told takes up the ids of topics that were asked for. A shard that has noted another one stops, and begins
-// again as soon as nothing of it is under way.
-func (r *Relay) told(asked []string, ids broker.Topics) {
+// noteTopicIDs records the IDs of topics. A shard that has recorded another ID stops, and restarts when none
+// of its calls are in progress.
+func (r *Relay) noteTopicIDs(asked []string, ids broker.Topics) {
 	r.topics.learn(asked, ids, r.o.Now())
-	for _, id := range slices.Sorted(maps.Keys(r.shards)) { // so that what an explorer saw can be replayed
-		if l := r.shards[id]; !l.leaving && r.differs(l) {
-			r.stop(l)
+	// A fixed order, so that a simulated run can be replayed.
+	for _, id := range slices.Sorted(maps.Keys(r.shards)) {
+		if s := r.shards[id]; !s.leaving && r.noteRecreated(s) {
+			r.stop(s)
 		}
 	}
 }
 
-// stop makes a shard begin again as soon as nothing of it is under way. What its group reads meanwhile is not
-// for it.
-func (r *Relay) stop(l *shard) {
-	l.trouble = true
-	r.ungroup(l)
-	if l.pending == 0 {
-		r.restart(l)
+// stop restarts a shard when none of its calls are in progress. Until then its group does not read for it.
+func (r *Relay) stop(s *shard) {
+	s.failing = true
+	r.ungroup(s)
+	if s.pending == 0 {
+		r.restart(s)
 	}
 }
 
-// differs tells whether topics that l has noted were made anew, and notes it.
-func (r *Relay) differs(l *shard) bool {
-	for name, was := range l.note.Topics {
+// noteRecreated records which topics of the shard were recreated, and reports whether there are any.
+func (r *Relay) noteRecreated(s *shard) bool {
+	for name, was := range s.origin.Topics {
 		if is, known := r.topics.ids[name]; known && is != was {
-			if id, told := l.told[name]; told && id == is {
+			if id, noted := s.recreated[name]; noted && id == is {
 				continue
 			}
-			if l.told == nil {
-				l.told = broker.Topics{}
+			if s.recreated == nil {
+				s.recreated = broker.Topics{}
 			}
-			l.told[name] = is
-			r.o.Logger.Warn("relay: a topic was made anew: what is kept of it is published again", "owner",
-				r.o.Owner, "shard", l.ID, "topic", name, "id", is)
+			s.recreated[name] = is
+			r.o.Logger.Warn("relay: a topic was recreated: its stored rows are published again", "owner",
+				r.o.Owner, "shard", s.ID, "topic", name, "id", is)
 		}
 	}
-	return len(l.told) > 0
+	return len(s.recreated) > 0
 }
 
-// askTopics looks, now and then, whether topics that our shards have published to were made anew.
+// askTopics checks regularly whether topics of the shards were recreated.
 func (r *Relay) askTopics(context.Context) (busy bool, err error) {
 	now := r.o.Now()
 	if r.topics.asking || now.Before(r.topics.askAt) {
 		return false, nil
 	}
 	var names []string
-	for _, l := range r.shards {
-		names = slices.AppendSeq(names, maps.Keys(l.note.Topics))
+	for _, s := range r.shards {
+		names = slices.AppendSeq(names, maps.Keys(s.origin.Topics))
 	}
 	if len(names) == 0 {
 		return false, nil
@@ -128,89 +128,88 @@ func (r *Relay) askTopics(context.Context) (busy bool, err error) {
 		r.topics.asking = false
 		switch {
 		case err != nil:
-			r.missed(fmt.Errorf("ask for its topics: %w", err))
-		case r.topics.answers == before: // else something newer was told meanwhile
-			r.told(names, ids)
+			r.noteNoAnswer(fmt.Errorf("read its topics: %w", err))
+		case r.topics.answers == before: // otherwise newer IDs were recorded meanwhile
+			r.noteTopicIDs(names, ids)
 		}
 	})
 	return false, nil
 }
 
-// renew makes what the shard was told its own, and begins again with what is kept if nothing of a window is
-// left. Nothing of the shard is under way.
-func (l *shard) renew() {
-	n, again := &l.note, len(l.told) > 0
-	for name, id := range l.told {
-		n.Topics[name] = id
-		if !slices.Contains(n.Anew, name) {
-			n.Anew = append(n.Anew, name)
+// beginReplay records the recreated topics in the origin. If no window is open, it moves the cursor to the
+// oldest stored row. The shard must have no calls in progress.
+func (s *shard) beginReplay() {
+	o, again := &s.origin, len(s.recreated) > 0
+	for name, id := range s.recreated {
+		o.Topics[name] = id
+		if !slices.Contains(o.Recreated, name) {
+			o.Recreated = append(o.Recreated, name)
 		}
 	}
-	slices.Sort(n.Anew)
-	l.renamed, l.told = l.renamed || again, nil
-	open := l.Cursor.Tip != "" && l.Cursor.Tip != l.Cursor.Base
+	slices.Sort(o.Recreated)
+	s.originChanged, s.recreated = s.originChanged || again, nil
+	open := s.Cursor.Tip != "" && s.Cursor.Tip != s.Cursor.Base
 	switch {
-	case len(n.Anew) == 0:
-	case n.To != "" && (l.Cursor.Base != "" || l.Cursor.Tip != n.To): // a recover has put the shard elsewhere
-		n.To, l.renamed = "", true
-		l.renew()
-	case n.To != "" && again:
-		l.Cursor.Seq = 0
-	case n.To == "" && !open && l.Cursor.Base == "": // nothing was read yet
-		n.Anew, l.renamed = nil, true
-	case n.To == "" && !open:
-		n.To, l.renamed = l.Cursor.Base, true
-		l.Cursor = store.Cursor{Tip: n.To}
+	case len(o.Recreated) == 0:
+	case o.Until != "" && (s.Cursor.Base != "" || s.Cursor.Tip != o.Until): // a recover has moved the shard
+		o.Until, s.originChanged = "", true
+		s.beginReplay()
+	case o.Until != "" && again:
+		s.Cursor.Seq = 0
+	case o.Until == "" && !open && s.Cursor.Base == "": // nothing was read yet
+		o.Recreated, s.originChanged = nil, true
+	case o.Until == "" && !open:
+		o.Until, s.originChanged = s.Cursor.Base, true
+		s.Cursor = store.Cursor{Tip: o.Until}
 	}
 }
 
-// renewed ends what renew began, once all that is kept was read.
-func (l *shard) renewed() {
-	if l.note.To != "" && l.Cursor.Base == l.note.To {
-		l.note.Anew, l.note.To, l.renamed = nil, "", true
+// endReplay ends a replay when all stored rows were read.
+func (s *shard) endReplay() {
+	if s.origin.Until != "" && s.Cursor.Base == s.origin.Until {
+		s.origin.Recreated, s.origin.Until, s.originChanged = nil, "", true
 	}
 }
 
-// passesOver tells whether a row that g has read is not for now: see note. Rows may be
-// read that lie after the last one that the broker answered.
-func (l *shard) passesOver(g *group, row *store.Row) bool {
+// skips reports whether a row that g has read is not to be published in this phase: see origin. Rows may be
+// read that lie after the last acknowledged one.
+func (s *shard) skips(g *group, row *store.Row) bool {
 	switch {
-	case len(l.note.Anew) == 0, l.note.To != "" && g.base != "":
+	case len(s.origin.Recreated) == 0, s.origin.Until != "" && g.base != "":
 		return false
-	case l.note.To != "":
-		return !slices.Contains(l.note.Anew, row.Topic)
+	case s.origin.Until != "":
+		return !slices.Contains(s.origin.Recreated, row.Topic)
 	}
-	return slices.Contains(l.note.Anew, row.Topic)
+	return slices.Contains(s.origin.Recreated, row.Topic)
 }
 
-// renews tells whether a topic is about to get again what is kept of it: rows of it that were deferred wait
-// for that.
-func (l *shard) renews(topic string) bool {
-	_, told := l.told[topic]
-	return told || slices.Contains(l.note.Anew, topic)
+// awaitsReplay reports whether the rows of a topic will be replayed. Its deferred rows wait for that.
+func (s *shard) awaitsReplay(topic string) bool {
+	_, found := s.recreated[topic]
+	return found || slices.Contains(s.origin.Recreated, topic)
 }
 
-// setsAsideBefore tells whether an older row of its key is about to be stored as deferred.
-func (l *shard) setsAsideBefore(a *store.DeferredRow) bool {
-	older := func(o store.DeferredRow) bool {
-		return o.Seq < a.Seq && o.Key != nil && a.Key != nil && o.Topic == a.Topic &&
-			string(o.Key) == string(a.Key)
+// defersOlder reports whether an older row of a's key is about to be stored as deferred.
+func (s *shard) defersOlder(a *store.DeferredRow) bool {
+	older := func(d store.DeferredRow) bool {
+		return d.Seq < a.Seq && d.Key != nil && a.Key != nil && d.Topic == a.Topic &&
+			string(d.Key) == string(a.Key)
 	}
-	return slices.ContainsFunc(l.deferred, older) ||
-		slices.ContainsFunc(l.pieces, func(p *piece) bool { return slices.ContainsFunc(p.deferred, older) })
+	return slices.ContainsFunc(s.deferred, older) ||
+		slices.ContainsFunc(s.pieces, func(p *piece) bool { return slices.ContainsFunc(p.deferred, older) })
 }
 
-// publishesTo notes a topic.
-func (l *shard) publishesTo(topic string, ids broker.Topics) {
+// noteTopic records that the shard publishes to a topic.
+func (s *shard) noteTopic(topic string, ids broker.Topics) {
 	id, known := ids[topic]
 	if !known {
 		return
 	}
-	if _, noted := l.note.Topics[topic]; noted {
+	if _, noted := s.origin.Topics[topic]; noted {
 		return
 	}
-	if l.note.Topics == nil {
-		l.note.Topics = broker.Topics{}
+	if s.origin.Topics == nil {
+		s.origin.Topics = broker.Topics{}
 	}
-	l.note.Topics[topic], l.renamed = id, true
+	s.origin.Topics[topic], s.originChanged = id, true
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// remake deletes topics, and makes them anew.
+// remake deletes topics and creates them again.
 func (w *world) remake(names ...string) {
 	w.t.Helper()
 	if err := w.mem.RemoveTopics(w.t.Context(), names...); err != nil {
@@ -29,7 +29,7 @@ func (w *world) remake(names ...string) {
 	w.topics(names...)
 }
 
-// got is all that is in a topic, by key, repeats too.
+// got returns the content of a topic, by key, with repeats.
 func (w *world) got(topic string) map[string][]string {
 	w.t.Helper()
 	sub, err := w.mem.Subscribe(w.t.Context(), broker.Group{Name: fmt.Sprint("all", time.Now().UnixNano()),
@@ -54,13 +54,13 @@ func (w *world) wantAll(topic, key string, want ...string) {
 		want[i] = fmt.Sprintf("%q", want[i])
 	}
 	if got := w.got(topic)[key]; !slices.Equal(got, want) {
-		w.t.Errorf("topic %s, key %q holds %v, want %v", topic, key, got, want)
+		w.t.Errorf("topic %s, key %q has %v, want %v", topic, key, got, want)
 	}
 }
 
-// A topic that was made anew gets what is kept of it, once and in order, before anything newer; no other
-// topic does.
-func TestTopicMadeAnewGetsItsRowsAgain(t *testing.T) {
+// TestRecreatedTopicGetsItsRowsAgain checks that the stored rows of a recreated topic are published again,
+// once and in order, before newer ones. Other topics get no repeats.
+func TestRecreatedTopicGetsItsRowsAgain(t *testing.T) {
 	for name, after := range map[string]func(*world, *relay.Relay) *relay.Relay{
 		"while rows come":            func(_ *world, r *relay.Relay) *relay.Relay { return r },
 		"while another takes over":   func(w *world, _ *relay.Relay) *relay.Relay { return w.relay("b") },
@@ -78,7 +78,7 @@ func TestTopicMadeAnewGetsItsRowsAgain(t *testing.T) {
 			w.remake("orders")
 			r = after(w, r)
 			w.write("orders", "k", "4")
-			w.quiet(r) // what is handed over together with a row that is not taken may be repeated
+			w.quiet(r) // rows published together with a failed one may be repeated
 			w.write("stock", "k", "y")
 			w.quiet(r)
 			w.write("orders", "k", "5")
@@ -86,7 +86,7 @@ func TestTopicMadeAnewGetsItsRowsAgain(t *testing.T) {
 			w.wantAll("orders", "k", "1", "2", "3", "4", "5")
 			w.wantAll("orders", "l", "a")
 			w.wantAll("stock", "k", "x", "y")
-			w.remake("stock") // and a second time, another one
+			w.remake("stock") // a second time, and another topic
 			w.quiet(r)
 			w.wantAll("orders", "k", "1", "2", "3", "4", "5")
 			w.wantAll("stock", "k", "x", "y")
@@ -99,8 +99,8 @@ func TestTopicMadeAnewGetsItsRowsAgain(t *testing.T) {
 	}
 }
 
-// A topic that nobody has published to is not new to anybody.
-func TestTopicThatIsNewGetsNothingAgain(t *testing.T) {
+// TestNewTopicGetsNoReplay checks that a topic without earlier rows is not replayed.
+func TestNewTopicGetsNoReplay(t *testing.T) {
 	w := newWorld(t, "orders")
 	r := w.relay("a")
 	w.write("orders", "k", "1")
@@ -112,8 +112,9 @@ func TestTopicThatIsNewGetsNothingAgain(t *testing.T) {
 	w.wantAll("stock", "k", "x")
 }
 
-// Rows that were deferred wait for those that come again, whatever is due first.
-func TestTopicMadeAnewAndRowsSetAside(t *testing.T) {
+// TestRecreatedTopicWithDeferredRows checks that deferred rows wait for replayed ones, even if they are due
+// first.
+func TestRecreatedTopicWithDeferredRows(t *testing.T) {
 	w := newWorld(t, "orders", "stock")
 	r := w.relay("a")
 	w.write("orders", "k", "1", "2")
@@ -129,7 +130,7 @@ func TestTopicMadeAnewAndRowsSetAside(t *testing.T) {
 	w.write("orders", "l", "a")
 	w.quiet(r)
 	if n := len(w.db.Asides()); n != 2 {
-		t.Fatalf("%d rows are set aside, want 2", n)
+		t.Fatalf("%d rows are deferred, want 2", n)
 	}
 	w.remake("orders")
 	w.write("orders", "k", "5")
@@ -139,12 +140,12 @@ func TestTopicMadeAnewAndRowsSetAside(t *testing.T) {
 	w.wantAll("orders", "k", "1", "2", "3", "4", "5")
 	w.wantAll("orders", "l", "a")
 	if n := len(w.db.Asides()); n != 0 {
-		t.Errorf("%d rows are still set aside", n)
+		t.Errorf("%d rows are still deferred", n)
 	}
 }
 
-// A topic that is away for a while, with rows of it deferred meanwhile.
-func TestTopicIsDeletedAndMadeLater(t *testing.T) {
+// TestTopicIsDeletedAndCreatedLater creates a topic again after some of its rows were deferred.
+func TestTopicIsDeletedAndCreatedLater(t *testing.T) {
 	w := newWorld(t, "orders", "stock")
 	r := w.relay("a")
 	w.write("orders", "k", "1", "2")
@@ -165,9 +166,11 @@ func TestTopicIsDeletedAndMadeLater(t *testing.T) {
 	w.wantAll("stock", "k", "x")
 }
 
-// The same at any moment of the tries with the rows deferred, and with a replay of several pages.
+// TestTopicRecreatedAtAnyMomentOfARetry recreates a topic at any moment of the retries of deferred rows, with
+// a replay of several pages.
+//
 // Interleaving 9.
-func TestTopicMadeAnewAtAnyMomentOfATry(t *testing.T) {
+func TestTopicRecreatedAtAnyMomentOfARetry(t *testing.T) {
 	for n := range 24 {
 		w := newWorld(t, "orders", "stock")
 		r := w.relay("a")
@@ -191,7 +194,7 @@ func TestTopicMadeAnewAtAnyMomentOfATry(t *testing.T) {
 		w.quiet(r)
 		w.expect("orders", "k", "1", "2", "3", "4", "5")
 		if t.Failed() {
-			t.Fatalf("made anew %d steps after it was deleted", 20+n)
+			t.Fatalf("recreated %d steps after it was deleted", 20+n)
 		}
 	}
 }
@@ -204,7 +207,7 @@ func (w *world) step(r *relay.Relay, d time.Duration) {
 	w.now = w.now.Add(d)
 }
 
-// remaker makes a topic anew just before the n-th publish.
+// remaker recreates a topic just before the n-th publish.
 type remaker struct {
 	*spoiled
 	n      int
@@ -218,10 +221,11 @@ func (m *remaker) Publish(ctx context.Context, msgs []skald.Message, only ...bro
 	return m.spoiled.Publish(ctx, msgs, only...)
 }
 
-// At whichever publish it happens, in windows, in replays and beside rows deferred: first deliveries come in
-// order.
+// TestTopicRecreatedBeforeEachPublish recreates a topic before each publish: in windows, in replays and next
+// to deferred rows. First deliveries are in order.
+//
 // Interleaving 9.
-func TestTopicMadeAnewBeforeEachPublish(t *testing.T) {
+func TestTopicRecreatedBeforeEachPublish(t *testing.T) {
 	for n := 1; n <= 40; n++ {
 		w := newWorld(t, "orders", "stock")
 		m := &remaker{spoiled: w.bus, n: n, remake: func() { w.remake("orders") }}
@@ -256,12 +260,12 @@ func TestTopicMadeAnewBeforeEachPublish(t *testing.T) {
 		w.expect("orders", "l", slices.Clone(all)...)
 		w.expect("stock", "k", slices.Clone(all)...)
 		if t.Failed() {
-			t.Fatalf("made anew before publish %d", n)
+			t.Fatalf("recreated before publish %d", n)
 		}
 	}
 }
 
-// busy answers calls some time after they were made, and not in their order.
+// busy answers calls some time after they were made, in another order.
 type busy struct {
 	*membroker.Broker
 	n atomic.Int64
@@ -280,7 +284,7 @@ func (b *busy) Publish(ctx context.Context, msgs []skald.Message, only ...broker
 
 func (c busyCall) Done() <-chan struct{} { return c.done }
 
-// Wait answers what was known when the call was made, late.
+// Wait returns late the answer that was determined when the call was made.
 func (c busyCall) Wait(ctx context.Context) error {
 	select {
 	case <-c.done:
@@ -290,9 +294,11 @@ func (c busyCall) Wait(ctx context.Context) error {
 	}
 }
 
-// With many calls under way, two relays that come and go, and a topic that is made anew again and again.
+// TestTopicRecreatedWhileRelaysPublish recreates a topic repeatedly, with many calls in progress and two
+// relays that start and stop.
+//
 // Interleaving 9.
-func TestTopicMadeAnewBesideRelaysAtWork(t *testing.T) {
+func TestTopicRecreatedWhileRelaysPublish(t *testing.T) {
 	db, mem := memstore.New(nil), membroker.New(&membroker.Options{Retain: -1})
 	w := &world{t: t, db: db, out: outbox.New(db, nil), mem: mem}
 	w.topics("orders", "stock")
@@ -339,7 +345,7 @@ func TestTopicMadeAnewBesideRelaysAtWork(t *testing.T) {
 		settled = err == nil && b.Pending+b.Deferred == 0
 		if settled {
 			ids, _ := mem.Topics(t.Context(), "orders")
-			for _, l := range db.Shards() { // the last session of the topic is known to all
+			for _, l := range db.Shards() { // all shards have recorded the last topic
 				settled = settled && (l.Cursor.Base == "" || strings.Contains(l.Incarnation, `"orders":"`+
 					ids["orders"]+`"`) || !strings.Contains(l.Incarnation, "orders"))
 			}

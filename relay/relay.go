@@ -1,12 +1,12 @@
-// Package relay carries committed messages to the broker, in key order, from any number of instances.
+// Package relay publishes committed rows of the outbox to the broker, in the order of each key, with any
+// number of instances.
 //
 //	your tx ─► outbox ─► [relay] ─► broker ─► inbox ─► handler's tx ─► outbox ─► …
 //
-// The way of a row through the files: contact.go (whether the broker answers), lease.go (which shards are
-// mine), window.go (what is new in them),
-// publish.go (handed over, in order, many calls under way), answer.go (the acknowledged prefix, and what was
-// refused), deferred.go (rows deferred, tried again), recreated.go (topics that were made anew), progress.go
-// (how far each shard has come), run.go (the loop around these).
+// The way of a row through the files: contact.go (is the broker there?), lease.go (which shards are ours?),
+// window.go (which rows are new?), publish.go (publish them in order, with many calls in progress), answer.go
+// (the acknowledged prefix, and refused rows), deferred.go (retry deferred rows), recreated.go (recreated
+// topics), progress.go (store the progress of each shard), run.go (the loop).
 package relay
 
 import (
@@ -31,7 +31,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Source is what a relay needs of a database; every store.Store has it.
+// Source is the part of a database that a relay needs; every store.Store has it.
 type Source interface {
 	Check(ctx context.Context, as store.Role) error
 	store.Source
@@ -41,57 +41,56 @@ type Source interface {
 	store.Teller
 }
 
-// A Hearer is a Source that hears of commits by itself: while nothing is committed its relay does not look.
+// Hearer is a Source that is notified of commits. Its relay does not poll while nothing is committed.
 type Hearer interface {
-	// Hear hears until ctx is done, and survives any outage. Run calls it.
+	// Hear receives notifications until ctx is done, and survives any outage. Run calls it.
 	Hear(ctx context.Context, log *slog.Logger)
-	// Hearing tells how that goes, at any time.
+	// Hearing returns the state of the notifications, at any time.
 	Hearing() store.Hearing
 }
 
-// Options of a Relay. The zero value works.
+// Options configures a Relay. The zero value works.
 type Options struct {
-	// Owner is the stable name of this instance: a new session of the same name takes its shards over at
-	// once, so two that live at the same time must not share one. Default: the host's name and a random part.
+	// Owner is the stable name of this instance. A new session of the same name takes its shards over
+	// immediately, so two live instances must not share a name. Default: the host's name and a random part.
 	Owner string
-	// TTL is how long this relay may be silent before another takes its shards. Default 3 s.
+	// TTL is the time without a heartbeat after which another relay takes the shards. Default 3 s.
 	TTL time.Duration
-	// PollMost is the longest pause between two looks for new rows. Default 105 ms for each relay that works
-	// on this outbox, so that all of them together ask an idle database nine times a second, and at most a
-	// third of TTL. While rows come, or soon after a write in this process, a pause is a twentieth of the
-	// time since then, and at least 1 ms.
+	// PollMost is the longest pause between two looks for new rows. Default 105 ms times the number of relays
+	// on this outbox, so that all together query an idle database nine times a second, and at most a third of
+	// TTL. While there are new rows, and soon after a write in this process, the pause is a twentieth of the
+	// time since then, at least 1 ms.
 	PollMost time.Duration
-	// Outboxes is how many outboxes of one database this process carries, a relay for each: the default of
-	// PollMost is as many times longer, so that an idle database is hardly asked more often for more of them.
-	// Default 1.
+	// Outboxes is the number of outboxes of one database that this process publishes, with a relay each. It
+	// multiplies the default of PollMost, so that more outboxes hardly mean more queries. Default 1.
 	Outboxes int
-	// InFlight bounds the rows handed over and not yet answered. Default 20,000.
+	// InFlight limits the published rows without an answer. Default 20,000.
 	InFlight int
-	// MaxBytes bounds the rows in memory, in bytes: those handed over and not yet answered, and those to be
-	// deferred and not yet stored. Default 64 MiB, at least 8 MiB, which are two pages. The process takes two
-	// to four times as much: the broker's client has a copy, and Go's memory is collected late.
+	// MaxBytes limits the rows in memory, in bytes: published rows without an answer, and rows to be stored
+	// as deferred. Default 64 MiB, at least 8 MiB, which are two pages. The process needs two to four times
+	// as much, because the broker's client has a copy and Go frees memory late.
 	MaxBytes int
-	// Save is the shortest time between two writes of one shard's progress. Default 500 ms: what a crash
-	// repeats.
+	// Save is the minimum time between two writes of one shard's progress. A crash repeats the rows of this
+	// time. Default 500 ms.
 	Save time.Duration
-	// RetryFirst and RetryMost are the waits of a shard whose messages the broker did not take. Defaults 100
-	// ms, 5 s.
+	// RetryFirst and RetryMost are the waits of a shard after rows that the broker did not acknowledge.
+	// Defaults 100 ms and 5 s.
 	RetryFirst, RetryMost time.Duration
-	// DeferFirst and DeferMost are the waits of a row that was deferred. Defaults 1 s and 60 s.
+	// DeferFirst and DeferMost are the waits of a deferred row. Defaults 1 s and 60 s.
 	DeferFirst, DeferMost time.Duration
-	// Keep is the retention; the holder of the first shard sees to it once a minute. Default: as
+	// Keep is the retention, which the owner of the first shard applies once a minute. Default: as in
 	// store.Retention.
 	Keep store.Retention
-	// Drain bounds how long Run waits for answers once its context is done. Default 20 s.
+	// Drain limits how long Run waits for answers after its context is done. Default 20 s.
 	Drain time.Duration
 
-	giveBack time.Duration // giveBackAfter, but in tests
+	giveBack time.Duration // giveBackAfter, except in tests
 
-	Now    func() time.Time // for waits; leases are by the store's clock. Default time.Now
-	Logger *slog.Logger     // ids, never payloads. Default slog.Default()
+	Now    func() time.Time // the clock of waits; leases use the store's clock. Default time.Now
+	Logger *slog.Logger     // receives IDs, never payloads. Default slog.Default()
 
 	MeterProvider  metric.MeterProvider // default OpenTelemetry's global one
-	TracerProvider trace.TracerProvider // for a span of each call to the broker. Default the global one
+	TracerProvider trace.TracerProvider // of a span for each call to the broker. Default the global one
 }
 
 func (o *Options) orDefaults() Options {
@@ -123,59 +122,59 @@ func (o *Options) orDefaults() Options {
 	return d
 }
 
-// A Relay carries the rows of the shards that it leases.
+// Relay publishes the rows of the shards that it leases.
 type Relay struct {
 	db      Source
 	bus     broker.Publisher
 	o       Options
 	session string
 	tel     *telemetry.Relay
-	hearer  Hearer // nil: the source hears of nothing
+	hearer  Hearer // nil if the source is not notified of commits
 
 	// The rest belongs to the goroutine of Run or Step.
 	checked                bool
-	introduced, leasedOnce bool // it was said where it works, and with how many shards
+	introduced, leasedOnce bool // store and broker, and the number of shards, were logged
 	shards                 map[int]*shard
 	byBucket               [store.Buckets]*shard
 	groups                 []*group
 	topics                 topics
-	pushed                 map[string]pushback // topics that do not take what they are given
+	pushed                 map[string]pushback // topics that accept no more rows
 
-	contact contact // whether the broker answers
-	strays  []int   // shards that the store has as ours, and that are to be given back
+	contact  contact // the state of the broker
+	toReturn []int   // shards that are ours in the store, but to be released
 
-	ask      func(topics []string, take func(broker.Topics, error))
-	ping     func(take func(error)) // asks the broker something that only the broker can answer
-	publish  func(c *call, msgs []skald.Message)
-	inFlight int           // rows handed over and not answered
-	bytes    int           // that they take
-	page     int           // rows to ask for, so that a page has about store.PageBytes
-	knew     []store.Shard // that we held when the store failed
-	retrying bool          // rows deferred are on their way
-	hasAside bool          // as far as we know; then they are looked for more often
+	ask         func(topics []string, take func(broker.Topics, error))
+	ping        func(take func(error)) // sends a request that only the broker can answer
+	publish     func(c *call, msgs []skald.Message)
+	inFlight    int           // published rows without an answer
+	bytes       int           // memory of these rows
+	page        int           // rows to request, so that a page has about store.PageBytes
+	knew        []store.Shard // shards that we owned when the store failed
+	retrying    bool          // deferred rows are being published
+	hasDeferred bool          // there may be deferred rows, so they are read more often
 
-	// when the last row that we deferred or put off is due: those without a key are in no shard's held
-	asideLast time.Time
+	// deferredLast is when the last row that this process deferred is due. Rows without a key block no key.
+	deferredLast time.Time
 
-	leaseAt, expires, pollAt, asideAt, keepAt time.Time
-	// when rows were last seen, or a write in this process
-	activity       time.Time
-	failedAt       time.Time // by the store
-	restUntil      time.Time // behind a window that had rows
-	resting        bool      // nobody looks while the source is quiet
-	outages        int       // of the store, in a row
-	say, sayBroker backoff.Rarely
-	// relays that work, and that wait for a shard, at the last lease
+	leaseAt, expires, pollAt, deferredAt, maintainAt time.Time
+	// activity is when rows were last seen, or a write in this process.
+	activity            time.Time
+	failedAt            time.Time // the last failure of the store
+	restUntil           time.Time // after a window with rows
+	resting             bool      // no look while the source is quiet
+	outages             int       // consecutive outages of the store
+	storeLog, brokerLog backoff.Rarely
+	// sessions and waiting count the relays with work and those waiting for a shard, at the last lease.
 	sessions, waiting int
-	keeping           atomic.Bool
-	// the shard of the first bucket is ours: of the relays, this one reports the backlog
+	maintaining       atomic.Bool
+	// first reports that the shard of the first bucket is ours. Only its relay reports the backlog.
 	first atomic.Bool
 
 	storeVitals, brokerVitals *vitals.Server
 
 	mu                    sync.Mutex
 	health                Health
-	storeAway, brokerAway string // why
+	storeAway, brokerAway string // the reasons
 }
 
 var (
@@ -183,7 +182,7 @@ var (
 	_ skald.Stepper = (*Relay)(nil)
 )
 
-// New is a relay from db to bus.
+// New returns a relay from db to bus.
 func New(db Source, bus broker.Publisher, o *Options) *Relay {
 	d := o.orDefaults()
 	hearer, _ := db.(Hearer)
@@ -194,6 +193,6 @@ func New(db Source, bus broker.Publisher, o *Options) *Relay {
 		tel:    telemetry.NewRelay(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}),
 		shards: map[int]*shard{}, topics: newTopics(), pushed: map[string]pushback{}, page: pageFirst,
 		health: Health{Live: true}, storeAway: "not started yet",
-		say: backoff.Seldom(), sayBroker: backoff.Seldom(),
+		storeLog: backoff.Seldom(), brokerLog: backoff.Seldom(),
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A world is a database, a broker whose answers a test can spoil, and a clock that the test moves.
+// world is a database, a broker whose answers a test can spoil, and a clock that the test moves.
 type world struct {
 	t   *testing.T
 	db  *memstore.Store
@@ -85,7 +85,7 @@ func (w *world) quiet(rs ...*relay.Relay) {
 	}
 }
 
-// delivered is what a new group sees of a topic: the first delivery of each message, by key.
+// delivered returns the messages that a new group reads from a topic, by key: the first delivery of each.
 func (w *world) delivered(topic string) (byKey map[string][]string, repeats int) {
 	w.t.Helper()
 	sub, err := w.mem.Subscribe(w.t.Context(), broker.Group{Name: fmt.Sprint("reader", time.Now().UnixNano()),
@@ -114,12 +114,12 @@ func (w *world) delivered(topic string) (byKey map[string][]string, repeats int)
 	}
 }
 
-// spoiled lets a test decide what becomes of each message.
+// spoiled is a broker for which the test decides the result of each message.
 type spoiled struct {
 	*membroker.Broker
-	refuse func(m skald.Message, alone bool) error // nil: taken
+	refuse func(m skald.Message, alone bool) error // nil accepts
 	outage func() error
-	after  func() error // published, but answered with an error
+	after  func() error // the error of a call whose messages were published
 }
 
 type answered struct{ err error }
@@ -132,7 +132,7 @@ func (answered) Done() <-chan struct{} {
 
 func (a answered) Wait(context.Context) error { return a.err }
 
-// Publish holds the contract: behind a message that is not taken, none of its key is.
+// Publish follows the contract: after a message that is not accepted, no later one of its key is.
 func (s *spoiled) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	if s.outage != nil {
 		if err := s.outage(); err != nil {
@@ -202,7 +202,7 @@ func TestRowsReachTheBrokerInOrderOnce(t *testing.T) {
 	}
 }
 
-func TestOpenTransactionDelaysNobodyAndIsFoundAtItsCommit(t *testing.T) {
+func TestOpenTransactionDelaysNoOtherRow(t *testing.T) {
 	w := newWorld(t, "orders")
 	r := w.relay("a")
 	open := w.db.BeginTx()
@@ -221,7 +221,7 @@ func TestOpenTransactionDelaysNobodyAndIsFoundAtItsCommit(t *testing.T) {
 	}
 }
 
-func TestRefusedRowIsSetAsideWithItsKeyAndPublishedInOrderLater(t *testing.T) {
+func TestRefusedRowIsDeferredWithItsKeyAndPublishedInOrder(t *testing.T) {
 	w := newWorld(t, "orders")
 	bad := true
 	w.bus.refuse = func(m skald.Message, alone bool) error {
@@ -237,7 +237,7 @@ func TestRefusedRowIsSetAsideWithItsKeyAndPublishedInOrderLater(t *testing.T) {
 	w.expect("orders", "k", "1")
 	w.expect("orders", "l", "a", "b")
 	if n := len(w.db.Asides()); n != 2 {
-		t.Errorf("%d rows set aside, want 2", n)
+		t.Errorf("%d rows deferred, want 2", n)
 	}
 	w.write("orders", "k", "4")
 	w.quiet(r)
@@ -246,16 +246,18 @@ func TestRefusedRowIsSetAsideWithItsKeyAndPublishedInOrderLater(t *testing.T) {
 	w.quiet(r)
 	w.expect("orders", "k", "1", "2", "3", "4")
 	if n := len(w.db.Asides()); n != 0 {
-		t.Errorf("%d rows still set aside", n)
+		t.Errorf("%d rows still deferred", n)
 	}
 	w.write("orders", "k", "5")
 	w.quiet(r)
 	w.expect("orders", "k", "1", "2", "3", "4", "5")
 }
 
-// The broker answers for a whole batch: who is to blame is found out alone, nobody else is deferred.
+// TestNeighboursOfARefusedRowAreNotDeferred checks that the relay isolates the refused row of a batch, and
+// defers no other row.
+//
 // Interleaving 7.
-func TestInnocentNeighboursOfARefusedRowAreNotSetAside(t *testing.T) {
+func TestNeighboursOfARefusedRowAreNotDeferred(t *testing.T) {
 	w := newWorld(t, "orders")
 	w.bus.refuse = func(m skald.Message, alone bool) error {
 		if !alone || string(m.Data) == `"bad"` {
@@ -271,11 +273,11 @@ func TestInnocentNeighboursOfARefusedRowAreNotSetAside(t *testing.T) {
 	w.expect("orders", "k", "1")
 	w.expect("orders", "m", "1", "2")
 	if n := len(w.db.Asides()); n != 1 {
-		t.Errorf("%d rows set aside, want 1", n)
+		t.Errorf("%d rows deferred, want 1", n)
 	}
 }
 
-func TestMissingTopicSetsItsRowsAsideUntilItAppears(t *testing.T) {
+func TestMissingTopicDefersItsRowsUntilItExists(t *testing.T) {
 	w := newWorld(t, "orders")
 	r := w.relay("a")
 	w.write("payments", "k", "1", "2")
@@ -293,14 +295,14 @@ func TestMissingTopicSetsItsRowsAsideUntilItAppears(t *testing.T) {
 	}
 }
 
-// Each time that a topic goes missing is said once, however many rows it has and however often it is asked
-// for.
-func TestMissingTopicIsSaidOnce(t *testing.T) {
+// TestMissingTopicIsLoggedOnce checks that each disappearance of a topic is logged once, for any number of
+// its rows and of requests.
+func TestMissingTopicIsLoggedOnce(t *testing.T) {
 	w := newWorld(t, "orders")
 	var log strings.Builder
 	r := relay.New(w.db, w.bus, &relay.Options{
 		Owner: "a", Now: func() time.Time { return w.now }, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		// so that quiet, which is a minute, has a look at them, whatever is drawn
+		// The clock steps of quiet, a minute in all, must suffice to retry the rows, with any jitter.
 		DeferMost: 10 * time.Second,
 	})
 	says := func(want int) {
@@ -308,7 +310,7 @@ func TestMissingTopicIsSaidOnce(t *testing.T) {
 		w.quiet(r)
 		if n := strings.Count(log.String(), "a topic is missing"); n != want ||
 			!strings.Contains(log.String(), "topic=payments") {
-			t.Errorf("said %d times, want %d: %s", n, want, log.String())
+			t.Errorf("logged %d times, want %d: %s", n, want, log.String())
 		}
 	}
 	w.write("payments", "k", "1", "2")
@@ -326,7 +328,7 @@ func TestMissingTopicIsSaidOnce(t *testing.T) {
 	says(2)
 }
 
-func TestOutageIsChargedToNobody(t *testing.T) {
+func TestOutageDefersNoRow(t *testing.T) {
 	w := newWorld(t, "orders")
 	n := 0
 	w.bus.outage = func() error {
@@ -342,7 +344,7 @@ func TestOutageIsChargedToNobody(t *testing.T) {
 	w.expect("orders", "k", "1", "2", "3")
 	w.expect("orders", "l", "a")
 	if n := len(w.db.Asides()); n != 0 {
-		t.Errorf("%d rows set aside", n)
+		t.Errorf("%d rows deferred", n)
 	}
 }
 
@@ -361,6 +363,8 @@ func TestLostAnswerRepeatsButKeepsOrder(t *testing.T) {
 	w.expect("orders", "k", "1", "2")
 }
 
+// TestAnotherBrokerGetsTheRetainedRowsAgain checks the replay on another broker.
+//
 // Interleaving 9.
 func TestAnotherBrokerGetsTheRetainedRowsAgain(t *testing.T) {
 	w := newWorld(t, "orders")
@@ -392,7 +396,7 @@ func TestRelaysShareShardsAndTakeOverFromTheDead(t *testing.T) {
 	for i := range 40 {
 		w.write("orders", fmt.Sprint("k", i), "3")
 	}
-	w.quiet(b) // a is dead
+	w.quiet(b) // a has crashed
 	if nb := b.Health().Shards; nb != 16 {
 		t.Errorf("b has %d shards, want 16", nb)
 	}
@@ -402,14 +406,14 @@ func TestRelaysShareShardsAndTakeOverFromTheDead(t *testing.T) {
 	for i := range 40 {
 		w.write("orders", fmt.Sprint("k", i), "4")
 	}
-	w.quiet(a, b) // a wakes
+	w.quiet(a, b) // a continues
 	for i := range 40 {
 		w.expect("orders", fmt.Sprint("k", i), "1", "2", "3", "4")
 	}
 }
 
-// The clocks of three hosts are hours apart. Leases are by the store's, order is by the rows, and a writer's
-// own clock says only what time its messages have.
+// TestClocksThatDiffer runs relays whose clocks are hours apart. Leases use the store's clock, and order
+// follows the rows. A writer's clock only sets the time of its messages.
 func TestClocksThatDiffer(t *testing.T) {
 	w := newWorld(t, "orders")
 	at := func(d time.Duration) *relay.Relay {
@@ -428,9 +432,9 @@ func TestClocksThatDiffer(t *testing.T) {
 		}
 	}
 	w.quiet(behind, ahead)
-	w.quiet(behind) // the other is dead
+	w.quiet(behind) // the other has crashed
 	if n := behind.Health().Shards; n != 16 {
-		t.Errorf("behind one that is dead there are %d shards", n)
+		t.Errorf("next to a dead relay there are %d shards", n)
 	}
 	for k := range 20 {
 		w.expect("orders", fmt.Sprint("k", k), "0", "1", "2", "3")

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Step does one turn: leases, reads at most a page of each window, publishes it, waits for the broker's
-// answer and saves how far the shards have come. It never waits for rows.
+// Step does one turn: it leases shards, reads at most a page of each window, publishes it, waits for the
+// broker's answer and saves the progress. It never waits for rows.
 func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 	r.publish = func(c *call, msgs []skald.Message) {
 		r.answered(c, r.callPublish(ctx, msgs).Wait(ctx))
@@ -29,7 +29,7 @@ func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 		_, err := r.callIncarnation(ctx, r.o.TTL)
 		take(err)
 	}
-	r.pollAt = time.Time{} // who steps decides when to look
+	r.pollAt = time.Time{} // callers of Step decide when to look
 	if err := r.check(ctx); err != nil {
 		r.away(&r.storeAway, err)
 		return false, err
@@ -45,7 +45,7 @@ func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 	return busy, err
 }
 
-// Close gives the shards of a Step'ed relay back. Run does it by itself.
+// Close releases the shards of a relay that is driven by Step. Run does this itself.
 func (r *Relay) Close(ctx context.Context) error {
 	r.forget()
 	return r.leave(ctx)
@@ -66,20 +66,20 @@ func (r *Relay) check(ctx context.Context) error {
 	return nil
 }
 
-// turn takes everything on as far as it goes without waiting for the broker.
+// turn does everything that is possible without waiting for the broker.
 func (r *Relay) turn(ctx context.Context) (busy bool, err error) {
 	for _, phase := range []func(context.Context) (bool, error){r.probe, r.lease, r.read, r.look,
-		r.retryAside, r.askTopics} {
+		r.retryDeferred, r.askTopics} {
 		did, err := phase(ctx)
 		busy = busy || did
 		switch {
 		case errors.Is(err, errBroker):
-			r.missed(err)
+			r.noteNoAnswer(err)
 		case err != nil:
 			return busy, err
 		}
 		if len(r.shards) > 0 && r.o.Now().After(r.expires) {
-			r.forget() // we were paused: others may own the shards by now
+			r.forget() // this process was paused: others may own the shards by now
 			r.leaseAt = time.Time{}
 			return true, nil
 		}
@@ -87,16 +87,16 @@ func (r *Relay) turn(ctx context.Context) (busy bool, err error) {
 	return busy, nil
 }
 
-// lost makes the relay start anew from what the store has. What it knew it tells the store, once that
-// answers: it may be one that went back in time.
+// lost resets the relay to the state in the store. It later sends its last known shards to the store, which
+// may have gone back in time.
 func (r *Relay) lost() {
 	if len(r.shards) > 0 {
 		r.knew = r.knew[:0]
 	}
-	for _, l := range r.shards {
-		known := l.Shard
-		if l.group != nil {
-			known.Cursor = store.Cursor{Base: l.group.base, Tip: l.group.tip}
+	for _, s := range r.shards {
+		known := s.Shard
+		if s.group != nil {
+			known.Cursor = store.Cursor{Base: s.group.base, Tip: s.group.tip}
 		}
 		r.knew = append(r.knew, known)
 	}
@@ -104,20 +104,20 @@ func (r *Relay) lost() {
 	r.leaseAt = time.Time{}
 }
 
-// Run relays until ctx is done; then it takes no more, waits for what is under way, for at most
-// Options.Drain, saves and gives its shards back. Outages of database and broker are waited for. It returns
-// an error only for what waiting cannot cure.
+// Run publishes until ctx is done. Then it reads no more rows, waits at most Options.Drain for calls in
+// progress, saves its progress and releases its shards. It waits for outages of database and broker to end.
+// It returns an error only if waiting cannot help.
 func (r *Relay) Run(ctx context.Context) error {
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	defer r.tel.Watch(r.o.Owner, r.standing, r.deaf)()
+	defer r.tel.Watch(r.o.Owner, r.status, r.notNotified)()
 	defer telemetry.WatchBacklog(telemetry.Providers{Meter: r.o.MeterProvider}, r.o.Now, r.Backlog,
 		r.first.Load, r.lag())()
 	unhook := context.AfterFunc(ctx, func() { time.AfterFunc(r.o.Drain, kill) })
 	defer unhook()
-	defer r.hear(hard)()
+	defer r.listen(hard)()
 	defer r.watch(hard)()
-	l := &loop{r: r, done: make(chan *call, 16), told: make(chan func(), 2), hard: hard}
+	l := &loop{r: r, done: make(chan *call, 16), results: make(chan func(), 2), hard: hard}
 	r.publish, r.ask, r.ping = l.publish, l.ask, l.ping
 	err := l.run(ctx)
 	stopping := r.o.Now()
@@ -136,7 +136,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	return err
 }
 
-// watch asks database and broker when they give no sign, until stop.
+// watch probes database and broker after each silence, until stop.
 func (r *Relay) watch(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var both sync.WaitGroup
@@ -145,8 +145,8 @@ func (r *Relay) watch(ctx context.Context) (stop func()) {
 	return func() { cancel(); both.Wait() }
 }
 
-// hear has the source hear, until stop: then nothing is under way any more.
-func (r *Relay) hear(ctx context.Context) (stop func()) {
+// listen lets the source receive notifications until stop, which waits for its end.
+func (r *Relay) listen(ctx context.Context) (stop func()) {
 	if r.hearer == nil {
 		return func() {}
 	}
@@ -159,15 +159,15 @@ func (r *Relay) hear(ctx context.Context) (stop func()) {
 	}
 }
 
-// A loop is one session of Run. Only its goroutine touches the relay.
+// loop is one session of Run. Only its goroutine uses the relay.
 type loop struct {
-	r    *Relay
-	done chan *call      // those that are answered
-	told chan func()     // takes up what the broker was asked for: one question by ask, one by ping
-	hard context.Context // what outlives the signal, until the drain is over
+	r       *Relay
+	done    chan *call      // answered calls
+	results chan func()     // results of requests to the broker: at most one by ask and one by ping
+	hard    context.Context // ends when the drain is over
 }
 
-// publish makes a call and has the loop told when it is answered.
+// publish starts a call and passes it to done when it is answered.
 func (l *loop) publish(c *call, msgs []skald.Message) {
 	c.pending = l.r.callPublish(l.hard, msgs)
 	go func() {
@@ -182,36 +182,36 @@ func (l *loop) publish(c *call, msgs []skald.Message) {
 	}()
 }
 
-// ask has the loop told of the ids of topics. One question is under way at a time: there is room for its
-// answer.
+// ask reads the IDs of topics and passes the result to results, which has room for it: at most one such
+// request is in progress.
 func (l *loop) ask(topics []string, take func(broker.Topics, error)) {
 	go func() {
 		ids, err := l.r.callTopics(l.hard, storeTimeout, topics...)
-		l.told <- func() { take(ids, err) }
+		l.results <- func() { take(ids, err) }
 	}()
 }
 
-// ping has the loop told whether the broker answers, as ask does.
+// ping sends a probe to the broker and passes the result to results, like ask.
 func (l *loop) ping(take func(error)) {
 	go func() {
 		_, err := l.r.callIncarnation(l.hard, l.r.o.TTL)
-		l.told <- func() { take(err) }
+		l.results <- func() { take(err) }
 	}()
 }
 
-// hear asks for the answer of a call that is done. Only here, where calls are made, may the broker be told
-// that we know of a failure: it holds back what comes behind one until then.
-func (l *loop) hear(c *call) { l.r.answered(c, c.pending.Wait(l.hard)) }
+// settle takes the answer of a call that is done. It must run on the goroutine that publishes: after a
+// failure the driver holds later rows back until the answer is taken.
+func (l *loop) settle(c *call) { l.r.answered(c, c.pending.Wait(l.hard)) }
 
-// storeTimeout bounds each turn's calls of the database and each question to the broker. A store that bounds
-// its own calls, as pgstore does, is quicker.
+// storeTimeout limits the store calls of each turn and each request to the broker. A store with shorter
+// timeouts of its own, such as pgstore, fails earlier.
 const storeTimeout = 20 * time.Second
 
 func (l *loop) run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		woken := l.r.woken() // asked for before the look, so that no write falls between the two
+		woken := l.r.woken() // taken before the look, so that no write is missed between the two
 		busy, next, err := l.turn()
-		if stop := l.sort(ctx, err); stop != nil {
+		if stop := l.handleStoreError(ctx, err); stop != nil {
 			return stop
 		}
 		l.collect()
@@ -239,19 +239,19 @@ func (l *loop) turn() (busy bool, next time.Time, err error) {
 	return busy, next, err
 }
 
-// calm is how long nothing may fail before an outage counts as over: some of a turn's calls may go well while
-// others do not.
-const calm = 3 * time.Second
+// recoveredAfter is the time without a failure after which an outage is over: some calls may succeed while
+// others fail.
+const recoveredAfter = 3 * time.Second
 
-// sort decides what an error of the store means: an end, or a pause and a new start.
-func (l *loop) sort(ctx context.Context, err error) error {
+// handleStoreError handles an error of the store: it returns it, or plans a pause and a restart.
+func (l *loop) handleStoreError(ctx context.Context, err error) error {
 	r := l.r
 	if err == nil || ctx.Err() != nil {
 		if err == nil {
 			r.storeVitals.Answered()
 		}
-		if r.o.Now().Sub(r.failedAt) > calm {
-			if r.outages = 0; r.say.Over() {
+		if r.o.Now().Sub(r.failedAt) > recoveredAfter {
+			if r.outages = 0; r.storeLog.Over() {
 				r.o.Logger.InfoContext(ctx, "relay: the database is back", "owner", r.o.Owner)
 			}
 		}
@@ -265,7 +265,7 @@ func (l *loop) sort(ctx context.Context, err error) error {
 	r.storeVitals.Suspect()
 	r.failedAt = r.o.Now()
 	r.outages++
-	if level := vitals.Level(err); r.say.DueAs(level, r.failedAt) {
+	if level := vitals.Level(err); r.storeLog.DueAs(level, r.failedAt) {
 		r.o.Logger.Log(ctx, level, "relay: waiting for the database", "owner", r.o.Owner,
 			"error", err)
 	}
@@ -275,16 +275,16 @@ func (l *loop) sort(ctx context.Context, err error) error {
 	return nil
 }
 
-// await sleeps until there is something to do.
+// await sleeps until there is work.
 func (l *loop) await(ctx context.Context, save time.Time, woken <-chan struct{}) {
 	timer := time.NewTimer(l.r.until(save))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case c := <-l.done:
-		l.hear(c)
+		l.settle(c)
 		l.collect()
-	case take := <-l.told:
+	case take := <-l.results:
 		take()
 	case <-woken:
 		now := l.r.o.Now()
@@ -293,13 +293,13 @@ func (l *loop) await(ctx context.Context, save time.Time, woken <-chan struct{})
 	}
 }
 
-// collect takes all answers that are there.
+// collect handles all answers that are there.
 func (l *loop) collect() {
 	for {
 		select {
 		case c := <-l.done:
-			l.hear(c)
-		case take := <-l.told:
+			l.settle(c)
+		case take := <-l.results:
 			take()
 		default:
 			return
@@ -307,7 +307,7 @@ func (l *loop) collect() {
 	}
 }
 
-// until is how long nothing needs to be done unless an answer or a write comes.
+// until returns the time until the next work, unless an answer or a write comes first.
 func (r *Relay) until(save time.Time) time.Duration {
 	at := r.leaseAt
 	sooner := func(t time.Time) {
@@ -316,7 +316,7 @@ func (r *Relay) until(save time.Time) time.Duration {
 		}
 	}
 	if len(r.groups) > 0 {
-		sooner(r.asideAt)
+		sooner(r.deferredAt)
 	}
 	if !save.IsZero() {
 		sooner(save)
@@ -332,52 +332,52 @@ func (r *Relay) until(save time.Time) time.Duration {
 	return max(0, at.Sub(r.o.Now()))
 }
 
-// woken has something when there was a write in this process; never, where the store does not know.
+// woken returns a channel that is closed after a write in this process; nil if the store cannot notify.
 func (r *Relay) woken() <-chan struct{} {
 	return r.db.Woken()
 }
 
-// drain waits for what is under way, saves it and gives the shards back.
+// drain waits for calls in progress, saves their progress and releases the shards.
 func (l *loop) drain() {
 	r := l.r
 	for r.inFlight > 0 {
 		select {
 		case c := <-l.done:
-			l.hear(c)
+			l.settle(c)
 		case <-l.hard.Done():
-			r.o.Logger.Warn("relay: drain is over", "owner", r.o.Owner, "unanswered", r.inFlight)
+			r.o.Logger.Warn("relay: the drain time is over", "owner", r.o.Owner, "unanswered", r.inFlight)
 			return
 		}
 	}
 	_, err := r.save(l.hard, true)
 	r.forget()
 	if err = errors.Join(err, r.leave(l.hard)); err != nil {
-		r.o.Logger.Warn("relay: could not give its shards back", "owner", r.o.Owner, "error", err)
+		r.o.Logger.Warn("relay: could not release its shards", "owner", r.o.Owner, "error", err)
 	}
 }
 
-const keepEvery = time.Minute
+const maintainEvery = time.Minute
 
-// maintain sees to the retention, beside everything else, if we hold the shard of the first bucket.
+// maintain applies the retention in the background, if this relay owns the shard of the first bucket.
 func (l *loop) maintain() {
 	r := l.r
 	now := r.o.Now()
-	if r.byBucket[0] == nil || now.Before(r.keepAt) || !r.keeping.CompareAndSwap(false, true) {
+	if r.byBucket[0] == nil || now.Before(r.maintainAt) || !r.maintaining.CompareAndSwap(false, true) {
 		return
 	}
-	r.keepAt = now.Add(keepEvery)
+	r.maintainAt = now.Add(maintainEvery)
 	go func() {
-		defer r.keeping.Store(false)
+		defer r.maintaining.Store(false)
 		for r.maintain(l.hard) {
 		}
 	}()
 }
 
-// maintain tells whether there is more to be deleted.
+// maintain applies the retention once and reports whether there is more to delete.
 func (r *Relay) maintain(ctx context.Context) (more bool) {
 	did, err := r.db.Maintain(ctx, store.Maintain{Keep: r.o.Keep})
 	switch {
-	case err != nil && ctx.Err() == nil: // else it was ended with the relay
+	case err != nil && ctx.Err() == nil: // otherwise it was cancelled with the relay
 		r.o.Logger.Warn("relay: retention failed", "owner", r.o.Owner, "error", err)
 	case did.Rows != 0 || did.Marks != 0 || did.Steps != 0 || len(did.Left) > 0:
 		r.o.Logger.Info("relay: retention", "owner", r.o.Owner, "rows", did.Rows, "marks", did.Marks,

@@ -18,15 +18,15 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// rough is a broker that answers late and badly, by the publish contract: behind a message that it does not
-// take, it takes none of the same key that was handed over before the caller knew.
+// rough is a broker that answers late and with failures, by the publish contract: after a message that it
+// does not accept, it accepts none of the same key that was published before the caller took the answer.
 type rough struct {
 	mu    sync.Mutex
 	rng   *rand.Rand
 	calm  bool
 	log   []skald.Message
-	held  map[string]int // keys that wait for a caller to hear of a failure
-	until map[string]int // calls up to this one were made before the caller heard
+	held  map[string]int // keys that wait until a caller takes a failure
+	until map[string]int // calls up to this one were made before the caller took the answer
 	calls int
 	queue chan *roughCall
 }
@@ -131,7 +131,7 @@ func (r *rough) calmDown() {
 	r.calm = true
 }
 
-// check says what is lost or inverted: the first deliveries of each key are in the order of want.
+// check returns an error if a message was lost or the first deliveries of a key are not in the order of want.
 func (r *rough) check(want map[string]int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

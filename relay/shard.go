@@ -9,96 +9,96 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A shard is one that we own. Its Cursor is how far the broker has acknowledged, without a gap.
+// shard is an owned shard. All rows up to its Cursor are acknowledged, without a gap.
 type shard struct {
 	store.Shard
 	group    *group
-	held     map[string]bool // keys with rows deferred: newer rows of theirs go aside too
-	pieces   []*piece        // what was read, in order, and is not yet behind Cursor
-	pending  int             // calls under way that hold rows of this shard
-	trouble  bool            // a row was not taken: nothing more is handed over until pending is 0
-	stopped  bool            // and Cursor has come to it
-	suspects map[int64]bool  // rows that were refused in company: to be published alone
-	fails    int             // in a row
-	failed   map[int64]int   // how often rows were not taken that the broker had an answer for
-	leaving  bool            // to be given back once nothing is under way
-	dead     bool            // not ours any more: answers are ignored
+	blocked  map[string]bool // keys with deferred rows: newer rows of these keys are deferred, too
+	pieces   []*piece        // read pages in order, not yet before Cursor
+	pending  int             // calls in progress with rows of this shard
+	failing  bool            // a row was not acknowledged: nothing more is published until pending is 0
+	stopped  bool            // Cursor has reached that row
+	suspects map[int64]bool  // rows that were refused together with others: to be published alone
+	fails    int             // consecutive restarts
+	failed   map[int64]int   // failures of each row to which the broker answered
+	leaving  bool            // to be released when no calls are in progress
+	gone     bool            // no longer ours: answers are ignored
 
-	saved    store.Cursor
-	savedAt  time.Time
-	deferred []store.DeferredRow // to be deferred with the next save
-	freed    []int64             // deferred once, published now
-	note     note                // what Incarnation says
-	renamed  bool                // it is to be saved
-	// ids of topics in note that were made anew, to be taken up once nothing is under way
-	told broker.Topics
+	saved         store.Cursor
+	savedAt       time.Time
+	deferred      []store.DeferredRow // to be stored as deferred with the next save
+	freed         []int64             // deferred rows that are now published
+	origin        origin              // the decoded Incarnation
+	originChanged bool                // it must be saved
+	// recreated has the new IDs of recreated topics, until no calls are in progress.
+	recreated broker.Topics
 }
 
-// A piece is the part of one page that belongs to one shard.
+// piece is the part of one page that belongs to one shard.
 type piece struct {
-	after    store.Cursor // where the shard is once the piece is finished
-	rows     []*store.Row // handed over, in order
-	at       []int        // their indexes in the call
-	deferred []store.DeferredRow
-	done     bool
-	bad      int64 // the first row that was not taken; 0: none
+	after     store.Cursor // the cursor after the piece is finished
+	rows      []*store.Row // published rows, in order
+	at        []int        // their indexes in the call
+	deferred  []store.DeferredRow
+	done      bool
+	failedSeq int64 // the first row that was not acknowledged; 0 if there is none
 }
 
 func keyOf(m *skald.Message) string { return m.Topic + "\x00" + string(m.Key) }
 
-func newShard(l store.Shard) *shard {
-	return &shard{Shard: l, note: readNote(l.Incarnation), held: map[string]bool{}, saved: l.Cursor,
+func newShard(s store.Shard) *shard {
+	return &shard{Shard: s, origin: decodeOrigin(s.Incarnation), blocked: map[string]bool{}, saved: s.Cursor,
 		suspects: map[int64]bool{}, failed: map[int64]int{}}
 }
 
-// advance moves the cursor over the finished pieces at the head. Behind a row that was not taken it stops:
-// then the shard starts again there, once nothing of it is under way.
-func (l *shard) advance() {
-	for len(l.pieces) > 0 && l.pieces[0].done && !l.stopped {
-		p := l.pieces[0]
-		l.pieces[0] = nil
-		l.pieces = l.pieces[1:]
-		if p.bad == 0 {
-			l.Cursor = p.after
+// advance moves the cursor over the finished pieces at the head. It stops before a row that was not
+// acknowledged. The shard restarts there when none of its calls are in progress.
+func (s *shard) advance() {
+	for len(s.pieces) > 0 && s.pieces[0].done && !s.stopped {
+		p := s.pieces[0]
+		s.pieces[0] = nil
+		s.pieces = s.pieces[1:]
+		if p.failedSeq == 0 {
+			s.Cursor = p.after
 			if len(p.rows)+len(p.deferred) > 0 {
-				// only where the shard moves on: what is taken behind a row that is not is repeated
-				l.fails = 0
+				// Only when the shard moves on: rows that were acknowledged after a failed one are repeated.
+				s.fails = 0
 			}
-			l.renewed()
-			l.deferred = append(l.deferred, p.deferred...)
+			s.endReplay()
+			s.deferred = append(s.deferred, p.deferred...)
 			continue
 		}
-		l.stopped = true
-		l.stopBefore(p)
+		s.stopped = true
+		s.stopBefore(p)
 	}
 }
 
-// stopBefore moves the cursor to the last row before the bad one.
-func (l *shard) stopBefore(p *piece) {
-	last := l.Cursor.Seq
-	if l.Cursor.Base != p.after.Base || l.Cursor.Tip != p.after.Tip {
+// stopBefore moves the cursor to the last row before the failed one.
+func (s *shard) stopBefore(p *piece) {
+	last := s.Cursor.Seq
+	if s.Cursor.Base != p.after.Base || s.Cursor.Tip != p.after.Tip {
 		last = 0
 	}
 	for _, r := range p.rows {
-		if r.Seq < p.bad {
+		if r.Seq < p.failedSeq {
 			last = max(last, r.Seq)
 		}
 	}
 	for _, a := range p.deferred {
-		if a.Seq < p.bad {
+		if a.Seq < p.failedSeq {
 			last = max(last, a.Seq)
-			l.deferred = append(l.deferred, a)
+			s.deferred = append(s.deferred, a)
 		}
 	}
-	l.Cursor = store.Cursor{Base: p.after.Base, Tip: p.after.Tip, Seq: last}
+	s.Cursor = store.Cursor{Base: p.after.Base, Tip: p.after.Tip, Seq: last}
 }
 
-// bytes is what the rows take that are to be deferred.
-func (l *shard) bytes() (n int) {
-	for i := range l.deferred {
-		n += column.Weight(&l.deferred[i].Message)
+// bytes returns the memory of the rows that are to be stored as deferred.
+func (s *shard) bytes() (n int) {
+	for i := range s.deferred {
+		n += column.Weight(&s.deferred[i].Message)
 	}
-	for _, p := range l.pieces {
+	for _, p := range s.pieces {
 		for i := range p.deferred {
 			n += column.Weight(&p.deferred[i].Message)
 		}
@@ -106,10 +106,10 @@ func (l *shard) bytes() (n int) {
 	return n
 }
 
-// answered keeps of the rows of a piece no more than is still asked for: the piece may have to wait for
-// others before it.
+// answered frees the memory of the rows of a piece that is no longer needed. The piece may have to wait for
+// earlier ones.
 func (p *piece) answered() {
-	if p.at = nil; p.bad == 0 {
+	if p.at = nil; p.failedSeq == 0 {
 		p.rows = nil
 	}
 	for _, r := range p.rows {
@@ -117,29 +117,29 @@ func (p *piece) answered() {
 	}
 }
 
-// holds tells whether a row must not be published now because earlier ones of its key were not.
-func (l *shard) holds(m *skald.Message) bool { return m.Key != nil && l.held[keyOf(m)] }
+// blocks reports whether a row must not be published now because an earlier row of its key is deferred.
+func (s *shard) blocks(m *skald.Message) bool { return m.Key != nil && s.blocked[keyOf(m)] }
 
-func (l *shard) hold(m *skald.Message) {
+func (s *shard) block(m *skald.Message) {
 	if m.Key != nil {
-		l.held[keyOf(m)] = true
+		s.blocked[keyOf(m)] = true
 	}
 }
 
-// heldIs replaces what is held by what the store says and what is still on its way there.
-func (l *shard) heldIs(inStore []store.Held) {
-	l.held = map[string]bool{}
+// setBlocked replaces the blocked keys by those in the store and those of rows not yet stored.
+func (s *shard) setBlocked(inStore []store.Held) {
+	s.blocked = map[string]bool{}
 	for _, h := range inStore {
-		if h.Shard == l.ID {
-			l.held[h.Topic+"\x00"+string(h.Key)] = true
+		if h.Shard == s.ID {
+			s.blocked[h.Topic+"\x00"+string(h.Key)] = true
 		}
 	}
-	for i := range l.deferred {
-		l.hold(&l.deferred[i].Message)
+	for i := range s.deferred {
+		s.block(&s.deferred[i].Message)
 	}
-	for _, p := range l.pieces {
+	for _, p := range s.pieces {
 		for i := range p.deferred {
-			l.hold(&p.deferred[i].Message)
+			s.block(&p.deferred[i].Message)
 		}
 	}
 }

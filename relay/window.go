@@ -11,33 +11,33 @@ import (
 )
 
 const (
-	// A steady trickle is read in windows that are worth their price: behind one that had rows the relay
-	// rests for about as long as the window took, which is three times its look.
+	// restFactor limits the cost of windows under a steady trickle of rows. After a window with rows the
+	// relay rests for about as long as the window took, which is three times its look.
 	restFactor = 3
 	restMost   = 5 * time.Millisecond
-	// restHearing is the factor of a relay whose source hears of commits: it looks no more often than rows
-	// come.
+	// restHearing is the factor if the source is notified of commits: the relay then looks only when there
+	// are rows.
 	restHearing = 1
 
-	pollEach  = 105 * time.Millisecond // the longest pause between two looks, for each relay that works
+	pollEach  = 105 * time.Millisecond // the longest pause between two looks, for each relay
 	pageFirst = 200
 	pageLeast = 10
 	pageMost  = 5000
 
-	never = 24 * time.Hour // a relay that rests is woken, or finds that its source is not quiet
-	// carefulPage is read while a row that was refused in company is looked for.
-	carefulPage = 50
+	never = 24 * time.Hour // a resting relay is woken, or finds that its source is not quiet
+	// isolatingPage is the page size while a suspect row is isolated.
+	isolatingPage = 50
 )
 
-// A group is shards that read the same window together: one walk over the outbox serves them all. A shard in
-// trouble leaves its group for one of its own; groups that have come to the same tick are one again.
+// group is a set of shards that read the same window together: one walk over the outbox serves them all. A
+// failing shard leaves its group for one of its own. Groups that have reached the same tick are merged.
 type group struct {
-	base, tip string // the window; equal: none is open
-	at        int64  // read up to here
+	base, tip string // the window; equal if none is open
+	at        int64  // last sequence number read
 	shards    []*shard
-	fresh     bool      // nothing was read since the group was made
-	careful   bool      // it has suspects: one call at a time
-	due       time.Time // not before
+	fresh     bool      // nothing was read since the group was created
+	isolating bool      // it has suspects: one call at a time
+	due       time.Time // the time of the earliest read
 }
 
 func (g *group) open() bool { return g.tip != g.base }
@@ -45,26 +45,26 @@ func (g *group) open() bool { return g.tip != g.base }
 // begin opens a window.
 func (g *group) begin(tip string) { g.tip, g.at, g.fresh = tip, 0, false }
 
-// groupFor gives a shard that has nothing under way its place by its cursor.
-func (r *Relay) groupFor(l *shard, due time.Time) {
-	l.trouble, l.stopped, l.pieces = false, false, nil
-	r.unrest(due)
-	base, tip, at := l.Cursor.Base, l.Cursor.Tip, l.Cursor.Seq
+// joinGroup puts a shard without calls in progress into the group for its cursor.
+func (r *Relay) joinGroup(s *shard, due time.Time) {
+	s.failing, s.stopped, s.pieces = false, false, nil
+	r.lookBy(due)
+	base, tip, at := s.Cursor.Base, s.Cursor.Tip, s.Cursor.Seq
 	if tip == "" || tip == base {
 		tip, at = base, 0
 	}
-	careful := len(l.suspects) > 0
+	isolating := len(s.suspects) > 0
 	for _, g := range r.groups {
-		if !careful && !g.careful && (g.fresh || !g.open()) && g.base == base && g.tip == tip {
+		if !isolating && !g.isolating && (g.fresh || !g.open()) && g.base == base && g.tip == tip {
 			g.at, g.due = min(g.at, at), later(g.due, due)
-			g.shards = append(g.shards, l)
-			l.group = g
+			g.shards = append(g.shards, s)
+			s.group = g
 			return
 		}
 	}
-	l.group = &group{base: base, tip: tip, at: at, shards: []*shard{l}, fresh: true,
-		careful: careful, due: due}
-	r.groups = append(r.groups, l.group)
+	s.group = &group{base: base, tip: tip, at: at, shards: []*shard{s}, fresh: true,
+		isolating: isolating, due: due}
+	r.groups = append(r.groups, s.group)
 }
 
 func later(a, b time.Time) time.Time {
@@ -74,37 +74,37 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// unrest has the next look no later than at.
-func (r *Relay) unrest(at time.Time) {
+// lookBy plans the next look for at, if the relay rests.
+func (r *Relay) lookBy(at time.Time) {
 	if r.resting {
 		r.resting, r.pollAt = false, at
 	}
 }
 
-// ungroup takes a shard out of its group.
-func (r *Relay) ungroup(l *shard) {
-	g := l.group
+// ungroup removes a shard from its group.
+func (r *Relay) ungroup(s *shard) {
+	g := s.group
 	if g == nil {
 		return
 	}
-	l.group = nil
-	g.shards = slices.DeleteFunc(g.shards, func(x *shard) bool { return x == l })
+	s.group = nil
+	g.shards = slices.DeleteFunc(g.shards, func(x *shard) bool { return x == s })
 	if len(g.shards) == 0 {
 		r.groups = slices.DeleteFunc(r.groups, func(x *group) bool { return x == g })
 	}
 }
 
-// merge makes one group of those that have come to the same tick.
+// merge merges groups that have reached the same tick.
 func (r *Relay) merge() {
 	for i := 0; i < len(r.groups); i++ {
 		g := r.groups[i]
 		for j := len(r.groups) - 1; j > i; j-- {
 			o := r.groups[j]
-			if g.open() || o.open() || g.base != o.base || g.careful || o.careful {
+			if g.open() || o.open() || g.base != o.base || g.isolating || o.isolating {
 				continue
 			}
-			for _, l := range o.shards {
-				l.group = g
+			for _, s := range o.shards {
+				s.group = g
 			}
 			g.shards, g.due = append(g.shards, o.shards...), later(g.due, o.due)
 			r.groups = slices.Delete(r.groups, j, j+1)
@@ -112,14 +112,14 @@ func (r *Relay) merge() {
 	}
 }
 
-// look opens a window for every group that has read all of its last one, if there is anything new.
+// look opens a window for each group that has read all of its last one, if there are new rows.
 func (r *Relay) look(ctx context.Context) (busy bool, err error) {
 	now := r.o.Now()
 	if now.Before(r.pollAt) && (!r.resting || r.quiet()) {
 		return false, nil
 	}
 	r.merge()
-	tip, all, vain := "", true, false
+	tip, all, outdated := "", true, false
 	for _, g := range r.groups {
 		if g.open() || now.Before(g.due) {
 			all = false
@@ -131,32 +131,32 @@ func (r *Relay) look(ctx context.Context) (busy bool, err error) {
 				return false, fmt.Errorf("look for new rows: %w", err)
 			}
 			if t == g.base {
-				vain = true
+				outdated = true
 				continue
 			}
-			// whoever looked before saw less than what the source may have been told of
-			tip, all = t, all && !vain
+			// An earlier look of this loop may have missed commits that the source was notified of.
+			tip, all = t, all && !outdated
 		}
 		g.begin(tip)
 	}
-	r.lookedAt(now, tip != "", all)
+	r.planLook(now, tip != "", all)
 	return tip != "", nil
 }
 
-// quiet tells whether nobody needs to look before the source wakes us.
+// quiet reports whether no look is needed before the source wakes the relay.
 func (r *Relay) quiet() bool { return r.hearer != nil && r.hearer.Hearing().Quiet }
 
-// looked is look for a group whose look came with the lease.
+// looked is look for a group whose look was part of the lease.
 func (r *Relay) looked(now time.Time, tip string, g *group) {
 	if tip != g.base {
 		g.begin(tip)
 	}
-	r.lookedAt(now, tip != g.base, true)
+	r.planLook(now, tip != g.base, true)
 }
 
-// lookedAt plans the next look. Where the look was for all groups and saw every commit that the source heard
-// of, there is none until the source hears of another.
-func (r *Relay) lookedAt(now time.Time, found, all bool) {
+// planLook plans the next look. If all groups have looked and seen each commit that the source was notified
+// of, there is none before the next notification.
+func (r *Relay) planLook(now time.Time, found, all bool) {
 	if found {
 		after := r.o.Now()
 		factor := time.Duration(restFactor)
@@ -172,7 +172,7 @@ func (r *Relay) lookedAt(now time.Time, found, all bool) {
 	r.pollAt = later(now.Add(r.pause(now)), r.restUntil)
 }
 
-// pause is how long to wait between two looks.
+// pause returns the time between two looks.
 func (r *Relay) pause(now time.Time) time.Duration {
 	most := r.o.PollMost
 	if most == 0 {
@@ -181,7 +181,7 @@ func (r *Relay) pause(now time.Time) time.Duration {
 	return min(max(now.Sub(r.activity)/20, time.Millisecond), most)
 }
 
-// read hands over the next page of every group that has a window open and room for it.
+// read publishes the next page of each group with an open window, if there is room.
 func (r *Relay) read(ctx context.Context) (busy bool, err error) {
 	for _, g := range slices.Clone(r.groups) {
 		if !g.open() || r.o.Now().Before(g.due) || !r.room(g) {
@@ -195,33 +195,34 @@ func (r *Relay) read(ctx context.Context) (busy bool, err error) {
 	return busy, nil
 }
 
-// room tells whether g may read on: somebody in it can go on, and not too much is under way.
+// room reports whether g may read on: one of its shards can continue, and the limits of rows in progress
+// allow it.
 func (r *Relay) room(g *group) bool {
 	if !slices.ContainsFunc(g.shards,
-		func(l *shard) bool { return !l.trouble && (!g.careful || l.pending == 0) }) {
+		func(s *shard) bool { return !s.failing && (!g.isolating || s.pending == 0) }) {
 		return false
 	}
 	return r.inFlight < r.o.InFlight && r.roomForPage()
 }
 
-// roomForPage tells whether the rows of one more page may be in memory.
+// roomForPage reports whether the rows of one more page may be in memory.
 func (r *Relay) roomForPage() bool {
-	held := r.bytes
-	for _, l := range r.shards {
-		held += l.bytes()
+	used := r.bytes
+	for _, s := range r.shards {
+		used += s.bytes()
 	}
-	return held+store.PageBytes <= r.o.MaxBytes
+	return used+store.PageBytes <= r.o.MaxBytes
 }
 
 func (r *Relay) readPage(ctx context.Context, g *group) error {
 	limit := r.page
-	if g.careful {
-		limit = carefulPage
+	if g.isolating {
+		limit = isolatingPage
 	}
 	page, err := r.db.Pull(ctx, store.Window{Base: g.base, Tip: g.tip, After: g.at, Buckets: r.buckets(g)},
 		limit)
 	if err != nil {
-		return fmt.Errorf("read outbox: %w", err)
+		return fmt.Errorf("read the outbox: %w", err)
 	}
 	g.fresh = false
 	if err := r.learn(ctx, topicsOf(page.Rows)); err != nil {
@@ -229,12 +230,12 @@ func (r *Relay) readPage(ctx context.Context, g *group) error {
 		return err
 	}
 	rows := page.Rows
-	if g.careful {
+	if g.isolating {
 		rows = untilSuspect(g, rows)
 	} else {
 		r.resize(&page)
 	}
-	r.handOver(g, rows)
+	r.publishRows(g, rows)
 	if len(rows) > 0 {
 		g.at = rows[len(rows)-1].Seq
 	}
@@ -244,28 +245,28 @@ func (r *Relay) readPage(ctx context.Context, g *group) error {
 	return nil
 }
 
-// endWindow puts the end of the window behind everything that was read of it.
+// endWindow appends the end of the window after everything that was read of it.
 func (r *Relay) endWindow(g *group) {
 	g.base, g.at = g.tip, 0
-	for _, l := range g.shards {
-		l.pieces = append(l.pieces, &piece{after: store.Cursor{Base: g.tip, Tip: g.tip}, done: true})
-		l.advance()
+	for _, s := range g.shards {
+		s.pieces = append(s.pieces, &piece{after: store.Cursor{Base: g.tip, Tip: g.tip}, done: true})
+		s.advance()
 	}
-	if g.careful && !slices.ContainsFunc(g.shards, func(l *shard) bool { return len(l.suspects) > 0 }) {
-		g.careful = false
+	if g.isolating && !slices.ContainsFunc(g.shards, func(s *shard) bool { return len(s.suspects) > 0 }) {
+		g.isolating = false
 	}
-	for _, l := range slices.Clone(g.shards) {
-		if len(l.note.Anew) > 0 && l.note.To == "" {
-			r.stop(l) // to read from the beginning
+	for _, s := range slices.Clone(g.shards) {
+		if len(s.origin.Recreated) > 0 && s.origin.Until == "" {
+			r.stop(s) // to replay from the beginning
 		}
 	}
 }
 
-// untilSuspect cuts rows so that a suspect is handed over alone.
+// untilSuspect cuts rows so that a suspect is published alone.
 func untilSuspect(g *group, rows []store.Row) []store.Row {
 	for i, row := range rows {
-		for _, l := range g.shards {
-			if l.suspects[row.Seq] {
+		for _, s := range g.shards {
+			if s.suspects[row.Seq] {
 				return rows[:max(i, 1)]
 			}
 		}
@@ -273,7 +274,7 @@ func untilSuspect(g *group, rows []store.Row) []store.Row {
 	return rows
 }
 
-// resize asks for about as many rows as a page has room for: the store would look at the others for nothing.
+// resize adapts the page size to the bytes of a page, so that the store does not read rows in vain.
 func (r *Relay) resize(page *store.Page) {
 	n, bytes := len(page.Rows), 0
 	for i := range page.Rows {
@@ -287,12 +288,12 @@ func (r *Relay) resize(page *store.Page) {
 	}
 }
 
-// buckets is nil when the group's shards are all there are.
+// buckets returns the bucket ranges of a group, or nil if they are all buckets.
 func (r *Relay) buckets(g *group) [][2]int {
 	out, n := make([][2]int, 0, len(g.shards)), 0
-	for _, l := range g.shards {
-		out = append(out, [2]int{l.First, l.Last})
-		n += l.Last - l.First + 1
+	for _, s := range g.shards {
+		out = append(out, [2]int{s.First, s.Last})
+		n += s.Last - s.First + 1
 	}
 	if n == store.Buckets {
 		return nil
