@@ -104,7 +104,8 @@ type Resumed struct {
 
 // A Subscriber opens subscriptions.
 type Subscriber interface {
-	// Subscribe joins g. A topic that does not exist yet is an error that wraps ErrNoTopic.
+	// Subscribe joins g. A topic that the broker refuses is an error that wraps a *TopicError, and ErrNoTopic
+	// if it does not exist yet.
 	Subscribe(ctx context.Context, g Group) (Subscription, error)
 }
 
@@ -114,7 +115,7 @@ type Subscription interface {
 	// Ready has a value when something may have come: messages, or partitions gained or lost.
 	Ready() <-chan struct{}
 	// Receive returns what has arrived, at most max deliveries; it never waits for more. An error is an
-	// outage.
+	// outage. An error that wraps a *TopicError may last until the caller joins again without that topic.
 	Receive(ctx context.Context, max int) (Batch, error)
 	// Ack says that these, and all that came before each of them in its partition, are finished: they do not
 	// come again. What is not acknowledged comes again, to whoever owns the partition then. Call it in the

@@ -30,6 +30,18 @@ var (
 	ErrClosed = errors.New("broker: closed")
 )
 
+// TopicError is the broker's refusal of one topic of a subscription: the topic does not exist, its settings
+// cannot be used, or a right to read it is missing. It says nothing about the other topics.
+type TopicError struct {
+	Topic string
+	Err   error
+}
+
+func (e *TopicError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *TopicError) Unwrap() error { return e.Err }
+
 // An OwnerError says that the broker keeps another database as the owner of a group. It wraps ErrOwner.
 type OwnerError struct {
 	Group            string

@@ -2,14 +2,22 @@ package inbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/broker/rabbitbroker"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/internal/need"
 )
 
 // A topic that does not exist does not stop the others: the consumer reads those, is not ready and names the
@@ -63,6 +71,137 @@ func TestMissingTopicUnderRun(t *testing.T) {
 	})
 	if err := stop(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// choosy is a broker that refuses one topic, when a consumer joins and when it receives.
+type choosy struct {
+	*membroker.Broker
+	topic string
+	now   bool // of a consumer that has joined
+	joins int
+}
+
+var errSettings = errors.New("the queue of it has other settings")
+
+func (r *choosy) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {
+	r.joins++
+	if r.topic != "" && slices.Contains(g.Topics, r.topic) {
+		return nil, &broker.TopicError{Topic: r.topic, Err: errSettings}
+	}
+	s, err := r.Broker.Subscribe(ctx, g)
+	return choosySubscription{s, r}, err
+}
+
+type choosySubscription struct {
+	broker.Subscription
+	of *choosy
+}
+
+func (s choosySubscription) Receive(ctx context.Context, most int) (broker.Batch, error) {
+	if s.of.now {
+		s.of.now = false
+		return broker.Batch{}, &broker.TopicError{Topic: s.of.topic, Err: errSettings}
+	}
+	return s.Subscription.Receive(ctx, most)
+}
+
+// A topic that the broker refuses for its settings does not stop the others, at the start of the consumer and
+// later. The consumer asks for it again, and joins rarely if that brings nothing.
+func TestRefusedTopicDoesNotStopTheOthers(t *testing.T) {
+	w := newWorld(t, 1)
+	bus := &choosy{Broker: w.bus, topic: "bad"}
+	if err := w.bus.MakeTopics(t.Context(), 1, "bad"); err != nil {
+		t.Fatal(err)
+	}
+	in := inbox.New(w.db, bus, "refused", &inbox.Options{Now: w.clock,
+		Logger: slog.New(slog.DiscardHandler)})
+	inbox.On(in, said, keep)
+	inbox.On(in, skald.Event[string]{Topic: "bad", Type: "said"}, keep)
+	refused := func(is bool) {
+		t.Helper()
+		h := in.Health()
+		if is != strings.Contains(h.Why, "refuses the topic: bad;") || is == h.Ready {
+			t.Errorf("health %+v", h)
+		}
+	}
+	w.publish(w.message("a", "1"))
+	w.quiet(in)
+	w.expect("a", "1")
+	refused(true)
+	before := bus.joins
+	for range 600 {
+		w.pass(time.Second)
+		w.quiet(in)
+	}
+	if joins := bus.joins - before; joins < 2 || joins > 20 {
+		t.Errorf("the consumer joined %d times in 10 minutes", joins)
+	}
+	bus.topic = ""
+	for range 360 {
+		w.pass(time.Second)
+		w.quiet(in)
+	}
+	refused(false)
+	bus.topic, bus.now = "bad", true
+	w.publish(w.message("a", "2"))
+	if _, err := in.Step(t.Context()); !errors.Is(err, errSettings) {
+		t.Fatal(err)
+	}
+	w.quiet(in)
+	w.expect("a", "1 2")
+	refused(true)
+}
+
+// A topic that is deleted at RabbitMQ while its consumer runs does not stop the others.
+func TestDeletedRabbitMQTopicDoesNotStopTheOthers(t *testing.T) {
+	r := newRestart(t, onRabbitMQ, "")
+	stays, goes := r.name+".stays", r.name+".goes"
+	r.make(stays, goes)
+	in := r.consumer(stays, goes)
+	stop := run(t, in)
+	until(t, "the consumer has joined", func() bool { return in.Health().Ready })
+	r.publish(goes, 0, 10)
+	r.publish(stays, 0, 10)
+	until(t, "both are read", func() bool { return r.effects() == 20 })
+	fatal(t, r.drop(goes))
+	r.publish(stays, 10, 60)
+	until(t, "the other is read meanwhile", func() bool { return r.effects() == 70 })
+	until(t, "the consumer names the topic", func() bool {
+		h := in.Health()
+		return !h.Ready && strings.Contains(h.Why, "no such topic: "+goes+";")
+	})
+	r.publish(stays, 60, 100)
+	until(t, "the other is read without it", func() bool { return r.effects() == 110 })
+	r.make(goes)
+	until(t, "the consumer reads it again", func() bool { return in.Health().Ready })
+	r.publish(goes, 10, 20)
+	until(t, "what came after it was made again", func() bool { return r.effects() == 120 })
+	fatal(t, stop())
+}
+
+func onRabbitMQ(r *restart, _ string) {
+	url := need.RabbitMQ(r.T)
+	b, err := rabbitbroker.New(strings.TrimPrefix(url, "amqp://"), nil)
+	fatal(r.T, err)
+	conn, err := amqp.Dial(url)
+	fatal(r.T, err)
+	r.Cleanup(func() { _ = conn.Close() })
+	r.bus, r.drop = b, func(topic string) error {
+		ch, err := conn.Channel()
+		if err == nil {
+			err = ch.ExchangeDelete(topic, false, false)
+		}
+		queues := []string{rabbitbroker.Record(topic)}
+		for i := range 2 {
+			queues = append(queues, rabbitbroker.Queue(r.group, topic, i))
+		}
+		for _, q := range queues {
+			if err == nil {
+				_, err = ch.QueueDelete(q, false, false, false)
+			}
+		}
+		return err
 	}
 }
 

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -63,6 +64,8 @@ func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 	}
 	batch, err := in.sub.Receive(ctx, receiveMax)
 	if err != nil {
+		var refused *broker.TopicError
+		in.absent.refused = in.absent.refused || errors.As(err, &refused) && len(in.topics) > 1
 		return false, fmt.Errorf("receive for %s: %w", in.group, err)
 	}
 	in.outage.Received(len(batch.Gained) + len(batch.Deliveries))

@@ -113,6 +113,10 @@ func testSubscribeToMissing(t *testing.T, s *suite) {
 	if !errors.Is(err, broker.ErrNoTopic) {
 		t.Fatalf("got %v, want one that wraps ErrNoTopic", err)
 	}
+	var refused *broker.TopicError
+	if !errors.As(err, &refused) || refused.Topic != s.id+".missing" {
+		t.Fatalf("got %v, want a TopicError of %s", err, s.id+".missing")
+	}
 	for _, g := range []broker.Group{{Name: "", Topics: []string{there}}, {Name: s.id + ".g"}} {
 		if _, err := b.Subscribe(t.Context(), g); err == nil {
 			t.Errorf("subscribed with %+v", g)

@@ -59,7 +59,8 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	for _, t := range g.Topics {
 		if err := there[t].Err; err != nil {
 			b.await(g.Name, t, err)
-			return nil, fmt.Errorf("subscribe group %q: %w", g.Name, lacking(err, "READ", "the topic"))
+			err = fmt.Errorf("subscribe group %q: %w", g.Name, lacking(err, "READ", "the topic"))
+			return nil, &broker.TopicError{Topic: t, Err: err}
 		}
 	}
 	if err := b.checkOwner(ctx, g); err != nil {

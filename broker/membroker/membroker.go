@@ -236,7 +236,8 @@ func (b *Broker) Subscribe(_ context.Context, g broker.Group) (broker.Subscripti
 	topics := make([]*topic, len(g.Topics))
 	for i, name := range g.Topics {
 		if topics[i] = b.c.topics[name]; topics[i] == nil {
-			return nil, fmt.Errorf("subscribe group %q to %q: %w", g.Name, name, broker.ErrNoTopic)
+			return nil, &broker.TopicError{Topic: name,
+				Err: fmt.Errorf("subscribe group %q to %q: %w", g.Name, name, broker.ErrNoTopic)}
 		}
 	}
 	group := b.c.group(g.Name)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
+	"github.com/skald-go/skald/broker/internal/perkey"
 )
 
 var errFenced = errors.New("a new life of this member has taken over")
@@ -49,7 +50,10 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	for _, name := range g.Topics {
 		t, err := b.look(ctx, name)
 		if err != nil {
-			return nil, fmt.Errorf("subscribe: %w", err)
+			if err = fmt.Errorf("subscribe: %w", err); kindOf(err) == perkey.Refused {
+				err = &broker.TopicError{Topic: name, Err: err}
+			}
+			return nil, err
 		}
 		topics = append(topics, t)
 	}

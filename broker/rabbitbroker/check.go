@@ -22,7 +22,7 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 			case err != nil:
 				return fmt.Errorf("look up exchange %q: %w", membersName, orAway(err))
 			}
-			switch n, err := lookDropped(ctx, conn); {
+			switch _, err := lookDropped(ctx, conn); {
 			case notFound(err):
 				missing = append(missing,
 					fmt.Sprintf(
@@ -30,10 +30,6 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 						droppedName, errMissing))
 			case err != nil:
 				return fmt.Errorf("look up queue %q: %w", droppedName, orAway(err))
-			case n > 0:
-				missing = append(missing,
-					fmt.Sprintf("%d messages were dropped from queues of partitions, by a policy (rabbitmqctl list_policies, list_operator_policies), and are in the queue %q: "+
-						"change the policy, and take them out", n, droppedName))
 			}
 		}
 		if b.opts.Queue != "" { // which all groups share: it must be there, whichever group is meant

@@ -40,8 +40,15 @@ type group struct {
 	joined            time.Time
 	warned            time.Time // when it was last told that the group is another's
 	beaten            time.Time
+	refused           map[string]refusal
 	prefetch          map[string]int // of partitions that take fewer messages at once than Options.Prefetch
 	windows           map[string]int // of those that do for now, since their messages are large
+}
+
+// refusal is how often RabbitMQ refused a partition, and until when the member does not ask for it.
+type refusal struct {
+	times int
+	until time.Time
 }
 
 // listen is how long a member that joins waits for others to tell of themselves.

@@ -1,6 +1,7 @@
 package rabbitbroker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,7 +156,7 @@ func (b *Broker) provide(ctx context.Context, conn *amqp.Connection, g broker.Gr
 	for _, name := range g.Topics {
 		t, err := b.look(ctx, conn, name)
 		if err != nil {
-			return nil, "", err
+			return nil, "", aboutTopic(name, err)
 		}
 		topics = append(topics, t)
 	}
@@ -166,6 +167,16 @@ func (b *Broker) provide(ctx context.Context, conn *amqp.Connection, g broker.Gr
 		return topics, "", b.declarePartitions(ctx, conn, g.Name, topics)
 	}
 	return topics, "", b.checkPartitions(ctx, conn, g.Name, topics)
+}
+
+// aboutTopic makes a refusal one of the topic alone. It returns an outage as it is.
+func aboutTopic(name string, err error) error {
+	for _, outage := range []error{broker.ErrAway, broker.ErrClosed, context.Canceled} {
+		if errors.Is(err, outage) {
+			return err
+		}
+	}
+	return &broker.TopicError{Topic: name, Err: err}
 }
 
 // there looks whether a queue is.
@@ -226,7 +237,7 @@ func (b *Broker) declarePartitions(ctx context.Context, conn *amqp.Connection, g
 		for i := range t.partitions {
 			queue := Queue(group, t.name, i)
 			if len(queue) > maxShort {
-				return fmt.Errorf("queue %q: %w", queue, errName)
+				return aboutTopic(t.name, fmt.Errorf("queue %q: %w", queue, errName))
 			}
 			err := declarePartition(ctx, conn, queue)
 			if err == nil {
@@ -235,7 +246,7 @@ func (b *Broker) declarePartitions(ctx context.Context, conn *amqp.Connection, g
 				})
 			}
 			if err != nil {
-				return fmt.Errorf("declare queue %q: %w", queue, orAway(err))
+				return aboutTopic(t.name, fmt.Errorf("declare queue %q: %w", queue, orAway(err)))
 			}
 		}
 	}
@@ -259,8 +270,10 @@ func declarePartition(ctx context.Context, conn *amqp.Connection, queue string) 
 func (b *Broker) checkPartitions(ctx context.Context, conn *amqp.Connection, group string,
 	topics []topic) error {
 	var missing []string
+	first := "" // the first topic without a queue
 	err := ask(ctx, conn, lookMembers)
-	if notFound(err) {
+	shared := notFound(err)
+	if shared {
 		missing = append(missing, "exchange "+membersName)
 	} else if err != nil {
 		return fmt.Errorf("look up exchange %q: %w", membersName, orAway(err))
@@ -269,17 +282,21 @@ func (b *Broker) checkPartitions(ctx context.Context, conn *amqp.Connection, gro
 		for i := range t.partitions {
 			queue := Queue(group, t.name, i)
 			if err := b.there(ctx, conn, queue); errors.Is(err, errMissing) {
-				missing = append(missing, "queue "+queue)
+				missing, first = append(missing, "queue "+queue), cmp.Or(first, t.name)
 			} else if err != nil {
-				return err
+				return aboutTopic(t.name, err)
 			}
 		}
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		return fmt.Errorf(
+		err := fmt.Errorf(
 			"group %q in %q has no %s: %w: let it be declared, or run skald migrate --broker with --group",
 			group, b.opts.VHost, strings.Join(missing, ", "), errMissing)
+		if shared {
+			return err
+		}
+		return aboutTopic(first, err)
 	}
 	return nil
 }

@@ -180,18 +180,34 @@ func (s *Subscription) balance(l *link) error {
 	for _, t := range l.topics {
 		for i := range t.partitions {
 			name := feed.Partition(t.name, i)
-			if !want[t.name][i] || have[name] {
+			if !want[t.name][i] || have[name] || time.Now().Before(s.refused[name].until) {
 				continue
 			}
 			o := &partition{Holding: feed.Holding{Partition: broker.Partition{Name: name},
 				Topic: t.name, Index: i}}
-			if err := s.register(l, o, Queue(s.group.name, t.name, i)); err != nil {
+			err := s.register(l, o, Queue(s.group.name, t.name, i))
+			if code(err) == amqp.AccessRefused && !l.conn.IsClosed() {
+				s.refuse(name, err)
+				continue
+			}
+			if err != nil {
 				return err
 			}
+			delete(s.refused, name)
 			fresh = append(fresh, o)
 		}
 	}
 	return nil
+}
+
+// refuse makes the member wait before it asks again for a partition that RabbitMQ refuses. The wait grows
+// from 1 s to 1 min. The other partitions go on.
+func (s *Subscription) refuse(partition string, err error) {
+	r := s.refused[partition]
+	r.times++
+	r.until = time.Now().Add(backoff.After(r.times, time.Second, time.Minute))
+	s.refused[partition] = r
+	s.tellFault(fmt.Errorf("partition %s: %w", partition, err))
 }
 
 // release hands queues back: closing the channel returns what is not acknowledged, in order, in front of what

@@ -151,6 +151,69 @@ func TestDeniedTopicRefusesNoOther(t *testing.T) {
 	}
 }
 
+// TestUnreadableTopicDoesNotStopTheOthers joins with two topics, without the right to read the queues of one.
+// The member keeps the partitions of the other, and reports the refusal.
+func TestUnreadableTopicDoesNotStopTheOthers(t *testing.T) {
+	at := need.RabbitMQ(t)
+	name, ctl := vhost(t, at)
+	do := need.RabbitMQCtl(t)
+	admin := open(t, at, &rabbitbroker.Options{VHost: name})
+	g := broker.Group{Name: "g", Topics: []string{"a", "b"}}
+	if err := admin.MakeTopics(t.Context(), 3, g.Topics...); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Declare(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	do("add_user", name, "secret")
+	t.Cleanup(func() { do("delete_user", name) })
+	ctl("set_permissions", name, ".*", ".*", `^(amq\.gen.*|g/a/.*|skald.*|a|b)$`)
+	b, err := rabbitbroker.New(hosts(at), &rabbitbroker.Options{VHost: name, User: name, CheckOnly: true,
+		Password: func() (string, error) { return "secret", nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	s, err := b.Subscribe(t.Context(), g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	faults, got, published := 0, 0, 0
+	until(t, "messages of a, and two reports about b", func() bool {
+		if published < 30 {
+			m := message("a", "k"+strconv.Itoa(published), published)
+			if err := admin.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			published++
+		}
+		batch, err := s.Receive(t.Context(), 100)
+		if err != nil {
+			if !strings.Contains(err.Error(), "g/b/") {
+				t.Fatal(err)
+			}
+			faults++
+		}
+		if len(batch.Lost) > 0 {
+			t.Fatalf("lost: %v", batch.Lost)
+		}
+		got += len(batch.Deliveries)
+		return got == 30 && faults >= 2
+	})
+	ctl("set_permissions", name, ".*", ".*", ".*")
+	err = admin.Publish(t.Context(), []skald.Message{message("b", "k", 1)}).Wait(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the message of b", func() bool {
+		batch, _ := s.Receive(t.Context(), 100)
+		return len(batch.Deliveries) == 1 && batch.Deliveries[0].Topic == "b"
+	})
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestServerThatNeverAnswers: one that takes connections and says nothing is an outage in good time, whoever
 // dials.
 func TestServerThatNeverAnswers(t *testing.T) {

@@ -62,8 +62,8 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 		done: make(chan struct{}),
 		group: group{name: g.Name, sessionID: uuid7.New(time.Now()),
 			topicNames: slices.Compact(slices.Sorted(slices.Values(g.Topics))), peers: map[string]peer{},
-			shares: map[string]share{}, prefetch: map[string]int{},
-			windows: map[string]int{}},
+			shares: map[string]share{}, prefetch: map[string]int{}, windows: map[string]int{},
+			refused: map[string]refusal{}},
 	}
 	s.standing = feed.Claim{SessionID: s.sessionID, Owner: g.Owner}
 	s.member = "m-" + g.Member // no name that is drawn is one that is given
