@@ -254,11 +254,19 @@ func undecoded(err error) error {
 	return &Problem{Status: http.StatusBadRequest, Detail: "the body does not decode", Err: err}
 }
 
+// badStatus returns an error if code is no final status of HTTP.
+func badStatus(code int) error {
+	if code < 200 || code > 599 {
+		return fmt.Errorf("the handler answered with the status %d: it must be 200 to 599", code)
+	}
+	return nil
+}
+
 // encode makes the answer of a reply.
 func encode[Out any](reply Reply[Out]) (a answer, err error) {
 	a.code, a.header = cmp.Or(reply.Code, http.StatusOK), reply.Header.Clone()
-	if a.code < 200 || a.code > 599 {
-		return a, fmt.Errorf("the handler answered with the status %d: it must be 200 to 599", a.code)
+	if err := badStatus(a.code); err != nil {
+		return a, err
 	}
 	if a.header == nil {
 		a.header = http.Header{}

@@ -25,13 +25,17 @@ type recorder struct {
 	body    []byte
 	dropped int64 // bytes of a body that is too large to be held
 	refused error
+	invalid error // the status that the handler wrote
 }
 
 func (w *recorder) Header() http.Header { return w.header }
 
 func (w *recorder) WriteHeader(code int) {
-	if w.code != 0 || code < 200 { // informational ones are not stored
+	if w.code != 0 || code >= 100 && code < 200 { // informational ones are not stored
 		return
+	}
+	if w.invalid = badStatus(code); w.invalid != nil {
+		code = http.StatusInternalServerError
 	}
 	w.code, w.sent = code, w.header.Clone()
 	if kind, _, _ := mime.ParseMediaType(w.header.Get("Content-Type")); kind == "text/event-stream" {

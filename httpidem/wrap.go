@@ -49,7 +49,7 @@ func Wrap(db LeaseStore, name string, tenant Tenant, o *Options, next http.Handl
 				defer cancel()
 				rec, err := record(life, r, q.body, next)
 				if err != nil {
-					// of a panic: what was done is not known, so the key stays until the lease ends
+					// what was done is not known, so the key stays until the lease ends
 					return answer{}, err
 				}
 				return d.finish(ctx, key, q, r, rec, began)
@@ -80,7 +80,7 @@ func (d *door) reserve(ctx context.Context, db LeaseStore, q *asked) (*once.Rese
 	}
 }
 
-// record runs next. An error is a panic of it, or the end of its goroutine.
+// record runs next. An error is a panic of it, the end of its goroutine, or a status that HTTP does not have.
 func record(ctx context.Context, r *http.Request, body []byte, next http.Handler) (rec *recorder, err error) {
 	rec = &recorder{header: http.Header{}}
 	inner := r.Clone(ctx)
@@ -93,6 +93,8 @@ func record(ctx context.Context, r *http.Request, body []byte, next http.Handler
 	})
 	var p *failure.PanicError
 	switch {
+	case err == nil:
+		return rec, rec.invalid
 	case !errors.As(err, &p):
 		return rec, err
 	case p.Value == http.ErrAbortHandler:

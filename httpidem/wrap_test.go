@@ -178,6 +178,29 @@ func TestWrapPanic(t *testing.T) {
 	}
 }
 
+// TestWrapInvalidStatus: a status that HTTP does not have is handled as a panic. The key stays until the
+// lease ends.
+func TestWrapInvalidStatus(t *testing.T) {
+	for _, code := range []int{1234, 600, 99, 0, -1} {
+		now := time.Now()
+		db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
+		o := &old{do: func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(code)
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, "done")
+		}}
+		h := wrapped(db, impatient(), o)
+		p := post{key: "k", body: "{}"}
+		answers(t, p.to(h), 500, "something is wrong")
+		for range 3 {
+			answers(t, p.to(h), 409, "in-progress")
+		}
+		if o.runs.Load() != 1 {
+			t.Errorf("%d: %d runs", code, o.runs.Load())
+		}
+	}
+}
+
 // What streams or hijacks is refused by name; what is too large is known as done.
 func TestWrapRefuses(t *testing.T) {
 	g := inMemory(t)
