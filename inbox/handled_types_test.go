@@ -297,3 +297,17 @@ func TestMessageWithoutATypeIsNeverSkipped(t *testing.T) {
 	w.quiet(in)
 	w.expect("k", "1 3")
 }
+
+// A message without an id, of a type that no build handles, is skipped: a topic of other teams may be full of
+// them.
+func TestUnhandledMessageWithoutAnIDIsSkipped(t *testing.T) {
+	w := newWorld(t, 1)
+	in := w.stepper(keep)
+	m := w.message("k", "1")
+	m.ID, m.Type = "", "other"
+	w.publish(m)
+	w.quiet(in)
+	if h := in.Health(); h.Skipped != 1 || len(w.dead()) > 0 || h.Unacknowledged != 0 {
+		t.Errorf("%d dead letters, %+v", len(w.dead()), h)
+	}
+}

@@ -113,8 +113,14 @@ func (in *Inbox[TTx]) accept(d broker.Delivery) *partition.Entry {
 	}
 	e.Lonely = in.exec.Calls(store.Kind{Topic: d.Topic, Type: d.Type})
 	in.count(func(h *Health) { h.Received++ })
-	if e.Readable() && !in.exec.Handles(store.Kind{Topic: d.Topic, Type: d.Type}) {
+	if !in.exec.Handles(e.Kind()) && in.skippable(e) {
 		in.skip(e)
 	}
 	return e
+}
+
+// skippable reports whether a message without a handler may be skipped: its identity is known, or no other
+// build of the consumer needs it.
+func (in *Inbox[TTx]) skippable(e *partition.Entry) bool {
+	return e.Readable() || e.Fault == nil && e.Type != "" && !in.checkpoints.LeftToOthers(e.Kind())
 }
