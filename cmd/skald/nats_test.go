@@ -92,7 +92,6 @@ func TestDemoOnForeignNATS(t *testing.T) {
 // What a demo made at a NATS goes with it, also one that was killed, and nothing else: others' streams,
 // groups and the bucket stay; a stream that was made anew is another's.
 func TestDemoRemoveOnNATS(t *testing.T) {
-	need.Nightly(t, "TestDemoRemoveOnPostgresAndKafka removes a demo from servers")
 	if testing.Short() {
 		t.Skip("a demo of half a minute: in make test")
 	}

@@ -15,7 +15,6 @@ import (
 // demo made can be removed, and nothing of it is left.
 func TestDemoOnRabbitMQThatRestarts(t *testing.T) {
 	t.Parallel()
-	need.Nightly(t, "TestDemoOnForeignRabbitMQ stays, and TestRestart of rabbitbroker")
 	at, restart := need.OwnRabbitMQ(t)
 	dir := filepath.Join(t.TempDir(), "demo")
 	where := []string{"--dir", dir, "--broker", at}
