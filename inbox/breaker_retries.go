@@ -16,6 +16,7 @@ type retries struct {
 	workers int
 	window  int  // that may run at a time
 	running int  // of them
+	stuck   int  // of those, in handlers that ignore that their context ended
 	failing bool // the last one that ended
 	others  int  // messages begun since the last one that began
 	until   time.Time
@@ -35,10 +36,11 @@ func (r *retries) idle() int { return max(r.window, r.workers/4) }
 
 // Allowed reports whether one more may begin now. Others: other messages are ready.
 func (r *retries) Allowed(others bool, now time.Time) bool {
+	running := r.running - r.stuck
 	if !others {
-		return r.running < r.idle()
+		return running < r.idle()
 	}
-	return r.running < r.window && (!r.failing || r.others >= retryPart-1 && !now.Before(r.until))
+	return running < r.window && (!r.failing || r.others >= retryPart-1 && !now.Before(r.until))
 }
 
 // Most returns how many may be claimed, so that one that is allowed is there: any number while they succeed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/skald-go/skald/broker"
@@ -29,6 +30,7 @@ type loop[TTx any] struct {
 	running    int
 	stuck      int                       // of them, those whose handlers ignore that their context ended
 	stuckAt    time.Time                 // when these were counted
+	renewing   atomic.Bool               // claims whose handlers are past their time
 	hands      map[*partition.Entry]bool // what is in hand
 	hard       context.Context           // what the handlers work under
 	timer      *time.Timer               // of await

@@ -35,10 +35,11 @@ func (q *queue) learn(keys, along int, asked store.ClaimSize) {
 }
 
 // claimAll makes chains of what was claimed, each key's with what rides. Of messages that have failed, which
-// wait here for their turn, it takes a few and returns the others.
+// wait here for their turn, it takes a few and returns the others. It also returns messages that are in hand.
 func (q *queue) claimAll(l *looked) (back []*partition.Entry) {
 	first, along := map[string]*partition.Chain{}, 0
-	room := q.o.Retries() - q.troubled()
+	inHand := q.inHand()
+	room := q.o.Retries() - q.count(func(e *partition.Entry) bool { return e.Troubled() && !q.hangs(e) })
 	for i := range l.Claimed.Parked {
 		p := &l.Claimed.Parked[i]
 		key := string(p.Message.Key)
@@ -51,12 +52,15 @@ func (q *queue) claimAll(l *looked) (back []*partition.Entry) {
 			q.ride(c, p)
 			along++
 			continue
+		case inHand(p): // its lease ended before its handler did
+			e := &partition.Entry{Parked: p, Call: p.Call, Given: p.Identity, Lease: q.o.Lease()}
+			back, c = append(back, e), nil
 		case partition.Lasting(p, q.o.Uncharged) && !suspected(p) && room <= 0:
 			back, c = append(back, &partition.Entry{Parked: p, Call: p.Call, Given: p.Identity}), nil
 		default:
 			c = q.claim(p, l.began)
 		}
-		if partition.Lasting(p, q.o.Uncharged) {
+		if c != nil && partition.Lasting(p, q.o.Uncharged) {
 			room--
 		}
 		if p.Message.Key != nil {
@@ -67,14 +71,19 @@ func (q *queue) claimAll(l *looked) (back []*partition.Entry) {
 	return back
 }
 
-// troubled is how many are here that have failed.
-func (q *queue) troubled() (n int) {
+// inHand returns a function that reports whether a claimed message is in hand here already. A claim that was
+// answered since counts from 1 again.
+func (q *queue) inHand() func(*store.Parked) bool {
+	running, claims := q.o.Running(), map[store.Identity]int{}
 	for e := range q.claimed {
-		if e.Troubled() {
-			n++
+		if !e.Prefetches {
+			claims[e.Parked.Identity] = e.Parked.Claims
 		}
 	}
-	return n
+	return func(p *store.Parked) bool {
+		n, here := claims[p.Identity]
+		return here && p.Claims > n || running(p)
+	}
 }
 
 // suspected reports whether a process may have died of p.

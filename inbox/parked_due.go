@@ -19,8 +19,8 @@ func (in *Inbox[TTx]) parkedConfig() parkedConfig {
 		Log: in.o.Logger.With("consumer", in.group), KeyRows: in.o.Limits.KeyRows,
 		KeyBytes: in.o.Limits.KeyBytes,
 		Alone:    in.exec.AsksBeside, Handles: in.exec.Handles, Calls: in.exec.Calls,
-		Lease: func() time.Duration { return in.exec.Lease(exec.TurnOfClaimed) },
-		Again: in.delays.Attempts, Refused: in.delays.Refused, Retries: in.retries.Most,
+		Lease:   func() time.Duration { return in.exec.Lease(exec.TurnOfClaimed) },
+		Running: in.runningNow, Again: in.delays.Attempts, Refused: in.delays.Refused, Retries: in.retries.Most,
 		Uncharged: in.o.Retry.Uncharged,
 	}
 }
@@ -94,14 +94,16 @@ func (in *Inbox[TTx]) settleClaimed(r exec.Result) {
 }
 
 // putOff gives back messages that have failed and were claimed beyond those that may be tried soon: else they
-// would be claimed first again, and the others never.
+// would be claimed first again, and the others never. Those in hand here keep their claim for one more lease.
 func (in *Inbox[TTx]) putOff(ctx context.Context, es []*partition.Entry) {
 	var back []store.Effect
 	for _, e := range es {
 		k := in.exec.Parcel(e)
 		k.Claims = e.Parked.Claims - 1 // as if it had not been claimed
 		k.WasClaim = &store.Claim{Claims: e.Parked.Claims, Session: e.Parked.Session}
-		k.Due = in.retry.WaitOutage(math.MaxInt32)
+		if k.Due = in.retry.WaitOutage(math.MaxInt32); e.Lease > 0 { // it stays ours
+			k.Due, k.Session = e.Lease, e.Parked.Session
+		}
 		back = append(back, store.Effect{Park: k})
 	}
 	if len(back) == 0 {

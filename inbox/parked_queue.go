@@ -42,6 +42,8 @@ type parkedConfig struct {
 	// Refused are the refusals of the store to park a message, in a row.
 	Refused func(store.Identity) partition.Refusals
 	Retries func() int // how many messages that are Lasting may be here
+	// Running reports whether this process still runs a message, or one of its key whose time is over.
+	Running func() func(*store.Parked) bool
 	// Uncharged is how long a message may fail before it is Lasting.
 	Uncharged time.Duration
 }
@@ -73,6 +75,8 @@ type shelf struct {
 
 	suspects []*partition.Chain // of what was claimed: a process may have died of them
 	alone    *partition.Entry   // of these, the one in hand: nothing else is
+
+	hung map[store.Identity]bool // handlers that ignore that their context ended
 }
 
 // newParked is a Queue of which nothing is claimed, whose claims go into s. What is kept is counted at once,
@@ -103,10 +107,33 @@ func (q *queue) Appetite(jobs, limit int) int {
 		most *= 2 // half of it at least was not claimed
 	}
 	most = min(most, limit)
-	if n := len(q.claimed); 2*n <= most && q.bytes() < q.o.Bytes-store.PageBytes {
+	n := q.count(func(e *partition.Entry) bool { return !q.hangs(e) })
+	if 2*n <= most && q.bytes() < q.o.Bytes-store.PageBytes {
 		return most - n
 	}
 	return 0
+}
+
+// Hang notes which handlers ignore that their context ended. A suspect among them runs alone no longer.
+func (q *queue) Hang(ids map[store.Identity]bool) {
+	q.hung = ids
+	if q.alone != nil && q.hangs(q.alone) {
+		q.o.Log.Warn("inbox: others go on next to a message that ran alone: its handler does not return",
+			"topic", q.alone.Topic, "id", q.alone.ID, "type", q.alone.Type)
+		q.alone = nil
+	}
+}
+
+func (q *queue) hangs(e *partition.Entry) bool { return len(q.hung) > 0 && q.hung[e.Identity()] }
+
+// count returns how many claimed messages are so.
+func (q *queue) count(so func(*partition.Entry) bool) (n int) {
+	for e := range q.claimed {
+		if so(e) {
+			n++
+		}
+	}
+	return n
 }
 
 // bytes is what the messages take that were claimed.

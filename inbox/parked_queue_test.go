@@ -19,6 +19,7 @@ func newQueue(s *partition.Schedule, now func() time.Time) *queue {
 		Bytes: 8 << 20, Now: now,
 		Alone: func() bool { return false },
 		Lease: func() time.Duration { return time.Minute }, Handles: yes, Calls: no,
+		Running: func() func(*store.Parked) bool { return func(*store.Parked) bool { return false } },
 		Again:   func(store.Identity) int { return 0 },
 		Refused: func(store.Identity) partition.Refusals { return partition.Refusals{} }}, s)
 }

@@ -104,8 +104,8 @@ func (x *Executor[TTx]) Skip(orders map[string]control.Order) { x.skips.Store(&o
 // Longest describes the handlers that run for the longest, at most n.
 func (x *Executor[TTx]) Longest(n int) []string { return x.acts.Longest(n) }
 
-// CountOverdue is how many workers are in handlers and calls that go on although their time is over.
-func (x *Executor[TTx]) CountOverdue() int { return x.acts.CountOverdue(mercy) }
+// Running lists the messages in handlers and calls that run now, also of an earlier session.
+func (x *Executor[TTx]) Running() []running { return x.acts.Running(mercy) }
 
 // Overdue lists the handlers and calls that go on although their time is over, and logs each once.
 func (x *Executor[TTx]) Overdue() []overdue {

@@ -147,10 +147,14 @@ func (x *Executor[TTx]) retell(ctx context.Context, effect store.Effect) {
 	_, _ = x.db.Apply(ctx, effect)
 }
 
-// asRead keeps p, which is at a call, only while it stands as it was read.
+// asRead keeps p only while it stands as it was read.
 func asRead(p *store.Parked) *store.Park {
-	return &store.Park{Parked: *p, Was: &p.Attempts, WasCall: p.Call.Key,
+	k := &store.Park{Parked: *p, Was: &p.Attempts,
 		WasClaim: &store.Claim{Claims: p.Claims, Session: p.Session}}
+	if p.Call != nil {
+		k.WasCall = p.Call.Key
+	}
+	return k
 }
 
 // call makes the call that e is at, unless its answer is known, and has it settled. Begun: somebody may have

@@ -4,6 +4,7 @@
 package exec
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/store"
 )
 
 // An act is a handler, or a call to the outside, that is running.
@@ -64,16 +66,40 @@ type overdue struct {
 	Most  time.Duration // that it had
 }
 
-// CountOverdue is how many go on for grace longer than they may.
-func (a *acts) CountOverdue(grace time.Duration) (n int) {
+// A running is a message in a handler or a call.
+type running struct {
+	Entry *partition.Entry
+	Late  bool // its time is over
+	Stuck bool // its time and mercy are over
+}
+
+// Running lists what runs now.
+func (a *acts) Running(grace time.Duration) []running {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	out := make([]running, 0, len(a.now))
 	for one := range a.now {
-		if time.Since(one.begun) >= one.most+grace {
-			n++
-		}
+		took := time.Since(one.begun)
+		out = append(out, running{one.e, took >= one.most, took >= one.most+grace})
 	}
-	return n
+	return out
+}
+
+// Renew extends the claim of e, whose handler goes on, by lease from now on. It changes nothing if somebody
+// claimed e since, or e was answered.
+func (x *Executor[TTx]) Renew(ctx context.Context, e *partition.Entry, lease time.Duration) error {
+	id := e.Identity()
+	kept, err := store.ListKept(ctx, x.db, store.Sought{Consumer: x.o.Group, Identity: &id, Limit: 1})
+	if err == nil && len(kept) == 1 && kept[0].Dead == nil && kept[0].Session != "" &&
+		kept[0].Session == e.InHandOf() {
+		k := asRead(&kept[0])
+		k.Due = lease
+		_, err = x.db.Apply(ctx, store.Effect{Park: k})
+	}
+	if err != nil {
+		return fmt.Errorf("renew the claim of %s: %w", e.Name(), err)
+	}
+	return nil
 }
 
 // Overdue lists what goes on for grace longer than it may, and logs each once.

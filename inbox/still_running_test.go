@@ -1,0 +1,184 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/call"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/store"
+)
+
+// A hanging consumer has handlers and calls that ignore their contexts. Each first attempt fails.
+type hanging struct {
+	*world
+	release chan struct{}
+	mu      sync.Mutex
+	begun   map[string]int
+	calls   bool
+}
+
+func newHanging(t *testing.T, calls bool) *hanging {
+	h := &hanging{calls: calls, world: newWorld(t, 1), release: make(chan struct{}), begun: map[string]int{}}
+	t.Cleanup(func() { close(h.release) })
+	return h
+}
+
+// at is the attempt that hangs: a call's first is parked before it is made.
+func (h *hanging) at() int {
+	if h.calls {
+		return 1
+	}
+	return 2
+}
+
+// begin counts an attempt at what. It hangs or fails, or succeeds.
+func (h *hanging) begin(what string) error {
+	h.mu.Lock()
+	h.begun[what]++
+	n := h.begun[what]
+	h.mu.Unlock()
+	switch {
+	case what == "hang" && n >= h.at():
+		<-h.release
+	case n == 1:
+		return errors.New("once")
+	}
+	return nil
+}
+
+func (h *hanging) count(what string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.begun[what]
+}
+
+func (h *hanging) consumer() *inbox.Inbox[tx] {
+	in := inbox.New(h.db, h.bus, "stock", &inbox.Options{Now: h.clock, Workers: 2,
+		Logger: slog.New(slog.DiscardHandler),
+		Timeouts: inbox.Timeouts{Handle: 50 * time.Millisecond, Wait: 10 * time.Millisecond,
+			Drain: time.Millisecond},
+		Retry: inbox.Retry{First: time.Millisecond, Most: time.Millisecond}, Breaker: inbox.Breaker{Off: true}})
+	if !h.calls {
+		inbox.On(in, said, func(_ context.Context, _ tx, m skald.Received[string]) error {
+			return h.begin(m.Value)
+		})
+		return in
+	}
+	inbox.OnCall(in, said, call.Call[tx, string, string, string]{
+		At: call.NewProvider("p", &call.ProviderOptions{Timeout: 50 * time.Millisecond, Limit: 4}),
+		Intent: func(_ context.Context, _ tx, m skald.Received[string]) (string, string, error) {
+			return m.Value, m.ID, nil
+		},
+		Do: func(_ context.Context, what, _ string) (string, error) {
+			return "", h.begin(what)
+		},
+		Settle: func(context.Context, tx, skald.Received[string], call.Outcome[string]) error { return nil },
+	})
+	return in
+}
+
+func (h *hanging) row(what string) (p store.Parked) {
+	for _, k := range h.kept() {
+		if strings.Contains(string(k.Message.Data), what) {
+			p = k
+		}
+	}
+	return p
+}
+
+// A handler or a call that goes on after its claim has ended is not begun again next to itself. Its key waits,
+// no crash is counted, and other keys go on.
+func TestClaimedMessageIsBegunOnceAtATime(t *testing.T) {
+	t.Parallel()
+	for name, calls := range map[string]bool{"handler": false, "call": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHanging(t, calls)
+			run(t, h.consumer())
+			h.publish(h.message("k", "hang"), h.message("k", "behind"))
+			goOn := func(what string) {
+				t.Helper()
+				h.publish(h.message(what, what))
+				until(t, what+" is handled although its first attempt failed", func() bool {
+					h.pass(10 * time.Millisecond)
+					return h.count(what) == 2
+				})
+			}
+			until(t, "it hangs", func() bool {
+				h.pass(10 * time.Millisecond)
+				return h.count("hang") == h.at()
+			})
+			for _, what := range []string{"a", "b", "c", "d"} {
+				h.pass(time.Hour) // no lease is so long
+				goOn(what)
+			}
+			if p := h.row("hang"); h.count("hang") != h.at() || h.count("behind") != 0 || p.Claims > 1 ||
+				p.CrashCount > 0 {
+				t.Errorf("it was begun %d times, the next of its key %d times; %d claims, %d crashes",
+					h.count("hang"), h.count("behind"), p.Claims, p.CrashCount)
+			}
+		})
+	}
+}
+
+// A claim is renewed while its call goes on, so no other instance makes the call meanwhile.
+func TestClaimIsRenewedWhileItsCallGoesOn(t *testing.T) {
+	t.Parallel()
+	h := newHanging(t, true)
+	run(t, h.consumer())
+	h.publish(h.message("k", "hang"))
+	until(t, "it hangs", func() bool { return h.count("hang") == 1 })
+	rival := h.consumer()
+	for range 3 {
+		h.pass(3 * time.Second)
+		untilFor(t, 20*time.Second, "its claim is renewed", func() bool {
+			return h.row("hang").Due > 3*time.Second
+		})
+		h.quiet(rival)
+	}
+	if n := h.count("hang"); n != 1 {
+		t.Errorf("it was begun %d times", n)
+	}
+}
+
+// A message that a process may have died of runs alone, but others do not wait for one that does not return.
+func TestSuspectThatHangsDoesNotStopOthers(t *testing.T) {
+	t.Parallel()
+	h := newHanging(t, false)
+	h.publish(h.message("k", "hang"))
+	first := h.consumer()
+	h.quiet(first)
+	if err := first.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 { // processes claim it, and are killed
+		h.pass(time.Hour)
+		c, err := h.db.Claim(t.Context(), store.Want{Consumer: "stock", Session: fmt.Sprint("gone", i),
+			ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Second})
+		if err != nil || len(c.Parked) != 1 {
+			t.Fatal(c, err)
+		}
+	}
+	h.pass(time.Hour)
+	in := h.consumer()
+	run(t, in)
+	until(t, "it hangs", func() bool { return h.count("hang") == 2 })
+	for _, what := range []string{"a", "b"} {
+		h.publish(h.message(what, what))
+		until(t, what+" is handled", func() bool {
+			h.pass(time.Millisecond)
+			return h.count(what) == 2
+		})
+	}
+	if p := h.row("hang"); p.CrashCount != 1 || h.count("hang") != 2 || len(in.Health().Stuck) == 0 {
+		t.Errorf("%d crashes, %d attempts, %+v", p.CrashCount, h.count("hang"), in.Health())
+	}
+}
