@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/internal/testlog"
 	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/store"
@@ -192,6 +193,50 @@ func TestLogOfAFunctionThatHangs(t *testing.T) {
 			if n := log.Count(line); n != want {
 				t.Errorf("%q is in %d lines: %s", line, n, log)
 			}
+		}
+	})
+}
+
+// A request that ignores its context is made once in a process, though its saga is claimed again and again. It
+// counts towards its provider's limit once, so other sagas go on.
+func TestRequestThatHangsIsMadeOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, at := memstore.New(nil), call.NewProvider("p",
+			&call.ProviderOptions{Timeout: time.Second, Limit: 2})
+		var calls atomic.Int64
+		d := saga.New("s", &saga.Options[trip]{Key: tripKey},
+			saga.Call("pay", saga.Request[tx, trip, string, string]{At: at,
+				Intent: func(_ context.Context, _ tx, r saga.Run[trip]) (string, error) { return r.Key, nil },
+				Do: func(_ context.Context, req, _ string) (string, error) {
+					if req == "hangs" {
+						calls.Add(1)
+						<-time.After(10 * time.Minute)
+					}
+					return "", nil
+				}}, nil, saga.NoEffect()))
+		e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler)}, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin(t, db, e, d, trip{ID: "hangs"})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		time.Sleep(4 * time.Minute)
+		for i := range 10 {
+			key := fmt.Sprint("k", i)
+			begin(t, db, e, d, trip{ID: key})
+			time.Sleep(time.Second)
+			if s := awaitStanding(t, db, key, func(store.Saga) bool { return true }); s.Ended.IsZero() {
+				t.Errorf("%s has not ended: %+v", key, s.Standing)
+			}
+		}
+		if n := calls.Load(); n != 1 {
+			t.Errorf("it was requested %d times", n)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
 	})
 }

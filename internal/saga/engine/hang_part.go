@@ -1,4 +1,5 @@
-// This file knows which functions of a user's go on in this process though their time is over.
+// This file knows which functions of a user's go on in this process though their time is over, and which
+// requests are under way.
 
 package engine
 

@@ -91,7 +91,12 @@ func (l *live[TTx]) request(ctx context.Context, asks []plan.Action) error {
 	answers := make(chan answer, len(asks))
 	for _, a := range asks {
 		ask, within := l.asking(a), l.Caused(ctx)
-		go func() { answers <- ask.Make(within) }()
+		over := l.requesting(ctx, a, ask.Bound.Timeout())
+		go func() {
+			is := ask.Make(within)
+			over()
+			answers <- is
+		}()
 	}
 	var first error
 	for range asks {
@@ -100,6 +105,23 @@ func (l *live[TTx]) request(ctx context.Context, asks []plan.Action) error {
 		}
 	}
 	return first
+}
+
+// requesting notes that a request of this process is under way until over is called. Whoever claims the saga
+// meanwhile does not make the request again here.
+func (l *live[TTx]) requesting(ctx context.Context, a plan.Action, timeout time.Duration) (over func()) {
+	f, name, key := &hangingFunction{Key: hangsOf(l.Row.ID, a)}, l.Row.Name, l.Row.Key
+	l.e.hanging.Hangs(f, func() {})
+	late := time.AfterFunc(timeout+mercy, func() {
+		l.e.o.Logger.ErrorContext(ctx,
+			"saga: a request does not return, so it ignores its context: it counts towards its provider's "+
+				"limit until it returns, or this process ends; another process may make it again",
+			"saga", name, "key", key, "step", a.Step, "occurrence", a.Occurrence, "timeout", timeout)
+	})
+	return func() {
+		late.Stop()
+		l.e.hanging.Returned(f)
+	}
 }
 
 // asking is a request to be made by another goroutine.
