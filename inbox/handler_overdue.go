@@ -52,7 +52,8 @@ func (l *loop[TTx]) countStuck() {
 	l.in.allStuck = why
 }
 
-// survey notes which handlers ignore that their context ended, and renews the claims of those past their time.
+// survey notes which handlers ignore that their context ended, and renews the claims of those past their
+// time.
 func (l *loop[TTx]) survey(now time.Time) {
 	if l.running == 0 && l.stuck == 0 && len(l.in.parked.hung) == 0 {
 		return
@@ -80,7 +81,7 @@ func (l *loop[TTx]) survey(now time.Time) {
 	l.renew(late)
 }
 
-// renew extends the claims of es. A claim whose renewal fails may end: then another instance runs the message
+// renew extends the claims of es. A claim may end if its renewal fails: then another instance runs the message
 // at once.
 func (l *loop[TTx]) renew(es []*partition.Entry) {
 	if len(es) == 0 || !l.renewing.CompareAndSwap(false, true) {

@@ -30,7 +30,7 @@ type loop[TTx any] struct {
 	running    int
 	stuck      int                       // of them, those whose handlers ignore that their context ended
 	stuckAt    time.Time                 // when these were counted
-	renewing   atomic.Bool               // claims whose handlers are past their time
+	renewing   atomic.Bool               // claims of handlers past their time
 	hands      map[*partition.Entry]bool // what is in hand
 	hard       context.Context           // what the handlers work under
 	timer      *time.Timer               // of await

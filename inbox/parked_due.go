@@ -20,7 +20,8 @@ func (in *Inbox[TTx]) parkedConfig() parkedConfig {
 		KeyBytes: in.o.Limits.KeyBytes,
 		Alone:    in.exec.AsksBeside, Handles: in.exec.Handles, Calls: in.exec.Calls,
 		Lease:   func() time.Duration { return in.exec.Lease(exec.TurnOfClaimed) },
-		Running: in.runningNow, Again: in.delays.Attempts, Refused: in.delays.Refused, Retries: in.retries.Most,
+		Running: in.runningNow,
+		Again:   in.delays.Attempts, Refused: in.delays.Refused, Retries: in.retries.Most,
 		Uncharged: in.o.Retry.Uncharged,
 	}
 }

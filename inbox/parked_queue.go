@@ -42,7 +42,7 @@ type parkedConfig struct {
 	// Refused are the refusals of the store to park a message, in a row.
 	Refused func(store.Identity) partition.Refusals
 	Retries func() int // how many messages that are Lasting may be here
-	// Running reports whether this process still runs a message, or one of its key whose time is over.
+	// Running reports whether this process still runs a message, or one of its key past its time.
 	Running func() func(*store.Parked) bool
 	// Uncharged is how long a message may fail before it is Lasting.
 	Uncharged time.Duration

@@ -65,7 +65,8 @@ func (h *hanging) consumer() *inbox.Inbox[tx] {
 		Logger: slog.New(slog.DiscardHandler),
 		Timeouts: inbox.Timeouts{Handle: 50 * time.Millisecond, Wait: 10 * time.Millisecond,
 			Drain: time.Millisecond},
-		Retry: inbox.Retry{First: time.Millisecond, Most: time.Millisecond}, Breaker: inbox.Breaker{Off: true}})
+		Retry:   inbox.Retry{First: time.Millisecond, Most: time.Millisecond},
+		Breaker: inbox.Breaker{Off: true}})
 	if !h.calls {
 		inbox.On(in, said, func(_ context.Context, _ tx, m skald.Received[string]) error {
 			return h.begin(m.Value)
@@ -94,8 +95,8 @@ func (h *hanging) row(what string) (p store.Parked) {
 	return p
 }
 
-// A handler or a call that goes on after its claim has ended is not begun again next to itself. Its key waits,
-// no crash is counted, and other keys go on.
+// A handler or a call that goes on after its claim has ended is not begun again next to itself. Its key
+// waits, no crash is counted, and other keys go on.
 func TestClaimedMessageIsBegunOnceAtATime(t *testing.T) {
 	t.Parallel()
 	for name, calls := range map[string]bool{"handler": false, "call": true} {

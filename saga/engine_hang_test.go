@@ -197,8 +197,8 @@ func TestLogOfAFunctionThatHangs(t *testing.T) {
 	})
 }
 
-// A request that ignores its context is made once in a process, though its saga is claimed again and again. It
-// counts towards its provider's limit once, so other sagas go on.
+// A request that ignores its context is made once in a process, though its saga is claimed again and again.
+// It counts towards its provider's limit once, so other sagas go on.
 func TestRequestThatHangsIsMadeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, at := memstore.New(nil), call.NewProvider("p",

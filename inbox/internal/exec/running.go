@@ -66,14 +66,14 @@ type overdue struct {
 	Most  time.Duration // that it had
 }
 
-// A running is a message in a handler or a call.
+// running is a message in a handler or a call.
 type running struct {
 	Entry *partition.Entry
 	Late  bool // its time is over
 	Stuck bool // its time and mercy are over
 }
 
-// Running lists what runs now.
+// Running lists all acts.
 func (a *acts) Running(grace time.Duration) []running {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,7 +85,7 @@ func (a *acts) Running(grace time.Duration) []running {
 	return out
 }
 
-// Renew extends the claim of e, whose handler goes on, by lease from now on. It changes nothing if somebody
+// Renew extends the claim of e by lease from now on, while its handler goes on. It changes nothing if somebody
 // claimed e since, or e was answered.
 func (x *Executor[TTx]) Renew(ctx context.Context, e *partition.Entry, lease time.Duration) error {
 	id := e.Identity()

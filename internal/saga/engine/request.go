@@ -107,8 +107,8 @@ func (l *live[TTx]) request(ctx context.Context, asks []plan.Action) error {
 	return first
 }
 
-// requesting notes that a request of this process is under way until over is called. Whoever claims the saga
-// meanwhile does not make the request again here.
+// requesting notes that a request of this process is under way until over is called. Another claim of the
+// saga does not make the request again here.
 func (l *live[TTx]) requesting(ctx context.Context, a plan.Action, timeout time.Duration) (over func()) {
 	f, name, key := &hangingFunction{Key: hangsOf(l.Row.ID, a)}, l.Row.Name, l.Row.Key
 	l.e.hanging.Hangs(f, func() {})

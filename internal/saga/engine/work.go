@@ -261,8 +261,8 @@ func (l *live[TTx]) halts(ctx context.Context) bool {
 	return l.left() <= 0 || l.givenUp.Load() || l.e.stopping() || ctx.Err() != nil
 }
 
-// hangs tells whether a function that a is about goes on in this process though its time is over, or a request
-// is under way, whose saga was claimed again meanwhile.
+// hangs tells whether a function that a is about goes on in this process though its time is over, or a
+// request is under way since an earlier claim.
 func (l *live[TTx]) hangs(a plan.Action) bool { return l.e.hanging.Has(hangsOf(l.Row.ID, a)) }
 
 // accuse notes, before a saga that was taken over goes on, that what it is at may have ended its process.
