@@ -81,8 +81,8 @@ func (l *loop[TTx]) survey(now time.Time) {
 	l.renew(late)
 }
 
-// renew extends the claims of es. A claim may end if its renewal fails: then another instance runs the message
-// at once.
+// renew extends the claims of es. A claim may end if its renewal fails: then another instance runs the
+// message at once.
 func (l *loop[TTx]) renew(es []*partition.Entry) {
 	if len(es) == 0 || !l.renewing.CompareAndSwap(false, true) {
 		return

@@ -85,8 +85,8 @@ func (a *acts) Running(grace time.Duration) []running {
 	return out
 }
 
-// Renew extends the claim of e by lease from now on, while its handler goes on. It changes nothing if somebody
-// claimed e since, or e was answered.
+// Renew extends the claim of e by lease from now on, while its handler goes on. It changes nothing if
+// somebody claimed e since, or e was answered.
 func (x *Executor[TTx]) Renew(ctx context.Context, e *partition.Entry, lease time.Duration) error {
 	id := e.Identity()
 	kept, err := store.ListKept(ctx, x.db, store.Sought{Consumer: x.o.Group, Identity: &id, Limit: 1})
