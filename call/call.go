@@ -1,8 +1,8 @@
 // Package call makes external calls, for example to a payment gateway or a mail server, so that each has its
 // effect once. A call has three phases, and each may run in another process. Skald stores the intent, with
 // the idempotency key. It sends the request, outside of any transaction. It stores the answer together with
-// its consequences. A call belongs to an owner, a parked message or a step of a saga, which stores the first
-// and the third phase: see Make.
+// its consequences. The owner of a call, a parked message or a step of a saga, stores the first and the third
+// phase: see Make.
 package call
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Call is a handler whose work is done by an external provider.
+// Call is a handler for work that an external provider does.
 //
 // If a request gets no answer (the process died, the time was up, the connection broke), its outcome is
 // unknown. Skald then asks LookUp, and sends the request again by Do under the same key, until there is an
@@ -70,7 +70,7 @@ type Outcome[TOut any] struct {
 // ErrForgotten is the error of a call without an answer that is older than Call.Memory.
 var ErrForgotten = errors.New("call: the provider may have forgotten the key: look it up there, then drop the message with that result, and carry out its consequences by hand")
 
-// errCancelled is the reason of a call whose key was voided in time.
+// errCancelled is the reason of a call with a key that was voided in time.
 var errCancelled = errors.New("cancelled before it was done")
 
 // Limits of a stored call, in bytes.

@@ -1,6 +1,6 @@
-// Package failure classifies errors of handlers and steps: when failed work is retried, when it becomes a
-// dead letter, and the data of a dead letter. These are functions on data. The inbox, the saga engine and
-// other callers of a user's functions store the results themselves.
+// Package failure classifies errors of handlers and steps. It decides when failed work is retried and when it
+// becomes a dead letter, and creates the data of a dead letter. These are functions on data. The inbox, the
+// saga engine and other callers of a user's functions store the results themselves.
 package failure
 
 import (

@@ -37,8 +37,8 @@ func (r *Record) Add(f store.Failure, charged bool) {
 }
 
 // Charges reports whether a failure of this class at this time counts towards Attempts, after the failures in
-// r. A failure of the class Outage counts Uncharged after the first failure and after up, the last return of
-// the database (zero if it was never away).
+// r. A failure of the class Outage counts from Uncharged after the first failure on, or from Uncharged after
+// up, if that is later. Up is the last return of the database, zero if it was never away.
 func (t Retry) Charges(class Class, r Record, at, up time.Time) bool {
 	if class != Outage {
 		return class.Charged()
@@ -50,7 +50,7 @@ func (t Retry) Charges(class Class, r Record, at, up time.Time) bool {
 	return !r.First.At.IsZero() && at.Sub(since) >= t.Uncharged
 }
 
-// Wait returns the delay before the next attempt, after a failure of this class that r includes.
+// Wait returns the delay before the next attempt, after a failure of this class. The failure must be in r.
 func (t Retry) Wait(class Class, r Record) time.Duration {
 	charged := backoff.After(max(r.Attempts, 1), t.First, t.Most)
 	switch class {
@@ -68,8 +68,8 @@ func (t Retry) WaitOutage(outages int) time.Duration {
 	return backoff.After(outages, t.First, min(t.Most, MostOutage))
 }
 
-// Dead returns the kind of dead letter that the work becomes after a failure of this class that r includes,
-// or "" if it is retried.
+// Dead returns the kind of dead letter that the work becomes after a failure of this class. It returns "" if
+// the work is retried. The failure must be in r.
 func (t Retry) Dead(class Class, r Record) (kind string) {
 	switch {
 	case class == Permanent, class == Malformed, class == TooLarge:

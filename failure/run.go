@@ -9,10 +9,10 @@ import (
 var ErrQuit = errors.New(
 	"the function ended its goroutine (runtime.Goexit, as t.FailNow, t.Fatal and testify's require do): return an error instead")
 
-// Run runs a user's function in a goroutine of its own and returns its error, a *PanicError if it panicked,
-// or ErrQuit if it ended its goroutine. The caller's goroutine has transactions and messages to finish; a
-// function that ended it would leave them open. A function that ignores its context blocks Run until it
-// returns.
+// Run runs a user's function in a goroutine of its own and returns its error. It returns a *PanicError if the
+// function panicked, and ErrQuit if it ended its goroutine. The caller's goroutine has transactions and
+// messages to finish; a function that ended it would leave them open. A function that ignores its context
+// blocks Run until it returns.
 func Run(f func() error) error {
 	done := make(chan error, 1)
 	go func() {

@@ -60,11 +60,11 @@ var ErrNothing = errors.New("lock: no entity is named: give at least one, with a
 type Work struct {
 	Scope, Key string // of the work, as in once.Do
 	Payload    []byte // must be equal whenever the key is
-	// Entities are locked in the same round trip. Two callers never deadlock, whatever their order.
+	// Entities are locked in the same round trip. Two callers never deadlock, in any order of entities.
 	Entities []Entity
-	// Held are tokens from Take. Their entities are locked, too, and the work is stored only if no other
-	// commit had one of them since; otherwise Once returns an *OvertakenError. After a database went back in
-	// time, take new tokens: it has lost later versions.
+	// Held are tokens from Take. Their entities are locked, too. The work is stored only if no other commit
+	// had one of them since. Otherwise Once returns an *OvertakenError. After a database went back in time,
+	// take new tokens: it has lost later versions.
 	Held Tokens
 	// Wait limits the wait for a rival that has the key or an entity; then store.ErrBusy. Default 5 s.
 	Wait time.Duration

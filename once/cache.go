@@ -11,7 +11,7 @@ import (
 )
 
 // Cache stores finished work in front of the database; package rediscache has one. It need not be correct.
-// Its values are compared with a code that only this database can compute for this work and payload; any
+// Skald compares its values with a code that only this database can compute for this work and payload. Any
 // other value counts as a miss. So a cache that is empty, unreachable, stale, shared with other systems or
 // wrong costs only time.
 type Cache interface {

@@ -52,7 +52,7 @@ type receipt struct {
 	Note   string
 }
 
-// pay is work whose repetition is visible.
+// pay is work that leaves a visible trace when it is repeated.
 func pay(w *world, number int) func(context.Context, tx) (receipt, error) {
 	out := outbox.New(w.db, nil)
 	return func(ctx context.Context, t tx) (receipt, error) {

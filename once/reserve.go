@@ -91,8 +91,8 @@ func (r *Reservation) Answer() (a Answer, done bool) {
 }
 
 // Finish stores the answer, inserts rows into the outbox, and frees the key. store.ErrLost means that nothing
-// was written: the lease ended and another process reserved the key, or an earlier Finish took effect. Call
-// Look to find out.
+// was written. Either another process reserved the key after the lease, or an earlier Finish took effect;
+// call Look to find out.
 func (r *Reservation) Finish(ctx context.Context, a Answer, rows ...skald.Message) error {
 	if err := a.Fits(r.request); err != nil {
 		return err

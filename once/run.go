@@ -27,7 +27,7 @@ type Request struct {
 	Locks []store.Lock
 	// Keep is how long an answer is kept, by the database's clock. After that, a key without a time is fresh,
 	// even if its row still exists. For a key that is a UUID of version 7, the answer is returned until its
-	// row is deleted; then the key is too old. Default: the retention of marks.
+	// row is deleted. After that the key is too old. Default: the retention of marks.
 	Keep time.Duration
 	// Wait is how long to wait for another run of the key, then store.ErrBusy. Default 5 s; negative does not
 	// wait.
@@ -64,9 +64,9 @@ type Run[TTx any] struct {
 // settling limits the time of writes that must not depend on the caller's context.
 const settling = 10 * time.Second
 
-// Begin begins a transaction and locks the key in it. Errors: store.ErrBusy if another run still has the key
-// after Request.Wait; a *ConflictError if the key was used for another payload; a *TooOldError if marks of
-// its time are deleted.
+// Begin begins a transaction and locks the key in it. It returns store.ErrBusy if another run still has the
+// key after Request.Wait. It returns a *ConflictError if the key was used for another payload, and a
+// *TooOldError if marks of its time are deleted.
 func Begin[TTx any](ctx context.Context, db Store[TTx], q Request) (*Run[TTx], error) {
 	r, intake, err := claim(ctx, db, q)
 	if err != nil {
@@ -83,7 +83,7 @@ func Begin[TTx any](ctx context.Context, db Store[TTx], q Request) (*Run[TTx], e
 	return r, nil
 }
 
-// Enter is Begin in a transaction of the caller, whose commit stores the answer.
+// Enter is Begin in a transaction of the caller. Its commit stores the answer.
 func Enter[TTx any](ctx context.Context, db Store[TTx], tx TTx, q Request) (*Run[TTx], error) {
 	r, intake, err := claim(ctx, db, q)
 	if err != nil {

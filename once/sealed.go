@@ -14,8 +14,8 @@ import (
 // Sealed encrypts the answers of one request for a Cache. The encryption key is derived from the database's
 // secret, the run of its server, and the scope, tenant, key and payload of the request. So a value that
 // decrypts is the complete answer that this database stored for this request. It cannot belong to another
-// key, another payload, a copied database, or the time before a restart or a restore, after which commits may
-// be lost. Readers of the cache cannot read answers.
+// key, another payload or a copied database. It cannot be older than a restart or a restore, which may have
+// lost commits. Readers of the cache cannot read answers.
 type Sealed struct {
 	Key  string // of the entry in the cache
 	aead cipher.AEAD

@@ -84,8 +84,8 @@ func checkTransaction(ctx context.Context, tx any) error {
 // A draft with an ID is written once: if you do not know whether the transaction was committed, repeat all of
 // it. If the same message was committed under the ID before, Write skips the draft and returns nil. It waits
 // for an open transaction that has written under the ID. It returns ErrOtherMessage if another message was
-// written under the ID, and ErrForgotten if the ID is older than the retention of marks (30 days). An ID
-// costs a round trip.
+// written under the ID. It returns ErrForgotten if the ID is older than the retention of marks (30 days). An
+// ID costs a round trip.
 //
 // Write fails if a value cannot be encoded or exceeds a limit (*store.LimitError); then roll tx back. Limits:
 // data 900 KiB, headers 16 KiB, topic [A-Za-z0-9._-]{1,249}, key 1 KiB.

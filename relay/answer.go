@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// answered records the broker's answer to a call in the shards whose rows it had.
+// answered records the broker's answer to a call in the shards of its rows.
 func (r *Relay) answered(c *call, err error) {
 	r.inFlight -= c.rows
 	r.bytes -= c.bytes

@@ -28,8 +28,8 @@ func (u *unreadable) Pull(context.Context, store.Window, int) (store.Page, error
 	return store.Page{}, errors.New("canceling statement due to statement timeout")
 }
 
-// TestFailingReadsAreRetriedRarely checks that a database that takes a lease and opens a window, but fails to
-// read rows, is queried at growing intervals, like an unreachable one.
+// TestFailingReadsAreRetriedRarely uses a database that grants leases and opens windows, but fails to read
+// rows. The relay queries it at growing intervals, like an unreachable one.
 func TestFailingReadsAreRetriedRarely(t *testing.T) { synctest.Test(t, readFails) }
 
 func readFails(t *testing.T) {

@@ -28,8 +28,8 @@ func (r *Relay) callIncarnation(ctx context.Context, most time.Duration) (string
 	return r.bus.Incarnation(ctx)
 }
 
-// lag returns a function that reads from the broker how many messages wait for a consumer of the database,
-// even if the consumer's own processes are gone. It returns nil if the driver cannot report this.
+// lag returns a function that reads from the broker how many messages wait for a consumer. It works even if
+// the consumer's own processes are gone. It returns nil if the driver cannot report this.
 func (r *Relay) lag() telemetry.Lagger {
 	b, ok := r.bus.(broker.Lagger)
 	if !ok {

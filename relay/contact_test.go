@@ -131,7 +131,7 @@ func opened[B broker.Broker](t *testing.T, b B, err error) broker.Broker {
 	return b
 }
 
-// gated returns a kind of broker whose bad clients connect through a gate.
+// gated returns a kind of broker. Its bad clients connect through a gate.
 func gated(target string, open func(t *testing.T, address string) broker.Broker) cutBroker {
 	through := func(mode int32) func(t *testing.T) (broker.Broker, func()) {
 		return func(t *testing.T) (broker.Broker, func()) {
@@ -332,8 +332,8 @@ func (m *mute) Incarnation(ctx context.Context) (string, error) {
 	return m.Broker.Incarnation(ctx)
 }
 
-// TestOrderWhenARelayYields checks that a relay whose answers are lost gives its shards away. When a row
-// arrives for the first time, all earlier ones of its key have arrived.
+// TestOrderWhenARelayYields checks that a relay without answers gives its shards away. When a row arrives for
+// the first time, all earlier ones of its key have arrived.
 func TestOrderWhenARelayYields(t *testing.T) {
 	w := newWorld(t, "orders")
 	w.db = memstore.New(nil)

@@ -68,8 +68,8 @@ func (r *Relay) retryDeferred(ctx context.Context) (busy bool, err error) {
 	return true, nil
 }
 
-// withoutReplays removes rows of recreated topics that wait for a replay of older rows, and rows with an
-// older row of their key that is about to be stored as deferred.
+// withoutReplays removes rows of recreated topics that wait for a replay. It also removes rows if an older
+// row of their key is about to be stored as deferred.
 func (r *Relay) withoutReplays(ctx context.Context, due []store.DeferredRow) ([]store.DeferredRow, error) {
 	names := make([]string, len(due))
 	for i := range due {

@@ -60,8 +60,8 @@ func TestDeferredRowsAreReadRarelyWhenThereAreNone(t *testing.T) {
 	}
 }
 
-// TestRowOfAMissingTopicIsRetriedSoon checks that a row of a missing topic is retried soon, even if the next
-// read of deferred rows was planned for much later.
+// TestRowOfAMissingTopicIsRetriedSoon checks that a row of a missing topic is retried soon. The next read of
+// deferred rows was planned for much later.
 func TestRowOfAMissingTopicIsRetriedSoon(t *testing.T) {
 	now := time.Now()
 	r := New(memstore.New(nil), membroker.New(nil), &Options{Now: func() time.Time { return now }})

@@ -9,15 +9,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Health is the state of a relay. An outage of database or broker makes it not ready, but it stays live,
+// Health is the state of a relay. An outage of database or broker makes the relay not ready. It stays live,
 // because a restart cures neither. docs/operations.md lists the report for each fault, and the delay.
 type Health struct {
 	Live   bool   // false only after Run has ended
 	Ready  bool   // database and broker answer
 	Why    string // why it is not ready: one line, the innermost cause first
 	Shards int    // owned now
-	// Polls is why the relay polls instead of being notified of commits, or why its positions do not follow
-	// the replication slot that another program reads. Empty if everything works as configured.
+	// Polls is the reason that the relay polls and is not notified of commits. If another program reads the
+	// replication slot, it is the reason that positions do not follow the slot. Empty if everything works as
+	// configured.
 	Polls string
 
 	// Published and Deferred count rows of this process, since New. A repeat after a crash or a failure

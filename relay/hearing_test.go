@@ -68,8 +68,8 @@ func TestOneLookForEachCommit(t *testing.T) {
 			if time.Now().After(end) {
 				t.Fatalf("message %d was not published", n)
 			}
-			// Unlike a real one, this source does not report a commit at the moment in which the relay goes
-			// to rest: the next commit wakes the relay.
+			// Unlike a real one, this source misses a commit at the moment in which the relay goes to rest.
+			// The next commit wakes the relay.
 			if time.Now().After(again) {
 				write(n)
 				again = time.Now().Add(time.Second)

@@ -12,9 +12,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lease renews the owned shards and takes free ones, after a third of the lease's time, or a little earlier
-// if there are other relays. If it can, it looks for new rows in the same call, so that an idle relay sends
-// one query for both.
+// lease renews the owned shards and takes free ones. It does so after a third of the lease's time, or a
+// little earlier if there are other relays. If it can, it looks for new rows in the same call, so that an
+// idle relay sends one query for both.
 func (r *Relay) lease(ctx context.Context) (busy bool, err error) {
 	now := r.o.Now()
 	free, idle := r.toFree(), r.idle(now)
@@ -131,7 +131,7 @@ func (r *Relay) compare(now []store.Shard) (gained []store.Shard) {
 }
 
 // start starts new shards where their last owner stopped. If their cursor refers to another broker, they
-// start at the oldest stored row: rows that the other broker acknowledged may be missing on this one.
+// start at the oldest stored row. Rows that the other broker acknowledged may be missing on this one.
 func (r *Relay) start(ctx context.Context, gained []store.Shard) error {
 	if len(gained) == 0 {
 		return nil

@@ -81,7 +81,8 @@ func (r *Relay) noteTopicIDs(asked []string, ids broker.Topics) {
 	}
 }
 
-// stop restarts a shard when none of its calls are in progress. Until then its group does not read for it.
+// stop restarts a shard when none of its calls are in progress. Rows that its group reads until then are not
+// published for it.
 func (r *Relay) stop(s *shard) {
 	s.failing = true
 	r.ungroup(s)
@@ -171,8 +172,8 @@ func (s *shard) endReplay() {
 	}
 }
 
-// skips reports whether a row that g has read is not to be published in this phase: see origin. Rows may be
-// read that lie after the last acknowledged one.
+// skips reports whether a row that g has read is not to be published in this phase: see origin. g may also
+// read rows after the last acknowledged one.
 func (s *shard) skips(g *group, row *store.Row) bool {
 	switch {
 	case len(s.origin.Recreated) == 0, s.origin.Until != "" && g.base != "":

@@ -6,7 +6,7 @@
 // The way of a row through the files: contact.go (is the broker there?), lease.go (which shards are ours?),
 // window.go (which rows are new?), publish.go (publish them in order, with many calls in progress), answer.go
 // (the acknowledged prefix, and refused rows), deferred.go (retry deferred rows), recreated.go (recreated
-// topics), progress.go (store the progress of each shard), run.go (the loop).
+// topics), progress.go (store the progress of each shard), and run.go (the loop).
 package relay
 
 import (
@@ -57,9 +57,9 @@ type Options struct {
 	// TTL is the time without a heartbeat after which another relay takes the shards. Default 3 s.
 	TTL time.Duration
 	// PollMost is the longest pause between two looks for new rows. Default 105 ms times the number of relays
-	// on this outbox, so that all together query an idle database nine times a second, and at most a third of
-	// TTL. While there are new rows, and soon after a write in this process, the pause is a twentieth of the
-	// time since then, at least 1 ms.
+	// on this outbox, at most a third of TTL. So all relays together query an idle database nine times a
+	// second. After new rows, or a write in this process, the pause is a twentieth of the time since then, at
+	// least 1 ms.
 	PollMost time.Duration
 	// Outboxes is the number of outboxes of one database that this process publishes, with a relay each. It
 	// multiplies the default of PollMost, so that more outboxes hardly mean more queries. Default 1.

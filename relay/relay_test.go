@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// world is a database, a broker whose answers a test can spoil, and a clock that the test moves.
+// world is a database, a broker with answers that a test can spoil, and a clock that the test moves.
 type world struct {
 	t   *testing.T
 	db  *memstore.Store
@@ -412,7 +412,7 @@ func TestRelaysShareShardsAndTakeOverFromTheDead(t *testing.T) {
 	}
 }
 
-// TestClocksThatDiffer runs relays whose clocks are hours apart. Leases use the store's clock, and order
+// TestClocksThatDiffer runs relays with clocks that are hours apart. Leases use the store's clock, and order
 // follows the rows. A writer's clock only sets the time of its messages.
 func TestClocksThatDiffer(t *testing.T) {
 	w := newWorld(t, "orders")

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Step does one turn: it leases shards, reads at most a page of each window, publishes it, waits for the
-// broker's answer and saves the progress. It never waits for rows.
+// Step does one turn. It leases shards, reads at most a page of each window and publishes it. Then it waits
+// for the broker's answer and saves the progress. It never waits for rows.
 func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 	r.publish = func(c *call, msgs []skald.Message) {
 		r.answered(c, r.callPublish(ctx, msgs).Wait(ctx))
@@ -182,8 +182,8 @@ func (l *loop) publish(c *call, msgs []skald.Message) {
 	}()
 }
 
-// ask reads the IDs of topics and passes the result to results, which has room for it: at most one such
-// request is in progress.
+// ask reads the IDs of topics and passes the result to results. There is room for it, because at most one
+// such request is in progress.
 func (l *loop) ask(topics []string, take func(broker.Topics, error)) {
 	go func() {
 		ids, err := l.r.callTopics(l.hard, storeTimeout, topics...)

@@ -18,8 +18,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// rough is a broker that answers late and with failures, by the publish contract: after a message that it
-// does not accept, it accepts none of the same key that was published before the caller took the answer.
+// rough is a broker that answers late and with failures, by the publish contract. After a message that it
+// does not accept, it accepts no more of the same key until the caller has taken the answer.
 type rough struct {
 	mu    sync.Mutex
 	rng   *rand.Rand

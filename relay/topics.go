@@ -11,8 +11,8 @@ import (
 
 // topics is the relay's knowledge about the broker's topics. It belongs to the goroutine of Run or Step.
 type topics struct {
-	// missing has the topics that the broker did not have, and how long that is trusted; until a row is
-	// published.
+	// missing has the topics that the broker did not have, and when to ask again. A published row removes its
+	// topic.
 	missing map[string]time.Time
 	ids     broker.Topics        // as last read; replaced, never changed, because calls in progress use it
 	idless  map[string]time.Time // topics without an ID, and how long that is trusted
@@ -46,7 +46,7 @@ func (t *topics) published(topic string) {
 	}
 }
 
-// unknown returns those of names whose IDs must be read, sorted and without duplicates. It changes names.
+// unknown returns the names without a known ID, sorted and without duplicates. It changes names.
 func (t *topics) unknown(names []string, now time.Time) []string {
 	names = slices.DeleteFunc(names, func(name string) bool {
 		_, known := t.ids[name]

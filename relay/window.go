@@ -146,7 +146,7 @@ func (r *Relay) look(ctx context.Context) (busy bool, err error) {
 // quiet reports whether no look is needed before the source wakes the relay.
 func (r *Relay) quiet() bool { return r.hearer != nil && r.hearer.Hearing().Quiet }
 
-// looked is look for a group whose look was part of the lease.
+// looked does the work of look for a group that looked in the call of the lease.
 func (r *Relay) looked(now time.Time, tip string, g *group) {
 	if tip != g.base {
 		g.begin(tip)

@@ -37,7 +37,7 @@ type Attend struct {
 
 	// Take makes Session the owner of the partitions of Checkpoints. Work that a crashed session has claimed
 	// becomes due immediately. A partition that is new, or has another origin now, begins with the Position
-	// and InFlightEnd of its Checkpoint; other partitions keep their stored checkpoint. If a sequence of the
+	// and InFlightEnd of its Checkpoint. Other partitions keep their stored checkpoint. If a sequence of the
 	// database would return numbers that are in use, Attend returns a *MovedError and writes nothing.
 	Take    bool
 	Session string

@@ -17,13 +17,13 @@ var (
 	// ErrMoved reports that the database does not have a tick that it returned before. It was restored to an
 	// earlier state, or is another database.
 	ErrMoved = errors.New("store: the database went back in time or is another one")
-	// ErrStandby reports that the server is a standby, whose snapshots are not ordered. It counts as an
-	// outage, because a standby may be promoted.
+	// ErrStandby reports that the server is a standby. The snapshots of a standby are not ordered. It counts
+	// as an outage, because a standby may be promoted.
 	ErrStandby = errors.New("store: the server is a standby: let the URL lead to the primary (target_session_attrs=read-write), or wait for its promotion")
 )
 
-// MovedError reports that the shards name another database, that the database went back in time, or that its
-// sequences return numbers that are in use. Relays and consumers stop.
+// MovedError reports that this is not the database of the shards, or that it went back in time, or that its
+// sequences return used numbers. Relays and consumers stop.
 type MovedError struct{ Saw string }
 
 func (e *MovedError) Error() string {

@@ -69,7 +69,7 @@ type Unit[TTx any] interface {
 	Found() Found
 	// Outage reports whether a handler's err was caused by a failure of this transaction that is not the
 	// handler's fault. Call it before Commit or Rollback. Such failures are a lost connection, a deadlock, a
-	// serialization failure, a lock timeout, and a statement that was cancelled by a context of the handler.
+	// serialization failure and a lock timeout. So is a statement that a context of the handler cancelled.
 	// The driver first checks the state of the transaction, then reads from err why it was aborted. An error
 	// of another connection is never an outage.
 	Outage(ctx context.Context, err error) bool

@@ -21,7 +21,7 @@ type Consumer struct {
 	Progress time.Duration // since one of them last acknowledged a message, or since the first heartbeat
 }
 
-// RelayProgress is the state of a relay that owns shards of this database, or whose broker is unreachable.
+// RelayProgress is the state of a relay that owns shards of this database, or has no reachable broker.
 type RelayProgress struct {
 	Owner string
 	// Progress is the time since the relay took a shard or stored progress; without a shard it equals

@@ -39,8 +39,8 @@ type List struct {
 	Payloads bool
 	Locks    *LockQuery
 	Holds    *HoldQuery
-	// Waiting lists unpublished rows of the outbox, oldest first: at most so many deferred ones, and so many
-	// others among the first WaitingScan rows. 0 lists none.
+	// Waiting lists unpublished rows of the outbox, oldest first. The list has at most so many deferred rows,
+	// and so many others among the first WaitingScan rows. 0 lists none.
 	Waiting int
 }
 
@@ -133,7 +133,7 @@ type AuditQuery struct {
 type StatusQuery struct {
 	// Backlog is cheap even if the outbox is large: each process that reports metrics requests it regularly.
 	Backlog bool
-	// Keeping is the consumer whose parked messages and dead letters are counted; empty counts none.
+	// Keeping counts the parked messages and dead letters of this consumer; empty counts none.
 	Keeping string
 	// Left lists types without a handler. It reads all parked messages.
 	Left bool

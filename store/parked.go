@@ -17,8 +17,8 @@ const (
 	// Arriving is for a message from the broker. It is fresh only if no message of its key is parked and it
 	// is neither parked nor dead itself.
 	Arriving
-	// Retrying is for a claimed message. It is fresh only while it is parked with Mark.Attempts and first of
-	// its key, or directly follows the messages before it in the intake.
+	// Retrying is for a claimed message. It is fresh only while it is parked with Mark.Attempts. It must be
+	// the first of its key, or directly follow the messages before it in the intake.
 	Retrying
 )
 
@@ -117,9 +117,10 @@ type Claim struct {
 }
 
 // Requeue makes a parked message or dead letter due now, with its attempts. A dead letter is parked again at
-// its old place. If it no longer blocks its key and a later message of the key has an external call, it goes
-// to the end of its key. So a message with a call never gets one before it that could wait for the outcome.
-// The same holds for a message that replaces another by Park.Instead. Guard: the message is parked or dead.
+// its old place. An exception is a dead letter that does not block its key, if a later message of the key has
+// an external call. It goes to the end of its key. So a message with a call never gets one before it that
+// could wait for the outcome. The same holds for a message that replaces another by Park.Instead. Guard: the
+// message is parked or dead.
 type Requeue struct {
 	Consumer string
 	Identity
@@ -171,8 +172,8 @@ type ClaimSize struct {
 	// Prefetch is the number of messages directly after each claimed one that are read with it. They are
 	// handled in the transaction of the first, or not at all, so they need no claim of their own. None is
 	// read after a message that has a call, ended its process, or was claimed before without an answer. The
-	// list also ends before such a message, a dead letter and a type that is left to other builds. If the
-	// claim gets no answer, the next claim of these messages counts as a repeated one, too.
+	// list also ends before such a message, a dead letter and a type that is left to other builds. After a
+	// claim without an answer, the next claim counts in Claims of these messages, too.
 	Prefetch    int
 	PrefetchAll int // prefetched messages of all keys together
 }
@@ -181,8 +182,8 @@ type ClaimSize struct {
 type Claimed struct {
 	Work   Work     // the requested kind
 	Parked []Parked // by Place; prefetched ones are Waiting
-	// Next is the time until the next message is due. 0 means none; if as many keys were claimed as
-	// requested, others may be due already.
+	// Next is the time until the next message is due. 0 means that there is none, or that others may be due
+	// already because as many keys were claimed as requested.
 	Next time.Duration
 	// Admitted reports that a message in the consumer's quarantine was admitted and is not taken yet.
 	Admitted bool

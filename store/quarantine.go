@@ -13,8 +13,8 @@ const (
 	QuarantineOfAll = 10_000 // messages that are not taken yet
 )
 
-// Quarantined is a message that Skald can neither drop nor handle without an operator's decision. The row of
-// a consumer, identity and fingerprint is unique and kept as long as marks, so that a repeat of the message
+// Quarantined is a message that Skald can neither drop nor handle without an operator's decision. There is
+// one row for each consumer, identity and fingerprint, kept as long as marks. So a repeat of the message
 // changes nothing, before it is taken and after.
 type Quarantined struct {
 	Consumer string

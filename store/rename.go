@@ -22,8 +22,8 @@ type Belongings struct {
 	Steps       int64
 	Floors      int64 // of its marks and steps
 	Types       int64 // that its processes handle
-	// Heard is the time since the last heartbeat of one of its processes, or since one stored a checkpoint of
-	// a partition that it still owns; -1 means never.
+	// Heard is the time since the last heartbeat of one of its processes. A checkpoint of a partition that is
+	// still owned counts, too. -1 means never.
 	Heard time.Duration
 }
 

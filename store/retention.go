@@ -7,8 +7,8 @@ import "time"
 type Retention struct {
 	Outbox time.Duration // default 7 days
 	Marks  time.Duration // default 30 days
-	// Steps is how long a step is kept after its saga began, and at least after the step was stored. No saga
-	// may take longer. Default 90 days.
+	// Steps is how long a step is kept, counted from the start of its saga or from when the step was stored,
+	// if that is later. No saga may take longer. Default 90 days.
 	Steps time.Duration
 	// Sagas is how long an orchestrated saga and its key are kept after the saga ended. Default 30 days.
 	Sagas time.Duration
@@ -26,8 +26,8 @@ type Backlog struct {
 	Kept     []Kept        // per consumer with parked, dead or quarantined messages, by name
 
 	Consumers []Consumer // all that ever wrote a heartbeat, by name
-	// Relays are the relays that own shards, including dead ones until another relay takes their shards, and
-	// live relays with an unreachable broker; by name.
+	// Relays are the relays that own shards, and live relays with an unreachable broker, by name. A dead
+	// relay is listed until another relay has its shards.
 	Relays []RelayProgress
 
 	Reserved []ReservedCounts // per consumer with reservations, by name

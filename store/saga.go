@@ -57,9 +57,8 @@ type Saga struct {
 	Origin      string // correlation, trace, and the parent of a child
 	State       string // JSON
 
-	// Version is the fence. StartSaga stores this as the first version. It should differ at each start: then
-	// a version that was read from a start that was rolled back never matches a later start of its key. 0
-	// means 1.
+	// Version is the fence. StartSaga stores this as the first version. It should differ at each start. Then
+	// a version read from a start that was rolled back never matches a later start of its key. 0 means 1.
 	Version int64
 	Standing
 
@@ -68,8 +67,8 @@ type Saga struct {
 	Lease   time.Duration // only StartSaga reads it
 	Instead string        // only StartSaga reads it: the ID of the ended saga to replace
 	Due     time.Time     // zero means not before another write
-	// Lapsed is set on a claimed saga whose previous lease expired: the session that had it. Drivers set it
-	// on reading.
+	// Lapsed, on a claimed saga, is the session that let the previous lease expire. Drivers set it on
+	// reading.
 	Lapsed string
 
 	// Drivers set the rest on reading. Times are the store's.
@@ -136,8 +135,8 @@ type SagaDefinition struct {
 	Name, Hash string
 	Written    string    // JSON
 	Noted      time.Time // when an engine last stored it; drivers set it on reading
-	// Number is larger than the numbers of the same name that were stored before; two that are stored at the
-	// same time may be equal. It never changes. Drivers set it on reading.
+	// Number is larger than the earlier numbers of the same name. Two definitions that are stored at the same
+	// time may have equal numbers. It never changes. Drivers set it on reading.
 	Number int64
 }
 

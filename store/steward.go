@@ -13,11 +13,11 @@ type Steward interface {
 	// nor blocks writers; rows that it cannot lock immediately stay until the next call.
 	Maintain(ctx context.Context, m Maintain) (Maintained, error)
 
-	// Recover repairs a database that moved: its outbox, for which Lease and Pull return a *MovedError, and
-	// its sequences, for which Check and Attend do. It blocks writers for a moment. Afterwards relays read
-	// each retained row again that is not known to be acknowledged, once and in order, including rows written
-	// since the move; all shards are free. The note is stored in skald_audit. Without a note it only reports
-	// the move. If there was none, it changes nothing.
+	// Recover repairs a database that moved. It repairs the outbox, for which Lease and Pull return a
+	// *MovedError, and the sequences, for which Check and Attend do. It blocks writers for a moment.
+	// Afterwards all shards are free. Relays read each retained row again, once and in order, unless it is
+	// known to be acknowledged. This includes rows written since the move. The note is stored in skald_audit.
+	// Without a note it only reports the move. If there was none, it changes nothing.
 	Recover(ctx context.Context, note *Audit) (Recovered, error)
 
 	// Rename counts the rows of both consumers. With an Audit it then moves them in one transaction, on three
@@ -35,8 +35,8 @@ type Steward interface {
 // Maintain selects the retention and the lease under which it is applied.
 type Maintain struct {
 	Keep Retention
-	// DryRun counts the rows that would be deleted if no other transaction were in the way, and lists what
-	// would stay and why. It changes nothing, blocks nobody, and reads all rows that it counts.
+	// DryRun counts the rows that would be deleted if no other transaction were in the way, and lists the
+	// others with the reason. It changes nothing, blocks nobody, and reads all rows that it counts.
 	DryRun bool
 	// Owner, if not empty, first takes or renews the retention lease, for Lease, by the store's clock. If
 	// another owner has it, Maintained.Other is true and nothing else happens.

@@ -40,8 +40,8 @@ type Store interface {
 type Common interface {
 	// Check tests, before first use, that the tables exist, in a version that this build supports, with the
 	// rights of the role. It returns a *SchemaError or a *RightError. For App it returns a *MovedError if a
-	// sequence returns numbers that are in use, for example after a logical switch-over, which copies no
-	// sequences. Other errors are outages.
+	// sequence returns used numbers. This happens after a logical switch-over, which copies no sequences.
+	// Other errors are outages.
 	Check(ctx context.Context, as Role) error
 
 	// Secret returns the key of this database's fingerprints. It was generated with the tables and never
@@ -57,20 +57,20 @@ type Common interface {
 	// concurrent transaction holds a row.
 	Apply(ctx context.Context, es ...Effect) ([]bool, error)
 
-	// Outage reports whether an error of this Store or of a Unit is nobody's fault, so that the same call
-	// should be retried: a lost connection, an unreachable server, a deadlock, a lock timeout, a busy file.
-	// For errors of handlers use Unit.Outage.
+	// Outage reports whether an error of this Store or of a Unit is nobody's fault, so that the caller should
+	// retry. Examples are a lost connection, an unreachable server, a deadlock, a lock timeout and a busy
+	// file. For errors of handlers use Unit.Outage.
 	Outage(err error) bool
 
 	// Probe returns nil if the database answers and can be written. It sends one statement, on a connection
-	// of its own if the driver can open one, so that handlers that use all connections do not look like an
-	// outage. A database that only waits for another writer is no outage, either. Limit ctx to ProbeWait.
+	// of its own if the driver can open one. So handlers that use all connections do not look like an outage.
+	// A database that only waits for another writer is no outage, either. Limit ctx to ProbeWait.
 	Probe(ctx context.Context) error
 
-	// Woken returns a channel that is closed at the next write or commit in this process that concerns rows
-	// or claimable sagas, so that a relay or an engine need not poll. After it is closed, request a new one.
-	// A write into the caller's transaction closes it before the commit: poll for a while. Nil means that the
-	// store cannot notify.
+	// Woken returns a channel that is closed at the next write or commit in this process. Only writes of rows
+	// and of claimable sagas count. So a relay or an engine need not poll. After it is closed, request a new
+	// one. A write into the caller's transaction closes it before the commit: poll for a while. Nil means
+	// that the store cannot notify.
 	Woken() <-chan struct{}
 }
 
@@ -78,8 +78,8 @@ type Common interface {
 const ProbeWait = 2 * time.Second
 
 // Database identifies the database and schema of a store. On PostgreSQL the ID survives a restart, a
-// fail-over and a physical backup; a copy by pg_dump and an upgrade by pg_upgrade get another one. On SQLite
-// a copied file keeps the ID of the original.
+// fail-over and a physical backup; a copy by pg_dump or an upgrade by pg_upgrade has another one. On SQLite a
+// copied file keeps the ID of the original.
 type Database struct {
 	ID   string // 16 hexadecimal digits
 	Name string // for people
@@ -111,8 +111,8 @@ type Intake struct {
 	// Settings apply to this transaction from the handler on, in their order: for example a tenant for
 	// row-level security, or a role. A driver without settings returns ErrNoSettings.
 	Settings []Setting
-	// Server is the required server session, as Attend returned it; on another one the result is ErrLost,
-	// because data that the caller read may be missing there. Empty allows any.
+	// Server is the required server session, as Attend returned it; on another one the result is ErrLost.
+	// Data that the caller read may be missing there. Empty allows any.
 	Server string
 	// Isolation of the transaction. Above ReadCommitted, conflicts fail with an error for which Collided is
 	// true. A driver without that level returns ErrNoIsolation. Enter ignores it, because its transaction has
@@ -120,8 +120,8 @@ type Intake struct {
 	Isolation Isolation
 	// Wait limits the wait for concurrent transactions; then ErrBusy. 0 means 5 s.
 	Wait time.Duration
-	// Handle is how long the handler may leave the transaction idle before the database ends it, so that a
-	// paused process does not hold its mark forever. 0 means 60 s.
+	// Handle is how long the handler may leave the transaction idle before the database ends it. So a paused
+	// process does not hold its mark forever. 0 means 60 s.
 	Handle time.Duration
 }
 
@@ -187,7 +187,7 @@ type Verdict struct {
 	Result      string
 	Emitted     string
 	Headers     string
-	// Left is the rest of Mark.Keep, by the store's clock. Negative means that it is over; an ID with a
+	// Left is the rest of Mark.Keep, by the store's clock. Negative means that it is over. An ID with a
 	// timestamp still gets the answer. 0 means that its scope has no retention of its own.
 	Left time.Duration
 }
@@ -299,10 +299,9 @@ type Shard struct {
 	Incarnation string // of the broker that acknowledged up to Cursor; "" at first
 }
 
-// Cursor is the position of a shard. All rows up to the tick Base are acknowledged. If a window from Base to
-// Tip is open (Tip is neither "" nor Base), its rows up to the sequence number Seq are acknowledged, too.
-// Rows of a window are in the order of their sequence numbers. Each driver defines its ticks; "" is the
-// beginning.
+// Cursor is the position of a shard. All rows up to the tick Base are acknowledged. A window from Base to Tip
+// is open if Tip is neither "" nor Base. Its rows up to the sequence number Seq are acknowledged, too. Rows
+// of a window are in the order of their sequence numbers. Each driver defines its ticks; "" is the beginning.
 type Cursor struct {
 	Base, Tip string
 	Seq       int64
@@ -325,9 +324,9 @@ type Ask struct {
 	// Otherwise the relay counts as any other, so that an outage of the broker moves no shard.
 	Yield bool
 
-	// Knew are shards that the relay owned when the store failed, with their last ticks. If the database has
-	// one of them with the same epoch and token but without its tick, or with a smaller epoch, it went back
-	// in time. It then records this, and returns a *MovedError until Recover.
+	// Knew are shards that the relay owned when the store failed, with their last ticks. The database went
+	// back in time if it has one of them with the same epoch and token but without its tick, or with a
+	// smaller epoch. It then records this, and returns a *MovedError until Recover.
 	Knew []Shard
 
 	// Look is the snapshot after which to look for new rows, "" for the beginning; nil does not look.

@@ -1,3 +1,3 @@
-// Package column is the common part of the three stores: how messages, keys, names and calls become columns,
-// the maximum length of texts, and the memory that a message needs.
+// Package column is the common part of the three stores. It converts messages, keys, names and calls to
+// columns, cuts texts to the maximum length, and estimates the memory of messages.
 package column

@@ -50,8 +50,8 @@ func TestOpensAndAdmitsOneProbe(t *testing.T) {
 	enter(t, b, now, true, 0)
 }
 
-// TestCallsFromBeforeItOpened checks that calls from before the breaker opened change nothing when they end
-// during a probe: there is still one probe, and the pause stays as long.
+// TestCallsFromBeforeItOpened ends calls from before the breaker opened during a probe. There is still one
+// probe, and the pause stays as long.
 func TestCallsFromBeforeItOpened(t *testing.T) {
 	for name, end := range map[string]func(p *Pass, now time.Time){
 		"abandoned": func(p *Pass, _ time.Time) { p.Abandon() },
