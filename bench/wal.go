@@ -76,7 +76,7 @@ func (b *bench) walField(ctx context.Context) (*walField, error) {
 // makeSlot lets a relay make it.
 func (f *walField) makeSlot(ctx context.Context) error {
 	stop, ended := start(ctx, relay.New(f.reads, newSink(nil, 0), &relay.Options{Logger: quietly()}))
-	for !f.reads.Hearing().Quiet {
+	for !f.reads.Listening().Quiet {
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case err := <-ended:

@@ -560,15 +560,15 @@ func (s source) Status(ctx context.Context, q store.StatusQuery) (store.Status, 
 	return s.Store.Status(ctx, q)
 }
 
-// Hear hears of nothing: the relay polls.
-func (s source) Hear(ctx context.Context, _ *slog.Logger) { <-ctx.Done() }
+// Listen gets no notifications: the relay polls.
+func (s source) Listen(ctx context.Context, _ *slog.Logger) { <-ctx.Done() }
 
-// Hearing says so while the slot is away.
-func (s source) Hearing() store.Hearing {
+// Listening reports a missing slot.
+func (s source) Listening() store.Listening {
 	if s.w.deaf.Load() {
-		return store.Hearing{Why: "the slot is away"}
+		return store.Listening{Why: "the slot is away"}
 	}
-	return store.Hearing{}
+	return store.Listening{}
 }
 
 // bus is a broker that may be away.

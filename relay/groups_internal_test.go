@@ -17,9 +17,9 @@ type lateSeen struct {
 	looks int
 }
 
-func (*lateSeen) Hear(ctx context.Context, _ *slog.Logger) { <-ctx.Done() }
+func (*lateSeen) Listen(ctx context.Context, _ *slog.Logger) { <-ctx.Done() }
 
-func (*lateSeen) Hearing() store.Hearing { return store.Hearing{Quiet: true} }
+func (*lateSeen) Listening() store.Listening { return store.Listening{Quiet: true} }
 
 func (s *lateSeen) Lease(_ context.Context, ask store.Ask) (store.Leased, error) {
 	if s.looks++; s.looks == 1 {

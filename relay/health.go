@@ -36,8 +36,8 @@ func (r *Relay) Health() Health {
 	defer r.mu.Unlock()
 	h := r.health
 	h.Ready = h.Live && r.storeAway == "" && r.brokerAway == ""
-	if r.hearer != nil {
-		h.Polls = r.hearer.Hearing().Why
+	if r.listener != nil {
+		h.Polls = r.listener.Listening().Why
 	}
 	store, _ := r.storeVitals.Away()
 	bus, _ := r.brokerVitals.Away()
@@ -108,4 +108,4 @@ func (r *Relay) status() (shards int, ready bool) {
 }
 
 // notNotified reports whether the source should be notified of commits and is not.
-func (r *Relay) notNotified() bool { return r.hearer != nil && r.hearer.Hearing().Why != "" }
+func (r *Relay) notNotified() bool { return r.listener != nil && r.listener.Listening().Why != "" }

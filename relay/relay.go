@@ -41,12 +41,12 @@ type Source interface {
 	store.Teller
 }
 
-// Hearer is a Source that is notified of commits. Its relay does not poll while nothing is committed.
-type Hearer interface {
-	// Hear receives notifications until ctx is done, and survives any outage. Run calls it.
-	Hear(ctx context.Context, log *slog.Logger)
-	// Hearing returns the state of the notifications, at any time.
-	Hearing() store.Hearing
+// Listener is a Source that is notified of commits. Its relay does not poll while nothing is committed.
+type Listener interface {
+	// Listen receives notifications until ctx is done, and survives any outage. Run calls it.
+	Listen(ctx context.Context, log *slog.Logger)
+	// Listening returns the state of the notifications, at any time.
+	Listening() store.Listening
 }
 
 // Options configures a Relay. The zero value works.
@@ -124,12 +124,12 @@ func (o *Options) orDefaults() Options {
 
 // Relay publishes the rows of the shards that it leases.
 type Relay struct {
-	db      Source
-	bus     broker.Publisher
-	o       Options
-	session string
-	tel     *telemetry.Relay
-	hearer  Hearer // nil if the source is not notified of commits
+	db       Source
+	bus      broker.Publisher
+	o        Options
+	session  string
+	tel      *telemetry.Relay
+	listener Listener // nil if the source is not notified of commits
 
 	// The rest belongs to the goroutine of Run or Step.
 	checked                bool
@@ -185,11 +185,11 @@ var (
 // New returns a relay from db to bus.
 func New(db Source, bus broker.Publisher, o *Options) *Relay {
 	d := o.orDefaults()
-	hearer, _ := db.(Hearer)
+	listener, _ := db.(Listener)
 	log := d.Logger.With("owner", d.Owner)
 	return &Relay{
 		storeVitals: vitals.Store(db, log, time.Now), brokerVitals: vitals.Broker(bus, log),
-		db: db, hearer: hearer, bus: bus, o: d, session: rand.Text(),
+		db: db, listener: listener, bus: bus, o: d, session: rand.Text(),
 		tel:    telemetry.NewRelay(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}),
 		shards: map[int]*shard{}, topics: newTopics(), pushed: map[string]pushback{}, page: pageFirst,
 		health: Health{Live: true}, storeAway: "not started yet",

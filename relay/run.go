@@ -147,12 +147,12 @@ func (r *Relay) watch(ctx context.Context) (stop func()) {
 
 // listen lets the source receive notifications until stop, which waits for its end.
 func (r *Relay) listen(ctx context.Context) (stop func()) {
-	if r.hearer == nil {
+	if r.listener == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
-	done.Go(func() { r.hearer.Hear(ctx, r.o.Logger.With("owner", r.o.Owner)) })
+	done.Go(func() { r.listener.Listen(ctx, r.o.Logger.With("owner", r.o.Owner)) })
 	return func() {
 		cancel()
 		done.Wait()

@@ -15,9 +15,9 @@ const (
 	// relay rests for about as long as the window took, which is three times its look.
 	restFactor = 3
 	restMost   = 5 * time.Millisecond
-	// restHearing is the factor if the source is notified of commits: the relay then looks only when there
+	// restListening is the factor if the source is notified of commits: the relay then looks only when there
 	// are rows.
-	restHearing = 1
+	restListening = 1
 
 	pollEach  = 105 * time.Millisecond // the longest pause between two looks, for each relay
 	pageFirst = 200
@@ -144,7 +144,7 @@ func (r *Relay) look(ctx context.Context) (busy bool, err error) {
 }
 
 // quiet reports whether no look is needed before the source wakes the relay.
-func (r *Relay) quiet() bool { return r.hearer != nil && r.hearer.Hearing().Quiet }
+func (r *Relay) quiet() bool { return r.listener != nil && r.listener.Listening().Quiet }
 
 // looked does the work of look for a group that looked in the call of the lease.
 func (r *Relay) looked(now time.Time, tip string, g *group) {
@@ -160,8 +160,8 @@ func (r *Relay) planLook(now time.Time, found, all bool) {
 	if found {
 		after := r.o.Now()
 		factor := time.Duration(restFactor)
-		if r.hearer != nil {
-			factor = restHearing
+		if r.listener != nil {
+			factor = restListening
 		}
 		r.activity, r.restUntil = now, after.Add(min(factor*after.Sub(now), restMost))
 	}

@@ -28,7 +28,7 @@ type ReadByOptions struct {
 //
 // A position moves to a snapshot only if the slot's confirmed position has passed a place of the WAL that was
 // read after it, and if the slot is known to be the one from whose stream nothing that the positions do not
-// show was left out. Else the positions stay, and Hearing says why.
+// show was left out. Else the positions stay, and Listening says why.
 type ReadBy struct {
 	*core
 	follower *wal.Follower
@@ -64,11 +64,11 @@ func (r *ReadBy) String() string { return endpoint.DriverName(r.named) }
 // Unencrypted names the hosts that may be spoken to without TLS.
 func (r *ReadBy) Unencrypted() []string { return r.named.Unencrypted() }
 
-// Hear has the log told why positions stay, until ctx is done.
-func (r *ReadBy) Hear(ctx context.Context, log *slog.Logger) { r.follower.Hear(ctx, log) }
+// Listen logs why positions stay, until ctx is done.
+func (r *ReadBy) Listen(ctx context.Context, log *slog.Logger) { r.follower.Listen(ctx, log) }
 
-// Hearing says why positions stay.
-func (r *ReadBy) Hearing() store.Hearing { return r.follower.Hearing() }
+// Listening returns why positions stay.
+func (r *ReadBy) Listening() store.Listening { return r.follower.Listening() }
 
 // Pull finds nothing: what is in a window was read by the slot's reader. It looks whether the window is
 // there.

@@ -155,7 +155,7 @@ func (d *readByBed) stays(t *testing.T, why string) {
 		t.Fatalf("the position moves, want it to stay: %s", why)
 	}
 	if why != "" {
-		eventually(t, why, func() bool { d.stays(t, ""); return strings.Contains(d.r.Hearing().Why, why) })
+		eventually(t, why, func() bool { d.stays(t, ""); return strings.Contains(d.r.Listening().Why, why) })
 	}
 }
 
@@ -229,7 +229,7 @@ func readByConfirmed(t *testing.T, d *readByBed) {
 	d.kept(t, 1)
 	c.confirm(t, d.place(t))
 	d.moves(t)
-	if why := d.r.Hearing().Why; why != "" {
+	if why := d.r.Listening().Why; why != "" {
 		t.Errorf("it says %q", why)
 	}
 	if n := one[int](t, d.bed, `SELECT pending FROM {skald_backlog}`); n != 0 {
@@ -439,7 +439,7 @@ func readByRights(t *testing.T, d *readByBed) {
 	d.again(t)
 	d.stays(t, "GRANT pg_read_all_stats")
 	d.exec(t, `GRANT pg_read_all_stats TO `+sqlexec.Quoted(name))
-	eventually(t, "it follows", func() bool { d.stays(t, ""); return d.r.Hearing().Why == "" })
+	eventually(t, "it follows", func() bool { d.stays(t, ""); return d.r.Listening().Why == "" })
 	d.s = own
 }
 
@@ -481,10 +481,10 @@ func readByStandsBy(t *testing.T, d *readByBed) {
 	lease(d.s, "a", false)
 	eventually(t, "it says why", func() bool {
 		lease(d.r, "reads", false)
-		return strings.Contains(d.r.Hearing().Why, "rows from before slot")
+		return strings.Contains(d.r.Listening().Why, "rows from before slot")
 	})
 	d.relay(t)
-	eventually(t, "it follows", func() bool { lease(d.r, "reads", false); return d.r.Hearing().Why == "" })
+	eventually(t, "it follows", func() bool { lease(d.r, "reads", false); return d.r.Listening().Why == "" })
 	d.write(t) // neither the relay nor a look before has seen it
 	lease(d.s, "a", true)
 	d.cuts(t)

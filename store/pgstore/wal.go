@@ -72,12 +72,12 @@ func (w *WAL) String() string { return endpoint.DriverName(w.named) }
 // Unencrypted names the hosts that may be spoken to without TLS.
 func (w *WAL) Unencrypted() []string { return append(w.named.Unencrypted(), w.reader.Unencrypted()...) }
 
-// Hear reads the slot until ctx is done; a relay's Run calls it. While that cannot be, it says so once and
+// Listen reads the slot until ctx is done; a relay's Run calls it. While that cannot be, it says so once and
 // tries again every few seconds, and commits are found by looking.
-func (w *WAL) Hear(ctx context.Context, log *slog.Logger) { w.reader.Hear(ctx, log) }
+func (w *WAL) Listen(ctx context.Context, log *slog.Logger) { w.reader.Listen(ctx, log) }
 
-// Hearing may be called at any time from any goroutine.
-func (w *WAL) Hearing() store.Hearing { return w.reader.Hearing() }
+// Listening returns the state of the notifications. It is safe for concurrent use.
+func (w *WAL) Listening() store.Listening { return w.reader.Listening() }
 
 // Lease is the store's. By the way it learns what its looks have seen, and whether the stream still tells of
 // everything.

@@ -53,7 +53,7 @@ func walStandby(t *testing.T, b *bed) {
 	eventually(t, "one rests", func() bool { return one.hears() && one.relay.Health().Shards == 16 })
 	two := b.reads(t, bus, "two")
 	eventually(t, "two stands by", func() bool {
-		return two.Hearing().Elsewhere && two.relay.Health().Shards == 0 && one.relay.Health().Shards == 16
+		return two.Listening().Elsewhere && two.relay.Health().Shards == 0 && one.relay.Health().Shards == 16
 	})
 	b.until(t, "it is a standby", `SELECT EXISTS (SELECT FROM {skald_relay} WHERE owner = 'two' AND standby)`)
 	eventually(t, "the standby is ready", func() bool { return two.relay.Health().Ready })
@@ -79,7 +79,7 @@ func walSlotOfAStranger(t *testing.T, b *bed) {
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	var gone sync.WaitGroup
-	gone.Go(func() { stranger.Hear(ctx, slog.New(slog.DiscardHandler)) })
+	gone.Go(func() { stranger.Listen(ctx, slog.New(slog.DiscardHandler)) })
 	t.Cleanup(func() { leave(); gone.Wait() })
 	b.until(t, "the stranger reads", `SELECT active FROM pg_replication_slots WHERE slot_name = $1`, b.slot())
 	one, two := b.reads(t, bus, "one"), b.reads(t, bus, "two")
@@ -266,7 +266,7 @@ func walSwitched(t *testing.T, b *bed) {
 	for turn := range turns {
 		r := b.reads(t, bus, fmt.Sprint("reads ", turn))
 		p := b.polls(t, bus, fmt.Sprint("polls ", turn))
-		eventually(t, "it hears, or stands by", func() bool { h := r.Hearing(); return h.Why == "" })
+		eventually(t, "it hears, or stands by", func() bool { h := r.Listening(); return h.Why == "" })
 		for range rand.N(3) {
 			b.exec(t, walsender, b.slot())
 			_, _ = b.pool.Exec(context.Background(),

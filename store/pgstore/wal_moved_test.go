@@ -78,7 +78,7 @@ func TestWALRestored(t *testing.T) {
 		eventually(t, said+" is published", func() bool { return bus.has(`"` + said + `"`) })
 	}
 	published("before")
-	eventually(t, "it rests", func() bool { return w.Hearing().Quiet })
+	eventually(t, "it rests", func() bool { return w.Listening().Quiet })
 	early := c.Backup()
 	published("lost")
 	c.Stop("immediate")

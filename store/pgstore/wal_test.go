@@ -157,7 +157,7 @@ func eventually(t testing.TB, what string, so func() bool) {
 
 func pauseFor(d time.Duration) { <-time.After(d) }
 
-func (r *hearer) hears() bool { return r.Hearing().Quiet }
+func (r *hearer) hears() bool { return r.Listening().Quiet }
 
 func (b *bed) say(t testing.TB, data string) {
 	t.Helper()
@@ -212,4 +212,4 @@ func walRests(t *testing.T, b *bed) {
 	}
 }
 
-var _ relay.Hearer = (*WAL)(nil)
+var _ relay.Listener = (*WAL)(nil)

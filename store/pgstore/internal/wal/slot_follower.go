@@ -84,19 +84,19 @@ func FollowerStatements(pg *sqlexec.DB, slot, publication string) map[string]str
 	return out
 }
 
-// Hear has the log told why positions stay, until ctx is done.
-func (f *Follower) Hear(ctx context.Context, log *slog.Logger) {
+// Listen logs why positions stay, until ctx is done.
+func (f *Follower) Listen(ctx context.Context, log *slog.Logger) {
 	f.mu.Lock()
 	f.log = log
 	f.mu.Unlock()
 	<-ctx.Done()
 }
 
-// Hearing says why positions stay.
-func (f *Follower) Hearing() store.Hearing {
+// Listening returns why positions stay.
+func (f *Follower) Listening() store.Listening {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return store.Hearing{Why: f.why}
+	return store.Listening{Why: f.why}
 }
 
 // Pull finds nothing: what is in a window was read by the slot's reader. It looks whether the window is

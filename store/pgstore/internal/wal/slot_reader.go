@@ -67,12 +67,12 @@ func NewReader(pg *sqlexec.DB, out *query.Outbox, woken func(), config *pgx.Conn
 // Unencrypted names the hosts that may be spoken to without TLS.
 func (r *Reader) Unencrypted() []string { return sqlexec.Unencrypted(r.config) }
 
-// Hearing may be called at any time from any goroutine.
-func (r *Reader) Hearing() store.Hearing {
+// Listening returns the state of the notifications. It is safe for concurrent use.
+func (r *Reader) Listening() store.Listening {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	quiet := r.hears && !r.inside && !r.behind && r.noted.none() && time.Since(r.heardAt) < silentMost
-	h := store.Hearing{Quiet: quiet, Elsewhere: r.elsewhere, Why: r.why}
+	h := store.Listening{Quiet: quiet, Elsewhere: r.elsewhere, Why: r.why}
 	switch {
 	case !r.hears || h.Why != "":
 	case r.behind:

@@ -16,9 +16,9 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Hear reads the slot until ctx is done; a relay's Run calls it. While that cannot be, it says so once and
+// Listen reads the slot until ctx is done; a relay's Run calls it. While that cannot be, it says so once and
 // tries again every few seconds, and commits are found by looking.
-func (r *Reader) Hear(ctx context.Context, log *slog.Logger) {
+func (r *Reader) Listen(ctx context.Context, log *slog.Logger) {
 	say := &walVoice{Reader: r, log: log}
 	for fails := 1; ctx.Err() == nil; fails++ {
 		began := time.Now()

@@ -21,9 +21,9 @@ type allSeen struct {
 	looks, pulls atomic.Int64
 }
 
-func (*allSeen) Hear(ctx context.Context, _ *slog.Logger) { <-ctx.Done() }
+func (*allSeen) Listen(ctx context.Context, _ *slog.Logger) { <-ctx.Done() }
 
-func (*allSeen) Hearing() store.Hearing { return store.Hearing{Quiet: true} }
+func (*allSeen) Listening() store.Listening { return store.Listening{Quiet: true} }
 
 func (s *allSeen) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 	if ask.Look != nil {

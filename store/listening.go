@@ -1,9 +1,9 @@
 package store
 
-// Hearing is the state of a source that is notified of commits.
-type Hearing struct {
-	// Quiet reports that all earlier commits were read, and that each later commit wakes the relay. Until
-	// then the relay need not poll.
+// Listening is the state of a source that is notified of commits.
+type Listening struct {
+	// Quiet reports that all earlier commits were read, and that each later commit wakes the relay.
+	// The relay need not poll before that.
 	Quiet bool
 	// Elsewhere reports that another session receives the notifications, so this one is a standby.
 	Elsewhere bool
