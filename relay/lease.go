@@ -26,7 +26,7 @@ func (r *Relay) lease(ctx context.Context) (busy bool, err error) {
 	}
 	away := r.brokerSilence(now)
 	ask := store.Ask{Owner: r.o.Owner, Session: r.session, TTL: r.o.TTL, Wait: 3*r.patience() + r.o.TTL,
-		Free: free, Knew: r.knew, Away: away, Yield: r.yields(away)}
+		Free: free, LastKnown: r.lastKnown, Away: away, Yield: r.yields(away)}
 	if idle != nil {
 		ask.Look = &idle.base
 	}
@@ -34,7 +34,7 @@ func (r *Relay) lease(ctx context.Context) (busy bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("lease shards: %w", err)
 	}
-	r.sessions, r.waiting, r.knew = leased.Sessions, leased.Waiting, nil
+	r.sessions, r.waiting, r.lastKnown = leased.Sessions, leased.Waiting, nil
 	if leased.Timeline != 0 {
 		r.o.Logger.WarnContext(ctx, "relay: the database failed over", "owner", r.o.Owner, "timeline",
 			leased.Timeline)

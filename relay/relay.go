@@ -149,7 +149,7 @@ type Relay struct {
 	inFlight    int           // published rows without an answer
 	bytes       int           // memory of these rows
 	page        int           // rows to request, so that a page has about store.PageBytes
-	knew        []store.Shard // shards that we owned when the store failed
+	lastKnown   []store.Shard // shards that we owned when the store failed
 	retrying    bool          // deferred rows are being published
 	hasDeferred bool          // there may be deferred rows, so they are read more often
 

@@ -91,14 +91,14 @@ func (r *Relay) turn(ctx context.Context) (busy bool, err error) {
 // may have gone back in time.
 func (r *Relay) lost() {
 	if len(r.shards) > 0 {
-		r.knew = r.knew[:0]
+		r.lastKnown = r.lastKnown[:0]
 	}
 	for _, s := range r.shards {
 		known := s.Shard
 		if s.group != nil {
 			known.Cursor = store.Cursor{Base: s.group.base, Tip: s.group.tip}
 		}
-		r.knew = append(r.knew, known)
+		r.lastKnown = append(r.lastKnown, known)
 	}
 	r.forget()
 	r.leaseAt = time.Time{}

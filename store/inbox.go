@@ -45,8 +45,8 @@ type Taker interface {
 // Work is a kind of due work.
 type Work int8
 
-// Parkeds is the kind of parked messages, the only one today. A store returns an error for others.
-const Parkeds Work = 0 // messages that were parked
+// ParkedWork is the work of parked messages, the only kind today. A store returns an error for other kinds.
+const ParkedWork Work = 0
 
 // Want selects the due work that a session claims.
 type Want struct {

@@ -10,7 +10,7 @@ import (
 
 // Claim takes due work: parked messages.
 func (s *Store) Claim(ctx context.Context, w store.Want) (c store.Claimed, err error) {
-	if w.Work != store.Parkeds {
+	if w.Work != store.ParkedWork {
 		return c, fmt.Errorf("claim: work of kind %d is not known to this build", w.Work)
 	}
 	err = s.enter(ctx, func() error {

@@ -12,7 +12,7 @@ func (s *Store) Lease(ctx context.Context, ask store.Ask) (got store.Leased, err
 		if ask.Owner == "" {
 			return nil
 		}
-		if err := s.db.outbox.NotMoved(ask.Knew); err != nil {
+		if err := s.db.outbox.NotMoved(ask.LastKnown); err != nil {
 			return err
 		}
 		got = s.db.outbox.Lease(ask, s.db.now())

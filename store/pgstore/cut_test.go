@@ -147,7 +147,7 @@ func (m *mover) everyCut(stride int, prepare func(), act func(context.Context, *
 func (m *mover) wentBack() {
 	m.Helper()
 	_, err := m.db.Lease(m.Context(), store.Ask{Owner: "ghost", Session: "1", TTL: time.Millisecond,
-		Knew: []store.Shard{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
+		LastKnown: []store.Shard{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
 	if !errors.Is(err, store.ErrMoved) {
 		m.Fatalf("the lease says %v", err)
 	}

@@ -41,7 +41,7 @@ func moved(t *testing.T, b *bed, n int) *Store {
 	knew := shards.Shards[0]
 	knew.Epoch++
 	if _, err = s.Lease(ctx, store.Ask{Owner: "one", Session: "1", TTL: time.Hour,
-		Knew: []store.Shard{knew}}); !errors.Is(err, store.ErrMoved) {
+		LastKnown: []store.Shard{knew}}); !errors.Is(err, store.ErrMoved) {
 		t.Fatalf("lease: %v", err)
 	}
 	return s

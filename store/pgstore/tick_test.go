@@ -38,7 +38,7 @@ func TestTickOfAFirstWindowIsKept(t *testing.T) {
 		t.Errorf("the first window has %d rows, %v", len(page.Rows), err)
 	}
 	if _, err := s.Lease(ctx, store.Ask{Owner: "a", Session: "1", TTL: time.Minute,
-		Knew: []store.Shard{shard}}); err != nil {
+		LastKnown: []store.Shard{shard}}); err != nil {
 		t.Error(err)
 	}
 }

@@ -225,7 +225,7 @@ func TestRecoverIsCutEverywhere(t *testing.T) {
 			cover(t, s)
 			said(t, s, "pending", 2)
 			_, err := s.Lease(t.Context(), store.Ask{Owner: "ghost", Session: "1", TTL: time.Hour,
-				Knew: []store.Shard{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
+				LastKnown: []store.Shard{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
 			if !errors.Is(err, store.ErrMoved) {
 				t.Fatalf("the lease says %v", err)
 			}

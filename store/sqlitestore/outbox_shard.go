@@ -35,8 +35,8 @@ func (o *outboxTable) Lease(ctx context.Context, ask store.Ask) (store.Leased, e
 }
 
 func (o *outboxTable) lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
-	if len(ask.Knew) > 0 {
-		if _, err := o.movedAway(ctx, ask.Knew); err != nil {
+	if len(ask.LastKnown) > 0 {
+		if _, err := o.movedAway(ctx, ask.LastKnown); err != nil {
 			return got, sqlexec.Failed("compare shards", err)
 		}
 	}

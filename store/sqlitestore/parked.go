@@ -10,7 +10,7 @@ import (
 
 // Claim takes due work.
 func (s *Store) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
-	if w.Work != store.Parkeds {
+	if w.Work != store.ParkedWork {
 		return store.Claimed{}, fmt.Errorf("claim: work of kind %d is not known to this build", w.Work)
 	}
 	c, err := claim(ctx, s.run, w)

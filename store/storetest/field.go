@@ -62,7 +62,7 @@ func (s *suite[TTx]) fieldNewOnes() {
 	refused(s, l, func(p store.Progress) error { return apply(progress(p)) },
 		"Shard", "Epoch", "Token", "Cursor", "Incarnation", "Deferred", "Freed")
 	refused(s, store.Ask{Owner: "one", Session: "1"}, lease, "Owner", "Session", "TTL", "Wait", "Free",
-		"Leave", "Away", "Yield", "Look", "Knew")
+		"Leave", "Away", "Yield", "Look", "LastKnown")
 	refused(s, store.Window{}, func(w store.Window) error {
 		_, err := s.d.Pull(s.Context(), w, 1)
 		return err

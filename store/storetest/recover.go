@@ -41,7 +41,7 @@ func (s *suite[TTx]) recover(look bool) store.Recovered {
 }
 
 func (s *suite[TTx]) knows(knew ...store.Shard) error {
-	_, err := s.d.Lease(s.Context(), store.Ask{Owner: "one", Session: "1", TTL: time.Hour, Knew: knew})
+	_, err := s.d.Lease(s.Context(), store.Ask{Owner: "one", Session: "1", TTL: time.Hour, LastKnown: knew})
 	return err
 }
 

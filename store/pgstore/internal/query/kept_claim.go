@@ -66,7 +66,7 @@ const few = 16
 
 // Claim takes due work. Also are calls of the same transaction.
 func (c *Kept) Claim(ctx context.Context, w store.Want, also ...sqlexec.Call) (store.Claimed, error) {
-	if w.Work != store.Parkeds {
+	if w.Work != store.ParkedWork {
 		return store.Claimed{}, fmt.Errorf("claim: work of kind %d is not known to this build", w.Work)
 	}
 	return c.claim(ctx, w, also)

@@ -27,8 +27,8 @@ func (o *Outbox) Lease(ctx context.Context, ask store.Ask, too Besides) (store.L
 		return o.onlyLook(ctx, ask.Look, too)
 	}
 	free := shardIDs(ask.Free)
-	if len(ask.Knew) > 0 {
-		if err := o.noteMoved(ctx, ask.Knew); err != nil {
+	if len(ask.LastKnown) > 0 {
+		if err := o.noteMoved(ctx, ask.LastKnown); err != nil {
 			return store.Leased{}, err
 		}
 	}
