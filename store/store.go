@@ -324,9 +324,9 @@ type Ask struct {
 	// Otherwise the relay counts as any other, so that an outage of the broker moves no shard.
 	Yield bool
 
-	// LastKnown are shards that the relay owned when the store failed, with their last ticks. The database went
-	// back in time if it has one of them with the same epoch and token but without its tick, or with a
-	// smaller epoch. It then records this, and returns a *MovedError until Recover.
+	// LastKnown has the shards that the relay owned when the store failed, with their last ticks. The
+	// database went back in time if it has one of them with the same epoch and token but without its tick, or
+	// with a smaller epoch. It then records this, and returns a *MovedError until Recover.
 	LastKnown []Shard
 
 	// Look is the snapshot after which to look for new rows, "" for the beginning; nil does not look.
