@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/backoff"
@@ -125,8 +126,23 @@ func (r *Relay) noteMissingTopic(topic string) {
 // deferRefused defers a row that was refused when published alone. Later rows of its key wait for it.
 func (r *Relay) deferRefused(s *shard, p *piece, row *store.Row, why error) {
 	r.addDeferred(s, p, row, why)
+	now, said := r.o.Now(), r.refusals[row.Topic]
+	if said.rows++; now.Before(said.next) {
+		r.refusals[row.Topic] = said
+		return
+	}
+	r.refusals[row.Topic] = refusals{next: now.Add(refusalsEvery)}
 	r.o.Logger.Warn("relay: row deferred", "owner", r.o.Owner, "shard", s.ID, "seq", row.Seq, "id", row.ID,
-		"topic", row.Topic, "type", row.Type, "error", why)
+		"topic", row.Topic, "type", row.Type, "rows", said.rows, "error", why)
+}
+
+// refusalsEvery is the least time between two lines in the log about refused rows of one topic.
+const refusalsEvery = 2 * time.Minute
+
+// refusals counts the refused rows of a topic since the last line about them in the log.
+type refusals struct {
+	rows int
+	next time.Time // of the next line
 }
 
 func (r *Relay) addDeferred(s *shard, p *piece, row *store.Row, why error) {

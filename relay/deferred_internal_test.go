@@ -1,7 +1,10 @@
 package relay
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,5 +79,23 @@ func TestRowOfAMissingTopicIsRetriedSoon(t *testing.T) {
 	r.publishRows(g, []store.Row{{Message: skald.Message{Topic: "payments", ID: "1"}, Seq: 1}})
 	if wait := r.deferredAt.Sub(now); !r.hasDeferred || wait > deferredPoll {
 		t.Errorf("the next read is in %v", wait)
+	}
+}
+
+// TestRefusedRowsOfATopicAreLoggedRarely defers 1,000 rows in 10 minutes.
+func TestRefusedRowsOfATopicAreLoggedRarely(t *testing.T) {
+	var log bytes.Buffer
+	now := time.Now()
+	r := New(memstore.New(nil), membroker.New(nil), &Options{Now: func() time.Time { return now },
+		Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s := newShard(store.Shard{ID: 3, Epoch: 1})
+	for n := range 1000 {
+		row := &store.Row{Seq: int64(n)}
+		row.Topic = "topic"
+		r.deferRefused(s, &piece{}, row, errors.New("too large"))
+		now = now.Add(600 * time.Millisecond)
+	}
+	if n := strings.Count(log.String(), "row deferred"); n != 5 || !strings.Contains(log.String(), "rows=200") {
+		t.Errorf("%d lines: %s", n, log.String())
 	}
 }

@@ -138,6 +138,7 @@ type Relay struct {
 	byBucket               [store.Buckets]*shard
 	groups                 []*group
 	topics                 topics
+	refusals               map[string]refusals // by topic
 	pushed                 map[string]pushback // topics that accept no more rows
 
 	contact  contact // the state of the broker
@@ -192,7 +193,8 @@ func New(db Source, bus broker.Publisher, o *Options) *Relay {
 		db: db, listener: listener, bus: bus, o: d, session: rand.Text(),
 		tel:    telemetry.NewRelay(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}),
 		shards: map[int]*shard{}, topics: newTopics(), pushed: map[string]pushback{}, page: pageFirst,
-		health: Health{Live: true}, storeAway: "not started yet",
+		refusals: map[string]refusals{},
+		health:   Health{Live: true}, storeAway: "not started yet",
 		storeLog: backoff.Seldom(), brokerLog: backoff.Seldom(),
 	}
 }
