@@ -103,7 +103,7 @@ func exists(ctx context.Context, check broker.TopicChecker, topic string) bool {
 
 // joinWithFound leaves the group once a topic exists that did not exist before, or the broker refuses one
 // that it did not refuse before. The consumer joins again with the topics that it can read. Run asks in the
-// background, Step at once.
+// background, Step at once and each time.
 func (in *Inbox[TTx]) joinWithFound(ctx context.Context) {
 	a := &in.absent
 	if in.sub == nil {
@@ -116,7 +116,8 @@ func (in *Inbox[TTx]) joinWithFound(ctx context.Context) {
 	if len(a.topics) == 0 {
 		return
 	}
-	if now := in.o.Now(); !now.Before(a.next) && a.asking.CompareAndSwap(false, true) {
+	due := !in.checkpoints.Patient() || !in.o.Now().Before(a.next)
+	if now := in.o.Now(); due && a.asking.CompareAndSwap(false, true) {
 		a.next = now.Add(a.every())
 		check, topics := in.bus.(broker.TopicChecker), a.topics
 		ask := func() {

@@ -266,7 +266,7 @@ func TestSeededBugs(t *testing.T) {
 			func() error { return flushed(t, b, looking(b.store(t))) }},
 		{"a rival's mark looked for in the statement that waits for it", "is not found",
 			func() error { return intakes(t, b, fresh, sameSnapshot) }, nil},
-		{"a handler's transaction may be idle for ever", "starves.*in hand",
+		{"a handler's transaction may be idle for ever", "starves.*holds the mark",
 			func() error { return starved(t, b, forEver, 3*time.Second) },
 			func() error { return starved(t, b, nil, 5*time.Minute) }},
 		{"marks of a batch in any order", "40P01", func() error { return circle(t, b, backwards) },
