@@ -103,7 +103,7 @@ func exists(ctx context.Context, check broker.TopicChecker, topic string) bool {
 
 // joinWithFound leaves the group once a topic exists that did not exist before, or the broker refuses one
 // that it did not refuse before. The consumer joins again with the topics that it can read. Run asks in the
-// background, Step at once and each time.
+// background, Step at once, and each time until a join brought nothing.
 func (in *Inbox[TTx]) joinWithFound(ctx context.Context) {
 	a := &in.absent
 	if in.sub == nil {
@@ -116,7 +116,7 @@ func (in *Inbox[TTx]) joinWithFound(ctx context.Context) {
 	if len(a.topics) == 0 {
 		return
 	}
-	due := !in.checkpoints.Patient() || !in.o.Now().Before(a.next)
+	due := !in.checkpoints.Patient() && a.vain == 0 || !in.o.Now().Before(a.next)
 	if now := in.o.Now(); due && a.asking.CompareAndSwap(false, true) {
 		a.next = now.Add(a.every())
 		check, topics := in.bus.(broker.TopicChecker), a.topics
