@@ -40,9 +40,8 @@ func (JSON) Encode(_ context.Context, m *Message, v any) error {
 }
 
 // Decode reads JSON into v. A string that is not UTF-8, or has half of a surrogate pair, is an error:
-// encoding/json would read it as another one. An object that has members, none of which a struct v has a
-// field for, is an error: it would leave v empty, and means that the two sides do not speak of the same
-// thing.
+// encoding/json would change it. If v is a struct and has no field for any member of the object, that is an
+// error, too: v would stay empty, so the two sides mean different types.
 func (c JSON) Decode(_ context.Context, m Message, v any) error {
 	if err := c.unmarshal(m.Data, v); err != nil {
 		return fmt.Errorf("decode %s as JSON: %w", typeAndID(&m), &jsonError{err})

@@ -3,6 +3,7 @@ package skald_test
 import (
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -136,5 +137,22 @@ func walk(t *testing.T, root, ext string, f func(path, text string)) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestLinksLeadToFiles follows each relative link of a page. Files move, and pages must follow.
+func TestLinksLeadToFiles(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#:\s]+)(?:#[^)]*)?\)`)
+	links := 0
+	walk(t, ".", ".md", func(page, text string) {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			links++
+			if _, err := os.Stat(path.Join(path.Dir(page), m[1])); err != nil {
+				t.Errorf("%s links to %s, which does not exist", page, m[1])
+			}
+		}
+	})
+	if links < 100 {
+		t.Errorf("read only %d links", links)
 	}
 }

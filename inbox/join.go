@@ -68,7 +68,7 @@ func (l *loop[TTx]) calls() bool {
 	return !l.away && !l.in.checkpoints.Moved() && l.in.sub != nil
 }
 
-// send has positions stored, if it is time to, beside what else goes on. It says when it is.
+// send stores positions in the background if they are due. It returns the time until they are due.
 func (l *loop[TTx]) send() (wait time.Duration) {
 	if !l.calls() {
 		return time.Hour

@@ -22,7 +22,7 @@ func is(d *broker.Delivery, most int) bool {
 	return len(d.Data) > most || rest(d) > most
 }
 
-// rest is what d has of bytes besides its data.
+// rest returns the bytes of d without its data.
 func rest(d *broker.Delivery) int { return column.MessageBytes(&d.Message) - len(d.Data) }
 
 // cut leaves of d what is kept of it, and says in its Fault what it was.

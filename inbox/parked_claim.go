@@ -34,8 +34,9 @@ func (q *queue) learn(keys, along int, asked store.ClaimSize) {
 	}
 }
 
-// claimAll makes chains of what was claimed, each key's with what rides. Of messages that have failed, which
-// wait here for their turn, it takes a few and returns the others. It also returns messages that are in hand.
+// claimAll makes a chain for each key of the claimed messages, together with the later messages of the key
+// that were claimed along. It takes only a few of the messages that have failed, and returns the others. It
+// also returns messages that this process still runs.
 func (q *queue) claimAll(l *looked) (back []*partition.Entry) {
 	first, along := map[string]*partition.Chain{}, 0
 	inHand := q.inHand()

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// retryLater is when to look again for what is somebody else's, or cannot be parked.
+	// retryLater is the pause before a look for messages that another instance has, or that cannot be parked.
 	retryLater = lookEvery
 
 	lookEvery = time.Second               // for what others parked, or an operator freed
@@ -84,7 +84,8 @@ func (q *queue) Change() { q.changed = true }
 // Changed tells whether something was, since the last count began.
 func (q *queue) Changed() bool { return q.changed }
 
-// recount tells whether to count what others may have parked or freed, that long after the last time.
+// recount reports whether to count the parked messages again, so long after the last count: other instances
+// may have parked or freed some.
 func (q *queue) recount(since time.Duration, all map[string]*partition.Partition) bool {
 	switch {
 	case since >= max(tellIdle, q.share(tellOther)):
@@ -108,17 +109,17 @@ func crowded(all map[string]*partition.Partition) bool {
 	return false
 }
 
-// An ask is what a look does.
+// ask describes one look.
 type ask struct {
 	Session string
 	Most    store.ClaimSize // to claim
-	Count   bool            // what is kept
-	Others  []store.Kind    // that other builds handle: they are not claimed
-	Along   checkpoint.Call // asked along with the claim, if Attends
+	Count   bool            // count the parked messages
+	Others  []store.Kind    // types that other builds handle: they are not claimed
+	Along   checkpoint.Call // sent in the transaction of the claim, if Attends
 	Attends bool
 }
 
-// Look claims what is due, and counts what is kept. It may be called beside all else.
+// Look claims due messages, and counts parked ones. It may run next to every other method.
 func (q *queue) Look(ctx context.Context, a ask) looked {
 	l, start := looked{Asked: a.Most, Counted: a.Count, Along: a.Along, Attends: a.Attends,
 		began: q.o.Now()}, time.Now()

@@ -79,8 +79,8 @@ type shelf struct {
 	hung map[store.Identity]bool // handlers that ignore that their context ended
 }
 
-// newParked is a Queue of which nothing is claimed, whose claims go into s. What is kept is counted at once,
-// whoever parked it.
+// newParked returns a queue without claimed messages. Its chains start through s. The first look counts the
+// parked messages of all instances.
 func newParked(o parkedConfig, s *partition.Schedule) *queue {
 	q := &queue{o: o, schedule: s, unhandled: backoff.Seldom()}
 	q.Clear()

@@ -115,12 +115,12 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 	return nil
 }
 
-// Run consumes until ctx is done; then it finishes what is in hand, for at most Options.Timeouts.Drain, and
-// leaves the group. Outages of the database or the broker are waited for, a topic that is not there yet
-// too; topics that are there are read meanwhile. It returns an error only for what waiting cannot cure.
+// Run consumes until ctx is done. Then it waits for running handlers, for at most Options.Timeouts.Drain, and
+// leaves the group. It waits through outages of the database and the broker. While a topic does not exist, it
+// reads the others. It returns an error only if waiting cannot help.
 //
-// A handler that ignores its context is not waited for: it is named in the log, and what it was at is not
-// acknowledged.
+// Run does not wait longer for a handler that ignores its context. It logs the handler, and does not
+// acknowledge its message.
 func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	if err := in.fault(); err != nil {
 		return err

@@ -89,8 +89,8 @@ func Command[In, Cmd, Out any](name string, e skald.Event[Cmd], payload func(r R
 	return s
 }
 
-// replyFaults are the replies that have the topic and type of a command, of any step of these definitions:
-// the engine would take a command of its own for a reply, and nobody would have done the work.
+// replyFaults returns an error for each reply with the topic and type of a command in these definitions. The
+// engine would take its own command for the reply.
 func replyFaults(defs ...*engine.Definition) (faults []error) {
 	sent := map[[2]string]string{}
 	commands := func(each func(what string, c *engine.Command)) {

@@ -61,7 +61,7 @@ type value struct {
 	late bool
 }
 
-// sourceOf is what a step waits for, if somebody outside brings it with a value.
+// sourceOf returns the event or signal that a step waits for, if it comes from outside with a value.
 func sourceOf(d *engine.Definition, at int) (s source, is bool) {
 	node, step := d.Plan.Graph.Steps[at], d.Steps[at]
 	switch {

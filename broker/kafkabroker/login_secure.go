@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/internal/endpoint"
 )
 
-// mechanism is nil if nobody has to say who they are.
+// mechanism returns nil if the URL and the environment have no identity.
 func mechanism(u *endpoint.URL, secure bool) (sasl.Mechanism, error) {
 	name := u.Get("sasl")
 	if name == "" {

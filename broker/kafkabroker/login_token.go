@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/internal/endpoint"
 )
 
-// bearer says who we are by a token that others renew: in a file, which is read again for each connection, or
-// in SKALD_KAFKA_TOKEN.
+// bearer returns the mechanism for a token that another program renews. The token is in a file, which is read
+// again for each connection, or in SKALD_KAFKA_TOKEN.
 func bearer(u *endpoint.URL, secure bool) (sasl.Mechanism, error) {
 	if !secure && u.Get("tls") != "off" {
 		return nil, errors.New("sasl=oauthbearer without TLS shows the token to the network: say tls=on, or tls=off if it may")

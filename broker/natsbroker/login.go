@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/internal/endpoint"
 )
 
-// options is what a URL says of TLS and of who this is, as options of a connection.
+// options returns the options of a connection for the TLS settings and the identity in a URL.
 func options(u *endpoint.URL) (out []nats.Option, err error) {
 	secure, err := u.TLS()
 	if err != nil {
@@ -30,7 +30,7 @@ func options(u *endpoint.URL) (out []nats.Option, err error) {
 	return out, err
 }
 
-// identity is nil if nobody has to say who they are.
+// identity returns nil if the URL and the environment have no identity.
 func identity(u *endpoint.URL) (nats.Option, error) {
 	creds, nkey := u.Get("creds"), u.Get("nkey")
 	switch {

@@ -79,7 +79,7 @@ func (s *Subscription) follow(ctx context.Context, l *partition, next *uint64) e
 }
 
 const (
-	// aheadBytes bounds what a member holds ready of all its partitions, and fetchBytes of each.
+	// aheadBytes bounds the messages that a member buffers for all its partitions, fetchBytes those of one.
 	aheadBytes = 32 << 20
 	fetchBytes = 4 << 20
 )

@@ -50,7 +50,7 @@ func checkServers(servers string) error {
 	return nil
 }
 
-// login is who this is, and how the connection is secured.
+// login reads the identity and the TLS settings.
 func (o *Options) login(u *endpoint.URL) error {
 	with, err := options(u)
 	o.Client = append(o.Client, with...)
@@ -65,7 +65,7 @@ func (o *Options) mapped(u *endpoint.URL) (err error) {
 	return err
 }
 
-// streams are the options of what is made.
+// streams reads the settings of streams that the broker creates.
 func (o *Options) streams(u *endpoint.URL) (err error) {
 	if v := u.Get("replicas"); v != "" {
 		if o.Replicas, err = strconv.Atoi(v); err != nil || o.Replicas < 1 || o.Replicas > 5 {

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// link is the connection of a subscription, and what goes over it besides partitions.
+// link is the connection of a subscription, with its channel for all messages except those of partitions.
 type link struct {
 	gate   *gate
 	conn   *amqp.Connection

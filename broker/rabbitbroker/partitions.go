@@ -290,7 +290,7 @@ func (s *Subscription) gain(partitions []*partition) {
 	}
 }
 
-// read takes in what RabbitMQ delivers, until it or this member closes the channel.
+// read receives deliveries until RabbitMQ or this member closes the channel.
 func (s *Subscription) read(o *partition) {
 	for d := range o.in {
 		o.gate.take(len(d.Body))

@@ -124,7 +124,7 @@ func (p *publisher) send(it *item) {
 	}
 }
 
-// launch sends a message, whose confirmation comes later. It returns an error if the message has to be sent
+// launch sends a message. Its confirmation comes later. It returns an error if the message has to be sent
 // again: RabbitMQ closed the channel for another message before, and follow has not handled that yet.
 func (p *publisher) launch(w *wire, it *item) error {
 	it.Err = cmp.Or(it.Err, p.refusal(it))

@@ -27,8 +27,8 @@ func (r *Rarely) Due(now time.Time) bool {
 	return true
 }
 
-// DueAs is Due for a line of that level. The first line above the levels before it is due at once: an outage
-// does not hide a wrong setting behind it.
+// DueAs is Due for a line of a level. The first line of a higher level is due at once, so that the lines of
+// an outage do not delay the line of a wrong setting.
 func (r *Rarely) DueAs(level slog.Level, now time.Time) bool {
 	if level > r.level {
 		r.pause = 0

@@ -49,7 +49,7 @@ func (u *URL) TLS() (*tls.Config, error) {
 	return out, err
 }
 
-// An identity is who a client says it is.
+// identity is the user and password of a client.
 type identity struct {
 	User string
 	// Password is asked for each connection, so that a secret that is renewed in its file is taken up.
@@ -68,8 +68,8 @@ func (u *URL) Token() string {
 	return u.front.Username()
 }
 
-// Identity is what the URL or else the environment says; with no user in either, its User is empty and nobody
-// has to say who they are. The password was there when it was asked for.
+// Identity returns the user and password from the URL, or else from the environment. User is empty if neither
+// has a user: then the client connects without one. Identity reads the password once, to find a missing file.
 func (u *URL) Identity() (identity, error) {
 	user, file := u.Get("user"), u.Get("password_file")
 	if u.front != nil {

@@ -41,7 +41,7 @@ func CheckJSON(data []byte) error {
 	}
 }
 
-// escape returns the code unit of an escape \uXXXX at the beginning of data.
+// escape returns the UTF-16 code unit if data begins with an escape such as \u00e9.
 func escape(data []byte) (unit rune, is bool) {
 	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
 		return 0, false

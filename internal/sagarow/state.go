@@ -22,7 +22,7 @@ type Origin struct {
 	Root        *Ancestor `json:"root,omitempty"` // the first of its parents, where that is another one
 }
 
-// A Ancestor is the saga whose step a child is.
+// Ancestor names a saga, and the step of it that started a child.
 type Ancestor struct {
 	Name       string `json:"name"`
 	Key        string `json:"key"`
@@ -98,7 +98,7 @@ func EncodeState(st plan.State) (string, error) {
 	return string(text), nil
 }
 
-// MoveTo writes st in place of what was read as s. It neither releases nor renews: see Release.
+// MoveTo returns the move that replaces the state of s by st. The lease stays as it is: see Released.
 func MoveTo(s store.Saga, st plan.State, now time.Time) (store.SagaMove, error) {
 	text, err := EncodeState(st)
 	if err != nil {
@@ -108,8 +108,8 @@ func MoveTo(s store.Saga, st plan.State, now time.Time) (store.SagaMove, error) 
 		Final: st.Status.Final()}, nil
 }
 
-// Released is m with the lease given back: the saga is due when st wants to be looked at next, at once if
-// soon.
+// Released returns m with the end of the lease. The saga is due at the next time of st, or at once if soon is
+// true.
 func Released(m store.SagaMove, st plan.State, now time.Time, soon bool) store.SagaMove {
 	m.Release, m.Wake = true, -1
 	switch next := st.Next(); {
@@ -122,7 +122,7 @@ func Released(m store.SagaMove, st plan.State, now time.Time, soon bool) store.S
 	return m
 }
 
-// GivenBack writes st in place of what was read as s, and gives the saga back: as Move and Released do.
+// GivenBack returns the move that replaces the state of s by st and ends the lease.
 func GivenBack(s store.Saga, st plan.State, now time.Time, soon bool) (store.SagaMove, error) {
 	m, err := MoveTo(s, st, now)
 	if err != nil {
@@ -131,8 +131,8 @@ func GivenBack(s store.Saga, st plan.State, now time.Time, soon bool) (store.Sag
 	return Released(m, st, now, soon), nil
 }
 
-// LeaveToOthers is m with its end left to an engine, which tells the parent and whoever waits in a commit
-// of its own.
+// LeaveToOthers returns m without the end of the saga. An engine ends the saga in a commit of its own, with
+// the messages to its parent and to callers that wait.
 func LeaveToOthers(m store.SagaMove) store.SagaMove {
 	if m.Final {
 		m.Final, m.Wake = false, 0
@@ -145,10 +145,10 @@ func Ref(s store.Saga) store.SagaRef {
 	return store.SagaRef{Name: s.Name, Key: s.Key, Version: s.Version}
 }
 
-// WasLeft tells of a saga that a build left to another one: its error and Since are of that.
+// WasLeft reports whether a build left the saga to another build. Then Error and Since describe that.
 func WasLeft(s store.Standing) bool { return strings.HasPrefix(s.Error, LeftToOthers) }
 
-// NextStanding is how a saga stands by st, that stood as was before.
+// NextStanding returns the standing of a saga for the state st. Was is its standing before.
 func NextStanding(was store.Standing, st plan.State, now time.Time) store.Standing {
 	out := store.Standing{Status: string(st.Status), Stuck: st.Stuck(), Paused: st.Paused}
 	if st.Status.Final() {

@@ -26,9 +26,9 @@ type ReadByOptions struct {
 // where that reader has confirmed the slot, so that the retention, the backlog and all that tells of it know
 // what is published. Where a relay that publishes works, this one stands by.
 //
-// A position moves to a snapshot only if the slot's confirmed position has passed a place of the WAL that was
-// read after it, and if the slot is known to be the one from whose stream nothing that the positions do not
-// show was left out. Else the positions stay, and Listening says why.
+// A position moves to a snapshot under two conditions. The slot has confirmed a place of the WAL that was
+// read after the snapshot. And the slot is the one that positions were moved by before, so its stream has
+// no gap. Otherwise the positions stay, and Listening returns the reason.
 type ReadBy struct {
 	*core
 	follower *wal.Follower

@@ -88,8 +88,8 @@ func (u *sqlUnit) open(ctx context.Context, in store.Intake, calls []sqlexec.Cal
 	return u.prepare(ctx, in, calls)
 }
 
-// prepare sends the calls of an intake. pgx prepares those that are new to a connection in a round trip of
-// its own, which locks their tables: prepare bounds the transaction before, in one more round trip.
+// prepare sends the calls of an intake. For statements that are new to a connection, pgx needs a round trip
+// that locks their tables. So prepare first bounds the transaction, in one more round trip.
 func (u *sqlUnit) prepare(ctx context.Context, in store.Intake, calls []sqlexec.Call) error {
 	err := sqlexec.Below(u.conn, func(c *pgx.Conn) error {
 		if prepared(c, calls) {

@@ -8,7 +8,7 @@ import (
 // maxKept is how large the memory of an empty Buffer may be, in deliveries, to be used again.
 const maxKept = 256
 
-// A Buffer is deliveries that were read ahead. Drivers whose broker hands over single messages embed it.
+// A Buffer is deliveries that were read ahead. Drivers embed it if their broker delivers single messages.
 type Buffer struct {
 	ds    []broker.Delivery
 	bytes int

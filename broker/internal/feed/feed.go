@@ -228,9 +228,9 @@ func (f *Feed[O]) Owned() []O {
 	return slices.Clone(f.owned)
 }
 
-// Ack notes ds as finished, each with all before it in its partition: what was delivered in this ownership,
-// and no more. It returns the partitions whose Acked moved, each once, though ds may have them by turns: to
-// RabbitMQ an acknowledgement that is repeated is an error, for which it closes the channel.
+// Ack notes that ds are finished, each with all deliveries before it in its partition. It ignores
+// deliveries of an earlier ownership. It returns each partition with progress once, in any order of ds:
+// RabbitMQ closes the channel for a repeated acknowledgement.
 func (f *Feed[O]) Ack(ds []broker.Delivery) (moved []O, err error) {
 	if f.gone != nil {
 		return nil, f.gone

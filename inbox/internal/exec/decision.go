@@ -122,7 +122,7 @@ func becomes(e *partition.Entry, c decide.Change, code int32, result string) *st
 	return &at
 }
 
-// carryOut does what is decided about a message whose intake has answered.
+// carryOut decides about a message after its intake, by the table, and carries the decision out.
 func (x *Executor[TTx]) carryOut(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	intake store.Intake) (r Result) {
 	defer func() {

@@ -1,5 +1,5 @@
-// This file holds what the steps of a saga do, without their types: what an engine runs. Package saga
-// makes it of typed functions. Whatever a function of it needs to know of its saga stands in Facts.
+// This file defines a saga's definition without type parameters, as an engine runs it. Package saga builds it
+// from typed functions. Each function gets the facts about its saga in Facts.
 
 package engine
 
@@ -31,7 +31,7 @@ type Definition struct {
 	index  map[string]int
 }
 
-// A StepBody is what one step does. Of the fields of one kind only those of its own are set.
+// StepBody is the functions of one step. Only the fields of the step's own kind are set.
 type StepBody struct {
 	When func(f *Facts) (bool, error)     // nil: always
 	Each func(f *Facts) ([]string, error) // nil: once
@@ -74,8 +74,8 @@ type Outside[TTx any] struct {
 	Local func(ctx context.Context, tx TTx, f *Facts, output json.RawMessage) error
 }
 
-// A Request is an outside call without its types. The context of Intend and Settle carries the facts: see
-// With.
+// Request is an external call without its type parameters. The context of Intend and Settle carries the
+// facts: see WithFacts.
 type Request[TTx any] struct {
 	Bind func(by call.By) call.Bound[TTx]
 	// Read takes a stored outcome apart.

@@ -126,7 +126,7 @@ func up(was plan.State, parent *sagarow.Ancestor, child store.Saga, as plan.Stat
 	return e, err
 }
 
-// bornAs is the parent's run whose child it is, whatever its step is called now.
+// bornAs returns the run of the parent that started the child, also after the step was renamed.
 func bornAs(of plan.State, parent *sagarow.Ancestor) (run plan.Run) {
 	if i := slices.IndexFunc(of.Runs, func(r plan.Run) bool {
 		return r.Born() == parent.Step && r.Occurrence == parent.Occurrence

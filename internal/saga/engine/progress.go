@@ -58,7 +58,7 @@ func newProgress(s store.Saga, d *Definition, older plan.Graph, clock *storeCloc
 	return is, err
 }
 
-// Read takes s as what is so.
+// Read replaces the state of s by that of row.
 func (s *saga) Read(row store.Saga, older plan.Graph) (err error) {
 	s.Row, s.dirty, s.hash, s.rows, s.family, s.told, s.thought = row, false, "", nil, nil, nil, nil
 	if s.State, err = sagarow.StateOf(row, s.Def.Plan.Graph.Deadline); err != nil {

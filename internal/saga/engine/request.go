@@ -30,7 +30,7 @@ func (l *live[TTx]) bind(r Request[TTx]) call.Bound[TTx] {
 	return r.Bind(call.By{Name: l.Def.Name, Retry: time.Second, Now: l.e.o.Now, Logger: l.e.o.Logger})
 }
 
-// intend stores what is to be requested, instead of what was written in the transaction that it was read in.
+// intend runs Intend in a transaction. It rolls the writes back and stores the request instead.
 func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r Request[TTx]) error {
 	defer l.free()
 	u, err := l.begin(ctx, usualTimeout+mercy)

@@ -66,8 +66,9 @@ func firstVersion(id string) int64 {
 	return fingerprint.Of([]byte("version"), []byte(id))&(1<<52-1) | 1
 }
 
-// start is leased to this session where it runs and has room: else it is due at once, to whoever claims it.
-// Instead is the id of one that has ended and gives its place; "": none does.
+// start inserts a saga. This session gets its lease if it runs and has room; otherwise the saga is due at
+// once, for any engine. Instead is the id of an ended saga with the same key, which start replaces; ""
+// replaces none.
 func (e *Engine[TTx]) start(ctx context.Context, tx TTx, d *Definition, key string, in json.RawMessage,
 	from sagarow.Origin, instead string) (s store.Saga, fresh bool, err error) {
 	now := e.clock.Now()

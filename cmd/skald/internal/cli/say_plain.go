@@ -43,7 +43,7 @@ func (p plain) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Table writes columns for who looks.
+// Table writes aligned columns for people.
 func Table(w io.Writer) *Columns { return &Columns{tabwriter.NewWriter(Plain(w), 0, 0, 2, ' ', 0)} }
 
 // mostColumn is the width in bytes of a cell that others of its column are padded to.

@@ -19,7 +19,7 @@ and why. With --caused-by it belongs to the process of that message, which is lo
 the id is known, and that is said. Where the answer is lost, type it again with the --id that it had:
 the same message is left out, another one is refused.`
 
-// A writer is what the command asks of a store.
+// writer is the part of a store that the command needs.
 type writer interface {
 	operate.Writer
 	Check(ctx context.Context, as store.Role) error
